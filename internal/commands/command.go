@@ -1,0 +1,116 @@
+// Package commands is what cellserver understands: one row a command, and the session that turns a client's bytes into
+// calls of those rows and their replies into bytes. It knows no socket, and no store but by its contract.
+//
+// To add a command, write one var beside its code, name it in All (table.go), and tell a conversation with it in testdata.
+package commands
+
+import (
+	"context"
+	"strings"
+
+	"cellserver/internal/resp"
+	"cellserver/internal/store"
+)
+
+// Command is one row: name, grammar, words for the manual, code. Everything that the server says or checks about a command
+// derives from its row: arity, key positions, refusals, COMMAND's replies, usage, the README's reference.
+type Command struct {
+	Name       string // in lower case
+	Summary    string
+	Group      string // of the manual: limiter, generic, string, connection, server
+	Since      string // the version that had it first: Redis's, or cellserver's for a CL command
+	Complexity string
+	Reply      string // what it answers, for the manual
+	Flags      Flags
+	Category   string   // ACL category, where it is not the group's
+	Tips       []string // hints for clients and proxies, as COMMAND INFO gives them
+	KeyAccess  string   // what it does with its keys, in COMMAND INFO's words, such as "RO ACCESS"
+	Args       []Arg
+	AnyMore    bool // further words are allowed, and ignored
+	Min        int  // words of the shortest call, where Redis says another number than the grammar
+	Run        func(c *Call) error
+	Subs       []*Command // of a container such as CLIENT; their names are "client|id"
+
+	parent  *Command
+	grammar grammar
+	number  int // of the row among all, from 0
+}
+
+// Flags say what kind of command it is.
+type Flags uint32
+
+const (
+	Write     Flags = 1 << iota // it may change a key
+	ReadOnly                    // it reads keys and changes none
+	DenyOOM                     // it may need memory, so a full store refuses it
+	Admin                       // for those who run the server
+	NoScript                    // Redis does not let scripts call it
+	Loading                     // answered while a snapshot is read
+	Stale                       // answered by a replica without its master
+	Fast                        // takes a time that does not depend on what is stored
+	NoAuth                      // answered before AUTH
+	AllowBusy                   // answered while Redis runs a script
+	Dangerous                   // not for everybody, as ACL categories go
+	Slow                        // may take long: never runs on an event loop, see Session.park
+)
+
+// flagNames are COMMAND INFO's words, in its order. Dangerous shows as a category, Slow is our own affair.
+var flagNames = []struct {
+	flag Flags
+	name string
+}{
+	{Write, "write"}, {ReadOnly, "readonly"}, {DenyOOM, "denyoom"}, {Admin, "admin"}, {NoScript, "noscript"},
+	{Loading, "loading"}, {Stale, "stale"}, {Fast, "fast"}, {NoAuth, "no_auth"}, {AllowBusy, "allow_busy"},
+}
+
+// Call is one command on its way: the words bound to the row's grammar, and where the reply goes. A row reads its
+// arguments in the order of its grammar, each with the method of its kind.
+type Call struct {
+	Context context.Context
+	Session *Session // nil for a Slow row: it runs beside the session
+	View    store.View
+	Out     *resp.Writer
+
+	instance *Instance
+	row      *Command
+	words    [][]byte // the command's name first
+	bound    [maxArgs]bound
+	next     int
+}
+
+// bound is an argument's value in one call.
+type bound struct {
+	word  []byte   // borrowed: it dies with the call
+	rest  [][]byte // of an argument that repeats
+	n     int64    // of an integer; of OneOf, 1 + the token's number; 1 for a flag that is there
+	given bool
+}
+
+// maxArgs bounds a row's arguments, so that a call needs no memory of its own.
+const maxArgs = 8
+
+func (c *Call) arg() *bound {
+	c.next++
+	return &c.bound[c.next-1]
+}
+
+// Key is a key, borrowed from the input.
+func (c *Call) Key() []byte { return c.arg().word }
+
+// Word is a word as it came, borrowed from the input; nil if it is optional and was left out.
+func (c *Call) Word() []byte { return c.arg().word }
+
+// Int is an integer within its bounds, or its default.
+func (c *Call) Int() int64 { return c.arg().n }
+
+// Choice is 1 + the number of the token that was given, 0 for none.
+func (c *Call) Choice() int { return int(c.arg().n) }
+
+// Flag says whether the token was given.
+func (c *Call) Flag() bool { return c.arg().n != 0 }
+
+// Many is the words of an argument that repeats, borrowed from the input.
+func (c *Call) Many() [][]byte { return c.arg().rest }
+
+// upper is a command's name as the manual writes it: CLIENT ID.
+func (row *Command) upper() string { return strings.ToUpper(strings.ReplaceAll(row.Name, "|", " ")) }

@@ -1,0 +1,186 @@
+package commands
+
+import (
+	"fmt"
+	"math"
+
+	"cellserver/internal/resp"
+)
+
+var ping = Command{
+	Name: "ping", Group: "connection", Since: "1.0.0", Complexity: "O(1)", Flags: Fast,
+	Summary: "Says that the server is there.", Tips: []string{allShards, "response_policy:all_succeeded"},
+	Args: []Arg{Word("message").Optional()}, Reply: "PONG, or the message.",
+	Run: func(c *Call) error {
+		if message := c.Word(); message != nil {
+			c.Out.Bulk(message)
+		} else {
+			c.Out.Status("PONG")
+		}
+		return nil
+	},
+}
+
+var echo = Command{
+	Name: "echo", Group: "connection", Since: "1.0.0", Complexity: "O(1)", Flags: Loading | Stale | Fast,
+	Summary: "Returns the message.",
+	Args:    []Arg{Word("message")}, Reply: "The message.",
+	Run: func(c *Call) error {
+		c.Out.Bulk(c.Word())
+		return nil
+	},
+}
+
+// handshake is what those commands have in common that a client sends before it may do anything else.
+const handshake = NoScript | Loading | Stale | Fast | NoAuth | AllowBusy
+
+var hello = Command{
+	Name: "hello", Group: "connection", Since: "6.0.0", Complexity: "O(1)", Flags: handshake,
+	Summary: "Chooses the version of the protocol, and introduces client and server to each other.",
+	Args:    []Arg{Int("protover").Or(0).By(parseProtocol), Word("[AUTH username password] [SETNAME clientname]").Optional().Many()},
+	Reply:   "A map: server, version (of the Redis that this server is like), proto, id, mode, role, modules.",
+	Run: func(c *Call) error {
+		protocol, options := int(c.Int()), c.Many()
+		name, err := helloOptions(options)
+		if err != nil {
+			return err
+		}
+		if name != nil {
+			c.Session.setName(name)
+		}
+		if protocol != 0 {
+			c.Session.speak(protocol)
+		}
+		c.introduce()
+		return nil
+	},
+}
+
+func parseProtocol(word []byte) (int64, error) {
+	n, ok := resp.ParseInt(word)
+	switch {
+	case !ok:
+		return 0, refusal("ERR Protocol version is not an integer or out of range")
+	case n != 2 && n != 3:
+		return 0, refusal("NOPROTO unsupported protocol version")
+	}
+	return n, nil
+}
+
+// helloOptions reads [AUTH username password] [SETNAME clientname].
+func helloOptions(words [][]byte) (name []byte, err error) {
+	for len(words) > 0 {
+		switch {
+		case foldEqual(words[0], "AUTH") && len(words) >= 3:
+			if err := authenticate(words[1]); err != nil {
+				return nil, err
+			}
+			words = words[3:]
+		case foldEqual(words[0], "SETNAME") && len(words) >= 2:
+			if !plain(words[1]) {
+				return nil, errClientName
+			}
+			name, words = words[1], words[2:]
+		default:
+			return nil, refusal(fmt.Sprintf("ERR Syntax error in HELLO option '%s'", words[0]))
+		}
+	}
+	return name, nil
+}
+
+// redisVersion is what clients are told that they talk to: they branch on it, and what they then expect is served.
+const redisVersion = "7.2.0"
+
+func (c *Call) introduce() {
+	c.Out.Map(7)
+	c.Out.BulkString("server")
+	c.Out.BulkString("redis")
+	c.Out.BulkString("version")
+	c.Out.BulkString(redisVersion)
+	c.Out.BulkString("proto")
+	c.Out.Int(int64(c.Out.Protocol()))
+	c.Out.BulkString("id")
+	c.Out.Int(c.Session.id)
+	c.Out.BulkString("mode")
+	c.Out.BulkString("standalone")
+	c.Out.BulkString("role")
+	c.Out.BulkString("master")
+	c.Out.BulkString("modules")
+	c.Out.Array(0)
+}
+
+var auth = Command{
+	Name: "auth", Group: "connection", Since: "1.0.0", Complexity: "O(1)", Flags: handshake,
+	Summary: "Says who the client is. There are no passwords: only the user default, with any.",
+	Args:    []Arg{Word("[username] password").Many()}, Reply: "OK.",
+	Run: func(c *Call) error {
+		words := c.Many()
+		switch len(words) {
+		case 1:
+			return refusal("ERR AUTH <password> called without any password configured for the default user. " +
+				"Are you sure your configuration is correct?")
+		case 2:
+			c.Out.Status("OK")
+			return authenticate(words[0])
+		default:
+			return errSyntax
+		}
+	},
+}
+
+// authenticate knows one user, default, who needs no password.
+func authenticate(user []byte) error {
+	if string(user) != "default" {
+		return errWrongPass
+	}
+	return nil
+}
+
+var selectDB = Command{
+	Name: "select", Group: "connection", Since: "1.0.0", Complexity: "O(1)", Flags: Loading | Stale | Fast,
+	Summary: "Chooses the database that the commands after it are about.",
+	Args:    []Arg{Int("index").By(parseIndex)}, Reply: "OK.",
+	Run: func(c *Call) error {
+		n := c.Int()
+		if n < 0 || n >= int64(c.instance.store.Databases()) {
+			return refusal("ERR DB index is out of range")
+		}
+		c.Session.selectDatabase(int(n))
+		c.Out.Status("OK")
+		return nil
+	},
+}
+
+// parseIndex reads an int of 32 bits, with Redis's words for a longer one.
+func parseIndex(word []byte) (int64, error) {
+	n, ok := resp.ParseInt(word)
+	switch {
+	case !ok:
+		return 0, errNotAnInteger
+	case n < math.MinInt32 || n > math.MaxInt32:
+		return 0, refusal("ERR value is out of range, value must between -2147483648 and 2147483647")
+	}
+	return n, nil
+}
+
+var reset = Command{
+	Name: "reset", Group: "connection", Since: "6.2.0", Complexity: "O(1)", Flags: handshake,
+	Summary: "Makes the connection what it was at first: database 0, RESP2, no name.", Reply: "RESET.",
+	Run: func(c *Call) error {
+		c.Session.speak(2)
+		c.Session.selectDatabase(0)
+		c.Session.setName(nil)
+		c.Out.Status("RESET")
+		return nil
+	},
+}
+
+var quit = Command{
+	Name: "quit", Group: "connection", Since: "1.0.0", Complexity: "O(1)", Flags: handshake, AnyMore: true,
+	Summary: "Ends the connection. Commands after it are not answered.", Reply: "OK.",
+	Run: func(c *Call) error {
+		c.Session.closing = true
+		c.Out.Status("OK")
+		return nil
+	},
+}

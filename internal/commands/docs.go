@@ -1,0 +1,355 @@
+package commands
+
+import (
+	"slices"
+	"strings"
+)
+
+// COMMAND: what the table says of itself, all of it derived from the rows.
+
+var command = Command{
+	Name: "command", Group: "server", Category: "connection", Since: "2.8.13", Complexity: "O(N) in the number of commands",
+	Flags: Loading | Stale, Tips: []string{"nondeterministic_output_order"}, Min: 1,
+	Summary: "Describes all commands.", Reply: "An array of what COMMAND INFO says, one element a command.",
+	Subs: []*Command{&commandCount, &commandDocs, &commandGetKeys, &commandInfo, &commandList, helpOf("command", "5.0.0")},
+	Run:  describeAll,
+}
+
+func describeAll(c *Call) error {
+	rows := c.instance.table.rows
+	c.Out.Array(len(rows))
+	for _, row := range rows {
+		row.writeInfo(c)
+	}
+	return nil
+}
+
+const aboutCommands = Loading | Stale
+
+var commandCount = Command{
+	Name: "command|count", Group: "server", Category: "connection", Since: "2.8.13", Complexity: "O(1)", Flags: aboutCommands,
+	Summary: "Counts the commands.", Reply: "Their number.",
+	Run: func(c *Call) error {
+		c.Out.Int(int64(len(c.instance.table.rows)))
+		return nil
+	},
+}
+
+var commandInfo = Command{
+	Name: "command|info", Group: "server", Category: "connection", Since: "2.8.13", Complexity: "O(N) in the number of names",
+	Flags: aboutCommands, Tips: []string{"nondeterministic_output_order"},
+	Summary: "Describes commands for programs: arity, flags, key positions, ACL categories, tips, key specs, subcommands.",
+	Args:    []Arg{Word("command-name").Optional().Many()},
+	Reply:   "An array, one element a name: ten elements, or nil if there is no such command.",
+	Run: func(c *Call) error {
+		names := c.Many()
+		if len(names) == 0 {
+			return describeAll(c)
+		}
+		c.Out.Array(len(names))
+		for _, name := range names {
+			if row := c.instance.table.named(name); row != nil {
+				row.writeInfo(c)
+			} else {
+				c.Out.NullArray()
+			}
+		}
+		return nil
+	},
+}
+
+// named finds a row by the name that COMMAND uses: "get", "client|id".
+func (t *Table) named(name []byte) *Command { return t.byName[strings.ToLower(string(name))] }
+
+// writeInfo is one element of COMMAND INFO.
+func (row *Command) writeInfo(c *Call) {
+	first, last, step := row.keyPositions()
+	c.Out.Array(10)
+	c.Out.BulkString(row.Name)
+	c.Out.Int(int64(row.grammar.arity()))
+	writeStatuses(c, row.flagNames())
+	c.Out.Int(int64(first))
+	c.Out.Int(int64(last))
+	c.Out.Int(int64(step))
+	writeStatuses(c, row.categories())
+	c.Out.Array(len(row.Tips))
+	for _, tip := range row.Tips {
+		c.Out.BulkString(tip)
+	}
+	row.writeKeySpecs(c, first, last)
+	c.Out.Array(len(row.Subs))
+	for _, sub := range row.Subs {
+		sub.writeInfo(c)
+	}
+}
+
+func writeStatuses(c *Call, names []string) {
+	c.Out.Set(len(names))
+	for _, name := range names {
+		c.Out.Status(name)
+	}
+}
+
+// keyPositions says where a call's keys stand: the first word, the last (-1 if it is the call's last), and the step.
+func (row *Command) keyPositions() (first, last, step int) {
+	for i, a := range row.Args {
+		if a.kind != keyArg {
+			continue
+		}
+		first, last = i+1, i+1
+		if a.many {
+			last = -1
+		}
+		return first, last, 1
+	}
+	return 0, 0, 0
+}
+
+func (row *Command) flagNames() (names []string) {
+	for _, f := range flagNames {
+		if row.Flags&f.flag != 0 {
+			names = append(names, f.name)
+		}
+	}
+	return names
+}
+
+// categories are the ACL categories, in Redis's order.
+func (row *Command) categories() (names []string) {
+	group := row.Category
+	if group == "" {
+		group = map[string]string{"generic": "keyspace", "limiter": "ratelimit"}[row.Group]
+	}
+	if group == "" {
+		group = row.Group
+	}
+	has := map[string]bool{
+		"@" + group: true, "@read": row.Flags&ReadOnly != 0, "@write": row.Flags&Write != 0, "@admin": row.Flags&Admin != 0,
+		"@fast": row.Flags&Fast != 0, "@slow": row.Flags&Fast == 0, "@dangerous": row.Flags&Dangerous != 0,
+	}
+	for _, name := range []string{"@keyspace", "@read", "@write", "@string", "@ratelimit", "@admin", "@fast", "@slow", "@dangerous", "@connection"} {
+		if has[name] {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// writeKeySpecs says the same as keyPositions, in the way of Redis 7: where the search for keys begins, and how to find
+// them from there.
+func (row *Command) writeKeySpecs(c *Call, first, last int) {
+	if first == 0 {
+		c.Out.Array(0)
+		return
+	}
+	c.Out.Array(1)
+	c.Out.Map(3)
+	c.Out.BulkString("flags")
+	writeStatuses(c, row.keyAccess())
+	c.Out.BulkString("begin_search")
+	c.Out.Map(2)
+	c.Out.BulkString("type")
+	c.Out.BulkString("index")
+	c.Out.BulkString("spec")
+	c.Out.Map(1)
+	c.Out.BulkString("index")
+	c.Out.Int(int64(first))
+	c.Out.BulkString("find_keys")
+	c.Out.Map(2)
+	c.Out.BulkString("type")
+	c.Out.BulkString("range")
+	c.Out.BulkString("spec")
+	c.Out.Map(3)
+	c.Out.BulkString("lastkey")
+	c.Out.Int(int64(min(last, 0))) // counted from the first key, or back from the end
+	c.Out.BulkString("keystep")
+	c.Out.Int(1)
+	c.Out.BulkString("limit")
+	c.Out.Int(0)
+}
+
+// keyAccess is KeyAccess as COMMAND INFO spells it: the two letters large, the rest small.
+func (row *Command) keyAccess() []string {
+	words := strings.Fields(row.KeyAccess)
+	for i := range words {
+		if i > 0 {
+			words[i] = strings.ToLower(words[i])
+		}
+	}
+	return words
+}
+
+var commandList = Command{
+	Name: "command|list", Group: "server", Category: "connection", Since: "7.0.0", Complexity: "O(N) in the number of commands",
+	Flags: aboutCommands, Tips: []string{"nondeterministic_output_order"},
+	Summary: "Lists the names of the commands.",
+	Args:    []Arg{Word("[FILTERBY MODULE name | ACLCAT category | PATTERN pattern]").Optional().Many()},
+	Reply:   "The names.",
+	Run: func(c *Call) error {
+		wanted, err := listFilter(c.Many())
+		if err != nil {
+			return err
+		}
+		var names []string
+		for name, row := range c.instance.table.byName {
+			if wanted(row) {
+				names = append(names, name)
+			}
+		}
+		slices.Sort(names)
+		c.Out.Array(len(names))
+		for _, name := range names {
+			c.Out.BulkString(name)
+		}
+		return nil
+	},
+}
+
+// listFilter reads COMMAND LIST's filter. Without one, only commands that are no subcommands are listed, as in Redis.
+func listFilter(words [][]byte) (func(*Command) bool, error) {
+	if len(words) == 0 {
+		return func(row *Command) bool { return row.parent == nil }, nil
+	}
+	if len(words) != 3 || !foldEqual(words[0], "FILTERBY") {
+		return nil, errSyntax
+	}
+	switch what := words[2]; {
+	case foldEqual(words[1], "MODULE"):
+		return func(*Command) bool { return false }, nil // there are no modules
+	case foldEqual(words[1], "ACLCAT"):
+		category := "@" + strings.ToLower(string(what))
+		return func(row *Command) bool { return slices.Contains(row.categories(), category) }, nil
+	case foldEqual(words[1], "PATTERN"):
+		return func(row *Command) bool { return glob(what, []byte(row.Name), true) }, nil
+	}
+	return nil, errSyntax
+}
+
+var commandGetKeys = Command{
+	Name: "command|getkeys", Group: "server", Category: "connection", Since: "2.8.13", Complexity: "O(N) in the number of words",
+	Flags: aboutCommands, Min: 4,
+	Summary: "Finds the keys in a call.",
+	Args:    []Arg{Word("command"), Word("arg").Many()}, Reply: "The keys.",
+	Run: func(c *Call) error {
+		words := c.words[2:]
+		row, err := c.instance.table.resolve(words)
+		if row == nil && err != nil {
+			if c.instance.table.Lookup(words[0]) != nil {
+				return refusal("ERR Invalid number of arguments specified for command")
+			}
+			return refusal("ERR Invalid command specified")
+		}
+		first, last, _ := row.keyPositions()
+		if first == 0 {
+			return refusal("ERR The command has no key arguments")
+		}
+		if last < 0 {
+			last = len(words) - 1
+		}
+		c.Out.Array(last - first + 1)
+		for _, key := range words[first : last+1] {
+			c.Out.Bulk(key)
+		}
+		return nil
+	},
+}
+
+var commandDocs = Command{
+	Name: "command|docs", Group: "server", Category: "connection", Since: "7.0.0", Complexity: "O(N) in the number of names",
+	Flags: aboutCommands, Tips: []string{"nondeterministic_output_order"},
+	Summary: "Describes commands for people.",
+	Args:    []Arg{Word("command-name").Optional().Many()},
+	Reply:   "A map from names to what the manual says: summary, since, group, complexity, arguments, subcommands.",
+	Run: func(c *Call) error {
+		rows := c.instance.table.rows
+		if names := c.Many(); len(names) > 0 {
+			rows = nil
+			for _, name := range names {
+				if row := c.instance.table.named(name); row != nil {
+					rows = append(rows, row)
+				}
+			}
+		}
+		writeDocs(c, rows)
+		return nil
+	},
+}
+
+func writeDocs(c *Call, rows []*Command) {
+	c.Out.Map(len(rows))
+	for _, row := range rows {
+		c.Out.BulkString(row.Name)
+		row.writeDocs(c)
+	}
+}
+
+func (row *Command) writeDocs(c *Call) {
+	fields := 4
+	if len(row.Args) > 0 {
+		fields++
+	}
+	if len(row.Subs) > 0 {
+		fields++
+	}
+	c.Out.Map(fields)
+	for _, f := range [][2]string{{"summary", row.Summary}, {"since", row.Since}, {"group", row.Group}, {"complexity", row.Complexity}} {
+		c.Out.BulkString(f[0])
+		c.Out.BulkString(f[1])
+	}
+	if len(row.Args) > 0 {
+		c.Out.BulkString("arguments")
+		c.Out.Array(len(row.Args))
+		for i := range row.Args {
+			row.Args[i].writeDocs(c)
+		}
+	}
+	if len(row.Subs) > 0 {
+		c.Out.BulkString("subcommands")
+		writeDocs(c, row.Subs)
+	}
+}
+
+// writeDocs describes an argument in the words of COMMAND DOCS, of which redis-cli makes its hints.
+func (a *Arg) writeDocs(c *Call) {
+	types := map[kind]string{keyArg: "key", wordArg: "string", intArg: "integer", choiceArg: "oneof", flagArg: "pure-token"}
+	var flags []string
+	if a.optional {
+		flags = append(flags, "optional")
+	}
+	if a.many {
+		flags = append(flags, "multiple")
+	}
+	led := a.tokens != nil && a.kind != choiceArg
+	fields := 2
+	for _, there := range []bool{a.kind == keyArg, led, flags != nil, a.kind == choiceArg} {
+		if there {
+			fields++
+		}
+	}
+	c.Out.Map(fields)
+	c.Out.BulkString("name")
+	c.Out.BulkString(a.Name)
+	c.Out.BulkString("type")
+	c.Out.BulkString(types[a.kind])
+	if a.kind == keyArg {
+		c.Out.BulkString("key_spec_index")
+		c.Out.Int(0)
+	}
+	if led {
+		c.Out.BulkString("token")
+		c.Out.BulkString(a.tokens[0])
+	}
+	if flags != nil {
+		c.Out.BulkString("flags")
+		writeStatuses(c, flags)
+	}
+	if a.kind == choiceArg {
+		c.Out.BulkString("arguments")
+		c.Out.Array(len(a.tokens))
+		for _, token := range a.tokens {
+			f := Flag(token)
+			f.optional = false
+			f.writeDocs(c)
+		}
+	}
+}

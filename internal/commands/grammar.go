@@ -1,0 +1,260 @@
+package commands
+
+import (
+	"strings"
+
+	"cellserver/internal/quota"
+	"cellserver/internal/resp"
+)
+
+// Arg is one argument in a row's grammar. Arguments that are not led by a token stand first and in order; after them come
+// options, led by their tokens, in any order and case: each once in a CL command; in Redis's the last one counts.
+type Arg struct {
+	Name     string
+	kind     kind
+	tokens   []string // of an option: the word, or words to choose from, that lead or make it
+	optional bool
+	many     bool
+	lo, hi   int64                            // of an integer
+	or       int64                            // what an integer is when it is left out
+	parse    func(word []byte) (int64, error) // of an integer that is written in a way of its own
+}
+
+type kind uint8
+
+const (
+	keyArg    kind = iota // a key
+	wordArg               // any word
+	intArg                // an integer
+	choiceArg             // one of several tokens
+	flagArg               // a token, there or not
+)
+
+const (
+	minInt = -1 << 63
+	maxInt = 1<<63 - 1
+)
+
+// Key is a key of any bytes, as long as the server's bound allows.
+func Key(name string) Arg { return Arg{Name: name, kind: keyArg} }
+
+// Word is a word of any bytes.
+func Word(name string) Arg { return Arg{Name: name, kind: wordArg} }
+
+// Int is a base-10 integer of 64 bits. In a CL command it may have a sign and leading zeros, as redis-cell takes it;
+// in the others it is what Redis takes.
+func Int(name string) Arg { return Arg{Name: name, kind: intArg, lo: minInt, hi: maxInt} }
+
+// OneOf is an option that chooses between tokens.
+func OneOf(name string, tokens ...string) Arg {
+	return Arg{Name: name, kind: choiceArg, tokens: tokens, optional: true}
+}
+
+// Flag is an option that is a token alone.
+func Flag(token string) Arg {
+	return Arg{Name: strings.ToLower(token), kind: flagArg, tokens: []string{token}, optional: true}
+}
+
+// Min and Max bound an integer.
+func (a Arg) Min(lo int64) Arg { a.lo = lo; return a }
+func (a Arg) Max(hi int64) Arg { a.hi = hi; return a }
+
+// Or makes an integer optional and says what it then is.
+func (a Arg) Or(n int64) Arg { a.or, a.optional = n, true; return a }
+
+// By reads an integer that is written, or refused, in a way of its own.
+func (a Arg) By(parse func(word []byte) (int64, error)) Arg { a.parse = parse; return a }
+
+// Optional lets a word be left out.
+func (a Arg) Optional() Arg { a.optional = true; return a }
+
+// Many lets the last argument repeat. If it is not optional, it stands once at least.
+func (a Arg) Many() Arg { a.many = true; return a }
+
+// After makes an argument an option, led by a token.
+func (a Arg) After(token string) Arg { a.tokens, a.optional = []string{token}, true; return a }
+
+// grammar is what follows from a row's arguments, worked out once.
+type grammar struct {
+	args       []Arg
+	positional int  // how many come first, led by no token
+	min, max   int  // words of a call, the name included; max 0: no bound
+	ours       bool // a CL command: integers as redis-cell takes them, an option once
+	options    bool // there are some, so a word too many is a syntax error
+}
+
+// newGrammar works it out. name is the row's own words: a subcommand has two.
+func newGrammar(row *Command) grammar {
+	g := grammar{args: row.Args, min: strings.Count(row.Name, "|") + 1, ours: strings.HasPrefix(row.Name, "cl.")}
+	g.max = g.min
+	for _, a := range row.Args {
+		if a.tokens == nil {
+			g.positional++
+			g.max++
+		} else {
+			g.options = true
+		}
+		if !a.optional {
+			g.min++
+		}
+		if a.many {
+			g.max = 0
+		}
+	}
+	if row.AnyMore || g.options {
+		g.max = 0
+	}
+	g.min = max(g.min, row.Min)
+	return g
+}
+
+// arity is what COMMAND INFO says: the number of words, negative if that is the least.
+func (g *grammar) arity() int {
+	if g.max == g.min {
+		return g.min
+	}
+	return -g.min
+}
+
+// fits says whether a call may have this many words.
+func (g *grammar) fits(words int) bool { return words >= g.min && (g.max == 0 || words <= g.max) }
+
+// bind gives each argument of the row its word of the call. It changes nothing but the call; its error is the refusal.
+func (c *Call) bind(words [][]byte) error {
+	g := &c.row.grammar
+	for i := range g.args[:g.positional] {
+		a, b := &g.args[i], &c.bound[i]
+		b.given = len(words) > 0 && !(a.optional && g.options && g.isOption(words[0]))
+		switch {
+		case !b.given:
+			b.word, b.rest, b.n = nil, nil, a.or
+		case a.many:
+			b.rest = words
+			if err := c.checkAll(a, words); err != nil {
+				return err
+			}
+			words = nil
+		default:
+			if err := c.take(a, b, words[0]); err != nil {
+				return err
+			}
+			words = words[1:]
+		}
+	}
+	for i := g.positional; i < len(g.args); i++ {
+		c.bound[i] = bound{n: g.args[i].or}
+	}
+	if len(words) > 0 && g.options {
+		return c.bindOptions(words)
+	}
+	return nil
+}
+
+// take reads one word as one argument.
+func (c *Call) take(a *Arg, b *bound, word []byte) error {
+	b.word = word
+	switch a.kind {
+	case keyArg:
+		return c.checkKey(word)
+	case intArg:
+		n, err := a.integer(word, c.row.grammar.ours)
+		b.n = n
+		return err
+	}
+	return nil
+}
+
+// integer reads an integer and holds it to its bounds.
+func (a *Arg) integer(word []byte, ours bool) (int64, error) {
+	if a.parse != nil {
+		return a.parse(word)
+	}
+	n, ok := resp.ParseInt(word)
+	if !ok && ours {
+		n, ok = resp.ParseDecimal(word)
+	}
+	if !ok {
+		return 0, errNotAnInteger
+	}
+	if n < a.lo || n > a.hi {
+		return 0, &quota.ArgumentError{Name: a.Name, Lo: a.lo, Hi: a.hi}
+	}
+	return n, nil
+}
+
+func (c *Call) checkAll(a *Arg, words [][]byte) error {
+	if a.kind != keyArg {
+		return nil
+	}
+	for _, word := range words {
+		if err := c.checkKey(word); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Call) checkKey(key []byte) error {
+	if len(key) > c.instance.maxKeySize {
+		return errKeyTooLong(c.instance.maxKeySize)
+	}
+	return nil
+}
+
+// bindOptions reads what follows the positional arguments.
+func (c *Call) bindOptions(words [][]byte) error {
+	g := &c.row.grammar
+	for len(words) > 0 {
+		i, token := g.option(words[0])
+		if i < 0 || g.ours && c.bound[i].given {
+			return errSyntax
+		}
+		a, b := &g.args[i], &c.bound[i]
+		b.given, words = true, words[1:]
+		if a.kind == choiceArg || a.kind == flagArg {
+			b.n = int64(token) + 1
+			continue
+		}
+		if len(words) == 0 {
+			return errSyntax
+		}
+		if err := c.take(a, b, words[0]); err != nil {
+			return err
+		}
+		words = words[1:]
+	}
+	return nil
+}
+
+func (g *grammar) isOption(word []byte) bool {
+	i, _ := g.option(word)
+	return i >= 0
+}
+
+// option finds the option that a word leads, and which of its tokens the word is; -1 if it leads none.
+func (g *grammar) option(word []byte) (arg, token int) {
+	for i := g.positional; i < len(g.args); i++ {
+		for t, name := range g.args[i].tokens {
+			if foldEqual(word, name) {
+				return i, t
+			}
+		}
+	}
+	return -1, 0
+}
+
+// foldEqual compares a word with an upper-case name, whatever the word's case.
+func foldEqual(word []byte, upper string) bool {
+	if len(word) != len(upper) {
+		return false
+	}
+	for i, b := range word {
+		if 'a' <= b && b <= 'z' {
+			b -= 'a' - 'A'
+		}
+		if b != upper[i] {
+			return false
+		}
+	}
+	return true
+}

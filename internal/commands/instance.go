@@ -1,0 +1,128 @@
+package commands
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"cellserver/internal/resp"
+	"cellserver/internal/store"
+)
+
+// Config is what an Instance is made of. Zero numbers stand for their defaults.
+type Config struct {
+	Store      store.Store
+	Version    string      // of cellserver
+	Settings   []Setting   // what CONFIG GET shows
+	Limits     resp.Limits // of each connection
+	MaxKeySize int         // bytes, 65536 if 0
+	Port       int         // that INFO shows
+}
+
+// Setting is one of CONFIG GET's parameters.
+type Setting struct {
+	Name  string
+	Value func() string
+}
+
+// Instance is what the sessions of one process share: the table of commands, the store, settings, clients, counters. It is
+// safe for use by many goroutines.
+type Instance struct {
+	table      *Table
+	store      store.Store
+	version    string
+	settings   []Setting
+	limits     resp.Limits
+	maxKeySize int
+	port       int
+	runID      string
+	started    int64         // instant, nanoseconds on the store's clock
+	slow       chan struct{} // a place for each Slow command that may run at once
+	stats      stats
+	clients    clients
+}
+
+// DefaultMaxKeySize is the longest key, in bytes, unless the configuration says otherwise.
+const DefaultMaxKeySize = 65536
+
+// maxSlow bounds the Slow commands that run at once; others wait for their turn, and no event loop waits with them.
+const maxSlow = 4
+
+// stats counts what INFO shows.
+type stats struct {
+	connections atomic.Int64 // ever accepted
+	commands    atomic.Int64 // answered
+	errors      atomic.Int64 // answered with an error
+}
+
+// New makes an instance over a store.
+func New(c Config) *Instance {
+	if c.MaxKeySize == 0 {
+		c.MaxKeySize = DefaultMaxKeySize
+	}
+	if c.Limits == (resp.Limits{}) {
+		c.Limits = resp.DefaultLimits()
+	}
+	return &Instance{
+		table:      NewTable(All()),
+		store:      c.Store,
+		version:    c.Version,
+		settings:   c.Settings,
+		limits:     c.Limits,
+		maxKeySize: c.MaxKeySize,
+		port:       c.Port,
+		runID:      newRunID(),
+		started:    c.Store.Clock().Now(),
+		slow:       make(chan struct{}, maxSlow),
+		clients:    clients{byID: make(map[int64]*Session)},
+	}
+}
+
+// newRunID is 40 hexadecimal digits that no other run of a server has, as Redis's run_id.
+func newRunID() string {
+	var id [20]byte
+	rand.Read(id[:]) // never fails: crypto/rand ends the process rather than return weak bytes
+	return hex.EncodeToString(id[:])
+}
+
+// clients knows who is connected.
+type clients struct {
+	mu   sync.Mutex
+	last int64 // id
+	byID map[int64]*Session
+}
+
+// add gives a session its id: 1 for the first, never used again.
+func (c *clients) add(s *Session) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.last++
+	s.id = c.last
+	c.byID[s.id] = s
+}
+
+func (c *clients) remove(s *Session) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.byID, s.id)
+}
+
+func (c *clients) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.byID)
+}
+
+// all is everybody who is connected, the oldest first.
+func (c *clients) all() []*Session {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	list := make([]*Session, 0, len(c.byID))
+	for _, s := range c.byID {
+		list = append(list, s)
+	}
+	slices.SortFunc(list, func(a, b *Session) int { return int(a.id - b.id) })
+	return list
+}

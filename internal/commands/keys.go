@@ -1,0 +1,148 @@
+package commands
+
+import (
+	"strconv"
+
+	"cellserver/internal/store"
+)
+
+// Redis's commands on keys. A throttle key reads as redis-cell's: a string that holds the TAT's digits.
+
+var get = Command{
+	Name: "get", Group: "string", Since: "1.0.0", Complexity: "O(1)", Flags: ReadOnly | Fast,
+	Summary: "Returns the value of a key.", KeyAccess: "RO ACCESS",
+	Args:  []Arg{Key("key")},
+	Reply: "The value, or nil if there is no such key. Of a CL.THROTTLE key: its TAT in Unix nanoseconds.",
+	Run: func(c *Call) error {
+		e, err := c.View.Lookup(c.Context, c.Key())
+		if err != nil {
+			return err
+		}
+		if e.Kind == store.None {
+			c.Out.Null()
+			return nil
+		}
+		var digits [20]byte
+		c.Out.Bulk(strconv.AppendInt(digits[:0], c.unix(e.Expires), 10))
+		return nil
+	},
+}
+
+// unix is an instant in Unix nanoseconds by the wall clock of this moment, held to what an int64 can say.
+func (c *Call) unix(instant int64) int64 {
+	offset := c.instance.store.Clock().Offset()
+	if offset > 0 && instant > maxInt-offset {
+		return maxInt
+	}
+	return instant + offset
+}
+
+// expiresIn is the milliseconds that a key has left, rounded up as Redis's are.
+func (c *Call) expiresIn(e store.Entry) int64 { return roundUp(e.Expires-c.View.Now(), 1e6) }
+
+// inSeconds rounds milliseconds to the nearest second, as Redis's TTL does.
+func inSeconds(ms int64) int64 { return ms/1000 + (ms%1000+500)/1000 }
+
+// noKey is what TTL and its like say of a key that is not there.
+const noKey = -2
+
+// timing makes the rows that read a key's expiry.
+func timing(row Command, read func(c *Call, e store.Entry) int64) Command {
+	row.Group, row.Complexity, row.Flags = "generic", "O(1)", ReadOnly|Fast
+	row.KeyAccess, row.Args = "RO ACCESS", []Arg{Key("key")}
+	row.Run = func(c *Call) error {
+		e, err := c.View.Lookup(c.Context, c.Key())
+		if err != nil {
+			return err
+		}
+		if e.Kind == store.None {
+			c.Out.Int(noKey)
+			return nil
+		}
+		c.Out.Int(read(c, e))
+		return nil
+	}
+	return row
+}
+
+var (
+	varying = []string{"nondeterministic_output"}
+
+	ttl = timing(Command{
+		Name: "ttl", Since: "1.0.0", Tips: varying, Summary: "Returns the time that a key has left, in seconds.",
+		Reply: "The seconds, to the nearest; -1 if the key does not expire, -2 if there is no such key.",
+	}, func(c *Call, e store.Entry) int64 { return inSeconds(c.expiresIn(e)) })
+
+	pttl = timing(Command{
+		Name: "pttl", Since: "2.6.0", Tips: varying, Summary: "Returns the time that a key has left, in milliseconds.",
+		Reply: "The milliseconds, rounded up; -1 if the key does not expire, -2 if there is no such key.",
+	}, func(c *Call, e store.Entry) int64 { return c.expiresIn(e) })
+
+	expireTime = timing(Command{
+		Name: "expiretime", Since: "7.0.0", Summary: "Returns the time at which a key expires, in Unix seconds.",
+		Reply: "The Unix time; -1 if the key does not expire, -2 if there is no such key.",
+	}, func(c *Call, e store.Entry) int64 { return inSeconds(roundUp(c.unix(e.Expires), 1e6)) })
+)
+
+var severalShards = []string{"request_policy:multi_shard", "response_policy:agg_sum"}
+
+var exists = Command{
+	Name: "exists", Group: "generic", Since: "1.0.0", Complexity: "O(N) in the number of keys", Flags: ReadOnly | Fast,
+	Summary: "Counts the keys that exist.", KeyAccess: "RO", Tips: severalShards,
+	Args:  []Arg{Key("key").Many()},
+	Reply: "How many of them exist; a key named twice counts twice.",
+	Run: func(c *Call) error {
+		n, err := c.View.Count(c.Context, c.Many())
+		c.Out.Int(int64(n))
+		return err
+	},
+}
+
+var del = Command{
+	Name: "del", Group: "generic", Since: "1.0.0", Complexity: "O(N) in the number of keys", Flags: Write,
+	Summary: "Removes keys: a limiter starts afresh.", KeyAccess: "RM DELETE", Tips: severalShards,
+	Args:  []Arg{Key("key").Many()},
+	Reply: "How many keys were there.",
+	Run:   remove,
+}
+
+var unlink = Command{
+	Name: "unlink", Group: "generic", Since: "4.0.0", Complexity: "O(N) in the number of keys", Flags: Write | Fast,
+	Summary: "Removes keys, as DEL does.", KeyAccess: "RM DELETE", Tips: severalShards,
+	Args:  []Arg{Key("key").Many()},
+	Reply: "How many keys were there.",
+	Run:   remove,
+}
+
+func remove(c *Call) error {
+	n, err := c.View.Delete(c.Context, c.Many())
+	c.Out.Int(int64(n))
+	return err
+}
+
+var keyType = Command{
+	Name: "type", Group: "generic", Since: "1.0.0", Complexity: "O(1)", Flags: ReadOnly | Fast,
+	Summary: "Returns the type of what a key holds.", KeyAccess: "RO",
+	Args:  []Arg{Key("key")},
+	Reply: "string for a value and for a CL.THROTTLE key; none if there is no such key.",
+	Run: func(c *Call) error {
+		e, err := c.View.Lookup(c.Context, c.Key())
+		if err != nil {
+			return err
+		}
+		c.Out.Status(typeName(e.Kind))
+		return nil
+	},
+}
+
+// typeName is what TYPE calls a kind. redis-cell's keys are strings, so ours are to whoever asks in Redis's words.
+func typeName(k store.Kind) string {
+	switch k {
+	case store.None:
+		return "none"
+	case store.Throttle:
+		return "string"
+	default:
+		return k.String()
+	}
+}

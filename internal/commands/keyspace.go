@@ -1,0 +1,183 @@
+package commands
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"cellserver/internal/store"
+)
+
+// Commands on a whole database.
+
+var allShards = "request_policy:all_shards"
+
+var dbSize = Command{
+	Name: "dbsize", Group: "server", Category: "keyspace", Since: "1.0.0", Complexity: "O(1)", Flags: ReadOnly | Fast,
+	Summary: "Counts the keys of the database.", Tips: []string{allShards, "response_policy:agg_sum"},
+	Reply: "The number of keys; some that expired a moment ago may be among them.",
+	Run: func(c *Call) error {
+		n, err := c.View.Size(c.Context)
+		c.Out.Int(int64(n))
+		return err
+	},
+}
+
+// flushMode is there for those who send it: either way takes no time that depends on what is stored.
+var flushMode = OneOf("mode", "ASYNC", "SYNC")
+
+var flushDB = Command{
+	Name: "flushdb", Group: "server", Category: "keyspace", Since: "1.0.0", Complexity: "O(1)", Flags: Write | Dangerous,
+	Summary: "Removes all keys of the database.", Tips: []string{allShards, "response_policy:all_succeeded"},
+	Args: []Arg{flushMode}, Reply: "OK.",
+	Run: func(c *Call) error {
+		c.Out.Status("OK")
+		return c.View.Flush(c.Context)
+	},
+}
+
+var flushAll = Command{
+	Name: "flushall", Group: "server", Category: "keyspace", Since: "1.0.0", Complexity: "O(1)", Flags: Write | Dangerous,
+	Summary: "Removes all keys of all databases.", Tips: []string{allShards, "response_policy:all_succeeded"},
+	Args: []Arg{flushMode}, Reply: "OK.",
+	Run: func(c *Call) error {
+		c.Out.Status("OK")
+		return c.View.FlushAll(c.Context)
+	},
+}
+
+var scan = Command{
+	Name: "scan", Group: "generic", Since: "2.8.0", Flags: ReadOnly,
+	Complexity: "O(count) for a call, O(N) for a whole round",
+	Summary:    "Goes through the keys of the database, a piece at a time.",
+	Tips:       []string{"nondeterministic_output", "request_policy:special"},
+	Args: []Arg{Int("cursor").By(parseCursor), Word("pattern").After("MATCH"), Int("count").Or(10).After("COUNT").By(parseCount),
+		Word("type").After("TYPE")},
+	Reply: `Two elements: the cursor for the next call, 0 after the last; the keys of this piece. A key that is there from the
+first call to the last is shown exactly once.`,
+	Run: func(c *Call) error {
+		cursor := uint64(c.Int())
+		match := filter{pattern: c.Word()}
+		count := int(min(c.Int(), maxScanCount))
+		match.kind = c.Word()
+		var found keyList
+		next, err := c.View.Scan(c.Context, cursor, count, match.into(&found))
+		if err != nil {
+			return err
+		}
+		c.Out.Array(2)
+		c.Out.BulkString(strconv.FormatUint(next, 10))
+		found.write(c)
+		return nil
+	},
+}
+
+// maxScanCount bounds the work of one SCAN, about 0.1 ms, whatever COUNT says: a COUNT is a hint, and a client must
+// not make others wait.
+const maxScanCount = 1000
+
+// parseCursor takes what Redis's strtoul takes: a sign wraps, nothing is 0.
+func parseCursor(word []byte) (int64, error) {
+	const errCursor refusal = "ERR invalid cursor"
+	digits, negative := word, false
+	if len(word) > 0 && (word[0] == '-' || word[0] == '+') {
+		digits, negative = word[1:], word[0] == '-'
+	}
+	if len(word) == 0 {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(string(digits), 10, 64)
+	if err != nil {
+		return 0, errCursor
+	}
+	if negative {
+		n = -n
+	}
+	return int64(n), nil
+}
+
+func parseCount(word []byte) (int64, error) {
+	count := Int("count")
+	n, err := count.integer(word, false)
+	if err == nil && n < 1 {
+		err = errSyntax
+	}
+	return n, err
+}
+
+// filter says which keys are asked for; a nil part asks for all.
+type filter struct{ pattern, kind []byte }
+
+// into is a visit that collects the keys that pass.
+func (f filter) into(found *keyList) func([]byte, store.Entry) {
+	return func(key []byte, e store.Entry) {
+		if f.pattern != nil && !glob(f.pattern, key, false) {
+			return
+		}
+		if f.kind != nil && !strings.EqualFold(typeName(e.Kind), string(f.kind)) {
+			return
+		}
+		found.add(key)
+	}
+}
+
+// keyList collects keys end to end: one piece of memory for all of them.
+type keyList struct {
+	bytes []byte
+	ends  []int
+}
+
+func (l *keyList) add(key []byte) {
+	l.bytes = append(l.bytes, key...)
+	l.ends = append(l.ends, len(l.bytes))
+}
+
+func (l *keyList) write(c *Call) {
+	c.Out.Array(len(l.ends))
+	start := 0
+	for _, end := range l.ends {
+		c.Out.Bulk(l.bytes[start:end])
+		start = end
+	}
+}
+
+var keys = Command{
+	Name: "keys", Group: "generic", Since: "1.0.0", Complexity: "O(N) in the number of keys", Flags: ReadOnly | Dangerous | Slow,
+	Summary: "Returns the keys that match a pattern.", Tips: []string{allShards, "nondeterministic_output_order"},
+	Args:  []Arg{Word("pattern")},
+	Reply: "The keys, in no order. Each was there at some time during the call.",
+	Run: func(c *Call) error {
+		var found keyList
+		visit := filter{pattern: c.Word()}.into(&found)
+		for cursor, more := uint64(0), true; more; more = cursor != 0 {
+			if context.Cause(c.Context) != nil {
+				return errStopped
+			}
+			var err error
+			if cursor, err = c.View.Scan(c.Context, cursor, maxScanCount, visit); err != nil {
+				return err
+			}
+		}
+		found.write(c)
+		return nil
+	},
+}
+
+var randomKey = Command{
+	Name: "randomkey", Group: "generic", Since: "1.0.0", Complexity: "O(1), O(N) if most keys have just expired",
+	Flags: ReadOnly | Slow, Summary: "Returns some key of the database.",
+	Tips:  []string{allShards, "nondeterministic_output"},
+	Reply: "A key, or nil if there is none.",
+	Run: func(c *Call) error {
+		key, ok, err := c.View.Random(c.Context, nil)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			c.Out.Null()
+			return nil
+		}
+		c.Out.Bulk(key)
+		return nil
+	},
+}

@@ -1,0 +1,52 @@
+package commands
+
+import "cellserver/internal/quota"
+
+// What the limiters share: the words after the limit, and the five integers.
+
+var (
+	quantityArg = Int("quantity").Or(1)
+	modeArg     = OneOf("mode", "PEEK", "UPTO", "FORCE")
+	msArg       = Flag("MS")
+)
+
+// modes are modeArg's tokens, after none.
+var modes = [...]quota.Mode{quota.Take, quota.Peek, quota.UpTo, quota.Force}
+
+// decision writes the reply of every limiter. A time is rounded up to its unit, so that a limited call never says 0 and
+// whoever waits that long is admitted.
+func (c *Call) decision(d quota.Decision, mode quota.Mode, ms bool) {
+	unit := int64(1e9)
+	if ms {
+		unit = 1e6
+	}
+	limited := int64(0)
+	if d.Limited {
+		limited = 1
+	}
+	if mode == quota.UpTo {
+		c.Out.Array(6)
+	} else {
+		c.Out.Array(5)
+	}
+	c.Out.Int(limited)
+	c.Out.Int(d.Limit)
+	c.Out.Int(d.Remaining)
+	c.Out.Int(roundUp(d.RetryAfter, unit))
+	c.Out.Int(roundUp(d.ResetAfter, unit))
+	if mode == quota.UpTo {
+		c.Out.Int(d.Taken)
+	}
+}
+
+// roundUp is n nanoseconds in whole units; quota.Never stays what it is.
+func roundUp(n, unit int64) int64 {
+	if n <= 0 {
+		return n
+	}
+	return (n-1)/unit + 1
+}
+
+const limiterReply = `Five integers: limited (0 allowed, 1 limited); limit, the largest quantity that can ever be allowed at once;
+remaining, what could be taken now, after this call; retry_after, the seconds until this quantity would be allowed (-1
+if it was, or never can be); reset_after, the seconds until the key is as if never used. With UPTO a sixth: taken.`

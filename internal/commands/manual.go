@@ -1,0 +1,98 @@
+package commands
+
+import (
+	"fmt"
+	"strings"
+)
+
+// usage is how the manual writes a call: CL.THROTTLE key max_burst ... [quantity] [PEEK | UPTO | FORCE] [MS].
+func (row *Command) usage() string {
+	words := []string{row.upper()}
+	for i := range row.Args {
+		words = append(words, row.Args[i].usage())
+	}
+	return strings.Join(words, " ")
+}
+
+func (a *Arg) usage() string {
+	if strings.HasPrefix(a.Name, "[") {
+		return a.Name // a grammar of its own, written out in its name
+	}
+	text := a.Name
+	switch {
+	case a.kind == choiceArg:
+		text = strings.Join(a.tokens, " | ")
+	case a.kind == flagArg:
+		text = a.tokens[0]
+	case a.tokens != nil:
+		text = a.tokens[0] + " " + a.Name
+	}
+	if a.many && a.optional {
+		return "[" + text + " ...]"
+	}
+	if a.many {
+		text += " [" + text + " ...]"
+	}
+	if a.optional {
+		text = "[" + text + "]"
+	}
+	return text
+}
+
+// helpOf makes the HELP of a container: a line for each of its subcommands, and what it does.
+func helpOf(container, since string) *Command {
+	return &Command{
+		Name: container + "|help", Group: "server", Category: "connection", Since: since, Complexity: "O(1)", Flags: Loading | Stale,
+		Summary: "Lists the subcommands.", Reply: "Lines of text.",
+		Run: func(c *Call) error {
+			parent := c.row.parent
+			lines := []string{parent.upper() + " <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"}
+			for _, sub := range parent.Subs {
+				_, words, _ := strings.Cut(sub.usage(), " ")
+				lines = append(lines, words, "    "+sub.Summary)
+			}
+			c.Out.Array(len(lines))
+			for _, line := range lines {
+				c.Out.Status(line)
+			}
+			return nil
+		},
+	}
+}
+
+// groups is the order of the manual, and what each part of it is called there.
+var groups = []struct{ name, title string }{
+	{"limiter", "Limiters"}, {"string", "Values"}, {"generic", "Keys"}, {"connection", "Connection"}, {"server", "Server"},
+	{"cluster", "Refused"},
+}
+
+// Reference is the manual in Markdown: every command's usage, what it does and what it answers.
+func Reference() string {
+	var out strings.Builder
+	for _, g := range groups {
+		fmt.Fprintf(&out, "### %s\n\n", g.title)
+		for _, row := range All() {
+			if row.Group == g.name {
+				row.writeManual(&out)
+			}
+		}
+	}
+	return strings.TrimRight(out.String(), "\n") + "\n"
+}
+
+func (row *Command) writeManual(out *strings.Builder) {
+	if row.Run != nil {
+		fmt.Fprintf(out, "- **`%s`** - %s %s.\n  %s\n", row.usage(), row.Summary, complexity(row), indent(row.Reply))
+	}
+	for _, sub := range row.Subs {
+		sub.writeManual(out)
+	}
+	if row.parent == nil {
+		out.WriteString("\n")
+	}
+}
+
+func complexity(row *Command) string { return strings.TrimRight(row.Complexity, ".") }
+
+// indent keeps a text of several lines inside its list item.
+func indent(text string) string { return strings.ReplaceAll(text, "\n", "\n  ") }

@@ -1,0 +1,203 @@
+package commands
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/metrics"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// Commands about the server itself.
+
+var timeNow = Command{
+	Name: "time", Group: "server", Category: "none", Since: "2.6.0", Complexity: "O(1)", Flags: Loading | Stale | Fast,
+	Summary: "Returns the time of day.", Tips: varying,
+	Reply: "Two elements: Unix seconds, and the microseconds that have passed in this second.",
+	Run: func(c *Call) error {
+		us := c.unix(c.View.Now()) / 1000
+		c.Out.Array(2)
+		c.Out.BulkString(strconv.FormatInt(us/1e6, 10))
+		c.Out.BulkString(strconv.FormatInt(us%1e6, 10))
+		return nil
+	},
+}
+
+var config = Command{
+	Name: "config", Group: "server", Category: "none", Since: "2.0.0", Complexity: "Depends on the subcommand.", Min: 2,
+	Summary: "Commands about the server's settings.", AnyMore: true,
+	Subs: []*Command{&configGet, helpOf("config", "5.0.0")},
+}
+
+var configGet = Command{
+	Name: "config|get", Group: "server", Category: "none", Since: "2.0.0", Complexity: "O(N) in the number of settings",
+	Flags:   Admin | Dangerous | NoScript | Loading | Stale,
+	Summary: "Returns the settings whose names match.",
+	Args:    []Arg{Word("parameter").Many()}, Reply: "A map of names and values.",
+	Run: func(c *Call) error {
+		patterns := c.Many()
+		matches := func(s Setting) bool {
+			return slices.ContainsFunc(patterns, func(p []byte) bool { return glob(p, []byte(s.Name), true) })
+		}
+		var found []Setting
+		for _, s := range slices.Concat(c.instance.settings, unsettable) {
+			if matches(s) {
+				found = append(found, s)
+			}
+		}
+		c.Out.Map(len(found))
+		for _, s := range found {
+			c.Out.BulkString(s.Name)
+			c.Out.BulkString(s.Value())
+		}
+		return nil
+	},
+}
+
+// unsettable is what tools ask Redis about and what is true of this server though no flag says so: nothing is saved,
+// nothing is evicted, memory and idle time are not bounded.
+var unsettable = []Setting{
+	fixed("save", ""), fixed("appendonly", "no"), fixed("maxmemory", "0"), fixed("maxmemory-policy", "noeviction"), fixed("timeout", "0"),
+}
+
+func fixed(name, value string) Setting {
+	return Setting{Name: name, Value: func() string { return value }}
+}
+
+var info = Command{
+	Name: "info", Group: "server", Since: "1.0.0", Complexity: "O(1)", Flags: Loading | Stale | Dangerous, Category: "none",
+	Summary: "Describes the server.", Tips: []string{"nondeterministic_output", allShards, "response_policy:special"},
+	Args:  []Arg{Word("section").Optional().Many()},
+	Reply: "Lines of field:value, by section; all sections if none is named.",
+	Run: func(c *Call) error {
+		wanted := c.Many()
+		var out strings.Builder
+		for _, s := range sections {
+			if !s.wanted(wanted) {
+				continue
+			}
+			if out.Len() > 0 {
+				out.WriteString("\r\n")
+			}
+			fmt.Fprintf(&out, "# %s\r\n", s.name)
+			s.write(c, &out)
+		}
+		c.Out.Verbatim("txt", out.String())
+		return nil
+	},
+}
+
+// section is a part of INFO. Fields are in Redis's names, and only those that this server has something to say about.
+type section struct {
+	name  string
+	write func(c *Call, out *strings.Builder)
+}
+
+func (s section) wanted(names [][]byte) bool {
+	if len(names) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(names, func(name []byte) bool {
+		n := strings.ToLower(string(name))
+		return n == "all" || n == "everything" || n == "default" || n == strings.ToLower(s.name)
+	})
+}
+
+var sections = []section{
+	{"Server", infoServer}, {"Clients", infoClients}, {"Memory", infoMemory}, {"Persistence", infoPersistence},
+	{"Stats", infoStats}, {"Replication", infoReplication}, {"CPU", infoCPU}, {"Cluster", infoCluster}, {"Cell", infoCell},
+	{"Keyspace", infoKeyspace},
+}
+
+func field(out *strings.Builder, name string, value any) { fmt.Fprintf(out, "%s:%v\r\n", name, value) }
+
+func infoServer(c *Call, out *strings.Builder) {
+	up := (c.View.Now() - c.instance.started) / 1e9
+	field(out, "redis_version", redisVersion)
+	field(out, "cellserver_version", c.instance.version)
+	field(out, "redis_mode", "standalone")
+	field(out, "os", runtime.GOOS+" "+runtime.GOARCH)
+	field(out, "arch_bits", strconv.IntSize)
+	field(out, "go_version", runtime.Version())
+	field(out, "process_id", os.Getpid())
+	field(out, "run_id", c.instance.runID)
+	field(out, "tcp_port", c.instance.port)
+	field(out, "server_time_usec", c.unix(c.View.Now())/1000)
+	field(out, "uptime_in_seconds", up)
+	field(out, "uptime_in_days", up/86400)
+}
+
+func infoClients(c *Call, out *strings.Builder) {
+	field(out, "connected_clients", c.instance.clients.count())
+}
+
+func infoMemory(c *Call, out *strings.Builder) {
+	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	metrics.Read(sample)
+	var keys int64
+	for _, u := range c.instance.store.Usage() {
+		keys += u.Bytes
+	}
+	field(out, "used_memory", sample[0].Value.Uint64())
+	field(out, "used_memory_rss", residentBytes())
+	field(out, "used_memory_dataset", keys)
+	field(out, "maxmemory", 0)
+	field(out, "maxmemory_policy", "noeviction")
+}
+
+// residentBytes is the process's resident set, 0 where the system does not tell.
+func residentBytes() int64 {
+	var size, resident int64
+	statm, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return 0
+	}
+	if _, err := fmt.Sscan(string(statm), &size, &resident); err != nil {
+		return 0
+	}
+	return resident * int64(os.Getpagesize())
+}
+
+func infoPersistence(_ *Call, out *strings.Builder) {
+	field(out, "loading", 0)
+	field(out, "aof_enabled", 0)
+}
+
+func infoStats(c *Call, out *strings.Builder) {
+	field(out, "total_connections_received", c.instance.stats.connections.Load())
+	field(out, "total_commands_processed", c.instance.stats.commands.Load())
+	field(out, "total_error_replies", c.instance.stats.errors.Load())
+}
+
+func infoReplication(_ *Call, out *strings.Builder) {
+	field(out, "role", "master")
+	field(out, "connected_slaves", 0)
+}
+
+func infoCPU(_ *Call, out *strings.Builder) {
+	var used syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &used) != nil {
+		return
+	}
+	field(out, "used_cpu_sys", fmt.Sprintf("%d.%06d", used.Stime.Sec, used.Stime.Usec))
+	field(out, "used_cpu_user", fmt.Sprintf("%d.%06d", used.Utime.Sec, used.Utime.Usec))
+}
+
+func infoCluster(_ *Call, out *strings.Builder) { field(out, "cluster_enabled", 0) }
+
+// infoCell is what Redis has no field for. The offset is how far the wall clock has been set away from elapsed time since
+// the start; decisions go by elapsed time alone.
+func infoCell(c *Call, out *strings.Builder) {
+	field(out, "cell_clock_offset_ms", c.instance.store.Clock().Offset()/1e6)
+}
+
+func infoKeyspace(c *Call, out *strings.Builder) {
+	for n, u := range c.instance.store.Usage() {
+		if u.Keys > 0 {
+			field(out, fmt.Sprintf("db%d", n), fmt.Sprintf("keys=%d,expires=%d,avg_ttl=0", u.Keys, u.Keys))
+		}
+	}
+}

@@ -1,0 +1,135 @@
+package commands
+
+import "strings"
+
+// All lists every command, in the order of the manual.
+func All() []*Command {
+	return []*Command{
+		// Limiters.
+		&clThrottle, &clInspect,
+		// Keys.
+		&get, &exists, &del, &unlink, &keyType, &ttl, &pttl, &expireTime,
+		&keys, &scan, &randomKey, &dbSize, &flushDB, &flushAll,
+		// Connection.
+		&ping, &echo, &hello, &auth, &selectDB, &client, &reset, &quit,
+		// Server.
+		&command, &info, &config, &timeNow,
+		// Refused, because clients branch on the words of the refusal.
+		&cluster, &readOnly, &readWrite, &asking,
+	}
+}
+
+// Table finds rows by name.
+type Table struct {
+	rows   []*Command
+	byName map[string]*Command
+}
+
+// NewTable works out what follows from the rows.
+func NewTable(rows []*Command) *Table {
+	t := &Table{byName: make(map[string]*Command)}
+	for _, row := range rows {
+		t.add(row)
+		t.rows = append(t.rows, row)
+	}
+	return t
+}
+
+func (t *Table) add(row *Command) {
+	row.grammar = newGrammar(row)
+	row.number = len(t.byName)
+	t.byName[row.Name] = row
+	for _, sub := range row.Subs {
+		sub.parent = row
+		t.add(sub)
+	}
+}
+
+// maxName bounds a command's name, so that it can be folded to lower case on the stack.
+const maxName = 32
+
+// Lookup finds the row of a name in any case, nil if there is none.
+func (t *Table) Lookup(name []byte) *Command {
+	var folded [maxName]byte
+	if len(name) > maxName {
+		return nil
+	}
+	for i, b := range name {
+		if 'A' <= b && b <= 'Z' {
+			b += 'a' - 'A'
+		}
+		folded[i] = b
+	}
+	row := t.byName[string(folded[:len(name)])]
+	if row != nil && row.parent != nil {
+		return nil // "client|id" is no command of its own
+	}
+	return row
+}
+
+// resolve finds the row of a call, the subcommand's where there is one, or says why there is none, and checks the number
+// of words: unknown command, unknown subcommand, arity, in Redis's order.
+func (t *Table) resolve(words [][]byte) (*Command, error) {
+	row := t.Lookup(words[0])
+	if row == nil {
+		return nil, errUnknown(words)
+	}
+	if row.Subs != nil && len(words) > 1 {
+		sub := row.sub(words[1])
+		if sub == nil {
+			return nil, errUnknownSub(row, words[1])
+		}
+		row = sub
+	}
+	if !row.grammar.fits(len(words)) {
+		return nil, errArity(row)
+	}
+	return row, nil
+}
+
+// sub finds a subcommand by its name in any case.
+func (row *Command) sub(name []byte) *Command {
+	for _, sub := range row.Subs {
+		if _, word, _ := strings.Cut(sub.Name, "|"); strings.EqualFold(string(name), word) {
+			return sub
+		}
+	}
+	return nil
+}
+
+// Do answers one call: one reply, whatever happens. Only Do writes errors: what a row has written before it failed is
+// taken back.
+func (t *Table) Do(s *Session, words [][]byte) {
+	mark := s.out.Mark()
+	if err := t.run(s, words); err != nil {
+		s.out.Rewind(mark)
+		s.out.Error(text(err))
+		s.instance.stats.errors.Add(1)
+	}
+}
+
+func (t *Table) run(s *Session, words [][]byte) error {
+	row, err := t.resolve(words)
+	if err != nil {
+		return err
+	}
+	s.row = row
+	if row.Flags&Slow != 0 {
+		s.park(row, words)
+		return nil
+	}
+	return s.call.run(row, words)
+}
+
+// run binds the words and lets the row answer.
+func (c *Call) run(row *Command, words [][]byte) error {
+	c.row, c.words, c.next = row, words, 0
+	own := 1
+	if row.parent != nil {
+		own = 2
+	}
+	if err := c.bind(words[own:]); err != nil {
+		return err
+	}
+	return row.Run(c)
+}

@@ -1,0 +1,339 @@
+package gcra
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"cellserver/internal/quota"
+
+	"github.com/stretchr/testify/require"
+)
+
+// epoch is where timelines and properties start: a day of 2027, in Unix ns.
+const epoch = int64(1_800_000_000_000_000_000)
+
+// stepFunc is the shape of Limit.Step. What checks a step takes it as an argument, so that a faulty one can be handed
+// in.
+type stepFunc func(l Limit, now, tat, quantity int64, mode quota.Mode) (quota.Decision, int64, error)
+
+// A timeline tells the story of one key. A line is a limit (max_burst, count_per_period, period), to be used from there
+// on, or a call: when, how much, in which mode, and after the arrow what it is told. Times are ms; -1 is never.
+//
+//	limit  4 1 1
+//	t      quantity  mode -> limited remaining reset retry taken
+var timelines = []struct{ name, lines string }{
+	{"redis-cell's table, the contract's", `
+		limit 4 1 1
+		   0   6 take -> 1 5    0   -1 0
+		   0   1 take -> 0 4 1000   -1 1
+		   0   1 take -> 0 3 2000   -1 1
+		   0   1 take -> 0 2 3000   -1 1
+		   0   1 take -> 0 1 4000   -1 1
+		   0   1 take -> 0 0 5000   -1 1
+		   0   1 take -> 1 0 5000 1000 0
+		3000   1 take -> 0 2 3000   -1 1
+		3100   1 take -> 0 1 3900   -1 1
+		4000   1 take -> 0 1 4000   -1 1
+		8000   1 take -> 0 4 1000   -1 1
+		9500   1 take -> 0 4 1000   -1 1
+		9500   0 take -> 0 4 1000   -1 0
+		9500   2 take -> 0 2 3000   -1 2
+		9500   5 take -> 1 2 3000 3000 0`},
+	{"redis-cell's README", `
+		limit 15 30 60
+		0 1 take -> 0 15 2000 -1 1
+		0 1 take -> 0 14 4000 -1 1
+		0 1 take -> 0 13 6000 -1 1`},
+	{"0 on a fresh key takes nothing", `
+		limit 10 10 60
+		0 0 take -> 0 11 0 -1 0`},
+	{"0 asks whether the key is in debt, and an exhausted one is not", `
+		limit 0 1 1
+		   0 0 take  -> 0 1    0   -1 0
+		   0 1 take  -> 0 0 1000   -1 1
+		   0 0 take  -> 0 0 1000   -1 0
+		   0 1 take  -> 1 0 1000 1000 0
+		   0 1 force -> 1 0 2000 2000 1
+		   0 0 take  -> 1 0 2000 1000 0
+		 500 0 upto  -> 1 0 1500  500 0
+		 500 0 force -> 1 0 1500  500 0
+		 500 0 peek  -> 1 0 1500  500 0
+		1000 0 take  -> 0 0 1000   -1 0`},
+	{"exactly the limit at once", `
+		limit 5 1 10
+		0 6 take -> 0 0 60000 -1 6`},
+	{"more than the limit: never, and nothing is forgotten", `
+		limit 10 1 60
+		0 11 take -> 0 0 660000 -1 11
+		0 12 take -> 1 0 660000 -1  0`},
+	{"several at once", `
+		limit 1 1 60
+		0 3 take -> 1 2      0    -1 0
+		0 2 take -> 0 0 120000    -1 2
+		0 3 take -> 1 0 120000    -1 0
+		0 1 take -> 1 0 120000 60000 0`},
+	{"a lowered limit leaves a debt, not a negative remainder", `
+		limit 1 1 10
+		    0 2 take -> 0 0 20000    -1 2
+		limit 0 1 15
+		    0 1 take -> 1 0 20000 20000 0
+		    0 0 take -> 1 0 20000  5000 0
+		 5000 0 take -> 0 0 15000    -1 0
+		20000 1 take -> 0 0 15000    -1 1`},
+	{"2000 a second: state lasts half a ms, and counts", `
+		limit 0 2000 1
+		0   1 take -> 0 0 0.5  -1 1
+		0   1 take -> 1 0 0.5 0.5 0
+		0.4 1 take -> 1 0 0.1 0.1 0
+		0.5 1 take -> 0 0 0.5  -1 1`},
+	{"600000 a second: floored to 1666 ns, and remaining stays within the limit", `
+		limit 1000 600000 1
+		0    1 take -> 0 1000 0.001666       -1    1
+		0 1000 take -> 0    0 1.667666       -1 1000
+		0    1 take -> 1    0 1.667666 0.001666    0`},
+	{"from 1e6 to 1e9 a second: rounded up, never over the rate", `
+		limit 9 1000000 1
+		0 1 take -> 0 9 0.001    -1 1
+		limit 9 1000001 1
+		1 1 take -> 0 9 0.001    -1 1
+		limit 9 700000000 1
+		2 1 take -> 0 9 0.000002 -1 1
+		limit 9 1000000000 1
+		3 1 take -> 0 9 0.000001 -1 1
+		limit 9 9223372036854775807 9223372037
+		4 1 take -> 0 9 0.000002 -1 1`},
+	{"limits that are none", `
+		limit -1 1 1                  -> max_burst must be between 0 and 9223372036854775806
+		limit 9223372036854775807 1 1 -> max_burst must be between 0 and 9223372036854775806
+		limit 0 0 1                   -> count_per_period must be between 1 and 9223372036854775807
+		limit 0 1 0                   -> period must be between 1 and 9223372036854775807
+		limit 0 1000000001 1          -> count_per_period is more than 1e9 per second
+		limit 100000000000 1 1000     -> max_burst, count_per_period and period span more than 146 years
+		limit 5 1 9223372036          -> max_burst, count_per_period and period span more than 146 years
+		limit 0 1 4611686019          -> max_burst, count_per_period and period span more than 146 years
+		limit 0 1 4611686018          ->
+		limit 9223372036854775806 1000000000 1 -> max_burst, count_per_period and period span more than 146 years
+		limit 4611686018427387902 1000000000 1 ->
+		limit 0 9223372036854775807 9223372036854775807 ->`},
+	{"given back", `
+		limit 10 10 60
+		0  5 take -> 0  6 30000 -1  5
+		0 -3 take -> 0  9 12000 -1 -3
+		0 -3 peek -> 0 11     0 -1 -3
+		0  0 take -> 0  9 12000 -1  0`},
+	{"given back past empty: nothing is saved up", `
+		limit 10 10 60
+		0 -30 take -> 0 11     0 -1 -30
+		0   4 take -> 0  7 24000 -1   4
+		0 -30 upto -> 0 11     0 -1 -30
+		0  12 take -> 1 11     0 -1   0
+		0   4 take -> 0  7 24000 -1   4
+		0 -9223372036854775808 force -> 0 11 0 -1 -9223372036854775808`},
+	{"given back while over a lowered limit: applied, not lost", `
+		limit 9 1 10
+		0 10 take -> 0 0 100000 -1 10
+		limit 0 1 10
+		0 -1 take -> 0 0  90000 -1 -1
+		0 -8 take -> 0 0  10000 -1 -8
+		0 -1 take -> 0 1      0 -1 -1`},
+	{"a forced debt, and its payback", `
+		limit 4 1 1
+		    0  2 force -> 0 3  2000    -1  2
+		    0  8 force -> 1 0 10000  6000  8
+		    0  1 take  -> 1 0 10000  6000  0
+		    0  6 take  -> 1 0 10000    -1  0
+		 5999  1 take  -> 1 0  4001     1  0
+		 6000  1 peek  -> 0 0  5000    -1  1
+		 6000 20 force -> 1 0 24000 20000 20
+		 6000 -9 take  -> 0 0 15000    -1 -9
+		16000  1 take  -> 1 0  5000  1000  0
+		17000  1 take  -> 0 0  5000    -1  1`},
+	{"as much as fits", `
+		limit 4 1 1
+		   0  3 upto -> 0 2 3000   -1  3
+		   0  3 upto -> 0 0 5000   -1  2
+		   0  3 upto -> 1 0 5000 1000  0
+		 999  3 upto -> 1 0 4001    1  0
+		1500  3 upto -> 0 0 4500   -1  1
+		1500 -2 upto -> 0 2 2500   -1 -2
+		9000  9 upto -> 0 0 5000   -1  5`},
+	{"a peek changes nothing", `
+		limit 1 1 1
+		0 1 peek -> 0 1 1000   -1 1
+		0 1 take -> 0 1 1000   -1 1
+		0 2 peek -> 1 1 1000 1000 0
+		0 3 peek -> 1 1 1000   -1 0
+		0 1 take -> 0 0 2000   -1 1`},
+	{"the clock told to go backwards: longer to wait, nothing twice", `
+		limit 4 1 1
+		5000 5 take -> 0 0 5000   -1 5
+		3000 1 take -> 1 0 7000 3000 0
+		3000 0 take -> 1 0 7000 2000 0
+		6000 1 take -> 0 0 5000   -1 1
+		5500 1 take -> 1 0 5500 1500 0
+		7000 1 take -> 0 0 5000   -1 1`},
+	{"huge arguments", `
+		limit 4 1 1
+		0  9223372036854775807 take  -> 1 5 0 -1 0
+		0  9223372036854775807 upto  -> 0 0 5000 -1 5
+		0  9223372036854775807 force -> quantity is too large
+		0           7423372032 force -> quantity is too large
+		0           7423372031 force -> 1 0 7423372036000 7423372032000 7423372031
+		0                    1 take  -> 1 0 7423372036000 7423372032000 0
+		0                    1 force -> quantity is too large
+		0 -9223372036854775808 take  -> 0 5 0 -1 -9223372036854775808`},
+}
+
+func TestTimelines(t *testing.T) {
+	for _, tl := range timelines {
+		t.Run(tl.name, func(t *testing.T) {
+			require.Equal(t, tidy(tl.lines), play(t, Limit.Step, tl.lines))
+		})
+	}
+}
+
+// Each fault that timelines are there to find makes at least one of them read otherwise.
+func TestTimelinesCatch(t *testing.T) {
+	for name, faulty := range faults {
+		t.Run(name, func(t *testing.T) {
+			for _, tl := range timelines {
+				if play(t, faulty, tl.lines) != tidy(tl.lines) {
+					return
+				}
+			}
+			t.Fatal("every timeline reads as before")
+		})
+	}
+}
+
+// play runs a timeline's calls, keeping the key as the store does, and returns the timeline as it really went.
+func play(t *testing.T, step stepFunc, lines string) string {
+	var (
+		limit Limit
+		tat   int64
+		told  []string
+	)
+	for line := range strings.Lines(tidy(lines)) {
+		call, _, _ := strings.Cut(strings.TrimSpace(line), " ->")
+		words := strings.Fields(call)
+		if words[0] == "limit" {
+			l, err := NewLimit(number(t, words[1]), number(t, words[2]), number(t, words[3]))
+			limit = l
+			told = append(told, call+arrow(line, err))
+			continue
+		}
+		now := epoch + ns(t, words[0])
+		d, next, err := step(limit, now, tat, number(t, words[1]), modes[words[2]])
+		if tat = next; next <= now {
+			tat = 0 // as if never used: the store deletes the key
+		}
+		told = append(told, call+" -> "+tell(d, err))
+	}
+	return strings.Join(told, "\n")
+}
+
+var modes = map[string]quota.Mode{"take": quota.Take, "peek": quota.Peek, "upto": quota.UpTo, "force": quota.Force}
+
+// tidy leaves one blank between words, so that a table's columns may be aligned.
+func tidy(lines string) string {
+	var tidied []string
+	for line := range strings.Lines(strings.TrimSpace(lines)) {
+		tidied = append(tidied, strings.Join(strings.Fields(line), " "))
+	}
+	return strings.Join(tidied, "\n")
+}
+
+// arrow is what follows a limit: its error, nothing after a bare arrow, and no arrow where the line has none.
+func arrow(line string, err error) string {
+	switch {
+	case err != nil:
+		return " -> " + err.Error()
+	case strings.Contains(line, "->"):
+		return " ->"
+	}
+	return ""
+}
+
+func tell(d quota.Decision, err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	limited := 0
+	if d.Limited {
+		limited = 1
+	}
+	return fmt.Sprintf("%d %d %s %s %d", limited, d.Remaining, ms(d.ResetAfter), ms(d.RetryAfter), d.Taken)
+}
+
+// ms writes ns as milliseconds, with as many decimals as it takes.
+func ms(ns int64) string {
+	if ns == quota.Never {
+		return "-1"
+	}
+	return strings.TrimRight(strings.TrimRight(fmt.Sprintf("%d.%06d", ns/1e6, ns%1e6), "0"), ".")
+}
+
+func ns(t *testing.T, ms string) int64 {
+	d, err := time.ParseDuration(ms + "ms")
+	require.NoError(t, err)
+	return int64(d)
+}
+
+func number(t *testing.T, word string) int64 {
+	n, err := strconv.ParseInt(word, 10, 64)
+	require.NoError(t, err)
+	return n
+}
+
+func TestNewLimit(t *testing.T) {
+	l, err := NewLimit(15, 30, 60)
+	require.NoError(t, err)
+	require.Equal(t, int64(16), l.Size())
+	require.Equal(t, 2*time.Second, l.EmissionInterval())
+	require.Equal(t, 32*time.Second, l.Tolerance())
+
+	_, err = NewLimit(0, math.MaxInt64, 1)
+	require.ErrorIs(t, err, ErrRate)
+	_, err = NewLimit(math.MaxInt64-1, 1, math.MaxInt64)
+	require.ErrorIs(t, err, ErrSpan)
+	var outside *quota.ArgumentError
+	_, err = NewLimit(-1, 0, 0) // the first in the order of the call is named
+	require.ErrorAs(t, err, &outside)
+	require.Equal(t, quota.ArgumentError{Name: "max_burst", Lo: 0, Hi: math.MaxInt64 - 1}, *outside)
+}
+
+// What the store reads off next, with clocks and states that no sane store has.
+func TestStepAtTheEdges(t *testing.T) {
+	l, err := NewLimit(4, 1, 1)
+	require.NoError(t, err)
+	const never, full = math.MinInt64, math.MaxInt64
+	for _, c := range []struct {
+		now, tat, quantity int64
+		mode               quota.Mode
+		next               int64
+		err                error
+	}{
+		{now: never, tat: never, quantity: 1, next: 1e9}, // both read as 0
+		{now: -1, tat: -1, quantity: 0, next: -1},        // nothing stored: tat as it came
+		{now: 0, tat: full, quantity: 1, next: full},     // limited
+		{now: 0, tat: full, quantity: 1, mode: quota.Force, next: full, err: quota.ErrQuantity},
+		{now: 0, tat: full, quantity: -1, next: full - 1e9},
+		{now: 0, tat: full, quantity: never, next: 0},
+		{now: full, tat: 0, quantity: 1, next: 0, err: quota.ErrQuantity},                   // no TAT after the end of time
+		{now: full, tat: 0, quantity: 1, mode: quota.Peek, next: 0, err: quota.ErrQuantity}, // as Take would say
+		{now: full, tat: 0, quantity: 9, mode: quota.UpTo, next: 0, err: quota.ErrQuantity},
+		{now: full, tat: 0, quantity: -1, next: 0},
+		{now: full - 5e9, tat: 0, quantity: 5, next: full},
+	} {
+		d, next, err := l.Step(c.now, c.tat, c.quantity, c.mode)
+		require.ErrorIs(t, err, c.err, "%+v", c)
+		require.Equal(t, c.next, next, "%+v", c)
+		if err != nil {
+			require.Zero(t, d, "%+v", c)
+		}
+	}
+}

@@ -1,0 +1,148 @@
+package resp
+
+// This file is about whose memory the reader's bytes are in. In the usual case they are lent by Feed, read where they are,
+// and forgotten by Keep. A call cut in two is held in the reader's own memory; the next Feed's input waits behind it, gives
+// what the call lacks, and is then read where it is again. So what is copied is what was cut, not what was fed.
+
+// What a reader holds between batches. Idle connections are many, so each keeps what one ordinary call needs and no more.
+const (
+	idleWords = 32      // words: room for a CL.ALL over four limiters
+	idleBytes = 512     // bytes, of own and of scratch, when nothing is unread
+	slack     = 8 << 10 // bytes that own may have whatever is unread, so that a stream cut at random does not allocate
+	sparse    = 8       // memory beyond the above must be at least one part in this many in use
+	piece     = 128     // bytes to take while it is not known what an unfinished call lacks
+)
+
+// Buffered returns the number of bytes held or lent and not yet read: 0 if and only if no call is unfinished.
+func (r *Reader) Buffered() int { return len(r.buf) - r.start + len(r.input) - r.taken }
+
+// Feed lends input to the reader, after what is still unread. The reader does not write to it; it must stay as it is until
+// Keep. Nothing is copied yet, and later only what completes an unfinished call. Words returned before are no longer valid.
+func (r *Reader) Feed(input []byte) {
+	if r.err != nil {
+		return
+	}
+	if r.Buffered() == 0 {
+		r.lend(input)
+		return
+	}
+	if r.lent || r.input != nil {
+		r.Keep() // fed twice: only one loan at a time
+	}
+	r.input = input
+}
+
+// lend makes input what is read. The reader's own memory is spare until Keep.
+func (r *Reader) lend(input []byte) {
+	r.buf, r.lent = input, true
+	r.input, r.taken = nil, 0
+	r.start, r.pos, r.scan = 0, 0, 0
+}
+
+// take copies the next n bytes of the input that waits behind what is held.
+func (r *Reader) take(n int) {
+	unread := len(r.buf) - r.start
+	if cap(r.buf)-len(r.buf) < n {
+		r.move(make([]byte, 0, unread+n)) // it doubles, so a byte is moved about once
+	}
+	r.buf = append(r.buf, r.input[r.taken:r.taken+n]...)
+	r.own = r.buf
+	r.taken += n
+	r.spend(n)
+}
+
+// takeMore takes what the unfinished call is known to lack, or a piece if that is not known. False if no input waits.
+func (r *Reader) takeMore() bool {
+	waiting := len(r.input) - r.taken
+	if waiting == 0 {
+		return false
+	}
+	lacking := r.body - (len(r.buf) - r.pos)
+	r.take(min(waiting, max(lacking, piece)))
+	return true
+}
+
+// overtake goes over to the input in place once the call that was held is done, and all that is held stands there too.
+func (r *Reader) overtake() {
+	if surplus := len(r.buf) - r.start; surplus <= r.taken && r.input != nil {
+		r.lend(r.input[r.taken-surplus:])
+	}
+}
+
+// Keep copies what is unread into the reader's own memory, so that the lent bytes may be used again, and lets go of memory
+// that a large call needed. Words returned before are no longer valid. To be called at the end of each batch.
+func (r *Reader) Keep() {
+	unread := len(r.buf) - r.start
+	if r.lent || r.start >= unread { // else moving costs more than was read: later, so that a byte is moved about once
+		if cap(r.scratch) > idleBytes {
+			r.scratch = nil
+		}
+		r.keepWords()
+		r.move(r.spare(unread))
+	}
+	r.take(len(r.input) - r.taken)
+	r.input, r.taken = nil, 0
+}
+
+// keepWords lets go of words already returned, and of their memory if it is much for what stays.
+func (r *Reader) keepWords() {
+	if r.left == 0 {
+		r.words = r.words[:0]
+	}
+	if cap(r.words) > idleWords && len(r.words) < cap(r.words)/sparse {
+		r.words = append([][]byte(nil), r.words...)
+	}
+	clear(r.words[len(r.words):cap(r.words)]) // or they would hold on to lent memory
+}
+
+// spare is empty memory of the reader's own for unread bytes: what it has, if that is enough and not far too much.
+func (r *Reader) spare(unread int) []byte {
+	switch room := cap(r.own); {
+	case unread == 0 && room > idleBytes:
+		return nil
+	case unread > room, room > slack && unread < room/sparse:
+		return make([]byte, 0, unread)
+	}
+	return r.own[:0]
+}
+
+// move copies the unread bytes to the beginning of to, which is from then on the reader's own memory. The two may overlap.
+func (r *Reader) move(to []byte) {
+	r.spend(len(r.buf) - r.start)
+	r.buf = append(to, r.buf[r.start:]...)
+	r.own = r.buf
+	r.lent = false
+	r.pos, r.scan, r.start = max(r.pos-r.start, 0), max(r.scan-r.start, 0), 0
+	if r.left > 0 {
+		r.placeWords()
+	}
+}
+
+// placeWords points the words of the unfinished call at start to where its bytes are now. Their places need not have been
+// noted: a length has one spelling, so the lengths alone tell how long each line is.
+func (r *Reader) placeWords() {
+	at := r.start + lineLength(len(r.words)+r.left)
+	for i, word := range r.words {
+		at += lineLength(len(word))
+		end := at + len(word)
+		r.words[i] = r.buf[at:end:end]
+		at = end + 2
+	}
+	r.spend(len(r.words))
+}
+
+// lineLength is the number of bytes in a length line that says n.
+func lineLength(n int) int {
+	length := len("$0\r\n")
+	for ; n > 9; n /= 10 {
+		length++
+	}
+	return length
+}
+
+// spend counts work for the test that proves it linear.
+func (r *Reader) spend(n int) {
+	if r.work != nil {
+		*r.work += n
+	}
+}

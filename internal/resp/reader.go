@@ -1,0 +1,279 @@
+// Package resp reads calls and writes replies in RESP, the Redis protocol, versions 2 and 3. It knows bytes and grammar;
+// what a call means, and which connection it came from, is for others.
+package resp
+
+import (
+	"bytes"
+	"math"
+)
+
+// Limits bound what one connection may make its reader hold. A call is judged by where its bytes stand in the stream, never
+// by how the network cut them: the same bytes give the same calls and the same error however they arrive.
+type Limits struct {
+	Bulk   int // bytes in a word (proto-max-bulk-len)
+	Words  int // words in a call
+	Inline int // bytes before the end of an inline line, and of a length line
+	Query  int // bytes of one call, from its first to its last (client-query-buffer-limit)
+}
+
+// DefaultLimits allow words of 1 MiB, calls of 1048576 words and 64 MiB, and lines of 64 KiB. Redis allows more of the
+// first three; its keys hold documents, ours hold counters.
+func DefaultLimits() Limits {
+	return Limits{Bulk: 1 << 20, Words: 1 << 20, Inline: 64 << 10, Query: 64 << 20}
+}
+
+// Before AUTH a stranger may send a HELLO and an AUTH, not a megabyte. The numbers are Redis's.
+const (
+	restrictedWords = 10
+	restrictedBulk  = 16384 // bytes
+)
+
+// Reader turns the bytes of one connection into calls. For each batch of bytes: Feed them, take calls with Next until there
+// is none, then Keep. It reads what it is lent in place; only a call that has not arrived whole is copied.
+//
+// Time is linear in bytes even if they come one at a time, because everything read is remembered: start <= pos <= scan.
+// Memory is at most twice what is unread and one Feed, and a slice for each word that has arrived: nothing is reserved for
+// what was only announced. What is unread is less than Query once Next has said nil. A Reader is not safe for concurrent use.
+type Reader struct {
+	limits     Limits
+	restricted bool
+	lent       bool // buf is the caller's memory, not own
+	err        error
+
+	buf   []byte // the bytes to read
+	start int    // in buf: the first byte of the first call that Next has not returned
+	pos   int    // in buf: where reading that call goes on: a length line or a word's body
+	scan  int    // in buf: up to where the line at pos is known not to end
+	left  int    // words of that call still to come; 0 before its count is known
+	body  int    // bytes of the word at pos with the two that follow it; 0 before its length is known
+
+	words   [][]byte // of the call being read, or last returned
+	own     []byte   // the reader's own memory; spare while buf is lent
+	input   []byte   // lent, to be read after buf, which holds an unfinished call; else nil
+	taken   int      // bytes at the beginning of input that are in buf too
+	scratch []byte   // holds unescaped words of an inline call
+	work    *int     // counts bytes searched and moved, words placed; for the test that it is linear, else nil
+}
+
+// NewReader returns a reader that holds no memory beyond itself until it is fed. Limits below zero count as zero; a Query of
+// zero as one byte, which no call fits in.
+func NewReader(l Limits) *Reader {
+	return &Reader{limits: Limits{
+		Bulk:   min(max(l.Bulk, 0), math.MaxInt-2), // a word's body is counted with the two bytes behind it
+		Words:  max(l.Words, 0),
+		Inline: max(l.Inline, 0),
+		Query:  max(l.Query, 1),
+	}}
+}
+
+// Restrict narrows a call to 10 words of at most 16384 bytes, or lifts that. A session restricts its reader until AUTH
+// succeeds. It applies from the next length line on; inline lines are narrow enough.
+func (r *Reader) Restrict(on bool) { r.restricted = on }
+
+// Next returns the words of the next call, at least one, which are borrowed until the next Next, Feed or Keep; or nil if it
+// has not arrived whole. An error, a ProtocolError or ErrQueryTooLong, is final: Next repeats it and Feed is ignored.
+func (r *Reader) Next() ([][]byte, error) {
+	for r.err == nil && r.start < len(r.buf) {
+		arrived := r.buf
+		full := len(arrived)-r.start >= r.limits.Query
+		if full { // what lies beyond the limit must not matter, or the outcome would depend on when it arrives
+			arrived = arrived[:r.start+r.limits.Query]
+		}
+		whole, err := r.read(arrived)
+		switch {
+		case err != nil:
+			r.fail(err)
+		case !whole && full:
+			r.fail(ErrQueryTooLong)
+		case !whole && !r.takeMore():
+			return nil, nil
+		case whole:
+			r.start = r.pos
+			if !r.lent {
+				r.overtake()
+			}
+			if len(r.words) > 0 {
+				return r.words, nil
+			}
+		}
+	}
+	return nil, r.err
+}
+
+// fail makes err final and lets go of everything: the connection is to be closed, though perhaps not at once.
+func (r *Reader) fail(err error) {
+	*r = Reader{limits: r.limits, restricted: r.restricted, work: r.work, err: err}
+}
+
+// read goes on with the call at start, as far as its bytes have arrived. When it is whole, pos is behind it; what Redis
+// ignores, a blank line or a count below one, is a whole call without words.
+func (r *Reader) read(arrived []byte) (whole bool, err error) {
+	if r.left > 0 {
+		return r.readWords(arrived)
+	}
+	r.words = r.words[:0]
+	if arrived[r.start] != '*' {
+		return r.readInline(arrived)
+	}
+	n, width := shortLength(arrived[r.pos:], '*')
+	next := r.pos + width
+	if width == 0 || n > r.maxWords() {
+		if n, next, err = r.readCount(arrived); next == 0 {
+			return false, err
+		}
+	}
+	r.pos, r.scan = next, next
+	r.left = n
+	return r.readWords(arrived)
+}
+
+// readWords reads the words that are left, each a length line, a body, and two bytes that Redis skips unread.
+func (r *Reader) readWords(arrived []byte) (whole bool, err error) {
+	pos, body, left, words, most := r.pos, r.body, r.left, r.words, r.maxBulk()
+	for left > 0 {
+		if body == 0 {
+			n, width := shortLength(arrived[pos:], '$')
+			next := pos + width
+			if width == 0 || n > most {
+				r.pos = pos
+				if n, next, err = r.readLength(arrived); next == 0 {
+					break
+				}
+			}
+			pos, body = next, n+2
+		}
+		if body > len(arrived)-pos {
+			break
+		}
+		words = append(words, arrived[pos:pos+body-2:pos+body-2])
+		pos, body = pos+body, 0
+		left--
+	}
+	r.pos, r.scan, r.body, r.left = pos, max(r.scan, pos), body, left
+	r.spend(len(words) - len(r.words))
+	r.words = words
+	return left == 0, err
+}
+
+// shortLength is the fast way through a length line: kind, one or two digits, '\r' and a byte, all arrived. It leaves
+// everything else, errors too, to the slow way: then width is 0. Small enough to be inlined, it is most of what reading costs.
+func shortLength(b []byte, kind byte) (n, width int) {
+	if len(b) > 4 && b[0] == kind {
+		tens, ones := b[1]-'0', b[2]-'0' // a byte below '0' wraps to far above 9
+		if b[2] == '\r' && tens <= 9 {
+			return int(tens), 4
+		}
+		if b[3] == '\r' && ones <= 9 && tens-1 < 9 {
+			return int(tens)*10 + int(ones), 5
+		}
+	}
+	return 0, 0
+}
+
+// readCount reads the line at pos, '*' and a count of words. A count below 1 is legal and announces nothing. next is 0 if
+// the line has not arrived whole or is wrong.
+func (r *Reader) readCount(arrived []byte) (n, next int, err error) {
+	line, next, found := r.line(arrived, '\r', 1)
+	if !found {
+		return 0, 0, r.tooLong(errWordsLine)
+	}
+	count, ok := ParseInt(line[1:])
+	switch {
+	case !ok || count > int64(r.limits.Words):
+		return 0, 0, errWords
+	case count > int64(r.maxWords()):
+		return 0, 0, errWordsRestricted
+	}
+	return int(max(count, 0)), next, nil
+}
+
+// readLength reads the line at pos, '$' and a length in bytes. next is 0 if the line has not arrived whole or is wrong.
+func (r *Reader) readLength(arrived []byte) (n, next int, err error) {
+	line, next, found := r.line(arrived, '\r', 1)
+	if !found {
+		return 0, 0, r.tooLong(errBulkLine)
+	}
+	if len(line) == 0 || line[0] != '$' {
+		return 0, 0, expectedDollar(arrived[r.pos])
+	}
+	length, ok := ParseInt(line[1:])
+	switch {
+	case !ok || length < 0 || length > int64(r.limits.Bulk):
+		return 0, 0, errBulk
+	case length > int64(r.maxBulk()):
+		return 0, 0, errBulkRestricted
+	}
+	return int(length), next, nil
+}
+
+// readInline reads the line at pos as a call typed by hand: words between blanks, up to LF or CR LF.
+func (r *Reader) readInline(arrived []byte) (whole bool, err error) {
+	line, next, found := r.line(arrived, '\n', 0)
+	if !found {
+		return false, r.tooLong(errInline)
+	}
+	var ok bool
+	if r.words, r.scratch, ok = splitLine(bytes.TrimSuffix(line, []byte{'\r'}), r.words, r.scratch); !ok {
+		return false, errQuotes
+	}
+	r.pos, r.scan = next, next
+	return true, r.checkInline()
+}
+
+// checkInline holds an inline call to the bounds of an array, so that whoever takes calls may rely on them. It can only fail
+// where Bulk or Words is set below Inline.
+func (r *Reader) checkInline() error {
+	if len(r.words) > r.limits.Words {
+		return errWords
+	}
+	for _, word := range r.words {
+		if len(word) > r.limits.Bulk {
+			return errBulk
+		}
+	}
+	return nil
+}
+
+// line finds the line at pos that ends in end, and the place behind it and the bytes skipped after it. Redis looks for the
+// '\r' of a length line and skips the byte that follows, whatever it is. The search goes on where it stopped.
+func (r *Reader) line(arrived []byte, end byte, skipped int) (line []byte, next int, found bool) {
+	limit := len(arrived)
+	if limit-r.pos > r.limits.Inline {
+		limit = r.pos + r.limits.Inline + 1 // the end itself may stand right behind the longest line
+	}
+	from := max(r.scan, r.pos)
+	i := bytes.IndexByte(arrived[from:limit], end)
+	if i < 0 {
+		r.spend(limit - from)
+		r.scan = limit
+		return nil, 0, false
+	}
+	r.spend(i + 1)
+	r.scan = from + i
+	next = r.scan + 1 + skipped
+	return arrived[r.pos:r.scan], next, next <= len(arrived)
+}
+
+// tooLong is err if the line at pos was searched to its bound without success, nil if more of it may come.
+func (r *Reader) tooLong(err ProtocolError) error {
+	if r.scan-r.pos > r.limits.Inline {
+		return err
+	}
+	return nil
+}
+
+// maxWords is the number of words that a call may have now.
+func (r *Reader) maxWords() int {
+	if r.restricted {
+		return min(r.limits.Words, restrictedWords)
+	}
+	return r.limits.Words
+}
+
+// maxBulk is the number of bytes that a word may have now.
+func (r *Reader) maxBulk() int {
+	if r.restricted {
+		return min(r.limits.Bulk, restrictedBulk)
+	}
+	return r.limits.Bulk
+}

@@ -1,0 +1,176 @@
+package resp
+
+import (
+	"math"
+	"strconv"
+
+	"github.com/tidwall/redcon"
+)
+
+// keptReply is the most memory, in bytes, that an emptied Writer holds: a pipeline's replies fit, an idle crowd's do not add up.
+const keptReply = 64 << 10
+
+// Writer gathers replies as bytes. What RESP2 has no type for is written as what Redis writes for it there, so a command
+// says what its reply is and not who asked. The zero value is empty and speaks RESP2. Writing never fails.
+type Writer struct {
+	buf   []byte
+	resp3 bool
+}
+
+// Protocol is the version spoken: 2 or 3.
+func (w *Writer) Protocol() int {
+	if w.resp3 {
+		return 3
+	}
+	return 2
+}
+
+// SetProtocol makes what is written from here on RESP3 if version is 3, else RESP2.
+func (w *Writer) SetProtocol(version int) { w.resp3 = version == 3 }
+
+// Bytes returns what has been written, borrowed until the next write, Rewind or Reset.
+func (w *Writer) Bytes() []byte { return w.buf }
+
+// Len is the number of bytes written.
+func (w *Writer) Len() int { return len(w.buf) }
+
+// Reset empties the writer. It keeps at most 64 KiB for the next replies, and the protocol.
+func (w *Writer) Reset() {
+	if cap(w.buf) > keptReply {
+		w.buf = nil
+	}
+	w.buf = w.buf[:0]
+}
+
+// Mark is a place to Rewind to: before a reply of which parts may be written before it is known to succeed.
+func (w *Writer) Mark() int { return len(w.buf) }
+
+// Rewind forgets everything written since mark, which must come from Mark and not lie behind a Rewind or Reset.
+func (w *Writer) Rewind(mark int) { w.buf = w.buf[:mark] }
+
+// Raw writes bytes that are RESP already.
+func (w *Writer) Raw(b []byte) { w.buf = append(w.buf, b...) }
+
+// Int writes an integer.
+func (w *Writer) Int(n int64) { w.buf = redcon.AppendInt(w.buf, n) }
+
+// Bulk writes a string of any bytes.
+func (w *Writer) Bulk(b []byte) { w.buf = redcon.AppendBulk(w.buf, b) }
+
+// BulkString writes a string of any bytes.
+func (w *Writer) BulkString(s string) { w.buf = redcon.AppendBulkString(w.buf, s) }
+
+// Status writes a simple string such as OK. It is one line: CR and LF in it become spaces.
+func (w *Writer) Status(s string) { w.buf = redcon.AppendString(w.buf, s) }
+
+// Error writes a refusal: a code, a space and a sentence, without the leading '-'. It is one line: CR and LF become spaces.
+func (w *Writer) Error(text string) { w.buf = redcon.AppendError(w.buf, text) }
+
+// Array begins an array; its n elements are to be written next.
+func (w *Writer) Array(n int) { w.buf = redcon.AppendArray(w.buf, n) }
+
+// Map begins a map; its n keys are to be written next, each followed by its value. RESP2: an array of 2n.
+func (w *Writer) Map(n int) {
+	if w.resp3 {
+		w.header('%', n)
+		return
+	}
+	w.Array(2 * n)
+}
+
+// Set begins a set; its n elements are to be written next. RESP2: an array.
+func (w *Writer) Set(n int) {
+	if w.resp3 {
+		w.header('~', n)
+		return
+	}
+	w.Array(n)
+}
+
+// Push begins a message that answers no call; its n elements are to be written next. RESP2: an array.
+func (w *Writer) Push(n int) {
+	if w.resp3 {
+		w.header('>', n)
+		return
+	}
+	w.Array(n)
+}
+
+// Null writes that there is no value.
+func (w *Writer) Null() {
+	if w.resp3 {
+		w.buf = append(w.buf, "_\r\n"...)
+		return
+	}
+	w.buf = redcon.AppendNull(w.buf)
+}
+
+// NullArray writes that there is no array. Only RESP2 tells it from Null.
+func (w *Writer) NullArray() {
+	if w.resp3 {
+		w.Null()
+		return
+	}
+	w.buf = append(w.buf, "*-1\r\n"...)
+}
+
+// Double writes a number as AppendDouble does. RESP2: a bulk string.
+func (w *Writer) Double(f float64) {
+	if w.resp3 {
+		w.buf = append(AppendDouble(append(w.buf, ','), f), '\r', '\n')
+		return
+	}
+	var digits [32]byte // the longest is 24: a sign, 17 digits, a point and e-308
+	w.Bulk(AppendDouble(digits[:0], f))
+}
+
+// Bool writes a truth. RESP2: the integer 1 or 0.
+func (w *Writer) Bool(b bool) {
+	switch {
+	case w.resp3 && b:
+		w.buf = append(w.buf, "#t\r\n"...)
+	case w.resp3:
+		w.buf = append(w.buf, "#f\r\n"...)
+	case b:
+		w.Int(1)
+	default:
+		w.Int(0)
+	}
+}
+
+// Verbatim writes text to be shown to a human as it is, in a format of three letters such as txt or mkd; like Redis it cuts
+// or pads a name of another length. RESP2: a bulk string of the text alone.
+func (w *Writer) Verbatim(format, text string) {
+	if !w.resp3 {
+		w.BulkString(text)
+		return
+	}
+	w.header('=', len("txt:")+len(text))
+	w.buf = append(w.buf, (format + "   ")[:3]...)
+	w.buf = append(w.buf, ':')
+	w.buf = append(w.buf, text...)
+	w.buf = append(w.buf, '\r', '\n')
+}
+
+// header writes the line that begins a value of RESP3: its type and its length.
+func (w *Writer) header(kind byte, n int) {
+	w.buf = strconv.AppendInt(append(w.buf, kind), int64(n), 10)
+	w.buf = append(w.buf, '\r', '\n')
+}
+
+// AppendDouble appends f with the fewest digits that read back as f, in the shape of C's %.17g: an exponent only below 1e-4
+// and from 1e17 on. Redis 7.0 prints all 17 digits (3.1400000000000001), later versions the fewest; every reader takes both.
+// Infinities are inf and -inf, and what is no number is nan.
+func AppendDouble(b []byte, f float64) []byte {
+	switch size := math.Abs(f); {
+	case math.IsNaN(f):
+		return append(b, "nan"...)
+	case math.IsInf(f, 1):
+		return append(b, "inf"...)
+	case math.IsInf(f, -1):
+		return append(b, "-inf"...)
+	case size != 0 && size < 1e-4 || size >= 1e17:
+		return strconv.AppendFloat(b, f, 'e', -1, 64)
+	}
+	return strconv.AppendFloat(b, f, 'f', -1, 64)
+}

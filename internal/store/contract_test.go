@@ -1,0 +1,30 @@
+package store_test
+
+import (
+	"testing"
+
+	"cellserver/internal/store"
+	"cellserver/internal/store/storetest"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestMemoryKeepsTheContract(t *testing.T) {
+	storetest.Run(t, func(t *testing.T, clock store.Clock) store.Store {
+		m := store.NewMemory(store.Options{Clock: clock, SweepEvery: -1})
+		t.Cleanup(func() { require.NoError(t, m.Close()) })
+		return m
+	})
+}
+
+// The same with the store's own sweep at work all the while, as it is in a server.
+func TestMemoryKeepsTheContractWhileItSweeps(t *testing.T) {
+	storetest.Run(t, func(t *testing.T, clock store.Clock) store.Store {
+		m := store.NewMemory(store.Options{Clock: clock, SweepEvery: 1})
+		t.Cleanup(func() { require.NoError(t, m.Close()) })
+		return m
+	})
+}

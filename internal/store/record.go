@@ -1,0 +1,63 @@
+package store
+
+import "encoding/binary"
+
+// A record is one key with its state, in bytes, so that ten million of them are nothing to the garbage collector:
+//
+//	 0  expires  8 bytes  instant in nanoseconds; a Throttle key's TAT, so its whole state
+//	 8  kind     1 byte   0 marks a free slot of a page
+//	 9  (free)   3 bytes  kept for last access and a dirty mark
+//	12  length   1 byte   of the key; 255 says that the next 4 bytes hold it
+//	13  key
+//
+// A 17-byte key makes 30 bytes, a slot of 32: one cache line holds two.
+type record []byte
+
+const (
+	atExpires = 0
+	atKind    = 8
+	atLength  = 12
+	atKey     = 13
+	longKey   = 255 // the length byte of a key of 255 bytes or more
+	longBytes = 4   // that then follow with the true length
+)
+
+// recordSize is the number of bytes that a key's record takes.
+func recordSize(key int) int {
+	if key >= longKey {
+		return atKey + longBytes + key
+	}
+	return atKey + key
+}
+
+func (r record) expires() int64     { return int64(binary.LittleEndian.Uint64(r[atExpires:])) }
+func (r record) setExpires(t int64) { binary.LittleEndian.PutUint64(r[atExpires:], uint64(t)) }
+func (r record) kind() Kind         { return Kind(r[atKind]) }
+func (r record) setKind(k Kind)     { r[atKind] = byte(k) }
+
+func (r record) key() []byte {
+	if n := int(r[atLength]); n < longKey {
+		return r[atKey : atKey+n]
+	}
+	n := int(binary.LittleEndian.Uint32(r[atKey:]))
+	return r[atKey+longBytes : atKey+longBytes+n]
+}
+
+func (r record) setKey(key []byte) {
+	if len(key) < longKey {
+		r[atLength] = byte(len(key))
+		copy(r[atKey:], key)
+		return
+	}
+	r[atLength] = longKey
+	binary.LittleEndian.PutUint32(r[atKey:], uint32(len(key)))
+	copy(r[atKey+longBytes:], key)
+}
+
+// entry is the record as readers see it at an instant: an expired record is absent.
+func (r record) entry(now int64) Entry {
+	if r == nil || r.expires() <= now {
+		return Entry{}
+	}
+	return Entry{Kind: r.kind(), Expires: r.expires()}
+}

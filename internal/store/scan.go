@@ -1,0 +1,76 @@
+package store
+
+import (
+	"context"
+	"math"
+)
+
+// A cursor is a place in the order of hashes: the shard, then 32 bits of position. It means the same whatever size the
+// shard's index has by then, which is why SCAN needs no state, and shows a key that stays exactly once.
+const positionBits = 32
+
+// emptyBuckets bounds the buckets that a Scan looks into for each key it was asked for, as Redis does: a sparse table
+// gives a short answer, not a long wait.
+const emptyBuckets = 10
+
+// Scan goes through the selected database bucket by bucket, each under its shard's lock.
+func (v *view) Scan(_ context.Context, cursor uint64, count int, visit func([]byte, Entry)) (uint64, error) {
+	db := v.inUse()
+	if db == nil {
+		return 0, nil
+	}
+	count = min(count, math.MaxInt/emptyBuckets)
+	seen, left := 0, count*emptyBuckets
+	for ; seen < count && left > 0; left-- {
+		if cursor>>positionBits >= shards {
+			return 0, nil
+		}
+		s := &db.shards[cursor>>positionBits]
+		position, n := s.scan(cursor&(1<<positionBits-1), v.now, visit)
+		cursor = cursor>>positionBits<<positionBits + position // the end of a shard carries into the next
+		seen += n
+	}
+	if cursor>>positionBits >= shards {
+		return 0, nil
+	}
+	return cursor, nil
+}
+
+// scan visits the live keys of the bucket at a position that do not stand before it, and says where the next one starts;
+// 2^32 after the last.
+func (s *shard) scan(position uint64, now int64, visit func([]byte, Entry)) (next uint64, seen int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.records == 0 {
+		return 1 << positionBits, 0
+	}
+	now = s.advance(now)
+	b, end := s.index.bucketAt(uint32(position))
+	for ; b != nil; b = s.index.following(b) {
+		for slot := range bucketSlots {
+			if !b.taken(slot) {
+				continue
+			}
+			r := s.pages.at(b.ref(slot))
+			if e := r.entry(now); e.Kind != None && uint64(s.hash(r.key()).position) >= position {
+				visit(r.key(), e)
+				seen++
+			}
+		}
+	}
+	return end, seen
+}
+
+// bucketAt is the bucket of a position, and the position after the last one that this bucket is answerable for now: while
+// the index moves, a bucket of the current array may hold only the lower part of its range.
+func (x *index) bucketAt(position uint32) (b *bucket, end uint64) {
+	end = x.current.start(x.current.of(position) + 1)
+	if x.moving() {
+		n := x.old.of(position)
+		if n >= x.moved {
+			return x.old.at(n), x.old.start(n + 1)
+		}
+		end = min(end, x.old.start(x.moved))
+	}
+	return x.current.at(x.current.of(position)), end
+}

@@ -1,0 +1,157 @@
+package store
+
+import (
+	"hash/maphash"
+	"math/bits"
+	"sync"
+
+	"cellserver/internal/gcra"
+	"cellserver/internal/quota"
+)
+
+// shard is a part of a database under one lock: an index of the keys' hashes, and pages of records. Its methods need the
+// lock, which the store's methods take.
+type shard struct {
+	mu       sync.Mutex
+	seed     maphash.Seed
+	database int
+	listener *listening
+	last     int64 // the latest instant that a call came with: time does not run back in a shard
+	records  int   // expired ones that were not swept yet included
+	index    index
+	pages    pages
+	swept    int // page that the sweep looks at next
+
+	_ [64]byte // keeps the next shard's lock off this one's cache line
+}
+
+// advance is the instant of a call that read the clock at now: never before an instant that this shard has seen. Two
+// sessions read the clock by themselves, so the one that gets the lock second may have read it first.
+func (s *shard) advance(now int64) int64 {
+	s.last = max(s.last, now)
+	return s.last
+}
+
+func (s *shard) hash(key []byte) hashed { return cut(maphash.Bytes(s.seed, key)) }
+
+// place is where a record hangs in the index.
+type place struct {
+	bucket *bucket
+	slot   int
+}
+
+// find is the record of a key, expired or not, and its place; nil if there is none.
+func (s *shard) find(h hashed, key []byte) (record, place) {
+	if s.records == 0 {
+		return nil, place{}
+	}
+	for b := s.index.home(h.position); b != nil; b = s.index.following(b) {
+		first, last := b.match(h.tag)
+		for ; first != 0; first &= first - 1 {
+			slot := bits.TrailingZeros64(first) / 8
+			if r := s.pages.at(b.ref(slot)); string(r.key()) == string(key) {
+				return r, place{b, slot}
+			}
+		}
+		for ; last != 0; last &= last - 1 {
+			slot := 8 + bits.TrailingZeros64(last)/8
+			if r := s.pages.at(b.ref(slot)); string(r.key()) == string(key) {
+				return r, place{b, slot}
+			}
+		}
+	}
+	return nil, place{}
+}
+
+// add makes the record of a key that has none; its expiry is for the caller to set.
+func (s *shard) add(h hashed, key []byte, kind Kind) (record, error) {
+	at, ok := s.pages.alloc(recordSize(len(key)))
+	if !ok {
+		return nil, ErrFull
+	}
+	r := s.pages.at(at)
+	r.setKey(key)
+	r.setKind(kind)
+	s.index.fit(s.records)
+	s.index.move(s.rehash)
+	s.index.insert(h, at)
+	s.records++
+	return r, nil
+}
+
+func (s *shard) remove(p place) {
+	at := p.bucket.ref(p.slot)
+	p.bucket.clear(p.slot)
+	s.pages.release(at)
+	s.records--
+	s.index.fit(s.records)
+	s.index.move(s.rehash)
+}
+
+func (s *shard) rehash(r ref) hashed { return s.hash(s.pages.at(r).key()) }
+
+// empty forgets every record at once. What held them goes to the garbage collector, not to the pool: handing ten million
+// records' pages over one by one would hold the lock for milliseconds.
+func (s *shard) empty() {
+	pool := s.index.pool
+	s.index, s.pages = index{pool: pool}, pages{pool: pool}
+	s.records, s.swept = 0, 0
+}
+
+// throttle is one step of GCRA on one key.
+func (s *shard) throttle(h hashed, key []byte, now int64, limit gcra.Limit, quantity int64, mode quota.Mode) (quota.Decision, error) {
+	now = s.advance(now)
+	r, p := s.find(h, key)
+	var tat int64
+	if r != nil && r.expires() > now {
+		if r.kind() != Throttle {
+			return quota.Decision{}, ErrWrongKind
+		}
+		tat = r.expires()
+	}
+	d, next, err := limit.Step(now, tat, quantity, mode)
+	if err != nil || next == tat {
+		return d, err
+	}
+	return d, s.keep(h, key, r, p, now, next)
+}
+
+// keep stores a TAT: in the key's record, in a new one, or in none when the TAT says nothing.
+func (s *shard) keep(h hashed, key []byte, r record, p place, now, tat int64) error {
+	if tat <= now {
+		s.tell(key, Deleted)
+		s.remove(p)
+		return nil
+	}
+	if r == nil {
+		var err error
+		if r, err = s.add(h, key, Throttle); err != nil {
+			return err
+		}
+	}
+	r.setKind(Throttle) // over an expired record of another kind too
+	r.setExpires(tat)
+	s.tell(key, Changed)
+	return nil
+}
+
+// delete removes a key and says whether it was there. An expired record goes too, but was not there.
+func (s *shard) delete(h hashed, key []byte, now int64) bool {
+	now = s.advance(now)
+	r, p := s.find(h, key)
+	if r == nil {
+		return false
+	}
+	live := r.expires() > now
+	if live {
+		s.tell(key, Deleted)
+	} else {
+		s.tell(key, Expired)
+	}
+	s.remove(p)
+	return live
+}
+
+func (s *shard) tell(key []byte, why Why) { s.listener.tell(s.database, key, why) }
+
+func (s *shard) bytes() int64 { return s.index.bytes() + s.pages.bytes }

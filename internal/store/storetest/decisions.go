@@ -1,0 +1,159 @@
+package storetest
+
+import (
+	"math"
+	"sync"
+	"time"
+
+	"cellserver/internal/quota"
+	"cellserver/internal/store"
+
+	"github.com/stretchr/testify/require"
+)
+
+var decisionCases = []testCase{
+	{"timeline", "a call is decided by GCRA, from the state that the calls before it left and the time that has gone by", timeline},
+	{"limit changes", "a limit comes with every call: only the TAT is kept", limitChanges},
+	{"modes", "PEEK says what taking would say, UPTO takes what fits, FORCE takes all", modes},
+	{"give back", "a negative quantity gives back, down to empty and no further; an emptied key is gone", giveBack},
+	{"refused", "a call that is limited, peeks, asks for nothing or fails changes nothing: neither state nor notice", refused},
+	{"atomic", "a step on a key is one: of many callers at once no more are admitted than of one caller", atomic},
+}
+
+// timeline is redis-cell's own table: five at once, one a second.
+func timeline(r *rig) {
+	const s = int64(time.Second)
+	steps := []struct {
+		at, quantity int64 // milliseconds; tokens
+		limited      bool
+		remaining    int64
+		reset, retry int64 // milliseconds; -1 for never
+	}{
+		{0, 6, true, 5, 0, -1},
+		{0, 1, false, 4, 1000, -1},
+		{0, 1, false, 3, 2000, -1},
+		{0, 1, false, 2, 3000, -1},
+		{0, 1, false, 1, 4000, -1},
+		{0, 1, false, 0, 5000, -1},
+		{0, 1, true, 0, 5000, 1000},
+		{3000, 1, false, 2, 3000, -1},
+		{3100, 1, false, 1, 3900, -1},
+		{4000, 1, false, 1, 4000, -1},
+		{8000, 1, false, 4, 1000, -1},
+		{9500, 1, false, 4, 1000, -1},
+		{9500, 0, false, 4, 1000, -1},
+		{9500, 2, false, 2, 3000, -1},
+		{9500, 5, true, 2, 3000, 3000},
+	}
+	for _, step := range steps {
+		r.clock.Advance(time.Duration(epoch + step.at*1e6 - r.clock.Now()))
+		r.view.Begin()
+		want := quota.Decision{Limited: step.limited, Limit: 5, Remaining: step.remaining, ResetAfter: step.reset * 1e6, RetryAfter: quota.Never}
+		if step.retry >= 0 {
+			want.RetryAfter = step.retry * 1e6
+		}
+		got := r.take("key", limit(4, 1, 1), step.quantity)
+		want.Taken = got.Taken // what gcra says of it is gcra's to test
+		require.Equal(r, want, got, "at %d ms, quantity %d", step.at, step.quantity)
+	}
+	require.Equal(r, store.Entry{Kind: store.Throttle, Expires: epoch + 9500*1e6 + 3*s}, r.lookup("key"))
+}
+
+func limitChanges(r *rig) {
+	r.take("key", limit(1, 1, 10), 2)
+	d := r.take("key", limit(0, 1, 15), 1)
+	require.True(r, d.Limited)
+	require.Equal(r, int64(1), d.Limit)
+	require.Zero(r, d.Remaining)
+	require.Equal(r, int64(20*time.Second), d.ResetAfter)
+	require.Equal(r, int64(80), r.take("key", limit(99, 1, 1), 0).Remaining, "20 s are 20 tokens of this limit")
+}
+
+func modes(r *rig) {
+	five := limit(4, 1, 1)
+	said := r.throttle("key", five, 3, quota.Peek)
+	require.Equal(r, said, r.take("key", five, 3))
+	said = r.throttle("key", five, 3, quota.Peek)
+	require.Equal(r, said, r.take("key", five, 3), "limited")
+
+	d := r.throttle("key", five, 9, quota.UpTo)
+	require.Equal(r, int64(2), d.Taken)
+	require.Equal(r, int64(5*time.Second), d.ResetAfter)
+	require.True(r, r.throttle("key", five, 1, quota.UpTo).Limited)
+
+	d = r.throttle("key", five, 2, quota.Force)
+	require.True(r, d.Limited)
+	require.Equal(r, int64(2), d.Taken)
+	require.Equal(r, r.clock.Now()+int64(7*time.Second), r.lookup("key").Expires, "a debt is kept")
+}
+
+func giveBack(r *rig) {
+	five := limit(4, 1, 1)
+	r.take("key", five, 4)
+	require.Equal(r, int64(3), r.take("key", five, -2).Remaining)
+	require.Equal(r, r.clock.Now()+int64(2*time.Second), r.lookup("key").Expires)
+	require.Equal(r, int64(0), r.take("key", five, 3).Remaining)
+
+	require.Equal(r, int64(5), r.take("key", five, math.MinInt64).Remaining)
+	require.Equal(r, store.Entry{}, r.lookup("key"))
+	require.Zero(r, r.size())
+	require.Equal(r, int64(4), r.take("key", five, 1).Remaining, "nothing was saved up")
+}
+
+func refused(r *rig) {
+	five := limit(4, 1, 1)
+	r.take("used", five, 3)
+	r.take("full", five, 5)
+	calls := []struct {
+		key      string
+		quantity int64
+		mode     quota.Mode
+	}{
+		{"used", 3, quota.Take}, {"used", 6, quota.Take}, {"full", 1, quota.Take}, {"unused", 6, quota.Take},
+		{"used", 0, quota.Take}, {"used", 0, quota.UpTo}, {"used", 0, quota.Force}, {"unused", 0, quota.Take},
+		{"used", 2, quota.Peek}, {"used", -2, quota.Peek}, {"used", 9, quota.Peek}, {"unused", 1, quota.Peek},
+		{"full", 1, quota.UpTo}, {"unused", -1, quota.Take},
+	}
+	state := func() [4]any { return [4]any{r.lookup("used"), r.lookup("full"), r.lookup("unused"), r.size()} }
+	before, hearing := state(), r.listen()
+	for _, c := range calls {
+		r.throttle(c.key, five, c.quantity, c.mode)
+		require.Equal(r, before, state(), "%+v", c)
+		require.Empty(r, hearing.heard(), "%+v", c)
+	}
+	for _, key := range []string{"used", "unused"} {
+		_, err := r.view.Throttle(ctx, []byte(key), five, math.MaxInt64, quota.Force)
+		require.ErrorIs(r, err, quota.ErrQuantity)
+		require.Equal(r, before, state())
+		require.Empty(r, hearing.heard())
+	}
+}
+
+// atomic lets callers fight for one quota that no time fills again. Giving back and taking again leaves the sum alone.
+func atomic(r *rig) {
+	const callers, calls, size = 8, 300, 500
+	quotaOf := limit(size-1, 1, 1_000_000)
+	admitted := make([]int64, callers)
+	var done sync.WaitGroup
+	for i := range callers {
+		v := r.store.View()
+		done.Go(func() {
+			for range calls {
+				for _, quantity := range []int64{1, -1, 1} {
+					if d, err := v.Throttle(ctx, []byte("key"), quotaOf, quantity, quota.Take); err == nil && !d.Limited {
+						admitted[i] += quantity
+					}
+					if admitted[i] == 0 {
+						break // it gives back what it took and no more
+					}
+				}
+			}
+		})
+	}
+	done.Wait()
+	sum := int64(0)
+	for _, n := range admitted {
+		sum += n
+	}
+	require.Equal(r, int64(size)-r.take("key", quotaOf, 0).Remaining, sum)
+}

@@ -1,0 +1,212 @@
+package storetest
+
+import (
+	"bytes"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"cellserver/internal/quota"
+	"cellserver/internal/store"
+
+	"github.com/stretchr/testify/require"
+)
+
+var keyCases = []testCase{
+	{"any bytes", "a key is any bytes, the empty one included, and no two keys are mixed up", anyBytes},
+	{"borrowed keys", "the bytes of a key are the caller's: the store keeps a copy", borrowedKeys},
+	{"databases", "databases are numbered from 0 and know nothing of one another", databases},
+	{"size", "Size counts the selected database, Usage all of them", size},
+	{"flush", "Flush empties the selected database, FlushAll every one", flush},
+	{"random", "Random appends some key of the selected database, not always the same, never one that is not there", random},
+}
+
+// oddKeys are lengths about the places where a store might change its ways, and neighbours that differ in one byte: the
+// first, the last, or one more. Many share a long beginning, so a store that compares only some of it is found out.
+func oddKeys() []string {
+	keys := []string{"", "\x00", "\x00\x00", "a\x00b", "a\x00c", "a", "A", "\xff", "\r\n", "\xc3\x28"}
+	for _, n := range []int{2, 8, 13, 16, 254, 255, 256, 257, 1000, 1011, 4096, 65535, 65536} {
+		key := strings.Repeat("k", n)
+		keys = append(keys, key, "x"+key[1:], key[:n-1]+"x", key[:n-1]+"\x00")
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+func anyBytes(r *rig) {
+	keys := oddKeys()
+	for i, key := range keys {
+		d := r.take(key, lasting, 1)
+		require.Equal(r, int64(9), d.Remaining, "%d bytes %.20q", len(key), key)
+		require.Equal(r, i+1, r.size())
+	}
+	for _, key := range keys {
+		require.Equal(r, int64(8), r.take(key, lasting, 1).Remaining)
+	}
+	require.Equal(r, once(keys), r.scanAll(10))
+	require.Equal(r, len(keys), r.count(keys...))
+	for i, key := range keys {
+		require.Equal(r, 1, r.remove(key))
+		require.Zero(r, r.count(key))
+		require.Equal(r, len(keys)-i-1, r.count(keys...))
+	}
+}
+
+// borrowedKeys writes over the key after each call, as the next read of a connection does.
+func borrowedKeys(r *rig) {
+	buffer := make([]byte, 4)
+	for _, key := range []string{"key1", "key2", "key3"} {
+		copy(buffer, key)
+		_, err := r.view.Throttle(ctx, buffer, lasting, 1, quota.Take)
+		require.NoError(r, err)
+		copy(buffer, "gone")
+	}
+	require.Equal(r, once([]string{"key1", "key2", "key3"}), r.scanAll(10))
+	require.Equal(r, 3, r.count("key1", "key2", "key3", "gone"))
+}
+
+func databases(r *rig) {
+	last := r.store.Databases() - 1
+	require.Positive(r, last, "the cases need two")
+	r.put("both", "first")
+	r.view.Select(last)
+	require.Zero(r, r.size())
+	require.Equal(r, store.Entry{}, r.lookup("both"))
+	require.Equal(r, int64(8), r.take("both", lasting, 2).Remaining)
+	require.Equal(r, 1, r.count("both", "first"))
+	require.Equal(r, once([]string{"both"}), r.scanAll(10))
+	key, _ := r.random()
+	require.Equal(r, "both", key)
+	require.Zero(r, r.remove("first"))
+
+	other := r.another()
+	require.Equal(r, int64(9), other.take("both", lasting, 0).Remaining, "a view starts in database 0")
+	require.Equal(r, 1, r.remove("both"))
+	require.Equal(r, 2, other.count("both", "first"))
+}
+
+func size(r *rig) {
+	last := r.store.Databases() - 1
+	require.Zero(r, r.size())
+	r.put(named("key:", 500)...)
+	require.Equal(r, 500, r.size())
+	r.view.Select(last)
+	r.put("key:0")
+	require.Equal(r, 1, r.size())
+
+	usage := r.store.Usage()
+	require.Len(r, usage, last+1)
+	require.Equal(r, 500, usage[0].Keys)
+	require.Equal(r, 1, usage[last].Keys)
+	require.GreaterOrEqual(r, usage[0].Bytes, int64(500*len("key:000")), "a key costs its own bytes at least")
+
+	r.view.Select(0)
+	require.Equal(r, 500, r.remove(named("key:", 1000)...))
+	require.Zero(r, r.size())
+	require.Zero(r, r.store.Usage()[0].Keys)
+	require.Less(r, r.store.Usage()[0].Bytes, usage[0].Bytes)
+}
+
+func flush(r *rig) {
+	last := r.store.Databases() - 1
+	fill := func() {
+		for _, database := range []int{0, 1, last} {
+			r.view.Select(database)
+			r.put(named("key:", 300)...)
+		}
+	}
+	sizes := func() (sizes []int) {
+		for _, database := range []int{0, 1, last} {
+			r.view.Select(database)
+			sizes = append(sizes, r.size(), len(r.scanAll(100)))
+		}
+		return sizes
+	}
+	require.NoError(r, r.view.Flush(ctx), "of nothing")
+	fill()
+	r.view.Select(1)
+	require.NoError(r, r.view.Flush(ctx))
+	require.Equal(r, int64(9), r.take("key:1", lasting, 1).Remaining, "a flushed key starts afresh")
+	r.remove("key:1")
+	require.Equal(r, []int{300, 300, 0, 0, 300, 300}, sizes())
+	fill()
+	require.NoError(r, r.view.FlushAll(ctx))
+	require.Equal(r, make([]int, 6), sizes())
+}
+
+func random(r *rig) {
+	_, ok := r.random()
+	require.False(r, ok)
+	keys := named("key:", 100)
+	r.put(keys...)
+	for _, key := range named("expired:", 20) {
+		r.take(key, limit(4, 1, 1), 1)
+	}
+	r.view.Select(1)
+	r.put("elsewhere")
+	r.view.Select(0)
+	r.clock.Advance(time.Minute)
+	r.view.Begin()
+
+	dst := append(make([]byte, 0, 64), "before:"...)
+	drawn := map[string]bool{}
+	for range 3000 {
+		key, ok, err := r.view.Random(ctx, dst)
+		require.NoError(r, err)
+		require.True(r, ok)
+		name, appended := bytes.CutPrefix(key, dst)
+		require.True(r, appended, "%q", key)
+		require.Contains(r, keys, string(name))
+		drawn[string(name)] = true
+	}
+	require.Greater(r, len(drawn), len(keys)/2, "a store need not give all keys the same chance, but most of them some")
+}
+
+var severalCases = []testCase{
+	{"several keys", "Count counts a key as often as it is named, Delete removes it once", severalKeys},
+	{"several at once", "a step on several keys is one: nobody sees half of it", severalAtOnce},
+}
+
+func severalKeys(r *rig) {
+	keys := named("key:", 300)
+	r.put(keys...)
+	require.Zero(r, r.count())
+	require.Zero(r, r.remove())
+	require.Equal(r, 300, r.count(keys...))
+	require.Equal(r, 3, r.count("key:7", "key:7", "nothing", "key:7"))
+	require.Equal(r, 1, r.remove("key:7", "nothing", "key:7"))
+	require.Equal(r, 0, r.remove("key:7"))
+	require.Equal(r, 299, r.count(keys...))
+	require.Equal(r, 299, r.remove(append(keys, keys...)...))
+	require.Zero(r, r.size())
+}
+
+// severalAtOnce: one makes a, then b, then removes both in one step, again and again. b without a is what nobody may
+// see; the weights tell it from the other sights.
+func severalAtOnce(r *rig) {
+	const rounds, onlyB = 1000, 2
+	both, sight := words([]string{"a", "b"}), words([]string{"a", "b", "b"})
+	writer, reader := r.another(), r.another()
+	seen := map[int]int{}
+	var done sync.WaitGroup
+	done.Go(func() {
+		for range rounds {
+			writer.view.Throttle(ctx, both[0], lasting, 1, quota.Take)
+			writer.view.Throttle(ctx, both[1], lasting, 1, quota.Take)
+			writer.view.Delete(ctx, both)
+			runtime.Gosched()
+		}
+	})
+	done.Go(func() {
+		for range 2 * rounds {
+			n, _ := reader.view.Count(ctx, sight)
+			seen[n]++
+			runtime.Gosched()
+		}
+	})
+	done.Wait()
+	require.NotContains(r, seen, onlyB, "how often each sight was seen: %v", seen)
+	require.Zero(r, r.count("a", "b"))
+}

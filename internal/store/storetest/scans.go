@@ -1,0 +1,109 @@
+package storetest
+
+import (
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"cellserver/internal/store"
+
+	"github.com/stretchr/testify/require"
+)
+
+var scanCases = []testCase{
+	{"scan", "a scan shows each key of its database once, with what stands there", scan},
+	{"scan amid change", "a scan shows a key that stays exactly once, however many come and go between its calls", scanAmidChange},
+	{"scan count", "count bounds what a call shows, and any count gets to the end", scanCount},
+	{"scan cursor", "a cursor needs no state: whoever has it goes on from there, and a wild one harms nobody", scanCursor},
+}
+
+func scan(r *rig) {
+	require.Empty(r, r.scanAll(10))
+	keys := named("key:", 3000)
+	r.put(keys...)
+	for _, key := range named("expired:", 100) {
+		r.take(key, limit(4, 1, 1), 1)
+	}
+	r.view.Select(1)
+	r.put("elsewhere")
+	r.view.Select(0)
+	r.clock.Advance(time.Minute)
+	r.view.Begin()
+	for _, count := range []int{1, 7, 100, 5000} {
+		require.Equal(r, once(keys), r.scanAll(count), "count %d", count)
+	}
+	for cursor := uint64(1); cursor != 0; {
+		cursor = r.scan(cursor&^1, 100, func(key string, e store.Entry) { require.Equal(r, r.entryOfPut(), e) })
+	}
+}
+
+// entryOfPut is what stands at a key that put made at the case's start.
+func (r *rig) entryOfPut() store.Entry {
+	return store.Entry{Kind: store.Throttle, Expires: epoch + int64(lasting.EmissionInterval())}
+}
+
+// scanAmidChange lets the table grow from 100 keys to 200 000 and shrink back while one scan goes on.
+func scanAmidChange(r *rig) {
+	const come, calls, quiet = 200_000, 10, 20
+	stay, passing := named("stay:", 100), named("passing:", come)
+	r.put(stay...)
+	shown, other := map[string]int{}, r.another()
+	cursor := uint64(0)
+	for call := 0; call == 0 || cursor != 0; call++ {
+		require.Less(r, call, come, "the scan does not end")
+		cursor = r.scan(cursor, 20, func(key string, _ store.Entry) {
+			if key[0] == 's' {
+				shown[key]++
+			}
+		})
+		switch {
+		case call < calls:
+			other.put(passing[call*come/calls : (call+1)*come/calls]...)
+		case call >= calls+quiet && call < 2*calls+quiet:
+			n := call - calls - quiet
+			other.remove(passing[n*come/calls : (n+1)*come/calls]...)
+		}
+	}
+	require.Equal(r, once(stay), shown)
+}
+
+func scanCount(r *rig) {
+	const slack = 100 // keys that a store may show together
+	keys := named("key:", 10_000)
+	r.put(keys...)
+	for _, count := range []int{1, 100} {
+		shown, cursor := 0, uint64(0)
+		for range 20 {
+			before := shown
+			cursor = r.scan(cursor, count, func(string, store.Entry) { shown++ })
+			require.LessOrEqual(r, shown-before, count+slack)
+		}
+		require.NotZero(r, cursor)
+	}
+	require.Equal(r, once(keys), r.scanAll(math.MaxInt))
+}
+
+func scanCursor(r *rig) {
+	keys := named("key:", 2000)
+	r.put(keys...)
+	mine, theirs := map[string]int{}, map[string]int{}
+	here, there := uint64(0), uint64(0)
+	for call := 0; call == 0 || here != 0 || there != 0; call++ {
+		if call == 0 || here != 0 {
+			again := map[string]int{}
+			r.scan(here, 10, func(key string, _ store.Entry) { again[key]++ }) // a reply that got lost
+			piece := map[string]int{}
+			here = r.another().scan(here, 10, func(key string, _ store.Entry) { piece[key]++; mine[key]++ })
+			require.Equal(r, again, piece)
+		}
+		if call == 0 || there != 0 {
+			there = r.scan(there, 33, func(key string, _ store.Entry) { theirs[key]++ })
+		}
+		r.scan(rand.Uint64(), 10, func(string, store.Entry) {})
+	}
+	require.Equal(r, once(keys), mine)
+	require.Equal(r, once(keys), theirs)
+	for _, wild := range []uint64{math.MaxUint64, math.MaxInt64, 1 << 32, 1<<32 - 1, 1 << 40, 1<<40 - 1} {
+		r.scan(wild, 10, func(string, store.Entry) {})
+	}
+}

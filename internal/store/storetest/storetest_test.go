@@ -1,0 +1,155 @@
+package storetest
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	"cellserver/internal/store"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// The contract is no description of the memory store: another store, that shares nothing with it, keeps it too.
+func TestNaiveKeepsTheContract(t *testing.T) {
+	Run(t, func(_ *testing.T, clock store.Clock) store.Store { return newNaive(clock, none) })
+}
+
+// fault is what a store can do wrong.
+type fault int
+
+const (
+	none fault = iota
+	remembersLimit
+	losesRefund
+	forgetsDebt
+	writesOnPeek
+	chargesRefused
+	storesErrors
+	unlocked
+	readsEachCall
+	runsBack
+	manyInstants
+	looksUpExpired
+	countsExpired
+	scansExpired
+	drawsExpired
+	deletesExpired
+	stopsAtNUL
+	shortKeys
+	borrows
+	oneDatabase
+	sizesAll
+	flushesOne
+	drawsFirst
+	countsOnce
+	deletesTwice
+	halfDeletes
+	noticesTwice
+	noticesNothing
+	quietDelete
+	flushesByKey
+	quietExpiry
+	keepsListener
+	skipsKeys
+	movesCursor
+	ignoresCount
+	holdsCursor
+	faults // how many there are
+)
+
+// finds names the case that must find each fault. Others may find it too.
+var finds = map[fault]string{
+	remembersLimit: "limit changes",
+	losesRefund:    "give back",
+	forgetsDebt:    "modes",
+	writesOnPeek:   "refused",
+	chargesRefused: "timeline",
+	storesErrors:   "refused",
+	unlocked:       "atomic",
+	readsEachCall:  "one reading",
+	runsBack:       "never back",
+	manyInstants:   "one instant",
+	looksUpExpired: "expiry",
+	countsExpired:  "expiry",
+	scansExpired:   "expiry",
+	drawsExpired:   "expiry",
+	deletesExpired: "expiry",
+	stopsAtNUL:     "any bytes",
+	shortKeys:      "any bytes",
+	borrows:        "borrowed keys",
+	oneDatabase:    "databases",
+	sizesAll:       "size",
+	flushesOne:     "flush",
+	drawsFirst:     "random",
+	countsOnce:     "several keys",
+	deletesTwice:   "several keys",
+	halfDeletes:    "several at once",
+	noticesTwice:   "notices",
+	noticesNothing: "refused",
+	quietDelete:    "notices",
+	flushesByKey:   "flush notices",
+	quietExpiry:    "expiry notices",
+	keepsListener:  "listener goes",
+	skipsKeys:      "scan",
+	movesCursor:    "scan amid change",
+	ignoresCount:   "scan count",
+	holdsCursor:    "scan cursor",
+}
+
+// A case that cannot fail defends nothing.
+func TestEveryFaultIsFound(t *testing.T) {
+	byName := map[string]testCase{}
+	for _, c := range cases() {
+		byName[c.name] = c
+	}
+	for f := none + 1; f < faults; f++ {
+		name := finds[f]
+		t.Run(fmt.Sprintf("%d %s", f, name), func(t *testing.T) {
+			c, ok := byName[name]
+			require.True(t, ok, "no case of that name")
+			failures := tried(c, f)
+			require.NotEmpty(t, failures, "the case passes on a store with the fault")
+			require.Contains(t, failures[0], c.defends, "a failure says what was promised")
+		})
+	}
+}
+
+// And every case has a fault that only it is there for.
+func TestEveryCaseFindsAFault(t *testing.T) {
+	found := map[string]bool{}
+	for _, name := range finds {
+		found[name] = true
+	}
+	for _, c := range cases() {
+		require.True(t, found[c.name], "%s finds no fault", c.name)
+		require.False(t, strings.HasSuffix(c.defends, "."), c.defends)
+	}
+}
+
+// tried runs a case on a store with a fault and returns what the case says of it.
+func tried(c testCase, f fault) []string {
+	clock := store.NewStillClock(epoch)
+	taken := &recorder{}
+	ended := make(chan struct{})
+	go func() { // a goroutine that FailNow can end
+		defer close(ended)
+		c.check(taken, clock, newNaive(clock, f))
+	}()
+	<-ended
+	return taken.failures
+}
+
+// recorder is a T that takes down what failed.
+type recorder struct{ failures []string }
+
+func (r *recorder) Helper()  {}
+func (r *recorder) FailNow() { runtime.Goexit() }
+
+func (r *recorder) Errorf(format string, args ...any) {
+	r.failures = append(r.failures, fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,97 @@
+package storetest
+
+import (
+	"time"
+
+	"cellserver/internal/quota"
+	"cellserver/internal/store"
+
+	"github.com/stretchr/testify/require"
+)
+
+var timeCases = []testCase{
+	{"one reading", "the calls between two Begins share one reading of the clock", oneReading},
+	{"never back", "a key's time never runs back: a call that read the clock before is decided as if it had read it last", neverBack},
+	{"one instant", "a step on several keys judges them all at one instant", oneInstant},
+	{"expiry", "a key is there until its last nanosecond; an expired one is absent to every reader, swept or not", expiry},
+}
+
+func oneReading(r *rig) {
+	require.Equal(r, epoch, r.view.Now(), "View begins a batch")
+	require.Equal(r, r.clock.Now(), r.store.Clock().Now())
+	first := r.throttle("key", limit(4, 1, 1), 2, quota.Force)
+	r.clock.Advance(time.Second)
+	require.Equal(r, epoch, r.view.Now())
+	require.Equal(r, first.ResetAfter, r.take("key", limit(4, 1, 1), 0).ResetAfter)
+	r.view.Begin()
+	require.Equal(r, epoch+int64(time.Second), r.view.Now())
+	require.Equal(r, first.ResetAfter-int64(time.Second), r.take("key", limit(4, 1, 1), 0).ResetAfter)
+}
+
+func neverBack(r *rig) {
+	five := limit(4, 1, 1)
+	r.take("short", five, 1)
+	early := r.another()
+	r.clock.Advance(2 * time.Second)
+	late := r.another()
+	late.take("key", five, 2)
+	require.Equal(r, store.Entry{}, late.lookup("short"))
+
+	require.Equal(r, late.throttle("key", five, 1, quota.Peek), early.take("key", five, 1))
+	require.Equal(r, store.Entry{}, early.lookup("short"), "what was gone stays gone")
+	require.Zero(r, early.count("short"))
+	require.Equal(r, int64(4), early.take("short", five, 1).Remaining)
+	require.Equal(r, late.lookup("key"), early.lookup("key"))
+
+	r.clock.Advance(-time.Hour) // whoever sets a clock back frees and blocks nobody
+	back := r.another()
+	require.Equal(r, late.throttle("key", five, 1, quota.Peek), back.take("key", five, 1))
+}
+
+// oneInstant: somebody has seen that the later of two keys has expired. Whoever then asks for both cannot find that the
+// earlier is still there, whatever his own reading of the clock. Many pairs, because a store may part its keys.
+func oneInstant(r *rig) {
+	earlier, later := named("earlier:", 50), named("later:", 50)
+	for i := range earlier {
+		r.take(earlier[i], limit(4, 1, 1), 1)
+		r.take(later[i], limit(4, 1, 1), 2)
+	}
+	r.clock.Advance(3 * time.Second)
+	late := r.another()
+	for i := range earlier {
+		require.Zero(r, late.count(later[i]))
+		require.Zero(r, r.count(earlier[i], later[i]))
+		require.Zero(r, r.remove(earlier[i], later[i]))
+	}
+}
+
+func expiry(r *rig) {
+	r.take("short", limit(4, 1, 1), 1)
+	r.take("long", limit(4, 1, 1), 2)
+	require.Equal(r, epoch+int64(time.Second), r.lookup("short").Expires)
+	r.clock.Advance(time.Second - 1)
+	r.view.Begin()
+	require.Equal(r, 2, r.count("short", "long"))
+	require.Equal(r, once([]string{"short", "long"}), r.scanAll(10))
+
+	r.clock.Advance(1)
+	r.view.Begin()
+	require.Equal(r, store.Entry{}, r.lookup("short"))
+	require.Equal(r, 1, r.count("short", "long"))
+	require.Equal(r, once([]string{"long"}), r.scanAll(10))
+	for range 50 {
+		key, ok := r.random()
+		require.True(r, ok)
+		require.Equal(r, "long", key)
+	}
+	require.Zero(r, r.remove("short"))
+	require.Equal(r, 1, r.remove("long"))
+
+	r.take("again", limit(4, 1, 1), 5)
+	r.clock.Advance(5 * time.Second)
+	r.view.Begin()
+	_, ok := r.random()
+	require.False(r, ok)
+	require.LessOrEqual(r, r.size(), 1, "Size may count what was not swept")
+	require.Equal(r, int64(4), r.take("again", limit(4, 1, 1), 1).Remaining, "and it starts afresh")
+}

@@ -1,0 +1,51 @@
+package rules
+
+import (
+	"go/ast"
+	"slices"
+	"strings"
+)
+
+// readsClock names the functions that tell the time, by package.
+var readsClock = map[string][]string{
+	"time":                  {"Now", "Since", "Until"},
+	"syscall":               {"Gettimeofday", "Time"},
+	"golang.org/x/sys/unix": {"ClockGettime", "Gettimeofday", "Time"},
+}
+
+// theClock is where the time comes from: algorithms are told it, and everything can be tested with a still clock.
+const theClock = "internal/store/clock.go"
+
+func onlyTheStoreReadsClock(t *tree) (breaches []string) {
+	for _, f := range t.files {
+		if f.isTest() || f.path == theClock || !f.under("internal", "cmd") {
+			continue
+		}
+		f.uses(func(node ast.Node, imported, name string) {
+			if slices.Contains(readsClock[imported], name) {
+				breaches = append(breaches, t.at(node, "%s.%s outside of %s", imported, name, theClock))
+			}
+		})
+		if imported, dot := f.imports["."]; dot && readsClock[imported] != nil {
+			breaches = append(breaches, t.at(f.syntax, "import . %q hides who reads the clock", imported))
+		}
+		breaches = append(breaches, linkedClocks(t, f)...)
+	}
+	return breaches
+}
+
+// linkedClocks finds the clock of the runtime, which a compiler directive can reach past every import.
+func linkedClocks(t *tree, f *source) (breaches []string) {
+	for _, group := range f.syntax.Comments {
+		for _, c := range group.List {
+			fields := strings.Fields(c.Text)
+			if len(fields) < 3 || fields[0] != "//go:linkname" {
+				continue
+			}
+			if strings.Contains(fields[2], "nanotime") || strings.Contains(fields[2], "walltime") || fields[2] == "time.now" {
+				breaches = append(breaches, t.at(c, "%s outside of %s", fields[2], theClock))
+			}
+		}
+	}
+	return breaches
+}

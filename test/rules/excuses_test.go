@@ -1,0 +1,72 @@
+package rules
+
+import (
+	"go/ast"
+	"maps"
+	"slices"
+)
+
+// excuses allow a test what tests should not do, and say why. The key is the file and the function: "a/b_test.go TestX".
+type excuses map[string]string
+
+var (
+	maySkip  = excuses{}
+	maySleep = excuses{}
+)
+
+// testsDoNotSkip: a test that does not run is taken for one that passes.
+func testsDoNotSkip(allowed excuses) func(t *tree) []string {
+	return allowed.rule("skips", func(f *source, call *ast.SelectorExpr) bool {
+		skips := []string{"Skip", "Skipf", "SkipNow"}
+		return slices.Contains(skips, call.Sel.Name)
+	})
+}
+
+// testsDoNotSleep: a sleep is too long on most days and too short on the day that counts.
+func testsDoNotSleep(allowed excuses) func(t *tree) []string {
+	return allowed.rule("sleeps", func(f *source, call *ast.SelectorExpr) bool {
+		qualifier, ok := call.X.(*ast.Ident)
+		return ok && f.imports[qualifier.Name] == "time" && call.Sel.Name == "Sleep"
+	})
+}
+
+// rule finds what is banned in the tests' functions. An excuse without a reason excuses nothing, and one that nobody
+// needs is a breach too.
+func (e excuses) rule(verb string, banned func(f *source, call *ast.SelectorExpr) bool) func(t *tree) []string {
+	return func(t *tree) (breaches []string) {
+		used := map[string]bool{}
+		for _, f := range t.files {
+			if !f.isTestCode() {
+				continue
+			}
+			for _, declaration := range f.syntax.Decls {
+				key := f.path
+				if function, ok := declaration.(*ast.FuncDecl); ok {
+					key += " " + function.Name.Name
+				}
+				ast.Inspect(declaration, func(node ast.Node) bool {
+					call, ok := node.(*ast.SelectorExpr)
+					if !ok || !banned(f, call) {
+						return true
+					}
+					used[key] = true
+					if e[key] == "" {
+						breaches = append(breaches, t.at(call, "%s without an excuse", verb))
+					}
+					return true
+				})
+			}
+		}
+		for _, key := range slices.Sorted(maps.Keys(e)) {
+			if !used[key] {
+				breaches = append(breaches, key+": no longer "+verb+": drop its excuse")
+			}
+		}
+		return breaches
+	}
+}
+
+// isTestCode counts what other tests are made of, such as storetest.
+func (f *source) isTestCode() bool {
+	return f.isTest() || f.under("test") || f.imports["testing"] != ""
+}

@@ -1,0 +1,125 @@
+package rules
+
+import (
+	"go/ast"
+	"slices"
+	"strings"
+)
+
+const redcon = "github.com/tidwall/redcon"
+
+// mayImport says for each package which packages its code imports, its tests aside: those of the project, then those
+// of others. The standard library is free to all. The chain to remember is
+//
+//	quota < gcra, window, lease < store < commands < server < cmd
+//
+// with resp and transcript as leaves at its side. A trailing /... means a package and those below it.
+var mayImport = map[string][]string{
+	"internal/quota":  {},
+	"internal/gcra":   {"internal/quota"},
+	"internal/window": {"internal/quota"},
+	"internal/lease":  {"internal/quota"},
+
+	"internal/resp":       {redcon},
+	"internal/transcript": {},
+
+	"internal/store": {
+		"internal/quota", "internal/gcra", "internal/window", "internal/lease",
+		"golang.org/x/sys/unix",
+	},
+	"internal/store/storetest": {
+		"internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/store",
+		"github.com/stretchr/testify/...", "pgregory.net/rapid", "github.com/anishathalye/porcupine",
+	},
+	"internal/commands": {
+		"internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/store", "internal/resp",
+	},
+	"internal/server": {
+		"internal/commands", "internal/resp", "internal/store",
+		"github.com/panjf2000/gnet/v2/...",
+	},
+	"cmd/cellserver": {
+		"internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/store", "internal/resp",
+		"internal/commands", "internal/server",
+		"github.com/spf13/pflag", "github.com/redis/go-redis/v9/...",
+	},
+}
+
+// layers is the chain, lowest first. It holds mayImport itself: a line added there cannot turn the chain around.
+var layers = [][]string{
+	{"internal/quota"},
+	{"internal/gcra", "internal/window", "internal/lease"},
+	{"internal/store"},
+	{"internal/commands"},
+	{"internal/server"},
+	{"cmd/cellserver"},
+}
+
+func importsFollowPolicy(t *tree) (breaches []string) {
+	for _, f := range t.files {
+		if f.isTest() || f.under("test", "bench") {
+			continue
+		}
+		allowed, known := mayImport[f.dir]
+		if !known {
+			breaches = append(breaches, t.at(f.syntax, "%s has no import policy: give it a line", f.dir))
+			continue
+		}
+		for _, spec := range f.syntax.Imports {
+			imported := strings.TrimPrefix(strings.Trim(spec.Path.Value, "`\""), module+"/")
+			if !isStandard(imported) && !slices.ContainsFunc(allowed, covers(imported)) {
+				breaches = append(breaches, t.at(spec, "%s may not import %s", f.dir, imported))
+			}
+		}
+	}
+	return breaches
+}
+
+// isStandard knows the standard library by its paths, which have no dot in their first element.
+func isStandard(imported string) bool {
+	first, _, _ := strings.Cut(imported, "/")
+	own := first == "internal" || first == "cmd" || first == "test" || first == "bench" || first == module
+	return !own && first != "C" && !strings.Contains(first, ".")
+}
+
+func covers(imported string) func(pattern string) bool {
+	return func(pattern string) bool {
+		root, tree := strings.CutSuffix(pattern, "/...")
+		return imported == root || tree && strings.HasPrefix(imported, root+"/")
+	}
+}
+
+// policyFollowsLayers returns the lines of a policy that import upwards, or sideways, in the chain.
+func policyFollowsLayers(policy map[string][]string) (breaches []string) {
+	height := map[string]int{}
+	for i, layer := range layers {
+		for _, dir := range layer {
+			height[dir] = i
+		}
+	}
+	for dir, allowed := range policy {
+		for _, imported := range allowed {
+			above, listed := height[imported]
+			own, ranked := height[dir]
+			if listed && ranked && above >= own {
+				breaches = append(breaches, dir+" imports "+imported+" against the chain")
+			}
+		}
+	}
+	return breaches
+}
+
+// onlyMainChoosesStore: who is given a store works with every store.
+func onlyMainChoosesStore(t *tree) (breaches []string) {
+	for _, f := range t.files {
+		if f.isTest() || f.dir == "internal/store" || f.under("cmd", "test", "bench") {
+			continue
+		}
+		f.uses(func(node ast.Node, from, name string) {
+			if from == module+"/internal/store" && strings.HasPrefix(name, "New") {
+				breaches = append(breaches, t.at(node, "store.%s: only cmd/cellserver chooses a store", name))
+			}
+		})
+	}
+	return breaches
+}

@@ -1,0 +1,180 @@
+package rules
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Every rule is shown to catch what it is for, and to leave its innocent neighbor alone.
+
+type planted struct {
+	name  string
+	check func(t *tree) []string
+	files []string // names and texts by turns
+	want  []string // none: innocent
+}
+
+func (p planted) run(t *testing.T) {
+	assert.Equal(t, p.want, p.check(plant(t, p.files...)))
+}
+
+func runAll(t *testing.T, cases []planted) {
+	for _, c := range cases {
+		t.Run(c.name, c.run)
+	}
+}
+
+func TestImportBreaches(t *testing.T) {
+	runAll(t, []planted{
+		{"upwards", importsFollowPolicy,
+			[]string{"internal/gcra/a.go", "package gcra\n\nimport \"cellserver/internal/store\"\n"},
+			[]string{"internal/gcra/a.go:3: internal/gcra may not import internal/store"}},
+		{"somebody else's", importsFollowPolicy,
+			[]string{"internal/window/a.go", "package window\n\nimport _ \"golang.org/x/sys/unix\"\n"},
+			[]string{"internal/window/a.go:3: internal/window may not import golang.org/x/sys/unix"}},
+		{"cgo", importsFollowPolicy,
+			[]string{"internal/store/a.go", "package store\n\nimport \"C\"\n"},
+			[]string{"internal/store/a.go:3: internal/store may not import C"}},
+		{"no line", importsFollowPolicy,
+			[]string{"internal/new/a.go", "package new\n"},
+			[]string{"internal/new/a.go:1: internal/new has no import policy: give it a line"}},
+		{"allowed", importsFollowPolicy,
+			[]string{"internal/server/a.go",
+				"package server\n\nimport (\n\t\"net/http\"\n\n\t\"cellserver/internal/resp\"\n\n" +
+					"\t\"github.com/panjf2000/gnet/v2\"\n\t\"github.com/panjf2000/gnet/v2/pkg/logging\"\n)\n"},
+			nil},
+		{"tests are free", importsFollowPolicy,
+			[]string{"internal/gcra/a_test.go", "package gcra\n\nimport \"cellserver/internal/store\"\n",
+				"bench/a.go", "package bench\n\nimport \"cellserver/internal/store\"\n"},
+			nil},
+		{"chooses a store", onlyMainChoosesStore,
+			[]string{"internal/commands/a.go",
+				"package commands\n\nimport s \"cellserver/internal/store\"\n\nvar a = s.NewMemory()\n"},
+			[]string{"internal/commands/a.go:5: store.NewMemory: only cmd/cellserver chooses a store"}},
+		{"storetest is given one", onlyMainChoosesStore,
+			[]string{"internal/store/storetest/a.go",
+				"package storetest\n\nimport \"cellserver/internal/store\"\n\nvar a = store.New\n"},
+			[]string{"internal/store/storetest/a.go:5: store.New: only cmd/cellserver chooses a store"}},
+		{"main chooses", onlyMainChoosesStore,
+			[]string{"cmd/cellserver/main.go",
+				"package main\n\nimport \"cellserver/internal/store\"\n\nvar a = store.NewMemory()\n"},
+			nil},
+	})
+}
+
+func TestStyleBreaches(t *testing.T) {
+	body := strings.Repeat("\t_ = 0\n", maxLines-1)
+	runAll(t, []planted{
+		{"long function", functionsAreShort,
+			[]string{"a_test.go", "package a\n\n// f is long.\nfunc f() {\n" + body + "}\n"},
+			[]string{"a_test.go:4: f is 71 lines long"}},
+		{"long literal", functionsAreShort,
+			[]string{"a.go", "package a\n\nvar f = func() {\n" + body + "}\n"},
+			[]string{"a.go:3: a function literal is 71 lines long"}},
+		{"function of just the length", functionsAreShort,
+			[]string{"a.go", "package a\n\n// f fits.\nfunc f() {\n" + body[len("\t_ = 0\n"):] + "}\n"},
+			nil},
+		{"init", noInit,
+			[]string{"a.go", "package a\n\nfunc init() {}\n\nfunc (a) init() {}\n"},
+			[]string{"a.go:3: func init"}},
+		{"spaces for a tab", isFormatted,
+			[]string{"a.go", "package a\n\nfunc f() {\n    f()\n}\n", "testdata/b.go", "package  b\n"},
+			[]string{"a.go:1: not formatted by gofmt"}},
+		{"empty words", namesSaySomething,
+			[]string{"internal/utils/data_file.go",
+				"package common\n\ntype KeyManager int\n\ntype dataOK int\n\ntype (\n\tA      int\n\tHTTPHelper int\n)\n"},
+			[]string{
+				`internal/utils/data_file.go:1: package common: "common" says nothing`,
+				`internal/utils/data_file.go:1: file internal/utils/data_file: "utils" says nothing`,
+				`internal/utils/data_file.go:1: file internal/utils/data_file: "data" says nothing`,
+				`internal/utils/data_file.go:3: type KeyManager: "manager" says nothing`,
+				`internal/utils/data_file.go:9: type HTTPHelper: "helper" says nothing`,
+			}},
+		{"words that only contain one", namesSaySomething,
+			[]string{"testdata/a.txt", "", "database.go", "package database\n\ntype Serviceable int\n"},
+			nil},
+		{"no introduction", packagesIntroduceThemselves,
+			[]string{"a/a.go", "// a.go\n\npackage a\n", "a/a_test.go", "// Package a in a test.\npackage a\n",
+				"b/b_test.go", "//go:build linux\n\npackage b\n", "b/x_test.go", "package b_test\n"},
+			[]string{"a/a.go:3: package a has no comment", "b/b_test.go:3: package b has no comment"}},
+		{"introductions", packagesIntroduceThemselves,
+			[]string{"a/a.go", "// Package a is one.\npackage a\n", "a/b.go", "package a\n", "a/a_test.go", "package a_test\n",
+				"b/a_test.go", "package b\n", "b/b_test.go", "// Package b is tests only.\npackage b\n"},
+			nil},
+	})
+}
+
+func TestClockBreaches(t *testing.T) {
+	reads := "package a\n\nimport clock \"time\"\n\nvar a, b = clock.Now(), clock.Since\n"
+	runAll(t, []planted{
+		{"time", onlyTheStoreReadsClock,
+			[]string{"internal/gcra/a.go", reads},
+			[]string{
+				"internal/gcra/a.go:5: time.Now outside of internal/store/clock.go",
+				"internal/gcra/a.go:5: time.Since outside of internal/store/clock.go",
+			}},
+		{"unix", onlyTheStoreReadsClock,
+			[]string{"cmd/cellserver/a.go",
+				"package a\n\nimport \"golang.org/x/sys/unix\"\n\nvar a = unix.ClockGettime\n"},
+			[]string{"cmd/cellserver/a.go:5: golang.org/x/sys/unix.ClockGettime outside of internal/store/clock.go"}},
+		{"without a name", onlyTheStoreReadsClock,
+			[]string{"internal/store/a.go", "package a\n\nimport . \"time\"\n\nvar a = Now()\n"},
+			[]string{`internal/store/a.go:1: import . "time" hides who reads the clock`}},
+		{"linked", onlyTheStoreReadsClock,
+			[]string{"internal/store/a.go",
+				"package a\n\nimport _ \"unsafe\"\n\n//go:linkname now runtime.nanotime\nfunc now() int64\n"},
+			[]string{"internal/store/a.go:5: runtime.nanotime outside of internal/store/clock.go"}},
+		{"the clock, tests and what is not the server", onlyTheStoreReadsClock,
+			[]string{theClock, reads, "internal/gcra/a_test.go", reads, "test/a/a.go", reads, "bench/a.go", reads,
+				"internal/gcra/b.go", "package a\n\nimport \"time\"\n\nvar a = time.Second\n"},
+			nil},
+	})
+}
+
+func TestForeignWords(t *testing.T) {
+	for _, word := range foreign {
+		found := standsAlone(plant(t, ".github/ci.yml", "a\nb "+word+"x\n", "bin/server", "\xff"+word))
+		require.Len(t, found, 1)
+		assert.Equal(t, ".github/ci.yml:2: names "+word, found[0])
+	}
+	assert.Empty(t, standsAlone(plant(t, "README.md", "a framework, or a homepage\n")))
+}
+
+func TestCodeMapBreaches(t *testing.T) {
+	text := "# Map\n\n    internal/resp/   reader.go\n- `internal/gone` was here\n| cmd/cellserver/ | main |\n" +
+		"    bench/\ntest words are words\ninternal/resp, again\n"
+	runAll(t, []planted{
+		{"gone", codeMapIsTrue,
+			[]string{architecture, text, "internal/resp/a.go", "package resp\n", "cmd/cellserver/main.go", "package main\n"},
+			[]string{
+				"ARCHITECTURE.md:4: lists internal/gone, which does not exist",
+				"ARCHITECTURE.md:6: lists bench, which does not exist",
+			}},
+	})
+}
+
+func TestExcuses(t *testing.T) {
+	skips := "package a\n\nimport \"testing\"\n\nfunc TestA(t *testing.T) {\n\tt.Skip(\"slow\")\n}\n\n" +
+		"func TestB(t *testing.T) {\n\tt.SkipNow()\n}\n"
+	sleeps := "package a\n\nimport clock \"time\"\n\nfunc f() {\n\tclock.Sleep(1)\n}\n"
+	runAll(t, []planted{
+		{"skips", testsDoNotSkip(excuses{"a_test.go TestA": "needs a redis-server"}),
+			[]string{"a_test.go", skips},
+			[]string{"a_test.go:10: skips without an excuse"}},
+		{"skips for no reason", testsDoNotSkip(excuses{"a.go TestA": "", "a.go TestB": "needs a redis-server"}),
+			[]string{"a.go", skips},
+			[]string{"a.go:6: skips without an excuse"}},
+		{"an excuse too many", testsDoNotSkip(excuses{"a_test.go TestC": "was slow"}),
+			nil,
+			[]string{"a_test.go TestC: no longer skips: drop its excuse"}},
+		{"sleeps", testsDoNotSleep(nil),
+			[]string{"a_test.go", sleeps, "internal/server/a.go", sleeps},
+			[]string{"a_test.go:6: sleeps without an excuse"}},
+		{"sleeps for a reason", testsDoNotSleep(excuses{"a_test.go f": "waits for a real clock"}),
+			[]string{"a_test.go", sleeps},
+			nil},
+	})
+}

@@ -1,0 +1,141 @@
+package rules
+
+import (
+	"bytes"
+	"fmt"
+	"go/ast"
+	"go/format"
+	"go/token"
+	"maps"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// maxLines of a function, from func to the closing brace: what fits a screen is understood at one look.
+const maxLines = 70
+
+// functionsAreShort counts literals as well: the code of a command's row is one.
+func functionsAreShort(t *tree) (breaches []string) {
+	for _, f := range t.files {
+		ast.Inspect(f.syntax, func(node ast.Node) bool {
+			name := "a function literal"
+			switch function := node.(type) {
+			case *ast.FuncDecl:
+				name = function.Name.Name
+			case *ast.FuncLit:
+			default:
+				return true
+			}
+			first, last := nodeLines(t.fset, node)
+			if length := last - first + 1; length > maxLines {
+				breaches = append(breaches, fmt.Sprintf("%s:%d: %s is %d lines long", f.path, first, name, length))
+				return false
+			}
+			return true
+		})
+	}
+	return breaches
+}
+
+// nodeLines leaves a doc comment out: only code is counted.
+func nodeLines(fset *token.FileSet, node ast.Node) (first, last int) {
+	start := node.Pos()
+	if function, ok := node.(*ast.FuncDecl); ok {
+		start = function.Type.Func
+	}
+	return fset.Position(start).Line, fset.Position(node.End()).Line
+}
+
+// noInit: what happens at start stands in main, in the order in which it happens.
+func noInit(t *tree) (breaches []string) {
+	for _, f := range t.files {
+		for _, d := range f.syntax.Decls {
+			if function, ok := d.(*ast.FuncDecl); ok && function.Recv == nil && function.Name.Name == "init" {
+				breaches = append(breaches, t.at(function.Name, "func init"))
+			}
+		}
+	}
+	return breaches
+}
+
+func isFormatted(t *tree) (breaches []string) {
+	for _, f := range t.files {
+		if formatted, err := format.Source(f.text); err != nil || !bytes.Equal(formatted, f.text) {
+			breaches = append(breaches, f.path+":1: not formatted by gofmt")
+		}
+	}
+	return breaches
+}
+
+// emptyWords fit every package and every type, so they say nothing of the one that they name.
+var emptyWords = []string{"manager", "service", "util", "utils", "common", "helper", "helpers", "data"}
+
+func namesSaySomething(t *tree) (breaches []string) {
+	check := func(where ast.Node, kind, name string) {
+		for _, word := range splitName(name) {
+			if slices.Contains(emptyWords, word) {
+				breaches = append(breaches, t.at(where, "%s %s: %q says nothing", kind, name, word))
+			}
+		}
+	}
+	for _, f := range t.files {
+		check(f.syntax, "package", f.syntax.Name.Name)
+		check(f.syntax, "file", strings.TrimSuffix(f.path, ".go"))
+		ast.Inspect(f.syntax, func(node ast.Node) bool {
+			if spec, ok := node.(*ast.TypeSpec); ok && spec.Name.IsExported() {
+				check(spec, "type", spec.Name.Name)
+			}
+			return true
+		})
+	}
+	return breaches
+}
+
+// splitName returns the words of a name, in lower case: HTTPServer_test is http, server, test.
+func splitName(name string) (words []string) {
+	letters := []rune(name)
+	start := 0
+	cut := func(end int) {
+		if end > start {
+			words = append(words, strings.ToLower(string(letters[start:end])))
+		}
+		start = end
+	}
+	for i, c := range letters {
+		switch {
+		case !unicode.IsLetter(c):
+			cut(i)
+			start = i + 1
+		case i > 0 && unicode.IsUpper(c):
+			afterLower := unicode.IsLower(letters[i-1])
+			beforeLower := i+1 < len(letters) && unicode.IsLower(letters[i+1])
+			if afterLower || beforeLower {
+				cut(i)
+			}
+		}
+	}
+	cut(len(letters))
+	return words
+}
+
+// packagesIntroduceThemselves: one file of each package begins with a comment on the package. A test file may do so only
+// where there are no others.
+func packagesIntroduceThemselves(t *tree) (breaches []string) {
+	packages := map[string][]*source{}
+	for _, f := range t.files {
+		packages[f.dir] = append(packages[f.dir], f)
+	}
+	for _, dir := range slices.Sorted(maps.Keys(packages)) {
+		files := packages[dir]
+		if code := slices.DeleteFunc(slices.Clone(files), (*source).isTest); len(code) > 0 {
+			files = code
+		}
+		if !slices.ContainsFunc(files, introducesPackage) {
+			breaches = append(breaches, t.at(files[0].syntax, "package %s has no comment", files[0].syntax.Name.Name))
+		}
+	}
+	return breaches
+}
+
+func introducesPackage(f *source) bool { return strings.TrimSpace(f.syntax.Doc.Text()) != "" }
