@@ -43,7 +43,7 @@ func (r *Reader) lend(input []byte) {
 func (r *Reader) take(n int) {
 	unread := len(r.buf) - r.start
 	if cap(r.buf)-len(r.buf) < n {
-		r.move(make([]byte, 0, unread+n)) // it doubles, so a byte is moved about once
+		r.move(make([]byte, 0, max(unread+n, 2*unread))) // it doubles, so a byte is moved about once
 	}
 	r.buf = append(r.buf, r.input[r.taken:r.taken+n]...)
 	r.own = r.buf

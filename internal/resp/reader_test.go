@@ -20,76 +20,80 @@ const ping = "*1\r\n$4\r\nPING\r\n"
 // small are limits that a test can reach.
 var small = Limits{Bulk: 64, Words: 40, Inline: 100, Query: 400}
 
-// TestReader holds the grammar, line by line: what a stream yields, calls first and the error last. Each line was asked of
-// redis-server 7.0.15; where we differ on purpose the line says so.
+// long is the longest line, without its end.
+var long = strings.Repeat("1", 64<<10)
+
+// grammar is what streams yield, calls first and the error last. Each was asked of redis-server 7.0.15; where we differ on
+// purpose the line says so.
+var grammar = []struct{ name, stream, want string }{
+	{"a call", "*2\r\n$4\r\nECHO\r\n$2\r\nhi\r\n", `["ECHO" "hi"]`},
+	{"two calls", ping + ping, `["PING"]["PING"]`},
+	{"any bytes", "*2\r\n$0\r\n\r\n$5\r\n\r\n\x00*\xff\r\n", `["" "\r\n\x00*\xff"]`},
+	{"a length of three digits", "*1\r\n$123\r\n" + long[:123] + "\r\n", `["` + long[:123] + `"]`},
+
+	{"CR LF alone", "\r\n" + ping, `["PING"]`},
+	{"LF alone", "\n" + ping, `["PING"]`},
+	{"blanks alone", " \t\v\f\r\n" + ping, `["PING"]`},
+	{"no words", "*0\r\n" + ping, `["PING"]`},
+	{"fewer than no words", "*-1\r\n*-10\r\n*-9223372036854775808\r\n" + ping, `["PING"]`},
+	{"many ignored", strings.Repeat("\r\n*0\r\n", 10000) + ping, `["PING"]`},
+
+	{"LF ends no count", "*1\n$4\r\nPING\r\n", `Protocol error: invalid multibulk length`},
+	{"LF ends no length", "*1\r\n$4\nPING\r\n", `Protocol error: invalid bulk length`},
+	{"the byte after CR is skipped unread", "*1\rX$4\rYPINGzz" + ping, `["PING"]["PING"]`},
+	{"a count waits for the byte after CR", "*x\r", ``},
+	{"a length waits for the byte after CR", "*1\r\n$x\r", ``},
+
+	{"count +1", "*+1\r\n", `Protocol error: invalid multibulk length`},
+	{"count 01", "*01\r\n", `Protocol error: invalid multibulk length`},
+	{"count 00", "*00\r\n", `Protocol error: invalid multibulk length`},
+	{"count -0", "*-0\r\n", `Protocol error: invalid multibulk length`},
+	{"count -01", "*-01\r\n", `Protocol error: invalid multibulk length`},
+	{"count of nothing", "*\r\n", `Protocol error: invalid multibulk length`},
+	{"count x", "*x\r\n", `Protocol error: invalid multibulk length`},
+	{"count 1x", "*1x\r\n", `Protocol error: invalid multibulk length`},
+	{"most words", "*1048576\r\n", ``},
+	{"too many words", "*1048577\r\n", `Protocol error: invalid multibulk length`}, // Redis: beyond 2147483647
+	{"count beyond int64", "*9223372036854775808\r\n", `Protocol error: invalid multibulk length`},
+	{"longest count line", "*" + long[1:] + "\r\n", `Protocol error: invalid multibulk length`},
+	{"longest count line, unended", "*" + long[1:], ``},
+	{"too long a count line", "*" + long + "\r\n", `Protocol error: too big mbulk count string`},
+
+	{"no dollar", "*1\r\nfoo\r\n", `Protocol error: expected '$', got 'f'`},
+	{"no dollar waits for CR", "*1\r\nfoo", ``},
+	{"CR for dollar", "*1\r\n\r\n", `Protocol error: expected '$', got ' '`},
+	{"LF for dollar", "*1\r\n\n\r\n", `Protocol error: expected '$', got ' '`},
+	{"NUL for dollar", "*1\r\n\x00\r\n", `Protocol error: expected '$', got ' '`}, // Redis waits for ever
+	{"a high byte for dollar", "*1\r\n\x80\r\n", "Protocol error: expected '$', got '\x80'"},
+	{"length of nothing", "*1\r\n$\r\n", `Protocol error: invalid bulk length`},
+	{"length -1", "*1\r\n$-1\r\n", `Protocol error: invalid bulk length`},
+	{"length -5", "*1\r\n$-5\r\n", `Protocol error: invalid bulk length`},
+	{"length 01", "*1\r\n$01\r\n", `Protocol error: invalid bulk length`},
+	{"length +1", "*1\r\n$+1\r\n", `Protocol error: invalid bulk length`},
+	{"length x", "*1\r\n$x\r\n", `Protocol error: invalid bulk length`},
+	{"length 1x", "*1\r\n$1x\r\n", `Protocol error: invalid bulk length`},
+	{"longest word", "*1\r\n$1048576\r\n", ``},
+	{"too long a word", "*1\r\n$1048577\r\n", `Protocol error: invalid bulk length`},
+	{"length of int64", "*1\r\n$9223372036854775807\r\n", `Protocol error: invalid bulk length`},
+	{"length beyond int64", "*1\r\n$9223372036854775808\r\n", `Protocol error: invalid bulk length`},
+	{"longest length line, unended", "*1\r\n$" + long[1:], ``},
+	{"too long a length line", "*1\r\n$" + long + "\r\n", `Protocol error: too big bulk count string`},
+	{"too long before dollar is missed", "*1\r\nx" + long, `Protocol error: too big bulk count string`},
+	{"after calls", ping + "*x\r\n" + ping, `["PING"]Protocol error: invalid multibulk length`},
+
+	{"inline", "PING\r\nECHO  a\tb \n", `["PING"]["ECHO" "a" "b"]`},
+	{"inline, CR within", "PING\r\r\nECHO a\rb\n", `["PING"]["ECHO" "a" "b"]`},
+	{"inline, NUL within", "PI\x00NG\r\n", `["PI\x00NG"]`}, // Redis waits for ever
+	{"inline, a blank before the asterisk", " *1\r\n", `["*1"]`},
+	{"inline, an empty word", "\"\"\r\n", `[""]`},
+	{"longest inline line", long + "\n", `["` + long + `"]`},
+	{"longest inline line, unended", long, ``},
+	{"too long an inline line", long + "1\n", `Protocol error: too big inline request`},
+	{"unbalanced", "PING \"a\r\n", `Protocol error: unbalanced quotes in request`},
+}
+
 func TestReader(t *testing.T) {
-	long := strings.Repeat("1", 64<<10)
-	for _, c := range []struct{ name, stream, want string }{
-		{"a call", "*2\r\n$4\r\nECHO\r\n$2\r\nhi\r\n", `["ECHO" "hi"]`},
-		{"two calls", ping + ping, `["PING"]["PING"]`},
-		{"any bytes", "*2\r\n$0\r\n\r\n$5\r\n\r\n\x00*\xff\r\n", `["" "\r\n\x00*\xff"]`},
-		{"a length of three digits", "*1\r\n$123\r\n" + long[:123] + "\r\n", `["` + long[:123] + `"]`},
-
-		{"CR LF alone", "\r\n" + ping, `["PING"]`},
-		{"LF alone", "\n" + ping, `["PING"]`},
-		{"blanks alone", " \t\v\f\r\n" + ping, `["PING"]`},
-		{"no words", "*0\r\n" + ping, `["PING"]`},
-		{"fewer than no words", "*-1\r\n*-10\r\n*-9223372036854775808\r\n" + ping, `["PING"]`},
-		{"many ignored", strings.Repeat("\r\n*0\r\n", 10000) + ping, `["PING"]`},
-
-		{"LF ends no count", "*1\n$4\r\nPING\r\n", `Protocol error: invalid multibulk length`},
-		{"LF ends no length", "*1\r\n$4\nPING\r\n", `Protocol error: invalid bulk length`},
-		{"the byte after CR is skipped unread", "*1\rX$4\rYPINGzz" + ping, `["PING"]["PING"]`},
-		{"a count waits for the byte after CR", "*x\r", ``},
-		{"a length waits for the byte after CR", "*1\r\n$x\r", ``},
-
-		{"count +1", "*+1\r\n", `Protocol error: invalid multibulk length`},
-		{"count 01", "*01\r\n", `Protocol error: invalid multibulk length`},
-		{"count 00", "*00\r\n", `Protocol error: invalid multibulk length`},
-		{"count -0", "*-0\r\n", `Protocol error: invalid multibulk length`},
-		{"count -01", "*-01\r\n", `Protocol error: invalid multibulk length`},
-		{"count of nothing", "*\r\n", `Protocol error: invalid multibulk length`},
-		{"count x", "*x\r\n", `Protocol error: invalid multibulk length`},
-		{"count 1x", "*1x\r\n", `Protocol error: invalid multibulk length`},
-		{"most words", "*1048576\r\n", ``},
-		{"too many words", "*1048577\r\n", `Protocol error: invalid multibulk length`}, // Redis: beyond 2147483647
-		{"count beyond int64", "*9223372036854775808\r\n", `Protocol error: invalid multibulk length`},
-		{"longest count line", "*" + long[1:] + "\r\n", `Protocol error: invalid multibulk length`},
-		{"longest count line, unended", "*" + long[1:], ``},
-		{"too long a count line", "*" + long + "\r\n", `Protocol error: too big mbulk count string`},
-
-		{"no dollar", "*1\r\nfoo\r\n", `Protocol error: expected '$', got 'f'`},
-		{"no dollar waits for CR", "*1\r\nfoo", ``},
-		{"CR for dollar", "*1\r\n\r\n", `Protocol error: expected '$', got ' '`},
-		{"LF for dollar", "*1\r\n\n\r\n", `Protocol error: expected '$', got ' '`},
-		{"NUL for dollar", "*1\r\n\x00\r\n", `Protocol error: expected '$', got ' '`}, // Redis waits for ever
-		{"a high byte for dollar", "*1\r\n\x80\r\n", "Protocol error: expected '$', got '\x80'"},
-		{"length of nothing", "*1\r\n$\r\n", `Protocol error: invalid bulk length`},
-		{"length -1", "*1\r\n$-1\r\n", `Protocol error: invalid bulk length`},
-		{"length -5", "*1\r\n$-5\r\n", `Protocol error: invalid bulk length`},
-		{"length 01", "*1\r\n$01\r\n", `Protocol error: invalid bulk length`},
-		{"length +1", "*1\r\n$+1\r\n", `Protocol error: invalid bulk length`},
-		{"length x", "*1\r\n$x\r\n", `Protocol error: invalid bulk length`},
-		{"length 1x", "*1\r\n$1x\r\n", `Protocol error: invalid bulk length`},
-		{"longest word", "*1\r\n$1048576\r\n", ``},
-		{"too long a word", "*1\r\n$1048577\r\n", `Protocol error: invalid bulk length`},
-		{"length of int64", "*1\r\n$9223372036854775807\r\n", `Protocol error: invalid bulk length`},
-		{"length beyond int64", "*1\r\n$9223372036854775808\r\n", `Protocol error: invalid bulk length`},
-		{"longest length line, unended", "*1\r\n$" + long[1:], ``},
-		{"too long a length line", "*1\r\n$" + long + "\r\n", `Protocol error: too big bulk count string`},
-		{"too long before dollar is missed", "*1\r\nx" + long, `Protocol error: too big bulk count string`},
-		{"after calls", ping + "*x\r\n" + ping, `["PING"]Protocol error: invalid multibulk length`},
-
-		{"inline", "PING\r\nECHO  a\tb \n", `["PING"]["ECHO" "a" "b"]`},
-		{"inline, CR within", "PING\r\r\nECHO a\rb\n", `["PING"]["ECHO" "a" "b"]`},
-		{"inline, NUL within", "PI\x00NG\r\n", `["PI\x00NG"]`}, // Redis waits for ever
-		{"inline, a blank before the asterisk", " *1\r\n", `["*1"]`},
-		{"inline, an empty word", "\"\"\r\n", `[""]`},
-		{"longest inline line", long + "\n", `["` + long + `"]`},
-		{"longest inline line, unended", long, ``},
-		{"too long an inline line", long + "1\n", `Protocol error: too big inline request`},
-		{"unbalanced", "PING \"a\r\n", `Protocol error: unbalanced quotes in request`},
-	} {
+	for _, c := range grammar {
 		t.Run(c.name, func(t *testing.T) {
 			assert.Equal(t, c.want, transcript(DefaultLimits(), c.stream, whole), "whole")
 			assert.Equal(t, c.want, transcript(DefaultLimits(), c.stream, single), "byte by byte")

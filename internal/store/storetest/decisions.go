@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"math"
+	"runtime"
 	"sync"
 	"time"
 
@@ -129,31 +130,33 @@ func refused(r *rig) {
 	}
 }
 
-// atomic lets callers fight for one quota that no time fills again. Giving back and taking again leaves the sum alone.
+// atomic lets callers fight for one quota that no time fills again. Each takes two and gives one back, so a step that gets
+// lost shows whichever it is.
 func atomic(r *rig) {
-	const callers, calls, size = 8, 300, 500
-	quotaOf := limit(size-1, 1, 1_000_000)
-	admitted := make([]int64, callers)
+	const callers, rounds, size = 8, 300, 1000
+	thousand := limit(size-1, 1, 1_000_000)
+	held := make([]int64, callers)
 	var done sync.WaitGroup
 	for i := range callers {
 		v := r.store.View()
 		done.Go(func() {
-			for range calls {
-				for _, quantity := range []int64{1, -1, 1} {
-					if d, err := v.Throttle(ctx, []byte("key"), quotaOf, quantity, quota.Take); err == nil && !d.Limited {
-						admitted[i] += quantity
-					}
-					if admitted[i] == 0 {
-						break // it gives back what it took and no more
-					}
+			for range rounds {
+				d, _ := v.Throttle(ctx, []byte("key"), thousand, 2, quota.Take)
+				if !d.Limited {
+					held[i] += 2
 				}
+				if held[i] > 0 {
+					v.Throttle(ctx, []byte("key"), thousand, -1, quota.Take)
+					held[i]--
+				}
+				runtime.Gosched()
 			}
 		})
 	}
 	done.Wait()
 	sum := int64(0)
-	for _, n := range admitted {
+	for _, n := range held {
 		sum += n
 	}
-	require.Equal(r, int64(size)-r.take("key", quotaOf, 0).Remaining, sum)
+	require.Equal(r, size-sum, r.take("key", thousand, 0).Remaining, "what is left, and what the callers do not hold")
 }
