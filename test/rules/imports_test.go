@@ -116,7 +116,7 @@ func onlyMainChoosesStore(t *tree) (breaches []string) {
 			continue
 		}
 		f.uses(func(node ast.Node, from, name string) {
-			if from == module+"/internal/store" && strings.HasPrefix(name, "New") {
+			if from == module+"/internal/store" && strings.HasPrefix(name, "New") && !strings.HasSuffix(name, "Clock") {
 				breaches = append(breaches, t.at(node, "store.%s: only cmd/cellserver chooses a store", name))
 			}
 		})

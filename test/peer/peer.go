@@ -1,0 +1,201 @@
+// Package peer starts the servers that tests speak to, each a process of its own: cellserver as it is built, and a real
+// redis-server.
+package peer
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Version is what the cellserver under test says it is.
+const Version = "1.2.3"
+
+// Ready is what both servers print once they listen.
+const Ready = "Ready to accept connections"
+
+// patience is how late a server may be with anything: far more than it needs on a busy machine.
+const patience = 30 * time.Second
+
+// binary is where Main has built cellserver.
+var binary string
+
+// Main builds cellserver, runs a package's tests, and removes what it built. TestMain is nothing but a call of it.
+func Main(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "cellserver")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	binary = filepath.Join(dir, "cellserver")
+	args := []string{"build", "-buildvcs=false", "-ldflags=-X main.version=" + Version, "-o", binary}
+	if Race {
+		args = append(args, "-race")
+	}
+	build := exec.Command("go", append(args, "cellserver/cmd/cellserver")...)
+	build.Stdout, build.Stderr = os.Stderr, os.Stderr
+	if err := build.Run(); err != nil {
+		fmt.Fprintln(os.Stderr, "go build:", err)
+		return 1
+	}
+	return m.Run()
+}
+
+// Server is a process that listens.
+type Server struct {
+	Addr string // of its TCP listener
+	Port int
+
+	t              *testing.T
+	cmd            *exec.Cmd
+	stdout, stderr screen
+	ended          chan struct{}
+	mayExit        bool // Wait was called: how it ended is the test's to judge
+}
+
+// Start starts cellserver on a free port. When the test ends it is told to stop, and must then do so with exit status 0
+// and without having said anything on stderr.
+func Start(t *testing.T, args ...string) *Server {
+	t.Helper()
+	return start(t, func(port int) *exec.Cmd {
+		return exec.Command(binary, append([]string{"--port", strconv.Itoa(port)}, args...)...)
+	})
+}
+
+// StartRedis starts a real redis-server on a free port. Without one installed the test fails: a comparison that is not
+// made must not look like one that went well.
+func StartRedis(t *testing.T) *Server {
+	t.Helper()
+	path, err := exec.LookPath("redis-server")
+	require.NoError(t, err, "this test asks a real redis-server (7.0.15): install it")
+	dir := t.TempDir()
+	return start(t, func(port int) *exec.Cmd {
+		return exec.Command(path, "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir, "--save", "",
+			"--appendonly", "no")
+	})
+}
+
+// start tries a few ports: between finding one free and listening on it somebody else may take it.
+func start(t *testing.T, command func(port int) *exec.Cmd) *Server {
+	t.Helper()
+	for range 5 {
+		port := FreePort(t)
+		s := Launch(t, command(port))
+		s.Addr, s.Port = net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), port
+		select {
+		case <-s.stdout.ready:
+			t.Cleanup(s.check)
+			return s
+		case <-s.ended:
+			if !strings.Contains(s.Stderr()+s.Stdout(), "in use") {
+				require.Fail(t, "the server ended", "%s%s", s.Stdout(), s.Stderr())
+			}
+		case <-time.After(patience):
+			require.Fail(t, "the server is not ready", "%s%s", s.Stdout(), s.Stderr())
+		}
+	}
+	require.Fail(t, "no free port")
+	return nil
+}
+
+// Command is cellserver with these arguments, for Launch.
+func Command(args ...string) *exec.Cmd { return exec.Command(binary, args...) }
+
+// Launch starts a process as it is. It is killed at the end of the test if it still runs.
+func Launch(t *testing.T, cmd *exec.Cmd) *Server {
+	t.Helper()
+	s := &Server{t: t, cmd: cmd, ended: make(chan struct{})}
+	s.stdout.ready, s.stderr.ready = make(chan struct{}), make(chan struct{})
+	cmd.Stdout, cmd.Stderr = &s.stdout, &s.stderr
+	require.NoError(t, cmd.Start())
+	go func() {
+		_ = cmd.Wait() // ProcessState tells
+		close(s.ended)
+	}()
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // fails if it has ended, as it should have
+		<-s.ended
+	})
+	return s
+}
+
+// check ends a server that the test was done with.
+func (s *Server) check() {
+	if s.mayExit {
+		return
+	}
+	s.Signal(syscall.SIGTERM)
+	assert.Equal(s.t, 0, s.Wait(), "exit status after SIGTERM; stderr: %s", s.Stderr())
+	assert.Empty(s.t, s.Stderr(), "stderr")
+}
+
+// Signal sends the process a signal.
+func (s *Server) Signal(signal os.Signal) {
+	require.NoError(s.t, s.cmd.Process.Signal(signal), "the server ended by itself; stderr: %s", s.Stderr())
+}
+
+// Wait waits for the process to end and returns its exit status, -1 if a signal ended it.
+func (s *Server) Wait() int {
+	s.mayExit = true
+	select {
+	case <-s.ended:
+	case <-time.After(patience):
+		require.Fail(s.t, "the server does not end", "stderr: %s", s.Stderr())
+	}
+	return s.cmd.ProcessState.ExitCode()
+}
+
+// Stdout is what the process has printed so far.
+func (s *Server) Stdout() string { return s.stdout.String() }
+
+// Stderr is what the process has complained of so far.
+func (s *Server) Stderr() string { return s.stderr.String() }
+
+// FreePort finds a port that nobody listens on.
+func FreePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// screen keeps what is printed, and says when it is that the server is ready.
+type screen struct {
+	mu    sync.Mutex
+	text  bytes.Buffer
+	ready chan struct{}
+	said  bool
+}
+
+func (s *screen) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.text.Write(b)
+	if !s.said && bytes.Contains(s.text.Bytes(), []byte(Ready)) {
+		s.said = true
+		close(s.ready)
+	}
+	return len(b), nil
+}
+
+func (s *screen) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
+}
