@@ -11,7 +11,6 @@ import (
 
 // still is the table in process, on a clock that moves only when a conversation says so.
 type still struct {
-	t        *testing.T
 	clock    *store.StillClock
 	instance *Instance
 }
@@ -19,11 +18,18 @@ type still struct {
 // stillStart is where the clock stands at first: 2026-01-01 00:00:00 UTC, so that times in conversations can be read.
 const stillStart = 1767225600_000000000
 
-func newStill(t *testing.T) *still {
+func newStill(t testing.TB) *still {
 	clock := store.NewStillClock(stillStart)
+	s := newStillOn(t, clock)
+	s.clock = clock
+	return s
+}
+
+// newStillOn is the table on some other clock, which the caller moves.
+func newStillOn(t testing.TB, clock store.Clock) *still {
 	memory := store.NewMemory(store.Options{Clock: clock, SweepEvery: -1})
 	t.Cleanup(func() { memory.Close() })
-	return &still{t, clock, New(Config{Store: memory, Version: "1.2.3", Port: 6379, Settings: []Setting{
+	return &still{instance: New(Config{Store: memory, Version: "1.2.3", Port: 6379, Settings: []Setting{
 		fixed("port", "6379"), fixed("databases", "16"),
 	}})}
 }

@@ -1,0 +1,229 @@
+package commands
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/resp"
+)
+
+// say feeds one inline command and returns all replies, encoded.
+func (c *caller) say(t *testing.T, line string) string {
+	t.Helper()
+	require.NoError(t, c.Send([]byte(line+"\r\n")))
+	return c.output()
+}
+
+func (c *caller) output() string {
+	out := string(c.session.Output())
+	c.session.Sent()
+	return out
+}
+
+// A conversation is a function of its bytes, not of how they arrive.
+func TestAnySplitOfTheBytesIsAnsweredAlike(t *testing.T) {
+	input := strings.Repeat("PING\r\n*7\r\n$11\r\nCL.THROTTLE\r\n$1\r\na\r\n$1\r\n4\r\n$1\r\n1\r\n$1\r\n1\r\n$1\r\n2\r\n$2\r\nMS\r\n", 3) +
+		"NOSUCH x\r\nECHO 'a b'\r\nSELECT 3\r\nDBSIZE\r\nHELLO 3\r\nCL.INSPECT a\r\n*1\r\n$x\r\nPING\r\n"
+	whole := newStill(t).dial()
+	require.NoError(t, whole.Send([]byte(input)))
+	want := whole.output()
+	require.Contains(t, want, "-ERR Protocol error: invalid bulk length\r\n")
+	require.True(t, whole.session.Closing())
+
+	for seed := range uint64(50) {
+		c, rest := newStill(t).dial(), input
+		random := rand.New(rand.NewPCG(seed, 0))
+		var got strings.Builder
+		for rest != "" && !c.session.Closing() {
+			n := 1 + random.IntN(min(len(rest), int(seed)+1))
+			require.NoError(t, c.Send([]byte(rest[:n])))
+			got.WriteString(c.output())
+			rest = rest[n:]
+		}
+		require.Equal(t, want, got.String(), "seed %d", seed)
+	}
+}
+
+// A pushed message stands between replies, never inside one.
+func TestPushStandsBetweenReplies(t *testing.T) {
+	c := newStill(t).dial()
+	require.NoError(t, c.Send([]byte("*2\r\n$4\r\nECHO\r\n$5\r\nhel")))
+	require.True(t, c.session.Push([]byte(">1\r\n+news\r\n")))
+	<-c.woken
+	c.session.Resume()
+	require.Equal(t, ">1\r\n+news\r\n", c.output())
+	require.NoError(t, c.Send([]byte("lo\r\n")))
+	require.Equal(t, "$5\r\nhello\r\n", c.output())
+}
+
+// Pushes come from any goroutine, and none is lost or torn.
+func TestPushFromManyGoroutines(t *testing.T) {
+	c := newStill(t).dial()
+	var pushing sync.WaitGroup
+	for range 8 {
+		pushing.Go(func() {
+			for range 100 {
+				c.session.Push([]byte("+x\r\n"))
+			}
+		})
+	}
+	pushing.Wait()
+	c.session.Resume()
+	require.Equal(t, strings.Repeat("+x\r\n", 800), c.output())
+}
+
+// A client that does not take its pushes loses its connection, not our memory.
+func TestPushesAreBounded(t *testing.T) {
+	c := newStill(t).dial()
+	message := make([]byte, 1<<20)
+	for range maxPushes >> 20 {
+		require.True(t, c.session.Push(message))
+	}
+	require.False(t, c.session.Push(message))
+	c.session.Resume()
+	require.True(t, c.session.Closing())
+}
+
+func TestPushAfterCloseGoesNowhere(t *testing.T) {
+	c := newStill(t).dial()
+	c.session.Close()
+	require.False(t, c.session.Push([]byte("+x\r\n")))
+}
+
+// planted makes an instance whose table has one more row.
+func planted(t *testing.T, row *Command) *still {
+	s := newStill(t)
+	s.instance.table = NewTable(append(All(), row))
+	return s
+}
+
+// A Slow command answers in its turn though it runs elsewhere: its session waits, others do not.
+func TestParkedSessionWaitsAndOthersDoNot(t *testing.T) {
+	goOn := make(chan struct{})
+	s := planted(t, &Command{Name: "wait", Flags: Slow, Args: []Arg{Word("reply")}, Run: func(c *Call) error {
+		word := c.Word()
+		<-goOn
+		c.Out.Bulk(word)
+		return nil
+	}})
+	parked, other := s.dial(), s.dial()
+	input := []byte("PING\r\nWAIT done\r\nECHO after\r\n")
+	parked.session.Feed(input)
+	clear(input) // the words were borrowed: whoever kept them now answers zeros
+	require.Equal(t, "+PONG\r\n", parked.output())
+	parked.session.Feed([]byte("ECHO later\r\n"))
+	require.Empty(t, parked.output(), "nothing is read while a reply is owed")
+	require.Equal(t, "+PONG\r\n", other.say(t, "PING"))
+
+	require.True(t, parked.session.Push([]byte("+pushed\r\n")))
+	<-parked.woken
+	parked.session.Resume()
+	require.Equal(t, "+pushed\r\n", parked.output(), "a push need not wait")
+
+	close(goOn)
+	<-parked.woken
+	parked.session.Resume()
+	require.Equal(t, "$4\r\ndone\r\n$5\r\nafter\r\n$5\r\nlater\r\n", parked.output())
+}
+
+// A parked client that goes on sending is cut off at the bound of one call.
+func TestParkedSessionIsBounded(t *testing.T) {
+	goOn := make(chan struct{})
+	defer close(goOn)
+	s := planted(t, &Command{Name: "wait", Flags: Slow, Run: func(c *Call) error { <-goOn; return nil }})
+	s.instance.limits = resp.Limits{Bulk: 1 << 20, Words: 100, Inline: 1 << 16, Query: 1 << 16}
+	c := s.dial()
+	c.session.Feed([]byte("WAIT\r\n"))
+	for range 16 {
+		c.session.Feed(make([]byte, 4096))
+		require.False(t, c.session.Closing())
+	}
+	c.session.Feed(make([]byte, 4096))
+	require.True(t, c.session.Closing())
+}
+
+// A Slow command whose client has gone is told to stop, and its reply goes nowhere.
+func TestCloseStopsASlowCommand(t *testing.T) {
+	stopped := make(chan error)
+	s := planted(t, &Command{Name: "wait", Flags: Slow, Run: func(c *Call) error {
+		<-c.Context.Done()
+		stopped <- context.Cause(c.Context)
+		return errStopped
+	}})
+	c := s.dial()
+	c.session.Feed([]byte("WAIT\r\n"))
+	c.session.Close()
+	require.ErrorIs(t, <-stopped, context.Canceled)
+	require.Equal(t, 0, s.instance.clients.count())
+}
+
+// What a row wrote before it failed is taken back: one call, one reply.
+func TestErrorTakesTheReplyBack(t *testing.T) {
+	s := planted(t, &Command{Name: "half", Run: func(c *Call) error {
+		c.Out.Array(2)
+		c.Out.Int(1)
+		return errSyntax
+	}})
+	require.Equal(t, "+PONG\r\n-ERR syntax error\r\n+PONG\r\n", s.dial().say(t, "PING\r\nHALF\r\nPING"))
+}
+
+// One batch of pipelined commands is decided at one instant, and the next at a later one.
+func TestABatchSharesOneReadingOfTheClock(t *testing.T) {
+	ticking := &tickingClock{}
+	s := newStillOn(t, ticking)
+	c := s.dial()
+	calls := strings.Repeat("CL.THROTTLE k 100000 1 1 1 MS\r\n", batch+1)
+	ticking.readings = 0
+	require.NoError(t, c.Send([]byte(calls)))
+	require.Equal(t, int64(2), ticking.readings)
+}
+
+// tickingClock moves by a second whenever it is read.
+type tickingClock struct{ readings int64 }
+
+func (c *tickingClock) Now() int64 {
+	c.readings++
+	return stillStart + c.readings*int64(time.Second)
+}
+
+func (c *tickingClock) Offset() int64 { return 0 }
+
+// The hot path allocates nothing: known keys, RESP2 and RESP3, alone and pipelined, and keys that expire and come again.
+func TestThrottleAllocatesNothing(t *testing.T) {
+	for _, protocol := range []int{2, 3} {
+		for _, depth := range []int{1, 64} {
+			s := newStill(t)
+			c := s.dial()
+			c.say(t, fmt.Sprintf("HELLO %d", protocol))
+			input := []byte(strings.Repeat("*6\r\n$11\r\nCL.THROTTLE\r\n$7\r\nuser123\r\n$2\r\n15\r\n$2\r\n30\r\n$2\r\n60\r\n$1\r\n1\r\n", depth))
+			serve := func() {
+				s.clock.Advance(3 * time.Second)
+				c.session.Feed(input)
+				c.session.Sent()
+			}
+			serve()
+			require.Zero(t, testing.AllocsPerRun(100, serve), "RESP%d, %d in flight", protocol, depth)
+		}
+	}
+}
+
+func BenchmarkSession(b *testing.B) {
+	for _, depth := range []int{1, 64} {
+		b.Run(fmt.Sprintf("P=%d", depth), func(b *testing.B) {
+			c := newStill(b).dial()
+			input := []byte(strings.Repeat("*6\r\n$11\r\nCL.THROTTLE\r\n$7\r\nuser123\r\n$2\r\n15\r\n$2\r\n30\r\n$2\r\n60\r\n$1\r\n1\r\n", depth))
+			b.ReportAllocs()
+			for range b.N / depth {
+				c.session.Feed(input)
+				c.session.Sent()
+			}
+		})
+	}
+}

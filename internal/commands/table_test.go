@@ -1,0 +1,225 @@
+package commands
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/transcript"
+)
+
+// everyRow is all rows, subcommands included.
+func everyRow() (rows []*Command) {
+	for _, row := range All() {
+		rows = append(append(rows, row), row.Subs...)
+	}
+	return rows
+}
+
+// flaw says what is wrong with a row, "" if nothing is.
+func flaw(row *Command) string {
+	switch {
+	case row.Name == "" || row.Name != strings.ToLower(row.Name) || len(row.Name) > maxName:
+		return "name"
+	case row.Summary == "" || !strings.HasSuffix(row.Summary, "."):
+		return "summary is no sentence"
+	case row.Group == "" || row.Since == "" || row.Complexity == "":
+		return "the manual's words are missing"
+	case row.Run == nil && row.Subs == nil:
+		return "nothing runs"
+	case row.Run != nil && row.Reply == "":
+		return "reply is not told"
+	case len(row.Args) > maxArgs:
+		return "more arguments than a call holds"
+	case row.Flags&Write != 0 && row.Flags&ReadOnly != 0:
+		return "both write and readonly"
+	}
+	return argumentsFlaw(row)
+}
+
+func argumentsFlaw(row *Command) string {
+	stage := 0 // required, then optional, then options
+	for i, a := range row.Args {
+		at := 0
+		switch {
+		case a.tokens != nil:
+			at = 2
+		case a.optional:
+			at = 1
+		}
+		if at < stage {
+			return "argument " + a.Name + " stands behind what may be left out"
+		}
+		stage = at
+		if a.many && i != len(row.Args)-1 {
+			return "argument " + a.Name + " repeats and is not the last"
+		}
+		if a.kind == keyArg && row.KeyAccess == "" {
+			return "what it does with its key is not told"
+		}
+	}
+	return ""
+}
+
+func TestRowsAreSound(t *testing.T) {
+	names := make(map[string]bool)
+	for _, row := range everyRow() {
+		require.Empty(t, flaw(row), row.Name)
+		require.False(t, names[row.Name], "%s is there twice", row.Name)
+		names[row.Name] = true
+	}
+}
+
+func TestFlawsAreFound(t *testing.T) {
+	for want, spoil := range map[string]func(*Command){
+		"name":                             func(r *Command) { r.Name = "Get" },
+		"summary is no sentence":           func(r *Command) { r.Summary = "Gets" },
+		"nothing runs":                     func(r *Command) { r.Run = nil },
+		"reply is not told":                func(r *Command) { r.Reply = "" },
+		"both write and readonly":          func(r *Command) { r.Flags |= Write },
+		"more arguments than a call holds": func(r *Command) { r.Args = make([]Arg, maxArgs+1) },
+		"argument b stands behind what may be left out": func(r *Command) { r.Args = []Arg{Word("a").Optional(), Word("b")} },
+		"argument a repeats and is not the last":        func(r *Command) { r.Args = []Arg{Word("a").Many(), Word("b")} },
+		"what it does with its key is not told":         func(r *Command) { r.KeyAccess = "" },
+	} {
+		row := get
+		spoil(&row)
+		require.Equal(t, want, flaw(&row))
+	}
+}
+
+// Every row refuses a call that is a word short or, where there is a most, a word too long, in Redis's words.
+func TestArityIsTheGrammars(t *testing.T) {
+	s := newStill(t)
+	for _, row := range everyRow() {
+		g := newGrammar(row)
+		refused := fmt.Sprintf("-ERR wrong number of arguments for '%s' command\r\n", row.Name)
+		own := strings.Split(row.Name, "|")
+		wrong := []int{g.min - 1}
+		if g.max != 0 {
+			wrong = append(wrong, g.max+1)
+		}
+		for _, words := range wrong {
+			if words < len(own) {
+				continue
+			}
+			call := append(own, strings.Fields(strings.Repeat("1 ", words-len(own)))...)
+			if row.Subs != nil && words > 1 {
+				continue // the second word is a subcommand's name
+			}
+			require.Equal(t, refused, s.dial().say(t, strings.Join(call, " ")), "%d words", words)
+		}
+	}
+}
+
+// A key that is longer than the bound is refused by every command that takes one, whatever stands behind it.
+func TestKeysAreBounded(t *testing.T) {
+	s := newStill(t)
+	long := strings.Repeat("k", DefaultMaxKeySize+1)
+	for _, row := range everyRow() {
+		first, _, _ := row.keyPositions()
+		if first == 0 {
+			continue
+		}
+		words := []string{row.Name, long, "1", "1", "1", "1"}[:max(newGrammar(row).min, 2)]
+		c := s.dial()
+		require.NoError(t, c.Send(encode(words)))
+		require.Equal(t, "-ERR key is longer than max-key-size (65536 bytes)\r\n", c.output(), row.Name)
+		words[1] = long[1:]
+		require.NoError(t, c.Send(encode(words)))
+		require.NotContains(t, c.output(), "-ERR", row.Name)
+	}
+}
+
+func encode(words []string) []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "*%d\r\n", len(words))
+	for _, w := range words {
+		fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(w), w)
+	}
+	return b.Bytes()
+}
+
+// vocabulary is what random calls are made of: every name and token, and numbers at the edges.
+func vocabulary() []string {
+	words := []string{"", "0", "-1", "1", "+1", "007", "2", "15", "9223372036854775807", "-9223372036854775808", "9223372036854775808",
+		"1.5", "x", "key", "\x00\xff\r\n", "*", "[a-", "default", strings.Repeat("long", 40)}
+	for _, row := range everyRow() {
+		words = append(words, strings.Split(row.Name, "|")...)
+		for _, a := range row.Args {
+			words = append(words, a.tokens...)
+		}
+	}
+	return words
+}
+
+// One call, one reply, whatever the words are.
+func FuzzOneCallOneReply(f *testing.F) {
+	words := vocabulary()
+	for seed := range uint64(400) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		call := []string{All()[seed%uint64(len(All()))].Name}
+		for range random.IntN(8) {
+			call = append(call, words[random.IntN(len(words))])
+		}
+		f.Add(strings.Join(call, "\n"), seed%2 == 0)
+	}
+	f.Fuzz(func(t *testing.T, call string, resp3 bool) {
+		c := newStill(t).dial()
+		if resp3 {
+			c.say(t, "HELLO 3")
+		}
+		require.NoError(t, c.Send(encode(strings.Split(call, "\n"))))
+		out := []byte(c.output())
+		_, rest, err := transcript.NextReply(out)
+		require.NoError(t, err, "%q", out)
+		require.Empty(t, rest)
+	})
+}
+
+// The glob is Redis's. naiveGlob is its definition, written for shortness.
+func TestGlob(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	draw := func(alphabet string) []byte {
+		b := make([]byte, random.IntN(7))
+		for i := range b {
+			b[i] = alphabet[random.IntN(len(alphabet))]
+		}
+		return b
+	}
+	matched := 0
+	for range 300_000 {
+		pattern, text := draw(`abA*?[]^-\*`), draw(`abAB]-\`)
+		want := naiveGlob(pattern, text)
+		require.Equal(t, want, glob(pattern, text, false), "%q %q", pattern, text)
+		if want {
+			matched++
+		}
+	}
+	require.Greater(t, matched, 5000, "too few of the patterns match for this to say much")
+	require.True(t, glob([]byte("MAX*[K-L]en"), []byte("maxmemory-klEN"), true))
+}
+
+func naiveGlob(pattern, text []byte) bool {
+	if len(pattern) == 0 {
+		return len(text) == 0
+	}
+	if pattern[0] == '*' {
+		return naiveGlob(pattern[1:], text) || len(text) > 0 && naiveGlob(pattern, text[1:])
+	}
+	if len(text) == 0 {
+		return false
+	}
+	n, ok := globOne(pattern, text[0], false)
+	return ok && naiveGlob(pattern[n:], text[1:])
+}
+
+// A pattern that takes Redis exponential time takes us none to speak of.
+func TestGlobIsNotExponential(t *testing.T) {
+	pattern := []byte(strings.Repeat("a*", 50) + "b")
+	require.False(t, glob(pattern, bytes.Repeat([]byte("a"), 5000), false))
+}
