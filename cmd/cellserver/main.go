@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -52,6 +53,7 @@ func run(args []string) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
+	go watchClock(ctx, memory.Clock(), log)
 	failed := make(chan error, len(listeners))
 	for _, listener := range listeners {
 		go func() { failed <- srv.Serve(listener) }()
@@ -62,4 +64,23 @@ func run(args []string) error {
 	case err = <-failed:
 	}
 	return errors.Join(err, srv.Shutdown(context.Background()))
+}
+
+// watchClock says so when somebody sets the wall clock by more than a second. Decisions go by elapsed time and do not
+// notice; EXPIRETIME, GET of a throttle key and TIME go by the wall clock from then on.
+func watchClock(ctx context.Context, clock store.Clock, log *slog.Logger) {
+	const step = time.Second
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for last := time.Duration(clock.Offset()); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if now := time.Duration(clock.Offset()); (now - last).Abs() > step {
+			log.Warn("the wall clock was set", "by", now-last)
+			last = now
+		}
+	}
 }

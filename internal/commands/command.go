@@ -78,12 +78,10 @@ type Call struct {
 	next     int
 }
 
-// bound is an argument's value in one call.
+// bound is an argument's value in one call. It holds no pointer: the words are the call's.
 type bound struct {
-	word  []byte   // borrowed: it dies with the call
-	rest  [][]byte // of an argument that repeats
-	n     int64    // of an integer; of OneOf, 1 + the token's number; 1 for a flag that is there
-	given bool
+	at int   // number of its word in the call, of its first if it repeats; 0 if it was left out
+	n  int64 // of an integer; of OneOf, 1 + the token's number; 1 for a flag that is there
 }
 
 // maxArgs bounds a row's arguments, so that a call needs no memory of its own.
@@ -95,10 +93,15 @@ func (c *Call) arg() *bound {
 }
 
 // Key is a key, borrowed from the input.
-func (c *Call) Key() []byte { return c.arg().word }
+func (c *Call) Key() []byte { return c.words[c.arg().at] }
 
 // Word is a word as it came, borrowed from the input; nil if it is optional and was left out.
-func (c *Call) Word() []byte { return c.arg().word }
+func (c *Call) Word() []byte {
+	if b := c.arg(); b.at != 0 {
+		return c.words[b.at]
+	}
+	return nil
+}
 
 // Int is an integer within its bounds, or its default.
 func (c *Call) Int() int64 { return c.arg().n }
@@ -110,7 +113,12 @@ func (c *Call) Choice() int { return int(c.arg().n) }
 func (c *Call) Flag() bool { return c.arg().n != 0 }
 
 // Many is the words of an argument that repeats, borrowed from the input.
-func (c *Call) Many() [][]byte { return c.arg().rest }
+func (c *Call) Many() [][]byte {
+	if b := c.arg(); b.at != 0 {
+		return c.words[b.at:]
+	}
+	return nil
+}
 
 // upper is a command's name as the manual writes it: CLIENT ID.
 func (row *Command) upper() string { return strings.ToUpper(strings.ReplaceAll(row.Name, "|", " ")) }

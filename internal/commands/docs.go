@@ -232,7 +232,7 @@ var commandGetKeys = Command{
 	Args:    []Arg{Word("command"), Word("arg").Many()}, Reply: "The keys.",
 	Run: func(c *Call) error {
 		words := c.words[2:]
-		row, err := c.instance.table.resolve(words)
+		row, err := c.instance.table.resolve(words, &recent{})
 		if row == nil && err != nil {
 			if c.instance.table.Lookup(words[0]) != nil {
 				return refusal("ERR Invalid number of arguments specified for command")

