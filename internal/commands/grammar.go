@@ -122,18 +122,18 @@ func (g *grammar) fits(words int) bool { return words >= g.min && (g.max == 0 ||
 // bind gives each argument of the row its word of the call, from word number at on. It changes nothing but the call; its
 // error is the refusal.
 func (c *Call) bind(at int) error {
-	g := &c.row.grammar
+	g, words := &c.row.grammar, c.words
 	for i := range g.args[:g.positional] {
 		a, b := &g.args[i], &c.bound[i]
-		if at == len(c.words) || a.optional && g.options && g.isOption(c.words[at]) {
+		if at == len(words) || a.optional && g.options && g.isOption(words[at]) {
 			*b = bound{n: a.or}
 			continue
 		}
 		b.at = at
 		if a.many {
-			return c.checkKeys(a, c.words[at:])
+			return c.checkKeys(a, words[at:])
 		}
-		if err := c.take(a, b); err != nil {
+		if err := c.take(a, b, words[at]); err != nil {
 			return err
 		}
 		at++
@@ -141,19 +141,22 @@ func (c *Call) bind(at int) error {
 	for i := g.positional; i < len(g.args); i++ {
 		c.bound[i] = bound{n: g.args[i].or}
 	}
-	if g.options {
+	if at < len(words) && g.options {
 		return c.bindOptions(at)
 	}
 	return nil
 }
 
 // take reads the word that an argument is bound to.
-func (c *Call) take(a *Arg, b *bound) (err error) {
+func (c *Call) take(a *Arg, b *bound, word []byte) (err error) {
 	switch a.kind {
 	case keyArg:
-		return c.checkKey(c.words[b.at])
+		return c.checkKey(word)
 	case intArg:
-		b.n, err = a.integer(c.words[b.at], c.row.grammar.ours)
+		var ok bool
+		if b.n, ok = resp.ParseInt(word); !ok || b.n < a.lo || b.n > a.hi || a.parse != nil {
+			b.n, err = a.integer(word, c.row.grammar.ours)
+		}
 	}
 	return err
 }
@@ -213,7 +216,7 @@ func (c *Call) bindOptions(at int) error {
 			return errSyntax
 		}
 		b.at = at
-		if err := c.take(a, b); err != nil {
+		if err := c.take(a, b, c.words[at]); err != nil {
 			return err
 		}
 	}

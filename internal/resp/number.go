@@ -7,6 +7,16 @@ const cutoff = (1 << 63) / 10
 // ParseInt reads a base-10 int64 as Redis's string2ll does: one spelling for each number, so no '+', no leading zero, no
 // "-0", no space. ok is false for anything else and beyond the int64 range.
 func ParseInt(word []byte) (n int64, ok bool) {
+	if len(word) > 0 && len(word) <= 18 && word[0]-'1' < 9 { // nearly all: it has no sign, and cannot overflow
+		for _, c := range word {
+			c -= '0' // a byte below '0' wraps to far above 9
+			if c > 9 {
+				return 0, false
+			}
+			n = n*10 + int64(c)
+		}
+		return n, true
+	}
 	negative := len(word) > 0 && word[0] == '-'
 	if negative {
 		word = word[1:]
