@@ -51,7 +51,7 @@ var commandInfo = Command{
 			if row := c.instance.table.named(name); row != nil {
 				row.writeInfo(c)
 			} else {
-				c.Out.NullArray()
+				c.Out.Null()
 			}
 		}
 		return nil

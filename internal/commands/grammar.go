@@ -8,13 +8,14 @@ import (
 )
 
 // Arg is one argument in a row's grammar. Arguments that are not led by a token stand first and in order; after them come
-// options, led by their tokens, in any order and case: each once in a CL command; in Redis's the last one counts.
+// options, led by their tokens, in any order and case, each at most once.
 type Arg struct {
 	Name     string
 	kind     kind
 	tokens   []string // of an option: the word, or words to choose from, that lead or make it
 	optional bool
 	many     bool
+	again    bool                             // an option may be given again, and the last one counts
 	lo, hi   int64                            // of an integer
 	or       int64                            // what an integer is when it is left out
 	parse    func(word []byte) (int64, error) // of an integer that is written in a way of its own
@@ -74,12 +75,15 @@ func (a Arg) Many() Arg { a.many = true; return a }
 // After makes an argument an option, led by a token.
 func (a Arg) After(token string) Arg { a.tokens, a.optional = []string{token}, true; return a }
 
+// Again lets an option be given several times, of which the last counts, as in some commands of Redis's.
+func (a Arg) Again() Arg { a.again = true; return a }
+
 // grammar is what follows from a row's arguments, worked out once.
 type grammar struct {
 	args       []Arg
 	positional int  // how many come first, led by no token
 	min, max   int  // words of a call, the name included; max 0: no bound
-	ours       bool // a CL command: integers as redis-cell takes them, an option once
+	ours       bool // a CL command: integers as redis-cell takes them
 	options    bool // there are some, so a word too many is a syntax error
 }
 
@@ -203,7 +207,7 @@ func (c *Call) bindOptions(at int) error {
 	g := &c.row.grammar
 	for ; at < len(c.words); at++ {
 		i, token := g.option(c.words[at])
-		if i < 0 || g.ours && c.bound[i].at != 0 {
+		if i < 0 || c.bound[i].at != 0 && !g.args[i].again {
 			return errSyntax
 		}
 		a, b := &g.args[i], &c.bound[i]

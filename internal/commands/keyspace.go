@@ -51,8 +51,8 @@ var scan = Command{
 	Complexity: "O(count) for a call, O(N) for a whole round",
 	Summary:    "Goes through the keys of the database, a piece at a time.",
 	Tips:       []string{"nondeterministic_output", "request_policy:special"},
-	Args: []Arg{Int("cursor").By(parseCursor), Word("pattern").After("MATCH"), Int("count").Or(10).After("COUNT").By(parseCount),
-		Word("type").After("TYPE")},
+	Args: []Arg{Int("cursor").By(parseCursor), Word("pattern").After("MATCH").Again(),
+		Int("count").Or(10).After("COUNT").By(parseCount).Again(), Word("type").After("TYPE").Again()},
 	Reply: `Two elements: the cursor for the next call, 0 after the last; the keys of this piece. A key that is there from the
 first call to the last is shown exactly once.`,
 	Run: func(c *Call) error {

@@ -154,6 +154,9 @@ func (s *Session) Sent() { s.out.Reset() }
 // Closing says that the connection is to end once Output is sent.
 func (s *Session) Closing() bool { return s.closing }
 
+// Owing says that a Slow command has not answered yet.
+func (s *Session) Owing() bool { return s.parked }
+
 // Push sends bytes to the client between two replies, from any goroutine. It reports whether they will be sent: a client
 // that has too many waiting loses its connection instead.
 func (s *Session) Push(message []byte) bool {

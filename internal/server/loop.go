@@ -2,7 +2,9 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"sync"
@@ -19,11 +21,12 @@ import (
 type loops struct {
 	gnet.BuiltinEventEngine
 	instance *commands.Instance
+	log      *slog.Logger
 	client   *gnet.Client // gnet's word for loops without a listener of their own
 }
 
 func startLoops(instance *commands.Instance, o Options) (*loops, error) {
-	l := &loops{instance: instance}
+	l := &loops{instance: instance, log: o.Log}
 	client, err := gnet.NewClient(l,
 		gnet.WithMulticore(true), // as many as GOMAXPROCS, unless told
 		gnet.WithNumEventLoop(o.IOThreads),
@@ -42,9 +45,8 @@ type link struct {
 	remote, local string
 	session       *commands.Session
 
-	mu     sync.Mutex // held for Wake against OnClose: a closed connection's loop may be gone
-	conn   gnet.Conn
-	closed bool
+	mu    sync.Mutex // held for waking against OnClose: a closed connection's loop may be gone
+	waker func()     // nil while there is nobody to wake
 }
 
 func (l *loops) enroll(conn net.Conn) error {
@@ -63,7 +65,7 @@ func address(a net.Addr, conn net.Conn) string {
 // OnOpen starts a session.
 func (l *loops) OnOpen(c gnet.Conn) ([]byte, gnet.Action) {
 	k := c.Context().(*link)
-	k.conn = c
+	k.wokenBy(func() { _ = c.Wake(nil) }) // it fails only when the loop is gone, and the connection with it
 	k.session = l.instance.Open(commands.Peer{Remote: k.remote, Local: k.local, FD: c.Fd(), Wake: k.wake})
 	return nil, gnet.None
 }
@@ -99,25 +101,33 @@ func (l *loops) OnTraffic(c gnet.Conn) gnet.Action {
 // nobody when its buffer runs empty.
 const drainPause = 20 * time.Millisecond
 
-// OnClose ends the session.
-func (l *loops) OnClose(c gnet.Conn, _ error) gnet.Action {
+// OnClose ends the session, unless it owes a reply to a client that only closed its own direction.
+func (l *loops) OnClose(c gnet.Conn, err error) gnet.Action {
 	k := c.Context().(*link)
-	k.mu.Lock()
-	k.closed = true
-	k.mu.Unlock()
-	if k.session != nil {
+	k.wokenBy(nil)
+	switch {
+	case k.session == nil:
+	case errors.Is(err, io.EOF) && k.session.Owing():
+		l.lingerOn(k, c)
+	default:
 		k.session.Close()
 	}
 	return gnet.None
 }
 
-// wake makes the loop call OnTraffic, from any goroutine.
+// wake has the session resumed, from any goroutine.
 func (k *link) wake() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if !k.closed && k.conn != nil {
-		_ = k.conn.Wake(nil) // it fails only when the loop is gone, and the connection with it
+	if k.waker != nil {
+		k.waker()
 	}
+}
+
+func (k *link) wokenBy(waker func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.waker = waker
 }
 
 // stop ends the loops and their connections.

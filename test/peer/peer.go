@@ -122,6 +122,8 @@ func Launch(t *testing.T, cmd *exec.Cmd) *Server {
 	s := &Server{t: t, cmd: cmd, ended: make(chan struct{})}
 	s.stdout.ready, s.stderr.ready = make(chan struct{}), make(chan struct{})
 	cmd.Stdout, cmd.Stderr = &s.stdout, &s.stderr
+	// The race detector makes a process wait a second before it ends, unless told.
+	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
 	require.NoError(t, cmd.Start())
 	go func() {
 		_ = cmd.Wait() // ProcessState tells

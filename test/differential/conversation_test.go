@@ -1,0 +1,68 @@
+package differential
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/transcript"
+	"cellserver/test/peer"
+)
+
+// conversations lie where the table in process is held to them.
+const conversations = "../../internal/commands/testdata"
+
+func load(t *testing.T, wanted func(f *transcript.File) bool) (files []*transcript.File) {
+	all, err := transcript.Load(conversations)
+	require.NoError(t, err)
+	for _, f := range all {
+		if wanted(f) {
+			files = append(files, f)
+		}
+	}
+	return files
+}
+
+func name(f *transcript.File) string { return strings.TrimSuffix(filepath.Base(f.Name), ".txt") }
+
+// The real binary says what the table says in process. Where the clock must move, only the table can be asked.
+func TestConversationsWithTheBinary(t *testing.T) {
+	files := load(t, func(f *transcript.File) bool { return !f.Advances })
+	require.GreaterOrEqual(t, len(files), 18)
+	for _, f := range files {
+		t.Run(name(f), func(t *testing.T) {
+			t.Parallel()
+			server := peer.Start(t)
+			for _, d := range f.Play(transcript.Network("tcp", server.Addr)) {
+				t.Error(d)
+			}
+		})
+	}
+}
+
+// What is marked as Redis's, Redis says.
+func TestConversationsWithRedis(t *testing.T) {
+	files := load(t, func(f *transcript.File) bool { return f.Redis })
+	require.GreaterOrEqual(t, len(files), 12)
+	for _, f := range files {
+		t.Run(name(f), func(t *testing.T) {
+			t.Parallel()
+			server := peer.StartRedis(t)
+			for _, d := range f.PlayToRedis(transcript.Network("tcp", server.Addr)) {
+				t.Error(d)
+			}
+		})
+	}
+}
+
+func TestConversationsFindAWrongReply(t *testing.T) {
+	f, err := transcript.Parse("planted.txt", []byte("> ECHO a\n\"b\"\n> PING\n+PONG\n"))
+	require.NoError(t, err)
+	server := peer.Start(t)
+	differences := f.Play(transcript.Network("tcp", server.Addr))
+	require.Len(t, differences, 1)
+	assert.Equal(t, 2, differences[0].Line)
+}

@@ -1,0 +1,186 @@
+package differential
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/transcript"
+	"cellserver/test/peer"
+)
+
+// dialer opens a connection to a server.
+type dialer func() (net.Conn, error)
+
+func to(server *peer.Server) dialer {
+	return func() (net.Conn, error) { return net.DialTimeout("tcp", server.Addr, patience) }
+}
+
+// finished is what a program asks to be echoed last.
+const finished = "this is the last reply"
+
+var versions = regexp.MustCompile(`"version", ?"7\.[0-9.]+"|"version": "7\.[0-9.]+"`)
+
+// play sends a program in one write and returns the replies. The connection's number and the server's version, which may
+// differ, are taken out.
+func play(open dialer, p program) (lines []string, err error) {
+	conn, err := open()
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		return nil, err
+	}
+	r := bufio.NewReader(conn)
+	id, err := askID(conn, r)
+	if err != nil {
+		return nil, err
+	}
+	out := p.bytes()
+	if !p.ends() {
+		out = append(out, command("ECHO", finished)...)
+	}
+	failed := make(chan error, 1)
+	go func() {
+		_, err := conn.Write(out)
+		failed <- err
+	}()
+	lines, err = listen(r, id)
+	conn.Close()
+	if sent := <-failed; err == nil && !p.ends() {
+		err = sent
+	}
+	return lines, err
+}
+
+func askID(conn net.Conn, r *bufio.Reader) (string, error) {
+	if _, err := conn.Write(command("CLIENT", "ID")); err != nil {
+		return "", err
+	}
+	return transcript.ReadReply(r)
+}
+
+// listen reads to the last reply, or to the end of the connection, which is written as closed.
+func listen(r *bufio.Reader, id string) (lines []string, err error) {
+	own := regexp.MustCompile(`"id"(, |: )` + id + `\b`)
+	for {
+		line, err := transcript.ReadReply(r)
+		switch {
+		case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
+			return append(lines, "closed"), nil
+		case err != nil:
+			return lines, fmt.Errorf("after %d replies: %w", len(lines), err)
+		case line == id:
+			line = "own id"
+		case line == `"`+finished+`"`:
+			return append(lines, line), nil
+		}
+		line = versions.ReplaceAllString(line, "version")
+		lines = append(lines, own.ReplaceAllString(line, "own id"))
+	}
+}
+
+// compare plays a program to both and says where they part: "" if they do not.
+func compare(ours, redis dialer, p program) (difference string, err error) {
+	got, err := play(ours, p)
+	if err != nil {
+		return "", fmt.Errorf("cellserver: %w", err)
+	}
+	want, err := play(redis, p)
+	if err != nil {
+		return "", fmt.Errorf("redis-server: %w", err)
+	}
+	for i := range max(len(got), len(want)) {
+		g, w := "nothing", "nothing"
+		if i < len(got) {
+			g = got[i]
+		}
+		if i < len(want) {
+			w = want[i]
+		}
+		if g != w {
+			return fmt.Sprintf("reply %d:\n\tredis-server %.600s\n\tcellserver   %.600s", i+1, w, g), nil
+		}
+	}
+	return "", nil
+}
+
+// shrink leaves out what the difference does not need, a step at a time, until nothing more can go.
+func shrink(ours, redis dialer, p program) program {
+	for i := len(p) - 1; i >= 0; i-- {
+		less := slices.Delete(slices.Clone(p), i, i+1)
+		if difference, err := compare(ours, redis, less); difference != "" && err == nil {
+			p = less
+		}
+	}
+	return p
+}
+
+// quotes are what errors repeat of a call.
+var quotes = regexp.MustCompile(`'.*'|reply \d+`)
+
+// explore compares programs, and returns a report on each kind of difference; no more than a few.
+func explore(t *testing.T, ours, redis dialer, seeds uint64) (reports []string) {
+	seen := map[string]bool{}
+	for seed := range seeds {
+		p := newProgram(seed)
+		difference, err := compare(ours, redis, p)
+		require.NoError(t, err, "seed %d\n%s", seed, p)
+		if difference == "" {
+			continue
+		}
+		p = shrink(ours, redis, p)
+		difference, err = compare(ours, redis, p)
+		require.NoError(t, err)
+		if kind := quotes.ReplaceAllString(difference, ""); seen[kind] {
+			continue
+		} else {
+			seen[kind] = true
+		}
+		reports = append(reports, fmt.Sprintf("seed %d\n%s%s", seed, p, difference))
+		if len(reports) == 10 {
+			break
+		}
+	}
+	return reports
+}
+
+// Random programs of the commands that both have are answered alike, byte for byte.
+func TestRandomProgramsAgainstRedis(t *testing.T) {
+	seeds := uint64(600)
+	if peer.Race {
+		seeds = 200
+	}
+	reports := explore(t, to(peer.Start(t)), to(peer.StartRedis(t)), seeds)
+	for _, report := range reports {
+		t.Error(report)
+	}
+}
+
+// A server that differs in one letter of one error is found out, and the report names the one call that shows it.
+func TestRandomProgramsFindAPlantedDifference(t *testing.T) {
+	redis := to(peer.StartRedis(t))
+	wrong := func() (net.Conn, error) {
+		conn, err := redis()
+		return &tampered{conn, "DB index is out of range", "DB Index is out of range"}, err
+	}
+	reports := explore(t, wrong, redis, 50)
+	require.NotEmpty(t, reports)
+	lines := strings.Split(reports[0], "\n")
+	require.Len(t, lines, 5, "the seed, one step, three lines of difference: %s", reports[0])
+	assert.Contains(t, strings.ToUpper(lines[1]), "SELECT")
+	assert.Contains(t, lines[3], "DB index")
+	assert.Contains(t, lines[4], "DB Index")
+}

@@ -1,0 +1,96 @@
+package integration
+
+import (
+	"io"
+	"net"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"cellserver/test/peer"
+)
+
+// Testcontainers waits for this line, asterisk and all.
+func TestReadyIsSaidOncePerListener(t *testing.T) {
+	const tcp, unix = "* Ready to accept connections tcp\n", "* Ready to accept connections unix\n"
+	assert.Equal(t, tcp, said(t, "--bind", "127.0.0.1"))
+	assert.Equal(t, tcp+unix, said(t, "--bind", "127.0.0.1", "--unixsocket", filepath.Join(t.TempDir(), "s")))
+	want := tcp
+	if l, err := net.Listen("tcp6", "[::1]:0"); err == nil {
+		l.Close()
+		want += tcp
+	}
+	assert.Equal(t, want, said(t), "by default")
+}
+
+// said is all that a server prints from start to end.
+func said(t *testing.T, args ...string) string {
+	server := peer.Start(t, args...)
+	server.Signal(syscall.SIGTERM)
+	assert.Zero(t, server.Wait())
+	assert.Empty(t, server.Stderr())
+	return server.Stdout()
+}
+
+func TestSignalEndsTheServerAndItsConnections(t *testing.T) {
+	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+		path := filepath.Join(t.TempDir(), "s")
+		server := peer.Start(t, "--unixsocket", path)
+		busy, idle := dial(t, server), dial(t, server)
+		for _, conn := range []net.Conn{busy, idle} {
+			_, err := conn.Write([]byte("PING\r\n"))
+			require.NoError(t, err)
+			_, err = io.ReadFull(conn, make([]byte, len("+PONG\r\n")))
+			require.NoError(t, err)
+		}
+		_, err := busy.Write([]byte("*2\r\n$4\r\nEC")) // a call that never becomes whole
+		require.NoError(t, err)
+		server.Signal(signal)
+		assert.Zero(t, server.Wait(), signal)
+		assert.Empty(t, server.Stderr())
+		_, err = idle.Read(make([]byte, 1))
+		assert.Equal(t, io.EOF, err)
+		_, err = busy.Read(make([]byte, 1))
+		assert.Error(t, err)
+		assert.NotErrorIs(t, err, net.ErrClosed)
+		_, err = net.Dial("tcp", server.Addr)
+		assert.Error(t, err)
+		assert.NoFileExists(t, path)
+	}
+}
+
+func TestTakenPortIsNamed(t *testing.T) {
+	first := peer.Start(t)
+	second := peer.Launch(t, peer.Command("--port", strconv.Itoa(first.Port)))
+	assert.Equal(t, 1, second.Wait())
+	assert.Empty(t, second.Stdout())
+	assert.Equal(t, 1, strings.Count(second.Stderr(), "\n"), second.Stderr())
+	assert.Contains(t, second.Stderr(), first.Addr)
+	assert.Contains(t, second.Stderr(), "address already in use")
+	assert.Equal(t, "+PONG\r\n", exchange(t, first, command("PING")))
+}
+
+func TestWrongOptionsAreNamed(t *testing.T) {
+	for args, want := range map[string]string{
+		"--port 70000":     "cellserver: --port 70000: must be between 0 and 65535\n",
+		"--nosuch":         "cellserver: unknown flag: --nosuch\n",
+		"6379":             "cellserver: what is \"6379\"? Options start with --; see --help\n",
+		"--databases zero": "cellserver: invalid argument \"zero\" for \"--databases\" flag: strconv.ParseInt: parsing \"zero\": invalid syntax\n",
+	} {
+		server := peer.Launch(t, peer.Command(strings.Fields(args)...))
+		assert.Equal(t, 1, server.Wait(), args)
+		assert.Equal(t, want, server.Stderr())
+		assert.Empty(t, server.Stdout())
+	}
+}
+
+func TestVersion(t *testing.T) {
+	server := peer.Launch(t, peer.Command("--version"))
+	assert.Zero(t, server.Wait())
+	assert.Equal(t, "cellserver "+peer.Version+"\n", server.Stdout())
+}
