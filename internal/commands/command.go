@@ -31,9 +31,9 @@ type Command struct {
 	Run        func(c *Call) error
 	Subs       []*Command // of a container such as CLIENT; their names are "client|id"
 
-	parent  *Command
-	grammar grammar
-	number  int // of the row among all, from 0
+	parent   *Command
+	grammar  grammar
+	firstKey int // word that is the first key, 0 if there is none
 }
 
 // Flags say what kind of command it is.

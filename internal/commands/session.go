@@ -22,6 +22,8 @@ type Session struct {
 	cancel   context.CancelFunc
 
 	reader  *resp.Reader
+	ahead   ahead    // calls that were read and not answered yet
+	keys    [][]byte // of those calls
 	out     resp.Writer
 	call    Call
 	closing bool // after what Output holds, the connection ends
@@ -67,10 +69,6 @@ type mail struct {
 // maxPushes bounds the bytes that wait to be pushed to one client; one more, and the connection ends.
 const maxPushes = 32 << 20
 
-// batch is how many commands may share a reading of the clock. It keeps the reading younger than a millisecond: a
-// command takes about a microsecond, unless it is Slow, and then reads the clock itself.
-const batch = 256
-
 // Open starts a session.
 func (in *Instance) Open(p Peer) *Session {
 	s := &Session{instance: in, peer: p, reader: resp.NewReader(in.limits)}
@@ -105,6 +103,7 @@ func (s *Session) Resume() {
 		s.takeMail()
 	}
 	answered := s.answer()
+	s.ahead.rest()
 	s.reader.Keep()
 	if s.parked && s.reader.Buffered() > s.instance.limits.Query {
 		s.closing = true // it goes on sending though it has no answer yet
@@ -116,24 +115,50 @@ func (s *Session) Resume() {
 	}
 }
 
-// answer replies to every whole call that has arrived.
+// answer replies to every whole call that has arrived. Calls are read a few at a time, so that the store can be told which
+// keys are coming; and each such window shares one reading of the clock, which is then far less than a millisecond old.
 func (s *Session) answer() (answered int64) {
 	for !s.closing && !s.parked {
-		words, err := s.reader.Next()
-		if err != nil {
-			s.refuse(err)
-			return answered
+		if s.ahead.empty() && !s.readAhead() {
+			break
 		}
-		if words == nil {
-			return answered
-		}
-		if answered%batch == 0 {
-			s.call.View.Begin()
-		}
-		s.instance.table.Do(s, words)
+		s.instance.table.Do(s, s.ahead.take())
 		answered++
 	}
+	if s.parked {
+		s.ahead.own()
+	}
 	return answered
+}
+
+// readAhead reads the calls of the next window. When there are none, and the reader has failed, the conversation ends.
+func (s *Session) readAhead() bool {
+	s.ahead.clear()
+	err := s.ahead.fill(s.reader)
+	if s.ahead.empty() {
+		if err != nil {
+			s.refuse(err)
+		}
+		return false
+	}
+	s.call.View.Begin()
+	s.foresee()
+	return true
+}
+
+// foresee tells the store the keys of the window. For one call alone it is not worth it.
+func (s *Session) foresee() {
+	if s.ahead.calls() < 2 {
+		return
+	}
+	s.keys = s.keys[:0]
+	for i := range s.ahead.calls() {
+		words := s.ahead.call(i)
+		if row := s.instance.table.lookup(words[0], &s.recent); row != nil && row.firstKey > 0 && len(words) > row.firstKey {
+			s.keys = append(s.keys, words[row.firstKey])
+		}
+	}
+	s.call.View.Foresee(s.keys)
 }
 
 // refuse ends a conversation whose bytes make no sense. A call that outgrew its bound gets no answer, as from Redis.

@@ -174,12 +174,12 @@ func TestErrorTakesTheReplyBack(t *testing.T) {
 	require.Equal(t, "+PONG\r\n-ERR syntax error\r\n+PONG\r\n", s.dial().say(t, "PING\r\nHALF\r\nPING"))
 }
 
-// One batch of pipelined commands is decided at one instant, and the next at a later one.
-func TestABatchSharesOneReadingOfTheClock(t *testing.T) {
+// A window of pipelined commands is decided at one instant, and the next at a later one.
+func TestAWindowSharesOneReadingOfTheClock(t *testing.T) {
 	ticking := &tickingClock{}
 	s := newStillOn(t, ticking)
 	c := s.dial()
-	calls := strings.Repeat("CL.THROTTLE k 100000 1 1 1 MS\r\n", batch+1)
+	calls := strings.Repeat("CL.THROTTLE k 100000 1 1 1 MS\r\n", window+1)
 	ticking.readings = 0
 	require.NoError(t, c.Send([]byte(calls)))
 	require.Equal(t, int64(2), ticking.readings)

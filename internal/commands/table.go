@@ -37,7 +37,7 @@ func NewTable(rows []*Command) *Table {
 
 func (t *Table) add(row *Command) {
 	row.grammar = newGrammar(row)
-	row.number = len(t.byName)
+	row.firstKey, _, _ = row.keyPositions()
 	t.byName[row.Name] = row
 	for _, sub := range row.Subs {
 		sub.parent = row

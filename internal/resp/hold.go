@@ -72,11 +72,11 @@ func (r *Reader) overtake() {
 // Keep copies what is unread into the reader's own memory, so that the lent bytes may be used again, and lets go of memory
 // that a large call needed. Words returned before are no longer valid. To be called at the end of each batch.
 func (r *Reader) Keep() {
+	if r.scratch = r.scratch[:0]; cap(r.scratch) > idleBytes {
+		r.scratch = nil
+	}
 	unread := len(r.buf) - r.start
 	if r.lent || r.start >= unread { // else moving costs more than was read: later, so that a byte is moved about once
-		if cap(r.scratch) > idleBytes {
-			r.scratch = nil
-		}
 		r.keepWords()
 		r.move(r.spare(unread))
 	}

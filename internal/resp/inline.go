@@ -7,11 +7,10 @@ import "strings"
 // in '...' only \' is special. A closing quote must be followed by a blank or the line's end, else ok is false. A NUL is a
 // byte like any other, where Redis, reading a C string, would take it for the line's end.
 //
-// Words without quotes are parts of line. Words with quotes are unescaped into scratch, which is returned for use again:
-// not in place, because the line may be lent. Words are never longer than what they were written as, so scratch is grown
-// once, before the first.
+// Words without quotes are parts of line. Words with quotes are unescaped behind what scratch holds, which is returned with
+// them: not in place, because the line may be lent. Words are never longer than what they were written as, so scratch is
+// grown once, before the first; what it held stays where it was.
 func splitLine(line []byte, words [][]byte, scratch []byte) (_ [][]byte, _ []byte, ok bool) {
-	scratch = scratch[:0]
 	for i := skipBlanks(line, 0); i < len(line); i = skipBlanks(line, i) {
 		end := plainEnd(line, i)
 		if end == len(line) || endsWord(line[end]) {
@@ -19,8 +18,8 @@ func splitLine(line []byte, words [][]byte, scratch []byte) (_ [][]byte, _ []byt
 			i = end
 			continue
 		}
-		if cap(scratch) < len(line) {
-			scratch = make([]byte, 0, len(line))
+		if cap(scratch)-len(scratch) < len(line)-i {
+			scratch = make([]byte, 0, max(len(line)-i, min(2*cap(scratch), idleBytes)))
 		}
 		from := len(scratch)
 		scratch = append(scratch, line[i:end]...)

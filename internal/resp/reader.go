@@ -52,7 +52,7 @@ type Reader struct {
 	own     []byte   // the reader's own memory; spare while buf is lent
 	input   []byte   // lent, to be read after buf, which holds an unfinished call; else nil
 	taken   int      // bytes at the beginning of input that are in buf too
-	scratch []byte   // holds unescaped words of an inline call
+	scratch []byte   // holds unescaped words of inline calls, until Keep
 	work    *int     // counts bytes searched and moved, words placed; for the test that it is linear, else nil
 }
 
@@ -71,8 +71,8 @@ func NewReader(l Limits) *Reader {
 // succeeds. It applies from the next length line on; inline lines are narrow enough.
 func (r *Reader) Restrict(on bool) { r.restricted = on }
 
-// Next returns the words of the next call, at least one, which are borrowed until the next Next, Feed or Keep; or nil if it
-// has not arrived whole. An error, a ProtocolError or ErrQueryTooLong, is final: Next repeats it and Feed is ignored.
+// Next returns the words of the next call, at least one, or nil if it has not arrived whole. The slice is borrowed until the
+// next Next, the words' bytes until Keep or Feed: so a caller may read several calls before it answers the first. An error, a ProtocolError or ErrQueryTooLong, is final: Next repeats it and Feed is ignored.
 func (r *Reader) Next() ([][]byte, error) {
 	for r.err == nil && r.start < len(r.buf) {
 		arrived := r.buf

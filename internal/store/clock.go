@@ -50,8 +50,8 @@ func (c *systemClock) Now() int64 {
 func (c *systemClock) look() (elapsed int64) {
 	boot := bootNow() - c.bootAtStart
 	elapsed = int64(time.Since(c.start))
-	if slept := boot - elapsed; slept > c.slept.Load()+lookEvery {
-		c.slept.Store(slept)
+	if slept, known := boot-elapsed, c.slept.Load(); slept > known+lookEvery {
+		c.slept.CompareAndSwap(known, slept) // whoever lost to another look has its answer
 	}
 	c.looked.Store(elapsed)
 	return elapsed

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"testing"
+	"time"
 
 	"cellserver/internal/store"
 	"cellserver/internal/store/storetest"
@@ -13,6 +14,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestMemoryKeepsTheContract(t *testing.T) {
+	t.Parallel()
 	storetest.Run(t, func(t *testing.T, clock store.Clock) store.Store {
 		m := store.NewMemory(store.Options{Clock: clock, SweepEvery: -1})
 		t.Cleanup(func() { require.NoError(t, m.Close()) })
@@ -22,8 +24,9 @@ func TestMemoryKeepsTheContract(t *testing.T) {
 
 // The same with the store's own sweep at work all the while, as it is in a server.
 func TestMemoryKeepsTheContractWhileItSweeps(t *testing.T) {
+	t.Parallel()
 	storetest.Run(t, func(t *testing.T, clock store.Clock) store.Store {
-		m := store.NewMemory(store.Options{Clock: clock, SweepEvery: 1})
+		m := store.NewMemory(store.Options{Clock: clock, SweepEvery: time.Millisecond})
 		t.Cleanup(func() { require.NoError(t, m.Close()) })
 		return m
 	})

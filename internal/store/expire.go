@@ -3,9 +3,9 @@ package store
 import "time"
 
 // An expired record is absent to every reader, but it takes room until the sweep comes by. The sweep goes round the whole
-// table at an even pace, a slice of every shard each SweepInterval, once in sweepRound: so a record is gone at the latest
-// one round after it expired, whether or not anybody writes. Memory therefore follows the keys that are live or
-// expired in the last round, at any insert rate. (Redis samples keys at random instead, expire.c: its table may hold
+// table at an even pace, a slice of every shard each SweepInterval, once in sweepRound: so a record is gone about one
+// round after it expired at the latest (a table that grows meanwhile makes the round a little longer), whether or not
+// anybody writes. Memory therefore follows the keys that are live or expired of late, at any insert rate. (Redis samples keys at random instead, expire.c: its table may hold
 // up to a quarter of expired keys for any time. A slice costs about 3 ns a record, so ten million keys take 0.6 % of a core.)
 const (
 	// SweepInterval is the time between two slices.
@@ -88,7 +88,7 @@ func (s *shard) expire(at ref, r record) {
 	for b := s.index.home(h.position); b != nil; b = s.index.following(b) {
 		for slot := range bucketSlots {
 			if b.ref(slot) == at && b.taken(slot) {
-				s.remove(place{b, slot})
+				s.remove(h, place{b, slot})
 				return
 			}
 		}

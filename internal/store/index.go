@@ -12,12 +12,12 @@ import (
 // It grows bucket by bucket: those below moved stand in the new array, the others still in the old one, and no call
 // moves more than one. And SCAN needs no state: its cursor is a position, which means the same in every size.
 //
-// Full buckets go on in overflow buckets; at the load kept here (at most 9 of 12 slots on average) that is one in six.
+// Full buckets go on in overflow buckets; at the load kept here (at most 9 of 12 slots on average) that is one in six at most.
 type index struct {
-	pool     *pagePool
 	current  buckets
 	old      buckets // what is left of the array before this one
 	moved    int     // buckets of old, from the first, that stand in current by now
+	pool     *pagePool
 	over     buckets // overflow buckets, numbered from 1
 	overFree uint32  // head of the list of free ones
 	overUsed int
@@ -86,8 +86,8 @@ func (b *bucket) free() int {
 
 // buckets is an array of buckets in blocks, so that it grows and goes a block at a time.
 type buckets struct {
-	blocks []*block
 	count  int
+	blocks []*block
 }
 
 func (a *buckets) at(n int) *bucket {
@@ -147,6 +147,25 @@ func (x *index) insert(h hashed, r ref) {
 	}
 }
 
+// remove takes a record out of the chain that starts at home, and puts the chain's last one in its place. So a chain is full
+// but for its end, and has no bucket more than its records need, however keys come and go.
+func (x *index) remove(home *bucket, p place) {
+	tail, before := home, (*bucket)(nil)
+	for next := x.following(tail); next != nil; next = x.following(tail) {
+		tail, before = next, tail
+	}
+	last := tail.free() - 1
+	if last < 0 {
+		last = bucketSlots - 1 // it is full
+	}
+	p.bucket.set(p.slot, tail[last], tail.ref(last))
+	tail.clear(last)
+	if last == 0 && before != nil {
+		x.freeChain(before)
+		before.setNext(0)
+	}
+}
+
 // overflow hangs an empty bucket on b.
 func (x *index) overflow(b *bucket) *bucket {
 	if x.overFree == 0 {
@@ -167,7 +186,7 @@ func (x *index) overflow(b *bucket) *bucket {
 	return next
 }
 
-// freeChain gives back the overflow buckets behind b, which hold nothing any more.
+// freeChain gives back the overflow buckets behind b, which hold nothing any more. b itself is the caller's to mend.
 func (x *index) freeChain(b *bucket) {
 	for n := b.next(); n != 0; {
 		o := x.over.at(int(n) - 1)

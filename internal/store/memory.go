@@ -22,6 +22,7 @@ type Memory struct {
 	listener  listening
 	pool      pagePool
 	stop      chan struct{}
+	closing   sync.Once
 	stopped   sync.WaitGroup
 }
 
@@ -33,8 +34,8 @@ type Memory struct {
 const shards = 256
 
 type database struct {
+	shards [shards]shard // first, so that each starts on a cache line
 	number int
-	shards [shards]shard
 }
 
 // Options are what a memory store can be told; the zero value is a store of 16 databases on the machine's clock.
@@ -71,7 +72,7 @@ func NewMemory(o Options) *Memory {
 
 // Close ends the sweep; the store still answers.
 func (m *Memory) Close() error {
-	close(m.stop)
+	m.closing.Do(func() { close(m.stop) })
 	m.stopped.Wait()
 	return nil
 }
@@ -155,9 +156,10 @@ func (m *Memory) Listen(l Listener) {
 
 // view is a session's window on a Memory.
 type view struct {
-	memory *Memory
-	number int // of the selected database
-	now    int64
+	memory   *Memory
+	number   int // of the selected database
+	now      int64
+	foreseen [16]hashed
 }
 
 func (v *view) Begin()     { v.now = v.memory.clock.Now() }

@@ -10,8 +10,8 @@ import (
 // form a list through the pages that have some. So a record never moves, a free slot costs no search, a page that
 // empties goes back, and nothing in a page is a pointer.
 type pages struct {
-	pool  *pagePool
 	list  []page
+	pool  *pagePool
 	spare []uint32             // numbers of list entries that hold no page
 	open  [maxClass + 1]uint32 // by class: 1 + the number of a page with a free slot, 0 if none
 	bytes int64                // held in pages

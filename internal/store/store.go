@@ -38,6 +38,10 @@ type View interface {
 	// Now is the batch's instant: nanoseconds on the store's clock.
 	Now() int64
 
+	// Foresee says that these keys of the selected database are about to be asked for, so that the store can bring them
+	// near. It changes nothing, and nothing depends on it but time.
+	Foresee(keys [][]byte)
+
 	// Throttle takes quantity tokens from key's quota as mode says, by GCRA, in one atomic step.
 	Throttle(ctx context.Context, key []byte, limit gcra.Limit, quantity int64, mode quota.Mode) (quota.Decision, error)
 

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"fmt"
 	"math"
 	"runtime"
 	"sync"
@@ -18,7 +19,25 @@ var decisionCases = []testCase{
 	{"modes", "PEEK says what taking would say, UPTO takes what fits, FORCE takes all", modes},
 	{"give back", "a negative quantity gives back, down to empty and no further; an emptied key is gone", giveBack},
 	{"refused", "a call that is limited, peeks, asks for nothing or fails changes nothing: neither state nor notice", refused},
+	{"foresee", "to foresee keys changes nothing, whether they are there or not, and however many they are", foresee},
 	{"atomic", "a step on a key is one: of many callers at once no more are admitted than of one caller", atomic},
+}
+
+func foresee(r *rig) {
+	var keys []string
+	for i := range 100 {
+		keys = append(keys, fmt.Sprint("key:", i))
+	}
+	r.view.Foresee(words(keys)) // of a database that nobody has written to
+	r.put(keys[:50]...)
+	before := r.lookup(keys[0])
+	notices := 0
+	r.store.Listen(func(int, []byte, store.Why) { notices++ })
+	r.view.Foresee(words(keys))
+	require.Zero(r, notices)
+	require.Equal(r, before, r.lookup(keys[0]))
+	require.Equal(r, 50, r.size())
+	require.Equal(r, 50, r.count(keys...))
 }
 
 // timeline is redis-cell's own table: five at once, one a second.

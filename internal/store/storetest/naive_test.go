@@ -167,6 +167,16 @@ func (v *naiveView) Select(database int) {
 	}
 }
 
+func (v *naiveView) Foresee(keys [][]byte) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, key := range keys {
+		if _, there := v.database().tat(v.name(key)); !there && v.has(makesForeseen) {
+			v.database().set(v.name(key), math.MaxInt64)
+		}
+	}
+}
+
 func (v *naiveView) database() *naiveDatabase { return &v.databases[v.number] }
 
 // name is the key that a caller's bytes mean.

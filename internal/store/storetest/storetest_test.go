@@ -59,6 +59,7 @@ const (
 	movesCursor
 	ignoresCount
 	holdsCursor
+	makesForeseen
 	faults // how many there are
 )
 
@@ -99,6 +100,7 @@ var finds = map[fault]string{
 	movesCursor:    "scan amid change",
 	ignoresCount:   "scan count",
 	holdsCursor:    "scan cursor",
+	makesForeseen:  "foresee",
 }
 
 // A case that cannot fail defends nothing.

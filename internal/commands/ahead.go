@@ -1,0 +1,76 @@
+package commands
+
+import (
+	"bytes"
+
+	"cellserver/internal/resp"
+)
+
+// ahead is a window of calls that were read and wait for their answers.
+type ahead struct {
+	words [][]byte    // of all of them, end to end
+	ends  [window]int // in words: where each call ends
+	count int
+	next  int // the call that is answered next
+}
+
+// window is how many calls are read before the first is answered: enough for the memory of a modern processor to fetch them
+// all at once (it follows ten to sixteen loads at a time), few enough to keep the calls themselves in its first cache.
+const window = 16
+
+// idleWords is the room that a session keeps between batches: an ordinary call's.
+const idleWords = 16
+
+func (a *ahead) calls() int  { return a.count }
+func (a *ahead) empty() bool { return a.next == a.count }
+
+// call is the words of one call of the window.
+func (a *ahead) call(i int) [][]byte {
+	start := 0
+	if i > 0 {
+		start = a.ends[i-1]
+	}
+	return a.words[start:a.ends[i]]
+}
+
+// take is the words of the next call.
+func (a *ahead) take() [][]byte {
+	a.next++
+	return a.call(a.next - 1)
+}
+
+// clear makes room for another window.
+func (a *ahead) clear() {
+	a.words, a.count, a.next = a.words[:0], 0, 0
+}
+
+// rest lets go of what a window needed, when its batch is over: idle connections are many.
+func (a *ahead) rest() {
+	if a.empty() && cap(a.words) > window*idleWords {
+		*a = ahead{}
+	}
+}
+
+// fill reads calls until the window is full, or there is no whole one, or the reader fails.
+func (a *ahead) fill(r *resp.Reader) error {
+	for a.count < window {
+		words, err := r.Next()
+		if words == nil {
+			return err
+		}
+		a.words = append(a.words, words...)
+		a.ends[a.count] = len(a.words)
+		a.count++
+	}
+	return nil
+}
+
+// own copies the calls that are left, so that they outlive the batch that lent them.
+func (a *ahead) own() {
+	for i := a.next; i < a.count; i++ {
+		words := a.call(i)
+		for w := range words {
+			words[w] = bytes.Clone(words[w])
+		}
+	}
+}

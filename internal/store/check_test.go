@@ -1,0 +1,242 @@
+package store
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strconv"
+)
+
+// What the tests know of the inside of a Memory stands in this file, so that a change of layout is a change here alone.
+
+// check walks every shard and says what does not fit together; nil if all does.
+func (m *Memory) check() error {
+	for n := range m.databases {
+		db := m.database(n)
+		if db == nil {
+			continue
+		}
+		for i := range db.shards {
+			if err := db.shards[i].check(uint32(i)); err != nil {
+				return fmt.Errorf("database %d, shard %d: %w", n, i, err)
+			}
+		}
+	}
+	return nil
+}
+
+// check holds a shard to its invariant: the records that the index names are those that the pages hold, each is found by
+// its key, and every piece of memory is either in use or in the list of its kind of free ones.
+func (s *shard) check(number uint32) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	indexed, err := s.checkIndex(number)
+	if err != nil {
+		return err
+	}
+	if len(indexed) != s.records {
+		return fmt.Errorf("the index names %d records of %d", len(indexed), s.records)
+	}
+	held, err := s.pages.check()
+	if err != nil {
+		return err
+	}
+	if len(held) != s.records {
+		return fmt.Errorf("the pages hold %d records of %d", len(held), s.records)
+	}
+	for r := range indexed {
+		if !held[r] {
+			return fmt.Errorf("the index names a record at %d that no page holds", r)
+		}
+	}
+	return nil
+}
+
+// checkIndex collects the records that the index names and sees that each is found where it is.
+func (s *shard) checkIndex(number uint32) (map[ref]bool, error) {
+	x, named, chained := &s.index, map[ref]bool{}, 0
+	walk := func(a *buckets, n int) error {
+		for b, link := a.at(n), 0; b != nil; b, link = x.following(b), link+1 {
+			if link > 0 {
+				chained++
+			}
+			if err := s.checkBucket(number, b, named); err != nil {
+				return fmt.Errorf("bucket %d of %d, link %d: %w", n, a.count, link, err)
+			}
+		}
+		return nil
+	}
+	for n := x.moved; n < x.old.count; n++ {
+		if err := walk(&x.old, n); err != nil {
+			return nil, err
+		}
+	}
+	for n := range min(x.current.count, len(x.current.blocks)*bucketsPerBlock) {
+		if err := walk(&x.current, n); err != nil {
+			return nil, err
+		}
+	}
+	return named, x.checkOverflow(chained)
+}
+
+func (s *shard) checkBucket(number uint32, b *bucket, named map[ref]bool) error {
+	for slot := range bucketSlots {
+		if !b.taken(slot) {
+			continue
+		}
+		at := b.ref(slot)
+		r := s.pages.at(at)
+		h := s.hash(r.key())
+		found, p := s.find(h, r.key())
+		switch {
+		case named[at]:
+			return fmt.Errorf("slot %d: the record at %d is named twice", slot, at)
+		case h.shard != number || h.tag != b[slot]:
+			return fmt.Errorf("slot %d: key %.20q has another hash", slot, r.key())
+		case found == nil || p.bucket.ref(p.slot) != at:
+			return fmt.Errorf("slot %d: key %.20q is not found there", slot, r.key())
+		case r.kind() == None:
+			return fmt.Errorf("slot %d: the record of key %.20q is free", slot, r.key())
+		}
+		named[at] = true
+	}
+	return nil
+}
+
+// checkOverflow: every overflow bucket hangs in a chain or is free.
+func (x *index) checkOverflow(chained int) error {
+	free := 0
+	for n := x.overFree; n != 0 && free <= x.over.count; n = x.over.at(int(n) - 1).next() {
+		free++
+	}
+	if chained != x.overUsed || chained+free != x.over.count {
+		return fmt.Errorf("%d overflow buckets: %d in chains, %d counted so, %d free", x.over.count, chained, x.overUsed, free)
+	}
+	return nil
+}
+
+// check collects the records in the pages and sees that each page's account of itself is true.
+func (p *pages) check() (map[ref]bool, error) {
+	held, bytes, empty := map[ref]bool{}, int64(0), 0
+	for n := range p.list {
+		pg := &p.list[n]
+		if pg.data == nil {
+			empty++
+			continue
+		}
+		bytes += int64(len(pg.data))
+		before := len(held)
+		p.each(n, func(at ref, _ record) { held[at] = true })
+		if used := len(held) - before; used == 0 || used != int(pg.used) {
+			return nil, fmt.Errorf("page %d: %d records, %d counted", n, used, pg.used)
+		}
+		if err := p.checkFree(n, held); err != nil {
+			return nil, fmt.Errorf("page %d of class %d: %w", n, pg.class, err)
+		}
+	}
+	if bytes != p.bytes || empty != len(p.spare) {
+		return nil, fmt.Errorf("%d bytes in pages, %d counted; %d empty places, %d spare", bytes, p.bytes, empty, len(p.spare))
+	}
+	return held, p.checkOpen()
+}
+
+// checkFree follows a page's list of free slots: whole slots, none in use, none twice, and none forgotten.
+func (p *pages) checkFree(n int, held map[ref]bool) error {
+	pg := &p.list[n]
+	if pg.class == 0 {
+		return nil
+	}
+	free, slots := 0, unitsPerPage/int(pg.class)
+	for next := pg.free; next != 0; free++ {
+		unit := int(next - 1)
+		switch {
+		case free == slots:
+			return fmt.Errorf("the list of free slots runs in a ring")
+		case unit%int(pg.class) != 0 || unit/int(pg.class) >= slots:
+			return fmt.Errorf("a free slot at unit %d", unit)
+		case held[ref(n*unitsPerPage+unit+1)]:
+			return fmt.Errorf("the slot at unit %d is free and used", unit)
+		}
+		next = binary.LittleEndian.Uint16(pg.data[unit*unitBytes:])
+	}
+	if free+int(pg.used) != slots {
+		return fmt.Errorf("%d slots: %d free, %d used", slots, free, pg.used)
+	}
+	return nil
+}
+
+// checkOpen: the open pages of a class are those with a free slot, each listed once, forth and back.
+func (p *pages) checkOpen() error {
+	listed := map[uint32]bool{}
+	for class, first := range p.open {
+		for n, prev := first, uint32(0); n != 0; {
+			pg := &p.list[n-1]
+			if listed[n] || pg.free == 0 || int(pg.class) != class || pg.prev != prev {
+				return fmt.Errorf("page %d does not belong into the list of class %d", n-1, class)
+			}
+			listed[n] = true
+			n, prev = pg.next, n
+		}
+	}
+	for n := range p.list {
+		if p.list[n].free != 0 && !listed[uint32(n)+1] {
+			return fmt.Errorf("page %d has a free slot and is in no list", n)
+		}
+	}
+	return nil
+}
+
+// expiredFor counts the records, and those of them that expired at least ns ago.
+func (m *Memory) expiredFor(ns int64) (records, expired int) {
+	now := m.clock.Now()
+	for n := range m.databases {
+		db := m.database(n)
+		if db == nil {
+			continue
+		}
+		for i := range db.shards {
+			s := &db.shards[i]
+			s.mu.Lock()
+			for page := range s.pages.list {
+				s.pages.each(page, func(_ ref, r record) {
+					records++
+					if r.expires() <= now-ns {
+						expired++
+					}
+				})
+			}
+			s.mu.Unlock()
+		}
+	}
+	return records, expired
+}
+
+// indexBytes is what the indexes of a database take, and indexMoving how many of them are on the move.
+func (m *Memory) indexBytes(number int) (bytes int64, moving int) {
+	db := m.database(number)
+	for i := range db.shards {
+		s := &db.shards[i]
+		s.mu.Lock()
+		bytes += s.index.bytes()
+		if s.index.moving() {
+			moving++
+		}
+		s.mu.Unlock()
+	}
+	return bytes, moving
+}
+
+// shardOf is the number of the shard that a key belongs to.
+func shardOf(v View, key string) uint32 { return v.(*view).hash([]byte(key)).shard }
+
+// inOneShard makes n keys that share a shard, so that its index grows and shrinks through many sizes.
+func inOneShard(v View, prefix string, n int) []string {
+	var keys []string
+	buffer := []byte(prefix)
+	for i := 0; len(keys) < n; i++ {
+		buffer = strconv.AppendInt(buffer[:len(prefix)], int64(i), 10)
+		if v.(*view).hash(buffer).shard == 0 {
+			keys = append(keys, string(buffer))
+		}
+	}
+	return keys
+}

@@ -1,0 +1,103 @@
+package store
+
+import (
+	"testing"
+
+	"cellserver/internal/gcra"
+	"cellserver/internal/quota"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The contract's scan goes through 256 shards, and few of them are on the move just when it passes. Here all keys share
+// one shard, so that its index goes through many sizes, up and down, while a scan of it goes on.
+func TestScanOfOneShardThatGrowsAndShrinks(t *testing.T) {
+	const staying, passing, step = 300, 6000, 500
+	m := NewMemory(Options{Clock: NewStillClock(1e18), SweepEvery: -1})
+	v := m.View()
+	limit, err := gcra.NewLimit(0, 1, 1000)
+	require.NoError(t, err)
+	stay, pass := inOneShard(v, "stay", staying), inOneShard(v, "pass", passing)
+	put := func(keys []string) {
+		for _, key := range keys {
+			_, err := v.Throttle(background, []byte(key), limit, 1, quota.Take)
+			require.NoError(t, err)
+		}
+	}
+	put(stay)
+	there, step1, moved := 0, step, 0 // passing keys that are there
+	shown := map[string]int{}
+	for cursor, more := uint64(0), true; more; more = cursor != 0 {
+		cursor, err = v.Scan(background, cursor, 30, func(key []byte, _ Entry) {
+			if string(key[:4]) == "stay" {
+				shown[string(key)]++
+			}
+		})
+		require.NoError(t, err)
+		if there+step1 < 0 || there+step1 > passing {
+			step1 = -step1
+		}
+		if step1 > 0 {
+			put(pass[there : there+step1])
+		} else {
+			for _, key := range pass[there+step1 : there] {
+				_, err := v.Delete(background, [][]byte{[]byte(key)})
+				require.NoError(t, err)
+			}
+		}
+		there += step1
+		if _, moving := m.indexBytes(0); moving > 0 {
+			moved++
+		}
+	}
+	require.NoError(t, m.check())
+	require.Len(t, shown, staying)
+	for key, times := range shown {
+		require.Equal(t, 1, times, "%s", key)
+	}
+	require.Greater(t, moved, 5, "the scan met the index on the move")
+}
+
+// While an index is on the move a bucket may stand for a part of its range alone. A scan of each such state shows every
+// key once, and a sweep brings the move to its end when nobody writes any more.
+func TestScanOfAnIndexOnTheMove(t *testing.T) {
+	m := NewMemory(Options{Clock: NewStillClock(1e18), SweepEvery: -1})
+	v, looked := m.View(), 0
+	keys := inOneShard(v, "key", 3000)
+	for i, key := range keys {
+		_, err := v.Throttle(background, []byte(key), nanosecond, 1e9, quota.Force)
+		require.NoError(t, err)
+		_, moving := m.indexBytes(0)
+		if moving == 0 || i%23 != 0 {
+			continue
+		}
+		shown := map[string]int{}
+		for cursor, more := uint64(0), true; more; more = cursor != 0 {
+			cursor, _ = v.Scan(background, cursor, 1, func(key []byte, _ Entry) { shown[string(key)]++ })
+		}
+		require.Len(t, shown, i+1, "every key")
+		for key, times := range shown {
+			require.Equal(t, 1, times, "%s", key)
+		}
+		looked++
+	}
+	require.Greater(t, looked, 20)
+}
+
+func TestSweepEndsAMove(t *testing.T) {
+	m := NewMemory(Options{Clock: NewStillClock(1e18), SweepEvery: -1})
+	v, moving := m.View(), 0
+	for _, key := range inOneShard(v, "key", 1000) {
+		v.Throttle(background, []byte(key), nanosecond, 1e9, quota.Force)
+		if _, moving = m.indexBytes(0); moving > 0 {
+			break
+		}
+	}
+	require.Equal(t, 1, moving)
+	for range 100 {
+		require.Zero(t, m.Sweep())
+	}
+	_, moving = m.indexBytes(0)
+	require.Zero(t, moving)
+	require.NoError(t, m.check())
+}
