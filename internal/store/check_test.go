@@ -62,6 +62,9 @@ func (s *shard) checkIndex(number uint32) (map[ref]bool, error) {
 			if err := s.checkBucket(number, b, named); err != nil {
 				return fmt.Errorf("bucket %d of %d, link %d: %w", n, a.count, link, err)
 			}
+			if full, last := b.free() < 0, x.following(b) == nil; !full && !last || link > 0 && !b.taken(0) {
+				return fmt.Errorf("bucket %d of %d, link %d: a gap in its chain", n, a.count, link)
+			}
 		}
 		return nil
 	}
