@@ -1,17 +1,14 @@
 package commands
 
-import (
-	"bytes"
-
-	"cellserver/internal/resp"
-)
+import "cellserver/internal/resp"
 
 // ahead is a window of calls that were read and wait for their answers.
 type ahead struct {
 	words [][]byte    // of all of them, end to end
 	ends  [window]int // in words: where each call ends
 	count int
-	next  int // the call that is answered next
+	next  int  // the call that is answered next
+	owned bool // what is left was copied, and outlives its batch
 }
 
 // window is how many calls are read before the first is answered: enough for the memory of a modern processor to fetch them
@@ -41,7 +38,7 @@ func (a *ahead) take() [][]byte {
 
 // clear makes room for another window.
 func (a *ahead) clear() {
-	a.words, a.count, a.next = a.words[:0], 0, 0
+	a.words, a.count, a.next, a.owned = a.words[:0], 0, 0, false
 }
 
 // rest lets go of what a window needed, when its batch is over: idle connections are many.
@@ -67,10 +64,12 @@ func (a *ahead) fill(r *resp.Reader) error {
 
 // own copies the calls that are left, so that they outlive the batch that lent them.
 func (a *ahead) own() {
+	if a.owned {
+		return
+	}
 	for i := a.next; i < a.count; i++ {
 		words := a.call(i)
-		for w := range words {
-			words[w] = bytes.Clone(words[w])
-		}
+		copy(words, own(words))
 	}
+	a.owned = true
 }

@@ -3,6 +3,7 @@ package commands
 import (
 	"crypto/rand"
 	"encoding/hex"
+	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -19,6 +20,7 @@ type Config struct {
 	Limits     resp.Limits // of each connection
 	MaxKeySize int         // bytes, 65536 if 0
 	Port       int         // that INFO shows
+	Log        *slog.Logger
 }
 
 // Setting is one of CONFIG GET's parameters.
@@ -37,6 +39,7 @@ type Instance struct {
 	limits     resp.Limits
 	maxKeySize int
 	port       int
+	log        *slog.Logger
 	runID      string
 	started    int64         // instant, nanoseconds on the store's clock
 	slow       chan struct{} // a place for each Slow command that may run at once
@@ -55,12 +58,18 @@ type stats struct {
 	connections atomic.Int64 // ever accepted
 	commands    atomic.Int64 // answered
 	errors      atomic.Int64 // answered with an error
+	rejected    atomic.Int64 // connections refused: too many, or not from here
+	queryCut    atomic.Int64 // connections ended because they sent too much unread
+	outputCut   atomic.Int64 // connections ended because they read too little
 }
 
 // New makes an instance over a store.
 func New(c Config) *Instance {
 	if c.MaxKeySize == 0 {
 		c.MaxKeySize = DefaultMaxKeySize
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
 	}
 	if c.Limits == (resp.Limits{}) {
 		c.Limits = resp.DefaultLimits()
@@ -73,6 +82,7 @@ func New(c Config) *Instance {
 		limits:     c.Limits,
 		maxKeySize: c.MaxKeySize,
 		port:       c.Port,
+		log:        c.Log,
 		runID:      newRunID(),
 		started:    c.Store.Clock().Now(),
 		slow:       make(chan struct{}, maxSlow),

@@ -1,9 +1,9 @@
 package commands
 
 import (
-	"bytes"
 	"context"
 	"errors"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 
@@ -11,8 +11,9 @@ import (
 )
 
 // Session is one client's conversation: bytes in, bytes out. It knows no socket. A transport feeds it what arrives, sends what
-// Output holds, and ends the connection when Closing says so. All methods but Push are for one goroutine at a time, the
-// transport's.
+// Output holds, and ends the connection when Closing says so. It works in turns, so that a client that sends much does not
+// keep its event loop from the others: after each, while More says so, the transport resumes it when it sees fit. All
+// methods but Push are for one goroutine at a time, the transport's.
 type Session struct {
 	instance *Instance
 	peer     Peer
@@ -28,6 +29,7 @@ type Session struct {
 	call    Call
 	closing bool // after what Output holds, the connection ends
 	parked  bool // a Slow command has not answered yet: nothing is read meanwhile
+	more    bool // the turn ended before the calls did
 
 	row      *Command // of the latest call
 	recent   recent
@@ -43,9 +45,9 @@ type Session struct {
 type Peer struct {
 	Remote, Local string // addresses, as CLIENT LIST shows them
 	FD            int
-	// Wake makes the transport call Resume soon, on its own goroutine. It may be called from any goroutine, also
-	// after the connection has ended.
-	Wake func()
+	// Wake makes the transport call Resume soon, on its own goroutine. Cut makes it end the connection, whatever is still
+	// to be sent. Both may be called from any goroutine, also after the connection has ended.
+	Wake, Cut func()
 }
 
 // about is what a client has told of itself. The session writes it and others read it (CLIENT LIST), each with the lock.
@@ -91,44 +93,97 @@ func (s *Session) Close() {
 	s.mail.closed = true
 }
 
-// Feed takes bytes that arrived. They are the session's until Feed returns.
+// What one turn may do, so that an event loop comes round to everybody in well under a millisecond: a Fast command takes about
+// a microsecond at worst, another, such as INFO, a hundred times that.
+const (
+	turn       = 1024      // worth of a turn, in Fast commands
+	unhurried  = turn / 4  // worth of a command that is not Fast
+	turnOutput = 256 << 10 // bytes of replies that end a turn
+)
+
+// Feed takes bytes that arrived, and answers a turn's worth of calls. They are the session's until Feed returns.
 func (s *Session) Feed(input []byte) {
 	s.reader.Feed(input)
 	s.Resume()
 }
 
-// Resume goes on after Wake: it takes what others have for the client, then answers what has arrived.
+// Store takes bytes that arrived while Output is waiting to be sent: they are answered in a later turn.
+func (s *Session) Store(input []byte) {
+	s.reader.Feed(input)
+	s.keep()
+}
+
+// Resume takes another turn: after Wake, or when More said so. First comes what others have for the client.
 func (s *Session) Resume() {
+	defer s.survive()
 	if s.mail.waiting.Load() {
 		s.takeMail()
 	}
 	answered := s.answer()
-	s.ahead.rest()
-	s.reader.Keep()
-	if s.parked && s.reader.Buffered() > s.instance.limits.Query {
-		s.closing = true // it goes on sending though it has no answer yet
-	}
+	s.keep()
 	if answered > 0 {
 		s.instance.stats.commands.Add(answered)
-		s.lastSeen.Store(s.call.View.Now())
 		s.latest.Store(s.row)
+	} else {
+		s.call.View.Begin() // nothing else read the clock
+	}
+	s.lastSeen.Store(s.call.View.Now())
+}
+
+// survive ends a conversation in which a command has panicked, and nothing else: a mistake of ours must not cost the others
+// their server. Locks are released by then, because whoever takes one defers its release.
+func (s *Session) survive() {
+	if reason := recover(); reason != nil {
+		s.instance.log.Error("a command panicked", "client", s.id, "command", s.rowName(), "reason", reason, "stack", string(debug.Stack()))
+		s.closing = true
 	}
 }
 
-// answer replies to every whole call that has arrived. Calls are read a few at a time, so that the store can be told which
-// keys are coming; and each such window shares one reading of the clock, which is then far less than a millisecond old.
+func (s *Session) rowName() string {
+	if s.row == nil {
+		return ""
+	}
+	return s.row.Name
+}
+
+// keep ends a batch: what is unread is copied, and bounded. A client that goes on sending although its calls wait (for a
+// Slow command, or because it does not read its replies) is cut off at the bound of one call, as Redis does.
+func (s *Session) keep() {
+	s.ahead.rest()
+	s.reader.Keep()
+	if s.reader.Buffered() > s.instance.limits.Query {
+		s.instance.stats.queryCut.Add(1)
+		s.closing = true
+	}
+}
+
+// answer replies to the calls that have arrived, up to a turn's worth. Calls are read a few at a time, so that the store can
+// be told which keys are coming; and each such window shares one reading of the clock.
 func (s *Session) answer() (answered int64) {
-	for !s.closing && !s.parked {
+	s.more = false
+	if !s.ahead.empty() {
+		s.call.View.Begin() // an earlier turn read them
+	}
+	for left := turn; !s.closing && !s.parked; left -= s.worth() {
+		if s.more = left <= 0 || s.out.Len() >= turnOutput; s.more {
+			break
+		}
 		if s.ahead.empty() && !s.readAhead() {
 			break
 		}
 		s.instance.table.Do(s, s.ahead.take())
 		answered++
 	}
-	if s.parked {
-		s.ahead.own()
-	}
+	s.ahead.own()
 	return answered
+}
+
+// worth is what the latest command counts of a turn.
+func (s *Session) worth() int {
+	if s.row == nil || s.row.Flags&Fast != 0 {
+		return 1
+	}
+	return unhurried
 }
 
 // readAhead reads the calls of the next window. When there are none, and the reader has failed, the conversation ends.
@@ -179,8 +234,11 @@ func (s *Session) Sent() { s.out.Reset() }
 // Closing says that the connection is to end once Output is sent.
 func (s *Session) Closing() bool { return s.closing }
 
-// Owing says that a Slow command has not answered yet.
-func (s *Session) Owing() bool { return s.parked }
+// More says that calls have arrived that wait for another turn.
+func (s *Session) More() bool { return s.more && !s.closing }
+
+// Owing says that calls have arrived that are not answered yet.
+func (s *Session) Owing() bool { return s.parked || s.More() }
 
 // Push sends bytes to the client between two replies, from any goroutine. It reports whether they will be sent: a client
 // that has too many waiting loses its connection instead.
@@ -203,7 +261,7 @@ func (s *Session) takeMail() {
 	defer s.mail.mu.Unlock()
 	s.mail.waiting.Store(false)
 	if s.mail.replied {
-		s.out.Raw(s.mail.reply)
+		s.out.Adopt(s.mail.reply)
 		s.mail.reply, s.mail.replied = nil, false
 		s.parked = false
 	}
@@ -216,22 +274,32 @@ func (s *Session) takeMail() {
 // keep their order; the event loop serves everybody else.
 func (s *Session) park(row *Command, words [][]byte) {
 	s.parked = true
-	owned := make([][]byte, len(words)) // the words are borrowed, and die with the batch
-	for i, word := range words {
-		owned[i] = bytes.Clone(word)
-	}
 	var out resp.Writer
 	out.SetProtocol(s.out.Protocol())
 	call := &Call{Context: s.ctx, View: s.instance.store.View(), Out: &out, instance: s.instance}
 	call.View.Select(s.database)
-	go s.runSlow(call, row, owned)
+	go s.runSlow(call, row, own(words))
+}
+
+// own copies words, which are borrowed and die with the batch, into one piece of memory.
+func own(words [][]byte) [][]byte {
+	size := 0
+	for _, word := range words {
+		size += len(word)
+	}
+	owned, all := make([][]byte, len(words)), make([]byte, 0, size)
+	for i, word := range words {
+		all = append(all, word...)
+		owned[i] = all[len(all)-len(word):]
+	}
+	return owned
 }
 
 func (s *Session) runSlow(call *Call, row *Command, words [][]byte) {
 	s.instance.slow <- struct{}{}
 	defer func() { <-s.instance.slow }()
 	call.View.Begin()
-	if err := call.run(row, words); err != nil {
+	if err := s.tryRun(call, row, words); err != nil {
 		call.Out.Rewind(0)
 		call.Out.Error(text(err))
 		s.instance.stats.errors.Add(1)
@@ -241,6 +309,18 @@ func (s *Session) runSlow(call *Call, row *Command, words [][]byte) {
 	s.mail.waiting.Store(true)
 	s.mail.mu.Unlock()
 	s.peer.Wake()
+}
+
+// tryRun runs a Slow command; if it panics, the connection ends, as when a command panics in the session itself.
+func (s *Session) tryRun(call *Call, row *Command, words [][]byte) (err error) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			s.instance.log.Error("a command panicked", "client", s.id, "command", row.Name, "reason", reason, "stack", string(debug.Stack()))
+			s.peer.Cut()
+			err = errStopped
+		}
+	}()
+	return call.run(row, words)
 }
 
 // selectDatabase moves the session to another database.

@@ -134,12 +134,15 @@ func (t *Table) run(s *Session, words [][]byte) error {
 		return err
 	}
 	s.row = row
-	if row.Flags&Slow != 0 {
+	if row.Flags&Slow != 0 || len(words) > longCall && row.Flags&(Write|ReadOnly) != 0 {
 		s.park(row, words)
 		return nil
 	}
 	return s.call.run(row, words)
 }
+
+// longCall is the number of words beyond which a command on keys counts as Slow, whatever its row says.
+const longCall = 1024
 
 // run binds the words and lets the row answer.
 func (c *Call) run(row *Command, words [][]byte) error {

@@ -51,6 +51,15 @@ func (w *Writer) Rewind(mark int) { w.buf = w.buf[:mark] }
 // Raw writes bytes that are RESP already.
 func (w *Writer) Raw(b []byte) { w.buf = append(w.buf, b...) }
 
+// Adopt appends bytes already encoded, and may take their memory over: a large reply that was made elsewhere is not copied.
+func (w *Writer) Adopt(b []byte) {
+	if len(w.buf) == 0 && len(b) > cap(w.buf) {
+		w.buf = b
+		return
+	}
+	w.Raw(b)
+}
+
 // Int writes an integer.
 func (w *Writer) Int(n int64) { w.buf = redcon.AppendInt(w.buf, n) }
 

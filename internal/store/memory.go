@@ -4,6 +4,7 @@ import (
 	"context"
 	"hash/maphash"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -203,12 +204,28 @@ func (v *view) Lookup(_ context.Context, key []byte) (Entry, error) {
 	return r.entry(s.advance(v.now)), nil
 }
 
-// Count says how many of the keys exist, each counted as often as it is named.
-func (v *view) Count(_ context.Context, keys [][]byte) (n int, err error) {
+// keysAStep is how many keys one step is about at most, so that it holds its locks for well under a millisecond. A call
+// with more is made in several steps.
+const keysAStep = 1024
+
+// inSteps calls step for the keys, in pieces of keysAStep.
+func (v *view) inSteps(keys [][]byte, step func(*database, [][]byte) int) (n int) {
 	db := v.inUse()
 	if db == nil {
-		return 0, nil
+		return 0
 	}
+	for piece := range slices.Chunk(keys, keysAStep) {
+		n += step(db, piece)
+	}
+	return n
+}
+
+// Count says how many of the keys exist, each counted as often as it is named.
+func (v *view) Count(_ context.Context, keys [][]byte) (int, error) {
+	return v.inSteps(keys, v.count), nil
+}
+
+func (v *view) count(db *database, keys [][]byte) (n int) {
 	locked, now := v.lock(db, keys)
 	defer locked.unlock(db)
 	for _, key := range keys {
@@ -218,15 +235,15 @@ func (v *view) Count(_ context.Context, keys [][]byte) (n int, err error) {
 			n++
 		}
 	}
-	return n, nil
+	return n
 }
 
-// Delete removes the keys in one step.
-func (v *view) Delete(_ context.Context, keys [][]byte) (n int, err error) {
-	db := v.inUse()
-	if db == nil {
-		return 0, nil
-	}
+// Delete removes the keys.
+func (v *view) Delete(_ context.Context, keys [][]byte) (int, error) {
+	return v.inSteps(keys, v.delete), nil
+}
+
+func (v *view) delete(db *database, keys [][]byte) (n int) {
 	locked, now := v.lock(db, keys)
 	defer locked.unlock(db)
 	for _, key := range keys {
@@ -235,7 +252,7 @@ func (v *view) Delete(_ context.Context, keys [][]byte) (n int, err error) {
 			n++
 		}
 	}
-	return n, nil
+	return n
 }
 
 // Size counts the records of the selected database at one instant.

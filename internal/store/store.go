@@ -47,9 +47,10 @@ type View interface {
 
 	// Lookup tells what stands at key; Entry.Kind is None if nothing does.
 	Lookup(ctx context.Context, key []byte) (Entry, error)
-	// Count says how many of the keys exist, at one instant; a key named twice counts twice.
+	// Count says how many of the keys exist; a key named twice counts twice. Up to 1024 keys are counted at one instant,
+	// more in several steps.
 	Count(ctx context.Context, keys [][]byte) (int, error)
-	// Delete removes the keys in one step and says how many were there.
+	// Delete removes the keys and says how many were there. Up to 1024 keys go in one step, more in several.
 	Delete(ctx context.Context, keys [][]byte) (int, error)
 
 	// Size counts the records of the selected database; those that expired and were not swept yet may be among them.
