@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"cellserver/internal/resp"
 	"cellserver/internal/store"
@@ -135,4 +136,35 @@ func (c *clients) all() []*Session {
 	}
 	slices.SortFunc(list, func(a, b *Session) int { return int(a.id - b.id) })
 	return list
+}
+
+// What a transport needs of an instance beside its sessions.
+
+// Clients counts who is connected.
+func (in *Instance) Clients() int { return in.clients.count() }
+
+// Now is the present instant, nanoseconds on the store's clock.
+func (in *Instance) Now() int64 { return in.store.Clock().Now() }
+
+// CountRejected counts a connection that was refused at the door.
+func (in *Instance) CountRejected() { in.stats.rejected.Add(1) }
+
+// CountOutputCut counts a client that was cut off because it reads too little.
+func (in *Instance) CountOutputCut() { in.stats.outputCut.Add(1) }
+
+// WakeAll wakes every session.
+func (in *Instance) WakeAll() {
+	for _, s := range in.clients.all() {
+		s.peer.Wake()
+	}
+}
+
+// CutIdle ends the connections that have sent nothing for a while.
+func (in *Instance) CutIdle(timeout time.Duration) {
+	now := in.Now()
+	for _, s := range in.clients.all() {
+		if time.Duration(now-s.lastSeen.Load()) > timeout {
+			s.peer.Cut()
+		}
+	}
 }

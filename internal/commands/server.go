@@ -170,6 +170,9 @@ func infoStats(c *Call, out *strings.Builder) {
 	field(out, "total_connections_received", c.instance.stats.connections.Load())
 	field(out, "total_commands_processed", c.instance.stats.commands.Load())
 	field(out, "total_error_replies", c.instance.stats.errors.Load())
+	field(out, "rejected_connections", c.instance.stats.rejected.Load())
+	field(out, "client_query_buffer_limit_disconnections", c.instance.stats.queryCut.Load())
+	field(out, "client_output_buffer_limit_disconnections", c.instance.stats.outputCut.Load())
 }
 
 func infoReplication(_ *Call, out *strings.Builder) {

@@ -7,11 +7,14 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/panjf2000/gnet/v2"
 	"github.com/panjf2000/gnet/v2/pkg/logging"
+	"golang.org/x/sys/unix"
 
 	"cellserver/internal/commands"
 )
@@ -21,15 +24,22 @@ import (
 type loops struct {
 	gnet.BuiltinEventEngine
 	instance *commands.Instance
+	output   OutputLimit
 	log      *slog.Logger
 	client   *gnet.Client // gnet's word for loops without a listener of their own
+	draining atomic.Bool
+	open     sync.WaitGroup // a count of the connections
 }
 
+// readBytes is how much is read of a connection before the others have their turn; Redis reads as much.
+const readBytes = 16 << 10
+
 func startLoops(instance *commands.Instance, o Options) (*loops, error) {
-	l := &loops{instance: instance, log: o.Log}
+	l := &loops{instance: instance, output: o.Output, log: o.Log}
 	client, err := gnet.NewClient(l,
 		gnet.WithMulticore(true), // as many as GOMAXPROCS, unless told
 		gnet.WithNumEventLoop(o.IOThreads),
+		gnet.WithReadBufferCap(readBytes),
 		gnet.WithTCPNoDelay(gnet.TCPNoDelay),
 		gnet.WithLogger(quiet{o.Log}),
 	)
@@ -44,78 +54,151 @@ func startLoops(instance *commands.Instance, o Options) (*loops, error) {
 type link struct {
 	remote, local string
 	session       *commands.Session
+	outlet        outlet
+	pause         time.Duration // until it is looked again whether a slow reader has read
+	looking       atomic.Bool   // somebody will wake us for that
 
-	mu    sync.Mutex // held for waking against OnClose: a closed connection's loop may be gone
-	waker func()     // nil while there is nobody to wake
+	mu     sync.Mutex // held for waking against OnClose: a closed connection's loop may be gone
+	waker  func()     // nil while there is nobody to wake
+	cutter func()
 }
 
 func (l *loops) enroll(conn net.Conn) error {
-	_, err := l.client.EnrollContext(conn, &link{remote: address(conn.RemoteAddr(), conn), local: address(conn.LocalAddr(), conn)})
+	_, err := l.client.EnrollContext(conn, &link{
+		remote: address(conn.RemoteAddr(), conn), local: address(conn.LocalAddr(), conn), outlet: outlet{limit: l.output},
+	})
 	return err
-}
-
-// address is how CLIENT LIST shows one: a Unix socket's peers have no names, so Redis shows the path of the socket.
-func address(a net.Addr, conn net.Conn) string {
-	if a.Network() == "unix" {
-		return conn.LocalAddr().String() + ":0"
-	}
-	return a.String()
 }
 
 // OnOpen starts a session.
 func (l *loops) OnOpen(c gnet.Conn) ([]byte, gnet.Action) {
 	k := c.Context().(*link)
-	k.wokenBy(func() { _ = c.Wake(nil) }) // it fails only when the loop is gone, and the connection with it
-	k.session = l.instance.Open(commands.Peer{Remote: k.remote, Local: k.local, FD: c.Fd(), Wake: k.wake})
+	l.open.Add(1)
+	k.servedBy(func() { _ = c.Wake(nil) }, func() { _ = c.Close() }) // they fail only when the loop is gone, and we with it
+	k.session = l.instance.Open(commands.Peer{Remote: k.remote, Local: k.local, FD: c.Fd(), Wake: k.wake, Cut: k.cut})
 	return nil, gnet.None
 }
 
-// OnTraffic feeds the session what has arrived, and sends what it answers in one write. gnet calls it after a wake too.
+// OnTraffic feeds the session what has arrived, and sends what it answers, in one write if it is not much. gnet calls it
+// after a wake too, without input.
 func (l *loops) OnTraffic(c gnet.Conn) gnet.Action {
 	k := c.Context().(*link)
 	input, _ := c.Next(-1)
-	switch {
-	case k.session.Closing(): // only waiting for the last bytes to leave
-	case len(input) == 0:
-		k.session.Resume()
-	default:
-		k.session.Feed(input)
+	k.feed(c, input)
+	if l.draining.Load() {
+		k.feedRest(c)
 	}
-	if out := k.session.Output(); len(out) > 0 {
-		if _, err := c.Write(out); err != nil {
+	if next := k.outlet.next(k.session); len(next) > 0 && c.OutboundBuffered() == 0 {
+		if _, err := c.Write(next); err != nil {
 			return gnet.None // gnet has closed the connection
 		}
-		k.session.Sent()
+		k.outlet.took(k.session, len(next))
 	}
-	if !k.session.Closing() {
-		return gnet.None
-	}
-	if c.OutboundBuffered() == 0 {
-		return gnet.Close
-	}
-	time.AfterFunc(drainPause, k.wake)
-	return gnet.None
+	return l.goOn(k, c)
 }
 
-// drainPause is how often a closing connection is looked at whose last bytes the peer has not taken yet: gnet tells
-// nobody when its buffer runs empty.
-const drainPause = 20 * time.Millisecond
-
-// OnClose ends the session, unless it owes a reply to a client that only closed its own direction.
-func (l *loops) OnClose(c gnet.Conn, err error) gnet.Action {
-	k := c.Context().(*link)
-	k.wokenBy(nil)
+// feed gives the session its input. A client that has replies waiting is answered nothing new: what it sends is stored.
+func (k *link) feed(c gnet.Conn, input []byte) {
 	switch {
-	case k.session == nil:
-	case errors.Is(err, io.EOF) && k.session.Owing():
-		l.lingerOn(k, c)
+	case k.session.Closing():
+	case k.outlet.waiting(k.session)+c.OutboundBuffered() > 0:
+		k.session.Store(input)
+	case len(input) > 0:
+		k.session.Feed(input)
 	default:
-		k.session.Close()
+		k.session.Resume()
+	}
+}
+
+// feedRest reads what has arrived and gnet has not read, before the connection is ended.
+func (k *link) feedRest(c gnet.Conn) {
+	buffer := make([]byte, readBytes)
+	for range 64 { // a client that sends faster than we read does not put the end off
+		n, err := unix.Read(c.Fd(), buffer)
+		if n <= 0 || err != nil {
+			return
+		}
+		k.feed(c, buffer[:n])
+	}
+}
+
+// goOn says how a connection goes on after a turn.
+func (l *loops) goOn(k *link, c gnet.Conn) gnet.Action {
+	unsent := k.outlet.waiting(k.session)
+	waiting := unsent + c.OutboundBuffered()
+	switch {
+	case k.outlet.tooMuch(waiting, l.instance.Now()):
+		l.instance.CountOutputCut()
+		l.log.Warn("a client reads its replies too slowly, and is cut off", "peer", k.remote, "bytes", waiting)
+		return gnet.Close
+	case c.OutboundBuffered() > 0:
+		k.lookAgain()
+	case unsent > 0 || k.session.More():
+		k.pause = 0
+		k.wake() // after the others' turn
+	case k.session.Closing() || l.draining.Load() && !k.session.Owing():
+		return gnet.Close
+	default:
+		k.pause = 0
 	}
 	return gnet.None
 }
 
-// wake has the session resumed, from any goroutine.
+// A slow reader is looked at after longestPause at the latest: gnet tells nobody when its buffer runs empty.
+const (
+	shortestPause = time.Millisecond
+	longestPause  = 100 * time.Millisecond
+)
+
+func (k *link) lookAgain() {
+	if !k.looking.CompareAndSwap(false, true) {
+		return
+	}
+	k.pause = min(max(2*k.pause, shortestPause), longestPause)
+	time.AfterFunc(k.pause, func() {
+		k.looking.Store(false)
+		k.wake()
+	})
+}
+
+// OnClose ends the session, unless it owes a reply to a client that only closed its own direction, as nc does. gnet closes the
+// whole connection when it reads the end of the input, so such a connection goes on with a goroutine of its own.
+func (l *loops) OnClose(c gnet.Conn, err error) gnet.Action {
+	defer l.open.Done()
+	k := c.Context().(*link)
+	k.servedBy(nil, nil)
+	owing := k.session.Owing() || k.outlet.waiting(k.session) > 0
+	if errors.Is(err, io.EOF) && owing && c.OutboundBuffered() == 0 {
+		if conn, err := duplicate(c); err == nil {
+			l.open.Add(1)
+			go k.linger(conn, l)
+			return gnet.None
+		}
+	}
+	k.session.Close()
+	return gnet.None
+}
+
+func duplicate(c gnet.Conn) (net.Conn, error) {
+	fd, err := c.Dup()
+	if err != nil {
+		return nil, err
+	}
+	file := os.NewFile(uintptr(fd), "half-closed connection")
+	defer file.Close() // FileConn duplicates it once more
+	return net.FileConn(file)
+}
+
+// linger serves a half-closed connection to its end.
+func (k *link) linger(conn net.Conn, l *loops) {
+	defer l.open.Done()
+	t := &thread{conn: conn, session: k.session, outlet: k.outlet, instance: l.instance}
+	k.servedBy(t.wake, t.cut)
+	defer k.servedBy(nil, nil)
+	t.finish()
+}
+
+// wake has the session resumed; cut ends its connection. Both may be called from any goroutine.
 func (k *link) wake() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -124,19 +207,38 @@ func (k *link) wake() {
 	}
 }
 
-func (k *link) wokenBy(waker func()) {
+func (k *link) cut() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.waker = waker
+	if k.cutter != nil {
+		k.cutter()
+	}
 }
 
-// stop ends the loops and their connections.
-func (l *loops) stop(ctx context.Context) error {
-	done := make(chan error, 1)
-	go func() { done <- l.client.Stop() }()
+func (k *link) servedBy(waker, cutter func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.waker, k.cutter = waker, cutter
+}
+
+// drain ends the connections, each once it has its replies, and then the loops.
+func (l *loops) drain(ctx context.Context) error {
+	l.draining.Store(true)
+	l.instance.WakeAll()
+	err := waitFor(ctx, &l.open)
+	return errors.Join(err, l.client.Stop())
+}
+
+// waitFor waits for a group until ctx is done.
+func waitFor(ctx context.Context, group *sync.WaitGroup) error {
+	done := make(chan struct{})
+	go func() {
+		group.Wait()
+		close(done)
+	}()
 	select {
-	case err := <-done:
-		return err
+	case <-done:
+		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}

@@ -4,6 +4,7 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"sync"
@@ -15,33 +16,91 @@ import (
 // ErrClosed is what Serve returns after Shutdown: closed on purpose.
 var ErrClosed = errors.New("server: closed")
 
-// Options of a Server.
+// Transport is a way to serve many connections.
+type Transport string
+
+const (
+	EventLoop  Transport = "event-loop" // a few goroutines, each with many connections: the fastest for plain sockets
+	Goroutines Transport = "goroutines" // one a connection: for those that wait (TLS, a store beyond a network)
+)
+
+// Options of a Server. Zero values mean: event loops, as many as the process may use cores; nobody is refused, idle or slow.
 type Options struct {
-	IOThreads int // event loops; as many as the process may use cores if 0
-	Log       *slog.Logger
+	Transport  Transport
+	IOThreads  int           // event loops
+	MaxClients int           // connections at once, 0 for no bound
+	Protected  bool          // peers that are not on this machine are refused
+	Timeout    time.Duration // after which an idle connection is ended, 0 for never
+	Output     OutputLimit
+	Log        *slog.Logger
+}
+
+// OutputLimit bounds the replies that wait for a client to read them, in bytes; 0 is no bound. A client beyond Hard is cut off
+// at once, one that stays beyond Soft for SoftFor then.
+type OutputLimit struct {
+	Hard, Soft int
+	SoftFor    time.Duration
 }
 
 // Server accepts connections and answers them with an instance's sessions. Serve may be called for several listeners.
 type Server struct {
-	loops *loops
-	log   *slog.Logger
+	instance  *commands.Instance
+	options   Options
+	log       *slog.Logger
+	transport transport
+	warned    sync.Once // about peers that protected mode refuses
 
 	mu        sync.Mutex
 	listeners map[net.Listener]struct{}
 	closed    bool
+	ended     chan struct{}
 	accepting sync.WaitGroup
 }
 
-// New starts the event loops; Shutdown ends them.
+// transport is what a Transport names.
+type transport interface {
+	// enroll takes a connection over, for life.
+	enroll(net.Conn) error
+	// drain answers what has arrived and then ends each connection, all of them at the latest when ctx is done.
+	drain(ctx context.Context) error
+}
+
+// New starts the transport; Shutdown ends it.
 func New(instance *commands.Instance, o Options) (*Server, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	loops, err := startLoops(instance, o)
-	if err != nil {
-		return nil, err
+	s := &Server{instance: instance, options: o, log: o.Log, listeners: make(map[net.Listener]struct{}), ended: make(chan struct{})}
+	switch o.Transport {
+	case EventLoop, "":
+		loops, err := startLoops(instance, o)
+		if err != nil {
+			return nil, err
+		}
+		s.transport = loops
+	case Goroutines:
+		s.transport = &threads{instance: instance, output: o.Output}
+	default:
+		return nil, fmt.Errorf("no transport %q: there are %s and %s", o.Transport, EventLoop, Goroutines)
 	}
-	return &Server{loops: loops, log: o.Log, listeners: make(map[net.Listener]struct{})}, nil
+	if o.Timeout > 0 {
+		go s.cutIdle()
+	}
+	return s, nil
+}
+
+// cutIdle ends connections that have sent nothing for Timeout, to the second.
+func (s *Server) cutIdle() {
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-s.ended:
+			return
+		case <-ticker.C:
+			s.instance.CutIdle(s.options.Timeout)
+		}
+	}
 }
 
 // Serve accepts the listener's connections until Shutdown, and then returns ErrClosed. It closes the listener.
@@ -65,8 +124,8 @@ func (s *Server) register(listener net.Listener) bool {
 	return true
 }
 
-// accept hands connections to the loops. An error of accept passes, as when there are too many open files: the listener
-// waits a little, longer each time, as net/http's does.
+// accept hands connections to the transport. An error of accept passes, as when there are too many open files: the
+// listener waits a little, longer each time, as net/http's does.
 func (s *Server) accept(listener net.Listener) error {
 	const shortest, longest = 5 * time.Millisecond, time.Second
 	pause := shortest
@@ -75,9 +134,7 @@ func (s *Server) accept(listener net.Listener) error {
 		switch {
 		case err == nil:
 			pause = shortest
-			if err := s.loops.enroll(conn); err != nil {
-				s.log.Warn("connection refused", "peer", conn.RemoteAddr(), "error", err)
-			}
+			s.admit(conn)
 		case errors.Is(err, net.ErrClosed):
 			return ErrClosed
 		default:
@@ -88,14 +145,70 @@ func (s *Server) accept(listener net.Listener) error {
 	}
 }
 
-// Shutdown stops accepting, then ends every connection once what it sent has been answered, or when ctx is done.
+// admit lets a connection in, or tells it why not.
+func (s *Server) admit(conn net.Conn) {
+	if refusal := s.refusal(conn); refusal != "" {
+		s.instance.CountRejected()
+		_, _ = conn.Write([]byte(refusal)) // it fits into a socket that nothing was written to, or the peer is gone
+		conn.Close()
+		return
+	}
+	if err := s.transport.enroll(conn); err != nil {
+		s.instance.CountRejected()
+		s.log.Warn("connection refused", "peer", conn.RemoteAddr(), "error", err)
+		conn.Close()
+	}
+}
+
+// The refusals at the door, in Redis's words as far as clients look at them.
+const (
+	tooMany = "-ERR max number of clients reached\r\n"
+	denied  = "-DENIED Redis is running in protected mode because protected mode is enabled and no password is set for the " +
+		"default user. In this mode connections are only accepted from the loopback interface. This is cellserver: if " +
+		"everybody who can reach it may use it, start it with --protected-mode no, or else with --bind 127.0.0.1.\r\n"
+)
+
+func (s *Server) refusal(conn net.Conn) string {
+	switch {
+	case s.options.Protected && !isLocal(conn.RemoteAddr()):
+		s.warned.Do(func() {
+			s.log.Warn("protected mode refuses peers that are not on this machine: --protected-mode no lets them in, --bind keeps them away",
+				"peer", conn.RemoteAddr())
+		})
+		return denied
+	case s.options.MaxClients > 0 && s.instance.Clients() >= s.options.MaxClients:
+		return tooMany
+	}
+	return ""
+}
+
+// isLocal says whether a peer is on this machine: by a Unix socket, or from a loopback address.
+func isLocal(a net.Addr) bool {
+	tcp, ok := a.(*net.TCPAddr)
+	return !ok || tcp.IP.IsLoopback()
+}
+
+// address is how CLIENT LIST shows one: a Unix socket's peers have no names, so Redis shows the path of the socket.
+func address(a net.Addr, conn net.Conn) string {
+	if a.Network() == "unix" {
+		return conn.LocalAddr().String() + ":0"
+	}
+	return a.String()
+}
+
+// Shutdown stops accepting, answers what has arrived, and ends every connection, at the latest when ctx is done.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil
+	}
 	s.closed = true
+	close(s.ended)
 	for listener := range s.listeners {
 		listener.Close()
 	}
 	s.mu.Unlock()
 	s.accepting.Wait()
-	return s.loops.stop(ctx)
+	return s.transport.drain(ctx)
 }

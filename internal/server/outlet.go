@@ -1,0 +1,49 @@
+package server
+
+import (
+	"time"
+
+	"cellserver/internal/commands"
+)
+
+// outlet is what is known of the replies that wait for a client to read them, and judges whether they are too many.
+type outlet struct {
+	limit   OutputLimit
+	sent    int   // bytes of the session's Output that the socket has taken
+	overdue int64 // instant, nanoseconds, since when more than Soft waits; 0 if it does not
+}
+
+// piece is how much a client is sent at once, so that a reply of a gigabyte does not keep an event loop from the others.
+const piece = 256 << 10
+
+// next is the next piece of a session's output; empty when all of it is sent.
+func (o *outlet) next(s *commands.Session) []byte {
+	out := s.Output()[o.sent:]
+	return out[:min(len(out), piece)]
+}
+
+// took says that the socket took a piece.
+func (o *outlet) took(s *commands.Session, bytes int) {
+	if o.sent += bytes; o.sent == len(s.Output()) {
+		s.Sent()
+		o.sent = 0
+	}
+}
+
+// waiting is the number of bytes that the socket has not taken.
+func (o *outlet) waiting(s *commands.Session) int { return len(s.Output()) - o.sent }
+
+// tooMuch says whether a client for whom so many bytes wait is to be cut off.
+func (o *outlet) tooMuch(waiting int, now int64) bool {
+	if o.limit.Hard > 0 && waiting > o.limit.Hard {
+		return true
+	}
+	if o.limit.Soft == 0 || waiting <= o.limit.Soft {
+		o.overdue = 0
+		return false
+	}
+	if o.overdue == 0 {
+		o.overdue = now
+	}
+	return time.Duration(now-o.overdue) > o.limit.SoftFor
+}

@@ -1,0 +1,206 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"cellserver/internal/commands"
+)
+
+// threads are the other transport: a goroutine a connection, which may wait wherever it likes.
+type threads struct {
+	instance *commands.Instance
+	output   OutputLimit
+	draining atomic.Bool
+	open     sync.WaitGroup
+	serving  sync.Map // *thread -> nothing
+}
+
+// thread is one connection. Its goroutine reads; whoever holds mu may use the session and write: the reader, or another
+// goroutine that brings what others have for the client.
+type thread struct {
+	conn     net.Conn
+	instance *commands.Instance
+	outlet   outlet
+	waking   atomic.Bool // a goroutine is on its way to resume the session
+
+	mu      sync.Mutex
+	session *commands.Session
+	resumed *sync.Cond // on mu: the session was resumed
+	failed  bool       // the connection takes no more
+}
+
+func (t *threads) enroll(conn net.Conn) error {
+	k := &thread{conn: conn, instance: t.instance, outlet: outlet{limit: t.output}}
+	k.mu.Lock() // a wake may come before there is a session
+	k.session = t.instance.Open(commands.Peer{
+		Remote: address(conn.RemoteAddr(), conn), Local: address(conn.LocalAddr(), conn), FD: descriptor(conn), Wake: k.wake, Cut: k.cut,
+	})
+	k.mu.Unlock()
+	t.open.Add(1)
+	t.serving.Store(k, nil)
+	go func() {
+		defer t.open.Done()
+		defer t.serving.Delete(k)
+		k.serve(&t.draining)
+	}()
+	return nil
+}
+
+// descriptor is a connection's number, as CLIENT LIST shows it; -1 if it has none.
+func descriptor(conn net.Conn) (fd int) {
+	fd = -1
+	if raw := rawConn(conn); raw != nil {
+		_ = raw.Control(func(n uintptr) { fd = int(n) })
+	}
+	return fd
+}
+
+func rawConn(conn net.Conn) syscall.RawConn {
+	if c, ok := conn.(syscall.Conn); ok {
+		if raw, err := c.SyscallConn(); err == nil {
+			return raw
+		}
+	}
+	return nil
+}
+
+// serve reads until the client has nothing more to say, and then finishes.
+func (t *thread) serve(draining *atomic.Bool) {
+	buffer := make([]byte, readBytes)
+	for {
+		n, err := t.conn.Read(buffer)
+		if n > 0 && !t.feed(buffer[:n]) {
+			break
+		}
+		if err != nil {
+			if draining.Load() && errors.Is(err, os.ErrDeadlineExceeded) {
+				t.feedRest(buffer)
+			}
+			break
+		}
+	}
+	t.finish()
+}
+
+// feed gives the session input and sends its answers; false when the conversation is over.
+func (t *thread) feed(input []byte) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.failed || t.session.Closing() {
+		return false
+	}
+	t.session.Feed(input)
+	t.flush()
+	return !t.failed && !t.session.Closing()
+}
+
+// feedRest reads what has arrived, without waiting for more.
+func (t *thread) feedRest(buffer []byte) {
+	raw := rawConn(t.conn)
+	for range 64 { // a client that sends faster than we read does not put the end off
+		n := 0
+		if raw == nil || raw.Control(func(fd uintptr) { n, _ = unix.Read(int(fd), buffer) }) != nil || n <= 0 {
+			return
+		}
+		if !t.feed(buffer[:n]) {
+			return
+		}
+	}
+}
+
+// flush sends all that the session answers, turn by turn. It needs mu; a client that does not read holds up nobody else.
+func (t *thread) flush() {
+	for !t.failed {
+		for next := t.outlet.next(t.session); len(next) > 0; next = t.outlet.next(t.session) {
+			if t.outlet.tooMuch(t.outlet.waiting(t.session), t.instance.Now()) {
+				t.instance.CountOutputCut()
+				t.fail()
+				return
+			}
+			n, err := t.conn.Write(next)
+			t.outlet.took(t.session, n)
+			if err != nil {
+				t.fail()
+				return
+			}
+		}
+		if !t.session.More() {
+			return
+		}
+		t.session.Resume()
+	}
+}
+
+// fail gives the connection up. It needs mu.
+func (t *thread) fail() {
+	t.failed = true
+	t.conn.Close() // wakes the reader
+}
+
+// finish sends what is still owed to a client that will say nothing more, and ends the session.
+func (t *thread) finish() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.resumed = sync.NewCond(&t.mu)
+	t.session.Resume() // for what came before there was somebody to wake
+	t.flush()
+	for !t.failed && !t.session.Closing() && t.session.Owing() {
+		t.resumed.Wait()
+	}
+	t.session.Close()
+	t.failed = true
+	t.conn.Close()
+}
+
+// wake has the session resumed, by a goroutine of its own: the reader may be waiting for input. One at a time is enough.
+func (t *thread) wake() {
+	if t.waking.CompareAndSwap(false, true) {
+		go t.resume()
+	}
+}
+
+func (t *thread) resume() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.waking.Store(false)
+	if t.failed {
+		return
+	}
+	t.session.Resume()
+	t.flush()
+	if t.session.Closing() {
+		t.fail()
+	}
+	if t.resumed != nil {
+		t.resumed.Signal()
+	}
+}
+
+// cut ends the connection, whoever is using it.
+func (t *thread) cut() { t.conn.Close() }
+
+// past is a deadline that has passed: whoever is reading stops.
+var past = time.Unix(1, 0)
+
+// drain stops the readers; each answers what has arrived, and ends.
+func (t *threads) drain(ctx context.Context) error {
+	t.draining.Store(true)
+	t.serving.Range(func(k, _ any) bool {
+		_ = k.(*thread).conn.SetReadDeadline(past)
+		return true
+	})
+	err := waitFor(ctx, &t.open)
+	if err != nil {
+		t.serving.Range(func(k, _ any) bool { k.(*thread).cut(); return true })
+	}
+	return err
+}
