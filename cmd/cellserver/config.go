@@ -2,76 +2,137 @@ package main
 
 import (
 	"fmt"
+	"log/slog"
+	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 
 	"cellserver/internal/commands"
 	"cellserver/internal/resp"
+	"cellserver/internal/server"
 )
 
-// config is what the command line says. The flags carry the names of redis.conf's directives.
+// config is what the command line and the environment say. The flags carry the names of redis.conf's directives.
 type config struct {
 	flags *pflag.FlagSet
 
-	port        int
-	bind        string
-	unixSocket  string
-	ioThreads   int
-	databases   int
-	maxKeySize  int
-	maxBulkLen  size
-	queryBuffer size
-	showVersion bool
+	port                         int
+	bind, protectedMode          string
+	unixSocket, unixSocketPerm   string
+	tcpBacklog, tcpKeepAlive     int
+	maxClients, timeout          int
+	outputLimits                 string
+	output                       server.OutputLimit
+	transport                    string
+	ioThreads                    int
+	databases, maxKeySize        int
+	maxBulkLen, queryBuffer      int
+	logLevel, logFormat, logFile string
+	shutdownTimeout              int
+	showVersion                  bool
 }
 
-// parseConfig reads the command line.
-func parseConfig(args []string) (*config, error) {
-	l := resp.DefaultLimits()
-	c := &config{maxBulkLen: size(l.Bulk), queryBuffer: size(l.Query)}
-	f := pflag.NewFlagSet("cellserver", pflag.ContinueOnError)
-	c.flags = f
-	f.SortFlags = false
-	f.IntVar(&c.port, "port", 6379, "TCP port; 0 for none")
-	f.StringVar(&c.bind, "bind", "127.0.0.1 -::1", "addresses to listen on; one with - before it may be missing")
-	f.StringVar(&c.unixSocket, "unixsocket", "", "path of a Unix socket to listen on as well")
-	f.IntVar(&c.ioThreads, "io-threads", 0, "event loops; 0 for as many as there are cores")
-	f.IntVar(&c.databases, "databases", 16, "number of databases")
-	f.IntVar(&c.maxKeySize, "max-key-size", commands.DefaultMaxKeySize, "longest key, in bytes")
-	f.Var(&c.maxBulkLen, "proto-max-bulk-len", "longest word of a command, such as 1mb")
-	f.Var(&c.queryBuffer, "client-query-buffer-limit", "longest command, such as 64mb")
-	f.BoolVar(&c.showVersion, "version", false, "print the version and exit")
-	f.Usage = func() { usage(f) }
-	if err := f.Parse(args); err != nil {
+const maxSeconds = 1 << 30 // 34 years
+
+func inSeconds(n int) time.Duration { return time.Duration(n) * time.Second }
+
+// parseConfig reads the command line, and the environment for what it does not say.
+func parseConfig(args []string, environ []string) (*config, error) {
+	c := &config{}
+	c.define()
+	if err := c.flags.Parse(args); err != nil {
 		return nil, err
 	}
-	if f.NArg() > 0 {
-		return nil, fmt.Errorf("what is %q? Options start with --; see --help", f.Arg(0))
+	if c.flags.NArg() > 0 {
+		return nil, fmt.Errorf("what is %q? Options start with --; see --help", c.flags.Arg(0))
+	}
+	if err := c.readEnvironment(environ); err != nil {
+		return nil, err
 	}
 	if c.showVersion {
 		fmt.Println("cellserver", version)
 	}
-	return c, c.check()
+	return c, nil
+}
+
+// define lists the options, in the order of --help. What each is without being told stands before it.
+func (c *config) define() {
+	f := pflag.NewFlagSet("cellserver", pflag.ContinueOnError)
+	c.flags = f
+	f.SortFlags = false
+	f.Usage = func() { usage(f) }
+	limits := resp.DefaultLimits()
+
+	c.port, c.bind, c.protectedMode = 6379, "127.0.0.1 -::1", "yes"
+	f.Var(number{&c.port, 0, 65535}, "port", "TCP port; 0 for none")
+	f.StringVar(&c.bind, "bind", c.bind, "addresses to listen on, with spaces between; * is all of IPv4, ::* of IPv6; with - before it an address may be missing")
+	f.Var(choice{&c.protectedMode, []string{"yes", "no"}}, "protected-mode", "refuse peers that are not on this machine")
+	f.StringVar(&c.unixSocket, "unixsocket", "", "path of a Unix socket to listen on as well")
+	f.Var(permissions{&c.unixSocketPerm}, "unixsocketperm", "permissions of the Unix socket, in octal, such as 770")
+	c.tcpBacklog, c.tcpKeepAlive = 511, 300
+	f.Var(number{&c.tcpBacklog, 1, 65535}, "tcp-backlog", "connections that may wait to be accepted; the system may allow fewer")
+	f.Var(number{&c.tcpKeepAlive, 0, maxSeconds}, "tcp-keepalive", "seconds of silence after which a peer is asked whether it is still there; 0 for never")
+
+	c.maxClients, c.timeout = 10000, 0
+	f.Var(number{&c.maxClients, 1, 10_000_000}, "maxclients", "connections at once; one more is told so and closed")
+	f.Var(number{&c.timeout, 0, maxSeconds}, "timeout", "seconds after which an idle connection is closed; 0 for never")
+	limit := outputLimits{&c.outputLimits, &c.output}
+	_ = limit.Set("normal 256mb 64mb 60")
+	f.Var(limit, "client-output-buffer-limit", "unread replies beyond which a client is cut off: class, hard limit, soft limit, seconds beyond the soft one")
+	c.maxBulkLen, c.queryBuffer, c.maxKeySize = limits.Bulk, limits.Query, commands.DefaultMaxKeySize
+	f.Var(size{&c.queryBuffer, 64 << 10, 1 << 30}, "client-query-buffer-limit", "bytes of a command, or of commands that wait, beyond which a client is cut off")
+	f.Var(size{&c.maxBulkLen, 1 << 10, 512 << 20}, "proto-max-bulk-len", "bytes in a word of a command")
+	f.Var(number{&c.maxKeySize, 1, 64 << 20}, "max-key-size", "bytes in a key")
+
+	c.databases, c.transport = 16, string(server.EventLoop)
+	f.Var(number{&c.databases, 1, 1024}, "databases", "number of databases")
+	f.Var(number{&c.ioThreads, 0, 1024}, "io-threads", "event loops; 0 for as many as there are cores")
+	f.Var(choice{&c.transport, []string{string(server.EventLoop), string(server.Goroutines)}}, "transport", "how connections are served: by a few loops, or by a goroutine each")
+
+	c.logLevel, c.logFormat, c.shutdownTimeout = "notice", "text", 10
+	f.Var(choice{&c.logLevel, levelNames}, "loglevel", "how much is logged")
+	f.Var(choice{&c.logFormat, []string{"text", "json"}}, "log-format", "how a line is written")
+	f.StringVar(&c.logFile, "logfile", "", "file to log to, made if need be, added to if it is there; standard error without one")
+	f.Var(number{&c.shutdownTimeout, 0, maxSeconds}, "shutdown-timeout", "seconds that clients are given to take their replies when the server is told to stop")
+	f.BoolVar(&c.showVersion, "version", false, "print the version and exit")
 }
 
 func usage(f *pflag.FlagSet) {
-	fmt.Printf("cellserver is a rate-limit server that speaks the Redis protocol.\n\nUsage: cellserver [options]\n\n%s", f.FlagUsages())
+	fmt.Printf(`cellserver is a rate-limit server that speaks the Redis protocol.
+
+Usage:
+  cellserver [options]                start the server
+  cellserver cli [options] [COMMAND]  talk to one; cellserver cli --help tells how
+
+Options, each also as an environment variable, %sPORT for --port (the command line wins):
+
+%s
+Examples:
+  cellserver                                              on 127.0.0.1:6379
+  cellserver --unixsocket /run/cellserver.sock --port 0   on a Unix socket only
+  cellserver --bind '* -::*' --protected-mode no          for everybody who can reach this machine
+`, prefix, f.FlagUsagesWrapped(110))
 }
 
-// check holds the numbers to what the server can do.
-func (c *config) check() error {
-	for _, n := range []struct {
-		flag      string
-		value     int
-		low, high int
-	}{
-		{"port", c.port, 0, 65535}, {"io-threads", c.ioThreads, 0, 1024}, {"databases", c.databases, 1, 1024},
-		{"max-key-size", c.maxKeySize, 1, 64 << 20},
-		{"proto-max-bulk-len", int(c.maxBulkLen), 1024, 512 << 20}, {"client-query-buffer-limit", int(c.queryBuffer), 64 << 10, 1 << 30},
-	} {
-		if n.value < n.low || n.value > n.high {
-			return fmt.Errorf("--%s %d: must be between %d and %d", n.flag, n.value, n.low, n.high)
+// prefix is what the options' names have before them in the environment.
+const prefix = "CELLSERVER_"
+
+// readEnvironment takes the options that the command line does not name from the environment. A variable that is none of
+// ours is left alone: Kubernetes makes some for every service in a namespace, and of a service named cellserver it makes
+// CELLSERVER_PORT=tcp://ADDRESS:PORT, which means nothing to us.
+func (c *config) readEnvironment(environ []string) (err error) {
+	for _, variable := range environ {
+		name, value, _ := strings.Cut(variable, "=")
+		option, ours := strings.CutPrefix(name, prefix)
+		f := c.flags.Lookup(strings.ReplaceAll(strings.ToLower(option), "_", "-"))
+		if !ours || f == nil || f.Changed || f.Name == "version" || strings.HasPrefix(value, "tcp://") {
+			continue
+		}
+		if err := f.Value.Set(value); err != nil {
+			return fmt.Errorf("%s=%s: %w", name, value, err)
 		}
 	}
 	return nil
@@ -79,8 +140,15 @@ func (c *config) check() error {
 
 func (c *config) limits() resp.Limits {
 	l := resp.DefaultLimits()
-	l.Bulk, l.Query = int(c.maxBulkLen), int(c.queryBuffer)
+	l.Bulk, l.Query = c.maxBulkLen, c.queryBuffer
 	return l
+}
+
+func (c *config) server(log *slog.Logger) server.Options {
+	return server.Options{
+		Transport: server.Transport(c.transport), IOThreads: c.ioThreads, MaxClients: c.maxClients, Protected: c.protectedMode == "yes",
+		Timeout: inSeconds(c.timeout), Output: c.output, Log: log,
+	}
 }
 
 // settings is CONFIG GET's view of the flags.
@@ -90,46 +158,23 @@ func (c *config) settings() (list []commands.Setting) {
 			return
 		}
 		value := f.Value.String
-		if s, ok := f.Value.(*size); ok {
-			value = func() string { return strconv.FormatInt(int64(*s), 10) }
+		if s, ok := f.Value.(size); ok {
+			value = func() string { return strconv.Itoa(*s.to) }
 		}
 		list = append(list, commands.Setting{Name: f.Name, Value: value})
 	})
 	return list
 }
 
-// size is a number of bytes, written as in redis.conf: 1k is 1000, 1kb is 1024.
-type size int64
-
-var units = []struct {
-	suffix string
-	bytes  int64
-}{{"gb", 1 << 30}, {"mb", 1 << 20}, {"kb", 1 << 10}, {"g", 1e9}, {"m", 1e6}, {"k", 1e3}, {"b", 1}, {"", 1}}
-
-func (s *size) Set(text string) error {
-	text = strings.ToLower(text)
-	for _, u := range units {
-		digits, found := strings.CutSuffix(text, u.suffix)
-		if !found {
-			continue
-		}
-		n, err := strconv.ParseInt(digits, 10, 32)
-		if err != nil || n < 0 {
-			break
-		}
-		*s = size(n * u.bytes)
-		return nil
+// fitFiles lowers maxclients to what the limit on open files allows, and says so. The runtime has raised that limit as far
+// as it may.
+func (c *config) fitFiles(warn func(message string, args ...any)) {
+	const own = 64 // descriptors that are no connection's
+	files := openFiles()
+	if most := max(files-own, 1); c.maxClients > most {
+		warn("maxclients is lowered: the limit on open files (ulimit -n) allows no more", "maxclients", most, "files", files)
+		c.maxClients = most
 	}
-	return fmt.Errorf("%q is no size: write a number of bytes, or 512kb, 64mb, 1gb", text)
 }
 
-func (s *size) String() string {
-	for _, u := range units[:3] {
-		if n := int64(*s); n > 0 && n%u.bytes == 0 {
-			return strconv.FormatInt(n/u.bytes, 10) + u.suffix
-		}
-	}
-	return strconv.FormatInt(int64(*s), 10)
-}
-
-func (s *size) Type() string { return "size" }
+func environment() []string { return os.Environ() }

@@ -1,11 +1,18 @@
 package main
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"io/fs"
 	"net"
+	"os"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // listen opens what the configuration names: a TCP listener for each address of --bind, and the Unix socket.
@@ -19,7 +26,7 @@ func listen(c *config) (listeners []net.Listener, err error) {
 	}()
 	if c.port != 0 {
 		for _, address := range strings.Fields(c.bind) {
-			l, err := listenTCP(address, c.port)
+			l, err := listenTCP(c, address)
 			if err != nil {
 				return listeners, err
 			}
@@ -29,7 +36,7 @@ func listen(c *config) (listeners []net.Listener, err error) {
 		}
 	}
 	if c.unixSocket != "" {
-		l, err := net.Listen("unix", c.unixSocket)
+		l, err := listenUnix(c.unixSocket, c.unixSocketPerm)
 		if err != nil {
 			return listeners, err
 		}
@@ -43,7 +50,7 @@ func listen(c *config) (listeners []net.Listener, err error) {
 
 // listenTCP opens one address. As in redis.conf, * and ::* stand for all of IPv4 and of IPv6, and one with - before it
 // may be an address that this machine does not have: then there is no listener and no error.
-func listenTCP(address string, port int) (net.Listener, error) {
+func listenTCP(c *config, address string) (net.Listener, error) {
 	host, optional := strings.CutPrefix(address, "-")
 	network := "tcp4"
 	switch {
@@ -54,12 +61,78 @@ func listenTCP(address string, port int) (net.Listener, error) {
 	case strings.Contains(host, ":"):
 		network = "tcp6"
 	}
-	l, err := net.Listen(network, net.JoinHostPort(host, strconv.Itoa(port)))
-	missing := errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EAFNOSUPPORT)
-	if optional && missing {
+	full := net.JoinHostPort(host, strconv.Itoa(c.port))
+	config := net.ListenConfig{KeepAliveConfig: keepAlive(inSeconds(c.tcpKeepAlive)), KeepAlive: -1}
+	l, err := config.Listen(context.Background(), network, full)
+	switch {
+	case err == nil:
+		return l, setBacklog(l.(*net.TCPListener), c.tcpBacklog)
+	case optional && (errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EAFNOSUPPORT)):
 		return nil, nil
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("cannot listen on %s: address already in use, perhaps by another cellserver or a redis-server; --port chooses another", full)
+	case errors.Is(err, fs.ErrPermission):
+		return nil, fmt.Errorf("cannot listen on %s: no permission; ports below 1024 are for root, --port chooses another", full)
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return nil, fmt.Errorf("cannot listen on %s: this machine does not have that address; write --bind -%s if it need not", full, host)
 	}
-	return l, err
+	return nil, fmt.Errorf("cannot listen on %s: %w", full, err)
+}
+
+// keepAlive asks a silent peer three times before it is given up, as Redis does: after idle, and twice more in as long.
+func keepAlive(idle time.Duration) net.KeepAliveConfig {
+	if idle == 0 {
+		return net.KeepAliveConfig{}
+	}
+	return net.KeepAliveConfig{Enable: true, Idle: idle, Interval: max(idle/3, time.Second), Count: 3}
+}
+
+// setBacklog tells the system anew how many connections may wait: the standard library asks for as many as it allows.
+func setBacklog(l *net.TCPListener, backlog int) error {
+	raw, err := l.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) { failed = unix.Listen(int(fd), backlog) })
+	return errors.Join(err, failed)
+}
+
+// listenUnix opens a Unix socket. One that a server left behind when it died is taken over; one that somebody listens on,
+// or a file that is no socket, is not.
+func listenUnix(path, perm string) (net.Listener, error) {
+	l, err := net.Listen("unix", path)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		if err := removeStale(path); err != nil {
+			return nil, fmt.Errorf("cannot listen on %s: %w", path, err)
+		}
+		l, err = net.Listen("unix", path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot listen on %s: %w; --unixsocket chooses another path", path, errors.Unwrap(err))
+	}
+	if perm == "" {
+		return l, nil
+	}
+	mode, _ := strconv.ParseUint(perm, 8, 32) // the flag has seen to it
+	if err := os.Chmod(path, fs.FileMode(mode)); err != nil {
+		l.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
+func removeStale(path string) error {
+	if info, err := os.Lstat(path); err != nil || info.Mode().Type() != fs.ModeSocket {
+		return errors.New("there is a file that is no socket; --unixsocket chooses another path")
+	}
+	if conn, err := net.Dial("unix", path); err == nil {
+		conn.Close()
+		return errors.New("somebody listens on it, perhaps another cellserver; --unixsocket chooses another path")
+	} else if !errors.Is(err, syscall.ECONNREFUSED) {
+		return err
+	}
+	return os.Remove(path)
 }
 
 // network is a listener's kind, as in the line that says that it is ready.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"os/signal"
 	"syscall"
@@ -28,42 +29,69 @@ func main() {
 	}
 }
 
-// run is a table of contents: configuration, store, commands, server; wait; shut down in reverse.
+// run is a table of contents: configuration, log, store, commands, server; wait; shut down in reverse.
 func run(args []string) error {
-	c, err := parseConfig(args)
+	c, err := parseConfig(args, environment())
 	if err != nil || c.showVersion {
 		return err
 	}
-	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	log, logFile, err := openLog(c)
+	if err != nil {
+		return err
+	}
+	defer logFile.Close()
+	c.fitFiles(log.Warn)
 
 	memory := store.NewMemory(store.Options{Databases: c.databases})
 	defer memory.Close()
 
 	instance := commands.New(commands.Config{
-		Store: memory, Version: version, Settings: c.settings(), Limits: c.limits(), MaxKeySize: c.maxKeySize, Port: c.port,
+		Store: memory, Version: version, Settings: c.settings(), Limits: c.limits(), MaxKeySize: c.maxKeySize, Port: c.port, Log: log,
 	})
 
 	listeners, err := listen(c)
 	if err != nil {
 		return err
 	}
-	srv, err := server.New(instance, server.Options{IOThreads: c.ioThreads, Log: log})
+	srv, err := server.New(instance, c.server(log))
 	if err != nil {
 		return err
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	go watchClock(ctx, memory.Clock(), log)
+	failed := serve(srv, listeners, log)
+	select {
+	case <-ctx.Done():
+		stop() // from here on a second signal ends the process at once
+		log.Info("stopping: clients get their replies first", "timeout", inSeconds(c.shutdownTimeout))
+	case err = <-failed:
+	}
+	return errors.Join(err, shutDown(srv, inSeconds(c.shutdownTimeout), log))
+}
+
+// serve has every listener served, and says so: on standard output in the words that container tools wait for.
+func serve(srv *server.Server, listeners []net.Listener, log *slog.Logger) <-chan error {
 	failed := make(chan error, len(listeners))
 	for _, listener := range listeners {
 		go func() { failed <- srv.Serve(listener) }()
+		log.Info("listening", "network", network(listener), "address", listener.Addr())
 		fmt.Printf("* Ready to accept connections %s\n", network(listener))
 	}
-	select {
-	case <-ctx.Done():
-	case err = <-failed:
+	return failed
+}
+
+// shutDown ends the server, in good order if the time allows it.
+func shutDown(srv *server.Server, timeout time.Duration, log *slog.Logger) error {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	err := srv.Shutdown(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		log.Warn("stopped before every client had taken its replies", "timeout", timeout)
+		return nil
 	}
-	return errors.Join(err, srv.Shutdown(context.Background()))
+	log.Info("stopped")
+	return err
 }
 
 // watchClock says so when somebody sets the wall clock by more than a second. Decisions go by elapsed time and do not

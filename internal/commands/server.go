@@ -58,9 +58,9 @@ var configGet = Command{
 }
 
 // unsettable is what tools ask Redis about and what is true of this server though no flag says so: nothing is saved,
-// nothing is evicted, memory and idle time are not bounded.
+// nothing is evicted, memory is not bounded.
 var unsettable = []Setting{
-	fixed("save", ""), fixed("appendonly", "no"), fixed("maxmemory", "0"), fixed("maxmemory-policy", "noeviction"), fixed("timeout", "0"),
+	fixed("save", ""), fixed("appendonly", "no"), fixed("maxmemory", "0"), fixed("maxmemory-policy", "noeviction"),
 }
 
 func fixed(name, value string) Setting {

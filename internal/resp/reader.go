@@ -17,10 +17,10 @@ type Limits struct {
 	Query  int // bytes of one call, from its first to its last (client-query-buffer-limit)
 }
 
-// DefaultLimits allow words of 1 MiB, calls of 1048576 words and 64 MiB, and lines of 64 KiB. Redis allows more of the
-// first three; its keys hold documents, ours hold counters.
+// DefaultLimits allow words of 1 MiB, calls of 1048576 words and 16 MiB, and lines of 64 KiB. Redis allows more of the
+// first three; its keys hold documents, ours hold counters, and to move what is held of a call must not take long.
 func DefaultLimits() Limits {
-	return Limits{Bulk: 1 << 20, Words: 1 << 20, Inline: 64 << 10, Query: 64 << 20}
+	return Limits{Bulk: 1 << 20, Words: 1 << 20, Inline: 64 << 10, Query: 16 << 20}
 }
 
 // Before AUTH a stranger may send a HELLO and an AUTH, not a megabyte. The numbers are Redis's.

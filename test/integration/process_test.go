@@ -77,10 +77,10 @@ func TestTakenPortIsNamed(t *testing.T) {
 
 func TestWrongOptionsAreNamed(t *testing.T) {
 	for args, want := range map[string]string{
-		"--port 70000":     "cellserver: --port 70000: must be between 0 and 65535\n",
+		"--port 70000":     "cellserver: invalid argument \"70000\" for \"--port\" flag: it must be a number from 0 to 65535\n",
 		"--nosuch":         "cellserver: unknown flag: --nosuch\n",
 		"6379":             "cellserver: what is \"6379\"? Options start with --; see --help\n",
-		"--databases zero": "cellserver: invalid argument \"zero\" for \"--databases\" flag: strconv.ParseInt: parsing \"zero\": invalid syntax\n",
+		"--databases zero": "cellserver: invalid argument \"zero\" for \"--databases\" flag: it must be a number from 1 to 1024\n",
 	} {
 		server := peer.Launch(t, peer.Command(strings.Fields(args)...))
 		assert.Equal(t, 1, server.Wait(), args)

@@ -73,7 +73,7 @@ type Server struct {
 func Start(t *testing.T, args ...string) *Server {
 	t.Helper()
 	return start(t, func(port int) *exec.Cmd {
-		return exec.Command(binary, append([]string{"--port", strconv.Itoa(port)}, args...)...)
+		return exec.Command(binary, append([]string{"--port", strconv.Itoa(port), "--loglevel", "warning"}, args...)...)
 	})
 }
 

@@ -1,0 +1,32 @@
+package main
+
+import (
+	"io"
+	"log/slog"
+	"os"
+)
+
+// levelNames are redis.conf's, and levels what they mean: notice is what an operator wants to know, verbose more than that.
+var (
+	levelNames = []string{"debug", "verbose", "notice", "warning", "nothing"}
+	levels     = map[string]slog.Level{
+		"debug": slog.LevelDebug, "verbose": slog.LevelDebug + 2, "notice": slog.LevelInfo, "warning": slog.LevelWarn, "nothing": slog.LevelError + 100,
+	}
+)
+
+// openLog opens the log that the configuration asks for. The file is for the caller to close.
+func openLog(c *config) (*slog.Logger, io.Closer, error) {
+	out := os.Stderr
+	if c.logFile != "" {
+		file, err := os.OpenFile(c.logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+		if err != nil {
+			return nil, nil, err
+		}
+		out = file
+	}
+	options := &slog.HandlerOptions{Level: levels[c.logLevel]}
+	if c.logFormat == "json" {
+		return slog.New(slog.NewJSONHandler(out, options)), out, nil
+	}
+	return slog.New(slog.NewTextHandler(out, options)), out, nil
+}
