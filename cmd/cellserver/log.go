@@ -1,7 +1,7 @@
 package main
 
 import (
-	"io"
+	"fmt"
 	"log/slog"
 	"os"
 )
@@ -14,19 +14,19 @@ var (
 	}
 )
 
-// openLog opens the log that the configuration asks for. The file is for the caller to close.
-func openLog(c *config) (*slog.Logger, io.Closer, error) {
+// openLog opens the log that the configuration asks for. It ends with the process, which has something to say to its last.
+func openLog(c *config) (*slog.Logger, error) {
 	out := os.Stderr
 	if c.logFile != "" {
 		file, err := os.OpenFile(c.logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 		if err != nil {
-			return nil, nil, err
+			return nil, fmt.Errorf("cannot log: %w; --logfile chooses another file", err)
 		}
 		out = file
 	}
 	options := &slog.HandlerOptions{Level: levels[c.logLevel]}
 	if c.logFormat == "json" {
-		return slog.New(slog.NewJSONHandler(out, options)), out, nil
+		return slog.New(slog.NewJSONHandler(out, options)), nil
 	}
-	return slog.New(slog.NewTextHandler(out, options)), out, nil
+	return slog.New(slog.NewTextHandler(out, options)), nil
 }

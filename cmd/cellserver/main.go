@@ -35,11 +35,10 @@ func run(args []string) error {
 	if err != nil || c.showVersion {
 		return err
 	}
-	log, logFile, err := openLog(c)
+	log, err := openLog(c)
 	if err != nil {
 		return err
 	}
-	defer logFile.Close()
 	c.fitFiles(log.Warn)
 
 	memory := store.NewMemory(store.Options{Databases: c.databases})

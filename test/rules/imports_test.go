@@ -35,13 +35,13 @@ var mayImport = map[string][]string{
 		"internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/store", "internal/resp",
 	},
 	"internal/server": {
-		"internal/commands", "internal/resp", "internal/store",
-		"github.com/panjf2000/gnet/v2/...",
+		"internal/commands", "internal/resp",
+		"github.com/panjf2000/gnet/v2/...", "golang.org/x/sys/unix",
 	},
 	"cmd/cellserver": {
 		"internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/store", "internal/resp",
 		"internal/commands", "internal/server",
-		"github.com/spf13/pflag", "github.com/redis/go-redis/v9/...",
+		"github.com/spf13/pflag", "github.com/redis/go-redis/v9/...", "golang.org/x/sys/unix", "golang.org/x/term",
 	},
 }
 

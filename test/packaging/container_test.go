@@ -1,0 +1,227 @@
+//go:build linux
+
+package packaging
+
+import (
+	"bufio"
+	"bytes"
+	"debug/elf"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"cellserver/test/peer"
+)
+
+// container is an image that runs.
+type container struct {
+	image  *image
+	net    *network
+	cmd    *exec.Cmd
+	ended  chan struct{}
+	ready  chan struct{}
+	mu     sync.Mutex
+	screen bytes.Buffer
+	said   bool
+}
+
+func (c *container) Write(b []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.screen.Write(b)
+	if !c.said && bytes.Contains(c.screen.Bytes(), []byte(peer.Ready)) {
+		c.said = true
+		close(c.ready)
+	}
+	return len(b), nil
+}
+
+func (c *container) String() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.screen.String()
+}
+
+// process is one in the image: it sees the image's files and environment only, and is its user.
+func (i *image) process(words ...string) *exec.Cmd {
+	cmd := &exec.Cmd{Path: words[0], Args: words, Dir: i.dir, Env: append([]string{"PATH=/"}, i.environment...)}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: i.root}
+	if os.Getenv(insideNamespace) == "" {
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(i.user), Gid: uint32(i.group)}
+		return cmd
+	}
+	// Root of a user namespace has only the users that it was given, itself: it can but call itself another in one more.
+	cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWUSER
+	cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: i.user, HostID: 0, Size: 1}}
+	cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: i.group, HostID: 0, Size: 1}}
+	return cmd
+}
+
+// start is docker run: arguments take CMD's place. It returns when the server is ready.
+func start(t *testing.T, i *image, n *network, arguments ...string) *container {
+	t.Helper()
+	if len(arguments) == 0 {
+		arguments = i.arguments0
+	}
+	c := &container{image: i, net: n, ended: make(chan struct{}), ready: make(chan struct{})}
+	c.cmd = i.process(slices.Concat(i.entrypoint, arguments)...)
+	c.cmd.Stdout, c.cmd.Stderr = c, c
+	n.do(t, c.cmd.Start)
+	go func() {
+		_ = c.cmd.Wait() // ProcessState tells
+		close(c.ended)
+	}()
+	t.Cleanup(func() {
+		_ = c.cmd.Process.Kill() // fails if it has ended, as it should have
+		<-c.ended
+	})
+	select {
+	case <-c.ready:
+	case <-c.ended:
+		require.Fail(t, "the server ended", c.String())
+	case <-time.After(patience):
+		require.Fail(t, "the server is not ready", c.String())
+	}
+	return c
+}
+
+// stop is docker stop: it returns the exit status.
+func (c *container) stop(t *testing.T) int {
+	t.Helper()
+	require.NoError(t, c.cmd.Process.Signal(c.image.stop), c.String())
+	select {
+	case <-c.ended:
+	case <-time.After(patience):
+		require.Fail(t, "the server does not end", c.String())
+	}
+	return c.cmd.ProcessState.ExitCode()
+}
+
+// healthy runs the image's health check where the server is, as an engine does, and returns its exit status.
+func (c *container) healthy(t *testing.T) int {
+	t.Helper()
+	check := c.image.process(c.image.health...)
+	c.net.do(t, func() error {
+		_ = check.Run() // ProcessState tells
+		return nil
+	})
+	require.NotNil(t, check.ProcessState, "the health check did not start")
+	return check.ProcessState.ExitCode()
+}
+
+// ask sends PING over the cable, and returns the line that comes back.
+func ask(t *testing.T, client *network) (line string) {
+	t.Helper()
+	client.do(t, func() error {
+		c, err := net.DialTimeout("tcp4", net.JoinHostPort(serverAddress, "6379"), patience)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		_ = c.SetDeadline(time.Now().Add(patience)) // fails only of a closed connection
+		_, _ = c.Write([]byte("PING\r\n"))          // who is refused may be cut off before; the read tells
+		line, err = bufio.NewReader(c).ReadString('\n')
+		return err
+	})
+	return strings.TrimSpace(line)
+}
+
+// The image holds one file: a program that needs no other, for the machine that it says it is for.
+func TestImageIsOneStaticBinary(t *testing.T) {
+	for arch, machine := range map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64} {
+		i := imageFor(t, arch)
+		require.Equal(t, "scratch", i.base)
+		require.Equal(t, []string{"cellserver"}, filesOf(t, i.root))
+		program, err := elf.Open(filepath.Join(i.root, "cellserver"))
+		require.NoError(t, err)
+		defer program.Close()
+		require.Equal(t, machine, program.Machine, arch)
+		for _, part := range program.Progs {
+			require.NotEqual(t, elf.PT_INTERP, part.Type, "%s asks for a dynamic linker", arch)
+			require.NotEqual(t, elf.PT_DYNAMIC, part.Type, "%s is linked dynamically", arch)
+		}
+		require.Nil(t, program.Section(".symtab"), "%s has symbols: the image is larger than need be", arch)
+	}
+}
+
+func filesOf(t *testing.T, root string) (names []string) {
+	t.Helper()
+	require.NoError(t, fs.WalkDir(os.DirFS(root), ".", func(name string, _ fs.DirEntry, err error) error {
+		if name != "." {
+			names = append(names, name)
+		}
+		return err
+	}))
+	return names
+}
+
+// The compiler in the image is the one that go.mod asks for.
+func TestImageCompiler(t *testing.T) {
+	lines := instructions(read(t, "Dockerfile"))
+	require.True(t, strings.HasPrefix(lines[0], "FROM "))
+	_, rest, _ := strings.Cut(read(t, "go.mod"), "\ngo ")
+	numbers := strings.SplitN(rest, ".", 3)
+	require.Contains(t, lines[0], " golang:"+numbers[0]+"."+numbers[1]+" ")
+}
+
+// As it is, the image starts, not as root; it is healthy while it runs, and not after; it stops when told to; and it
+// needs to write nothing.
+func TestContainer(t *testing.T) {
+	i := imageFor(t, runtime.GOARCH)
+	require.NotZero(t, i.user, "root")
+	require.NotZero(t, i.group, "root")
+	require.Contains(t, i.labels, "org.opencontainers.image.version="+version)
+	c := start(t, i, newNetwork(t))
+	require.Equal(t, 0, c.healthy(t), c.String())
+	require.Equal(t, 0, c.stop(t), c.String())
+	require.NotEqual(t, 0, c.healthy(t), "a server that has ended is not healthy")
+	require.Equal(t, []string{"cellserver"}, filesOf(t, i.root))
+}
+
+// Who changes the port by environment changes it for the health check, too.
+func TestHealthFollowsPort(t *testing.T) {
+	i := *imageFor(t, runtime.GOARCH)
+	i.environment = append(slices.Clone(i.environment), "CELLSERVER_PORT=7000")
+	c := start(t, &i, newNetwork(t))
+	require.Equal(t, 0, c.healthy(t), c.String())
+}
+
+// What a client on another machine gets. The image's settings are environment, so that an option after the image's name
+// adds to them.
+func TestReachedFromOutside(t *testing.T) {
+	asItIs := imageFor(t, runtime.GOARCH)
+	bare := *asItIs
+	bare.environment = nil
+	for _, run := range []struct {
+		name      string
+		image     *image
+		arguments []string
+		says      string
+	}{
+		{"the image", asItIs, nil, "+PONG"},
+		{"the image, and one option more", asItIs, []string{"--maxclients", "100"}, "+PONG"},
+		{"the image, protected again", asItIs, []string{"--protected-mode", "yes"}, "-DENIED"},
+		{"for everybody", &bare, []string{"--bind", "* -::*", "--protected-mode", "no"}, "+PONG"},
+		{"protected unless told", &bare, []string{"--bind", "* -::*"}, "-DENIED"},
+	} {
+		t.Run(run.name, func(t *testing.T) {
+			client, server := cable(t)
+			c := start(t, run.image, server, run.arguments...)
+			said, _, _ := strings.Cut(ask(t, client), " ")
+			require.Equal(t, run.says, said)
+			require.Equal(t, 0, c.healthy(t), "over loopback it answers in any case")
+			require.Equal(t, 0, c.stop(t), c.String())
+		})
+	}
+}
