@@ -4,16 +4,16 @@ import "cellserver/internal/resp"
 
 // ahead is a window of calls that were read and wait for their answers.
 type ahead struct {
-	words [][]byte    // of all of them, end to end
-	ends  [window]int // in words: where each call ends
+	words [][]byte       // of all of them, end to end
+	ends  [lookahead]int // in words: where each call ends
 	count int
 	next  int  // the call that is answered next
 	owned bool // what is left was copied, and outlives its batch
 }
 
-// window is how many calls are read before the first is answered: enough for the memory of a modern processor to fetch them
+// lookahead is how many calls are read before the first is answered: enough for the memory of a modern processor to fetch them
 // all at once (it follows ten to sixteen loads at a time), few enough to keep the calls themselves in its first cache.
-const window = 16
+const lookahead = 16
 
 // idleWords is the room that a session keeps between batches: an ordinary call's.
 const idleWords = 16
@@ -43,14 +43,14 @@ func (a *ahead) clear() {
 
 // rest lets go of what a window needed, when its batch is over: idle connections are many.
 func (a *ahead) rest() {
-	if a.empty() && cap(a.words) > window*idleWords {
+	if a.empty() && cap(a.words) > lookahead*idleWords {
 		*a = ahead{}
 	}
 }
 
 // fill reads calls until the window is full, or there is no whole one, or the reader fails.
 func (a *ahead) fill(r *resp.Reader) error {
-	for a.count < window {
+	for a.count < lookahead {
 		words, err := r.Next()
 		if words == nil {
 			return err

@@ -17,14 +17,14 @@ import (
 type Command struct {
 	Name       string // in lower case
 	Summary    string
-	Group      string // of the manual: limiter, generic, string, connection, server
+	Group      string // of the manual: limiter, generic, string, connection, server, cluster
 	Since      string // the version that had it first: Redis's, or cellserver's for a CL command
 	Complexity string
 	Reply      string // what it answers, for the manual
 	Flags      Flags
 	Category   string   // ACL category, where it is not the group's
 	Tips       []string // hints for clients and proxies, as COMMAND INFO gives them
-	KeyAccess  string   // what it does with its keys, in COMMAND INFO's words, such as "RO ACCESS"
+	KeyAccess  string   // what it does with its keys, as COMMAND INFO's key specs say: see below
 	Args       []Arg
 	AnyMore    bool // further words are allowed, and ignored
 	Min        int  // words of the shortest call, where Redis says another number than the grammar
@@ -36,13 +36,17 @@ type Command struct {
 	firstKey int // word that is the first key, 0 if there is none
 }
 
+// KeyAccess begins with RO (the key is read), RW (read and changed), OW (overwritten) or RM (removed), and then says what of:
+// ACCESS (the value is looked at), UPDATE (changed), INSERT (added to), DELETE (taken away). EXISTS is "RO": it looks at no
+// value. GET is "RO ACCESS", CL.THROTTLE "RW ACCESS UPDATE", DEL "RM DELETE".
+
 // Flags say what kind of command it is.
 type Flags uint32
 
 const (
 	Write     Flags = 1 << iota // it may change a key
 	ReadOnly                    // it reads keys and changes none
-	DenyOOM                     // it may need memory, so a full store refuses it
+	DenyOOM                     // it may need memory, so that clients expect an OOM error of it
 	Admin                       // for those who run the server
 	NoScript                    // Redis does not let scripts call it
 	Loading                     // answered while a snapshot is read
@@ -51,7 +55,16 @@ const (
 	NoAuth                      // answered before AUTH
 	AllowBusy                   // answered while Redis runs a script
 	Dangerous                   // not for everybody, as ACL categories go
-	Slow                        // may take long: never runs on an event loop, see Session.park
+	Slow                        // may take long: never runs on an event loop, see Session.park (the ACL's @slow is just not Fast)
+)
+
+// Tips that several rows give: for proxies, to which shards of a cluster a command goes and how the replies become one; and
+// whether the same call may answer differently.
+const allShards = "request_policy:all_shards"
+
+var (
+	severalShards = []string{"request_policy:multi_shard", "response_policy:agg_sum"}
+	varying       = []string{"nondeterministic_output"}
 )
 
 // flagNames are COMMAND INFO's words, in its order. Dangerous shows as a category, Slow is our own affair.

@@ -28,21 +28,6 @@ var get = Command{
 	},
 }
 
-// unix is an instant in Unix nanoseconds by the wall clock of this moment, held to what an int64 can say.
-func (c *Call) unix(instant int64) int64 {
-	offset := c.instance.store.Clock().Offset()
-	if offset > 0 && instant > maxInt-offset {
-		return maxInt
-	}
-	return instant + offset
-}
-
-// expiresIn is the milliseconds that a key has left, rounded up as Redis's are.
-func (c *Call) expiresIn(e store.Entry) int64 { return roundUp(e.Expires-c.View.Now(), 1e6) }
-
-// inSeconds rounds milliseconds to the nearest second, as Redis's TTL does.
-func inSeconds(ms int64) int64 { return ms/1000 + (ms%1000+500)/1000 }
-
 // noKey is what TTL and its like say of a key that is not there.
 const noKey = -2
 
@@ -66,8 +51,6 @@ func timing(row Command, read func(c *Call, e store.Entry) int64) Command {
 }
 
 var (
-	varying = []string{"nondeterministic_output"}
-
 	ttl = timing(Command{
 		Name: "ttl", Since: "1.0.0", Tips: varying, Summary: "Returns the time that a key has left, in seconds.",
 		Reply: "The seconds, to the nearest; -1 if the key does not expire, -2 if there is no such key.",
@@ -83,8 +66,6 @@ var (
 		Reply: "The Unix time; -1 if the key does not expire, -2 if there is no such key.",
 	}, func(c *Call, e store.Entry) int64 { return inSeconds(roundUp(c.unix(e.Expires), 1e6)) })
 )
-
-var severalShards = []string{"request_policy:multi_shard", "response_policy:agg_sum"}
 
 var exists = Command{
 	Name: "exists", Group: "generic", Since: "1.0.0", Complexity: "O(N) in the number of keys", Flags: ReadOnly | Fast,

@@ -10,8 +10,6 @@ import (
 
 // Commands on a whole database.
 
-var allShards = "request_policy:all_shards"
-
 var dbSize = Command{
 	Name: "dbsize", Group: "server", Category: "keyspace", Since: "1.0.0", Complexity: "O(1)", Flags: ReadOnly | Fast,
 	Summary: "Counts the keys of the database.", Tips: []string{allShards, "response_policy:agg_sum"},

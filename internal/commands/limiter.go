@@ -39,14 +39,6 @@ func (c *Call) decision(d quota.Decision, mode quota.Mode, ms bool) {
 	}
 }
 
-// roundUp is n nanoseconds in whole units; quota.Never stays what it is.
-func roundUp(n, unit int64) int64 {
-	if n <= 0 {
-		return n
-	}
-	return (n-1)/unit + 1
-}
-
 const limiterReply = `Five integers: limited (0 allowed, 1 limited); limit, the largest quantity that can ever be allowed at once;
 remaining, what could be taken now, after this call; retry_after, the seconds until this quantity would be allowed (-1
 if it was, or never can be); reset_after, the seconds until the key is as if never used. With UPTO a sixth: taken.`

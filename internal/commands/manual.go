@@ -60,8 +60,11 @@ func helpOf(container, since string) *Command {
 	}
 }
 
-// groups is the order of the manual, and what each part of it is called there.
-var groups = []struct{ name, title string }{
+// group is a part of the manual.
+type group struct{ name, title string }
+
+// groups is the order of the manual.
+var groups = []group{
 	{"limiter", "Limiters"}, {"string", "Values"}, {"generic", "Keys"}, {"connection", "Connection"}, {"server", "Server"},
 	{"cluster", "Refused"},
 }

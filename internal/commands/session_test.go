@@ -1,8 +1,10 @@
 package commands
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -12,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"cellserver/internal/resp"
+	"cellserver/internal/store"
 )
 
 // say feeds one inline command and returns all replies, encoded.
@@ -164,6 +167,100 @@ func TestCloseStopsASlowCommand(t *testing.T) {
 	require.Equal(t, 0, s.instance.clients.count())
 }
 
+// A browser can be made to send commands in the body of a request: nothing of it is answered, nothing behind it read.
+func TestHTTPIsCutOff(t *testing.T) {
+	for _, line := range []string{"POST / HTTP/1.1", "post /", "Host: localhost", "*1\r\n$4\r\nPOST"} {
+		c := newStill(t).dial()
+		require.Equal(t, "+PONG\r\n", c.say(t, "PING\r\n"+line+"\r\nPING"))
+		require.True(t, c.session.Closing())
+	}
+	c := newStill(t).dial()
+	require.Contains(t, c.say(t, "GET / HTTP/1.1"), "-ERR wrong number")
+	require.False(t, c.session.Closing())
+}
+
+// A row that panics ends its own conversation, with a line in the log that says where; everybody else goes on, also on
+// the key that it held.
+func TestPanicEndsOneConversation(t *testing.T) {
+	s := planted(t, &Command{Name: "panic", Args: []Arg{Key("key")}, Run: func(c *Call) error {
+		c.View.Scan(c.Context, 0, 1000, func([]byte, store.Entry) { panic("planted") }) // under a shard's lock
+		return nil
+	}})
+	var log bytes.Buffer
+	s.instance.log = slog.New(slog.NewTextHandler(&log, nil))
+	c, other := s.dial(), s.dial()
+	other.say(t, "CL.THROTTLE held 15 30 60")
+	require.Equal(t, "+PONG\r\n", c.say(t, "PING\r\nPANIC held\r\nPING"))
+	require.True(t, c.session.Closing())
+	require.Contains(t, log.String(), "reason=planted")
+	require.Contains(t, log.String(), "session_test.go", "the stack")
+	require.Equal(t, "*5\r\n:0\r\n:16\r\n:14\r\n:-1\r\n:4\r\n", other.say(t, "CL.THROTTLE held 15 30 60"))
+}
+
+// The same of a Slow row, which runs on a goroutine of its own.
+func TestPanicOfASlowRowEndsOneConversation(t *testing.T) {
+	s := planted(t, &Command{Name: "panic", Flags: Slow, Run: func(*Call) error { panic("planted") }})
+	var log bytes.Buffer
+	s.instance.log = slog.New(slog.NewTextHandler(&log, nil))
+	c := s.dial()
+	c.session.Feed([]byte("PANIC\r\n"))
+	<-c.wasCut
+	require.Contains(t, log.String(), "reason=planted")
+	require.Equal(t, "+PONG\r\n", s.dial().say(t, "PING"))
+}
+
+// A deep pipeline is answered a turn at a time, and every call of it in the end.
+func TestADeepPipelineYields(t *testing.T) {
+	for _, deep := range []struct {
+		call  string
+		calls int
+		most  int // answers in the first turn
+	}{
+		{"PING", 5000, turn},
+		{"INFO", 40, 4}, // dear ones count for more
+		{"ECHO " + strings.Repeat("x", 50000), 50, 6}, // and so do bytes
+	} {
+		c := newStill(t).dial()
+		c.session.Feed([]byte(strings.Repeat(deep.call+"\r\n", deep.calls)))
+		first := c.session.instance.stats.commands.Load()
+		require.Positive(t, first)
+		require.LessOrEqual(t, first, int64(deep.most), deep.call)
+		for c.session.More() {
+			c.session.Sent()
+			c.session.Resume()
+		}
+		require.Equal(t, int64(deep.calls), c.session.instance.stats.commands.Load(), deep.call)
+	}
+}
+
+// Input that comes while replies wait is stored, and answered when the transport says so; beyond the bound of a call the
+// client is cut off, and counted.
+func TestStoredInputIsAnsweredLater(t *testing.T) {
+	c := newStill(t).dial()
+	c.session.Store([]byte("PING\r\nEC"))
+	require.Empty(t, c.output())
+	c.session.Store([]byte("HO x\r\n"))
+	c.session.Resume()
+	require.Equal(t, "+PONG\r\n$1\r\nx\r\n", c.output())
+
+	for range 1 + resp.DefaultLimits().Query>>20 {
+		require.False(t, c.session.Closing())
+		c.session.Store(make([]byte, 1<<20))
+	}
+	require.True(t, c.session.Closing())
+	require.Equal(t, int64(1), c.session.instance.stats.queryCut.Load())
+}
+
+// A call with very many words does not keep the loop: it is parked, whatever its row says.
+func TestALongCallIsParked(t *testing.T) {
+	c := newStill(t).dial()
+	c.session.Feed(encode(strings.Fields("EXISTS" + strings.Repeat(" k", longCall))))
+	require.True(t, c.session.Owing())
+	<-c.woken
+	c.session.Resume()
+	require.Equal(t, ":0\r\n", c.output())
+}
+
 // What a row wrote before it failed is taken back: one call, one reply.
 func TestErrorTakesTheReplyBack(t *testing.T) {
 	s := planted(t, &Command{Name: "half", Run: func(c *Call) error {
@@ -179,7 +276,7 @@ func TestAWindowSharesOneReadingOfTheClock(t *testing.T) {
 	ticking := &tickingClock{}
 	s := newStillOn(t, ticking)
 	c := s.dial()
-	calls := strings.Repeat("CL.THROTTLE k 100000 1 1 1 MS\r\n", window+1)
+	calls := strings.Repeat("CL.THROTTLE k 100000 1 1 1 MS\r\n", lookahead+1)
 	ticking.readings = 0
 	require.NoError(t, c.Send([]byte(calls)))
 	require.Equal(t, int64(2), ticking.readings)

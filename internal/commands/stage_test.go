@@ -37,8 +37,8 @@ func newStillOn(t testing.TB, clock store.Clock) *still {
 func (s *still) Dial() (transcript.Peer, error) { return s.dial(), nil }
 
 func (s *still) dial() *caller {
-	c := &caller{woken: make(chan struct{}, 1)}
-	c.session = s.instance.Open(Peer{Remote: "127.0.0.1:50000", Local: "127.0.0.1:6379", FD: 7, Wake: c.wake})
+	c := &caller{woken: make(chan struct{}, 1), wasCut: make(chan struct{})}
+	c.session = s.instance.Open(Peer{Remote: "127.0.0.1:50000", Local: "127.0.0.1:6379", FD: 7, Wake: c.wake, Cut: func() { close(c.wasCut) }})
 	return c
 }
 
@@ -51,6 +51,7 @@ func (s *still) Advance(d time.Duration) error {
 type caller struct {
 	session *Session
 	woken   chan struct{}
+	wasCut  chan struct{}
 	heard   []byte
 }
 
@@ -72,8 +73,10 @@ func (c *caller) Send(b []byte) error {
 	for i := range lent {
 		lent[i] = 0xdd
 	}
-	for c.session.parked { // a Slow command: its goroutine wakes us
-		<-c.woken
+	for c.session.Owing() {
+		if c.session.parked {
+			<-c.woken // by the goroutine of a Slow command
+		}
 		c.session.Resume()
 	}
 	return nil

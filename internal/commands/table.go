@@ -2,7 +2,7 @@ package commands
 
 import "strings"
 
-// All lists every command, in the order of the manual.
+// All lists every command.
 func All() []*Command {
 	return []*Command{
 		// Limiters.
@@ -117,8 +117,7 @@ func (row *Command) sub(name []byte) *Command {
 	return nil
 }
 
-// Do answers one call: one reply, whatever happens. Only Do writes errors: what a row has written before it failed is
-// taken back.
+// Do answers one call: one reply, whatever happens. An error takes back what its row had written.
 func (t *Table) Do(s *Session, words [][]byte) {
 	mark := s.out.Mark()
 	if err := t.run(s, words); err != nil {
@@ -130,7 +129,12 @@ func (t *Table) Do(s *Session, words [][]byte) {
 
 func (t *Table) run(s *Session, words [][]byte) error {
 	row, err := t.resolve(words, &s.recent)
-	if err != nil {
+	switch {
+	case row == nil && isHTTP(words[0]):
+		s.instance.log.Warn("a client speaks HTTP, and is cut off", "peer", s.peer.Remote)
+		s.closing = true
+		return nil
+	case err != nil:
 		return err
 	}
 	s.row = row
@@ -140,6 +144,10 @@ func (t *Table) run(s *Session, words [][]byte) error {
 	}
 	return s.call.run(row, words)
 }
+
+// isHTTP says whether a line is from an HTTP request. A web page can make a browser send one to us, with commands in its
+// body: so nothing of it is answered, and nothing behind it is read, as in Redis.
+func isHTTP(name []byte) bool { return foldEqual(name, "POST") || foldEqual(name, "HOST:") }
 
 // longCall is the number of words beyond which a command on keys counts as Slow, whatever its row says.
 const longCall = 1024

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -29,6 +30,8 @@ func flaw(row *Command) string {
 		return "summary is no sentence"
 	case row.Group == "" || row.Since == "" || row.Complexity == "":
 		return "the manual's words are missing"
+	case !slices.ContainsFunc(groups, func(g group) bool { return g.name == row.Group }):
+		return "group is not in the manual"
 	case row.Run == nil && row.Subs == nil:
 		return "nothing runs"
 	case row.Run != nil && row.Reply == "":
@@ -76,12 +79,13 @@ func TestRowsAreSound(t *testing.T) {
 
 func TestFlawsAreFound(t *testing.T) {
 	for want, spoil := range map[string]func(*Command){
-		"name":                             func(r *Command) { r.Name = "Get" },
-		"summary is no sentence":           func(r *Command) { r.Summary = "Gets" },
-		"nothing runs":                     func(r *Command) { r.Run = nil },
-		"reply is not told":                func(r *Command) { r.Reply = "" },
-		"both write and readonly":          func(r *Command) { r.Flags |= Write },
-		"more arguments than a call holds": func(r *Command) { r.Args = make([]Arg, maxArgs+1) },
+		"name":                                          func(r *Command) { r.Name = "Get" },
+		"summary is no sentence":                        func(r *Command) { r.Summary = "Gets" },
+		"group is not in the manual":                    func(r *Command) { r.Group = "strings" },
+		"nothing runs":                                  func(r *Command) { r.Run = nil },
+		"reply is not told":                             func(r *Command) { r.Reply = "" },
+		"both write and readonly":                       func(r *Command) { r.Flags |= Write },
+		"more arguments than a call holds":              func(r *Command) { r.Args = make([]Arg, maxArgs+1) },
 		"argument b stands behind what may be left out": func(r *Command) { r.Args = []Arg{Word("a").Optional(), Word("b")} },
 		"argument a repeats and is not the last":        func(r *Command) { r.Args = []Arg{Word("a").Many(), Word("b")} },
 		"what it does with its key is not told":         func(r *Command) { r.KeyAccess = "" },

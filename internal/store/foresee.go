@@ -45,11 +45,7 @@ func (s *shard) foreseeRecord(h hashed) {
 		return
 	}
 	b := s.index.home(h.position)
-	first, last := b.match(h.tag)
-	for ; first != 0; first &= first - 1 {
-		prefetch(&s.pages.at(b.ref(bits.TrailingZeros64(first) / 8))[0])
-	}
-	for ; last != 0; last &= last - 1 {
-		prefetch(&s.pages.at(b.ref(8 + bits.TrailingZeros64(last)/8))[0])
+	for match := b.match(h.tag); match != 0; match &= match - 1 {
+		prefetch(&s.pages.at(b.ref(bits.TrailingZeros32(match)))[0])
 	}
 }

@@ -58,28 +58,26 @@ func (b *bucket) set(slot int, tag byte, r ref) {
 	binary.LittleEndian.PutUint32(b[atRefs+4*slot:], uint32(r))
 }
 
-// match marks the slots with this tag, among the first eight and among the last four: bit 8*i+7 stands for slot i.
-func (b *bucket) match(tag byte) (first, last uint64) {
+// match marks the slots with this tag: bit i stands for slot i. All tags are compared at once.
+func (b *bucket) match(tag byte) (slots uint32) {
 	pattern := uint64(tag) * 0x0101010101010101
-	first = zeroBytes(binary.LittleEndian.Uint64(b[:8]) ^ pattern)
-	last = zeroBytes(uint64(binary.LittleEndian.Uint32(b[8:12])^uint32(pattern)) | 0xffffffff00000000)
-	return first, last
+	first := binary.LittleEndian.Uint64(b[:8]) ^ pattern
+	last := uint64(binary.LittleEndian.Uint32(b[8:12])^uint32(pattern)) | 0xffffffff00000000
+	return zeroBytes(first) | zeroBytes(last)<<8
 }
 
-// zeroBytes sets the high bit of each byte that is zero, exactly (Hacker's Delight, 6-1).
-func zeroBytes(x uint64) uint64 {
+// zeroBytes sets bit i for each byte i that is zero, exactly: first the high bit of each such byte (Hacker's Delight, 6-1),
+// then the eight of them side by side, by a multiplication that carries each to its place.
+func zeroBytes(x uint64) uint32 {
 	const low7 = 0x7f7f7f7f7f7f7f7f
-	return ^((x&low7 + low7) | x | low7)
+	high := ^((x&low7 + low7) | x | low7)
+	return uint32(high >> 7 * 0x0102040810204080 >> 56)
 }
 
 // free is the first free slot, -1 if the bucket is full.
 func (b *bucket) free() int {
-	first, last := b.match(0)
-	if first != 0 {
-		return bits.TrailingZeros64(first) / 8
-	}
-	if last != 0 {
-		return 8 + bits.TrailingZeros64(last)/8
+	if free := b.match(0); free != 0 {
+		return bits.TrailingZeros32(free)
 	}
 	return -1
 }

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"hash/maphash"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -293,25 +292,6 @@ func (m *Memory) flush(db *database) {
 		db.shards[i].empty()
 	}
 	m.listener.tell(db.number, nil, Flushed)
-}
-
-// Random looks from a random place on for a bucket with a live key, and takes any of that bucket.
-func (v *view) Random(ctx context.Context, dst []byte) (key []byte, ok bool, err error) {
-	seen := 0
-	pick := func(k []byte, _ Entry) {
-		seen++
-		if rand.IntN(seen) == 0 { // so each of n is kept with the same chance, 1/n (reservoir sampling)
-			key = append(dst, k...)
-		}
-	}
-	for _, cursor := range []uint64{rand.Uint64N(shards << positionBits), 0} {
-		for more := true; more && seen == 0; more = cursor != 0 {
-			if cursor, err = v.Scan(ctx, cursor, 1, pick); err != nil {
-				return nil, false, err
-			}
-		}
-	}
-	return key, seen > 0, nil
 }
 
 // lockSet names the shards that a step on several keys takes: one bit a shard.

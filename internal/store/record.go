@@ -10,6 +10,8 @@ import "encoding/binary"
 //	12  length   1 byte   of the key; 255 says that the next 4 bytes hold it
 //	13  key
 //
+// Of a free slot only the kind is set; its first two bytes link it to the next free one (pages.go).
+//
 // A 17-byte key makes 30 bytes, a slot of 32: one cache line holds two.
 type record []byte
 

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"math"
+	"math/rand/v2"
 )
 
 // A cursor is a place in the order of hashes: the shard, then 32 bits of position. It means the same whatever size the
@@ -73,4 +74,23 @@ func (x *index) bucketAt(position uint32) (b *bucket, end uint64) {
 		end = min(end, x.old.start(x.moved))
 	}
 	return x.current.at(x.current.of(position)), end
+}
+
+// Random looks from a random place on for a bucket with a live key, and takes any of that bucket.
+func (v *view) Random(ctx context.Context, dst []byte) (key []byte, ok bool, err error) {
+	seen := 0
+	pick := func(k []byte, _ Entry) {
+		seen++
+		if rand.IntN(seen) == 0 { // so each of n is kept with the same chance, 1/n (reservoir sampling)
+			key = append(dst, k...)
+		}
+	}
+	for _, cursor := range []uint64{rand.Uint64N(shards << positionBits), 0} {
+		for more := true; more && seen == 0; more = cursor != 0 {
+			if cursor, err = v.Scan(ctx, cursor, 1, pick); err != nil {
+				return nil, false, err
+			}
+		}
+	}
+	return key, seen > 0, nil
 }

@@ -49,15 +49,8 @@ func (s *shard) find(h hashed, key []byte) (record, place) {
 		return nil, place{}
 	}
 	for b := s.index.home(h.position); b != nil; b = s.index.following(b) {
-		first, last := b.match(h.tag)
-		for ; first != 0; first &= first - 1 {
-			slot := bits.TrailingZeros64(first) / 8
-			if r := s.pages.at(b.ref(slot)); string(r.key()) == string(key) {
-				return r, place{b, slot}
-			}
-		}
-		for ; last != 0; last &= last - 1 {
-			slot := 8 + bits.TrailingZeros64(last)/8
+		for match := b.match(h.tag); match != 0; match &= match - 1 {
+			slot := bits.TrailingZeros32(match)
 			if r := s.pages.at(b.ref(slot)); string(r.key()) == string(key) {
 				return r, place{b, slot}
 			}
@@ -118,7 +111,7 @@ func (s *shard) throttle(h hashed, key []byte, now int64, limit gcra.Limit, quan
 	return d, s.keep(h, key, r, p, now, next)
 }
 
-// keep stores a TAT: in the key's record, in a new one, or in none when the TAT says nothing.
+// keep stores a TAT: in the key's record, in a new one, or in none when the TAT says nothing (a refund, so there is a record).
 func (s *shard) keep(h hashed, key []byte, r record, p place, now, tat int64) error {
 	if tat <= now {
 		s.tell(key, Deleted)

@@ -1,0 +1,32 @@
+package commands
+
+import "cellserver/internal/store"
+
+var clInspect = Command{
+	Name: "cl.inspect", Group: "limiter", Since: "1.0.0", Complexity: "O(1)", Flags: ReadOnly | Fast,
+	Summary:   "Shows what a key holds.",
+	KeyAccess: "RO ACCESS",
+	Args:      []Arg{Key("key")},
+	Reply: `A map: kind; state, the kind's own fields by name (of cl.throttle: tat, the theoretical arrival time in Unix
+nanoseconds); expires_ms, the milliseconds until the key is as if never used. Nil if there is no such key.`,
+	Run: func(c *Call) error {
+		e, err := c.View.Lookup(c.Context, c.Key())
+		if err != nil {
+			return err
+		}
+		if e.Kind == store.None {
+			c.Out.Null()
+			return nil
+		}
+		c.Out.Map(3)
+		c.Out.BulkString("kind")
+		c.Out.BulkString(e.Kind.String())
+		c.Out.BulkString("state")
+		c.Out.Map(1)
+		c.Out.BulkString("tat")
+		c.Out.Int(c.unix(e.Expires))
+		c.Out.BulkString("expires_ms")
+		c.Out.Int(c.expiresIn(e))
+		return nil
+	},
+}
