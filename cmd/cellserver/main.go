@@ -23,6 +23,9 @@ import (
 var version = "dev"
 
 func main() {
+	if args := os.Args[1:]; len(args) > 0 && args[0] == "cli" {
+		os.Exit(cli(args[1:]))
+	}
 	if err := run(os.Args[1:]); err != nil && !errors.Is(err, pflag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "cellserver:", err)
 		os.Exit(1)

@@ -1,0 +1,255 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestClientOptions(t *testing.T) {
+	t.Setenv("REDISCLI_AUTH", "secret")
+	for variable, port := range map[string]int{"": 6379, "7001": 7001, "0": 6379, "tcp://10.0.0.1:6380": 6379} {
+		t.Setenv("CELLSERVER_PORT", variable)
+		o, err := parseClientOptions([]string{"PING"})
+		require.NoError(t, err)
+		assert.Equal(t, port, o.port, variable)
+	}
+	o, err := parseClientOptions([]string{"-h", "::1", "-p", "7000", "-n", "2", "-3", "CL.THROTTLE", "-h", "1", "-1"})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"CL.THROTTLE", "-h", "1", "-1"}, o.call)
+	assert.Equal(t, "secret", o.password)
+	assert.Equal(t, "[::1]:7000[2]> ", newLink(o).String())
+	assert.Equal(t, 3, newLink(o).protocol)
+
+	o, err = parseClientOptions([]string{"-a", "", "-s", "a.sock"})
+	require.NoError(t, err)
+	assert.Empty(t, o.password, "given as empty")
+	assert.Empty(t, o.call)
+	assert.Equal(t, "redis a.sock> ", newLink(o).String())
+
+	for args, says := range map[string]string{
+		"-p 0":        "-p 0: must be between 1 and 65535",
+		"-p x PING":   `invalid argument "x" for "-p, --port" flag`,
+		"-n -1":       "-n -1: must not be negative",
+		"--nosuch":    "unknown flag: --nosuch; see cellserver cli --help",
+		"-r --no-raw": "ask for opposites",
+	} {
+		_, err := parseClientOptions(strings.Fields(args))
+		require.ErrorContains(t, err, says)
+	}
+}
+
+// Quotes are redis-cli's; the rest of the grammar is tested where it lives.
+func TestSplitCall(t *testing.T) {
+	for line, want := range map[string][]string{
+		"":                      nil,
+		" \t\r\n":               nil,
+		"GET  a\tb\r\n":         {"GET", "a", "b"},
+		"*1":                    {"*1"},
+		`ECHO "a\x00\n\"b'c\q"`: {"ECHO", "a\x00\n\"b'cq"},
+		`ECHO 'a\x00\'b"c'`:     {"ECHO", `a\x00'b"c`},
+		`ECHO ""`:               {"ECHO", ""},
+	} {
+		call, err := splitCall(line)
+		require.NoError(t, err, line)
+		assert.Equal(t, want, call, line)
+	}
+	long := strings.Repeat("a ", 100_000)
+	call, err := splitCall(long)
+	require.NoError(t, err)
+	assert.Len(t, call, 100_000)
+	for _, line := range []string{`"`, `'a`, `"a"b`, `a "b\"`} {
+		_, err := splitCall(line)
+		assert.ErrorIs(t, err, errQuotes, line)
+	}
+}
+
+// What is printed in quotes can be typed.
+func TestQuotesCanBeReadBack(t *testing.T) {
+	var all []byte
+	for c := range 256 {
+		all = append(all, byte(c))
+	}
+	quoted := string(appendQuoted(nil, all))
+	call, err := splitCall(quoted)
+	require.NoError(t, err)
+	assert.Equal(t, []string{string(all)}, call)
+	assert.NotContains(t, quoted, "\n")
+}
+
+// What redis-cli 7.0.15 prints for these is compared in test/cli; here stands what it cannot show: replies that neither
+// server gives, and a number that it does not know.
+func TestFormats(t *testing.T) {
+	for _, c := range []struct{ wire, raw, human string }{
+		{"*5\r\n:0\r\n:16\r\n:15\r\n:-1\r\n:2\r\n", "0\n16\n15\n-1\n2",
+			"1) (integer) 0\n2) (integer) 16\n3) (integer) 15\n4) (integer) -1\n5) (integer) 2\n"},
+		{"%2\r\n+a\r\n*2\r\n#t\r\n,1.50\r\n$1\r\nb\r\n*0\r\n", "a (true)\n1.50\nb ",
+			"1# a => \n   1) (true)\n   2) (double) 1.50\n2# \"b\" => (empty array)\n"},
+		{"(12345678901234567890123\r\n", "12345678901234567890123", "12345678901234567890123\n"},
+		{"!9\r\nBAD thing\r\n", "BAD thing\n", "(error) BAD thing\n"},
+		{"|1\r\n+ttl\r\n:5\r\n=7\r\ntxt:a\"b\r\n", `a"b`, "a\"b\n"},
+		{">0\r\n", "", "(empty push)\n"},
+		{"*-1\r\n", "", "(nil)\n"},
+		{"$-1\r\n", "", "(nil)\n"},
+		{"_\r\n", "", "(nil)\n"},
+	} {
+		r, rest, err := parseReply([]byte(c.wire + "rest"))
+		require.NoError(t, err, "%q", c.wire)
+		assert.Equal(t, "rest", string(rest), "%q", c.wire)
+		assert.Equal(t, c.raw, string(appendRaw(nil, r)), "%q", c.wire)
+		assert.Equal(t, c.human, string(appendHuman(nil, r, "")), "%q", c.wire)
+		for end := range len(c.wire) {
+			_, _, err := parseReply([]byte(c.wire[:end]))
+			assert.ErrorIs(t, err, errNoReply, "%q", c.wire[:end])
+		}
+	}
+	for _, wire := range []string{"\r\n", "hello\r\n", "$-2\r\n", "*x\r\n", "=3\r\nabc\r\n", "*1\r\n?\r\n"} {
+		_, _, err := parseReply([]byte(wire))
+		assert.ErrorIs(t, err, errNoReply, "%q", wire)
+	}
+}
+
+func TestStartsWithAny(t *testing.T) {
+	for call, want := range map[string]bool{
+		"info": true, "INFO server": true, "client list ID 3": true, "client": false, "client id": false, "GET info": false,
+	} {
+		assert.Equal(t, want, startsWithAny(strings.Fields(call), prose), call)
+	}
+}
+
+// serveAfterHello accepts connections one after another, answers what go-redis says first, and leaves the rest of each to
+// its function.
+func serveAfterHello(t *testing.T, talks ...func(conn net.Conn, r *bufio.Reader)) *link {
+	listener, err := net.Listen("tcp4", "127.0.0.1:0")
+	require.NoError(t, err)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for _, talk := range talks {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			r := bufio.NewReader(conn)
+			readCall(r)
+			_, _ = io.WriteString(conn, "-ERR unknown command 'HELLO'\r\n")
+			talk(conn, r)
+			conn.Close()
+		}
+	}()
+	t.Cleanup(func() {
+		listener.Close()
+		<-ended
+	})
+	address := listener.Addr().(*net.TCPAddr)
+	l := newLink(&clientOptions{host: "127.0.0.1", port: address.Port})
+	t.Cleanup(l.close)
+	return l
+}
+
+// readCall reads what one write brought, and returns it: the calls of these tests are short.
+func readCall(r *bufio.Reader) string {
+	_, _ = r.Peek(1)
+	b := make([]byte, r.Buffered())
+	_, _ = io.ReadFull(r, b)
+	return string(b)
+}
+
+// A connection that the server closed while nothing was under way is replaced, with the same database, and the call is
+// made once.
+func TestIdleConnectionIsReplaced(t *testing.T) {
+	closed := make(chan struct{})
+	var selected, called string
+	l := serveAfterHello(t,
+		func(conn net.Conn, r *bufio.Reader) {
+			readCall(r)
+			_, _ = io.WriteString(conn, "+OK\r\n")
+			conn.Close()
+			close(closed)
+		},
+		func(conn net.Conn, r *bufio.Reader) {
+			selected = readCall(r)
+			_, _ = io.WriteString(conn, "+OK\r\n")
+			called = readCall(r)
+			_, _ = io.WriteString(conn, "+PONG\r\n")
+			_, _ = r.ReadByte() // until the client hangs up
+		})
+	_, err := l.do([]string{"SELECT", "3"})
+	require.NoError(t, err)
+	assert.Contains(t, l.String(), "[3]> ")
+	<-closed
+	r, err := l.do([]string{"PING"})
+	require.NoError(t, err)
+	assert.Equal(t, "PONG", string(r.text))
+	assert.Contains(t, strings.ToUpper(selected), "SELECT\r\n$1\r\n3\r\n")
+	assert.Equal(t, "*1\r\n$4\r\nPING\r\n", called)
+	_, err = l.do([]string{"MONITOR"})
+	assert.ErrorContains(t, err, "use redis-cli")
+}
+
+// A call that was sent is not sent again, though its connection broke; the next one gets another connection.
+func TestCallIsNotRepeated(t *testing.T) {
+	calls := make(chan string, 3)
+	l := serveAfterHello(t,
+		func(conn net.Conn, r *bufio.Reader) {
+			calls <- readCall(r)
+			_, _ = io.WriteString(conn, "*2\r\n:1\r\n$10\r\nhalf")
+		},
+		func(conn net.Conn, r *bufio.Reader) {
+			calls <- readCall(r)
+			_, _ = io.WriteString(conn, "+PONG\r\n")
+		})
+	_, err := l.do([]string{"CL.THROTTLE"})
+	require.ErrorContains(t, err, "closed the connection before its reply was whole")
+	r, err := l.do([]string{"PING"})
+	require.NoError(t, err)
+	assert.Equal(t, "PONG", string(r.text))
+	assert.Equal(t, "*1\r\n$11\r\nCL.THROTTLE\r\n", <-calls)
+	assert.Equal(t, "*1\r\n$4\r\nPING\r\n", <-calls)
+}
+
+// A script goes on after an error reply, and its result says that there was one; it ends where the connection ends.
+func TestScript(t *testing.T) {
+	talk := func(conn net.Conn, r *bufio.Reader) {
+		for _, answer := range []string{"-ERR no\r\n", "+PONG\r\n"} {
+			readCall(r)
+			_, _ = io.WriteString(conn, answer)
+		}
+		readCall(r)
+	}
+	var out bytes.Buffer
+	d := &dialogue{link: serveAfterHello(t, talk), out: &out, raw: true}
+	require.ErrorIs(t, d.script(strings.NewReader("NOSUCH\n\nPING")), errAnswered)
+	assert.Equal(t, "ERR no\n\nPONG\n", out.String())
+
+	out.Reset()
+	d.link = serveAfterHello(t, talk)
+	err := d.script(strings.NewReader("NOSUCH\nPING\nPING\nPING\n"))
+	require.ErrorContains(t, err, "closed the connection")
+	require.NotErrorIs(t, err, errAnswered)
+	assert.Equal(t, "ERR no\n\nPONG\n", out.String())
+
+	out.Reset()
+	d.link = newLink(&clientOptions{host: "127.0.0.1", port: 1})
+	require.NoError(t, d.script(strings.NewReader("\nExit\nPING\n")), "nothing was sent")
+	require.ErrorIs(t, d.script(strings.NewReader("\"a\nQUIT")), errAnswered)
+}
+
+// Who accepts connections and says nothing is not waited for longer than a container's health check would.
+func TestSilentServer(t *testing.T) {
+	listener, err := net.Listen("tcp4", "127.0.0.1:0") // nobody accepts: the system does, and keeps what is sent
+	require.NoError(t, err)
+	defer listener.Close()
+	l := newLink(&clientOptions{host: "127.0.0.1", port: listener.Addr().(*net.TCPAddr).Port})
+	assert.Less(t, l.patience, 10*time.Second)
+	l.patience = 20 * time.Millisecond
+	_, err = l.do([]string{"PING"})
+	assert.ErrorContains(t, err, "accepts connections but has not answered within 20ms")
+}
