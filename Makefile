@@ -57,3 +57,35 @@ micro: ## micro-benchmarks beside the code
 .PHONY: bench
 bench: build ## CPU per CL.THROTTLE beside redis-server's INCR: 21 alternating rounds (ARGS="-rounds 5")
 	$(GO) run ./bench -server bin/cellserver $(ARGS)
+
+DOCKER := docker
+
+.PHONY: docker
+docker: ## build the image cellserver (DOCKER=podman for another engine; ARGS="--platform linux/amd64,linux/arm64" for both)
+	@$(DOCKER) info >/dev/null 2>&1 || { echo 'make docker: no engine answers "$(DOCKER) info"; start one, or name another: DOCKER=podman' >&2; exit 1; }
+	DOCKER_BUILDKIT=1 $(DOCKER) build --build-arg VERSION=$(VERSION) -t cellserver:$(VERSION) -t cellserver:latest $(ARGS) .
+
+PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
+
+.PHONY: build-all
+build-all: ## build for Linux and macOS, amd64 and arm64, into dist/ (PLATFORMS="linux/arm64" for some)
+	@rm -rf dist
+	@set -e; for platform in $(PLATFORMS); do \
+		dir=dist/cellserver-$(VERSION)-$$(echo $$platform | tr / -); \
+		CGO_ENABLED=0 GOOS=$${platform%/*} GOARCH=$${platform#*/} \
+			$(GO) build -trimpath -ldflags '-s -w $(LDFLAGS)' -o $$dir/cellserver ./cmd/cellserver; \
+		echo $$dir/cellserver; \
+	done
+
+# What is packed is as old as the commit, and nobody's, so that who packs the same commit again gets the same bytes.
+SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
+PACK := tar --format=ustar --sort=name --mtime=@$(SOURCE_DATE_EPOCH) --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX
+
+.PHONY: release
+release: build-all ## pack what build-all builds into dist/*.tar.gz, with SHA256SUMS (needs GNU tar)
+	@set -e; cd dist; for dir in cellserver-*; do \
+		cp $(addprefix ../,README.md CHANGELOG.md $(wildcard LICENSE)) $$dir; \
+		$(PACK) -cf $$dir.tar $$dir; \
+		gzip -9n $$dir.tar; \
+	done
+	@cd dist; sha256sum *.tar.gz > SHA256SUMS; sha256sum --check --strict SHA256SUMS

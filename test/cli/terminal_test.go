@@ -140,6 +140,8 @@ func TestPromptSurvivesItsServer(t *testing.T) {
 	first.Signal(os.Interrupt)
 	require.Zero(t, first.Wait())
 	s.enter("PING\r")
+	s.see("\r\ncellserver cli: ") // that the connection was closed, or already that there is none to be had
+	s.enter("PING\r")
 	s.see("\r\ncellserver cli: cannot connect to " + first.Addr + ": connection refused.")
 	second := peer.Launch(t, peer.Command("--port", strconv.Itoa(first.Port)))
 	require.Eventually(t, func() bool { return bytes.Contains([]byte(second.Stdout()), []byte(peer.Ready)) }, patience, time.Millisecond)

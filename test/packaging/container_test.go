@@ -72,7 +72,7 @@ func (i *image) process(words ...string) *exec.Cmd {
 func start(t *testing.T, i *image, n *network, arguments ...string) *container {
 	t.Helper()
 	if len(arguments) == 0 {
-		arguments = i.arguments0
+		arguments = i.defaults
 	}
 	c := &container{image: i, net: n, ended: make(chan struct{}), ready: make(chan struct{})}
 	c.cmd = i.process(slices.Concat(i.entrypoint, arguments)...)
