@@ -20,6 +20,7 @@ build: ## build bin/cellserver
 .PHONY: test
 test: ## run every test, with the race detector (needs redis-server for the differential ones)
 	$(GO) test -race ./...
+	CELLSERVER_TRANSPORT=goroutines $(GO) test -race -count=1 ./test/integration ./test/differential ./test/hostile
 
 .PHONY: check
 check: vet tidy test test-clients ## everything that CI holds the project to
@@ -37,6 +38,7 @@ tidy: ## go.mod and go.sum say what the code needs, no more
 .PHONY: test-clients
 test-clients: build ## real clients in other languages (installs them in a temporary place)
 	test/clients/run.sh bin/cellserver
+	test/snippets/run.sh bin/cellserver
 
 .PHONY: rewrite
 rewrite: ## write conversations and the README's reference anew, to be reviewed as a diff
@@ -49,6 +51,12 @@ fuzz: ## fuzz each target for FUZZTIME
 	@for target in resp:FuzzReader resp:FuzzInline resp:FuzzWriter gcra:FuzzStep; do \
 		$(GO) test ./internal/$${target%%:*} -run '^$$' -fuzz "^$${target##*:}$$" -fuzztime $(FUZZTIME) || exit 1; \
 	done
+
+FOR := 60s
+
+.PHONY: soak
+soak: build ## normal and hostile traffic together for FOR (30m for the record)
+	$(GO) run ./test/soak -server bin/cellserver -for $(FOR) $(ARGS)
 
 .PHONY: micro
 micro: ## micro-benchmarks beside the code

@@ -1,0 +1,349 @@
+//go:build linux
+
+package packaging
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+)
+
+// ping is what every check of health runs.
+var ping = []string{"/cellserver", "cli", "PING"}
+
+// images that the manifests may name: what make docker builds, and one that stands for an application.
+var knownImages = []string{"cellserver:latest", "redis:7.0"}
+
+// decode reads one document strictly: a key that the type does not have is a mistyped one, or one not looked at here.
+func decode(t *testing.T, d *yaml.Decoder, into any) (more bool) {
+	t.Helper()
+	err := d.Decode(into)
+	if err == io.EOF {
+		return false
+	}
+	require.NoError(t, err)
+	return true
+}
+
+func strict(text string) *yaml.Decoder {
+	d := yaml.NewDecoder(bytes.NewReader([]byte(text)))
+	d.KnownFields(true)
+	return d
+}
+
+type composeFile struct {
+	Name     string
+	Services map[string]composed
+}
+
+type composed struct {
+	Image, User, Restart string
+	Command              []string
+	Environment          map[string]string
+	NetworkMode          string   `yaml:"network_mode"`
+	MemLimit             string   `yaml:"mem_limit"`
+	StopGracePeriod      string   `yaml:"stop_grace_period"`
+	ReadOnly             bool     `yaml:"read_only"`
+	CapDrop              []string `yaml:"cap_drop"`
+	SecurityOpt          []string `yaml:"security_opt"`
+	Healthcheck          struct {
+		Test                       []string
+		Interval, Timeout, Retries string
+		StartPeriod                string `yaml:"start_period"`
+	}
+	DependsOn map[string]struct {
+		Condition string
+		Restart   bool
+	} `yaml:"depends_on"`
+}
+
+func TestCompose(t *testing.T) {
+	var file composeFile
+	require.True(t, decode(t, strict(read(t, "deploy/compose.yaml")), &file))
+	for name, service := range file.Services {
+		require.Contains(t, knownImages, service.Image, name)
+		require.True(t, service.ReadOnly, name)
+		require.Equal(t, []string{"ALL"}, service.CapDrop, name)
+		require.Equal(t, []string{"no-new-privileges:true"}, service.SecurityOpt, name)
+		require.Equal(t, "unless-stopped", service.Restart, name)
+	}
+	server, app := file.Services["cellserver"], file.Services["app"]
+	require.Equal(t, append([]string{"CMD"}, ping...), server.Healthcheck.Test)
+	require.Empty(t, refused(t, server.Command, asList(server.Environment)))
+	require.Equal(t, "127.0.0.1", server.Environment["CELLSERVER_BIND"], "only the application is to reach it")
+	require.Equal(t, "yes", server.Environment["CELLSERVER_PROTECTED_MODE"])
+	grace := strings.TrimSuffix(server.StopGracePeriod, "s")
+	require.Greater(t, number(t, grace), number(t, server.Environment["CELLSERVER_SHUTDOWN_TIMEOUT"]))
+	require.True(t, strings.HasSuffix(server.MemLimit, "m"), server.MemLimit)
+	limit := number(t, strings.TrimSuffix(server.MemLimit, "m"))
+	collects := number(t, strings.TrimSuffix(server.Environment["GOMEMLIMIT"], "MiB"))
+	require.InDelta(t, 0.9, collects/limit, 0.05)
+
+	require.Equal(t, "service:cellserver", app.NetworkMode)
+	require.Equal(t, "service_healthy", app.DependsOn["cellserver"].Condition)
+	require.True(t, app.DependsOn["cellserver"].Restart, "or it stays in a network that has gone")
+}
+
+func asList(variables map[string]string) (list []string) {
+	for name, value := range variables {
+		list = append(list, name+"="+value)
+	}
+	return list
+}
+
+func number(t *testing.T, text string) float64 {
+	t.Helper()
+	n, err := strconv.ParseFloat(text, 64)
+	require.NoError(t, err)
+	return n
+}
+
+// object is what deploy's Kubernetes files use of Deployment, Service and NetworkPolicy.
+type object struct {
+	APIVersion string `yaml:"apiVersion"`
+	Kind       string
+	Metadata   struct {
+		Name   string
+		Labels map[string]string
+	}
+	Spec struct {
+		Replicas *int
+		Strategy struct{ Type string }
+		Selector map[string]any
+		Template struct {
+			Metadata struct{ Labels map[string]string }
+			Spec     pod
+		}
+		Ports []struct {
+			Name       string
+			Port       int
+			TargetPort string `yaml:"targetPort"`
+		}
+		PodSelector map[string]any `yaml:"podSelector"`
+		PolicyTypes []string       `yaml:"policyTypes"`
+		Ingress     []map[string]any
+	}
+}
+
+type pod struct {
+	EnableServiceLinks            *bool `yaml:"enableServiceLinks"`
+	AutomountServiceAccountToken  *bool `yaml:"automountServiceAccountToken"`
+	TerminationGracePeriodSeconds int   `yaml:"terminationGracePeriodSeconds"`
+	SecurityContext               struct {
+		RunAsNonRoot   bool              `yaml:"runAsNonRoot"`
+		RunAsUser      int               `yaml:"runAsUser"`
+		RunAsGroup     int               `yaml:"runAsGroup"`
+		SeccompProfile map[string]string `yaml:"seccompProfile"`
+	} `yaml:"securityContext"`
+	InitContainers []kubernetesContainer `yaml:"initContainers"`
+	Containers     []kubernetesContainer
+}
+
+type kubernetesContainer struct {
+	Name, Image     string
+	ImagePullPolicy string `yaml:"imagePullPolicy"`
+	RestartPolicy   string `yaml:"restartPolicy"`
+	Command, Args   []string
+	Env             []struct {
+		Name, Value string
+		ValueFrom   struct {
+			ResourceFieldRef struct {
+				ContainerName string `yaml:"containerName"`
+				Resource      string
+			} `yaml:"resourceFieldRef"`
+		} `yaml:"valueFrom"`
+	}
+	Ports []struct {
+		Name          string
+		ContainerPort int `yaml:"containerPort"`
+	}
+	Resources struct{ Requests, Limits map[string]string }
+
+	StartupProbe    probe `yaml:"startupProbe"`
+	LivenessProbe   probe `yaml:"livenessProbe"`
+	ReadinessProbe  probe `yaml:"readinessProbe"`
+	SecurityContext struct {
+		AllowPrivilegeEscalation *bool `yaml:"allowPrivilegeEscalation"`
+		ReadOnlyRootFilesystem   bool  `yaml:"readOnlyRootFilesystem"`
+		Capabilities             struct{ Drop []string }
+	} `yaml:"securityContext"`
+}
+
+type probe struct {
+	Exec             struct{ Command []string }
+	PeriodSeconds    int `yaml:"periodSeconds"`
+	TimeoutSeconds   int `yaml:"timeoutSeconds"`
+	FailureThreshold int `yaml:"failureThreshold"`
+}
+
+func (c kubernetesContainer) environment() map[string]string {
+	variables := map[string]string{}
+	for _, v := range c.Env {
+		variables[v.Name] = v.Value
+	}
+	return variables
+}
+
+// objects reads a file of deploy, by kind.
+func objects(t *testing.T, name string) map[string]object {
+	t.Helper()
+	found := map[string]object{}
+	for d := strict(read(t, name)); ; {
+		var o object
+		if !decode(t, d, &o) {
+			return found
+		}
+		require.NotContains(t, found, o.Kind)
+		found[o.Kind] = o
+	}
+}
+
+func TestKubernetesPods(t *testing.T) {
+	for _, name := range []string{"deploy/kubernetes-sidecar.yaml", "deploy/kubernetes-service.yaml"} {
+		o := objects(t, name)["Deployment"]
+		p := o.Spec.Template.Spec
+		require.Equal(t, map[string]any{"matchLabels": labels(o.Spec.Template.Metadata.Labels)}, o.Spec.Selector, name)
+		require.True(t, p.SecurityContext.RunAsNonRoot, name)
+		require.NotZero(t, p.SecurityContext.RunAsUser, name)
+		require.Equal(t, "RuntimeDefault", p.SecurityContext.SeccompProfile["type"], name)
+		require.False(t, *p.EnableServiceLinks, name)
+		require.False(t, *p.AutomountServiceAccountToken, name)
+		servers := 0
+		for _, c := range append(p.InitContainers, p.Containers...) {
+			require.Contains(t, knownImages, c.Image, name)
+			require.False(t, *c.SecurityContext.AllowPrivilegeEscalation, "%s: %s", name, c.Name)
+			require.True(t, c.SecurityContext.ReadOnlyRootFilesystem, "%s: %s", name, c.Name)
+			require.Equal(t, []string{"ALL"}, c.SecurityContext.Capabilities.Drop, "%s: %s", name, c.Name)
+			require.NotEmpty(t, c.Resources.Limits["memory"], "%s: %s", name, c.Name)
+			if strings.HasPrefix(c.Image, "cellserver:") {
+				servers++
+				checkServer(t, c, p)
+			}
+		}
+		require.Equal(t, 1, servers, name)
+	}
+}
+
+func labels(of map[string]string) map[string]any {
+	list := map[string]any{}
+	for name, value := range of {
+		list[name] = value
+	}
+	return list
+}
+
+// checkServer holds a container with cellserver in it to what the server and its image are.
+func checkServer(t *testing.T, c kubernetesContainer, p pod) {
+	t.Helper()
+	variables := c.environment()
+	require.Empty(t, c.Command, "the image's ENTRYPOINT starts it")
+	require.Empty(t, refused(t, c.Args, asList(withoutMemory(variables))))
+	require.Greater(t, float64(p.TerminationGracePeriodSeconds), number(t, variables["CELLSERVER_SHUTDOWN_TIMEOUT"]))
+	for _, probe := range []probe{c.StartupProbe, c.LivenessProbe, c.ReadinessProbe} {
+		require.Equal(t, ping, probe.Exec.Command)
+		require.Positive(t, probe.TimeoutSeconds)
+	}
+	for _, v := range c.Env {
+		if v.Name == "GOMEMLIMIT" {
+			require.Equal(t, "limits.memory", v.ValueFrom.ResourceFieldRef.Resource)
+			require.Equal(t, c.Name, v.ValueFrom.ResourceFieldRef.ContainerName)
+		}
+	}
+	require.Contains(t, variables, "GOMEMLIMIT")
+	require.Equal(t, c.Resources.Limits["memory"], c.Resources.Requests["memory"], "what it may use is kept for it")
+	require.Equal(t, imageFor(t, "amd64").user, p.SecurityContext.RunAsUser, "the image's user")
+}
+
+// withoutMemory: GOMEMLIMIT is for Kubernetes to fill in.
+func withoutMemory(variables map[string]string) map[string]string {
+	rest := map[string]string{}
+	for name, value := range variables {
+		if name != "GOMEMLIMIT" {
+			rest[name] = value
+		}
+	}
+	return rest
+}
+
+// A sidecar starts before the application, and only the application reaches it.
+func TestKubernetesSidecar(t *testing.T) {
+	p := objects(t, "deploy/kubernetes-sidecar.yaml")["Deployment"].Spec.Template.Spec
+	require.Equal(t, "cellserver", p.InitContainers[0].Name)
+	require.Equal(t, "Always", p.InitContainers[0].RestartPolicy)
+	variables := p.InitContainers[0].environment()
+	require.Equal(t, "127.0.0.1", variables["CELLSERVER_BIND"])
+	require.Equal(t, "yes", variables["CELLSERVER_PROTECTED_MODE"])
+}
+
+// There is one, the old one ends before the new one starts, and not everybody in the cluster reaches it.
+func TestKubernetesService(t *testing.T) {
+	found := objects(t, "deploy/kubernetes-service.yaml")
+	deployment, service, policy := found["Deployment"], found["Service"], found["NetworkPolicy"]
+	require.Equal(t, 1, *deployment.Spec.Replicas)
+	require.Equal(t, "Recreate", deployment.Spec.Strategy.Type)
+	own := labels(deployment.Spec.Template.Metadata.Labels)
+	require.Equal(t, own, service.Spec.Selector)
+	require.Equal(t, map[string]any{"matchLabels": own}, policy.Spec.PodSelector)
+	port := deployment.Spec.Template.Spec.Containers[0].Ports[0]
+	require.Equal(t, 6379, port.ContainerPort)
+	require.Equal(t, port.Name, service.Spec.Ports[0].TargetPort)
+	require.Equal(t, []string{"Ingress", "Egress"}, policy.Spec.PolicyTypes)
+	require.Len(t, policy.Spec.Ingress, 1)
+	require.NotEmpty(t, policy.Spec.Ingress[0]["from"], "an empty list would be everybody")
+}
+
+var (
+	uses   = regexp.MustCompile(`uses: *(\S+)@`)
+	makes  = regexp.MustCompile(`\bmake ([a-z-]+)`)
+	target = regexp.MustCompile(`(?m)^([a-z-]+):.*## `)
+)
+
+// CI does what a developer can do: it runs make, and the targets exist.
+func TestWorkflows(t *testing.T) {
+	targets := map[string]bool{}
+	for _, m := range target.FindAllStringSubmatch(read(t, "Makefile"), -1) {
+		targets[m[1]] = true
+	}
+	files, err := filepath.Glob(top + "/.github/workflows/*.yml")
+	require.NoError(t, err)
+	require.Len(t, files, 3)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		var workflow struct {
+			Name        string
+			On          any
+			Permissions map[string]string
+			Jobs        map[string]struct {
+				RunsOn         string `yaml:"runs-on"`
+				TimeoutMinutes int    `yaml:"timeout-minutes"`
+				Steps          []struct {
+					Name, Uses, Run string
+					With, Env       map[string]string
+				}
+			}
+		}
+		require.True(t, decode(t, strict(string(text)), &workflow), file)
+		for _, m := range uses.FindAllStringSubmatch(string(text), -1) {
+			require.Contains(t, []string{"actions/checkout", "actions/setup-go"}, m[1], file)
+		}
+		ran := 0
+		for _, job := range workflow.Jobs {
+			for _, step := range job.Steps {
+				for _, m := range makes.FindAllStringSubmatch(step.Run, -1) {
+					ran++
+					require.True(t, targets[m[1]], "%s: make %s is no target", file, m[1])
+				}
+			}
+		}
+		require.NotZero(t, ran, file)
+	}
+}

@@ -1,0 +1,87 @@
+//go:build linux
+
+package packaging
+
+import (
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const unitFile = "deploy/cellserver.service"
+
+// unit reads the settings of the unit; of one that is given more than once, the last.
+func unit(t *testing.T) map[string]string {
+	t.Helper()
+	settings := map[string]string{}
+	for line := range strings.Lines(read(t, unitFile)) {
+		name, value, ok := strings.Cut(strings.TrimSpace(line), "=")
+		if ok && !strings.HasPrefix(line, "#") {
+			settings[name] = value
+		}
+	}
+	return settings
+}
+
+func TestUnit(t *testing.T) {
+	settings := unit(t)
+	require.Equal(t, "exec", settings["Type"], "cellserver does not tell systemd that it is ready")
+	require.Equal(t, "yes", settings["DynamicUser"])
+	require.Equal(t, "cellserver", settings["RuntimeDirectory"])
+	require.Equal(t, "SIGTERM", settings["KillSignal"])
+	require.Equal(t, "on-failure", settings["Restart"])
+	require.Greater(t, number(t, settings["TimeoutStopSec"]), 10.0, "--shutdown-timeout's default")
+	require.Greater(t, number(t, settings["LimitNOFILE"]), 10000.0, "--maxclients's default")
+}
+
+// The unit's command line makes the socket that its first lines promise.
+func TestUnitStarts(t *testing.T) {
+	words := strings.Fields(unit(t)["ExecStart"])
+	require.Equal(t, "/usr/local/bin/cellserver", words[0])
+	dir := t.TempDir()
+	require.NoError(t, os.Chmod(dir, 0o777))
+	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o755))
+	socket := filepath.Join(dir, "cellserver.sock")
+	at := slices.Index(words, "/run/cellserver/cellserver.sock")
+	require.Positive(t, at, "%v", words)
+	words[at] = socket
+
+	// As itself, not in a chroot: the socket is outside of the image.
+	i := *imageFor(t, "amd64")
+	i.entrypoint, i.environment = []string{binary(t)}, nil
+	i.root, i.user, i.group = "/", os.Getuid(), os.Getgid()
+	c := start(t, &i, newNetwork(t), words[1:]...)
+	entry, err := os.Stat(socket)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o777), entry.Mode().Perm())
+	peer, err := net.Dial("unix", socket)
+	require.NoError(t, err)
+	require.NoError(t, peer.Close())
+	require.Equal(t, 0, c.stop(t), c.String())
+	require.NoFileExists(t, socket)
+}
+
+// Where systemd is, it is asked: whether it understands every line, and what it thinks of the exposure (of 100).
+func TestUnitVerifies(t *testing.T) {
+	if _, err := exec.LookPath("systemd-analyze"); err != nil {
+		t.Log("systemd-analyze is not installed: systemd's own opinion of the unit was not asked")
+		return
+	}
+	// It wants the program to be there.
+	text := strings.ReplaceAll(read(t, unitFile), "/usr/local/bin/cellserver", binary(t))
+	file := filepath.Join(t.TempDir(), "cellserver.service")
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+	for _, words := range [][]string{{"verify"}, {"security", "--offline=yes", "--threshold=20"}} {
+		out, err := exec.Command("systemd-analyze", append(words, file)...).CombinedOutput()
+		require.NoError(t, err, "%v: %s", words, out)
+		if words[0] == "verify" {
+			require.Empty(t, string(out))
+		}
+	}
+}
