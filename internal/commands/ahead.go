@@ -36,14 +36,20 @@ func (a *ahead) take() [][]byte {
 	return a.call(a.next - 1)
 }
 
-// clear makes room for another window.
+// clear makes room for another window. Words that nobody needs any more must not hold on to what they point into, which may
+// be a call of many megabytes.
 func (a *ahead) clear() {
+	clear(a.words)
 	a.words, a.count, a.next, a.owned = a.words[:0], 0, 0, false
 }
 
-// rest lets go of what a window needed, when its batch is over: idle connections are many.
+// rest lets go of what the last window needed, when its batch is over: idle connections are many.
 func (a *ahead) rest() {
-	if a.empty() && cap(a.words) > lookahead*idleWords {
+	if !a.empty() {
+		return
+	}
+	a.clear()
+	if cap(a.words) > lookahead*idleWords {
 		*a = ahead{}
 	}
 }

@@ -232,12 +232,12 @@ var commandGetKeys = Command{
 	Args:    []Arg{Word("command"), Word("arg").Many()}, Reply: "The keys.",
 	Run: func(c *Call) error {
 		words := c.words[2:]
-		row, err := c.instance.table.resolve(words, &recent{})
-		if row == nil && err != nil {
-			if c.instance.table.Lookup(words[0]) != nil {
-				return refusal("ERR Invalid number of arguments specified for command")
-			}
+		row := c.instance.table.find(words, &recent{})
+		switch {
+		case row == nil:
 			return refusal("ERR Invalid command specified")
+		case !row.grammar.fits(len(words)):
+			return refusal("ERR Invalid number of arguments specified for command")
 		}
 		first, last, _ := row.keyPositions()
 		if first == 0 {

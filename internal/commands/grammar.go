@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"fmt"
 	"strings"
 
 	"cellserver/internal/quota"
@@ -14,6 +15,7 @@ type Arg struct {
 	kind     kind
 	tokens   []string // of an option: the word, or words to choose from, that lead or make it
 	optional bool
+	longest  int // bytes of a word; 0: no bound of its own
 	many     bool
 	again    bool                             // an option may be given again, and the last one counts
 	lo, hi   int64                            // of an integer
@@ -66,6 +68,9 @@ func (a Arg) Or(n int64) Arg { a.or, a.optional = n, true; return a }
 // By reads an integer that is written, or refused, in a way of its own.
 func (a Arg) By(parse func(word []byte) (int64, error)) Arg { a.parse = parse; return a }
 
+// Longest bounds a word, in bytes.
+func (a Arg) Longest(bytes int) Arg { a.longest = bytes; return a }
+
 // Optional lets a word be left out.
 func (a Arg) Optional() Arg { a.optional = true; return a }
 
@@ -101,8 +106,10 @@ func newGrammar(row *Command) grammar {
 		if !a.optional {
 			g.min++
 		}
-		if a.many {
+		if a.many && a.kind == keyArg {
 			g.max = 0
+		} else if a.many {
+			g.max = manyWords
 		}
 	}
 	if row.AnyMore || g.options {
@@ -111,6 +118,10 @@ func newGrammar(row *Command) grammar {
 	g.min = max(g.min, row.Min)
 	return g
 }
+
+// manyWords is how many words a call may have whose last argument repeats and is no key, such as COMMAND DOCS: each may make
+// a piece of the reply, and together they must not make a reply of any size.
+const manyWords = 128
 
 // arity is what COMMAND INFO says: the number of words, negative if that is the least.
 func (g *grammar) arity() int {
@@ -156,6 +167,10 @@ func (c *Call) take(a *Arg, b *bound, word []byte) (err error) {
 	switch a.kind {
 	case keyArg:
 		return c.checkKey(word)
+	case wordArg:
+		if a.longest > 0 && len(word) > a.longest {
+			return refusal(fmt.Sprintf("ERR %s is longer than %d bytes", a.Name, a.longest))
+		}
 	case intArg:
 		var ok bool
 		if b.n, ok = resp.ParseInt(word); !ok || b.n < a.lo || b.n > a.hi || a.parse != nil {

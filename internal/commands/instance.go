@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"log/slog"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -51,8 +52,8 @@ type Instance struct {
 // DefaultMaxKeySize is the longest key, in bytes, unless the configuration says otherwise.
 const DefaultMaxKeySize = 65536
 
-// maxSlow bounds the Slow commands that run at once; others wait for their turn, and no event loop waits with them.
-const maxSlow = 4
+// maxSlow bounds the Slow commands that run at once, so that they leave cores to the event loops; others wait for their turn.
+func maxSlow() int { return max(runtime.GOMAXPROCS(0)/2, 1) }
 
 // stats counts what INFO shows.
 type stats struct {
@@ -86,7 +87,7 @@ func New(c Config) *Instance {
 		log:        c.Log,
 		runID:      newRunID(),
 		started:    c.Store.Clock().Now(),
-		slow:       make(chan struct{}, maxSlow),
+		slow:       make(chan struct{}, maxSlow()),
 		clients:    clients{byID: make(map[int64]*Session)},
 	}
 }

@@ -150,6 +150,8 @@ func (s *Session) rowName() string {
 // Slow command, or because it does not read its replies) is cut off at the bound of one call, as Redis does.
 func (s *Session) keep() {
 	s.ahead.rest()
+	clear(s.keys)
+	s.call.words = nil
 	s.reader.Keep()
 	if s.reader.Buffered() > s.instance.limits.Query {
 		s.instance.stats.queryCut.Add(1)

@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"runtime"
+	"runtime/metrics"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -323,4 +326,36 @@ func BenchmarkSession(b *testing.B) {
 			}
 		})
 	}
+}
+
+// An idle client holds nothing of the calls that it made, however large they were.
+func TestIdleSessionHoldsLittle(t *testing.T) {
+	s := newStill(t)
+	call := encode(append([]string{"DEL"}, slices.Repeat([]string{strings.Repeat("k", 1<<20)}, 8)...))
+	heap := func() uint64 {
+		runtime.GC()
+		sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+		metrics.Read(sample)
+		return sample[0].Value.Uint64()
+	}
+	before := heap()
+	const clients = 20
+	idle := make([]*caller, clients)
+	for i := range idle {
+		idle[i] = s.dial()
+		for piece := range slices.Chunk(call, 16<<10) { // as a transport reads it: the session holds what has come
+			idle[i].session.Feed(piece)
+		}
+		require.Contains(t, idle[i].output(), "-ERR key is longer")
+	}
+	require.Less(t, int64(heap())-int64(before), int64(clients*64<<10))
+	runtime.KeepAlive(idle)
+}
+
+// What may be given many times may not be given any number of times, where each makes a piece of the reply.
+func TestRepeatedNamesAreBounded(t *testing.T) {
+	c := newStill(t).dial()
+	most := strings.Repeat(" client", manyWords-2)
+	require.NotContains(t, c.say(t, "COMMAND DOCS"+most), "-ERR")
+	require.Equal(t, "-ERR wrong number of arguments for 'command|docs' command\r\n", c.say(t, "COMMAND DOCS"+most+" client"))
 }

@@ -87,21 +87,26 @@ func (t *Table) Lookup(name []byte) *Command {
 	return row
 }
 
-// resolve finds the row of a call, the subcommand's where there is one, or says why there is none, and checks the number
-// of words: unknown command, unknown subcommand, arity, in Redis's order.
-func (t *Table) resolve(words [][]byte, r *recent) (*Command, error) {
+// find is the row of a call, the subcommand's where there is one; nil if there is no such command.
+func (t *Table) find(words [][]byte, r *recent) *Command {
 	row := t.lookup(words[0], r)
-	if row == nil {
-		return nil, errUnknown(words)
+	if row != nil && row.Subs != nil && len(words) > 1 {
+		return row.sub(words[1])
 	}
-	if row.Subs != nil && len(words) > 1 {
-		sub := row.sub(words[1])
-		if sub == nil {
-			return nil, errUnknownSub(row, words[1])
+	return row
+}
+
+// resolve finds the row of a call, or says why there is none, and checks the number of words: unknown command, unknown
+// subcommand, arity, in Redis's order.
+func (t *Table) resolve(words [][]byte, r *recent) (*Command, error) {
+	row := t.find(words, r)
+	switch {
+	case row == nil:
+		if container := t.Lookup(words[0]); container != nil {
+			return nil, errUnknownSub(container, words[1])
 		}
-		row = sub
-	}
-	if !row.grammar.fits(len(words)) {
+		return nil, errUnknown(words)
+	case !row.grammar.fits(len(words)):
 		return nil, errArity(row)
 	}
 	return row, nil

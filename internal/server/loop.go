@@ -131,6 +131,8 @@ func (l *loops) goOn(k *link, c gnet.Conn) gnet.Action {
 		l.instance.CountOutputCut()
 		l.log.Warn("a client reads its replies too slowly, and is cut off", "peer", k.remote, "bytes", waiting)
 		return gnet.Close
+	case c.OutboundBuffered() > 0 && k.outlet.stuck(k.session.Closing(), l.instance.Now()):
+		return gnet.Close
 	case c.OutboundBuffered() > 0:
 		k.lookAgain()
 	case unsent > 0 || k.session.More():
@@ -147,7 +149,7 @@ func (l *loops) goOn(k *link, c gnet.Conn) gnet.Action {
 // A slow reader is looked at after longestPause at the latest: gnet tells nobody when its buffer runs empty.
 const (
 	shortestPause = time.Millisecond
-	longestPause  = 100 * time.Millisecond
+	longestPause  = time.Second
 )
 
 func (k *link) lookAgain() {

@@ -10,6 +10,7 @@ import (
 type outlet struct {
 	limit   OutputLimit
 	sent    int   // bytes of the session's Output that the socket has taken
+	closing int64 // instant, nanoseconds, since when the connection only waits for its last replies to be read
 	overdue int64 // instant, nanoseconds, since when more than Soft waits; 0 if it does not
 }
 
@@ -32,6 +33,20 @@ func (o *outlet) took(s *commands.Session, bytes int) {
 
 // waiting is the number of bytes that the socket has not taken.
 func (o *outlet) waiting(s *commands.Session) int { return len(s.Output()) - o.sent }
+
+// patience is how long a client may take to read its last replies.
+const patience = 30 * time.Second
+
+// stuck says whether a connection that is to end has waited for its client long enough.
+func (o *outlet) stuck(closing bool, now int64) bool {
+	if !closing {
+		return false
+	}
+	if o.closing == 0 {
+		o.closing = now
+	}
+	return time.Duration(now-o.closing) > patience
+}
 
 // tooMuch says whether a client for whom so many bytes wait is to be cut off.
 func (o *outlet) tooMuch(waiting int, now int64) bool {
