@@ -87,7 +87,7 @@ func (c *config) define() {
 	f.Var(size{&c.maxBulkLen, 1 << 10, 512 << 20}, "proto-max-bulk-len", "bytes in a word of a command")
 	f.Var(number{&c.maxKeySize, 1, 64 << 20}, "max-key-size", "bytes in a key")
 
-	c.databases, c.transport = 16, string(server.EventLoop)
+	c.databases, c.transport = 16, string(server.Fastest)
 	f.Var(number{&c.databases, 1, 1024}, "databases", "number of databases")
 	f.Var(number{&c.ioThreads, 0, 1024}, "io-threads", "event loops; 0 for as many as there are cores")
 	f.Var(choice{&c.transport, []string{string(server.EventLoop), string(server.Goroutines)}}, "transport", "how connections are served: by a few loops, or by a goroutine each")

@@ -107,12 +107,6 @@ func (s *Session) Feed(input []byte) {
 	s.Resume()
 }
 
-// Store takes bytes that arrived while Output is waiting to be sent: they are answered in a later turn.
-func (s *Session) Store(input []byte) {
-	s.reader.Feed(input)
-	s.keep()
-}
-
 // Resume takes another turn: after Wake, or when More said so. First comes what others have for the client.
 func (s *Session) Resume() {
 	defer s.survive()
@@ -221,8 +215,11 @@ func (s *Session) foresee() {
 // refuse ends a conversation whose bytes make no sense. A call that outgrew its bound gets no answer, as from Redis.
 func (s *Session) refuse(err error) {
 	var broken resp.ProtocolError
-	if errors.As(err, &broken) {
+	switch {
+	case errors.As(err, &broken):
 		s.out.Error("ERR " + broken.Error())
+	case errors.Is(err, resp.ErrQueryTooLong):
+		s.instance.stats.queryCut.Add(1)
 	}
 	s.closing = true
 }
@@ -238,6 +235,9 @@ func (s *Session) Closing() bool { return s.closing }
 
 // More says that calls have arrived that wait for another turn.
 func (s *Session) More() bool { return s.more && !s.closing }
+
+// Called says that others have something for the client, which the next turn takes.
+func (s *Session) Called() bool { return s.mail.waiting.Load() }
 
 // Owing says that calls have arrived that are not answered yet.
 func (s *Session) Owing() bool { return s.parked || s.More() }

@@ -236,24 +236,6 @@ func TestADeepPipelineYields(t *testing.T) {
 	}
 }
 
-// Input that comes while replies wait is stored, and answered when the transport says so; beyond the bound of a call the
-// client is cut off, and counted.
-func TestStoredInputIsAnsweredLater(t *testing.T) {
-	c := newStill(t).dial()
-	c.session.Store([]byte("PING\r\nEC"))
-	require.Empty(t, c.output())
-	c.session.Store([]byte("HO x\r\n"))
-	c.session.Resume()
-	require.Equal(t, "+PONG\r\n$1\r\nx\r\n", c.output())
-
-	for range 1 + resp.DefaultLimits().Query>>20 {
-		require.False(t, c.session.Closing())
-		c.session.Store(make([]byte, 1<<20))
-	}
-	require.True(t, c.session.Closing())
-	require.Equal(t, int64(1), c.session.instance.stats.queryCut.Load())
-}
-
 // A call with very many words does not keep the loop: it is parked, whatever its row says.
 func TestALongCallIsParked(t *testing.T) {
 	c := newStill(t).dial()

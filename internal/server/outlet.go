@@ -14,6 +14,9 @@ type outlet struct {
 	overdue int64 // instant, nanoseconds, since when more than Soft waits; 0 if it does not
 }
 
+// readBytes is how much is read of a connection before the others have their turn; Redis reads as much.
+const readBytes = 16 << 10
+
 // piece is how much a client is sent at once, so that a reply of a gigabyte does not keep an event loop from the others.
 const piece = 256 << 10
 

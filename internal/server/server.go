@@ -20,7 +20,7 @@ var ErrClosed = errors.New("server: closed")
 type Transport string
 
 const (
-	EventLoop  Transport = "event-loop" // a few goroutines, each with many connections: the fastest for plain sockets
+	EventLoop  Transport = "event-loop" // a few goroutines, each with many connections: the Fastest for plain sockets; on Linux
 	Goroutines Transport = "goroutines" // one a connection: for those that wait (TLS, a store beyond a network)
 )
 
@@ -67,17 +67,19 @@ type transport interface {
 
 // New starts the transport; Shutdown ends it.
 func New(instance *commands.Instance, o Options) (*Server, error) {
+	if o.Transport == "" {
+		o.Transport = Fastest
+	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Server{instance: instance, options: o, log: o.Log, listeners: make(map[net.Listener]struct{}), ended: make(chan struct{})}
 	switch o.Transport {
-	case EventLoop, "":
-		loops, err := startLoops(instance, o)
-		if err != nil {
+	case EventLoop:
+		var err error
+		if s.transport, err = startLoops(instance, o); err != nil {
 			return nil, err
 		}
-		s.transport = loops
 	case Goroutines:
 		s.transport = &threads{instance: instance, output: o.Output}
 	default:
@@ -194,6 +196,21 @@ func address(a net.Addr, conn net.Conn) string {
 		return conn.LocalAddr().String() + ":0"
 	}
 	return a.String()
+}
+
+// waitFor waits for a group until ctx is done.
+func waitFor(ctx context.Context, group *sync.WaitGroup) error {
+	done := make(chan struct{})
+	go func() {
+		group.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // Shutdown stops accepting, answers what has arrived, and ends every connection, at the latest when ctx is done.

@@ -126,7 +126,7 @@ func (t *thread) flush() {
 				t.fail()
 				return
 			}
-			n, err := t.conn.Write(next)
+			n, err := t.write(next)
 			t.outlet.took(t.session, n)
 			if err != nil {
 				t.fail()
@@ -138,6 +138,24 @@ func (t *thread) flush() {
 		}
 		t.session.Resume()
 	}
+}
+
+// write sends a piece. A client that does not take it while the output limit, or its connection's end, allows is cut off.
+func (t *thread) write(next []byte) (int, error) {
+	within := time.Duration(0)
+	if soft := t.outlet.limit.Soft; soft > 0 && t.outlet.waiting(t.session) > soft {
+		within = t.outlet.limit.SoftFor
+	} else if t.session.Closing() {
+		within = patience
+	}
+	if within > 0 {
+		timer := time.AfterFunc(within, func() {
+			t.instance.CountOutputCut()
+			t.conn.Close()
+		})
+		defer timer.Stop()
+	}
+	return t.conn.Write(next)
 }
 
 // fail gives the connection up. It needs mu.

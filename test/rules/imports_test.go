@@ -36,7 +36,7 @@ var mayImport = map[string][]string{
 	},
 	"internal/server": {
 		"internal/commands", "internal/resp",
-		"github.com/panjf2000/gnet/v2/...", "golang.org/x/sys/unix",
+		"golang.org/x/sys/unix",
 	},
 	"cmd/cellserver": {
 		"internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/store", "internal/resp",

@@ -76,7 +76,7 @@ func (t *tree) add(name string) error {
 	return nil
 }
 
-// localName is the name of an import in its file. A path that ends in a version (gnet/v2) is named by what precedes it.
+// localName is the name of an import in its file. A path that ends in a version (go-redis/v9) is named by what precedes it.
 func localName(spec *ast.ImportSpec, imported string) string {
 	if spec.Name != nil {
 		return spec.Name.Name

@@ -1,0 +1,402 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"cellserver/internal/commands"
+)
+
+// Fastest is the transport where none is asked for.
+const Fastest = EventLoop
+
+// loops are event loops over epoll, one a core. Connections are accepted by the standard library and handed to a loop for
+// life.
+type loops struct {
+	instance *commands.Instance
+	all      []*loop
+	next     atomic.Uint64 // loop that the next connection goes to, round and round
+	open     sync.WaitGroup
+	running  sync.WaitGroup
+}
+
+// loop is one of them: a goroutine that waits for its connections, and gives each that has something to do one turn.
+type loop struct {
+	instance *commands.Instance
+	log      *slog.Logger
+	output   OutputLimit
+	open     *sync.WaitGroup
+
+	epoll, bell int // descriptors: of the epoll, and of an eventfd that interrupts its wait
+	buffer      []byte
+	links       map[int]*link
+	ready       []*link // that did not come to an end in their turn
+	slow        map[*link]struct{}
+	draining    bool
+
+	mu   sync.Mutex
+	mail []message // from other goroutines
+	rung bool
+}
+
+// message is what other goroutines want of a loop. A link without more is to be resumed.
+type message struct {
+	link             *link
+	enter, cut, stop bool
+}
+
+// link is a connection.
+type link struct {
+	loop    *loop
+	fd      int
+	session *commands.Session
+	outlet  outlet
+	events  uint32 // that epoll is asked for
+	woken   atomic.Bool
+	isReady bool
+	blocked bool // the socket takes no more
+	ended   bool // the client has nothing more to say
+	closed  bool
+	local   string
+	remote  string
+}
+
+const (
+	// eventsAtOnce is how many connections one wait may report.
+	eventsAtOnce = 128
+	// lookEvery is how often clients that do not read are looked at, in milliseconds.
+	lookEvery = 1000
+)
+
+func startLoops(instance *commands.Instance, o Options) (transport, error) {
+	count := o.IOThreads
+	if count == 0 {
+		count = runtime.GOMAXPROCS(0)
+	}
+	ls := &loops{instance: instance}
+	for range count {
+		l := &loop{instance: instance, log: o.Log, output: o.Output, open: &ls.open, buffer: make([]byte, readBytes),
+			links: make(map[int]*link), slow: make(map[*link]struct{})}
+		if err := l.prepare(); err != nil {
+			return nil, err
+		}
+		ls.all = append(ls.all, l)
+		ls.running.Go(l.run)
+	}
+	return ls, nil
+}
+
+func (l *loop) prepare() (err error) {
+	if l.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		return err
+	}
+	if l.bell, err = unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC); err != nil {
+		return err
+	}
+	return unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, l.bell, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(l.bell)})
+}
+
+// enroll takes the descriptor of a connection over: a copy of it, because the standard library keeps its own.
+func (ls *loops) enroll(conn net.Conn) error {
+	raw := rawConn(conn)
+	if raw == nil {
+		return errors.New("the connection has no descriptor")
+	}
+	fd, failed := -1, error(nil)
+	err := raw.Control(func(n uintptr) { fd, failed = unix.FcntlInt(n, unix.F_DUPFD_CLOEXEC, 0) })
+	if err := errors.Join(err, failed); err != nil {
+		return err
+	}
+	l := ls.all[ls.next.Add(1)%uint64(len(ls.all))]
+	k := &link{loop: l, fd: fd, outlet: outlet{limit: l.output}, remote: address(conn.RemoteAddr(), conn), local: address(conn.LocalAddr(), conn)}
+	k.session = ls.instance.Open(commands.Peer{Remote: k.remote, Local: k.local, FD: fd, Wake: k.wake, Cut: k.cut})
+	ls.open.Add(1)
+	l.tell(message{link: k, enter: true})
+	return conn.Close()
+}
+
+// drain has every loop answer what has arrived and end its connections, each once it has its replies; then it ends the loops.
+func (ls *loops) drain(ctx context.Context) error {
+	for _, l := range ls.all {
+		l.tell(message{})
+	}
+	err := waitFor(ctx, &ls.open)
+	for _, l := range ls.all {
+		l.tell(message{stop: true})
+	}
+	ls.running.Wait()
+	return err
+}
+
+// tell leaves a message for the loop, and rings unless somebody has.
+func (l *loop) tell(m message) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mail = append(l.mail, m)
+	if !l.rung {
+		l.rung = true
+		_, _ = unix.Write(l.bell, []byte{1, 0, 0, 0, 0, 0, 0, 0}) // it fails only when the bell rings already
+	}
+}
+
+// wake has the session resumed; cut ends its connection. Both may be called from any goroutine, at any time.
+func (k *link) wake() {
+	if k.woken.CompareAndSwap(false, true) {
+		k.loop.tell(message{link: k})
+	}
+}
+
+func (k *link) cut() { k.loop.tell(message{link: k, cut: true}) }
+
+// run waits and serves until it is told to stop. It asks once more without waiting before it waits: in a busy server there is
+// something by then, and to wait is dear.
+func (l *loop) run() {
+	events := make([]unix.EpollEvent, eventsAtOnce)
+	for wait := -1; ; {
+		n, err := unix.EpollWait(l.epoll, events, wait)
+		if n < 0 && err != unix.EINTR {
+			l.log.Error("an event loop ended", "error", err)
+			return
+		}
+		for _, event := range events[:max(n, 0)] {
+			if k := l.links[int(event.Fd)]; k != nil {
+				k.happened(event.Events)
+			}
+		}
+		if !l.readMail() {
+			l.end()
+			return
+		}
+		l.takeTurns()
+		switch {
+		case n > 0 || len(l.ready) > 0:
+			wait = 0
+		case len(l.slow) > 0:
+			l.lookAtSlow()
+			wait = lookEvery
+		default:
+			wait = -1
+		}
+		if n == 0 {
+			runtime.Gosched()
+		}
+	}
+}
+
+// readMail does what others asked for; false when that is to stop.
+func (l *loop) readMail() bool {
+	l.mu.Lock()
+	mail := l.mail
+	l.mail = nil
+	if l.rung {
+		l.rung = false
+		_, _ = unix.Read(l.bell, make([]byte, 8))
+	}
+	l.mu.Unlock()
+	for _, m := range mail {
+		switch {
+		case m.stop:
+			return false
+		case m.link == nil:
+			l.drain()
+		case m.cut:
+			m.link.close()
+		case m.enter:
+			m.link.enter()
+		default:
+			m.link.woken.Store(false)
+			m.link.turn()
+		}
+	}
+	return true
+}
+
+// takeTurns gives each connection that was not done one more turn.
+func (l *loop) takeTurns() {
+	ready := l.ready
+	l.ready = nil
+	for _, k := range ready {
+		k.isReady = false
+		k.turn()
+	}
+}
+
+// lookAtSlow looks whether clients that do not read have had time enough.
+func (l *loop) lookAtSlow() {
+	for k := range l.slow {
+		k.goOn()
+	}
+}
+
+// drain answers what has arrived, and lets nobody say more.
+func (l *loop) drain() {
+	l.draining = true
+	for _, k := range l.links {
+		for range 64 { // a client that sends faster than we read does not put the end off
+			if k.closed || k.busy() || k.read() == 0 {
+				break
+			}
+		}
+		if !k.closed {
+			k.ended = true
+			k.goOn()
+		}
+	}
+}
+
+// end closes everything that is left.
+func (l *loop) end() {
+	for _, k := range l.links {
+		k.close()
+	}
+	unix.Close(l.epoll)
+	unix.Close(l.bell)
+}
+
+// enter puts a new connection into the loop.
+func (k *link) enter() {
+	l := k.loop
+	k.events = unix.EPOLLIN
+	if err := unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, k.fd, &unix.EpollEvent{Events: k.events, Fd: int32(k.fd)}); err != nil {
+		l.log.Warn("a connection could not be watched", "peer", k.remote, "error", err)
+		k.close()
+		return
+	}
+	l.links[k.fd] = k
+	if l.draining {
+		k.ended = true
+		k.goOn()
+	}
+}
+
+// happened is what epoll reports. An error of the socket shows itself in reading or writing.
+func (k *link) happened(events uint32) {
+	if events&unix.EPOLLOUT != 0 {
+		k.blocked = false
+		k.goOn()
+	}
+	if !k.closed && !k.ended && !k.busy() && events&(unix.EPOLLIN|unix.EPOLLHUP|unix.EPOLLERR) != 0 {
+		k.read()
+	} else if !k.closed && events&(unix.EPOLLHUP|unix.EPOLLERR) != 0 {
+		k.close() // nothing will be read or written any more
+	}
+}
+
+// busy says that the client has calls or replies waiting: then nothing more is read of it, and the network holds it up.
+func (k *link) busy() bool { return k.isReady || k.session.Owing() || k.outlet.waiting(k.session) > 0 }
+
+// read gives the session what has arrived, and says how much that was.
+func (k *link) read() int {
+	n, err := unix.Read(k.fd, k.loop.buffer)
+	switch {
+	case n > 0:
+		k.session.Feed(k.loop.buffer[:n])
+		k.goOn()
+	case err == unix.EAGAIN || err == unix.EINTR:
+	case n == 0 && err == nil: // the client closed its direction; it may still want its replies, as nc does
+		k.ended = true
+		k.goOn()
+	default:
+		k.close()
+	}
+	return max(n, 0)
+}
+
+// turn lets the session go on, unless replies are waiting: they go first.
+func (k *link) turn() {
+	if k.closed {
+		return
+	}
+	if k.outlet.waiting(k.session) == 0 {
+		k.session.Resume()
+	}
+	k.goOn()
+}
+
+// goOn sends a piece of what the session answers, and says how the connection goes on.
+func (k *link) goOn() {
+	if k.closed || !k.send() {
+		return
+	}
+	s, l := k.session, k.loop
+	waiting, owing := k.outlet.waiting(s), s.Owing()
+	switch {
+	case waiting > 0 && k.outlet.tooMuch(waiting, l.instance.Now()):
+		l.instance.CountOutputCut()
+		l.log.Warn("a client reads its replies too slowly, and is cut off", "peer", k.remote, "bytes", waiting)
+		k.close()
+	case waiting > 0 && k.blocked && k.outlet.stuck(s.Closing(), l.instance.Now()):
+		k.close()
+	case waiting > 0 && k.blocked:
+		l.slow[k] = struct{}{}
+		k.watch(unix.EPOLLOUT)
+	case waiting > 0 || s.More() || s.Called():
+		k.getReady()
+	case s.Closing() || k.ended && !owing:
+		k.close()
+	case owing || k.ended:
+		k.watch(0) // until it is woken
+	default:
+		k.watch(unix.EPOLLIN)
+	}
+}
+
+// send gives the socket one piece; false if the connection is gone.
+func (k *link) send() bool {
+	next := k.outlet.next(k.session)
+	if len(next) == 0 || k.blocked {
+		return true
+	}
+	n, err := unix.Write(k.fd, next)
+	switch {
+	case err == unix.EAGAIN:
+		k.blocked = true
+	case err == unix.EINTR:
+	case err != nil:
+		k.close()
+		return false
+	}
+	k.outlet.took(k.session, max(n, 0))
+	k.blocked = k.blocked || n < len(next) && err == nil
+	if !k.blocked {
+		delete(k.loop.slow, k)
+	}
+	return true
+}
+
+// getReady asks for another turn, after the others'.
+func (k *link) getReady() {
+	if !k.isReady {
+		k.isReady = true
+		k.loop.ready = append(k.loop.ready, k)
+	}
+}
+
+// watch says what epoll is to report of the connection.
+func (k *link) watch(events uint32) {
+	if k.events == events {
+		return
+	}
+	k.events = events
+	_ = unix.EpollCtl(k.loop.epoll, unix.EPOLL_CTL_MOD, k.fd, &unix.EpollEvent{Events: events, Fd: int32(k.fd)})
+}
+
+// close ends the connection and its session.
+func (k *link) close() {
+	if k.closed {
+		return
+	}
+	k.closed = true
+	delete(k.loop.links, k.fd)
+	delete(k.loop.slow, k)
+	unix.Close(k.fd) // which takes it out of the epoll
+	k.session.Close()
+	k.loop.open.Done()
+}

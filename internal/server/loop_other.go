@@ -1,0 +1,17 @@
+//go:build !linux
+
+package server
+
+import (
+	"fmt"
+
+	"cellserver/internal/commands"
+)
+
+// Fastest is the transport where none is asked for.
+const Fastest = Goroutines
+
+// startLoops: there are event loops on Linux only.
+func startLoops(*commands.Instance, Options) (transport, error) {
+	return nil, fmt.Errorf("the transport %s is for Linux: there is %s", EventLoop, Goroutines)
+}

@@ -1,0 +1,280 @@
+package hostile
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"cellserver/test/peer"
+)
+
+// Each bound of the contract: what is just allowed, and what is not.
+
+func TestBulkLength(t *testing.T) {
+	for limit, args := range map[int][]string{1 << 20: nil, 2048: {"--proto-max-bulk-len", "2kb"}} {
+		server := peer.Start(t, args...)
+		conn := connect(t, server)
+		write(t, conn, Command("ECHO", strings.Repeat("x", limit)))
+		reads(t, conn, bulk(limit))
+		write(t, conn, fmt.Appendf(nil, "*2\r\n$4\r\nECHO\r\n$%d\r\n", limit+1))
+		ends(t, conn, "-ERR Protocol error: invalid bulk length\r\n")
+	}
+}
+
+func TestWordsInACall(t *testing.T) {
+	const most = 1048576
+	server := peer.Start(t)
+	conn := connect(t, server)
+	call := fmt.Appendf(nil, "*%d\r\n$6\r\nEXISTS\r\n", most)
+	for range most - 1 {
+		call = append(call, "$1\r\nk\r\n"...)
+	}
+	write(t, conn, call)
+	reads(t, conn, ":0\r\n")
+	write(t, conn, fmt.Appendf(nil, "*%d\r\n", most+1))
+	ends(t, conn, "-ERR Protocol error: invalid multibulk length\r\n")
+}
+
+func TestInlineLength(t *testing.T) {
+	const most = 64 << 10
+	server := peer.Start(t)
+	conn := connect(t, server)
+	word := most - len("ECHO ")
+	write(t, conn, []byte("ECHO "+strings.Repeat("x", word)+"\n"))
+	reads(t, conn, bulk(word))
+	write(t, conn, []byte("ECHO "+strings.Repeat("x", word)))
+	write(t, conn, []byte("x"))
+	ends(t, conn, "-ERR Protocol error: too big inline request\r\n")
+
+	for kind, says := range map[string]string{"*": "too big mbulk count string", "*1\r\n$": "too big bulk count string"} {
+		conn := connect(t, server)
+		write(t, conn, []byte(kind+strings.Repeat("1", most)))
+		ends(t, conn, "-ERR Protocol error: "+says+"\r\n")
+	}
+}
+
+func TestKeySize(t *testing.T) {
+	for limit, args := range map[int][]string{65536: nil, 10: {"--max-key-size", "10"}} {
+		conn := connect(t, peer.Start(t, args...))
+		write(t, conn, Command("GET", strings.Repeat("k", limit)))
+		reads(t, conn, "$-1\r\n")
+		for _, call := range [][]string{{"GET"}, {"CL.THROTTLE", "15", "30", "60"}, {"DEL"}} {
+			words := append([]string{call[0], strings.Repeat("k", limit+1)}, call[1:]...)
+			write(t, conn, Command(words...))
+			reads(t, conn, fmt.Sprintf("-ERR key is longer than max-key-size (%d bytes)\r\n", limit))
+		}
+		write(t, conn, Command("PING"))
+		reads(t, conn, "+PONG\r\n")
+	}
+}
+
+// A call longer than the bound is cut off without a word, and counted.
+func TestQueryBuffer(t *testing.T) {
+	const limit = 64 << 10
+	server := tolerant(t, "--client-query-buffer-limit", "64kb")
+	w := watch(t, server)
+	conn := connect(t, server)
+	fits := limit - len("*2\r\n$4\r\nECHO\r\n$65500\r\n\r\n") - 1
+	write(t, conn, Command("ECHO", strings.Repeat("x", fits)))
+	reads(t, conn, bulk(fits))
+	write(t, conn, fmt.Appendf(nil, "*2\r\n$4\r\nECHO\r\n$%d\r\n", 2*limit))
+	write(t, conn, []byte(strings.Repeat("x", limit)))
+	ends(t, conn, "")
+	w.becomes("connected_clients", 1)
+	assert.Equal(t, 1, w.number("client_query_buffer_limit_disconnections"))
+}
+
+// So are calls that pile up behind replies that the client does not read. It must really go: its memory is held till then.
+func TestQueryBufferOfAClientThatDoesNotRead(t *testing.T) {
+	server := tolerant(t, "--client-query-buffer-limit", "1mb")
+	w := watch(t, server)
+	before := w.files()
+	conn := connect(t, server)
+	require.NoError(t, conn.SetReadBuffer(4096))
+	sent := pour(conn, 64<<20)
+	if sent < 64<<20 && w.number("client_query_buffer_limit_disconnections") == 0 {
+		assert.Equal(t, 2, w.number("connected_clients"), "held back instead: nothing more is read of it")
+		return
+	}
+	w.becomes("client_query_buffer_limit_disconnections", 1)
+	w.becomes("connected_clients", 1)
+	until(t, func() bool { return w.files() == before }, func() string { return "its descriptor is free" })
+}
+
+// pour sends ECHOs of 100 kB and reads nothing, until it is cut off, or held back for a second, or has sent this much.
+func pour(conn net.Conn, most int) (sent int) {
+	echo := Command("ECHO", strings.Repeat("x", 100_000))
+	for sent < most {
+		_ = conn.SetWriteDeadline(time.Now().Add(time.Second))
+		n, err := conn.Write(echo)
+		if sent += n; err != nil {
+			return sent
+		}
+	}
+	return sent
+}
+
+// Whoever pipelines and never reads costs a bounded amount of memory, and others notice nothing.
+func TestUnreadRepliesAreBounded(t *testing.T) {
+	const clients, each = 8, 64 << 20
+	server := tolerant(t)
+	w := watch(t, server)
+	before := w.number("used_memory_rss")
+	poured := make(chan int)
+	for range clients {
+		conn := connect(t, server)
+		require.NoError(t, conn.SetReadBuffer(4096))
+		go func() { poured <- pour(conn, each) }()
+	}
+	peak := 0
+	for left := clients; left > 0; {
+		select {
+		case <-poured:
+			left--
+		default:
+			peak = max(peak, w.number("used_memory_rss"))
+		}
+	}
+	// A call's bound of 16 MiB, held in memory that grows by doubling, and what the collector has not taken yet.
+	const bound = clients * 6 * (16 << 20)
+	t.Logf("resident: %d MiB before, at most %d MiB with %d clients that do not read", before>>20, peak>>20, clients)
+	if !peer.Race {
+		assert.Less(t, peak-before, bound)
+	}
+	assert.Less(t, w.number("used_memory"), bound)
+}
+
+// A reply that passes the hard limit while it waits cuts its client off.
+func TestOutputHardLimit(t *testing.T) {
+	server := tolerant(t, "--client-output-buffer-limit", "normal 64kb 0 0")
+	w := watch(t, server)
+	store(t, server, 10_000, strings.Repeat("long", 25))
+	conn := connect(t, server)
+	require.NoError(t, conn.SetReadBuffer(4096))
+	write(t, conn, Command("KEYS", "*"))
+	w.becomes("client_output_buffer_limit_disconnections", 1)
+	w.becomes("connected_clients", 1)
+	got, err := io.ReadAll(conn)
+	require.NoError(t, unlessGone(err), "the connection stays open")
+	assert.Less(t, len(got), 1_000_000, "not all of the reply")
+}
+
+// store makes keys that stay.
+func store(t *testing.T, server *peer.Server, n int, prefix string) {
+	t.Helper()
+	conn := connect(t, server)
+	var b []byte
+	for i := range n {
+		b = append(b, Command("CL.THROTTLE", fmt.Sprint(prefix, i), "15", "1", "100000")...)
+	}
+	go func() {
+		_, _ = conn.Write(b)
+		_ = conn.CloseWrite()
+	}()
+	got, err := io.ReadAll(conn)
+	require.NoError(t, err)
+	require.Equal(t, n, strings.Count(string(got), ":16\r\n"))
+	conn.Close()
+}
+
+// A client that lets more than the soft limit wait is cut off when that has lasted as long as it may.
+func TestOutputSoftLimit(t *testing.T) {
+	server := tolerant(t, "--client-output-buffer-limit", "normal 0 64kb 1")
+	w := watch(t, server)
+	conn := connect(t, server)
+	require.NoError(t, conn.SetReadBuffer(4096))
+	store(t, server, 10_000, strings.Repeat("long", 25))
+	write(t, conn, []byte(strings.Repeat("KEYS *\r\n", 40))) // 44 MB: more than the sockets hold
+	start := time.Now()
+	w.becomes("client_output_buffer_limit_disconnections", 1)
+	assert.GreaterOrEqual(t, time.Since(start), time.Second)
+	w.becomes("connected_clients", 1)
+}
+
+func TestMaxClients(t *testing.T) {
+	const most, tooMany = 5, 20
+	server := tolerant(t, "--maxclients", fmt.Sprint(most))
+	w := watch(t, server)
+	var inside []*net.TCPConn
+	for range most - 1 {
+		conn := connect(t, server)
+		write(t, conn, Command("PING"))
+		reads(t, conn, "+PONG\r\n")
+		inside = append(inside, conn)
+	}
+	for range tooMany {
+		ends(t, connect(t, server), "-ERR max number of clients reached\r\n")
+	}
+	assert.Equal(t, tooMany, w.number("rejected_connections"))
+	assert.Equal(t, most, w.number("connected_clients"))
+	for _, conn := range inside {
+		write(t, conn, Command("PING"))
+		reads(t, conn, "+PONG\r\n")
+	}
+	inside[0].Close()
+	w.becomes("connected_clients", most-1)
+	conn := connect(t, server)
+	write(t, conn, Command("PING"))
+	reads(t, conn, "+PONG\r\n")
+}
+
+// However many knock at once, no more get in.
+func TestMaxClientsAtOnce(t *testing.T) {
+	const most, knocking = 10, 100
+	server := tolerant(t, "--maxclients", fmt.Sprint(most))
+	said := make(chan string, knocking)
+	for range knocking {
+		go func() {
+			conn, err := dial(server.Addr)
+			if err != nil {
+				said <- err.Error()
+				return
+			}
+			_, _ = conn.Write(Command("PING"))
+			b := make([]byte, 1)
+			_, _ = conn.Read(b) // the connection stays open till the test ends
+			t.Cleanup(func() { conn.Close() })
+			said <- string(b)
+		}()
+	}
+	let := 0
+	for range knocking {
+		if <-said == "+" {
+			let++
+		}
+	}
+	assert.Equal(t, most, let)
+}
+
+func TestIdleTimeout(t *testing.T) {
+	server := tolerant(t, "--timeout", "1")
+	active, idle, half := connect(t, server), connect(t, server), connect(t, server)
+	write(t, half, []byte("*2\r\n$4\r\nEC"))
+	over := make(chan error, 2)
+	for _, conn := range []net.Conn{idle, half} {
+		go func() {
+			_, err := conn.Read(make([]byte, 1))
+			over <- err
+		}()
+	}
+	ticker := time.NewTicker(200 * time.Millisecond)
+	defer ticker.Stop()
+	for left := 2; left > 0; {
+		select {
+		case err := <-over:
+			left--
+			require.NoError(t, unlessGone(err))
+		case <-ticker.C:
+			write(t, active, Command("PING"))
+			reads(t, active, "+PONG\r\n")
+		}
+	}
+	write(t, active, Command("PING"))
+	reads(t, active, "+PONG\r\n")
+}

@@ -1,0 +1,134 @@
+package hostile
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"cellserver/test/peer"
+)
+
+func TestMain(m *testing.M) { peer.Main(m) }
+
+// tolerant starts a server that may log what is done to it: the tests of this package do it on purpose. A report of the
+// race detector still fails the test.
+func tolerant(t *testing.T, args ...string) *peer.Server {
+	t.Helper()
+	return peer.Start(t, append([]string{"--loglevel", "nothing"}, args...)...)
+}
+
+// watcher is a well-behaved client of one connection, which looks on.
+type watcher struct {
+	*redis.Client
+	t   *testing.T
+	ctx context.Context
+	pid string
+}
+
+func watch(t *testing.T, server *peer.Server) *watcher {
+	t.Helper()
+	w := &watcher{t: t, ctx: t.Context(), Client: redis.NewClient(&redis.Options{
+		Addr: server.Addr, PoolSize: 1, MaxRetries: -1, ReadTimeout: patience, WriteTimeout: patience,
+	})}
+	t.Cleanup(func() { w.Close() })
+	w.pid = w.field("process_id")
+	return w
+}
+
+// field is a line of INFO.
+func (w *watcher) field(name string) string {
+	w.t.Helper()
+	text, err := w.Info(w.ctx).Result()
+	require.NoError(w.t, err, "the server serves others")
+	_, rest, found := strings.Cut(text, "\r\n"+name+":")
+	require.True(w.t, found, name)
+	value, _, _ := strings.Cut(rest, "\r\n")
+	return value
+}
+
+func (w *watcher) number(name string) int {
+	n, err := strconv.Atoi(w.field(name))
+	require.NoError(w.t, err)
+	return n
+}
+
+// files counts the server's open descriptors.
+func (w *watcher) files() int {
+	list, err := os.ReadDir(filepath.Join("/proc", w.pid, "fd"))
+	require.NoError(w.t, err)
+	return len(list)
+}
+
+// becomes waits for a line of INFO to say something.
+func (w *watcher) becomes(name string, want int) {
+	w.t.Helper()
+	got := 0
+	until(w.t, func() bool { got = w.number(name); return got == want }, func() string {
+		return fmt.Sprintf("%s becomes %d, it is %d", name, want, got)
+	})
+}
+
+// until waits for something to become true.
+func until(t *testing.T, holds func() bool, what func() string) {
+	t.Helper()
+	ticker := time.NewTicker(5 * time.Millisecond)
+	defer ticker.Stop()
+	for end := time.Now().Add(soon); !holds(); <-ticker.C {
+		require.True(t, time.Now().Before(end), "waited %s: %s", soon, what())
+	}
+}
+
+// soon is how late the server may be with what it does by itself.
+const soon = 10 * time.Second
+
+// connect is dial for tests.
+func connect(t *testing.T, server *peer.Server) *net.TCPConn {
+	t.Helper()
+	conn, err := dial(server.Addr)
+	require.NoError(t, err)
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+func write(t *testing.T, conn net.Conn, b []byte) {
+	t.Helper()
+	_, err := conn.Write(b)
+	require.NoError(t, err)
+}
+
+// reads expects exactly these bytes next.
+func reads(t *testing.T, conn net.Conn, want string) {
+	t.Helper()
+	got := make([]byte, len(want))
+	_, err := io.ReadFull(conn, got)
+	require.NoError(t, err)
+	require.Equal(t, shorten(want), shorten(string(got)))
+}
+
+// ends expects exactly these bytes and then the end of the connection, without our having closed anything.
+func ends(t *testing.T, conn net.Conn, want string) {
+	t.Helper()
+	got, err := io.ReadAll(conn)
+	require.NoError(t, unlessGone(err), "the connection stays open")
+	require.Equal(t, want, string(got))
+}
+
+func shorten(s string) string {
+	if len(s) > 200 {
+		return s[:100] + "..." + s[len(s)-100:]
+	}
+	return s
+}
+
+// bulk is a reply of this many bytes x.
+func bulk(n int) string { return "$" + strconv.Itoa(n) + "\r\n" + strings.Repeat("x", n) + "\r\n" }

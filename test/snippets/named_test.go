@@ -1,0 +1,62 @@
+package snippets
+
+import (
+	"io/fs"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var (
+	mention     = regexp.MustCompile("`((?:Test|Fuzz)[A-Z][A-Za-z0-9]*)`")
+	declaration = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)[A-Z][A-Za-z0-9]*)\(`)
+)
+
+// Every test that a document names is there.
+func TestNamedTestsExist(t *testing.T) {
+	there := tests(t)
+	mentioned := 0
+	for _, document := range documents(t) {
+		for _, m := range mention.FindAllStringSubmatch(read(t, document), -1) {
+			mentioned++
+			assert.Contains(t, there, m[1], "%s names a test that is not there", document)
+		}
+	}
+	assert.GreaterOrEqual(t, mentioned, 20)
+}
+
+// Each threat stands beside the test that shows what becomes of it, or the word that nothing does.
+func TestEveryThreatHasATest(t *testing.T) {
+	rows := 0
+	for line := range strings.Lines(read(t, "docs/security.md")) {
+		if !strings.HasPrefix(line, "| ") || strings.HasPrefix(line, "| Threat") {
+			continue
+		}
+		rows++
+		cells := strings.Split(strings.Trim(line, "| \n"), " | ")
+		require.Len(t, cells, 3, line)
+		assert.True(t, mention.MatchString(cells[2]) || cells[2] == "not yet", line)
+	}
+	assert.GreaterOrEqual(t, rows, 15)
+}
+
+// tests are the names of all tests in the tree.
+func tests(t *testing.T) map[string]bool {
+	all := map[string]bool{}
+	err := fs.WalkDir(os.DirFS(root), ".", func(name string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(name, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(root + "/" + name)
+		for _, m := range declaration.FindAllStringSubmatch(string(text), -1) {
+			all[m[1]] = true
+		}
+		return err
+	})
+	require.NoError(t, err)
+	return all
+}

@@ -1,0 +1,197 @@
+// Command soak runs cellserver for a long time under attack, beside clients that know what they must be told. It ends with
+// status 1 on a wrong reply, a crash, or anything that stays when all are gone.
+//
+//	go run ./test/soak -server bin/cellserver -for 60s -transport event-loop
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"cellserver/test/hostile"
+)
+
+// The load: at most 8*10 connections of attackers, 16 of clients and one that looks on.
+const (
+	attackers  = 8
+	clients    = 16
+	attackPace = 5 * time.Millisecond // between two attacks of one attacker
+	clientPace = time.Millisecond     // between two batches of one client
+	keys       = 50_000               // there all the time, for KEYS to list
+)
+
+// What may stay when all are gone.
+const (
+	mayStay      = 96 << 20 // bytes resident: what the collector keeps for the next call
+	filesMayStay = 0
+	settles      = 60 * time.Second // within which it goes
+)
+
+// soak is one run.
+type soak struct {
+	server  *process
+	wrong   chan error // the first is the end
+	calls   atomic.Int64
+	attacks atomic.Int64
+	longest atomic.Int64 // nanoseconds, of a round trip of one call beside the attacks
+	peak    int64        // bytes resident
+}
+
+func main() {
+	binary := flag.String("server", "bin/cellserver", "the `binary`, as make build makes it")
+	length := flag.Duration("for", time.Minute, "how long")
+	transport := flag.String("transport", "event-loop", "event-loop or goroutines")
+	seed := flag.Uint64("seed", 1, "of what is random")
+	flag.Parse()
+	if err := run(*binary, *transport, *length, *seed); err != nil {
+		fmt.Fprintln(os.Stderr, "soak:", err)
+		os.Exit(1)
+	}
+}
+
+func run(binary, transport string, length time.Duration, seed uint64) error {
+	server, err := launch(binary, transport)
+	if err != nil {
+		return err
+	}
+	defer server.kill()
+	s := &soak{server: server, wrong: make(chan error, attackers+clients+2)}
+	if err := s.warmUp(); err != nil {
+		return err
+	}
+	start, err := server.measure()
+	if err != nil {
+		return err
+	}
+	fmt.Printf("soak: %s, %s, seed %d; at the start %s\n", transport, length, seed, start)
+	if err := s.traffic(length, seed); err != nil {
+		return err
+	}
+	end, err := s.settle(start)
+	fmt.Printf("soak: %d calls answered rightly, %d attacks, %s connections, crashes %d\n", s.calls.Load(), s.attacks.Load(),
+		server.received, server.crashes())
+	fmt.Printf("soak: at the start %s; peak %d MiB resident; at the end %s\n", start, s.peak>>20, end)
+	fmt.Printf("soak: longest round trip beside the attacks %s\n", time.Duration(s.longest.Load()).Round(10*time.Microsecond))
+	if err != nil {
+		return err
+	}
+	return server.stop()
+}
+
+// warmUp makes each attack once, so that what stays for good, such as buffers in pools, is there at the start.
+func (s *soak) warmUp() error {
+	if err := s.server.store(keys); err != nil {
+		return err
+	}
+	for _, a := range hostile.Attacks() {
+		if err := a.Run(s.server.addr, rand.New(rand.NewPCG(0, 0))); err != nil {
+			return fmt.Errorf("%s: %w", a.Name, err)
+		}
+	}
+	return s.server.alone()
+}
+
+// traffic is everything at once, for as long as was asked.
+func (s *soak) traffic(length time.Duration, seed uint64) error {
+	ctx, cancel := context.WithTimeout(context.Background(), length)
+	defer cancel()
+	var running sync.WaitGroup
+	start := func(each func(context.Context) error) {
+		running.Go(func() {
+			if err := each(ctx); err != nil {
+				s.wrong <- err
+				cancel()
+			}
+		})
+	}
+	for i := range attackers {
+		start(func(ctx context.Context) error { return s.attack(ctx, rand.New(rand.NewPCG(seed, uint64(i)))) })
+	}
+	for i := range clients {
+		start(func(ctx context.Context) error { return s.client(ctx, fmt.Sprint("client", i), 2+i%2) })
+	}
+	start(s.victim)
+	start(s.lookOn)
+	running.Wait()
+	select {
+	case err := <-s.wrong:
+		return err
+	default:
+		return nil
+	}
+}
+
+// attack makes one attack after another.
+func (s *soak) attack(ctx context.Context, random *rand.Rand) error {
+	kinds := hostile.Attacks()
+	return paced(ctx, attackPace, func() error {
+		a := kinds[random.IntN(len(kinds))]
+		s.attacks.Add(1)
+		if err := a.Run(s.server.addr, random); err != nil {
+			return fmt.Errorf("%s: %w", a.Name, err)
+		}
+		return nil
+	})
+}
+
+// paced does something again and again until ctx is done.
+func paced(ctx context.Context, pace time.Duration, each func() error) error {
+	ticker := time.NewTicker(pace)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+			if err := each(); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// lookOn measures once a second, and says something every ten.
+func (s *soak) lookOn(ctx context.Context) error {
+	second := 0
+	return paced(ctx, time.Second, func() error {
+		m, err := s.server.measure()
+		if err != nil {
+			return err
+		}
+		s.peak = max(s.peak, m.resident)
+		if second++; second%10 == 0 {
+			fmt.Printf("%5ds  %d calls, %d attacks, %s, longest round trip %s\n", second, s.calls.Load(), s.attacks.Load(), m,
+				time.Duration(s.longest.Load()).Round(10*time.Microsecond))
+		}
+		return nil
+	})
+}
+
+// settle waits for everything to be as at the start.
+func (s *soak) settle(start figures) (end figures, err error) {
+	if err := s.server.alone(); err != nil {
+		return end, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), settles)
+	defer cancel()
+	settled := false
+	err = paced(ctx, 10*time.Millisecond, func() error {
+		if end, err = s.server.measure(); err != nil {
+			return err
+		}
+		if settled = end.resident <= start.resident+mayStay && end.files <= start.files+filesMayStay; settled {
+			cancel()
+		}
+		return nil
+	})
+	if err == nil && !settled {
+		err = fmt.Errorf("something stays: %s at the start, %s %s after the end", start, end, settles)
+	}
+	return end, err
+}

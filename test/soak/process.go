@@ -1,0 +1,191 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// process is the server, and a connection that looks on.
+type process struct {
+	addr     string
+	cmd      *exec.Cmd
+	ended    chan struct{}
+	log      journal
+	watcher  *redis.Client
+	received string // connections
+}
+
+// figures are what the system and the server say of it.
+type figures struct {
+	resident       int64 // bytes
+	files, threads int
+	clients        string
+}
+
+func (f figures) String() string {
+	return fmt.Sprintf("%d MiB resident, %d files, %d threads, %s clients", f.resident>>20, f.files, f.threads, f.clients)
+}
+
+func launch(binary, transport string) (*process, error) {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	addr := l.Addr().String()
+	l.Close()
+	_, port, _ := net.SplitHostPort(addr)
+	p := &process{addr: addr, ended: make(chan struct{})}
+	p.cmd = exec.Command(binary, "--port", port, "--bind", "127.0.0.1", "--transport", transport, "--loglevel", "warning")
+	p.cmd.Stderr = &p.log
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() {
+		_ = p.cmd.Wait() // ProcessState tells
+		close(p.ended)
+	}()
+	p.watcher = connect(addr, 3)
+	return p, p.within(10*time.Second, "it answers", func() bool { return p.watcher.Ping(context.Background()).Err() == nil })
+}
+
+// within waits for something to become true.
+func (p *process) within(limit time.Duration, what string, holds func() bool) error {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	held := false
+	err := paced(ctx, 10*time.Millisecond, func() error {
+		if p.crashes() > 0 {
+			return p.crash()
+		}
+		if held = holds(); held {
+			cancel()
+		}
+		return nil
+	})
+	if err == nil && !held {
+		err = fmt.Errorf("waited %s in vain: %s", limit, what)
+	}
+	return err
+}
+
+func (p *process) crashes() int {
+	select {
+	case <-p.ended:
+		return 1
+	default:
+		return 0
+	}
+}
+
+func (p *process) crash() error {
+	return fmt.Errorf("the server ended: %s\n%s", p.cmd.ProcessState, p.log.String())
+}
+
+// alone waits until the server knows of nobody but us.
+func (p *process) alone() error {
+	var last figures
+	var failed error
+	err := p.within(settles, "the others' connections end", func() bool {
+		last, failed = p.measure()
+		return failed == nil && last.clients == "1"
+	})
+	if err != nil {
+		err = fmt.Errorf("%w; %s", errors.Join(err, failed), last)
+	}
+	return err
+}
+
+// measure asks the server and the system. A command that panicked is in the log, and is a crash too.
+func (p *process) measure() (f figures, err error) {
+	if p.crashes() > 0 {
+		return f, p.crash()
+	}
+	if strings.Contains(p.log.String(), "panicked") {
+		return f, errors.New(p.log.String())
+	}
+	text, err := p.watcher.Info(context.Background()).Result()
+	if err != nil {
+		return f, fmt.Errorf("INFO: %w", err)
+	}
+	p.received = field(text, "total_connections_received")
+	f.clients = field(text, "connected_clients")
+	dir := fmt.Sprintf("/proc/%d/", p.cmd.Process.Pid)
+	status, err := os.ReadFile(dir + "status")
+	if err != nil {
+		return f, err
+	}
+	kilobytes, _ := strconv.ParseInt(field(string(status), "VmRSS"), 10, 64)
+	f.resident = kilobytes << 10
+	f.threads, _ = strconv.Atoi(field(string(status), "Threads"))
+	files, err := os.ReadDir(dir + "fd")
+	f.files = len(files)
+	return f, err
+}
+
+// field is the first word behind a name and a colon at the beginning of a line.
+func field(text, name string) string {
+	_, rest, _ := strings.Cut(text, "\n"+name+":")
+	words := strings.Fields(rest)
+	if len(words) == 0 {
+		return ""
+	}
+	return words[0]
+}
+
+// stop ends the server as an operator does; it must do so in good order.
+func (p *process) stop() error {
+	p.watcher.Close()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		return p.crash()
+	}
+	select {
+	case <-p.ended:
+	case <-time.After(30 * time.Second):
+		return errors.New("the server does not end")
+	}
+	if code := p.cmd.ProcessState.ExitCode(); code != 0 {
+		return fmt.Errorf("exit status %d after SIGTERM\n%s", code, p.log.String())
+	}
+	return nil
+}
+
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill() // fails if it has ended, as it should have
+	<-p.ended
+}
+
+// journal keeps the end of what the server logs, and everything that it says of a panic.
+type journal struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+const journalBytes = 1 << 20
+
+func (j *journal) Write(b []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.text.Len() > journalBytes && !bytes.Contains(j.text.Bytes(), []byte("panicked")) {
+		j.text.Reset()
+	}
+	j.text.Write(b)
+	return len(b), nil
+}
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.String()
+}
