@@ -7,8 +7,9 @@ type ahead struct {
 	words [][]byte       // of all of them, end to end
 	ends  [lookahead]int // in words: where each call ends
 	count int
-	next  int  // the call that is answered next
-	owned bool // what is left was copied, and outlives its batch
+	next  int      // the call that is answered next
+	owned bool     // what is left was copied, and outlives its batch
+	long  [][]byte // the last call, if it has more than longCall words: then they are ours, and were never copied
 }
 
 // lookahead is how many calls are read before the first is answered: enough for the memory of a modern processor to fetch them
@@ -23,6 +24,9 @@ func (a *ahead) empty() bool { return a.next == a.count }
 
 // call is the words of one call of the window.
 func (a *ahead) call(i int) [][]byte {
+	if a.long != nil && i == a.count-1 {
+		return a.long
+	}
 	start := 0
 	if i > 0 {
 		start = a.ends[i-1]
@@ -40,7 +44,7 @@ func (a *ahead) take() [][]byte {
 // be a call of many megabytes.
 func (a *ahead) clear() {
 	clear(a.words)
-	a.words, a.count, a.next, a.owned = a.words[:0], 0, 0, false
+	a.words, a.count, a.next, a.owned, a.long = a.words[:0], 0, 0, false, nil
 }
 
 // rest lets go of what the last window needed, when its batch is over: idle connections are many.
@@ -61,9 +65,15 @@ func (a *ahead) fill(r *resp.Reader) error {
 		if words == nil {
 			return err
 		}
-		a.words = append(a.words, words...)
-		a.ends[a.count] = len(a.words)
 		a.count++
+		if len(words) > longCall {
+			if a.long = words; !r.Surrender() {
+				a.long = own(words)
+			}
+			return nil
+		}
+		a.words = append(a.words, words...)
+		a.ends[a.count-1] = len(a.words)
 	}
 	return nil
 }
@@ -74,8 +84,9 @@ func (a *ahead) own() {
 		return
 	}
 	for i := a.next; i < a.count; i++ {
-		words := a.call(i)
-		copy(words, own(words))
+		if words := a.call(i); len(words) <= longCall {
+			copy(words, own(words))
+		}
 	}
 	a.owned = true
 }

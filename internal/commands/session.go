@@ -280,7 +280,10 @@ func (s *Session) park(row *Command, words [][]byte) {
 	out.SetProtocol(s.out.Protocol())
 	call := &Call{Context: s.ctx, View: s.instance.store.View(), Out: &out, instance: s.instance}
 	call.View.Select(s.database)
-	go s.runSlow(call, row, own(words))
+	if len(words) <= longCall { // a longer one is ours already
+		words = own(words)
+	}
+	go s.runSlow(call, row, words)
 }
 
 // own copies words, which are borrowed and die with the batch, into one piece of memory.

@@ -154,7 +154,8 @@ func (t *Table) run(s *Session, words [][]byte) error {
 // body: so nothing of it is answered, and nothing behind it is read, as in Redis.
 func isHTTP(name []byte) bool { return foldEqual(name, "POST") || foldEqual(name, "HOST:") }
 
-// longCall is the number of words beyond which a command on keys counts as Slow, whatever its row says.
+// longCall is the number of words beyond which a command on keys counts as Slow, whatever its row says, and beyond which a call
+// is not copied any more.
 const longCall = 1024
 
 // run binds the words and lets the row answer.

@@ -84,6 +84,19 @@ func (r *Reader) Keep() {
 	r.input, r.taken = nil, 0
 }
 
+// Surrender gives the caller the memory of the call that Next returned last, words and bytes, for good: so that a call of many
+// megabytes need not be copied to outlive its batch. It says whether it could: a call that was lent is not ours to give.
+func (r *Reader) Surrender() bool {
+	if !r.held {
+		return false
+	}
+	r.held, r.own, r.words = false, nil, nil
+	if !r.lent {
+		r.move(nil) // what came behind the call
+	}
+	return true
+}
+
 // keepWords lets go of words already returned, and of their memory if it is much for what stays.
 func (r *Reader) keepWords() {
 	if r.left == 0 {

@@ -39,6 +39,7 @@ type Reader struct {
 	limits     Limits
 	restricted bool
 	lent       bool // buf is the caller's memory, not own
+	held       bool // the call that Next returned last stands in own
 	err        error
 
 	buf   []byte // the bytes to read
@@ -89,8 +90,8 @@ func (r *Reader) Next() ([][]byte, error) {
 		case !whole && !r.takeMore():
 			return nil, nil
 		case whole:
-			r.start = r.pos
-			if !r.lent {
+			r.start, r.held = r.pos, !r.lent
+			if r.held {
 				r.overtake()
 			}
 			if len(r.words) > 0 {

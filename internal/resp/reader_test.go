@@ -406,3 +406,42 @@ func drain(r *Reader, input []byte) string {
 	}
 	return out.String()
 }
+
+// A call that was surrendered stays as it is whatever comes after it, and what came behind it is read all the same.
+func TestSurrender(t *testing.T) {
+	r := NewReader(DefaultLimits())
+	long := "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$5000\r\n" + strings.Repeat("v", 5000) + "\r\n"
+	feed := func(s string) {
+		lent := []byte(s)
+		r.Feed(lent)
+		t.Cleanup(func() { clear(lent) })
+	}
+	r.Feed([]byte(ping))
+	_, err := r.Next()
+	require.NoError(t, err)
+	require.False(t, r.Surrender(), "a lent call is not ours to give")
+	r.Keep()
+
+	feed(long[:3000])
+	words, err := r.Next()
+	require.NoError(t, err)
+	require.Nil(t, words)
+	r.Keep()
+	feed(long[3000:] + ping + long[:4000])
+	words, err = r.Next()
+	require.NoError(t, err)
+	require.True(t, r.Surrender())
+	next, err := r.Next()
+	require.NoError(t, err)
+	require.Equal(t, "PING", string(next[0]))
+	next, err = r.Next()
+	require.NoError(t, err)
+	require.Nil(t, next)
+	r.Keep()
+	feed(strings.ReplaceAll(long[4000:], "v", "w"))
+	next, err = r.Next()
+	require.NoError(t, err)
+	require.Equal(t, "SET", string(next[0]))
+	require.Equal(t, strings.Repeat("v", 5000), string(words[2]), "the surrendered call has changed")
+	require.Equal(t, "k", string(words[1]))
+}

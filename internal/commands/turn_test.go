@@ -1,0 +1,86 @@
+package commands
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// TestLongestTurn prints the longest turn that each of many floods can make an event loop take: the thread's own CPU time, so
+// that a busy machine does not show. It fails on no time; that everything is answered in the end is asserted.
+func TestLongestTurn(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	s := newStill(t)
+	s.fill(t, 100_000)
+	for _, flood := range []struct {
+		name string
+		call []byte
+	}{
+		{"PING", []byte("PING\r\n")},
+		{"CL.THROTTLE, new keys", nil},
+		{"CL.THROTTLE, inline", []byte("CL.THROTTLE k 1 1 1\r\n")},
+		{"INFO", []byte("INFO\r\n")},
+		{"COMMAND DOCS", []byte("COMMAND DOCS\r\n")},
+		{"CLIENT LIST", []byte("CLIENT LIST\r\n")},
+		{"SCAN of 1000", []byte("SCAN 0 COUNT 1000\r\n")},
+		{"EXISTS of 1000", encode(append([]string{"EXISTS"}, slices.Repeat([]string{"key:1"}, 1000)...))},
+		{"ECHO of 1 MiB", encode([]string{"ECHO", strings.Repeat("x", 1<<20)})},
+		{"EXISTS of a million", encode(append([]string{"EXISTS"}, slices.Repeat([]string{"k"}, 1<<20-1)...))},
+		{"FLUSHALL", []byte("FLUSHALL\r\n")},
+	} {
+		longest, turns := s.flood(t, flood.call)
+		t.Logf("%-22s longest of %5d turns: %v", flood.name, turns, longest)
+	}
+}
+
+// fill makes keys that stay.
+func (s *still) fill(t *testing.T, keys int) {
+	c := s.dial()
+	for i := range keys {
+		c.session.Feed(fmt.Appendf(nil, "CL.THROTTLE key:%d 15 1 1000000\r\n", i))
+		c.session.Sent()
+	}
+}
+
+// flood sends a call again and again, read as a loop reads, and says how long the longest turn was; without a call, calls on
+// keys that are all new.
+func (s *still) flood(t *testing.T, call []byte) (longest time.Duration, turns int) {
+	c := s.dial()
+	defer c.Close()
+	stream := slices.Repeat(call, max(1, 64<<10/max(len(call), 1)))
+	for i := 0; call == nil && i < 2000; i++ {
+		stream = fmt.Appendf(stream, "CL.THROTTLE new:%d 15 1 1000000\r\n", i)
+	}
+	take := func(turn func()) {
+		before := threadTime()
+		turn()
+		c.session.Sent()
+		longest = max(longest, threadTime()-before)
+		turns++
+	}
+	for piece := range slices.Chunk(stream, 16<<10) {
+		take(func() { c.session.Feed(piece) })
+		for c.session.Owing() {
+			if c.session.parked && !c.session.Called() {
+				<-c.woken
+			}
+			take(c.session.Resume)
+		}
+	}
+	require.False(t, c.session.Closing())
+	return longest, turns
+}
+
+// threadTime is the CPU time that this thread has used.
+func threadTime() time.Duration {
+	var used unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &used)
+	return time.Duration(used.Nano())
+}
