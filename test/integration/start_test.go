@@ -1,0 +1,86 @@
+package integration
+
+import (
+	"encoding/json"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"cellserver/test/peer"
+)
+
+// refusesToStart starts a server that cannot, and returns the one line that it says.
+func refusesToStart(t *testing.T, args ...string) string {
+	t.Helper()
+	server := peer.Launch(t, peer.Command(args...))
+	assert.Equal(t, 1, server.Wait(), args)
+	assert.Empty(t, server.Stdout())
+	assert.Equal(t, 1, strings.Count(server.Stderr(), "\n"), server.Stderr())
+	return server.Stderr()
+}
+
+// A socket that a server left behind is taken over; one that somebody listens on, or a file, is not, and stays as it is.
+func TestUnixSocketPaths(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "stale.sock")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	require.NoError(t, err)
+	l.SetUnlinkOnClose(false)
+	require.NoError(t, l.Close())
+	require.FileExists(t, path)
+	first := peer.Start(t, "--unixsocket", path, "--unixsocketperm", "700")
+	require.Eventually(t, func() bool { return strings.Contains(first.Stdout(), peer.Ready+" unix") }, patience, time.Millisecond)
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o700), info.Mode().Perm())
+
+	assert.Contains(t, refusesToStart(t, "--port", "0", "--unixsocket", path), "somebody listens on it")
+	conn, err := net.Dial("unix", path)
+	require.NoError(t, err, "the first server still listens there")
+	conn.Close()
+
+	file := filepath.Join(dir, "file")
+	require.NoError(t, os.WriteFile(file, []byte("mine"), 0o600))
+	assert.Contains(t, refusesToStart(t, "--port", "0", "--unixsocket", file), "a file that is no socket")
+	assert.FileExists(t, file)
+	assert.Contains(t, refusesToStart(t, "--port", "0", "--unixsocket", filepath.Join(dir, "nosuch", "x")), "no such file or directory")
+	assert.Contains(t, refusesToStart(t, "--port", "0"), "nothing to listen on")
+	assert.Contains(t, refusesToStart(t, "--port", strconv.Itoa(peer.FreePort(t)), "--bind", "192.0.2.1"), "this machine does not have that address")
+	assert.Contains(t, refusesToStart(t, "--port", "0", "--unixsocket", path+"2", "--logfile", filepath.Join(dir, "nosuch", "log")), "--logfile chooses another file")
+}
+
+// The log goes to the file, in JSON, with a line for each listener and for the end.
+func TestLogFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "log")
+	server := peer.Start(t, "--logfile", file, "--log-format", "json", "--loglevel", "notice", "--bind", "127.0.0.1")
+	server.Signal(os.Interrupt)
+	require.Zero(t, server.Wait())
+	assert.Empty(t, server.Stderr())
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	var said []string
+	for line := range strings.Lines(string(text)) {
+		var entry struct{ Level, Msg string }
+		require.NoError(t, json.Unmarshal([]byte(line), &entry), line)
+		assert.Equal(t, "INFO", entry.Level)
+		said = append(said, entry.Msg)
+	}
+	assert.Equal(t, []string{"listening", "stopping: clients get their replies first", "stopped"}, said)
+}
+
+// --help explains, on standard output, and is no failure.
+func TestHelp(t *testing.T) {
+	server := peer.Launch(t, peer.Command("--help"))
+	assert.Zero(t, server.Wait())
+	assert.Empty(t, server.Stderr())
+	for _, part := range []string{"Usage:", "--port number", "(default 6379)", "CELLSERVER_PORT", "Examples:", "cellserver cli"} {
+		assert.Contains(t, server.Stdout(), part)
+	}
+}
