@@ -26,6 +26,7 @@ type Session struct {
 	ahead   ahead    // calls that were read and not answered yet
 	keys    [][]byte // of those calls
 	out     resp.Writer
+	mark    int // in out: where the reply to the present call begins
 	call    Call
 	closing bool // after what Output holds, the connection ends
 	parked  bool // a Slow command has not answered yet: nothing is read meanwhile
@@ -129,6 +130,7 @@ func (s *Session) Resume() {
 func (s *Session) survive() {
 	if reason := recover(); reason != nil {
 		s.instance.log.Error("a command panicked", "client", s.id, "command", s.rowName(), "reason", reason, "stack", string(debug.Stack()))
+		s.out.Rewind(s.mark)
 		s.closing = true
 	}
 }

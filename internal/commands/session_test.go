@@ -186,6 +186,7 @@ func TestHTTPIsCutOff(t *testing.T) {
 // the key that it held.
 func TestPanicEndsOneConversation(t *testing.T) {
 	s := planted(t, &Command{Name: "panic", Args: []Arg{Key("key")}, Run: func(c *Call) error {
+		c.Out.Array(2)
 		c.View.Scan(c.Context, 0, 1000, func([]byte, store.Entry) { panic("planted") }) // under a shard's lock
 		return nil
 	}})

@@ -124,9 +124,9 @@ func (row *Command) sub(name []byte) *Command {
 
 // Do answers one call: one reply, whatever happens. An error takes back what its row had written.
 func (t *Table) Do(s *Session, words [][]byte) {
-	mark := s.out.Mark()
+	s.mark = s.out.Mark()
 	if err := t.run(s, words); err != nil {
-		s.out.Rewind(mark)
+		s.out.Rewind(s.mark)
 		s.out.Error(text(err))
 		s.instance.stats.errors.Add(1)
 	}
