@@ -7,9 +7,9 @@ type ahead struct {
 	words [][]byte       // of all of them, end to end
 	ends  [lookahead]int // in words: where each call ends
 	count int
-	next  int      // the call that is answered next
-	owned bool     // what is left was copied, and outlives its batch
-	long  [][]byte // the last call, if it has more than longCall words: then they are ours, and were never copied
+	next  int    // the call that is answered next
+	owned bool   // what is left was copied, and outlives its batch
+	long  []byte // the last call, if it is a long one, whole: then of its words only the first are here
 }
 
 // lookahead is how many calls are read before the first is answered: enough for the memory of a modern processor to fetch them
@@ -24,9 +24,6 @@ func (a *ahead) empty() bool { return a.next == a.count }
 
 // call is the words of one call of the window.
 func (a *ahead) call(i int) [][]byte {
-	if a.long != nil && i == a.count-1 {
-		return a.long
-	}
 	start := 0
 	if i > 0 {
 		start = a.ends[i-1]
@@ -34,10 +31,13 @@ func (a *ahead) call(i int) [][]byte {
 	return a.words[start:a.ends[i]]
 }
 
-// take is the words of the next call.
-func (a *ahead) take() [][]byte {
+// take is the words of the next call, and if it is a long one the whole of it.
+func (a *ahead) take() (words [][]byte, long []byte) {
 	a.next++
-	return a.call(a.next - 1)
+	if a.empty() {
+		long = a.long
+	}
+	return a.call(a.next - 1), long
 }
 
 // clear makes room for another window. Words that nobody needs any more must not hold on to what they point into, which may
@@ -65,15 +65,12 @@ func (a *ahead) fill(r *resp.Reader) error {
 		if words == nil {
 			return err
 		}
-		a.count++
-		if len(words) > longCall {
-			if a.long = words; !r.Surrender() {
-				a.long = own(words)
-			}
-			return nil
-		}
 		a.words = append(a.words, words...)
-		a.ends[a.count-1] = len(a.words)
+		a.ends[a.count] = len(a.words)
+		a.count++
+		if a.long = r.Long(); a.long != nil {
+			break
+		}
 	}
 	return nil
 }
@@ -84,9 +81,8 @@ func (a *ahead) own() {
 		return
 	}
 	for i := a.next; i < a.count; i++ {
-		if words := a.call(i); len(words) <= longCall {
-			copy(words, own(words))
-		}
+		words := a.call(i)
+		copy(words, own(words))
 	}
 	a.owned = true
 }

@@ -169,7 +169,8 @@ func (s *Session) answer() (answered int64) {
 		if s.ahead.empty() && !s.readAhead() {
 			break
 		}
-		s.instance.table.Do(s, s.ahead.take())
+		words, long := s.ahead.take()
+		s.instance.table.Do(s, words, long)
 		answered++
 	}
 	s.ahead.own()
@@ -276,15 +277,12 @@ func (s *Session) takeMail() {
 
 // park lets a Slow command answer later, on a goroutine of its own. The session answers nothing else until then, so replies
 // keep their order; the event loop serves everybody else.
-func (s *Session) park(row *Command, words [][]byte) {
+func (s *Session) park(row *Command, words func() [][]byte) {
 	s.parked = true
 	var out resp.Writer
 	out.SetProtocol(s.out.Protocol())
 	call := &Call{Context: s.ctx, View: s.instance.store.View(), Out: &out, instance: s.instance}
 	call.View.Select(s.database)
-	if len(words) <= longCall { // a longer one is ours already
-		words = own(words)
-	}
 	go s.runSlow(call, row, words)
 }
 
@@ -302,11 +300,11 @@ func own(words [][]byte) [][]byte {
 	return owned
 }
 
-func (s *Session) runSlow(call *Call, row *Command, words [][]byte) {
+func (s *Session) runSlow(call *Call, row *Command, words func() [][]byte) {
 	s.instance.slow <- struct{}{}
 	defer func() { <-s.instance.slow }()
 	call.View.Begin()
-	if err := s.tryRun(call, row, words); err != nil {
+	if err := s.tryRun(call, row, words()); err != nil {
 		call.Out.Rewind(0)
 		call.Out.Error(text(err))
 		s.instance.stats.errors.Add(1)

@@ -240,7 +240,7 @@ func TestADeepPipelineYields(t *testing.T) {
 // A call with very many words does not keep the loop: it is parked, whatever its row says.
 func TestALongCallIsParked(t *testing.T) {
 	c := newStill(t).dial()
-	c.session.Feed(encode(strings.Fields("EXISTS" + strings.Repeat(" k", longCall))))
+	c.session.Feed(encode(strings.Fields("EXISTS" + strings.Repeat(" k", resp.LongCall))))
 	require.True(t, c.session.Owing())
 	<-c.woken
 	c.session.Resume()

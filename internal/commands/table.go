@@ -1,6 +1,10 @@
 package commands
 
-import "strings"
+import (
+	"strings"
+
+	"cellserver/internal/resp"
+)
 
 // All lists every command.
 func All() []*Command {
@@ -122,17 +126,18 @@ func (row *Command) sub(name []byte) *Command {
 	return nil
 }
 
-// Do answers one call: one reply, whatever happens. An error takes back what its row had written.
-func (t *Table) Do(s *Session, words [][]byte) {
+// Do answers one call: one reply, whatever happens. An error takes back what its row had written. Of a long call the words
+// are the first, and long is the whole of it: then a goroutine beside the loop finds the others.
+func (t *Table) Do(s *Session, words [][]byte, long []byte) {
 	s.mark = s.out.Mark()
-	if err := t.run(s, words); err != nil {
+	if err := t.run(s, words, long); err != nil {
 		s.out.Rewind(s.mark)
 		s.out.Error(text(err))
 		s.instance.stats.errors.Add(1)
 	}
 }
 
-func (t *Table) run(s *Session, words [][]byte) error {
+func (t *Table) run(s *Session, words [][]byte, long []byte) error {
 	row, err := t.resolve(words, &s.recent)
 	switch {
 	case row == nil && isHTTP(words[0]):
@@ -143,20 +148,28 @@ func (t *Table) run(s *Session, words [][]byte) error {
 		return err
 	}
 	s.row = row
-	if row.Flags&Slow != 0 || len(words) > longCall && row.Flags&(Write|ReadOnly) != 0 {
-		s.park(row, words)
-		return nil
+	switch {
+	case long != nil && row.takesMany():
+		s.park(row, func() [][]byte { return resp.SplitCall(long) })
+	case long != nil && !row.AnyMore:
+		return errSyntax // options that repeat a thousand times
+	case row.Flags&Slow != 0:
+		owned := own(words)
+		s.park(row, func() [][]byte { return owned })
+	default:
+		return s.call.run(row, words)
 	}
-	return s.call.run(row, words)
+	return nil
+}
+
+// takesMany says whether a call of the row may have any number of words, each of which counts.
+func (row *Command) takesMany() bool {
+	return len(row.Args) > 0 && row.Args[len(row.Args)-1].many
 }
 
 // isHTTP says whether a line is from an HTTP request. A web page can make a browser send one to us, with commands in its
 // body: so nothing of it is answered, and nothing behind it is read, as in Redis.
 func isHTTP(name []byte) bool { return foldEqual(name, "POST") || foldEqual(name, "HOST:") }
-
-// longCall is the number of words beyond which a command on keys counts as Slow, whatever its row says, and beyond which a call
-// is not copied any more.
-const longCall = 1024
 
 // run binds the words and lets the row answer.
 func (c *Call) run(row *Command, words [][]byte) error {

@@ -1,5 +1,10 @@
 package resp
 
+import (
+	"bytes"
+	"math"
+)
+
 // This file is about whose memory the reader's bytes are in. In the usual case they are lent by Feed, read where they are,
 // and forgotten by Keep. A call cut in two is held in the reader's own memory; the next Feed's input waits behind it, gives
 // what the call lacks, and is then read where it is again. So what is copied is what was cut, not what was fed.
@@ -84,17 +89,27 @@ func (r *Reader) Keep() {
 	r.input, r.taken = nil, 0
 }
 
-// Surrender gives the caller the memory of the call that Next returned last, words and bytes, for good: so that a call of many
-// megabytes need not be copied to outlive its batch. It says whether it could: a call that was lent is not ours to give.
-func (r *Reader) Surrender() bool {
-	if !r.held {
-		return false
+// Long returns the bytes of the call that Next returned last if that is a long one, else nil. They are the caller's for good:
+// a call that came in pieces is handed over, not copied. SplitCall finds its words.
+func (r *Reader) Long() []byte {
+	if r.long == nil || !r.held {
+		return bytes.Clone(r.long)
 	}
-	r.held, r.own, r.words = false, nil, nil
+	call := r.long
+	r.held, r.long, r.own, r.words = false, nil, nil, nil
 	if !r.lent {
 		r.move(nil) // what came behind the call
 	}
-	return true
+	return call
+}
+
+// SplitCall finds the words of a long call. They are parts of call.
+func SplitCall(call []byte) [][]byte {
+	r := NewReader(Limits{Bulk: math.MaxInt, Words: math.MaxInt, Inline: math.MaxInt, Query: math.MaxInt})
+	r.record = math.MaxInt
+	r.Feed(call)
+	words, _ := r.Next() // it was read before, so it is whole and right
+	return words
 }
 
 // keepWords lets go of words already returned, and of their memory if it is much for what stays.
@@ -134,7 +149,7 @@ func (r *Reader) move(to []byte) {
 // placeWords points the words of the unfinished call at start to where its bytes are now. Their places need not have been
 // noted: a length has one spelling, so the lengths alone tell how long each line is.
 func (r *Reader) placeWords() {
-	at := r.start + lineLength(len(r.words)+r.left)
+	at := r.start + lineLength(r.total)
 	for i, word := range r.words {
 		at += lineLength(len(word))
 		end := at + len(word)

@@ -46,10 +46,13 @@ type Reader struct {
 	start int    // in buf: the first byte of the first call that Next has not returned
 	pos   int    // in buf: where reading that call goes on: a length line or a word's body
 	scan  int    // in buf: up to where the line at pos is known not to end
+	total int    // words of that call, as announced
 	left  int    // words of that call still to come; 0 before its count is known
 	body  int    // bytes of the word at pos with the two that follow it; 0 before its length is known
 
-	words   [][]byte // of the call being read, or last returned
+	words   [][]byte // of the call being read, or last returned; the first LongCall of them
+	record  int      // how many words of a call are noted: LongCall
+	long    []byte   // the call last returned, if it has more words than that
 	own     []byte   // the reader's own memory; spare while buf is lent
 	input   []byte   // lent, to be read after buf, which holds an unfinished call; else nil
 	taken   int      // bytes at the beginning of input that are in buf too
@@ -60,7 +63,7 @@ type Reader struct {
 // NewReader returns a reader that holds no memory beyond itself until it is fed. Limits below zero count as zero; a Query of
 // zero as one byte, which no call fits in.
 func NewReader(l Limits) *Reader {
-	return &Reader{limits: Limits{
+	return &Reader{record: LongCall, limits: Limits{
 		Bulk:   min(max(l.Bulk, 0), math.MaxInt-2), // a word's body is counted with the two bytes behind it
 		Words:  max(l.Words, 0),
 		Inline: max(l.Inline, 0),
@@ -71,6 +74,10 @@ func NewReader(l Limits) *Reader {
 // Restrict narrows a call to 10 words of at most 16384 bytes, or lifts that. A session restricts its reader until AUTH
 // succeeds. It applies from the next length line on; inline lines are narrow enough.
 func (r *Reader) Restrict(on bool) { r.restricted = on }
+
+// LongCall is the number of words beyond which a call is long. To note a million words would keep an event loop for
+// milliseconds, so of a long call Next returns the first LongCall words, and the rest is for whoever has the time: see Long.
+const LongCall = 1024
 
 // Next returns the words of the next call, at least one, or nil if it has not arrived whole. The slice is borrowed until the
 // next Next, the words' bytes until Keep or Feed: so a caller may read several calls before it answers the first. An error, a ProtocolError or ErrQueryTooLong, is final: Next repeats it and Feed is ignored.
@@ -90,6 +97,9 @@ func (r *Reader) Next() ([][]byte, error) {
 		case !whole && !r.takeMore():
 			return nil, nil
 		case whole:
+			if r.long = nil; r.total > r.record {
+				r.long = r.buf[r.start:r.pos]
+			}
 			r.start, r.held = r.pos, !r.lent
 			if r.held {
 				r.overtake()
@@ -104,7 +114,7 @@ func (r *Reader) Next() ([][]byte, error) {
 
 // fail makes err final and lets go of everything: the connection is to be closed, though perhaps not at once.
 func (r *Reader) fail(err error) {
-	*r = Reader{limits: r.limits, restricted: r.restricted, work: r.work, err: err}
+	*r = Reader{record: r.record, limits: r.limits, restricted: r.restricted, work: r.work, err: err}
 }
 
 // read goes on with the call at start, as far as its bytes have arrived. When it is whole, pos is behind it; what Redis
@@ -113,7 +123,7 @@ func (r *Reader) read(arrived []byte) (whole bool, err error) {
 	if r.left > 0 {
 		return r.readWords(arrived)
 	}
-	r.words = r.words[:0]
+	r.words, r.total = r.words[:0], 0
 	if arrived[r.start] != '*' {
 		return r.readInline(arrived)
 	}
@@ -128,7 +138,7 @@ func (r *Reader) read(arrived []byte) (whole bool, err error) {
 		}
 	}
 	r.pos, r.scan = next, next
-	r.left = n
+	r.total, r.left = n, n
 	return r.readWords(arrived)
 }
 
@@ -159,7 +169,9 @@ func (r *Reader) shortWords(arrived []byte) {
 		if width == 0 || n > most || end+2 > len(arrived) {
 			break
 		}
-		words = append(words, arrived[body:end])
+		if len(words) < r.record {
+			words = append(words, arrived[body:end])
+		}
 		pos = end + 2
 	}
 	r.pos, r.left, r.words = pos, left, words
@@ -179,7 +191,9 @@ func (r *Reader) readWord(arrived []byte, wrong *error) bool {
 		return false
 	}
 	end := r.pos + r.body
-	r.words = append(r.words, arrived[r.pos:end-2])
+	if len(r.words) < r.record {
+		r.words = append(r.words, arrived[r.pos:end-2])
+	}
 	r.pos, r.body = end, 0
 	r.left--
 	return true

@@ -290,7 +290,7 @@ func TestHeldMemory(t *testing.T) {
 }
 
 func TestIdleMemory(t *testing.T) {
-	assert.LessOrEqual(t, unsafe.Sizeof(Reader{}), uintptr(240), "10000 idle connections have one each")
+	assert.LessOrEqual(t, unsafe.Sizeof(Reader{}), uintptr(280), "10000 idle connections have one each")
 	for name, stream := range map[string]string{
 		"many words":      "*20000\r\n" + strings.Repeat("$1\r\na\r\n", 20000),
 		"a big word":      "*1\r\n$1048576\r\n" + strings.Repeat("v", 1<<20) + "\r\n",
@@ -407,41 +407,52 @@ func drain(r *Reader, input []byte) string {
 	return out.String()
 }
 
-// A call that was surrendered stays as it is whatever comes after it, and what came behind it is read all the same.
-func TestSurrender(t *testing.T) {
-	r := NewReader(DefaultLimits())
-	long := "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$5000\r\n" + strings.Repeat("v", 5000) + "\r\n"
-	feed := func(s string) {
-		lent := []byte(s)
-		r.Feed(lent)
-		t.Cleanup(func() { clear(lent) })
+// A long call is handed over: it stays as it is whatever comes after it, and what came behind it is read all the same.
+func TestLong(t *testing.T) {
+	const count = 3000
+	var long strings.Builder
+	fmt.Fprintf(&long, "*%d\r\n", count)
+	for i := range count {
+		fmt.Fprintf(&long, "$5\r\n%05d\r\n", i)
 	}
-	r.Feed([]byte(ping))
-	_, err := r.Next()
-	require.NoError(t, err)
-	require.False(t, r.Surrender(), "a lent call is not ours to give")
-	r.Keep()
+	for _, cut := range []int{0, 1, 7, 8000, long.Len() - 1} {
+		r := NewReader(DefaultLimits())
+		feed := func(s string) {
+			lent := []byte(s)
+			r.Feed(lent)
+			t.Cleanup(func() { clear(lent) })
+		}
+		feed(long.String()[:cut])
+		words, err := r.Next()
+		require.NoError(t, err)
+		require.Nil(t, words)
+		r.Keep()
+		rest := []byte(long.String()[cut:] + ping + long.String()[:4000])
+		r.Feed(rest)
+		words, err = r.Next()
+		require.NoError(t, err)
+		require.Len(t, words, LongCall)
+		call := r.Long()
+		require.NotNil(t, call)
 
-	feed(long[:3000])
-	words, err := r.Next()
-	require.NoError(t, err)
-	require.Nil(t, words)
-	r.Keep()
-	feed(long[3000:] + ping + long[:4000])
-	words, err = r.Next()
-	require.NoError(t, err)
-	require.True(t, r.Surrender())
-	next, err := r.Next()
-	require.NoError(t, err)
-	require.Equal(t, "PING", string(next[0]))
-	next, err = r.Next()
-	require.NoError(t, err)
-	require.Nil(t, next)
-	r.Keep()
-	feed(strings.ReplaceAll(long[4000:], "v", "w"))
-	next, err = r.Next()
-	require.NoError(t, err)
-	require.Equal(t, "SET", string(next[0]))
-	require.Equal(t, strings.Repeat("v", 5000), string(words[2]), "the surrendered call has changed")
-	require.Equal(t, "k", string(words[1]))
+		next, err := r.Next()
+		require.NoError(t, err)
+		require.Equal(t, "PING", string(next[0]))
+		require.Nil(t, r.Long())
+		next, err = r.Next()
+		require.NoError(t, err)
+		require.Nil(t, next)
+		r.Keep()
+		clear(rest)
+		feed(strings.ReplaceAll(long.String()[4000:], "0", "x"))
+		next, err = r.Next()
+		require.NoError(t, err)
+		require.Len(t, next, LongCall)
+
+		all := SplitCall(call)
+		require.Len(t, all, count)
+		for i, word := range all {
+			require.Equal(t, fmt.Sprintf("%05d", i), string(word), "cut at %d", cut)
+		}
+	}
 }
