@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -25,7 +26,11 @@ func listen(c *config) (listeners []net.Listener, err error) {
 		}
 	}()
 	if c.port != 0 {
-		for _, address := range strings.Fields(c.bind) {
+		addresses := strings.Fields(c.bind)
+		for i, address := range addresses {
+			if slices.Contains(addresses[:i], address) {
+				continue
+			}
 			l, err := listenTCP(c, address)
 			if err != nil {
 				return listeners, err
@@ -52,6 +57,7 @@ func listen(c *config) (listeners []net.Listener, err error) {
 // may be an address that this machine does not have: then there is no listener and no error.
 func listenTCP(c *config, address string) (net.Listener, error) {
 	host, optional := strings.CutPrefix(address, "-")
+	host = strings.Trim(host, "[]")
 	network := "tcp4"
 	switch {
 	case host == "*":
@@ -70,7 +76,7 @@ func listenTCP(c *config, address string) (net.Listener, error) {
 	case optional && (errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EAFNOSUPPORT)):
 		return nil, nil
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("cannot listen on %s: address already in use, perhaps by another cellserver or a redis-server; --port chooses another", full)
+		return nil, fmt.Errorf("cannot listen on %s: address already in use, perhaps by another address of --bind, another cellserver or a redis-server; --port chooses another", full)
 	case errors.Is(err, fs.ErrPermission):
 		return nil, fmt.Errorf("cannot listen on %s: no permission; ports below 1024 are for root, --port chooses another", full)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):

@@ -160,11 +160,11 @@ func (in *Instance) WakeAll() {
 	}
 }
 
-// CutIdle ends the connections that have sent nothing for a while.
+// CutIdle ends the connections that have sent nothing, and taken nothing, for a while, and are owed nothing.
 func (in *Instance) CutIdle(timeout time.Duration) {
 	now := in.Now()
 	for _, s := range in.clients.all() {
-		if time.Duration(now-s.lastSeen.Load()) > timeout {
+		if time.Duration(now-s.lastSeen.Load()) > timeout && !s.waits.Load() {
 			s.peer.Cut()
 		}
 	}

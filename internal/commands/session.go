@@ -37,6 +37,7 @@ type Session struct {
 	database int
 	about    about
 	lastSeen atomic.Int64 // instant of the latest batch
+	waits    atomic.Bool  // parked, for others to see
 	latest   atomic.Pointer[Command]
 
 	mail mail
@@ -111,6 +112,7 @@ func (s *Session) Feed(input []byte) {
 // Resume takes another turn: after Wake, or when More said so. First comes what others have for the client.
 func (s *Session) Resume() {
 	defer s.survive()
+	s.mark = s.out.Mark()
 	if s.mail.waiting.Load() {
 		s.takeMail()
 	}
@@ -233,6 +235,12 @@ func (s *Session) Output() []byte { return s.out.Bytes() }
 // Sent says that the transport has taken what Output held.
 func (s *Session) Sent() { s.out.Reset() }
 
+// Touch says that the client is there although it sends nothing: it takes its replies.
+func (s *Session) Touch() {
+	s.call.View.Begin()
+	s.lastSeen.Store(s.call.View.Now())
+}
+
 // Closing says that the connection is to end once Output is sent.
 func (s *Session) Closing() bool { return s.closing }
 
@@ -269,6 +277,7 @@ func (s *Session) takeMail() {
 		s.out.Adopt(s.mail.reply)
 		s.mail.reply, s.mail.replied = nil, false
 		s.parked = false
+		s.waits.Store(false)
 	}
 	s.out.Raw(s.mail.pushes)
 	s.mail.pushes = nil
@@ -279,6 +288,7 @@ func (s *Session) takeMail() {
 // keep their order; the event loop serves everybody else.
 func (s *Session) park(row *Command, words func() [][]byte) {
 	s.parked = true
+	s.waits.Store(true)
 	var out resp.Writer
 	out.SetProtocol(s.out.Protocol())
 	call := &Call{Context: s.ctx, View: s.instance.store.View(), Out: &out, instance: s.instance}

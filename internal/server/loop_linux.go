@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -37,13 +38,15 @@ type loop struct {
 	epoll, bell int // descriptors: of the epoll, and of an eventfd that interrupts its wait
 	buffer      []byte
 	links       map[int]*link
-	ready       []*link // that did not come to an end in their turn
-	slow        map[*link]struct{}
+	ready       []*link            // that did not come to an end in their turn
+	slow        map[*link]struct{} // whose sockets take no more
+	looked      int64              // instant, nanoseconds, when they were looked at last
 	draining    bool
 
-	mu   sync.Mutex
-	mail []message // from other goroutines
-	rung bool
+	mu    sync.Mutex
+	mail  []message // from other goroutines
+	rung  bool
+	ended bool // nobody reads it any more
 }
 
 // message is what other goroutines want of a loop. A link without more is to be resumed.
@@ -63,6 +66,7 @@ type link struct {
 	isReady bool
 	blocked bool // the socket takes no more
 	ended   bool // the client has nothing more to say
+	reads   int  // while draining
 	closed  bool
 	local   string
 	remote  string
@@ -71,8 +75,8 @@ type link struct {
 const (
 	// eventsAtOnce is how many connections one wait may report.
 	eventsAtOnce = 128
-	// lookEvery is how often clients that do not read are looked at, in milliseconds.
-	lookEvery = 1000
+	// lookEvery is how often clients that do not read are looked at.
+	lookEvery = time.Second
 )
 
 func startLoops(instance *commands.Instance, o Options) (transport, error) {
@@ -116,10 +120,11 @@ func (ls *loops) enroll(conn net.Conn) error {
 	}
 	l := ls.all[ls.next.Add(1)%uint64(len(ls.all))]
 	k := &link{loop: l, fd: fd, outlet: outlet{limit: l.output}, remote: address(conn.RemoteAddr(), conn), local: address(conn.LocalAddr(), conn)}
-	k.session = ls.instance.Open(commands.Peer{Remote: k.remote, Local: k.local, FD: fd, Wake: k.wake, Cut: k.cut})
 	ls.open.Add(1)
+	k.session = ls.instance.Open(commands.Peer{Remote: k.remote, Local: k.local, FD: fd, Wake: k.wake, Cut: k.cut})
+	err = conn.Close() // before the loop knows it: then no other descriptor keeps the connection in the epoll
 	l.tell(message{link: k, enter: true})
-	return conn.Close()
+	return err
 }
 
 // drain has every loop answer what has arrived and end its connections, each once it has its replies; then it ends the loops.
@@ -139,6 +144,9 @@ func (ls *loops) drain(ctx context.Context) error {
 func (l *loop) tell(m message) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.ended {
+		return // the bell's number may be somebody else's by now
+	}
 	l.mail = append(l.mail, m)
 	if !l.rung {
 		l.rung = true
@@ -175,12 +183,12 @@ func (l *loop) run() {
 			return
 		}
 		l.takeTurns()
+		l.lookAtSlow()
 		switch {
 		case n > 0 || len(l.ready) > 0:
 			wait = 0
 		case len(l.slow) > 0:
-			l.lookAtSlow()
-			wait = lookEvery
+			wait = int(lookEvery / time.Millisecond)
 		default:
 			wait = -1
 		}
@@ -230,6 +238,14 @@ func (l *loop) takeTurns() {
 
 // lookAtSlow looks whether clients that do not read have had time enough.
 func (l *loop) lookAtSlow() {
+	if len(l.slow) == 0 {
+		return
+	}
+	now := l.instance.Now()
+	if time.Duration(now-l.looked) < lookEvery {
+		return
+	}
+	l.looked = now
 	for k := range l.slow {
 		k.goOn()
 	}
@@ -239,15 +255,7 @@ func (l *loop) lookAtSlow() {
 func (l *loop) drain() {
 	l.draining = true
 	for _, k := range l.links {
-		for range 64 { // a client that sends faster than we read does not put the end off
-			if k.closed || k.busy() || k.read() == 0 {
-				break
-			}
-		}
-		if !k.closed {
-			k.ended = true
-			k.goOn()
-		}
+		k.goOn()
 	}
 }
 
@@ -256,6 +264,9 @@ func (l *loop) end() {
 	for _, k := range l.links {
 		k.close()
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ended = true
 	unix.Close(l.epoll)
 	unix.Close(l.bell)
 }
@@ -263,6 +274,9 @@ func (l *loop) end() {
 // enter puts a new connection into the loop.
 func (k *link) enter() {
 	l := k.loop
+	if k.closed {
+		return // it was cut before it got here
+	}
 	k.events = unix.EPOLLIN
 	if err := unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, k.fd, &unix.EpollEvent{Events: k.events, Fd: int32(k.fd)}); err != nil {
 		l.log.Warn("a connection could not be watched", "peer", k.remote, "error", err)
@@ -271,7 +285,6 @@ func (k *link) enter() {
 	}
 	l.links[k.fd] = k
 	if l.draining {
-		k.ended = true
 		k.goOn()
 	}
 }
@@ -339,12 +352,37 @@ func (k *link) goOn() {
 		k.watch(unix.EPOLLOUT)
 	case waiting > 0 || s.More() || s.Called():
 		k.getReady()
-	case s.Closing() || k.ended && !owing:
+	case s.Closing():
+		k.discard()
 		k.close()
-	case owing || k.ended:
+	case owing:
 		k.watch(0) // until it is woken
+	case k.ended:
+		k.close()
+	case l.draining:
+		k.readRest()
 	default:
 		k.watch(unix.EPOLLIN)
+	}
+}
+
+// lastReads is how much is read of a connection that is to end, in reads: a client that sends faster than we read does not
+// put the end off.
+const lastReads = 64
+
+// readRest answers what has arrived while the server stops, and ends the connection when there is no more.
+func (k *link) readRest() {
+	if k.reads++; k.reads > lastReads || k.read() == 0 {
+		k.close()
+	}
+}
+
+// discard reads what nobody will answer: to close a socket with unread input makes the system throw away the last replies.
+func (k *link) discard() {
+	for range lastReads {
+		if n, err := unix.Read(k.fd, k.loop.buffer); n <= 0 || err != nil {
+			return
+		}
 	}
 }
 

@@ -28,9 +28,15 @@ func (o *outlet) next(s *commands.Session) []byte {
 
 // took says that the socket took a piece.
 func (o *outlet) took(s *commands.Session, bytes int) {
+	inPieces := o.sent > 0
 	if o.sent += bytes; o.sent == len(s.Output()) {
 		s.Sent()
-		o.sent = 0
+		o.sent, o.overdue = 0, 0
+	} else {
+		inPieces = true
+	}
+	if inPieces && bytes > 0 {
+		s.Touch() // a client that reads is not idle
 	}
 }
 

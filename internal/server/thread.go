@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"sync"
@@ -82,8 +83,13 @@ func (t *thread) serve(draining *atomic.Bool) {
 			break
 		}
 		if err != nil {
-			if draining.Load() && errors.Is(err, os.ErrDeadlineExceeded) {
+			switch {
+			case draining.Load() && errors.Is(err, os.ErrDeadlineExceeded):
 				t.feedRest(buffer)
+			case err != io.EOF:
+				t.mu.Lock()
+				t.failed = true // it takes no replies either
+				t.mu.Unlock()
 			}
 			break
 		}
@@ -142,18 +148,13 @@ func (t *thread) flush() {
 
 // write sends a piece. A client that does not take it while the output limit, or its connection's end, allows is cut off.
 func (t *thread) write(next []byte) (int, error) {
-	within := time.Duration(0)
 	if soft := t.outlet.limit.Soft; soft > 0 && t.outlet.waiting(t.session) > soft {
-		within = t.outlet.limit.SoftFor
-	} else if t.session.Closing() {
-		within = patience
-	}
-	if within > 0 {
-		timer := time.AfterFunc(within, func() {
+		defer time.AfterFunc(t.outlet.limit.SoftFor, func() {
 			t.instance.CountOutputCut()
 			t.conn.Close()
-		})
-		defer timer.Stop()
+		}).Stop()
+	} else if t.session.Closing() {
+		defer time.AfterFunc(patience, func() { t.conn.Close() }).Stop()
 	}
 	return t.conn.Write(next)
 }

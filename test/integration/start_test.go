@@ -1,7 +1,11 @@
 package integration
 
 import (
+	"bufio"
+	"bytes"
 	"encoding/json"
+	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -82,5 +86,71 @@ func TestHelp(t *testing.T) {
 	assert.Empty(t, server.Stderr())
 	for _, part := range []string{"Usage:", "--port number", "(default 6379)", "CELLSERVER_PORT", "Examples:", "cellserver cli"} {
 		assert.Contains(t, server.Stdout(), part)
+	}
+}
+
+// A client whose replies are on their way when the server is told to stop, or that says QUIT, gets all of them, and what it sent
+// meanwhile is answered too: nothing is torn off.
+func TestTheLastRepliesArriveWhole(t *testing.T) {
+	const keys = 20_000
+	for _, ending := range []string{"SIGTERM", "QUIT"} {
+		t.Run(ending, func(t *testing.T) {
+			server := peer.Start(t)
+			fill := bytes.Buffer{}
+			for i := range keys {
+				fill.Write(command("CL.THROTTLE", fmt.Sprintf("%0400d", i), "15", "1", "1000000"))
+			}
+			exchange(t, server, fill.Bytes())
+
+			conn := dial(t, server)
+			require.NoError(t, conn.SetReadBuffer(256<<10))
+			r := bufio.NewReader(conn)
+			ask := command("KEYS", "*")
+			if ending == "QUIT" {
+				ask = append(ask, command("QUIT")...)
+			}
+			_, err := conn.Write(ask)
+			require.NoError(t, err)
+			start, err := r.Peek(8) // the reply has begun, and is more than sockets hold
+			require.NoError(t, err)
+			require.Equal(t, "*20000\r\n", string(start))
+			_, err = conn.Write(bytes.Repeat(command("PING"), 3))
+			require.NoError(t, err)
+			last := strings.Repeat("+PONG\r\n", 3)
+			if ending == "QUIT" {
+				last = "+OK\r\n" // and nothing behind it is answered
+			} else {
+				server.Signal(os.Interrupt)
+			}
+			all, err := io.ReadAll(r)
+			require.NoError(t, err)
+			require.Len(t, all, len("*20000\r\n")+keys*len("$400\r\n"+strings.Repeat("0", 400)+"\r\n")+len(last))
+			require.True(t, bytes.HasSuffix(all, []byte(last)))
+			if ending == "SIGTERM" {
+				require.Zero(t, server.Wait())
+			}
+		})
+	}
+}
+
+// An idle client is one that neither sends nor reads: who waits for a long reply, or takes it slowly, is not.
+func TestWhoReadsIsNotIdle(t *testing.T) {
+	server := peer.Start(t, "--timeout", "1")
+	fill := bytes.Buffer{}
+	for i := range 3000 {
+		fill.Write(command("CL.THROTTLE", fmt.Sprintf("%04000d", i), "15", "1", "1000000"))
+	}
+	exchange(t, server, fill.Bytes())
+	conn := dial(t, server)
+	require.NoError(t, conn.SetReadBuffer(256<<10))
+	_, err := conn.Write(command("KEYS", "*"))
+	require.NoError(t, err)
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	piece, read := make([]byte, 96<<10), 0
+	for whole := len("*3000\r\n") + 3000*len("$4000\r\n"+strings.Repeat("0", 4000)+"\r\n"); read < whole; <-ticker.C {
+		n, err := conn.Read(piece)
+		read += n
+		require.NoError(t, err, "after %d of %d bytes", read, whole)
 	}
 }
