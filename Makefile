@@ -62,6 +62,10 @@ soak: build ## normal and hostile traffic together for FOR (30m for the record)
 micro: ## micro-benchmarks beside the code
 	$(GO) test -run '^$$' -bench . -benchmem ./internal/...
 
+.PHONY: pgo
+pgo: ## take the profile that builds are optimized by (cmd/cellserver/default.pgo) anew
+	$(GO) test -run '^$$' -bench Session -benchtime 3s -cpuprofile cmd/cellserver/default.pgo -o /dev/null ./internal/commands
+
 .PHONY: bench
 bench: build ## CPU per CL.THROTTLE beside redis-server's INCR: 21 alternating rounds (ARGS="-rounds 5")
 	$(GO) run ./bench -server bin/cellserver $(ARGS)

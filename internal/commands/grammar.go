@@ -148,6 +148,13 @@ func (c *Call) bind(at int) error {
 		if a.many {
 			return c.checkKeys(a, words[at:])
 		}
+		if a.kind == intArg && a.parse == nil { // most of what a hot call has, so it is read here
+			if n, ok := resp.ParseInt(words[at]); ok && a.lo <= n && n <= a.hi {
+				b.n = n
+				at++
+				continue
+			}
+		}
 		if err := c.take(a, b, words[at]); err != nil {
 			return err
 		}
@@ -172,10 +179,7 @@ func (c *Call) take(a *Arg, b *bound, word []byte) (err error) {
 			return refusal(fmt.Sprintf("ERR %s is longer than %d bytes", a.Name, a.longest))
 		}
 	case intArg:
-		var ok bool
-		if b.n, ok = resp.ParseInt(word); !ok || b.n < a.lo || b.n > a.hi || a.parse != nil {
-			b.n, err = a.integer(word, c.row.grammar.ours)
-		}
+		b.n, err = a.integer(word, c.row.grammar.ours)
 	}
 	return err
 }
@@ -243,6 +247,9 @@ func (c *Call) bindOptions(at int) error {
 }
 
 func (g *grammar) isOption(word []byte) bool {
+	if len(word) == 0 || word[0] < 'A' {
+		return false // a number, at one look
+	}
 	i, _ := g.option(word)
 	return i >= 0
 }

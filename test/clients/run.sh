@@ -27,7 +27,7 @@ cp "$here/node.mjs" "$dir"
 (cd "$dir" && echo '{"private": true}' >package.json && npm install --silent --no-audit --no-fund redis ioredis)
 
 port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-"$binary" --port "$port" >"$dir/stdout" 2>"$dir/stderr" &
+"$binary" --port "$port" --loglevel warning >"$dir/stdout" 2>"$dir/stderr" &
 server=$!
 for _ in $(seq 100); do
     grep -q 'Ready to accept connections' "$dir/stdout" && break
