@@ -60,8 +60,17 @@ func (w *Writer) Adopt(b []byte) {
 	w.Raw(b)
 }
 
-// Int writes an integer.
-func (w *Writer) Int(n int64) { w.buf = redcon.AppendInt(w.buf, n) }
+// Int writes an integer. Those of one and two digits, which most are, in one append.
+func (w *Writer) Int(n int64) {
+	switch {
+	case 0 <= n && n < 10:
+		w.buf = append(w.buf, ':', byte('0'+n), '\r', '\n')
+	case 10 <= n && n < 100:
+		w.buf = append(w.buf, ':', byte('0'+n/10), byte('0'+n%10), '\r', '\n')
+	default:
+		w.buf = redcon.AppendInt(w.buf, n)
+	}
+}
 
 // Bulk writes a string of any bytes.
 func (w *Writer) Bulk(b []byte) { w.buf = redcon.AppendBulk(w.buf, b) }
