@@ -107,7 +107,7 @@ var clientInfo = Command{
 
 var clientList = Command{
 	Name: "client|list", Group: "connection", Since: "2.4.0", Complexity: "O(N) in the number of clients",
-	Flags: Admin | Dangerous | aboutClients, Tips: varying,
+	Flags: Admin | Dangerous | Slow | aboutClients, Tips: varying, // Slow, because there may be ten thousand
 	Summary: "Describes the connections.",
 	Args:    []Arg{Word("[TYPE NORMAL|MASTER|REPLICA|PUBSUB] [ID client-id ...]").Optional().Many()},
 	Reply:   "A line a connection: fields as name=value, with spaces between.",
@@ -119,11 +119,7 @@ var clientList = Command{
 		var lines strings.Builder
 		for _, s := range c.instance.clients.all() {
 			if wanted(s.id) {
-				row := s.latest.Load()
-				if s == c.Session {
-					row = c.row
-				}
-				lines.WriteString(s.line(c.View.Now(), row))
+				lines.WriteString(s.line(c.View.Now(), s.latest.Load()))
 			}
 		}
 		c.Out.Verbatim("txt", lines.String())

@@ -46,7 +46,7 @@ var flushAll = Command{
 }
 
 var scan = Command{
-	Name: "scan", Group: "generic", Since: "2.8.0", Flags: ReadOnly,
+	Name: "scan", Group: "generic", Since: "2.8.0", Flags: ReadOnly | Slow, // because of MATCH, on keys of any length
 	Complexity: "O(count) for a call, O(N) for a whole round",
 	Summary:    "Goes through the keys of the database, a piece at a time.",
 	Tips:       []string{"nondeterministic_output", "request_policy:special"},
@@ -64,7 +64,9 @@ first call to the last is shown exactly once.`,
 		if err != nil {
 			return err
 		}
-		found.keep(match)
+		if err := found.keep(c.Context, match); err != nil {
+			return err
+		}
 		c.Out.Array(2)
 		c.Out.BulkString(strconv.FormatUint(next, 10))
 		found.write(c)
@@ -126,8 +128,9 @@ func (l *keyList) visit(key []byte, e store.Entry) {
 	l.kinds = append(l.kinds, e.Kind)
 }
 
-// keep drops the keys that do not pass, of those that were visited since the last keep.
-func (l *keyList) keep(f filter) {
+// keep drops the keys that do not pass, of those that were visited since the last keep. To match one long key may take a tenth
+// of a second, so it asks at each whether the client is still there.
+func (l *keyList) keep(ctx context.Context, f filter) error {
 	old := len(l.ends) - len(l.kinds)
 	start := 0
 	if old > 0 {
@@ -135,6 +138,9 @@ func (l *keyList) keep(f filter) {
 	}
 	to, kept := start, old
 	for i, kind := range l.kinds {
+		if ctx.Err() != nil {
+			return errStopped
+		}
 		end := l.ends[old+i]
 		if key := l.bytes[start:end]; f.passes(key, kind) {
 			to += copy(l.bytes[to:], key)
@@ -144,6 +150,7 @@ func (l *keyList) keep(f filter) {
 		start = end
 	}
 	l.bytes, l.ends, l.kinds = l.bytes[:to], l.ends[:kept], l.kinds[:0]
+	return nil
 }
 
 func (l *keyList) write(c *Call) {
@@ -167,14 +174,13 @@ var keys = Command{
 		var found keyList
 		match := filter{pattern: c.Word()}
 		for cursor, more := uint64(0), true; more; more = cursor != 0 {
-			if context.Cause(c.Context) != nil {
-				return errStopped
-			}
 			var err error
 			if cursor, err = c.View.Scan(c.Context, cursor, maxScanCount, found.visit); err != nil {
 				return err
 			}
-			found.keep(match)
+			if err := found.keep(c.Context, match); err != nil {
+				return err
+			}
 			runtime.Gosched() // event loops first
 		}
 		found.write(c)

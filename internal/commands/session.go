@@ -289,6 +289,7 @@ func (s *Session) takeMail() {
 func (s *Session) park(row *Command, words func() [][]byte) {
 	s.parked = true
 	s.waits.Store(true)
+	s.latest.Store(row)
 	var out resp.Writer
 	out.SetProtocol(s.out.Protocol())
 	call := &Call{Context: s.ctx, View: s.instance.store.View(), Out: &out, instance: s.instance}

@@ -342,3 +342,27 @@ func TestRepeatedNamesAreBounded(t *testing.T) {
 	require.NotContains(t, c.say(t, "COMMAND DOCS"+most), "-ERR")
 	require.Equal(t, "-ERR wrong number of arguments for 'command|docs' command\r\n", c.say(t, "COMMAND DOCS"+most+" client"))
 }
+
+// What takes a time that a client or its neighbours choose runs beside the loop.
+func TestDearCommandsAreParked(t *testing.T) {
+	for _, call := range []string{"KEYS *", "SCAN 0 MATCH a*a*b", "RANDOMKEY", "CLIENT LIST"} {
+		c := newStill(t).dial()
+		c.session.Feed([]byte(call + "\r\n"))
+		require.True(t, c.session.Owing(), call)
+		<-c.woken
+	}
+}
+
+// Who has gone holds up nobody: matching stops at the next key.
+func TestMatchingStopsWithItsClient(t *testing.T) {
+	var found keyList
+	for range 3 {
+		found.visit([]byte("key"), store.Entry{Kind: store.Throttle})
+	}
+	gone, leave := context.WithCancel(context.Background())
+	require.NoError(t, found.keep(gone, filter{pattern: []byte("k*")}))
+	require.Len(t, found.ends, 3)
+	found.visit([]byte("key"), store.Entry{Kind: store.Throttle})
+	leave()
+	require.ErrorIs(t, found.keep(gone, filter{pattern: []byte("k*")}), errStopped)
+}

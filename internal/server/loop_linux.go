@@ -122,9 +122,9 @@ func (ls *loops) enroll(conn net.Conn) error {
 	k := &link{loop: l, fd: fd, outlet: outlet{limit: l.output}, remote: address(conn.RemoteAddr(), conn), local: address(conn.LocalAddr(), conn)}
 	ls.open.Add(1)
 	k.session = ls.instance.Open(commands.Peer{Remote: k.remote, Local: k.local, FD: fd, Wake: k.wake, Cut: k.cut})
-	err = conn.Close() // before the loop knows it: then no other descriptor keeps the connection in the epoll
+	_ = conn.Close() // before the loop knows it: then no other descriptor keeps the connection in the epoll
 	l.tell(message{link: k, enter: true})
-	return err
+	return nil
 }
 
 // drain has every loop answer what has arrived and end its connections, each once it has its replies; then it ends the loops.
