@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"syscall"
 	"time"
 
 	"cellserver/internal/commands"
@@ -155,10 +156,27 @@ func (s *Server) admit(conn net.Conn) {
 		conn.Close()
 		return
 	}
-	if err := s.transport.enroll(conn); err != nil {
+	if err := s.enroll(conn); err != nil {
 		s.instance.CountRejected()
 		s.log.Warn("connection refused", "peer", conn.RemoteAddr(), "error", err)
 		conn.Close()
+	}
+}
+
+// enroll hands a connection to the transport. That takes a descriptor more for a moment: when there is none, the connection
+// waits as those do that were not accepted yet.
+func (s *Server) enroll(conn net.Conn) error {
+	for {
+		err := s.transport.enroll(conn)
+		if !errors.Is(err, syscall.EMFILE) && !errors.Is(err, syscall.ENFILE) {
+			return err
+		}
+		s.log.Warn("accept failed, trying again", "error", err)
+		select {
+		case <-s.ended:
+			return err
+		case <-time.After(100 * time.Millisecond):
+		}
 	}
 }
 
