@@ -1,15 +1,29 @@
 package commands
 
-import "cellserver/internal/resp"
+import (
+	"bytes"
+
+	"cellserver/internal/resp"
+)
 
 // ahead is a window of calls that were read and wait for their answers.
 type ahead struct {
-	words [][]byte       // of all of them, end to end
-	ends  [lookahead]int // in words: where each call ends
+	words [][]byte // of all of them, end to end
+	calls [lookahead]waiting
+	keys  [][]byte // the calls' first keys
 	count int
 	next  int    // the call that is answered next
+	most  int    // in words: up to where windows of this batch have used it
 	owned bool   // what is left was copied, and outlives its batch
 	long  []byte // the last call, if it is a long one, whole: then of its words only the first are here
+}
+
+// waiting is one of them.
+type waiting struct {
+	row        *Command // that its first word names, nil if it names none
+	start, end int      // of its words, in the window's
+	repeats    bool     // its words are those of the call before it, but for the second, which is a key
+	second     []byte   // then
 }
 
 // lookahead is how many calls are read before the first is answered: enough for the memory of a modern processor to fetch them
@@ -19,35 +33,35 @@ const lookahead = 16
 // idleWords is the room that a session keeps between batches: an ordinary call's.
 const idleWords = 16
 
-func (a *ahead) calls() int  { return a.count }
 func (a *ahead) empty() bool { return a.next == a.count }
 
-// call is the words of one call of the window.
-func (a *ahead) call(i int) [][]byte {
-	start := 0
-	if i > 0 {
-		start = a.ends[i-1]
-	}
-	return a.words[start:a.ends[i]]
-}
-
-// take is the words of the next call, and if it is a long one the whole of it.
-func (a *ahead) take() (words [][]byte, long []byte) {
+// take is the next call, and its words: all that it had, but for a long one.
+func (a *ahead) take() (w *waiting, words [][]byte) {
+	w = &a.calls[a.next]
 	a.next++
-	if a.empty() {
-		long = a.long
+	words = a.words[w.start:w.end]
+	if w.repeats {
+		words[1] = w.second // the call that had another is answered
 	}
-	return a.call(a.next - 1), long
+	return w, words
 }
 
-// clear makes room for another window. Words that nobody needs any more must not hold on to what they point into, which may
-// be a call of many megabytes.
+// isLong is the whole of the call that was taken last if it is a long one, else nil.
+func (a *ahead) isLong() []byte {
+	if a.empty() {
+		return a.long
+	}
+	return nil
+}
+
+// clear makes room for another window.
 func (a *ahead) clear() {
-	clear(a.words)
+	a.most = max(a.most, len(a.words))
 	a.words, a.count, a.next, a.owned, a.long = a.words[:0], 0, 0, false, nil
 }
 
-// rest lets go of what the last window needed, when its batch is over: idle connections are many.
+// rest lets go of what the last windows needed, when their batch is over: idle connections are many. Words that nobody needs
+// any more must not hold on to what they point into, which may be a call of many megabytes.
 func (a *ahead) rest() {
 	if !a.empty() {
 		return
@@ -55,24 +69,52 @@ func (a *ahead) rest() {
 	a.clear()
 	if cap(a.words) > lookahead*idleWords {
 		*a = ahead{}
+		return
 	}
+	clear(a.words[:a.most])
+	clear(a.keys[:cap(a.keys)])
+	a.most = 0
 }
 
-// fill reads calls until the window is full, or there is no whole one, or the reader fails.
-func (a *ahead) fill(r *resp.Reader) error {
-	for a.count < lookahead {
-		words, err := r.Next()
-		if words == nil {
+// fill reads calls until the window is full, or there is no whole one, or the reader fails. It finds each call's row, and
+// gathers their keys.
+func (a *ahead) fill(r *resp.Reader, t *Table, known *recent) (err error) {
+	a.keys = a.keys[:0]
+	for a.count < lookahead && a.long == nil {
+		if a.repeat(r) {
+			continue
+		}
+		start := len(a.words)
+		if a.words, err = r.Append(a.words); len(a.words) == start {
 			return err
 		}
-		a.words = append(a.words, words...)
-		a.ends[a.count] = len(a.words)
-		a.count++
-		if a.long = r.Long(); a.long != nil {
-			break
+		words := a.words[start:]
+		row := t.lookup(words[0], known)
+		a.calls[a.count] = waiting{row: row, start: start, end: len(a.words)}
+		if row != nil && row.firstKey > 0 && len(words) > row.firstKey {
+			a.keys = append(a.keys, words[row.firstKey])
 		}
+		a.count++
+		a.long = r.Long()
 	}
 	return nil
+}
+
+// repeat reads the next call if it repeats the one before it, about another key.
+func (a *ahead) repeat(r *resp.Reader) bool {
+	if a.count == 0 || a.calls[a.count-1].row == nil || a.calls[a.count-1].row.firstKey != 1 {
+		return false
+	}
+	second, ok := r.Repeat()
+	if !ok {
+		return false
+	}
+	before, w := &a.calls[a.count-1], &a.calls[a.count]
+	w.row, w.start, w.end = before.row, before.start, before.end
+	w.repeats, w.second = true, second
+	a.keys = append(a.keys, second)
+	a.count++
+	return true
 }
 
 // own copies the calls that are left, so that they outlive the batch that lent them.
@@ -80,9 +122,17 @@ func (a *ahead) own() {
 	if a.owned {
 		return
 	}
+	copied := -1
 	for i := a.next; i < a.count; i++ {
-		words := a.call(i)
-		copy(words, own(words))
+		w := &a.calls[i]
+		if w.start != copied { // calls that repeat one another share their words
+			words := a.words[w.start:w.end]
+			copy(words, own(words))
+			copied = w.start
+		}
+		if w.repeats {
+			w.second = bytes.Clone(w.second)
+		}
 	}
 	a.owned = true
 }

@@ -88,6 +88,7 @@ type Call struct {
 	row      *Command
 	words    [][]byte // the command's name first
 	bound    [maxArgs]bound
+	isBound  bool // to words of this row
 	next     int
 }
 

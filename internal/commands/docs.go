@@ -232,7 +232,7 @@ var commandGetKeys = Command{
 	Args:    []Arg{Word("command"), Word("arg").Many()}, Reply: "The keys.",
 	Run: func(c *Call) error {
 		words := c.words[2:]
-		row := c.instance.table.find(words, &recent{})
+		row := c.instance.table.find(words)
 		switch {
 		case row == nil:
 			return refusal("ERR Invalid command specified")

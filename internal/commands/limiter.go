@@ -24,19 +24,12 @@ func (c *Call) decision(d quota.Decision, mode quota.Mode, ms bool) {
 	if d.Limited {
 		limited = 1
 	}
+	retry, reset := roundUp(d.RetryAfter, unit), roundUp(d.ResetAfter, unit)
 	if mode == quota.UpTo {
-		c.Out.Array(6)
-	} else {
-		c.Out.Array(5)
+		c.Out.Ints(limited, d.Limit, d.Remaining, retry, reset, d.Taken)
+		return
 	}
-	c.Out.Int(limited)
-	c.Out.Int(d.Limit)
-	c.Out.Int(d.Remaining)
-	c.Out.Int(roundUp(d.RetryAfter, unit))
-	c.Out.Int(roundUp(d.ResetAfter, unit))
-	if mode == quota.UpTo {
-		c.Out.Int(d.Taken)
-	}
+	c.Out.Ints(limited, d.Limit, d.Remaining, retry, reset)
 }
 
 const limiterReply = `Five integers: limited (0 allowed, 1 limited); limit, the largest quantity that can ever be allowed at once;

@@ -23,8 +23,7 @@ type Session struct {
 	cancel   context.CancelFunc
 
 	reader  *resp.Reader
-	ahead   ahead    // calls that were read and not answered yet
-	keys    [][]byte // of those calls
+	ahead   ahead // calls that were read and not answered yet
 	out     resp.Writer
 	mark    int // in out: where the reply to the present call begins
 	call    Call
@@ -148,7 +147,6 @@ func (s *Session) rowName() string {
 // Slow command, or because it does not read its replies) is cut off at the bound of one call, as Redis does.
 func (s *Session) keep() {
 	s.ahead.rest()
-	clear(s.keys)
 	s.call.words = nil
 	s.reader.Keep()
 	if s.reader.Buffered() > s.instance.limits.Query {
@@ -171,8 +169,7 @@ func (s *Session) answer() (answered int64) {
 		if s.ahead.empty() && !s.readAhead() {
 			break
 		}
-		words, long := s.ahead.take()
-		s.instance.table.Do(s, words, long)
+		s.instance.table.Do(s)
 		answered++
 	}
 	s.ahead.own()
@@ -190,7 +187,7 @@ func (s *Session) worth() int {
 // readAhead reads the calls of the next window. When there are none, and the reader has failed, the conversation ends.
 func (s *Session) readAhead() bool {
 	s.ahead.clear()
-	err := s.ahead.fill(s.reader)
+	err := s.ahead.fill(s.reader, s.instance.table, &s.recent)
 	if s.ahead.empty() {
 		if err != nil {
 			s.refuse(err)
@@ -198,23 +195,10 @@ func (s *Session) readAhead() bool {
 		return false
 	}
 	s.call.View.Begin()
-	s.foresee()
+	if s.ahead.count > 1 { // for one call alone it is not worth it
+		s.call.View.Foresee(s.ahead.keys)
+	}
 	return true
-}
-
-// foresee tells the store the keys of the window. For one call alone it is not worth it.
-func (s *Session) foresee() {
-	if s.ahead.calls() < 2 {
-		return
-	}
-	s.keys = s.keys[:0]
-	for i := range s.ahead.calls() {
-		words := s.ahead.call(i)
-		if row := s.instance.table.lookup(words[0], &s.recent); row != nil && row.firstKey > 0 && len(words) > row.firstKey {
-			s.keys = append(s.keys, words[row.firstKey])
-		}
-	}
-	s.call.View.Foresee(s.keys)
 }
 
 // refuse ends a conversation whose bytes make no sense. A call that outgrew its bound gets no answer, as from Redis.
@@ -336,7 +320,7 @@ func (s *Session) tryRun(call *Call, row *Command, words [][]byte) (err error) {
 			err = errStopped
 		}
 	}()
-	return call.run(row, words)
+	return call.run(row, words, false)
 }
 
 // selectDatabase moves the session to another database.

@@ -92,28 +92,22 @@ func (t *Table) Lookup(name []byte) *Command {
 }
 
 // find is the row of a call, the subcommand's where there is one; nil if there is no such command.
-func (t *Table) find(words [][]byte, r *recent) *Command {
-	row := t.lookup(words[0], r)
+func (t *Table) find(words [][]byte) *Command { return t.Lookup(words[0]).of(words) }
+
+// of is the row of a call whose first word names row: the subcommand's where there is one.
+func (row *Command) of(words [][]byte) *Command {
 	if row != nil && row.Subs != nil && len(words) > 1 {
 		return row.sub(words[1])
 	}
 	return row
 }
 
-// resolve finds the row of a call, or says why there is none, and checks the number of words: unknown command, unknown
-// subcommand, arity, in Redis's order.
-func (t *Table) resolve(words [][]byte, r *recent) (*Command, error) {
-	row := t.find(words, r)
-	switch {
-	case row == nil:
-		if container := t.Lookup(words[0]); container != nil {
-			return nil, errUnknownSub(container, words[1])
-		}
-		return nil, errUnknown(words)
-	case !row.grammar.fits(len(words)):
-		return nil, errArity(row)
+// refusal says why a call has no row, in Redis's order: unknown command, unknown subcommand. named is what its first word names.
+func (named *Command) refusal(words [][]byte) error {
+	if named != nil {
+		return errUnknownSub(named, words[1])
 	}
-	return row, nil
+	return errUnknown(words)
 }
 
 // sub finds a subcommand by its name in any case.
@@ -126,26 +120,30 @@ func (row *Command) sub(name []byte) *Command {
 	return nil
 }
 
-// Do answers one call: one reply, whatever happens. An error takes back what its row had written. Of a long call the words
-// are the first, and long is the whole of it: then a goroutine beside the loop finds the others.
-func (t *Table) Do(s *Session, words [][]byte, long []byte) {
+// Do answers a session's next call: one reply, whatever happens. An error takes back what its row had written.
+func (t *Table) Do(s *Session) {
 	s.mark = s.out.Mark()
-	if err := t.run(s, words, long); err != nil {
+	if err := s.next(); err != nil {
 		s.out.Rewind(s.mark)
 		s.out.Error(text(err))
 		s.instance.stats.errors.Add(1)
 	}
 }
 
-func (t *Table) run(s *Session, words [][]byte, long []byte) error {
-	row, err := t.resolve(words, &s.recent)
+// next takes the next call and has its row answer it. Of a long call the words are the first, and long is the whole of it:
+// then a goroutine beside the loop finds the others.
+func (s *Session) next() error {
+	call, words := s.ahead.take()
+	row, long := call.row.of(words), s.ahead.isLong()
 	switch {
 	case row == nil && isHTTP(words[0]):
 		s.instance.log.Warn("a client speaks HTTP, and is cut off", "peer", s.peer.Remote)
 		s.closing = true
 		return nil
-	case err != nil:
-		return err
+	case row == nil:
+		return call.row.refusal(words)
+	case !row.grammar.fits(len(words)):
+		return errArity(row)
 	}
 	s.row = row
 	switch {
@@ -157,7 +155,7 @@ func (t *Table) run(s *Session, words [][]byte, long []byte) error {
 		owned := own(words)
 		s.park(row, func() [][]byte { return owned })
 	default:
-		return s.call.run(row, words)
+		return s.call.run(row, words, call.repeats)
 	}
 	return nil
 }
@@ -171,15 +169,21 @@ func (row *Command) takesMany() bool {
 // body: so nothing of it is answered, and nothing behind it is read, as in Redis.
 func isHTTP(name []byte) bool { return foldEqual(name, "POST") || foldEqual(name, "HOST:") }
 
-// run binds the words and lets the row answer.
-func (c *Call) run(row *Command, words [][]byte) error {
-	c.row, c.words, c.next = row, words, 0
-	own := 1
-	if row.parent != nil {
-		own = 2
+// run binds the words and lets the row answer. If the call repeats the one before it, about another key, so does the binding.
+func (c *Call) run(row *Command, words [][]byte, repeats bool) (err error) {
+	bound := repeats && c.isBound && c.row == row
+	c.row, c.words, c.next, c.isBound = row, words, 0, false
+	switch {
+	case bound:
+		err = c.checkKey(words[1])
+	case row.parent != nil:
+		err = c.bind(2)
+	default:
+		err = c.bind(1)
 	}
-	if err := c.bind(own); err != nil {
+	if err != nil {
 		return err
 	}
+	c.isBound = true
 	return row.Run(c)
 }

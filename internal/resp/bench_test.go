@@ -23,6 +23,26 @@ func BenchmarkNextPipelined(b *testing.B) {
 }
 
 // BenchmarkNextSplit is the same stream cut in the middle of a call each time, so that each batch ends in a held tail.
+// BenchmarkAppendPipelined is the same by way of Append, 16 calls at a time, as a session reads.
+func BenchmarkAppendPipelined(b *testing.B) {
+	const calls, window = 64, 16
+	batch := bytes.Repeat([]byte(throttleCall), calls)
+	r := NewReader(DefaultLimits())
+	words := make([][]byte, 0, window*6)
+	b.ReportAllocs()
+	for b.Loop() {
+		r.Feed(batch)
+		for range calls / window {
+			words = words[:0]
+			for range window {
+				words, _ = r.Append(words)
+			}
+		}
+		r.Keep()
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/calls, "ns/command")
+}
+
 func BenchmarkNextSplit(b *testing.B) {
 	const calls = 64
 	batch := bytes.Repeat([]byte(throttleCall), calls)

@@ -39,7 +39,7 @@ func (r *Reader) Feed(input []byte) {
 
 // lend makes input what is read. The reader's own memory is spare until Keep.
 func (r *Reader) lend(input []byte) {
-	r.buf, r.lent = input, true
+	r.buf, r.lent, r.before = input, true, shape{}
 	r.input, r.taken = nil, 0
 	r.start, r.pos, r.scan = 0, 0, 0
 }

@@ -50,6 +50,7 @@ type Reader struct {
 	left  int    // words of that call still to come; 0 before its count is known
 	body  int    // bytes of the word at pos with the two that follow it; 0 before its length is known
 
+	before  shape    // of the call before this one
 	words   [][]byte // of the call being read, or last returned; the first LongCall of them
 	record  int      // how many words of a call are noted: LongCall
 	long    []byte   // the call last returned, if it has more words than that
@@ -147,7 +148,7 @@ func (r *Reader) readWords(arrived []byte) (whole bool, err error) {
 	known := len(r.words)
 	for {
 		if r.body == 0 {
-			r.shortWords(arrived)
+			r.words, r.pos, r.left = shortWords(r.words, r.record, arrived, r.pos, r.left, r.maxBulk())
 		}
 		if r.left == 0 || !r.readWord(arrived, &err) {
 			break
@@ -159,22 +160,22 @@ func (r *Reader) readWords(arrived []byte) (whole bool, err error) {
 }
 
 // shortWords is the fast way through words of up to 99 bytes that have wholly arrived. It is most of what reading costs, so
-// it keeps what it needs in registers and looks at each byte of a length line once.
-func (r *Reader) shortWords(arrived []byte) {
-	pos, left, words, most := r.pos, r.left, r.words, r.maxBulk()
+// it keeps what it needs in registers and looks at each byte of a length line once. Of the words it notes the first up to
+// most. It returns where it stopped, and how many words are left.
+func shortWords(words [][]byte, most int, arrived []byte, pos, left, longest int) (_ [][]byte, next, _ int) {
 	for ; left > 0 && pos+4 < len(arrived); left-- {
 		n, width := shortLength(binary.LittleEndian.Uint32(arrived[pos:pos+4]), '$')
 		body := pos + width
 		end := body + n
-		if width == 0 || n > most || end+2 > len(arrived) {
+		if width == 0 || n > longest || end+2 > len(arrived) {
 			break
 		}
-		if len(words) < r.record {
-			words = append(words, arrived[body:end])
+		if len(words) < most {
+			words = append(words, arrived[body:end:end])
 		}
 		pos = end + 2
 	}
-	r.pos, r.left, r.words = pos, left, words
+	return words, pos, left
 }
 
 // readWord reads any word, or as much of it as has arrived; then, and if it is wrong, it returns false.

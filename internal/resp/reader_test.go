@@ -151,7 +151,7 @@ func TestRestrict(t *testing.T) {
 	} {
 		r := NewReader(DefaultLimits())
 		r.Restrict(true)
-		assert.Equal(t, want, drain(r, []byte(stream)), "%.20q", stream)
+		assert.Equal(t, want, drain(r, next, []byte(stream)), "%.20q", stream)
 	}
 	r := NewReader(DefaultLimits())
 	r.Restrict(true)
@@ -187,7 +187,7 @@ func TestBuffered(t *testing.T) {
 	assert.Equal(t, 22, r.Buffered())
 	r.Feed([]byte("PING\r\n")) // without Keep between
 	assert.Equal(t, 28, r.Buffered())
-	assert.Equal(t, `["PING"]["PING"]`, drain(r, nil))
+	assert.Equal(t, `["PING"]["PING"]`, drain(r, next, nil))
 	assert.Zero(t, r.Buffered())
 }
 
@@ -265,7 +265,7 @@ func TestNothingIsReservedForACount(t *testing.T) {
 	readers := make([]*Reader, 100)
 	for i := range readers {
 		readers[i] = NewReader(DefaultLimits())
-		assert.Empty(t, drain(readers[i], stream))
+		assert.Empty(t, drain(readers[i], next, stream))
 	}
 	runtime.ReadMemStats(&after)
 	assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(200<<10))
@@ -279,7 +279,7 @@ func TestHeldMemory(t *testing.T) {
 	stream := []byte("*1048576\r\n" + strings.Repeat("$1\r\na\r\n", 200000))
 	r, most := NewReader(limits), 0
 	for input := range slices.Chunk(stream, 1000) {
-		drain(r, input)
+		drain(r, next, input)
 		require.LessOrEqual(t, cap(r.own), 2*r.Buffered()+len(input))
 		require.LessOrEqual(t, cap(r.words), r.Buffered()/3+8)
 		most = max(most, r.Buffered())
@@ -290,7 +290,7 @@ func TestHeldMemory(t *testing.T) {
 }
 
 func TestIdleMemory(t *testing.T) {
-	assert.LessOrEqual(t, unsafe.Sizeof(Reader{}), uintptr(280), "10000 idle connections have one each")
+	assert.LessOrEqual(t, unsafe.Sizeof(Reader{}), uintptr(320), "10000 idle connections have one each")
 	for name, stream := range map[string]string{
 		"many words":      "*20000\r\n" + strings.Repeat("$1\r\na\r\n", 20000),
 		"a big word":      "*1\r\n$1048576\r\n" + strings.Repeat("v", 1<<20) + "\r\n",
@@ -300,14 +300,14 @@ func TestIdleMemory(t *testing.T) {
 		for _, size := range []int{1000, 1 << 30} {
 			r := NewReader(DefaultLimits())
 			for input := range slices.Chunk([]byte(stream), min(size, len(stream))) {
-				drain(r, input)
+				drain(r, next, input)
 			}
 			assert.LessOrEqual(t, cap(r.own)+cap(r.scratch), 2*idleBytes, name)
 			assert.LessOrEqual(t, cap(r.words), idleWords, name)
 			for _, word := range r.words[:cap(r.words)] {
 				assert.Nil(t, word, name)
 			}
-			drain(r, []byte(stream+"*2\r\n$1\r\na\r\n")) // the same behind which a little is held
+			drain(r, next, []byte(stream+"*2\r\n$1\r\na\r\n")) // the same behind which a little is held
 			assert.LessOrEqual(t, cap(r.own), slack, name)
 			assert.LessOrEqual(t, cap(r.words), idleWords, name)
 		}
@@ -352,11 +352,65 @@ func FuzzReader(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, stream []byte, seed uint64) {
 		cuts := rand.New(rand.NewPCG(seed, 0))
+		random := func(n int) int { return 1 + cuts.IntN(n) }
 		want := transcript(small, string(stream), whole)
 		require.Equal(t, want, transcript(small, string(stream), single), "byte by byte")
-		require.Equal(t, want, transcript(small, string(stream), func(n int) int { return 1 + cuts.IntN(n) }), "cut at random")
+		require.Equal(t, want, transcript(small, string(stream), random), "cut at random")
 		require.Equal(t, want, transcript(small, string(stream), func(int) int { return 1 + cuts.IntN(9) }), "cut small")
+		require.Equal(t, want, transcriptBy(gather, small, string(stream), whole), "gathered")
+		require.Equal(t, want, transcriptBy(gather, small, string(stream), random), "gathered, cut at random")
 	})
+}
+
+// Calls that repeat one another, and calls that nearly do, read the same when they are gathered. A reader that takes the
+// second for the first is found out.
+func TestRepeat(t *testing.T) {
+	like := func(key, quantity string) string {
+		return fmt.Sprintf("*4\r\n$2\r\nCL\r\n$%d\r\n%s\r\n$2\r\n60\r\n$%d\r\n%s\r\n", len(key), key, len(quantity), quantity)
+	}
+	for name, stream := range map[string]string{
+		"other keys":            like("a", "1") + like("bb", "1") + like("", "1") + like(strings.Repeat("c", 40), "1") + like("a", "1"),
+		"another last word":     like("a", "1") + like("b", "2") + like("c", "2") + like("d", "10"),
+		"other skipped bytes":   like("a", "1") + strings.Replace(like("b", "1"), "b\r\n", "bxy", 1) + like("c", "1"),
+		"a key too long":        like("a", "1") + like(strings.Repeat("k", small.Bulk+1), "1"),
+		"one word":              ping + ping + ping,
+		"a blank line between":  like("a", "1") + "\r\n" + like("b", "1") + "*0\r\n" + like("c", "1"),
+		"a length line alone":   "$3\r\nabc\r\n",
+		"it ends in the middle": like("a", "1") + like("b", "1")[:20],
+	} {
+		want := transcript(small, stream, whole)
+		require.Equal(t, want, transcriptBy(gather, small, stream, whole), name)
+		require.Equal(t, want, transcriptBy(gather, small, stream, func(int) int { return 61 }), name)
+	}
+	stream := like("a", "1") + like("b", "2")
+	require.NotEqual(t, transcript(small, stream, whole), transcriptBy(gatherWrong, small, stream, whole))
+}
+
+// reading is a way to read a call: next, or gather as a session that reads ahead. last is the call before it.
+type reading func(r *Reader, last [][]byte) ([][]byte, error)
+
+func next(r *Reader, _ [][]byte) ([][]byte, error) { return r.Next() }
+
+func gather(r *Reader, last [][]byte) ([][]byte, error) {
+	if second, ok := r.Repeat(); ok {
+		words := slices.Clone(last)
+		words[1] = second
+		return words, nil
+	}
+	words, err := r.Append(nil)
+	if len(words) == 0 {
+		return nil, err
+	}
+	return words, err
+}
+
+// gatherWrong has a planted fault: it takes a call of as many words for one that repeats.
+func gatherWrong(r *Reader, last [][]byte) ([][]byte, error) {
+	words, err := gather(r, last)
+	if len(words) > 1 && len(words) == len(last) {
+		words = append(slices.Clone(words[:2]), last[2:]...)
+	}
+	return words, err
 }
 
 // How a stream is cut: the size of the next piece when n bytes are left.
@@ -366,11 +420,15 @@ func single(int) int  { return 1 }
 // transcript is what a reader says to a stream that comes in pieces: calls, each as [words], and the error if there is one.
 // It lends each piece as a socket would, from a buffer that is written over as soon as Keep has returned.
 func transcript(limits Limits, stream string, piece func(left int) int) string {
+	return transcriptBy(next, limits, stream, piece)
+}
+
+func transcriptBy(next reading, limits Limits, stream string, piece func(left int) int) string {
 	r := NewReader(limits)
 	var out strings.Builder
 	for len(stream) > 0 {
 		n := min(piece(len(stream)), len(stream))
-		out.WriteString(drain(r, []byte(stream[:n])))
+		out.WriteString(drain(r, next, []byte(stream[:n])))
 		if r.err != nil {
 			break
 		}
@@ -383,12 +441,11 @@ func transcript(limits Limits, stream string, piece func(left int) int) string {
 }
 
 // drain feeds one batch and reads it to its end. It panics if the reader wrote to what it was lent, then spoils it.
-func drain(r *Reader, input []byte) string {
+func drain(r *Reader, next reading, input []byte) string {
 	before := string(input)
 	r.Feed(input)
 	var out strings.Builder
-	for {
-		words, err := r.Next()
+	for words, err := next(r, nil); ; words, err = next(r, words) {
 		if err != nil {
 			out.WriteString(err.Error())
 		}

@@ -60,16 +60,30 @@ func (w *Writer) Adopt(b []byte) {
 	w.Raw(b)
 }
 
-// Int writes an integer. Those of one and two digits, which most are, in one append.
-func (w *Writer) Int(n int64) {
+// Int writes an integer.
+func (w *Writer) Int(n int64) { w.buf = appendInt(w.buf, n) }
+
+// Ints writes an array of integers.
+func (w *Writer) Ints(numbers ...int64) {
+	w.Array(len(numbers))
+	buf := w.buf
+	for _, n := range numbers {
+		buf = appendInt(buf, n)
+	}
+	w.buf = buf
+}
+
+// appendInt has a quick way for -1 and numbers of one and two digits, which most of ours are.
+func appendInt(buf []byte, n int64) []byte {
 	switch {
 	case 0 <= n && n < 10:
-		w.buf = append(w.buf, ':', byte('0'+n), '\r', '\n')
+		return append(buf, ':', byte('0'+n), '\r', '\n')
 	case 10 <= n && n < 100:
-		w.buf = append(w.buf, ':', byte('0'+n/10), byte('0'+n%10), '\r', '\n')
-	default:
-		w.buf = redcon.AppendInt(w.buf, n)
+		return append(buf, ':', byte('0'+n/10), byte('0'+n%10), '\r', '\n')
+	case n == -1:
+		return append(buf, ":-1\r\n"...)
 	}
+	return redcon.AppendInt(buf, n)
 }
 
 // Bulk writes a string of any bytes.

@@ -65,13 +65,14 @@ func (s *shard) sweepPage(now int64) (removed int) {
 	defer s.mu.Unlock()
 	now = s.advance(now)
 	s.index.move(s.rehash) // an index that nobody writes to comes to the end of its move too
-	if s.swept >= len(s.pages.list) {
+	s.show()
+	if int(s.swept) >= len(s.pages.list) {
 		s.swept = 0
 	}
 	if len(s.pages.list) == 0 {
 		return 0
 	}
-	s.pages.each(s.swept, func(at ref, r record) {
+	s.pages.each(int(s.swept), func(at ref, r record) {
 		if r.expires() <= now {
 			s.expire(at, r)
 			removed++

@@ -100,7 +100,7 @@ func (m *Memory) makeDatabase(n int) *database {
 	db := &database{number: n}
 	for i := range db.shards {
 		s := &db.shards[i]
-		s.seed, s.database, s.listener = m.seed, n, &m.listener
+		s.seed, s.database, s.listener = m.seed, int32(n), &m.listener
 		s.index.pool, s.pages.pool = &m.pool, &m.pool
 	}
 	m.databases[n].Store(db)
@@ -156,14 +156,18 @@ func (m *Memory) Listen(l Listener) {
 
 // view is a session's window on a Memory.
 type view struct {
-	memory   *Memory
-	number   int // of the selected database
-	now      int64
-	foreseen [16]hashed
+	memory *Memory
+	number int // of the selected database
+	now    int64
+	ahead  ahead
 }
 
-func (v *view) Begin()     { v.now = v.memory.clock.Now() }
 func (v *view) Now() int64 { return v.now }
+
+func (v *view) Begin() {
+	v.now = v.memory.clock.Now()
+	v.ahead.forget()
+}
 
 func (v *view) Select(database int) { v.number = database }
 
@@ -178,7 +182,16 @@ func (v *view) made() *database {
 	return v.memory.makeDatabase(v.number)
 }
 
-func (v *view) hash(key []byte) hashed { return cut(maphash.Bytes(v.memory.seed, key)) }
+// hash is a key's hash, which Foresee may know.
+func (v *view) hash(key []byte) hashed {
+	if v.ahead.next < v.ahead.count {
+		if f := &v.ahead.keys[v.ahead.next]; f.at == address(key) && f.length == len(key) {
+			v.ahead.next++
+			return f.hashed
+		}
+	}
+	return cut(maphash.Bytes(v.memory.seed, key))
+}
 
 // Throttle routes: hash, shard, lock, step.
 func (v *view) Throttle(_ context.Context, key []byte, limit gcra.Limit, quantity int64, mode quota.Mode) (quota.Decision, error) {

@@ -1,7 +1,7 @@
 #include "textflag.h"
 
-// func prefetch(b *byte)
+// func prefetch(address uintptr)
 TEXT ·prefetch(SB), NOSPLIT, $0-8
-	MOVQ b+0(FP), AX
+	MOVQ address+0(FP), AX
 	PREFETCHT0 (AX)
 	RET

@@ -1,7 +1,7 @@
 #include "textflag.h"
 
-// func prefetch(b *byte)
+// func prefetch(address uintptr)
 TEXT ·prefetch(SB), NOSPLIT, $0-8
-	MOVD b+0(FP), R0
+	MOVD address+0(FP), R0
 	PRFM (R0), PLDL1KEEP
 	RET

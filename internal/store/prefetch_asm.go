@@ -2,7 +2,6 @@
 
 package store
 
-// prefetch asks the processor to bring a cache line near, and does not wait for it.
-//
-//go:noescape
-func prefetch(b *byte)
+// prefetch asks the processor to bring a cache line near, and does not wait for it. The address may be anything: one that
+// nothing is at is ignored.
+func prefetch(address uintptr)

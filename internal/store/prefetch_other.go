@@ -3,4 +3,4 @@
 package store
 
 // prefetch does nothing on processors that nobody has written it for: they wait for memory as they come to it.
-func prefetch(*byte) {}
+func prefetch(uintptr) {}

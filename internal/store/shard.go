@@ -4,6 +4,7 @@ import (
 	"hash/maphash"
 	"math/bits"
 	"sync"
+	"sync/atomic"
 
 	"cellserver/internal/gcra"
 	"cellserver/internal/quota"
@@ -17,12 +18,13 @@ type shard struct {
 	last    int64 // the latest instant that a call came with: time does not run back in a shard
 	records int   // expired ones that were not swept yet included
 	index   index
+	layout  atomic.Pointer[layout] // what may be looked at without the lock
 	pages   pages
 
 	seed     maphash.Seed
-	database int
 	listener *listening
-	swept    int // page that the sweep looks at next
+	database int32
+	swept    uint32 // page that the sweep looks at next
 
 	// Padding would stand here: a shard must fill whole cache lines, or its neighbour's lock lies on one of its own. A
 	// test holds it to that; just now it needs none.
@@ -72,6 +74,7 @@ func (s *shard) add(h hashed, key []byte, kind Kind) (record, error) {
 	s.index.move(s.rehash)
 	s.index.insert(h, at)
 	s.records++
+	s.show()
 	return r, nil
 }
 
@@ -81,6 +84,7 @@ func (s *shard) remove(h hashed, p place) {
 	s.records--
 	s.index.fit(s.records)
 	s.index.move(s.rehash)
+	s.show()
 }
 
 func (s *shard) rehash(r ref) hashed { return s.hash(s.pages.at(r).key()) }
@@ -91,6 +95,7 @@ func (s *shard) empty() {
 	pool := s.index.pool
 	s.index, s.pages = index{pool: pool}, pages{pool: pool}
 	s.records, s.swept = 0, 0
+	s.show()
 }
 
 // throttle is one step of GCRA on one key.
@@ -147,6 +152,6 @@ func (s *shard) delete(h hashed, key []byte, now int64) bool {
 	return live
 }
 
-func (s *shard) tell(key []byte, why Why) { s.listener.tell(s.database, key, why) }
+func (s *shard) tell(key []byte, why Why) { s.listener.tell(int(s.database), key, why) }
 
 func (s *shard) bytes() int64 { return s.index.bytes() + s.pages.bytes }

@@ -39,7 +39,8 @@ type View interface {
 	Now() int64
 
 	// Foresee says that these keys of the selected database are about to be asked for, so that the store can bring them
-	// near. It changes nothing, and nothing depends on it but time.
+	// near. It changes nothing, and nothing depends on it but time. The keys' bytes must stay as they are until Begin, or the
+	// next Foresee.
 	Foresee(keys [][]byte)
 
 	// Throttle takes quantity tokens from key's quota as mode says, by GCRA, in one atomic step.

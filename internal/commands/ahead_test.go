@@ -1,0 +1,59 @@
+package commands
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// runs is a pipeline of random calls, many of which say the same as the one before but for one word.
+func runs(random *rand.Rand, words []string) (calls [][]byte) {
+	keys := []string{"a", "b", "c", "", strings.Repeat("k", 98), strings.Repeat("k", 300), strings.Repeat("k", 1<<16+1), "id", "5"}
+	names := []string{"CL.THROTTLE", "cl.throttle", "GET", "DEL", "SELECT", "CLIENT", "KEYS", "SET", "TTL", "CL.INSPECT"}
+	for len(calls) < 200 {
+		call := []string{names[random.IntN(len(names))], keys[random.IntN(len(keys))]}
+		if strings.EqualFold(call[0], "CL.THROTTLE") {
+			call = append(call, "15", "30", "60")
+		}
+		for random.IntN(2) == 0 && len(call) < 9 {
+			call = append(call, words[random.IntN(len(words))])
+		}
+		for range 1 + random.IntN(12) {
+			calls = append(calls, encode(call))
+			if call[0] == "KEYS" && len(call) == 2 {
+				call[1] = "none" // the order of several would be another in another store
+			}
+			if at := random.IntN(4 * len(call)); at < len(call) && at > 0 {
+				call[at] = words[random.IntN(len(words))]
+			}
+			call[1] = keys[random.IntN(len(keys))]
+		}
+	}
+	return calls
+}
+
+// A pipeline is answered as its calls are one by one, however alike they are.
+func TestPipelinesAreAnsweredAsTheirCalls(t *testing.T) {
+	words := vocabulary()
+	for seed := range uint64(60) {
+		random := rand.New(rand.NewPCG(seed, 2))
+		calls := runs(random, words)
+		single, pipelined := newStill(t).dial(), newStill(t).dial()
+		var want strings.Builder
+		var input []byte
+		for _, call := range calls {
+			require.NoError(t, single.Send(call))
+			want.WriteString(single.output())
+			input = append(input, call...)
+		}
+		require.NoError(t, pipelined.Send(input))
+		got := pipelined.output()
+		same := 0
+		for same < min(len(got), want.Len()) && got[same] == want.String()[same] {
+			same++
+		}
+		require.True(t, got == want.String(), "seed %d: %.60q, not %.60q", seed, got[same:], want.String()[same:])
+	}
+}
