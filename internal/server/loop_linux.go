@@ -168,7 +168,7 @@ func (k *link) cut() { k.loop.tell(message{link: k, cut: true}) }
 func (l *loop) run() {
 	events := make([]unix.EpollEvent, eventsAtOnce)
 	for wait := -1; ; {
-		n, err := unix.EpollWait(l.epoll, events, wait)
+		n, err := l.wait(events, wait)
 		if n < 0 && err != unix.EINTR {
 			l.log.Error("an event loop ended", "error", err)
 			return
@@ -196,6 +196,14 @@ func (l *loop) run() {
 			runtime.Gosched()
 		}
 	}
+}
+
+// wait is epoll_wait, for so many milliseconds; -1 is for ever.
+func (l *loop) wait(events []unix.EpollEvent, ms int) (int, error) {
+	if ms == 0 {
+		return poll(l.epoll, events)
+	}
+	return unix.EpollWait(l.epoll, events, ms)
 }
 
 // readMail does what others asked for; false when that is to stop.
@@ -307,7 +315,7 @@ func (k *link) busy() bool { return k.isReady || k.session.Owing() || k.outlet.w
 
 // read gives the session what has arrived, and says how much that was.
 func (k *link) read() int {
-	n, err := unix.Read(k.fd, k.loop.buffer)
+	n, err := read(k.fd, k.loop.buffer)
 	switch {
 	case n > 0:
 		k.session.Feed(k.loop.buffer[:n])
@@ -380,7 +388,7 @@ func (k *link) readRest() {
 // discard reads what nobody will answer: to close a socket with unread input makes the system throw away the last replies.
 func (k *link) discard() {
 	for range lastReads {
-		if n, err := unix.Read(k.fd, k.loop.buffer); n <= 0 || err != nil {
+		if n, err := read(k.fd, k.loop.buffer); n <= 0 || err != nil {
 			return
 		}
 	}
@@ -392,7 +400,7 @@ func (k *link) send() bool {
 	if len(next) == 0 || k.blocked {
 		return true
 	}
-	n, err := unix.Write(k.fd, next)
+	n, err := write(k.fd, next)
 	switch {
 	case err == unix.EAGAIN:
 		k.blocked = true
