@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"cellserver/internal/commands"
+	"cellserver/internal/meter"
 	"cellserver/internal/resp"
 	"cellserver/internal/server"
 )
@@ -32,7 +33,7 @@ type config struct {
 	maxBulkLen, queryBuffer      int
 	logLevel, logFormat, logFile string
 	shutdownTimeout              int
-	showVersion                  bool
+	showVersion, measurePauses   bool
 }
 
 const maxSeconds = 1 << 30 // 34 years
@@ -97,6 +98,7 @@ func (c *config) define() {
 	f.Var(choice{&c.logFormat, []string{"text", "json"}}, "log-format", "how a line is written")
 	f.StringVar(&c.logFile, "logfile", "", "file to log to, made if need be, added to if it is there; standard error without one")
 	f.Var(number{&c.shutdownTimeout, 0, maxSeconds}, "shutdown-timeout", "seconds that clients are given to take their replies when the server is told to stop")
+	f.BoolVar(&c.measurePauses, "measure-pauses", false, "find the longest turn of an event loop and the longest hold of a lock, for INFO cell; takes a tenth of the speed")
 	f.BoolVar(&c.showVersion, "version", false, "print the version and exit")
 }
 
@@ -144,10 +146,18 @@ func (c *config) limits() resp.Limits {
 	return l
 }
 
-func (c *config) server(log *slog.Logger) server.Options {
+// meters are for INFO; nil unless they are asked for.
+func (c *config) meters() (turns, holds *meter.Longest) {
+	if !c.measurePauses {
+		return nil, nil
+	}
+	return new(meter.Longest), new(meter.Longest)
+}
+
+func (c *config) server(log *slog.Logger, turns *meter.Longest) server.Options {
 	return server.Options{
 		Transport: server.Transport(c.transport), IOThreads: c.ioThreads, MaxClients: c.maxClients, Protected: c.protectedMode == "yes",
-		Timeout: inSeconds(c.timeout), Output: c.output, Log: log,
+		Timeout: inSeconds(c.timeout), Output: c.output, Log: log, Turns: turns,
 	}
 }
 

@@ -18,7 +18,7 @@ func TestDefaults(t *testing.T) {
 	require.Equal(t, 16, c.databases)
 	require.Equal(t, 65536, c.maxKeySize)
 	require.Equal(t, 1<<20, c.limits().Bulk)
-	o := c.server(nil)
+	o := c.server(nil, nil)
 	require.True(t, o.Protected)
 	require.Equal(t, server.EventLoop, o.Transport)
 	require.Equal(t, 10000, o.MaxClients)

@@ -44,24 +44,26 @@ func run(args []string) error {
 	}
 	c.fitFiles(log.Warn)
 
-	memory := store.NewMemory(store.Options{Databases: c.databases})
+	turns, holds := c.meters()
+	memory := store.NewMemory(store.Options{Databases: c.databases, Holds: holds})
 	defer memory.Close()
 
 	instance := commands.New(commands.Config{
 		Store: memory, Version: version, Settings: c.settings(), Limits: c.limits(), MaxKeySize: c.maxKeySize, Port: c.port, Log: log,
+		Turns: turns, Holds: holds,
 	})
 
 	listeners, err := listen(c)
 	if err != nil {
 		return err
 	}
-	srv, err := server.New(instance, c.server(log))
+	srv, err := server.New(instance, c.server(log, turns))
 	if err != nil {
 		return err
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	go watchClock(ctx, memory.Clock(), log)
+	go watchClock(ctx, time.Tick(time.Second), memory.Clock(), log)
 	failed := serve(srv, listeners, log)
 	select {
 	case <-ctx.Done():
@@ -98,15 +100,13 @@ func shutDown(srv *server.Server, timeout time.Duration, log *slog.Logger) error
 
 // watchClock says so when somebody sets the wall clock by more than a second. Decisions go by elapsed time and do not
 // notice; EXPIRETIME, GET of a throttle key and TIME go by the wall clock from then on.
-func watchClock(ctx context.Context, clock store.Clock, log *slog.Logger) {
+func watchClock(ctx context.Context, look <-chan time.Time, clock store.Clock, log *slog.Logger) {
 	const step = time.Second
-	ticker := time.NewTicker(time.Second)
-	defer ticker.Stop()
 	for last := time.Duration(clock.Offset()); ; {
 		select {
 		case <-ctx.Done():
 			return
-		case <-ticker.C:
+		case <-look:
 		}
 		if now := time.Duration(clock.Offset()); (now - last).Abs() > step {
 			log.Warn("the wall clock was set", "by", now-last)

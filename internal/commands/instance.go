@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"cellserver/internal/meter"
 	"cellserver/internal/resp"
 	"cellserver/internal/store"
 )
@@ -23,6 +24,8 @@ type Config struct {
 	MaxKeySize int         // bytes, 65536 if 0
 	Port       int         // that INFO shows
 	Log        *slog.Logger
+	Turns      *meter.Longest // what INFO shows of event loops; nil if nobody measures
+	Holds      *meter.Longest // and of locks
 }
 
 // Setting is one of CONFIG GET's parameters.
@@ -47,6 +50,8 @@ type Instance struct {
 	slow       chan struct{} // a place for each Slow command that may run at once
 	stats      stats
 	clients    clients
+
+	turns, holds *meter.Longest
 }
 
 // DefaultMaxKeySize is the longest key, in bytes, unless the configuration says otherwise.
@@ -89,6 +94,8 @@ func New(c Config) *Instance {
 		started:    c.Store.Clock().Now(),
 		slow:       make(chan struct{}, maxSlow()),
 		clients:    clients{byID: make(map[int64]*Session)},
+		turns:      c.Turns,
+		holds:      c.Holds,
 	}
 }
 

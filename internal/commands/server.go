@@ -195,6 +195,23 @@ func infoCluster(_ *Call, out *strings.Builder) { field(out, "cluster_enabled", 
 // the start; decisions go by elapsed time alone.
 func infoCell(c *Call, out *strings.Builder) {
 	field(out, "cell_clock_offset_ms", c.instance.store.Clock().Offset()/1e6)
+	field(out, "gc_cpu_percent", fmt.Sprintf("%.3f", garbageShare()))
+	if c.instance.turns != nil {
+		field(out, "longest_loop_callback_usec", c.instance.turns.Value().Microseconds())
+		field(out, "longest_lock_hold_usec", c.instance.holds.Value().Microseconds())
+	}
+}
+
+// garbageShare is what the garbage collector has used of the CPU time that the process has used, in percent; as of its last
+// cycle.
+func garbageShare() float64 {
+	samples := []metrics.Sample{{Name: "/cpu/classes/gc/total:cpu-seconds"}, {Name: "/cpu/classes/total:cpu-seconds"}, {Name: "/cpu/classes/idle:cpu-seconds"}}
+	metrics.Read(samples)
+	used := samples[1].Value.Float64() - samples[2].Value.Float64()
+	if used <= 0 {
+		return 0
+	}
+	return 100 * samples[0].Value.Float64() / used
 }
 
 func infoKeyspace(c *Call, out *strings.Builder) {

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"cellserver/internal/commands"
+	"cellserver/internal/meter"
 )
 
 // Fastest is the transport where none is asked for.
@@ -33,6 +34,7 @@ type loop struct {
 	instance *commands.Instance
 	log      *slog.Logger
 	output   OutputLimit
+	turns    *meter.Longest
 	open     *sync.WaitGroup
 
 	epoll, bell int // descriptors: of the epoll, and of an eventfd that interrupts its wait
@@ -86,7 +88,7 @@ func startLoops(instance *commands.Instance, o Options) (transport, error) {
 	}
 	ls := &loops{instance: instance}
 	for range count {
-		l := &loop{instance: instance, log: o.Log, output: o.Output, open: &ls.open, buffer: make([]byte, readBytes),
+		l := &loop{instance: instance, log: o.Log, output: o.Output, turns: o.Turns, open: &ls.open, buffer: make([]byte, readBytes),
 			links: make(map[int]*link), slow: make(map[*link]struct{})}
 		if err := l.prepare(); err != nil {
 			return nil, err
@@ -175,7 +177,9 @@ func (l *loop) run() {
 		}
 		for _, event := range events[:max(n, 0)] {
 			if k := l.links[int(event.Fd)]; k != nil {
+				began := l.turns.Start()
 				k.happened(event.Events)
+				l.turns.Stop(began)
 			}
 		}
 		if !l.readMail() {
@@ -217,6 +221,7 @@ func (l *loop) readMail() bool {
 	}
 	l.mu.Unlock()
 	for _, m := range mail {
+		began := l.turns.Start()
 		switch {
 		case m.stop:
 			return false
@@ -230,6 +235,7 @@ func (l *loop) readMail() bool {
 			m.link.woken.Store(false)
 			m.link.turn()
 		}
+		l.turns.Stop(began)
 	}
 	return true
 }
@@ -240,7 +246,9 @@ func (l *loop) takeTurns() {
 	l.ready = nil
 	for _, k := range ready {
 		k.isReady = false
+		began := l.turns.Start()
 		k.turn()
+		l.turns.Stop(began)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"cellserver/internal/commands"
+	"cellserver/internal/meter"
 )
 
 // ErrClosed is what Serve returns after Shutdown: closed on purpose.
@@ -34,6 +35,7 @@ type Options struct {
 	Timeout    time.Duration // after which an idle connection is ended, 0 for never
 	Output     OutputLimit
 	Log        *slog.Logger
+	Turns      *meter.Longest // learns how long event loops are busy with one connection; nil for nobody
 }
 
 // OutputLimit bounds the replies that wait for a client to read them, in bytes; 0 is no bound. A client beyond Hard is cut off

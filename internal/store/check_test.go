@@ -27,8 +27,8 @@ func (m *Memory) check() error {
 // check holds a shard to its invariant: the records that the index names are those that the pages hold, each is found by
 // its key, and every piece of memory is either in use or in the list of its kind of free ones.
 func (s *shard) check(number uint32) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.lock()
+	defer s.unlock()
 	indexed, err := s.checkIndex(number)
 	if err != nil {
 		return err
@@ -198,7 +198,7 @@ func (m *Memory) expiredFor(ns int64) (records, expired int) {
 		}
 		for i := range db.shards {
 			s := &db.shards[i]
-			s.mu.Lock()
+			s.lock()
 			for page := range s.pages.list {
 				s.pages.each(page, func(_ ref, r record) {
 					records++
@@ -207,7 +207,7 @@ func (m *Memory) expiredFor(ns int64) (records, expired int) {
 					}
 				})
 			}
-			s.mu.Unlock()
+			s.unlock()
 		}
 	}
 	return records, expired
@@ -218,12 +218,12 @@ func (m *Memory) indexBytes(number int) (bytes int64, moving int) {
 	db := m.database(number)
 	for i := range db.shards {
 		s := &db.shards[i]
-		s.mu.Lock()
+		s.lock()
 		bytes += s.index.bytes()
 		if s.index.moving() {
 			moving++
 		}
-		s.mu.Unlock()
+		s.unlock()
 	}
 	return bytes, moving
 }

@@ -52,8 +52,8 @@ func (s *shard) sweepSlice(now int64) (removed int) {
 // slice is the number of pages of a slice. One more than a fiftieth, so that pages added on the way do not make a
 // round longer.
 func (s *shard) slice() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.lock()
+	defer s.unlock()
 	if s.records == 0 && !s.index.moving() {
 		return 0
 	}
@@ -61,8 +61,8 @@ func (s *shard) slice() int {
 }
 
 func (s *shard) sweepPage(now int64) (removed int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.lock()
+	defer s.unlock()
 	now = s.advance(now)
 	s.index.move(s.rehash) // an index that nobody writes to comes to the end of its move too
 	s.show()

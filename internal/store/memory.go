@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"cellserver/internal/gcra"
+	"cellserver/internal/meter"
 	"cellserver/internal/quota"
 )
 
@@ -21,6 +22,7 @@ type Memory struct {
 	making    sync.Mutex // held while a database's shards are made
 	listener  listening
 	pool      pagePool
+	holds     *meter.Longest
 	stop      chan struct{}
 	closing   sync.Once
 	stopped   sync.WaitGroup
@@ -45,6 +47,7 @@ type Options struct {
 	// SweepEvery is how often a slice of the table is looked through for expired records: SweepInterval if 0; never if
 	// negative, and then the owner calls Sweep.
 	SweepEvery time.Duration
+	Holds      *meter.Longest // learns how long shards are locked; nil for nobody
 }
 
 // NewMemory makes an empty store. Close ends its sweep.
@@ -62,6 +65,7 @@ func NewMemory(o Options) *Memory {
 		clock:     o.Clock,
 		seed:      maphash.MakeSeed(),
 		databases: make([]atomic.Pointer[database], o.Databases),
+		holds:     o.Holds,
 		stop:      make(chan struct{}),
 	}
 	if o.SweepEvery > 0 {
@@ -102,6 +106,7 @@ func (m *Memory) makeDatabase(n int) *database {
 		s := &db.shards[i]
 		s.seed, s.database, s.listener = m.seed, int32(n), &m.listener
 		s.index.pool, s.pages.pool = &m.pool, &m.pool
+		s.holds = m.holds
 	}
 	m.databases[n].Store(db)
 	return db
@@ -126,13 +131,13 @@ func (m *Memory) Usage() []Usage {
 // lockAll takes every shard's lock in ascending order, as every step on several shards does: so no two wait in a ring.
 func (db *database) lockAll() {
 	for i := range db.shards {
-		db.shards[i].mu.Lock()
+		db.shards[i].lock()
 	}
 }
 
 func (db *database) unlockAll() {
 	for i := range db.shards {
-		db.shards[i].mu.Unlock()
+		db.shards[i].unlock()
 	}
 }
 
@@ -197,8 +202,8 @@ func (v *view) hash(key []byte) hashed {
 func (v *view) Throttle(_ context.Context, key []byte, limit gcra.Limit, quantity int64, mode quota.Mode) (quota.Decision, error) {
 	h := v.hash(key)
 	s := &v.made().shards[h.shard]
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.lock()
+	defer s.unlock()
 	return s.throttle(h, key, v.now, limit, quantity, mode)
 }
 
@@ -210,8 +215,8 @@ func (v *view) Lookup(_ context.Context, key []byte) (Entry, error) {
 	}
 	h := v.hash(key)
 	s := &db.shards[h.shard]
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.lock()
+	defer s.unlock()
 	r, _ := s.find(h, key)
 	return r.entry(s.advance(v.now)), nil
 }
@@ -320,7 +325,7 @@ func (v *view) lock(db *database, keys [][]byte) (set lockSet, now int64) {
 	}
 	for i := range db.shards {
 		if set.has(i) {
-			db.shards[i].mu.Lock()
+			db.shards[i].lock()
 			now = max(now, db.shards[i].last)
 		}
 	}
@@ -332,7 +337,7 @@ func (set *lockSet) has(shard int) bool { return set[shard/64]>>(shard%64)&1 == 
 func (set *lockSet) unlock(db *database) {
 	for i := range db.shards {
 		if set.has(i) {
-			db.shards[i].mu.Unlock()
+			db.shards[i].unlock()
 		}
 	}
 }

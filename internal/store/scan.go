@@ -40,8 +40,8 @@ func (v *view) Scan(_ context.Context, cursor uint64, count int, visit func([]by
 // scan visits the live keys of the bucket at a position that do not stand before it, and says where the next one starts;
 // 2^32 after the last.
 func (s *shard) scan(position uint64, now int64, visit func([]byte, Entry)) (next uint64, seen int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.lock()
+	defer s.unlock()
 	if s.records == 0 {
 		return 1 << positionBits, 0
 	}

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"cellserver/internal/gcra"
+	"cellserver/internal/meter"
 	"cellserver/internal/quota"
 )
 
@@ -14,11 +15,12 @@ import (
 // lock, which the store's methods take.
 type shard struct {
 	// What every step reads comes first, in two cache lines.
-	mu      sync.Mutex
-	last    int64 // the latest instant that a call came with: time does not run back in a shard
-	records int   // expired ones that were not swept yet included
+	mu      sync.Mutex // taken by lock and unlock
+	last    int64      // the latest instant that a call came with: time does not run back in a shard
+	records int        // expired ones that were not swept yet included
 	index   index
 	layout  atomic.Pointer[layout] // what may be looked at without the lock
+	holds   *meter.Longest         // how long the lock is held; nil if nobody measures
 	pages   pages
 
 	seed     maphash.Seed
@@ -26,8 +28,9 @@ type shard struct {
 	database int32
 	swept    uint32 // page that the sweep looks at next
 
-	// Padding would stand here: a shard must fill whole cache lines, or its neighbour's lock lies on one of its own. A
-	// test holds it to that; just now it needs none.
+	lockedAt int64 // as holds counts
+
+	_ [48]byte // a shard fills whole cache lines, or its neighbour's lock would lie on one of its own; a test holds it to that
 }
 
 // advance is the instant of a call that read the clock at now: never before an instant that this shard has seen. Two

@@ -21,10 +21,11 @@ var mayImport = map[string][]string{
 	"internal/lease":  {"internal/quota"},
 
 	"internal/resp":       {redcon},
+	"internal/meter":      {"golang.org/x/sys/unix"},
 	"internal/transcript": {},
 
 	"internal/store": {
-		"internal/quota", "internal/gcra", "internal/window", "internal/lease",
+		"internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/meter",
 		"golang.org/x/sys/unix",
 	},
 	"internal/store/storetest": {
@@ -32,15 +33,15 @@ var mayImport = map[string][]string{
 		"github.com/stretchr/testify/...", "pgregory.net/rapid", "github.com/anishathalye/porcupine",
 	},
 	"internal/commands": {
-		"internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/store", "internal/resp",
+		"internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/store", "internal/resp", "internal/meter",
 	},
 	"internal/server": {
-		"internal/commands", "internal/resp",
+		"internal/commands", "internal/resp", "internal/meter",
 		"golang.org/x/sys/unix",
 	},
 	"cmd/cellserver": {
 		"internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/store", "internal/resp",
-		"internal/commands", "internal/server",
+		"internal/commands", "internal/server", "internal/meter",
 		"github.com/spf13/pflag", "github.com/redis/go-redis/v9/...", "golang.org/x/sys/unix", "golang.org/x/term",
 	},
 }

@@ -1,0 +1,36 @@
+// Package meter finds the longest of what has to be short: the turns of an event loop, the time that a lock is held. It counts
+// the CPU time of the thread, not the time of day, because a busy machine takes the processor away at any moment.
+package meter
+
+import (
+	"runtime"
+	"sync/atomic"
+	"time"
+)
+
+// Longest remembers the longest of many times. A nil Longest measures nothing and costs a comparison. It is safe for use by
+// many goroutines.
+type Longest struct{ ns atomic.Int64 }
+
+// Start begins a measurement: what it returns is for Stop. Until then the goroutine stays on its thread, whose clock it is.
+func (l *Longest) Start() (began int64) {
+	if l == nil {
+		return 0
+	}
+	runtime.LockOSThread()
+	return threadTime()
+}
+
+// Stop ends a measurement, on the goroutine that began it.
+func (l *Longest) Stop(began int64) {
+	if l == nil {
+		return
+	}
+	took := threadTime() - began
+	runtime.UnlockOSThread()
+	for longest := l.ns.Load(); took > longest && !l.ns.CompareAndSwap(longest, took); longest = l.ns.Load() {
+	}
+}
+
+// Value is the longest time so far.
+func (l *Longest) Value() time.Duration { return time.Duration(l.ns.Load()) }
