@@ -1,0 +1,373 @@
+// Package lease limits how many permits are held at once. A holder takes its permits for a time, renews them while it
+// works, and gives them back; who crashes loses them when the time is over. These are the leases of Gray and Cheriton
+// ("Leases: an efficient fault-tolerant mechanism for distributed file cache consistency", 1989), on permits instead of
+// files: their worth is that nothing must be told that a holder has died.
+//
+// A Leases is the state of one key. It is told what time it is, and who may touch it when is for its owner to say.
+package lease
+
+import (
+	"errors"
+	"iter"
+	"math"
+	"slices"
+	"sort"
+	"strings"
+	"time"
+
+	"cellserver/internal/quota"
+)
+
+const (
+	maxTTL    = 1_000_000_000 // seconds, 31 years
+	maxHolder = 1024          // bytes of a holder's name
+
+	// maxInstant leaves a ttl between the last instant and the last int64.
+	maxInstant = math.MaxInt64 - maxTTL*int64(time.Second) // ns: in the year 2230
+)
+
+// ErrHolders refuses one more holder than a key may have.
+var ErrHolders = errors.New("too many holders")
+
+// Request is what Acquire is asked for. NewRequest makes one.
+type Request struct {
+	limit, quantity int64
+	ttl             int64 // ns
+	holder          []byte
+}
+
+// NewRequest checks a call's arguments, in the order of the call; ttl is in seconds. The holder is borrowed until Acquire
+// has returned.
+func NewRequest(limit, ttl int64, holder []byte, quantity int64) (Request, error) {
+	if limit < 0 {
+		return Request{}, &quota.ArgumentError{Name: "limit", Lo: 0, Hi: math.MaxInt64}
+	}
+	lasts, err := NewTTL(ttl)
+	if err != nil {
+		return Request{}, err
+	}
+	if err := CheckHolder(holder); err != nil {
+		return Request{}, err
+	}
+	if quantity < 0 { // giving back is what Release does, and it needs no limit
+		return Request{}, &quota.ArgumentError{Name: "quantity", Lo: 0, Hi: math.MaxInt64}
+	}
+	return Request{limit: limit, quantity: quantity, ttl: int64(lasts), holder: holder}, nil
+}
+
+// NewTTL checks how long a lease is asked to last.
+func NewTTL(seconds int64) (time.Duration, error) {
+	if seconds < 1 || seconds > maxTTL {
+		return 0, &quota.ArgumentError{Name: "ttl", Lo: 1, Hi: maxTTL}
+	}
+	return time.Duration(seconds) * time.Second, nil
+}
+
+// CheckHolder checks a holder's name, which is any bytes.
+func CheckHolder(holder []byte) error {
+	if len(holder) < 1 || len(holder) > maxHolder {
+		return &quota.ArgumentError{Name: "length of holder", Lo: 1, Hi: maxHolder}
+	}
+	return nil
+}
+
+// Lease is what one holder holds.
+type Lease struct {
+	Holder   string
+	Quantity int64 // permits, above 0
+	End      int64 // ns: over from then on
+}
+
+// Leases are a key's leases. The zero value has none.
+//
+// They stand where they were put, and order lists their places by end, then by holder: what a call moves is 4 bytes a
+// lease, 40 KB if the first of 10,000 becomes the last. Places that are free stand at the end of order, and so need no
+// list of their own. Beside its name a holder takes 36 bytes in slices, with their slack up to 45 while it grows, and
+// some 45 in the index. Few holders, which is what most keys have, are found by looking at each and have no index.
+type Leases struct {
+	places []Lease
+	order  []int32 // [:live] lists leases, the rest free places
+	live   int
+	index  map[string]int32 // the place of each holder; nil while there are few
+	held   int64            // permits of all leases; at most the largest limit that has been, so it never overflows
+}
+
+// fewPlaces is how many are searched one by one. It takes no longer than to hash a name.
+const fewPlaces = 16
+
+// Acquire decides a request made at now, and tells whether it changed anything. Granted, the holder holds the quantity
+// until now + ttl: a holder that asks again, because an answer was lost, never takes twice. What it holds already it may
+// always keep, even if the limit has been lowered since. Limited, its old lease stays as it was.
+//
+// A quantity of 0 asks whether the key is within its limit. Waiting for retry_after is enough if nobody else asks: no lease
+// of this holder has a part in that, for its own permits never stand in its way. (Where 0 is asked, nobody's are its own.)
+//
+// The only error is ErrHolders, where the request would add a holder to maxHolders. It changes nothing.
+func (s *Leases) Acquire(now int64, r Request, maxHolders int) (d quota.Decision, changed bool, err error) {
+	now = instant(now)
+	s.expire(now)
+
+	own, position := int64(0), -1
+	if r.quantity > 0 {
+		if position = s.position(r.holder); position >= 0 {
+			own = s.places[s.order[position]].Quantity
+		}
+	}
+	others := s.held - own
+	granted := r.quantity <= r.limit-others // neither is negative, so no difference overflows
+	if r.quantity > 0 && r.quantity <= own {
+		granted = true
+	}
+	d = quota.Decision{Limit: r.limit, RetryAfter: quota.Never}
+	switch {
+	case !granted:
+		d.Limited = true
+		if r.quantity <= r.limit {
+			d.RetryAfter = s.endOfOthers(position, r.limit-r.quantity) - now
+		}
+	case r.quantity > 0:
+		if position < 0 && s.live >= maxHolders {
+			return quota.Decision{}, false, ErrHolders
+		}
+		s.put(position, r, now+r.ttl)
+		d.Taken, changed = r.quantity, true
+	}
+	d.Remaining = max(0, r.limit-s.held)
+	if s.live > 0 {
+		d.ResetAfter = s.Expires() - now
+	}
+	return d, changed, nil
+}
+
+// Renew has a holder's lease end a ttl after now, also if that is sooner, and tells whether it has one.
+func (s *Leases) Renew(now int64, ttl time.Duration, holder []byte) bool {
+	now = instant(now)
+	s.expire(now)
+	position := s.position(holder)
+	if position < 0 {
+		return false
+	}
+	s.move(position, now+int64(ttl))
+	return true
+}
+
+// Release ends a holder's lease and returns the permits that it held, 0 if none.
+func (s *Leases) Release(now int64, holder []byte) int64 {
+	s.expire(instant(now))
+	position := s.position(holder)
+	if position < 0 {
+		return 0
+	}
+	place := s.order[position]
+	quantity := s.places[place].Quantity
+	copy(s.order[position:s.live], s.order[position+1:s.live])
+	s.live--
+	s.order[s.live] = place
+	s.forget(place)
+	s.shrink()
+	return quantity
+}
+
+// Holders lists what is held at now, by end, then by holder.
+func (s *Leases) Holders(now int64) iter.Seq[Lease] {
+	return func(yield func(Lease) bool) {
+		for _, place := range s.order[s.over(instant(now)):s.live] {
+			if !yield(s.places[place]) {
+				return
+			}
+		}
+	}
+}
+
+// Expires is when the last lease ends, in ns; 0 if there is none.
+func (s *Leases) Expires() int64 {
+	if s.live == 0 {
+		return 0
+	}
+	return s.places[s.order[s.live-1]].End
+}
+
+// Len is how many leases are kept, those included that have ended since the last call.
+func (s *Leases) Len() int { return s.live }
+
+// Bytes is how much memory the leases take, near enough for a memory limit. It looks at every name: it is not for the
+// hot path.
+func (s *Leases) Bytes() int {
+	const perLeases, perPlace, perOrder, perIndexed = 88, 32, 4, 45
+	total := perLeases + cap(s.places)*perPlace + cap(s.order)*perOrder + len(s.index)*perIndexed
+	for _, place := range s.order[:s.live] {
+		total += (len(s.places[place].Holder) + 15) &^ 15 // the allocator's classes, near enough
+	}
+	return total
+}
+
+// Clone is a copy that shares nothing but the names, which never change.
+func (s *Leases) Clone() *Leases {
+	clone := *s
+	clone.rebuild(0)
+	return &clone
+}
+
+// instant makes an answer possible for every int64. A clock that stands still frees nobody.
+func instant(ns int64) int64 { return min(max(ns, 0), maxInstant) }
+
+// over is how many leases have ended at now; they are the first in order.
+func (s *Leases) over(now int64) int {
+	if s.live == 0 || s.places[s.order[0]].End > now {
+		return 0
+	}
+	return sort.Search(s.live, func(i int) bool { return s.places[s.order[i]].End > now })
+}
+
+// expire drops the leases that have ended. Nobody can see that: an ended lease counts nowhere. A clock that runs back does
+// not bring them back either, which the store keeps it from in any case.
+func (s *Leases) expire(now int64) {
+	ended := s.over(now)
+	switch {
+	case ended == 0:
+		return
+	case s.live-ended <= len(s.places)/4: // fewer are left than go: build anew from them, at their cost
+		for _, place := range s.order[:ended] {
+			s.held -= s.places[place].Quantity
+		}
+		s.rebuild(ended)
+		return
+	}
+	places := slices.Clone(s.order[:ended])
+	copy(s.order, s.order[ended:s.live])
+	s.live -= ended
+	copy(s.order[s.live:], places)
+	for _, place := range places {
+		s.forget(place)
+	}
+}
+
+// forget clears a place that order no longer lists.
+func (s *Leases) forget(place int32) {
+	s.held -= s.places[place].Quantity
+	delete(s.index, s.places[place].Holder)
+	s.places[place] = Lease{} // the name can be collected
+}
+
+// shrink gives memory back once three places in four are free: at that rate it costs nothing on average.
+func (s *Leases) shrink() {
+	if len(s.places) > fewPlaces && s.live <= len(s.places)/4 || s.live == 0 {
+		s.rebuild(0)
+	}
+}
+
+// rebuild copies the leases, but for the first few in order, into places that follow order.
+func (s *Leases) rebuild(but int) {
+	order := s.order[but:s.live]
+	from := s.places
+	*s = Leases{live: len(order), held: s.held}
+	if len(order) == 0 {
+		return
+	}
+	s.places, s.order = make([]Lease, len(order)), make([]int32, len(order))
+	for i, place := range order {
+		s.places[i], s.order[i] = from[place], int32(i)
+	}
+	s.indexAll()
+}
+
+// indexAll makes an index if there are more than few.
+func (s *Leases) indexAll() {
+	if len(s.places) <= fewPlaces {
+		return
+	}
+	s.index = make(map[string]int32, s.live)
+	for _, place := range s.order[:s.live] {
+		s.index[s.places[place].Holder] = place
+	}
+}
+
+// place is where a holder's lease stands, or -1.
+func (s *Leases) place(holder []byte) int32 {
+	if s.index != nil {
+		if place, found := s.index[string(holder)]; found {
+			return place
+		}
+		return -1
+	}
+	for _, place := range s.order[:s.live] {
+		if s.places[place].Holder == string(holder) {
+			return place
+		}
+	}
+	return -1
+}
+
+// position is where order lists a holder's lease, or -1.
+func (s *Leases) position(holder []byte) int {
+	place := s.place(holder)
+	if place < 0 {
+		return -1
+	}
+	return s.search(s.places[place].End, s.places[place].Holder, s.live)
+}
+
+// search finds, among the first n in order, the first that does not stand before an end and a holder.
+func (s *Leases) search(end int64, holder string, n int) int {
+	return sort.Search(n, func(i int) bool {
+		lease := &s.places[s.order[i]]
+		return lease.End > end || lease.End == end && strings.Compare(lease.Holder, holder) >= 0
+	})
+}
+
+// put gives a holder its quantity until end: the lease at position, or a new one if that is -1.
+func (s *Leases) put(position int, r Request, end int64) {
+	if position < 0 {
+		position = s.add(Lease{Holder: string(r.holder), End: end})
+	}
+	lease := &s.places[s.order[position]]
+	s.held += r.quantity - lease.Quantity
+	lease.Quantity = r.quantity
+	s.move(position, end)
+}
+
+// add puts a new lease last in order, whatever its end, and returns its position: move puts it where it belongs.
+func (s *Leases) add(lease Lease) int {
+	if s.live == len(s.order) {
+		s.order = append(s.order, int32(len(s.places)))
+		s.places = append(s.places, Lease{})
+	}
+	place, position := s.order[s.live], s.live
+	s.places[place] = lease
+	s.live++
+	if s.index != nil {
+		s.index[lease.Holder] = place
+	} else {
+		s.indexAll()
+	}
+	return position
+}
+
+// move gives the lease at position another end, and its position in order. What lies between the old one and the new one
+// shifts by one.
+func (s *Leases) move(position int, end int64) {
+	place := s.order[position]
+	copy(s.order[position:s.live], s.order[position+1:s.live]) // take it out
+	to := s.search(end, s.places[place].Holder, s.live-1)
+	copy(s.order[to+1:s.live], s.order[to:s.live-1]) // and in
+	s.order[to] = place
+	s.places[place].End = end
+}
+
+// endOfOthers is when the leases but the one at position have ended so far that no more than room permits of them are
+// held. They hold more now. It looks at those that must end, and no further.
+func (s *Leases) endOfOthers(position int, room int64) int64 {
+	others := s.held
+	if position >= 0 {
+		others -= s.places[s.order[position]].Quantity
+	}
+	for i, place := range s.order[:s.live] {
+		if i == position {
+			continue
+		}
+		if others -= s.places[place].Quantity; others <= room {
+			return s.places[place].End
+		}
+	}
+	return s.Expires()
+}

@@ -1,0 +1,311 @@
+package lease
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"cellserver/internal/quota"
+
+	"github.com/stretchr/testify/require"
+)
+
+// epoch is where timelines and properties start: a day of 2027, in Unix ns.
+const epoch = int64(1_800_000_000_000_000_000)
+
+// A timeline tells the story of one key. Times are ms; -1 is never. A line is a call, and after the arrow what it is told:
+//
+//	t acquire limit ttl holder quantity -> limited remaining reset retry
+//	t renew ttl holder                  -> 1 or 0
+//	t release holder                    -> permits given back
+//	t holders                           -> holder=quantity:ms left ...
+var timelines = []struct{ name, lines string }{
+	{"three permits, and the fourth waits for the first to end", `
+		   0 acquire 3 10 a 1 -> 0 2 10000 -1
+		1000 acquire 3 10 b 1 -> 0 1 10000 -1
+		2000 acquire 3 10 c 1 -> 0 0 10000 -1
+		2000 acquire 3 10 d 1 -> 1 0 10000 8000
+		2000 acquire 3 10 d 3 -> 1 0 10000 10000
+		2000 acquire 3 10 d 4 -> 1 0 10000 -1
+		2000 holders          -> a=1:8000 b=1:9000 c=1:10000
+		9999 acquire 3 10 d 1 -> 1 0 2001 1
+		10000 holders          -> b=1:1000 c=1:2000
+		10000 acquire 3 10 d 1 -> 0 0 10000 -1
+		10000 holders          -> b=1:1000 c=1:2000 d=1:10000`},
+	{"asking again never takes twice, and starts the time anew", `
+		   0 acquire 3 10 a 2 -> 0 1 10000 -1
+		4000 acquire 3 10 a 2 -> 0 1 10000 -1
+		4000 acquire 3 10 a 3 -> 0 0 10000 -1
+		4000 acquire 3 10 a 1 -> 0 2 10000 -1
+		4000 acquire 3 10 a 4 -> 1 2 10000 -1
+		4000 acquire 3 20 b 2 -> 0 0 20000 -1
+		4000 acquire 3 10 a 2 -> 1 0 20000 20000
+		4000 holders          -> a=1:10000 b=2:20000`},
+	{"0 asks, and opens and renews nothing", `
+		   0 acquire 2 10 a 0 -> 0 2     0 -1
+		   0 holders          ->
+		   0 acquire 2 10 a 2 -> 0 0 10000 -1
+		5000 acquire 2 10 a 0 -> 0 0  5000 -1
+		5000 acquire 1 10 a 0 -> 1 0  5000 5000
+		5000 holders          -> a=2:5000`},
+	{"a lowered limit takes nothing away, and lets who holds ask again", `
+		   0 acquire 5 10 a 2 -> 0 3 10000 -1
+		1000 acquire 5 10 b 3 -> 0 0 10000 -1
+		2000 acquire 1 10 a 2 -> 0 0 10000 -1
+		2000 acquire 1 10 a 3 -> 1 0 10000 -1
+		2000 acquire 1 10 c 1 -> 1 0 10000 10000
+		2000 acquire 0 10 b 1 -> 0 0 10000 -1
+		2000 acquire 0 10 c 1 -> 1 0 10000 -1
+		2000 acquire 0 10 c 0 -> 1 0 10000 10000
+		2000 holders          -> a=2:10000 b=1:10000`},
+	{"whose own lease ends waits for others alone", `
+		   0 acquire 4 1 a 1 -> 0 3  1000 -1
+		   0 acquire 4 5 b 1 -> 0 2  5000 -1
+		   0 acquire 4 9 c 2 -> 0 0  9000 -1
+		   0 acquire 4 9 a 2 -> 1 0  9000 5000
+		   0 acquire 4 9 a 3 -> 1 0  9000 9000
+		 999 acquire 4 9 b 3 -> 1 0  8001 8001
+		1000 acquire 4 9 b 2 -> 0 0  9000 -1`},
+	{"the own lease has no part in the wait", `
+		0 acquire 4 1 a 1 -> 0 3 1000 -1
+		0 acquire 4 9 b 3 -> 0 0 9000 -1
+		0 acquire 4 9 b 4 -> 1 0 9000 1000`},
+	{"renewed, sooner too; unknown and expired are told so", `
+		    0 renew 10 a         -> 0
+		    0 acquire 2 10 a 1   -> 0 1 10000 -1
+		 9999 renew 10 a         -> 1
+		 9999 renew 20 b         -> 0
+		10000 acquire 2 10 b 1   -> 0 0 10000 -1
+		10000 renew 1 b          -> 1
+		10000 holders            -> b=1:1000 a=1:9999
+		11000 renew 10 b         -> 0
+		11000 holders            -> a=1:8999`},
+	{"released once; the second time there is nothing", `
+		    0 acquire 3 10 a 2 -> 0 1 10000 -1
+		    0 acquire 3 20 b 1 -> 0 0 20000 -1
+		 1000 release b        -> 1
+		 1000 release b        -> 0
+		 1000 release c        -> 0
+		 1000 acquire 3 10 c 2 -> 1 1 9000 9000
+		10000 release a        -> 0
+		10000 acquire 3 10 c 3 -> 0 0 10000 -1`},
+	{"listed by end, then by holder", `
+		0 acquire 9 10 c 1  -> 0 8 10000 -1
+		0 acquire 9 10 a 1  -> 0 7 10000 -1
+		0 acquire 9 5 d 1   -> 0 6 10000 -1
+		0 acquire 9 10 bb 1 -> 0 5 10000 -1
+		0 acquire 9 10 b 1  -> 0 4 10000 -1
+		0 holders -> d=1:5000 a=1:10000 b=1:10000 bb=1:10000 c=1:10000`},
+	{"at most five holders here", `
+		0 acquire 9 10 a 1 -> 0 8 10000 -1
+		0 acquire 9 10 b 1 -> 0 7 10000 -1
+		0 acquire 9 10 c 1 -> 0 6 10000 -1
+		0 acquire 9 10 d 1 -> 0 5 10000 -1
+		0 acquire 9  5 e 1 -> 0 4 10000 -1
+		0 acquire 9 10 f 1 -> too many holders
+		0 acquire 9 10 f 0 -> 0 4 10000 -1
+		0 acquire 9 10 e 2 -> 0 3 10000 -1
+		0 acquire 9 10 f 4 -> 1 3 10000 10000
+		0 release a        -> 1
+		0 acquire 9 10 f 1 -> 0 3 10000 -1`},
+	{"the largest numbers", `
+		0 acquire 9223372036854775807 1000000000 a 9223372036854775807 -> 0 0 1000000000000 -1
+		0 acquire 9223372036854775807 1 b 1 -> 1 0 1000000000000 1000000000000
+		0 acquire 9223372036854775807 1 b 9223372036854775807 -> 1 0 1000000000000 1000000000000
+		0 acquire 0 1 b 9223372036854775807 -> 1 0 1000000000000 -1
+		0 acquire 0 1 a 9223372036854775807 -> 0 0 1000 -1
+		999 release a -> 9223372036854775807`},
+	{"the clock told to go backwards: what was over stays over, the rest lasts longer", `
+		5000 acquire 2 1 a 1  -> 0 1 1000 -1
+		5000 acquire 2 10 b 1 -> 0 0 10000 -1
+		6000 acquire 2 10 c 2 -> 1 1 9000 9000
+		3000 acquire 2 10 c 2 -> 1 1 12000 12000
+		3000 renew 10 a       -> 0
+		3000 holders          -> b=1:12000`},
+}
+
+const fewHolders = 5 // what timelines have room for
+
+func TestTimelines(t *testing.T) {
+	for _, tl := range timelines {
+		t.Run(tl.name, func(t *testing.T) {
+			require.Equal(t, tidy(tl.lines), play(t, new(Leases), tl.lines))
+		})
+	}
+}
+
+// Each fault makes at least one timeline read otherwise.
+func TestTimelinesCatch(t *testing.T) {
+	for name, faulty := range faults {
+		t.Run(name, func(t *testing.T) {
+			for _, tl := range timelines {
+				if play(t, faulty(), tl.lines) != tidy(tl.lines) {
+					return
+				}
+			}
+			t.Fatal("every timeline reads as before")
+		})
+	}
+}
+
+// play runs a timeline's calls on a key and returns the timeline as it really went.
+func play(t *testing.T, key keeper, lines string) string {
+	var told []string
+	for line := range strings.Lines(tidy(lines)) {
+		call, _, _ := strings.Cut(strings.TrimSpace(line), " ->")
+		words := strings.Fields(call)
+		now, args := epoch+1e6*number(t, words[0]), words[2:]
+		said := ""
+		switch words[1] {
+		case "acquire":
+			request, err := NewRequest(number(t, args[0]), number(t, args[1]), []byte(args[2]), number(t, args[3]))
+			require.NoError(t, err)
+			d, _, err := key.Acquire(now, request, fewHolders)
+			said = answer(d, err)
+		case "renew":
+			ttl, err := NewTTL(number(t, args[0]))
+			require.NoError(t, err)
+			said = map[bool]string{true: "1", false: "0"}[key.Renew(now, ttl, []byte(args[1]))]
+		case "release":
+			said = fmt.Sprint(key.Release(now, []byte(args[0])))
+		case "holders":
+			said = list(key, now)
+		}
+		told = append(told, strings.TrimSpace(call+" -> "+said))
+	}
+	return strings.Join(told, "\n")
+}
+
+func list(key keeper, now int64) string {
+	var listed []string
+	for lease := range key.Holders(now) {
+		listed = append(listed, fmt.Sprintf("%s=%d:%s", lease.Holder, lease.Quantity, ms(lease.End-now)))
+	}
+	return strings.Join(listed, " ")
+}
+
+func answer(d quota.Decision, err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	limited := 0
+	if d.Limited {
+		limited = 1
+	}
+	return fmt.Sprintf("%d %d %s %s", limited, d.Remaining, ms(d.ResetAfter), ms(d.RetryAfter))
+}
+
+// ms writes ns as milliseconds, with as many decimals as it takes.
+func ms(ns int64) string {
+	if ns == quota.Never {
+		return "-1"
+	}
+	return strings.TrimRight(strings.TrimRight(fmt.Sprintf("%d.%06d", ns/1e6, ns%1e6), "0"), ".")
+}
+
+// tidy leaves one blank between words, so that a table's columns may be aligned.
+func tidy(lines string) string {
+	var tidied []string
+	for line := range strings.Lines(strings.TrimSpace(lines)) {
+		tidied = append(tidied, strings.Join(strings.Fields(line), " "))
+	}
+	return strings.Join(tidied, "\n")
+}
+
+func number(t *testing.T, word string) int64 {
+	n, err := strconv.ParseInt(word, 10, 64)
+	require.NoError(t, err)
+	return n
+}
+
+func TestArguments(t *testing.T) {
+	a, longest := []byte("a"), []byte(strings.Repeat("a", 1024))
+	for _, c := range []struct {
+		limit, ttl int64
+		holder     []byte
+		quantity   int64
+		says       string
+	}{
+		{-1, 0, nil, -1, "limit must be between 0 and 9223372036854775807"}, // the first in the order of the call is named
+		{0, 0, nil, -1, "ttl must be between 1 and 1000000000"},
+		{0, 1e9 + 1, a, 1, "ttl must be between 1 and 1000000000"},
+		{0, math.MaxInt64, a, 1, "ttl must be between 1 and 1000000000"},
+		{0, 1, nil, -1, "length of holder must be between 1 and 1024"},
+		{0, 1, append(longest, 'a'), 1, "length of holder must be between 1 and 1024"},
+		{0, 1, a, -1, "quantity must be between 0 and 9223372036854775807"},
+		{0, 1, a, math.MinInt64, "quantity must be between 0 and 9223372036854775807"},
+	} {
+		_, err := NewRequest(c.limit, c.ttl, c.holder, c.quantity)
+		require.EqualError(t, err, c.says)
+		var outside *quota.ArgumentError
+		require.ErrorAs(t, err, &outside)
+	}
+	for _, sound := range [][]byte{a, longest, {0}} {
+		_, err := NewRequest(math.MaxInt64, 1e9, sound, math.MaxInt64)
+		require.NoError(t, err)
+	}
+	ttl, err := NewTTL(60)
+	require.NoError(t, err)
+	require.Equal(t, time.Minute, ttl)
+}
+
+// The words of a call live no longer than the call.
+func TestHolderIsCopied(t *testing.T) {
+	var key Leases
+	word := []byte("holder")
+	request, err := NewRequest(1, 10, word, 1)
+	require.NoError(t, err)
+	_, changed, err := key.Acquire(epoch, request, 1)
+	require.NoError(t, err)
+	require.True(t, changed)
+	copy(word, "######")
+	require.Equal(t, int64(1), key.Release(epoch, []byte("holder")))
+}
+
+func TestClone(t *testing.T) {
+	key := filled(100)
+	clone := key.Clone()
+	require.Equal(t, slices.Collect(key.Holders(epoch)), slices.Collect(clone.Holders(epoch)))
+	key.Release(epoch, holderName(7))
+	require.Equal(t, int64(1), clone.Release(epoch, holderName(7)))
+	require.Zero(t, key.Release(epoch, holderName(7)))
+	require.Equal(t, 99, clone.Len())
+	empty := new(Leases).Clone()
+	require.Zero(t, empty.Expires())
+}
+
+// A key that was large for a moment is not large for ever, whichever way its holders go.
+func TestMemoryIsGivenBack(t *testing.T) {
+	released, expired := filled(10_000), filled(10_000)
+	full := released.Bytes()
+	for i := range 9_900 {
+		released.Release(epoch, holderName(i))
+	}
+	require.Less(t, released.Bytes(), full/20)
+	var last int64
+	for lease := range expired.Holders(epoch) {
+		last = lease.End
+	}
+	expired.Renew(epoch, 100*time.Hour, holderName(3))
+	expired.Renew(last, time.Hour, holderName(3))
+	require.Equal(t, 1, expired.Len())
+	require.Less(t, expired.Bytes(), 500)
+	expired.Release(last, holderName(3))
+	require.Equal(t, Leases{}, *expired)
+}
+
+func holderName(i int) []byte { return fmt.Appendf(nil, "holder-%05d", i) }
+
+// filled has n holders whose ends lie apart.
+func filled(n int) *Leases {
+	key := new(Leases)
+	for i := range n {
+		request, _ := NewRequest(math.MaxInt64, int64(1000+i), holderName(i), 1)
+		_, _, _ = key.Acquire(epoch, request, n)
+	}
+	return key
+}

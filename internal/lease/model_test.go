@@ -1,0 +1,398 @@
+package lease
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"iter"
+	"math"
+	"math/big"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"cellserver/internal/quota"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// keeper is what a key can be asked. What checks a key takes it as an argument, so that a faulty one can be handed in.
+type keeper interface {
+	Acquire(now int64, r Request, maxHolders int) (quota.Decision, bool, error)
+	Renew(now int64, ttl time.Duration, holder []byte) bool
+	Release(now int64, holder []byte) int64
+	Holders(now int64) iter.Seq[Lease]
+	Expires() int64
+}
+
+// naive is the contract again, on a map that is looked through from end to end, with sums that have no end and waits that
+// are found by trying each instant at which something ends.
+type naive struct {
+	leases     map[string]Lease
+	maxHolders int
+}
+
+func (n *naive) heldAt(now int64, but string) *big.Int {
+	sum := new(big.Int)
+	for holder, lease := range n.leases {
+		if lease.End > now && holder != but {
+			sum.Add(sum, big.NewInt(lease.Quantity))
+		}
+	}
+	return sum
+}
+
+func (n *naive) ownAt(now int64, holder string) int64 {
+	if lease := n.leases[holder]; lease.End > now {
+		return lease.Quantity
+	}
+	return 0
+}
+
+func (n *naive) grants(now int64, r Request) bool {
+	but := string(r.holder)
+	if r.quantity == 0 {
+		but = "" // asks of everyone's
+	}
+	sum := n.heldAt(now, but)
+	fits := sum.Add(sum, big.NewInt(r.quantity)).Cmp(big.NewInt(r.limit)) <= 0
+	return fits || r.quantity > 0 && r.quantity <= n.ownAt(now, string(r.holder))
+}
+
+func (n *naive) Acquire(now int64, r Request, _ int) (d quota.Decision, changed bool, err error) {
+	d = quota.Decision{Limit: r.limit, RetryAfter: quota.Never}
+	if !n.grants(now, r) {
+		d.Limited = true
+		for _, lease := range n.sorted(now) {
+			if n.grants(lease.End, r) {
+				d.RetryAfter = lease.End - now
+				break
+			}
+		}
+	} else if r.quantity > 0 {
+		if n.ownAt(now, string(r.holder)) == 0 && len(n.sorted(now)) >= n.maxHolders {
+			return quota.Decision{}, false, ErrHolders
+		}
+		n.leases[string(r.holder)] = Lease{string(r.holder), r.quantity, now + r.ttl}
+		d.Taken, changed = r.quantity, true
+	}
+	if left := new(big.Int).Sub(big.NewInt(r.limit), n.heldAt(now, "")); left.Sign() > 0 {
+		d.Remaining = left.Int64()
+	}
+	for _, lease := range n.sorted(now) {
+		d.ResetAfter = lease.End - now
+	}
+	return d, changed, nil
+}
+
+func (n *naive) Renew(now int64, ttl time.Duration, holder []byte) bool {
+	own := n.ownAt(now, string(holder))
+	if own > 0 {
+		n.leases[string(holder)] = Lease{string(holder), own, now + int64(ttl)}
+	}
+	return own > 0
+}
+
+func (n *naive) Release(now int64, holder []byte) int64 {
+	own := n.ownAt(now, string(holder))
+	delete(n.leases, string(holder))
+	return own
+}
+
+func (n *naive) sorted(now int64) (leases []Lease) {
+	for _, lease := range n.leases {
+		if lease.End > now {
+			leases = append(leases, lease)
+		}
+	}
+	slices.SortFunc(leases, func(a, b Lease) int {
+		return cmp.Or(cmp.Compare(a.End, b.End), cmp.Compare(a.Holder, b.Holder))
+	})
+	return leases
+}
+
+// agrees plays random calls on a key and on the model, and looks at all of the key after each. The limit changes between
+// calls, but never above the one that was drawn: no more than that is ever held.
+func agrees(t *rapid.T, key keeper) error {
+	model := &naive{leases: map[string]Lease{}, maxHolders: rapid.SampledFrom([]int{3, 18, 100}).Draw(t, "max holders")}
+	names := rapid.SampledFrom([]int{2, 5, 40}).Draw(t, "names")
+	limit := rapid.SampledFrom([]int64{0, 3, 10, 60, math.MaxInt64}).Draw(t, "limit")
+	now := epoch
+	for range rapid.IntRange(1, 60).Draw(t, "calls") {
+		now += rapid.SampledFrom([]int64{0, 0, 0, 1, 5e8, 1e9 - 1, 1e9, 3e9, 2e10}).Draw(t, "gap")
+		holder := fmt.Appendf(nil, "h%d", rapid.IntRange(0, names-1).Draw(t, "holder"))
+		ttl := rapid.SampledFrom([]int64{1, 2, 3, 10, 60, 1e9}).Draw(t, "ttl")
+		var said, want string
+		switch rapid.IntRange(0, 8).Draw(t, "command") {
+		case 8: // time passes, and nobody calls
+		case 0:
+			said, want = fmt.Sprint(key.Release(now, holder)), fmt.Sprint(model.Release(now, holder))
+		case 1:
+			lasts := time.Duration(ttl) * time.Second
+			said, want = fmt.Sprint(key.Renew(now, lasts, holder)), fmt.Sprint(model.Renew(now, lasts, holder))
+		default:
+			r := Request{limit: limit, ttl: ttl * 1e9, holder: holder}
+			if rapid.IntRange(0, 9).Draw(t, "lower") == 0 {
+				r.limit = limit / 2
+			}
+			r.quantity = rapid.OneOf(
+				rapid.Int64Range(0, 3), rapid.Int64Range(0, min(limit, math.MaxInt64-1)+1), rapid.Just(int64(math.MaxInt64)),
+			).Draw(t, "quantity")
+			said, want = fmt.Sprintln(key.Acquire(now, r, model.maxHolders)), fmt.Sprintln(model.Acquire(now, r, 0))
+		}
+		if said != want {
+			return fmt.Errorf("at %d %s was told %s, want %s", now-epoch, holder, said, want)
+		}
+		listed, leases := slices.Collect(key.Holders(now)), model.sorted(now)
+		if !slices.Equal(listed, leases) {
+			return fmt.Errorf("at %d: lists %v, want %v", now-epoch, listed, leases)
+		}
+		if leases, plain := key.(*Leases); plain {
+			if err := unsound(leases); err != nil {
+				return err
+			}
+		}
+		if held := model.heldAt(now, ""); held.Cmp(big.NewInt(limit)) > 0 {
+			return fmt.Errorf("at %d: %d are held", now-epoch, held)
+		}
+		if len(leases) > 0 && key.Expires() != leases[len(leases)-1].End {
+			return fmt.Errorf("at %d: expires %d, want %d", now-epoch, key.Expires(), leases[len(leases)-1].End)
+		}
+	}
+	return nil
+}
+
+// TestMain asks for more than rapid's 100 cases. The command line wins.
+func TestMain(m *testing.M) {
+	if err := flag.Set("rapid.checks", "500"); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
+
+func TestLeasesAreTheModels(t *testing.T) {
+	t.Run("holds", func(t *testing.T) {
+		rapid.Check(t, func(t *rapid.T) {
+			if err := agrees(t, new(Leases)); err != nil {
+				t.Fatal(err)
+			}
+		})
+	})
+	for name, faulty := range faults {
+		t.Run("catches: "+name, func(t *testing.T) {
+			draws := rapid.Custom(func(t *rapid.T) error { return agrees(t, faulty()) })
+			for seed := range 10_000 {
+				if draws.Example(seed) != nil {
+					return
+				}
+			}
+			t.Fatal("the fault went unseen")
+		})
+	}
+}
+
+// faulty is a key that does one thing in its own way.
+type faulty struct {
+	*Leases
+	acquire func(s *Leases, now int64, r Request, maxHolders int) (quota.Decision, bool, error)
+	renew   func(s *Leases, now int64, ttl time.Duration, holder []byte) bool
+	release func(s *Leases, now int64, holder []byte) int64
+	holders func(s *Leases, now int64) iter.Seq[Lease]
+}
+
+func (f faulty) Acquire(now int64, r Request, maxHolders int) (quota.Decision, bool, error) {
+	if f.acquire == nil {
+		return f.Leases.Acquire(now, r, maxHolders)
+	}
+	return f.acquire(f.Leases, now, r, maxHolders)
+}
+
+func (f faulty) Renew(now int64, ttl time.Duration, holder []byte) bool {
+	if f.renew == nil {
+		return f.Leases.Renew(now, ttl, holder)
+	}
+	return f.renew(f.Leases, now, ttl, holder)
+}
+
+func (f faulty) Release(now int64, holder []byte) int64 {
+	if f.release == nil {
+		return f.Leases.Release(now, holder)
+	}
+	return f.release(f.Leases, now, holder)
+}
+
+func (f faulty) Holders(now int64) iter.Seq[Lease] {
+	if f.holders == nil {
+		return f.Leases.Holders(now)
+	}
+	return f.holders(f.Leases, now)
+}
+
+// acquiring is a fault of Acquire alone.
+func acquiring(acquire func(s *Leases, now int64, r Request, maxHolders int) (quota.Decision, bool, error)) func() keeper {
+	return func() keeper { return faulty{Leases: new(Leases), acquire: acquire} }
+}
+
+// misreporting holds the right leases and tells of them wrongly.
+func misreporting(spoil func(s *Leases, d *quota.Decision, r Request)) func() keeper {
+	return acquiring(func(s *Leases, now int64, r Request, maxHolders int) (quota.Decision, bool, error) {
+		d, changed, err := s.Acquire(now, r, maxHolders)
+		if err == nil {
+			spoil(s, &d, r)
+		}
+		return d, changed, err
+	})
+}
+
+var faults = map[string]func() keeper{
+	"a lease that is asked for again counts twice": acquiring(
+		func(s *Leases, now int64, r Request, maxHolders int) (quota.Decision, bool, error) {
+			d, changed, err := s.Acquire(now, r, maxHolders)
+			if position := s.position(r.holder); changed && position >= 0 && s.held+r.quantity > 0 && d.Remaining > 0 {
+				s.held++
+			}
+			return d, changed, err
+		}),
+	"an expired lease still counts": acquiring(
+		func(s *Leases, now int64, r Request, maxHolders int) (quota.Decision, bool, error) {
+			return s.Acquire(now-5e8, r, maxHolders)
+		}),
+	"a lease ends one ns early": acquiring(
+		func(s *Leases, now int64, r Request, maxHolders int) (quota.Decision, bool, error) {
+			r.ttl--
+			return s.Acquire(now, r, maxHolders)
+		}),
+	"a limited call loses the old lease": acquiring(
+		func(s *Leases, now int64, r Request, maxHolders int) (quota.Decision, bool, error) {
+			d, changed, err := s.Acquire(now, r, maxHolders)
+			if d.Limited {
+				s.Release(now, r.holder)
+			}
+			return d, changed, err
+		}),
+	"a limited call renews the old lease": acquiring(
+		func(s *Leases, now int64, r Request, maxHolders int) (quota.Decision, bool, error) {
+			d, changed, err := s.Acquire(now, r, maxHolders)
+			if d.Limited {
+				s.Renew(now, time.Duration(r.ttl), r.holder)
+			}
+			return d, changed, err
+		}),
+	"a lowered limit refuses who asks again": acquiring(
+		func(s *Leases, now int64, r Request, maxHolders int) (quota.Decision, bool, error) {
+			if s.held > r.limit && r.quantity > 0 {
+				return s.Acquire(now, Request{limit: r.limit, holder: []byte("?"), quantity: r.quantity}, maxHolders)
+			}
+			return s.Acquire(now, r, maxHolders)
+		}),
+	"0 releases": acquiring(
+		func(s *Leases, now int64, r Request, maxHolders int) (quota.Decision, bool, error) {
+			if r.quantity == 0 {
+				s.Release(now, r.holder)
+			}
+			return s.Acquire(now, r, maxHolders)
+		}),
+	"one holder too many": acquiring(
+		func(s *Leases, now int64, r Request, maxHolders int) (quota.Decision, bool, error) {
+			return s.Acquire(now, r, maxHolders+1)
+		}),
+	"one permit too many": acquiring(
+		func(s *Leases, now int64, r Request, maxHolders int) (quota.Decision, bool, error) {
+			r.limit = max(r.limit, r.limit+1)
+			return s.Acquire(now, r, maxHolders)
+		}),
+	"retry is reset": misreporting(func(_ *Leases, d *quota.Decision, _ Request) {
+		d.RetryAfter = min(d.RetryAfter, 1) * d.ResetAfter
+	}),
+	"retry waits for the own lease": misreporting(func(s *Leases, d *quota.Decision, r Request) {
+		if position := s.position(r.holder); d.RetryAfter > 0 && position >= 0 && s.live > 0 {
+			last := s.places[s.order[s.live-1]].End
+			d.RetryAfter = max(d.RetryAfter, s.places[s.order[position]].End-(last-d.ResetAfter))
+		}
+	}),
+	"remaining is below zero": misreporting(func(s *Leases, d *quota.Decision, r Request) { d.Remaining = r.limit - s.held }),
+	"the wrong holder releases": func() keeper {
+		return faulty{Leases: new(Leases), release: func(s *Leases, now int64, holder []byte) int64 {
+			if s.live > 0 && s.position(holder) < 0 {
+				holder = []byte(s.places[s.order[0]].Holder)
+			}
+			return s.Release(now, holder)
+		}}
+	},
+	"an expired lease is renewed": func() keeper {
+		return faulty{Leases: new(Leases), renew: func(s *Leases, now int64, ttl time.Duration, holder []byte) bool {
+			if position := s.position(holder); position >= 0 {
+				s.move(position, now+int64(ttl))
+				return true
+			}
+			return false
+		}}
+	},
+	"renewing never shortens": func() keeper {
+		return faulty{Leases: new(Leases), renew: func(s *Leases, now int64, ttl time.Duration, holder []byte) bool {
+			if position := s.position(holder); position >= 0 {
+				ttl = max(ttl, time.Duration(s.places[s.order[position]].End-now))
+			}
+			return s.Renew(now, ttl, holder)
+		}}
+	},
+	"expired leases are listed": func() keeper {
+		return faulty{Leases: new(Leases), holders: func(s *Leases, _ int64) iter.Seq[Lease] { return s.Holders(0) }}
+	},
+	"leases are listed in the order in which they came": func() keeper {
+		return faulty{Leases: new(Leases), holders: func(s *Leases, now int64) iter.Seq[Lease] {
+			return slices.Values(slices.DeleteFunc(slices.Clone(s.places), func(l Lease) bool { return l.End <= now }))
+		}}
+	},
+}
+
+// FuzzLeases hands instants over as no sane clock has them. What must hold is the structure, and the bounds of replies.
+func FuzzLeases(f *testing.F) {
+	f.Add(epoch, epoch+1, int64(0), int64(3), int64(2), int64(1))
+	f.Add(int64(math.MinInt64), int64(math.MaxInt64), int64(-1), int64(math.MaxInt64), int64(math.MaxInt64), int64(1e9))
+	f.Add(int64(math.MaxInt64), int64(math.MaxInt64), int64(math.MinInt64), int64(0), int64(1), int64(1e9))
+	f.Fuzz(func(t *testing.T, first, second, third, limit, quantity, ttl int64) {
+		var key Leases
+		for _, now := range []int64{first, second, third, second, first} {
+			for i, holder := range []string{"a", "b", "c"} {
+				r, err := NewRequest(limit, ttl, []byte(holder), quantity)
+				if err != nil {
+					return
+				}
+				d, _, err := key.Acquire(now, r, 2)
+				if err == nil {
+					require.True(t, d.Remaining >= 0 && d.Remaining <= d.Limit && d.ResetAfter >= 0, "%+v", d)
+					require.True(t, d.RetryAfter == quota.Never || d.Limited && d.RetryAfter > 0, "%+v", d)
+				}
+				require.NoError(t, unsound(&key))
+				if key.Renew(third, time.Duration(r.ttl), []byte("a")); i == 2 {
+					key.Release(now, []byte("b"))
+				}
+				require.NoError(t, unsound(&key))
+			}
+		}
+	})
+}
+
+// unsound reports what the methods rely on and do not find: order lists every place once, those in use first and sorted;
+// a holder is found where it is; the sum is the sum.
+func unsound(s *Leases) error {
+	listed := slices.Sorted(slices.Values(s.order))
+	held := int64(0)
+	for i, place := range s.order {
+		lease := s.places[place]
+		held += lease.Quantity
+		if listed[i] != int32(i) || i < s.live != (lease != Lease{}) {
+			return fmt.Errorf("%v of which %d live do not list the places %v", s.order, s.live, s.places)
+		}
+		if i < s.live && s.position([]byte(lease.Holder)) != i {
+			return fmt.Errorf("%s is not found at %d of %v in %v", lease.Holder, i, s.order, s.places)
+		}
+	}
+	if len(s.places) != len(s.order) || held != s.held || s.index != nil && len(s.index) != s.live {
+		return fmt.Errorf("sum %d, index %v of %v in %v", s.held, s.index, s.order, s.places)
+	}
+	return nil
+}

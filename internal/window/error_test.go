@@ -1,0 +1,90 @@
+package window
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"cellserver/internal/quota"
+
+	"github.com/stretchr/testify/require"
+)
+
+// strayed says how a sliding window counter fares on random traffic beside exact logs: one that counts what the counter
+// admitted, and one that decides by itself on the same calls.
+type strayed struct {
+	admitted, tooMany int64 // by the counter; and how many of these were beyond the limit
+	most              int64 // in a period
+	exactly           int64 // admitted by the log that decides
+}
+
+func (s strayed) beyond() float64 { return 100 * float64(s.tooMany) / float64(s.admitted) }
+func (s strayed) offBy() float64  { return 100 * (float64(s.admitted)/float64(s.exactly) - 1) }
+func (s strayed) within() bool    { return s.beyond() < 20 && math.Abs(s.offBy()) < 10 }
+func (s strayed) String() string {
+	return fmt.Sprintf("%5.1f %% of its admissions beyond the limit, %d at most in a period; admits %+.1f %% beside the exact log",
+		s.beyond(), s.most, s.offBy())
+}
+
+// stray plays calls of quantity 1 that come independently of one another, load times as many as the limit allows.
+func stray(l Limit, load float64, step stepFunc[Sliding]) (s strayed) {
+	random := rand.New(rand.NewPCG(7, 1))
+	exact := LogLimit{Limit: l, maxEntries: 1 << 17}
+	counted, decided := &kept{ring: ring{entries: make([]Entry, 1<<14)}}, &kept{ring: ring{entries: make([]Entry, 1<<14)}}
+	now, between := epoch, float64(l.period)/float64(l.size)/load // ns
+	var state Sliding
+	for range int(12_000 * load) { // 12 periods and more: the first, on an unused key, is like no other
+		now += int64(random.ExpFloat64() * between)
+		if !decided.take(exact, now, quota.Take).Limited {
+			s.exactly++
+		}
+		d, next, _ := step(l, now, state, 1, quota.Take)
+		if state = next; d.Limited {
+			continue
+		}
+		s.admitted++
+		if counted.take(exact, now, quota.Force).Limited {
+			s.tooMany++
+		}
+		r := exact.readLog(now, counted.log, counted)
+		s.most = max(s.most, r.used)
+	}
+	return s
+}
+
+// kept is a log in a store.
+type kept struct {
+	ring
+	log Log
+}
+
+func (k *kept) take(l LogLimit, now int64, mode quota.Mode) quota.Decision {
+	d, next, edit, _ := l.StepLog(now, k.log, k, 1, mode)
+	if edit != (Edit{}) {
+		k.log = next
+		k.edit(edit)
+	}
+	return d
+}
+
+// TestErrorOnRandomTraffic prints what the README quotes; go test -v shows it.
+func TestErrorOnRandomTraffic(t *testing.T) {
+	for _, size := range []int64{10, 100, 1000} {
+		for _, load := range []float64{0.8, 1, 1.2, 3} {
+			l, err := NewLimit(size, 60)
+			require.NoError(t, err)
+			s := stray(l, load, Limit.StepSliding)
+			t.Logf("limit %4d, load %.1f: %v", size, load, s)
+			require.Less(t, s.most, 2*size-1)
+			require.True(t, size < 100 || s.within())
+		}
+	}
+	l, err := NewLimit(100, 60)
+	require.NoError(t, err)
+	for _, name := range []string{"the window before is forgotten", "the window before counts whole"} {
+		s := stray(l, 1.2, slidingFaults[name])
+		t.Logf("%s: %v", name, s)
+		require.False(t, s.within(), name)
+	}
+}

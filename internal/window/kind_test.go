@@ -1,0 +1,357 @@
+package window
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"reflect"
+	"slices"
+	"testing"
+
+	"cellserver/internal/quota"
+
+	"pgregory.net/rapid"
+)
+
+// epoch is where timelines and properties start: a day of 2027, in Unix ns.
+const epoch = int64(1_800_000_000_000_000_000)
+
+// stepFunc is the shape that all steps have here. What checks a step takes it as an argument, so that a faulty one can be
+// handed in. S is the state of a key.
+type stepFunc[S any] func(l Limit, now int64, s S, quantity int64, mode quota.Mode) (quota.Decision, S, error)
+
+// kind is one of the three limiters, as the tests see it.
+type kind[S any] struct {
+	step, model stepFunc[S]
+	held        func(l Limit, now int64, s S) int64 // all that a give-back could give back
+	bound       func(l Limit) int64                 // what an interval of one period may admit
+	faults      map[string]stepFunc[S]
+}
+
+var fixed = kind[Fixed]{
+	step:   Limit.StepFixed,
+	model:  modelFixed,
+	held:   func(l Limit, now int64, s Fixed) int64 { return l.readFixed(now, s).Used },
+	bound:  func(l Limit) int64 { return 2 * l.size },
+	faults: faultsOf(Limit.StepFixed),
+}
+
+var sliding = kind[Sliding]{
+	step:  Limit.StepSliding,
+	model: modelSliding,
+	held: func(l Limit, now int64, s Sliding) int64 {
+		w := l.readSliding(now, s)
+		return w.Previous + w.Current
+	},
+	bound:  func(l Limit) int64 { return max(2*l.size-2, min(l.size, 1)) },
+	faults: faultsOf(Limit.StepSliding),
+}
+
+var log = kind[logState]{
+	step:  stepLog,
+	model: modelLog,
+	held: func(l Limit, now int64, s logState) int64 {
+		r := s.limit(l).readLog(now, s.Log, s.entries)
+		return r.used
+	},
+	bound:  func(l Limit) int64 { return l.size },
+	faults: faultsOf(stepLog),
+}
+
+// logState is what the store keeps of a log. Steps never change one that they were given.
+type logState struct {
+	Log
+	entries list
+	spare   int // entries that fit, less 3: so that the zero state has room for a few
+}
+
+type list []Entry
+
+func (l list) Len() int       { return len(l) }
+func (l list) At(i int) Entry { return l[i] }
+
+// edited is what the store's deque would hold.
+func (l list) edited(e Edit) list {
+	kept := slices.Clone(l[e.Drop : len(l)-e.Cut])
+	if e.Push {
+		kept = append(kept, e.Entry)
+	}
+	return kept
+}
+
+func (s logState) limit(l Limit) LogLimit { return LogLimit{Limit: l, maxEntries: s.spare + 3} }
+
+func stepLog(l Limit, now int64, s logState, quantity int64, mode quota.Mode) (quota.Decision, logState, error) {
+	d, next, edit, err := s.limit(l).StepLog(now, s.Log, s.entries, quantity, mode)
+	if (edit == Edit{}) {
+		return d, s, err
+	}
+	after := logState{Log: next, entries: s.entries.edited(edit), spare: s.spare}
+	if len(after.entries) == 0 { // the store removes the key
+		after.Log, after.entries = Log{}, nil
+	}
+	return d, after, err
+}
+
+// TestMain asks for more than rapid's 100 cases. The command line wins.
+func TestMain(m *testing.M) {
+	if err := flag.Set("rapid.checks", "300"); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
+
+func requireHolds(t *rapid.T, err error) {
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// requireCaught wants check to report something. Seeds make it repeatable.
+func requireCaught(t *testing.T, check func(*rapid.T) error) {
+	draws := rapid.Custom(check)
+	for seed := range 10_000 {
+		if draws.Example(seed) != nil {
+			return
+		}
+	}
+	t.Fatal("the fault went unseen")
+}
+
+// same compares states. A log's slice may be nil or empty.
+func same[S any](a, b S) bool {
+	return reflect.DeepEqual(a, b) || fmt.Sprint(a) == fmt.Sprint(b)
+}
+
+// faultsOf are steps that are wrong in one way each, whatever the kind.
+func faultsOf[S any](step stepFunc[S]) map[string]stepFunc[S] {
+	return map[string]stepFunc[S]{
+		"admits one too many": func(l Limit, now int64, s S, quantity int64, mode quota.Mode) (quota.Decision, S, error) {
+			d, next, err := step(Limit{size: l.size + 1, period: l.period}, now, s, quantity, mode)
+			d.Limit = l.size
+			return d, next, err
+		},
+		"a period and one ns": func(l Limit, now int64, s S, quantity int64, mode quota.Mode) (quota.Decision, S, error) {
+			return step(Limit{size: l.size, period: l.period + 1}, now, s, quantity, mode)
+		},
+		"a period less one ns": func(l Limit, now int64, s S, quantity int64, mode quota.Mode) (quota.Decision, S, error) {
+			return step(Limit{size: l.size, period: l.period - 1}, now, s, quantity, mode)
+		},
+		"loses what is given back": func(
+			l Limit, now int64, s S, quantity int64, mode quota.Mode,
+		) (quota.Decision, S, error) {
+			d, next, err := step(l, now, s, quantity, mode)
+			if quantity < 0 {
+				next = s
+			}
+			return d, next, err
+		},
+		"peek stores": func(l Limit, now int64, s S, quantity int64, mode quota.Mode) (quota.Decision, S, error) {
+			if mode == quota.Peek {
+				mode = quota.Take
+			}
+			return step(l, now, s, quantity, mode)
+		},
+		"peek says what is": func(l Limit, now int64, s S, quantity int64, mode quota.Mode) (quota.Decision, S, error) {
+			if mode == quota.Peek {
+				quantity = 0
+			}
+			return step(l, now, s, quantity, mode)
+		},
+		"UPTO is all or nothing": func(
+			l Limit, now int64, s S, quantity int64, mode quota.Mode,
+		) (quota.Decision, S, error) {
+			if mode == quota.UpTo {
+				mode = quota.Take
+			}
+			return step(l, now, s, quantity, mode)
+		},
+		"a forced debt is forgotten": func(
+			l Limit, now int64, s S, quantity int64, mode quota.Mode,
+		) (quota.Decision, S, error) {
+			d, next, err := step(l, now, s, quantity, mode)
+			if mode == quota.Force && d.Limited {
+				next = s
+			}
+			return d, next, err
+		},
+		"retry in whole ms": misreporting(step, func(d *quota.Decision) {
+			if d.RetryAfter > 0 {
+				d.RetryAfter -= d.RetryAfter % 1e6
+			}
+		}),
+		"retry one ns late": misreporting(step, func(d *quota.Decision) {
+			if d.RetryAfter > 0 {
+				d.RetryAfter++
+			}
+		}),
+		"retry never":            misreporting(step, func(d *quota.Decision) { d.RetryAfter = quota.Never }),
+		"retry is reset":         misreporting(step, func(d *quota.Decision) { d.RetryAfter = min(d.RetryAfter, 1) * d.ResetAfter }),
+		"reset one ns early":     misreporting(step, func(d *quota.Decision) { d.ResetAfter = max(0, d.ResetAfter-1) }),
+		"remaining one too many": misreporting(step, func(d *quota.Decision) { d.Remaining++ }),
+		"remaining one too few":  misreporting(step, func(d *quota.Decision) { d.Remaining-- }),
+	}
+}
+
+// misreporting keeps the right state and tells it wrongly.
+func misreporting[S any](step stepFunc[S], spoil func(d *quota.Decision)) stepFunc[S] {
+	return func(l Limit, now int64, s S, quantity int64, mode quota.Mode) (quota.Decision, S, error) {
+		d, next, err := step(l, now, s, quantity, mode)
+		if err == nil {
+			spoil(&d)
+		}
+		return d, next, err
+	}
+}
+
+// Faults of one kind alone.
+
+var fixedFaults = map[string]stepFunc[Fixed]{
+	"a refused call moves the expiry": func(
+		l Limit, now int64, s Fixed, quantity int64, mode quota.Mode,
+	) (quota.Decision, Fixed, error) {
+		d, next, err := l.StepFixed(now, s, quantity, mode)
+		if d.Limited && next == s && s.Used > 0 {
+			next.End = now + l.period
+		}
+		return d, next, err
+	},
+	"the window starts again with every call": func(
+		l Limit, now int64, s Fixed, quantity int64, mode quota.Mode,
+	) (quota.Decision, Fixed, error) {
+		d, next, err := l.StepFixed(now, s, quantity, mode)
+		if next != s && next.Used > 0 {
+			next.Start, next.End = now, now+l.period
+		}
+		return d, next, err
+	},
+	"only the stored end counts": func(
+		l Limit, now int64, s Fixed, quantity int64, mode quota.Mode,
+	) (quota.Decision, Fixed, error) {
+		if s.Used > 0 && now < s.End {
+			l.period = s.End - s.Start
+		}
+		return l.StepFixed(now, s, quantity, mode)
+	},
+	"the stored end does not count": func(
+		l Limit, now int64, s Fixed, quantity int64, mode quota.Mode,
+	) (quota.Decision, Fixed, error) {
+		d, next, err := l.StepFixed(now, Fixed{s.Start, s.Used, s.Start + l.period}, quantity, mode)
+		if next.Used == s.Used && next.Start == s.Start {
+			next = s
+		}
+		return d, next, err
+	},
+}
+
+var slidingFaults = map[string]stepFunc[Sliding]{
+	"the window before is forgotten": func(
+		l Limit, now int64, s Sliding, quantity int64, mode quota.Mode,
+	) (quota.Decision, Sliding, error) {
+		w := l.readSliding(now, s)
+		w.Previous = 0
+		return l.StepSliding(now, w, quantity, mode)
+	},
+	"the window before counts whole": func(
+		l Limit, now int64, s Sliding, quantity int64, mode quota.Mode,
+	) (quota.Decision, Sliding, error) {
+		w := l.readSliding(now, s)
+		w.Current, w.Previous = w.Current+w.Previous, 0
+		return l.StepSliding(now, w, quantity, mode)
+	},
+	"the weight is rounded down": func(
+		l Limit, now int64, s Sliding, quantity int64, mode quota.Mode,
+	) (quota.Decision, Sliding, error) {
+		if w := l.readSliding(now, s); w.Previous > 0 && w.Current < l.size {
+			exact := w.Previous * max(w.Start+l.period-now, 1) % l.period
+			if exact != 0 {
+				l.size++
+			}
+		}
+		d, next, err := l.StepSliding(now, s, quantity, mode)
+		d.Limit = l.size
+		return d, next, err
+	},
+	"a call that takes nothing rolls the windows": func(
+		l Limit, now int64, s Sliding, quantity int64, mode quota.Mode,
+	) (quota.Decision, Sliding, error) {
+		d, next, err := l.StepSliding(now, s, quantity, mode)
+		if w := l.readSliding(now, s); next == s && !w.empty() {
+			next = w
+		}
+		return d, next, err
+	},
+	"gives back to the window before first": func(
+		l Limit, now int64, s Sliding, quantity int64, mode quota.Mode,
+	) (quota.Decision, Sliding, error) {
+		if w := l.readSliding(now, s); quantity < 0 && -quantity <= w.Previous && mode != quota.Peek {
+			d, _, err := l.StepSliding(now, s, quantity, mode)
+			w.Previous += quantity
+			w.End = l.endOfSliding(w)
+			return d, w, err
+		}
+		return l.StepSliding(now, s, quantity, mode)
+	},
+	"the stored end does not count": func(
+		l Limit, now int64, s Sliding, quantity int64, mode quota.Mode,
+	) (quota.Decision, Sliding, error) {
+		in := s
+		in.End = s.Start + 2*l.period
+		d, next, err := l.StepSliding(now, in, quantity, mode)
+		if next == in {
+			next = s
+		}
+		return d, next, err
+	},
+}
+
+var logFaults = map[string]stepFunc[logState]{
+	"a joined entry keeps its old instant": func(
+		l Limit, now int64, s logState, quantity int64, mode quota.Mode,
+	) (quota.Decision, logState, error) {
+		d, next, err := stepLog(l, now, s, quantity, mode)
+		if n := len(next.entries); n > 0 && n == len(s.entries) && s.entries[n-1].Total < next.entries[n-1].Total {
+			next.entries[n-1].At = s.entries[n-1].At
+		}
+		return d, next, err
+	},
+	"gives back the oldest first": func(
+		l Limit, now int64, s logState, quantity int64, mode quota.Mode,
+	) (quota.Decision, logState, error) {
+		if n := len(s.entries); quantity < 0 && n > 1 && mode != quota.Peek && now < s.End {
+			if r := s.limit(l).readLog(now, s.Log, s.entries); -quantity < r.used {
+				d, next, err := stepLog(l, now, s, quantity, mode)
+				next.Log, next.entries = Log{Base: s.Base - uint64(quantity), End: s.entries[n-1].At + l.period}, s.entries
+				return d, next, err
+			}
+		}
+		return stepLog(l, now, s, quantity, mode)
+	},
+	"the base stays behind": func(
+		l Limit, now int64, s logState, quantity int64, mode quota.Mode,
+	) (quota.Decision, logState, error) {
+		d, next, err := stepLog(l, now, s, quantity, mode)
+		next.Base = s.Base
+		return d, next, err
+	},
+	"a refused call drops entries": func(
+		l Limit, now int64, s logState, quantity int64, mode quota.Mode,
+	) (quota.Decision, logState, error) {
+		d, next, err := stepLog(l, now, s, quantity, mode)
+		if r := s.limit(l).readLog(now, s.Log, s.entries); d.Limited && same(next, s) && r.first > 0 && r.used > 0 {
+			next.entries, next.Base = s.entries[r.first:], r.base
+		}
+		return d, next, err
+	},
+	"an entry is in view for a period and one ns": func(
+		l Limit, now int64, s logState, quantity int64, mode quota.Mode,
+	) (quota.Decision, logState, error) {
+		for _, e := range s.entries {
+			if e.At == now-l.period {
+				now--
+				break
+			}
+		}
+		return stepLog(l, now, s, quantity, mode)
+	},
+}

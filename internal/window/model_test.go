@@ -1,0 +1,284 @@
+package window
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/big"
+	"testing"
+
+	"cellserver/internal/quota"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// The contract again, in numbers that have no end and without a formula for time: what is in view at an instant is
+// written down as the contract says it, and how long to wait is found by trying. No arithmetic is shared with what it
+// checks.
+
+func n(i int64) *big.Int           { return big.NewInt(i) }
+func plus(a, b *big.Int) *big.Int  { return new(big.Int).Add(a, b) }
+func minus(a, b *big.Int) *big.Int { return new(big.Int).Sub(a, b) }
+func times(a, b *big.Int) *big.Int { return new(big.Int).Mul(a, b) }
+
+// viewed is a state as the contract weighs it.
+type viewed[S any] struct {
+	weigh func(l Limit, s S, t int64) *big.Int               // what is in view at t, times the period
+	apply func(l Limit, s S, now, taken int64) (S, *big.Int) // the state after, and the largest number in it
+}
+
+func (v viewed[S]) step(l Limit, now int64, s S, quantity int64, mode quota.Mode) (quota.Decision, S, error) {
+	now = min(max(now, 0), maxInstant)
+	room := func(s S, t int64) *big.Int { // floored, as Div does for a divisor above 0
+		return new(big.Int).Div(minus(times(n(l.size), n(l.period)), v.weigh(l, s, t)), n(l.period))
+	}
+	fits := func(s S, t, q int64) bool { return n(q).Cmp(room(s, t)) <= 0 }
+
+	limited, taken, wanted := false, quantity, quantity
+	switch {
+	case quantity < 0:
+	case quantity > 0 && mode == quota.UpTo:
+		if left := room(s, now); left.Sign() <= 0 {
+			taken = 0
+		} else if left.Cmp(n(quantity)) < 0 {
+			taken = left.Int64()
+		}
+		limited, wanted = taken == 0, 1
+	case quantity > 0 && mode == quota.Force:
+		limited, wanted = !fits(s, now, quantity), 1
+	case !fits(s, now, quantity):
+		limited, taken = true, 0
+	}
+
+	after := s
+	if taken > 0 || taken < 0 && v.weigh(l, s, now).Sign() > 0 {
+		var largest *big.Int
+		if after, largest = v.apply(l, s, now, taken); !largest.IsInt64() {
+			return quota.Decision{}, s, quota.ErrQuantity
+		}
+	}
+	d := quota.Decision{Limited: limited, Limit: l.size, RetryAfter: quota.Never, Taken: taken}
+	if left := room(after, now); left.Sign() > 0 {
+		d.Remaining = left.Int64()
+	}
+	d.ResetAfter = firstAt(now, func(t int64) bool { return v.weigh(l, after, t).Sign() == 0 }) - now
+	if limited && wanted <= l.size {
+		d.RetryAfter = firstAt(now, func(t int64) bool { return fits(after, t, wanted) }) - now
+	}
+	if mode == quota.Peek {
+		after = s
+	}
+	return d, after, nil
+}
+
+// firstAt is the first instant from now on of which true holds, as for all later ones.
+func firstAt(now int64, holds func(t int64) bool) int64 {
+	if holds(now) {
+		return now
+	}
+	early, late := now, int64(math.MaxInt64)
+	for late-early > 1 {
+		if middle := early + (late-early)/2; holds(middle) {
+			late = middle
+		} else {
+			early = middle
+		}
+	}
+	return late
+}
+
+var viewedFixed = viewed[Fixed]{
+	weigh: func(l Limit, s Fixed, t int64) *big.Int {
+		if t >= s.End || n(t).Cmp(plus(n(instant(s.Start)), n(l.period))) >= 0 || s.Used < 0 {
+			return n(0)
+		}
+		return times(n(s.Used), n(l.period))
+	},
+	apply: func(l Limit, s Fixed, now, taken int64) (Fixed, *big.Int) {
+		if now >= s.End || now >= instant(s.Start)+l.period || s.Used <= 0 {
+			s = Fixed{Start: now}
+		}
+		start, used := instant(s.Start), plus(n(s.Used), n(taken))
+		if used.Sign() <= 0 {
+			return Fixed{}, n(0)
+		}
+		return Fixed{Start: start, Used: used.Int64(), End: start + l.period}, used
+	},
+}
+
+func modelFixed(l Limit, now int64, s Fixed, quantity int64, mode quota.Mode) (quota.Decision, Fixed, error) {
+	return viewedFixed.step(l, now, s, quantity, mode)
+}
+
+// rolled is the contract's roll, without an opinion on what is left over.
+func rolled(l Limit, s Sliding, t int64) Sliding {
+	s.Start, s.Previous, s.Current = instant(s.Start), max(s.Previous, 0), max(s.Current, 0)
+	switch windows := new(big.Int).Quo(minus(n(t), n(s.Start)), n(l.period)).Int64(); {
+	case t >= s.End || windows >= 2:
+		return Sliding{Start: t}
+	case windows == 1:
+		s.Start, s.Previous, s.Current = s.Start+l.period, s.Current, 0
+	}
+	if s.Previous == 0 && s.Current == 0 {
+		return Sliding{Start: t}
+	}
+	return s
+}
+
+var viewedSliding = viewed[Sliding]{
+	weigh: func(l Limit, s Sliding, t int64) *big.Int {
+		s = rolled(l, s, t)
+		e := max(t-s.Start, 0)
+		return plus(times(n(s.Previous), n(l.period-e)), times(n(s.Current), n(l.period)))
+	},
+	apply: func(l Limit, s Sliding, now, taken int64) (Sliding, *big.Int) {
+		s = rolled(l, s, now)
+		p, c := n(s.Previous), plus(n(s.Current), n(taken))
+		if c.Sign() < 0 {
+			p, c = plus(p, c), n(0)
+		}
+		switch {
+		case c.Sign() > 0:
+			return Sliding{s.Start, p.Int64(), c.Int64(), s.Start + 2*l.period}, c
+		case p.Sign() > 0:
+			return Sliding{s.Start, p.Int64(), 0, s.Start + l.period}, p
+		}
+		return Sliding{}, n(0)
+	},
+}
+
+func modelSliding(l Limit, now int64, s Sliding, quantity int64, mode quota.Mode) (quota.Decision, Sliding, error) {
+	return viewedSliding.step(l, now, s, quantity, mode)
+}
+
+// quantities undoes the running totals.
+func (s logState) quantities() (quantities []int64) {
+	before := s.Base
+	for _, e := range s.entries {
+		quantities = append(quantities, int64(e.Total-before))
+		before = e.Total
+	}
+	return quantities
+}
+
+var viewedLog = viewed[logState]{
+	weigh: func(l Limit, s logState, t int64) *big.Int {
+		sum := n(0)
+		for i, quantity := range s.quantities() {
+			if t < s.End && s.entries[i].At > t-l.period {
+				sum = plus(sum, n(quantity))
+			}
+		}
+		return times(sum, n(l.period))
+	},
+	apply: func(l Limit, s logState, now, taken int64) (logState, *big.Int) {
+		var at, held []int64
+		base, sum := s.Base, n(taken)
+		for i, quantity := range s.quantities() {
+			if now < s.End && s.entries[i].At > now-l.period {
+				at, held, sum = append(at, s.entries[i].At), append(held, quantity), plus(sum, n(quantity))
+			} else {
+				base += uint64(quantity)
+			}
+		}
+		if taken > 0 {
+			at, held = append(at, now), append(held, taken)
+			if last := len(at) - 1; last > 0 && (at[last-1] >= now || last >= s.spare+3) { // joins the newest, moved to now
+				held[last-1] += taken
+				at[last-1] = max(at[last-1], now)
+				at, held = at[:last], held[:last]
+			}
+		}
+		for last := len(at) - 1; taken < 0 && last >= 0; last-- {
+			if held[last]+taken > 0 {
+				held[last] += taken
+				break
+			}
+			taken += held[last]
+			at, held = at[:last], held[:last]
+		}
+		if len(at) == 0 {
+			return logState{spare: s.spare}, n(0)
+		}
+		after := logState{Log: Log{Base: base, End: at[len(at)-1] + l.period}, spare: s.spare}
+		for i := range at {
+			base += uint64(held[i])
+			after.entries = append(after.entries, Entry{At: at[i], Total: base})
+		}
+		return after, sum
+	},
+}
+
+func modelLog(l Limit, now int64, s logState, quantity int64, mode quota.Mode) (quota.Decision, logState, error) {
+	return viewedLog.step(l, now, s, quantity, mode)
+}
+
+// edges are the int64s at which arithmetic goes wrong.
+var edges = []int64{
+	0, 1, -1, 2, -2, 999, 1000, 1001, 1e9 - 1, 1e9, 1e9 + 1, -1e9, 1e18 - 1, 1e18, 1e18 + 1, 2e18, 9223372036, 9223372037,
+	1<<62 - 1, 1 << 62, 1<<62 + 1, -(1 << 62), math.MaxInt64 - 1, math.MaxInt64, math.MinInt64, math.MinInt64 + 1,
+	epoch, epoch + 1, epoch - 1, maxInstant - 1, maxInstant, maxInstant + 1,
+}
+
+func anyInt64() *rapid.Generator[int64] {
+	return rapid.OneOf(rapid.SampledFrom(edges), rapid.Int64(), rapid.Int64Range(-20, 20))
+}
+
+// differs reports how step departs from the model on this call.
+func differs[S any](step, model stepFunc[S], l Limit, now int64, s S, quantity int64, mode quota.Mode) error {
+	d, next, err := step(l, now, s, quantity, mode)
+	want, wantNext, wantErr := model(l, now, s, quantity, mode)
+	if d != want || !same(next, wantNext) || !errors.Is(err, wantErr) {
+		return fmt.Errorf("%+v now %d state %+v quantity %d mode %d:\n got %+v %+v %v\nwant %+v %+v %v",
+			l, now, s, quantity, mode, d, next, err, want, wantNext, wantErr)
+	}
+	return nil
+}
+
+// outOfBounds reports what no call may ever be told, whatever it came with.
+func outOfBounds[S any](step stepFunc[S], l Limit, now int64, s S, quantity int64, mode quota.Mode) error {
+	d, next, err := step(l, now, s, quantity, mode)
+	switch {
+	case err != nil && same(next, s) && d == quota.Decision{} && mode == quota.Force && quantity > 0:
+		return nil
+	case err != nil, d.Limit != l.size, d.Remaining < 0, d.Remaining > d.Limit, d.ResetAfter < 0,
+		d.RetryAfter != quota.Never && (!d.Limited || d.RetryAfter <= 0 || d.RetryAfter > d.ResetAfter):
+		return fmt.Errorf("%+v now %d state %+v quantity %d mode %d: %+v, next %+v, error %v", l, now, s, quantity, mode,
+			d, next, err)
+	}
+	return nil
+}
+
+// FuzzStep hands every argument over as the wire could bring it, and states that no sane store has. The model knows what
+// to say of any fixed or sliding state, and of a log whose entries are in order.
+func FuzzStep(f *testing.F) {
+	for i, edge := range edges {
+		other, third := edges[(i*7+3)%len(edges)], edges[(i*11+5)%len(edges)]
+		for mode := quota.Take; mode <= quota.Force; mode++ {
+			f.Add(int64(4), int64(1), epoch, edge, other, third, epoch+5e8, int64(1), uint8(mode))
+			f.Add(int64(4), int64(10), edge, epoch, int64(3), int64(2), epoch+2e10, other, uint8(mode))
+			f.Add(edge, int64(1e9), epoch, epoch-1e9, other, third, third, edge, uint8(mode))
+			f.Add(int64(math.MaxInt64), int64(1e9), edge, other, third, edge, int64(math.MaxInt64), other, uint8(mode))
+			f.Add(edge, other, epoch, epoch, int64(1), int64(1), epoch, int64(1), uint8(mode))
+		}
+	}
+	f.Fuzz(func(t *testing.T, limit, period, now, a, b, c, end, quantity int64, mode uint8) {
+		l, err := NewLimit(limit, period)
+		if limit < 0 || period < 1 || period > 1e9 {
+			require.Error(t, err)
+			return
+		}
+		m := quota.Mode(mode)
+		atOnce := Fixed{a, b, end}
+		require.NoError(t, differs(Limit.StepFixed, modelFixed, l, now, atOnce, quantity, m))
+		require.NoError(t, outOfBounds(Limit.StepFixed, l, now, atOnce, quantity, m))
+		weighed := Sliding{a, b, c, end}
+		require.NoError(t, differs(Limit.StepSliding, modelSliding, l, now, weighed, quantity, m))
+		require.NoError(t, outOfBounds(Limit.StepSliding, l, now, weighed, quantity, m))
+		for spare := range 3 {
+			disordered := logState{Log{uint64(c), end}, list{{a, uint64(b)}, {b, uint64(c)}, {c, uint64(a)}}, spare - 2}
+			require.NoError(t, outOfBounds(stepLog, l, now, disordered, quantity, m))
+		}
+	})
+}
