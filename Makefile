@@ -67,8 +67,8 @@ pgo: ## take the profile that builds are optimized by (cmd/cellserver/default.pg
 	$(GO) test -run '^$$' -bench Session -benchtime 3s -cpuprofile cmd/cellserver/default.pgo -o /dev/null ./internal/commands
 
 .PHONY: bench
-bench: build ## CPU per CL.THROTTLE beside redis-server's INCR: 21 alternating rounds (ARGS="-rounds 5")
-	$(GO) run ./bench -server bin/cellserver $(ARGS)
+bench: build ## CPU a call beside redis-server, 21 alternating rounds (ARGS=--list for latency, memory, other loads; ARGS=--publish to write it down)
+	$(GO) run ./bench $(ARGS)
 
 DOCKER := docker
 

@@ -1,87 +1,164 @@
+//go:build linux
+
 package main
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"cellserver/bench/load"
 )
 
-// process is a server under measurement, pinned to core 0.
-type process struct {
-	cmd  *exec.Cmd
-	port int
+// cores are the two that are used: one for the server, the other for the load, which this program is part of.
+type cores struct {
+	server, load unix.CPUSet
+	serverNumber int
 }
 
-// start runs a command with a free port added to it, and waits until something answers there.
-func start(command []string) (*process, error) {
+// twoCores are the first two that this program may run on.
+func twoCores() (c cores, err error) {
+	var allowed unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
+		return c, err
+	}
+	var found []int
+	for core := 0; core < len(allowed)*64 && len(found) < 2; core++ {
+		if allowed.IsSet(core) {
+			found = append(found, core)
+		}
+	}
+	if len(found) < 2 {
+		return c, errors.New("two cores are needed, one for the server and one for the load")
+	}
+	c.serverNumber = found[0]
+	c.server.Set(found[0])
+	c.load.Set(found[1])
+	return c, nil
+}
+
+// keepToLoad moves every thread of this program to the load's core. Threads and processes that it starts inherit that.
+func (c cores) keepToLoad() error {
+	runtime.GOMAXPROCS(1)
+	threads, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		return err
+	}
+	for _, thread := range threads {
+		id, err := strconv.Atoi(thread.Name())
+		if err != nil {
+			return err
+		}
+		if err := unix.SchedSetaffinity(id, &c.load); err != nil && err != unix.ESRCH { // it may have ended
+			return err
+		}
+	}
+	return nil
+}
+
+// process is a server under measurement.
+type process struct {
+	cmd    *exec.Cmd
+	tcp    load.Target
+	socket load.Target
+	said   bytes.Buffer
+	ended  chan struct{}
+}
+
+// startsWithin is how long a server may take to listen.
+const startsWithin = 10 * time.Second
+
+// start runs a command on the server's core, with a free port and a socket in dir, and waits until it listens.
+func (c cores) start(ctx context.Context, command []string, dir string) (*process, error) {
 	port, err := freePort()
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command("taskset", append(append([]string{"-c", "0"}, command...), strconv.Itoa(port))...)
-	cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
-	if err := cmd.Start(); err != nil {
+	p := &process{
+		tcp:    load.Target{Network: "tcp", Address: net.JoinHostPort("127.0.0.1", port)},
+		socket: load.Target{Network: "unix", Address: filepath.Join(dir, port+".sock")},
+		ended:  make(chan struct{}),
+	}
+	fill := strings.NewReplacer("{port}", port, "{socket}", p.socket.Address)
+	words := make([]string, len(command))
+	for i, word := range command {
+		words[i] = fill.Replace(word)
+	}
+	p.cmd = exec.Command(words[0], words[1:]...)
+	p.cmd.Stdout, p.cmd.Stderr = &p.said, &p.said
+	if err := c.launch(p.cmd); err != nil {
 		return nil, err
 	}
-	p := &process{cmd, port}
-	for range 100 {
-		conn, err := net.DialTimeout("tcp", p.address(), time.Second)
-		if err == nil {
-			return p, conn.Close()
-		}
-		time.Sleep(50 * time.Millisecond)
+	go func() {
+		_ = p.cmd.Wait() // that it ended is what counts
+		close(p.ended)
+	}()
+	if err := p.listens(ctx); err != nil {
+		p.stop()
+		return nil, err
 	}
-	p.stop()
-	return nil, errors.New("did not start")
+	return p, nil
 }
 
-func (p *process) address() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(p.port)) }
+// launch starts a server so that it inherits the server's core from this thread, sees as many cores as it has, and gets no
+// signal that is meant for this program, but does not outlive it.
+func (c cores) launch(cmd *exec.Cmd) error {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := unix.SchedSetaffinity(0, &c.server); err != nil {
+		return err
+	}
+	return errors.Join(cmd.Start(), unix.SchedSetaffinity(0, &c.load))
+}
 
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+func (p *process) listens(ctx context.Context) error {
+	for end := time.Now().Add(startsWithin); time.Now().Before(end); {
+		conn, err := net.Dial(p.tcp.Network, p.tcp.Address)
+		if err == nil {
+			return conn.Close()
+		}
+		select {
+		case <-p.ended:
+			return fmt.Errorf("%s ended at once: %s", p.cmd.Path, bytes.TrimSpace(p.said.Bytes()))
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	return fmt.Errorf("%s does not listen on %s", p.cmd.Path, p.tcp.Address)
+}
+
+func freePort() (string, error) {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
-		return 0, err
+		return "", err
 	}
 	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
+	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port), nil
 }
 
+// stop ends the server, in good order if it is quick about it.
 func (p *process) stop() {
-	_ = p.cmd.Process.Signal(syscall.SIGTERM)
-	_ = p.cmd.Wait()
+	_ = p.cmd.Process.Signal(syscall.SIGTERM) // fails if it has ended
+	select {
+	case <-p.ended:
+	case <-time.After(5 * time.Second):
+		_ = p.cmd.Process.Kill()
+		<-p.ended
+	}
 }
 
-// measure is the microseconds of CPU time that a call costs the server under a load.
-func (p *process) measure(l load, call string) (float64, error) {
-	before, err := p.cpu()
-	if err != nil {
-		return 0, err
-	}
-	if err := l.against(p.port, call); err != nil {
-		return 0, err
-	}
-	after, err := p.cpu()
-	return float64((after - before).Microseconds()) / float64(l.calls), err
-}
-
-// tick is the unit of /proc/PID/stat: USER_HZ, 100 a second on every Linux that Go runs on.
-const tick = 10 * time.Millisecond
-
-// cpu is the time that the process has used, user and system. taskset becomes the server, so its id is the server's.
-func (p *process) cpu() (time.Duration, error) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
-	if err != nil {
-		return 0, err
-	}
-	_, fields, _ := strings.Cut(string(stat), ") ") // the name before it may hold anything
-	f := strings.Fields(fields)
-	user, err1 := strconv.ParseInt(f[11], 10, 64)
-	system, err2 := strconv.ParseInt(f[12], 10, 64)
-	return time.Duration(user+system) * tick, errors.Join(err1, err2)
-}
+func (p *process) id() int { return p.cmd.Process.Pid }

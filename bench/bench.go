@@ -1,0 +1,133 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"cellserver/bench/load"
+	"cellserver/bench/report"
+)
+
+// bench is one run of the harness.
+type bench struct {
+	*options
+	cores    cores
+	dir      string // where servers work, and their sockets are
+	progress *progress
+	used     time.Duration // CPU time of the servers that have been stopped
+}
+
+func newBench(o *options, c cores) (*bench, error) {
+	if err := c.keepToLoad(); err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "bench")
+	return &bench{options: o, cores: c, dir: dir, progress: newProgress(os.Stderr)}, err
+}
+
+func (b *bench) close() { _ = os.RemoveAll(b.dir) }
+
+// enter starts contenders. Whatever happens, leave must follow.
+func (b *bench) enter(ctx context.Context, contenders []contender, limit string) (entrants []*entrant, err error) {
+	for _, c := range contenders {
+		b.progress.say("starting " + c.name)
+		e, err := b.enterOne(ctx, c, limit)
+		if e != nil {
+			entrants = append(entrants, e)
+		}
+		if err != nil {
+			return entrants, fmt.Errorf("%s: %w", c.name, err)
+		}
+	}
+	return entrants, nil
+}
+
+func (b *bench) enterOne(ctx context.Context, c contender, limit string) (*entrant, error) {
+	p, err := b.cores.start(ctx, c.start, b.dir)
+	if err != nil {
+		return nil, err
+	}
+	e := &entrant{contender: c, process: p, target: p.tcp}
+	var sha string
+	if c.script != "" {
+		if sha, err = load.Ask(p.tcp, "SCRIPT", "LOAD", c.script); err != nil {
+			return e, err
+		}
+	}
+	e.call = c.asked(limit, sha)
+	return e, nil
+}
+
+// leave stops servers.
+func (b *bench) leave(entrants []*entrant) {
+	for _, e := range entrants {
+		if used, err := cpuTime(e.process.id()); err == nil { // else it has ended by itself
+			b.used += used
+		}
+		e.process.stop()
+	}
+}
+
+// watch runs a scenario, and notes how much of the servers' core others used meanwhile: a machine that is not quiet says
+// little, and no median repairs it.
+func (b *bench) watch(ctx context.Context, s scenario) (report.Scenario, error) {
+	start := time.Now()
+	before, err := coreBusy(b.cores.serverNumber)
+	if err != nil {
+		return report.Scenario{}, err
+	}
+	b.used = 0
+	result, err := s.run(ctx, b)
+	if err != nil {
+		return result, err
+	}
+	after, err := coreBusy(b.cores.serverNumber)
+	result.Others = max(0, (after-before-b.used).Seconds()/time.Since(start).Seconds())
+	return result, err
+}
+
+// How keys are put into a server: fast, and by few connections, which take little memory themselves.
+const (
+	fillConnections = 4
+	fillDepth       = 128
+)
+
+// fill makes n calls.
+func (e *entrant) fill(ctx context.Context, call load.Call, n int) error {
+	_, _, err := load.Closed{Connections: fillConnections, Depth: fillDepth, Calls: n}.Run(ctx, e.target, call)
+	return err
+}
+
+// inside are the fields of INFO in which a server says how long it kept others waiting, if it has them.
+var inside = []string{"longest_loop_callback_usec", "longest_lock_hold_usec", "gc_cpu_percent"}
+
+func (e *entrant) inside() []report.Inside {
+	info, err := load.Ask(e.process.tcp, "INFO")
+	if err != nil {
+		return nil // another server may have none
+	}
+	return parseInside(e.name, info)
+}
+
+func parseInside(server, info string) (found []report.Inside) {
+	for line := range strings.Lines(info) {
+		field, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		if slices.Contains(inside, field) {
+			found = append(found, report.Inside{Server: server, Field: field, Value: value})
+		}
+	}
+	return found
+}
+
+func insideOf(entrants []*entrant) (all []report.Inside) {
+	for _, e := range entrants {
+		all = append(all, e.inside()...)
+	}
+	return all
+}

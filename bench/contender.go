@@ -1,0 +1,97 @@
+//go:build linux
+
+package main
+
+import (
+	_ "embed"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"cellserver/bench/load"
+	"cellserver/bench/report"
+)
+
+// contender is a server and what it is asked.
+type contender struct {
+	name   string
+	start  []string // the command, with {port} and {socket} in it
+	call   string   // with {key} and {limit} in it, and {sha} of the script
+	script string   // Lua, loaded first
+	keys   int      // 0: as many as the scenario has
+	tcp    bool     // asked over TCP even where the others are asked over a Unix socket
+}
+
+const throttleCall = "CL.THROTTLE {key} {limit}"
+
+// What {limit} stands for. The one that lasts keeps a key for hours after one call: where keys are counted, none may go.
+const (
+	limitUsual   = "15 30 60 1"
+	limitLasting = "15 30 864000 1"
+)
+
+// inLua is the rate limiter that one writes for a Redis without modules: GCRA in a script.
+//
+//go:embed gcra.lua
+var inLua string
+
+var redisServer = []string{"redis-server", "--save", "", "--appendonly", "no", "--port", "{port}", "--unixsocket", "{socket}"}
+
+var (
+	incr      = contender{name: report.Incr, start: redisServer, call: "INCR {key}"}
+	incrAgain = contender{name: "redis-server INCR again", start: redisServer, call: "INCR {key}"}
+	set       = contender{name: "redis-server SET", start: redisServer, call: "SET {key} 1"}
+	lua       = contender{name: report.Lua, start: redisServer, script: inLua, call: "EVALSHA {sha} 1 {key} {limit}"}
+)
+
+// setExpiring is the cheapest that redis-server can do about keys that go by themselves.
+func setExpiring(after time.Duration) contender {
+	return contender{name: "redis-server SET PX", start: redisServer, call: fmt.Sprint("SET {key} 1 PX ", after.Milliseconds())}
+}
+
+// throttle is what all is about.
+func (o *options) throttle() contender {
+	return contender{name: report.Throttle, start: []string{o.server, "--loglevel", "warning", "--port", "{port}", "--unixsocket", "{socket}"},
+		call: throttleCall}
+}
+
+// field is who takes part: redis-server and again redis-server, cellserver, who else the scenario wants, and the guests.
+func (o *options) field(others ...contender) []contender {
+	return append(append([]contender{incr, incrAgain, o.throttle()}, others...), o.guests()...)
+}
+
+// guests are those that the command line names.
+func (o *options) guests() (guests []contender) {
+	if o.module != "" {
+		loaded := append(redisServer[:len(redisServer):len(redisServer)], "--loadmodule", o.module)
+		guests = append(guests, contender{name: "redis-server with module, CL.THROTTLE", start: loaded, call: throttleCall})
+	}
+	if o.other != "" {
+		name, _, _ := strings.Cut(strings.TrimSpace(o.other), " ")
+		guests = append(guests, contender{name: filepath.Base(name), start: []string{"sh", "-c", "exec " + o.other}, call: o.otherCall})
+	}
+	return guests
+}
+
+// named gives a contender another name, for one that takes part twice.
+func (c contender) named(name string) contender {
+	c.name = name
+	return c
+}
+
+// asked is the call with all filled in but the key.
+func (c contender) asked(limit, sha string) string {
+	return strings.NewReplacer("{limit}", limit, "{sha}", sha).Replace(c.call)
+}
+
+// hasSocket reports whether it listens on a Unix socket.
+func (c contender) hasSocket() bool { return strings.Contains(strings.Join(c.start, " "), "{socket}") }
+
+// entrant is a contender whose server runs.
+type entrant struct {
+	contender
+	process *process
+	call    string
+	target  load.Target
+}

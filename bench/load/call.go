@@ -1,0 +1,97 @@
+package load
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+)
+
+// Key stands in a call for the key.
+const Key = "{key}"
+
+// KeySize is the length of a key if nothing else is said: user: and 12 digits, as redis-benchmark writes them.
+const KeySize = 17
+
+const (
+	digits = 12
+	prefix = "user:"
+)
+
+// Call appends the next call to a buffer, as RESP.
+type Call func(buffer []byte) []byte
+
+// Keys numbers the keys of one call after another.
+type Keys func() int
+
+// From goes up from a number: every key is new.
+func From(first int) Keys {
+	return func() int { first++; return first - 1 }
+}
+
+// Among chooses at random, the same numbers each time.
+func Among(n int) Keys {
+	random := rand.New(rand.NewPCG(1, 2))
+	return func() int { return random.IntN(n) }
+}
+
+// NewCall makes calls such as "INCR {key}" with keys of 17 bytes.
+func NewCall(text string, keys Keys) Call {
+	t := newTemplate(text, KeySize)
+	return func(buffer []byte) []byte { return t.call(buffer, keys()) }
+}
+
+// NewMixedCall makes calls with keys of every size between two, as many of each.
+func NewMixedCall(text string, keys Keys, shortest, longest int) Call {
+	var templates []template
+	for size := shortest; size <= longest; size++ {
+		templates = append(templates, newTemplate(text, size))
+	}
+	return func(buffer []byte) []byte {
+		n := keys()
+		return templates[n%len(templates)].call(buffer, n)
+	}
+}
+
+// template is a call written once, with a hole for the digits of the key: what is to be as fast as a server in C cannot
+// format each call.
+type template struct {
+	text  []byte
+	at    int // where the digits begin
+	width int
+}
+
+func newTemplate(call string, keySize int) template {
+	width := min(digits, keySize)
+	key := strings.Repeat("x", max(0, keySize-width-len(prefix))) + prefix[:min(len(prefix), keySize-width)] +
+		strings.Repeat("#", width)
+	words := strings.Fields(strings.ReplaceAll(call, Key, key))
+	text := appendWords(nil, words)
+	return template{text: text, at: max(0, bytes.Index(text, bytes.Repeat([]byte("#"), width))), width: width}
+}
+
+func (t template) call(buffer []byte, number int) []byte {
+	start := len(buffer)
+	buffer = append(buffer, t.text...)
+	if t.at == 0 { // no key in it
+		return buffer
+	}
+	hole := buffer[start+t.at : start+t.at+t.width]
+	for i := len(hole) - 1; i >= 0; i-- {
+		hole[i] = byte('0' + number%10)
+		number /= 10
+	}
+	return buffer
+}
+
+func appendWords(out []byte, words []string) []byte {
+	out = append(out, '*')
+	out = strconv.AppendInt(out, int64(len(words)), 10)
+	for _, word := range words {
+		out = append(out, "\r\n$"...)
+		out = strconv.AppendInt(out, int64(len(word)), 10)
+		out = append(out, "\r\n"...)
+		out = append(out, word...)
+	}
+	return append(out, "\r\n"...)
+}

@@ -1,0 +1,80 @@
+//go:build linux
+
+package load
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Closed is a load in which every connection waits for replies before it calls again.
+type Closed struct {
+	Connections int
+	Depth       int           // calls in flight on each connection
+	Calls       int           // in all
+	For         time.Duration // if not 0, the end even if fewer calls were made
+}
+
+// Run returns how many calls were answered, and in what time.
+func (l Closed) Run(ctx context.Context, t Target, call Call) (answered int, took time.Duration, err error) {
+	p, err := gather(t, l.Connections)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer p.close()
+	r := &closedRun{load: l, pool: p, call: call, start: time.Now()}
+	for _, c := range p.connections {
+		if err := r.send(c, l.Depth); err != nil {
+			return 0, 0, err
+		}
+	}
+	for r.answered < r.sent {
+		if err := r.turn(ctx); err != nil {
+			return 0, 0, fmt.Errorf("after %d replies: %w", r.answered, err)
+		}
+	}
+	return r.answered, time.Since(r.start), nil
+}
+
+type closedRun struct {
+	load           Closed
+	pool           *pool
+	call           Call
+	start          time.Time
+	sent, answered int
+}
+
+// patience with a server that says nothing: between two looks at the context, and, when the socket is full, at the socket.
+const patience, fullPatience = 100, 1 // milliseconds
+
+func (r *closedRun) turn(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	left, err := r.pool.flush()
+	if err != nil {
+		return err
+	}
+	wait := patience
+	if left {
+		wait = fullPatience
+	}
+	return r.pool.poll(wait, func(c *connection, replies int) error {
+		r.answered += replies
+		return r.send(c, replies)
+	})
+}
+
+// send makes n more calls on a connection, or as many as are still to be made.
+func (r *closedRun) send(c *connection, n int) error {
+	if r.load.For > 0 && time.Since(r.start) >= r.load.For {
+		return nil
+	}
+	n = min(n, r.load.Calls-r.sent)
+	for range n {
+		c.out = r.call(c.out)
+	}
+	r.sent += n
+	return c.flush()
+}

@@ -1,0 +1,94 @@
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// options are what the command line says.
+type options struct {
+	args      []string // as they were given
+	server    string
+	other     string
+	otherCall string
+	module    string
+
+	only     *regexp.Regexp
+	list     bool
+	rounds   int // 0: as many as the scenario's kind needs
+	roundFor time.Duration
+	openFor  time.Duration
+	mostKeys int
+
+	publish    bool
+	allowDirty bool
+	root       string
+}
+
+// The scenarios that are run if nothing is said, and how long a round of open load is.
+const (
+	shortOnly    = "^cpu-p(1|64)$"
+	shortOpen    = 10 * time.Second
+	publishOpen  = 60 * time.Second
+	fewestOfMost = 4000 // keys: the scenarios divide them into steps
+)
+
+func parseOptions(args []string) (*options, error) {
+	o := &options{args: args}
+	f := pflag.NewFlagSet("bench", pflag.ContinueOnError)
+	f.SortFlags = false
+	only := f.String("only", "", "run the scenarios whose names match this `regexp` (default "+shortOnly+"; all with --publish)")
+	f.BoolVar(&o.list, "list", false, "list the scenarios and exit")
+	f.StringVar(&o.server, "server", "bin/cellserver", "the cellserver to measure")
+	f.StringVar(&o.other, "other", "", "`command` of another server to measure beside, with {port} and perhaps {socket} in it")
+	f.StringVar(&o.otherCall, "other-call", throttleCall, "what the other server is asked; {limit} stands for max_burst, count, period, quantity")
+	f.StringVar(&o.module, "module", "", "a Redis module with CL.THROTTLE, such as redis-cell's `file`, to measure beside")
+	f.IntVar(&o.rounds, "rounds", 0, "alternating rounds (default 21 for CPU, 5 for latency)")
+	f.DurationVar(&o.roundFor, "round", 600*time.Millisecond, "about how long a round of CPU is")
+	f.DurationVar(&o.openFor, "for", 0, "how long a round of latency is (default 10s; 60s with --publish)")
+	f.IntVar(&o.mostKeys, "most-keys", 10_000_000, "keys of the largest scenarios; fewer for a quick look")
+	f.BoolVar(&o.publish, "publish", false, "write bench/results.json, bench/RESULTS.md, bench/plots and the README's figures")
+	f.BoolVar(&o.allowDirty, "allow-dirty", false, "publish although there are changes that are not committed")
+	f.StringVar(&o.root, "root", ".", "the project's `directory`, to publish in")
+	if err := f.Parse(args); err != nil {
+		return nil, err
+	}
+	return o, o.complete(f, *only)
+}
+
+// complete checks what was given, and fills in what depends on the rest.
+func (o *options) complete(f *pflag.FlagSet, only string) (err error) {
+	switch {
+	case f.NArg() > 0:
+		return fmt.Errorf("what is %q? Options start with --", f.Arg(0))
+	case o.rounds < 0 || o.roundFor <= 0 || o.openFor < 0:
+		return errors.New("--rounds, --round and --for are more than 0")
+	case o.mostKeys < fewestOfMost:
+		return fmt.Errorf("--most-keys is at least %d", fewestOfMost)
+	}
+	if only == "" && !o.publish {
+		only = shortOnly
+	}
+	if o.openFor == 0 {
+		o.openFor = shortOpen
+		if o.publish {
+			o.openFor = publishOpen
+		}
+	}
+	o.only, err = regexp.Compile(only)
+	return err
+}
+
+// roundsOr is how many rounds to make, if nothing was said.
+func (o *options) roundsOr(usual int) int {
+	if o.rounds > 0 {
+		return o.rounds
+	}
+	return usual
+}

@@ -1,0 +1,155 @@
+package report
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+const preface = `# Results
+
+Written by the harness (make bench ARGS=--publish) and by nobody else. Absolute times mean little on another machine, or on
+another day: what counts is the ratio to redis-server, measured in turn on the same cores, and redis-server beside itself
+shows the error. Each scenario says with which commit, where and when it was run.
+`
+
+// Markdown is RESULTS.md.
+func (r *Results) Markdown() []byte {
+	var b bytes.Buffer
+	b.WriteString(preface)
+	for _, s := range r.Scenarios {
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n%s\n%s", s.Name, s.About, s.Tables(), s.origin())
+	}
+	return b.Bytes()
+}
+
+func (s Scenario) origin() string {
+	m := s.Machine
+	return fmt.Sprintf("`%s` at commit %s, %s; %s, %d cores, Linux %s, %s, redis-server %s.\n",
+		s.Command, s.Commit, s.Date, m.CPU, m.Cores, m.Kernel, m.Go, m.Redis)
+}
+
+// Tables are what a scenario gave, as they are printed too.
+func (s Scenario) Tables() string {
+	tables := cpuTable(s.CPU) + latencyTable(s.Latency) + memoryTable(s.Memory) + growthTable(s.Growth)
+	for _, i := range s.Inside {
+		tables += fmt.Sprintf("\n%s says of itself: %s %s\n", i.Server, i.Field, i.Value)
+	}
+	return tables + fmt.Sprintf("\nOthers used %.1f %% of the servers' core meanwhile.\n", 100*s.Others)
+}
+
+func cpuTable(rows []CPU) string {
+	t := table{{"server", "CPU a call, us", "ratio, median", "quartiles", "rounds", "calls/s"}}
+	for _, r := range rows {
+		t = append(t, []string{r.Server, fmt.Sprintf("%.3f", r.Micros.Middle), ratio(r.Ratio.Middle), quartiles(r.Ratio),
+			fmt.Sprint(r.Ratio.Rounds), fmt.Sprintf("%.0f", r.Throughput)})
+	}
+	return t.String()
+}
+
+func latencyTable(rows []Latency) string {
+	t := table{{"server", "calls/s", "core in use", "percentile", "us, median", "worst round", "ratio, median", "quartiles", "rounds"}}
+	for _, r := range rows {
+		for i, p := range Percentiles {
+			t = append(t, []string{r.Server, fmt.Sprintf("%.0f", r.Rate), fmt.Sprintf("%.0f %%", 100*r.Busy), fmt.Sprintf("p%g", p),
+				fmt.Sprintf("%.0f", r.Micros[i].Middle), fmt.Sprintf("%.0f", r.Worst[i]), ratio(r.Ratio[i].Middle),
+				quartiles(r.Ratio[i]), fmt.Sprintf("%d of %gs", r.Ratio[i].Rounds, r.Length)})
+		}
+	}
+	return t.String()
+}
+
+func memoryTable(rows []Memory) string {
+	t := table{{"server", "keys", "bytes a key", "peak a key", "MiB at the start", "settled", "peak", "with all expired"}}
+	for _, r := range rows {
+		left := "-"
+		if r.Left > 0 {
+			left = fmt.Sprintf("%s after %d s", mebibytes(r.Left), r.Seconds)
+		}
+		t = append(t, []string{r.Server, fmt.Sprint(r.Keys), fmt.Sprintf("%.1f", r.PerKey()), fmt.Sprintf("%.1f", r.PeakPerKey()),
+			mebibytes(r.Start), mebibytes(r.Settled), mebibytes(r.Peak), left})
+	}
+	return t.String()
+}
+
+// growthTable shows the worst steps: memory that grows in jumps is judged just after one.
+func growthTable(steps []Memory) string {
+	if len(steps) == 0 {
+		return ""
+	}
+	settled, peak := MostPerKey(steps)
+	t := table{
+		{"of " + fmt.Sprint(len(steps)) + " steps", "bytes a key", "keys"},
+		{"most when settled", fmt.Sprintf("%.1f", settled.PerKey()), fmt.Sprint(settled.Keys)},
+		{"most while growing", fmt.Sprintf("%.1f", peak.PeakPerKey()), fmt.Sprint(peak.Keys)},
+		{"last step", fmt.Sprintf("%.1f", steps[len(steps)-1].PerKey()), fmt.Sprint(steps[len(steps)-1].Keys)},
+	}
+	return t.String() + fmt.Sprintf("\nThe peak is %.2f of the most when settled.\n", peak.PeakPerKey()/settled.PerKey())
+}
+
+// MostPerKey returns the steps at which a key takes most: when nothing happens any more, and while they grow.
+func MostPerKey(steps []Memory) (settled, peak Memory) {
+	settled = slices.MaxFunc(steps, func(a, b Memory) int { return compare(a.PerKey(), b.PerKey()) })
+	peak = slices.MaxFunc(steps, func(a, b Memory) int { return compare(a.PeakPerKey(), b.PeakPerKey()) })
+	return settled, peak
+}
+
+func compare(a, b float64) int {
+	if a < b {
+		return -1
+	}
+	return 1
+}
+
+func ratio(r float64) string       { return fmt.Sprintf("%.3f", r) }
+func quartiles(s Spread) string    { return fmt.Sprintf("%.3f - %.3f", s.Low, s.High) }
+func mebibytes(bytes int64) string { return fmt.Sprintf("%.1f", float64(bytes)/(1<<20)) }
+
+// table is rows of cells, the heading first. It is written as Markdown that can be read as it is.
+type table [][]string
+
+func (t table) String() string {
+	if len(t) < 2 {
+		return ""
+	}
+	widths := make([]int, len(t[0]))
+	for _, row := range t {
+		for i, cell := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	var b strings.Builder
+	for i, row := range t {
+		writeRow(&b, row, widths)
+		if i == 0 {
+			writeRule(&b, widths)
+		}
+	}
+	return b.String()
+}
+
+// writeRow aligns the first column to the left, and the others, which are numbers, to the right.
+func writeRow(b *strings.Builder, row []string, widths []int) {
+	for i, cell := range row {
+		space := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
+		if i == 0 {
+			b.WriteString("| " + cell + space)
+		} else {
+			b.WriteString(" | " + space + cell)
+		}
+	}
+	b.WriteString(" |\n")
+}
+
+func writeRule(b *strings.Builder, widths []int) {
+	for i, width := range widths {
+		if i == 0 {
+			b.WriteString("|" + strings.Repeat("-", width+2))
+		} else {
+			b.WriteString("|" + strings.Repeat("-", width+1) + ":")
+		}
+	}
+	b.WriteString("|\n")
+}

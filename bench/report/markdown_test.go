@@ -1,0 +1,124 @@
+package report
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// sample has one scenario of each kind.
+func sample() *Results {
+	machine := Machine{CPU: "Z80", Cores: 2, Kernel: "6.1", Go: "go1.26", Redis: "7.0.15"}
+	three := func(us float64) []Spread {
+		return []Spread{{us, us, us, 5}, {2 * us, 2 * us, 2 * us, 5}, {4 * us, 5 * us, 6 * us, 5}}
+	}
+	scenarios := []Scenario{
+		{Name: "cpu-p1", About: "P=1", CPU: []CPU{
+			{Incr, Spread{8, 9, 10, 21}, Spread{1, 1, 1, 21}, 100000},
+			{Throttle, Spread{7, 8, 9, 21}, Spread{0.8, 0.9, 1, 21}, 110000},
+		}},
+		{Name: "latency-80", About: "80 %", Latency: []Latency{
+			{Incr, 80000, 60, 0.7, three(100), three(1), []float64{101, 202, 606}},
+			{Throttle, 80000, 60, 0.6, three(90), three(0.9), []float64{91, 182, 546}},
+		}},
+		{Name: "memory-1m", About: "1M keys", Memory: []Memory{
+			{Incr, 1e6, 10 << 20, 100 << 20, 110 << 20, 0, 0},
+			{Throttle, 1e6, 7 << 20, 60 << 20, 70 << 20, 8 << 20, 61},
+		}},
+		{Name: "memory-growth", About: "1M to 2M", Growth: []Memory{
+			{Throttle, 1e6, 0, 60e6, 70e6, 0, 0}, {Throttle, 2e6, 0, 100e6, 160e6, 0, 0},
+		}, Inside: []Inside{{Throttle, "longest_loop_callback_usec", "900"}}},
+	}
+	r := &Results{}
+	for _, s := range scenarios {
+		s.Commit, s.Command, s.Date, s.Machine, s.Others = "0123456789ab", `make bench ARGS="--publish"`, "2026-01-02", machine, 0.015
+		r.Scenarios = append(r.Scenarios, s)
+	}
+	return r
+}
+
+func TestMarkdown(t *testing.T) {
+	origin := "`make bench ARGS=\"--publish\"` at commit 0123456789ab, 2026-01-02; Z80, 2 cores, Linux 6.1, go1.26, redis-server 7.0.15.\n"
+	assert.Equal(t, preface+`
+## cpu-p1
+
+P=1
+
+| server                 | CPU a call, us | ratio, median |     quartiles | rounds | calls/s |
+|------------------------|---------------:|--------------:|--------------:|-------:|--------:|
+| redis-server INCR      |          9.000 |         1.000 | 1.000 - 1.000 |     21 |  100000 |
+| cellserver CL.THROTTLE |          8.000 |         0.900 | 0.800 - 1.000 |     21 |  110000 |
+
+Others used 1.5 % of the servers' core meanwhile.
+
+`+origin+`
+## latency-80
+
+80 %
+
+| server                 | calls/s | core in use | percentile | us, median | worst round | ratio, median |     quartiles |   rounds |
+|------------------------|--------:|------------:|-----------:|-----------:|------------:|--------------:|--------------:|---------:|
+| redis-server INCR      |   80000 |        70 % |        p50 |        100 |         101 |         1.000 | 1.000 - 1.000 | 5 of 60s |
+| redis-server INCR      |   80000 |        70 % |        p99 |        200 |         202 |         2.000 | 2.000 - 2.000 | 5 of 60s |
+| redis-server INCR      |   80000 |        70 % |      p99.9 |        500 |         606 |         5.000 | 4.000 - 6.000 | 5 of 60s |
+| cellserver CL.THROTTLE |   80000 |        60 % |        p50 |         90 |          91 |         0.900 | 0.900 - 0.900 | 5 of 60s |
+| cellserver CL.THROTTLE |   80000 |        60 % |        p99 |        180 |         182 |         1.800 | 1.800 - 1.800 | 5 of 60s |
+| cellserver CL.THROTTLE |   80000 |        60 % |      p99.9 |        450 |         546 |         4.500 | 3.600 - 5.400 | 5 of 60s |
+
+Others used 1.5 % of the servers' core meanwhile.
+
+`+origin+`
+## memory-1m
+
+1M keys
+
+| server                 |    keys | bytes a key | peak a key | MiB at the start | settled |  peak | with all expired |
+|------------------------|--------:|------------:|-----------:|-----------------:|--------:|------:|-----------------:|
+| redis-server INCR      | 1000000 |        94.4 |      104.9 |             10.0 |   100.0 | 110.0 |                - |
+| cellserver CL.THROTTLE | 1000000 |        55.6 |       66.1 |              7.0 |    60.0 |  70.0 |   8.0 after 61 s |
+
+Others used 1.5 % of the servers' core meanwhile.
+
+`+origin+`
+## memory-growth
+
+1M to 2M
+
+| of 2 steps         | bytes a key |    keys |
+|--------------------|------------:|--------:|
+| most when settled  |        60.0 | 1000000 |
+| most while growing |        80.0 | 2000000 |
+| last step          |        50.0 | 2000000 |
+
+The peak is 1.33 of the most when settled.
+
+cellserver CL.THROTTLE says of itself: longest_loop_callback_usec 900
+
+Others used 1.5 % of the servers' core meanwhile.
+
+`+origin, string(sample().Markdown()))
+}
+
+func TestReadmeFigures(t *testing.T) {
+	readme, err := sample().InReadme([]byte("before\n" + begin + "old\n" + end + "\nafter\n"))
+	assert.NoError(t, err)
+	assert.Equal(t, `before
+<!-- bench:begin -->
+|                               | cellserver | redis-server | ratio |
+|-------------------------------|-----------:|-------------:|------:|
+| CPU a call, P=1               |    8.00 us |      9.00 us | 0.900 |
+| p50, 80 %                     |      90 us |       100 us | 0.900 |
+| p99, 80 %                     |     180 us |       200 us | 1.800 |
+| p99.9, 80 %                   |     450 us |       500 us | 4.500 |
+| bytes a key, 1M keys          |       55.6 |         94.4 | 0.589 |
+| bytes a key at most, 1M to 2M |       60.0 |              |       |
+
+![CPU a call by calls in flight](bench/plots/cpu.svg)
+
+![latency at fixed rates](bench/plots/latency.svg)
+
+![memory a key by number of keys](bench/plots/memory.svg)
+<!-- bench:end -->
+after
+`, string(readme))
+}

@@ -1,0 +1,85 @@
+package report
+
+import "fmt"
+
+// plot is a picture that is drawn if its scenarios have been run: else draw returns nil.
+type plot struct {
+	name, title string
+	draw        func(r *Results) []byte
+}
+
+var plots = []plot{
+	{"cpu.svg", "CPU a call by calls in flight", drawCPU},
+	{"latency.svg", "latency at fixed rates", drawLatency},
+	{"memory.svg", "memory a key by number of keys", drawMemory},
+}
+
+// Plots are the pictures that can be drawn, by file name.
+func (r *Results) Plots() map[string][]byte {
+	files := map[string][]byte{}
+	for _, p := range plots {
+		if picture := p.draw(r); picture != nil {
+			files[p.name] = picture
+		}
+	}
+	return files
+}
+
+func drawCPU(r *Results) []byte {
+	bars := barChart{title: "CPU time of the server a call, microseconds (50 connections, 100k keys)"}
+	for _, server := range []string{Incr, Throttle, Lua} {
+		bars.series = append(bars.series, series{name: server})
+	}
+	for _, depth := range []int{1, 16, 64} {
+		s := r.Find(fmt.Sprintf("cpu-p%d", depth))
+		if s == nil {
+			continue
+		}
+		bars.groups = append(bars.groups, fmt.Sprintf("P=%d", depth))
+		for i := range bars.series {
+			bars.series[i].values = append(bars.series[i].values, cpuOf(s, bars.series[i].name).Micros.Middle)
+		}
+	}
+	return bars.svg()
+}
+
+func drawLatency(r *Results) []byte {
+	bars := barChart{title: "Latency from when a call was due, microseconds (fixed rate, share of redis-server's most)"}
+	bars.series = []series{{name: Incr}, {name: Throttle}}
+	for _, share := range []int{50, 80} {
+		s := r.Find(fmt.Sprintf("latency-%d", share))
+		if s == nil {
+			continue
+		}
+		for i, p := range Percentiles {
+			bars.groups = append(bars.groups, fmt.Sprintf("p%g at %d %%", p, share))
+			for j := range bars.series {
+				bars.series[j].values = append(bars.series[j].values, latencyOf(s, bars.series[j].name).Micros[i].Middle)
+			}
+		}
+	}
+	return bars.svg()
+}
+
+func drawMemory(r *Results) []byte {
+	s := r.Find("memory-growth")
+	if s == nil {
+		return nil
+	}
+	settled, peak := series{name: "cellserver, settled"}, series{name: "cellserver, peak while growing"}
+	lines := lineChart{title: "Resident bytes a key by millions of keys (17-byte keys)"}
+	for _, step := range s.Growth {
+		lines.x = append(lines.x, float64(step.Keys)/1e6)
+		settled.values = append(settled.values, step.PerKey())
+		peak.values = append(peak.values, step.PeakPerKey())
+	}
+	if one := r.Find("memory-1m"); one != nil {
+		redis := series{name: Incr + " (1M keys)"}
+		for range lines.x {
+			redis.values = append(redis.values, memoryOf(one, Incr).PerKey())
+		}
+		lines.series = append(lines.series, redis) // first, as in the other plots
+	}
+	lines.series = append(lines.series, settled, peak)
+	return lines.svg()
+}

@@ -1,0 +1,169 @@
+package report
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// root is the project's directory.
+const root = "../.."
+
+// What is published is what was measured: every file that follows from results.json is as the harness writes it.
+func TestPublishedFollowsFromResults(t *testing.T) {
+	breaches, err := disagree(root)
+	require.NoError(t, err)
+	assert.Empty(t, breaches, "only make bench ARGS=--publish writes these")
+}
+
+// disagree names the files that are not as the results have them.
+func disagree(root string) (names []string, err error) {
+	r, err := Load(root)
+	if err != nil {
+		return nil, err
+	}
+	readme, err := os.ReadFile(filepath.Join(root, Readme))
+	if err != nil {
+		return nil, err
+	}
+	if len(r.Scenarios) == 0 {
+		if figures, err := Figures(readme); err == nil && len(bytes.TrimSpace(figures)) > 0 {
+			names = append(names, Readme+" has figures, and there is no "+stored)
+		}
+		return names, nil
+	}
+	files := r.Files()
+	if files[Readme], err = r.InReadme(readme); err != nil {
+		return nil, err
+	}
+	for name, want := range files {
+		if text, err := os.ReadFile(filepath.Join(root, name)); err != nil || !bytes.Equal(text, want) {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+func TestChangedFilesAreFound(t *testing.T) {
+	for _, changed := range []string{"bench/RESULTS.md", "bench/plots/cpu.svg", "bench/plots/latency.svg", "bench/plots/memory.svg", Readme} {
+		t.Run(changed, func(t *testing.T) {
+			dir := t.TempDir()
+			write(t, dir, Readme, "# Project\n\n"+begin+end+"\nThe rest.\n")
+			require.NoError(t, sample().Store(dir))
+			names, err := disagree(dir)
+			require.NoError(t, err)
+			require.Empty(t, names)
+
+			text, err := os.ReadFile(filepath.Join(dir, changed))
+			require.NoError(t, err)
+			write(t, dir, changed, string(bytes.Replace(text, []byte("1"), []byte("2"), 1)))
+			names, err = disagree(dir)
+			require.NoError(t, err)
+			assert.Equal(t, []string{changed}, names)
+		})
+	}
+}
+
+func TestFiguresWithoutResults(t *testing.T) {
+	for readme, want := range map[string][]string{
+		"no block\n":                    nil,
+		begin + end:                     nil,
+		begin + "10 times faster" + end: {"README.md has figures, and there is no bench/results.json"},
+	} {
+		dir := t.TempDir()
+		write(t, dir, Readme, readme)
+		names, err := disagree(dir)
+		require.NoError(t, err)
+		assert.Equal(t, want, names, readme)
+	}
+}
+
+func TestNoPlaceForFigures(t *testing.T) {
+	_, err := sample().InReadme([]byte("no block\n"))
+	assert.ErrorIs(t, err, ErrNoBlock)
+}
+
+func write(t *testing.T, dir, name, text string) {
+	require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
+}
+
+func TestSpread(t *testing.T) {
+	for _, c := range []struct {
+		sample []float64
+		want   Spread
+	}{
+		{[]float64{7}, Spread{7, 7, 7, 1}},
+		{[]float64{4, 2}, Spread{2.5, 3, 3.5, 2}},
+		{[]float64{5, 1, 4, 2, 3}, Spread{2, 3, 4, 5}},
+		{[]float64{8, 1, 2, 4}, Spread{1.75, 3, 5, 4}},
+		{nil, Spread{}},
+	} {
+		assert.Equal(t, c.want, NewSpread(c.sample), fmt.Sprint(c.sample))
+	}
+}
+
+func TestSpreadLeavesTheSampleAsItWas(t *testing.T) {
+	sample := []float64{3, 1, 2} // ratios are made of two samples round by round
+	NewSpread(sample)
+	assert.Equal(t, []float64{3, 1, 2}, sample)
+}
+
+func TestPut(t *testing.T) {
+	names := []string{"a", "b", "c"}
+	var r Results
+	r.Put(Scenario{Name: "c"}, names)
+	r.Put(Scenario{Name: "a", Commit: "1"}, names)
+	r.Put(Scenario{Name: "a", Commit: "2"}, names)
+	assert.Equal(t, []Scenario{{Name: "a", Commit: "2"}, {Name: "c"}}, r.Scenarios, "in order, and the newer")
+	r.Put(Scenario{Name: "b"}, []string{"a", "b"})
+	assert.Equal(t, []Scenario{{Name: "a", Commit: "2"}, {Name: "b"}}, r.Scenarios, "what is no more goes")
+}
+
+func TestLoadRefusesWhatItDoesNotKnow(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "bench"), 0o755))
+	write(t, dir, stored, `{"scenarios": [{"nam": "a"}]}`)
+	_, err := Load(dir)
+	assert.ErrorContains(t, err, "nam")
+	require.NoError(t, os.Remove(filepath.Join(dir, stored)))
+	_, err = os.Stat(filepath.Join(dir, stored))
+	require.True(t, errors.Is(err, fs.ErrNotExist))
+	r, err := Load(dir)
+	require.NoError(t, err)
+	assert.Empty(t, r.Scenarios)
+}
+
+func TestPlotsAreXML(t *testing.T) {
+	plots := sample().Plots()
+	require.Len(t, plots, 3)
+	for name, picture := range plots {
+		decoder := xml.NewDecoder(bytes.NewReader(picture))
+		for {
+			if _, err := decoder.Token(); errors.Is(err, io.EOF) {
+				break
+			} else {
+				require.NoError(t, err, name)
+			}
+		}
+		assert.NotContains(t, string(picture), "NaN", name)
+	}
+}
+
+func TestNoPlotsWithoutResults(t *testing.T) {
+	assert.Empty(t, (&Results{}).Plots())
+}
+
+func TestNiceStep(t *testing.T) {
+	for x, want := range map[float64]float64{0.9: 1, 1: 1, 1.1: 2, 2.2: 5, 7: 10, 34: 50, 0.03: 0.05} {
+		assert.InEpsilon(t, want, niceStep(x), 1e-9, x)
+	}
+}

@@ -1,0 +1,191 @@
+// Package report keeps what was measured in bench/results.json, and writes what is read: RESULTS.md, the plots and the
+// figures in the README. All of these follow from results.json, byte by byte, and a test holds them to it.
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// Results are the last published run of each scenario, in the order in which they are read.
+type Results struct {
+	Scenarios []Scenario `json:"scenarios"`
+}
+
+// Scenario is what one scenario gave. Only the table of its kind is there.
+type Scenario struct {
+	Name    string    `json:"name"`
+	About   string    `json:"about"`
+	Commit  string    `json:"commit"`
+	Command string    `json:"command"`
+	Date    string    `json:"date"` // UTC
+	Machine Machine   `json:"machine"`
+	Others  float64   `json:"others"` // share of the servers' core that others used meanwhile
+	CPU     []CPU     `json:"cpu,omitempty"`
+	Latency []Latency `json:"latency,omitempty"`
+	Memory  []Memory  `json:"memory,omitempty"`
+	Growth  []Memory  `json:"growth,omitempty"` // of one server, step by step
+	Inside  []Inside  `json:"inside,omitempty"`
+}
+
+// Machine is where it was measured.
+type Machine struct {
+	CPU    string `json:"cpu"`
+	Cores  int    `json:"cores"`
+	Kernel string `json:"kernel"`
+	Go     string `json:"go"`
+	Redis  string `json:"redis"`
+}
+
+// Spread is the median of some rounds, with the quartiles around it.
+type Spread struct {
+	Low    float64 `json:"low"`
+	Middle float64 `json:"middle"`
+	High   float64 `json:"high"`
+	Rounds int     `json:"rounds"`
+}
+
+// CPU is what a call costs a server. Ratios are to the first server of the scenario, round by round.
+type CPU struct {
+	Server     string  `json:"server"`
+	Micros     Spread  `json:"micros"` // CPU time a call, user and system
+	Ratio      Spread  `json:"ratio"`
+	Throughput float64 `json:"throughput"` // calls a second, median
+}
+
+// Latency is of calls at a fixed rate, in microseconds, by percentile. Ratios are to the first server, round by round.
+type Latency struct {
+	Server string    `json:"server"`
+	Rate   float64   `json:"rate"`    // calls a second
+	Length float64   `json:"seconds"` // of a round
+	Busy   float64   `json:"busy"`    // share of its core that the server used, median
+	Micros []Spread  `json:"micros"`
+	Ratio  []Spread  `json:"ratio"`
+	Worst  []float64 `json:"worst"` // round of each percentile
+}
+
+// Percentiles are those of Latency, in its order.
+var Percentiles = []float64{50, 99, 99.9}
+
+// Memory is what a server has resident, in bytes.
+type Memory struct {
+	Server  string `json:"server"`
+	Keys    int    `json:"keys"`
+	Start   int64  `json:"start"`
+	Settled int64  `json:"settled"`        // with the keys in it, when nothing happens any more
+	Peak    int64  `json:"peak"`           // since the start
+	Left    int64  `json:"left,omitempty"` // when the keys have expired
+	Seconds int    `json:"seconds,omitempty"`
+}
+
+// PerKey is what a key takes, in bytes.
+func (m Memory) PerKey() float64 { return float64(m.Settled-m.Start) / float64(m.Keys) }
+
+// PeakPerKey is what a key took when it was most.
+func (m Memory) PeakPerKey() float64 { return float64(m.Peak-m.Start) / float64(m.Keys) }
+
+// Inside is what a server says of itself in INFO.
+type Inside struct {
+	Server string `json:"server"`
+	Field  string `json:"field"`
+	Value  string `json:"value"`
+}
+
+// Spread of a sample: the median of an even number is the mean of the two in the middle.
+func NewSpread(sample []float64) Spread {
+	if len(sample) == 0 {
+		return Spread{}
+	}
+	s := slices.Sorted(slices.Values(sample))
+	return Spread{Low: at(s, 0.25), Middle: at(s, 0.5), High: at(s, 0.75), Rounds: len(s)}
+}
+
+// at is the value a fraction of the way through a sorted sample, in a straight line between neighbors.
+func at(sorted []float64, fraction float64) float64 {
+	position := fraction * float64(len(sorted)-1)
+	below := int(position)
+	if below+1 == len(sorted) {
+		return sorted[below]
+	}
+	return sorted[below] + (position-float64(below))*(sorted[below+1]-sorted[below])
+}
+
+// Put replaces a scenario by a newer run. The names say in which order all are to be read; scenarios that they do not name
+// are no more, and go.
+func (r *Results) Put(s Scenario, names []string) {
+	all := append([]Scenario{s}, r.Scenarios...) // the newer is found first
+	r.Scenarios = nil
+	for _, name := range names {
+		if i := slices.IndexFunc(all, func(s Scenario) bool { return s.Name == name }); i >= 0 {
+			r.Scenarios = append(r.Scenarios, all[i])
+		}
+	}
+}
+
+// Find returns a scenario, or nil.
+func (r *Results) Find(name string) *Scenario {
+	if i := slices.IndexFunc(r.Scenarios, func(s Scenario) bool { return s.Name == name }); i >= 0 {
+		return &r.Scenarios[i]
+	}
+	return nil
+}
+
+const stored = "bench/results.json"
+
+// Load reads the results under the project's root. Without any there are none.
+func Load(root string) (*Results, error) {
+	text, err := os.ReadFile(filepath.Join(root, stored))
+	if errors.Is(err, fs.ErrNotExist) {
+		return &Results{}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	r := &Results{}
+	strict := json.NewDecoder(bytes.NewReader(text))
+	strict.DisallowUnknownFields()
+	return r, strict.Decode(r)
+}
+
+// Store writes the results and all that follows from them.
+func (r *Results) Store(root string) error {
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	files := map[string][]byte{stored: append(text, '\n')}
+	for name, text := range r.Files() {
+		files[name] = text
+	}
+	readme, err := os.ReadFile(filepath.Join(root, Readme))
+	if err != nil {
+		return err
+	}
+	if files[Readme], err = r.InReadme(readme); err != nil {
+		return err
+	}
+	for name, text := range files {
+		path := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, text, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Files are those that follow from the results, but for the README, by their names under the root.
+func (r *Results) Files() map[string][]byte {
+	files := map[string][]byte{"bench/RESULTS.md": r.Markdown()}
+	for name, plot := range r.Plots() {
+		files["bench/plots/"+name] = plot
+	}
+	return files
+}

@@ -1,0 +1,140 @@
+package report
+
+import (
+	"bytes"
+	"fmt"
+	"html"
+	"math"
+	"strings"
+)
+
+// series is one server's values: one for each group of bars, or each x of a line.
+type series struct {
+	name   string
+	values []float64
+}
+
+// barChart is groups of bars, one of each series, with the values written on them.
+type barChart struct {
+	title  string
+	groups []string
+	series []series
+}
+
+// lineChart is a line for each series.
+type lineChart struct {
+	title  string
+	x      []float64
+	series []series
+}
+
+// The picture, in pixels.
+const (
+	width, height             = 720, 360
+	left, right, top, bottom  = 60, 20, 70, 40
+	plotWidth, plotHeight     = width - left - right, height - top - bottom
+	legendLine, legendColumns = 18, 3
+)
+
+var colors = []string{"#9a3324", "#1f6f8b", "#8a8a8a", "#b58900", "#5b5ea6"}
+
+// canvas is a picture with a vertical axis from 0 to most.
+type canvas struct {
+	bytes.Buffer
+	most float64
+}
+
+func newCanvas(title string, all []series) *canvas {
+	c := &canvas{most: 1e-9}
+	for _, s := range all {
+		for _, v := range s.values {
+			c.most = max(c.most, v)
+		}
+	}
+	step := niceStep(c.most / 4)
+	c.most = step * math.Ceil(c.most/step)
+	fmt.Fprintf(c, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12">`+"\n", width, height)
+	fmt.Fprintf(c, `<rect width="%d" height="%d" fill="white"/>`+"\n", width, height)
+	c.text(left, 20, "start", title)
+	for v := 0.0; v <= c.most*1.001; v += step {
+		y := c.y(v)
+		fmt.Fprintf(c, `<line x1="%d" y1="%.1f" x2="%d" y2="%.1f" stroke="#ddd"/>`+"\n", left, y, width-right, y)
+		c.text(left-6, y+4, "end", fmt.Sprintf("%g", math.Round(v*1000)/1000))
+	}
+	for i, s := range all {
+		x, y := left+i%legendColumns*plotWidth/legendColumns, 32+i/legendColumns*legendLine
+		fmt.Fprintf(c, `<rect x="%d" y="%d" width="10" height="10" fill="%s"/>`+"\n", x, y, colors[i%len(colors)])
+		c.text(float64(x+14), float64(y+9), "start", s.name)
+	}
+	return c
+}
+
+// niceStep is the smallest of 1, 2 and 5 times a power of ten that is not below x.
+func niceStep(x float64) float64 {
+	power := math.Pow(10, math.Floor(math.Log10(x)))
+	for _, n := range []float64{1, 2, 5} {
+		if n*power >= x {
+			return n * power
+		}
+	}
+	return 10 * power
+}
+
+func (c *canvas) y(value float64) float64 { return top + plotHeight*(1-value/c.most) }
+
+func (c *canvas) text(x, y float64, anchor, words string) {
+	fmt.Fprintf(c, `<text x="%.1f" y="%.1f" text-anchor="%s">%s</text>`+"\n", x, y, anchor, html.EscapeString(words))
+}
+
+// label writes a value in about three digits, and never as a power of ten.
+func label(v float64) string {
+	if v >= 100 {
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.3g", v)
+}
+
+func (c *canvas) done() []byte {
+	c.WriteString("</svg>\n")
+	return c.Bytes()
+}
+
+// svg is nil if there is nothing to draw.
+func (b barChart) svg() []byte {
+	if len(b.groups) == 0 {
+		return nil
+	}
+	c := newCanvas(b.title, b.series)
+	space := float64(plotWidth) / float64(len(b.groups))
+	bar := space * 0.8 / float64(len(b.series))
+	for i, group := range b.groups {
+		x := left + space*(float64(i)+0.1)
+		for j, s := range b.series {
+			y := c.y(s.values[i])
+			fmt.Fprintf(c, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s"/>`+"\n",
+				x+bar*float64(j), y, bar*0.95, top+plotHeight-y, colors[j%len(colors)])
+			c.text(x+bar*(float64(j)+0.5), y-3, "middle", label(s.values[i]))
+		}
+		c.text(x+space*0.4, height-bottom+16, "middle", group)
+	}
+	return c.done()
+}
+
+func (l lineChart) svg() []byte {
+	c := newCanvas(l.title, l.series)
+	first, last := l.x[0], l.x[len(l.x)-1]
+	at := func(x float64) float64 { return left + plotWidth*(x-first)/max(last-first, 1e-9) }
+	for i, s := range l.series {
+		var points strings.Builder
+		for j, v := range s.values {
+			fmt.Fprintf(&points, "%.1f,%.1f ", at(l.x[j]), c.y(v))
+		}
+		fmt.Fprintf(c, `<polyline points="%s" fill="none" stroke="%s" stroke-width="2"/>`+"\n",
+			strings.TrimSpace(points.String()), colors[i%len(colors)])
+	}
+	for i := range 5 {
+		x := first + (last-first)*float64(i)/4
+		c.text(at(x), height-bottom+16, "middle", fmt.Sprintf("%.3g", x))
+	}
+	return c.done()
+}

@@ -1,0 +1,100 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"cellserver/bench/report"
+)
+
+// measurement is what a scenario does.
+type measurement func(ctx context.Context, b *bench) (report.Scenario, error)
+
+// scenario is one measurement, with a name for --only.
+type scenario struct {
+	name  string
+	about string
+	run   measurement
+}
+
+// scenarios are all there are, in the order in which they are run and read.
+func scenarios(o *options) []scenario {
+	few, many, million := 100_000, o.mostKeys, o.mostKeys/10
+	peers := o.field(set, lua)
+	overTCP := o.throttle().named("cellserver CL.THROTTLE over TCP")
+	overTCP.tcp = true
+	manyKeys := o.throttle().named("cellserver CL.THROTTLE, 100k keys")
+	manyKeys.keys = few
+	usual := func(pipeline, connections, keys int) cpuLoad {
+		return cpuLoad{pipeline: pipeline, connections: connections, keys: keys, limit: limitUsual}
+	}
+	lasting := func(pipeline int) cpuLoad {
+		return cpuLoad{pipeline: pipeline, connections: 50, keys: many, limit: limitLasting}
+	}
+	overSocket := func(pipeline int) cpuLoad {
+		return cpuLoad{pipeline: pipeline, connections: 50, keys: few, limit: limitUsual, unix: true}
+	}
+	local := withSocket(o.field(overTCP))
+
+	return []scenario{
+		{"cpu-p1", "P=1, 50 connections, 100k keys", usual(1, 50, few).cpu(peers)},
+		{"cpu-p16", "P=16, 50 connections, 100k keys", usual(16, 50, few).cpu(peers)},
+		{"cpu-p64", "P=64, 50 connections, 100k keys", usual(64, 50, few).cpu(peers)},
+		{"cpu-p1-c1", "P=1, 1 connection, 100k keys", usual(1, 1, few).cpu(o.field())},
+		{"cpu-p64-c1", "P=64, 1 connection, 100k keys", usual(64, 1, few).cpu(o.field())},
+		{"cpu-p1-c500", "P=1, 500 connections, 100k keys", usual(1, 500, few).cpu(o.field())},
+		{"cpu-p64-c500", "P=64, 500 connections, 100k keys", usual(64, 500, few).cpu(o.field())},
+		{"cpu-p1-hot", "P=1, 50 connections, one key", usual(1, 50, 1).cpu(o.field(manyKeys))},
+		{"cpu-p64-hot", "P=64, 50 connections, one key", usual(64, 50, 1).cpu(o.field(manyKeys))},
+		{"cpu-p1-10m", "P=1, 50 connections, " + inWords(many), lasting(1).cpu(o.field())},
+		{"cpu-p64-10m", "P=64, 50 connections, " + inWords(many), lasting(64).cpu(o.field())},
+		{"cpu-p1-unix", "P=1, 50 connections, 100k keys, Unix socket", overSocket(1).cpu(local)},
+		{"cpu-p64-unix", "P=64, 50 connections, 100k keys, Unix socket", overSocket(64).cpu(local)},
+		{"cpu-p64-churn", "P=64, 50 connections, every key new and gone 2 s later", usual(64, 50, everyKeyNew).cpu(o.churning(manyKeys))},
+		{"latency-50", "50 % of redis-server's maximum", latencyLoad{0.5, 50, few}.latency(o.field())},
+		{"latency-80", "80 % of redis-server's maximum", latencyLoad{0.8, 50, few}.latency(o.field())},
+		{"memory-1m", inWords(million) + " of 17 bytes", alone(o.weighed(), limitLasting, full(million))},
+		{"memory-sizes", inWords(million) + " of 8 to 200 bytes, 104 in the mean", alone(o.weighed(), limitLasting, mixed(million))},
+		{"memory-growth", inWords(million) + " to " + inWords(many) + " of 17 bytes",
+			alone([]contender{o.throttle()}, limitLasting, growing(many))},
+		{"memory-expired", inWords(many) + " of 17 bytes, each gone 20 s later",
+			alone([]contender{o.throttle(), setExpiring(expireAfter)}, limitExpiring, expiring(many))},
+	}
+}
+
+// Keys that expire do so soon after they came: calls that are spaced strictly leave a key for one period.
+const (
+	churnAfter    = 2 * time.Second // what limitUsual gives
+	expireAfter   = 20 * time.Second
+	limitExpiring = "0 1 20 1"
+)
+
+// churning are those who are asked for keys that are all new, and cellserver with keys that are not.
+func (o *options) churning(reuse contender) []contender {
+	redis := setExpiring(churnAfter)
+	return append([]contender{redis, redis.named(redis.name + " again"), o.throttle(), reuse}, o.guests()...)
+}
+
+// weighed are those whose memory is compared.
+func (o *options) weighed() []contender {
+	return append([]contender{incr, lua, o.throttle()}, o.guests()...)
+}
+
+func withSocket(contenders []contender) (with []contender) {
+	for _, c := range contenders {
+		if c.hasSocket() {
+			with = append(with, c)
+		}
+	}
+	return with
+}
+
+func inWords(keys int) string {
+	if keys%1_000_000 == 0 {
+		return fmt.Sprintf("%dM keys", keys/1_000_000)
+	}
+	return fmt.Sprintf("%d keys", keys)
+}
