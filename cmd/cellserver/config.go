@@ -33,7 +33,8 @@ type config struct {
 	maxBulkLen, queryBuffer      int
 	logLevel, logFormat, logFile string
 	shutdownTimeout              int
-	showVersion, measurePauses   bool
+	measurePauses                string
+	showVersion                  bool
 }
 
 const maxSeconds = 1 << 30 // 34 years
@@ -98,7 +99,8 @@ func (c *config) define() {
 	f.Var(choice{&c.logFormat, []string{"text", "json"}}, "log-format", "how a line is written")
 	f.StringVar(&c.logFile, "logfile", "", "file to log to, made if need be, added to if it is there; standard error without one")
 	f.Var(number{&c.shutdownTimeout, 0, maxSeconds}, "shutdown-timeout", "seconds that clients are given to take their replies when the server is told to stop")
-	f.BoolVar(&c.measurePauses, "measure-pauses", false, "find the longest turn of an event loop and the longest hold of a lock, for INFO cell; takes a tenth of the speed")
+	c.measurePauses = "no"
+	f.Var(choice{&c.measurePauses, []string{"no", "loops", "locks"}}, "measure-pauses", "for INFO cell, the longest turn of an event loop, or hold of a lock; each measurement takes about a microsecond")
 	f.BoolVar(&c.showVersion, "version", false, "print the version and exit")
 }
 
@@ -146,12 +148,15 @@ func (c *config) limits() resp.Limits {
 	return l
 }
 
-// meters are for INFO; nil unless they are asked for.
+// meters are for INFO; nil unless they are asked for. They are not both: to measure locks would show in the turns.
 func (c *config) meters() (turns, holds *meter.Longest) {
-	if !c.measurePauses {
-		return nil, nil
+	switch c.measurePauses {
+	case "loops":
+		turns = new(meter.Longest)
+	case "locks":
+		holds = new(meter.Longest)
 	}
-	return new(meter.Longest), new(meter.Longest)
+	return turns, holds
 }
 
 func (c *config) server(log *slog.Logger, turns *meter.Longest) server.Options {

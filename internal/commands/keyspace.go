@@ -1,7 +1,6 @@
 package commands
 
 import (
-	"context"
 	"runtime"
 	"strconv"
 	"strings"
@@ -55,21 +54,19 @@ var scan = Command{
 	Reply: `Two elements: the cursor for the next call, 0 after the last; the keys of this piece. A key that is there from the
 first call to the last is shown exactly once.`,
 	Run: func(c *Call) error {
-		cursor := uint64(c.Int())
-		match := filter{pattern: c.Word()}
+		search := search{cursor: uint64(c.Int())}
+		search.match.pattern = c.Word()
 		count := int(min(c.Int(), maxScanCount))
-		match.kind = c.Word()
-		var found keyList
-		next, err := c.View.Scan(c.Context, cursor, count, found.visit)
-		if err != nil {
-			return err
-		}
-		if err := found.keep(c.Context, match); err != nil {
-			return err
+		search.match.kind = c.Word()
+		for more := true; more && count > 0; more = search.cursor != 0 {
+			if err := search.goOn(c, min(count, keysAPiece)); err != nil {
+				return err
+			}
+			count -= keysAPiece
 		}
 		c.Out.Array(2)
-		c.Out.BulkString(strconv.FormatUint(next, 10))
-		found.write(c)
+		c.Out.BulkString(strconv.FormatUint(search.cursor, 10))
+		search.write(c)
 		return nil
 	},
 }
@@ -114,52 +111,88 @@ func (f filter) passes(key []byte, k store.Kind) bool {
 	return (f.kind == nil || strings.EqualFold(typeName(k), string(f.kind))) && (f.pattern == nil || glob(f.pattern, key, false))
 }
 
+// search goes through a database's keys for those that pass.
+type search struct {
+	cursor uint64
+	match  filter
+	piece  keyList   // what the store has shown last
+	found  []keyList // a piece each, so that what was found is never moved
+}
+
+// keysAPiece is how many keys are looked at in one go. The store shows them under its locks, where nothing may take long, and
+// to find room for a long list does; so they are few, and those that pass are added to the list afterwards.
+const keysAPiece = 128
+
+// goOn looks at about so many keys more. To match one long key may take a tenth of a second, so it asks at each whether the
+// client is still there.
+func (s *search) goOn(c *Call, count int) (err error) {
+	s.piece.clear()
+	if s.cursor, err = c.View.Scan(c.Context, s.cursor, count, s.piece.visit); err != nil {
+		return err
+	}
+	for i, kind := range s.piece.kinds {
+		if c.Context.Err() != nil {
+			return errStopped
+		}
+		if key := s.piece.key(i); s.match.passes(key, kind) {
+			s.find(key)
+		}
+	}
+	return nil
+}
+
+func (s *search) find(key []byte) {
+	const full = 256 << 10 // bytes
+	last := len(s.found) - 1
+	if last < 0 || len(s.found[last].bytes) >= full {
+		s.found = append(s.found, keyList{})
+		last++
+	}
+	s.found[last].add(key)
+}
+
+// write writes what was found, and forgets it on the way.
+func (s *search) write(c *Call) {
+	count := 0
+	for i := range s.found {
+		count += len(s.found[i].ends)
+	}
+	c.Out.Array(count)
+	for i := range s.found {
+		for n := range s.found[i].ends {
+			c.Out.Bulk(s.found[i].key(n))
+			c.Out.Break()
+		}
+		s.found[i] = keyList{}
+	}
+}
+
 // keyList collects keys end to end: one piece of memory for all of them.
 type keyList struct {
 	bytes []byte
 	ends  []int
-	kinds []store.Kind // of those that no filter has seen yet
+	kinds []store.Kind // of those that were visited
 }
 
-// visit adds a key. It is called under a lock, so it does nothing else: filters come later.
-func (l *keyList) visit(key []byte, e store.Entry) {
+func (l *keyList) add(key []byte) {
 	l.bytes = append(l.bytes, key...)
 	l.ends = append(l.ends, len(l.bytes))
+}
+
+// visit adds a key of the store's.
+func (l *keyList) visit(key []byte, e store.Entry) {
+	l.add(key)
 	l.kinds = append(l.kinds, e.Kind)
 }
 
-// keep drops the keys that do not pass, of those that were visited since the last keep. To match one long key may take a tenth
-// of a second, so it asks at each whether the client is still there.
-func (l *keyList) keep(ctx context.Context, f filter) error {
-	old := len(l.ends) - len(l.kinds)
-	start := 0
-	if old > 0 {
-		start = l.ends[old-1]
-	}
-	to, kept := start, old
-	for i, kind := range l.kinds {
-		if ctx.Err() != nil {
-			return errStopped
-		}
-		end := l.ends[old+i]
-		if key := l.bytes[start:end]; f.passes(key, kind) {
-			to += copy(l.bytes[to:], key)
-			l.ends[kept] = to
-			kept++
-		}
-		start = end
-	}
-	l.bytes, l.ends, l.kinds = l.bytes[:to], l.ends[:kept], l.kinds[:0]
-	return nil
-}
+func (l *keyList) clear() { l.bytes, l.ends, l.kinds = l.bytes[:0], l.ends[:0], l.kinds[:0] }
 
-func (l *keyList) write(c *Call) {
-	c.Out.Array(len(l.ends))
+func (l *keyList) key(i int) []byte {
 	start := 0
-	for _, end := range l.ends {
-		c.Out.Bulk(l.bytes[start:end])
-		start = end
+	if i > 0 {
+		start = l.ends[i-1]
 	}
+	return l.bytes[start:l.ends[i]]
 }
 
 // Pattern is a glob-style pattern. Its length is bounded, because the time to match grows with it and with the key's.
@@ -171,19 +204,14 @@ var keys = Command{
 	Args:  []Arg{Pattern("pattern")},
 	Reply: "The keys, in no order. Each was there at some time during the call.",
 	Run: func(c *Call) error {
-		var found keyList
-		match := filter{pattern: c.Word()}
-		for cursor, more := uint64(0), true; more; more = cursor != 0 {
-			var err error
-			if cursor, err = c.View.Scan(c.Context, cursor, maxScanCount, found.visit); err != nil {
-				return err
-			}
-			if err := found.keep(c.Context, match); err != nil {
+		search := search{match: filter{pattern: c.Word()}}
+		for more := true; more; more = search.cursor != 0 {
+			if err := search.goOn(c, keysAPiece); err != nil {
 				return err
 			}
 			runtime.Gosched() // event loops first
 		}
-		found.write(c)
+		search.write(c)
 		return nil
 	},
 }

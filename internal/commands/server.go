@@ -187,6 +187,7 @@ func infoCPU(_ *Call, out *strings.Builder) {
 	}
 	field(out, "used_cpu_sys", fmt.Sprintf("%d.%06d", used.Stime.Sec, used.Stime.Usec))
 	field(out, "used_cpu_user", fmt.Sprintf("%d.%06d", used.Utime.Sec, used.Utime.Usec))
+	field(out, "gc_cpu_percent", fmt.Sprintf("%.3f", garbageShare()))
 }
 
 func infoCluster(_ *Call, out *strings.Builder) { field(out, "cluster_enabled", 0) }
@@ -195,10 +196,13 @@ func infoCluster(_ *Call, out *strings.Builder) { field(out, "cluster_enabled", 
 // the start; decisions go by elapsed time alone.
 func infoCell(c *Call, out *strings.Builder) {
 	field(out, "cell_clock_offset_ms", c.instance.store.Clock().Offset()/1e6)
-	field(out, "gc_cpu_percent", fmt.Sprintf("%.3f", garbageShare()))
-	if c.instance.turns != nil {
-		field(out, "longest_loop_callback_usec", c.instance.turns.Value().Microseconds())
-		field(out, "longest_lock_hold_usec", c.instance.holds.Value().Microseconds())
+	if turns := c.instance.turns; turns != nil {
+		field(out, "longest_loop_callback_usec", turns.Value().Microseconds())
+		field(out, "loop_callbacks_over_1ms", turns.Over())
+	}
+	if holds := c.instance.holds; holds != nil {
+		field(out, "longest_lock_hold_usec", holds.Value().Microseconds())
+		field(out, "lock_holds_over_1ms", holds.Over())
 	}
 }
 

@@ -25,7 +25,8 @@ type Session struct {
 	reader  *resp.Reader
 	ahead   ahead // calls that were read and not answered yet
 	out     resp.Writer
-	mark    int // in out: where the reply to the present call begins
+	pending [][]byte // of a long reply, what is to follow out
+	mark    int      // in out: where the reply to the present call begins
 	call    Call
 	closing bool // after what Output holds, the connection ends
 	parked  bool // a Slow command has not answered yet: nothing is read meanwhile
@@ -63,7 +64,7 @@ type mail struct {
 	waiting atomic.Bool // there is some; read without the lock
 	mu      sync.Mutex
 	pushes  []byte
-	reply   []byte
+	reply   [][]byte // in pieces
 	replied bool
 	lost    bool // a push did not fit: the client reads too slowly
 	closed  bool
@@ -163,7 +164,7 @@ func (s *Session) answer() (answered int64) {
 		s.call.View.Begin() // an earlier turn read them
 	}
 	for left := turn; !s.closing && !s.parked; left -= s.worth() {
-		if s.more = left <= 0 || s.out.Len() >= turnOutput; s.more {
+		if s.more = left <= 0 || s.out.Len() >= turnOutput || len(s.pending) > 0; s.more {
 			break
 		}
 		if s.ahead.empty() && !s.readAhead() {
@@ -216,8 +217,23 @@ func (s *Session) refuse(err error) {
 // Output is what is to be sent; it stays valid until Sent.
 func (s *Session) Output() []byte { return s.out.Bytes() }
 
-// Sent says that the transport has taken what Output held.
-func (s *Session) Sent() { s.out.Reset() }
+// Sent says that the transport has taken what Output held. If that was a piece of a long reply, Output holds the next.
+func (s *Session) Sent() {
+	s.out.Reset()
+	if len(s.pending) > 0 {
+		s.out.Adopt(s.pending[0])
+		s.pending[0] = nil
+		s.pending = s.pending[1:]
+	}
+}
+
+// Following is the number of bytes that are to be sent after Output, about.
+func (s *Session) Following() (bytes int) {
+	if n := len(s.pending); n > 0 {
+		bytes = (n-1)*len(s.pending[0]) + len(s.pending[n-1])
+	}
+	return bytes
+}
 
 // Touch says that the client is there although it sends nothing: it takes its replies.
 func (s *Session) Touch() {
@@ -258,12 +274,17 @@ func (s *Session) takeMail() {
 	defer s.mail.mu.Unlock()
 	s.mail.waiting.Store(false)
 	if s.mail.replied {
-		s.out.Adopt(s.mail.reply)
+		s.out.Adopt(s.mail.reply[0])
+		s.pending = s.mail.reply[1:]
 		s.mail.reply, s.mail.replied = nil, false
 		s.parked = false
 		s.waits.Store(false)
 	}
-	s.out.Raw(s.mail.pushes)
+	if last := len(s.pending) - 1; last >= 0 {
+		s.pending[last] = append(s.pending[last], s.mail.pushes...)
+	} else {
+		s.out.Raw(s.mail.pushes)
+	}
 	s.mail.pushes = nil
 	s.closing = s.closing || s.mail.lost
 }
@@ -276,6 +297,7 @@ func (s *Session) park(row *Command, words func() [][]byte) {
 	s.latest.Store(row)
 	var out resp.Writer
 	out.SetProtocol(s.out.Protocol())
+	out.InPieces()
 	call := &Call{Context: s.ctx, View: s.instance.store.View(), Out: &out, instance: s.instance}
 	call.View.Select(s.database)
 	go s.runSlow(call, row, words)
@@ -300,12 +322,12 @@ func (s *Session) runSlow(call *Call, row *Command, words func() [][]byte) {
 	defer func() { <-s.instance.slow }()
 	call.View.Begin()
 	if err := s.tryRun(call, row, words()); err != nil {
-		call.Out.Rewind(0)
+		call.Out.Pieces() // which nobody wants
 		call.Out.Error(text(err))
 		s.instance.stats.errors.Add(1)
 	}
 	s.mail.mu.Lock()
-	s.mail.reply, s.mail.replied = call.Out.Bytes(), true
+	s.mail.reply, s.mail.replied = call.Out.Pieces(), true
 	s.mail.waiting.Store(true)
 	s.mail.mu.Unlock()
 	s.peer.Wake()

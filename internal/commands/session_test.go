@@ -364,14 +364,19 @@ func TestDearCommandsAreParked(t *testing.T) {
 
 // Who has gone holds up nobody: matching stops at the next key.
 func TestMatchingStopsWithItsClient(t *testing.T) {
-	var found keyList
-	for range 3 {
-		found.visit([]byte("key"), store.Entry{Kind: store.Throttle})
-	}
+	s := newStill(t)
+	s.fill(t, 3)
 	gone, leave := context.WithCancel(context.Background())
-	require.NoError(t, found.keep(gone, filter{pattern: []byte("k*")}))
-	require.Len(t, found.ends, 3)
-	found.visit([]byte("key"), store.Entry{Kind: store.Throttle})
+	call := &Call{Context: gone, View: s.instance.store.View()}
+	search := search{match: filter{pattern: []byte("k*")}}
+	for more := true; more; more = search.cursor != 0 {
+		require.NoError(t, search.goOn(call, keysAPiece))
+	}
+	require.Len(t, search.found[0].ends, 3)
 	leave()
-	require.ErrorIs(t, found.keep(gone, filter{pattern: []byte("k*")}), errStopped)
+	err := error(nil)
+	for more := true; more && err == nil; more = search.cursor != 0 {
+		err = search.goOn(call, keysAPiece)
+	}
+	require.ErrorIs(t, err, errStopped)
 }

@@ -14,7 +14,9 @@ const keptReply = 64 << 10
 // says what its reply is and not who asked. The zero value is empty and speaks RESP2. Writing never fails.
 type Writer struct {
 	buf   []byte
+	full  [][]byte // what went before it, of a writer InPieces
 	resp3 bool
+	split bool // it is one
 }
 
 // Protocol is the version spoken: 2 or 3.
@@ -47,6 +49,28 @@ func (w *Writer) Mark() int { return len(w.buf) }
 
 // Rewind forgets everything written since mark, which must come from Mark and not lie behind a Rewind or Reset.
 func (w *Writer) Rewind(mark int) { w.buf = w.buf[:mark] }
+
+// pieceBytes is the size of the pieces that a long reply is made in.
+const pieceBytes = 256 << 10
+
+// InPieces is for whoever takes what is written by Pieces alone. A reply of a hundred megabytes in one piece would be moved each
+// time that it grew, and nothing stops such a move: everybody would wait for it.
+func (w *Writer) InPieces() { w.split = true }
+
+// Break is called between the elements of a reply that may be long: what is written next may go to memory of its own.
+func (w *Writer) Break() {
+	if w.split && len(w.buf) >= pieceBytes {
+		w.full = append(w.full, w.buf)
+		w.buf = make([]byte, 0, pieceBytes+pieceBytes/16)
+	}
+}
+
+// Pieces is everything that was written, for the caller to keep. The writer is empty then.
+func (w *Writer) Pieces() [][]byte {
+	pieces := append(w.full, w.buf)
+	w.full, w.buf = nil, nil
+	return pieces
+}
 
 // Raw writes bytes that are RESP already.
 func (w *Writer) Raw(b []byte) { w.buf = append(w.buf, b...) }

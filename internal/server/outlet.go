@@ -31,7 +31,9 @@ func (o *outlet) took(s *commands.Session, bytes int) {
 	inPieces := o.sent > 0
 	if o.sent += bytes; o.sent == len(s.Output()) {
 		s.Sent()
-		o.sent, o.overdue = 0, 0
+		if o.sent = 0; o.waiting(s) == 0 {
+			o.overdue = 0
+		}
 	} else {
 		inPieces = true
 	}
@@ -41,7 +43,7 @@ func (o *outlet) took(s *commands.Session, bytes int) {
 }
 
 // waiting is the number of bytes that the socket has not taken.
-func (o *outlet) waiting(s *commands.Session) int { return len(s.Output()) - o.sent }
+func (o *outlet) waiting(s *commands.Session) int { return len(s.Output()) - o.sent + s.Following() }
 
 // patience is how long a client may take to read its last replies.
 const patience = 30 * time.Second

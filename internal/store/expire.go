@@ -1,6 +1,9 @@
 package store
 
-import "time"
+import (
+	"runtime/debug"
+	"time"
+)
 
 // An expired record is absent to every reader, but it takes room until the sweep comes by. The sweep goes round the whole
 // table at an even pace, a slice of every shard each SweepInterval, once in sweepRound: so a record is gone about one
@@ -28,7 +31,7 @@ func (m *Memory) sweepEvery(interval time.Duration) {
 }
 
 // Sweep looks through the next slice of every shard, 1/50 of it, and removes what has expired. It returns how many records
-// went. The store calls it by itself unless Options say otherwise.
+// went. The store calls it by itself unless Options say otherwise: it is for one goroutine at a time.
 func (m *Memory) Sweep() (removed int) {
 	now := m.clock.Now()
 	for n := range m.databases {
@@ -38,7 +41,20 @@ func (m *Memory) Sweep() (removed int) {
 			}
 		}
 	}
+	m.giveBack()
 	return removed
+}
+
+// giveBack returns to the system what the keys that have gone held. When that comes to an end, and was much, Go's heap follows:
+// the lists of pages and blocks were there.
+func (m *Memory) giveBack() {
+	const much = 16 << 20 / pageBytes
+	if blocks := m.pool.trim(); blocks > 0 {
+		m.gaveBack += blocks
+	} else if m.gaveBack > much {
+		m.gaveBack = 0
+		debug.FreeOSMemory()
+	}
 }
 
 // sweepSlice sweeps a shard's next pages. The lock is taken for one page at a time: nobody waits longer than that takes.

@@ -3,6 +3,7 @@ package store
 import (
 	"encoding/binary"
 	"math/bits"
+	"slices"
 )
 
 // index finds a record by its key's hash. It is an array of buckets of one cache line each, in the order of the hash:
@@ -17,7 +18,7 @@ type index struct {
 	current  buckets
 	old      buckets // what is left of the array before this one
 	moved    int     // buckets of old, from the first, that stand in current by now
-	pool     *pagePool
+	pool     *pool
 	over     buckets // overflow buckets, numbered from 1
 	overFree uint32  // head of the list of free ones
 	overUsed int
@@ -103,9 +104,9 @@ func (a *buckets) start(n int) uint64 {
 }
 
 // extend makes blocks until there are enough for bucket n.
-func (a *buckets) extend(pool *pagePool, n int) {
+func (a *buckets) extend(from *pool, n int) {
 	for n/bucketsPerBlock >= len(a.blocks) {
-		b := pool.get()
+		b := from.get()
 		clear(b[:])
 		a.blocks = append(a.blocks, b)
 	}
@@ -255,12 +256,15 @@ func (x *index) move(rehash func(ref) hashed) {
 
 // drop gives an array's blocks back.
 func (x *index) drop(a *buckets) {
-	for _, b := range a.blocks {
-		if b != nil {
-			x.pool.put(b)
-		}
-	}
+	x.pool.put(slices.DeleteFunc(a.blocks, func(b *block) bool { return b == nil })...)
 	*a = buckets{}
+}
+
+// dropAll gives everything back. The index is of no use afterwards.
+func (x *index) dropAll() {
+	x.drop(&x.current)
+	x.drop(&x.old)
+	x.drop(&x.over)
 }
 
 func (x *index) bytes() int64 {

@@ -21,8 +21,9 @@ type Memory struct {
 	databases []atomic.Pointer[database]
 	making    sync.Mutex // held while a database's shards are made
 	listener  listening
-	pool      pagePool
+	pool      pool
 	holds     *meter.Longest
+	gaveBack  int // blocks, to the system, since the sweep last found none to give back; the sweep's own
 	stop      chan struct{}
 	closing   sync.Once
 	stopped   sync.WaitGroup
@@ -304,12 +305,22 @@ func (m *Memory) flush(db *database) {
 	if db == nil {
 		return
 	}
-	db.lockAll()
-	defer db.unlockAll()
-	for i := range db.shards {
-		db.shards[i].empty()
+	var was [shards]struct {
+		index index
+		pages pages
 	}
-	m.listener.tell(db.number, nil, Flushed)
+	func() {
+		db.lockAll()
+		defer db.unlockAll()
+		for i := range db.shards {
+			was[i].index, was[i].pages = db.shards[i].empty()
+		}
+		m.listener.tell(db.number, nil, Flushed)
+	}()
+	for i := range was {
+		was[i].index.dropAll()
+		was[i].pages.dropAll()
+	}
 }
 
 // lockSet names the shards that a step on several keys takes: one bit a shard.

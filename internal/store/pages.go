@@ -3,7 +3,6 @@ package store
 import (
 	"encoding/binary"
 	"math"
-	"sync"
 )
 
 // pages holds a shard's records. A page of 4 KiB is cut into slots of one size; the slots of a size class that are free
@@ -11,7 +10,7 @@ import (
 // empties goes back, and nothing in a page is a pointer.
 type pages struct {
 	list  []page
-	pool  *pagePool
+	pool  *pool
 	spare []uint32             // numbers of list entries that hold no page
 	open  [maxClass + 1]uint32 // by class: 1 + the number of a page with a free slot, 0 if none
 	bytes int64                // held in pages
@@ -33,9 +32,6 @@ const (
 	maxClass     = 128 // units: a record of up to 1 KiB shares a page, four at least to one
 	maxPages     = math.MaxUint32 / unitsPerPage
 )
-
-// block is the piece of memory that pages and the index are made of.
-type block [pageBytes]byte
 
 // ref names a record in its shard: page number * unitsPerPage + the unit it starts at, plus 1 so that 0 is none.
 type ref uint32
@@ -129,7 +125,9 @@ func (p *pages) drop(n uint32) {
 		p.pool.put((*block)(pg.data))
 	}
 	*pg = page{}
-	p.spare = append(p.spare, n)
+	if p.spare = append(p.spare, n); len(p.spare) == len(p.list) {
+		p.list, p.spare = nil, nil // it was long, perhaps, and every page has gone
+	}
 }
 
 func (p *pages) link(n uint32) {
@@ -154,6 +152,17 @@ func (p *pages) unlink(n uint32) {
 	pg.next, pg.prev = 0, 0
 }
 
+// dropAll gives everything back. The pages are of no use afterwards.
+func (p *pages) dropAll() {
+	blocks := make([]*block, 0, len(p.list))
+	for _, pg := range p.list {
+		if pg.class != 0 && pg.data != nil {
+			blocks = append(blocks, (*block)(pg.data))
+		}
+	}
+	p.pool.put(blocks...)
+}
+
 // each shows the records of one page, live and expired.
 func (p *pages) each(n int, visit func(ref, record)) {
 	pg := &p.list[n]
@@ -169,34 +178,5 @@ func (p *pages) each(n int, visit func(ref, record)) {
 		if r := record(pg.data[unit*unitBytes:]); r.kind() != None {
 			visit(ref(uint32(n)*unitsPerPage+unit+1), r)
 		}
-	}
-}
-
-// pagePool keeps pages that were given back for whoever needs one next, so that a table that breathes makes no garbage.
-// Its lock is taken last, while a shard's is held, and only for a push or a pop.
-type pagePool struct {
-	mu   sync.Mutex
-	free []*block
-}
-
-// maxSpare bounds the pages that wait in the pool: 16 MiB. The rest goes to the garbage collector.
-const maxSpare = 4096
-
-func (p *pagePool) get() *block {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if k := len(p.free); k > 0 {
-		data := p.free[k-1]
-		p.free = p.free[:k-1]
-		return data
-	}
-	return new(block)
-}
-
-func (p *pagePool) put(data *block) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.free) < maxSpare {
-		p.free = append(p.free, data)
 	}
 }

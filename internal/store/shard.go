@@ -92,13 +92,14 @@ func (s *shard) remove(h hashed, p place) {
 
 func (s *shard) rehash(r ref) hashed { return s.hash(s.pages.at(r).key()) }
 
-// empty forgets every record at once. What held them goes to the garbage collector, not to the pool: handing ten million
-// records' pages over one by one would hold the lock for milliseconds.
-func (s *shard) empty() {
-	pool := s.index.pool
-	s.index, s.pages = index{pool: pool}, pages{pool: pool}
+// empty forgets every record at once, and returns what held them: to hand ten million records' pages over to the pool takes
+// longer than a lock should be held.
+func (s *shard) empty() (index, pages) {
+	oldIndex, oldPages := s.index, s.pages
+	s.index, s.pages = index{pool: oldIndex.pool}, pages{pool: oldPages.pool}
 	s.records, s.swept = 0, 0
 	s.show()
+	return oldIndex, oldPages
 }
 
 // throttle is one step of GCRA on one key.

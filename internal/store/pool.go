@@ -1,0 +1,97 @@
+package store
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"unsafe"
+)
+
+// block is the piece of memory that pages and the index are made of.
+type block [pageBytes]byte
+
+// pool is where the blocks come from, and go to: memory that the system gives in chunks, outside of Go's heap. The garbage
+// collector would have nothing to look for in it, and yet sweep it piece by piece, for milliseconds, in whoever asks for the
+// next one; and it would give it back to the system when it sees fit, not when the keys have gone.
+//
+// A pool's lock is taken last, while a shard's is held, and only for a push or a pop.
+type pool struct {
+	mu   sync.Mutex
+	warm []*block // given back, and in memory still
+	cold [][]byte // runs of blocks that the system has: zeroes for whoever touches them
+}
+
+const (
+	// chunkBytes is what the system is asked for at once: of the address space, until it is touched.
+	chunkBytes = 4 << 20
+	// maxWarm is how many blocks are kept for whoever needs one next, 1 MiB. Of those beyond it, half are given back to the
+	// system each time that trim is called: so a table that breathes makes it little work.
+	maxWarm = 256
+)
+
+// get is a block, of which the bytes may be anything.
+func (p *pool) get() *block {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if k := len(p.warm); k > 0 {
+		b := p.warm[k-1]
+		p.warm = p.warm[:k-1]
+		return b
+	}
+	if len(p.cold) == 0 {
+		p.cold = append(p.cold, chunk(chunkBytes))
+	}
+	run := &p.cold[len(p.cold)-1]
+	b := (*block)(*run)
+	if *run = (*run)[pageBytes:]; len(*run) == 0 {
+		p.cold = p.cold[:len(p.cold)-1]
+	}
+	return b
+}
+
+// put takes blocks back.
+func (p *pool) put(blocks ...*block) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.warm = append(p.warm, blocks...)
+}
+
+// trim gives the system back half of what is kept beyond maxWarm, and says how many blocks that was.
+func (p *pool) trim() int {
+	excess := p.excess()
+	runs := inRuns(excess)
+	for _, run := range runs {
+		release(run)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cold = append(p.cold, runs...)
+	return len(excess)
+}
+
+// excess takes out what trim is to give back.
+func (p *pool) excess() []*block {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.warm) <= maxWarm {
+		return nil
+	}
+	keep := len(p.warm) - (len(p.warm)-maxWarm+1)/2
+	excess := slices.Clone(p.warm[keep:])
+	p.warm = slices.Clone(p.warm[:keep]) // or it would stay as long as it ever was
+	return excess
+}
+
+// inRuns puts blocks together that lie side by side, so that the system is asked once for many.
+func inRuns(blocks []*block) (runs [][]byte) {
+	slices.SortFunc(blocks, func(a, b *block) int { return cmp.Compare(address(a[:]), address(b[:])) })
+	for i := 0; i < len(blocks); {
+		n := 1
+		for offHeap && i+n < len(blocks) && address(blocks[i+n][:]) == address(blocks[i][:])+uintptr(n)*pageBytes {
+			n++
+		}
+		runs = append(runs, unsafe.Slice(&blocks[i][0], n*pageBytes))
+		i += n
+	}
+	return runs
+}

@@ -1,0 +1,89 @@
+package store
+
+import (
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/quota"
+)
+
+// Every block is one's own, whatever way it comes.
+func TestBlocksAreNotSharedOut(t *testing.T) {
+	var p pool
+	held := map[*block]bool{}
+	for round := range 6 {
+		for range 3000 {
+			b := p.get()
+			require.False(t, held[b])
+			held[b] = true
+			b[0], b[pageBytes-1] = byte(round), byte(round)
+		}
+		for b := range held { // some go, in no order
+			if len(held) < 1000*(round+1) {
+				break
+			}
+			delete(held, b)
+			p.put(b)
+		}
+		for p.trim() > 0 {
+		}
+		require.LessOrEqual(t, len(p.warm), maxWarm)
+	}
+	for b := range held {
+		require.Equal(t, b[0], b[pageBytes-1], "nobody released it")
+	}
+}
+
+// residentBytes is how much of the process is in memory.
+func residentBytes(t *testing.T) (bytes int) {
+	statm, err := os.ReadFile("/proc/self/statm")
+	require.NoError(t, err)
+	var size, resident int
+	_, err = fmt.Sscan(string(statm), &size, &resident)
+	require.NoError(t, err)
+	return resident * os.Getpagesize()
+}
+
+// What keys held goes back to the system when they have expired, or were flushed.
+func TestMemoryIsGivenBack(t *testing.T) {
+	if !offHeap {
+		return // Go gives it back when it sees fit
+	}
+	clock := NewStillClock(1e18)
+	m := NewMemory(Options{Clock: clock, SweepEvery: -1})
+	v := m.View()
+	fill := func() {
+		v.Begin()
+		var key []byte
+		for i := range 1_000_000 {
+			key = fmt.Appendf(key[:0], "key:%013d", i)
+			_, err := v.Throttle(background, key, sixteenAMinute, 1, quota.Take)
+			require.NoError(t, err)
+		}
+	}
+	settle := func() {
+		for range 4 * slicesARound {
+			m.Sweep()
+		}
+	}
+	fill() // so that what stays for good is there
+	clock.Advance(time.Hour)
+	settle()
+	for name, forget := range map[string]func(){
+		"expired": func() { clock.Advance(time.Hour) },
+		"flushed": func() { require.NoError(t, v.Flush(background)) },
+	} {
+		before := residentBytes(t)
+		fill()
+		full := residentBytes(t)
+		require.Greater(t, full-before, 30<<20, name)
+		forget()
+		settle()
+		require.NoError(t, m.check())
+		require.Less(t, residentBytes(t)-before, (full-before)/10, name)
+	}
+}
