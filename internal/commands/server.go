@@ -141,7 +141,7 @@ func infoMemory(c *Call, out *strings.Builder) {
 	for _, u := range c.instance.store.Usage() {
 		keys += u.Bytes
 	}
-	field(out, "used_memory", sample[0].Value.Uint64())
+	field(out, "used_memory", int64(sample[0].Value.Uint64())+keys) // which are outside of Go's heap
 	field(out, "used_memory_rss", residentBytes())
 	field(out, "used_memory_dataset", keys)
 	field(out, "maxmemory", 0)
