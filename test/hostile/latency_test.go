@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -15,15 +17,33 @@ import (
 	"cellserver/test/peer"
 )
 
-// A client measures its own round trips while another misbehaves, beside a quiet run. The figures are printed, not judged:
-// machines differ. That all calls are answered, and rightly, is.
+// A client measures its own round trips while another misbehaves, beside a quiet run, and the server its longest turns, or
+// holds of a lock. The figures are printed, not judged: machines differ, and where they are shared the time that is taken away
+// may count as a thread's (a loop that only reads its clock shows how much). That all calls are answered, and rightly, is judged.
+// CELLSERVER_TEST_KEYS=10000000 is for a longer run.
 func TestOthersGoOn(t *testing.T) {
+	for _, measured := range []struct{ what, longest, over string }{
+		{"loops", "longest_loop_callback_usec", "loop_callbacks_over_1ms"},
+		{"locks", "longest_lock_hold_usec", "lock_holds_over_1ms"},
+	} {
+		t.Run(measured.what, func(t *testing.T) { othersGoOn(t, measured.what, measured.longest, measured.over) })
+	}
+}
+
+func othersGoOn(t *testing.T, measured, longest, over string) {
 	calls, keys := 1000, 200_000
 	if peer.Race {
 		calls, keys = 100, 20_000
 	}
-	server := tolerant(t)
-	store(t, server, keys, "key")
+	if n, err := strconv.Atoi(os.Getenv("CELLSERVER_TEST_KEYS")); err == nil {
+		keys = n
+	}
+	server := tolerant(t, "--measure-pauses", measured)
+	w := watch(t, server)
+	for made := 0; made < keys; made += 100_000 {
+		store(t, server, min(keys-made, 100_000), fmt.Sprint("key", made/100_000, "-"))
+	}
+	t.Logf("%-33s %24s %9s us, %4d over 1 ms", fmt.Sprintf("%d keys made:", keys), longest, w.field(longest), w.number(over))
 	for i, run := range []struct {
 		name   string
 		attack func(conn net.Conn) error
@@ -40,10 +60,12 @@ func TestOthersGoOn(t *testing.T) {
 		{fmt.Sprintf("KEYS * on %d keys", keys), repeated(strings.Repeat("KEYS *\r\n", 4))},
 		{"nothing again", nil},
 	} {
+		known := w.number(over)
 		stop := attackWith(t, server, run.attack)
 		h := victim(t, server, fmt.Sprint("victim", i), calls)
 		stop()
-		t.Logf("beside %-26s p50 %-10s p99 %-10s longest %s", run.name+":", h[len(h)/2], h[len(h)*99/100], h[len(h)-1])
+		t.Logf("beside %-26s p50 %-10s p99 %-10s longest %-12s %s so far %6s us, %4d over 1 ms more", run.name+":",
+			h[len(h)/2], h[len(h)*99/100], h[len(h)-1], longest, w.field(longest), w.number(over)-known)
 	}
 }
 
