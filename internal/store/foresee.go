@@ -84,11 +84,11 @@ func (v *view) Foresee(keys [][]byte) {
 
 // prefetchRecords asks for the records that a key may have: those of its tag in its first bucket. The bucket may be changing,
 // or be a page by now that holds something else, so no number that is read from it is trusted; nor is a slice of a page, whose
-// address and length may be of two different ones: the address is only a number here. The race detector would rightly
-// report all of that.
-//
-//go:norace
+// address and length may be of two different ones: the address is only a number here.
 func (n *layout) prefetchRecords(h *hashed) {
+	if underRace {
+		return
+	}
 	b := n.buckets.at(n.buckets.of(h.position))
 	for match := b.match(h.tag); match != 0; match &= match - 1 {
 		at := uint32(b.ref(bits.TrailingZeros32(match))) - 1

@@ -1,6 +1,0 @@
-//go:build race
-
-package store
-
-// underRace: the race detector makes every access to memory many times as slow, so the long simulations do less.
-const underRace = true
