@@ -123,6 +123,7 @@ func infoServer(c *Call, out *strings.Builder) {
 	field(out, "arch_bits", strconv.IntSize)
 	field(out, "go_version", runtime.Version())
 	field(out, "process_id", os.Getpid())
+	field(out, "goroutines", runtime.NumGoroutine())
 	field(out, "run_id", c.instance.runID)
 	field(out, "tcp_port", c.instance.port)
 	field(out, "server_time_usec", c.unix(c.View.Now())/1000)

@@ -23,7 +23,7 @@ type pool struct {
 
 const (
 	// chunkBytes is what the system is asked for at once: of the address space, until it is touched.
-	chunkBytes = 4 << 20
+	chunkBytes = 16 << 20
 	// maxWarm is how many blocks are kept for whoever needs one next, 1 MiB. Of those beyond it, half are given back to the
 	// system each time that trim is called: so a table that breathes makes it little work.
 	maxWarm = 256
@@ -69,22 +69,27 @@ func (p *pool) trim() int {
 	return len(excess)
 }
 
-// excess takes out what trim is to give back.
+// excess takes out what trim is to give back, in order. The lowest stay, close together: the system may make one huge page again
+// of each that has a block in memory.
 func (p *pool) excess() []*block {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.warm) <= maxWarm {
+	warm := p.warm
+	if len(warm) <= maxWarm {
+		p.mu.Unlock()
 		return nil
 	}
-	keep := len(p.warm) - (len(p.warm)-maxWarm+1)/2
-	excess := slices.Clone(p.warm[keep:])
-	p.warm = slices.Clone(p.warm[:keep]) // or it would stay as long as it ever was
-	return excess
+	p.warm = nil
+	p.mu.Unlock()
+
+	slices.SortFunc(warm, func(a, b *block) int { return cmp.Compare(address(a[:]), address(b[:])) })
+	keep := len(warm) - (len(warm)-maxWarm+1)/2
+	stay := slices.Clone(warm[:keep]) // or it would be as long as it ever was
+	p.put(stay...)
+	return warm[keep:]
 }
 
 // inRuns puts blocks together that lie side by side, so that the system is asked once for many.
 func inRuns(blocks []*block) (runs [][]byte) {
-	slices.SortFunc(blocks, func(a, b *block) int { return cmp.Compare(address(a[:]), address(b[:])) })
 	for i := 0; i < len(blocks); {
 		n := 1
 		for offHeap && i+n < len(blocks) && address(blocks[i+n][:]) == address(blocks[i][:])+uintptr(n)*pageBytes {

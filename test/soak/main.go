@@ -30,6 +30,7 @@ const (
 const (
 	mayStay      = 96 << 20 // bytes resident: what the collector keeps for the next call
 	filesMayStay = 0
+	goMayStay    = 0                // goroutines
 	settles      = 60 * time.Second // within which it goes
 )
 
@@ -185,7 +186,8 @@ func (s *soak) settle(start figures) (end figures, err error) {
 		if end, err = s.server.measure(); err != nil {
 			return err
 		}
-		if settled = end.resident <= start.resident+mayStay && end.files <= start.files+filesMayStay; settled {
+		if settled = end.resident <= start.resident+mayStay && end.files <= start.files+filesMayStay &&
+			end.goroutines > 0 && end.goroutines <= start.goroutines+goMayStay; settled {
 			cancel()
 		}
 		return nil

@@ -29,13 +29,14 @@ type process struct {
 
 // figures are what the system and the server say of it.
 type figures struct {
-	resident       int64 // bytes
-	files, threads int
-	clients        string
+	resident                   int64 // bytes
+	files, threads, goroutines int
+	clients                    string
 }
 
 func (f figures) String() string {
-	return fmt.Sprintf("%d MiB resident, %d files, %d threads, %s clients", f.resident>>20, f.files, f.threads, f.clients)
+	return fmt.Sprintf("%d MiB resident, %d files, %d threads, %d goroutines, %s clients",
+		f.resident>>20, f.files, f.threads, f.goroutines, f.clients)
 }
 
 func launch(binary, transport string) (*process, error) {
@@ -121,6 +122,7 @@ func (p *process) measure() (f figures, err error) {
 	}
 	p.received = field(text, "total_connections_received")
 	f.clients = field(text, "connected_clients")
+	f.goroutines, _ = strconv.Atoi(field(text, "goroutines"))
 	dir := fmt.Sprintf("/proc/%d/", p.cmd.Process.Pid)
 	status, err := os.ReadFile(dir + "status")
 	if err != nil {
