@@ -164,6 +164,7 @@ func (s *search) write(c *Call) {
 			c.Out.Break()
 		}
 		s.found[i] = keyList{}
+		runtime.Gosched() // event loops first
 	}
 }
 
