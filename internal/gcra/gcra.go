@@ -61,7 +61,22 @@ func NewLimit(maxBurst, countPerPeriod, period int64) (Limit, error) {
 	if err := checkDomains(maxBurst, countPerPeriod, period); err != nil {
 		return Limit{}, err
 	}
-	emission, err := emissionInterval(uint64(countPerPeriod), uint64(period))
+	return newLimit(maxBurst, countPerPeriod, period, 0)
+}
+
+// NewLimitOf is NewLimit for a period of seconds and nanoseconds (0 to 999,999,999), one of which is not 0.
+func NewLimitOf(maxBurst, countPerPeriod, seconds, nanoseconds int64) (Limit, error) {
+	if err := checkDomains(maxBurst, countPerPeriod, max(seconds, 1)); err != nil {
+		return Limit{}, err
+	}
+	if seconds < 0 || nanoseconds < 0 || nanoseconds >= int64(time.Second) || seconds+nanoseconds == 0 {
+		return Limit{}, ErrSpan
+	}
+	return newLimit(maxBurst, countPerPeriod, seconds, nanoseconds)
+}
+
+func newLimit(maxBurst, countPerPeriod, seconds, nanoseconds int64) (Limit, error) {
+	emission, err := emissionInterval(uint64(countPerPeriod), uint64(seconds), uint64(nanoseconds))
 	if err != nil {
 		return Limit{}, err
 	}
@@ -87,8 +102,10 @@ func checkDomains(maxBurst, countPerPeriod, period int64) error {
 
 // emissionInterval is period / count in whole ns. The ns of a period take up to 93 bits; bits.Div64 costs no more than
 // a plain division where they fit in 64.
-func emissionInterval(count, period uint64) (uint64, error) {
-	hi, lo := bits.Mul64(period, uint64(time.Second))
+func emissionInterval(count, seconds, nanoseconds uint64) (uint64, error) {
+	hi, lo := bits.Mul64(seconds, uint64(time.Second))
+	lo, carry := bits.Add64(lo, nanoseconds, 0)
+	hi += carry
 	if hi >= count { // the quotient has more than 64 bits
 		return 0, ErrSpan
 	}

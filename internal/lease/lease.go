@@ -90,6 +90,7 @@ type Leases struct {
 	live   int
 	index  map[string]int32 // the place of each holder; nil while there are few
 	held   int64            // permits of all leases; at most the largest limit that has been, so it never overflows
+	names  int              // bytes that the holders' names take
 }
 
 // fewPlaces is how many are searched one by one. It takes no longer than to hash a name.
@@ -190,16 +191,14 @@ func (s *Leases) Expires() int64 {
 // Len is how many leases are kept, those included that have ended since the last call.
 func (s *Leases) Len() int { return s.live }
 
-// Bytes is how much memory the leases take, near enough for a memory limit. It looks at every name: it is not for the
-// hot path.
+// Bytes is how much memory the leases take, near enough for a memory limit.
 func (s *Leases) Bytes() int {
-	const perLeases, perPlace, perOrder, perIndexed = 88, 32, 4, 45
-	total := perLeases + cap(s.places)*perPlace + cap(s.order)*perOrder + len(s.index)*perIndexed
-	for _, place := range s.order[:s.live] {
-		total += (len(s.places[place].Holder) + 15) &^ 15 // the allocator's classes, near enough
-	}
-	return total
+	const perLeases, perPlace, perOrder, perIndexed = 96, 32, 4, 45
+	return perLeases + cap(s.places)*perPlace + cap(s.order)*perOrder + len(s.index)*perIndexed + s.names
 }
+
+// nameBytes is what the allocator takes for a name, near enough.
+func nameBytes(holder string) int { return (len(holder) + 15) &^ 15 }
 
 // Clone is a copy that shares nothing but the names, which never change.
 func (s *Leases) Clone() *Leases {
@@ -229,6 +228,7 @@ func (s *Leases) expire(now int64) {
 	case s.live-ended <= len(s.places)/4: // fewer are left than go: build anew from them, at their cost
 		for _, place := range s.order[:ended] {
 			s.held -= s.places[place].Quantity
+			s.names -= nameBytes(s.places[place].Holder)
 		}
 		s.rebuild(ended)
 		return
@@ -245,6 +245,7 @@ func (s *Leases) expire(now int64) {
 // forget clears a place that order no longer lists.
 func (s *Leases) forget(place int32) {
 	s.held -= s.places[place].Quantity
+	s.names -= nameBytes(s.places[place].Holder)
 	delete(s.index, s.places[place].Holder)
 	s.places[place] = Lease{} // the name can be collected
 }
@@ -260,7 +261,7 @@ func (s *Leases) shrink() {
 func (s *Leases) rebuild(but int) {
 	order := s.order[but:s.live]
 	from := s.places
-	*s = Leases{live: len(order), held: s.held}
+	*s = Leases{live: len(order), held: s.held, names: s.names}
 	if len(order) == 0 {
 		return
 	}
@@ -334,6 +335,7 @@ func (s *Leases) add(lease Lease) int {
 	}
 	place, position := s.order[s.live], s.live
 	s.places[place] = lease
+	s.names += nameBytes(lease.Holder)
 	s.live++
 	if s.index != nil {
 		s.index[lease.Holder] = place

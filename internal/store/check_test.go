@@ -2,7 +2,9 @@ package store
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"math"
 	"strconv"
 )
 
@@ -48,7 +50,95 @@ func (s *shard) check(number uint32) error {
 			return fmt.Errorf("the index names a record at %d that no page holds", r)
 		}
 	}
+	return s.checkSlabs(indexed)
+}
+
+// checkSlabs: each record of a log or of leases has one object that is its own and agrees with it, no object is without a
+// record, and their bytes add up.
+func (s *shard) checkSlabs(records map[ref]bool) error {
+	logs, leased := map[uint32]bool{}, map[uint32]bool{}
+	var logBytes, leaseBytes int64
+	for at := range records {
+		r := s.pages.at(at)
+		var err error
+		switch r.kind() {
+		case SlidingLog:
+			err = s.logs.claim(r.held(), logs, func(l *entryLog) error { logBytes += l.bytes(); return checkLog(r, l) })
+		case Lease:
+			err = s.leases.claim(r.held(), leased, func(l *leases) error { leaseBytes += l.counted; return checkLeases(r, l) })
+		}
+		if err != nil {
+			return fmt.Errorf("%s %.20q: %w", r.kind(), r.key(), err)
+		}
+	}
+	if logBytes != s.logs.bytes || leaseBytes != s.leases.bytes {
+		return fmt.Errorf("%d bytes of logs, %d counted; %d of leases, %d counted", logBytes, s.logs.bytes, leaseBytes, s.leases.bytes)
+	}
+	return errors.Join(s.logs.check(logs), s.leases.check(leased))
+}
+
+func checkLog(r record, l *entryLog) error {
+	n := l.Len()
+	if n == 0 {
+		return errors.New("it has no entries")
+	}
+	for i := 1; i < n; i++ {
+		if l.At(i-1).At >= l.At(i).At || l.At(i).Total-l.At(i-1).Total-1 > math.MaxInt64 {
+			return fmt.Errorf("entry %d of %d, %+v, stands before %+v", i-1, n, l.At(i-1), l.At(i))
+		}
+	}
+	if newest, used := l.At(n-1), l.At(n-1).Total-uint64(r.number(0)); newest.At >= r.expires() || used-1 > math.MaxInt64 {
+		return fmt.Errorf("%d used, the newest at %d, expires %d", used, newest.At, r.expires())
+	}
 	return nil
+}
+
+func checkLeases(r record, l *leases) error {
+	if l.Len() == 0 || l.Expires() != r.expires() {
+		return fmt.Errorf("%d leases end at %d, the record expires at %d", l.Len(), l.Expires(), r.expires())
+	}
+	if l.counted != int64(l.Bytes()) {
+		return fmt.Errorf("%d bytes are counted for %d leases", l.counted, l.Len())
+	}
+	return nil
+}
+
+// claim is a record's: it takes object n, which nobody may have taken before.
+func (s *slab[T]) claim(n uint32, claimed map[uint32]bool, check func(*T) error) error {
+	if int(n) >= len(s.items) || s.items[n] == nil || claimed[n] {
+		return fmt.Errorf("object %d of %d is not there, or not its own", n, len(s.items))
+	}
+	claimed[n] = true
+	return check(s.items[n])
+}
+
+// check: every place of a slab is claimed, or free, once.
+func (s *slab[T]) check(claimed map[uint32]bool) error {
+	free := map[uint32]bool{}
+	for _, n := range s.free {
+		if free[n] || int(n) >= len(s.items) || s.items[n] != nil {
+			return fmt.Errorf("place %d of %d is not free, or twice", n, len(s.items))
+		}
+		free[n] = true
+	}
+	if len(claimed)+len(free) != len(s.items) || len(s.items) > 0 && len(claimed) == 0 {
+		return fmt.Errorf("%d objects in records and %d places free, of %d", len(claimed), len(free), len(s.items))
+	}
+	return nil
+}
+
+// objects counts what the records of a Memory hold beside themselves.
+func (m *Memory) objects() (logs, leases int) {
+	for n := range m.databases {
+		if db := m.database(n); db != nil {
+			for i := range db.shards {
+				s := &db.shards[i]
+				logs += len(s.logs.items) - len(s.logs.free)
+				leases += len(s.leases.items) - len(s.leases.free)
+			}
+		}
+	}
+	return logs, leases
 }
 
 // checkIndex collects the records that the index names and sees that each is found where it is.

@@ -3,12 +3,14 @@ package store
 import (
 	"context"
 	"hash/maphash"
+	"math/bits"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"cellserver/internal/gcra"
+	"cellserver/internal/lease"
 	"cellserver/internal/meter"
 	"cellserver/internal/quota"
 )
@@ -211,6 +213,81 @@ func (v *view) Throttle(_ context.Context, key []byte, limit gcra.Limit, quantit
 	return s.throttle(h, key, v.now, limit, quantity, mode)
 }
 
+// Take is Throttle for any limiter.
+func (v *view) Take(_ context.Context, key []byte, rule *Rule, quantity int64, mode quota.Mode) (quota.Decision, error) {
+	h := v.hash(key)
+	s := &v.made().shards[h.shard]
+	s.lock()
+	defer s.unlock()
+	return s.take(h, key, v.now, rule, quantity, mode)
+}
+
+// Acquire gives a holder permits.
+func (v *view) Acquire(_ context.Context, key []byte, r lease.Request, maxHolders int) (quota.Decision, error) {
+	h := v.hash(key)
+	s := &v.made().shards[h.shard]
+	s.lock()
+	defer s.unlock()
+	return s.acquire(h, key, v.now, r, maxHolders)
+}
+
+// Renew moves the end of a lease.
+func (v *view) Renew(_ context.Context, key []byte, ttl time.Duration, holder []byte) (bool, error) {
+	db := v.inUse()
+	if db == nil {
+		return false, nil
+	}
+	h := v.hash(key)
+	s := &db.shards[h.shard]
+	s.lock()
+	defer s.unlock()
+	return s.renew(h, key, v.now, ttl, holder)
+}
+
+// Release takes permits back.
+func (v *view) Release(_ context.Context, key []byte, holder []byte) (int64, error) {
+	db := v.inUse()
+	if db == nil {
+		return 0, nil
+	}
+	h := v.hash(key)
+	s := &db.shards[h.shard]
+	s.lock()
+	defer s.unlock()
+	return s.release(h, key, v.now, holder)
+}
+
+// Holders lists leases.
+func (v *view) Holders(_ context.Context, key []byte) ([]lease.Lease, error) {
+	db := v.inUse()
+	if db == nil {
+		return nil, nil
+	}
+	h := v.hash(key)
+	s := &db.shards[h.shard]
+	s.lock()
+	defer s.unlock()
+	return s.holders(h, key, v.now)
+}
+
+// Inspect tells what stands at key, and its state.
+func (v *view) Inspect(_ context.Context, key []byte) (e Entry, fields []Field, err error) {
+	db := v.inUse()
+	if db == nil {
+		return Entry{}, nil, nil
+	}
+	h := v.hash(key)
+	s := &db.shards[h.shard]
+	s.lock()
+	defer s.unlock()
+	r, _ := s.find(h, key)
+	now := s.advance(v.now)
+	if e = r.entry(now); e.Kind != None {
+		fields = s.fields(r, now)
+	}
+	return e, fields, nil
+}
+
 // Lookup tells what stands at key at the batch's instant.
 func (v *view) Lookup(_ context.Context, key []byte) (Entry, error) {
 	db := v.inUse()
@@ -332,26 +409,30 @@ type lockSet [shards / 64]uint64
 // lock takes the locks of the keys' shards, each once, in ascending order. It returns the instant of the step: one for all
 // of its keys, so the latest that any of the shards has seen.
 func (v *view) lock(db *database, keys [][]byte) (set lockSet, now int64) {
-	now = v.now
 	for _, key := range keys {
-		n := v.hash(key).shard
-		set[n/64] |= 1 << (n % 64)
+		set.add(v.hash(key).shard)
 	}
-	for i := range db.shards {
-		if set.has(i) {
-			db.shards[i].lock()
-			now = max(now, db.shards[i].last)
-		}
-	}
-	return set, now
+	return set, set.lock(db, v.now)
 }
 
-func (set *lockSet) has(shard int) bool { return set[shard/64]>>(shard%64)&1 == 1 }
+func (set *lockSet) add(shard uint32) { set[shard/64] |= 1 << (shard % 64) }
+
+// lock takes the locks, and returns the instant of the step: not before now, nor before what any of the shards has seen.
+func (set *lockSet) lock(db *database, now int64) int64 {
+	for word, bitmap := range set {
+		for ; bitmap != 0; bitmap &= bitmap - 1 {
+			s := &db.shards[word*64+bits.TrailingZeros64(bitmap)]
+			s.lock()
+			now = max(now, s.last)
+		}
+	}
+	return now
+}
 
 func (set *lockSet) unlock(db *database) {
-	for i := range db.shards {
-		if set.has(i) {
-			db.shards[i].unlock()
+	for word, bitmap := range set {
+		for ; bitmap != 0; bitmap &= bitmap - 1 {
+			db.shards[word*64+bits.TrailingZeros64(bitmap)].unlock()
 		}
 	}
 }

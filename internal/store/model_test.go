@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
 	"cellserver/internal/gcra"
+	"cellserver/internal/lease"
 	"cellserver/internal/quota"
 
 	"github.com/stretchr/testify/require"
@@ -24,20 +26,24 @@ type operation struct {
 	key      string
 	keys     []string
 	limit    gcra.Limit
+	rule     *Rule
 	quantity int64
 	mode     quota.Mode
+	holder   string
+	permits  int64         // the limit of leases
+	ttl      int64         // of a lease, in seconds
 	forth    time.Duration // how far the clock goes
 	count    int           // what a scan asks for
 }
 
-// twin is a store beside the model of it: a map of TATs, one a database. Whatever the store answers the model must have
+// twin is a store beside the model of it: a map, one a database. Whatever the store answers the model must have
 // foretold, and from what the listener hears alone a second map is kept, which must name the store's records.
 type twin struct {
 	t       require.TestingT
 	clock   *StillClock
 	memory  *Memory
 	view    View
-	model   []map[string]int64
+	model   []map[string]plain
 	heard   []map[string]bool
 	current int // the selected database
 }
@@ -47,7 +53,7 @@ func newTwin(t require.TestingT) *twin {
 	w.memory = NewMemory(Options{Databases: 2, Clock: w.clock, SweepEvery: -1})
 	w.view = w.memory.View()
 	for range w.memory.Databases() {
-		w.model = append(w.model, map[string]int64{})
+		w.model = append(w.model, map[string]plain{})
 		w.heard = append(w.heard, map[string]bool{})
 	}
 	w.memory.Listen(w.listen)
@@ -67,31 +73,40 @@ func (w *twin) listen(database int, key []byte, why Why) {
 	}
 }
 
-// tat is what the model holds for a key, 0 if it has expired.
-func (w *twin) tat(key string) int64 {
-	if tat := w.model[w.current][key]; tat > w.clock.Now() {
-		return tat
+// at is what the model holds for a key.
+func (w *twin) at(key string) plain { return w.model[w.current][key].at(w.clock.Now()) }
+
+// keep is the model's part of a step on a key.
+func (w *twin) keep(key string, next plain) {
+	if next.kind == None {
+		delete(w.model[w.current], key)
+		return
 	}
-	return 0
+	w.model[w.current][key] = next
 }
 
-// live is the model of the selected database without what has expired.
-func (w *twin) live() map[string]int64 {
-	model := w.model[w.current]
-	maps.DeleteFunc(model, func(_ string, tat int64) bool { return tat <= w.clock.Now() })
-	return model
+// live are the entries of the selected database in the model, without what has expired.
+func (w *twin) live() map[string]Entry {
+	model, live := w.model[w.current], map[string]Entry{}
+	maps.DeleteFunc(model, func(_ string, p plain) bool { return p.at(w.clock.Now()).kind == None })
+	for key, p := range model {
+		live[key] = p.entry()
+	}
+	return live
 }
 
 func (w *twin) do(o operation) {
 	switch o.what {
-	case "throttle":
-		w.throttle(o)
+	case "throttle", "take":
+		w.take(o)
+	case "take all":
+		w.takeAll(o)
+	case "acquire", "renew", "release":
+		w.lease(o)
 	case "delete", "count":
 		w.several(o)
 	case "lookup":
-		e, err := w.view.Lookup(background, []byte(o.key))
-		require.NoError(w.t, err)
-		require.Equal(w.t, w.tat(o.key), e.Expires, "%.20q", o.key)
+		w.lookup(o)
 	case "scan":
 		w.scan(o.count)
 	case "select":
@@ -110,17 +125,108 @@ func (w *twin) do(o operation) {
 	}
 }
 
-func (w *twin) throttle(o operation) {
-	tat := w.tat(o.key)
-	want, next, wantErr := o.limit.Step(w.clock.Now(), tat, o.quantity, o.mode)
-	got, err := w.view.Throttle(background, []byte(o.key), o.limit, o.quantity, o.mode)
-	require.Equal(w.t, wantErr, err)
-	if want != got { // a plain comparison first: require takes a microsecond
+func (w *twin) lookup(o operation) {
+	want := w.at(o.key)
+	e, fields, err := w.view.Inspect(background, []byte(o.key))
+	require.NoError(w.t, err)
+	found, err := w.view.Lookup(background, []byte(o.key))
+	require.NoError(w.t, err)
+	if e != want.entry() || found != e || (len(fields) == 0) != (e.Kind == None) {
+		require.Equal(w.t, want.entry(), e, "%.20q, looked up %+v, %+v", o.key, found, fields)
+	}
+	if want.kind == None || want.kind == Lease {
+		list, err := w.view.Holders(background, []byte(o.key))
+		require.NoError(w.t, err)
+		require.Equal(w.t, want.holders(w.clock.Now()), list)
+	}
+}
+
+func (w *twin) take(o operation) {
+	rule := o.rule
+	if o.what == "throttle" {
+		rule = &Rule{Kind: Throttle, Throttle: o.limit}
+	}
+	want, next, wantErr := w.at(o.key).take(w.clock.Now(), rule, o.quantity, o.mode)
+	var got quota.Decision
+	var err error
+	if o.what == "throttle" {
+		got, err = w.view.Throttle(background, []byte(o.key), o.limit, o.quantity, o.mode)
+	} else {
+		got, err = w.view.Take(background, []byte(o.key), rule, o.quantity, o.mode)
+	}
+	if want != got || wantErr != err { // a plain comparison first: require takes a microsecond
+		require.Equal(w.t, wantErr, err)
 		require.Equal(w.t, want, got, "%+v", o)
 	}
-	if next != 0 {
-		w.model[w.current][o.key] = next
+	w.keep(o.key, next)
+}
+
+func (w *twin) takeAll(o operation) {
+	var takes []Taking
+	var want []quota.Decision
+	var wantErr error
+	allowed, next := true, map[string]plain{}
+	for i, key := range o.keys {
+		if _, again := next[key]; again {
+			continue
+		}
+		kind := kindOf(key)
+		if kind == Lease || o.count == 7 {
+			kind = takers[i%len(takers)]
+		}
+		rule := plainRule(kind, 1+o.permits, o.ttl)
+		t := Taking{Key: []byte(key), Rule: *rule, Quantity: o.quantity / int64(1+i)}
+		d, after, err := w.at(key).take(w.clock.Now(), rule, t.Quantity, quota.Take)
+		if err != nil && wantErr == nil {
+			wantErr = err
+		}
+		peeked, _, _ := w.at(key).take(w.clock.Now(), rule, t.Quantity, quota.Peek)
+		takes, want, next[key], allowed = append(takes, t), append(want, peeked), after, allowed && !d.Limited
 	}
+	got, all, err := w.view.TakeAll(background, takes, o.mode == quota.Peek)
+	require.Equal(w.t, wantErr, err)
+	if err != nil {
+		return
+	}
+	require.Equal(w.t, allowed, all)
+	require.True(w.t, slices.Equal(want, got), "%+v, not %+v, of %+v", got, want, takes)
+	for key, after := range next {
+		if allowed && o.mode != quota.Peek {
+			w.keep(key, after)
+		}
+	}
+}
+
+func (w *twin) lease(o operation) {
+	now, key, holder := w.clock.Now(), []byte(o.key), []byte(o.holder)
+	var want, got any
+	var err error
+	next, wantErr := w.at(o.key).withLeases(func(l *lease.Leases) (changed bool) {
+		switch o.what {
+		case "acquire":
+			want, changed, _ = l.Acquire(now, plainRequest(o.permits, o.ttl, o.holder, max(o.quantity, 0)), 100)
+		case "renew":
+			changed = l.Renew(now, time.Duration(o.ttl)*time.Second, holder)
+			want = changed
+		default:
+			permits := l.Release(now, holder)
+			want, changed = permits, permits > 0
+		}
+		return changed
+	})
+	switch o.what {
+	case "acquire":
+		got, err = w.view.Acquire(background, key, plainRequest(o.permits, o.ttl, o.holder, max(o.quantity, 0)), 100)
+	case "renew":
+		got, err = w.view.Renew(background, key, time.Duration(o.ttl)*time.Second, holder)
+	default:
+		got, err = w.view.Release(background, key, holder)
+	}
+	require.Equal(w.t, wantErr, err)
+	if err == nil && want != got {
+		require.Equal(w.t, want, got, "%+v", o)
+	}
+	w.keep(o.key, next)
 }
 
 func (w *twin) several(o operation) {
@@ -128,7 +234,7 @@ func (w *twin) several(o operation) {
 	want, gone := 0, map[string]bool{}
 	for _, key := range o.keys {
 		keys = append(keys, []byte(key))
-		if w.tat(key) != 0 && !gone[key] {
+		if w.at(key).kind != None && !gone[key] {
 			want++
 			gone[key] = o.what == "delete"
 		}
@@ -145,13 +251,13 @@ func (w *twin) several(o operation) {
 }
 
 func (w *twin) scan(count int) {
-	got := map[string]int64{}
+	got := map[string]Entry{}
 	for cursor, more := uint64(0), true; more; more = cursor != 0 {
 		var err error
 		cursor, err = w.view.Scan(background, cursor, count, func(key []byte, e Entry) {
 			_, again := got[string(key)] // require.NotContains goes through the map
 			require.False(w.t, again, "%.20q is shown twice", key)
-			got[string(key)] = e.Expires
+			got[string(key)] = e
 		})
 		require.NoError(w.t, err)
 	}
@@ -172,26 +278,48 @@ func (w *twin) check() {
 	require.GreaterOrEqual(w.t, size, len(w.live()))
 }
 
+// kindOf is what most calls on a key take it for; the others meet a wrong kind, or come after it.
+func kindOf(key string) Kind { return Throttle + Kind(len(key))%5 }
+
 // operations draws steps on few keys, so that they meet, or on many, so that the table grows.
 func operations(keys int) *rapid.Generator[operation] {
 	key := rapid.Custom(func(t *rapid.T) string {
 		n := rapid.IntRange(0, keys-1).Draw(t, "key")
-		return fmt.Sprint("key", n) + string(make([]byte, n%5*70)) // some of them longer than a length byte says
+		return fmt.Sprint("key", n) + string(make([]byte, n%5*71)) // some of them longer than a length byte says
 	})
+	what := []string{
+		"", "", "", "", "", "", "", "take", "acquire", "throttle", "renew", "release", "take all", "take all", "advance", "advance",
+		"advance", "delete", "count", "lookup", "lookup", "sweep", "scan", "select", "flush",
+	}
 	return rapid.Custom(func(t *rapid.T) operation {
 		burst, rate := rapid.Int64Range(0, 20).Draw(t, "burst"), rapid.Int64Range(1, 50).Draw(t, "count")
-		limit, err := gcra.NewLimit(burst, rate, rapid.Int64Range(1, 10).Draw(t, "period"))
+		period := rapid.Int64Range(1, 10).Draw(t, "period")
+		limit, err := gcra.NewLimit(burst, rate, period)
 		require.NoError(t, err)
-		what := []string{
-			"throttle", "throttle", "throttle", "throttle", "throttle", "throttle", "advance", "advance",
-			"delete", "count", "lookup", "sweep", "scan", "select", "flush",
-		}
-		return operation{
+		o := operation{
 			what: rapid.SampledFrom(what).Draw(t, "what"), key: key.Draw(t, "key"), keys: rapid.SliceOfN(key, 0, 5).Draw(t, "keys"),
 			limit: limit, quantity: rapid.Int64Range(-5, 25).Draw(t, "quantity"), mode: quota.Mode(rapid.IntRange(0, 3).Draw(t, "mode")),
 			forth: time.Duration(rapid.Int64Range(0, 3e9).Draw(t, "forth")), count: rapid.IntRange(1, 60).Draw(t, "n"),
+			holder: fmt.Sprint("h", rate%7), permits: burst, ttl: period,
 		}
+		o.rule = plainRule(takers[rate%int64(len(takers))], 1+burst, period)
+		if o.what == "" { // what the key is for
+			o.asKind(kindOf(o.key), []string{"acquire", "acquire", "renew", "release"}[rate%4])
+		}
+		return o
 	})
+}
+
+// asKind makes it a call for a kind.
+func (o *operation) asKind(kind Kind, leaseCall string) {
+	switch kind {
+	case Throttle:
+		o.what = "throttle"
+	case Lease:
+		o.what = leaseCall
+	default:
+		o.what, o.rule = "take", plainRule(kind, 1+o.permits, o.ttl)
+	}
 }
 
 func TestRandomProgramsAgainstAMap(t *testing.T) {
@@ -236,7 +364,11 @@ func TestLongRunStaysConsistent(t *testing.T) {
 	for round := range rounds {
 		among := keys[:len(keys)/(1+round%3)]
 		for range callsARound {
-			o := operation{what: "throttle", limit: limit, quantity: 1 + random.Int64N(4), key: among[random.IntN(len(among))]}
+			o := operation{
+				limit: limit, quantity: 1 + random.Int64N(4), key: among[random.IntN(len(among))],
+				permits: 9, ttl: 1 + random.Int64N(3), holder: fmt.Sprint("h", random.IntN(4)),
+			}
+			o.asKind(kindOf(o.key), []string{"acquire", "acquire", "acquire", "release"}[random.IntN(4)])
 			switch random.IntN(20) {
 			case 0:
 				o.what, o.keys = "delete", []string{o.key, among[random.IntN(len(among))], o.key}
@@ -244,6 +376,8 @@ func TestLongRunStaysConsistent(t *testing.T) {
 				o.what = "lookup"
 			case 2, 3:
 				o.quantity = -o.quantity
+			case 4:
+				o.what, o.keys = "take all", []string{o.key, among[random.IntN(len(among))]}
 			}
 			w.do(o)
 		}
@@ -257,4 +391,6 @@ func TestLongRunStaysConsistent(t *testing.T) {
 	w.do(operation{what: "sweep", count: 100})
 	w.check()
 	require.Zero(t, w.memory.Usage()[0].Keys)
+	logs, leases := w.memory.objects()
+	require.Zero(t, logs+leases)
 }

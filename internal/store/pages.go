@@ -101,6 +101,9 @@ func (p *pages) openPage(class int) bool {
 	return true
 }
 
+// haveRoom says whether so many records can surely be made.
+func (p *pages) haveRoom(records int) bool { return len(p.spare)+maxPages-len(p.list) >= records }
+
 func (p *pages) add(data []byte, class int) (n uint32, ok bool) {
 	if k := len(p.spare); k > 0 {
 		n, p.spare = p.spare[k-1], p.spare[:k-1]

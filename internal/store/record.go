@@ -9,6 +9,7 @@ import "encoding/binary"
 //	 9  (free)   3 bytes  kept for last access and a dirty mark
 //	12  length   1 byte   of the key; 255 says that the next 4 bytes hold it
 //	13  key
+//	    value            of a kind that has more to say than when it expires
 //
 // Of a free slot only the kind is set; its first two bytes link it to the next free one (pages.go).
 //
@@ -24,12 +25,16 @@ const (
 	longBytes = 4   // that then follow with the true length
 )
 
+// valueBytes is how long a kind's value is. Throttle has none. Of a log and of leases it names what holds the rest.
+var valueBytes = [...]int{Fixed: 16, Sliding: 24, SlidingLog: 12, Lease: 4}
+
 // recordSize is the number of bytes that a key's record takes.
-func recordSize(key int) int {
+func recordSize(key int, kind Kind) int {
+	size := atKey + key + valueBytes[kind]
 	if key >= longKey {
-		return atKey + longBytes + key
+		size += longBytes
 	}
-	return atKey + key
+	return size
 }
 
 func (r record) expires() int64     { return int64(binary.LittleEndian.Uint64(r[atExpires:])) }
@@ -54,6 +59,31 @@ func (r record) setKey(key []byte) {
 	r[atLength] = longKey
 	binary.LittleEndian.PutUint32(r[atKey:], uint32(len(key)))
 	copy(r[atKey+longBytes:], key)
+}
+
+// value is what stands behind the key.
+func (r record) value() []byte {
+	at := atKey + int(r[atLength])
+	if r[atLength] == longKey {
+		at = atKey + longBytes + int(binary.LittleEndian.Uint32(r[atKey:]))
+	}
+	return r[at : at+valueBytes[r.kind()]]
+}
+
+// number is the i-th 8 bytes of the value.
+func (r record) number(i int) int64 { return int64(binary.LittleEndian.Uint64(r.value()[8*i:])) }
+
+func (r record) setNumber(i int, n int64) { binary.LittleEndian.PutUint64(r.value()[8*i:], uint64(n)) }
+
+// held is the number of the object that holds the rest of the state, the last 4 bytes of the value.
+func (r record) held() uint32 {
+	v := r.value()
+	return binary.LittleEndian.Uint32(v[len(v)-4:])
+}
+
+func (r record) setHeld(n uint32) {
+	v := r.value()
+	binary.LittleEndian.PutUint32(v[len(v)-4:], n)
 }
 
 // entry is the record as readers see it at an instant: an expired record is absent.

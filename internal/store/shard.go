@@ -23,6 +23,9 @@ type shard struct {
 	holds   *meter.Longest         // how long the lock is held; nil if nobody measures
 	pages   pages
 
+	logs   slab[entryLog]
+	leases slab[leases]
+
 	seed     maphash.Seed
 	listener *listening
 	database int32
@@ -30,7 +33,8 @@ type shard struct {
 
 	lockedAt int64 // as holds counts
 
-	_ [48]byte // a shard fills whole cache lines, or its neighbour's lock would lie on one of its own; a test holds it to that
+	// Padding would stand here: a shard must fill whole cache lines, or its neighbour's lock lies on one of its own. A
+	// test holds it to that; just now it needs none.
 }
 
 // advance is the instant of a call that read the clock at now: never before an instant that this shard has seen. Two
@@ -66,7 +70,7 @@ func (s *shard) find(h hashed, key []byte) (record, place) {
 
 // add makes the record of a key that has none; its expiry is for the caller to set.
 func (s *shard) add(h hashed, key []byte, kind Kind) (record, error) {
-	at, ok := s.pages.alloc(recordSize(len(key)))
+	at, ok := s.pages.alloc(recordSize(len(key), kind))
 	if !ok {
 		return nil, ErrFull
 	}
@@ -82,7 +86,9 @@ func (s *shard) add(h hashed, key []byte, kind Kind) (record, error) {
 }
 
 func (s *shard) remove(h hashed, p place) {
-	s.pages.release(p.bucket.ref(p.slot))
+	at := p.bucket.ref(p.slot)
+	s.letGo(s.pages.at(at))
+	s.pages.release(at)
 	s.index.remove(s.index.home(h.position), p)
 	s.records--
 	s.index.fit(s.records)
@@ -97,6 +103,7 @@ func (s *shard) rehash(r ref) hashed { return s.hash(s.pages.at(r).key()) }
 func (s *shard) empty() (index, pages) {
 	oldIndex, oldPages := s.index, s.pages
 	s.index, s.pages = index{pool: oldIndex.pool}, pages{pool: oldPages.pool}
+	s.logs, s.leases = slab[entryLog]{}, slab[leases]{}
 	s.records, s.swept = 0, 0
 	s.show()
 	return oldIndex, oldPages
@@ -127,13 +134,16 @@ func (s *shard) keep(h hashed, key []byte, r record, p place, now, tat int64) er
 		s.remove(h, p)
 		return nil
 	}
+	if r != nil && r.kind() != Throttle { // and expired, or it would not have come here
+		s.remove(h, p)
+		r = nil
+	}
 	if r == nil {
 		var err error
 		if r, err = s.add(h, key, Throttle); err != nil {
 			return err
 		}
 	}
-	r.setKind(Throttle) // over an expired record of another kind too
 	r.setExpires(tat)
 	s.tell(key, Changed)
 	return nil
@@ -158,4 +168,4 @@ func (s *shard) delete(h hashed, key []byte, now int64) bool {
 
 func (s *shard) tell(key []byte, why Why) { s.listener.tell(int(s.database), key, why) }
 
-func (s *shard) bytes() int64 { return s.index.bytes() + s.pages.bytes }
+func (s *shard) bytes() int64 { return s.index.bytes() + s.pages.bytes + s.logs.bytes + s.leases.bytes }

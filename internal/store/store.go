@@ -6,9 +6,12 @@ package store
 import (
 	"context"
 	"errors"
+	"time"
 
 	"cellserver/internal/gcra"
+	"cellserver/internal/lease"
 	"cellserver/internal/quota"
+	"cellserver/internal/window"
 )
 
 // Store holds a number of databases of keys. It is safe for use by many goroutines.
@@ -45,9 +48,26 @@ type View interface {
 
 	// Throttle takes quantity tokens from key's quota as mode says, by GCRA, in one atomic step.
 	Throttle(ctx context.Context, key []byte, limit gcra.Limit, quantity int64, mode quota.Mode) (quota.Decision, error)
+	// Take is Throttle for any limiter of a quantity. It keeps neither the key nor the rule.
+	Take(ctx context.Context, key []byte, rule *Rule, quantity int64, mode quota.Mode) (quota.Decision, error)
+	// TakeAll takes from several keys, each named once, all or nothing, in one atomic step and at one instant. It returns
+	// what each limiter says, and whether all of them allowed it: then each took; else none did, and each says what it
+	// would have said alone. With peek none takes.
+	TakeAll(ctx context.Context, takes []Taking, peek bool) (decisions []quota.Decision, allowed bool, err error)
+
+	// Acquire gives a holder permits until its lease ends, in one atomic step; a key has at most maxHolders.
+	Acquire(ctx context.Context, key []byte, r lease.Request, maxHolders int) (quota.Decision, error)
+	// Renew moves the end of a holder's lease to ttl from now. It is false if there is none.
+	Renew(ctx context.Context, key []byte, ttl time.Duration, holder []byte) (bool, error)
+	// Release takes a holder's permits back, and says how many they were.
+	Release(ctx context.Context, key []byte, holder []byte) (int64, error)
+	// Holders lists the leases of a key, by their ends, then by name.
+	Holders(ctx context.Context, key []byte) ([]lease.Lease, error)
 
 	// Lookup tells what stands at key; Entry.Kind is None if nothing does.
 	Lookup(ctx context.Context, key []byte) (Entry, error)
+	// Inspect is Lookup with the kind's own state, field by field.
+	Inspect(ctx context.Context, key []byte) (Entry, []Field, error)
 	// Count says how many of the keys exist; a key named twice counts twice. Up to 1024 keys are counted at one instant,
 	// more in several steps.
 	Count(ctx context.Context, keys [][]byte) (int, error)
@@ -72,24 +92,45 @@ type View interface {
 type Kind uint8
 
 const (
-	None     Kind = iota // nothing
-	Throttle             // a CL.THROTTLE key: its state is its TAT
+	None       Kind = iota // nothing
+	Throttle               // a CL.THROTTLE key: its state is its TAT
+	Fixed                  // a fixed window counter
+	Sliding                // a sliding window counter
+	SlidingLog             // a sliding window log
+	Lease                  // leases of permits
 )
 
+var kindNames = [...]string{"none", "cl.throttle", "cl.fixed", "cl.sliding", "cl.slidinglog", "cl.lease"}
+
 // String is the kind's name as CL.INSPECT shows it.
-func (k Kind) String() string {
-	switch k {
-	case Throttle:
-		return "cl.throttle"
-	default:
-		return "none"
-	}
+func (k Kind) String() string { return kindNames[k] }
+
+// Rule is what a limiter of a quantity goes by: its kind, and the limit of that kind.
+type Rule struct {
+	Kind     Kind            // Throttle, Fixed, Sliding or SlidingLog
+	Throttle gcra.Limit      // of a Throttle
+	Window   window.Limit    // of a Fixed or a Sliding
+	Log      window.LogLimit // of a SlidingLog
+}
+
+// Taking is one of the things that TakeAll takes.
+type Taking struct {
+	Key      []byte
+	Rule     Rule
+	Quantity int64
 }
 
 // Entry is what stands at a key, at one instant.
 type Entry struct {
 	Kind    Kind
 	Expires int64 // instant in nanoseconds on the store's clock; for a Throttle key its TAT
+}
+
+// Field is a part of a key's state.
+type Field struct {
+	Name    string
+	Value   int64
+	Instant bool // Value is one, in nanoseconds on the store's clock
 }
 
 // Why says what happened to a key.

@@ -68,7 +68,7 @@ func (k *kept) take(l LogLimit, now int64, mode quota.Mode) quota.Decision {
 	return d
 }
 
-// TestErrorOnRandomTraffic prints what the README quotes; go test -v shows it.
+// TestErrorOnRandomTraffic prints what docs/limiters.md quotes; go test -v shows it.
 func TestErrorOnRandomTraffic(t *testing.T) {
 	for _, size := range []int64{10, 100, 1000} {
 		for _, load := range []float64{0.8, 1, 1.2, 3} {

@@ -25,17 +25,23 @@ type naive struct {
 	listener  store.Listener
 	databases []naiveDatabase
 	fault     fault
-	firstSeen gcra.Limit // for remembersLimit
-	cursor    uint64     // for holdsCursor
+	firstSeen gcra.Limit          // for remembersLimit
+	cursor    uint64              // for holdsCursor
+	left      map[store.Kind]held // for leavesState
+	frozen    int64               // for leasesForever
+	borrowed  map[string]string   // for borrowsHolder
 }
 
-// naiveDatabase is keys and their TATs, in buckets by hash so that a bucket's number is a cursor.
-type naiveDatabase [naiveBuckets]map[string]int64
+// naiveDatabase is keys and what they hold, in buckets by hash so that a bucket's number is a cursor.
+type naiveDatabase [naiveBuckets]map[string]held
 
 const naiveBuckets = 1024
 
 func newNaive(clock store.Clock, f fault) *naive {
-	return &naive{clock: clock, fault: f, databases: make([]naiveDatabase, 4)}
+	return &naive{
+		clock: clock, fault: f, databases: make([]naiveDatabase, 4),
+		left: map[store.Kind]held{}, borrowed: map[string]string{},
+	}
 }
 
 func (n *naive) has(f fault) bool   { return n.fault == f }
@@ -80,8 +86,8 @@ func (n *naive) Sweep() (removed int) {
 	now := n.advance(n.clock.Now())
 	for i := range n.databases {
 		for _, bucket := range n.databases[i] {
-			for key, tat := range bucket {
-				if tat <= now {
+			for key, h := range bucket {
+				if h.expires <= now {
 					n.tell(i, key, store.Expired)
 					delete(bucket, key)
 					removed++
@@ -124,17 +130,17 @@ func bucketOf(key string) int {
 	return int(h.Sum32() % naiveBuckets)
 }
 
-func (db *naiveDatabase) tat(key string) (tat int64, ok bool) {
-	tat, ok = db[bucketOf(key)][key]
-	return tat, ok
+func (db *naiveDatabase) held(key string) (h held, ok bool) {
+	h, ok = db[bucketOf(key)][key]
+	return h, ok
 }
 
-func (db *naiveDatabase) set(key string, tat int64) {
+func (db *naiveDatabase) set(key string, h held) {
 	b := bucketOf(key)
 	if db[b] == nil {
-		db[b] = map[string]int64{}
+		db[b] = map[string]held{}
 	}
-	db[b][key] = tat
+	db[b][key] = h
 }
 
 func (db *naiveDatabase) drop(key string) { delete(db[bucketOf(key)], key) }
@@ -171,8 +177,8 @@ func (v *naiveView) Foresee(keys [][]byte) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, key := range keys {
-		if _, there := v.database().tat(v.name(key)); !there && v.has(makesForeseen) {
-			v.database().set(v.name(key), math.MaxInt64)
+		if _, there := v.database().held(v.name(key)); !there && v.has(makesForeseen) {
+			v.database().set(v.name(key), held{kind: store.Throttle, expires: math.MaxInt64})
 		}
 	}
 }
@@ -192,25 +198,33 @@ func (v *naiveView) name(key []byte) string {
 	return string(key)
 }
 
-// live is a key's TAT, 0 if it is not there.
-func (v *naiveView) live(key string, now int64) int64 {
-	if tat, ok := v.database().tat(key); ok && tat > now {
-		return tat
+// live is what a key holds at an instant.
+func (v *naiveView) live(key string, now int64) held {
+	h, _ := v.database().held(key)
+	if v.has(outlivesEnd) && h.kind != store.Throttle {
+		now--
 	}
-	return 0
+	return h.at(now)
 }
 
 func (v *naiveView) Throttle(_ context.Context, key []byte, limit gcra.Limit, quantity int64, mode quota.Mode) (quota.Decision, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	return v.throttle(v.name(key), v.advance(v.Now()), limit, quantity, mode)
+}
+
+func (v *naiveView) throttle(name string, now int64, limit gcra.Limit, quantity int64, mode quota.Mode) (quota.Decision, error) {
 	if v.has(remembersLimit) {
 		if v.firstSeen.Size() == 0 {
 			v.firstSeen = limit
 		}
 		limit = v.firstSeen
 	}
-	name, now := v.name(key), v.advance(v.Now())
-	tat := v.live(name, now)
+	was, err := v.ofKind(name, now, store.Throttle)
+	if err != nil {
+		return quota.Decision{}, err
+	}
+	tat := was.expires
 	if v.has(unlocked) {
 		v.letIn()
 	}
@@ -227,30 +241,31 @@ func (v *naiveView) Throttle(_ context.Context, key []byte, limit gcra.Limit, qu
 	case quantity < 0 && v.has(losesRefund), mode == quota.Force && v.has(forgetsDebt):
 		return d, nil
 	}
-	v.keep(name, now, tat, next)
+	if next != tat || v.has(noticesNothing) {
+		v.keep(name, now, held{kind: store.Throttle, expires: next})
+	}
 	return d, err
 }
 
-func (v *naiveView) keep(name string, now, tat, next int64) {
-	switch {
-	case next == tat && !v.has(noticesNothing):
-	case next <= now:
+// keep writes down what a key holds from now on; who holds nothing goes.
+func (v *naiveView) keep(name string, now int64, next held) {
+	if next.expires <= now {
 		v.tell(v.number, name, store.Deleted)
 		v.database().drop(name)
-	default:
-		v.tell(v.number, name, store.Changed)
-		v.database().set(name, next)
+		return
 	}
+	v.tell(v.number, name, store.Changed)
+	v.database().set(name, next)
 }
 
 func (v *naiveView) Lookup(_ context.Context, key []byte) (store.Entry, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	name, now := v.name(key), v.advance(v.now)
-	if tat, ok := v.database().tat(name); ok && (tat > now || v.has(looksUpExpired)) {
-		return store.Entry{Kind: store.Throttle, Expires: tat}, nil
+	if v.has(looksUpExpired) {
+		now = 0
 	}
-	return store.Entry{}, nil
+	return v.live(name, now).entry(), nil
 }
 
 func (v *naiveView) Count(_ context.Context, keys [][]byte) (n int, err error) {
@@ -262,10 +277,10 @@ func (v *naiveView) Count(_ context.Context, keys [][]byte) (n int, err error) {
 	}
 	for _, key := range keys {
 		name := v.name(key)
-		_, recorded := v.database().tat(name)
+		_, recorded := v.database().held(name)
 		switch {
 		case v.has(countsOnce) && counted[name]:
-		case v.live(name, now) != 0, recorded && v.has(countsExpired):
+		case v.live(name, now).kind != store.None, recorded && v.has(countsExpired):
 			n++
 		}
 		counted[name] = true
@@ -279,12 +294,13 @@ func (v *naiveView) Delete(_ context.Context, keys [][]byte) (n int, err error) 
 	now := v.advance(v.now)
 	for _, key := range keys {
 		name := v.name(key)
-		tat, ok := v.database().tat(name)
+		h, ok := v.database().held(name)
 		if !ok {
 			continue
 		}
+		v.left[h.kind] = h
 		why := store.Expired
-		if tat > now || v.has(deletesExpired) {
+		if h.expires > now || v.has(deletesExpired) {
 			why = store.Deleted
 			n++
 		}
@@ -355,9 +371,9 @@ func (v *naiveView) Scan(_ context.Context, cursor uint64, count int, visit func
 	at := v.decode(cursor)
 	now := v.advance(v.now)
 	for seen := 0; at < naiveBuckets && (seen < count || v.has(ignoresCount)); at++ {
-		for key, tat := range v.database()[at] {
-			if tat > now || v.has(scansExpired) {
-				visit([]byte(key), store.Entry{Kind: store.Throttle, Expires: tat})
+		for key, h := range v.database()[at] {
+			if h.expires > now || v.has(scansExpired) {
+				visit([]byte(key), h.entry())
 				seen++
 			}
 			if v.has(skipsKeys) && seen == count {
@@ -393,8 +409,8 @@ func (v *naiveView) Random(_ context.Context, dst []byte) (key []byte, ok bool, 
 	var names []string
 	now := v.advance(v.now)
 	for _, bucket := range v.database() {
-		for name, tat := range bucket {
-			if tat > now || v.has(drawsExpired) {
+		for name, h := range bucket {
+			if h.expires > now || v.has(drawsExpired) {
 				names = append(names, name)
 			}
 		}

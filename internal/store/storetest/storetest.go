@@ -50,7 +50,10 @@ func (c testCase) check(t T, clock *store.StillClock, s store.Store) {
 // cases lists the contract in reading order.
 func cases() []testCase {
 	var all []testCase
-	for _, part := range [][]testCase{decisionCases, timeCases, keyCases, severalCases, noticeCases, scanCases} {
+	for _, part := range [][]testCase{
+		decisionCases, timeCases, keyCases, severalCases, noticeCases, scanCases,
+		kindCases, windowCases, leaseCases, allCases,
+	} {
 		all = append(all, part...)
 	}
 	return all

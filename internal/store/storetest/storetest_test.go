@@ -60,6 +60,34 @@ const (
 	ignoresCount
 	holdsCursor
 	makesForeseen
+	mixesKinds
+	remembersKind
+	outlivesEnd
+	leavesState
+	borrowsHolder
+	inspectsExpired
+	forgetsPrevious
+	peekTakes
+	keepsEmpty
+	quietWindows
+	unlockedWindows
+	losesRenewal
+	leasesForever
+	countsRetries
+	releasesAnybody
+	listsByName
+	unlockedLeases
+	ignoresMaxHolders
+	renewsRefused
+	noticesAnyRelease
+	keepsLongestEnd
+	mixesAnswers
+	halfTakes
+	peekTakesAll
+	takesUpToError
+	givesBackAnyway
+	takesInPieces
+	manyInstantsOfAll
 	faults // how many there are
 )
 
@@ -101,6 +129,35 @@ var finds = map[fault]string{
 	ignoresCount:   "scan count",
 	holdsCursor:    "scan cursor",
 	makesForeseen:  "foresee",
+
+	mixesKinds:        "kinds apart",
+	remembersKind:     "kind follows kind",
+	outlivesEnd:       "expiry of any kind",
+	leavesState:       "afresh",
+	borrowsHolder:     "borrowed words",
+	inspectsExpired:   "inspect",
+	forgetsPrevious:   "any limiter",
+	peekTakes:         "refused by any limiter",
+	keepsEmpty:        "emptied",
+	quietWindows:      "notices of limiters",
+	unlockedWindows:   "atomic limiters",
+	losesRenewal:      "leases",
+	leasesForever:     "crashed holder",
+	countsRetries:     "asking again",
+	releasesAnybody:   "wrong holder",
+	listsByName:       "holders",
+	unlockedLeases:    "no more than the limit",
+	ignoresMaxHolders: "too many holders",
+	renewsRefused:     "leases refused",
+	noticesAnyRelease: "notices of leases",
+	keepsLongestEnd:   "end of the last lease",
+	mixesAnswers:      "all",
+	halfTakes:         "all or nothing",
+	peekTakesAll:      "all peek",
+	takesUpToError:    "all but one of another kind",
+	givesBackAnyway:   "all of any quantity",
+	takesInPieces:     "all at once",
+	manyInstantsOfAll: "all at one instant",
 }
 
 // A case that cannot fail defends nothing.

@@ -1,0 +1,129 @@
+package store
+
+import (
+	"sort"
+
+	"cellserver/internal/window"
+)
+
+// entryLog is a sliding window log's entries, 16 bytes each: taken away at either end, added at the newer. A short one is a
+// ring, made anew when it is full or far too large; a long one is in chunks, so that no call moves more than ringMost entries
+// whatever the limit is. Its slack is a quarter at most, and a few entries. It is window.Entries.
+type entryLog struct {
+	ring   []window.Entry   // all of its length is in use as room; nil if there are chunks
+	chunks [][]window.Entry // chunkEntries long each
+	head   int              // in the ring, or in the first chunk: where the oldest entry is
+	count  int
+}
+
+const (
+	ringMost     = 512
+	ringFew      = 8  // entries of slack that a ring may have whatever its length
+	chunkEntries = 64 // a 1 KiB; so both ends of a long log waste an eighth of ringMost each at most
+	entryBytes   = 16
+)
+
+func (l *entryLog) Len() int { return l.count }
+
+func (l *entryLog) At(i int) window.Entry { return *l.at(i) }
+
+func (l *entryLog) at(i int) *window.Entry {
+	i += l.head
+	if l.chunks != nil {
+		return &l.chunks[i/chunkEntries][i%chunkEntries]
+	}
+	if i >= len(l.ring) {
+		i -= len(l.ring)
+	}
+	return &l.ring[i]
+}
+
+// apply does what a step decided.
+func (l *entryLog) apply(e window.Edit) {
+	l.drop(e.Drop)
+	l.count -= e.Cut
+	if e.Push {
+		l.fit(l.count + 1)
+		l.count++
+		*l.at(l.count - 1) = e.Entry
+	} else {
+		l.fit(l.count)
+	}
+}
+
+// drop lets the oldest n go.
+func (l *entryLog) drop(n int) {
+	l.head += n
+	l.count -= n
+	if l.chunks == nil {
+		if l.head >= len(l.ring) {
+			l.head -= len(l.ring)
+		}
+		return
+	}
+	for ; l.head >= chunkEntries && len(l.chunks) > 1; l.head -= chunkEntries {
+		l.chunks[0] = nil
+		l.chunks = l.chunks[1:]
+	}
+}
+
+// fit makes room for n entries, and no more than that takes.
+func (l *entryLog) fit(n int) {
+	switch {
+	case n > ringMost:
+		if l.chunks == nil {
+			l.toChunks()
+		}
+		l.fitChunks(n)
+	case l.chunks != nil && n > ringMost*3/4:
+		l.fitChunks(n)
+	case l.chunks != nil, n > len(l.ring), len(l.ring) > n+n/4+ringFew:
+		l.toRing(n + n/8 + ringFew/2)
+	}
+}
+
+// toRing moves the entries to a ring of another size.
+func (l *entryLog) toRing(size int) {
+	ring := make([]window.Entry, size)
+	for i := range l.count {
+		ring[i] = l.At(i)
+	}
+	*l = entryLog{ring: ring, count: l.count}
+}
+
+func (l *entryLog) toChunks() {
+	was := *l
+	*l = entryLog{chunks: [][]window.Entry{}, count: was.count}
+	l.fitChunks(was.count)
+	for i := range was.count {
+		*l.at(i) = was.At(i)
+	}
+}
+
+func (l *entryLog) fitChunks(n int) {
+	for l.head+n > len(l.chunks)*chunkEntries {
+		l.chunks = append(l.chunks, make([]window.Entry, chunkEntries))
+	}
+	for last := len(l.chunks) - 1; last > 0 && l.head+n <= last*chunkEntries; last-- {
+		l.chunks[last] = nil
+		l.chunks = l.chunks[:last]
+	}
+}
+
+// fields are what is in view at now of a log that expires at end: the entries of one period, of the last call that took.
+func (l *entryLog) fields(base uint64, end, now int64) []Field {
+	newest := l.At(l.count - 1)
+	since := now - (end - newest.At)
+	first := sort.Search(l.count-1, func(i int) bool { return l.At(i).At > since })
+	if first > 0 {
+		base = l.At(first - 1).Total
+	}
+	return []Field{{"entries", int64(l.count - first), false}, {"used", int64(newest.Total - base), false},
+		{"oldest", l.At(first).At, true}, {"newest", newest.At, true}}
+}
+
+// bytes is the memory that the entries take.
+func (l *entryLog) bytes() int64 {
+	const self = 80 // with its pointer in the slab
+	return self + int64(len(l.ring)+len(l.chunks)*chunkEntries)*entryBytes
+}

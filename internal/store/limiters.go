@@ -1,0 +1,288 @@
+package store
+
+import (
+	"time"
+
+	"cellserver/internal/lease"
+	"cellserver/internal/quota"
+	"cellserver/internal/window"
+)
+
+// The steps of the limiters that came after GCRA, each on one key under its shard's lock: find the record, let the algorithm
+// decide, keep what it says. shard.throttle is the same by hand, because it is the hot one.
+
+// spot is where a key's state is, or is to be.
+type spot struct {
+	h    hashed
+	key  []byte
+	r    record // nil if there is none; it may have expired
+	p    place
+	live bool
+}
+
+// look finds a key for a limiter of a kind, at the instant now.
+func (s *shard) look(h hashed, key []byte, now int64, kind Kind) (spot, error) {
+	at := spot{h: h, key: key}
+	at.r, at.p = s.find(h, key)
+	at.live = at.r != nil && at.r.expires() > now
+	if at.live && at.r.kind() != kind {
+		return at, ErrWrongKind
+	}
+	return at, nil
+}
+
+// hold is the record to write a kind's state to, new if none is live.
+func (s *shard) hold(at *spot, kind Kind) (err error) {
+	if at.live {
+		return nil
+	}
+	if at.r != nil {
+		s.remove(at.h, at.p)
+	}
+	at.r, err = s.add(at.h, at.key, kind)
+	return err
+}
+
+// kept says that the key's state was written, and when it expires.
+func (s *shard) kept(at *spot, expires int64) {
+	at.r.setExpires(expires)
+	s.tell(at.key, Changed)
+}
+
+// forget removes a key whose state says nothing any more.
+func (s *shard) forget(at *spot) {
+	s.tell(at.key, Deleted)
+	s.remove(at.h, at.p)
+}
+
+// take is one step of a rule on one key.
+func (s *shard) take(h hashed, key []byte, now int64, rule *Rule, quantity int64, mode quota.Mode) (quota.Decision, error) {
+	if rule.Kind == Throttle {
+		return s.throttle(h, key, now, rule.Throttle, quantity, mode)
+	}
+	now = s.advance(now)
+	at, err := s.look(h, key, now, rule.Kind)
+	if err != nil {
+		return quota.Decision{}, err
+	}
+	switch rule.Kind {
+	case Fixed:
+		return s.fixed(&at, now, rule.Window, quantity, mode)
+	case Sliding:
+		return s.sliding(&at, now, rule.Window, quantity, mode)
+	default:
+		return s.slidingLog(&at, now, rule.Log, quantity, mode)
+	}
+}
+
+func (s *shard) fixed(at *spot, now int64, limit window.Limit, quantity int64, mode quota.Mode) (quota.Decision, error) {
+	var state window.Fixed
+	if at.live {
+		state = window.Fixed{Start: at.r.number(0), Used: at.r.number(1), End: at.r.expires()}
+	}
+	d, next, err := limit.StepFixed(now, state, quantity, mode)
+	switch {
+	case err != nil || next == state:
+		return d, err
+	case next == window.Fixed{}:
+		s.forget(at)
+		return d, nil
+	}
+	if err := s.hold(at, Fixed); err != nil {
+		return quota.Decision{}, err
+	}
+	at.r.setNumber(0, next.Start)
+	at.r.setNumber(1, next.Used)
+	s.kept(at, next.End)
+	return d, nil
+}
+
+func (s *shard) sliding(at *spot, now int64, limit window.Limit, quantity int64, mode quota.Mode) (quota.Decision, error) {
+	var state window.Sliding
+	if at.live {
+		state = window.Sliding{Start: at.r.number(0), Previous: at.r.number(1), Current: at.r.number(2), End: at.r.expires()}
+	}
+	d, next, err := limit.StepSliding(now, state, quantity, mode)
+	switch {
+	case err != nil || next == state:
+		return d, err
+	case next == window.Sliding{}:
+		s.forget(at)
+		return d, nil
+	}
+	if err := s.hold(at, Sliding); err != nil {
+		return quota.Decision{}, err
+	}
+	at.r.setNumber(0, next.Start)
+	at.r.setNumber(1, next.Previous)
+	at.r.setNumber(2, next.Current)
+	s.kept(at, next.End)
+	return d, nil
+}
+
+// nothing is the entries of a log that there is none of.
+var nothing = &entryLog{}
+
+func (s *shard) slidingLog(at *spot, now int64, limit window.LogLimit, quantity int64, mode quota.Mode) (quota.Decision, error) {
+	var state window.Log
+	entries := nothing
+	if at.live {
+		state = window.Log{Base: uint64(at.r.number(0)), End: at.r.expires()}
+		entries = s.logs.at(at.r.held())
+	}
+	d, next, edit, err := limit.StepLog(now, state, entries, quantity, mode)
+	switch {
+	case err != nil || edit == window.Edit{}:
+		return d, err
+	case next == window.Log{}:
+		s.forget(at)
+		return d, nil
+	}
+	if at.live {
+		s.logs.bytes -= entries.bytes()
+	} else {
+		if err := s.hold(at, SlidingLog); err != nil {
+			return quota.Decision{}, err
+		}
+		var n uint32
+		n, entries = s.logs.add()
+		at.r.setHeld(n)
+	}
+	entries.apply(edit)
+	s.logs.bytes += entries.bytes()
+	at.r.setNumber(0, int64(next.Base))
+	s.kept(at, next.End)
+	return d, nil
+}
+
+// leases is the leases of one key.
+type leases struct {
+	lease.Leases
+	counted int64 // bytes that its slab was told of
+}
+
+// count tells the slab how much the leases take.
+func (l *leases) count(s *slab[leases]) {
+	bytes := int64(l.Bytes())
+	s.bytes += bytes - l.counted
+	l.counted = bytes
+}
+
+func (s *shard) acquire(h hashed, key []byte, now int64, r lease.Request, maxHolders int) (quota.Decision, error) {
+	now = s.advance(now)
+	at, err := s.look(h, key, now, Lease)
+	if err != nil {
+		return quota.Decision{}, err
+	}
+	if at.live {
+		held := s.leases.at(at.r.held())
+		d, changed, err := held.Acquire(now, r, maxHolders)
+		held.count(&s.leases) // some may have ended, whatever it says
+		if err == nil && changed {
+			s.keepLeases(&at, held)
+		}
+		return d, err
+	}
+	var fresh leases
+	d, changed, err := fresh.Acquire(now, r, maxHolders)
+	if err != nil || !changed {
+		return d, err
+	}
+	if err := s.hold(&at, Lease); err != nil {
+		return quota.Decision{}, err
+	}
+	n, held := s.leases.add()
+	*held = fresh
+	at.r.setHeld(n)
+	s.keepLeases(&at, held)
+	return d, nil
+}
+
+// keepLeases writes down when the last lease ends; without leases the key goes.
+func (s *shard) keepLeases(at *spot, held *leases) {
+	held.count(&s.leases)
+	if held.Len() == 0 {
+		s.forget(at)
+		return
+	}
+	s.kept(at, held.Expires())
+}
+
+func (s *shard) renew(h hashed, key []byte, now int64, ttl time.Duration, holder []byte) (bool, error) {
+	now = s.advance(now)
+	at, err := s.look(h, key, now, Lease)
+	if err != nil || !at.live {
+		return false, err
+	}
+	held := s.leases.at(at.r.held())
+	renewed := held.Renew(now, ttl, holder)
+	held.count(&s.leases)
+	if renewed {
+		s.keepLeases(&at, held)
+	}
+	return renewed, nil
+}
+
+func (s *shard) release(h hashed, key []byte, now int64, holder []byte) (int64, error) {
+	now = s.advance(now)
+	at, err := s.look(h, key, now, Lease)
+	if err != nil || !at.live {
+		return 0, err
+	}
+	held := s.leases.at(at.r.held())
+	permits := held.Release(now, holder)
+	held.count(&s.leases)
+	if permits > 0 {
+		s.keepLeases(&at, held)
+	}
+	return permits, nil
+}
+
+func (s *shard) holders(h hashed, key []byte, now int64) (list []lease.Lease, err error) {
+	now = s.advance(now)
+	at, err := s.look(h, key, now, Lease)
+	if err != nil || !at.live {
+		return nil, err
+	}
+	held := s.leases.at(at.r.held())
+	list = make([]lease.Lease, 0, held.Len())
+	for l := range held.Holders(now) {
+		list = append(list, l)
+	}
+	return list, nil
+}
+
+// letGo forgets what a record holds beside itself, before the record goes.
+func (s *shard) letGo(r record) {
+	switch r.kind() {
+	case SlidingLog:
+		n := r.held()
+		s.logs.bytes -= s.logs.at(n).bytes()
+		s.logs.remove(n)
+	case Lease:
+		n := r.held()
+		s.leases.bytes -= s.leases.at(n).counted
+		s.leases.remove(n)
+	}
+}
+
+// fields are the state of a live record, by name.
+func (s *shard) fields(r record, now int64) []Field {
+	switch r.kind() {
+	case Throttle:
+		return []Field{{"tat", r.expires(), true}}
+	case Fixed:
+		return []Field{{"start", r.number(0), true}, {"used", r.number(1), false}}
+	case Sliding:
+		return []Field{{"start", r.number(0), true}, {"previous", r.number(1), false}, {"current", r.number(2), false}}
+	case SlidingLog:
+		return s.logs.at(r.held()).fields(uint64(r.number(0)), r.expires(), now)
+	default:
+		var holders, permits int64
+		for l := range s.leases.at(r.held()).Holders(now) {
+			holders++
+			permits += l.Quantity
+		}
+		return []Field{{"holders", holders, false}, {"held", permits, false}}
+	}
+}

@@ -1,0 +1,126 @@
+package store
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/lease"
+	"cellserver/internal/quota"
+)
+
+// Whatever check is to find is planted: what it passes over would stay unseen in every other test.
+func TestCheckFindsWhatDoesNotFit(t *testing.T) {
+	for name, plant := range map[string]func(s *shard, log, other, leases record){
+		"a log that no record holds":        func(s *shard, _, _, _ record) { s.logs.add() },
+		"leases that no record holds":       func(s *shard, _, _, _ record) { s.leases.add() },
+		"two records with one log":          func(_ *shard, log, other, _ record) { log.setHeld(other.held()) },
+		"a log that is not there":           func(_ *shard, log, _, _ record) { log.setHeld(99) },
+		"bytes of logs":                     func(s *shard, _, _, _ record) { s.logs.bytes++ },
+		"bytes of leases":                   func(s *shard, _, _, _ record) { s.leases.bytes-- },
+		"a log that has gone":               func(s *shard, log, _, _ record) { s.logs.remove(log.held()) },
+		"a free place twice":                func(s *shard, _, _, _ record) { s.logs.free = append(s.logs.free, s.logs.free...) },
+		"a record that outlives its leases": func(_ *shard, _, _, leases record) { leases.setExpires(leases.expires() + 1) },
+		"a log without its entries":         func(s *shard, log, _, _ record) { *s.logs.at(log.held()) = entryLog{} },
+		"a log that ends too soon":          func(s *shard, log, _, _ record) { log.setExpires(s.last) },
+		"a base too high":                   func(_ *shard, log, _, _ record) { log.setNumber(0, 99) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := NewMemory(Options{Clock: NewStillClock(1e18), SweepEvery: -1})
+			v := m.View()
+			keys := words(inOneShard(v, "key", 4))
+			for _, key := range keys[:3] {
+				v.Take(background, key, plainRule(SlidingLog, 9, 60), 2, quota.Take)
+			}
+			v.Acquire(background, keys[3], plainRequest(9, 60, "holder", 1), 10)
+			v.Delete(background, keys[2:3]) // so that a place is free
+			require.NoError(t, m.check())
+			s := &m.database(0).shards[0]
+			held := func(key []byte) record { r, _ := s.find(s.hash(key), key); return r }
+			plant(s, held(keys[0]), held(keys[1]), held(keys[3]))
+			require.Error(t, m.check())
+		})
+	}
+}
+
+func words(keys []string) (words [][]byte) {
+	for _, key := range keys {
+		words = append(words, []byte(key))
+	}
+	return words
+}
+
+// However a key of objects goes, its object goes with it.
+func TestNoObjectOutlivesItsKey(t *testing.T) {
+	clock := NewStillClock(1e18)
+	m := NewMemory(Options{Clock: clock, SweepEvery: -1})
+	v := m.View()
+	keys := words(inOneShard(v, "key", 20))
+	fill := func() {
+		for _, key := range keys {
+			_, err := v.Take(background, key, plainRule(SlidingLog, 9, 60), 2, quota.Take)
+			require.NoError(t, err)
+			key = append([]byte("lease:"), key...)
+			_, err = v.Acquire(background, key, plainRequest(9, 60, "holder", 1), 10)
+			require.NoError(t, err)
+		}
+		logs, leases := m.objects()
+		require.Equal(t, [2]int{20, 20}, [2]int{logs, leases})
+	}
+	ends := func() {
+		clock.Advance(60e9)
+		v.Begin()
+	}
+	for name, forget := range map[string]func(key []byte, isLease bool){
+		"delete":        func(key []byte, _ bool) { v.Delete(background, [][]byte{key}) },
+		"delete as one": func(key []byte, _ bool) { v.Delete(background, [][]byte{key, key}) },
+		"flush":         func([]byte, bool) { v.Flush(background) },
+		"give back": func(key []byte, isLease bool) {
+			if isLease {
+				v.Release(background, key, []byte("holder"))
+			} else {
+				v.Take(background, key, plainRule(SlidingLog, 9, 60), -2, quota.Take)
+			}
+		},
+	} {
+		fill()
+		for _, key := range keys {
+			forget(key, false)
+			forget(append([]byte("lease:"), key...), true)
+		}
+		logs, leases := m.objects()
+		require.Zero(t, logs+leases, name)
+		require.NoError(t, m.check(), name)
+	}
+	fill()
+	ends()
+	for range 2 * slicesARound {
+		m.Sweep()
+	}
+	logs, leases := m.objects()
+	require.Zero(t, logs+leases, "swept")
+	fill()
+	ends()
+	for _, key := range keys { // another kind takes the place of each
+		v.Take(background, key, plainRule(Fixed, 9, 1e6), 1, quota.Take)
+		v.Throttle(background, append([]byte("lease:"), key...), sixteenAMinute, 1, quota.Take)
+	}
+	logs, leases = m.objects()
+	require.Zero(t, logs+leases, "replaced")
+	require.NoError(t, m.check())
+	require.Zero(t, m.database(0).shards[0].logs.bytes+m.database(0).shards[0].leases.bytes)
+}
+
+// Calls that come to nothing make no object.
+func TestRefusedCallsMakeNoObject(t *testing.T) {
+	m := NewMemory(Options{Clock: NewStillClock(1e18), SweepEvery: -1})
+	v, key := m.View(), []byte("key")
+	v.Take(background, key, plainRule(SlidingLog, 9, 60), 10, quota.Take)
+	v.Take(background, key, plainRule(SlidingLog, 9, 60), 1, quota.Peek)
+	v.Acquire(background, key, plainRequest(0, 60, "holder", 1), 10)
+	_, err := v.Acquire(background, key, plainRequest(9, 60, "holder", 1), 0)
+	require.ErrorIs(t, err, lease.ErrHolders)
+	logs, leases := m.objects()
+	require.Zero(t, logs+leases)
+	require.NoError(t, m.check())
+}

@@ -1,0 +1,268 @@
+package storetest
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"time"
+
+	"cellserver/internal/quota"
+	"cellserver/internal/store"
+
+	"github.com/stretchr/testify/require"
+)
+
+var allCases = []testCase{
+	{"all", "TakeAll takes from every key what each limiter allows, and says what each says", all},
+	{"all or nothing", "where one limiter refuses, TakeAll takes nothing from any, and each says what it would say alone", allOrNothing},
+	{"all peek", "TakeAll that peeks says what taking would say and takes nothing", allPeek},
+	{"all but one of another kind", "where one key is of another kind, TakeAll is ErrWrongKind and takes nothing from any", allButOneOfAnotherKind},
+	{"all of any quantity", "TakeAll gives back where a quantity is negative, and asks about debt where it is 0, if all allow it", allOfAnyQuantity},
+	{"all at once", "TakeAll is one step, whatever the order of its keys: nobody sees half of it, and nobody waits for ever", allAtOnce},
+	{"all at one instant", "TakeAll judges all of its keys at one instant", allAtOneInstant},
+}
+
+func taking(r store.Rule, key string, quantity int64) store.Taking {
+	return store.Taking{Key: []byte(key), Rule: r, Quantity: quantity}
+}
+
+func (c *caller) takeAll(peek bool, takes ...store.Taking) ([]quota.Decision, bool) {
+	c.Helper()
+	d, allowed, err := c.view.TakeAll(ctx, takes, peek)
+	require.NoError(c, err)
+	require.Len(c, d, len(takes))
+	return d, allowed
+}
+
+// alone is what each would say by itself.
+func (c *caller) alone(takes ...store.Taking) (said []quota.Decision) {
+	c.Helper()
+	for _, t := range takes {
+		said = append(said, c.takeBy(t.Rule, string(t.Key), t.Quantity, quota.Peek))
+	}
+	return said
+}
+
+// manyTakings are n keys of all limiters in turn: enough of them that a store which parts its keys has some side by side.
+func manyTakings(n int, prefix string) (takes []store.Taking) {
+	for i := range n {
+		takes = append(takes, taking(rule(limiters[i%len(limiters)], int64(10+i), 60), fmt.Sprint(prefix, i), int64(1+i%5)))
+	}
+	return takes
+}
+
+func (c *caller) sightOf(takes []store.Taking) any {
+	c.Helper()
+	var keys []string
+	for _, t := range takes {
+		keys = append(keys, string(t.Key))
+	}
+	return c.sight(keys...)
+}
+
+func all(r *rig) {
+	d, allowed := r.takeAll(false)
+	require.True(r, allowed, "none refuses")
+	require.Empty(r, d)
+	h := r.listen()
+	for _, n := range []int{1, 2, 5, 64} {
+		takes := manyTakings(n, fmt.Sprint(n, " "))
+		for range 2 { // the first makes the keys, the second finds them
+			want := r.alone(takes...)
+			d, allowed := r.takeAll(false, takes...)
+			require.True(r, allowed)
+			require.Equal(r, want, d)
+			for i, t := range takes {
+				require.Equal(r, d[i].Remaining, r.takeBy(t.Rule, string(t.Key), 0, quota.Take).Remaining)
+			}
+			heard := map[notice]int{}
+			for _, n := range h.heard() {
+				heard[n]++
+			}
+			require.Len(r, heard, n)
+			for n, times := range heard {
+				require.Equal(r, store.Changed, n.why)
+				require.Equal(r, 1, times)
+			}
+			r.clock.Advance(time.Second)
+			r.view.Begin()
+		}
+	}
+}
+
+func allOrNothing(r *rig) {
+	for n, refuses := range map[int]int{1: 0, 2: 1, 3: 0, 5: 2, 64: 40} {
+		for _, quantity := range []int64{1, 20} { // what will be allowed later, and what never will
+			takes := manyTakings(n, fmt.Sprint(n, quantity, " "))
+			r.takeAll(false, takes...)
+			t := &takes[refuses]
+			t.Rule, t.Quantity = rule(t.Rule.Kind, 9, 60), quantity
+			r.takeBy(t.Rule, string(t.Key), 30, quota.Force)
+			before, want, h := r.sightOf(takes), r.alone(takes...), r.listen()
+			for _, peek := range []bool{false, true} {
+				d, allowed := r.takeAll(peek, takes...)
+				require.False(r, allowed)
+				require.Equal(r, want, d)
+				require.True(r, d[refuses].Limited)
+				require.Equal(r, before, r.sightOf(takes), "of %d keys", n)
+				require.Empty(r, h.heard())
+			}
+		}
+	}
+}
+
+func allPeek(r *rig) {
+	takes := manyTakings(9, "key")
+	h := r.listen()
+	peeked, allowed := r.takeAll(true, takes...)
+	require.True(r, allowed)
+	require.Zero(r, r.size())
+	require.Empty(r, h.heard())
+	taken, _ := r.takeAll(false, takes...)
+	require.Equal(r, peeked, taken)
+	before := r.sightOf(takes)
+	h.heard()
+	peeked, _ = r.takeAll(true, takes...)
+	require.Equal(r, before, r.sightOf(takes))
+	require.Empty(r, h.heard())
+	taken, _ = r.takeAll(false, takes...)
+	require.Equal(r, peeked, taken)
+}
+
+func allButOneOfAnotherKind(r *rig) {
+	for i, kind := range kinds {
+		for at := range 4 {
+			takes := manyTakings(4, fmt.Sprint(i, at, " "))
+			if takes[at].Rule.Kind == kind {
+				continue
+			}
+			for j, t := range takes {
+				if j != at {
+					r.takeBy(t.Rule, string(t.Key), 1, quota.Take)
+				}
+			}
+			r.use(kind, string(takes[at].Key))
+			takes[(at+1)%4].Quantity = 1000 // one that is limited is no excuse for another
+			before, h := r.sightOf(takes), r.listen()
+			for _, refuses := range []bool{true, false} {
+				for _, peek := range []bool{true, false} {
+					_, allowed, err := r.view.TakeAll(ctx, takes, peek)
+					require.ErrorIs(r, err, store.ErrWrongKind, "a %s at %d", kind, at)
+					require.False(r, allowed)
+					require.Equal(r, before, r.sightOf(takes), "a %s at %d, one limited: %t", kind, at, refuses)
+					require.Empty(r, h.heard())
+				}
+				takes[(at+1)%4].Quantity = 1
+			}
+		}
+	}
+}
+
+func allOfAnyQuantity(r *rig) {
+	for _, kind := range limiters {
+		five, one := rule(kind, 5, 60), rule(kind, 1, 60)
+		used, empties, asks, limited := fmt.Sprint(kind, " used"), fmt.Sprint(kind, " empties"), fmt.Sprint(kind, " asks"), fmt.Sprint(kind, " limited")
+		r.takeBy(five, used, 3, quota.Take)
+		r.takeBy(five, empties, 3, quota.Take)
+		r.takeBy(five, asks, 5, quota.Take)
+		r.takeBy(one, limited, 1, quota.Take)
+		takes := []store.Taking{
+			taking(five, used, -2), taking(five, empties, math.MinInt64), taking(five, asks, 0), taking(one, limited, 1),
+		}
+		before, want := r.sightOf(takes), r.alone(takes...)
+		d, allowed := r.takeAll(false, takes...)
+		require.False(r, allowed)
+		require.Equal(r, want, d)
+		require.Equal(r, before, r.sightOf(takes), "%s: what is given back waits for the others too", kind)
+
+		takes[3].Quantity = 0
+		_, allowed = r.takeAll(false, takes...)
+		require.True(r, allowed)
+		require.Equal(r, int64(4), r.takeBy(five, used, 0, quota.Take).Remaining)
+		require.Equal(r, store.Entry{}, r.lookup(empties))
+		require.Zero(r, r.takeBy(five, asks, 0, quota.Take).Remaining)
+
+		r.takeBy(five, asks, 1, quota.Force)
+		_, allowed = r.takeAll(false, takes...)
+		require.False(r, allowed, "%s: 0 is limited in debt", kind)
+		require.Equal(r, int64(4), r.takeBy(five, used, 0, quota.Take).Remaining)
+	}
+}
+
+// allAtOnce: pairs and threes of keys, in every order, out of a few. Each call takes as much from each of its keys, and
+// another gives it back: so at any instant all that is taken is a sum of whole calls. Who reads all keys at once, by a
+// TakeAll that peeks, sees no other; and in the end nothing is left.
+func allAtOnce(r *rig) {
+	const callers, rounds = 6, 150
+	by := func(i int) store.Rule { return rule(limiters[1+i%3], maxLog, 1_000_000) }
+	var sees []store.Taking
+	for i := range 4 {
+		sees = append(sees, taking(by(i), fmt.Sprint("key", i), 0))
+	}
+	used := func(d []quota.Decision) (sum int64) {
+		for _, d := range d {
+			sum += d.Limit - d.Remaining
+		}
+		return sum
+	}
+	var done sync.WaitGroup
+	for i := range callers {
+		v, random := r.store.View(), rand.New(rand.NewPCG(5, uint64(i)))
+		done.Go(func() {
+			for range rounds {
+				takes := make([]store.Taking, 3) // of three each, so that a sum that is no multiple of 3 is half a call
+				for n, key := range random.Perm(len(sees))[:len(takes)] {
+					takes[n] = taking(sees[key].Rule, string(sees[key].Key), 1)
+				}
+				v.TakeAll(ctx, takes, false)
+				runtime.Gosched()
+				for n := range takes {
+					takes[n].Quantity = -1
+				}
+				random.Shuffle(len(takes), func(a, b int) { takes[a], takes[b] = takes[b], takes[a] })
+				v.TakeAll(ctx, takes, false)
+			}
+		})
+	}
+	odd := map[int64]int{}
+	reader := r.another()
+	done.Go(func() {
+		for range 2 * rounds {
+			d, _, _ := reader.view.TakeAll(ctx, sees, true)
+			if n := used(d); n%3 != 0 {
+				odd[n]++
+			}
+			runtime.Gosched()
+		}
+	})
+	done.Wait()
+	require.Empty(r, odd, "how many were seen taken, and how often, that are no sum of whole calls")
+	d, _ := r.takeAll(true, sees...)
+	require.Zero(r, used(d))
+}
+
+// allAtOneInstant is oneInstant for TakeAll: the later of two windows has been seen to have ended, so the earlier has too.
+func allAtOneInstant(r *rig) {
+	short, long := rule(store.Fixed, 1, 1), rule(store.Fixed, 1, 2)
+	for i := range 50 {
+		earlier, later := fmt.Sprint("earlier", i), fmt.Sprint("later", i)
+		r.takeBy(short, earlier, 1, quota.Take)
+		r.takeBy(long, later, 1, quota.Take)
+	}
+	r.clock.Advance(3 * time.Second)
+	late := r.another()
+	for i := range 50 {
+		earlier, later := fmt.Sprint("earlier", i), fmt.Sprint("later", i)
+		require.Zero(r, late.count(later))
+		want := []quota.Decision{ // made at that instant
+			{Limit: 1, RetryAfter: quota.Never, ResetAfter: int64(time.Second), Taken: 1},
+			{Limit: 1, RetryAfter: quota.Never, ResetAfter: int64(2 * time.Second), Taken: 1},
+		}
+		d, allowed := r.takeAll(false, taking(short, earlier, 1), taking(long, later, 1))
+		require.True(r, allowed)
+		require.Equal(r, want, d)
+		require.Equal(r, r.lookup(later).Expires, r.lookup(earlier).Expires+int64(time.Second))
+	}
+}

@@ -1,0 +1,81 @@
+package storetest
+
+import (
+	"cellserver/internal/lease"
+	"cellserver/internal/quota"
+	"cellserver/internal/store"
+	"cellserver/internal/window"
+)
+
+// held is what a key holds, as the packages that decide have it and with nothing around it: what a store's answers are
+// compared with. Nothing that it points to is ever changed: a step makes another.
+type held struct {
+	kind    store.Kind
+	expires int64 // of a Throttle its TAT
+	fixed   window.Fixed
+	sliding window.Sliding
+	log     window.Log
+	entries entries
+	leases  *lease.Leases
+}
+
+// entries are a log's entries, the oldest first.
+type entries []window.Entry
+
+func (e entries) Len() int              { return len(e) }
+func (e entries) At(i int) window.Entry { return e[i] }
+
+func (e entries) after(edit window.Edit) entries {
+	next := append(entries{}, e[edit.Drop:len(e)-edit.Cut]...)
+	if edit.Push {
+		next = append(next, edit.Entry)
+	}
+	return next
+}
+
+// at is what is left of it at an instant.
+func (h held) at(now int64) held {
+	if h.expires <= now {
+		return held{}
+	}
+	return h
+}
+
+func (h held) entry() store.Entry { return store.Entry{Kind: h.kind, Expires: h.expires} }
+
+// take is one step of a rule. What comes of it is to be kept only if it has changed.
+func (h held) take(now int64, rule store.Rule, quantity int64, mode quota.Mode) (d quota.Decision, next held, changed bool, err error) {
+	next = held{kind: rule.Kind}
+	switch rule.Kind {
+	case store.Throttle:
+		d, next.expires, err = rule.Throttle.Step(now, h.expires, quantity, mode)
+		changed = next.expires != h.expires
+	case store.Fixed:
+		d, next.fixed, err = rule.Window.StepFixed(now, h.fixed, quantity, mode)
+		next.expires, changed = next.fixed.End, next.fixed != h.fixed
+	case store.Sliding:
+		d, next.sliding, err = rule.Window.StepSliding(now, h.sliding, quantity, mode)
+		next.expires, changed = next.sliding.End, next.sliding != h.sliding
+	case store.SlidingLog:
+		var edit window.Edit
+		d, next.log, edit, err = rule.Log.StepLog(now, h.log, h.entries, quantity, mode)
+		next.entries, next.expires, changed = h.entries.after(edit), next.log.End, edit != window.Edit{}
+	}
+	return d, next.at(now), changed, err
+}
+
+// ownLeases are a copy of its leases, for a step to change.
+func (h held) ownLeases() *lease.Leases {
+	if h.leases == nil {
+		return &lease.Leases{}
+	}
+	return h.leases.Clone()
+}
+
+// withLeases is what a key holds that has these.
+func withLeases(l *lease.Leases) held {
+	if l.Len() == 0 {
+		return held{}
+	}
+	return held{kind: store.Lease, expires: l.Expires(), leases: l}
+}

@@ -1,0 +1,341 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"cellserver/internal/lease"
+	"cellserver/internal/quota"
+	"cellserver/internal/store"
+	"cellserver/internal/window"
+
+	"github.com/stretchr/testify/require"
+)
+
+var kindCases = []testCase{
+	{"kinds apart", "a key holds one kind: a call for another is ErrWrongKind and changes nothing", kindsApart},
+	{"kind follows kind", "a key that has expired is free for any kind", kindFollowsKind},
+	{"expiry of any kind", "a key of any kind is there until the last nanosecond of its state, and to nobody after that", expiryOfAnyKind},
+	{"afresh", "of a key that was deleted or flushed nothing is left, for no key made after it", afresh},
+	{"borrowed words", "the bytes of keys, rules and holders are the caller's: the store keeps copies", borrowedWords},
+	{"inspect", "Inspect tells a kind's state field by field, and nothing where Lookup tells nothing", inspect},
+}
+
+// limiters are the kinds that Take knows, and kinds all there are.
+var (
+	limiters = []store.Kind{store.Throttle, store.Fixed, store.Sliding, store.SlidingLog}
+	kinds    = append(limiters[:len(limiters):len(limiters)], store.Lease)
+)
+
+// maxLog and maxHolders are more than any case needs that is not about them.
+const maxLog, maxHolders = 1000, 1000
+
+// rule is a limit of size at once and in each period, in seconds.
+func rule(kind store.Kind, size, period int64) store.Rule {
+	r := store.Rule{Kind: kind}
+	var err, logErr error
+	if kind == store.Throttle {
+		r.Throttle = limit(size-1, size, period)
+	} else {
+		r.Window, err = window.NewLimit(size, period)
+		r.Log, logErr = window.NewLogLimit(size, period, maxLog)
+	}
+	if err := errors.Join(err, logErr); err != nil {
+		panic(err)
+	}
+	return r
+}
+
+func request(limit, ttl int64, holder string, quantity int64) lease.Request {
+	r, err := lease.NewRequest(limit, ttl, []byte(holder), quantity)
+	if err != nil {
+		panic(err)
+	}
+	return r
+}
+
+// takeBy is take for any limiter.
+func (c *caller) takeBy(rule store.Rule, key string, quantity int64, mode quota.Mode) quota.Decision {
+	c.Helper()
+	d, err := c.view.Take(ctx, []byte(key), &rule, quantity, mode)
+	require.NoError(c, err)
+	return d
+}
+
+func (c *caller) acquire(key string, r lease.Request) quota.Decision {
+	c.Helper()
+	d, err := c.view.Acquire(ctx, []byte(key), r, maxHolders)
+	require.NoError(c, err)
+	return d
+}
+
+func (c *caller) renew(key string, seconds int64, holder string) bool {
+	c.Helper()
+	renewed, err := c.view.Renew(ctx, []byte(key), time.Duration(seconds)*time.Second, []byte(holder))
+	require.NoError(c, err)
+	return renewed
+}
+
+func (c *caller) release(key, holder string) int64 {
+	c.Helper()
+	permits, err := c.view.Release(ctx, []byte(key), []byte(holder))
+	require.NoError(c, err)
+	return permits
+}
+
+func (c *caller) holders(key string) []lease.Lease {
+	c.Helper()
+	list, err := c.view.Holders(ctx, []byte(key))
+	require.NoError(c, err)
+	return list
+}
+
+func (c *caller) inspect(key string) (store.Entry, []store.Field) {
+	c.Helper()
+	e, fields, err := c.view.Inspect(ctx, []byte(key))
+	require.NoError(c, err)
+	return e, fields
+}
+
+// useUp is what use leaves to be taken.
+const useUp = 7
+
+// use takes two of nine that a minute brings, in the way of a kind. A lease is another holder's each time.
+func (c *caller) use(kind store.Kind, key string) quota.Decision {
+	c.Helper()
+	if kind != store.Lease {
+		return c.takeBy(rule(kind, useUp+2, 60), key, 2, quota.Take)
+	}
+	return c.acquire(key, request(useUp+2, 60, fmt.Sprint("holder", len(c.holders(key))), 2))
+}
+
+// sight is all that can be seen of keys of one database.
+func (c *caller) sight(keys ...string) any {
+	c.Helper()
+	type seen struct {
+		entry  store.Entry
+		fields []store.Field
+		leases []lease.Lease
+	}
+	var all []any
+	for _, key := range keys {
+		var s seen
+		if s.entry, s.fields = c.inspect(key); s.entry.Kind == store.Lease {
+			s.leases = c.holders(key)
+		}
+		all = append(all, s, c.lookup(key))
+	}
+	return append(all, c.size())
+}
+
+// callsOf are the calls that a kind is for, on one key.
+func (c *caller) callsOf(kind store.Kind, key string) (calls []func() error) {
+	name := []byte(key)
+	if kind == store.Lease {
+		for quantity := range int64(2) {
+			calls = append(calls, func() error {
+				_, err := c.view.Acquire(ctx, name, request(9, 60, "holder", quantity), maxHolders)
+				return err
+			})
+		}
+		return append(calls,
+			func() error { _, err := c.view.Renew(ctx, name, time.Second, []byte("holder")); return err },
+			func() error { _, err := c.view.Release(ctx, name, []byte("holder")); return err },
+			func() error { _, err := c.view.Holders(ctx, name); return err })
+	}
+	r := rule(kind, 9, 60)
+	for _, quantity := range []int64{1, 0, -1, 10, math.MinInt64} {
+		for _, mode := range []quota.Mode{quota.Take, quota.Peek, quota.UpTo, quota.Force} {
+			calls = append(calls, func() error { _, err := c.view.Take(ctx, name, &r, quantity, mode); return err })
+		}
+		for _, peek := range []bool{false, true} {
+			calls = append(calls, func() error {
+				_, _, err := c.view.TakeAll(ctx, []store.Taking{{Key: name, Rule: r, Quantity: quantity}}, peek)
+				return err
+			})
+		}
+	}
+	if kind == store.Throttle {
+		calls = append(calls, func() error { _, err := c.view.Throttle(ctx, name, lasting, 1, quota.Take); return err })
+	}
+	return calls
+}
+
+func kindsApart(r *rig) {
+	for _, is := range kinds {
+		for _, asked := range kinds {
+			if is == asked {
+				continue
+			}
+			key := fmt.Sprint(is, " asked for ", asked)
+			r.use(is, key)
+			require.Equal(r, is, r.lookup(key).Kind)
+			before, h := r.sight(key), r.listen()
+			for i, call := range r.callsOf(asked, key) {
+				require.ErrorIs(r, call(), store.ErrWrongKind, "%s, call %d", key, i)
+				require.Equal(r, before, r.sight(key), "%s, call %d", key, i)
+			}
+			require.Empty(r, h.heard(), key)
+		}
+	}
+}
+
+func kindFollowsKind(r *rig) {
+	for _, is := range kinds {
+		for _, asked := range kinds {
+			key := fmt.Sprint(is, " then ", asked)
+			want := r.use(asked, "fresh "+key)
+			r.use(is, key)
+			size := r.size()
+			r.clock.Advance(time.Duration(r.lookup(key).Expires - r.clock.Now()))
+			r.view.Begin()
+			require.Empty(r, r.sightOfNothing(asked, key), key)
+			require.Equal(r, want, r.use(asked, key), key)
+			require.Equal(r, asked, r.lookup(key).Kind)
+			require.Equal(r, size, r.size(), "one record took the other's place")
+		}
+	}
+}
+
+// sightOfNothing asks after a key that is not there by calls that make none, and says what was seen nevertheless.
+func (c *caller) sightOfNothing(kind store.Kind, key string) (seen string) {
+	c.Helper()
+	if kind == store.Lease {
+		if list, permits, renewed := c.holders(key), c.release(key, "holder0"), c.renew(key, 9, "holder0"); len(list) > 0 || permits > 0 || renewed {
+			seen = fmt.Sprint(list, permits, renewed)
+		}
+	} else if d := c.takeBy(rule(kind, 9, 60), key, 9, quota.Peek); d.Limited {
+		seen = fmt.Sprintf("%+v", d)
+	}
+	if e := c.lookup(key); e != (store.Entry{}) {
+		seen += fmt.Sprintf("%+v", e)
+	}
+	return seen
+}
+
+func expiryOfAnyKind(r *rig) {
+	for _, kind := range kinds {
+		key := kind.String()
+		first := r.use(kind, key)
+		require.Equal(r, r.clock.Now()+first.ResetAfter, r.lookup(key).Expires, key)
+		r.clock.Advance(time.Duration(first.ResetAfter - 1))
+		r.view.Begin()
+		require.Equal(r, kind, r.lookup(key).Kind)
+		_, fields := r.inspect(key)
+		require.NotEmpty(r, fields)
+		require.Equal(r, 1, r.count(key))
+		require.Equal(r, once([]string{key}), r.scanAll(10))
+		drawn, _ := r.random()
+		require.Equal(r, key, drawn)
+
+		r.clock.Advance(1)
+		r.view.Begin()
+		_, fields = r.inspect(key)
+		require.Empty(r, fields, key)
+		require.Empty(r, r.sightOfNothing(kind, key))
+		require.Zero(r, r.count(key), key)
+		require.Empty(r, r.scanAll(10), key)
+		_, ok := r.random()
+		require.False(r, ok, key)
+		require.Zero(r, r.remove(key))
+		require.Zero(r, r.size())
+		require.Equal(r, first, r.use(kind, key), "and it starts afresh")
+		require.Equal(r, 1, r.remove(key))
+	}
+}
+
+// afresh makes several keys each time, so that whoever uses a place again that held a state is found out.
+func afresh(r *rig) {
+	for _, kind := range kinds {
+		for what, forget := range map[string]func(){
+			"delete":    func() { require.Equal(r, 3, r.remove("a", "b", "c")) },
+			"flush":     func() { require.NoError(r, r.view.Flush(ctx)) },
+			"flush all": func() { require.NoError(r, r.view.FlushAll(ctx)) },
+		} {
+			first := r.use(kind, "a")
+			for range 2 {
+				r.use(kind, "a")
+				r.use(kind, "b")
+			}
+			r.use(kind, "c")
+			forget()
+			require.Zero(r, r.size())
+			for _, key := range []string{"a", "d", "b", "c"} {
+				require.Empty(r, r.sightOfNothing(kind, key), what)
+				require.Equal(r, first, r.use(kind, key), "%s, %s", what, kind)
+			}
+			require.Equal(r, 4, r.remove("a", "b", "c", "d"))
+		}
+	}
+}
+
+// borrowedWords writes over everything after each call, as the next read of a connection does.
+func borrowedWords(r *rig) {
+	key, holder := make([]byte, 4), make([]byte, 4)
+	scratch := func() { copy(key, "gone"); copy(holder, "gone") }
+	for i, name := range []string{"key1", "key2", "key3"} {
+		copy(key, name)
+		what := rule(limiters[1+i], 9, 60)
+		_, err := r.view.Take(ctx, key, &what, 2, quota.Take)
+		require.NoError(r, err)
+		scratch()
+		what = store.Rule{}
+		copy(key, name)
+		takes := []store.Taking{{Key: key, Rule: rule(limiters[1+i], 9, 60), Quantity: 2}}
+		_, _, err = r.view.TakeAll(ctx, takes, false)
+		require.NoError(r, err)
+		scratch()
+		takes[0] = store.Taking{}
+		require.Equal(r, int64(5), r.takeBy(rule(limiters[1+i], 9, 60), name, 0, quota.Take).Remaining)
+	}
+	for _, name := range []string{"ann.", "bob."} {
+		copy(key, "key4")
+		copy(holder, name)
+		asked, err := lease.NewRequest(9, 60, holder, 2)
+		require.NoError(r, err)
+		_, err = r.view.Acquire(ctx, key, asked, maxHolders)
+		require.NoError(r, err)
+		scratch()
+	}
+	require.Equal(r, once([]string{"key1", "key2", "key3", "key4"}), r.scanAll(10))
+	end := epoch + int64(time.Minute)
+	require.Equal(r, []lease.Lease{{Holder: "ann.", Quantity: 2, End: end}, {Holder: "bob.", Quantity: 2, End: end}}, r.holders("key4"))
+}
+
+func inspect(r *rig) {
+	const s = int64(time.Second)
+	shows := func(key string, want ...store.Field) {
+		r.Helper()
+		e, fields := r.inspect(key)
+		require.Equal(r, r.lookup(key), e)
+		require.Equal(r, want, fields, key)
+	}
+	shows("nothing")
+	r.put("throttle")
+	shows("throttle", store.Field{Name: "tat", Value: r.lookup("throttle").Expires, Instant: true})
+
+	r.use(store.Fixed, "fixed")
+	r.use(store.Sliding, "sliding")
+	r.use(store.SlidingLog, "log")
+	r.acquire("lease", request(9, 30, "short", 3))
+	r.acquire("lease", request(9, 60, "long", 4))
+	shows("lease", store.Field{Name: "holders", Value: 2}, store.Field{Name: "held", Value: 7})
+	r.clock.Advance(30 * time.Second)
+	r.view.Begin()
+	r.use(store.SlidingLog, "log")
+	shows("fixed", store.Field{Name: "start", Value: epoch, Instant: true}, store.Field{Name: "used", Value: 2})
+	shows("log", store.Field{Name: "entries", Value: 2}, store.Field{Name: "used", Value: 4},
+		store.Field{Name: "oldest", Value: epoch, Instant: true}, store.Field{Name: "newest", Value: epoch + 30*s, Instant: true})
+	shows("lease", store.Field{Name: "holders", Value: 1}, store.Field{Name: "held", Value: 4})
+	r.clock.Advance(30 * time.Second)
+	r.view.Begin()
+	r.takeBy(rule(store.Sliding, 9, 60), "sliding", 1, quota.Take)
+	shows("sliding", store.Field{Name: "start", Value: epoch + 60*s, Instant: true},
+		store.Field{Name: "previous", Value: 2}, store.Field{Name: "current", Value: 1})
+	shows("fixed")
+	shows("lease")
+	r.view.Select(1)
+	shows("throttle")
+}

@@ -1,0 +1,268 @@
+package storetest
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"reflect"
+	"slices"
+	"time"
+	"unsafe"
+
+	"cellserver/internal/lease"
+	"cellserver/internal/quota"
+	"cellserver/internal/store"
+)
+
+// ofKind is what a key of a kind holds, or an error if it is of another.
+func (v *naiveView) ofKind(name string, now int64, kind store.Kind) (held, error) {
+	h := v.live(name, now)
+	if stale, _ := v.database().held(name); v.has(remembersKind) && stale.kind != store.None {
+		h.kind = stale.kind
+	}
+	if h.kind != store.None && h.kind != kind {
+		if v.has(mixesKinds) {
+			return held{}, nil
+		}
+		return held{}, store.ErrWrongKind
+	}
+	if h.kind == store.None && v.has(leavesState) && (kind == store.SlidingLog || kind == store.Lease) {
+		return v.left[kind], nil
+	}
+	return h, nil
+}
+
+func (v *naiveView) Take(_ context.Context, key []byte, rule *store.Rule, quantity int64, mode quota.Mode) (quota.Decision, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.take(v.name(key), v.advance(v.Now()), *rule, quantity, mode)
+}
+
+func (v *naiveView) take(name string, now int64, rule store.Rule, quantity int64, mode quota.Mode) (quota.Decision, error) {
+	if rule.Kind == store.Throttle {
+		return v.throttle(name, now, rule.Throttle, quantity, mode)
+	}
+	was, err := v.ofKind(name, now, rule.Kind)
+	if err != nil {
+		return quota.Decision{}, err
+	}
+	if v.has(unlockedWindows) && mode == quota.Take {
+		v.letIn()
+	}
+	d, next, changed, err := was.take(now, rule, quantity, mode)
+	if mode == quota.Peek && v.has(peekTakes) {
+		_, next, changed, _ = was.take(now, rule, quantity, quota.Take)
+	}
+	if err != nil || !changed {
+		return d, err
+	}
+	if v.has(forgetsPrevious) {
+		next.sliding.Previous = 0
+	}
+	if v.has(keepsEmpty) && next.kind == store.None {
+		next = held{kind: rule.Kind, expires: now + int64(time.Second)}
+	}
+	if v.has(quietWindows) {
+		v.database().set(name, next)
+		return d, nil
+	}
+	v.keep(name, now, next)
+	return d, nil
+}
+
+// TakeAll asks each, and then has each take.
+func (v *naiveView) TakeAll(_ context.Context, takes []store.Taking, peek bool) ([]quota.Decision, bool, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	decisions, now, allowed := make([]quota.Decision, len(takes)), v.advance(v.Now()), true
+	if v.has(halfTakes) || v.has(takesUpToError) {
+		return v.takeInTurn(takes, now, peek)
+	}
+	for i, t := range takes {
+		instant := now
+		if v.has(manyInstantsOfAll) && i < len(takes)-1 {
+			instant = v.now
+		}
+		var err error
+		if decisions[i], err = v.take(v.name(t.Key), instant, t.Rule, t.Quantity, quota.Peek); err != nil {
+			return nil, false, err
+		}
+		allowed = allowed && !decisions[i].Limited
+	}
+	if v.has(mixesAnswers) {
+		slices.Reverse(decisions)
+	}
+	for _, t := range takes {
+		if allowed && (!peek || v.has(peekTakesAll)) || t.Quantity < 0 && !peek && v.has(givesBackAnyway) {
+			v.take(v.name(t.Key), now, t.Rule, t.Quantity, quota.Take)
+		}
+		if v.has(takesInPieces) {
+			v.letIn()
+		}
+	}
+	return decisions, allowed, nil
+}
+
+// takeInTurn goes on until one refuses, as one would write it on top of Take.
+func (v *naiveView) takeInTurn(takes []store.Taking, now int64, peek bool) (decisions []quota.Decision, allowed bool, err error) {
+	allowed = true
+	for _, t := range takes {
+		mode := quota.Take
+		d, err := v.take(v.name(t.Key), now, t.Rule, t.Quantity, quota.Peek)
+		if err != nil && v.has(halfTakes) {
+			return nil, false, err
+		}
+		allowed = allowed && !d.Limited && err == nil
+		if !allowed || peek {
+			mode = quota.Peek
+		}
+		if d, err = v.take(v.name(t.Key), now, t.Rule, t.Quantity, mode); err != nil {
+			return nil, false, err
+		}
+		decisions = append(decisions, d)
+	}
+	return decisions, allowed, nil
+}
+
+// leasesOf is what a lease command finds: the key's leases, to be changed and kept, and the instant that it decides by.
+func (v *naiveView) leasesOf(key []byte) (name string, now int64, l *lease.Leases, err error) {
+	name, now = v.name(key), v.advance(v.Now())
+	h, err := v.ofKind(name, now, store.Lease)
+	if v.has(leasesForever) {
+		if v.frozen == 0 {
+			v.frozen = now
+		}
+		stale, _ := v.database().held(name)
+		h, now = stale, v.frozen
+	}
+	return name, now, h.ownLeases(), err
+}
+
+func (v *naiveView) keepLeases(name string, now int64, l *lease.Leases) {
+	next, was := withLeases(l), v.live(name, v.last)
+	if v.has(keepsLongestEnd) && next.kind != store.None {
+		next.expires = max(next.expires, was.expires)
+	}
+	v.keep(name, now, next)
+}
+
+func (v *naiveView) Acquire(_ context.Context, key []byte, r lease.Request, maxHolders int) (quota.Decision, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	name, now, l, err := v.leasesOf(key)
+	if err != nil {
+		return quota.Decision{}, err
+	}
+	if v.has(unlockedLeases) {
+		v.letIn()
+	}
+	if v.has(ignoresMaxHolders) {
+		maxHolders = math.MaxInt
+	}
+	asked := reflect.ValueOf(r) // which tells nobody what it asks for but lease
+	holder, ttl := asked.FieldByName("holder").Bytes(), asked.FieldByName("ttl").Int()
+	again := slices.ContainsFunc(slices.Collect(l.Holders(now)), func(l lease.Lease) bool { return l.Holder == string(holder) })
+	if v.has(countsRetries) && again {
+		r, _ = lease.NewRequest(asked.FieldByName("limit").Int(), ttl/1e9, append(holder, '\''), asked.FieldByName("quantity").Int())
+	}
+	d, changed, err := l.Acquire(now, r, maxHolders)
+	if d.Limited && v.has(renewsRefused) {
+		changed = l.Renew(now, time.Duration(ttl), holder)
+	}
+	if v.has(borrowsHolder) {
+		v.borrowed[string(holder)] = unsafe.String(&holder[0], len(holder))
+	}
+	if err == nil && changed {
+		v.keepLeases(name, now, l)
+	}
+	return d, err
+}
+
+func (v *naiveView) Renew(_ context.Context, key []byte, ttl time.Duration, holder []byte) (bool, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	name, now, l, err := v.leasesOf(key)
+	renewed := err == nil && l.Renew(now, ttl, holder)
+	if renewed && !v.has(losesRenewal) {
+		v.keepLeases(name, now, l)
+	}
+	return renewed, err
+}
+
+func (v *naiveView) Release(_ context.Context, key []byte, holder []byte) (permits int64, err error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	name, now, l, err := v.leasesOf(key)
+	if err != nil {
+		return 0, err
+	}
+	permits = l.Release(now, holder)
+	for other := range l.Holders(now) {
+		if permits == 0 && v.has(releasesAnybody) {
+			permits = l.Release(now, []byte(other.Holder))
+			break
+		}
+	}
+	if permits > 0 || v.has(noticesAnyRelease) && l.Len() > 0 {
+		v.keepLeases(name, now, l)
+	}
+	return permits, nil
+}
+
+func (v *naiveView) Holders(_ context.Context, key []byte) ([]lease.Lease, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	_, now, l, err := v.leasesOf(key)
+	if err != nil {
+		return nil, err
+	}
+	list := slices.Collect(l.Holders(now))
+	if v.has(listsByName) {
+		slices.SortFunc(list, func(a, b lease.Lease) int { return cmp.Compare(a.Holder, b.Holder) })
+	}
+	for i, l := range list {
+		if v.has(borrowsHolder) {
+			list[i].Holder = v.borrowed[l.Holder]
+		}
+	}
+	return list, nil
+}
+
+func (v *naiveView) Inspect(_ context.Context, key []byte) (store.Entry, []store.Field, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	name, now := v.name(key), v.advance(v.now)
+	h := v.live(name, now)
+	if v.has(inspectsExpired) {
+		h, _ = v.database().held(name)
+	}
+	return h.entry(), h.fields(now), nil
+}
+
+func (h held) fields(now int64) []store.Field {
+	switch h.kind {
+	case store.Throttle:
+		return []store.Field{{Name: "tat", Value: h.expires, Instant: true}}
+	case store.Fixed:
+		return []store.Field{{Name: "start", Value: h.fixed.Start, Instant: true}, {Name: "used", Value: h.fixed.Used}}
+	case store.Sliding:
+		return []store.Field{
+			{Name: "start", Value: h.sliding.Start, Instant: true},
+			{Name: "previous", Value: h.sliding.Previous}, {Name: "current", Value: h.sliding.Current},
+		}
+	case store.SlidingLog:
+		n := len(h.entries)
+		return []store.Field{
+			{Name: "entries", Value: int64(n)}, {Name: "used", Value: int64(h.entries[n-1].Total - h.log.Base)},
+			{Name: "oldest", Value: h.entries[0].At, Instant: true}, {Name: "newest", Value: h.entries[n-1].At, Instant: true},
+		}
+	case store.Lease:
+		holders, permits := int64(0), int64(0)
+		for l := range h.leases.Holders(now) {
+			holders++
+			permits += l.Quantity
+		}
+		return []store.Field{{Name: "holders", Value: holders}, {Name: "held", Value: permits}}
+	}
+	return nil
+}

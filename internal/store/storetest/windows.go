@@ -1,0 +1,156 @@
+package storetest
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"time"
+
+	"cellserver/internal/quota"
+	"cellserver/internal/store"
+
+	"github.com/stretchr/testify/require"
+)
+
+var windowCases = []testCase{
+	{"any limiter", "a call is decided by the algorithm of its rule's kind, from what the calls before it left and the time that has gone by", anyLimiter},
+	{"refused by any limiter", "a call of any limiter that is limited, peeks, asks for nothing or fails changes nothing: neither state nor notice", refusedByAny},
+	{"emptied", "a key that was given all back is gone, and nothing is saved up", emptied},
+	{"notices of limiters", "the listener hears of every change that a limiter makes, once, and of nothing else", limiterNotices},
+	{"atomic limiters", "a step of any limiter is one: of many callers at once no more are admitted than of one caller", atomicLimiters},
+}
+
+// anyLimiter plays random calls, whose limits change too. Most leave something for the next to find: the clock goes a second
+// at most.
+func anyLimiter(r *rig) {
+	random := rand.New(rand.NewPCG(1, 2))
+	keys := map[string]held{}
+	for i := range 4000 {
+		if random.IntN(3) == 0 {
+			r.clock.Advance(time.Duration(random.Int64N(1e9) + 1))
+			r.view.Begin()
+		}
+		now, kind := r.clock.Now(), limiters[random.IntN(len(limiters))]
+		key, by := fmt.Sprint(kind, random.IntN(3)), rule(kind, 1+random.Int64N(9), 1+random.Int64N(3))
+		quantity, mode := random.Int64N(16)-4, quota.Mode(random.IntN(4))
+		want, next, changed, err := keys[key].at(now).take(now, by, quantity, mode)
+		require.NoError(r, err)
+		if changed {
+			keys[key] = next
+		}
+		got := r.takeBy(by, key, quantity, mode)
+		if want != got { // a plain comparison first: require takes long
+			require.Equal(r, want, got, "call %d, on %s: quantity %d, mode %d", i, key, quantity, mode)
+		}
+		if want, got := keys[key].at(now).entry(), r.lookup(key); want != got {
+			require.Equal(r, want, got, "after call %d, on %s: quantity %d, mode %d", i, key, quantity, mode)
+		}
+	}
+}
+
+func refusedByAny(r *rig) {
+	for _, kind := range limiters {
+		five, used, full, unused := rule(kind, 5, 60), fmt.Sprint(kind, " used"), fmt.Sprint(kind, " full"), fmt.Sprint(kind, " unused")
+		r.takeBy(five, used, 3, quota.Take)
+		r.takeBy(five, full, 5, quota.Take)
+		r.clock.Advance(time.Second) // so that to write the same again would show
+		r.view.Begin()
+		calls := []struct {
+			key      string
+			quantity int64
+			mode     quota.Mode
+		}{
+			{used, 3, quota.Take}, {used, 6, quota.Take}, {full, 1, quota.Take}, {unused, 6, quota.Take},
+			{used, 0, quota.Take}, {used, 0, quota.UpTo}, {used, 0, quota.Force}, {unused, 0, quota.Take},
+			{used, 2, quota.Peek}, {used, -2, quota.Peek}, {used, -9, quota.Peek}, {used, 9, quota.Peek}, {unused, 1, quota.Peek},
+			{full, 1, quota.UpTo}, {unused, -1, quota.Take}, {unused, math.MinInt64, quota.Force},
+		}
+		before, h := r.sight(used, full, unused), r.listen()
+		for _, c := range calls {
+			r.takeBy(five, c.key, c.quantity, c.mode)
+			require.Equal(r, before, r.sight(used, full, unused), "%+v", c)
+			require.Empty(r, h.heard(), "%+v", c)
+		}
+		_, err := r.view.Take(ctx, []byte(used), &five, math.MaxInt64, quota.Force)
+		require.ErrorIs(r, err, quota.ErrQuantity)
+		require.Equal(r, before, r.sight(used, full, unused))
+		require.Empty(r, h.heard())
+	}
+}
+
+func emptied(r *rig) {
+	for _, kind := range limiters {
+		five, key := rule(kind, 5, 60), kind.String()
+		for _, all := range []int64{-4, -5, math.MinInt64} {
+			first := r.takeBy(five, key, 4, quota.Take)
+			require.Equal(r, int64(3), r.takeBy(five, key, -2, quota.Take).Remaining)
+			require.Equal(r, int64(1), r.takeBy(five, key, 2, quota.Take).Remaining)
+			d := r.takeBy(five, key, all, quota.Take)
+			require.Equal(r, int64(5), d.Remaining)
+			require.Zero(r, d.ResetAfter)
+			require.Empty(r, r.sightOfNothing(kind, key), key)
+			require.Zero(r, r.size(), key)
+			require.Equal(r, first, r.takeBy(five, key, 4, quota.Take), key)
+			require.Equal(r, 1, r.remove(key))
+		}
+	}
+}
+
+func limiterNotices(r *rig) {
+	for _, kind := range limiters {
+		five, key, h := rule(kind, 5, 60), kind.String(), r.listen()
+		for _, step := range []struct {
+			quantity int64
+			mode     quota.Mode
+			why      store.Why
+		}{
+			{3, quota.Take, store.Changed}, {-1, quota.Take, store.Changed}, {9, quota.UpTo, store.Changed},
+			{9, quota.Force, store.Changed}, {-99, quota.Take, store.Deleted}, {2, quota.Take, store.Changed},
+		} {
+			r.takeBy(five, key, step.quantity, step.mode)
+			require.Equal(r, []notice{{0, key, step.why}}, h.heard(), "%s %+v", key, step)
+		}
+		r.sight(key)
+		r.scanAll(10)
+		require.Empty(r, h.heard(), key)
+		r.clock.Advance(time.Duration(r.lookup(key).Expires - r.clock.Now()))
+		r.view.Begin()
+		r.sight(key)
+		r.sweepAll()
+		r.remove(key) // which finds it only if nobody swept
+		require.Equal(r, []notice{{0, key, store.Expired}}, h.heard(), key)
+	}
+}
+
+// atomicLimiters is atomic for every kind.
+func atomicLimiters(r *rig) {
+	const callers, rounds, size = 8, 100, 500
+	for _, kind := range limiters {
+		key, by := []byte(kind.String()), rule(kind, size, 1_000_000)
+		left := make([]int64, callers)
+		var done sync.WaitGroup
+		for i := range callers {
+			v := r.store.View()
+			done.Go(func() {
+				for range rounds {
+					if d, _ := v.Take(ctx, key, &by, 2, quota.Take); !d.Limited {
+						left[i] += 2
+					}
+					if left[i] > 0 {
+						v.Take(ctx, key, &by, -1, quota.Take)
+						left[i]--
+					}
+					runtime.Gosched()
+				}
+			})
+		}
+		done.Wait()
+		sum := int64(0)
+		for _, n := range left {
+			sum += n
+		}
+		require.Equal(r, size-sum, r.takeBy(by, kind.String(), 0, quota.Take).Remaining, "%s: what the callers do not hold", kind)
+	}
+}
