@@ -30,6 +30,7 @@ type config struct {
 	transport                    string
 	ioThreads                    int
 	databases, maxKeySize        int
+	maxLogLimit, maxHolders      int
 	maxBulkLen, queryBuffer      int
 	logLevel, logFormat, logFile string
 	shutdownTimeout              int
@@ -88,6 +89,9 @@ func (c *config) define() {
 	f.Var(size{&c.queryBuffer, 64 << 10, 1 << 30}, "client-query-buffer-limit", "bytes of a command, or of commands that wait, beyond which a client is cut off")
 	f.Var(size{&c.maxBulkLen, 1 << 10, 512 << 20}, "proto-max-bulk-len", "bytes in a word of a command")
 	f.Var(number{&c.maxKeySize, 1, 64 << 20}, "max-key-size", "bytes in a key")
+	c.maxLogLimit, c.maxHolders = commands.DefaultMaxLogLimit, commands.DefaultMaxHolders
+	f.Var(number{&c.maxLogLimit, 1, 10_000_000}, "max-log-limit", "the largest limit of CL.SLIDINGLOG, which keeps 16 bytes for each call in view")
+	f.Var(number{&c.maxHolders, 1, 1_000_000}, "max-holders", "holders that may have leases of one key")
 
 	c.databases, c.transport = 16, string(server.Fastest)
 	f.Var(number{&c.databases, 1, 1024}, "databases", "number of databases")

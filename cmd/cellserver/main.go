@@ -49,8 +49,8 @@ func run(args []string) error {
 	defer memory.Close()
 
 	instance := commands.New(commands.Config{
-		Store: memory, Version: version, Settings: c.settings(), Limits: c.limits(), MaxKeySize: c.maxKeySize, Port: c.port, Log: log,
-		Turns: turns, Holds: holds,
+		Store: memory, Version: version, Settings: c.settings(), Limits: c.limits(), Port: c.port, Log: log, Turns: turns, Holds: holds,
+		MaxKeySize: c.maxKeySize, MaxLog: c.maxLogLimit, MaxHolders: c.maxHolders,
 	})
 
 	listeners, err := listen(c)

@@ -92,6 +92,9 @@ func writeStatuses(c *Call, names []string) {
 
 // keyPositions says where a call's keys stand: the first word, the last (-1 if it is the call's last), and the step.
 func (row *Command) keyPositions() (first, last, step int) {
+	if row.Keys != nil {
+		return row.firstKey, row.firstKey, 1 // more may follow
+	}
 	for i, a := range row.Args {
 		if a.kind != keyArg {
 			continue
@@ -106,6 +109,9 @@ func (row *Command) keyPositions() (first, last, step int) {
 }
 
 func (row *Command) flagNames() (names []string) {
+	if row.Keys != nil {
+		defer func() { names = append(names, "movablekeys") }()
+	}
 	for _, f := range flagNames {
 		if row.Flags&f.flag != 0 {
 			names = append(names, f.name)
@@ -239,19 +245,34 @@ var commandGetKeys = Command{
 		case !row.grammar.fits(len(words)):
 			return refusal("ERR Invalid number of arguments specified for command")
 		}
-		first, last, _ := row.keyPositions()
-		if first == 0 {
+		keys, ok := row.keysOf(words)
+		switch {
+		case !ok:
+			return refusal("ERR Invalid arguments specified for command")
+		case len(keys) == 0:
 			return refusal("ERR The command has no key arguments")
 		}
-		if last < 0 {
-			last = len(words) - 1
-		}
-		c.Out.Array(last - first + 1)
-		for _, key := range words[first : last+1] {
+		c.Out.Array(len(keys))
+		for _, key := range keys {
 			c.Out.Bulk(key)
 		}
 		return nil
 	},
+}
+
+// keysOf are the keys of a call; not ok if its words make no sense.
+func (row *Command) keysOf(words [][]byte) (keys [][]byte, ok bool) {
+	if row.Keys != nil {
+		return row.Keys(words)
+	}
+	first, last, _ := row.keyPositions()
+	if first == 0 {
+		return nil, true
+	}
+	if last < 0 {
+		last = len(words) - 1
+	}
+	return words[first : last+1], true
 }
 
 var commandDocs = Command{

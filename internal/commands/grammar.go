@@ -189,10 +189,7 @@ func (a *Arg) integer(word []byte, ours bool) (int64, error) {
 	if a.parse != nil {
 		return a.parse(word)
 	}
-	n, ok := resp.ParseInt(word)
-	if !ok && ours {
-		n, ok = resp.ParseDecimal(word)
-	}
+	n, ok := parseInteger(word, ours)
 	if !ok {
 		return 0, errNotAnInteger
 	}
@@ -200,6 +197,14 @@ func (a *Arg) integer(word []byte, ours bool) (int64, error) {
 		return 0, &quota.ArgumentError{Name: a.Name, Lo: a.lo, Hi: a.hi}
 	}
 	return n, nil
+}
+
+// parseInteger reads an integer as Redis does, or as redis-cell does too.
+func parseInteger(word []byte, ours bool) (n int64, ok bool) {
+	if n, ok = resp.ParseInt(word); !ok && ours {
+		n, ok = resp.ParseDecimal(word)
+	}
+	return n, ok
 }
 
 func (c *Call) checkKeys(a *Arg, words [][]byte) error {

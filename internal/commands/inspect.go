@@ -8,9 +8,10 @@ var clInspect = Command{
 	KeyAccess: "RO ACCESS",
 	Args:      []Arg{Key("key")},
 	Reply: `A map: kind; state, the kind's own fields by name (of cl.throttle: tat, the theoretical arrival time in Unix
-nanoseconds); expires_ms, the milliseconds until the key is as if never used. Nil if there is no such key.`,
+nanoseconds; of cl.fixed: start, used; of cl.sliding: start, previous, current; of cl.slidinglog: entries, used, oldest,
+newest; of cl.lease: holders, held; instants are Unix nanoseconds); expires_ms, the milliseconds until the key is as if never used. Nil if there is no such key.`,
 	Run: func(c *Call) error {
-		e, err := c.View.Lookup(c.Context, c.Key())
+		e, fields, err := c.View.Inspect(c.Context, c.Key())
 		if err != nil {
 			return err
 		}
@@ -22,9 +23,14 @@ nanoseconds); expires_ms, the milliseconds until the key is as if never used. Ni
 		c.Out.BulkString("kind")
 		c.Out.BulkString(e.Kind.String())
 		c.Out.BulkString("state")
-		c.Out.Map(1)
-		c.Out.BulkString("tat")
-		c.Out.Int(c.unix(e.Expires))
+		c.Out.Map(len(fields))
+		for _, f := range fields {
+			c.Out.BulkString(f.Name)
+			if f.Instant {
+				f.Value = c.unix(f.Value)
+			}
+			c.Out.Int(f.Value)
+		}
 		c.Out.BulkString("expires_ms")
 		c.Out.Int(c.expiresIn(e))
 		return nil

@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/hex"
 	"log/slog"
@@ -22,6 +23,8 @@ type Config struct {
 	Settings   []Setting   // what CONFIG GET shows
 	Limits     resp.Limits // of each connection
 	MaxKeySize int         // bytes, 65536 if 0
+	MaxLog     int         // the largest limit of a CL.SLIDINGLOG, 100000 if 0
+	MaxHolders int         // of a key's leases, 10000 if 0
 	Port       int         // that INFO shows
 	Log        *slog.Logger
 	Turns      *meter.Longest // what INFO shows of event loops; nil if nobody measures
@@ -43,19 +46,30 @@ type Instance struct {
 	settings   []Setting
 	limits     resp.Limits
 	maxKeySize int
-	port       int
-	log        *slog.Logger
-	runID      string
-	started    int64         // instant, nanoseconds on the store's clock
-	slow       chan struct{} // a place for each Slow command that may run at once
-	stats      stats
-	clients    clients
+
+	maxLogLimit int
+	maxHolders  int
+
+	port    int
+	log     *slog.Logger
+	runID   string
+	started int64         // instant, nanoseconds on the store's clock
+	slow    chan struct{} // a place for each Slow command that may run at once
+	stats   stats
+	clients clients
 
 	turns, holds *meter.Longest
 }
 
 // DefaultMaxKeySize is the longest key, in bytes, unless the configuration says otherwise.
 const DefaultMaxKeySize = 65536
+
+// DefaultMaxLogLimit is the largest limit that is counted entry by entry, and DefaultMaxHolders how many may hold leases of one
+// key, unless the configuration says otherwise.
+const (
+	DefaultMaxLogLimit = 100_000
+	DefaultMaxHolders  = 10_000
+)
 
 // maxSlow bounds the Slow commands that run at once, so that they leave cores to the event loops; others wait for their turn.
 func maxSlow() int { return max(runtime.GOMAXPROCS(0)/2, 1) }
@@ -72,9 +86,9 @@ type stats struct {
 
 // New makes an instance over a store.
 func New(c Config) *Instance {
-	if c.MaxKeySize == 0 {
-		c.MaxKeySize = DefaultMaxKeySize
-	}
+	c.MaxKeySize = cmp.Or(c.MaxKeySize, DefaultMaxKeySize)
+	c.MaxLog = cmp.Or(c.MaxLog, DefaultMaxLogLimit)
+	c.MaxHolders = cmp.Or(c.MaxHolders, DefaultMaxHolders)
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
@@ -82,20 +96,22 @@ func New(c Config) *Instance {
 		c.Limits = resp.DefaultLimits()
 	}
 	return &Instance{
-		table:      NewTable(All()),
-		store:      c.Store,
-		version:    c.Version,
-		settings:   c.Settings,
-		limits:     c.Limits,
-		maxKeySize: c.MaxKeySize,
-		port:       c.Port,
-		log:        c.Log,
-		runID:      newRunID(),
-		started:    c.Store.Clock().Now(),
-		slow:       make(chan struct{}, maxSlow()),
-		clients:    clients{byID: make(map[int64]*Session)},
-		turns:      c.Turns,
-		holds:      c.Holds,
+		table:       NewTable(All()),
+		store:       c.Store,
+		version:     c.Version,
+		settings:    c.Settings,
+		limits:      c.Limits,
+		maxKeySize:  c.MaxKeySize,
+		maxLogLimit: c.MaxLog,
+		maxHolders:  c.MaxHolders,
+		port:        c.Port,
+		log:         c.Log,
+		runID:       newRunID(),
+		started:     c.Store.Clock().Now(),
+		slow:        make(chan struct{}, maxSlow()),
+		clients:     clients{byID: make(map[int64]*Session)},
+		turns:       c.Turns,
+		holds:       c.Holds,
 	}
 }
 

@@ -22,6 +22,9 @@ var get = Command{
 			c.Out.Null()
 			return nil
 		}
+		if e.Kind != store.Throttle {
+			return errWrongType
+		}
 		var digits [20]byte
 		c.Out.Bulk(strconv.AppendInt(digits[:0], c.unix(e.Expires), 10))
 		return nil
@@ -105,7 +108,7 @@ var keyType = Command{
 	Name: "type", Group: "generic", Since: "1.0.0", Complexity: "O(1)", Flags: ReadOnly | Fast,
 	Summary: "Returns the type of what a key holds.", KeyAccess: "RO",
 	Args:  []Arg{Key("key")},
-	Reply: "string for a value and for a CL.THROTTLE key; none if there is no such key.",
+	Reply: "string for a value and for a CL.THROTTLE key; cl.fixed, cl.sliding, cl.slidinglog, cl.lease; none if there is no such key.",
 	Run: func(c *Call) error {
 		e, err := c.View.Lookup(c.Context, c.Key())
 		if err != nil {

@@ -15,7 +15,7 @@ func (row *Command) usage() string {
 }
 
 func (a *Arg) usage() string {
-	if strings.HasPrefix(a.Name, "[") {
+	if strings.ContainsAny(a.Name, "[ ") {
 		return a.Name // a grammar of its own, written out in its name
 	}
 	text := a.Name

@@ -33,6 +33,7 @@ type Session struct {
 	more    bool // the turn ended before the calls did
 
 	row      *Command // of the latest call
+	words    int      // that it had
 	recent   recent
 	database int
 	about    about
@@ -98,7 +99,8 @@ func (s *Session) Close() {
 // What one turn may do, so that an event loop comes round to everybody in well under a millisecond: a Fast command takes about
 // a microsecond at worst, another, such as INFO, a hundred times that.
 const (
-	turn       = 1024      // worth of a turn, in Fast commands
+	turn       = 1024      // worth of a turn, in Fast commands of a few words
+	fewWords   = 8         // as many more are worth another
 	unhurried  = turn / 4  // worth of a command that is not Fast
 	turnOutput = 256 << 10 // bytes of replies that end a turn
 )
@@ -180,7 +182,7 @@ func (s *Session) answer() (answered int64) {
 // worth is what the latest command counts of a turn.
 func (s *Session) worth() int {
 	if s.row == nil || s.row.Flags&Fast != 0 {
-		return 1
+		return 1 + s.words/fewWords
 	}
 	return unhurried
 }

@@ -10,7 +10,8 @@ import (
 func All() []*Command {
 	return []*Command{
 		// Limiters.
-		&clThrottle, &clInspect,
+		&clThrottle, &clFixed, &clSliding, &clSlidingLog, &clAcquire, &clRenew, &clRelease, &clHolders, &clAll, &gcraCommand,
+		&clInspect,
 		// Keys.
 		&get, &exists, &del, &unlink, &keyType, &ttl, &pttl, &expireTime,
 		&keys, &scan, &randomKey, &dbSize, &flushDB, &flushAll,
@@ -41,7 +42,9 @@ func NewTable(rows []*Command) *Table {
 
 func (t *Table) add(row *Command) {
 	row.grammar = newGrammar(row)
-	row.firstKey, _, _ = row.keyPositions()
+	if row.Keys == nil {
+		row.firstKey, _, _ = row.keyPositions()
+	}
 	t.byName[row.Name] = row
 	for _, sub := range row.Subs {
 		sub.parent = row
@@ -135,6 +138,7 @@ func (t *Table) Do(s *Session) {
 func (s *Session) next() error {
 	call, words := s.ahead.take()
 	row, long := call.row.of(words), s.ahead.isLong()
+	s.words = len(words)
 	switch {
 	case row == nil && isHTTP(words[0]):
 		s.instance.log.Warn("a client speaks HTTP, and is cut off", "peer", s.peer.Remote)

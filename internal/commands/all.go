@@ -1,0 +1,189 @@
+package commands
+
+import (
+	"bytes"
+
+	"cellserver/internal/gcra"
+	"cellserver/internal/quota"
+	"cellserver/internal/store"
+	"cellserver/internal/window"
+)
+
+var clAll = Command{
+	Name: "cl.all", Group: "limiter", Since: "1.0.0", Complexity: "O(N) in the number of limiters", Flags: Write | Fast | DenyOOM,
+	Summary: "Takes from several limiters, or from none (all or nothing).", KeyAccess: "RW ACCESS UPDATE",
+	Args: []Arg{Int("count").Min(1).Max(maxTakings),
+		Word("LIMITER key args... quantity [LIMITER key args... quantity ...] [PEEK] [MS]").Many()},
+	Min: 7, AnyMore: true, Keys: takingKeys, firstKey: 3,
+	Reply: `Each limiter is THROTTLE key max_burst count_per_period period quantity, or FIXED, SLIDING or SLIDINGLOG key limit
+period quantity; count is how many there are, 1 to 64. The reply: limited, 0 if every limiter allowed its quantity and all were taken, 1 if one did not and none was; retry_after, the
+longest of those that limited, -1 if none did or one never will allow it; then for each limiter its five integers, and when
+limited what it would have said alone.`,
+	Run: func(c *Call) error {
+		count, words := int(c.Int()), c.words[2:]
+		rest, ok := cutTakings(words, count, nil)
+		if !ok {
+			return errSyntax
+		}
+		peek, ms, ok := allOptions(rest)
+		if !ok {
+			return errSyntax
+		}
+		takes, err := c.takings(words, count)
+		defer clear(takes) // the keys are borrowed
+		if err != nil {
+			return err
+		}
+		if repeatsKey(takes) {
+			return refusal("ERR CL.ALL takes a key once")
+		}
+		decisions, _, err := c.View.TakeAll(c.Context, takes, peek)
+		if err != nil {
+			return err
+		}
+		c.allDecisions(decisions, ms)
+		return nil
+	},
+}
+
+// maxTakings bounds the limiters of one call.
+const maxTakings = 64
+
+// takingKind is the kind of a limiter that CL.ALL takes from, and how many words it has, its name and key included; 0 if it is
+// none.
+func takingKind(name []byte) (kind store.Kind, words int) {
+	switch {
+	case foldEqual(name, "THROTTLE"):
+		return store.Throttle, 6
+	case foldEqual(name, "FIXED"):
+		return store.Fixed, 5
+	case foldEqual(name, "SLIDING"):
+		return store.Sliding, 5
+	case foldEqual(name, "SLIDINGLOG"):
+		return store.SlidingLog, 5
+	}
+	return store.None, 0
+}
+
+// cutTakings cuts the words into count limiters, shows each to visit if there is one, and returns what is left after them.
+func cutTakings(words [][]byte, count int, visit func(kind store.Kind, words [][]byte)) (rest [][]byte, ok bool) {
+	for range count {
+		if len(words) == 0 {
+			return nil, false
+		}
+		kind, n := takingKind(words[0])
+		if n == 0 || len(words) < n {
+			return nil, false
+		}
+		if visit != nil {
+			visit(kind, words[:n])
+		}
+		words = words[n:]
+	}
+	return words, true
+}
+
+// allOptions reads what follows the limiters: PEEK and MS, in any order, each once.
+func allOptions(words [][]byte) (peek, ms, ok bool) {
+	for _, word := range words {
+		switch {
+		case foldEqual(word, "PEEK") && !peek:
+			peek = true
+		case foldEqual(word, "MS") && !ms:
+			ms = true
+		default:
+			return false, false, false
+		}
+	}
+	return peek, ms, true
+}
+
+// takings reads the limiters. They are in memory of the call's, until the next one.
+func (c *Call) takings(words [][]byte, count int) (takes []store.Taking, err error) {
+	if cap(c.takes) < count {
+		c.takes = make([]store.Taking, count)
+	}
+	takes = c.takes[:count]
+	for i := range takes {
+		kind, n := takingKind(words[0])
+		if err := c.taking(&takes[i], kind, words[1:n]); err != nil {
+			return takes, err
+		}
+		words = words[n:]
+	}
+	return takes, nil
+}
+
+// taking reads one limiter's key and numbers.
+func (c *Call) taking(t *store.Taking, kind store.Kind, words [][]byte) (err error) {
+	t.Key, t.Rule.Kind = words[0], kind
+	if err := c.checkKey(t.Key); err != nil {
+		return err
+	}
+	var numbers [4]int64
+	for i, word := range words[1:] {
+		n, ok := parseInteger(word, true)
+		if !ok {
+			return errNotAnInteger
+		}
+		numbers[i] = n
+	}
+	t.Quantity = numbers[len(words)-2]
+	switch kind {
+	case store.Throttle:
+		t.Rule.Throttle, err = gcra.NewLimit(numbers[0], numbers[1], numbers[2])
+	case store.SlidingLog:
+		t.Rule.Log, err = window.NewLogLimit(numbers[0], numbers[1], c.instance.maxLogLimit)
+	default:
+		t.Rule.Window, err = window.NewLimit(numbers[0], numbers[1])
+	}
+	return err
+}
+
+func repeatsKey(takes []store.Taking) bool {
+	for i := range takes {
+		for j := range i {
+			if bytes.Equal(takes[i].Key, takes[j].Key) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// takingKeys are the keys of a call, for COMMAND GETKEYS.
+func takingKeys(words [][]byte) (keys [][]byte, ok bool) {
+	count, ok := parseInteger(words[1], true)
+	if !ok || count < 1 || count > maxTakings {
+		return nil, false
+	}
+	_, ok = cutTakings(words[2:], int(count), func(_ store.Kind, words [][]byte) { keys = append(keys, words[1]) })
+	return keys, ok
+}
+
+// allDecisions writes CL.ALL's reply.
+func (c *Call) allDecisions(decisions []quota.Decision, ms bool) {
+	limited, retry := int64(0), int64(quota.Never)
+	for _, d := range decisions {
+		if !d.Limited {
+			continue
+		}
+		if limited == 0 || retry != quota.Never {
+			retry = max(retry, d.RetryAfter)
+		}
+		if limited = 1; d.RetryAfter == quota.Never {
+			retry = quota.Never
+			break
+		}
+	}
+	unit := int64(1e9)
+	if ms {
+		unit = 1e6
+	}
+	c.Out.Array(2 + len(decisions))
+	c.Out.Int(limited)
+	c.Out.Int(roundUp(retry, unit))
+	for _, d := range decisions {
+		c.decision(d, quota.Take, ms)
+	}
+}

@@ -1,0 +1,74 @@
+package commands
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// BenchmarkLimiters is a session's work for one call of each limiter, 64 in flight, on 100k keys. A key is called ten times a minute
+// and allows fifteen, so that nearly all calls take, and a log holds ten entries. docs/limiters.md quotes it as ratios.
+func BenchmarkLimiters(b *testing.B) {
+	for _, of := range []struct{ name, call string }{
+		{"THROTTLE", "CL.THROTTLE k:%015d 14 15 60"},
+		{"FIXED", "CL.FIXED k:%015d 15 60"},
+		{"SLIDING", "CL.SLIDING k:%015d 15 60"},
+		{"SLIDINGLOG", "CL.SLIDINGLOG k:%015d 15 60"},
+		{"ACQUIRE", "CL.ACQUIRE k:%015d 15 60 worker-%d"},
+		{"ALL", "CL.ALL 2 THROTTLE k:%015d 14 15 60 1 FIXED d:%015[1]d 15 60 1"},
+	} {
+		b.Run(of.name, func(b *testing.B) { benchmarkLimiter(b, of.call) })
+	}
+}
+
+// limiterKeys of 17 bytes.
+const limiterKeys, inFlight = 100_000, 64
+
+func benchmarkLimiter(b *testing.B, call string) {
+	server := newStill(b)
+	client := server.dial()
+	random := rand.New(rand.NewPCG(1, 1))
+	batches := make([][]byte, 4*limiterKeys/inFlight)
+	for i := range batches {
+		var batch bytes.Buffer
+		for range inFlight {
+			words := fmt.Appendf(nil, call, random.IntN(limiterKeys), random.IntN(10))
+			words, _, _ = bytes.Cut(words, []byte("%!(EXTRA"))
+			batch.Write(encode(strings.Fields(string(words))))
+		}
+		batches[i] = batch.Bytes()
+	}
+	feed := func(batch []byte) {
+		client.session.Feed(batch)
+		for client.session.Owing() {
+			client.session.Resume()
+		}
+		client.session.Sent()
+		server.clock.Advance(inFlight * time.Minute / (10 * limiterKeys))
+	}
+	for range 2 * 10 * limiterKeys / inFlight { // two minutes: the first is like no other
+		feed(batches[random.IntN(len(batches))])
+	}
+	client.session.Feed(batches[0])
+	require.NotContains(b, client.output(), "ERR")
+	b.ReportAllocs()
+	played, before := 0, used(b)
+	for b.Loop() {
+		feed(batches[played%len(batches)])
+		played++
+	}
+	b.ReportMetric(float64(used(b)-before)/float64(played*inFlight), "cpu-ns/call")
+}
+
+// used is the processor time of this process so far: elapsed time would be that of whatever else runs here, too.
+func used(b *testing.B) time.Duration {
+	var u syscall.Rusage
+	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}

@@ -1,0 +1,83 @@
+package commands
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/transcript"
+)
+
+const limitersPage = "../../docs/limiters.md"
+
+// playable are the blocks of a page that are conversations: a timeline's clock stands still but where it says @advance.
+var playable = regexp.MustCompile("(?ms)^```(?:timeline|transcript)\n(.*?)^```$")
+
+// What docs/limiters.md shows is what the table answers, word for word; each block begins with no keys.
+func TestConversationsInLimitersPage(t *testing.T) {
+	text, err := os.ReadFile(limitersPage)
+	require.NoError(t, err)
+	played, current := 0, string(text)
+	for _, block := range blocksOf(t, string(text)) {
+		played++
+		if *rewrite {
+			answered, err := block.file.Rewrite(newStill(t))
+			require.NoError(t, err)
+			current = strings.Replace(current, block.text, strings.TrimLeft(string(answered), "\n"), 1)
+			continue
+		}
+		for _, d := range block.file.Play(newStill(t)) {
+			t.Error(d)
+		}
+	}
+	require.GreaterOrEqual(t, played, 12)
+	if *rewrite {
+		require.NoError(t, os.WriteFile(limitersPage, []byte(current), 0o644))
+	}
+}
+
+func TestAWrongReplyInAPageIsFound(t *testing.T) {
+	page := "# Page\n\n```timeline\n> CL.FIXED k 1 60\n[0, 1, 0, -1, 60]\n@advance 59s\n> CL.FIXED k 1 60\n[1, 1, 0, 2, 2]\n```\n"
+	blocks := blocksOf(t, page)
+	require.Len(t, blocks, 1)
+	differences := blocks[0].file.Play(newStill(t))
+	require.Len(t, differences, 1)
+	require.Equal(t, "[1, 1, 0, 1, 1]", differences[0].Got)
+	require.Equal(t, 8, differences[0].Line)
+}
+
+// Every limiter has its section, its picture, and an example of its own.
+func TestLimitersPageHasEveryLimiter(t *testing.T) {
+	text, err := os.ReadFile(limitersPage)
+	require.NoError(t, err)
+	for name, picture := range map[string]string{
+		"CL.THROTTLE": "throttle", "CL.FIXED": "fixed", "CL.SLIDING": "sliding", "CL.SLIDINGLOG": "slidinglog", "CL.ACQUIRE": "lease",
+	} {
+		_, section, found := strings.Cut(string(text), "\n### "+name)
+		require.True(t, found, name)
+		section, _, _ = strings.Cut(section, "\n### ")
+		require.Contains(t, section, fmt.Sprintf("(limiters-%s.svg)", picture), name)
+		require.Contains(t, section, "\n> "+name+" ")
+	}
+}
+
+// pageBlock is a conversation in a page, with its lines numbered as the page's are.
+type pageBlock struct {
+	text string
+	file *transcript.File
+}
+
+func blocksOf(t *testing.T, page string) (all []pageBlock) {
+	for _, at := range playable.FindAllStringSubmatchIndex(page, -1) {
+		text := page[at[2]:at[3]]
+		before := strings.Repeat("\n", strings.Count(page[:at[2]], "\n"))
+		f, err := transcript.Parse("docs/limiters.md", []byte(before+text))
+		require.NoError(t, err)
+		all = append(all, pageBlock{text, f})
+	}
+	return all
+}

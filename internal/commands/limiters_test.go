@@ -1,0 +1,679 @@
+package commands
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The limiters of a quantity have one grammar and one meaning. So each expectation below is written once, and played to every
+// one of them: with ten in 100 seconds, or one every ten seconds where tokens come back one by one. Where they differ is
+// how long to wait, and each limiter says that for itself.
+//
+//	limit 5                                   from here on
+//	3 -> allowed, 3 used                      a call's words after the limit; what it says once it is applied
+//	8 -> limited, 3 used, waits for 8         retry_after is until this quantity fits; never says -1
+//	8 UPTO -> allowed, 10 used, 7 taken
+//	x -> -ERR value is not an integer or out of range
+//	wait 1                                    1 is limited until its retry_after is over, and then allowed
+//	advance 250s                              time passes: all that was taken is forgotten
+//
+// Beside every reply is held: PEEK says the same before, and changes nothing; who is refused changes nothing; quantity 0 and
+// PTTL see what was used.
+var limiterCases = []struct{ name, lines string }{
+	{"a quantity, or 1 if it is left out", `
+		       -> allowed, 1 used
+		3      -> allowed, 4 used
+		+0003  -> allowed, 7 used
+		ms     -> allowed, 8 used
+		3      -> limited, 8 used, waits for 3
+		2 MS   -> allowed, 10 used
+		       -> limited, 10 used, waits for 1
+		10 MS  -> limited, 10 used, waits for 10`},
+	{"who waits is admitted", `
+		8  -> allowed, 8 used
+		7  -> limited, 8 used, waits for 7
+		wait 7`},
+	{"more than the limit can never be", `
+		11                  -> limited, 0 used, never
+		9223372036854775807 -> limited, 0 used, never
+		4                   -> allowed, 4 used
+		11                  -> limited, 4 used, never
+		11 PEEK MS          -> limited, 4 used, never
+		6                   -> allowed, 10 used
+		11                  -> limited, 10 used, never`},
+	{"0 asks, in every mode", `
+		0       -> allowed, 0 used
+		0 FORCE -> allowed, 0 used
+		0 UPTO  -> allowed, 0 used, 0 taken
+		10      -> allowed, 10 used
+		-0      -> allowed, 10 used
+		0 PEEK  -> allowed, 10 used
+		0 FORCE -> allowed, 10 used
+		0 UPTO  -> allowed, 10 used, 0 taken`},
+	{"a negative quantity gives back, in every mode, and never past empty", `
+		-1       -> allowed, 0 used
+		-1 FORCE -> allowed, 0 used
+		-1 UPTO  -> allowed, 0 used, -1 taken
+		9        -> allowed, 9 used
+		-1       -> allowed, 8 used
+		-1 PEEK  -> allowed, 7 used
+		-1 UPTO  -> allowed, 7 used, -1 taken
+		-1 FORCE -> allowed, 6 used
+		-7 UPTO  -> allowed, 0 used, -7 taken
+		5        -> allowed, 5 used
+		-9223372036854775808 PEEK -> allowed, 0 used
+		-9223372036854775808      -> allowed, 0 used
+		5        -> allowed, 5 used
+		-9223372036854775808 upto -> allowed, 0 used, -9223372036854775808 taken
+		5        -> allowed, 5 used
+		-9223372036854775808 force ms -> allowed, 0 used`},
+	{"PEEK", `
+		2 PEEK  -> allowed, 2 used
+		2       -> allowed, 2 used
+		9 PEEK  -> limited, 2 used, waits for 9
+		PEEK    -> allowed, 3 used
+		8 PEEK  -> allowed, 10 used
+		8       -> allowed, 10 used
+		PEEK    -> limited, 10 used, waits for 1`},
+	{"UPTO takes what there is", `
+		3 UPTO  -> allowed, 3 used, 3 taken
+		UPTO    -> allowed, 4 used, 1 taken
+		11 UPTO -> allowed, 10 used, 6 taken
+		11 UPTO -> limited, 10 used, waits for 1, 0 taken
+		UPTO MS -> limited, 10 used, waits for 1, 0 taken
+		-10     -> allowed, 0 used
+		9223372036854775807 UPTO -> allowed, 10 used, 10 taken
+		wait 1`},
+	{"FORCE takes whether it fits or not, and a debt is waited off", `
+		4 FORCE  -> allowed, 4 used
+		6 FORCE  -> allowed, 10 used
+		FORCE    -> limited, 11 used, waits for 1
+		3 FORCE  -> limited, 14 used, waits for 1
+		0        -> limited, 14 used, waits for 0
+		0 FORCE  -> limited, 14 used, waits for 0
+		0 UPTO   -> limited, 14 used, waits for 0, 0 taken
+		1        -> limited, 14 used, waits for 1
+		10       -> limited, 14 used, waits for 10
+		11       -> limited, 14 used, never
+		1 UPTO   -> limited, 14 used, waits for 1, 0 taken
+		wait 1`},
+	{"a debt: until 0 is allowed", `
+		25 FORCE -> limited, 25 used, waits for 1
+		wait 0`},
+	{"a debt: until all of the limit is allowed", `
+		11 FORCE -> limited, 11 used, waits for 1
+		wait 10`},
+	{"a debt is given back", `
+		15 FORCE -> limited, 15 used, waits for 1
+		-2       -> allowed, 13 used
+		0        -> limited, 13 used, waits for 0
+		-3       -> allowed, 10 used
+		0        -> allowed, 10 used
+		1        -> limited, 10 used, waits for 1
+		-1       -> allowed, 9 used
+		1        -> allowed, 10 used
+		5 FORCE  -> limited, 15 used, waits for 1
+		-15      -> allowed, 0 used`},
+	{"a debt ends with time", `
+		25 FORCE -> limited, 25 used, waits for 1
+		advance 250s
+		0        -> allowed, 0 used
+		10       -> allowed, 10 used`},
+	{"a debt that cannot be represented", `
+		1 FORCE  -> allowed, 1 used
+		9223372036854775807 FORCE -> -ERR quantity is too large
+		9        -> allowed, 10 used`},
+	{"the limit changes", `
+		8        -> allowed, 8 used
+		limit 5
+		0        -> limited, 8 used, waits for 0
+		1        -> limited, 8 used, waits for 1
+		6        -> limited, 8 used, never
+		-1 PEEK  -> allowed, 7 used
+		-2       -> allowed, 6 used
+		0        -> limited, 6 used, waits for 0
+		-2       -> allowed, 4 used
+		1        -> allowed, 5 used
+		limit 20
+		15       -> allowed, 20 used
+		1 UPTO   -> limited, 20 used, waits for 1, 0 taken
+		limit 1
+		1        -> limited, 20 used, waits for 1
+		2        -> limited, 20 used, never`},
+	{"options in any order and case", `
+		1 ms peek  -> allowed, 1 used
+		1 Peek mS  -> allowed, 1 used
+		PEEK MS    -> allowed, 1 used
+		2 mS uPtO  -> allowed, 2 used, 2 taken
+		2 UPTO ms  -> allowed, 4 used, 2 taken
+		MS Force   -> allowed, 5 used
+		1 force MS -> allowed, 6 used`},
+	{"options that are none, that repeat, or that stand in a quantity's place", `
+		3           -> allowed, 3 used
+		1 PEEK UPTO -> -ERR syntax error
+		1 UPTO FORCE -> -ERR syntax error
+		1 FORCE PEEK -> -ERR syntax error
+		PEEK PEEK   -> -ERR syntax error
+		1 UPTO UPTO -> -ERR syntax error
+		MS MS       -> -ERR syntax error
+		MS 1        -> -ERR syntax error
+		PEEK 1      -> -ERR syntax error
+		1 1         -> -ERR syntax error
+		1 SOON      -> -ERR syntax error
+		1 PEE       -> -ERR syntax error
+		1 MSS       -> -ERR syntax error
+		SOON        -> -ERR value is not an integer or out of range
+		1.5         -> -ERR value is not an integer or out of range
+		1e3         -> -ERR value is not an integer or out of range
+		0x1         -> -ERR value is not an integer or out of range
+		--1         -> -ERR value is not an integer or out of range
+		+           -> -ERR value is not an integer or out of range
+		9223372036854775808  -> -ERR value is not an integer or out of range
+		-9223372036854775809 -> -ERR value is not an integer or out of range
+		7           -> allowed, 10 used`},
+}
+
+// blockedCases are of a limit of 0, which CL.THROTTLE cannot have.
+var blockedCases = []struct{ name, lines string }{
+	{"a limit of 0 blocks everything", `
+		limit 0
+		        -> limited, 0 used, never
+		1 MS    -> limited, 0 used, never
+		1 UPTO  -> limited, 0 used, never, 0 taken
+		1 PEEK  -> limited, 0 used, never
+		0       -> allowed, 0 used
+		-1      -> allowed, 0 used
+		2 FORCE -> limited, 2 used, never
+		0       -> limited, 2 used, waits for 0
+		-1      -> allowed, 1 used
+		-1      -> allowed, 0 used
+		2 FORCE -> limited, 2 used, never
+		wait 0`},
+}
+
+// quantityLimiter is what the limiters differ in, as long as all that is used was taken at one instant.
+type quantityLimiter struct {
+	name  string
+	words func(limit int64) string
+	reset func(used int64) time.Duration
+	wait  func(limit, used, quantity int64) time.Duration
+}
+
+// limitPeriod is over how long the windows count; a token of CL.THROTTLE is a tenth of it.
+const limitPeriod = 100 * time.Second
+
+var quantityLimiters = []quantityLimiter{
+	{
+		name:  "THROTTLE",
+		words: func(limit int64) string { return fmt.Sprint(limit-1, " 1 10") },
+		reset: func(used int64) time.Duration { return time.Duration(used) * limitPeriod / 10 },
+		wait: func(limit, used, quantity int64) time.Duration {
+			return time.Duration(used+quantity-limit) * limitPeriod / 10
+		},
+	},
+	{
+		name: "FIXED", words: inPeriod,
+		reset: func(int64) time.Duration { return limitPeriod },
+		wait:  func(_, _, _ int64) time.Duration { return limitPeriod },
+	},
+	{
+		name: "SLIDING", words: inPeriod,
+		reset: func(int64) time.Duration { return 2 * limitPeriod },
+		wait: func(limit, used, quantity int64) time.Duration { // in the next window it leaves evenly
+			return 2*limitPeriod - time.Duration(limit-quantity)*limitPeriod/time.Duration(used)
+		},
+	},
+	{
+		name: "SLIDINGLOG", words: inPeriod,
+		reset: func(int64) time.Duration { return limitPeriod },
+		wait:  func(_, _, _ int64) time.Duration { return limitPeriod },
+	},
+}
+
+func inPeriod(limit int64) string { return fmt.Sprint(limit, " 100") }
+
+// say has a server answer a call.
+type say func(words []string) string
+
+// TestLimitersMeanTheSame plays every case to every limiter: to its own command, and as the only limiter of a CL.ALL.
+func TestLimitersMeanTheSame(t *testing.T) {
+	for _, l := range quantityLimiters {
+		for _, form := range []limiterForm{byItself, insideAll} {
+			for _, c := range l.cases() {
+				t.Run(l.name+form.String()+"/"+c.name, func(t *testing.T) {
+					for _, d := range playLimiter(t, l, form, c.lines, nil) {
+						t.Error(d)
+					}
+				})
+			}
+		}
+	}
+}
+
+func (l quantityLimiter) cases() []struct{ name, lines string } {
+	if l.name == "THROTTLE" {
+		return limiterCases
+	}
+	return slices.Concat(limiterCases, blockedCases)
+}
+
+type limiterForm bool
+
+const (
+	byItself  limiterForm = false
+	insideAll limiterForm = true
+)
+
+func (f limiterForm) String() string {
+	if f == insideAll {
+		return " in CL.ALL"
+	}
+	return ""
+}
+
+// limiterCase is one case being played.
+type limiterCase struct {
+	quantityLimiter
+	form   limiterForm
+	say    say
+	clock  func(time.Duration)
+	limit  int64
+	stored int64 // used, by what the server has said so far
+	wrong  []string
+}
+
+// playLimiter returns what is not as the lines have it. A fault stands between the case and the server.
+func playLimiter(t *testing.T, l quantityLimiter, form limiterForm, lines string, fault func(words []string, say say) string) []string {
+	server := newStill(t)
+	client := server.dial()
+	c := &limiterCase{quantityLimiter: l, form: form, limit: 10, clock: func(d time.Duration) { server.clock.Advance(d) }}
+	c.say = func(words []string) string {
+		require.NoError(t, client.Send(encode(words)))
+		reply, err := client.Receive(0)
+		require.NoError(t, err)
+		return reply
+	}
+	if fault != nil {
+		sound := c.say
+		c.say = func(words []string) string { return fault(words, sound) }
+	}
+	for line := range strings.Lines(strings.TrimSpace(lines)) {
+		before := len(c.wrong)
+		c.play(t, strings.TrimSpace(line))
+		for i := range c.wrong[before:] {
+			c.wrong[before+i] = fmt.Sprintf("%s: %s", strings.TrimSpace(line), c.wrong[before+i])
+		}
+	}
+	return c.wrong
+}
+
+var limiterLine = regexp.MustCompile(`^(.*?) *-> (?:(allowed|limited), (\d+) used(?:, (never)|, waits for (\d+))?(?:, (-?\d+) taken)?|(-ERR .*))$`)
+
+func (c *limiterCase) play(t *testing.T, line string) {
+	if directive, argument, _ := strings.Cut(line, " "); directive == "limit" || directive == "wait" || directive == "advance" {
+		c.perform(t, directive, argument)
+		return
+	}
+	m := limiterLine.FindStringSubmatch(line)
+	require.NotNil(t, m, line)
+	options := strings.Fields(m[1])
+	if m[7] != "" {
+		before := c.inspect()
+		c.compare("the error", m[7], c.say(c.call(options)))
+		c.compare("what an error leaves", before, c.inspect())
+		return
+	}
+	e := expectedReply{limited: m[2] == "limited", used: number(t, m[3]), never: m[4] != "" || m[2] == "allowed", taken: m[6]}
+	if !e.never {
+		e.wanted = number(t, m[5])
+	}
+	mode := modeOf(options)
+	before := c.inspect()
+	if mode == "" {
+		c.compare("PEEK, before", c.expected(e, options), c.ask(append(slices.Clone(options), "PEEK")))
+		c.compare("what PEEK leaves", before, c.inspect())
+	}
+	c.compare("the reply", c.expected(e, options), c.ask(options))
+	if mode == "PEEK" || e.limited && mode != "FORCE" {
+		c.compare("what a refusal leaves", before, c.inspect())
+	} else {
+		c.stored = e.used
+	}
+	c.checkStored()
+}
+
+// perform does what is no call.
+func (c *limiterCase) perform(t *testing.T, directive, argument string) {
+	switch directive {
+	case "limit":
+		c.limit = number(t, argument)
+	case "advance":
+		d, err := time.ParseDuration(argument)
+		require.NoError(t, err)
+		c.clock(d)
+		c.stored = 0
+		c.checkStored()
+	case "wait":
+		fields := strings.Split(strings.Trim(c.say(c.call([]string{argument, "PEEK", "MS"})), "[]"), ", ")
+		if len(fields) != 5 || fields[0] != "1" {
+			c.wrong = append(c.wrong, "is not limited: "+strings.Join(fields, ", "))
+			return
+		}
+		c.clock(time.Duration(number(t, fields[3])-1) * time.Millisecond)
+		c.compare("a ms before its time", "[1", c.ask([]string{argument})[:2])
+		c.clock(time.Millisecond)
+		c.compare("when its time has come", "[0", c.ask([]string{argument})[:2])
+	}
+}
+
+// checkStored asks what is used, in ways that take nothing.
+func (c *limiterCase) checkStored() {
+	e := expectedReply{limited: c.stored > c.limit, used: c.stored, never: c.stored <= c.limit}
+	options := []string{"0", "MS"}
+	c.compare("0, after", c.expected(e, options), c.ask(options))
+	left := "-2"
+	if c.stored > 0 {
+		left = inUnits(c.reset(c.stored), time.Millisecond)
+	}
+	c.compare("PTTL, after", left, c.say([]string{"PTTL", "key"}))
+}
+
+func (c *limiterCase) inspect() string { return c.say([]string{"CL.INSPECT", "key"}) }
+
+func (c *limiterCase) compare(what, want, got string) {
+	if got != want {
+		c.wrong = append(c.wrong, fmt.Sprintf("%s:\n\twant %s\n\tgot  %s", what, want, got))
+	}
+}
+
+func (c *limiterCase) call(options []string) []string {
+	return append(strings.Fields("CL."+c.name+" key "+c.words(c.limit)), options...)
+}
+
+// ask makes a call. CL.ALL has no UPTO and no FORCE: these are asked by themselves.
+func (c *limiterCase) ask(options []string) string {
+	if mode := modeOf(options); c.form == byItself || mode == "UPTO" || mode == "FORCE" {
+		return c.say(c.call(options))
+	}
+	quantity := "1"
+	if len(options) > 0 && !slices.Contains([]string{"PEEK", "MS"}, strings.ToUpper(options[0])) {
+		quantity, options = options[0], options[1:]
+	}
+	words := strings.Fields("CL.ALL 1 " + c.name + " key " + c.words(c.limit) + " " + quantity)
+	return insideOf(c.say(append(words, options...)))
+}
+
+// insideOf is the one limiter's reply, if the reply around it says the same.
+func insideOf(all string) string {
+	around, inside, found := strings.Cut(all, ", [")
+	five := strings.Split(inside, ", ")
+	if !found || len(five) != 5 || around != "["+five[0]+", "+five[3] {
+		return "of CL.ALL: " + all
+	}
+	return "[" + strings.TrimSuffix(inside, "]")
+}
+
+// expectedReply is what a line says.
+type expectedReply struct {
+	limited, never bool
+	used, wanted   int64
+	taken          string
+}
+
+func (c *limiterCase) expected(e expectedReply, options []string) string {
+	unit := time.Second
+	if slices.ContainsFunc(options, func(o string) bool { return strings.EqualFold(o, "MS") }) {
+		unit = time.Millisecond
+	}
+	limited, retry, reset := 0, "-1", "0"
+	if e.limited {
+		limited = 1
+	}
+	if !e.never {
+		retry = inUnits(c.wait(c.limit, e.used, e.wanted), unit)
+	}
+	if e.used > 0 {
+		reset = inUnits(c.reset(e.used), unit)
+	}
+	reply := fmt.Sprintf("[%d, %d, %d, %s, %s", limited, c.limit, max(0, c.limit-e.used), retry, reset)
+	if e.taken != "" {
+		reply += ", " + e.taken
+	}
+	return reply + "]"
+}
+
+// inUnits rounds up: nobody is told to come before it is time.
+func inUnits(d, unit time.Duration) string { return fmt.Sprint(int64((d + unit - 1) / unit)) }
+
+// modeOf is the mode among a call's options, in capitals.
+func modeOf(options []string) string {
+	for _, o := range options {
+		if mode := strings.ToUpper(o); mode == "PEEK" || mode == "UPTO" || mode == "FORCE" {
+			return mode
+		}
+	}
+	return ""
+}
+
+func number(t *testing.T, digits string) int64 {
+	n, err := strconv.ParseInt(digits, 10, 64)
+	require.NoError(t, err)
+	return n
+}
+
+// A faultyServer stands between a case and the server, and gets one thing wrong.
+type faultyServer func(words []string, say say) string
+
+// limiterFaults have to be seen whatever the limiter is; allFaults by CL.ALL's cases.
+var (
+	limiterFaults = map[string]faultyServer{
+		"PEEK takes":                       instead("PEEK", ""),
+		"UPTO is all or nothing":           instead("UPTO", ""),
+		"FORCE is refused":                 instead("FORCE", ""),
+		"FORCE takes what there is":        instead("FORCE", "UPTO"),
+		"UPTO takes all":                   instead("UPTO", "FORCE"),
+		"MS is in seconds":                 instead("MS", ""),
+		"0 takes 1":                        instead("0", "1"),
+		"-1 takes 1":                       instead("-1", "1"),
+		"-2^63 gives nothing back":         instead("-9223372036854775808", "0"),
+		"quantity left out is 0":           leftOut("0"),
+		"more than the limit is the limit": instead("11", "10"),
+		"a refused call takes":             thenIf("[1", "FORCE"),
+		"an error resets the key":          thenIf("-", "DEL"),
+		"limit is one too many":            inReply(1, func(n int64) int64 { return n + 1 }),
+		"remaining is never 0":             inReply(2, func(n int64) int64 { return max(n, 1) }),
+		"remaining is one too few":         inReply(2, func(n int64) int64 { return n - 1 }),
+		"never is 10 seconds":              inReply(3, func(n int64) int64 { return max(n, 10) }),
+		"retry_after is one short":         inReply(3, func(n int64) int64 { return max(n-1, -1) }),
+		"retry_after is one long":          inReply(3, func(n int64) int64 { return n + min(n+1, 1) }),
+		"reset_after is one short":         inReply(4, func(n int64) int64 { return max(n-1, 0) }),
+		"an unused key has a reset_after":  inReply(4, func(n int64) int64 { return max(n, 1) }),
+		"taken is what was asked for":      takenAsAsked,
+		"taken is always said": func(words []string, say say) string {
+			reply := say(words)
+			if isTaking(words) && strings.Count(reply, ",") == 4 {
+				return strings.TrimSuffix(reply, "]") + ", 1]"
+			}
+			return reply
+		},
+		"small letters are no option": func(words []string, say say) string {
+			if isTaking(words) && slices.Contains(words, "peek") {
+				return "-ERR syntax error"
+			}
+			return say(words)
+		},
+		"the key is gone too soon": func(words []string, say say) string {
+			if words[0] == "PTTL" {
+				return "-2"
+			}
+			return say(words)
+		},
+	}
+	allFaults = map[string]faultyServer{
+		"PEEK takes":           instead("PEEK", ""),
+		"MS is in seconds":     instead("MS", ""),
+		"0 takes 1":            instead("0", "1"),
+		"a refused call takes": thenIf("[1", "FORCE"),
+		"what is allowed is taken twice": func(words []string, say say) string {
+			reply := say(words)
+			if words[0] == "CL.ALL" && strings.HasPrefix(reply, "[0") {
+				say(words)
+			}
+			return reply
+		},
+		"nothing is ever limited": func(words []string, say say) string {
+			reply := say(words)
+			if words[0] == "CL.ALL" {
+				return strings.Replace(reply, "[1", "[0", 1)
+			}
+			return reply
+		},
+		"the wait is that of nobody": func(words []string, say say) string {
+			reply := say(words)
+			if fields := strings.SplitN(reply, ", ", 3); words[0] == "CL.ALL" && len(fields) == 3 {
+				return fields[0] + ", -1, " + fields[2]
+			}
+			return reply
+		},
+	}
+)
+
+func TestLimiterCasesFindFaults(t *testing.T) {
+	for _, l := range quantityLimiters {
+		for form, faults := range map[limiterForm]map[string]faultyServer{byItself: limiterFaults, insideAll: allFaults} {
+			for name, fault := range faults {
+				t.Run(l.name+form.String()+"/"+name, func(t *testing.T) {
+					require.True(t, slices.ContainsFunc(l.cases(), func(c struct{ name, lines string }) bool {
+						return len(playLimiter(t, l, form, c.lines, fault)) > 0
+					}), "the fault went unseen")
+				})
+			}
+		}
+	}
+}
+
+// isTaking says whether a call is one to a limiter.
+func isTaking(words []string) bool {
+	return strings.HasPrefix(words[0], "CL.") && words[0] != "CL.INSPECT"
+}
+
+// limitEnds is where the words after the limit begin.
+func limitEnds(words []string) int {
+	at := 4
+	if words[0] == "CL.ALL" {
+		at = 6
+	}
+	if strings.HasSuffix(words[0], "THROTTLE") || words[2] == "THROTTLE" {
+		at++
+	}
+	return at
+}
+
+// instead puts another word in place of one, or none.
+func instead(word, other string) faultyServer {
+	return func(words []string, say say) string {
+		words = slices.Clone(words)
+		for i := len(words) - 1; isTaking(words) && i >= limitEnds(words); i-- {
+			switch {
+			case !strings.EqualFold(words[i], word):
+			case other == "":
+				words = slices.Delete(words, i, i+1)
+			default:
+				words[i] = other
+			}
+		}
+		return say(words)
+	}
+}
+
+// leftOut makes a quantity that is left out another than 1.
+func leftOut(quantity string) faultyServer {
+	return func(words []string, say say) string {
+		if isTaking(words) {
+			at := limitEnds(words)
+			if at == len(words) || modeOf(words[at:at+1]) != "" || strings.EqualFold(words[at], "MS") {
+				words = slices.Insert(slices.Clone(words), at, quantity)
+			}
+		}
+		return say(words)
+	}
+}
+
+// thenIf does something to the key if a reply begins in some way.
+func thenIf(begins, what string) faultyServer {
+	return func(words []string, say say) string {
+		reply := say(words)
+		if !isTaking(words) || !strings.HasPrefix(reply, begins) {
+			return reply
+		}
+		switch {
+		case what == "DEL":
+			say([]string{"DEL", "key"})
+		case words[0] == "CL.ALL":
+			at := limitEnds(words)
+			say(append([]string{"CL." + words[2]}, append(slices.Clone(words[3:at]), "1", what)...))
+		default:
+			say(append(slices.Clone(words[:limitEnds(words)]), "1", what))
+		}
+		return reply
+	}
+}
+
+// inReply changes one of the five integers.
+func inReply(position int, change func(n int64) int64) faultyServer {
+	return func(words []string, say say) string {
+		reply := say(words)
+		fields := strings.Split(strings.Trim(reply, "[]"), ", ")
+		if !isTaking(words) || len(fields) < 5 {
+			return reply
+		}
+		n, err := strconv.ParseInt(fields[position], 10, 64)
+		if err != nil {
+			return reply
+		}
+		fields[position] = fmt.Sprint(change(n))
+		return "[" + strings.Join(fields, ", ") + "]"
+	}
+}
+
+func takenAsAsked(words []string, say say) string {
+	reply := say(words)
+	fields := strings.Split(strings.Trim(reply, "[]"), ", ")
+	if !isTaking(words) || len(fields) != 6 {
+		return reply
+	}
+	fields[5] = words[limitEnds(words)]
+	return "[" + strings.Join(fields, ", ") + "]"
+}
+
+// A key of another kind is refused by every limiter, in every mode, alone and in CL.ALL, and stays as it is.
+func TestLimitersRefuseEachOthersKeys(t *testing.T) {
+	const wrongType = "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n"
+	for _, held := range quantityLimiters {
+		client := newStill(t).dial()
+		client.say(t, "CL."+held.name+" key "+held.words(10)+" 3")
+		before := client.say(t, "CL.INSPECT key")
+		for _, l := range quantityLimiters {
+			if l.name == held.name {
+				continue
+			}
+			for _, options := range []string{"", "0", "-1", "1 PEEK", "1 UPTO", "1 FORCE", "-9223372036854775808", "11"} {
+				require.Equal(t, wrongType, client.say(t, "CL."+l.name+" key "+l.words(10)+" "+options), "%s on %s", l.name, held.name)
+			}
+			all := "CL.ALL 2 " + l.name + " other " + l.words(10) + " 1 " + l.name + " key " + l.words(10) + " 1"
+			require.Equal(t, wrongType, client.say(t, all))
+		}
+		for _, call := range []string{"CL.ACQUIRE key 1 1 me", "CL.RENEW key 1 me", "CL.RELEASE key me", "CL.HOLDERS key"} {
+			require.Equal(t, wrongType, client.say(t, call))
+		}
+		require.Equal(t, before, client.say(t, "CL.INSPECT key"))
+		require.Equal(t, ":0\r\n", client.say(t, "EXISTS other"))
+	}
+}

@@ -1,0 +1,102 @@
+package commands
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"cellserver/internal/store"
+)
+
+// TestScaling prints how much more two cores do than one: sessions with keys of their own and with one key for all, beside a
+// loop that only counts, whose own scaling is what the machine allows. It fails on no time. Run it with -v.
+func TestScaling(t *testing.T) {
+	if runtime.GOMAXPROCS(0) < 2 {
+		t.Log("one core: nothing to compare")
+		return
+	}
+	rounds, takes := 10, 100*time.Millisecond
+	if testing.Short() || !testing.Verbose() {
+		rounds, takes = 1, 5*time.Millisecond
+	}
+	memory := store.NewMemory(store.Options{})
+	defer memory.Close()
+	in := New(Config{Store: memory, Version: "1.2.3"})
+	for _, run := range []struct {
+		name   string
+		worker func(number int) func()
+	}{
+		{"a loop that counts", func(int) func() { return count }},
+		{"keys of their own", func(number int) func() { return in.feeder(fmt.Sprint("own", number)) }},
+		{"one key for all", func(int) func() { return in.feeder("hot") }},
+	} {
+		ratios := make([]float64, rounds)
+		for i := range ratios {
+			one, two := workFor(takes, run.worker, 1), workFor(takes, run.worker, 2)
+			ratios[i] = float64(two) / float64(one)
+		}
+		slices.Sort(ratios)
+		t.Logf("%-20s two cores do %.2f times what one does (median of %d, %.2f to %.2f)", run.name, ratios[rounds/2], rounds, ratios[0], ratios[rounds-1])
+	}
+}
+
+// counted keeps the compiler from leaving count out.
+var counted atomic.Uint64
+
+func count() {
+	n := uint64(1)
+	for range 20_000 {
+		n = n*6364136223846793005 + 1442695040888963407
+	}
+	if n == 0 {
+		counted.Add(1)
+	}
+}
+
+// feeder is a session that is sent a pipeline of 64 calls, on 64 keys or on one.
+func (in *Instance) feeder(prefix string) func() {
+	s := in.Open(Peer{Wake: func() {}, Cut: func() {}})
+	var input []byte
+	for i := range 64 {
+		key := prefix
+		if prefix != "hot" {
+			key = fmt.Sprint(prefix, i)
+		}
+		input = append(input, encode([]string{"CL.THROTTLE", key, "15", "30", "60", "1"})...)
+	}
+	return func() {
+		s.Feed(input)
+		s.Sent()
+	}
+}
+
+// workFor has workers work for a time, and says how often they did in all.
+func workFor(takes time.Duration, worker func(number int) func(), workers int) (done int64) {
+	var all atomic.Int64
+	var ready, ended sync.WaitGroup
+	var stop atomic.Bool
+	start := make(chan struct{})
+	for i := range workers {
+		work := worker(i)
+		ready.Add(1)
+		ended.Go(func() {
+			ready.Done()
+			<-start
+			n := int64(0)
+			for ; !stop.Load(); n++ {
+				work()
+			}
+			all.Add(n)
+		})
+	}
+	ready.Wait()
+	close(start)
+	<-time.After(takes)
+	stop.Store(true)
+	ended.Wait()
+	return all.Load()
+}
