@@ -62,6 +62,21 @@ soak: build ## normal and hostile traffic together for FOR (30m for the record)
 micro: ## micro-benchmarks beside the code
 	$(GO) test -run '^$$' -bench . -benchmem ./internal/...
 
+BENCHSTAT := golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da
+SINCE := $(shell git describe --tags --abbrev=0 2>/dev/null)
+
+.PHONY: benchstat
+benchstat: ## micro-benchmarks beside those of the last tag (SINCE=commit for another)
+	@test -n "$(SINCE)" || { echo 'make benchstat: there is no tag yet; name a commit: SINCE=...' >&2; exit 1; }
+	@rm -rf .benchstat && git worktree prune && git worktree add -q --detach .benchstat $(SINCE)
+	@trap 'git worktree remove --force .benchstat' EXIT; set -e; \
+	for round in 1 2 3 4 5 6; do \
+		echo "round $$round of 6" >&2; \
+		(cd .benchstat && $(GO) test -run '^$$' -bench . -benchtime 200ms ./internal/...) >> .benchstat/before.txt; \
+		$(GO) test -run '^$$' -bench . -benchtime 200ms ./internal/... >> .benchstat/after.txt; \
+	done; \
+	$(GO) run $(BENCHSTAT) .benchstat/before.txt .benchstat/after.txt
+
 .PHONY: pgo
 pgo: ## take the profile that builds are optimized by (cmd/cellserver/default.pgo) anew
 	$(GO) test -run '^$$' -bench Session -benchtime 3s -cpuprofile cmd/cellserver/default.pgo -o /dev/null ./internal/commands

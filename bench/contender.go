@@ -56,6 +56,28 @@ func (o *options) throttle() contender {
 		call: throttleCall}
 }
 
+// limiters are cellserver with each of its limiters, CL.THROTTLE first and again. The logs are asked for so few keys that they
+// are full: of 1000 entries each.
+func (o *options) limiters(period string) []contender {
+	asked := func(name, call string, keys int) contender {
+		c := o.throttle().named(name)
+		c.call, c.keys = strings.ReplaceAll(call, "{period}", period), keys
+		return c
+	}
+	return []contender{
+		o.throttle(), o.throttle().named("CL.THROTTLE again"),
+		asked("CL.FIXED", "CL.FIXED {key} 15 {period} 1", 0),
+		asked("CL.SLIDING", "CL.SLIDING {key} 15 {period} 1", 0),
+		asked("CL.SLIDINGLOG, limit 15", "CL.SLIDINGLOG {key} 15 {period} 1", 0),
+		asked("CL.SLIDINGLOG, limit 1000", "CL.SLIDINGLOG {key} 1000 {period} 1", fullLogs),
+		asked("CL.ACQUIRE", "CL.ACQUIRE {key} 10 {period} me", 0),
+		asked("CL.ALL of one", "CL.ALL 1 THROTTLE {key} 15 30 60 1", 0),
+	}
+}
+
+// fullLogs is how many keys a log of 1000 entries is kept for: few enough for the calls of a round to fill them.
+const fullLogs = 200
+
 // field is who takes part: redis-server and again redis-server, cellserver, who else the scenario wants, and the guests.
 func (o *options) field(others ...contender) []contender {
 	return append(append([]contender{incr, incrAgain, o.throttle()}, others...), o.guests()...)

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"cellserver/bench/report"
+	"cellserver/internal/gcra"
+	"cellserver/internal/quota"
+	"cellserver/internal/window"
+)
+
+// Every limiter is asked for 20 calls a minute.
+const (
+	limit  = 20
+	period = 60 // s
+
+	callSeconds = 480
+	start       = int64(1_800_000_000_000_000_000) // ns: some day
+)
+
+// phases are the traffic: a call in 8 s; 36 within 6 s, around the end of the first minute; a call a second, which is three times
+// what is allowed; none; and a call in 8 s again.
+var phases = []report.Phase{
+	{Name: "trickle", From: 0}, {Name: "burst, trickle", From: 57}, {Name: "overload", From: 130}, {Name: "pause", From: 310},
+	{Name: "trickle", From: 400},
+}
+
+// arrive says when the calls come, in ns from the start.
+func arrive() (arrivals []int64) {
+	random := rand.New(rand.NewPCG(1, 1))
+	from := func(begin, end, mean float64) {
+		first, last, gap := int64(begin*1e9), int64(end*1e9), int64(mean*1e9)
+		for at := first; at < last; at += 1 + random.Int64N(2*gap) { // 0 to twice the mean
+			arrivals = append(arrivals, at)
+		}
+	}
+	from(0, 57, 8)
+	from(57, 63, 6./36)
+	from(63+8, 130, 8)
+	from(130, 310, 1)
+	from(400, callSeconds, 8)
+	return arrivals
+}
+
+// contender is a limiter on a key of its own.
+type contender struct {
+	file, call string
+	admits     func(now int64) bool
+}
+
+func contenders() []contender {
+	words := fmt.Sprintf(" user %d %d", limit, period)
+	return []contender{
+		{"throttle", fmt.Sprintf("CL.THROTTLE user %d %d %d", limit-1, limit, period), throttled()},
+		{"fixed", "CL.FIXED" + words, windowed(window.Limit.StepFixed)},
+		{"sliding", "CL.SLIDING" + words, windowed(window.Limit.StepSliding)},
+		{"slidinglog", "CL.SLIDINGLOG" + words, logged()},
+	}
+}
+
+func throttled() func(now int64) bool {
+	l := must(gcra.NewLimit(limit-1, limit, period))
+	tat := int64(0)
+	return func(now int64) bool {
+		d, next, err := l.Step(now, tat, 1, quota.Take)
+		must(tat, err)
+		tat = next
+		return !d.Limited
+	}
+}
+
+func windowed[S any](step func(l window.Limit, now int64, s S, quantity int64, mode quota.Mode) (quota.Decision, S, error)) func(now int64) bool {
+	l := must(window.NewLimit(limit, period))
+	var state S
+	return func(now int64) bool {
+		d, next, err := step(l, now, state, 1, quota.Take)
+		state = must(next, err)
+		return !d.Limited
+	}
+}
+
+// entries is a log's, in a slice.
+type entries []window.Entry
+
+func (e entries) Len() int              { return len(e) }
+func (e entries) At(i int) window.Entry { return e[i] }
+
+func logged() func(now int64) bool {
+	l := must(window.NewLogLimit(limit, period, limit))
+	var state window.Log
+	var stored entries
+	return func(now int64) bool {
+		d, next, edit, err := l.StepLog(now, state, stored, 1, quota.Take)
+		must(next, err)
+		if (edit != window.Edit{}) {
+			state, stored = next, stored[edit.Drop:len(stored)-edit.Cut]
+			if edit.Push {
+				stored = append(stored, edit.Entry)
+			}
+		}
+		return !d.Limited
+	}
+}
+
+// must is for arguments that are known to be good.
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
+}
+
+// played is what became of the calls, in seconds from the start.
+type played struct {
+	admitted, refused []float64
+	inPeriod          []report.Step // how many were admitted in the period before
+	most              int           // of these
+}
+
+func playCalls(c contender, arrivals []int64) (p played) {
+	p.inPeriod = []report.Step{{}}
+	var inView []int64
+	leave := func(until int64) {
+		for len(inView) > 0 && inView[0]+period*int64(time.Second) <= until {
+			gone := inView[0] + period*int64(time.Second)
+			inView = inView[1:]
+			p.inPeriod = append(p.inPeriod, report.Step{At: seconds(gone), Value: float64(len(inView))})
+		}
+	}
+	for _, at := range arrivals {
+		leave(at)
+		if !c.admits(start + at) {
+			p.refused = append(p.refused, seconds(at))
+			continue
+		}
+		inView = append(inView, at)
+		p.admitted = append(p.admitted, seconds(at))
+		p.inPeriod = append(p.inPeriod, report.Step{At: seconds(at), Value: float64(len(inView))})
+		p.most = max(p.most, len(inView))
+	}
+	leave(callSeconds * int64(time.Second))
+	return p
+}
+
+func seconds(ns int64) float64 { return float64(ns) / 1e9 }

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"bytes"
+	"encoding/xml"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const docs = "../../docs"
+
+// The pictures and the table are what the algorithms do today, byte for byte.
+func TestPageIsCurrent(t *testing.T) {
+	assert.Empty(t, stale(t, func(string, []byte) {}), "run go run ./bench/limiters")
+	for _, name := range []string{"limiters-fixed.svg", page} {
+		planted := stale(t, func(file string, content []byte) {
+			if file == name {
+				content[len(content)/2] ^= 1
+			}
+		})
+		assert.Equal(t, []string{name}, planted, "a changed byte has to be seen")
+	}
+}
+
+// stale names the files that are not as they would be made now. spoil may change what is read.
+func stale(t *testing.T, spoil func(file string, content []byte)) (names []string) {
+	text, err := os.ReadFile(filepath.Join(docs, page))
+	require.NoError(t, err)
+	files, err := made(string(text))
+	require.NoError(t, err)
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		content, err := os.ReadFile(filepath.Join(docs, name))
+		require.NoError(t, err)
+		spoil(name, content)
+		if !bytes.Equal(files[name], content) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func TestPicturesAreXMLOnWhite(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(docs, page))
+	require.NoError(t, err)
+	files, err := made(string(text))
+	require.NoError(t, err)
+	delete(files, page)
+	require.Len(t, files, 5)
+	for name, picture := range files {
+		decoder := xml.NewDecoder(bytes.NewReader(picture))
+		for err == nil {
+			_, err = decoder.Token()
+		}
+		assert.Equal(t, io.EOF, err, name)
+		err = nil
+		assert.Contains(t, string(picture), `fill="white"`, name)
+		assert.Less(t, len(picture), 16<<10, name)
+		assert.Contains(t, string(text), "("+name+")", "the page does not show it")
+	}
+}
+
+// What the page says of the pictures.
+func TestWhatThePicturesShow(t *testing.T) {
+	arrivals := arrive()
+	most := map[string]int{}
+	for _, c := range contenders() {
+		p := playCalls(c, arrivals)
+		most[c.file] = p.most
+		assert.Equal(t, len(arrivals), len(p.admitted)+len(p.refused))
+	}
+	assert.Equal(t, limit, most["slidinglog"], "exact")
+	assert.Greater(t, most["sliding"], limit, "nearly")
+	assert.Less(t, most["sliding"], limit*5/4)
+	assert.Greater(t, most["fixed"], limit*3/2, "around the end of a window")
+	assert.Greater(t, most["throttle"], limit*3/2, "the burst, and the rate beside it")
+	assert.LessOrEqual(t, most["throttle"], 2*limit)
+
+	w := playLeases()
+	assert.Greater(t, w.freed, w.crashed)
+	for _, s := range w.held {
+		assert.LessOrEqual(t, s.Value, float64(permits))
+	}
+}
+
+func TestAPageWithoutItsTableIsRefused(t *testing.T) {
+	_, err := made("# Which limiter for what\n")
+	require.EqualError(t, err, page+" has lost its table")
+}
