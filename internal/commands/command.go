@@ -34,7 +34,7 @@ type Command struct {
 
 	parent   *Command
 	grammar  grammar
-	firstKey int // word that is the first key, 0 if there is none
+	firstKey int // word that is the first key, 0 if there is none; if 1, calls that differ in it alone are bound once (see ahead)
 }
 
 // KeyAccess begins with RO (the key is read), RW (read and changed), OW (overwritten) or RM (removed), and then says what of:

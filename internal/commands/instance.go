@@ -55,6 +55,7 @@ type Instance struct {
 	runID   string
 	started int64         // instant, nanoseconds on the store's clock
 	slow    chan struct{} // a place for each Slow command that may run at once
+	slowly  atomic.Int32  // how many run, or wait for a place
 	stats   stats
 	clients clients
 
@@ -73,6 +74,34 @@ const (
 
 // maxSlow bounds the Slow commands that run at once, so that they leave cores to the event loops; others wait for their turn.
 func maxSlow() int { return max(runtime.GOMAXPROCS(0)/2, 1) }
+
+// takeSlow waits for a Slow command's place.
+func (in *Instance) takeSlow() {
+	in.slowly.Add(1)
+	in.slow <- struct{}{}
+}
+
+func (in *Instance) leaveSlow() {
+	<-in.slow
+	in.slowly.Add(-1)
+}
+
+// Yield lets Slow commands run, if there are any: an event loop calls it after each turn. Where every core has a loop that is
+// always busy, they would else have a turn when the scheduler steps in, after 10 ms.
+func (in *Instance) Yield() {
+	if in.slowly.Load() > 0 {
+		runtime.Gosched()
+	}
+}
+
+// giveWay is called by a Slow command between pieces of its work: others that wait for its place have theirs.
+func (c *Call) giveWay() {
+	runtime.Gosched()
+	if c.Session == nil && c.instance != nil {
+		<-c.instance.slow
+		c.instance.slow <- struct{}{}
+	}
+}
 
 // stats counts what INFO shows.
 type stats struct {

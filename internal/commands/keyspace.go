@@ -1,7 +1,6 @@
 package commands
 
 import (
-	"runtime"
 	"strconv"
 	"strings"
 
@@ -123,6 +122,9 @@ type search struct {
 // to find room for a long list does; so they are few, and those that pass are added to the list afterwards.
 const keysAPiece = 128
 
+// bytesAPiece is after how many bytes of keys a search gives way to others: to match that much may take a tenth of a second.
+const bytesAPiece = 64 << 10
+
 // goOn looks at about so many keys more. To match one long key may take a tenth of a second, so it asks at each whether the
 // client is still there.
 func (s *search) goOn(c *Call, count int) (err error) {
@@ -130,9 +132,14 @@ func (s *search) goOn(c *Call, count int) (err error) {
 	if s.cursor, err = c.View.Scan(c.Context, s.cursor, count, s.piece.visit); err != nil {
 		return err
 	}
+	looked := 0 // bytes
 	for i, kind := range s.piece.kinds {
 		if c.Context.Err() != nil {
 			return errStopped
+		}
+		if looked += len(s.piece.key(i)); looked > bytesAPiece {
+			looked = 0
+			c.giveWay()
 		}
 		if key := s.piece.key(i); s.match.passes(key, kind) {
 			s.find(key)
@@ -164,7 +171,7 @@ func (s *search) write(c *Call) {
 			c.Out.Break()
 		}
 		s.found[i] = keyList{}
-		runtime.Gosched() // event loops first
+		c.giveWay() // event loops first
 	}
 }
 
@@ -210,7 +217,7 @@ var keys = Command{
 			if err := search.goOn(c, keysAPiece); err != nil {
 				return err
 			}
-			runtime.Gosched() // event loops first
+			c.giveWay() // event loops first
 		}
 		search.write(c)
 		return nil

@@ -22,15 +22,16 @@ type Session struct {
 	ctx      context.Context
 	cancel   context.CancelFunc
 
-	reader  *resp.Reader
-	ahead   ahead // calls that were read and not answered yet
-	out     resp.Writer
-	pending [][]byte // of a long reply, what is to follow out
-	mark    int      // in out: where the reply to the present call begins
-	call    Call
-	closing bool // after what Output holds, the connection ends
-	parked  bool // a Slow command has not answered yet: nothing is read meanwhile
-	more    bool // the turn ended before the calls did
+	reader    *resp.Reader
+	ahead     ahead // calls that were read and not answered yet
+	out       resp.Writer
+	pending   [][]byte // of a long reply, what is to follow out
+	following int      // bytes of that
+	mark      int      // in out: where the reply to the present call begins
+	call      Call
+	closing   bool // after what Output holds, the connection ends
+	parked    bool // a Slow command has not answered yet: nothing is read meanwhile
+	more      bool // the turn ended before the calls did
 
 	row      *Command // of the latest call
 	words    int      // that it had
@@ -223,19 +224,15 @@ func (s *Session) Output() []byte { return s.out.Bytes() }
 func (s *Session) Sent() {
 	s.out.Reset()
 	if len(s.pending) > 0 {
+		s.following -= len(s.pending[0])
 		s.out.Adopt(s.pending[0])
 		s.pending[0] = nil
 		s.pending = s.pending[1:]
 	}
 }
 
-// Following is the number of bytes that are to be sent after Output, about.
-func (s *Session) Following() (bytes int) {
-	if n := len(s.pending); n > 0 {
-		bytes = (n-1)*len(s.pending[0]) + len(s.pending[n-1])
-	}
-	return bytes
-}
+// Following is the number of bytes that are to be sent after Output.
+func (s *Session) Following() int { return s.following }
 
 // Touch says that the client is there although it sends nothing: it takes its replies.
 func (s *Session) Touch() {
@@ -278,12 +275,16 @@ func (s *Session) takeMail() {
 	if s.mail.replied {
 		s.out.Adopt(s.mail.reply[0])
 		s.pending = s.mail.reply[1:]
+		for _, piece := range s.pending {
+			s.following += len(piece)
+		}
 		s.mail.reply, s.mail.replied = nil, false
 		s.parked = false
 		s.waits.Store(false)
 	}
 	if last := len(s.pending) - 1; last >= 0 {
 		s.pending[last] = append(s.pending[last], s.mail.pushes...)
+		s.following += len(s.mail.pushes)
 	} else {
 		s.out.Raw(s.mail.pushes)
 	}
@@ -320,8 +321,8 @@ func own(words [][]byte) [][]byte {
 }
 
 func (s *Session) runSlow(call *Call, row *Command, words func() [][]byte) {
-	s.instance.slow <- struct{}{}
-	defer func() { <-s.instance.slow }()
+	s.instance.takeSlow()
+	defer s.instance.leaveSlow()
 	call.View.Begin()
 	if err := s.tryRun(call, row, words()); err != nil {
 		call.Out.Pieces() // which nobody wants

@@ -74,7 +74,7 @@ func NewReader(l Limits) *Reader {
 
 // Restrict narrows a call to 10 words of at most 16384 bytes, or lifts that. A session restricts its reader until AUTH
 // succeeds. It applies from the next length line on; inline lines are narrow enough.
-func (r *Reader) Restrict(on bool) { r.restricted = on }
+func (r *Reader) Restrict(on bool) { r.restricted, r.before = on, shape{} }
 
 // LongCall is the number of words beyond which a call is long. To note a million words would keep an event loop for
 // milliseconds, so of a long call Next returns the first LongCall words, and the rest is for whoever has the time: see Long.

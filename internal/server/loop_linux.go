@@ -183,6 +183,7 @@ func (l *loop) run() {
 				began := l.turns.Start()
 				k.happened(event.Events)
 				l.turns.Stop(began)
+				l.instance.Yield()
 			}
 		}
 		if !l.readMail() {
@@ -252,6 +253,7 @@ func (l *loop) takeTurns() {
 		began := l.turns.Start()
 		k.turn()
 		l.turns.Stop(began)
+		l.instance.Yield()
 	}
 }
 

@@ -3,7 +3,6 @@ package store
 import (
 	"encoding/binary"
 	"math/bits"
-	"slices"
 )
 
 // index finds a record by its key's hash. It is an array of buckets of one cache line each, in the order of the hash:
@@ -245,9 +244,7 @@ func (x *index) move(rehash func(ref) hashed) {
 	}
 	x.freeChain(from)
 	if x.moved%bucketsPerBlock == 0 {
-		n := x.moved/bucketsPerBlock - 1
-		x.pool.put(x.old.blocks[n])
-		x.old.blocks[n] = nil
+		x.pool.put(x.old.blocks[x.moved/bucketsPerBlock-1]) // it stays in the list, which may be looked at without the lock
 	}
 	if x.moved == x.old.count {
 		x.old, x.moved = buckets{}, 0
@@ -256,13 +253,14 @@ func (x *index) move(rehash func(ref) hashed) {
 
 // drop gives an array's blocks back.
 func (x *index) drop(a *buckets) {
-	x.pool.put(slices.DeleteFunc(a.blocks, func(b *block) bool { return b == nil })...)
+	x.pool.put(a.blocks...)
 	*a = buckets{}
 }
 
 // dropAll gives everything back. The index is of no use afterwards.
 func (x *index) dropAll() {
 	x.drop(&x.current)
+	x.old.blocks = x.old.blocks[x.moved/bucketsPerBlock:] // those before have gone
 	x.drop(&x.old)
 	x.drop(&x.over)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"hash/maphash"
 	"math/bits"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -71,6 +72,8 @@ func NewMemory(o Options) *Memory {
 		holds:     o.Holds,
 		stop:      make(chan struct{}),
 	}
+	m.pool.mapped = new(mappings)
+	runtime.AddCleanup(m, (*mappings).unmap, m.pool.mapped)
 	if o.SweepEvery > 0 {
 		m.stopped.Go(func() { m.sweepEvery(o.SweepEvery) })
 	}

@@ -86,10 +86,10 @@ func (p *pages) release(r ref) {
 
 // openPage starts a page for a class: all of its slots are free.
 func (p *pages) openPage(class int) bool {
-	n, ok := p.add(p.pool.get()[:], class)
-	if !ok {
+	if !p.haveRoom(1) {
 		return false
 	}
+	n, _ := p.add(p.pool.get()[:], class)
 	pg := &p.list[n]
 	for unit := unitsPerPage/class*class - class; unit >= 0; unit -= class {
 		slot := pg.data[unit*unitBytes:]

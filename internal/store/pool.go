@@ -19,6 +19,18 @@ type pool struct {
 	mu   sync.Mutex
 	warm []*block // given back, and in memory still
 	cold [][]byte // runs of blocks that the system has: zeroes for whoever touches them
+
+	mapped *mappings
+}
+
+// mappings are the chunks that the system gave. They go when the store does: that is when nothing refers to it any more, for
+// whoever looks without a lock may look at a block that is long somebody else's.
+type mappings struct{ list [][]byte }
+
+func (m *mappings) unmap() {
+	for _, mapping := range m.list {
+		unmap(mapping)
+	}
 }
 
 const (
@@ -38,8 +50,8 @@ func (p *pool) get() *block {
 		p.warm = p.warm[:k-1]
 		return b
 	}
-	if len(p.cold) == 0 {
-		p.cold = append(p.cold, chunk(chunkBytes))
+	if len(p.cold) == 0 && !p.extend() {
+		return new(block) // Go's heap may have some, or end the process
 	}
 	run := &p.cold[len(p.cold)-1]
 	b := (*block)(*run)
@@ -47,6 +59,17 @@ func (p *pool) get() *block {
 		p.cold = p.cold[:len(p.cold)-1]
 	}
 	return b
+}
+
+// extend asks the system for a chunk.
+func (p *pool) extend() bool {
+	memory, mapping := chunk(chunkBytes)
+	if memory == nil {
+		return false
+	}
+	p.cold = append(p.cold, memory)
+	p.mapped.list = append(p.mapped.list, mapping)
+	return true
 }
 
 // put takes blocks back.
@@ -73,7 +96,7 @@ func (p *pool) trim() int {
 // of each that has a block in memory.
 func (p *pool) excess() []*block {
 	p.mu.Lock()
-	warm := p.warm
+	warm, mapped := p.warm, mappings{p.mapped.list}
 	if len(warm) <= maxWarm {
 		p.mu.Unlock()
 		return nil
@@ -83,9 +106,15 @@ func (p *pool) excess() []*block {
 
 	slices.SortFunc(warm, func(a, b *block) int { return cmp.Compare(address(a[:]), address(b[:])) })
 	keep := len(warm) - (len(warm)-maxWarm+1)/2
-	stay := slices.Clone(warm[:keep]) // or it would be as long as it ever was
-	p.put(stay...)
-	return warm[keep:]
+	p.put(warm[:keep]...)
+	return slices.DeleteFunc(warm[keep:], func(b *block) bool { return !mapped.has(b) }) // those the collector finds
+}
+
+// has says whether a block is from the system. Elsewhere than on Linux all are Go's, and as good.
+func (m mappings) has(b *block) bool {
+	return !offHeap || slices.ContainsFunc(m.list, func(mapping []byte) bool {
+		return address(b[:])-address(mapping) < uintptr(len(mapping))
+	})
 }
 
 // inRuns puts blocks together that lie side by side, so that the system is asked once for many.

@@ -13,7 +13,7 @@ import (
 
 // Every block is one's own, whatever way it comes.
 func TestBlocksAreNotSharedOut(t *testing.T) {
-	var p pool
+	p := pool{mapped: new(mappings)}
 	held := map[*block]bool{}
 	for round := range 6 {
 		for range 3000 {

@@ -120,3 +120,25 @@ func victim(t *testing.T, server *peer.Server, key string, calls int) (took []ti
 	slices.Sort(took)
 	return took
 }
+
+// On one core, with an event loop that always has something to do, a command that works beside the loop comes to its end too.
+// When loops gave way to nobody it took half a minute; the bound here is far from both.
+func TestKeysBesideABusyLoop(t *testing.T) {
+	t.Setenv("GOMAXPROCS", "1")
+	keys := 200_000
+	if peer.Race {
+		keys = 20_000
+	}
+	server := tolerant(t)
+	store(t, server, keys, "key")
+	for range 8 {
+		stop := attackWith(t, server, repeated(strings.Repeat("PING\r\n", 4000)))
+		defer stop()
+	}
+	conn := connect(t, server)
+	start := time.Now()
+	write(t, conn, Command("KEYS", "nothing*"))
+	reads(t, conn, "*0\r\n")
+	t.Logf("KEYS on %d keys took %s", keys, time.Since(start))
+	require.Less(t, time.Since(start), soon)
+}
