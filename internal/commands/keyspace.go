@@ -115,6 +115,7 @@ type search struct {
 	cursor uint64
 	match  filter
 	piece  keyList   // what the store has shown last
+	looked int       // bytes of keys, since it gave way
 	found  []keyList // a piece each, so that what was found is never moved
 }
 
@@ -122,8 +123,12 @@ type search struct {
 // to find room for a long list does; so they are few, and those that pass are added to the list afterwards.
 const keysAPiece = 128
 
-// bytesAPiece is after how many bytes of keys a search gives way to others: to match that much may take a tenth of a second.
-const bytesAPiece = 64 << 10
+// bytesAtOnce is after how many bytes of keys a search gives way to others: about 1000 ordinary keys, a third of a millisecond.
+// Fewer would make it wait more than work where every core is busy. (To match one key of 64 KiB may take a tenth of a second.)
+const (
+	bytesAtOnce = 64 << 10
+	keyWorth    = 48 // bytes that a key counts beside its own
+)
 
 // goOn looks at about so many keys more. To match one long key may take a tenth of a second, so it asks at each whether the
 // client is still there.
@@ -132,13 +137,12 @@ func (s *search) goOn(c *Call, count int) (err error) {
 	if s.cursor, err = c.View.Scan(c.Context, s.cursor, count, s.piece.visit); err != nil {
 		return err
 	}
-	looked := 0 // bytes
 	for i, kind := range s.piece.kinds {
 		if c.Context.Err() != nil {
 			return errStopped
 		}
-		if looked += len(s.piece.key(i)); looked > bytesAPiece {
-			looked = 0
+		if s.looked += keyWorth + len(s.piece.key(i)); s.looked > bytesAtOnce {
+			s.looked = 0
 			c.giveWay()
 		}
 		if key := s.piece.key(i); s.match.passes(key, kind) {
@@ -217,7 +221,6 @@ var keys = Command{
 			if err := search.goOn(c, keysAPiece); err != nil {
 				return err
 			}
-			c.giveWay() // event loops first
 		}
 		search.write(c)
 		return nil

@@ -1,7 +1,9 @@
 package resp
 
 import (
+	"encoding/binary"
 	"math"
+	"slices"
 	"strconv"
 
 	"github.com/tidwall/redcon"
@@ -85,29 +87,39 @@ func (w *Writer) Adopt(b []byte) {
 }
 
 // Int writes an integer.
-func (w *Writer) Int(n int64) { w.buf = appendInt(w.buf, n) }
+func (w *Writer) Int(n int64) { w.buf = redcon.AppendInt(w.buf, n) }
 
-// Ints writes an array of integers.
+// Ints writes an array of integers. Small ones, which most of ours are, come from a table, eight bytes at once, of which the last
+// are too many and written over.
 func (w *Writer) Ints(numbers ...int64) {
 	w.Array(len(numbers))
-	buf := w.buf
+	at := len(w.buf)
+	buf := slices.Grow(w.buf, len(numbers)*longestInt)
+	buf = buf[:cap(buf)]
 	for _, n := range numbers {
-		buf = appendInt(buf, n)
+		if i := uint64(n + 1); i < uint64(len(smallInts)) {
+			binary.LittleEndian.PutUint64(buf[at:], smallInts[i])
+			at += int(smallInts[i] >> 56)
+		} else {
+			at = len(redcon.AppendInt(buf[:at], n))
+		}
 	}
-	w.buf = buf
+	w.buf = buf[:at]
 }
 
-// appendInt has a quick way for -1 and numbers of one and two digits, which most of ours are.
-func appendInt(buf []byte, n int64) []byte {
-	switch {
-	case 0 <= n && n < 10:
-		return append(buf, ':', byte('0'+n), '\r', '\n')
-	case 10 <= n && n < 100:
-		return append(buf, ':', byte('0'+n/10), byte('0'+n%10), '\r', '\n')
-	case n == -1:
-		return append(buf, ":-1\r\n"...)
+// longestInt is how many bytes an encoded integer takes at most.
+const longestInt = len(":-9223372036854775808\r\n")
+
+// smallInts are the encodings of -1, 0, 1 and so on: at most 7 bytes, and in the eighth how many.
+var smallInts = encodeInts()
+
+func encodeInts() (table [1026]uint64) {
+	for i := range table {
+		var encoded [8]byte
+		encoded[7] = byte(len(redcon.AppendInt(encoded[:0], int64(i)-1)))
+		table[i] = binary.LittleEndian.Uint64(encoded[:])
 	}
-	return redcon.AppendInt(buf, n)
+	return table
 }
 
 // Bulk writes a string of any bytes.
@@ -123,7 +135,13 @@ func (w *Writer) Status(s string) { w.buf = redcon.AppendString(w.buf, s) }
 func (w *Writer) Error(text string) { w.buf = redcon.AppendError(w.buf, text) }
 
 // Array begins an array; its n elements are to be written next.
-func (w *Writer) Array(n int) { w.buf = redcon.AppendArray(w.buf, n) }
+func (w *Writer) Array(n int) {
+	if 0 <= n && n < 10 {
+		w.buf = append(w.buf, '*', byte('0'+n), '\r', '\n')
+		return
+	}
+	w.buf = redcon.AppendArray(w.buf, n)
+}
 
 // Map begins a map; its n keys are to be written next, each followed by its value. RESP2: an array of 2n.
 func (w *Writer) Map(n int) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"net"
 	"strconv"
 	"strings"
@@ -351,4 +352,26 @@ func (g *grower) mapping(n, depth int, resp3 bool) any {
 		return pairs
 	}
 	return flat
+}
+
+// Ints writes what Array and Int write, whatever room there is, and nothing behind it.
+func TestInts(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 1))
+	var w, naive Writer
+	for range 5000 {
+		numbers := make([]int64, random.IntN(8))
+		for i := range numbers {
+			numbers[i] = []int64{-1, 0, 9, 10, 99, 1023, 1024, 1025, -2, math.MinInt64, math.MaxInt64, random.Int64N(2000), int64(random.Uint64())}[random.IntN(13)]
+		}
+		w.Ints(numbers...)
+		naive.Array(len(numbers))
+		for _, n := range numbers {
+			naive.Int(n)
+		}
+		require.Equal(t, string(naive.Bytes()), string(w.Bytes()))
+		if random.IntN(4) == 0 {
+			w.Reset()
+			naive.Reset()
+		}
+	}
 }

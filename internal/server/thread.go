@@ -105,6 +105,7 @@ func (t *thread) feed(input []byte) bool {
 		return false
 	}
 	t.session.Feed(input)
+	t.instance.Yield()
 	t.flush()
 	return !t.failed && !t.session.Closing()
 }
@@ -143,6 +144,7 @@ func (t *thread) flush() {
 			return
 		}
 		t.session.Resume()
+		t.instance.Yield()
 	}
 }
 
