@@ -96,10 +96,11 @@ func TestPrintsAsRedisCLIDoes(t *testing.T) {
 	compare(t, server, "NOSUCH", "a\nb")
 }
 
-// Redis has replies that cellserver has not.
+// Redis has replies that cellserver has not. (All of COMMAND DOCS is no such reply: Redis walks its tables while they grow, so two
+// calls may name subcommands in two orders.)
 func TestPrintsOtherRepliesAsRedisCLIDoes(t *testing.T) {
 	server := peer.StartRedis(t)
-	for _, call := range []string{"PING", "LOLWUT", "MEMORY DOCTOR", "LATENCY DOCTOR", "COMMAND DOCS", "XINFO HELP", "ACL GETUSER default"} {
+	for _, call := range []string{"PING", "LOLWUT", "MEMORY DOCTOR", "LATENCY DOCTOR", "COMMAND DOCS SET EXPIRE XADD GEOADD BITFIELD", "XINFO HELP", "ACL GETUSER default"} {
 		compare(t, server, strings.Fields(call)...)
 	}
 	for _, script := range []string{
