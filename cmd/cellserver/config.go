@@ -91,7 +91,7 @@ func (c *config) define() {
 	f.Var(number{&c.maxKeySize, 1, 64 << 20}, "max-key-size", "bytes in a key")
 	c.maxLogLimit, c.maxHolders = commands.DefaultMaxLogLimit, commands.DefaultMaxHolders
 	f.Var(number{&c.maxLogLimit, 1, 10_000_000}, "max-log-limit", "the largest limit of CL.SLIDINGLOG, which keeps 16 bytes for each call in view")
-	f.Var(number{&c.maxHolders, 1, 1_000_000}, "max-holders", "holders that may have leases of one key")
+	f.Var(number{&c.maxHolders, 1, 100_000}, "max-holders", "holders that may have leases of one key")
 
 	c.databases, c.transport = 16, string(server.Fastest)
 	f.Var(number{&c.databases, 1, 1024}, "databases", "number of databases")

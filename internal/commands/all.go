@@ -16,9 +16,9 @@ var clAll = Command{
 		Word("LIMITER key args... quantity [LIMITER key args... quantity ...] [PEEK] [MS]").Many()},
 	Min: 7, AnyMore: true, Keys: takingKeys, firstKey: 3,
 	Reply: `Each limiter is THROTTLE key max_burst count_per_period period quantity, or FIXED, SLIDING or SLIDINGLOG key limit
-period quantity; count is how many there are, 1 to 64. The reply: limited, 0 if every limiter allowed its quantity and all were taken, 1 if one did not and none was; retry_after, the
-longest of those that limited, -1 if none did or one never will allow it; then for each limiter its five integers, and when
-limited what it would have said alone.`,
+period quantity; count is how many there are, 1 to 64. The reply: limited, 0 if every limiter allowed its quantity and all
+were taken, 1 if one did not and none was; retry_after, the longest of those that limited, -1 if none did or one never will
+allow it; then for each limiter its five integers, and when limited what it would have said alone.`,
 	Run: func(c *Call) error {
 		count, words := int(c.Int()), c.words[2:]
 		rest, ok := cutTakings(words, count, nil)
@@ -98,12 +98,20 @@ func allOptions(words [][]byte) (peek, ms, ok bool) {
 	return peek, ms, true
 }
 
-// takings reads the limiters. They are in memory of the call's, until the next one.
+// fewTakings is for how many limiters a session keeps the room between calls: idle sessions are many.
+const fewTakings = 8
+
+// takings reads the limiters. A few are in memory of the call's, until the next one.
 func (c *Call) takings(words [][]byte, count int) (takes []store.Taking, err error) {
-	if cap(c.takes) < count {
-		c.takes = make([]store.Taking, count)
+	switch {
+	case count > fewTakings:
+		takes = make([]store.Taking, count)
+	case c.takes == nil:
+		c.takes = make([]store.Taking, fewTakings)
+		fallthrough
+	default:
+		takes = c.takes[:count]
 	}
-	takes = c.takes[:count]
 	for i := range takes {
 		kind, n := takingKind(words[0])
 		if err := c.taking(&takes[i], kind, words[1:n]); err != nil {
