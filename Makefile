@@ -20,6 +20,7 @@ build: ## build bin/cellserver
 .PHONY: test
 test: ## run every test, with the race detector (needs redis-server for the differential ones)
 	$(GO) test -race -count=1 ./... # the cache does not know that tests build and start the server
+	$(GO) test -count=1 ./internal/store # whose memory the race detector does not see, so that it is another there
 	CELLSERVER_TRANSPORT=goroutines $(GO) test -race -count=1 ./test/integration ./test/differential ./test/hostile
 
 .PHONY: check

@@ -51,7 +51,7 @@ func residentBytes(t *testing.T) (bytes int) {
 // What keys held goes back to the system when they have expired, or were flushed.
 func TestMemoryIsGivenBack(t *testing.T) {
 	if !offHeap {
-		return // Go gives it back when it sees fit
+		return // Go's heap keeps it for the next keys
 	}
 	clock := NewStillClock(1e18)
 	m := NewMemory(Options{Clock: clock, SweepEvery: -1})

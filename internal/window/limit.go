@@ -5,7 +5,7 @@
 // The three differ in what they remember, and so in how near they come to "at most limit in any period":
 //
 //	Fixed    one count        up to twice the limit, around the end of a window
-//	Sliding  two counts       fewer than twice the limit; on random traffic a tenth more at most, from a limit of 100 on
+//	Sliding  two counts       fewer than twice the limit; on random traffic a ninth more at most, from a limit of 100 on
 //	Log      every instant    exact
 //
 // They share everything else. Each reads its state as a room, how much still fits; one decision is made for all of them
