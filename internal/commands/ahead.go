@@ -12,10 +12,10 @@ type ahead struct {
 	calls [lookahead]waiting
 	keys  [][]byte // the calls' first keys
 	count int
-	next  int    // the call that is answered next
-	most  int    // in words: up to where windows of this batch have used it
-	owned bool   // what is left was copied, and outlives its batch
-	long  []byte // the last call, if it is a long one, whole: then of its words only the first are here
+	next  int      // the call that is answered next
+	most  int      // in words: up to where windows of this batch have used it
+	owned bool     // what is left was copied, and outlives its batch
+	long  [][]byte // the last call, if it is a long one, whole: then of its words only the first are here
 }
 
 // waiting is one of them.
@@ -47,7 +47,7 @@ func (a *ahead) take() (w *waiting, words [][]byte) {
 }
 
 // isLong is the whole of the call that was taken last if it is a long one, else nil.
-func (a *ahead) isLong() []byte {
+func (a *ahead) isLong() [][]byte {
 	if a.empty() {
 		return a.long
 	}

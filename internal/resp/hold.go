@@ -8,6 +8,9 @@ import (
 // This file is about whose memory the reader's bytes are in. In the usual case they are lent by Feed, read where they are,
 // and forgotten by Keep. A call cut in two is held in the reader's own memory; the next Feed's input waits behind it, gives
 // what the call lacks, and is then read where it is again. So what is copied is what was cut, not what was fed.
+//
+// A call of many megabytes is held in parts, each of whole words, so that what has arrived of it is not moved again and again: no
+// move is of more than a word.
 
 // What a reader holds between batches. Idle connections are many, so each keeps what one ordinary call needs and no more.
 const (
@@ -18,8 +21,11 @@ const (
 	piece     = 128     // bytes to take while it is not known what an unfinished call lacks
 )
 
+// partBytes is how many bytes of whole words of an unfinished call are moved no more.
+const partBytes = 64 << 10
+
 // Buffered returns the number of bytes held or lent and not yet read: 0 if and only if no call is unfinished.
-func (r *Reader) Buffered() int { return len(r.buf) - r.start + len(r.input) - r.taken }
+func (r *Reader) Buffered() int { return r.parted + len(r.buf) - r.start + len(r.input) - r.taken }
 
 // Feed lends input to the reader, after what is still unread. The reader does not write to it; it must stay as it is until
 // Keep. Nothing is copied yet, and later only what completes an unfinished call. Words returned before are no longer valid.
@@ -46,14 +52,34 @@ func (r *Reader) lend(input []byte) {
 
 // take copies the next n bytes of the input that waits behind what is held.
 func (r *Reader) take(n int) {
-	unread := len(r.buf) - r.start
 	if cap(r.buf)-len(r.buf) < n {
-		r.move(make([]byte, 0, max(unread+n, 2*unread))) // it doubles, so a byte is moved about once
+		r.makeRoom(n)
 	}
 	r.buf = append(r.buf, r.input[r.taken:r.taken+n]...)
 	r.own = r.buf
 	r.taken += n
 	r.spend(n)
+}
+
+// makeRoom makes room for n more bytes behind what is unread. What it moves, which is a word at most if it is much, gets twice
+// the room, so a byte is moved about once; but no more than the word is known to need.
+func (r *Reader) makeRoom(n int) {
+	if r.left > 0 && r.pos-r.start >= r.part {
+		r.parts = append(r.parts, r.buf[r.start:r.pos])
+		r.parted += r.pos - r.start
+		r.start, r.placed = r.pos, len(r.words)
+	} else {
+		r.retired = append(r.retired, r.own) // words of calls before this one may stand in it, until Keep
+	}
+	unread := len(r.buf) - r.start
+	room := atMost(2 * unread)
+	if r.parted > 0 {
+		room = max(room, r.part)
+	}
+	if r.body > r.part {
+		room = min(room, r.pos-r.start+r.body)
+	}
+	r.move(allocate(max(unread+n, room)))
 }
 
 // takeMore takes what the unfinished call is known to lack, or a piece if that is not known. False if no input waits.
@@ -83,33 +109,46 @@ func (r *Reader) Keep() {
 	unread := len(r.buf) - r.start
 	if r.lent || r.start >= unread { // else moving costs more than was read: later, so that a byte is moved about once
 		r.keepWords()
-		r.move(r.spare(unread))
+		before := r.own
+		if r.move(r.spare(unread)); cap(r.own) != cap(before) {
+			release(before)
+		}
 	}
+	for i, b := range r.retired {
+		release(b)
+		r.retired[i] = nil
+	}
+	r.retired = r.retired[:0]
 	r.take(len(r.input) - r.taken)
 	r.input, r.taken = nil, 0
 }
 
-// Long returns the bytes of the call that Next returned last if that is a long one, else nil. They are the caller's for good:
-// a call that came in pieces is handed over, not copied. SplitCall finds its words.
-func (r *Reader) Long() []byte {
-	if r.long == nil || !r.held {
-		return bytes.Clone(r.long)
-	}
+// Long returns the call that Next returned last if that is a long one, else nil: its bytes, in one or more parts of whole words. They
+// are the caller's for good: a call that came in pieces is handed over, not copied. SplitCall finds its words.
+func (r *Reader) Long() [][]byte {
 	call := r.long
-	r.held, r.long, r.own, r.words = false, nil, nil, nil
-	if !r.lent {
-		r.move(nil) // what came behind the call
+	switch {
+	case call == nil:
+	case r.held:
+		r.held, r.long, r.own, r.words = false, nil, nil, nil
+		if !r.lent {
+			r.move(nil) // what came behind the call
+		}
+	default:
+		call = [][]byte{bytes.Clone(call[0])}
 	}
 	return call
 }
 
 // SplitCall finds the words of a long call. They are parts of call.
-func SplitCall(call []byte) [][]byte {
+func SplitCall(call [][]byte) [][]byte {
 	r := NewReader(Limits{Bulk: math.MaxInt, Words: math.MaxInt, Inline: math.MaxInt, Query: math.MaxInt})
 	r.record = math.MaxInt
-	r.Feed(call)
-	words, _ := r.Next() // it was read before, so it is whole and right
-	return words
+	for _, words := range call {
+		r.lend(words)
+		_, _ = r.read(words) // it was read before, so it is whole and right
+	}
+	return r.words
 }
 
 // keepWords lets go of words already returned, and of their memory if it is much for what stays.
@@ -146,17 +185,20 @@ func (r *Reader) move(to []byte) {
 	}
 }
 
-// placeWords points the words of the unfinished call at start to where its bytes are now. Their places need not have been
+// placeWords points the words of the unfinished call at start to where its bytes are now, but for those in its parts. Their places need not have been
 // noted: a length has one spelling, so the lengths alone tell how long each line is.
 func (r *Reader) placeWords() {
-	at := r.start + lineLength(r.total)
-	for i, word := range r.words {
+	at, words := r.start, r.words[r.placed:]
+	if r.parted == 0 {
+		at += lineLength(r.total)
+	}
+	for i, word := range words {
 		at += lineLength(len(word))
 		end := at + len(word)
-		r.words[i] = r.buf[at:end:end]
+		words[i] = r.buf[at:end:end]
 		at = end + 2
 	}
-	r.spend(len(r.words))
+	r.spend(len(words))
 }
 
 // lineLength is the number of bytes in a length line that says n.

@@ -53,8 +53,13 @@ type Reader struct {
 	before  shape    // of the call before this one
 	words   [][]byte // of the call being read, or last returned; the first LongCall of them
 	record  int      // how many words of a call are noted: LongCall
-	long    []byte   // the call last returned, if it has more words than that
+	long    [][]byte // the call last returned, if it has more words than that
 	own     []byte   // the reader's own memory; spare while buf is lent
+	part    int      // bytes that make one of the parts: partBytes
+	parts   [][]byte // of the call at start: words that buf has no more
+	parted  int      // bytes of these
+	placed  int      // words that stand in them
+	retired [][]byte // memory in which words may stand until Keep
 	input   []byte   // lent, to be read after buf, which holds an unfinished call; else nil
 	taken   int      // bytes at the beginning of input that are in buf too
 	scratch []byte   // holds unescaped words of inline calls, until Keep
@@ -64,7 +69,7 @@ type Reader struct {
 // NewReader returns a reader that holds no memory beyond itself until it is fed. Limits below zero count as zero; a Query of
 // zero as one byte, which no call fits in.
 func NewReader(l Limits) *Reader {
-	return &Reader{record: LongCall, limits: Limits{
+	return &Reader{record: LongCall, part: partBytes, limits: Limits{
 		Bulk:   min(max(l.Bulk, 0), math.MaxInt-2), // a word's body is counted with the two bytes behind it
 		Words:  max(l.Words, 0),
 		Inline: max(l.Inline, 0),
@@ -85,9 +90,10 @@ const LongCall = 1024
 func (r *Reader) Next() ([][]byte, error) {
 	for r.err == nil && r.start < len(r.buf) {
 		arrived := r.buf
-		full := len(arrived)-r.start >= r.limits.Query
+		most := r.limits.Query - r.parted
+		full := len(arrived)-r.start >= most
 		if full { // what lies beyond the limit must not matter, or the outcome would depend on when it arrives
-			arrived = arrived[:r.start+r.limits.Query]
+			arrived = arrived[:r.start+most]
 		}
 		whole, err := r.read(arrived)
 		switch {
@@ -98,10 +104,7 @@ func (r *Reader) Next() ([][]byte, error) {
 		case !whole && !r.takeMore():
 			return nil, nil
 		case whole:
-			if r.long = nil; r.total > r.record {
-				r.long = r.buf[r.start:r.pos]
-			}
-			r.start, r.held = r.pos, !r.lent
+			r.finish()
 			if r.held {
 				r.overtake()
 			}
@@ -113,9 +116,20 @@ func (r *Reader) Next() ([][]byte, error) {
 	return nil, r.err
 }
 
+// finish goes behind the call that has been read.
+func (r *Reader) finish() {
+	if r.long = nil; r.total > r.record {
+		r.long = append(r.parts, r.buf[r.start:r.pos])
+	} else {
+		r.retired = append(r.retired, r.parts...)
+	}
+	r.parts, r.parted, r.placed = nil, 0, 0
+	r.start, r.held = r.pos, !r.lent
+}
+
 // fail makes err final and lets go of everything: the connection is to be closed, though perhaps not at once.
 func (r *Reader) fail(err error) {
-	*r = Reader{record: r.record, limits: r.limits, restricted: r.restricted, work: r.work, err: err}
+	*r = Reader{record: r.record, part: r.part, limits: r.limits, restricted: r.restricted, work: r.work, err: err}
 }
 
 // read goes on with the call at start, as far as its bytes have arrived. When it is whole, pos is behind it; what Redis

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"unsafe"
@@ -244,6 +245,36 @@ func TestLinear(t *testing.T) {
 	}
 }
 
+// TestNoLongMove: whatever arrives, what is done about 16 KiB of it is bounded by the longest word; before calls were held in
+// parts, it was bounded by the longest call.
+func TestNoLongMove(t *testing.T) {
+	const read = 16 << 10
+	for name, c := range map[string]struct {
+		stream string
+		most   int
+	}{
+		"a word of 1 MiB":          {"*2\r\n$3\r\nSET\r\n$1048576\r\n" + strings.Repeat("v", 1<<20) + "\r\n", 600 << 10},
+		"a call of a million keys": {"*1048576\r\n" + strings.Repeat("$7\r\nkey:abc\r\n", 1<<20), 150 << 10},
+		"words of 100 KiB":         {"*100\r\n" + strings.Repeat("$102400\r\n"+strings.Repeat("v", 102400)+"\r\n", 100), 250 << 10},
+	} {
+		spent, most := 0, 0
+		r := NewReader(DefaultLimits())
+		r.work = &spent
+		for input := range slices.Chunk([]byte(c.stream), read) {
+			before := spent
+			r.Feed(input)
+			for words, err := r.Next(); words != nil; words, err = r.Next() {
+				require.NoError(t, err)
+				r.Long()
+			}
+			r.Keep()
+			most = max(most, spent-before)
+		}
+		assert.Less(t, most, c.most, name)
+		assert.Zero(t, r.Buffered(), name)
+	}
+}
+
 // TestLinearCounterCounts plants the bug that TestLinear is to find: a reader that forgets how far it has searched.
 func TestLinearCounterCounts(t *testing.T) {
 	spent := 0
@@ -290,7 +321,7 @@ func TestHeldMemory(t *testing.T) {
 }
 
 func TestIdleMemory(t *testing.T) {
-	assert.LessOrEqual(t, unsafe.Sizeof(Reader{}), uintptr(320), "10000 idle connections have one each")
+	assert.LessOrEqual(t, unsafe.Sizeof(Reader{}), uintptr(384), "10000 idle connections have one each")
 	for name, stream := range map[string]string{
 		"many words":      "*20000\r\n" + strings.Repeat("$1\r\na\r\n", 20000),
 		"a big word":      "*1\r\n$1048576\r\n" + strings.Repeat("v", 1<<20) + "\r\n",
@@ -359,6 +390,8 @@ func FuzzReader(f *testing.F) {
 		require.Equal(t, want, transcript(small, string(stream), func(int) int { return 1 + cuts.IntN(9) }), "cut small")
 		require.Equal(t, want, transcriptBy(gather, small, string(stream), whole), "gathered")
 		require.Equal(t, want, transcriptBy(gather, small, string(stream), random), "gathered, cut at random")
+		require.Equal(t, want, transcriptBy(inParts, small, string(stream), single), "in parts, byte by byte")
+		require.Equal(t, want, transcriptBy(inParts, small, string(stream), random), "in parts, cut at random")
 	})
 }
 
@@ -390,6 +423,12 @@ func TestRepeat(t *testing.T) {
 type reading func(r *Reader, last [][]byte) ([][]byte, error)
 
 func next(r *Reader, _ [][]byte) ([][]byte, error) { return r.Next() }
+
+// inParts reads what is held in parts of one word or little more.
+func inParts(r *Reader, _ [][]byte) ([][]byte, error) {
+	r.part = 1
+	return r.Next()
+}
 
 func gather(r *Reader, last [][]byte) ([][]byte, error) {
 	if second, ok := r.Repeat(); ok {
@@ -464,47 +503,98 @@ func drain(r *Reader, next reading, input []byte) string {
 	return out.String()
 }
 
+// spoil writes over the buffers that are kept to be used again.
+func spoil() {
+	for i := range buffers {
+		if b, ok := buffers[i].Get().(*[]byte); ok {
+			for j := range (*b)[:cap(*b)] {
+				(*b)[:cap(*b)][j] = '!'
+			}
+			buffers[i].Put(b)
+		}
+	}
+}
+
+// Memory that is used again is nobody else's by then: words of all lengths, cut anywhere, by several readers in turn, each of
+// which reads as many calls as it likes before it looks at their words.
+func TestUsedAgain(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 0))
+	streams, wants, readers := make([][]byte, 4), make([]string, 4), make([]*Reader, 4)
+	for i := range streams {
+		readers[i] = NewReader(DefaultLimits())
+		for range 60 {
+			first, second := strings.Repeat(string(rune('a'+i)), random.IntN(1<<random.IntN(18))), strings.Repeat("x", random.IntN(50<<10))
+			streams[i] = fmt.Appendf(streams[i], "*3\r\n$1\r\n%d\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n", i, len(first), first, len(second), second)
+			wants[i] += fmt.Sprintf("%q", []string{strconv.Itoa(i), first, second})
+		}
+	}
+	for turn := 0; len(strings.Join(wants, "")) > 0; turn++ {
+		i := turn % len(streams)
+		n := min(len(streams[i]), random.IntN(60<<10))
+		said := readSome(t, readers[i], streams[i][:n], random.IntN(4))
+		require.True(t, strings.HasPrefix(wants[i], said), "reader %d, turn %d", i, turn)
+		streams[i], wants[i] = streams[i][n:], wants[i][len(said):]
+	}
+}
+
+// readSome feeds a reader and reads at most so many calls. Memory that is kept by then is written over before they are looked at.
+func readSome(t *testing.T, r *Reader, input []byte, most int) string {
+	var calls strings.Builder
+	var read [][][]byte
+	r.Feed(input)
+	for len(read) < most {
+		words, err := r.Next()
+		require.NoError(t, err)
+		if words == nil {
+			break
+		}
+		read = append(read, slices.Clone(words))
+	}
+	spoil()
+	for _, words := range read {
+		fmt.Fprintf(&calls, "%q", words)
+	}
+	r.Keep()
+	spoil()
+	return calls.String()
+}
+
 // A long call is handed over: it stays as it is whatever comes after it, and what came behind it is read all the same.
 func TestLong(t *testing.T) {
-	const count = 3000
+	const count = 30_000
 	var long strings.Builder
 	fmt.Fprintf(&long, "*%d\r\n", count)
 	for i := range count {
 		fmt.Fprintf(&long, "$5\r\n%05d\r\n", i)
 	}
-	for _, cut := range []int{0, 1, 7, 8000, long.Len() - 1} {
+	for _, cut := range []int{0, 1, 7, 8000, 200_000, long.Len() - 1} {
 		r := NewReader(DefaultLimits())
-		feed := func(s string) {
-			lent := []byte(s)
-			r.Feed(lent)
-			t.Cleanup(func() { clear(lent) })
+		for input := range slices.Chunk([]byte(long.String()[:cut]), 16<<10) {
+			require.Empty(t, drain(r, next, input))
 		}
-		feed(long.String()[:cut])
-		words, err := r.Next()
-		require.NoError(t, err)
-		require.Nil(t, words)
-		r.Keep()
 		rest := []byte(long.String()[cut:] + ping + long.String()[:4000])
 		r.Feed(rest)
-		words, err = r.Next()
+		words, err := r.Next()
 		require.NoError(t, err)
 		require.Len(t, words, LongCall)
 		call := r.Long()
 		require.NotNil(t, call)
 
-		next, err := r.Next()
+		words, err = r.Next()
 		require.NoError(t, err)
-		require.Equal(t, "PING", string(next[0]))
+		require.Equal(t, "PING", string(words[0]))
 		require.Nil(t, r.Long())
-		next, err = r.Next()
+		words, err = r.Next()
 		require.NoError(t, err)
-		require.Nil(t, next)
+		require.Nil(t, words)
 		r.Keep()
 		clear(rest)
-		feed(strings.ReplaceAll(long.String()[4000:], "0", "x"))
-		next, err = r.Next()
+		spoil()
+		r.Feed([]byte(strings.ReplaceAll(long.String()[4000:], "0", "x")))
+		words, err = r.Next()
 		require.NoError(t, err)
-		require.Len(t, next, LongCall)
+		require.Len(t, words, LongCall)
+		r.Keep()
 
 		all := SplitCall(call)
 		require.Len(t, all, count)

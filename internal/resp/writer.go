@@ -41,6 +41,7 @@ func (w *Writer) Len() int { return len(w.buf) }
 // Reset empties the writer. It keeps at most 64 KiB for the next replies, and the protocol.
 func (w *Writer) Reset() {
 	if cap(w.buf) > keptReply {
+		release(w.buf)
 		w.buf = nil
 	}
 	w.buf = w.buf[:0]
@@ -63,7 +64,7 @@ func (w *Writer) InPieces() { w.split = true }
 func (w *Writer) Break() {
 	if w.split && len(w.buf) >= pieceBytes {
 		w.full = append(w.full, w.buf)
-		w.buf = make([]byte, 0, pieceBytes+pieceBytes/16)
+		w.buf = allocate(pieceBytes + around)
 	}
 }
 
@@ -123,7 +124,21 @@ func encodeInts() (table [1026]uint64) {
 }
 
 // Bulk writes a string of any bytes.
-func (w *Writer) Bulk(b []byte) { w.buf = redcon.AppendBulk(w.buf, b) }
+func (w *Writer) Bulk(b []byte) {
+	if len(b) > keptReply {
+		w.makeRoom(len(b) + longestInt)
+	}
+	w.buf = redcon.AppendBulk(w.buf, b)
+}
+
+// makeRoom makes room for n more bytes, in memory that was used before if there is some: more than an emptied writer keeps.
+func (w *Writer) makeRoom(n int) {
+	if cap(w.buf)-len(w.buf) < n {
+		before := w.buf
+		w.buf = append(allocate(max(len(before)+n, 2*len(before))), before...)
+		release(before)
+	}
+}
 
 // BulkString writes a string of any bytes.
 func (w *Writer) BulkString(s string) { w.buf = redcon.AppendBulkString(w.buf, s) }
