@@ -170,7 +170,7 @@ func TestBytesAKey(t *testing.T) {
 			}
 			counted := m.Usage()[0].Bytes
 			var paged int64
-			if offHeap {
+			if offHeap() {
 				for i := range m.database(0).shards {
 					s := &m.database(0).shards[i]
 					paged += s.index.bytes() + s.pages.bytes

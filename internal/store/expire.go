@@ -49,6 +49,7 @@ func (m *Memory) Sweep() (removed int) {
 // the lists of pages and blocks were there.
 func (m *Memory) giveBack() {
 	const much = 16 << 20 / pageBytes
+	m.flushed.settle(&m.pool)
 	if blocks := m.pool.trim(); blocks > 0 {
 		m.gaveBack += blocks
 	} else if m.gaveBack > much {
@@ -65,15 +66,26 @@ func (s *shard) sweepSlice(now int64) (removed int) {
 	return removed
 }
 
-// slice is the number of pages of a slice. One more than a fiftieth, so that pages added on the way do not make a
-// round longer.
+// slice is the number of pages of a slice. One more than a fiftieth, so that pages added on the way do not make a round longer. Of an
+// empty shard it is none, and the index goes.
 func (s *shard) slice() int {
 	s.lock()
 	defer s.unlock()
-	if s.records == 0 && !s.index.moving() {
+	if s.records == 0 {
+		s.dropIndex()
 		return 0
 	}
 	return len(s.pages.list)/slicesARound + 1
+}
+
+// dropIndex gives the index of an empty shard back.
+func (s *shard) dropIndex() {
+	if s.index.current.count == 0 {
+		return
+	}
+	for _, blocks := range s.index.leave() {
+		s.index.pool.put(blocks...)
+	}
 }
 
 func (s *shard) sweepPage(now int64) (removed int) {

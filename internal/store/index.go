@@ -195,7 +195,8 @@ func (x *index) freeChain(b *bucket) {
 		n = following
 	}
 	if x.overUsed == 0 {
-		x.drop(&x.over)
+		x.pool.put(x.over.blocks...)
+		x.over = buckets{}
 		x.overFree = 0
 	}
 }
@@ -251,18 +252,12 @@ func (x *index) move(rehash func(ref) hashed) {
 	}
 }
 
-// drop gives an array's blocks back.
-func (x *index) drop(a *buckets) {
-	x.pool.put(a.blocks...)
-	*a = buckets{}
-}
-
-// dropAll gives everything back. The index is of no use afterwards.
-func (x *index) dropAll() {
-	x.drop(&x.current)
-	x.old.blocks = x.old.blocks[x.moved/bucketsPerBlock:] // those before have gone
-	x.drop(&x.old)
-	x.drop(&x.over)
+// leave forgets everything, and returns the blocks that held it.
+func (x *index) leave() [3][]*block {
+	old := x.old.blocks[x.moved/bucketsPerBlock:] // those before have gone
+	left := [3][]*block{x.current.blocks, x.over.blocks, old}
+	*x = index{pool: x.pool}
+	return left
 }
 
 func (x *index) bytes() int64 {

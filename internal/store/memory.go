@@ -25,6 +25,7 @@ type Memory struct {
 	making    sync.Mutex // held while a database's shards are made
 	listener  listening
 	pool      pool
+	flushed   flushed
 	holds     *meter.Longest
 	gaveBack  int // blocks, to the system, since the sweep last found none to give back; the sweep's own
 	stop      chan struct{}
@@ -368,42 +369,6 @@ func (v *view) Size(context.Context) (n int, err error) {
 		n += db.shards[i].records
 	}
 	return n, nil
-}
-
-// Flush empties the selected database in one step.
-func (v *view) Flush(context.Context) error {
-	v.memory.flush(v.inUse())
-	return nil
-}
-
-// FlushAll empties every database, each in one step.
-func (v *view) FlushAll(context.Context) error {
-	for n := range v.memory.databases {
-		v.memory.flush(v.memory.database(n))
-	}
-	return nil
-}
-
-func (m *Memory) flush(db *database) {
-	if db == nil {
-		return
-	}
-	var was [shards]struct {
-		index index
-		pages pages
-	}
-	func() {
-		db.lockAll()
-		defer db.unlockAll()
-		for i := range db.shards {
-			was[i].index, was[i].pages = db.shards[i].empty()
-		}
-		m.listener.tell(db.number, nil, Flushed)
-	}()
-	for i := range was {
-		was[i].index.dropAll()
-		was[i].pages.dropAll()
-	}
 }
 
 // lockSet names the shards that a step on several keys takes: one bit a shard.

@@ -155,17 +155,6 @@ func (p *pages) unlink(n uint32) {
 	pg.next, pg.prev = 0, 0
 }
 
-// dropAll gives everything back. The pages are of no use afterwards.
-func (p *pages) dropAll() {
-	blocks := make([]*block, 0, len(p.list))
-	for _, pg := range p.list {
-		if pg.class != 0 && pg.data != nil {
-			blocks = append(blocks, (*block)(pg.data))
-		}
-	}
-	p.pool.put(blocks...)
-}
-
 // each shows the records of one page, live and expired.
 func (p *pages) each(n int, visit func(ref, record)) {
 	pg := &p.list[n]

@@ -98,17 +98,6 @@ func (s *shard) remove(h hashed, p place) {
 
 func (s *shard) rehash(r ref) hashed { return s.hash(s.pages.at(r).key()) }
 
-// empty forgets every record at once, and returns what held them: to hand ten million records' pages over to the pool takes
-// longer than a lock should be held.
-func (s *shard) empty() (index, pages) {
-	oldIndex, oldPages := s.index, s.pages
-	s.index, s.pages = index{pool: oldIndex.pool}, pages{pool: oldPages.pool}
-	s.logs, s.leases = slab[entryLog]{}, slab[leases]{}
-	s.records, s.swept = 0, 0
-	s.show()
-	return oldIndex, oldPages
-}
-
 // throttle is one step of GCRA on one key.
 func (s *shard) throttle(h hashed, key []byte, now int64, limit gcra.Limit, quantity int64, mode quota.Mode) (quota.Decision, error) {
 	now = s.advance(now)

@@ -1,0 +1,77 @@
+package store
+
+import (
+	"context"
+	"sync"
+)
+
+// Flush empties the selected database in one step.
+func (v *view) Flush(context.Context) error {
+	v.memory.flush(v.inUse())
+	return nil
+}
+
+// FlushAll empties every database, each in one step.
+func (v *view) FlushAll(context.Context) error {
+	for n := range v.memory.databases {
+		v.memory.flush(v.memory.database(n))
+	}
+	return nil
+}
+
+func (m *Memory) flush(db *database) {
+	if db == nil {
+		return
+	}
+	db.lockAll()
+	defer db.unlockAll()
+	for i := range db.shards {
+		db.shards[i].leave(&m.flushed)
+	}
+	m.listener.tell(db.number, nil, Flushed)
+}
+
+// flushed is what flushed keys have left for the sweep to hand over to the pool: of ten million keys that takes milliseconds, for
+// which nobody should hold a lock, or be kept waiting.
+type flushed struct {
+	mu     sync.Mutex
+	blocks [][]*block
+	pages  [][]page
+}
+
+// leave forgets every record of a shard at once.
+func (s *shard) leave(to *flushed) {
+	if s.index.current.count == 0 {
+		return // it is empty
+	}
+	index, list := s.index.leave(), s.pages.list
+	s.pages = pages{pool: s.pages.pool}
+	s.logs, s.leases = slab[entryLog]{}, slab[leases]{}
+	s.records, s.swept = 0, 0
+	s.show()
+
+	to.mu.Lock()
+	defer to.mu.Unlock()
+	to.blocks = append(to.blocks, index[:]...)
+	to.pages = append(to.pages, list)
+}
+
+// settle hands over what has been left.
+func (f *flushed) settle(p *pool) {
+	f.mu.Lock()
+	blocks, lists := f.blocks, f.pages
+	f.blocks, f.pages = nil, nil
+	f.mu.Unlock()
+	for _, list := range blocks {
+		p.put(list...)
+	}
+	for _, list := range lists {
+		blocks := make([]*block, 0, len(list))
+		for _, pg := range list {
+			if pg.class != 0 && pg.data != nil {
+				blocks = append(blocks, (*block)(pg.data))
+			}
+		}
+		p.put(blocks...)
+	}
+}
