@@ -2,10 +2,10 @@ package store
 
 import (
 	"cmp"
+	"iter"
 	"math/bits"
 	"slices"
 	"sync"
-	"unsafe"
 )
 
 // block is the piece of memory that pages and the index are made of.
@@ -29,9 +29,9 @@ type pool struct {
 // chunk is memory that the system gave at once. The system has its cold blocks: they are zeroes for whoever touches them.
 type chunk struct {
 	memory []byte
-	cold   [chunkBlocks / 64]uint64 // a bit a block
-	left   int                      // how many are cold
-	huge   bool                     // the system was asked to make huge pages of it
+	cold   blockSet
+	left   int  // how many are cold
+	huge   bool // the system was asked to make huge pages of it
 }
 
 // mappings are what the system gave. They go when the store does: that is when nothing refers to it any more, for
@@ -79,9 +79,7 @@ func (p *pool) extend() bool {
 		return false
 	}
 	c := &chunk{memory: memory, left: chunkBlocks}
-	for i := range c.cold {
-		c.cold[i] = 1<<64 - 1
-	}
+	c.cold.add(0, chunkBlocks)
 	p.lowest, _ = p.search((*block)(memory))
 	p.chunks = slices.Insert(p.chunks, p.lowest, c)
 	p.mapped.list = append(p.mapped.list, mapping)
@@ -101,22 +99,18 @@ func (p *pool) search(b *block) (n int, ok bool) {
 	})
 }
 
-// take is the first of a chunk's cold blocks; there must be one. Huge pages are for chunks that are used as a whole: the system
-// would put together again what is given back piece by piece.
+// take is the first of a chunk's cold blocks; there must be one. Huge pages are for chunks that are used as a whole.
 func (c *chunk) take() *block {
 	if !c.huge && (c.left == chunkBlocks || c.left == 1) {
 		c.huge = true
 		wantHuge(c.memory, true)
 	}
-	word := 0
-	for c.cold[word] == 0 {
-		word++
-	}
-	n := word*64 + bits.TrailingZeros64(c.cold[word])
-	c.cold[word] &= c.cold[word] - 1
 	c.left--
-	return (*block)(c.memory[n*pageBytes:])
+	return (*block)(c.memory[c.cold.first()*pageBytes:])
 }
+
+// number is which of a chunk's blocks b is: of another chunk that lies behind it, none.
+func (c *chunk) number(b *block) int { return int((address(b[:]) - address(c.memory)) / pageBytes) }
 
 // put takes blocks back.
 func (p *pool) put(blocks ...*block) {
@@ -130,8 +124,18 @@ func (p *pool) put(blocks ...*block) {
 // time.
 func (p *pool) trim() int {
 	excess := p.excess()
-	for _, run := range inRuns(excess) {
-		p.cool(run)
+	for i := 0; i < len(excess); {
+		c := p.chunkOf(excess[i])
+		if c == nil {
+			i++ // it was of Go's heap, and is the collector's
+			continue
+		}
+		var cold blockSet
+		for ; i < len(excess) && c.number(excess[i]) < chunkBlocks; i++ {
+			cold.add(c.number(excess[i]), 1)
+		}
+		p.scatter(c)
+		p.release(c, cold)
 	}
 	return len(excess)
 }
@@ -155,53 +159,82 @@ func (p *pool) excess() []*block {
 	return warm[keep:]
 }
 
-// inRuns puts blocks together that lie side by side, so that the system is asked once for many.
-func inRuns(blocks []*block) (runs [][]byte) {
-	for i := 0; i < len(blocks); {
-		n := 1
-		for i+n < len(blocks) && address(blocks[i+n][:]) == address(blocks[i][:])+uintptr(n)*pageBytes {
-			n++
-		}
-		runs = append(runs, unsafe.Slice(&blocks[i][0], n*pageBytes))
-		i += n
-	}
-	return runs
-}
-
-// cool gives a run of blocks back to the system. It may lie in two chunks that lie side by side. What was of Go's heap is the collector's.
-func (p *pool) cool(run []byte) {
-	for len(run) > 0 {
-		c := p.chunkOf((*block)(run))
-		if c == nil {
-			return
-		}
-		first := int(address(run) - address(c.memory))
-		size := min(len(run), chunkBytes-first)
-		giveBack(run[:size])
-
-		p.mu.Lock()
-		for n := first / pageBytes; n < (first+size)/pageBytes; n++ {
-			c.cold[n/64] |= 1 << (n % 64)
-		}
-		c.left += size / pageBytes
-		p.mu.Unlock()
-		run = run[size:]
-	}
-}
-
-// chunkOf is the chunk of a block that is to become cold, nil if it has none. From here on it is in no huge pages.
+// chunkOf is the chunk of a block, nil if it has none.
 func (p *pool) chunkOf(b *block) *chunk {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	n, ok := p.search(b)
-	if !ok {
-		return nil
+	if n, ok := p.search(b); ok {
+		return p.chunks[n]
 	}
-	c := p.chunks[n]
-	p.lowest = min(p.lowest, n)
-	if c.huge {
-		c.huge = false
+	return nil
+}
+
+// scatter has a chunk in no huge pages from here on: the system would put together again what is given back piece by piece. Its cold
+// blocks may be in memory too, as parts of a huge page: these go first.
+func (p *pool) scatter(c *chunk) {
+	p.mu.Lock()
+	was, cold := c.huge, c.cold
+	if was {
+		c.huge, c.cold, c.left = false, blockSet{}, 0
 		wantHuge(c.memory, false)
 	}
-	return c
+	p.mu.Unlock()
+	if was {
+		p.release(c, cold)
+	}
+}
+
+// release gives blocks of a chunk back, which nobody can take meanwhile, and has them cold.
+func (p *pool) release(c *chunk, blocks blockSet) {
+	for first, n := range blocks.runs() {
+		giveBack(c.memory[first*pageBytes : (first+n)*pageBytes])
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range blocks {
+		c.cold[i] |= blocks[i]
+		c.left += bits.OnesCount64(blocks[i])
+	}
+	if n, ok := p.search((*block)(c.memory)); ok {
+		p.lowest = min(p.lowest, n)
+	}
+}
+
+// blockSet is some of a chunk's blocks, a bit each.
+type blockSet [chunkBlocks / 64]uint64
+
+func (s *blockSet) has(n int) bool { return s[n/64]>>(n%64)&1 != 0 }
+
+// add adds count blocks, the first of them n.
+func (s *blockSet) add(n, count int) {
+	for ; count > 0; n, count = n+1, count-1 {
+		s[n/64] |= 1 << (n % 64)
+	}
+}
+
+// first takes out the lowest; there must be one.
+func (s *blockSet) first() int {
+	word := 0
+	for s[word] == 0 {
+		word++
+	}
+	n := word*64 + bits.TrailingZeros64(s[word])
+	s[word] &= s[word] - 1
+	return n
+}
+
+// runs are blocks that lie side by side: the first of them, and how many.
+func (s *blockSet) runs() iter.Seq2[int, int] {
+	return func(yield func(first, count int) bool) {
+		for n := 0; n < chunkBlocks; n++ {
+			count := 0
+			for n+count < chunkBlocks && s.has(n+count) {
+				count++
+			}
+			if count > 0 && !yield(n, count) {
+				return
+			}
+			n += count
+		}
+	}
 }
