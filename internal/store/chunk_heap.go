@@ -9,5 +9,7 @@ func unmap([]byte) {}
 
 func wantHuge([]byte, bool) {}
 
+func bringNear([]byte) {}
+
 // giveBack has nobody to give it to.
 func giveBack([]byte) {}

@@ -31,8 +31,10 @@ func (m *Memory) sweepEvery(interval time.Duration) {
 }
 
 // Sweep looks through the next slice of every shard, 1/50 of it, and removes what has expired. It returns how many records
-// went. The store calls it by itself unless Options say otherwise: it is for one goroutine at a time.
+// went. The store calls it by itself unless Options say otherwise.
 func (m *Memory) Sweep() (removed int) {
+	m.sweeping.Lock()
+	defer m.sweeping.Unlock()
 	now := m.clock.Now()
 	for n := range m.databases {
 		if db := m.database(n); db != nil {

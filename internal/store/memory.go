@@ -27,6 +27,7 @@ type Memory struct {
 	pool      pool
 	flushed   flushed
 	holds     *meter.Longest
+	sweeping  sync.Mutex
 	gaveBack  int // blocks, to the system, since the sweep last found none to give back; the sweep's own
 	stop      chan struct{}
 	closing   sync.Once
@@ -73,10 +74,11 @@ func NewMemory(o Options) *Memory {
 		holds:     o.Holds,
 		stop:      make(chan struct{}),
 	}
-	m.pool.mapped = new(mappings)
+	m.pool.mapped, m.pool.soon = new(mappings), make(chan struct{}, 1)
 	runtime.AddCleanup(m, (*mappings).unmap, m.pool.mapped)
 	if o.SweepEvery > 0 {
 		m.stopped.Go(func() { m.sweepEvery(o.SweepEvery) })
+		m.stopped.Go(func() { m.pool.prepare(m.stop) })
 	}
 	return m
 }

@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"iter"
+	"math"
 	"math/bits"
 	"slices"
 	"sync"
@@ -22,9 +23,15 @@ type pool struct {
 	chunks []*chunk // by address
 	lowest int      // the chunks before this one have no cold block
 	used   int      // blocks that are out
+	later  *chunk   // that will be the next of chunks, if there is one already
+	soon   chan struct{}
 
 	mapped *mappings
 }
+
+// hugePage is what the processor maps at once if the system lets it, in bytes: a step on a large table, which touches memory at three
+// places that no cache holds, then takes two thirds of the time.
+const hugePage = 2 << 20
 
 // chunk is memory that the system gave at once. The system has its cold blocks: they are zeroes for whoever touches them.
 type chunk struct {
@@ -32,6 +39,7 @@ type chunk struct {
 	cold   blockSet
 	left   int  // how many are cold
 	huge   bool // the system was asked to make huge pages of it
+	near   uint // a bit a huge page: it is in memory, or on its way
 }
 
 // mappings are what the system gave. They go when the store does: that is when nothing refers to it any more, for
@@ -51,6 +59,8 @@ const (
 	// maxWarm is how many blocks are kept for whoever needs one next, 1 MiB, but one for each that is used at most. Of those beyond
 	// it, half are given back to the system each time that trim is called: so a table that breathes makes it little work.
 	maxWarm = 256
+	// hugeBlocks are the blocks of a huge page.
+	hugeBlocks = hugePage / pageBytes
 )
 
 // get is a block, of which the bytes may be anything.
@@ -69,21 +79,108 @@ func (p *pool) get() *block {
 	if p.lowest == len(p.chunks) && !p.extend() {
 		return new(block) // Go's heap may have some, or end the process
 	}
-	return p.chunks[p.lowest].take()
+	b, n := p.chunks[p.lowest].take()
+	if n%hugeBlocks == hugeBlocks/2 {
+		select {
+		case p.soon <- struct{}{}:
+		default: // it was said before, or there is nobody to tell
+		}
+	}
+	return b
 }
 
-// extend asks the system for a chunk.
+// prepare brings huge pages into memory before they are wanted: the system clears two megabytes for whoever touches one first, which
+// takes a millisecond or more, and would be done while a shard is locked.
+func (p *pool) prepare(stop <-chan struct{}) {
+	for {
+		select {
+		case <-stop:
+			return
+		case <-p.soon:
+			bringNear(p.next())
+		}
+	}
+}
+
+// next is the memory of the huge page that will be wanted next, if it is not near.
+func (p *pool) next() []byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.chunks[p.lowest:] {
+		if huge := c.firstCold(); huge >= 0 {
+			return c.bringNear(huge)
+		}
+	}
+	if p.later == nil {
+		if p.later = p.chunk(); p.later == nil {
+			return nil
+		}
+	}
+	return p.later.bringNear(0)
+}
+
+// bringNear is the memory of a huge page that is to be brought near; nothing if it is.
+func (c *chunk) bringNear(huge int) []byte {
+	if c.near>>huge&1 != 0 {
+		return nil
+	}
+	c.near |= 1 << huge
+	c.asWhole()
+	return c.memory[huge*hugePage : (huge+1)*hugePage]
+}
+
+// firstCold is the first huge page of which all blocks are cold, -1 if there is none.
+func (c *chunk) firstCold() int {
+	for huge := range chunkBlocks / hugeBlocks {
+		if c.isCold(huge) {
+			return huge
+		}
+	}
+	return -1
+}
+
+// isCold says whether all blocks of a huge page are cold.
+func (c *chunk) isCold(huge int) bool {
+	for _, cold := range c.cold[huge*hugeBlocks/64 : (huge+1)*hugeBlocks/64] {
+		if cold != math.MaxUint64 {
+			return false
+		}
+	}
+	return true
+}
+
+// asWhole asks for huge pages, if a chunk is used as a whole, or about to be.
+func (c *chunk) asWhole() {
+	if !c.huge && (c.left == chunkBlocks || c.left == 1) {
+		c.huge = true
+		wantHuge(c.memory, true)
+	}
+}
+
+// extend adds a chunk, if the system has one.
 func (p *pool) extend() bool {
-	memory, mapping := newChunk(chunkBytes)
-	if memory == nil {
+	c := p.later
+	if p.later = nil; c == nil {
+		c = p.chunk()
+	}
+	if c == nil {
 		return false
 	}
+	p.lowest, _ = p.search((*block)(c.memory))
+	p.chunks = slices.Insert(p.chunks, p.lowest, c)
+	return true
+}
+
+// chunk asks the system for one, nil if it has none.
+func (p *pool) chunk() *chunk {
+	memory, mapping := newChunk(chunkBytes)
+	if memory == nil {
+		return nil
+	}
+	p.mapped.list = append(p.mapped.list, mapping)
 	c := &chunk{memory: memory, left: chunkBlocks}
 	c.cold.add(0, chunkBlocks)
-	p.lowest, _ = p.search((*block)(memory))
-	p.chunks = slices.Insert(p.chunks, p.lowest, c)
-	p.mapped.list = append(p.mapped.list, mapping)
-	return true
+	return c
 }
 
 // search finds the chunk that a block is of; without ok, where it would stand.
@@ -99,14 +196,12 @@ func (p *pool) search(b *block) (n int, ok bool) {
 	})
 }
 
-// take is the first of a chunk's cold blocks; there must be one. Huge pages are for chunks that are used as a whole.
-func (c *chunk) take() *block {
-	if !c.huge && (c.left == chunkBlocks || c.left == 1) {
-		c.huge = true
-		wantHuge(c.memory, true)
-	}
+// take is the first of a chunk's cold blocks, and its number; there must be one.
+func (c *chunk) take() (b *block, n int) {
+	c.asWhole()
 	c.left--
-	return (*block)(c.memory[c.cold.first()*pageBytes:])
+	n = c.cold.first()
+	return (*block)(c.memory[n*pageBytes:]), n
 }
 
 // number is which of a chunk's blocks b is: of another chunk that lies behind it, none.
@@ -175,7 +270,7 @@ func (p *pool) scatter(c *chunk) {
 	p.mu.Lock()
 	was, cold := c.huge, c.cold
 	if was {
-		c.huge, c.cold, c.left = false, blockSet{}, 0
+		c.huge, c.near, c.cold, c.left = false, 0, blockSet{}, 0
 		wantHuge(c.memory, false)
 	}
 	p.mu.Unlock()

@@ -38,6 +38,33 @@ func TestBlocksAreNotSharedOut(t *testing.T) {
 	}
 }
 
+// Half way through a huge page somebody is told, and the next one is brought near, once, also where that is of another chunk.
+func TestTheNextHugePageIsNear(t *testing.T) {
+	p := pool{mapped: new(mappings), soon: make(chan struct{}, 1)}
+	defer p.mapped.unmap()
+	for n := range 2 * chunkBlocks / hugeBlocks {
+		for i := range hugeBlocks {
+			b := p.get()
+			b[0]++
+			select {
+			case <-p.soon:
+				require.Equal(t, hugeBlocks/2, i)
+				before := residentBytes(t)
+				memory := p.next()
+				require.Len(t, memory, hugePage)
+				bringNear(memory)
+				require.Nil(t, p.next(), "it is near")
+				if offHeap() {
+					require.Greater(t, residentBytes(t)-before, hugePage/2)
+				}
+			default:
+				require.NotEqual(t, hugeBlocks/2, i)
+			}
+		}
+		require.Len(t, p.chunks, 1+n*hugeBlocks/chunkBlocks, "after %d huge pages", n+1)
+	}
+}
+
 // offHeap says whether blocks are outside of Go's heap.
 func offHeap() bool {
 	_, mapping := newChunk(pageBytes)
