@@ -10,11 +10,11 @@ import (
 )
 
 var clAll = Command{
-	Name: "cl.all", Group: "limiter", Since: "1.0.0", Complexity: "O(N) in the number of limiters", Flags: Write | Fast | DenyOOM,
+	Name: "cl.all", Group: "limiter", Since: "1.0.0", Complexity: "O(N) in the number of limiters, and a comparison of each two keys", Flags: Write | Fast | DenyOOM,
 	Summary: "Takes from several limiters, or from none (all or nothing).", KeyAccess: "RW ACCESS UPDATE",
 	Args: []Arg{Int("count").Min(1).Max(maxTakings),
 		Word("LIMITER key args... quantity [LIMITER key args... quantity ...] [PEEK] [MS]").Many()},
-	Min: 7, AnyMore: true, Keys: takingKeys, firstKey: 3,
+	AnyMore: true, Keys: takingKeys, firstKey: 3,
 	Reply: `Each limiter is THROTTLE key max_burst count_per_period period quantity, or FIXED, SLIDING or SLIDINGLOG key limit
 period quantity; count is how many there are, 1 to 64. The reply: limited, 0 if every limiter allowed its quantity and all
 were taken, 1 if one did not and none was; retry_after, the longest of those that limited, -1 if none did or one never will
@@ -131,7 +131,10 @@ func (c *Call) taking(t *store.Taking, kind store.Kind, words [][]byte) (err err
 	var numbers [4]int64
 	for i, word := range words[1:] {
 		n, ok := parseInteger(word, true)
-		if !ok {
+		switch {
+		case !ok && isOption(word):
+			return errSyntax // a number is missing before it
+		case !ok:
 			return errNotAnInteger
 		}
 		numbers[i] = n
@@ -146,6 +149,11 @@ func (c *Call) taking(t *store.Taking, kind store.Kind, words [][]byte) (err err
 		t.Rule.Window, err = window.NewLimit(numbers[0], numbers[1])
 	}
 	return err
+}
+
+// isOption knows the options of limiters, of which CL.ALL has some.
+func isOption(word []byte) bool {
+	return foldEqual(word, "PEEK") || foldEqual(word, "MS") || foldEqual(word, "UPTO") || foldEqual(word, "FORCE")
 }
 
 func repeatsKey(takes []store.Taking) bool {

@@ -273,6 +273,7 @@ func (v *view) Holders(_ context.Context, key []byte) ([]lease.Lease, error) {
 	s := &db.shards[h.shard]
 	s.lock()
 	defer s.unlock()
+	v.now = s.advance(v.now)
 	return s.holders(h, key, v.now)
 }
 
@@ -287,9 +288,9 @@ func (v *view) Inspect(_ context.Context, key []byte) (e Entry, fields []Field, 
 	s.lock()
 	defer s.unlock()
 	r, _ := s.find(h, key)
-	now := s.advance(v.now)
-	if e = r.entry(now); e.Kind != None {
-		fields = s.fields(r, now)
+	v.now = s.advance(v.now)
+	if e = r.entry(v.now); e.Kind != None {
+		fields = s.fields(r, v.now)
 	}
 	return e, fields, nil
 }
@@ -305,7 +306,8 @@ func (v *view) Lookup(_ context.Context, key []byte) (Entry, error) {
 	s.lock()
 	defer s.unlock()
 	r, _ := s.find(h, key)
-	return r.entry(s.advance(v.now)), nil
+	v.now = s.advance(v.now) // so that what is left of the key, counted from there, is never more than it was given
+	return r.entry(v.now), nil
 }
 
 // keysAStep is how many keys one step is about at most, so that it holds its locks for well under a millisecond. A call
