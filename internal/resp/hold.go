@@ -14,11 +14,12 @@ import (
 
 // What a reader holds between batches. Idle connections are many, so each keeps what one ordinary call needs and no more.
 const (
-	idleWords = 32      // words: room for a CL.ALL over four limiters
-	idleBytes = 512     // bytes, of own and of scratch, when nothing is unread
-	slack     = 8 << 10 // bytes that own may have whatever is unread, so that a stream cut at random does not allocate
-	sparse    = 8       // memory beyond the above must be at least one part in this many in use
-	piece     = 128     // bytes to take while it is not known what an unfinished call lacks
+	idleWords   = 32      // words: room for a CL.ALL over four limiters
+	idleRetired = 8       // buffers: an array of them
+	idleBytes   = 512     // bytes, of own and of scratch, when nothing is unread
+	slack       = 8 << 10 // bytes that own may have whatever is unread, so that a stream cut at random does not allocate
+	sparse      = 8       // memory beyond the above must be at least one part in this many in use
+	piece       = 128     // bytes to take while it is not known what an unfinished call lacks
 )
 
 // partBytes is how many bytes of whole words of an unfinished call are moved no more.
@@ -64,10 +65,14 @@ func (r *Reader) take(n int) {
 // makeRoom makes room for n more bytes behind what is unread. What it moves, which is a word at most if it is much, gets twice
 // the room, so a byte is moved about once; but no more than the word is known to need.
 func (r *Reader) makeRoom(n int) {
-	if r.left > 0 && r.pos-r.start >= r.part {
-		r.parts = append(r.parts, r.buf[r.start:r.pos])
-		r.parted += r.pos - r.start
-		r.start, r.placed = r.pos, len(r.words)
+	whole := r.pos // up to where there are whole words
+	if r.body > 0 {
+		whole -= lineLength(r.body - 2)
+	}
+	if r.left > 0 && whole-r.start >= r.part {
+		r.parts = append(r.parts, r.buf[r.start:whole])
+		r.parted += whole - r.start
+		r.start, r.placed = whole, len(r.words)
 	} else {
 		r.retired = append(r.retired, r.own) // words of calls before this one may stand in it, until Keep
 	}
@@ -118,7 +123,9 @@ func (r *Reader) Keep() {
 		release(b)
 		r.retired[i] = nil
 	}
-	r.retired = r.retired[:0]
+	if r.retired = r.retired[:0]; cap(r.retired) > idleRetired {
+		r.retired = nil
+	}
 	r.take(len(r.input) - r.taken)
 	r.input, r.taken = nil, 0
 }

@@ -390,8 +390,10 @@ func FuzzReader(f *testing.F) {
 		require.Equal(t, want, transcript(small, string(stream), func(int) int { return 1 + cuts.IntN(9) }), "cut small")
 		require.Equal(t, want, transcriptBy(gather, small, string(stream), whole), "gathered")
 		require.Equal(t, want, transcriptBy(gather, small, string(stream), random), "gathered, cut at random")
-		require.Equal(t, want, transcriptBy(inParts, small, string(stream), single), "in parts, byte by byte")
-		require.Equal(t, want, transcriptBy(inParts, small, string(stream), random), "in parts, cut at random")
+		for _, part := range []int{1, 7, 30, 1 + cuts.IntN(200)} {
+			require.Equal(t, want, transcriptBy(inParts(part), small, string(stream), single), "in parts, byte by byte")
+			require.Equal(t, want, transcriptBy(inParts(part), small, string(stream), random), "in parts, cut at random")
+		}
 	})
 }
 
@@ -424,10 +426,12 @@ type reading func(r *Reader, last [][]byte) ([][]byte, error)
 
 func next(r *Reader, _ [][]byte) ([][]byte, error) { return r.Next() }
 
-// inParts reads what is held in parts of one word or little more.
-func inParts(r *Reader, _ [][]byte) ([][]byte, error) {
-	r.part = 1
-	return r.Next()
+// inParts reads what is held in parts of so many bytes.
+func inParts(part int) reading {
+	return func(r *Reader, _ [][]byte) ([][]byte, error) {
+		r.part = part
+		return r.Next()
+	}
 }
 
 func gather(r *Reader, last [][]byte) ([][]byte, error) {
@@ -523,9 +527,15 @@ func TestUsedAgain(t *testing.T) {
 	for i := range streams {
 		readers[i] = NewReader(DefaultLimits())
 		for range 60 {
-			first, second := strings.Repeat(string(rune('a'+i)), random.IntN(1<<random.IntN(18))), strings.Repeat("x", random.IntN(50<<10))
-			streams[i] = fmt.Appendf(streams[i], "*3\r\n$1\r\n%d\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n", i, len(first), first, len(second), second)
-			wants[i] += fmt.Sprintf("%q", []string{strconv.Itoa(i), first, second})
+			words := []string{strconv.Itoa(i)}
+			for n := range random.IntN(12) {
+				words = append(words, strings.Repeat(string(rune('a'+n)), random.IntN(1<<random.IntN(18))))
+			}
+			streams[i] = fmt.Appendf(streams[i], "*%d\r\n", len(words))
+			for _, word := range words {
+				streams[i] = fmt.Appendf(streams[i], "$%d\r\n%s\r\n", len(word), word)
+			}
+			wants[i] += fmt.Sprintf("%q", words)
 		}
 	}
 	for turn := 0; len(strings.Join(wants, "")) > 0; turn++ {
@@ -557,6 +567,18 @@ func readSome(t *testing.T, r *Reader, input []byte, most int) string {
 	r.Keep()
 	spoil()
 	return calls.String()
+}
+
+// Words that stand behind a part begin with their length lines. (They did not: 20000 of them once began six bytes too late.)
+func TestWordsBehindAPart(t *testing.T) {
+	var stream []byte
+	words := []string{strings.Repeat("a", 66000), strings.Repeat("b", 20000), strings.Repeat("c", 60000), "d"}
+	for _, word := range append([]string{"EXISTS"}, words...) {
+		stream = fmt.Appendf(stream, "$%d\r\n%s\r\n", len(word), word)
+	}
+	stream = append([]byte("*5\r\n"), stream...)
+	said := transcript(DefaultLimits(), string(stream), func(int) int { return 16 << 10 })
+	require.Equal(t, fmt.Sprintf("%q", append([]string{"EXISTS"}, words...)), said)
 }
 
 // A long call is handed over: it stays as it is whatever comes after it, and what came behind it is read all the same.
