@@ -19,11 +19,12 @@ type block [pageBytes]byte
 // A pool's lock is taken last, while a shard's is held, and only for a push or a pop.
 type pool struct {
 	mu     sync.Mutex
-	warm   []*block // given back, and in memory still
-	chunks []*chunk // by address
-	lowest int      // the chunks before this one have no cold block
-	used   int      // blocks that are out
-	later  *chunk   // that will be the next of chunks, if there is one already
+	warm   [][]*block // given back, and in memory still: lists of them, so that no long one is ever moved under the lock
+	kept   int        // how many these are
+	chunks []*chunk   // by address
+	lowest int        // the chunks before this one have no cold block
+	used   int        // blocks that are out
+	later  *chunk     // that will be the next of chunks, if there is one already
 	soon   chan struct{}
 
 	mapped *mappings
@@ -68,10 +69,8 @@ func (p *pool) get() *block {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.used++
-	if k := len(p.warm); k > 0 {
-		b := p.warm[k-1]
-		p.warm = p.warm[:k-1]
-		return b
+	if p.kept > 0 {
+		return p.pop()
 	}
 	for p.lowest < len(p.chunks) && p.chunks[p.lowest].left == 0 {
 		p.lowest++
@@ -107,6 +106,9 @@ func (p *pool) next() []byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, c := range p.chunks[p.lowest:] {
+		if !c.huge && c.left < chunkBlocks {
+			continue // it is used in pieces
+		}
 		if huge := c.firstCold(); huge >= 0 {
 			return c.bringNear(huge)
 		}
@@ -207,12 +209,49 @@ func (c *chunk) take() (b *block, n int) {
 // number is which of a chunk's blocks b is: of another chunk that lies behind it, none.
 func (c *chunk) number(b *block) int { return int((address(b[:]) - address(c.memory)) / pageBytes) }
 
-// put takes blocks back.
+// put takes blocks back. A long list of them is copied before the lock is taken.
 func (p *pool) put(blocks ...*block) {
+	if len(blocks) > shortList {
+		blocks = slices.Clone(blocks)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.used -= len(blocks)
-	p.warm = append(p.warm, blocks...)
+	p.push(blocks)
+}
+
+// shortList is how many blocks are added to a list that there is; more are one of their own.
+const shortList = 64
+
+// push keeps blocks. A long list is the pool's from then on.
+func (p *pool) push(blocks []*block) {
+	p.kept += len(blocks)
+	if len(blocks) > shortList {
+		p.warm = append(p.warm, blocks)
+		return
+	}
+	for len(blocks) > 0 {
+		last := len(p.warm) - 1
+		if last < 0 || len(p.warm[last]) == cap(p.warm[last]) {
+			p.warm = append(p.warm, make([]*block, 0, shortList))
+			last++
+		}
+		n := min(len(blocks), cap(p.warm[last])-len(p.warm[last]))
+		p.warm[last] = append(p.warm[last], blocks[:n]...)
+		blocks = blocks[n:]
+	}
+}
+
+// pop takes a block that is kept; there must be one.
+func (p *pool) pop() *block {
+	last := len(p.warm) - 1
+	list := p.warm[last]
+	b := list[len(list)-1]
+	p.kept--
+	if p.warm[last] = list[:len(list)-1]; len(list) == 1 {
+		p.warm = p.warm[:last]
+	}
+	return b
 }
 
 // trim gives the system back half of what is kept beyond maxWarm, and says how many blocks that was. It is for one goroutine at a
@@ -232,25 +271,44 @@ func (p *pool) trim() int {
 		p.scatter(c)
 		p.release(c, cold)
 	}
+	if len(excess) > 0 {
+		p.leaveNear()
+	}
 	return len(excess)
+}
+
+// leaveNear gives back what was brought near for a table that does not grow any more: in chunks that nobody has begun to use.
+func (p *pool) leaveNear() {
+	p.mu.Lock()
+	var unused []*chunk
+	for _, c := range append(p.chunks[p.lowest:len(p.chunks):len(p.chunks)], p.later) {
+		if c != nil && c.near != 0 && c.left == chunkBlocks {
+			unused = append(unused, c)
+		}
+	}
+	p.mu.Unlock()
+	for _, c := range unused {
+		p.scatter(c)
+	}
 }
 
 // excess takes out what trim is to give back, in order. The lowest stay, close together.
 func (p *pool) excess() []*block {
 	p.mu.Lock()
-	warm, most := p.warm, min(maxWarm, p.used)
-	if len(warm) <= most {
+	lists, most := p.warm, min(maxWarm, p.used)
+	if p.kept <= most {
 		p.mu.Unlock()
 		return nil
 	}
-	p.warm = nil
+	p.warm, p.kept = nil, 0
 	p.mu.Unlock()
 
+	warm := slices.Concat(lists...)
 	slices.SortFunc(warm, func(a, b *block) int { return cmp.Compare(address(a[:]), address(b[:])) })
 	keep := len(warm) - (len(warm)-most+1)/2
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.warm = append(p.warm, warm[:keep]...)
+	p.push(slices.Clone(warm[:keep]))
 	return warm[keep:]
 }
 
