@@ -194,7 +194,7 @@ func kindFollowsKind(r *rig) {
 			require.Empty(r, r.sightOfNothing(asked, key), key)
 			require.Equal(r, want, r.use(asked, key), key)
 			require.Equal(r, asked, r.lookup(key).Kind)
-			require.Equal(r, size, r.size(), "one record took the other's place")
+			require.LessOrEqual(r, r.size(), size, "one record took the other's place") // and a sweep beside us may take others
 		}
 	}
 }
