@@ -1,6 +1,7 @@
 package store
 
 import (
+	"slices"
 	"sort"
 
 	"cellserver/internal/window"
@@ -36,6 +37,17 @@ func (l *entryLog) at(i int) *window.Entry {
 		i -= len(l.ring)
 	}
 	return &l.ring[i]
+}
+
+// clone is a log of the same entries.
+func (l *entryLog) clone() *entryLog {
+	c := *l
+	c.ring = slices.Clone(l.ring)
+	c.chunks = slices.Clone(l.chunks)
+	for i := range c.chunks {
+		c.chunks[i] = slices.Clone(c.chunks[i])
+	}
+	return &c
 }
 
 // apply does what a step decided.

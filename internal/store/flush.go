@@ -7,28 +7,31 @@ import (
 
 // Flush empties the selected database in one step.
 func (v *view) Flush(context.Context) error {
-	v.memory.flush(v.inUse())
+	if v.inUse() != nil {
+		v.flush()
+	}
 	return nil
 }
 
 // FlushAll empties every database, each in one step.
-func (v *view) FlushAll(context.Context) error {
-	for n := range v.memory.databases {
-		v.memory.flush(v.memory.database(n))
+func (v *view) FlushAll(ctx context.Context) error {
+	selected := v.number
+	defer func() { v.number = selected }()
+	for v.number = range v.memory.databases {
+		if err := v.Flush(ctx); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-func (m *Memory) flush(db *database) {
-	if db == nil {
-		return
-	}
-	db.lockAll()
-	defer db.unlockAll()
+func (v *view) flush() {
+	db, _ := v.lockSet(everyShard)
+	defer v.unlock(db, everyShard)
 	for i := range db.shards {
-		db.shards[i].leave(&m.flushed)
+		db.shards[i].leave(&v.memory.flushed)
 	}
-	m.listener.tell(db.number, nil, Flushed)
+	v.memory.listener.tell(v.number, nil, Flushed)
 }
 
 // flushed is what flushed keys have left for the sweep to hand over to the pool: of ten million keys that takes milliseconds, for

@@ -161,6 +161,8 @@ type leases struct {
 	counted int64 // bytes that its slab was told of
 }
 
+func (l *leases) clone() *leases { return &leases{Leases: *l.Leases.Clone()} }
+
 // count tells the slab how much the leases take.
 func (l *leases) count(s *slab[leases]) {
 	bytes := int64(l.Bytes())
@@ -273,6 +275,10 @@ func (s *shard) fields(r record, now int64) []Field {
 		return []Field{{"tat", r.expires(), true}}
 	case Fixed:
 		return []Field{{"start", r.number(0), true}, {"used", r.number(1), false}}
+	case Integer:
+		return []Field{{"value", r.number(0), false}}
+	case Bytes:
+		return []Field{{"bytes", int64(len(r.bytes())), false}}
 	case Sliding:
 		return []Field{{"start", r.number(0), true}, {"previous", r.number(1), false}, {"current", r.number(2), false}}
 	case SlidingLog:

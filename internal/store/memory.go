@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"hash/maphash"
+	"math"
 	"math/bits"
 	"runtime"
 	"slices"
@@ -22,7 +23,8 @@ type Memory struct {
 	clock     Clock
 	seed      maphash.Seed
 	databases []atomic.Pointer[database]
-	making    sync.Mutex // held while a database's shards are made
+	making    sync.Mutex // held while a database's shards are made, or it gets another number
+	order     int        // of the database that was made last
 	listener  listening
 	pool      pool
 	flushed   flushed
@@ -43,7 +45,7 @@ const shards = 256
 
 type database struct {
 	shards [shards]shard // first, so that each starts on a cache line
-	number int
+	order  int           // in which databases are locked: its number may change
 }
 
 // Options are what a memory store can be told; the zero value is a store of 16 databases on the machine's clock.
@@ -110,27 +112,50 @@ func (m *Memory) makeDatabase(n int) *database {
 	if db := m.database(n); db != nil {
 		return db
 	}
-	db := &database{number: n}
+	db := m.newDatabase(n)
+	m.databases[n].Store(db)
+	return db
+}
+
+func (m *Memory) newDatabase(n int) *database {
+	m.order++
+	db := &database{order: m.order}
 	for i := range db.shards {
 		s := &db.shards[i]
 		s.seed, s.database, s.listener = m.seed, int32(n), &m.listener
 		s.index.pool, s.pages.pool = &m.pool, &m.pool
 		s.holds = m.holds
 	}
-	m.databases[n].Store(db)
 	return db
 }
 
+// databaseFor is a database, made if need be.
+func (m *Memory) databaseFor(n int) *database {
+	if db := m.database(n); db != nil {
+		return db
+	}
+	return m.makeDatabase(n)
+}
+
 // Usage counts what each database holds. The shards of one are read at one instant.
-func (m *Memory) Usage() []Usage {
-	usage := make([]Usage, len(m.databases))
+func (m *Memory) Usage() []Usage { return m.View().Usage() }
+
+// Usage is the store's.
+func (v *view) Usage() []Usage {
+	usage := make([]Usage, len(v.memory.databases))
 	for n := range usage {
-		if db := m.database(n); db != nil {
+		db := v.memory.database(n)
+		if db == nil {
+			continue
+		}
+		if v.transaction == nil {
 			db.lockAll()
-			for i := range db.shards {
-				usage[n].Keys += db.shards[i].records
-				usage[n].Bytes += db.shards[i].bytes()
-			}
+		}
+		for i := range db.shards {
+			usage[n].Keys += db.shards[i].records
+			usage[n].Bytes += db.shards[i].bytes()
+		}
+		if v.transaction == nil {
 			db.unlockAll()
 		}
 	}
@@ -177,6 +202,8 @@ type view struct {
 	number int // of the selected database
 	now    int64
 	ahead  ahead
+
+	transaction *transaction // nil outside of one
 }
 
 func (v *view) Now() int64 { return v.now }
@@ -187,6 +214,7 @@ func (v *view) Begin() {
 }
 
 func (v *view) Select(database int) { v.number = database }
+func (v *view) Selected() int       { return v.number }
 
 // inUse is the selected database, nil if nobody has written to it.
 func (v *view) inUse() *database { return v.memory.database(v.number) }
@@ -195,6 +223,9 @@ func (v *view) inUse() *database { return v.memory.database(v.number) }
 func (v *view) made() *database {
 	if db := v.inUse(); db != nil {
 		return db
+	}
+	if v.transaction != nil {
+		return v.transaction.make(v.memory, v.number)
 	}
 	return v.memory.makeDatabase(v.number)
 }
@@ -207,86 +238,107 @@ func (v *view) hash(key []byte) hashed {
 			return f.hashed
 		}
 	}
-	return cut(maphash.Bytes(v.memory.seed, key))
+	return v.memory.hash(key)
+}
+
+func (m *Memory) hash(key []byte) hashed { return cut(maphash.Bytes(m.seed, key)) }
+
+// enter locks a shard of the selected database, which is made if need be. In a transaction it is locked already.
+func (v *view) enter(shard uint32) *shard {
+	if v.transaction != nil {
+		return v.transaction.shard(v.made(), shard)
+	}
+	for {
+		db := v.made()
+		s := &db.shards[shard]
+		s.lock()
+		if v.inUse() == db {
+			return s
+		}
+		s.unlock() // the database has another number by now
+	}
+}
+
+// visit is enter for who only looks: nil if nobody has written to the database.
+func (v *view) visit(shard uint32) *shard {
+	if v.inUse() == nil {
+		return nil
+	}
+	return v.enter(shard)
+}
+
+func (v *view) leave(s *shard) {
+	if v.transaction == nil {
+		s.unlock()
+	}
 }
 
 // Throttle routes: hash, shard, lock, step.
 func (v *view) Throttle(_ context.Context, key []byte, limit gcra.Limit, quantity int64, mode quota.Mode) (quota.Decision, error) {
 	h := v.hash(key)
-	s := &v.made().shards[h.shard]
-	s.lock()
-	defer s.unlock()
+	s := v.enter(h.shard)
+	defer v.leave(s)
 	return s.throttle(h, key, v.now, limit, quantity, mode)
 }
 
 // Take is Throttle for any limiter.
 func (v *view) Take(_ context.Context, key []byte, rule *Rule, quantity int64, mode quota.Mode) (quota.Decision, error) {
 	h := v.hash(key)
-	s := &v.made().shards[h.shard]
-	s.lock()
-	defer s.unlock()
+	s := v.enter(h.shard)
+	defer v.leave(s)
 	return s.take(h, key, v.now, rule, quantity, mode)
 }
 
 // Acquire gives a holder permits.
 func (v *view) Acquire(_ context.Context, key []byte, r lease.Request, maxHolders int) (quota.Decision, error) {
 	h := v.hash(key)
-	s := &v.made().shards[h.shard]
-	s.lock()
-	defer s.unlock()
+	s := v.enter(h.shard)
+	defer v.leave(s)
 	return s.acquire(h, key, v.now, r, maxHolders)
 }
 
 // Renew moves the end of a lease.
 func (v *view) Renew(_ context.Context, key []byte, ttl time.Duration, holder []byte) (bool, error) {
-	db := v.inUse()
-	if db == nil {
+	h := v.hash(key)
+	s := v.visit(h.shard)
+	if s == nil {
 		return false, nil
 	}
-	h := v.hash(key)
-	s := &db.shards[h.shard]
-	s.lock()
-	defer s.unlock()
+	defer v.leave(s)
 	return s.renew(h, key, v.now, ttl, holder)
 }
 
 // Release takes permits back.
 func (v *view) Release(_ context.Context, key []byte, holder []byte) (int64, error) {
-	db := v.inUse()
-	if db == nil {
+	h := v.hash(key)
+	s := v.visit(h.shard)
+	if s == nil {
 		return 0, nil
 	}
-	h := v.hash(key)
-	s := &db.shards[h.shard]
-	s.lock()
-	defer s.unlock()
+	defer v.leave(s)
 	return s.release(h, key, v.now, holder)
 }
 
 // Holders lists leases.
 func (v *view) Holders(_ context.Context, key []byte) ([]lease.Lease, error) {
-	db := v.inUse()
-	if db == nil {
+	h := v.hash(key)
+	s := v.visit(h.shard)
+	if s == nil {
 		return nil, nil
 	}
-	h := v.hash(key)
-	s := &db.shards[h.shard]
-	s.lock()
-	defer s.unlock()
+	defer v.leave(s)
 	v.now = s.advance(v.now)
 	return s.holders(h, key, v.now)
 }
 
 // Inspect tells what stands at key, and its state.
 func (v *view) Inspect(_ context.Context, key []byte) (e Entry, fields []Field, err error) {
-	db := v.inUse()
-	if db == nil {
+	h := v.hash(key)
+	s := v.visit(h.shard)
+	if s == nil {
 		return Entry{}, nil, nil
 	}
-	h := v.hash(key)
-	s := &db.shards[h.shard]
-	s.lock()
-	defer s.unlock()
+	defer v.leave(s)
 	r, _ := s.find(h, key)
 	v.now = s.advance(v.now)
 	if e = r.entry(v.now); e.Kind != None {
@@ -297,14 +349,12 @@ func (v *view) Inspect(_ context.Context, key []byte) (e Entry, fields []Field, 
 
 // Lookup tells what stands at key at the batch's instant.
 func (v *view) Lookup(_ context.Context, key []byte) (Entry, error) {
-	db := v.inUse()
-	if db == nil {
+	h := v.hash(key)
+	s := v.visit(h.shard)
+	if s == nil {
 		return Entry{}, nil
 	}
-	h := v.hash(key)
-	s := &db.shards[h.shard]
-	s.lock()
-	defer s.unlock()
+	defer v.leave(s)
 	r, _ := s.find(h, key)
 	v.now = s.advance(v.now) // so that what is left of the key, counted from there, is never more than it was given
 	return r.entry(v.now), nil
@@ -315,13 +365,12 @@ func (v *view) Lookup(_ context.Context, key []byte) (Entry, error) {
 const keysAStep = 1024
 
 // inSteps calls step for the keys, in pieces of keysAStep.
-func (v *view) inSteps(keys [][]byte, step func(*database, [][]byte) int) (n int) {
-	db := v.inUse()
-	if db == nil {
+func (v *view) inSteps(keys [][]byte, step func([][]byte) int) (n int) {
+	if v.inUse() == nil {
 		return 0
 	}
 	for piece := range slices.Chunk(keys, keysAStep) {
-		n += step(db, piece)
+		n += step(piece)
 	}
 	return n
 }
@@ -331,9 +380,9 @@ func (v *view) Count(_ context.Context, keys [][]byte) (int, error) {
 	return v.inSteps(keys, v.count), nil
 }
 
-func (v *view) count(db *database, keys [][]byte) (n int) {
-	locked, now := v.lock(db, keys)
-	defer locked.unlock(db)
+func (v *view) count(keys [][]byte) (n int) {
+	db, locked, now := v.lock(keys)
+	defer v.unlock(db, locked)
 	for _, key := range keys {
 		h := v.hash(key)
 		s := &db.shards[h.shard]
@@ -349,9 +398,9 @@ func (v *view) Delete(_ context.Context, keys [][]byte) (int, error) {
 	return v.inSteps(keys, v.delete), nil
 }
 
-func (v *view) delete(db *database, keys [][]byte) (n int) {
-	locked, now := v.lock(db, keys)
-	defer locked.unlock(db)
+func (v *view) delete(keys [][]byte) (n int) {
+	db, locked, now := v.lock(keys)
+	defer v.unlock(db, locked)
 	for _, key := range keys {
 		h := v.hash(key)
 		if db.shards[h.shard].delete(h, key, now) {
@@ -363,12 +412,11 @@ func (v *view) delete(db *database, keys [][]byte) (n int) {
 
 // Size counts the records of the selected database at one instant.
 func (v *view) Size(context.Context) (n int, err error) {
-	db := v.inUse()
-	if db == nil {
+	if v.inUse() == nil {
 		return 0, nil
 	}
-	db.lockAll()
-	defer db.unlockAll()
+	db, _ := v.lockSet(everyShard)
+	defer v.unlock(db, everyShard)
 	for i := range db.shards {
 		n += db.shards[i].records
 	}
@@ -380,14 +428,46 @@ type lockSet [shards / 64]uint64
 
 // lock takes the locks of the keys' shards, each once, in ascending order. It returns the instant of the step: one for all
 // of its keys, so the latest that any of the shards has seen.
-func (v *view) lock(db *database, keys [][]byte) (set lockSet, now int64) {
+func (v *view) lock(keys [][]byte) (db *database, set lockSet, now int64) {
 	for _, key := range keys {
 		set.add(v.hash(key).shard)
 	}
-	return set, set.lock(db, v.now)
+	db, now = v.lockSet(set)
+	return db, set, now
 }
 
+// lockSet locks some shards of the selected database, which is made if need be. In a transaction they are locked already.
+func (v *view) lockSet(set lockSet) (db *database, now int64) {
+	if v.transaction != nil {
+		return v.made(), v.now
+	}
+	for {
+		db = v.made()
+		now = set.lock(db, v.now)
+		if v.inUse() == db {
+			return db, now
+		}
+		set.unlock(db) // it has another number by now
+	}
+}
+
+func (v *view) unlock(db *database, set lockSet) {
+	if v.transaction == nil {
+		set.unlock(db)
+	}
+}
+
+// everyShard names all.
+var everyShard = func() (set lockSet) {
+	for i := range set {
+		set[i] = math.MaxUint64
+	}
+	return set
+}()
+
 func (set *lockSet) add(shard uint32) { set[shard/64] |= 1 << (shard % 64) }
+
+func (set *lockSet) has(shard uint32) bool { return set[shard/64]>>(shard%64)&1 != 0 }
 
 // lock takes the locks, and returns the instant of the step: not before now, nor before what any of the shards has seen.
 func (set *lockSet) lock(db *database, now int64) int64 {

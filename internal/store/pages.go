@@ -67,6 +67,15 @@ func (p *pages) alloc(size int) (r ref, ok bool) {
 	return ref(n*unitsPerPage + unit + 1), true
 }
 
+// room is how many bytes a record's slot has.
+func (p *pages) room(r ref) int {
+	pg := &p.list[(uint32(r)-1)/unitsPerPage]
+	if pg.class == 0 {
+		return len(pg.data)
+	}
+	return int(pg.class) * unitBytes
+}
+
 // release gives a record's slot back, and its page when that was the last one in it.
 func (p *pages) release(r ref) {
 	n, unit := (uint32(r)-1)/unitsPerPage, (uint32(r)-1)%unitsPerPage

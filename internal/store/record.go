@@ -25,8 +25,9 @@ const (
 	longBytes = 4   // that then follow with the true length
 )
 
-// valueBytes is how long a kind's value is. Throttle has none. Of a log and of leases it names what holds the rest.
-var valueBytes = [...]int{Fixed: 16, Sliding: 24, SlidingLog: 12, Lease: 4}
+// valueBytes is how long a kind's value is. Throttle has none. Of a log and of leases it names what holds the rest. Of Bytes it
+// is their length, and they follow.
+var valueBytes = [...]int{Fixed: 16, Sliding: 24, SlidingLog: 12, Lease: 4, Integer: 8, Bytes: 4}
 
 // recordSize is the number of bytes that a key's record takes.
 func recordSize(key int, kind Kind) int {
@@ -63,11 +64,37 @@ func (r record) setKey(key []byte) {
 
 // value is what stands behind the key.
 func (r record) value() []byte {
-	at := atKey + int(r[atLength])
-	if r[atLength] == longKey {
-		at = atKey + longBytes + int(binary.LittleEndian.Uint32(r[atKey:]))
-	}
+	at := r.atValue()
 	return r[at : at+valueBytes[r.kind()]]
+}
+
+func (r record) atValue() int {
+	if r[atLength] == longKey {
+		return atKey + longBytes + int(binary.LittleEndian.Uint32(r[atKey:]))
+	}
+	return atKey + int(r[atLength])
+}
+
+// bytes is the value of a record of Bytes.
+func (r record) bytes() []byte {
+	at := r.atValue()
+	n := int(binary.LittleEndian.Uint32(r[at:]))
+	return r[at+4 : at+4+n : at+4+n]
+}
+
+func (r record) setBytes(b []byte) {
+	at := r.atValue()
+	binary.LittleEndian.PutUint32(r[at:], uint32(len(b)))
+	copy(r[at+4:], b)
+}
+
+// size is how many bytes of its slot a record takes.
+func (r record) size() int {
+	size := r.atValue() + valueBytes[r.kind()]
+	if r.kind() == Bytes {
+		size += len(r.bytes())
+	}
+	return size
 }
 
 // number is the i-th 8 bytes of the value.

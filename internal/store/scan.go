@@ -16,8 +16,7 @@ const emptyBuckets = 10
 
 // Scan goes through the selected database bucket by bucket, each under its shard's lock.
 func (v *view) Scan(_ context.Context, cursor uint64, count int, visit func([]byte, Entry)) (uint64, error) {
-	db := v.inUse()
-	if db == nil {
+	if v.inUse() == nil {
 		return 0, nil
 	}
 	count = min(count, math.MaxInt/emptyBuckets)
@@ -26,8 +25,7 @@ func (v *view) Scan(_ context.Context, cursor uint64, count int, visit func([]by
 		if cursor>>positionBits >= shards {
 			return 0, nil
 		}
-		s := &db.shards[cursor>>positionBits]
-		position, n := s.scan(cursor&(1<<positionBits-1), v.now, visit)
+		position, n := v.scan(uint32(cursor>>positionBits), cursor&(1<<positionBits-1), visit)
 		cursor = cursor>>positionBits<<positionBits + position // the end of a shard carries into the next
 		seen += n
 	}
@@ -37,11 +35,15 @@ func (v *view) Scan(_ context.Context, cursor uint64, count int, visit func([]by
 	return cursor, nil
 }
 
+func (v *view) scan(shard uint32, position uint64, visit func([]byte, Entry)) (next uint64, seen int) {
+	s := v.enter(shard)
+	defer v.leave(s)
+	return s.scan(position, v.now, visit)
+}
+
 // scan visits the live keys of the bucket at a position that do not stand before it, and says where the next one starts;
 // 2^32 after the last.
 func (s *shard) scan(position uint64, now int64, visit func([]byte, Entry)) (next uint64, seen int) {
-	s.lock()
-	defer s.unlock()
 	if s.records == 0 {
 		return 1 << positionBits, 0
 	}

@@ -10,9 +10,12 @@ import (
 // TakeAll takes from several keys or from none. All of their shards are locked: so to ask each limiter first, and then to have
 // each take, is one step to everybody else.
 func (v *view) TakeAll(_ context.Context, takes []Taking, peek bool) ([]quota.Decision, bool, error) {
-	db := v.made()
-	locked, now := v.lockTakings(db, takes)
-	defer locked.unlock(db)
+	var locked lockSet
+	for i := range takes {
+		locked.add(v.hash(takes[i].Key).shard)
+	}
+	db, now := v.lockSet(locked)
+	defer v.unlock(db, locked)
 
 	decisions := make([]quota.Decision, len(takes))
 	allowed, err := v.takeEach(db, takes, now, quota.Peek, decisions)
@@ -24,14 +27,6 @@ func (v *view) TakeAll(_ context.Context, takes []Taking, peek bool) ([]quota.De
 	}
 	_, err = v.takeEach(db, takes, now, quota.Take, decisions)
 	return decisions, true, err
-}
-
-// lockTakings is lock for the keys of takes.
-func (v *view) lockTakings(db *database, takes []Taking) (set lockSet, now int64) {
-	for i := range takes {
-		set.add(v.hash(takes[i].Key).shard)
-	}
-	return set, set.lock(db, v.now)
 }
 
 // takeEach asks every limiter, and says whether all of them allow it.

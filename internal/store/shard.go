@@ -70,7 +70,12 @@ func (s *shard) find(h hashed, key []byte) (record, place) {
 
 // add makes the record of a key that has none; its expiry is for the caller to set.
 func (s *shard) add(h hashed, key []byte, kind Kind) (record, error) {
-	at, ok := s.pages.alloc(recordSize(len(key), kind))
+	return s.addSized(h, key, kind, 0)
+}
+
+// addSized is add for a kind that has so many bytes more.
+func (s *shard) addSized(h hashed, key []byte, kind Kind, more int) (record, error) {
+	at, ok := s.pages.alloc(recordSize(len(key), kind) + more)
 	if !ok {
 		return nil, ErrFull
 	}

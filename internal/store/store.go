@@ -6,6 +6,7 @@ package store
 import (
 	"context"
 	"errors"
+	"math"
 	"time"
 
 	"cellserver/internal/gcra"
@@ -38,6 +39,8 @@ type View interface {
 	Begin()
 	// Select moves the view to another database, 0 <= database < Databases().
 	Select(database int)
+	// Selected is the database.
+	Selected() int
 	// Now is the batch's instant: nanoseconds on the store's clock.
 	Now() int64
 
@@ -64,6 +67,26 @@ type View interface {
 	// Holders lists the leases of a key, by their ends, then by name.
 	Holders(ctx context.Context, key []byte) ([]lease.Lease, error)
 
+	// Read appends to dst what a key's value is, of an integer its digits, and tells what stands there. Of another kind than Integer
+	// and Bytes it appends nothing.
+	Read(ctx context.Context, key []byte, dst []byte) ([]byte, Entry, error)
+	// Write makes a value what a key holds, whatever it held.
+	Write(ctx context.Context, key []byte, v Value, expires int64) error
+	// Add adds to an integer, 0 if there is none, and returns the sum. The key keeps its expiry.
+	Add(ctx context.Context, key []byte, n int64) (int64, error)
+	// Edit shows edit what stands at a key, and of a value its bytes, borrowed until edit returns; and then does as it says. It is
+	// one atomic step: edit must be quick, and must not call the store.
+	Edit(ctx context.Context, key []byte, edit func(e Entry, value []byte) (Change, error)) error
+	// Transfer moves or copies what a key holds, with its expiry, to another place. It is false if there is nothing, or, where
+	// the transfer is not to replace anything, if there is something at the other place.
+	Transfer(ctx context.Context, from, to Place, how Transfer) (done bool, err error)
+	// Swap has two databases change their numbers.
+	Swap(ctx context.Context, a, b int) error
+
+	// Atomically has steps, which call this view, appear as one step, at one instant, to everybody else. They must touch no other
+	// places; with all they may touch any. Within steps it only calls its own.
+	Atomically(ctx context.Context, places []Place, all bool, steps func())
+
 	// Lookup tells what stands at key; Entry.Kind is None if nothing does.
 	Lookup(ctx context.Context, key []byte) (Entry, error)
 	// Inspect is Lookup with the kind's own state, field by field.
@@ -74,6 +97,8 @@ type View interface {
 	// Delete removes the keys and says how many were there. Up to 1024 keys go in one step, more in several.
 	Delete(ctx context.Context, keys [][]byte) (int, error)
 
+	// Usage is the store's. Within Atomically it is only for steps that may touch any place.
+	Usage() []Usage
 	// Size counts the records of the selected database; those that expired and were not swept yet may be among them.
 	Size(ctx context.Context) (int, error)
 	// Flush empties the selected database, in one step.
@@ -98,12 +123,56 @@ const (
 	Sliding                // a sliding window counter
 	SlidingLog             // a sliding window log
 	Lease                  // leases of permits
+	Integer                // a value that is an integer
+	Bytes                  // any other value
 )
 
-var kindNames = [...]string{"none", "cl.throttle", "cl.fixed", "cl.sliding", "cl.slidinglog", "cl.lease"}
+var kindNames = [...]string{"none", "cl.throttle", "cl.fixed", "cl.sliding", "cl.slidinglog", "cl.lease", "integer", "bytes"}
 
 // String is the kind's name as CL.INSPECT shows it.
 func (k Kind) String() string { return kindNames[k] }
+
+// IsValue says whether it is a value, as SET makes it.
+func (k Kind) IsValue() bool { return k == Integer || k == Bytes }
+
+// Value is what SET gives a key: an integer, or any other bytes. What reads as an integer is to be given as one.
+type Value struct {
+	Bytes     []byte // borrowed
+	Integer   int64
+	IsInteger bool
+}
+
+// Never is the expiry of what does not expire.
+const Never int64 = math.MaxInt64
+
+// Change is what Edit does to a key.
+type Change struct {
+	What    What
+	Value   Value // to be written
+	Expires int64 // of what is there then; in the past, it goes
+}
+
+// What is done to a key.
+type What uint8
+
+const (
+	Leave  What = iota // nothing
+	Put                // a value is written, whatever was there
+	Expire             // the expiry alone is changed, of a value
+	Remove             // the key goes
+)
+
+// Place is where a key stands.
+type Place struct {
+	Database int
+	Key      []byte
+}
+
+// Transfer says how something gets to another place.
+type Transfer struct {
+	Copy    bool // it stays where it was, too
+	Replace bool // whatever is there goes
+}
 
 // Rule is what a limiter of a quantity goes by: its kind, and the limit of that kind.
 type Rule struct {
@@ -158,4 +227,8 @@ var (
 	ErrWrongKind = errors.New("key holds another kind")
 	// ErrFull: the table has no room for another key.
 	ErrFull = errors.New("no room for another key")
+	// ErrNotInteger: the value is none.
+	ErrNotInteger = errors.New("value is not an integer")
+	// ErrOverflow: no int64 can hold the sum.
+	ErrOverflow = errors.New("increment or decrement would overflow")
 )

@@ -17,6 +17,7 @@ type held struct {
 	log     window.Log
 	entries entries
 	leases  *lease.Leases
+	value   string // of Integer and Bytes
 }
 
 // entries are a log's entries, the oldest first.

@@ -33,8 +33,7 @@ func (v *naiveView) ofKind(name string, now int64, kind store.Kind) (held, error
 }
 
 func (v *naiveView) Take(_ context.Context, key []byte, rule *store.Rule, quantity int64, mode quota.Mode) (quota.Decision, error) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
+	defer v.lock()()
 	return v.take(v.name(key), v.advance(v.Now()), *rule, quantity, mode)
 }
 
@@ -72,8 +71,7 @@ func (v *naiveView) take(name string, now int64, rule store.Rule, quantity int64
 
 // TakeAll asks each, and then has each take.
 func (v *naiveView) TakeAll(_ context.Context, takes []store.Taking, peek bool) ([]quota.Decision, bool, error) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
+	defer v.lock()()
 	decisions, now, allowed := make([]quota.Decision, len(takes)), v.advance(v.Now()), true
 	if v.has(halfTakes) || v.has(takesUpToError) {
 		return v.takeInTurn(takes, now, peek)
@@ -147,8 +145,7 @@ func (v *naiveView) keepLeases(name string, now int64, l *lease.Leases) {
 }
 
 func (v *naiveView) Acquire(_ context.Context, key []byte, r lease.Request, maxHolders int) (quota.Decision, error) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
+	defer v.lock()()
 	name, now, l, err := v.leasesOf(key)
 	if err != nil {
 		return quota.Decision{}, err
@@ -179,8 +176,7 @@ func (v *naiveView) Acquire(_ context.Context, key []byte, r lease.Request, maxH
 }
 
 func (v *naiveView) Renew(_ context.Context, key []byte, ttl time.Duration, holder []byte) (bool, error) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
+	defer v.lock()()
 	name, now, l, err := v.leasesOf(key)
 	renewed := err == nil && l.Renew(now, ttl, holder)
 	if renewed && !v.has(losesRenewal) {
@@ -190,8 +186,7 @@ func (v *naiveView) Renew(_ context.Context, key []byte, ttl time.Duration, hold
 }
 
 func (v *naiveView) Release(_ context.Context, key []byte, holder []byte) (permits int64, err error) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
+	defer v.lock()()
 	name, now, l, err := v.leasesOf(key)
 	if err != nil {
 		return 0, err
@@ -210,8 +205,7 @@ func (v *naiveView) Release(_ context.Context, key []byte, holder []byte) (permi
 }
 
 func (v *naiveView) Holders(_ context.Context, key []byte) ([]lease.Lease, error) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
+	defer v.lock()()
 	_, now, l, err := v.leasesOf(key)
 	if err != nil {
 		return nil, err
@@ -229,8 +223,7 @@ func (v *naiveView) Holders(_ context.Context, key []byte) ([]lease.Lease, error
 }
 
 func (v *naiveView) Inspect(_ context.Context, key []byte) (store.Entry, []store.Field, error) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
+	defer v.lock()()
 	name, now := v.name(key), v.advance(v.now)
 	h := v.live(name, now)
 	if v.has(inspectsExpired) {

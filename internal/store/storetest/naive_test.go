@@ -30,6 +30,7 @@ type naive struct {
 	left      map[store.Kind]held // for leavesState
 	frozen    int64               // for leasesForever
 	borrowed  map[string]string   // for borrowsHolder
+	shared    map[string]string   // for copiesShare
 }
 
 // naiveDatabase is keys and what they hold, in buckets by hash so that a bucket's number is a cursor.
@@ -40,7 +41,7 @@ const naiveBuckets = 1024
 func newNaive(clock store.Clock, f fault) *naive {
 	return &naive{
 		clock: clock, fault: f, databases: make([]naiveDatabase, 4),
-		left: map[store.Kind]held{}, borrowed: map[string]string{},
+		left: map[store.Kind]held{}, borrowed: map[string]string{}, shared: map[string]string{},
 	}
 }
 
@@ -64,9 +65,11 @@ func (n *naive) Listen(l store.Listener) {
 	n.listener = l
 }
 
-func (n *naive) Usage() []store.Usage {
-	n.mu.Lock()
-	defer n.mu.Unlock()
+func (n *naive) Usage() []store.Usage { return n.View().Usage() }
+
+func (v *naiveView) Usage() []store.Usage {
+	defer v.lock()()
+	n := v.naive
 	usage := make([]store.Usage, len(n.databases))
 	for i := range usage {
 		for _, bucket := range n.databases[i] {
@@ -156,6 +159,7 @@ type naiveView struct {
 	*naive
 	number int
 	now    int64
+	within bool // steps of Atomically
 }
 
 func (v *naiveView) Begin() { v.now = v.clock.Now() }
@@ -174,8 +178,7 @@ func (v *naiveView) Select(database int) {
 }
 
 func (v *naiveView) Foresee(keys [][]byte) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
+	defer v.lock()()
 	for _, key := range keys {
 		if _, there := v.database().held(v.name(key)); !there && v.has(makesForeseen) {
 			v.database().set(v.name(key), held{kind: store.Throttle, expires: math.MaxInt64})
@@ -208,8 +211,7 @@ func (v *naiveView) live(key string, now int64) held {
 }
 
 func (v *naiveView) Throttle(_ context.Context, key []byte, limit gcra.Limit, quantity int64, mode quota.Mode) (quota.Decision, error) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
+	defer v.lock()()
 	return v.throttle(v.name(key), v.advance(v.Now()), limit, quantity, mode)
 }
 
@@ -256,11 +258,13 @@ func (v *naiveView) keep(name string, now int64, next held) {
 	}
 	v.tell(v.number, name, store.Changed)
 	v.database().set(name, next)
+	if other, ok := v.shared[name]; ok {
+		v.database().set(other, next)
+	}
 }
 
 func (v *naiveView) Lookup(_ context.Context, key []byte) (store.Entry, error) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
+	defer v.lock()()
 	name, now := v.name(key), v.advance(v.now)
 	if v.has(looksUpExpired) {
 		now = 0
@@ -269,8 +273,7 @@ func (v *naiveView) Lookup(_ context.Context, key []byte) (store.Entry, error) {
 }
 
 func (v *naiveView) Count(_ context.Context, keys [][]byte) (n int, err error) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
+	defer v.lock()()
 	now, counted := v.advance(v.now), map[string]bool{}
 	if v.has(manyInstants) {
 		now = v.now
@@ -289,8 +292,7 @@ func (v *naiveView) Count(_ context.Context, keys [][]byte) (n int, err error) {
 }
 
 func (v *naiveView) Delete(_ context.Context, keys [][]byte) (n int, err error) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
+	defer v.lock()()
 	now := v.advance(v.now)
 	for _, key := range keys {
 		name := v.name(key)
@@ -316,8 +318,7 @@ func (v *naiveView) Delete(_ context.Context, keys [][]byte) (n int, err error) 
 }
 
 func (v *naiveView) Size(context.Context) (n int, err error) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
+	defer v.lock()()
 	for i := range v.databases {
 		if i == v.number || v.has(sizesAll) {
 			n += v.databases[i].size()
@@ -327,15 +328,13 @@ func (v *naiveView) Size(context.Context) (n int, err error) {
 }
 
 func (v *naiveView) Flush(context.Context) error {
-	v.mu.Lock()
-	defer v.mu.Unlock()
+	defer v.lock()()
 	v.flush(v.number)
 	return nil
 }
 
 func (v *naiveView) FlushAll(context.Context) error {
-	v.mu.Lock()
-	defer v.mu.Unlock()
+	defer v.lock()()
 	for i := range v.databases {
 		if i == v.number || !v.has(flushesOne) {
 			v.flush(i)
@@ -363,8 +362,7 @@ func (v *naiveView) flush(number int) {
 
 // Scan's cursor is a bucket.
 func (v *naiveView) Scan(_ context.Context, cursor uint64, count int, visit func([]byte, store.Entry)) (uint64, error) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
+	defer v.lock()()
 	if v.has(holdsCursor) && cursor != 0 {
 		cursor = v.cursor
 	}
@@ -404,8 +402,7 @@ func (v *naiveView) decode(cursor uint64) uint64 {
 }
 
 func (v *naiveView) Random(_ context.Context, dst []byte) (key []byte, ok bool, err error) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
+	defer v.lock()()
 	var names []string
 	now := v.advance(v.now)
 	for _, bucket := range v.database() {

@@ -88,6 +88,20 @@ const (
 	givesBackAnyway
 	takesInPieces
 	manyInstantsOfAll
+	readsBinary
+	writesKeepExpiry
+	quietValues
+	wrapsSums
+	unlockedSums
+	sumsForgetExpiry
+	editsAnyway
+	replacesAnyway
+	transfersForEver
+	movesLeave
+	copiesShare
+	swapsQuietly
+	stepsApart
+	neverOver
 	faults // how many there are
 )
 
@@ -158,6 +172,21 @@ var finds = map[fault]string{
 	givesBackAnyway:   "all of any quantity",
 	takesInPieces:     "all at once",
 	manyInstantsOfAll: "all at one instant",
+
+	readsBinary:      "values",
+	writesKeepExpiry: "values",
+	quietValues:      "notices of values",
+	wrapsSums:        "sums",
+	unlockedSums:     "sums at once",
+	sumsForgetExpiry: "sums",
+	editsAnyway:      "edits refused",
+	replacesAnyway:   "transfers",
+	transfersForEver: "transfers",
+	movesLeave:       "transfers",
+	copiesShare:      "copies apart",
+	swapsQuietly:     "databases swapped",
+	stepsApart:       "steps as one",
+	neverOver:        "edits",
 }
 
 // A case that cannot fail defends nothing.

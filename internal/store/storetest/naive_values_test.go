@@ -1,0 +1,168 @@
+package storetest
+
+import (
+	"context"
+	"math"
+	"strconv"
+
+	"cellserver/internal/store"
+)
+
+func (v *naiveView) Selected() int { return v.number }
+
+// lock is the store's lock, which steps of Atomically have already.
+func (v *naiveView) lock() (unlock func()) {
+	if v.within {
+		return func() {}
+	}
+	v.mu.Lock()
+	return v.mu.Unlock
+}
+
+func (v *naiveView) Read(_ context.Context, key []byte, dst []byte) ([]byte, store.Entry, error) {
+	defer v.lock()()
+	if v.has(stepsApart) {
+		v.letIn()
+	}
+	h := v.live(v.name(key), v.advance(v.now))
+	if h.kind == store.Integer && v.has(readsBinary) {
+		return append(dst, byte(len(h.value))), h.entry(), nil
+	}
+	return append(dst, h.value...), h.entry(), nil
+}
+
+func valueOf(v store.Value, expires int64) held {
+	if v.IsInteger {
+		return held{kind: store.Integer, value: strconv.FormatInt(v.Integer, 10), expires: expires}
+	}
+	return held{kind: store.Bytes, value: string(v.Bytes), expires: expires}
+}
+
+func (v *naiveView) Write(_ context.Context, key []byte, value store.Value, expires int64) error {
+	defer v.lock()()
+	name, now := v.name(key), v.advance(v.now)
+	if before := v.live(name, now); before.kind.IsValue() && v.has(writesKeepExpiry) {
+		expires = before.expires
+	}
+	v.write(name, now, valueOf(value, expires))
+	return nil
+}
+
+// write is keep for a value, which may be over before it began.
+func (v *naiveView) write(name string, now int64, next held) {
+	if _, there := v.database().held(name); next.expires <= now && !there {
+		return
+	}
+	if v.has(quietValues) {
+		v.database().set(name, next)
+		return
+	}
+	v.keep(name, now, next)
+}
+
+func (v *naiveView) Add(_ context.Context, key []byte, n int64) (int64, error) {
+	defer v.lock()()
+	name, now := v.name(key), v.advance(v.now)
+	was := v.live(name, now)
+	if was.kind == store.None {
+		was = held{kind: store.Integer, expires: store.Never, value: "0"}
+	}
+	before, err := strconv.ParseInt(was.value, 10, 64)
+	switch {
+	case !was.kind.IsValue():
+		return 0, store.ErrWrongKind
+	case err != nil:
+		return 0, store.ErrNotInteger
+	case (n > 0 && before > math.MaxInt64-n || n < 0 && before < math.MinInt64-n) && !v.has(wrapsSums):
+		return 0, store.ErrOverflow
+	}
+	if v.has(unlockedSums) {
+		v.letIn()
+	}
+	next := held{kind: store.Integer, value: strconv.FormatInt(before+n, 10), expires: was.expires}
+	if v.has(sumsForgetExpiry) {
+		next.expires = store.Never
+	}
+	v.write(name, now, next)
+	if v.has(stepsApart) {
+		v.letIn()
+	}
+	return before + n, nil
+}
+
+func (v *naiveView) Edit(_ context.Context, key []byte, edit func(store.Entry, []byte) (store.Change, error)) error {
+	defer v.lock()()
+	name, now := v.name(key), v.advance(v.now)
+	was := v.live(name, now)
+	change, err := edit(was.entry(), []byte(was.value))
+	if err != nil && !v.has(editsAnyway) {
+		return err
+	}
+	next := was
+	switch change.What {
+	case store.Leave:
+		return err
+	case store.Put:
+		next = valueOf(change.Value, change.Expires)
+	case store.Expire:
+		next.expires = change.Expires
+		if v.has(neverOver) {
+			next.expires = max(next.expires, now+1)
+		}
+	case store.Remove:
+		next = held{}
+	}
+	if was.kind == store.None && (change.What != store.Put || next.expires <= now) {
+		return err
+	}
+	v.write(name, now, next)
+	return err
+}
+
+func (v *naiveView) Transfer(_ context.Context, from, to store.Place, how store.Transfer) (bool, error) {
+	defer v.lock()()
+	now, selected := v.advance(v.now), v.number
+	defer func() { v.number = selected }()
+	v.number = from.Database
+	moved := v.live(v.name(from.Key), now)
+	v.number = to.Database
+	there := v.live(v.name(to.Key), now)
+	if moved.kind == store.None || there.kind != store.None && !how.Replace && !v.has(replacesAnyway) {
+		return false, nil
+	}
+	if from.Database == to.Database && string(from.Key) == string(to.Key) {
+		return true, nil
+	}
+	if how.Copy && v.has(copiesShare) {
+		v.shared[v.name(to.Key)] = v.name(from.Key)
+	}
+	if v.has(transfersForEver) {
+		moved.expires = store.Never
+	}
+	v.keep(v.name(to.Key), now, moved)
+	if v.number = from.Database; !how.Copy && !v.has(movesLeave) {
+		v.keep(v.name(from.Key), now, held{})
+	}
+	return true, nil
+}
+
+func (v *naiveView) Swap(_ context.Context, a, b int) error {
+	defer v.lock()()
+	v.databases[a], v.databases[b] = v.databases[b], v.databases[a]
+	if v.listener != nil && !v.has(swapsQuietly) {
+		v.listener(a, nil, store.Flushed)
+		v.listener(b, nil, store.Flushed)
+	}
+	return nil
+}
+
+func (v *naiveView) Atomically(_ context.Context, _ []store.Place, _ bool, steps func()) {
+	if v.within || v.has(stepsApart) {
+		steps()
+		return
+	}
+	defer v.lock()()
+	v.within = true
+	defer func() { v.within = false }()
+	steps()
+}

@@ -1,0 +1,292 @@
+package storetest
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"cellserver/internal/quota"
+	"cellserver/internal/store"
+
+	"github.com/stretchr/testify/require"
+)
+
+var valueCases = []testCase{
+	{"values", "a key holds the value that was written last, until it expires, whatever it held before", values},
+	{"notices of values", "the listener hears of every value that is written, changed or removed, once", valueNotices},
+	{"sums", "Add adds to an integer, keeps its expiry, and changes nothing if it cannot", sums},
+	{"sums at once", "of sums that are made at once none is lost", sumsAtOnce},
+	{"edits", "Edit does to a key what it is told", edits},
+	{"edits refused", "an edit that fails changes nothing", editsRefused},
+	{"transfers", "what a key holds gets to its new place whole, with its expiry, and replaces only what it may", transfers},
+	{"copies apart", "a copy and what it was made of live apart", copiesApart},
+	{"databases swapped", "databases change their numbers with all they hold, and the listener hears of both", databasesSwapped},
+	{"steps as one", "steps of Atomically are one step to everybody else", stepsAsOne},
+}
+
+func value(s string) store.Value {
+	if n, err := strconv.ParseInt(s, 10, 64); err == nil && strconv.FormatInt(n, 10) == s {
+		return store.Value{Integer: n, IsInteger: true}
+	}
+	return store.Value{Bytes: []byte(s)}
+}
+
+func (c *caller) write(key, s string, expires int64) {
+	c.Helper()
+	require.NoError(c, c.view.Write(ctx, []byte(key), value(s), expires))
+}
+
+func (c *caller) read(key string) (string, store.Entry) {
+	c.Helper()
+	read, e, err := c.view.Read(ctx, []byte(key), []byte("before "))
+	require.NoError(c, err)
+	require.True(c, strings.HasPrefix(string(read), "before "))
+	return strings.TrimPrefix(string(read), "before "), e
+}
+
+func (c *caller) edit(key string, change store.Change) {
+	c.Helper()
+	require.NoError(c, c.view.Edit(ctx, []byte(key), func(store.Entry, []byte) (store.Change, error) { return change, nil }))
+}
+
+func values(r *rig) {
+	long := strings.Repeat("long", 20_000)
+	now := r.view.Now()
+	expires := []int64{store.Never, now + 1, store.Never, now + int64(time.Hour)}
+	for i, was := range []string{"", "7", "text", long, "-9223372036854775808"} {
+		for j, s := range []string{"12345", "", "some text", long, "007", strings.Repeat("x", 500), "y", "-1"} {
+			key := fmt.Sprint("key", i)
+			if was != "" {
+				r.write(key, was, now+int64(time.Minute))
+			}
+			end := expires[j%len(expires)]
+			r.write(key, s, end)
+			got, e := r.read(key)
+			require.Equal(r, s, got)
+			require.Equal(r, end, e.Expires)
+			require.Equal(r, map[bool]store.Kind{true: store.Integer, false: store.Bytes}[value(s).IsInteger], e.Kind)
+		}
+	}
+	r.put("limiter")
+	r.write("limiter", "a value", now+5)
+	r.clock.Advance(5)
+	r.view.Begin()
+	got, e := r.read("limiter")
+	require.Empty(r, got)
+	require.Equal(r, store.Entry{}, e)
+	r.write("over", "before it began", r.view.Now())
+	require.Zero(r, r.count("over"))
+}
+
+func valueNotices(r *rig) {
+	heard := r.listen()
+	r.write("a", "1", store.Never)
+	_, err := r.view.Add(ctx, []byte("a"), 1)
+	require.NoError(r, err)
+	r.edit("a", store.Change{})
+	r.edit("a", store.Change{What: store.Expire, Expires: r.view.Now() + 9})
+	r.edit("a", store.Change{What: store.Remove})
+	r.edit("a", store.Change{What: store.Remove})
+	r.edit("a", store.Change{What: store.Expire, Expires: store.Never})
+	require.Equal(r, []notice{{0, "a", store.Changed}, {0, "a", store.Changed}, {0, "a", store.Changed}, {0, "a", store.Deleted}}, heard.heard())
+}
+
+func sums(r *rig) {
+	add := func(key string, n int64) (int64, error) { return r.view.Add(ctx, []byte(key), n) }
+	sum, err := add("new", -5)
+	require.NoError(r, err)
+	require.Equal(r, int64(-5), sum)
+	end := r.view.Now() + int64(time.Minute)
+	for _, c := range []struct {
+		was  string
+		n    int64
+		want int64
+		err  error
+	}{
+		{"10", 5, 15, nil}, {"10", math.MinInt64, math.MinInt64 + 10, nil},
+		{"9223372036854775807", 1, 0, store.ErrOverflow}, {"-9223372036854775808", -1, 0, store.ErrOverflow},
+		{"1", math.MaxInt64, 0, store.ErrOverflow}, {"text", 1, 0, store.ErrNotInteger},
+	} {
+		r.write("key", c.was, end)
+		sum, err := add("key", c.n)
+		require.Equal(r, c.err, err)
+		require.Equal(r, c.want, sum)
+		got, e := r.read("key")
+		require.Equal(r, end, e.Expires)
+		if err != nil {
+			require.Equal(r, c.was, got)
+		} else {
+			require.Equal(r, fmt.Sprint(c.want), got)
+		}
+	}
+	r.put("limiter")
+	_, err = add("limiter", 1)
+	require.Equal(r, store.ErrWrongKind, err)
+}
+
+func sumsAtOnce(r *rig) {
+	const callers, each = 8, 200
+	var all sync.WaitGroup
+	for range callers {
+		c := r.another()
+		all.Go(func() {
+			for range each {
+				_, _ = c.view.Add(ctx, []byte("sum"), 1)
+			}
+		})
+	}
+	all.Wait()
+	got, _ := r.read("sum")
+	require.Equal(r, fmt.Sprint(callers*each), got)
+}
+
+func edits(r *rig) {
+	now := r.view.Now()
+	r.edit("none", store.Change{What: store.Expire, Expires: now + 9})
+	require.Zero(r, r.count("none"))
+	r.edit("key", store.Change{What: store.Put, Value: value("text"), Expires: now + 9})
+	seen := ""
+	require.NoError(r, r.view.Edit(ctx, []byte("key"), func(e store.Entry, was []byte) (store.Change, error) {
+		seen = fmt.Sprint(string(was), e.Expires-now)
+		return store.Change{What: store.Expire, Expires: now + 5}, nil
+	}))
+	require.Equal(r, "text9", seen)
+	_, e := r.read("key")
+	require.Equal(r, now+5, e.Expires)
+	r.edit("key", store.Change{What: store.Expire, Expires: now})
+	require.Zero(r, r.count("key"))
+}
+
+func editsRefused(r *rig) {
+	r.write("key", "1", store.Never)
+	heard := r.listen()
+	refused := fmt.Errorf("refused")
+	require.Equal(r, refused, r.view.Edit(ctx, []byte("key"), func(store.Entry, []byte) (store.Change, error) {
+		return store.Change{What: store.Put, Value: value("2"), Expires: store.Never}, refused
+	}))
+	got, _ := r.read("key")
+	require.Equal(r, "1", got)
+	require.Empty(r, heard.heard())
+}
+
+func (c *caller) transfer(from, to store.Place, how store.Transfer) bool {
+	c.Helper()
+	done, err := c.view.Transfer(ctx, from, to, how)
+	require.NoError(c, err)
+	return done
+}
+
+func place(database int, key string) store.Place {
+	return store.Place{Database: database, Key: []byte(key)}
+}
+
+func transfers(r *rig) {
+	require.False(r, r.transfer(place(0, "none"), place(0, "b"), store.Transfer{Replace: true}))
+	for i, kind := range append(kinds, store.Integer, store.Bytes) {
+		from, to := fmt.Sprint("from", i), fmt.Sprint("to", i)
+		r.hold(kind, from)
+		entry, fields, err := r.view.Inspect(ctx, []byte(from))
+		require.NoError(r, err)
+		r.write(to, "in the way", store.Never)
+		require.False(r, r.transfer(place(0, from), place(0, to), store.Transfer{}))
+		require.True(r, r.transfer(place(0, from), place(0, to), store.Transfer{Replace: true}))
+		require.Zero(r, r.count(from))
+		got, gotFields, err := r.view.Inspect(ctx, []byte(to))
+		require.NoError(r, err)
+		require.Equal(r, entry, got)
+		require.Equal(r, fields, gotFields)
+		require.True(r, r.transfer(place(0, to), place(1, to), store.Transfer{}))
+		require.Zero(r, r.count(to))
+	}
+	r.view.Select(1)
+	require.Equal(r, len(kinds)+2, r.size())
+}
+
+// hold makes a key of a kind.
+func (c *caller) hold(kind store.Kind, key string) {
+	c.Helper()
+	switch kind {
+	case store.Integer:
+		c.write(key, "42", c.view.Now()+int64(time.Minute))
+	case store.Bytes:
+		c.write(key, "forty two", store.Never)
+	case store.Lease:
+		c.acquire(key, request(5, 60, "holder", 2))
+	default:
+		c.takeBy(rule(kind, 10, 60), key, 3, quota.Take)
+	}
+}
+
+func copiesApart(r *rig) {
+	for i, kind := range append(kinds, store.Integer, store.Bytes) {
+		from, to := fmt.Sprint("from", i), fmt.Sprint("to", i)
+		r.hold(kind, from)
+		require.True(r, r.transfer(place(0, from), place(0, to), store.Transfer{Copy: true}))
+		_, before, err := r.view.Inspect(ctx, []byte(from))
+		require.NoError(r, err)
+		switch kind {
+		case store.Integer, store.Bytes:
+			r.write(to, "7", store.Never)
+		case store.Lease:
+			r.acquire(to, request(5, 60, "another", 1))
+		default:
+			r.takeBy(rule(kind, 10, 60), to, 1, quota.Take)
+		}
+		_, after, err := r.view.Inspect(ctx, []byte(from))
+		require.NoError(r, err)
+		require.Equal(r, before, after)
+	}
+}
+
+func databasesSwapped(r *rig) {
+	r.write("a", "zero", store.Never)
+	r.view.Select(2)
+	r.write("a", "two", store.Never)
+	heard := r.listen()
+	require.NoError(r, r.view.Swap(ctx, 0, 2))
+	got, _ := r.read("a")
+	require.Equal(r, "zero", got)
+	r.view.Select(0)
+	got, _ = r.read("a")
+	require.Equal(r, "two", got)
+	require.NoError(r, r.view.Swap(ctx, 0, 3)) // nobody has written to that
+	require.Zero(r, r.size())
+	require.Subset(r, heard.heard(), []notice{{0, "", store.Flushed}, {2, "", store.Flushed}, {3, "", store.Flushed}})
+	r.view.Select(3)
+	r.write("a", "three", store.Never)
+	require.Equal(r, []notice{{3, "a", store.Changed}}, heard.heard())
+}
+
+// stepsAsOne has another look at two accounts while an amount is on its way from one to the other: it may answer before, or after,
+// but not with what it sees between. A store that keeps it waiting costs the case a moment, and no more.
+func stepsAsOne(r *rig) {
+	const moment = 100 * time.Millisecond
+	places := []store.Place{place(0, "left"), place(0, "right")}
+	for _, whole := range []bool{false, true} {
+		var left, right []byte
+		watched := make(chan struct{})
+		r.view.Atomically(ctx, places, whole, func() {
+			_, _ = r.view.Add(ctx, []byte("left"), 5)
+			other := r.another().view
+			go func() {
+				defer close(watched)
+				other.Atomically(ctx, places, false, func() {
+					left, _, _ = other.Read(ctx, []byte("left"), nil)
+					right, _, _ = other.Read(ctx, []byte("right"), nil)
+				})
+			}()
+			select {
+			case <-watched:
+			case <-time.After(moment):
+			}
+			_, _ = r.view.Add(ctx, []byte("right"), -5)
+		})
+		<-watched
+		require.Equal(r, string(left), strings.TrimPrefix(string(right), "-"))
+	}
+	left, _ := r.read("left")
+	require.Equal(r, "10", left)
+}

@@ -1,0 +1,138 @@
+package store
+
+import (
+	"context"
+	"slices"
+)
+
+// A transaction holds the locks of all places that its steps touch, from before the first step to after the last; meanwhile the
+// view takes none. Locks are taken in one order by everybody: databases by age, and in each its shards upwards.
+type transaction struct {
+	locked []lockedDatabase
+	all    bool // of every database, and none is made or gets another number meanwhile but by steps
+}
+
+type lockedDatabase struct {
+	db  *database
+	set lockSet
+}
+
+// Atomically runs steps as one. Their instant is one, too: not before what any of the shards has seen.
+func (v *view) Atomically(_ context.Context, places []Place, all bool, steps func()) {
+	if v.transaction != nil {
+		steps()
+		return
+	}
+	m := v.memory
+	if all {
+		m.making.Lock()
+		defer m.making.Unlock()
+	}
+	t, ok := v.lockPlaces(places, all)
+	for !ok {
+		t, ok = v.lockPlaces(places, all)
+	}
+	v.transaction = t
+	defer func() {
+		v.transaction = nil
+		t.unlock()
+	}()
+	steps()
+}
+
+// lockPlaces takes the locks; it has taken none if a database got another number meanwhile.
+func (v *view) lockPlaces(places []Place, all bool) (t *transaction, ok bool) {
+	t = &transaction{all: all}
+	if all {
+		places = nil // they are among all
+		for n := range v.memory.databases {
+			if db := v.memory.database(n); db != nil {
+				*t.of(db) = everyShard
+			}
+		}
+	}
+	for _, p := range places {
+		t.of(v.memory.databaseFor(p.Database)).add(v.memory.hash(p.Key).shard)
+	}
+	slices.SortFunc(t.locked, func(a, b lockedDatabase) int { return a.db.order - b.db.order })
+	for i := range t.locked {
+		v.now = t.locked[i].set.lock(t.locked[i].db, v.now)
+	}
+	for _, p := range places {
+		if t.find(v.memory.database(p.Database)) == nil {
+			t.unlock()
+			return nil, false
+		}
+	}
+	return t, true
+}
+
+// of is the set of a database's shards that are, or will be, locked.
+func (t *transaction) of(db *database) *lockSet {
+	if set := t.find(db); set != nil {
+		return set
+	}
+	t.locked = append(t.locked, lockedDatabase{db: db})
+	return &t.locked[len(t.locked)-1].set
+}
+
+func (t *transaction) find(db *database) *lockSet {
+	for i := range t.locked {
+		if t.locked[i].db == db {
+			return &t.locked[i].set
+		}
+	}
+	return nil
+}
+
+func (t *transaction) unlock() {
+	for i := range t.locked {
+		t.locked[i].set.unlock(t.locked[i].db)
+	}
+}
+
+// shard is one that the transaction has locked. A step that touches another is a mistake, and must not do it without a lock.
+func (t *transaction) shard(db *database, n uint32) *shard {
+	if set := t.find(db); set == nil || !set.has(n) {
+		panic("a step of a transaction touches a key that it has not named")
+	}
+	return &db.shards[n]
+}
+
+// make makes a database for a step, locked as the others are.
+func (t *transaction) make(m *Memory, n int) *database {
+	if !t.all {
+		panic("a step of a transaction touches a database that it has not named")
+	}
+	db := m.newDatabase(n)
+	*t.of(db) = everyShard
+	everyShard.lock(db, 0)
+	m.databases[n].Store(db)
+	return db
+}
+
+// Swap has two databases change their numbers.
+func (v *view) Swap(ctx context.Context, a, b int) error {
+	if v.transaction == nil {
+		v.Atomically(ctx, nil, true, func() { v.swap(a, b) })
+		return nil
+	}
+	v.swap(a, b)
+	return nil
+}
+
+func (v *view) swap(a, b int) {
+	first, second := v.memory.database(a), v.memory.database(b)
+	v.memory.databases[a].Store(second)
+	v.memory.databases[b].Store(first)
+	for n, db := range map[int]*database{b: first, a: second} {
+		if db == nil {
+			continue
+		}
+		for i := range db.shards {
+			db.shards[i].database = int32(n)
+		}
+	}
+	v.memory.listener.tell(a, nil, Flushed)
+	v.memory.listener.tell(b, nil, Flushed)
+}

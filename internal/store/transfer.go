@@ -1,0 +1,102 @@
+package store
+
+import (
+	"context"
+	"slices"
+)
+
+// Transfer moves or copies what stands at one place to another.
+func (v *view) Transfer(ctx context.Context, from, to Place, how Transfer) (done bool, err error) {
+	if v.transaction == nil {
+		v.Atomically(ctx, []Place{from, to}, false, func() { done, err = v.transfer(from, to, how) })
+		return done, err
+	}
+	return v.transfer(from, to, how)
+}
+
+func (v *view) transfer(from, to Place, how Transfer) (bool, error) {
+	source, destination := v.spot(from), v.spot(to)
+	switch {
+	case !source.live, destination.live && !how.Replace:
+		return false, nil
+	case source.shard == destination.shard && string(from.Key) == string(to.Key):
+		return true, nil // onto itself: it stays
+	}
+	if !destination.shard.pages.haveRoom(1) {
+		return false, ErrFull
+	}
+	copied := source.lift()
+	if !how.Copy {
+		source.shard.forget(&source.spot)
+		destination = v.spot(to) // its bucket may have moved
+	}
+	return true, destination.drop(copied)
+}
+
+// located is a spot, and the shard that it is in.
+type located struct {
+	spot
+	shard *shard
+}
+
+// spot finds a place, whose shard the transaction has locked.
+func (v *view) spot(p Place) located {
+	selected := v.number
+	v.number = p.Database
+	defer func() { v.number = selected }()
+	h := v.memory.hash(p.Key)
+	s := v.enter(h.shard)
+	at := located{spot{h: h, key: p.Key}, s}
+	at.r, at.p = s.find(h, p.Key)
+	at.live = at.r != nil && at.r.expires() > s.advance(v.now)
+	return at
+}
+
+// lifted is what a key holds, apart from any record.
+type lifted struct {
+	kind    Kind
+	expires int64
+	value   []byte
+	log     *entryLog
+	leases  *leases
+}
+
+// lift copies what stands at a spot.
+func (at *located) lift() lifted {
+	r := at.r
+	l := lifted{kind: r.kind(), expires: r.expires(), value: slices.Clone(r[r.atValue():r.size()])}
+	switch l.kind {
+	case SlidingLog:
+		l.log = at.shard.logs.at(r.held()).clone()
+	case Lease:
+		l.leases = at.shard.leases.at(r.held()).clone()
+	}
+	return l
+}
+
+// drop puts it somewhere, in place of what is there.
+func (at *located) drop(l lifted) (err error) {
+	s := at.shard
+	if at.r != nil {
+		s.remove(at.h, at.p)
+	}
+	if at.r, err = s.addSized(at.h, at.key, l.kind, len(l.value)-valueBytes[l.kind]); err != nil {
+		return err
+	}
+	copy(at.r[at.r.atValue():], l.value)
+	switch l.kind {
+	case SlidingLog:
+		n, log := s.logs.add()
+		*log = *l.log
+		s.logs.bytes += log.bytes()
+		at.r.setHeld(n)
+	case Lease:
+		n, held := s.leases.add()
+		*held = *l.leases
+		held.counted = 0
+		held.count(&s.leases)
+		at.r.setHeld(n)
+	}
+	s.kept(&at.spot, l.expires)
+	return nil
+}

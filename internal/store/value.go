@@ -1,0 +1,175 @@
+package store
+
+import (
+	"context"
+	"math"
+	"strconv"
+)
+
+// Values are integers or bytes; what reads as an integer is always kept as one.
+
+// Read appends a value to dst.
+func (v *view) Read(_ context.Context, key []byte, dst []byte) ([]byte, Entry, error) {
+	h := v.hash(key)
+	s := v.visit(h.shard)
+	if s == nil {
+		return dst, Entry{}, nil
+	}
+	defer v.leave(s)
+	r, _ := s.find(h, key)
+	v.now = s.advance(v.now)
+	e := r.entry(v.now)
+	if e.Kind != None {
+		dst = r.appendValue(dst)
+	}
+	return dst, e, nil
+}
+
+// Write makes a value what a key holds.
+func (v *view) Write(_ context.Context, key []byte, value Value, expires int64) error {
+	h := v.hash(key)
+	s := v.enter(h.shard)
+	defer v.leave(s)
+	now := s.advance(v.now)
+	at := spot{h: h, key: key}
+	at.r, at.p = s.find(h, key)
+	if expires <= now {
+		s.over(&at)
+		return nil
+	}
+	return s.write(&at, value, expires)
+}
+
+// Add adds to an integer.
+func (v *view) Add(_ context.Context, key []byte, n int64) (int64, error) {
+	h := v.hash(key)
+	s := v.enter(h.shard)
+	defer v.leave(s)
+	return s.plus(h, key, v.now, n)
+}
+
+// Edit changes what a key holds.
+func (v *view) Edit(_ context.Context, key []byte, edit func(Entry, []byte) (Change, error)) error {
+	h := v.hash(key)
+	s := v.enter(h.shard)
+	defer v.leave(s)
+	return s.edit(h, key, v.now, edit)
+}
+
+// write makes v what a key holds, at the instant now.
+func (s *shard) write(at *spot, v Value, expires int64) (err error) {
+	kind, size := Bytes, len(v.Bytes)
+	if v.IsInteger {
+		kind, size = Integer, 0
+	}
+	if at.r == nil || !s.reuse(at, kind, size) {
+		if at.r != nil {
+			s.remove(at.h, at.p)
+		}
+		if at.r, err = s.addSized(at.h, at.key, kind, size); err != nil {
+			return err
+		}
+	}
+	if v.IsInteger {
+		at.r.setNumber(0, v.Integer)
+	} else {
+		at.r.setBytes(v.Bytes)
+	}
+	s.kept(at, expires)
+	return nil
+}
+
+// over is what becomes of a key to which a value is written that expires at once: it is heard of, and there is none.
+func (s *shard) over(at *spot) {
+	if at.r != nil {
+		s.forget(at)
+		return
+	}
+	s.tell(at.key, Deleted)
+}
+
+// reuse says whether the record of a key may hold another value in its slot, and makes it such a record.
+func (s *shard) reuse(at *spot, kind Kind, size int) bool {
+	if !at.r.kind().IsValue() {
+		return false
+	}
+	if at.r.kind() == kind && kind == Integer {
+		return true
+	}
+	room := s.pages.room(at.p.bucket.ref(at.p.slot))
+	need := recordSize(len(at.key), kind) + size
+	if need > room || need < room/2 {
+		return false
+	}
+	at.r.setKind(kind)
+	return true
+}
+
+// appendValue appends a value; of another kind nothing.
+func (r record) appendValue(dst []byte) []byte {
+	switch r.kind() {
+	case Integer:
+		return strconv.AppendInt(dst, r.number(0), 10)
+	case Bytes:
+		return append(dst, r.bytes()...)
+	}
+	return dst
+}
+
+// plus adds to an integer.
+func (s *shard) plus(h hashed, key []byte, now, n int64) (int64, error) {
+	now = s.advance(now)
+	at := spot{h: h, key: key}
+	at.r, at.p = s.find(h, key)
+	if at.r != nil && at.r.expires() > now {
+		switch at.r.kind() {
+		case Integer:
+		case Bytes:
+			return 0, ErrNotInteger
+		default:
+			return 0, ErrWrongKind
+		}
+		before := at.r.number(0)
+		if n > 0 && before > math.MaxInt64-n || n < 0 && before < math.MinInt64-n {
+			return 0, ErrOverflow
+		}
+		at.r.setNumber(0, before+n)
+		s.tell(key, Changed)
+		return before + n, nil
+	}
+	return n, s.write(&at, Value{Integer: n, IsInteger: true}, Never)
+}
+
+// edit is one step of Edit.
+func (s *shard) edit(h hashed, key []byte, now int64, edit func(Entry, []byte) (Change, error)) error {
+	now = s.advance(now)
+	at := spot{h: h, key: key}
+	at.r, at.p = s.find(h, key)
+	e := at.r.entry(now)
+	var digits [20]byte
+	var value []byte
+	switch e.Kind {
+	case Integer:
+		value = at.r.appendValue(digits[:0])
+	case Bytes:
+		value = at.r.bytes()
+	}
+	c, err := edit(e, value)
+	if err != nil || c.What == Leave {
+		return err
+	}
+	gone := c.What == Remove || c.Expires <= now
+	switch {
+	case gone && e.Kind == None && c.What != Put:
+		return nil
+	case gone:
+		s.over(&at)
+		return nil
+	case c.What == Expire && e.Kind != None:
+		s.kept(&at, c.Expires)
+		return nil
+	case c.What == Expire:
+		return nil
+	}
+	return s.write(&at, c.Value, c.Expires)
+}
