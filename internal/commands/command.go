@@ -56,6 +56,8 @@ const (
 	NoAuth                      // answered before AUTH
 	AllowBusy                   // answered while Redis runs a script
 	Dangerous                   // not for everybody, as ACL categories go
+	Unqueued                    // made at once, also within a transaction
+	Whole                       // may touch any key: a transaction with it locks them all
 	Slow                        // may take long: never runs on an event loop, see Session.park (the ACL's @slow is just not Fast)
 )
 
@@ -92,6 +94,7 @@ type Call struct {
 	isBound  bool           // to words of this row
 	rule     store.Rule     // of the limiter that is asked
 	takes    []store.Taking // of CL.ALL
+	value    []byte         // that was read last
 	next     int
 }
 
@@ -102,7 +105,7 @@ type bound struct {
 }
 
 // maxArgs bounds a row's arguments, so that a call needs no memory of its own.
-const maxArgs = 8
+const maxArgs = 12
 
 func (c *Call) arg() *bound {
 	c.next++

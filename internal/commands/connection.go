@@ -143,7 +143,7 @@ var selectDB = Command{
 	Run: func(c *Call) error {
 		n := c.Int()
 		if n < 0 || n >= int64(c.instance.store.Databases()) {
-			return refusal("ERR DB index is out of range")
+			return errDatabase
 		}
 		c.Session.selectDatabase(int(n))
 		c.Out.Status("OK")
@@ -164,9 +164,10 @@ func parseIndex(word []byte) (int64, error) {
 }
 
 var reset = Command{
-	Name: "reset", Group: "connection", Since: "6.2.0", Complexity: "O(1)", Flags: handshake,
-	Summary: "Makes the connection what it was at first: database 0, RESP2, no name.", Reply: "RESET.",
+	Name: "reset", Group: "connection", Since: "6.2.0", Complexity: "O(1)", Flags: handshake | Unqueued,
+	Summary: "Makes the connection what it was at first: database 0, RESP2, no name, no transaction.", Reply: "RESET.",
 	Run: func(c *Call) error {
+		c.Session.leaveTransaction()
 		c.Session.speak(2)
 		c.Session.selectDatabase(0)
 		c.Session.setName(nil)
@@ -176,7 +177,7 @@ var reset = Command{
 }
 
 var quit = Command{
-	Name: "quit", Group: "connection", Since: "1.0.0", Complexity: "O(1)", Flags: handshake, AnyMore: true,
+	Name: "quit", Group: "connection", Since: "1.0.0", Complexity: "O(1)", Flags: handshake | Unqueued, AnyMore: true,
 	Summary: "Ends the connection. Commands after it are not answered.", Reply: "OK.",
 	Run: func(c *Call) error {
 		c.Session.closing = true

@@ -76,7 +76,7 @@ func (row *Command) writeInfo(c *Call) {
 	for _, tip := range row.Tips {
 		c.Out.BulkString(tip)
 	}
-	row.writeKeySpecs(c, first, last)
+	row.writeKeySpecs(c, first, last, step)
 	c.Out.Array(len(row.Subs))
 	for _, sub := range row.Subs {
 		sub.writeInfo(c)
@@ -96,16 +96,17 @@ func (row *Command) keyPositions() (first, last, step int) {
 		return row.firstKey, row.firstKey, 1 // more may follow
 	}
 	for i, a := range row.Args {
-		if a.kind != keyArg {
+		switch {
+		case a.kind != keyArg:
 			continue
+		case a.many:
+			return i + 1, -1, a.step()
+		case first == 0:
+			first = i + 1
 		}
-		first, last = i+1, i+1
-		if a.many {
-			last = -1
-		}
-		return first, last, 1
+		last, step = i+1, 1
 	}
-	return 0, 0, 0
+	return first, last, step
 }
 
 func (row *Command) flagNames() (names []string) {
@@ -143,7 +144,7 @@ func (row *Command) categories() (names []string) {
 
 // writeKeySpecs says the same as keyPositions, in the way of Redis 7: where the search for keys begins, and how to find
 // them from there.
-func (row *Command) writeKeySpecs(c *Call, first, last int) {
+func (row *Command) writeKeySpecs(c *Call, first, last, step int) {
 	if first == 0 {
 		c.Out.Array(0)
 		return
@@ -167,9 +168,12 @@ func (row *Command) writeKeySpecs(c *Call, first, last int) {
 	c.Out.BulkString("spec")
 	c.Out.Map(3)
 	c.Out.BulkString("lastkey")
-	c.Out.Int(int64(min(last, 0))) // counted from the first key, or back from the end
+	if last > 0 {
+		last -= first // counted from the first key, or back from the end
+	}
+	c.Out.Int(int64(last))
 	c.Out.BulkString("keystep")
-	c.Out.Int(1)
+	c.Out.Int(int64(step))
 	c.Out.BulkString("limit")
 	c.Out.Int(0)
 }
@@ -265,14 +269,17 @@ func (row *Command) keysOf(words [][]byte) (keys [][]byte, ok bool) {
 	if row.Keys != nil {
 		return row.Keys(words)
 	}
-	first, last, _ := row.keyPositions()
+	first, last, step := row.keyPositions()
 	if first == 0 {
 		return nil, true
 	}
 	if last < 0 {
 		last = len(words) - 1
 	}
-	return words[first : last+1], true
+	for i := first; i <= last; i += step {
+		keys = append(keys, words[i])
+	}
+	return keys, true
 }
 
 var commandDocs = Command{
@@ -332,6 +339,10 @@ func (row *Command) writeDocs(c *Call) {
 
 // writeDocs describes an argument in the words of COMMAND DOCS, of which redis-cli makes its hints.
 func (a *Arg) writeDocs(c *Call) {
+	if a.pair != "" {
+		a.writePairDocs(c)
+		return
+	}
 	types := map[kind]string{keyArg: "key", wordArg: "string", intArg: "integer", choiceArg: "oneof", flagArg: "pure-token"}
 	var flags []string
 	if a.optional {
@@ -372,5 +383,21 @@ func (a *Arg) writeDocs(c *Call) {
 			f.optional = false
 			f.writeDocs(c)
 		}
+	}
+}
+
+// writePairDocs describes pairs of a key and a word.
+func (a *Arg) writePairDocs(c *Call) {
+	c.Out.Map(4)
+	c.Out.BulkString("name")
+	c.Out.BulkString(a.Name + "_" + a.pair)
+	c.Out.BulkString("type")
+	c.Out.BulkString("block")
+	c.Out.BulkString("flags")
+	writeStatuses(c, []string{"multiple"})
+	c.Out.BulkString("arguments")
+	c.Out.Array(2)
+	for _, part := range []Arg{Key(a.Name), Word(a.pair)} {
+		part.writeDocs(c)
 	}
 }

@@ -18,6 +18,11 @@ const (
 	errSyntax       refusal = "ERR syntax error"
 	errNotAnInteger refusal = "ERR value is not an integer or out of range"
 	errWrongType    refusal = "WRONGTYPE Operation against a key holding the wrong kind of value"
+	errOwnExpiry    refusal = "ERR the expiry of a limiter key follows from its state"
+	errNoKey        refusal = "ERR no such key"
+	errSameObject   refusal = "ERR source and destination objects are the same"
+	errDatabase     refusal = "ERR DB index is out of range"
+	errNotAFloat    refusal = "ERR value is not a valid float"
 	errOutOfMemory  refusal = "OOM command not allowed when used memory > 'maxmemory'."
 	errNoCluster    refusal = "ERR This instance has cluster support disabled"
 	errWrongPass    refusal = "WRONGPASS invalid username-password pair or user is disabled."
@@ -59,6 +64,8 @@ func text(err error) string {
 		return string(r)
 	case errors.Is(err, store.ErrWrongKind):
 		return string(errWrongType)
+	case errors.Is(err, store.ErrNotInteger):
+		return string(errNotAnInteger)
 	case errors.Is(err, store.ErrFull):
 		return string(errOutOfMemory)
 	default:

@@ -17,6 +17,7 @@ type Arg struct {
 	optional bool
 	longest  int // bytes of a word; 0: no bound of its own
 	many     bool
+	pair     string                           // of a key that repeats: what the word behind each is
 	again    bool                             // an option may be given again, and the last one counts
 	lo, hi   int64                            // of an integer
 	or       int64                            // what an integer is when it is left out
@@ -77,6 +78,9 @@ func (a Arg) Optional() Arg { a.optional = true; return a }
 // Many lets the last argument repeat. If it is not optional, it stands once at least.
 func (a Arg) Many() Arg { a.many = true; return a }
 
+// With makes pairs of a key that repeats and a word behind it.
+func (a Arg) With(word string) Arg { a.many, a.pair = true, word; return a }
+
 // After makes an argument an option, led by a token.
 func (a Arg) After(token string) Arg { a.tokens, a.optional = []string{token}, true; return a }
 
@@ -104,6 +108,9 @@ func newGrammar(row *Command) grammar {
 			g.options = true
 		}
 		if !a.optional {
+			g.min++
+		}
+		if a.pair != "" {
 			g.min++
 		}
 		if a.many && a.kind == keyArg {
@@ -211,12 +218,23 @@ func (c *Call) checkKeys(a *Arg, words [][]byte) error {
 	if a.kind != keyArg {
 		return nil
 	}
-	for _, word := range words {
-		if err := c.checkKey(word); err != nil {
+	if a.pair != "" && len(words)%2 != 0 {
+		return errArity(c.row)
+	}
+	for i := 0; i < len(words); i += a.step() {
+		if err := c.checkKey(words[i]); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// step is how far the words of an argument that repeats stand apart.
+func (a *Arg) step() int {
+	if a.pair != "" {
+		return 2
+	}
+	return 1
 }
 
 func (c *Call) checkKey(key []byte) error {

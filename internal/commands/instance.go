@@ -58,6 +58,7 @@ type Instance struct {
 	slowly  atomic.Int32  // how many run, or wait for a place
 	stats   stats
 	clients clients
+	watches watches
 
 	turns, holds *meter.Longest
 }
@@ -139,6 +140,7 @@ func New(c Config) *Instance {
 		started:     c.Store.Clock().Now(),
 		slow:        make(chan struct{}, maxSlow()),
 		clients:     clients{byID: make(map[int64]*Session)},
+		watches:     watches{watchers: make(map[watchedKey]map[*Session]*watch), store: c.Store},
 		turns:       c.Turns,
 		holds:       c.Holds,
 	}

@@ -1,38 +1,14 @@
 package commands
 
-import (
-	"strconv"
+import "cellserver/internal/store"
 
-	"cellserver/internal/store"
+// Redis's commands on keys, whatever they hold.
+
+// What TTL and its like say of a key that is not there, and of one that does not expire.
+const (
+	noKey   = -2
+	forEver = -1
 )
-
-// Redis's commands on keys. A throttle key reads as redis-cell's: a string that holds the TAT's digits.
-
-var get = Command{
-	Name: "get", Group: "string", Since: "1.0.0", Complexity: "O(1)", Flags: ReadOnly | Fast,
-	Summary: "Returns the value of a key.", KeyAccess: "RO ACCESS",
-	Args:  []Arg{Key("key")},
-	Reply: "The value, or nil if there is no such key. Of a CL.THROTTLE key: its TAT in Unix nanoseconds.",
-	Run: func(c *Call) error {
-		e, err := c.View.Lookup(c.Context, c.Key())
-		if err != nil {
-			return err
-		}
-		if e.Kind == store.None {
-			c.Out.Null()
-			return nil
-		}
-		if e.Kind != store.Throttle {
-			return errWrongType
-		}
-		var digits [20]byte
-		c.Out.Bulk(strconv.AppendInt(digits[:0], c.unix(e.Expires), 10))
-		return nil
-	},
-}
-
-// noKey is what TTL and its like say of a key that is not there.
-const noKey = -2
 
 // timing makes the rows that read a key's expiry.
 func timing(row Command, read func(c *Call, e store.Entry) int64) Command {
@@ -45,6 +21,10 @@ func timing(row Command, read func(c *Call, e store.Entry) int64) Command {
 		}
 		if e.Kind == store.None {
 			c.Out.Int(noKey)
+			return nil
+		}
+		if e.Expires == store.Never {
+			c.Out.Int(forEver)
 			return nil
 		}
 		c.Out.Int(read(c, e))
@@ -68,6 +48,11 @@ var (
 		Name: "expiretime", Since: "7.0.0", Summary: "Returns the time at which a key expires, in Unix seconds.",
 		Reply: "The Unix time; -1 if the key does not expire, -2 if there is no such key.",
 	}, func(c *Call, e store.Entry) int64 { return inSeconds(roundUp(c.unix(e.Expires), 1e6)) })
+
+	pExpireTime = timing(Command{
+		Name: "pexpiretime", Since: "7.0.0", Summary: "Returns the time at which a key expires, in Unix milliseconds.",
+		Reply: "The Unix time; -1 if the key does not expire, -2 if there is no such key.",
+	}, func(c *Call, e store.Entry) int64 { return roundUp(c.unix(e.Expires), 1e6) })
 )
 
 var exists = Command{
@@ -80,6 +65,14 @@ var exists = Command{
 		c.Out.Int(int64(n))
 		return err
 	},
+}
+
+var touch = Command{
+	Name: "touch", Group: "generic", Since: "3.2.1", Complexity: "O(N) in the number of keys", Flags: ReadOnly | Fast,
+	Summary: "Counts the keys that exist, as EXISTS does.", KeyAccess: "RO", Tips: severalShards,
+	Args:  []Arg{Key("key").Many()},
+	Reply: "How many of them exist; a key named twice counts twice.",
+	Run:   exists.Run,
 }
 
 var del = Command{
@@ -125,6 +118,8 @@ func typeName(k store.Kind) string {
 	case store.None:
 		return "none"
 	case store.Throttle:
+		return "string"
+	case store.Integer, store.Bytes:
 		return "string"
 	default:
 		return k.String()

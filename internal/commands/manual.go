@@ -27,6 +27,9 @@ func (a *Arg) usage() string {
 	case a.tokens != nil:
 		text = a.tokens[0] + " " + a.Name
 	}
+	if a.pair != "" {
+		text += " " + a.pair
+	}
 	if a.many && a.optional {
 		return "[" + text + " ...]"
 	}
@@ -65,7 +68,7 @@ type group struct{ name, title string }
 
 // groups is the order of the manual.
 var groups = []group{
-	{"limiter", "Limiters"}, {"string", "Values"}, {"generic", "Keys"}, {"connection", "Connection"}, {"server", "Server"},
+	{"limiter", "Limiters"}, {"string", "Values"}, {"generic", "Keys"}, {"transactions", "Transactions"}, {"connection", "Connection"}, {"server", "Server"},
 	{"cluster", "Refused"},
 }
 

@@ -139,7 +139,7 @@ func infoMemory(c *Call, out *strings.Builder) {
 	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 	metrics.Read(sample)
 	var keys int64
-	for _, u := range c.instance.store.Usage() {
+	for _, u := range c.View.Usage() {
 		keys += u.Bytes
 	}
 	field(out, "used_memory", int64(sample[0].Value.Uint64())+keys) // which are outside of Go's heap
@@ -220,7 +220,7 @@ func garbageShare() float64 {
 }
 
 func infoKeyspace(c *Call, out *strings.Builder) {
-	for n, u := range c.instance.store.Usage() {
+	for n, u := range c.View.Usage() {
 		if u.Keys > 0 {
 			field(out, fmt.Sprintf("db%d", n), fmt.Sprintf("keys=%d,expires=%d,avg_ttl=0", u.Keys, u.Keys))
 		}

@@ -33,6 +33,9 @@ type Session struct {
 	parked    bool // a Slow command has not answered yet: nothing is read meanwhile
 	more      bool // the turn ended before the calls did
 
+	queue    *queue   // of a transaction, nil outside of one
+	watching []*watch // for its EXEC
+
 	row      *Command // of the latest call
 	words    int      // that it had
 	recent   recent
@@ -91,6 +94,7 @@ func (in *Instance) Open(p Peer) *Session {
 // Close ends the session: the connection is gone. A Slow command that still runs stops soon, its reply goes nowhere.
 func (s *Session) Close() {
 	s.cancel()
+	s.unwatch()
 	s.instance.clients.remove(s)
 	s.mail.mu.Lock()
 	defer s.mail.mu.Unlock()

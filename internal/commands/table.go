@@ -12,9 +12,16 @@ func All() []*Command {
 		// Limiters.
 		&clThrottle, &clFixed, &clSliding, &clSlidingLog, &clAcquire, &clRenew, &clRelease, &clHolders, &clAll, &gcraCommand,
 		&clInspect,
+		// Values.
+		&incr, &incrBy, &decr, &decrBy, &incrByFloat, &incrEX,
+		&get, &set, &setNX, &setEX, &pSetEX, &getSet, &getDel, &getEX, &mGet, &mSet, &mSetNX,
+		&appendTo, &strLen, &getRange, &setRange, &subStr,
 		// Keys.
-		&get, &exists, &del, &unlink, &keyType, &ttl, &pttl, &expireTime,
-		&keys, &scan, &randomKey, &dbSize, &flushDB, &flushAll,
+		&exists, &del, &unlink, &touch, &keyType, &rename, &renameNX, &copyKey, &move,
+		&expire, &pExpire, &expireAt, &pExpireAt, &persist, &ttl, &pttl, &expireTime, &pExpireTime,
+		&keys, &scan, &randomKey, &dbSize, &flushDB, &flushAll, &swapDB,
+		// Transactions.
+		&multi, &exec, &discard, &watchKeys, &unwatch,
 		// Connection.
 		&ping, &echo, &hello, &auth, &selectDB, &client, &reset, &quit,
 		// Server.
@@ -145,12 +152,20 @@ func (s *Session) next() error {
 		s.closing = true
 		return nil
 	case row == nil:
+		s.spoil()
 		return call.row.refusal(words)
 	case !row.grammar.fits(len(words)):
+		s.spoil()
+		if row == &exec {
+			s.leaveTransaction()
+			return refusal("EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command")
+		}
 		return errArity(row)
 	}
 	s.row = row
 	switch {
+	case s.queue != nil && row.Flags&Unqueued == 0:
+		return s.enqueue(row, words, long)
 	case long != nil && row.takesMany():
 		s.park(row, func() [][]byte { return resp.SplitCall(long) })
 	case long != nil && !row.AnyMore:

@@ -213,6 +213,15 @@ func (w *Writer) Double(f float64) {
 	w.Bulk(AppendDouble(digits[:0], f))
 }
 
+// DoubleText writes a number that is text already. RESP2: a bulk string.
+func (w *Writer) DoubleText(text []byte) {
+	if !w.resp3 {
+		w.Bulk(text)
+		return
+	}
+	w.buf = append(append(append(w.buf, ','), text...), '\r', '\n')
+}
+
 // Bool writes a truth. RESP2: the integer 1 or 0.
 func (w *Writer) Bool(b bool) {
 	switch {

@@ -50,6 +50,7 @@ func play(open dialer, p program) (lines []string, err error) {
 	}
 	out := p.bytes()
 	if !p.ends() {
+		out = append(out, command("DISCARD")...) // or what follows would be queued
 		out = append(out, command("ECHO", finished)...)
 	}
 	failed := make(chan error, 1)
@@ -110,12 +111,16 @@ func compare(ours, redis dialer, p program) (difference string, err error) {
 		if i < len(want) {
 			w = want[i]
 		}
-		if g != w && !chosen(g) {
+		if g != w && !chosen(g) && !(g == "own id" && isNumber(w) || w == "own id" && isNumber(g)) {
 			return fmt.Sprintf("reply %d:\n\tredis-server %.600s\n\tcellserver   %.600s", i+1, w, g), nil
 		}
 	}
 	return "", nil
 }
+
+// isNumber: a number may be a connection's by chance, and then it is taken out although it is not meant. That it is one is all that can
+// be said of it.
+func isNumber(reply string) bool { return strings.Trim(reply, "0123456789") == "" }
 
 // chosen are replies of ours that differ on purpose: docs/differences.md.
 func chosen(reply string) bool { return reply == "-ERR pattern is longer than 1024 bytes" }
@@ -135,18 +140,22 @@ func shrink(ours, redis dialer, p program) program {
 var quotes = regexp.MustCompile(`'.*'|reply \d+`)
 
 // explore compares programs, and returns a report on each kind of difference; no more than a few.
-func explore(t *testing.T, ours, redis dialer, seeds uint64) (reports []string) {
+func explore(t *testing.T, ours, redis dialer, write func(seed uint64) program, seeds uint64) (reports []string) {
 	seen := map[string]bool{}
 	for seed := range seeds {
-		p := newProgram(seed)
+		p := write(seed)
 		difference, err := compare(ours, redis, p)
 		require.NoError(t, err, "seed %d\n%s", seed, p)
 		if difference == "" {
 			continue
 		}
+		first := difference
 		p = shrink(ours, redis, p)
 		difference, err = compare(ours, redis, p)
 		require.NoError(t, err)
+		if difference == "" {
+			difference = "a difference that did not come again: " + first
+		}
 		if kind := quotes.ReplaceAllString(difference, ""); seen[kind] {
 			continue
 		} else {
@@ -166,7 +175,7 @@ func TestRandomProgramsAgainstRedis(t *testing.T) {
 	if peer.Race {
 		seeds = 200
 	}
-	reports := explore(t, to(peer.Start(t)), to(peer.StartRedis(t)), seeds)
+	reports := explore(t, to(peer.Start(t)), to(peer.StartRedis(t)), newProgram, seeds)
 	for _, report := range reports {
 		t.Error(report)
 	}
@@ -179,7 +188,7 @@ func TestRandomProgramsFindAPlantedDifference(t *testing.T) {
 		conn, err := redis()
 		return &tampered{conn, "DB index is out of range", "DB Index is out of range"}, err
 	}
-	reports := explore(t, wrong, redis, 50)
+	reports := explore(t, wrong, redis, newProgram, 50)
 	require.NotEmpty(t, reports)
 	lines := strings.Split(reports[0], "\n")
 	require.Len(t, lines, 5, "the seed, one step, three lines of difference: %s", reports[0])

@@ -79,14 +79,14 @@ func Start(t *testing.T, args ...string) *Server {
 
 // StartRedis starts a real redis-server on a free port. Without one installed the test fails: a comparison that is not
 // made must not look like one that went well.
-func StartRedis(t *testing.T) *Server {
+func StartRedis(t *testing.T, args ...string) *Server {
 	t.Helper()
 	path, err := exec.LookPath("redis-server")
 	require.NoError(t, err, "this test asks a real redis-server (7.0.15): install it")
 	dir := t.TempDir()
 	return start(t, func(port int) *exec.Cmd {
-		return exec.Command(path, "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir, "--save", "",
-			"--appendonly", "no")
+		return exec.Command(path, append([]string{"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir, "--save", "",
+			"--appendonly", "no"}, args...)...)
 	})
 }
 

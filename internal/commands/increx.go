@@ -1,0 +1,222 @@
+package commands
+
+import (
+	"math/big"
+
+	"cellserver/internal/resp"
+	"cellserver/internal/store"
+)
+
+var incrEX = Command{
+	Name: "increx", Group: "string", Since: "8.8.0", Complexity: "O(1)", Flags: Write | DenyOOM | Fast,
+	Summary: "Adds to a number within bounds, and says when it expires.", KeyAccess: "RW ACCESS UPDATE",
+	Args: []Arg{Key("key"), Word("float").After("BYFLOAT"), Word("integer").After("BYINT"), Word("lower-bound").After("LBOUND"),
+		Word("upper-bound").After("UBOUND"), Flag("SATURATE"), Word("seconds").After("EX"), Word("milliseconds").After("PX"),
+		Word("unix-time-seconds").After("EXAT"), Word("unix-time-milliseconds").After("PXAT"), Flag("PERSIST"), Flag("ENX")},
+	Reply: `Two numbers: the value, and what was added to it. If the sum would be out of bounds nothing changes, and 0 was added; with
+SATURATE the value is then the bound that stood in the way. A limiter: INCREX key UBOUND 100 EX 60 ENX, limited if 0 was added.`,
+	Run: func(c *Call) error {
+		key := c.Key()
+		byFloat, byInt, lower, upper := c.Word(), c.Word(), c.Word(), c.Word()
+		o := increxOptions{saturate: c.Flag()}
+		life := lifetime{c.Word(), c.Word(), c.Word(), c.Word()}
+		o.persist, o.enx = c.Flag(), c.Flag()
+		times := life.given()
+		switch {
+		case byFloat != nil && byInt != nil, times > 1, o.persist && (times > 0 || o.enx):
+			return errSyntax
+		case o.enx && times == 0:
+			return refusal("ERR ENX flag requires an expiration")
+		}
+		o.timed = times > 0
+		var counter counter = new(intCounter)
+		if byFloat != nil {
+			counter = new(floatCounter)
+		}
+		if err := counter.prepare(firstOf(byFloat, byInt), lower, upper); err != nil {
+			return err
+		}
+		var err error
+		if o.expires, err = c.instant(life); err != nil {
+			return err
+		}
+		if err := c.editValue(key, func(e store.Entry, was []byte) (store.Change, error) { return o.edit(counter, e, was) }); err != nil {
+			return err
+		}
+		counter.answer(c)
+		return nil
+	},
+}
+
+func firstOf(words ...[]byte) []byte {
+	for _, word := range words {
+		if word != nil {
+			return word
+		}
+	}
+	return nil
+}
+
+// increxOptions are what INCREX does beside counting.
+type increxOptions struct {
+	saturate, persist, enx bool
+	timed                  bool
+	expires                int64
+}
+
+// edit counts, and says what becomes of the key.
+func (o increxOptions) edit(n counter, e store.Entry, was []byte) (store.Change, error) {
+	done, err := n.count(e, was, o.saturate)
+	if err != nil || !done {
+		return store.Change{}, err
+	}
+	change := put(n.text(), e)
+	switch {
+	case o.persist:
+		change.Expires = store.Never
+	case o.timed && !(o.enx && change.Expires != store.Never):
+		change.Expires = o.expires
+	}
+	return change, nil
+}
+
+// counter is a way to count: in integers, or in fractions.
+type counter interface {
+	// prepare reads the increment and the bounds; nil is for those that are not given.
+	prepare(increment, lower, upper []byte) error
+	// count adds to what a key holds; not done if that would be out of bounds.
+	count(e store.Entry, was []byte, saturate bool) (done bool, err error)
+	text() []byte
+	answer(c *Call)
+}
+
+const errBounds refusal = "ERR LBOUND can't be greater than UBOUND"
+
+// intCounter counts in 64 bits, whose ends are the bounds where no others are given.
+type intCounter struct{ increment, lower, upper, value, applied int64 }
+
+func (n *intCounter) prepare(increment, lower, upper []byte) error {
+	n.increment, n.lower, n.upper = 1, minInt, maxInt
+	for _, part := range []struct {
+		word []byte
+		to   *int64
+		err  refusal
+	}{
+		{increment, &n.increment, "ERR Increment is not an integer or out of range"},
+		{lower, &n.lower, "ERR LBOUND is not an integer or out of range"},
+		{upper, &n.upper, "ERR UBOUND is not an integer or out of range"},
+	} {
+		if part.word == nil {
+			continue
+		}
+		var ok bool
+		if *part.to, ok = resp.ParseInt(part.word); !ok {
+			return part.err
+		}
+	}
+	if n.lower > n.upper {
+		return errBounds
+	}
+	return nil
+}
+
+func (n *intCounter) count(e store.Entry, was []byte, saturate bool) (bool, error) {
+	var before int64
+	if e.Kind != store.None {
+		var ok bool
+		if before, ok = resp.ParseInt(was); !ok {
+			return false, errNotAnInteger
+		}
+	}
+	n.value, n.applied = before, 0
+	next := before + n.increment
+	above := next > n.upper || n.increment > 0 && next < before // the sum is beyond the type, too
+	below := next < n.lower || n.increment < 0 && next > before
+	if n.increment > 0 && next < before {
+		below = false
+	}
+	if n.increment < 0 && next > before {
+		above = false
+	}
+	switch {
+	case (above || below) && !saturate:
+		return false, nil
+	case above:
+		next = n.upper
+	case below:
+		next = n.lower
+	}
+	n.value, n.applied = next, next-before
+	if (next >= before) != (n.applied >= 0) {
+		return false, refusal("ERR applied increment would overflow")
+	}
+	return true, nil
+}
+
+func (n *intCounter) text() []byte { return appendInt(n.value) }
+
+func (n *intCounter) answer(c *Call) { c.Out.Ints(n.value, n.applied) }
+
+// floatCounter counts in long doubles.
+type floatCounter struct{ increment, lower, upper, value, applied *big.Float }
+
+func (n *floatCounter) prepare(increment, lower, upper []byte) error {
+	n.lower, n.upper = new(big.Float).Neg(maxFloat), maxFloat
+	for _, part := range []struct {
+		word []byte
+		to   **big.Float
+		err  refusal
+	}{
+		{increment, &n.increment, "ERR Increment is not a valid float"},
+		{lower, &n.lower, "ERR LBOUND is not a valid float"},
+		{upper, &n.upper, "ERR UBOUND is not a valid float"},
+	} {
+		if part.word == nil {
+			continue
+		}
+		f, ok := parseFloat(part.word)
+		if !ok {
+			return part.err
+		}
+		*part.to = f
+	}
+	if n.lower.Cmp(n.upper) > 0 {
+		return errBounds
+	}
+	return nil
+}
+
+func (n *floatCounter) count(e store.Entry, was []byte, saturate bool) (bool, error) {
+	before, ok := floatValue(e, was)
+	if !ok {
+		return false, errNotAFloat
+	}
+	n.value, n.applied = before, new(big.Float)
+	next := plus(before, n.increment)
+	if next == nil {
+		return false, refusal("ERR increment would produce NaN or Infinity")
+	}
+	above, below := next.Cmp(n.upper) > 0, next.Cmp(n.lower) < 0
+	switch {
+	case (above || below) && !saturate:
+		return false, nil
+	case above:
+		next = n.upper
+	case below:
+		next = n.lower
+	}
+	applied := plus(next, new(big.Float).Neg(before))
+	if applied == nil || applied.IsInf() {
+		return false, refusal("ERR applied increment would be Infinity")
+	}
+	n.value, n.applied = next, applied
+	return true, nil
+}
+
+func (n *floatCounter) text() []byte { return floatText(n.value) }
+
+func (n *floatCounter) answer(c *Call) {
+	c.Out.Array(2)
+	c.Out.DoubleText(floatText(n.value))
+	c.Out.DoubleText(floatText(n.applied))
+}

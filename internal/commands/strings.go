@@ -1,0 +1,441 @@
+package commands
+
+import "cellserver/internal/store"
+
+// Redis's commands on values. A throttle key reads as redis-cell's: a string that holds the TAT's digits.
+
+var get = Command{
+	Name: "get", Group: "string", Since: "1.0.0", Complexity: "O(1)", Flags: ReadOnly | Fast,
+	Summary: "Returns the value of a key.", KeyAccess: "RO ACCESS",
+	Args:  []Arg{Key("key")},
+	Reply: "The value, or nil if there is no such key. Of a CL.THROTTLE key: its TAT in Unix nanoseconds.",
+	Run: func(c *Call) error {
+		value, _, err := c.read(c.Key())
+		if err != nil {
+			return err
+		}
+		c.bulkOrNull(value)
+		return nil
+	},
+}
+
+// bulkOrNull writes a string, or that there is none.
+func (c *Call) bulkOrNull(value []byte) {
+	if value == nil {
+		c.Out.Null()
+		return
+	}
+	c.Out.Bulk(value)
+}
+
+// How an expiry is said in options.
+var (
+	exOption   = Word("seconds").After("EX").Again()
+	pxOption   = Word("milliseconds").After("PX").Again()
+	exatOption = Word("unix-time-seconds").After("EXAT").Again()
+	pxatOption = Word("unix-time-milliseconds").After("PXAT").Again()
+)
+
+var set = Command{
+	Name: "set", Group: "string", Since: "1.0.0", Complexity: "O(1)", Flags: Write | DenyOOM,
+	Summary: "Gives a key a value, whatever it held.", KeyAccess: "RW ACCESS UPDATE",
+	Args: []Arg{Key("key"), Word("value"), Flag("NX").Again(), Flag("XX").Again(), Flag("GET").Again(),
+		exOption, pxOption, exatOption, pxatOption, Flag("KEEPTTL").Again()},
+	Reply: "OK; nil if NX or XX stood against it. With GET: the old value, or nil, whether it was set or not.",
+	Run: func(c *Call) error {
+		key, value := c.Key(), c.Word()
+		nx, xx, old := c.Flag(), c.Flag(), c.Flag()
+		life, keep := lifetime{c.Word(), c.Word(), c.Word(), c.Word()}, c.Flag()
+		if times := life.given(); nx && xx || times > 1 || times > 0 && keep {
+			return errSyntax
+		}
+		expires, err := c.instant(life)
+		switch {
+		case err != nil:
+			return err
+		case !nx && !xx && !old && !keep:
+			c.Out.Status("OK")
+			return c.View.Write(c.Context, key, asValue(value), expires)
+		}
+		return c.setIf(key, value, expires, setting{nx, xx, old, keep})
+	},
+}
+
+// setting is what SET depends on, and what it answers.
+type setting struct{ nx, xx, old, keep bool }
+
+func (c *Call) setIf(key, value []byte, expires int64, how setting) error {
+	done := false
+	var before []byte
+	err := c.View.Edit(c.Context, key, func(e store.Entry, was []byte) (store.Change, error) {
+		if how.old {
+			was, err := c.asString(e, was)
+			if err != nil {
+				return store.Change{}, err
+			}
+			before = copied(was)
+		}
+		if done = !(how.nx && e.Kind != store.None || how.xx && e.Kind == store.None); !done {
+			return store.Change{}, nil
+		}
+		change := store.Change{What: store.Put, Value: asValue(value), Expires: expires}
+		if how.keep && e.Kind.IsValue() {
+			change.Expires = e.Expires
+		}
+		return change, nil
+	})
+	switch {
+	case err != nil:
+		return err
+	case how.old:
+		c.bulkOrNull(before)
+	case done:
+		c.Out.Status("OK")
+	default:
+		c.Out.Null()
+	}
+	return nil
+}
+
+// copied is a string of one's own; nil stays nil, and an empty one empty.
+func copied(b []byte) []byte {
+	if b == nil {
+		return nil
+	}
+	return append([]byte{}, b...)
+}
+
+var setNX = Command{
+	Name: "setnx", Group: "string", Since: "1.0.0", Complexity: "O(1)", Flags: Write | DenyOOM | Fast,
+	Summary: "Gives a key a value if there is no such key.", KeyAccess: "OW INSERT",
+	Args: []Arg{Key("key"), Word("value")}, Reply: "1 if it was set, else 0.",
+	Run: func(c *Call) error {
+		done := int64(0)
+		key, value := c.Key(), c.Word()
+		err := c.View.Edit(c.Context, key, func(e store.Entry, _ []byte) (store.Change, error) {
+			if e.Kind != store.None {
+				return store.Change{}, nil
+			}
+			done = 1
+			return put(value, e), nil
+		})
+		c.Out.Int(done)
+		return err
+	},
+}
+
+// setFor makes SETEX and PSETEX.
+func setFor(row Command, unit int64) Command {
+	row.Group, row.Complexity, row.Flags, row.KeyAccess = "string", "O(1)", Write|DenyOOM, "OW UPDATE"
+	row.Summary, row.Reply = "Gives a key a value, and a time to live.", "OK."
+	row.Run = func(c *Call) error {
+		key, life, value := c.Key(), c.Word(), c.Word()
+		expires, err := c.expiry(life, unit, true, true)
+		if err != nil {
+			return err
+		}
+		c.Out.Status("OK")
+		return c.View.Write(c.Context, key, asValue(value), expires)
+	}
+	return row
+}
+
+var (
+	setEX  = setFor(Command{Name: "setex", Since: "2.0.0", Args: []Arg{Key("key"), Word("seconds"), Word("value")}}, 1000)
+	pSetEX = setFor(Command{Name: "psetex", Since: "2.6.0", Args: []Arg{Key("key"), Word("milliseconds"), Word("value")}}, 1)
+)
+
+var getSet = Command{
+	Name: "getset", Group: "string", Since: "1.0.0", Complexity: "O(1)", Flags: Write | DenyOOM | Fast,
+	Summary: "Gives a key a value, and returns the one before.", KeyAccess: "RW ACCESS UPDATE",
+	Args: []Arg{Key("key"), Word("value")}, Reply: "The old value, or nil.",
+	Run: func(c *Call) error {
+		key, value := c.Key(), c.Word()
+		return c.setIf(key, value, store.Never, setting{old: true})
+	},
+}
+
+var getDel = Command{
+	Name: "getdel", Group: "string", Since: "6.2.0", Complexity: "O(1)", Flags: Write | Fast,
+	Summary: "Returns the value of a key, and removes it.", KeyAccess: "RW ACCESS DELETE",
+	Args: []Arg{Key("key")}, Reply: "The value, or nil if there is no such key.",
+	Run: func(c *Call) error {
+		return c.getAnd(c.Key(), func(store.Entry) (store.Change, error) { return store.Change{What: store.Remove}, nil })
+	},
+}
+
+// getAnd answers what a key reads as, and does something to it if it is there.
+func (c *Call) getAnd(key []byte, then func(e store.Entry) (store.Change, error)) error {
+	var before []byte
+	err := c.View.Edit(c.Context, key, func(e store.Entry, was []byte) (change store.Change, err error) {
+		if was, err = c.asString(e, was); err != nil || e.Kind == store.None {
+			return change, err
+		}
+		before = copied(was)
+		return then(e)
+	})
+	if err != nil {
+		return err
+	}
+	c.bulkOrNull(before)
+	return nil
+}
+
+var getEX = Command{
+	Name: "getex", Group: "string", Since: "6.2.0", Complexity: "O(1)", Flags: Write | Fast,
+	Summary: "Returns the value of a key, and says when it expires.", KeyAccess: "RW ACCESS UPDATE",
+	Args:  []Arg{Key("key"), exOption, pxOption, exatOption, pxatOption, Flag("PERSIST").Again()},
+	Reply: "The value, or nil if there is no such key.",
+	Run: func(c *Call) error {
+		key, life, persist := c.Key(), lifetime{c.Word(), c.Word(), c.Word(), c.Word()}, c.Flag()
+		times := life.given()
+		if times > 1 || times > 0 && persist {
+			return errSyntax
+		}
+		return c.getAnd(key, func(e store.Entry) (store.Change, error) {
+			expires, err := c.instant(life) // not before: of a key that is not there Redis reads no times
+			switch {
+			case err != nil:
+				return store.Change{}, err
+			case times == 0 && !persist, persist && e.Expires == store.Never:
+				return store.Change{}, nil
+			case !e.Kind.IsValue():
+				return store.Change{}, errOwnExpiry
+			}
+			return store.Change{What: store.Expire, Expires: expires}, nil
+		})
+	},
+}
+
+var strLen = Command{
+	Name: "strlen", Group: "string", Since: "2.2.0", Complexity: "O(1)", Flags: ReadOnly | Fast,
+	Summary: "Returns the length of a value, in bytes.", KeyAccess: "RO",
+	Args: []Arg{Key("key")}, Reply: "The length; 0 if there is no such key.",
+	Run: func(c *Call) error {
+		value, _, err := c.read(c.Key())
+		c.Out.Int(int64(len(value)))
+		return err
+	},
+}
+
+var appendTo = Command{
+	Name: "append", Group: "string", Since: "2.0.0", Complexity: "O(N) in the length of the value", Flags: Write | DenyOOM | Fast,
+	Summary: "Adds bytes to the end of a value.", KeyAccess: "RW INSERT",
+	Args: []Arg{Key("key"), Word("value")}, Reply: "The length that the value has then.",
+	Run: func(c *Call) error {
+		key, more := c.Key(), c.Word()
+		length := 0
+		err := c.editValue(key, func(e store.Entry, was []byte) (store.Change, error) {
+			length = len(was) + len(more)
+			if err := c.checkLength(int64(length)); err != nil && e.Kind != store.None {
+				return store.Change{}, err
+			}
+			return put(append(append(make([]byte, 0, length), was...), more...), e), nil
+		})
+		c.Out.Int(int64(length))
+		return err
+	},
+}
+
+// checkLength holds a value to what a client could send in one word.
+func (c *Call) checkLength(bytes int64) error {
+	if bytes > int64(c.instance.limits.Bulk) {
+		return refusal("ERR string exceeds maximum allowed size (proto-max-bulk-len)")
+	}
+	return nil
+}
+
+var setRange = Command{
+	Name: "setrange", Group: "string", Since: "2.2.0", Complexity: "O(N) in the length of the value", Flags: Write | DenyOOM,
+	Summary: "Overwrites a part of a value; zero bytes fill what lies before it.", KeyAccess: "RW UPDATE",
+	Args: []Arg{Key("key"), Int("offset"), Word("value")}, Reply: "The length that the value has then.",
+	Run: func(c *Call) error {
+		key, offset, part := c.Key(), c.Int(), c.Word()
+		if offset < 0 {
+			return refusal("ERR offset is out of range")
+		}
+		length := 0
+		err := c.editValue(key, func(e store.Entry, was []byte) (store.Change, error) {
+			if length = len(was); len(part) == 0 {
+				return store.Change{}, nil
+			}
+			if offset > maxInt-int64(len(part)) {
+				return store.Change{}, c.checkLength(maxInt)
+			}
+			if err := c.checkLength(offset + int64(len(part))); err != nil {
+				return store.Change{}, err
+			}
+			length = max(length, int(offset)+len(part))
+			next := make([]byte, length)
+			copy(next, was)
+			copy(next[offset:], part)
+			return put(next, e), nil
+		})
+		c.Out.Int(int64(length))
+		return err
+	},
+}
+
+// ranging makes GETRANGE, and SUBSTR, its old name.
+func ranging(row Command) Command {
+	row.Group, row.Complexity, row.Flags, row.KeyAccess = "string", "O(N) in the length of the part", ReadOnly, "RO ACCESS"
+	row.Summary, row.Reply = "Returns a part of a value.", "The bytes from start to end, both included; negative numbers count from the end."
+	row.Args = []Arg{Key("key"), Int("start"), Int("end")}
+	row.Run = func(c *Call) error {
+		key, start, end := c.Key(), c.Int(), c.Int()
+		value, _, err := c.read(key)
+		if err != nil {
+			return err
+		}
+		c.Out.Bulk(part(value, start, end))
+		return nil
+	}
+	return row
+}
+
+// part is what lies between two places of a value, counted as Redis does.
+func part(value []byte, start, end int64) []byte {
+	length := int64(len(value))
+	if start < 0 && end < 0 && start > end {
+		return nil
+	}
+	if start < 0 {
+		start = max(start+length, 0)
+	}
+	if end < 0 {
+		end = max(end+length, 0)
+	}
+	if end = min(end, length-1); start > end || length == 0 {
+		return nil
+	}
+	return value[start : end+1]
+}
+
+var (
+	getRange = ranging(Command{Name: "getrange", Since: "2.4.0"})
+	subStr   = ranging(Command{Name: "substr", Since: "1.0.0"})
+)
+
+var mGet = Command{
+	Name: "mget", Group: "string", Since: "1.0.0", Complexity: "O(N) in the number of keys", Flags: ReadOnly | Fast,
+	Summary: "Returns the values of several keys.", KeyAccess: "RO ACCESS", Tips: []string{"request_policy:multi_shard"},
+	Args:  []Arg{Key("key").Many()},
+	Reply: "The values, in the order of the keys; nil for a key that is not there or holds no string. Of up to 1024 keys they are of one instant.",
+	Run: func(c *Call) error {
+		keys := c.Many()
+		c.Out.Array(len(keys))
+		return c.inSteps(keys, 1, func(keys [][]byte) error {
+			for _, key := range keys {
+				value, _, err := c.read(key)
+				if err != nil && err != errWrongType {
+					return err
+				}
+				c.bulkOrNull(value)
+			}
+			return nil
+		})
+	},
+}
+
+// keysAStep is how many keys a step is about at most, so that nobody waits long for it.
+const keysAStep = 1024
+
+// inSteps has step done to keys, every so many-th of the words, as one; or, if they are many, in several steps.
+func (c *Call) inSteps(words [][]byte, apart int, step func(words [][]byte) error) (err error) {
+	for len(words) > 0 && err == nil {
+		n := min(len(words), keysAStep*apart)
+		c.View.Atomically(c.Context, c.places(words[:n], apart), false, func() { err = step(words[:n]) })
+		words = words[n:]
+		c.Out.Break()
+	}
+	return err
+}
+
+// places are where every so many-th of the words stands, as a key.
+func (c *Call) places(words [][]byte, apart int) []store.Place {
+	places := make([]store.Place, 0, len(words)/apart)
+	for i := 0; i < len(words); i += apart {
+		places = append(places, store.Place{Database: c.View.Selected(), Key: words[i]})
+	}
+	return places
+}
+
+var mSet = Command{
+	Name: "mset", Group: "string", Since: "1.0.1", Complexity: "O(N) in the number of keys", Flags: Write | DenyOOM,
+	Summary: "Gives several keys their values.", KeyAccess: "OW UPDATE", Tips: []string{"request_policy:multi_shard", "response_policy:all_succeeded"},
+	Args: []Arg{Key("key").With("value")}, Reply: "OK. Up to 1024 keys are set in one step.",
+	Run: func(c *Call) error {
+		c.Out.Status("OK")
+		return c.inSteps(c.Many(), 2, c.writeAll)
+	},
+}
+
+func (c *Call) writeAll(words [][]byte) error {
+	for i := 0; i < len(words); i += 2 {
+		if err := c.View.Write(c.Context, words[i], asValue(words[i+1]), store.Never); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var mSetNX = Command{
+	Name: "msetnx", Group: "string", Since: "1.0.1", Complexity: "O(N) in the number of keys", Flags: Write | DenyOOM,
+	Summary: "Gives several keys their values, if none of them exists.", KeyAccess: "OW INSERT",
+	Args: []Arg{Key("key").With("value")}, Reply: "1 if all were set, 0 if none was. There may be 1024 keys.",
+	Run: func(c *Call) error {
+		words := c.Many()
+		if len(words) > 2*keysAStep {
+			return refusal("ERR MSETNX takes up to 1024 keys")
+		}
+		done := int64(0)
+		err := c.inSteps(words, 2, func(words [][]byte) error {
+			for i := 0; i < len(words); i += 2 {
+				if n, err := c.View.Count(c.Context, words[i:i+1]); err != nil || n > 0 {
+					return err
+				}
+			}
+			done = 1
+			return c.writeAll(words)
+		})
+		c.Out.Int(done)
+		return err
+	},
+}
+
+// counting makes INCR and its like.
+func counting(row Command, delta func(c *Call) (int64, error)) Command {
+	row.Group, row.Complexity, row.Flags, row.KeyAccess = "string", "O(1)", Write|DenyOOM|Fast, "RW ACCESS UPDATE"
+	row.Reply = "The sum. A key that is not there counts as 0."
+	row.Run = func(c *Call) error {
+		key := c.Key()
+		n, err := delta(c)
+		if err != nil {
+			return err
+		}
+		sum, err := c.View.Add(c.Context, key, n)
+		if err != nil {
+			return err
+		}
+		c.Out.Int(sum)
+		return nil
+	}
+	return row
+}
+
+var (
+	incr = counting(Command{Name: "incr", Since: "1.0.0", Summary: "Adds 1 to an integer.", Args: []Arg{Key("key")}},
+		func(*Call) (int64, error) { return 1, nil })
+	decr = counting(Command{Name: "decr", Since: "1.0.0", Summary: "Takes 1 from an integer.", Args: []Arg{Key("key")}},
+		func(*Call) (int64, error) { return -1, nil })
+	incrBy = counting(Command{Name: "incrby", Since: "1.0.0", Summary: "Adds to an integer.", Args: []Arg{Key("key"), Int("increment")}},
+		func(c *Call) (int64, error) { return c.Int(), nil })
+	decrBy = counting(Command{Name: "decrby", Since: "1.0.0", Summary: "Takes from an integer.", Args: []Arg{Key("key"), Int("decrement")}},
+		func(c *Call) (int64, error) {
+			n := c.Int()
+			if n == minInt {
+				return 0, refusal("ERR decrement would overflow")
+			}
+			return -n, nil
+		})
+)

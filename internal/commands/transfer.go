@@ -1,0 +1,142 @@
+package commands
+
+import (
+	"cellserver/internal/resp"
+	"cellserver/internal/store"
+)
+
+// Commands that bring what a key holds to another place, with its expiry.
+
+// here is a key of the selected database.
+func (c *Call) here(key []byte) store.Place {
+	return store.Place{Database: c.View.Selected(), Key: key}
+}
+
+// renaming makes RENAME and RENAMENX.
+func renaming(row Command, replace bool, answer func(c *Call, done bool)) Command {
+	row.Group, row.Complexity, row.Flags, row.KeyAccess = "generic", "O(1)", Write, "RW ACCESS DELETE"
+	row.Args = []Arg{Key("key"), Key("newkey")}
+	row.Run = func(c *Call) error {
+		from, to := c.here(c.Key()), c.here(c.Key())
+		there, done := false, false
+		var err error
+		c.View.Atomically(c.Context, []store.Place{from, to}, false, func() {
+			var e store.Entry
+			if e, err = c.View.Lookup(c.Context, from.Key); err != nil || e.Kind == store.None {
+				return
+			}
+			there = true
+			done, err = c.View.Transfer(c.Context, from, to, store.Transfer{Replace: replace})
+		})
+		switch {
+		case err != nil:
+			return err
+		case !there:
+			return errNoKey
+		}
+		answer(c, done)
+		return nil
+	}
+	return row
+}
+
+var (
+	rename = renaming(Command{Name: "rename", Since: "1.0.0", Summary: "Gives a key another name.", Reply: "OK."},
+		true, func(c *Call, _ bool) { c.Out.Status("OK") })
+	renameNX = renaming(Command{Name: "renamenx", Since: "1.0.0", Summary: "Gives a key another name, if no key has that.",
+		Reply: "1 if it was renamed, else 0."}, false, (*Call).oneIf)
+)
+
+var copyKey = Command{
+	Name: "copy", Group: "generic", Since: "6.2.0", Complexity: "O(N) in the size of what the key holds", Flags: Write | DenyOOM | Whole,
+	Summary: "Copies what a key holds, and when it expires, to another.", KeyAccess: "RW ACCESS INSERT",
+	Args:  []Arg{Key("source"), Key("destination"), Word("[DB destination-db] [REPLACE]").Optional().Many()},
+	Reply: "1 if it was copied, else 0.",
+	Run: func(c *Call) (err error) {
+		from, to := c.here(c.Key()), c.here(c.Key())
+		replace := false
+		for words := c.Many(); len(words) > 0; {
+			switch {
+			case foldEqual(words[0], "REPLACE"):
+				replace, words = true, words[1:]
+			case foldEqual(words[0], "DB") && len(words) > 1:
+				if to.Database, err = c.parseDatabase(words[1]); err != nil {
+					return err
+				}
+				words = words[2:]
+			default:
+				return errSyntax
+			}
+		}
+		return c.transfer(from, to, store.Transfer{Copy: true, Replace: replace})
+	},
+}
+
+// parseDatabase reads the number of a database that there is.
+func (c *Call) parseDatabase(word []byte) (int, error) {
+	n, err := parseIndex(word)
+	if err == nil && (n < 0 || n >= int64(c.instance.store.Databases())) {
+		err = errDatabase
+	}
+	return int(n), err
+}
+
+func (c *Call) transfer(from, to store.Place, how store.Transfer) error {
+	if from.Database == to.Database && string(from.Key) == string(to.Key) {
+		return errSameObject
+	}
+	done, err := c.View.Transfer(c.Context, from, to, how)
+	if err != nil {
+		return err
+	}
+	c.oneIf(done)
+	return nil
+}
+
+// oneIf writes 1 or 0.
+func (c *Call) oneIf(done bool) {
+	n := int64(0)
+	if done {
+		n = 1
+	}
+	c.Out.Int(n)
+}
+
+var move = Command{
+	Name: "move", Group: "generic", Since: "1.0.0", Complexity: "O(1)", Flags: Write | Fast | Whole,
+	Summary: "Moves a key to another database.", KeyAccess: "RW ACCESS DELETE",
+	Args: []Arg{Key("key"), Word("db")}, Reply: "1 if it was moved, 0 if there is no such key here, or one there.",
+	Run: func(c *Call) error {
+		key, word := c.Key(), c.Word()
+		db, ok := resp.ParseInt(word)
+		if !ok {
+			return errNotAnInteger
+		}
+		if db < 0 || db >= int64(c.instance.store.Databases()) {
+			return errDatabase
+		}
+		return c.transfer(c.here(key), store.Place{Database: int(db), Key: key}, store.Transfer{})
+	},
+}
+
+var swapDB = Command{
+	Name: "swapdb", Group: "server", Category: "keyspace", Since: "4.0.0", Complexity: "O(1)", Flags: Write | Fast | Dangerous | Whole,
+	Summary: "Has two databases change their numbers.", Args: []Arg{Word("index1"), Word("index2")}, Reply: "OK.",
+	Run: func(c *Call) error {
+		var numbers [2]int
+		for i, which := range []string{"first", "second"} {
+			n, ok := resp.ParseInt(c.Word())
+			if !ok {
+				return refusal("ERR invalid " + which + " DB index")
+			}
+			if numbers[i] = int(n); n < 0 || n >= int64(c.instance.store.Databases()) {
+				numbers[i] = -1
+			}
+		}
+		if min(numbers[0], numbers[1]) < 0 {
+			return errDatabase
+		}
+		c.Out.Status("OK")
+		return c.View.Swap(c.Context, numbers[0], numbers[1])
+	},
+}

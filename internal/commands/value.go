@@ -1,0 +1,135 @@
+package commands
+
+import (
+	"strconv"
+
+	"cellserver/internal/resp"
+	"cellserver/internal/store"
+)
+
+// What the commands on values share: how a word becomes a value, what a key reads as, and when a value expires.
+
+// asValue is what SET makes of a word.
+func asValue(word []byte) store.Value {
+	if n, ok := resp.ParseInt(word); ok {
+		return store.Value{Integer: n, IsInteger: true}
+	}
+	return store.Value{Bytes: word}
+}
+
+// read is the string at a key, of a throttle key its TAT's digits. It is the call's until it reads again.
+func (c *Call) read(key []byte) (value []byte, e store.Entry, err error) {
+	c.value, e, err = c.View.Read(c.Context, key, c.value[:0])
+	if err != nil {
+		return nil, e, err
+	}
+	value, err = c.asString(e, c.value)
+	if cap(c.value) > keptValue {
+		c.value = nil
+	}
+	return value, e, err
+}
+
+// keptValue is the room for a value, in bytes, that a session keeps.
+const keptValue = 4 << 10
+
+// asString is what a key reads as, given its value if it has one.
+func (c *Call) asString(e store.Entry, value []byte) ([]byte, error) {
+	switch {
+	case e.Kind == store.None:
+		return nil, nil
+	case e.Kind.IsValue() && value == nil:
+		return []byte{}, nil // which is not the same as none
+	case e.Kind.IsValue():
+		return value, nil
+	case e.Kind == store.Throttle:
+		return appendInt(c.unix(e.Expires)), nil
+	}
+	return nil, errWrongType
+}
+
+// editValue is Edit for commands that only work on values.
+func (c *Call) editValue(key []byte, edit func(e store.Entry, value []byte) (store.Change, error)) error {
+	return c.View.Edit(c.Context, key, func(e store.Entry, value []byte) (store.Change, error) {
+		if e.Kind != store.None && !e.Kind.IsValue() {
+			return store.Change{}, errWrongType
+		}
+		return edit(e, value)
+	})
+}
+
+// put is the change that writes a value. A key without an expiry gets none.
+func put(value []byte, e store.Entry) store.Change {
+	c := store.Change{What: store.Put, Value: asValue(value), Expires: store.Never}
+	if e.Kind.IsValue() {
+		c.Expires = e.Expires
+	}
+	return c
+}
+
+// lifetime is a value's expiry as a call says it, in the first of the options that is there.
+type lifetime struct{ ex, px, exat, pxat []byte }
+
+func (l lifetime) given() int {
+	n := 0
+	for _, word := range [][]byte{l.ex, l.px, l.exat, l.pxat} {
+		if word != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// instant is when a value expires: Never without an option. Redis refuses a time that is not above 0.
+func (c *Call) instant(l lifetime) (int64, error) {
+	var err error
+	expires := store.Never
+	for _, o := range []struct {
+		word     []byte
+		unit     int64 // milliseconds
+		relative bool
+	}{{l.ex, 1000, true}, {l.px, 1, true}, {l.exat, 1000, false}, {l.pxat, 1, false}} {
+		if o.word != nil {
+			expires, err = c.expiry(o.word, o.unit, o.relative, true)
+		}
+	}
+	return expires, err
+}
+
+// expiry reads a time, and says which instant it is. A value's expiry is bounded by what Redis's milliseconds hold; beyond the
+// year 2262, which is as far as our nanoseconds go, it is then.
+func (c *Call) expiry(word []byte, unit int64, relative, positive bool) (int64, error) {
+	n, ok := resp.ParseInt(word)
+	switch {
+	case !ok:
+		return 0, errNotAnInteger
+	case positive && n <= 0, n > maxInt/unit, n < minInt/unit:
+		return 0, c.errExpiry()
+	}
+	n *= unit
+	if relative {
+		if now := c.unix(c.View.Now()) / 1e6; n > maxInt-now {
+			return 0, c.errExpiry()
+		}
+		return after(c.View.Now(), n), nil
+	}
+	return after(-c.instance.store.Clock().Offset(), n), nil
+}
+
+func (c *Call) errExpiry() error {
+	return refusal("ERR invalid expire time in '" + c.row.Name + "' command")
+}
+
+// after is so many milliseconds after an instant: never Never, and held to what an int64 can say.
+func after(instant, ms int64) int64 {
+	const longest = maxInt / 1_000_000
+	switch {
+	case ms > longest, ms > 0 && instant > maxInt-1-ms*1_000_000:
+		return store.Never - 1
+	case ms < -longest, ms < 0 && instant < minInt-ms*1_000_000:
+		return 0
+	}
+	return instant + ms*1_000_000
+}
+
+func appendInt(n int64) []byte { return strconv.AppendInt(nil, n, 10) }
