@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
 	"strconv"
 )
 
@@ -105,26 +106,48 @@ func checkLeases(r record, l *leases) error {
 
 // claim is a record's: it takes object n, which nobody may have taken before.
 func (s *slab[T]) claim(n uint32, claimed map[uint32]bool, check func(*T) error) error {
-	if int(n) >= len(s.items) || s.items[n] == nil || claimed[n] {
-		return fmt.Errorf("object %d of %d is not there, or not its own", n, len(s.items))
+	if at := int(n / pieceItems); at >= len(s.pieces) || s.pieces[at] == nil || s.at(n) == nil || claimed[n] {
+		return fmt.Errorf("object %d of %d pieces is not there, or not its own", n, len(s.pieces))
 	}
 	claimed[n] = true
-	return check(s.items[n])
+	return check(s.at(n))
 }
 
-// check: every place of a slab is claimed, or free, once.
+// check: every object of a slab is claimed, and what is known of the pieces is so.
 func (s *slab[T]) check(claimed map[uint32]bool) error {
-	free := map[uint32]bool{}
-	for _, n := range s.free {
-		if free[n] || int(n) >= len(s.items) || s.items[n] != nil {
-			return fmt.Errorf("place %d of %d is not free, or twice", n, len(s.items))
+	there := 0
+	for at, p := range s.pieces {
+		full := p != nil && p.used == math.MaxUint64
+		if at < s.lowest && !full {
+			return fmt.Errorf("piece %d has room, and %d is said to be the lowest", at, s.lowest)
 		}
-		free[n] = true
+		if p == nil {
+			continue
+		}
+		there++
+		for i, item := range p.items {
+			if used := p.used>>i&1 != 0; used != (item != nil) || used != claimed[uint32(at*pieceItems+i)] {
+				return fmt.Errorf("object %d of piece %d: used %t, claimed %t", i, at, used, claimed[uint32(at*pieceItems+i)])
+			}
+		}
+		if p.used == 0 {
+			return fmt.Errorf("piece %d is empty", at)
+		}
 	}
-	if len(claimed)+len(free) != len(s.items) || len(s.items) > 0 && len(claimed) == 0 {
-		return fmt.Errorf("%d objects in records and %d places free, of %d", len(claimed), len(free), len(s.items))
+	if there != s.there || there == 0 && s.pieces != nil {
+		return fmt.Errorf("%d pieces, %d counted, in %d places", there, s.there, len(s.pieces))
 	}
 	return nil
+}
+
+// count is how many objects there are.
+func (s *slab[T]) count() (n int) {
+	for _, p := range s.pieces {
+		if p != nil {
+			n += bits.OnesCount64(p.used)
+		}
+	}
+	return n
 }
 
 // objects counts what the records of a Memory hold beside themselves.
@@ -133,8 +156,8 @@ func (m *Memory) objects() (logs, leases int) {
 		if db := m.database(n); db != nil {
 			for i := range db.shards {
 				s := &db.shards[i]
-				logs += len(s.logs.items) - len(s.logs.free)
-				leases += len(s.leases.items) - len(s.leases.free)
+				logs += s.logs.count()
+				leases += s.leases.count()
 			}
 		}
 	}

@@ -20,8 +20,10 @@ type entryLog struct {
 const (
 	ringMost     = 512
 	ringFew      = 8  // entries of slack that a ring may have whatever its length
-	chunkEntries = 64 // a 1 KiB; so both ends of a long log waste an eighth of ringMost each at most
-	entryBytes   = 16
+	chunkEntries = 64 // a 1 KiB
+	// chunksLeast is where both ends of chunks, which waste up to 63 entries each, come to a quarter of what is in use.
+	chunksLeast = 4 * 2 * (chunkEntries - 1)
+	entryBytes  = 16
 )
 
 func (l *entryLog) Len() int { return l.count }
@@ -87,7 +89,7 @@ func (l *entryLog) fit(n int) {
 			l.toChunks()
 		}
 		l.fitChunks(n)
-	case l.chunks != nil && n > ringMost*3/4:
+	case l.chunks != nil && n > chunksLeast:
 		l.fitChunks(n)
 	case l.chunks != nil, n > len(l.ring), len(l.ring) > n+n/4+ringFew:
 		l.toRing(n + n/8 + ringFew/2)
@@ -136,6 +138,6 @@ func (l *entryLog) fields(base uint64, end, now int64) []Field {
 
 // bytes is the memory that the entries take.
 func (l *entryLog) bytes() int64 {
-	const self = 80 // with its pointer in the slab
-	return self + int64(len(l.ring)+len(l.chunks)*chunkEntries)*entryBytes
+	const self, header = 72, 24
+	return self + int64(len(l.ring)+len(l.chunks)*chunkEntries)*entryBytes + int64(len(l.chunks))*header
 }

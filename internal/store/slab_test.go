@@ -19,7 +19,9 @@ func TestCheckFindsWhatDoesNotFit(t *testing.T) {
 		"bytes of logs":                     func(s *shard, _, _, _ record) { s.logs.bytes++ },
 		"bytes of leases":                   func(s *shard, _, _, _ record) { s.leases.bytes-- },
 		"a log that has gone":               func(s *shard, log, _, _ record) { s.logs.remove(log.held()) },
-		"a free place twice":                func(s *shard, _, _, _ record) { s.logs.free = append(s.logs.free, s.logs.free...) },
+		"a place that is not used":          func(s *shard, _, _, _ record) { s.logs.pieces[0].used |= 1 << 63 },
+		"a place that is not known":         func(s *shard, _, _, _ record) { s.logs.lowest++ },
+		"a piece too many":                  func(s *shard, _, _, _ record) { s.leases.there++ },
 		"a record that outlives its leases": func(_ *shard, _, _, leases record) { leases.setExpires(leases.expires() + 1) },
 		"a log without its entries":         func(s *shard, log, _, _ record) { *s.logs.at(log.held()) = entryLog{} },
 		"a log that ends too soon":          func(s *shard, log, _, _ record) { log.setExpires(s.last) },
@@ -123,4 +125,31 @@ func TestRefusedCallsMakeNoObject(t *testing.T) {
 	logs, leases := m.objects()
 	require.Zero(t, logs+leases)
 	require.NoError(t, m.check())
+}
+
+// One that lasts does not keep the room of a million that have gone.
+func TestSlabShrinksAroundWhatLasts(t *testing.T) {
+	var s slab[int]
+	var numbers []uint32
+	for i := range 100_000 {
+		n, item := s.add()
+		require.Equal(t, uint32(i), n)
+		*item = i
+		numbers = append(numbers, n)
+	}
+	full := s.room()
+	const lasts = 77_777
+	for _, n := range numbers {
+		if n != lasts {
+			s.remove(n)
+		}
+	}
+	require.Equal(t, lasts, *s.at(lasts))
+	require.Equal(t, 1, s.there)
+	require.Less(t, s.room(), full/20)
+	n, _ := s.add()
+	require.Zero(t, n, "the lowest first")
+	s.remove(n)
+	s.remove(lasts)
+	require.Nil(t, s.pieces)
 }
