@@ -56,6 +56,7 @@ const (
 	NoAuth                      // answered before AUTH
 	AllowBusy                   // answered while Redis runs a script
 	Dangerous                   // not for everybody, as ACL categories go
+	Quick                       // as quick as if Fast, which Redis does not call it
 	Unqueued                    // made at once, also within a transaction
 	Whole                       // may touch any key: a transaction with it locks them all
 	Slow                        // may take long: never runs on an event loop, see Session.park (the ACL's @slow is just not Fast)
@@ -95,6 +96,7 @@ type Call struct {
 	rule     store.Rule     // of the limiter that is asked
 	takes    []store.Taking // of CL.ALL
 	value    []byte         // that was read last
+	moved    int            // bytes of values, by this call
 	next     int
 }
 

@@ -76,7 +76,7 @@ var touch = Command{
 }
 
 var del = Command{
-	Name: "del", Group: "generic", Since: "1.0.0", Complexity: "O(N) in the number of keys", Flags: Write,
+	Name: "del", Group: "generic", Since: "1.0.0", Complexity: "O(N) in the number of keys", Flags: Write | Quick,
 	Summary: "Removes keys: a limiter starts afresh.", KeyAccess: "RM DELETE", Tips: severalShards,
 	Args:  []Arg{Key("key").Many()},
 	Reply: "How many keys were there.",

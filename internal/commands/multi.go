@@ -90,7 +90,7 @@ func (s *Session) leaveTransaction() {
 
 var exec = Command{
 	Name: "exec", Group: "transactions", Since: "1.2.0", Complexity: "Depends on the commands in the transaction",
-	Flags:   NoScript | Loading | Stale | Unqueued,
+	Flags:   NoScript | Loading | Stale | Unqueued | Quick,
 	Summary: "Makes the calls that were queued, as one step.",
 	Reply:   "The replies, in order; nil if a watched key has changed: then none was made.",
 	Run: func(c *Call) error {
@@ -122,6 +122,7 @@ var exec = Command{
 
 // runQueued makes the calls. An error of one does not keep the others from being made.
 func (c *Call) runQueued(q *queue) {
+	moved := 0
 	c.Out.Array(len(q.calls))
 	for _, call := range q.calls {
 		mark := c.Out.Mark()
@@ -130,7 +131,11 @@ func (c *Call) runQueued(q *queue) {
 			c.Out.Error(text(err))
 			c.instance.stats.errors.Add(1)
 		}
+		if moved += c.moved; call.row.Flags&(Fast|Quick) == 0 {
+			moved += unhurried * fewBytes
+		}
 	}
+	c.moved, c.Session.words = moved, q.words // which is what EXEC counts of a turn
 }
 
 // places are the keys that the calls touch, from a selected database on; all if they may touch any.

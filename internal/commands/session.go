@@ -106,6 +106,7 @@ func (s *Session) Close() {
 const (
 	turn       = 1024      // worth of a turn, in Fast commands of a few words
 	fewWords   = 8         // as many more are worth another
+	fewBytes   = 1 << 10   // as many bytes of values that are moved, too
 	unhurried  = turn / 4  // worth of a command that is not Fast
 	turnOutput = 256 << 10 // bytes of replies that end a turn
 )
@@ -186,10 +187,11 @@ func (s *Session) answer() (answered int64) {
 
 // worth is what the latest command counts of a turn.
 func (s *Session) worth() int {
-	if s.row == nil || s.row.Flags&Fast != 0 {
-		return 1 + s.words/fewWords
+	worth := unhurried
+	if s.row == nil || s.row.Flags&(Fast|Quick) != 0 {
+		worth = 1 + s.words/fewWords
 	}
-	return unhurried
+	return worth + s.call.moved/fewBytes
 }
 
 // readAhead reads the calls of the next window. When there are none, and the reader has failed, the conversation ends.

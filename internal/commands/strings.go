@@ -37,7 +37,7 @@ var (
 )
 
 var set = Command{
-	Name: "set", Group: "string", Since: "1.0.0", Complexity: "O(1)", Flags: Write | DenyOOM,
+	Name: "set", Group: "string", Since: "1.0.0", Complexity: "O(1)", Flags: Write | DenyOOM | Quick,
 	Summary: "Gives a key a value, whatever it held.", KeyAccess: "RW ACCESS UPDATE",
 	Args: []Arg{Key("key"), Word("value"), Flag("NX").Again(), Flag("XX").Again(), Flag("GET").Again(),
 		exOption, pxOption, exatOption, pxatOption, Flag("KEEPTTL").Again()},
@@ -126,7 +126,7 @@ var setNX = Command{
 
 // setFor makes SETEX and PSETEX.
 func setFor(row Command, unit int64) Command {
-	row.Group, row.Complexity, row.Flags, row.KeyAccess = "string", "O(1)", Write|DenyOOM, "OW UPDATE"
+	row.Group, row.Complexity, row.Flags, row.KeyAccess = "string", "O(1)", Write|DenyOOM|Quick, "OW UPDATE"
 	row.Summary, row.Reply = "Gives a key a value, and a time to live.", "OK."
 	row.Run = func(c *Call) error {
 		key, life, value := c.Key(), c.Word(), c.Word()
@@ -246,7 +246,7 @@ func (c *Call) checkLength(bytes int64) error {
 }
 
 var setRange = Command{
-	Name: "setrange", Group: "string", Since: "2.2.0", Complexity: "O(N) in the length of the value", Flags: Write | DenyOOM,
+	Name: "setrange", Group: "string", Since: "2.2.0", Complexity: "O(N) in the length of the value", Flags: Write | DenyOOM | Quick,
 	Summary: "Overwrites a part of a value; zero bytes fill what lies before it.", KeyAccess: "RW UPDATE",
 	Args: []Arg{Key("key"), Int("offset"), Word("value")}, Reply: "The length that the value has then.",
 	Run: func(c *Call) error {
@@ -278,7 +278,7 @@ var setRange = Command{
 
 // ranging makes GETRANGE, and SUBSTR, its old name.
 func ranging(row Command) Command {
-	row.Group, row.Complexity, row.Flags, row.KeyAccess = "string", "O(N) in the length of the part", ReadOnly, "RO ACCESS"
+	row.Group, row.Complexity, row.Flags, row.KeyAccess = "string", "O(N) in the length of the part", ReadOnly|Quick, "RO ACCESS"
 	row.Summary, row.Reply = "Returns a part of a value.", "The bytes from start to end, both included; negative numbers count from the end."
 	row.Args = []Arg{Key("key"), Int("start"), Int("end")}
 	row.Run = func(c *Call) error {
@@ -361,7 +361,7 @@ func (c *Call) places(words [][]byte, apart int) []store.Place {
 }
 
 var mSet = Command{
-	Name: "mset", Group: "string", Since: "1.0.1", Complexity: "O(N) in the number of keys", Flags: Write | DenyOOM,
+	Name: "mset", Group: "string", Since: "1.0.1", Complexity: "O(N) in the number of keys", Flags: Write | DenyOOM | Quick,
 	Summary: "Gives several keys their values.", KeyAccess: "OW UPDATE", Tips: []string{"request_policy:multi_shard", "response_policy:all_succeeded"},
 	Args: []Arg{Key("key").With("value")}, Reply: "OK. Up to 1024 keys are set in one step.",
 	Run: func(c *Call) error {
@@ -380,7 +380,7 @@ func (c *Call) writeAll(words [][]byte) error {
 }
 
 var mSetNX = Command{
-	Name: "msetnx", Group: "string", Since: "1.0.1", Complexity: "O(N) in the number of keys", Flags: Write | DenyOOM,
+	Name: "msetnx", Group: "string", Since: "1.0.1", Complexity: "O(N) in the number of keys", Flags: Write | DenyOOM | Quick,
 	Summary: "Gives several keys their values, if none of them exists.", KeyAccess: "OW INSERT",
 	Args: []Arg{Key("key").With("value")}, Reply: "1 if all were set, 0 if none was. There may be 1024 keys.",
 	Run: func(c *Call) error {

@@ -145,7 +145,7 @@ func (t *Table) Do(s *Session) {
 func (s *Session) next() error {
 	call, words := s.ahead.take()
 	row, long := call.row.of(words), s.ahead.isLong()
-	s.words = len(words)
+	s.words, s.call.moved = len(words), 0
 	switch {
 	case row == nil && isHTTP(words[0]):
 		s.instance.log.Warn("a client speaks HTTP, and is cut off", "peer", s.peer.Remote)
@@ -191,7 +191,7 @@ func isHTTP(name []byte) bool { return foldEqual(name, "POST") || foldEqual(name
 // run binds the words and lets the row answer. If the call repeats the one before it, about another key, so does the binding.
 func (c *Call) run(row *Command, words [][]byte, repeats bool) (err error) {
 	bound := repeats && c.isBound && c.row == row
-	c.row, c.words, c.next, c.isBound = row, words, 0, false
+	c.row, c.words, c.next, c.isBound, c.moved = row, words, 0, false, 0
 	switch {
 	case bound:
 		err = c.checkKey(words[1])

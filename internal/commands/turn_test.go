@@ -34,6 +34,11 @@ func TestLongestTurn(t *testing.T) {
 		{"ECHO of 1 MiB", encode([]string{"ECHO", strings.Repeat("x", 1<<20)})},
 		{"EXISTS of a million", encode(append([]string{"EXISTS"}, slices.Repeat([]string{"k"}, 1<<20-1)...))},
 		{"FLUSHALL", []byte("FLUSHALL\r\n")},
+		{"SET of 100 KiB", encode([]string{"SET", "big", strings.Repeat("x", 100<<10)})},
+		{"APPEND to 100 KiB", []byte("APPEND big x\r\n")},
+		{"STRLEN of 100 KiB", []byte("STRLEN big\r\n")},
+		{"SETRANGE in 100 KiB", []byte("SETRANGE big 5 x\r\n")},
+		{"EXEC of INCR and SET", []byte("MULTI\r\nINCR n\r\nSET m x\r\nEXEC\r\n")},
 	} {
 		longest, turns := s.flood(t, flood.call)
 		t.Logf("%-22s longest of %5d turns: %v", flood.name, turns, longest)

@@ -23,6 +23,7 @@ func (c *Call) read(key []byte) (value []byte, e store.Entry, err error) {
 	if err != nil {
 		return nil, e, err
 	}
+	c.moved += len(c.value)
 	value, err = c.asString(e, c.value)
 	if cap(c.value) > keptValue {
 		c.value = nil
@@ -54,7 +55,9 @@ func (c *Call) editValue(key []byte, edit func(e store.Entry, value []byte) (sto
 		if e.Kind != store.None && !e.Kind.IsValue() {
 			return store.Change{}, errWrongType
 		}
-		return edit(e, value)
+		change, err := edit(e, value)
+		c.moved += len(value) + 2*len(change.Value.Bytes) // it was made, and is kept
+		return change, err
 	})
 }
 
