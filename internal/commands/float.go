@@ -16,6 +16,7 @@ const (
 	floatPrecision = 64
 	longestFloat   = 5 << 10 // bytes of a word that may be one
 	maxExponent    = 16384   // of a number in [0.5, 1) * 2^e
+	minExponent    = -16444  // of the smallest above 0
 )
 
 // maxFloat is the largest long double.
@@ -41,7 +42,7 @@ func parseFloat(word []byte) (*big.Float, bool) {
 	if err != nil && f == nil {
 		return nil, false
 	}
-	if f.IsInf() || f.MantExp(nil) > maxExponent {
+	if f.IsInf() || f.MantExp(nil) > maxExponent || f.MantExp(nil) < minExponent {
 		return nil, false
 	}
 	return f, true

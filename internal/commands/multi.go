@@ -104,7 +104,7 @@ var exec = Command{
 			return refusal("EXECABORT Transaction discarded because of previous errors.")
 		}
 		s.queue = nil
-		places, all := q.places(s.database)
+		places, all := q.places(s.database, c.instance.store.Databases())
 		watched := s.instance.watches.of(s)
 		for _, w := range watched {
 			places = append(places, w.place)
@@ -131,6 +131,10 @@ func (c *Call) runQueued(q *queue) {
 			c.Out.Error(text(err))
 			c.instance.stats.errors.Add(1)
 		}
+		if c.Out.Len() > maxReply {
+			c.Out.Rewind(mark)
+			c.Out.Error(string(errReplyTooLong))
+		}
 		if moved += c.moved; call.row.Flags&(Fast|Quick) == 0 {
 			moved += unhurried * fewBytes
 		}
@@ -139,10 +143,10 @@ func (c *Call) runQueued(q *queue) {
 }
 
 // places are the keys that the calls touch, from a selected database on; all if they may touch any.
-func (q *queue) places(database int) (places []store.Place, all bool) {
+func (q *queue) places(database, databases int) (places []store.Place, all bool) {
 	for _, call := range q.calls {
 		if call.row == &selectDB {
-			if n, ok := resp.ParseInt(call.words[1]); ok && n >= 0 {
+			if n, ok := resp.ParseInt(call.words[1]); ok && n >= 0 && n < int64(databases) {
 				database = int(n)
 			}
 			continue

@@ -68,7 +68,7 @@ func fixed(name, value string) Setting {
 }
 
 var info = Command{
-	Name: "info", Group: "server", Since: "1.0.0", Complexity: "O(1)", Flags: Loading | Stale | Dangerous, Category: "none",
+	Name: "info", Group: "server", Since: "1.0.0", Complexity: "O(1)", Flags: Loading | Stale | Dangerous | Whole, Category: "none",
 	Summary: "Describes the server.", Tips: []string{"nondeterministic_output", allShards, "response_policy:special"},
 	Args:  []Arg{Word("section").Optional().Many()},
 	Reply: "Lines of field:value, by section; all sections if none is named.",

@@ -330,12 +330,19 @@ var mGet = Command{
 				if err != nil && err != errWrongType {
 					return err
 				}
-				c.bulkOrNull(value)
+				if c.bulkOrNull(value); c.Out.Len() > maxReply {
+					return errReplyTooLong
+				}
 			}
 			return nil
 		})
 	},
 }
+
+// maxReply bounds what one call may answer, in bytes, where a short call may ask for much.
+const maxReply = 64 << 20
+
+const errReplyTooLong refusal = "ERR the reply is longer than 64 MiB"
 
 // keysAStep is how many keys a step is about at most, so that nobody waits long for it.
 const keysAStep = 1024

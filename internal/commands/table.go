@@ -164,6 +164,8 @@ func (s *Session) next() error {
 	}
 	s.row = row
 	switch {
+	case long != nil && row == &watchKeys:
+		return errTooManyWatched
 	case s.queue != nil && row.Flags&Unqueued == 0:
 		return s.enqueue(row, words, long)
 	case long != nil && row.takesMany():

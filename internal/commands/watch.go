@@ -27,8 +27,10 @@ type watch struct {
 	changed bool
 }
 
-// maxWatched bounds the keys that a session watches.
-const maxWatched = 1 << 16
+// maxWatched bounds the keys that a session watches: each may be as long as a key may be.
+const maxWatched = 4096
+
+const errTooManyWatched refusal = "ERR too many keys are watched"
 
 var watchKeys = Command{
 	Name: "watch", Group: "transactions", Since: "2.2.0", Complexity: "O(1) for every key", Flags: control, KeyAccess: "RO",
@@ -74,7 +76,7 @@ func (ws *watches) register(s *Session, w *watch) (known bool, err error) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if len(s.watching) == maxWatched {
-		return false, refusal("ERR too many keys are watched")
+		return false, errTooManyWatched
 	}
 	k := watchedKey{w.place.Database, string(w.place.Key)}
 	if _, known = ws.watchers[k][s]; known {
@@ -117,7 +119,7 @@ func (ws *watches) heard(database int, key []byte, why store.Why) {
 	defer ws.mu.Unlock()
 	if why != store.Flushed {
 		for _, w := range ws.watchers[watchedKey{database, string(key)}] {
-			w.changed = true
+			w.changed = w.changed || w.existed || why != store.Expired // what had expired before was not there
 		}
 		return
 	}

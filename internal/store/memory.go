@@ -439,7 +439,9 @@ func (v *view) lock(keys [][]byte) (db *database, set lockSet, now int64) {
 // lockSet locks some shards of the selected database, which is made if need be. In a transaction they are locked already.
 func (v *view) lockSet(set lockSet) (db *database, now int64) {
 	if v.transaction != nil {
-		return v.made(), v.now
+		db = v.made()
+		v.transaction.holds(db, set)
+		return db, v.now
 	}
 	for {
 		db = v.made()

@@ -59,7 +59,7 @@ func (v *view) lockPlaces(places []Place, all bool) (t *transaction, ok bool) {
 		v.now = t.locked[i].set.lock(t.locked[i].db, v.now)
 	}
 	for _, p := range places {
-		if t.find(v.memory.database(p.Database)) == nil {
+		if set := t.find(v.memory.database(p.Database)); set == nil || !set.has(v.memory.hash(p.Key).shard) {
 			t.unlock()
 			return nil, false
 		}
@@ -99,6 +99,16 @@ func (t *transaction) shard(db *database, n uint32) *shard {
 	return &db.shards[n]
 }
 
+// holds panics unless the transaction has locked these shards.
+func (t *transaction) holds(db *database, set lockSet) {
+	locked := t.find(db)
+	for word := range set {
+		if locked == nil || set[word]&^locked[word] != 0 {
+			panic("a step of a transaction touches keys that it has not named")
+		}
+	}
+}
+
 // make makes a database for a step, locked as the others are.
 func (t *transaction) make(m *Memory, n int) *database {
 	if !t.all {
@@ -113,11 +123,9 @@ func (t *transaction) make(m *Memory, n int) *database {
 
 // Swap has two databases change their numbers.
 func (v *view) Swap(ctx context.Context, a, b int) error {
-	if v.transaction == nil {
+	if a != b {
 		v.Atomically(ctx, nil, true, func() { v.swap(a, b) })
-		return nil
 	}
-	v.swap(a, b)
 	return nil
 }
 

@@ -63,6 +63,9 @@ func (s *shard) write(at *spot, v Value, expires int64) (err error) {
 		kind, size = Integer, 0
 	}
 	if at.r == nil || !s.reuse(at, kind, size) {
+		if !s.pages.haveRoom(1) {
+			return ErrFull
+		}
 		if at.r != nil {
 			s.remove(at.h, at.p)
 		}
