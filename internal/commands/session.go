@@ -107,7 +107,7 @@ const (
 	turn       = 1024      // worth of a turn, in Fast commands of a few words
 	fewWords   = 8         // as many more are worth another
 	fewBytes   = 1 << 10   // as many bytes of values that are moved, too
-	unhurried  = turn / 4  // worth of a command that is not Fast
+	unhurried  = turn / 2  // worth of a command that is not Fast
 	turnOutput = 256 << 10 // bytes of replies that end a turn
 )
 

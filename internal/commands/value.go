@@ -111,10 +111,11 @@ func (c *Call) expiry(word []byte, unit int64, relative, positive bool) (int64, 
 	}
 	n *= unit
 	if relative {
-		if now := c.unix(c.View.Now()) / 1e6; n > maxInt-now {
+		now := c.unix(c.View.Now())
+		if n > maxInt-now/1e6 {
 			return 0, c.errExpiry()
 		}
-		return after(c.View.Now(), n), nil
+		return after(c.View.Now()-now%1e6, n), nil // of a whole millisecond, so that two times compare as in Redis
 	}
 	return after(-c.instance.store.Clock().Offset(), n), nil
 }
