@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"sync"
 )
 
@@ -13,16 +14,16 @@ func (v *view) Flush(context.Context) error {
 	return nil
 }
 
-// FlushAll empties every database, each in one step.
-func (v *view) FlushAll(ctx context.Context) error {
+// FlushAll empties every database, all in one step.
+func (v *view) FlushAll(ctx context.Context) (err error) {
 	selected := v.number
 	defer func() { v.number = selected }()
-	for v.number = range v.memory.databases {
-		if err := v.Flush(ctx); err != nil {
-			return err
+	v.Atomically(ctx, nil, true, func() {
+		for v.number = range v.memory.databases {
+			err = errors.Join(err, v.Flush(ctx))
 		}
-	}
-	return nil
+	})
+	return err
 }
 
 func (v *view) flush() {
