@@ -133,14 +133,18 @@ func (v *view) swap(a, b int) {
 	first, second := v.memory.database(a), v.memory.database(b)
 	v.memory.databases[a].Store(second)
 	v.memory.databases[b].Store(first)
-	for n, db := range map[int]*database{b: first, a: second} {
-		if db == nil {
-			continue
-		}
-		for i := range db.shards {
-			db.shards[i].database = int32(n)
-		}
-	}
+	first.renumber(b)
+	second.renumber(a)
 	v.memory.listener.tell(a, nil, Flushed)
 	v.memory.listener.tell(b, nil, Flushed)
+}
+
+// renumber has the shards of a database, if it was made, tell its new number.
+func (db *database) renumber(n int) {
+	if db == nil {
+		return
+	}
+	for i := range db.shards {
+		db.shards[i].database = int32(n)
+	}
 }

@@ -56,7 +56,7 @@ func (v *view) Edit(_ context.Context, key []byte, edit func(Entry, []byte) (Cha
 	return s.edit(h, key, v.now, edit)
 }
 
-// write makes v what a key holds, at the instant now.
+// write makes v what a key holds.
 func (s *shard) write(at *spot, v Value, expires int64) (err error) {
 	kind, size := Bytes, len(v.Bytes)
 	if v.IsInteger {
@@ -161,17 +161,14 @@ func (s *shard) edit(h hashed, key []byte, now int64, edit func(Entry, []byte) (
 	if err != nil || c.What == Leave {
 		return err
 	}
-	gone := c.What == Remove || c.Expires <= now
 	switch {
-	case gone && e.Kind == None && c.What != Put:
-		return nil
-	case gone:
+	case c.What != Put && e.Kind == None:
+		return nil // nothing is there to be changed
+	case c.What == Remove || c.Expires <= now:
 		s.over(&at)
 		return nil
-	case c.What == Expire && e.Kind != None:
-		s.kept(&at, c.Expires)
-		return nil
 	case c.What == Expire:
+		s.kept(&at, c.Expires)
 		return nil
 	}
 	return s.write(&at, c.Value, c.Expires)
