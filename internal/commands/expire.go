@@ -19,8 +19,7 @@ func expiring(row Command, word string, unit int64, relative bool) Command {
 		if err != nil {
 			return err
 		}
-		done := int64(0)
-		err = c.View.Edit(c.Context, key, func(e store.Entry, _ []byte) (store.Change, error) {
+		return c.changeIf(key, func(e store.Entry) (store.Change, error) {
 			switch {
 			case e.Kind == store.None:
 				return store.Change{}, nil
@@ -29,14 +28,8 @@ func expiring(row Command, word string, unit int64, relative bool) Command {
 			case !conditions.allow(e.Expires, expires):
 				return store.Change{}, nil
 			}
-			done = 1
 			return store.Change{What: store.Expire, Expires: expires}, nil
 		})
-		if err != nil {
-			return err
-		}
-		c.Out.Int(done)
-		return nil
 	}
 	return row
 }
@@ -96,21 +89,14 @@ var persist = Command{
 	Summary: "Takes a key's expiry away.", KeyAccess: "RW UPDATE",
 	Args: []Arg{Key("key")}, Reply: "1 if it had one, else 0.",
 	Run: func(c *Call) error {
-		done := int64(0)
-		err := c.View.Edit(c.Context, c.Key(), func(e store.Entry, _ []byte) (store.Change, error) {
+		return c.changeIf(c.Key(), func(e store.Entry) (store.Change, error) {
 			switch {
 			case e.Kind == store.None || e.Expires == store.Never:
 				return store.Change{}, nil
 			case !e.Kind.IsValue():
 				return store.Change{}, errOwnExpiry
 			}
-			done = 1
 			return store.Change{What: store.Expire, Expires: store.Never}, nil
 		})
-		if err != nil {
-			return err
-		}
-		c.Out.Int(done)
-		return nil
 	},
 }

@@ -30,10 +30,11 @@ SATURATE the value is then the bound that stood in the way. A limiter: INCREX ke
 		}
 		o.timed = times > 0
 		var counter counter = new(intCounter)
+		increment := byInt
 		if byFloat != nil {
-			counter = new(floatCounter)
+			counter, increment = new(floatCounter), byFloat
 		}
-		if err := counter.prepare(firstOf(byFloat, byInt), lower, upper); err != nil {
+		if err := counter.prepare(increment, lower, upper); err != nil {
 			return err
 		}
 		var err error
@@ -46,15 +47,6 @@ SATURATE the value is then the bound that stood in the way. A limiter: INCREX ke
 		counter.answer(c)
 		return nil
 	},
-}
-
-func firstOf(words ...[]byte) []byte {
-	for _, word := range words {
-		if word != nil {
-			return word
-		}
-	}
-	return nil
 }
 
 // increxOptions are what INCREX does beside counting.
@@ -97,25 +89,31 @@ type intCounter struct{ increment, lower, upper, value, applied int64 }
 
 func (n *intCounter) prepare(increment, lower, upper []byte) error {
 	n.increment, n.lower, n.upper = 1, minInt, maxInt
-	for _, part := range []struct {
-		word []byte
-		to   *int64
-		err  refusal
-	}{
-		{increment, &n.increment, "ERR Increment is not an integer or out of range"},
-		{lower, &n.lower, "ERR LBOUND is not an integer or out of range"},
-		{upper, &n.upper, "ERR UBOUND is not an integer or out of range"},
-	} {
-		if part.word == nil {
+	err := readNumbers(resp.ParseInt, "an integer or out of range", numberWord[int64]{"Increment", increment, &n.increment},
+		numberWord[int64]{"LBOUND", lower, &n.lower}, numberWord[int64]{"UBOUND", upper, &n.upper})
+	if err == nil && n.lower > n.upper {
+		err = errBounds
+	}
+	return err
+}
+
+// numberWord is a word of a call, if it is there, and where the number that it says belongs.
+type numberWord[T any] struct {
+	name string
+	word []byte
+	to   *T
+}
+
+// readNumbers reads the numbers that are given, up to the first that is none.
+func readNumbers[T any](parse func(word []byte) (T, bool), kind string, numbers ...numberWord[T]) error {
+	for _, n := range numbers {
+		if n.word == nil {
 			continue
 		}
 		var ok bool
-		if *part.to, ok = resp.ParseInt(part.word); !ok {
-			return part.err
+		if *n.to, ok = parse(n.word); !ok {
+			return refusal("ERR " + n.name + " is not " + kind)
 		}
-	}
-	if n.lower > n.upper {
-		return errBounds
 	}
 	return nil
 }
@@ -130,13 +128,10 @@ func (n *intCounter) count(e store.Entry, was []byte, saturate bool) (bool, erro
 	}
 	n.value, n.applied = before, 0
 	next := before + n.increment
-	above := next > n.upper || n.increment > 0 && next < before // the sum is beyond the type, too
-	below := next < n.lower || n.increment < 0 && next > before
-	if n.increment > 0 && next < before {
-		below = false
-	}
-	if n.increment < 0 && next > before {
-		above = false
+	wrapped := (next < before) != (n.increment < 0) // the sum is beyond the type
+	above, below := next > n.upper, next < n.lower
+	if wrapped {
+		above, below = n.increment > 0, n.increment < 0
 	}
 	switch {
 	case (above || below) && !saturate:
@@ -162,28 +157,12 @@ type floatCounter struct{ increment, lower, upper, value, applied *big.Float }
 
 func (n *floatCounter) prepare(increment, lower, upper []byte) error {
 	n.lower, n.upper = new(big.Float).Neg(maxFloat), maxFloat
-	for _, part := range []struct {
-		word []byte
-		to   **big.Float
-		err  refusal
-	}{
-		{increment, &n.increment, "ERR Increment is not a valid float"},
-		{lower, &n.lower, "ERR LBOUND is not a valid float"},
-		{upper, &n.upper, "ERR UBOUND is not a valid float"},
-	} {
-		if part.word == nil {
-			continue
-		}
-		f, ok := parseFloat(part.word)
-		if !ok {
-			return part.err
-		}
-		*part.to = f
+	err := readNumbers(parseFloat, "a valid float", numberWord[*big.Float]{"Increment", increment, &n.increment},
+		numberWord[*big.Float]{"LBOUND", lower, &n.lower}, numberWord[*big.Float]{"UBOUND", upper, &n.upper})
+	if err == nil && n.lower.Cmp(n.upper) > 0 {
+		err = errBounds
 	}
-	if n.lower.Cmp(n.upper) > 0 {
-		return errBounds
-	}
-	return nil
+	return err
 }
 
 func (n *floatCounter) count(e store.Entry, was []byte, saturate bool) (bool, error) {

@@ -105,12 +105,11 @@ var exec = Command{
 		}
 		s.queue = nil
 		places, all := q.places(s.database, c.instance.store.Databases())
-		watched := s.instance.watches.of(s)
-		for _, w := range watched {
+		for _, w := range s.watching {
 			places = append(places, w.place)
 		}
 		c.View.Atomically(c.Context, places, all, func() {
-			if s.instance.watches.changed(c, watched) {
+			if s.instance.watches.changed(c, s.watching) {
 				c.Out.NullArray()
 				return
 			}

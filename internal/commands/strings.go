@@ -73,12 +73,13 @@ func (c *Call) setIf(key, value []byte, expires int64, how setting) error {
 			if err != nil {
 				return store.Change{}, err
 			}
-			before = copied(was)
+			before = c.copied(was)
 		}
 		if done = !(how.nx && e.Kind != store.None || how.xx && e.Kind == store.None); !done {
 			return store.Change{}, nil
 		}
 		change := store.Change{What: store.Put, Value: asValue(value), Expires: expires}
+		c.moved += len(value)
 		if how.keep && e.Kind.IsValue() {
 			change.Expires = e.Expires
 		}
@@ -97,11 +98,12 @@ func (c *Call) setIf(key, value []byte, expires int64, how setting) error {
 	return nil
 }
 
-// copied is a string of one's own; nil stays nil, and an empty one empty.
-func copied(b []byte) []byte {
+// copied is a string of the call's own; nil stays nil, and an empty one empty.
+func (c *Call) copied(b []byte) []byte {
 	if b == nil {
 		return nil
 	}
+	c.moved += len(b)
 	return append([]byte{}, b...)
 }
 
@@ -110,17 +112,13 @@ var setNX = Command{
 	Summary: "Gives a key a value if there is no such key.", KeyAccess: "OW INSERT",
 	Args: []Arg{Key("key"), Word("value")}, Reply: "1 if it was set, else 0.",
 	Run: func(c *Call) error {
-		done := int64(0)
 		key, value := c.Key(), c.Word()
-		err := c.View.Edit(c.Context, key, func(e store.Entry, _ []byte) (store.Change, error) {
+		return c.changeIf(key, func(e store.Entry) (store.Change, error) {
 			if e.Kind != store.None {
 				return store.Change{}, nil
 			}
-			done = 1
 			return put(value, e), nil
 		})
-		c.Out.Int(done)
-		return err
 	},
 }
 
@@ -171,7 +169,7 @@ func (c *Call) getAnd(key []byte, then func(e store.Entry) (store.Change, error)
 		if was, err = c.asString(e, was); err != nil || e.Kind == store.None {
 			return change, err
 		}
-		before = copied(was)
+		before = c.copied(was)
 		return then(e)
 	})
 	if err != nil {
@@ -395,17 +393,17 @@ var mSetNX = Command{
 		if len(words) > 2*keysAStep {
 			return refusal("ERR MSETNX takes up to 1024 keys")
 		}
-		done := int64(0)
+		done := false
 		err := c.inSteps(words, 2, func(words [][]byte) error {
 			for i := 0; i < len(words); i += 2 {
 				if n, err := c.View.Count(c.Context, words[i:i+1]); err != nil || n > 0 {
 					return err
 				}
 			}
-			done = 1
+			done = true
 			return c.writeAll(words)
 		})
-		c.Out.Int(done)
+		c.oneIf(done)
 		return err
 	},
 }

@@ -61,6 +61,22 @@ func (c *Call) editValue(key []byte, edit func(e store.Entry, value []byte) (sto
 	})
 }
 
+// changeIf answers 1 if there was something to change, and 0 if not.
+func (c *Call) changeIf(key []byte, edit func(e store.Entry) (store.Change, error)) error {
+	done := false
+	err := c.View.Edit(c.Context, key, func(e store.Entry, _ []byte) (store.Change, error) {
+		change, err := edit(e)
+		done = change.What != store.Leave
+		c.moved += len(change.Value.Bytes)
+		return change, err
+	})
+	if err != nil {
+		return err
+	}
+	c.oneIf(done)
+	return nil
+}
+
 // put is the change that writes a value. A key without an expiry gets none.
 func put(value []byte, e store.Entry) store.Change {
 	c := store.Change{What: store.Put, Value: asValue(value), Expires: store.Never}

@@ -1,7 +1,6 @@
 package commands
 
 import (
-	"maps"
 	"slices"
 	"sync"
 
@@ -123,17 +122,14 @@ func (ws *watches) heard(database int, key []byte, why store.Why) {
 		}
 		return
 	}
-	for k := range maps.Keys(ws.watchers) {
+	for k, watching := range ws.watchers {
 		if k.database == database {
-			for _, w := range ws.watchers[k] {
+			for _, w := range watching {
 				w.changed = w.changed || w.existed
 			}
 		}
 	}
 }
-
-// of is what a session watches.
-func (ws *watches) of(s *Session) []*watch { return s.watching }
 
 // changed says whether one of the keys has changed. A key that came with another database, or expired and was not swept, was told
 // to nobody: so it is looked at, while the keys are locked.
