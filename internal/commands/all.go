@@ -192,13 +192,9 @@ func (c *Call) allDecisions(decisions []quota.Decision, ms bool) {
 			break
 		}
 	}
-	unit := int64(1e9)
-	if ms {
-		unit = 1e6
-	}
 	c.Out.Array(2 + len(decisions))
 	c.Out.Int(limited)
-	c.Out.Int(roundUp(retry, unit))
+	c.Out.Int(wholeUnits(retry, ms))
 	for _, d := range decisions {
 		c.decision(d, quota.Take, ms)
 	}

@@ -16,15 +16,11 @@ var modes = [...]quota.Mode{quota.Take, quota.Peek, quota.UpTo, quota.Force}
 // decision writes the reply of every limiter. A time is rounded up to its unit, so that a limited call never says 0 and
 // whoever waits that long is admitted.
 func (c *Call) decision(d quota.Decision, mode quota.Mode, ms bool) {
-	unit := int64(1e9)
-	if ms {
-		unit = 1e6
-	}
 	limited := int64(0)
 	if d.Limited {
 		limited = 1
 	}
-	retry, reset := roundUp(d.RetryAfter, unit), roundUp(d.ResetAfter, unit)
+	retry, reset := wholeUnits(d.RetryAfter, ms), wholeUnits(d.ResetAfter, ms)
 	if mode == quota.UpTo {
 		c.Out.Ints(limited, d.Limit, d.Remaining, retry, reset, d.Taken)
 		return

@@ -12,6 +12,14 @@ func roundUp(n, unit int64) int64 {
 	return (n-1)/unit + 1
 }
 
+// wholeUnits is n nanoseconds in whole seconds, or milliseconds. (To divide by a constant costs a third of dividing by a variable.)
+func wholeUnits(n int64, ms bool) int64 {
+	if ms {
+		return roundUp(n, 1e6)
+	}
+	return roundUp(n, 1e9)
+}
+
 // unix is an instant in Unix nanoseconds by the wall clock of this moment, held to what an int64 can say.
 func (c *Call) unix(instant int64) int64 {
 	offset := c.instance.store.Clock().Offset()

@@ -64,9 +64,7 @@ func (v *view) Foresee(keys [][]byte) {
 		for i, key := range piece {
 			h := v.hash(key)
 			v.ahead.keys[i] = foreseen{h, address(key), len(key)}
-			s := &db.shards[h.shard]
-			prefetch(uintptr(unsafe.Pointer(s)))
-			if n := s.layout.Load(); n != nil {
+			if n := db.shards[h.shard].layout.Load(); n != nil {
 				prefetch(uintptr(unsafe.Pointer(n.buckets.at(n.buckets.of(h.position)))))
 			}
 		}
