@@ -31,11 +31,11 @@ var gcraCommand = Command{
 		if err != nil {
 			return errGCRAOverflow
 		}
-		d, err := c.View.Throttle(c.Context, key, limit, count, quota.Take)
+		o, err := c.View.Throttle(c.Context, key, limit, count, quota.Take)
 		if err != nil {
 			return err
 		}
-		c.decision(d, quota.Take, false)
+		c.decision(limit.Decision(o), quota.Take, false)
 		return nil
 	},
 }

@@ -16,11 +16,11 @@ var clThrottle = Command{
 			return err
 		}
 		quantity, mode, ms := c.Int(), modes[c.Choice()], c.Flag()
-		d, err := c.View.Throttle(c.Context, key, limit, quantity, mode)
+		o, err := c.View.Throttle(c.Context, key, limit, quantity, mode)
 		if err != nil {
 			return err
 		}
-		c.decision(d, mode, ms)
+		c.decision(limit.Decision(o), mode, ms)
 		return nil
 	},
 }

@@ -129,37 +129,51 @@ func emissionInterval(count, seconds, nanoseconds uint64) (uint64, error) {
 // Every int64 has an answer: an instant before 1970 counts as 1970. A clock that runs back only lets the level rise:
 // the caller waits longer, and is let in no more often.
 func (l Limit) Step(now, tat, quantity int64, mode quota.Mode) (d quota.Decision, next int64, err error) {
+	o, next, err := l.Outcome(now, tat, quantity, mode)
+	if err != nil {
+		return quota.Decision{}, next, err
+	}
+	return l.Decision(o), next, nil
+}
+
+// Outcome is Step without what the limit itself says.
+func (l Limit) Outcome(now, tat, quantity int64, mode quota.Mode) (o Outcome, next int64, err error) {
 	now = max(now, 0)
 	level := max(max(tat, 0)-now, 0)
 
-	o, err := l.decide(level, quantity, mode)
-	if err == nil && o.level > math.MaxInt64-now {
+	o, err = l.decide(level, quantity, mode)
+	if err == nil && o.Level > math.MaxInt64-now {
 		err = quota.ErrQuantity
 	}
 	if err != nil {
-		return quota.Decision{}, tat, err
+		return Outcome{}, tat, err
 	}
 	next = tat
-	if o.level != level && mode != quota.Peek {
-		next = now + o.level
+	if o.Level != level && mode != quota.Peek {
+		next = now + o.Level
 	}
-	return quota.Decision{
-		Limited: o.limited, Limit: l.size, Remaining: l.remaining(o.level),
-		RetryAfter: o.retry, ResetAfter: o.level, Taken: o.taken,
-	}, next, nil
+	return o, next, nil
 }
 
-// outcome is what a decision leaves to be said once the level is known. Four words travel in registers; a whole
-// quota.Decision, handed up through memory from each function below, made Step three times as slow.
-type outcome struct {
-	limited bool
-	level   int64 // after the call, ns
-	taken   int64
-	retry   int64 // ns, or quota.Never
+// Outcome is a decision but for what follows from the limit. Its four words travel in registers; a whole quota.Decision, handed up
+// through memory from function to function, made a call through a session a tenth slower.
+type Outcome struct {
+	Limited bool
+	Level   int64 // after the call, ns: the time until the key is as if never used
+	Taken   int64
+	Retry   int64 // ns, or quota.Never
+}
+
+// Decision is an outcome in the words of all limiters.
+func (l Limit) Decision(o Outcome) quota.Decision {
+	return quota.Decision{
+		Limited: o.Limited, Limit: l.size, Remaining: l.remaining(o.Level),
+		RetryAfter: o.Retry, ResetAfter: o.Level, Taken: o.Taken,
+	}
 }
 
 // decide routes a call by what it wants. A mode says how a positive quantity is taken and has no part in the others.
-func (l Limit) decide(level, quantity int64, mode quota.Mode) (outcome, error) {
+func (l Limit) decide(level, quantity int64, mode quota.Mode) (Outcome, error) {
 	switch {
 	case quantity < 0:
 		return l.giveBack(level, quantity), nil
@@ -175,49 +189,49 @@ func (l Limit) decide(level, quantity int64, mode quota.Mode) (outcome, error) {
 // take is all or nothing. A quantity larger than the limit is refused before any product is formed: every product that
 // is left is at most T, and redis-cell's wrapped answers cannot arise. A quantity of 0 is limited in debt alone, which
 // a forced quantity or a lowered limit has left behind.
-func (l Limit) take(level, quantity int64) outcome {
+func (l Limit) take(level, quantity int64) Outcome {
 	if quantity > l.size {
-		return outcome{limited: true, level: level, retry: quota.Never}
+		return Outcome{Limited: true, Level: level, Retry: quota.Never}
 	}
 	if wait := l.wait(level, quantity); wait > 0 {
-		return outcome{limited: true, level: level, retry: wait}
+		return Outcome{Limited: true, Level: level, Retry: wait}
 	}
-	return outcome{level: level + l.emission*quantity, taken: quantity, retry: quota.Never}
+	return Outcome{Level: level + l.emission*quantity, Taken: quantity, Retry: quota.Never}
 }
 
 // takeUpTo takes what fits. The size is at least 1, so there is always a wait after which something does.
-func (l Limit) takeUpTo(level, quantity int64) outcome {
+func (l Limit) takeUpTo(level, quantity int64) Outcome {
 	taken := min(quantity, l.remaining(level))
 	if taken == 0 {
-		return outcome{limited: true, level: level, retry: l.wait(level, 1)}
+		return Outcome{Limited: true, Level: level, Retry: l.wait(level, 1)}
 	}
-	return outcome{level: level + l.emission*taken, taken: taken, retry: quota.Never}
+	return Outcome{Level: level + l.emission*taken, Taken: taken, Retry: quota.Never}
 }
 
 // takeByForce records work that has already happened, so it can leave a level above T: a debt, to be waited off or
 // given back. No size bounds the quantity; 128 bits find the debts that no int64 holds.
-func (l Limit) takeByForce(level, quantity int64) (outcome, error) {
+func (l Limit) takeByForce(level, quantity int64) (Outcome, error) {
 	hi, cost := bits.Mul64(uint64(l.emission), uint64(quantity))
 	if hi > 0 || cost > uint64(math.MaxInt64-level) {
-		return outcome{}, quota.ErrQuantity
+		return Outcome{}, quota.ErrQuantity
 	}
 	after := level + int64(cost)
 	if after > l.tolerance {
-		return outcome{limited: true, level: after, taken: quantity, retry: l.wait(after, 1)}, nil
+		return Outcome{Limited: true, Level: after, Taken: quantity, Retry: l.wait(after, 1)}, nil
 	}
-	return outcome{level: after, taken: quantity, retry: quota.Never}, nil
+	return Outcome{Level: after, Taken: quantity, Retry: quota.Never}, nil
 }
 
 // giveBack applies whatever the debt, and stops at empty: who gives back more than was taken has not saved up for
 // later.
-func (l Limit) giveBack(level, quantity int64) outcome {
+func (l Limit) giveBack(level, quantity int64) Outcome {
 	magnitude := -uint64(quantity) // exact for -2^63 too, whose int64 has no opposite
 	hi, credit := bits.Mul64(uint64(l.emission), magnitude)
 	after := int64(0)
 	if hi == 0 && credit < uint64(level) {
 		after = level - int64(credit)
 	}
-	return outcome{level: after, taken: quantity, retry: quota.Never}
+	return Outcome{Level: after, Taken: quantity, Retry: quota.Never}
 }
 
 // wait is the time until a quantity of at most the limit fits above level; it fits now if that is 0 or less.

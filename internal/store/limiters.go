@@ -58,7 +58,11 @@ func (s *shard) forget(at *spot) {
 // take is one step of a rule on one key.
 func (s *shard) take(h hashed, key []byte, now int64, rule *Rule, quantity int64, mode quota.Mode) (quota.Decision, error) {
 	if rule.Kind == Throttle {
-		return s.throttle(h, key, now, rule.Throttle, quantity, mode)
+		o, err := s.throttle(h, key, now, rule.Throttle, quantity, mode)
+		if err != nil {
+			return quota.Decision{}, err
+		}
+		return rule.Throttle.Decision(o), nil
 	}
 	now = s.advance(now)
 	at, err := s.look(h, key, now, rule.Kind)

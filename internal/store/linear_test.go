@@ -196,7 +196,8 @@ func (a asked) on(v View, key []byte) (got answered) {
 	case "delete":
 		got.deleted, _ = v.Delete(background, [][]byte{key})
 	default:
-		got.decision, _ = v.Throttle(background, key, a.limit, a.quantity, a.mode)
+		o, _ := v.Throttle(background, key, a.limit, a.quantity, a.mode)
+		got.decision = a.limit.Decision(o)
 	}
 	return got
 }
@@ -238,23 +239,23 @@ var nanosecond, _ = gcra.NewLimit(0, 1_000_000_000, 1)
 // and SET.
 type unlocked struct{ View }
 
-func (v unlocked) Throttle(ctx context.Context, key []byte, limit gcra.Limit, quantity int64, mode quota.Mode) (quota.Decision, error) {
+func (v unlocked) Throttle(ctx context.Context, key []byte, limit gcra.Limit, quantity int64, mode quota.Mode) (gcra.Outcome, error) {
 	e, _ := v.Lookup(ctx, key)
 	runtime.Gosched()
-	d, next, err := limit.Step(v.Now(), e.Expires, quantity, mode)
+	o, next, err := limit.Outcome(v.Now(), e.Expires, quantity, mode)
 	if err == nil && next != e.Expires {
 		v.Delete(ctx, [][]byte{key})
 		if next > v.Now() {
 			v.View.Throttle(ctx, key, nanosecond, next-v.Now(), quota.Force)
 		}
 	}
-	return d, err
+	return o, err
 }
 
 // lossy answers a refund rightly and keeps nothing of it.
 type lossy struct{ View }
 
-func (v lossy) Throttle(ctx context.Context, key []byte, limit gcra.Limit, quantity int64, mode quota.Mode) (quota.Decision, error) {
+func (v lossy) Throttle(ctx context.Context, key []byte, limit gcra.Limit, quantity int64, mode quota.Mode) (gcra.Outcome, error) {
 	if quantity < 0 {
 		mode = quota.Peek
 	}

@@ -274,7 +274,7 @@ func (v *view) leave(s *shard) {
 }
 
 // Throttle routes: hash, shard, lock, step.
-func (v *view) Throttle(_ context.Context, key []byte, limit gcra.Limit, quantity int64, mode quota.Mode) (quota.Decision, error) {
+func (v *view) Throttle(_ context.Context, key []byte, limit gcra.Limit, quantity int64, mode quota.Mode) (gcra.Outcome, error) {
 	h := v.hash(key)
 	s := v.enter(h.shard)
 	defer v.leave(s)

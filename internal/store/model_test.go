@@ -150,7 +150,7 @@ func (w *twin) take(o operation) {
 	var got quota.Decision
 	var err error
 	if o.what == "throttle" {
-		got, err = w.view.Throttle(background, []byte(o.key), o.limit, o.quantity, o.mode)
+		got, err = decided(o.limit)(w.view.Throttle(background, []byte(o.key), o.limit, o.quantity, o.mode))
 	} else {
 		got, err = w.view.Take(background, []byte(o.key), rule, o.quantity, o.mode)
 	}
@@ -393,4 +393,14 @@ func TestLongRunStaysConsistent(t *testing.T) {
 	require.Zero(t, w.memory.Usage()[0].Keys)
 	logs, leases := w.memory.objects()
 	require.Zero(t, logs+leases)
+}
+
+// decided makes a decision of an outcome.
+func decided(limit gcra.Limit) func(gcra.Outcome, error) (quota.Decision, error) {
+	return func(o gcra.Outcome, err error) (quota.Decision, error) {
+		if err != nil {
+			return quota.Decision{}, err
+		}
+		return limit.Decision(o), nil
+	}
 }

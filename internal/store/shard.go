@@ -103,21 +103,21 @@ func (s *shard) remove(h hashed, p place) {
 func (s *shard) rehash(r ref) hashed { return s.hash(s.pages.at(r).key()) }
 
 // throttle is one step of GCRA on one key.
-func (s *shard) throttle(h hashed, key []byte, now int64, limit gcra.Limit, quantity int64, mode quota.Mode) (quota.Decision, error) {
+func (s *shard) throttle(h hashed, key []byte, now int64, limit gcra.Limit, quantity int64, mode quota.Mode) (gcra.Outcome, error) {
 	now = s.advance(now)
 	r, p := s.find(h, key)
 	var tat int64
 	if r != nil && r.expires() > now {
 		if r.kind() != Throttle {
-			return quota.Decision{}, ErrWrongKind
+			return gcra.Outcome{}, ErrWrongKind
 		}
 		tat = r.expires()
 	}
-	d, next, err := limit.Step(now, tat, quantity, mode)
+	o, next, err := limit.Outcome(now, tat, quantity, mode)
 	if err != nil || next == tat {
-		return d, err
+		return o, err
 	}
-	return d, s.keep(h, key, r, p, now, next)
+	return o, s.keep(h, key, r, p, now, next)
 }
 
 // keep stores a TAT: in the key's record, in a new one, or in none when the TAT says nothing (a refund, so there is a record).

@@ -49,8 +49,9 @@ type View interface {
 	// next Foresee.
 	Foresee(keys [][]byte)
 
-	// Throttle takes quantity tokens from key's quota as mode says, by GCRA, in one atomic step.
-	Throttle(ctx context.Context, key []byte, limit gcra.Limit, quantity int64, mode quota.Mode) (quota.Decision, error)
+	// Throttle takes quantity tokens from key's quota as mode says, by GCRA, in one atomic step. The limit makes a decision of
+	// the outcome, which no lock is needed for.
+	Throttle(ctx context.Context, key []byte, limit gcra.Limit, quantity int64, mode quota.Mode) (gcra.Outcome, error)
 	// Take is Throttle for any limiter of a quantity. It keeps neither the key nor the rule.
 	Take(ctx context.Context, key []byte, rule *Rule, quantity int64, mode quota.Mode) (quota.Decision, error)
 	// TakeAll takes from several keys, each named once, all or nothing, in one atomic step and at one instant. It returns

@@ -83,6 +83,7 @@ func limitChanges(r *rig) {
 	r.take("key", limit(1, 1, 10), 2)
 	d := r.take("key", limit(0, 1, 15), 1)
 	require.True(r, d.Limited)
+	require.Equal(r, int64(20*time.Second), d.RetryAfter)
 	require.Equal(r, int64(1), d.Limit)
 	require.Zero(r, d.Remaining)
 	require.Equal(r, int64(20*time.Second), d.ResetAfter)

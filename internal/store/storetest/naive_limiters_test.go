@@ -39,7 +39,11 @@ func (v *naiveView) Take(_ context.Context, key []byte, rule *store.Rule, quanti
 
 func (v *naiveView) take(name string, now int64, rule store.Rule, quantity int64, mode quota.Mode) (quota.Decision, error) {
 	if rule.Kind == store.Throttle {
-		return v.throttle(name, now, rule.Throttle, quantity, mode)
+		o, err := v.throttle(name, now, rule.Throttle, quantity, mode)
+		if err != nil {
+			return quota.Decision{}, err
+		}
+		return rule.Throttle.Decision(o), nil
 	}
 	was, err := v.ofKind(name, now, rule.Kind)
 	if err != nil {

@@ -210,12 +210,12 @@ func (v *naiveView) live(key string, now int64) held {
 	return h.at(now)
 }
 
-func (v *naiveView) Throttle(_ context.Context, key []byte, limit gcra.Limit, quantity int64, mode quota.Mode) (quota.Decision, error) {
+func (v *naiveView) Throttle(_ context.Context, key []byte, limit gcra.Limit, quantity int64, mode quota.Mode) (gcra.Outcome, error) {
 	defer v.lock()()
 	return v.throttle(v.name(key), v.advance(v.Now()), limit, quantity, mode)
 }
 
-func (v *naiveView) throttle(name string, now int64, limit gcra.Limit, quantity int64, mode quota.Mode) (quota.Decision, error) {
+func (v *naiveView) throttle(name string, now int64, limit gcra.Limit, quantity int64, mode quota.Mode) (gcra.Outcome, error) {
 	if v.has(remembersLimit) {
 		if v.firstSeen.Size() == 0 {
 			v.firstSeen = limit
@@ -224,29 +224,29 @@ func (v *naiveView) throttle(name string, now int64, limit gcra.Limit, quantity 
 	}
 	was, err := v.ofKind(name, now, store.Throttle)
 	if err != nil {
-		return quota.Decision{}, err
+		return gcra.Outcome{}, err
 	}
 	tat := was.expires
 	if v.has(unlocked) {
 		v.letIn()
 	}
-	d, next, err := limit.Step(now, tat, quantity, mode)
+	o, next, err := limit.Outcome(now, tat, quantity, mode)
 	switch {
 	case err != nil && v.has(storesErrors):
 		next = math.MaxInt64
 	case err != nil:
-		return d, err
-	case mode == quota.Peek && v.has(writesOnPeek) && quantity > 0 && !d.Limited:
-		_, next, _ = limit.Step(now, tat, quantity, quota.Take)
-	case d.Limited && mode == quota.Take && v.has(chargesRefused):
+		return o, err
+	case mode == quota.Peek && v.has(writesOnPeek) && quantity > 0 && !o.Limited:
+		_, next, _ = limit.Outcome(now, tat, quantity, quota.Take)
+	case o.Limited && mode == quota.Take && v.has(chargesRefused):
 		next = max(tat, now) + 1
 	case quantity < 0 && v.has(losesRefund), mode == quota.Force && v.has(forgetsDebt):
-		return d, nil
+		return o, nil
 	}
 	if next != tat || v.has(noticesNothing) {
 		v.keep(name, now, held{kind: store.Throttle, expires: next})
 	}
-	return d, err
+	return o, err
 }
 
 // keep writes down what a key holds from now on; who holds nothing goes.

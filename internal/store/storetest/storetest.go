@@ -109,9 +109,9 @@ var lasting = limit(9, 1, 100_000_000)
 
 func (c *caller) throttle(key string, l gcra.Limit, quantity int64, mode quota.Mode) quota.Decision {
 	c.Helper()
-	d, err := c.view.Throttle(ctx, []byte(key), l, quantity, mode)
+	o, err := c.view.Throttle(ctx, []byte(key), l, quantity, mode)
 	require.NoError(c, err)
-	return d
+	return l.Decision(o)
 }
 
 func (c *caller) take(key string, l gcra.Limit, quantity int64) quota.Decision {
