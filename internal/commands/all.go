@@ -195,7 +195,7 @@ func (c *Call) allDecisions(decisions []quota.Decision, ms bool) {
 	c.Out.Array(2 + len(decisions))
 	c.Out.Int(limited)
 	c.Out.Int(wholeUnits(retry, ms))
-	for _, d := range decisions {
-		c.decision(d, quota.Take, ms)
+	for i := range decisions {
+		c.decision(&decisions[i], quota.Take, ms)
 	}
 }

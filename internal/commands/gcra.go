@@ -35,7 +35,8 @@ var gcraCommand = Command{
 		if err != nil {
 			return err
 		}
-		c.decision(limit.Decision(o), quota.Take, false)
+		d := limit.Decision(o)
+		c.decision(&d, quota.Take, false)
 		return nil
 	},
 }

@@ -32,7 +32,7 @@ seconds until the last lease ends.`,
 		if err != nil {
 			return err
 		}
-		c.decision(d, quota.Take, c.Flag())
+		c.decision(&d, quota.Take, c.Flag())
 		return nil
 	},
 }

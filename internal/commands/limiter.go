@@ -14,8 +14,9 @@ var (
 var modes = [...]quota.Mode{quota.Take, quota.Peek, quota.UpTo, quota.Force}
 
 // decision writes the reply of every limiter. A time is rounded up to its unit, so that a limited call never says 0 and
-// whoever waits that long is admitted.
-func (c *Call) decision(d quota.Decision, mode quota.Mode, ms bool) {
+// whoever waits that long is admitted. It reads the decision where it lies: to copy six words that were written a moment ago
+// takes longer than the division.
+func (c *Call) decision(d *quota.Decision, mode quota.Mode, ms bool) {
 	limited := int64(0)
 	if d.Limited {
 		limited = 1

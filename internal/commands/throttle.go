@@ -20,7 +20,8 @@ var clThrottle = Command{
 		if err != nil {
 			return err
 		}
-		c.decision(limit.Decision(o), mode, ms)
+		d := limit.Decision(o)
+		c.decision(&d, mode, ms)
 		return nil
 	},
 }

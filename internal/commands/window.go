@@ -47,7 +47,7 @@ func windowed(row Command, limit Arg, rule func(*Call) error) Command {
 		if err != nil {
 			return err
 		}
-		c.decision(d, mode, ms)
+		c.decision(&d, mode, ms)
 		return nil
 	}
 	return row
