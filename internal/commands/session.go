@@ -104,7 +104,7 @@ func (s *Session) Close() {
 // What one turn may do, so that an event loop comes round to everybody in well under a millisecond: a Fast command takes about
 // a microsecond at worst, another, such as INFO, a hundred times that.
 const (
-	turn       = 1024      // worth of a turn, in Fast commands of a few words
+	turn       = 512       // worth of a turn, in Fast commands of a few words
 	fewWords   = 8         // as many more are worth another
 	fewBytes   = 1 << 10   // as many bytes of values that are moved, too
 	unhurried  = turn / 2  // worth of a command that is not Fast
