@@ -2,6 +2,7 @@ package commands
 
 import (
 	"bytes"
+	"slices"
 
 	"cellserver/internal/resp"
 )
@@ -67,7 +68,7 @@ func (a *ahead) rest() {
 		return
 	}
 	a.clear()
-	if cap(a.words) > lookahead*idleWords {
+	if cap(a.words) > lookahead*idleWords || cap(a.keys) > 2*manyKeys {
 		*a = ahead{}
 		return
 	}
@@ -84,6 +85,9 @@ func (a *ahead) fill(r *resp.Reader, t *Table, known *recent) (err error) {
 		if a.repeat(r) {
 			continue
 		}
+		if a.count == 1 && r.Buffered() > 0 { // those that come together are mostly of one kind
+			a.words = slices.Grow(a.words, (lookahead-1)*len(a.words))
+		}
 		start := len(a.words)
 		if a.words, err = r.Append(a.words); len(a.words) == start {
 			return err
@@ -91,14 +95,26 @@ func (a *ahead) fill(r *resp.Reader, t *Table, known *recent) (err error) {
 		words := a.words[start:]
 		row := t.lookup(words[0], known)
 		a.calls[a.count] = waiting{row: row, start: start, end: len(a.words)}
-		if row != nil && row.firstKey > 0 && len(words) > row.firstKey {
-			a.keys = append(a.keys, words[row.firstKey])
-		}
+		a.gather(row, words)
 		a.count++
 		a.long = r.Long()
 	}
 	return nil
 }
+
+// gather adds the key of a call, or the keys if it names which of its words they are.
+func (a *ahead) gather(row *Command, words [][]byte) {
+	switch {
+	case row == nil || row.firstKey == 0 || len(words) <= row.firstKey || len(a.keys) >= manyKeys:
+	case row.Keys != nil:
+		a.keys, _ = row.Keys(a.keys, words)
+	default:
+		a.keys = append(a.keys, words[row.firstKey])
+	}
+}
+
+// manyKeys are enough to be brought near at a time.
+const manyKeys = 2 * lookahead
 
 // repeat reads the next call if it repeats the one before it, about another key.
 func (a *ahead) repeat(r *resp.Reader) bool {

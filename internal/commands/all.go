@@ -21,9 +21,13 @@ were taken, 1 if one did not and none was; retry_after, the longest of those tha
 allow it; then for each limiter its five integers, and when limited what it would have said alone.`,
 	Run: func(c *Call) error {
 		count, words := int(c.Int()), c.words[2:]
-		rest, ok := cutTakings(words, count, nil)
-		if !ok {
-			return errSyntax
+		rest := words
+		for range count {
+			_, n := takingKind(rest)
+			if n == 0 {
+				return errSyntax
+			}
+			rest = rest[n:]
 		}
 		peek, ms, ok := allOptions(rest)
 		if !ok {
@@ -49,38 +53,26 @@ allow it; then for each limiter its five integers, and when limited what it woul
 // maxTakings bounds the limiters of one call.
 const maxTakings = 64
 
-// takingKind is the kind of a limiter that CL.ALL takes from, and how many words it has, its name and key included; 0 if it is
-// none.
-func takingKind(name []byte) (kind store.Kind, words int) {
-	switch {
+// takingKind is the kind of the limiter that the words begin with, and how many they are, its name and key included; 0 if they
+// begin with none, or it has not enough of them.
+func takingKind(words [][]byte) (kind store.Kind, n int) {
+	if len(words) == 0 {
+		return store.None, 0
+	}
+	switch name := words[0]; {
 	case foldEqual(name, "THROTTLE"):
-		return store.Throttle, 6
+		kind, n = store.Throttle, 6
 	case foldEqual(name, "FIXED"):
-		return store.Fixed, 5
+		kind, n = store.Fixed, 5
 	case foldEqual(name, "SLIDING"):
-		return store.Sliding, 5
+		kind, n = store.Sliding, 5
 	case foldEqual(name, "SLIDINGLOG"):
-		return store.SlidingLog, 5
+		kind, n = store.SlidingLog, 5
 	}
-	return store.None, 0
-}
-
-// cutTakings cuts the words into count limiters, shows each to visit if there is one, and returns what is left after them.
-func cutTakings(words [][]byte, count int, visit func(kind store.Kind, words [][]byte)) (rest [][]byte, ok bool) {
-	for range count {
-		if len(words) == 0 {
-			return nil, false
-		}
-		kind, n := takingKind(words[0])
-		if n == 0 || len(words) < n {
-			return nil, false
-		}
-		if visit != nil {
-			visit(kind, words[:n])
-		}
-		words = words[n:]
+	if len(words) < n {
+		return store.None, 0
 	}
-	return words, true
+	return kind, n
 }
 
 // allOptions reads what follows the limiters: PEEK and MS, in any order, each once.
@@ -113,7 +105,7 @@ func (c *Call) takings(words [][]byte, count int) (takes []store.Taking, err err
 		takes = c.takes[:count]
 	}
 	for i := range takes {
-		kind, n := takingKind(words[0])
+		kind, n := takingKind(words)
 		if err := c.taking(&takes[i], kind, words[1:n]); err != nil {
 			return takes, err
 		}
@@ -167,14 +159,21 @@ func repeatsKey(takes []store.Taking) bool {
 	return false
 }
 
-// takingKeys are the keys of a call, for COMMAND GETKEYS.
-func takingKeys(words [][]byte) (keys [][]byte, ok bool) {
+// takingKeys appends the keys of a call.
+func takingKeys(keys, words [][]byte) (all [][]byte, ok bool) {
 	count, ok := parseInteger(words[1], true)
 	if !ok || count < 1 || count > maxTakings {
-		return nil, false
+		return keys, false
 	}
-	_, ok = cutTakings(words[2:], int(count), func(_ store.Kind, words [][]byte) { keys = append(keys, words[1]) })
-	return keys, ok
+	words = words[2:]
+	for range count {
+		_, n := takingKind(words)
+		if n == 0 {
+			return keys, false
+		}
+		keys, words = append(keys, words[1]), words[n:]
+	}
+	return keys, true
 }
 
 // allDecisions writes CL.ALL's reply.

@@ -26,9 +26,9 @@ type Command struct {
 	Tips       []string // hints for clients and proxies, as COMMAND INFO gives them
 	KeyAccess  string   // what it does with its keys, as COMMAND INFO's key specs say: see below
 	Args       []Arg
-	AnyMore    bool                                          // further words are allowed, and ignored
-	Min        int                                           // words of the shortest call, where Redis says another number than the grammar
-	Keys       func(words [][]byte) (keys [][]byte, ok bool) // finds the keys of a call, where the grammar does not say
+	AnyMore    bool                                        // further words are allowed, and ignored
+	Min        int                                         // words of the shortest call, where Redis says another number than the grammar
+	Keys       func(keys, words [][]byte) ([][]byte, bool) // appends the keys of a call, where the grammar does not say; false if it makes no sense
 	Run        func(c *Call) error
 	Subs       []*Command // of a container such as CLIENT; their names are "client|id"
 

@@ -267,7 +267,7 @@ var commandGetKeys = Command{
 // keysOf are the keys of a call; not ok if its words make no sense.
 func (row *Command) keysOf(words [][]byte) (keys [][]byte, ok bool) {
 	if row.Keys != nil {
-		return row.Keys(words)
+		return row.Keys(nil, words)
 	}
 	first, last, step := row.keyPositions()
 	if first == 0 {

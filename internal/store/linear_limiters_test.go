@@ -177,6 +177,7 @@ func (w wish) on(v View, keys [][]byte) (got wished) {
 			takes = append(takes, Taking{keys[n], *w.rules[i], w.quantity})
 		}
 		got.decisions, got.allowed, got.err = v.TakeAll(background, takes, w.mode == quota.Peek)
+		got.decisions = slices.Clone(got.decisions) // they are lent
 	case "acquire":
 		got.decisions = make([]quota.Decision, 1)
 		got.decisions[0], got.err = v.Acquire(background, key, plainRequest(w.limit, 2, w.holder, w.quantity), 10)

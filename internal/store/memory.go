@@ -204,6 +204,7 @@ type view struct {
 	ahead  ahead
 
 	transaction *transaction // nil outside of one
+	decisions   *[fewTakes]quota.Decision
 }
 
 func (v *view) Now() int64 { return v.now }

@@ -10,31 +10,47 @@ import (
 // TakeAll takes from several keys or from none. All of their shards are locked: so to ask each limiter first, and then to have
 // each take, is one step to everybody else.
 func (v *view) TakeAll(_ context.Context, takes []Taking, peek bool) ([]quota.Decision, bool, error) {
-	var locked lockSet
+	var few [fewTakes]hashed
+	hashes, locked := few[:0], lockSet{}
 	for i := range takes {
-		locked.add(v.hash(takes[i].Key).shard)
+		h := v.hash(takes[i].Key)
+		hashes = append(hashes, h)
+		locked.add(h.shard)
 	}
 	db, now := v.lockSet(locked)
 	defer v.unlock(db, locked)
 
-	decisions := make([]quota.Decision, len(takes))
-	allowed, err := v.takeEach(db, takes, now, quota.Peek, decisions)
+	decisions := v.room(len(takes))
+	allowed, err := takeEach(db, takes, hashes, now, quota.Peek, decisions)
 	if err != nil || !allowed || peek {
 		return decisions, allowed, err
 	}
 	if !locked.haveRoom(db, len(takes)) {
 		return nil, false, ErrFull
 	}
-	_, err = v.takeEach(db, takes, now, quota.Take, decisions)
+	_, err = takeEach(db, takes, hashes, now, quota.Take, decisions)
 	return decisions, true, err
 }
 
+// fewTakes is for how many decisions a view keeps the room.
+const fewTakes = 8
+
+// room is room for n decisions.
+func (v *view) room(n int) []quota.Decision {
+	if n > fewTakes {
+		return make([]quota.Decision, n)
+	}
+	if v.decisions == nil {
+		v.decisions = new([fewTakes]quota.Decision)
+	}
+	return v.decisions[:n]
+}
+
 // takeEach asks every limiter, and says whether all of them allow it.
-func (v *view) takeEach(db *database, takes []Taking, now int64, mode quota.Mode, decisions []quota.Decision) (allowed bool, err error) {
+func takeEach(db *database, takes []Taking, hashes []hashed, now int64, mode quota.Mode, decisions []quota.Decision) (allowed bool, err error) {
 	allowed = true
 	for i := range takes {
-		t := &takes[i]
-		h := v.hash(t.Key)
+		t, h := &takes[i], hashes[i]
 		if decisions[i], err = db.shards[h.shard].take(h, t.Key, now, &t.Rule, t.Quantity, mode); err != nil {
 			return false, err
 		}

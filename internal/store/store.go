@@ -56,7 +56,7 @@ type View interface {
 	Take(ctx context.Context, key []byte, rule *Rule, quantity int64, mode quota.Mode) (quota.Decision, error)
 	// TakeAll takes from several keys, each named once, all or nothing, in one atomic step and at one instant. It returns
 	// what each limiter says, and whether all of them allowed it: then each took; else none did, and each says what it
-	// would have said alone. With peek none takes.
+	// would have said alone. With peek none takes. The decisions are the caller's until the next TakeAll.
 	TakeAll(ctx context.Context, takes []Taking, peek bool) (decisions []quota.Decision, allowed bool, err error)
 
 	// Acquire gives a holder permits until its lease ends, in one atomic step; a key has at most maxHolders.

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -33,7 +34,7 @@ func (c *caller) takeAll(peek bool, takes ...store.Taking) ([]quota.Decision, bo
 	d, allowed, err := c.view.TakeAll(ctx, takes, peek)
 	require.NoError(c, err)
 	require.Len(c, d, len(takes))
-	return d, allowed
+	return slices.Clone(d), allowed // they are lent
 }
 
 // alone is what each would say by itself.
