@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -56,27 +57,46 @@ func (o *options) throttle() contender {
 		call: throttleCall}
 }
 
-// limiters are cellserver with each of its limiters, CL.THROTTLE first and again. The logs are asked for so few keys that they
-// are full: of 1000 entries each.
-func (o *options) limiters(period string) []contender {
-	asked := func(name, call string, keys int) contender {
-		c := o.throttle().named(name)
-		c.call, c.keys = strings.ReplaceAll(call, "{period}", period), keys
-		return c
-	}
-	return []contender{
-		o.throttle(), o.throttle().named("CL.THROTTLE again"),
-		asked("CL.FIXED", "CL.FIXED {key} 15 {period} 1", 0),
-		asked("CL.SLIDING", "CL.SLIDING {key} 15 {period} 1", 0),
-		asked("CL.SLIDINGLOG, limit 15", "CL.SLIDINGLOG {key} 15 {period} 1", 0),
-		asked("CL.SLIDINGLOG, limit 1000", "CL.SLIDINGLOG {key} 1000 {period} 1", fullLogs),
-		asked("CL.ACQUIRE", "CL.ACQUIRE {key} 10 {period} me", 0),
-		asked("CL.ALL of one", "CL.ALL 1 THROTTLE {key} 15 30 60 1", 0),
-	}
+// limiters are cellserver with each of its limiters, CL.THROTTLE first and again, asked so that they take: a call that is refused
+// writes nothing down. A log holds the entries of a second; of so few keys as logged it is full with a thousand.
+func (o *options) limiters(logged int) []contender {
+	all := o.asked(
+		"CL.THROTTLE", "CL.THROTTLE {key} 100000 1 3600 1",
+		"CL.THROTTLE again", "CL.THROTTLE {key} 100000 1 3600 1",
+		"CL.FIXED", "CL.FIXED {key} 1000000 3600 1",
+		"CL.SLIDING", "CL.SLIDING {key} 1000000 3600 1",
+		"CL.SLIDINGLOG, few entries", "CL.SLIDINGLOG {key} 1000 1 1",
+		"CL.ACQUIRE, a holder", "CL.ACQUIRE {key} 10 3600 worker",
+		"CL.ACQUIRE, new holders", "CL.ACQUIRE {key} 1000 1 worker:__rand_int__",
+		"CL.ALL of one", "CL.ALL 1 THROTTLE {key} 100000 1 3600 1",
+		"CL.ALL of two", "CL.ALL 2 THROTTLE {key} 100000 1 3600 1 FIXED day:{key} 1000000 3600 1",
+		"CL.SLIDINGLOG, limit 1000, full", "CL.SLIDINGLOG {key} 1000 1 1",
+	)
+	all[len(all)-1].keys = logged
+	return all
 }
 
-// fullLogs is how many keys a log of 1000 entries is kept for: few enough for the calls of a round to fill them.
-const fullLogs = 200
+// kept are cellserver with each of its limiters, asked once a key, which then stays.
+func (o *options) kept() []contender {
+	return o.asked(
+		"CL.THROTTLE", "CL.THROTTLE {key} {limit}",
+		"CL.FIXED", "CL.FIXED {key} 15 864000 1",
+		"CL.SLIDING", "CL.SLIDING {key} 15 864000 1",
+		"CL.SLIDINGLOG, one entry", "CL.SLIDINGLOG {key} 15 864000 1",
+		"CL.ACQUIRE, a holder", "CL.ACQUIRE {key} 10 864000 worker",
+		"INCR", "INCR {key}",
+	)
+}
+
+// asked are cellserver with one call and another, a name before each.
+func (o *options) asked(namesAndCalls ...string) (asked []contender) {
+	for pair := range slices.Chunk(namesAndCalls, 2) {
+		c := o.throttle().named(pair[0])
+		c.call = pair[1]
+		asked = append(asked, c)
+	}
+	return asked
+}
 
 // field is who takes part: redis-server and again redis-server, cellserver, who else the scenario wants, and the guests.
 func (o *options) field(others ...contender) []contender {

@@ -51,6 +51,9 @@ func (r *Results) figures() []byte {
 	t = append(t, r.memoryFigures()...)
 	var b bytes.Buffer
 	b.WriteString(t.String())
+	if t := r.limiterFigures(); len(t) > 1 {
+		fmt.Fprintf(&b, "\n%s", t.String())
+	}
 	for _, p := range plots {
 		if p.draw(r) != nil {
 			fmt.Fprintf(&b, "\n![%s](bench/plots/%s)\n", p.title, p.name)
@@ -98,6 +101,19 @@ func (r *Results) memoryFigures() (t table) {
 	return t
 }
 
+// limiterFigures are what a call of each limiter costs, as multiples of CL.THROTTLE's.
+func (r *Results) limiterFigures() table {
+	t := table{{"CPU a call beside CL.THROTTLE's", "P=1", "P=64"}}
+	one, many := r.Find("limiters-p1"), r.Find("limiters-p64")
+	if one == nil || many == nil {
+		return t
+	}
+	for _, row := range one.CPU[1:] {
+		t = append(t, []string{row.Server, ratio(row.Ratio.Middle), ratio(cpuOf(many, row.Server).Ratio.Middle)})
+	}
+	return t
+}
+
 func micros(us float64) string      { return fmt.Sprintf("%.2f us", us) }
 func wholeMicros(us float64) string { return fmt.Sprintf("%.0f us", us) }
 
@@ -138,5 +154,5 @@ func memoryOf(s *Scenario, server string) (found Memory) {
 
 // Featured are the scenarios that the README's figures and the plots are made of.
 func Featured() []string {
-	return slices.Concat(readmeCPU, readmeLatency, []string{"memory-1m", "memory-growth"})
+	return slices.Concat(readmeCPU, readmeLatency, []string{"memory-1m", "memory-growth", "limiters-p1", "limiters-p64"})
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // BenchmarkLimiters is a session's work for one call of each limiter, 64 in flight, on 100k keys. A key is called ten times a minute
-// and allows fifteen, so that nearly all calls take, and a log holds ten entries. docs/limiters.md quotes it as ratios.
+// and allows fifteen, so that nearly all calls take, and a log holds ten entries.
 func BenchmarkLimiters(b *testing.B) {
 	for _, of := range []struct{ name, call string }{
 		{"THROTTLE", "CL.THROTTLE k:%015d 14 15 60"},

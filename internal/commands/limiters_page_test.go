@@ -14,15 +14,27 @@ import (
 
 const limitersPage = "../../docs/limiters.md"
 
-// playable are the blocks of a page that are conversations: a timeline's clock stands still but where it says @advance.
-var playable = regexp.MustCompile("(?ms)^```(?:timeline|transcript)\n(.*?)^```$")
+// The blocks of a page that are conversations: a timeline's clock stands still but where it says @advance.
+var (
+	playable  = regexp.MustCompile("(?ms)^```(?:timeline|transcript)\n(.*?)^```$")
+	timelines = regexp.MustCompile("(?ms)^```timeline\n(.*?)^```$")
+)
 
 // What docs/limiters.md shows is what the table answers, word for word; each block begins with no keys.
 func TestConversationsInLimitersPage(t *testing.T) {
-	text, err := os.ReadFile(limitersPage)
+	require.GreaterOrEqual(t, playPage(t, limitersPage, playable), 12)
+}
+
+// So are the README's timelines. Its transcripts are played against the binary.
+func TestTimelinesInReadme(t *testing.T) {
+	require.Positive(t, playPage(t, readme, timelines))
+}
+
+func playPage(t *testing.T, page string, blocks *regexp.Regexp) (played int) {
+	text, err := os.ReadFile(page)
 	require.NoError(t, err)
-	played, current := 0, string(text)
-	for _, block := range blocksOf(t, string(text)) {
+	current := string(text)
+	for _, block := range blocksOf(t, string(text), blocks) {
 		played++
 		if *rewrite {
 			answered, err := block.file.Rewrite(newStill(t))
@@ -34,15 +46,15 @@ func TestConversationsInLimitersPage(t *testing.T) {
 			t.Error(d)
 		}
 	}
-	require.GreaterOrEqual(t, played, 12)
 	if *rewrite {
-		require.NoError(t, os.WriteFile(limitersPage, []byte(current), 0o644))
+		require.NoError(t, os.WriteFile(page, []byte(current), 0o644))
 	}
+	return played
 }
 
 func TestAWrongReplyInAPageIsFound(t *testing.T) {
 	page := "# Page\n\n```timeline\n> CL.FIXED k 1 60\n[0, 1, 0, -1, 60]\n@advance 59s\n> CL.FIXED k 1 60\n[1, 1, 0, 2, 2]\n```\n"
-	blocks := blocksOf(t, page)
+	blocks := blocksOf(t, page, playable)
 	require.Len(t, blocks, 1)
 	differences := blocks[0].file.Play(newStill(t))
 	require.Len(t, differences, 1)
@@ -71,8 +83,8 @@ type pageBlock struct {
 	file *transcript.File
 }
 
-func blocksOf(t *testing.T, page string) (all []pageBlock) {
-	for _, at := range playable.FindAllStringSubmatchIndex(page, -1) {
+func blocksOf(t *testing.T, page string, blocks *regexp.Regexp) (all []pageBlock) {
+	for _, at := range blocks.FindAllStringSubmatchIndex(page, -1) {
 		text := page[at[2]:at[3]]
 		before := strings.Repeat("\n", strings.Count(page[:at[2]], "\n"))
 		f, err := transcript.Parse("docs/limiters.md", []byte(before+text))

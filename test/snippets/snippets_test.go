@@ -107,7 +107,7 @@ func TestEveryProgramIsRun(t *testing.T) {
 	for _, document := range []string{"README.md", "docs/clients.md", "docs/http.md"} {
 		for _, b := range blocks(t, document) {
 			switch b.language {
-			case "transcript", "sh", "http":
+			case "transcript", "timeline", "sh", "http":
 			case "go":
 				assert.Contains(t, []string{"limit.go", "middleware.go"}, b.name, "%s:%d", b.file, b.line)
 			default:
