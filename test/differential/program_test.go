@@ -3,16 +3,30 @@ package differential
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 )
 
 // program is what one client sends.
 type program []step
 
-// step is a call, or bytes that mean to be one. ends says that the server hangs up on it.
+// step is a call, or bytes that mean to be one. ends says that the server hangs up on it; burns that what follows is sent when
+// all keys are gone that were to expire in the next few milliseconds.
 type step struct {
 	bytes string
 	ends  bool
+	burns bool
+}
+
+// pieces are what is sent at a time.
+func (p program) pieces() (all []program) {
+	for {
+		last := slices.IndexFunc(p, func(s step) bool { return s.burns })
+		if last < 0 {
+			return append(all, p)
+		}
+		all, p = append(all, p[:last+1]), p[last+1:]
+	}
 }
 
 func (p program) String() string {
@@ -45,10 +59,15 @@ func (p program) ends() bool {
 }
 
 // author writes programs. It knows no values: both servers are empty, and stay so.
-type author struct{ *rand.Rand }
+type author struct {
+	*rand.Rand
+	spans int // how many spans of time it has written
+}
+
+func newAuthor(seed, kind uint64) *author { return &author{Rand: rand.New(rand.NewPCG(seed, kind))} }
 
 func newProgram(seed uint64) (p program) {
-	a := author{rand.New(rand.NewPCG(seed, 0))}
+	a := newAuthor(seed, 0)
 	if a.IntN(2) == 0 {
 		p = append(p, step{bytes: string(command("HELLO", "3"))})
 	}
@@ -59,18 +78,18 @@ func newProgram(seed uint64) (p program) {
 		return p
 	}
 	if a.IntN(20) == 0 {
-		return append(p, step{a.pick(tooLong), true}) // nothing behind it, which might be left unread and reset the connection
+		return append(p, step{bytes: a.pick(tooLong), ends: true}) // nothing behind it, which might be left unread and reset the connection
 	}
-	p = append(p, step{a.pick(endings), true})
+	p = append(p, step{bytes: a.pick(endings), ends: true})
 	for range a.IntN(3) {
 		p = append(p, step{bytes: string(command("ECHO", "unheard"))})
 	}
 	return p
 }
 
-func (a author) pick(from []string) string { return from[a.IntN(len(from))] }
+func (a *author) pick(from []string) string { return from[a.IntN(len(from))] }
 
-func (a author) step() step {
+func (a *author) step() step {
 	switch a.IntN(12) {
 	case 0:
 		return step{bytes: a.pick(oddities)}
@@ -158,7 +177,7 @@ var commands = strings.Fields("PING ECHO SELECT GET EXISTS DEL UNLINK TYPE TTL P
 	"READONLY READWRITE ASKING SCAN FLUSHDB FLUSHALL HELLO AUTH CLIENT COMMAND CONFIG INFO CLUSTER")
 
 // call is mostly a call as the grammar has it, and sometimes one of no grammar.
-func (a author) call() []string {
+func (a *author) call() []string {
 	if a.IntN(10) == 0 {
 		return append([]string{a.pick(names)}, a.words(a.IntN(5))...)
 	}
@@ -188,21 +207,21 @@ func arityIsNoTrouble(name string) bool {
 	return !strings.Contains("TIME CLIENT COMMAND CONFIG INFO CLUSTER", name)
 }
 
-func (a author) word() string {
+func (a *author) word() string {
 	if a.IntN(300) == 0 {
 		return strings.Repeat("long ", 4000+a.IntN(9000)) // a key of ours may have 65536 bytes
 	}
 	return a.pick(words)
 }
 
-func (a author) words(n int) (all []string) {
+func (a *author) words(n int) (all []string) {
 	for range n {
 		all = append(all, a.word())
 	}
 	return all
 }
 
-func (a author) cased(name string) string {
+func (a *author) cased(name string) string {
 	letters := []byte(name)
 	for i := range letters {
 		if a.IntN(4) == 0 {
@@ -213,7 +232,7 @@ func (a author) cased(name string) string {
 }
 
 // inline writes a call on a line, each word as it is or in quotes.
-func (a author) inline() string {
+func (a *author) inline() string {
 	var b strings.Builder
 	for i, word := range a.call() {
 		if i > 0 {
@@ -224,7 +243,7 @@ func (a author) inline() string {
 	return b.String() + a.pick([]string{"\r\n", "\n"})
 }
 
-func (a author) quoted(word string) string {
+func (a *author) quoted(word string) string {
 	plain := word != "" && !strings.ContainsAny(word, " \t\r\n\v\f\"'\x00\\") && word[0] != '*'
 	if plain && a.IntN(3) > 0 {
 		return word

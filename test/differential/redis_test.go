@@ -32,8 +32,8 @@ const finished = "this is the last reply"
 
 var versions = regexp.MustCompile(`"version", ?"7\.[0-9.]+"|"version": "7\.[0-9.]+"`)
 
-// play sends a program in one write and returns the replies. The connection's number and the server's version, which may
-// differ, are taken out.
+// play sends a program, each of its pieces in one write, and returns the replies. The connection's number and the server's
+// version, which may differ, are taken out.
 func play(open dialer, p program) (lines []string, err error) {
 	conn, err := open()
 	if err != nil {
@@ -48,9 +48,27 @@ func play(open dialer, p program) (lines []string, err error) {
 	if err != nil {
 		return nil, err
 	}
+	pieces := p.pieces()
+	for i, piece := range pieces {
+		answered, err := playPiece(conn, r, piece, id)
+		if lines = append(lines, answered...); err != nil || piece.ends() {
+			return lines, err
+		}
+		if i < len(pieces)-1 {
+			if err := burn(open); err != nil {
+				return lines, err
+			}
+		}
+	}
+	return lines, nil
+}
+
+func playPiece(conn net.Conn, r *bufio.Reader, p program, id string) (lines []string, err error) {
 	out := p.bytes()
 	if !p.ends() {
-		out = append(out, command("DISCARD")...) // or what follows would be queued
+		if len(p) == 0 || !p[len(p)-1].burns {
+			out = append(out, command("DISCARD")...) // or what follows would be queued
+		}
 		out = append(out, command("ECHO", finished)...)
 	}
 	failed := make(chan error, 1)
@@ -59,11 +77,12 @@ func play(open dialer, p program) (lines []string, err error) {
 		failed <- err
 	}()
 	lines, err = listen(r, id)
-	conn.Close()
-	if sent := <-failed; err == nil && !p.ends() {
-		err = sent
+	if err != nil || p.ends() {
+		conn.Close() // which ends the writing
+		<-failed
+		return lines, err
 	}
-	return lines, err
+	return lines, <-failed
 }
 
 func askID(conn net.Conn, r *bufio.Reader) (string, error) {

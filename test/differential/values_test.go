@@ -1,7 +1,6 @@
 package differential
 
 import (
-	"math/rand/v2"
 	"os"
 	"strconv"
 	"strings"
@@ -115,7 +114,7 @@ var (
 )
 
 func newValueProgram(seed uint64) (p program) {
-	a := author{rand.New(rand.NewPCG(seed, 1))}
+	a := newAuthor(seed, 1)
 	if a.IntN(2) == 0 {
 		p = append(p, step{bytes: string(command("HELLO", "3"))})
 	}
@@ -126,7 +125,7 @@ func newValueProgram(seed uint64) (p program) {
 	return p
 }
 
-func (a author) valueCall() (call []string) {
+func (a *author) valueCall() (call []string) {
 	for i, form := range strings.Fields(a.pick(valueForms)) {
 		from := map[string][]string{"k": valueKeys, "v": values, "i": integers, "f": fractions, "s": spans, "t": instants, "r": ranges, "m": millis, "u": milliInstants,
 			"d": numbers, "o": settings, "c": when}[form]
@@ -135,6 +134,10 @@ func (a author) valueCall() (call []string) {
 			call = append(call, a.cased(form))
 		case form == "w":
 			call = append(call, a.word())
+		case form == "s":
+			call = append(call, a.span(from, 1))
+		case form == "m":
+			call = append(call, a.span(from, 1000))
 		case from != nil:
 			call = append(call, a.pick(from))
 		default:
@@ -145,6 +148,18 @@ func (a author) valueCall() (call []string) {
 		call = append(call, a.pick(values))
 	}
 	return call
+}
+
+// span is a span of time that differs from every other by a second at least: which of two equal ones ends later, as EXPIRE GT
+// asks, depends on how many milliseconds lie between the calls.
+func (a *author) span(from []string, second int) string {
+	text := a.pick(from)
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 100 || n > 1_000_000 {
+		return text
+	}
+	a.spans++
+	return strconv.Itoa(n + a.spans*second)
 }
 
 // Random programs of values and transactions are answered alike. CELLSERVER_TEST_PROGRAMS=100000 is for a longer run, and

@@ -1,0 +1,145 @@
+package differential
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"os"
+	"regexp"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/transcript"
+	"cellserver/test/peer"
+)
+
+// Programs in which time passes, in small steps: keys are given a few milliseconds, and no call comes until these are over by each
+// server's own clock. Nothing else in them is so short.
+
+// fuses give a key k at most m milliseconds.
+var fuses = [][]string{
+	{"SET", "k", "v", "PX", "m"}, {"PSETEX", "k", "m", "v"}, {"PEXPIRE", "k", "m"}, {"GETEX", "k", "PX", "m"}, {"PEXPIRE", "k", "m", "LT"},
+	{"PEXPIRE", "k", "m", "NX"}, {"SET", "k", "v", "XX", "PX", "m"}, {"SET", "k", "v", "GET", "PX", "m"},
+}
+
+// longestFuse is how long a key lives at most, burning how long is waited; both in milliseconds.
+const longestFuse, burning = 15, 30
+
+func newExpiryProgram(seed uint64) (p program) {
+	a := newAuthor(seed, 2)
+	if a.IntN(2) == 0 {
+		p = append(p, step{bytes: string(command("HELLO", "3"))})
+	}
+	p = append(p, step{bytes: string(command("FLUSHALL"))})
+	for range 2 {
+		for range 2 + a.IntN(20) {
+			p = append(p, step{bytes: string(command(a.valueCall()...))})
+		}
+		p = append(p, a.fuse())
+	}
+	for range 5 + a.IntN(15) {
+		p = append(p, step{bytes: string(command(a.valueCall()...))})
+	}
+	return p
+}
+
+// fuse lights some keys, each once, perhaps in a transaction, and perhaps watched.
+func (a *author) fuse() step {
+	out := command("DISCARD")
+	if a.IntN(3) == 0 {
+		out = append(out, command("WATCH", a.pick(valueKeys))...)
+	}
+	together := a.IntN(4) == 0
+	if together {
+		out = append(out, command("MULTI")...)
+	}
+	for _, n := range a.Perm(len(valueKeys))[:1+a.IntN(len(valueKeys))] {
+		var call []string
+		for _, word := range fuses[a.IntN(len(fuses))] {
+			switch word {
+			case "k":
+				word = valueKeys[n]
+			case "v":
+				word = a.pick(values)
+			case "m":
+				word = strconv.Itoa(1 + a.IntN(longestFuse))
+			}
+			call = append(call, word)
+		}
+		out = append(out, command(call...)...)
+	}
+	if together {
+		out = append(out, command("EXEC")...)
+	}
+	return step{bytes: string(out), burns: true}
+}
+
+// burn returns when the fuses have burned, by the server's clock: a key that has longer than they is gone.
+func burn(open dialer) error {
+	conn, err := open()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	r := bufio.NewReader(conn)
+	call := command("SET", "until this is gone", "", "PX", strconv.Itoa(burning))
+	for tries := 0; ; tries++ {
+		if _, err := conn.Write(call); err != nil {
+			return err
+		}
+		reply, err := transcript.ReadReply(r)
+		switch {
+		case err != nil:
+			return err
+		case reply == "0":
+			return nil
+		case tries > 10_000_000:
+			return fmt.Errorf("a key of %d ms does not go", burning)
+		}
+		call = command("EXISTS", "until this is gone")
+	}
+}
+
+// Values expire as in Redis, to whoever reads, writes, watches or queues. CELLSERVER_TEST_PROGRAMS and CELLSERVER_TEST_SEED are for
+// more of them.
+func TestRandomExpiryProgramsAgainstRedis(t *testing.T) {
+	programs, first := uint64(50), uint64(0)
+	if peer.Race {
+		programs = 15
+	}
+	if n, err := strconv.ParseUint(os.Getenv("CELLSERVER_TEST_PROGRAMS"), 10, 64); err == nil {
+		programs = n
+	}
+	first, _ = strconv.ParseUint(os.Getenv("CELLSERVER_TEST_SEED"), 10, 64)
+	reports := explore(t, to(peer.Start(t)), to(peer.StartRedis(t, "--proto-max-bulk-len", "1mb")),
+		func(seed uint64) program { return newExpiryProgram(first + seed) }, programs)
+	for _, report := range reports {
+		t.Error(report)
+	}
+}
+
+// lasting is a connection to a server with a planted bug: SET PX of less than ten milliseconds is of a minute and a half.
+type lasting struct{ net.Conn }
+
+var shortLives = regexp.MustCompile(`\$2\r\nPX\r\n\$1\r\n\d\r\n`)
+
+func (c lasting) Write(b []byte) (int, error) {
+	if _, err := c.Conn.Write(shortLives.ReplaceAll(b, []byte("$$2\r\nPX\r\n$$5\r\n90000\r\n"))); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
+
+func TestExpiryProgramsFindKeysThatStay(t *testing.T) {
+	redis := to(peer.StartRedis(t))
+	wrong := func() (net.Conn, error) {
+		conn, err := redis()
+		return lasting{conn}, err
+	}
+	reports := explore(t, wrong, redis, newExpiryProgram, 2) // to find the few calls that matter takes a second
+	require.NotEmpty(t, reports)
+	assert.Contains(t, reports[0], "PX")
+}
