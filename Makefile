@@ -37,8 +37,9 @@ tidy: ## go.mod and go.sum say what the code needs, no more
 	$(GO) mod verify
 
 .PHONY: test-clients
-test-clients: build ## real clients in other languages (installs them in a temporary place)
+test-clients: build ## real clients and limiter libraries in other languages (installs them in a temporary place)
 	test/clients/run.sh bin/cellserver
+	test/clients/limiters/run.sh bin/cellserver
 	test/snippets/run.sh bin/cellserver
 
 .PHONY: rewrite

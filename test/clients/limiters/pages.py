@@ -1,0 +1,142 @@
+"""django-ratelimit and the throttles of Django REST framework, as they come: pages.py port
+
+Both keep what they count in Django's cache, here in its own Redis backend. What is seen is printed, for comparison."""
+
+import sys
+import time
+
+import django
+import redis
+from django.conf import settings
+
+port = int(sys.argv[1])
+settings.configure(
+    ALLOWED_HOSTS=["testserver"],
+    CACHES={"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": f"redis://127.0.0.1:{port}"}},
+    LOGGING_CONFIG=None,
+    REST_FRAMEWORK={"DEFAULT_THROTTLE_RATES": {"anon": "3/day"}, "UNAUTHENTICATED_USER": None},
+    ROOT_URLCONF=__name__,
+    SECRET_KEY="x",
+)
+django.setup()
+
+from django.core.cache import cache
+from django.http import HttpResponse
+from django.test import Client, RequestFactory
+from django.urls import path
+from django_ratelimit.core import get_usage
+from django_ratelimit.decorators import ratelimit
+from rest_framework.renderers import JSONRenderer
+from rest_framework.response import Response
+from rest_framework.throttling import AnonRateThrottle
+from rest_framework.views import APIView
+
+USER = "header:x-user"
+
+
+@ratelimit(key=USER, rate="5/d")
+def page(request):
+    return HttpResponse("welcome")
+
+
+@ratelimit(key=USER, rate="2/d", method="POST")
+def form(request):
+    return HttpResponse("welcome")
+
+
+@ratelimit(group="shared", key=USER, rate="3/d", block=False)
+def shared(request):
+    return HttpResponse("too often" if request.limited else "welcome")
+
+
+@ratelimit(key=USER, rate="0/d")
+def closed(request):
+    return HttpResponse("welcome")
+
+
+class Api(APIView):
+    authentication_classes = []
+    permission_classes = []
+    renderer_classes = [JSONRenderer]
+    throttle_classes = [AnonRateThrottle]
+
+    def get(self, request):
+        return Response("welcome")
+
+
+urlpatterns = [
+    path("page", page),
+    path("form", form),
+    path("shared/one", shared),
+    path("shared/two", shared),
+    path("closed", closed),
+    path("api", Api.as_view()),
+]
+
+
+def expect(what, got, want):
+    assert got == want, f"{what}: {got}, not {want}"
+    print(what, "-", got)
+
+
+def visit(url, user, method="get"):
+    answer = getattr(Client(), method)(url, headers={"x-user": user})
+    return answer.content.decode() if answer.status_code == 200 else answer.status_code
+
+
+def usage(user):
+    return get_usage(RequestFactory().get("/", headers={"x-user": user}), group="usage", key=USER, rate="5/d")
+
+
+def patient(name):
+    """A user whose day does not end while this runs: each has it end at another time."""
+    return next(user for i in range(1000) if usage(user := f"{name}{i}")["time_left"] > 3600)
+
+
+def visits():
+    alice, bob = patient("alice"), patient("bob")
+    expect("alice, a limit of 5", [visit("/page", alice) for _ in range(7)], ["welcome"] * 5 + [403] * 2)
+    expect("bob has a limit of his own", visit("/page", bob), "welcome")
+    expect("only POST counts", [visit("/form", alice, m) for m in ["get", "post", "get", "post", "post", "get"]],
+           ["welcome", "welcome", "welcome", "welcome", 403, "welcome"])
+    expect("two pages share", [visit(f"/shared/{n}", alice) for n in ["one", "two", "one", "two"]], ["welcome"] * 3 + ["too often"])
+    expect("a limit of 0", visit("/closed", alice), 403)
+
+
+def counts():
+    carol = patient("carol")
+    request = RequestFactory().get("/", headers={"x-user": carol})
+    for n in [1, 2, 3]:
+        told = get_usage(request, group="usage", key=USER, rate="5/d", increment=True)
+        expect("an increment", (told["count"], told["limit"], told["should_limit"]), (n, 5, False))
+    expect("a look", [usage(carol)["count"] for _ in range(2)], [3, 3])
+    with redis.Redis(port=port) as r:
+        kept = [r.ttl(key) for key in r.scan_iter("*rl:*")]
+        expect("every counter is kept for a day and 5 s", all(86300 < ttl <= 86405 for ttl in kept) and len(kept) > 5, True)
+
+
+def throttles():
+    def get(address):
+        return Client().get("/api", REMOTE_ADDR=address)
+
+    expect("an address, a limit of 3", [get("10.0.0.1").status_code for _ in range(5)], [200] * 3 + [429] * 2)
+    expect("it is told to wait a day", 86300 < int(get("10.0.0.1").headers["Retry-After"]) <= 86400, True)
+    expect("another address", get("10.0.0.2").status_code, 200)
+
+
+def expiry():
+    assert cache.add("short", 7, 1)
+    late = time.monotonic() + 20
+    while cache.get("short") is not None:
+        assert time.monotonic() < late, "it does not expire"
+        time.sleep(0.02)
+    try:
+        cache.incr("short")
+        raise AssertionError("what has gone was added to")
+    except ValueError:
+        expect("a second later", cache.add("short", 7, 1000), True)
+    expect("it counts on", [cache.incr("short"), cache.add("short", 1), cache.get("short")], [8, False, 8])
+
+
+for story in [throttles, visits, counts, expiry]:
+    story()
