@@ -249,7 +249,7 @@ var commandGetKeys = Command{
 		case !row.grammar.fits(len(words)):
 			return refusal("ERR Invalid number of arguments specified for command")
 		}
-		keys, ok := row.keysOf(words)
+		keys, ok := row.keysOf(nil, words)
 		switch {
 		case !ok:
 			return refusal("ERR Invalid arguments specified for command")
@@ -264,14 +264,14 @@ var commandGetKeys = Command{
 	},
 }
 
-// keysOf are the keys of a call; not ok if its words make no sense.
-func (row *Command) keysOf(words [][]byte) (keys [][]byte, ok bool) {
+// keysOf appends the keys of a call; not ok if its words make no sense.
+func (row *Command) keysOf(keys, words [][]byte) (all [][]byte, ok bool) {
 	if row.Keys != nil {
-		return row.Keys(nil, words)
+		return row.Keys(keys, words)
 	}
 	first, last, step := row.keyPositions()
 	if first == 0 {
-		return nil, true
+		return keys, true
 	}
 	if last < 0 {
 		last = len(words) - 1

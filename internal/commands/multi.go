@@ -10,14 +10,17 @@ import (
 // queue is the calls of a transaction that has not been executed.
 type queue struct {
 	calls  []queued
-	words  int
-	bytes  int
-	broken bool // a call was refused already: so EXEC refuses them all
+	words  [][]byte // of all calls, end to end: copies
+	bytes  []byte   // where the latest of them are
+	size   int      // bytes of all
+	broken bool     // a call was refused already: so EXEC refuses them all
+	full   bool     // and so is every call from here on
+	places []store.Place
 }
 
 type queued struct {
-	row   *Command
-	words [][]byte // copies
+	row        *Command
+	start, end int // of its words
 }
 
 // The bounds of a queue: what it holds, and so how long EXEC keeps others from its keys. Its bytes are bounded as a call's are.
@@ -28,22 +31,52 @@ const errTooMuchQueued refusal = "ERR too many words are queued for one transact
 // enqueue takes a call for EXEC. Of a long one the words are in long.
 func (s *Session) enqueue(row *Command, words [][]byte, long [][]byte) error {
 	q := s.queue
-	if long != nil {
+	if long != nil && !q.broken {
 		words = resp.SplitCall(long)
 	}
-	q.words += len(words)
-	for _, word := range words {
-		q.bytes += len(word)
-	}
-	if q.words > maxQueuedWords || q.bytes > s.instance.limits.Query {
-		q.calls, q.broken = nil, true
+	if !q.add(row, words, s.instance.limits.Query) {
 		return errTooMuchQueued
-	}
-	if !q.broken {
-		q.calls = append(q.calls, queued{row, own(words)})
 	}
 	s.out.Status("QUEUED")
 	return nil
+}
+
+// add copies a call to the queue's end; false if it is full.
+func (q *queue) add(row *Command, words [][]byte, most int) bool {
+	if q.broken {
+		return !q.full
+	}
+	size := 0
+	for _, word := range words {
+		size += len(word)
+	}
+	if q.size += size; len(q.words)+len(words) > maxQueuedWords || q.size > most {
+		*q = queue{broken: true, full: true}
+		return false
+	}
+	if cap(q.bytes)-len(q.bytes) < size { // not to be moved: there are words in it
+		q.bytes = make([]byte, 0, max(size, 2*cap(q.bytes), 128))
+	}
+	start := len(q.words)
+	for _, word := range words {
+		at := len(q.bytes)
+		q.bytes = append(q.bytes, word...)
+		q.words = append(q.words, q.bytes[at:len(q.bytes):len(q.bytes)])
+	}
+	q.calls = append(q.calls, queued{row, start, len(q.words)})
+	return true
+}
+
+// emptied is a queue for the next transaction: the same, unless it needs much memory. Idle sessions are many.
+func (q *queue) emptied() *queue {
+	const few = 16
+	if cap(q.calls) > few || cap(q.words) > 4*few || cap(q.bytes) > 64*few || cap(q.places) > few {
+		return new(queue)
+	}
+	clear(q.words)
+	clear(q.places)
+	*q = queue{calls: q.calls[:0], words: q.words[:0], bytes: q.bytes[:0], places: q.places[:0]}
+	return q
 }
 
 // spoil has EXEC refuse the transaction that is being queued, if there is one.
@@ -63,7 +96,9 @@ var multi = Command{
 		if c.Session.queue != nil {
 			return refusal("ERR MULTI calls can not be nested")
 		}
-		c.Session.queue = new(queue)
+		if c.Session.queue = c.Session.lastQueue; c.Session.queue == nil {
+			c.Session.queue = new(queue)
+		}
 		c.Out.Status("OK")
 		return nil
 	},
@@ -84,7 +119,9 @@ var discard = Command{
 
 // leaveTransaction forgets what was queued and watched.
 func (s *Session) leaveTransaction() {
-	s.queue = nil
+	if s.queue != nil {
+		s.queue, s.lastQueue = nil, s.queue.emptied()
+	}
 	s.unwatch()
 }
 
@@ -103,12 +140,11 @@ var exec = Command{
 		if q.broken {
 			return refusal("EXECABORT Transaction discarded because of previous errors.")
 		}
-		s.queue = nil
-		places, all := q.places(s.database, c.instance.store.Databases())
+		all := q.findPlaces(s.database, c.instance.store.Databases())
 		for _, w := range s.watching {
-			places = append(places, w.place)
+			q.places = append(q.places, w.place)
 		}
-		c.View.Atomically(c.Context, places, all, func() {
+		c.View.Atomically(c.Context, q.places, all, func() {
 			if s.instance.watches.changed(c, s.watching) {
 				c.Out.NullArray()
 				return
@@ -125,7 +161,7 @@ func (c *Call) runQueued(q *queue) {
 	c.Out.Array(len(q.calls))
 	for _, call := range q.calls {
 		mark := c.Out.Mark()
-		if err := c.run(call.row, call.words, false); err != nil {
+		if err := c.run(call.row, q.words[call.start:call.end], false); err != nil {
 			c.Out.Rewind(mark)
 			c.Out.Error(text(err))
 			c.instance.stats.errors.Add(1)
@@ -138,23 +174,25 @@ func (c *Call) runQueued(q *queue) {
 			moved += unhurried * fewBytes
 		}
 	}
-	c.moved, c.Session.words = moved, q.words // which is what EXEC counts of a turn
+	c.moved, c.Session.words = moved, len(q.words) // which is what EXEC counts of a turn
 }
 
-// places are the keys that the calls touch, from a selected database on; all if they may touch any.
-func (q *queue) places(database, databases int) (places []store.Place, all bool) {
+// findPlaces finds the keys that the calls touch, from a selected database on; all if they may touch any.
+func (q *queue) findPlaces(database, databases int) (all bool) {
+	var few [4][]byte
 	for _, call := range q.calls {
+		words := q.words[call.start:call.end]
 		if call.row == &selectDB {
-			if n, ok := resp.ParseInt(call.words[1]); ok && n >= 0 && n < int64(databases) {
+			if n, ok := resp.ParseInt(words[1]); ok && n >= 0 && n < int64(databases) {
 				database = int(n)
 			}
 			continue
 		}
 		all = all || call.row.Flags&Whole != 0
-		keys, _ := call.row.keysOf(call.words)
+		keys, _ := call.row.keysOf(few[:0], words)
 		for _, key := range keys {
-			places = append(places, store.Place{Database: database, Key: key})
+			q.places = append(q.places, store.Place{Database: database, Key: key})
 		}
 	}
-	return places, all
+	return all
 }

@@ -33,8 +33,9 @@ type Session struct {
 	parked    bool // a Slow command has not answered yet: nothing is read meanwhile
 	more      bool // the turn ended before the calls did
 
-	queue    *queue   // of a transaction, nil outside of one
-	watching []*watch // for its EXEC
+	queue     *queue   // of a transaction, nil outside of one
+	lastQueue *queue   // empty, for the next transaction
+	watching  []*watch // for its EXEC
 
 	row      *Command // of the latest call
 	words    int      // that it had

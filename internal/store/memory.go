@@ -203,7 +203,8 @@ type view struct {
 	now    int64
 	ahead  ahead
 
-	transaction *transaction // nil outside of one
+	transaction *transaction // nil outside of one, else locking
+	locking     transaction
 	decisions   *[fewTakes]quota.Decision
 }
 

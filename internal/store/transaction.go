@@ -28,21 +28,23 @@ func (v *view) Atomically(_ context.Context, places []Place, all bool, steps fun
 		m.making.Lock()
 		defer m.making.Unlock()
 	}
-	t, ok := v.lockPlaces(places, all)
-	for !ok {
-		t, ok = v.lockPlaces(places, all)
+	for !v.lockPlaces(places, all) {
+		v.locking.unlock()
 	}
-	v.transaction = t
-	defer func() {
-		v.transaction = nil
-		t.unlock()
-	}()
+	v.transaction = &v.locking
+	defer v.endTransaction()
 	steps()
 }
 
-// lockPlaces takes the locks; it has taken none if a database got another number meanwhile.
-func (v *view) lockPlaces(places []Place, all bool) (t *transaction, ok bool) {
-	t = &transaction{all: all}
+func (v *view) endTransaction() {
+	v.transaction = nil
+	v.locking.unlock()
+}
+
+// lockPlaces takes the locks; it is false if a database got another number meanwhile.
+func (v *view) lockPlaces(places []Place, all bool) bool {
+	t := &v.locking
+	t.all = all
 	if all {
 		places = nil // they are among all
 		for n := range v.memory.databases {
@@ -60,11 +62,10 @@ func (v *view) lockPlaces(places []Place, all bool) (t *transaction, ok bool) {
 	}
 	for _, p := range places {
 		if set := t.find(v.memory.database(p.Database)); set == nil || !set.has(v.memory.hash(p.Key).shard) {
-			t.unlock()
-			return nil, false
+			return false
 		}
 	}
-	return t, true
+	return true
 }
 
 // of is the set of a database's shards that are, or will be, locked.
@@ -85,10 +86,15 @@ func (t *transaction) find(db *database) *lockSet {
 	return nil
 }
 
+// unlock gives all locks back, and keeps the room to list those of one database.
 func (t *transaction) unlock() {
 	for i := range t.locked {
 		t.locked[i].set.unlock(t.locked[i].db)
 	}
+	if len(t.locked) > 1 {
+		t.locked = nil
+	}
+	t.locked = t.locked[:0]
 }
 
 // shard is one that the transaction has locked. A step that touches another is a mistake, and must not do it without a lock.

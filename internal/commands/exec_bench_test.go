@@ -1,0 +1,28 @@
+package commands
+
+import (
+	"testing"
+)
+
+// BenchmarkTransaction is a session's work for two INCR in a transaction, that arrives as one write, beside one INCR, beside two, and
+// beside a transaction that comes to nothing.
+func BenchmarkTransaction(b *testing.B) {
+	one := "*2\r\n$4\r\nINCR\r\n$9\r\ncounter:1\r\n"
+	two := one + "*2\r\n$4\r\nINCR\r\n$9\r\ncounter:2\r\n"
+	for _, of := range []struct{ name, calls string }{
+		{"INCR", one},
+		{"INCR,INCR", two},
+		{"MULTI,INCR,INCR,DISCARD", "*1\r\n$5\r\nMULTI\r\n" + two + "*1\r\n$7\r\nDISCARD\r\n"},
+		{"MULTI,INCR,INCR,EXEC", "*1\r\n$5\r\nMULTI\r\n" + two + "*1\r\n$4\r\nEXEC\r\n"},
+	} {
+		b.Run(of.name, func(b *testing.B) {
+			c := newStill(b).dial()
+			input := []byte(of.calls)
+			b.ReportAllocs()
+			for range b.N {
+				c.session.Feed(input)
+				c.session.Sent()
+			}
+		})
+	}
+}
