@@ -1,0 +1,134 @@
+package migrate
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"cellserver/internal/commands"
+	"cellserver/internal/store"
+)
+
+// place is where a comparison is made: cellserver, and a model of what it has not of Redis, on one clock that stands still but
+// for what the test moves it.
+type place struct {
+	t        *testing.T
+	clock    *store.StillClock
+	instance *commands.Instance
+	model    *model
+}
+
+const start = 1767225600_000000000 // ns: 2026-01-01 00:00:00 UTC
+
+func newPlace(t *testing.T) *place {
+	clock := store.NewStillClock(start)
+	memory := store.NewMemory(store.Options{Clock: clock, SweepEvery: -1})
+	t.Cleanup(func() { memory.Close() })
+	return &place{t, clock, commands.New(commands.Config{Store: memory}), newModel(clock)}
+}
+
+func (p *place) elapsed() time.Duration { return time.Duration(p.clock.Now() - start) }
+
+// at sets the clock to a time from the start. It may go no further back than it is.
+func (p *place) at(elapsed time.Duration) { p.clock.Advance(max(0, elapsed-p.elapsed())) }
+
+// cellserver is a new client of cellserver, redis one of the model.
+func (p *place) cellserver() *redis.Client { return p.dial(p.talk) }
+func (p *place) redis() *redis.Client      { return p.dial(p.model.talk) }
+
+// dial connects a client to one end of a pipe, and the server to the other: a real client library, and no socket.
+func (p *place) dial(talk func(net.Conn)) *redis.Client {
+	return client(p.t, &redis.Options{Dialer: func(context.Context, string, string) (net.Conn, error) {
+		near, far := net.Pipe()
+		go talk(far)
+		return near, nil
+	}})
+}
+
+// client repeats nothing, and has all the time that a busy machine takes.
+func client(t *testing.T, o *redis.Options) *redis.Client {
+	o.Protocol, o.DisableIdentity, o.MaxRetries, o.ReadTimeout = 2, true, -1, time.Minute
+	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	c := redis.NewClient(o)
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// talk is cellserver's transport: bytes in, bytes out. No command here is answered later.
+func (p *place) talk(conn net.Conn) {
+	defer conn.Close()
+	session := p.instance.Open(commands.Peer{Remote: "pipe", Local: "pipe", Wake: func() {}, Cut: func() {}})
+	defer session.Close()
+	for input := make([]byte, 64<<10); ; {
+		n, err := conn.Read(input)
+		if err != nil {
+			return
+		}
+		session.Feed(input[:n])
+		for {
+			if _, err := conn.Write(session.Output()); err != nil {
+				return
+			}
+			session.Sent()
+			if !session.More() {
+				break
+			}
+			session.Resume()
+		}
+	}
+}
+
+// before has something else happen, once, when a client is about to send a command of this name: a call of another client within
+// a call of this one, which a busy day brings about without being asked.
+func before(rdb *redis.Client, name string, happens func()) {
+	rdb.AddHook(&interruption{name, happens})
+}
+
+// crash ends the call that it interrupts.
+func crash() { panic(crashed{}) }
+
+type crashed struct{}
+
+// crashes makes a call that is interrupted by a crash: nothing behind that is done.
+func crashes(calls func()) {
+	defer func() {
+		if reason := recover(); reason != (crashed{}) {
+			panic(reason)
+		}
+	}()
+	calls()
+}
+
+type interruption struct {
+	name    string
+	happens func()
+}
+
+func (i *interruption) look(commands ...redis.Cmder) {
+	for _, c := range commands {
+		if happens := i.happens; c.Name() == i.name && happens != nil {
+			i.happens = nil
+			happens()
+		}
+	}
+}
+
+func (i *interruption) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (i *interruption) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, c redis.Cmder) error {
+		i.look(c)
+		return next(ctx, c)
+	}
+}
+
+func (i *interruption) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, commands []redis.Cmder) error {
+		i.look(commands...)
+		return next(ctx, commands)
+	}
+}

@@ -1,0 +1,189 @@
+package migrate
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/store"
+	"cellserver/test/peer"
+)
+
+// The model answers as a redis-server does, and leaves as much behind. No expiry is waited for: what it does when it is
+// set, kept and lost is compared.
+func TestModelIsRedis(t *testing.T) {
+	server := client(t, &redis.Options{Addr: peer.StartRedis(t).Addr})
+	for seed := range uint64(4) {
+		require.NoError(t, server.FlushAll(ctx).Err())
+		assert.Empty(t, disagreement(newPlace(t).redis(), server, program(seed)))
+	}
+}
+
+// A model that takes a member that is there for a new one is found out.
+func TestAWrongModelIsSeen(t *testing.T) {
+	p := newPlace(t)
+	right := p.model.table["zadd"]
+	added := 0
+	p.model.table["zadd"] = func(e *entry, now int64, words []string) any {
+		added++
+		return right(e, now, []string{words[0], words[1] + strconv.Itoa(added)})
+	}
+	server := client(t, &redis.Options{Addr: peer.StartRedis(t).Addr})
+	assert.Contains(t, disagreement(p.redis(), server, program(0)), "z")
+}
+
+// disagreement is the first command to which two servers say different things, "" if there is none.
+func disagreement(one, other *redis.Client, program [][]any) string {
+	for _, words := range program {
+		a, b := saidTo(one, words), saidTo(other, words)
+		if a != b {
+			return fmt.Sprintf("%v: %s and %s", words, a, b)
+		}
+	}
+	return ""
+}
+
+// saidTo is a reply in a form that can be compared: the fields of a hash in order, and of a TTL that runs only that it does.
+func saidTo(rdb *redis.Client, words []any) string {
+	reply, err := rdb.Do(ctx, words...).Result()
+	switch reply := reply.(type) {
+	case []any:
+		if words[0] == "HGETALL" {
+			var fields []string
+			for pair := range slices.Chunk(reply, 2) {
+				fields = append(fields, fmt.Sprint(pair))
+			}
+			slices.Sort(fields)
+			return fmt.Sprint(fields)
+		}
+	case int64:
+		if words[0] == "TTL" && reply > 0 {
+			return "runs"
+		}
+	}
+	return fmt.Sprintf("%T %v %v", reply, reply, err)
+}
+
+// program is commands of every kind on a few keys, at random; the first letter of a key is its kind.
+func program(seed uint64) (all [][]any) {
+	forms := strings.Split(`SET s 5|SET s 7 EX 1000|SET s 1 NX EX 1000|INCRBY s 3|INCRBY s -2|
+		HSET h a 1|HSET h a 2 b 3|HGETALL h|HMGET h a b c|LPUSH l x y|LPUSH l z|RPOP l|RPOP l 2|LLEN l|
+		ZADD z 10 a|ZADD z 20 a|ZADD z 20 b|ZADD z 30 c|ZREMRANGEBYSCORE z 0 10|ZREMRANGEBYSCORE z 0 20|ZCARD z|
+		DEL *|EXISTS *|EXISTS *|EXPIRE * 1000|EXPIRE * 0|TTL *|TTL *`, "|")
+	random := rand.New(rand.NewPCG(seed, 1))
+	for range 1500 {
+		words := []any{}
+		for _, word := range strings.Fields(forms[random.IntN(len(forms))]) {
+			words = append(words, word)
+		}
+		kind := words[1].(string)
+		if kind == "*" {
+			kind = []string{"s", "h", "l", "z"}[random.IntN(4)]
+		}
+		words[1] = kind + strconv.Itoa(random.IntN(2))
+		all = append(all, words)
+	}
+	return all
+}
+
+// traffic is an old way, and calls that are worth making to servers whose clock nobody moves: what they have to know of time,
+// the way tells them, or nothing expires within it.
+type traffic struct {
+	name  string
+	way   oldWay
+	calls []call
+}
+
+// unchanged run on cellserver as they are.
+func unchanged() []traffic {
+	return []traffic{
+		{"counter", oldCounter, at(0, ones(30)...)},
+		{"incr", oldIncr, at(0, ones(30)...)},
+		{"json", oldJSON, every(time.Second, 200)},
+		{"spacing", oldSpacing(0), every(30*time.Millisecond, 340)},
+		{"spacing, clocks apart", oldSpacing(10 * time.Second), afterOneFromTheFuture()},
+		{"gate", oldGate, at(0, 1, 1, 1, 1, -1, 1, 1, -1, -1, 1)},
+	}
+}
+
+// redisOnly need what cellserver has not.
+func redisOnly() []traffic {
+	return []traffic{
+		{"log", oldLog(1000 * time.Second), slowed(100, every(time.Second, 120))},
+		{"log, once a minute", oldLog(1000 * time.Second), slowed(100, onceAMinute())},
+		{"log, within a millisecond", oldLog(1000 * time.Second), every(50*time.Microsecond, 20)},
+		{"hash", oldHash, every(time.Second, 300)},
+		{"list", oldList(1), every(time.Second, 300)},
+		{"list, two timers", oldList(2), every(time.Second, 300)},
+		{"list, quantities", oldList(1), at(0, 8, 4, 2, -3, 3)},
+		{"permits", oldPermits(0), twosIn190ms()},
+		{"permits, clocks apart", oldPermits(2 * time.Second), ofEach(2, every(250*time.Millisecond, 80))},
+	}
+}
+
+// oldGate enters, and leaves with a negative quantity.
+func oldGate(rdb *redis.Client, _ func() int64) asks {
+	g := gate{rdb, 3}
+	return func(c call) bool {
+		if c.quantity < 0 {
+			g.leave("gate")
+			return true
+		}
+		return g.enter("gate")
+	}
+}
+
+// slowed is the same calls in so many times the time: so a period that is as much longer is not over for a server that is
+// called quickly.
+func slowed(factor int, calls []call) []call {
+	calls = slices.Clone(calls)
+	for i := range calls {
+		calls[i].at *= time.Duration(factor)
+	}
+	return calls
+}
+
+// on is what the way says of each call.
+func (tr traffic) on(rdb *redis.Client) (said []bool) {
+	clock := store.NewStillClock(start)
+	admits := tr.way(rdb, clock.Now)
+	for _, c := range tr.calls {
+		clock.Advance(time.Duration(start-clock.Now()) + c.at)
+		said = append(said, admits(c))
+	}
+	return said
+}
+
+// The old ways whose commands cellserver has do on it what they do on Redis.
+func TestUnchangedOnCellserver(t *testing.T) {
+	server := client(t, &redis.Options{Addr: peer.StartRedis(t).Addr})
+	built := client(t, &redis.Options{Addr: peer.Start(t).Addr})
+	for _, tr := range unchanged() {
+		require.NoError(t, server.FlushAll(ctx).Err())
+		require.NoError(t, built.FlushAll(ctx).Err())
+		want := tr.on(server)
+		assert.Contains(t, want, true, tr.name)
+		assert.Contains(t, want, false, tr.name)
+		assert.Equal(t, want, tr.on(built), "%s, cellserver as it is built", tr.name)
+		assert.Equal(t, want, tr.on(newPlace(t).cellserver()), "%s, in process", tr.name)
+	}
+}
+
+// The others do on the model what they do on Redis.
+func TestOldWaysOnRedis(t *testing.T) {
+	server := client(t, &redis.Options{Addr: peer.StartRedis(t).Addr})
+	for _, tr := range redisOnly() {
+		require.NoError(t, server.FlushAll(ctx).Err())
+		want := tr.on(server)
+		assert.Contains(t, want, true, tr.name)
+		assert.Equal(t, want, tr.on(newPlace(t).redis()), tr.name)
+	}
+}
