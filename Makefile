@@ -43,8 +43,9 @@ test-clients: build ## real clients and limiter libraries in other languages (in
 	test/snippets/run.sh bin/cellserver
 
 .PHONY: rewrite
-rewrite: ## write conversations and the README's reference anew, to be reviewed as a diff
+rewrite: ## write conversations, the README's reference and the tables of docs/migrate.md anew, to be reviewed as a diff
 	$(GO) test ./internal/commands -run 'TestConversations|TestReadme' -rewrite
+	$(GO) test ./test/migrate -run TestPageIsCurrent -rewrite
 
 FUZZTIME := 60s
 

@@ -20,41 +20,39 @@ var (
 	timelines = regexp.MustCompile("(?ms)^```timeline\n(.*?)^```$")
 )
 
-// What docs/limiters.md shows is what the table answers, word for word; each block begins with no keys.
-func TestConversationsInLimitersPage(t *testing.T) {
-	require.GreaterOrEqual(t, playPage(t, limitersPage, playable), 12)
-}
-
-// So are the README's timelines. Its transcripts are played against the binary.
-func TestTimelinesInReadme(t *testing.T) {
-	require.Positive(t, playPage(t, readme, timelines))
-}
-
-func playPage(t *testing.T, page string, blocks *regexp.Regexp) (played int) {
-	text, err := os.ReadFile(page)
-	require.NoError(t, err)
-	current := string(text)
-	for _, block := range blocksOf(t, string(text), blocks) {
-		played++
+// What these pages show is what the table answers, word for word; each block begins with no keys. (The README's transcripts are
+// played against the binary.)
+func TestConversationsInPages(t *testing.T) {
+	for _, page := range []struct {
+		file   string
+		blocks *regexp.Regexp
+		least  int
+	}{{limitersPage, playable, 12}, {"../../docs/migrate.md", playable, 11}, {readme, timelines, 1}} {
+		text, err := os.ReadFile(page.file)
+		require.NoError(t, err)
+		played, current := 0, string(text)
+		for _, block := range blocksOf(t, strings.TrimPrefix(page.file, "../../"), string(text), page.blocks) {
+			played++
+			if *rewrite {
+				answered, err := block.file.Rewrite(newStill(t))
+				require.NoError(t, err)
+				current = strings.Replace(current, block.text, strings.TrimLeft(string(answered), "\n"), 1)
+				continue
+			}
+			for _, d := range block.file.Play(newStill(t)) {
+				t.Error(d)
+			}
+		}
+		require.GreaterOrEqual(t, played, page.least, page.file)
 		if *rewrite {
-			answered, err := block.file.Rewrite(newStill(t))
-			require.NoError(t, err)
-			current = strings.Replace(current, block.text, strings.TrimLeft(string(answered), "\n"), 1)
-			continue
-		}
-		for _, d := range block.file.Play(newStill(t)) {
-			t.Error(d)
+			require.NoError(t, os.WriteFile(page.file, []byte(current), 0o644))
 		}
 	}
-	if *rewrite {
-		require.NoError(t, os.WriteFile(page, []byte(current), 0o644))
-	}
-	return played
 }
 
 func TestAWrongReplyInAPageIsFound(t *testing.T) {
 	page := "# Page\n\n```timeline\n> CL.FIXED k 1 60\n[0, 1, 0, -1, 60]\n@advance 59s\n> CL.FIXED k 1 60\n[1, 1, 0, 2, 2]\n```\n"
-	blocks := blocksOf(t, page, playable)
+	blocks := blocksOf(t, "page.md", page, playable)
 	require.Len(t, blocks, 1)
 	differences := blocks[0].file.Play(newStill(t))
 	require.Len(t, differences, 1)
@@ -83,11 +81,11 @@ type pageBlock struct {
 	file *transcript.File
 }
 
-func blocksOf(t *testing.T, page string, blocks *regexp.Regexp) (all []pageBlock) {
+func blocksOf(t *testing.T, name, page string, blocks *regexp.Regexp) (all []pageBlock) {
 	for _, at := range blocks.FindAllStringSubmatchIndex(page, -1) {
 		text := page[at[2]:at[3]]
 		before := strings.Repeat("\n", strings.Count(page[:at[2]], "\n"))
-		f, err := transcript.Parse("docs/limiters.md", []byte(before+text))
+		f, err := transcript.Parse(name, []byte(before+text))
 		require.NoError(t, err)
 		all = append(all, pageBlock{text, f})
 	}
