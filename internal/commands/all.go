@@ -45,6 +45,9 @@ allow it; then for each limiter its five integers, and when limited what it woul
 		if err != nil {
 			return err
 		}
+		for i := range takes {
+			c.seen(takes[i].Key, decisions[i].Limited)
+		}
 		c.allDecisions(decisions, ms)
 		return nil
 	},

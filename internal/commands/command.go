@@ -97,6 +97,7 @@ type Call struct {
 	takes    []store.Taking // of CL.ALL
 	value    []byte         // that was read last
 	moved    int            // bytes of values, by this call
+	sampling sampling       // of limiters' decisions, for CL.TOP
 	next     int
 }
 

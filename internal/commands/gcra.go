@@ -36,6 +36,7 @@ var gcraCommand = Command{
 			return err
 		}
 		d := limit.Decision(o)
+		c.seen(key, d.Limited)
 		c.decision(&d, quota.Take, false)
 		return nil
 	},

@@ -59,6 +59,7 @@ type Instance struct {
 	stats   stats
 	clients clients
 	watches watches
+	top     top
 
 	turns, holds *meter.Longest
 }

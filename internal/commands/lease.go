@@ -32,6 +32,7 @@ seconds until the last lease ends.`,
 		if err != nil {
 			return err
 		}
+		c.seen(key, d.Limited)
 		c.decision(&d, quota.Take, c.Flag())
 		return nil
 	},

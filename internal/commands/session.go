@@ -206,6 +206,7 @@ func (s *Session) readAhead() bool {
 		return false
 	}
 	s.call.View.Begin()
+	s.call.sampling.begin(s.call.View.Now())
 	if s.ahead.count > 1 { // for one call alone it is not worth it
 		s.call.View.Foresee(s.ahead.keys)
 	}

@@ -11,7 +11,7 @@ func All() []*Command {
 	return []*Command{
 		// Limiters.
 		&clThrottle, &clFixed, &clSliding, &clSlidingLog, &clAcquire, &clRenew, &clRelease, &clHolders, &clAll, &gcraCommand,
-		&clInspect,
+		&clInspect, &clTop,
 		// Values.
 		&incr, &incrBy, &decr, &decrBy, &incrByFloat, &incrEX,
 		&get, &set, &setNX, &setEX, &pSetEX, &getSet, &getDel, &getEX, &mGet, &mSet, &mSetNX,

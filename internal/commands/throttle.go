@@ -21,6 +21,7 @@ var clThrottle = Command{
 			return err
 		}
 		d := limit.Decision(o)
+		c.seen(key, d.Limited)
 		c.decision(&d, mode, ms)
 		return nil
 	},

@@ -47,6 +47,7 @@ func windowed(row Command, limit Arg, rule func(*Call) error) Command {
 		if err != nil {
 			return err
 		}
+		c.seen(key, d.Limited)
 		c.decision(&d, mode, ms)
 		return nil
 	}

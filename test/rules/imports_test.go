@@ -20,6 +20,8 @@ var mayImport = map[string][]string{
 	"internal/window": {"internal/quota"},
 	"internal/lease":  {"internal/quota"},
 
+	"internal/hitters": {},
+
 	"internal/resp":       {redcon},
 	"internal/meter":      {"golang.org/x/sys/unix"},
 	"internal/transcript": {},
@@ -34,6 +36,7 @@ var mayImport = map[string][]string{
 	},
 	"internal/commands": {
 		"internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/store", "internal/resp", "internal/meter",
+		"internal/hitters",
 	},
 	"internal/server": {
 		"internal/commands", "internal/resp", "internal/meter",

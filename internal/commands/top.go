@@ -1,0 +1,155 @@
+package commands
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"cellserver/internal/hitters"
+	"cellserver/internal/resp"
+)
+
+var clTop = Command{
+	Name: "cl.top", Group: "limiter", Since: "1.0.0", Complexity: "O(1): some thousand counters are looked at", Flags: ReadOnly | Slow,
+	Summary: "Shows the keys that limiters refused, or were asked about, most often in the last minute.",
+	Args:    []Arg{Word("[LIMITED | SEEN] [count]").Optional().Many()}, Tips: varying,
+	Reply: `For each key, most first: the key; how often it was limited, or seen; and how far that may be off. LIMITED and 10 if nothing
+else is said, 1000 at most. Memory is bounded (Space-Saving, 2048 counters for each ten seconds), so rare keys may be missing. Beyond
+some hundred calls a second one call in several stands for all, chosen at random. Keys of more than 256 bytes are not counted.`,
+	Run: func(c *Call) error {
+		limited, count, err := topOptions(c.Many())
+		if err != nil {
+			return err
+		}
+		top := c.instance.top.list(c.View.Now(), c.View.Selected(), limited, count)
+		c.Out.Array(len(top))
+		for _, hitter := range top {
+			c.Out.Array(3)
+			c.Out.BulkString(hitter.Key)
+			c.Out.Int(hitter.Count)
+			c.Out.Int(hitter.Error)
+		}
+		return nil
+	},
+}
+
+func topOptions(words [][]byte) (limited bool, count int, err error) {
+	limited, count = true, 10
+	if len(words) > 0 && (foldEqual(words[0], "LIMITED") || foldEqual(words[0], "SEEN")) {
+		limited, words = foldEqual(words[0], "LIMITED"), words[1:]
+	}
+	switch len(words) {
+	case 0:
+		return limited, count, nil
+	case 1:
+		n, ok := resp.ParseInt(words[0])
+		if !ok {
+			return limited, count, errNotAnInteger
+		}
+		if n < 1 || n > 1000 {
+			return limited, count, refusal("ERR count must be between 1 and 1000")
+		}
+		return limited, int(n), nil
+	}
+	return limited, count, errSyntax
+}
+
+// top counts who is asked about and who is limited. To count every call would cost a tenth of it; so the more calls there are, the
+// fewer are counted, each for as many as its weight says. The first of each slice of time are counted one by one.
+type top struct {
+	mu            sync.Mutex
+	seen, limited *hitters.Sketch
+	counted       int64        // calls in this slice
+	until         atomic.Int64 // when it ends, ns
+}
+
+// aWeight is how many calls are counted before the weight doubles, which it does so often at most.
+const aWeight, mostDoublings = 4096, 12
+
+// add counts a call, and returns the weight of the next.
+func (t *top) add(now int64, database int, key []byte, limited bool, weight int64) (next int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.seen == nil {
+		t.seen, t.limited = hitters.New(), hitters.New()
+	}
+	if end := (now/hitters.Slice + 1) * hitters.Slice; end > t.until.Load() {
+		t.until.Store(end)
+		t.counted = 0
+	}
+	t.counted++
+	t.seen.Add(now, int32(database), key, weight)
+	if limited {
+		t.limited.Add(now, int32(database), key, weight)
+	}
+	return 1 << min(t.counted/aWeight, mostDoublings)
+}
+
+// list works on a copy, made a slice at a time: nobody who decides waits for long.
+func (t *top) list(now int64, database int, limited bool, count int) []hitters.Hitter {
+	var copied *hitters.Sketch
+	for i := range hitters.Slices {
+		if copied = t.copySlice(copied, limited, i); copied == nil {
+			return nil
+		}
+	}
+	return copied.Top(now, int32(database), count)
+}
+
+func (t *top) copySlice(to *hitters.Sketch, limited bool, i int) *hitters.Sketch {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	from := t.seen
+	if limited {
+		from = t.limited
+	}
+	if from == nil {
+		return nil
+	}
+	if to == nil {
+		to = from.Empty()
+	}
+	from.Copy(to, i)
+	return to
+}
+
+// sampling is where a session is: how many calls it lets pass before the next that it counts, and for how many that stands.
+type sampling struct {
+	skip, weight int64
+	until        int64  // the end of the slice that this is about
+	random       uint64 // by Marsaglia's xorshift
+}
+
+// seen says that a limiter has decided about a key. It is on the way of every call, so it does next to nothing.
+func (c *Call) seen(key []byte, limited bool) {
+	if c.sampling.skip--; c.sampling.skip < 0 {
+		c.sample(key, limited)
+	}
+}
+
+func (c *Call) sample(key []byte, limited bool) {
+	s := &c.sampling
+	next := c.instance.top.add(c.View.Now(), c.View.Selected(), key, limited, max(s.weight, 1))
+	s.weight, s.skip, s.until = next, s.gap(next), c.instance.top.until.Load()
+}
+
+// gap is how many calls are let pass, at random, so that one in weight is counted: a step that is always the same would miss a client
+// that always does the same.
+func (s *sampling) gap(weight int64) int64 {
+	if weight == 1 {
+		return 0
+	}
+	if s.random == 0 {
+		s.random = 0x9e3779b97f4a7c15
+	}
+	s.random ^= s.random << 13
+	s.random ^= s.random >> 7
+	s.random ^= s.random << 17
+	return int64(s.random % uint64(2*weight-1))
+}
+
+// begin is called when a batch begins: in a new slice calls are counted one by one again.
+func (s *sampling) begin(now int64) {
+	if now >= s.until && s.weight > 1 {
+		s.weight, s.skip = 1, 0
+	}
+}

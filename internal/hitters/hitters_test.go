@@ -1,0 +1,145 @@
+package hitters
+
+import (
+	"fmt"
+	"math/rand"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const second = 1_000_000_000
+
+// zipf makes calls on keys as people make them: the n-th most frequent key is named about 1/n^1.1 as often as the first.
+func zipf(calls int, named func(i int, key string)) (exact map[string]int64) {
+	exact = map[string]int64{}
+	keys := rand.NewZipf(rand.New(rand.NewSource(1)), 1.1, 1, 200_000)
+	for i := range calls {
+		key := fmt.Sprintf("user:%d", keys.Uint64())
+		exact[key]++
+		named(i, key)
+	}
+	return exact
+}
+
+func all(s *Sketch, now int64, database int32, n int) []Hitter {
+	copied := s.Empty()
+	for i := range Slices {
+		s.Copy(copied, i)
+	}
+	return copied.Top(now, database, n)
+}
+
+// wrong says what is wrong with a list, by the exact counts: a count that is out of its bounds, or one of the foremost missing.
+func wrong(top []Hitter, exact map[string]int64, foremost int) (complaints []string) {
+	listed := map[string]bool{}
+	for _, h := range top {
+		listed[h.Key] = true
+		if n := exact[h.Key]; n > h.Count+h.Error || n < h.Count-h.Error {
+			complaints = append(complaints, fmt.Sprintf("%s is %d, not %d within %d", h.Key, n, h.Count, h.Error))
+		}
+	}
+	for n := range foremost {
+		if key := fmt.Sprintf("user:%d", n); !listed[key] {
+			complaints = append(complaints, key+" is missing")
+		}
+	}
+	return complaints
+}
+
+// Of 300,000 calls on some ten thousand keys, with 2048 counters: nobody of the first 100 is missing, and no count is beyond its error.
+func TestZipf(t *testing.T) {
+	s := New()
+	exact := zipf(300_000, func(i int, key string) { s.Add(int64(i)*50*second/300_000, 0, []byte(key), 1) })
+	top := all(s, 50*second, 0, 1000)
+	require.Len(t, top, 1000)
+	require.Empty(t, wrong(top, exact, 100))
+	for _, h := range top[:20] {
+		assert.Less(t, float64(h.Error), 0.1*float64(h.Count), "%+v", h)
+	}
+	t.Logf("%d keys; the first: %+v, exactly %d; the 20th: %+v, exactly %d", len(exact), top[0], exact[top[0].Key], top[19], exact[top[19].Key])
+}
+
+// What checks the list sees a counter that is taken over without its count, and a set that takes over its largest.
+func TestPlantedBugsAreFound(t *testing.T) {
+	s := New()
+	exact := zipf(60_000, func(i int, key string) {
+		s.Add(0, 0, []byte(key), 1)
+		if i%10 == 0 {
+			smallest(s.slices[0].set(uint64(i / 10))).count = 0
+		}
+	})
+	assert.NotEmpty(t, wrong(all(s, 0, 0, 1000), exact, 100))
+
+	s = New()
+	exact = zipf(60_000, func(i int, key string) {
+		if s.Add(0, 0, []byte(key), 1); i%1000 == 0 {
+			s.slices[0].counters[i/1000*ways] = counter{key: []byte("another"), count: 1}
+		}
+	})
+	assert.NotEmpty(t, wrong(all(s, 0, 0, 1000), exact, 100))
+}
+
+// Calls that are counted by weight at random come near to what they stand for.
+func TestWeights(t *testing.T) {
+	s, random := New(), rand.New(rand.NewSource(2))
+	const weight = 16
+	exact := zipf(500_000, func(_ int, key string) {
+		if random.Intn(weight) == 0 {
+			s.Add(0, 0, []byte(key), weight)
+		}
+	})
+	top, off := all(s, 0, 0, 100), 0
+	for _, h := range top {
+		if difference := exact[h.Key] - h.Count; max(difference, -difference) > h.Error {
+			off++
+		}
+	}
+	assert.LessOrEqual(t, off, 10, "one in twenty, twice over")
+}
+
+func TestAMinute(t *testing.T) {
+	s := New()
+	for i := range int64(12) {
+		s.Add(i*Slice, 0, []byte("key"), 1)
+	}
+	now := int64(11*Slice + second)
+	assert.Equal(t, []Hitter{{"key", 6, 0}}, all(s, now, 0, 10))
+	assert.Equal(t, []Hitter{{"key", 2, 0}}, all(s, now+4*Slice, 0, 10))
+	assert.Empty(t, all(s, now+6*Slice, 0, 10))
+	assert.Empty(t, all(New(), now, 0, 10))
+}
+
+func TestDatabasesAndTies(t *testing.T) {
+	s := New()
+	for _, key := range []string{"b", "a", "c", "c"} {
+		s.Add(0, 3, []byte(key), 1)
+	}
+	s.Add(0, 4, []byte("c"), 1)
+	assert.Equal(t, []Hitter{{"c", 2, 0}, {"a", 1, 0}, {"b", 1, 0}}, all(s, 0, 3, 10))
+	assert.Equal(t, []Hitter{{"c", 2, 0}}, all(s, 0, 3, 1))
+	assert.Equal(t, []Hitter{{"c", 1, 0}}, all(s, 0, 4, 10))
+}
+
+// Memory is bounded: a key beyond 256 bytes is not kept, and a sketch that is in use allocates nothing for ordinary ones.
+func TestMemoryIsBounded(t *testing.T) {
+	s := New()
+	s.Add(0, 0, []byte(strings.Repeat("k", MaxKey+1)), 1)
+	assert.Empty(t, all(s, 0, 0, 10))
+	s.Add(0, 0, []byte(strings.Repeat("k", MaxKey)), 1)
+	assert.Len(t, all(s, 0, 0, 10), 1)
+
+	s = New()
+	for slice := range int64(Slices) {
+		s.Add(slice*Slice, 0, []byte("first"), 1)
+	}
+	key, n := []byte("user:000000"), 0
+	allocated := testing.AllocsPerRun(20_000, func() {
+		n++
+		copy(key[5:], fmt.Sprintf("%06d", n)) // its own two allocations
+		s.Add(int64(n)*second/1000, 0, key, 1)
+	})
+	assert.LessOrEqual(t, allocated, 2.0)
+}
