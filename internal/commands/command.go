@@ -88,16 +88,19 @@ type Call struct {
 	View    store.View
 	Out     *resp.Writer
 
-	instance *Instance
-	row      *Command
-	words    [][]byte // the command's name first
-	bound    [maxArgs]bound
-	isBound  bool           // to words of this row
-	rule     store.Rule     // of the limiter that is asked
-	takes    []store.Taking // of CL.ALL
-	value    []byte         // that was read last
-	moved    int            // bytes of values, by this call
-	next     int
+	instance      *Instance
+	client        *Session // whose call it is, for what others may ask of a session
+	row           *Command
+	words         [][]byte // the command's name first
+	bound         [maxArgs]bound
+	isBound       bool           // to words of this row
+	rule          store.Rule     // of the limiter that is asked
+	takes         []store.Taking // of CL.ALL
+	value         []byte         // that was read last
+	moved         int            // bytes of values, by this call
+	last          bool           // the conversation ends with its reply
+	inTransaction bool           // EXEC makes it, with its keys locked
+	next          int
 }
 
 // bound is an argument's value in one call. It holds no pointer: the words are the call's.

@@ -50,15 +50,17 @@ type Instance struct {
 	maxLogLimit int
 	maxHolders  int
 
-	port    int
-	log     *slog.Logger
-	runID   string
-	started int64         // instant, nanoseconds on the store's clock
-	slow    chan struct{} // a place for each Slow command that may run at once
-	slowly  atomic.Int32  // how many run, or wait for a place
-	stats   stats
-	clients clients
-	watches watches
+	port     int
+	log      *slog.Logger
+	runID    string
+	started  int64         // instant, nanoseconds on the store's clock
+	slow     chan struct{} // a place for each Slow command that may run at once
+	slowly   atomic.Int32  // how many run, or wait for a place
+	stats    stats
+	clients  clients
+	watches  watches
+	waits    waits
+	concerns atomic.Uint32 // bits: paused and the like
 
 	turns, holds *meter.Longest
 }
@@ -125,7 +127,7 @@ func New(c Config) *Instance {
 	if c.Limits == (resp.Limits{}) {
 		c.Limits = resp.DefaultLimits()
 	}
-	return &Instance{
+	in := &Instance{
 		table:       NewTable(All()),
 		store:       c.Store,
 		version:     c.Version,
@@ -144,6 +146,8 @@ func New(c Config) *Instance {
 		turns:       c.Turns,
 		holds:       c.Holds,
 	}
+	in.waits = waits{clock: c.Store.Clock(), sessions: make(map[*Session]wait), next: store.Never, concerns: &in.concerns}
+	return in
 }
 
 // newRunID is 40 hexadecimal digits that no other run of a server has, as Redis's run_id.
@@ -173,6 +177,13 @@ func (c *clients) remove(s *Session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.byID, s.id)
+}
+
+// get finds a session by its id, nil if it is not connected.
+func (c *clients) get(id int64) *Session {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.byID[id]
 }
 
 func (c *clients) count() int {

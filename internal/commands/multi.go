@@ -37,8 +37,18 @@ func (s *Session) enqueue(row *Command, words [][]byte, long [][]byte) error {
 	if !q.add(row, words, s.instance.limits.Query) {
 		return errTooMuchQueued
 	}
+	s.showQueue()
 	s.out.Status("QUEUED")
 	return nil
+}
+
+// showQueue tells others how long the queue is.
+func (s *Session) showQueue() {
+	shown := int64(0)
+	if q := s.queue; q != nil {
+		shown = int64(len(q.calls)+1)<<32 | int64(q.size)
+	}
+	s.queued.Store(shown)
 }
 
 // add copies a call to the queue's end; false if it is full.
@@ -99,6 +109,7 @@ var multi = Command{
 		if c.Session.queue = c.Session.lastQueue; c.Session.queue == nil {
 			c.Session.queue = new(queue)
 		}
+		c.Session.showQueue()
 		c.Out.Status("OK")
 		return nil
 	},
@@ -121,6 +132,7 @@ var discard = Command{
 func (s *Session) leaveTransaction() {
 	if s.queue != nil {
 		s.queue, s.lastQueue = nil, s.queue.emptied()
+		s.showQueue()
 	}
 	s.unwatch()
 }
@@ -158,6 +170,8 @@ var exec = Command{
 // runQueued makes the calls. An error of one does not keep the others from being made.
 func (c *Call) runQueued(q *queue) {
 	moved := 0
+	c.inTransaction = true
+	defer func() { c.inTransaction = false }()
 	c.Out.Array(len(q.calls))
 	for _, call := range q.calls {
 		mark := c.Out.Mark()

@@ -25,7 +25,7 @@ func All() []*Command {
 		// Connection.
 		&ping, &echo, &hello, &auth, &selectDB, &client, &reset, &quit,
 		// Server.
-		&command, &info, &config, &timeNow,
+		&command, &info, &config, &timeNow, &waitFor,
 		// Refused, because clients branch on the words of the refusal.
 		&cluster, &readOnly, &readWrite, &asking,
 	}
@@ -137,6 +137,9 @@ func (t *Table) Do(s *Session) {
 		s.out.Rewind(s.mark)
 		s.out.Error(text(err))
 		s.instance.stats.errors.Add(1)
+	}
+	if s.careful {
+		s.holdBack()
 	}
 }
 

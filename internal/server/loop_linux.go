@@ -318,7 +318,7 @@ func (k *link) happened(events uint32) {
 	}
 	if !k.closed && !k.ended && !k.busy() && events&(unix.EPOLLIN|unix.EPOLLHUP|unix.EPOLLERR) != 0 {
 		k.read()
-	} else if !k.closed && events&(unix.EPOLLHUP|unix.EPOLLERR) != 0 {
+	} else if !k.closed && (events&(unix.EPOLLHUP|unix.EPOLLERR) != 0 || events&unix.EPOLLRDHUP != 0 && k.session.Waits()) {
 		k.close() // nothing will be read or written any more
 	}
 }
@@ -376,6 +376,8 @@ func (k *link) goOn() {
 	case s.Closing():
 		k.discard()
 		k.close()
+	case owing && s.Waits():
+		k.watch(unix.EPOLLRDHUP) // until it is woken, or the client goes
 	case owing:
 		k.watch(0) // until it is woken
 	case k.ended:

@@ -247,5 +247,6 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 	s.mu.Unlock()
 	s.accepting.Wait()
+	s.instance.EndWaits() // those who wait have their replies, too
 	return s.transport.drain(ctx)
 }

@@ -174,7 +174,7 @@ func (t *thread) finish() {
 	t.resumed = sync.NewCond(&t.mu)
 	t.session.Resume() // for what came before there was somebody to wake
 	t.flush()
-	for !t.failed && !t.session.Closing() && t.session.Owing() {
+	for !t.failed && !t.session.Closing() && t.session.Owing() && !t.session.Waits() {
 		t.resumed.Wait()
 	}
 	t.session.Close()
