@@ -35,6 +35,7 @@ type config struct {
 	logLevel, logFormat, logFile string
 	shutdownTimeout              int
 	measurePauses                string
+	debugCommand                 string
 	showVersion                  bool
 }
 
@@ -103,6 +104,8 @@ func (c *config) define() {
 	f.Var(choice{&c.logFormat, []string{"text", "json"}}, "log-format", "how a line is written")
 	f.StringVar(&c.logFile, "logfile", "", "file to log to, made if need be, added to if it is there; standard error without one")
 	f.Var(number{&c.shutdownTimeout, 0, maxSeconds}, "shutdown-timeout", "seconds that clients are given to take their replies when the server is told to stop")
+	c.debugCommand = "no"
+	f.Var(choice{&c.debugCommand, []string{"no", "yes", "local"}}, "enable-debug-command", "who may say DEBUG: nobody, everybody, or who is on this machine")
 	c.measurePauses = "no"
 	f.Var(choice{&c.measurePauses, []string{"no", "loops", "locks"}}, "measure-pauses", "for INFO cell, the longest turn of an event loop, or hold of a lock; each measurement takes about a microsecond")
 	f.BoolVar(&c.showVersion, "version", false, "print the version and exit")

@@ -59,6 +59,7 @@ const (
 	Quick                       // as quick as if Fast, which Redis does not call it
 	Unqueued                    // made at once, also within a transaction
 	Whole                       // may touch any key: a transaction with it locks them all
+	NoMulti                     // never within a transaction
 	Slow                        // may take long: never runs on an event loop, see Session.park (the ACL's @slow is just not Fast)
 )
 
@@ -77,7 +78,7 @@ var flagNames = []struct {
 	name string
 }{
 	{Write, "write"}, {ReadOnly, "readonly"}, {DenyOOM, "denyoom"}, {Admin, "admin"}, {NoScript, "noscript"},
-	{Loading, "loading"}, {Stale, "stale"}, {Fast, "fast"}, {NoAuth, "no_auth"}, {AllowBusy, "allow_busy"},
+	{Loading, "loading"}, {Stale, "stale"}, {Fast, "fast"}, {NoAuth, "no_auth"}, {NoMulti, "no_multi"}, {AllowBusy, "allow_busy"},
 }
 
 // Call is one command on its way: the words bound to the row's grammar, and where the reply goes. A row reads its

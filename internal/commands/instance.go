@@ -27,6 +27,8 @@ type Config struct {
 	MaxHolders int         // of a key's leases, 10000 if 0
 	Port       int         // that INFO shows
 	Log        *slog.Logger
+	Stop       func()         // what SHUTDOWN calls; nil for nothing, and then it is refused
+	Debug      string         // who may say DEBUG: yes for everybody, local for who is on this machine, else nobody
 	Turns      *meter.Longest // what INFO shows of event loops; nil if nobody measures
 	Holds      *meter.Longest // and of locks
 }
@@ -52,6 +54,8 @@ type Instance struct {
 
 	port     int
 	log      *slog.Logger
+	stop     func()
+	debug    string
 	runID    string
 	started  int64         // instant, nanoseconds on the store's clock
 	slow     chan struct{} // a place for each Slow command that may run at once
@@ -138,6 +142,8 @@ func New(c Config) *Instance {
 		maxHolders:  c.MaxHolders,
 		port:        c.Port,
 		log:         c.Log,
+		stop:        c.Stop,
+		debug:       c.Debug,
 		runID:       newRunID(),
 		started:     c.Store.Clock().Now(),
 		slow:        make(chan struct{}, maxSlow()),

@@ -136,17 +136,22 @@ func infoClients(c *Call, out *strings.Builder) {
 }
 
 func infoMemory(c *Call, out *strings.Builder) {
-	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
-	metrics.Read(sample)
 	var keys int64
 	for _, u := range c.View.Usage() {
 		keys += u.Bytes
 	}
-	field(out, "used_memory", int64(sample[0].Value.Uint64())+keys) // which are outside of Go's heap
+	field(out, "used_memory", heapBytes()+keys) // which are outside of Go's heap
 	field(out, "used_memory_rss", residentBytes())
 	field(out, "used_memory_dataset", keys)
 	field(out, "maxmemory", 0)
 	field(out, "maxmemory_policy", "noeviction")
+}
+
+// heapBytes is what Go's heap holds.
+func heapBytes() int64 {
+	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	metrics.Read(sample)
+	return int64(sample[0].Value.Uint64())
 }
 
 // residentBytes is the process's resident set, 0 where the system does not tell.

@@ -26,6 +26,7 @@ func All() []*Command {
 		&ping, &echo, &hello, &auth, &selectDB, &client, &reset, &quit,
 		// Server.
 		&command, &info, &config, &timeNow, &waitFor,
+		&object, &memory, &role, &lastSave, &save, &bgSave, &lolwut, &function, &script, &module, &shutdown, &debugCommand,
 		// Refused, because clients branch on the words of the refusal.
 		&cluster, &readOnly, &readWrite, &asking,
 	}
@@ -114,7 +115,7 @@ func (row *Command) of(words [][]byte) *Command {
 
 // refusal says why a call has no row, in Redis's order: unknown command, unknown subcommand. named is what its first word names.
 func (named *Command) refusal(words [][]byte) error {
-	if named != nil {
+	if named != nil && named != &script {
 		return errUnknownSub(named, words[1])
 	}
 	return errUnknown(words)
@@ -169,6 +170,9 @@ func (s *Session) next() error {
 	switch {
 	case long != nil && row == &watchKeys:
 		return errTooManyWatched
+	case s.queue != nil && row.Flags&NoMulti != 0:
+		s.spoil()
+		return refusal("ERR Command not allowed inside a transaction")
 	case s.queue != nil && row.Flags&Unqueued == 0:
 		return s.enqueue(row, words, long)
 	case long != nil && row.takesMany():

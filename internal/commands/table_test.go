@@ -132,7 +132,7 @@ func TestKeysAreBounded(t *testing.T) {
 		if first == 0 {
 			continue
 		}
-		words := []string{row.Name, "1", "1", "1", "1", "1"}[:min(max(newGrammar(row).min, 2), 6)]
+		words := append(strings.Split(row.Name, "|"), "1", "1", "1", "1", "1")[:min(max(newGrammar(row).min, 2), 6)]
 		if row == &clAll {
 			words = []string{row.Name, "1", "FIXED", "", "1", "1", "1"}
 		}
