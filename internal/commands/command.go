@@ -33,6 +33,8 @@ type Command struct {
 	Subs       []*Command // of a container such as CLIENT; their names are "client|id"
 
 	parent   *Command
+	number   int  // in the table
+	decides  bool // its reply begins with limited, 0 or 1
 	grammar  grammar
 	firstKey int // word that is the first key, 0 if there is none; if 1, calls that differ in it alone are bound once (see ahead)
 }
@@ -98,6 +100,7 @@ type Call struct {
 	rule          store.Rule     // of the limiter that is asked
 	takes         []store.Taking // of CL.ALL
 	value         []byte         // that was read last
+	limits        int64          // decisions that limited, not counted yet
 	moved         int            // bytes of values, by this call
 	last          bool           // the conversation ends with its reply
 	inTransaction bool           // EXEC makes it, with its keys locked

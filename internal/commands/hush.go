@@ -34,7 +34,7 @@ var clientReply = Command{
 	},
 }
 
-// hold keeps the reply to the latest call back, if it is not wanted. Of a call that is answered later, the later reply.
+// holdBack keeps the reply to the latest call back, if it is not wanted. Of a call that is answered later, the later reply.
 func (s *Session) holdBack() {
 	switch s.hush {
 	case silent, skipping:
@@ -47,6 +47,7 @@ func (s *Session) holdBack() {
 	case skipping:
 		s.hush = speaking
 	}
+	s.careful = s.hush != speaking || s.instance.concerns.Load() != 0
 }
 
 // forgetManners is RESET's part of what CLIENT REPLY, NO-EVICT and NO-TOUCH have said.

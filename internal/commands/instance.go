@@ -61,6 +61,8 @@ type Instance struct {
 	slow     chan struct{} // a place for each Slow command that may run at once
 	slowly   atomic.Int32  // how many run, or wait for a place
 	stats    stats
+	rows     []rowStats // by the rows' numbers
+	codes    codes
 	clients  clients
 	watches  watches
 	waits    waits
@@ -113,7 +115,6 @@ func (c *Call) giveWay() {
 // stats counts what INFO shows.
 type stats struct {
 	connections atomic.Int64 // ever accepted
-	commands    atomic.Int64 // answered
 	errors      atomic.Int64 // answered with an error
 	rejected    atomic.Int64 // connections refused: too many, or not from here
 	queryCut    atomic.Int64 // connections ended because they sent too much unread
@@ -152,6 +153,7 @@ func New(c Config) *Instance {
 		turns:       c.Turns,
 		holds:       c.Holds,
 	}
+	in.rows, in.codes.counts = make([]rowStats, len(in.table.byName)+1), make(map[string]int64)
 	in.waits = waits{clock: c.Store.Clock(), sessions: make(map[*Session]wait), next: store.Never, concerns: &in.concerns}
 	return in
 }

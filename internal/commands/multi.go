@@ -175,10 +175,9 @@ func (c *Call) runQueued(q *queue) {
 	c.Out.Array(len(q.calls))
 	for _, call := range q.calls {
 		mark := c.Out.Mark()
-		if err := c.run(call.row, q.words[call.start:call.end], false); err != nil {
+		if err := c.runOne(call.row, q.words[call.start:call.end]); err != nil {
 			c.Out.Rewind(mark)
-			c.Out.Error(text(err))
-			c.instance.stats.errors.Add(1)
+			c.Out.Error(c.instance.fail(call.row, err))
 		}
 		if c.Out.Len() > maxReply {
 			c.Out.Rewind(mark)
@@ -189,6 +188,20 @@ func (c *Call) runQueued(q *queue) {
 		}
 	}
 	c.moved, c.Session.words = moved, len(q.words) // which is what EXEC counts of a turn
+}
+
+// runOne makes a call of a transaction, and counts it.
+func (c *Call) runOne(row *Command, words [][]byte) (err error) {
+	if row.Flags&(Fast|Quick) != 0 && !c.Session.careful {
+		err = c.run(row, words, false)
+	} else {
+		err = c.timed(row, words, false)
+	}
+	r := c.instance.statsOf(row)
+	r.calls.Add(1)
+	r.limited.Add(c.limits)
+	c.limits = 0
+	return err
 }
 
 // findPlaces finds the keys that the calls touch, from a selected database on; all if they may touch any.

@@ -42,7 +42,11 @@ type Session struct {
 	watching  []*watch // for its EXEC
 
 	row      *Command // of the latest call
-	words    int      // that it had
+	tallies  [tallies]tally
+	tally    int  // which of them counts row
+	rejected bool // the latest call was refused before it was made
+	turns    uint32
+	words    int // that it had
 	recent   recent
 	database int
 	about    about
@@ -139,7 +143,7 @@ func (s *Session) Resume() {
 	answered := s.answer()
 	s.keep()
 	if answered > 0 {
-		s.instance.stats.commands.Add(answered)
+		s.fold()
 		s.latest.Store(s.row)
 	} else {
 		s.call.View.Begin() // nothing else read the clock
@@ -184,7 +188,7 @@ func (s *Session) keep() {
 // be told which keys are coming; and each such window shares one reading of the clock.
 func (s *Session) answer() (answered int64) {
 	s.more = false
-	s.careful = s.hush != speaking || s.instance.concerns.Load() != 0
+	s.lookUp()
 	if !s.ahead.empty() {
 		s.call.View.Begin() // an earlier turn read them
 	}
@@ -371,8 +375,7 @@ func (s *Session) runSlow(call *Call, row *Command, words func() [][]byte) {
 	call.View.Begin()
 	if err := s.tryRun(call, row, words()); err != nil {
 		call.Out.Pieces() // which nobody wants
-		call.Out.Error(text(err))
-		s.instance.stats.errors.Add(1)
+		call.Out.Error(s.instance.fail(row, err))
 	}
 	s.deliver(call.Out.Pieces(), call.last)
 }
@@ -386,7 +389,7 @@ func (s *Session) tryRun(call *Call, row *Command, words [][]byte) (err error) {
 			err = errStopped
 		}
 	}()
-	return call.run(row, words, false)
+	return call.timed(row, words, false)
 }
 
 // selectDatabase moves the session to another database.

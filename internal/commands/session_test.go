@@ -227,14 +227,14 @@ func TestADeepPipelineYields(t *testing.T) {
 	} {
 		c := newStill(t).dial()
 		c.session.Feed([]byte(strings.Repeat(deep.call+"\r\n", deep.calls)))
-		first := c.session.instance.stats.commands.Load()
+		first := c.session.instance.calls()
 		require.Positive(t, first)
 		require.LessOrEqual(t, first, int64(deep.most), deep.call)
 		for c.session.More() {
 			c.session.Sent()
 			c.session.Resume()
 		}
-		require.Equal(t, int64(deep.calls), c.session.instance.stats.commands.Load(), deep.call)
+		require.Equal(t, int64(deep.calls), c.session.instance.calls(), deep.call)
 	}
 }
 

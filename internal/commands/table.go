@@ -50,10 +50,11 @@ func NewTable(rows []*Command) *Table {
 
 func (t *Table) add(row *Command) {
 	row.grammar = newGrammar(row)
+	row.decides = strings.HasPrefix(row.Reply, "Five integers") || row == &clAll
 	if row.Keys == nil {
 		row.firstKey, _, _ = row.keyPositions()
 	}
-	t.byName[row.Name] = row
+	t.byName[row.Name], row.number = row, len(t.byName)
 	for _, sub := range row.Subs {
 		sub.parent = row
 		t.add(sub)
@@ -135,13 +136,22 @@ func (row *Command) sub(name []byte) *Command {
 func (t *Table) Do(s *Session) {
 	s.mark = s.out.Mark()
 	if err := s.next(); err != nil {
-		s.out.Rewind(s.mark)
-		s.out.Error(text(err))
-		s.instance.stats.errors.Add(1)
+		s.fail(err)
 	}
 	if s.careful {
 		s.holdBack()
 	}
+}
+
+// fail writes an error in the place of what the call has written.
+func (s *Session) fail(err error) {
+	row := s.row
+	if s.rejected || s.queue != nil {
+		row = nil
+	}
+	s.rejected = false
+	s.out.Rewind(s.mark)
+	s.out.Error(s.instance.fail(row, err))
 }
 
 // next takes the next call and has its row answer it. Of a long call the words are the first, and long is the whole of it:
@@ -157,33 +167,37 @@ func (s *Session) next() error {
 		return nil
 	case row == nil:
 		s.spoil()
+		s.rejected = true
 		return call.row.refusal(words)
 	case !row.grammar.fits(len(words)):
 		s.spoil()
 		if row == &exec {
 			s.leaveTransaction()
-			return refusal("EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command")
+			return s.reject(row, refusal("EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command"))
 		}
-		return errArity(row)
+		return s.reject(row, errArity(row))
 	}
-	s.row = row
+	s.count(row)
 	switch {
 	case long != nil && row == &watchKeys:
 		return errTooManyWatched
 	case s.queue != nil && row.Flags&NoMulti != 0:
 		s.spoil()
-		return refusal("ERR Command not allowed inside a transaction")
+		return s.reject(row, refusal("ERR Command not allowed inside a transaction"))
 	case s.queue != nil && row.Flags&Unqueued == 0:
+		s.tallies[s.tally].calls-- // until EXEC makes it
 		return s.enqueue(row, words, long)
 	case long != nil && row.takesMany():
 		s.park(row, func() [][]byte { return resp.SplitCall(long) })
 	case long != nil && !row.AnyMore:
 		return errSyntax // options that repeat a thousand times
+	case row.Flags&(Fast|Quick) != 0 && !s.careful:
+		return s.call.run(row, words, call.repeats)
 	case row.Flags&Slow != 0:
 		owned := own(words)
 		s.park(row, func() [][]byte { return owned })
 	default:
-		return s.call.run(row, words, call.repeats)
+		return s.call.timed(row, words, call.repeats)
 	}
 	return nil
 }
