@@ -37,6 +37,7 @@ type config struct {
 	measurePauses                string
 	debugCommand                 string
 	showVersion                  bool
+	running                      running
 }
 
 const maxSeconds = 1 << 30 // 34 years
@@ -183,18 +184,22 @@ func (c *config) settings() (list []commands.Setting) {
 		if s, ok := f.Value.(size); ok {
 			value = func() string { return strconv.Itoa(*s.to) }
 		}
-		list = append(list, commands.Setting{Name: f.Name, Value: value})
+		list = append(list, commands.Setting{Name: f.Name, Value: value, Set: c.changing(f)})
 	})
 	return list
+}
+
+// mostClients is what the limit on open files allows.
+func mostClients() int {
+	const own = 64 // descriptors that are no connection's
+	return max(openFiles()-own, 1)
 }
 
 // fitFiles lowers maxclients to what the limit on open files allows, and says so. The runtime has raised that limit as far
 // as it may.
 func (c *config) fitFiles(warn func(message string, args ...any)) {
-	const own = 64 // descriptors that are no connection's
-	files := openFiles()
-	if most := max(files-own, 1); c.maxClients > most {
-		warn("maxclients is lowered: the limit on open files (ulimit -n) allows no more", "maxclients", most, "files", files)
+	if most := mostClients(); c.maxClients > most {
+		warn("maxclients is lowered: the limit on open files (ulimit -n) allows no more", "maxclients", most, "files", openFiles())
 		c.maxClients = most
 	}
 }

@@ -63,6 +63,7 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
+	c.running.instance, c.running.server = instance, srv
 	go watchClock(ctx, time.Tick(time.Second), memory.Clock(), log)
 	failed := serve(srv, listeners, log)
 	select {

@@ -85,13 +85,3 @@ func infoDecisions(c *Call, out *strings.Builder) {
 			max(r.calls.Load()-r.failed.Load()-limited, 0), limited))
 	})
 }
-
-// setting is the value of a setting by its name, "" if there is none.
-func (in *Instance) setting(name string) string {
-	for _, s := range in.settings {
-		if s.Name == name {
-			return s.Value()
-		}
-	}
-	return ""
-}

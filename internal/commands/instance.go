@@ -37,6 +37,7 @@ type Config struct {
 type Setting struct {
 	Name  string
 	Value func() string
+	Set   func(text string) error // changes it, or says why not and changes nothing; nil if it cannot be changed
 }
 
 // Instance is what the sessions of one process share: the table of commands, the store, settings, clients, counters. It is
@@ -46,7 +47,8 @@ type Instance struct {
 	store      store.Store
 	version    string
 	settings   []Setting
-	limits     resp.Limits
+	settingsMu sync.Mutex // for whoever reads or changes one
+	limits     atomic.Pointer[resp.Limits]
 	maxKeySize int
 
 	maxLogLimit int
@@ -136,8 +138,7 @@ func New(c Config) *Instance {
 		table:       NewTable(All()),
 		store:       c.Store,
 		version:     c.Version,
-		settings:    c.Settings,
-		limits:      c.Limits,
+		settings:    slices.Concat(c.Settings, unsettable),
 		maxKeySize:  c.MaxKeySize,
 		maxLogLimit: c.MaxLog,
 		maxHolders:  c.MaxHolders,
@@ -153,6 +154,7 @@ func New(c Config) *Instance {
 		turns:       c.Turns,
 		holds:       c.Holds,
 	}
+	in.limits.Store(&c.Limits)
 	in.rows, in.codes.counts = make([]rowStats, len(in.table.byName)+1), make(map[string]int64)
 	in.waits = waits{clock: c.Store.Clock(), sessions: make(map[*Session]wait), next: store.Never, concerns: &in.concerns}
 	return in
@@ -211,6 +213,9 @@ func (c *clients) all() []*Session {
 	slices.SortFunc(list, func(a, b *Session) int { return int(a.id - b.id) })
 	return list
 }
+
+// SetLimits changes the limits of the connections that are made from now on. The bound of what waits unread is everybody's.
+func (in *Instance) SetLimits(l resp.Limits) { in.limits.Store(&l) }
 
 // What a transport needs of an instance beside its sessions.
 

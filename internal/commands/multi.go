@@ -34,7 +34,7 @@ func (s *Session) enqueue(row *Command, words [][]byte, long [][]byte) error {
 	if long != nil && !q.broken {
 		words = resp.SplitCall(long)
 	}
-	if !q.add(row, words, s.instance.limits.Query) {
+	if !q.add(row, words, s.instance.limits.Load().Query) {
 		return errTooMuchQueued
 	}
 	s.showQueue()

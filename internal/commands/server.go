@@ -29,7 +29,7 @@ var timeNow = Command{
 var config = Command{
 	Name: "config", Group: "server", Category: "none", Since: "2.0.0", Complexity: "Depends on the subcommand.", Min: 2,
 	Summary: "Commands about the server's settings.", AnyMore: true,
-	Subs: []*Command{&configGet, helpOf("config", "5.0.0")},
+	Subs: []*Command{&configGet, &configResetStat, &configRewrite, &configSet, helpOf("config", "5.0.0")},
 }
 
 var configGet = Command{
@@ -43,7 +43,9 @@ var configGet = Command{
 			return slices.ContainsFunc(patterns, func(p []byte) bool { return glob(p, []byte(s.Name), true) })
 		}
 		var found []Setting
-		for _, s := range slices.Concat(c.instance.settings, unsettable) {
+		c.instance.settingsMu.Lock()
+		defer c.instance.settingsMu.Unlock()
+		for _, s := range c.instance.settings {
 			if matches(s) {
 				found = append(found, s)
 			}
@@ -60,7 +62,19 @@ var configGet = Command{
 // unsettable is what tools ask Redis about and what is true of this server though no flag says so: nothing is saved,
 // nothing is evicted, memory is not bounded.
 var unsettable = []Setting{
-	fixed("save", ""), fixed("appendonly", "no"), fixed("maxmemory", "0"), fixed("maxmemory-policy", "noeviction"),
+	always("save", ""), always("appendonly", "no"), always("maxmemory", "0"), always("maxmemory-policy", "noeviction"),
+}
+
+// always is a setting that may be set to what it is, as tools do.
+func always(name, value string) Setting {
+	s := fixed(name, value)
+	s.Set = func(text string) error {
+		if text != value {
+			return fmt.Errorf("it is always '%s' here", value)
+		}
+		return nil
+	}
+	return s
 }
 
 func fixed(name, value string) Setting {

@@ -95,7 +95,7 @@ const maxPushes = 32 << 20
 
 // Open starts a session.
 func (in *Instance) Open(p Peer) *Session {
-	s := &Session{instance: in, peer: p, reader: resp.NewReader(in.limits)}
+	s := &Session{instance: in, peer: p, reader: resp.NewReader(*in.limits.Load())}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.call = Call{Context: s.ctx, Session: s, View: in.store.View(), Out: &s.out, instance: in, client: s}
 	s.opened = s.call.View.Now()
@@ -178,7 +178,7 @@ func (s *Session) keep() {
 	if int64(unread) != s.unread.Load() {
 		s.unread.Store(int64(unread))
 	}
-	if unread > s.instance.limits.Query {
+	if unread > s.instance.limits.Load().Query {
 		s.instance.stats.queryCut.Add(1)
 		s.closing = true
 	}

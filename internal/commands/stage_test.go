@@ -31,8 +31,20 @@ func newStillOn(t testing.TB, clock store.Clock) *still {
 	memory := store.NewMemory(store.Options{Clock: clock, SweepEvery: -1})
 	t.Cleanup(func() { memory.Close() })
 	return &still{instance: New(Config{Store: memory, Version: "1.2.3", Port: 6379, Debug: "local", Settings: []Setting{
-		fixed("port", "6379"), fixed("databases", "16"),
+		fixed("port", "6379"), fixed("databases", "16"), changeable("maxclients"), changeable("timeout"),
 	}})}
+}
+
+// changeable is a setting of a process that has a main.
+func changeable(name string) Setting {
+	now := "0"
+	return Setting{Name: name, Value: func() string { return now }, Set: func(text string) error {
+		_, err := NumberFrom(text, 0, 1<<30)
+		if err == nil {
+			now = text
+		}
+		return err
+	}}
 }
 
 func (s *still) Dial() (transcript.Peer, error) { return s.dial(), nil }

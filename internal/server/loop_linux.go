@@ -33,7 +33,7 @@ type loops struct {
 type loop struct {
 	instance *commands.Instance
 	log      *slog.Logger
-	output   OutputLimit
+	output   *atomic.Pointer[OutputLimit]
 	turns    *meter.Longest
 	open     *sync.WaitGroup
 
@@ -91,7 +91,7 @@ func startLoops(instance *commands.Instance, o Options) (transport, error) {
 	}
 	ls := &loops{instance: instance}
 	for range count {
-		l := &loop{instance: instance, log: o.Log, output: o.Output, turns: o.Turns, open: &ls.open, buffer: make([]byte, readBytes),
+		l := &loop{instance: instance, log: o.Log, output: o.output, turns: o.Turns, open: &ls.open, buffer: make([]byte, readBytes),
 			links: make(map[int]*link), slow: make(map[*link]struct{})}
 		if err := l.prepare(); err != nil {
 			return nil, err
