@@ -35,7 +35,9 @@ type config struct {
 	logLevel, logFormat, logFile string
 	shutdownTimeout              int
 	measurePauses                string
+	debugCommand                 string
 	showVersion                  bool
+	running                      running
 }
 
 const maxSeconds = 1 << 30 // 34 years
@@ -103,6 +105,8 @@ func (c *config) define() {
 	f.Var(choice{&c.logFormat, []string{"text", "json"}}, "log-format", "how a line is written")
 	f.StringVar(&c.logFile, "logfile", "", "file to log to, made if need be, added to if it is there; standard error without one")
 	f.Var(number{&c.shutdownTimeout, 0, maxSeconds}, "shutdown-timeout", "seconds that clients are given to take their replies when the server is told to stop")
+	c.debugCommand = "no"
+	f.Var(choice{&c.debugCommand, []string{"no", "yes", "local"}}, "enable-debug-command", "who may say DEBUG: nobody, everybody, or who is on this machine")
 	c.measurePauses = "no"
 	f.Var(choice{&c.measurePauses, []string{"no", "loops", "locks"}}, "measure-pauses", "for INFO cell, the longest turn of an event loop, or hold of a lock; each measurement takes about a microsecond")
 	f.BoolVar(&c.showVersion, "version", false, "print the version and exit")
@@ -180,18 +184,22 @@ func (c *config) settings() (list []commands.Setting) {
 		if s, ok := f.Value.(size); ok {
 			value = func() string { return strconv.Itoa(*s.to) }
 		}
-		list = append(list, commands.Setting{Name: f.Name, Value: value})
+		list = append(list, commands.Setting{Name: f.Name, Value: value, Set: c.changing(f)})
 	})
 	return list
+}
+
+// mostClients is what the limit on open files allows.
+func mostClients() int {
+	const own = 64 // descriptors that are no connection's
+	return max(openFiles()-own, 1)
 }
 
 // fitFiles lowers maxclients to what the limit on open files allows, and says so. The runtime has raised that limit as far
 // as it may.
 func (c *config) fitFiles(warn func(message string, args ...any)) {
-	const own = 64 // descriptors that are no connection's
-	files := openFiles()
-	if most := max(files-own, 1); c.maxClients > most {
-		warn("maxclients is lowered: the limit on open files (ulimit -n) allows no more", "maxclients", most, "files", files)
+	if most := mostClients(); c.maxClients > most {
+		warn("maxclients is lowered: the limit on open files (ulimit -n) allows no more", "maxclients", most, "files", openFiles())
 		c.maxClients = most
 	}
 }

@@ -67,12 +67,14 @@ func listenTCP(c *config, address string) (net.Listener, error) {
 	case strings.Contains(host, ":"):
 		network = "tcp6"
 	}
+	c.running.keepAlive.Store(int64(c.tcpKeepAlive))
 	full := net.JoinHostPort(host, strconv.Itoa(c.port))
 	config := net.ListenConfig{KeepAliveConfig: keepAlive(inSeconds(c.tcpKeepAlive)), KeepAlive: -1}
 	l, err := config.Listen(context.Background(), network, full)
 	switch {
 	case err == nil:
-		return l, setBacklog(l.(*net.TCPListener), c.tcpBacklog)
+		tcp := l.(*net.TCPListener)
+		return keptAlive{tcp, c.tcpKeepAlive, &c.running.keepAlive}, setBacklog(tcp, c.tcpBacklog)
 	case optional && (errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EAFNOSUPPORT)):
 		return nil, nil
 	case errors.Is(err, syscall.EADDRINUSE):

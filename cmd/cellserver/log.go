@@ -24,7 +24,8 @@ func openLog(c *config) (*slog.Logger, error) {
 		}
 		out = file
 	}
-	options := &slog.HandlerOptions{Level: levels[c.logLevel]}
+	c.running.level.Set(levels[c.logLevel])
+	options := &slog.HandlerOptions{Level: &c.running.level}
 	if c.logFormat == "json" {
 		return slog.New(slog.NewJSONHandler(out, options)), nil
 	}

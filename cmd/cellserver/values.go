@@ -105,6 +105,9 @@ func (p permissions) Set(text string) error {
 func (p permissions) String() string { return *p.to }
 func (p permissions) Type() string   { return "octal" }
 
+// outputClasses are redis.conf's classes of clients.
+var outputClasses = []string{"normal", "pubsub", "replica", "slave"}
+
 // outputLimits are redis.conf's: a class of clients, a hard limit, a soft limit, and the seconds that a client may stay
 // beyond the soft one; for several classes, one after the other. 0 is no limit. There is one class so far, normal; pubsub
 // and replica are taken, so that a line of redis.conf can be, and mean nothing yet.
@@ -123,7 +126,7 @@ func (o outputLimits) Set(text string) error {
 		hard, ok1 := parseSize(four[1])
 		soft, ok2 := parseSize(four[2])
 		seconds, err := strconv.Atoi(four[3])
-		if !slices.Contains([]string{"normal", "pubsub", "replica", "slave"}, four[0]) || !ok1 || !ok2 || err != nil || seconds < 0 || seconds > maxSeconds {
+		if !slices.Contains(outputClasses, four[0]) || !ok1 || !ok2 || err != nil || seconds < 0 || seconds > maxSeconds {
 			return wrong
 		}
 		if four[0] == "normal" {

@@ -194,10 +194,12 @@ func (c *Call) allDecisions(decisions []quota.Decision, ms bool) {
 			break
 		}
 	}
+	limits := c.limits + limited // it is one decision
 	c.Out.Array(2 + len(decisions))
 	c.Out.Int(limited)
 	c.Out.Int(wholeUnits(retry, ms))
 	for i := range decisions {
 		c.decision(&decisions[i], quota.Take, ms)
 	}
+	c.limits = limits
 }

@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -13,7 +14,8 @@ import (
 var client = Command{
 	Name: "client", Group: "connection", Category: "none", Since: "2.4.0", Complexity: "Depends on the subcommand.", Min: 2,
 	Summary: "Commands about client connections.", AnyMore: true,
-	Subs: []*Command{&clientGetName, &clientID, &clientInfo, &clientList, &clientSetInfo, &clientSetName, helpOf("client", "5.0.0")},
+	Subs: []*Command{&clientGetName, &clientID, &clientInfo, &clientKill, &clientList, &clientNoEvict, &clientNoTouch, &clientPause, &clientReply,
+		&clientSetInfo, &clientSetName, &clientUnblock, &clientUnpause, helpOf("client", "5.0.0")},
 }
 
 const aboutClients = NoScript | Loading | Stale
@@ -118,7 +120,7 @@ var clientList = Command{
 		}
 		var lines strings.Builder
 		for _, s := range c.instance.clients.all() {
-			if wanted(s.id) {
+			if wanted(s) {
 				lines.WriteString(s.line(c.View.Now(), s.latest.Load()))
 			}
 		}
@@ -128,10 +130,10 @@ var clientList = Command{
 }
 
 // clientFilter reads CLIENT LIST's options.
-func clientFilter(words [][]byte) (func(id int64) bool, error) {
+func clientFilter(words [][]byte) (func(*Session) bool, error) {
 	switch {
 	case len(words) == 0:
-		return func(int64) bool { return true }, nil
+		return func(*Session) bool { return true }, nil
 	case foldEqual(words[0], "TYPE") && len(words) == 2:
 		return clientsOfType(words[1])
 	case foldEqual(words[0], "ID") && len(words) > 1:
@@ -143,31 +145,79 @@ func clientFilter(words [][]byte) (func(id int64) bool, error) {
 			}
 			ids[id] = true
 		}
-		return func(id int64) bool { return ids[id] }, nil
+		return func(s *Session) bool { return ids[s.id] }, nil
 	}
 	return nil, errSyntax
 }
 
-func clientsOfType(name []byte) (func(id int64) bool, error) {
+func clientsOfType(name []byte) (func(*Session) bool, error) {
 	for _, known := range []string{"NORMAL", "MASTER", "REPLICA", "SLAVE", "PUBSUB"} {
 		if foldEqual(name, known) {
-			return func(int64) bool { return known == "NORMAL" }, nil
+			return func(*Session) bool { return known == "NORMAL" }, nil
 		}
 	}
 	return nil, refusal(fmt.Sprintf("ERR Unknown client type '%s'", name))
 }
 
-// line describes a session as CLIENT LIST does, in the fields of Redis's that it has.
+// line describes a session as CLIENT LIST does, in Redis's fields. qbuf is what was read and waits; of the memory that Redis
+// counts besides, only what a transaction holds is.
 func (s *Session) line(now int64, row *Command) string {
+	const idleBytes = 2 << 10 // about what a session takes that has nothing to do
 	s.about.mu.Lock()
 	defer s.about.mu.Unlock()
 	name := "NULL"
 	if row != nil {
 		name = row.Name
 	}
+	unread, queued := s.unread.Load(), s.queued.Load()
+	calls, bytes := queued>>32-1, queued&(1<<32-1)
 	seconds := func(since int64) string { return strconv.FormatInt(max(now-since, 0)/1e9, 10) }
-	return fmt.Sprintf("id=%d addr=%s laddr=%s fd=%d name=%s age=%s idle=%s flags=N db=%d sub=0 psub=0 ssub=0 multi=-1 "+
+	return fmt.Sprintf("id=%d addr=%s laddr=%s fd=%d name=%s age=%s idle=%s flags=%s db=%d sub=0 psub=0 ssub=0 multi=%d "+
+		"qbuf=%d qbuf-free=0 argv-mem=0 multi-mem=%d rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=%d events=r "+
 		"cmd=%s user=default redir=-1 resp=%d lib-name=%s lib-ver=%s\n",
-		s.id, s.peer.Remote, s.peer.Local, s.peer.FD, s.about.name, seconds(s.opened), seconds(s.lastSeen.Load()),
-		s.about.database, name, s.about.protocol, s.about.library, s.about.version)
+		s.id, s.peer.Remote, s.peer.Local, s.peer.FD, s.about.name, seconds(s.opened), seconds(s.lastSeen.Load()), s.flags(),
+		s.about.database, calls, unread, bytes, idleBytes+unread+bytes, name, s.about.protocol, s.about.library, s.about.version)
+}
+
+// flags are the letters that CLIENT LIST has for a session, N if it has none. about is locked.
+func (s *Session) flags() string {
+	letters := ""
+	for _, f := range []struct {
+		there  bool
+		letter string
+	}{
+		{s.about.monitors, "O"}, {s.queued.Load() != 0, "x"}, {s.blocked.Load(), "b"},
+		{strings.HasPrefix(s.peer.Local, "/"), "U"}, {s.about.noEvict, "e"}, {s.about.noTouch, "T"},
+	} {
+		if f.there {
+			letters += f.letter
+		}
+	}
+	return cmp.Or(letters, "N")
+}
+
+var clientNoEvict = Command{
+	Name: "client|no-evict", Group: "connection", Since: "7.0.0", Complexity: "O(1)", Flags: Admin | Dangerous | aboutClients,
+	Summary: "Says that the client is not to be evicted. None is.", Args: []Arg{Word("ON | OFF")}, Reply: "OK.",
+	Run: func(c *Call) error { return c.turn(&c.client.about.noEvict) },
+}
+
+var clientNoTouch = Command{
+	Name: "client|no-touch", Group: "connection", Since: "7.2.0", Complexity: "O(1)", Flags: aboutClients,
+	Summary: "Says that the client's calls do not count as uses of a key. None counts.", Args: []Arg{Word("ON | OFF")}, Reply: "OK.",
+	Run: func(c *Call) error { return c.turn(&c.client.about.noTouch) },
+}
+
+// turn reads ON or OFF, and keeps which.
+func (c *Call) turn(flag *bool) error {
+	word := c.Word()
+	on := foldEqual(word, "ON")
+	if !on && !foldEqual(word, "OFF") {
+		return errSyntax
+	}
+	c.client.about.mu.Lock()
+	defer c.client.about.mu.Unlock()
+	*flag = on
+	c.Out.Status("OK")
+	return nil
 }

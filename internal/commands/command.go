@@ -33,6 +33,8 @@ type Command struct {
 	Subs       []*Command // of a container such as CLIENT; their names are "client|id"
 
 	parent   *Command
+	number   int  // in the table
+	decides  bool // its reply begins with limited, 0 or 1
 	grammar  grammar
 	firstKey int // word that is the first key, 0 if there is none; if 1, calls that differ in it alone are bound once (see ahead)
 }
@@ -59,6 +61,7 @@ const (
 	Quick                       // as quick as if Fast, which Redis does not call it
 	Unqueued                    // made at once, also within a transaction
 	Whole                       // may touch any key: a transaction with it locks them all
+	NoMulti                     // never within a transaction
 	Slow                        // may take long: never runs on an event loop, see Session.park (the ACL's @slow is just not Fast)
 )
 
@@ -77,7 +80,7 @@ var flagNames = []struct {
 	name string
 }{
 	{Write, "write"}, {ReadOnly, "readonly"}, {DenyOOM, "denyoom"}, {Admin, "admin"}, {NoScript, "noscript"},
-	{Loading, "loading"}, {Stale, "stale"}, {Fast, "fast"}, {NoAuth, "no_auth"}, {AllowBusy, "allow_busy"},
+	{Loading, "loading"}, {Stale, "stale"}, {Fast, "fast"}, {NoAuth, "no_auth"}, {NoMulti, "no_multi"}, {AllowBusy, "allow_busy"},
 }
 
 // Call is one command on its way: the words bound to the row's grammar, and where the reply goes. A row reads its
@@ -88,17 +91,21 @@ type Call struct {
 	View    store.View
 	Out     *resp.Writer
 
-	instance *Instance
-	row      *Command
-	words    [][]byte // the command's name first
-	bound    [maxArgs]bound
-	isBound  bool           // to words of this row
-	rule     store.Rule     // of the limiter that is asked
-	takes    []store.Taking // of CL.ALL
-	value    []byte         // that was read last
-	moved    int            // bytes of values, by this call
-	sampling sampling       // of limiters' decisions, for CL.TOP
-	next     int
+	instance      *Instance
+	client        *Session // whose call it is, for what others may ask of a session
+	row           *Command
+	words         [][]byte // the command's name first
+	bound         [maxArgs]bound
+	isBound       bool           // to words of this row
+	rule          store.Rule     // of the limiter that is asked
+	takes         []store.Taking // of CL.ALL
+	value         []byte         // that was read last
+	limits        int64          // decisions that limited, not counted yet
+	moved         int            // bytes of values, by this call
+	sampling      sampling       // of limiters' decisions, for CL.TOP
+	last          bool           // the conversation ends with its reply
+	inTransaction bool           // EXEC makes it, with its keys locked
+	next          int
 }
 
 // bound is an argument's value in one call. It holds no pointer: the words are the call's.

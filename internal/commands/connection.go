@@ -171,6 +171,7 @@ var reset = Command{
 		c.Session.speak(2)
 		c.Session.selectDatabase(0)
 		c.Session.setName(nil)
+		c.Session.forgetManners()
 		c.Out.Status("RESET")
 		return nil
 	},

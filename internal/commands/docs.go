@@ -11,7 +11,7 @@ var command = Command{
 	Name: "command", Group: "server", Category: "connection", Since: "2.8.13", Complexity: "O(N) in the number of commands",
 	Flags: Loading | Stale, Tips: []string{"nondeterministic_output_order"}, Min: 1,
 	Summary: "Describes all commands.", Reply: "An array of what COMMAND INFO says, one element a command.",
-	Subs: []*Command{&commandCount, &commandDocs, &commandGetKeys, &commandInfo, &commandList, helpOf("command", "5.0.0")},
+	Subs: []*Command{&commandCount, &commandDocs, &commandGetKeys, &commandGetKeysAndFlags, &commandInfo, &commandList, helpOf("command", "5.0.0")},
 	Run:  describeAll,
 }
 
@@ -95,16 +95,17 @@ func (row *Command) keyPositions() (first, last, step int) {
 	if row.Keys != nil {
 		return row.firstKey, row.firstKey, 1 // more may follow
 	}
+	name := strings.Count(row.Name, "|") + 1 // words
 	for i, a := range row.Args {
 		switch {
 		case a.kind != keyArg:
 			continue
 		case a.many:
-			return i + 1, -1, a.step()
+			return i + name, -1, a.step()
 		case first == 0:
-			first = i + 1
+			first = i + name
 		}
-		last, step = i+1, 1
+		last, step = i+name, 1
 	}
 	return first, last, step
 }
@@ -131,10 +132,11 @@ func (row *Command) categories() (names []string) {
 		group = row.Group
 	}
 	has := map[string]bool{
-		"@" + group: true, "@read": row.Flags&ReadOnly != 0, "@write": row.Flags&Write != 0, "@admin": row.Flags&Admin != 0,
+		"@read": row.Flags&ReadOnly != 0, "@write": row.Flags&Write != 0, "@admin": row.Flags&Admin != 0,
 		"@fast": row.Flags&Fast != 0, "@slow": row.Flags&Fast == 0, "@dangerous": row.Flags&Dangerous != 0,
 	}
-	for _, name := range []string{"@keyspace", "@read", "@write", "@string", "@ratelimit", "@admin", "@fast", "@slow", "@dangerous", "@connection"} {
+	has["@"+group] = true
+	for _, name := range []string{"@keyspace", "@read", "@write", "@string", "@ratelimit", "@admin", "@fast", "@slow", "@dangerous", "@connection", "@scripting"} {
 		if has[name] {
 			names = append(names, name)
 		}
@@ -241,24 +243,52 @@ var commandGetKeys = Command{
 	Summary: "Finds the keys in a call.",
 	Args:    []Arg{Word("command"), Word("arg").Many()}, Reply: "The keys.",
 	Run: func(c *Call) error {
-		words := c.words[2:]
-		row := c.instance.table.find(words)
-		switch {
-		case row == nil:
-			return refusal("ERR Invalid command specified")
-		case !row.grammar.fits(len(words)):
-			return refusal("ERR Invalid number of arguments specified for command")
-		}
-		keys, ok := row.keysOf(nil, words)
-		switch {
-		case !ok:
-			return refusal("ERR Invalid arguments specified for command")
-		case len(keys) == 0:
-			return refusal("ERR The command has no key arguments")
+		_, keys, err := c.keysIn(c.words[2:])
+		if err != nil {
+			return err
 		}
 		c.Out.Array(len(keys))
 		for _, key := range keys {
 			c.Out.Bulk(key)
+		}
+		return nil
+	},
+}
+
+// keysIn finds the row and the keys of a call that is an argument.
+func (c *Call) keysIn(words [][]byte) (row *Command, keys [][]byte, err error) {
+	row = c.instance.table.find(words)
+	switch {
+	case row == nil:
+		return nil, nil, refusal("ERR Invalid command specified")
+	case !row.grammar.fits(len(words)):
+		return nil, nil, refusal("ERR Invalid number of arguments specified for command")
+	}
+	keys, ok := row.keysOf(nil, words)
+	switch {
+	case !ok:
+		return nil, nil, refusal("ERR Invalid arguments specified for command")
+	case len(keys) == 0:
+		return nil, nil, refusal("ERR The command has no key arguments")
+	}
+	return row, keys, nil
+}
+
+var commandGetKeysAndFlags = Command{
+	Name: "command|getkeysandflags", Group: "server", Category: "connection", Since: "7.0.0", Complexity: "O(N) in the number of words",
+	Flags: aboutCommands, Min: 4,
+	Summary: "Finds the keys in a call, and what it does with them.",
+	Args:    []Arg{Word("command"), Word("arg").Many()}, Reply: "A pair a key: the key, and flags as in COMMAND INFO's key specs.",
+	Run: func(c *Call) error {
+		row, keys, err := c.keysIn(c.words[2:])
+		if err != nil {
+			return err
+		}
+		c.Out.Array(len(keys))
+		for _, key := range keys {
+			c.Out.Array(2)
+			c.Out.Bulk(key)
+			writeStatuses(c, row.keyAccess())
 		}
 		return nil
 	},

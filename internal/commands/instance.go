@@ -27,6 +27,8 @@ type Config struct {
 	MaxHolders int         // of a key's leases, 10000 if 0
 	Port       int         // that INFO shows
 	Log        *slog.Logger
+	Stop       func()         // what SHUTDOWN calls; nil for nothing, and then it is refused
+	Debug      string         // who may say DEBUG: yes for everybody, local for who is on this machine, else nobody
 	Turns      *meter.Longest // what INFO shows of event loops; nil if nobody measures
 	Holds      *meter.Longest // and of locks
 }
@@ -35,6 +37,7 @@ type Config struct {
 type Setting struct {
 	Name  string
 	Value func() string
+	Set   func(text string) error // changes it, or says why not and changes nothing; nil if it cannot be changed
 }
 
 // Instance is what the sessions of one process share: the table of commands, the store, settings, clients, counters. It is
@@ -44,22 +47,29 @@ type Instance struct {
 	store      store.Store
 	version    string
 	settings   []Setting
-	limits     resp.Limits
+	settingsMu sync.Mutex // for whoever reads or changes one
+	limits     atomic.Pointer[resp.Limits]
 	maxKeySize int
 
 	maxLogLimit int
 	maxHolders  int
 
-	port    int
-	log     *slog.Logger
-	runID   string
-	started int64         // instant, nanoseconds on the store's clock
-	slow    chan struct{} // a place for each Slow command that may run at once
-	slowly  atomic.Int32  // how many run, or wait for a place
-	stats   stats
-	clients clients
-	watches watches
-	top     top
+	port     int
+	log      *slog.Logger
+	stop     func()
+	debug    string
+	runID    string
+	started  int64         // instant, nanoseconds on the store's clock
+	slow     chan struct{} // a place for each Slow command that may run at once
+	slowly   atomic.Int32  // how many run, or wait for a place
+	stats    stats
+	rows     []rowStats // by the rows' numbers
+	codes    codes
+	clients  clients
+	watches  watches
+	waits    waits
+	top      top
+	concerns atomic.Uint32 // bits: paused and the like
 
 	turns, holds *meter.Longest
 }
@@ -108,7 +118,6 @@ func (c *Call) giveWay() {
 // stats counts what INFO shows.
 type stats struct {
 	connections atomic.Int64 // ever accepted
-	commands    atomic.Int64 // answered
 	errors      atomic.Int64 // answered with an error
 	rejected    atomic.Int64 // connections refused: too many, or not from here
 	queryCut    atomic.Int64 // connections ended because they sent too much unread
@@ -126,17 +135,18 @@ func New(c Config) *Instance {
 	if c.Limits == (resp.Limits{}) {
 		c.Limits = resp.DefaultLimits()
 	}
-	return &Instance{
+	in := &Instance{
 		table:       NewTable(All()),
 		store:       c.Store,
 		version:     c.Version,
-		settings:    c.Settings,
-		limits:      c.Limits,
+		settings:    slices.Concat(c.Settings, unsettable),
 		maxKeySize:  c.MaxKeySize,
 		maxLogLimit: c.MaxLog,
 		maxHolders:  c.MaxHolders,
 		port:        c.Port,
 		log:         c.Log,
+		stop:        c.Stop,
+		debug:       c.Debug,
 		runID:       newRunID(),
 		started:     c.Store.Clock().Now(),
 		slow:        make(chan struct{}, maxSlow()),
@@ -145,6 +155,10 @@ func New(c Config) *Instance {
 		turns:       c.Turns,
 		holds:       c.Holds,
 	}
+	in.limits.Store(&c.Limits)
+	in.rows, in.codes.counts = make([]rowStats, len(in.table.byName)+1), make(map[string]int64)
+	in.waits = waits{clock: c.Store.Clock(), sessions: make(map[*Session]wait), next: store.Never, concerns: &in.concerns}
+	return in
 }
 
 // newRunID is 40 hexadecimal digits that no other run of a server has, as Redis's run_id.
@@ -176,6 +190,13 @@ func (c *clients) remove(s *Session) {
 	delete(c.byID, s.id)
 }
 
+// get finds a session by its id, nil if it is not connected.
+func (c *clients) get(id int64) *Session {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.byID[id]
+}
+
 func (c *clients) count() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -193,6 +214,9 @@ func (c *clients) all() []*Session {
 	slices.SortFunc(list, func(a, b *Session) int { return int(a.id - b.id) })
 	return list
 }
+
+// SetLimits changes the limits of the connections that are made from now on. The bound of what waits unread is everybody's.
+func (in *Instance) SetLimits(l resp.Limits) { in.limits.Store(&l) }
 
 // What a transport needs of an instance beside its sessions.
 

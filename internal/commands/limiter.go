@@ -20,6 +20,7 @@ func (c *Call) decision(d *quota.Decision, mode quota.Mode, ms bool) {
 	limited := int64(0)
 	if d.Limited {
 		limited = 1
+		c.limits++
 	}
 	retry, reset := wholeUnits(d.RetryAfter, ms), wholeUnits(d.ResetAfter, ms)
 	if mode == quota.UpTo {

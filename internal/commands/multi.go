@@ -34,11 +34,21 @@ func (s *Session) enqueue(row *Command, words [][]byte, long [][]byte) error {
 	if long != nil && !q.broken {
 		words = resp.SplitCall(long)
 	}
-	if !q.add(row, words, s.instance.limits.Query) {
+	if !q.add(row, words, s.instance.limits.Load().Query) {
 		return errTooMuchQueued
 	}
+	s.showQueue()
 	s.out.Status("QUEUED")
 	return nil
+}
+
+// showQueue tells others how long the queue is.
+func (s *Session) showQueue() {
+	shown := int64(0)
+	if q := s.queue; q != nil {
+		shown = int64(len(q.calls)+1)<<32 | int64(q.size)
+	}
+	s.queued.Store(shown)
 }
 
 // add copies a call to the queue's end; false if it is full.
@@ -99,6 +109,7 @@ var multi = Command{
 		if c.Session.queue = c.Session.lastQueue; c.Session.queue == nil {
 			c.Session.queue = new(queue)
 		}
+		c.Session.showQueue()
 		c.Out.Status("OK")
 		return nil
 	},
@@ -121,6 +132,7 @@ var discard = Command{
 func (s *Session) leaveTransaction() {
 	if s.queue != nil {
 		s.queue, s.lastQueue = nil, s.queue.emptied()
+		s.showQueue()
 	}
 	s.unwatch()
 }
@@ -158,13 +170,14 @@ var exec = Command{
 // runQueued makes the calls. An error of one does not keep the others from being made.
 func (c *Call) runQueued(q *queue) {
 	moved := 0
+	c.inTransaction = true
+	defer func() { c.inTransaction = false }()
 	c.Out.Array(len(q.calls))
 	for _, call := range q.calls {
 		mark := c.Out.Mark()
-		if err := c.run(call.row, q.words[call.start:call.end], false); err != nil {
+		if err := c.runOne(call.row, q.words[call.start:call.end]); err != nil {
 			c.Out.Rewind(mark)
-			c.Out.Error(text(err))
-			c.instance.stats.errors.Add(1)
+			c.Out.Error(c.instance.fail(call.row, err))
 		}
 		if c.Out.Len() > maxReply {
 			c.Out.Rewind(mark)
@@ -175,6 +188,20 @@ func (c *Call) runQueued(q *queue) {
 		}
 	}
 	c.moved, c.Session.words = moved, len(q.words) // which is what EXEC counts of a turn
+}
+
+// runOne makes a call of a transaction, and counts it.
+func (c *Call) runOne(row *Command, words [][]byte) (err error) {
+	if row.Flags&(Fast|Quick) != 0 && !c.Session.careful {
+		err = c.run(row, words, false)
+	} else {
+		err = c.timed(row, words, false)
+	}
+	r := c.instance.statsOf(row)
+	r.calls.Add(1)
+	r.limited.Add(c.limits)
+	c.limits = 0
+	return err
 }
 
 // findPlaces finds the keys that the calls touch, from a selected database on; all if they may touch any.

@@ -29,7 +29,7 @@ var timeNow = Command{
 var config = Command{
 	Name: "config", Group: "server", Category: "none", Since: "2.0.0", Complexity: "Depends on the subcommand.", Min: 2,
 	Summary: "Commands about the server's settings.", AnyMore: true,
-	Subs: []*Command{&configGet, helpOf("config", "5.0.0")},
+	Subs: []*Command{&configGet, &configResetStat, &configRewrite, &configSet, helpOf("config", "5.0.0")},
 }
 
 var configGet = Command{
@@ -43,7 +43,9 @@ var configGet = Command{
 			return slices.ContainsFunc(patterns, func(p []byte) bool { return glob(p, []byte(s.Name), true) })
 		}
 		var found []Setting
-		for _, s := range slices.Concat(c.instance.settings, unsettable) {
+		c.instance.settingsMu.Lock()
+		defer c.instance.settingsMu.Unlock()
+		for _, s := range c.instance.settings {
 			if matches(s) {
 				found = append(found, s)
 			}
@@ -60,7 +62,19 @@ var configGet = Command{
 // unsettable is what tools ask Redis about and what is true of this server though no flag says so: nothing is saved,
 // nothing is evicted, memory is not bounded.
 var unsettable = []Setting{
-	fixed("save", ""), fixed("appendonly", "no"), fixed("maxmemory", "0"), fixed("maxmemory-policy", "noeviction"),
+	always("save", ""), always("appendonly", "no"), always("maxmemory", "0"), always("maxmemory-policy", "noeviction"),
+}
+
+// always is a setting that may be set to what it is, as tools do.
+func always(name, value string) Setting {
+	s := fixed(name, value)
+	s.Set = func(text string) error {
+		if text != value {
+			return fmt.Errorf("it is always '%s' here", value)
+		}
+		return nil
+	}
+	return s
 }
 
 func fixed(name, value string) Setting {
@@ -71,9 +85,10 @@ var info = Command{
 	Name: "info", Group: "server", Since: "1.0.0", Complexity: "O(1)", Flags: Loading | Stale | Dangerous | Whole, Category: "none",
 	Summary: "Describes the server.", Tips: []string{"nondeterministic_output", allShards, "response_policy:special"},
 	Args:  []Arg{Word("section").Optional().Many()},
-	Reply: "Lines of field:value, by section; all sections if none is named.",
+	Reply: "Lines of field:value, by section; all sections but commandstats and latencystats if none is named.",
 	Run: func(c *Call) error {
 		wanted := c.Many()
+		c.foldOwn()
 		var out strings.Builder
 		for _, s := range sections {
 			if !s.wanted(wanted) {
@@ -94,22 +109,24 @@ var info = Command{
 type section struct {
 	name  string
 	write func(c *Call, out *strings.Builder)
+	asked bool // shown only where it is asked for, or all are
 }
 
 func (s section) wanted(names [][]byte) bool {
 	if len(names) == 0 {
-		return true
+		return !s.asked
 	}
 	return slices.ContainsFunc(names, func(name []byte) bool {
 		n := strings.ToLower(string(name))
-		return n == "all" || n == "everything" || n == "default" || n == strings.ToLower(s.name)
+		return n == "all" || n == "everything" || n == "default" && !s.asked || n == strings.ToLower(s.name)
 	})
 }
 
 var sections = []section{
-	{"Server", infoServer}, {"Clients", infoClients}, {"Memory", infoMemory}, {"Persistence", infoPersistence},
-	{"Stats", infoStats}, {"Replication", infoReplication}, {"CPU", infoCPU}, {"Cluster", infoCluster}, {"Cell", infoCell},
-	{"Keyspace", infoKeyspace},
+	{"Server", infoServer, false}, {"Clients", infoClients, false}, {"Memory", infoMemory, false}, {"Persistence", infoPersistence, false},
+	{"Stats", infoStats, false}, {"Replication", infoReplication, false}, {"CPU", infoCPU, false}, {"Modules", infoModules, false},
+	{"Commandstats", infoCommandStats, true}, {"Errorstats", infoErrorStats, false}, {"Latencystats", infoLatencyStats, true},
+	{"Cluster", infoCluster, false}, {"Cell", infoCell, false}, {"Keyspace", infoKeyspace, false},
 }
 
 func field(out *strings.Builder, name string, value any) { fmt.Fprintf(out, "%s:%v\r\n", name, value) }
@@ -133,20 +150,35 @@ func infoServer(c *Call, out *strings.Builder) {
 
 func infoClients(c *Call, out *strings.Builder) {
 	field(out, "connected_clients", c.instance.clients.count())
+	fields(out, "cluster_connections:0")
+	if most := c.instance.setting("maxclients"); most != "" {
+		field(out, "maxclients", most)
+	}
+	field(out, "blocked_clients", c.instance.waits.count())
+	fields(out, "tracking_clients:0", "clients_in_timeout_table:0")
 }
 
 func infoMemory(c *Call, out *strings.Builder) {
-	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
-	metrics.Read(sample)
 	var keys int64
 	for _, u := range c.View.Usage() {
 		keys += u.Bytes
 	}
-	field(out, "used_memory", int64(sample[0].Value.Uint64())+keys) // which are outside of Go's heap
-	field(out, "used_memory_rss", residentBytes())
+	used, resident := heapBytes()+keys, residentBytes() // keys are outside of Go's heap
+	field(out, "used_memory", used)
+	field(out, "used_memory_human", human(used))
+	field(out, "used_memory_rss", resident)
+	field(out, "used_memory_rss_human", human(resident))
 	field(out, "used_memory_dataset", keys)
-	field(out, "maxmemory", 0)
-	field(out, "maxmemory_policy", "noeviction")
+	fields(out, "maxmemory:0", "maxmemory_human:0B", "maxmemory_policy:noeviction")
+	field(out, "mem_fragmentation_ratio", fmt.Sprintf("%.2f", float64(resident)/float64(max(used, 1))))
+	fields(out, "mem_allocator:go")
+}
+
+// heapBytes is what Go's heap holds.
+func heapBytes() int64 {
+	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	metrics.Read(sample)
+	return int64(sample[0].Value.Uint64())
 }
 
 // residentBytes is the process's resident set, 0 where the system does not tell.
@@ -162,23 +194,28 @@ func residentBytes() int64 {
 	return resident * int64(os.Getpagesize())
 }
 
-func infoPersistence(_ *Call, out *strings.Builder) {
-	field(out, "loading", 0)
-	field(out, "aof_enabled", 0)
+func infoPersistence(c *Call, out *strings.Builder) {
+	fields(out, "loading:0", "async_loading:0", "rdb_changes_since_last_save:0", "rdb_bgsave_in_progress:0")
+	field(out, "rdb_last_save_time", c.unix(c.instance.started)/1e9)
+	fields(out, "rdb_last_bgsave_status:ok", "aof_enabled:0", "aof_rewrite_in_progress:0", "aof_rewrite_scheduled:0")
 }
 
 func infoStats(c *Call, out *strings.Builder) {
 	field(out, "total_connections_received", c.instance.stats.connections.Load())
-	field(out, "total_commands_processed", c.instance.stats.commands.Load())
+	field(out, "total_commands_processed", c.instance.calls())
 	field(out, "total_error_replies", c.instance.stats.errors.Load())
 	field(out, "rejected_connections", c.instance.stats.rejected.Load())
 	field(out, "client_query_buffer_limit_disconnections", c.instance.stats.queryCut.Load())
 	field(out, "client_output_buffer_limit_disconnections", c.instance.stats.outputCut.Load())
+	fields(out, "sync_full:0", "sync_partial_ok:0", "sync_partial_err:0", "evicted_keys:0", "evicted_clients:0", "pubsub_channels:0",
+		"pubsub_patterns:0", "latest_fork_usec:0", "total_forks:0")
 }
 
-func infoReplication(_ *Call, out *strings.Builder) {
-	field(out, "role", "master")
-	field(out, "connected_slaves", 0)
+func infoReplication(c *Call, out *strings.Builder) {
+	fields(out, "role:master", "connected_slaves:0", "master_failover_state:no-failover")
+	field(out, "master_replid", c.instance.runID)
+	fields(out, "master_replid2:0000000000000000000000000000000000000000", "master_repl_offset:0", "second_repl_offset:-1",
+		"repl_backlog_active:0", "repl_backlog_size:0", "repl_backlog_first_byte_offset:0", "repl_backlog_histlen:0")
 }
 
 func infoCPU(_ *Call, out *strings.Builder) {
@@ -188,6 +225,7 @@ func infoCPU(_ *Call, out *strings.Builder) {
 	}
 	field(out, "used_cpu_sys", fmt.Sprintf("%d.%06d", used.Stime.Sec, used.Stime.Usec))
 	field(out, "used_cpu_user", fmt.Sprintf("%d.%06d", used.Utime.Sec, used.Utime.Usec))
+	fields(out, "used_cpu_sys_children:0.000000", "used_cpu_user_children:0.000000")
 	field(out, "gc_cpu_percent", fmt.Sprintf("%.3f", garbageShare()))
 }
 
@@ -197,6 +235,7 @@ func infoCluster(_ *Call, out *strings.Builder) { field(out, "cluster_enabled", 
 // the start; decisions go by elapsed time alone.
 func infoCell(c *Call, out *strings.Builder) {
 	field(out, "cell_clock_offset_ms", c.instance.store.Clock().Offset()/1e6)
+	infoDecisions(c, out)
 	if turns := c.instance.turns; turns != nil {
 		field(out, "longest_loop_callback_usec", turns.Value().Microseconds())
 		field(out, "loop_callbacks_over_1ms", turns.Over())

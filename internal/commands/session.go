@@ -32,18 +32,29 @@ type Session struct {
 	closing   bool // after what Output holds, the connection ends
 	parked    bool // a Slow command has not answered yet: nothing is read meanwhile
 	more      bool // the turn ended before the calls did
+	careful   bool // something is to be done before or after each call: see concerns
+	hush      hush // replies that are not wanted
+	putOff    bool // the call that the session is parked for is not made yet
+	unheard   bool // nor is the one that the session is parked for
 
 	queue     *queue   // of a transaction, nil outside of one
 	lastQueue *queue   // empty, for the next transaction
 	watching  []*watch // for its EXEC
 
 	row      *Command // of the latest call
-	words    int      // that it had
+	tallies  [tallies]tally
+	tally    int  // which of them counts row
+	rejected bool // the latest call was refused before it was made
+	turns    uint32
+	words    int // that it had
 	recent   recent
 	database int
 	about    about
 	lastSeen atomic.Int64 // instant of the latest batch
 	waits    atomic.Bool  // parked, for others to see
+	blocked  atomic.Bool  // and that among waits
+	queued   atomic.Int64 // calls of a transaction and one more, 0 outside of one; in the low half their bytes
+	unread   atomic.Int64 // bytes that were read of calls that are not whole, or wait
 	latest   atomic.Pointer[Command]
 
 	mail mail
@@ -63,6 +74,8 @@ type about struct {
 	mu                     sync.Mutex
 	name, library, version string
 	database, protocol     int
+	noEvict, noTouch       bool // which mean nothing to us
+	monitors               bool
 }
 
 // mail is what others have for the client, until the session takes it: pushes, and the reply of a Slow command.
@@ -72,6 +85,7 @@ type mail struct {
 	pushes  []byte
 	reply   [][]byte // in pieces
 	replied bool
+	last    bool // and the reply ends the conversation
 	lost    bool // a push did not fit: the client reads too slowly
 	closed  bool
 }
@@ -81,9 +95,9 @@ const maxPushes = 32 << 20
 
 // Open starts a session.
 func (in *Instance) Open(p Peer) *Session {
-	s := &Session{instance: in, peer: p, reader: resp.NewReader(in.limits)}
+	s := &Session{instance: in, peer: p, reader: resp.NewReader(*in.limits.Load())}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.call = Call{Context: s.ctx, Session: s, View: in.store.View(), Out: &s.out, instance: in}
+	s.call = Call{Context: s.ctx, Session: s, View: in.store.View(), Out: &s.out, instance: in, client: s}
 	s.opened = s.call.View.Now()
 	s.lastSeen.Store(s.opened)
 	s.about.protocol = 2
@@ -96,6 +110,7 @@ func (in *Instance) Open(p Peer) *Session {
 func (s *Session) Close() {
 	s.cancel()
 	s.unwatch()
+	s.instance.waits.forget(s)
 	s.instance.clients.remove(s)
 	s.mail.mu.Lock()
 	defer s.mail.mu.Unlock()
@@ -128,7 +143,7 @@ func (s *Session) Resume() {
 	answered := s.answer()
 	s.keep()
 	if answered > 0 {
-		s.instance.stats.commands.Add(answered)
+		s.fold()
 		s.latest.Store(s.row)
 	} else {
 		s.call.View.Begin() // nothing else read the clock
@@ -159,7 +174,11 @@ func (s *Session) keep() {
 	s.ahead.rest()
 	s.call.words = nil
 	s.reader.Keep()
-	if s.reader.Buffered() > s.instance.limits.Query {
+	unread := s.reader.Buffered()
+	if int64(unread) != s.unread.Load() {
+		s.unread.Store(int64(unread))
+	}
+	if unread > s.instance.limits.Load().Query {
 		s.instance.stats.queryCut.Add(1)
 		s.closing = true
 	}
@@ -169,6 +188,7 @@ func (s *Session) keep() {
 // be told which keys are coming; and each such window shares one reading of the clock.
 func (s *Session) answer() (answered int64) {
 	s.more = false
+	s.lookUp()
 	if !s.ahead.empty() {
 		s.call.View.Begin() // an earlier turn read them
 	}
@@ -177,6 +197,9 @@ func (s *Session) answer() (answered int64) {
 			break
 		}
 		if s.ahead.empty() && !s.readAhead() {
+			break
+		}
+		if s.careful && s.held() {
 			break
 		}
 		s.instance.table.Do(s)
@@ -217,7 +240,7 @@ func (s *Session) readAhead() bool {
 func (s *Session) refuse(err error) {
 	var broken resp.ProtocolError
 	switch {
-	case errors.As(err, &broken):
+	case errors.As(err, &broken) && s.hush == speaking:
 		s.out.Error("ERR " + broken.Error())
 	case errors.Is(err, resp.ErrQueryTooLong):
 		s.instance.stats.queryCut.Add(1)
@@ -281,14 +304,9 @@ func (s *Session) takeMail() {
 	defer s.mail.mu.Unlock()
 	s.mail.waiting.Store(false)
 	if s.mail.replied {
-		s.out.Adopt(s.mail.reply[0])
-		s.pending = s.mail.reply[1:]
-		for _, piece := range s.pending {
-			s.following += len(piece)
-		}
+		s.takeReply(s.mail.reply)
+		s.closing = s.closing || s.mail.last
 		s.mail.reply, s.mail.replied = nil, false
-		s.parked = false
-		s.waits.Store(false)
 	}
 	if last := len(s.pending) - 1; last >= 0 {
 		s.pending[last] = append(s.pending[last], s.mail.pushes...)
@@ -300,6 +318,30 @@ func (s *Session) takeMail() {
 	s.closing = s.closing || s.mail.lost
 }
 
+// takeReply takes the reply, in pieces, that the session was parked for. There is none if it goes on with the call that it had put off.
+func (s *Session) takeReply(reply [][]byte) {
+	s.parked, s.putOff = false, false
+	s.waits.Store(false)
+	if len(reply) == 0 || s.unheard {
+		s.unheard = false
+		return
+	}
+	s.out.Adopt(reply[0])
+	s.pending = reply[1:]
+	for _, piece := range s.pending {
+		s.following += len(piece)
+	}
+}
+
+// deliver gives a parked session its reply, from any goroutine. last ends the conversation.
+func (s *Session) deliver(reply [][]byte, last bool) {
+	s.mail.mu.Lock()
+	s.mail.reply, s.mail.replied, s.mail.last = reply, true, last
+	s.mail.waiting.Store(true)
+	s.mail.mu.Unlock()
+	s.peer.Wake()
+}
+
 // park lets a Slow command answer later, on a goroutine of its own. The session answers nothing else until then, so replies
 // keep their order; the event loop serves everybody else.
 func (s *Session) park(row *Command, words func() [][]byte) {
@@ -309,7 +351,7 @@ func (s *Session) park(row *Command, words func() [][]byte) {
 	var out resp.Writer
 	out.SetProtocol(s.out.Protocol())
 	out.InPieces()
-	call := &Call{Context: s.ctx, View: s.instance.store.View(), Out: &out, instance: s.instance}
+	call := &Call{Context: s.ctx, View: s.instance.store.View(), Out: &out, instance: s.instance, client: s}
 	call.View.Select(s.database)
 	go s.runSlow(call, row, words)
 }
@@ -334,14 +376,9 @@ func (s *Session) runSlow(call *Call, row *Command, words func() [][]byte) {
 	call.View.Begin()
 	if err := s.tryRun(call, row, words()); err != nil {
 		call.Out.Pieces() // which nobody wants
-		call.Out.Error(text(err))
-		s.instance.stats.errors.Add(1)
+		call.Out.Error(s.instance.fail(row, err))
 	}
-	s.mail.mu.Lock()
-	s.mail.reply, s.mail.replied = call.Out.Pieces(), true
-	s.mail.waiting.Store(true)
-	s.mail.mu.Unlock()
-	s.peer.Wake()
+	s.deliver(call.Out.Pieces(), call.last)
 }
 
 // tryRun runs a Slow command; if it panics, the connection ends, as when a command panics in the session itself.
@@ -353,7 +390,7 @@ func (s *Session) tryRun(call *Call, row *Command, words [][]byte) (err error) {
 			err = errStopped
 		}
 	}()
-	return call.run(row, words, false)
+	return call.timed(row, words, false)
 }
 
 // selectDatabase moves the session to another database.

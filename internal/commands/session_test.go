@@ -145,7 +145,7 @@ func TestParkedSessionIsBounded(t *testing.T) {
 	goOn := make(chan struct{})
 	defer close(goOn)
 	s := planted(t, &Command{Name: "wait", Flags: Slow, Run: func(c *Call) error { <-goOn; return nil }})
-	s.instance.limits = resp.Limits{Bulk: 1 << 20, Words: 100, Inline: 1 << 16, Query: 1 << 16}
+	s.instance.SetLimits(resp.Limits{Bulk: 1 << 20, Words: 100, Inline: 1 << 16, Query: 1 << 16})
 	c := s.dial()
 	c.session.Feed([]byte("WAIT\r\n"))
 	for range 16 {
@@ -227,14 +227,14 @@ func TestADeepPipelineYields(t *testing.T) {
 	} {
 		c := newStill(t).dial()
 		c.session.Feed([]byte(strings.Repeat(deep.call+"\r\n", deep.calls)))
-		first := c.session.instance.stats.commands.Load()
+		first := c.session.instance.calls()
 		require.Positive(t, first)
 		require.LessOrEqual(t, first, int64(deep.most), deep.call)
 		for c.session.More() {
 			c.session.Sent()
 			c.session.Resume()
 		}
-		require.Equal(t, int64(deep.calls), c.session.instance.stats.commands.Load(), deep.call)
+		require.Equal(t, int64(deep.calls), c.session.instance.calls(), deep.call)
 	}
 }
 

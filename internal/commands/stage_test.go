@@ -2,6 +2,7 @@ package commands
 
 import (
 	"io"
+	"sync"
 	"testing"
 	"time"
 
@@ -29,21 +30,34 @@ func newStill(t testing.TB) *still {
 func newStillOn(t testing.TB, clock store.Clock) *still {
 	memory := store.NewMemory(store.Options{Clock: clock, SweepEvery: -1})
 	t.Cleanup(func() { memory.Close() })
-	return &still{instance: New(Config{Store: memory, Version: "1.2.3", Port: 6379, Settings: []Setting{
-		fixed("port", "6379"), fixed("databases", "16"),
+	return &still{instance: New(Config{Store: memory, Version: "1.2.3", Port: 6379, Debug: "local", Settings: []Setting{
+		fixed("port", "6379"), fixed("databases", "16"), changeable("maxclients"), changeable("timeout"),
 	}})}
+}
+
+// changeable is a setting of a process that has a main.
+func changeable(name string) Setting {
+	now := "0"
+	return Setting{Name: name, Value: func() string { return now }, Set: func(text string) error {
+		_, err := NumberFrom(text, 0, 1<<30)
+		if err == nil {
+			now = text
+		}
+		return err
+	}}
 }
 
 func (s *still) Dial() (transcript.Peer, error) { return s.dial(), nil }
 
 func (s *still) dial() *caller {
 	c := &caller{woken: make(chan struct{}, 1), wasCut: make(chan struct{})}
-	c.session = s.instance.Open(Peer{Remote: "127.0.0.1:50000", Local: "127.0.0.1:6379", FD: 7, Wake: c.wake, Cut: func() { close(c.wasCut) }})
+	c.session = s.instance.Open(Peer{Remote: "127.0.0.1:50000", Local: "127.0.0.1:6379", FD: 7, Wake: c.wake, Cut: sync.OnceFunc(func() { close(c.wasCut) })})
 	return c
 }
 
 func (s *still) Advance(d time.Duration) error {
 	s.clock.Advance(d)
+	s.instance.waits.tick()
 	return nil
 }
 
@@ -73,24 +87,42 @@ func (c *caller) Send(b []byte) error {
 	for i := range lent {
 		lent[i] = 0xdd
 	}
-	for c.session.Owing() {
-		if c.session.parked {
+	c.settle()
+	return nil
+}
+
+// settle has the session go on until it has nothing to do, or waits for the clock, or another client, or for its output to be taken.
+func (c *caller) settle() {
+	for (c.session.Owing() || c.session.Called()) && len(c.session.Output()) < turnOutput {
+		if c.session.parked && !c.session.Called() {
+			if c.session.blocked.Load() {
+				return
+			}
 			<-c.woken // by the goroutine of a Slow command
 		}
 		c.session.Resume()
 	}
-	return nil
 }
 
 func (c *caller) Receive(time.Duration) (string, error) {
+	c.settle()
 	c.heard = append(c.heard, c.session.Output()...)
 	c.session.Sent()
 	line, rest, err := transcript.NextReply(c.heard)
-	if err == io.EOF && !c.session.Closing() {
+	if err == io.EOF && !c.session.Closing() && !c.isCut() {
 		err = transcript.ErrSilent
 	}
 	c.heard = rest
 	return line, err
+}
+
+func (c *caller) isCut() bool {
+	select {
+	case <-c.wasCut:
+		return true
+	default:
+		return false
+	}
 }
 
 func (c *caller) Close() (unheard []string) {

@@ -25,7 +25,8 @@ func All() []*Command {
 		// Connection.
 		&ping, &echo, &hello, &auth, &selectDB, &client, &reset, &quit,
 		// Server.
-		&command, &info, &config, &timeNow,
+		&command, &info, &config, &timeNow, &waitFor,
+		&object, &memory, &role, &lastSave, &save, &bgSave, &lolwut, &function, &script, &module, &shutdown, &debugCommand,
 		// Refused, because clients branch on the words of the refusal.
 		&cluster, &readOnly, &readWrite, &asking,
 	}
@@ -49,10 +50,11 @@ func NewTable(rows []*Command) *Table {
 
 func (t *Table) add(row *Command) {
 	row.grammar = newGrammar(row)
+	row.decides = strings.HasPrefix(row.Reply, "Five integers") || row == &clAll
 	if row.Keys == nil {
 		row.firstKey, _, _ = row.keyPositions()
 	}
-	t.byName[row.Name] = row
+	t.byName[row.Name], row.number = row, len(t.byName)
 	for _, sub := range row.Subs {
 		sub.parent = row
 		t.add(sub)
@@ -114,7 +116,7 @@ func (row *Command) of(words [][]byte) *Command {
 
 // refusal says why a call has no row, in Redis's order: unknown command, unknown subcommand. named is what its first word names.
 func (named *Command) refusal(words [][]byte) error {
-	if named != nil {
+	if named != nil && named != &script {
 		return errUnknownSub(named, words[1])
 	}
 	return errUnknown(words)
@@ -134,10 +136,22 @@ func (row *Command) sub(name []byte) *Command {
 func (t *Table) Do(s *Session) {
 	s.mark = s.out.Mark()
 	if err := s.next(); err != nil {
-		s.out.Rewind(s.mark)
-		s.out.Error(text(err))
-		s.instance.stats.errors.Add(1)
+		s.fail(err)
 	}
+	if s.careful {
+		s.holdBack()
+	}
+}
+
+// fail writes an error in the place of what the call has written.
+func (s *Session) fail(err error) {
+	row := s.row
+	if s.rejected || s.queue != nil {
+		row = nil
+	}
+	s.rejected = false
+	s.out.Rewind(s.mark)
+	s.out.Error(s.instance.fail(row, err))
 }
 
 // next takes the next call and has its row answer it. Of a long call the words are the first, and long is the whole of it:
@@ -153,30 +167,37 @@ func (s *Session) next() error {
 		return nil
 	case row == nil:
 		s.spoil()
+		s.rejected = true
 		return call.row.refusal(words)
 	case !row.grammar.fits(len(words)):
 		s.spoil()
 		if row == &exec {
 			s.leaveTransaction()
-			return refusal("EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command")
+			return s.reject(row, refusal("EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command"))
 		}
-		return errArity(row)
+		return s.reject(row, errArity(row))
 	}
-	s.row = row
+	s.count(row)
 	switch {
 	case long != nil && row == &watchKeys:
 		return errTooManyWatched
+	case s.queue != nil && row.Flags&NoMulti != 0:
+		s.spoil()
+		return s.reject(row, refusal("ERR Command not allowed inside a transaction"))
 	case s.queue != nil && row.Flags&Unqueued == 0:
+		s.tallies[s.tally].calls-- // until EXEC makes it
 		return s.enqueue(row, words, long)
 	case long != nil && row.takesMany():
 		s.park(row, func() [][]byte { return resp.SplitCall(long) })
 	case long != nil && !row.AnyMore:
 		return errSyntax // options that repeat a thousand times
+	case row.Flags&(Fast|Quick) != 0 && !s.careful:
+		return s.call.run(row, words, call.repeats)
 	case row.Flags&Slow != 0:
 		owned := own(words)
 		s.park(row, func() [][]byte { return owned })
 	default:
-		return s.call.run(row, words, call.repeats)
+		return s.call.timed(row, words, call.repeats)
 	}
 	return nil
 }

@@ -33,7 +33,7 @@ type loops struct {
 type loop struct {
 	instance *commands.Instance
 	log      *slog.Logger
-	output   OutputLimit
+	output   *atomic.Pointer[OutputLimit]
 	turns    *meter.Longest
 	open     *sync.WaitGroup
 
@@ -91,7 +91,7 @@ func startLoops(instance *commands.Instance, o Options) (transport, error) {
 	}
 	ls := &loops{instance: instance}
 	for range count {
-		l := &loop{instance: instance, log: o.Log, output: o.Output, turns: o.Turns, open: &ls.open, buffer: make([]byte, readBytes),
+		l := &loop{instance: instance, log: o.Log, output: o.output, turns: o.Turns, open: &ls.open, buffer: make([]byte, readBytes),
 			links: make(map[int]*link), slow: make(map[*link]struct{})}
 		if err := l.prepare(); err != nil {
 			return nil, err
@@ -318,7 +318,7 @@ func (k *link) happened(events uint32) {
 	}
 	if !k.closed && !k.ended && !k.busy() && events&(unix.EPOLLIN|unix.EPOLLHUP|unix.EPOLLERR) != 0 {
 		k.read()
-	} else if !k.closed && events&(unix.EPOLLHUP|unix.EPOLLERR) != 0 {
+	} else if !k.closed && (events&(unix.EPOLLHUP|unix.EPOLLERR) != 0 || events&unix.EPOLLRDHUP != 0 && k.session.Waits()) {
 		k.close() // nothing will be read or written any more
 	}
 }
@@ -376,6 +376,8 @@ func (k *link) goOn() {
 	case s.Closing():
 		k.discard()
 		k.close()
+	case owing && s.Waits():
+		k.watch(unix.EPOLLRDHUP) // until it is woken, or the client goes
 	case owing:
 		k.watch(0) // until it is woken
 	case k.ended:

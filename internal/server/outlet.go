@@ -1,6 +1,7 @@
 package server
 
 import (
+	"sync/atomic"
 	"time"
 
 	"cellserver/internal/commands"
@@ -8,7 +9,7 @@ import (
 
 // outlet is what is known of the replies that wait for a client to read them, and judges whether they are too many.
 type outlet struct {
-	limit   OutputLimit
+	limit   *atomic.Pointer[OutputLimit]
 	sent    int   // bytes of the session's Output that the socket has taken
 	closing int64 // instant, nanoseconds, since when the connection only waits for its last replies to be read
 	overdue int64 // instant, nanoseconds, since when more than Soft waits; 0 if it does not
@@ -61,15 +62,16 @@ func (o *outlet) stuck(closing bool, now int64) bool {
 
 // tooMuch says whether a client for whom so many bytes wait is to be cut off.
 func (o *outlet) tooMuch(waiting int, now int64) bool {
-	if o.limit.Hard > 0 && waiting > o.limit.Hard {
+	limit := o.limit.Load()
+	if limit.Hard > 0 && waiting > limit.Hard {
 		return true
 	}
-	if o.limit.Soft == 0 || waiting <= o.limit.Soft {
+	if limit.Soft == 0 || waiting <= limit.Soft {
 		o.overdue = 0
 		return false
 	}
 	if o.overdue == 0 {
 		o.overdue = now
 	}
-	return time.Duration(now-o.overdue) > o.limit.SoftFor
+	return time.Duration(now-o.overdue) > limit.SoftFor
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -36,6 +37,8 @@ type Options struct {
 	Output     OutputLimit
 	Log        *slog.Logger
 	Turns      *meter.Longest // learns how long event loops are busy with one connection; nil for nobody
+
+	output *atomic.Pointer[OutputLimit] // Output, as it is now
 }
 
 // OutputLimit bounds the replies that wait for a client to read them, in bytes; 0 is no bound. A client beyond Hard is cut off
@@ -51,6 +54,8 @@ type Server struct {
 	options   Options
 	log       *slog.Logger
 	transport transport
+	timeout   atomic.Int64 // Options' Timeout and MaxClients, as they are now
+	most      atomic.Int64
 	warned    sync.Once // about peers that protected mode refuses
 
 	mu        sync.Mutex
@@ -76,7 +81,11 @@ func New(instance *commands.Instance, o Options) (*Server, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	o.output = new(atomic.Pointer[OutputLimit])
 	s := &Server{instance: instance, options: o, log: o.Log, listeners: make(map[net.Listener]struct{}), ended: make(chan struct{})}
+	s.SetTimeout(o.Timeout)
+	s.SetMaxClients(o.MaxClients)
+	s.SetOutput(o.Output)
 	switch o.Transport {
 	case EventLoop:
 		var err error
@@ -84,15 +93,18 @@ func New(instance *commands.Instance, o Options) (*Server, error) {
 			return nil, err
 		}
 	case Goroutines:
-		s.transport = &threads{instance: instance, output: o.Output}
+		s.transport = &threads{instance: instance, output: o.output}
 	default:
 		return nil, fmt.Errorf("no transport %q: there are %s and %s", o.Transport, EventLoop, Goroutines)
 	}
-	if o.Timeout > 0 {
-		go s.cutIdle()
-	}
+	go s.cutIdle()
 	return s, nil
 }
+
+// SetTimeout, SetMaxClients and SetOutput change what Options said, also for the connections that there are.
+func (s *Server) SetTimeout(idle time.Duration) { s.timeout.Store(int64(idle)) }
+func (s *Server) SetMaxClients(n int)           { s.most.Store(int64(n)) }
+func (s *Server) SetOutput(l OutputLimit)       { s.options.output.Store(&l) }
 
 // cutIdle ends connections that have sent nothing for Timeout, to the second.
 func (s *Server) cutIdle() {
@@ -103,7 +115,9 @@ func (s *Server) cutIdle() {
 		case <-s.ended:
 			return
 		case <-ticker.C:
-			s.instance.CutIdle(s.options.Timeout)
+			if timeout := s.timeout.Load(); timeout > 0 {
+				s.instance.CutIdle(time.Duration(timeout))
+			}
 		}
 	}
 }
@@ -198,7 +212,7 @@ func (s *Server) refusal(conn net.Conn) string {
 				"peer", conn.RemoteAddr())
 		})
 		return denied
-	case s.options.MaxClients > 0 && s.instance.Clients() >= s.options.MaxClients:
+	case s.most.Load() > 0 && int64(s.instance.Clients()) >= s.most.Load():
 		return tooMany
 	}
 	return ""
@@ -247,5 +261,6 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 	s.mu.Unlock()
 	s.accepting.Wait()
+	s.instance.EndWaits() // those who wait have their replies, too
 	return s.transport.drain(ctx)
 }

@@ -19,7 +19,7 @@ import (
 // threads are the other transport: a goroutine a connection, which may wait wherever it likes.
 type threads struct {
 	instance *commands.Instance
-	output   OutputLimit
+	output   *atomic.Pointer[OutputLimit]
 	draining atomic.Bool
 	open     sync.WaitGroup
 	serving  sync.Map // *thread -> nothing
@@ -150,8 +150,9 @@ func (t *thread) flush() {
 
 // write sends a piece. A client that does not take it while the output limit, or its connection's end, allows is cut off.
 func (t *thread) write(next []byte) (int, error) {
-	if soft := t.outlet.limit.Soft; soft > 0 && t.outlet.waiting(t.session) > soft {
-		defer time.AfterFunc(t.outlet.limit.SoftFor, func() {
+	limit := t.outlet.limit.Load()
+	if soft := limit.Soft; soft > 0 && t.outlet.waiting(t.session) > soft {
+		defer time.AfterFunc(limit.SoftFor, func() {
 			t.instance.CountOutputCut()
 			t.conn.Close()
 		}).Stop()
@@ -174,7 +175,7 @@ func (t *thread) finish() {
 	t.resumed = sync.NewCond(&t.mu)
 	t.session.Resume() // for what came before there was somebody to wake
 	t.flush()
-	for !t.failed && !t.session.Closing() && t.session.Owing() {
+	for !t.failed && !t.session.Closing() && t.session.Owing() && !t.session.Waits() {
 		t.resumed.Wait()
 	}
 	t.session.Close()

@@ -25,10 +25,15 @@ func (m *Memory) sweepEvery(interval time.Duration) {
 		case <-m.stop:
 			return
 		case <-ticker.C:
-			m.Sweep()
+			if !m.unswept.Load() {
+				m.Sweep()
+			}
 		}
 	}
 }
+
+// SetSweeping starts the store's own sweeping, or stops it. For tests.
+func (m *Memory) SetSweeping(on bool) { m.unswept.Store(!on) }
 
 // Sweep looks through the next slice of every shard, 1/50 of it, and removes what has expired. It returns how many records
 // went. The store calls it by itself unless Options say otherwise.

@@ -30,7 +30,8 @@ type Memory struct {
 	flushed   flushed
 	holds     *meter.Longest
 	sweeping  sync.Mutex
-	gaveBack  int // blocks, to the system, since the sweep last found none to give back; the sweep's own
+	unswept   atomic.Bool // nobody sweeps by itself
+	gaveBack  int         // blocks, to the system, since the sweep last found none to give back; the sweep's own
 	stop      chan struct{}
 	closing   sync.Once
 	stopped   sync.WaitGroup

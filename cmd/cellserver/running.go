@@ -1,0 +1,115 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/spf13/pflag"
+
+	"cellserver/internal/commands"
+	"cellserver/internal/server"
+)
+
+// running is what CONFIG SET reaches.
+type running struct {
+	instance  *commands.Instance
+	server    *server.Server
+	level     slog.LevelVar
+	keepAlive atomic.Int64 // seconds, for the connections that are made from now on
+}
+
+// effects are the options that can be changed while the server runs, and what a change does.
+var effects = map[string]func(c *config){
+	"timeout":                    func(c *config) { c.running.server.SetTimeout(inSeconds(c.timeout)) },
+	"maxclients":                 func(c *config) { c.running.server.SetMaxClients(c.maxClients) },
+	"client-output-buffer-limit": func(c *config) { c.running.server.SetOutput(c.output) },
+	"client-query-buffer-limit":  func(c *config) { c.running.instance.SetLimits(c.limits()) },
+	"proto-max-bulk-len":         func(c *config) { c.running.instance.SetLimits(c.limits()) },
+	"loglevel":                   func(c *config) { c.running.level.Set(levels[c.logLevel]) },
+	"tcp-keepalive":              func(c *config) { c.running.keepAlive.Store(int64(c.tcpKeepAlive)) },
+}
+
+// changing is what CONFIG SET does to an option, nil if it cannot be changed. The instance sees to it that there is one change, or one
+// reading, at a time.
+func (c *config) changing(f *pflag.Flag) func(text string) error {
+	effect := effects[f.Name]
+	if effect == nil {
+		return nil
+	}
+	return func(text string) error {
+		if err := c.mayBe(f, text); err != nil {
+			return err
+		}
+		if err := f.Value.Set(text); err != nil {
+			return err
+		}
+		effect(c)
+		return nil
+	}
+}
+
+// mayBe says in Redis's words what is wrong with a value, nil if nothing is.
+func (c *config) mayBe(f *pflag.Flag, text string) error {
+	switch v := f.Value.(type) {
+	case number:
+		n, err := commands.NumberFrom(text, int64(v.low), int64(v.high))
+		if err == nil && f.Name == "maxclients" && int(n) > mostClients() {
+			return fmt.Errorf("The operating system is not able to handle the specified number of clients, try with %d", mostClients())
+		}
+		return err
+	case size:
+		n, ok := parseSize(text)
+		if !ok {
+			return errors.New("argument must be a memory value")
+		}
+		if n < v.low || n > v.high {
+			return fmt.Errorf("argument must be between %d and %d inclusive", v.low, v.high)
+		}
+	case choice:
+		if !slices.Contains(v.words, text) {
+			return fmt.Errorf("argument(s) must be one of the following: %s", strings.Join(v.words, ", "))
+		}
+	case outputLimits:
+		return wrongLimits(text)
+	}
+	return nil
+}
+
+func wrongLimits(text string) error {
+	fields := strings.Fields(text)
+	if len(fields) == 0 || len(fields)%4 != 0 {
+		return errors.New("Wrong number of arguments in buffer limit configuration.")
+	}
+	for four := range slices.Chunk(fields, 4) {
+		if !slices.Contains(outputClasses, four[0]) {
+			return errors.New("Invalid client class specified in buffer limit configuration.")
+		}
+	}
+	if (outputLimits{new(string), new(server.OutputLimit)}).Set(text) != nil {
+		return errors.New("Error in hard, soft or soft_seconds setting in buffer limit configuration.")
+	}
+	return nil
+}
+
+// keptAlive gives the connections that it accepts another keep-alive than the listener's, if it was changed.
+type keptAlive struct {
+	*net.TCPListener
+	first int // seconds: what the listener was opened with, and gives by itself
+	now   *atomic.Int64
+}
+
+func (l keptAlive) Accept() (net.Conn, error) {
+	conn, err := l.AcceptTCP()
+	if err != nil {
+		return nil, err
+	}
+	if now := int(l.now.Load()); now != l.first {
+		_ = conn.SetKeepAliveConfig(keepAlive(inSeconds(now))) // it fails if the connection has gone already
+	}
+	return conn, nil
+}

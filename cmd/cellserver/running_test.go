@@ -1,0 +1,54 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/commands"
+	"cellserver/internal/server"
+	"cellserver/internal/store"
+)
+
+// What CONFIG SET says of each kind of value is what Redis says, and what is refused is not changed.
+func TestChangesWhileTheServerRuns(t *testing.T) {
+	c, err := parseConfig(nil, nil)
+	require.NoError(t, err)
+	memory := store.NewMemory(store.Options{})
+	t.Cleanup(func() { memory.Close() })
+	c.running.instance = commands.New(commands.Config{Store: memory, Settings: c.settings()})
+	c.running.server, err = server.New(c.running.instance, server.Options{Transport: server.Goroutines})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.running.server.Shutdown(t.Context()) })
+	settings := map[string]commands.Setting{}
+	for _, s := range c.settings() {
+		settings[s.Name] = s
+	}
+	require.Nil(t, settings["port"].Set)
+	for _, change := range []struct{ name, to, shown, refusal string }{
+		{"timeout", "7", "7", ""},
+		{"timeout", "x", "7", "argument couldn't be parsed into an integer"},
+		{"timeout", "-1", "7", "argument must be between 0 and 1073741824 inclusive"},
+		{"maxclients", "0", "10000", "argument must be between 1 and 10000000 inclusive"},
+		{"loglevel", "verbose", "verbose", ""},
+		{"loglevel", "foo", "verbose", "argument(s) must be one of the following: debug, verbose, notice, warning, nothing"},
+		{"client-query-buffer-limit", "x", "16777216", "argument must be a memory value"},
+		{"client-query-buffer-limit", "1", "16777216", "argument must be between 65536 and 1073741824 inclusive"},
+		{"proto-max-bulk-len", "2mb", "2097152", ""},
+		{"tcp-keepalive", "10", "10", ""},
+		{"client-output-buffer-limit", "foo", "normal 256mb 64mb 60", "Wrong number of arguments in buffer limit configuration."},
+		{"client-output-buffer-limit", "foo 1 2 3", "normal 256mb 64mb 60", "Invalid client class specified in buffer limit configuration."},
+		{"client-output-buffer-limit", "normal x 2 3", "normal 256mb 64mb 60", "Error in hard, soft or soft_seconds setting in buffer limit configuration."},
+		{"client-output-buffer-limit", "normal 1mb 2 3", "normal 1mb 2 3", ""},
+	} {
+		err := settings[change.name].Set(change.to)
+		if change.refusal == "" {
+			require.NoError(t, err, change.name)
+		} else {
+			require.EqualError(t, err, change.refusal, change.name)
+		}
+		require.Equal(t, change.shown, settings[change.name].Value(), change.name)
+	}
+	require.EqualValues(t, 10, c.running.keepAlive.Load())
+	require.ErrorContains(t, settings["maxclients"].Set("10000000"), "The operating system is not able to handle the specified number of clients, try with ")
+}

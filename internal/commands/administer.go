@@ -1,0 +1,270 @@
+package commands
+
+import (
+	"net"
+	"runtime/debug"
+	"strconv"
+	"strings"
+
+	"cellserver/internal/resp"
+)
+
+// What those who run a Redis ask of it, and what is true of this server, which has no replicas, no scripts, no modules and no
+// files.
+
+var role = Command{
+	Name: "role", Group: "server", Category: "admin", Since: "2.8.12", Complexity: "O(1)", Flags: NoScript | Loading | Stale | Fast | Dangerous,
+	Summary: "Says that this server is nobody's replica, and has none.", Reply: "Three elements: master, 0, no replicas.",
+	Run: func(c *Call) error {
+		c.Out.Array(3)
+		c.Out.BulkString("master")
+		c.Out.Int(0)
+		c.Out.Array(0)
+		return nil
+	},
+}
+
+var lastSave = Command{
+	Name: "lastsave", Group: "server", Category: "admin", Since: "1.0.0", Complexity: "O(1)", Flags: Loading | Stale | Fast | Dangerous, Tips: varying,
+	Summary: "Returns when the server started: nothing is saved.", Reply: "Unix seconds.",
+	Run: func(c *Call) error {
+		c.Out.Int(c.unix(c.instance.started) / 1e9)
+		return nil
+	},
+}
+
+const errNotDurable refusal = "ERR nothing can be saved: this server keeps its keys in memory alone"
+
+var save = Command{
+	Name: "save", Group: "server", Category: "none", Since: "1.0.0", Complexity: "O(1)", Flags: Admin | Dangerous | NoScript | NoMulti,
+	Summary: "Refused: this server keeps its keys in memory alone.", Reply: "An error.",
+	Run: func(*Call) error { return errNotDurable },
+}
+
+var bgSave = Command{
+	Name: "bgsave", Group: "server", Category: "none", Since: "1.0.0", Complexity: "O(1)", Flags: Admin | Dangerous | NoScript,
+	Summary: "Refused: this server keeps its keys in memory alone.", Args: []Arg{Flag("SCHEDULE")}, Reply: "An error.",
+	Run: func(*Call) error { return errNotDurable },
+}
+
+var lolwut = Command{
+	Name: "lolwut", Group: "server", Category: "none", Since: "5.0.0", Complexity: "O(1)", Flags: ReadOnly | Fast,
+	Summary: "Shows the version, and no art.", Args: []Arg{Word("[VERSION version ...]").Optional().Many()}, Reply: "A line of text.",
+	Run: func(c *Call) error {
+		if words := c.Many(); len(words) > 1 && foldEqual(words[0], "VERSION") {
+			if _, ok := resp.ParseInt(words[1]); !ok {
+				return errNotAnInteger
+			}
+		}
+		c.Out.Verbatim("txt", "Redis ver. "+redisVersion+"\n")
+		return nil
+	},
+}
+
+// nothingToFlush makes the FLUSH of a container whose things do not exist here.
+func nothingToFlush(name, since, wrong string, flags Flags, policy string) *Command {
+	return &Command{
+		Name: name, Group: "server", Category: "scripting", Since: since, Complexity: "O(1)", Flags: flags | NoScript,
+		Summary: "Removes all of them: there are none.", Args: []Arg{Word("[ASYNC | SYNC]").Optional()}, Reply: "OK.",
+		Tips: []string{policy, "response_policy:all_succeeded"},
+		Run: func(c *Call) error {
+			if mode := c.Word(); mode != nil && !foldEqual(mode, "ASYNC") && !foldEqual(mode, "SYNC") {
+				return refusal(wrong)
+			}
+			c.Out.Status("OK")
+			return nil
+		},
+	}
+}
+
+const allNodes = "request_policy:all_nodes"
+
+var function = Command{
+	Name: "function", Group: "server", Category: "none", Since: "7.0.0", Complexity: "Depends on the subcommand.", Min: 2,
+	Summary: "Commands about functions, of which there are none.", AnyMore: true,
+	Subs: []*Command{
+		nothingToFlush("function|flush", "7.0.0", "ERR FUNCTION FLUSH only supports SYNC|ASYNC option", Write, allShards),
+		helpOf("function", "7.0.0"),
+	},
+}
+
+// script has one subcommand, and of the others says what Redis says of a command that it does not know: clients find out by that
+// that there are no scripts.
+var script = Command{
+	Name: "script", Group: "server", Category: "none", Since: "2.6.0", Complexity: "Depends on the subcommand.", Min: 2,
+	Summary: "Commands about scripts, of which there are none.", AnyMore: true,
+	Subs: []*Command{
+		nothingToFlush("script|flush", "2.6.0", "ERR SCRIPT FLUSH only support SYNC|ASYNC option", 0, allNodes),
+		helpOf("script", "5.0.0"),
+	},
+}
+
+var module = Command{
+	Name: "module", Group: "server", Category: "none", Since: "4.0.0", Complexity: "Depends on the subcommand.", Min: 2,
+	Summary: "Commands about modules, of which there are none.", AnyMore: true,
+	Subs: []*Command{&moduleList, helpOf("module", "5.0.0")},
+}
+
+var moduleList = Command{
+	Name: "module|list", Group: "server", Category: "none", Since: "4.0.0", Complexity: "O(1)", Flags: Admin | Dangerous | NoScript,
+	Summary: "Lists the modules.", Reply: "An empty array.", Tips: []string{"nondeterministic_output_order"},
+	Run: func(c *Call) error {
+		c.Out.Array(0)
+		return nil
+	},
+}
+
+var shutdown = Command{
+	Name: "shutdown", Group: "server", Category: "none", Since: "1.0.0", Complexity: "O(1)",
+	Flags:   Admin | Dangerous | NoScript | Loading | Stale | NoMulti | AllowBusy,
+	Summary: "Stops the server, as SIGTERM does: clients get their replies first.",
+	Args:    []Arg{OneOf("save", "NOSAVE", "SAVE"), Flag("NOW").Again(), Flag("FORCE").Again(), Flag("ABORT").Again()},
+	Reply:   "None: the connection ends.",
+	Run: func(c *Call) error {
+		save, now, force, abort := c.Choice(), c.Flag(), c.Flag(), c.Flag()
+		switch {
+		case abort && (save != 0 || now || force):
+			return errSyntax
+		case abort:
+			return refusal("ERR No shutdown in progress.")
+		case save == 2:
+			return errNotDurable
+		case c.instance.stop == nil:
+			return refusal("ERR Errors trying to SHUTDOWN. Check logs.")
+		}
+		c.instance.log.Warn("a client has the server stop", "client", c.client.peer.Remote)
+		c.hangUp()
+		c.instance.stop()
+		return nil
+	},
+}
+
+var debugCommand = Command{
+	Name: "debug", Group: "server", Category: "none", Since: "1.0.0", Complexity: "O(1)", Flags: Admin | Dangerous | NoScript | Loading | Stale, Min: 2,
+	Summary: "For tests, where --enable-debug-command allows it: SLEEP makes this client, and no other, wait; SET-ACTIVE-EXPIRE 0 keeps " +
+		"what has expired until 1 is said; LOG writes a line to the log.",
+	Args:  []Arg{Word("SLEEP seconds | SET-ACTIVE-EXPIRE number | LOG message | HELP").Many()},
+	Reply: "OK.",
+	Run: func(c *Call) error {
+		words := c.Many()
+		if !c.instance.mayDebug(c.client) {
+			return refusal(`ERR DEBUG command not allowed. If the enable-debug-command option is set to "local", you can run it from a ` +
+				"local connection, otherwise you need to set this option in the configuration file, and then restart the server.")
+		}
+		if foldEqual(words[0], "HELP") && len(words) == 1 {
+			writeHelp(c, c.row)
+			return nil
+		}
+		run := debugs[strings.ToUpper(string(words[0]))]
+		if run == nil || len(words) != 2 {
+			return refusal("ERR unknown subcommand or wrong number of arguments for '" + cut(words[0], 128) + "'. Try DEBUG HELP.")
+		}
+		return run(c, words[1])
+	},
+}
+
+func writeHelp(c *Call, row *Command) {
+	lines := []string{row.upper() + " <subcommand> [<arg> [value] [opt] ...]. Subcommands are:", row.Args[0].Name, "    " + row.Summary}
+	c.Out.Array(len(lines))
+	for _, line := range lines {
+		c.Out.Status(line)
+	}
+}
+
+var debugs = map[string]func(c *Call, word []byte) error{"SLEEP": debugSleep, "SET-ACTIVE-EXPIRE": debugExpire, "LOG": debugLog}
+
+// cut is the beginning of a word, of so many bytes at most.
+func cut(word []byte, bytes int) string { return string(word[:min(len(word), bytes)]) }
+
+// mayDebug says whether a client may say DEBUG.
+func (in *Instance) mayDebug(s *Session) bool {
+	if in.debug != "local" {
+		return in.debug == "yes"
+	}
+	host, _, err := net.SplitHostPort(s.peer.Remote)
+	ip := net.ParseIP(host)
+	return strings.HasPrefix(s.peer.Local, "/") || err == nil && ip != nil && ip.IsLoopback()
+}
+
+// debugSleep makes one client wait. Redis makes all of them; here no client does that.
+func debugSleep(c *Call, word []byte) error {
+	const longest = 1e6 // seconds
+	seconds, err := strconv.ParseFloat(string(word), 64)
+	if err != nil || !(seconds > 0) || c.inTransaction {
+		seconds = 0
+	}
+	if c.inTransaction || seconds == 0 {
+		c.Out.Status("OK")
+		return nil
+	}
+	c.instance.waits.begin(c.Session, wait{until: later(c.View.Now(), int64(min(seconds, longest)*1000)), reply: "+OK\r\n"})
+	return nil
+}
+
+// sweeper is a store that can be kept from removing what has expired.
+type sweeper interface{ SetSweeping(on bool) }
+
+func debugExpire(c *Call, word []byte) error {
+	if s, ok := c.instance.store.(sweeper); ok {
+		n, _ := resp.ParseInt(word) // what is no number is 0, as in Redis
+		s.SetSweeping(n != 0)
+	}
+	c.Out.Status("OK")
+	return nil
+}
+
+func debugLog(c *Call, word []byte) error {
+	const longest = 1024 // bytes
+	c.instance.log.Warn("DEBUG LOG: " + cut(word, longest))
+	c.Out.Status("OK")
+	return nil
+}
+
+var memoryDoctor = Command{
+	Name: "memory|doctor", Group: "server", Category: "none", Since: "4.0.0", Complexity: "O(1)",
+	Tips:    []string{"nondeterministic_output", allShards, "response_policy:special"},
+	Summary: "Would report what is wrong with the memory.", Reply: "A text that says that there is nothing to report.",
+	Run: func(c *Call) error {
+		c.Out.Verbatim("txt", "Hi Sam, I can't find any memory issue in your instance. I can only account for what occurs on this base.\n")
+		return nil
+	},
+}
+
+var memoryPurge = Command{
+	Name: "memory|purge", Group: "server", Category: "none", Since: "4.0.0", Complexity: "O(N) in the memory in use", Flags: Slow,
+	Tips:    []string{allShards, "response_policy:all_succeeded"},
+	Summary: "Gives the memory that is not used back to the system.", Reply: "OK.",
+	Run: func(c *Call) error {
+		debug.FreeOSMemory()
+		c.Out.Status("OK")
+		return nil
+	},
+}
+
+var memoryStats = Command{
+	Name: "memory|stats", Group: "server", Category: "none", Since: "4.0.0", Complexity: "O(1)", Flags: Whole,
+	Tips:    []string{"nondeterministic_output", allShards, "response_policy:special"},
+	Summary: "Says what the memory is used for.",
+	Reply:   "A map, with those of Redis's names that mean something here: bytes of keys outside of Go's heap and of the heap, keys.",
+	Run: func(c *Call) error {
+		usage := c.View.Usage()
+		heap, held, keys := heapBytes(), int64(0), int64(0)
+		for _, u := range usage {
+			held += u.Bytes
+			keys += int64(u.Keys)
+		}
+		fields := []struct {
+			name  string
+			value int64
+		}{
+			{"total.allocated", heap + held}, {"overhead.total", heap}, {"keys.count", keys}, {"keys.bytes-per-key", held / max(keys, 1)},
+			{"dataset.bytes", held}, {"allocator.resident", residentBytes()},
+		}
+		c.Out.Map(len(fields))
+		for _, f := range fields {
+			c.Out.BulkString(f.name)
+			c.Out.Int(f.value)
+		}
+		return nil
+	},
+}

@@ -1,0 +1,121 @@
+package commands
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// CONFIG SET: what can be changed while the server runs.
+
+var configSet = Command{
+	Name: "config|set", Group: "server", Category: "none", Since: "2.0.0", Complexity: "O(N) in the number of settings", Min: 4,
+	Flags:   Admin | Dangerous | NoScript | Loading | Stale,
+	Tips:    []string{allNodes, "response_policy:all_succeeded"},
+	Summary: "Changes settings while the server runs: all that are named, or none.",
+	Args:    []Arg{Word("parameter value [parameter value ...]").Many()}, Reply: "OK.",
+	Run: func(c *Call) error {
+		words := c.Many()
+		if len(words)%2 != 0 {
+			return errArity(c.row)
+		}
+		in := c.instance
+		in.settingsMu.Lock()
+		defer in.settingsMu.Unlock()
+		changes, err := in.changes(words)
+		if err != nil {
+			return err
+		}
+		for i, change := range changes {
+			if err := change.setting.Set(change.to); err != nil {
+				for _, done := range changes[:i] {
+					_ = done.setting.Set(done.from) // which it was
+				}
+				return errConfig(change.setting.Name, err.Error())
+			}
+		}
+		c.Out.Status("OK")
+		return nil
+	},
+}
+
+// change is a setting that CONFIG SET names.
+type change struct {
+	setting  Setting
+	from, to string
+}
+
+// changes finds the settings, before any is changed. It needs the lock.
+func (in *Instance) changes(words [][]byte) (list []change, err error) {
+	named := make(map[string]bool)
+	for ; len(words) > 0; words = words[2:] {
+		s, ok := in.settingNamed(string(words[0]))
+		switch {
+		case !ok:
+			return nil, refusal(fmt.Sprintf("ERR Unknown option or number of arguments for CONFIG SET - '%.128s'", words[0]))
+		case s.Set == nil:
+			return nil, errConfig(s.Name, "can't set immutable config")
+		case named[s.Name]:
+			return nil, errConfig(s.Name, "duplicate parameter")
+		}
+		named[s.Name] = true
+		list = append(list, change{s, s.Value(), string(words[1])})
+	}
+	return list, nil
+}
+
+func errConfig(name, why string) error {
+	return refusal(fmt.Sprintf("ERR CONFIG SET failed (possibly related to argument '%s') - %s", name, why))
+}
+
+// settingNamed finds a setting by its name in any case. It needs the lock.
+func (in *Instance) settingNamed(name string) (Setting, bool) {
+	for _, s := range in.settings {
+		if strings.EqualFold(s.Name, name) {
+			return s, true
+		}
+	}
+	return Setting{}, false
+}
+
+// setting is the value of a setting by its name, "" if there is none.
+func (in *Instance) setting(name string) string {
+	in.settingsMu.Lock()
+	defer in.settingsMu.Unlock()
+	if s, ok := in.settingNamed(name); ok {
+		return s.Value()
+	}
+	return ""
+}
+
+var configResetStat = Command{
+	Name: "config|resetstat", Group: "server", Category: "none", Since: "2.0.0", Complexity: "O(N) in the number of commands",
+	Flags:   Admin | Dangerous | NoScript | Loading | Stale,
+	Summary: "Has INFO count from 0 again.", Reply: "OK.",
+	Run: func(c *Call) error {
+		c.foldOwn()
+		c.instance.resetStats()
+		c.Out.Status("OK")
+		return nil
+	},
+}
+
+var configRewrite = Command{
+	Name: "config|rewrite", Group: "server", Category: "none", Since: "2.8.0", Complexity: "O(1)",
+	Flags:   Admin | Dangerous | NoScript | Loading | Stale,
+	Summary: "Refused: settings come from the command line and the environment, not from a file.", Reply: "An error.",
+	Run: func(*Call) error { return refusal("ERR The server is running without a config file") },
+}
+
+// NumberFrom reads an integer for CONFIG SET, with Redis's words for what is none.
+func NumberFrom(text string, low, high int64) (int64, error) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	switch {
+	case err != nil && !errors.Is(err, strconv.ErrRange):
+		return 0, errors.New("argument couldn't be parsed into an integer")
+	case err != nil || n < low || n > high:
+		return 0, fmt.Errorf("argument must be between %d and %d inclusive", low, high)
+	}
+	return n, nil
+}

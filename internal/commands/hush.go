@@ -1,0 +1,59 @@
+package commands
+
+// CLIENT REPLY: a client that wants no replies.
+
+// hush is what a session keeps to itself.
+type hush uint8
+
+const (
+	speaking hush = iota // nothing
+	silent               // every reply, until CLIENT REPLY ON
+	skipNext             // the reply to the next call
+	skipping             // the reply to this one
+)
+
+var clientReply = Command{
+	Name: "client|reply", Group: "connection", Since: "3.2.0", Complexity: "O(1)", Flags: aboutClients | Unqueued,
+	Summary: "Chooses whether calls are answered: ON, OFF, or SKIP for all but the next one.",
+	Args:    []Arg{Word("ON | OFF | SKIP")}, Reply: "OK to ON, else nothing.",
+	Run: func(c *Call) error {
+		s, mode := c.Session, c.Word()
+		switch {
+		case foldEqual(mode, "ON"):
+			s.hush = speaking
+			c.Out.Status("OK")
+		case foldEqual(mode, "OFF"):
+			s.hush = silent
+		case !foldEqual(mode, "SKIP"):
+			return errSyntax
+		case s.hush != silent:
+			s.hush = skipNext
+		}
+		s.careful = true
+		return nil
+	},
+}
+
+// holdBack keeps the reply to the latest call back, if it is not wanted. Of a call that is answered later, the later reply.
+func (s *Session) holdBack() {
+	switch s.hush {
+	case silent, skipping:
+		s.out.Rewind(s.mark)
+		s.unheard = s.parked
+	}
+	switch s.hush {
+	case skipNext:
+		s.hush = skipping
+	case skipping:
+		s.hush = speaking
+	}
+	s.careful = s.hush != speaking || s.instance.concerns.Load() != 0
+}
+
+// forgetManners is RESET's part of what CLIENT REPLY, NO-EVICT and NO-TOUCH have said.
+func (s *Session) forgetManners() {
+	s.hush = speaking
+	s.about.mu.Lock()
+	defer s.about.mu.Unlock()
+	s.about.noEvict, s.about.noTouch = false, false
+}

@@ -1,0 +1,138 @@
+package commands
+
+import (
+	"fmt"
+	"strings"
+
+	"cellserver/internal/resp"
+)
+
+// CLIENT KILL and CLIENT UNBLOCK: what one client does to others.
+
+var clientKill = Command{
+	Name: "client|kill", Group: "connection", Since: "2.4.0", Complexity: "O(N) in the number of clients",
+	Flags:   Admin | Dangerous | Slow | aboutClients,
+	Summary: "Ends connections.",
+	Args: []Arg{Word("ip:port | [ID client-id] [TYPE NORMAL | MASTER | REPLICA | PUBSUB] [USER username] [ADDR ip:port] [LADDR ip:port] " +
+		"[SKIPME YES | NO] ...").Many()},
+	Reply: "OK for an address alone, else the number of connections that were ended.",
+	Run: func(c *Call) error {
+		words := c.Many()
+		if len(words) == 1 {
+			if c.kill(&victims{address: string(words[0])}) == 0 {
+				return refusal("ERR No such client")
+			}
+			c.Out.Status("OK")
+			return nil
+		}
+		v, err := parseVictims(words)
+		if err != nil {
+			return err
+		}
+		c.Out.Int(int64(c.kill(v)))
+		return nil
+	},
+}
+
+// victims are the connections that CLIENT KILL means: those for whom everything holds that was said.
+type victims struct {
+	id             int64 // 0: any
+	address, local string
+	kind           func(*Session) bool // nil: any
+	others         bool                // not the one who calls
+}
+
+// parseVictims reads the filters, each as often as it likes: the last counts, as in Redis 7.0.
+func parseVictims(words [][]byte) (*victims, error) {
+	v := &victims{others: true}
+	for ; len(words) > 0; words = words[2:] {
+		if len(words) == 1 {
+			return nil, errSyntax
+		}
+		if err := v.narrow(words[0], words[1]); err != nil {
+			return nil, err
+		}
+	}
+	return v, nil
+}
+
+func (v *victims) narrow(filter, value []byte) (err error) {
+	switch strings.ToUpper(string(filter)) {
+	case "ID":
+		id, ok := resp.ParseInt(value)
+		if !ok || id < 1 {
+			return refusal("ERR client-id should be greater than 0")
+		}
+		v.id = id
+	case "TYPE":
+		v.kind, err = clientsOfType(value)
+	case "ADDR":
+		v.address = string(value)
+	case "LADDR":
+		v.local = string(value)
+	case "USER":
+		if string(value) != "default" {
+			return refusal(fmt.Sprintf("ERR No such user '%s'", value))
+		}
+	case "SKIPME":
+		if v.others = foldEqual(value, "YES"); !v.others && !foldEqual(value, "NO") {
+			return errSyntax
+		}
+	default:
+		return errSyntax
+	}
+	return err
+}
+
+func (v *victims) includes(s *Session) bool {
+	return (v.id == 0 || v.id == s.id) && (v.address == "" || v.address == s.peer.Remote) &&
+		(v.local == "" || v.local == s.peer.Local) && (v.kind == nil || v.kind(s))
+}
+
+// kill ends connections and says how many. The caller's own gets its reply first.
+func (c *Call) kill(v *victims) (killed int) {
+	for _, s := range c.instance.clients.all() {
+		switch {
+		case !v.includes(s) || v.others && s == c.client:
+			continue
+		case s == c.client:
+			c.hangUp()
+		default:
+			s.peer.Cut()
+		}
+		killed++
+	}
+	return killed
+}
+
+// hangUp ends the conversation after the reply.
+func (c *Call) hangUp() {
+	if c.Session != nil {
+		c.Session.closing = true
+	}
+	c.last = true
+}
+
+var clientUnblock = Command{
+	Name: "client|unblock", Group: "connection", Since: "5.0.0", Complexity: "O(1)", Flags: Admin | Dangerous | aboutClients,
+	Summary: "Ends another client's WAIT, as if its time were over or with an error.",
+	Args:    []Arg{Int("client-id"), Word("[TIMEOUT | ERROR]").Optional()}, Reply: "1, or 0 if that client does not wait.",
+	Run: func(c *Call) error {
+		id, how := c.Int(), c.Word()
+		reply := ""
+		switch {
+		case how == nil || foldEqual(how, "TIMEOUT"):
+		case foldEqual(how, "ERROR"):
+			reply = "-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n"
+		default:
+			return refusal("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")
+		}
+		s := c.instance.clients.get(id)
+		if s != nil && c.instance.waits.unblock(s, reply) {
+			c.Out.Int(1)
+		} else {
+			c.Out.Int(0)
+		}
+		return nil
+	},
+}

@@ -1,0 +1,161 @@
+package commands
+
+import (
+	"cellserver/internal/resp"
+	"cellserver/internal/store"
+)
+
+// OBJECT and MEMORY USAGE: how a key is kept.
+
+var object = Command{
+	Name: "object", Group: "generic", Category: "none", Since: "2.2.3", Complexity: "Depends on the subcommand.", Min: 2,
+	Summary: "Commands about how a key is kept.", AnyMore: true,
+	Subs: []*Command{&objectEncoding, &objectFreq, &objectIdleTime, &objectRefCount, helpOf("object", "6.2.0")},
+}
+
+// aboutObject makes the rows of OBJECT: nil if there is no such key.
+func aboutObject(row Command, answer func(c *Call, key []byte, e store.Entry) error) Command {
+	row.Group, row.Complexity, row.Flags, row.Tips = "generic", "O(1)", ReadOnly, varying
+	row.KeyAccess, row.Args = "RO", []Arg{Key("key")}
+	row.Run = func(c *Call) error {
+		key := c.Key()
+		e, err := c.View.Lookup(c.Context, key)
+		if err != nil {
+			return err
+		}
+		if e.Kind == store.None {
+			c.Out.Null()
+			return nil
+		}
+		return answer(c, key, e)
+	}
+	return row
+}
+
+var (
+	objectEncoding = aboutObject(Command{
+		Name: "object|encoding", Since: "2.2.3", Summary: "Returns how a value is kept, in Redis's words.",
+		Reply: "int, embstr or raw for a value, int for a CL.THROTTLE key, else the limiter's kind; nil if there is no such key.",
+	}, func(c *Call, key []byte, e store.Entry) error {
+		const longestEmbedded = 44 // bytes: what Redis keeps beside its object
+		name := e.Kind.String()
+		switch e.Kind {
+		case store.Integer, store.Throttle:
+			name = "int"
+		case store.Bytes:
+			length, err := c.lengthOf(key)
+			if err != nil {
+				return err
+			}
+			if name = "raw"; length <= longestEmbedded {
+				name = "embstr"
+			}
+		}
+		c.Out.BulkString(name)
+		return nil
+	})
+
+	objectFreq = aboutObject(Command{
+		Name: "object|freq", Since: "4.0.0", Summary: "Refused: how often keys are used is not counted.",
+		Reply: "An error; nil if there is no such key.",
+	}, func(*Call, []byte, store.Entry) error {
+		return refusal("ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when switching " +
+			"between policies at runtime LRU and LFU data will take some time to adjust.")
+	})
+
+	objectIdleTime = aboutObject(Command{
+		Name: "object|idletime", Since: "2.2.3", Summary: "Would return how long a key was not used, which is not kept.",
+		Reply: "0; nil if there is no such key.",
+	}, func(c *Call, _ []byte, _ store.Entry) error {
+		c.Out.Int(0)
+		return nil
+	})
+
+	objectRefCount = aboutObject(Command{
+		Name: "object|refcount", Since: "2.2.3", Summary: "Returns how many keys share a value, as Redis counts it.",
+		Reply: "1; 2147483647 for an integer from 0 to 9999, which Redis shares; nil if there is no such key.",
+	}, func(c *Call, key []byte, e store.Entry) error {
+		const shared = 10000
+		count := int64(1)
+		if e.Kind == store.Integer {
+			value, _, err := c.View.Read(c.Context, key, nil)
+			if err != nil {
+				return err
+			}
+			if n, ok := resp.ParseInt(value); ok && 0 <= n && n < shared {
+				count = 1<<31 - 1
+			}
+		}
+		c.Out.Int(count)
+		return nil
+	})
+)
+
+// lengthOf is the bytes of a value, 0 if there is none.
+func (c *Call) lengthOf(key []byte) (length int, err error) {
+	err = c.View.Edit(c.Context, key, func(_ store.Entry, value []byte) (store.Change, error) {
+		length = len(value)
+		return store.Change{What: store.Leave}, nil
+	})
+	return length, err
+}
+
+var memory = Command{
+	Name: "memory", Group: "server", Category: "none", Since: "4.0.0", Complexity: "Depends on the subcommand.", Min: 2,
+	Summary: "Commands about memory.", AnyMore: true,
+	Subs: []*Command{&memoryDoctor, &memoryPurge, &memoryStats, &memoryUsage, helpOf("memory", "4.0.0")},
+}
+
+var memoryUsage = Command{
+	Name: "memory|usage", Group: "server", Category: "none", Since: "4.0.0", Complexity: "O(1)", Flags: ReadOnly,
+	Summary: "Estimates the memory that a key takes.", KeyAccess: "RO",
+	Args:  []Arg{Key("key"), Int("count").By(parseSamples).Or(5).After("SAMPLES").Again()},
+	Reply: "The bytes: of its record, its place in the index, and what it holds; nil if there is no such key.",
+	Run: func(c *Call) error {
+		key := c.Key()
+		e, fields, err := c.View.Inspect(c.Context, key)
+		if err != nil {
+			return err
+		}
+		if e.Kind == store.None {
+			c.Out.Null()
+			return nil
+		}
+		held, err := c.lengthOf(key)
+		if err != nil {
+			return err
+		}
+		c.Out.Int(int64(recordBytes + len(key) + held + stateBytes(fields)))
+		return nil
+	},
+}
+
+// recordBytes is what a key takes beside its name and what it holds: the head of its record, the length, a place in the index that
+// is two thirds full.
+const recordBytes = 13 + 8
+
+// stateBytes is about what the fields of a limiter's state take: the entries of a log are 16 bytes each, a lease some 48.
+func stateBytes(fields []store.Field) (bytes int) {
+	for _, f := range fields {
+		switch f.Name {
+		case "entries":
+			bytes += 16 * int(f.Value)
+		case "holders":
+			bytes += 48 * int(f.Value)
+		default:
+			bytes += 8
+		}
+	}
+	return bytes
+}
+
+func parseSamples(word []byte) (int64, error) {
+	n, ok := resp.ParseInt(word)
+	switch {
+	case !ok:
+		return 0, errNotAnInteger
+	case n < 0:
+		return 0, errSyntax
+	}
+	return n, nil
+}

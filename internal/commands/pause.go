@@ -1,0 +1,138 @@
+package commands
+
+import (
+	"cellserver/internal/resp"
+)
+
+// CLIENT PAUSE: calls wait until it ends. They are read, and refused if they make no sense, but not made.
+
+// concerns are what a session has to look at before or after each of its calls, while there is any.
+const (
+	paused    uint32 = 1 << iota
+	monitored        // somebody watches every call
+	timed            // every call's time is taken, because even a quick one may be wanted for the slow log
+)
+
+// pause lasts until an instant; 0 if there is none.
+type pause struct {
+	until int64
+	all   bool // every call waits, not only those that write
+}
+
+var clientPause = Command{
+	Name: "client|pause", Group: "connection", Since: "3.0.0", Complexity: "O(1)", Flags: Admin | Dangerous | aboutClients,
+	Summary: "Has the calls of all clients wait for so many milliseconds: those that write, or all.",
+	Args:    []Arg{Int("timeout").By(parseTimeout), Word("[WRITE | ALL]").Optional()}, Reply: "OK.",
+	Run: func(c *Call) error {
+		timeout, mode := c.Int(), c.Word()
+		if mode != nil && !foldEqual(mode, "WRITE") && !foldEqual(mode, "ALL") {
+			return refusal("ERR CLIENT PAUSE mode must be WRITE or ALL")
+		}
+		c.instance.waits.beginPause(pause{later(c.View.Now(), timeout), mode == nil || foldEqual(mode, "ALL")})
+		if c.Session != nil {
+			c.Session.careful = true
+		}
+		c.Out.Status("OK")
+		return nil
+	},
+}
+
+var clientUnpause = Command{
+	Name: "client|unpause", Group: "connection", Since: "6.2.0", Complexity: "O(N) in the number of clients that wait",
+	Flags:   Admin | Dangerous | aboutClients,
+	Summary: "Ends a CLIENT PAUSE.", Reply: "OK.",
+	Run: func(c *Call) error {
+		ws := &c.instance.waits
+		ws.mu.Lock()
+		defer ws.mu.Unlock()
+		ws.unpause()
+		c.Out.Status("OK")
+		return nil
+	},
+}
+
+// parseTimeout reads milliseconds, with Redis's words for what is none.
+func parseTimeout(word []byte) (int64, error) {
+	n, ok := resp.ParseInt(word)
+	switch {
+	case !ok:
+		return 0, refusal("ERR timeout is not an integer or out of range")
+	case n < 0:
+		return 0, refusal("ERR timeout is negative")
+	}
+	return n, nil
+}
+
+// beginPause begins a pause, or makes the present one longer and stricter, never shorter or laxer.
+func (ws *waits) beginPause(p pause) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if ws.over {
+		return
+	}
+	ws.pause.until = max(ws.pause.until, p.until)
+	ws.pause.all = ws.pause.all || p.all
+	ws.concerns.Or(paused)
+	ws.wakeAt(ws.pause.until)
+}
+
+// unpause ends it, and has the calls that wait for that made. It needs the lock.
+func (ws *waits) unpause() {
+	ws.pause = pause{}
+	ws.concerns.And(^paused)
+	for s, w := range ws.sessions {
+		if w.held {
+			ws.release(s, "")
+		}
+	}
+}
+
+// held parks the session before its next call if that has to wait for a pause to end.
+func (s *Session) held() bool {
+	in := s.instance
+	if in.concerns.Load()&paused == 0 {
+		return false
+	}
+	row := s.ahead.peek()
+	if row == nil {
+		return false // it is refused
+	}
+	writes := row.Flags&Write != 0 || row == &exec && s.queue.writes()
+	ws := &in.waits
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	switch {
+	case ws.pause.until == 0 || !writes && !ws.pause.all:
+		return false
+	case ws.clock.Now() >= ws.pause.until:
+		ws.unpause() // the timer is late
+		return false
+	}
+	ws.park(s, wait{until: maxInt, held: true})
+	s.putOff = true
+	s.latest.Store(row)
+	return true
+}
+
+// writes says whether one of the calls may change a key.
+func (q *queue) writes() bool {
+	if q == nil {
+		return false
+	}
+	for _, call := range q.calls {
+		if call.row.Flags&Write != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// peek is the row of the call that is answered next, nil if it will be refused for its name or the number of its words.
+func (a *ahead) peek() *Command {
+	w := &a.calls[a.next]
+	words := a.words[w.start:w.end]
+	if row := w.row.of(words); row != nil && row.grammar.fits(len(words)) {
+		return row
+	}
+	return nil
+}

@@ -1,0 +1,207 @@
+package commands
+
+import (
+	"math/bits"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+)
+
+// What INFO counts by command. A session counts for itself, and adds to what all share once a turn: so pipelined calls of one command
+// cost an atomic operation together, as much as counting them all in one number did.
+
+// rowStats is what became of a row's calls.
+type rowStats struct {
+	calls, rejected, failed atomic.Int64
+	limited                 atomic.Int64 // of a limiter: answered with 1
+	timed, ns               atomic.Int64 // calls whose time was taken, and the sum of those times
+	times                   [timeBuckets]atomic.Int64
+}
+
+// timeBuckets: the i-th holds the times under 2^i microseconds, the last all that are longer, a quarter of an hour.
+const timeBuckets = 31
+
+// took adds the time of one call, in nanoseconds.
+func (r *rowStats) took(ns int64) {
+	r.timed.Add(1)
+	r.ns.Add(ns)
+	r.times[min(bits.Len64(uint64(max(ns, 0)/1000)), timeBuckets-1)].Add(1)
+}
+
+// usec is about how long all calls took together. Of quick commands the time of few is taken: the others are as those.
+func (r *rowStats) usec() (all int64, perCall float64) {
+	timed := r.timed.Load()
+	if timed == 0 {
+		return 0, 0
+	}
+	perCall = float64(r.ns.Load()) / float64(timed) / 1000
+	return int64(perCall * float64(r.calls.Load())), perCall
+}
+
+// percentile is the time that so many of the calls (of 1) did not exceed, in microseconds, rounded up to a power of two.
+func (r *rowStats) percentile(share float64) int64 {
+	wanted, seen := share*float64(r.timed.Load()), int64(0)
+	for i := range r.times {
+		if seen += r.times[i].Load(); seen > 0 && float64(seen) >= wanted {
+			return 1 << i
+		}
+	}
+	return 0
+}
+
+func (r *rowStats) reset() {
+	for _, n := range []*atomic.Int64{&r.calls, &r.rejected, &r.failed, &r.limited, &r.timed, &r.ns} {
+		n.Store(0)
+	}
+	for i := range r.times {
+		r.times[i].Store(0)
+	}
+}
+
+// tally is what a session has counted of a row and not added yet.
+type tally struct {
+	row            *Command
+	calls, limited int64
+}
+
+// tallies are so many rows: those of an ordinary pipeline.
+const tallies = 4
+
+// count counts a call, which then is the latest.
+func (s *Session) count(row *Command) {
+	if row != s.row {
+		s.turnTo(row)
+	}
+	s.tallies[s.tally].calls++
+}
+
+// turnTo finds the place where the calls of a row are counted; s.row is the row of s.tally, if it is any.
+func (s *Session) turnTo(row *Command) {
+	s.tallies[s.tally].limited += s.call.limits
+	s.call.limits = 0
+	s.row = row
+	for i := range s.tallies {
+		if t := &s.tallies[i]; t.row == row || t.calls == 0 {
+			s.tally, t.row = i, row
+			return
+		}
+	}
+	s.fold()
+	s.tally, s.tallies[0].row = 0, row
+}
+
+// fold adds what was counted to what all sessions share.
+func (s *Session) fold() {
+	s.tallies[s.tally].limited += s.call.limits
+	s.call.limits = 0
+	for i := range s.tallies {
+		t := &s.tallies[i]
+		if t.calls == 0 {
+			continue
+		}
+		r := s.instance.statsOf(t.row)
+		r.calls.Add(t.calls)
+		if t.limited > 0 {
+			r.limited.Add(t.limited)
+		}
+		t.calls, t.limited = 0, 0
+	}
+}
+
+// statsOf is where a row is counted. Rows that join the table later, as in tests, share the last place.
+func (in *Instance) statsOf(row *Command) *rowStats { return &in.rows[min(row.number, len(in.rows)-1)] }
+
+// reject counts a call that was refused before it was made.
+func (s *Session) reject(row *Command, err error) error {
+	s.instance.statsOf(row).rejected.Add(1)
+	s.rejected = true
+	return err
+}
+
+// fail counts an error reply, by its first word; row is what failed, nil if nothing was made.
+func (in *Instance) fail(row *Command, err error) (says string) {
+	says = text(err)
+	in.stats.errors.Add(1)
+	if row != nil {
+		in.statsOf(row).failed.Add(1)
+	}
+	code, _, _ := strings.Cut(says, " ")
+	in.codes.add(code)
+	return says
+}
+
+// codes counts errors by their first word.
+type codes struct {
+	mu     sync.Mutex
+	counts map[string]int64
+}
+
+// maxCodes bounds the words that are counted. They are ours, and few.
+const maxCodes = 128
+
+func (c *codes) add(code string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, known := c.counts[code]; known || len(c.counts) < maxCodes {
+		c.counts[code]++
+	}
+}
+
+func (c *codes) reset() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.counts)
+}
+
+// each shows the counts, by name.
+func (c *codes) each(show func(code string, count int64)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	names := make([]string, 0, len(c.counts))
+	for code := range c.counts {
+		names = append(names, code)
+	}
+	slices.Sort(names)
+	for _, code := range names {
+		show(code, c.counts[code])
+	}
+}
+
+// calls is how many calls were made of all commands.
+func (in *Instance) calls() (sum int64) {
+	for i := range in.rows {
+		sum += in.rows[i].calls.Load()
+	}
+	return sum
+}
+
+// resetStats is CONFIG RESETSTAT.
+func (in *Instance) resetStats() {
+	for i := range in.rows {
+		in.rows[i].reset()
+	}
+	in.codes.reset()
+	s := &in.stats
+	for _, n := range []*atomic.Int64{&s.connections, &s.errors, &s.rejected, &s.queryCut, &s.outputCut} {
+		n.Store(0)
+	}
+}
+
+// sampleEvery is of how many turns one has the time of its first call taken, so that INFO can tell what quick commands cost. A power of two.
+const sampleEvery = 128
+
+// lookUp says, at the beginning of a turn, whether its calls need more than to be made.
+func (s *Session) lookUp() {
+	s.turns++
+	s.careful = s.hush != speaking || s.instance.concerns.Load() != 0 || s.turns%sampleEvery == 0
+}
+
+// timed runs a call, and tells those who want to know of it.
+func (c *Call) timed(row *Command, words [][]byte, repeats bool) error {
+	clock := c.instance.store.Clock()
+	began := clock.Now()
+	err := c.run(row, words, repeats)
+	c.instance.statsOf(row).took(clock.Now() - began)
+	return err
+}

@@ -1,0 +1,52 @@
+package commands
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// miscounted sends calls of more rows than a session counts at a time, in pipelines of any length, and says of which command the
+// count is wrong. spoil may spoil what the session has counted.
+func miscounted(t *testing.T, spoil func(s *Session)) (wrong []string) {
+	s := newStill(t)
+	c := s.dial()
+	random := rand.New(rand.NewPCG(1, 1))
+	rows := []*Command{&ping, &get, &incr, &ttl, &clThrottle, &dbSize, &timeNow, &echo}
+	words := []string{"PING", "GET n", "INCR n", "TTL n", "CL.THROTTLE k 0 1 1000", "DBSIZE", "TIME", "ECHO x"}
+	want := make([]int64, len(rows))
+	for range 300 {
+		pipeline := ""
+		for range 1 + random.IntN(40) {
+			i := random.IntN(len(rows))
+			want[i]++
+			pipeline += words[i] + "\r\n"
+		}
+		require.NoError(t, c.Send([]byte(pipeline)))
+		c.output()
+		spoil(c.session)
+	}
+	for i, row := range rows {
+		if s.instance.statsOf(row).calls.Load() != want[i] {
+			wrong = append(wrong, row.Name)
+		}
+	}
+	if limited := s.instance.statsOf(&clThrottle).limited.Load(); limited != want[4]-1 {
+		wrong = append(wrong, "limited")
+	}
+	return wrong
+}
+
+func TestEveryCallIsCounted(t *testing.T) {
+	require.Empty(t, miscounted(t, func(*Session) {}))
+}
+
+func TestAMiscountIsFound(t *testing.T) {
+	require.Contains(t, miscounted(t, func(s *Session) {
+		if s.row == &get {
+			s.tallies[s.tally].calls++
+		}
+	}), "get")
+	require.Contains(t, miscounted(t, func(s *Session) { s.call.limits++ }), "limited")
+}

@@ -1,0 +1,175 @@
+package commands
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"cellserver/internal/store"
+)
+
+// waits are the sessions that wait, for a time or for another client: CLIENT PAUSE, WAIT, DEBUG SLEEP. They are parked: nothing more
+// is read of them, their event loops serve the others, and no goroutine waits beside them. There are never more of them than clients.
+type waits struct {
+	mu       sync.Mutex
+	clock    store.Clock
+	sessions map[*Session]wait
+	timer    *time.Timer
+	next     int64          // instant that the timer is for, Never for none
+	over     bool           // nobody waits any more: the server stops
+	pause    pause          // that all of them, or all that write, wait for
+	concerns *atomic.Uint32 // the instance's: whether there is a pause
+}
+
+// wait is what one session waits for.
+type wait struct {
+	until int64  // instant, nanoseconds; Never if only another client can end it
+	reply string // that ends it, in RESP
+	held  bool   // by a pause: then the call is made when it ends, and there is no reply yet
+}
+
+// shortestWait is the least time between two looks at who has waited long enough: to look takes a time that grows with their number.
+const shortestWait = time.Millisecond
+
+// begin parks a session, which calls it for itself.
+func (ws *waits) begin(s *Session, w wait) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	ws.park(s, w)
+}
+
+// park needs the lock.
+func (ws *waits) park(s *Session, w wait) {
+	s.parked = true
+	s.waits.Store(true)
+	s.blocked.Store(true)
+	ws.sessions[s] = w
+	if ws.over {
+		ws.release(s, w.reply)
+	} else {
+		ws.wakeAt(w.until)
+	}
+}
+
+// release ends a session's wait. It needs the lock.
+func (ws *waits) release(s *Session, reply string) {
+	delete(ws.sessions, s)
+	s.blocked.Store(false)
+	if reply == "" {
+		s.deliver(nil, false)
+	} else {
+		s.deliver([][]byte{[]byte(reply)}, false)
+	}
+}
+
+// Waits says that the session waits for something that may never come, so that nobody need keep it once its client has gone. (A
+// pause does end, and the client may only have nothing more to say.)
+func (s *Session) Waits() bool { return s.parked && !s.putOff && s.blocked.Load() }
+
+// forget is for a session whose connection has gone.
+func (ws *waits) forget(s *Session) {
+	if s.blocked.Load() {
+		ws.mu.Lock()
+		defer ws.mu.Unlock()
+		delete(ws.sessions, s)
+	}
+}
+
+// wakeAt sees to it that somebody looks at an instant. It needs the lock.
+func (ws *waits) wakeAt(instant int64) {
+	if instant >= ws.next {
+		return
+	}
+	ws.next = instant
+	in := max(time.Duration(instant-ws.clock.Now()), shortestWait)
+	if ws.timer == nil {
+		ws.timer = time.AfterFunc(in, ws.tick)
+	} else {
+		ws.timer.Reset(in)
+	}
+}
+
+// tick ends what has lasted long enough.
+func (ws *waits) tick() {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	now := ws.clock.Now()
+	ws.next = store.Never
+	if ws.pause.until != 0 && now >= ws.pause.until {
+		ws.unpause()
+	}
+	next := store.Never
+	if ws.pause.until != 0 {
+		next = ws.pause.until
+	}
+	for s, w := range ws.sessions {
+		if !w.held && now >= w.until {
+			ws.release(s, w.reply)
+		} else {
+			next = min(next, w.until)
+		}
+	}
+	ws.wakeAt(next)
+}
+
+// unblock ends the wait of a session that is not held by a pause. It is false if there is none.
+func (ws *waits) unblock(s *Session, reply string) bool {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	w, waits := ws.sessions[s]
+	if !waits || w.held {
+		return false
+	}
+	if reply == "" {
+		reply = w.reply
+	}
+	ws.release(s, reply)
+	return true
+}
+
+func (ws *waits) count() int {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	return len(ws.sessions)
+}
+
+// EndWaits ends a pause, and every wait as if its time were over: the server is to stop.
+func (in *Instance) EndWaits() {
+	ws := &in.waits
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	ws.unpause()
+	ws.over = true
+	for s, w := range ws.sessions {
+		ws.release(s, w.reply)
+	}
+}
+
+// later is an instant so many milliseconds after another, Never if that is beyond what can be said.
+func later(now, ms int64) int64 {
+	if ms > (store.Never-now)/int64(time.Millisecond) {
+		return store.Never
+	}
+	return now + ms*int64(time.Millisecond)
+}
+
+var waitFor = Command{
+	Name: "wait", Group: "generic", Category: "connection", Since: "3.0.0", Complexity: "O(1)", Flags: NoScript,
+	Tips:    []string{allShards, "response_policy:agg_min"},
+	Summary: "Waits for replicas. There are none, so that whoever waits for one waits until the timeout, or for ever if that is 0.",
+	Args:    []Arg{Int("numreplicas"), Int("timeout").By(parseTimeout)},
+	Reply:   "0, the number of replicas that have what was written before.",
+	Run: func(c *Call) error {
+		replicas, timeout := c.Int(), c.Int()
+		if replicas <= 0 || c.inTransaction || c.Session == nil {
+			c.Out.Int(0)
+			return nil
+		}
+		w := wait{until: store.Never, reply: ":0\r\n"}
+		if timeout > 0 {
+			w.until = later(c.View.Now(), timeout)
+		}
+		c.instance.waits.begin(c.Session, w)
+		return nil
+	},
+}

@@ -1,0 +1,65 @@
+package integration
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"cellserver/test/peer"
+)
+
+// Who waits for a pause to end, for replicas, or to be unblocked, is answered in time, and others meanwhile.
+func TestClientsThatWait(t *testing.T) {
+	for _, transport := range []string{"event-loop", "goroutines"} {
+		t.Run(transport, func(t *testing.T) {
+			server := peer.Start(t, "--transport", transport, "--io-threads", "1")
+			open := func() *redis.Client {
+				c := redis.NewClient(&redis.Options{Addr: server.Addr, PoolSize: 1, ReadTimeout: 20 * time.Second, MaxRetries: -1})
+				t.Cleanup(func() { c.Close() })
+				return c
+			}
+			boss, worker := open(), open()
+			id := worker.ClientID(t.Context()).Val()
+
+			require.NoError(t, boss.Do(t.Context(), "CLIENT", "PAUSE", 10000, "WRITE").Err())
+			answered := make(chan error, 1)
+			go func() { answered <- worker.Do(t.Context(), "CL.THROTTLE", "k", 15, 30, 60).Err() }()
+			require.NoError(t, boss.Ping(t.Context()).Err())
+			select {
+			case err := <-answered:
+				assert.Fail(t, "not held", "%v", err)
+			case <-time.After(50 * time.Millisecond):
+			}
+			require.NoError(t, boss.ClientUnpause(t.Context()).Err())
+			require.NoError(t, <-answered)
+
+			require.NoError(t, boss.Do(t.Context(), "CLIENT", "PAUSE", 20, "ALL").Err())
+			require.NoError(t, worker.Ping(t.Context()).Err(), "a pause ends by itself")
+			require.NoError(t, worker.Do(t.Context(), "WAIT", 1, 20).Err())
+
+			go func() { answered <- worker.Do(t.Context(), "WAIT", 1, 0).Err() }()
+			require.Eventually(t, func() bool {
+				return boss.ClientUnblockWithError(t.Context(), id).Val() == 1
+			}, 10*time.Second, time.Millisecond)
+			require.EqualError(t, <-answered, "UNBLOCKED client unblocked via CLIENT UNBLOCK")
+
+			go func() { answered <- worker.Do(t.Context(), "WAIT", 1, 0).Err() }()
+			require.EqualValues(t, 1, boss.ClientKillByFilter(t.Context(), "ID", fmt.Sprint(id)).Val())
+			require.Error(t, <-answered)
+			gone := dial(t, server)
+			_, err := gone.Write([]byte("WAIT 1 0\r\n"))
+			require.NoError(t, err)
+			require.Eventually(t, func() bool { return strings.Contains(boss.ClientList(t.Context()).Val(), "cmd=wait") }, patience, time.Millisecond)
+			gone.Close()
+			require.Eventually(t, func() bool { return !strings.Contains(boss.ClientList(t.Context()).Val(), "cmd=wait") }, patience, time.Millisecond)
+
+			go func() { answered <- open().Do(t.Context(), "WAIT", 1, 0).Err() }() // the server stops nevertheless
+			require.NoError(t, boss.Ping(t.Context()).Err())
+		})
+	}
+}
