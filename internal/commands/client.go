@@ -118,7 +118,7 @@ var clientList = Command{
 		}
 		var lines strings.Builder
 		for _, s := range c.instance.clients.all() {
-			if wanted(s.id) {
+			if wanted(s) {
 				lines.WriteString(s.line(c.View.Now(), s.latest.Load()))
 			}
 		}
@@ -128,10 +128,10 @@ var clientList = Command{
 }
 
 // clientFilter reads CLIENT LIST's options.
-func clientFilter(words [][]byte) (func(id int64) bool, error) {
+func clientFilter(words [][]byte) (func(*Session) bool, error) {
 	switch {
 	case len(words) == 0:
-		return func(int64) bool { return true }, nil
+		return func(*Session) bool { return true }, nil
 	case foldEqual(words[0], "TYPE") && len(words) == 2:
 		return clientsOfType(words[1])
 	case foldEqual(words[0], "ID") && len(words) > 1:
@@ -143,18 +143,36 @@ func clientFilter(words [][]byte) (func(id int64) bool, error) {
 			}
 			ids[id] = true
 		}
-		return func(id int64) bool { return ids[id] }, nil
+		return func(s *Session) bool { return ids[s.id] }, nil
 	}
 	return nil, errSyntax
 }
 
-func clientsOfType(name []byte) (func(id int64) bool, error) {
+func clientsOfType(name []byte) (func(*Session) bool, error) {
 	for _, known := range []string{"NORMAL", "MASTER", "REPLICA", "SLAVE", "PUBSUB"} {
 		if foldEqual(name, known) {
-			return func(int64) bool { return known == "NORMAL" }, nil
+			return func(s *Session) bool { return s.kind() == known }, nil
 		}
 	}
 	return nil, refusal(fmt.Sprintf("ERR Unknown client type '%s'", name))
+}
+
+// kind is the session's type, as CLIENT LIST TYPE names it.
+func (s *Session) kind() string {
+	s.about.mu.Lock()
+	defer s.about.mu.Unlock()
+	if s.about.listens != [vias]int{} {
+		return "PUBSUB"
+	}
+	return "NORMAL"
+}
+
+// flags are the session's, in letters.
+func (a *about) flags() string {
+	if a.listens != [vias]int{} {
+		return "P"
+	}
+	return "N"
 }
 
 // line describes a session as CLIENT LIST does, in the fields of Redis's that it has.
@@ -166,8 +184,8 @@ func (s *Session) line(now int64, row *Command) string {
 		name = row.Name
 	}
 	seconds := func(since int64) string { return strconv.FormatInt(max(now-since, 0)/1e9, 10) }
-	return fmt.Sprintf("id=%d addr=%s laddr=%s fd=%d name=%s age=%s idle=%s flags=N db=%d sub=0 psub=0 ssub=0 multi=-1 "+
+	return fmt.Sprintf("id=%d addr=%s laddr=%s fd=%d name=%s age=%s idle=%s flags=%s db=%d sub=%d psub=%d ssub=%d multi=-1 "+
 		"cmd=%s user=default redir=-1 resp=%d lib-name=%s lib-ver=%s\n",
 		s.id, s.peer.Remote, s.peer.Local, s.peer.FD, s.about.name, seconds(s.opened), seconds(s.lastSeen.Load()),
-		s.about.database, name, s.about.protocol, s.about.library, s.about.version)
+		s.about.flags(), s.about.database, s.about.listens[viaChannel], s.about.listens[viaPattern], s.about.listens[viaShard], name, s.about.protocol, s.about.library, s.about.version)
 }

@@ -25,6 +25,7 @@ type Command struct {
 	Category   string   // ACL category, where it is not the group's
 	Tips       []string // hints for clients and proxies, as COMMAND INFO gives them
 	KeyAccess  string   // what it does with its keys, as COMMAND INFO's key specs say: see below
+	ChannelAt  int      // word that is the first shard channel, which COMMAND INFO shows where others have keys; 0 for none
 	Args       []Arg
 	AnyMore    bool                                        // further words are allowed, and ignored
 	Min        int                                         // words of the shortest call, where Redis says another number than the grammar
@@ -49,6 +50,7 @@ const (
 	ReadOnly                    // it reads keys and changes none
 	DenyOOM                     // it may need memory, so that clients expect an OOM error of it
 	Admin                       // for those who run the server
+	PubSub                      // about channels
 	NoScript                    // Redis does not let scripts call it
 	Loading                     // answered while a snapshot is read
 	Stale                       // answered by a replica without its master
@@ -59,6 +61,7 @@ const (
 	Quick                       // as quick as if Fast, which Redis does not call it
 	Unqueued                    // made at once, also within a transaction
 	Whole                       // may touch any key: a transaction with it locks them all
+	Listening                   // a client may say it in RESP2 while it listens to channels
 	Slow                        // may take long: never runs on an event loop, see Session.park (the ACL's @slow is just not Fast)
 )
 
@@ -76,7 +79,7 @@ var flagNames = []struct {
 	flag Flags
 	name string
 }{
-	{Write, "write"}, {ReadOnly, "readonly"}, {DenyOOM, "denyoom"}, {Admin, "admin"}, {NoScript, "noscript"},
+	{Write, "write"}, {ReadOnly, "readonly"}, {DenyOOM, "denyoom"}, {Admin, "admin"}, {PubSub, "pubsub"}, {NoScript, "noscript"},
 	{Loading, "loading"}, {Stale, "stale"}, {Fast, "fast"}, {NoAuth, "no_auth"}, {AllowBusy, "allow_busy"},
 }
 

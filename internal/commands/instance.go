@@ -25,6 +25,7 @@ type Config struct {
 	MaxKeySize int         // bytes, 65536 if 0
 	MaxLog     int         // the largest limit of a CL.SLIDINGLOG, 100000 if 0
 	MaxHolders int         // of a key's leases, 10000 if 0
+	MaxPushes  int         // bytes that wait to be pushed to one client, 32 MiB if 0
 	Port       int         // that INFO shows
 	Log        *slog.Logger
 	Turns      *meter.Longest // what INFO shows of event loops; nil if nobody measures
@@ -49,6 +50,7 @@ type Instance struct {
 
 	maxLogLimit int
 	maxHolders  int
+	maxPushes   int
 
 	port    int
 	log     *slog.Logger
@@ -59,6 +61,8 @@ type Instance struct {
 	stats   stats
 	clients clients
 	watches watches
+
+	channels channels
 
 	turns, holds *meter.Longest
 }
@@ -134,6 +138,7 @@ func New(c Config) *Instance {
 		maxKeySize:  c.MaxKeySize,
 		maxLogLimit: c.MaxLog,
 		maxHolders:  c.MaxHolders,
+		maxPushes:   cmp.Or(c.MaxPushes, maxPushes),
 		port:        c.Port,
 		log:         c.Log,
 		runID:       newRunID(),

@@ -103,7 +103,7 @@ var exec = Command{
 		if q.broken {
 			return refusal("EXECABORT Transaction discarded because of previous errors.")
 		}
-		s.queue = nil
+		s.queue, s.published = nil, new(published)
 		places, all := q.places(s.database, c.instance.store.Databases())
 		for _, w := range s.watching {
 			places = append(places, w.place)
@@ -115,6 +115,7 @@ var exec = Command{
 			}
 			c.runQueued(q)
 		})
+		s.endPublished()
 		return nil
 	},
 }

@@ -133,6 +133,7 @@ func infoServer(c *Call, out *strings.Builder) {
 
 func infoClients(c *Call, out *strings.Builder) {
 	field(out, "connected_clients", c.instance.clients.count())
+	field(out, "pubsub_clients", c.instance.channels.clients.Load())
 }
 
 func infoMemory(c *Call, out *strings.Builder) {
@@ -172,6 +173,9 @@ func infoStats(c *Call, out *strings.Builder) {
 	field(out, "total_commands_processed", c.instance.stats.commands.Load())
 	field(out, "total_error_replies", c.instance.stats.errors.Load())
 	field(out, "rejected_connections", c.instance.stats.rejected.Load())
+	field(out, "pubsub_channels", c.instance.channels.count(viaChannel))
+	field(out, "pubsub_patterns", c.instance.channels.count(viaPattern))
+	field(out, "pubsubshard_channels", c.instance.channels.count(viaShard))
 	field(out, "client_query_buffer_limit_disconnections", c.instance.stats.queryCut.Load())
 	field(out, "client_output_buffer_limit_disconnections", c.instance.stats.outputCut.Load())
 }

@@ -83,6 +83,9 @@ func (c *caller) Send(b []byte) error {
 }
 
 func (c *caller) Receive(time.Duration) (string, error) {
+	if c.session.Called() {
+		c.session.Resume()
+	}
 	c.heard = append(c.heard, c.session.Output()...)
 	c.session.Sent()
 	line, rest, err := transcript.NextReply(c.heard)

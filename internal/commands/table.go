@@ -22,6 +22,8 @@ func All() []*Command {
 		&keys, &scan, &randomKey, &dbSize, &flushDB, &flushAll, &swapDB,
 		// Transactions.
 		&multi, &exec, &discard, &watchKeys, &unwatch,
+		// Publish and subscribe.
+		&subscribe, &unsubscribe, &pSubscribe, &pUnsubscribe, &publish, &pubSub, &sSubscribe, &sUnsubscribe, &sPublish,
 		// Connection.
 		&ping, &echo, &hello, &auth, &selectDB, &client, &reset, &quit,
 		// Server.
@@ -164,6 +166,8 @@ func (s *Session) next() error {
 	}
 	s.row = row
 	switch {
+	case s.subscribed && row.Flags&Listening == 0 && s.out.Protocol() == 2:
+		return s.errListening(row)
 	case long != nil && row == &watchKeys:
 		return errTooManyWatched
 	case s.queue != nil && row.Flags&Unqueued == 0:
