@@ -26,7 +26,7 @@ type config struct {
 	tcpBacklog, tcpKeepAlive     int
 	maxClients, timeout          int
 	outputLimits                 string
-	output                       server.OutputLimit
+	output, listens              server.OutputLimit
 	transport                    string
 	ioThreads                    int
 	databases, maxKeySize        int
@@ -82,8 +82,8 @@ func (c *config) define() {
 	c.maxClients, c.timeout = 10000, 0
 	f.Var(number{&c.maxClients, 1, 10_000_000}, "maxclients", "connections at once; one more is told so and closed")
 	f.Var(number{&c.timeout, 0, maxSeconds}, "timeout", "seconds after which an idle connection is closed; 0 for never")
-	limit := outputLimits{&c.outputLimits, &c.output}
-	_ = limit.Set("normal 256mb 64mb 60")
+	limit := outputLimits{&c.outputLimits, &c.output, &c.listens}
+	_ = limit.Set("normal 256mb 64mb 60 pubsub 32mb 8mb 60")
 	f.Var(limit, "client-output-buffer-limit", "unread replies beyond which a client is cut off: class, hard limit, soft limit, seconds beyond the soft one")
 	c.maxBulkLen, c.queryBuffer, c.maxKeySize = limits.Bulk, limits.Query, commands.DefaultMaxKeySize
 	f.Var(size{&c.queryBuffer, 64 << 10, 1 << 30}, "client-query-buffer-limit", "bytes of a command, or of commands that wait, beyond which a client is cut off")
@@ -166,7 +166,7 @@ func (c *config) meters() (turns, holds *meter.Longest) {
 func (c *config) server(log *slog.Logger, turns *meter.Longest) server.Options {
 	return server.Options{
 		Transport: server.Transport(c.transport), IOThreads: c.ioThreads, MaxClients: c.maxClients, Protected: c.protectedMode == "yes",
-		Timeout: inSeconds(c.timeout), Output: c.output, Log: log, Turns: turns,
+		Timeout: inSeconds(c.timeout), Output: c.output, Listens: c.listens, Log: log, Turns: turns,
 	}
 }
 

@@ -9,9 +9,10 @@ import (
 // outlet is what is known of the replies that wait for a client to read them, and judges whether they are too many.
 type outlet struct {
 	limit   OutputLimit
-	sent    int   // bytes of the session's Output that the socket has taken
-	closing int64 // instant, nanoseconds, since when the connection only waits for its last replies to be read
-	overdue int64 // instant, nanoseconds, since when more than Soft waits; 0 if it does not
+	listens OutputLimit // of one that has subscribed to something
+	sent    int         // bytes of the session's Output that the socket has taken
+	closing int64       // instant, nanoseconds, since when the connection only waits for its last replies to be read
+	overdue int64       // instant, nanoseconds, since when more than Soft waits; 0 if it does not
 }
 
 // readBytes is how much is read of a connection before the others have their turn; Redis reads as much.
@@ -59,17 +60,21 @@ func (o *outlet) stuck(closing bool, now int64) bool {
 	return time.Duration(now-o.closing) > patience
 }
 
-// tooMuch says whether a client for whom so many bytes wait is to be cut off.
-func (o *outlet) tooMuch(waiting int, now int64) bool {
-	if o.limit.Hard > 0 && waiting > o.limit.Hard {
+// tooMuch says whether a client for whom bytes wait, pushes among them, is to be cut off.
+func (o *outlet) tooMuch(s *commands.Session, now int64) bool {
+	limit, waiting := o.limit, o.waiting(s)+s.Pushes()
+	if s.Listens() {
+		limit = o.listens
+	}
+	if limit.Hard > 0 && waiting > limit.Hard {
 		return true
 	}
-	if o.limit.Soft == 0 || waiting <= o.limit.Soft {
+	if limit.Soft == 0 || waiting <= limit.Soft {
 		o.overdue = 0
 		return false
 	}
 	if o.overdue == 0 {
 		o.overdue = now
 	}
-	return time.Duration(now-o.overdue) > o.limit.SoftFor
+	return time.Duration(now-o.overdue) > limit.SoftFor
 }

@@ -34,6 +34,7 @@ type Options struct {
 	Protected  bool          // peers that are not on this machine are refused
 	Timeout    time.Duration // after which an idle connection is ended, 0 for never
 	Output     OutputLimit
+	Listens    OutputLimit // of clients that have subscribed to something
 	Log        *slog.Logger
 	Turns      *meter.Longest // learns how long event loops are busy with one connection; nil for nobody
 }
@@ -84,7 +85,7 @@ func New(instance *commands.Instance, o Options) (*Server, error) {
 			return nil, err
 		}
 	case Goroutines:
-		s.transport = &threads{instance: instance, output: o.Output}
+		s.transport = &threads{instance: instance, output: o.Output, listens: o.Listens}
 	default:
 		return nil, fmt.Errorf("no transport %q: there are %s and %s", o.Transport, EventLoop, Goroutines)
 	}

@@ -20,6 +20,7 @@ import (
 type threads struct {
 	instance *commands.Instance
 	output   OutputLimit
+	listens  OutputLimit
 	draining atomic.Bool
 	open     sync.WaitGroup
 	serving  sync.Map // *thread -> nothing
@@ -40,7 +41,7 @@ type thread struct {
 }
 
 func (t *threads) enroll(conn net.Conn) error {
-	k := &thread{conn: conn, instance: t.instance, outlet: outlet{limit: t.output}}
+	k := &thread{conn: conn, instance: t.instance, outlet: outlet{limit: t.output, listens: t.listens}}
 	k.mu.Lock() // a wake may come before there is a session
 	k.session = t.instance.Open(commands.Peer{
 		Remote: address(conn.RemoteAddr(), conn), Local: address(conn.LocalAddr(), conn), FD: descriptor(conn), Wake: k.wake, Cut: k.cut,
@@ -128,7 +129,7 @@ func (t *thread) feedRest(buffer []byte) {
 func (t *thread) flush() {
 	for !t.failed {
 		for next := t.outlet.next(t.session); len(next) > 0; next = t.outlet.next(t.session) {
-			if t.outlet.tooMuch(t.outlet.waiting(t.session), t.instance.Now()) {
+			if t.outlet.tooMuch(t.session, t.instance.Now()) {
 				t.instance.CountOutputCut()
 				t.fail()
 				return
