@@ -31,6 +31,7 @@ type config struct {
 	ioThreads                    int
 	databases, maxKeySize        int
 	maxLogLimit, maxHolders      int
+	maxTracked                   int
 	maxBulkLen, queryBuffer      int
 	logLevel, logFormat, logFile string
 	shutdownTimeout              int
@@ -92,6 +93,8 @@ func (c *config) define() {
 	c.maxLogLimit, c.maxHolders = commands.DefaultMaxLogLimit, commands.DefaultMaxHolders
 	f.Var(number{&c.maxLogLimit, 1, 10_000_000}, "max-log-limit", "the largest limit of CL.SLIDINGLOG, which keeps 16 bytes for each call in view")
 	f.Var(number{&c.maxHolders, 1, 100_000}, "max-holders", "holders that may have leases of one key")
+	c.maxTracked = commands.DefaultMaxTracked
+	f.Var(number{&c.maxTracked, 1, 1 << 30}, "tracking-table-max-keys", "keys that are remembered for clients that cache them (CLIENT TRACKING)")
 
 	c.databases, c.transport = 16, string(server.Fastest)
 	f.Var(number{&c.databases, 1, 1024}, "databases", "number of databases")

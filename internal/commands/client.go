@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -13,7 +14,8 @@ import (
 var client = Command{
 	Name: "client", Group: "connection", Category: "none", Since: "2.4.0", Complexity: "Depends on the subcommand.", Min: 2,
 	Summary: "Commands about client connections.", AnyMore: true,
-	Subs: []*Command{&clientGetName, &clientID, &clientInfo, &clientList, &clientSetInfo, &clientSetName, helpOf("client", "5.0.0")},
+	Subs: []*Command{&clientGetName, &clientID, &clientInfo, &clientList, &clientSetInfo, &clientSetName,
+		&clientTracking, &clientCaching, &clientTrackingInfo, &clientGetRedir, helpOf("client", "5.0.0")},
 }
 
 const aboutClients = NoScript | Loading | Stale
@@ -167,12 +169,13 @@ func (s *Session) kind() string {
 	return "NORMAL"
 }
 
-// flags are the session's, in letters.
-func (a *about) flags() string {
-	if a.listens != [vias]int{} {
-		return "P"
+// flags are the session's, in letters; about is locked.
+func (s *Session) flags() (letters string) {
+	if s.about.listens != [vias]int{} {
+		letters = "P"
 	}
-	return "N"
+	letters += s.tracker.Load().flags()
+	return cmp.Or(letters, "N")
 }
 
 // line describes a session as CLIENT LIST does, in the fields of Redis's that it has.
@@ -185,7 +188,7 @@ func (s *Session) line(now int64, row *Command) string {
 	}
 	seconds := func(since int64) string { return strconv.FormatInt(max(now-since, 0)/1e9, 10) }
 	return fmt.Sprintf("id=%d addr=%s laddr=%s fd=%d name=%s age=%s idle=%s flags=%s db=%d sub=%d psub=%d ssub=%d multi=-1 "+
-		"cmd=%s user=default redir=-1 resp=%d lib-name=%s lib-ver=%s\n",
+		"cmd=%s user=default redir=%d resp=%d lib-name=%s lib-ver=%s\n",
 		s.id, s.peer.Remote, s.peer.Local, s.peer.FD, s.about.name, seconds(s.opened), seconds(s.lastSeen.Load()),
-		s.about.flags(), s.about.database, s.about.listens[viaChannel], s.about.listens[viaPattern], s.about.listens[viaShard], name, s.about.protocol, s.about.library, s.about.version)
+		s.flags(), s.about.database, s.about.listens[viaChannel], s.about.listens[viaPattern], s.about.listens[viaShard], name, s.tracker.Load().target(), s.about.protocol, s.about.library, s.about.version)
 }

@@ -92,6 +92,8 @@ type Call struct {
 	Out     *resp.Writer
 
 	instance *Instance
+	tracker  *tracker // of the session, nil if its client caches nothing
+	caching  bool     // CLIENT CACHING was said
 	row      *Command
 	words    [][]byte // the command's name first
 	bound    [maxArgs]bound

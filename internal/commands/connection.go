@@ -171,10 +171,11 @@ func parseIndex(word []byte) (int64, error) {
 
 var reset = Command{
 	Name: "reset", Group: "connection", Since: "6.2.0", Complexity: "O(1)", Flags: handshake | Unqueued | Listening,
-	Summary: "Makes the connection what it was at first: database 0, RESP2, no name, no transaction, no subscriptions.", Reply: "RESET.",
+	Summary: "Makes the connection what it was at first: database 0, RESP2, no name, no transaction, no subscriptions, no tracking.", Reply: "RESET.",
 	Run: func(c *Call) error {
 		c.Session.leaveTransaction()
 		c.Session.unsubscribeAll()
+		c.Session.track(nil)
 		c.Session.speak(2)
 		c.Session.selectDatabase(0)
 		c.Session.setName(nil)

@@ -25,6 +25,7 @@ type Config struct {
 	MaxKeySize int         // bytes, 65536 if 0
 	MaxLog     int         // the largest limit of a CL.SLIDINGLOG, 100000 if 0
 	MaxHolders int         // of a key's leases, 10000 if 0
+	MaxTracked int         // keys that are remembered for clients that cache them, 1000000 if 0
 	MaxPushes  int         // bytes that wait to be pushed to one client, 32 MiB if 0
 	Port       int         // that INFO shows
 	Log        *slog.Logger
@@ -62,6 +63,8 @@ type Instance struct {
 	clients clients
 	watches watches
 
+	hearing  hearing
+	tracking tracking
 	channels channels
 
 	turns, holds *meter.Longest
@@ -129,7 +132,7 @@ func New(c Config) *Instance {
 	if c.Limits == (resp.Limits{}) {
 		c.Limits = resp.DefaultLimits()
 	}
-	return &Instance{
+	in := &Instance{
 		table:       NewTable(All()),
 		store:       c.Store,
 		version:     c.Version,
@@ -145,10 +148,14 @@ func New(c Config) *Instance {
 		started:     c.Store.Clock().Now(),
 		slow:        make(chan struct{}, maxSlow()),
 		clients:     clients{byID: make(map[int64]*Session)},
-		watches:     watches{watchers: make(map[watchedKey]map[*Session]*watch), store: c.Store},
+		watches:     watches{watchers: make(map[watchedKey]map[*Session]*watch)},
 		turns:       c.Turns,
 		holds:       c.Holds,
 	}
+	in.hearing.store = c.Store
+	in.watches.hearing = &in.hearing
+	in.tracking.begin(in, cmp.Or(c.MaxTracked, DefaultMaxTracked))
+	return in
 }
 
 // newRunID is 40 hexadecimal digits that no other run of a server has, as Redis's run_id.
@@ -178,6 +185,13 @@ func (c *clients) remove(s *Session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.byID, s.id)
+}
+
+// find is the session with an id, nil if it has gone.
+func (c *clients) find(id int64) *Session {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.byID[id]
 }
 
 func (c *clients) count() int {

@@ -133,6 +133,7 @@ func infoServer(c *Call, out *strings.Builder) {
 
 func infoClients(c *Call, out *strings.Builder) {
 	field(out, "connected_clients", c.instance.clients.count())
+	field(out, "tracking_clients", c.instance.tracking.tracking.Load())
 	field(out, "pubsub_clients", c.instance.channels.clients.Load())
 }
 
@@ -176,6 +177,9 @@ func infoStats(c *Call, out *strings.Builder) {
 	field(out, "pubsub_channels", c.instance.channels.count(viaChannel))
 	field(out, "pubsub_patterns", c.instance.channels.count(viaPattern))
 	field(out, "pubsubshard_channels", c.instance.channels.count(viaShard))
+	field(out, "tracking_total_keys", c.instance.tracking.keys.Load())
+	field(out, "tracking_total_items", c.instance.tracking.items.Load())
+	field(out, "tracking_total_prefixes", c.instance.tracking.prefixes.Load())
 	field(out, "client_query_buffer_limit_disconnections", c.instance.stats.queryCut.Load())
 	field(out, "client_output_buffer_limit_disconnections", c.instance.stats.outputCut.Load())
 }

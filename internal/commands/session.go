@@ -37,8 +37,9 @@ type Session struct {
 	watching []*watch // for its EXEC
 
 	listens    listens
-	subscribed bool       // it listens to something
-	published  *published // by the transaction that is being executed, nil outside of one
+	subscribed bool                    // it listens to something
+	tracker    atomic.Pointer[tracker] // of a client that caches keys; the session's own to set
+	published  *published              // by the transaction that is being executed, nil outside of one
 
 	row      *Command // of the latest call
 	words    int      // that it had
@@ -96,6 +97,7 @@ func (in *Instance) Open(p Peer) *Session {
 	s.lastSeen.Store(s.opened)
 	s.about.protocol, s.mail.protocol = 2, 2
 	in.clients.add(s)
+	s.call.View.Sign(s.id)
 	in.stats.connections.Add(1)
 	return s
 }
@@ -105,6 +107,7 @@ func (s *Session) Close() {
 	s.cancel()
 	s.unwatch()
 	s.unsubscribeAll()
+	s.track(nil)
 	s.instance.clients.remove(s)
 	s.mail.mu.Lock()
 	defer s.mail.mu.Unlock()
@@ -136,6 +139,7 @@ func (s *Session) Resume() {
 	}
 	answered := s.answer()
 	s.keep()
+	s.instance.tracking.send(true)
 	if answered > 0 {
 		s.instance.stats.commands.Add(answered)
 		s.latest.Store(s.row)
@@ -337,6 +341,9 @@ func (s *Session) takeMail() {
 	s.mail.mu.Lock()
 	defer s.mail.mu.Unlock()
 	s.mail.waiting.Store(false)
+	if s.parked && !s.mail.replied && s.call.tracker != nil {
+		return // what a client is to forget comes after the reply that it knows it from
+	}
 	if s.mail.replied {
 		s.out.Adopt(s.mail.reply[0])
 		s.pending = s.mail.reply[1:]
@@ -373,6 +380,8 @@ func (s *Session) parkFor(row *Command, run func(*Call) error) {
 	out.InPieces()
 	call := &Call{Context: s.ctx, View: s.instance.store.View(), Out: &out, instance: s.instance}
 	call.View.Select(s.database)
+	call.View.Sign(s.id)
+	call.tracker, call.caching = s.call.tracker, s.call.caching
 	go s.runSlow(call, row, run)
 }
 
@@ -399,6 +408,7 @@ func (s *Session) runSlow(call *Call, row *Command, run func(*Call) error) {
 		call.Out.Error(text(err))
 		s.instance.stats.errors.Add(1)
 	}
+	s.instance.tracking.send(true)
 	s.mail.mu.Lock()
 	s.mail.reply, s.mail.replied = call.Out.Pieces(), true
 	s.mail.waiting.Store(true)
@@ -425,6 +435,13 @@ func (s *Session) selectDatabase(n int) {
 	s.about.mu.Lock()
 	defer s.about.mu.Unlock()
 	s.about.database = n
+}
+
+// protocol is the version that the client speaks, for others.
+func (s *Session) protocol() int {
+	s.about.mu.Lock()
+	defer s.about.mu.Unlock()
+	return s.about.protocol
 }
 
 // speak changes the version of the protocol, 2 or 3, from the next reply on.

@@ -77,17 +77,23 @@ func (c *caller) Send(b []byte) error {
 		if c.session.parked {
 			<-c.woken // by the goroutine of a Slow command
 		}
+		c.take() // a turn ends at so many bytes of replies
 		c.session.Resume()
 	}
 	return nil
+}
+
+// take takes what the session has to send.
+func (c *caller) take() {
+	c.heard = append(c.heard, c.session.Output()...)
+	c.session.Sent()
 }
 
 func (c *caller) Receive(time.Duration) (string, error) {
 	if c.session.Called() {
 		c.session.Resume()
 	}
-	c.heard = append(c.heard, c.session.Output()...)
-	c.session.Sent()
+	c.take()
 	line, rest, err := transcript.NextReply(c.heard)
 	if err == io.EOF && !c.session.Closing() {
 		err = transcript.ErrSilent

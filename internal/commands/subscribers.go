@@ -307,7 +307,12 @@ func (cs *channels) send(kind via, t *topic, m message, until uint64, giveWay fu
 type encodings [2][]byte
 
 func (e *encodings) in(protocol int, write func(*resp.Writer)) []byte {
-	made := &e[protocol-2]
+	return e.inAs(protocol, protocol, write)
+}
+
+// inAs is in, kept in the place of another version.
+func (e *encodings) inAs(place, protocol int, write func(*resp.Writer)) []byte {
+	made := &e[place-2]
 	if *made == nil {
 		var out resp.Writer
 		out.SetProtocol(protocol)

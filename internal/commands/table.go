@@ -140,6 +140,9 @@ func (t *Table) Do(s *Session) {
 		s.out.Error(text(err))
 		s.instance.stats.errors.Add(1)
 	}
+	if s.call.tracker != nil {
+		s.afterTracked()
+	}
 }
 
 // next takes the next call and has its row answer it. Of a long call the words are the first, and long is the whole of it:
@@ -210,5 +213,8 @@ func (c *Call) run(row *Command, words [][]byte, repeats bool) (err error) {
 		return err
 	}
 	c.isBound = true
+	if c.tracker != nil {
+		c.remember()
+	}
 	return row.Run(c)
 }
