@@ -26,11 +26,12 @@ type config struct {
 	tcpBacklog, tcpKeepAlive     int
 	maxClients, timeout          int
 	outputLimits                 string
-	output                       server.OutputLimit
+	output, listens              server.OutputLimit
 	transport                    string
 	ioThreads                    int
 	databases, maxKeySize        int
 	maxLogLimit, maxHolders      int
+	maxTracked                   int
 	maxBulkLen, queryBuffer      int
 	logLevel, logFormat, logFile string
 	shutdownTimeout              int
@@ -84,8 +85,8 @@ func (c *config) define() {
 	c.maxClients, c.timeout = 10000, 0
 	f.Var(number{&c.maxClients, 1, 10_000_000}, "maxclients", "connections at once; one more is told so and closed")
 	f.Var(number{&c.timeout, 0, maxSeconds}, "timeout", "seconds after which an idle connection is closed; 0 for never")
-	limit := outputLimits{&c.outputLimits, &c.output}
-	_ = limit.Set("normal 256mb 64mb 60")
+	limit := outputLimits{&c.outputLimits, &c.output, &c.listens}
+	_ = limit.Set("normal 256mb 64mb 60 pubsub 32mb 8mb 60")
 	f.Var(limit, "client-output-buffer-limit", "unread replies beyond which a client is cut off: class, hard limit, soft limit, seconds beyond the soft one")
 	c.maxBulkLen, c.queryBuffer, c.maxKeySize = limits.Bulk, limits.Query, commands.DefaultMaxKeySize
 	f.Var(size{&c.queryBuffer, 64 << 10, 1 << 30}, "client-query-buffer-limit", "bytes of a command, or of commands that wait, beyond which a client is cut off")
@@ -94,6 +95,8 @@ func (c *config) define() {
 	c.maxLogLimit, c.maxHolders = commands.DefaultMaxLogLimit, commands.DefaultMaxHolders
 	f.Var(number{&c.maxLogLimit, 1, 10_000_000}, "max-log-limit", "the largest limit of CL.SLIDINGLOG, which keeps 16 bytes for each call in view")
 	f.Var(number{&c.maxHolders, 1, 100_000}, "max-holders", "holders that may have leases of one key")
+	c.maxTracked = commands.DefaultMaxTracked
+	f.Var(number{&c.maxTracked, 1, 1 << 30}, "tracking-table-max-keys", "keys that are remembered for clients that cache them (CLIENT TRACKING)")
 
 	c.databases, c.transport = 16, string(server.Fastest)
 	f.Var(number{&c.databases, 1, 1024}, "databases", "number of databases")
@@ -170,7 +173,7 @@ func (c *config) meters() (turns, holds *meter.Longest) {
 func (c *config) server(log *slog.Logger, turns *meter.Longest) server.Options {
 	return server.Options{
 		Transport: server.Transport(c.transport), IOThreads: c.ioThreads, MaxClients: c.maxClients, Protected: c.protectedMode == "yes",
-		Timeout: inSeconds(c.timeout), Output: c.output, Log: log, Turns: turns,
+		Timeout: inSeconds(c.timeout), Output: c.output, Listens: c.listens, Log: log, Turns: turns,
 	}
 }
 

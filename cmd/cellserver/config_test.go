@@ -24,6 +24,7 @@ func TestDefaults(t *testing.T) {
 	require.Equal(t, 10000, o.MaxClients)
 	require.Zero(t, o.Timeout)
 	require.Equal(t, server.OutputLimit{Hard: 256 << 20, Soft: 64 << 20, SoftFor: time.Minute}, o.Output)
+	require.Equal(t, server.OutputLimit{Hard: 32 << 20, Soft: 8 << 20, SoftFor: time.Minute}, o.Listens)
 }
 
 // What is wrong is named, with what would be right.
@@ -104,7 +105,7 @@ func TestSettings(t *testing.T) {
 	require.Equal(t, "7000", got["port"])
 	require.Equal(t, "2097152", got["proto-max-bulk-len"])
 	require.Equal(t, "127.0.0.1 -::1", got["bind"])
-	require.Equal(t, "normal 256mb 64mb 60", got["client-output-buffer-limit"])
+	require.Equal(t, "normal 256mb 64mb 60 pubsub 32mb 8mb 60", got["client-output-buffer-limit"])
 	require.NotContains(t, got, "version")
 }
 

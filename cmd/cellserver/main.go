@@ -53,6 +53,7 @@ func run(args []string) error {
 	instance := commands.New(commands.Config{
 		Store: memory, Version: version, Settings: c.settings(), Limits: c.limits(), Port: c.port, Log: log, Turns: turns, Holds: holds,
 		Stop: stop, Debug: c.debugCommand, MaxKeySize: c.maxKeySize, MaxLog: c.maxLogLimit, MaxHolders: c.maxHolders,
+		MaxPushes: c.listens.Hard, MaxTracked: c.maxTracked,
 	})
 
 	listeners, err := listen(c)

@@ -27,7 +27,7 @@ type running struct {
 var effects = map[string]func(c *config){
 	"timeout":                    func(c *config) { c.running.server.SetTimeout(inSeconds(c.timeout)) },
 	"maxclients":                 func(c *config) { c.running.server.SetMaxClients(c.maxClients) },
-	"client-output-buffer-limit": func(c *config) { c.running.server.SetOutput(c.output) },
+	"client-output-buffer-limit": func(c *config) { c.running.server.SetOutput(c.output, c.listens) },
 	"client-query-buffer-limit":  func(c *config) { c.running.instance.SetLimits(c.limits()) },
 	"proto-max-bulk-len":         func(c *config) { c.running.instance.SetLimits(c.limits()) },
 	"loglevel":                   func(c *config) { c.running.level.Set(levels[c.logLevel]) },
@@ -90,7 +90,7 @@ func wrongLimits(text string) error {
 			return errors.New("Invalid client class specified in buffer limit configuration.")
 		}
 	}
-	if (outputLimits{new(string), new(server.OutputLimit)}).Set(text) != nil {
+	if (outputLimits{new(string), new(server.OutputLimit), new(server.OutputLimit)}).Set(text) != nil {
 		return errors.New("Error in hard, soft or soft_seconds setting in buffer limit configuration.")
 	}
 	return nil

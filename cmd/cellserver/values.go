@@ -109,11 +109,11 @@ func (p permissions) Type() string   { return "octal" }
 var outputClasses = []string{"normal", "pubsub", "replica", "slave"}
 
 // outputLimits are redis.conf's: a class of clients, a hard limit, a soft limit, and the seconds that a client may stay
-// beyond the soft one; for several classes, one after the other. 0 is no limit. There is one class so far, normal; pubsub
-// and replica are taken, so that a line of redis.conf can be, and mean nothing yet.
+// beyond the soft one; for several classes, one after the other. 0 is no limit. There are two classes, normal and pubsub; replica
+// is taken, so that a line of redis.conf can be, and means nothing yet.
 type outputLimits struct {
-	text  *string
-	limit *server.OutputLimit
+	text            *string
+	normal, listens *server.OutputLimit
 }
 
 func (o outputLimits) Set(text string) error {
@@ -129,8 +129,12 @@ func (o outputLimits) Set(text string) error {
 		if !slices.Contains(outputClasses, four[0]) || !ok1 || !ok2 || err != nil || seconds < 0 || seconds > maxSeconds {
 			return wrong
 		}
-		if four[0] == "normal" {
-			*o.limit = server.OutputLimit{Hard: hard, Soft: soft, SoftFor: inSeconds(seconds)}
+		limit := server.OutputLimit{Hard: hard, Soft: soft, SoftFor: inSeconds(seconds)}
+		switch four[0] {
+		case "normal":
+			*o.normal = limit
+		case "pubsub":
+			*o.listens = limit
 		}
 	}
 	*o.text = text

@@ -15,7 +15,8 @@ var client = Command{
 	Name: "client", Group: "connection", Category: "none", Since: "2.4.0", Complexity: "Depends on the subcommand.", Min: 2,
 	Summary: "Commands about client connections.", AnyMore: true,
 	Subs: []*Command{&clientGetName, &clientID, &clientInfo, &clientKill, &clientList, &clientNoEvict, &clientNoTouch, &clientPause, &clientReply,
-		&clientSetInfo, &clientSetName, &clientUnblock, &clientUnpause, helpOf("client", "5.0.0")},
+		&clientSetInfo, &clientSetName, &clientUnblock, &clientUnpause,
+		&clientTracking, &clientCaching, &clientTrackingInfo, &clientGetRedir, helpOf("client", "5.0.0")},
 }
 
 const aboutClients = NoScript | Loading | Stale
@@ -153,10 +154,20 @@ func clientFilter(words [][]byte) (func(*Session) bool, error) {
 func clientsOfType(name []byte) (func(*Session) bool, error) {
 	for _, known := range []string{"NORMAL", "MASTER", "REPLICA", "SLAVE", "PUBSUB"} {
 		if foldEqual(name, known) {
-			return func(*Session) bool { return known == "NORMAL" }, nil
+			return func(s *Session) bool { return s.kind() == known }, nil
 		}
 	}
 	return nil, refusal(fmt.Sprintf("ERR Unknown client type '%s'", name))
+}
+
+// kind is the session's type, as CLIENT LIST TYPE names it.
+func (s *Session) kind() string {
+	s.about.mu.Lock()
+	defer s.about.mu.Unlock()
+	if s.about.listens != [vias]int{} {
+		return "PUBSUB"
+	}
+	return "NORMAL"
 }
 
 // line describes a session as CLIENT LIST does, in Redis's fields. qbuf is what was read and waits; of the memory that Redis
@@ -172,11 +183,11 @@ func (s *Session) line(now int64, row *Command) string {
 	unread, queued := s.unread.Load(), s.queued.Load()
 	calls, bytes := queued>>32-1, queued&(1<<32-1)
 	seconds := func(since int64) string { return strconv.FormatInt(max(now-since, 0)/1e9, 10) }
-	return fmt.Sprintf("id=%d addr=%s laddr=%s fd=%d name=%s age=%s idle=%s flags=%s db=%d sub=0 psub=0 ssub=0 multi=%d "+
+	return fmt.Sprintf("id=%d addr=%s laddr=%s fd=%d name=%s age=%s idle=%s flags=%s db=%d sub=%d psub=%d ssub=%d multi=%d "+
 		"qbuf=%d qbuf-free=0 argv-mem=0 multi-mem=%d rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=%d events=r "+
-		"cmd=%s user=default redir=-1 resp=%d lib-name=%s lib-ver=%s\n",
+		"cmd=%s user=default redir=%d resp=%d lib-name=%s lib-ver=%s\n",
 		s.id, s.peer.Remote, s.peer.Local, s.peer.FD, s.about.name, seconds(s.opened), seconds(s.lastSeen.Load()), s.flags(),
-		s.about.database, calls, unread, bytes, idleBytes+unread+bytes, name, s.about.protocol, s.about.library, s.about.version)
+		s.about.database, s.about.listens[viaChannel], s.about.listens[viaPattern], s.about.listens[viaShard], calls, unread, bytes, idleBytes+unread+bytes, name, s.tracker.Load().target(), s.about.protocol, s.about.library, s.about.version)
 }
 
 // flags are the letters that CLIENT LIST has for a session, N if it has none. about is locked.
@@ -186,14 +197,14 @@ func (s *Session) flags() string {
 		there  bool
 		letter string
 	}{
-		{s.about.monitors, "O"}, {s.queued.Load() != 0, "x"}, {s.blocked.Load(), "b"},
+		{s.about.listens != [vias]int{}, "P"}, {s.about.monitors, "O"}, {s.queued.Load() != 0, "x"}, {s.blocked.Load(), "b"},
 		{strings.HasPrefix(s.peer.Local, "/"), "U"}, {s.about.noEvict, "e"}, {s.about.noTouch, "T"},
 	} {
 		if f.there {
 			letters += f.letter
 		}
 	}
-	return cmp.Or(letters, "N")
+	return cmp.Or(letters+s.tracker.Load().flags(), "N")
 }
 
 var clientNoEvict = Command{

@@ -25,6 +25,7 @@ type Command struct {
 	Category   string   // ACL category, where it is not the group's
 	Tips       []string // hints for clients and proxies, as COMMAND INFO gives them
 	KeyAccess  string   // what it does with its keys, as COMMAND INFO's key specs say: see below
+	ChannelAt  int      // word that is the first shard channel, which COMMAND INFO shows where others have keys; 0 for none
 	Args       []Arg
 	AnyMore    bool                                        // further words are allowed, and ignored
 	Min        int                                         // words of the shortest call, where Redis says another number than the grammar
@@ -51,6 +52,7 @@ const (
 	ReadOnly                    // it reads keys and changes none
 	DenyOOM                     // it may need memory, so that clients expect an OOM error of it
 	Admin                       // for those who run the server
+	PubSub                      // about channels
 	NoScript                    // Redis does not let scripts call it
 	Loading                     // answered while a snapshot is read
 	Stale                       // answered by a replica without its master
@@ -62,6 +64,7 @@ const (
 	Unqueued                    // made at once, also within a transaction
 	Whole                       // may touch any key: a transaction with it locks them all
 	NoMulti                     // never within a transaction
+	Listening                   // a client may say it in RESP2 while it listens to channels
 	Slow                        // may take long: never runs on an event loop, see Session.park (the ACL's @slow is just not Fast)
 )
 
@@ -79,7 +82,7 @@ var flagNames = []struct {
 	flag Flags
 	name string
 }{
-	{Write, "write"}, {ReadOnly, "readonly"}, {DenyOOM, "denyoom"}, {Admin, "admin"}, {NoScript, "noscript"},
+	{Write, "write"}, {ReadOnly, "readonly"}, {DenyOOM, "denyoom"}, {Admin, "admin"}, {PubSub, "pubsub"}, {NoScript, "noscript"},
 	{Loading, "loading"}, {Stale, "stale"}, {Fast, "fast"}, {NoAuth, "no_auth"}, {NoMulti, "no_multi"}, {AllowBusy, "allow_busy"},
 }
 
@@ -93,6 +96,8 @@ type Call struct {
 
 	instance      *Instance
 	client        *Session // whose call it is, for what others may ask of a session
+	tracker       *tracker // of the session, nil if its client caches nothing
+	caching       bool     // CLIENT CACHING was said
 	row           *Command
 	words         [][]byte // the command's name first
 	bound         [maxArgs]bound

@@ -8,10 +8,16 @@ import (
 )
 
 var ping = Command{
-	Name: "ping", Group: "connection", Since: "1.0.0", Complexity: "O(1)", Flags: Fast,
+	Name: "ping", Group: "connection", Since: "1.0.0", Complexity: "O(1)", Flags: Fast | Listening,
 	Summary: "Says that the server is there.", Tips: []string{allShards, "response_policy:all_succeeded"},
 	Args: []Arg{Word("message").Optional()}, Reply: "PONG, or the message.",
 	Run: func(c *Call) error {
+		if c.Session.subscribed && c.Out.Protocol() == 2 { // where a client expects messages
+			c.Out.Array(2)
+			c.Out.BulkString("pong")
+			c.Out.Bulk(c.Word())
+			return nil
+		}
 		if message := c.Word(); message != nil {
 			c.Out.Bulk(message)
 		} else {
@@ -164,10 +170,12 @@ func parseIndex(word []byte) (int64, error) {
 }
 
 var reset = Command{
-	Name: "reset", Group: "connection", Since: "6.2.0", Complexity: "O(1)", Flags: handshake | Unqueued,
-	Summary: "Makes the connection what it was at first: database 0, RESP2, no name, no transaction.", Reply: "RESET.",
+	Name: "reset", Group: "connection", Since: "6.2.0", Complexity: "O(1)", Flags: handshake | Unqueued | Listening,
+	Summary: "Makes the connection what it was at first: database 0, RESP2, no name, no transaction, no subscriptions, no tracking.", Reply: "RESET.",
 	Run: func(c *Call) error {
 		c.Session.leaveTransaction()
+		c.Session.unsubscribeAll()
+		c.Session.track(nil)
 		c.Session.speak(2)
 		c.Session.selectDatabase(0)
 		c.Session.setName(nil)
@@ -178,7 +186,7 @@ var reset = Command{
 }
 
 var quit = Command{
-	Name: "quit", Group: "connection", Since: "1.0.0", Complexity: "O(1)", Flags: handshake | Unqueued, AnyMore: true,
+	Name: "quit", Group: "connection", Since: "1.0.0", Complexity: "O(1)", Flags: handshake | Unqueued | Listening, AnyMore: true,
 	Summary: "Ends the connection. Commands after it are not answered.", Reply: "OK.",
 	Run: func(c *Call) error {
 		c.Session.closing = true

@@ -63,7 +63,7 @@ func (t *Table) named(name []byte) *Command { return t.byName[strings.ToLower(st
 
 // writeInfo is one element of COMMAND INFO.
 func (row *Command) writeInfo(c *Call) {
-	first, last, step := row.keyPositions()
+	first, last, step := row.shownPositions()
 	c.Out.Array(10)
 	c.Out.BulkString(row.Name)
 	c.Out.Int(int64(row.grammar.arity()))
@@ -110,6 +110,17 @@ func (row *Command) keyPositions() (first, last, step int) {
 	return first, last, step
 }
 
+// shownPositions is keyPositions, or says the same of shard channels.
+func (row *Command) shownPositions() (first, last, step int) {
+	switch {
+	case row.ChannelAt == 0:
+		return row.keyPositions()
+	case row.Args[0].many:
+		return row.ChannelAt, -1, 1
+	}
+	return row.ChannelAt, row.ChannelAt, 1
+}
+
 func (row *Command) flagNames() (names []string) {
 	if row.Keys != nil {
 		defer func() { names = append(names, "movablekeys") }()
@@ -136,7 +147,7 @@ func (row *Command) categories() (names []string) {
 		"@fast": row.Flags&Fast != 0, "@slow": row.Flags&Fast == 0, "@dangerous": row.Flags&Dangerous != 0,
 	}
 	has["@"+group] = true
-	for _, name := range []string{"@keyspace", "@read", "@write", "@string", "@ratelimit", "@admin", "@fast", "@slow", "@dangerous", "@connection", "@scripting"} {
+	for _, name := range []string{"@keyspace", "@read", "@write", "@string", "@ratelimit", "@admin", "@pubsub", "@fast", "@slow", "@dangerous", "@connection", "@scripting"} {
 		if has[name] {
 			names = append(names, name)
 		}
@@ -182,6 +193,9 @@ func (row *Command) writeKeySpecs(c *Call, first, last, step int) {
 
 // keyAccess is KeyAccess as COMMAND INFO spells it: the two letters large, the rest small.
 func (row *Command) keyAccess() []string {
+	if row.ChannelAt != 0 {
+		return []string{"not_key"}
+	}
 	words := strings.Fields(row.KeyAccess)
 	for i := range words {
 		if i > 0 {

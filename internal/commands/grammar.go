@@ -17,6 +17,7 @@ type Arg struct {
 	optional bool
 	longest  int // bytes of a word; 0: no bound of its own
 	many     bool
+	most     int                              // how often one that repeats may stand, if it is no key
 	pair     string                           // of a key that repeats: what the word behind each is
 	again    bool                             // an option may be given again, and the last one counts
 	lo, hi   int64                            // of an integer
@@ -78,6 +79,9 @@ func (a Arg) Optional() Arg { a.optional = true; return a }
 // Many lets the last argument repeat. If it is not optional, it stands once at least.
 func (a Arg) Many() Arg { a.many = true; return a }
 
+// UpTo says how often an argument that repeats, and is no key, may stand: fewer or more than others.
+func (a Arg) UpTo(most int) Arg { a.most = most; return a }
+
 // With makes pairs of a key that repeats and a word behind it.
 func (a Arg) With(word string) Arg { a.many, a.pair = true, word; return a }
 
@@ -115,6 +119,8 @@ func newGrammar(row *Command) grammar {
 		}
 		if a.many && a.kind == keyArg {
 			g.max = 0
+		} else if a.most > 0 {
+			g.max += a.most - 1
 		} else if a.many {
 			g.max = manyWords
 		}

@@ -25,6 +25,8 @@ type Config struct {
 	MaxKeySize int         // bytes, 65536 if 0
 	MaxLog     int         // the largest limit of a CL.SLIDINGLOG, 100000 if 0
 	MaxHolders int         // of a key's leases, 10000 if 0
+	MaxTracked int         // keys that are remembered for clients that cache them, 1000000 if 0
+	MaxPushes  int         // bytes that wait to be pushed to one client, 32 MiB if 0
 	Port       int         // that INFO shows
 	Log        *slog.Logger
 	Stop       func()         // what SHUTDOWN calls; nil for nothing, and then it is refused
@@ -53,6 +55,7 @@ type Instance struct {
 
 	maxLogLimit int
 	maxHolders  int
+	maxPushes   int
 
 	port     int
 	log      *slog.Logger
@@ -70,6 +73,10 @@ type Instance struct {
 	waits    waits
 	top      top
 	concerns atomic.Uint32 // bits: paused and the like
+
+	hearing  hearing
+	tracking tracking
+	channels channels
 
 	turns, holds *meter.Longest
 }
@@ -143,6 +150,7 @@ func New(c Config) *Instance {
 		maxKeySize:  c.MaxKeySize,
 		maxLogLimit: c.MaxLog,
 		maxHolders:  c.MaxHolders,
+		maxPushes:   cmp.Or(c.MaxPushes, maxPushes),
 		port:        c.Port,
 		log:         c.Log,
 		stop:        c.Stop,
@@ -151,13 +159,16 @@ func New(c Config) *Instance {
 		started:     c.Store.Clock().Now(),
 		slow:        make(chan struct{}, maxSlow()),
 		clients:     clients{byID: make(map[int64]*Session)},
-		watches:     watches{watchers: make(map[watchedKey]map[*Session]*watch), store: c.Store},
+		watches:     watches{watchers: make(map[watchedKey]map[*Session]*watch)},
 		turns:       c.Turns,
 		holds:       c.Holds,
 	}
 	in.limits.Store(&c.Limits)
 	in.rows, in.codes.counts = make([]rowStats, len(in.table.byName)+1), make(map[string]int64)
 	in.waits = waits{clock: c.Store.Clock(), sessions: make(map[*Session]wait), next: store.Never, concerns: &in.concerns}
+	in.hearing.store = c.Store
+	in.watches.hearing = &in.hearing
+	in.tracking.begin(in, cmp.Or(c.MaxTracked, DefaultMaxTracked))
 	return in
 }
 

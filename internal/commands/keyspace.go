@@ -29,6 +29,7 @@ var flushDB = Command{
 	Args: []Arg{flushMode}, Reply: "OK.",
 	Run: func(c *Call) error {
 		c.Out.Status("OK")
+		c.instance.tracking.flushed()
 		return c.View.Flush(c.Context)
 	},
 }
@@ -39,6 +40,7 @@ var flushAll = Command{
 	Args: []Arg{flushMode}, Reply: "OK.",
 	Run: func(c *Call) error {
 		c.Out.Status("OK")
+		c.instance.tracking.flushed()
 		return c.View.FlushAll(c.Context)
 	},
 }

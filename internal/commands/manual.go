@@ -68,7 +68,7 @@ type group struct{ name, title string }
 
 // groups is the order of the manual.
 var groups = []group{
-	{"limiter", "Limiters"}, {"string", "Values"}, {"generic", "Keys"}, {"transactions", "Transactions"}, {"connection", "Connection"}, {"server", "Server"},
+	{"limiter", "Limiters"}, {"string", "Values"}, {"generic", "Keys"}, {"transactions", "Transactions"}, {"pubsub", "Publish and subscribe"}, {"connection", "Connection"}, {"server", "Server"},
 	{"cluster", "Refused"},
 }
 

@@ -152,6 +152,7 @@ var exec = Command{
 		if q.broken {
 			return refusal("EXECABORT Transaction discarded because of previous errors.")
 		}
+		s.published = new(published)
 		all := q.findPlaces(s.database, c.instance.store.Databases())
 		for _, w := range s.watching {
 			q.places = append(q.places, w.place)
@@ -163,6 +164,7 @@ var exec = Command{
 			}
 			c.runQueued(q)
 		})
+		s.endPublished()
 		return nil
 	},
 }

@@ -155,7 +155,9 @@ func infoClients(c *Call, out *strings.Builder) {
 		field(out, "maxclients", most)
 	}
 	field(out, "blocked_clients", c.instance.waits.count())
-	fields(out, "tracking_clients:0", "clients_in_timeout_table:0")
+	field(out, "tracking_clients", c.instance.tracking.tracking.Load())
+	field(out, "pubsub_clients", c.instance.channels.clients.Load())
+	fields(out, "clients_in_timeout_table:0")
 }
 
 func infoMemory(c *Call, out *strings.Builder) {
@@ -205,6 +207,12 @@ func infoStats(c *Call, out *strings.Builder) {
 	field(out, "total_commands_processed", c.instance.calls())
 	field(out, "total_error_replies", c.instance.stats.errors.Load())
 	field(out, "rejected_connections", c.instance.stats.rejected.Load())
+	field(out, "pubsub_channels", c.instance.channels.count(viaChannel))
+	field(out, "pubsub_patterns", c.instance.channels.count(viaPattern))
+	field(out, "pubsubshard_channels", c.instance.channels.count(viaShard))
+	field(out, "tracking_total_keys", c.instance.tracking.keys.Load())
+	field(out, "tracking_total_items", c.instance.tracking.items.Load())
+	field(out, "tracking_total_prefixes", c.instance.tracking.prefixes.Load())
 	field(out, "client_query_buffer_limit_disconnections", c.instance.stats.queryCut.Load())
 	field(out, "client_output_buffer_limit_disconnections", c.instance.stats.outputCut.Load())
 	fields(out, "sync_full:0", "sync_partial_ok:0", "sync_partial_err:0", "evicted_keys:0", "evicted_clients:0", "pubsub_channels:0",

@@ -41,6 +41,11 @@ type Session struct {
 	lastQueue *queue   // empty, for the next transaction
 	watching  []*watch // for its EXEC
 
+	listens    listens
+	subscribed bool                    // it listens to something
+	tracker    atomic.Pointer[tracker] // of a client that caches keys; the session's own to set
+	published  *published              // by the transaction that is being executed, nil outside of one
+
 	row      *Command // of the latest call
 	tallies  [tallies]tally
 	tally    int  // which of them counts row
@@ -76,6 +81,7 @@ type about struct {
 	database, protocol     int
 	noEvict, noTouch       bool // which mean nothing to us
 	monitors               bool
+	listens                [vias]int // how many subscriptions
 }
 
 // mail is what others have for the client, until the session takes it: pushes, and the reply of a Slow command.
@@ -88,9 +94,13 @@ type mail struct {
 	last    bool // and the reply ends the conversation
 	lost    bool // a push did not fit: the client reads too slowly
 	closed  bool
+
+	protocol   int  // that pushes are written in
+	subscribed bool // the session is
 }
 
-// maxPushes bounds the bytes that wait to be pushed to one client; one more, and the connection ends.
+// maxPushes bounds the bytes that wait to be pushed to one client, unless the configuration says otherwise; one more, and the
+// connection ends.
 const maxPushes = 32 << 20
 
 // Open starts a session.
@@ -100,8 +110,9 @@ func (in *Instance) Open(p Peer) *Session {
 	s.call = Call{Context: s.ctx, Session: s, View: in.store.View(), Out: &s.out, instance: in, client: s}
 	s.opened = s.call.View.Now()
 	s.lastSeen.Store(s.opened)
-	s.about.protocol = 2
+	s.about.protocol, s.mail.protocol = 2, 2
 	in.clients.add(s)
+	s.call.View.Sign(s.id)
 	in.stats.connections.Add(1)
 	return s
 }
@@ -111,6 +122,8 @@ func (s *Session) Close() {
 	s.cancel()
 	s.unwatch()
 	s.instance.waits.forget(s)
+	s.unsubscribeAll()
+	s.track(nil)
 	s.instance.clients.remove(s)
 	s.mail.mu.Lock()
 	defer s.mail.mu.Unlock()
@@ -142,6 +155,7 @@ func (s *Session) Resume() {
 	}
 	answered := s.answer()
 	s.keep()
+	s.instance.tracking.send(true)
 	if answered > 0 {
 		s.fold()
 		s.latest.Store(s.row)
@@ -286,23 +300,75 @@ func (s *Session) Owing() bool { return s.parked || s.More() }
 // Push sends bytes to the client between two replies, from any goroutine. It reports whether they will be sent: a client
 // that has too many waiting loses its connection instead.
 func (s *Session) Push(message []byte) bool {
+	return s.pushSome(func(*mail) []byte { return message })
+}
+
+// pushSome is Push of what is made while the mail is locked: by who gets it, and how; nothing if it is nil.
+func (s *Session) pushSome(make func(to *mail) []byte) bool {
 	s.mail.mu.Lock()
-	fits := !s.mail.closed && !s.mail.lost && len(s.mail.pushes)+len(message) <= maxPushes
+	message := make(&s.mail)
+	if message == nil {
+		s.mail.mu.Unlock()
+		return true
+	}
+	fits := !s.mail.closed && !s.mail.lost && len(s.mail.pushes)+len(message) <= s.instance.maxPushes
+	cut := !fits && !s.mail.closed && !s.mail.lost
 	if fits {
 		s.mail.pushes = append(s.mail.pushes, message...)
 	} else {
 		s.mail.lost = true
+		s.mail.pushes = nil // they would be torn off in the middle
 	}
 	s.mail.waiting.Store(true)
 	s.mail.mu.Unlock()
-	s.peer.Wake()
+	if s.peer.Wake(); cut {
+		s.instance.stats.outputCut.Add(1)
+		s.instance.log.Warn("a client reads its messages too slowly, and is cut off", "peer", s.peer.Remote)
+		s.peer.Cut()
+	}
 	return fits
+}
+
+// Pushes is the number of bytes that wait to be pushed.
+func (s *Session) Pushes() int {
+	s.mail.mu.Lock()
+	defer s.mail.mu.Unlock()
+	return len(s.mail.pushes)
+}
+
+// Listens says whether the client has subscribed to something.
+func (s *Session) Listens() bool { return s.subscribed }
+
+// takePushes has what was pushed until now stand before the reply that is being written. In a transaction that is before the
+// transaction's reply.
+func (s *Session) takePushes() {
+	if s.published != nil {
+		s.mail.mu.Lock()
+		defer s.mail.mu.Unlock()
+		s.published.early = len(s.mail.pushes)
+		return
+	}
+	s.takeEarly(maxInt)
+}
+
+// takeEarly takes up to so many bytes of pushes. Others wait for their turn.
+func (s *Session) takeEarly(bytes int) {
+	s.mail.mu.Lock()
+	defer s.mail.mu.Unlock()
+	bytes = min(bytes, len(s.mail.pushes))
+	s.out.Raw(s.mail.pushes[:bytes])
+	if s.mail.pushes = s.mail.pushes[bytes:]; len(s.mail.pushes) == 0 {
+		s.mail.pushes = nil
+	}
 }
 
 func (s *Session) takeMail() {
 	s.mail.mu.Lock()
 	defer s.mail.mu.Unlock()
 	s.mail.waiting.Store(false)
+	if s.parked && !s.mail.replied && s.call.tracker != nil {
+		return // what a client is to forget comes after the reply that it knows it from
+	}
 	if s.mail.replied {
 		s.takeReply(s.mail.reply)
 		s.closing = s.closing || s.mail.last
@@ -345,6 +411,11 @@ func (s *Session) deliver(reply [][]byte, last bool) {
 // park lets a Slow command answer later, on a goroutine of its own. The session answers nothing else until then, so replies
 // keep their order; the event loop serves everybody else.
 func (s *Session) park(row *Command, words func() [][]byte) {
+	s.parkFor(row, func(call *Call) error { return call.timed(row, words(), false) })
+}
+
+// parkFor is park for what is to be done in place of the row's Run.
+func (s *Session) parkFor(row *Command, run func(*Call) error) {
 	s.parked = true
 	s.waits.Store(true)
 	s.latest.Store(row)
@@ -353,7 +424,9 @@ func (s *Session) park(row *Command, words func() [][]byte) {
 	out.InPieces()
 	call := &Call{Context: s.ctx, View: s.instance.store.View(), Out: &out, instance: s.instance, client: s}
 	call.View.Select(s.database)
-	go s.runSlow(call, row, words)
+	call.View.Sign(s.id)
+	call.tracker, call.caching = s.call.tracker, s.call.caching
+	go s.runSlow(call, row, run)
 }
 
 // own copies words, which are borrowed and die with the batch, into one piece of memory.
@@ -370,19 +443,20 @@ func own(words [][]byte) [][]byte {
 	return owned
 }
 
-func (s *Session) runSlow(call *Call, row *Command, words func() [][]byte) {
+func (s *Session) runSlow(call *Call, row *Command, run func(*Call) error) {
 	s.instance.takeSlow()
 	defer s.instance.leaveSlow()
 	call.View.Begin()
-	if err := s.tryRun(call, row, words()); err != nil {
+	if err := s.tryRun(call, row, run); err != nil {
 		call.Out.Pieces() // which nobody wants
 		call.Out.Error(s.instance.fail(row, err))
 	}
+	s.instance.tracking.send(true)
 	s.deliver(call.Out.Pieces(), call.last)
 }
 
 // tryRun runs a Slow command; if it panics, the connection ends, as when a command panics in the session itself.
-func (s *Session) tryRun(call *Call, row *Command, words [][]byte) (err error) {
+func (s *Session) tryRun(call *Call, row *Command, run func(*Call) error) (err error) {
 	defer func() {
 		if reason := recover(); reason != nil {
 			s.instance.log.Error("a command panicked", "client", s.id, "command", row.Name, "reason", reason, "stack", string(debug.Stack()))
@@ -390,7 +464,7 @@ func (s *Session) tryRun(call *Call, row *Command, words [][]byte) (err error) {
 			err = errStopped
 		}
 	}()
-	return call.timed(row, words, false)
+	return run(call)
 }
 
 // selectDatabase moves the session to another database.
@@ -402,9 +476,22 @@ func (s *Session) selectDatabase(n int) {
 	s.about.database = n
 }
 
+// protocol is the version that the client speaks, for others.
+func (s *Session) protocol() int {
+	s.about.mu.Lock()
+	defer s.about.mu.Unlock()
+	return s.about.protocol
+}
+
 // speak changes the version of the protocol, 2 or 3, from the next reply on.
 func (s *Session) speak(protocol int) {
+	if s.subscribed {
+		s.takePushes() // which were written in the other one
+	}
 	s.out.SetProtocol(protocol)
+	s.mail.mu.Lock()
+	s.mail.protocol = protocol
+	s.mail.mu.Unlock()
 	s.about.mu.Lock()
 	defer s.about.mu.Unlock()
 	s.about.protocol = protocol

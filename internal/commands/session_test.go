@@ -29,8 +29,9 @@ func (c *caller) say(t *testing.T, line string) string {
 }
 
 func (c *caller) output() string {
-	out := string(c.session.Output())
-	c.session.Sent()
+	c.take()
+	out := string(c.heard)
+	c.heard = nil
 	return out
 }
 

@@ -100,14 +100,22 @@ func (c *caller) settle() {
 			}
 			<-c.woken // by the goroutine of a Slow command
 		}
+		c.take() // a turn ends at so many bytes of replies
 		c.session.Resume()
 	}
 }
 
-func (c *caller) Receive(time.Duration) (string, error) {
-	c.settle()
+// take takes what the session has to send.
+func (c *caller) take() {
 	c.heard = append(c.heard, c.session.Output()...)
 	c.session.Sent()
+}
+
+func (c *caller) Receive(time.Duration) (string, error) {
+	if c.session.Called() {
+		c.session.Resume()
+	}
+	c.take()
 	line, rest, err := transcript.NextReply(c.heard)
 	if err == io.EOF && !c.session.Closing() && !c.isCut() {
 		err = transcript.ErrSilent

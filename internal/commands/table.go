@@ -22,6 +22,8 @@ func All() []*Command {
 		&keys, &scan, &randomKey, &dbSize, &flushDB, &flushAll, &swapDB,
 		// Transactions.
 		&multi, &exec, &discard, &watchKeys, &unwatch,
+		// Publish and subscribe.
+		&subscribe, &unsubscribe, &pSubscribe, &pUnsubscribe, &publish, &pubSub, &sSubscribe, &sUnsubscribe, &sPublish,
 		// Connection.
 		&ping, &echo, &hello, &auth, &selectDB, &client, &reset, &quit,
 		// Server.
@@ -141,6 +143,9 @@ func (t *Table) Do(s *Session) {
 	if s.careful {
 		s.holdBack()
 	}
+	if s.call.tracker != nil {
+		s.afterTracked()
+	}
 }
 
 // fail writes an error in the place of what the call has written.
@@ -179,6 +184,8 @@ func (s *Session) next() error {
 	}
 	s.count(row)
 	switch {
+	case s.subscribed && row.Flags&Listening == 0 && s.out.Protocol() == 2:
+		return s.errListening(row)
 	case long != nil && row == &watchKeys:
 		return errTooManyWatched
 	case s.queue != nil && row.Flags&NoMulti != 0:
@@ -227,5 +234,8 @@ func (c *Call) run(row *Command, words [][]byte, repeats bool) (err error) {
 		return err
 	}
 	c.isBound = true
+	if c.tracker != nil {
+		c.remember()
+	}
 	return row.Run(c)
 }

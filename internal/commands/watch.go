@@ -11,7 +11,7 @@ import (
 type watches struct {
 	mu       sync.Mutex
 	watchers map[watchedKey]map[*Session]*watch
-	store    store.Store
+	hearing  *hearing
 }
 
 type watchedKey struct {
@@ -82,7 +82,7 @@ func (ws *watches) register(s *Session, w *watch) (known bool, err error) {
 		return true, nil
 	}
 	if len(ws.watchers) == 0 {
-		ws.store.Listen(ws.heard)
+		ws.hearing.tell(forWatches, ws.heard)
 	}
 	if ws.watchers[k] == nil {
 		ws.watchers[k] = make(map[*Session]*watch)
@@ -108,12 +108,12 @@ func (s *Session) unwatch() {
 	}
 	s.watching = nil
 	if len(ws.watchers) == 0 {
-		ws.store.Listen(nil)
+		ws.hearing.tell(forWatches, nil)
 	}
 }
 
 // heard is what the store says, with the key locked.
-func (ws *watches) heard(database int, key []byte, why store.Why) {
+func (ws *watches) heard(database int, key []byte, why store.Why, _ int64) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if why != store.Flushed {

@@ -33,7 +33,7 @@ type loops struct {
 type loop struct {
 	instance *commands.Instance
 	log      *slog.Logger
-	output   *atomic.Pointer[OutputLimit]
+	output   *atomic.Pointer[outputs]
 	turns    *meter.Longest
 	open     *sync.WaitGroup
 
@@ -124,7 +124,7 @@ func (ls *loops) enroll(conn net.Conn) error {
 		return err
 	}
 	l := ls.all[ls.next.Add(1)%uint64(len(ls.all))]
-	k := &link{loop: l, fd: fd, outlet: outlet{limit: l.output}, remote: address(conn.RemoteAddr(), conn), local: address(conn.LocalAddr(), conn)}
+	k := &link{loop: l, fd: fd, outlet: outlet{limits: l.output}, remote: address(conn.RemoteAddr(), conn), local: address(conn.LocalAddr(), conn)}
 	ls.open.Add(1)
 	k.session = ls.instance.Open(commands.Peer{Remote: k.remote, Local: k.local, FD: fd, Wake: k.wake, Cut: k.cut})
 	_ = conn.Close() // before the loop knows it: then no other descriptor keeps the connection in the epoll
@@ -362,7 +362,7 @@ func (k *link) goOn() {
 	s, l := k.session, k.loop
 	waiting, owing := k.outlet.waiting(s), s.Owing()
 	switch {
-	case waiting > 0 && k.outlet.tooMuch(waiting, l.instance.Now()):
+	case waiting > 0 && k.outlet.tooMuch(s, l.instance.Now()):
 		l.instance.CountOutputCut()
 		l.log.Warn("a client reads its replies too slowly, and is cut off", "peer", k.remote, "bytes", waiting)
 		k.close()

@@ -9,7 +9,7 @@ import (
 
 // outlet is what is known of the replies that wait for a client to read them, and judges whether they are too many.
 type outlet struct {
-	limit   *atomic.Pointer[OutputLimit]
+	limits  *atomic.Pointer[outputs]
 	sent    int   // bytes of the session's Output that the socket has taken
 	closing int64 // instant, nanoseconds, since when the connection only waits for its last replies to be read
 	overdue int64 // instant, nanoseconds, since when more than Soft waits; 0 if it does not
@@ -60,9 +60,9 @@ func (o *outlet) stuck(closing bool, now int64) bool {
 	return time.Duration(now-o.closing) > patience
 }
 
-// tooMuch says whether a client for whom so many bytes wait is to be cut off.
-func (o *outlet) tooMuch(waiting int, now int64) bool {
-	limit := o.limit.Load()
+// tooMuch says whether a client for whom bytes wait, pushes among them, is to be cut off.
+func (o *outlet) tooMuch(s *commands.Session, now int64) bool {
+	limit, waiting := o.limit(s), o.waiting(s)+s.Pushes()
 	if limit.Hard > 0 && waiting > limit.Hard {
 		return true
 	}
@@ -74,4 +74,13 @@ func (o *outlet) tooMuch(waiting int, now int64) bool {
 		o.overdue = now
 	}
 	return time.Duration(now-o.overdue) > limit.SoftFor
+}
+
+// limit is that of the client's class.
+func (o *outlet) limit(s *commands.Session) OutputLimit {
+	limits := o.limits.Load()
+	if s.Listens() {
+		return limits.listens
+	}
+	return limits.normal
 }

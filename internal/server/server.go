@@ -35,10 +35,11 @@ type Options struct {
 	Protected  bool          // peers that are not on this machine are refused
 	Timeout    time.Duration // after which an idle connection is ended, 0 for never
 	Output     OutputLimit
+	Listens    OutputLimit // of clients that have subscribed to something
 	Log        *slog.Logger
 	Turns      *meter.Longest // learns how long event loops are busy with one connection; nil for nobody
 
-	output *atomic.Pointer[OutputLimit] // Output, as it is now
+	output *atomic.Pointer[outputs] // Output and Listens, as they are now
 }
 
 // OutputLimit bounds the replies that wait for a client to read them, in bytes; 0 is no bound. A client beyond Hard is cut off
@@ -47,6 +48,9 @@ type OutputLimit struct {
 	Hard, Soft int
 	SoftFor    time.Duration
 }
+
+// outputs are the limits of both classes of clients.
+type outputs struct{ normal, listens OutputLimit }
 
 // Server accepts connections and answers them with an instance's sessions. Serve may be called for several listeners.
 type Server struct {
@@ -81,11 +85,11 @@ func New(instance *commands.Instance, o Options) (*Server, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	o.output = new(atomic.Pointer[OutputLimit])
+	o.output = new(atomic.Pointer[outputs])
 	s := &Server{instance: instance, options: o, log: o.Log, listeners: make(map[net.Listener]struct{}), ended: make(chan struct{})}
 	s.SetTimeout(o.Timeout)
 	s.SetMaxClients(o.MaxClients)
-	s.SetOutput(o.Output)
+	s.SetOutput(o.Output, o.Listens)
 	switch o.Transport {
 	case EventLoop:
 		var err error
@@ -104,7 +108,9 @@ func New(instance *commands.Instance, o Options) (*Server, error) {
 // SetTimeout, SetMaxClients and SetOutput change what Options said, also for the connections that there are.
 func (s *Server) SetTimeout(idle time.Duration) { s.timeout.Store(int64(idle)) }
 func (s *Server) SetMaxClients(n int)           { s.most.Store(int64(n)) }
-func (s *Server) SetOutput(l OutputLimit)       { s.options.output.Store(&l) }
+func (s *Server) SetOutput(normal, listens OutputLimit) {
+	s.options.output.Store(&outputs{normal, listens})
+}
 
 // cutIdle ends connections that have sent nothing for Timeout, to the second.
 func (s *Server) cutIdle() {

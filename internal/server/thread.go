@@ -19,7 +19,7 @@ import (
 // threads are the other transport: a goroutine a connection, which may wait wherever it likes.
 type threads struct {
 	instance *commands.Instance
-	output   *atomic.Pointer[OutputLimit]
+	output   *atomic.Pointer[outputs]
 	draining atomic.Bool
 	open     sync.WaitGroup
 	serving  sync.Map // *thread -> nothing
@@ -40,7 +40,7 @@ type thread struct {
 }
 
 func (t *threads) enroll(conn net.Conn) error {
-	k := &thread{conn: conn, instance: t.instance, outlet: outlet{limit: t.output}}
+	k := &thread{conn: conn, instance: t.instance, outlet: outlet{limits: t.output}}
 	k.mu.Lock() // a wake may come before there is a session
 	k.session = t.instance.Open(commands.Peer{
 		Remote: address(conn.RemoteAddr(), conn), Local: address(conn.LocalAddr(), conn), FD: descriptor(conn), Wake: k.wake, Cut: k.cut,
@@ -128,7 +128,7 @@ func (t *thread) feedRest(buffer []byte) {
 func (t *thread) flush() {
 	for !t.failed {
 		for next := t.outlet.next(t.session); len(next) > 0; next = t.outlet.next(t.session) {
-			if t.outlet.tooMuch(t.outlet.waiting(t.session), t.instance.Now()) {
+			if t.outlet.tooMuch(t.session, t.instance.Now()) {
 				t.instance.CountOutputCut()
 				t.fail()
 				return
@@ -150,7 +150,7 @@ func (t *thread) flush() {
 
 // write sends a piece. A client that does not take it while the output limit, or its connection's end, allows is cut off.
 func (t *thread) write(next []byte) (int, error) {
-	limit := t.outlet.limit.Load()
+	limit := t.outlet.limit(t.session)
 	if soft := limit.Soft; soft > 0 && t.outlet.waiting(t.session) > soft {
 		defer time.AfterFunc(limit.SoftFor, func() {
 			t.instance.CountOutputCut()

@@ -106,7 +106,7 @@ func BenchmarkInsert(b *testing.B) {
 func TestKnownKeysAllocateNothing(t *testing.T) {
 	m := NewMemory(Options{Clock: NewStillClock(1e18), SweepEvery: -1})
 	v, keys, heard := m.View(), keysOf17(1000), 0
-	m.Listen(func(int, []byte, Why) { heard++ })
+	m.Listen(func(int, []byte, Why, int64) { heard++ })
 	calls := func(key []byte, both [][]byte) {
 		v.Begin()
 		v.Throttle(background, key, sixteenAMinute, 1, quota.Take)

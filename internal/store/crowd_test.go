@@ -22,7 +22,7 @@ func TestACrowd(t *testing.T) {
 	clock := NewStillClock(1_700_000_000e9)
 	m := NewMemory(Options{Databases: 2, Clock: clock, SweepEvery: -1})
 	heard := make([]int, m.Databases()*shards) // under their shards' locks
-	m.Listen(func(database int, key []byte, _ Why) {
+	m.Listen(func(database int, key []byte, _ Why, _ int64) {
 		if key != nil {
 			heard[database*shards+int(m.View().(*view).hash(key).shard)]++
 		}

@@ -98,6 +98,7 @@ func (s *shard) dropIndex() {
 func (s *shard) sweepPage(now int64) (removed int) {
 	s.lock()
 	defer s.unlock()
+	s.by = 0
 	now = s.advance(now)
 	s.index.move(s.rehash) // an index that nobody writes to comes to the end of its move too
 	s.show()

@@ -182,9 +182,9 @@ func (db *database) unlockAll() {
 // listening holds the one listener; telling nobody costs a load.
 type listening struct{ to atomic.Pointer[Listener] }
 
-func (l *listening) tell(database int, key []byte, why Why) {
+func (l *listening) tell(database int, key []byte, why Why, by int64) {
 	if to := l.to.Load(); to != nil {
-		(*to)(database, key, why)
+		(*to)(database, key, why, by)
 	}
 }
 
@@ -202,6 +202,7 @@ type view struct {
 	memory *Memory
 	number int // of the selected database
 	now    int64
+	by     int64 // who calls
 	ahead  ahead
 
 	transaction *transaction // nil outside of one, else locking
@@ -218,6 +219,8 @@ func (v *view) Begin() {
 
 func (v *view) Select(database int) { v.number = database }
 func (v *view) Selected() int       { return v.number }
+func (v *view) Sign(by int64)       { v.by = by }
+func (v *view) Signed() int64       { return v.by }
 
 // inUse is the selected database, nil if nobody has written to it.
 func (v *view) inUse() *database { return v.memory.database(v.number) }
@@ -228,7 +231,7 @@ func (v *view) made() *database {
 		return db
 	}
 	if v.transaction != nil {
-		return v.transaction.make(v.memory, v.number)
+		return v.transaction.make(v.memory, v.number, v.by)
 	}
 	return v.memory.makeDatabase(v.number)
 }
@@ -255,7 +258,7 @@ func (v *view) enter(shard uint32) *shard {
 		db := v.made()
 		s := &db.shards[shard]
 		s.lock()
-		if v.inUse() == db {
+		if s.by = v.by; v.inUse() == db {
 			return s
 		}
 		s.unlock() // the database has another number by now
@@ -448,7 +451,7 @@ func (v *view) lockSet(set lockSet) (db *database, now int64) {
 	}
 	for {
 		db = v.made()
-		now = set.lock(db, v.now)
+		now = set.lock(db, v.now, v.by)
 		if v.inUse() == db {
 			return db, now
 		}
@@ -474,13 +477,13 @@ func (set *lockSet) add(shard uint32) { set[shard/64] |= 1 << (shard % 64) }
 
 func (set *lockSet) has(shard uint32) bool { return set[shard/64]>>(shard%64)&1 != 0 }
 
-// lock takes the locks, and returns the instant of the step: not before now, nor before what any of the shards has seen.
-func (set *lockSet) lock(db *database, now int64) int64 {
+// lock takes the locks for a caller, and returns the instant of the step: not before now, nor before what any of the shards has seen.
+func (set *lockSet) lock(db *database, now, by int64) int64 {
 	for word, bitmap := range set {
 		for ; bitmap != 0; bitmap &= bitmap - 1 {
 			s := &db.shards[word*64+bits.TrailingZeros64(bitmap)]
 			s.lock()
-			now = max(now, s.last)
+			s.by, now = by, max(now, s.last)
 		}
 	}
 	return now

@@ -60,7 +60,7 @@ func newTwin(t require.TestingT) *twin {
 	return w
 }
 
-func (w *twin) listen(database int, key []byte, why Why) {
+func (w *twin) listen(database int, key []byte, why Why, _ int64) {
 	known := w.heard[database]
 	switch why {
 	case Changed:

@@ -28,12 +28,13 @@ type shard struct {
 
 	seed     maphash.Seed
 	listener *listening
+	by       int64 // who holds the lock
 	database int32
 	swept    uint32 // page that the sweep looks at next
 
 	lockedAt int64 // as holds counts
 
-	_ [16]byte // a shard must fill whole cache lines, or its neighbour's lock lies on one of its own: a test holds it to that
+	_ [8]byte // a shard must fill whole cache lines, or its neighbour's lock lies on one of its own: a test holds it to that
 }
 
 // advance is the instant of a call that read the clock at now: never before an instant that this shard has seen. Two
@@ -159,7 +160,7 @@ func (s *shard) delete(h hashed, key []byte, now int64) bool {
 	return live
 }
 
-func (s *shard) tell(key []byte, why Why) { s.listener.tell(int(s.database), key, why) }
+func (s *shard) tell(key []byte, why Why) { s.listener.tell(int(s.database), key, why, s.by) }
 
 func (s *shard) bytes() int64 {
 	return s.index.bytes() + s.pages.bytes + s.logs.bytes + s.logs.room() + s.leases.bytes + s.leases.room()

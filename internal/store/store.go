@@ -41,6 +41,10 @@ type View interface {
 	Select(database int)
 	// Selected is the database.
 	Selected() int
+	// Sign says who calls, for the listener; 0, as it is at first, is nobody.
+	Sign(by int64)
+	// Signed is who does.
+	Signed() int64
 	// Now is the batch's instant: nanoseconds on the store's clock.
 	Now() int64
 
@@ -213,8 +217,8 @@ const (
 	Flushed            // its database was emptied; there is one such notice a database, with a nil key
 )
 
-// Listener hears of changes: see Store.Listen.
-type Listener func(database int, key []byte, why Why)
+// Listener hears of changes, and of who made them, as the view was signed: see Store.Listen. What the store does by itself is 0's.
+type Listener func(database int, key []byte, why Why, by int64)
 
 // Usage is what one database holds.
 type Usage struct {

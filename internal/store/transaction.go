@@ -58,7 +58,7 @@ func (v *view) lockPlaces(places []Place, all bool) bool {
 	}
 	slices.SortFunc(t.locked, func(a, b lockedDatabase) int { return a.db.order - b.db.order })
 	for i := range t.locked {
-		v.now = t.locked[i].set.lock(t.locked[i].db, v.now)
+		v.now = t.locked[i].set.lock(t.locked[i].db, v.now, v.by)
 	}
 	for _, p := range places {
 		if set := t.find(v.memory.database(p.Database)); set == nil || !set.has(v.memory.hash(p.Key).shard) {
@@ -116,13 +116,13 @@ func (t *transaction) holds(db *database, set lockSet) {
 }
 
 // make makes a database for a step, locked as the others are.
-func (t *transaction) make(m *Memory, n int) *database {
+func (t *transaction) make(m *Memory, n int, by int64) *database {
 	if !t.all {
 		panic("a step of a transaction touches a database that it has not named")
 	}
 	db := m.newDatabase(n)
 	*t.of(db) = everyShard
-	everyShard.lock(db, 0)
+	everyShard.lock(db, 0, by)
 	m.databases[n].Store(db)
 	return db
 }
@@ -141,8 +141,8 @@ func (v *view) swap(a, b int) {
 	v.memory.databases[b].Store(first)
 	first.renumber(b)
 	second.renumber(a)
-	v.memory.listener.tell(a, nil, Flushed)
-	v.memory.listener.tell(b, nil, Flushed)
+	v.memory.listener.tell(a, nil, Flushed, v.by)
+	v.memory.listener.tell(b, nil, Flushed, v.by)
 }
 
 // renumber has the shards of a database, if it was made, tell its new number.

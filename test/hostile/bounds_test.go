@@ -197,6 +197,27 @@ func TestOutputSoftLimit(t *testing.T) {
 	w.becomes("connected_clients", 1)
 }
 
+// A subscriber that does not read is cut off by the limit of its class, with either transport.
+func TestSubscriberOutputLimit(t *testing.T) {
+	for _, transport := range []string{"event-loop", "goroutines"} {
+		server := tolerant(t, "--client-output-buffer-limit", "pubsub 64kb 0 0", "--transport", transport)
+		w := watch(t, server)
+		conn, publisher := connect(t, server), connect(t, server)
+		require.NoError(t, conn.SetReadBuffer(4096))
+		write(t, conn, Command("SUBSCRIBE", "news"))
+		reads(t, conn, "*3\r\n$9\r\nsubscribe\r\n$4\r\nnews\r\n:1\r\n")
+		message := Command("PUBLISH", "news", strings.Repeat("x", 50_000))
+		go func() {
+			for range 400 { // 20 MB: more than the sockets hold
+				_, _ = publisher.Write(message)
+			}
+		}()
+		go func() { _, _ = io.Copy(io.Discard, publisher) }()
+		w.becomes("client_output_buffer_limit_disconnections", 1)
+		w.becomes("pubsub_clients", 0)
+	}
+}
+
 func TestMaxClients(t *testing.T) {
 	const most, tooMany = 5, 20
 	server := tolerant(t, "--maxclients", fmt.Sprint(most))

@@ -22,6 +22,7 @@ type naive struct {
 	mu        sync.Mutex
 	clock     store.Clock
 	last      int64
+	by        int64 // who has the lock
 	listener  store.Listener
 	databases []naiveDatabase
 	fault     fault
@@ -86,6 +87,9 @@ func (v *naiveView) Usage() []store.Usage {
 func (n *naive) Sweep() (removed int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if !n.has(sweepsSigned) {
+		n.by = 0
+	}
 	now := n.advance(n.clock.Now())
 	for i := range n.databases {
 		for _, bucket := range n.databases[i] {
@@ -123,7 +127,7 @@ func (n *naive) tell(database int, key string, why store.Why) {
 		return
 	}
 	for range map[bool]int{false: 1, true: 2}[n.has(noticesTwice)] {
-		n.listener(database, []byte(key), why)
+		n.listener(database, []byte(key), why, n.by)
 	}
 }
 
@@ -160,7 +164,11 @@ type naiveView struct {
 	number int
 	now    int64
 	within bool // steps of Atomically
+	signed int64
 }
+
+func (v *naiveView) Sign(by int64) { v.signed = by }
+func (v *naiveView) Signed() int64 { return v.signed }
 
 func (v *naiveView) Begin() { v.now = v.clock.Now() }
 
@@ -355,7 +363,7 @@ func (v *naiveView) flush(number int) {
 			}
 		}
 	} else if v.listener != nil {
-		v.listener(number, nil, store.Flushed)
+		v.listener(number, nil, store.Flushed, v.naive.by)
 	}
 	*db = naiveDatabase{}
 }

@@ -16,6 +16,9 @@ func (v *naiveView) lock() (unlock func()) {
 		return func() {}
 	}
 	v.mu.Lock()
+	if v.naive.by = v.signed; v.has(signsFirst) {
+		v.naive.by = min(v.signed, 1)
+	}
 	return v.mu.Unlock
 }
 
@@ -150,8 +153,8 @@ func (v *naiveView) Swap(_ context.Context, a, b int) error {
 	defer v.lock()()
 	v.databases[a], v.databases[b] = v.databases[b], v.databases[a]
 	if v.listener != nil && !v.has(swapsQuietly) {
-		v.listener(a, nil, store.Flushed)
-		v.listener(b, nil, store.Flushed)
+		v.listener(a, nil, store.Flushed, v.naive.by)
+		v.listener(b, nil, store.Flushed, v.naive.by)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 
 var noticeCases = []testCase{
 	{"notices", "the listener hears of every change once, before the call returns, and of nothing else", notices},
+	{"notices signed", "the listener hears whose view made a change, and of nobody if it was the store itself", noticesSigned},
 	{"flush notices", "a flush is one notice a database, without a key", flushNotices},
 	{"expiry notices", "a record that goes because it has expired is one notice, whoever finds it", expiryNotices},
 	{"listener goes", "there is one listener at a time, and none after Listen(nil)", listenerGoes},
@@ -49,13 +50,52 @@ func notices(r *rig) {
 	hears(notice{last, "key", store.Deleted})
 }
 
+func noticesSigned(r *rig) {
+	five, brief := limit(4, 1, 100), limit(4, 1, 1)
+	first, second := r.another(), r.another()
+	first.view.Sign(1)
+	second.view.Sign(2)
+	var by []int64
+	r.store.Listen(func(_ int, _ []byte, _ store.Why, who int64) { by = append(by, who) })
+	hears := func(want ...int64) {
+		r.Helper()
+		require.Equal(r, want, by)
+		by = nil
+	}
+	r.take("key", five, 1)
+	hears(0)
+	first.take("key", five, 1)
+	second.take("key", five, 1)
+	first.remove("key")
+	hears(1, 2, 1)
+	second.put("key", "other")
+	first.view.Atomically(ctx, []store.Place{{Key: []byte("other")}, {Key: []byte("key")}}, false, func() {
+		first.take("key", lasting, 1)
+		first.remove("other", "key")
+	})
+	hears(2, 2, 1, 1, 1)
+	second.take("brief", brief, 1)
+	require.NoError(r, first.view.Swap(ctx, 0, 1))
+	require.NoError(r, first.view.Swap(ctx, 0, 1))
+	hears(2, 1, 1, 1, 1)
+	first.lookup("brief")
+	r.clock.Advance(time.Minute)
+	if r.sweepAll() > 0 {
+		hears(0)
+	}
+	first.view.Begin()
+	first.put("key")
+	require.NoError(r, second.view.FlushAll(ctx))
+	hears(1, 2)
+}
+
 func flushNotices(r *rig) {
 	last := r.store.Databases() - 1
 	r.put("key", "other")
 	r.view.Select(last)
 	r.put("key")
 	flushed := map[int]int{}
-	r.store.Listen(func(database int, key []byte, why store.Why) {
+	r.store.Listen(func(database int, key []byte, why store.Why, _ int64) {
 		require.Nil(r, key)
 		require.Equal(r, store.Flushed, why)
 		flushed[database]++

@@ -222,7 +222,7 @@ type hearing struct {
 // listen starts a hearing.
 func (r *rig) listen() *hearing {
 	h := &hearing{}
-	r.store.Listen(func(database int, key []byte, why store.Why) {
+	r.store.Listen(func(database int, key []byte, why store.Why, _ int64) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		h.notices = append(h.notices, notice{database, string(key), why})

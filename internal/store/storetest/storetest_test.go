@@ -52,6 +52,8 @@ const (
 	noticesTwice
 	noticesNothing
 	quietDelete
+	sweepsSigned
+	signsFirst
 	flushesByKey
 	quietExpiry
 	keepsListener
@@ -135,6 +137,8 @@ var finds = map[fault]string{
 	noticesTwice:   "notices",
 	noticesNothing: "refused",
 	quietDelete:    "notices",
+	sweepsSigned:   "notices signed",
+	signsFirst:     "notices signed",
 	flushesByKey:   "flush notices",
 	quietExpiry:    "expiry notices",
 	keepsListener:  "listener goes",

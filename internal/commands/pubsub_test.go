@@ -1,0 +1,270 @@
+package commands
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/transcript"
+)
+
+// listen takes what was pushed to a client.
+func (c *caller) listen() string {
+	c.session.Resume()
+	return c.output()
+}
+
+// subscribers dials some clients that listen to a channel.
+func subscribers(t *testing.T, s *still, count int, channel string) (all []*caller) {
+	for range count {
+		c := s.dial()
+		c.say(t, "SUBSCRIBE "+channel)
+		all = append(all, c)
+	}
+	return all
+}
+
+// A message for many, or a long one, goes beside the loop: the publisher waits for its reply, others for nothing.
+func TestPublishToManyIsParked(t *testing.T) {
+	s := newStill(t)
+	listening := subscribers(t, s, 1000, "news")
+	c := s.dial()
+	c.session.Feed([]byte("PUBLISH news hello\r\nPING\r\n"))
+	require.True(t, c.session.Owing())
+	<-c.woken
+	c.session.Resume()
+	require.Equal(t, ":1000\r\n+PONG\r\n", c.output())
+	for _, l := range listening {
+		require.Equal(t, "*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$5\r\nhello\r\n", l.listen())
+	}
+	c.session.Feed([]byte("PUBLISH other hello\r\n"))
+	require.False(t, c.session.Owing(), "nobody listens to this one")
+}
+
+// What patterns cost counts too, though none matches.
+func TestPublishPastManyPatternsIsParked(t *testing.T) {
+	s := newStill(t)
+	l, c := s.dial(), s.dial()
+	for i := range 100 {
+		l.say(t, fmt.Sprintf("PSUBSCRIBE %d*%s", i, strings.Repeat("x*", 100)))
+	}
+	c.session.Feed([]byte("PUBLISH some:channel hello\r\n"))
+	require.True(t, c.session.Owing())
+	<-c.woken
+	c.session.Resume()
+	require.Equal(t, ":0\r\n", c.output())
+}
+
+// A transaction publishes when its keys are free again, and its reply has its numbers in their places, also when that is done beside the loop.
+func TestPublishInATransaction(t *testing.T) {
+	for _, many := range []int{3, 500} {
+		s := newStill(t)
+		listening := subscribers(t, s, many, "news")
+		c := s.dial()
+		require.NoError(t, c.Send([]byte("MULTI\r\nPUBLISH news one\r\nINCR a\r\nPUBLISH other x\r\nPUBLISH news two\r\nGET a\r\nEXEC\r\nPING\r\n")))
+		out := c.output()
+		require.Equal(t, fmt.Sprintf("*5\r\n:%d\r\n:1\r\n:0\r\n:%d\r\n$1\r\n1\r\n+PONG\r\n", many, many), out[strings.Index(out, "*5"):])
+		for _, l := range listening {
+			heard := l.listen()
+			require.Equal(t, 2, strings.Count(heard, "message"))
+			require.Less(t, strings.Index(heard, "one"), strings.Index(heard, "two"))
+		}
+	}
+}
+
+// A message that came while a transaction ended the subscription stands before the transaction's reply.
+func TestUnsubscribeInATransaction(t *testing.T) {
+	s := planted(t, &Command{Name: "meanwhile", Run: func(c *Call) error {
+		c.instance.channels.publish(message{channel: []byte("news"), payload: []byte("hello")}, func() {})
+		c.Out.Status("OK")
+		return nil
+	}})
+	c := s.dial()
+	c.say(t, "HELLO 3")
+	c.say(t, "SUBSCRIBE news")
+	c.say(t, "MULTI\r\nMEANWHILE\r\nUNSUBSCRIBE\r\nMEANWHILE")
+	require.Equal(t, ">3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$5\r\nhello\r\n"+
+		"*3\r\n+OK\r\n>3\r\n$11\r\nunsubscribe\r\n$4\r\nnews\r\n:0\r\n+OK\r\n", c.say(t, "EXEC"))
+	require.Empty(t, c.listen())
+}
+
+// What a session has subscribed to is bounded, in names and in bytes; a call that goes beyond changes nothing.
+func TestSubscriptionsAreBounded(t *testing.T) {
+	s := newStill(t)
+	c := s.dial()
+	for i := range maxSubscriptions / 64 {
+		names := ""
+		for n := range 64 {
+			names += fmt.Sprintf(" %d", i*64+n)
+		}
+		require.NotContains(t, c.say(t, "SUBSCRIBE"+names), "-ERR")
+	}
+	require.Equal(t, "-ERR too many subscriptions\r\n", c.say(t, "PSUBSCRIBE x"))
+	c.say(t, "UNSUBSCRIBE 0")
+	require.Equal(t, "-ERR too many subscriptions\r\n", c.say(t, "SSUBSCRIBE x y"))
+	require.NotContains(t, c.say(t, "SSUBSCRIBE x"), "-ERR")
+
+	c = s.dial()
+	name := strings.Repeat("n", DefaultMaxKeySize)
+	for i := range maxSubscribedBytes / DefaultMaxKeySize {
+		c.Send(encode([]string{"SUBSCRIBE", fmt.Sprint(i) + name[len(fmt.Sprint(i)):]}))
+		require.NotContains(t, c.output(), "-ERR")
+	}
+	require.Equal(t, "-ERR too many subscriptions\r\n", c.say(t, "SUBSCRIBE x"))
+
+	c = s.dial()
+	c.Send(encode([]string{"SUBSCRIBE", name + "x"}))
+	require.Equal(t, "-ERR channel is longer than max-key-size (65536 bytes)\r\n", c.output())
+	c.Send(encode([]string{"PSUBSCRIBE", "a", name[:1025]}))
+	require.Equal(t, "-ERR pattern is longer than 1024 bytes\r\n", c.output())
+	require.False(t, c.session.Listens())
+	require.Equal(t, "-ERR wrong number of arguments for 'subscribe' command\r\n", c.say(t, "SUBSCRIBE"+strings.Repeat(" c", manyChannels+1)))
+}
+
+// Who goes leaves no trace.
+func TestCloseLeavesAllChannels(t *testing.T) {
+	s := newStill(t)
+	for range 3 {
+		c := s.dial()
+		c.say(t, "SUBSCRIBE a b")
+		c.say(t, "PSUBSCRIBE a* b*")
+		c.say(t, "SSUBSCRIBE a b")
+		c.session.Close()
+	}
+	cs := &s.instance.channels
+	for kind := range vias {
+		require.Zero(t, cs.count(kind))
+		require.Empty(t, cs.topics[kind].all.entries)
+	}
+	require.Zero(t, cs.patternBytes)
+	require.Zero(t, cs.patternsTaken)
+	require.Zero(t, cs.clients.Load())
+}
+
+// A subscriber that does not take its messages is cut off, not our memory.
+func TestASlowSubscriberIsCutOff(t *testing.T) {
+	s := newStill(t)
+	s.instance.maxPushes = 1000
+	l, c := s.dial(), s.dial()
+	l.say(t, "SUBSCRIBE news")
+	for range 1000 {
+		c.say(t, "PUBLISH news "+strings.Repeat("x", 100))
+	}
+	<-l.wasCut
+	require.LessOrEqual(t, l.session.Pushes(), 1000)
+	require.Equal(t, int64(1), s.instance.stats.outputCut.Load())
+	l.session.Resume()
+	require.True(t, l.session.Closing())
+}
+
+// While some publish, others come and go: nobody hears a message before the subscription is confirmed or after its end is, and
+// of each publisher all in between, in order.
+func TestMessagesComeBetweenSubscribeAndUnsubscribe(t *testing.T) {
+	s := newStill(t)
+	stop := make(chan struct{})
+	var publishing sync.WaitGroup
+	defer publishing.Wait()
+	defer close(stop)
+	for p := range 2 {
+		publishing.Go(func() {
+			c := s.dial()
+			for n := 0; ; n++ {
+				select {
+				case <-stop:
+					return
+				default:
+					c.say(t, fmt.Sprintf("PUBLISH news %d:%06d", p, n))
+				}
+			}
+		})
+	}
+	random := rand.New(rand.NewPCG(1, 1))
+	c := s.dial()
+	for range 2000 {
+		heard := c.say(t, "SUBSCRIBE news")
+		for range random.IntN(30) {
+			heard += c.listen()
+		}
+		heard += c.say(t, "UNSUBSCRIBE news")
+		require.Empty(t, wrongIn(heard))
+		require.Equal(t, "+PONG\r\n", c.say(t, "PING"))
+	}
+}
+
+// wrongIn finds what does not belong into what a subscriber heard: a line, or "" if nothing.
+func wrongIn(heard string) string {
+	var lines []string
+	for rest := []byte(heard); len(rest) > 0; {
+		line, after, err := transcript.NextReply(rest)
+		if err != nil {
+			return err.Error()
+		}
+		lines, rest = append(lines, line), after
+	}
+	last := map[byte]int{}
+	for i, line := range lines {
+		var publisher byte
+		var n int
+		_, err := fmt.Sscanf(line, `["message", "news", "%c:%d"]`, &publisher, &n)
+		before, known := last[publisher]
+		switch {
+		case i == 0 && line == `["subscribe", "news", 1]`, i == len(lines)-1 && line == `["unsubscribe", "news", 0]`:
+		case i == 0, i == len(lines)-1, err != nil, known && n != before+1:
+			return line
+		default:
+			last[publisher] = n
+		}
+	}
+	return ""
+}
+
+func TestWrongMessagesAreFound(t *testing.T) {
+	const (
+		begin, end = "*3\r\n$9\r\nsubscribe\r\n$4\r\nnews\r\n:1\r\n", "*3\r\n$11\r\nunsubscribe\r\n$4\r\nnews\r\n:0\r\n"
+		one, two   = "*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$3\r\n0:1\r\n", "*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$3\r\n0:2\r\n"
+	)
+	require.Empty(t, wrongIn(begin+one+two+end))
+	for _, planted := range []string{one + begin + end, begin + end + one, begin + two + one + end, begin + one + one + end, begin + one} {
+		require.NotEmpty(t, wrongIn(planted), planted)
+	}
+}
+
+// A roll keeps its order, and who goes through it a piece at a time sees each member that stays, once.
+func TestRoll(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	var r roll[uint64]
+	members := map[uint64]bool{}
+	for number := uint64(1); number < 5000; number++ {
+		r.add(number, &number)
+		members[number] = true
+		for gone := range members {
+			if random.IntN(100) >= 52 || len(members) < 2 {
+				break
+			}
+			r.remove(gone)
+			r.remove(gone)
+			delete(members, gone)
+		}
+		require.Equal(t, len(members), r.len())
+		require.LessOrEqual(t, len(r.entries), 2*r.len())
+		if number%50 > 0 {
+			continue
+		}
+		var all, piece []*uint64
+		for last := uint64(0); last < number; {
+			before := last
+			piece, last = r.piece(piece[:0], last, number, 3)
+			require.Greater(t, last, before)
+			all = append(all, piece...)
+		}
+		require.Len(t, all, len(members))
+		for i, m := range all {
+			require.True(t, members[*m])
+			require.True(t, i == 0 || *all[i-1] < *m)
+		}
+	}
+}

@@ -1,0 +1,336 @@
+package commands
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"cellserver/internal/resp"
+)
+
+// Who has subscribed to what, and how messages get to them.
+
+// via is the kind of name by which a message reaches a subscriber.
+type via uint8
+
+const (
+	viaChannel via = iota
+	viaPattern
+	viaShard
+	vias
+)
+
+// channels knows who has subscribed to what. Its lock is held for moments: messages are handed out without it.
+type channels struct {
+	mu     sync.RWMutex
+	number uint64 // of the topic, or the subscription, that was made last
+	topics [vias]topics
+
+	patternBytes  int          // of all patterns
+	clients       atomic.Int64 // who have subscribed to something
+	patternsTaken int          // how many subscriptions there are to patterns
+}
+
+// topics are the names of a kind that have subscribers.
+type topics struct {
+	byName map[string]*topic
+	all    roll[topic]
+}
+
+// topic is a channel or a pattern.
+type topic struct {
+	name        string
+	number      uint64 // among the topics
+	subscribers roll[subscription]
+}
+
+// subscription is what a session has to a topic.
+type subscription struct {
+	session *Session
+	topic   *topic
+	number  uint64 // among the topic's
+	ended   bool   // with the session's mail locked: nothing comes after it
+}
+
+// listens is what a session has subscribed to. It is the session's own.
+type listens struct {
+	topics [vias]map[string]*subscription
+	bytes  int // of the names
+}
+
+func (l *listens) count(kinds ...via) (n int) {
+	for _, kind := range kinds {
+		n += len(l.topics[kind])
+	}
+	return n
+}
+
+// all counts the subscriptions. While there are some, a client in RESP2 speaks of nothing else.
+func (l *listens) all() int { return l.count(viaChannel, viaPattern, viaShard) }
+
+// shown is the number that stands in a reply: channels and patterns together, shard channels apart.
+func (l *listens) shown(kind via) int {
+	if kind == viaShard {
+		return l.count(viaShard)
+	}
+	return l.count(viaChannel, viaPattern)
+}
+
+// names lists what there is of a kind.
+func (l *listens) names(kind via) []string { return slices.Collect(maps.Keys(l.topics[kind])) }
+
+// The bounds of what a session subscribes to: as many are left at once when it goes, which takes a millisecond; and the bytes of
+// their names.
+const (
+	maxSubscriptions   = 4096
+	maxSubscribedBytes = 4 << 20
+)
+
+const errTooManySubscriptions refusal = "ERR too many subscriptions"
+
+func (s *Session) subscribe(kind via, name string) {
+	l := &s.listens
+	if l.topics[kind][name] != nil {
+		return
+	}
+	if l.topics[kind] == nil {
+		l.topics[kind] = make(map[string]*subscription)
+	}
+	s.showListens(kind, 1)
+	l.topics[kind][name] = s.instance.channels.add(s, kind, name)
+	l.bytes += len(name)
+}
+
+// unsubscribe ends a subscription, if there is one: what was published before comes before the reply, and nothing after it.
+func (s *Session) unsubscribe(kind via, name string) {
+	sub := s.listens.topics[kind][name]
+	if sub == nil {
+		return
+	}
+	s.instance.channels.remove(kind, sub)
+	delete(s.listens.topics[kind], name)
+	s.listens.bytes -= len(name)
+	s.mail.mu.Lock()
+	sub.ended = true
+	s.mail.mu.Unlock()
+	s.takePushes()
+	s.showListens(kind, 0)
+}
+
+func (s *Session) unsubscribeAll() {
+	for kind := range vias {
+		for name := range s.listens.topics[kind] {
+			s.unsubscribe(kind, name)
+		}
+	}
+}
+
+// showListens has others see how many subscriptions there are, with some that are coming.
+func (s *Session) showListens(kind via, coming int) {
+	before := s.subscribed
+	if s.subscribed = s.listens.all()+coming > 0; s.subscribed && !before {
+		s.instance.channels.clients.Add(1)
+	} else if before && !s.subscribed {
+		s.instance.channels.clients.Add(-1)
+	}
+	s.mail.mu.Lock()
+	s.mail.subscribed = s.subscribed
+	s.mail.mu.Unlock()
+	s.about.mu.Lock()
+	defer s.about.mu.Unlock()
+	s.about.listens[kind] = s.listens.count(kind) + coming
+}
+
+func (cs *channels) add(s *Session, kind via, name string) *subscription {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	ts := &cs.topics[kind]
+	t := ts.byName[name]
+	if t == nil {
+		cs.number++
+		t = &topic{name: name, number: cs.number}
+		if ts.byName == nil {
+			ts.byName = make(map[string]*topic)
+		}
+		ts.byName[name] = t
+		ts.all.add(t.number, t)
+		if kind == viaPattern {
+			cs.patternBytes += len(name)
+		}
+	}
+	cs.number++
+	sub := &subscription{session: s, topic: t, number: cs.number}
+	t.subscribers.add(sub.number, sub)
+	if kind == viaPattern {
+		cs.patternsTaken++
+	}
+	return sub
+}
+
+func (cs *channels) remove(kind via, sub *subscription) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	t, ts := sub.topic, &cs.topics[kind]
+	t.subscribers.remove(sub.number)
+	if kind == viaPattern {
+		cs.patternsTaken--
+	}
+	if t.subscribers.len() > 0 {
+		return
+	}
+	delete(ts.byName, t.name)
+	ts.all.remove(t.number)
+	if kind == viaPattern {
+		cs.patternBytes -= len(t.name)
+	}
+}
+
+// subscribers counts those of a topic.
+func (cs *channels) subscribers(kind via, name []byte) int {
+	cs.mu.RLock()
+	defer cs.mu.RUnlock()
+	if t := cs.topics[kind].byName[string(name)]; t != nil {
+		return t.subscribers.len()
+	}
+	return 0
+}
+
+// count is how many topics of a kind have subscribers.
+func (cs *channels) count(kind via) int {
+	cs.mu.RLock()
+	defer cs.mu.RUnlock()
+	return len(cs.topics[kind].byName)
+}
+
+// message is what is published.
+type message struct {
+	kind             via // viaChannel, and so by patterns too; or viaShard
+	channel, payload []byte
+}
+
+// deliveryWorth is what it takes to hand a message to one subscriber, in bytes that could be moved meanwhile.
+const deliveryWorth = 512
+
+// worth is what it takes to publish a message, at most, in bytes that could be moved meanwhile. To match a pattern takes as long as
+// both are long.
+func (cs *channels) worth(m message) int {
+	cs.mu.RLock()
+	defer cs.mu.RUnlock()
+	receivers, matching := 0, 0
+	if t := cs.topics[m.kind].byName[string(m.channel)]; t != nil {
+		receivers = t.subscribers.len()
+	}
+	if m.kind == viaChannel {
+		receivers += cs.patternsTaken
+		matching = cs.patternBytes * (len(m.channel) + 1)
+	}
+	return receivers*(deliveryWorth+len(m.payload)) + matching
+}
+
+// Of a list, so many are looked at with the lock held: some microseconds.
+const subscribersAPiece = 128
+
+// publish hands a message to its subscribers, and says how many they were. Those who come meanwhile do not get it.
+func (cs *channels) publish(m message, giveWay func()) (receivers int) {
+	cs.mu.RLock()
+	until, t := cs.number, cs.topics[m.kind].byName[string(m.channel)]
+	cs.mu.RUnlock()
+	if t != nil {
+		receivers = cs.send(m.kind, t, m, until, giveWay)
+	}
+	if m.kind == viaShard {
+		return receivers
+	}
+	cs.eachUntil(viaPattern, until, func(pattern *topic) bool {
+		if glob([]byte(pattern.name), m.channel, false) {
+			receivers += cs.send(viaPattern, pattern, m, until, giveWay)
+		}
+		return true
+	}, giveWay)
+	return receivers
+}
+
+// each visits the topics of a kind, without the lock, until it has enough.
+func (cs *channels) each(kind via, visit func(*topic) bool, giveWay func()) {
+	cs.mu.RLock()
+	until := cs.number
+	cs.mu.RUnlock()
+	cs.eachUntil(kind, until, visit, giveWay)
+}
+
+func (cs *channels) eachUntil(kind via, until uint64, visit func(*topic) bool, giveWay func()) {
+	var found [subscribersAPiece]*topic
+	for last := uint64(0); last < until; {
+		cs.mu.RLock()
+		var piece []*topic
+		piece, last = cs.topics[kind].all.piece(found[:0], last, until, subscribersAPiece)
+		cs.mu.RUnlock()
+		for _, t := range piece {
+			if !visit(t) {
+				return
+			}
+		}
+		if last < until {
+			giveWay()
+		}
+	}
+}
+
+// send hands a message to the subscribers of one topic.
+func (cs *channels) send(kind via, t *topic, m message, until uint64, giveWay func()) (receivers int) {
+	var found [subscribersAPiece]*subscription
+	var encoded encodings
+	write := func(out *resp.Writer) { m.write(out, kind, t.name) }
+	for last := uint64(0); last < until; {
+		cs.mu.RLock()
+		var piece []*subscription
+		piece, last = t.subscribers.piece(found[:0], last, until, subscribersAPiece)
+		cs.mu.RUnlock()
+		for _, sub := range piece {
+			sub.session.pushSome(func(to *mail) []byte {
+				if sub.ended {
+					return nil
+				}
+				return encoded.in(to.protocol, write)
+			})
+			receivers++
+		}
+		if last < until {
+			giveWay()
+		}
+	}
+	return receivers
+}
+
+// encodings are the same message in RESP2 and in RESP3, each made when it is wanted.
+type encodings [2][]byte
+
+func (e *encodings) in(protocol int, write func(*resp.Writer)) []byte {
+	return e.inAs(protocol, protocol, write)
+}
+
+// inAs is in, kept in the place of another version.
+func (e *encodings) inAs(place, protocol int, write func(*resp.Writer)) []byte {
+	made := &e[place-2]
+	if *made == nil {
+		var out resp.Writer
+		out.SetProtocol(protocol)
+		write(&out)
+		*made = out.Bytes()
+	}
+	return *made
+}
+
+func (m message) write(out *resp.Writer, kind via, topic string) {
+	if kind == viaPattern {
+		out.Push(4)
+		out.BulkString("pmessage")
+		out.BulkString(topic)
+	} else {
+		out.Push(3)
+		out.BulkString([...]string{viaChannel: "message", viaShard: "smessage"}[kind])
+	}
+	out.Bulk(m.channel)
+	out.Bulk(m.payload)
+}

@@ -1,0 +1,554 @@
+package commands
+
+import (
+	"hash/maphash"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"cellserver/internal/resp"
+	"cellserver/internal/store"
+)
+
+// Client-side caching: who has read which key, so that it can be told when the key changes. As in Redis a key's name counts, whatever
+// its database. What is told is gathered under the shards' locks, and sent when they are free: see send.
+
+// tracker is how a session wants to be told. It does not change: the session gets another.
+type tracker struct {
+	broadcast, optIn, optOut, noLoop bool
+
+	redirect int64    // the session that is told in its place, 0 for itself
+	prefixes []string // of a broadcast, in order
+	broken   atomic.Bool
+}
+
+// flags are CLIENT LIST's letters.
+func (t *tracker) flags() (letters string) {
+	if t == nil {
+		return ""
+	}
+	letters = "t"
+	if t.broken.Load() {
+		letters += "R"
+	}
+	if t.broadcast {
+		letters += "B"
+	}
+	return letters
+}
+
+// target is who is told, -1 for nobody.
+func (t *tracker) target() int64 {
+	if t == nil {
+		return -1
+	}
+	return t.redirect
+}
+
+// tracking is the table of all that was read.
+type tracking struct {
+	instance *Instance
+	seed     maphash.Seed
+	parts    [trackingParts]trackingPart
+	maxKeys  int64
+	keys     atomic.Int64
+	items    atomic.Int64 // clients, over all keys
+	bytes    atomic.Int64 // of all keys, and what they take beside
+
+	who          sync.Mutex // of who is told
+	trackers     map[int64]*tracker
+	broadcasts   map[string]map[int64]bool // who is told of each prefix
+	tracking     atomic.Int64              // how many trackers there are
+	broadcasting atomic.Int64              // how many of them broadcast
+	prefixes     atomic.Int64              // how many there are
+
+	mu      sync.Mutex // of what is pending: taken with a key locked, and held for moments
+	pending changes
+	waiting atomic.Bool // there are some pending
+	sending bool        // a goroutine sends them
+}
+
+// The table is in parts, so that those who change keys seldom wait for one another.
+const trackingParts = 64
+
+type trackingPart struct {
+	mu    sync.Mutex
+	count atomic.Int64
+	keys  map[string]readers
+}
+
+// readers are those who have read a key, by id: most keys have one.
+type readers struct {
+	first int64
+	more  map[int64]bool
+}
+
+func (r readers) count() int { return 1 + len(r.more) }
+
+// DefaultMaxTracked is the number of keys that are remembered. When there are more, and when they take more than 256 MiB, one of them is
+// forgotten: those who have read it are told as if it had changed.
+const (
+	DefaultMaxTracked = 1_000_000
+	maxTrackedBytes   = 256 << 20
+	trackedWorth      = 128 // bytes that a key takes beside its own
+)
+
+// changes are what is to be told.
+type changes struct {
+	keys    []changedKey
+	written map[string]int64 // for broadcasts: by whom last
+	bytes   int              // of written
+	flushed bool             // everything has changed
+	worth   int              // how many are told, about
+}
+
+type changedKey struct {
+	key     string
+	readers readers
+	by      int64
+}
+
+// The bounds of what is pending: beyond them everything has changed.
+const (
+	maxChangedKeys  = 1 << 18
+	maxWrittenBytes = 16 << 20
+)
+
+func (t *tracking) begin(in *Instance, maxKeys int) {
+	t.instance, t.maxKeys, t.seed = in, int64(maxKeys), maphash.MakeSeed()
+	t.trackers, t.broadcasts = make(map[int64]*tracker), make(map[string]map[int64]bool)
+}
+
+// track has a session told as a tracker says; nil for not at all.
+func (s *Session) track(wanted *tracker) {
+	before := s.tracker.Load()
+	if before == nil && wanted == nil {
+		return
+	}
+	t := &s.instance.tracking
+	t.who.Lock()
+	defer t.who.Unlock()
+	t.stop(s.id, before)
+	if wanted != nil {
+		t.start(s.id, wanted)
+	}
+	t.tracking.Store(int64(len(t.trackers)))
+	t.prefixes.Store(int64(len(t.broadcasts)))
+	s.tracker.Store(wanted)
+	s.call.tracker, s.call.caching = wanted, false
+	if len(t.trackers) > 0 {
+		t.instance.hearing.tell(forTracking, t.heard)
+		return
+	}
+	t.instance.hearing.tell(forTracking, nil)
+	t.clear()
+}
+
+func (t *tracking) start(id int64, wanted *tracker) {
+	t.trackers[id] = wanted
+	if wanted.broadcast {
+		t.broadcasting.Add(1)
+	}
+	for _, prefix := range wanted.prefixes {
+		if t.broadcasts[prefix] == nil {
+			t.broadcasts[prefix] = make(map[int64]bool)
+		}
+		t.broadcasts[prefix][id] = true
+	}
+}
+
+func (t *tracking) stop(id int64, before *tracker) {
+	if before == nil {
+		return
+	}
+	delete(t.trackers, id)
+	if before.broadcast {
+		t.broadcasting.Add(-1)
+	}
+	for _, prefix := range before.prefixes {
+		if delete(t.broadcasts[prefix], id); len(t.broadcasts[prefix]) == 0 {
+			delete(t.broadcasts, prefix)
+		}
+	}
+}
+
+// clear forgets all keys: nobody is there to be told.
+func (t *tracking) clear() {
+	for i := range t.parts {
+		p := &t.parts[i]
+		p.mu.Lock()
+		for key, r := range p.keys {
+			t.forgot(p, key, r)
+		}
+		p.keys = nil
+		p.mu.Unlock()
+	}
+}
+
+func (t *tracking) part(key []byte) *trackingPart {
+	return &t.parts[maphash.Bytes(t.seed, key)%trackingParts]
+}
+
+// remember notes which keys a call reads, before it reads them: so no change goes unnoticed.
+func (c *Call) remember() {
+	t := c.tracker
+	if c.row.Flags&ReadOnly == 0 || t.broadcast || t.optIn && !c.caching || t.optOut && c.caching {
+		return
+	}
+	keys, _ := c.row.keysOf(nil, c.words)
+	for _, key := range keys {
+		c.instance.tracking.add(key, c.View.Signed())
+	}
+}
+
+func (t *tracking) add(key []byte, id int64) {
+	p := t.part(key)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r, known := p.keys[string(key)]
+	switch {
+	case known && (r.first == id || r.more[id]):
+		return
+	case known:
+		if r.more == nil {
+			r.more = make(map[int64]bool)
+			p.keys[string(key)] = readers{r.first, r.more}
+		}
+		r.more[id] = true
+		t.items.Add(1)
+		return
+	}
+	if p.keys == nil {
+		p.keys = make(map[string]readers)
+	}
+	p.keys[string(key)] = readers{first: id}
+	p.count.Add(1)
+	t.items.Add(1)
+	t.bytes.Add(int64(len(key)) + trackedWorth)
+	if t.keys.Add(1) > t.maxKeys || t.bytes.Load() > maxTrackedBytes {
+		t.evict(p, string(key))
+	}
+}
+
+// evict forgets some keys of a part, which is locked: one more than came, so that the bound is kept by all parts together.
+func (t *tracking) evict(p *trackingPart, but string) {
+	left := 2
+	for key, r := range p.keys {
+		if key == but && len(p.keys) > 1 {
+			continue
+		}
+		delete(p.keys, key)
+		t.forgot(p, key, r)
+		t.change(changedKey{key, r, 0})
+		if left--; left == 0 {
+			return
+		}
+	}
+}
+
+// forgot counts a key that has gone from the table.
+func (t *tracking) forgot(p *trackingPart, key string, r readers) {
+	p.count.Add(-1)
+	t.keys.Add(-1)
+	t.items.Add(-int64(r.count()))
+	t.bytes.Add(-int64(len(key)) - trackedWorth)
+}
+
+// heard is what the store says, with the key locked. What it does by itself nobody else will send.
+func (t *tracking) heard(_ int, key []byte, why store.Why, by int64) {
+	told := false
+	if why == store.Flushed {
+		t.flushed()
+		told = true
+	}
+	if t.keys.Load() > 0 && key != nil {
+		told = t.take(key, by)
+	}
+	if t.broadcasting.Load() > 0 && key != nil {
+		t.broadcast(key, by)
+		told = true
+	}
+	if told && by == 0 {
+		t.sendAside()
+	}
+}
+
+// take has those told who have read a key. They may read it again.
+func (t *tracking) take(key []byte, by int64) bool {
+	p := t.part(key)
+	if p.count.Load() == 0 {
+		return false
+	}
+	p.mu.Lock()
+	r, known := p.keys[string(key)]
+	if known {
+		delete(p.keys, string(key))
+		t.forgot(p, string(key), r)
+	}
+	p.mu.Unlock()
+	if known {
+		t.change(changedKey{string(key), r, by})
+	}
+	return known
+}
+
+func (t *tracking) change(c changedKey) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.pending.keys) == maxChangedKeys {
+		t.pending.keys, t.pending.flushed = nil, true
+	}
+	t.pending.keys = append(t.pending.keys, c)
+	t.pending.worth += c.readers.count()
+	t.waiting.Store(true)
+}
+
+func (t *tracking) broadcast(key []byte, by int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.pending.bytes > maxWrittenBytes {
+		t.pending.written, t.pending.bytes, t.pending.flushed = nil, 0, true
+	}
+	if t.pending.written == nil {
+		t.pending.written = make(map[string]int64)
+	}
+	if _, known := t.pending.written[string(key)]; !known {
+		t.pending.bytes += len(key) + trackedWorth
+		t.pending.worth += int(t.prefixes.Load())
+	}
+	t.pending.written[string(key)] = by
+	t.waiting.Store(true)
+}
+
+// flushed has everybody told that everything has changed.
+func (t *tracking) flushed() {
+	trackers := int(t.tracking.Load())
+	if trackers == 0 {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.pending.flushed = true
+	t.pending.worth += trackers
+	t.waiting.Store(true)
+}
+
+// fewTold is how many are told at once; more are told beside the loop.
+const fewTold = 128
+
+// send sends what is pending; what goes to broadcasts waits for the end of the batch, as in Redis.
+func (t *tracking) send(batch bool) {
+	if !t.waiting.Load() {
+		return
+	}
+	t.mu.Lock()
+	switch {
+	case t.sending:
+		t.mu.Unlock()
+	case t.pending.worth > fewTold:
+		t.mu.Unlock()
+		t.sendAside()
+	default:
+		c := t.pending.take(batch)
+		t.waiting.Store(t.pending.written != nil)
+		t.mu.Unlock()
+		t.tell(c)
+	}
+}
+
+// sendAside has a goroutine send what is pending, and what comes meanwhile.
+func (t *tracking) sendAside() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.sending {
+		t.sending = true
+		go t.sendAll()
+	}
+}
+
+func (t *tracking) sendAll() {
+	t.instance.slowly.Add(1) // so that the loops yield
+	defer t.instance.slowly.Add(-1)
+	for {
+		t.mu.Lock()
+		if t.pending.isEmpty() {
+			t.sending = false
+			t.waiting.Store(false)
+			t.mu.Unlock()
+			return
+		}
+		c := t.pending.take(true)
+		t.mu.Unlock()
+		t.tell(c)
+	}
+}
+
+func (c *changes) isEmpty() bool { return len(c.keys) == 0 && c.written == nil && !c.flushed }
+
+// take takes all, but what was written if it is to wait.
+func (c *changes) take(written bool) (taken changes) {
+	taken, *c = *c, changes{}
+	if !written {
+		c.written, c.bytes, c.worth = taken.written, taken.bytes, len(taken.written)
+		taken.written = nil
+	}
+	return taken
+}
+
+// wanted is all prefixes, in order.
+func (t *tracking) wanted() []string {
+	t.who.Lock()
+	prefixes := slices.Collect(maps.Keys(t.broadcasts))
+	t.who.Unlock()
+	slices.Sort(prefixes)
+	return prefixes
+}
+
+// whoWants is who wants a prefix.
+func (t *tracking) whoWants(prefix string) []int64 {
+	t.who.Lock()
+	defer t.who.Unlock()
+	return slices.Collect(maps.Keys(t.broadcasts[prefix]))
+}
+
+// tell tells everybody.
+func (t *tracking) tell(c changes) {
+	if c.flushed {
+		t.tellAll()
+	}
+	for _, changed := range c.keys {
+		one := &invalidation{keys: []string{changed.key}, by: changed.by}
+		t.tellOne(changed.readers.first, one)
+		for id := range changed.readers.more {
+			t.tellOne(id, one)
+		}
+	}
+	if c.written == nil {
+		return
+	}
+	keys := slices.Sorted(maps.Keys(c.written))
+	for _, prefix := range t.wanted() {
+		t.tellPrefix(prefix, keys, c.written)
+	}
+}
+
+func (t *tracking) tellAll() {
+	t.who.Lock()
+	ids := slices.Collect(maps.Keys(t.trackers))
+	t.who.Unlock()
+	for _, id := range ids {
+		t.tellOne(id, &invalidation{})
+	}
+}
+
+// tellPrefix tells those who want a prefix of the keys that begin with it; who made a change himself may not want to hear of it.
+func (t *tracking) tellPrefix(prefix string, keys []string, by map[string]int64) {
+	from, _ := slices.BinarySearch(keys, prefix)
+	until := from
+	for until < len(keys) && strings.HasPrefix(keys[until], prefix) {
+		until++
+	}
+	if from == until {
+		return
+	}
+	all := &invalidation{keys: keys[from:until], broadcast: true}
+	for _, id := range t.whoWants(prefix) {
+		s := t.instance.clients.get(id)
+		if s == nil {
+			continue
+		}
+		if tr := s.tracker.Load(); tr == nil || !tr.noLoop {
+			t.tellOne(id, all)
+			continue
+		}
+		others := slices.DeleteFunc(slices.Clone(all.keys), func(key string) bool { return by[key] == id })
+		if len(others) > 0 {
+			t.tellOne(id, &invalidation{keys: others, broadcast: true})
+		}
+	}
+}
+
+// invalidation is what one message says: forget these keys, or without keys everything.
+type invalidation struct {
+	keys      []string
+	broadcast bool
+	by        int64
+	push      encodings // in RESP3; the first for one who speaks RESP2 himself, and has it redirected
+	message   encodings // the same for subscribers in RESP2
+}
+
+// tellOne tells a session, or the one that it redirects to.
+func (t *tracking) tellOne(id int64, what *invalidation) {
+	s := t.instance.clients.get(id)
+	if s == nil {
+		return
+	}
+	tr := s.tracker.Load()
+	if tr == nil || what.keys != nil && (tr.broadcast != what.broadcast || tr.noLoop && !what.broadcast && what.by == id) {
+		return
+	}
+	to, own := s, s.protocol()
+	if tr.redirect != 0 {
+		to = t.instance.clients.get(tr.redirect)
+	}
+	if to == nil {
+		tr.broken.Store(true)
+		s.pushSome(func(m *mail) []byte { return brokenRedirect(m, tr.redirect) })
+		return
+	}
+	to.pushSome(func(m *mail) []byte {
+		switch {
+		case m.protocol == 3:
+			return what.push.inAs(own, 3, func(out *resp.Writer) { what.write(out, own, "invalidate") })
+		case tr.redirect != 0 && m.subscribed:
+			return what.message.inAs(own, 2, func(out *resp.Writer) { what.write(out, own, "message", invalidated) })
+		}
+		return nil
+	})
+}
+
+// invalidated is the channel on which a client in RESP2 is told.
+const invalidated = "__redis__:invalidate"
+
+func brokenRedirect(m *mail, redirect int64) []byte {
+	if m.protocol != 3 {
+		return nil
+	}
+	var out resp.Writer
+	out.SetProtocol(3)
+	out.Push(2)
+	out.BulkString("tracking-redir-broken")
+	out.Int(redirect)
+	return out.Bytes()
+}
+
+// write writes the message; what stands for everything is in the protocol of the one who tracks, as in Redis.
+func (i *invalidation) write(out *resp.Writer, own int, words ...string) {
+	out.Push(len(words) + 1)
+	for _, word := range words {
+		out.BulkString(word)
+	}
+	if i.keys == nil {
+		out.SetProtocol(own)
+		out.Null()
+		return
+	}
+	out.Array(len(i.keys))
+	for _, key := range i.keys {
+		out.BulkString(key)
+	}
+}
+
+// afterTracked ends a call of a client that caches: what it changed itself it is told after the reply. CACHING is about the next call,
+// or the next transaction.
+func (s *Session) afterTracked() {
+	if s.queue == nil && s.row != nil && !strings.HasPrefix(s.row.Name, "client|") {
+		s.call.caching = false
+	}
+	s.instance.tracking.send(false)
+	if !s.parked && s.mail.waiting.Load() {
+		s.takePushes()
+	}
+}

@@ -1,0 +1,238 @@
+package commands
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/store"
+	"cellserver/internal/transcript"
+)
+
+func invalidate(key string) string {
+	return fmt.Sprintf(">2\r\n$10\r\ninvalidate\r\n*1\r\n$%d\r\n%s\r\n", len(key), key)
+}
+
+// tracks dials a client that is told.
+func (s *still) tracks(t *testing.T, options string) *caller {
+	c := s.dial()
+	c.say(t, "HELLO 3")
+	require.Equal(t, "+OK\r\n", c.say(t, "CLIENT TRACKING ON "+options))
+	return c
+}
+
+// hears waits for a push that comes from beside the loops.
+func (c *caller) hears() string {
+	for {
+		<-c.woken
+		c.session.Resume()
+		if out := c.listen(); out != "" {
+			return out
+		}
+	}
+}
+
+// A key that expires is told when the sweep comes by, of every kind.
+func TestExpiryIsTold(t *testing.T) {
+	s := newStill(t)
+	c, b := s.tracks(t, ""), s.tracks(t, "BCAST PREFIX k")
+	c.say(t, "SET k 1 EX 10\r\nCL.FIXED window 10 10")
+	b.listen()
+	c.say(t, "GET k\r\nCL.INSPECT window\r\nGET other")
+	s.clock.Advance(20 * time.Second)
+	for range 200 {
+		s.instance.store.(*store.Memory).Sweep()
+	}
+	heard := c.hears()
+	for strings.Count(heard, "invalidate") < 2 {
+		heard += c.hears()
+	}
+	require.Contains(t, heard, invalidate("k"))
+	require.Contains(t, heard, invalidate("window"))
+	require.Equal(t, invalidate("k"), b.hears())
+}
+
+// Decisions of limiters are changes too.
+func TestDecisionsAreTold(t *testing.T) {
+	s := newStill(t)
+	c, d := s.tracks(t, ""), s.dial()
+	c.say(t, "GET user123")
+	d.say(t, "CL.THROTTLE user123 15 30 60")
+	require.Equal(t, invalidate("user123"), c.listen())
+	d.say(t, "CL.THROTTLE user123 15 30 60")
+	require.Empty(t, c.listen())
+}
+
+// A key that many have read is told beside the loop, to all of them.
+func TestManyReadersAreTold(t *testing.T) {
+	s := newStill(t)
+	var all []*caller
+	for range 5 * fewTold {
+		c := s.tracks(t, "")
+		c.say(t, "GET k")
+		all = append(all, c)
+	}
+	s.dial().say(t, "SET k 1")
+	for _, c := range all {
+		require.Equal(t, invalidate("k"), c.hears())
+	}
+	require.Zero(t, s.instance.tracking.keys.Load())
+	require.Zero(t, s.instance.tracking.items.Load())
+	require.Zero(t, s.instance.tracking.bytes.Load())
+}
+
+// The table is bounded: a key too many, and another is forgotten, which its readers are told.
+func TestTrackedKeysAreBounded(t *testing.T) {
+	s := newStill(t)
+	s.instance.tracking.maxKeys = 100
+	c := s.tracks(t, "")
+	told := 0
+	for i := range 1000 {
+		told += strings.Count(c.say(t, fmt.Sprintf("GET %d", i)), "invalidate")
+	}
+	kept := s.instance.tracking.keys.Load()
+	require.LessOrEqual(t, kept, int64(100))
+	require.Equal(t, 1000, told+int(kept))
+}
+
+// What waits to be broadcast is bounded: beyond it everything has changed.
+func TestBroadcastsAreBounded(t *testing.T) {
+	s := newStill(t)
+	c := s.tracks(t, "BCAST")
+	tr := &s.instance.tracking
+	for i := range maxWrittenBytes/trackedWorth + 2 {
+		tr.broadcast([]byte(strconv.Itoa(i)), 1)
+	}
+	require.LessOrEqual(t, tr.pending.bytes, maxWrittenBytes+trackedWorth+10)
+	tr.send(true)
+	require.Equal(t, ">2\r\n$10\r\ninvalidate\r\n_\r\n", c.hears()[:len(">2\r\n$10\r\ninvalidate\r\n_\r\n")])
+}
+
+// Who reads with a command that runs beside the loop is told of a change after the reply, never before it.
+func TestAChangeIsToldAfterTheParkedReply(t *testing.T) {
+	goOn := make(chan struct{})
+	s := planted(t, &Command{Name: "slowget", Flags: Slow | ReadOnly, KeyAccess: "RO", Args: []Arg{Key("key")}, Run: func(c *Call) error {
+		value, _, err := c.View.Read(c.Context, c.Key(), nil)
+		<-goOn
+		c.Out.Bulk(value)
+		return err
+	}})
+	c, d := s.tracks(t, ""), s.dial()
+	d.say(t, "SET k old")
+	c.session.Feed([]byte("SLOWGET k\r\n"))
+	for s.instance.tracking.keys.Load() == 0 {
+		c.session.Resume()
+	}
+	d.say(t, "SET k new")
+	require.Empty(t, c.listen())
+	close(goOn)
+	out := ""
+	for !strings.Contains(out, "invalidate") {
+		<-c.woken
+		out += c.listen()
+	}
+	require.Regexp(t, `^\$3\r\n(old|new)\r\n>2\r\n`, out)
+}
+
+// Who leaves is forgotten; when nobody is told of anything, the store tells nobody.
+func TestTrackingEnds(t *testing.T) {
+	s := newStill(t)
+	for _, end := range []string{"CLIENT TRACKING OFF", "RESET", ""} {
+		c := s.tracks(t, "")
+		c.say(t, "GET k")
+		require.Equal(t, int64(1), s.instance.tracking.keys.Load())
+		require.NotNil(t, s.instance.hearing.all[forTracking])
+		if c.say(t, end); end == "" {
+			c.session.Close()
+		}
+		require.Zero(t, s.instance.tracking.keys.Load())
+		require.Nil(t, s.instance.hearing.all[forTracking])
+		require.Zero(t, s.instance.tracking.tracking.Load())
+	}
+}
+
+// WATCH and TRACKING hear of the same change.
+func TestWatchAndTrackingShareTheListener(t *testing.T) {
+	s := newStill(t)
+	c, w, d := s.tracks(t, ""), s.dial(), s.dial()
+	c.say(t, "GET k")
+	w.say(t, "WATCH k\r\nMULTI\r\nPING")
+	d.say(t, "SET k 1")
+	require.Equal(t, invalidate("k"), c.listen())
+	require.Equal(t, "*-1\r\n", w.say(t, "EXEC"))
+	c.say(t, "GET k")
+	d.say(t, "SET k 2")
+	require.Equal(t, invalidate("k"), c.listen())
+}
+
+// A cache that forgets what it is told to forget is never behind for good: whatever is written meanwhile, when all is quiet it
+// holds what the server holds.
+func TestCachesAreNeverBehindForGood(t *testing.T) {
+	require.Zero(t, staleAfter(t, func(string) bool { return false }))
+}
+
+// A cache that misses one message in three is found out.
+func TestAStaleCacheIsFound(t *testing.T) {
+	missed := 0
+	require.NotZero(t, staleAfter(t, func(string) bool { missed++; return missed%3 == 0 }))
+}
+
+func staleAfter(t *testing.T, misses func(string) bool) (stale int) {
+	s := newStill(t)
+	var writing sync.WaitGroup
+	for w := range 3 {
+		writing.Go(func() {
+			c, random := s.dial(), rand.New(rand.NewPCG(uint64(w), 7))
+			for range 5000 {
+				key := random.IntN(10)
+				call := [...]string{"INCR %d", "SET %d x", "DEL %d", "SET %d y PX 1", "MSET %d a 0 b"}[random.IntN(5)]
+				require.NoError(t, c.Send(fmt.Appendf(nil, call+"\r\n", key)))
+				c.output()
+			}
+		})
+	}
+	c, random := s.tracks(t, ""), rand.New(rand.NewPCG(9, 9))
+	cache := map[string]string{}
+	read := func(key string) string {
+		c.Send([]byte("GET " + key + "\r\n"))
+		return key
+	}
+	var asked []string
+	listen := func() {
+		c.session.Resume()
+		for rest := []byte(c.output()); len(rest) > 0; {
+			var line string
+			var err error
+			line, rest, err = transcript.NextReply(rest)
+			require.NoError(t, err)
+			if key, pushed := strings.CutPrefix(line, `push["invalidate", ["`); !pushed {
+				cache[asked[0]], asked = line, asked[1:]
+			} else if key = strings.TrimSuffix(key, `"]]`); !misses(key) {
+				delete(cache, key)
+			}
+		}
+	}
+	for range 20000 {
+		if key := strconv.Itoa(random.IntN(10)); cache[key] == "" {
+			asked = append(asked, read(key))
+		}
+		listen()
+	}
+	writing.Wait()
+	listen()
+	listen()
+	d := s.dial()
+	for key, value := range cache {
+		d.Send([]byte("GET " + key + "\r\n"))
+		if line, _, _ := transcript.NextReply([]byte(d.output())); strings.NewReplacer("nil", "_").Replace(line) != value {
+			stale++
+		}
+	}
+	return stale
+}
