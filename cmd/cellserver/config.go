@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -37,6 +38,8 @@ type config struct {
 	shutdownTimeout              int
 	measurePauses                string
 	debugCommand                 string
+	slowerThan, slowCalls        int
+	spikes                       int
 	showVersion                  bool
 	running                      running
 }
@@ -108,6 +111,10 @@ func (c *config) define() {
 	f.Var(choice{&c.logFormat, []string{"text", "json"}}, "log-format", "how a line is written")
 	f.StringVar(&c.logFile, "logfile", "", "file to log to, made if need be, added to if it is there; standard error without one")
 	f.Var(number{&c.shutdownTimeout, 0, maxSeconds}, "shutdown-timeout", "seconds that clients are given to take their replies when the server is told to stop")
+	c.slowerThan, c.slowCalls, c.spikes = 10000, 128, 0
+	f.Var(number{&c.slowerThan, -1, 1 << 40}, "slowlog-log-slower-than", "microseconds from which on SLOWLOG keeps a call; -1 for none; below 1000 every call is measured, which costs each some 0.1 us")
+	f.Var(number{&c.slowCalls, 0, 100_000}, "slowlog-max-len", "calls that SLOWLOG keeps")
+	f.Var(number{&c.spikes, 0, 1 << 40}, "latency-monitor-threshold", "milliseconds from which on LATENCY remembers a call; 0 for none")
 	c.debugCommand = "no"
 	f.Var(choice{&c.debugCommand, []string{"no", "yes", "local"}}, "enable-debug-command", "who may say DEBUG: nobody, everybody, or who is on this machine")
 	c.measurePauses = "no"
@@ -177,10 +184,13 @@ func (c *config) server(log *slog.Logger, turns *meter.Longest) server.Options {
 	}
 }
 
+// measures are the options that are the instance's, once it runs.
+var measures = []string{"slowlog-log-slower-than", "slowlog-max-len", "latency-monitor-threshold"}
+
 // settings is CONFIG GET's view of the flags.
 func (c *config) settings() (list []commands.Setting) {
 	c.flags.VisitAll(func(f *pflag.Flag) {
-		if f.Name == "version" {
+		if f.Name == "version" || slices.Contains(measures, f.Name) {
 			return
 		}
 		value := f.Value.String

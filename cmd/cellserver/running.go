@@ -53,13 +53,18 @@ func (c *config) changing(f *pflag.Flag) func(text string) error {
 	}
 }
 
+// refusal is an error in Redis's words, which are sentences.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+
 // mayBe says in Redis's words what is wrong with a value, nil if nothing is.
 func (c *config) mayBe(f *pflag.Flag, text string) error {
 	switch v := f.Value.(type) {
 	case number:
 		n, err := commands.NumberFrom(text, int64(v.low), int64(v.high))
 		if err == nil && f.Name == "maxclients" && int(n) > mostClients() {
-			return fmt.Errorf("The operating system is not able to handle the specified number of clients, try with %d", mostClients())
+			return refusal(fmt.Sprintf("The operating system is not able to handle the specified number of clients, try with %d", mostClients()))
 		}
 		return err
 	case size:
@@ -83,15 +88,15 @@ func (c *config) mayBe(f *pflag.Flag, text string) error {
 func wrongLimits(text string) error {
 	fields := strings.Fields(text)
 	if len(fields) == 0 || len(fields)%4 != 0 {
-		return errors.New("Wrong number of arguments in buffer limit configuration.")
+		return refusal("Wrong number of arguments in buffer limit configuration.")
 	}
 	for four := range slices.Chunk(fields, 4) {
 		if !slices.Contains(outputClasses, four[0]) {
-			return errors.New("Invalid client class specified in buffer limit configuration.")
+			return refusal("Invalid client class specified in buffer limit configuration.")
 		}
 	}
 	if (outputLimits{new(string), new(server.OutputLimit), new(server.OutputLimit)}).Set(text) != nil {
-		return errors.New("Error in hard, soft or soft_seconds setting in buffer limit configuration.")
+		return refusal("Error in hard, soft or soft_seconds setting in buffer limit configuration.")
 	}
 	return nil
 }

@@ -36,9 +36,9 @@ func TestChangesWhileTheServerRuns(t *testing.T) {
 		{"client-query-buffer-limit", "1", "16777216", "argument must be between 65536 and 1073741824 inclusive"},
 		{"proto-max-bulk-len", "2mb", "2097152", ""},
 		{"tcp-keepalive", "10", "10", ""},
-		{"client-output-buffer-limit", "foo", "normal 256mb 64mb 60", "Wrong number of arguments in buffer limit configuration."},
-		{"client-output-buffer-limit", "foo 1 2 3", "normal 256mb 64mb 60", "Invalid client class specified in buffer limit configuration."},
-		{"client-output-buffer-limit", "normal x 2 3", "normal 256mb 64mb 60", "Error in hard, soft or soft_seconds setting in buffer limit configuration."},
+		{"client-output-buffer-limit", "foo", "normal 256mb 64mb 60 pubsub 32mb 8mb 60", "Wrong number of arguments in buffer limit configuration."},
+		{"client-output-buffer-limit", "foo 1 2 3", "normal 256mb 64mb 60 pubsub 32mb 8mb 60", "Invalid client class specified in buffer limit configuration."},
+		{"client-output-buffer-limit", "normal x 2 3", "normal 256mb 64mb 60 pubsub 32mb 8mb 60", "Error in hard, soft or soft_seconds setting in buffer limit configuration."},
 		{"client-output-buffer-limit", "normal 1mb 2 3", "normal 1mb 2 3", ""},
 	} {
 		err := settings[change.name].Set(change.to)

@@ -63,6 +63,7 @@ const (
 	Quick                       // as quick as if Fast, which Redis does not call it
 	Unqueued                    // made at once, also within a transaction
 	Whole                       // may touch any key: a transaction with it locks them all
+	Unlogged                    // SLOWLOG does not keep it: what it makes is kept
 	NoMulti                     // never within a transaction
 	Listening                   // a client may say it in RESP2 while it listens to channels
 	Slow                        // may take long: never runs on an event loop, see Session.park (the ACL's @slow is just not Fast)
@@ -83,7 +84,7 @@ var flagNames = []struct {
 	name string
 }{
 	{Write, "write"}, {ReadOnly, "readonly"}, {DenyOOM, "denyoom"}, {Admin, "admin"}, {PubSub, "pubsub"}, {NoScript, "noscript"},
-	{Loading, "loading"}, {Stale, "stale"}, {Fast, "fast"}, {NoAuth, "no_auth"}, {NoMulti, "no_multi"}, {AllowBusy, "allow_busy"},
+	{Loading, "loading"}, {Stale, "stale"}, {Unlogged, "skip_slowlog"}, {Fast, "fast"}, {NoAuth, "no_auth"}, {NoMulti, "no_multi"}, {AllowBusy, "allow_busy"},
 }
 
 // Call is one command on its way: the words bound to the row's grammar, and where the reply goes. A row reads its
@@ -105,6 +106,7 @@ type Call struct {
 	rule          store.Rule     // of the limiter that is asked
 	takes         []store.Taking // of CL.ALL
 	value         []byte         // that was read last
+	shown         []byte         // lines for MONITOR, of a transaction
 	limits        int64          // decisions that limited, not counted yet
 	moved         int            // bytes of values, by this call
 	sampling      sampling       // of limiters' decisions, for CL.TOP

@@ -53,6 +53,7 @@ func (s *Session) holdBack() {
 // forgetManners is RESET's part of what CLIENT REPLY, NO-EVICT and NO-TOUCH have said.
 func (s *Session) forgetManners() {
 	s.hush = speaking
+	s.stopMonitoring()
 	s.about.mu.Lock()
 	defer s.about.mu.Unlock()
 	s.about.noEvict, s.about.noTouch = false, false

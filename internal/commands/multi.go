@@ -139,7 +139,7 @@ func (s *Session) leaveTransaction() {
 
 var exec = Command{
 	Name: "exec", Group: "transactions", Since: "1.2.0", Complexity: "Depends on the commands in the transaction",
-	Flags:   NoScript | Loading | Stale | Unqueued | Quick,
+	Flags:   NoScript | Loading | Stale | Unqueued | Quick | Unlogged,
 	Summary: "Makes the calls that were queued, as one step.",
 	Reply:   "The replies, in order; nil if a watched key has changed: then none was made.",
 	Run: func(c *Call) error {
@@ -165,6 +165,7 @@ var exec = Command{
 			c.runQueued(q)
 		})
 		s.endPublished()
+		c.showTransaction()
 		return nil
 	},
 }

@@ -37,6 +37,7 @@ type Session struct {
 	putOff    bool // the call that the session is parked for is not made yet
 	unheard   bool // nor is the one that the session is parked for
 
+	monitors  bool     // it is shown every call
 	queue     *queue   // of a transaction, nil outside of one
 	lastQueue *queue   // empty, for the next transaction
 	watching  []*watch // for its EXEC
@@ -124,6 +125,7 @@ func (s *Session) Close() {
 	s.instance.waits.forget(s)
 	s.unsubscribeAll()
 	s.track(nil)
+	s.stopMonitoring()
 	s.instance.clients.remove(s)
 	s.mail.mu.Lock()
 	defer s.mail.mu.Unlock()

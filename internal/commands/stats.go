@@ -197,11 +197,28 @@ func (s *Session) lookUp() {
 	s.careful = s.hush != speaking || s.instance.concerns.Load() != 0 || s.turns%sampleEvery == 0
 }
 
+// eventOf is LATENCY's name for calls of a row.
+func eventOf(row *Command) string {
+	if row.Flags&Fast != 0 {
+		return "fast-command"
+	}
+	return "command"
+}
+
 // timed runs a call, and tells those who want to know of it.
 func (c *Call) timed(row *Command, words [][]byte, repeats bool) error {
 	clock := c.instance.store.Clock()
 	began := clock.Now()
 	err := c.run(row, words, repeats)
-	c.instance.statsOf(row).took(clock.Now() - began)
+	took := clock.Now() - began
+	in := c.instance
+	in.statsOf(row).took(took)
+	in.slowlog.add(c, row, words, took/1000)
+	if in.spikes.threshold.Load() > 0 && row.Flags&Unlogged == 0 {
+		in.spikes.add(eventOf(row), c.unix(began)/1e9, took)
+	}
+	if in.concerns.Load()&monitored != 0 {
+		c.show(row, words)
+	}
 	return err
 }

@@ -29,6 +29,7 @@ func All() []*Command {
 		// Server.
 		&command, &info, &config, &timeNow, &waitFor,
 		&object, &memory, &role, &lastSave, &save, &bgSave, &lolwut, &function, &script, &module, &shutdown, &debugCommand,
+		&slowlog, &latency, &monitor,
 		// Refused, because clients branch on the words of the refusal.
 		&cluster, &readOnly, &readWrite, &asking,
 	}
@@ -181,6 +182,9 @@ func (s *Session) next() error {
 			return s.reject(row, refusal("EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command"))
 		}
 		return s.reject(row, errArity(row))
+	}
+	if s.careful && s.monitors && row.Flags&(Write|ReadOnly) != 0 {
+		return s.reject(row, errMonitors)
 	}
 	s.count(row)
 	switch {

@@ -1,0 +1,135 @@
+package commands
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// MONITOR: clients that are shown every call.
+
+// monitors are they. While there is none, nobody looks here.
+type monitors struct {
+	mu       sync.Mutex
+	sessions []*Session
+}
+
+// The bounds of a call that is shown: Redis has none, and shows a call of a megabyte to each of them whole.
+const (
+	shownWords = 128
+	shownBytes = 1024      // of a word
+	maxShown   = 256 << 10 // bytes of a transaction's calls
+)
+
+var monitor = Command{
+	Name: "monitor", Group: "server", Category: "none", Since: "1.0.0", Complexity: "O(1)", Flags: Admin | Dangerous | NoScript | Loading | Stale,
+	Summary: "Shows this client every call that is made from now on, but those for administrators.",
+	Reply:   "OK, and then a line a call: Unix time, database and client, the words. RESET ends it.",
+	Run: func(c *Call) error {
+		if c.inTransaction {
+			return refusal("ERR MONITOR isn't allowed for DENY BLOCKING client")
+		}
+		if s := c.Session; !s.monitors {
+			s.setMonitors(true)
+			c.instance.monitors.add(s)
+			c.instance.concerns.Or(monitored)
+			s.careful = true
+		}
+		c.Out.Status("OK")
+		return nil
+	},
+}
+
+const errMonitors refusal = "ERR Replica can't interact with the keyspace"
+
+func (s *Session) setMonitors(on bool) {
+	s.monitors = on
+	s.about.mu.Lock()
+	defer s.about.mu.Unlock()
+	s.about.monitors = on
+}
+
+func (ms *monitors) add(s *Session) {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	ms.sessions = append(slices.Clone(ms.sessions), s)
+}
+
+// stopMonitoring is for RESET, and for a session that ends.
+func (s *Session) stopMonitoring() {
+	if !s.monitors {
+		return
+	}
+	s.setMonitors(false)
+	in := s.instance
+	in.monitors.mu.Lock()
+	defer in.monitors.mu.Unlock()
+	in.monitors.sessions = slices.DeleteFunc(slices.Clone(in.monitors.sessions), func(other *Session) bool { return other == s })
+	if len(in.monitors.sessions) == 0 {
+		in.concerns.And(^monitored)
+	}
+}
+
+// show tells them of a call that was made. In a transaction they are told when it is over: pushing takes locks, and keys are locked.
+func (c *Call) show(row *Command, words [][]byte) {
+	if row.Flags&Admin != 0 {
+		return
+	}
+	unix := c.unix(c.instance.store.Clock().Now()) / 1000
+	line := fmt.Appendf(nil, "+%d.%06d [%d %s]", unix/1e6, unix%1e6, c.View.Selected(), c.client.shownAddress())
+	for _, word := range shorten(redact(row, words), shownWords, shownBytes) {
+		line = appendQuoted(append(line, ' '), word)
+	}
+	line = append(line, '\r', '\n')
+	if !c.inTransaction {
+		c.instance.monitors.tell(line)
+	} else if len(c.shown)+len(line) <= maxShown {
+		c.shown = append(c.shown, line...)
+	}
+}
+
+// showTransaction tells them of what EXEC has made.
+func (c *Call) showTransaction() {
+	if c.shown != nil {
+		c.instance.monitors.tell(c.shown)
+		c.shown = nil
+	}
+}
+
+func (ms *monitors) tell(lines []byte) {
+	ms.mu.Lock()
+	sessions := ms.sessions
+	ms.mu.Unlock()
+	for _, s := range sessions {
+		s.Push(lines) // one that reads too slowly is cut off
+	}
+}
+
+func (s *Session) shownAddress() string {
+	if strings.HasPrefix(s.peer.Local, "/") {
+		return "unix:" + strings.TrimSuffix(s.peer.Local, ":0")
+	}
+	return s.peer.Remote
+}
+
+// appendQuoted writes a word in quotes, as Redis does: what is not printable in hexadecimal.
+func appendQuoted(line, word []byte) []byte {
+	line = append(line, '"')
+	for _, b := range word {
+		switch i := strings.IndexByte("\\\"\n\r\t\a\b", b); {
+		case i >= 0:
+			line = append(line, '\\', `\"nrtab`[i])
+		case b < ' ' || b > '~':
+			line = append(line, '\\', 'x')
+			if b < 16 {
+				line = append(line, '0')
+			}
+			line = strconv.AppendUint(line, uint64(b), 16)
+		default:
+			line = append(line, b)
+		}
+	}
+	return append(line, '"')
+}

@@ -1,0 +1,220 @@
+package commands
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"cellserver/internal/resp"
+)
+
+// SLOWLOG: the calls that took long, of late.
+
+// slowLog keeps them, the oldest first. Quick calls are only measured, and so only kept, where somebody asks for less than a millisecond.
+type slowLog struct {
+	slowerThan atomic.Int64 // microseconds; -1: nothing is kept
+
+	mu      sync.Mutex
+	most    int
+	next    int64 // id
+	entries []slowCall
+}
+
+type slowCall struct {
+	id, unix, usec int64
+	words          [][]byte
+	address, name  string
+}
+
+// The bounds of an entry are Redis's, so that it takes some 4 KiB at most. Of entries there are no more than maxSlowCalls.
+const (
+	slowWords    = 32
+	slowBytes    = 128 // of a word
+	maxSlowCalls = 100_000
+	quickest     = 1000 // microseconds: what a quick call does not reach
+)
+
+// add keeps a call if it took long enough.
+func (l *slowLog) add(c *Call, row *Command, words [][]byte, usec int64) {
+	if least := l.slowerThan.Load(); least < 0 || usec < least || row.Flags&Unlogged != 0 {
+		return
+	}
+	e := slowCall{unix: c.unix(c.View.Now()) / 1e9, usec: usec, words: shorten(redact(row, words), slowWords, slowBytes), address: c.client.peer.Remote}
+	c.client.about.mu.Lock()
+	e.name = c.client.about.name
+	c.client.about.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e.id = l.next
+	l.next++
+	l.entries = append(l.entries, e)
+	l.trim()
+}
+
+// trim forgets the oldest. It needs the lock.
+func (l *slowLog) trim() {
+	for extra := len(l.entries) - l.most; extra > 0; extra-- {
+		l.entries[0] = slowCall{}
+		l.entries = l.entries[1:]
+	}
+}
+
+// redact hides what is secret in a call.
+func redact(row *Command, words [][]byte) [][]byte {
+	const hidden = "(redacted)"
+	switch row {
+	case &auth:
+		words = slices.Clone(words)
+		for i := range words[1:] {
+			words[1+i] = []byte(hidden)
+		}
+	case &hello:
+		words = slices.Clone(words)
+		for i := 2; i+2 < len(words); i++ {
+			if foldEqual(words[i], "AUTH") {
+				words[i+1], words[i+2] = []byte(hidden), []byte(hidden)
+				i += 2
+			}
+		}
+	}
+	return words
+}
+
+// shorten copies the beginning of a call, and says how much more there was.
+func shorten(words [][]byte, most, bytes int) [][]byte {
+	short := make([][]byte, 0, min(len(words), most))
+	for i, word := range words {
+		if len(words) > most && i == most-1 {
+			return append(short, fmt.Appendf(nil, "... (%d more arguments)", len(words)-i))
+		}
+		if len(word) > bytes {
+			word = fmt.Appendf(nil, "%s... (%d more bytes)", word[:bytes], len(word)-bytes)
+		}
+		short = append(short, slices.Clone(word))
+	}
+	return short
+}
+
+// latest are so many entries, the newest first; all for -1.
+func (l *slowLog) latest(count int64) []slowCall {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := len(l.entries)
+	if count >= 0 {
+		n = int(min(count, int64(n)))
+	}
+	newest := slices.Clone(l.entries[len(l.entries)-n:])
+	slices.Reverse(newest)
+	return newest
+}
+
+var slowlog = Command{
+	Name: "slowlog", Group: "server", Category: "none", Since: "2.2.12", Complexity: "Depends on the subcommand.", Min: 2,
+	Summary: "Commands about calls that took long.", AnyMore: true,
+	Subs: []*Command{&slowlogGet, &slowlogLen, &slowlogReset, helpOf("slowlog", "6.2.0")},
+}
+
+const aboutSlow = Admin | Dangerous | Loading | Stale
+
+var slowlogGet = Command{
+	Name: "slowlog|get", Group: "server", Category: "none", Since: "2.2.12", Complexity: "O(N) in the number of entries", Flags: aboutSlow | Slow,
+	Tips: []string{allNodes, "nondeterministic_output"}, Summary: "Returns the latest calls that took slowlog-log-slower-than microseconds or more.",
+	Args:  []Arg{Int("count").By(parseSlowCount).Or(10)},
+	Reply: "The newest first, of each: its number, when in Unix seconds, microseconds, the words, the client's address and name.",
+	Run: func(c *Call) error {
+		calls := c.instance.slowlog.latest(c.Int())
+		c.Out.Array(len(calls))
+		for _, call := range calls {
+			c.Out.Array(6)
+			c.Out.Int(call.id)
+			c.Out.Int(call.unix)
+			c.Out.Int(call.usec)
+			c.Out.Array(len(call.words))
+			for _, word := range call.words {
+				c.Out.Bulk(word)
+			}
+			c.Out.BulkString(call.address)
+			c.Out.BulkString(call.name)
+			c.Out.Break()
+		}
+		return nil
+	},
+}
+
+func parseSlowCount(word []byte) (int64, error) {
+	n, ok := resp.ParseInt(word)
+	if !ok || n < -1 {
+		return 0, refusal("ERR count should be greater than or equal to -1")
+	}
+	return n, nil
+}
+
+var slowlogLen = Command{
+	Name: "slowlog|len", Group: "server", Category: "none", Since: "2.2.12", Complexity: "O(1)", Flags: aboutSlow,
+	Tips:    []string{allNodes, "response_policy:agg_sum", "nondeterministic_output"},
+	Summary: "Counts the calls that SLOWLOG GET -1 would show.", Reply: "Their number.",
+	Run: func(c *Call) error {
+		l := &c.instance.slowlog
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		c.Out.Int(int64(len(l.entries)))
+		return nil
+	},
+}
+
+var slowlogReset = Command{
+	Name: "slowlog|reset", Group: "server", Category: "none", Since: "2.2.12", Complexity: "O(1)", Flags: aboutSlow,
+	Tips:    []string{allNodes, "response_policy:all_succeeded"},
+	Summary: "Forgets them.", Reply: "OK.",
+	Run: func(c *Call) error {
+		l := &c.instance.slowlog
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.entries = nil
+		c.Out.Status("OK")
+		return nil
+	},
+}
+
+// measures are the settings of what is measured. They are the instance's own: no flag has a part in them but their first values.
+func (in *Instance) measures() []Setting {
+	l := &in.slowlog
+	return []Setting{
+		{"slowlog-log-slower-than", func() string { return strconv.FormatInt(l.slowerThan.Load(), 10) }, func(text string) error {
+			n, err := NumberFrom(text, -1, maxInt)
+			if err == nil {
+				in.logSlowerThan(n)
+			}
+			return err
+		}},
+		{"slowlog-max-len", func() string { return strconv.Itoa(l.most) }, func(text string) error {
+			n, err := NumberFrom(text, 0, maxSlowCalls)
+			if err == nil {
+				l.mu.Lock()
+				defer l.mu.Unlock()
+				l.most = int(n)
+				l.trim()
+			}
+			return err
+		}},
+		{"latency-monitor-threshold", func() string { return strconv.FormatInt(in.spikes.threshold.Load(), 10) }, func(text string) error {
+			n, err := NumberFrom(text, 0, maxInt)
+			if err == nil {
+				in.spikes.threshold.Store(n)
+			}
+			return err
+		}},
+	}
+}
+
+// logSlowerThan says from how many microseconds on calls are kept. For less than a quick call takes, all calls are measured.
+func (in *Instance) logSlowerThan(usec int64) {
+	in.slowlog.slowerThan.Store(usec)
+	if 0 <= usec && usec < quickest {
+		in.concerns.Or(timed)
+	} else {
+		in.concerns.And(^timed)
+	}
+}
