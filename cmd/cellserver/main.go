@@ -52,9 +52,11 @@ func run(args []string) error {
 	defer stop()
 	instance := commands.New(commands.Config{
 		Store: memory, Version: version, Settings: c.settings(), Limits: c.limits(), Port: c.port, Log: log, Turns: turns, Holds: holds,
-		SlowerThan: int64(c.slowerThan), SlowCalls: c.slowCalls, Spikes: int64(c.spikes), Stop: stop, Debug: c.debugCommand,
-		MaxKeySize: c.maxKeySize, MaxLog: c.maxLogLimit, MaxHolders: c.maxHolders, MaxPushes: c.listens.Hard, MaxTracked: c.maxTracked,
+		Stop: stop, Debug: c.debugCommand, MaxKeySize: c.maxKeySize, MaxLog: c.maxLogLimit, MaxHolders: c.maxHolders,
+		MaxPushes: c.listens.Hard, MaxTracked: c.maxTracked,
 	})
+
+	instance.Measure(int64(c.slowerThan), c.slowCalls, int64(c.spikes))
 
 	listeners, err := listen(c)
 	if err != nil {

@@ -31,9 +31,6 @@ type Config struct {
 	Log        *slog.Logger
 	Stop       func()         // what SHUTDOWN calls; nil for nothing, and then it is refused
 	Debug      string         // who may say DEBUG: yes for everybody, local for who is on this machine, else nobody
-	SlowerThan int64          // microseconds from which on SLOWLOG keeps calls, -1 for none
-	SlowCalls  int            // that SLOWLOG keeps
-	Spikes     int64          // milliseconds from which on LATENCY remembers calls, 0 for none
 	Turns      *meter.Longest // what INFO shows of event loops; nil if nobody measures
 	Holds      *meter.Longest // and of locks
 }
@@ -171,14 +168,13 @@ func New(c Config) *Instance {
 	}
 	in.limits.Store(&c.Limits)
 	in.settings = append(in.settings, in.measures()...)
-	in.slowlog.most, in.spikes.events = c.SlowCalls, make(map[string]*event)
-	in.spikes.threshold.Store(c.Spikes)
+	in.spikes.events = make(map[string]*event)
 	in.rows, in.codes.counts = make([]rowStats, len(in.table.byName)+1), make(map[string]int64)
 	in.waits = waits{clock: c.Store.Clock(), sessions: make(map[*Session]wait), next: store.Never, concerns: &in.concerns}
 	in.hearing.store = c.Store
 	in.watches.hearing = &in.hearing
 	in.tracking.begin(in, cmp.Or(c.MaxTracked, DefaultMaxTracked))
-	in.logSlowerThan(c.SlowerThan)
+	in.Measure(10_000, 128, 0)
 	return in
 }
 

@@ -209,6 +209,14 @@ func (in *Instance) measures() []Setting {
 	}
 }
 
+// Measure says what is kept of calls until CONFIG SET says otherwise: those that take so many microseconds (-1: none), at most so many,
+// for SLOWLOG; and for LATENCY those that take so many milliseconds (0: none). It is for whoever has just made the instance.
+func (in *Instance) Measure(slowerThan int64, most int, spikes int64) {
+	in.logSlowerThan(slowerThan)
+	in.slowlog.most = most
+	in.spikes.threshold.Store(spikes)
+}
+
 // logSlowerThan says from how many microseconds on calls are kept. For less than a quick call takes, all calls are measured.
 func (in *Instance) logSlowerThan(usec int64) {
 	in.slowlog.slowerThan.Store(usec)

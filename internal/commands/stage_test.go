@@ -30,7 +30,7 @@ func newStill(t testing.TB) *still {
 func newStillOn(t testing.TB, clock store.Clock) *still {
 	memory := store.NewMemory(store.Options{Clock: clock, SweepEvery: -1})
 	t.Cleanup(func() { memory.Close() })
-	return &still{instance: New(Config{Store: memory, Version: "1.2.3", Port: 6379, Debug: "local", SlowerThan: 10000, SlowCalls: 128, Settings: []Setting{
+	return &still{instance: New(Config{Store: memory, Version: "1.2.3", Port: 6379, Debug: "local", Settings: []Setting{
 		fixed("port", "6379"), fixed("databases", "16"), changeable("maxclients"), changeable("timeout"),
 	}})}
 }
