@@ -17,6 +17,7 @@ type shard struct {
 	// What every step reads comes first, in two cache lines.
 	mu      sync.Mutex // taken by lock and unlock
 	last    int64      // the latest instant that a call came with: time does not run back in a shard
+	by      int64      // who holds the lock, as his view is signed; in a line that every step writes to
 	records int        // expired ones that were not swept yet included
 	index   index
 	layout  atomic.Pointer[layout] // what may be looked at without the lock
@@ -28,7 +29,6 @@ type shard struct {
 
 	seed     maphash.Seed
 	listener *listening
-	by       int64 // who holds the lock
 	database int32
 	swept    uint32 // page that the sweep looks at next
 
