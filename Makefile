@@ -42,6 +42,10 @@ test-clients: build ## real clients and limiter libraries in other languages (in
 	test/clients/limiters/run.sh bin/cellserver
 	test/snippets/run.sh bin/cellserver
 
+.PHONY: test-redis-suite
+test-redis-suite: build ## Redis's own tests, of which those that are not listed must pass (ARGS=-update takes off the lists what passes now)
+	test/redis-suite/run.sh bin/cellserver $(ARGS)
+
 .PHONY: rewrite
 rewrite: ## write conversations and the README's reference anew, to be reviewed as a diff
 	$(GO) test ./internal/commands -run 'TestConversations|TestReadme' -rewrite
