@@ -18,6 +18,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
@@ -26,12 +27,19 @@ import (
 	"time"
 )
 
-// units are what can be run against a server that the suite did not start itself, and is about what cellserver has.
+// units are those about what cellserver has.
 var units = []string{
 	"unit/protocol", "unit/type/incr", "unit/type/string", "unit/expire", "unit/keyspace", "unit/scan",
 	"unit/introspection", "unit/introspection-2", "unit/querybuf", "unit/multi", "unit/other", "unit/quit", "unit/slowlog",
 	"unit/latency-monitor", "unit/pubsub", "unit/tracking",
+	"unit/auth", "unit/limits", "unit/obuf-limits", "unit/info",
 }
+
+// started are the units whose tests want servers that the suite starts, with a configuration. Nothing stands between, so that
+// nobody hears what they send: what is skipped of them needs a reason in words; and they run as they are, without RESP3.
+var started = []string{"unit/auth", "unit/limits", "unit/obuf-limits", "unit/info"}
+
+func startsItself(unit string) bool { return slices.Contains(started, unit) }
 
 // longest is how long it may all take: CI has to be told that something hangs.
 const longest = 20 * time.Minute
@@ -42,6 +50,7 @@ const enoughPass = 230
 // session is one run of this program.
 type session struct {
 	source, binary string // Redis's source, and cellserver
+	standIn        string // what stands in for redis-server: redis-server.sh
 	dir            string // for what is temporary
 	units          []string
 	skipped        *list
@@ -52,11 +61,12 @@ func main() {
 	s := &session{}
 	flag.StringVar(&s.source, "source", "", "the `directory` of Redis's source")
 	flag.StringVar(&s.binary, "server", "bin/cellserver", "the `binary`, as make build makes it")
-	lists := flag.String("lists", "test/redis-suite", "the `directory` of skipped.txt and not-yet.txt")
+	lists := flag.String("lists", "test/redis-suite", "the `directory` of skipped.txt, not-yet.txt and redis-server.sh")
 	update := flag.Bool("update", false, "take off the lists what passes now, and do no more")
 	only := flag.String("units", strings.Join(units, ","), "which, with commas between them")
 	flag.Parse()
 	s.units = strings.Split(*only, ",")
+	s.standIn = filepath.Join(*lists, "redis-server.sh")
 	if err := s.do(*lists, *update); err != nil {
 		fmt.Fprintln(os.Stderr, "redis-suite:", err)
 		os.Exit(1)
@@ -64,6 +74,11 @@ func main() {
 }
 
 func (s *session) do(lists string, update bool) (err error) {
+	for _, path := range []*string{&s.source, &s.binary, &s.standIn} { // the suite runs elsewhere
+		if *path, err = filepath.Abs(*path); err != nil {
+			return err
+		}
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, longest)
@@ -137,7 +152,11 @@ func (s *session) listed() []test {
 // verdict runs the whole suite against both servers at once, as they mostly wait, then what is on the lists. What is on them
 // is a matter of commands, whatever the protocol: so that is done once.
 func (s *session) verdict(ctx context.Context, resp3 bool) (*verdict, error) {
-	v := &verdict{units: s.units, skipped: s.skipped.of(s.units), notYet: s.notYet.of(s.units)}
+	units := s.units
+	if resp3 {
+		units = slices.DeleteFunc(slices.Clone(units), startsItself)
+	}
+	v := &verdict{units: units, skipped: s.skipped.of(units), notYet: s.notYet.of(units)}
 	var both sync.WaitGroup
 	var redisErr, cellErr error
 	both.Go(func() { redisErr = s.askRedis(ctx, v, resp3) })
@@ -171,7 +190,15 @@ func (s *session) askRedis(ctx context.Context, v *verdict, resp3 bool) error {
 		return err
 	}
 	defer p.close()
-	v.redis, err = s.runUnits(ctx, 0, p.port(), nil)
+	binary, err := exec.LookPath("redis-server")
+	if err != nil {
+		return err
+	}
+	place, err := s.newPlace(0, binary)
+	if err != nil {
+		return err
+	}
+	v.redis, err = place.runUnits(ctx, v.units, p.port(), nil)
 	v.sent = p.recorded()
 	return err
 }
@@ -194,7 +221,11 @@ func (s *session) askCell(ctx context.Context, v *verdict, resp3 bool) error {
 		defer p.close()
 		port = p.port()
 	}
-	if v.cell, err = s.runUnits(ctx, 1, port, s.listed()); err != nil {
+	place, err := s.newPlace(1, s.standIn)
+	if err != nil {
+		return err
+	}
+	if v.cell, err = place.runUnits(ctx, v.units, port, s.listed()); err != nil {
 		return err
 	}
 	return server.alive()

@@ -26,28 +26,29 @@ type result struct {
 	late bool
 }
 
-// options are the suite's own for a server that it did not start and that encodes values as it likes. What is tagged needs a
+// options are the suite's own for a server that encodes values as it likes and has one database to test. What is tagged needs a
 // replica, a file or DEBUG.
 var options = []string{
-	"--host", "127.0.0.1", "--singledb", "--ignore-encoding", "--ignore-digest", "--durable", "--clients", "1",
+	"--singledb", "--ignore-encoding", "--ignore-digest", "--durable", "--clients", "1",
 	"--tags", "-needs:repl -needs:save -needs:debug -slow",
 }
 
 // suiteSeconds is how long a test may hang; aloneSeconds the same for one that is expected to fail.
 const suiteSeconds, aloneSeconds = "60", "10"
 
-// basePort is where the suite looks for a port of its own; each place that runs it has a range.
-const basePort, portRange = 22000, 100
+// basePort is where the suite looks for ports, its own just below it and those of the servers that it starts above; each place
+// that runs it has a range.
+const basePort, portRange, serverPorts = 22000, 200, 100
 
 // place is a copy of the suite that nobody else uses: it leaves files behind itself.
 type place struct {
-	dir string
-	at  int // its base port
+	dir, binary string
+	at          int // its base port
 }
 
-// newPlace makes the place of that number, anew.
-func (s *session) newPlace(number int) (place, error) {
-	p := place{filepath.Join(s.dir, strconv.Itoa(number)), basePort + number*portRange}
+// newPlace makes the place of that number, anew. What starts there as redis-server is this program.
+func (s *session) newPlace(number int, redisServer string) (place, error) {
+	p := place{filepath.Join(s.dir, strconv.Itoa(number)), s.binary, basePort + number*portRange}
 	if err := os.RemoveAll(p.dir); err != nil {
 		return p, err
 	}
@@ -58,15 +59,25 @@ func (s *session) newPlace(number int) (place, error) {
 	if err != nil {
 		return p, err
 	}
-	return p, os.WriteFile(filepath.Join(p.dir, "runtest"), script, 0o700)
+	if err := os.WriteFile(filepath.Join(p.dir, "runtest"), script, 0o700); err != nil {
+		return p, err
+	}
+	if err := os.Mkdir(filepath.Join(p.dir, "src"), 0o700); err != nil {
+		return p, err
+	}
+	return p, os.Symlink(redisServer, filepath.Join(p.dir, "src", "redis-server"))
 }
 
-// run runs one unit. The suite's exit status is that of its tests, so that what it printed is what counts.
+// run runs one unit, against the server at a port, or one that the suite starts. The suite's exit status is that of its tests, so that what it printed is what counts.
 func (p place) run(ctx context.Context, unit string, port int, more ...string) ([]result, error) {
-	args := append([]string{"--single", unit, "--port", strconv.Itoa(port), "--baseport", strconv.Itoa(p.at)}, options...)
+	args := append([]string{"--single", unit, "--baseport", strconv.Itoa(p.at), "--portcount", strconv.Itoa(serverPorts)}, options...)
+	if !startsItself(unit) {
+		args = append(args, "--host", "127.0.0.1", "--port", strconv.Itoa(port))
+	}
 	cmd := exec.CommandContext(ctx, "./runtest", append(args, more...)...)
 	cmd.Dir = p.dir
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // it starts processes
+	cmd.Env = append(os.Environ(), "CELLSERVER="+p.binary) // for redis-server.sh
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}  // it starts processes
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -81,14 +92,10 @@ func (p place) run(ctx context.Context, unit string, port int, more ...string) (
 	return results, nil
 }
 
-// runUnits runs all units in a place, one after the other, but for the tests named.
-func (s *session) runUnits(ctx context.Context, number, port int, skip []test) ([]result, error) {
-	p, err := s.newPlace(number)
-	if err != nil {
-		return nil, err
-	}
+// runUnits runs units in a place, one after the other, but for the tests named.
+func (p place) runUnits(ctx context.Context, units []string, port int, skip []test) ([]result, error) {
 	var all []result
-	for _, unit := range s.units {
+	for _, unit := range units {
 		file := filepath.Join(p.dir, "skip")
 		if err := os.WriteFile(file, names(unit, skip), 0o600); err != nil {
 			return nil, err
@@ -152,7 +159,7 @@ func (s *session) runAlone(ctx context.Context, tests []test) (map[test]bool, er
 	var running sync.WaitGroup
 	for i := range workers {
 		running.Go(func() {
-			p, err := s.newPlace(2 + i) // after those of runUnits
+			p, err := s.newPlace(2+i, s.standIn) // after those of askRedis and askCell
 			for t := range next {
 				var ok bool
 				if err == nil {
@@ -181,7 +188,7 @@ func (s *session) passes(ctx context.Context, p place, t test) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	defer server.kill()
+	defer server.kill() // which is idle if the suite starts its own
 	results, err := p.run(ctx, t.unit, server.port, "--timeout", aloneSeconds, "--only", t.name)
 	if err != nil {
 		return false, err

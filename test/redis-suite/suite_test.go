@@ -2,9 +2,11 @@ package main
 
 import (
 	"bufio"
+	"fmt"
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -222,4 +224,18 @@ func TestProxyNotesWhatATestSends(t *testing.T) {
 			},
 		}, p.recorded())
 	}
+}
+
+// What stands in for redis-server gives cellserver the settings that it has options for, and no others.
+func TestRedisServerStandsIn(t *testing.T) {
+	dir := t.TempDir()
+	server, settings := filepath.Join(dir, "cellserver"), filepath.Join(dir, "redis.conf")
+	fake := "#!/bin/sh\nif [ \"$1\" = --help ]; then printf '      --port number  TCP port\\n      --logfile string\\n'; exit; fi\nprintf '<%s>' \"$@\"\n"
+	require.NoError(t, os.WriteFile(server, []byte(fake), 0o700))
+	require.NoError(t, os.WriteFile(settings, []byte("always-show-logo yes\nport 7000\nlogfile ''\nport-x 1\n"), 0o600))
+	cmd := exec.Command("./redis-server.sh", settings)
+	cmd.Env = append(os.Environ(), "CELLSERVER="+server)
+	out, err := cmd.Output()
+	require.NoError(t, err)
+	assert.Equal(t, fmt.Sprintf(" PID: %d\n<--port><7000><--logfile><>", cmd.Process.Pid), string(out))
 }
