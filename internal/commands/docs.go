@@ -231,10 +231,10 @@ var commandList = Command{
 	},
 }
 
-// listFilter reads COMMAND LIST's filter. Without one, only commands that are no subcommands are listed, as in Redis.
+// listFilter reads COMMAND LIST's filter. Without one all are listed, subcommands too, as in Redis.
 func listFilter(words [][]byte) (func(*Command) bool, error) {
 	if len(words) == 0 {
-		return func(row *Command) bool { return row.parent == nil }, nil
+		return func(*Command) bool { return true }, nil
 	}
 	if len(words) != 3 || !foldEqual(words[0], "FILTERBY") {
 		return nil, errSyntax

@@ -1,0 +1,232 @@
+// Command redis-suite runs Redis's own tests, as Redis 7.0.15 brings them, against cellserver.
+//
+//	test/redis-suite/run.sh bin/cellserver                               every unit below, in RESP2 and in RESP3
+//	test/redis-suite/run.sh bin/cellserver -units unit/multi,unit/expire  some
+//	test/redis-suite/run.sh bin/cellserver -update                       takes off the lists what passes now
+//
+// The same tests run against a real redis-server, through a proxy that notes which commands each test sends: what passes
+// there must pass here. There are two lists of tests that need not, and each test on them is run all the same, alone, and must
+// fail: skipped.txt, whose tests send a command that cellserver does not mean to have, or have a reason beside them;
+// and not-yet.txt, of what is still to be made.
+//
+// 7.0.15's tests speak RESP2, but where they ask for RESP3. The second time the proxy makes each connection speak RESP3 before
+// the test does, to both servers: what passes with redis-server all the same is held against cellserver.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// units are those about what cellserver has.
+var units = []string{
+	"unit/protocol", "unit/type/incr", "unit/type/string", "unit/expire", "unit/keyspace", "unit/scan",
+	"unit/introspection", "unit/introspection-2", "unit/querybuf", "unit/multi", "unit/other", "unit/quit", "unit/slowlog",
+	"unit/latency-monitor", "unit/pubsub", "unit/tracking",
+	"unit/auth", "unit/limits", "unit/obuf-limits", "unit/info",
+}
+
+// started are the units whose tests want servers that the suite starts, with a configuration. Nothing stands between, so that
+// nobody hears what they send: what is skipped of them needs a reason in words; and they run as they are, without RESP3.
+var started = []string{"unit/auth", "unit/limits", "unit/obuf-limits", "unit/info"}
+
+func startsItself(unit string) bool { return slices.Contains(started, unit) }
+
+// longest is how long it may all take: CI has to be told that something hangs.
+const longest = 20 * time.Minute
+
+// enoughPass is how many tests have to pass here when all units run: the suite must not come to nothing unseen.
+const enoughPass = 230
+
+// session is one run of this program.
+type session struct {
+	source, binary string // Redis's source, and cellserver
+	standIn        string // what stands in for redis-server: redis-server.sh
+	dir            string // for what is temporary
+	units          []string
+	skipped        *list
+	notYet         *list
+}
+
+func main() {
+	s := &session{}
+	flag.StringVar(&s.source, "source", "", "the `directory` of Redis's source")
+	flag.StringVar(&s.binary, "server", "bin/cellserver", "the `binary`, as make build makes it")
+	lists := flag.String("lists", "test/redis-suite", "the `directory` of skipped.txt, not-yet.txt and redis-server.sh")
+	update := flag.Bool("update", false, "take off the lists what passes now, and do no more")
+	only := flag.String("units", strings.Join(units, ","), "which, with commas between them")
+	flag.Parse()
+	s.units = strings.Split(*only, ",")
+	s.standIn = filepath.Join(*lists, "redis-server.sh")
+	if err := s.do(*lists, *update); err != nil {
+		fmt.Fprintln(os.Stderr, "redis-suite:", err)
+		os.Exit(1)
+	}
+}
+
+func (s *session) do(lists string, update bool) (err error) {
+	for _, path := range []*string{&s.source, &s.binary, &s.standIn} { // the suite runs elsewhere
+		if *path, err = filepath.Abs(*path); err != nil {
+			return err
+		}
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	ctx, cancel := context.WithTimeout(ctx, longest)
+	defer cancel()
+	if s.skipped, err = readList(filepath.Join(lists, "skipped.txt")); err != nil {
+		return err
+	}
+	if s.notYet, err = readList(filepath.Join(lists, "not-yet.txt")); err != nil {
+		return err
+	}
+	if s.dir, err = os.MkdirTemp("", "redis-suite"); err != nil {
+		return err
+	}
+	defer os.RemoveAll(s.dir)
+	if update {
+		return s.update(ctx)
+	}
+	return s.judge(ctx)
+}
+
+// judge runs everything and says what is wrong.
+func (s *session) judge(ctx context.Context) error {
+	var faults []string
+	for _, resp3 := range []bool{false, true} {
+		v, err := s.verdict(ctx, resp3)
+		if err != nil {
+			return err
+		}
+		protocol := "RESP2"
+		if resp3 {
+			protocol = "RESP3"
+		}
+		passed := v.report(os.Stdout, protocol)
+		if len(s.units) == len(units) && passed < enoughPass {
+			faults = append(faults, fmt.Sprintf("%s: only %d tests pass", protocol, passed))
+		}
+		for _, fault := range v.faults() {
+			faults = append(faults, protocol+": "+fault)
+		}
+	}
+	if len(faults) > 0 {
+		return fmt.Errorf("%d faults:\n%s", len(faults), strings.Join(faults, "\n"))
+	}
+	return nil
+}
+
+// update writes the lists without what passes alone.
+func (s *session) update(ctx context.Context) error {
+	passed, err := s.runAlone(ctx, s.listed())
+	if err != nil {
+		return err
+	}
+	for _, t := range s.listed() {
+		if passed[t] {
+			fmt.Printf("passes now: %s: %s\n", t.unit, t.name)
+		}
+	}
+	for _, l := range []*list{s.skipped, s.notYet} {
+		if err := l.where(func(t test) bool { return !passed[t] }).write(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// listed are the tests of both lists, of the units that run.
+func (s *session) listed() []test {
+	return slices.Concat(s.skipped.of(s.units).tests(), s.notYet.of(s.units).tests())
+}
+
+// verdict runs the whole suite against both servers at once, as they mostly wait, then what is on the lists. What is on them
+// is a matter of commands, whatever the protocol: so that is done once.
+func (s *session) verdict(ctx context.Context, resp3 bool) (*verdict, error) {
+	units := s.units
+	if resp3 {
+		units = slices.DeleteFunc(slices.Clone(units), startsItself)
+	}
+	v := &verdict{units: units, skipped: s.skipped.of(units), notYet: s.notYet.of(units)}
+	var both sync.WaitGroup
+	var redisErr, cellErr error
+	both.Go(func() { redisErr = s.askRedis(ctx, v, resp3) })
+	both.Go(func() { cellErr = s.askCell(ctx, v, resp3) })
+	both.Wait()
+	if redisErr != nil {
+		return nil, fmt.Errorf("redis-server: %w", redisErr)
+	}
+	if cellErr != nil {
+		return nil, fmt.Errorf("cellserver: %w", cellErr)
+	}
+	var err error
+	if !resp3 {
+		v.alone, err = s.runAlone(ctx, s.listed())
+	}
+	return v, err
+}
+
+// askRedis finds what the tests are, which of them pass, and what they send.
+func (s *session) askRedis(ctx context.Context, v *verdict, resp3 bool) error {
+	server, err := startRedis(s.dir)
+	if err != nil {
+		return err
+	}
+	defer server.kill()
+	if v.redisKnows, err = commandsOf(ctx, server.port); err != nil {
+		return err
+	}
+	p, err := listen(server.port, resp3)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	binary, err := exec.LookPath("redis-server")
+	if err != nil {
+		return err
+	}
+	place, err := s.newPlace(0, binary)
+	if err != nil {
+		return err
+	}
+	v.redis, err = place.runUnits(ctx, v.units, p.port(), nil)
+	v.sent = p.recorded()
+	return err
+}
+
+func (s *session) askCell(ctx context.Context, v *verdict, resp3 bool) error {
+	server, err := startCell(s.binary)
+	if err != nil {
+		return err
+	}
+	defer server.kill()
+	if v.cellKnows, err = commandsOf(ctx, server.port); err != nil {
+		return err
+	}
+	port := server.port
+	if resp3 {
+		p, err := listen(server.port, true)
+		if err != nil {
+			return err
+		}
+		defer p.close()
+		port = p.port()
+	}
+	place, err := s.newPlace(1, s.standIn)
+	if err != nil {
+		return err
+	}
+	if v.cell, err = place.runUnits(ctx, v.units, port, s.listed()); err != nil {
+		return err
+	}
+	return server.alive()
+}

@@ -1,0 +1,191 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// proxy stands between the suite and a server, and notes which commands each test sends. The suite says where a test
+// begins: DEBUG LOG "### Starting test <name> in <file>".
+type proxy struct {
+	listener net.Listener
+	server   string // its address
+	resp3    bool   // every connection begins with HELLO 3, of which the suite hears nothing
+
+	mu      sync.Mutex
+	current test
+	sent    map[test]map[string]bool
+}
+
+func listen(server int, resp3 bool) (*proxy, error) {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	p := &proxy{listener: l, server: net.JoinHostPort("127.0.0.1", strconv.Itoa(server)), resp3: resp3, sent: map[test]map[string]bool{}}
+	go func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return // closed
+			}
+			go p.serve(client.(*net.TCPConn))
+		}
+	}()
+	return p, nil
+}
+
+func (p *proxy) port() int { return p.listener.Addr().(*net.TCPAddr).Port }
+
+func (p *proxy) close() { p.listener.Close() }
+
+// recorded is what each test has sent.
+func (p *proxy) recorded() map[test]map[string]bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.sent
+}
+
+func (p *proxy) serve(client *net.TCPConn) {
+	defer client.Close()
+	conn, err := net.Dial("tcp4", p.server)
+	if err != nil {
+		return
+	}
+	server := conn.(*net.TCPConn)
+	defer server.Close()
+	replies := bufio.NewReader(server)
+	if p.resp3 {
+		if _, err := io.WriteString(server, "HELLO 3\r\n"); err != nil || skipReply(replies) != nil {
+			return
+		}
+	}
+	go func() {
+		// What a call is made of is noted before the server hears of it: what it answers may begin the next test. It ends when
+		// either side does; what the server has still said is to be read.
+		_, _ = io.Copy(io.MultiWriter(&ear{hear: p.note}, server), client)
+		_ = server.CloseWrite()
+	}()
+	_, _ = io.Copy(client, replies) // ends when either side does
+}
+
+const begins, in = "### Starting test ", " in tests/"
+
+// note takes down a call.
+func (p *proxy) note(words []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	name := strings.ToLower(words[0])
+	if name == "debug" && len(words) == 3 && strings.HasPrefix(words[2], begins) {
+		if at := strings.LastIndex(words[2], in); at > 0 {
+			p.current = test{strings.TrimSuffix(words[2][at+len(in):], ".tcl"), words[2][len(begins):at]}
+		}
+		return
+	}
+	if p.sent[p.current] == nil {
+		p.sent[p.current] = map[string]bool{}
+	}
+	sent := p.sent[p.current]
+	sent[name] = true
+	if len(words) > 1 {
+		sent[name+"|"+strings.ToLower(words[1])] = true
+	}
+	if name == "command" && len(words) > 2 { // asks about a command
+		sent[strings.ToLower(words[2])] = true
+	}
+}
+
+// ear hears calls in the bytes that a client sends, and stops to listen where they are none.
+type ear struct {
+	hear  func(words []string)
+	bytes []byte
+	deaf  bool
+}
+
+// enough of a call's bytes are kept to know what it is; longer words are of no interest.
+const enough = 64 << 20
+
+func (e *ear) Write(b []byte) (int, error) {
+	if e.deaf {
+		return len(b), nil
+	}
+	e.bytes = append(e.bytes, b...)
+	for {
+		words, rest, err := nextCall(e.bytes)
+		if err != nil || len(e.bytes) > enough {
+			e.deaf, e.bytes = true, nil
+			return len(b), nil
+		}
+		if len(rest) == len(e.bytes) {
+			return len(b), nil // the rest of it is to come
+		}
+		e.bytes = rest
+		if len(words) > 0 {
+			e.hear(words)
+		}
+	}
+}
+
+// nextCall takes a call off the bytes; nothing of them if it is not complete.
+func nextCall(b []byte) (words []string, rest []byte, err error) {
+	line, after, complete := bytes.Cut(b, []byte("\n"))
+	if !complete {
+		return nil, b, nil
+	}
+	if len(line) == 0 || line[0] != '*' {
+		return strings.Fields(string(line)), after, nil
+	}
+	count, err := strconv.Atoi(strings.TrimSpace(string(line[1:])))
+	if err != nil {
+		return nil, b, err
+	}
+	for range count {
+		line, body, complete := bytes.Cut(after, []byte("\n"))
+		if !complete {
+			return nil, b, nil
+		}
+		if len(line) == 0 || line[0] != '$' {
+			return nil, b, fmt.Errorf("not a bulk: %q", line)
+		}
+		length, err := strconv.ParseUint(strings.TrimSpace(string(line[1:])), 10, 31)
+		if err != nil {
+			return nil, b, err
+		}
+		if uint64(len(body)) < length+2 {
+			return nil, b, nil
+		}
+		words, after = append(words, string(body[:length])), body[length+2:]
+	}
+	return words, after, nil
+}
+
+// skipReply reads a reply of RESP3, whatever it is, of what HELLO answers.
+func skipReply(r *bufio.Reader) error {
+	line, err := r.ReadString('\n')
+	if err != nil {
+		return err
+	}
+	n, _ := strconv.Atoi(strings.TrimSpace(line[1:])) // no number: no more lines
+	switch line[0] {
+	case '$':
+		_, err = r.Discard(n + 2)
+		return err
+	case '%':
+		n *= 2
+	case '*':
+	default:
+		return nil
+	}
+	for range n {
+		if err := skipReply(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}

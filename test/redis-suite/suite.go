@@ -1,0 +1,241 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+)
+
+// test is one of the suite's: its name, and the unit that it is in.
+type test struct{ unit, name string }
+
+// result is what became of a test. One that fails says why; one that is late passed only the second time.
+type result struct {
+	test
+	ok   bool
+	why  string
+	late bool
+}
+
+// options are the suite's own for a server that encodes values as it likes and has one database to test. What is tagged needs a
+// replica, a file or DEBUG.
+var options = []string{
+	"--singledb", "--ignore-encoding", "--ignore-digest", "--durable", "--clients", "1",
+	"--tags", "-needs:repl -needs:save -needs:debug -slow",
+}
+
+// suiteSeconds is how long a test may hang; aloneSeconds the same for one that is expected to fail.
+const suiteSeconds, aloneSeconds = "60", "10"
+
+// basePort is where the suite looks for ports, its own just below it and those of the servers that it starts above; each place
+// that runs it has a range.
+const basePort, portRange, serverPorts = 22000, 200, 100
+
+// place is a copy of the suite that nobody else uses: it leaves files behind itself.
+type place struct {
+	dir, binary string
+	at          int // its base port
+}
+
+// newPlace makes the place of that number, anew. What starts there as redis-server is this program.
+func (s *session) newPlace(number int, redisServer string) (place, error) {
+	p := place{filepath.Join(s.dir, strconv.Itoa(number)), s.binary, basePort + number*portRange}
+	if err := os.RemoveAll(p.dir); err != nil {
+		return p, err
+	}
+	if err := os.CopyFS(filepath.Join(p.dir, "tests"), os.DirFS(filepath.Join(s.source, "tests"))); err != nil {
+		return p, err
+	}
+	script, err := os.ReadFile(filepath.Join(s.source, "runtest"))
+	if err != nil {
+		return p, err
+	}
+	if err := os.WriteFile(filepath.Join(p.dir, "runtest"), script, 0o700); err != nil {
+		return p, err
+	}
+	if err := os.Mkdir(filepath.Join(p.dir, "src"), 0o700); err != nil {
+		return p, err
+	}
+	return p, os.Symlink(redisServer, filepath.Join(p.dir, "src", "redis-server"))
+}
+
+// run runs one unit, against the server at a port, or one that the suite starts. The suite's exit status is that of its tests, so that what it printed is what counts.
+func (p place) run(ctx context.Context, unit string, port int, more ...string) ([]result, error) {
+	args := append([]string{"--single", unit, "--baseport", strconv.Itoa(p.at), "--portcount", strconv.Itoa(serverPorts)}, options...)
+	if !startsItself(unit) {
+		args = append(args, "--host", "127.0.0.1", "--port", strconv.Itoa(port))
+	}
+	cmd := exec.CommandContext(ctx, "./runtest", append(args, more...)...)
+	cmd.Dir = p.dir
+	cmd.Env = append(os.Environ(), "CELLSERVER="+p.binary) // for redis-server.sh
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}  // it starts processes
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Run()
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	results := parse(unit, out.String())
+	if err == nil && len(results) == 0 && !strings.Contains(out.String(), "All tests passed") {
+		return nil, fmt.Errorf("%s: %s", unit, out.String())
+	}
+	return results, nil
+}
+
+// runUnits runs units in a place, one after the other, but for the tests named.
+func (p place) runUnits(ctx context.Context, units []string, port int, skip []test) ([]result, error) {
+	var all []result
+	for _, unit := range units {
+		file := filepath.Join(p.dir, "skip")
+		if err := os.WriteFile(file, names(unit, skip), 0o600); err != nil {
+			return nil, err
+		}
+		results, err := p.runTwice(ctx, unit, port, "--timeout", suiteSeconds, "--skipfile", file)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, results...)
+	}
+	return all, nil
+}
+
+// runTwice runs a unit again if not everything passes: some tests are sure only that a server is fast enough, and a machine
+// that does other things is not. What fails twice fails.
+func (p place) runTwice(ctx context.Context, unit string, port int, more ...string) ([]result, error) {
+	results, err := p.run(ctx, unit, port, more...)
+	if err != nil || !slices.ContainsFunc(results, func(r result) bool { return !r.ok }) {
+		return results, err
+	}
+	again, err := p.run(ctx, unit, port, more...)
+	return settle(results, again), err
+}
+
+// settle takes what passes the second time for passed, and what ran only then as it went.
+func settle(first, second []result) []result {
+	before, after := outcomes(first), outcomes(second)
+	for i, r := range first {
+		now, ran := after[r.test]
+		if !r.ok && (ran && now.ok || !ran && r.name == outside) {
+			first[i].ok, first[i].late = true, true
+		}
+	}
+	for _, r := range second {
+		if _, ran := before[r.test]; !ran && r.name != outside {
+			first = append(first, r)
+		}
+	}
+	return first
+}
+
+// names are those of the tests of a unit, a line each, as the suite wants them.
+func names(unit string, tests []test) (b []byte) {
+	for _, t := range tests {
+		if t.unit == unit {
+			b = append(append(b, t.name...), '\n')
+		}
+	}
+	return b
+}
+
+// workers run the tests of the lists: those mostly wait for what does not come.
+const workers = 4
+
+// runAlone runs tests one by one, each against a server of its own, and says which pass.
+func (s *session) runAlone(ctx context.Context, tests []test) (map[test]bool, error) {
+	passed := map[test]bool{}
+	var mu sync.Mutex
+	var first error
+	next := make(chan test)
+	var running sync.WaitGroup
+	for i := range workers {
+		running.Go(func() {
+			p, err := s.newPlace(2+i, s.standIn) // after those of askRedis and askCell
+			for t := range next {
+				var ok bool
+				if err == nil {
+					ok, err = s.passes(ctx, p, t)
+				}
+				mu.Lock()
+				passed[t] = ok
+				if first == nil {
+					first = err
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	for _, t := range tests {
+		next <- t
+	}
+	close(next)
+	running.Wait()
+	return passed, first
+}
+
+// passes runs one test.
+func (s *session) passes(ctx context.Context, p place, t test) (bool, error) {
+	server, err := startCell(s.binary)
+	if err != nil {
+		return false, err
+	}
+	defer server.kill() // which is idle if the suite starts its own
+	results, err := p.run(ctx, t.unit, server.port, "--timeout", aloneSeconds, "--only", t.name)
+	if err != nil {
+		return false, err
+	}
+	ran := false
+	for _, r := range results {
+		if !r.ok {
+			return false, nil
+		}
+		ran = ran || r.name == t.name
+	}
+	return ran, server.alive()
+}
+
+var (
+	colors   = regexp.MustCompile(`\x1b\[[0-9;]*m`)
+	passedAs = regexp.MustCompile(`^\[ok\]: (.*) \(\d+ ms\)$`)
+	failedAs = regexp.MustCompile(`^\[(?:err|exception)\]: (.*)$`)
+	inFile   = regexp.MustCompile(`^(.*) in tests/\S+\.tcl$`)
+	hungAs   = regexp.MustCompile(`^\S+ => \(IN PROGRESS\) (.*)$`)
+)
+
+// outside is the name of what fails outside of any test.
+const outside = "(outside of a test)"
+
+// parse reads what the suite prints of one unit. A failure goes on for some lines, up to the next in brackets.
+func parse(unit, out string) (results []result) {
+	out, _, _ = strings.Cut(colors.ReplaceAllString(out, ""), "The End\n") // then it says the failures again
+	var failed *result
+	for line := range strings.Lines(out) {
+		line = strings.TrimSuffix(line, "\n")
+		if m := passedAs.FindStringSubmatch(line); m != nil {
+			results, failed = append(results, result{test: test{unit, m[1]}, ok: true}), nil
+		} else if m := failedAs.FindStringSubmatch(line); m != nil {
+			r := result{test: test{unit, outside}, why: m[1]}
+			if named := inFile.FindStringSubmatch(m[1]); named != nil {
+				r.name, r.why = named[1], ""
+			}
+			results = append(results, r)
+			failed = &results[len(results)-1]
+		} else if m := hungAs.FindStringSubmatch(line); m != nil {
+			results, failed = append(results, result{test: test{unit, m[1]}, why: "it hangs"}), nil
+		} else if strings.HasPrefix(line, "[") {
+			failed = nil
+		} else if failed != nil && strings.TrimSpace(line) != "" {
+			failed.why = strings.TrimPrefix(failed.why+"\n"+line, "\n")
+		}
+	}
+	return results
+}
