@@ -35,6 +35,7 @@ vet: ## go vet and staticcheck
 tidy: ## go.mod and go.sum say what the code needs, no more
 	$(GO) mod tidy -diff
 	$(GO) mod verify
+	cd test/clients/go && $(GO) mod tidy -diff
 
 .PHONY: test-clients
 test-clients: build ## real clients and limiter libraries in other languages (installs them in a temporary place)

@@ -1,14 +1,24 @@
 #!/usr/bin/env bash
-# Real clients against a real server: test/clients/run.sh path/to/cellserver
-# Fetches the newest redis-py, node-redis and ioredis. Needs python3 with venv, node with npm, and redis-cli.
+# Any Redis client, with its defaults: test/clients/run.sh path/to/cellserver [--write]
+# Each program tells the same story with its client: a decision, counters, a pipeline, a transaction, errors, database 2, and
+# that the server was restarted. It prints "client NAME VERSION", then "ok FEATURE" for each, and "restart" when it waits for that
+# on its standard input. Until then nothing may be on its standard error. It reads PORT, and PROTOCOL: 2, 3 or empty, as the client
+# comes. Then it begins again behind limiters/forgetful.py, which loses one decision of its pipeline: that it must notice.
+# Clients are installed into a temporary place; PHP's, Ruby's and C's, and Debian's redis-py, must be there. What is not there is
+# "not run"; Go, Node.js and Python have to run. --write writes the tables into docs/clients.md.
 set -eu
 
-binary=$(realpath "${1:?usage: $0 path/to/cellserver}")
+binary=$(realpath "${1:?usage: $0 path/to/cellserver [--write]}")
 here=$(dirname "$(realpath "$0")")
+docs=$here/../../docs/clients.md
+features=(throttle counters pipeline transaction errors database restart)
 dir=$(mktemp -d)
-server=
+servers=() others=()
 finish() {
-    if [ -n "$server" ]; then kill -KILL "$server" 2>/dev/null || true; fi
+    for process in "${servers[@]}" "${others[@]}"; do
+        kill -KILL "$process" 2>/dev/null || true
+        wait "$process" 2>/dev/null || true
+    done
     rm -rf "$dir"
 }
 trap finish EXIT
@@ -17,35 +27,216 @@ fail() {
     echo "FAILED: $*" >&2
     exit 1
 }
+has() { for tool; do command -v "$tool" >/dev/null || return; done; }
+free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
+await() { # file, pattern
+    for _ in $(seq 100); do
+        grep -q "$2" "$1" && return
+        sleep 0.1
+    done
+    fail "nothing like $2 in $(cat "$1")"
+}
 
-for tool in python3 node npm redis-cli; do
-    command -v "$tool" >/dev/null || fail "$tool is not installed"
+ports=()
+serve() { # which of the servers
+    : >"$dir/stdout.$1"
+    "$binary" --port "${ports[$1]}" --loglevel warning >"$dir/stdout.$1" 2>>"$dir/stderr" &
+    servers[$1]=$!
+    await "$dir/stdout.$1" 'Ready to accept connections'
+}
+end() { # which of the servers
+    local status=0
+    kill -TERM "${servers[$1]}"
+    wait "${servers[$1]}" || status=$?
+    [ "$status" = 0 ] || fail "exit status $status after SIGTERM: $(cat "$dir/stderr")"
+}
+
+# restart is what a program asks for. Before it, what the server says of the program's connections, and what the program complained of.
+restart() {
+    resp=$(redis-cli -p "${ports[0]}" CLIENT LIST | sed -n '/cmd=client|list/d; s/.* resp=\([23]\) .*/\1/p' | sort -u | tr -d '\n')
+    complaint=$(cat "$dir/complaint")
+    end 0
+    serve 0
+}
+
+# tell runs a program until its end. What it said is then in name, version, resp, complaint, and in cells by feature.
+tell() { # port, program...
+    local word rest status=0
+    name='' version='' resp='' complaint='' cells=()
+    for port in "${ports[@]}"; do redis-cli -p "$port" FLUSHALL >/dev/null; done
+    rm -f "$dir/to" "$dir/from"
+    mkfifo "$dir/to" "$dir/from"
+    exec 4<>"$dir/to"
+    (cd "$dir" && PORT=$1 exec timeout 60 "${@:2}") <"$dir/to" >"$dir/from" 2>"$dir/complaint" 4>&- &
+    local program=$!
+    while read -r word rest; do
+        case $word in
+        client) name=${rest% *} version=${rest##* } ;;
+        restart) restart && echo >&4 ;;
+        ok) cells[${rest%% *}]=$(echo "${rest#"${rest%% *}"}" | sed 's/^ *//') ;;
+        esac
+    done <"$dir/from"
+    exec 4>&-
+    wait "$program" || status=$?
+    return "$status"
+}
+
+row() { printf '| %s ' "$@" >>"$dir/$table" && echo '|' >>"$dir/$table"; }
+
+# story has a program tell its story, and then notice that a decision was lost.
+declare -A cells ran
+story() { # language, protocol or "", program...
+    local language=$1 feature words=()
+    export PROTOCOL=$2
+    shift 2
+    tell "${ports[0]}" "$@" || fail "$*, protocol ${PROTOCOL:-as it comes}: $name $version, after ${!cells[*]}: $(cat "$dir/complaint")"
+    [ "${#cells[@]}" = "${#features[@]}" ] || fail "$*: only ${!cells[*]}"
+    [ -z "$complaint" ] || fail "$*, protocol ${PROTOCOL:-as it comes}, complained: $complaint"
+    [[ $resp = [23] && $resp = "${PROTOCOL:-$resp}" ]] || fail "$* spoke RESP$resp, not RESP$PROTOCOL"
+    for feature in "${features[@]}"; do
+        echo "ok ${name/ /-}-$version-resp$resp $feature${cells[$feature]:+ ${cells[$feature]}}"
+        words+=("${cells[$feature]:-ok}")
+    done
+    echo "ok ${name/ /-}-$version-resp$resp quiet"
+    words[0]="\`${words[0]}\`"
+    row "$language: $name $version" "RESP$resp$([ -n "$PROTOCOL" ] || echo ', as it comes')" "${words[@]}" ok
+    ran[$language]=yes
+    unnoticed "$@"
+}
+
+unnoticed() { # program...
+    : >"$dir/forgetful.port"
+    python3 "$here/limiters/forgetful.py" "${ports[0]}" CL.THROTTLE 5 >"$dir/forgetful.port" &
+    others=($!)
+    await "$dir/forgetful.port" '[0-9]'
+    ! OTHER_PORTS='' tell "$(cat "$dir/forgetful.port")" "$@" || fail "$* does not notice that a decision of its pipeline was lost"
+    [ "${#cells[@]}${cells[counters]-no}" = 2 ] || fail "$*, a decision of its pipeline lost: it stopped after ${!cells[*]}: $(cat "$dir/complaint")"
+    kill "${others[0]}"
+    wait "${others[0]}" 2>/dev/null || true
+    others=()
+}
+
+not_run() { # what, why
+    echo "not run: $1 ($2)"
+    local cell words=()
+    for ((cell = 0; cell < columns - 2; cell++)); do words+=(''); done
+    row "$1" "not run: $2" "${words[@]}"
+}
+
+go_clients() {
+    (cd "$here/go" && go vet ./... && go build -o "$dir/go/" ./...) || fail "the Go programs cannot be built"
+    story Go '' go/goredis client
+    story Go 2 go/goredis client
+    story Go '' go/goredis universal
+    OTHER_PORTS="${ports[1]} ${ports[2]}" story Go '' go/goredis ring
+    story Go '' go/redigo
+    story Go '' go/rueidis
+    story Go 2 go/rueidis
+}
+
+node_clients() {
+    has node npm || { not_run Node.js "node and npm are not installed"; return; }
+    local packages=(redis5@npm:redis@5 redis6@npm:redis@6 ioredis5@npm:ioredis@5 ioredis6@npm:ioredis@6)
+    cp "$here"/node/*.mjs "$dir"
+    echo '{"private": true}' >"$dir/package.json"
+    (cd "$dir" && npm install --loglevel error --no-audit --no-fund "${packages[@]}") >"$dir/log" 2>&1 ||
+        { not_run Node.js "npm: $(head -1 "$dir/log")"; return; }
+    story Node.js '' node node-redis.mjs redis6
+    story Node.js 2 node node-redis.mjs redis6
+    story Node.js '' node node-redis.mjs redis5
+    story Node.js 3 node node-redis.mjs redis5
+    story Node.js '' node ioredis.mjs ioredis6
+    story Node.js 2 node ioredis.mjs ioredis6
+    story Node.js '' node ioredis.mjs ioredis5
+}
+
+python_clients() {
+    has python3 && python3 -m venv "$dir/venv" >"$dir/log" 2>&1 &&
+        "$dir/venv/bin/pip" install --quiet --disable-pip-version-check redis >>"$dir/log" 2>&1 ||
+        { not_run Python "redis-py cannot be installed: $(tail -1 "$dir/log")"; return; }
+    story Python '' "$dir/venv/bin/python" "$here/python.py"
+    story Python 2 "$dir/venv/bin/python" "$here/python.py"
+    if /usr/bin/python3 -c 'import redis' 2>/dev/null; then
+        story Python '' /usr/bin/python3 "$here/python.py"
+    else
+        not_run "Python: Debian's redis-py" "python3-redis is not installed"
+    fi
+}
+
+php_clients() {
+    has php || { not_run PHP "php is not installed"; return; }
+    cp "$here"/php/*.php "$dir"
+    if php -m | grep -qx redis; then story PHP '' php phpredis.php; else not_run "PHP: phpredis" "php has no extension redis"; fi
+    if (cd "$dir" && php -r 'exit(stream_resolve_include_path("Predis/Autoloader.php") ? 0 : 1);'); then
+        story PHP '' php predis.php
+    else
+        not_run "PHP: Predis" "Predis is not installed"
+    fi
+}
+
+ruby_clients() {
+    has ruby && ruby -e 'require "redis"' 2>/dev/null || { not_run "Ruby: redis-rb" "ruby and its redis are not installed"; return; }
+    story Ruby '' ruby "$here/ruby.rb"
+}
+
+c_clients() {
+    has cc && cc -Wall -Wextra -Werror -o "$dir/hiredis" "$here/c/hiredis.c" -lhiredis >"$dir/log" 2>&1 ||
+        { not_run "C: hiredis" "cc or hiredis is not installed"; return; }
+    story C '' ./hiredis
+}
+
+rust_clients() {
+    has cargo || { not_run "Rust: redis-rs" "cargo is not installed"; return; }
+    cp -r "$here/rust" "$dir"
+    (cd "$dir/rust" && cargo build --quiet) >"$dir/log" 2>&1 || { not_run "Rust: redis-rs" "cargo: $(tail -1 "$dir/log")"; return; }
+    VERSION=$(sed -n '/^name = "redis"$/{n; s/version = "\(.*\)"/\1/p}' "$dir/rust/Cargo.lock")
+    export VERSION
+    story Rust '' rust/target/debug/clients
+    story Rust 3 rust/target/debug/clients
+}
+
+java_clients() {
+    has java javac mvn || { not_run Java "a JDK and mvn are not installed"; return; }
+    cp -r "$here/java" "$dir"
+    (cd "$dir/java" && mvn -q -B dependency:copy-dependencies -DoutputDirectory=lib) >"$dir/log" 2>&1 ||
+        { not_run Java "Maven: $(tail -1 "$dir/log")"; return; }
+    (cd "$dir/java" && javac -nowarn -proc:none -cp 'lib/*' -d classes ./*.java) 2>"$dir/log" || fail "$(cat "$dir/log")"
+    local java=(java -Dorg.slf4j.simpleLogger.defaultLogLevel=warn -cp 'java/lib/*:java/classes')
+    story Java '' "${java[@]}" JedisStory
+    story Java 2 "${java[@]}" JedisStory
+    story Java '' "${java[@]}" LettuceStory
+    story Java 2 "${java[@]}" LettuceStory
+    story Java '' "${java[@]}" RedissonStory
+    story Java 3 "${java[@]}" RedissonStory
+}
+
+for tool in go python3 redis-cli; do
+    has "$tool" || fail "$tool is not installed"
 done
-python3 -m venv "$dir/venv"
-"$dir/venv/bin/pip" install --quiet --disable-pip-version-check redis
-cp "$here/node.mjs" "$dir"
-(cd "$dir" && echo '{"private": true}' >package.json && npm install --silent --no-audit --no-fund redis ioredis)
-
-port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-"$binary" --port "$port" --loglevel warning >"$dir/stdout" 2>"$dir/stderr" &
-server=$!
-for _ in $(seq 100); do
-    grep -q 'Ready to accept connections' "$dir/stdout" && break
-    kill -0 "$server" 2>/dev/null || fail "the server ended: $(cat "$dir/stderr")"
-    sleep 0.1
+: >"$dir/stderr"
+for which in 0 1 2; do
+    ports[$which]=$(free_port)
+    serve "$which"
 done
-grep -q 'Ready to accept connections' "$dir/stdout" || fail "the server is not ready"
+python3 "$here/raw.py" "${ports[0]}"
 
-printed=$(redis-cli -p "$port" CL.THROTTLE user123 15 30 60 1 | tr '\n' ' ')
-[ "$printed" = "0 16 15 -1 2 " ] || fail "redis-cli printed $printed"
-echo "ok redis-cli $(redis-cli --version | cut -d ' ' -f 2)"
-python3 "$here/raw.py" "$port"
-"$dir/venv/bin/python" "$here/python.py" "$port"
-(cd "$dir" && timeout 60 node node.mjs "$port")
+table=clients columns=10
+row client speaks "a decision by" "${features[@]:1}" quiet
+row --- --- --- --- --- --- --- --- --- ---
+for language in go node python php ruby c rust java; do "${language}_clients"; done
 
-kill -TERM "$server"
-status=0
-wait "$server" || status=$?
-server=
-[ "$status" = 0 ] || fail "exit status $status after SIGTERM: $(cat "$dir/stderr")"
+table=tools columns=2
+row tool "works with"
+row --- ---
+. "$here/tools.sh"
+
+for which in 0 1 2; do end "$which"; done
 [ ! -s "$dir/stderr" ] || fail "the server complained: $(cat "$dir/stderr")"
+cat "$dir/clients" "$dir/tools"
+if [ "${2:-}" = --write ]; then
+    { echo; echo "Run on $(date '+%-d %B %Y'):"; echo; cat "$dir/clients"; echo; cat "$dir/tools"; echo; } >"$dir/written"
+    sed -i -e '/^<!-- clients:/,/^<!-- end -->/{/^<!--/!d}' -e "/^<!-- clients:/r $dir/written" "$docs"
+fi
+for language in Go Node.js Python; do
+    [ -n "${ran[$language]:-}" ] || fail "$language did not run"
+done

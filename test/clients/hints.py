@@ -1,0 +1,30 @@
+"""What redis-cli suggests at a terminal when one begins to type: hints.py redis-cli -p port"""
+
+import fcntl
+import os
+import pty
+import select
+import signal
+import struct
+import sys
+import termios
+
+pid, terminal = pty.fork()
+if pid == 0:
+    fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 25, 200, 0, 0))
+    os.environ.update(TERM="xterm", REDISCLI_HISTFILE="/dev/null")
+    os.execvp(sys.argv[1], sys.argv[1:])
+
+
+def until(word):
+    shown = b""
+    while word not in shown and select.select([terminal], [], [], 10)[0]:
+        shown += os.read(terminal, 65536)
+    return shown.decode()
+
+
+until(b"> ")  # what is typed before the prompt is lost
+os.write(terminal, b"cl.throttle ")
+print(until(b"quantity"))
+os.kill(pid, signal.SIGKILL)
+os.waitpid(pid, 0)

@@ -1,0 +1,29 @@
+// What the Node.js programs share: how a story is told to test/clients/run.sh.
+import { readFileSync } from "node:fs";
+import { createInterface } from "node:readline/promises";
+import { setTimeout } from "node:timers/promises";
+
+export const [, , installed] = process.argv; // the name under which the package is installed, such as ioredis5
+export const port = Number(process.env.PORT);
+export const protocol = process.env.PROTOCOL && Number(process.env.PROTOCOL); // none: as it comes
+
+export function client(name) {
+  console.log("client", name, JSON.parse(readFileSync(`node_modules/${installed}/package.json`)).version);
+}
+export function ok(...feature) {
+  console.log("ok", ...feature);
+}
+
+// restart has the server restarted, and calls until a call succeeds.
+export async function restart(call) {
+  console.log("restart");
+  const lines = createInterface(process.stdin);
+  await lines.question("");
+  lines.close();
+  let failed = 0;
+  for (; !(await call().then(() => true, (e) => (e.code === "ERR_ASSERTION" ? Promise.reject(e) : false))); failed++) {
+    if (failed > 100) throw new Error("it does not connect again");
+    await setTimeout(50);
+  }
+  ok("restart", ...(failed ? ["after an error"] : []));
+}
