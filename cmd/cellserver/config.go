@@ -99,7 +99,7 @@ func (c *config) define() {
 	f.Var(number{&c.maxLogLimit, 1, 10_000_000}, "max-log-limit", "the largest limit of CL.SLIDINGLOG, which keeps 16 bytes for each call in view")
 	f.Var(number{&c.maxHolders, 1, 100_000}, "max-holders", "holders that may have leases of one key")
 	c.maxTracked = commands.DefaultMaxTracked
-	f.Var(number{&c.maxTracked, 1, 1 << 30}, "tracking-table-max-keys", "keys that are remembered for clients that cache them (CLIENT TRACKING)")
+	f.Var(number{&c.maxTracked, 0, 1 << 30}, "tracking-table-max-keys", "keys that are remembered for clients that cache them (CLIENT TRACKING); 0 for any number, in 256 MiB")
 
 	c.databases, c.transport = 16, string(server.Fastest)
 	f.Var(number{&c.databases, 1, 1024}, "databases", "number of databases")

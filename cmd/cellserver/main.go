@@ -57,6 +57,7 @@ func run(args []string) error {
 	})
 
 	instance.Measure(int64(c.slowerThan), c.slowCalls, int64(c.spikes))
+	instance.SetMaxTracked(c.maxTracked)
 
 	listeners, err := listen(c)
 	if err != nil {

@@ -31,6 +31,7 @@ var effects = map[string]func(c *config){
 	"client-query-buffer-limit":  func(c *config) { c.running.instance.SetLimits(c.limits()) },
 	"proto-max-bulk-len":         func(c *config) { c.running.instance.SetLimits(c.limits()) },
 	"loglevel":                   func(c *config) { c.running.level.Set(levels[c.logLevel]) },
+	"tracking-table-max-keys":    func(c *config) { c.running.instance.SetMaxTracked(c.maxTracked) },
 	"tcp-keepalive":              func(c *config) { c.running.keepAlive.Store(int64(c.tcpKeepAlive)) },
 }
 

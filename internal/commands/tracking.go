@@ -52,7 +52,7 @@ type tracking struct {
 	instance *Instance
 	seed     maphash.Seed
 	parts    [trackingParts]trackingPart
-	maxKeys  int64
+	maxKeys  atomic.Int64
 	keys     atomic.Int64
 	items    atomic.Int64 // clients, over all keys
 	bytes    atomic.Int64 // of all keys, and what they take beside
@@ -117,7 +117,8 @@ const (
 )
 
 func (t *tracking) begin(in *Instance, maxKeys int) {
-	t.instance, t.maxKeys, t.seed = in, int64(maxKeys), maphash.MakeSeed()
+	t.instance, t.seed = in, maphash.MakeSeed()
+	t.maxKeys.Store(int64(maxKeys))
 	t.trackers, t.broadcasts = make(map[int64]*tracker), make(map[string]map[int64]bool)
 }
 
@@ -227,9 +228,31 @@ func (t *tracking) add(key []byte, id int64) {
 	p.count.Add(1)
 	t.items.Add(1)
 	t.bytes.Add(int64(len(key)) + trackedWorth)
-	if t.keys.Add(1) > t.maxKeys || t.bytes.Load() > maxTrackedBytes {
+	if t.keys.Add(1); t.full() {
 		t.evict(p, string(key))
 	}
+}
+
+// full says whether more is remembered than is allowed.
+func (t *tracking) full() bool {
+	most := t.maxKeys.Load()
+	return most > 0 && t.keys.Load() > most || t.bytes.Load() > maxTrackedBytes
+}
+
+// SetMaxTracked bounds the keys that are remembered for clients that cache them, 0 for no number of them; and forgets those that are
+// too many.
+func (in *Instance) SetMaxTracked(most int) {
+	t := &in.tracking
+	t.maxKeys.Store(int64(most))
+	for i := range t.parts {
+		p := &t.parts[i]
+		p.mu.Lock()
+		for t.full() && len(p.keys) > 0 {
+			t.evict(p, "")
+		}
+		p.mu.Unlock()
+	}
+	t.sendAside()
 }
 
 // evict forgets some keys of a part, which is locked: one more than came, so that the bound is kept by all parts together.

@@ -90,7 +90,7 @@ func TestManyReadersAreTold(t *testing.T) {
 // The table is bounded: a key too many, and another is forgotten, which its readers are told.
 func TestTrackedKeysAreBounded(t *testing.T) {
 	s := newStill(t)
-	s.instance.tracking.maxKeys = 100
+	s.instance.tracking.maxKeys.Store(100)
 	c := s.tracks(t, "")
 	told := 0
 	for i := range 1000 {
