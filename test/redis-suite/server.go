@@ -24,7 +24,9 @@ type server struct {
 }
 
 func startCell(binary string) (*server, error) {
-	return start(func(port string) *exec.Cmd { return exec.Command(binary, "--port", port, "--loglevel", "warning", "--io-threads", "1") })
+	return start(func(port string) *exec.Cmd {
+		return exec.Command(binary, "--port", port, "--loglevel", "warning", "--io-threads", "1")
+	})
 }
 
 func startRedis(dir string) (*server, error) {
