@@ -229,7 +229,7 @@ func (t *tracking) add(key []byte, id int64) {
 	t.items.Add(1)
 	t.bytes.Add(int64(len(key)) + trackedWorth)
 	if t.keys.Add(1); t.full() {
-		t.evict(p, string(key))
+		t.evict(p, string(key), 2) // one more than came, so that the bound is kept by all parts together
 	}
 }
 
@@ -248,16 +248,15 @@ func (in *Instance) SetMaxTracked(most int) {
 		p := &t.parts[i]
 		p.mu.Lock()
 		for t.full() && len(p.keys) > 0 {
-			t.evict(p, "")
+			t.evict(p, "", 1)
 		}
 		p.mu.Unlock()
 	}
 	t.sendAside()
 }
 
-// evict forgets some keys of a part, which is locked: one more than came, so that the bound is kept by all parts together.
-func (t *tracking) evict(p *trackingPart, but string) {
-	left := 2
+// evict forgets some keys of a part, which is locked, but not the last that came if there are others.
+func (t *tracking) evict(p *trackingPart, but string, left int) {
 	for key, r := range p.keys {
 		if key == but && len(p.keys) > 1 {
 			continue
