@@ -35,7 +35,7 @@ type Command struct {
 
 	parent   *Command
 	number   int  // in the table
-	decides  bool // its reply begins with limited, 0 or 1
+	decides  bool // a limiter: its reply begins with limited, 0 or 1
 	grammar  grammar
 	firstKey int // word that is the first key, 0 if there is none; if 1, calls that differ in it alone are bound once (see ahead)
 }

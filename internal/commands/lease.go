@@ -21,6 +21,7 @@ var clAcquire = Command{
 	Reply: `Five integers: limited (0 granted, 1 limited); limit; remaining, the permits that nobody holds, after this call;
 retry_after, the seconds until enough leases of others have ended (-1 if it was granted, or never can be); reset_after, the
 seconds until the last lease ends.`,
+	decides: true,
 	Run: func(c *Call) error {
 		key := c.Key()
 		limit, ttl, holder, quantity := c.Int(), c.Int(), c.Word(), c.Int()
