@@ -2,6 +2,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,6 +44,10 @@ func run(args []string) error {
 		return err
 	}
 	c.fitFiles(log.Warn)
+	c.tls.warn = log.Warn
+	if err := c.tls.load(); err != nil {
+		return err
+	}
 
 	turns, holds := c.meters()
 	memory := store.NewMemory(store.Options{Databases: c.databases, Holds: holds})
@@ -51,9 +56,9 @@ func run(args []string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	instance := commands.New(commands.Config{
-		Store: memory, Version: version, Settings: c.settings(), Limits: c.limits(), Port: c.port, Log: log, Turns: turns, Holds: holds,
+		Store: memory, Version: version, Settings: c.settings(), Limits: c.limits(), Port: cmp.Or(c.port, c.tls.port), Log: log, Turns: turns, Holds: holds,
 		Stop: stop, Debug: c.debugCommand, MaxKeySize: c.maxKeySize, MaxLog: c.maxLogLimit, MaxHolders: c.maxHolders,
-		MaxPushes: c.listens.Hard, MaxTracked: c.maxTracked,
+		MaxPushes: c.listens.Hard, MaxTracked: c.maxTracked, Settle: c.settle,
 	})
 
 	instance.Measure(int64(c.slowerThan), c.slowCalls, int64(c.spikes))
@@ -68,8 +73,9 @@ func run(args []string) error {
 		return err
 	}
 	c.running.instance, c.running.server = instance, srv
+	go c.reload(ctx.Done(), log.Info)
 	go watchClock(ctx, time.Tick(time.Second), memory.Clock(), log)
-	failed := serve(srv, listeners, log)
+	failed := serve(srv, listeners, c.tls.handshakes(), log)
 	select {
 	case <-ctx.Done():
 		stop() // from here on a second signal ends the process at once
@@ -80,10 +86,16 @@ func run(args []string) error {
 }
 
 // serve has every listener served, and says so: on standard output in the words that container tools wait for.
-func serve(srv *server.Server, listeners []net.Listener, log *slog.Logger) <-chan error {
+func serve(srv *server.Server, listeners []net.Listener, handshakes server.Handshakes, log *slog.Logger) <-chan error {
 	failed := make(chan error, len(listeners))
 	for _, listener := range listeners {
-		go func() { failed <- srv.Serve(listener) }()
+		go func() {
+			if secured, ok := listener.(securely); ok {
+				failed <- srv.ServeTLS(secured.Listener, handshakes)
+			} else {
+				failed <- srv.Serve(listener)
+			}
+		}()
 		log.Info("listening", "network", network(listener), "address", listener.Addr())
 		fmt.Printf("* Ready to accept connections %s\n", network(listener))
 	}

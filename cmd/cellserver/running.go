@@ -39,6 +39,9 @@ var effects = map[string]func(c *config){
 // reading, at a time.
 func (c *config) changing(f *pflag.Flag) func(text string) error {
 	effect := effects[f.Name]
+	if isTLS(f.Name) {
+		effect = func(*config) {} // settle sees to it
+	}
 	if effect == nil {
 		return nil
 	}

@@ -21,6 +21,7 @@ var mayImport = map[string][]string{
 	"internal/lease":  {"internal/quota"},
 
 	"internal/hitters": {},
+	"internal/secure":  {},
 
 	"internal/resp":       {redcon},
 	"internal/meter":      {"golang.org/x/sys/unix"},
@@ -44,7 +45,7 @@ var mayImport = map[string][]string{
 	},
 	"cmd/cellserver": {
 		"internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/store", "internal/resp",
-		"internal/commands", "internal/server", "internal/meter",
+		"internal/commands", "internal/server", "internal/meter", "internal/secure",
 		"github.com/spf13/pflag", "github.com/redis/go-redis/v9/...", "golang.org/x/sys/unix", "golang.org/x/term",
 	},
 }
