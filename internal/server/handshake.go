@@ -150,9 +150,9 @@ func (s *Server) meet(conn net.Conn, h Handshakes) {
 	}
 	go func() {
 		defer s.room.leave(inside)
-		late := time.AfterFunc(h.Timeout, func() { conn.Close() })
+		defer time.AfterFunc(h.Timeout, func() { conn.Close() }).Stop()
 		secured, err := w.shakeHands(h.Config())
-		if !late.Stop() || err != nil {
+		if err != nil {
 			s.log.Debug("no TLS handshake", "peer", conn.RemoteAddr(), "error", err)
 			conn.Close()
 			return

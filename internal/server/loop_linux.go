@@ -426,10 +426,15 @@ func (k *link) receive() (int, error) {
 }
 
 func (k *link) transmit(b []byte) (int, error) {
-	if k.tls != nil {
-		return k.tls.transmit(b)
+	if k.tls == nil {
+		return write(k.fd, b)
 	}
-	return write(k.fd, b)
+	waited := k.tls.unsent()
+	n, err := k.tls.transmit(b)
+	if waited > 0 && (n > 0 || k.tls.unsent() < waited) {
+		k.session.Touch() // a client that reads is not idle
+	}
+	return n, err
 }
 
 // lastReads is how much is read of a connection that is to end, in reads: a client that sends faster than we read does not

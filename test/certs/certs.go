@@ -29,10 +29,16 @@ type Authority struct {
 	next int64 // serial number
 }
 
-// New makes an authority.
+// New makes an authority, for one test.
 func New(t testing.TB) *Authority {
 	t.Helper()
-	a := &Authority{Dir: t.TempDir(), key: newKey(t)}
+	return NewIn(t, t.TempDir())
+}
+
+// NewIn makes an authority in a directory that lasts longer.
+func NewIn(t testing.TB, dir string) *Authority {
+	t.Helper()
+	a := &Authority{Dir: dir, key: newKey(t)}
 	template := a.template("authority")
 	template.IsCA, template.BasicConstraintsValid = true, true
 	template.KeyUsage = x509.KeyUsageCertSign
@@ -71,7 +77,8 @@ func Expired(c *x509.Certificate) {
 // the pair is empty.
 func (a *Authority) Client(t testing.TB, own Pair) *tls.Config {
 	t.Helper()
-	c := &tls.Config{RootCAs: x509.NewCertPool(), ServerName: "localhost"}
+	now := time.Now() // whatever a test does to its clock
+	c := &tls.Config{RootCAs: x509.NewCertPool(), ServerName: "localhost", Time: func() time.Time { return now }}
 	c.RootCAs.AddCert(a.cert)
 	if own != (Pair{}) {
 		pair, err := tls.LoadX509KeyPair(own.Cert, own.Key)

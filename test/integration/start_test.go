@@ -149,7 +149,7 @@ func TestWhoReadsIsNotIdle(t *testing.T) {
 	defer ticker.Stop()
 	piece, read := make([]byte, 96<<10), 0
 	for whole := len("*3000\r\n") + 3000*len("$4000\r\n"+strings.Repeat("0", 4000)+"\r\n"); read < whole; <-ticker.C {
-		n, err := conn.Read(piece)
+		n, err := io.ReadFull(conn, piece[:min(len(piece), whole-read)])
 		read += n
 		require.NoError(t, err, "after %d of %d bytes", read, whole)
 	}

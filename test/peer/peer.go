@@ -4,11 +4,13 @@ package peer
 
 import (
 	"bytes"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -60,6 +62,7 @@ func run(m *testing.M) int {
 type Server struct {
 	Addr string // of its TCP listener
 	Port int
+	TLS  *tls.Config // what its clients need; nil if they need none
 
 	t              *testing.T
 	cmd            *exec.Cmd
@@ -72,9 +75,15 @@ type Server struct {
 // and without having said anything on stderr.
 func Start(t *testing.T, args ...string) *Server {
 	t.Helper()
-	return start(t, func(port int) *exec.Cmd {
-		return exec.Command(binary, append([]string{"--port", strconv.Itoa(port), "--loglevel", "warning"}, args...)...)
+	listen, client := door(t)
+	s := start(t, func(port int) *exec.Cmd {
+		return exec.Command(binary, slices.Concat(listen(port), []string{"--loglevel", "warning"}, args)...)
 	})
+	if s.TLS = client; client != nil {
+		secured.Store(s.Addr, client)
+		t.Cleanup(func() { secured.Delete(s.Addr) })
+	}
+	return s
 }
 
 // StartRedis starts a real redis-server on a free port. Without one installed the test fails: a comparison that is not
