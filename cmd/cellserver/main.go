@@ -55,6 +55,8 @@ func run(args []string) error {
 
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
+	hangUps := make(chan os.Signal, 1)
+	signal.Notify(hangUps, syscall.SIGHUP)
 	instance := commands.New(commands.Config{
 		Store: memory, Version: version, Settings: c.settings(), Limits: c.limits(), Port: cmp.Or(c.port, c.tls.port), Log: log, Turns: turns, Holds: holds,
 		Stop: stop, Debug: c.debugCommand, MaxKeySize: c.maxKeySize, MaxLog: c.maxLogLimit, MaxHolders: c.maxHolders,
@@ -73,7 +75,7 @@ func run(args []string) error {
 		return err
 	}
 	c.running.instance, c.running.server = instance, srv
-	go c.reload(ctx.Done(), log.Info)
+	go c.reload(hangUps, ctx.Done(), log.Info)
 	go watchClock(ctx, time.Tick(time.Second), memory.Clock(), log)
 	failed := serve(srv, listeners, c.tls.handshakes(), log)
 	select {

@@ -4,10 +4,8 @@ import (
 	"crypto/tls"
 	"net"
 	"os"
-	"os/signal"
 	"strings"
 	"sync/atomic"
-	"syscall"
 
 	"github.com/spf13/pflag"
 
@@ -85,9 +83,7 @@ func (c *config) settle(names []string) (blamed string, err error) {
 }
 
 // reload reads the files anew on every SIGHUP. Without TLS the signal means nothing, as to Redis; it never ends the process.
-func (c *config) reload(done <-chan struct{}, say func(message string, args ...any)) {
-	hangUps := make(chan os.Signal, 1)
-	signal.Notify(hangUps, syscall.SIGHUP)
+func (c *config) reload(hangUps <-chan os.Signal, done <-chan struct{}, say func(message string, args ...any)) {
 	for {
 		select {
 		case <-done:

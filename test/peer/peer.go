@@ -77,13 +77,21 @@ func Start(t *testing.T, args ...string) *Server {
 	t.Helper()
 	listen, client := door(t)
 	s := start(t, func(port int) *exec.Cmd {
-		return exec.Command(binary, slices.Concat(listen(port), []string{"--loglevel", "warning"}, args)...)
+		return Command(slices.Concat(listen(port), []string{"--loglevel", "warning"}, args)...)
 	})
 	if s.TLS = client; client != nil {
 		secured.Store(s.Addr, client)
 		t.Cleanup(func() { secured.Delete(s.Addr) })
 	}
 	return s
+}
+
+// StartPlain is Start of a server that is spoken to plainly, whatever the environment says.
+func StartPlain(t *testing.T, args ...string) *Server {
+	t.Helper()
+	return start(t, func(port int) *exec.Cmd {
+		return Command(slices.Concat([]string{"--port", strconv.Itoa(port), "--loglevel", "warning"}, args)...)
+	})
 }
 
 // StartRedis starts a real redis-server on a free port. Without one installed the test fails: a comparison that is not
