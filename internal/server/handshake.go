@@ -142,7 +142,7 @@ func (s *Server) meet(conn net.Conn, h Handshakes) {
 		conn.Close()
 		return
 	}
-	w := &wire{Conn: conn, room: &s.room}
+	w := newWire(conn, &s.room)
 	inside, ok := s.room.enter(w, s.ended)
 	if !ok {
 		conn.Close()
@@ -166,44 +166,52 @@ func (s *Server) meet(conn net.Conn, h Handshakes) {
 // peer. Then it is the socket; or the event loop puts another Conn in its place, which never waits.
 type wire struct {
 	net.Conn
-	room  *room // nil once hands are shaken
-	waits atomic.Bool
+	room  *room       // nil once hands are shaken
+	waits atomic.Bool // for the peer; else it computes, or waits for a processor
+}
+
+func newWire(conn net.Conn, r *room) *wire {
+	w := &wire{Conn: conn, room: r}
+	w.waits.Store(true) // a handshake begins with what the peer says
+	return w
 }
 
 // shakeHands is the handshake.
 func (w *wire) shakeHands(config *tls.Config) (*tls.Conn, error) {
 	conn := tls.Server(w, config)
-	w.room.compute <- struct{}{}
 	err := conn.Handshake()
-	<-w.room.compute
+	if !w.waits.Load() {
+		<-w.room.compute // and it need not give way any more
+	}
 	w.room = nil
 	return conn, err
 }
 
 func (w *wire) Read(b []byte) (int, error) {
-	if w.room == nil {
-		return w.Conn.Read(b)
+	if w.room != nil {
+		w.wait()
+		defer w.goOn()
 	}
-	defer w.wait()()
 	return w.Conn.Read(b)
 }
 
 func (w *wire) Write(b []byte) (int, error) {
-	if w.room == nil {
-		return w.Conn.Write(b)
+	if w.room != nil {
+		w.wait()
+		defer w.goOn()
 	}
-	defer w.wait()()
 	return w.Conn.Write(b)
 }
 
-// wait says that the handshake waits for its peer; what it returns, that it goes on.
-func (w *wire) wait() func() {
-	w.waits.Store(true)
-	<-w.room.compute
-	return func() {
-		w.waits.Store(false)
-		w.room.compute <- struct{}{}
+func (w *wire) wait() {
+	if !w.waits.Swap(true) {
+		<-w.room.compute
 	}
+}
+
+func (w *wire) goOn() {
+	w.waits.Store(false)
+	w.room.compute <- struct{}{}
 }
 
 // below is a connection's socket, below TLS if there is TLS.
