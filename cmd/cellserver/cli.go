@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -115,6 +116,9 @@ func (o *clientOptions) defineTLS(f *pflag.FlagSet) (shakeHands func() error) {
 	f.StringVar(&trust.ServerName, "sni", "", "name that the server's certificate has to be for, instead of the address")
 	f.BoolVar(&trust.Insecure, "insecure", false, "take whatever certificate the server shows")
 	return func() (err error) {
+		if os.Getenv(prefix+"PORT") == "0" && !slices.ContainsFunc([]string{"host", "port", "socket", "tls"}, f.Changed) {
+			wanted = o.ownServer(&trust)
+		}
 		if !wanted {
 			if trust != (secure.Client{}) {
 				return errors.New("--cacert, --cacertdir, --cert, --key, --sni and --insecure are for TLS: give --tls, too")
@@ -130,6 +134,18 @@ func (o *clientOptions) defineTLS(f *pflag.FlagSet) (shakeHands func() error) {
 		o.secure, err = trust.Config()
 		return err
 	}
+}
+
+// ownServer finds the server that the environment configures when that has no plain port: by its Unix socket, or over TLS, then with the
+// server's own certificate, and without looking at the one that it shows. It says whether that takes TLS.
+func (o *clientOptions) ownServer(trust *secure.Client) (overTLS bool) {
+	if o.socket = os.Getenv(prefix + "UNIXSOCKET"); o.socket != "" || os.Getenv(prefix+"TLS_PORT") == "" {
+		return false
+	}
+	if *trust == (secure.Client{}) {
+		*trust = secure.Client{Cert: os.Getenv(prefix + "TLS_CERT_FILE"), Key: os.Getenv(prefix + "TLS_KEY_FILE"), Insecure: true}
+	}
+	return true
 }
 
 // portOf is the default of -p: in a container, where the environment configures the server, a health check finds it

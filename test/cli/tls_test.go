@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -28,6 +29,16 @@ func TestTLS(t *testing.T) {
 	fromEnvironment := ours("--tls", "--cacertdir", a.Dir, "--cert", me.Cert, "--key", me.Key, "PING")
 	fromEnvironment.Env = append(environment(t), "CELLSERVER_PORT=0", "CELLSERVER_TLS_PORT="+port)
 	assert.Equal(t, outcome{stdout: "PONG\n"}, run(t, fromEnvironment, ""))
+
+	// A health check finds the server that its environment configures.
+	health := ours("PING")
+	health.Env = append(environment(t), "CELLSERVER_PORT=0", "CELLSERVER_TLS_PORT="+port, "CELLSERVER_TLS_CERT_FILE="+own.Cert, "CELLSERVER_TLS_KEY_FILE="+own.Key)
+	assert.Equal(t, outcome{stdout: "PONG\n"}, run(t, health, ""))
+	path := filepath.Join(t.TempDir(), "s")
+	peer.StartPlain(t, "--unixsocket", path)
+	health = ours("PING")
+	health.Env = append(environment(t), "CELLSERVER_PORT=0", "CELLSERVER_TLS_PORT=1", "CELLSERVER_UNIXSOCKET="+path)
+	assert.Equal(t, outcome{stdout: "PONG\n"}, run(t, health, ""))
 
 	at := "127.0.0.1:" + port
 	for says, args := range map[string][]string{
