@@ -154,3 +154,15 @@ func TestWhoReadsIsNotIdle(t *testing.T) {
 		require.NoError(t, err, "after %d of %d bytes", read, whole)
 	}
 }
+
+// Where nothing more can be written the log is lost, and nothing else.
+func TestFullDisk(t *testing.T) {
+	server := peer.Start(t, "--logfile", "/dev/full", "--loglevel", "debug")
+	conn := dial(t, server)
+	_, err := conn.Write([]byte("*1\r\n$x\r\n")) // a client that goes wrong
+	require.NoError(t, err)
+	all, err := io.ReadAll(conn)
+	require.NoError(t, err)
+	assert.Equal(t, "-ERR Protocol error: invalid bulk length\r\n", string(all))
+	assert.Equal(t, "+OK\r\n$1\r\n1\r\n", exchange(t, server, append(command("SET", "a", "1"), command("GET", "a")...)))
+}
