@@ -91,7 +91,7 @@ func TestStopUnderLoad(t *testing.T) {
 			hammers = append(hammers, h)
 			running.Go(func() { errs <- h.run(server.Addr) })
 		}
-		until(t, func() bool { return heardAll(hammers, 100) }, func() string { return "everybody is served" })
+		until(t, func() bool { return heardAll(hammers, 20) }, func() string { return "everybody is served" })
 		sent := make([]int64, len(hammers))
 		for i, h := range hammers {
 			sent[i] = h.sent.Load()
