@@ -179,11 +179,11 @@ func (c *Call) runQueued(q *queue) {
 	for _, call := range q.calls {
 		mark := c.Out.Mark()
 		if err := c.runOne(call.row, q.words[call.start:call.end]); err != nil {
-			c.Out.Rewind(mark)
+			c.Out.Rewind(max(mark, c.Session.mark)) // which moves if something is told aloud
 			c.Out.Error(c.instance.fail(call.row, err))
 		}
 		if c.Out.Len() > maxReply {
-			c.Out.Rewind(mark)
+			c.Out.Rewind(max(mark, c.Session.mark))
 			c.Out.Error(string(errReplyTooLong))
 		}
 		if moved += c.moved; call.row.Flags&(Fast|Quick) == 0 {

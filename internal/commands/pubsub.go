@@ -90,10 +90,12 @@ func (c *Call) checkChannel(kind via, name []byte) error {
 
 // writeSubscription is a message for one name.
 func (c *Call) writeSubscription(kind via, writeName func()) {
-	c.Out.Push(3)
-	c.Out.BulkString(c.row.Name)
-	writeName()
-	c.Out.Int(int64(c.Session.listens.shown(kind)))
+	c.Session.aloud(func() {
+		c.Out.Push(3)
+		c.Out.BulkString(c.row.Name)
+		writeName()
+		c.Out.Int(int64(c.Session.listens.shown(kind)))
+	})
 }
 
 // unsubscribe answers each name; if none was named and there is none, one that is nil.
@@ -150,6 +152,7 @@ func (c *Call) publish(kind via) error {
 	case s.published != nil && c.Out.Len() > maxReply:
 		return errReplyTooLong // and not published then
 	case s.published != nil:
+		m.until = all.latest() // who comes later in the transaction does not get it
 		s.published.add(c.Out.Mark(), m)
 		return nil
 	}
@@ -191,7 +194,7 @@ func (s *Session) endPublished() {
 	s.out.Rewind(s.mark)
 	s.takeEarly(p.early)
 	for i := range p.at {
-		p.at[i] -= s.mark
+		p.at[i] = max(p.at[i]-s.mark, 0) // a reply that is not wanted was begun anew
 	}
 	worth := 0
 	for _, m := range p.messages {

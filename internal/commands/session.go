@@ -344,7 +344,7 @@ func (s *Session) Listens() bool { return s.subscribed }
 // takePushes has what was pushed until now stand before the reply that is being written. In a transaction that is before the
 // transaction's reply.
 func (s *Session) takePushes() {
-	if s.published != nil {
+	if s.published != nil && s.heeded() {
 		s.mail.mu.Lock()
 		defer s.mail.mu.Unlock()
 		s.published.early = len(s.mail.pushes)
@@ -358,7 +358,7 @@ func (s *Session) takeEarly(bytes int) {
 	s.mail.mu.Lock()
 	defer s.mail.mu.Unlock()
 	bytes = min(bytes, len(s.mail.pushes))
-	s.out.Raw(s.mail.pushes[:bytes])
+	s.aloud(func() { s.out.Raw(s.mail.pushes[:bytes]) })
 	if s.mail.pushes = s.mail.pushes[bytes:]; len(s.mail.pushes) == 0 {
 		s.mail.pushes = nil
 	}
