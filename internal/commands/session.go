@@ -487,7 +487,7 @@ func (s *Session) protocol() int {
 
 // speak changes the version of the protocol, 2 or 3, from the next reply on.
 func (s *Session) speak(protocol int) {
-	if s.subscribed {
+	if s.mail.waiting.Load() {
 		s.takePushes() // which were written in the other one
 	}
 	s.out.SetProtocol(protocol)

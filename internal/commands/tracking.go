@@ -76,6 +76,8 @@ const trackingParts = 64
 type trackingPart struct {
 	mu    sync.Mutex
 	count atomic.Int64
+	items int64 // its part of the table's
+	bytes int64
 	keys  map[string]readers
 }
 
@@ -93,6 +95,7 @@ const (
 	DefaultMaxTracked = 1_000_000
 	maxTrackedBytes   = 256 << 20
 	trackedWorth      = 128 // bytes that a key takes beside its own
+	readerWorth       = 32  // and for each further client that has read it
 )
 
 // changes are what is to be told.
@@ -100,7 +103,7 @@ type changes struct {
 	keys    []changedKey
 	written map[string]int64 // for broadcasts: by whom last
 	bytes   int              // of written
-	flushed bool             // everything has changed
+	kept    int64            // of keys, and what they take beside
 	worth   int              // how many are told, about
 }
 
@@ -108,11 +111,12 @@ type changedKey struct {
 	key     string
 	readers readers
 	by      int64
+	all     bool // every key has changed
 }
 
 // The bounds of what is pending: beyond them everything has changed.
 const (
-	maxChangedKeys  = 1 << 18
+	maxChangedBytes = 32 << 20
 	maxWrittenBytes = 16 << 20
 )
 
@@ -175,14 +179,15 @@ func (t *tracking) stop(id int64, before *tracker) {
 	}
 }
 
-// clear forgets all keys: nobody is there to be told.
+// clear forgets all keys, without a look at each: there may be a million, and all keys of the store may be locked.
 func (t *tracking) clear() {
+	if t.keys.Load() == 0 {
+		return
+	}
 	for i := range t.parts {
 		p := &t.parts[i]
 		p.mu.Lock()
-		for key, r := range p.keys {
-			t.forgot(p, key, r)
-		}
+		t.count(p, -p.count.Load(), -p.items, -p.bytes)
 		p.keys = nil
 		p.mu.Unlock()
 	}
@@ -218,17 +223,16 @@ func (t *tracking) add(key []byte, id int64) {
 			p.keys[string(key)] = readers{r.first, r.more}
 		}
 		r.more[id] = true
-		t.items.Add(1)
+		if t.count(p, 0, 1, readerWorth); t.full() {
+			t.evict(p, string(key), 1)
+		}
 		return
 	}
 	if p.keys == nil {
 		p.keys = make(map[string]readers)
 	}
 	p.keys[string(key)] = readers{first: id}
-	p.count.Add(1)
-	t.items.Add(1)
-	t.bytes.Add(int64(len(key)) + trackedWorth)
-	if t.keys.Add(1); t.full() {
+	if t.count(p, 1, 1, worthOf(string(key), readers{})); t.full() {
 		t.evict(p, string(key), 2) // one more than came, so that the bound is kept by all parts together
 	}
 }
@@ -263,7 +267,7 @@ func (t *tracking) evict(p *trackingPart, but string, left int) {
 		}
 		delete(p.keys, key)
 		t.forgot(p, key, r)
-		t.change(changedKey{key, r, 0})
+		t.change(changedKey{key: key, readers: r})
 		if left--; left == 0 {
 			return
 		}
@@ -272,10 +276,22 @@ func (t *tracking) evict(p *trackingPart, but string, left int) {
 
 // forgot counts a key that has gone from the table.
 func (t *tracking) forgot(p *trackingPart, key string, r readers) {
-	p.count.Add(-1)
-	t.keys.Add(-1)
-	t.items.Add(-int64(r.count()))
-	t.bytes.Add(-int64(len(key)) - trackedWorth)
+	t.count(p, -1, -int64(r.count()), -worthOf(key, r))
+}
+
+// worthOf is what a key takes, in bytes.
+func worthOf(key string, r readers) int64 {
+	return int64(len(key)+trackedWorth) + int64(len(r.more))*readerWorth
+}
+
+// count counts what comes to a part, which is locked, or goes.
+func (t *tracking) count(p *trackingPart, keys, items, bytes int64) {
+	p.count.Add(keys)
+	p.items += items
+	p.bytes += bytes
+	t.keys.Add(keys)
+	t.items.Add(items)
+	t.bytes.Add(bytes)
 }
 
 // heard is what the store says, with the key locked. What it does by itself nobody else will send.
@@ -311,7 +327,7 @@ func (t *tracking) take(key []byte, by int64) bool {
 	}
 	p.mu.Unlock()
 	if known {
-		t.change(changedKey{string(key), r, by})
+		t.change(changedKey{key: string(key), readers: r, by: by})
 	}
 	return known
 }
@@ -319,10 +335,12 @@ func (t *tracking) take(key []byte, by int64) bool {
 func (t *tracking) change(c changedKey) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.pending.keys) == maxChangedKeys {
-		t.pending.keys, t.pending.flushed = nil, true
+	if t.pending.kept > maxChangedBytes {
+		t.pending.keys, t.pending.kept = nil, 0
+		t.pending.flush()
 	}
 	t.pending.keys = append(t.pending.keys, c)
+	t.pending.kept += worthOf(c.key, c.readers)
 	t.pending.worth += c.readers.count()
 	t.waiting.Store(true)
 }
@@ -331,7 +349,8 @@ func (t *tracking) broadcast(key []byte, by int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.pending.bytes > maxWrittenBytes {
-		t.pending.written, t.pending.bytes, t.pending.flushed = nil, 0, true
+		t.pending.written, t.pending.bytes = nil, 0
+		t.pending.flush()
 	}
 	if t.pending.written == nil {
 		t.pending.written = make(map[string]int64)
@@ -344,15 +363,16 @@ func (t *tracking) broadcast(key []byte, by int64) {
 	t.waiting.Store(true)
 }
 
-// flushed has everybody told that everything has changed.
+// flushed has everybody told that everything has changed. What was read before need not be remembered then.
 func (t *tracking) flushed() {
 	trackers := int(t.tracking.Load())
 	if trackers == 0 {
 		return
 	}
+	t.clear()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.pending.flushed = true
+	t.pending.flush()
 	t.pending.worth += trackers
 	t.waiting.Store(true)
 }
@@ -407,7 +427,14 @@ func (t *tracking) sendAll() {
 	}
 }
 
-func (c *changes) isEmpty() bool { return len(c.keys) == 0 && c.written == nil && !c.flushed }
+func (c *changes) isEmpty() bool { return len(c.keys) == 0 && c.written == nil }
+
+// flush adds that every key has changed, unless that was said last.
+func (c *changes) flush() {
+	if last := len(c.keys) - 1; last < 0 || !c.keys[last].all {
+		c.keys = append(c.keys, changedKey{all: true})
+	}
+}
 
 // take takes all, but what was written if it is to wait.
 func (c *changes) take(written bool) (taken changes) {
@@ -437,10 +464,11 @@ func (t *tracking) whoWants(prefix string) []int64 {
 
 // tell tells everybody.
 func (t *tracking) tell(c changes) {
-	if c.flushed {
-		t.tellAll()
-	}
 	for _, changed := range c.keys {
+		if changed.all {
+			t.tellAll()
+			continue
+		}
 		one := &invalidation{keys: []string{changed.key}, by: changed.by}
 		t.tellOne(changed.readers.first, one)
 		for id := range changed.readers.more {

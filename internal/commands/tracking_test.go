@@ -101,6 +101,70 @@ func TestTrackedKeysAreBounded(t *testing.T) {
 	require.Equal(t, 1000, told+int(kept))
 }
 
+// So are the clients that have read the keys: each costs what it takes.
+func TestReadersOfTrackedKeysAreBounded(t *testing.T) {
+	s := newStill(t)
+	c := s.tracks(t, "")
+	tr := &s.instance.tracking
+	tr.bytes.Store(maxTrackedBytes - 100*readerWorth)
+	told := 0
+	for reader := range 1000 {
+		tr.add([]byte("k"), int64(reader)+c.session.id)
+		tr.send(true)
+		told += strings.Count(c.listen(), "invalidate")
+	}
+	require.LessOrEqual(t, tr.bytes.Load(), int64(maxTrackedBytes))
+	require.Equal(t, 1, told, "it is told once that it has to forget the key")
+}
+
+// A flush empties the table without a look at each key, and so does the last client that leaves.
+func TestFlushEmptiesTheTable(t *testing.T) {
+	for _, end := range []string{"FLUSHALL ASYNC", "FLUSHDB", "SWAPDB 0 1", "CLIENT TRACKING OFF"} {
+		s := newStill(t)
+		c, d := s.tracks(t, ""), s.tracks(t, "")
+		c.say(t, "SET a 1\r\nMGET a b c")
+		d.say(t, "MGET b c d\r\nCLIENT TRACKING OFF")
+		tr := &s.instance.tracking
+		require.Equal(t, int64(4), tr.keys.Load())
+		require.Equal(t, int64(6), tr.items.Load())
+		require.Positive(t, tr.bytes.Load())
+		c.say(t, end)
+		require.Zero(t, tr.keys.Load(), end)
+		require.Zero(t, tr.items.Load(), end)
+		require.Zero(t, tr.bytes.Load(), end)
+	}
+}
+
+// What waits to be told is bounded in bytes, however few the keys.
+func TestChangesAreBounded(t *testing.T) {
+	s := newStill(t)
+	c := s.tracks(t, "")
+	tr := &s.instance.tracking
+	long := strings.Repeat("k", DefaultMaxKeySize)
+	for range 2 * maxChangedBytes / DefaultMaxKeySize {
+		tr.change(changedKey{key: long, readers: readers{first: c.session.id}})
+	}
+	require.LessOrEqual(t, tr.pending.kept, int64(maxChangedBytes+DefaultMaxKeySize+trackedWorth))
+	require.LessOrEqual(t, len(tr.pending.keys), maxChangedBytes/DefaultMaxKeySize+2)
+	tr.send(true)
+	require.Contains(t, c.hears(), ">2\r\n$10\r\ninvalidate\r\n_\r\n")
+}
+
+// A message that waits when its client changes the protocol stands before the change, and is written in the old one.
+func TestPushesStandBeforeAnotherProtocol(t *testing.T) {
+	for _, call := range []string{"HELLO 2", "RESET"} {
+		s := newStill(t)
+		s.instance.table = NewTable(append(All(), &Command{Name: "meanwhile", Run: func(c *Call) error {
+			c.client.Push([]byte(invalidate("k")))
+			c.Out.Status("OK")
+			return nil
+		}}))
+		c := s.dial()
+		c.say(t, "HELLO 3")
+		require.True(t, strings.HasPrefix(c.say(t, "MEANWHILE\r\n"+call), "+OK\r\n"+invalidate("k")), call)
+	}
+}
+
 // What waits to be broadcast is bounded: beyond it everything has changed.
 func TestBroadcastsAreBounded(t *testing.T) {
 	s := newStill(t)
