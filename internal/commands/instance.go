@@ -162,7 +162,7 @@ func New(c Config) *Instance {
 		started:     c.Store.Clock().Now(),
 		slow:        make(chan struct{}, maxSlow()),
 		clients:     clients{byID: make(map[int64]*Session)},
-		watches:     watches{watchers: make(map[watchedKey]map[*Session]*watch)},
+		watches:     watches{watchers: make(map[watchedKey]map[*Session]*watch), ages: make(map[int]age)},
 		turns:       c.Turns,
 		holds:       c.Holds,
 	}

@@ -137,6 +137,18 @@ var swapDB = Command{
 			return errDatabase
 		}
 		c.Out.Status("OK")
-		return c.View.Swap(c.Context, numbers[0], numbers[1])
+		return c.swap(numbers[0], numbers[1])
 	},
+}
+
+// swap is one step with what it means for those who watch.
+func (c *Call) swap(a, b int) (err error) {
+	if a == b {
+		return nil
+	}
+	c.View.Atomically(c.Context, nil, true, func() {
+		c.instance.watches.swap(c, a, b)
+		err = c.View.Swap(c.Context, a, b)
+	})
+	return err
 }
