@@ -238,7 +238,7 @@ func (c *Call) run(row *Command, words [][]byte, repeats bool) (err error) {
 	}
 	c.isBound = true
 	if c.tracker != nil {
-		c.remember()
+		return c.runTracked()
 	}
 	return row.Run(c)
 }

@@ -56,6 +56,7 @@ type tracking struct {
 	keys     atomic.Int64
 	items    atomic.Int64 // clients, over all keys
 	bytes    atomic.Int64 // of all keys, and what they take beside
+	expired  atomic.Int64 // how many were found expired by who asked for them
 
 	who          sync.Mutex // of who is told
 	trackers     map[int64]*tracker
@@ -197,7 +198,20 @@ func (t *tracking) part(key []byte) *trackingPart {
 	return &t.parts[maphash.Bytes(t.seed, key)%trackingParts]
 }
 
-// remember notes which keys a call reads, before it reads them: so no change goes unnoticed.
+// runTracked has the row answer a client that caches. What it reads is noted before, so that no change goes unnoticed; and again after
+// it, because a key that it found expired has been taken off the table: the client knows that it is not there, and is to hear when it is.
+func (c *Call) runTracked() error {
+	c.remember()
+	seen := &c.instance.tracking.expired
+	before := seen.Load()
+	err := c.row.Run(c)
+	if seen.Load() != before && c.tracker != nil {
+		c.remember()
+	}
+	return err
+}
+
+// remember notes which keys a call reads.
 func (c *Call) remember() {
 	t := c.tracker
 	if c.row.Flags&ReadOnly == 0 || t.broadcast || t.optIn && !c.caching || t.optOut && c.caching {
@@ -297,6 +311,9 @@ func (t *tracking) count(p *trackingPart, keys, items, bytes int64) {
 // heard is what the store says, with the key locked. What it does by itself nobody else will send.
 func (t *tracking) heard(_ int, key []byte, why store.Why, by int64) {
 	told := false
+	if why == store.Expired && by != 0 {
+		t.expired.Add(1)
+	}
 	if why == store.Flushed {
 		t.flushed()
 		told = true
@@ -305,7 +322,11 @@ func (t *tracking) heard(_ int, key []byte, why store.Why, by int64) {
 		told = t.take(key, by)
 	}
 	if t.broadcasting.Load() > 0 && key != nil {
-		t.broadcast(key, by)
+		if why == store.Expired {
+			t.broadcast(key, 0) // nobody made that change, whoever found it
+		} else {
+			t.broadcast(key, by)
+		}
 		told = true
 	}
 	if told && by == 0 {

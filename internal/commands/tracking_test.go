@@ -38,24 +38,82 @@ func (c *caller) hears() string {
 	}
 }
 
-// A key that expires is told when the sweep comes by, of every kind.
+// A key that has expired, of any kind, is told when the sweep comes by: in 5 seconds at most, wherever that was when it expired.
 func TestExpiryIsTold(t *testing.T) {
+	const round = int(5 * time.Second / store.SweepInterval)
+	for phase := range round {
+		s := newStill(t)
+		c, b := s.tracks(t, ""), s.tracks(t, "BCAST PREFIX k")
+		sweep := func() int {
+			s.clock.Advance(store.SweepInterval)
+			return s.instance.store.(*store.Memory).Sweep()
+		}
+		for n := range 500 { // some pages in some shards
+			c.say(t, fmt.Sprintf("SET %d %s", n, strings.Repeat("x", 1000)))
+		}
+		c.say(t, "SET k 1 PX 60000\r\nCL.FIXED window 10 60")
+		b.listen()
+		c.say(t, "GET k\r\nCL.INSPECT window\r\nGET other")
+		for range phase {
+			require.Zero(t, sweep())
+		}
+		s.clock.Advance(time.Minute)
+		swept := 0
+		for range round {
+			swept += sweep()
+		}
+		require.Equal(t, 2, swept)
+		heard := c.hears()
+		for strings.Count(heard, "invalidate") < 2 {
+			heard += c.hears()
+		}
+		require.Contains(t, heard, invalidate("k"))
+		require.Contains(t, heard, invalidate("window"))
+		require.Equal(t, invalidate("k"), b.hears())
+	}
+}
+
+// Whoever asks for it first has it told at once, before any sweep.
+func TestExpiryIsToldToWhoeverIsFirst(t *testing.T) {
+	for _, call := range []string{"GET k", "EXISTS k", "TTL k", "TYPE k", "DEL k", "GETEX k PERSIST", "MGET a k", "RENAME k l", "COPY k l", "KEYS *", "SCAN 0 COUNT 1000",
+		"EXPIRE k 10", "CL.INSPECT k", "CL.THROTTLE k 1 1 1 1 PEEK", "MULTI\r\nGET k\r\nEXEC", "TOUCH k", "OBJECT ENCODING k", "SET k 1", "INCR k"} {
+		s := newStill(t)
+		c, quiet, b, d := s.tracks(t, ""), s.tracks(t, "NOLOOP"), s.tracks(t, "BCAST NOLOOP"), s.dial()
+		c.say(t, "SET k 1 PX 10")
+		c.say(t, "GET k")
+		quiet.say(t, "GET k")
+		b.listen()
+		s.clock.Advance(10 * time.Millisecond)
+		require.NoError(t, d.Send([]byte(call+"\r\n")))
+		for d.session.Owing() {
+			<-d.woken
+			d.settle()
+		}
+		require.Equal(t, invalidate("k"), c.listen(), call)
+		require.Equal(t, invalidate("k"), quiet.listen(), call)
+		require.Equal(t, invalidate("k"), b.listen(), call)
+	}
+}
+
+// Who finds it out for itself is told too, after the reply, but not if it does not want to hear of what it does; and what is there next it
+// hears of in any case.
+func TestWhoFindsAKeyExpiredIsToldOfTheNext(t *testing.T) {
 	s := newStill(t)
-	c, b := s.tracks(t, ""), s.tracks(t, "BCAST PREFIX k")
-	c.say(t, "SET k 1 EX 10\r\nCL.FIXED window 10 10")
-	b.listen()
-	c.say(t, "GET k\r\nCL.INSPECT window\r\nGET other")
-	s.clock.Advance(20 * time.Second)
-	for range 200 {
-		s.instance.store.(*store.Memory).Sweep()
+	c, quiet, b, d := s.tracks(t, ""), s.tracks(t, "NOLOOP"), s.tracks(t, "BCAST NOLOOP"), s.dial()
+	for _, one := range []struct {
+		*caller
+		told string
+	}{{c, invalidate("k")}, {quiet, ""}, {b, invalidate("k")}} {
+		d.say(t, "SET k 1 PX 10")
+		one.say(t, "GET k")
+		b.listen()
+		s.clock.Advance(10 * time.Millisecond)
+		require.Equal(t, "_\r\n"+one.told, one.say(t, "GET k"))
+		b.listen()
+		d.say(t, "SET k 2")
+		require.Equal(t, invalidate("k"), one.listen())
+		b.listen()
 	}
-	heard := c.hears()
-	for strings.Count(heard, "invalidate") < 2 {
-		heard += c.hears()
-	}
-	require.Contains(t, heard, invalidate("k"))
-	require.Contains(t, heard, invalidate("window"))
-	require.Equal(t, invalidate("k"), b.hears())
 }
 
 // Decisions of limiters are changes too.
