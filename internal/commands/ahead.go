@@ -47,6 +47,12 @@ func (a *ahead) take() (w *waiting, words [][]byte) {
 	return w, words
 }
 
+// latest is the row of the call that was taken last, nil if it has none.
+func (a *ahead) latest() *Command {
+	w := &a.calls[a.next-1]
+	return w.row.of(a.words[w.start:w.end])
+}
+
 // isLong is the whole of the call that was taken last if it is a long one, else nil.
 func (a *ahead) isLong() [][]byte {
 	if a.empty() {

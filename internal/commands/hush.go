@@ -66,7 +66,9 @@ func (s *Session) holdBack() {
 
 // forgetManners is RESET's part of what CLIENT REPLY, NO-EVICT and NO-TOUCH have said.
 func (s *Session) forgetManners() {
-	s.hush = speaking
+	if s.hush != skipping { // the reply to RESET itself, as in Redis
+		s.hush = speaking
+	}
 	s.stopMonitoring()
 	s.about.mu.Lock()
 	defer s.about.mu.Unlock()

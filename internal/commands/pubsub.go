@@ -29,7 +29,12 @@ var sSubscribe = Command{
 	Name: "ssubscribe", Group: "pubsub", Since: "7.0.0", Complexity: "O(N) in the number of channels", Flags: listening, ChannelAt: 1,
 	Summary: "Listens to shard channels, which are channels apart from the others.",
 	Args:    []Arg{Word("shardchannel").Many().UpTo(manyChannels)}, Reply: subscribed,
-	Run: func(c *Call) error { return c.subscribe(viaShard) },
+	Run: func(c *Call) error {
+		if c.inTransaction {
+			return refusal("ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client")
+		}
+		return c.subscribe(viaShard)
+	},
 }
 
 var unsubscribe = Command{

@@ -134,6 +134,7 @@ func (s *Session) track(wanted *tracker) {
 		return
 	}
 	t := &s.instance.tracking
+	t.send(false) // what has changed before is for those who tracked then
 	t.who.Lock()
 	defer t.who.Unlock()
 	t.stop(s.id, before)
@@ -315,7 +316,7 @@ func (t *tracking) heard(_ int, key []byte, why store.Why, by int64) {
 		t.expired.Add(1)
 	}
 	if why == store.Flushed {
-		t.flushed()
+		t.flushed(by)
 		told = true
 	}
 	if t.keys.Load() > 0 && key != nil {
@@ -358,7 +359,7 @@ func (t *tracking) change(c changedKey) {
 	defer t.mu.Unlock()
 	if t.pending.kept > maxChangedBytes {
 		t.pending.keys, t.pending.kept = nil, 0
-		t.pending.flush()
+		t.pending.flush(0)
 	}
 	t.pending.keys = append(t.pending.keys, c)
 	t.pending.kept += worthOf(c.key, c.readers)
@@ -371,7 +372,7 @@ func (t *tracking) broadcast(key []byte, by int64) {
 	defer t.mu.Unlock()
 	if t.pending.bytes > maxWrittenBytes {
 		t.pending.written, t.pending.bytes = nil, 0
-		t.pending.flush()
+		t.pending.flush(0)
 	}
 	if t.pending.written == nil {
 		t.pending.written = make(map[string]int64)
@@ -385,7 +386,7 @@ func (t *tracking) broadcast(key []byte, by int64) {
 }
 
 // flushed has everybody told that everything has changed. What was read before need not be remembered then.
-func (t *tracking) flushed() {
+func (t *tracking) flushed(by int64) {
 	trackers := int(t.tracking.Load())
 	if trackers == 0 {
 		return
@@ -393,7 +394,7 @@ func (t *tracking) flushed() {
 	t.clear()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.pending.flush()
+	t.pending.flush(by)
 	t.pending.worth += trackers
 	t.waiting.Store(true)
 }
@@ -451,9 +452,9 @@ func (t *tracking) sendAll() {
 func (c *changes) isEmpty() bool { return len(c.keys) == 0 && c.written == nil }
 
 // flush adds that every key has changed, unless that was said last.
-func (c *changes) flush() {
+func (c *changes) flush(by int64) {
 	if last := len(c.keys) - 1; last < 0 || !c.keys[last].all {
-		c.keys = append(c.keys, changedKey{all: true})
+		c.keys = append(c.keys, changedKey{all: true, by: by})
 	}
 }
 
@@ -487,7 +488,7 @@ func (t *tracking) whoWants(prefix string) []int64 {
 func (t *tracking) tell(c changes) {
 	for _, changed := range c.keys {
 		if changed.all {
-			t.tellAll()
+			t.tellAll(changed.by)
 			continue
 		}
 		one := &invalidation{keys: []string{changed.key}, by: changed.by}
@@ -505,10 +506,14 @@ func (t *tracking) tell(c changes) {
 	}
 }
 
-func (t *tracking) tellAll() {
+// tellAll tells everybody to forget everything; last who made it so, as in Redis.
+func (t *tracking) tellAll(by int64) {
 	t.who.Lock()
-	ids := slices.Collect(maps.Keys(t.trackers))
+	ids := slices.Sorted(maps.Keys(t.trackers))
 	t.who.Unlock()
+	if at, tracks := slices.BinarySearch(ids, by); tracks {
+		ids = append(slices.Delete(ids, at, at+1), by)
+	}
 	for _, id := range ids {
 		t.tellOne(id, &invalidation{})
 	}
@@ -615,8 +620,8 @@ func (i *invalidation) write(out *resp.Writer, own int, words ...string) {
 // afterTracked ends a call of a client that caches: what it changed itself it is told after the reply. CACHING is about the next call,
 // or the next transaction.
 func (s *Session) afterTracked() {
-	if s.queue == nil && s.row != nil && !strings.HasPrefix(s.row.Name, "client|") {
-		s.call.caching = false
+	if row := s.ahead.latest(); s.queue == nil && (row == nil || !strings.HasPrefix(row.Name, "client|")) {
+		s.call.caching = false // though it be refused
 	}
 	s.instance.tracking.send(false)
 	if !s.parked && s.mail.waiting.Load() {
