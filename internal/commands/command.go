@@ -42,7 +42,8 @@ type Command struct {
 
 // KeyAccess begins with RO (the key is read), RW (read and changed), OW (overwritten) or RM (removed), and then says what of:
 // ACCESS (the value is looked at), UPDATE (changed), INSERT (added to), DELETE (taken away). EXISTS is "RO": it looks at no
-// value. GET is "RO ACCESS", CL.THROTTLE "RW ACCESS UPDATE", DEL "RM DELETE".
+// value. GET is "RO ACCESS", CL.THROTTLE "RW ACCESS UPDATE", DEL "RM DELETE". Where each key has its own, ; stands between: COPY is
+// "RO ACCESS; OW UPDATE".
 
 // Flags say what kind of command it is.
 type Flags uint32

@@ -9,7 +9,7 @@ import (
 
 var command = Command{
 	Name: "command", Group: "server", Category: "connection", Since: "2.8.13", Complexity: "O(N) in the number of commands",
-	Flags: Loading | Stale, Tips: []string{"nondeterministic_output_order"}, Min: 1,
+	Flags: Loading | Stale, Tips: []string{"nondeterministic_output_order"}, Min: 1, AnyMore: true,
 	Summary: "Describes all commands.", Reply: "An array of what COMMAND INFO says, one element a command.",
 	Subs: []*Command{&commandCount, &commandDocs, &commandGetKeys, &commandGetKeysAndFlags, &commandInfo, &commandList, helpOf("command", "5.0.0")},
 	Run:  describeAll,
@@ -137,7 +137,7 @@ func (row *Command) flagNames() (names []string) {
 func (row *Command) categories() (names []string) {
 	group := row.Category
 	if group == "" {
-		group = map[string]string{"generic": "keyspace", "limiter": "ratelimit"}[row.Group]
+		group = map[string]string{"generic": "keyspace", "limiter": "ratelimit", "transactions": "transaction"}[row.Group]
 	}
 	if group == "" {
 		group = row.Group
@@ -147,7 +147,8 @@ func (row *Command) categories() (names []string) {
 		"@fast": row.Flags&Fast != 0, "@slow": row.Flags&Fast == 0, "@dangerous": row.Flags&Dangerous != 0,
 	}
 	has["@"+group] = true
-	for _, name := range []string{"@keyspace", "@read", "@write", "@string", "@ratelimit", "@admin", "@pubsub", "@fast", "@slow", "@dangerous", "@connection", "@scripting"} {
+	for _, name := range []string{"@keyspace", "@read", "@write", "@string", "@ratelimit", "@admin", "@pubsub", "@fast", "@slow", "@dangerous", "@connection",
+		"@transaction", "@scripting"} {
 		if has[name] {
 			names = append(names, name)
 		}
@@ -162,10 +163,21 @@ func (row *Command) writeKeySpecs(c *Call, first, last, step int) {
 		c.Out.Array(0)
 		return
 	}
-	c.Out.Array(1)
+	if accesses := row.keyAccess(); len(accesses) == 1 {
+		c.Out.Array(1)
+		writeKeySpec(c, accesses[0], first, last, step)
+	} else {
+		c.Out.Array(len(accesses))
+		for i, access := range accesses {
+			writeKeySpec(c, access, first+i, first+i, 1)
+		}
+	}
+}
+
+func writeKeySpec(c *Call, access []string, first, last, step int) {
 	c.Out.Map(3)
 	c.Out.BulkString("flags")
-	writeStatuses(c, row.keyAccess())
+	writeStatuses(c, access)
 	c.Out.BulkString("begin_search")
 	c.Out.Map(2)
 	c.Out.BulkString("type")
@@ -191,18 +203,17 @@ func (row *Command) writeKeySpecs(c *Call, first, last, step int) {
 	c.Out.Int(0)
 }
 
-// keyAccess is KeyAccess as COMMAND INFO spells it: the two letters large, the rest small.
-func (row *Command) keyAccess() []string {
+// keyAccess is KeyAccess as COMMAND INFO spells it: the two letters large, the rest small. There is one for all keys, or one for each.
+func (row *Command) keyAccess() (accesses [][]string) {
 	if row.ChannelAt != 0 {
-		return []string{"not_key"}
+		return [][]string{{"not_key"}}
 	}
-	words := strings.Fields(row.KeyAccess)
-	for i := range words {
-		if i > 0 {
-			words[i] = strings.ToLower(words[i])
-		}
+	for access := range strings.SplitSeq(row.KeyAccess, ";") {
+		words := strings.Fields(strings.ToLower(access))
+		words[0] = strings.ToUpper(words[0])
+		accesses = append(accesses, words)
 	}
-	return words
+	return accesses
 }
 
 var commandList = Command{
@@ -299,10 +310,11 @@ var commandGetKeysAndFlags = Command{
 			return err
 		}
 		c.Out.Array(len(keys))
-		for _, key := range keys {
+		accesses := row.keyAccess()
+		for i, key := range keys {
 			c.Out.Array(2)
 			c.Out.Bulk(key)
-			writeStatuses(c, row.keyAccess())
+			writeStatuses(c, accesses[min(i, len(accesses)-1)])
 		}
 		return nil
 	},

@@ -97,7 +97,7 @@ func (s *Session) spoil() {
 }
 
 // about commands of transactions.
-const control = NoScript | Loading | Stale | Fast | Unqueued
+const control = NoScript | Loading | Stale | Fast | Unqueued | AllowBusy
 
 var multi = Command{
 	Name: "multi", Group: "transactions", Since: "1.2.0", Complexity: "O(1)", Flags: control,

@@ -204,7 +204,7 @@ func playTogether(open dialer, p program, pace [][]int) (heard [][]string, count
 var (
 	ended     = regexp.MustCompile(`^(push)?\["(p|s)?unsubscribe", (.*), (\d+)\]$`)
 	byPattern = regexp.MustCompile(`^(?:push)?\["pmessage", ".*", (".*", ".*")\]$`)
-	listed7   = regexp.MustCompile(`^\[("[\w:]+"(, "[\w:]+")*)\]$`)
+	nameList  = regexp.MustCompile(`^\[("[\w:]+"(, "[\w:]+")*)\]$`)
 )
 
 // plain is what a guest has heard, without what may differ: the numbers of clients, and orders that nobody has promised. Those are of the
@@ -215,7 +215,7 @@ func (c *company) plain(i int) []string {
 		for i, id := range c.ids {
 			line = regexp.MustCompile(`\b`+id+`\b`).ReplaceAllString(line, "client-"+strconv.Itoa(i))
 		}
-		if list := listed7.FindStringSubmatch(line); list != nil && !strings.Contains(line, "message") {
+		if list := nameList.FindStringSubmatch(line); list != nil && !strings.Contains(line, "message") {
 			names := strings.Split(list[1], ", ")
 			slices.Sort(names)
 			line = "[" + strings.Join(names, ", ") + "]"
