@@ -457,7 +457,7 @@ func (k *link) close() {
 	k.closed = true
 	delete(k.loop.links, k.fd)
 	delete(k.loop.slow, k)
-	unix.Close(k.fd) // which takes it out of the epoll
-	k.session.Close()
+	k.session.Close() // before the client can see it: what it listened to, and the like, is over when its connection is
+	unix.Close(k.fd)  // which takes it out of the epoll
 	k.loop.open.Done()
 }
