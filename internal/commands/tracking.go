@@ -144,7 +144,7 @@ func (s *Session) track(wanted *tracker) {
 	t.tracking.Store(int64(len(t.trackers)))
 	t.prefixes.Store(int64(len(t.broadcasts)))
 	s.tracker.Store(wanted)
-	s.call.tracker, s.call.caching = wanted, false
+	s.call.tracker, s.call.caching = wanted, s.call.caching && wanted != nil
 	if len(t.trackers) > 0 {
 		t.instance.hearing.tell(forTracking, t.heard)
 		return
@@ -258,20 +258,39 @@ func (t *tracking) full() bool {
 	return most > 0 && t.keys.Load() > most || t.bytes.Load() > maxTrackedBytes
 }
 
-// SetMaxTracked bounds the keys that are remembered for clients that cache them, 0 for no number of them; and forgets those that are
-// too many.
+// SetMaxTracked bounds the keys that are remembered for clients that cache them, 0 for no number of them. Those that are too many are
+// forgotten beside the loop.
 func (in *Instance) SetMaxTracked(most int) {
 	t := &in.tracking
-	t.maxKeys.Store(int64(most))
+	if t.maxKeys.Store(int64(most)); t.full() {
+		go t.shrink()
+	}
+}
+
+// forgottenAtOnce is how many keys are forgotten before a part is given back: whoever changes a key may wait for it, with the key locked.
+const forgottenAtOnce = 128
+
+func (t *tracking) shrink() {
+	t.instance.slowly.Add(1)
+	defer t.instance.slowly.Add(-1)
 	for i := range t.parts {
-		p := &t.parts[i]
-		p.mu.Lock()
-		for t.full() && len(p.keys) > 0 {
-			t.evict(p, "", 1)
+		for t.shrinkPart(&t.parts[i]) {
 		}
-		p.mu.Unlock()
 	}
 	t.sendAside()
+}
+
+// shrinkPart forgets some keys of a part, and says whether there is more to forget.
+func (t *tracking) shrinkPart(p *trackingPart) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for left := forgottenAtOnce; left > 0; left-- {
+		if !t.full() || len(p.keys) == 0 {
+			return false
+		}
+		t.evict(p, "", 1)
+	}
+	return true
 }
 
 // evict forgets some keys of a part, which is locked, but not the last that came if there are others.

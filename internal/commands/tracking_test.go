@@ -159,6 +159,22 @@ func TestTrackedKeysAreBounded(t *testing.T) {
 	require.Equal(t, 1000, told+int(kept))
 }
 
+// A bound that is lowered is kept before long, and no key is forgotten too many: each is told.
+func TestALoweredBoundIsKept(t *testing.T) {
+	s := newStill(t)
+	c := s.tracks(t, "")
+	const keys, kept = 50 * trackingParts, 100
+	for i := range keys {
+		c.say(t, fmt.Sprintf("GET %d", i))
+	}
+	s.instance.SetMaxTracked(kept)
+	for told := 0; told < keys-kept; {
+		told += strings.Count(c.hears(), "invalidate")
+	}
+	require.Equal(t, int64(kept), s.instance.tracking.keys.Load())
+	require.Empty(t, c.listen())
+}
+
 // So are the clients that have read the keys: each costs what it takes.
 func TestReadersOfTrackedKeysAreBounded(t *testing.T) {
 	s := newStill(t)
