@@ -42,6 +42,8 @@ type Session struct {
 	lastQueue *queue   // empty, for the next transaction
 	watching  []*watch // for its EXEC
 
+	watchedBytes int // of the keys
+
 	listens    listens
 	subscribed bool                    // it listens to something
 	tracker    atomic.Pointer[tracker] // of a client that caches keys; the session's own to set

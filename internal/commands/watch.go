@@ -35,8 +35,11 @@ type watch struct {
 	changed bool
 }
 
-// maxWatched bounds the keys that a session watches: each may be as long as a key may be.
-const maxWatched = 4096
+// The bounds of what a session watches: keys, and the bytes of all of them.
+const (
+	maxWatched      = 4096
+	maxWatchedBytes = 4 << 20
+)
 
 const errTooManyWatched refusal = "ERR too many keys are watched"
 
@@ -83,12 +86,13 @@ func (ws *watches) add(c *Call, key []byte) error {
 func (ws *watches) register(s *Session, w *watch) (known bool, err error) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	if len(s.watching) == maxWatched {
-		return false, errTooManyWatched
-	}
 	k := watchedKey{w.place.Database, string(w.place.Key)}
 	if _, known = ws.watchers[k][s]; known {
 		return true, nil
+	}
+	if s.watchedBytes += len(k.key); len(s.watching) == maxWatched || s.watchedBytes > maxWatchedBytes {
+		s.watchedBytes -= len(k.key)
+		return false, errTooManyWatched
 	}
 	if len(ws.watchers) == 0 {
 		ws.hearing.tell(forWatches, ws.heard)
@@ -118,7 +122,7 @@ func (s *Session) unwatch() {
 		}
 	}
 	ws.count -= len(s.watching)
-	s.watching = nil
+	s.watching, s.watchedBytes = nil, 0
 	if len(ws.watchers) == 0 {
 		ws.hearing.tell(forWatches, nil)
 	}

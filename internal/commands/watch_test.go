@@ -2,6 +2,7 @@ package commands
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -30,6 +31,24 @@ func TestSwapTellsThoseWhoWatch(t *testing.T) {
 		d.say(t, "UNWATCH")
 		require.Zero(t, s.instance.watches.count)
 	}
+}
+
+// What a session watches is bounded in keys and in bytes; what it watches already it may name again.
+func TestWatchedKeysAreBounded(t *testing.T) {
+	s := newStill(t)
+	c := s.dial()
+	long := strings.Repeat("k", DefaultMaxKeySize/2-5)
+	for i := range maxWatchedBytes / (DefaultMaxKeySize / 2) {
+		require.Equal(t, "+OK\r\n", c.say(t, fmt.Sprintf("WATCH %05d%s", i, long)))
+	}
+	require.Equal(t, "-ERR too many keys are watched\r\n", c.say(t, "WATCH "+long))
+	require.Equal(t, "+OK\r\n", c.say(t, "WATCH 00000"+long))
+	require.Equal(t, "+OK\r\n", c.say(t, "UNWATCH"))
+	for i := range maxWatched {
+		require.Equal(t, "+OK\r\n", c.say(t, fmt.Sprintf("WATCH %d", i)))
+	}
+	require.Equal(t, "-ERR too many keys are watched\r\n", c.say(t, "WATCH another"))
+	require.Equal(t, "+OK\r\n", c.say(t, "WATCH 0"))
 }
 
 // A flush is told to those whose key was there, without a look at each; what is watched after it has not changed.
