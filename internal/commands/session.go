@@ -34,6 +34,7 @@ type Session struct {
 	more      bool // the turn ended before the calls did
 	careful   bool // something is to be done before or after each call: see concerns
 	hush      hush // replies that are not wanted
+	guarded   bool // calls may be forbidden: see lookUpRights
 	putOff    bool // the call that the session is parked for is not made yet
 	unheard   bool // nor is the one that the session is parked for
 
@@ -46,6 +47,10 @@ type Session struct {
 	subscribed bool                    // it listens to something
 	tracker    atomic.Pointer[tracker] // of a client that caches keys; the session's own to set
 	published  *published              // by the transaction that is being executed, nil outside of one
+
+	account       atomic.Pointer[account] // who the client is; the session's own to set
+	authenticated bool                    // it has said so, or need not
+	restricted    bool                    // it may only say who it is, in few words
 
 	row      *Command // of the latest call
 	tallies  [tallies]tally
@@ -112,6 +117,7 @@ func (in *Instance) Open(p Peer) *Session {
 	s.opened = s.call.View.Now()
 	s.lastSeen.Store(s.opened)
 	s.about.protocol, s.mail.protocol = 2, 2
+	s.become(nil)
 	in.clients.add(s)
 	s.call.View.Sign(s.id)
 	in.stats.connections.Add(1)
@@ -194,11 +200,14 @@ func (s *Session) keep() {
 	if int64(unread) != s.unread.Load() {
 		s.unread.Store(int64(unread))
 	}
-	if unread > s.instance.limits.Load().Query {
+	if unread > s.instance.limits.Load().Query || s.restricted && unread > strangersBytes {
 		s.instance.stats.queryCut.Add(1)
 		s.closing = true
 	}
 }
+
+// strangersBytes bounds the bytes that wait of a client that has not said who it is.
+const strangersBytes = 1 << 20
 
 // answer replies to the calls that have arrived, up to a turn's worth. Calls are read a few at a time, so that the store can
 // be told which keys are coming; and each such window shares one reading of the clock.
@@ -237,7 +246,11 @@ func (s *Session) worth() int {
 // readAhead reads the calls of the next window. When there are none, and the reader has failed, the conversation ends.
 func (s *Session) readAhead() bool {
 	s.ahead.clear()
-	err := s.ahead.fill(s.reader, s.instance.table, &s.recent)
+	most := lookahead
+	if s.restricted {
+		most = 1 // the call behind it may be longer, if this one says who the client is
+	}
+	err := s.ahead.fill(s.reader, s.instance.table, &s.recent, most)
 	if s.ahead.empty() {
 		if err != nil {
 			s.refuse(err)
@@ -414,6 +427,20 @@ func (s *Session) deliver(reply [][]byte, last bool) {
 // keep their order; the event loop serves everybody else.
 func (s *Session) park(row *Command, words func() [][]byte) {
 	s.parkFor(row, func(call *Call) error { return call.timed(row, words(), false) })
+}
+
+// parkLong is park for a call of many words, of which only the first were looked at.
+func (s *Session) parkLong(row *Command, long [][]byte) {
+	guarded := s.guarded
+	s.parkFor(row, func(call *Call) error {
+		words := resp.SplitCall(long)
+		if guarded {
+			if err := call.allow(row, words); err != nil {
+				return err
+			}
+		}
+		return call.timed(row, words, false)
+	})
 }
 
 // parkFor is park for what is to be done in place of the row's Run.

@@ -1,10 +1,6 @@
 package commands
 
-import (
-	"strings"
-
-	"cellserver/internal/resp"
-)
+import "strings"
 
 // All lists every command.
 func All() []*Command {
@@ -25,7 +21,7 @@ func All() []*Command {
 		// Publish and subscribe.
 		&subscribe, &unsubscribe, &pSubscribe, &pUnsubscribe, &publish, &pubSub, &sSubscribe, &sUnsubscribe, &sPublish,
 		// Connection.
-		&ping, &echo, &hello, &auth, &selectDB, &client, &reset, &quit,
+		&ping, &echo, &hello, &auth, &aclCommand, &selectDB, &client, &reset, &quit,
 		// Server.
 		&command, &info, &config, &timeNow, &waitFor,
 		&object, &memory, &role, &lastSave, &save, &bgSave, &lolwut, &function, &script, &module, &shutdown, &debugCommand,
@@ -56,6 +52,7 @@ func (t *Table) add(row *Command) {
 	if row.Keys == nil {
 		row.firstKey, _, _ = row.keyPositions()
 	}
+	row.access = row.accesses()
 	t.byName[row.Name], row.number = row, len(t.byName)
 	for _, sub := range row.Subs {
 		sub.parent = row
@@ -182,6 +179,11 @@ func (s *Session) next() error {
 		}
 		return s.reject(row, errArity(row))
 	}
+	if s.guarded {
+		if err := s.guard(row, words, long); err != nil {
+			return err
+		}
+	}
 	if s.careful && s.monitors && row.Flags&(Write|ReadOnly) != 0 {
 		return s.reject(row, errMonitors)
 	}
@@ -198,7 +200,7 @@ func (s *Session) next() error {
 		s.tallies[s.tally].calls-- // until EXEC makes it
 		return s.enqueue(row, words, long)
 	case long != nil && row.takesMany():
-		s.park(row, func() [][]byte { return resp.SplitCall(long) })
+		s.parkLong(row, long)
 	case long != nil && !row.AnyMore:
 		return errSyntax // options that repeat a thousand times
 	case row.Flags&(Fast|Quick) != 0 && !s.careful:
