@@ -361,7 +361,7 @@ var aclSave = aboutFile(Command{Name: "acl|save", Summary: "Writes the users to 
 func (as *accounts) read() (acl.Users, error) {
 	text, err := as.file.Load()
 	if err != nil {
-		return nil, fmt.Errorf("Error loading ACLs, %w", err)
+		return nil, refusal("ERR Error loading ACLs, " + err.Error())
 	}
 	return as.commands.Parse(as.file.Path(), text, as.channels)
 }
@@ -395,10 +395,11 @@ func (in *Instance) SetAccounts(told Accounts) error {
 	}
 	if as.file != nil {
 		users, err := as.read()
-		if err == nil {
-			as.replace(in, users, nil)
+		if err != nil {
+			return err
 		}
-		return err
+		as.replace(in, users, nil)
+		return nil
 	}
 	named := make(map[string]bool)
 	for _, words := range told.Users {
@@ -413,9 +414,9 @@ func (in *Instance) SetAccounts(told Accounts) error {
 func (as *accounts) tell(in *Instance, name string, rules []string, named map[string]bool) error {
 	switch {
 	case named[name]:
-		return errors.New("Duplicate user found. A user can only be defined once in config files")
+		return refusal("Duplicate user found. A user can only be defined once in config files")
 	case !acl.IsName(name):
-		return errors.New("Spaces not allowed in ACL usernames")
+		return refusal("Spaces not allowed in ACL usernames")
 	}
 	named[name] = true
 	if name == "default" {

@@ -229,9 +229,9 @@ var commandList = Command{
 			return err
 		}
 		var names []string
-		for name, row := range c.instance.table.byName {
+		for _, row := range c.instance.table.byName {
 			if wanted(row) {
-				names = append(names, name)
+				names = append(names, row.Name)
 			}
 		}
 		slices.Sort(names)

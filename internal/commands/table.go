@@ -35,6 +35,7 @@ func All() []*Command {
 type Table struct {
 	rows   []*Command
 	byName map[string]*Command
+	long   map[string]*Command // those of byName whose names are longer than maxName: somebody has renamed them
 }
 
 // NewTable works out what follows from the rows.
@@ -77,7 +78,7 @@ func (t *Table) lookup(name []byte, r *recent) *Command {
 		return r.row
 	}
 	row := t.Lookup(name)
-	if row != nil {
+	if row != nil && len(name) <= maxName {
 		r.row, r.length = row, copy(r.spelled[:], name)
 	}
 	return row
@@ -87,7 +88,7 @@ func (t *Table) lookup(name []byte, r *recent) *Command {
 func (t *Table) Lookup(name []byte) *Command {
 	var folded [maxName]byte
 	if len(name) > maxName {
-		return nil
+		return t.lookupLong(name)
 	}
 	for i, b := range name {
 		if 'A' <= b && b <= 'Z' {
