@@ -54,7 +54,8 @@ func TestRulesAndWhatTheyComeTo(t *testing.T) {
 		{"+@all -@admin", "user u off resetchannels +@all -@admin"},
 		{"+@string -set", "user u off resetchannels -@all +get"},
 		{"+@ratelimit", "user u off resetchannels -@all +@ratelimit"},
-		{"+@set +@hash", "user u off resetchannels -@all"}, // in which no command is here
+		{"+@set +@hash", "user u off resetchannels -@all"},                    // in which no command is here
+		{"+hset -EVAL +script|load -debug", "user u off resetchannels -@all"}, // nor are these
 		{"+select|0 +select|1 +SELECT|0", "user u off resetchannels -@all +select|0 +select|1"},
 		{"+select|0 -select", "user u off resetchannels -@all"},
 		{"+select|0 +@all -@all", "user u off resetchannels -@all"},
@@ -87,7 +88,7 @@ func TestRulesThatAreNone(t *testing.T) {
 	long := strings.Repeat("x", maxPattern+1)
 	for rules, why := range map[string]string{
 		"nonsense": syntax, "%~x": syntax, "%RR~x": syntax, "%X~x": syntax, "%": syntax, "~a\x00": syntax, "&a\tb": syntax, ")": syntax, "(~'a')": syntax,
-		"+": unknown, "-": unknown, "+@": unknown, "-@nosuch": unknown, "+nosuch": unknown, "+config|nosuch": unknown, "-select|0": unknown, "+nosuch|": unknown,
+		"+": unknown, "-": unknown, "+@": unknown, "-@nosuch": unknown, "+nosuch": unknown, "+config|nosuch": unknown, "+hset|x": unknown, "+script|nosuch": unknown, "-select|0": unknown, "+nosuch|": unknown,
 		"+get|a|b": unknown, "+get|": syntax, "+config|": syntax, "+config|get|x": firstOfSub,
 		"<nosuch": noPassword, "#123": wrongHash, "#" + strings.Repeat("A", 64): wrongHash, "!" + strings.Repeat("g", 64): wrongHash,
 		"!" + strings.Repeat("a", 64): noPassword, "(on)": syntax, "(>pw)": syntax,

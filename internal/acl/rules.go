@@ -256,7 +256,7 @@ func (s *selector) addChannels(pattern string) (why string) {
 }
 
 // changeCommands allows commands or not: @category, command, container|subcommand; or command|word, to allow a command with that
-// first word alone.
+// first word alone. Of commands that Redis alone has nothing follows.
 func (s *selector) changeCommands(c *Commands, on bool, name string) (why string) {
 	if category, ok := strings.CutPrefix(name, "@"); ok {
 		cat := c.category(category)
@@ -271,6 +271,9 @@ func (s *selector) changeCommands(c *Commands, on bool, name string) (why string
 	last := strings.LastIndexByte(name, '|')
 	if n, ok := c.find(name); ok {
 		s.allow(c, n, on)
+		return ""
+	}
+	if isRedis(strings.ToLower(name)) {
 		return ""
 	}
 	if last < 0 || !on {
