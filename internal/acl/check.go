@@ -82,22 +82,22 @@ func (s *selector) allowsFirstWord(r *Request) bool {
 func (s *selector) allowsKey(r *Request, key []byte, access Access) bool {
 	for i := range s.keys {
 		k := &s.keys[i]
-		if k.access&access == access && matches(k.pattern, key, &r.Steps) {
+		if k.access&access == access && matches(k.bytes, key, &r.Steps) {
 			return true
 		}
 	}
 	return false
 }
 
-func matches(pattern string, text []byte, steps *int) (ok bool) {
+func matches(pattern, text []byte, steps *int) (ok bool) {
 	*steps-- // a pattern that fails at its first byte takes time, too
-	ok, *steps = match.GlobWithin([]byte(pattern), text, *steps)
+	ok, *steps = match.GlobWithin(pattern, text, *steps)
 	return ok
 }
 
 func allows(patterns []string, channel []byte, literal bool, steps *int) bool {
 	for _, pattern := range patterns {
-		if literal && pattern == string(channel) || !literal && matches(pattern, channel, steps) {
+		if literal && pattern == string(channel) || !literal && matches([]byte(pattern), channel, steps) {
 			return true
 		}
 	}

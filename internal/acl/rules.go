@@ -221,7 +221,7 @@ func (s *selector) addKeys(rule string) (why string) {
 	}
 	at := slices.IndexFunc(s.keys, func(k keyPattern) bool { return k.pattern == pattern })
 	if at < 0 {
-		s.keys = append(s.keys, keyPattern{pattern, access})
+		s.keys = append(s.keys, keyPattern{pattern, []byte(pattern), access})
 	} else {
 		s.keys[at].access |= access
 	}

@@ -83,6 +83,7 @@ type selector struct {
 // keyPattern allows some access to the keys that match.
 type keyPattern struct {
 	pattern string
+	bytes   []byte // the same: to make them of the pattern for each check would take memory
 	access  Access
 }
 

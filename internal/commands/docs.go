@@ -325,9 +325,14 @@ func (row *Command) keysOf(keys, words [][]byte) (all [][]byte, ok bool) {
 	if row.Keys != nil {
 		return row.Keys(keys, words)
 	}
+	return row.plainKeys(keys, words), true
+}
+
+// plainKeys is keysOf for a row whose grammar says where its keys are.
+func (row *Command) plainKeys(keys, words [][]byte) [][]byte {
 	first, last, step := row.keyPositions()
 	if first == 0 {
-		return keys, true
+		return keys
 	}
 	if last < 0 {
 		last = len(words) - 1
@@ -335,7 +340,7 @@ func (row *Command) keysOf(keys, words [][]byte) (all [][]byte, ok bool) {
 	for i := first; i <= last; i += step {
 		keys = append(keys, words[i])
 	}
-	return keys, true
+	return keys
 }
 
 var commandDocs = Command{

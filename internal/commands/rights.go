@@ -134,7 +134,11 @@ const (
 func (row *Command) ask(u *acl.User, words [][]byte) (why acl.Verdict, object []byte, steps int) {
 	var few [8][]byte
 	r := acl.Request{Command: row.number, Free: row.Flags&NoAuth != 0, Words: words, Access: row.accessIn(words), Literal: row.Hearsay == manyGlobs}
-	r.Keys, _ = row.keysOf(few[:0], words) // if they make no sense, the row refuses them
+	if row.Keys != nil {
+		r.Keys, _ = row.Keys(nil, words) // if they make no sense, the row refuses them
+	} else {
+		r.Keys = row.plainKeys(few[:0], words)
+	}
 	switch row.Hearsay {
 	case oneChannel:
 		r.Channels = words[1:2]
