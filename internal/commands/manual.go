@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -42,10 +43,13 @@ func (a *Arg) usage() string {
 	return text
 }
 
+// helpCategories are those of HELP, where it is in one.
+var helpCategories = map[string]string{"client": "connection", "command": "connection", "object": "keyspace", "script": "scripting", "function": "scripting"}
+
 // helpOf makes the HELP of a container: a line for each of its subcommands, and what it does.
 func helpOf(container, since string) *Command {
 	return &Command{
-		Name: container + "|help", Group: "server", Category: "connection", Since: since, Complexity: "O(1)", Flags: Loading | Stale,
+		Name: container + "|help", Group: "server", Category: cmp.Or(helpCategories[container], "none"), Since: since, Complexity: "O(1)", Flags: Loading | Stale,
 		Summary: "Lists the subcommands.", Reply: "Lines of text.",
 		Run: func(c *Call) error {
 			parent := c.row.parent

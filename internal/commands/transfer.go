@@ -15,6 +15,9 @@ func (c *Call) here(key []byte) store.Place {
 // renaming makes RENAME and RENAMENX.
 func renaming(row Command, replace bool, answer func(c *Call, done bool)) Command {
 	row.Group, row.Complexity, row.Flags, row.KeyAccess = "generic", "O(1)", Write, "RW ACCESS DELETE, OW UPDATE"
+	if !replace {
+		row.Flags |= Fast // as Redis has it
+	}
 	row.Args = []Arg{Key("key"), Key("newkey")}
 	row.Run = func(c *Call) error {
 		from, to := c.here(c.Key()), c.here(c.Key())
