@@ -100,7 +100,7 @@ var auth = Command{
 
 // A try counts so much of a turn, in bytes that could be moved meanwhile, and as much as its password in whole again: to hash it, and to
 // note it if it is wrong, takes microseconds.
-const tryWorth = 6 << 10
+const tryWorth = 8 << 10
 
 // verify is the account that a name and a password are right for; nil, and a line in the log, if they are not.
 func (c *Call) verify(name, password []byte) *account {
