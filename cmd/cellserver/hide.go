@@ -22,7 +22,9 @@ func hideSecrets(args []string) []string {
 			case !ok || i == 0:
 			case rest == "" && i+1 < len(args):
 				overwrite(args[i+1])
-			case rest != "" && (rest[0] == '=' || !strings.HasPrefix(option, "--")):
+			case strings.HasPrefix(rest, "="):
+				overwrite(args[i][len(option)+1:])
+			case rest != "" && !strings.HasPrefix(option, "--"):
 				overwrite(args[i][len(option):])
 			}
 		}

@@ -146,6 +146,8 @@ const (
 	fewBytes   = 1 << 10   // as many bytes of values that are moved, too
 	unhurried  = turn / 2  // worth of a command that is not Fast
 	turnOutput = 256 << 10 // bytes of replies that end a turn
+
+	strangersTurn = turn / 16 // of a client that has not said who it is: many may try passwords, and others wait for a round of them
 )
 
 // Feed takes bytes that arrived, and answers a turn's worth of calls. They are the session's until Feed returns.
@@ -217,7 +219,11 @@ func (s *Session) answer() (answered int64) {
 	if !s.ahead.empty() {
 		s.call.View.Begin() // an earlier turn read them
 	}
-	for left := turn; !s.closing && !s.parked; left -= s.worth() {
+	left := turn
+	if s.restricted {
+		left = strangersTurn
+	}
+	for ; !s.closing && !s.parked; left -= s.worth() {
 		if s.more = left <= 0 || s.out.Len() >= turnOutput || len(s.pending) > 0; s.more {
 			break
 		}
