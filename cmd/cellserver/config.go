@@ -40,6 +40,7 @@ type config struct {
 	debugCommand                 string
 	slowerThan, slowCalls        int
 	spikes                       int
+	access                       access
 	showVersion                  bool
 	running                      running
 }
@@ -117,6 +118,7 @@ func (c *config) define() {
 	f.Var(number{&c.spikes, 0, 1 << 40}, "latency-monitor-threshold", "milliseconds from which on LATENCY remembers a call; 0 for none")
 	c.debugCommand = "no"
 	f.Var(choice{&c.debugCommand, []string{"no", "yes", "local"}}, "enable-debug-command", "who may say DEBUG: nobody, everybody, or who is on this machine")
+	c.access.define(f)
 	c.measurePauses = "no"
 	f.Var(choice{&c.measurePauses, []string{"no", "loops", "locks"}}, "measure-pauses", "for INFO cell, the longest turn of an event loop, or hold of a lock; each measurement takes about a microsecond")
 	f.BoolVar(&c.showVersion, "version", false, "print the version and exit")
@@ -153,7 +155,11 @@ func (c *config) readEnvironment(environ []string) (err error) {
 		if !ours || f == nil || f.Changed || f.Name == "version" || strings.HasPrefix(value, "tcp://") {
 			continue
 		}
-		if err := f.Value.Set(value); err != nil {
+		err := f.Value.Set(value)
+		if err != nil && isSecret(f) {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		if err != nil {
 			return fmt.Errorf("%s=%s: %w", name, value, err)
 		}
 	}
@@ -184,8 +190,11 @@ func (c *config) server(log *slog.Logger, turns *meter.Longest) server.Options {
 	}
 }
 
-// measures are the options that are the instance's, once it runs.
-var measures = []string{"slowlog-log-slower-than", "slowlog-max-len", "latency-monitor-threshold"}
+// measures are the options that are the instance's, once it runs, or nobody's to see.
+var measures = []string{
+	"slowlog-log-slower-than", "slowlog-max-len", "latency-monitor-threshold",
+	"requirepass", "acl-pubsub-default", "acllog-max-len", "user", "rename-command",
+}
 
 // settings is CONFIG GET's view of the flags.
 func (c *config) settings() (list []commands.Setting) {

@@ -23,10 +23,11 @@ import (
 var version = "dev"
 
 func main() {
-	if args := os.Args[1:]; len(args) > 0 && args[0] == "cli" {
+	args := hideSecrets(os.Args)[1:]
+	if len(args) > 0 && args[0] == "cli" {
 		os.Exit(cli(args[1:]))
 	}
-	if err := run(os.Args[1:]); err != nil && !errors.Is(err, pflag.ErrHelp) {
+	if err := run(args); err != nil && !errors.Is(err, pflag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "cellserver:", err)
 		os.Exit(1)
 	}
@@ -53,11 +54,14 @@ func run(args []string) error {
 	instance := commands.New(commands.Config{
 		Store: memory, Version: version, Settings: c.settings(), Limits: c.limits(), Port: c.port, Log: log, Turns: turns, Holds: holds,
 		Stop: stop, Debug: c.debugCommand, MaxKeySize: c.maxKeySize, MaxLog: c.maxLogLimit, MaxHolders: c.maxHolders,
-		MaxPushes: c.listens.Hard, MaxTracked: c.maxTracked,
+		MaxPushes: c.listens.Hard, MaxTracked: c.maxTracked, Protected: c.access.protectedConfigs, ACLFile: c.access.file(),
 	})
 
 	instance.Measure(int64(c.slowerThan), c.slowCalls, int64(c.spikes))
 	instance.SetMaxTracked(c.maxTracked)
+	if err := c.access.apply(instance); err != nil {
+		return err
+	}
 
 	listeners, err := listen(c)
 	if err != nil {

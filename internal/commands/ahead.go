@@ -83,11 +83,11 @@ func (a *ahead) rest() {
 	a.most = 0
 }
 
-// fill reads calls until the window is full, or there is no whole one, or the reader fails. It finds each call's row, and
+// fill reads up to most calls, until the window is full, or there is no whole one, or the reader fails. It finds each call's row, and
 // gathers their keys.
-func (a *ahead) fill(r *resp.Reader, t *Table, known *recent) (err error) {
+func (a *ahead) fill(r *resp.Reader, t *Table, known *recent, most int) (err error) {
 	a.keys = a.keys[:0]
-	for a.count < lookahead && a.long == nil {
+	for a.count < most && a.long == nil {
 		if a.repeat(r) {
 			continue
 		}
@@ -104,6 +104,9 @@ func (a *ahead) fill(r *resp.Reader, t *Table, known *recent) (err error) {
 		a.gather(row, words)
 		a.count++
 		a.long = r.Long()
+		if row == &reset {
+			break // who is logged out by it may say less behind it
+		}
 	}
 	return nil
 }

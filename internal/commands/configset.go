@@ -23,7 +23,7 @@ var configSet = Command{
 		in := c.instance
 		in.settingsMu.Lock()
 		defer in.settingsMu.Unlock()
-		changes, err := in.changes(words)
+		changes, err := in.changes(c.client, words)
 		if err != nil {
 			return err
 		}
@@ -47,7 +47,7 @@ type change struct {
 }
 
 // changes finds the settings, before any is changed. It needs the lock.
-func (in *Instance) changes(words [][]byte) (list []change, err error) {
+func (in *Instance) changes(by *Session, words [][]byte) (list []change, err error) {
 	named := make(map[string]bool)
 	for ; len(words) > 0; words = words[2:] {
 		s, ok := in.settingNamed(string(words[0]))
@@ -56,6 +56,8 @@ func (in *Instance) changes(words [][]byte) (list []change, err error) {
 			return nil, refusal(fmt.Sprintf("ERR Unknown option or number of arguments for CONFIG SET - '%.128s'", words[0]))
 		case s.Set == nil:
 			return nil, errConfig(s.Name, "can't set immutable config")
+		case !in.mayChange(by, s.Name):
+			return nil, errConfig(s.Name, "can't set protected config")
 		case named[s.Name]:
 			return nil, errConfig(s.Name, "duplicate parameter")
 		}

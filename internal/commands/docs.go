@@ -1,8 +1,11 @@
 package commands
 
 import (
+	"cmp"
 	"slices"
 	"strings"
+
+	"cellserver/internal/acl"
 )
 
 // COMMAND: what the table says of itself, all of it derived from the rows.
@@ -135,49 +138,49 @@ func (row *Command) flagNames() (names []string) {
 
 // categories are the ACL categories, in Redis's order.
 func (row *Command) categories() (names []string) {
-	group := row.Category
-	if group == "" {
-		group = map[string]string{"generic": "keyspace", "limiter": "ratelimit", "transactions": "transaction"}[row.Group]
-	}
-	if group == "" {
-		group = row.Group
+	groups := strings.Fields(row.Category)
+	if len(groups) == 0 {
+		groups = []string{cmp.Or(map[string]string{"generic": "keyspace", "limiter": "ratelimit", "transactions": "transaction"}[row.Group], row.Group)}
 	}
 	has := map[string]bool{
-		"@read": row.Flags&ReadOnly != 0, "@write": row.Flags&Write != 0, "@admin": row.Flags&Admin != 0,
-		"@fast": row.Flags&Fast != 0, "@slow": row.Flags&Fast == 0, "@dangerous": row.Flags&Dangerous != 0,
+		"read": row.Flags&ReadOnly != 0, "write": row.Flags&Write != 0, "admin": row.Flags&Admin != 0,
+		"fast": row.Flags&Fast != 0, "slow": row.Flags&Fast == 0, "dangerous": row.Flags&Dangerous != 0, "pubsub": row.Flags&PubSub != 0,
 	}
-	has["@"+group] = true
-	for _, name := range []string{"@keyspace", "@read", "@write", "@string", "@ratelimit", "@admin", "@pubsub", "@fast", "@slow", "@dangerous", "@connection",
-		"@transaction", "@scripting"} {
+	for _, group := range groups {
+		has[group] = true
+	}
+	for _, name := range acl.Categories() {
 		if has[name] {
-			names = append(names, name)
+			names = append(names, "@"+name)
 		}
 	}
 	return names
 }
 
 // writeKeySpecs says the same as keyPositions, in the way of Redis 7: where the search for keys begins, and how to find
-// them from there.
+// them from there. Keys with which different things are done have a spec each.
 func (row *Command) writeKeySpecs(c *Call, first, last, step int) {
 	if first == 0 {
 		c.Out.Array(0)
 		return
 	}
-	if accesses := row.keyAccess(); len(accesses) == 1 {
-		c.Out.Array(1)
-		writeKeySpec(c, accesses[0], first, last, step)
-	} else {
-		c.Out.Array(len(accesses))
-		for i, access := range accesses {
-			writeKeySpec(c, access, first+i, first+i, 1)
-		}
+	if last > 0 {
+		last -= first // counted from the first key, or back from the end
+	}
+	specs := len(row.access)
+	if specs > 1 {
+		last = 0
+	}
+	c.Out.Array(specs)
+	for i := range specs {
+		row.writeKeySpec(c, i, first+i, last, step)
 	}
 }
 
-func writeKeySpec(c *Call, access []string, first, last, step int) {
+func (row *Command) writeKeySpec(c *Call, number, first, last, step int) {
 	c.Out.Map(3)
 	c.Out.BulkString("flags")
-	writeStatuses(c, access)
+	writeStatuses(c, row.keyAccess(number))
 	c.Out.BulkString("begin_search")
 	c.Out.Map(2)
 	c.Out.BulkString("type")
@@ -193,9 +196,6 @@ func writeKeySpec(c *Call, access []string, first, last, step int) {
 	c.Out.BulkString("spec")
 	c.Out.Map(3)
 	c.Out.BulkString("lastkey")
-	if last > 0 {
-		last -= first // counted from the first key, or back from the end
-	}
 	c.Out.Int(int64(last))
 	c.Out.BulkString("keystep")
 	c.Out.Int(int64(step))
@@ -203,17 +203,18 @@ func writeKeySpec(c *Call, access []string, first, last, step int) {
 	c.Out.Int(0)
 }
 
-// keyAccess is KeyAccess as COMMAND INFO spells it: the two letters large, the rest small. There is one for all keys, or one for each.
-func (row *Command) keyAccess() (accesses [][]string) {
+// keyAccess is KeyAccess of one of the keys as COMMAND INFO spells it: the two letters large, the rest small.
+func (row *Command) keyAccess(key int) []string {
 	if row.ChannelAt != 0 {
-		return [][]string{{"not_key"}}
+		return []string{"not_key"}
 	}
-	for access := range strings.SplitSeq(row.KeyAccess, ";") {
-		words := strings.Fields(strings.ToLower(access))
-		words[0] = strings.ToUpper(words[0])
-		accesses = append(accesses, words)
+	words := strings.Fields(strings.Split(row.KeyAccess, ",")[min(key, len(row.access)-1)])
+	for i := range words {
+		if i > 0 {
+			words[i] = strings.ToLower(words[i])
+		}
 	}
-	return accesses
+	return words
 }
 
 var commandList = Command{
@@ -228,9 +229,9 @@ var commandList = Command{
 			return err
 		}
 		var names []string
-		for name, row := range c.instance.table.byName {
+		for _, row := range c.instance.table.byName {
 			if wanted(row) {
-				names = append(names, name)
+				names = append(names, row.Name)
 			}
 		}
 		slices.Sort(names)
@@ -310,11 +311,10 @@ var commandGetKeysAndFlags = Command{
 			return err
 		}
 		c.Out.Array(len(keys))
-		accesses := row.keyAccess()
 		for i, key := range keys {
 			c.Out.Array(2)
 			c.Out.Bulk(key)
-			writeStatuses(c, accesses[min(i, len(accesses)-1)])
+			writeStatuses(c, row.keyAccess(i))
 		}
 		return nil
 	},
@@ -325,9 +325,14 @@ func (row *Command) keysOf(keys, words [][]byte) (all [][]byte, ok bool) {
 	if row.Keys != nil {
 		return row.Keys(keys, words)
 	}
+	return row.plainKeys(keys, words), true
+}
+
+// plainKeys is keysOf for a row whose grammar says where its keys are.
+func (row *Command) plainKeys(keys, words [][]byte) [][]byte {
 	first, last, step := row.keyPositions()
 	if first == 0 {
-		return keys, true
+		return keys
 	}
 	if last < 0 {
 		last = len(words) - 1
@@ -335,7 +340,7 @@ func (row *Command) keysOf(keys, words [][]byte) (all [][]byte, ok bool) {
 	for i := first; i <= last; i += step {
 		keys = append(keys, words[i])
 	}
-	return keys, true
+	return keys
 }
 
 var commandDocs = Command{

@@ -31,6 +31,8 @@ type Config struct {
 	Log        *slog.Logger
 	Stop       func()         // what SHUTDOWN calls; nil for nothing, and then it is refused
 	Debug      string         // who may say DEBUG: yes for everybody, local for who is on this machine, else nobody
+	Protected  string         // who may change the settings that are protected: as Debug
+	ACLFile    ACLFile        // where ACL LOAD and ACL SAVE find users; nil for nowhere
 	Turns      *meter.Longest // what INFO shows of event loops; nil if nobody measures
 	Holds      *meter.Longest // and of locks
 }
@@ -80,6 +82,9 @@ type Instance struct {
 	hearing  hearing
 	tracking tracking
 	channels channels
+
+	accounts  accounts
+	protected string // who may change what is protected: as debug
 
 	turns, holds *meter.Longest
 }
@@ -167,7 +172,9 @@ func New(c Config) *Instance {
 		holds:       c.Holds,
 	}
 	in.limits.Store(&c.Limits)
-	in.settings = append(in.settings, in.measures()...)
+	in.settings = slices.Concat(in.settings, in.measures(), in.accountSettings())
+	in.accounts.file, in.protected = c.ACLFile, c.Protected
+	in.accounts.begin(in.table)
 	in.spikes.events = make(map[string]*event)
 	in.rows, in.codes.counts = make([]rowStats, len(in.table.byName)+1), make(map[string]int64)
 	in.waits = waits{clock: c.Store.Clock(), sessions: make(map[*Session]wait), next: store.Never, concerns: &in.concerns}

@@ -195,6 +195,11 @@ func (c *Call) runQueued(q *queue) {
 
 // runOne makes a call of a transaction, and counts it.
 func (c *Call) runOne(row *Command, words [][]byte) (err error) {
+	if c.Session.guarded {
+		if err := c.Session.allowQueued(row, words); err != nil {
+			return err
+		}
+	}
 	if row.Flags&(Fast|Quick) != 0 && !c.Session.careful {
 		err = c.run(row, words, false)
 	} else {

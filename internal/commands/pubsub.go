@@ -14,19 +14,19 @@ const manyChannels = 1000
 const listening = PubSub | NoScript | Loading | Stale | Listening
 
 var subscribe = Command{
-	Name: "subscribe", Group: "pubsub", Since: "2.0.0", Complexity: "O(N) in the number of channels", Flags: listening,
+	Name: "subscribe", Group: "pubsub", Since: "2.0.0", Complexity: "O(N) in the number of channels", Flags: listening, Hearsay: manyNames,
 	Summary: "Listens to channels.", Args: []Arg{Word("channel").Many().UpTo(manyChannels)}, Reply: subscribed,
 	Run: func(c *Call) error { return c.subscribe(viaChannel) },
 }
 
 var pSubscribe = Command{
-	Name: "psubscribe", Group: "pubsub", Since: "2.0.0", Complexity: "O(N) in the number of patterns", Flags: listening,
+	Name: "psubscribe", Group: "pubsub", Since: "2.0.0", Complexity: "O(N) in the number of patterns", Flags: listening, Hearsay: manyGlobs,
 	Summary: "Listens to the channels whose names match.", Args: []Arg{Word("pattern").Many().UpTo(manyChannels)}, Reply: subscribed,
 	Run: func(c *Call) error { return c.subscribe(viaPattern) },
 }
 
 var sSubscribe = Command{
-	Name: "ssubscribe", Group: "pubsub", Since: "7.0.0", Complexity: "O(N) in the number of channels", Flags: listening, ChannelAt: 1,
+	Name: "ssubscribe", Group: "pubsub", Since: "7.0.0", Complexity: "O(N) in the number of channels", Flags: listening, ChannelAt: 1, Hearsay: manyNames,
 	Summary: "Listens to shard channels, which are channels apart from the others.",
 	Args:    []Arg{Word("shardchannel").Many().UpTo(manyChannels)}, Reply: subscribed,
 	Run: func(c *Call) error {
@@ -78,6 +78,7 @@ func (c *Call) subscribe(kind via) error {
 		c.Session.subscribe(kind, string(name))
 		c.writeSubscription(kind, func() { c.Out.Bulk(name) })
 	}
+	c.stillHears(kind, names)
 	return nil
 }
 
@@ -125,7 +126,7 @@ func (c *Call) unsubscribe(kind via) error {
 }
 
 var publish = Command{
-	Name: "publish", Group: "pubsub", Since: "2.0.0", Flags: PubSub | Loading | Stale | Fast,
+	Name: "publish", Group: "pubsub", Since: "2.0.0", Flags: PubSub | Loading | Stale | Fast, Hearsay: oneChannel,
 	Complexity: "O(N+M) in the number of the channel's subscribers and of all patterns",
 	Summary:    "Sends a message to those who listen to a channel.",
 	Args:       []Arg{Word("channel"), Word("message")}, Reply: "How often it was sent.",
@@ -134,7 +135,7 @@ var publish = Command{
 
 var sPublish = Command{
 	Name: "spublish", Group: "pubsub", Since: "7.0.0", Complexity: "O(N) in the number of subscribers",
-	Flags: PubSub | Loading | Stale | Fast, ChannelAt: 1,
+	Flags: PubSub | Loading | Stale | Fast, ChannelAt: 1, Hearsay: oneChannel,
 	Summary: "Sends a message to those who listen to a shard channel.",
 	Args:    []Arg{Word("shardchannel"), Word("message")}, Reply: "How often it was sent.",
 	Run: func(c *Call) error { return c.publish(viaShard) },

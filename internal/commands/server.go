@@ -215,6 +215,11 @@ func infoStats(c *Call, out *strings.Builder) {
 	field(out, "tracking_total_prefixes", c.instance.tracking.prefixes.Load())
 	field(out, "client_query_buffer_limit_disconnections", c.instance.stats.queryCut.Load())
 	field(out, "client_output_buffer_limit_disconnections", c.instance.stats.outputCut.Load())
+	for why, reason := range reasons {
+		if reason != "" {
+			field(out, "acl_access_denied_"+strings.Replace(reason, "command", "cmd", 1), c.instance.accounts.log.denied[why].Load())
+		}
+	}
 	fields(out, "sync_full:0", "sync_partial_ok:0", "sync_partial_err:0", "evicted_keys:0", "evicted_clients:0", "pubsub_channels:0",
 		"pubsub_patterns:0", "latest_fork_usec:0", "total_forks:0")
 }

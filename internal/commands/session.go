@@ -34,6 +34,7 @@ type Session struct {
 	more      bool // the turn ended before the calls did
 	careful   bool // something is to be done before or after each call: see concerns
 	hush      hush // replies that are not wanted
+	guarded   bool // calls may be forbidden: see lookUpRights
 	putOff    bool // the call that the session is parked for is not made yet
 	unheard   bool // nor is the one that the session is parked for
 
@@ -48,6 +49,10 @@ type Session struct {
 	subscribed bool                    // it listens to something
 	tracker    atomic.Pointer[tracker] // of a client that caches keys; the session's own to set
 	published  *published              // by the transaction that is being executed, nil outside of one
+
+	account       atomic.Pointer[account] // who the client is; the session's own to set
+	authenticated bool                    // it has said so, or need not
+	restricted    bool                    // it may only say who it is, in few words
 
 	row      *Command // of the latest call
 	tallies  [tallies]tally
@@ -114,6 +119,7 @@ func (in *Instance) Open(p Peer) *Session {
 	s.opened = s.call.View.Now()
 	s.lastSeen.Store(s.opened)
 	s.about.protocol, s.mail.protocol = 2, 2
+	s.become(nil)
 	in.clients.add(s)
 	s.call.View.Sign(s.id)
 	in.stats.connections.Add(1)
@@ -142,6 +148,8 @@ const (
 	fewBytes   = 1 << 10   // as many bytes of values that are moved, too
 	unhurried  = turn / 2  // worth of a command that is not Fast
 	turnOutput = 256 << 10 // bytes of replies that end a turn
+
+	strangersTurn = turn / 16 // of a client that has not said who it is: many may try passwords, and others wait for a round of them
 )
 
 // Feed takes bytes that arrived, and answers a turn's worth of calls. They are the session's until Feed returns.
@@ -196,11 +204,14 @@ func (s *Session) keep() {
 	if int64(unread) != s.unread.Load() {
 		s.unread.Store(int64(unread))
 	}
-	if unread > s.instance.limits.Load().Query {
+	if unread > s.instance.limits.Load().Query || s.restricted && unread > strangersBytes {
 		s.instance.stats.queryCut.Add(1)
 		s.closing = true
 	}
 }
+
+// strangersBytes bounds the bytes that wait of a client that has not said who it is.
+const strangersBytes = 1 << 20
 
 // answer replies to the calls that have arrived, up to a turn's worth. Calls are read a few at a time, so that the store can
 // be told which keys are coming; and each such window shares one reading of the clock.
@@ -210,7 +221,11 @@ func (s *Session) answer() (answered int64) {
 	if !s.ahead.empty() {
 		s.call.View.Begin() // an earlier turn read them
 	}
-	for left := turn; !s.closing && !s.parked; left -= s.worth() {
+	left := turn
+	if s.restricted {
+		left = strangersTurn
+	}
+	for ; !s.closing && !s.parked; left -= s.worth() {
 		if s.more = left <= 0 || s.out.Len() >= turnOutput || len(s.pending) > 0; s.more {
 			break
 		}
@@ -239,7 +254,11 @@ func (s *Session) worth() int {
 // readAhead reads the calls of the next window. When there are none, and the reader has failed, the conversation ends.
 func (s *Session) readAhead() bool {
 	s.ahead.clear()
-	err := s.ahead.fill(s.reader, s.instance.table, &s.recent)
+	most := lookahead
+	if s.restricted {
+		most = 1 // the call behind it may be longer, if this one says who the client is
+	}
+	err := s.ahead.fill(s.reader, s.instance.table, &s.recent, most)
 	if s.ahead.empty() {
 		if err != nil {
 			s.refuse(err)
@@ -416,6 +435,20 @@ func (s *Session) deliver(reply [][]byte, last bool) {
 // keep their order; the event loop serves everybody else.
 func (s *Session) park(row *Command, words func() [][]byte) {
 	s.parkFor(row, func(call *Call) error { return call.timed(row, words(), false) })
+}
+
+// parkLong is park for a call of many words, of which only the first were looked at.
+func (s *Session) parkLong(row *Command, long [][]byte) {
+	guarded := s.guarded
+	s.parkFor(row, func(call *Call) error {
+		words := resp.SplitCall(long)
+		if guarded {
+			if err := call.allow(row, words); err != nil {
+				return err
+			}
+		}
+		return call.timed(row, words, false)
+	})
 }
 
 // parkFor is park for what is to be done in place of the row's Run.

@@ -14,9 +14,9 @@ func (c *Call) here(key []byte) store.Place {
 
 // renaming makes RENAME and RENAMENX.
 func renaming(row Command, replace bool, answer func(c *Call, done bool)) Command {
-	row.Group, row.Complexity, row.Flags, row.KeyAccess = "generic", "O(1)", Write, "RW ACCESS DELETE; OW UPDATE"
+	row.Group, row.Complexity, row.Flags, row.KeyAccess = "generic", "O(1)", Write, "RW ACCESS DELETE, OW UPDATE"
 	if !replace {
-		row.KeyAccess = "RW ACCESS DELETE; OW INSERT"
+		row.KeyAccess = "RW ACCESS DELETE, OW INSERT"
 	}
 	row.Args = []Arg{Key("key"), Key("newkey")}
 	row.Run = func(c *Call) error {
@@ -52,7 +52,7 @@ var (
 
 var copyKey = Command{
 	Name: "copy", Group: "generic", Since: "6.2.0", Complexity: "O(N) in the size of what the key holds", Flags: Write | DenyOOM | Whole,
-	Summary: "Copies what a key holds, and when it expires, to another.", KeyAccess: "RO ACCESS; OW UPDATE",
+	Summary: "Copies what a key holds, and when it expires, to another.", KeyAccess: "RO ACCESS, OW UPDATE",
 	Args:  []Arg{Key("source"), Key("destination"), Word("[DB destination-db] [REPLACE]").Optional().Many()},
 	Reply: "1 if it was copied, else 0.",
 	Run: func(c *Call) (err error) {

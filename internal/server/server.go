@@ -212,9 +212,9 @@ const (
 
 func (s *Server) refusal(conn net.Conn) string {
 	switch {
-	case s.options.Protected && !isLocal(conn.RemoteAddr()):
+	case s.options.Protected && !s.instance.Closed() && !isLocal(conn.RemoteAddr()):
 		s.warned.Do(func() {
-			s.log.Warn("protected mode refuses peers that are not on this machine: --protected-mode no lets them in, --bind keeps them away",
+			s.log.Warn("protected mode refuses peers that are not on this machine, as there is no password: --requirepass sets one, --protected-mode no lets them in, --bind keeps them away",
 				"peer", conn.RemoteAddr())
 		})
 		return denied
