@@ -17,10 +17,12 @@ func renaming(row Command, replace bool, answer func(c *Call, done bool)) Comman
 	row.Group, row.Complexity, row.Flags, row.KeyAccess = "generic", "O(1)", Write, "RW ACCESS DELETE, OW UPDATE"
 	if !replace {
 		row.KeyAccess = "RW ACCESS DELETE, OW INSERT"
+		row.Flags |= Fast // as Redis has it
 	}
 	row.Args = []Arg{Key("key"), Key("newkey")}
 	row.Run = func(c *Call) error {
 		from, to := c.here(c.Key()), c.here(c.Key())
+		c.moved += unhurried * fewBytes // it may be a log of a hundred thousand entries
 		there, done := false, false
 		var err error
 		c.View.Atomically(c.Context, []store.Place{from, to}, false, func() {

@@ -119,10 +119,9 @@ var allowedInfo = map[string][]string{
 	"here nothing is deprecated": {
 		"getset: deprecated_since", "getset: doc_flags", "getset: replaced_by", "substr: deprecated_since", "substr: doc_flags", "substr: replaced_by",
 	},
-	"it may move a log of a hundred thousand entries": {"renamenx: flags", "renamenx: categories"},
-	"Redis's DEBUG is for its makers alone":           {"debug: doc_flags"},
-	"Redis adds a note in words":                      {"getex: key specs", "set: key specs"},
-	"options, and words in a way of their own, stand as they are read": ofEach("arguments", `auth client|caching client|kill client|list
+	"Redis's DEBUG is for its makers alone": {"debug: doc_flags"},
+	"Redis adds a note in words":            {"getex: key specs", "set: key specs"},
+	"options, and words in a way of their own, stand as they are read": ofEach("arguments", `acl|genpass acl|log auth client|caching client|kill client|list
 		client|no-evict client|pause client|reply client|tracking client|unblock cluster command|getkeys command|getkeysandflags command|list
 		config|get config|set copy debug expire expireat flushall flushdb function|flush getex hello incrbyfloat keys lolwut move pexpire
 		pexpireat psetex psubscribe pubsub|channels pubsub|shardchannels punsubscribe scan script|flush set setex shutdown swapdb`),
