@@ -495,11 +495,11 @@ func (h *host) turn(client int, forms []string) step {
 }
 
 // others are the forms that may follow a call in one turn. A prefix that is broadcast from now on is not one yet, to Redis, for what the
-// same turn has changed; what was broadcast before may come before or after what is published next, and after an EXEC; and two flushes are told
-// as one here.
+// same turn has changed; what was broadcast before may come before or after what is published next, and after an EXEC, and is still sent here to who
+// says QUIT in the same breath; and two flushes are told as one.
 func (h *host) others(forms []string) []string {
 	return slices.DeleteFunc(slices.Clone(forms), func(form string) bool {
-		return strings.Contains(form, "BCAST") || strings.Contains(form, "PUBLISH") || strings.Contains(form, "FLUSH")
+		return strings.Contains(form, "BCAST") || strings.Contains(form, "PUBLISH") || strings.Contains(form, "FLUSH") || form == "QUIT"
 	})
 }
 
