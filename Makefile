@@ -56,7 +56,7 @@ FUZZTIME := 60s
 
 .PHONY: fuzz
 fuzz: ## fuzz each target for FUZZTIME
-	@for target in resp:FuzzReader resp:FuzzInline resp:FuzzWriter gcra:FuzzStep; do \
+	@for target in resp:FuzzReader resp:FuzzInline resp:FuzzWriter gcra:FuzzStep acl:FuzzRules; do \
 		$(GO) test ./internal/$${target%%:*} -run '^$$' -fuzz "^$${target##*:}$$" -fuzztime $(FUZZTIME) || exit 1; \
 	done
 

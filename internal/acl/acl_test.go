@@ -91,7 +91,7 @@ func TestRulesThatAreNone(t *testing.T) {
 		"+": unknown, "-": unknown, "+@": unknown, "-@nosuch": unknown, "+nosuch": unknown, "+config|nosuch": unknown, "+hset|x": unknown, "+script|nosuch": unknown, "-select|0": unknown, "+nosuch|": unknown,
 		"+get|a|b": unknown, "+get|": syntax, "+config|": syntax, "+config|get|x": firstOfSub,
 		"<nosuch": noPassword, "#123": wrongHash, "#" + strings.Repeat("A", 64): wrongHash, "!" + strings.Repeat("g", 64): wrongHash,
-		"!" + strings.Repeat("a", 64): noPassword, "(on)": syntax, "(>pw)": syntax,
+		"!" + strings.Repeat("a", 64): noPassword, "(on)": syntax, "(~a) ~b)": syntax, "+select|1 nopass": syntax, "+select|1\n": syntax, "(>pw)": syntax,
 		"~" + long: tooLong, "&" + long: tooLong, "%R~" + long: tooLong, ">" + strings.Repeat("x", MaxPassword+1): tooLong,
 	} {
 		_, err := few().New("u", false).With([]string{"on", rules}, false)
@@ -279,4 +279,25 @@ func TestFiles(t *testing.T) {
 	_, err = c.Parse("f", strings.Repeat("x\n", 100_000), false)
 	require.Error(t, err)
 	assert.Less(t, len(err.Error()), 20<<10)
+}
+
+// Whatever is said, a user is made or an error, and what a user is described as makes the same one.
+func FuzzRules(f *testing.F) {
+	for _, seed := range []string{"on >pw ~a +get", "( +get ~a ) (", "%RW~* &x -@all +select|0", "%", "(((", ")", "+|", "-", "#", "reset\x00", "(~a) ~b)", "+select|a b", "on_(~a +get)_~(_~)"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		u, err := few().New("u", false).With(strings.Split(text, " "), false)
+		if err != nil {
+			if u, err = few().New("u", false).With(strings.Split(text, "_"), false); err != nil {
+				return
+			}
+		}
+		again, err := few().New("u", false).With(strings.Split(strings.TrimPrefix(u.String(), "user u "), " "), false)
+		require.NoError(t, err, "%q", u.String())
+		require.Equal(t, u.String(), again.String())
+		r := Request{Command: 0, Keys: [][]byte{[]byte(text)}, Access: []Access{Read}, Steps: 1000}
+		_, _ = u.Check(&r)
+		_, _ = few().Parse("f", text, false)
+	})
 }

@@ -150,6 +150,9 @@ func (u *User) addSelector(rules string, channels bool) (why string) {
 	}
 	s := u.commands.newSelector(channels)
 	for _, rule := range strings.FieldsFunc(rules, isSpace) {
+		if strings.HasSuffix(rule, ")") { // which would end the selector when it is read from a file
+			return syntax
+		}
 		if why := s.apply(u.commands, rule); why != "" {
 			return why
 		}
@@ -285,7 +288,7 @@ func (s *selector) changeCommands(c *Commands, on bool, name string) (why string
 		return unknown
 	case c.list[n].Parent >= 0:
 		return firstOfSub
-	case word == "":
+	case !IsName(word) || word == "": // or a file would be read as other rules than those that were written
 		return syntax
 	case c.subs[n] != nil:
 		return unknown

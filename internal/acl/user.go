@@ -41,6 +41,9 @@ func (c *Commands) New(name string, channels bool) *User {
 // Name is the user's name.
 func (u *User) Name() string { return u.name }
 
+// Passwords is how many the user has.
+func (u *User) Passwords() int { return len(u.passwords) }
+
 // Enabled says whether one may log in as this user.
 func (u *User) Enabled() bool { return u.enabled }
 

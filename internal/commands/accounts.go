@@ -24,10 +24,12 @@ type accounts struct {
 	names  sync.RWMutex // for byName, for moments: those who log in must not wait for those who change much
 	byName map[string]*account
 
-	mu       sync.Mutex // for whoever lists users, or changes one: so who has it may read byName without its lock
-	channels bool       // acl-pubsub-default: a new user may use every channel
-	password string     // requirepass, as it was told
-	file     ACLFile
+	mu       sync.Mutex             // for whoever lists users, or changes one: so who has it may read byName without its lock
+	channels atomic.Bool            // acl-pubsub-default: a new user may use every channel
+	password atomic.Pointer[string] // requirepass, as it was told
+
+	fileMu sync.Mutex // for whoever reads or writes the file: that may take long, and keeps nobody else from anything
+	file   ACLFile
 }
 
 // ACLFile is where ACL LOAD and ACL SAVE find users.
@@ -44,6 +46,7 @@ func (as *accounts) begin(t *Table) {
 	as.first.user.Store(as.commands.Default())
 	as.byName = map[string]*account{"default": as.first}
 	as.log.most = defaultACLLog
+	as.password.Store(new(string))
 }
 
 // describe is what rules know of the rows, by their numbers.
@@ -87,17 +90,20 @@ func (as *accounts) users() acl.Users {
 	return all
 }
 
-// verify is the account that a name and a password are right for, nil if they are not.
-func (as *accounts) verify(name, password []byte) *account {
-	a := as.find(string(name))
+// verify is the account that a name and a password are right for, nil if they are not. It was compared with so many.
+func (as *accounts) verify(name, password []byte) (a *account, compared int) {
+	a = as.find(string(name))
 	var u *acl.User
 	if a != nil {
 		u = a.user.Load()
 	}
-	if !u.Verify(password) {
-		return nil
+	if u != nil {
+		compared = u.Passwords()
 	}
-	return a
+	if !u.Verify(password) {
+		return nil, compared
+	}
+	return a, compared
 }
 
 // become makes the session one of an account's; nil makes it what it was at first. It is false if the account has gone.
@@ -202,7 +208,9 @@ func (as *accounts) drop(in *Instance, gone []*account, own *Session) (ownEnds b
 	for _, a := range gone {
 		a.user.Store(nil)
 		as.names.Lock()
-		delete(as.byName, a.name)
+		if as.byName[a.name] == a {
+			delete(as.byName, a.name)
+		}
 		as.names.Unlock()
 	}
 	for _, s := range in.clients.all() {
@@ -228,19 +236,27 @@ func (in *Instance) expel(s *Session) {
 	s.peer.Cut()
 }
 
-// replace has other users than before, all at once; the default user stays the one that it is, with its new rules. It needs the lock.
+// replace has other users than before, all at once: whoever logs in meets those or these. The default user stays the one that it is, with
+// its new rules; the connections of all others are ended. It needs the lock.
 func (as *accounts) replace(in *Instance, users acl.Users, own *Session) (ownEnds bool) {
-	var gone []*account
-	for name, a := range as.byName {
+	fresh := map[string]*account{"default": as.first}
+	for name, u := range users {
 		if name != "default" {
+			fresh[name] = &account{name: name}
+			fresh[name].user.Store(u)
+		}
+	}
+	var gone []*account
+	for _, a := range as.byName {
+		if a != as.first {
 			gone = append(gone, a)
 		}
 	}
-	ownEnds = as.drop(in, gone, own)
-	for _, u := range users {
-		ownEnds = as.set(in, u, own) || ownEnds
-	}
-	return ownEnds
+	as.names.Lock()
+	as.byName = fresh
+	as.names.Unlock()
+	ownEnds = as.set(in, users["default"], own)
+	return as.drop(in, gone, own) || ownEnds
 }
 
 // stillHears ends a conversation that has just subscribed to what its user may not use: the user's rights were taken away meanwhile,

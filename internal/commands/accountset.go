@@ -15,31 +15,22 @@ import (
 // accountSettings are the instance's own: no flag has a part in them but their first values.
 func (in *Instance) accountSettings() []Setting {
 	as := &in.accounts
-	locked := func(read func() string) func() string {
-		return func() string {
-			as.mu.Lock()
-			defer as.mu.Unlock()
-			return read()
-		}
-	}
 	return []Setting{
-		{Name: "requirepass", Value: locked(func() string { return as.password }), Set: func(text string) error {
+		{Name: "requirepass", Value: func() string { return *as.password.Load() }, Set: func(text string) error {
 			as.mu.Lock()
 			defer as.mu.Unlock()
 			return as.setPassword(text)
 		}},
-		{Name: "acl-pubsub-default", Value: locked(func() string {
-			if as.channels {
+		{Name: "acl-pubsub-default", Value: func() string {
+			if as.channels.Load() {
 				return "allchannels"
 			}
 			return "resetchannels"
-		}), Set: func(text string) error {
+		}, Set: func(text string) error {
 			if text != "allchannels" && text != "resetchannels" {
 				return errors.New("argument(s) must be one of the following: allchannels, resetchannels")
 			}
-			as.mu.Lock()
-			defer as.mu.Unlock()
-			as.channels = text == "allchannels"
+			as.channels.Store(text == "allchannels")
 			return nil
 		}},
 		{Name: "acllog-max-len", Value: func() string { return strconv.Itoa(as.log.kept()) }, Set: func(text string) error {
@@ -58,12 +49,12 @@ func (as *accounts) setPassword(text string) error {
 	if text == "" {
 		rules = []string{"resetpass", "nopass"}
 	}
-	u, err := as.first.user.Load().With(rules, as.channels)
+	u, err := as.first.user.Load().With(rules, as.channels.Load())
 	if err != nil {
 		return fmt.Errorf("a password has at most %d bytes", acl.MaxPassword)
 	}
 	as.first.user.Store(u)
-	as.password = text
+	as.password.Store(&text)
 	return nil
 }
 

@@ -180,13 +180,13 @@ var aclSetUser = Command{
 		}
 		as.mu.Lock()
 		defer as.mu.Unlock()
-		u := as.commands.New(name, as.channels)
+		u := as.commands.New(name, as.channels.Load())
 		if known := as.byName[name]; known != nil {
 			u = known.user.Load()
 		} else if len(as.byName) >= acl.MaxUsers {
 			return refusal(fmt.Sprintf("ERR there are too many users (%d)", acl.MaxUsers))
 		}
-		changed, err := u.With(rules, as.channels)
+		changed, err := u.With(rules, as.channels.Load())
 		if err != nil {
 			return err
 		}
@@ -327,8 +327,8 @@ func aboutFile(row Command, run func(c *Call, as *accounts) error) Command {
 		case c.inTransaction:
 			return errFileInMulti
 		}
-		as.mu.Lock()
-		defer as.mu.Unlock()
+		as.fileMu.Lock()
+		defer as.fileMu.Unlock()
 		if err := run(c, as); err != nil {
 			return err
 		}
@@ -345,32 +345,38 @@ var aclLoad = aboutFile(Command{Name: "acl|load",
 		if err != nil {
 			return err
 		}
+		as.mu.Lock()
+		defer as.mu.Unlock()
 		c.endsItself(as.replace(c.instance, users, c.client))
 		return nil
 	})
 
 var aclSave = aboutFile(Command{Name: "acl|save", Summary: "Writes the users to the ACL file."}, func(c *Call, as *accounts) error {
-	if err := as.file.Save(as.users().String()); err != nil {
+	as.mu.Lock()
+	users := as.users()
+	as.mu.Unlock()
+	if err := as.file.Save(users.String()); err != nil {
 		c.instance.log.Error("the users cannot be saved", "error", err)
 		return refusal("ERR There was an error trying to save the ACLs. Please check the server logs for more information")
 	}
 	return nil
 })
 
-// read reads the ACL file. It needs the lock.
+// read reads the ACL file.
 func (as *accounts) read() (acl.Users, error) {
 	text, err := as.file.Load()
 	if err != nil {
 		return nil, refusal("ERR Error loading ACLs, " + err.Error())
 	}
-	return as.commands.Parse(as.file.Path(), text, as.channels)
+	return as.commands.Parse(as.file.Path(), text, as.channels.Load())
 }
 
 // sorted are all users by name.
 func (as *accounts) sorted() []*acl.User {
 	as.mu.Lock()
-	defer as.mu.Unlock()
-	return as.users().Sorted()
+	users := as.users()
+	as.mu.Unlock()
+	return users.Sorted()
 }
 
 // Accounts is who may do what from the start on.
@@ -386,7 +392,7 @@ func (in *Instance) SetAccounts(told Accounts) error {
 	as := &in.accounts
 	as.mu.Lock()
 	defer as.mu.Unlock()
-	as.channels = told.Channels
+	as.channels.Store(told.Channels)
 	as.log.keep(told.Log)
 	if told.Password != "" {
 		if err := as.setPassword(told.Password); err != nil {
@@ -422,7 +428,7 @@ func (as *accounts) tell(in *Instance, name string, rules []string, named map[st
 	if name == "default" {
 		rules = append([]string{"reset"}, rules...)
 	}
-	u, err := as.commands.New(name, as.channels).With(rules, as.channels)
+	u, err := as.commands.New(name, as.channels.Load()).With(rules, as.channels.Load())
 	var wrong *acl.RuleError
 	switch {
 	case errors.As(err, &wrong) && !wrong.Unknown:

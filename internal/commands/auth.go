@@ -19,15 +19,17 @@ var hello = Command{
 	Reply:   "A map: server, version (of the Redis that this server is like), proto, id, mode, role, modules.",
 	Run: func(c *Call) error {
 		s, protocol := c.Session, int(c.Int())
-		name, account, err := c.helloOptions(c.Many())
+		name, who, err := c.helloOptions(c.Many())
 		switch {
 		case err != nil:
 			return err
-		case account == nil && !s.authenticated:
+		case who.account == nil && !s.authenticated:
 			return refusal("NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO AUTH <user> <pass> " +
 				"option can be used to authenticate the client and select the RESP protocol version at the same time")
-		case account != nil && !s.become(account):
-			return errWrongPass
+		case who.account != nil:
+			if err := c.logIn(who); err != nil {
+				return err
+			}
 		}
 		if name != nil {
 			s.setName(name)
@@ -52,24 +54,24 @@ func parseProtocol(word []byte) (int64, error) {
 }
 
 // helloOptions reads [AUTH username password] [SETNAME clientname].
-func (c *Call) helloOptions(words [][]byte) (name []byte, account *account, err error) {
+func (c *Call) helloOptions(words [][]byte) (name []byte, who identity, err error) {
 	for len(words) > 0 {
 		switch {
 		case foldEqual(words[0], "AUTH") && len(words) >= 3:
-			if account = c.verify(words[1], words[2]); account == nil {
-				return nil, nil, errWrongPass
+			if who = c.verify(words[1], words[2]); who.account == nil {
+				return nil, who, errWrongPass
 			}
 			words = words[3:]
 		case foldEqual(words[0], "SETNAME") && len(words) >= 2:
 			if !plain(words[1]) {
-				return nil, nil, errClientName
+				return nil, who, errClientName
 			}
 			name, words = words[1], words[2:]
 		default:
-			return nil, nil, refusal(fmt.Sprintf("ERR Syntax error in HELLO option '%s'", words[0]))
+			return nil, who, refusal(fmt.Sprintf("ERR Syntax error in HELLO option '%s'", words[0]))
 		}
 	}
-	return name, account, nil
+	return name, who, nil
 }
 
 var auth = Command{
@@ -89,9 +91,8 @@ var auth = Command{
 		default:
 			return errSyntax
 		}
-		account := c.verify(user, words[len(words)-1])
-		if account == nil || !c.Session.become(account) {
-			return errWrongPass
+		if err := c.logIn(c.verify(user, words[len(words)-1])); err != nil {
+			return err
 		}
 		c.Out.Status("OK")
 		return nil
@@ -100,14 +101,34 @@ var auth = Command{
 
 // A try counts so much of a turn, in bytes that could be moved meanwhile, and as much as its password in whole again: to hash it, and to
 // note it if it is wrong, takes microseconds.
-const tryWorth = 8 << 10
+const (
+	tryWorth   = 8 << 10
+	comparison = 16 // for each of the user's passwords
+)
 
-// verify is the account that a name and a password are right for; nil, and a line in the log, if they are not.
-func (c *Call) verify(name, password []byte) *account {
-	c.moved += tryWorth + min(len(password), acl.MaxPassword)
-	account := c.instance.accounts.verify(name, password)
+// identity is a name and a password, and the account that they are right for; nil if they are not. The words are borrowed.
+type identity struct {
+	name, password []byte
+	account        *account
+}
+
+// logIn makes the session one of the account's. One that has just gone may have been read anew: then the password is as right for that.
+func (c *Call) logIn(who identity) error {
+	for who.account != nil && !c.Session.become(who.account) {
+		who = c.verify(who.name, who.password)
+	}
+	if who.account == nil {
+		return errWrongPass
+	}
+	return nil
+}
+
+// verify looks for the account; without one, there is a line in the log.
+func (c *Call) verify(name, password []byte) identity {
+	account, compared := c.instance.accounts.verify(name, password)
+	c.moved += tryWorth + min(len(password), acl.MaxPassword) + compared*comparison
 	if account == nil {
 		c.Session.logDenied(c.row, acl.DeniedPassword, c.words[0], string(name), c.inTransaction)
 	}
-	return account
+	return identity{name, password, account}
 }

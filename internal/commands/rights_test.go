@@ -362,6 +362,33 @@ func TestACLFile(t *testing.T) {
 	require.Equal(t, []int{saves, loads}, []int{f.saves, f.loads}, "no file is touched while keys are locked")
 }
 
+// The users of a file are there all at once: who logs in while it is read meets those of before, or those of now.
+func TestLoadingIsOneStep(t *testing.T) {
+	s, f := newStill(t), &fakeFile{text: "user alice on >pw +@all ~*\n"}
+	s.instance.accounts.file = f
+	require.NoError(t, s.instance.SetAccounts(Accounts{}))
+	admin, done := s.dial(), make(chan struct{})
+	go func() {
+		defer close(done)
+		for range 200 {
+			admin.session.Feed([]byte("ACL LOAD\r\n"))
+			admin.settle()
+			admin.take()
+		}
+	}()
+	for loading := true; loading; {
+		select {
+		case <-done:
+			loading = false
+		default:
+		}
+		c := s.dial()
+		require.Equal(t, "+OK\r\n", c.say(t, "AUTH alice pw"))
+		c.Close()
+	}
+	require.Equal(t, strings.Repeat("+OK\r\n", 200), string(admin.heard))
+}
+
 func TestAccountsOfTheConfiguration(t *testing.T) {
 	s := newStill(t)
 	require.NoError(t, s.instance.SetAccounts(Accounts{Password: "pw", Channels: true, Log: 7, Users: [][]string{{"alice", "on", ">x", "+@all"}, {"bob"}}}))

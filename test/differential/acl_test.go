@@ -113,14 +113,16 @@ func TestRulesAreRedis(t *testing.T) {
 			require.NoError(t, wrong, "%q", said)
 			accepted++
 			u = changed
-			sameUser(t, client, u, said)
+			theirs, ours := told(t, client, u)
+			require.Equal(t, theirs, ours, "%q", said)
 		}
 	}
 	assert.Greater(t, accepted, 1000, "too few of the rules are rules for this to say much")
 }
 
-func sameUser(t *testing.T, client *redis.Client, u *acl.User, said []string) {
-	theirs, err := client.Do(context.Background(), "ACL", "GETUSER", "u").Result()
+// told is what a server and we tell of a user, so that it can be compared.
+func told(t *testing.T, client *redis.Client, u *acl.User) (theirs, ours [][]string) {
+	reply, err := client.Do(context.Background(), "ACL", "GETUSER", "u").Result()
 	require.NoError(t, err)
 	line := ""
 	lines, err := client.Do(context.Background(), "ACL", "LIST").StringSlice()
@@ -130,14 +132,32 @@ func sameUser(t *testing.T, client *redis.Client, u *acl.User, said []string) {
 			line = l
 		}
 	}
-	require.Equal(t, unordered(line), unordered(u.String()), "%q", said)
 	d := u.Describe()
 	var selectors []string
 	for _, s := range d.Selectors {
 		selectors = append(selectors, fmt.Sprint(map[string]string{"commands": s.Commands, "keys": s.Keys, "channels": s.Channels}))
 	}
-	ours := fmt.Sprint(map[string]any{"flags": d.Flags, "passwords": d.Passwords, "commands": d.Commands, "keys": d.Keys, "channels": d.Channels, "selectors": selectors})
-	require.Equal(t, unordered(fmt.Sprint(theirs)), unordered(ours), "%q", said)
+	described := fmt.Sprint(map[string]any{
+		"flags": d.Flags, "passwords": d.Passwords, "commands": d.Commands, "keys": d.Keys, "channels": d.Channels, "selectors": selectors,
+	})
+	return [][]string{unordered(line), unordered(fmt.Sprint(reply))}, [][]string{unordered(u.String()), unordered(described)}
+}
+
+// A user that is another than the server's is told from it.
+func TestRulesThatDifferAreFound(t *testing.T) {
+	server := peer.StartRedis(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr, Protocol: 3})
+	defer client.Close()
+	u := acl.NewCommands(commandsOf(t, client)).New("u", false)
+	require.NoError(t, client.Do(context.Background(), "ACL", "SETUSER", "u").Err())
+	theirs, ours := told(t, client, u)
+	require.Equal(t, theirs, ours)
+	for _, rule := range []string{"on", "nopass", ">x", "~x", "%R~x", "&x", "+get", "+@read", "+config|get", "+select|1", "()"} {
+		other, err := u.With([]string{rule}, false)
+		require.NoError(t, err)
+		theirs, ours := told(t, client, other)
+		assert.NotEqual(t, theirs, ours, rule)
+	}
 }
 
 // unordered has the words in order: that of single subcommands is not the same from one redis-server to another.
