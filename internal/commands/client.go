@@ -215,7 +215,7 @@ var clientNoEvict = Command{
 
 var clientNoTouch = Command{
 	Name: "client|no-touch", Group: "connection", Since: "7.2.0", Complexity: "O(1)", Flags: aboutClients,
-	Summary: "Says that the client's calls do not count as uses of a key. None counts.", Args: []Arg{Word("ON | OFF")}, Reply: "OK.",
+	Summary: "Would have the client's calls be no uses of a key, as OBJECT IDLETIME shows them. They are.", Args: []Arg{Word("ON | OFF")}, Reply: "OK.",
 	Run: func(c *Call) error { return c.turn(&c.client.about.noTouch) },
 }
 

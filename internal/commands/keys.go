@@ -69,10 +69,14 @@ var exists = Command{
 
 var touch = Command{
 	Name: "touch", Group: "generic", Since: "3.2.1", Complexity: "O(N) in the number of keys", Flags: ReadOnly | Fast,
-	Summary: "Counts the keys that exist, as EXISTS does.", KeyAccess: "RO", Tips: severalShards,
+	Summary: "Counts the keys that exist, and uses them, as OBJECT IDLETIME shows.", KeyAccess: "RO", Tips: severalShards,
 	Args:  []Arg{Key("key").Many()},
 	Reply: "How many of them exist; a key named twice counts twice.",
-	Run:   exists.Run,
+	Run: func(c *Call) error {
+		n, err := c.View.Touch(c.Context, c.Many())
+		c.Out.Int(int64(n))
+		return err
+	},
 }
 
 var del = Command{

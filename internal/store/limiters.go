@@ -28,6 +28,9 @@ func (s *shard) look(h hashed, key []byte, now int64, kind Kind) (spot, error) {
 	if at.live && at.r.kind() != kind {
 		return at, ErrWrongKind
 	}
+	if at.live {
+		at.r.use(now)
+	}
 	return at, nil
 }
 
@@ -37,6 +40,7 @@ func (s *shard) hold(at *spot, kind Kind) (err error) {
 		return nil
 	}
 	if at.r != nil {
+		s.expired++
 		s.remove(at.h, at.p)
 	}
 	at.r, err = s.add(at.h, at.key, kind)

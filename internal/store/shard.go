@@ -33,8 +33,8 @@ type shard struct {
 	swept    uint32 // page that the sweep looks at next
 
 	lockedAt int64 // as holds counts
-
-	_ [8]byte // a shard must fill whole cache lines, or its neighbour's lock lies on one of its own: a test holds it to that
+	expired  int64 // how many records have gone because their time was over
+	// A shard fills whole cache lines, or its neighbour's lock lies on one of its own: a test holds it to that.
 }
 
 // advance is the instant of a call that read the clock at now: never before an instant that this shard has seen. Two
@@ -82,6 +82,7 @@ func (s *shard) addSized(h hashed, key []byte, kind Kind, more int) (record, err
 	r := s.pages.at(at)
 	r.setKey(key)
 	r.setKind(kind)
+	r.use(s.last)
 	s.index.fit(s.records)
 	s.index.move(s.rehash)
 	s.index.insert(h, at)
@@ -113,6 +114,7 @@ func (s *shard) throttle(h hashed, key []byte, now int64, limit gcra.Limit, quan
 			return gcra.Outcome{}, ErrWrongKind
 		}
 		tat = r.expires()
+		r.use(now)
 	}
 	o, next, err := limit.Outcome(now, tat, quantity, mode)
 	if err != nil || next == tat {
@@ -128,9 +130,13 @@ func (s *shard) keep(h hashed, key []byte, r record, p place, now, tat int64) er
 		s.remove(h, p)
 		return nil
 	}
-	if r != nil && r.kind() != Throttle { // and expired, or it would not have come here
-		s.remove(h, p)
-		r = nil
+	if r != nil && r.expires() <= now {
+		s.expired++
+		r.use(now)
+		if r.kind() != Throttle {
+			s.remove(h, p)
+			r = nil
+		}
 	}
 	if r == nil {
 		var err error
@@ -155,6 +161,7 @@ func (s *shard) delete(h hashed, key []byte, now int64) bool {
 		s.tell(key, Deleted)
 	} else {
 		s.tell(key, Expired)
+		s.expired++
 	}
 	s.remove(h, p)
 	return live

@@ -104,6 +104,8 @@ const (
 	swapsQuietly
 	stepsApart
 	neverOver
+	usesToLook
+	usesToChange
 	faults // how many there are
 )
 
@@ -146,6 +148,8 @@ var finds = map[fault]string{
 	movesCursor:    "scan amid change",
 	ignoresCount:   "scan count",
 	holdsCursor:    "scan cursor",
+	usesToLook:     "idle",
+	usesToChange:   "idle",
 	makesForeseen:  "foresee",
 
 	mixesKinds:        "kinds apart",
