@@ -108,6 +108,7 @@ type Call struct {
 	value         []byte         // that was read last
 	shown         []byte         // lines for MONITOR, of a transaction
 	limits        int64          // decisions that limited, not counted yet
+	hits, misses  int64          // keys that were read, not counted yet
 	moved         int            // bytes of values, by this call
 	sampling      sampling       // of limiters' decisions, for CL.TOP
 	last          bool           // the conversation ends with its reply

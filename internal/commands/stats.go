@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+
+	"cellserver/internal/store"
 )
 
 // What INFO counts by command. A session counts for itself, and adds to what all share once a turn: so pipelined calls of one command
@@ -107,6 +109,25 @@ func (s *Session) fold() {
 		}
 		t.calls, t.limited = 0, 0
 	}
+	s.instance.countFound(&s.call)
+}
+
+// found counts a key that was read: whether it was there.
+func (c *Call) found(there bool) {
+	if there {
+		c.hits++
+	} else {
+		c.misses++
+	}
+}
+
+// countFound adds what was read to what all sessions share.
+func (in *Instance) countFound(c *Call) {
+	if c.hits|c.misses != 0 {
+		in.stats.hits.Add(c.hits)
+		in.stats.misses.Add(c.misses)
+		c.hits, c.misses = 0, 0
+	}
 }
 
 // statsOf is where a row is counted. Rows that join the table later, as in tests, share the last place.
@@ -177,15 +198,25 @@ func (in *Instance) calls() (sum int64) {
 }
 
 // resetStats is CONFIG RESETSTAT.
-func (in *Instance) resetStats() {
+func (in *Instance) resetStats(view store.View) {
 	for i := range in.rows {
 		in.rows[i].reset()
 	}
 	in.codes.reset()
 	s := &in.stats
-	for _, n := range []*atomic.Int64{&s.connections, &s.errors, &s.rejected, &s.queryCut, &s.outputCut} {
+	for _, n := range []*atomic.Int64{&s.connections, &s.errors, &s.rejected, &s.queryCut, &s.outputCut, &s.hits, &s.misses} {
 		n.Store(0)
 	}
+	s.expired.Store(in.expired(view))
+	in.traffic.reset()
+}
+
+// expired is how many keys have expired since the start. Within a transaction only its own view may be asked.
+func (in *Instance) expired(of interface{ Usage() []store.Usage }) (sum int64) {
+	for _, u := range of.Usage() {
+		sum += u.Expired
+	}
+	return sum
 }
 
 // sampleEvery is of how many turns one has the time of its first call taken, so that INFO can tell what quick commands cost. A power of two.

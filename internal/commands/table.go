@@ -182,8 +182,10 @@ func (s *Session) next() error {
 		}
 		return s.reject(row, errArity(row))
 	}
-	if s.careful && s.monitors && row.Flags&(Write|ReadOnly) != 0 {
-		return s.reject(row, errMonitors)
+	if s.careful {
+		if err := s.barred(row); err != nil {
+			return err
+		}
 	}
 	s.count(row)
 	switch {
