@@ -22,10 +22,11 @@ type Command struct {
 	Complexity string
 	Reply      string // what it answers, for the manual
 	Flags      Flags
-	Category   string   // ACL category, where it is not the group's
-	Tips       []string // hints for clients and proxies, as COMMAND INFO gives them
-	KeyAccess  string   // what it does with its keys, as COMMAND INFO's key specs say: see below
-	ChannelAt  int      // word that is the first shard channel, which COMMAND INFO shows where others have keys; 0 for none
+	Category   string                      // ACL category, where it is not the group's
+	Tips       []string                    // hints for clients and proxies, as COMMAND INFO gives them
+	KeyAccess  string                      // what it does with its keys, as COMMAND INFO's key specs say: see below
+	Accesses   func(words [][]byte) string // what a call does, where that depends on its words
+	ChannelAt  int                         // word that is the first shard channel, which COMMAND INFO shows where others have keys; 0 for none
 	Args       []Arg
 	AnyMore    bool                                        // further words are allowed, and ignored
 	Min        int                                         // words of the shortest call, where Redis says another number than the grammar
@@ -112,6 +113,7 @@ type Call struct {
 	moved         int            // bytes of values, by this call
 	sampling      sampling       // of limiters' decisions, for CL.TOP
 	last          bool           // the conversation ends with its reply
+	lasts         bool           // it goes on when its row has run: who ends it says how long it took
 	inTransaction bool           // EXEC makes it, with its keys locked
 	next          int
 }

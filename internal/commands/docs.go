@@ -165,7 +165,7 @@ func (row *Command) writeKeySpecs(c *Call, first, last, step int) {
 	c.Out.Array(1)
 	c.Out.Map(3)
 	c.Out.BulkString("flags")
-	writeStatuses(c, row.keyAccess())
+	writeStatuses(c, row.keyAccess(row.KeyAccess))
 	c.Out.BulkString("begin_search")
 	c.Out.Map(2)
 	c.Out.BulkString("type")
@@ -191,12 +191,12 @@ func (row *Command) writeKeySpecs(c *Call, first, last, step int) {
 	c.Out.Int(0)
 }
 
-// keyAccess is KeyAccess as COMMAND INFO spells it: the two letters large, the rest small.
-func (row *Command) keyAccess() []string {
+// keyAccess is a KeyAccess as COMMAND INFO spells it: the two letters large, the rest small.
+func (row *Command) keyAccess(access string) []string {
 	if row.ChannelAt != 0 {
 		return []string{"not_key"}
 	}
-	words := strings.Fields(row.KeyAccess)
+	words := strings.Fields(access)
 	for i := range words {
 		if i > 0 {
 			words[i] = strings.ToLower(words[i])
@@ -298,11 +298,15 @@ var commandGetKeysAndFlags = Command{
 		if err != nil {
 			return err
 		}
+		access := row.KeyAccess
+		if row.Accesses != nil {
+			access = row.Accesses(c.words[2:])
+		}
 		c.Out.Array(len(keys))
 		for _, key := range keys {
 			c.Out.Array(2)
 			c.Out.Bulk(key)
-			writeStatuses(c, row.keyAccess())
+			writeStatuses(c, row.keyAccess(access))
 		}
 		return nil
 	},

@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -42,10 +43,15 @@ func (a *Arg) usage() string {
 	return text
 }
 
+// helpCategories are the ACL categories that Redis gives some containers' HELP.
+var helpCategories = map[string]string{
+	"client": "connection", "command": "connection", "object": "keyspace", "function": "scripting", "script": "scripting",
+}
+
 // helpOf makes the HELP of a container: a line for each of its subcommands, and what it does.
 func helpOf(container, since string) *Command {
 	return &Command{
-		Name: container + "|help", Group: "server", Category: "connection", Since: since, Complexity: "O(1)", Flags: Loading | Stale,
+		Name: container + "|help", Group: "server", Category: cmp.Or(helpCategories[container], "none"), Since: since, Complexity: "O(1)", Flags: Loading | Stale,
 		Summary: "Lists the subcommands.", Reply: "Lines of text.",
 		Run: func(c *Call) error {
 			parent := c.row.parent
@@ -91,7 +97,9 @@ func (row *Command) writeManual(out *strings.Builder) {
 		fmt.Fprintf(out, "- **`%s`** - %s %s.\n  %s\n", row.usage(), row.Summary, complexity(row), indent(row.Reply))
 	}
 	for _, sub := range row.Subs {
-		sub.writeManual(out)
+		if sub.Summary != row.Summary { // else nothing is to be added
+			sub.writeManual(out)
+		}
 	}
 	if row.parent == nil {
 		out.WriteString("\n")
