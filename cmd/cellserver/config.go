@@ -39,6 +39,8 @@ type config struct {
 	debugCommand                 string
 	slowerThan, slowCalls        int
 	spikes                       int
+	latencyTracking              string
+	percentiles                  []float64
 	showVersion                  bool
 	running                      running
 }
@@ -116,6 +118,11 @@ func (c *config) define() {
 	f.Var(number{&c.slowerThan, -1, 1 << 40}, "slowlog-log-slower-than", "microseconds from which on SLOWLOG keeps a call; -1 for none; below 1000 every call is measured, which costs each some 0.1 us")
 	f.Var(number{&c.slowCalls, 0, 100_000}, "slowlog-max-len", "calls that SLOWLOG keeps")
 	f.Var(number{&c.spikes, 0, 1 << 40}, "latency-monitor-threshold", "milliseconds from which on LATENCY remembers a call; 0 for none")
+	c.latencyTracking = "yes"
+	f.Var(choice{&c.latencyTracking, []string{"yes", "no"}}, "latency-tracking", "count, by command, how long calls take; quick ones by samples")
+	tracked := percentiles{&c.percentiles}
+	_ = tracked.Set(commands.DefaultPercentiles)
+	f.Var(tracked, "latency-tracking-info-percentiles", "which percentiles of that INFO shows")
 	c.debugCommand = "no"
 	f.Var(choice{&c.debugCommand, []string{"no", "yes", "local"}}, "enable-debug-command", "who may say DEBUG: nobody, everybody, or who is on this machine")
 	c.measurePauses = "no"
@@ -186,7 +193,7 @@ func (c *config) server(log *slog.Logger, turns *meter.Longest) server.Options {
 }
 
 // measures are the options that are the instance's, once it runs.
-var measures = []string{"maxmemory", "slowlog-log-slower-than", "slowlog-max-len", "latency-monitor-threshold"}
+var measures = []string{"maxmemory", "slowlog-log-slower-than", "slowlog-max-len", "latency-monitor-threshold", "latency-tracking", "latency-tracking-info-percentiles"}
 
 // settings is CONFIG GET's view of the flags.
 func (c *config) settings() (list []commands.Setting) {

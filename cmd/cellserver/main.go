@@ -57,6 +57,8 @@ func run(args []string) error {
 	})
 
 	instance.Measure(int64(c.slowerThan), c.slowCalls, int64(c.spikes))
+	instance.TrackLatency(c.latencyTracking == "yes")
+	instance.ShowPercentiles(c.percentiles)
 	instance.SetMaxTracked(c.maxTracked)
 	instance.SetMaxMemory(int64(c.maxMemory))
 

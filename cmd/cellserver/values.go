@@ -143,3 +143,25 @@ func (o outputLimits) written(size func(bytes int) string) string {
 
 func (o outputLimits) String() string { return o.written(formatSize) }
 func (o outputLimits) Type() string   { return "limits" }
+
+// percentiles are numbers from 0 to 100, with spaces between.
+type percentiles struct{ to *[]float64 }
+
+func (p percentiles) Set(text string) error {
+	list, err := commands.ParsePercentiles(text)
+	if err != nil {
+		return fmt.Errorf("it must be numbers from 0 to 100 with spaces between, such as %q", commands.DefaultPercentiles)
+	}
+	*p.to = list
+	return nil
+}
+
+func (p percentiles) String() string {
+	var words []string
+	for _, percent := range *p.to {
+		words = append(words, strconv.FormatFloat(percent, 'f', -1, 64))
+	}
+	return strings.Join(words, " ")
+}
+
+func (p percentiles) Type() string { return "percentiles" }

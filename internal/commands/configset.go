@@ -20,6 +20,7 @@ var configSet = Command{
 		if len(words)%2 != 0 {
 			return errArity(c.row)
 		}
+		c.foldOwn()
 		in := c.instance
 		in.settingsMu.Lock()
 		defer in.settingsMu.Unlock()

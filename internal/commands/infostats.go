@@ -108,10 +108,14 @@ func infoErrorStats(c *Call, out *strings.Builder) {
 
 func infoLatencyStats(c *Call, out *strings.Builder) {
 	c.instance.eachStats(func(row *Command, r *rowStats) {
-		if r.timed.Load() > 0 {
-			field(out, "latency_percentiles_usec_"+row.Name, fmt.Sprintf("p50=%d.000,p99=%d.000,p99.9=%d.000",
-				r.percentile(.5), r.percentile(.99), r.percentile(.999)))
+		if r.tracked.Load() == 0 {
+			return
 		}
+		var shares []string
+		for _, percent := range *c.instance.latency.percentiles.Load() {
+			shares = append(shares, fmt.Sprintf("p%s=%d.000", shownPercent(percent), r.percentile(percent/100)))
+		}
+		field(out, "latency_percentiles_usec_"+row.Name, strings.Join(shares, ","))
 	})
 }
 

@@ -74,6 +74,7 @@ type Instance struct {
 	top      top
 	slowlog  slowLog
 	spikes   spikes
+	latency  latencyTracking
 	monitors monitors
 	concerns atomic.Uint32 // bits: paused and the like
 	memory   memoryBound
@@ -182,6 +183,9 @@ func New(c Config) *Instance {
 	in.memory.begin(c.Store)
 	in.tracking.begin(in, cmp.Or(c.MaxTracked, DefaultMaxTracked))
 	in.Measure(10_000, 128, 0)
+	in.latency.on.Store(true)
+	percentiles, _ := ParsePercentiles(DefaultPercentiles)
+	in.ShowPercentiles(percentiles)
 	return in
 }
 

@@ -195,7 +195,7 @@ func (c *Call) runQueued(q *queue) {
 
 // runOne makes a call of a transaction, and counts it.
 func (c *Call) runOne(row *Command, words [][]byte) (err error) {
-	if row.Flags&(Fast|Quick) != 0 && !c.Session.careful {
+	if row.Flags&(Fast|Quick) != 0 && !c.Session.careful && !c.instance.isNew(row) {
 		err = c.run(row, words, false)
 	} else {
 		err = c.timed(row, words, false)

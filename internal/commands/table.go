@@ -226,7 +226,7 @@ func isHTTP(name []byte) bool { return foldEqual(name, "POST") || foldEqual(name
 // run binds the words and lets the row answer. If the call repeats the one before it, about another key, so does the binding.
 func (c *Call) run(row *Command, words [][]byte, repeats bool) (err error) {
 	bound := repeats && c.isBound && c.row == row
-	c.row, c.words, c.next, c.isBound, c.moved = row, words, 0, false, 0
+	c.row, c.words, c.next, c.isBound, c.moved, c.lasts = row, words, 0, false, 0, false
 	switch {
 	case bound:
 		err = c.checkKey(words[1])
