@@ -32,7 +32,10 @@ type clientMemory struct {
 
 // memory is a session's. words are those of the call that asks, if it is its own.
 func (s *Session) memory(words [][]byte) (m clientMemory) {
-	const idle = 2 << 10 // about what a session takes that has nothing to do
+	const (
+		idle  = 2 << 10  // about what a session takes that has nothing to do
+		first = 16 << 10 // that wait: what Redis has a buffer for, apart from which it counts the others
+	)
 	room := s.room.Load()
 	held := room & (1<<32 - 1)
 	m.room, m.unread = room>>32, s.unread.Load()
@@ -45,7 +48,7 @@ func (s *Session) memory(words [][]byte) (m clientMemory) {
 	}
 	m.queued = s.queued.Load() & (1<<32 - 1)
 	unsent, pushes := s.unsent.Load(), int64(s.Pushes())
-	m.waiting = min(unsent, m.room)
+	m.waiting = min(unsent, m.room, first)
 	m.pieces, m.following = s.pieces.Load(), unsent-m.waiting+pushes
 	if pushes > 0 {
 		m.pieces++
