@@ -24,6 +24,11 @@ func (r record) use(now int64) {
 	}
 }
 
+// begin makes a record one of a kind that is used now.
+func (r record) begin(k Kind, now int64) {
+	binary.LittleEndian.PutUint32(r[atKind:], uint32(now>>usedShift)<<belowUsed|uint32(k))
+}
+
 // idle is for how long the key has not been used, to about a second.
 func (r record) idle(now int64) time.Duration {
 	const all = 1<<usedBits - 1

@@ -81,8 +81,7 @@ func (s *shard) addSized(h hashed, key []byte, kind Kind, more int) (record, err
 	}
 	r := s.pages.at(at)
 	r.setKey(key)
-	r.setKind(kind)
-	r.use(s.last)
+	r.begin(kind, s.last)
 	s.index.fit(s.records)
 	s.index.move(s.rehash)
 	s.index.insert(h, at)
@@ -131,12 +130,7 @@ func (s *shard) keep(h hashed, key []byte, r record, p place, now, tat int64) er
 		return nil
 	}
 	if r != nil && r.expires() <= now {
-		s.expired++
-		r.use(now)
-		if r.kind() != Throttle {
-			s.remove(h, p)
-			r = nil
-		}
+		r = s.outlived(h, r, p)
 	}
 	if r == nil {
 		var err error
@@ -146,6 +140,16 @@ func (s *shard) keep(h hashed, key []byte, r record, p place, now, tat int64) er
 	}
 	r.setExpires(tat)
 	s.tell(key, Changed)
+	return nil
+}
+
+// outlived counts that a record's time is over, and is the record if it can be a throttle key's again, else nil.
+func (s *shard) outlived(h hashed, r record, p place) record {
+	s.expired++
+	if r.use(s.last); r.kind() == Throttle {
+		return r
+	}
+	s.remove(h, p)
 	return nil
 }
 
