@@ -53,6 +53,7 @@ type session struct {
 	source, binary string // Redis's source, and cellserver
 	standIn        string // what stands in for redis-server: redis-server.sh
 	dir            string // for what is temporary
+	base           int    // the first of its ports
 	units          []string
 	skipped        *list
 	notYet         *list
@@ -98,6 +99,11 @@ func (s *session) do(lists string, update bool) (err error) {
 		return err
 	}
 	defer os.RemoveAll(s.dir)
+	var release func()
+	if s.base, release, err = claimPorts(); err != nil {
+		return err
+	}
+	defer release()
 	if update {
 		return s.update(ctx)
 	}

@@ -255,3 +255,14 @@ func TestRedisServerStandsIn(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, fmt.Sprintf(" PID: %d\n<--port><7000><--logfile><>", cmd.Process.Pid), string(out))
 }
+
+// Two runs on one machine have ports of their own.
+func TestClaimPorts(t *testing.T) {
+	first, release, err := claimPorts()
+	require.NoError(t, err)
+	second, releaseSecond, err := claimPorts()
+	require.NoError(t, err)
+	assert.GreaterOrEqual(t, second-first, (2+workers)*portRange)
+	release()
+	releaseSecond()
+}
