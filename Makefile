@@ -24,7 +24,7 @@ test: ## run every test, with the race detector (needs redis-server for the diff
 	CELLSERVER_TRANSPORT=goroutines $(GO) test -race -count=1 ./test/integration ./test/differential ./test/hostile
 
 .PHONY: check
-check: vet tidy test test-clients soak ## everything that CI holds the project to
+check: vet tidy test test-redis-suite test-clients soak ## everything that CI holds the project to
 
 .PHONY: vet
 vet: ## go vet and staticcheck

@@ -54,14 +54,17 @@ func run(args []string) error {
 	instance := commands.New(commands.Config{
 		Store: memory, Version: version, Settings: c.settings(), Limits: c.limits(), Port: c.port, Log: log, Turns: turns, Holds: holds,
 		Stop: stop, Debug: c.debugCommand, MaxKeySize: c.maxKeySize, MaxLog: c.maxLogLimit, MaxHolders: c.maxHolders,
-		MaxPushes: c.listens.Hard, MaxTracked: c.maxTracked, Protected: c.access.protectedConfigs, ACLFile: c.access.file(),
+		MaxPushes: c.output[2].Hard, MaxTracked: c.maxTracked, Protected: c.access.protectedConfigs, ACLFile: c.access.file(),
 	})
 
 	instance.Measure(int64(c.slowerThan), c.slowCalls, int64(c.spikes))
+	instance.TrackLatency(c.latencyTracking == "yes")
+	instance.ShowPercentiles(c.percentiles)
 	instance.SetMaxTracked(c.maxTracked)
 	if err := c.access.apply(instance); err != nil {
 		return err
 	}
+	instance.SetMaxMemory(int64(c.maxMemory))
 
 	listeners, err := listen(c)
 	if err != nil {
@@ -72,6 +75,7 @@ func run(args []string) error {
 		return err
 	}
 	c.running.instance, c.running.server = instance, srv
+	go sample(ctx, time.Tick(commands.SampleEvery), instance)
 	go watchClock(ctx, time.Tick(time.Second), memory.Clock(), log)
 	failed := serve(srv, listeners, log)
 	select {
@@ -105,6 +109,18 @@ func shutDown(srv *server.Server, timeout time.Duration, log *slog.Logger) error
 	}
 	log.Info("stopped")
 	return err
+}
+
+// sample has the instance look, now and then, at how things go.
+func sample(ctx context.Context, look <-chan time.Time, instance *commands.Instance) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-look:
+			instance.Sample()
+		}
+	}
 }
 
 // watchClock says so when somebody sets the wall clock by more than a second. Decisions go by elapsed time and do not

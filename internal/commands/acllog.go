@@ -42,7 +42,7 @@ const (
 func (l *aclLog) add(s *Session, row *Command, e deniedCall) {
 	l.denied[e.why].Add(1)
 	e.count, e.at = 1, s.instance.Now()
-	e.client = cut([]byte(strings.TrimSuffix(s.line(e.at, row), "\n")), loggedLine)
+	e.client = cut([]byte(strings.TrimSuffix(s.line(e.at, row, nil), "\n")), loggedLine)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i, known := range l.entries[:min(len(l.entries), alike)] {

@@ -23,11 +23,12 @@ type Command struct {
 	Complexity string
 	Reply      string // what it answers, for the manual
 	Flags      Flags
-	Category   string   // ACL category, or several, where it is not the group's
-	Tips       []string // hints for clients and proxies, as COMMAND INFO gives them
-	KeyAccess  string   // what it does with its keys, as COMMAND INFO's key specs say: see below
-	Hearsay    hearsay  // which of its words name channels, as users' rules see them
-	ChannelAt  int      // word that is the first shard channel, which COMMAND INFO shows where others have keys; 0 for none
+	Category   string                      // ACL category, or several, where it is not the group's
+	Tips       []string                    // hints for clients and proxies, as COMMAND INFO gives them
+	KeyAccess  string                      // what it does with its keys, as COMMAND INFO's key specs say: see below
+	Accesses   func(words [][]byte) string // what a call does, where that depends on its words
+	Hearsay    hearsay                     // which of its words name channels, as users' rules see them
+	ChannelAt  int                         // word that is the first shard channel, which COMMAND INFO shows where others have keys; 0 for none
 	Args       []Arg
 	AnyMore    bool                                        // further words are allowed, and ignored
 	Min        int                                         // words of the shortest call, where Redis says another number than the grammar
@@ -112,9 +113,11 @@ type Call struct {
 	value         []byte         // that was read last
 	shown         []byte         // lines for MONITOR, of a transaction
 	limits        int64          // decisions that limited, not counted yet
+	hits, misses  int64          // keys that were read, not counted yet
 	moved         int            // bytes of values, by this call
 	sampling      sampling       // of limiters' decisions, for CL.TOP
 	last          bool           // the conversation ends with its reply
+	lasts         bool           // it goes on when its row has run: who ends it says how long it took
 	inTransaction bool           // EXEC makes it, with its keys locked
 	next          int
 }

@@ -180,7 +180,7 @@ func (row *Command) writeKeySpecs(c *Call, first, last, step int) {
 func (row *Command) writeKeySpec(c *Call, number, first, last, step int) {
 	c.Out.Map(3)
 	c.Out.BulkString("flags")
-	writeStatuses(c, row.keyAccess(number))
+	writeStatuses(c, row.keyAccess(row.KeyAccess, number))
 	c.Out.BulkString("begin_search")
 	c.Out.Map(2)
 	c.Out.BulkString("type")
@@ -203,12 +203,13 @@ func (row *Command) writeKeySpec(c *Call, number, first, last, step int) {
 	c.Out.Int(0)
 }
 
-// keyAccess is KeyAccess of one of the keys as COMMAND INFO spells it: the two letters large, the rest small.
-func (row *Command) keyAccess(key int) []string {
+// keyAccess is what a KeyAccess says of one of the keys as COMMAND INFO spells it: the two letters large, the rest small.
+func (row *Command) keyAccess(access string, key int) []string {
 	if row.ChannelAt != 0 {
 		return []string{"not_key"}
 	}
-	words := strings.Fields(strings.Split(row.KeyAccess, ",")[min(key, len(row.access)-1)])
+	each := strings.Split(access, ",")
+	words := strings.Fields(each[min(key, len(each)-1)])
 	for i := range words {
 		if i > 0 {
 			words[i] = strings.ToLower(words[i])
@@ -310,11 +311,15 @@ var commandGetKeysAndFlags = Command{
 		if err != nil {
 			return err
 		}
+		access := row.KeyAccess
+		if row.Accesses != nil {
+			access = row.Accesses(c.words[2:])
+		}
 		c.Out.Array(len(keys))
 		for i, key := range keys {
 			c.Out.Array(2)
 			c.Out.Bulk(key)
-			writeStatuses(c, row.keyAccess(i))
+			writeStatuses(c, row.keyAccess(access, i))
 		}
 		return nil
 	},

@@ -76,8 +76,12 @@ type Instance struct {
 	top      top
 	slowlog  slowLog
 	spikes   spikes
+	latency  latencyTracking
 	monitors monitors
 	concerns atomic.Uint32 // bits: paused and the like
+	memory   memoryBound
+	rates    rates
+	traffic  traffic
 
 	hearing  hearing
 	tracking tracking
@@ -137,6 +141,9 @@ type stats struct {
 	rejected    atomic.Int64 // connections refused: too many, or not from here
 	queryCut    atomic.Int64 // connections ended because they sent too much unread
 	outputCut   atomic.Int64 // connections ended because they read too little
+	hits        atomic.Int64 // keys that were read, and were there
+	misses      atomic.Int64 // and were not
+	expired     atomic.Int64 // keys that had expired when INFO was told to count from 0
 }
 
 // New makes an instance over a store.
@@ -180,8 +187,12 @@ func New(c Config) *Instance {
 	in.waits = waits{clock: c.Store.Clock(), sessions: make(map[*Session]wait), next: store.Never, concerns: &in.concerns}
 	in.hearing.store = c.Store
 	in.watches.hearing = &in.hearing
+	in.memory.begin(c.Store)
 	in.tracking.begin(in, cmp.Or(c.MaxTracked, DefaultMaxTracked))
 	in.Measure(10_000, 128, 0)
+	in.latency.on.Store(true)
+	percentiles, _ := ParsePercentiles(DefaultPercentiles)
+	in.ShowPercentiles(percentiles)
 	return in
 }
 

@@ -104,7 +104,9 @@ func (row *Command) writeManual(out *strings.Builder) {
 		fmt.Fprintf(out, "- **`%s`** - %s %s.\n  %s\n", row.usage(), row.Summary, complexity(row), indent(row.Reply))
 	}
 	for _, sub := range row.Subs {
-		sub.writeManual(out)
+		if sub.Summary != row.Summary { // else nothing is to be added
+			sub.writeManual(out)
+		}
 	}
 	if row.parent == nil {
 		out.WriteString("\n")

@@ -200,7 +200,7 @@ func (c *Call) runOne(row *Command, words [][]byte) (err error) {
 			return err
 		}
 	}
-	if row.Flags&(Fast|Quick) != 0 && !c.Session.careful {
+	if row.Flags&(Fast|Quick) != 0 && !c.Session.careful && !c.instance.isNew(row) {
 		err = c.run(row, words, false)
 	} else {
 		err = c.timed(row, words, false)

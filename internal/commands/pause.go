@@ -11,6 +11,7 @@ const (
 	paused    uint32 = 1 << iota
 	monitored        // somebody watches every call
 	timed            // every call's time is taken, because even a quick one may be wanted for the slow log
+	full             // more memory is used than maxmemory: see outOfMemory
 )
 
 // pause lasts until an instant; 0 if there is none.

@@ -2,7 +2,6 @@ package commands
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"cellserver/internal/acl"
@@ -180,7 +179,7 @@ var onlyWrites = []acl.Access{acl.Write}
 
 // accessIn is what a call does with its keys: SET looks at the value only if the word GET is in the call.
 func (row *Command) accessIn(words [][]byte) []acl.Access {
-	if row == &set && len(words) > 2 && !slices.ContainsFunc(words[3:], func(word []byte) bool { return foldEqual(word, "GET") }) {
+	if row == &set && len(words) > 2 && !setGets(words) {
 		return onlyWrites
 	}
 	return row.access

@@ -68,6 +68,9 @@ type Session struct {
 	blocked  atomic.Bool  // and that among waits
 	queued   atomic.Int64 // calls of a transaction and one more, 0 outside of one; in the low half their bytes
 	unread   atomic.Int64 // bytes that were read of calls that are not whole, or wait
+	room     atomic.Int64 // see showRoom
+	unsent   atomic.Int64 // bytes of replies that the client has not read
+	pieces   atomic.Int64 // that these are in, beside the first
 	latest   atomic.Pointer[Command]
 
 	mail mail
@@ -204,6 +207,7 @@ func (s *Session) keep() {
 	if int64(unread) != s.unread.Load() {
 		s.unread.Store(int64(unread))
 	}
+	s.showRoom()
 	if unread > s.instance.limits.Load().Query || s.restricted && unread > strangersBytes {
 		s.instance.stats.queryCut.Add(1)
 		s.closing = true
@@ -488,6 +492,7 @@ func (s *Session) runSlow(call *Call, row *Command, run func(*Call) error) {
 		call.Out.Pieces() // which nobody wants
 		call.Out.Error(s.instance.fail(row, err))
 	}
+	s.instance.countFound(call)
 	s.instance.tracking.send(true)
 	s.deliver(call.Out.Pieces(), call.last)
 }

@@ -185,8 +185,10 @@ func (s *Session) next() error {
 			return err
 		}
 	}
-	if s.careful && s.monitors && row.Flags&(Write|ReadOnly) != 0 {
-		return s.reject(row, errMonitors)
+	if s.careful {
+		if err := s.barred(row); err != nil {
+			return err
+		}
 	}
 	s.count(row)
 	switch {
@@ -227,7 +229,7 @@ func isHTTP(name []byte) bool { return foldEqual(name, "POST") || foldEqual(name
 // run binds the words and lets the row answer. If the call repeats the one before it, about another key, so does the binding.
 func (c *Call) run(row *Command, words [][]byte, repeats bool) (err error) {
 	bound := repeats && c.isBound && c.row == row
-	c.row, c.words, c.next, c.isBound, c.moved = row, words, 0, false, 0
+	c.row, c.words, c.next, c.isBound, c.moved, c.lasts = row, words, 0, false, 0, false
 	switch {
 	case bound:
 		err = c.checkKey(words[1])

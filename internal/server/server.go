@@ -97,7 +97,7 @@ func New(instance *commands.Instance, o Options) (*Server, error) {
 			return nil, err
 		}
 	case Goroutines:
-		s.transport = &threads{instance: instance, output: o.output}
+		s.transport = &threads{instance: instance, output: o.output, traffic: instance.CountTraffic()}
 	default:
 		return nil, fmt.Errorf("no transport %q: there are %s and %s", o.Transport, EventLoop, Goroutines)
 	}

@@ -121,6 +121,7 @@ func (s *shard) sweepPage(now int64) (removed int) {
 // expire removes a record that has expired. Its place is found by its ref: no key need be compared.
 func (s *shard) expire(at ref, r record) {
 	s.tell(r.key(), Expired)
+	s.expired++
 	h := s.hash(r.key())
 	for b := s.index.home(h.position); b != nil; b = s.index.following(b) {
 		for slot := range bucketSlots {

@@ -29,6 +29,9 @@ func (s *shard) look(h hashed, key []byte, now int64, kind Kind) (spot, error) {
 	if at.live && at.r.kind() != kind {
 		return at, ErrWrongKind
 	}
+	if at.live {
+		at.r.use(now)
+	}
 	return at, nil
 }
 

@@ -87,7 +87,11 @@ func (x *index) bucketAt(position uint32) (b *bucket, end uint64) {
 	return x.current.at(x.current.of(position)), end
 }
 
-// Random looks from a random place on for a bucket with a live key, and takes any of that bucket.
+// fewKeys is of how many keys Random gives each the same chance: the gaps between them differ the more, the fewer they are, and it looks
+// through all of them in about the time that it takes to find one.
+const fewKeys = 1000
+
+// Random looks from a random place on for a bucket with a live key, and takes any of that bucket. Of few keys it takes any.
 func (v *view) Random(ctx context.Context, dst []byte) (key []byte, ok bool, err error) {
 	seen := 0
 	pick := func(k []byte, _ Entry) {
@@ -95,6 +99,13 @@ func (v *view) Random(ctx context.Context, dst []byte) (key []byte, ok bool, err
 		if rand.IntN(seen) == 0 { // so each of n is kept with the same chance, 1/n (reservoir sampling)
 			key = append(dst, k...)
 		}
+	}
+	n, err := v.Size(ctx)
+	if err != nil || n <= fewKeys {
+		for cursor, more := uint64(0), err == nil; more; more = err == nil && cursor != 0 {
+			cursor, err = v.Scan(ctx, cursor, fewKeys, pick)
+		}
+		return key, seen > 0, err
 	}
 	for _, cursor := range []uint64{rand.Uint64N(shards << positionBits), 0} {
 		for more := true; more && seen == 0; more = cursor != 0 {

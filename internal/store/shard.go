@@ -40,8 +40,9 @@ type shard struct {
 	swept    uint32 // page that the sweep looks at next
 
 	lockedAt int64 // as holds counts
+	expired  int64 // how many records have gone because their time was over
 
-	_ [40]byte // a shard must fill whole cache lines, or its neighbour's lock lies on one of its own: a test holds it to that
+	_ [32]byte // a shard must fill whole cache lines, or its neighbour's lock lies on one of its own: a test holds it to that
 }
 
 // advance is the instant of a call that read the clock at now: never before an instant that this shard has seen. Two
@@ -88,6 +89,7 @@ func (s *shard) see(h hashed, key []byte, now int64) (record, place) {
 // lapse removes a record that has expired.
 func (s *shard) lapse(h hashed, key []byte, p place) {
 	s.tell(key, Expired)
+	s.expired++
 	s.remove(h, p)
 }
 
@@ -104,7 +106,7 @@ func (s *shard) addSized(h hashed, key []byte, kind Kind, more int) (record, err
 	}
 	r := s.pages.at(at)
 	r.setKey(key)
-	r.setKind(kind)
+	r.begin(kind, s.last)
 	s.index.fit(s.records)
 	s.index.move(s.rehash)
 	s.index.insert(h, at)
@@ -136,6 +138,7 @@ func (s *shard) throttle(h hashed, key []byte, now int64, limit gcra.Limit, quan
 			return gcra.Outcome{}, ErrWrongKind
 		}
 		tat = r.expires()
+		r.use(now)
 	}
 	o, next, err := limit.Outcome(now, tat, quantity, mode)
 	if err != nil || next == tat {
@@ -154,9 +157,8 @@ func (s *shard) keep(h hashed, key []byte, r record, p place, now, tat int64) er
 		s.remove(h, p)
 		return nil
 	}
-	if r != nil && r.kind() != Throttle { // and expired, or it would not have come here
-		s.remove(h, p)
-		r = nil
+	if r != nil && r.expires() <= now {
+		r = s.outlived(h, r, p)
 	}
 	if r == nil {
 		var err error
@@ -166,6 +168,16 @@ func (s *shard) keep(h hashed, key []byte, r record, p place, now, tat int64) er
 	}
 	r.setExpires(tat)
 	s.tell(key, Changed)
+	return nil
+}
+
+// outlived counts that a record's time is over, and is the record if it can be a throttle key's again, else nil.
+func (s *shard) outlived(h hashed, r record, p place) record {
+	s.expired++
+	if r.use(s.last); r.kind() == Throttle {
+		return r
+	}
+	s.remove(h, p)
 	return nil
 }
 

@@ -51,7 +51,8 @@ func (v *view) spot(p Place) located {
 	s := v.enter(h.shard)
 	at := located{spot{h: h, key: p.Key}, s}
 	at.r, at.p = s.find(h, p.Key)
-	at.live = at.r != nil && at.r.expires() > s.advance(v.now)
+	now := s.advance(v.now)
+	at.live = at.r != nil && at.r.expires() > now
 	return at
 }
 

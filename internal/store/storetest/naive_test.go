@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"time"
 	"unsafe"
 
 	"cellserver/internal/gcra"
@@ -32,6 +33,7 @@ type naive struct {
 	frozen    int64               // for leasesForever
 	borrowed  map[string]string   // for borrowsHolder
 	shared    map[string]string   // for copiesShare
+	used      map[string]int64    // instant, by database and name
 }
 
 // naiveDatabase is keys and what they hold, in buckets by hash so that a bucket's number is a cursor.
@@ -42,7 +44,7 @@ const naiveBuckets = 1024
 func newNaive(clock store.Clock, f fault) *naive {
 	return &naive{
 		clock: clock, fault: f, databases: make([]naiveDatabase, 4),
-		left: map[store.Kind]held{}, borrowed: map[string]string{}, shared: map[string]string{},
+		left: map[store.Kind]held{}, borrowed: map[string]string{}, shared: map[string]string{}, used: map[string]int64{},
 	}
 }
 
@@ -240,6 +242,7 @@ func (v *naiveView) throttle(name string, now int64, limit gcra.Limit, quantity 
 		}
 		limit = v.firstSeen
 	}
+	v.use(name, now)
 	was, err := v.ofKind(name, now, store.Throttle)
 	if err != nil {
 		return gcra.Outcome{}, err
@@ -274,6 +277,7 @@ func (v *naiveView) keep(name string, now int64, next held) {
 		v.database().drop(name)
 		return
 	}
+	v.used[v.place(name)] = now
 	v.tell(v.number, name, store.Changed)
 	v.database().set(name, next)
 	if other, ok := v.shared[name]; ok {
@@ -284,6 +288,9 @@ func (v *naiveView) keep(name string, now int64, next held) {
 func (v *naiveView) Lookup(_ context.Context, key []byte) (store.Entry, error) {
 	defer v.lock()()
 	name, now := v.name(key), v.advance(v.now)
+	if v.has(usesToLook) {
+		v.use(name, now)
+	}
 	if v.has(looksUpExpired) {
 		now = 0
 	}
@@ -308,6 +315,34 @@ func (v *naiveView) Count(_ context.Context, keys [][]byte) (n int, err error) {
 	}
 	return n, nil
 }
+
+func (v *naiveView) Touch(ctx context.Context, keys [][]byte) (n int, err error) {
+	n, err = v.Count(ctx, keys)
+	defer v.lock()()
+	for _, key := range keys {
+		v.use(v.name(key), v.advance(v.now))
+	}
+	return n, err
+}
+
+func (v *naiveView) Idle(_ context.Context, key []byte) (time.Duration, bool, error) {
+	defer v.lock()()
+	name, now := v.name(key), v.advance(v.now)
+	if v.live(name, now).kind == store.None {
+		return 0, false, nil
+	}
+	return time.Duration(now - v.used[v.place(name)]), true, nil
+}
+
+// use writes down that a key is used, if there is one.
+func (v *naiveView) use(name string, now int64) {
+	if _, there := v.database().held(name); there && !v.has(usesToChange) {
+		v.used[v.place(name)] = now
+	}
+}
+
+// place names a key among those of all databases.
+func (v *naiveView) place(name string) string { return string(rune(v.number)) + name }
 
 func (v *naiveView) Delete(_ context.Context, keys [][]byte) (n int, err error) {
 	defer v.lock()()

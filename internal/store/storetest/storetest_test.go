@@ -105,6 +105,8 @@ const (
 	swapsQuietly
 	stepsApart
 	neverOver
+	usesToLook
+	usesToChange
 	faults // how many there are
 )
 
@@ -148,6 +150,8 @@ var finds = map[fault]string{
 	movesCursor:    "scan amid change",
 	ignoresCount:   "scan count",
 	holdsCursor:    "scan cursor",
+	usesToLook:     "idle",
+	usesToChange:   "idle",
 	makesForeseen:  "foresee",
 
 	mixesKinds:        "kinds apart",
