@@ -42,6 +42,7 @@ type config struct {
 	access                       access
 	latencyTracking              string
 	percentiles                  []float64
+	tls                          tlsOptions
 	showVersion                  bool
 	running                      running
 }
@@ -86,6 +87,8 @@ func (c *config) define() {
 	c.tcpBacklog, c.tcpKeepAlive = 511, 300
 	f.Var(number{&c.tcpBacklog, 1, 65535}, "tcp-backlog", "connections that may wait to be accepted; the system may allow fewer")
 	f.Var(number{&c.tcpKeepAlive, 0, maxSeconds}, "tcp-keepalive", "seconds of silence after which a peer is asked whether it is still there; 0 for never")
+
+	c.defineTLS(f)
 
 	c.maxClients, c.timeout = 10000, 0
 	f.Var(number{&c.maxClients, 1, 10_000_000}, "maxclients", "connections at once; one more is told so and closed")

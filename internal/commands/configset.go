@@ -28,13 +28,8 @@ var configSet = Command{
 		if err != nil {
 			return err
 		}
-		for i, change := range changes {
-			if err := change.setting.Set(change.to); err != nil {
-				for _, done := range changes[:i] {
-					_ = done.setting.Set(done.from) // which it was
-				}
-				return errConfig(change.setting.Name, err.Error())
-			}
+		if name, err := in.make(changes); err != nil {
+			return errConfig(name, err.Error())
 		}
 		if c.Session != nil { // what it pipelines behind this is to see it
 			c.Session.careful = c.Session.careful || in.concerns.Load() != 0
@@ -48,6 +43,30 @@ var configSet = Command{
 type change struct {
 	setting  Setting
 	from, to string
+}
+
+// make makes all changes or, with the name of the one that is to blame, none. It needs the lock.
+func (in *Instance) make(changes []change) (blamed string, err error) {
+	done := 0
+	defer func() {
+		if err != nil {
+			for _, change := range changes[:done] {
+				_ = change.setting.Set(change.from) // which it was
+			}
+		}
+	}()
+	names := make([]string, len(changes))
+	for i, change := range changes {
+		names[i] = change.setting.Name
+		if err := change.setting.Set(change.to); err != nil {
+			return names[i], err
+		}
+		done++
+	}
+	if in.settle != nil {
+		return in.settle(names)
+	}
+	return "", nil
 }
 
 // changes finds the settings, before any is changed. It needs the lock.

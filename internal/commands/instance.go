@@ -35,6 +35,9 @@ type Config struct {
 	ACLFile    ACLFile        // where ACL LOAD and ACL SAVE find users; nil for nowhere
 	Turns      *meter.Longest // what INFO shows of event loops; nil if nobody measures
 	Holds      *meter.Longest // and of locks
+	// Settle is told which settings CONFIG SET has changed, and has those take effect that do so together. It may refuse, and
+	// names the one that is to blame: then they are set back. Nil for nothing.
+	Settle func(names []string) (blamed string, err error)
 }
 
 // Setting is one of CONFIG GET's parameters.
@@ -52,6 +55,7 @@ type Instance struct {
 	version    string
 	settings   []Setting
 	settingsMu sync.Mutex // for whoever reads or changes one
+	settle     func(names []string) (blamed string, err error)
 	limits     atomic.Pointer[resp.Limits]
 	maxKeySize int
 
@@ -162,6 +166,7 @@ func New(c Config) *Instance {
 		store:       c.Store,
 		version:     c.Version,
 		settings:    slices.Concat(c.Settings, unsettable),
+		settle:      c.Settle,
 		maxKeySize:  c.MaxKeySize,
 		maxLogLimit: c.MaxLog,
 		maxHolders:  c.MaxHolders,
@@ -252,6 +257,13 @@ func (c *clients) all() []*Session {
 
 // SetLimits changes the limits of the connections that are made from now on. The bound of what waits unread is everybody's.
 func (in *Instance) SetLimits(l resp.Limits) { in.limits.Store(&l) }
+
+// HoldSettings calls a function while nobody reads or changes settings.
+func (in *Instance) HoldSettings(f func()) {
+	in.settingsMu.Lock()
+	defer in.settingsMu.Unlock()
+	f()
+}
 
 // What a transport needs of an instance beside its sessions.
 

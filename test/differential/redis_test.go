@@ -24,7 +24,7 @@ import (
 type dialer func() (net.Conn, error)
 
 func to(server *peer.Server) dialer {
-	return func() (net.Conn, error) { return net.DialTimeout("tcp", server.Addr, patience) }
+	return func() (net.Conn, error) { return peer.Dial(server.Addr) }
 }
 
 // finished is what a program asks to be echoed last.

@@ -23,6 +23,7 @@ var mayImport = map[string][]string{
 	"internal/hitters": {},
 	"internal/match":   {},
 	"internal/acl":     {"internal/match"},
+	"internal/secure":  {},
 
 	"internal/resp":       {redcon},
 	"internal/meter":      {"golang.org/x/sys/unix"},
@@ -46,7 +47,7 @@ var mayImport = map[string][]string{
 	},
 	"cmd/cellserver": {
 		"internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/store", "internal/resp",
-		"internal/commands", "internal/server", "internal/meter",
+		"internal/commands", "internal/server", "internal/meter", "internal/secure",
 		"github.com/spf13/pflag", "github.com/redis/go-redis/v9/...", "golang.org/x/sys/unix", "golang.org/x/term",
 	},
 }
