@@ -26,7 +26,7 @@ test: ## run every test, with the race detector (needs redis-server for the diff
 	CELLSERVER_TEST_TLS=yes CELLSERVER_TRANSPORT=goroutines $(GO) test -race -count=1 ./test/integration
 
 .PHONY: check
-check: vet tidy vulnerabilities test test-clients soak ## everything that CI holds the project to
+check: vet tidy vulnerabilities test test-redis-suite test-clients soak ## everything that CI holds the project to
 
 .PHONY: vet
 vet: ## go vet and staticcheck
@@ -72,7 +72,7 @@ FUZZTIME := 60s
 
 .PHONY: fuzz
 fuzz: ## fuzz each target for FUZZTIME
-	@for target in resp:FuzzReader resp:FuzzInline resp:FuzzWriter gcra:FuzzStep; do \
+	@for target in resp:FuzzReader resp:FuzzInline resp:FuzzWriter gcra:FuzzStep acl:FuzzRules; do \
 		$(GO) test ./internal/$${target%%:*} -run '^$$' -fuzz "^$${target##*:}$$" -fuzztime $(FUZZTIME) || exit 1; \
 	done
 

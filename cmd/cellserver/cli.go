@@ -74,7 +74,7 @@ func parseClientOptions(args []string) (*clientOptions, error) {
 	f.StringVarP(&o.host, "host", "h", "127.0.0.1", "address of the server")
 	f.IntVarP(&o.port, "port", "p", portOf("PORT"), "TCP port of the server; by default what "+prefix+"PORT says")
 	f.StringVarP(&o.socket, "socket", "s", "", "path of the server's Unix socket, instead of -h and -p")
-	f.StringVarP(&o.password, "pass", "a", "", "password; by default what the environment's REDISCLI_AUTH says")
+	f.StringVarP(&o.password, "pass", "a", "", "password; by default what the environment's REDISCLI_AUTH says, or else "+prefix+"REQUIREPASS, or the file that "+prefix+"REQUIREPASS_FILE names")
 	f.IntVarP(&o.database, "db", "n", 0, "number of the database")
 	f.BoolVarP(&o.resp3, "resp3", "3", false, "speak RESP3, which tells maps and sets from arrays")
 	f.BoolVarP(&o.raw, "raw", "r", false, "print replies bare, as is done when stdout is no terminal")
@@ -88,7 +88,7 @@ func parseClientOptions(args []string) (*clientOptions, error) {
 		return nil, fmt.Errorf("%w; see cellserver cli --help", err)
 	}
 	if !f.Changed("pass") {
-		o.password = os.Getenv("REDISCLI_AUTH")
+		o.password = passwordOfServer()
 	}
 	if err := shakeHands(); err != nil {
 		return nil, err
@@ -155,6 +155,17 @@ func portOf(variable string) int {
 		return n
 	}
 	return 6379
+}
+
+// passwordOfServer is what the environment says that a server's password is: so a container that has it there can be asked whether it is
+// well. What it cannot read it need not say: the server will.
+func passwordOfServer() string {
+	if password := os.Getenv("REDISCLI_AUTH"); password != "" {
+		return password
+	}
+	of := access{password: os.Getenv(prefix + "REQUIREPASS"), passwordFile: os.Getenv(prefix + "REQUIREPASS_FILE")}
+	password, _ := of.readPassword()
+	return password
 }
 
 const clientUsage = `cellserver cli sends commands to a running cellserver, or to any server that speaks the Redis protocol, as redis-cli does.

@@ -26,13 +26,12 @@ type config struct {
 	unixSocket, unixSocketPerm   string
 	tcpBacklog, tcpKeepAlive     int
 	maxClients, timeout          int
-	outputLimits                 string
-	output, listens              server.OutputLimit
+	output                       [3]server.OutputLimit // by class
 	transport                    string
 	ioThreads                    int
 	databases, maxKeySize        int
 	maxLogLimit, maxHolders      int
-	maxTracked                   int
+	maxTracked, maxMemory        int
 	maxBulkLen, queryBuffer      int
 	logLevel, logFormat, logFile string
 	shutdownTimeout              int
@@ -40,6 +39,9 @@ type config struct {
 	debugCommand                 string
 	slowerThan, slowCalls        int
 	spikes                       int
+	access                       access
+	latencyTracking              string
+	percentiles                  []float64
 	tls                          tlsOptions
 	showVersion                  bool
 	running                      running
@@ -74,7 +76,7 @@ func (c *config) define() {
 	c.flags = f
 	f.SortFlags = false
 	f.Usage = func() { usage(f) }
-	limits := resp.DefaultLimits()
+	words := resp.DefaultLimits()
 
 	c.port, c.bind, c.protectedMode = 6379, "127.0.0.1 -::1", "yes"
 	f.Var(number{&c.port, 0, 65535}, "port", "TCP port; 0 for none")
@@ -91,10 +93,10 @@ func (c *config) define() {
 	c.maxClients, c.timeout = 10000, 0
 	f.Var(number{&c.maxClients, 1, 10_000_000}, "maxclients", "connections at once; one more is told so and closed")
 	f.Var(number{&c.timeout, 0, maxSeconds}, "timeout", "seconds after which an idle connection is closed; 0 for never")
-	limit := outputLimits{&c.outputLimits, &c.output, &c.listens}
-	_ = limit.Set("normal 256mb 64mb 60 pubsub 32mb 8mb 60")
-	f.Var(limit, "client-output-buffer-limit", "unread replies beyond which a client is cut off: class, hard limit, soft limit, seconds beyond the soft one")
-	c.maxBulkLen, c.queryBuffer, c.maxKeySize = limits.Bulk, limits.Query, commands.DefaultMaxKeySize
+	limits := outputLimits{&c.output}
+	_ = limits.Set("normal 256mb 64mb 60 slave 256mb 64mb 60 pubsub 32mb 8mb 60")
+	f.Var(limits, "client-output-buffer-limit", "unread replies beyond which a client is cut off: class, hard limit, soft limit, seconds beyond the soft one")
+	c.maxBulkLen, c.queryBuffer, c.maxKeySize = words.Bulk, words.Query, commands.DefaultMaxKeySize
 	f.Var(size{&c.queryBuffer, 64 << 10, 1 << 30}, "client-query-buffer-limit", "bytes of a command, or of commands that wait, beyond which a client is cut off")
 	f.Var(size{&c.maxBulkLen, 1 << 10, 512 << 20}, "proto-max-bulk-len", "bytes in a word of a command")
 	f.Var(number{&c.maxKeySize, 1, 64 << 20}, "max-key-size", "bytes in a key")
@@ -103,6 +105,8 @@ func (c *config) define() {
 	f.Var(number{&c.maxHolders, 1, 100_000}, "max-holders", "holders that may have leases of one key")
 	c.maxTracked = commands.DefaultMaxTracked
 	f.Var(number{&c.maxTracked, 0, 1 << 30}, "tracking-table-max-keys", "keys that are remembered for clients that cache them (CLIENT TRACKING); 0 for any number, in 256 MiB")
+
+	f.Var(size{&c.maxMemory, 0, 1 << 50}, "maxmemory", "bytes of memory beyond which calls that may need more are refused (OOM); 0 for no bound")
 
 	c.databases, c.transport = 16, string(server.Fastest)
 	f.Var(number{&c.databases, 1, 1024}, "databases", "number of databases")
@@ -118,8 +122,14 @@ func (c *config) define() {
 	f.Var(number{&c.slowerThan, -1, 1 << 40}, "slowlog-log-slower-than", "microseconds from which on SLOWLOG keeps a call; -1 for none; below 1000 every call is measured, which costs each some 0.1 us")
 	f.Var(number{&c.slowCalls, 0, 100_000}, "slowlog-max-len", "calls that SLOWLOG keeps")
 	f.Var(number{&c.spikes, 0, 1 << 40}, "latency-monitor-threshold", "milliseconds from which on LATENCY remembers a call; 0 for none")
+	c.latencyTracking = "yes"
+	f.Var(choice{&c.latencyTracking, []string{"yes", "no"}}, "latency-tracking", "count, by command, how long calls take; quick ones by samples")
+	tracked := percentiles{&c.percentiles}
+	_ = tracked.Set(commands.DefaultPercentiles)
+	f.Var(tracked, "latency-tracking-info-percentiles", "which percentiles of that INFO shows")
 	c.debugCommand = "no"
 	f.Var(choice{&c.debugCommand, []string{"no", "yes", "local"}}, "enable-debug-command", "who may say DEBUG: nobody, everybody, or who is on this machine")
+	c.access.define(f)
 	c.measurePauses = "no"
 	f.Var(choice{&c.measurePauses, []string{"no", "loops", "locks"}}, "measure-pauses", "for INFO cell, the longest turn of an event loop, or hold of a lock; each measurement takes about a microsecond")
 	f.BoolVar(&c.showVersion, "version", false, "print the version and exit")
@@ -156,7 +166,11 @@ func (c *config) readEnvironment(environ []string) (err error) {
 		if !ours || f == nil || f.Changed || f.Name == "version" || strings.HasPrefix(value, "tcp://") {
 			continue
 		}
-		if err := f.Value.Set(value); err != nil {
+		err := f.Value.Set(value)
+		if err != nil && isSecret(f) {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		if err != nil {
 			return fmt.Errorf("%s=%s: %w", name, value, err)
 		}
 	}
@@ -183,12 +197,15 @@ func (c *config) meters() (turns, holds *meter.Longest) {
 func (c *config) server(log *slog.Logger, turns *meter.Longest) server.Options {
 	return server.Options{
 		Transport: server.Transport(c.transport), IOThreads: c.ioThreads, MaxClients: c.maxClients, Protected: c.protectedMode == "yes",
-		Timeout: inSeconds(c.timeout), Output: c.output, Listens: c.listens, Log: log, Turns: turns,
+		Timeout: inSeconds(c.timeout), Output: c.output[0], Listens: c.output[2], Log: log, Turns: turns,
 	}
 }
 
-// measures are the options that are the instance's, once it runs.
-var measures = []string{"slowlog-log-slower-than", "slowlog-max-len", "latency-monitor-threshold"}
+// measures are the options that are the instance's, once it runs, or nobody's to see.
+var measures = []string{
+	"maxmemory", "slowlog-log-slower-than", "slowlog-max-len", "latency-monitor-threshold", "latency-tracking", "latency-tracking-info-percentiles",
+	"requirepass", "acl-pubsub-default", "acllog-max-len", "user", "rename-command",
+}
 
 // settings is CONFIG GET's view of the flags.
 func (c *config) settings() (list []commands.Setting) {
@@ -197,10 +214,13 @@ func (c *config) settings() (list []commands.Setting) {
 			return
 		}
 		value := f.Value.String
-		if s, ok := f.Value.(size); ok {
-			value = func() string { return strconv.Itoa(*s.to) }
+		switch v := f.Value.(type) {
+		case size:
+			value = func() string { return strconv.Itoa(*v.to) }
+		case outputLimits:
+			value = func() string { return v.written(strconv.Itoa) }
 		}
-		list = append(list, commands.Setting{Name: f.Name, Value: value, Set: c.changing(f)})
+		list = append(list, commands.Setting{Name: f.Name, Value: value, Set: c.changing(f, value)})
 	})
 	return list
 }

@@ -105,7 +105,7 @@ func TestSettings(t *testing.T) {
 	require.Equal(t, "7000", got["port"])
 	require.Equal(t, "2097152", got["proto-max-bulk-len"])
 	require.Equal(t, "127.0.0.1 -::1", got["bind"])
-	require.Equal(t, "normal 256mb 64mb 60 pubsub 32mb 8mb 60", got["client-output-buffer-limit"])
+	require.Equal(t, "normal 268435456 67108864 60 slave 268435456 67108864 60 pubsub 33554432 8388608 60", got["client-output-buffer-limit"])
 	require.NotContains(t, got, "version")
 }
 

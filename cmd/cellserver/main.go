@@ -24,10 +24,11 @@ import (
 var version = "dev"
 
 func main() {
-	if args := os.Args[1:]; len(args) > 0 && args[0] == "cli" {
+	args := hideSecrets(os.Args)[1:]
+	if len(args) > 0 && args[0] == "cli" {
 		os.Exit(cli(args[1:]))
 	}
-	if err := run(os.Args[1:]); err != nil && !errors.Is(err, pflag.ErrHelp) {
+	if err := run(args); err != nil && !errors.Is(err, pflag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "cellserver:", err)
 		os.Exit(1)
 	}
@@ -60,11 +61,17 @@ func run(args []string) error {
 	instance := commands.New(commands.Config{
 		Store: memory, Version: version, Settings: c.settings(), Limits: c.limits(), Port: cmp.Or(c.port, c.tls.port), Log: log, Turns: turns, Holds: holds,
 		Stop: stop, Debug: c.debugCommand, MaxKeySize: c.maxKeySize, MaxLog: c.maxLogLimit, MaxHolders: c.maxHolders,
-		MaxPushes: c.listens.Hard, MaxTracked: c.maxTracked, Settle: c.settle,
+		MaxPushes: c.output[2].Hard, MaxTracked: c.maxTracked, Protected: c.access.protectedConfigs, ACLFile: c.access.file(), Settle: c.settle,
 	})
 
 	instance.Measure(int64(c.slowerThan), c.slowCalls, int64(c.spikes))
+	instance.TrackLatency(c.latencyTracking == "yes")
+	instance.ShowPercentiles(c.percentiles)
 	instance.SetMaxTracked(c.maxTracked)
+	if err := c.access.apply(instance); err != nil {
+		return err
+	}
+	instance.SetMaxMemory(int64(c.maxMemory))
 
 	listeners, err := listen(c)
 	if err != nil {
@@ -75,6 +82,7 @@ func run(args []string) error {
 		return err
 	}
 	c.running.instance, c.running.server = instance, srv
+	go sample(ctx, time.Tick(commands.SampleEvery), instance)
 	go c.reload(hangUps, ctx.Done(), log.Info)
 	go watchClock(ctx, time.Tick(time.Second), memory.Clock(), log)
 	failed := serve(srv, listeners, c.tls.handshakes(), log)
@@ -115,6 +123,18 @@ func shutDown(srv *server.Server, timeout time.Duration, log *slog.Logger) error
 	}
 	log.Info("stopped")
 	return err
+}
+
+// sample has the instance look, now and then, at how things go.
+func sample(ctx context.Context, look <-chan time.Time, instance *commands.Instance) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-look:
+			instance.Sample()
+		}
+	}
 }
 
 // watchClock says so when somebody sets the wall clock by more than a second. Decisions go by elapsed time and do not

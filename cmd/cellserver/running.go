@@ -27,7 +27,7 @@ type running struct {
 var effects = map[string]func(c *config){
 	"timeout":                    func(c *config) { c.running.server.SetTimeout(inSeconds(c.timeout)) },
 	"maxclients":                 func(c *config) { c.running.server.SetMaxClients(c.maxClients) },
-	"client-output-buffer-limit": func(c *config) { c.running.server.SetOutput(c.output, c.listens) },
+	"client-output-buffer-limit": func(c *config) { c.running.server.SetOutput(c.output[0], c.output[2]) },
 	"client-query-buffer-limit":  func(c *config) { c.running.instance.SetLimits(c.limits()) },
 	"proto-max-bulk-len":         func(c *config) { c.running.instance.SetLimits(c.limits()) },
 	"loglevel":                   func(c *config) { c.running.level.Set(levels[c.logLevel]) },
@@ -35,15 +35,27 @@ var effects = map[string]func(c *config){
 	"tcp-keepalive":              func(c *config) { c.running.keepAlive.Store(int64(c.tcpKeepAlive)) },
 }
 
-// changing is what CONFIG SET does to an option, nil if it cannot be changed. The instance sees to it that there is one change, or one
-// reading, at a time.
-func (c *config) changing(f *pflag.Flag) func(text string) error {
+// immutable are the options of which Redis says that they are, whatever they are set to. Others that cannot be changed here may be set to
+// what they are, so that all that CONFIG GET shows can be set back.
+var immutable = []string{"unixsocket", "unixsocketperm", "tcp-backlog", "databases", "io-threads", "logfile", "enable-debug-command"}
+
+// changing is what CONFIG SET does to an option that has a value, nil if it is immutable. The instance sees to it that there is one change,
+// or one reading, at a time.
+func (c *config) changing(f *pflag.Flag, value func() string) func(text string) error {
 	effect := effects[f.Name]
 	if isTLS(f.Name) {
 		effect = func(*config) {} // settle sees to it
 	}
-	if effect == nil {
+	switch {
+	case slices.Contains(immutable, f.Name):
 		return nil
+	case effect == nil:
+		return func(text string) error {
+			if text != value() {
+				return commands.ErrImmutable
+			}
+			return nil
+		}
 	}
 	return func(text string) error {
 		if err := c.mayBe(f, text); err != nil {
@@ -99,7 +111,7 @@ func wrongLimits(text string) error {
 			return refusal("Invalid client class specified in buffer limit configuration.")
 		}
 	}
-	if (outputLimits{new(string), new(server.OutputLimit), new(server.OutputLimit)}).Set(text) != nil {
+	if (outputLimits{new([3]server.OutputLimit)}).Set(text) != nil {
 		return refusal("Error in hard, soft or soft_seconds setting in buffer limit configuration.")
 	}
 	return nil

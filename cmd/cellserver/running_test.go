@@ -24,7 +24,7 @@ func TestChangesWhileTheServerRuns(t *testing.T) {
 	for _, s := range c.settings() {
 		settings[s.Name] = s
 	}
-	require.Nil(t, settings["port"].Set)
+	require.Nil(t, settings["databases"].Set)
 	for _, change := range []struct{ name, to, shown, refusal string }{
 		{"timeout", "7", "7", ""},
 		{"timeout", "x", "7", "argument couldn't be parsed into an integer"},
@@ -36,10 +36,13 @@ func TestChangesWhileTheServerRuns(t *testing.T) {
 		{"client-query-buffer-limit", "1", "16777216", "argument must be between 65536 and 1073741824 inclusive"},
 		{"proto-max-bulk-len", "2mb", "2097152", ""},
 		{"tcp-keepalive", "10", "10", ""},
-		{"client-output-buffer-limit", "foo", "normal 256mb 64mb 60 pubsub 32mb 8mb 60", "Wrong number of arguments in buffer limit configuration."},
-		{"client-output-buffer-limit", "foo 1 2 3", "normal 256mb 64mb 60 pubsub 32mb 8mb 60", "Invalid client class specified in buffer limit configuration."},
-		{"client-output-buffer-limit", "normal x 2 3", "normal 256mb 64mb 60 pubsub 32mb 8mb 60", "Error in hard, soft or soft_seconds setting in buffer limit configuration."},
-		{"client-output-buffer-limit", "normal 1mb 2 3", "normal 1mb 2 3", ""},
+		{"client-output-buffer-limit", "foo", "normal 268435456 67108864 60 slave 268435456 67108864 60 pubsub 33554432 8388608 60", "Wrong number of arguments in buffer limit configuration."},
+		{"client-output-buffer-limit", "foo 1 2 3", "normal 268435456 67108864 60 slave 268435456 67108864 60 pubsub 33554432 8388608 60", "Invalid client class specified in buffer limit configuration."},
+		{"client-output-buffer-limit", "normal x 2 3", "normal 268435456 67108864 60 slave 268435456 67108864 60 pubsub 33554432 8388608 60", "Error in hard, soft or soft_seconds setting in buffer limit configuration."},
+		{"client-output-buffer-limit", "normal 1mb 2 3", "normal 1048576 2 3 slave 268435456 67108864 60 pubsub 33554432 8388608 60", ""},
+		{"client-output-buffer-limit", "replica 3 2mb 1 pubsub 0 0 0", "normal 1048576 2 3 slave 3 2097152 1 pubsub 0 0 0", ""},
+		{"port", "6379", "6379", ""},
+		{"port", "6380", "6379", "can't set immutable config"},
 	} {
 		err := settings[change.name].Set(change.to)
 		if change.refusal == "" {

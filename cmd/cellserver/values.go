@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"cellserver/internal/commands"
 	"cellserver/internal/server"
 )
 
@@ -35,26 +36,20 @@ type size struct {
 	low, high int
 }
 
+// parseSize reads a size; ok is false if it is none, or more than an int can say.
+func parseSize(text string) (bytes int, ok bool) {
+	n, ok := commands.ParseSize(text)
+	return int(n), ok && int64(int(n)) == n
+}
+
 var units = []struct {
 	suffix string
 	bytes  int64
-}{{"gb", 1 << 30}, {"mb", 1 << 20}, {"kb", 1 << 10}, {"g", 1e9}, {"m", 1e6}, {"k", 1e3}, {"b", 1}, {"", 1}}
-
-// parseSize reads a size; ok is false if it is none, or more than an int can say.
-func parseSize(text string) (bytes int, ok bool) {
-	text = strings.ToLower(text)
-	for _, u := range units {
-		if digits, found := strings.CutSuffix(text, u.suffix); found {
-			n, err := strconv.ParseInt(digits, 10, 64)
-			return int(n * u.bytes), err == nil && n >= 0 && n <= 1<<62/u.bytes
-		}
-	}
-	return 0, false
-}
+}{{"gb", 1 << 30}, {"mb", 1 << 20}, {"kb", 1 << 10}}
 
 // formatSize writes a size as shortly as it can be said.
 func formatSize(bytes int) string {
-	for _, u := range units[:3] {
+	for _, u := range units {
 		if n := int64(bytes); n > 0 && n%u.bytes == 0 {
 			return strconv.FormatInt(n/u.bytes, 10) + u.suffix
 		}
@@ -105,16 +100,13 @@ func (p permissions) Set(text string) error {
 func (p permissions) String() string { return *p.to }
 func (p permissions) Type() string   { return "octal" }
 
-// outputClasses are redis.conf's classes of clients.
-var outputClasses = []string{"normal", "pubsub", "replica", "slave"}
+// outputClasses are redis.conf's classes of clients, in the order in which they are shown; replica is another name of slave.
+var outputClasses = []string{"normal", "slave", "pubsub", "replica"}
 
 // outputLimits are redis.conf's: a class of clients, a hard limit, a soft limit, and the seconds that a client may stay
-// beyond the soft one; for several classes, one after the other. 0 is no limit. There are two classes, normal and pubsub; replica
-// is taken, so that a line of redis.conf can be, and means nothing yet.
-type outputLimits struct {
-	text            *string
-	normal, listens *server.OutputLimit
-}
+// beyond the soft one; for several classes, one after the other. A class that is not named keeps what it has. 0 is no limit. There are no
+// replicas: their limits are kept, and mean nothing.
+type outputLimits struct{ of *[3]server.OutputLimit } // by class: see outputClasses
 
 func (o outputLimits) Set(text string) error {
 	fields := strings.Fields(text)
@@ -122,24 +114,54 @@ func (o outputLimits) Set(text string) error {
 	if len(fields) == 0 || len(fields)%4 != 0 {
 		return wrong
 	}
+	limits := *o.of
 	for four := range slices.Chunk(fields, 4) {
 		hard, ok1 := parseSize(four[1])
 		soft, ok2 := parseSize(four[2])
 		seconds, err := strconv.Atoi(four[3])
-		if !slices.Contains(outputClasses, four[0]) || !ok1 || !ok2 || err != nil || seconds < 0 || seconds > maxSeconds {
+		class := slices.Index(outputClasses, four[0])
+		if class < 0 || !ok1 || !ok2 || err != nil || seconds < 0 || seconds > maxSeconds {
 			return wrong
 		}
-		limit := server.OutputLimit{Hard: hard, Soft: soft, SoftFor: inSeconds(seconds)}
-		switch four[0] {
-		case "normal":
-			*o.normal = limit
-		case "pubsub":
-			*o.listens = limit
+		if class == len(limits) {
+			class = slices.Index(outputClasses, "slave")
 		}
+		limits[class] = server.OutputLimit{Hard: hard, Soft: soft, SoftFor: inSeconds(seconds)}
 	}
-	*o.text = text
+	*o.of = limits
 	return nil
 }
 
-func (o outputLimits) String() string { return *o.text }
+// written is what the limits are, with sizes as size writes them.
+func (o outputLimits) written(size func(bytes int) string) string {
+	var words []string
+	for i, limit := range o.of {
+		words = append(words, outputClasses[i], size(limit.Hard), size(limit.Soft), strconv.Itoa(int(limit.SoftFor.Seconds())))
+	}
+	return strings.Join(words, " ")
+}
+
+func (o outputLimits) String() string { return o.written(formatSize) }
 func (o outputLimits) Type() string   { return "limits" }
+
+// percentiles are numbers from 0 to 100, with spaces between.
+type percentiles struct{ to *[]float64 }
+
+func (p percentiles) Set(text string) error {
+	list, err := commands.ParsePercentiles(text)
+	if err != nil {
+		return fmt.Errorf("it must be numbers from 0 to 100 with spaces between, such as %q", commands.DefaultPercentiles)
+	}
+	*p.to = list
+	return nil
+}
+
+func (p percentiles) String() string {
+	var words []string
+	for _, percent := range *p.to {
+		words = append(words, strconv.FormatFloat(percent, 'f', -1, 64))
+	}
+	return strings.Join(words, " ")
+}
+
+func (p percentiles) Type() string { return "percentiles" }

@@ -177,9 +177,12 @@ var debugs = map[string]func(c *Call, word []byte) error{"SLEEP": debugSleep, "S
 func cut(word []byte, bytes int) string { return string(word[:min(len(word), bytes)]) }
 
 // mayDebug says whether a client may say DEBUG.
-func (in *Instance) mayDebug(s *Session) bool {
-	if in.debug != "local" {
-		return in.debug == "yes"
+func (in *Instance) mayDebug(s *Session) bool { return in.mayDo(in.debug, s) }
+
+// mayDo says whether a client may do what is allowed to everybody (yes), to who is on this machine (local), or to nobody.
+func (in *Instance) mayDo(allowed string, s *Session) bool {
+	if allowed != "local" {
+		return allowed == "yes"
 	}
 	host, _, err := net.SplitHostPort(s.peer.Remote)
 	ip := net.ParseIP(host)
@@ -197,8 +200,22 @@ func debugSleep(c *Call, word []byte) error {
 		c.Out.Status("OK")
 		return nil
 	}
-	c.instance.waits.begin(c.Session, wait{until: later(c.View.Now(), int64(min(seconds, longest)*1000)), reply: "+OK\r\n"})
+	c.lasts = true
+	c.instance.waits.begin(c.Session, wait{
+		until: later(c.View.Now(), int64(min(seconds, longest)*1000)), reply: "+OK\r\n", ended: c.end(),
+	})
 	return nil
+}
+
+// end is what to do when a call that lasts is over: what its time would have been told to, is told.
+func (c *Call) end() func() {
+	in, row, call, clock := c.instance, c.row, c.slowCall(c.row, c.words), c.instance.store.Clock()
+	began := clock.Now()
+	return func() {
+		if took := clock.Now() - began; in.took(row, took) {
+			in.slowlog.add(call, took/1000)
+		}
+	}
 }
 
 // sweeper is a store that can be kept from removing what has expired.

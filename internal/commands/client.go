@@ -103,7 +103,7 @@ var clientInfo = Command{
 	Name: "client|info", Group: "connection", Since: "6.2.0", Complexity: "O(1)", Flags: aboutClients, Tips: varying,
 	Summary: "Describes the connection.", Reply: "One line of CLIENT LIST.",
 	Run: func(c *Call) error {
-		c.Out.Verbatim("txt", c.Session.line(c.View.Now(), c.row))
+		c.Out.Verbatim("txt", c.Session.line(c.View.Now(), c.row, c.words))
 		return nil
 	},
 }
@@ -122,7 +122,11 @@ var clientList = Command{
 		var lines strings.Builder
 		for _, s := range c.instance.clients.all() {
 			if wanted(s) {
-				lines.WriteString(s.line(c.View.Now(), s.latest.Load()))
+				var words [][]byte
+				if s == c.client {
+					words = c.words
+				}
+				lines.WriteString(s.line(c.View.Now(), s.latest.Load(), words))
 			}
 		}
 		c.Out.Verbatim("txt", lines.String())
@@ -170,24 +174,27 @@ func (s *Session) kind() string {
 	return "NORMAL"
 }
 
-// line describes a session as CLIENT LIST does, in Redis's fields. qbuf is what was read and waits; of the memory that Redis
-// counts besides, only what a transaction holds is.
-func (s *Session) line(now int64, row *Command) string {
-	const idleBytes = 2 << 10 // about what a session takes that has nothing to do
+// line describes a session as CLIENT LIST does, in Redis's fields. words are those of the call that asks, if it is the session's own: Redis
+// has them in its buffers.
+func (s *Session) line(now int64, row *Command, words [][]byte) string {
+	m := s.memory(words)
 	s.about.mu.Lock()
 	defer s.about.mu.Unlock()
-	name := "NULL"
+	name, events := "NULL", "r"
 	if row != nil {
 		name = row.Name
 	}
-	unread, queued := s.unread.Load(), s.queued.Load()
-	calls, bytes := queued>>32-1, queued&(1<<32-1)
+	if m.waiting+m.following > 0 {
+		events = "rw"
+	}
 	seconds := func(since int64) string { return strconv.FormatInt(max(now-since, 0)/1e9, 10) }
 	return fmt.Sprintf("id=%d addr=%s laddr=%s fd=%d name=%s age=%s idle=%s flags=%s db=%d sub=%d psub=%d ssub=%d multi=%d "+
-		"qbuf=%d qbuf-free=0 argv-mem=0 multi-mem=%d rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=%d events=r "+
-		"cmd=%s user=default redir=%d resp=%d lib-name=%s lib-ver=%s\n",
+		"qbuf=%d qbuf-free=%d argv-mem=%d multi-mem=%d rbs=%d rbp=0 obl=%d oll=%d omem=%d tot-mem=%d events=%s "+
+		"cmd=%s user=%s redir=%d resp=%d lib-name=%s lib-ver=%s\n",
 		s.id, s.peer.Remote, s.peer.Local, s.peer.FD, s.about.name, seconds(s.opened), seconds(s.lastSeen.Load()), s.flags(),
-		s.about.database, s.about.listens[viaChannel], s.about.listens[viaPattern], s.about.listens[viaShard], calls, unread, bytes, idleBytes+unread+bytes, name, s.tracker.Load().target(), s.about.protocol, s.about.library, s.about.version)
+		s.about.database, s.about.listens[viaChannel], s.about.listens[viaPattern], s.about.listens[viaShard], s.queued.Load()>>32-1,
+		m.unread, m.free, m.words, m.queued, m.room, m.waiting, m.pieces, m.following, m.total, events,
+		name, s.account.Load().name, s.tracker.Load().target(), s.about.protocol, s.about.library, s.about.version)
 }
 
 // flags are the letters that CLIENT LIST has for a session, N if it has none. about is locked.
@@ -215,7 +222,7 @@ var clientNoEvict = Command{
 
 var clientNoTouch = Command{
 	Name: "client|no-touch", Group: "connection", Since: "7.2.0", Complexity: "O(1)", Flags: aboutClients,
-	Summary: "Says that the client's calls do not count as uses of a key. None counts.", Args: []Arg{Word("ON | OFF")}, Reply: "OK.",
+	Summary: "Would have the client's calls be no uses of a key, as OBJECT IDLETIME shows them. They are.", Args: []Arg{Word("ON | OFF")}, Reply: "OK.",
 	Run: func(c *Call) error { return c.turn(&c.client.about.noTouch) },
 }
 

@@ -20,15 +20,19 @@ var configSet = Command{
 		if len(words)%2 != 0 {
 			return errArity(c.row)
 		}
+		c.foldOwn()
 		in := c.instance
 		in.settingsMu.Lock()
 		defer in.settingsMu.Unlock()
-		changes, err := in.changes(words)
+		changes, err := in.changes(c.client, words)
 		if err != nil {
 			return err
 		}
 		if name, err := in.make(changes); err != nil {
 			return errConfig(name, err.Error())
+		}
+		if c.Session != nil { // what it pipelines behind this is to see it
+			c.Session.careful = c.Session.careful || in.concerns.Load() != 0
 		}
 		c.Out.Status("OK")
 		return nil
@@ -66,7 +70,7 @@ func (in *Instance) make(changes []change) (blamed string, err error) {
 }
 
 // changes finds the settings, before any is changed. It needs the lock.
-func (in *Instance) changes(words [][]byte) (list []change, err error) {
+func (in *Instance) changes(by *Session, words [][]byte) (list []change, err error) {
 	named := make(map[string]bool)
 	for ; len(words) > 0; words = words[2:] {
 		s, ok := in.settingNamed(string(words[0]))
@@ -74,7 +78,9 @@ func (in *Instance) changes(words [][]byte) (list []change, err error) {
 		case !ok:
 			return nil, refusal(fmt.Sprintf("ERR Unknown option or number of arguments for CONFIG SET - '%.128s'", words[0]))
 		case s.Set == nil:
-			return nil, errConfig(s.Name, "can't set immutable config")
+			return nil, errConfig(s.Name, ErrImmutable.Error())
+		case !in.mayChange(by, s.Name):
+			return nil, errConfig(s.Name, "can't set protected config")
 		case named[s.Name]:
 			return nil, errConfig(s.Name, "duplicate parameter")
 		}
@@ -83,6 +89,9 @@ func (in *Instance) changes(words [][]byte) (list []change, err error) {
 	}
 	return list, nil
 }
+
+// ErrImmutable is said of a setting that can only be chosen at the start.
+var ErrImmutable = errors.New("can't set immutable config")
 
 func errConfig(name, why string) error {
 	return refusal(fmt.Sprintf("ERR CONFIG SET failed (possibly related to argument '%s') - %s", name, why))
@@ -110,11 +119,11 @@ func (in *Instance) setting(name string) string {
 
 var configResetStat = Command{
 	Name: "config|resetstat", Group: "server", Category: "none", Since: "2.0.0", Complexity: "O(N) in the number of commands",
-	Flags:   Admin | Dangerous | NoScript | Loading | Stale,
+	Flags:   Admin | Dangerous | NoScript | Loading | Stale | Whole,
 	Summary: "Has INFO count from 0 again.", Reply: "OK.",
 	Run: func(c *Call) error {
 		c.foldOwn()
-		c.instance.resetStats()
+		c.instance.resetStats(c.View)
 		c.Out.Status("OK")
 		return nil
 	},
@@ -138,3 +147,25 @@ func NumberFrom(text string, low, high int64) (int64, error) {
 	}
 	return n, nil
 }
+
+// units are redis.conf's: 1k is 1000, 1kb is 1024.
+var units = []struct {
+	suffix string
+	bytes  int64
+}{{"gb", 1 << 30}, {"mb", 1 << 20}, {"kb", 1 << 10}, {"g", 1e9}, {"m", 1e6}, {"k", 1e3}, {"b", 1}, {"", 1}}
+
+// ParseSize reads a number of bytes, such as 65536, 512kb, 64mb or 1gb, as redis.conf has them; ok is false if it is none, or 2^62 or more.
+func ParseSize(text string) (bytes int64, ok bool) {
+	text = strings.ToLower(text)
+	for _, u := range units {
+		if digits, found := strings.CutSuffix(text, u.suffix); found {
+			n, err := strconv.ParseInt(digits, 10, 64)
+			ok := err == nil && n >= 0 && n < 1<<62/u.bytes && digits[0] != '+'
+			return n * u.bytes, ok
+		}
+	}
+	return 0, false
+}
+
+// errNotMemory is said of what is no number of bytes.
+var errNotMemory = errors.New("argument must be a memory value")

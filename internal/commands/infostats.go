@@ -51,6 +51,52 @@ func (in *Instance) eachStats(show func(row *Command, r *rowStats)) {
 	}
 }
 
+func infoStats(c *Call, out *strings.Builder) {
+	in := c.instance
+	s, t := &in.stats, in.traffic.sum()
+	in.rates.mu.Lock()
+	calls, read, written := in.rates.calls.perSecond(), in.rates.in.perSecond(), in.rates.out.perSecond()
+	in.rates.mu.Unlock()
+	field(out, "total_connections_received", s.connections.Load())
+	field(out, "total_commands_processed", in.calls())
+	field(out, "instantaneous_ops_per_sec", calls)
+	field(out, "total_net_input_bytes", t.In)
+	field(out, "total_net_output_bytes", t.Out)
+	fields(out, "total_net_repl_input_bytes:0", "total_net_repl_output_bytes:0")
+	field(out, "instantaneous_input_kbps", ratio(read, 1024))
+	field(out, "instantaneous_output_kbps", ratio(written, 1024))
+	fields(out, "instantaneous_input_repl_kbps:0.00", "instantaneous_output_repl_kbps:0.00")
+	field(out, "rejected_connections", s.rejected.Load())
+	fields(out, "sync_full:0", "sync_partial_ok:0", "sync_partial_err:0")
+	field(out, "expired_keys", in.expired(c.View)-s.expired.Load())
+	fields(out, "expired_stale_perc:0.00", "expired_time_cap_reached_count:0", "expire_cycle_cpu_milliseconds:0", "evicted_keys:0",
+		"evicted_clients:0", "total_eviction_exceeded_time:0", "current_eviction_exceeded_time:0")
+	field(out, "keyspace_hits", s.hits.Load())
+	field(out, "keyspace_misses", s.misses.Load())
+	field(out, "pubsub_channels", in.channels.count(viaChannel))
+	field(out, "pubsub_patterns", in.channels.count(viaPattern))
+	field(out, "pubsubshard_channels", in.channels.count(viaShard))
+	fields(out, "latest_fork_usec:0", "total_forks:0", "migrate_cached_sockets:0", "slave_expires_tracked_keys:0", "active_defrag_hits:0",
+		"active_defrag_misses:0", "active_defrag_key_hits:0", "active_defrag_key_misses:0", "total_active_defrag_time:0",
+		"current_active_defrag_time:0")
+	field(out, "tracking_total_keys", in.tracking.keys.Load())
+	field(out, "tracking_total_items", in.tracking.items.Load())
+	field(out, "tracking_total_prefixes", in.tracking.prefixes.Load())
+	fields(out, "unexpected_error_replies:0")
+	field(out, "total_error_replies", s.errors.Load())
+	fields(out, "dump_payload_sanitizations:0")
+	field(out, "total_reads_processed", t.Reads)
+	field(out, "total_writes_processed", t.Writes)
+	fields(out, "io_threaded_reads_processed:0", "io_threaded_writes_processed:0", "reply_buffer_shrinks:0", "reply_buffer_expands:0")
+	field(out, "client_query_buffer_limit_disconnections", s.queryCut.Load())
+	field(out, "client_output_buffer_limit_disconnections", s.outputCut.Load())
+	for why, reason := range reasons {
+		if reason != "" {
+			field(out, "acl_access_denied_"+strings.Replace(reason, "command", "cmd", 1), in.accounts.log.denied[why].Load())
+		}
+	}
+}
+
 func infoModules(*Call, *strings.Builder) {}
 
 func infoCommandStats(c *Call, out *strings.Builder) {
@@ -67,10 +113,14 @@ func infoErrorStats(c *Call, out *strings.Builder) {
 
 func infoLatencyStats(c *Call, out *strings.Builder) {
 	c.instance.eachStats(func(row *Command, r *rowStats) {
-		if r.timed.Load() > 0 {
-			field(out, "latency_percentiles_usec_"+row.Name, fmt.Sprintf("p50=%d.000,p99=%d.000,p99.9=%d.000",
-				r.percentile(.5), r.percentile(.99), r.percentile(.999)))
+		if r.tracked.Load() == 0 {
+			return
 		}
+		var shares []string
+		for _, percent := range *c.instance.latency.percentiles.Load() {
+			shares = append(shares, fmt.Sprintf("p%s=%d.000", shownPercent(percent), r.percentile(percent/100)))
+		}
+		field(out, "latency_percentiles_usec_"+row.Name, strings.Join(shares, ","))
 	})
 }
 

@@ -31,6 +31,8 @@ type Config struct {
 	Log        *slog.Logger
 	Stop       func()         // what SHUTDOWN calls; nil for nothing, and then it is refused
 	Debug      string         // who may say DEBUG: yes for everybody, local for who is on this machine, else nobody
+	Protected  string         // who may change the settings that are protected: as Debug
+	ACLFile    ACLFile        // where ACL LOAD and ACL SAVE find users; nil for nowhere
 	Turns      *meter.Longest // what INFO shows of event loops; nil if nobody measures
 	Holds      *meter.Longest // and of locks
 	// Settle is told which settings CONFIG SET has changed, and has those take effect that do so together. It may refuse, and
@@ -78,12 +80,19 @@ type Instance struct {
 	top      top
 	slowlog  slowLog
 	spikes   spikes
+	latency  latencyTracking
 	monitors monitors
 	concerns atomic.Uint32 // bits: paused and the like
+	memory   memoryBound
+	rates    rates
+	traffic  traffic
 
 	hearing  hearing
 	tracking tracking
 	channels channels
+
+	accounts  accounts
+	protected string // who may change what is protected: as debug
 
 	turns, holds *meter.Longest
 }
@@ -136,6 +145,9 @@ type stats struct {
 	rejected    atomic.Int64 // connections refused: too many, or not from here
 	queryCut    atomic.Int64 // connections ended because they sent too much unread
 	outputCut   atomic.Int64 // connections ended because they read too little
+	hits        atomic.Int64 // keys that were read, and were there
+	misses      atomic.Int64 // and were not
+	expired     atomic.Int64 // keys that had expired when INFO was told to count from 0
 }
 
 // New makes an instance over a store.
@@ -167,19 +179,25 @@ func New(c Config) *Instance {
 		started:     c.Store.Clock().Now(),
 		slow:        make(chan struct{}, maxSlow()),
 		clients:     clients{byID: make(map[int64]*Session)},
-		watches:     watches{watchers: make(map[watchedKey]map[*Session]*watch)},
+		watches:     watches{watchers: make(map[watchedKey]map[*Session]*watch), ages: make(map[int]age)},
 		turns:       c.Turns,
 		holds:       c.Holds,
 	}
 	in.limits.Store(&c.Limits)
-	in.settings = append(in.settings, in.measures()...)
+	in.settings = slices.Concat(in.settings, in.measures(), in.accountSettings())
+	in.accounts.file, in.protected = c.ACLFile, c.Protected
+	in.accounts.begin(in.table)
 	in.spikes.events = make(map[string]*event)
 	in.rows, in.codes.counts = make([]rowStats, len(in.table.byName)+1), make(map[string]int64)
 	in.waits = waits{clock: c.Store.Clock(), sessions: make(map[*Session]wait), next: store.Never, concerns: &in.concerns}
 	in.hearing.store = c.Store
 	in.watches.hearing = &in.hearing
+	in.memory.begin(c.Store)
 	in.tracking.begin(in, cmp.Or(c.MaxTracked, DefaultMaxTracked))
 	in.Measure(10_000, 128, 0)
+	in.latency.on.Store(true)
+	percentiles, _ := ParsePercentiles(DefaultPercentiles)
+	in.ShowPercentiles(percentiles)
 	return in
 }
 

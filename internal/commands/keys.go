@@ -19,6 +19,7 @@ func timing(row Command, read func(c *Call, e store.Entry) int64) Command {
 		if err != nil {
 			return err
 		}
+		c.found(e.Kind != store.None)
 		if e.Kind == store.None {
 			c.Out.Int(noKey)
 			return nil
@@ -61,18 +62,29 @@ var exists = Command{
 	Args:  []Arg{Key("key").Many()},
 	Reply: "How many of them exist; a key named twice counts twice.",
 	Run: func(c *Call) error {
-		n, err := c.View.Count(c.Context, c.Many())
-		c.Out.Int(int64(n))
-		return err
+		keys := c.Many()
+		n, err := c.View.Count(c.Context, keys)
+		return c.answerCount(len(keys), n, err)
 	},
 }
 
 var touch = Command{
 	Name: "touch", Group: "generic", Since: "3.2.1", Complexity: "O(N) in the number of keys", Flags: ReadOnly | Fast,
-	Summary: "Counts the keys that exist, as EXISTS does.", KeyAccess: "RO", Tips: severalShards,
+	Summary: "Counts the keys that exist, and uses them, as OBJECT IDLETIME shows.", KeyAccess: "RO", Tips: severalShards,
 	Args:  []Arg{Key("key").Many()},
 	Reply: "How many of them exist; a key named twice counts twice.",
-	Run:   exists.Run,
+	Run: func(c *Call) error {
+		keys := c.Many()
+		n, err := c.View.Touch(c.Context, keys)
+		return c.answerCount(len(keys), n, err)
+	},
+}
+
+// answerCount answers how many of the keys were there.
+func (c *Call) answerCount(keys, there int, err error) error {
+	c.hits, c.misses = c.hits+int64(there), c.misses+int64(keys-there)
+	c.Out.Int(int64(there))
+	return err
 }
 
 var del = Command{
@@ -107,6 +119,7 @@ var keyType = Command{
 		if err != nil {
 			return err
 		}
+		c.found(e.Kind != store.None)
 		c.Out.Status(typeName(e.Kind))
 		return nil
 	},

@@ -44,8 +44,21 @@ func (a *Arg) usage() string {
 
 // helpOf makes the HELP of a container: a line for each of its subcommands, and what it does.
 func helpOf(container, since string) *Command {
+	group, category := "server", "none"
+	switch container {
+	case "client":
+		group, category = "connection", "connection"
+	case "command":
+		category = "connection"
+	case "object":
+		group, category = "generic", "keyspace"
+	case "pubsub":
+		group = "pubsub"
+	case "function", "script":
+		category = "scripting"
+	}
 	return &Command{
-		Name: container + "|help", Group: "server", Category: "connection", Since: since, Complexity: "O(1)", Flags: Loading | Stale,
+		Name: container + "|help", Group: group, Category: category, Since: since, Complexity: "O(1)", Flags: Loading | Stale,
 		Summary: "Lists the subcommands.", Reply: "Lines of text.",
 		Run: func(c *Call) error {
 			parent := c.row.parent
@@ -91,7 +104,9 @@ func (row *Command) writeManual(out *strings.Builder) {
 		fmt.Fprintf(out, "- **`%s`** - %s %s.\n  %s\n", row.usage(), row.Summary, complexity(row), indent(row.Reply))
 	}
 	for _, sub := range row.Subs {
-		sub.writeManual(out)
+		if sub.Summary != row.Summary { // else nothing is to be added
+			sub.writeManual(out)
+		}
 	}
 	if row.parent == nil {
 		out.WriteString("\n")

@@ -43,7 +43,7 @@ var (
 		case store.Integer, store.Throttle:
 			name = "int"
 		case store.Bytes:
-			length, err := c.lengthOf(key)
+			length, err := c.stateOf(key, "bytes")
 			if err != nil {
 				return err
 			}
@@ -64,11 +64,12 @@ var (
 	})
 
 	objectIdleTime = aboutObject(Command{
-		Name: "object|idletime", Since: "2.2.3", Summary: "Would return how long a key was not used, which is not kept.",
-		Reply: "0; nil if there is no such key.",
-	}, func(c *Call, _ []byte, _ store.Entry) error {
-		c.Out.Int(0)
-		return nil
+		Name: "object|idletime", Since: "2.2.3", Summary: "Returns for how long a key was not used.",
+		Reply: "Seconds, to about one, and after 104 days from 0 again; nil if there is no such key.",
+	}, func(c *Call, key []byte, _ store.Entry) error {
+		idle, _, err := c.View.Idle(c.Context, key)
+		c.Out.Int(int64(idle.Seconds()))
+		return err
 	})
 
 	objectRefCount = aboutObject(Command{
@@ -78,11 +79,11 @@ var (
 		const shared = 10000
 		count := int64(1)
 		if e.Kind == store.Integer {
-			value, _, err := c.View.Read(c.Context, key, nil)
+			n, err := c.stateOf(key, "value")
 			if err != nil {
 				return err
 			}
-			if n, ok := resp.ParseInt(value); ok && 0 <= n && n < shared {
+			if 0 <= n && n < shared {
 				count = 1<<31 - 1
 			}
 		}
@@ -91,13 +92,15 @@ var (
 	})
 )
 
-// lengthOf is the bytes of a value, 0 if there is none.
-func (c *Call) lengthOf(key []byte) (length int, err error) {
-	err = c.View.Edit(c.Context, key, func(_ store.Entry, value []byte) (store.Change, error) {
-		length = len(value)
-		return store.Change{What: store.Leave}, nil
-	})
-	return length, err
+// stateOf is a field of what a key holds, 0 if it has none of that name. Unlike to read the key, to ask for it is not to use it.
+func (c *Call) stateOf(key []byte, name string) (int64, error) {
+	_, fields, err := c.View.Inspect(c.Context, key)
+	for _, f := range fields {
+		if f.Name == name {
+			return f.Value, err
+		}
+	}
+	return 0, err
 }
 
 var memory = Command{
@@ -121,11 +124,7 @@ var memoryUsage = Command{
 			c.Out.Null()
 			return nil
 		}
-		held, err := c.lengthOf(key)
-		if err != nil {
-			return err
-		}
-		c.Out.Int(int64(recordBytes + len(key) + held + stateBytes(fields)))
+		c.Out.Int(int64(recordBytes + len(key) + stateBytes(fields)))
 		return nil
 	},
 }
@@ -134,7 +133,7 @@ var memoryUsage = Command{
 // is two thirds full.
 const recordBytes = 13 + 8
 
-// stateBytes is about what the fields of a limiter's state take: the entries of a log are 16 bytes each, a lease some 48.
+// stateBytes is about what a state takes, of which these are the fields: a value its length and that, the entries of a log are 16 bytes each, a lease some 48.
 func stateBytes(fields []store.Field) (bytes int) {
 	for _, f := range fields {
 		switch f.Name {
@@ -142,6 +141,8 @@ func stateBytes(fields []store.Field) (bytes int) {
 			bytes += 16 * int(f.Value)
 		case "holders":
 			bytes += 48 * int(f.Value)
+		case "bytes":
+			bytes += 8 + int(f.Value)
 		default:
 			bytes += 8
 		}

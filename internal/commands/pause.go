@@ -11,6 +11,7 @@ const (
 	paused    uint32 = 1 << iota
 	monitored        // somebody watches every call
 	timed            // every call's time is taken, because even a quick one may be wanted for the slow log
+	full             // more memory is used than maxmemory: see outOfMemory
 )
 
 // pause lasts until an instant; 0 if there is none.
@@ -20,7 +21,7 @@ type pause struct {
 }
 
 var clientPause = Command{
-	Name: "client|pause", Group: "connection", Since: "3.0.0", Complexity: "O(1)", Flags: Admin | Dangerous | aboutClients,
+	Name: "client|pause", Group: "connection", Since: "2.9.50", Complexity: "O(1)", Flags: Admin | Dangerous | aboutClients,
 	Summary: "Has the calls of all clients wait for so many milliseconds: those that write, or all.",
 	Args:    []Arg{Int("timeout").By(parseTimeout), Word("[WRITE | ALL]").Optional()}, Reply: "OK.",
 	Run: func(c *Call) error {

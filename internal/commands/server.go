@@ -60,9 +60,10 @@ var configGet = Command{
 }
 
 // unsettable is what tools ask Redis about and what is true of this server though no flag says so: nothing is saved,
-// nothing is evicted, memory is not bounded.
+// nothing is evicted.
 var unsettable = []Setting{
-	always("save", ""), always("appendonly", "no"), always("maxmemory", "0"), always("maxmemory-policy", "noeviction"),
+	always("save", ""), always("appendonly", "no"), always("maxmemory-policy", "noeviction"),
+	fixed("daemonize", "no"),
 }
 
 // always is a setting that may be set to what it is, as tools do.
@@ -160,63 +161,10 @@ func infoClients(c *Call, out *strings.Builder) {
 	fields(out, "clients_in_timeout_table:0")
 }
 
-func infoMemory(c *Call, out *strings.Builder) {
-	var keys int64
-	for _, u := range c.View.Usage() {
-		keys += u.Bytes
-	}
-	used, resident := heapBytes()+keys, residentBytes() // keys are outside of Go's heap
-	field(out, "used_memory", used)
-	field(out, "used_memory_human", human(used))
-	field(out, "used_memory_rss", resident)
-	field(out, "used_memory_rss_human", human(resident))
-	field(out, "used_memory_dataset", keys)
-	fields(out, "maxmemory:0", "maxmemory_human:0B", "maxmemory_policy:noeviction")
-	field(out, "mem_fragmentation_ratio", fmt.Sprintf("%.2f", float64(resident)/float64(max(used, 1))))
-	fields(out, "mem_allocator:go")
-}
-
-// heapBytes is what Go's heap holds.
-func heapBytes() int64 {
-	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
-	metrics.Read(sample)
-	return int64(sample[0].Value.Uint64())
-}
-
-// residentBytes is the process's resident set, 0 where the system does not tell.
-func residentBytes() int64 {
-	var size, resident int64
-	statm, err := os.ReadFile("/proc/self/statm")
-	if err != nil {
-		return 0
-	}
-	if _, err := fmt.Sscan(string(statm), &size, &resident); err != nil {
-		return 0
-	}
-	return resident * int64(os.Getpagesize())
-}
-
 func infoPersistence(c *Call, out *strings.Builder) {
 	fields(out, "loading:0", "async_loading:0", "rdb_changes_since_last_save:0", "rdb_bgsave_in_progress:0")
 	field(out, "rdb_last_save_time", c.unix(c.instance.started)/1e9)
 	fields(out, "rdb_last_bgsave_status:ok", "aof_enabled:0", "aof_rewrite_in_progress:0", "aof_rewrite_scheduled:0")
-}
-
-func infoStats(c *Call, out *strings.Builder) {
-	field(out, "total_connections_received", c.instance.stats.connections.Load())
-	field(out, "total_commands_processed", c.instance.calls())
-	field(out, "total_error_replies", c.instance.stats.errors.Load())
-	field(out, "rejected_connections", c.instance.stats.rejected.Load())
-	field(out, "pubsub_channels", c.instance.channels.count(viaChannel))
-	field(out, "pubsub_patterns", c.instance.channels.count(viaPattern))
-	field(out, "pubsubshard_channels", c.instance.channels.count(viaShard))
-	field(out, "tracking_total_keys", c.instance.tracking.keys.Load())
-	field(out, "tracking_total_items", c.instance.tracking.items.Load())
-	field(out, "tracking_total_prefixes", c.instance.tracking.prefixes.Load())
-	field(out, "client_query_buffer_limit_disconnections", c.instance.stats.queryCut.Load())
-	field(out, "client_output_buffer_limit_disconnections", c.instance.stats.outputCut.Load())
-	fields(out, "sync_full:0", "sync_partial_ok:0", "sync_partial_err:0", "evicted_keys:0", "evicted_clients:0", "pubsub_channels:0",
-		"pubsub_patterns:0", "latest_fork_usec:0", "total_forks:0")
 }
 
 func infoReplication(c *Call, out *strings.Builder) {

@@ -36,18 +36,26 @@ const (
 	quickest     = 1000 // microseconds: what a quick call does not reach
 )
 
-// add keeps a call if it took long enough.
-func (l *slowLog) add(c *Call, row *Command, words [][]byte, usec int64) {
-	if least := l.slowerThan.Load(); least < 0 || usec < least || row.Flags&Unlogged != 0 {
-		return
-	}
-	e := slowCall{unix: c.unix(c.View.Now()) / 1e9, usec: usec, words: shorten(redact(row, words), slowWords, slowBytes), address: c.client.peer.Remote}
+// wants says whether a call took long enough to be kept.
+func (l *slowLog) wants(row *Command, usec int64) bool {
+	least := l.slowerThan.Load()
+	return least >= 0 && usec >= least && row.Flags&Unlogged == 0
+}
+
+// slowCall is a call as SLOWLOG keeps it, but for how long it took.
+func (c *Call) slowCall(row *Command, words [][]byte) slowCall {
+	e := slowCall{unix: c.unix(c.View.Now()) / 1e9, words: shorten(redact(row, words), slowWords, slowBytes), address: c.client.peer.Remote}
 	c.client.about.mu.Lock()
+	defer c.client.about.mu.Unlock()
 	e.name = c.client.about.name
-	c.client.about.mu.Unlock()
+	return e
+}
+
+// add keeps a call.
+func (l *slowLog) add(e slowCall, usec int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e.id = l.next
+	e.id, e.usec = l.next, usec
 	l.next++
 	l.entries = append(l.entries, e)
 	l.trim()
@@ -76,6 +84,18 @@ func redact(row *Command, words [][]byte) [][]byte {
 			if foldEqual(words[i], "AUTH") {
 				words[i+1], words[i+2] = []byte(hidden), []byte(hidden)
 				i += 2
+			}
+		}
+	case &aclSetUser:
+		words = slices.Clone(words)
+		for i := 2; i < len(words); i++ {
+			words[i] = []byte(hidden)
+		}
+	case &configSet:
+		words = slices.Clone(words)
+		for i := 3; i < len(words); i += 2 {
+			if isSecret(words[i-1]) {
+				words[i] = []byte(hidden)
 			}
 		}
 	}
@@ -182,6 +202,7 @@ var slowlogReset = Command{
 func (in *Instance) measures() []Setting {
 	l := &in.slowlog
 	return []Setting{
+		in.maxMemorySetting(), in.latencySettings()[0], in.latencySettings()[1],
 		{"slowlog-log-slower-than", func() string { return strconv.FormatInt(l.slowerThan.Load(), 10) }, func(text string) error {
 			n, err := NumberFrom(text, -1, maxInt)
 			if err == nil {

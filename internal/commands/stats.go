@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+
+	"cellserver/internal/store"
 )
 
 // What INFO counts by command. A session counts for itself, and adds to what all share once a turn: so pipelined calls of one command
@@ -16,16 +18,22 @@ type rowStats struct {
 	calls, rejected, failed atomic.Int64
 	limited                 atomic.Int64 // of a limiter: answered with 1
 	timed, ns               atomic.Int64 // calls whose time was taken, and the sum of those times
+	tracked                 atomic.Int64 // of those, what times holds
 	times                   [timeBuckets]atomic.Int64
+	untracked               atomic.Int64 // calls while latency-tracking was off: see trackLatency
 }
 
 // timeBuckets: the i-th holds the times under 2^i microseconds, the last all that are longer, a quarter of an hour.
 const timeBuckets = 31
 
 // took adds the time of one call, in nanoseconds.
-func (r *rowStats) took(ns int64) {
+func (r *rowStats) took(ns int64, track bool) {
 	r.timed.Add(1)
 	r.ns.Add(ns)
+	if !track {
+		return
+	}
+	r.tracked.Add(1)
 	r.times[min(bits.Len64(uint64(max(ns, 0)/1000)), timeBuckets-1)].Add(1)
 }
 
@@ -41,7 +49,7 @@ func (r *rowStats) usec() (all int64, perCall float64) {
 
 // percentile is the time that so many of the calls (of 1) did not exceed, in microseconds, rounded up to a power of two.
 func (r *rowStats) percentile(share float64) int64 {
-	wanted, seen := share*float64(r.timed.Load()), int64(0)
+	wanted, seen := share*float64(r.tracked.Load()), int64(0)
 	for i := range r.times {
 		if seen += r.times[i].Load(); seen > 0 && float64(seen) >= wanted {
 			return 1 << i
@@ -51,7 +59,7 @@ func (r *rowStats) percentile(share float64) int64 {
 }
 
 func (r *rowStats) reset() {
-	for _, n := range []*atomic.Int64{&r.calls, &r.rejected, &r.failed, &r.limited, &r.timed, &r.ns} {
+	for _, n := range []*atomic.Int64{&r.calls, &r.rejected, &r.failed, &r.limited, &r.timed, &r.ns, &r.tracked, &r.untracked} {
 		n.Store(0)
 	}
 	for i := range r.times {
@@ -81,6 +89,7 @@ func (s *Session) turnTo(row *Command) {
 	s.tallies[s.tally].limited += s.call.limits
 	s.call.limits = 0
 	s.row = row
+	s.careful = s.careful || s.instance.isNew(row)
 	for i := range s.tallies {
 		if t := &s.tallies[i]; t.row == row || t.calls == 0 {
 			s.tally, t.row = i, row
@@ -106,6 +115,25 @@ func (s *Session) fold() {
 			r.limited.Add(t.limited)
 		}
 		t.calls, t.limited = 0, 0
+	}
+	s.instance.countFound(&s.call)
+}
+
+// found counts a key that was read: whether it was there.
+func (c *Call) found(there bool) {
+	if there {
+		c.hits++
+	} else {
+		c.misses++
+	}
+}
+
+// countFound adds what was read to what all sessions share.
+func (in *Instance) countFound(c *Call) {
+	if c.hits|c.misses != 0 {
+		in.stats.hits.Add(c.hits)
+		in.stats.misses.Add(c.misses)
+		c.hits, c.misses = 0, 0
 	}
 }
 
@@ -177,15 +205,25 @@ func (in *Instance) calls() (sum int64) {
 }
 
 // resetStats is CONFIG RESETSTAT.
-func (in *Instance) resetStats() {
+func (in *Instance) resetStats(view store.View) {
 	for i := range in.rows {
 		in.rows[i].reset()
 	}
 	in.codes.reset()
 	s := &in.stats
-	for _, n := range []*atomic.Int64{&s.connections, &s.errors, &s.rejected, &s.queryCut, &s.outputCut} {
+	for _, n := range []*atomic.Int64{&s.connections, &s.errors, &s.rejected, &s.queryCut, &s.outputCut, &s.hits, &s.misses} {
 		n.Store(0)
 	}
+	s.expired.Store(in.expired(view))
+	in.traffic.reset()
+}
+
+// expired is how many keys have expired since the start. Within a transaction only its own view may be asked.
+func (in *Instance) expired(of interface{ Usage() []store.Usage }) (sum int64) {
+	for _, u := range of.Usage() {
+		sum += u.Expired
+	}
+	return sum
 }
 
 // sampleEvery is of how many turns one has the time of its first call taken, so that INFO can tell what quick commands cost. A power of two.
@@ -195,6 +233,7 @@ const sampleEvery = 128
 func (s *Session) lookUp() {
 	s.turns++
 	s.careful = s.hush != speaking || s.instance.concerns.Load() != 0 || s.turns%sampleEvery == 0
+	s.lookUpRights()
 }
 
 // eventOf is LATENCY's name for calls of a row.
@@ -210,15 +249,22 @@ func (c *Call) timed(row *Command, words [][]byte, repeats bool) error {
 	clock := c.instance.store.Clock()
 	began := clock.Now()
 	err := c.run(row, words, repeats)
-	took := clock.Now() - began
 	in := c.instance
-	in.statsOf(row).took(took)
-	in.slowlog.add(c, row, words, took/1000)
-	if in.spikes.threshold.Load() > 0 && row.Flags&Unlogged == 0 {
-		in.spikes.add(eventOf(row), c.unix(began)/1e9, took)
+	if took := clock.Now() - began; !c.lasts && in.took(row, took) {
+		in.slowlog.add(c.slowCall(row, words), took/1000)
 	}
 	if in.concerns.Load()&monitored != 0 {
 		c.show(row, words)
 	}
 	return err
+}
+
+// took tells those who want to know how long a call took, in nanoseconds; true if SLOWLOG wants to keep it.
+func (in *Instance) took(row *Command, ns int64) bool {
+	in.statsOf(row).took(ns, in.latency.on.Load())
+	if in.spikes.threshold.Load() > 0 && row.Flags&Unlogged == 0 {
+		clock := in.store.Clock()
+		in.spikes.add(eventOf(row), (clock.Now()-ns+clock.Offset())/1e9, ns)
+	}
+	return in.slowlog.wants(row, ns/1000)
 }

@@ -1,6 +1,10 @@
 package commands
 
-import "cellserver/internal/store"
+import (
+	"slices"
+
+	"cellserver/internal/store"
+)
 
 // Redis's commands on values. A throttle key reads as redis-cell's: a string that holds the TAT's digits.
 
@@ -36,9 +40,20 @@ var (
 	pxatOption = Word("unix-time-milliseconds").After("PXAT").Again()
 )
 
+// setGets says whether a SET of at least three words asks for the value that was.
+func setGets(words [][]byte) bool {
+	return slices.ContainsFunc(words[3:], func(word []byte) bool { return foldEqual(word, "GET") })
+}
+
 var set = Command{
 	Name: "set", Group: "string", Since: "1.0.0", Complexity: "O(1)", Flags: Write | DenyOOM | Quick,
-	Summary: "Gives a key a value, whatever it held.", KeyAccess: "RW ACCESS UPDATE",
+	Summary: "Gives a key a value, whatever it held.", KeyAccess: "RW ACCESS UPDATE VARIABLE_FLAGS",
+	Accesses: func(words [][]byte) string {
+		if setGets(words) {
+			return "RW ACCESS UPDATE"
+		}
+		return "OW UPDATE"
+	},
 	Args: []Arg{Key("key"), Word("value"), Flag("NX").Again(), Flag("XX").Again(), Flag("GET").Again(),
 		exOption, pxOption, exatOption, pxatOption, Flag("KEEPTTL").Again()},
 	Reply: "OK; nil if NX or XX stood against it. With GET: the old value, or nil, whether it was set or not.",
@@ -387,6 +402,7 @@ func (c *Call) writeAll(words [][]byte) error {
 var mSetNX = Command{
 	Name: "msetnx", Group: "string", Since: "1.0.1", Complexity: "O(N) in the number of keys", Flags: Write | DenyOOM | Quick,
 	Summary: "Gives several keys their values, if none of them exists.", KeyAccess: "OW INSERT",
+	Tips: []string{"request_policy:multi_shard", "response_policy:agg_min"},
 	Args: []Arg{Key("key").With("value")}, Reply: "1 if all were set, 0 if none was. There may be 1024 keys.",
 	Run: func(c *Call) error {
 		words := c.Many()

@@ -36,6 +36,7 @@ const keptValue = 4 << 10
 
 // asString is what a key reads as, given its value if it has one.
 func (c *Call) asString(e store.Entry, value []byte) ([]byte, error) {
+	c.found(e.Kind != store.None)
 	switch {
 	case e.Kind == store.None:
 		return nil, nil

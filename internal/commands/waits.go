@@ -26,6 +26,7 @@ type wait struct {
 	until int64  // instant, nanoseconds; Never if only another client can end it
 	reply string // that ends it, in RESP
 	held  bool   // by a pause: then the call is made when it ends, and there is no reply yet
+	ended func() // is told, if there is one, when it is over
 }
 
 // shortestWait is the least time between two looks at who has waited long enough: to look takes a time that grows with their number.
@@ -53,6 +54,9 @@ func (ws *waits) park(s *Session, w wait) {
 
 // release ends a session's wait. It needs the lock.
 func (ws *waits) release(s *Session, reply string) {
+	if ended := ws.sessions[s].ended; ended != nil {
+		ended()
+	}
 	delete(ws.sessions, s)
 	s.blocked.Store(false)
 	if reply == "" {

@@ -28,6 +28,18 @@ const partBytes = 64 << 10
 // Buffered returns the number of bytes held or lent and not yet read: 0 if and only if no call is unfinished.
 func (r *Reader) Buffered() int { return r.parted + len(r.buf) - r.start + len(r.input) - r.taken }
 
+// Room is the bytes of memory that the reader keeps for what it holds.
+func (r *Reader) Room() int { return r.parted + cap(r.own) }
+
+// CallLength is the number of bytes of a call of these words, as an array.
+func CallLength(words [][]byte) int {
+	length := lineLength(len(words))
+	for _, word := range words {
+		length += lineLength(len(word)) + len(word) + 2
+	}
+	return length
+}
+
 // Feed lends input to the reader, after what is still unread. The reader does not write to it; it must stay as it is until
 // Keep. Nothing is copied yet, and later only what completes an unfinished call. Words returned before are no longer valid.
 func (r *Reader) Feed(input []byte) {

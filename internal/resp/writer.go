@@ -38,6 +38,9 @@ func (w *Writer) Bytes() []byte { return w.buf }
 // Len is the number of bytes written.
 func (w *Writer) Len() int { return len(w.buf) }
 
+// Room is the bytes of memory that it has.
+func (w *Writer) Room() int { return cap(w.buf) }
+
 // Reset empties the writer. It keeps at most 64 KiB for the next replies, and the protocol.
 func (w *Writer) Reset() {
 	if cap(w.buf) > keptReply {

@@ -44,6 +44,8 @@ type loop struct {
 	ready       []*link            // that did not come to an end in their turn
 	slow        map[*link]struct{} // whose sockets take no more
 	looked      int64              // instant, nanoseconds, when they were looked at last
+	counted     commands.Moved     // and not told yet
+	traffic     *commands.Traffic
 	draining    bool
 
 	mu    sync.Mutex
@@ -94,7 +96,7 @@ func startLoops(instance *commands.Instance, o Options) (transport, error) {
 	ls := &loops{instance: instance}
 	for range count {
 		l := &loop{instance: instance, log: o.Log, output: o.output, turns: o.Turns, open: &ls.open, buffer: make([]byte, readBytes),
-			links: make(map[int]*link), slow: make(map[*link]struct{})}
+			links: make(map[int]*link), slow: make(map[*link]struct{}), traffic: instance.CountTraffic()}
 		if err := l.prepare(); err != nil {
 			return nil, err
 		}
@@ -196,6 +198,7 @@ func (l *loop) run() {
 		}
 		l.takeTurns()
 		l.lookAtSlow()
+		l.traffic.Add(&l.counted)
 		switch {
 		case n > 0 || len(l.ready) > 0:
 			wait = 0
@@ -349,6 +352,8 @@ func (k *link) read() int {
 	n, err := k.receive()
 	switch {
 	case n > 0:
+		k.loop.counted.In += int64(n)
+		k.loop.counted.Reads++
 		k.session.Feed(k.loop.buffer[:n])
 		k.goOn()
 	case err == unix.EAGAIN || err == unix.EINTR:
@@ -382,16 +387,14 @@ func (k *link) turn() {
 
 // goOn sends a piece of what the session answers, and says how the connection goes on.
 func (k *link) goOn() {
-	if k.closed || !k.send() {
+	if k.closed || k.cutOff(uncounted) || !k.send() {
 		return
 	}
 	s, l := k.session, k.loop
 	waiting, owing := k.waiting(), s.Owing()
+	k.outlet.show(s, waiting)
 	switch {
-	case waiting > 0 && k.outlet.tooMuch(s, l.instance.Now()):
-		l.instance.CountOutputCut()
-		l.log.Warn("a client reads its replies too slowly, and is cut off", "peer", k.remote, "bytes", waiting)
-		k.close()
+	case waiting > 0 && k.cutOff(0):
 	case waiting > 0 && k.blocked && k.outlet.stuck(s.Closing(), l.instance.Now()):
 		k.close()
 	case waiting > 0 && k.blocked:
@@ -415,6 +418,18 @@ func (k *link) goOn() {
 	default:
 		k.watch(unix.EPOLLIN)
 	}
+}
+
+// cutOff ends the connection if more than so many bytes wait for the client to read them, and that is too much.
+func (k *link) cutOff(least int) bool {
+	waiting, l := k.waiting(), k.loop
+	if waiting <= least || !k.outlet.tooMuch(k.session, l.instance.Now()) {
+		return false
+	}
+	l.instance.CountOutputCut()
+	l.log.Warn("a client reads its replies too slowly, and is cut off", "peer", k.remote, "bytes", waiting)
+	k.close()
+	return true
 }
 
 // receive takes what has arrived; transmit gives the socket bytes.
@@ -476,6 +491,8 @@ func (k *link) send() bool {
 		return false
 	}
 	k.outlet.took(k.session, max(n, 0))
+	k.loop.counted.Out += int64(max(n, 0))
+	k.loop.counted.Writes++
 	k.blocked = k.blocked || n < len(next) && err == nil
 	if !k.blocked {
 		delete(k.loop.slow, k)
@@ -511,7 +528,7 @@ func (k *link) close() {
 	}
 	delete(k.loop.links, k.fd)
 	delete(k.loop.slow, k)
-	unix.Close(k.fd) // which takes it out of the epoll
-	k.session.Close()
+	k.session.Close() // before the client can see it: what it listened to, and the like, is over when its connection is
+	unix.Close(k.fd)  // which takes it out of the epoll
 	k.loop.open.Done()
 }

@@ -99,7 +99,7 @@ func New(instance *commands.Instance, o Options) (*Server, error) {
 			return nil, err
 		}
 	case Goroutines:
-		s.transport = &threads{instance: instance, output: o.output}
+		s.transport = &threads{instance: instance, output: o.output, traffic: instance.CountTraffic()}
 	default:
 		return nil, fmt.Errorf("no transport %q: there are %s and %s", o.Transport, EventLoop, Goroutines)
 	}
@@ -219,9 +219,9 @@ const (
 
 func (s *Server) refusal(conn net.Conn) string {
 	switch {
-	case s.options.Protected && !isLocal(conn.RemoteAddr()):
+	case s.options.Protected && !s.instance.Closed() && !isLocal(conn.RemoteAddr()):
 		s.warned.Do(func() {
-			s.log.Warn("protected mode refuses peers that are not on this machine: --protected-mode no lets them in, --bind keeps them away",
+			s.log.Warn("protected mode refuses peers that are not on this machine, as there is no password: --requirepass sets one, --protected-mode no lets them in, --bind keeps them away",
 				"peer", conn.RemoteAddr())
 		})
 		return denied

@@ -22,6 +22,7 @@ type threads struct {
 	instance *commands.Instance
 	output   *atomic.Pointer[outputs]
 	draining atomic.Bool
+	traffic  *commands.Traffic
 	open     sync.WaitGroup
 	serving  sync.Map // *thread -> nothing
 }
@@ -33,6 +34,7 @@ type thread struct {
 	socket   net.Conn // the same, but below TLS: who closes that does not wait to say goodbye
 	instance *commands.Instance
 	outlet   outlet
+	traffic  *commands.Traffic
 	waking   atomic.Bool // a goroutine is on its way to resume the session
 
 	mu      sync.Mutex
@@ -42,7 +44,7 @@ type thread struct {
 }
 
 func (t *threads) enroll(conn net.Conn) error {
-	k := &thread{conn: conn, socket: below(conn), instance: t.instance, outlet: outlet{limits: t.output}}
+	k := &thread{conn: conn, socket: below(conn), instance: t.instance, outlet: outlet{limits: t.output}, traffic: t.traffic}
 	k.mu.Lock() // a wake may come before there is a session
 	k.session = t.instance.Open(commands.Peer{
 		Remote: address(conn.RemoteAddr(), conn), Local: address(conn.LocalAddr(), conn), FD: descriptor(k.socket), Wake: k.wake, Cut: k.cut,
@@ -106,6 +108,7 @@ func (t *thread) feed(input []byte) bool {
 	if t.failed || t.session.Closing() {
 		return false
 	}
+	t.traffic.Add(&commands.Moved{In: int64(len(input)), Reads: 1})
 	t.session.Feed(input)
 	t.instance.Yield()
 	t.flush()
@@ -150,19 +153,22 @@ func (h hasty) Read(b []byte) (n int, err error) {
 func (t *thread) flush() {
 	for !t.failed {
 		for next := t.outlet.next(t.session); len(next) > 0; next = t.outlet.next(t.session) {
-			if t.outlet.tooMuch(t.session, t.instance.Now()) {
+			waiting := t.outlet.waiting(t.session)
+			t.outlet.show(t.session, waiting)
+			if (t.outlet.sent > 0 || waiting > uncounted) && t.outlet.tooMuch(t.session, t.instance.Now()) {
 				t.instance.CountOutputCut()
 				t.fail()
 				return
 			}
 			n, err := t.write(next)
 			t.outlet.took(t.session, n)
+			t.traffic.Add(&commands.Moved{Out: int64(n), Writes: 1})
 			if err != nil {
 				t.fail()
 				return
 			}
 		}
-		if !t.session.More() {
+		if t.outlet.show(t.session, 0); !t.session.More() {
 			return
 		}
 		t.session.Resume()

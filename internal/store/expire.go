@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// An expired record is absent to every reader, but it takes room until the sweep comes by. The sweep goes round the whole
+// An expired record is absent to every reader, and goes when one asks for it; else it takes room until the sweep comes by. The sweep goes round the whole
 // table at an even pace, a slice of every shard each SweepInterval, once in sweepRound: so a record is gone about one
 // round after it expired at the latest (a table that grows meanwhile makes the round a little longer), whether or not
 // anybody writes. Memory therefore follows the keys that are live or expired of late, at any insert rate. (Redis samples keys at random instead, expire.c: its table may hold
@@ -121,6 +121,7 @@ func (s *shard) sweepPage(now int64) (removed int) {
 // expire removes a record that has expired. Its place is found by its ref: no key need be compared.
 func (s *shard) expire(at ref, r record) {
 	s.tell(r.key(), Expired)
+	s.expired++
 	h := s.hash(r.key())
 	for b := s.index.home(h.position); b != nil; b = s.index.following(b) {
 		for slot := range bucketSlots {

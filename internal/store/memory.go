@@ -141,6 +141,13 @@ func (m *Memory) databaseFor(n int) *database {
 // Usage counts what each database holds. The shards of one are read at one instant.
 func (m *Memory) Usage() []Usage { return m.View().Usage() }
 
+// Outside is the memory outside of Go's heap that keys take, in bytes. Of what they hold, the rest is in the heap.
+func (m *Memory) Outside() int64 {
+	m.pool.mu.Lock()
+	defer m.pool.mu.Unlock()
+	return int64(m.pool.used) * pageBytes
+}
+
 // Usage is the store's.
 func (v *view) Usage() []Usage {
 	usage := make([]Usage, len(v.memory.databases))
@@ -155,6 +162,7 @@ func (v *view) Usage() []Usage {
 		for i := range db.shards {
 			usage[n].Keys += db.shards[i].records
 			usage[n].Bytes += db.shards[i].bytes()
+			usage[n].Expired += db.shards[i].expired
 		}
 		if v.transaction == nil {
 			db.unlockAll()
@@ -345,8 +353,8 @@ func (v *view) Inspect(_ context.Context, key []byte) (e Entry, fields []Field, 
 		return Entry{}, nil, nil
 	}
 	defer v.leave(s)
-	r, _ := s.find(h, key)
 	v.now = s.advance(v.now)
+	r, _ := s.see(h, key, v.now)
 	if e = r.entry(v.now); e.Kind != None {
 		fields = s.fields(r, v.now)
 	}
@@ -361,8 +369,8 @@ func (v *view) Lookup(_ context.Context, key []byte) (Entry, error) {
 		return Entry{}, nil
 	}
 	defer v.leave(s)
-	r, _ := s.find(h, key)
 	v.now = s.advance(v.now) // so that what is left of the key, counted from there, is never more than it was given
+	r, _ := s.see(h, key, v.now)
 	return r.entry(v.now), nil
 }
 
@@ -383,17 +391,19 @@ func (v *view) inSteps(keys [][]byte, step func([][]byte) int) (n int) {
 
 // Count says how many of the keys exist, each counted as often as it is named.
 func (v *view) Count(_ context.Context, keys [][]byte) (int, error) {
-	return v.inSteps(keys, v.count), nil
+	return v.inSteps(keys, func(keys [][]byte) int { return v.count(keys, false) }), nil
 }
 
-func (v *view) count(keys [][]byte) (n int) {
+func (v *view) count(keys [][]byte, use bool) (n int) {
 	db, locked, now := v.lock(keys)
 	defer v.unlock(db, locked)
 	for _, key := range keys {
 		h := v.hash(key)
 		s := &db.shards[h.shard]
-		if r, _ := s.find(h, key); r.entry(s.advance(now)).Kind != None {
-			n++
+		if r, _ := s.see(h, key, s.advance(now)); r != nil {
+			if n++; use {
+				r.use(now)
+			}
 		}
 	}
 	return n

@@ -6,7 +6,7 @@ import "encoding/binary"
 //
 //	 0  expires  8 bytes  instant in nanoseconds; a Throttle key's TAT, so its whole state
 //	 8  kind     1 byte   0 marks a free slot of a page
-//	 9  (free)   3 bytes  kept for last access and a dirty mark
+//	 9  used     3 bytes  the low bit is kept for a dirty mark; above it, when the key was used last (idle.go)
 //	12  length   1 byte   of the key; 255 says that the next 4 bytes hold it
 //	13  key
 //	    value            of a kind that has more to say than when it expires

@@ -49,17 +49,26 @@ func (s *shard) scan(position uint64, now int64, visit func([]byte, Entry)) (nex
 	}
 	now = s.advance(now)
 	b, end := s.index.bucketAt(uint32(position))
+	var expired [bucketSlots]ref
+	gone := expired[:0]
 	for ; b != nil; b = s.index.following(b) {
 		for slot := range bucketSlots {
 			if !b.taken(slot) {
 				continue
 			}
 			r := s.pages.at(b.ref(slot))
-			if e := r.entry(now); e.Kind != None && uint64(s.hash(r.key()).position) >= position {
+			e := r.entry(now)
+			if e.Kind == None && len(gone) < len(expired) {
+				gone = append(gone, b.ref(slot))
+			}
+			if e.Kind != None && uint64(s.hash(r.key()).position) >= position {
 				visit(r.key(), e)
 				seen++
 			}
 		}
+	}
+	for _, at := range gone { // now that nobody goes through the index
+		s.expire(at, s.pages.at(at))
 	}
 	return end, seen
 }
@@ -78,7 +87,11 @@ func (x *index) bucketAt(position uint32) (b *bucket, end uint64) {
 	return x.current.at(x.current.of(position)), end
 }
 
-// Random looks from a random place on for a bucket with a live key, and takes any of that bucket.
+// fewKeys is of how many keys Random gives each the same chance: the gaps between them differ the more, the fewer they are, and it looks
+// through all of them in about the time that it takes to find one.
+const fewKeys = 1000
+
+// Random looks from a random place on for a bucket with a live key, and takes any of that bucket. Of few keys it takes any.
 func (v *view) Random(ctx context.Context, dst []byte) (key []byte, ok bool, err error) {
 	seen := 0
 	pick := func(k []byte, _ Entry) {
@@ -86,6 +99,13 @@ func (v *view) Random(ctx context.Context, dst []byte) (key []byte, ok bool, err
 		if rand.IntN(seen) == 0 { // so each of n is kept with the same chance, 1/n (reservoir sampling)
 			key = append(dst, k...)
 		}
+	}
+	n, err := v.Size(ctx)
+	if err != nil || n <= fewKeys {
+		for cursor, more := uint64(0), err == nil; more; more = err == nil && cursor != 0 {
+			cursor, err = v.Scan(ctx, cursor, fewKeys, pick)
+		}
+		return key, seen > 0, err
 	}
 	for _, cursor := range []uint64{rand.Uint64N(shards << positionBits), 0} {
 		for more := true; more && seen == 0; more = cursor != 0 {

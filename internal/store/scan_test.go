@@ -101,3 +101,24 @@ func TestSweepEndsAMove(t *testing.T) {
 	require.Zero(t, moving)
 	require.NoError(t, m.check())
 }
+
+// Each of few keys is drawn as often as the others, wherever they lie.
+func TestRandomOfFew(t *testing.T) {
+	for trial := range 50 {
+		v := NewMemory(Options{Clock: NewStillClock(1e18), SweepEvery: -1}).View()
+		drawn := map[string]int{}
+		for _, key := range []string{"foo", "bar", "baz"} {
+			require.NoError(t, v.Write(background, []byte(key), Value{IsInteger: true}, Never))
+		}
+		for range 300 {
+			key, ok, err := v.Random(background, nil)
+			require.NoError(t, err)
+			require.True(t, ok)
+			drawn[string(key)]++
+		}
+		for key, times := range drawn {
+			require.InDelta(t, 100, times, 70, "trial %d: %s", trial, key) // 8 standard deviations
+		}
+		require.Len(t, drawn, 3)
+	}
+}

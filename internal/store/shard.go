@@ -40,8 +40,9 @@ type shard struct {
 	swept    uint32 // page that the sweep looks at next
 
 	lockedAt int64 // as holds counts
+	expired  int64 // how many records have gone because their time was over
 
-	_ [40]byte // a shard must fill whole cache lines, or its neighbour's lock lies on one of its own: a test holds it to that
+	_ [32]byte // a shard must fill whole cache lines, or its neighbour's lock lies on one of its own: a test holds it to that
 }
 
 // advance is the instant of a call that read the clock at now: never before an instant that this shard has seen. Two
@@ -75,6 +76,23 @@ func (s *shard) find(h hashed, key []byte) (record, place) {
 	return nil, place{}
 }
 
+// see is find for who looks: a record that has expired goes, so that whoever listens hears of it as soon as anybody could know.
+func (s *shard) see(h hashed, key []byte, now int64) (record, place) {
+	r, p := s.find(h, key)
+	if r != nil && r.expires() <= now {
+		s.lapse(h, key, p)
+		return nil, place{}
+	}
+	return r, p
+}
+
+// lapse removes a record that has expired.
+func (s *shard) lapse(h hashed, key []byte, p place) {
+	s.tell(key, Expired)
+	s.expired++
+	s.remove(h, p)
+}
+
 // add makes the record of a key that has none; its expiry is for the caller to set.
 func (s *shard) add(h hashed, key []byte, kind Kind) (record, error) {
 	return s.addSized(h, key, kind, 0)
@@ -88,7 +106,7 @@ func (s *shard) addSized(h hashed, key []byte, kind Kind, more int) (record, err
 	}
 	r := s.pages.at(at)
 	r.setKey(key)
-	r.setKind(kind)
+	r.begin(kind, s.last)
 	s.index.fit(s.records)
 	s.index.move(s.rehash)
 	s.index.insert(h, at)
@@ -120,9 +138,13 @@ func (s *shard) throttle(h hashed, key []byte, now int64, limit gcra.Limit, quan
 			return gcra.Outcome{}, ErrWrongKind
 		}
 		tat = r.expires()
+		r.use(now)
 	}
 	o, next, err := limit.Outcome(now, tat, quantity, mode)
 	if err != nil || next == tat {
+		if r != nil && tat == 0 {
+			s.lapse(h, key, p)
+		}
 		return o, err
 	}
 	return o, s.keep(h, key, r, p, now, next)
@@ -135,9 +157,8 @@ func (s *shard) keep(h hashed, key []byte, r record, p place, now, tat int64) er
 		s.remove(h, p)
 		return nil
 	}
-	if r != nil && r.kind() != Throttle { // and expired, or it would not have come here
-		s.remove(h, p)
-		r = nil
+	if r != nil && r.expires() <= now {
+		r = s.outlived(h, r, p)
 	}
 	if r == nil {
 		var err error
@@ -150,6 +171,16 @@ func (s *shard) keep(h hashed, key []byte, r record, p place, now, tat int64) er
 	return nil
 }
 
+// outlived counts that a record's time is over, and is the record if it can be a throttle key's again, else nil.
+func (s *shard) outlived(h hashed, r record, p place) record {
+	s.expired++
+	if r.use(s.last); r.kind() == Throttle {
+		return r
+	}
+	s.remove(h, p)
+	return nil
+}
+
 // delete removes a key and says whether it was there. An expired record goes too, but was not there.
 func (s *shard) delete(h hashed, key []byte, now int64) bool {
 	now = s.advance(now)
@@ -157,14 +188,13 @@ func (s *shard) delete(h hashed, key []byte, now int64) bool {
 	if r == nil {
 		return false
 	}
-	live := r.expires() > now
-	if live {
-		s.tell(key, Deleted)
-	} else {
-		s.tell(key, Expired)
+	if r.expires() <= now {
+		s.lapse(h, key, p)
+		return false
 	}
+	s.tell(key, Deleted)
 	s.remove(h, p)
-	return live
+	return true
 }
 
 func (s *shard) tell(key []byte, why Why) { s.listener.tell(int(s.database), key, why, s.by) }

@@ -99,6 +99,11 @@ type View interface {
 	// Count says how many of the keys exist; a key named twice counts twice. Up to 1024 keys are counted at one instant,
 	// more in several steps.
 	Count(ctx context.Context, keys [][]byte) (int, error)
+	// Touch is Count, and uses the keys.
+	Touch(ctx context.Context, keys [][]byte) (int, error)
+	// Idle says for how long a key has not been used, to about a second; it is not found if there is none. To use a key is any step
+	// on it but Lookup, Inspect, Count, Idle and Scan.
+	Idle(ctx context.Context, key []byte) (idle time.Duration, found bool, err error)
 	// Delete removes the keys and says how many were there. Up to 1024 keys go in one step, more in several.
 	Delete(ctx context.Context, keys [][]byte) (int, error)
 
@@ -224,6 +229,8 @@ type Listener func(database int, key []byte, why Why, by int64)
 type Usage struct {
 	Keys  int   // records, expired ones that were not swept yet included
 	Bytes int64 // memory held for them: records, their slack, the index
+	// Expired is how many have gone because their time was over, ever since the store was made.
+	Expired int64
 }
 
 // The errors of a store. Each means that nothing was changed.

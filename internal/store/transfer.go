@@ -17,6 +17,9 @@ func (v *view) Transfer(ctx context.Context, from, to Place, how Transfer) (done
 func (v *view) transfer(from, to Place, how Transfer) (bool, error) {
 	source, destination := v.spot(from), v.spot(to)
 	switch {
+	case !source.live && source.r != nil:
+		source.shard.lapse(source.h, source.key, source.p)
+		return false, nil
 	case !source.live, destination.live && !how.Replace:
 		return false, nil
 	case source.shard == destination.shard && string(from.Key) == string(to.Key):
@@ -48,7 +51,8 @@ func (v *view) spot(p Place) located {
 	s := v.enter(h.shard)
 	at := located{spot{h: h, key: p.Key}, s}
 	at.r, at.p = s.find(h, p.Key)
-	at.live = at.r != nil && at.r.expires() > s.advance(v.now)
+	now := s.advance(v.now)
+	at.live = at.r != nil && at.r.expires() > now
 	return at
 }
 

@@ -16,10 +16,11 @@ func (v *view) Read(_ context.Context, key []byte, dst []byte) ([]byte, Entry, e
 		return dst, Entry{}, nil
 	}
 	defer v.leave(s)
-	r, _ := s.find(h, key)
 	v.now = s.advance(v.now)
+	r, _ := s.see(h, key, v.now)
 	e := r.entry(v.now)
 	if e.Kind != None {
+		r.use(v.now)
 		dst = r.appendValue(dst)
 	}
 	return dst, e, nil
@@ -62,6 +63,9 @@ func (s *shard) write(at *spot, v Value, expires int64) (err error) {
 	if v.IsInteger {
 		kind, size = Integer, 0
 	}
+	if at.r != nil && at.r.expires() <= s.last {
+		s.expired++
+	}
 	if at.r == nil || !s.reuse(at, kind, size) {
 		if !s.pages.haveRoom(1) {
 			return ErrFull
@@ -78,6 +82,7 @@ func (s *shard) write(at *spot, v Value, expires int64) (err error) {
 	} else {
 		at.r.setBytes(v.Bytes)
 	}
+	at.r.use(s.last)
 	s.kept(at, expires)
 	return nil
 }
@@ -125,6 +130,7 @@ func (s *shard) plus(h hashed, key []byte, now, n int64) (int64, error) {
 	at := spot{h: h, key: key}
 	at.r, at.p = s.find(h, key)
 	if at.r != nil && at.r.expires() > now {
+		at.r.use(now)
 		switch at.r.kind() {
 		case Integer:
 		case Bytes:
@@ -147,8 +153,11 @@ func (s *shard) plus(h hashed, key []byte, now, n int64) (int64, error) {
 func (s *shard) edit(h hashed, key []byte, now int64, edit func(Entry, []byte) (Change, error)) error {
 	now = s.advance(now)
 	at := spot{h: h, key: key}
-	at.r, at.p = s.find(h, key)
+	at.r, at.p = s.see(h, key, now)
 	e := at.r.entry(now)
+	if e.Kind != None {
+		at.r.use(now)
+	}
 	var digits [20]byte
 	var value []byte
 	switch e.Kind {

@@ -114,6 +114,9 @@ func listen(r *bufio.Reader, id string) (lines []string, err error) {
 
 // compare plays a program to both and says where they part: "" if they do not.
 func compare(ours, redis dialer, p program) (difference string, err error) {
+	if len(p) > 0 && p[0].together {
+		return compareTogether(ours, redis, p)
+	}
 	got, err := play(ours, p)
 	if err != nil {
 		return "", fmt.Errorf("cellserver: %w", err)

@@ -5,7 +5,8 @@
 //	test/redis-suite/run.sh bin/cellserver -update                       takes off the lists what passes now
 //
 // The same tests run against a real redis-server, through a proxy that notes which commands each test sends: what passes
-// there must pass here. There are two lists of tests that need not, and each test on them is run all the same, alone, and must
+// there must pass here. A test that is sure of more than a server can promise, such as how fast the machine is, may be run once more if it
+// fails, and again.txt says so. There are two lists of tests that need not, and each test on them is run all the same, alone, and must
 // fail: skipped.txt, whose tests send a command that cellserver does not mean to have, or have a reason beside them;
 // and not-yet.txt, of what is still to be made.
 //
@@ -32,12 +33,12 @@ var units = []string{
 	"unit/protocol", "unit/type/incr", "unit/type/string", "unit/expire", "unit/keyspace", "unit/scan",
 	"unit/introspection", "unit/introspection-2", "unit/querybuf", "unit/multi", "unit/other", "unit/quit", "unit/slowlog",
 	"unit/latency-monitor", "unit/pubsub", "unit/tracking",
-	"unit/auth", "unit/limits", "unit/obuf-limits", "unit/info",
+	"unit/auth", "unit/acl", "unit/acl-v2", "unit/limits", "unit/obuf-limits", "unit/info",
 }
 
 // started are the units whose tests want servers that the suite starts, with a configuration. Nothing stands between, so that
 // nobody hears what they send: what is skipped of them needs a reason in words; and they run as they are, without RESP3.
-var started = []string{"unit/auth", "unit/limits", "unit/obuf-limits", "unit/info"}
+var started = []string{"unit/auth", "unit/acl", "unit/acl-v2", "unit/limits", "unit/obuf-limits", "unit/info"}
 
 func startsItself(unit string) bool { return slices.Contains(started, unit) }
 
@@ -52,9 +53,11 @@ type session struct {
 	source, binary string // Redis's source, and cellserver
 	standIn        string // what stands in for redis-server: redis-server.sh
 	dir            string // for what is temporary
+	base           int    // the first of its ports
 	units          []string
 	skipped        *list
 	notYet         *list
+	again          *list
 }
 
 func main() {
@@ -89,10 +92,18 @@ func (s *session) do(lists string, update bool) (err error) {
 	if s.notYet, err = readList(filepath.Join(lists, "not-yet.txt")); err != nil {
 		return err
 	}
+	if s.again, err = readList(filepath.Join(lists, "again.txt")); err != nil {
+		return err
+	}
 	if s.dir, err = os.MkdirTemp("", "redis-suite"); err != nil {
 		return err
 	}
 	defer os.RemoveAll(s.dir)
+	var release func()
+	if s.base, release, err = claimPorts(); err != nil {
+		return err
+	}
+	defer release()
 	if update {
 		return s.update(ctx)
 	}
@@ -156,7 +167,7 @@ func (s *session) verdict(ctx context.Context, resp3 bool) (*verdict, error) {
 	if resp3 {
 		units = slices.DeleteFunc(slices.Clone(units), startsItself)
 	}
-	v := &verdict{units: units, skipped: s.skipped.of(units), notYet: s.notYet.of(units)}
+	v := &verdict{units: units, skipped: s.skipped.of(units), notYet: s.notYet.of(units), again: s.again.of(units)}
 	var both sync.WaitGroup
 	var redisErr, cellErr error
 	both.Go(func() { redisErr = s.askRedis(ctx, v, resp3) })
@@ -198,7 +209,7 @@ func (s *session) askRedis(ctx context.Context, v *verdict, resp3 bool) error {
 	if err != nil {
 		return err
 	}
-	v.redis, err = place.runUnits(ctx, v.units, p.port(), nil)
+	v.redis, err = place.runUnits(ctx, v.units, p.port(), nil, s.again)
 	v.sent = p.recorded()
 	return err
 }
@@ -225,7 +236,7 @@ func (s *session) askCell(ctx context.Context, v *verdict, resp3 bool) error {
 	if err != nil {
 		return err
 	}
-	if v.cell, err = place.runUnits(ctx, v.units, port, s.listed()); err != nil {
+	if v.cell, err = place.runUnits(ctx, v.units, port, s.listed(), s.again); err != nil {
 		return err
 	}
 	return server.alive()

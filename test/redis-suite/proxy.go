@@ -16,7 +16,8 @@ import (
 type proxy struct {
 	listener net.Listener
 	server   string // its address
-	resp3    bool   // every connection begins with HELLO 3, of which the suite hears nothing
+	order    *order
+	resp3    bool // every connection begins with HELLO 3, of which the suite hears nothing
 
 	mu      sync.Mutex
 	current test
@@ -28,7 +29,11 @@ func listen(server int, resp3 bool) (*proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &proxy{listener: l, server: net.JoinHostPort("127.0.0.1", strconv.Itoa(server)), resp3: resp3, sent: map[test]map[string]bool{}}
+	o, err := newOrder()
+	if err != nil {
+		return nil, err
+	}
+	p := &proxy{listener: l, order: o, server: net.JoinHostPort("127.0.0.1", strconv.Itoa(server)), resp3: resp3, sent: map[test]map[string]bool{}}
 	go func() {
 		for {
 			client, err := l.Accept()
@@ -66,13 +71,19 @@ func (p *proxy) serve(client *net.TCPConn) {
 			return
 		}
 	}
-	go func() {
-		// What a call is made of is noted before the server hears of it: what it answers may begin the next test. It ends when
-		// either side does; what the server has still said is to be read.
-		_, _ = io.Copy(io.MultiWriter(&ear{hear: p.note}, server), client)
+	// What a call is made of is noted before the server hears of it: what it answers may begin the next test. It ends when
+	// either side does; what the server has still said is to be read.
+	ended := make(chan struct{})
+	err = p.order.forward(client, io.MultiWriter(&ear{hear: p.note}, server), func() {
 		_ = server.CloseWrite()
-	}()
+		close(ended)
+	})
+	if err != nil {
+		return
+	}
 	_, _ = io.Copy(client, replies) // ends when either side does
+	_ = client.CloseRead()
+	<-ended
 }
 
 const begins, in = "### Starting test ", " in tests/"

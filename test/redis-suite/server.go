@@ -25,13 +25,16 @@ type server struct {
 
 func startCell(binary string) (*server, error) {
 	return start(func(port string) *exec.Cmd {
-		return exec.Command(binary, "--port", port, "--loglevel", "warning", "--io-threads", "1")
+		// A word of 4 MB is what "Very big payload" sends.
+		return exec.Command(binary, "--port", port, "--loglevel", "warning", "--io-threads", "1", "--enable-debug-command", "local",
+			"--proto-max-bulk-len", "8mb")
 	})
 }
 
 func startRedis(dir string) (*server, error) {
 	return start(func(port string) *exec.Cmd {
-		return exec.Command("redis-server", "--port", port, "--bind", "127.0.0.1", "--dir", dir, "--save", "")
+		return exec.Command("redis-server", "--port", port, "--bind", "127.0.0.1", "--dir", dir, "--save", "",
+			"--enable-debug-command", "local")
 	})
 }
 
@@ -70,7 +73,17 @@ func (s *server) start() (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	s.cmd.Stderr = os.Stderr
+	complaints, err := s.cmd.StderrPipe()
+	if err != nil {
+		return false, err
+	}
+	go func() {
+		for lines := bufio.NewScanner(complaints); lines.Scan(); {
+			if line := lines.Text(); !strings.Contains(line, begins) { // the suite has the server log which test begins
+				fmt.Fprintln(os.Stderr, line)
+			}
+		}
+	}()
 	if err := s.cmd.Start(); err != nil {
 		return false, err
 	}

@@ -46,6 +46,17 @@ func TestSettle(t *testing.T) {
 	assert.Equal(t, again, settle([]result{of(outside, false, false)}, again))
 }
 
+// A unit is run again for what may fail, and for nothing else.
+func TestWorthAnother(t *testing.T) {
+	of := func(name string, ok bool) result { return result{test: test{"unit/x", name}, ok: ok} }
+	slow := &list{entries: []entry{{test{"unit/x", "slow"}, "it waits"}}}
+	assert.False(t, worthAnother(slow, []result{of("right", true), of("slow", true)}))
+	assert.True(t, worthAnother(slow, []result{of("right", true), of("slow", false)}))
+	assert.False(t, worthAnother(slow, []result{of("right", false), of("slow", false)}))
+	assert.False(t, worthAnother(slow, []result{of(outside, false), of("slow", false)}))
+	assert.False(t, worthAnother(&list{}, []result{of("slow", false)}))
+}
+
 // sound is a verdict without a fault: one test passes, one is skipped for a command, one for a reason, one is not yet there.
 func sound() *verdict {
 	is := func(name string) test { return test{"unit/x", name} }
@@ -55,6 +66,7 @@ func sound() *verdict {
 		units:      []string{"unit/x"},
 		skipped:    &list{entries: []entry{one("lists", ""), one("huge", "too large")}},
 		notYet:     &list{entries: []entry{one("later", "")}},
+		again:      &list{entries: []entry{one("plain", "it waits")}},
 		redis:      []result{pass("plain"), pass("lists"), pass("huge"), pass("later")},
 		cell:       []result{pass("plain")},
 		redisKnows: map[string]bool{"get": true, "rpush": true, "slowlog": true, "slowlog|get": true},
@@ -97,6 +109,10 @@ func TestFaults(t *testing.T) {
 			[]string{"unit/x: lists: " + noReason}},
 		"skipped for a command that is to come": {func(v *verdict) { v.skipped, v.notYet = v.notYet, &list{} },
 			[]string{"unit/x: lists: did not run", "unit/x: huge: did not run", "unit/x: later: " + noReason}},
+		"run again for no reason": {func(v *verdict) { v.again.entries[0].reason = "" },
+			[]string{"unit/x: plain: may be run again, but there is no such test, or no reason is given"}},
+		"what may be run again is no test": {func(v *verdict) { v.again.entries[0].name = "other" },
+			[]string{"unit/x: other: may be run again, but there is no such test, or no reason is given"}},
 		"a list names no test": {func(v *verdict) { v.notYet.entries[0].name = "other" },
 			[]string{"unit/x: later: did not run", "unit/x: other: is on a list, but there is no such test"}},
 	} {
@@ -144,7 +160,7 @@ func TestListIsReadAndWritten(t *testing.T) {
 
 // The lists are written as the program writes them, so that -update changes no more than it takes off.
 func TestListsAreInOrder(t *testing.T) {
-	for _, name := range []string{"skipped.txt", "not-yet.txt"} {
+	for _, name := range []string{"skipped.txt", "not-yet.txt", "again.txt"} {
 		text, err := os.ReadFile(name)
 		require.NoError(t, err)
 		l, err := readList(name)
@@ -238,4 +254,15 @@ func TestRedisServerStandsIn(t *testing.T) {
 	out, err := cmd.Output()
 	require.NoError(t, err)
 	assert.Equal(t, fmt.Sprintf(" PID: %d\n<--port><7000><--logfile><>", cmd.Process.Pid), string(out))
+}
+
+// Two runs on one machine have ports of their own.
+func TestClaimPorts(t *testing.T) {
+	first, release, err := claimPorts()
+	require.NoError(t, err)
+	second, releaseSecond, err := claimPorts()
+	require.NoError(t, err)
+	assert.GreaterOrEqual(t, second-first, (2+workers)*portRange)
+	release()
+	releaseSecond()
 }

@@ -12,6 +12,7 @@ import (
 type verdict struct {
 	units                 []string
 	skipped, notYet       *list
+	again                 *list                    // what may be run once more
 	redis, cell           []result                 // of the whole suite, by each server
 	redisKnows, cellKnows map[string]bool          // commands
 	sent                  map[test]map[string]bool // the commands that a test sends
@@ -89,6 +90,11 @@ func (v *verdict) faults() (faults []string) {
 		}
 		if v.alone[e.test] {
 			say(e.test, "is on a list, but passes: take it off with -update")
+		}
+	}
+	for _, e := range v.again.entries {
+		if _, ran := redis[e.test]; !ran || e.reason == "" {
+			say(e.test, "may be run again, but there is no such test, or no reason is given")
 		}
 	}
 	for _, e := range v.skipped.entries {

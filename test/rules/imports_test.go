@@ -21,6 +21,8 @@ var mayImport = map[string][]string{
 	"internal/lease":  {"internal/quota"},
 
 	"internal/hitters": {},
+	"internal/match":   {},
+	"internal/acl":     {"internal/match"},
 	"internal/secure":  {},
 
 	"internal/resp":       {redcon},
@@ -37,7 +39,7 @@ var mayImport = map[string][]string{
 	},
 	"internal/commands": {
 		"internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/store", "internal/resp", "internal/meter",
-		"internal/hitters",
+		"internal/hitters", "internal/match", "internal/acl",
 	},
 	"internal/server": {
 		"internal/commands", "internal/resp", "internal/meter",

@@ -45,6 +45,7 @@ func (v *naiveView) take(name string, now int64, rule store.Rule, quantity int64
 		}
 		return rule.Throttle.Decision(o), nil
 	}
+	v.use(name, now)
 	was, err := v.ofKind(name, now, rule.Kind)
 	if err != nil {
 		return quota.Decision{}, err

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"time"
 	"unsafe"
 
 	"cellserver/internal/gcra"
@@ -32,6 +33,7 @@ type naive struct {
 	frozen    int64               // for leasesForever
 	borrowed  map[string]string   // for borrowsHolder
 	shared    map[string]string   // for copiesShare
+	used      map[string]int64    // instant, by database and name
 }
 
 // naiveDatabase is keys and what they hold, in buckets by hash so that a bucket's number is a cursor.
@@ -42,7 +44,7 @@ const naiveBuckets = 1024
 func newNaive(clock store.Clock, f fault) *naive {
 	return &naive{
 		clock: clock, fault: f, databases: make([]naiveDatabase, 4),
-		left: map[store.Kind]held{}, borrowed: map[string]string{}, shared: map[string]string{},
+		left: map[store.Kind]held{}, borrowed: map[string]string{}, shared: map[string]string{}, used: map[string]int64{},
 	}
 }
 
@@ -211,11 +213,21 @@ func (v *naiveView) name(key []byte) string {
 
 // live is what a key holds at an instant.
 func (v *naiveView) live(key string, now int64) held {
-	h, _ := v.database().held(key)
+	h, there := v.database().held(key)
 	if v.has(outlivesEnd) && h.kind != store.Throttle {
 		now--
 	}
+	if there && h.expires <= now && !v.looksAtWhatExpired() {
+		v.tell(v.number, key, store.Expired)
+		v.database().drop(key)
+	}
 	return h.at(now)
+}
+
+// looksAtWhatExpired says whether the fault is about records that have expired, which must be there then.
+func (n *naive) looksAtWhatExpired() bool {
+	return slices.Contains([]fault{leavesExpired, countsExpired, scansExpired, drawsExpired, deletesExpired, remembersKind, leasesForever,
+		inspectsExpired}, n.fault)
 }
 
 func (v *naiveView) Throttle(_ context.Context, key []byte, limit gcra.Limit, quantity int64, mode quota.Mode) (gcra.Outcome, error) {
@@ -230,6 +242,7 @@ func (v *naiveView) throttle(name string, now int64, limit gcra.Limit, quantity 
 		}
 		limit = v.firstSeen
 	}
+	v.use(name, now)
 	was, err := v.ofKind(name, now, store.Throttle)
 	if err != nil {
 		return gcra.Outcome{}, err
@@ -264,6 +277,7 @@ func (v *naiveView) keep(name string, now int64, next held) {
 		v.database().drop(name)
 		return
 	}
+	v.used[v.place(name)] = now
 	v.tell(v.number, name, store.Changed)
 	v.database().set(name, next)
 	if other, ok := v.shared[name]; ok {
@@ -274,6 +288,9 @@ func (v *naiveView) keep(name string, now int64, next held) {
 func (v *naiveView) Lookup(_ context.Context, key []byte) (store.Entry, error) {
 	defer v.lock()()
 	name, now := v.name(key), v.advance(v.now)
+	if v.has(usesToLook) {
+		v.use(name, now)
+	}
 	if v.has(looksUpExpired) {
 		now = 0
 	}
@@ -298,6 +315,34 @@ func (v *naiveView) Count(_ context.Context, keys [][]byte) (n int, err error) {
 	}
 	return n, nil
 }
+
+func (v *naiveView) Touch(ctx context.Context, keys [][]byte) (n int, err error) {
+	n, err = v.Count(ctx, keys)
+	defer v.lock()()
+	for _, key := range keys {
+		v.use(v.name(key), v.advance(v.now))
+	}
+	return n, err
+}
+
+func (v *naiveView) Idle(_ context.Context, key []byte) (time.Duration, bool, error) {
+	defer v.lock()()
+	name, now := v.name(key), v.advance(v.now)
+	if v.live(name, now).kind == store.None {
+		return 0, false, nil
+	}
+	return time.Duration(now - v.used[v.place(name)]), true, nil
+}
+
+// use writes down that a key is used, if there is one.
+func (v *naiveView) use(name string, now int64) {
+	if _, there := v.database().held(name); there && !v.has(usesToChange) {
+		v.used[v.place(name)] = now
+	}
+}
+
+// place names a key among those of all databases.
+func (v *naiveView) place(name string) string { return string(rune(v.number)) + name }
 
 func (v *naiveView) Delete(_ context.Context, keys [][]byte) (n int, err error) {
 	defer v.lock()()
@@ -378,6 +423,11 @@ func (v *naiveView) Scan(_ context.Context, cursor uint64, count int, visit func
 	now := v.advance(v.now)
 	for seen := 0; at < naiveBuckets && (seen < count || v.has(ignoresCount)); at++ {
 		for key, h := range v.database()[at] {
+			if h.expires <= now && !v.looksAtWhatExpired() {
+				v.tell(v.number, key, store.Expired)
+				v.database().drop(key)
+				continue
+			}
 			if h.expires > now || v.has(scansExpired) {
 				visit([]byte(key), h.entry())
 				seen++

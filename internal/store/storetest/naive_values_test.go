@@ -27,6 +27,7 @@ func (v *naiveView) Read(_ context.Context, key []byte, dst []byte) ([]byte, sto
 	if v.has(stepsApart) {
 		v.letIn()
 	}
+	v.use(v.name(key), v.advance(v.now))
 	h := v.live(v.name(key), v.advance(v.now))
 	if h.kind == store.Integer && v.has(readsBinary) {
 		return append(dst, byte(len(h.value))), h.entry(), nil
@@ -96,6 +97,7 @@ func (v *naiveView) Add(_ context.Context, key []byte, n int64) (int64, error) {
 func (v *naiveView) Edit(_ context.Context, key []byte, edit func(store.Entry, []byte) (store.Change, error)) error {
 	defer v.lock()()
 	name, now := v.name(key), v.advance(v.now)
+	v.use(name, now)
 	was := v.live(name, now)
 	change, err := edit(was.entry(), []byte(was.value))
 	if err != nil && !v.has(editsAnyway) {

@@ -56,6 +56,7 @@ const (
 	signsFirst
 	flushesByKey
 	quietExpiry
+	leavesExpired
 	keepsListener
 	skipsKeys
 	movesCursor
@@ -104,6 +105,8 @@ const (
 	swapsQuietly
 	stepsApart
 	neverOver
+	usesToLook
+	usesToChange
 	faults // how many there are
 )
 
@@ -141,11 +144,14 @@ var finds = map[fault]string{
 	signsFirst:     "notices signed",
 	flushesByKey:   "flush notices",
 	quietExpiry:    "expiry notices",
+	leavesExpired:  "expiry seen",
 	keepsListener:  "listener goes",
 	skipsKeys:      "scan",
 	movesCursor:    "scan amid change",
 	ignoresCount:   "scan count",
 	holdsCursor:    "scan cursor",
+	usesToLook:     "idle",
+	usesToChange:   "idle",
 	makesForeseen:  "foresee",
 
 	mixesKinds:        "kinds apart",

@@ -1,0 +1,58 @@
+package commands
+
+import "cellserver/internal/resp"
+
+// What CLIENT LIST and INFO say of a connection's memory.
+
+// room is the memory that a session keeps for what it reads and for its replies, in bytes, for others to see: in the high half that of
+// replies. It is looked at once a turn, and written when it has changed.
+func (s *Session) showRoom() {
+	const most = 1<<31 - 1
+	if room := int64(min(s.out.Room(), most))<<32 | int64(min(s.reader.Room(), most)); room != s.room.Load() {
+		s.room.Store(room)
+	}
+}
+
+// ShowUnsent says how many bytes of replies wait for the client to read them, whenever that has changed: for CLIENT LIST.
+func (s *Session) ShowUnsent(bytes int) {
+	s.unsent.Store(int64(bytes))
+	s.pieces.Store(int64(len(s.pending)))
+}
+
+// memory is what CLIENT LIST says.
+type clientMemory struct {
+	unread, free      int64 // that was read and waits, or is answered now; and room for more
+	words             int64 // of the call that is answered now
+	queued            int64 // for EXEC
+	room              int64 // for replies
+	waiting           int64 // in that, for the client to read it
+	pieces, following int64 // what waits beside it: replies in pieces and pushes, and their bytes
+	total             int64
+}
+
+// memory is a session's. words are those of the call that asks, if it is its own.
+func (s *Session) memory(words [][]byte) (m clientMemory) {
+	const (
+		idle  = 2 << 10  // about what a session takes that has nothing to do
+		first = 16 << 10 // that wait: what Redis has a buffer for, apart from which it counts the others
+	)
+	room := s.room.Load()
+	held := room & (1<<32 - 1)
+	m.room, m.unread = room>>32, s.unread.Load()
+	m.free = max(held-m.unread, 0)
+	for _, word := range words {
+		m.words += int64(len(word))
+	}
+	if words != nil {
+		m.unread += int64(resp.CallLength(words))
+	}
+	m.queued = s.queued.Load() & (1<<32 - 1)
+	unsent, pushes := s.unsent.Load(), int64(s.Pushes())
+	m.waiting = min(unsent, m.room, first)
+	m.pieces, m.following = s.pieces.Load(), unsent-m.waiting+pushes
+	if pushes > 0 {
+		m.pieces++
+	}
+	m.total = idle + held + m.room + m.words + m.queued + m.following
+	return m
+}

@@ -1,0 +1,154 @@
+package commands
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+	"sync/atomic"
+)
+
+// latency-tracking: how long calls take, by command. Redis takes the time of every call. Here a quick call takes no longer than to take the
+// time: so it is taken of the first call of a command, and then of some, one turn's first in sampleEvery; the others are taken to be as those.
+// So the numbers of calls are exact, and the times are a sample's. Calls that are not quick are all measured.
+type latencyTracking struct {
+	on          atomic.Bool
+	percentiles atomic.Pointer[[]float64] // of 100, that INFO shows
+}
+
+// DefaultPercentiles are Redis's.
+const DefaultPercentiles = "50 99 99.9"
+
+// isNew says that the time of no call of a row is known.
+func (in *Instance) isNew(row *Command) bool {
+	r := in.statsOf(row)
+	return r.timed.Load() == 0 || r.tracked.Load() == 0 && in.latency.on.Load()
+}
+
+// TrackLatency begins, or ends, to count calls by how long they take. What was counted stays.
+func (in *Instance) TrackLatency(on bool) {
+	if in.latency.on.Swap(on) == on {
+		return
+	}
+	for i := range in.rows {
+		r := &in.rows[i]
+		if on {
+			r.untracked.Add(r.calls.Load()) // of which those before the end were taken off
+		} else {
+			r.untracked.Add(-r.calls.Load())
+		}
+	}
+}
+
+// trackedCalls are those of a row that were made while it was on.
+func (r *rowStats) trackedCalls(on bool) int64 {
+	calls := -r.untracked.Load()
+	if on {
+		calls += r.calls.Load()
+	}
+	return max(calls, r.tracked.Load())
+}
+
+// ParsePercentiles reads what latency-tracking-info-percentiles says: numbers from 0 to 100, with spaces between.
+func ParsePercentiles(text string) ([]float64, error) {
+	const most = 100
+	list := []float64{}
+	for _, word := range strings.Fields(text) {
+		p, err := strconv.ParseFloat(word, 64)
+		switch {
+		case err != nil || p != p || len(list) == most:
+			return nil, refusal("Invalid latency-tracking-info-percentiles parameters")
+		case p < 0 || p > 100:
+			return nil, errors.New("latency-tracking-info-percentiles parameters should sit between [0.0,100.0]")
+		}
+		list = append(list, p)
+	}
+	return list, nil
+}
+
+// shownPercent is a percentile as Redis writes it: at most six digits behind the point, and no zeroes at the end.
+func shownPercent(p float64) string {
+	return strings.TrimSuffix(strings.TrimRight(strconv.FormatFloat(p, 'f', 6, 64), "0"), ".")
+}
+
+// ShowPercentiles says which percentiles INFO shows.
+func (in *Instance) ShowPercentiles(list []float64) { in.latency.percentiles.Store(&list) }
+
+// latencySettings are CONFIG's.
+func (in *Instance) latencySettings() []Setting {
+	t := &in.latency
+	return []Setting{
+		{"latency-tracking", func() string { return yesNo(t.on.Load()) }, func(text string) error {
+			if text = strings.ToLower(text); text != "yes" && text != "no" {
+				return errors.New("argument must be 'yes' or 'no'")
+			}
+			in.TrackLatency(text == "yes")
+			return nil
+		}},
+		{"latency-tracking-info-percentiles", func() string {
+			var shown []string
+			for _, p := range *t.percentiles.Load() {
+				shown = append(shown, shownPercent(p))
+			}
+			return strings.Join(shown, " ")
+		}, func(text string) error {
+			list, err := ParsePercentiles(text)
+			if err == nil {
+				in.ShowPercentiles(list)
+			}
+			return err
+		}},
+	}
+}
+
+func yesNo(on bool) string {
+	if on {
+		return "yes"
+	}
+	return "no"
+}
+
+var latencyHistogram = aboutLatency(Command{
+	Name: "latency|histogram", Since: "7.0.0", Summary: "Returns how long calls took, by command: quick calls as a sample of them did.",
+	Args:  []Arg{Word("command").Optional().Many()},
+	Reply: "A map from names to maps: calls; histogram_usec, how many took less than so many microseconds.",
+	Run: func(c *Call) error {
+		c.foldOwn()
+		wanted := make(map[*Command]bool)
+		names := c.Many()
+		for _, name := range names {
+			wanted[c.instance.table.named(name)] = true
+		}
+		var rows []*Command
+		c.instance.eachStats(func(row *Command, r *rowStats) {
+			if r.tracked.Load() > 0 && (len(names) == 0 || wanted[row] || row.parent != nil && wanted[row.parent]) {
+				rows = append(rows, row)
+			}
+		})
+		c.Out.Map(len(rows))
+		for _, row := range rows {
+			c.Out.BulkString(row.Name)
+			c.instance.statsOf(row).writeHistogram(c)
+		}
+		return nil
+	},
+})
+
+// writeHistogram shows the buckets in which there are calls, with all that were no longer.
+func (r *rowStats) writeHistogram(c *Call) {
+	var pairs []int64
+	seen, tracked, calls := int64(0), r.tracked.Load(), r.trackedCalls(c.instance.latency.on.Load())
+	for i := range r.times {
+		if n := r.times[i].Load(); n > 0 {
+			seen = min(seen+n, tracked)
+			pairs = append(pairs, 1<<i, int64(float64(calls)*float64(seen)/float64(tracked)))
+		}
+	}
+	c.Out.Map(2)
+	c.Out.BulkString("calls")
+	c.Out.Int(calls)
+	c.Out.BulkString("histogram_usec")
+	c.Out.Map(len(pairs) / 2)
+	for _, n := range pairs {
+		c.Out.Int(n)
+	}
+}

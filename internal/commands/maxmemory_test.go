@@ -1,0 +1,113 @@
+package commands
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// fullOf is an instance whose memory is as told: so many bytes outside of the heap and in it, of which some are garbage.
+type fullOf struct {
+	*still
+	outside, heap, garbage int64
+	collected              int
+}
+
+func newFull(t *testing.T) *fullOf {
+	f := &fullOf{still: newStill(t)}
+	m := &f.instance.memory
+	m.outside = func() int64 { return f.outside }
+	m.heap = func() int64 { return f.heap + f.garbage }
+	m.collect = func() {
+		f.garbage = 0
+		f.collected++
+	}
+	f.instance.SetMaxMemory(1000)
+	return f
+}
+
+func (f *fullOf) full() bool {
+	f.instance.Sample()
+	return f.instance.concerns.Load()&full != 0
+}
+
+// It is too much from one byte more on, and no more at once when it is less.
+func TestMaxMemory(t *testing.T) {
+	f := newFull(t)
+	f.outside, f.heap = 600, 400
+	require.False(t, f.full())
+	f.outside = 601
+	require.True(t, f.full())
+	f.outside = 600
+	require.False(t, f.full())
+	f.outside = 1 << 40
+	require.True(t, f.full())
+	f.instance.SetMaxMemory(0)
+	require.False(t, f.full())
+	f.instance.SetMaxMemory(100)
+	require.True(t, f.instance.concerns.Load()&full != 0, "at once")
+	require.Equal(t, int64(1<<40+400), f.instance.memory.peak.Load())
+}
+
+// What is garbage is too much only until it is collected: for that it is looked for, but once a second at most, and not where it
+// would not help.
+func TestGarbageIsNotTooMuch(t *testing.T) {
+	f := newFull(t)
+	f.outside, f.heap, f.garbage = 600, 300, 300
+	require.False(t, f.full())
+	require.Equal(t, 1, f.collected)
+	f.garbage = 300
+	require.True(t, f.full(), "not again within the second")
+	f.clock.Advance(time.Second)
+	require.False(t, f.full())
+	require.Equal(t, 2, f.collected)
+	f.clock.Advance(time.Second)
+	f.outside, f.garbage = 1001, 300
+	require.True(t, f.full())
+	require.Equal(t, 2, f.collected, "it would not help")
+}
+
+// To collect takes no more than a twentieth of the time, however long it takes.
+func TestCollectingIsBounded(t *testing.T) {
+	f := newFull(t)
+	f.instance.memory.collect = func() {
+		f.collected++
+		f.clock.Advance(time.Second)
+	}
+	f.heap = 2000
+	for range 400 {
+		require.True(t, f.full())
+		f.clock.Advance(SampleEvery)
+	}
+	require.InDelta(t, 2, f.collected, 1)
+}
+
+// Calls cost nothing as long as there is enough: no session has anything to look up.
+func TestEnoughMemoryCostsNothing(t *testing.T) {
+	f := newFull(t)
+	require.False(t, f.full())
+	require.Zero(t, f.instance.concerns.Load())
+}
+
+// A rate is of the last sixteen samples, and what begins anew is no rate below 0.
+func TestRate(t *testing.T) {
+	var r rate
+	now := int64(1e18)
+	step := func(total int64) int64 {
+		r.add(now, total)
+		now += int64(SampleEvery)
+		return r.perSecond()
+	}
+	require.Zero(t, step(1000), "what was before counts for nothing")
+	require.Equal(t, int64(100/16*10), step(1100)/10*10)
+	for i := range int64(16) {
+		step(1100 + 10*(i+1))
+	}
+	require.Equal(t, int64(100), step(1270))
+	require.Equal(t, int64(100*15/16), step(0))
+	for range 16 {
+		step(0)
+	}
+	require.Zero(t, step(0))
+}

@@ -1,0 +1,62 @@
+package storetest
+
+import (
+	"context"
+	"time"
+
+	"cellserver/internal/quota"
+	"cellserver/internal/store"
+
+	"github.com/stretchr/testify/require"
+)
+
+var idleCases = []testCase{
+	{"idle", "who takes, reads, writes or touches a key uses it, a limited call too; who only looks at it does not", idle},
+}
+
+// idle: ten seconds pass before each step, after which the key has been used just now, or is as idle as it was, to the second.
+func idle(r *rig) {
+	ctx, key := context.Background(), []byte("key")
+	wait := func() time.Duration {
+		r.clock.Advance(10 * time.Second)
+		r.view.Begin()
+		idle, found, err := r.view.Idle(ctx, key)
+		require.NoError(r, err)
+		require.True(r, found)
+		return idle
+	}
+	_, found, err := r.view.Idle(ctx, key)
+	require.NoError(r, err)
+	require.False(r, found)
+
+	year := limit(1, 1, 1e6)
+	for kind, use := range map[string][]func(){
+		"a limiter": {
+			func() { r.take("key", year, 1) }, func() { r.take("key", year, 5) }, func() { r.throttle("key", year, 1, quota.Peek) },
+			func() { _, _ = r.view.Touch(ctx, [][]byte{key}) },
+		},
+		"a value": {
+			func() { _ = r.view.Write(ctx, key, store.Value{Integer: 1, IsInteger: true}, store.Never) },
+			func() { _, _ = r.view.Add(ctx, key, 1) }, func() { _, _, _ = r.view.Read(ctx, key, nil) },
+			func() { _ = r.view.Write(ctx, key, store.Value{Bytes: []byte("x")}, store.Never) },
+			func() {
+				_ = r.view.Edit(ctx, key, func(store.Entry, []byte) (store.Change, error) { return store.Change{}, nil })
+			},
+			func() { _, _ = r.view.Touch(ctx, [][]byte{key}) },
+		},
+		"a window": {
+			func() { r.takeBy(rule(store.Fixed, 1, 1e6), "key", 1, quota.Take) },
+			func() { r.takeBy(rule(store.Fixed, 1, 1e6), "key", 1, quota.Take) },
+		},
+	} {
+		_, _ = r.view.Delete(ctx, [][]byte{key})
+		for i, use := range use {
+			use()
+			require.InDelta(r, 10*time.Second, wait(), 2e9, "%s, use %d", kind, i)
+		}
+		r.lookup("key")
+		_, _, _ = r.view.Inspect(ctx, key)
+		r.count("key")
+		require.InDelta(r, 20*time.Second, wait(), 2e9, "%s, only looked at", kind)
+	}
+}

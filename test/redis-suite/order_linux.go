@@ -1,0 +1,90 @@
+package main
+
+import (
+	"io"
+	"net"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// order hands on what clients send in the order in which it arrives, whoever sends it: many a test has one client say something, and
+// another the next thing, without a wait between them, and is sure that a server hears it in that order. A goroutine a client would not
+// keep it; the system does, in the list of what is readable.
+type order struct {
+	epoll int
+
+	mu    sync.Mutex
+	links map[int32]*link
+}
+
+// link is one client's way to the server.
+type link struct {
+	to  io.Writer
+	end func() // is told once, when there is no more
+}
+
+func newOrder() (*order, error) {
+	epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	o := &order{epoll: epoll, links: map[int32]*link{}}
+	go o.run()
+	return o, nil
+}
+
+// forward hands on what a client sends. The client stays open until end is told.
+func (o *order) forward(client *net.TCPConn, to io.Writer, end func()) error {
+	raw, err := client.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return raw.Control(func(fd uintptr) {
+		o.mu.Lock()
+		o.links[int32(fd)] = &link{to, end}
+		o.mu.Unlock()
+		if err := unix.EpollCtl(o.epoll, unix.EPOLL_CTL_ADD, int(fd), &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}); err != nil {
+			o.drop(int32(fd))
+		}
+	})
+}
+
+func (o *order) run() {
+	events, buffer := make([]unix.EpollEvent, 64), make([]byte, 64<<10)
+	for {
+		n, err := unix.EpollWait(o.epoll, events, -1)
+		if err != nil && err != unix.EINTR {
+			return
+		}
+		for _, event := range events[:max(n, 0)] {
+			o.hand(event.Fd, buffer)
+		}
+	}
+}
+
+func (o *order) hand(fd int32, buffer []byte) {
+	o.mu.Lock()
+	l := o.links[fd]
+	o.mu.Unlock()
+	n, err := unix.Read(int(fd), buffer)
+	if err == unix.EAGAIN || err == unix.EINTR {
+		return
+	}
+	if n > 0 {
+		if _, err = l.to.Write(buffer[:n]); err == nil {
+			return
+		}
+	}
+	o.drop(fd)
+}
+
+// drop ends a link, before its descriptor may be another's.
+func (o *order) drop(fd int32) {
+	_ = unix.EpollCtl(o.epoll, unix.EPOLL_CTL_DEL, int(fd), nil) // it fails if it was never there
+	o.mu.Lock()
+	l := o.links[fd]
+	delete(o.links, fd)
+	o.mu.Unlock()
+	l.end()
+}
