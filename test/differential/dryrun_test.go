@@ -39,7 +39,7 @@ func shared(t *testing.T, ours, theirs *redis.Client) (list []acl.Command) {
 // the same categories.
 func TestDryRunsAreRedis(t *testing.T) {
 	a, b := peer.Start(t), peer.StartRedis(t)
-	ours := redis.NewClient(&redis.Options{Addr: a.Addr, Protocol: 2})
+	ours := redis.NewClient(&redis.Options{Addr: a.Addr, TLSConfig: a.TLS, Protocol: 2})
 	theirs := redis.NewClient(&redis.Options{Addr: b.Addr, Protocol: 2})
 	defer ours.Close()
 	defer theirs.Close()

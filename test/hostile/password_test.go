@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"slices"
 	"strconv"
@@ -40,7 +39,7 @@ func guesses(random int) (b []byte, tries int) {
 
 // guess says wrong passwords on one connection, each batch in one write, and sees to it that each gets its answer and none lets it in.
 func guess(addr string, batches func() bool, tried *atomic.Int64) error {
-	conn, err := net.Dial("tcp", addr)
+	conn, err := peer.Dial(addr)
 	if err != nil {
 		return err
 	}
@@ -81,7 +80,7 @@ func TestWrongPasswords(t *testing.T) {
 		tries = n
 	}
 	server := tolerant(t, "--requirepass", "secret", "--user", "alice on >alice's +@all", "--measure-pauses", "loops", "--slowlog-log-slower-than", "1000")
-	w := &watcher{t: t, ctx: t.Context(), Client: redis.NewClient(&redis.Options{Addr: server.Addr, PoolSize: 1, Password: "secret"})}
+	w := &watcher{t: t, ctx: t.Context(), Client: redis.NewClient(&redis.Options{Addr: server.Addr, TLSConfig: server.TLS, PoolSize: 1, Password: "secret"})}
 	t.Cleanup(func() { w.Close() })
 	inside := connect(t, server)
 	write(t, inside, Command("AUTH", "secret"))
