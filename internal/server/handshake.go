@@ -58,18 +58,10 @@ type handshake struct {
 	done   bool          // hands are shaken: it only waits to be a client
 }
 
-// enter finds a place: who has waited longest for the peer to say something gives way. If all have work to do, whoever comes
-// waits, and more wait with the system. False if the server ends.
+// enter takes a place; false if the server ends.
 func (r *room) enter(w *wire, ended <-chan struct{}) (*handshake, bool) {
-	select {
-	case r.places <- struct{}{}:
-	default:
-		r.giveWay()
-		select {
-		case r.places <- struct{}{}:
-		case <-ended:
-			return nil, false
-		}
+	if !r.find(ended) {
+		return nil, false
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -81,6 +73,25 @@ func (r *room) enter(w *wire, ended <-chan struct{}) (*handshake, bool) {
 	h.at = r.inside.PushBack(h)
 	r.leaving.Add(1)
 	return h, true
+}
+
+// find takes a place: who has waited longest for the peer to say something gives way. As long as all have work to do, who comes
+// waits, and others behind him with the system.
+func (r *room) find(ended <-chan struct{}) bool {
+	select {
+	case r.places <- struct{}{}:
+		return true
+	default:
+	}
+	for gaveWay := r.giveWay(); ; gaveWay = gaveWay || r.giveWay() {
+		select {
+		case r.places <- struct{}{}:
+			return true
+		case <-ended:
+			return false
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
 }
 
 func (r *room) leave(h *handshake) {
