@@ -20,21 +20,12 @@ period quantity; count is how many there are, 1 to 64. The reply: limited, 0 if 
 were taken, 1 if one did not and none was; retry_after, the longest of those that limited, -1 if none did or one never will
 allow it; then for each limiter its five integers, and when limited what it would have said alone.`,
 	Run: func(c *Call) error {
-		count, words := int(c.Int()), c.words[2:]
-		rest := words
-		for range count {
-			_, n := takingKind(rest)
-			if n == 0 {
-				return errSyntax
-			}
-			rest = rest[n:]
-		}
+		takes, rest, err := c.takings(c.words[2:], int(c.Int()))
+		defer clear(takes) // the keys are borrowed
 		peek, ms, ok := allOptions(rest)
 		if !ok {
-			return errSyntax
+			return errSyntax // which comes before what a number is said to be
 		}
-		takes, err := c.takings(words, count)
-		defer clear(takes) // the keys are borrowed
 		if err != nil {
 			return err
 		}
@@ -96,8 +87,9 @@ func allOptions(words [][]byte) (peek, ms, ok bool) {
 // fewTakings is for how many limiters a session keeps the room between calls: idle sessions are many.
 const fewTakings = 8
 
-// takings reads the limiters. A few are in memory of the call's, until the next one.
-func (c *Call) takings(words [][]byte, count int) (takes []store.Taking, err error) {
+// takings reads the limiters, and what follows them; nil and an error that is of syntax if there are not so many. A few are in memory
+// of the call's, until the next one.
+func (c *Call) takings(words [][]byte, count int) (takes []store.Taking, rest [][]byte, err error) {
 	switch {
 	case count > fewTakings:
 		takes = make([]store.Taking, count)
@@ -109,12 +101,15 @@ func (c *Call) takings(words [][]byte, count int) (takes []store.Taking, err err
 	}
 	for i := range takes {
 		kind, n := takingKind(words)
-		if err := c.taking(&takes[i], kind, words[1:n]); err != nil {
-			return takes, err
+		if n == 0 {
+			return takes, nil, errSyntax
+		}
+		if err == nil {
+			err = c.taking(&takes[i], kind, words[1:n])
 		}
 		words = words[n:]
 	}
-	return takes, nil
+	return takes, words, err
 }
 
 // taking reads one limiter's key and numbers.

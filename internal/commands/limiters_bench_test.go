@@ -21,6 +21,8 @@ func BenchmarkLimiters(b *testing.B) {
 		{"SLIDING", "CL.SLIDING k:%015d 15 60"},
 		{"SLIDINGLOG", "CL.SLIDINGLOG k:%015d 15 60"},
 		{"ACQUIRE", "CL.ACQUIRE k:%015d 15 60 worker-%d"},
+		{"ACQUIRE1", "CL.ACQUIRE k:%015d 15 60 worker"},
+		{"ALL1", "CL.ALL 1 THROTTLE k:%015d 14 15 60 1"},
 		{"ALL", "CL.ALL 2 THROTTLE k:%015d 14 15 60 1 FIXED d:%015[1]d 15 60 1"},
 	} {
 		b.Run(of.name, func(b *testing.B) { benchmarkLimiter(b, of.call) })

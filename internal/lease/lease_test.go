@@ -131,10 +131,12 @@ var timelines = []struct{ name, lines string }{
 const fewHolders = 5 // what timelines have room for
 
 func TestTimelines(t *testing.T) {
-	for _, tl := range timelines {
-		t.Run(tl.name, func(t *testing.T) {
-			require.Equal(t, tidy(tl.lines), play(t, new(Leases), tl.lines))
-		})
+	for name, table := range tables {
+		for _, tl := range timelines {
+			t.Run(name+": "+tl.name, func(t *testing.T) {
+				require.Equal(t, tidy(tl.lines), play(t, table(), tl.lines))
+			})
+		}
 	}
 }
 
@@ -153,7 +155,7 @@ func TestTimelinesCatch(t *testing.T) {
 }
 
 // play runs a timeline's calls on a key and returns the timeline as it really went.
-func play(t *testing.T, key keeper, lines string) string {
+func play(t *testing.T, key Table, lines string) string {
 	var told []string
 	for line := range strings.Lines(tidy(lines)) {
 		call, _, _ := strings.Cut(strings.TrimSpace(line), " ->")
@@ -180,7 +182,7 @@ func play(t *testing.T, key keeper, lines string) string {
 	return strings.Join(told, "\n")
 }
 
-func list(key keeper, now int64) string {
+func list(key Table, now int64) string {
 	var listed []string
 	for lease := range key.Holders(now) {
 		listed = append(listed, fmt.Sprintf("%s=%d:%s", lease.Holder, lease.Quantity, ms(lease.End-now)))
@@ -255,15 +257,28 @@ func TestArguments(t *testing.T) {
 
 // The words of a call live no longer than the call.
 func TestHolderIsCopied(t *testing.T) {
-	var key Leases
-	word := []byte("holder")
-	request, err := NewRequest(1, 10, word, 1)
-	require.NoError(t, err)
-	_, changed, err := key.Acquire(epoch, request, 1)
-	require.NoError(t, err)
-	require.True(t, changed)
-	copy(word, "######")
-	require.Equal(t, int64(1), key.Release(epoch, []byte("holder")))
+	for _, table := range tables {
+		key := table()
+		word := []byte("holder")
+		request, err := NewRequest(1, 10, word, 1)
+		require.NoError(t, err)
+		_, changed, err := key.Acquire(epoch, request, 1)
+		require.NoError(t, err)
+		require.True(t, changed)
+		copy(word, "######")
+		require.Equal(t, int64(1), key.Release(epoch, []byte("holder")))
+	}
+}
+
+// Leases that would take more bytes than there is room for stay a table for many.
+func TestFewNeedRoom(t *testing.T) {
+	const each = atHolder + len("holder-00000")
+	var few Few
+	require.True(t, filled(3).Few(&few, 3*each))
+	require.Len(t, few.Bytes(), 3*each)
+	require.Equal(t, slices.Collect(filled(3).Holders(epoch)), slices.Collect(few.Holders(epoch)))
+	require.False(t, filled(3).Few(&few, 3*each-1))
+	require.False(t, filled(10_000).Few(&few, 10_000*atHolder-1))
 }
 
 func TestClone(t *testing.T) {

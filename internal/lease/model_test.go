@@ -18,15 +18,6 @@ import (
 	"pgregory.net/rapid"
 )
 
-// keeper is what a key can be asked. What checks a key takes it as an argument, so that a faulty one can be handed in.
-type keeper interface {
-	Acquire(now int64, r Request, maxHolders int) (quota.Decision, bool, error)
-	Renew(now int64, ttl time.Duration, holder []byte) bool
-	Release(now int64, holder []byte) int64
-	Holders(now int64) iter.Seq[Lease]
-	Expires() int64
-}
-
 // naive is the contract again, on a map that is looked through from end to end, with sums that have no end and waits that
 // are found by trying each instant at which something ends.
 type naive struct {
@@ -115,7 +106,7 @@ func (n *naive) sorted(now int64) (leases []Lease) {
 
 // agrees plays random calls on a key and on the model, and looks at all of the key after each. The limit changes between
 // calls, but never above the one that was drawn: no more than that is ever held.
-func agrees(t *rapid.T, key keeper) error {
+func agrees(t *rapid.T, key Table) error {
 	model := &naive{leases: map[string]Lease{}, maxHolders: rapid.SampledFrom([]int{3, 18, 100}).Draw(t, "max holders")}
 	names := rapid.SampledFrom([]int{2, 5, 40}).Draw(t, "names")
 	limit := rapid.SampledFrom([]int64{0, 3, 10, 60, math.MaxInt64}).Draw(t, "limit")
@@ -172,14 +163,78 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func TestLeasesAreTheModels(t *testing.T) {
-	t.Run("holds", func(t *testing.T) {
-		rapid.Check(t, func(t *rapid.T) {
-			if err := agrees(t, new(Leases)); err != nil {
-				t.Fatal(err)
+// tables are the ways to keep leases, and one that goes from each to the other at every call.
+var tables = map[string]func() Table{
+	"leases":      func() Table { return new(Leases) },
+	"few":         func() Table { return new(Few) },
+	"one another": func() Table { return new(changing) },
+}
+
+// changing is a table that is in bytes after every other call.
+type changing struct {
+	many  *Leases
+	bytes []byte
+}
+
+// now is the table to be asked, and what comes after the call.
+func (c *changing) now() (Table, func()) {
+	if c.many != nil {
+		return c.many, func() {
+			var few Few
+			if !c.many.Few(&few, 1<<20) {
+				panic("there was room")
 			}
+			c.many, c.bytes = nil, slices.Clone(few.Bytes())
+		}
+	}
+	few := new(Few)
+	few.Load(c.bytes)
+	return few, func() { c.many = few.Many() }
+}
+
+func (c *changing) Acquire(now int64, r Request, maxHolders int) (quota.Decision, bool, error) {
+	table, turn := c.now()
+	defer turn()
+	return table.Acquire(now, r, maxHolders)
+}
+
+func (c *changing) Renew(now int64, ttl time.Duration, holder []byte) bool {
+	table, turn := c.now()
+	defer turn()
+	return table.Renew(now, ttl, holder)
+}
+
+func (c *changing) Release(now int64, holder []byte) int64 {
+	table, turn := c.now()
+	defer turn()
+	return table.Release(now, holder)
+}
+
+func (c *changing) Holders(now int64) iter.Seq[Lease] {
+	table, _ := c.now()
+	return table.Holders(now)
+}
+
+func (c *changing) Expires() int64 {
+	table, _ := c.now()
+	return table.Expires()
+}
+
+func (c *changing) Len() int {
+	table, _ := c.now()
+	return table.Len()
+}
+
+func TestLeasesAreTheModels(t *testing.T) {
+	for name, table := range tables {
+		t.Run("holds: "+name, func(t *testing.T) {
+			rapid.Check(t, func(t *rapid.T) {
+				if err := agrees(t, table()); err != nil {
+					t.Fatal(err)
+				}
+			})
 		})
-	})
+	}
 	for name, faulty := range faults {
 		t.Run("catches: "+name, func(t *testing.T) {
 			draws := rapid.Custom(func(t *rapid.T) error { return agrees(t, faulty()) })
@@ -231,12 +286,12 @@ func (f faulty) Holders(now int64) iter.Seq[Lease] {
 }
 
 // acquiring is a fault of Acquire alone.
-func acquiring(acquire func(s *Leases, now int64, r Request, maxHolders int) (quota.Decision, bool, error)) func() keeper {
-	return func() keeper { return faulty{Leases: new(Leases), acquire: acquire} }
+func acquiring(acquire func(s *Leases, now int64, r Request, maxHolders int) (quota.Decision, bool, error)) func() Table {
+	return func() Table { return faulty{Leases: new(Leases), acquire: acquire} }
 }
 
 // misreporting holds the right leases and tells of them wrongly.
-func misreporting(spoil func(s *Leases, d *quota.Decision, r Request)) func() keeper {
+func misreporting(spoil func(s *Leases, d *quota.Decision, r Request)) func() Table {
 	return acquiring(func(s *Leases, now int64, r Request, maxHolders int) (quota.Decision, bool, error) {
 		d, changed, err := s.Acquire(now, r, maxHolders)
 		if err == nil {
@@ -246,7 +301,7 @@ func misreporting(spoil func(s *Leases, d *quota.Decision, r Request)) func() ke
 	})
 }
 
-var faults = map[string]func() keeper{
+var faults = map[string]func() Table{
 	"a lease that is asked for again counts twice": acquiring(
 		func(s *Leases, now int64, r Request, maxHolders int) (quota.Decision, bool, error) {
 			d, changed, err := s.Acquire(now, r, maxHolders)
@@ -313,7 +368,7 @@ var faults = map[string]func() keeper{
 		}
 	}),
 	"remaining is below zero": misreporting(func(s *Leases, d *quota.Decision, r Request) { d.Remaining = r.limit - s.held }),
-	"the wrong holder releases": func() keeper {
+	"the wrong holder releases": func() Table {
 		return faulty{Leases: new(Leases), release: func(s *Leases, now int64, holder []byte) int64 {
 			if s.live > 0 && s.position(holder) < 0 {
 				holder = []byte(s.places[s.order[0]].Holder)
@@ -321,7 +376,7 @@ var faults = map[string]func() keeper{
 			return s.Release(now, holder)
 		}}
 	},
-	"an expired lease is renewed": func() keeper {
+	"an expired lease is renewed": func() Table {
 		return faulty{Leases: new(Leases), renew: func(s *Leases, now int64, ttl time.Duration, holder []byte) bool {
 			if position := s.position(holder); position >= 0 {
 				s.move(position, now+int64(ttl))
@@ -330,7 +385,7 @@ var faults = map[string]func() keeper{
 			return false
 		}}
 	},
-	"renewing never shortens": func() keeper {
+	"renewing never shortens": func() Table {
 		return faulty{Leases: new(Leases), renew: func(s *Leases, now int64, ttl time.Duration, holder []byte) bool {
 			if position := s.position(holder); position >= 0 {
 				ttl = max(ttl, time.Duration(s.places[s.order[position]].End-now))
@@ -338,10 +393,10 @@ var faults = map[string]func() keeper{
 			return s.Renew(now, ttl, holder)
 		}}
 	},
-	"expired leases are listed": func() keeper {
+	"expired leases are listed": func() Table {
 		return faulty{Leases: new(Leases), holders: func(s *Leases, _ int64) iter.Seq[Lease] { return s.Holders(0) }}
 	},
-	"leases are listed in the order in which they came": func() keeper {
+	"leases are listed in the order in which they came": func() Table {
 		return faulty{Leases: new(Leases), holders: func(s *Leases, now int64) iter.Seq[Lease] {
 			return slices.Values(slices.DeleteFunc(slices.Clone(s.places), func(l Lease) bool { return l.End <= now }))
 		}}
@@ -391,7 +446,7 @@ func unsound(s *Leases) error {
 			return fmt.Errorf("%s is not found at %d of %v in %v", lease.Holder, i, s.order, s.places)
 		}
 	}
-	if len(s.places) != len(s.order) || held != s.held || s.index != nil && len(s.index) != s.live {
+	if len(s.places) != len(s.order) || held != s.held || len(s.index) != s.live {
 		return fmt.Errorf("sum %d, index %v of %v in %v", s.held, s.index, s.order, s.places)
 	}
 	return nil

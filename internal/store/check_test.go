@@ -7,6 +7,9 @@ import (
 	"math"
 	"math/bits"
 	"strconv"
+
+	"cellserver/internal/lease"
+	"cellserver/internal/window"
 )
 
 // What the tests know of the inside of a Memory stands in this file, so that a change of layout is a change here alone.
@@ -62,11 +65,16 @@ func (s *shard) checkSlabs(records map[ref]bool) error {
 	for at := range records {
 		r := s.pages.at(at)
 		var err error
-		switch r.kind() {
-		case SlidingLog:
+		switch {
+		case r.isInline():
+			err = s.checkInline(at)
+		case r.kind() == SlidingLog:
 			err = s.logs.claim(r.held(), logs, func(l *entryLog) error { logBytes += l.bytes(); return checkLog(r, l) })
-		case Lease:
-			err = s.leases.claim(r.held(), leased, func(l *leases) error { leaseBytes += l.counted; return checkLeases(r, l) })
+		case r.kind() == Lease:
+			err = s.leases.claim(r.held(), leased, func(l *leases) error {
+				leaseBytes += l.counted
+				return errors.Join(checkLeases(r, l), checkCounted(l))
+			})
 		}
 		if err != nil {
 			return fmt.Errorf("%s %.20q: %w", r.kind(), r.key(), err)
@@ -78,7 +86,22 @@ func (s *shard) checkSlabs(records map[ref]bool) error {
 	return errors.Join(s.logs.check(logs), s.leases.check(leased))
 }
 
-func checkLog(r record, l *entryLog) error {
+// checkInline: what stands in a record has room in its slot, and agrees with it.
+func (s *shard) checkInline(at ref) error {
+	r := s.pages.at(at)
+	if room := s.pages.room(at); r.size() > room {
+		return fmt.Errorf("it takes %d bytes of %d", r.size(), room)
+	}
+	if r.kind() == Lease {
+		return checkLeases(r, s.table(&spot{r: r, live: true}))
+	}
+	if l := r.ring(); l.head*entryBytes >= len(l.entries) || l.count*entryBytes > len(l.entries) {
+		return fmt.Errorf("a ring of %d bytes has %d entries from %d", len(l.entries), l.count, l.head)
+	}
+	return checkLog(r, s.log(r))
+}
+
+func checkLog(r record, l window.Entries) error {
 	n := l.Len()
 	if n == 0 {
 		return errors.New("it has no entries")
@@ -94,10 +117,14 @@ func checkLog(r record, l *entryLog) error {
 	return nil
 }
 
-func checkLeases(r record, l *leases) error {
+func checkLeases(r record, l lease.Table) error {
 	if l.Len() == 0 || l.Expires() != r.expires() {
 		return fmt.Errorf("%d leases end at %d, the record expires at %d", l.Len(), l.Expires(), r.expires())
 	}
+	return nil
+}
+
+func checkCounted(l *leases) error {
 	if l.counted != int64(l.Bytes()) {
 		return fmt.Errorf("%d bytes are counted for %d leases", l.counted, l.Len())
 	}

@@ -105,6 +105,15 @@ func (l *entryLog) toRing(size int) {
 	*l = entryLog{ring: ring, count: l.count}
 }
 
+// fill makes the entries those of an empty log.
+func (l *entryLog) fill(entries []window.Entry) {
+	l.fit(len(entries))
+	l.count = len(entries)
+	for i, e := range entries {
+		*l.at(i) = e
+	}
+}
+
 func (l *entryLog) toChunks() {
 	was := *l
 	*l = entryLog{chunks: [][]window.Entry{}, count: was.count}
@@ -124,15 +133,16 @@ func (l *entryLog) fitChunks(n int) {
 	}
 }
 
-// fields are what is in view at now of a log that expires at end: the entries of one period, of the last call that took.
-func (l *entryLog) fields(base uint64, end, now int64) []Field {
-	newest := l.At(l.count - 1)
+// logFields are what is in view at now of a log that expires at end: the entries of one period, of the last call that took.
+func logFields(l window.Entries, base uint64, end, now int64) []Field {
+	count := l.Len()
+	newest := l.At(count - 1)
 	since := now - (end - newest.At)
-	first := sort.Search(l.count-1, func(i int) bool { return l.At(i).At > since })
+	first := sort.Search(count-1, func(i int) bool { return l.At(i).At > since })
 	if first > 0 {
 		base = l.At(first - 1).Total
 	}
-	return []Field{{"entries", int64(l.count - first), false}, {"used", int64(newest.Total - base), false},
+	return []Field{{"entries", int64(count - first), false}, {"used", int64(newest.Total - base), false},
 		{"oldest", l.At(first).At, true}, {"newest", newest.At, true}}
 }
 

@@ -80,18 +80,28 @@ func (v *view) Foresee(keys [][]byte) {
 	}
 }
 
+const (
+	lineBytes = 64
+	nearClass = maxClass // units of a record that are asked for
+)
+
 // prefetchRecords asks for the records that a key may have: those of its tag in its first bucket. The bucket may be changing,
 // or be a page by now that holds something else, so no number that is read from it is trusted; nor is a slice of a page, whose
 // address and length may be of two different ones: the address is only a number here.
-func (n *layout) prefetchRecords(h *hashed) {
+func (l *layout) prefetchRecords(h *hashed) {
 	if underRace {
 		return
 	}
-	b := n.buckets.at(n.buckets.of(h.position))
+	b := l.buckets.at(l.buckets.of(h.position))
 	for match := b.match(h.tag); match != 0; match &= match - 1 {
 		at := uint32(b.ref(bits.TrailingZeros32(match))) - 1
-		if page := at / unitsPerPage; int(page) < len(n.pages) {
-			prefetch(address(n.pages[page].data) + uintptr(at%unitsPerPage*unitBytes))
+		if n := at / unitsPerPage; int(n) < len(l.pages) {
+			page := &l.pages[n]
+			start := address(page.data) + uintptr(at%unitsPerPage*unitBytes)
+			prefetch(start)
+			for line := uintptr(lineBytes); line < uintptr(min(page.class, nearClass))*unitBytes; line += lineBytes {
+				prefetch(start + line)
+			}
 		}
 	}
 }

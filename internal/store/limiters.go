@@ -1,6 +1,7 @@
 package store
 
 import (
+	"slices"
 	"time"
 
 	"cellserver/internal/lease"
@@ -34,8 +35,8 @@ func (s *shard) look(h hashed, key []byte, now int64, kind Kind) (spot, error) {
 	return at, nil
 }
 
-// hold is the record to write a kind's state to, new if none is live.
-func (s *shard) hold(at *spot, kind Kind) (err error) {
+// hold is the record to write a kind's state to, new if none is live, and then with so many bytes more.
+func (s *shard) hold(at *spot, kind Kind, more int) (err error) {
 	if at.live {
 		return nil
 	}
@@ -43,7 +44,7 @@ func (s *shard) hold(at *spot, kind Kind) (err error) {
 		s.expired++
 		s.remove(at.h, at.p)
 	}
-	at.r, err = s.add(at.h, at.key, kind)
+	at.r, err = s.addSized(at.h, at.key, kind, more)
 	return err
 }
 
@@ -96,7 +97,7 @@ func (s *shard) fixed(at *spot, now int64, limit window.Limit, quantity int64, m
 		s.forget(at)
 		return d, nil
 	}
-	if err := s.hold(at, Fixed); err != nil {
+	if err := s.hold(at, Fixed, 0); err != nil {
 		return quota.Decision{}, err
 	}
 	at.r.setNumber(0, next.Start)
@@ -118,7 +119,7 @@ func (s *shard) sliding(at *spot, now int64, limit window.Limit, quantity int64,
 		s.forget(at)
 		return d, nil
 	}
-	if err := s.hold(at, Sliding); err != nil {
+	if err := s.hold(at, Sliding, 0); err != nil {
 		return quota.Decision{}, err
 	}
 	at.r.setNumber(0, next.Start)
@@ -129,14 +130,14 @@ func (s *shard) sliding(at *spot, now int64, limit window.Limit, quantity int64,
 }
 
 // nothing is the entries of a log that there is none of.
-var nothing = &entryLog{}
+var nothing window.Entries = &entryLog{}
 
 func (s *shard) slidingLog(at *spot, now int64, limit window.LogLimit, quantity int64, mode quota.Mode) (quota.Decision, error) {
 	var state window.Log
 	entries := nothing
 	if at.live {
 		state = window.Log{Base: uint64(at.r.number(0)), End: at.r.expires()}
-		entries = s.logs.at(at.r.held())
+		entries = s.log(at.r)
 	}
 	d, next, edit, err := limit.StepLog(now, state, entries, quantity, mode)
 	switch {
@@ -146,18 +147,9 @@ func (s *shard) slidingLog(at *spot, now int64, limit window.LogLimit, quantity 
 		s.forget(at)
 		return d, nil
 	}
-	if at.live {
-		s.logs.bytes -= entries.bytes()
-	} else {
-		if err := s.hold(at, SlidingLog); err != nil {
-			return quota.Decision{}, err
-		}
-		var n uint32
-		n, entries = s.logs.add()
-		at.r.setHeld(n)
+	if err := s.editLog(at, edit); err != nil {
+		return quota.Decision{}, err
 	}
-	entries.apply(edit)
-	s.logs.bytes += entries.bytes()
 	at.r.setNumber(0, int64(next.Base))
 	s.kept(at, next.End)
 	return d, nil
@@ -184,38 +176,12 @@ func (s *shard) acquire(h hashed, key []byte, now int64, r lease.Request, maxHol
 	if err != nil {
 		return quota.Decision{}, err
 	}
-	if at.live {
-		held := s.leases.at(at.r.held())
-		d, changed, err := held.Acquire(now, r, maxHolders)
-		held.count(&s.leases) // some may have ended, whatever it says
-		if err == nil && changed {
-			s.keepLeases(&at, held)
-		}
-		return d, err
+	table := s.table(&at)
+	d, changed, err := table.Acquire(now, r, maxHolders)
+	if full := s.settle(&at, table, changed); full != nil {
+		return quota.Decision{}, full
 	}
-	var fresh leases
-	d, changed, err := fresh.Acquire(now, r, maxHolders)
-	if err != nil || !changed {
-		return d, err
-	}
-	if err := s.hold(&at, Lease); err != nil {
-		return quota.Decision{}, err
-	}
-	n, held := s.leases.add()
-	*held = fresh
-	at.r.setHeld(n)
-	s.keepLeases(&at, held)
-	return d, nil
-}
-
-// keepLeases writes down when the last lease ends; without leases the key goes.
-func (s *shard) keepLeases(at *spot, held *leases) {
-	held.count(&s.leases)
-	if held.Len() == 0 {
-		s.forget(at)
-		return
-	}
-	s.kept(at, held.Expires())
+	return d, err
 }
 
 func (s *shard) renew(h hashed, key []byte, now int64, ttl time.Duration, holder []byte) (bool, error) {
@@ -224,13 +190,9 @@ func (s *shard) renew(h hashed, key []byte, now int64, ttl time.Duration, holder
 	if err != nil || !at.live {
 		return false, err
 	}
-	held := s.leases.at(at.r.held())
-	renewed := held.Renew(now, ttl, holder)
-	held.count(&s.leases)
-	if renewed {
-		s.keepLeases(&at, held)
-	}
-	return renewed, nil
+	table := s.table(&at)
+	renewed := table.Renew(now, ttl, holder)
+	return renewed, s.settle(&at, table, renewed)
 }
 
 func (s *shard) release(h hashed, key []byte, now int64, holder []byte) (int64, error) {
@@ -239,13 +201,9 @@ func (s *shard) release(h hashed, key []byte, now int64, holder []byte) (int64, 
 	if err != nil || !at.live {
 		return 0, err
 	}
-	held := s.leases.at(at.r.held())
-	permits := held.Release(now, holder)
-	held.count(&s.leases)
-	if permits > 0 {
-		s.keepLeases(&at, held)
-	}
-	return permits, nil
+	table := s.table(&at)
+	permits := table.Release(now, holder)
+	return permits, s.settle(&at, table, permits > 0)
 }
 
 func (s *shard) holders(h hashed, key []byte, now int64) (list []lease.Lease, err error) {
@@ -254,22 +212,23 @@ func (s *shard) holders(h hashed, key []byte, now int64) (list []lease.Lease, er
 	if err != nil || !at.live {
 		return nil, err
 	}
-	held := s.leases.at(at.r.held())
-	list = make([]lease.Lease, 0, held.Len())
-	for l := range held.Holders(now) {
-		list = append(list, l)
-	}
-	return list, nil
+	return slices.Collect(s.table(&at).Holders(now)), nil
 }
 
 // letGo forgets what a record holds beside itself, before the record goes.
 func (s *shard) letGo(r record) {
 	switch r.kind() {
 	case SlidingLog:
+		if r.isInline() {
+			return
+		}
 		n := r.held()
 		s.logs.bytes -= s.logs.at(n).bytes()
 		s.logs.remove(n)
 	case Lease:
+		if r.isInline() {
+			return
+		}
 		n := r.held()
 		s.leases.bytes -= s.leases.at(n).counted
 		s.leases.remove(n)
@@ -290,10 +249,10 @@ func (s *shard) fields(r record, now int64) []Field {
 	case Sliding:
 		return []Field{{"start", r.number(0), true}, {"previous", r.number(1), false}, {"current", r.number(2), false}}
 	case SlidingLog:
-		return s.logs.at(r.held()).fields(uint64(r.number(0)), r.expires(), now)
+		return logFields(s.log(r), uint64(r.number(0)), r.expires(), now)
 	default:
 		var holders, permits int64
-		for l := range s.leases.at(r.held()).Holders(now) {
+		for l := range s.table(&spot{r: r, live: true}).Holders(now) {
 			holders++
 			permits += l.Quantity
 		}

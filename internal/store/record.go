@@ -25,8 +25,8 @@ const (
 	longBytes = 4   // that then follow with the true length
 )
 
-// valueBytes is how long a kind's value is. Throttle has none. Of a log and of leases it names what holds the rest. Of Bytes it
-// is their length, and they follow.
+// valueBytes is how long a kind's value is. Throttle has none. Of a log and of leases it names what holds the rest, or says how
+// much of it follows (inline.go). Of Bytes it is their length, and they follow.
 var valueBytes = [...]int{Fixed: 16, Sliding: 24, SlidingLog: 12, Lease: 4, Integer: 8, Bytes: 4}
 
 // recordSize is the number of bytes that a key's record takes.
@@ -94,7 +94,7 @@ func (r record) size() int {
 	if r.kind() == Bytes {
 		size += len(r.bytes())
 	}
-	return size
+	return size + len(r.inline())
 }
 
 // number is the i-th 8 bytes of the value.

@@ -20,15 +20,24 @@ func (v *view) TakeAll(_ context.Context, takes []Taking, peek bool) ([]quota.De
 	db, now := v.lockSet(locked)
 	defer v.unlock(db, locked)
 
-	decisions := v.room(len(takes))
-	allowed, err := takeEach(db, takes, hashes, now, quota.Peek, decisions)
-	if err != nil || !allowed || peek {
-		return decisions, allowed, err
+	// The last one is asked and taken from at once: by then only it can stand in the way.
+	decisions, last := v.room(len(takes)), max(len(takes)-1, 0)
+	allowed, err := takeEach(db, takes[:last], hashes, now, quota.Peek, decisions)
+	if err != nil {
+		return decisions, false, err
 	}
-	if !locked.haveRoom(db, len(takes)) {
+	mode := quota.Peek
+	if allowed && !peek && locked.haveRoom(db, len(takes)) {
+		mode = quota.Take
+	}
+	granted, err := takeEach(db, takes[last:], hashes[last:], now, mode, decisions[last:])
+	switch allowed = allowed && granted; {
+	case err != nil || !allowed || peek:
+		return decisions, allowed, err
+	case mode == quota.Peek:
 		return nil, false, ErrFull
 	}
-	_, err = takeEach(db, takes, hashes, now, quota.Take, decisions)
+	_, err = takeEach(db, takes[:last], hashes, now, quota.Take, decisions)
 	return decisions, true, err
 }
 

@@ -7,8 +7,10 @@ import (
 	"sync/atomic"
 
 	"cellserver/internal/gcra"
+	"cellserver/internal/lease"
 	"cellserver/internal/meter"
 	"cellserver/internal/quota"
+	"cellserver/internal/window"
 )
 
 // shard is a part of a database under one lock: an index of the keys' hashes, and pages of records. Its methods need the
@@ -27,6 +29,11 @@ type shard struct {
 	logs   slab[entryLog]
 	leases slab[leases]
 
+	// Where a step has what it takes from a record, or is to put there (inline.go).
+	ring    logRing
+	entries []window.Entry
+	few     lease.Few
+
 	seed     maphash.Seed
 	listener *listening
 	database int32
@@ -34,7 +41,8 @@ type shard struct {
 
 	lockedAt int64 // as holds counts
 	expired  int64 // how many records have gone because their time was over
-	// A shard fills whole cache lines, or its neighbour's lock lies on one of its own: a test holds it to that.
+
+	_ [32]byte // a shard must fill whole cache lines, or its neighbour's lock lies on one of its own: a test holds it to that
 }
 
 // advance is the instant of a call that read the clock at now: never before an instant that this shard has seen. Two

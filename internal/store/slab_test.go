@@ -1,6 +1,7 @@
 package store
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -24,17 +25,18 @@ func TestCheckFindsWhatDoesNotFit(t *testing.T) {
 		"a piece too many":                  func(s *shard, _, _, _ record) { s.leases.there++ },
 		"a record that outlives its leases": func(_ *shard, _, _, leases record) { leases.setExpires(leases.expires() + 1) },
 		"a log without its entries":         func(s *shard, log, _, _ record) { *s.logs.at(log.held()) = entryLog{} },
-		"a log that ends too soon":          func(s *shard, log, _, _ record) { log.setExpires(s.last) },
-		"a base too high":                   func(_ *shard, log, _, _ record) { log.setNumber(0, 99) },
+		"a log that ends too soon":          func(_ *shard, log, _, _ record) { log.setExpires(1e18) },
+		"a base too high":                   func(_ *shard, log, _, _ record) { log.setNumber(0, 999) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := NewMemory(Options{Clock: NewStillClock(1e18), SweepEvery: -1})
+			clock := NewStillClock(1e18)
+			m := NewMemory(Options{Clock: clock, SweepEvery: -1})
 			v := m.View()
 			keys := words(inOneShard(v, "key", 4))
 			for _, key := range keys[:3] {
-				v.Take(background, key, plainRule(SlidingLog, 9, 60), 2, quota.Take)
+				takeMany(t, v, clock, key)
 			}
-			v.Acquire(background, keys[3], plainRequest(9, 60, "holder", 1), 10)
+			acquireMany(t, v, keys[3])
 			v.Delete(background, keys[2:3]) // so that a place is free
 			require.NoError(t, m.check())
 			s := &m.database(0).shards[0]
@@ -42,6 +44,61 @@ func TestCheckFindsWhatDoesNotFit(t *testing.T) {
 			plant(s, held(keys[0]), held(keys[1]), held(keys[3]))
 			require.Error(t, m.check())
 		})
+	}
+}
+
+// TestCheckFindsWhatDoesNotFitInARecord is the same for what stands in the record.
+func TestCheckFindsWhatDoesNotFitInARecord(t *testing.T) {
+	for name, plant := range map[string]func(log, leases record){
+		"more entries than there is room for": func(log, _ record) { log.setRing(3, 0, 4) },
+		"a first entry that is not there":     func(log, _ record) { log.setRing(3, 3, 1) },
+		"a ring that its slot has not":        func(log, _ record) { log.setRing(30, 0, 2) },
+		"entries that stand elsewhere":        func(log, _ record) { log.setRing(3, 1, 2) },
+		"a log that ends too soon":            func(log, _ record) { log.setExpires(1e18) },
+		"a record that outlives its leases":   func(_, leases record) { leases.setExpires(leases.expires() + 1) },
+		"leases that are not there":           func(_, leases record) { leases.setHeld(inlineBit) },
+		"leases that its slot has not":        func(_, leases record) { leases.setHeld(inlineBit | 999) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			clock := NewStillClock(1e18)
+			m := NewMemory(Options{Clock: clock, SweepEvery: -1})
+			v := m.View()
+			keys := words(inOneShard(v, "key", 2))
+			for range 2 {
+				v.Take(background, keys[0], plainRule(SlidingLog, 9, 60), 2, quota.Take)
+				clock.Advance(1)
+				v.Begin()
+			}
+			v.Acquire(background, keys[1], plainRequest(9, 60, "holder", 1), 10)
+			require.NoError(t, m.check())
+			s := &m.database(0).shards[0]
+			held := func(key []byte) record { r, _ := s.find(s.hash(key), key); return r }
+			plant(held(keys[0]), held(keys[1]))
+			require.Error(t, m.check())
+		})
+	}
+}
+
+// tooMany are entries of a log, or leases of holders of 32 bytes, that no record holds.
+const tooMany = inlineMost / entryBytes
+
+// takeMany makes a log of them. It has the clock go on.
+func takeMany(t *testing.T, v View, clock *StillClock, key []byte) {
+	for range tooMany {
+		clock.Advance(1)
+		v.Begin()
+		d, err := v.Take(background, key, plainRule(SlidingLog, 2*tooMany, 60), 2, quota.Take)
+		require.NoError(t, err)
+		require.False(t, d.Limited)
+	}
+}
+
+// acquireMany makes leases of them.
+func acquireMany(t *testing.T, v View, key []byte) {
+	for i := range tooMany {
+		d, err := v.Acquire(background, key, plainRequest(tooMany, 60, fmt.Sprintf("holder %32d", i), 1), tooMany)
+		require.NoError(t, err)
+		require.False(t, d.Limited)
 	}
 }
 
@@ -60,11 +117,8 @@ func TestNoObjectOutlivesItsKey(t *testing.T) {
 	keys := words(inOneShard(v, "key", 20))
 	fill := func() {
 		for _, key := range keys {
-			_, err := v.Take(background, key, plainRule(SlidingLog, 9, 60), 2, quota.Take)
-			require.NoError(t, err)
-			key = append([]byte("lease:"), key...)
-			_, err = v.Acquire(background, key, plainRequest(9, 60, "holder", 1), 10)
-			require.NoError(t, err)
+			takeMany(t, v, clock, key)
+			acquireMany(t, v, append([]byte("lease:"), key...))
 		}
 		logs, leases := m.objects()
 		require.Equal(t, [2]int{20, 20}, [2]int{logs, leases})
@@ -79,9 +133,11 @@ func TestNoObjectOutlivesItsKey(t *testing.T) {
 		"flush":         func([]byte, bool) { v.Flush(background) },
 		"give back": func(key []byte, isLease bool) {
 			if isLease {
-				v.Release(background, key, []byte("holder"))
+				for i := range tooMany {
+					v.Release(background, key, fmt.Appendf(nil, "holder %32d", i))
+				}
 			} else {
-				v.Take(background, key, plainRule(SlidingLog, 9, 60), -2, quota.Take)
+				v.Take(background, key, plainRule(SlidingLog, 2*tooMany, 60), -2*tooMany, quota.Take)
 			}
 		},
 	} {

@@ -66,10 +66,11 @@ type lifted struct {
 func (at *located) lift() lifted {
 	r := at.r
 	l := lifted{kind: r.kind(), expires: r.expires(), value: slices.Clone(r[r.atValue():r.size()])}
-	switch l.kind {
-	case SlidingLog:
+	switch {
+	case r.isInline():
+	case l.kind == SlidingLog:
 		l.log = at.shard.logs.at(r.held()).clone()
-	case Lease:
+	case l.kind == Lease:
 		l.leases = at.shard.leases.at(r.held()).clone()
 	}
 	return l
@@ -85,13 +86,13 @@ func (at *located) drop(l lifted) (err error) {
 		return err
 	}
 	copy(at.r[at.r.atValue():], l.value)
-	switch l.kind {
-	case SlidingLog:
+	switch {
+	case l.log != nil:
 		n, log := s.logs.add()
 		*log = *l.log
 		s.logs.bytes += log.bytes()
 		at.r.setHeld(n)
-	case Lease:
+	case l.leases != nil:
 		n, held := s.leases.add()
 		*held = *l.leases
 		held.counted = 0

@@ -158,9 +158,15 @@ func (r *reading) at(i int) Entry {
 	return e
 }
 
-// search finds the first entry in view of which true holds, as for all that follow it.
+// search finds the first entry in view of which true holds, as for all that follow it. It gallops from the oldest (Bentley and Yao,
+// "An almost optimal algorithm for unbounded searching", 1976): what is sought is mostly among the first, which are near in memory.
 func (r *reading) search(holds func(Entry) bool) int {
-	return r.first + sort.Search(r.len(), func(i int) bool { return holds(r.at(r.first + i)) })
+	from, to := 0, 1
+	for to < r.len() && !holds(r.at(r.first+to-1)) {
+		from, to = to, 2*to
+	}
+	to = min(to, r.len())
+	return r.first + from + sort.Search(to-from, func(i int) bool { return holds(r.at(r.first + from + i)) })
 }
 
 // apply makes used of what is in view: more by an entry at now, less by taking back the newest.
