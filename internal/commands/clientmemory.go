@@ -1,6 +1,11 @@
 package commands
 
-import "cellserver/internal/resp"
+import (
+	"sync/atomic"
+	"time"
+
+	"cellserver/internal/resp"
+)
 
 // What CLIENT LIST and INFO say of a connection's memory.
 
@@ -55,4 +60,31 @@ func (s *Session) memory(words [][]byte) (m clientMemory) {
 	}
 	m.total = idle + held + m.room + m.words + m.queued + m.following
 	return m
+}
+
+// census is what all clients together take, as it was when Sample looked last: of ten thousand it takes a millisecond to find out, for
+// which nobody should wait.
+type census struct {
+	bytes          atomic.Int64
+	input, replies atomic.Int64 // the most that one has: bytes that were read and wait, and room for replies
+	looked         int64        // instant, nanoseconds; Sample's own
+}
+
+const censusEvery = int64(time.Second)
+
+// countClients takes the census, once a second.
+func (in *Instance) countClients(now int64) {
+	c := &in.census
+	if now-c.looked < censusEvery {
+		return
+	}
+	c.looked = now
+	var bytes, input, replies int64
+	for _, s := range in.clients.some() {
+		m := s.memory(nil)
+		bytes, input, replies = bytes+m.total, max(input, m.unread), max(replies, m.room)
+	}
+	c.bytes.Store(bytes)
+	c.input.Store(input)
+	c.replies.Store(replies)
 }

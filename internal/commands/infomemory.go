@@ -38,7 +38,7 @@ func infoMemory(c *Call, out *strings.Builder) {
 	field(out, "mem_fragmentation_ratio", ratio(resident, used))
 	field(out, "mem_fragmentation_bytes", resident-used)
 	fields(out, "mem_not_counted_for_evict:0", "mem_replication_backlog:0", "mem_total_replication_buffers:0", "mem_clients_slaves:0")
-	field(out, "mem_clients_normal", in.clientBytes())
+	field(out, "mem_clients_normal", in.census.bytes.Load())
 	fields(out, "mem_cluster_links:0", "mem_aof_buffer:0", "mem_allocator:go", "active_defrag_running:0", "lazyfree_pending_objects:0",
 		"lazyfreed_objects:0")
 }
@@ -53,14 +53,6 @@ func ratio(part, of int64) string { return fmt.Sprintf("%.2f", float64(part)/flo
 
 func percent(part, of int64) string {
 	return fmt.Sprintf("%.2f%%", 100*float64(part)/float64(max(of, 1)))
-}
-
-// clientBytes is what the connections take, as CLIENT LIST counts it.
-func (in *Instance) clientBytes() (sum int64) {
-	for _, s := range in.clients.all() {
-		sum += s.memory(nil).total
-	}
-	return sum
 }
 
 // heapBytes is what Go's heap holds.

@@ -86,6 +86,7 @@ type Instance struct {
 	memory   memoryBound
 	rates    rates
 	traffic  traffic
+	census   census
 
 	hearing  hearing
 	tracking tracking
@@ -243,14 +244,20 @@ func (c *clients) count() int {
 	return len(c.byID)
 }
 
-// all is everybody who is connected, the oldest first.
-func (c *clients) all() []*Session {
+// some is everybody who is connected, in any order.
+func (c *clients) some() []*Session {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	list := make([]*Session, 0, len(c.byID))
 	for _, s := range c.byID {
 		list = append(list, s)
 	}
+	return list
+}
+
+// all is the same, the oldest first.
+func (c *clients) all() []*Session {
+	list := c.some()
 	slices.SortFunc(list, func(a, b *Session) int { return int(a.id - b.id) })
 	return list
 }

@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -110,4 +111,24 @@ func TestRate(t *testing.T) {
 		step(0)
 	}
 	require.Zero(t, step(0))
+}
+
+// What clients take is counted once a second, and nobody else waits for it.
+func TestCensus(t *testing.T) {
+	s := newStill(t)
+	first, second := s.dial(), s.dial()
+	require.NoError(t, first.Send([]byte("ECHO "+strings.Repeat("x", 5000)+"\r\n")))
+	require.NoError(t, second.Send([]byte("*1\r\n$100\r\nunfinished")))
+	s.instance.Sample()
+	census := &s.instance.census
+	require.EqualValues(t, len("*1\r\n$100\r\nunfinished"), census.input.Load())
+	require.Greater(t, census.replies.Load(), int64(5000))
+	require.Greater(t, census.bytes.Load(), int64(2*2048+5000))
+	was := census.bytes.Load()
+	first.session.Close()
+	s.instance.Sample()
+	require.Equal(t, was, census.bytes.Load(), "not again within the second")
+	s.clock.Advance(time.Second)
+	s.instance.Sample()
+	require.Less(t, census.bytes.Load(), was)
 }

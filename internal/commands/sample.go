@@ -19,6 +19,7 @@ func (in *Instance) Sample() {
 	in.rates.in.add(now, t.In)
 	in.rates.out.add(now, t.Out)
 	in.rates.mu.Unlock()
+	in.countClients(now)
 	in.weigh()
 	in.clear()
 }

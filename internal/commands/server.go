@@ -155,6 +155,8 @@ func infoClients(c *Call, out *strings.Builder) {
 	if most := c.instance.setting("maxclients"); most != "" {
 		field(out, "maxclients", most)
 	}
+	field(out, "client_recent_max_input_buffer", c.instance.census.input.Load())
+	field(out, "client_recent_max_output_buffer", c.instance.census.replies.Load())
 	field(out, "blocked_clients", c.instance.waits.count())
 	field(out, "tracking_clients", c.instance.tracking.tracking.Load())
 	field(out, "pubsub_clients", c.instance.channels.clients.Load())

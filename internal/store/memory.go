@@ -141,11 +141,12 @@ func (m *Memory) databaseFor(n int) *database {
 // Usage counts what each database holds. The shards of one are read at one instant.
 func (m *Memory) Usage() []Usage { return m.View().Usage() }
 
-// Outside is the memory outside of Go's heap that keys take, in bytes. Of what they hold, the rest is in the heap.
+// Outside is the memory that keys take outside of Go's heap, in bytes: together with what is in the heap it is all that they take. It is
+// less than 0 where chunks are in the heap too, and not all of them is used.
 func (m *Memory) Outside() int64 {
 	m.pool.mu.Lock()
 	defer m.pool.mu.Unlock()
-	return int64(m.pool.used) * pageBytes
+	return int64(m.pool.used)*pageBytes - m.pool.heap
 }
 
 // Usage is the store's.

@@ -24,6 +24,7 @@ type pool struct {
 	chunks []*chunk   // by address
 	lowest int        // the chunks before this one have no cold block
 	used   int        // blocks that are out
+	heap   int64      // bytes of chunks that are in Go's heap, where no other memory is asked for
 	later  *chunk     // that will be the next of chunks, if there is one already
 	soon   chan struct{}
 
@@ -178,6 +179,9 @@ func (p *pool) chunk() *chunk {
 	memory, mapping := newChunk(chunkBytes)
 	if memory == nil {
 		return nil
+	}
+	if mapping == nil {
+		p.heap += chunkBytes
 	}
 	p.mapped.list = append(p.mapped.list, mapping)
 	c := &chunk{memory: memory, left: chunkBlocks}

@@ -98,7 +98,7 @@ func differing(ours, theirs map[string]map[string]string) map[string]string {
 	found := map[string]string{}
 	for name, fields := range ours {
 		other, both := theirs[name]
-		if !both {
+		if refused := strings.HasPrefix(name, "cluster|"); !both || refused { // what is refused is named, and not described
 			continue
 		}
 		for _, field := range slices.Concat(slices.Collect(maps.Keys(fields)), slices.Collect(maps.Keys(other))) {

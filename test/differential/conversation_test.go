@@ -43,9 +43,15 @@ func TestConversationsWithTheBinary(t *testing.T) {
 	}
 }
 
-// stage is a server, reached as Start has it.
+// stage is a server, reached as Start has it. Who dials first is the first client.
 func stage(server *peer.Server) transcript.Stage {
-	return transcript.Dialer(func() (transcript.Conn, error) { return peer.Dial(server.Addr) })
+	return transcript.Dialer(func() (transcript.Conn, error) {
+		conn, err := peer.Dial(server.Addr)
+		if err != nil {
+			return nil, err
+		}
+		return conn, conn.Handshake()
+	})
 }
 
 // What is marked as Redis's, Redis says.

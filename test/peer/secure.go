@@ -61,6 +61,14 @@ func Dial(addr string) (*Conn, error) {
 	return c, nil
 }
 
+// Handshake has hands shaken, if that is to be: else they are when something is said.
+func (c *Conn) Handshake() error {
+	if conn, ok := c.Conn.(*tls.Conn); ok {
+		return conn.Handshake()
+	}
+	return nil
+}
+
 // CloseWrite says that nothing more will be said.
 func (c *Conn) CloseWrite() error { return c.Conn.(interface{ CloseWrite() error }).CloseWrite() }
 

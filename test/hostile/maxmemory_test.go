@@ -1,0 +1,48 @@
+package hostile
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"cellserver/test/peer"
+)
+
+// Keys without end come to an end at maxmemory, small ones and large values; what needs no memory goes on, and when keys have gone
+// there is room again.
+func TestMaxMemory(t *testing.T) {
+	const most = 16 << 20
+	w := watch(t, peer.Start(t, "--maxmemory", "16mb"))
+	for name, fill := range map[string]func(p redis.Pipeliner, key string){
+		"keys":   func(p redis.Pipeliner, key string) { p.Do(w.ctx, "CL.THROTTLE", key, 15, 1, 100000) },
+		"values": func(p redis.Pipeliner, key string) { p.Set(w.ctx, key, strings.Repeat("x", 1000), 0) },
+	} {
+		refused := func(round int) error {
+			_, err := w.Pipelined(w.ctx, func(p redis.Pipeliner) error {
+				for n := range 1000 {
+					fill(p, fmt.Sprintf("key:%d:%d", round, n))
+				}
+				return nil
+			})
+			return err
+		}
+		round := 0
+		for err := error(nil); err == nil; round++ {
+			require.Less(t, round*1000*13, most, "%s: memory has no bound", name)
+			if err = refused(round); err != nil {
+				require.EqualError(t, err, "OOM command not allowed when used memory > 'maxmemory'.", name)
+			}
+		}
+		used := w.number("used_memory")
+		t.Logf("%s: refused in round %d, with %d MiB used", name, round, used>>20)
+		assert.Less(t, used, 2*most, name)
+		require.NoError(t, w.Exists(w.ctx, "key:0:0").Err())
+		require.NoError(t, w.Del(w.ctx, "key:0:0").Err())
+		require.NoError(t, w.FlushAll(w.ctx).Err())
+		until(t, func() bool { return w.Set(w.ctx, "key", "value", 0).Err() == nil }, func() string { return "there is room again: " + name })
+	}
+}
