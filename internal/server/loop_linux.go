@@ -523,12 +523,12 @@ func (k *link) close() {
 		return
 	}
 	k.closed = true
+	k.session.Close() // before the client can see it: what it listened to, and the like, is over when its connection is
 	if k.tls != nil {
 		k.tls.goodbye()
 	}
 	delete(k.loop.links, k.fd)
 	delete(k.loop.slow, k)
-	k.session.Close() // before the client can see it: what it listened to, and the like, is over when its connection is
-	unix.Close(k.fd)  // which takes it out of the epoll
+	unix.Close(k.fd) // which takes it out of the epoll
 	k.loop.open.Done()
 }
