@@ -22,14 +22,30 @@ test: ## run every test, with the race detector (needs redis-server for the diff
 	$(GO) test -race -count=1 ./... # the cache does not know that tests build and start the server
 	$(GO) test -count=1 ./internal/store # whose memory the race detector does not see, so that it is another there
 	CELLSERVER_TRANSPORT=goroutines $(GO) test -race -count=1 ./test/integration ./test/differential ./test/hostile
+	CELLSERVER_TEST_TLS=yes $(GO) test -race -count=1 ./test/integration ./test/differential ./test/hostile
+	CELLSERVER_TEST_TLS=yes CELLSERVER_TRANSPORT=goroutines $(GO) test -race -count=1 ./test/integration
 
 .PHONY: check
-check: vet tidy test test-redis-suite test-clients soak ## everything that CI holds the project to
+check: vet tidy vulnerabilities test test-redis-suite test-clients soak ## everything that CI holds the project to
 
 .PHONY: vet
 vet: ## go vet and staticcheck
 	$(GO) vet ./...
 	$(GO) run honnef.co/go/tools/cmd/staticcheck@v0.7.0 ./...
+
+# The latest whose own dependencies the module proxy has.
+GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.3.0
+
+.PHONY: vulnerabilities
+vulnerabilities: ## ask the Go vulnerability database about the code that is reachable (VULNERABILITIES=required where it must be there)
+	@status=0; said=$$($(GO) run $(GOVULNCHECK) ./... 2>&1) || status=$$?; echo "$$said"; \
+	case "$$status $$said" in \
+		0*) ;; \
+		*'govulncheck: fetching vulnerabilities'*) \
+			echo 'make vulnerabilities: NOT CHECKED: the vulnerability database cannot be reached from here (GOVULNDB names another)' >&2; \
+			[ "$(VULNERABILITIES)" != required ];; \
+		*) exit 1;; \
+	esac
 
 .PHONY: tidy
 tidy: ## go.mod and go.sum say what the code needs, no more
@@ -56,7 +72,7 @@ FUZZTIME := 60s
 
 .PHONY: fuzz
 fuzz: ## fuzz each target for FUZZTIME
-	@for target in resp:FuzzReader resp:FuzzInline resp:FuzzWriter gcra:FuzzStep; do \
+	@for target in resp:FuzzReader resp:FuzzInline resp:FuzzWriter gcra:FuzzStep acl:FuzzRules; do \
 		$(GO) test ./internal/$${target%%:*} -run '^$$' -fuzz "^$${target##*:}$$" -fuzztime $(FUZZTIME) || exit 1; \
 	done
 

@@ -2,15 +2,19 @@ package main
 
 import (
 	"bufio"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
+
+	"cellserver/internal/secure"
 )
 
 // clientOptions is what the command line of cellserver cli says. The letters are redis-cli's; -r stands for its --raw.
@@ -23,7 +27,8 @@ type clientOptions struct {
 	resp3    bool
 	raw      bool
 	human    bool
-	call     []string // the words of the one call to make; none for those that are read from stdin
+	secure   *tls.Config // nil for a plain connection
+	call     []string    // the words of the one call to make; none for those that are read from stdin
 }
 
 // cli is the subcommand: a small redis-cli, for images that have none. It returns the exit status: 0 if every call
@@ -67,13 +72,14 @@ func parseClientOptions(args []string) (*clientOptions, error) {
 	f.SortFlags = false
 	f.SetInterspersed(false) // what follows the command is its own, -1 among it
 	f.StringVarP(&o.host, "host", "h", "127.0.0.1", "address of the server")
-	f.IntVarP(&o.port, "port", "p", portOfServer(), "TCP port of the server; by default what "+prefix+"PORT says")
+	f.IntVarP(&o.port, "port", "p", portOf("PORT"), "TCP port of the server; by default what "+prefix+"PORT says")
 	f.StringVarP(&o.socket, "socket", "s", "", "path of the server's Unix socket, instead of -h and -p")
-	f.StringVarP(&o.password, "pass", "a", "", "password; by default what the environment's REDISCLI_AUTH says")
+	f.StringVarP(&o.password, "pass", "a", "", "password; by default what the environment's REDISCLI_AUTH says, or else "+prefix+"REQUIREPASS, or the file that "+prefix+"REQUIREPASS_FILE names")
 	f.IntVarP(&o.database, "db", "n", 0, "number of the database")
 	f.BoolVarP(&o.resp3, "resp3", "3", false, "speak RESP3, which tells maps and sets from arrays")
 	f.BoolVarP(&o.raw, "raw", "r", false, "print replies bare, as is done when stdout is no terminal")
 	f.BoolVar(&o.human, "no-raw", false, "print replies with their types, as is done on a terminal")
+	shakeHands := o.defineTLS(f)
 	f.Usage = func() { fmt.Printf(clientUsage, f.FlagUsages()) }
 	if err := f.Parse(args); err != nil {
 		if errors.Is(err, pflag.ErrHelp) {
@@ -82,7 +88,10 @@ func parseClientOptions(args []string) (*clientOptions, error) {
 		return nil, fmt.Errorf("%w; see cellserver cli --help", err)
 	}
 	if !f.Changed("pass") {
-		o.password = os.Getenv("REDISCLI_AUTH")
+		o.password = passwordOfServer()
+	}
+	if err := shakeHands(); err != nil {
+		return nil, err
 	}
 	switch o.call = f.Args(); {
 	case o.port < 1 || o.port > 65535:
@@ -95,13 +104,68 @@ func parseClientOptions(args []string) (*clientOptions, error) {
 	return o, nil
 }
 
-// portOfServer is the default of -p: in a container, where the environment configures the server, a health check finds it
+// defineTLS lists the options of TLS. What it returns is to be called when they are known, and reads the files.
+func (o *clientOptions) defineTLS(f *pflag.FlagSet) (shakeHands func() error) {
+	var wanted bool
+	var trust secure.Client
+	f.BoolVar(&wanted, "tls", false, "speak TLS; -p is by default what "+prefix+"TLS_PORT says")
+	f.StringVar(&trust.CACert, "cacert", "", "PEM file of authorities that the server's certificate may come from; the system's without")
+	f.StringVar(&trust.CACertDir, "cacertdir", "", "directory of such files")
+	f.StringVar(&trust.Cert, "cert", "", "PEM file of a certificate to show the server")
+	f.StringVar(&trust.Key, "key", "", "PEM file of its key")
+	f.StringVar(&trust.ServerName, "sni", "", "name that the server's certificate has to be for, instead of the address")
+	f.BoolVar(&trust.Insecure, "insecure", false, "take whatever certificate the server shows")
+	return func() (err error) {
+		if os.Getenv(prefix+"PORT") == "0" && !slices.ContainsFunc([]string{"host", "port", "socket", "tls"}, f.Changed) {
+			wanted = o.ownServer(&trust)
+		}
+		if !wanted {
+			if trust != (secure.Client{}) {
+				return errors.New("--cacert, --cacertdir, --cert, --key, --sni and --insecure are for TLS: give --tls, too")
+			}
+			return nil
+		}
+		if !f.Changed("port") {
+			o.port = portOf("TLS_PORT")
+		}
+		if trust.ServerName == "" {
+			trust.ServerName = o.host
+		}
+		o.secure, err = trust.Config()
+		return err
+	}
+}
+
+// ownServer finds the server that the environment configures when that has no plain port: by its Unix socket, or over TLS, then with the
+// server's own certificate, and without looking at the one that it shows. It says whether that takes TLS.
+func (o *clientOptions) ownServer(trust *secure.Client) (overTLS bool) {
+	if o.socket = os.Getenv(prefix + "UNIXSOCKET"); o.socket != "" || os.Getenv(prefix+"TLS_PORT") == "" {
+		return false
+	}
+	if *trust == (secure.Client{}) {
+		*trust = secure.Client{Cert: os.Getenv(prefix + "TLS_CERT_FILE"), Key: os.Getenv(prefix + "TLS_KEY_FILE"), Insecure: true}
+	}
+	return true
+}
+
+// portOf is the default of -p: in a container, where the environment configures the server, a health check finds it
 // with no option. A value that is no port is for the server to complain of (or it is what Kubernetes makes of a Service).
-func portOfServer() int {
-	if n, err := strconv.Atoi(os.Getenv(prefix + "PORT")); err == nil && n > 0 && n <= 65535 {
+func portOf(variable string) int {
+	if n, err := strconv.Atoi(os.Getenv(prefix + variable)); err == nil && n > 0 && n <= 65535 {
 		return n
 	}
 	return 6379
+}
+
+// passwordOfServer is what the environment says that a server's password is: so a container that has it there can be asked whether it is
+// well. What it cannot read it need not say: the server will.
+func passwordOfServer() string {
+	if password := os.Getenv("REDISCLI_AUTH"); password != "" {
+		return password
+	}
+	of := access{password: os.Getenv(prefix + "REQUIREPASS"), passwordFile: os.Getenv(prefix + "REQUIREPASS_FILE")}
+	password, _ := of.readPassword()
+	return password
 }
 
 const clientUsage = `cellserver cli sends commands to a running cellserver, or to any server that speaks the Redis protocol, as redis-cli does.
@@ -117,6 +181,7 @@ Examples:
   cellserver cli PING
   cellserver cli -h limits.internal -p 7000 CL.THROTTLE user123 15 30 60 1
   cellserver cli -3 CL.INSPECT user123
+  cellserver cli --tls --cacert ca.crt --cert me.crt --key me.key -p 6380 PING
   cellserver cli -s /run/cellserver.sock -n 2 DEL "a key"
   cellserver cli < commands.txt
 `

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -28,15 +29,16 @@ const connectPatience = 5 * time.Second
 type link struct {
 	network, address string
 	password         string
-	protocol         int // of RESP
-	database         int // the one that the connection has selected
+	protocol         int         // of RESP
+	database         int         // the one that the connection has selected
+	secure           *tls.Config // nil for none
 	patience         time.Duration
 	client           *redis.Client
 }
 
 func newLink(o *clientOptions) *link {
 	l := &link{network: "tcp", address: net.JoinHostPort(o.host, strconv.Itoa(o.port)), password: o.password,
-		database: o.database, protocol: 2, patience: connectPatience}
+		database: o.database, protocol: 2, patience: connectPatience, secure: o.secure}
 	if o.socket != "" {
 		l.network, l.address = "unix", o.socket
 	}
@@ -71,7 +73,16 @@ func (l *link) open() error {
 	if err != nil {
 		return l.cannotConnect(err)
 	}
-	silence := time.AfterFunc(l.patience, func() { conn.Close() })
+	socket := conn
+	silence := time.AfterFunc(l.patience, func() { socket.Close() })
+	if l.secure != nil {
+		secured := tls.Client(conn, l.secure)
+		if err := secured.Handshake(); err != nil {
+			socket.Close()
+			return l.noHandshake(err)
+		}
+		conn = secured
+	}
 	var given atomic.Bool
 	l.client = redis.NewClient(&redis.Options{
 		Dialer: func(context.Context, string, string) (net.Conn, error) {
@@ -178,6 +189,26 @@ func (l *link) cannotConnect(err error) error {
 	return fmt.Errorf("cannot connect to %s: %w. Is cellserver running there? %s", l.address, err, advice)
 }
 
+// noHandshake says why there is no TLS.
+func (l *link) noHandshake(err error) error {
+	var plain tls.RecordHeaderError
+	switch {
+	case errors.As(err, &plain):
+		return fmt.Errorf("%s does not speak TLS: is it the plain port?", l.address)
+	case errors.Is(err, net.ErrClosed):
+		return fmt.Errorf("%s has not shaken hands within %v: does it speak TLS there?", l.address, l.patience)
+	case isEnd(err):
+		return fmt.Errorf("%s closed the connection instead of shaking hands: does it speak TLS there?", l.address)
+	}
+	return fmt.Errorf("no TLS with %s: %w. --cacert says whom to trust, --sni the server's name, --cert and --key who you are",
+		l.address, err)
+}
+
+// isEnd says whether an error is that the server has ended the connection.
+func isEnd(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}
+
 // explain says what an error of go-redis means to who typed the command.
 func (l *link) explain(err error) error {
 	var refusal redis.Error
@@ -189,8 +220,9 @@ func (l *link) explain(err error) error {
 	case errors.Is(err, net.ErrClosed):
 		return fmt.Errorf("%s accepts connections but has not answered within %v: is it stopped, or overloaded?",
 			l.address, l.patience)
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET),
-		errors.Is(err, syscall.EPIPE):
+	case l.secure != nil && strings.Contains(err.Error(), "remote error: tls: "): // with TLS 1.3 the server says so after the handshake
+		return l.noHandshake(err)
+	case isEnd(err):
 		return fmt.Errorf("%s closed the connection before its reply was whole: the command may have been carried out", l.address)
 	}
 	return fmt.Errorf("%s does not answer in the Redis protocol: is it another kind of server? (%w)", l.address, err)

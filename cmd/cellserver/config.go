@@ -39,8 +39,10 @@ type config struct {
 	debugCommand                 string
 	slowerThan, slowCalls        int
 	spikes                       int
+	access                       access
 	latencyTracking              string
 	percentiles                  []float64
+	tls                          tlsOptions
 	showVersion                  bool
 	running                      running
 }
@@ -86,6 +88,8 @@ func (c *config) define() {
 	f.Var(number{&c.tcpBacklog, 1, 65535}, "tcp-backlog", "connections that may wait to be accepted; the system may allow fewer")
 	f.Var(number{&c.tcpKeepAlive, 0, maxSeconds}, "tcp-keepalive", "seconds of silence after which a peer is asked whether it is still there; 0 for never")
 
+	c.defineTLS(f)
+
 	c.maxClients, c.timeout = 10000, 0
 	f.Var(number{&c.maxClients, 1, 10_000_000}, "maxclients", "connections at once; one more is told so and closed")
 	f.Var(number{&c.timeout, 0, maxSeconds}, "timeout", "seconds after which an idle connection is closed; 0 for never")
@@ -125,6 +129,7 @@ func (c *config) define() {
 	f.Var(tracked, "latency-tracking-info-percentiles", "which percentiles of that INFO shows")
 	c.debugCommand = "no"
 	f.Var(choice{&c.debugCommand, []string{"no", "yes", "local"}}, "enable-debug-command", "who may say DEBUG: nobody, everybody, or who is on this machine")
+	c.access.define(f)
 	c.measurePauses = "no"
 	f.Var(choice{&c.measurePauses, []string{"no", "loops", "locks"}}, "measure-pauses", "for INFO cell, the longest turn of an event loop, or hold of a lock; each measurement takes about a microsecond")
 	f.BoolVar(&c.showVersion, "version", false, "print the version and exit")
@@ -161,7 +166,11 @@ func (c *config) readEnvironment(environ []string) (err error) {
 		if !ours || f == nil || f.Changed || f.Name == "version" || strings.HasPrefix(value, "tcp://") {
 			continue
 		}
-		if err := f.Value.Set(value); err != nil {
+		err := f.Value.Set(value)
+		if err != nil && isSecret(f) {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		if err != nil {
 			return fmt.Errorf("%s=%s: %w", name, value, err)
 		}
 	}
@@ -192,8 +201,11 @@ func (c *config) server(log *slog.Logger, turns *meter.Longest) server.Options {
 	}
 }
 
-// measures are the options that are the instance's, once it runs.
-var measures = []string{"maxmemory", "slowlog-log-slower-than", "slowlog-max-len", "latency-monitor-threshold", "latency-tracking", "latency-tracking-info-percentiles"}
+// measures are the options that are the instance's, once it runs, or nobody's to see.
+var measures = []string{
+	"maxmemory", "slowlog-log-slower-than", "slowlog-max-len", "latency-monitor-threshold", "latency-tracking", "latency-tracking-info-percentiles",
+	"requirepass", "acl-pubsub-default", "acllog-max-len", "user", "rename-command",
+}
 
 // settings is CONFIG GET's view of the flags.
 func (c *config) settings() (list []commands.Setting) {

@@ -25,19 +25,19 @@ func listen(c *config) (listeners []net.Listener, err error) {
 			}
 		}
 	}()
-	if c.port != 0 {
-		addresses := strings.Fields(c.bind)
-		for i, address := range addresses {
-			if slices.Contains(addresses[:i], address) {
-				continue
+	for _, port := range []int{c.port, c.tls.port} {
+		if port == 0 {
+			continue
+		}
+		bound, err := listenAll(c, port)
+		for _, l := range bound {
+			if port == c.tls.port {
+				l = securely{l}
 			}
-			l, err := listenTCP(c, address)
-			if err != nil {
-				return listeners, err
-			}
-			if l != nil {
-				listeners = append(listeners, l)
-			}
+			listeners = append(listeners, l)
+		}
+		if err != nil {
+			return listeners, err
 		}
 	}
 	if c.unixSocket != "" {
@@ -48,14 +48,32 @@ func listen(c *config) (listeners []net.Listener, err error) {
 		listeners = append(listeners, l)
 	}
 	if len(listeners) == 0 {
-		return nil, errors.New("there is nothing to listen on: give --port and --bind, or --unixsocket")
+		return nil, errors.New("there is nothing to listen on: give --port or --tls-port and --bind, or --unixsocket")
+	}
+	return listeners, nil
+}
+
+// listenAll opens a port of each address of --bind.
+func listenAll(c *config, port int) (listeners []net.Listener, err error) {
+	addresses := strings.Fields(c.bind)
+	for i, address := range addresses {
+		if slices.Contains(addresses[:i], address) {
+			continue
+		}
+		l, err := listenTCP(c, address, port)
+		if err != nil {
+			return listeners, err
+		}
+		if l != nil {
+			listeners = append(listeners, l)
+		}
 	}
 	return listeners, nil
 }
 
 // listenTCP opens one address. As in redis.conf, * and ::* stand for all of IPv4 and of IPv6, and one with - before it
 // may be an address that this machine does not have: then there is no listener and no error.
-func listenTCP(c *config, address string) (net.Listener, error) {
+func listenTCP(c *config, address string, port int) (net.Listener, error) {
 	host, optional := strings.CutPrefix(address, "-")
 	host = strings.Trim(host, "[]")
 	network := "tcp4"
@@ -68,7 +86,7 @@ func listenTCP(c *config, address string) (net.Listener, error) {
 		network = "tcp6"
 	}
 	c.running.keepAlive.Store(int64(c.tcpKeepAlive))
-	full := net.JoinHostPort(host, strconv.Itoa(c.port))
+	full := net.JoinHostPort(host, strconv.Itoa(port))
 	config := net.ListenConfig{KeepAliveConfig: keepAlive(inSeconds(c.tcpKeepAlive)), KeepAlive: -1}
 	l, err := config.Listen(context.Background(), network, full)
 	switch {
@@ -145,6 +163,9 @@ func removeStale(path string) error {
 
 // network is a listener's kind, as in the line that says that it is ready.
 func network(l net.Listener) string {
+	if _, secured := l.(securely); secured {
+		return "tls"
+	}
 	if l.Addr().Network() == "unix" {
 		return "unix"
 	}

@@ -2,6 +2,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,10 +24,11 @@ import (
 var version = "dev"
 
 func main() {
-	if args := os.Args[1:]; len(args) > 0 && args[0] == "cli" {
+	args := hideSecrets(os.Args)[1:]
+	if len(args) > 0 && args[0] == "cli" {
 		os.Exit(cli(args[1:]))
 	}
-	if err := run(os.Args[1:]); err != nil && !errors.Is(err, pflag.ErrHelp) {
+	if err := run(args); err != nil && !errors.Is(err, pflag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "cellserver:", err)
 		os.Exit(1)
 	}
@@ -43,6 +45,10 @@ func run(args []string) error {
 		return err
 	}
 	c.fitFiles(log.Warn)
+	c.tls.warn = log.Warn
+	if err := c.tls.load(); err != nil {
+		return err
+	}
 
 	turns, holds := c.meters()
 	memory := store.NewMemory(store.Options{Databases: c.databases, Holds: holds})
@@ -50,16 +56,21 @@ func run(args []string) error {
 
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
+	hangUps := make(chan os.Signal, 1)
+	signal.Notify(hangUps, syscall.SIGHUP)
 	instance := commands.New(commands.Config{
-		Store: memory, Version: version, Settings: c.settings(), Limits: c.limits(), Port: c.port, Log: log, Turns: turns, Holds: holds,
+		Store: memory, Version: version, Settings: c.settings(), Limits: c.limits(), Port: cmp.Or(c.port, c.tls.port), Log: log, Turns: turns, Holds: holds,
 		Stop: stop, Debug: c.debugCommand, MaxKeySize: c.maxKeySize, MaxLog: c.maxLogLimit, MaxHolders: c.maxHolders,
-		MaxPushes: c.output[2].Hard, MaxTracked: c.maxTracked,
+		MaxPushes: c.output[2].Hard, MaxTracked: c.maxTracked, Protected: c.access.protectedConfigs, ACLFile: c.access.file(), Settle: c.settle,
 	})
 
 	instance.Measure(int64(c.slowerThan), c.slowCalls, int64(c.spikes))
 	instance.TrackLatency(c.latencyTracking == "yes")
 	instance.ShowPercentiles(c.percentiles)
 	instance.SetMaxTracked(c.maxTracked)
+	if err := c.access.apply(instance); err != nil {
+		return err
+	}
 	instance.SetMaxMemory(int64(c.maxMemory))
 
 	listeners, err := listen(c)
@@ -72,8 +83,9 @@ func run(args []string) error {
 	}
 	c.running.instance, c.running.server = instance, srv
 	go sample(ctx, time.Tick(commands.SampleEvery), instance)
+	go c.reload(hangUps, ctx.Done(), log.Info)
 	go watchClock(ctx, time.Tick(time.Second), memory.Clock(), log)
-	failed := serve(srv, listeners, log)
+	failed := serve(srv, listeners, c.tls.handshakes(), log)
 	select {
 	case <-ctx.Done():
 		stop() // from here on a second signal ends the process at once
@@ -84,10 +96,16 @@ func run(args []string) error {
 }
 
 // serve has every listener served, and says so: on standard output in the words that container tools wait for.
-func serve(srv *server.Server, listeners []net.Listener, log *slog.Logger) <-chan error {
+func serve(srv *server.Server, listeners []net.Listener, handshakes server.Handshakes, log *slog.Logger) <-chan error {
 	failed := make(chan error, len(listeners))
 	for _, listener := range listeners {
-		go func() { failed <- srv.Serve(listener) }()
+		go func() {
+			if secured, ok := listener.(securely); ok {
+				failed <- srv.ServeTLS(secured.Listener, handshakes)
+			} else {
+				failed <- srv.Serve(listener)
+			}
+		}()
 		log.Info("listening", "network", network(listener), "address", listener.Addr())
 		fmt.Printf("* Ready to accept connections %s\n", network(listener))
 	}

@@ -43,6 +43,9 @@ var immutable = []string{"unixsocket", "unixsocketperm", "tcp-backlog", "databas
 // or one reading, at a time.
 func (c *config) changing(f *pflag.Flag, value func() string) func(text string) error {
 	effect := effects[f.Name]
+	if isTLS(f.Name) {
+		effect = func(*config) {} // settle sees to it
+	}
 	switch {
 	case slices.Contains(immutable, f.Name):
 		return nil

@@ -177,9 +177,12 @@ var debugs = map[string]func(c *Call, word []byte) error{"SLEEP": debugSleep, "S
 func cut(word []byte, bytes int) string { return string(word[:min(len(word), bytes)]) }
 
 // mayDebug says whether a client may say DEBUG.
-func (in *Instance) mayDebug(s *Session) bool {
-	if in.debug != "local" {
-		return in.debug == "yes"
+func (in *Instance) mayDebug(s *Session) bool { return in.mayDo(in.debug, s) }
+
+// mayDo says whether a client may do what is allowed to everybody (yes), to who is on this machine (local), or to nobody.
+func (in *Instance) mayDo(allowed string, s *Session) bool {
+	if allowed != "local" {
+		return allowed == "yes"
 	}
 	host, _, err := net.SplitHostPort(s.peer.Remote)
 	ip := net.ParseIP(host)

@@ -47,6 +47,12 @@ func (a *ahead) take() (w *waiting, words [][]byte) {
 	return w, words
 }
 
+// latest is the row of the call that was taken last, nil if it has none.
+func (a *ahead) latest() *Command {
+	w := &a.calls[a.next-1]
+	return w.row.of(a.words[w.start:w.end])
+}
+
 // isLong is the whole of the call that was taken last if it is a long one, else nil.
 func (a *ahead) isLong() [][]byte {
 	if a.empty() {
@@ -77,11 +83,11 @@ func (a *ahead) rest() {
 	a.most = 0
 }
 
-// fill reads calls until the window is full, or there is no whole one, or the reader fails. It finds each call's row, and
+// fill reads up to most calls, until the window is full, or there is no whole one, or the reader fails. It finds each call's row, and
 // gathers their keys.
-func (a *ahead) fill(r *resp.Reader, t *Table, known *recent) (err error) {
+func (a *ahead) fill(r *resp.Reader, t *Table, known *recent, most int) (err error) {
 	a.keys = a.keys[:0]
-	for a.count < lookahead && a.long == nil {
+	for a.count < most && a.long == nil {
 		if a.repeat(r) {
 			continue
 		}
@@ -98,6 +104,9 @@ func (a *ahead) fill(r *resp.Reader, t *Table, known *recent) (err error) {
 		a.gather(row, words)
 		a.count++
 		a.long = r.Long()
+		if row == &reset {
+			break // who is logged out by it may say less behind it
+		}
 	}
 	return nil
 }

@@ -190,11 +190,11 @@ func (s *Session) line(now int64, row *Command, words [][]byte) string {
 	seconds := func(since int64) string { return strconv.FormatInt(max(now-since, 0)/1e9, 10) }
 	return fmt.Sprintf("id=%d addr=%s laddr=%s fd=%d name=%s age=%s idle=%s flags=%s db=%d sub=%d psub=%d ssub=%d multi=%d "+
 		"qbuf=%d qbuf-free=%d argv-mem=%d multi-mem=%d rbs=%d rbp=0 obl=%d oll=%d omem=%d tot-mem=%d events=%s "+
-		"cmd=%s user=default redir=%d resp=%d lib-name=%s lib-ver=%s\n",
+		"cmd=%s user=%s redir=%d resp=%d lib-name=%s lib-ver=%s\n",
 		s.id, s.peer.Remote, s.peer.Local, s.peer.FD, s.about.name, seconds(s.opened), seconds(s.lastSeen.Load()), s.flags(),
 		s.about.database, s.about.listens[viaChannel], s.about.listens[viaPattern], s.about.listens[viaShard], s.queued.Load()>>32-1,
 		m.unread, m.free, m.words, m.queued, m.room, m.waiting, m.pieces, m.following, m.total, events,
-		name, s.tracker.Load().target(), s.about.protocol, s.about.library, s.about.version)
+		name, s.account.Load().name, s.tracker.Load().target(), s.about.protocol, s.about.library, s.about.version)
 }
 
 // flags are the letters that CLIENT LIST has for a session, N if it has none. about is locked.

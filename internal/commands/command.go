@@ -8,6 +8,7 @@ import (
 	"context"
 	"strings"
 
+	"cellserver/internal/acl"
 	"cellserver/internal/resp"
 	"cellserver/internal/store"
 )
@@ -22,10 +23,11 @@ type Command struct {
 	Complexity string
 	Reply      string // what it answers, for the manual
 	Flags      Flags
-	Category   string                      // ACL category, where it is not the group's
+	Category   string                      // ACL category, or several, where it is not the group's
 	Tips       []string                    // hints for clients and proxies, as COMMAND INFO gives them
 	KeyAccess  string                      // what it does with its keys, as COMMAND INFO's key specs say: see below
 	Accesses   func(words [][]byte) string // what a call does, where that depends on its words
+	Hearsay    hearsay                     // which of its words name channels, as users' rules see them
 	ChannelAt  int                         // word that is the first shard channel, which COMMAND INFO shows where others have keys; 0 for none
 	Args       []Arg
 	AnyMore    bool                                        // further words are allowed, and ignored
@@ -35,15 +37,17 @@ type Command struct {
 	Subs       []*Command // of a container such as CLIENT; their names are "client|id"
 
 	parent   *Command
-	number   int  // in the table
-	decides  bool // a limiter: its reply begins with limited, 0 or 1
+	number   int          // in the table
+	access   []acl.Access // KeyAccess, as users' rules see it
+	decides  bool         // a limiter: its reply begins with limited, 0 or 1
 	grammar  grammar
 	firstKey int // word that is the first key, 0 if there is none; if 1, calls that differ in it alone are bound once (see ahead)
 }
 
 // KeyAccess begins with RO (the key is read), RW (read and changed), OW (overwritten) or RM (removed), and then says what of:
 // ACCESS (the value is looked at), UPDATE (changed), INSERT (added to), DELETE (taken away). EXISTS is "RO": it looks at no
-// value. GET is "RO ACCESS", CL.THROTTLE "RW ACCESS UPDATE", DEL "RM DELETE".
+// value. GET is "RO ACCESS", CL.THROTTLE "RW ACCESS UPDATE", DEL "RM DELETE". Where it does something else with each of its keys,
+// there are commas between: COPY is "RO ACCESS, OW UPDATE".
 
 // Flags say what kind of command it is.
 type Flags uint32

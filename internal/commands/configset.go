@@ -24,17 +24,12 @@ var configSet = Command{
 		in := c.instance
 		in.settingsMu.Lock()
 		defer in.settingsMu.Unlock()
-		changes, err := in.changes(words)
+		changes, err := in.changes(c.client, words)
 		if err != nil {
 			return err
 		}
-		for i, change := range changes {
-			if err := change.setting.Set(change.to); err != nil {
-				for _, done := range changes[:i] {
-					_ = done.setting.Set(done.from) // which it was
-				}
-				return errConfig(change.setting.Name, err.Error())
-			}
+		if name, err := in.make(changes); err != nil {
+			return errConfig(name, err.Error())
 		}
 		if c.Session != nil { // what it pipelines behind this is to see it
 			c.Session.careful = c.Session.careful || in.concerns.Load() != 0
@@ -50,8 +45,32 @@ type change struct {
 	from, to string
 }
 
+// make makes all changes or, with the name of the one that is to blame, none. It needs the lock.
+func (in *Instance) make(changes []change) (blamed string, err error) {
+	done := 0
+	defer func() {
+		if err != nil {
+			for _, change := range changes[:done] {
+				_ = change.setting.Set(change.from) // which it was
+			}
+		}
+	}()
+	names := make([]string, len(changes))
+	for i, change := range changes {
+		names[i] = change.setting.Name
+		if err := change.setting.Set(change.to); err != nil {
+			return names[i], err
+		}
+		done++
+	}
+	if in.settle != nil {
+		return in.settle(names)
+	}
+	return "", nil
+}
+
 // changes finds the settings, before any is changed. It needs the lock.
-func (in *Instance) changes(words [][]byte) (list []change, err error) {
+func (in *Instance) changes(by *Session, words [][]byte) (list []change, err error) {
 	named := make(map[string]bool)
 	for ; len(words) > 0; words = words[2:] {
 		s, ok := in.settingNamed(string(words[0]))
@@ -60,6 +79,8 @@ func (in *Instance) changes(words [][]byte) (list []change, err error) {
 			return nil, refusal(fmt.Sprintf("ERR Unknown option or number of arguments for CONFIG SET - '%.128s'", words[0]))
 		case s.Set == nil:
 			return nil, errConfig(s.Name, ErrImmutable.Error())
+		case !in.mayChange(by, s.Name):
+			return nil, errConfig(s.Name, "can't set protected config")
 		case named[s.Name]:
 			return nil, errConfig(s.Name, "duplicate parameter")
 		}

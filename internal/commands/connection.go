@@ -1,7 +1,6 @@
 package commands
 
 import (
-	"fmt"
 	"math"
 
 	"cellserver/internal/resp"
@@ -37,63 +36,6 @@ var echo = Command{
 	},
 }
 
-// handshake is what those commands have in common that a client sends before it may do anything else.
-const handshake = NoScript | Loading | Stale | Fast | NoAuth | AllowBusy
-
-var hello = Command{
-	Name: "hello", Group: "connection", Since: "6.0.0", Complexity: "O(1)", Flags: handshake,
-	Summary: "Chooses the version of the protocol, and introduces client and server to each other.",
-	Args:    []Arg{Int("protover").Or(0).By(parseProtocol), Word("[AUTH username password] [SETNAME clientname]").Optional().Many()},
-	Reply:   "A map: server, version (of the Redis that this server is like), proto, id, mode, role, modules.",
-	Run: func(c *Call) error {
-		protocol, options := int(c.Int()), c.Many()
-		name, err := helloOptions(options)
-		if err != nil {
-			return err
-		}
-		if name != nil {
-			c.Session.setName(name)
-		}
-		if protocol != 0 {
-			c.Session.speak(protocol)
-		}
-		c.introduce()
-		return nil
-	},
-}
-
-func parseProtocol(word []byte) (int64, error) {
-	n, ok := resp.ParseInt(word)
-	switch {
-	case !ok:
-		return 0, refusal("ERR Protocol version is not an integer or out of range")
-	case n != 2 && n != 3:
-		return 0, refusal("NOPROTO unsupported protocol version")
-	}
-	return n, nil
-}
-
-// helloOptions reads [AUTH username password] [SETNAME clientname].
-func helloOptions(words [][]byte) (name []byte, err error) {
-	for len(words) > 0 {
-		switch {
-		case foldEqual(words[0], "AUTH") && len(words) >= 3:
-			if err := authenticate(words[1]); err != nil {
-				return nil, err
-			}
-			words = words[3:]
-		case foldEqual(words[0], "SETNAME") && len(words) >= 2:
-			if !plain(words[1]) {
-				return nil, errClientName
-			}
-			name, words = words[1], words[2:]
-		default:
-			return nil, refusal(fmt.Sprintf("ERR Syntax error in HELLO option '%s'", words[0]))
-		}
-	}
-	return name, nil
-}
-
 // redisVersion is what clients are told that they talk to: they branch on it, and what they then expect is served.
 const redisVersion = "7.2.0"
 
@@ -113,33 +55,6 @@ func (c *Call) introduce() {
 	c.Out.BulkString("master")
 	c.Out.BulkString("modules")
 	c.Out.Array(0)
-}
-
-var auth = Command{
-	Name: "auth", Group: "connection", Since: "1.0.0", Complexity: "O(1)", Flags: handshake,
-	Summary: "Says who the client is. There are no passwords: only the user default, with any.",
-	Args:    []Arg{Word("[username] password").Many()}, Reply: "OK.",
-	Run: func(c *Call) error {
-		words := c.Many()
-		switch len(words) {
-		case 1:
-			return refusal("ERR AUTH <password> called without any password configured for the default user. " +
-				"Are you sure your configuration is correct?")
-		case 2:
-			c.Out.Status("OK")
-			return authenticate(words[0])
-		default:
-			return errSyntax
-		}
-	},
-}
-
-// authenticate knows one user, default, who needs no password.
-func authenticate(user []byte) error {
-	if string(user) != "default" {
-		return errWrongPass
-	}
-	return nil
 }
 
 var selectDB = Command{
@@ -171,7 +86,7 @@ func parseIndex(word []byte) (int64, error) {
 
 var reset = Command{
 	Name: "reset", Group: "connection", Since: "6.2.0", Complexity: "O(1)", Flags: handshake | Unqueued | Listening,
-	Summary: "Makes the connection what it was at first: database 0, RESP2, no name, no transaction, no subscriptions, no tracking.", Reply: "RESET.",
+	Summary: "Makes the connection what it was at first: database 0, RESP2, no name, no transaction, no subscriptions, no tracking, and logged out.", Reply: "RESET.",
 	Run: func(c *Call) error {
 		c.Session.leaveTransaction()
 		c.Session.unsubscribeAll()
@@ -180,6 +95,7 @@ var reset = Command{
 		c.Session.selectDatabase(0)
 		c.Session.setName(nil)
 		c.Session.forgetManners()
+		c.Session.become(nil)
 		c.Out.Status("RESET")
 		return nil
 	},

@@ -1,15 +1,18 @@
 package commands
 
 import (
+	"cmp"
 	"slices"
 	"strings"
+
+	"cellserver/internal/acl"
 )
 
 // COMMAND: what the table says of itself, all of it derived from the rows.
 
 var command = Command{
 	Name: "command", Group: "server", Category: "connection", Since: "2.8.13", Complexity: "O(N) in the number of commands",
-	Flags: Loading | Stale, Tips: []string{"nondeterministic_output_order"}, Min: 1,
+	Flags: Loading | Stale, Tips: []string{"nondeterministic_output_order"}, Min: 1, AnyMore: true,
 	Summary: "Describes all commands.", Reply: "An array of what COMMAND INFO says, one element a command.",
 	Subs: []*Command{&commandCount, &commandDocs, &commandGetKeys, &commandGetKeysAndFlags, &commandInfo, &commandList, helpOf("command", "5.0.0")},
 	Run:  describeAll,
@@ -135,37 +138,49 @@ func (row *Command) flagNames() (names []string) {
 
 // categories are the ACL categories, in Redis's order.
 func (row *Command) categories() (names []string) {
-	group := row.Category
-	if group == "" {
-		group = map[string]string{"generic": "keyspace", "limiter": "ratelimit"}[row.Group]
-	}
-	if group == "" {
-		group = row.Group
+	groups := strings.Fields(row.Category)
+	if len(groups) == 0 {
+		groups = []string{cmp.Or(map[string]string{"generic": "keyspace", "limiter": "ratelimit", "transactions": "transaction"}[row.Group], row.Group)}
 	}
 	has := map[string]bool{
-		"@read": row.Flags&ReadOnly != 0, "@write": row.Flags&Write != 0, "@admin": row.Flags&Admin != 0,
-		"@fast": row.Flags&Fast != 0, "@slow": row.Flags&Fast == 0, "@dangerous": row.Flags&Dangerous != 0,
+		"read": row.Flags&ReadOnly != 0, "write": row.Flags&Write != 0, "admin": row.Flags&Admin != 0,
+		"fast": row.Flags&Fast != 0, "slow": row.Flags&Fast == 0, "dangerous": row.Flags&Dangerous != 0, "pubsub": row.Flags&PubSub != 0,
 	}
-	has["@"+group] = true
-	for _, name := range []string{"@keyspace", "@read", "@write", "@string", "@ratelimit", "@admin", "@pubsub", "@fast", "@slow", "@dangerous", "@connection", "@scripting"} {
+	for _, group := range groups {
+		has[group] = true
+	}
+	for _, name := range acl.Categories() {
 		if has[name] {
-			names = append(names, name)
+			names = append(names, "@"+name)
 		}
 	}
 	return names
 }
 
 // writeKeySpecs says the same as keyPositions, in the way of Redis 7: where the search for keys begins, and how to find
-// them from there.
+// them from there. Keys with which different things are done have a spec each.
 func (row *Command) writeKeySpecs(c *Call, first, last, step int) {
 	if first == 0 {
 		c.Out.Array(0)
 		return
 	}
-	c.Out.Array(1)
+	if last > 0 {
+		last -= first // counted from the first key, or back from the end
+	}
+	specs := len(row.access)
+	if specs > 1 {
+		last = 0
+	}
+	c.Out.Array(specs)
+	for i := range specs {
+		row.writeKeySpec(c, i, first+i, last, step)
+	}
+}
+
+func (row *Command) writeKeySpec(c *Call, number, first, last, step int) {
 	c.Out.Map(3)
 	c.Out.BulkString("flags")
-	writeStatuses(c, row.keyAccess(row.KeyAccess))
+	writeStatuses(c, row.keyAccess(row.KeyAccess, number))
 	c.Out.BulkString("begin_search")
 	c.Out.Map(2)
 	c.Out.BulkString("type")
@@ -181,9 +196,6 @@ func (row *Command) writeKeySpecs(c *Call, first, last, step int) {
 	c.Out.BulkString("spec")
 	c.Out.Map(3)
 	c.Out.BulkString("lastkey")
-	if last > 0 {
-		last -= first // counted from the first key, or back from the end
-	}
 	c.Out.Int(int64(last))
 	c.Out.BulkString("keystep")
 	c.Out.Int(int64(step))
@@ -191,12 +203,13 @@ func (row *Command) writeKeySpecs(c *Call, first, last, step int) {
 	c.Out.Int(0)
 }
 
-// keyAccess is a KeyAccess as COMMAND INFO spells it: the two letters large, the rest small.
-func (row *Command) keyAccess(access string) []string {
+// keyAccess is what a KeyAccess says of one of the keys as COMMAND INFO spells it: the two letters large, the rest small.
+func (row *Command) keyAccess(access string, key int) []string {
 	if row.ChannelAt != 0 {
 		return []string{"not_key"}
 	}
-	words := strings.Fields(access)
+	each := strings.Split(access, ",")
+	words := strings.Fields(each[min(key, len(each)-1)])
 	for i := range words {
 		if i > 0 {
 			words[i] = strings.ToLower(words[i])
@@ -217,9 +230,9 @@ var commandList = Command{
 			return err
 		}
 		var names []string
-		for name, row := range c.instance.table.byName {
+		for _, row := range c.instance.table.byName {
 			if wanted(row) {
-				names = append(names, name)
+				names = append(names, row.Name)
 			}
 		}
 		slices.Sort(names)
@@ -303,10 +316,10 @@ var commandGetKeysAndFlags = Command{
 			access = row.Accesses(c.words[2:])
 		}
 		c.Out.Array(len(keys))
-		for _, key := range keys {
+		for i, key := range keys {
 			c.Out.Array(2)
 			c.Out.Bulk(key)
-			writeStatuses(c, row.keyAccess(access))
+			writeStatuses(c, row.keyAccess(access, i))
 		}
 		return nil
 	},
@@ -317,9 +330,14 @@ func (row *Command) keysOf(keys, words [][]byte) (all [][]byte, ok bool) {
 	if row.Keys != nil {
 		return row.Keys(keys, words)
 	}
+	return row.plainKeys(keys, words), true
+}
+
+// plainKeys is keysOf for a row whose grammar says where its keys are.
+func (row *Command) plainKeys(keys, words [][]byte) [][]byte {
 	first, last, step := row.keyPositions()
 	if first == 0 {
-		return keys, true
+		return keys
 	}
 	if last < 0 {
 		last = len(words) - 1
@@ -327,7 +345,7 @@ func (row *Command) keysOf(keys, words [][]byte) (all [][]byte, ok bool) {
 	for i := first; i <= last; i += step {
 		keys = append(keys, words[i])
 	}
-	return keys, true
+	return keys
 }
 
 var commandDocs = Command{

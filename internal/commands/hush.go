@@ -34,10 +34,24 @@ var clientReply = Command{
 	},
 }
 
+// heeded says whether the reply to the present call is wanted.
+func (s *Session) heeded() bool { return s.hush != silent && s.hush != skipping }
+
+// aloud writes what a client is told whether it wants replies or not, as in Redis: messages, and that it listens. What stands before
+// it of a reply that is not wanted goes.
+func (s *Session) aloud(write func()) {
+	if s.heeded() {
+		write()
+		return
+	}
+	s.out.Rewind(s.mark)
+	write()
+	s.mark = s.out.Mark()
+}
+
 // holdBack keeps the reply to the latest call back, if it is not wanted. Of a call that is answered later, the later reply.
 func (s *Session) holdBack() {
-	switch s.hush {
-	case silent, skipping:
+	if !s.heeded() {
 		s.out.Rewind(s.mark)
 		s.unheard = s.parked
 	}
@@ -52,7 +66,9 @@ func (s *Session) holdBack() {
 
 // forgetManners is RESET's part of what CLIENT REPLY, NO-EVICT and NO-TOUCH have said.
 func (s *Session) forgetManners() {
-	s.hush = speaking
+	if s.hush != skipping { // the reply to RESET itself, as in Redis
+		s.hush = speaking
+	}
 	s.stopMonitoring()
 	s.about.mu.Lock()
 	defer s.about.mu.Unlock()

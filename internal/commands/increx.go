@@ -8,7 +8,7 @@ import (
 )
 
 var incrEX = Command{
-	Name: "increx", Group: "string", Since: "8.8.0", Complexity: "O(1)", Flags: Write | DenyOOM | Fast,
+	Name: "increx", Group: "string", Category: "string ratelimit", Since: "8.8.0", Complexity: "O(1)", Flags: Write | DenyOOM | Fast,
 	Summary: "Adds to a number within bounds, and says when it expires.", KeyAccess: "RW ACCESS UPDATE",
 	Args: []Arg{Key("key"), Word("float").After("BYFLOAT"), Word("integer").After("BYINT"), Word("lower-bound").After("LBOUND"),
 		Word("upper-bound").After("UBOUND"), Flag("SATURATE"), Word("seconds").After("EX"), Word("milliseconds").After("PX"),

@@ -90,6 +90,11 @@ func infoStats(c *Call, out *strings.Builder) {
 	fields(out, "io_threaded_reads_processed:0", "io_threaded_writes_processed:0", "reply_buffer_shrinks:0", "reply_buffer_expands:0")
 	field(out, "client_query_buffer_limit_disconnections", s.queryCut.Load())
 	field(out, "client_output_buffer_limit_disconnections", s.outputCut.Load())
+	for why, reason := range reasons {
+		if reason != "" {
+			field(out, "acl_access_denied_"+strings.Replace(reason, "command", "cmd", 1), in.accounts.log.denied[why].Load())
+		}
+	}
 }
 
 func infoModules(*Call, *strings.Builder) {}

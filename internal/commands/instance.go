@@ -31,8 +31,13 @@ type Config struct {
 	Log        *slog.Logger
 	Stop       func()         // what SHUTDOWN calls; nil for nothing, and then it is refused
 	Debug      string         // who may say DEBUG: yes for everybody, local for who is on this machine, else nobody
+	Protected  string         // who may change the settings that are protected: as Debug
+	ACLFile    ACLFile        // where ACL LOAD and ACL SAVE find users; nil for nowhere
 	Turns      *meter.Longest // what INFO shows of event loops; nil if nobody measures
 	Holds      *meter.Longest // and of locks
+	// Settle is told which settings CONFIG SET has changed, and has those take effect that do so together. It may refuse, and
+	// names the one that is to blame: then they are set back. Nil for nothing.
+	Settle func(names []string) (blamed string, err error)
 }
 
 // Setting is one of CONFIG GET's parameters.
@@ -50,6 +55,7 @@ type Instance struct {
 	version    string
 	settings   []Setting
 	settingsMu sync.Mutex // for whoever reads or changes one
+	settle     func(names []string) (blamed string, err error)
 	limits     atomic.Pointer[resp.Limits]
 	maxKeySize int
 
@@ -85,6 +91,9 @@ type Instance struct {
 	hearing  hearing
 	tracking tracking
 	channels channels
+
+	accounts  accounts
+	protected string // who may change what is protected: as debug
 
 	turns, holds *meter.Longest
 }
@@ -158,6 +167,7 @@ func New(c Config) *Instance {
 		store:       c.Store,
 		version:     c.Version,
 		settings:    slices.Concat(c.Settings, unsettable),
+		settle:      c.Settle,
 		maxKeySize:  c.MaxKeySize,
 		maxLogLimit: c.MaxLog,
 		maxHolders:  c.MaxHolders,
@@ -170,12 +180,14 @@ func New(c Config) *Instance {
 		started:     c.Store.Clock().Now(),
 		slow:        make(chan struct{}, maxSlow()),
 		clients:     clients{byID: make(map[int64]*Session)},
-		watches:     watches{watchers: make(map[watchedKey]map[*Session]*watch)},
+		watches:     watches{watchers: make(map[watchedKey]map[*Session]*watch), ages: make(map[int]age)},
 		turns:       c.Turns,
 		holds:       c.Holds,
 	}
 	in.limits.Store(&c.Limits)
-	in.settings = append(in.settings, in.measures()...)
+	in.settings = slices.Concat(in.settings, in.measures(), in.accountSettings())
+	in.accounts.file, in.protected = c.ACLFile, c.Protected
+	in.accounts.begin(in.table)
 	in.spikes.events = make(map[string]*event)
 	in.rows, in.codes.counts = make([]rowStats, len(in.table.byName)+1), make(map[string]int64)
 	in.waits = waits{clock: c.Store.Clock(), sessions: make(map[*Session]wait), next: store.Never, concerns: &in.concerns}
@@ -252,6 +264,13 @@ func (c *clients) all() []*Session {
 
 // SetLimits changes the limits of the connections that are made from now on. The bound of what waits unread is everybody's.
 func (in *Instance) SetLimits(l resp.Limits) { in.limits.Store(&l) }
+
+// HoldSettings calls a function while nobody reads or changes settings.
+func (in *Instance) HoldSettings(f func()) {
+	in.settingsMu.Lock()
+	defer in.settingsMu.Unlock()
+	f()
+}
 
 // What a transport needs of an instance beside its sessions.
 

@@ -25,7 +25,7 @@ var clientKill = Command{
 			c.Out.Status("OK")
 			return nil
 		}
-		v, err := parseVictims(words)
+		v, err := c.instance.parseVictims(words)
 		if err != nil {
 			return err
 		}
@@ -38,25 +38,26 @@ var clientKill = Command{
 type victims struct {
 	id             int64 // 0: any
 	address, local string
+	user           *account            // nil: any
 	kind           func(*Session) bool // nil: any
 	others         bool                // not the one who calls
 }
 
 // parseVictims reads the filters, each as often as it likes: the last counts, as in Redis 7.0.
-func parseVictims(words [][]byte) (*victims, error) {
+func (in *Instance) parseVictims(words [][]byte) (*victims, error) {
 	v := &victims{others: true}
 	for ; len(words) > 0; words = words[2:] {
 		if len(words) == 1 {
 			return nil, errSyntax
 		}
-		if err := v.narrow(words[0], words[1]); err != nil {
+		if err := v.narrow(in, words[0], words[1]); err != nil {
 			return nil, err
 		}
 	}
 	return v, nil
 }
 
-func (v *victims) narrow(filter, value []byte) (err error) {
+func (v *victims) narrow(in *Instance, filter, value []byte) (err error) {
 	switch strings.ToUpper(string(filter)) {
 	case "ID":
 		id, ok := resp.ParseInt(value)
@@ -71,8 +72,8 @@ func (v *victims) narrow(filter, value []byte) (err error) {
 	case "LADDR":
 		v.local = string(value)
 	case "USER":
-		if string(value) != "default" {
-			return refusal(fmt.Sprintf("ERR No such user '%s'", value))
+		if v.user = in.accounts.find(string(value)); v.user == nil {
+			return refusal(fmt.Sprintf("ERR No such user '%s'", cut(value, loggedBytes)))
 		}
 	case "SKIPME":
 		if v.others = foldEqual(value, "YES"); !v.others && !foldEqual(value, "NO") {
@@ -86,7 +87,7 @@ func (v *victims) narrow(filter, value []byte) (err error) {
 
 func (v *victims) includes(s *Session) bool {
 	return (v.id == 0 || v.id == s.id) && (v.address == "" || v.address == s.peer.Remote) &&
-		(v.local == "" || v.local == s.peer.Local) && (v.kind == nil || v.kind(s))
+		(v.local == "" || v.local == s.peer.Local) && (v.kind == nil || v.kind(s)) && (v.user == nil || v.user == s.account.Load())
 }
 
 // kill ends connections and says how many. The caller's own gets its reply first.

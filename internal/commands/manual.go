@@ -1,7 +1,6 @@
 package commands
 
 import (
-	"cmp"
 	"fmt"
 	"strings"
 )
@@ -43,15 +42,23 @@ func (a *Arg) usage() string {
 	return text
 }
 
-// helpCategories are the ACL categories that Redis gives some containers' HELP.
-var helpCategories = map[string]string{
-	"client": "connection", "command": "connection", "object": "keyspace", "function": "scripting", "script": "scripting",
-}
-
 // helpOf makes the HELP of a container: a line for each of its subcommands, and what it does.
 func helpOf(container, since string) *Command {
+	group, category := "server", "none"
+	switch container {
+	case "client":
+		group, category = "connection", "connection"
+	case "command":
+		category = "connection"
+	case "object":
+		group, category = "generic", "keyspace"
+	case "pubsub":
+		group = "pubsub"
+	case "function", "script":
+		category = "scripting"
+	}
 	return &Command{
-		Name: container + "|help", Group: "server", Category: cmp.Or(helpCategories[container], "none"), Since: since, Complexity: "O(1)", Flags: Loading | Stale,
+		Name: container + "|help", Group: group, Category: category, Since: since, Complexity: "O(1)", Flags: Loading | Stale,
 		Summary: "Lists the subcommands.", Reply: "Lines of text.",
 		Run: func(c *Call) error {
 			parent := c.row.parent

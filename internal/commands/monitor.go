@@ -32,8 +32,10 @@ var monitor = Command{
 			return refusal("ERR MONITOR isn't allowed for DENY BLOCKING client")
 		}
 		if s := c.Session; !s.monitors {
+			if !c.instance.monitors.add(s) {
+				return refusal("ERR too many clients monitor")
+			}
 			s.setMonitors(true)
-			c.instance.monitors.add(s)
 			c.instance.concerns.Or(monitored)
 			s.careful = true
 		}
@@ -51,10 +53,17 @@ func (s *Session) setMonitors(on bool) {
 	s.about.monitors = on
 }
 
-func (ms *monitors) add(s *Session) {
+// maxMonitors bounds them: each call of anybody is shown to each of them before anything else is answered.
+const maxMonitors = 64
+
+func (ms *monitors) add(s *Session) bool {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
+	if len(ms.sessions) == maxMonitors {
+		return false
+	}
 	ms.sessions = append(slices.Clone(ms.sessions), s)
+	return true
 }
 
 // stopMonitoring is for RESET, and for a session that ends.

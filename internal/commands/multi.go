@@ -97,7 +97,7 @@ func (s *Session) spoil() {
 }
 
 // about commands of transactions.
-const control = NoScript | Loading | Stale | Fast | Unqueued
+const control = NoScript | Loading | Stale | Fast | Unqueued | AllowBusy
 
 var multi = Command{
 	Name: "multi", Group: "transactions", Since: "1.2.0", Complexity: "O(1)", Flags: control,
@@ -179,11 +179,11 @@ func (c *Call) runQueued(q *queue) {
 	for _, call := range q.calls {
 		mark := c.Out.Mark()
 		if err := c.runOne(call.row, q.words[call.start:call.end]); err != nil {
-			c.Out.Rewind(mark)
+			c.Out.Rewind(max(mark, c.Session.mark)) // which moves if something is told aloud
 			c.Out.Error(c.instance.fail(call.row, err))
 		}
 		if c.Out.Len() > maxReply {
-			c.Out.Rewind(mark)
+			c.Out.Rewind(max(mark, c.Session.mark))
 			c.Out.Error(string(errReplyTooLong))
 		}
 		if moved += c.moved; call.row.Flags&(Fast|Quick) == 0 {
@@ -195,6 +195,11 @@ func (c *Call) runQueued(q *queue) {
 
 // runOne makes a call of a transaction, and counts it.
 func (c *Call) runOne(row *Command, words [][]byte) (err error) {
+	if c.Session.guarded {
+		if err := c.Session.allowQueued(row, words); err != nil {
+			return err
+		}
+	}
 	if row.Flags&(Fast|Quick) != 0 && !c.Session.careful && !c.instance.isNew(row) {
 		err = c.run(row, words, false)
 	} else {

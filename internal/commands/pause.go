@@ -21,7 +21,7 @@ type pause struct {
 }
 
 var clientPause = Command{
-	Name: "client|pause", Group: "connection", Since: "3.0.0", Complexity: "O(1)", Flags: Admin | Dangerous | aboutClients,
+	Name: "client|pause", Group: "connection", Since: "2.9.50", Complexity: "O(1)", Flags: Admin | Dangerous | aboutClients,
 	Summary: "Has the calls of all clients wait for so many milliseconds: those that write, or all.",
 	Args:    []Arg{Int("timeout").By(parseTimeout), Word("[WRITE | ALL]").Optional()}, Reply: "OK.",
 	Run: func(c *Call) error {

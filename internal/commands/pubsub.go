@@ -14,22 +14,27 @@ const manyChannels = 1000
 const listening = PubSub | NoScript | Loading | Stale | Listening
 
 var subscribe = Command{
-	Name: "subscribe", Group: "pubsub", Since: "2.0.0", Complexity: "O(N) in the number of channels", Flags: listening,
+	Name: "subscribe", Group: "pubsub", Since: "2.0.0", Complexity: "O(N) in the number of channels", Flags: listening, Hearsay: manyNames,
 	Summary: "Listens to channels.", Args: []Arg{Word("channel").Many().UpTo(manyChannels)}, Reply: subscribed,
 	Run: func(c *Call) error { return c.subscribe(viaChannel) },
 }
 
 var pSubscribe = Command{
-	Name: "psubscribe", Group: "pubsub", Since: "2.0.0", Complexity: "O(N) in the number of patterns", Flags: listening,
+	Name: "psubscribe", Group: "pubsub", Since: "2.0.0", Complexity: "O(N) in the number of patterns", Flags: listening, Hearsay: manyGlobs,
 	Summary: "Listens to the channels whose names match.", Args: []Arg{Word("pattern").Many().UpTo(manyChannels)}, Reply: subscribed,
 	Run: func(c *Call) error { return c.subscribe(viaPattern) },
 }
 
 var sSubscribe = Command{
-	Name: "ssubscribe", Group: "pubsub", Since: "7.0.0", Complexity: "O(N) in the number of channels", Flags: listening, ChannelAt: 1,
+	Name: "ssubscribe", Group: "pubsub", Since: "7.0.0", Complexity: "O(N) in the number of channels", Flags: listening, ChannelAt: 1, Hearsay: manyNames,
 	Summary: "Listens to shard channels, which are channels apart from the others.",
 	Args:    []Arg{Word("shardchannel").Many().UpTo(manyChannels)}, Reply: subscribed,
-	Run: func(c *Call) error { return c.subscribe(viaShard) },
+	Run: func(c *Call) error {
+		if c.inTransaction {
+			return refusal("ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client")
+		}
+		return c.subscribe(viaShard)
+	},
 }
 
 var unsubscribe = Command{
@@ -73,6 +78,7 @@ func (c *Call) subscribe(kind via) error {
 		c.Session.subscribe(kind, string(name))
 		c.writeSubscription(kind, func() { c.Out.Bulk(name) })
 	}
+	c.stillHears(kind, names)
 	return nil
 }
 
@@ -90,10 +96,12 @@ func (c *Call) checkChannel(kind via, name []byte) error {
 
 // writeSubscription is a message for one name.
 func (c *Call) writeSubscription(kind via, writeName func()) {
-	c.Out.Push(3)
-	c.Out.BulkString(c.row.Name)
-	writeName()
-	c.Out.Int(int64(c.Session.listens.shown(kind)))
+	c.Session.aloud(func() {
+		c.Out.Push(3)
+		c.Out.BulkString(c.row.Name)
+		writeName()
+		c.Out.Int(int64(c.Session.listens.shown(kind)))
+	})
 }
 
 // unsubscribe answers each name; if none was named and there is none, one that is nil.
@@ -118,7 +126,7 @@ func (c *Call) unsubscribe(kind via) error {
 }
 
 var publish = Command{
-	Name: "publish", Group: "pubsub", Since: "2.0.0", Flags: PubSub | Loading | Stale | Fast,
+	Name: "publish", Group: "pubsub", Since: "2.0.0", Flags: PubSub | Loading | Stale | Fast, Hearsay: oneChannel,
 	Complexity: "O(N+M) in the number of the channel's subscribers and of all patterns",
 	Summary:    "Sends a message to those who listen to a channel.",
 	Args:       []Arg{Word("channel"), Word("message")}, Reply: "How often it was sent.",
@@ -127,7 +135,7 @@ var publish = Command{
 
 var sPublish = Command{
 	Name: "spublish", Group: "pubsub", Since: "7.0.0", Complexity: "O(N) in the number of subscribers",
-	Flags: PubSub | Loading | Stale | Fast, ChannelAt: 1,
+	Flags: PubSub | Loading | Stale | Fast, ChannelAt: 1, Hearsay: oneChannel,
 	Summary: "Sends a message to those who listen to a shard channel.",
 	Args:    []Arg{Word("shardchannel"), Word("message")}, Reply: "How often it was sent.",
 	Run: func(c *Call) error { return c.publish(viaShard) },
@@ -150,6 +158,7 @@ func (c *Call) publish(kind via) error {
 	case s.published != nil && c.Out.Len() > maxReply:
 		return errReplyTooLong // and not published then
 	case s.published != nil:
+		m.until = all.latest() // who comes later in the transaction does not get it
 		s.published.add(c.Out.Mark(), m)
 		return nil
 	}
@@ -191,7 +200,7 @@ func (s *Session) endPublished() {
 	s.out.Rewind(s.mark)
 	s.takeEarly(p.early)
 	for i := range p.at {
-		p.at[i] -= s.mark
+		p.at[i] = max(p.at[i]-s.mark, 0) // a reply that is not wanted was begun anew
 	}
 	worth := 0
 	for _, m := range p.messages {

@@ -34,6 +34,7 @@ type Session struct {
 	more      bool // the turn ended before the calls did
 	careful   bool // something is to be done before or after each call: see concerns
 	hush      hush // replies that are not wanted
+	guarded   bool // calls may be forbidden: see lookUpRights
 	putOff    bool // the call that the session is parked for is not made yet
 	unheard   bool // nor is the one that the session is parked for
 
@@ -42,10 +43,16 @@ type Session struct {
 	lastQueue *queue   // empty, for the next transaction
 	watching  []*watch // for its EXEC
 
+	watchedBytes int // of the keys
+
 	listens    listens
 	subscribed bool                    // it listens to something
 	tracker    atomic.Pointer[tracker] // of a client that caches keys; the session's own to set
 	published  *published              // by the transaction that is being executed, nil outside of one
+
+	account       atomic.Pointer[account] // who the client is; the session's own to set
+	authenticated bool                    // it has said so, or need not
+	restricted    bool                    // it may only say who it is, in few words
 
 	row      *Command // of the latest call
 	tallies  [tallies]tally
@@ -115,6 +122,7 @@ func (in *Instance) Open(p Peer) *Session {
 	s.opened = s.call.View.Now()
 	s.lastSeen.Store(s.opened)
 	s.about.protocol, s.mail.protocol = 2, 2
+	s.become(nil)
 	in.clients.add(s)
 	s.call.View.Sign(s.id)
 	in.stats.connections.Add(1)
@@ -143,6 +151,8 @@ const (
 	fewBytes   = 1 << 10   // as many bytes of values that are moved, too
 	unhurried  = turn / 2  // worth of a command that is not Fast
 	turnOutput = 256 << 10 // bytes of replies that end a turn
+
+	strangersTurn = turn / 16 // of a client that has not said who it is: many may try passwords, and others wait for a round of them
 )
 
 // Feed takes bytes that arrived, and answers a turn's worth of calls. They are the session's until Feed returns.
@@ -198,11 +208,14 @@ func (s *Session) keep() {
 		s.unread.Store(int64(unread))
 	}
 	s.showRoom()
-	if unread > s.instance.limits.Load().Query {
+	if unread > s.instance.limits.Load().Query || s.restricted && unread > strangersBytes {
 		s.instance.stats.queryCut.Add(1)
 		s.closing = true
 	}
 }
+
+// strangersBytes bounds the bytes that wait of a client that has not said who it is.
+const strangersBytes = 1 << 20
 
 // answer replies to the calls that have arrived, up to a turn's worth. Calls are read a few at a time, so that the store can
 // be told which keys are coming; and each such window shares one reading of the clock.
@@ -212,7 +225,11 @@ func (s *Session) answer() (answered int64) {
 	if !s.ahead.empty() {
 		s.call.View.Begin() // an earlier turn read them
 	}
-	for left := turn; !s.closing && !s.parked; left -= s.worth() {
+	left := turn
+	if s.restricted {
+		left = strangersTurn
+	}
+	for ; !s.closing && !s.parked; left -= s.worth() {
 		if s.more = left <= 0 || s.out.Len() >= turnOutput || len(s.pending) > 0; s.more {
 			break
 		}
@@ -241,7 +258,11 @@ func (s *Session) worth() int {
 // readAhead reads the calls of the next window. When there are none, and the reader has failed, the conversation ends.
 func (s *Session) readAhead() bool {
 	s.ahead.clear()
-	err := s.ahead.fill(s.reader, s.instance.table, &s.recent)
+	most := lookahead
+	if s.restricted {
+		most = 1 // the call behind it may be longer, if this one says who the client is
+	}
+	err := s.ahead.fill(s.reader, s.instance.table, &s.recent, most)
 	if s.ahead.empty() {
 		if err != nil {
 			s.refuse(err)
@@ -348,7 +369,7 @@ func (s *Session) Listens() bool { return s.subscribed }
 // takePushes has what was pushed until now stand before the reply that is being written. In a transaction that is before the
 // transaction's reply.
 func (s *Session) takePushes() {
-	if s.published != nil {
+	if s.published != nil && s.heeded() {
 		s.mail.mu.Lock()
 		defer s.mail.mu.Unlock()
 		s.published.early = len(s.mail.pushes)
@@ -362,7 +383,7 @@ func (s *Session) takeEarly(bytes int) {
 	s.mail.mu.Lock()
 	defer s.mail.mu.Unlock()
 	bytes = min(bytes, len(s.mail.pushes))
-	s.out.Raw(s.mail.pushes[:bytes])
+	s.aloud(func() { s.out.Raw(s.mail.pushes[:bytes]) })
 	if s.mail.pushes = s.mail.pushes[bytes:]; len(s.mail.pushes) == 0 {
 		s.mail.pushes = nil
 	}
@@ -421,6 +442,20 @@ func (s *Session) deliver(reply [][]byte, last bool) {
 // keep their order; the event loop serves everybody else.
 func (s *Session) park(row *Command, words func() [][]byte) {
 	s.parkFor(row, func(call *Call) error { return call.timed(row, words(), false) })
+}
+
+// parkLong is park for a call of many words, of which only the first were looked at.
+func (s *Session) parkLong(row *Command, long [][]byte) {
+	guarded := s.guarded
+	s.parkFor(row, func(call *Call) error {
+		words := resp.SplitCall(long)
+		if guarded {
+			if err := call.allow(row, words); err != nil {
+				return err
+			}
+		}
+		return call.timed(row, words, false)
+	})
 }
 
 // parkFor is park for what is to be done in place of the row's Run.
@@ -495,7 +530,7 @@ func (s *Session) protocol() int {
 
 // speak changes the version of the protocol, 2 or 3, from the next reply on.
 func (s *Session) speak(protocol int) {
-	if s.subscribed {
+	if s.mail.waiting.Load() {
 		s.takePushes() // which were written in the other one
 	}
 	s.out.SetProtocol(protocol)

@@ -86,6 +86,18 @@ func redact(row *Command, words [][]byte) [][]byte {
 				i += 2
 			}
 		}
+	case &aclSetUser:
+		words = slices.Clone(words)
+		for i := 2; i < len(words); i++ {
+			words[i] = []byte(hidden)
+		}
+	case &configSet:
+		words = slices.Clone(words)
+		for i := 3; i < len(words); i += 2 {
+			if isSecret(words[i-1]) {
+				words[i] = []byte(hidden)
+			}
+		}
 	}
 	return words
 }

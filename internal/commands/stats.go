@@ -233,6 +233,7 @@ const sampleEvery = 128
 func (s *Session) lookUp() {
 	s.turns++
 	s.careful = s.hush != speaking || s.instance.concerns.Load() != 0 || s.turns%sampleEvery == 0
+	s.lookUpRights()
 }
 
 // eventOf is LATENCY's name for calls of a row.

@@ -40,11 +40,16 @@ var (
 	pxatOption = Word("unix-time-milliseconds").After("PXAT").Again()
 )
 
+// setGets says whether a SET of at least three words asks for the value that was.
+func setGets(words [][]byte) bool {
+	return slices.ContainsFunc(words[3:], func(word []byte) bool { return foldEqual(word, "GET") })
+}
+
 var set = Command{
 	Name: "set", Group: "string", Since: "1.0.0", Complexity: "O(1)", Flags: Write | DenyOOM | Quick,
-	Summary: "Gives a key a value, whatever it held.", KeyAccess: "RW ACCESS UPDATE",
+	Summary: "Gives a key a value, whatever it held.", KeyAccess: "RW ACCESS UPDATE VARIABLE_FLAGS",
 	Accesses: func(words [][]byte) string {
-		if slices.ContainsFunc(words[3:], func(word []byte) bool { return foldEqual(word, "GET") }) {
+		if setGets(words) {
 			return "RW ACCESS UPDATE"
 		}
 		return "OW UPDATE"
@@ -397,6 +402,7 @@ func (c *Call) writeAll(words [][]byte) error {
 var mSetNX = Command{
 	Name: "msetnx", Group: "string", Since: "1.0.1", Complexity: "O(N) in the number of keys", Flags: Write | DenyOOM | Quick,
 	Summary: "Gives several keys their values, if none of them exists.", KeyAccess: "OW INSERT",
+	Tips: []string{"request_policy:multi_shard", "response_policy:agg_min"},
 	Args: []Arg{Key("key").With("value")}, Reply: "1 if all were set, 0 if none was. There may be 1024 keys.",
 	Run: func(c *Call) error {
 		words := c.Many()

@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"sync"
@@ -207,6 +208,7 @@ func (cs *channels) count(kind via) int {
 type message struct {
 	kind             via // viaChannel, and so by patterns too; or viaShard
 	channel, payload []byte
+	until            uint64 // the subscription that was the latest when it was published, 0 for now
 }
 
 // deliveryWorth is what it takes to hand a message to one subscriber, in bytes that could be moved meanwhile.
@@ -231,10 +233,17 @@ func (cs *channels) worth(m message) int {
 // Of a list, so many are looked at with the lock held: some microseconds.
 const subscribersAPiece = 128
 
+// latest is the number of the latest subscription, or 1, which none has.
+func (cs *channels) latest() uint64 {
+	cs.mu.RLock()
+	defer cs.mu.RUnlock()
+	return max(cs.number, 1)
+}
+
 // publish hands a message to its subscribers, and says how many they were. Those who come meanwhile do not get it.
 func (cs *channels) publish(m message, giveWay func()) (receivers int) {
 	cs.mu.RLock()
-	until, t := cs.number, cs.topics[m.kind].byName[string(m.channel)]
+	until, t := cmp.Or(m.until, cs.number), cs.topics[m.kind].byName[string(m.channel)]
 	cs.mu.RUnlock()
 	if t != nil {
 		receivers = cs.send(m.kind, t, m, until, giveWay)

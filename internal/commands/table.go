@@ -1,10 +1,6 @@
 package commands
 
-import (
-	"strings"
-
-	"cellserver/internal/resp"
-)
+import "strings"
 
 // All lists every command.
 func All() []*Command {
@@ -25,7 +21,7 @@ func All() []*Command {
 		// Publish and subscribe.
 		&subscribe, &unsubscribe, &pSubscribe, &pUnsubscribe, &publish, &pubSub, &sSubscribe, &sUnsubscribe, &sPublish,
 		// Connection.
-		&ping, &echo, &hello, &auth, &selectDB, &client, &reset, &quit,
+		&ping, &echo, &hello, &auth, &aclCommand, &selectDB, &client, &reset, &quit,
 		// Server.
 		&command, &info, &config, &timeNow, &waitFor,
 		&object, &memory, &role, &lastSave, &save, &bgSave, &lolwut, &function, &script, &module, &shutdown, &debugCommand,
@@ -39,6 +35,7 @@ func All() []*Command {
 type Table struct {
 	rows   []*Command
 	byName map[string]*Command
+	long   map[string]*Command // those of byName whose names are longer than maxName: somebody has renamed them
 }
 
 // NewTable works out what follows from the rows.
@@ -56,6 +53,7 @@ func (t *Table) add(row *Command) {
 	if row.Keys == nil {
 		row.firstKey, _, _ = row.keyPositions()
 	}
+	row.access = row.accesses()
 	t.byName[row.Name], row.number = row, len(t.byName)
 	for _, sub := range row.Subs {
 		sub.parent = row
@@ -80,7 +78,7 @@ func (t *Table) lookup(name []byte, r *recent) *Command {
 		return r.row
 	}
 	row := t.Lookup(name)
-	if row != nil {
+	if row != nil && len(name) <= maxName {
 		r.row, r.length = row, copy(r.spelled[:], name)
 	}
 	return row
@@ -90,7 +88,7 @@ func (t *Table) lookup(name []byte, r *recent) *Command {
 func (t *Table) Lookup(name []byte) *Command {
 	var folded [maxName]byte
 	if len(name) > maxName {
-		return nil
+		return t.lookupLong(name)
 	}
 	for i, b := range name {
 		if 'A' <= b && b <= 'Z' {
@@ -182,6 +180,11 @@ func (s *Session) next() error {
 		}
 		return s.reject(row, errArity(row))
 	}
+	if s.guarded {
+		if err := s.guard(row, words, long); err != nil {
+			return err
+		}
+	}
 	if s.careful {
 		if err := s.barred(row); err != nil {
 			return err
@@ -200,7 +203,7 @@ func (s *Session) next() error {
 		s.tallies[s.tally].calls-- // until EXEC makes it
 		return s.enqueue(row, words, long)
 	case long != nil && row.takesMany():
-		s.park(row, func() [][]byte { return resp.SplitCall(long) })
+		s.parkLong(row, long)
 	case long != nil && !row.AnyMore:
 		return errSyntax // options that repeat a thousand times
 	case row.Flags&(Fast|Quick) != 0 && !s.careful:
@@ -240,7 +243,7 @@ func (c *Call) run(row *Command, words [][]byte, repeats bool) (err error) {
 	}
 	c.isBound = true
 	if c.tracker != nil {
-		c.remember()
+		return c.runTracked()
 	}
 	return row.Run(c)
 }

@@ -56,6 +56,7 @@ type tracking struct {
 	keys     atomic.Int64
 	items    atomic.Int64 // clients, over all keys
 	bytes    atomic.Int64 // of all keys, and what they take beside
+	expired  atomic.Int64 // how many were found expired by who asked for them
 
 	who          sync.Mutex // of who is told
 	trackers     map[int64]*tracker
@@ -76,6 +77,8 @@ const trackingParts = 64
 type trackingPart struct {
 	mu    sync.Mutex
 	count atomic.Int64
+	items int64 // its part of the table's
+	bytes int64
 	keys  map[string]readers
 }
 
@@ -93,6 +96,7 @@ const (
 	DefaultMaxTracked = 1_000_000
 	maxTrackedBytes   = 256 << 20
 	trackedWorth      = 128 // bytes that a key takes beside its own
+	readerWorth       = 32  // and for each further client that has read it
 )
 
 // changes are what is to be told.
@@ -100,7 +104,7 @@ type changes struct {
 	keys    []changedKey
 	written map[string]int64 // for broadcasts: by whom last
 	bytes   int              // of written
-	flushed bool             // everything has changed
+	kept    int64            // of keys, and what they take beside
 	worth   int              // how many are told, about
 }
 
@@ -108,11 +112,12 @@ type changedKey struct {
 	key     string
 	readers readers
 	by      int64
+	all     bool // every key has changed
 }
 
 // The bounds of what is pending: beyond them everything has changed.
 const (
-	maxChangedKeys  = 1 << 18
+	maxChangedBytes = 32 << 20
 	maxWrittenBytes = 16 << 20
 )
 
@@ -129,6 +134,7 @@ func (s *Session) track(wanted *tracker) {
 		return
 	}
 	t := &s.instance.tracking
+	t.send(false) // what has changed before is for those who tracked then
 	t.who.Lock()
 	defer t.who.Unlock()
 	t.stop(s.id, before)
@@ -138,7 +144,7 @@ func (s *Session) track(wanted *tracker) {
 	t.tracking.Store(int64(len(t.trackers)))
 	t.prefixes.Store(int64(len(t.broadcasts)))
 	s.tracker.Store(wanted)
-	s.call.tracker, s.call.caching = wanted, false
+	s.call.tracker, s.call.caching = wanted, s.call.caching && wanted != nil
 	if len(t.trackers) > 0 {
 		t.instance.hearing.tell(forTracking, t.heard)
 		return
@@ -175,14 +181,15 @@ func (t *tracking) stop(id int64, before *tracker) {
 	}
 }
 
-// clear forgets all keys: nobody is there to be told.
+// clear forgets all keys, without a look at each: there may be a million, and all keys of the store may be locked.
 func (t *tracking) clear() {
+	if t.keys.Load() == 0 {
+		return
+	}
 	for i := range t.parts {
 		p := &t.parts[i]
 		p.mu.Lock()
-		for key, r := range p.keys {
-			t.forgot(p, key, r)
-		}
+		t.count(p, -p.count.Load(), -p.items, -p.bytes)
 		p.keys = nil
 		p.mu.Unlock()
 	}
@@ -192,7 +199,20 @@ func (t *tracking) part(key []byte) *trackingPart {
 	return &t.parts[maphash.Bytes(t.seed, key)%trackingParts]
 }
 
-// remember notes which keys a call reads, before it reads them: so no change goes unnoticed.
+// runTracked has the row answer a client that caches. What it reads is noted before, so that no change goes unnoticed; and again after
+// it, because a key that it found expired has been taken off the table: the client knows that it is not there, and is to hear when it is.
+func (c *Call) runTracked() error {
+	c.remember()
+	seen := &c.instance.tracking.expired
+	before := seen.Load()
+	err := c.row.Run(c)
+	if seen.Load() != before && c.tracker != nil {
+		c.remember()
+	}
+	return err
+}
+
+// remember notes which keys a call reads.
 func (c *Call) remember() {
 	t := c.tracker
 	if c.row.Flags&ReadOnly == 0 || t.broadcast || t.optIn && !c.caching || t.optOut && c.caching {
@@ -218,17 +238,16 @@ func (t *tracking) add(key []byte, id int64) {
 			p.keys[string(key)] = readers{r.first, r.more}
 		}
 		r.more[id] = true
-		t.items.Add(1)
+		if t.count(p, 0, 1, readerWorth); t.full() {
+			t.evict(p, string(key), 1)
+		}
 		return
 	}
 	if p.keys == nil {
 		p.keys = make(map[string]readers)
 	}
 	p.keys[string(key)] = readers{first: id}
-	p.count.Add(1)
-	t.items.Add(1)
-	t.bytes.Add(int64(len(key)) + trackedWorth)
-	if t.keys.Add(1); t.full() {
+	if t.count(p, 1, 1, worthOf(string(key), readers{})); t.full() {
 		t.evict(p, string(key), 2) // one more than came, so that the bound is kept by all parts together
 	}
 }
@@ -239,20 +258,39 @@ func (t *tracking) full() bool {
 	return most > 0 && t.keys.Load() > most || t.bytes.Load() > maxTrackedBytes
 }
 
-// SetMaxTracked bounds the keys that are remembered for clients that cache them, 0 for no number of them; and forgets those that are
-// too many.
+// SetMaxTracked bounds the keys that are remembered for clients that cache them, 0 for no number of them. Those that are too many are
+// forgotten beside the loop.
 func (in *Instance) SetMaxTracked(most int) {
 	t := &in.tracking
-	t.maxKeys.Store(int64(most))
+	if t.maxKeys.Store(int64(most)); t.full() {
+		go t.shrink()
+	}
+}
+
+// forgottenAtOnce is how many keys are forgotten before a part is given back: whoever changes a key may wait for it, with the key locked.
+const forgottenAtOnce = 128
+
+func (t *tracking) shrink() {
+	t.instance.slowly.Add(1)
+	defer t.instance.slowly.Add(-1)
 	for i := range t.parts {
-		p := &t.parts[i]
-		p.mu.Lock()
-		for t.full() && len(p.keys) > 0 {
-			t.evict(p, "", 1)
+		for t.shrinkPart(&t.parts[i]) {
 		}
-		p.mu.Unlock()
 	}
 	t.sendAside()
+}
+
+// shrinkPart forgets some keys of a part, and says whether there is more to forget.
+func (t *tracking) shrinkPart(p *trackingPart) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for left := forgottenAtOnce; left > 0; left-- {
+		if !t.full() || len(p.keys) == 0 {
+			return false
+		}
+		t.evict(p, "", 1)
+	}
+	return true
 }
 
 // evict forgets some keys of a part, which is locked, but not the last that came if there are others.
@@ -263,7 +301,7 @@ func (t *tracking) evict(p *trackingPart, but string, left int) {
 		}
 		delete(p.keys, key)
 		t.forgot(p, key, r)
-		t.change(changedKey{key, r, 0})
+		t.change(changedKey{key: key, readers: r})
 		if left--; left == 0 {
 			return
 		}
@@ -272,24 +310,43 @@ func (t *tracking) evict(p *trackingPart, but string, left int) {
 
 // forgot counts a key that has gone from the table.
 func (t *tracking) forgot(p *trackingPart, key string, r readers) {
-	p.count.Add(-1)
-	t.keys.Add(-1)
-	t.items.Add(-int64(r.count()))
-	t.bytes.Add(-int64(len(key)) - trackedWorth)
+	t.count(p, -1, -int64(r.count()), -worthOf(key, r))
+}
+
+// worthOf is what a key takes, in bytes.
+func worthOf(key string, r readers) int64 {
+	return int64(len(key)+trackedWorth) + int64(len(r.more))*readerWorth
+}
+
+// count counts what comes to a part, which is locked, or goes.
+func (t *tracking) count(p *trackingPart, keys, items, bytes int64) {
+	p.count.Add(keys)
+	p.items += items
+	p.bytes += bytes
+	t.keys.Add(keys)
+	t.items.Add(items)
+	t.bytes.Add(bytes)
 }
 
 // heard is what the store says, with the key locked. What it does by itself nobody else will send.
 func (t *tracking) heard(_ int, key []byte, why store.Why, by int64) {
 	told := false
+	if why == store.Expired && by != 0 {
+		t.expired.Add(1)
+	}
 	if why == store.Flushed {
-		t.flushed()
+		t.flushed(by)
 		told = true
 	}
 	if t.keys.Load() > 0 && key != nil {
 		told = t.take(key, by)
 	}
 	if t.broadcasting.Load() > 0 && key != nil {
-		t.broadcast(key, by)
+		if why == store.Expired {
+			t.broadcast(key, 0) // nobody made that change, whoever found it
+		} else {
+			t.broadcast(key, by)
+		}
 		told = true
 	}
 	if told && by == 0 {
@@ -311,7 +368,7 @@ func (t *tracking) take(key []byte, by int64) bool {
 	}
 	p.mu.Unlock()
 	if known {
-		t.change(changedKey{string(key), r, by})
+		t.change(changedKey{key: string(key), readers: r, by: by})
 	}
 	return known
 }
@@ -319,10 +376,12 @@ func (t *tracking) take(key []byte, by int64) bool {
 func (t *tracking) change(c changedKey) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.pending.keys) == maxChangedKeys {
-		t.pending.keys, t.pending.flushed = nil, true
+	if t.pending.kept > maxChangedBytes {
+		t.pending.keys, t.pending.kept = nil, 0
+		t.pending.flush(0)
 	}
 	t.pending.keys = append(t.pending.keys, c)
+	t.pending.kept += worthOf(c.key, c.readers)
 	t.pending.worth += c.readers.count()
 	t.waiting.Store(true)
 }
@@ -331,7 +390,8 @@ func (t *tracking) broadcast(key []byte, by int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.pending.bytes > maxWrittenBytes {
-		t.pending.written, t.pending.bytes, t.pending.flushed = nil, 0, true
+		t.pending.written, t.pending.bytes = nil, 0
+		t.pending.flush(0)
 	}
 	if t.pending.written == nil {
 		t.pending.written = make(map[string]int64)
@@ -344,15 +404,16 @@ func (t *tracking) broadcast(key []byte, by int64) {
 	t.waiting.Store(true)
 }
 
-// flushed has everybody told that everything has changed.
-func (t *tracking) flushed() {
+// flushed has everybody told that everything has changed. What was read before need not be remembered then.
+func (t *tracking) flushed(by int64) {
 	trackers := int(t.tracking.Load())
 	if trackers == 0 {
 		return
 	}
+	t.clear()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.pending.flushed = true
+	t.pending.flush(by)
 	t.pending.worth += trackers
 	t.waiting.Store(true)
 }
@@ -407,7 +468,14 @@ func (t *tracking) sendAll() {
 	}
 }
 
-func (c *changes) isEmpty() bool { return len(c.keys) == 0 && c.written == nil && !c.flushed }
+func (c *changes) isEmpty() bool { return len(c.keys) == 0 && c.written == nil }
+
+// flush adds that every key has changed, unless that was said last.
+func (c *changes) flush(by int64) {
+	if last := len(c.keys) - 1; last < 0 || !c.keys[last].all {
+		c.keys = append(c.keys, changedKey{all: true, by: by})
+	}
+}
 
 // take takes all, but what was written if it is to wait.
 func (c *changes) take(written bool) (taken changes) {
@@ -437,10 +505,11 @@ func (t *tracking) whoWants(prefix string) []int64 {
 
 // tell tells everybody.
 func (t *tracking) tell(c changes) {
-	if c.flushed {
-		t.tellAll()
-	}
 	for _, changed := range c.keys {
+		if changed.all {
+			t.tellAll(changed.by)
+			continue
+		}
 		one := &invalidation{keys: []string{changed.key}, by: changed.by}
 		t.tellOne(changed.readers.first, one)
 		for id := range changed.readers.more {
@@ -456,10 +525,14 @@ func (t *tracking) tell(c changes) {
 	}
 }
 
-func (t *tracking) tellAll() {
+// tellAll tells everybody to forget everything; last who made it so, as in Redis.
+func (t *tracking) tellAll(by int64) {
 	t.who.Lock()
-	ids := slices.Collect(maps.Keys(t.trackers))
+	ids := slices.Sorted(maps.Keys(t.trackers))
 	t.who.Unlock()
+	if at, tracks := slices.BinarySearch(ids, by); tracks {
+		ids = append(slices.Delete(ids, at, at+1), by)
+	}
 	for _, id := range ids {
 		t.tellOne(id, &invalidation{})
 	}
@@ -566,8 +639,8 @@ func (i *invalidation) write(out *resp.Writer, own int, words ...string) {
 // afterTracked ends a call of a client that caches: what it changed itself it is told after the reply. CACHING is about the next call,
 // or the next transaction.
 func (s *Session) afterTracked() {
-	if s.queue == nil && s.row != nil && !strings.HasPrefix(s.row.Name, "client|") {
-		s.call.caching = false
+	if row := s.ahead.latest(); s.queue == nil && (row == nil || !strings.HasPrefix(row.Name, "client|")) {
+		s.call.caching = false // though it be refused
 	}
 	s.instance.tracking.send(false)
 	if !s.parked && s.mail.waiting.Load() {

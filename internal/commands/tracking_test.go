@@ -38,24 +38,82 @@ func (c *caller) hears() string {
 	}
 }
 
-// A key that expires is told when the sweep comes by, of every kind.
+// A key that has expired, of any kind, is told when the sweep comes by: in 5 seconds at most, wherever that was when it expired.
 func TestExpiryIsTold(t *testing.T) {
+	const round = int(5 * time.Second / store.SweepInterval)
+	for _, phase := range []int{0, 1, round / 2, round - 1} {
+		s := newStill(t)
+		c, b := s.tracks(t, ""), s.tracks(t, "BCAST PREFIX k")
+		sweep := func() int {
+			s.clock.Advance(store.SweepInterval)
+			return s.instance.store.(*store.Memory).Sweep()
+		}
+		for n := range 500 { // some pages in some shards
+			c.say(t, fmt.Sprintf("SET %d %s", n, strings.Repeat("x", 1000)))
+		}
+		c.say(t, "SET k 1 PX 60000\r\nCL.FIXED window 10 60")
+		b.listen()
+		c.say(t, "GET k\r\nCL.INSPECT window\r\nGET other")
+		for range phase {
+			require.Zero(t, sweep())
+		}
+		s.clock.Advance(time.Minute)
+		swept := 0
+		for range round {
+			swept += sweep()
+		}
+		require.Equal(t, 2, swept)
+		heard := c.hears()
+		for strings.Count(heard, "invalidate") < 2 {
+			heard += c.hears()
+		}
+		require.Contains(t, heard, invalidate("k"))
+		require.Contains(t, heard, invalidate("window"))
+		require.Equal(t, invalidate("k"), b.hears())
+	}
+}
+
+// Whoever asks for it first has it told at once, before any sweep.
+func TestExpiryIsToldToWhoeverIsFirst(t *testing.T) {
+	for _, call := range []string{"GET k", "EXISTS k", "TTL k", "TYPE k", "DEL k", "GETEX k PERSIST", "MGET a k", "RENAME k l", "COPY k l", "KEYS *", "SCAN 0 COUNT 1000",
+		"EXPIRE k 10", "CL.INSPECT k", "CL.THROTTLE k 1 1 1 1 PEEK", "MULTI\r\nGET k\r\nEXEC", "TOUCH k", "OBJECT ENCODING k", "SET k 1", "INCR k"} {
+		s := newStill(t)
+		c, quiet, b, d := s.tracks(t, ""), s.tracks(t, "NOLOOP"), s.tracks(t, "BCAST NOLOOP"), s.dial()
+		c.say(t, "SET k 1 PX 10")
+		c.say(t, "GET k")
+		quiet.say(t, "GET k")
+		b.listen()
+		s.clock.Advance(10 * time.Millisecond)
+		require.NoError(t, d.Send([]byte(call+"\r\n")))
+		for d.session.Owing() {
+			<-d.woken
+			d.settle()
+		}
+		require.Equal(t, invalidate("k"), c.listen(), call)
+		require.Equal(t, invalidate("k"), quiet.listen(), call)
+		require.Equal(t, invalidate("k"), b.listen(), call)
+	}
+}
+
+// Who finds it out for itself is told too, after the reply, but not if it does not want to hear of what it does; and what is there next it
+// hears of in any case.
+func TestWhoFindsAKeyExpiredIsToldOfTheNext(t *testing.T) {
 	s := newStill(t)
-	c, b := s.tracks(t, ""), s.tracks(t, "BCAST PREFIX k")
-	c.say(t, "SET k 1 EX 10\r\nCL.FIXED window 10 10")
-	b.listen()
-	c.say(t, "GET k\r\nCL.INSPECT window\r\nGET other")
-	s.clock.Advance(20 * time.Second)
-	for range 200 {
-		s.instance.store.(*store.Memory).Sweep()
+	c, quiet, b, d := s.tracks(t, ""), s.tracks(t, "NOLOOP"), s.tracks(t, "BCAST NOLOOP"), s.dial()
+	for _, one := range []struct {
+		*caller
+		told string
+	}{{c, invalidate("k")}, {quiet, ""}, {b, invalidate("k")}} {
+		d.say(t, "SET k 1 PX 10")
+		one.say(t, "GET k")
+		b.listen()
+		s.clock.Advance(10 * time.Millisecond)
+		require.Equal(t, "_\r\n"+one.told, one.say(t, "GET k"))
+		b.listen()
+		d.say(t, "SET k 2")
+		require.Equal(t, invalidate("k"), one.listen())
+		b.listen()
 	}
-	heard := c.hears()
-	for strings.Count(heard, "invalidate") < 2 {
-		heard += c.hears()
-	}
-	require.Contains(t, heard, invalidate("k"))
-	require.Contains(t, heard, invalidate("window"))
-	require.Equal(t, invalidate("k"), b.hears())
 }
 
 // Decisions of limiters are changes too.
@@ -99,6 +157,86 @@ func TestTrackedKeysAreBounded(t *testing.T) {
 	kept := s.instance.tracking.keys.Load()
 	require.LessOrEqual(t, kept, int64(100))
 	require.Equal(t, 1000, told+int(kept))
+}
+
+// A bound that is lowered is kept before long, and no key is forgotten too many: each is told.
+func TestALoweredBoundIsKept(t *testing.T) {
+	s := newStill(t)
+	c := s.tracks(t, "")
+	const keys, kept = 50 * trackingParts, 100
+	for i := range keys {
+		c.say(t, fmt.Sprintf("GET %d", i))
+	}
+	s.instance.SetMaxTracked(kept)
+	for told := 0; told < keys-kept; {
+		told += strings.Count(c.hears(), "invalidate")
+	}
+	require.Equal(t, int64(kept), s.instance.tracking.keys.Load())
+	require.Empty(t, c.listen())
+}
+
+// So are the clients that have read the keys: each costs what it takes.
+func TestReadersOfTrackedKeysAreBounded(t *testing.T) {
+	s := newStill(t)
+	c := s.tracks(t, "")
+	tr := &s.instance.tracking
+	tr.bytes.Store(maxTrackedBytes - 100*readerWorth)
+	told := 0
+	for reader := range 1000 {
+		tr.add([]byte("k"), int64(reader)+c.session.id)
+		tr.send(true)
+		told += strings.Count(c.listen(), "invalidate")
+	}
+	require.LessOrEqual(t, tr.bytes.Load(), int64(maxTrackedBytes))
+	require.Equal(t, 1, told, "it is told once that it has to forget the key")
+}
+
+// A flush empties the table without a look at each key, and so does the last client that leaves.
+func TestFlushEmptiesTheTable(t *testing.T) {
+	for _, end := range []string{"FLUSHALL ASYNC", "FLUSHDB", "SWAPDB 0 1", "CLIENT TRACKING OFF"} {
+		s := newStill(t)
+		c, d := s.tracks(t, ""), s.tracks(t, "")
+		c.say(t, "SET a 1\r\nMGET a b c")
+		d.say(t, "MGET b c d\r\nCLIENT TRACKING OFF")
+		tr := &s.instance.tracking
+		require.Equal(t, int64(4), tr.keys.Load())
+		require.Equal(t, int64(6), tr.items.Load())
+		require.Positive(t, tr.bytes.Load())
+		c.say(t, end)
+		require.Zero(t, tr.keys.Load(), end)
+		require.Zero(t, tr.items.Load(), end)
+		require.Zero(t, tr.bytes.Load(), end)
+	}
+}
+
+// What waits to be told is bounded in bytes, however few the keys.
+func TestChangesAreBounded(t *testing.T) {
+	s := newStill(t)
+	c := s.tracks(t, "")
+	tr := &s.instance.tracking
+	long := strings.Repeat("k", DefaultMaxKeySize)
+	for range 2 * maxChangedBytes / DefaultMaxKeySize {
+		tr.change(changedKey{key: long, readers: readers{first: c.session.id}})
+	}
+	require.LessOrEqual(t, tr.pending.kept, int64(maxChangedBytes+DefaultMaxKeySize+trackedWorth))
+	require.LessOrEqual(t, len(tr.pending.keys), maxChangedBytes/DefaultMaxKeySize+2)
+	tr.send(true)
+	require.Contains(t, c.hears(), ">2\r\n$10\r\ninvalidate\r\n_\r\n")
+}
+
+// A message that waits when its client changes the protocol stands before the change, and is written in the old one.
+func TestPushesStandBeforeAnotherProtocol(t *testing.T) {
+	for _, call := range []string{"HELLO 2", "RESET"} {
+		s := newStill(t)
+		s.instance.table = NewTable(append(All(), &Command{Name: "meanwhile", Run: func(c *Call) error {
+			c.client.Push([]byte(invalidate("k")))
+			c.Out.Status("OK")
+			return nil
+		}}))
+		c := s.dial()
+		c.say(t, "HELLO 3")
+		require.True(t, strings.HasPrefix(c.say(t, "MEANWHILE\r\n"+call), "+OK\r\n"+invalidate("k")), call)
+	}
 }
 
 // What waits to be broadcast is bounded: beyond it everything has changed.

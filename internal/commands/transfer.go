@@ -14,10 +14,15 @@ func (c *Call) here(key []byte) store.Place {
 
 // renaming makes RENAME and RENAMENX.
 func renaming(row Command, replace bool, answer func(c *Call, done bool)) Command {
-	row.Group, row.Complexity, row.Flags, row.KeyAccess = "generic", "O(1)", Write, "RW ACCESS DELETE"
+	row.Group, row.Complexity, row.Flags, row.KeyAccess = "generic", "O(1)", Write, "RW ACCESS DELETE, OW UPDATE"
+	if !replace {
+		row.KeyAccess = "RW ACCESS DELETE, OW INSERT"
+		row.Flags |= Fast // as Redis has it
+	}
 	row.Args = []Arg{Key("key"), Key("newkey")}
 	row.Run = func(c *Call) error {
 		from, to := c.here(c.Key()), c.here(c.Key())
+		c.moved += unhurried * fewBytes // it may be a log of a hundred thousand entries
 		there, done := false, false
 		var err error
 		c.View.Atomically(c.Context, []store.Place{from, to}, false, func() {
@@ -49,7 +54,7 @@ var (
 
 var copyKey = Command{
 	Name: "copy", Group: "generic", Since: "6.2.0", Complexity: "O(N) in the size of what the key holds", Flags: Write | DenyOOM | Whole,
-	Summary: "Copies what a key holds, and when it expires, to another.", KeyAccess: "RW ACCESS INSERT",
+	Summary: "Copies what a key holds, and when it expires, to another.", KeyAccess: "RO ACCESS, OW UPDATE",
 	Args:  []Arg{Key("source"), Key("destination"), Word("[DB destination-db] [REPLACE]").Optional().Many()},
 	Reply: "1 if it was copied, else 0.",
 	Run: func(c *Call) (err error) {
@@ -104,7 +109,7 @@ func (c *Call) oneIf(done bool) {
 
 var move = Command{
 	Name: "move", Group: "generic", Since: "1.0.0", Complexity: "O(1)", Flags: Write | Fast | Whole,
-	Summary: "Moves a key to another database.", KeyAccess: "RW ACCESS DELETE",
+	Summary: "Moves a key to another database.", KeyAccess: "RW ACCESS UPDATE",
 	Args: []Arg{Key("key"), Word("db")}, Reply: "1 if it was moved, 0 if there is no such key here, or one there.",
 	Run: func(c *Call) error {
 		key, word := c.Key(), c.Word()
@@ -137,6 +142,18 @@ var swapDB = Command{
 			return errDatabase
 		}
 		c.Out.Status("OK")
-		return c.View.Swap(c.Context, numbers[0], numbers[1])
+		return c.swap(numbers[0], numbers[1])
 	},
+}
+
+// swap is one step with what it means for those who watch.
+func (c *Call) swap(a, b int) (err error) {
+	if a == b {
+		return nil
+	}
+	c.View.Atomically(c.Context, nil, true, func() {
+		c.instance.watches.swap(c, a, b)
+		err = c.View.Swap(c.Context, a, b)
+	})
+	return err
 }

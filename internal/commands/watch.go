@@ -11,7 +11,15 @@ import (
 type watches struct {
 	mu       sync.Mutex
 	watchers map[watchedKey]map[*Session]*watch
+	count    int // of watches
+	ages     map[int]age
 	hearing  *hearing
+}
+
+// age is what has become of a whole database. It saves a look at every watch, of which there may be millions, while all keys are locked.
+type age struct {
+	emptied  int // how often: what was there has gone
+	replaced int // how often by another, while too many watched to ask for each key whether it is in that one
 }
 
 type watchedKey struct {
@@ -22,12 +30,16 @@ type watchedKey struct {
 // watch is one key that a session watches.
 type watch struct {
 	place   store.Place
-	existed bool // when it began
+	age     age  // of the database when it began
+	existed bool // then
 	changed bool
 }
 
-// maxWatched bounds the keys that a session watches: each may be as long as a key may be.
-const maxWatched = 4096
+// The bounds of what a session watches: keys, and the bytes of all of them.
+const (
+	maxWatched      = 4096
+	maxWatchedBytes = 4 << 20
+)
 
 const errTooManyWatched refusal = "ERR too many keys are watched"
 
@@ -50,7 +62,7 @@ var watchKeys = Command{
 
 var unwatch = Command{
 	Name: "unwatch", Group: "transactions", Since: "2.2.0", Complexity: "O(N) in the number of watched keys",
-	Flags: NoScript | Loading | Stale | Fast, Summary: "Forgets the keys that are watched.", Reply: "OK.",
+	Flags: NoScript | Loading | Stale | Fast | AllowBusy, Summary: "Forgets the keys that are watched.", Reply: "OK.",
 	Run: func(c *Call) error {
 		c.Session.unwatch()
 		c.Out.Status("OK")
@@ -74,12 +86,13 @@ func (ws *watches) add(c *Call, key []byte) error {
 func (ws *watches) register(s *Session, w *watch) (known bool, err error) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	if len(s.watching) == maxWatched {
-		return false, errTooManyWatched
-	}
 	k := watchedKey{w.place.Database, string(w.place.Key)}
 	if _, known = ws.watchers[k][s]; known {
 		return true, nil
+	}
+	if s.watchedBytes += len(k.key); len(s.watching) == maxWatched || s.watchedBytes > maxWatchedBytes {
+		s.watchedBytes -= len(k.key)
+		return false, errTooManyWatched
 	}
 	if len(ws.watchers) == 0 {
 		ws.hearing.tell(forWatches, ws.heard)
@@ -88,6 +101,8 @@ func (ws *watches) register(s *Session, w *watch) (known bool, err error) {
 		ws.watchers[k] = make(map[*Session]*watch)
 	}
 	ws.watchers[k][s] = w
+	ws.count++
+	w.age = ws.ages[k.database]
 	s.watching = append(s.watching, w)
 	return false, nil
 }
@@ -106,7 +121,8 @@ func (s *Session) unwatch() {
 			delete(ws.watchers, k)
 		}
 	}
-	s.watching = nil
+	ws.count -= len(s.watching)
+	s.watching, s.watchedBytes = nil, 0
 	if len(ws.watchers) == 0 {
 		ws.hearing.tell(forWatches, nil)
 	}
@@ -122,17 +138,60 @@ func (ws *watches) heard(database int, key []byte, why store.Why, _ int64) {
 		}
 		return
 	}
-	for k, watching := range ws.watchers {
-		if k.database == database {
-			for _, w := range watching {
-				w.changed = w.changed || w.existed
-			}
+	ws.grow(database, age{emptied: 1})
+}
+
+func (ws *watches) grow(database int, by age) {
+	before := ws.ages[database]
+	ws.ages[database] = age{before.emptied + by.emptied, before.replaced + by.replaced}
+}
+
+// manySwapped is how many watches are looked at when databases are swapped, with all keys locked: a fraction of a millisecond's worth. If
+// there are more, all of the two databases' are taken for changed.
+const manySwapped = 1024
+
+// swap is told before two databases change their numbers, with every key locked. A key that was not there when it was watched comes
+// with the other database; those that were there are told of as if they had been flushed.
+func (ws *watches) swap(c *Call, a, b int) {
+	coming := ws.coming(map[int]int{a: b, b: a})
+	selected := c.View.Selected()
+	defer c.View.Select(selected)
+	for k, watching := range coming {
+		c.View.Select(k.database)
+		e, err := c.View.Lookup(c.Context, []byte(k.key))
+		ws.mu.Lock()
+		for _, w := range watching {
+			w.changed = w.changed || err != nil || e.Kind != store.None
 		}
+		ws.mu.Unlock()
 	}
 }
 
-// changed says whether one of the keys has changed. A key that came with another database, or expired and was not swept, was told
-// to nobody: so it is looked at, while the keys are locked.
+// coming is the keys that may come with another database, where they are now, and who watches them.
+func (ws *watches) coming(from map[int]int) map[watchedKey][]*watch {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if ws.count > manySwapped {
+		for database := range from {
+			ws.grow(database, age{replaced: 1})
+		}
+		return nil
+	}
+	coming := make(map[watchedKey][]*watch)
+	for k, watching := range ws.watchers {
+		other, swapped := from[k.database]
+		for _, w := range watching {
+			if swapped && !w.existed && !w.changed {
+				now := watchedKey{other, k.key}
+				coming[now] = append(coming[now], w)
+			}
+		}
+	}
+	return coming
+}
+
+// changed says whether one of the keys has changed. A key that expired and was not swept was told to nobody: so it
+// is looked at, while the keys are locked.
 func (ws *watches) changed(c *Call, watched []*watch) bool {
 	selected := c.View.Selected()
 	defer c.View.Select(selected)
@@ -149,5 +208,6 @@ func (ws *watches) changed(c *Call, watched []*watch) bool {
 func (ws *watches) isChanged(w *watch, exists bool) bool {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	return w.changed || w.existed != exists
+	now := ws.ages[w.place.Database]
+	return w.changed || w.existed != exists || w.existed && now.emptied != w.age.emptied || now.replaced != w.age.replaced
 }

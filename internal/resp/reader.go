@@ -27,6 +27,8 @@ func DefaultLimits() Limits {
 const (
 	restrictedWords = 10
 	restrictedBulk  = 16384 // bytes
+
+	longestBulk = 512 << 20 // bytes of a word that Redis would read of somebody who has logged in
 )
 
 // Reader turns the bytes of one connection into calls. For each batch of bytes: Feed them, take calls with Next until there
@@ -237,10 +239,10 @@ func (r *Reader) readCount(arrived []byte) (n, next int, err error) {
 	}
 	count, ok := ParseInt(line[1:])
 	switch {
+	case ok && r.restricted && restrictedWords < count && count <= math.MaxInt32:
+		return 0, 0, errWordsRestricted
 	case !ok || count > int64(r.limits.Words):
 		return 0, 0, errWords
-	case count > int64(r.maxWords()):
-		return 0, 0, errWordsRestricted
 	}
 	return int(max(count, 0)), next, nil
 }
@@ -256,10 +258,10 @@ func (r *Reader) readLength(arrived []byte) (n, next int, err error) {
 	}
 	length, ok := ParseInt(line[1:])
 	switch {
+	case ok && r.restricted && restrictedBulk < length && length <= longestBulk:
+		return 0, 0, errBulkRestricted
 	case !ok || length < 0 || length > int64(r.limits.Bulk):
 		return 0, 0, errBulk
-	case length > int64(r.maxBulk()):
-		return 0, 0, errBulkRestricted
 	}
 	return int(length), next, nil
 }

@@ -143,11 +143,13 @@ func TestRestrict(t *testing.T) {
 		"*10\r\n":                       ``,
 		"*11\r\n":                       "Protocol error: unauthenticated multibulk length",
 		"*1000000\r\n":                  "Protocol error: unauthenticated multibulk length",
-		"*2000000\r\n":                  "Protocol error: invalid multibulk length",
+		"*2147483647\r\n":               "Protocol error: unauthenticated multibulk length",
+		"*2147483648\r\n":               "Protocol error: invalid multibulk length",
 		"*-1\r\n" + ping:                `["PING"]`,
 		"*1\r\n$16384\r\n":              ``,
 		"*1\r\n$16385\r\n":              "Protocol error: unauthenticated bulk length",
-		"*1\r\n$2000000\r\n":            "Protocol error: invalid bulk length",
+		"*1\r\n$536870912\r\n":          "Protocol error: unauthenticated bulk length",
+		"*1\r\n$536870913\r\n":          "Protocol error: invalid bulk length",
 		strings.Repeat("a ", 11) + "\n": `["a" "a" "a" "a" "a" "a" "a" "a" "a" "a" "a"]`,
 	} {
 		r := NewReader(DefaultLimits())

@@ -39,6 +39,7 @@ type loop struct {
 
 	epoll, bell int // descriptors: of the epoll, and of an eventfd that interrupts its wait
 	buffer      []byte
+	cipher      []byte // for what is sealed
 	links       map[int]*link
 	ready       []*link            // that did not come to an end in their turn
 	slow        map[*link]struct{} // whose sockets take no more
@@ -65,7 +66,8 @@ type link struct {
 	fd      int
 	session *commands.Session
 	outlet  outlet
-	events  uint32 // that epoll is asked for
+	tls     *sealed // nil for a plain socket
+	events  uint32  // that epoll is asked for
 	woken   atomic.Bool
 	isReady bool
 	blocked bool // the socket takes no more
@@ -116,7 +118,8 @@ func (l *loop) prepare() (err error) {
 
 // enroll takes the descriptor of a connection over: a copy of it, because the standard library keeps its own.
 func (ls *loops) enroll(conn net.Conn) error {
-	raw := rawConn(conn)
+	socket := below(conn)
+	raw := rawConn(socket)
 	if raw == nil {
 		return errors.New("the connection has no descriptor")
 	}
@@ -127,9 +130,10 @@ func (ls *loops) enroll(conn net.Conn) error {
 	}
 	l := ls.all[ls.next.Add(1)%uint64(len(ls.all))]
 	k := &link{loop: l, fd: fd, outlet: outlet{limits: l.output}, remote: address(conn.RemoteAddr(), conn), local: address(conn.LocalAddr(), conn)}
+	k.tls = l.seal(conn, fd)
 	ls.open.Add(1)
 	k.session = ls.instance.Open(commands.Peer{Remote: k.remote, Local: k.local, FD: fd, Wake: k.wake, Cut: k.cut})
-	_ = conn.Close() // before the loop knows it: then no other descriptor keeps the connection in the epoll
+	_ = socket.Close() // before the loop knows it: then no other descriptor keeps the connection in the epoll
 	l.tell(message{link: k, enter: true})
 	return nil
 }
@@ -254,7 +258,9 @@ func (l *loop) takeTurns() {
 	for _, k := range ready {
 		k.isReady = false
 		began := l.turns.Start()
-		k.turn()
+		if !k.readMore() {
+			k.turn()
+		}
 		l.turns.Stop(began)
 		l.instance.Yield()
 	}
@@ -308,7 +314,7 @@ func (k *link) enter() {
 		return
 	}
 	l.links[k.fd] = k
-	if l.draining {
+	if l.draining || k.tls != nil {
 		k.goOn()
 	}
 }
@@ -319,6 +325,9 @@ func (k *link) happened(events uint32) {
 		k.blocked = false
 		k.goOn()
 	}
+	if k.tls != nil {
+		k.tls.drained = false
+	}
 	if !k.closed && !k.ended && !k.busy() && events&(unix.EPOLLIN|unix.EPOLLHUP|unix.EPOLLERR) != 0 {
 		k.read()
 	} else if !k.closed && (events&(unix.EPOLLHUP|unix.EPOLLERR) != 0 || events&unix.EPOLLRDHUP != 0 && k.session.Waits()) {
@@ -327,11 +336,20 @@ func (k *link) happened(events uint32) {
 }
 
 // busy says that the client has calls or replies waiting: then nothing more is read of it, and the network holds it up.
-func (k *link) busy() bool { return k.isReady || k.session.Owing() || k.outlet.waiting(k.session) > 0 }
+func (k *link) busy() bool { return k.isReady || k.session.Owing() || k.waiting() > 0 }
+
+// waiting is the number of bytes that the socket has not taken.
+func (k *link) waiting() int {
+	waiting := k.outlet.waiting(k.session)
+	if k.tls != nil {
+		waiting += k.tls.unsent()
+	}
+	return waiting
+}
 
 // read gives the session what has arrived, and says how much that was.
 func (k *link) read() int {
-	n, err := read(k.fd, k.loop.buffer)
+	n, err := k.receive()
 	switch {
 	case n > 0:
 		k.loop.counted.In += int64(n)
@@ -339,6 +357,9 @@ func (k *link) read() int {
 		k.session.Feed(k.loop.buffer[:n])
 		k.goOn()
 	case err == unix.EAGAIN || err == unix.EINTR:
+		if k.waiting() > 0 {
+			k.goOn() // TLS has something to say of itself
+		}
 	case n == 0 && err == nil: // the client closed its direction; it may still want its replies, as nc does
 		k.ended = true
 		k.goOn()
@@ -348,12 +369,17 @@ func (k *link) read() int {
 	return max(n, 0)
 }
 
+// readMore reads what TLS holds of what arrived, and says whether there was some.
+func (k *link) readMore() bool {
+	return k.tls != nil && k.tls.more && !k.closed && !k.ended && !k.busy() && k.read() > 0
+}
+
 // turn lets the session go on, unless replies are waiting: they go first.
 func (k *link) turn() {
 	if k.closed {
 		return
 	}
-	if k.outlet.waiting(k.session) == 0 {
+	if k.waiting() == 0 {
 		k.session.Resume()
 	}
 	k.goOn()
@@ -365,7 +391,7 @@ func (k *link) goOn() {
 		return
 	}
 	s, l := k.session, k.loop
-	waiting, owing := k.outlet.waiting(s), s.Owing()
+	waiting, owing := k.waiting(), s.Owing()
 	s.ShowUnsent(waiting)
 	switch {
 	case waiting > 0 && k.cutOff(0):
@@ -387,6 +413,8 @@ func (k *link) goOn() {
 		k.close()
 	case l.draining:
 		k.readRest()
+	case k.tls != nil && k.tls.more:
+		k.getReady()
 	default:
 		k.watch(unix.EPOLLIN)
 	}
@@ -394,7 +422,7 @@ func (k *link) goOn() {
 
 // cutOff ends the connection if more than so many bytes wait for the client to read them, and that is too much.
 func (k *link) cutOff(least int) bool {
-	waiting, l := k.outlet.waiting(k.session), k.loop
+	waiting, l := k.waiting(), k.loop
 	if waiting <= least || !k.outlet.tooMuch(k.session, l.instance.Now()) {
 		return false
 	}
@@ -404,12 +432,35 @@ func (k *link) cutOff(least int) bool {
 	return true
 }
 
+// receive takes what has arrived; transmit gives the socket bytes.
+func (k *link) receive() (int, error) {
+	if k.tls != nil {
+		return k.tls.receive(k.loop.buffer)
+	}
+	return read(k.fd, k.loop.buffer)
+}
+
+func (k *link) transmit(b []byte) (int, error) {
+	if k.tls == nil {
+		return write(k.fd, b)
+	}
+	waited := k.tls.unsent()
+	n, err := k.tls.transmit(b)
+	if waited > 0 && (n > 0 || k.tls.unsent() < waited) {
+		k.session.Touch() // a client that reads is not idle
+	}
+	return n, err
+}
+
 // lastReads is how much is read of a connection that is to end, in reads: a client that sends faster than we read does not
 // put the end off.
 const lastReads = 64
 
 // readRest answers what has arrived while the server stops, and ends the connection when there is no more.
 func (k *link) readRest() {
+	if k.tls != nil {
+		k.tls.drained = false
+	}
 	if k.reads++; k.reads > lastReads || k.read() == 0 {
 		k.close()
 	}
@@ -427,10 +478,10 @@ func (k *link) discard() {
 // send gives the socket one piece; false if the connection is gone.
 func (k *link) send() bool {
 	next := k.outlet.next(k.session)
-	if len(next) == 0 || k.blocked {
+	if len(next) == 0 && k.waiting() == 0 || k.blocked {
 		return true
 	}
-	n, err := write(k.fd, next)
+	n, err := k.transmit(next)
 	switch {
 	case err == unix.EAGAIN:
 		k.blocked = true
@@ -472,9 +523,12 @@ func (k *link) close() {
 		return
 	}
 	k.closed = true
+	if k.tls != nil {
+		k.tls.goodbye()
+	}
 	delete(k.loop.links, k.fd)
 	delete(k.loop.slow, k)
-	unix.Close(k.fd) // which takes it out of the epoll
-	k.session.Close()
+	k.session.Close() // before the client can see it: what it listened to, and the like, is over when its connection is
+	unix.Close(k.fd)  // which takes it out of the epoll
 	k.loop.open.Done()
 }

@@ -24,7 +24,7 @@ type Transport string
 
 const (
 	EventLoop  Transport = "event-loop" // a few goroutines, each with many connections: the Fastest for plain sockets; on Linux
-	Goroutines Transport = "goroutines" // one a connection: for those that wait (TLS, a store beyond a network)
+	Goroutines Transport = "goroutines" // one a connection: for those that wait (a store beyond a network)
 )
 
 // Options of a Server. Zero values mean: event loops, as many as the process may use cores; nobody is refused, idle or slow.
@@ -61,6 +61,7 @@ type Server struct {
 	timeout   atomic.Int64 // Options' Timeout and MaxClients, as they are now
 	most      atomic.Int64
 	warned    sync.Once // about peers that protected mode refuses
+	room      room
 
 	mu        sync.Mutex
 	listeners map[net.Listener]struct{}
@@ -71,7 +72,7 @@ type Server struct {
 
 // transport is what a Transport names.
 type transport interface {
-	// enroll takes a connection over, for life.
+	// enroll takes a connection over, for life. It may be a *tls.Conn over a wire, whose hands are shaken.
 	enroll(net.Conn) error
 	// drain answers what has arrived and then ends each connection, all of them at the latest when ctx is done.
 	drain(ctx context.Context) error
@@ -87,6 +88,7 @@ func New(instance *commands.Instance, o Options) (*Server, error) {
 	}
 	o.output = new(atomic.Pointer[outputs])
 	s := &Server{instance: instance, options: o, log: o.Log, listeners: make(map[net.Listener]struct{}), ended: make(chan struct{})}
+	s.room.open()
 	s.SetTimeout(o.Timeout)
 	s.SetMaxClients(o.MaxClients)
 	s.SetOutput(o.Output, o.Listens)
@@ -135,7 +137,7 @@ func (s *Server) Serve(listener net.Listener) error {
 		return ErrClosed
 	}
 	defer s.accepting.Done()
-	return s.accept(listener)
+	return s.accept(listener, s.admit)
 }
 
 func (s *Server) register(listener net.Listener) bool {
@@ -149,9 +151,9 @@ func (s *Server) register(listener net.Listener) bool {
 	return true
 }
 
-// accept hands connections to the transport. An error of accept passes, as when there are too many open files: the
+// accept admits connections. An error of accept passes, as when there are too many open files: the
 // listener waits a little, longer each time, as net/http's does.
-func (s *Server) accept(listener net.Listener) error {
+func (s *Server) accept(listener net.Listener, admit func(net.Conn)) error {
 	const shortest, longest = 5 * time.Millisecond, time.Second
 	pause := shortest
 	for {
@@ -159,7 +161,7 @@ func (s *Server) accept(listener net.Listener) error {
 		switch {
 		case err == nil:
 			pause = shortest
-			s.admit(conn)
+			admit(conn)
 		case errors.Is(err, net.ErrClosed):
 			return ErrClosed
 		default:
@@ -178,6 +180,11 @@ func (s *Server) admit(conn net.Conn) {
 		conn.Close()
 		return
 	}
+	s.letIn(conn)
+}
+
+// letIn makes a connection a client's.
+func (s *Server) letIn(conn net.Conn) {
 	if err := s.enroll(conn); err != nil {
 		s.instance.CountRejected()
 		s.log.Warn("connection refused", "peer", conn.RemoteAddr(), "error", err)
@@ -212,13 +219,13 @@ const (
 
 func (s *Server) refusal(conn net.Conn) string {
 	switch {
-	case s.options.Protected && !isLocal(conn.RemoteAddr()):
+	case s.options.Protected && !s.instance.Closed() && !isLocal(conn.RemoteAddr()):
 		s.warned.Do(func() {
-			s.log.Warn("protected mode refuses peers that are not on this machine: --protected-mode no lets them in, --bind keeps them away",
+			s.log.Warn("protected mode refuses peers that are not on this machine, as there is no password: --requirepass sets one, --protected-mode no lets them in, --bind keeps them away",
 				"peer", conn.RemoteAddr())
 		})
 		return denied
-	case s.most.Load() > 0 && int64(s.instance.Clients()) >= s.most.Load():
+	case s.most.Load() > 0 && int64(s.instance.Clients()+s.room.count()) >= s.most.Load() && !s.room.giveWay():
 		return tooMany
 	}
 	return ""
@@ -267,6 +274,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 	s.mu.Unlock()
 	s.accepting.Wait()
+	s.room.clear()
 	s.instance.EndWaits() // those who wait have their replies, too
 	return s.transport.drain(ctx)
 }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -30,6 +31,7 @@ type threads struct {
 // goroutine that brings what others have for the client.
 type thread struct {
 	conn     net.Conn
+	socket   net.Conn // the same, but below TLS: who closes that does not wait to say goodbye
 	instance *commands.Instance
 	outlet   outlet
 	traffic  *commands.Traffic
@@ -42,10 +44,10 @@ type thread struct {
 }
 
 func (t *threads) enroll(conn net.Conn) error {
-	k := &thread{conn: conn, instance: t.instance, outlet: outlet{limits: t.output}, traffic: t.traffic}
+	k := &thread{conn: conn, socket: below(conn), instance: t.instance, outlet: outlet{limits: t.output}, traffic: t.traffic}
 	k.mu.Lock() // a wake may come before there is a session
 	k.session = t.instance.Open(commands.Peer{
-		Remote: address(conn.RemoteAddr(), conn), Local: address(conn.LocalAddr(), conn), FD: descriptor(conn), Wake: k.wake, Cut: k.cut,
+		Remote: address(conn.RemoteAddr(), conn), Local: address(conn.LocalAddr(), conn), FD: descriptor(k.socket), Wake: k.wake, Cut: k.cut,
 	})
 	k.mu.Unlock()
 	t.open.Add(1)
@@ -88,7 +90,7 @@ func (t *thread) serve(draining *atomic.Bool) {
 			switch {
 			case draining.Load() && errors.Is(err, os.ErrDeadlineExceeded):
 				t.feedRest(buffer)
-			case err != io.EOF:
+			case err != io.EOF && err != io.ErrUnexpectedEOF:
 				t.mu.Lock()
 				t.failed = true // it takes no replies either
 				t.mu.Unlock()
@@ -115,16 +117,36 @@ func (t *thread) feed(input []byte) bool {
 
 // feedRest reads what has arrived, without waiting for more.
 func (t *thread) feedRest(buffer []byte) {
-	raw := rawConn(t.conn)
+	source := io.Reader(hasty{t.socket})
+	if secured, ok := t.conn.(*tls.Conn); ok {
+		t.mu.Lock() // somebody may write
+		secured.NetConn().(*wire).Conn = hasty{t.socket}
+		t.mu.Unlock()
+		source = secured
+	}
 	for range 64 { // a client that sends faster than we read does not put the end off
-		n := 0
-		if raw == nil || raw.Control(func(fd uintptr) { n, _ = unix.Read(int(fd), buffer) }) != nil || n <= 0 {
-			return
-		}
-		if !t.feed(buffer[:n]) {
+		n, _ := source.Read(buffer)
+		if n <= 0 || !t.feed(buffer[:n]) {
 			return
 		}
 	}
+}
+
+// hasty is a connection that is read without waiting.
+type hasty struct{ net.Conn }
+
+func (h hasty) Read(b []byte) (n int, err error) {
+	raw := rawConn(h.Conn)
+	if raw == nil || raw.Control(func(fd uintptr) { n, err = unix.Read(int(fd), b) }) != nil {
+		return 0, net.ErrClosed
+	}
+	switch {
+	case n > 0:
+		return n, nil
+	case n == 0 && err == nil:
+		return 0, io.EOF
+	}
+	return 0, errNothingYet
 }
 
 // flush sends all that the session answers, turn by turn. It needs mu; a client that does not read holds up nobody else.
@@ -160,10 +182,10 @@ func (t *thread) write(next []byte) (int, error) {
 	if soft := limit.Soft; soft > 0 && t.outlet.waiting(t.session) > soft {
 		defer time.AfterFunc(limit.SoftFor, func() {
 			t.instance.CountOutputCut()
-			t.conn.Close()
+			t.cut()
 		}).Stop()
 	} else if t.session.Closing() {
-		defer time.AfterFunc(patience, func() { t.conn.Close() }).Stop()
+		defer time.AfterFunc(patience, t.cut).Stop()
 	}
 	return t.conn.Write(next)
 }
@@ -171,7 +193,7 @@ func (t *thread) write(next []byte) (int, error) {
 // fail gives the connection up. It needs mu.
 func (t *thread) fail() {
 	t.failed = true
-	t.conn.Close() // wakes the reader
+	t.cut() // wakes the reader
 }
 
 // finish sends what is still owed to a client that will say nothing more, and ends the session.
@@ -214,7 +236,7 @@ func (t *thread) resume() {
 }
 
 // cut ends the connection, whoever is using it.
-func (t *thread) cut() { t.conn.Close() }
+func (t *thread) cut() { t.socket.Close() }
 
 // past is a deadline that has passed: whoever is reading stops.
 var past = time.Unix(1, 0)

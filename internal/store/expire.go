@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// An expired record is absent to every reader, but it takes room until the sweep comes by. The sweep goes round the whole
+// An expired record is absent to every reader, and goes when one asks for it; else it takes room until the sweep comes by. The sweep goes round the whole
 // table at an even pace, a slice of every shard each SweepInterval, once in sweepRound: so a record is gone about one
 // round after it expired at the latest (a table that grows meanwhile makes the round a little longer), whether or not
 // anybody writes. Memory therefore follows the keys that are live or expired of late, at any insert rate. (Redis samples keys at random instead, expire.c: its table may hold

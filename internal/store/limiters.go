@@ -16,7 +16,7 @@ import (
 type spot struct {
 	h    hashed
 	key  []byte
-	r    record // nil if there is none; it may have expired
+	r    record // nil if there is none; but for values and transfers it has not expired
 	p    place
 	live bool
 }
@@ -24,8 +24,8 @@ type spot struct {
 // look finds a key for a limiter of a kind, at the instant now.
 func (s *shard) look(h hashed, key []byte, now int64, kind Kind) (spot, error) {
 	at := spot{h: h, key: key}
-	at.r, at.p = s.find(h, key)
-	at.live = at.r != nil && at.r.expires() > now
+	at.r, at.p = s.see(h, key, now)
+	at.live = at.r != nil
 	if at.live && at.r.kind() != kind {
 		return at, ErrWrongKind
 	}
@@ -39,10 +39,6 @@ func (s *shard) look(h hashed, key []byte, now int64, kind Kind) (spot, error) {
 func (s *shard) hold(at *spot, kind Kind, more int) (err error) {
 	if at.live {
 		return nil
-	}
-	if at.r != nil {
-		s.expired++
-		s.remove(at.h, at.p)
 	}
 	at.r, err = s.addSized(at.h, at.key, kind, more)
 	return err

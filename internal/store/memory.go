@@ -354,8 +354,8 @@ func (v *view) Inspect(_ context.Context, key []byte) (e Entry, fields []Field, 
 		return Entry{}, nil, nil
 	}
 	defer v.leave(s)
-	r, _ := s.find(h, key)
 	v.now = s.advance(v.now)
+	r, _ := s.see(h, key, v.now)
 	if e = r.entry(v.now); e.Kind != None {
 		fields = s.fields(r, v.now)
 	}
@@ -370,8 +370,8 @@ func (v *view) Lookup(_ context.Context, key []byte) (Entry, error) {
 		return Entry{}, nil
 	}
 	defer v.leave(s)
-	r, _ := s.find(h, key)
 	v.now = s.advance(v.now) // so that what is left of the key, counted from there, is never more than it was given
+	r, _ := s.see(h, key, v.now)
 	return r.entry(v.now), nil
 }
 
@@ -401,7 +401,7 @@ func (v *view) count(keys [][]byte, use bool) (n int) {
 	for _, key := range keys {
 		h := v.hash(key)
 		s := &db.shards[h.shard]
-		if r, _ := s.find(h, key); r.entry(s.advance(now)).Kind != None {
+		if r, _ := s.see(h, key, s.advance(now)); r != nil {
 			if n++; use {
 				r.use(now)
 			}

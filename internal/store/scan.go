@@ -49,17 +49,26 @@ func (s *shard) scan(position uint64, now int64, visit func([]byte, Entry)) (nex
 	}
 	now = s.advance(now)
 	b, end := s.index.bucketAt(uint32(position))
+	var expired [bucketSlots]ref
+	gone := expired[:0]
 	for ; b != nil; b = s.index.following(b) {
 		for slot := range bucketSlots {
 			if !b.taken(slot) {
 				continue
 			}
 			r := s.pages.at(b.ref(slot))
-			if e := r.entry(now); e.Kind != None && uint64(s.hash(r.key()).position) >= position {
+			e := r.entry(now)
+			if e.Kind == None && len(gone) < len(expired) {
+				gone = append(gone, b.ref(slot))
+			}
+			if e.Kind != None && uint64(s.hash(r.key()).position) >= position {
 				visit(r.key(), e)
 				seen++
 			}
 		}
+	}
+	for _, at := range gone { // now that nobody goes through the index
+		s.expire(at, s.pages.at(at))
 	}
 	return end, seen
 }

@@ -76,6 +76,23 @@ func (s *shard) find(h hashed, key []byte) (record, place) {
 	return nil, place{}
 }
 
+// see is find for who looks: a record that has expired goes, so that whoever listens hears of it as soon as anybody could know.
+func (s *shard) see(h hashed, key []byte, now int64) (record, place) {
+	r, p := s.find(h, key)
+	if r != nil && r.expires() <= now {
+		s.lapse(h, key, p)
+		return nil, place{}
+	}
+	return r, p
+}
+
+// lapse removes a record that has expired.
+func (s *shard) lapse(h hashed, key []byte, p place) {
+	s.tell(key, Expired)
+	s.expired++
+	s.remove(h, p)
+}
+
 // add makes the record of a key that has none; its expiry is for the caller to set.
 func (s *shard) add(h hashed, key []byte, kind Kind) (record, error) {
 	return s.addSized(h, key, kind, 0)
@@ -125,6 +142,9 @@ func (s *shard) throttle(h hashed, key []byte, now int64, limit gcra.Limit, quan
 	}
 	o, next, err := limit.Outcome(now, tat, quantity, mode)
 	if err != nil || next == tat {
+		if r != nil && tat == 0 {
+			s.lapse(h, key, p)
+		}
 		return o, err
 	}
 	return o, s.keep(h, key, r, p, now, next)
@@ -168,15 +188,13 @@ func (s *shard) delete(h hashed, key []byte, now int64) bool {
 	if r == nil {
 		return false
 	}
-	live := r.expires() > now
-	if live {
-		s.tell(key, Deleted)
-	} else {
-		s.tell(key, Expired)
-		s.expired++
+	if r.expires() <= now {
+		s.lapse(h, key, p)
+		return false
 	}
+	s.tell(key, Deleted)
 	s.remove(h, p)
-	return live
+	return true
 }
 
 func (s *shard) tell(key []byte, why Why) { s.listener.tell(int(s.database), key, why, s.by) }

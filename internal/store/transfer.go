@@ -17,6 +17,9 @@ func (v *view) Transfer(ctx context.Context, from, to Place, how Transfer) (done
 func (v *view) transfer(from, to Place, how Transfer) (bool, error) {
 	source, destination := v.spot(from), v.spot(to)
 	switch {
+	case !source.live && source.r != nil:
+		source.shard.lapse(source.h, source.key, source.p)
+		return false, nil
 	case !source.live, destination.live && !how.Replace:
 		return false, nil
 	case source.shard == destination.shard && string(from.Key) == string(to.Key):

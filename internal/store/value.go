@@ -16,8 +16,8 @@ func (v *view) Read(_ context.Context, key []byte, dst []byte) ([]byte, Entry, e
 		return dst, Entry{}, nil
 	}
 	defer v.leave(s)
-	r, _ := s.find(h, key)
 	v.now = s.advance(v.now)
+	r, _ := s.see(h, key, v.now)
 	e := r.entry(v.now)
 	if e.Kind != None {
 		r.use(v.now)
@@ -153,7 +153,7 @@ func (s *shard) plus(h hashed, key []byte, now, n int64) (int64, error) {
 func (s *shard) edit(h hashed, key []byte, now int64, edit func(Entry, []byte) (Change, error)) error {
 	now = s.advance(now)
 	at := spot{h: h, key: key}
-	at.r, at.p = s.find(h, key)
+	at.r, at.p = s.see(h, key, now)
 	e := at.r.entry(now)
 	if e.Kind != None {
 		at.r.use(now)

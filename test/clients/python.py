@@ -8,6 +8,10 @@ import redis
 
 LIMIT = 15, 30, 60, 1
 protocol = {"protocol": int(os.environ["PROTOCOL"])} if os.environ.get("PROTOCOL") else {}
+tls = {}
+if os.environ.get("TLS"):
+    at = os.environ["TLS"] + "/"
+    tls = dict(ssl=True, ssl_ca_certs=at + "ca.crt", ssl_certfile=at + "client.crt", ssl_keyfile=at + "client.key")
 
 
 def ok(*feature):
@@ -15,7 +19,7 @@ def ok(*feature):
 
 
 def open_(db):
-    return redis.Redis(port=int(os.environ["PORT"]), db=db, **protocol)
+    return redis.Redis(port=int(os.environ["PORT"]), db=db, **protocol, **tls)
 
 
 def refused(call, *words):

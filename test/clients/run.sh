@@ -3,7 +3,7 @@
 # Each program tells the same story with its client: a decision, counters, a pipeline, a transaction, errors, database 2, and
 # that the server was restarted. It prints "client NAME VERSION", then "ok FEATURE" for each, and "restart" when it waits for that
 # on its standard input. Until then nothing may be on its standard error. It reads PORT, and PROTOCOL: 2, 3 or empty, as the client
-# comes. Then it begins again behind limiters/forgetful.py, which loses one decision of its pipeline: that it must notice.
+# comes; and TLS: a directory with ca.crt, client.crt and client.key if PORT is one for TLS, or empty. Then it begins again behind limiters/forgetful.py, which loses one decision of its pipeline: that it must notice.
 # Clients are installed into a temporary place; PHP's, Ruby's and C's, and Debian's redis-py, must be there. What is not there is
 # "not run"; Go, Node.js and Python have to run. --write writes the tables into docs/clients.md.
 set -eu
@@ -37,10 +37,28 @@ await() { # file, pattern
     fail "nothing like $2 in $(cat "$1")"
 }
 
+# certificates makes an authority, and what it signs for both sides.
+certificates() {
+    local name
+    mkdir "$dir/tls"
+    (
+        cd "$dir/tls"
+        openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout ca.key -out ca.crt -days 2 -subj /CN=authority
+        for name in server client; do
+            openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout "$name.key" -out "$name.csr" -subj "/CN=$name"
+            openssl x509 -req -in "$name.csr" -CA ca.crt -CAkey ca.key -CAcreateserial -out "$name.crt" -days 2 \
+                -extfile <(echo "subjectAltName=DNS:localhost,IP:127.0.0.1")
+        done
+    ) >"$dir/log" 2>&1 || fail "no certificates: $(cat "$dir/log")"
+}
+
 ports=()
 serve() { # which of the servers
     : >"$dir/stdout.$1"
-    "$binary" --port "${ports[$1]}" --loglevel warning >"$dir/stdout.$1" 2>>"$dir/stderr" &
+    local tls=()
+    [ "$1" != 0 ] || tls=(--tls-port "$tls_port" --tls-cert-file "$dir/tls/server.crt" --tls-key-file "$dir/tls/server.key"
+        --tls-ca-cert-file "$dir/tls/ca.crt")
+    "$binary" --port "${ports[$1]}" "${tls[@]}" --loglevel warning >"$dir/stdout.$1" 2>>"$dir/stderr" &
     servers[$1]=$!
     await "$dir/stdout.$1" 'Ready to accept connections'
 }
@@ -89,19 +107,24 @@ story() { # language, protocol or "", program...
     local language=$1 feature words=()
     export PROTOCOL=$2
     shift 2
-    tell "${ports[0]}" "$@" || fail "$*, protocol ${PROTOCOL:-as it comes}: $name $version, after ${!cells[*]}: $(cat "$dir/complaint")"
+    tell "$([ -n "$TLS" ] && echo "$tls_port" || echo "${ports[0]}")" "$@" || fail "$*, protocol ${PROTOCOL:-as it comes}: $name $version, after ${!cells[*]}: $(cat "$dir/complaint")"
     [ "${#cells[@]}" = "${#features[@]}" ] || fail "$*: only ${!cells[*]}"
     [ -z "$complaint" ] || fail "$*, protocol ${PROTOCOL:-as it comes}, complained: $complaint"
     [[ $resp = [23] && $resp = "${PROTOCOL:-$resp}" ]] || fail "$* spoke RESP$resp, not RESP$PROTOCOL"
     for feature in "${features[@]}"; do
-        echo "ok ${name/ /-}-$version-resp$resp $feature${cells[$feature]:+ ${cells[$feature]}}"
+        echo "ok ${name/ /-}-$version-resp$resp${TLS:+-tls} $feature${cells[$feature]:+ ${cells[$feature]}}"
         words+=("${cells[$feature]:-ok}")
     done
-    echo "ok ${name/ /-}-$version-resp$resp quiet"
+    echo "ok ${name/ /-}-$version-resp$resp${TLS:+-tls} quiet"
     words[0]="\`${words[0]}\`"
-    row "$language: $name $version" "RESP$resp$([ -n "$PROTOCOL" ] || echo ', as it comes')" "${words[@]}" ok
+    row "$language: $name $version${TLS:+, over TLS}" "RESP$resp$([ -n "$PROTOCOL" ] || echo ', as it comes')" "${words[@]}" ok
     ran[$language]=yes
-    unnoticed "$@"
+    [ -n "$TLS" ] || unnoticed "$@"
+}
+
+# over_tls is story over TLS, with certificates on both sides.
+over_tls() { # language, protocol or "", program...
+    TLS=$dir/tls story "$@"
 }
 
 unnoticed() { # program...
@@ -127,6 +150,7 @@ go_clients() {
     (cd "$here/go" && go vet ./... && go build -o "$dir/go/" ./...) || fail "the Go programs cannot be built"
     story Go '' go/goredis client
     story Go 2 go/goredis client
+    over_tls Go '' go/goredis client
     story Go '' go/goredis universal
     OTHER_PORTS="${ports[1]} ${ports[2]}" story Go '' go/goredis ring
     story Go '' go/redigo
@@ -143,6 +167,7 @@ node_clients() {
         { not_run Node.js "npm: $(head -1 "$dir/log")"; return; }
     story Node.js '' node node-redis.mjs redis6
     story Node.js 2 node node-redis.mjs redis6
+    over_tls Node.js '' node node-redis.mjs redis6
     story Node.js '' node node-redis.mjs redis5
     story Node.js 3 node node-redis.mjs redis5
     story Node.js '' node ioredis.mjs ioredis6
@@ -156,6 +181,7 @@ python_clients() {
         { not_run Python "redis-py cannot be installed: $(tail -1 "$dir/log")"; return; }
     story Python '' "$dir/venv/bin/python" "$here/python.py"
     story Python 2 "$dir/venv/bin/python" "$here/python.py"
+    over_tls Python '' "$dir/venv/bin/python" "$here/python.py"
     if /usr/bin/python3 -c 'import redis' 2>/dev/null; then
         story Python '' /usr/bin/python3 "$here/python.py"
     else
@@ -210,10 +236,13 @@ java_clients() {
     story Java 3 "${java[@]}" RedissonStory
 }
 
-for tool in go python3 redis-cli; do
+export TLS=
+for tool in go python3 redis-cli openssl; do
     has "$tool" || fail "$tool is not installed"
 done
 : >"$dir/stderr"
+certificates
+tls_port=$(free_port)
 for which in 0 1 2; do
     ports[$which]=$(free_port)
     serve "$which"

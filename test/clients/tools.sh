@@ -33,6 +33,8 @@ redis_cli() {
     else
         not_run 'redis-cli --memkeys' 'cellserver has no MEMORY USAGE'
     fi
+    shows redis-cli '--tls' '^0 16 15 -1 2 $' bash -c "redis-cli -p $tls_port --tls --cacert $dir/tls/ca.crt --cert $dir/tls/client.crt \
+        --key $dir/tls/client.key CL.THROTTLE sealed 15 30 60 1 | tr '\n' ' '"
     shows redis-cli hints 'key max_burst' python3 "$here/hints.py" "${cli[@]}"
     tool redis-cli "$(redis-cli --version | cut -d ' ' -f 2)"
 }
@@ -43,6 +45,8 @@ redis_benchmark() {
     shows redis-benchmark '-t' 'MSET.*requests per second' "${benchmark[@]}" -t ping,set,get,incr,mset
     shows redis-benchmark '-P 16 -r 100 CL.THROTTLE' 'CL.THROTTLE.*requests per second' \
         "${benchmark[@]}" -P 16 -r 100 CL.THROTTLE k:__rand_int__ 15 30 60 1
+    shows redis-benchmark '--tls' 'requests per second' redis-benchmark -p "$tls_port" -q -n 2000 --tls --cacert "$dir/tls/ca.crt" \
+        --cert "$dir/tls/client.crt" --key "$dir/tls/client.key" -t incr
     tool redis-benchmark "$(redis-benchmark --version | cut -d ' ' -f 2)"
 }
 

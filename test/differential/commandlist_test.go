@@ -14,7 +14,7 @@ import (
 
 // listed are the names of COMMAND LIST, and described those of COMMAND with their subcommands; both sorted.
 func listed(t *testing.T, server *peer.Server) (listed, described []string) {
-	client := redis.NewClient(&redis.Options{Addr: server.Addr, Protocol: 2})
+	client := redis.NewClient(&redis.Options{Addr: server.Addr, TLSConfig: server.TLS, Protocol: 2})
 	defer client.Close()
 	listed, err := client.Do(context.Background(), "COMMAND", "LIST").StringSlice()
 	require.NoError(t, err)

@@ -36,11 +36,16 @@ func TestConversationsWithTheBinary(t *testing.T) {
 		t.Run(name(f), func(t *testing.T) {
 			t.Parallel()
 			server := peer.Start(t)
-			for _, d := range f.Play(transcript.Network("tcp", server.Addr)) {
+			for _, d := range f.Play(stage(server)) {
 				t.Error(d)
 			}
 		})
 	}
+}
+
+// stage is a server, reached as Start has it.
+func stage(server *peer.Server) transcript.Stage {
+	return transcript.Dialer(func() (transcript.Conn, error) { return peer.Dial(server.Addr) })
 }
 
 // What is marked as Redis's, Redis says.
@@ -51,7 +56,7 @@ func TestConversationsWithRedis(t *testing.T) {
 		t.Run(name(f), func(t *testing.T) {
 			t.Parallel()
 			server := peer.StartRedis(t)
-			for _, d := range f.PlayToRedis(transcript.Network("tcp", server.Addr)) {
+			for _, d := range f.PlayToRedis(stage(server)) {
 				t.Error(d)
 			}
 		})
@@ -62,7 +67,7 @@ func TestConversationsFindAWrongReply(t *testing.T) {
 	f, err := transcript.Parse("planted.txt", []byte("> ECHO a\n\"b\"\n> PING\n+PONG\n"))
 	require.NoError(t, err)
 	server := peer.Start(t)
-	differences := f.Play(transcript.Network("tcp", server.Addr))
+	differences := f.Play(stage(server))
 	require.Len(t, differences, 1)
 	assert.Equal(t, 2, differences[0].Line)
 }

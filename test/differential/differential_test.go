@@ -24,7 +24,7 @@ const patience = 20 * time.Second
 // dial connects; the connection and everything on it ends with the test at the latest.
 func dial(t *testing.T, address string) net.Conn {
 	t.Helper()
-	conn, err := net.DialTimeout("tcp", address, patience)
+	conn, err := peer.Dial(address)
 	require.NoError(t, err)
 	t.Cleanup(func() { conn.Close() })
 	require.NoError(t, conn.SetDeadline(time.Now().Add(5*patience)))

@@ -7,15 +7,17 @@ import (
 	"strings"
 )
 
-// program is what one client sends.
+// program is what one client sends, or several in turn.
 type program []step
 
 // step is a call, or bytes that mean to be one. ends says that the server hangs up on it; burns that what follows is sent when
-// all keys are gone that were to expire in the next few milliseconds.
+// all keys are gone that were to expire in the next few milliseconds; together that this is client's turn, of several.
 type step struct {
-	bytes string
-	ends  bool
-	burns bool
+	bytes    string
+	ends     bool
+	burns    bool
+	together bool
+	client   int
 }
 
 // pieces are what is sent at a time.
@@ -35,6 +37,9 @@ func (p program) String() string {
 		if len(s.bytes) > 600 {
 			fmt.Fprintf(&b, "raw %.300q... of %d bytes\n", s.bytes, len(s.bytes))
 			continue
+		}
+		if s.together {
+			fmt.Fprintf(&b, "%c ", 'A'+s.client)
 		}
 		fmt.Fprintf(&b, "raw %q\n", s.bytes)
 	}

@@ -24,7 +24,7 @@ import (
 type dialer func() (net.Conn, error)
 
 func to(server *peer.Server) dialer {
-	return func() (net.Conn, error) { return net.DialTimeout("tcp", server.Addr, patience) }
+	return func() (net.Conn, error) { return peer.Dial(server.Addr) }
 }
 
 // finished is what a program asks to be echoed last.
@@ -114,6 +114,9 @@ func listen(r *bufio.Reader, id string) (lines []string, err error) {
 
 // compare plays a program to both and says where they part: "" if they do not.
 func compare(ours, redis dialer, p program) (difference string, err error) {
+	if len(p) > 0 && p[0].together {
+		return compareTogether(ours, redis, p)
+	}
 	got, err := play(ours, p)
 	if err != nil {
 		return "", fmt.Errorf("cellserver: %w", err)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"cellserver/internal/transcript"
+	"cellserver/test/peer"
 )
 
 // patience is how late anything may be: far more than it takes.
@@ -87,12 +88,12 @@ var strangers = []string{
 }
 
 // dial connects, with a deadline for all that follows.
-func dial(addr string) (*net.TCPConn, error) {
-	conn, err := net.DialTimeout("tcp", addr, patience)
+func dial(addr string) (*peer.Conn, error) {
+	conn, err := peer.Dial(addr)
 	if err != nil {
 		return nil, err
 	}
-	return conn.(*net.TCPConn), conn.SetDeadline(time.Now().Add(patience))
+	return conn, conn.SetDeadline(time.Now().Add(patience))
 }
 
 // duplex is a connection whose directions are closed one by one: TCP's and Unix's.

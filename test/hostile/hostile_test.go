@@ -38,7 +38,7 @@ type watcher struct {
 func watch(t *testing.T, server *peer.Server) *watcher {
 	t.Helper()
 	w := &watcher{t: t, ctx: t.Context(), Client: redis.NewClient(&redis.Options{
-		Addr: server.Addr, PoolSize: 1, MaxRetries: -1, ReadTimeout: patience, WriteTimeout: patience,
+		Addr: server.Addr, TLSConfig: server.TLS, PoolSize: 1, MaxRetries: -1, ReadTimeout: patience, WriteTimeout: patience,
 	})}
 	t.Cleanup(func() { w.Close() })
 	w.pid = w.field("process_id")
@@ -92,7 +92,7 @@ func until(t *testing.T, holds func() bool, what func() string) {
 const soon = 10 * time.Second
 
 // connect is dial for tests.
-func connect(t *testing.T, server *peer.Server) *net.TCPConn {
+func connect(t *testing.T, server *peer.Server) *peer.Conn {
 	t.Helper()
 	conn, err := dial(server.Addr)
 	require.NoError(t, err)

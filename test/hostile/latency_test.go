@@ -104,7 +104,12 @@ func attackWith(t *testing.T, server *peer.Server, attack func(conn net.Conn) er
 // victim makes calls one by one, and returns how long each took, the shortest first.
 func victim(t *testing.T, server *peer.Server, key string, calls int) (took []time.Duration) {
 	t.Helper()
-	conn := connect(t, server)
+	return roundTrips(t, connect(t, server), key, calls)
+}
+
+// roundTrips are those of calls on a connection, the shortest first.
+func roundTrips(t *testing.T, conn net.Conn, key string, calls int) (took []time.Duration) {
+	t.Helper()
 	call := Command("CL.THROTTLE", key, "100000", "1", "1000")
 	for i := range calls {
 		start := time.Now()

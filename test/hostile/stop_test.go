@@ -119,7 +119,7 @@ func heardAll(hammers []*hammer, calls int64) bool {
 }
 
 // slowReader is owed far more than sockets hold, and reads none of it.
-func slowReader(t *testing.T, server *peer.Server) *net.TCPConn {
+func slowReader(t *testing.T, server *peer.Server) *peer.Conn {
 	t.Helper()
 	store(t, server, 10_000, strings.Repeat("long", 25))
 	conn := connect(t, server)

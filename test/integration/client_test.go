@@ -98,7 +98,7 @@ func TestErrorInAPipelineIsOneReply(t *testing.T) {
 
 func TestDatabasesAreApart(t *testing.T) {
 	server := peer.Start(t)
-	zero, two := client(t, server, 3), connect(t, &redis.Options{Addr: server.Addr, DB: 2})
+	zero, two := client(t, server, 3), connect(t, &redis.Options{Addr: server.Addr, TLSConfig: server.TLS, DB: 2})
 	for _, c := range []*redis.Client{zero, two} {
 		got, err := c.Do(inTime(t), "CL.THROTTLE", "key", 15, 1, 1000, 1).Int64Slice()
 		require.NoError(t, err)
@@ -126,7 +126,8 @@ func TestUnixSocket(t *testing.T) {
 }
 
 func TestUniversalClient(t *testing.T) {
-	c := redis.NewUniversalClient(&redis.UniversalOptions{Addrs: []string{peer.Start(t).Addr}, DB: 1, ClientName: "universal"})
+	server := peer.Start(t)
+	c := redis.NewUniversalClient(&redis.UniversalOptions{Addrs: []string{server.Addr}, TLSConfig: server.TLS, DB: 1, ClientName: "universal"})
 	defer c.Close()
 	got, err := c.Do(inTime(t), "CL.THROTTLE", "user123", 15, 30, 60, 1).Int64Slice()
 	require.NoError(t, err)
@@ -142,7 +143,7 @@ func TestUniversalClient(t *testing.T) {
 // A ring asks COMMAND where the key of a call is, and sends it to the shard of that key.
 func TestRingFindsTheKey(t *testing.T) {
 	a, b := peer.Start(t), peer.Start(t)
-	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": a.Addr, "b": b.Addr}})
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": a.Addr, "b": b.Addr}, TLSConfig: a.TLS})
 	defer ring.Close()
 	for i := range 100 {
 		require.NoError(t, ring.Do(inTime(t), "CL.THROTTLE", fmt.Sprint("key", i), 15, 1, 1000, 1).Err())

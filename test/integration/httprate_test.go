@@ -45,7 +45,11 @@ func counterOn(t *testing.T, config httprateredis.Config) httprate.LimitCounter 
 }
 
 func at(server *peer.Server) httprateredis.Config {
-	return httprateredis.Config{Host: "127.0.0.1", Port: uint16(server.Port), ClientName: "site"}
+	c := httprateredis.Config{Host: "127.0.0.1", Port: uint16(server.Port), ClientName: "site"}
+	if server.TLS != nil { // of which its options know nothing
+		c.Client = redis.NewClient(&redis.Options{Addr: server.Addr, TLSConfig: server.TLS, ClientName: c.ClientName, PoolSize: 10, MinIdleConns: 1, MaxRetries: -1})
+	}
+	return c
 }
 
 // site limits each of its pages: /page?cost=2 asks for it at the price of two.

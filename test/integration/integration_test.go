@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"testing"
 	"time"
 
@@ -24,7 +23,7 @@ const patience = 60 * time.Second
 
 // client is go-redis, speaking protocol 2 or 3.
 func client(t *testing.T, server *peer.Server, protocol int) *redis.Client {
-	return connect(t, &redis.Options{Addr: server.Addr, Protocol: protocol})
+	return connect(t, &redis.Options{Addr: server.Addr, TLSConfig: server.TLS, Protocol: protocol})
 }
 
 func connect(t *testing.T, o *redis.Options) *redis.Client {
@@ -49,18 +48,18 @@ func eachProtocol(t *testing.T, test func(t *testing.T, c *redis.Client)) {
 }
 
 // dial connects a bare socket.
-func dial(t *testing.T, server *peer.Server) *net.TCPConn {
+func dial(t *testing.T, server *peer.Server) *peer.Conn {
 	t.Helper()
-	conn, err := net.DialTimeout("tcp", server.Addr, patience)
+	conn, err := peer.Dial(server.Addr)
 	require.NoError(t, err)
 	t.Cleanup(func() { conn.Close() })
 	require.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
-	return conn.(*net.TCPConn)
+	return conn
 }
 
 // send writes from a goroutine of its own: who writes much without reading would wait for ever. The returned function
 // waits for it.
-func send(conn *net.TCPConn, pieces ...[]byte) (sent func() error) {
+func send(conn *peer.Conn, pieces ...[]byte) (sent func() error) {
 	done := make(chan error, 1)
 	go func() {
 		for _, piece := range pieces {

@@ -3,6 +3,7 @@ package integration
 import (
 	"io"
 	"net"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -17,7 +18,10 @@ import (
 
 // Testcontainers waits for this line, asterisk and all.
 func TestReadyIsSaidOncePerListener(t *testing.T) {
-	const tcp, unix = "* Ready to accept connections tcp\n", "* Ready to accept connections unix\n"
+	tcp, unix := "* Ready to accept connections tcp\n", "* Ready to accept connections unix\n"
+	if os.Getenv(peer.OverTLS) == "yes" {
+		tcp = "* Ready to accept connections tls\n"
+	}
 	assert.Equal(t, tcp, said(t, "--bind", "127.0.0.1"))
 	assert.Equal(t, tcp+unix, said(t, "--bind", "127.0.0.1", "--unixsocket", filepath.Join(t.TempDir(), "s")))
 	want := tcp

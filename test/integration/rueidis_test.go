@@ -48,7 +48,7 @@ func TestRueidisCaches(t *testing.T) {
 }
 
 func rueidisTo(t *testing.T, server *peer.Server) rueidis.Client {
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr}})
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr}, TLSConfig: server.TLS})
 	require.NoError(t, err)
 	t.Cleanup(client.Close)
 	return client

@@ -149,8 +149,20 @@ func TestWhoReadsIsNotIdle(t *testing.T) {
 	defer ticker.Stop()
 	piece, read := make([]byte, 96<<10), 0
 	for whole := len("*3000\r\n") + 3000*len("$4000\r\n"+strings.Repeat("0", 4000)+"\r\n"); read < whole; <-ticker.C {
-		n, err := conn.Read(piece)
+		n, err := io.ReadFull(conn, piece[:min(len(piece), whole-read)])
 		read += n
 		require.NoError(t, err, "after %d of %d bytes", read, whole)
 	}
+}
+
+// Where nothing more can be written the log is lost, and nothing else.
+func TestFullDisk(t *testing.T) {
+	server := peer.Start(t, "--logfile", "/dev/full", "--loglevel", "debug")
+	conn := dial(t, server)
+	_, err := conn.Write([]byte("*1\r\n$x\r\n")) // a client that goes wrong
+	require.NoError(t, err)
+	all, err := io.ReadAll(conn)
+	require.NoError(t, err)
+	assert.Equal(t, "-ERR Protocol error: invalid bulk length\r\n", string(all))
+	assert.Equal(t, "+OK\r\n$1\r\n1\r\n", exchange(t, server, append(command("SET", "a", "1"), command("GET", "a")...)))
 }

@@ -76,13 +76,13 @@ func TestTransactionsAreLinearizable(t *testing.T) {
 	const clients, rounds = 6, 40
 	var clock atomic.Int64
 	for history := range 5 {
-		cleaner := redis.NewClient(&redis.Options{Addr: server.Addr})
+		cleaner := redis.NewClient(&redis.Options{Addr: server.Addr, TLSConfig: server.TLS})
 		require.NoError(t, cleaner.FlushAll(inTime(t)).Err())
 		cleaner.Close()
 		var mu sync.Mutex
 		var operations []porcupine.Operation
 		require.NoError(t, together(clients, func(i int) error {
-			c := redis.NewClient(&redis.Options{Addr: server.Addr})
+			c := redis.NewClient(&redis.Options{Addr: server.Addr, TLSConfig: server.TLS})
 			defer c.Close()
 			random := rand.New(rand.NewPCG(uint64(history), uint64(i)))
 			for range rounds {
@@ -108,7 +108,7 @@ func TestTransactionsAreLinearizable(t *testing.T) {
 // A transaction that is made in pieces, with another's between them, is found out.
 func TestTransactionsInPiecesAreFound(t *testing.T) {
 	server := peer.Start(t)
-	a, b := redis.NewClient(&redis.Options{Addr: server.Addr}), redis.NewClient(&redis.Options{Addr: server.Addr})
+	a, b := redis.NewClient(&redis.Options{Addr: server.Addr, TLSConfig: server.TLS}), redis.NewClient(&redis.Options{Addr: server.Addr, TLSConfig: server.TLS})
 	defer a.Close()
 	defer b.Close()
 	both := []transfer{{0, 1}, {1, 1}}
@@ -132,7 +132,7 @@ func TestWatchLosesNothing(t *testing.T) {
 	server := peer.Start(t, "--io-threads", "4")
 	const clients, rounds = 8, 25
 	require.NoError(t, together(clients, func(int) error {
-		c := redis.NewClient(&redis.Options{Addr: server.Addr})
+		c := redis.NewClient(&redis.Options{Addr: server.Addr, TLSConfig: server.TLS})
 		defer c.Close()
 		for done := 0; done < rounds; {
 			err := c.Watch(inTime(t), func(tx *redis.Tx) error {
@@ -153,7 +153,7 @@ func TestWatchLosesNothing(t *testing.T) {
 		}
 		return nil
 	}))
-	c := redis.NewClient(&redis.Options{Addr: server.Addr})
+	c := redis.NewClient(&redis.Options{Addr: server.Addr, TLSConfig: server.TLS})
 	defer c.Close()
 	sum, err := c.Get(inTime(t), "sum").Int()
 	require.NoError(t, err)

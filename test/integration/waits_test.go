@@ -19,7 +19,7 @@ func TestClientsThatWait(t *testing.T) {
 		t.Run(transport, func(t *testing.T) {
 			server := peer.Start(t, "--transport", transport, "--io-threads", "1")
 			open := func() *redis.Client {
-				c := redis.NewClient(&redis.Options{Addr: server.Addr, PoolSize: 1, ReadTimeout: 20 * time.Second, MaxRetries: -1})
+				c := redis.NewClient(&redis.Options{Addr: server.Addr, TLSConfig: server.TLS, PoolSize: 1, ReadTimeout: 20 * time.Second, MaxRetries: -1})
 				t.Cleanup(func() { c.Close() })
 				return c
 			}

@@ -4,11 +4,13 @@ package peer
 
 import (
 	"bytes"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -60,6 +62,7 @@ func run(m *testing.M) int {
 type Server struct {
 	Addr string // of its TCP listener
 	Port int
+	TLS  *tls.Config // what its clients need; nil if they need none
 
 	t              *testing.T
 	cmd            *exec.Cmd
@@ -72,8 +75,22 @@ type Server struct {
 // and without having said anything on stderr.
 func Start(t *testing.T, args ...string) *Server {
 	t.Helper()
+	listen, client := door(t)
+	s := start(t, func(port int) *exec.Cmd {
+		return Command(slices.Concat(listen(port), []string{"--loglevel", "warning"}, args)...)
+	})
+	if s.TLS = client; client != nil {
+		secured.Store(s.Addr, client)
+		t.Cleanup(func() { secured.Delete(s.Addr) })
+	}
+	return s
+}
+
+// StartPlain is Start of a server that is spoken to plainly, whatever the environment says.
+func StartPlain(t *testing.T, args ...string) *Server {
+	t.Helper()
 	return start(t, func(port int) *exec.Cmd {
-		return exec.Command(binary, append([]string{"--port", strconv.Itoa(port), "--loglevel", "warning"}, args...)...)
+		return Command(slices.Concat([]string{"--port", strconv.Itoa(port), "--loglevel", "warning"}, args)...)
 	})
 }
 

@@ -21,6 +21,9 @@ var mayImport = map[string][]string{
 	"internal/lease":  {"internal/quota"},
 
 	"internal/hitters": {},
+	"internal/match":   {},
+	"internal/acl":     {"internal/match"},
+	"internal/secure":  {},
 
 	"internal/resp":       {redcon},
 	"internal/meter":      {"golang.org/x/sys/unix"},
@@ -36,7 +39,7 @@ var mayImport = map[string][]string{
 	},
 	"internal/commands": {
 		"internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/store", "internal/resp", "internal/meter",
-		"internal/hitters",
+		"internal/hitters", "internal/match", "internal/acl",
 	},
 	"internal/server": {
 		"internal/commands", "internal/resp", "internal/meter",
@@ -44,7 +47,7 @@ var mayImport = map[string][]string{
 	},
 	"cmd/cellserver": {
 		"internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/store", "internal/resp",
-		"internal/commands", "internal/server", "internal/meter",
+		"internal/commands", "internal/server", "internal/meter", "internal/secure",
 		"github.com/spf13/pflag", "github.com/redis/go-redis/v9/...", "golang.org/x/sys/unix", "golang.org/x/term",
 	},
 }

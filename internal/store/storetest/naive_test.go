@@ -213,11 +213,21 @@ func (v *naiveView) name(key []byte) string {
 
 // live is what a key holds at an instant.
 func (v *naiveView) live(key string, now int64) held {
-	h, _ := v.database().held(key)
+	h, there := v.database().held(key)
 	if v.has(outlivesEnd) && h.kind != store.Throttle {
 		now--
 	}
+	if there && h.expires <= now && !v.looksAtWhatExpired() {
+		v.tell(v.number, key, store.Expired)
+		v.database().drop(key)
+	}
 	return h.at(now)
+}
+
+// looksAtWhatExpired says whether the fault is about records that have expired, which must be there then.
+func (n *naive) looksAtWhatExpired() bool {
+	return slices.Contains([]fault{leavesExpired, countsExpired, scansExpired, drawsExpired, deletesExpired, remembersKind, leasesForever,
+		inspectsExpired}, n.fault)
 }
 
 func (v *naiveView) Throttle(_ context.Context, key []byte, limit gcra.Limit, quantity int64, mode quota.Mode) (gcra.Outcome, error) {
@@ -413,6 +423,11 @@ func (v *naiveView) Scan(_ context.Context, cursor uint64, count int, visit func
 	now := v.advance(v.now)
 	for seen := 0; at < naiveBuckets && (seen < count || v.has(ignoresCount)); at++ {
 		for key, h := range v.database()[at] {
+			if h.expires <= now && !v.looksAtWhatExpired() {
+				v.tell(v.number, key, store.Expired)
+				v.database().drop(key)
+				continue
+			}
 			if h.expires > now || v.has(scansExpired) {
 				visit([]byte(key), h.entry())
 				seen++

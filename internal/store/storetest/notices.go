@@ -15,6 +15,7 @@ var noticeCases = []testCase{
 	{"notices signed", "the listener hears whose view made a change, and of nobody if it was the store itself", noticesSigned},
 	{"flush notices", "a flush is one notice a database, without a key", flushNotices},
 	{"expiry notices", "a record that goes because it has expired is one notice, whoever finds it", expiryNotices},
+	{"expiry seen", "whoever asks for a key that has expired has it go, and is named as the one who did", expirySeen},
 	{"listener goes", "there is one listener at a time, and none after Listen(nil)", listenerGoes},
 }
 
@@ -163,6 +164,65 @@ func expiryNotices(r *rig) {
 	}
 	require.Equal(r, want, heard)
 	require.Equal(r, 2, r.count("revived", "lasting"))
+}
+
+// waysToAsk is every way to ask for a key.
+func waysToAsk(key []byte) map[string]func(v store.View) error {
+	leave := func(store.Entry, []byte) (store.Change, error) { return store.Change{}, nil }
+	from, to := store.Place{Key: key}, store.Place{Database: 1, Key: key}
+	ways := map[string]func(v store.View) error{
+		"lookup":  func(v store.View) error { _, err := v.Lookup(ctx, key); return err },
+		"inspect": func(v store.View) error { _, _, err := v.Inspect(ctx, key); return err },
+		"read":    func(v store.View) error { _, _, err := v.Read(ctx, key, nil); return err },
+		"edit":    func(v store.View) error { return v.Edit(ctx, key, leave) },
+		"count":   func(v store.View) error { _, err := v.Count(ctx, [][]byte{key, key}); return err },
+		"delete":  func(v store.View) error { _, err := v.Delete(ctx, [][]byte{key, key}); return err },
+		"holders": func(v store.View) error { _, err := v.Holders(ctx, key); return err },
+		"renew":   func(v store.View) error { _, err := v.Renew(ctx, key, time.Second, key); return err },
+		"release": func(v store.View) error { _, err := v.Release(ctx, key, key); return err },
+		"move":    func(v store.View) error { _, err := v.Transfer(ctx, from, to, store.Transfer{}); return err },
+		"scan": func(v store.View) (err error) {
+			for cursor, more := uint64(0), true; more && err == nil; more = cursor != 0 {
+				cursor, err = v.Scan(ctx, cursor, 10, func([]byte, store.Entry) {})
+			}
+			return err
+		},
+	}
+	for _, kind := range []store.Kind{store.Throttle, store.Fixed, store.Sliding, store.SlidingLog} {
+		peek := rule(kind, 9, 60)
+		ways["peek "+kind.String()] = func(v store.View) error { _, err := v.Take(ctx, key, &peek, 1, quota.Peek); return err }
+	}
+	return ways
+}
+
+func expirySeen(r *rig) {
+	key, other := []byte("key"), store.Place{Database: 1, Key: []byte("key")}
+	for name, ask := range waysToAsk(key) {
+		for _, within := range []bool{false, true} {
+			r.write("key", "value", r.clock.Now()+int64(time.Second))
+			r.write("lasting", "value", store.Never)
+			r.clock.Advance(time.Second)
+			var heard []store.Why
+			var by []int64
+			var mu sync.Mutex // a store may sweep by itself meanwhile
+			r.store.Listen(func(_ int, _ []byte, why store.Why, who int64) {
+				mu.Lock()
+				defer mu.Unlock()
+				heard, by = append(heard, why), append(by, who)
+			})
+			v := r.store.View()
+			v.Sign(7)
+			if within {
+				v.Atomically(ctx, []store.Place{{Key: key}, other}, true, func() { require.NoError(r, ask(v)) })
+			} else {
+				require.NoError(r, ask(v))
+			}
+			r.store.Listen(nil)
+			require.Equal(r, []store.Why{store.Expired}, heard, "%s, %v", name, within)
+			require.Contains(r, [][]int64{{7}, {0}}, by, name)
+			require.Equal(r, 1, r.size(), name)
+		}
+	}
 }
 
 func listenerGoes(r *rig) {

@@ -56,6 +56,7 @@ const (
 	signsFirst
 	flushesByKey
 	quietExpiry
+	leavesExpired
 	keepsListener
 	skipsKeys
 	movesCursor
@@ -143,6 +144,7 @@ var finds = map[fault]string{
 	signsFirst:     "notices signed",
 	flushesByKey:   "flush notices",
 	quietExpiry:    "expiry notices",
+	leavesExpired:  "expiry seen",
 	keepsListener:  "listener goes",
 	skipsKeys:      "scan",
 	movesCursor:    "scan amid change",

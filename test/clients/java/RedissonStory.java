@@ -1,3 +1,4 @@
+import java.time.Duration;
 import java.util.List;
 import org.redisson.Redisson;
 import org.redisson.api.BatchOptions;
@@ -17,8 +18,10 @@ import org.redisson.config.Protocol;
 public class RedissonStory {
     static final RedisCommand<List<Object>> THROTTLE = new RedisCommand<>("CL.THROTTLE", new ObjectListReplayDecoder<Object>());
 
-    static RedissonClient open(int db) {
-        var config = new Config();
+    static RedissonClient open(int db) { return open(db, true); }
+
+    static RedissonClient open(int db, boolean scriptCache) {
+        var config = new Config().setUseScriptCache(scriptCache);
         if (!Story.PROTOCOL.isEmpty()) config.setProtocol(Protocol.valueOf("RESP" + Story.PROTOCOL));
         config.useSingleServer().setAddress("redis://127.0.0.1:" + Story.PORT).setDatabase(db);
         return Redisson.create(config);
@@ -63,6 +66,16 @@ public class RedissonStory {
         wrong = Story.refused(RedisException.class, () -> throttle(executor, "k", 15, 30, "x"));
         Story.same("ERR value is not an integer or out of range", wrong.split("\\. channel")[0]);
         Story.ok("errors");
+
+        var lua = open(0, false); // else it would send EVALSHA for ever
+        wrong = Story.refused(RedisException.class, () -> lua.getAtomicLong("n").expire(Duration.ofSeconds(100)));
+        Story.same("ERR unknown command 'EVAL',", wrong.split(" with")[0]);
+        var bucket = lua.getBucket("bucket", StringCodec.INSTANCE);
+        bucket.set("value", Duration.ofSeconds(100));
+        Story.same("value", bucket.getAndExpire(Duration.ofSeconds(50)));
+        ttl = bucket.remainTimeToLive();
+        Story.same(true, ttl > 25_000 && ttl <= 50_000);
+        lua.shutdown();
 
         var two = open(2);
         Story.same(false, two.getAtomicLong("n").isExists());

@@ -6,6 +6,9 @@ import { setTimeout } from "node:timers/promises";
 export const [, , installed] = process.argv; // the name under which the package is installed, such as ioredis5
 export const port = Number(process.env.PORT);
 export const protocol = process.env.PROTOCOL && Number(process.env.PROTOCOL); // none: as it comes
+const dir = process.env.TLS;
+const file = (name) => readFileSync(`${dir}/${name}`);
+export const tls = dir && { tls: true, host: "127.0.0.1", ca: file("ca.crt"), cert: file("client.crt"), key: file("client.key") };
 
 export function client(name) {
   console.log("client", name, JSON.parse(readFileSync(`node_modules/${installed}/package.json`)).version);

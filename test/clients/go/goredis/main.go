@@ -3,6 +3,8 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"os"
 	"strconv"
@@ -29,7 +31,19 @@ func open(db int) redis.UniversalClient {
 		}
 		return redis.NewRing(&redis.RingOptions{Addrs: addrs, DB: db, Protocol: protocol})
 	}
-	return redis.NewClient(&redis.Options{Addr: addr, DB: db, Protocol: protocol})
+	return redis.NewClient(&redis.Options{Addr: addr, DB: db, Protocol: protocol, TLSConfig: trust()})
+}
+
+// trust is what TLS goes by, nil without.
+func trust() *tls.Config {
+	dir := os.Getenv("TLS")
+	if dir == "" {
+		return nil
+	}
+	authorities := x509.NewCertPool()
+	story.Equal(authorities.AppendCertsFromPEM(story.Must(os.ReadFile(dir+"/ca.crt"))), true)
+	own := story.Must(tls.LoadX509KeyPair(dir+"/client.crt", dir+"/client.key"))
+	return &tls.Config{RootCAs: authorities, Certificates: []tls.Certificate{own}}
 }
 
 func main() {

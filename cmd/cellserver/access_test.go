@@ -1,0 +1,162 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/commands"
+	"cellserver/internal/store"
+)
+
+func newInstance(t *testing.T, c *config) *commands.Instance {
+	memory := store.NewMemory(store.Options{})
+	t.Cleanup(func() { memory.Close() })
+	return commands.New(commands.Config{Store: memory, Settings: c.settings(), ACLFile: c.access.file()})
+}
+
+func written(t *testing.T, text string) (path string) {
+	path = filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o640))
+	return path
+}
+
+// Passwords and users come from options, the environment and files; what cannot be meant is refused before anybody is served, in
+// words that hold no password.
+func TestAccess(t *testing.T) {
+	good := written(t, "user alice on >secret ~* +@all\n")
+	for _, c := range []struct {
+		args, environ []string
+		closed        bool
+		says          string
+	}{
+		{},
+		{args: []string{"--requirepass", "secret"}, closed: true},
+		{environ: []string{"CELLSERVER_REQUIREPASS=secret"}, closed: true},
+		{args: []string{"--requirepass-file", written(t, "secret\r\nother\n")}, closed: true},
+		{args: []string{"--requirepass-file", written(t, "secret")}, closed: true},
+		{args: []string{"--requirepass-file", written(t, "\nsecret")}, says: "is empty"},
+		{args: []string{"--requirepass-file", "nosuch"}, says: "--requirepass-file: stat nosuch: no such file or directory"},
+		{args: []string{"--requirepass-file", written(t, strings.Repeat("x", 65537))}, says: "is longer than 65536 bytes"},
+		{args: []string{"--requirepass", "secret", "--requirepass-file", good}, says: "one of them is enough"},
+		{args: []string{"--requirepass", strings.Repeat("secret", 3000)}, says: "a password has at most 16384 bytes"},
+		{args: []string{"--user", "alice on >secret", "--user", "bob off"}},
+		{environ: []string{"CELLSERVER_USER=alice on >secret\n  bob off\n\n"}},
+		{args: []string{"--user", "default on >secret ~* +@all"}, closed: true},
+		{args: []string{"--user", "default on >secret", "--requirepass", "secret"}, says: "so --requirepass would mean nothing"},
+		{args: []string{"--user", "alice", "--user", "alice"}, says: "the user 'alice': Duplicate user found."},
+		{args: []string{"--user", "alice >secret <secret2"}, says: "the user 'alice': The password you are trying to remove"},
+		{args: []string{"--user", "alice +nosuch"}, says: "the user 'alice': Error in ACL SETUSER modifier '+nosuch'"},
+		{args: []string{"--aclfile", good}},
+		{args: []string{"--aclfile", good, "--user", "bob"}, says: "they are in one place or in the other"},
+		{args: []string{"--aclfile", good, "--requirepass", "secret"}, says: "so --requirepass would mean nothing"},
+		{args: []string{"--aclfile", "nosuch"}, says: "Error loading ACLs, opening file 'nosuch': no such file or directory"},
+		{args: []string{"--aclfile", written(t, "\nuser a >secret !secret\n")}, says: ":2: The password hash must be exactly 64"},
+		{args: []string{"--rename-command", "flushall \"\" config cfg"}},
+		{args: []string{"--rename-command", "nosuch x"}, says: "--rename-command: there is no command nosuch"},
+		{args: []string{"--rename-command", "get set"}, says: "--rename-command: there is a command set already"},
+		{args: []string{"--rename-command", "get"}, says: "it must be a command and a name for it"},
+		{args: []string{"--acl-pubsub-default", "some"}, says: "it must be one of resetchannels, allchannels"},
+	} {
+		config, err := parseConfig(c.args, c.environ)
+		if err == nil {
+			in := newInstance(t, config)
+			err = config.access.apply(in)
+			require.Equal(t, c.closed, in.Closed() && err == nil, "%q", c.args)
+		}
+		if c.says == "" {
+			require.NoError(t, err, "%q", c.args)
+			continue
+		}
+		require.ErrorContains(t, err, c.says, "%q", c.args)
+		require.NotContains(t, err.Error(), "secret", "%q", c.args)
+	}
+}
+
+// What is wrong in the environment is named, and a password is not.
+func TestSecretsOfTheEnvironment(t *testing.T) {
+	_, err := parseConfig(nil, []string{"CELLSERVER_ACLLOG_MAX_LEN=secret"})
+	require.ErrorContains(t, err, "secret")
+	c, err := parseConfig([]string{"--requirepass", "secret", "--user", "a >secret"}, nil)
+	require.NoError(t, err)
+	for _, s := range c.settings() {
+		require.NotContains(t, s.Value(), "secret", s.Name)
+		require.NotContains(t, []string{"requirepass", "user", "rename-command"}, s.Name, "which is the instance's, or nobody's")
+	}
+	require.NotContains(t, c.flags.FlagUsages(), "secret")
+}
+
+// A client beside the server, in its environment, has its password.
+func TestClientKnowsTheServersPassword(t *testing.T) {
+	for _, c := range []struct{ cli, password, file, want string }{
+		{"", "", "", ""}, {"", "secret", "", "secret"}, {"", "", written(t, "of-file\n"), "of-file"}, {"other", "secret", "", "other"}, {"", "", "nosuch", ""},
+	} {
+		t.Setenv("REDISCLI_AUTH", c.cli)
+		t.Setenv("CELLSERVER_REQUIREPASS", c.password)
+		t.Setenv("CELLSERVER_REQUIREPASS_FILE", c.file)
+		o, err := parseClientOptions([]string{"PING"})
+		require.NoError(t, err)
+		require.Equal(t, c.want, o.password)
+	}
+}
+
+func TestACLFileIsReplacedWhole(t *testing.T) {
+	path := written(t, "before")
+	link := path + ".link"
+	require.NoError(t, os.Symlink(path, link))
+	f := aclFile(link)
+	require.NoError(t, f.Save("after\n"))
+	text, err := f.Load()
+	require.NoError(t, err)
+	require.Equal(t, "after\n", text)
+	info, err := os.Lstat(path)
+	require.NoError(t, err)
+	require.EqualValues(t, 0o640, info.Mode(), "as it was")
+	info, err = os.Lstat(link)
+	require.NoError(t, err)
+	require.Equal(t, os.ModeSymlink, info.Mode().Type(), "the link goes on to it")
+
+	fresh := aclFile(filepath.Join(t.TempDir(), "users"))
+	require.NoError(t, fresh.Save("x"))
+	info, err = os.Stat(string(fresh))
+	require.NoError(t, err)
+	require.EqualValues(t, 0o600, info.Mode())
+
+	gone := aclFile(filepath.Join(t.TempDir(), "nosuch", "users"))
+	require.Error(t, gone.Save("x"))
+	directory := aclFile(t.TempDir())
+	require.Error(t, directory.Save("x"), "what cannot be replaced")
+	left, err := os.ReadDir(filepath.Dir(string(directory)))
+	require.NoError(t, err)
+	for _, file := range left {
+		require.NotContains(t, file.Name(), ".tmp-", "and nothing is left behind")
+	}
+	_, err = directory.Load()
+	require.Error(t, err)
+	require.False(t, errors.Is(err, os.ErrNotExist))
+}
+
+func TestSecretsAreHidden(t *testing.T) {
+	for said, want := range map[string]string{
+		"cellserver --requirepass secret --port 1":       "cellserver --requirepass ****** --port 1",
+		"cellserver --requirepass=secret":                "cellserver --requirepass=******",
+		"cellserver --user secret --user secret":         "cellserver --user ****** --user ******",
+		"cellserver --requirepass-file path --aclfile f": "cellserver --requirepass-file path --aclfile f",
+		"cellserver cli -a secret -p 1 PING":             "cellserver cli -a ****** -p 1 PING",
+		"cellserver cli -asecret --pass secret PING":     "cellserver cli -a****** --pass ****** PING",
+		"cellserver --requirepass":                       "cellserver --requirepass",
+		"--requirepass secret":                           "--requirepass secret", // the name of the program
+	} {
+		args := strings.Fields(strings.Clone(said))
+		for i := range args {
+			args[i] = string([]byte(args[i])) // memory that may be written to
+		}
+		copied := hideSecrets(args)
+		require.Equal(t, want, strings.Join(args, " "))
+		require.Equal(t, said, strings.Join(copied, " "))
+	}
+}

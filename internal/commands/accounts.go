@@ -1,0 +1,275 @@
+package commands
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"cellserver/internal/acl"
+)
+
+// Who may do what: users, and the sessions that are logged in as one.
+
+// account is a user that sessions are. What it may do is changed in one place, and so is felt by all of them with their next call.
+type account struct {
+	name string
+	user atomic.Pointer[acl.User] // nil once there is no such user any more
+}
+
+// accounts are all of them.
+type accounts struct {
+	commands *acl.Commands
+	first    *account // default, which every session is at first
+	log      aclLog
+
+	names  sync.RWMutex // for byName, for moments: those who log in must not wait for those who change much
+	byName map[string]*account
+
+	mu       sync.Mutex             // for whoever lists users, or changes one: so who has it may read byName without its lock
+	channels atomic.Bool            // acl-pubsub-default: a new user may use every channel
+	password atomic.Pointer[string] // requirepass, as it was told
+
+	fileMu sync.Mutex // for whoever reads or writes the file: that may take long, and keeps nobody else from anything
+	file   ACLFile
+}
+
+// ACLFile is where ACL LOAD and ACL SAVE find users.
+type ACLFile interface {
+	Path() string
+	Load() (text string, err error)
+	Save(text string) error // all of it, or nothing is changed
+}
+
+// begin makes the one user that there is at first.
+func (as *accounts) begin(t *Table) {
+	as.commands = acl.NewCommands(t.describe())
+	as.first = &account{name: "default"}
+	as.first.user.Store(as.commands.Default())
+	as.byName = map[string]*account{"default": as.first}
+	as.log.most = defaultACLLog
+	as.password.Store(new(string))
+}
+
+// describe is what rules know of the rows, by their numbers.
+func (t *Table) describe() []acl.Command {
+	list := make([]acl.Command, len(t.byName))
+	for _, row := range t.byName {
+		command := acl.Command{Name: row.Name, Parent: -1}
+		if row.parent != nil {
+			command.Parent = row.parent.number
+		}
+		for _, category := range row.categories() {
+			command.Categories = append(command.Categories, category[1:])
+		}
+		list[row.number] = command
+	}
+	return list
+}
+
+// closed says whether one has to log in to do anything.
+func (as *accounts) closed() bool {
+	u := as.first.user.Load()
+	return !u.NoPass() || !u.Enabled()
+}
+
+// Closed says whether clients need a password.
+func (in *Instance) Closed() bool { return !in.accounts.first.user.Load().NoPass() }
+
+// find is the account of a name, nil if there is none.
+func (as *accounts) find(name string) *account {
+	as.names.RLock()
+	defer as.names.RUnlock()
+	return as.byName[name]
+}
+
+// users are all users. It needs the lock.
+func (as *accounts) users() acl.Users {
+	all := make(acl.Users, len(as.byName))
+	for name, a := range as.byName {
+		all[name] = a.user.Load()
+	}
+	return all
+}
+
+// verify is the account that a name and a password are right for, nil if they are not. It was compared with so many.
+func (as *accounts) verify(name, password []byte) (a *account, compared int) {
+	a = as.find(string(name))
+	var u *acl.User
+	if a != nil {
+		u = a.user.Load()
+	}
+	if u != nil {
+		compared = u.Passwords()
+	}
+	if !u.Verify(password) {
+		return nil, compared
+	}
+	return a, compared
+}
+
+// become makes the session one of an account's; nil makes it what it was at first. It is false if the account has gone.
+func (s *Session) become(a *account) bool {
+	first := s.instance.accounts.first
+	logged := a != nil
+	if !logged {
+		a, logged = first, !s.instance.accounts.closed()
+	}
+	s.account.Store(a)
+	if s.authenticated = logged; a.user.Load() == nil { // whoever deletes it may have looked at the sessions before
+		s.account.Store(first)
+		s.authenticated = false
+		logged = false
+	}
+	s.lookUpRights()
+	return logged
+}
+
+// lookUpRights says whether calls have to be looked at before they are made. That a user may do less than before is felt by the next
+// turn; a session that changes its own rights looks again.
+func (s *Session) lookUpRights() {
+	u := s.account.Load().user.Load()
+	s.guarded = u == nil || !u.Open() || !s.authenticated
+	if s.guarded || s.restricted {
+		s.restrict(u == nil || !s.authenticated && s.instance.accounts.closed())
+	}
+}
+
+// restrict has only short calls read of a client that has not logged in, and one at a time: the next may be longer, if this logs it in.
+func (s *Session) restrict(on bool) {
+	if s.restricted == on {
+		return
+	}
+	s.restricted = on
+	s.reader.Restrict(on)
+}
+
+// set makes a user what it is to be, or adds it, and ends connections that listen to what it may no longer use. It needs the lock.
+func (as *accounts) set(in *Instance, u *acl.User, own *Session) (ownEnds bool) {
+	a := as.byName[u.Name()]
+	if a == nil {
+		a = &account{name: u.Name()}
+		a.user.Store(u)
+		as.names.Lock()
+		as.byName[u.Name()] = a
+		as.names.Unlock()
+		return false
+	}
+	before := a.user.Load()
+	a.user.Store(u)
+	if u.HearsAll(before) {
+		return false
+	}
+	return in.endListeners(a, u, own)
+}
+
+// endListeners ends the connections of an account's that listen to what it may not use; of the own one it only says so.
+func (in *Instance) endListeners(a *account, u *acl.User, own *Session) (ownEnds bool) {
+	for kind := range vias {
+		in.channels.each(kind, func(t *topic) bool {
+			if u.MayHear([]byte(t.name), kind == viaPattern) {
+				return true
+			}
+			in.channels.eachSubscriber(t, func(s *Session) {
+				switch {
+				case s.account.Load() != a:
+				case s == own:
+					ownEnds = true
+				default:
+					in.expel(s)
+				}
+			})
+			return true
+		}, func() {})
+	}
+	return ownEnds
+}
+
+// eachSubscriber visits those of a topic, without the lock.
+func (cs *channels) eachSubscriber(t *topic, visit func(*Session)) {
+	var found [subscribersAPiece]*subscription
+	cs.mu.RLock()
+	until := cs.number
+	cs.mu.RUnlock()
+	for last := uint64(0); last < until; {
+		cs.mu.RLock()
+		var piece []*subscription
+		piece, last = t.subscribers.piece(found[:0], last, until, subscribersAPiece)
+		cs.mu.RUnlock()
+		for _, sub := range piece {
+			visit(sub.session)
+		}
+	}
+}
+
+// drop takes accounts away, and ends the connections that are theirs; of the own one it only says so. It needs the lock.
+func (as *accounts) drop(in *Instance, gone []*account, own *Session) (ownEnds bool) {
+	if len(gone) == 0 {
+		return false
+	}
+	for _, a := range gone {
+		a.user.Store(nil)
+		as.names.Lock()
+		if as.byName[a.name] == a {
+			delete(as.byName, a.name)
+		}
+		as.names.Unlock()
+	}
+	for _, s := range in.clients.all() {
+		switch {
+		case s.account.Load().user.Load() != nil:
+		case s == own:
+			ownEnds = true
+		default:
+			in.expel(s)
+		}
+	}
+	return ownEnds
+}
+
+// expel ends a connection whose rights have gone: from now on nobody sees it, and it gets no message more.
+func (in *Instance) expel(s *Session) {
+	in.clients.remove(s)
+	s.mail.mu.Lock()
+	s.mail.lost, s.mail.pushes = true, nil
+	s.mail.waiting.Store(true)
+	s.mail.mu.Unlock()
+	s.peer.Wake()
+	s.peer.Cut()
+}
+
+// replace has other users than before, all at once: whoever logs in meets those or these. The default user stays the one that it is, with
+// its new rules; the connections of all others are ended. It needs the lock.
+func (as *accounts) replace(in *Instance, users acl.Users, own *Session) (ownEnds bool) {
+	fresh := map[string]*account{"default": as.first}
+	for name, u := range users {
+		if name != "default" {
+			fresh[name] = &account{name: name}
+			fresh[name].user.Store(u)
+		}
+	}
+	var gone []*account
+	for _, a := range as.byName {
+		if a != as.first {
+			gone = append(gone, a)
+		}
+	}
+	as.names.Lock()
+	as.byName = fresh
+	as.names.Unlock()
+	ownEnds = as.set(in, users["default"], own)
+	return as.drop(in, gone, own) || ownEnds
+}
+
+// stillHears ends a conversation that has just subscribed to what its user may not use: the user's rights were taken away meanwhile,
+// and whoever did that may have looked for listeners before.
+func (c *Call) stillHears(kind via, names [][]byte) {
+	u := c.Session.account.Load().user.Load()
+	if u != nil && u.Open() {
+		return
+	}
+	for _, name := range names {
+		if u == nil || !u.MayHear(name, kind == viaPattern) {
+			c.hangUp()
+			return
+		}
+	}
+}

@@ -1,0 +1,444 @@
+package commands
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"cellserver/internal/acl"
+	"cellserver/internal/resp"
+)
+
+// ACL: users and what they may do. Those that may look at many users or clients are Slow.
+
+var aclCommand = Command{
+	Name: "acl", Group: "server", Category: "none", Since: "6.0.0", Complexity: "Depends on the subcommand.", Min: 2,
+	Summary: "Commands about users and what they may do.", AnyMore: true,
+	Subs: []*Command{&aclCat, &aclDelUser, &aclDryRun, &aclGenPass, &aclGetUser, &aclList, &aclLoad, &aclLogCommand, &aclSave, &aclSetUser,
+		&aclUsers, &aclWhoAmI, helpOf("acl", "6.0.0")},
+}
+
+// Flags of those that anybody may say, and of those that are for administrators.
+const (
+	aboutRights = NoScript | Loading | Stale
+	aboutUsers  = Admin | Dangerous | aboutRights
+)
+
+// errACLWords is what Redis says of words that are too many.
+func errACLWords(c *Call) error {
+	return refusal(fmt.Sprintf("ERR unknown subcommand or wrong number of arguments for '%.128s'. Try ACL HELP.", c.words[1]))
+}
+
+var aclWhoAmI = Command{
+	Name: "acl|whoami", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(1)", Flags: aboutRights,
+	Summary: "Returns the name of the user that the connection is.", Reply: "A name.",
+	Run: func(c *Call) error {
+		c.Out.BulkString(c.client.account.Load().name)
+		return nil
+	},
+}
+
+var aclCat = Command{
+	Name: "acl|cat", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(1)", Flags: aboutRights,
+	Summary: "Lists the categories of commands, or the commands in one.", AnyMore: true,
+	Args: []Arg{Word("categoryname").Optional()}, Reply: "Their names.",
+	Run: func(c *Call) error {
+		commands := c.instance.accounts.commands
+		names, ok := commands.Used(), true
+		switch word := c.Word(); {
+		case len(c.words) > 3:
+			return errACLWords(c)
+		case word != nil:
+			if names, ok = commands.In(string(word)); !ok {
+				return refusal(fmt.Sprintf("ERR Unknown category '%.128s'", word))
+			}
+		}
+		c.writeNames(names)
+		return nil
+	},
+}
+
+func (c *Call) writeNames(names []string) {
+	c.Out.Array(len(names))
+	for _, name := range names {
+		c.Out.BulkString(name)
+		c.Out.Break()
+	}
+}
+
+var aclGenPass = Command{
+	Name: "acl|genpass", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(1)", Flags: aboutRights,
+	Summary: "Makes a password that nobody can guess, of 256 bits unless another number is said.", AnyMore: true,
+	Args: []Arg{Word("bits").Optional()}, Reply: "Hexadecimal digits.",
+	Run: func(c *Call) error {
+		const most = 4096
+		bits := int64(256)
+		if word := c.Word(); len(c.words) > 3 {
+			return errACLWords(c)
+		} else if word != nil {
+			var ok bool
+			if bits, ok = resp.ParseInt(word); !ok {
+				return errNotAnInteger
+			}
+		}
+		if bits <= 0 || bits > most {
+			return refusal("ERR ACL GENPASS argument must be the number of bits for the output password, a positive number up to " + strconv.Itoa(most))
+		}
+		var random [most / 8]byte
+		rand.Read(random[:]) // never fails
+		c.Out.BulkString(hex.EncodeToString(random[:])[:(bits+3)/4])
+		return nil
+	},
+}
+
+var aclList = Command{
+	Name: "acl|list", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(N) in the number of users", Flags: aboutUsers | Slow,
+	Summary: "Describes the users.", Reply: "A line a user, as in an ACL file.",
+	Run: func(c *Call) error {
+		var lines []string
+		for _, u := range c.instance.accounts.sorted() {
+			lines = append(lines, u.String())
+		}
+		c.writeNames(lines)
+		return nil
+	},
+}
+
+var aclUsers = Command{
+	Name: "acl|users", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(N) in the number of users", Flags: aboutUsers | Slow,
+	Summary: "Lists the users.", Reply: "Their names.",
+	Run: func(c *Call) error {
+		var names []string
+		for _, u := range c.instance.accounts.sorted() {
+			names = append(names, u.Name())
+		}
+		c.writeNames(names)
+		return nil
+	},
+}
+
+var aclGetUser = Command{
+	Name: "acl|getuser", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(N) in the number of the user's rules",
+	Flags:   aboutUsers | Slow,
+	Summary: "Describes a user.", Args: []Arg{Word("username")},
+	Reply: "A map: flags, passwords (their SHA-256), commands, keys, channels, selectors; nil if there is no such user.",
+	Run: func(c *Call) error {
+		a := c.instance.accounts.find(string(c.Word()))
+		if a == nil {
+			c.Out.Null()
+			return nil
+		}
+		u := a.user.Load()
+		if u == nil { // it is being deleted
+			c.Out.Null()
+			return nil
+		}
+		d := u.Describe()
+		c.Out.Map(6)
+		c.Out.BulkString("flags")
+		c.Out.Set(len(d.Flags))
+		for _, flag := range d.Flags {
+			c.Out.BulkString(flag)
+		}
+		c.Out.BulkString("passwords")
+		c.writeNames(d.Passwords)
+		c.writePermissions(d.Permissions)
+		c.Out.BulkString("selectors")
+		c.Out.Array(len(d.Selectors))
+		for _, p := range d.Selectors {
+			c.Out.Map(3)
+			c.writePermissions(p)
+		}
+		return nil
+	},
+}
+
+func (c *Call) writePermissions(p acl.Permissions) {
+	for _, f := range [][2]string{{"commands", p.Commands}, {"keys", p.Keys}, {"channels", p.Channels}} {
+		c.Out.BulkString(f[0])
+		c.Out.BulkString(f[1])
+	}
+}
+
+var aclSetUser = Command{
+	Name: "acl|setuser", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(N) in the number of rules", Flags: aboutUsers | Slow,
+	Summary: "Makes a user, or changes what it may do: all rules, or none. Its clients feel it at once.",
+	Args:    []Arg{Word("username"), Word("rule").Optional().Many().UpTo(1000)}, Reply: "OK.",
+	Run: func(c *Call) error {
+		name, as := string(c.Word()), &c.instance.accounts
+		var rules []string
+		for _, word := range c.Many() {
+			rules = append(rules, string(word))
+		}
+		if !acl.IsName(name) {
+			return refusal("ERR Usernames can't contain spaces or null characters")
+		}
+		if len(name) > longestName {
+			return refusal(fmt.Sprintf("ERR Usernames can't be longer than %d bytes", longestName))
+		}
+		as.mu.Lock()
+		defer as.mu.Unlock()
+		u := as.commands.New(name, as.channels.Load())
+		if known := as.byName[name]; known != nil {
+			u = known.user.Load()
+		} else if len(as.byName) >= acl.MaxUsers {
+			return refusal(fmt.Sprintf("ERR there are too many users (%d)", acl.MaxUsers))
+		}
+		changed, err := u.With(rules, as.channels.Load())
+		if err != nil {
+			return err
+		}
+		c.endsItself(as.set(c.instance, changed, c.client))
+		c.Out.Status("OK")
+		return nil
+	},
+}
+
+// longestName bounds a user's name, in bytes.
+const longestName = 1024
+
+// endsItself ends the own connection after the reply, if its rights have gone; else what it may do may be something else now.
+func (c *Call) endsItself(ends bool) {
+	if ends {
+		c.hangUp()
+	}
+	if c.Session != nil { // within a transaction: else the next turn looks
+		c.Session.lookUpRights()
+	}
+}
+
+var aclDelUser = Command{
+	Name: "acl|deluser", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(N) in the number of clients", Flags: aboutUsers | Slow,
+	Summary: "Deletes users, and ends their connections.", Args: []Arg{Word("username").Many().UpTo(1000)}, Reply: "How many there were.",
+	Run: func(c *Call) error {
+		names, as := c.Many(), &c.instance.accounts
+		for _, name := range names {
+			if string(name) == "default" {
+				return refusal("ERR The 'default' user cannot be removed")
+			}
+		}
+		as.mu.Lock()
+		defer as.mu.Unlock()
+		var gone []*account
+		for _, name := range names {
+			if a := as.byName[string(name)]; a != nil && a.user.Load() != nil {
+				gone = append(gone, a)
+			}
+		}
+		gone = distinct(gone)
+		c.endsItself(as.drop(c.instance, gone, c.client))
+		c.Out.Int(int64(len(gone)))
+		return nil
+	},
+}
+
+func distinct(list []*account) (once []*account) {
+	seen := make(map[*account]bool)
+	for _, a := range list {
+		if !seen[a] {
+			seen[a] = true
+			once = append(once, a)
+		}
+	}
+	return once
+}
+
+var aclDryRun = Command{
+	Name: "acl|dryrun", Group: "server", Category: "none", Since: "7.0.0", Complexity: "O(1)", Flags: aboutUsers | Slow, Min: 4,
+	Summary: "Says whether a user may make a call, without making it.",
+	Args:    []Arg{Word("username"), Word("command"), Word("arg").Optional().Many().UpTo(1000)}, Reply: "OK, or what it may not.",
+	Run: func(c *Call) error {
+		a, words := c.instance.accounts.find(string(c.Word())), c.words[3:]
+		var u *acl.User
+		if a != nil {
+			u = a.user.Load()
+		}
+		row := c.instance.table.find(words)
+		switch {
+		case u == nil:
+			return refusal(fmt.Sprintf("ERR User '%.1024s' not found", c.words[2]))
+		case row == nil:
+			return refusal(fmt.Sprintf("ERR Command '%.128s' not found", words[0]))
+		case !row.grammar.fits(len(words)):
+			return errArity(row)
+		}
+		why, object, _ := row.ask(u, words)
+		switch why {
+		case acl.Allowed:
+			c.Out.Status("OK")
+		case acl.DeniedCommand:
+			c.Out.BulkString("This user has no permissions to run the '" + row.Name + "' command")
+		case acl.DeniedKey:
+			c.Out.BulkString("This user has no permissions to access the '" + string(object) + "' key")
+		default:
+			c.Out.BulkString("This user has no permissions to access the '" + string(object) + "' channel")
+		}
+		return nil
+	},
+}
+
+var aclLogCommand = Command{
+	Name: "acl|log", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(N) in the number of entries", Flags: aboutUsers | Slow,
+	Summary: "Shows what was refused of late, passwords too, 10 entries unless another number is said; or forgets them.", AnyMore: true,
+	Args:  []Arg{Word("[count | RESET]").Optional()},
+	Reply: "OK to RESET; else of each the count of those alike, reason, context, object, username, age-seconds, client-info.",
+	Run: func(c *Call) error {
+		count, log := int64(10), &c.instance.accounts.log
+		switch word := c.Word(); {
+		case len(c.words) > 3:
+			return errACLWords(c)
+		case word != nil && foldEqual(word, "RESET"):
+			log.forget()
+			c.Out.Status("OK")
+			return nil
+		case word != nil:
+			var ok bool
+			if count, ok = resp.ParseInt(word); !ok {
+				return errNotAnInteger
+			}
+		}
+		entries := log.latest(max(count, 0))
+		c.Out.Array(len(entries))
+		for i := range entries {
+			entries[i].write(c)
+			c.Out.Break()
+		}
+		return nil
+	},
+}
+
+const errNoACLFile refusal = "ERR This Redis instance is not configured to use an ACL file. You may want to specify users via the ACL SETUSER " +
+	"command and then issue a CONFIG REWRITE (assuming you have a Redis configuration file set) in order to store users in the Redis configuration."
+
+// errFileInMulti refuses to read or write a file while keys are locked.
+const errFileInMulti refusal = "ERR ACL LOAD and ACL SAVE are not allowed inside a transaction"
+
+// aboutFile makes ACL LOAD and ACL SAVE.
+func aboutFile(row Command, run func(c *Call, as *accounts) error) Command {
+	row.Group, row.Category, row.Since, row.Complexity, row.Flags = "server", "none", "6.0.0", "O(N) in the number of users", aboutUsers|Slow
+	row.Reply = "OK."
+	row.Run = func(c *Call) error {
+		as := &c.instance.accounts
+		switch {
+		case as.file == nil:
+			return errNoACLFile
+		case c.inTransaction:
+			return errFileInMulti
+		}
+		as.fileMu.Lock()
+		defer as.fileMu.Unlock()
+		if err := run(c, as); err != nil {
+			return err
+		}
+		c.Out.Status("OK")
+		return nil
+	}
+	return row
+}
+
+var aclLoad = aboutFile(Command{Name: "acl|load",
+	Summary: "Reads the users from the ACL file: all of them, or none if there is a fault in it. Connections of users but default are ended."},
+	func(c *Call, as *accounts) error {
+		users, err := as.read()
+		if err != nil {
+			return err
+		}
+		as.mu.Lock()
+		defer as.mu.Unlock()
+		c.endsItself(as.replace(c.instance, users, c.client))
+		return nil
+	})
+
+var aclSave = aboutFile(Command{Name: "acl|save", Summary: "Writes the users to the ACL file."}, func(c *Call, as *accounts) error {
+	as.mu.Lock()
+	users := as.users()
+	as.mu.Unlock()
+	if err := as.file.Save(users.String()); err != nil {
+		c.instance.log.Error("the users cannot be saved", "error", err)
+		return refusal("ERR There was an error trying to save the ACLs. Please check the server logs for more information")
+	}
+	return nil
+})
+
+// read reads the ACL file.
+func (as *accounts) read() (acl.Users, error) {
+	text, err := as.file.Load()
+	if err != nil {
+		return nil, refusal("ERR Error loading ACLs, " + err.Error())
+	}
+	return as.commands.Parse(as.file.Path(), text, as.channels.Load())
+}
+
+// sorted are all users by name.
+func (as *accounts) sorted() []*acl.User {
+	as.mu.Lock()
+	users := as.users()
+	as.mu.Unlock()
+	return users.Sorted()
+}
+
+// Accounts is who may do what from the start on.
+type Accounts struct {
+	Password string     // the default user's; "" for none
+	Users    [][]string // each a name and its rules
+	Channels bool       // a new user may use every channel
+	Log      int        // entries of ACL LOG
+}
+
+// SetAccounts says who may do what, before anybody is served. Users come from the ACL file, or from what is told here.
+func (in *Instance) SetAccounts(told Accounts) error {
+	as := &in.accounts
+	as.mu.Lock()
+	defer as.mu.Unlock()
+	as.channels.Store(told.Channels)
+	as.log.keep(told.Log)
+	if told.Password != "" {
+		if err := as.setPassword(told.Password); err != nil {
+			return err
+		}
+	}
+	if as.file != nil {
+		users, err := as.read()
+		if err != nil {
+			return err
+		}
+		as.replace(in, users, nil)
+		return nil
+	}
+	named := make(map[string]bool)
+	for _, words := range told.Users {
+		if err := as.tell(in, words[0], words[1:], named); err != nil {
+			return fmt.Errorf("the user '%s': %w", words[0], err)
+		}
+	}
+	return nil
+}
+
+// tell makes a user of the configuration's. What is wrong with it is said without the rule, which may hold a password.
+func (as *accounts) tell(in *Instance, name string, rules []string, named map[string]bool) error {
+	switch {
+	case named[name]:
+		return refusal("Duplicate user found. A user can only be defined once in config files")
+	case !acl.IsName(name):
+		return refusal("Spaces not allowed in ACL usernames")
+	}
+	named[name] = true
+	if name == "default" {
+		rules = append([]string{"reset"}, rules...)
+	}
+	u, err := as.commands.New(name, as.channels.Load()).With(rules, as.channels.Load())
+	var wrong *acl.RuleError
+	switch {
+	case errors.As(err, &wrong) && !wrong.Unknown:
+		return errors.New(wrong.Why)
+	case err != nil:
+		return err
+	}
+	as.set(in, u, nil)
+	if !u.Enabled() {
+		in.log.Warn("a user of the configuration is disabled: there is no 'on' in its rules", "user", name)
+	}
+	return nil
+}

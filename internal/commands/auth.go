@@ -1,0 +1,134 @@
+package commands
+
+import (
+	"fmt"
+
+	"cellserver/internal/acl"
+	"cellserver/internal/resp"
+)
+
+// Commands that say who the client is.
+
+// handshake is what those commands have in common that a client sends before it may do anything else.
+const handshake = NoScript | Loading | Stale | Fast | NoAuth | AllowBusy
+
+var hello = Command{
+	Name: "hello", Group: "connection", Since: "6.0.0", Complexity: "O(1)", Flags: handshake,
+	Summary: "Chooses the version of the protocol, and introduces client and server to each other.",
+	Args:    []Arg{Int("protover").Or(0).By(parseProtocol), Word("[AUTH username password] [SETNAME clientname]").Optional().Many()},
+	Reply:   "A map: server, version (of the Redis that this server is like), proto, id, mode, role, modules.",
+	Run: func(c *Call) error {
+		s, protocol := c.Session, int(c.Int())
+		name, who, err := c.helloOptions(c.Many())
+		switch {
+		case err != nil:
+			return err
+		case who.account == nil && !s.authenticated:
+			return refusal("NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO AUTH <user> <pass> " +
+				"option can be used to authenticate the client and select the RESP protocol version at the same time")
+		case who.account != nil:
+			if err := c.logIn(who); err != nil {
+				return err
+			}
+		}
+		if name != nil {
+			s.setName(name)
+		}
+		if protocol != 0 {
+			s.speak(protocol)
+		}
+		c.introduce()
+		return nil
+	},
+}
+
+func parseProtocol(word []byte) (int64, error) {
+	n, ok := resp.ParseInt(word)
+	switch {
+	case !ok:
+		return 0, refusal("ERR Protocol version is not an integer or out of range")
+	case n != 2 && n != 3:
+		return 0, refusal("NOPROTO unsupported protocol version")
+	}
+	return n, nil
+}
+
+// helloOptions reads [AUTH username password] [SETNAME clientname].
+func (c *Call) helloOptions(words [][]byte) (name []byte, who identity, err error) {
+	for len(words) > 0 {
+		switch {
+		case foldEqual(words[0], "AUTH") && len(words) >= 3:
+			if who = c.verify(words[1], words[2]); who.account == nil {
+				return nil, who, errWrongPass
+			}
+			words = words[3:]
+		case foldEqual(words[0], "SETNAME") && len(words) >= 2:
+			if !plain(words[1]) {
+				return nil, who, errClientName
+			}
+			name, words = words[1], words[2:]
+		default:
+			return nil, who, refusal(fmt.Sprintf("ERR Syntax error in HELLO option '%s'", words[0]))
+		}
+	}
+	return name, who, nil
+}
+
+var auth = Command{
+	Name: "auth", Group: "connection", Since: "1.0.0", Complexity: "O(N) in the number of the user's passwords", Flags: handshake,
+	Summary: "Logs in as a user, default if none is named.",
+	Args:    []Arg{Word("[username] password").Many()}, Reply: "OK.",
+	Run: func(c *Call) error {
+		words, user := c.Many(), []byte("default")
+		switch len(words) {
+		case 1:
+			if c.instance.accounts.first.user.Load().NoPass() {
+				return refusal("ERR AUTH <password> called without any password configured for the default user. " +
+					"Are you sure your configuration is correct?")
+			}
+		case 2:
+			user = words[0]
+		default:
+			return errSyntax
+		}
+		if err := c.logIn(c.verify(user, words[len(words)-1])); err != nil {
+			return err
+		}
+		c.Out.Status("OK")
+		return nil
+	},
+}
+
+// A try counts so much of a turn, in bytes that could be moved meanwhile, and as much as its password in whole again: to hash it, and to
+// note it if it is wrong, takes microseconds.
+const (
+	tryWorth   = 8 << 10
+	comparison = 16 // for each of the user's passwords
+)
+
+// identity is a name and a password, and the account that they are right for; nil if they are not. The words are borrowed.
+type identity struct {
+	name, password []byte
+	account        *account
+}
+
+// logIn makes the session one of the account's. One that has just gone may have been read anew: then the password is as right for that.
+func (c *Call) logIn(who identity) error {
+	for who.account != nil && !c.Session.become(who.account) {
+		who = c.verify(who.name, who.password)
+	}
+	if who.account == nil {
+		return errWrongPass
+	}
+	return nil
+}
+
+// verify looks for the account; without one, there is a line in the log.
+func (c *Call) verify(name, password []byte) identity {
+	account, compared := c.instance.accounts.verify(name, password)
+	c.moved += tryWorth + min(len(password), acl.MaxPassword) + compared*comparison
+	if account == nil {
+		c.Session.logDenied(c.row, acl.DeniedPassword, c.words[0], string(name), c.inTransaction)
+	}
+	return identity{name, password, account}
+}

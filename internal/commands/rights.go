@@ -1,0 +1,186 @@
+package commands
+
+import (
+	"fmt"
+	"strings"
+
+	"cellserver/internal/acl"
+	"cellserver/internal/resp"
+)
+
+// Whether a session may make a call. While its user may do everything, nobody looks here: see Session.guarded.
+
+// hearsay is which words of a call name channels.
+type hearsay uint8
+
+const (
+	noChannel hearsay = iota
+	oneChannel
+	manyNames // all words, each the name of a channel
+	manyGlobs // or a pattern of them, which has to be allowed as it is written
+)
+
+const (
+	errNoAuth        refusal = "NOAUTH Authentication required."
+	errDeniedKey     refusal = "NOPERM this user has no permissions to access one of the keys used as arguments"
+	errDeniedChannel refusal = "NOPERM this user has no permissions to access one of the channels used as arguments"
+)
+
+func errDenied(why acl.Verdict, row *Command) error {
+	switch why {
+	case acl.DeniedKey:
+		return errDeniedKey
+	case acl.DeniedChannel:
+		return errDeniedChannel
+	}
+	return refusal(fmt.Sprintf("NOPERM this user has no permissions to run the '%s' command", row.Name))
+}
+
+// errChanged refuses a queued call that was allowed when it was queued.
+func errChanged(why acl.Verdict) error {
+	reason := "no permission to execute the command or subcommand"
+	switch why {
+	case acl.DeniedKey:
+		reason = "no permission to touch the specified keys"
+	case acl.DeniedChannel:
+		reason = "no permission to access one of the channels used as arguments"
+	}
+	return refusal("NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. " +
+		"This command is no longer allowed for the following reason: " + reason)
+}
+
+// guard refuses a call that the session may not make. Of a long one the words are in long.
+func (s *Session) guard(row *Command, words [][]byte, long [][]byte) error {
+	err := s.forbid(row, words, long)
+	if err == nil {
+		return nil
+	}
+	s.spoil()
+	if row == &exec {
+		s.leaveTransaction()
+		err = refusal("EXECABORT Transaction discarded because of: " + err.Error())
+	}
+	return s.reject(row, err)
+}
+
+// forbid says why the session may not make a call, nil if it may, or if that is found out where all words are.
+func (s *Session) forbid(row *Command, words [][]byte, long [][]byte) error {
+	if row.Flags&NoAuth != 0 {
+		return nil // which is everybody's, whatever the rules
+	}
+	u := s.account.Load().user.Load()
+	if u == nil || !s.authenticated && s.instance.accounts.closed() {
+		return errNoAuth
+	}
+	switch {
+	case s.queue != nil && row.Flags&NoMulti != 0:
+		return nil // which is refused for that
+	case long != nil && s.queue != nil && !s.queue.broken:
+		words = resp.SplitCall(long)
+	case long != nil && row.takesMany():
+		return nil // see allow
+	}
+	why, object, steps := row.ask(u, words)
+	s.words += steps / stepsAWord
+	if why == acl.Allowed {
+		return nil
+	}
+	s.words += deniedWords
+	s.logDenied(row, why, object, u.Name(), s.queue != nil)
+	return errDenied(why, row)
+}
+
+// What a check counts of a turn: so many steps are worth a word, and so many words the note of what was refused.
+const (
+	stepsAWord  = 40
+	deniedWords = 64
+)
+
+// allow is forbid for a call that is made beside the loop: there all its words are.
+func (c *Call) allow(row *Command, words [][]byte) error {
+	s := c.client
+	u := s.account.Load().user.Load()
+	if u == nil {
+		return errNoAuth
+	}
+	if why, object, _ := row.ask(u, words); why != acl.Allowed {
+		s.logDenied(row, why, object, u.Name(), false)
+		return errDenied(why, row)
+	}
+	return nil
+}
+
+// allowQueued is forbid for a call of a transaction that is being executed.
+func (s *Session) allowQueued(row *Command, words [][]byte) error {
+	u := s.account.Load().user.Load()
+	if u == nil {
+		return errNoAuth
+	}
+	if why, object, _ := row.ask(u, words); why != acl.Allowed {
+		s.logDenied(row, why, object, u.Name(), true)
+		return errChanged(why)
+	}
+	return nil
+}
+
+// The steps that a check may take: a fifth of a millisecond, and for each key what the patterns of a dozen tenants take.
+const (
+	checkSteps = 1 << 16
+	keySteps   = 256
+)
+
+// ask asks whether a user may make a call, and what of it forbids it. It takes so many steps of some nanoseconds.
+func (row *Command) ask(u *acl.User, words [][]byte) (why acl.Verdict, object []byte, steps int) {
+	var few [8][]byte
+	r := acl.Request{Command: row.number, Free: row.Flags&NoAuth != 0, Words: words, Access: row.accessIn(words), Literal: row.Hearsay == manyGlobs}
+	if row.Keys != nil {
+		r.Keys, _ = row.Keys(nil, words) // if they make no sense, the row refuses them
+	} else {
+		r.Keys = row.plainKeys(few[:0], words)
+	}
+	switch row.Hearsay {
+	case oneChannel:
+		r.Channels = words[1:2]
+	case manyNames, manyGlobs:
+		r.Channels = words[1:]
+	}
+	all := checkSteps + keySteps*len(words)
+	r.Steps = all
+	why, at := u.Check(&r)
+	switch why {
+	case acl.DeniedCommand:
+		object = []byte(row.Name)
+	case acl.DeniedKey:
+		object = r.Keys[at]
+	case acl.DeniedChannel:
+		object = r.Channels[at]
+	}
+	return why, object, all - r.Steps
+}
+
+// accesses is what a row does with its keys, as rules see it.
+func (row *Command) accesses() (list []acl.Access) {
+	for _, key := range strings.Split(row.KeyAccess, ",") {
+		var access acl.Access
+		for _, word := range strings.Fields(key) {
+			switch word {
+			case "ACCESS":
+				access |= acl.Read
+			case "UPDATE", "INSERT", "DELETE":
+				access |= acl.Write
+			}
+		}
+		list = append(list, access)
+	}
+	return list
+}
+
+var onlyWrites = []acl.Access{acl.Write}
+
+// accessIn is what a call does with its keys: SET looks at the value only if the word GET is in the call.
+func (row *Command) accessIn(words [][]byte) []acl.Access {
+	if row == &set && len(words) > 2 && !setGets(words) {
+		return onlyWrites
+	}
+	return row.access
+}

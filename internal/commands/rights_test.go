@@ -1,0 +1,507 @@
+package commands
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// asUser is a client that is logged in as a user with these rules.
+func (s *still) asUser(t *testing.T, rules string) *caller {
+	require.Equal(t, "+OK\r\n", s.dial().say(t, "ACL SETUSER u reset on nopass "+rules))
+	c := s.dial()
+	require.Equal(t, "+OK\r\n", c.say(t, "AUTH u x"))
+	return c
+}
+
+// sample is a call of a row that it takes, as far as the number of its words goes: with a key where it has one.
+func sample(row *Command, key string) []string {
+	if row == &clAll {
+		return []string{row.Name, "1", "FIXED", key, "1", "1", "1"}
+	}
+	own := strings.Split(row.Name, "|")
+	words := append(own, "1", "1", "1", "1", "1", "1")[:max(newGrammar(row).min, len(own))]
+	if first, _, _ := row.keyPositions(); first != 0 {
+		words[first] = key
+	}
+	return words
+}
+
+// Who has not logged in may say what everybody may, and nothing else; and so may who is allowed nothing. No row is left out.
+func TestNothingIsSaidWithoutRights(t *testing.T) {
+	s := newStill(t)
+	nobody := s.asUser(t, "")
+	stranger := s.dial()
+	require.Equal(t, "+OK\r\n", s.dial().say(t, "CONFIG SET requirepass secret"))
+	stranger.say(t, "RESET")
+	free := 0
+	for _, row := range everyRow() {
+		if row.Run == nil && row.Subs != nil && newGrammar(row).min == 1 || row == &exec {
+			continue
+		}
+		if row.Flags&NoAuth != 0 {
+			free++
+			continue
+		}
+		call := encode(sample(row, "k"))
+		if row.Subs != nil {
+			continue // a container alone is no call, and with a word that it does not know it is not known either
+		}
+		require.NoError(t, stranger.Send(call))
+		assert.Equal(t, "-NOAUTH Authentication required.\r\n", stranger.output(), row.Name)
+		require.NoError(t, nobody.Send(call))
+		assert.Equal(t, "-NOPERM this user has no permissions to run the '"+row.Name+"' command\r\n", nobody.output(), row.Name)
+	}
+	assert.Equal(t, 4, free, "AUTH, HELLO, QUIT and RESET")
+}
+
+// Every key of every call is looked at, and every channel: who may use none is refused, wherever it stands.
+func TestEveryKeyAndChannelIsLookedAt(t *testing.T) {
+	s := newStill(t)
+	c := s.asUser(t, "+@all ~k")
+	rows := 0
+	for _, row := range everyRow() {
+		switch first, _, _ := row.keyPositions(); {
+		case first != 0:
+			rows++
+			require.NoError(t, c.Send(encode(sample(row, "other"))))
+			assert.Equal(t, "-"+string(errDeniedKey)+"\r\n", c.output(), row.Name)
+			require.NoError(t, c.Send(encode(sample(row, "k"))))
+			if row != &rename && row != &renameNX && row != &copyKey { // whose other key is "1"
+				assert.NotContains(t, c.output(), "NOPERM", row.Name)
+			}
+			c.say(t, "UNWATCH")
+		case row.Hearsay != noChannel:
+			rows++
+			require.NoError(t, c.Send(encode(sample(row, ""))))
+			assert.Equal(t, "-"+string(errDeniedChannel)+"\r\n", c.output(), row.Name)
+		}
+	}
+	assert.Greater(t, rows, 60)
+	many := append([]string{"MGET"}, slices.Repeat([]string{"k"}, 100)...)
+	for at := 1; at <= 100; at++ {
+		words := slices.Clone(many)
+		words[at] = "x"
+		require.NoError(t, c.Send(encode(words)))
+		require.Equal(t, "-"+string(errDeniedKey)+"\r\n", c.output(), at)
+	}
+	for _, call := range []string{"MSET k 1 x 1", "CL.ALL 2 FIXED k 1 1 1 THROTTLE x 1 1 1 1", "CL.ALL 1 FIXED x 1 1 1 PEEK", "COPY k x", "COPY x k", "RENAME k x",
+		"SUBSCRIBE a b", "GET x\x00"} {
+		assert.Contains(t, c.say(t, call), "-NOPERM", call)
+	}
+}
+
+// A row with keys or channels that the test above does not know of would be found here.
+func TestEveryPubSubRowSaysWhatItsWordsAre(t *testing.T) {
+	for _, row := range everyRow() {
+		named := len(row.Args) > 0 && slices.Contains([]string{"channel", "shardchannel", "pattern"}, row.Args[0].Name) && row.Group == "pubsub"
+		heard := strings.Contains(row.Name, "subscribe") && !strings.Contains(row.Name, "unsubscribe") || strings.Contains(row.Name, "publish")
+		assert.Equal(t, named && heard, row.Hearsay != noChannel, row.Name)
+	}
+}
+
+// A long call is looked at whole, beside the loop, and in a transaction when it is queued.
+func TestLongCallsAreLookedAtWhole(t *testing.T) {
+	s := newStill(t)
+	c := s.asUser(t, "+@all ~k*")
+	words := []string{"DEL"}
+	for i := range 5000 {
+		words = append(words, fmt.Sprint("k", i))
+	}
+	require.NoError(t, c.Send(encode(words)))
+	require.Equal(t, ":0\r\n", c.output())
+	words[4999] = "x"
+	require.NoError(t, c.Send(encode(words)))
+	require.Equal(t, "-"+string(errDeniedKey)+"\r\n", c.output())
+	c.say(t, "MULTI")
+	require.NoError(t, c.Send(encode(words)))
+	require.Equal(t, "-"+string(errDeniedKey)+"\r\n", c.output())
+	require.Contains(t, c.say(t, "EXEC"), "EXECABORT")
+	require.Contains(t, s.dial().say(t, "ACL LOG 1"), ":1\r\n$6\r\nreason\r\n$3\r\nkey\r\n$7\r\ncontext\r\n$5\r\nmulti\r\n$6\r\nobject\r\n$1\r\nx\r\n")
+}
+
+// Calls of one write are answered as if they had come one by one: what one of them changes, the next one feels.
+func TestRightsWithinAPipeline(t *testing.T) {
+	s := newStill(t)
+	admin := s.dial()
+	admin.say(t, "ACL SETUSER u on >pw +get +set +acl|setuser ~k*")
+	admin.say(t, "CONFIG SET requirepass secret")
+	long := string(encode(append([]string{"MGET"}, slices.Repeat([]string{"k"}, 20)...)))
+	for _, p := range []struct{ calls, want string }{
+		{"GET k\r\nAUTH u pw\r\nGET k\r\nGET x\r\nAUTH secret\r\nGET x\r\nRESET\r\nGET k\r\n",
+			"-NOAUTH|+OK|$-1|-NOPERM|+OK|$-1|+RESET|-NOAUTH"},
+		{"AUTH secret\r\n" + long, "+OK|*20" + strings.Repeat("|$-1", 20)},
+		{"AUTH wrong\r\n" + long + "PING\r\n", "-WRONGPASS|-ERR Protocol error: unauthenticated multibulk length"},
+		{"AUTH secret\r\nRESET\r\nPING\r\n" + long, "+OK|+RESET|-NOAUTH|-ERR Protocol error: unauthenticated multibulk length"},
+		{"AUTH u pw\r\nGET k\r\nACL SETUSER u -get\r\nGET k\r\nACL SETUSER u +get\r\nGET k\r\n", "+OK|$-1|+OK|-NOPERM|+OK|$-1"},
+		{"AUTH secret\r\nMULTI\r\nAUTH u pw\r\nGET x\r\nGET k\r\nACL SETUSER u -get\r\nGET k\r\nEXEC\r\nGET k\r\n",
+			"+OK|+OK|+QUEUED|+QUEUED|+QUEUED|+QUEUED|+QUEUED|*5|+OK|-NOPERM|$-1|+OK|-NOPERM|-NOPERM"},
+		{"HELLO 3 AUTH u pw SETNAME me\r\nSET k 1\r\nHELLO 2 AUTH u wrong\r\nSET k 1\r\n", "%7|+OK|-WRONGPASS|+OK"},
+	} {
+		admin.say(t, "ACL SETUSER u +get")
+		c := s.dial()
+		require.NoError(t, c.Send([]byte(p.calls)))
+		require.Equal(t, p.want, outline(c.output(), p.want), p.calls)
+	}
+}
+
+// outline is the first lines of replies, as far as the wanted ones go: errors by their class, but for those that are wanted whole.
+func outline(replies, want string) string {
+	var lines []string
+	for _, line := range strings.Split(strings.TrimSuffix(replies, "\r\n"), "\r\n") {
+		if strings.HasPrefix(line, "-") && !strings.Contains(want, line) {
+			line, _, _ = strings.Cut(line, " ")
+		}
+		if strings.HasPrefix(line, "%") || len(lines) == 0 || !strings.HasPrefix(lines[0], "%") || line[0] == '-' || line == "+OK" {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, "|")
+}
+
+// A client that has not logged in can have little kept for it.
+func TestStrangersAreBounded(t *testing.T) {
+	s := newStill(t)
+	s.dial().say(t, "CONFIG SET requirepass secret")
+	c := s.dial()
+	require.NoError(t, c.Send([]byte("*10\r\n")))
+	for range 9 {
+		require.NoError(t, c.Send([]byte("$16384\r\n"+strings.Repeat("x", 16384)+"\r\n")))
+	}
+	require.False(t, c.session.Closing())
+	require.Less(t, c.session.reader.Buffered(), 170_000)
+
+	c = s.dial()
+	c.session.parked = true // as by CLIENT PAUSE
+	for sent := 0; sent < strangersBytes; sent += 1 << 15 {
+		require.False(t, c.session.Closing())
+		c.session.Feed([]byte(strings.Repeat("PING\r\n  ", 1<<15/8)))
+	}
+	require.False(t, c.session.Closing())
+	c.session.Feed([]byte("P"))
+	require.True(t, c.session.Closing())
+}
+
+// The clients of a user are cut off when it goes, and from then on nothing of theirs is answered, even if their connection is there yet.
+func TestADeletedUserIsGone(t *testing.T) {
+	s := newStill(t)
+	c := s.asUser(t, "+@all ~* &*")
+	require.Equal(t, ":1\r\n", s.dial().say(t, "ACL DELUSER u"))
+	require.True(t, c.isCut())
+	c.session.closing = false
+	c.session.mail.lost = false
+	c.session.Feed([]byte("GET k\r\nPING\r\n"))
+	require.Equal(t, "-NOAUTH Authentication required.\r\n-NOAUTH Authentication required.\r\n", c.output())
+	require.NotContains(t, s.dial().say(t, "CLIENT LIST"), "user=u")
+
+	own := s.asUser(t, "+@all ~* &*")
+	require.Equal(t, ":1\r\n", own.say(t, "ACL DELUSER u"), "its own reply it gets")
+	require.True(t, own.session.Closing())
+}
+
+// Subscribing and the loss of the right to may come together: whatever comes first, nobody stays who may not.
+func TestNobodyListensWithoutTheRight(t *testing.T) {
+	s := newStill(t)
+	for range 200 {
+		c := s.asUser(t, "+@all &a &b")
+		admin := s.dial()
+		var both sync.WaitGroup
+		both.Go(func() { _ = c.Send([]byte("SUBSCRIBE a b\r\n")) }) // or it is cut off
+		both.Go(func() { admin.say(t, "ACL SETUSER u resetchannels &a") })
+		both.Wait()
+		if c.session.subscribed {
+			require.True(t, c.isCut() || c.session.Closing())
+		} else {
+			require.Contains(t, c.output(), "NOPERM")
+		}
+		c.Close()
+		admin.Close()
+	}
+}
+
+// Logging in and the deletion of the user may come together, too.
+func TestNobodyIsADeletedUser(t *testing.T) {
+	s := newStill(t)
+	for range 200 {
+		admin, c := s.dial(), s.dial()
+		admin.say(t, "ACL SETUSER u on nopass +@all ~*")
+		var both sync.WaitGroup
+		both.Go(func() { _ = c.Send([]byte("AUTH u x\r\n")) })
+		both.Go(func() { admin.say(t, "ACL DELUSER u") })
+		both.Wait()
+		said := c.output()
+		if c.isCut() {
+			continue
+		}
+		require.Contains(t, said, "-WRONGPASS")
+		require.Equal(t, "$7\r\ndefault\r\n", c.say(t, "ACL WHOAMI"))
+		c.Close()
+		admin.Close()
+	}
+}
+
+// A password, or its like, is nowhere but in the memory of who compares it.
+func TestSecretsAreNowhere(t *testing.T) {
+	s := newStill(t)
+	admin, watcher := s.dial(), s.dial()
+	admin.say(t, "CONFIG SET slowlog-log-slower-than 0")
+	watcher.say(t, "MONITOR")
+	var said strings.Builder
+	for _, call := range []string{"CONFIG SET requirepass s3cret", "config set RequirePass s3cret acllog-max-len 100", "AUTH s3cret", "AUTH default s3cret", "AUTH nobody s3cret2",
+		"HELLO 3 AUTH default s3cret SETNAME x", "ACL SETUSER u on >s3cret ~*", "ACL SETUSER u >s3cret nonsense", "ACL SETUSER u <s3cret", "AUTH a s3cret c",
+		"MULTI", "AUTH s3cret", "CONFIG SET requirepass s3cret", "EXEC"} {
+		said.WriteString(admin.say(t, call))
+	}
+	for _, call := range []string{"SLOWLOG GET -1", "INFO ALL", "CLIENT LIST", "ACL LIST", "ACL GETUSER default", "ACL LOG", "LATENCY HISTOGRAM", "COMMAND DOCS"} {
+		said.WriteString(admin.say(t, call))
+	}
+	said.WriteString(watcher.listen())
+	assert.Contains(t, said.String(), "(redacted)")
+	assert.NotContains(t, said.String(), "s3cret")
+	assert.Contains(t, admin.say(t, "CONFIG GET requirepass"), "s3cret", "which Redis shows, too")
+}
+
+// ACL LOG is bounded, in entries and in bytes, whatever is tried; what is alike within a minute counts as one.
+func TestACLLogIsBounded(t *testing.T) {
+	s := newStill(t)
+	admin := s.dial()
+	admin.say(t, "CONFIG SET requirepass s acllog-max-len 5")
+	require.NoError(t, admin.Send(encode([]string{"CLIENT", "SETNAME", strings.Repeat("n", 100_000)})))
+	log := &s.instance.accounts.log
+	for i := range 50 {
+		require.NoError(t, admin.Send(encode([]string{"AUTH", fmt.Sprint(i, strings.Repeat("u", 10_000)), "x"})))
+	}
+	require.Len(t, log.entries, 5)
+	for _, e := range log.entries {
+		require.LessOrEqual(t, len(e.user)+len(e.client)+len(e.object), 2*loggedBytes+loggedLine)
+	}
+	admin.say(t, "ACL LOG RESET")
+	for range 3 {
+		admin.say(t, "AUTH a x")
+	}
+	admin.say(t, "AUTH b x")
+	admin.say(t, "AUTH a x")
+	require.Len(t, log.entries, 2)
+	require.EqualValues(t, 4, log.entries[0].count)
+	require.NoError(t, s.Advance(61*time.Second))
+	admin.say(t, "AUTH a x")
+	require.Len(t, log.entries, 3)
+	require.Contains(t, admin.say(t, "ACL LOG"), "$2\r\n61\r\n", "age-seconds")
+	admin.say(t, "CONFIG SET acllog-max-len 0")
+	admin.say(t, "AUTH c x")
+	require.Empty(t, log.entries)
+	require.Contains(t, admin.say(t, "INFO stats"), "acl_access_denied_auth:57\r\n")
+	for _, wrong := range []string{"-1", "100001", "x"} {
+		require.Contains(t, admin.say(t, "CONFIG SET acllog-max-len "+wrong), "-ERR CONFIG SET failed")
+	}
+}
+
+// fakeFile is an ACL file in memory.
+type fakeFile struct {
+	text         string
+	load, save   error
+	saves, loads int
+}
+
+func (f *fakeFile) Path() string { return "the-file" }
+
+func (f *fakeFile) Load() (string, error) { f.loads++; return f.text, f.load }
+
+func (f *fakeFile) Save(text string) error {
+	f.saves++
+	if f.save == nil {
+		f.text = text
+	}
+	return f.save
+}
+
+func TestACLFile(t *testing.T) {
+	s, f := newStill(t), &fakeFile{text: "user alice on nopass +@all ~*\nuser default on nopass ~* &* +@all\n"}
+	s.instance.accounts.file = f
+	require.NoError(t, s.instance.SetAccounts(Accounts{Log: 10}))
+	admin, alice := s.dial(), s.dial()
+	alice.say(t, "AUTH alice x")
+	require.Equal(t, "+OK\r\n", admin.say(t, "ACL SETUSER bob on +get"))
+	require.Equal(t, "+OK\r\n", admin.say(t, "ACL SAVE"))
+	require.Equal(t, "user alice on nopass ~* resetchannels +@all\nuser bob on resetchannels -@all +get\nuser default on nopass ~* &* +@all\n", f.text)
+
+	saved := f.text
+	f.text = "user alice on\nuser alice off\nuser x +nosuch\n"
+	require.Equal(t, "-ERR WARNING: Duplicate user 'alice' found on line 2. the-file:3: Error in applying operation '+nosuch': Unknown command or category name in ACL. "+
+		"WARNING: ACL errors detected, no change to the previously active ACL rules was performed\r\n", admin.say(t, "ACL LOAD"))
+	require.False(t, alice.isCut())
+	require.Contains(t, admin.say(t, "ACL USERS"), "bob")
+	f.load = errors.New("opening file 'the-file': no such file or directory")
+	require.Equal(t, "-ERR Error loading ACLs, opening file 'the-file': no such file or directory\r\n", admin.say(t, "ACL LOAD"))
+
+	f.text, f.load = strings.ReplaceAll(saved, "user bob", "user carol"), nil
+	require.Equal(t, "+OK\r\n", admin.say(t, "ACL LOAD"))
+	require.True(t, alice.isCut(), "all users but default are new ones")
+	require.False(t, admin.session.Closing())
+	require.Equal(t, "*3\r\n$5\r\nalice\r\n$5\r\ncarol\r\n$7\r\ndefault\r\n", admin.say(t, "ACL USERS"))
+
+	own := s.dial()
+	own.say(t, "AUTH alice x")
+	require.Equal(t, "+OK\r\n", own.say(t, "ACL LOAD"), "its own reply it gets")
+	require.True(t, own.session.Closing())
+
+	f.save = errors.New("no space")
+	require.Contains(t, admin.say(t, "ACL SAVE"), "-ERR There was an error trying to save the ACLs.")
+	saves, loads := f.saves, f.loads
+	admin.say(t, "MULTI")
+	admin.say(t, "ACL SAVE")
+	admin.say(t, "ACL LOAD")
+	require.Equal(t, "*2\r\n-"+string(errFileInMulti)+"\r\n-"+string(errFileInMulti)+"\r\n", admin.say(t, "EXEC"))
+	require.Equal(t, []int{saves, loads}, []int{f.saves, f.loads}, "no file is touched while keys are locked")
+}
+
+// The users of a file are there all at once: who logs in while it is read meets those of before, or those of now.
+func TestLoadingIsOneStep(t *testing.T) {
+	s, f := newStill(t), &fakeFile{text: "user alice on >pw +@all ~*\n"}
+	s.instance.accounts.file = f
+	require.NoError(t, s.instance.SetAccounts(Accounts{}))
+	admin, done := s.dial(), make(chan struct{})
+	go func() {
+		defer close(done)
+		for range 200 {
+			admin.session.Feed([]byte("ACL LOAD\r\n"))
+			admin.settle()
+			admin.take()
+		}
+	}()
+	for loading := true; loading; {
+		select {
+		case <-done:
+			loading = false
+		default:
+		}
+		c := s.dial()
+		require.Equal(t, "+OK\r\n", c.say(t, "AUTH alice pw"))
+		c.Close()
+	}
+	require.Equal(t, strings.Repeat("+OK\r\n", 200), string(admin.heard))
+}
+
+func TestAccountsOfTheConfiguration(t *testing.T) {
+	s := newStill(t)
+	require.NoError(t, s.instance.SetAccounts(Accounts{Password: "pw", Channels: true, Log: 7, Users: [][]string{{"alice", "on", ">x", "+@all"}, {"bob"}}}))
+	c := s.dial()
+	require.Equal(t, "-NOAUTH Authentication required.\r\n", c.say(t, "PING"))
+	require.Equal(t, "+OK\r\n", c.say(t, "AUTH pw"))
+	list := c.say(t, "ACL LIST")
+	require.Contains(t, list, " &* +@all\r\n")
+	require.Contains(t, list, "user bob off &* -@all\r\n")
+	require.Contains(t, c.say(t, "CONFIG GET acllog-max-len"), "$1\r\n7\r\n")
+	for _, wrong := range []struct {
+		users [][]string
+		says  string
+	}{
+		{[][]string{{"a"}, {"b"}, {"a"}}, "the user 'a': Duplicate user found. A user can only be defined once in config files"},
+		{[][]string{{"default"}, {"default"}}, "the user 'default': Duplicate user found. A user can only be defined once in config files"},
+		{[][]string{{"a\x00"}}, "the user 'a\x00': Spaces not allowed in ACL usernames"},
+		{[][]string{{"a", ">secret", "<secret2"}}, "the user 'a': The password you are trying to remove from the user does not exist"},
+		{[][]string{{"a", "+nosuch"}}, "the user 'a': Error in ACL SETUSER modifier '+nosuch': Unknown command or category name in ACL"},
+		{[][]string{{"a", "(+get"}}, "the user 'a': Unmatched parenthesis in acl selector starting at '(+get'."},
+	} {
+		require.EqualError(t, newStill(t).instance.SetAccounts(Accounts{Users: wrong.users}), wrong.says)
+	}
+	closed := newStill(t)
+	require.NoError(t, closed.instance.SetAccounts(Accounts{Users: [][]string{{"default", "on", ">pw", "+get", "~*"}}}))
+	require.True(t, closed.instance.Closed())
+	d := closed.dial()
+	d.say(t, "AUTH pw")
+	require.Contains(t, d.say(t, "SET a b"), "NOPERM")
+}
+
+func TestRenamedCommands(t *testing.T) {
+	s := newStill(t)
+	long := strings.Repeat("z", 40)
+	in := s.instance
+	require.NoError(t, in.Rename("CONFIG", long))
+	require.NoError(t, in.Rename("flushall", ""))
+	require.NoError(t, in.Rename("get", "fetch"))
+	require.NoError(t, in.Rename("set", "get"))
+	for from, to := range map[string]string{"nosuch": "x", "client|id": "x", "ping": "echo", "echo": "a|b", "flushall": "x", "ttl": strings.Repeat("x", longestCommand+1)} {
+		require.Error(t, in.Rename(from, to), "%s %s", from, to)
+	}
+	c := s.dial()
+	require.Contains(t, c.say(t, "CONFIG GET port"), "-ERR unknown command")
+	require.Contains(t, c.say(t, strings.ToUpper(long)+" GET port"), "6379")
+	require.Contains(t, c.say(t, strings.ToUpper(long)[:32]+" GET port"), "-ERR unknown command")
+	require.Contains(t, c.say(t, "FLUSHALL"), "-ERR unknown command")
+	require.Equal(t, "+OK\r\n", c.say(t, "GET k v"))
+	require.Equal(t, "$1\r\nv\r\n", c.say(t, "FETCH k"))
+	require.Contains(t, c.say(t, "FETCH"), "arguments for 'get' command", "errors name what it was")
+	require.Equal(t, ":105\r\n", c.say(t, "COMMAND COUNT"), "one is gone")
+	require.NotContains(t, c.say(t, "COMMAND LIST"), long, "nor is the new name told")
+	require.NotContains(t, c.say(t, "COMMAND LIST"), "flushall")
+	require.Equal(t, "*1\r\n*-1\r\n", strings.ReplaceAll(c.say(t, "COMMAND INFO config|get"), "$-1", "*-1"))
+	u := s.asUser(t, "+get ~*")
+	require.Equal(t, "$1\r\nv\r\n", u.say(t, "FETCH k"), "rules are about the name that it was")
+	require.Contains(t, u.say(t, "GET k v"), "NOPERM this user has no permissions to run the 'set' command")
+}
+
+// What is protected is changed by those whom --enable-protected-configs names.
+func TestProtectedSettings(t *testing.T) {
+	for _, c := range []struct {
+		allowed string
+		local   bool
+		may     bool
+	}{{"no", true, false}, {"local", true, true}, {"local", false, false}, {"yes", false, true}, {"", true, false}} {
+		s := newStill(t)
+		s.instance.protected = c.allowed
+		now := ""
+		s.instance.settings = append(s.instance.settings, Setting{Name: "dir", Value: func() string { return now }, Set: func(text string) error { now = text; return nil }})
+		d := s.dial()
+		if !c.local {
+			d.session.peer.Remote = "192.0.2.1:5"
+		}
+		said := d.say(t, "CONFIG SET dir x")
+		if c.may {
+			assert.Equal(t, "+OK\r\n", said)
+		} else {
+			assert.Equal(t, "-ERR CONFIG SET failed (possibly related to argument 'dir') - can't set protected config\r\n", said)
+			assert.Empty(t, now)
+		}
+	}
+}
+
+// A client whose user may not do everything pays no memory for that, either.
+func TestChecksDoNotAllocate(t *testing.T) {
+	s := newStill(t)
+	c := s.asUser(t, "+cl.throttle +cl.all %RW~a* ~user:* ~b*")
+	call := []byte(strings.Repeat("CL.THROTTLE user:1 1000000 1000000 1 1\r\n", 32))
+	run := func() {
+		c.session.Feed(call)
+		c.session.Sent()
+	}
+	run()
+	require.Less(t, testing.AllocsPerRun(100, run), 1.0)
+	require.True(t, c.session.guarded)
+}
+
+// The user that may do everything, and every client that is it, is looked at once a turn.
+func TestAnOpenUserIsNotLookedAt(t *testing.T) {
+	s := newStill(t)
+	c := s.dial()
+	c.say(t, "PING")
+	require.False(t, c.session.guarded)
+	require.Equal(t, "+OK\r\n", c.say(t, "CONFIG SET requirepass x"))
+	c.say(t, "PING")
+	require.False(t, c.session.guarded, "it has been let in")
+	d := s.dial()
+	d.say(t, "PING")
+	require.True(t, d.session.guarded)
+	d.say(t, "AUTH x")
+	require.False(t, d.session.guarded)
+	c.say(t, "ACL SETUSER default -debug")
+	d.say(t, "PING")
+	require.True(t, d.session.guarded)
+}

@@ -1,0 +1,125 @@
+package secure
+
+import (
+	"crypto/tls"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// versions reads redis.conf's tls-protocols.
+func versions(text string) (least, most uint16, err error) {
+	for _, word := range strings.Fields(text) {
+		version := uint16(0)
+		switch strings.ToLower(word) {
+		case "tlsv1.2":
+			version = tls.VersionTLS12
+		case "tlsv1.3":
+			version = tls.VersionTLS13
+		case "tlsv1", "tlsv1.1":
+			return 0, 0, fmt.Errorf("tls-protocols: %s is not safe, and not supported: use TLSv1.2 and TLSv1.3", word)
+		default:
+			return 0, 0, fmt.Errorf("tls-protocols: what is %.64q? Use TLSv1.2 and TLSv1.3", word)
+		}
+		if least == 0 || version < least {
+			least = version
+		}
+		most = max(most, version)
+	}
+	if least == 0 {
+		return tls.VersionTLS12, tls.VersionTLS13, nil
+	}
+	return least, most, nil
+}
+
+// openSSL are OpenSSL's names of the ciphers that crypto/tls has for TLS 1.2 and holds for safe. Which of them is used is
+// for crypto/tls to say, by what the processors of both sides are fast at; not their order in a list.
+var openSSL = []struct {
+	name string
+	id   uint16
+}{
+	{"ECDHE-ECDSA-AES128-GCM-SHA256", tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256},
+	{"ECDHE-RSA-AES128-GCM-SHA256", tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256},
+	{"ECDHE-ECDSA-AES256-GCM-SHA384", tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384},
+	{"ECDHE-RSA-AES256-GCM-SHA384", tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384},
+	{"ECDHE-ECDSA-CHACHA20-POLY1305", tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256},
+	{"ECDHE-RSA-CHACHA20-POLY1305", tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256},
+	{"ECDHE-ECDSA-AES128-SHA", tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA},
+	{"ECDHE-RSA-AES128-SHA", tls.TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA},
+	{"ECDHE-ECDSA-AES256-SHA", tls.TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA},
+	{"ECDHE-RSA-AES256-SHA", tls.TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA},
+}
+
+// everything are the words for all ciphers that are safe, and nothing those for kinds of ciphers of which there are none here.
+var (
+	everything = []string{"DEFAULT", "HIGH", "ALL"}
+	nothing    = []string{"aNULL", "eNULL", "NULL", "MEDIUM", "LOW", "EXPORT", "EXP", "DES", "3DES", "RC4", "RC2", "IDEA", "SEED",
+		"MD5", "PSK", "SRP", "DSS", "ADH", "AECDH", "CAMELLIA", "ARIA", "kRSA", "SSLv2", "SSLv3"}
+)
+
+// ciphers reads redis.conf's tls-ciphers: a list in OpenSSL's words, as far as they name what there is. nil is all that
+// crypto/tls holds for safe.
+func ciphers(text string) (ids []uint16, err error) {
+	if text == "" {
+		return nil, nil
+	}
+	words := strings.FieldsFunc(text, func(r rune) bool { return r == ':' || r == ',' || r == ' ' })
+	for _, word := range words {
+		name, without := word, false
+		if word[0] == '!' || word[0] == '-' {
+			name, without = word[1:], true
+		}
+		found := named(name)
+		switch {
+		case without && (len(found) > 0 || slices.Contains(nothing, name)):
+			ids = slices.DeleteFunc(ids, func(id uint16) bool { return slices.Contains(found, id) })
+		case without || len(found) == 0:
+			return nil, fmt.Errorf("tls-ciphers: there is no cipher %.64q here; there are %s", name, strings.Join(cipherNames(), " "))
+		default:
+			ids = append(ids, slices.DeleteFunc(found, func(id uint16) bool { return slices.Contains(ids, id) })...)
+		}
+	}
+	if len(ids) == 0 {
+		return nil, fmt.Errorf("tls-ciphers: %.64q leaves none", text)
+	}
+	return ids, nil
+}
+
+// named are the ciphers that a word stands for.
+func named(word string) (ids []uint16) {
+	all := slices.Contains(everything, word)
+	for _, c := range openSSL {
+		if all || c.name == word || tls.CipherSuiteName(c.id) == word {
+			ids = append(ids, c.id)
+		}
+	}
+	return ids
+}
+
+func cipherNames() (names []string) {
+	for _, c := range openSSL {
+		names = append(names, c.name)
+	}
+	return names
+}
+
+// cipherSuites reads redis.conf's tls-ciphersuites. crypto/tls has three for TLS 1.3 and always offers all: a list that
+// leaves one out cannot be kept.
+func cipherSuites(text string) error {
+	if text == "" {
+		return nil
+	}
+	have := []string{"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"}
+	words := strings.Split(text, ":")
+	for _, word := range words {
+		if !slices.Contains(have, word) {
+			return fmt.Errorf("tls-ciphersuites: there is no %.64q here; there are %s", word, strings.Join(have, " "))
+		}
+	}
+	for _, name := range have {
+		if !slices.Contains(words, name) {
+			return fmt.Errorf("tls-ciphersuites: %s cannot be left out: with TLS 1.3 all three are offered, always", name)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,147 @@
+package hostile
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/transcript"
+	"cellserver/test/peer"
+)
+
+// guesses are wrong names and passwords, in all the ways in which they can be said.
+func guesses(random int) (b []byte, tries int) {
+	long := strings.Repeat("x", 16384)
+	for i := range 20 {
+		n := strconv.Itoa(random*20 + i)
+		b = append(b, Command("AUTH", n)...)
+		b = append(b, Command("AUTH", "default", "secret"+n)...)
+		b = append(b, Command("AUTH", "nobody"+n, "secret")...)
+		b = append(b, Command("HELLO", "3", "AUTH", "alice", n)...)
+		b = append(b, "AUTH secrets\r\n"...)
+		tries += 5
+	}
+	b = append(b, Command("AUTH", long)...)
+	b = append(b, Command("AUTH", long[:9000], long)...)
+	return b, tries + 2
+}
+
+// guess says wrong passwords on one connection, each batch in one write, and sees to it that each gets its answer and none lets it in.
+func guess(addr string, batches func() bool, tried *atomic.Int64) error {
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(10 * patience)); err != nil {
+		return err
+	}
+	r := bufio.NewReader(conn)
+	for batch := 0; batches(); batch++ {
+		calls, tries := guesses(batch)
+		failed := make(chan error, 1)
+		go func() {
+			_, err := conn.Write(append(calls, "PING\r\n"...))
+			failed <- err
+		}()
+		for n := range tries + 1 {
+			want := "-WRONGPASS invalid username-password pair or user is disabled."
+			if n == tries {
+				want = "-NOAUTH Authentication required."
+			}
+			if reply, err := transcript.ReadReply(r); err != nil || reply != want {
+				return fmt.Errorf("%q instead of %q: %w", reply, want, err)
+			}
+		}
+		tried.Add(int64(tries))
+		if err := <-failed; err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Wrong passwords, a great many on many connections: nobody gets in, each is answered and counted, nothing stays of them, and others are
+// served meanwhile; how fast is printed. CELLSERVER_TEST_PASSWORDS=1000000 is for the record.
+func TestWrongPasswords(t *testing.T) {
+	tries := 20_000
+	if n, err := strconv.Atoi(os.Getenv("CELLSERVER_TEST_PASSWORDS")); err == nil {
+		tries = n
+	}
+	server := tolerant(t, "--requirepass", "secret", "--user", "alice on >alice's +@all", "--measure-pauses", "loops", "--slowlog-log-slower-than", "1000")
+	w := &watcher{t: t, ctx: t.Context(), Client: redis.NewClient(&redis.Options{Addr: server.Addr, PoolSize: 1, Password: "secret"})}
+	t.Cleanup(func() { w.Close() })
+	inside := connect(t, server)
+	write(t, inside, Command("AUTH", "secret"))
+	reads(t, inside, "+OK\r\n")
+	quiet := roundTrips(t, inside, "quiet", 1000)
+
+	const connections = 100
+	memory := func() int { return w.number("used_memory_rss") }
+	var tried atomic.Int64
+	attack := func(most int) func() []time.Duration {
+		left := atomic.Int64{}
+		left.Store(int64(most))
+		done := make(chan error, 1)
+		go func() {
+			errs := make(chan error, connections)
+			for range connections {
+				go func() { errs <- guess(server.Addr, func() bool { return left.Add(-102) > -102 }, &tried) }()
+			}
+			var all []error
+			for range connections {
+				all = append(all, <-errs)
+			}
+			done <- errors.Join(all...)
+		}()
+		return func() (took []time.Duration) {
+			for i := 0; ; i++ {
+				select {
+				case err := <-done:
+					require.NoError(t, err)
+					return took
+				default:
+					took = append(took, roundTrips(t, inside, fmt.Sprint("beside", tried.Load(), i), 10)...)
+				}
+			}
+		}
+	}
+	attack(tries / 4)()
+	before := memory()
+	began := time.Now()
+	took := attack(tries)()
+	after := memory()
+	slices.Sort(took)
+	t.Logf("%d tries, %.0f a second; memory %d KiB more; round trips of others p50 %s p99 %s longest %s, in quiet %s %s %s; longest turn %s us, %s over 1 ms",
+		tried.Load(), float64(tries)/time.Since(began).Seconds(), (after-before)>>10, took[len(took)/2], took[len(took)*99/100], took[len(took)-1],
+		quiet[500], quiet[990], quiet[999], w.field("longest_loop_callback_usec"), w.field("loop_callbacks_over_1ms"))
+	assert.GreaterOrEqual(t, tried.Load(), int64(tries))
+	assert.EqualValues(t, tried.Load(), w.number("acl_access_denied_auth"), "each is counted")
+	if !peer.Race {
+		assert.Less(t, after-before, 16<<20, "and nothing else stays")
+	}
+	log, err := w.Do(t.Context(), "ACL", "LOG", "1000").Slice()
+	require.NoError(t, err)
+	assert.LessOrEqual(t, len(log), 128)
+}
+
+// A checker that does not find out who gets in would be of no use.
+func TestGuessFindsAPasswordThatIsRight(t *testing.T) {
+	server := tolerant(t, "--requirepass", "secrets")
+	var tried atomic.Int64
+	once := true
+	err := guess(server.Addr, func() bool { defer func() { once = false }(); return once }, &tried)
+	require.ErrorContains(t, err, `"+OK" instead of "-WRONGPASS`)
+}

@@ -1,0 +1,255 @@
+package hostile
+
+import (
+	"crypto/tls"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"cellserver/test/certs"
+	"cellserver/test/peer"
+)
+
+// handshakesAtOnce is internal/server's bound.
+const handshakesAtOnce = 512
+
+// tlsServer has a plain port, by which the watcher looks on, and one for TLS.
+type tlsServer struct {
+	*peer.Server
+	addr      string
+	client    *tls.Config
+	authority *certs.Authority
+}
+
+func withTLS(t *testing.T, args ...string) *tlsServer {
+	t.Helper()
+	a := certs.New(t)
+	own := a.Issue(t, "server")
+	port := strconv.Itoa(peer.FreePort(t))
+	server := peer.StartPlain(t, append([]string{"--loglevel", "nothing", "--tls-port", port, "--tls-cert-file", own.Cert, "--tls-key-file", own.Key,
+		"--tls-ca-cert-file", a.File}, args...)...)
+	return &tlsServer{server, net.JoinHostPort("127.0.0.1", port), a.Client(t, a.Issue(t, "client")), a}
+}
+
+// knock connects to the port for TLS, and says something, or nothing.
+func (s *tlsServer) knock(t *testing.T, says string) net.Conn {
+	t.Helper()
+	conn, err := dial(s.addr)
+	require.NoError(t, err)
+	t.Cleanup(func() { conn.Close() })
+	_, _ = conn.Write([]byte(says))
+	return conn
+}
+
+// served has a client shake hands and be answered.
+func (s *tlsServer) served(t *testing.T) *redis.Client {
+	t.Helper()
+	c := redis.NewClient(&redis.Options{Addr: s.addr, TLSConfig: s.client, PoolSize: 1, MaxRetries: -1, DialerRetries: 1, DialTimeout: patience, ReadTimeout: patience})
+	t.Cleanup(func() { c.Close() })
+	require.NoError(t, c.Ping(t.Context()).Err())
+	return c
+}
+
+// clientHello is the first record of a handshake, as Go's client sends it.
+func clientHello(t *testing.T) string {
+	t.Helper()
+	here, there := net.Pipe()
+	t.Cleanup(func() { here.Close(); there.Close() })
+	go func() { _ = tls.Client(there, &tls.Config{ServerName: "localhost"}).Handshake() }()
+	header := make([]byte, 5)
+	_, err := io.ReadFull(here, header)
+	require.NoError(t, err)
+	rest := make([]byte, int(header[3])<<8|int(header[4]))
+	_, err = io.ReadFull(here, rest)
+	require.NoError(t, err)
+	return string(header) + string(rest)
+}
+
+// endless begins a ClientHello of 64 KiB, of which all but the last record is sent.
+func endless() string {
+	b := strings.Builder{}
+	for i := range 3 {
+		body := strings.Repeat("\x00", 16<<10)
+		if i == 0 {
+			body = "\x01\x00\xff\xf0" + body[4:]
+		}
+		b.WriteString("\x16\x03\x01\x40\x00" + body)
+	}
+	return b.String()
+}
+
+// resident is the process's memory, in bytes.
+func (w *watcher) resident(t *testing.T) int {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("/proc", w.pid, "statm"))
+	require.NoError(t, err)
+	pages, err := strconv.Atoi(strings.Fields(string(text))[1])
+	require.NoError(t, err)
+	return pages * os.Getpagesize()
+}
+
+// However many connect and say nothing, half of a hello, or the longest hello there is: so many stay and no more, in so much memory, and who
+// shakes hands is let in at once; everybody else notices nothing.
+func TestHandshakeFlood(t *testing.T) {
+	hello := clientHello(t)
+	for name, says := range map[string]string{"nothing": "", "half": hello[:len(hello)/2], "hello": hello, "endless": endless()} {
+		t.Run(name, func(t *testing.T) {
+			const knocking = 3 * handshakesAtOnce
+			server := withTLS(t, "--tls-handshake-timeout", "3600")
+			w := watch(t, server.Server)
+			files, memory := w.files(), w.resident(t)
+			stays := server.served(t)
+			for range knocking {
+				server.knock(t, says)
+			}
+			server.served(t)
+			until(t, func() bool { return w.files() <= files+handshakesAtOnce+10 }, func() string { return "there are few: " + strconv.Itoa(w.files()) })
+			assert.Greater(t, w.files(), files+handshakesAtOnce/2, "the flood is one")
+			if !peer.Race {
+				assert.Less(t, w.resident(t)-memory, 150<<20, "bytes for %d handshakes", handshakesAtOnce)
+			}
+			server.served(t)
+			assert.NoError(t, stays.Ping(t.Context()).Err(), "who is in notices nothing")
+			assert.Equal(t, 4, w.number("connected_clients"))
+		})
+	}
+}
+
+// Who has not shaken hands does not count against who has, or needs not.
+func TestHandshakesGiveWayToClients(t *testing.T) {
+	server := withTLS(t, "--maxclients", "5", "--tls-handshake-timeout", "3600")
+	w := watch(t, server.Server)
+	for range 20 {
+		server.knock(t, "")
+	}
+	assert.NoError(t, w.Ping(w.ctx).Err())
+	for range 2 {
+		server.served(t)
+		plain := connect(t, server.Server)
+		write(t, plain, Command("PING"))
+		reads(t, plain, "+PONG\r\n")
+	}
+	w.becomes("connected_clients", 5)
+	ends(t, connect(t, server.Server), "-ERR max number of clients reached\r\n")
+	ends(t, server.knock(t, ""), "") // without a word: hands are not shaken
+	assert.Equal(t, 2, w.number("rejected_connections"))
+}
+
+// A handshake has a time, all in all: silence, half a hello and a hello without an end are cut off, and so is who keeps it going byte by byte.
+func TestStalledHandshakes(t *testing.T) {
+	server := withTLS(t, "--tls-handshake-timeout", "1")
+	w := watch(t, server.Server)
+	files := w.files()
+	hello := clientHello(t)
+	slowly := server.knock(t, hello[:1])
+	for _, says := range []string{"", hello[:1], hello[:len(hello)-1], endless()} {
+		ends(t, server.knock(t, says), "")
+	}
+	conn := server.knock(t, hello) // it is answered, and then waited for
+	_, err := io.Copy(io.Discard, conn)
+	assert.NoError(t, unlessGone(err))
+	ticker := time.NewTicker(5 * time.Millisecond)
+	defer ticker.Stop()
+	for sent := 1; err == nil; sent = min(sent+1, len(hello)-2) {
+		require.NoError(t, slowly.SetReadDeadline(time.Now().Add(patience)))
+		_, err = slowly.Write([]byte(hello[sent : sent+1]))
+		<-ticker.C
+	}
+	assert.True(t, gone(err), err)
+	until(t, func() bool { return w.files() == files }, func() string { return "all are gone" })
+}
+
+// What is no handshake ends the connection, and nothing of it is carried out.
+func TestNoHandshake(t *testing.T) {
+	server := withTLS(t)
+	w := watch(t, server.Server)
+	files := w.files()
+	hello := clientHello(t)
+	for _, says := range append([]string{
+		string(Command("SET", "stolen", "1")), "SET stolen 1\r\n", strings.Repeat("\x00", 100), strings.Repeat("\xff", 40<<10),
+		"\x16\x03\x01\xff\xff" + strings.Repeat("x", 70000), "\x16\x03\x01\x00\x00", "\x15\x03\x01\x00\x02\x02\x28",
+		"\x17\x03\x03\x00\x05hello", hello + string(Command("SET", "stolen", "1")), hello + hello,
+		hello[:60] + strings.Repeat("\x00", len(hello)-60),
+	}, strangers[0], strangers[4], strangers[5]+"\r\n") {
+		conn := server.knock(t, says)
+		_, err := io.Copy(io.Discard, conn)
+		assert.NoError(t, unlessGone(err), "%.40q", says)
+	}
+	assert.Zero(t, w.Exists(w.ctx, "stolen").Val())
+	until(t, func() bool { return w.files() == files }, func() string { return "all are gone" })
+	server.served(t)
+}
+
+// Each byte of a handshake, altered: no client, and nothing else happens. Random bytes under TLS end that connection only.
+func TestBrokenRecords(t *testing.T) {
+	server := withTLS(t)
+	w := watch(t, server.Server)
+	for _, at := range []int{0, 3, 5, 20} { // of a record: its kind, its length, what is sealed
+		spoiler := &spoiling{at: at}
+		config := server.client.Clone()
+		conn, err := net.Dial("tcp", server.addr)
+		require.NoError(t, err)
+		spoiler.Conn = conn
+		client := tls.Client(spoiler, config)
+		require.NoError(t, client.SetDeadline(time.Now().Add(patience)))
+		require.NoError(t, client.Handshake())
+		_, err = client.Write(Command("PING"))
+		require.NoError(t, err)
+		b := make([]byte, len("+PONG\r\n"))
+		_, err = io.ReadFull(client, b)
+		require.NoError(t, err)
+		spoiler.now = true
+		_, err = client.Write(Command("SET", "stolen", "1"))
+		require.NoError(t, err)
+		_ = conn.(*net.TCPConn).CloseWrite() // a length that lies is waited for
+		_, err = io.ReadFull(client, b)
+		assert.Error(t, err, at)
+		client.Close()
+	}
+	w.becomes("connected_clients", 1)
+	assert.Zero(t, w.Exists(w.ctx, "stolen").Val())
+}
+
+// spoiling alters a byte of what is written, when it is time.
+type spoiling struct {
+	net.Conn
+	at  int
+	now bool
+}
+
+func (s *spoiling) Write(b []byte) (int, error) {
+	if s.now {
+		b = []byte(string(b))
+		b[s.at] ^= 0x55
+	}
+	return s.Conn.Write(b)
+}
+
+// Handshakes end with the server, at once.
+func TestStopWhileHandsAreShaken(t *testing.T) {
+	server := withTLS(t, "--tls-handshake-timeout", "3600", "--shutdown-timeout", "3600")
+	w := watch(t, server.Server)
+	files := w.files()
+	stays := server.served(t)
+	var knocking []net.Conn
+	for range 50 {
+		knocking = append(knocking, server.knock(t, ""))
+	}
+	until(t, func() bool { return w.files() >= files+50 }, func() string { return "they are there" })
+	_ = stays.Close()
+	server.Signal(os.Interrupt)
+	assert.Zero(t, server.Wait())
+	for _, conn := range knocking {
+		_, err := conn.Read(make([]byte, 1))
+		assert.Error(t, err)
+	}
+}
