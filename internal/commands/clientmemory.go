@@ -18,10 +18,12 @@ func (s *Session) showRoom() {
 	}
 }
 
-// ShowUnsent says how many bytes of replies wait for the client to read them, whenever that has changed: for CLIENT LIST.
+// ShowUnsent says how many bytes of replies wait for the client to read them: for CLIENT LIST.
 func (s *Session) ShowUnsent(bytes int) {
-	s.unsent.Store(int64(bytes))
-	s.pieces.Store(int64(len(s.pending)))
+	if int64(bytes) != s.unsent.Load() {
+		s.unsent.Store(int64(bytes))
+		s.pieces.Store(int64(len(s.pending)))
+	}
 }
 
 // memory is what CLIENT LIST says.
@@ -52,7 +54,9 @@ func (s *Session) memory(words [][]byte) (m clientMemory) {
 		m.unread += int64(resp.CallLength(words))
 	}
 	m.queued = s.queued.Load() & (1<<32 - 1)
-	unsent, pushes := s.unsent.Load(), int64(s.Pushes())
+	s.mail.mu.Lock() // as pushes become replies under it
+	unsent, pushes := s.unsent.Load(), int64(len(s.mail.pushes))
+	s.mail.mu.Unlock()
 	m.waiting = min(unsent, m.room, first)
 	m.pieces, m.following = s.pieces.Load(), unsent-m.waiting+pushes
 	if pushes > 0 {

@@ -108,7 +108,7 @@ func (row *Command) writeManual(out *strings.Builder) {
 			sub.writeManual(out)
 		}
 	}
-	if row.parent == nil {
+	if !strings.Contains(row.Name, "|") { // parent is not known until there is a table
 		out.WriteString("\n")
 	}
 }

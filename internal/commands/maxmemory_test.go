@@ -132,3 +132,24 @@ func TestCensus(t *testing.T) {
 	s.instance.Sample()
 	require.Less(t, census.bytes.Load(), was)
 }
+
+// What waits for a client is never out of sight: not between a push and the turn that takes it, nor between that and the socket.
+func TestWaitingBytesAreInSight(t *testing.T) {
+	s := newStill(t)
+	l, c := s.dial(), s.dial()
+	l.say(t, "SUBSCRIBE news")
+	for range 1000 {
+		c.say(t, "PUBLISH news "+strings.Repeat("x", 100))
+	}
+	waits := func() int64 {
+		m := l.session.memory(nil)
+		return m.waiting + m.following
+	}
+	all := waits()
+	require.Greater(t, all, int64(100_000))
+	l.session.Resume()
+	require.Equal(t, all, waits())
+	require.Len(t, l.session.Output(), int(all))
+	l.session.ShowUnsent(0)
+	require.Zero(t, waits())
+}

@@ -401,6 +401,9 @@ func (s *Session) takeMail() {
 		s.closing = s.closing || s.mail.last
 		s.mail.reply, s.mail.replied = nil, false
 	}
+	if len(s.mail.pushes) > 0 {
+		s.unsent.Add(int64(len(s.mail.pushes))) // until it is known how many are sent
+	}
 	if last := len(s.pending) - 1; last >= 0 {
 		s.pending[last] = append(s.pending[last], s.mail.pushes...)
 		s.following += len(s.mail.pushes)

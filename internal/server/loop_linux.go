@@ -392,7 +392,7 @@ func (k *link) goOn() {
 	}
 	s, l := k.session, k.loop
 	waiting, owing := k.waiting(), s.Owing()
-	k.outlet.show(s, waiting)
+	s.ShowUnsent(waiting)
 	switch {
 	case waiting > 0 && k.cutOff(0):
 	case waiting > 0 && k.blocked && k.outlet.stuck(s.Closing(), l.instance.Now()):

@@ -13,7 +13,6 @@ type outlet struct {
 	sent    int   // bytes of the session's Output that the socket has taken
 	closing int64 // instant, nanoseconds, since when the connection only waits for its last replies to be read
 	overdue int64 // instant, nanoseconds, since when more than Soft waits; 0 if it does not
-	shown   int   // bytes that wait, as CLIENT LIST has them
 }
 
 // readBytes is how much is read of a connection before the others have their turn; Redis reads as much.
@@ -46,14 +45,6 @@ func (o *outlet) took(s *commands.Session, bytes int) {
 
 // waiting is the number of bytes that the socket has not taken.
 func (o *outlet) waiting(s *commands.Session) int { return len(s.Output()) - o.sent + s.Following() }
-
-// show has CLIENT LIST show what waits.
-func (o *outlet) show(s *commands.Session, waiting int) {
-	if waiting != o.shown {
-		o.shown = waiting
-		s.ShowUnsent(waiting)
-	}
-}
 
 // uncounted is how many bytes of replies may be sent without a look at the limits: as many as Redis has a buffer for, which its limits do
 // not count. Beyond it they hold before the client has had the time to read, as in Redis.

@@ -154,7 +154,7 @@ func (t *thread) flush() {
 	for !t.failed {
 		for next := t.outlet.next(t.session); len(next) > 0; next = t.outlet.next(t.session) {
 			waiting := t.outlet.waiting(t.session)
-			t.outlet.show(t.session, waiting)
+			t.session.ShowUnsent(waiting)
 			if (t.outlet.sent > 0 || waiting > uncounted) && t.outlet.tooMuch(t.session, t.instance.Now()) {
 				t.instance.CountOutputCut()
 				t.fail()
@@ -168,7 +168,7 @@ func (t *thread) flush() {
 				return
 			}
 		}
-		if t.outlet.show(t.session, 0); !t.session.More() {
+		if t.session.ShowUnsent(0); !t.session.More() {
 			return
 		}
 		t.session.Resume()
