@@ -29,7 +29,7 @@ var flushDB = Command{
 	Args: []Arg{flushMode}, Reply: "OK.",
 	Run: func(c *Call) error {
 		c.Out.Status("OK")
-		c.instance.tracking.flushed(c.View.Signed())
+		defer c.instance.tracking.flushed(c.View.Signed())
 		return c.View.Flush(c.Context)
 	},
 }
@@ -40,7 +40,7 @@ var flushAll = Command{
 	Args: []Arg{flushMode}, Reply: "OK.",
 	Run: func(c *Call) error {
 		c.Out.Status("OK")
-		c.instance.tracking.flushed(c.View.Signed())
+		defer c.instance.tracking.flushed(c.View.Signed())
 		return c.View.FlushAll(c.Context)
 	},
 }

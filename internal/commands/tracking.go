@@ -328,15 +328,12 @@ func (t *tracking) count(p *trackingPart, keys, items, bytes int64) {
 	t.bytes.Add(bytes)
 }
 
-// heard is what the store says, with the key locked. What it does by itself nobody else will send.
+// heard is what the store says of a key, with the key locked (of a database that was emptied see flushed). What it does by itself nobody
+// else will send.
 func (t *tracking) heard(_ int, key []byte, why store.Why, by int64) {
 	told := false
 	if why == store.Expired && by != 0 {
 		t.expired.Add(1)
-	}
-	if why == store.Flushed {
-		t.flushed(by)
-		told = true
 	}
 	if t.keys.Load() > 0 && key != nil {
 		told = t.take(key, by)
@@ -404,7 +401,8 @@ func (t *tracking) broadcast(key []byte, by int64) {
 	t.waiting.Store(true)
 }
 
-// flushed has everybody told that everything has changed. What was read before need not be remembered then.
+// flushed has everybody told that everything has changed. What was read before need not be remembered then. A command says so once, when
+// it is done: the store has a notice for each database, between two of which another session might send what is pending.
 func (t *tracking) flushed(by int64) {
 	trackers := int(t.tracking.Load())
 	if trackers == 0 {

@@ -151,6 +151,7 @@ func (c *Call) swap(a, b int) (err error) {
 	if a == b {
 		return nil
 	}
+	defer c.instance.tracking.flushed(c.View.Signed())
 	c.View.Atomically(c.Context, nil, true, func() {
 		c.instance.watches.swap(c, a, b)
 		err = c.View.Swap(c.Context, a, b)
