@@ -101,6 +101,10 @@ benchstat: ## micro-benchmarks beside those of the last tag (SINCE=commit for an
 	done; \
 	$(GO) run $(BENCHSTAT) .benchstat/before.txt .benchstat/after.txt
 
+.PHONY: instructions
+instructions: ## count the instructions of a CL.THROTTLE (SINCE=commit compares with it; needs valgrind)
+	bench/instructions.sh $(SINCE)
+
 .PHONY: pgo
 pgo: ## take the profile that builds are optimized by (cmd/cellserver/default.pgo) anew
 	$(GO) test -run '^$$' -bench Session -benchtime 3s -cpuprofile cmd/cellserver/default.pgo -o /dev/null ./internal/commands

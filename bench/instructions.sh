@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Counts the user instructions of a CL.THROTTLE in a session, with one call and with 64 calls in flight:
+#
+#   bench/instructions.sh              # of this tree
+#   bench/instructions.sh COMMIT       # of that commit as well, and the difference
+#
+# Unlike times, the counts repeat on a busy machine: to about 0.1 %. Each is the difference between a run of 192,000
+# calls and one of 64,000 (BenchmarkSession, valgrind's callgrind), so that the start of the process does not count.
+set -euo pipefail
+cd "$(dirname "$(realpath "$0")")/.."
+command -v valgrind >/dev/null || { echo "bench/instructions.sh: valgrind is not installed" >&2; exit 1; }
+
+dir=$(mktemp -d)
+trap 'git worktree remove --force "$dir/before" 2>/dev/null; rm -rf "$dir"' EXIT
+
+run() { # binary, calls in flight, calls
+    # Callgrind cannot follow the signals by which Go preempts goroutines.
+    GODEBUG=asyncpreemptoff=1 GOGC=off GOMAXPROCS=1 valgrind --tool=callgrind --callgrind-out-file=/dev/null "$1" \
+        -test.run '^$' -test.bench "Session/P=$2\$" -test.benchtime "${3}x" 2>&1 |
+        sed -n 's/.*Collected : \([0-9]*\).*/\1/p'
+}
+
+count() { # checkout, calls in flight
+    (cd "$1" && go test -c -pgo="$PWD/cmd/cellserver/default.pgo" -o "$dir/bench" ./internal/commands)
+    local few many
+    few=$(cd "$1/internal/commands" && run "$dir/bench" "$2" 64000)
+    many=$(cd "$1/internal/commands" && run "$dir/bench" "$2" 192000)
+    [ -n "$few" ] && [ -n "$many" ] || { echo "bench/instructions.sh: valgrind counted nothing" >&2; return 1; }
+    echo $(((many - few) / 128))
+}
+
+show() { # thousandths of an instruction
+    printf '%d.%01d' $(($1 / 1000)) $(($1 % 1000 / 100))
+}
+
+if [ $# -gt 0 ]; then
+    git worktree add --quiet --detach "$dir/before" "$1"
+fi
+for flight in 1 64; do
+    after=$(count . "$flight")
+    printf 'CL.THROTTLE, %2d in flight: %s instructions' "$flight" "$(show "$after")"
+    if [ $# -gt 0 ]; then
+        before=$(count "$dir/before" "$flight")
+        printf ', %s at %s: %s' "$(show "$before")" "$1" \
+            "$(awk "BEGIN { printf \"%+.2f %%\", ($after - $before) * 100 / $before }")"
+    fi
+    echo
+done
