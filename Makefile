@@ -17,16 +17,38 @@ run: build ## build, and start on 127.0.0.1:6379 (ARGS="--port 7000" passes opti
 build: ## build bin/cellserver
 	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/cellserver ./cmd/cellserver
 
+# The cellservers that tests start are built once, before the tests: see test/peer.
+SERVERS := $(CURDIR)/bin/test
+TEST_SERVER := $(GO) build -buildvcs=false -ldflags='-X main.version=1.2.3'
+
+.PHONY: test-servers
+test-servers: # what the tests of several packages start
+	@$(TEST_SERVER) -o $(SERVERS)/cellserver ./cmd/cellserver
+	@$(TEST_SERVER) -race -o $(SERVERS)/cellserver-race ./cmd/cellserver
+
+# The cache of tests does not know that they start other programs; and a machine may be slow.
+GOTEST := CELLSERVER_TEST_SERVERS=$(SERVERS) $(GO) test -count=1 -timeout 30m
+
 .PHONY: test
-test: ## run every test, with the race detector (needs redis-server for the differential ones)
-	$(GO) test -race -count=1 ./... # the cache does not know that tests build and start the server
-	$(GO) test -count=1 ./internal/store # whose memory the race detector does not see, so that it is another there
-	CELLSERVER_TRANSPORT=goroutines $(GO) test -race -count=1 ./test/integration ./test/differential ./test/hostile
-	CELLSERVER_TEST_TLS=yes $(GO) test -race -count=1 ./test/integration ./test/differential ./test/hostile
-	CELLSERVER_TEST_TLS=yes CELLSERVER_TRANSPORT=goroutines $(GO) test -race -count=1 ./test/integration
+test: test-race test-plain test-transports ## run every test (needs redis-server for the differential ones)
+
+.PHONY: test-race
+test-race: test-servers ## run every test with the race detector
+	$(GOTEST) -race ./...
+
+.PHONY: test-plain
+test-plain: test-servers ## run without the race detector what is another test there: it does not see the store's memory, and has a lot of its own
+	$(GOTEST) ./internal/store ./bench/limiters
+
+.PHONY: test-transports
+test-transports: test-servers ## run what a transport matters for with goroutines, over TLS, and with both
+	CELLSERVER_TRANSPORT=goroutines $(GOTEST) -race ./test/integration ./test/differential ./test/hostile
+	CELLSERVER_TEST_TLS=yes $(GOTEST) -race ./test/integration ./test/differential ./test/hostile
+	CELLSERVER_TEST_TLS=yes CELLSERVER_TRANSPORT=goroutines $(GOTEST) -race ./test/integration
 
 .PHONY: check
-check: vet tidy vulnerabilities test test-redis-suite test-clients soak ## everything that CI holds the project to
+check: ## everything that CI holds the project to, and a line for each part at the end
+	@MAKE='$(MAKE)' test/check.sh vet tidy vulnerabilities test-race test-plain test-transports test-redis-suite test-clients soak
 
 .PHONY: vet
 vet: ## go vet and staticcheck

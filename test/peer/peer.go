@@ -31,31 +31,48 @@ const Ready = "Ready to accept connections"
 // patience is how late a server may be with anything: far more than it needs on a busy machine.
 const patience = 30 * time.Second
 
-// binary is where Main has built cellserver.
-var binary string
+// Servers is the environment variable that names the directory of cellserver as `make test` builds it once for all packages:
+// cellserver, and cellserver-race. Without it each package builds its own, which counts against the time that its tests have.
+const Servers = "CELLSERVER_TEST_SERVERS"
 
-// Main builds cellserver, runs a package's tests, and removes what it built. TestMain is nothing but a call of it.
+// scratch is a package's temporary directory, and binary the cellserver under test.
+var scratch, binary string
+
+// Main sees to the cellserver under test, runs a package's tests, and removes what was made. TestMain is nothing but a call of it.
 func Main(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "cellserver")
-	if err != nil {
+	var err error
+	if scratch, err = os.MkdirTemp("", "cellserver"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	defer os.RemoveAll(dir)
-	binary = filepath.Join(dir, "cellserver")
-	args := []string{"build", "-buildvcs=false", "-ldflags=-X main.version=" + Version, "-o", binary}
+	defer os.RemoveAll(scratch)
+	if binary, err = built(os.Getenv(Servers)); err != nil {
+		fmt.Fprintln(os.Stderr, "the cellserver under test:", err)
+		return 1
+	}
+	return m.Run()
+}
+
+// built is the cellserver in a directory, or one that is built now if there is none.
+func built(dir string) (string, error) {
+	if dir != "" {
+		path := filepath.Join(dir, "cellserver")
+		if Race {
+			path += "-race"
+		}
+		_, err := os.Stat(path)
+		return path, err
+	}
+	path := filepath.Join(scratch, "cellserver")
+	args := []string{"build", "-buildvcs=false", "-ldflags=-X main.version=" + Version, "-o", path}
 	if Race {
 		args = append(args, "-race")
 	}
 	build := exec.Command("go", append(args, "cellserver/cmd/cellserver")...)
 	build.Stdout, build.Stderr = os.Stderr, os.Stderr
-	if err := build.Run(); err != nil {
-		fmt.Fprintln(os.Stderr, "go build:", err)
-		return 1
-	}
-	return m.Run()
+	return path, build.Run()
 }
 
 // Server is a process that listens.

@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"net"
 	"os"
-	"path/filepath"
 	"strconv"
 	"sync"
 	"testing"
@@ -33,7 +32,7 @@ func door(t *testing.T) (args func(port int) []string, client *tls.Config) {
 		return func(port int) []string { return []string{"--port", strconv.Itoa(port)} }, nil
 	}
 	both.Do(func() {
-		authority := certs.NewIn(t, filepath.Dir(binary))
+		authority := certs.NewIn(t, scratch)
 		both.own, both.authority = authority.Issue(t, "server"), authority.File
 		both.client = authority.Client(t, authority.Issue(t, "client"))
 	})

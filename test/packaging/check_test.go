@@ -1,0 +1,55 @@
+//go:build linux
+
+package packaging
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"cellserver/test/peer"
+)
+
+// Every part is made, whatever became of the one before it; and the end says how each of them went.
+func TestVerdicts(t *testing.T) {
+	fake := filepath.Join(t.TempDir(), "make")
+	const script = `#!/bin/sh
+case $2 in
+bad) printf '%s\n' 'ok  x' '    --- FAIL: TestOne/two (0.1s)' 'FAIL'; exit 1;;
+unsure) echo 'NOT CHECKED: no network';;
+esac
+`
+	require.NoError(t, os.WriteFile(fake, []byte(script), 0o700))
+	verdicts := func(parts ...string) (string, error) {
+		cmd := exec.Command("test/check.sh", parts...)
+		cmd.Dir, cmd.Env = top, append(os.Environ(), "MAKE="+fake)
+		out, err := cmd.CombinedOutput()
+		_, end, _ := strings.Cut(string(out), "== make check")
+		_, end, _ = strings.Cut(end, "\n")
+		return regexp.MustCompile(` +\d+ s `).ReplaceAllString(end, " N s "), err
+	}
+	end, err := verdicts("good", "bad", "unsure")
+	assert.Error(t, err)
+	assert.Equal(t, "good N s  ok\nbad N s  FAILED\n        --- FAIL: TestOne/two (0.1s)\n    FAIL\n"+
+		"unsure N s  ok, but NOT CHECKED: see above\n", end)
+	end, err = verdicts("good")
+	assert.NoError(t, err)
+	assert.Equal(t, "good N s  ok\n", end)
+}
+
+// CI runs all that make check names, and what tests start is what they ask for.
+func TestCheckIsWhole(t *testing.T) {
+	makefile := read(t, "Makefile")
+	parts := regexp.MustCompile(`test/check\.sh ([a-z -]+)\n`).FindStringSubmatch(makefile)
+	require.NotNil(t, parts)
+	for _, part := range strings.Fields(parts[1]) {
+		assert.Contains(t, makefile, ".PHONY: "+part+"\n")
+	}
+	assert.Contains(t, makefile, "-X main.version="+peer.Version+"'")
+}
