@@ -104,7 +104,7 @@ func (a *ahead) fill(r *resp.Reader, t *Table, known *recent, most int) (err err
 		a.gather(row, words)
 		a.count++
 		a.long = r.Long()
-		if row == &reset {
+		if row.is(&reset) {
 			break // who is logged out by it may say less behind it
 		}
 	}

@@ -36,6 +36,8 @@ type Command struct {
 	Run        func(c *Call) error
 	Subs       []*Command // of a container such as CLIENT; their names are "client|id"
 
+	// What a table derives: see Table.add. The rows that All lists have none of it.
+	origin   *Command // the row as All lists it: see is
 	parent   *Command
 	number   int          // in the table
 	access   []acl.Access // KeyAccess, as users' rules see it
@@ -43,6 +45,9 @@ type Command struct {
 	grammar  grammar
 	firstKey int // word that is the first key, 0 if there is none; if 1, calls that differ in it alone are bound once (see ahead)
 }
+
+// is says whether a table's row was made from this one, which code names when it means one command.
+func (row *Command) is(listed *Command) bool { return row != nil && row.origin == listed }
 
 // KeyAccess begins with RO (the key is read), RW (read and changed), OW (overwritten) or RM (removed), and then says what of:
 // ACCESS (the value is looked at), UPDATE (changed), INSERT (added to), DELETE (taken away). EXISTS is "RO": it looks at no

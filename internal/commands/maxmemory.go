@@ -102,10 +102,10 @@ func (s *Session) outOfMemory(row *Command) bool {
 		return false
 	case s.queue == nil:
 		return row.Flags&DenyOOM != 0
-	case row == &exec:
+	case row.is(&exec):
 		return s.queue.needsMemory()
 	}
-	return row != &discard && row != &quit && row != &reset
+	return !row.is(&discard) && !row.is(&quit) && !row.is(&reset)
 }
 
 func (q *queue) needsMemory() bool {
@@ -124,7 +124,7 @@ func (s *Session) barred(row *Command) error {
 		return s.reject(row, errMonitors)
 	case s.outOfMemory(row):
 		s.spoil()
-		if row == &exec {
+		if row.is(&exec) {
 			s.leaveTransaction()
 			return s.reject(row, refusal("EXECABORT Transaction discarded because of: "+string(errOOM)))
 		}

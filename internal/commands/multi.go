@@ -217,7 +217,7 @@ func (q *queue) findPlaces(database, databases int) (all bool) {
 	var few [4][]byte
 	for _, call := range q.calls {
 		words := q.words[call.start:call.end]
-		if call.row == &selectDB {
+		if call.row.is(&selectDB) {
 			if n, ok := resp.ParseInt(words[1]); ok && n >= 0 && n < int64(databases) {
 				database = int(n)
 			}

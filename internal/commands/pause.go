@@ -98,7 +98,7 @@ func (s *Session) held() bool {
 	if row == nil {
 		return false // it is refused
 	}
-	writes := row.Flags&Write != 0 || row == &exec && s.queue.writes()
+	writes := row.Flags&Write != 0 || row.is(&exec) && s.queue.writes()
 	ws := &in.waits
 	ws.mu.Lock()
 	defer ws.mu.Unlock()

@@ -311,7 +311,7 @@ var pubSubNumPat = Command{
 func (s *Session) errListening(row *Command) error {
 	s.spoil()
 	prefix := "ERR"
-	if row == &exec {
+	if row.is(&exec) {
 		s.leaveTransaction()
 		prefix = "EXECABORT Transaction discarded because of:"
 	}

@@ -56,7 +56,7 @@ func (s *Session) guard(row *Command, words [][]byte, long [][]byte) error {
 		return nil
 	}
 	s.spoil()
-	if row == &exec {
+	if row.is(&exec) {
 		s.leaveTransaction()
 		err = refusal("EXECABORT Transaction discarded because of: " + err.Error())
 	}
@@ -179,7 +179,7 @@ var onlyWrites = []acl.Access{acl.Write}
 
 // accessIn is what a call does with its keys: SET looks at the value only if the word GET is in the call.
 func (row *Command) accessIn(words [][]byte) []acl.Access {
-	if row == &set && len(words) > 2 && !setGets(words) {
+	if row.is(&set) && len(words) > 2 && !setGets(words) {
 		return onlyWrites
 	}
 	return row.access

@@ -72,7 +72,7 @@ func (l *slowLog) trim() {
 // redact hides what is secret in a call.
 func redact(row *Command, words [][]byte) [][]byte {
 	const hidden = "(redacted)"
-	switch row {
+	switch row.origin {
 	case &auth:
 		words = slices.Clone(words)
 		for i := range words[1:] {

@@ -38,27 +38,30 @@ type Table struct {
 	long   map[string]*Command // those of byName whose names are longer than maxName: somebody has renamed them
 }
 
-// NewTable works out what follows from the rows.
+// NewTable works out what follows from the rows, in rows of its own: those that are listed are every table's, and are not changed.
 func NewTable(rows []*Command) *Table {
 	t := &Table{byName: make(map[string]*Command)}
 	for _, row := range rows {
-		t.add(row)
-		t.rows = append(t.rows, row)
+		t.rows = append(t.rows, t.add(row, nil))
 	}
 	return t
 }
 
-func (t *Table) add(row *Command) {
+func (t *Table) add(listed, parent *Command) *Command {
+	row := new(Command)
+	*row = *listed
+	row.origin, row.parent = listed, parent
 	row.grammar = newGrammar(row)
 	if row.Keys == nil {
 		row.firstKey, _, _ = row.keyPositions()
 	}
 	row.access = row.accesses()
 	t.byName[row.Name], row.number = row, len(t.byName)
-	for _, sub := range row.Subs {
-		sub.parent = row
-		t.add(sub)
+	row.Subs = nil
+	for _, sub := range listed.Subs {
+		row.Subs = append(row.Subs, t.add(sub, row))
 	}
+	return row
 }
 
 // maxName bounds a command's name, so that it can be folded to lower case on the stack.
@@ -116,7 +119,7 @@ func (row *Command) of(words [][]byte) *Command {
 
 // refusal says why a call has no row, in Redis's order: unknown command, unknown subcommand. named is what its first word names.
 func (named *Command) refusal(words [][]byte) error {
-	if named != nil && named != &script {
+	if named != nil && !named.is(&script) {
 		return errUnknownSub(named, words[1])
 	}
 	return errUnknown(words)
@@ -174,7 +177,7 @@ func (s *Session) next() error {
 		return call.row.refusal(words)
 	case !row.grammar.fits(len(words)):
 		s.spoil()
-		if row == &exec {
+		if row.is(&exec) {
 			s.leaveTransaction()
 			return s.reject(row, refusal("EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command"))
 		}
@@ -194,7 +197,7 @@ func (s *Session) next() error {
 	switch {
 	case s.subscribed && row.Flags&Listening == 0 && s.out.Protocol() == 2:
 		return s.errListening(row)
-	case long != nil && row == &watchKeys:
+	case long != nil && row.is(&watchKeys):
 		return errTooManyWatched
 	case s.queue != nil && row.Flags&NoMulti != 0:
 		s.spoil()

@@ -1,0 +1,35 @@
+package commands
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Two instances in one process share the rows and nothing that is derived from them: the race detector sees a table that writes
+// to a row which another reads.
+func TestTablesShareNoMemory(t *testing.T) {
+	var playing sync.WaitGroup
+	for range 2 {
+		playing.Go(func() {
+			c := newStill(t).dial()
+			require.Equal(t, ":1\r\n", c.say(t, "INCR n"))
+			require.Equal(t, "+OK\r\n", c.say(t, "CLIENT SETNAME x"))
+			require.Contains(t, c.say(t, "CONFIG HELP"), "CONFIG <subcommand>")
+		})
+	}
+	playing.Wait()
+}
+
+// A table's rows are its own: another one, with more rows, changes nothing in the first.
+func TestTableOwnsItsRows(t *testing.T) {
+	first := NewTable(All())
+	second := NewTable(append([]*Command{{Name: "planted"}}, All()...))
+	row := first.Lookup([]byte("get"))
+	require.NotSame(t, &get, row)
+	require.True(t, row.is(&get))
+	require.NotEqual(t, row.number, second.Lookup([]byte("get")).number)
+	require.Same(t, first.Lookup([]byte("client")), first.byName["client|id"].parent)
+	require.Zero(t, get.grammar.min, "what a table derives does not stand in the row that it was given")
+}
