@@ -86,8 +86,8 @@ test-redis-suite: build ## Redis's own tests, of which those that are not listed
 	test/redis-suite/run.sh bin/cellserver $(ARGS)
 
 .PHONY: rewrite
-rewrite: ## write conversations, the README's reference and the tables of docs/migrate.md anew, to be reviewed as a diff
-	$(GO) test ./internal/commands -run 'TestConversations|TestReadme' -rewrite
+rewrite: ## write conversations, docs/commands.md and the tables of docs/migrate.md anew, to be reviewed as a diff
+	$(GO) test ./internal/commands -run 'TestConversations|TestReference' -rewrite
 	$(GO) test ./test/migrate -run TestPageIsCurrent -rewrite
 
 FUZZTIME := 60s
@@ -161,7 +161,7 @@ PACK := tar --format=ustar --sort=name --mtime=@$(SOURCE_DATE_EPOCH) --owner=0 -
 .PHONY: release
 release: build-all ## pack what build-all builds into dist/*.tar.gz, with SHA256SUMS (needs GNU tar)
 	@set -e; cd dist; for dir in cellserver-*; do \
-		cp $(addprefix ../,README.md CHANGELOG.md $(wildcard LICENSE)) $$dir; \
+		cp $(addprefix ../,README.md CHANGELOG.md LICENSE) $$dir; \
 		$(PACK) -cf $$dir.tar $$dir; \
 		gzip -9n $$dir.tar; \
 	done

@@ -24,7 +24,7 @@ func release(t *testing.T, umask string) string {
 	t.Helper()
 	dir := t.TempDir()
 	everything := func(string) bool { return false }
-	for _, name := range []string{"go.mod", "go.sum", "Makefile", "README.md", "CHANGELOG.md", "cmd", "internal"} {
+	for _, name := range []string{"go.mod", "go.sum", "Makefile", "LICENSE", "README.md", "CHANGELOG.md", "cmd", "internal"} {
 		require.NoError(t, copyTree(top, name, filepath.Join(dir, name), everything))
 	}
 	if umask == "077" {
@@ -41,7 +41,7 @@ func release(t *testing.T, umask string) string {
 
 	listed, err := exec.Command("tar", "-tvzf", filepath.Join(dir, "dist", archive+".tar.gz")).CombinedOutput()
 	require.NoError(t, err, "%s", listed)
-	for _, name := range []string{"cellserver", "README.md", "CHANGELOG.md"} {
+	for _, name := range []string{"cellserver", "LICENSE", "README.md", "CHANGELOG.md"} {
 		require.Contains(t, string(listed), archive+"/"+name+"\n")
 	}
 	for line := range strings.Lines(string(listed)) {
