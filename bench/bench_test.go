@@ -160,7 +160,7 @@ func TestScenarioNames(t *testing.T) {
 		names = append(names, s.name)
 	}
 	for _, name := range report.Featured() {
-		assert.Contains(t, names, name, "the README and the plots name it")
+		assert.Contains(t, names, name, "the figures and the plots name it")
 	}
 	assert.True(t, slices.ContainsFunc(names, o.only.MatchString), "what is run if nothing is said")
 }
@@ -177,10 +177,13 @@ func TestCPUModel(t *testing.T) {
 	assert.Equal(t, "7.0.15", redisVersion("Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64"))
 }
 
-// repository is a project of one README, committed.
+// repository is a project of the documents with figures, committed.
 func repository(t *testing.T) (root string) {
 	root = t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(root, report.Readme), []byte("<!-- bench:begin -->\n<!-- bench:end -->\n"), 0o644))
+	require.NoError(t, os.Mkdir(filepath.Join(root, "docs"), 0o755))
+	for _, name := range []string{report.Readme, report.Performance} {
+		require.NoError(t, os.WriteFile(filepath.Join(root, name), []byte("<!-- bench:begin -->\n<!-- bench:end -->\n"), 0o644))
+	}
 	for _, args := range []string{"init -q", "add .", "-c user.name=a -c user.email=a commit -q -m a"} {
 		out, err := exec.Command("git", append([]string{"-C", root}, strings.Fields(args)...)...).CombinedOutput()
 		require.NoError(t, err, string(out))

@@ -11,7 +11,7 @@
 //	make bench ARGS="--only 'latency|memory'"                      those whose names match
 //	make bench ARGS="--module /path/redis_cell.so"                 with a Redis module beside
 //	make bench ARGS="--other 'dragonfly --port {port}'"            with another server beside
-//	make bench ARGS="--publish --only memory"                      into bench/RESULTS.md, the plots and the README
+//	make bench ARGS="--publish --only memory"                      into bench/RESULTS.md, the plots and the documents
 //
 // It needs Linux with two cores, redis-server and redis-benchmark.
 package main

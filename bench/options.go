@@ -53,7 +53,7 @@ func parseOptions(args []string) (*options, error) {
 	f.DurationVar(&o.roundFor, "round", 600*time.Millisecond, "about how long a round of CPU is")
 	f.DurationVar(&o.openFor, "for", 0, "how long a round of latency is (default 10s; 60s with --publish)")
 	f.IntVar(&o.mostKeys, "most-keys", 10_000_000, "keys of the largest scenarios; fewer for a quick look")
-	f.BoolVar(&o.publish, "publish", false, "write bench/results.json, bench/RESULTS.md, bench/plots and the README's figures")
+	f.BoolVar(&o.publish, "publish", false, "write bench/results.json, bench/RESULTS.md, bench/plots and the figures of README.md and docs/performance.md")
 	f.BoolVar(&o.allowDirty, "allow-dirty", false, "publish although there are changes that are not committed")
 	f.StringVar(&o.root, "root", ".", "the project's `directory`, to publish in")
 	if err := f.Parse(args); err != nil {

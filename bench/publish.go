@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"runtime"
 	"strings"
@@ -34,14 +33,11 @@ func newPublication(o *options, all []scenario) (*publication, error) {
 	for _, s := range all {
 		p.names = append(p.names, s.name)
 	}
-	readme, err := os.ReadFile(filepath.Join(o.root, report.Readme))
-	if err != nil {
-		return nil, err
-	}
-	if _, err := report.Figures(readme); err != nil {
-		return nil, err
-	}
+	var err error
 	if p.results, err = report.Load(o.root); err != nil {
+		return nil, err
+	}
+	if _, err := p.results.Documents(o.root); err != nil {
 		return nil, err
 	}
 	if p.commit, err = commit(o.root, o.allowDirty); err != nil {
@@ -59,7 +55,7 @@ func (p *publication) put(s report.Scenario) error {
 }
 
 // written are the files that a publication itself changes.
-var written = []string{":!bench/RESULTS.md", ":!bench/results.json", ":!bench/plots", ":!README.md"}
+var written = []string{":!bench/RESULTS.md", ":!bench/results.json", ":!bench/plots", ":!" + report.Readme, ":!" + report.Performance}
 
 // commit names what is measured.
 func commit(root string, allowDirty bool) (string, error) {

@@ -4,23 +4,36 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 )
 
-// Readme is the file with figures between two lines.
-const Readme = "README.md"
+// document is a file with figures between two lines.
+type document struct {
+	name    string
+	figures func(r *Results) []byte
+}
+
+// Readme and Performance are the documents with figures: the README has a few of them.
+const (
+	Readme      = "README.md"
+	Performance = "docs/performance.md"
+)
+
+var documents = []document{{Readme, (*Results).fewFigures}, {Performance, (*Results).allFigures}}
 
 const (
 	begin = "<!-- bench:begin -->\n"
 	end   = "<!-- bench:end -->"
 )
 
-// ErrNoBlock says that the README has no place for figures.
-var ErrNoBlock = errors.New("README.md has no place for figures: put the lines <!-- bench:begin --> and <!-- bench:end --> where they shall be")
+// ErrNoBlock says that a document has no place for figures.
+var ErrNoBlock = errors.New("no place for figures: put the lines <!-- bench:begin --> and <!-- bench:end --> where they belong")
 
-// Figures returns what stands between the two lines in the README.
-func Figures(readme []byte) ([]byte, error) {
-	_, rest, begun := bytes.Cut(readme, []byte(begin))
+// Figures returns the text between the two lines of a document.
+func Figures(text []byte) ([]byte, error) {
+	_, rest, begun := bytes.Cut(text, []byte(begin))
 	figures, _, ended := bytes.Cut(rest, []byte(end))
 	if !begun || !ended {
 		return nil, ErrNoBlock
@@ -28,90 +41,160 @@ func Figures(readme []byte) ([]byte, error) {
 	return figures, nil
 }
 
-// InReadme returns the README with the figures in it.
-func (r *Results) InReadme(readme []byte) ([]byte, error) {
-	if _, err := Figures(readme); err != nil {
-		return nil, err
+// Documents returns the documents under the project's root, by name, with the figures in them.
+func (r *Results) Documents(root string) (map[string][]byte, error) {
+	files := map[string][]byte{}
+	for _, d := range documents {
+		text, err := os.ReadFile(filepath.Join(root, d.name))
+		if err != nil {
+			return nil, err
+		}
+		if _, err := Figures(text); err != nil {
+			return nil, fmt.Errorf("%s: %w", d.name, err)
+		}
+		before, rest, _ := bytes.Cut(text, []byte(begin))
+		_, after, _ := bytes.Cut(rest, []byte(end))
+		files[d.name] = bytes.Join([][]byte{before, []byte(begin), d.figures(r), []byte(end), after}, nil)
 	}
-	before, rest, _ := bytes.Cut(readme, []byte(begin))
-	_, after, _ := bytes.Cut(rest, []byte(end))
-	return bytes.Join([][]byte{before, []byte(begin), r.figures(), []byte(end), after}, nil), nil
+	return files, nil
 }
 
-// The scenarios of the figures in the README.
+// The scenarios of the figures.
 var (
-	readmeCPU     = []string{"cpu-p1", "cpu-p16", "cpu-p64", "cpu-p1-c500", "cpu-p1-unix", "cpu-p1-10m", "cpu-p64-10m"}
-	readmeLatency = []string{"latency-50", "latency-80"}
+	cpuScenarios     = []string{"cpu-p1", "cpu-p16", "cpu-p64", "cpu-p1-c500", "cpu-p1-unix", "cpu-p1-10m", "cpu-p64-10m"}
+	latencyScenarios = []string{"latency-50", "latency-80"}
 )
 
-func (r *Results) figures() []byte {
-	t := table{{"", "cellserver", "redis-server", "ratio"}}
-	t = append(t, r.cpuFigures()...)
-	t = append(t, r.latencyFigures()...)
-	t = append(t, r.memoryFigures()...)
+// figure is a row of a table of figures, and the scenario that it is from.
+type figure struct {
+	from  *Scenario
+	cells []string
+}
+
+// figures are the rows of tables. Only what was measured in one run, of one commit on one machine, may stand in one table.
+type figures []figure
+
+var heading = []string{"", "cellserver", "redis-server", "ratio", "redis-server to itself"}
+
+// write writes a table for each run, with the run below it.
+func (all figures) write(b *bytes.Buffer, heading []string) {
+	for len(all) > 0 {
+		first := all[0].from
+		t, others := table{heading}, figures{}
+		for _, f := range all {
+			if f.from.Commit == first.Commit && f.from.Machine == first.Machine {
+				t = append(t, f.cells)
+			} else {
+				others = append(others, f)
+			}
+		}
+		fmt.Fprintf(b, "%s\n%s\n", t.String(), first.run())
+		if all = others; len(all) > 0 {
+			b.WriteString("\n")
+		}
+	}
+}
+
+// run says where and when a scenario was measured.
+func (s Scenario) run() string {
+	m := s.Machine
+	return fmt.Sprintf("Commit %s, %s; %s, %d cores, %s, redis-server %s.", s.Commit, s.Date, m.CPU, m.Cores, m.Go, m.Redis)
+}
+
+// fewFigures are those of the README.
+func (r *Results) fewFigures() []byte {
+	var few figures
+	few = append(few, r.cpuFigures("cpu-p1", "cpu-p64")...)
+	if latency := r.latencyFigures("latency-80"); len(latency) > 0 {
+		few = append(few, latency[1])
+	}
+	few = append(few, r.memoryFigures()...)
 	var b bytes.Buffer
-	b.WriteString(t.String())
-	if t := r.limiterFigures(); len(t) > 1 {
-		fmt.Fprintf(&b, "\n%s", t.String())
+	few.write(&b, heading)
+	return b.Bytes()
+}
+
+func (r *Results) allFigures() []byte {
+	var b bytes.Buffer
+	slices.Concat(r.cpuFigures(cpuScenarios...), r.latencyFigures(latencyScenarios...), r.memoryFigures(), r.growthFigures()).
+		write(&b, heading)
+	if limiters := r.limiterFigures(); len(limiters) > 0 {
+		b.WriteString("\n")
+		limiters.write(&b, []string{"CPU per call, CL.THROTTLE = 1", "P=1", "P=64"})
 	}
 	for _, p := range plots {
 		if p.draw(r) != nil {
-			fmt.Fprintf(&b, "\n![%s](bench/plots/%s)\n", p.title, p.name)
+			fmt.Fprintf(&b, "\n![%s](../bench/plots/%s)\n", p.title, p.name)
 		}
 	}
 	return b.Bytes()
 }
 
-func (r *Results) cpuFigures() (t table) {
-	for _, name := range readmeCPU {
+func (r *Results) cpuFigures(scenarios ...string) (all figures) {
+	for _, name := range scenarios {
 		s := r.Find(name)
 		if s == nil {
 			continue
 		}
 		redis, cell := cpuOf(s, Incr), cpuOf(s, Throttle)
-		t = append(t, []string{"CPU a call, " + s.About, micros(cell.Micros.Middle), micros(redis.Micros.Middle), ratio(cell.Ratio.Middle)})
+		itself := ""
+		if again := cpuOf(s, Incr+" again"); again.Server != "" {
+			itself = ratio(again.Ratio.Middle)
+		}
+		all = append(all, figure{s, []string{"CPU per call, " + s.About, micros(cell.Micros.Middle),
+			micros(redis.Micros.Middle), ratio(cell.Ratio.Middle), itself}})
 	}
-	return t
+	return all
 }
 
-func (r *Results) latencyFigures() (t table) {
-	for _, name := range readmeLatency {
+func (r *Results) latencyFigures(scenarios ...string) (all figures) {
+	for _, name := range scenarios {
 		s := r.Find(name)
 		if s == nil {
 			continue
 		}
-		redis, cell := latencyOf(s, Incr), latencyOf(s, Throttle)
+		redis, cell, again := latencyOf(s, Incr), latencyOf(s, Throttle), latencyOf(s, Incr+" again")
 		for i, p := range Percentiles {
-			t = append(t, []string{fmt.Sprintf("p%g, %s", p, s.About), wholeMicros(cell.Micros[i].Middle), wholeMicros(redis.Micros[i].Middle),
-				ratio(cell.Ratio[i].Middle)})
+			itself := ""
+			if again.Server != "" {
+				itself = ratio(again.Ratio[i].Middle)
+			}
+			all = append(all, figure{s, []string{fmt.Sprintf("p%g latency at %s", p, s.About),
+				wholeMicros(cell.Micros[i].Middle), wholeMicros(redis.Micros[i].Middle), ratio(cell.Ratio[i].Middle), itself}})
 		}
 	}
-	return t
+	return all
 }
 
-func (r *Results) memoryFigures() (t table) {
-	if s := r.Find("memory-1m"); s != nil {
-		redis, cell := memoryOf(s, Incr).PerKey(), memoryOf(s, Throttle).PerKey()
-		t = append(t, []string{"bytes a key, " + s.About, fmt.Sprintf("%.1f", cell), fmt.Sprintf("%.1f", redis), ratio(cell / redis)})
+func (r *Results) memoryFigures() figures {
+	s := r.Find("memory-1m")
+	if s == nil {
+		return nil
 	}
-	if s := r.Find("memory-growth"); s != nil {
-		settled, _ := MostPerKey(s.Growth)
-		t = append(t, []string{"bytes a key at most, " + s.About, fmt.Sprintf("%.1f", settled.PerKey()), "", ""})
+	redis, cell := memoryOf(s, Incr).PerKey(), memoryOf(s, Throttle).PerKey()
+	return figures{{s, []string{"bytes per key, " + s.About, fmt.Sprintf("%.1f", cell), fmt.Sprintf("%.1f", redis),
+		ratio(cell / redis), ""}}}
+}
+
+func (r *Results) growthFigures() figures {
+	s := r.Find("memory-growth")
+	if s == nil {
+		return nil
 	}
-	return t
+	settled, _ := MostPerKey(s.Growth)
+	return figures{{s, []string{"bytes per key, maximum, " + s.About, fmt.Sprintf("%.1f", settled.PerKey()), "", "", ""}}}
 }
 
 // limiterFigures are what a call of each limiter costs, as multiples of CL.THROTTLE's.
-func (r *Results) limiterFigures() table {
-	t := table{{"CPU a call beside CL.THROTTLE's", "P=1", "P=64"}}
+func (r *Results) limiterFigures() (all figures) {
 	one, many := r.Find("limiters-p1"), r.Find("limiters-p64")
 	if one == nil || many == nil {
-		return t
+		return nil
 	}
 	for _, row := range one.CPU[1:] {
-		t = append(t, []string{row.Server, ratio(row.Ratio.Middle), ratio(cpuOf(many, row.Server).Ratio.Middle)})
+		all = append(all, figure{many, []string{row.Server, ratio(row.Ratio.Middle), ratio(cpuOf(many, row.Server).Ratio.Middle)}})
 	}
-	return t
+	return all
 }
 
 func micros(us float64) string      { return fmt.Sprintf("%.2f us", us) }
@@ -152,7 +235,7 @@ func memoryOf(s *Scenario, server string) (found Memory) {
 	return found
 }
 
-// Featured are the scenarios that the README's figures and the plots are made of.
+// Featured are the scenarios that the figures and the plots are made of.
 func Featured() []string {
-	return slices.Concat(readmeCPU, readmeLatency, []string{"memory-1m", "memory-growth", "limiters-p1", "limiters-p64"})
+	return slices.Concat(cpuScenarios, latencyScenarios, []string{"memory-1m", "memory-growth", "limiters-p1", "limiters-p64"})
 }

@@ -15,6 +15,7 @@ func sample() *Results {
 	scenarios := []Scenario{
 		{Name: "cpu-p1", About: "P=1", CPU: []CPU{
 			{Incr, Spread{8, 9, 10, 21}, Spread{1, 1, 1, 21}, 100000},
+			{Incr + " again", Spread{8, 9, 10, 21}, Spread{1, 1.01, 1.02, 21}, 100000},
 			{Throttle, Spread{7, 8, 9, 21}, Spread{0.8, 0.9, 1, 21}, 110000},
 		}},
 		{Name: "latency-80", About: "80 %", Latency: []Latency{
@@ -44,10 +45,11 @@ func TestMarkdown(t *testing.T) {
 
 P=1
 
-| server                 | CPU a call, us | ratio, median |     quartiles | rounds | calls/s |
-|------------------------|---------------:|--------------:|--------------:|-------:|--------:|
-| redis-server INCR      |          9.000 |         1.000 | 1.000 - 1.000 |     21 |  100000 |
-| cellserver CL.THROTTLE |          8.000 |         0.900 | 0.800 - 1.000 |     21 |  110000 |
+| server                  | CPU a call, us | ratio, median |     quartiles | rounds | calls/s |
+|-------------------------|---------------:|--------------:|--------------:|-------:|--------:|
+| redis-server INCR       |          9.000 |         1.000 | 1.000 - 1.000 |     21 |  100000 |
+| redis-server INCR again |          9.000 |         1.010 | 1.000 - 1.020 |     21 |  100000 |
+| cellserver CL.THROTTLE  |          8.000 |         0.900 | 0.800 - 1.000 |     21 |  110000 |
 
 Others used 1.5 % of the servers' core meanwhile.
 
@@ -99,26 +101,42 @@ Others used 1.5 % of the servers' core meanwhile.
 `+origin, string(sample().Markdown()))
 }
 
-func TestReadmeFigures(t *testing.T) {
-	readme, err := sample().InReadme([]byte("before\n" + begin + "old\n" + end + "\nafter\n"))
-	assert.NoError(t, err)
-	assert.Equal(t, `before
-<!-- bench:begin -->
-|                               | cellserver | redis-server | ratio |
-|-------------------------------|-----------:|-------------:|------:|
-| CPU a call, P=1               |    8.00 us |      9.00 us | 0.900 |
-| p50, 80 %                     |      90 us |       100 us | 0.900 |
-| p99, 80 %                     |     180 us |       200 us | 1.800 |
-| p99.9, 80 %                   |     450 us |       500 us | 4.500 |
-| bytes a key, 1M keys          |       55.6 |         94.4 | 0.589 |
-| bytes a key at most, 1M to 2M |       60.0 |              |       |
+// Rows of one run stand in one table, with the run below it.
+func TestFigures(t *testing.T) {
+	assert.Equal(t, `|                        | cellserver | redis-server | ratio | redis-server to itself |
+|------------------------|-----------:|-------------:|------:|-----------------------:|
+| CPU per call, P=1      |    8.00 us |      9.00 us | 0.900 |                  1.010 |
+| p99 latency at 80 %    |     180 us |       200 us | 1.800 |                        |
+| bytes per key, 1M keys |       55.6 |         94.4 | 0.589 |                        |
 
-![CPU a call by calls in flight](bench/plots/cpu.svg)
+Commit 0123456789ab, 2026-01-02; Z80, 2 cores, go1.26, redis-server 7.0.15.
+`, string(sample().fewFigures()))
+}
 
-![latency at fixed rates](bench/plots/latency.svg)
+func TestFiguresOfTwoRuns(t *testing.T) {
+	r := sample()
+	r.Find("latency-80").Commit = "ffffffffffff"
+	r.Find("memory-growth").Commit = "ffffffffffff"
+	assert.Equal(t, `|                        | cellserver | redis-server | ratio | redis-server to itself |
+|------------------------|-----------:|-------------:|------:|-----------------------:|
+| CPU per call, P=1      |    8.00 us |      9.00 us | 0.900 |                  1.010 |
+| bytes per key, 1M keys |       55.6 |         94.4 | 0.589 |                        |
 
-![memory a key by number of keys](bench/plots/memory.svg)
-<!-- bench:end -->
-after
-`, string(readme))
+Commit 0123456789ab, 2026-01-02; Z80, 2 cores, go1.26, redis-server 7.0.15.
+
+|                                  | cellserver | redis-server | ratio | redis-server to itself |
+|----------------------------------|-----------:|-------------:|------:|-----------------------:|
+| p50 latency at 80 %              |      90 us |       100 us | 0.900 |                        |
+| p99 latency at 80 %              |     180 us |       200 us | 1.800 |                        |
+| p99.9 latency at 80 %            |     450 us |       500 us | 4.500 |                        |
+| bytes per key, maximum, 1M to 2M |       60.0 |              |       |                        |
+
+Commit ffffffffffff, 2026-01-02; Z80, 2 cores, go1.26, redis-server 7.0.15.
+
+![CPU time per call](../bench/plots/cpu.svg)
+
+![latency at fixed rates](../bench/plots/latency.svg)
+
+![memory per key by number of keys](../bench/plots/memory.svg)
+`, string(r.allFigures()))
 }

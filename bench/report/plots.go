@@ -9,9 +9,9 @@ type plot struct {
 }
 
 var plots = []plot{
-	{"cpu.svg", "CPU a call by calls in flight", drawCPU},
+	{"cpu.svg", "CPU time per call", drawCPU},
 	{"latency.svg", "latency at fixed rates", drawLatency},
-	{"memory.svg", "memory a key by number of keys", drawMemory},
+	{"memory.svg", "memory per key by number of keys", drawMemory},
 }
 
 // Plots are the pictures that can be drawn, by file name.
@@ -26,7 +26,7 @@ func (r *Results) Plots() map[string][]byte {
 }
 
 func drawCPU(r *Results) []byte {
-	bars := barChart{title: "CPU time of the server a call, microseconds (50 connections, 100k keys)"}
+	bars := barChart{title: "Server CPU time per call; P is the number of calls in flight per connection (50 connections, 100k keys)", unit: "us"}
 	for _, server := range []string{Incr, Throttle, Lua} {
 		bars.series = append(bars.series, series{name: server})
 	}
@@ -44,15 +44,16 @@ func drawCPU(r *Results) []byte {
 }
 
 func drawLatency(r *Results) []byte {
-	bars := barChart{title: "Latency from when a call was due, microseconds (fixed rate, share of redis-server's most)"}
+	bars := barChart{title: "Latency from when a call was due, at 50 % and 80 % of redis-server's maximum rate", unit: "us", log: true}
 	bars.series = []series{{name: Incr}, {name: Throttle}}
 	for _, share := range []int{50, 80} {
 		s := r.Find(fmt.Sprintf("latency-%d", share))
 		if s == nil {
 			continue
 		}
+		rate := latencyOf(s, Incr).Rate / 1000
 		for i, p := range Percentiles {
-			bars.groups = append(bars.groups, fmt.Sprintf("p%g at %d %%", p, share))
+			bars.groups = append(bars.groups, fmt.Sprintf("p%g, %.0fk calls/s", p, rate))
 			for j := range bars.series {
 				bars.series[j].values = append(bars.series[j].values, latencyOf(s, bars.series[j].name).Micros[i].Middle)
 			}
@@ -66,20 +67,16 @@ func drawMemory(r *Results) []byte {
 	if s == nil {
 		return nil
 	}
-	settled, peak := series{name: "cellserver, settled"}, series{name: "cellserver, peak while growing"}
-	lines := lineChart{title: "Resident bytes a key by millions of keys (17-byte keys)"}
+	peak, settled := series{name: "cellserver, peak while growing"}, series{name: "cellserver, settled", dashed: true}
+	lines := lineChart{title: "Resident memory per key (17-byte keys)", unit: "bytes per key", axis: "million keys"}
 	for _, step := range s.Growth {
 		lines.x = append(lines.x, float64(step.Keys)/1e6)
 		settled.values = append(settled.values, step.PerKey())
 		peak.values = append(peak.values, step.PeakPerKey())
 	}
-	if one := r.Find("memory-1m"); one != nil {
-		redis := series{name: Incr + " (1M keys)"}
-		for range lines.x {
-			redis.values = append(redis.values, memoryOf(one, Incr).PerKey())
-		}
-		lines.series = append(lines.series, redis) // first, as in the other plots
+	if one := r.Find("memory-1m"); one != nil { // first, as in the other plots; one point
+		lines.series = append(lines.series, series{name: Incr, values: []float64{memoryOf(one, Incr).PerKey()}})
 	}
-	lines.series = append(lines.series, settled, peak)
+	lines.series = append(lines.series, peak, settled)
 	return lines.svg()
 }

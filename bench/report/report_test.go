@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"testing"
@@ -31,20 +32,14 @@ func disagree(root string) (names []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	readme, err := os.ReadFile(filepath.Join(root, Readme))
+	if len(r.Scenarios) == 0 {
+		return figuresWithoutResults(root)
+	}
+	files, err := r.Documents(root)
 	if err != nil {
 		return nil, err
 	}
-	if len(r.Scenarios) == 0 {
-		if figures, err := Figures(readme); err == nil && len(bytes.TrimSpace(figures)) > 0 {
-			names = append(names, Readme+" has figures, and there is no "+stored)
-		}
-		return names, nil
-	}
-	files := r.Files()
-	if files[Readme], err = r.InReadme(readme); err != nil {
-		return nil, err
-	}
+	maps.Copy(files, r.Files())
 	for name, want := range files {
 		if text, err := os.ReadFile(filepath.Join(root, name)); err != nil || !bytes.Equal(text, want) {
 			names = append(names, name)
@@ -53,11 +48,26 @@ func disagree(root string) (names []string, err error) {
 	return names, nil
 }
 
+func figuresWithoutResults(root string) (names []string, err error) {
+	for _, d := range documents {
+		text, err := os.ReadFile(filepath.Join(root, d.name))
+		if err != nil {
+			return nil, err
+		}
+		if figures, err := Figures(text); err == nil && len(bytes.TrimSpace(figures)) > 0 {
+			names = append(names, d.name+" has figures, and there is no "+stored)
+		}
+	}
+	return names, nil
+}
+
 func TestChangedFilesAreFound(t *testing.T) {
-	for _, changed := range []string{"bench/RESULTS.md", "bench/plots/cpu.svg", "bench/plots/latency.svg", "bench/plots/memory.svg", Readme} {
+	for _, changed := range []string{"bench/RESULTS.md", "bench/plots/cpu.svg", "bench/plots/latency.svg", "bench/plots/memory.svg", Readme, Performance} {
 		t.Run(changed, func(t *testing.T) {
 			dir := t.TempDir()
-			write(t, dir, Readme, "# Project\n\n"+begin+end+"\nThe rest.\n")
+			for _, d := range documents {
+				write(t, dir, d.name, "# Project\n\n"+begin+end+"\nThe rest.\n")
+			}
 			require.NoError(t, sample().Store(dir))
 			names, err := disagree(dir)
 			require.NoError(t, err)
@@ -81,6 +91,7 @@ func TestFiguresWithoutResults(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		write(t, dir, Readme, readme)
+		write(t, dir, Performance, "")
 		names, err := disagree(dir)
 		require.NoError(t, err)
 		assert.Equal(t, want, names, readme)
@@ -88,11 +99,16 @@ func TestFiguresWithoutResults(t *testing.T) {
 }
 
 func TestNoPlaceForFigures(t *testing.T) {
-	_, err := sample().InReadme([]byte("no block\n"))
+	dir := t.TempDir()
+	write(t, dir, Readme, begin+end)
+	write(t, dir, Performance, "no block\n")
+	_, err := sample().Documents(dir)
 	assert.ErrorIs(t, err, ErrNoBlock)
+	assert.ErrorContains(t, err, Performance)
 }
 
 func write(t *testing.T, dir, name, text string) {
+	require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 }
 
@@ -130,7 +146,6 @@ func TestPut(t *testing.T) {
 
 func TestLoadRefusesWhatItDoesNotKnow(t *testing.T) {
 	dir := t.TempDir()
-	require.NoError(t, os.Mkdir(filepath.Join(dir, "bench"), 0o755))
 	write(t, dir, stored, `{"scenarios": [{"nam": "a"}]}`)
 	_, err := Load(dir)
 	assert.ErrorContains(t, err, "nam")

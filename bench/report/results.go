@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -162,13 +163,11 @@ func (r *Results) Store(root string) error {
 	for name, text := range r.Files() {
 		files[name] = text
 	}
-	readme, err := os.ReadFile(filepath.Join(root, Readme))
+	documents, err := r.Documents(root)
 	if err != nil {
 		return err
 	}
-	if files[Readme], err = r.InReadme(readme); err != nil {
-		return err
-	}
+	maps.Copy(files, documents)
 	for name, text := range files {
 		path := filepath.Join(root, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -181,7 +180,7 @@ func (r *Results) Store(root string) error {
 	return nil
 }
 
-// Files are those that follow from the results, but for the README, by their names under the root.
+// Files are those that follow from the results alone, by their names under the root.
 func (r *Results) Files() map[string][]byte {
 	files := map[string][]byte{"bench/RESULTS.md": r.Markdown()}
 	for name, plot := range r.Plots() {

@@ -8,15 +8,18 @@ import (
 	"strings"
 )
 
-// series is one server's values: one for each group of bars, or each x of a line.
+// series is one server's values: one for each group of bars, or each x of a line; a single value of a line is a point.
 type series struct {
 	name   string
 	values []float64
+	dashed bool // so that a line below it can be seen
 }
 
 // barChart is groups of bars, one of each series, with the values written on them.
 type barChart struct {
 	title  string
+	unit   string // of the values
+	log    bool   // the values' axis is logarithmic
 	groups []string
 	series []series
 }
@@ -24,6 +27,8 @@ type barChart struct {
 // lineChart is a line for each series.
 type lineChart struct {
 	title  string
+	unit   string // of the values
+	axis   string // what x is
 	x      []float64
 	series []series
 }
@@ -38,28 +43,31 @@ const (
 
 var colors = []string{"#9a3324", "#1f6f8b", "#8a8a8a", "#b58900", "#5b5ea6"}
 
-// canvas is a picture with a vertical axis from 0 to most.
+// canvas is a picture with a vertical axis: from 0 to most, or by powers of ten from least to most.
 type canvas struct {
 	bytes.Buffer
-	most float64
+	least, most float64
+	log         bool
 }
 
-func newCanvas(title string, all []series) *canvas {
-	c := &canvas{most: 1e-9}
+func newCanvas(title, unit string, log bool, all []series) *canvas {
+	c := &canvas{most: 1e-9, least: math.Inf(1), log: log}
 	for _, s := range all {
 		for _, v := range s.values {
-			c.most = max(c.most, v)
+			c.most, c.least = max(c.most, v), min(c.least, v)
 		}
 	}
-	step := niceStep(c.most / 4)
-	c.most = step * math.Ceil(c.most/step)
 	fmt.Fprintf(c, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12">`+"\n", width, height)
 	fmt.Fprintf(c, `<rect width="%d" height="%d" fill="white"/>`+"\n", width, height)
 	c.text(left, 20, "start", title)
-	for v := 0.0; v <= c.most*1.001; v += step {
+	for _, v := range c.ticks() {
 		y := c.y(v)
 		fmt.Fprintf(c, `<line x1="%d" y1="%.1f" x2="%d" y2="%.1f" stroke="#ddd"/>`+"\n", left, y, width-right, y)
 		c.text(left-6, y+4, "end", fmt.Sprintf("%g", math.Round(v*1000)/1000))
+	}
+	if unit != "" {
+		fmt.Fprintf(c, `<text x="14" y="%d" text-anchor="middle" transform="rotate(-90 14 %[1]d)">%s</text>`+"\n",
+			top+plotHeight/2, html.EscapeString(unit))
 	}
 	for i, s := range all {
 		x, y := left+i%legendColumns*plotWidth/legendColumns, 32+i/legendColumns*legendLine
@@ -67,6 +75,23 @@ func newCanvas(title string, all []series) *canvas {
 		c.text(float64(x+14), float64(y+9), "start", s.name)
 	}
 	return c
+}
+
+// ticks rounds the ends of the axis to round numbers, and returns the numbers to be written at it.
+func (c *canvas) ticks() (ticks []float64) {
+	if c.log {
+		c.least, c.most = math.Pow(10, math.Floor(math.Log10(c.least))), math.Pow(10, math.Ceil(math.Log10(c.most)))
+		for v := c.least; v <= c.most*1.001; v *= 10 {
+			ticks = append(ticks, v)
+		}
+		return ticks
+	}
+	step := niceStep(c.most / 4)
+	c.most = step * math.Ceil(c.most/step)
+	for v := 0.0; v <= c.most*1.001; v += step {
+		ticks = append(ticks, v)
+	}
+	return ticks
 }
 
 // niceStep is the smallest of 1, 2 and 5 times a power of ten that is not below x.
@@ -80,7 +105,13 @@ func niceStep(x float64) float64 {
 	return 10 * power
 }
 
-func (c *canvas) y(value float64) float64 { return top + plotHeight*(1-value/c.most) }
+func (c *canvas) y(value float64) float64 {
+	share := value / c.most
+	if c.log {
+		share = math.Log(value/c.least) / math.Log(c.most/c.least)
+	}
+	return top + plotHeight*(1-share)
+}
 
 func (c *canvas) text(x, y float64, anchor, words string) {
 	fmt.Fprintf(c, `<text x="%.1f" y="%.1f" text-anchor="%s">%s</text>`+"\n", x, y, anchor, html.EscapeString(words))
@@ -104,7 +135,7 @@ func (b barChart) svg() []byte {
 	if len(b.groups) == 0 {
 		return nil
 	}
-	c := newCanvas(b.title, b.series)
+	c := newCanvas(b.title, b.unit, b.log, b.series)
 	space := float64(plotWidth) / float64(len(b.groups))
 	bar := space * 0.8 / float64(len(b.series))
 	for i, group := range b.groups {
@@ -121,20 +152,29 @@ func (b barChart) svg() []byte {
 }
 
 func (l lineChart) svg() []byte {
-	c := newCanvas(l.title, l.series)
+	c := newCanvas(l.title, l.unit, false, l.series)
 	first, last := l.x[0], l.x[len(l.x)-1]
 	at := func(x float64) float64 { return left + plotWidth*(x-first)/max(last-first, 1e-9) }
 	for i, s := range l.series {
+		color := colors[i%len(colors)]
+		if len(s.values) == 1 {
+			fmt.Fprintf(c, `<circle cx="%.1f" cy="%.1f" r="4" fill="%s"/>`+"\n", at(first), c.y(s.values[0]), color)
+			continue
+		}
 		var points strings.Builder
 		for j, v := range s.values {
 			fmt.Fprintf(&points, "%.1f,%.1f ", at(l.x[j]), c.y(v))
 		}
-		fmt.Fprintf(c, `<polyline points="%s" fill="none" stroke="%s" stroke-width="2"/>`+"\n",
-			strings.TrimSpace(points.String()), colors[i%len(colors)])
+		dash := ""
+		if s.dashed {
+			dash = ` stroke-dasharray="6 4"`
+		}
+		fmt.Fprintf(c, `<polyline points="%s" fill="none" stroke="%s" stroke-width="2"%s/>`+"\n",
+			strings.TrimSpace(points.String()), color, dash)
 	}
-	for i := range 5 {
-		x := first + (last-first)*float64(i)/4
-		c.text(at(x), height-bottom+16, "middle", fmt.Sprintf("%.3g", x))
+	for x := math.Ceil(first); x <= last; x += niceStep((last - first) / 10) {
+		c.text(at(x), height-bottom+16, "middle", fmt.Sprintf("%g", x))
 	}
+	c.text(left+plotWidth/2, height-bottom+34, "middle", l.axis)
 	return c.done()
 }

@@ -38,12 +38,12 @@ const marksTop, markHeight, markLane = height - bottom + 21, 6, 8
 func (t Timeline) SVG() []byte {
 	all := make([]series, len(t.Tracks))
 	for i, track := range t.Tracks {
-		all[i] = series{track.Name, []float64{t.Most}}
+		all[i] = series{name: track.Name, values: []float64{t.Most}}
 		for _, s := range track.Steps {
 			all[i].values = append(all[i].values, s.Value)
 		}
 	}
-	c := newCanvas(t.Title, all)
+	c := newCanvas(t.Title, "", false, all)
 	at := func(seconds float64) float64 { return left + plotWidth*seconds/t.Seconds }
 	for _, p := range t.Phases {
 		fmt.Fprintf(c, `<line x1="%.1f" y1="%d" x2="%.1f" y2="%d" stroke="#ddd"/>`+"\n", at(p.From), top, at(p.From), height-bottom)

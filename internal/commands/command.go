@@ -14,7 +14,7 @@ import (
 )
 
 // Command is one row: name, grammar, words for the manual, code. Everything that the server says or checks about a command
-// derives from its row: arity, key positions, refusals, COMMAND's replies, usage, the README's reference.
+// derives from its row: arity, key positions, refusals, COMMAND's replies, usage, docs/commands.md.
 type Command struct {
 	Name       string // in lower case
 	Summary    string

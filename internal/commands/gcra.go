@@ -16,7 +16,7 @@ var gcraCommand = Command{
 	Summary: "Takes tokens from a key's quota, as CL.THROTTLE does, in the words of the command that Redis held out.", KeyAccess: "RW ACCESS UPDATE",
 	Args: []Arg{Key("key"), Int("max_burst").By(atLeastZero), Int("tokens_per_period").By(atLeastOne), Word("period"),
 		Word("[TOKENS count]").Optional().Many()},
-	Reply: "Five integers, as CL.THROTTLE's.", decides: true,
+	Reply: "The [five integers](#the-reply-of-a-limiter).", decides: true,
 	Run: func(c *Call) error {
 		key, burst, tokens := c.Key(), c.Int(), c.Int()
 		seconds, ns, ok := parsePeriod(c.Word())

@@ -30,6 +30,4 @@ func (c *Call) decision(d *quota.Decision, mode quota.Mode, ms bool) {
 	c.Out.Ints(limited, d.Limit, d.Remaining, retry, reset)
 }
 
-const limiterReply = `Five integers: limited (0 allowed, 1 limited); limit, the largest quantity that can ever be allowed at once;
-remaining, what could be taken now, after this call; retry_after, the seconds until this quantity would be allowed (-1
-if it was, or never can be); reset_after, the seconds until the key is as if never used. With UPTO a sixth: taken.`
+const limiterReply = "The [five integers](#the-reply-of-a-limiter); with UPTO a sixth: taken."

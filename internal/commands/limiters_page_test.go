@@ -15,19 +15,15 @@ import (
 const limitersPage = "../../docs/limiters.md"
 
 // The blocks of a page that are conversations: a timeline's clock stands still but where it says @advance.
-var (
-	playable  = regexp.MustCompile("(?ms)^```(?:timeline|transcript)\n(.*?)^```$")
-	timelines = regexp.MustCompile("(?ms)^```timeline\n(.*?)^```$")
-)
+var playable = regexp.MustCompile("(?ms)^```(?:timeline|transcript)\n(.*?)^```$")
 
-// What these pages show is what the table answers, word for word; each block begins with no keys. (The README's transcripts are
-// played against the binary.)
+// What these pages show is what the table answers, word for word; each block begins with no keys.
 func TestConversationsInPages(t *testing.T) {
 	for _, page := range []struct {
 		file   string
 		blocks *regexp.Regexp
 		least  int
-	}{{limitersPage, playable, 12}, {"../../docs/migrate.md", playable, 11}, {readme, timelines, 1}} {
+	}{{limitersPage, playable, 12}, {"../../docs/migrate.md", playable, 11}} {
 		text, err := os.ReadFile(page.file)
 		require.NoError(t, err)
 		played, current := 0, string(text)

@@ -76,44 +76,57 @@ func helpOf(container, since string) *Command {
 	}
 }
 
-// group is a part of the manual.
+// group is a part of the reference.
 type group struct{ name, title string }
 
-// groups is the order of the manual.
+// groups is the order of the reference.
 var groups = []group{
-	{"limiter", "Limiters"}, {"string", "Values"}, {"generic", "Keys"}, {"transactions", "Transactions"}, {"pubsub", "Publish and subscribe"}, {"connection", "Connection"}, {"server", "Server"},
+	{"limiter", "Limiters"}, {"string", "Values"}, {"generic", "Keys"}, {"transactions", "Transactions"},
+	{"pubsub", "Publish and subscribe"}, {"connection", "Connection"}, {"server", "Server"},
 	{"cluster", "Refused"},
 }
 
-// Reference is the manual in Markdown: every command's usage, what it does and what it answers.
+// Reference is the command reference in Markdown: a section for each limiter, and a table for each group of Redis's commands.
 func Reference() string {
 	var out strings.Builder
 	for _, g := range groups {
-		fmt.Fprintf(&out, "### %s\n\n", g.title)
+		fmt.Fprintf(&out, "## %s\n\n", g.title)
+		if g.name != "limiter" {
+			out.WriteString("| Command | | Reply |\n|---|---|---|\n")
+		}
 		for _, row := range All() {
-			if row.Group == g.name {
-				row.writeManual(&out)
+			switch {
+			case row.Group == "limiter" && g.name == "limiter":
+				row.writeSection(&out)
+			case row.Group == g.name:
+				row.writeLine(&out)
 			}
+		}
+		if g.name != "limiter" {
+			out.WriteString("\n")
 		}
 	}
 	return strings.TrimRight(out.String(), "\n") + "\n"
 }
 
-func (row *Command) writeManual(out *strings.Builder) {
+// writeSection describes a command of ours.
+func (row *Command) writeSection(out *strings.Builder) {
+	fmt.Fprintf(out, "### %s\n\n    %s\n\n%s %s.\n\n%s\n\n", row.upper(), row.usage(), row.Summary, complexity(row), row.Reply)
+}
+
+// writeLine describes a command that Redis has, and its subcommands, in a line each.
+func (row *Command) writeLine(out *strings.Builder) {
 	if row.Run != nil {
-		fmt.Fprintf(out, "- **`%s`** - %s %s.\n  %s\n", row.usage(), row.Summary, complexity(row), indent(row.Reply))
+		fmt.Fprintf(out, "| `%s` | %s | %s |\n", cell(row.usage()), cell(row.Summary), cell(row.Reply))
 	}
 	for _, sub := range row.Subs {
 		if sub.Summary != row.Summary { // else nothing is to be added
-			sub.writeManual(out)
+			sub.writeLine(out)
 		}
-	}
-	if !strings.Contains(row.Name, "|") { // parent is not known until there is a table
-		out.WriteString("\n")
 	}
 }
 
 func complexity(row *Command) string { return strings.TrimRight(row.Complexity, ".") }
 
-// indent keeps a text of several lines inside its list item.
-func indent(text string) string { return strings.ReplaceAll(text, "\n", "\n  ") }
+// cell makes a text one line, and keeps its bars from ending a table's cell.
+var cell = strings.NewReplacer("\n", " ", "|", `\|`).Replace

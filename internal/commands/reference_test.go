@@ -9,22 +9,22 @@ import (
 )
 
 const (
-	readme         = "../../README.md"
+	reference      = "../../docs/commands.md"
 	referenceStart = "<!-- reference: written by make rewrite -->\n"
 	referenceEnd   = "<!-- end of reference -->"
 )
 
-// The README's reference is what the table says today.
-func TestReadmeIsCurrent(t *testing.T) {
-	text, err := os.ReadFile(readme)
+// The reference is what the table says today.
+func TestReferenceIsCurrent(t *testing.T) {
+	text, err := os.ReadFile(reference)
 	require.NoError(t, err)
 	before, rest, found := strings.Cut(string(text), referenceStart)
-	require.True(t, found, "the README has lost its reference")
+	require.True(t, found, "docs/commands.md has lost the line that begins its reference")
 	_, after, found := strings.Cut(rest, referenceEnd)
-	require.True(t, found, "the README's reference has no end")
+	require.True(t, found, "docs/commands.md has lost the line that ends its reference")
 	current := before + referenceStart + Reference() + referenceEnd + after
 	if *rewrite {
-		require.NoError(t, os.WriteFile(readme, []byte(current), 0o644))
+		require.NoError(t, os.WriteFile(reference, []byte(current), 0o644))
 		return
 	}
 	require.Equal(t, current, string(text), "run make rewrite")
