@@ -4,7 +4,8 @@ import (
 	"bytes"
 	"math"
 	"math/big"
-	"regexp"
+	"slices"
+	"strings"
 
 	"cellserver/internal/store"
 )
@@ -22,30 +23,96 @@ const (
 // maxFloat is the largest long double.
 var maxFloat = new(big.Float).SetMantExp(new(big.Float).SetPrec(floatPrecision).SetUint64(math.MaxUint64), maxExponent-floatPrecision)
 
-// floatWord is what strtold takes, but for NaN, which is refused.
-var floatWord = regexp.MustCompile(`^[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|0[xX]([0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)([pP][+-]?\d+)?)$`)
-
-var infinity = regexp.MustCompile(`^(?i)[+-]?inf(inity)?$`)
-
-// parseFloat reads a number as Redis does.
+// parseFloat reads a number as Redis does. Of a word of digits it takes a few microseconds for each hundred of them.
 func parseFloat(word []byte) (*big.Float, bool) {
-	if infinity.Match(word) {
+	if isInfinity(word) {
 		return new(big.Float).SetPrec(floatPrecision).SetInf(word[0] == '-'), true
 	}
-	if len(word) >= longestFloat || !floatWord.Match(word) {
+	if len(word) >= longestFloat {
 		return nil, false
 	}
-	if len(word) > 2 && bytes.ContainsAny(word, "xX") && !bytes.ContainsAny(word, "pP") {
+	n := splitFloat(word)
+	switch {
+	case !n.ok:
+		return nil, false
+	case n.zero:
+		return new(big.Float).SetPrec(floatPrecision), true
+	case n.farOff:
+		return nil, false
+	case n.hex && !n.exponent:
 		word = append(bytes.Clone(word), "p0"...) // which math/big insists on
 	}
 	f, _, err := big.ParseFloat(string(word), 0, floatPrecision, big.ToNearestEven)
-	if err != nil && f == nil {
-		return nil, false
-	}
-	if f.IsInf() || f.MantExp(nil) > maxExponent || f.MantExp(nil) < minExponent {
+	if err != nil || f.IsInf() || f.MantExp(nil) > maxExponent || isNothing(f) {
 		return nil, false
 	}
 	return f, true
+}
+
+// isNothing says whether a number would be rounded to 0: it is no more than half of the smallest.
+func isNothing(f *big.Float) bool {
+	e := f.MantExp(nil)
+	return e < minExponent-1 || e == minExponent-1 && f.MinPrec() == 1
+}
+
+// isInfinity says whether a word is strtold's for it.
+func isInfinity(word []byte) bool {
+	if len(word) > 0 && (word[0] == '+' || word[0] == '-') {
+		word = word[1:]
+	}
+	return foldEqual(word, "INF") || foldEqual(word, "INFINITY")
+}
+
+// floatParts is what a word says that strtold may take; NaN, which it takes, is refused.
+type floatParts struct {
+	ok       bool
+	hex      bool
+	zero     bool // all of its digits are
+	exponent bool // it has one
+	farOff   bool // and that is beyond what the digits of any word make good
+}
+
+// splitFloat looks at each byte once.
+func splitFloat(word []byte) (n floatParts) {
+	if len(word) > 0 && (word[0] == '+' || word[0] == '-') {
+		word = word[1:]
+	}
+	digits, mark := decimals, byte('e')
+	if n.hex = len(word) > 1 && word[0] == '0' && word[1]|' ' == 'x'; n.hex {
+		word, digits, mark = word[2:], hexadecimals, 'p'
+	}
+	whole := span(word, digits)
+	rest, fraction := word[whole:], 0
+	if len(rest) > 0 && rest[0] == '.' {
+		fraction = span(rest[1:], digits)
+		rest = rest[1+fraction:]
+	}
+	n.ok = whole+fraction > 0
+	n.zero = len(bytes.Trim(word[:len(word)-len(rest)], "0.")) == 0
+	if len(rest) == 0 {
+		return n
+	}
+	n.exponent = rest[0]|' ' == mark
+	if rest = rest[1:]; len(rest) > 0 && (rest[0] == '+' || rest[0] == '-') {
+		rest = rest[1:]
+	}
+	n.ok = n.ok && n.exponent && len(rest) > 0 && span(rest, decimals) == len(rest)
+	n.farOff = len(bytes.TrimLeft(rest, "0")) > longestExponent
+	return n
+}
+
+// longestExponent is how many digits an exponent may have: with one more a number is 0 or infinite, even if a word is full of digits.
+const longestExponent = 6
+
+const decimals, hexadecimals = "0123456789", "0123456789abcdefABCDEF"
+
+// span is how many bytes a word begins with that are among some.
+func span(word []byte, among string) int {
+	n := 0
+	for n < len(word) && strings.IndexByte(among, word[n]) >= 0 {
+		n++
+	}
+	return n
 }
 
 // plus is the sum of two floats, which may be infinite; nil if it is no number.
@@ -60,12 +127,17 @@ func plus(a, b *big.Float) *big.Float {
 	return sum
 }
 
-// floatText is a float for people: 17 places, without the zeros at their end.
+// floatText is a float for people: 17 places, without the zeros at their end. What has none but zeros there is not written out: of the
+// smallest numbers that took milliseconds.
 func floatText(f *big.Float) []byte {
-	text := f.Append(nil, 'f', 17)
-	if f.IsInf() {
+	const tiny = -60 // a number below 2^-60 is nearer to 0 than to 1e-17
+	switch {
+	case f.IsInf():
 		return []byte(map[bool]string{false: "inf", true: "-inf"}[f.Signbit()])
+	case f.MantExp(nil) < tiny:
+		return []byte("0")
 	}
+	text := f.Append(nil, 'f', 17)
 	text = bytes.TrimRight(bytes.TrimRight(text, "0"), ".")
 	if len(text) == 0 || string(text) == "-" || string(text) == "-0" {
 		return []byte("0")
@@ -81,28 +153,76 @@ var incrByFloat = Command{
 	Run: func(c *Call) error {
 		var text []byte
 		key, word := c.Key(), c.Word()
-		err := c.editValue(key, func(e store.Entry, was []byte) (store.Change, error) {
+		increment, isFloat := parseFloat(word)
+		c.moved += floatWork * len(word)
+		count := func(e store.Entry, was []byte) (_ []byte, err error) {
 			value, ok := floatValue(e, was)
-			if !ok {
-				return store.Change{}, errNotAFloat
-			}
-			increment, ok := parseFloat(word)
-			if !ok {
-				return store.Change{}, errNotAFloat
+			if !ok || !isFloat {
+				return nil, errNotAFloat
 			}
 			sum := plus(value, increment)
 			if sum == nil || sum.IsInf() {
-				return store.Change{}, refusal("ERR increment would produce NaN or Infinity")
+				return nil, refusal("ERR increment would produce NaN or Infinity")
 			}
 			text = floatText(sum)
-			return put(text, e), nil
-		})
+			return text, nil
+		}
+		err := c.editFloat(key, floatStep{hasLongText(increment), count, put})
 		if err != nil {
 			return err
 		}
 		c.Out.Bulk(text)
 		return nil
 	},
+}
+
+// floatWork is how many bytes moved a byte of a float's text is worth: to read it, or to write it, takes 20 ns or so.
+const floatWork = 32
+
+// shortFloat is the length of a text that is read and written while its key is locked: it takes a microsecond.
+const shortFloat = 64 // bytes
+
+// floatStep is what becomes of a float: what a key holds is counted to another text, nil for none, which is put there.
+type floatStep struct {
+	long  bool // the numbers that it counts with have long texts
+	count func(e store.Entry, was []byte) (text []byte, err error)
+	put   func(text []byte, e store.Entry) store.Change
+}
+
+// editFloat is editValue for floats. To read and write one of thousands of digits takes a tenth of a millisecond: that is done while
+// its key is not locked, and kept if the key still holds what it was counted from. If it changes again and again, the key is locked.
+func (c *Call) editFloat(key []byte, step floatStep) error {
+	const patience = 4
+	var seen, text []byte
+	var before store.Entry
+	var failed error
+	for tries := 0; ; tries++ {
+		later := false
+		err := c.editValue(key, func(e store.Entry, was []byte) (store.Change, error) {
+			switch long := (step.long || len(was) > shortFloat) && len(was) < longestFloat; {
+			case tries > 0 && e.Kind == before.Kind && bytes.Equal(was, seen):
+			case long && tries < patience && !c.inTransaction:
+				before, seen, later = e, bytes.Clone(was), true
+				return store.Change{}, nil
+			default:
+				text, failed = step.count(e, was)
+			}
+			c.moved += floatWork * (len(was) + len(text))
+			if failed != nil || text == nil {
+				return store.Change{}, failed
+			}
+			return step.put(text, e), nil
+		})
+		if !later {
+			return err
+		}
+		text, failed = step.count(before, seen)
+	}
+}
+
+// hasLongText says whether a float, of those that are given, has one.
+func hasLongText(floats ...*big.Float) bool {
+	return slices.ContainsFunc(floats, func(f *big.Float) bool { return f != nil && f.MantExp(nil) > 3*shortFloat })
 }
 
 // floatValue is the number that a key holds, 0 if there is no such key.

@@ -33,6 +33,7 @@ SATURATE the value is then the bound that stood in the way. A limiter: INCREX ke
 		increment := byInt
 		if byFloat != nil {
 			counter, increment = new(floatCounter), byFloat
+			c.moved += floatWork * (len(increment) + len(lower) + len(upper))
 		}
 		if err := counter.prepare(increment, lower, upper); err != nil {
 			return err
@@ -41,7 +42,14 @@ SATURATE the value is then the bound that stood in the way. A limiter: INCREX ke
 		if o.expires, err = c.instant(life); err != nil {
 			return err
 		}
-		if err := c.editValue(key, func(e store.Entry, was []byte) (store.Change, error) { return o.edit(counter, e, was) }); err != nil {
+		step := floatStep{long: counter.isLong(), put: o.put, count: func(e store.Entry, was []byte) ([]byte, error) {
+			done, err := counter.count(e, was, o.saturate)
+			if err != nil || !done {
+				return nil, err
+			}
+			return counter.text(), nil
+		}}
+		if err := c.editFloat(key, step); err != nil {
 			return err
 		}
 		counter.answer(c)
@@ -56,20 +64,16 @@ type increxOptions struct {
 	expires                int64
 }
 
-// edit counts, and says what becomes of the key.
-func (o increxOptions) edit(n counter, e store.Entry, was []byte) (store.Change, error) {
-	done, err := n.count(e, was, o.saturate)
-	if err != nil || !done {
-		return store.Change{}, err
-	}
-	change := put(n.text(), e)
+// put says what becomes of the key.
+func (o increxOptions) put(text []byte, e store.Entry) store.Change {
+	change := put(text, e)
 	switch {
 	case o.persist:
 		change.Expires = store.Never
 	case o.timed && !(o.enx && change.Expires != store.Never):
 		change.Expires = o.expires
 	}
-	return change, nil
+	return change
 }
 
 // counter is a way to count: in integers, or in fractions.
@@ -79,6 +83,8 @@ type counter interface {
 	// count adds to what a key holds; not done if that would be out of bounds.
 	count(e store.Entry, was []byte, saturate bool) (done bool, err error)
 	text() []byte
+	// isLong says whether what it counts with has a long text.
+	isLong() bool
 	answer(c *Call)
 }
 
@@ -150,10 +156,17 @@ func (n *intCounter) count(e store.Entry, was []byte, saturate bool) (bool, erro
 
 func (n *intCounter) text() []byte { return appendInt(n.value) }
 
+func (n *intCounter) isLong() bool { return false }
+
 func (n *intCounter) answer(c *Call) { c.Out.Ints(n.value, n.applied) }
 
 // floatCounter counts in long doubles.
-type floatCounter struct{ increment, lower, upper, value, applied *big.Float }
+type floatCounter struct {
+	increment, lower, upper, value, applied *big.Float
+
+	long  bool
+	shown []byte // the value's text, if it is written
+}
 
 func (n *floatCounter) prepare(increment, lower, upper []byte) error {
 	n.lower, n.upper = new(big.Float).Neg(maxFloat), maxFloat
@@ -162,10 +175,12 @@ func (n *floatCounter) prepare(increment, lower, upper []byte) error {
 	if err == nil && n.lower.Cmp(n.upper) > 0 {
 		err = errBounds
 	}
+	n.long = err == nil && (hasLongText(n.increment) || lower != nil && hasLongText(n.lower) || upper != nil && hasLongText(n.upper))
 	return err
 }
 
 func (n *floatCounter) count(e store.Entry, was []byte, saturate bool) (bool, error) {
+	n.shown = nil
 	before, ok := floatValue(e, was)
 	if !ok {
 		return false, errNotAFloat
@@ -192,10 +207,21 @@ func (n *floatCounter) count(e store.Entry, was []byte, saturate bool) (bool, er
 	return true, nil
 }
 
-func (n *floatCounter) text() []byte { return floatText(n.value) }
+func (n *floatCounter) text() []byte {
+	n.shown = floatText(n.value)
+	return n.shown
+}
+
+func (n *floatCounter) isLong() bool { return n.long }
 
 func (n *floatCounter) answer(c *Call) {
+	value := n.shown
+	if value == nil {
+		value = floatText(n.value)
+	}
+	applied := floatText(n.applied)
+	c.moved += floatWork * len(applied)
 	c.Out.Array(2)
-	c.Out.DoubleText(floatText(n.value))
-	c.Out.DoubleText(floatText(n.applied))
+	c.Out.DoubleText(value)
+	c.Out.DoubleText(applied)
 }
