@@ -225,14 +225,14 @@ var strLen = Command{
 	Summary: "Returns the length of a value, in bytes.", KeyAccess: "RO",
 	Args: []Arg{Key("key")}, Reply: "The length; 0 if there is no such key.",
 	Run: func(c *Call) error {
-		value, _, err := c.read(c.Key())
-		c.Out.Int(int64(len(value)))
+		_, length, err := c.readPart(c.Key(), 1, 0)
+		c.Out.Int(int64(length))
 		return err
 	},
 }
 
 var appendTo = Command{
-	Name: "append", Group: "string", Since: "2.0.0", Complexity: "O(N) in the length of the value", Flags: Write | DenyOOM | Fast,
+	Name: "append", Group: "string", Since: "2.0.0", Complexity: "O(N) in the bytes that are added", Flags: Write | DenyOOM | Fast,
 	Summary: "Adds bytes to the end of a value.", KeyAccess: "RW INSERT",
 	Args: []Arg{Key("key"), Word("value")}, Reply: "The length that the value has then.",
 	Run: func(c *Call) error {
@@ -243,7 +243,7 @@ var appendTo = Command{
 			if err := c.checkLength(int64(length)); err != nil && e.Kind != store.None {
 				return store.Change{}, err
 			}
-			return put(append(append(make([]byte, 0, length), was...), more...), e), nil
+			return patch(was, len(was), more, e), nil
 		})
 		c.Out.Int(int64(length))
 		return err
@@ -259,7 +259,7 @@ func (c *Call) checkLength(bytes int64) error {
 }
 
 var setRange = Command{
-	Name: "setrange", Group: "string", Since: "2.2.0", Complexity: "O(N) in the length of the value", Flags: Write | DenyOOM | Quick,
+	Name: "setrange", Group: "string", Since: "2.2.0", Complexity: "O(N) in the bytes that are written", Flags: Write | DenyOOM | Quick,
 	Summary: "Overwrites a part of a value; zero bytes fill what lies before it.", KeyAccess: "RW UPDATE",
 	Args: []Arg{Key("key"), Int("offset"), Word("value")}, Reply: "The length that the value has then.",
 	Run: func(c *Call) error {
@@ -279,10 +279,7 @@ var setRange = Command{
 				return store.Change{}, err
 			}
 			length = max(length, int(offset)+len(part))
-			next := make([]byte, length)
-			copy(next, was)
-			copy(next[offset:], part)
-			return put(next, e), nil
+			return patch(was, int(offset), part, e), nil
 		})
 		c.Out.Int(int64(length))
 		return err
@@ -296,32 +293,14 @@ func ranging(row Command) Command {
 	row.Args = []Arg{Key("key"), Int("start"), Int("end")}
 	row.Run = func(c *Call) error {
 		key, start, end := c.Key(), c.Int(), c.Int()
-		value, _, err := c.read(key)
+		part, _, err := c.readPart(key, start, end)
 		if err != nil {
 			return err
 		}
-		c.Out.Bulk(part(value, start, end))
+		c.Out.Bulk(part)
 		return nil
 	}
 	return row
-}
-
-// part is what lies between two places of a value, counted as Redis does.
-func part(value []byte, start, end int64) []byte {
-	length := int64(len(value))
-	if start < 0 && end < 0 && start > end {
-		return nil
-	}
-	if start < 0 {
-		start = max(start+length, 0)
-	}
-	if end < 0 {
-		end = max(end+length, 0)
-	}
-	if end = min(end, length-1); start > end || length == 0 {
-		return nil
-	}
-	return value[start : end+1]
 }
 
 var (

@@ -31,6 +31,23 @@ func (c *Call) read(key []byte) (value []byte, e store.Entry, err error) {
 	return value, e, err
 }
 
+// readPart is read of a part, and of how long the whole is.
+func (c *Call) readPart(key []byte, start, end int64) (part []byte, length int, err error) {
+	part, length, e, err := c.View.ReadPart(c.Context, key, c.value[:0], start, end)
+	if err != nil {
+		return nil, 0, err
+	}
+	if c.value = part; cap(part) > keptValue {
+		c.value = nil
+	}
+	c.moved += len(part)
+	whole, err := c.asString(e, part)
+	if e.Kind == store.Throttle {
+		part, length = store.Part(whole, start, end), len(whole)
+	}
+	return part, length, err
+}
+
 // keptValue is the room for a value, in bytes, that a session keeps.
 const keptValue = 4 << 10
 
@@ -57,7 +74,10 @@ func (c *Call) editValue(key []byte, edit func(e store.Entry, value []byte) (sto
 			return store.Change{}, errWrongType
 		}
 		change, err := edit(e, value)
-		c.moved += len(value) + 2*len(change.Value.Bytes) // it was made, and is kept
+		c.moved += 2 * len(change.Value.Bytes) // they were made, and are kept
+		if change.What == store.Patch {
+			c.moved += max(change.At-len(value), 0)
+		}
 		return change, err
 	})
 }
@@ -85,6 +105,20 @@ func put(value []byte, e store.Entry) store.Change {
 		c.Expires = e.Expires
 	}
 	return c
+}
+
+// patch is the change that writes bytes over a part of a value, or behind it. A value of few bytes is written as a whole: it may read as
+// an integer then.
+func patch(was []byte, at int, part []byte, e store.Entry) store.Change {
+	const few = 64
+	length := max(len(was), at+len(part))
+	if len(was) > few && length > few {
+		return store.Change{What: store.Patch, At: at, Value: store.Value{Bytes: part}, Expires: e.Expires}
+	}
+	whole := make([]byte, length)
+	copy(whole, was)
+	copy(whole[at:], part)
+	return put(whole, e)
 }
 
 // lifetime is a value's expiry as a call says it, in the first of the options that is there.

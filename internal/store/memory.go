@@ -164,6 +164,7 @@ func (v *view) Usage() []Usage {
 			usage[n].Keys += db.shards[i].records
 			usage[n].Bytes += db.shards[i].bytes()
 			usage[n].Expired += db.shards[i].expired
+			usage[n].Moved += db.shards[i].moved
 		}
 		if v.transaction == nil {
 			db.unlockAll()

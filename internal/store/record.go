@@ -82,6 +82,9 @@ func (r record) bytes() []byte {
 	return r[at+4 : at+4+n : at+4+n]
 }
 
+// setLength says how many bytes the value of a record of Bytes has.
+func (r record) setLength(n int) { binary.LittleEndian.PutUint32(r[r.atValue():], uint32(n)) }
+
 func (r record) setBytes(b []byte) {
 	at := r.atValue()
 	binary.LittleEndian.PutUint32(r[at:], uint32(len(b)))

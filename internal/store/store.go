@@ -75,6 +75,9 @@ type View interface {
 	// Read appends to dst what a key's value is, of an integer its digits, and tells what stands there. Of another kind than Integer
 	// and Bytes it appends nothing.
 	Read(ctx context.Context, key []byte, dst []byte) ([]byte, Entry, error)
+	// ReadPart is Read of the bytes from start to end, both included and counted from 0, negative ones from the value's end. It takes
+	// no longer than the part is long, and says how long the value is.
+	ReadPart(ctx context.Context, key []byte, dst []byte, start, end int64) (part []byte, length int, e Entry, err error)
 	// Write makes a value what a key holds, whatever it held.
 	Write(ctx context.Context, key []byte, v Value, expires int64) error
 	// Add adds to an integer, 0 if there is none, and returns the sum. The key keeps its expiry.
@@ -159,6 +162,7 @@ const Never int64 = math.MaxInt64
 type Change struct {
 	What    What
 	Value   Value // to be written
+	At      int   // of a Patch: where in the value
 	Expires int64 // of what is there then; in the past, it goes
 }
 
@@ -168,6 +172,7 @@ type What uint8
 const (
 	Leave  What = iota // nothing
 	Put                // a value is written, whatever was there
+	Patch              // bytes are written over a value of Bytes, or behind it; zeros fill what lies between
 	Expire             // the expiry alone is changed, of a value
 	Remove             // the key goes
 )
@@ -229,6 +234,7 @@ type Listener func(database int, key []byte, why Why, by int64)
 type Usage struct {
 	Keys  int   // records, expired ones that were not swept yet included
 	Bytes int64 // memory held for them: records, their slack, the index
+	Moved int64 // bytes of values that were copied while a shard was locked, ever since the store was made: for tests
 	// Expired is how many have gone because their time was over, ever since the store was made.
 	Expired int64
 }

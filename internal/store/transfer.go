@@ -29,6 +29,7 @@ func (v *view) transfer(from, to Place, how Transfer) (bool, error) {
 		return false, ErrFull
 	}
 	copied := source.lift()
+	source.shard.moved += int64(len(copied.value))
 	if !how.Copy {
 		source.shard.forget(&source.spot)
 		destination = v.spot(to) // its bucket may have moved

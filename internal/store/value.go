@@ -21,9 +21,50 @@ func (v *view) Read(_ context.Context, key []byte, dst []byte) ([]byte, Entry, e
 	e := r.entry(v.now)
 	if e.Kind != None {
 		r.use(v.now)
+		before := len(dst)
 		dst = r.appendValue(dst)
+		s.moved += int64(len(dst) - before)
 	}
 	return dst, e, nil
+}
+
+// ReadPart appends a part of a value to dst.
+func (v *view) ReadPart(_ context.Context, key []byte, dst []byte, start, end int64) (part []byte, length int, e Entry, err error) {
+	h := v.hash(key)
+	s := v.visit(h.shard)
+	if s == nil {
+		return dst, 0, Entry{}, nil
+	}
+	defer v.leave(s)
+	v.now = s.advance(v.now)
+	r, _ := s.see(h, key, v.now)
+	if e = r.entry(v.now); e.Kind == None {
+		return dst, 0, e, nil
+	}
+	r.use(v.now)
+	var digits [20]byte
+	value := r.borrow(digits[:0])
+	some := Part(value, start, end)
+	s.moved += int64(len(some))
+	return append(dst, some...), len(value), e, nil
+}
+
+// Part is what lies between two places of a value, both included, counted as Redis does: negative ones from the end.
+func Part(value []byte, start, end int64) []byte {
+	length := int64(len(value))
+	if start < 0 && end < 0 && start > end {
+		return nil
+	}
+	if start < 0 {
+		start = max(start+length, 0)
+	}
+	if end < 0 {
+		end = max(end+length, 0)
+	}
+	if end = min(end, length-1); start > end || length == 0 {
+		return nil
+	}
+	return value[start : end+1]
 }
 
 // Write makes a value what a key holds.
@@ -81,6 +122,7 @@ func (s *shard) write(at *spot, v Value, expires int64) (err error) {
 		at.r.setNumber(0, v.Integer)
 	} else {
 		at.r.setBytes(v.Bytes)
+		s.moved += int64(size)
 	}
 	at.r.use(s.last)
 	s.kept(at, expires)
@@ -124,6 +166,55 @@ func (r record) appendValue(dst []byte) []byte {
 	return dst
 }
 
+// borrow is a value: its own bytes, or an integer's in digits.
+func (r record) borrow(digits []byte) []byte {
+	if r.kind() == Bytes {
+		return r.bytes()
+	}
+	return r.appendValue(digits)
+}
+
+// patch writes bytes over a part of a value of Bytes, or behind it.
+func (s *shard) patch(at *spot, from int, part []byte) error {
+	before := len(at.r.bytes())
+	length := max(before, from+len(part))
+	if need := at.r.atValue() + valueBytes[Bytes] + length; need > s.pages.room(at.p.bucket.ref(at.p.slot)) {
+		if err := s.enlarge(at, need); err != nil {
+			return err
+		}
+	}
+	at.r.setLength(length)
+	value := at.r.bytes()
+	if from > before {
+		clear(value[before:from])
+	}
+	copy(value[from:], part)
+	s.moved += int64(length - before + len(part))
+	at.r.use(s.last)
+	return nil
+}
+
+// enlarge gives a record of Bytes a slot of at least size bytes. One that is large gets more than it needs, so that what is added to a
+// value bit by bit does not move all of it each time.
+func (s *shard) enlarge(at *spot, size int) error {
+	if size > maxClass*unitBytes {
+		size += size / 4
+	}
+	from := at.p.bucket.ref(at.p.slot)
+	to, ok := s.pages.alloc(size)
+	if !ok {
+		return ErrFull
+	}
+	r, used := s.pages.at(to), at.r.size()
+	copy(r, at.r[:used])
+	s.moved += int64(used)
+	at.p.bucket.set(at.p.slot, at.h.tag, to)
+	s.pages.release(from)
+	s.show()
+	at.r = r
+	return nil
+}
+
 // plus adds to an integer.
 func (s *shard) plus(h hashed, key []byte, now, n int64) (int64, error) {
 	now = s.advance(now)
@@ -160,11 +251,8 @@ func (s *shard) edit(h hashed, key []byte, now int64, edit func(Entry, []byte) (
 	}
 	var digits [20]byte
 	var value []byte
-	switch e.Kind {
-	case Integer:
-		value = at.r.appendValue(digits[:0])
-	case Bytes:
-		value = at.r.bytes()
+	if e.Kind.IsValue() {
+		value = at.r.borrow(digits[:0])
 	}
 	c, err := edit(e, value)
 	if err != nil || c.What == Leave {
@@ -179,6 +267,14 @@ func (s *shard) edit(h hashed, key []byte, now int64, edit func(Entry, []byte) (
 	case c.What == Expire:
 		s.kept(&at, c.Expires)
 		return nil
+	case c.What == Patch:
+		if e.Kind != Bytes {
+			return ErrWrongKind
+		}
+		if err = s.patch(&at, c.At, c.Value.Bytes); err == nil {
+			s.kept(&at, c.Expires)
+		}
+		return err
 	}
 	return s.write(&at, c.Value, c.Expires)
 }

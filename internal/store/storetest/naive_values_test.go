@@ -35,6 +35,15 @@ func (v *naiveView) Read(_ context.Context, key []byte, dst []byte) ([]byte, sto
 	return append(dst, h.value...), h.entry(), nil
 }
 
+func (v *naiveView) ReadPart(ctx context.Context, key []byte, dst []byte, start, end int64) ([]byte, int, store.Entry, error) {
+	value, e, err := v.Read(ctx, key, nil)
+	part := store.Part(value, start, end)
+	if v.has(partsOfAll) {
+		part = value
+	}
+	return append(dst, part...), len(value), e, err
+}
+
 func valueOf(v store.Value, expires int64) held {
 	if v.IsInteger {
 		return held{kind: store.Integer, value: strconv.FormatInt(v.Integer, 10), expires: expires}
@@ -109,6 +118,19 @@ func (v *naiveView) Edit(_ context.Context, key []byte, edit func(store.Entry, [
 		return err
 	case store.Put:
 		next = valueOf(change.Value, change.Expires)
+	case store.Patch:
+		if was.kind == store.Integer {
+			return store.ErrWrongKind
+		}
+		at, bytes := change.At, []byte(was.value)
+		if v.has(patchesFromZero) {
+			at = 0
+		}
+		if more := at + len(change.Value.Bytes) - len(bytes); more > 0 {
+			bytes = append(bytes, make([]byte, more)...)
+		}
+		copy(bytes[at:], change.Value.Bytes)
+		next.value, next.expires = string(bytes), change.Expires
 	case store.Expire:
 		next.expires = change.Expires
 		if v.has(neverOver) {

@@ -98,6 +98,8 @@ const (
 	unlockedSums
 	sumsForgetExpiry
 	editsAnyway
+	patchesFromZero
+	partsOfAll
 	replacesAnyway
 	transfersForEver
 	movesLeave
@@ -190,6 +192,8 @@ var finds = map[fault]string{
 	unlockedSums:     "sums at once",
 	sumsForgetExpiry: "sums",
 	editsAnyway:      "edits refused",
+	patchesFromZero:  "patches",
+	partsOfAll:       "patches",
 	replacesAnyway:   "transfers",
 	transfersForEver: "transfers",
 	movesLeave:       "transfers",

@@ -20,6 +20,7 @@ var valueCases = []testCase{
 	{"sums", "Add adds to an integer, keeps its expiry, and changes nothing if it cannot", sums},
 	{"sums at once", "of sums that are made at once none is lost", sumsAtOnce},
 	{"edits", "Edit does to a key what it is told", edits},
+	{"patches", "a part of a value is read and written as if all of it had been", patches},
 	{"edits refused", "an edit that fails changes nothing", editsRefused},
 	{"transfers", "what a key holds gets to its new place whole, with its expiry, and replaces only what it may", transfers},
 	{"copies apart", "a copy and what it was made of live apart", copiesApart},
@@ -158,6 +159,46 @@ func edits(r *rig) {
 	require.Equal(r, now+5, e.Expires)
 	r.edit("key", store.Change{What: store.Expire, Expires: now})
 	require.Zero(r, r.count("key"))
+}
+
+func patches(r *rig) {
+	now := r.view.Now()
+	for _, length := range []int{1, 40, 500, 1020, 5000, 70_000} {
+		key, want := fmt.Sprint("key", length), strings.Repeat("abcd", length)[:length]
+		r.write(key, want, now+9)
+		for i, at := range []int{0, 1, length - 1, length, length + 1, length + 7, 2*length + 100} {
+			part := strings.Repeat("XY", i*i)
+			if more := at + len(part) - len(want); more > 0 {
+				want += strings.Repeat("\x00", more)
+			}
+			want = want[:at] + part + want[at+len(part):]
+			r.edit(key, store.Change{What: store.Patch, At: at, Value: store.Value{Bytes: []byte(part)}, Expires: now + 9})
+			got, e := r.read(key)
+			require.Equal(r, want, got)
+			require.Equal(r, store.Entry{Kind: store.Bytes, Expires: now + 9}, e)
+			r.parts(key, want, int64(at))
+		}
+	}
+	r.write("number", "-12", store.Never)
+	r.parts("number", "-12", 1)
+	r.parts("none", "", 0)
+	require.Equal(r, store.ErrWrongKind, r.view.Edit(ctx, []byte("number"), func(store.Entry, []byte) (store.Change, error) {
+		return store.Change{What: store.Patch, Value: store.Value{Bytes: []byte("1")}, Expires: store.Never}, nil
+	}))
+	r.edit("none", store.Change{What: store.Patch, Value: store.Value{Bytes: []byte("1")}, Expires: store.Never})
+	require.Zero(r, r.count("none"))
+}
+
+// parts reads parts of a value.
+func (r *rig) parts(key, want string, at int64) {
+	r.Helper()
+	for _, ends := range [][2]int64{{0, -1}, {1, 0}, {at, at + 5}, {-3, -2}, {-1, -3}, {at, 0}, {-at - 1, at}} {
+		part, length, e, err := r.view.ReadPart(ctx, []byte(key), []byte("before "), ends[0], ends[1])
+		require.NoError(r, err)
+		require.Equal(r, len(want), length)
+		require.Equal(r, "before "+string(store.Part([]byte(want), ends[0], ends[1])), string(part), ends)
+		require.Equal(r, want == "", e.Kind == store.None)
+	}
 }
 
 func editsRefused(r *rig) {
