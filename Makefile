@@ -48,7 +48,7 @@ test-transports: test-servers ## run what a transport matters for with goroutine
 
 .PHONY: check
 check: ## everything that CI holds the project to, and a line for each part at the end
-	@MAKE='$(MAKE)' test/check.sh vet tidy vulnerabilities test-race test-plain test-transports test-redis-suite test-clients soak
+	@MAKE='$(MAKE)' test/check.sh vet tidy vulnerabilities test-race test-plain test-transports test-redis-suite test-redis8 test-clients soak
 
 .PHONY: vet
 vet: ## go vet and staticcheck
@@ -84,6 +84,10 @@ test-clients: build ## real clients and limiter libraries in other languages (in
 .PHONY: test-redis-suite
 test-redis-suite: build ## Redis's own tests, of which those that are not listed must pass (ARGS=-update takes off the lists what passes now)
 	test/redis-suite/run.sh bin/cellserver $(ARGS)
+
+.PHONY: test-redis8
+test-redis8: ## ask a redis-server of 8.4 or later what is recorded as its answers (fetches one where it can; REDIS8=required where it must)
+	test/redis8/run.sh
 
 .PHONY: rewrite
 rewrite: ## write conversations, docs/commands.md and the tables of docs/migrate.md anew, to be reviewed as a diff

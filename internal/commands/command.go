@@ -33,6 +33,8 @@ type Command struct {
 	AnyMore    bool                                        // further words are allowed, and ignored
 	Min        int                                         // words of the shortest call, where Redis says another number than the grammar
 	Keys       func(keys, words [][]byte) ([][]byte, bool) // appends the keys of a call, where the grammar does not say; false if it makes no sense
+	KeyCountAt int                                         // word that says how many keys follow it, of those that Keys finds; 0 for none
+	KeyStep    int                                         // how far those stand apart
 	Run        func(c *Call) error
 	Subs       []*Command // of a container such as CLIENT; their names are "client|id"
 
@@ -157,6 +159,15 @@ func (c *Call) Int() int64 { return c.arg().n }
 
 // Choice is 1 + the number of the token that was given, 0 for none.
 func (c *Call) Choice() int { return int(c.arg().n) }
+
+// ChoiceOf is Choice, and the word behind the token.
+func (c *Call) ChoiceOf() (choice int, word []byte) {
+	b := c.arg()
+	if b.at != 0 {
+		word = c.words[b.at]
+	}
+	return int(b.n), word
+}
 
 // Flag says whether the token was given.
 func (c *Call) Flag() bool { return c.arg().n != 0 }

@@ -95,6 +95,9 @@ func writeStatuses(c *Call, names []string) {
 
 // keyPositions says where a call's keys stand: the first word, the last (-1 if it is the call's last), and the step.
 func (row *Command) keyPositions() (first, last, step int) {
+	if row.Keys != nil && row.firstKey == 0 {
+		return 0, 0, 0
+	}
 	if row.Keys != nil {
 		return row.firstKey, row.firstKey, 1 // more may follow
 	}
@@ -160,6 +163,13 @@ func (row *Command) categories() (names []string) {
 // writeKeySpecs says the same as keyPositions, in the way of Redis 7: where the search for keys begins, and how to find
 // them from there. Keys with which different things are done have a spec each.
 func (row *Command) writeKeySpecs(c *Call, first, last, step int) {
+	if row.KeyCountAt > 0 {
+		c.Out.Array(1)
+		row.writeKeySpec(c, 0, row.KeyCountAt, func() {
+			writeSpec(c, "keynum", "keynumidx", 0, "firstkey", 1, "keystep", row.KeyStep)
+		})
+		return
+	}
 	if first == 0 {
 		c.Out.Array(0)
 		return
@@ -173,34 +183,32 @@ func (row *Command) writeKeySpecs(c *Call, first, last, step int) {
 	}
 	c.Out.Array(specs)
 	for i := range specs {
-		row.writeKeySpec(c, i, first+i, last, step)
+		row.writeKeySpec(c, i, first+i, func() { writeSpec(c, "range", "lastkey", last, "keystep", step, "limit", 0) })
 	}
 }
 
-func (row *Command) writeKeySpec(c *Call, number, first, last, step int) {
+// writeKeySpec writes one: where its search begins, and how keys are found from there.
+func (row *Command) writeKeySpec(c *Call, number, first int, writeSearch func()) {
 	c.Out.Map(3)
 	c.Out.BulkString("flags")
 	writeStatuses(c, row.keyAccess(row.KeyAccess, number))
 	c.Out.BulkString("begin_search")
-	c.Out.Map(2)
-	c.Out.BulkString("type")
-	c.Out.BulkString("index")
-	c.Out.BulkString("spec")
-	c.Out.Map(1)
-	c.Out.BulkString("index")
-	c.Out.Int(int64(first))
+	writeSpec(c, "index", "index", first)
 	c.Out.BulkString("find_keys")
+	writeSearch()
+}
+
+// writeSpec writes a part of a key spec: its type, and the fields of that, names and numbers by turns.
+func writeSpec(c *Call, kind string, fields ...any) {
 	c.Out.Map(2)
 	c.Out.BulkString("type")
-	c.Out.BulkString("range")
+	c.Out.BulkString(kind)
 	c.Out.BulkString("spec")
-	c.Out.Map(3)
-	c.Out.BulkString("lastkey")
-	c.Out.Int(int64(last))
-	c.Out.BulkString("keystep")
-	c.Out.Int(int64(step))
-	c.Out.BulkString("limit")
-	c.Out.Int(0)
+	c.Out.Map(len(fields) / 2)
+	for i := 0; i < len(fields); i += 2 {
+		c.Out.BulkString(fields[i].(string))
+		c.Out.Int(int64(fields[i+1].(int)))
+	}
 }
 
 // keyAccess is what a KeyAccess says of one of the keys as COMMAND INFO spells it: the two letters large, the rest small.
@@ -446,6 +454,9 @@ func (a *Arg) writeDocs(c *Call) {
 		c.Out.Array(len(a.tokens))
 		for _, token := range a.tokens {
 			f := Flag(token)
+			if a.valued != "" {
+				f = Word(a.valued).After(token)
+			}
 			f.optional = false
 			f.writeDocs(c)
 		}

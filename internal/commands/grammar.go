@@ -20,6 +20,7 @@ type Arg struct {
 	most     int                              // how often one that repeats may stand, if it is no key
 	pair     string                           // of a key that repeats: what the word behind each is
 	again    bool                             // an option may be given again, and the last one counts
+	valued   string                           // of a choice: what the word behind the token is; empty for none
 	lo, hi   int64                            // of an integer
 	or       int64                            // what an integer is when it is left out
 	parse    func(word []byte) (int64, error) // of an integer that is written in a way of its own
@@ -54,6 +55,9 @@ func Int(name string) Arg { return Arg{Name: name, kind: intArg, lo: minInt, hi:
 func OneOf(name string, tokens ...string) Arg {
 	return Arg{Name: name, kind: choiceArg, tokens: tokens, optional: true}
 }
+
+// WithEach has a word follow the token of a choice, whichever it is.
+func (a Arg) WithEach(word string) Arg { a.valued = word; return a }
 
 // Flag is an option that is a token alone.
 func Flag(token string) Arg {
@@ -261,8 +265,12 @@ func (c *Call) bindOptions(at int) error {
 		a, b := &g.args[i], &c.bound[i]
 		b.at = at
 		if a.kind == choiceArg || a.kind == flagArg {
-			b.n = int64(token) + 1
-			continue
+			if b.n != 0 && b.n != int64(token)+1 {
+				return errSyntax // another of the choice
+			}
+			if b.n = int64(token) + 1; a.valued == "" {
+				continue
+			}
 		}
 		if at++; at == len(c.words) {
 			return errSyntax

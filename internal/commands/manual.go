@@ -21,7 +21,7 @@ func (a *Arg) usage() string {
 	text := a.Name
 	switch {
 	case a.kind == choiceArg:
-		text = strings.Join(a.tokens, " | ")
+		text = strings.Join(a.leads(), " | ")
 	case a.kind == flagArg:
 		text = a.tokens[0]
 	case a.tokens != nil:
@@ -40,6 +40,14 @@ func (a *Arg) usage() string {
 		text = "[" + text + "]"
 	}
 	return text
+}
+
+// leads are the tokens of a choice, each with the word that follows it.
+func (a *Arg) leads() (leads []string) {
+	for _, token := range a.tokens {
+		leads = append(leads, strings.TrimRight(token+" "+a.valued, " "))
+	}
+	return leads
 }
 
 // helpOf makes the HELP of a container: a line for each of its subcommands, and what it does.

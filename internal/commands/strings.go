@@ -49,51 +49,82 @@ var set = Command{
 	Name: "set", Group: "string", Since: "1.0.0", Complexity: "O(1)", Flags: Write | DenyOOM | Quick,
 	Summary: "Gives a key a value, whatever it held.", KeyAccess: "RW ACCESS UPDATE VARIABLE_FLAGS",
 	Accesses: func(words [][]byte) string {
-		if setGets(words) {
+		switch {
+		case setGets(words):
 			return "RW ACCESS UPDATE"
+		case slices.ContainsFunc(words[3:], func(word []byte) bool { return conditionNamed(word) != 0 }):
+			return "RW UPDATE"
 		}
 		return "OW UPDATE"
 	},
-	Args: []Arg{Key("key"), Word("value"), Flag("NX").Again(), Flag("XX").Again(), Flag("GET").Again(),
+	Args: []Arg{Key("key"), Word("value"), Flag("NX").Again(), Flag("XX").Again(),
+		OneOf("condition", conditionTokens...).WithEach("value").Again(), Flag("GET").Again(),
 		exOption, pxOption, exatOption, pxatOption, Flag("KEEPTTL").Again()},
-	Reply: "OK; nil if NX or XX stood against it. With GET: the old value, or nil, whether it was set or not.",
+	Reply: `OK; nil if NX, XX or a condition stood against it. With GET: the old value, or nil, whether it was set or not. IFEQ and IFNE
+compare the old value, IFDEQ and IFDNE its DIGEST; a key that is not there equals nothing.`,
 	Run: func(c *Call) error {
 		key, value := c.Key(), c.Word()
-		nx, xx, old := c.Flag(), c.Flag(), c.Flag()
-		life, keep := lifetime{c.Word(), c.Word(), c.Word(), c.Word()}, c.Flag()
-		if times := life.given(); nx && xx || times > 1 || times > 0 && keep {
+		how := setting{nx: c.Flag(), xx: c.Flag()}
+		how.when.kind, how.when.operand = c.ChoiceOf()
+		how.old = c.Flag()
+		life := lifetime{c.Word(), c.Word(), c.Word(), c.Word()}
+		how.keep = c.Flag()
+		if !how.agrees(life.given()) {
 			return errSyntax
 		}
 		expires, err := c.instant(life)
 		switch {
 		case err != nil:
 			return err
-		case !nx && !xx && !old && !keep:
+		case !how.nx && !how.xx && !how.old && !how.keep && how.when.kind == 0:
 			c.Out.Status("OK")
 			return c.View.Write(c.Context, key, asValue(value), expires)
 		}
-		return c.setIf(key, value, expires, setting{nx, xx, old, keep})
+		return c.setIf(key, value, expires, how)
 	},
 }
 
 // setting is what SET depends on, and what it answers.
-type setting struct{ nx, xx, old, keep bool }
+type setting struct {
+	nx, xx, old, keep bool
+	when              valueCondition
+}
+
+// agrees says whether the options go together, with so many that say when the key expires.
+func (how setting) agrees(times int) bool {
+	if how.nx && how.xx || (how.nx || how.xx) && how.when.kind != 0 {
+		return false
+	}
+	return times == 0 || times == 1 && !how.keep
+}
+
+// allows says whether a key may be set, and what it held where that matters.
+func (how setting) allows(c *Call, e store.Entry, was []byte) (before []byte, ok bool, err error) {
+	switch {
+	case how.old:
+		was, err = c.asString(e, was)
+		before = c.copied(was)
+	case how.when.kind != 0:
+		was, err = c.text(e, was)
+	}
+	switch {
+	case err != nil:
+		return nil, false, err
+	case how.nx && e.Kind != store.None, how.xx && e.Kind == store.None:
+		return before, false, nil
+	}
+	ok, err = how.when.holds(c, was)
+	return before, ok, err
+}
 
 func (c *Call) setIf(key, value []byte, expires int64, how setting) error {
 	done := false
 	var before []byte
-	err := c.View.Edit(c.Context, key, func(e store.Entry, was []byte) (store.Change, error) {
-		if how.old {
-			was, err := c.asString(e, was)
-			if err != nil {
-				return store.Change{}, err
-			}
-			before = c.copied(was)
+	err := c.View.Edit(c.Context, key, func(e store.Entry, was []byte) (change store.Change, err error) {
+		if before, done, err = how.allows(c, e, was); err != nil || !done {
+			return change, err
 		}
-		if done = !(how.nx && e.Kind != store.None || how.xx && e.Kind == store.None); !done {
-			return store.Change{}, nil
-		}
-		change := store.Change{What: store.Put, Value: asValue(value), Expires: expires}
+		change = store.Change{What: store.Put, Value: asValue(value), Expires: expires}
 		c.moved += len(value)
 		if how.keep && e.Kind.IsValue() {
 			change.Expires = e.Expires

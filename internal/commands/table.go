@@ -10,7 +10,8 @@ func All() []*Command {
 		&clInspect, &clTop,
 		// Values.
 		&incr, &incrBy, &decr, &decrBy, &incrByFloat, &incrEX,
-		&get, &set, &setNX, &setEX, &pSetEX, &getSet, &getDel, &getEX, &mGet, &mSet, &mSetNX,
+		&get, &set, &setNX, &setEX, &pSetEX, &getSet, &getDel, &getEX, &mGet, &mSet, &mSetNX, &mSetEX,
+		&digestOf, &delEX,
 		&appendTo, &strLen, &getRange, &setRange, &subStr,
 		// Keys.
 		&exists, &del, &unlink, &touch, &keyType, &rename, &renameNX, &copyKey, &move,

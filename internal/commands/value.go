@@ -54,6 +54,11 @@ const keptValue = 4 << 10
 // asString is what a key reads as, given its value if it has one.
 func (c *Call) asString(e store.Entry, value []byte) ([]byte, error) {
 	c.found(e.Kind != store.None)
+	return c.text(e, value)
+}
+
+// text is asString of a key that does not count as read.
+func (c *Call) text(e store.Entry, value []byte) ([]byte, error) {
 	switch {
 	case e.Kind == store.None:
 		return nil, nil

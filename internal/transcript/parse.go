@@ -62,8 +62,11 @@ func (f *File) parseDirective(i int, line string) error {
 	case line == "@redis" && len(f.steps) == 0:
 		f.Redis = true
 		return nil
-	case line == "@redis":
-		return errors.New("@redis is about the whole file: put it before the first step")
+	case line == "@redis8" && len(f.steps) == 0:
+		f.Redis8 = true
+		return nil
+	case line == "@redis", line == "@redis8":
+		return errors.New(line + " is about the whole file: put it before the first step")
 	}
 	return fmt.Errorf("unknown directive %s", line)
 }
@@ -115,8 +118,8 @@ func (f *File) parseRedis(i int, line string) error {
 	if err != nil {
 		return err
 	}
-	if !f.Redis {
-		return errors.New("a redis: line in a file without @redis at its top")
+	if !f.Redis && !f.Redis8 {
+		return errors.New("a redis: line in a file without @redis or @redis8 at its top")
 	}
 	if len(f.steps) == 0 || len(f.last().replies) == 0 {
 		return errors.New("a redis: line belongs directly under a reply of ours")

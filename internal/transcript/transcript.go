@@ -6,6 +6,8 @@
 //
 //	@redis                              everything here is Redis's: a redis-server answers the same
 //
+// With @redis8 in its place that is one of Redis 8.4 or later, which is asked where it can be had: what it said is recorded here.
+//
 //	# Comments and blank lines are kept when the file is rewritten.
 //	> SET greeting "hello\r\n"          client A says a command, split into words as an inline command is
 //	+OK                                 and expects this reply; no line at all expects silence
@@ -48,6 +50,7 @@ import (
 type File struct {
 	Name     string // as given to Parse; reports begin with it
 	Redis    bool   // @redis: a redis-server can play it too
+	Redis8   bool   // @redis8: one of version 8.4 or later can
 	Advances bool   // it moves the clock, which a real clock can only follow by sleeping
 
 	lines []string // the text as it was, so that a rewrite touches nothing but replies

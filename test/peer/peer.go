@@ -117,6 +117,19 @@ func StartRedis(t *testing.T, args ...string) *Server {
 	t.Helper()
 	path, err := exec.LookPath("redis-server")
 	require.NoError(t, err, "this test asks a real redis-server (7.0.15): install it")
+	return startRedis(t, path, args)
+}
+
+// StartRedis8 starts a redis-server of version 8.4 or later, which the environment names: REDIS8_SERVER.
+func StartRedis8(t *testing.T, args ...string) *Server {
+	t.Helper()
+	path := os.Getenv("REDIS8_SERVER")
+	require.NotEmpty(t, path, "REDIS8_SERVER names no redis-server; make test-redis8 fetches one")
+	return startRedis(t, path, args)
+}
+
+func startRedis(t *testing.T, path string, args []string) *Server {
+	t.Helper()
 	dir := t.TempDir()
 	return start(t, func(port int) *exec.Cmd {
 		return exec.Command(path, append([]string{"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir, "--save", "",

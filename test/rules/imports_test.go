@@ -39,7 +39,7 @@ var mayImport = map[string][]string{
 	},
 	"internal/commands": {
 		"internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/store", "internal/resp", "internal/meter",
-		"internal/hitters", "internal/match", "internal/acl",
+		"internal/hitters", "internal/match", "internal/acl", "github.com/zeebo/xxh3",
 	},
 	"internal/server": {
 		"internal/commands", "internal/resp", "internal/meter",
