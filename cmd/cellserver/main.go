@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"cellserver/internal/commands"
+	"cellserver/internal/logging"
 	"cellserver/internal/server"
 	"cellserver/internal/store"
 )
@@ -29,7 +31,7 @@ func main() {
 		os.Exit(cli(args[1:]))
 	}
 	if err := run(args); err != nil && !errors.Is(err, pflag.ErrHelp) {
-		fmt.Fprintln(os.Stderr, "cellserver:", err)
+		reportFailure(err)
 		os.Exit(1)
 	}
 }
@@ -40,10 +42,14 @@ func run(args []string) error {
 	if err != nil || c.showVersion {
 		return err
 	}
-	log, err := openLog(c)
+	signal.Ignore(syscall.SIGPIPE) // a reader of the log that has gone does not end the process
+	log, endLog, err := openLog(c)
 	if err != nil {
 		return err
 	}
+	defer endLog()
+	stdout, endStdout := openStdout()
+	defer endStdout()
 	c.fitFiles(log.Warn)
 	c.tls.warn = log.Warn
 	if err := c.tls.load(); err != nil {
@@ -58,8 +64,9 @@ func run(args []string) error {
 	defer stop()
 	hangUps := make(chan os.Signal, 1)
 	signal.Notify(hangUps, syscall.SIGHUP)
+	clientLog := logging.Limit(log)
 	instance := commands.New(commands.Config{
-		Store: memory, Version: version, Settings: c.settings(), Limits: c.limits(), Port: cmp.Or(c.port, c.tls.port), Log: log, Turns: turns, Holds: holds,
+		Store: memory, Version: version, Settings: c.settings(), Limits: c.limits(), Port: cmp.Or(c.port, c.tls.port), Log: log, ClientLog: clientLog, Turns: turns, Holds: holds,
 		Stop: stop, Debug: c.debugCommand, MaxKeySize: c.maxKeySize, MaxLog: c.maxLogLimit, MaxHolders: c.maxHolders,
 		MaxPushes: c.output[2].Hard, MaxTracked: c.maxTracked, Protected: c.access.protectedConfigs, ACLFile: c.access.file(), Settle: c.settle,
 	})
@@ -77,7 +84,7 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	srv, err := server.New(instance, c.server(log, turns))
+	srv, err := server.New(instance, c.server(clientLog, turns))
 	if err != nil {
 		return err
 	}
@@ -85,7 +92,7 @@ func run(args []string) error {
 	go sample(ctx, time.Tick(commands.SampleEvery), instance)
 	go c.reload(hangUps, ctx.Done(), log.Info)
 	go watchClock(ctx, time.Tick(time.Second), memory.Clock(), log)
-	failed := serve(srv, listeners, c.tls.handshakes(), log)
+	failed := serve(srv, listeners, c.tls.handshakes(), log, stdout)
 	select {
 	case <-ctx.Done():
 		stop() // from here on a second signal ends the process at once
@@ -96,7 +103,8 @@ func run(args []string) error {
 }
 
 // serve has every listener served, and says so: on standard output in the words that container tools wait for.
-func serve(srv *server.Server, listeners []net.Listener, handshakes server.Handshakes, log *slog.Logger) <-chan error {
+func serve(srv *server.Server, listeners []net.Listener, handshakes server.Handshakes,
+	log *slog.Logger, stdout io.Writer) <-chan error {
 	failed := make(chan error, len(listeners))
 	for _, listener := range listeners {
 		go func() {
@@ -107,7 +115,7 @@ func serve(srv *server.Server, listeners []net.Listener, handshakes server.Hands
 			}
 		}()
 		log.Info("listening", "network", network(listener), "address", listener.Addr())
-		fmt.Printf("* Ready to accept connections %s\n", network(listener))
+		fmt.Fprintf(stdout, "* Ready to accept connections %s\n", network(listener))
 	}
 	return failed
 }

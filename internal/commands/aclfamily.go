@@ -356,7 +356,7 @@ var aclSave = aboutFile(Command{Name: "acl|save", Summary: "Writes the users to 
 	users := as.users()
 	as.mu.Unlock()
 	if err := as.file.Save(users.String()); err != nil {
-		c.instance.log.Error("the users cannot be saved", "error", err)
+		c.instance.clientLog.Error("the users cannot be saved", "error", err)
 		return refusal("ERR There was an error trying to save the ACLs. Please check the server logs for more information")
 	}
 	return nil

@@ -29,6 +29,7 @@ type Config struct {
 	MaxPushes  int         // bytes that wait to be pushed to one client, 32 MiB if 0
 	Port       int         // that INFO shows
 	Log        *slog.Logger
+	ClientLog  *slog.Logger   // for what clients cause, which may be very often; Log if nil
 	Stop       func()         // what SHUTDOWN calls; nil for nothing, and then it is refused
 	Debug      string         // who may say DEBUG: yes for everybody, local for who is on this machine, else nobody
 	Protected  string         // who may change the settings that are protected: as Debug
@@ -63,8 +64,10 @@ type Instance struct {
 	maxHolders  int
 	maxPushes   int
 
-	port     int
-	log      *slog.Logger
+	port      int
+	log       *slog.Logger
+	clientLog *slog.Logger // for what clients cause
+
 	stop     func()
 	debug    string
 	runID    string
@@ -159,6 +162,7 @@ func New(c Config) *Instance {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
+	c.ClientLog = cmp.Or(c.ClientLog, c.Log)
 	if c.Limits == (resp.Limits{}) {
 		c.Limits = resp.DefaultLimits()
 	}
@@ -174,6 +178,7 @@ func New(c Config) *Instance {
 		maxPushes:   cmp.Or(c.MaxPushes, maxPushes),
 		port:        c.Port,
 		log:         c.Log,
+		clientLog:   c.ClientLog,
 		stop:        c.Stop,
 		debug:       c.Debug,
 		runID:       newRunID(),

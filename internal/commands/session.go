@@ -184,7 +184,7 @@ func (s *Session) Resume() {
 // their server. Locks are released by then, because whoever takes one defers its release.
 func (s *Session) survive() {
 	if reason := recover(); reason != nil {
-		s.instance.log.Error("a command panicked", "client", s.id, "command", s.rowName(), "reason", reason, "stack", string(debug.Stack()))
+		s.instance.clientLog.Error("a command panicked", "client", s.id, "command", s.rowName(), "reason", reason, "stack", string(debug.Stack()))
 		s.out.Rewind(s.mark)
 		s.closing = true
 	}
@@ -350,7 +350,7 @@ func (s *Session) pushSome(make func(to *mail) []byte) bool {
 	s.mail.mu.Unlock()
 	if s.peer.Wake(); cut {
 		s.instance.stats.outputCut.Add(1)
-		s.instance.log.Warn("a client reads its messages too slowly, and is cut off", "peer", s.peer.Remote)
+		s.instance.clientLog.Warn("a client reads its messages too slowly, and is cut off", "peer", s.peer.Remote)
 		s.peer.Cut()
 	}
 	return fits
@@ -504,7 +504,7 @@ func (s *Session) runSlow(call *Call, row *Command, run func(*Call) error) {
 func (s *Session) tryRun(call *Call, row *Command, run func(*Call) error) (err error) {
 	defer func() {
 		if reason := recover(); reason != nil {
-			s.instance.log.Error("a command panicked", "client", s.id, "command", row.Name, "reason", reason, "stack", string(debug.Stack()))
+			s.instance.clientLog.Error("a command panicked", "client", s.id, "command", row.Name, "reason", reason, "stack", string(debug.Stack()))
 			s.peer.Cut()
 			err = errStopped
 		}

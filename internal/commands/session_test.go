@@ -193,7 +193,7 @@ func TestPanicEndsOneConversation(t *testing.T) {
 		return nil
 	}})
 	var log bytes.Buffer
-	s.instance.log = slog.New(slog.NewTextHandler(&log, nil))
+	s.instance.clientLog = slog.New(slog.NewTextHandler(&log, nil))
 	c, other := s.dial(), s.dial()
 	other.say(t, "CL.THROTTLE held 15 30 60")
 	require.Equal(t, "+PONG\r\n", c.say(t, "PING\r\nPANIC held\r\nPING"))
@@ -207,7 +207,7 @@ func TestPanicEndsOneConversation(t *testing.T) {
 func TestPanicOfASlowRowEndsOneConversation(t *testing.T) {
 	s := planted(t, &Command{Name: "panic", Flags: Slow, Run: func(*Call) error { panic("planted") }})
 	var log bytes.Buffer
-	s.instance.log = slog.New(slog.NewTextHandler(&log, nil))
+	s.instance.clientLog = slog.New(slog.NewTextHandler(&log, nil))
 	c := s.dial()
 	c.session.Feed([]byte("PANIC\r\n"))
 	<-c.wasCut

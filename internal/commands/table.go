@@ -169,7 +169,7 @@ func (s *Session) next() error {
 	s.words, s.call.moved = len(words), 0
 	switch {
 	case row == nil && isHTTP(words[0]):
-		s.instance.log.Warn("a client speaks HTTP, and is cut off", "peer", s.peer.Remote)
+		s.instance.clientLog.Warn("a client speaks HTTP, and is cut off", "peer", s.peer.Remote)
 		s.closing = true
 		return nil
 	case row == nil:

@@ -92,9 +92,19 @@ type Server struct {
 // and without having said anything on stderr.
 func Start(t *testing.T, args ...string) *Server {
 	t.Helper()
+	return StartLogging(t, nil, args...)
+}
+
+// StartLogging is Start of a server whose stderr is a file of the test's, such as a pipe.
+func StartLogging(t *testing.T, stderr *os.File, args ...string) *Server {
+	t.Helper()
 	listen, client := door(t)
 	s := start(t, func(port int) *exec.Cmd {
-		return Command(slices.Concat(listen(port), []string{"--loglevel", "warning"}, args)...)
+		cmd := Command(slices.Concat(listen(port), []string{"--loglevel", "warning"}, args)...)
+		if stderr != nil {
+			cmd.Stderr = stderr
+		}
+		return cmd
 	})
 	if s.TLS = client; client != nil {
 		secured.Store(s.Addr, client)
@@ -168,7 +178,12 @@ func Launch(t *testing.T, cmd *exec.Cmd) *Server {
 	t.Helper()
 	s := &Server{t: t, cmd: cmd, ended: make(chan struct{})}
 	s.stdout.ready, s.stderr.ready = make(chan struct{}), make(chan struct{})
-	cmd.Stdout, cmd.Stderr = &s.stdout, &s.stderr
+	if cmd.Stdout == nil {
+		cmd.Stdout = &s.stdout
+	}
+	if cmd.Stderr == nil {
+		cmd.Stderr = &s.stderr
+	}
 	// The race detector makes a process wait a second before it ends, unless told.
 	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
 	require.NoError(t, cmd.Start())

@@ -24,6 +24,7 @@ var mayImport = map[string][]string{
 	"internal/match":   {},
 	"internal/acl":     {"internal/match"},
 	"internal/secure":  {},
+	"internal/logging": {},
 
 	"internal/resp":       {redcon},
 	"internal/meter":      {"golang.org/x/sys/unix"},
@@ -47,7 +48,7 @@ var mayImport = map[string][]string{
 	},
 	"cmd/cellserver": {
 		"internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/store", "internal/resp",
-		"internal/commands", "internal/server", "internal/meter", "internal/secure",
+		"internal/commands", "internal/server", "internal/meter", "internal/secure", "internal/logging",
 		"github.com/spf13/pflag", "github.com/redis/go-redis/v9/...", "golang.org/x/sys/unix", "golang.org/x/term",
 	},
 }
