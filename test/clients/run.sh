@@ -4,12 +4,13 @@
 # that the server was restarted. It prints "client NAME VERSION", then "ok FEATURE" for each, and "restart" when it waits for that
 # on its standard input. Until then nothing may be on its standard error. It reads PORT, and PROTOCOL: 2, 3 or empty, as the client
 # comes; and TLS: a directory with ca.crt, client.crt and client.key if PORT is one for TLS, or empty. Then it begins again behind limiters/forgetful.py, which loses one decision of its pipeline: that it must notice.
-# Clients are installed into a temporary place; PHP's, Ruby's and C's, and Debian's redis-py, must be there. What is not there is
+# Clients are installed by installed.sh, CLIENTS=newest for the newest of each; PHP's, Ruby's and C's, and Debian's redis-py, must be there. What is not there is
 # "not run"; Go, Node.js and Python have to run. --write writes the tables into docs/clients.md.
 set -eu
 
 binary=$(realpath "${1:?usage: $0 path/to/cellserver [--write]}")
 here=$(dirname "$(realpath "$0")")
+. "$here/installed.sh"
 docs=$here/../../docs/clients.md
 features=(throttle counters pipeline transaction errors database restart)
 dir=$(mktemp -d)
@@ -30,7 +31,7 @@ fail() {
 has() { for tool; do command -v "$tool" >/dev/null || return; done; }
 free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
 await() { # file, pattern
-    for _ in $(seq 100); do
+    for _ in $(seq 600); do
         grep -q "$2" "$1" && return
         sleep 0.1
     done
@@ -85,7 +86,7 @@ tell() { # port, program...
     rm -f "$dir/to" "$dir/from"
     mkfifo "$dir/to" "$dir/from"
     exec 4<>"$dir/to"
-    (cd "$dir" && PORT=$1 exec timeout 60 "${@:2}") <"$dir/to" >"$dir/from" 2>"$dir/complaint" 4>&- &
+    (cd "$dir" && PORT=$1 exec timeout 120 "${@:2}") <"$dir/to" >"$dir/from" 2>"$dir/complaint" 4>&- &
     local program=$!
     while read -r word rest; do
         case $word in
@@ -147,7 +148,9 @@ not_run() { # what, why
 }
 
 go_clients() {
-    (cd "$here/go" && go vet ./... && go build -o "$dir/go/" ./...) || fail "the Go programs cannot be built"
+    cp -r "$here/go" "$dir/source"
+    ! newest || (cd "$dir/source" && go get -u ./... && go mod tidy) || fail "the newest of Go's clients cannot be had"
+    (cd "$dir/source" && go vet ./... && go build -o "$dir/go/" ./...) || fail "the Go programs cannot be built"
     story Go '' go/goredis client
     story Go 2 go/goredis client
     over_tls Go '' go/goredis client
@@ -160,28 +163,24 @@ go_clients() {
 
 node_clients() {
     has node npm || { not_run Node.js "node and npm are not installed"; return; }
-    local packages=(redis5@npm:redis@5 redis6@npm:redis@6 ioredis5@npm:ioredis@5 ioredis6@npm:ioredis@6)
+    installed node || { not_run Node.js "npm: $(head -1 "$clients/node.log")"; return; }
     cp "$here"/node/*.mjs "$dir"
-    echo '{"private": true}' >"$dir/package.json"
-    (cd "$dir" && npm install --loglevel error --no-audit --no-fund "${packages[@]}") >"$dir/log" 2>&1 ||
-        { not_run Node.js "npm: $(head -1 "$dir/log")"; return; }
-    story Node.js '' node node-redis.mjs redis6
-    story Node.js 2 node node-redis.mjs redis6
-    over_tls Node.js '' node node-redis.mjs redis6
+    ln -s "$clients/node/node_modules" "$dir"
+    story Node.js '' node node-redis.mjs redis
+    story Node.js 2 node node-redis.mjs redis
+    over_tls Node.js '' node node-redis.mjs redis
     story Node.js '' node node-redis.mjs redis5
     story Node.js 3 node node-redis.mjs redis5
-    story Node.js '' node ioredis.mjs ioredis6
-    story Node.js 2 node ioredis.mjs ioredis6
+    story Node.js '' node ioredis.mjs ioredis
+    story Node.js 2 node ioredis.mjs ioredis
     story Node.js '' node ioredis.mjs ioredis5
 }
 
 python_clients() {
-    has python3 && python3 -m venv "$dir/venv" >"$dir/log" 2>&1 &&
-        "$dir/venv/bin/pip" install --quiet --disable-pip-version-check redis >>"$dir/log" 2>&1 ||
-        { not_run Python "redis-py cannot be installed: $(tail -1 "$dir/log")"; return; }
-    story Python '' "$dir/venv/bin/python" "$here/python.py"
-    story Python 2 "$dir/venv/bin/python" "$here/python.py"
-    over_tls Python '' "$dir/venv/bin/python" "$here/python.py"
+    installed python || { not_run Python "redis-py cannot be installed: $(tail -1 "$clients/python.log")"; return; }
+    story Python '' "$clients/python/bin/python" "$here/python.py"
+    story Python 2 "$clients/python/bin/python" "$here/python.py"
+    over_tls Python '' "$clients/python/bin/python" "$here/python.py"
     if /usr/bin/python3 -c 'import redis' 2>/dev/null; then
         story Python '' /usr/bin/python3 "$here/python.py"
     else
@@ -213,21 +212,18 @@ c_clients() {
 
 rust_clients() {
     has cargo || { not_run "Rust: redis-rs" "cargo is not installed"; return; }
-    cp -r "$here/rust" "$dir"
-    (cd "$dir/rust" && cargo build --quiet) >"$dir/log" 2>&1 || { not_run "Rust: redis-rs" "cargo: $(tail -1 "$dir/log")"; return; }
-    VERSION=$(sed -n '/^name = "redis"$/{n; s/version = "\(.*\)"/\1/p}' "$dir/rust/Cargo.lock")
+    installed rust || { not_run "Rust: redis-rs" "cargo: $(tail -1 "$clients/rust.log")"; return; }
+    VERSION=$(sed -n '/^name = "redis"$/{n; s/version = "\(.*\)"/\1/p}' "$clients/rust/Cargo.lock")
     export VERSION
-    story Rust '' rust/target/debug/clients
-    story Rust 3 rust/target/debug/clients
+    story Rust '' "$clients/rust/target/debug/clients"
+    story Rust 3 "$clients/rust/target/debug/clients"
 }
 
 java_clients() {
     has java javac mvn || { not_run Java "a JDK and mvn are not installed"; return; }
-    cp -r "$here/java" "$dir"
-    (cd "$dir/java" && mvn -q -B dependency:copy-dependencies -DoutputDirectory=lib) >"$dir/log" 2>&1 ||
-        { not_run Java "Maven: $(tail -1 "$dir/log")"; return; }
-    (cd "$dir/java" && javac -nowarn -proc:none -cp 'lib/*' -d classes ./*.java) 2>"$dir/log" || fail "$(cat "$dir/log")"
-    local java=(java -Dorg.slf4j.simpleLogger.defaultLogLevel=warn -cp 'java/lib/*:java/classes')
+    installed java || { not_run Java "Maven: $(tail -1 "$clients/java.log")"; return; }
+    javac -nowarn -proc:none -cp "$clients/java/lib/*" -d "$dir/java" "$here"/java/*.java 2>"$dir/log" || fail "$(cat "$dir/log")"
+    local java=(java -Dorg.slf4j.simpleLogger.defaultLogLevel=warn -cp "$clients/java/lib/*:java")
     story Java '' "${java[@]}" JedisStory
     story Java 2 "${java[@]}" JedisStory
     story Java '' "${java[@]}" LettuceStory

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Runs the programs of docs/clients.md against a real server: test/snippets/run.sh path/to/cellserver
-# Go's are an ordinary test. Each of the others prints "ok" or "not run", with the reason. Clients are installed into a
-# temporary place; PHP's (php-cli with php-redis, php-predis) must be there. Needs python3 for itself.
+# Go's are an ordinary test. Each of the others prints "ok" or "not run", with the reason. Clients are those of
+# test/clients/installed.sh; Python's and Node.js's have to run, PHP's (php-cli with php-redis, php-predis) must be there. Needs python3 for itself.
 set -eu
 
 binary=$(realpath "${1:?usage: $0 path/to/cellserver}")
 here=$(dirname "$(realpath "$0")")
-clients=$here/../../docs/clients.md
+. "$here/../clients/installed.sh"
+page=$here/../../docs/clients.md
 dir=$(mktemp -d)
 started=()
 finish() {
@@ -37,16 +38,16 @@ ask() {
 # snippet writes the block of docs/clients.md with this file name, with another port than 6379, and with time-outs of 3 seconds
 # instead of 100, 200 or 500 ms: a busy machine is no reason to fail.
 snippet() { # file, port
-    awk -v name="$1" '/^```/ { if (inside) exit; inside = $2 == name; next } inside' "$clients" |
+    awk -v name="$1" '/^```/ { if (inside) exit; inside = $2 == name; next } inside' "$page" |
         sed -E "s/\\b[125]00\\b/3000/g; s/ 0\\.1([],)])/ 3\\1/g; s/=0\\.1,/=3,/; s/6379/$2/" >"$dir/$1"
     grep -q "$2" "$dir/$1" || fail "$1: no such block in docs/clients.md, or no port in it"
 }
 
-# expect runs a program with 30 seconds to spare and compares what it prints with a pattern.
+# expect runs a program with two minutes to spare and compares what it prints with a pattern.
 expect() { # what, pattern, file, command...
     local what=$1 pattern=$2 file=$3 printed
     shift 3
-    printed=$(cd "$dir" && timeout 30 "$@" "$file" 2>"$dir/complaint") || fail "$file, $what: status $?: $(cat "$dir/complaint")"
+    printed=$(cd "$dir" && timeout 120 "$@" "$file" 2>"$dir/complaint") || fail "$file, $what: status $?: $(cat "$dir/complaint")"
     [[ $printed =~ ^$pattern$ ]] || fail "$file, $what: printed $printed"
 }
 
@@ -69,14 +70,14 @@ check() { # name, file, command...
     expect 'no server' 'no answer: letting it pass' "$file" "$@"
     snippet "$file" "$port"
     sed -i -E 's/\b15\b/-15/' "$dir/$file"
-    ! (cd "$dir" && timeout 30 "$@" "$file" 2>&1) | grep -q allowed || fail "$file takes an error for a yes"
+    ! (cd "$dir" && timeout 120 "$@" "$file" 2>&1) | grep -q allowed || fail "$file takes an error for a yes"
     echo "ok $name"
 }
 
 free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
 
 await() { # file, pattern
-    for _ in $(seq 100); do
+    for _ in $(seq 600); do
         grep -q "$2" "$1" && return
         sleep 0.1
     done
@@ -94,17 +95,14 @@ for mode in drop hang refuse; do
 done
 
 python_clients() {
-    python3 -m venv "$dir/venv" >"$dir/log" 2>&1 && "$dir/venv/bin/pip" install --quiet --disable-pip-version-check redis >>"$dir/log" 2>&1 ||
-        { not_run python "redis-py cannot be installed: $(tail -1 "$dir/log")"; return; }
-    check "python redis-py $("$dir/venv/bin/python" -c 'import redis; print(redis.__version__)')" limit.py "$dir/venv/bin/python"
+    installed python || fail "redis-py cannot be installed: $(tail -1 "$clients/python.log")"
+    check "python redis-py $("$clients/python/bin/python" -c 'import redis; print(redis.__version__)')" limit.py "$clients/python/bin/python"
 }
 
 node_clients() {
-    has node && has npm || { not_run node "node and npm are not installed"; return; }
-    echo '{"private": true}' >"$dir/package.json"
-    (cd "$dir" && npm install --silent --no-audit --no-fund redis ioredis) >"$dir/log" 2>&1 ||
-        { not_run node "redis and ioredis cannot be installed: $(tail -1 "$dir/log")"; return; }
-    version() { node -p "JSON.parse(require('fs').readFileSync('$dir/node_modules/$1/package.json')).version"; }
+    installed node || fail "redis and ioredis cannot be installed: $(tail -1 "$clients/node.log")"
+    ln -s "$clients/node/node_modules" "$dir"
+    version() { node -p "JSON.parse(require('fs').readFileSync('$clients/node/node_modules/$1/package.json')).version"; }
     check "node node-redis $(version redis)" node-redis.mjs node
     check "node ioredis $(version ioredis)" ioredis.mjs node
 }
@@ -127,17 +125,10 @@ php_clients() {
 
 java_clients() {
     has java && has javac && has mvn || { not_run java "a JDK and mvn are not installed"; return; }
-    local jedis=8.0.2 lettuce=7.7.0.RELEASE
-    cat >"$dir/pom.xml" <<POM
-<project><modelVersion>4.0.0</modelVersion><groupId>snippets</groupId><artifactId>snippets</artifactId><version>1</version><dependencies>
-<dependency><groupId>redis.clients</groupId><artifactId>jedis</artifactId><version>$jedis</version></dependency>
-<dependency><groupId>io.lettuce</groupId><artifactId>lettuce-core</artifactId><version>$lettuce</version></dependency>
-</dependencies></project>
-POM
-    (cd "$dir" && mvn -q -B dependency:copy-dependencies -DoutputDirectory=lib) >"$dir/log" 2>&1 ||
-        { not_run java "Maven cannot fetch jedis and lettuce: $(tail -1 "$dir/log")"; return; }
-    check "java jedis $jedis" JedisLimit.java java -cp 'lib/*'
-    check "java lettuce $lettuce" LettuceLimit.java java -cp 'lib/*'
+    installed java || { not_run java "Maven cannot fetch jedis and lettuce: $(tail -1 "$clients/java.log")"; return; }
+    version() { basename "$clients/java/lib/$1"-[0-9]*.jar .jar | sed "s/^$1-//"; }
+    check "java jedis $(version jedis)" JedisLimit.java java -cp "$clients/java/lib/*"
+    check "java lettuce $(version lettuce-core)" LettuceLimit.java java -cp "$clients/java/lib/*"
 }
 
 python_clients

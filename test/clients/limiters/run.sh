@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Limiter libraries, as they come, on cellserver's Redis commands: test/clients/limiters/run.sh path/to/cellserver
 # Each program asserts what its library does, and must print the same lines on redis-server; and it must complain of a server
-# that forgets one call. Fetches the newest of each library. Needs python3 with venv, node with npm, redis-server and redis-cli.
+# that forgets one call. ../installed.sh installs them. Needs python3 with venv, node with npm, redis-server and redis-cli.
 set -eu
 
 binary=$(realpath "${1:?usage: $0 path/to/cellserver}")
 here=$(dirname "$(realpath "$0")")
+. "$here/../installed.sh"
 dir=$(mktemp -d)
 started=()
 finish() {
@@ -25,7 +26,7 @@ fail() {
 free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
 
 await() { # file, pattern
-    for _ in $(seq 100); do
+    for _ in $(seq 600); do
         grep -q "$2" "$1" && return
         sleep 0.1
     done
@@ -46,7 +47,7 @@ start() { # name, command...: with --port; the port is then in the variable of t
 play() { # port, file for its lines, program, its port if it is another
     redis-cli -p "$1" FLUSHALL >/dev/null
     # shellcheck disable=SC2086 # the words of the program
-    (cd "$dir" && timeout 60 $3 "${4:-$1}" >"$2" 2>"$2.complaint")
+    (cd "$dir" && timeout 120 $3 "${4:-$1}" >"$2" 2>"$2.complaint")
 }
 
 # forgetting plays a program on cellserver behind forgetful.py.
@@ -76,12 +77,13 @@ check() { # name, program, COMMAND...: those that are forgotten
 for tool in python3 node npm redis-server redis-cli; do
     command -v "$tool" >/dev/null || fail "$tool is not installed"
 done
-python3 -m venv "$dir/venv"
-"$dir/venv/bin/pip" install --quiet --disable-pip-version-check redis django django-ratelimit djangorestframework
+for language in python node; do
+    installed "$language" || fail "$language: $(cat "$clients/$language.log")"
+done
 cp "$here/flexible.mjs" "$dir"
-(cd "$dir" && echo '{"private": true}' >package.json && npm install --silent --no-audit --no-fund redis ioredis rate-limiter-flexible)
+ln -s "$clients/node/node_modules" "$dir"
 npm_version() { node -p "JSON.parse(require('fs').readFileSync('$dir/node_modules/$1/package.json')).version"; }
-pip_version() { "$dir/venv/bin/python" -c "from importlib.metadata import version; print(version('$1'))"; }
+pip_version() { "$clients/python/bin/python" -c "from importlib.metadata import version; print(version('$1'))"; }
 
 start cellserver "$binary" --loglevel warning
 start redis redis-server --bind 127.0.0.1 --dir "$dir" --save '' --appendonly no
@@ -89,5 +91,5 @@ for client in ioredis node-redis; do
     check "rate-limiter-flexible $(npm_version rate-limiter-flexible) with $client $(npm_version "${client#node-}")" "node flexible.mjs $client" SET
 done
 check "django-ratelimit $(pip_version django-ratelimit) and Django REST framework $(pip_version djangorestframework) on Django $(pip_version django)" \
-    "$dir/venv/bin/python $here/pages.py" SET INCRBY
+    "$clients/python/bin/python $here/pages.py" SET INCRBY
 [ ! -s "$dir/cellserver.stderr" ] || fail "the server complained: $(cat "$dir/cellserver.stderr")"
