@@ -383,3 +383,12 @@ func TestMatchingStopsWithItsClient(t *testing.T) {
 	}
 	require.ErrorIs(t, err, errStopped)
 }
+
+// fill makes keys that stay.
+func (s *still) fill(t *testing.T, keys int) {
+	c := s.dial()
+	for i := range keys {
+		c.session.Feed(fmt.Appendf(nil, "CL.THROTTLE key:%d 15 1 1000000\r\n", i))
+		c.session.Sent()
+	}
+}
