@@ -37,14 +37,25 @@ test-race: test-servers ## run every test with the race detector
 	$(GOTEST) -race ./...
 
 .PHONY: test-plain
-test-plain: test-servers ## run without the race detector what is another test there: it does not see the store's memory, and has a lot of its own
-	$(GOTEST) ./internal/store ./bench/limiters
+test-plain: test-servers ## run without the race detector what is another test there: memory is the store's own, times mean something
+	$(GOTEST) ./internal/store ./internal/commands ./bench/limiters ./test/hostile
 
 .PHONY: test-transports
 test-transports: test-servers ## run what a transport matters for with goroutines, over TLS, and with both
-	CELLSERVER_TRANSPORT=goroutines $(GOTEST) -race ./test/integration ./test/differential ./test/hostile
-	CELLSERVER_TEST_TLS=yes $(GOTEST) -race ./test/integration ./test/differential ./test/hostile
+	CELLSERVER_TRANSPORT=goroutines $(GOTEST) -race ./test/integration ./test/hostile
+	CELLSERVER_TEST_TLS=yes $(GOTEST) -race ./test/integration ./test/hostile
 	CELLSERVER_TEST_TLS=yes CELLSERVER_TRANSPORT=goroutines $(GOTEST) -race ./test/integration
+	CELLSERVER_TRANSPORT=goroutines $(GOTEST) -race ./test/differential -run OfSeveralAgainstRedis
+	CELLSERVER_TEST_TLS=yes $(GOTEST) -race ./test/differential -run OfSeveralAgainstRedis
+
+# What is asked of a redis-server too is a matter of commands: on another transport it reaches no line of the server that the
+# tests above do not, but where clients hear of one another.
+.PHONY: test-long
+test-long: test-servers ## run what test leaves out as it finds the same: comparisons with redis-server over each transport (nightly)
+	$(GOTEST) ./test/differential
+	CELLSERVER_TRANSPORT=goroutines $(GOTEST) ./test/differential
+	CELLSERVER_TEST_TLS=yes $(GOTEST) ./test/differential
+	CELLSERVER_TEST_TLS=yes CELLSERVER_TRANSPORT=goroutines $(GOTEST) ./test/differential
 
 .PHONY: check
 check: ## everything that CI holds the project to, and a line for each part at the end
@@ -76,7 +87,7 @@ tidy: ## go.mod and go.sum say what the code needs, no more
 	cd test/clients/go && $(GO) mod tidy -diff
 
 .PHONY: test-clients
-test-clients: build ## real clients and limiter libraries in other languages (installs them in a temporary place)
+test-clients: build ## real clients and limiter libraries in other languages, installed in bin/clients (CLIENTS=newest for the newest of each)
 	test/clients/run.sh bin/cellserver
 	test/clients/limiters/run.sh bin/cellserver
 	test/snippets/run.sh bin/cellserver

@@ -89,7 +89,7 @@ func until(t *testing.T, holds func() bool, what func() string) {
 }
 
 // soon is how late the server may be with what it does by itself.
-const soon = 10 * time.Second
+const soon = time.Minute
 
 // connect is dial for tests.
 func connect(t *testing.T, server *peer.Server) *peer.Conn {

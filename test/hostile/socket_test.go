@@ -32,7 +32,7 @@ func TestBacklog(t *testing.T) {
 	}, func() string { return "the signal has stopped it" })
 	let := 0
 	for range 2 * backlog {
-		conn, err := net.DialTimeout("tcp", server.Addr, 300*time.Millisecond)
+		conn, err := net.DialTimeout("tcp", server.Addr, time.Second)
 		if err == nil {
 			defer conn.Close()
 			let++

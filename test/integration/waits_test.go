@@ -19,14 +19,14 @@ func TestClientsThatWait(t *testing.T) {
 		t.Run(transport, func(t *testing.T) {
 			server := peer.Start(t, "--transport", transport, "--io-threads", "1")
 			open := func() *redis.Client {
-				c := redis.NewClient(&redis.Options{Addr: server.Addr, TLSConfig: server.TLS, PoolSize: 1, ReadTimeout: 20 * time.Second, MaxRetries: -1})
+				c := redis.NewClient(&redis.Options{Addr: server.Addr, TLSConfig: server.TLS, PoolSize: 1, ReadTimeout: patience, MaxRetries: -1})
 				t.Cleanup(func() { c.Close() })
 				return c
 			}
 			boss, worker := open(), open()
 			id := worker.ClientID(t.Context()).Val()
 
-			require.NoError(t, boss.Do(t.Context(), "CLIENT", "PAUSE", 10000, "WRITE").Err())
+			require.NoError(t, boss.Do(t.Context(), "CLIENT", "PAUSE", 600_000, "WRITE").Err())
 			answered := make(chan error, 1)
 			go func() { answered <- worker.Do(t.Context(), "CL.THROTTLE", "k", 15, 30, 60).Err() }()
 			require.NoError(t, boss.Ping(t.Context()).Err())
@@ -45,7 +45,7 @@ func TestClientsThatWait(t *testing.T) {
 			go func() { answered <- worker.Do(t.Context(), "WAIT", 1, 0).Err() }()
 			require.Eventually(t, func() bool {
 				return boss.ClientUnblockWithError(t.Context(), id).Val() == 1
-			}, 10*time.Second, time.Millisecond)
+			}, patience, time.Millisecond)
 			require.EqualError(t, <-answered, "UNBLOCKED client unblocked via CLIENT UNBLOCK")
 
 			go func() { answered <- worker.Do(t.Context(), "WAIT", 1, 0).Err() }()
