@@ -9,6 +9,7 @@ import (
 	"go/token"
 	"io/fs"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -34,7 +35,7 @@ type source struct {
 	imports map[string]string // import path by the name it has in this file
 }
 
-// load reads a tree, but for what is not ours to rule: version control and binary files. Go files under testdata are
+// load reads a tree, but for what is not ours to rule: version control, what was built or installed, and binary files. Go files under testdata are
 // text only: they may be wrong on purpose.
 func load(fsys fs.FS) (*tree, error) {
 	t := &tree{fsys: fsys, texts: map[string][]byte{}, fset: token.NewFileSet()}
@@ -42,7 +43,7 @@ func load(fsys fs.FS) (*tree, error) {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && entry.Name() == ".git":
+		case entry.IsDir() && slices.Contains([]string{".git", "bin", "dist", ".benchstat"}, name):
 			return fs.SkipDir
 		case entry.Name() == ".git": // of a worktree: a file that points elsewhere
 			return nil
