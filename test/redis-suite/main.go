@@ -16,6 +16,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -110,18 +111,19 @@ func (s *session) do(lists string, update bool) (err error) {
 	return s.judge(ctx)
 }
 
-// judge runs everything and says what is wrong.
+// judge runs everything and says what is wrong. What is on the lists is a matter of commands, whatever the protocol: so that is
+// done once.
 func (s *session) judge(ctx context.Context) error {
+	verdicts, err := s.verdicts(ctx)
+	if err != nil {
+		return err
+	}
+	if verdicts[0].alone, err = s.runAlone(ctx, s.listed()); err != nil {
+		return err
+	}
 	var faults []string
-	for _, resp3 := range []bool{false, true} {
-		v, err := s.verdict(ctx, resp3)
-		if err != nil {
-			return err
-		}
-		protocol := "RESP2"
-		if resp3 {
-			protocol = "RESP3"
-		}
+	for i, protocol := range protocols {
+		v := verdicts[i]
 		passed := v.report(os.Stdout, protocol)
 		if len(s.units) == len(units) && passed < enoughPass {
 			faults = append(faults, fmt.Sprintf("%s: only %d tests pass", protocol, passed))
@@ -133,7 +135,24 @@ func (s *session) judge(ctx context.Context) error {
 	if len(faults) > 0 {
 		return fmt.Errorf("%d faults:\n%s", len(faults), strings.Join(faults, "\n"))
 	}
+	fmt.Println("redis-suite: ok: cellserver passes what redis-server passes, but for what is listed, and that fails")
 	return nil
+}
+
+// protocols are the two that the suite is run in; resp3 is the number of the one that is spoken by way of a proxy.
+var protocols = []string{"RESP2", "RESP3"}
+
+const resp3 = 1
+
+// verdicts are one for each protocol, all found at once, as tests mostly wait.
+func (s *session) verdicts(ctx context.Context) ([]*verdict, error) {
+	verdicts, errs := make([]*verdict, len(protocols)), make([]error, len(protocols))
+	var all sync.WaitGroup
+	for i := range protocols {
+		all.Go(func() { verdicts[i], errs[i] = s.verdict(ctx, i) })
+	}
+	all.Wait()
+	return verdicts, errors.Join(errs...)
 }
 
 // update writes the lists without what passes alone.
@@ -142,11 +161,14 @@ func (s *session) update(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	off := 0
 	for _, t := range s.listed() {
 		if passed[t] {
 			fmt.Printf("passes now: %s: %s\n", t.unit, t.name)
+			off++
 		}
 	}
+	fmt.Printf("redis-suite: %d of %d tests taken off the lists\n", off, len(s.listed()))
 	for _, l := range []*list{s.skipped, s.notYet} {
 		if err := l.where(func(t test) bool { return !passed[t] }).write(); err != nil {
 			return err
@@ -160,18 +182,17 @@ func (s *session) listed() []test {
 	return slices.Concat(s.skipped.of(s.units).tests(), s.notYet.of(s.units).tests())
 }
 
-// verdict runs the whole suite against both servers at once, as they mostly wait, then what is on the lists. What is on them
-// is a matter of commands, whatever the protocol: so that is done once.
-func (s *session) verdict(ctx context.Context, resp3 bool) (*verdict, error) {
+// verdict runs the whole suite against both servers at once.
+func (s *session) verdict(ctx context.Context, protocol int) (*verdict, error) {
 	units := s.units
-	if resp3 {
+	if protocol == resp3 {
 		units = slices.DeleteFunc(slices.Clone(units), startsItself)
 	}
 	v := &verdict{units: units, skipped: s.skipped.of(units), notYet: s.notYet.of(units), again: s.again.of(units)}
 	var both sync.WaitGroup
 	var redisErr, cellErr error
-	both.Go(func() { redisErr = s.askRedis(ctx, v, resp3) })
-	both.Go(func() { cellErr = s.askCell(ctx, v, resp3) })
+	both.Go(func() { redisErr = s.askRedis(ctx, v, protocol) })
+	both.Go(func() { cellErr = s.askCell(ctx, v, protocol) })
 	both.Wait()
 	if redisErr != nil {
 		return nil, fmt.Errorf("redis-server: %w", redisErr)
@@ -179,15 +200,11 @@ func (s *session) verdict(ctx context.Context, resp3 bool) (*verdict, error) {
 	if cellErr != nil {
 		return nil, fmt.Errorf("cellserver: %w", cellErr)
 	}
-	var err error
-	if !resp3 {
-		v.alone, err = s.runAlone(ctx, s.listed())
-	}
-	return v, err
+	return v, nil
 }
 
 // askRedis finds what the tests are, which of them pass, and what they send.
-func (s *session) askRedis(ctx context.Context, v *verdict, resp3 bool) error {
+func (s *session) askRedis(ctx context.Context, v *verdict, protocol int) error {
 	server, err := startRedis(s.dir)
 	if err != nil {
 		return err
@@ -196,7 +213,7 @@ func (s *session) askRedis(ctx context.Context, v *verdict, resp3 bool) error {
 	if v.redisKnows, err = commandsOf(ctx, server.port); err != nil {
 		return err
 	}
-	p, err := listen(server.port, resp3)
+	p, err := listen(server.port, protocol == resp3)
 	if err != nil {
 		return err
 	}
@@ -205,7 +222,7 @@ func (s *session) askRedis(ctx context.Context, v *verdict, resp3 bool) error {
 	if err != nil {
 		return err
 	}
-	place, err := s.newPlace(0, binary)
+	place, err := s.newPlace(2*protocol, binary)
 	if err != nil {
 		return err
 	}
@@ -214,7 +231,7 @@ func (s *session) askRedis(ctx context.Context, v *verdict, resp3 bool) error {
 	return err
 }
 
-func (s *session) askCell(ctx context.Context, v *verdict, resp3 bool) error {
+func (s *session) askCell(ctx context.Context, v *verdict, protocol int) error {
 	server, err := startCell(s.binary)
 	if err != nil {
 		return err
@@ -224,7 +241,7 @@ func (s *session) askCell(ctx context.Context, v *verdict, resp3 bool) error {
 		return err
 	}
 	port := server.port
-	if resp3 {
+	if protocol == resp3 {
 		p, err := listen(server.port, true)
 		if err != nil {
 			return err
@@ -232,7 +249,7 @@ func (s *session) askCell(ctx context.Context, v *verdict, resp3 bool) error {
 		defer p.close()
 		port = p.port()
 	}
-	place, err := s.newPlace(1, s.standIn)
+	place, err := s.newPlace(2*protocol+1, s.standIn)
 	if err != nil {
 		return err
 	}

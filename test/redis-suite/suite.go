@@ -53,7 +53,7 @@ const basePort, portRange, serverPorts = 12000, 200, 100
 
 // claimPorts finds ports for the places of one run, and has other runs on this machine find others until release.
 func claimPorts() (base int, release func(), err error) {
-	const places, runs = 2 + workers, 16
+	const places, runs = servers + workers, 16
 	for run := range runs {
 		base := basePort + run*places*portRange
 		claim, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(base+places*portRange-1))) // which no place uses
@@ -181,8 +181,9 @@ func names(unit string, tests []test) (b []byte) {
 	return b
 }
 
-// workers run the tests of the lists: those mostly wait for what does not come.
-const workers = 4
+// servers are asked at once, each in a place of its own: both servers, in each protocol. Then workers run the tests of the lists:
+// those mostly wait for what does not come.
+const servers, workers = 4, 4
 
 // runAlone runs tests one by one, each against a server of its own, and says which pass.
 func (s *session) runAlone(ctx context.Context, tests []test) (map[test]bool, error) {
@@ -193,7 +194,7 @@ func (s *session) runAlone(ctx context.Context, tests []test) (map[test]bool, er
 	var running sync.WaitGroup
 	for i := range workers {
 		running.Go(func() {
-			p, err := s.newPlace(2+i, s.standIn) // after those of askRedis and askCell
+			p, err := s.newPlace(servers+i, s.standIn) // after those of askRedis and askCell
 			for t := range next {
 				var ok bool
 				if err == nil {

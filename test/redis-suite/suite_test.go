@@ -262,7 +262,7 @@ func TestClaimPorts(t *testing.T) {
 	require.NoError(t, err)
 	second, releaseSecond, err := claimPorts()
 	require.NoError(t, err)
-	assert.GreaterOrEqual(t, second-first, (2+workers)*portRange)
+	assert.GreaterOrEqual(t, second-first, (servers+workers)*portRange)
 	release()
 	releaseSecond()
 }
