@@ -41,7 +41,7 @@ var (
 // The standards write GCRA(I, L): a cell of cost I conforms if the level before it is at most L. Quantities can be
 // larger than one, so here the level after the call is compared, with I + L, which they call the bucket's capacity.
 type Limit struct {
-	size      int64 // max_burst + 1: what an unused key admits at once
+	size      int64 // max_burst + 1: what an unused key admits at once; 0 blocks
 	emission  int64 // E, ns: what one token costs (I)
 	tolerance int64 // T = E * size, ns: how high the level may be after a call (I + L)
 }
@@ -54,6 +54,11 @@ func (l Limit) EmissionInterval() time.Duration { return time.Duration(l.emissio
 
 // Tolerance is the time that fills an exhausted bucket again.
 func (l Limit) Tolerance() time.Duration { return time.Duration(l.tolerance) }
+
+// Blocks says whether nothing can ever be taken, as a max_burst of -1 has it: then a call is limited, whatever the TAT is.
+func (l Limit) Blocks(quantity int64, mode quota.Mode) bool {
+	return l.size == 0 && quantity > 0 && mode != quota.Force
+}
 
 // NewLimit translates a call's arguments; period is in seconds. Limits come with every call and are not worth a cache:
 // this is one multiplication and one division.
@@ -82,7 +87,7 @@ func newLimit(maxBurst, countPerPeriod, seconds, nanoseconds int64) (Limit, erro
 	}
 	size := maxBurst + 1
 	hi, tolerance := bits.Mul64(emission, uint64(size))
-	if hi > 0 || tolerance > maxTolerance {
+	if hi > 0 || max(tolerance, emission) > maxTolerance {
 		return Limit{}, ErrSpan
 	}
 	return Limit{size: size, emission: int64(emission), tolerance: int64(tolerance)}, nil
@@ -90,8 +95,8 @@ func newLimit(maxBurst, countPerPeriod, seconds, nanoseconds int64) (Limit, erro
 
 func checkDomains(maxBurst, countPerPeriod, period int64) error {
 	switch {
-	case maxBurst < 0 || maxBurst == math.MaxInt64: // max_burst + 1 must be an int64 too
-		return &quota.ArgumentError{Name: "max_burst", Lo: 0, Hi: math.MaxInt64 - 1}
+	case maxBurst < -1 || maxBurst == math.MaxInt64: // max_burst + 1 must be an int64 too
+		return &quota.ArgumentError{Name: "max_burst", Lo: -1, Hi: math.MaxInt64 - 1}
 	case countPerPeriod < 1:
 		return &quota.ArgumentError{Name: "count_per_period", Lo: 1, Hi: math.MaxInt64}
 	case period < 1:
@@ -129,6 +134,9 @@ func emissionInterval(count, seconds, nanoseconds uint64) (uint64, error) {
 // Every int64 has an answer: an instant before 1970 counts as 1970. A clock that runs back only lets the level rise:
 // the caller waits longer, and is let in no more often.
 func (l Limit) Step(now, tat, quantity int64, mode quota.Mode) (d quota.Decision, next int64, err error) {
+	if l.Blocks(quantity, mode) {
+		return quota.Blocked(), tat, nil
+	}
 	o, next, err := l.Outcome(now, tat, quantity, mode)
 	if err != nil {
 		return quota.Decision{}, next, err
@@ -136,7 +144,7 @@ func (l Limit) Step(now, tat, quantity int64, mode quota.Mode) (d quota.Decision
 	return l.Decision(o), next, nil
 }
 
-// Outcome is Step without what the limit itself says.
+// Outcome is Step without what the limit itself says, for a call that it does not block: the caller has asked already.
 func (l Limit) Outcome(now, tat, quantity int64, mode quota.Mode) (o Outcome, next int64, err error) {
 	now = max(now, 0)
 	level := max(max(tat, 0)-now, 0)
@@ -199,7 +207,8 @@ func (l Limit) take(level, quantity int64) Outcome {
 	return Outcome{Level: level + l.emission*quantity, Taken: quantity, Retry: quota.Never}
 }
 
-// takeUpTo takes what fits. The size is at least 1, so there is always a wait after which something does.
+// takeUpTo takes what fits. A limit that does not block has a size of 1 at least, so there is always a wait after which
+// something does.
 func (l Limit) takeUpTo(level, quantity int64) Outcome {
 	taken := min(quantity, l.remaining(level))
 	if taken == 0 {
@@ -216,22 +225,24 @@ func (l Limit) takeByForce(level, quantity int64) (Outcome, error) {
 		return Outcome{}, quota.ErrQuantity
 	}
 	after := level + int64(cost)
-	if after > l.tolerance {
+	switch {
+	case l.size == 0:
+		return Outcome{Limited: true, Level: after, Taken: quantity, Retry: quota.Never}, nil
+	case after > l.tolerance:
 		return Outcome{Limited: true, Level: after, Taken: quantity, Retry: l.wait(after, 1)}, nil
 	}
 	return Outcome{Level: after, Taken: quantity, Retry: quota.Never}, nil
 }
 
 // giveBack applies whatever the debt, and stops at empty: who gives back more than was taken has not saved up for
-// later.
+// later. Of a token that has come back in part by itself no whole one comes back, and none is said to.
 func (l Limit) giveBack(level, quantity int64) Outcome {
 	magnitude := -uint64(quantity) // exact for -2^63 too, whose int64 has no opposite
 	hi, credit := bits.Mul64(uint64(l.emission), magnitude)
-	after := int64(0)
-	if hi == 0 && credit < uint64(level) {
-		after = level - int64(credit)
+	if hi == 0 && credit <= uint64(level) {
+		return Outcome{Level: level - int64(credit), Taken: quantity, Retry: quota.Never}
 	}
-	return Outcome{Level: after, Taken: quantity, Retry: quota.Never}
+	return Outcome{Taken: -(level / l.emission), Retry: quota.Never}
 }
 
 // wait is the time until a quantity of at most the limit fits above level; it fits now if that is 0 or less.

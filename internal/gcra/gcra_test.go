@@ -107,8 +107,10 @@ var timelines = []struct{ name, lines string }{
 		limit 9 9223372036854775807 9223372037
 		4 1 take -> 0 9 0.000002 -1 1`},
 	{"limits that are none", `
-		limit -1 1 1                  -> max_burst must be between 0 and 9223372036854775806
-		limit 9223372036854775807 1 1 -> max_burst must be between 0 and 9223372036854775806
+		limit -1 1 1                  ->
+		limit -1 1 4611686019         -> max_burst, count_per_period and period span more than 146 years
+		limit -2 1 1                  -> max_burst must be between -1 and 9223372036854775806
+		limit 9223372036854775807 1 1 -> max_burst must be between -1 and 9223372036854775806
 		limit 0 0 1                   -> count_per_period must be between 1 and 9223372036854775807
 		limit 0 1 0                   -> period must be between 1 and 9223372036854775807
 		limit 0 1000000001 1          -> count_per_period is more than 1e9 per second
@@ -123,16 +125,36 @@ var timelines = []struct{ name, lines string }{
 		limit 10 10 60
 		0  5 take -> 0  6 30000 -1  5
 		0 -3 take -> 0  9 12000 -1 -3
-		0 -3 peek -> 0 11     0 -1 -3
+		0 -3 peek -> 0 11     0 -1 -2
 		0  0 take -> 0  9 12000 -1  0`},
 	{"given back past empty: nothing is saved up", `
 		limit 10 10 60
-		0 -30 take -> 0 11     0 -1 -30
-		0   4 take -> 0  7 24000 -1   4
-		0 -30 upto -> 0 11     0 -1 -30
-		0  12 take -> 1 11     0 -1   0
-		0   4 take -> 0  7 24000 -1   4
-		0 -9223372036854775808 force -> 0 11 0 -1 -9223372036854775808`},
+		0 -30 take -> 0 11     0 -1  0
+		0   4 take -> 0  7 24000 -1  4
+		0 -30 upto -> 0 11     0 -1 -4
+		0  12 take -> 1 11     0 -1  0
+		0   4 take -> 0  7 24000 -1  4
+		0 -9223372036854775808 force -> 0 11 0 -1 -4`},
+	{"given back after some of it has come back by itself: what came back is told in whole tokens", `
+		limit 9 1 1
+		   0  4 take -> 0 6 4000 -1  4
+		1500 -2 take -> 0 9  500 -1 -2
+		1500 -1 peek -> 0 10   0 -1  0
+		1600  2 take -> 0 7 2400 -1  2
+		1600 -9 upto -> 0 10   0 -1 -2`},
+	{"a max_burst of -1 blocks, whatever the key holds", `
+		limit 4 1 1
+		   0  3 take  -> 0 2 3000   -1  3
+		limit -1 1 1
+		   0  1 take  -> 1 0    0   -1  0
+		   0  9 upto  -> 1 0    0   -1  0
+		   0  1 peek  -> 1 0    0   -1  0
+		   0  0 take  -> 1 0 3000 3000  0
+		   0  2 force -> 1 0 5000   -1  2
+		   0 -1 take  -> 0 0 4000   -1 -1
+		   0 -9 upto  -> 0 0    0   -1 -4
+		   0  0 take  -> 0 0    0   -1  0
+		   0  1 force -> 1 0 1000   -1  1`},
 	{"given back while over a lowered limit: applied, not lost", `
 		limit 9 1 10
 		0 10 take -> 0 0 100000 -1 10
@@ -185,7 +207,7 @@ var timelines = []struct{ name, lines string }{
 		0           7423372031 force -> 1 0 7423372036000 7423372032000 7423372031
 		0                    1 take  -> 1 0 7423372036000 7423372032000 0
 		0                    1 force -> quantity is too large
-		0 -9223372036854775808 take  -> 0 5 0 -1 -9223372036854775808`},
+		0 -9223372036854775808 take  -> 0 5 0 -1 -7423372036`},
 }
 
 func TestTimelines(t *testing.T) {
@@ -301,9 +323,9 @@ func TestNewLimit(t *testing.T) {
 	_, err = NewLimit(math.MaxInt64-1, 1, math.MaxInt64)
 	require.ErrorIs(t, err, ErrSpan)
 	var outside *quota.ArgumentError
-	_, err = NewLimit(-1, 0, 0) // the first in the order of the call is named
+	_, err = NewLimit(-2, 0, 0) // the first in the order of the call is named
 	require.ErrorAs(t, err, &outside)
-	require.Equal(t, quota.ArgumentError{Name: "max_burst", Lo: 0, Hi: math.MaxInt64 - 1}, *outside)
+	require.Equal(t, quota.ArgumentError{Name: "max_burst", Lo: -1, Hi: math.MaxInt64 - 1}, *outside)
 }
 
 // What the store reads off next, with clocks and states that no sane store has.

@@ -42,8 +42,8 @@ type bigLimit struct{ size, E, T *big.Int }
 
 func modelLimit(maxBurst, countPerPeriod, period int64) (bigLimit, error) {
 	switch {
-	case maxBurst < 0 || maxBurst > math.MaxInt64-1:
-		return bigLimit{}, &quota.ArgumentError{Name: "max_burst", Lo: 0, Hi: math.MaxInt64 - 1}
+	case maxBurst < -1 || maxBurst > math.MaxInt64-1:
+		return bigLimit{}, &quota.ArgumentError{Name: "max_burst", Lo: -1, Hi: math.MaxInt64 - 1}
 	case countPerPeriod < 1:
 		return bigLimit{}, &quota.ArgumentError{Name: "count_per_period", Lo: 1, Hi: math.MaxInt64}
 	case period < 1:
@@ -60,7 +60,7 @@ func modelLimit(maxBurst, countPerPeriod, period int64) (bigLimit, error) {
 	}
 	size := plus(n(maxBurst), n(1))
 	T := times(E, size)
-	if !less(T, new(big.Int).Lsh(n(1), 62)) {
+	if !less(largest(T, E), new(big.Int).Lsh(n(1), 62)) {
 		return bigLimit{}, ErrSpan
 	}
 	return bigLimit{size, E, T}, nil
@@ -76,7 +76,12 @@ func modelStep(limit Limit, now64, tat64, quantity64 int64, mode quota.Mode) (qu
 	remaining := func(ttl *big.Int) *big.Int { return largest(n(0), floorDiv(minus(l.T, ttl), l.E)) }
 
 	limited, taken, retry := false, quantity, n(quota.Never)
+	blocks := l.size.Sign() == 0 && positive
 	switch {
+	case blocks && mode != quota.Force: // whatever its state is
+		return quota.Decision{Limited: true, RetryAfter: quota.Never}, tat64, nil
+	case blocks:
+		limited = true
 	case quantity.Sign() < 0:
 	case positive && mode == quota.UpTo:
 		taken = smallest(quantity, remaining(ttl))
@@ -94,12 +99,15 @@ func modelStep(limit Limit, now64, tat64, quantity64 int64, mode quota.Mode) (qu
 	}
 
 	ttlAfter := largest(n(0), plus(ttl, times(l.E, taken)))
+	if quantity.Sign() < 0 { // whole tokens, as many as there were
+		taken = largest(quantity, minus(n(0), floorDiv(ttl, l.E)))
+	}
 	next := plus(now, ttlAfter)
 	if !next.IsInt64() {
 		return quota.Decision{}, tat64, quota.ErrQuantity
 	}
 	next64 := next.Int64()
-	if mode == quota.Peek || taken.Sign() == 0 || (quantity.Sign() < 0 && ttl.Sign() == 0) {
+	if mode == quota.Peek || ttlAfter.Cmp(ttl) == 0 {
 		next64 = tat64
 	}
 	return quota.Decision{

@@ -34,7 +34,8 @@ var properties = []property{
 		"admits one too many", "loses what is given back", "keeps whole ms", "saves idle time up", "retry in whole ms",
 		"retry one ns late", "retry never", "reset one ns early", "peek stores", "peek says what is",
 		"UPTO is all or nothing", "remaining is rounded up", "remaining is below zero in debt",
-		"a forced debt is forgotten", "products wrap",
+		"a forced debt is forgotten", "products wrap", "says that all came back", "a limit of 0 looks at the key",
+		"after force a limit of 0 has a wait",
 	}},
 	{"an interval of t admits at most limit + t/E", intervalIsBounded, []string{
 		"admits one too many", "keeps whole ms", "saves idle time up",
@@ -43,7 +44,7 @@ var properties = []property{
 		"admits one too many", "remaining is below zero in debt",
 	}},
 	{"retry_after is exact, in ns, ms and seconds", retryIsExact, []string{
-		"retry in whole ms", "retry one ns late", "retry never",
+		"retry in whole ms", "retry one ns late", "retry never", "after force a limit of 0 has a wait",
 	}},
 	{"reset_after is exact", resetIsExact, []string{"reset one ns early", "keeps whole ms"}},
 	{"remaining can be taken, and one more cannot", remainingIsExact, []string{
@@ -143,6 +144,27 @@ var faults = map[string]stepFunc{
 		}
 		return d, next, err
 	},
+	"says that all came back": func(l Limit, now, tat, quantity int64, mode quota.Mode) (quota.Decision, int64, error) {
+		d, next, err := l.Step(now, tat, quantity, mode)
+		if quantity < 0 {
+			d.Taken = quantity
+		}
+		return d, next, err
+	},
+	"a limit of 0 looks at the key": func(l Limit, now, tat, quantity int64, mode quota.Mode) (quota.Decision, int64, error) {
+		d, next, err := l.Step(now, tat, quantity, mode)
+		if l.Blocks(quantity, mode) {
+			d.ResetAfter = max(tat-now, 0)
+		}
+		return d, next, err
+	},
+	"after force a limit of 0 has a wait": func(l Limit, now, tat, quantity int64, mode quota.Mode) (quota.Decision, int64, error) {
+		d, next, err := l.Step(now, tat, quantity, mode)
+		if l.size == 0 && quantity > 0 && mode == quota.Force && err == nil {
+			d.RetryAfter = d.ResetAfter + l.emission
+		}
+		return d, next, err
+	},
 	"products wrap": func(l Limit, now, tat, quantity int64, mode quota.Mode) (quota.Decision, int64, error) {
 		if wrapped := l.emission * quantity; mode == quota.Take && quantity > l.size && wrapped <= l.tolerance {
 			return quota.Decision{Limit: l.size, RetryAfter: quota.Never, Taken: quantity}, tat, nil
@@ -207,7 +229,7 @@ func drawLimit(t *rapid.T, span int64) Limit {
 	var maxBurst, count, period int64
 	switch rapid.IntRange(0, 2).Draw(t, "kind of limit") {
 	case 0:
-		maxBurst, count, period = between(0, 50, "max_burst"), between(1, 100, "count"), between(1, 3600, "period")
+		maxBurst, count, period = between(-1, 50, "max_burst"), between(1, 100, "count"), between(1, 3600, "period")
 	case 1:
 		period = between(1, 60, "period")
 		maxBurst, count = between(0, 1000, "max_burst"), between(1000, period*1e9, "count")
@@ -279,7 +301,11 @@ func intervalIsBounded(t *rapid.T, step stepFunc) error {
 			return err
 		}
 		if mode != quota.Peek {
-			at, cost = append(at, now), append(cost, max(d.Taken*l.emission, -max(tat-now, 0)))
+			came := d.Taken * l.emission
+			if quantity < 0 { // to the ns, of which Taken tells whole tokens
+				came = max(next-now, 0) - max(tat-now, 0)
+			}
+			at, cost = append(at, now), append(cost, came)
 		}
 		if tat = next; next <= now {
 			tat = 0
@@ -352,6 +378,9 @@ func resetIsExact(t *rapid.T, step stepFunc) error {
 	d, next, err := c.step(step)
 	if err != nil {
 		return err
+	}
+	if c.l.Blocks(c.quantity, c.mode) {
+		return nil // the key was not looked at
 	}
 	reset := c.now + d.ResetAfter
 	if !c.l.fits(step, reset, next, c.l.size) || next > reset {

@@ -24,11 +24,14 @@ type Decision struct {
 	Remaining  int64 // what could be taken now, after this call; never negative
 	RetryAfter int64 // until this quantity would be allowed; -1 if it was, or never can be
 	ResetAfter int64 // until the key is as if never used
-	Taken      int64 // what UpTo took; the quantity for every mode that took or gave back
+	Taken      int64 // what was taken, or with PEEK would be; below 0 it came back, no more than there was
 }
 
 // Never is the RetryAfter of a quantity that was allowed, or that no waiting will make fit.
 const Never = -1
+
+// Blocked is what a limit of 0 says to whatever would take, but by force: its state says no more than that.
+func Blocked() Decision { return Decision{Limited: true, RetryAfter: Never} }
 
 // ArgumentError says that an argument lies outside its domain. It names the argument as the command's grammar does.
 type ArgumentError struct {

@@ -7,7 +7,7 @@ import "cellserver/internal/quota"
 type Fixed struct {
 	Start int64 // ns: when the first quantity was taken
 	Used  int64
-	End   int64 // ns: when the key expires
+	End   int64 // ns: when the window ends, and the key with it
 }
 
 // StepFixed decides a call made at now on a key whose state is s, and returns the state to keep.
@@ -17,21 +17,24 @@ type Fixed struct {
 //
 // Every int64 has an answer. At an instant before its start the window counts as just begun, and the caller waits longer.
 func (l Limit) StepFixed(now int64, s Fixed, quantity int64, mode quota.Mode) (d quota.Decision, next Fixed, err error) {
+	if l.Blocks(quantity, mode) {
+		return quota.Blocked(), s, nil
+	}
 	now = instant(now)
-	w := l.readFixed(now, s)
+	w := readFixed(now, s)
 
 	v := l.decide(l.roomBeside(w.Used), quantity, mode)
 	used, err := add(w.Used, v.taken)
 	if err != nil {
 		return quota.Decision{}, s, err
 	}
-	changed := used != w.Used
-	if changed { // and only then: who is refused does not move the expiry
-		w.Used, w.End = used, w.Start+l.period
+	came := used - w.Used           // less than was given back, if there is less
+	if w.Used = used; v.taken > 0 { // and only then: a call that takes nothing names no period
+		w.End = max(w.End, w.Start+l.period)
 	}
 
 	d = quota.Decision{
-		Limited: v.limited, Limit: l.size, Remaining: max(l.roomBeside(used), 0), RetryAfter: quota.Never, Taken: v.taken,
+		Limited: v.limited, Limit: l.size, Remaining: max(l.roomBeside(used), 0), RetryAfter: quota.Never, Taken: came,
 	}
 	if used > 0 {
 		d.ResetAfter = w.End - now
@@ -40,7 +43,7 @@ func (l Limit) StepFixed(now int64, s Fixed, quantity int64, mode quota.Mode) (d
 		d.RetryAfter = w.End - now // then the count starts again
 	}
 	switch {
-	case !changed || mode == quota.Peek:
+	case came == 0 || mode == quota.Peek:
 		return d, s, nil
 	case used == 0:
 		return d, Fixed{}, nil
@@ -48,13 +51,10 @@ func (l Limit) StepFixed(now int64, s Fixed, quantity int64, mode quota.Mode) (d
 	return d, w, nil
 }
 
-// readFixed is the window as a call sees it at now: up to its own period from the start, but no further than the stored
-// end, where the key will be gone. A window that has ended is one that would begin now.
-func (l Limit) readFixed(now int64, s Fixed) Fixed {
-	start := instant(s.Start)
-	end := min(start+l.period, s.End)
-	if now >= end || s.Used <= 0 {
+// readFixed is the window at now, whatever period a call names. One that has ended is one that would begin now.
+func readFixed(now int64, s Fixed) Fixed {
+	if now >= s.End || s.Used <= 0 {
 		return Fixed{Start: now, End: now}
 	}
-	return Fixed{Start: start, Used: s.Used, End: end}
+	return Fixed{Start: instant(s.Start), Used: s.Used, End: s.End}
 }

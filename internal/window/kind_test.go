@@ -3,6 +3,7 @@ package window
 import (
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"reflect"
 	"slices"
@@ -23,24 +24,27 @@ type stepFunc[S any] func(l Limit, now int64, s S, quantity int64, mode quota.Mo
 // kind is one of the three limiters, as the tests see it.
 type kind[S any] struct {
 	step, model stepFunc[S]
+	decides     func(l Limit, now int64, s S) Limit // by whose period a call is decided
 	held        func(l Limit, now int64, s S) int64 // all that a give-back could give back
 	bound       func(l Limit) int64                 // what an interval of one period may admit
 	faults      map[string]stepFunc[S]
 }
 
 var fixed = kind[Fixed]{
-	step:   Limit.StepFixed,
-	model:  modelFixed,
-	held:   func(l Limit, now int64, s Fixed) int64 { return l.readFixed(now, s).Used },
-	bound:  func(l Limit) int64 { return 2 * l.size },
-	faults: faultsOf(Limit.StepFixed),
+	step:    Limit.StepFixed,
+	model:   modelFixed,
+	decides: func(l Limit, _ int64, _ Fixed) Limit { return l },
+	held:    func(l Limit, now int64, s Fixed) int64 { return readFixed(now, s).Used },
+	bound:   func(l Limit) int64 { return 2 * l.size },
+	faults:  faultsOf(Limit.StepFixed),
 }
 
 var sliding = kind[Sliding]{
-	step:  Limit.StepSliding,
-	model: modelSliding,
+	step:    Limit.StepSliding,
+	model:   modelSliding,
+	decides: func(l Limit, now int64, s Sliding) Limit { return l.by(now, s.period(), min(s.Until, s.End)) },
 	held: func(l Limit, now int64, s Sliding) int64 {
-		w := l.readSliding(now, s)
+		w := l.by(now, s.period(), min(s.Until, s.End)).readSliding(now, s)
 		return w.Previous + w.Current
 	},
 	bound:  func(l Limit) int64 { return max(2*l.size-2, min(l.size, 1)) },
@@ -48,10 +52,11 @@ var sliding = kind[Sliding]{
 }
 
 var log = kind[logState]{
-	step:  stepLog,
-	model: modelLog,
+	step:    stepLog,
+	model:   modelLog,
+	decides: func(l Limit, now int64, s logState) Limit { return l.by(now, s.period(s.entries), min(s.Until, s.End)) },
 	held: func(l Limit, now int64, s logState) int64 {
-		r := s.limit(l).readLog(now, s.Log, s.entries)
+		r := s.limit(l.by(now, s.period(s.entries), min(s.Until, s.End))).readLog(now, s.Log, s.entries)
 		return r.used
 	},
 	bound:  func(l Limit) int64 { return l.size },
@@ -175,6 +180,23 @@ func faultsOf[S any](step stepFunc[S]) map[string]stepFunc[S] {
 			}
 			return d, next, err
 		},
+		"says that all came back": func(l Limit, now int64, s S, quantity int64, mode quota.Mode) (quota.Decision, S, error) {
+			d, next, err := step(l, now, s, quantity, mode)
+			if quantity < 0 {
+				d.Taken = quantity
+			}
+			return d, next, err
+		},
+		"a limit of 0 looks at the key": func(
+			l Limit, now int64, s S, quantity int64, mode quota.Mode,
+		) (quota.Decision, S, error) {
+			d, next, err := step(l, now, s, quantity, mode)
+			if l.Blocks(quantity, mode) {
+				asked, _, _ := step(l, now, s, 0, mode)
+				d.ResetAfter = asked.ResetAfter
+			}
+			return d, next, err
+		},
 		"retry in whole ms": misreporting(step, func(d *quota.Decision) {
 			if d.RetryAfter > 0 {
 				d.RetryAfter -= d.RetryAfter % 1e6
@@ -225,20 +247,41 @@ var fixedFaults = map[string]stepFunc[Fixed]{
 		}
 		return d, next, err
 	},
-	"only the stored end counts": func(
+	"the window is read by the call's own period": func(
 		l Limit, now int64, s Fixed, quantity int64, mode quota.Mode,
 	) (quota.Decision, Fixed, error) {
-		if s.Used > 0 && now < s.End {
-			l.period = s.End - s.Start
-		}
-		return l.StepFixed(now, s, quantity, mode)
-	},
-	"the stored end does not count": func(
-		l Limit, now int64, s Fixed, quantity int64, mode quota.Mode,
-	) (quota.Decision, Fixed, error) {
-		d, next, err := l.StepFixed(now, Fixed{s.Start, s.Used, s.Start + l.period}, quantity, mode)
-		if next.Used == s.Used && next.Start == s.Start {
+		in := s
+		in.End = min(s.End, instant(s.Start)+l.period)
+		d, next, err := l.StepFixed(now, in, quantity, mode)
+		if next == in {
 			next = s
+		}
+		return d, next, err
+	},
+	"the latest period ends the window": func(
+		l Limit, now int64, s Fixed, quantity int64, mode quota.Mode,
+	) (quota.Decision, Fixed, error) {
+		d, next, err := l.StepFixed(now, s, quantity, mode)
+		if d.Taken > 0 && next != s {
+			next.End = next.Start + l.period
+		}
+		return d, next, err
+	},
+	"what is given back names a period": func(
+		l Limit, now int64, s Fixed, quantity int64, mode quota.Mode,
+	) (quota.Decision, Fixed, error) {
+		d, next, err := l.StepFixed(now, s, quantity, mode)
+		if d.Taken < 0 && next != s && next.Used > 0 {
+			next.End = max(next.End, next.Start+l.period)
+		}
+		return d, next, err
+	},
+	"a limited call names a period": func(
+		l Limit, now int64, s Fixed, quantity int64, mode quota.Mode,
+	) (quota.Decision, Fixed, error) {
+		d, next, err := l.StepFixed(now, s, quantity, mode)
+		if d.Limited && next == s && s.Used > 0 && now < s.End {
+			next.End = max(next.End, instant(next.Start)+l.period)
 		}
 		return d, next, err
 	},
@@ -292,14 +335,55 @@ var slidingFaults = map[string]stepFunc[Sliding]{
 		}
 		return l.StepSliding(now, s, quantity, mode)
 	},
-	"the stored end does not count": func(
+	"the call's own period decides": func(
 		l Limit, now int64, s Sliding, quantity int64, mode quota.Mode,
 	) (quota.Decision, Sliding, error) {
 		in := s
-		in.End = s.Start + 2*l.period
+		in.Until = 0
 		d, next, err := l.StepSliding(now, in, quantity, mode)
 		if next == in {
 			next = s
+		}
+		return d, next, err
+	},
+	"the stored period decides for ever": func(
+		l Limit, now int64, s Sliding, quantity int64, mode quota.Mode,
+	) (quota.Decision, Sliding, error) {
+		in := s
+		if s.Until > 0 {
+			in.Until = math.MaxInt64
+		}
+		d, next, err := l.StepSliding(now, in, quantity, mode)
+		if next == in {
+			next = s
+		}
+		return d, next, err
+	},
+	"any call that takes names the stored period": func(
+		l Limit, now int64, s Sliding, quantity int64, mode quota.Mode,
+	) (quota.Decision, Sliding, error) {
+		d, next, err := l.StepSliding(now, s, quantity, mode)
+		if d.Taken > 0 && next != s {
+			next.Until = max(next.Until, now+next.period())
+		}
+		return d, next, err
+	},
+	"what is given back names a period": func(
+		l Limit, now int64, s Sliding, quantity int64, mode quota.Mode,
+	) (quota.Decision, Sliding, error) {
+		d, next, err := l.StepSliding(now, s, quantity, mode)
+		if d.Taken < 0 && next != s && !next.empty() {
+			next.Until = max(next.Until, now+l.period)
+		}
+		return d, next, err
+	},
+	"retry by the stored period alone": func(
+		l Limit, now int64, s Sliding, quantity int64, mode quota.Mode,
+	) (quota.Decision, Sliding, error) {
+		d, next, err := l.StepSliding(now, s, quantity, mode)
+		if d.RetryAfter > 0 {
+			by, _, _ := l.by(now, s.period(), min(s.Until, s.End)).StepSliding(now, s, quantity, mode)
+			d.RetryAfter = by.RetryAfter
 		}
 		return d, next, err
 	},
@@ -353,5 +437,35 @@ var logFaults = map[string]stepFunc[logState]{
 			}
 		}
 		return stepLog(l, now, s, quantity, mode)
+	},
+	"the call's own period decides": func(
+		l Limit, now int64, s logState, quantity int64, mode quota.Mode,
+	) (quota.Decision, logState, error) {
+		in := s
+		in.Until = 0
+		d, next, err := stepLog(l, now, in, quantity, mode)
+		if same(next, in) {
+			next = s
+		}
+		return d, next, err
+	},
+	"any call that takes names the stored period": func(
+		l Limit, now int64, s logState, quantity int64, mode quota.Mode,
+	) (quota.Decision, logState, error) {
+		d, next, err := stepLog(l, now, s, quantity, mode)
+		if d.Taken > 0 && !same(next, s) {
+			next.Until = max(next.Until, now+next.period(next.entries))
+		}
+		return d, next, err
+	},
+	"retry by the stored period alone": func(
+		l Limit, now int64, s logState, quantity int64, mode quota.Mode,
+	) (quota.Decision, logState, error) {
+		d, next, err := stepLog(l, now, s, quantity, mode)
+		if d.RetryAfter > 0 {
+			by, _, _ := stepLog(l.by(now, s.period(s.entries), min(s.Until, s.End)), now, s, quantity, mode)
+			d.RetryAfter = by.RetryAfter
+		}
+		return d, next, err
 	},
 }

@@ -11,9 +11,12 @@
 // They share everything else. Each reads its state as a room, how much still fits; one decision is made for all of them
 // from that; and each works out in its own way when a quantity that did not fit will.
 //
-// A key's state ends at an instant that belongs to it (End): the store takes it for absent from there on. A call reads
-// the state by its own period, which may have changed since, and only what it would see at both is in view: so who is
-// told to wait is never told to wait for something that will be gone before.
+// A key's state ends at an instant that belongs to it (End): the store takes it for absent from there on.
+//
+// The period comes with every call, so it may differ from one call to the next, and must not let a call forget what
+// another has counted. A fixed window that is open lasts as long as the longest period that a taking call has named. Of
+// the others a key keeps its period too: that one decides, whatever a call names, until it has once passed since a
+// taking call named it last (Until); then the period of the next call does. Only calls that take name a period.
 package window
 
 import (
@@ -53,6 +56,11 @@ func NewLimit(limit, period int64) (Limit, error) {
 	return Limit{size: limit, period: period * int64(time.Second)}, nil
 }
 
+// Blocks says whether nothing can ever be taken: then a call is limited, whatever the state is.
+func (l Limit) Blocks(quantity int64, mode quota.Mode) bool {
+	return l.size == 0 && quantity > 0 && mode != quota.Force
+}
+
 // instant makes an answer possible for every int64: what lies before 1970 counts as 1970, and what lies after 2198 as
 // 2198. A clock that stands still frees nobody.
 func instant(ns int64) int64 { return min(max(ns, 0), maxInstant) }
@@ -66,7 +74,7 @@ func (l Limit) roomBeside(used int64) int64 { return max(l.size-used, inDebt) } 
 // verdict is what a decision leaves to be done.
 type verdict struct {
 	limited bool
-	taken   int64 // to be added to the count; below 0 it is given back
+	taken   int64 // to be added to the count; below 0 it is given back, as far as there is something
 	wanted  int64 // what a limited caller waits for
 }
 
@@ -86,6 +94,32 @@ func (l Limit) decide(room, quantity int64, mode quota.Mode) verdict {
 	default:
 		return verdict{taken: quantity}
 	}
+}
+
+// by is the limit of a call as it is decided at now: over the stored period, until that has passed since it was named.
+func (l Limit) by(now, stored, until int64) Limit {
+	if now < until && 0 < stored && stored <= maxPeriod*int64(time.Second) {
+		l.period = stored
+	}
+	return l
+}
+
+// named is until when the period of a call, which has just taken, decides: unless another does, which it has not named.
+func (l Limit) named(now, until int64, by Limit) int64 {
+	if l.period != by.period {
+		return until
+	}
+	return max(until, now+l.period)
+}
+
+// handOver is when a call is told to come back that would be admitted at an instant, by the period that decides now. From
+// until on its own does, which would admit it then, and not before. Replies round up to a second: so within the last one
+// before the hand-over a time is told only if it holds from there on.
+func handOver(at, until, then int64) int64 {
+	if at < until && then == until || at <= until-int64(time.Second) {
+		return at
+	}
+	return then
 }
 
 // waits says whether there is something to wait for: more than the limit never fits.

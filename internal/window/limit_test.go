@@ -71,7 +71,7 @@ func TestTimeEnds(t *testing.T) {
 		require.Equal(t, l.period, d.ResetAfter)
 		d, weighed, err := l.StepSliding(now, Sliding{}, 1, quota.Take)
 		require.NoError(t, err)
-		require.Equal(t, Sliding{maxInstant, 0, 1, math.MaxInt64}, weighed)
+		require.Equal(t, Sliding{maxInstant, 0, 1, maxInstant + l.period, math.MaxInt64}, weighed)
 		require.Equal(t, 2*l.period, d.ResetAfter)
 		d, _, err = l.StepSliding(math.MaxInt64, weighed, 1, quota.Take)
 		require.NoError(t, err)

@@ -24,8 +24,17 @@ type Entries interface {
 
 // Log is what a key keeps beside its entries. Its zero value, with no entries, says that nothing was taken.
 type Log struct {
-	Base uint64 // the running total before the oldest entry
-	End  int64  // ns: when the key expires
+	Base  uint64 // the running total before the oldest entry
+	Until int64  // ns: until then the period that is kept decides
+	End   int64  // ns: when the key expires: a period after the newest entry
+}
+
+// period is the one that is kept, 0 if there is none.
+func (s Log) period(entries Entries) int64 {
+	if n := entries.Len(); n > 0 {
+		return s.End - instant(entries.At(n-1).At)
+	}
+	return 0
 }
 
 // Edit is what an applied call does to the entries: the oldest Drop go, the newest Cut go, then Entry comes if Push says
@@ -34,6 +43,14 @@ type Edit struct {
 	Drop, Cut int
 	Push      bool
 	Entry     Entry
+}
+
+// Left is how many entries there are after an edit of n.
+func (e Edit) Left(n int) int {
+	if e.Push {
+		n++
+	}
+	return n - e.Drop - e.Cut
 }
 
 // LogLimit is a limit small enough to be counted instant by instant. NewLogLimit makes one.
@@ -75,7 +92,12 @@ func NewLogLimit(limit, period int64, maxEntries int) (LogLimit, error) {
 func (l LogLimit) StepLog(now int64, s Log, entries Entries, quantity int64, mode quota.Mode) (
 	d quota.Decision, next Log, edit Edit, err error,
 ) {
+	if l.Blocks(quantity, mode) {
+		return quota.Blocked(), s, Edit{}, nil
+	}
 	now = instant(now)
+	own := l
+	l.Limit = own.by(now, s.period(entries), min(s.Until, s.End))
 	r := l.readLog(now, s, entries)
 
 	v := l.decide(l.roomBeside(r.used), quantity, mode)
@@ -83,25 +105,35 @@ func (l LogLimit) StepLog(now int64, s Log, entries Entries, quantity int64, mod
 	if err != nil {
 		return quota.Decision{}, s, Edit{}, err
 	}
-	changed := used != r.used
-	if changed {
+	came, until := used-r.used, s.Until
+	if r.used == 0 {
+		until = 0
+	}
+	if came != 0 {
 		l.apply(&r, now, used)
+	}
+	if came > 0 {
+		until = own.named(now, until, l.Limit)
 	}
 
 	d = quota.Decision{
-		Limited: v.limited, Limit: l.size, Remaining: max(l.roomBeside(used), 0), RetryAfter: quota.Never, Taken: v.taken,
+		Limited: v.limited, Limit: l.size, Remaining: max(l.roomBeside(used), 0), RetryAfter: quota.Never, Taken: came,
 	}
 	if used > 0 {
 		d.ResetAfter = r.end - now
 	}
 	if l.waits(v) {
-		d.RetryAfter = l.fitsLogAt(&r, v.wanted) - now
+		at := l.fitsLogAt(&r, v.wanted)
+		if l != own {
+			at = handOver(at, until, max(until, own.fitsLogAt(&r, v.wanted)))
+		}
+		d.RetryAfter = at - now
 	}
-	if !changed || mode == quota.Peek {
+	if came == 0 || mode == quota.Peek {
 		return d, s, Edit{}, nil
 	}
 	if used > 0 {
-		next = Log{Base: r.base, End: r.end}
+		next = Log{Base: r.base, Until: until, End: r.end}
 	}
 	return d, next, r.edit(), nil
 }

@@ -22,6 +22,8 @@ func (held tokens) step(l Limit, now, quantity int64, mode quota.Mode) (d quota.
 	d = quota.Decision{Limit: l.size, RetryAfter: quota.Never, Taken: quantity}
 	wanted := quantity
 	switch {
+	case quantity > 0 && mode != quota.Force && l.size == 0:
+		return quota.Blocked(), held
 	case quantity > 0 && mode == quota.UpTo:
 		d.Taken, wanted = min(quantity, max(room, 0)), 1
 		d.Limited = d.Taken == 0
@@ -34,7 +36,8 @@ func (held tokens) step(l Limit, now, quantity int64, mode quota.Mode) (d quota.
 	for range d.Taken {
 		after = append(after, now)
 	}
-	after = after[:max(0, int64(len(after))+min(d.Taken, 0))]
+	d.Taken = max(d.Taken, -int64(len(inView)))
+	after = after[:int64(len(after))+min(d.Taken, 0)]
 	d.Remaining = max(0, l.size-int64(len(after)))
 	if len(after) > 0 {
 		d.ResetAfter = after[len(after)-1] + l.period - now
@@ -111,19 +114,19 @@ func TestEdits(t *testing.T) {
 		{"peeked", 3, 1, quota.Peek, Edit{}, key},
 		{"asked", 3, 0, quota.Take, Edit{}, key},
 		{"given back with nothing in view", 12, -1, quota.Take, Edit{}, key},
-		{"taken", 3, 1, quota.Take, Edit{Push: true, Entry: Entry{epoch + 3*s, 110}}, Log{100, epoch + 13*s}},
-		{"merged", 2, 1, quota.Take, Edit{Cut: 1, Push: true, Entry: Entry{epoch + 2*s, 110}}, Log{100, epoch + 12*s}},
+		{"taken", 3, 1, quota.Take, Edit{Push: true, Entry: Entry{epoch + 3*s, 110}}, Log{100, epoch + 13*s, epoch + 13*s}},
+		{"merged", 2, 1, quota.Take, Edit{Cut: 1, Push: true, Entry: Entry{epoch + 2*s, 110}}, Log{100, epoch + 12*s, epoch + 12*s}},
 		{"the oldest dropped", 10, 1, quota.Take,
-			Edit{Drop: 1, Push: true, Entry: Entry{epoch + 10*s, 110}}, Log{103, epoch + 20*s}},
+			Edit{Drop: 1, Push: true, Entry: Entry{epoch + 10*s, 110}}, Log{103, epoch + 20*s, epoch + 20*s}},
 		{"all dropped", 12, 1, quota.Take,
-			Edit{Drop: 3, Push: true, Entry: Entry{epoch + 12*s, 110}}, Log{109, epoch + 22*s}},
+			Edit{Drop: 3, Push: true, Entry: Entry{epoch + 12*s, 110}}, Log{109, epoch + 22*s, epoch + 22*s}},
 		{"the newest given back in part", 3, -3, quota.Take,
-			Edit{Cut: 1, Push: true, Entry: Entry{epoch + 2*s, 106}}, Log{100, epoch + 12*s}},
-		{"the newest given back", 3, -4, quota.Take, Edit{Cut: 1}, Log{100, epoch + 11*s}},
+			Edit{Cut: 1, Push: true, Entry: Entry{epoch + 2*s, 106}}, Log{100, 0, epoch + 12*s}},
+		{"the newest given back", 3, -4, quota.Take, Edit{Cut: 1}, Log{100, 0, epoch + 11*s}},
 		{"the newest given back, and half of the one before", 3, -5, quota.Take,
-			Edit{Cut: 2, Push: true, Entry: Entry{epoch + 1*s, 104}}, Log{100, epoch + 11*s}},
+			Edit{Cut: 2, Push: true, Entry: Entry{epoch + 1*s, 104}}, Log{100, 0, epoch + 11*s}},
 		{"given back while the oldest are dropped", 11, -1, quota.Take,
-			Edit{Drop: 2, Cut: 1, Push: true, Entry: Entry{epoch + 2*s, 108}}, Log{105, epoch + 12*s}},
+			Edit{Drop: 2, Cut: 1, Push: true, Entry: Entry{epoch + 2*s, 108}}, Log{105, 0, epoch + 12*s}},
 		{"all given back", 3, -9, quota.Take, Edit{Drop: 3}, Log{}},
 		{"more than all given back", 10, math.MinInt64, quota.Take, Edit{Drop: 3}, Log{}},
 	} {
@@ -137,5 +140,5 @@ func TestEdits(t *testing.T) {
 	_, next, edit, err := full.StepLog(epoch+3*s, key, stored, 1, quota.Take)
 	require.NoError(t, err)
 	require.Equal(t, Edit{Cut: 1, Push: true, Entry: Entry{epoch + 3*s, 110}}, edit, "joined")
-	require.Equal(t, Log{100, epoch + 13*s}, next)
+	require.Equal(t, Log{100, epoch + 13*s, epoch + 13*s}, next)
 }

@@ -24,15 +24,36 @@ func times(a, b *big.Int) *big.Int { return new(big.Int).Mul(a, b) }
 
 // viewed is a state as the contract weighs it.
 type viewed[S any] struct {
-	weigh func(l Limit, s S, t int64) *big.Int               // what is in view at t, times the period
-	apply func(l Limit, s S, now, taken int64) (S, *big.Int) // the state after, and the largest number in it
+	weigh  func(l Limit, s S, t int64) *big.Int // what is in view at t, times the period
+	all    func(l Limit, s S, t int64) *big.Int // what can be given back at t
+	stored func(s S) (period, until int64)      // the period that decides, and until when; of a fixed window no one does
+	apply  func(l Limit, s S, now, taken int64) (S, *big.Int)
+	name   func(own, l Limit, s S, now int64) S // after own has taken, and l decided
 }
 
-func (v viewed[S]) step(l Limit, now int64, s S, quantity int64, mode quota.Mode) (quota.Decision, S, error) {
+// decides is whose period decides at t.
+func (v viewed[S]) decides(own Limit, s S, t int64) (l Limit, until int64) {
+	if v.stored == nil {
+		return own, 0
+	}
+	l = own
+	period, until := v.stored(s)
+	if t < until && period >= 1 && period <= 1e18 {
+		l.period = period
+	}
+	return l, until
+}
+
+func (v viewed[S]) step(own Limit, now int64, s S, quantity int64, mode quota.Mode) (quota.Decision, S, error) {
 	now = min(max(now, 0), maxInstant)
-	room := func(s S, t int64) *big.Int { // floored, as Div does for a divisor above 0
+	if own.size == 0 && quantity > 0 && mode != quota.Force { // whatever the state is
+		return quota.Decision{Limited: true, RetryAfter: quota.Never}, s, nil
+	}
+	l, _ := v.decides(own, s, now)
+	roomBy := func(l Limit, s S, t int64) *big.Int { // floored, as Div does for a divisor above 0
 		return new(big.Int).Div(minus(times(n(l.size), n(l.period)), v.weigh(l, s, t)), n(l.period))
 	}
+	room := func(s S, t int64) *big.Int { return roomBy(l, s, t) }
 	fits := func(s S, t, q int64) bool { return n(q).Cmp(room(s, t)) <= 0 }
 
 	limited, taken, wanted := false, quantity, quantity
@@ -52,11 +73,17 @@ func (v viewed[S]) step(l Limit, now int64, s S, quantity int64, mode quota.Mode
 	}
 
 	after := s
-	if taken > 0 || taken < 0 && v.weigh(l, s, now).Sign() > 0 {
+	if all := v.all(l, s, now); taken < 0 && plus(all, n(taken)).Sign() < 0 {
+		taken = -all.Int64() // no more than there is comes back
+	}
+	if taken != 0 {
 		var largest *big.Int
 		if after, largest = v.apply(l, s, now, taken); !largest.IsInt64() {
 			return quota.Decision{}, s, quota.ErrQuantity
 		}
+	}
+	if taken > 0 {
+		after = v.name(own, l, after, now)
 	}
 	d := quota.Decision{Limited: limited, Limit: l.size, RetryAfter: quota.Never, Taken: taken}
 	if left := room(after, now); left.Sign() > 0 {
@@ -64,7 +91,14 @@ func (v viewed[S]) step(l Limit, now int64, s S, quantity int64, mode quota.Mode
 	}
 	d.ResetAfter = firstAt(now, func(t int64) bool { return v.weigh(l, after, t).Sign() == 0 }) - now
 	if limited && wanted <= l.size {
-		d.RetryAfter = firstAt(now, func(t int64) bool { return fits(after, t, wanted) }) - now
+		at := firstAt(now, func(t int64) bool { return fits(after, t, wanted) })
+		if _, until := v.decides(own, after, now); l != own && at+1e9 > until { // by then, or soon after, another does
+			then := firstAt(until, func(t int64) bool { return n(wanted).Cmp(roomBy(own, after, t)) <= 0 })
+			if then > until || at >= until {
+				at = then
+			}
+		}
+		d.RetryAfter = at - now
 	}
 	if mode == quota.Peek {
 		after = s
@@ -89,22 +123,32 @@ func firstAt(now int64, holds func(t int64) bool) int64 {
 }
 
 var viewedFixed = viewed[Fixed]{
-	weigh: func(l Limit, s Fixed, t int64) *big.Int {
-		if t >= s.End || n(t).Cmp(plus(n(instant(s.Start)), n(l.period))) >= 0 || s.Used < 0 {
-			return n(0)
-		}
-		return times(n(s.Used), n(l.period))
-	},
+	weigh: func(l Limit, s Fixed, t int64) *big.Int { return times(viewedFixedAll(l, s, t), n(l.period)) },
+	all:   viewedFixedAll,
 	apply: func(l Limit, s Fixed, now, taken int64) (Fixed, *big.Int) {
-		if now >= s.End || now >= instant(s.Start)+l.period || s.Used <= 0 {
-			s = Fixed{Start: now}
+		if now >= s.End || s.Used <= 0 {
+			s = Fixed{Start: now, End: now}
 		}
-		start, used := instant(s.Start), plus(n(s.Used), n(taken))
+		used := plus(n(s.Used), n(taken))
 		if used.Sign() <= 0 {
 			return Fixed{}, n(0)
 		}
-		return Fixed{Start: start, Used: used.Int64(), End: start + l.period}, used
+		return Fixed{Start: instant(s.Start), Used: used.Int64(), End: s.End}, used
 	},
+	name: func(own, _ Limit, s Fixed, _ int64) Fixed {
+		if longest := s.Start + own.period; longest > s.End {
+			s.End = longest
+		}
+		return s
+	},
+}
+
+// viewedFixedAll is the count of a window, which lasts as long as the longest period that was named.
+func viewedFixedAll(_ Limit, s Fixed, t int64) *big.Int {
+	if t >= s.End || s.Used < 0 {
+		return n(0)
+	}
+	return n(s.Used)
 }
 
 func modelFixed(l Limit, now int64, s Fixed, quantity int64, mode quota.Mode) (quota.Decision, Fixed, error) {
@@ -132,6 +176,22 @@ var viewedSliding = viewed[Sliding]{
 		e := max(t-s.Start, 0)
 		return plus(times(n(s.Previous), n(l.period-e)), times(n(s.Current), n(l.period)))
 	},
+	all: func(l Limit, s Sliding, t int64) *big.Int {
+		s = rolled(l, s, t)
+		return plus(n(s.Previous), n(s.Current))
+	},
+	stored: func(s Sliding) (period, until int64) {
+		if s.Current > 0 { // which two windows see
+			return (s.End - instant(s.Start)) / 2, min(s.Until, s.End)
+		}
+		return s.End - instant(s.Start), min(s.Until, s.End)
+	},
+	name: func(own, l Limit, s Sliding, now int64) Sliding {
+		if own == l && s.Until < now+l.period {
+			s.Until = now + l.period
+		}
+		return s
+	},
 	apply: func(l Limit, s Sliding, now, taken int64) (Sliding, *big.Int) {
 		s = rolled(l, s, now)
 		p, c := n(s.Previous), plus(n(s.Current), n(taken))
@@ -140,9 +200,9 @@ var viewedSliding = viewed[Sliding]{
 		}
 		switch {
 		case c.Sign() > 0:
-			return Sliding{s.Start, p.Int64(), c.Int64(), s.Start + 2*l.period}, c
+			return Sliding{s.Start, p.Int64(), c.Int64(), s.Until, s.Start + 2*l.period}, c
 		case p.Sign() > 0:
-			return Sliding{s.Start, p.Int64(), 0, s.Start + l.period}, p
+			return Sliding{s.Start, p.Int64(), 0, s.Until, s.Start + l.period}, p
 		}
 		return Sliding{}, n(0)
 	},
@@ -162,15 +222,31 @@ func (s logState) quantities() (quantities []int64) {
 	return quantities
 }
 
-var viewedLog = viewed[logState]{
-	weigh: func(l Limit, s logState, t int64) *big.Int {
-		sum := n(0)
-		for i, quantity := range s.quantities() {
-			if t < s.End && s.entries[i].At > t-l.period {
-				sum = plus(sum, n(quantity))
-			}
+// viewedLogAll is what is in view, each entry for less than a period.
+func viewedLogAll(l Limit, s logState, t int64) *big.Int {
+	sum := n(0)
+	for i, quantity := range s.quantities() {
+		if t < s.End && s.entries[i].At > t-l.period {
+			sum = plus(sum, n(quantity))
 		}
-		return times(sum, n(l.period))
+	}
+	return sum
+}
+
+var viewedLog = viewed[logState]{
+	weigh: func(l Limit, s logState, t int64) *big.Int { return times(viewedLogAll(l, s, t), n(l.period)) },
+	all:   viewedLogAll,
+	stored: func(s logState) (period, until int64) {
+		if len(s.entries) == 0 {
+			return 0, 0
+		}
+		return s.End - s.entries[len(s.entries)-1].At, min(s.Until, s.End)
+	},
+	name: func(own, l Limit, s logState, now int64) logState {
+		if own == l && s.Until < now+l.period {
+			s.Until = now + l.period
+		}
+		return s
 	},
 	apply: func(l Limit, s logState, now, taken int64) (logState, *big.Int) {
 		var at, held []int64
@@ -181,6 +257,9 @@ var viewedLog = viewed[logState]{
 			} else {
 				base += uint64(quantity)
 			}
+		}
+		if len(at) == 0 {
+			s.Until = 0 // nobody has named anything
 		}
 		if taken > 0 {
 			at, held = append(at, now), append(held, taken)
@@ -201,7 +280,7 @@ var viewedLog = viewed[logState]{
 		if len(at) == 0 {
 			return logState{spare: s.spare}, n(0)
 		}
-		after := logState{Log: Log{Base: base, End: at[len(at)-1] + l.period}, spare: s.spare}
+		after := logState{Log: Log{Base: base, Until: s.Until, End: at[len(at)-1] + l.period}, spare: s.spare}
 		for i := range at {
 			base += uint64(held[i])
 			after.entries = append(after.entries, Entry{At: at[i], Total: base})
@@ -271,13 +350,14 @@ func FuzzStep(f *testing.F) {
 		}
 		m := quota.Mode(mode)
 		atOnce := Fixed{a, b, end}
+		until := b ^ c
 		require.NoError(t, differs(Limit.StepFixed, modelFixed, l, now, atOnce, quantity, m))
 		require.NoError(t, outOfBounds(Limit.StepFixed, l, now, atOnce, quantity, m))
-		weighed := Sliding{a, b, c, end}
+		weighed := Sliding{a, b, c, until, end}
 		require.NoError(t, differs(Limit.StepSliding, modelSliding, l, now, weighed, quantity, m))
 		require.NoError(t, outOfBounds(Limit.StepSliding, l, now, weighed, quantity, m))
 		for spare := range 3 {
-			disordered := logState{Log{uint64(c), end}, list{{a, uint64(b)}, {b, uint64(c)}, {c, uint64(a)}}, spare - 2}
+			disordered := logState{Log{uint64(c), until, end}, list{{a, uint64(b)}, {b, uint64(c)}, {c, uint64(a)}}, spare - 2}
 			require.NoError(t, outOfBounds(stepLog, l, now, disordered, quantity, m))
 		}
 	})

@@ -24,7 +24,8 @@ func properties[S any](agree ...string) []property[S] {
 		{"a step is the model's", stepAgrees[S], append(agree,
 			"admits one too many", "a period and one ns", "a period less one ns", "loses what is given back", "peek stores",
 			"peek says what is", "UPTO is all or nothing", "a forced debt is forgotten", "retry in whole ms",
-			"retry one ns late", "retry never", "reset one ns early", "remaining one too many", "remaining one too few")},
+			"retry one ns late", "retry never", "reset one ns early", "remaining one too many", "remaining one too few",
+			"says that all came back", "a limit of 0 looks at the key")},
 		{"a period admits at most its bound", intervalIsBounded[S], []string{"admits one too many"}},
 		{"a decision stays in its bounds", decisionIsBounded[S], []string{
 			"remaining one too many", "remaining one too few", "reset one ns early",
@@ -236,6 +237,9 @@ func retryIsExact[S any](t *rapid.T, k kind[S], step stepFunc[S]) error {
 		if !fits(step, c.l, c.now+wait, next, wanted) {
 			return fmt.Errorf("%+v: %d is still limited after %d", c, wanted, wait)
 		}
+		if another := k.decides(c.l, c.now, c.s) != c.l; another {
+			continue // a time that holds from there on may be later than the first that does: see handOver
+		}
 		if fits(step, c.l, c.now+wait-unit, next, wanted) {
 			return fmt.Errorf("%+v: %d was admitted %d before %d", c, wanted, unit, wait)
 		}
@@ -251,7 +255,10 @@ func resetIsExact[S any](t *rapid.T, k kind[S], step stepFunc[S]) error {
 	if err != nil {
 		return nil
 	}
-	nothing := Limit{size: 0, period: c.l.period}
+	if c.l.Blocks(c.quantity, c.mode) {
+		return nil // the key was not looked at
+	}
+	nothing := Limit{size: 0, period: k.decides(c.l, c.now, c.s).period} // which then decides too, if it does now
 	reset := c.now + d.ResetAfter
 	if !fits(step, nothing, reset, next, 0) {
 		return fmt.Errorf("%+v: still used after %d", c, d.ResetAfter)
@@ -323,4 +330,88 @@ func upToIsMost[S any](t *rapid.T, k kind[S], step stepFunc[S]) error {
 		return fmt.Errorf("%+v: took %d, one more fits", c, d.Taken)
 	}
 	return nil
+}
+
+// TestUntilMidnight calls one key with what is left of the day as its period, in seconds: so that the count begins again at
+// midnight. However the calls come, a day admits no more than the limit. Of the sliding window counter that is true of the
+// first day; then the day before weighs too, and its bound is that of any period.
+func TestUntilMidnight(t *testing.T) {
+	forgetful := fixedFaults["the window is read by the call's own period"]
+	t.Run("fixed", func(t *testing.T) { checkMidnight(t, fixed, 1e9, 3, forgetful) })
+	t.Run("fixed, between the seconds", func(t *testing.T) { checkMidnight(t, fixed, 1, 1, forgetful) })
+	t.Run("sliding", func(t *testing.T) { checkMidnight(t, sliding, 1e9, 1, slidingFaults["the call's own period decides"]) })
+	t.Run("log", func(t *testing.T) { checkMidnight(t, log, 1e9, 3, logFaults["the call's own period decides"]) })
+}
+
+// checkMidnight has calls come at multiples of a tick. A period is whole seconds: what is left, rounded up, may reach into the
+// next day.
+func checkMidnight[S any](t *testing.T, k kind[S], tick int64, days int, faulty stepFunc[S]) {
+	check := func(t *rapid.T, step stepFunc[S]) error {
+		const day, size = int64(86400e9), 10
+		midnight := epoch / day * day
+		var s S
+		for range days {
+			admitted, now, next := int64(0), midnight, midnight+day
+			for range rapid.IntRange(0, 12).Draw(t, "calls") {
+				now += rapid.OneOf(rapid.Int64Range(0, 5e9), rapid.Int64Range(0, day/2)).Draw(t, "gap") / tick * tick
+				if now >= next {
+					break
+				}
+				l := Limit{size: size, period: (next - now + 1e9 - 1) / 1e9 * 1e9}
+				d, after, err := step(l, now, s, rapid.Int64Range(1, size).Draw(t, "quantity"), quota.UpTo)
+				if err != nil {
+					return err
+				}
+				s = after
+				if admitted += d.Taken; admitted > size {
+					return fmt.Errorf("%d ns after midnight %d are admitted", now-midnight, admitted)
+				}
+			}
+			midnight = next
+		}
+		return nil
+	}
+	rapid.Check(t, func(t *rapid.T) { requireHolds(t, check(t, k.step)) })
+	requireCaught(t, func(t *rapid.T) error { return check(t, faulty) })
+}
+
+// TestAnotherPeriodForgetsNothing: from the call that finds a key unused until the period that it names has passed, no more
+// than the limit is admitted, whatever periods the calls in between name.
+func TestAnotherPeriodForgetsNothing(t *testing.T) {
+	t.Run("fixed", func(t *testing.T) {
+		checkPeriods(t, fixed, fixedFaults["the window is read by the call's own period"], fixedFaults["the latest period ends the window"])
+	})
+	t.Run("sliding", func(t *testing.T) { checkPeriods(t, sliding, slidingFaults["the call's own period decides"]) })
+	t.Run("log", func(t *testing.T) { checkPeriods(t, log, logFaults["the call's own period decides"]) })
+}
+
+func checkPeriods[S any](t *testing.T, k kind[S], faults ...stepFunc[S]) {
+	check := func(t *rapid.T, step stepFunc[S]) error {
+		var s, unused S
+		l := Limit{size: rapid.Int64Range(1, 8).Draw(t, "limit")}
+		now, since, until, admitted := epoch, int64(0), int64(0), int64(0)
+		for range rapid.IntRange(1, 30).Draw(t, "calls") {
+			now += rapid.OneOf(rapid.Int64Range(0, 3), rapid.Int64Range(0, 12e9)).Draw(t, "gap")
+			l.period = 1e9 * rapid.SampledFrom([]int64{1, 2, 3, 10, 60}).Draw(t, "period")
+			mode := rapid.SampledFrom([]quota.Mode{quota.Take, quota.UpTo, quota.Peek}).Draw(t, "mode")
+			d, next, err := step(l, now, s, rapid.Int64Range(0, l.size+1).Draw(t, "quantity"), mode)
+			switch {
+			case err != nil:
+				return err
+			case mode == quota.Peek:
+				continue
+			case d.Taken > 0 && same(s, unused):
+				since, until, admitted = now, now+l.period, 0
+			}
+			s = next
+			if admitted += d.Taken; now < until && admitted > l.size {
+				return fmt.Errorf("%d of %d are admitted within %d ns of %d", admitted, l.size, now-since, until-since)
+			}
+		}
+		return nil
+	}
+	rapid.Check(t, func(t *rapid.T) { requireHolds(t, check(t, k.step)) })
+	for _, faulty := range faults {
+		requireCaught(t, func(t *rapid.T) error { return check(t, faulty) })
+	}
 }

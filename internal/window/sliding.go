@@ -15,7 +15,16 @@ type Sliding struct {
 	Start    int64 // ns: of the current window
 	Previous int64 // taken in the window before
 	Current  int64 // taken in this one
-	End      int64 // ns: when the key expires
+	Until    int64 // ns: until then the period that is kept decides
+	End      int64 // ns: when the key expires, which says what the period is
+}
+
+// period is the one that is kept: one window lies between the start and the end, or two.
+func (s Sliding) period() int64 {
+	if s.Current > 0 {
+		return (s.End - instant(s.Start)) / 2
+	}
+	return s.End - instant(s.Start)
 }
 
 // StepSliding decides a call made at now on a key whose state is s, and returns the state to keep.
@@ -26,7 +35,12 @@ type Sliding struct {
 // Every int64 has an answer. At an instant before its start the window counts as just begun, with all of the one before
 // in view, and the caller waits longer.
 func (l Limit) StepSliding(now int64, s Sliding, quantity int64, mode quota.Mode) (d quota.Decision, next Sliding, err error) {
+	if l.Blocks(quantity, mode) {
+		return quota.Blocked(), s, nil
+	}
 	now = instant(now)
+	own := l
+	l = own.by(now, s.period(), min(s.Until, s.End))
 	w := l.readSliding(now, s)
 
 	v := l.decide(l.roomInSliding(now, w), quantity, mode)
@@ -34,40 +48,49 @@ func (l Limit) StepSliding(now int64, s Sliding, quantity int64, mode quota.Mode
 	if err != nil {
 		return quota.Decision{}, s, err
 	}
-	changed := after != w
-	if changed { // and only then: who is refused does not move the expiry
+	came := after.Current - w.Current + (after.Previous - w.Previous)
+	next = s
+	if came != 0 { // and only then: a call that takes nothing does not move the expiry
 		after.End = l.endOfSliding(after)
+		if came > 0 {
+			after.Until = own.named(now, w.Until, l)
+		}
+		next = after
 	}
 
 	d = quota.Decision{
 		Limited: v.limited, Limit: l.size, Remaining: max(l.roomInSliding(now, after), 0),
-		RetryAfter: quota.Never, Taken: v.taken,
+		RetryAfter: quota.Never, Taken: came,
 	}
 	if !after.empty() {
 		d.ResetAfter = after.End - now
 	}
 	if l.waits(v) {
-		d.RetryAfter = l.fitsSlidingAt(after, v.wanted) - now
+		at := l.fitsSlidingAt(after, v.wanted)
+		if l != own {
+			at = handOver(at, next.Until, own.fitsSlidingFrom(next.Until, next, v.wanted))
+		}
+		d.RetryAfter = at - now
 	}
 	switch {
-	case !changed || mode == quota.Peek:
+	case mode == quota.Peek:
 		return d, s, nil
-	case after.empty():
+	case after.empty() && came != 0:
 		return d, Sliding{}, nil
 	}
-	return d, after, nil
+	return d, next, nil
 }
 
 func (s Sliding) empty() bool { return s.Previous == 0 && s.Current == 0 }
 
 // readSliding is what a call sees at now. Where a window has passed the current count becomes the previous one; where
-// two have, nothing is left. A changed period reads the counts as they stand: nobody knows how they were spread.
+// two have, nothing is left. Another period reads the counts as they stand: how they were spread is not known.
 func (l Limit) readSliding(now int64, s Sliding) Sliding {
 	w := Sliding{Start: instant(s.Start), Previous: max(s.Previous, 0), Current: max(s.Current, 0)}
 	if now-w.Start >= l.period {
 		w = Sliding{Start: w.Start + l.period, Previous: w.Current}
 	}
-	w.End = min(l.endOfSliding(w), s.End)
+	w.Until, w.End = s.Until, min(l.endOfSliding(w), s.End)
 	if now >= w.End || w.empty() {
 		return Sliding{Start: now, End: now}
 	}
@@ -110,6 +133,15 @@ func (l Limit) fitsSlidingAt(w Sliding, quantity int64) int64 {
 		at += l.period - mulDiv(others, l.period, w.Current)
 	}
 	return min(at, w.End)
+}
+
+// fitsSlidingFrom is the first instant from at on where a quantity fits, in the state that is kept.
+func (l Limit) fitsSlidingFrom(at int64, s Sliding, quantity int64) int64 {
+	w := l.readSliding(at, s)
+	if quantity <= l.roomInSliding(at, w) {
+		return at
+	}
+	return l.fitsSlidingAt(w, quantity)
 }
 
 // add takes from this window, or gives back: to this window first, then to the one before. The newest goes first because

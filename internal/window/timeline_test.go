@@ -44,10 +44,10 @@ var fixedTimelines = []timeline{
 		limit 5 10
 		   0  5 take -> 0 0 10000 -1  5
 		1000 -2 take -> 0 2  9000 -1 -2
-		2000 -9 take -> 0 5     0 -1 -9
+		2000 -9 take -> 0 5     0 -1 -3
 		3000  1 take -> 0 4 10000 -1  1
-		3000 -9223372036854775808 force -> 0 5 0 -1 -9223372036854775808
-		3000 -1 take -> 0 5     0 -1 -1`},
+		3000 -9223372036854775808 force -> 0 5 0 -1 -1
+		3000 -1 take -> 0 5     0 -1  0`},
 	{"as much as fits, and a peek", `
 		limit 5 10
 		0 3 peek -> 0 2 10000    -1 3
@@ -71,16 +71,34 @@ var fixedTimelines = []timeline{
 		0 0 take -> 1 0 10000 10000 0
 		limit 8 10
 		0 3 take -> 0 0 10000    -1 3`},
-	{"a longer period keeps the window only if it takes; who is refused waits for the stored end", `
+	{"a window that is open lasts as long as the longest period that a taking call has named", `
 		limit 5 10
-		    0 4 take -> 0 1 10000   -1 4
+		    0  2 take  -> 0 3 10000   -1  2
 		limit 5 100
-		 5000 2 take -> 1 1  5000 5000 0
-		 5000 0 take -> 0 1  5000   -1 0
-		 5000 1 take -> 0 0 95000   -1 1
+		 5000  4 take  -> 1 3  5000 5000  0
+		 5000  1 peek  -> 0 2 95000   -1  1
+		 5000  0 take  -> 0 3  5000   -1  0
+		 5000 -1 take  -> 0 4  5000   -1 -1
+		 5000  0 take  -> 0 4  5000   -1  0
+		 5000  1 take  -> 0 3 95000   -1  1
 		limit 5 10
-		 9000 1 take -> 1 0  1000 1000 0
-		10000 1 take -> 0 4 10000   -1 1`},
+		 9000  1 take  -> 0 2 91000   -1  1
+		10000  3 take  -> 1 2 90000 90000 0
+		limit 5 1
+		99000  9 upto  -> 0 0  1000   -1  2
+		limit 5 50
+		99000  1 force -> 1 0  1000 1000  1
+		limit 5 10
+		100000 5 take  -> 0 0 10000   -1  5`},
+	{"one key, by the seconds that are left of a day: never more than the limit", `
+		limit 10 36000
+		        0 10 take -> 0 0 36000000       -1 10
+		limit 10 18000
+		 18000000  1 take -> 1 0 18000000 18000000  0
+		limit 10 1
+		 35999000 10 take -> 1 0     1000     1000  0
+		limit 10 86400
+		 36000000 10 take -> 0 0 86400000       -1 10`},
 	{"to the ns", `
 		limit 1 1
 		   0.000001 1 take -> 0 0 1000       -1        1
@@ -93,7 +111,9 @@ var fixedTimelines = []timeline{
 		0 1 upto  -> 1 0    0   -1 0
 		0 0 take  -> 0 0    0   -1 0
 		0 1 force -> 1 0 1000   -1 1
-		0 0 take  -> 1 0 1000 1000 0`},
+		0 0 take  -> 1 0 1000 1000 0
+		0 1 take  -> 1 0    0   -1 0
+		0 1 peek  -> 1 0    0   -1 0`},
 	{"the clock told to go backwards: longer to wait, nothing twice", `
 		limit 2 10
 		5000 2 take -> 0 0 10000    -1 2
@@ -139,7 +159,7 @@ var slidingTimelines = []timeline{
 		15000 -5 take -> 0  6  5000   -1 -5
 		15000  7 take -> 1  6  5000 714.285715 0
 		15000  6 take -> 0  0 15000   -1  6
-		15000 -99 take -> 0 10    0   -1 -99
+		15000 -99 take -> 0 10    0   -1 -13
 		15000 10 take -> 0  0 20000   -1 10`},
 	{"where only the window before is left, the key ends with this one", `
 		limit 10 10
@@ -162,22 +182,48 @@ var slidingTimelines = []timeline{
 		    0  6 upto -> 0  4 20000   -1 6
 		12500 99 upto -> 0  0 17500   -1 5
 		12500 99 upto -> 1  0 17500 833.333334 0`},
-	{"a changed limit, and a changed period, read the counts as they stand", `
+	{"a changed limit reads the counts as they stand", `
 		limit 10 10
 		   0 10 take -> 0 0 20000    -1 10
 		limit 5 10
 		   0  0 take -> 1 0 20000 15000  0
-		   0  1 take -> 1 0 20000 16000  0
-		limit 10 100
-		5000  1 take -> 1 0 15000 15000  0
+		   0  1 take -> 1 0 20000 16000  0`},
+	{"another period decides once the stored one has passed since a taking call named it", `
+		limit 10 10
+		    0  6 take -> 0 4 20000    -1  6
 		limit 10 1
-		5000  1 take -> 0 9  2000    -1  1`},
+		 5000  4 take -> 0 0 15000    -1  4
+		 5000  1 take -> 1 0 15000  5000  0
+		 9999 10 take -> 1 0 10001     1  0
+		10000 10 peek -> 0 0  2000    -1 10
+		limit 10 10
+		10000  0 take -> 0 0 10000    -1  0
+		limit 10 100
+		10000  1 take -> 1 0 10000 10000  0
+		limit 10 1
+		10000 10 take -> 0 0  2000    -1 10
+		limit 10 10
+		10000  1 take -> 1 0  2000  2000  0
+		11000  1 take -> 1 0  1000  1000  0
+		11000  1 take -> 1 0  1000  1000  0`},
+	{"named again, the stored period goes on; only what takes names one", `
+		limit 10 10
+		    0  1 take -> 0 9 20000    -1  1
+		 9000  1 take -> 0 8 11000    -1  1
+		12000  0 take -> 0 8  8000    -1  0
+		12000  1 peek -> 0 7 18000    -1  1
+		12000 -1 take -> 0 9  8000    -1 -1
+		12000 20 take -> 1 9  8000    -1  0
+		limit 10 1
+		18999  1 peek -> 0 8 11001    -1  1
+		19000  1 peek -> 0 9  2000    -1  1`},
 	{"a limit of 0 blocks everything", `
 		limit 0 1
 		0 1 take  -> 1 0    0   -1 0
 		0 1 upto  -> 1 0    0   -1 0
 		0 1 force -> 1 0 2000   -1 1
-		0 0 take  -> 1 0 2000 2000 0`},
+		0 0 take  -> 1 0 2000 2000 0
+		0 1 take  -> 1 0    0   -1 0`},
 	{"a call that takes nothing leaves the windows where they are", `
 		limit 100 10
 		    0 80 take -> 0 20 20000   -1 80
@@ -235,8 +281,8 @@ var logTimelines = []timeline{
 		 3000 -3 take -> 0 5  7000   -1 -3
 		 9999  9 take -> 1 5     1    1  0
 		10000  9 take -> 0 0 10000   -1  9
-		10000 -9223372036854775808 upto -> 0 9 0 -1 -9223372036854775808
-		10000 -1 take -> 0 9     0   -1 -1`},
+		10000 -9223372036854775808 upto -> 0 9 0 -1 -9
+		10000 -1 take -> 0 9     0   -1  0`},
 	{"a forced debt leaves as it came", `
 		limit 5 10
 		    0  3 take  -> 0 2 10000    -1  3
@@ -264,22 +310,41 @@ var logTimelines = []timeline{
 		 3000 8 take -> 1 5 10000 10000 0
 		10000 7 take -> 1 6  3000 1000 0
 		11000 7 take -> 0 0 10000   -1 7`},
-	{"a longer period sees only what is stored, and until it ends; a shorter one drops when it takes", `
+	{"another period decides once the stored one has passed since a taking call named it", `
 		limit 5 10
 		    0 2 take -> 0 3 10000   -1 2
+		limit 5 100
 		 6000 2 take -> 0 1 10000   -1 2
-		limit 5 100
-		10000 2 take -> 1 1  6000 6000 0
+		 6000 2 take -> 1 1 10000 10000 0
 		limit 5 5
-		10000 3 peek -> 0 0  5000   -1 3
-		10000 4 take -> 1 3  1000 1000 0
+		 9000 3 take -> 1 1  7000 1000 0
+		10000 3 take -> 0 0  5000   -1 3
 		limit 5 100
-		10000 2 take -> 1 1  6000 6000 0
+		10000 1 take -> 1 0  5000 1000 0
 		limit 5 5
-		10000 1 take -> 0 2  5000   -1 1
+		11000 2 take -> 0 0  5000   -1 2`},
+	{"once it has passed each call reads by its own, and what is refused drops nothing", `
+		limit 5 10
+		    0 2 take -> 0 3 10000   -1 2
 		limit 5 100
-		10000 3 take -> 1 2  5000 5000 0
-		10000 2 take -> 0 0 100000  -1 2`},
+		 6000 2 take -> 0 1 10000   -1 2
+		limit 5 7
+		12000 6 take -> 1 3  1000   -1 0
+		limit 5 100
+		12000 2 take -> 1 1  4000 4000 0
+		12000 1 take -> 0 0 100000  -1 1`},
+	{"named again, the stored period goes on; only what takes names one", `
+		limit 5 10
+		    0 1 take -> 0 4 10000   -1 1
+		 9000 1 take -> 0 3 10000   -1 1
+		12000 0 take -> 0 4  7000   -1 0
+		12000 1 peek -> 0 3 10000   -1 1
+		12000 5 take -> 1 4  7000 7000 0
+		limit 5 1
+		13000 2 take -> 0 2 10000   -1 2
+		14000 -1 take -> 0 3  9000  -1 -1
+		18999 4 take -> 1 3  4001    1 0
+		19000 5 take -> 0 0  1000   -1 5`},
 	{"to the ns", `
 		limit 2 1
 		   0.000001 1 take -> 0 1 1000   -1        1
@@ -292,7 +357,8 @@ var logTimelines = []timeline{
 		0 1 take  -> 1 0    0   -1 0
 		0 1 upto  -> 1 0    0   -1 0
 		0 1 force -> 1 0 1000   -1 1
-		0 0 take  -> 1 0 1000 1000 0`},
+		0 0 take  -> 1 0 1000 1000 0
+		0 1 take  -> 1 0    0   -1 0`},
 	{"the clock told to go backwards: longer to wait, nothing twice", `
 		limit 3 10
 		5000 2 take -> 0 1 10000    -1 2
