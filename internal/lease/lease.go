@@ -53,6 +53,9 @@ func NewRequest(limit, ttl int64, holder []byte, quantity int64) (Request, error
 	return Request{limit: limit, quantity: quantity, ttl: int64(lasts), holder: holder}, nil
 }
 
+// Holder is whose request it is, borrowed.
+func (r Request) Holder() []byte { return r.holder }
+
 // NewTTL checks how long a lease is asked to last.
 func NewTTL(seconds int64) (time.Duration, error) {
 	if seconds < 1 || seconds > maxTTL {

@@ -65,6 +65,16 @@ func (l *entryLog) apply(e window.Edit) {
 	}
 }
 
+// grows says whether there is no room for what is left after an edit.
+func (l *entryLog) grows(e window.Edit) bool {
+	n := e.Left(l.count)
+	if l.chunks == nil {
+		return n > len(l.ring)
+	}
+	first := (l.head + e.Drop) / chunkEntries // that stays
+	return l.head+e.Drop+n > (first+len(l.chunks))*chunkEntries
+}
+
 // drop lets the oldest n go.
 func (l *entryLog) drop(n int) {
 	l.head += n

@@ -44,8 +44,11 @@ func (r record) inlineBytes() int {
 func (s *shard) resize(at *spot, size int) error {
 	from := at.p.bucket.ref(at.p.slot)
 	room := s.pages.room(from)
-	if size <= room && 2*size+unitBytes > room {
+	switch {
+	case size <= room && 2*size+unitBytes > room:
 		return nil
+	case size > room && s.tight:
+		return ErrFull
 	}
 	to, ok := s.pages.alloc(size)
 	if !ok && size <= room {
@@ -127,6 +130,8 @@ func (s *shard) editLog(at *spot, e window.Edit) error {
 	case !at.live:
 		s.entries = append(s.entries[:0], e.Entry)
 		return s.placeLog(at)
+	case s.tight && s.logGrows(at, e):
+		return ErrFull
 	case at.r.isInline():
 		return s.editRing(at, e)
 	}
@@ -188,10 +193,7 @@ func (s *shard) placeRing(at *spot) error {
 func (s *shard) editRing(at *spot, e window.Edit) error {
 	s.ring = at.r.ring()
 	ring := &s.ring
-	size, kept := len(ring.entries)/entryBytes, ring.count-e.Drop-e.Cut
-	if e.Push {
-		kept++
-	}
+	size, kept := len(ring.entries)/entryBytes, e.Left(ring.count)
 	if kept > size || size > 4*kept+2 {
 		s.gather(ring, e.Drop, ring.count-e.Cut)
 		if e.Push {
@@ -255,6 +257,9 @@ func (s *shard) placeLeases(at *spot) error {
 	few := s.few.Bytes()
 	bytes := len(few)
 	if bytes > inlineRoom(at.key, Lease) {
+		if s.tight {
+			return ErrFull
+		}
 		bytes = 0
 	}
 	if err := s.place(at, Lease, bytes); err != nil {

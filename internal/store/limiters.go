@@ -58,7 +58,10 @@ func (s *shard) forget(at *spot) {
 
 // take is one step of a rule on one key.
 func (s *shard) take(h hashed, key []byte, now int64, rule *Rule, quantity int64, mode quota.Mode) (quota.Decision, error) {
-	if rule.Kind == Throttle {
+	switch {
+	case rule.blocks(quantity, mode):
+		return quota.Blocked(), nil
+	case rule.Kind == Throttle:
 		o, err := s.throttle(h, key, now, rule.Throttle, quantity, mode)
 		if err != nil {
 			return quota.Decision{}, err
@@ -105,7 +108,9 @@ func (s *shard) fixed(at *spot, now int64, limit window.Limit, quantity int64, m
 func (s *shard) sliding(at *spot, now int64, limit window.Limit, quantity int64, mode quota.Mode) (quota.Decision, error) {
 	var state window.Sliding
 	if at.live {
-		state = window.Sliding{Start: at.r.number(0), Previous: at.r.number(1), Current: at.r.number(2), End: at.r.expires()}
+		state = window.Sliding{
+			Start: at.r.number(0), Previous: at.r.number(1), Current: at.r.number(2), Until: at.r.number(3), End: at.r.expires(),
+		}
 	}
 	d, next, err := limit.StepSliding(now, state, quantity, mode)
 	switch {
@@ -121,8 +126,13 @@ func (s *shard) sliding(at *spot, now int64, limit window.Limit, quantity int64,
 	at.r.setNumber(0, next.Start)
 	at.r.setNumber(1, next.Previous)
 	at.r.setNumber(2, next.Current)
+	at.r.setNumber(3, next.Until)
 	s.kept(at, next.End)
 	return d, nil
+}
+
+func (r record) logState() window.Log {
+	return window.Log{Base: uint64(r.number(0)), Until: r.number(1), End: r.expires()}
 }
 
 // nothing is the entries of a log that there is none of.
@@ -132,8 +142,7 @@ func (s *shard) slidingLog(at *spot, now int64, limit window.LogLimit, quantity 
 	var state window.Log
 	entries := nothing
 	if at.live {
-		state = window.Log{Base: uint64(at.r.number(0)), End: at.r.expires()}
-		entries = s.log(at.r)
+		state, entries = at.r.logState(), s.log(at.r)
 	}
 	d, next, edit, err := limit.StepLog(now, state, entries, quantity, mode)
 	switch {
@@ -147,6 +156,7 @@ func (s *shard) slidingLog(at *spot, now int64, limit window.LogLimit, quantity 
 		return quota.Decision{}, err
 	}
 	at.r.setNumber(0, int64(next.Base))
+	at.r.setNumber(1, next.Until)
 	s.kept(at, next.End)
 	return d, nil
 }
@@ -174,6 +184,10 @@ func (s *shard) acquire(h hashed, key []byte, now int64, r lease.Request, maxHol
 	}
 	table := s.table(&at)
 	d, changed, err := table.Acquire(now, r, maxHolders)
+	if changed && s.tight && holdsMore(table) {
+		table.Release(now, r.Holder())
+		return quota.Decision{}, ErrFull
+	}
 	if full := s.settle(&at, table, changed); full != nil {
 		return quota.Decision{}, full
 	}

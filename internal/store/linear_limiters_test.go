@@ -116,6 +116,11 @@ func (t table) stepAll(w wish, now int64, before table) (want wished, next table
 		d, _, _ := t[key].take(now, w.rules[i], w.quantity, quota.Peek)
 		want.decisions, want.allowed = append(want.decisions, d), want.allowed && !d.Limited
 	}
+	for i, key := range w.keys {
+		if !want.allowed {
+			want.decisions[i] = t[key].untaken(now, w.rules[i], want.decisions[i])
+		}
+	}
 	if !want.allowed || w.mode == quota.Peek {
 		next = t
 	}
@@ -280,6 +285,12 @@ func (v noLocks) TakeAll(ctx context.Context, takes []Taking, peek bool) (said [
 			}
 			said, allowed = append(said, d), allowed && !d.Limited
 			runtime.Gosched()
+		}
+	}
+	for i := range takes {
+		if d := &said[i]; !allowed && !d.Limited {
+			asked, _ := v.Take(ctx, takes[i].Key, &takes[i].Rule, 0, quota.Peek)
+			d.Remaining, d.ResetAfter, d.Taken = asked.Remaining, asked.ResetAfter, 0
 		}
 	}
 	return said, allowed, nil

@@ -46,6 +46,9 @@ func (p plain) entry() Entry { return Entry{Kind: p.kind, Expires: p.expires} }
 
 // take is one step of a rule; next is p itself if nothing is to be kept.
 func (p plain) take(now int64, rule *Rule, quantity int64, mode quota.Mode) (d quota.Decision, next plain, err error) {
+	if size := plainSize(rule); size == 0 && quantity > 0 && mode != quota.Force {
+		return quota.Decision{Limited: true, RetryAfter: quota.Never}, p, nil
+	}
 	if p.kind != None && p.kind != rule.Kind {
 		return d, p, ErrWrongKind
 	}
@@ -70,6 +73,21 @@ func (p plain) take(now int64, rule *Rule, quantity int64, mode quota.Mode) (d q
 		return d, p, err
 	}
 	return d, next.at(now), nil
+}
+
+func plainSize(rule *Rule) int64 {
+	return map[Kind]int64{Throttle: rule.Throttle.Size(), Fixed: rule.Window.Size(), Sliding: rule.Window.Size(),
+		SlidingLog: rule.Log.Size()}[rule.Kind]
+}
+
+// untaken is what a limiter of several says where nothing was taken: whether alone it would have been, and what there is.
+func (p plain) untaken(now int64, rule *Rule, said quota.Decision) quota.Decision {
+	if said.Limited {
+		return said
+	}
+	is, _, _ := p.take(now, rule, 0, quota.Peek)
+	said.Remaining, said.ResetAfter, said.Taken = is.Remaining, is.ResetAfter, 0
+	return said
 }
 
 // withLeases is what a key holds once a step has changed a copy of its leases as change says; p itself if it changed nothing.
@@ -110,7 +128,7 @@ var takers = []Kind{Throttle, Fixed, Sliding, SlidingLog}
 func plainRule(kind Kind, size, period int64) *Rule {
 	r, err := &Rule{Kind: kind}, error(nil)
 	if kind == Throttle {
-		r.Throttle, err = gcra.NewLimit(size-1, size, period)
+		r.Throttle, err = gcra.NewLimit(size-1, max(size, 1), period)
 	} else if r.Window, err = window.NewLimit(size, period); err == nil {
 		r.Log, err = window.NewLogLimit(size, period, 100_000)
 	}

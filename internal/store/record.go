@@ -27,7 +27,7 @@ const (
 
 // valueBytes is how long a kind's value is. Throttle has none. Of a log and of leases it names what holds the rest, or says how
 // much of it follows (inline.go). Of Bytes it is their length, and they follow.
-var valueBytes = [...]int{Fixed: 16, Sliding: 24, SlidingLog: 12, Lease: 4, Integer: 8, Bytes: 4}
+var valueBytes = [...]int{Fixed: 16, Sliding: 32, SlidingLog: 20, Lease: 4, Integer: 8, Bytes: 4}
 
 // recordSize is the number of bytes that a key's record takes.
 func recordSize(key int, kind Kind) int {

@@ -32,13 +32,33 @@ func (v *view) TakeAll(_ context.Context, takes []Taking, peek bool) ([]quota.De
 	}
 	granted, err := takeEach(db, takes[last:], hashes[last:], now, mode, decisions[last:])
 	switch allowed = allowed && granted; {
-	case err != nil || !allowed || peek:
-		return decisions, allowed, err
+	case err != nil:
+		return decisions, false, err
+	case !allowed:
+		return decisions, false, untaken(db, takes, hashes, now, decisions)
+	case peek:
+		return decisions, true, nil
 	case mode == quota.Peek:
 		return nil, false, ErrFull
 	}
 	_, err = takeEach(db, takes[:last], hashes, now, quota.Take, decisions)
 	return decisions, true, err
+}
+
+// untaken has those that would have allowed their quantity say what there is without it.
+func untaken(db *database, takes []Taking, hashes []hashed, now int64, decisions []quota.Decision) error {
+	for i := range takes {
+		t, d := &takes[i], &decisions[i]
+		if d.Limited || t.Quantity == 0 {
+			continue
+		}
+		asked, err := db.shards[hashes[i].shard].take(hashes[i], t.Key, now, &t.Rule, 0, quota.Peek)
+		if err != nil {
+			return err
+		}
+		d.Remaining, d.ResetAfter, d.Taken = asked.Remaining, asked.ResetAfter, 0
+	}
+	return nil
 }
 
 // fewTakes is for how many decisions a view keeps the room.

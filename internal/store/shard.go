@@ -39,6 +39,7 @@ type shard struct {
 	database int32
 	swept    uint32 // page that the sweep looks at next
 
+	tight    bool  // the step must not take memory: see View.Tight
 	lockedAt int64 // as holds counts
 	expired  int64 // how many records have gone because their time was over
 	moved    int64 // bytes of values that were copied
@@ -101,6 +102,9 @@ func (s *shard) add(h hashed, key []byte, kind Kind) (record, error) {
 
 // addSized is add for a kind that has so many bytes more.
 func (s *shard) addSized(h hashed, key []byte, kind Kind, more int) (record, error) {
+	if s.tight {
+		return nil, ErrFull
+	}
 	at, ok := s.pages.alloc(recordSize(len(key), kind) + more)
 	if !ok {
 		return nil, ErrFull
@@ -131,6 +135,9 @@ func (s *shard) rehash(r ref) hashed { return s.hash(s.pages.at(r).key()) }
 
 // throttle is one step of GCRA on one key.
 func (s *shard) throttle(h hashed, key []byte, now int64, limit gcra.Limit, quantity int64, mode quota.Mode) (gcra.Outcome, error) {
+	if limit.Blocks(quantity, mode) {
+		return gcra.Outcome{Limited: true, Retry: quota.Never}, nil
+	}
 	now = s.advance(now)
 	r, p := s.find(h, key)
 	var tat int64

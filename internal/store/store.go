@@ -59,9 +59,15 @@ type View interface {
 	// Take is Throttle for any limiter of a quantity. It keeps neither the key nor the rule.
 	Take(ctx context.Context, key []byte, rule *Rule, quantity int64, mode quota.Mode) (quota.Decision, error)
 	// TakeAll takes from several keys, each named once, all or nothing, in one atomic step and at one instant. It returns
-	// what each limiter says, and whether all of them allowed it: then each took; else none did, and each says what it
-	// would have said alone. With peek none takes. The decisions are the caller's until the next TakeAll.
+	// what each limiter says, and whether all of them allowed it: then each took. Else none did: each says whether it
+	// would have limited its quantity alone, and of what remains and when it is reset what is so. With peek none takes.
+	// The decisions are the caller's until the next TakeAll. Beside ErrFull they say which keys there is no room for: those
+	// that are limited.
 	TakeAll(ctx context.Context, takes []Taking, peek bool) (decisions []quota.Decision, allowed bool, err error)
+
+	// Tight is this view, but of its limiters' steps those that would need memory, to add a key or to make one larger, are
+	// ErrFull.
+	Tight() View
 
 	// Acquire gives a holder permits until its lease ends, in one atomic step; a key has at most maxHolders.
 	Acquire(ctx context.Context, key []byte, r lease.Request, maxHolders int) (quota.Decision, error)
@@ -197,6 +203,23 @@ type Rule struct {
 	Log      window.LogLimit // of a SlidingLog
 }
 
+// Size is the largest quantity that the limit can ever allow.
+func (r *Rule) Size() int64 {
+	switch r.Kind {
+	case Throttle:
+		return r.Throttle.Size()
+	case SlidingLog:
+		return r.Log.Size()
+	default:
+		return r.Window.Size()
+	}
+}
+
+// blocks says whether a call is limited whatever its key holds, which then is not looked at.
+func (r *Rule) blocks(quantity int64, mode quota.Mode) bool {
+	return r.Size() == 0 && quantity > 0 && mode != quota.Force
+}
+
 // Taking is one of the things that TakeAll takes.
 type Taking struct {
 	Key      []byte
@@ -243,7 +266,7 @@ type Usage struct {
 var (
 	// ErrWrongKind: the key holds another kind than the command is for.
 	ErrWrongKind = errors.New("key holds another kind")
-	// ErrFull: the table has no room for another key.
+	// ErrFull: there is no room for another key, or for a key to grow.
 	ErrFull = errors.New("no room for another key")
 	// ErrNotInteger: the value is none.
 	ErrNotInteger = errors.New("value is not an integer")

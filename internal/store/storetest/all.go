@@ -17,7 +17,8 @@ import (
 
 var allCases = []testCase{
 	{"all", "TakeAll takes from every key what each limiter allows, and says what each says", all},
-	{"all or nothing", "where one limiter refuses, TakeAll takes nothing from any, and each says what it would say alone", allOrNothing},
+	{"all or nothing", "where one limiter refuses, TakeAll takes nothing from any, and each says whether it would have refused alone", allOrNothing},
+	{"all untaken", "where one limiter refuses, what remains and when it is reset is told as it is, of every key", allUntaken},
 	{"all peek", "TakeAll that peeks says what taking would say and takes nothing", allPeek},
 	{"all but one of another kind", "where one key is of another kind, TakeAll is ErrWrongKind and takes nothing from any", allButOneOfAnotherKind},
 	{"all of any quantity", "TakeAll gives back where a quantity is negative, and asks about debt where it is 0, if all allow it", allOfAnyQuantity},
@@ -52,6 +53,18 @@ func manyTakings(n int, prefix string) (takes []store.Taking) {
 		takes = append(takes, taking(rule(limiters[i%len(limiters)], int64(10+i), 60), fmt.Sprint(prefix, i), int64(1+i%5)))
 	}
 	return takes
+}
+
+// untaken is what each says of itself where none has taken.
+func (c *caller) untaken(takes ...store.Taking) (said []quota.Decision) {
+	c.Helper()
+	for _, t := range takes {
+		d := c.takeBy(t.Rule, string(t.Key), t.Quantity, quota.Peek)
+		asked := c.takeBy(t.Rule, string(t.Key), 0, quota.Peek)
+		d.Remaining, d.ResetAfter, d.Taken = asked.Remaining, asked.ResetAfter, 0
+		said = append(said, d)
+	}
+	return said
 }
 
 func (c *caller) sightOf(takes []store.Taking) any {
@@ -103,7 +116,7 @@ func allOrNothing(r *rig) {
 			t := &takes[refuses]
 			t.Rule, t.Quantity = rule(t.Rule.Kind, 9, 60), quantity
 			r.takeBy(t.Rule, string(t.Key), 30, quota.Force)
-			before, want, h := r.sightOf(takes), r.alone(takes...), r.listen()
+			before, want, h := r.sightOf(takes), r.untaken(takes...), r.listen()
 			for _, peek := range []bool{false, true} {
 				d, allowed := r.takeAll(peek, takes...)
 				require.False(r, allowed)
@@ -112,6 +125,27 @@ func allOrNothing(r *rig) {
 				require.Equal(r, before, r.sightOf(takes), "of %d keys", n)
 				require.Empty(r, h.heard())
 			}
+		}
+	}
+}
+
+func allUntaken(r *rig) {
+	for _, kind := range limiters {
+		five := rule(kind, 5, 60)
+		used, unused, back, full := fmt.Sprint(kind, " used"), fmt.Sprint(kind, " unused"), fmt.Sprint(kind, " back"), fmt.Sprint(kind, " full")
+		r.takeBy(five, used, 2, quota.Take)
+		r.takeBy(five, back, 3, quota.Take)
+		r.takeBy(five, full, 5, quota.Take)
+		r.clock.Advance(time.Second)
+		r.view.Begin()
+		reset := r.takeBy(five, used, 0, quota.Take).ResetAfter
+		for _, peek := range []bool{false, true} {
+			d, allowed := r.takeAll(peek, taking(five, used, 1), taking(five, unused, 1), taking(five, back, -3), taking(five, full, 1))
+			require.False(r, allowed)
+			require.Equal(r, quota.Decision{Limit: 5, Remaining: 3, RetryAfter: quota.Never, ResetAfter: reset}, d[0])
+			require.Equal(r, quota.Decision{Limit: 5, Remaining: 5, RetryAfter: quota.Never}, d[1])
+			require.Equal(r, int64(2), d[2].Remaining)
+			require.True(r, d[3].Limited)
 		}
 	}
 }
@@ -174,7 +208,7 @@ func allOfAnyQuantity(r *rig) {
 		takes := []store.Taking{
 			taking(five, used, -2), taking(five, empties, math.MinInt64), taking(five, asks, 0), taking(one, limited, 1),
 		}
-		before, want := r.sightOf(takes), r.alone(takes...)
+		before, want := r.sightOf(takes), r.untaken(takes...)
 		d, allowed := r.takeAll(false, takes...)
 		require.False(r, allowed)
 		require.Equal(r, want, d)

@@ -37,7 +37,7 @@ func rule(kind store.Kind, size, period int64) store.Rule {
 	r := store.Rule{Kind: kind}
 	var err, logErr error
 	if kind == store.Throttle {
-		r.Throttle = limit(size-1, size, period)
+		r.Throttle = limit(size-1, max(size, 1), period)
 	} else {
 		r.Window, err = window.NewLimit(size, period)
 		r.Log, logErr = window.NewLogLimit(size, period, maxLog)

@@ -45,6 +45,9 @@ func (v *naiveView) take(name string, now int64, rule store.Rule, quantity int64
 		}
 		return rule.Throttle.Decision(o), nil
 	}
+	if rule.Size() == 0 && quantity > 0 && mode != quota.Force && !v.has(looksAtBlocked) {
+		return quota.Blocked(), nil
+	}
 	v.use(name, now)
 	was, err := v.ofKind(name, now, rule.Kind)
 	if err != nil {
@@ -62,6 +65,12 @@ func (v *naiveView) take(name string, now int64, rule store.Rule, quantity int64
 	}
 	if v.has(forgetsPrevious) {
 		next.sliding.Previous = 0
+	}
+	if v.refuses(was, next) {
+		return quota.Decision{}, store.ErrFull
+	}
+	if v.has(forgetsOthers) {
+		next = next.forgetting(rule)
 	}
 	if v.has(keepsEmpty) && next.kind == store.None {
 		next = held{kind: rule.Kind, expires: now + int64(time.Second)}
@@ -95,6 +104,12 @@ func (v *naiveView) TakeAll(_ context.Context, takes []store.Taking, peek bool) 
 	if v.has(mixesAnswers) {
 		slices.Reverse(decisions)
 	}
+	if !allowed && !v.has(saysAlone) {
+		v.untaken(takes, now, decisions)
+	}
+	if allowed && !peek && v.tight && !v.spare(takes, now, decisions) {
+		return decisions, false, store.ErrFull
+	}
 	for _, t := range takes {
 		if allowed && (!peek || v.has(peekTakesAll)) || t.Quantity < 0 && !peek && v.has(givesBackAnyway) {
 			v.take(v.name(t.Key), now, t.Rule, t.Quantity, quota.Take)
@@ -123,6 +138,9 @@ func (v *naiveView) takeInTurn(takes []store.Taking, now int64, peek bool) (deci
 			return nil, false, err
 		}
 		decisions = append(decisions, d)
+	}
+	if !allowed {
+		v.untaken(takes, now, decisions)
 	}
 	return decisions, allowed, nil
 }
@@ -168,6 +186,9 @@ func (v *naiveView) Acquire(_ context.Context, key []byte, r lease.Request, maxH
 		r, _ = lease.NewRequest(asked.FieldByName("limit").Int(), ttl/1e9, append(holder, '\''), asked.FieldByName("quantity").Int())
 	}
 	d, changed, err := l.Acquire(now, r, maxHolders)
+	if v.tight && changed && !again && !v.has(tightAdds) {
+		return quota.Decision{}, store.ErrFull
+	}
 	if d.Limited && v.has(renewsRefused) {
 		changed = l.Renew(now, time.Duration(ttl), holder)
 	}

@@ -167,6 +167,7 @@ type naiveView struct {
 	now    int64
 	within bool // steps of Atomically
 	signed int64
+	tight  bool // the step must need no memory
 }
 
 func (v *naiveView) Sign(by int64) { v.signed = by }
@@ -242,6 +243,9 @@ func (v *naiveView) throttle(name string, now int64, limit gcra.Limit, quantity 
 		}
 		limit = v.firstSeen
 	}
+	if limit.Blocks(quantity, mode) && !v.has(looksAtBlocked) {
+		return gcra.Outcome{Limited: true, Retry: quota.Never}, nil
+	}
 	v.use(name, now)
 	was, err := v.ofKind(name, now, store.Throttle)
 	if err != nil {
@@ -263,6 +267,9 @@ func (v *naiveView) throttle(name string, now int64, limit gcra.Limit, quantity 
 		next = max(tat, now) + 1
 	case quantity < 0 && v.has(losesRefund), mode == quota.Force && v.has(forgetsDebt):
 		return o, nil
+	}
+	if v.refuses(was, held{kind: store.Throttle, expires: next}.at(now)) {
+		return gcra.Outcome{}, store.ErrFull
 	}
 	if next != tat || v.has(noticesNothing) {
 		v.keep(name, now, held{kind: store.Throttle, expires: next})

@@ -52,7 +52,7 @@ func cases() []testCase {
 	var all []testCase
 	for _, part := range [][]testCase{
 		decisionCases, timeCases, keyCases, severalCases, noticeCases, scanCases,
-		kindCases, windowCases, leaseCases, allCases, valueCases, idleCases,
+		kindCases, windowCases, leaseCases, allCases, tightCases, valueCases, idleCases,
 	} {
 		all = append(all, part...)
 	}

@@ -109,6 +109,13 @@ const (
 	neverOver
 	usesToLook
 	usesToChange
+	looksAtBlocked
+	forgetsOthers
+	saysAlone
+	tightAdds
+	tightRefuses
+	tightGrows
+	tightTakesHalf
 	faults // how many there are
 )
 
@@ -184,6 +191,14 @@ var finds = map[fault]string{
 	givesBackAnyway:   "all of any quantity",
 	takesInPieces:     "all at once",
 	manyInstantsOfAll: "all at one instant",
+
+	looksAtBlocked: "blocked",
+	forgetsOthers:  "another period",
+	saysAlone:      "all untaken",
+	tightAdds:      "tight",
+	tightRefuses:   "tight",
+	tightGrows:     "tight and growing",
+	tightTakesHalf: "tight for all",
 
 	readsBinary:      "values",
 	writesKeepExpiry: "values",

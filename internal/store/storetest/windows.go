@@ -17,6 +17,9 @@ import (
 var windowCases = []testCase{
 	{"any limiter", "a call is decided by the algorithm of its rule's kind, from what the calls before it left and the time that has gone by", anyLimiter},
 	{"refused by any limiter", "a call of any limiter that is limited, peeks, asks for nothing or fails changes nothing: neither state nor notice", refusedByAny},
+	{"blocked", "a limit of 0 allows nothing, but what is forced; and the key is not looked at, of whatever kind it is", blocked},
+	{"another period", "a call with another period forgets nothing: until the period that a key keeps has passed since a call that took " +
+		"named it, that one decides, and a fixed window that is open lasts as long as the longest named", anotherPeriod},
 	{"emptied", "a key that was given all back is gone, and nothing is saved up", emptied},
 	{"notices of limiters", "the listener hears of every change that a limiter makes, once, and of nothing else", limiterNotices},
 	{"atomic limiters", "a step of any limiter is one: of many callers at once no more are admitted than of one caller", atomicLimiters},
@@ -77,6 +80,73 @@ func refusedByAny(r *rig) {
 		require.ErrorIs(r, err, quota.ErrQuantity)
 		require.Equal(r, before, r.sight(used, full, unused))
 		require.Empty(r, h.heard())
+	}
+}
+
+func blocked(r *rig) {
+	for _, kind := range limiters {
+		none, five, key := rule(kind, 0, 60), rule(kind, 5, 60), kind.String()
+		r.takeBy(five, key, 3, quota.Take)
+		r.clock.Advance(time.Second)
+		r.view.Begin()
+		for _, other := range kinds {
+			if other != kind {
+				r.use(other, fmt.Sprint(kind, other))
+			}
+		}
+		before, h := r.sight(key), r.listen()
+		for _, quantity := range []int64{1, 9, math.MaxInt64} {
+			for _, mode := range []quota.Mode{quota.Take, quota.Peek, quota.UpTo} {
+				require.Equal(r, quota.Blocked(), r.takeBy(none, key, quantity, mode))
+				require.Equal(r, quota.Blocked(), r.takeBy(none, key+" unused", quantity, mode))
+				for _, other := range kinds {
+					if other != kind {
+						require.Equal(r, quota.Blocked(), r.takeBy(none, fmt.Sprint(kind, other), quantity, mode))
+					}
+				}
+			}
+		}
+		require.Equal(r, before, r.sight(key))
+		require.Empty(r, h.heard())
+		d := r.takeBy(none, key, 0, quota.Take)
+		require.True(r, d.Limited, "%s: 0 asks about debt", kind)
+		require.Positive(r, d.ResetAfter)
+		d = r.takeBy(none, key, 1, quota.Force)
+		require.Equal(r, int64(quota.Never), d.RetryAfter)
+		require.Equal(r, int64(1), d.Taken)
+		require.False(r, r.takeBy(none, key, math.MinInt64, quota.Take).Limited)
+		require.Equal(r, store.Entry{}, r.lookup(key))
+		for _, other := range kinds {
+			if other != kind {
+				_, err := r.view.Take(ctx, []byte(fmt.Sprint(kind, other)), &none, 1, quota.Force)
+				require.ErrorIs(r, err, store.ErrWrongKind)
+			}
+		}
+		allowing, blocking := taking(five, key, 1), taking(none, key+" unused", 1)
+		said, allowed := r.takeAll(false, allowing, blocking)
+		require.False(r, allowed)
+		require.Equal(r, quota.Blocked(), said[1])
+	}
+}
+
+// anotherPeriod takes all within a minute, and then asks by a second.
+func anotherPeriod(r *rig) {
+	for _, kind := range []store.Kind{store.Fixed, store.Sliding, store.SlidingLog} {
+		key, minute, second := kind.String(), rule(kind, 5, 60), rule(kind, 5, 1)
+		r.takeBy(minute, key, 3, quota.Take)
+		r.clock.Advance(30 * time.Second)
+		r.view.Begin()
+		require.Equal(r, int64(0), r.takeBy(second, key, 2, quota.Take).Remaining, key)
+		r.clock.Advance(30*time.Second - 1)
+		r.view.Begin()
+		require.True(r, r.takeBy(second, key, 1, quota.Take).Limited, key)
+		require.True(r, r.takeBy(minute, key, 1, quota.Take).Limited, key)
+		r.clock.Advance(1)
+		r.view.Begin()
+		d := r.takeBy(second, key, 5, quota.Take)
+		require.False(r, d.Limited, key)
+		require.True(r, r.takeBy(minute, key, 1, quota.Take).Limited, key)
+		require.Equal(r, 1, r.remove(key))
 	}
 }
 

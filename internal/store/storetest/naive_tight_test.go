@@ -1,0 +1,93 @@
+package storetest
+
+import (
+	"context"
+
+	"cellserver/internal/gcra"
+	"cellserver/internal/lease"
+	"cellserver/internal/quota"
+	"cellserver/internal/store"
+)
+
+// tightNaive is the naive store's view while memory is short.
+type tightNaive struct{ *naiveView }
+
+func (v *naiveView) Tight() store.View { return tightNaive{v} }
+
+func (v tightNaive) within(step func()) {
+	v.tight = true
+	defer func() { v.tight = false }()
+	step()
+}
+
+func (v tightNaive) Throttle(
+	_ context.Context, key []byte, limit gcra.Limit, quantity int64, mode quota.Mode,
+) (o gcra.Outcome, err error) {
+	v.within(func() { o, err = v.naiveView.Throttle(ctx, key, limit, quantity, mode) })
+	return o, err
+}
+
+func (v tightNaive) Take(
+	_ context.Context, key []byte, rule *store.Rule, quantity int64, mode quota.Mode,
+) (d quota.Decision, err error) {
+	v.within(func() { d, err = v.naiveView.Take(ctx, key, rule, quantity, mode) })
+	return d, err
+}
+
+func (v tightNaive) TakeAll(_ context.Context, takes []store.Taking, peek bool) (d []quota.Decision, ok bool, err error) {
+	v.within(func() { d, ok, err = v.naiveView.TakeAll(ctx, takes, peek) })
+	return d, ok, err
+}
+
+func (v tightNaive) Acquire(_ context.Context, key []byte, r lease.Request, maxHolders int) (d quota.Decision, err error) {
+	v.within(func() { d, err = v.naiveView.Acquire(ctx, key, r, maxHolders) })
+	return d, err
+}
+
+// refuses says whether a step needs memory that it must not take.
+func (v *naiveView) refuses(was, next held) bool {
+	if !v.tight || v.has(tightAdds) {
+		return false
+	}
+	if was.kind != store.None && v.has(tightGrows) {
+		return false
+	}
+	return v.has(tightRefuses) || next.needs(was)
+}
+
+// needs says whether it takes more memory than what was there: a log has room for eight.
+func (h held) needs(was held) bool {
+	return h.kind != store.None && (was.kind == store.None || len(h.entries) > max(8, len(was.entries)))
+}
+
+// spare says whether all that would be taken needs no memory, and limits what does.
+func (v *naiveView) spare(takes []store.Taking, now int64, decisions []quota.Decision) bool {
+	spared := true
+	for i, t := range takes {
+		was := v.live(v.name(t.Key), now)
+		_, next, changed, _ := was.take(now, t.Rule, t.Quantity, quota.Take)
+		decisions[i].Limited = changed && next.needs(was)
+		spared = spared && !decisions[i].Limited
+	}
+	return spared || v.has(tightTakesHalf)
+}
+
+// untaken says what there is where nothing was taken.
+func (v *naiveView) untaken(takes []store.Taking, now int64, decisions []quota.Decision) {
+	for i, t := range takes {
+		if d := &decisions[i]; !d.Limited {
+			asked, _, _, _ := v.live(v.name(t.Key), now).take(now, t.Rule, 0, quota.Peek)
+			d.Remaining, d.ResetAfter, d.Taken = asked.Remaining, asked.ResetAfter, 0
+		}
+	}
+}
+
+// forgetting is what a key holds where only the latest period counts.
+func (h held) forgetting(rule store.Rule) held {
+	h.sliding.Until, h.log.Until = 0, 0
+	if h.kind == store.Fixed {
+		h.fixed.End = h.fixed.Start + int64(rule.Window.Period())
+		h.expires = h.fixed.End
+	}
+	return h
+}

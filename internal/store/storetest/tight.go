@@ -1,0 +1,142 @@
+package storetest
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"cellserver/internal/quota"
+	"cellserver/internal/store"
+
+	"github.com/stretchr/testify/require"
+)
+
+var tightCases = []testCase{
+	{"tight", "while memory is short a limiter decides about every key that is there, and answers whatever takes nothing; only what " +
+		"adds a key is ErrFull, and changes nothing", tightLimiters},
+	{"tight and growing", "while memory is short a key that would have to grow is ErrFull, and stays as it is", tightGrowing},
+	{"tight for all", "while memory is short TakeAll is ErrFull if one of its keys needs some, says which, and takes nothing", tightForAll},
+}
+
+// tight is the same caller while memory is short.
+func (c *caller) tight() *caller { return &caller{c.T, c.view.Tight()} }
+
+// full is a call that there is no room for.
+func (c *caller) full(rule store.Rule, key string, quantity int64, mode quota.Mode) {
+	c.Helper()
+	_, err := c.view.Take(ctx, []byte(key), &rule, quantity, mode)
+	require.ErrorIs(c, err, store.ErrFull, "%s: quantity %d, mode %d", key, quantity, mode)
+}
+
+func tightLimiters(r *rig) {
+	tight := r.tight()
+	for _, kind := range limiters {
+		five, key, unused := rule(kind, 5, 60), fmt.Sprint(kind), fmt.Sprint(kind, " unused")
+		r.takeBy(five, key, 2, quota.Take)
+		h := r.listen()
+		require.Equal(r, int64(2), tight.takeBy(five, key, 1, quota.Take).Remaining)
+		require.Equal(r, int64(2), tight.takeBy(five, key, 0, quota.Take).Remaining)
+		require.True(r, tight.takeBy(five, key, 3, quota.Take).Limited)
+		require.Equal(r, int64(0), tight.takeBy(five, key, 3, quota.UpTo).Remaining)
+		require.True(r, tight.takeBy(five, key, 1, quota.Force).Limited)
+		require.Equal(r, int64(1), tight.takeBy(five, key, -2, quota.Take).Remaining)
+		require.Len(r, h.heard(), 4)
+
+		for _, mode := range []quota.Mode{quota.Take, quota.UpTo, quota.Force} {
+			tight.full(five, unused, 1, mode)
+		}
+		for _, quantity := range []int64{0, -1, math.MinInt64, 6} {
+			require.Equal(r, int64(5), tight.takeBy(five, unused, quantity, quota.Take).Remaining)
+		}
+		require.Equal(r, int64(4), tight.takeBy(five, unused, 1, quota.Peek).Remaining)
+		require.Empty(r, h.heard())
+		require.Empty(r, r.sightOfNothing(kind, unused))
+
+		tight.takeBy(five, key, math.MinInt64, quota.Take)
+		tight.full(five, key, 1, quota.Take)
+		require.Equal(r, int64(4), r.takeBy(five, key, 1, quota.Take).Remaining, "of a view that is not tight it is taken")
+	}
+	_, err := tight.view.Throttle(ctx, []byte("unused"), limit(4, 1, 1), 1, quota.Take)
+	require.ErrorIs(r, err, store.ErrFull)
+	_, err = tight.view.Acquire(ctx, []byte("leases"), request(5, 60, "me", 1), maxHolders)
+	require.ErrorIs(r, err, store.ErrFull)
+	r.acquire("leases", request(5, 60, "me", 1))
+	require.False(r, tight.acquire("leases", request(5, 60, "me", 2)).Limited, "a holder that is there asks again")
+	require.Equal(r, int64(3), tight.acquire("leases", request(5, 60, "you", 0)).Remaining)
+}
+
+// tightGrowing makes a log and leases longer until there is no more room for them.
+func tightGrowing(r *rig) {
+	tight, log := r.tight(), rule(store.SlidingLog, maxLog, 60)
+	take := func() error {
+		_, err := tight.view.Take(ctx, []byte("log"), &log, 1, quota.Take)
+		return err
+	}
+	r.growing("log", func(int) error { r.takeBy(log, "log", 1, quota.Take); return nil }, func(int) error { return take() })
+	require.ErrorIs(r, take(), store.ErrFull)
+	require.Equal(r, int64(maxLog), tight.takeBy(log, "log", math.MinInt64, quota.Take).Remaining)
+
+	acquire := func(v store.View) func(i int) error {
+		return func(i int) error {
+			_, err := v.Acquire(ctx, []byte("leases"), request(maxHolders, 60, fmt.Sprint("holder", i), 1), maxHolders)
+			return err
+		}
+	}
+	r.growing("leases", acquire(r.view), acquire(tight.view))
+	require.Equal(r, int64(1), tight.release("leases", "holder0"))
+}
+
+// growing takes steps on a key: some that may take memory, to get to every size, after each as many as fit without.
+func (r *rig) growing(key string, grow, fit func(i int) error) {
+	for i := 0; i < maxLog/2; {
+		require.NoError(r, grow(i))
+		i++
+		for fitted := 0; ; fitted++ {
+			r.clock.Advance(time.Millisecond)
+			r.view.Begin()
+			before := r.sight(key)
+			h := r.listen()
+			if err := fit(i); err != nil {
+				require.ErrorIs(r, err, store.ErrFull)
+				require.Equal(r, before, r.sight(key))
+				require.Empty(r, h.heard())
+				break
+			}
+			i++
+			require.Less(r, fitted, maxLog/10, "%s grows without memory", key)
+		}
+	}
+}
+
+func tightForAll(r *rig) {
+	tight := r.tight()
+	for n, needs := range map[int]int{1: 0, 2: 1, 3: 0, 9: 4} {
+		takes := manyTakings(n, fmt.Sprint(n, " "))
+		for i, t := range takes {
+			if i != needs {
+				r.takeBy(t.Rule, string(t.Key), 1, quota.Take)
+			}
+		}
+		before, h := r.sightOf(takes), r.listen()
+		d, allowed, err := tight.view.TakeAll(ctx, takes, false)
+		require.ErrorIs(r, err, store.ErrFull)
+		require.False(r, allowed)
+		for i := range takes {
+			require.Equal(r, i == needs, d[i].Limited, "%d of %d", i, n)
+		}
+		_, allowed = tight.takeAll(true, takes...)
+		require.True(r, allowed, "PEEK is answered")
+		require.Equal(r, before, r.sightOf(takes))
+		require.Empty(r, h.heard())
+
+		t := &takes[needs]
+		quantity := t.Quantity
+		t.Quantity = 1000
+		_, allowed = tight.takeAll(false, takes...)
+		require.False(r, allowed, "what is limited needs nothing")
+		t.Quantity = quantity
+		r.takeBy(t.Rule, string(t.Key), 1, quota.Take)
+		_, allowed = tight.takeAll(false, takes...)
+		require.True(r, allowed, "all of them are there")
+	}
+}
