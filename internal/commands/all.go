@@ -18,7 +18,7 @@ var clAll = Command{
 	Reply: `Each limiter is THROTTLE key max_burst count_per_period period quantity, or FIXED, SLIDING or SLIDINGLOG key limit
 period quantity; count is how many there are, 1 to 64. The reply: limited, 0 if every limiter allowed its quantity and all
 were taken, 1 if one did not and none was; retry_after, the longest of those that limited, -1 if none did or one never will
-allow it; then for each limiter its five integers, and when limited what it would have said alone.`,
+allow it; then for each limiter its five integers. When limited, remaining and reset_after of each are what is there.`,
 	Run: func(c *Call) error {
 		takes, rest, err := c.takings(c.words[2:], int(c.Int()))
 		defer clear(takes) // the keys are borrowed

@@ -30,4 +30,4 @@ func (c *Call) decision(d *quota.Decision, mode quota.Mode, ms bool) {
 	c.Out.Ints(limited, d.Limit, d.Remaining, retry, reset)
 }
 
-const limiterReply = "The [five integers](#the-reply-of-a-limiter); with UPTO a sixth: taken."
+const limiterReply = "The [five integers](#the-reply-of-a-limiter); with UPTO a sixth: what was taken, or below 0 what came back."

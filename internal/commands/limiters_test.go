@@ -60,18 +60,18 @@ var limiterCases = []struct{ name, lines string }{
 	{"a negative quantity gives back, in every mode, and never past empty", `
 		-1       -> allowed, 0 used
 		-1 FORCE -> allowed, 0 used
-		-1 UPTO  -> allowed, 0 used, -1 taken
+		-1 UPTO  -> allowed, 0 used, 0 taken
 		9        -> allowed, 9 used
 		-1       -> allowed, 8 used
 		-1 PEEK  -> allowed, 7 used
 		-1 UPTO  -> allowed, 7 used, -1 taken
 		-1 FORCE -> allowed, 6 used
-		-7 UPTO  -> allowed, 0 used, -7 taken
+		-7 UPTO  -> allowed, 0 used, -6 taken
 		5        -> allowed, 5 used
 		-9223372036854775808 PEEK -> allowed, 0 used
 		-9223372036854775808      -> allowed, 0 used
 		5        -> allowed, 5 used
-		-9223372036854775808 upto -> allowed, 0 used, -9223372036854775808 taken
+		-9223372036854775808 upto -> allowed, 0 used, -5 taken
 		5        -> allowed, 5 used
 		-9223372036854775808 force ms -> allowed, 0 used`},
 	{"PEEK", `
@@ -178,24 +178,30 @@ var limiterCases = []struct{ name, lines string }{
 		9223372036854775808  -> -ERR value is not an integer or out of range
 		-9223372036854775809 -> -ERR value is not an integer or out of range
 		7           -> allowed, 10 used`},
-}
-
-// blockedCases are of a limit of 0, which CL.THROTTLE cannot have.
-var blockedCases = []struct{ name, lines string }{
 	{"a limit of 0 blocks everything", `
 		limit 0
-		        -> limited, 0 used, never
-		1 MS    -> limited, 0 used, never
-		1 UPTO  -> limited, 0 used, never, 0 taken
-		1 PEEK  -> limited, 0 used, never
+		        -> blocked, 0 used
+		1 MS    -> blocked, 0 used
+		1 UPTO  -> blocked, 0 used, 0 taken
+		1 PEEK  -> blocked, 0 used
 		0       -> allowed, 0 used
 		-1      -> allowed, 0 used
 		2 FORCE -> limited, 2 used, never
+		1       -> blocked, 2 used
+		9223372036854775807 UPTO MS -> blocked, 2 used, 0 taken
 		0       -> limited, 2 used, waits for 0
 		-1      -> allowed, 1 used
-		-1      -> allowed, 0 used
+		-5 UPTO -> allowed, 0 used, -1 taken
 		2 FORCE -> limited, 2 used, never
 		wait 0`},
+	{"a limit that becomes 0 blocks, and does not look at what was used", `
+		4       -> allowed, 4 used
+		limit 0
+		1 PEEK  -> blocked, 4 used
+		3       -> blocked, 4 used
+		0       -> limited, 4 used, waits for 0
+		limit 5
+		1       -> allowed, 5 used`},
 }
 
 // quantityLimiter is what the limiters differ in, as long as all that is used was taken at one instant.
@@ -246,7 +252,7 @@ type say func(words []string) string
 func TestLimitersMeanTheSame(t *testing.T) {
 	for _, l := range quantityLimiters {
 		for _, form := range []limiterForm{byItself, insideAll} {
-			for _, c := range l.cases() {
+			for _, c := range limiterCases {
 				t.Run(l.name+form.String()+"/"+c.name, func(t *testing.T) {
 					for _, d := range playLimiter(t, l, form, c.lines, nil) {
 						t.Error(d)
@@ -255,13 +261,6 @@ func TestLimitersMeanTheSame(t *testing.T) {
 			}
 		}
 	}
-}
-
-func (l quantityLimiter) cases() []struct{ name, lines string } {
-	if l.name == "THROTTLE" {
-		return limiterCases
-	}
-	return slices.Concat(limiterCases, blockedCases)
 }
 
 type limiterForm bool
@@ -314,7 +313,7 @@ func playLimiter(t *testing.T, l quantityLimiter, form limiterForm, lines string
 	return c.wrong
 }
 
-var limiterLine = regexp.MustCompile(`^(.*?) *-> (?:(allowed|limited), (\d+) used(?:, (never)|, waits for (\d+))?(?:, (-?\d+) taken)?|(-ERR .*))$`)
+var limiterLine = regexp.MustCompile(`^(.*?) *-> (?:(allowed|limited|blocked), (\d+) used(?:, (never)|, waits for (\d+))?(?:, (-?\d+) taken)?|(-ERR .*))$`)
 
 func (c *limiterCase) play(t *testing.T, line string) {
 	if directive, argument, _ := strings.Cut(line, " "); directive == "limit" || directive == "wait" || directive == "advance" {
@@ -330,7 +329,9 @@ func (c *limiterCase) play(t *testing.T, line string) {
 		c.compare("what an error leaves", before, c.inspect())
 		return
 	}
-	e := expectedReply{limited: m[2] == "limited", used: number(t, m[3]), never: m[4] != "" || m[2] == "allowed", taken: m[6]}
+	e := expectedReply{
+		limited: m[2] != "allowed", blocked: m[2] == "blocked", used: number(t, m[3]), never: m[4] != "" || m[2] != "limited", taken: m[6],
+	}
 	if !e.never {
 		e.wanted = number(t, m[5])
 	}
@@ -422,9 +423,9 @@ func insideOf(all string) string {
 
 // expectedReply is what a line says.
 type expectedReply struct {
-	limited, never bool
-	used, wanted   int64
-	taken          string
+	limited, never, blocked bool // which tells nothing of the key
+	used, wanted            int64
+	taken                   string
 }
 
 func (c *limiterCase) expected(e expectedReply, options []string) string {
@@ -439,7 +440,7 @@ func (c *limiterCase) expected(e expectedReply, options []string) string {
 	if !e.never {
 		retry = inUnits(c.wait(c.limit, e.used, e.wanted), unit)
 	}
-	if e.used > 0 {
+	if e.used > 0 && !e.blocked {
 		reset = inUnits(c.reset(e.used), unit)
 	}
 	reply := fmt.Sprintf("[%d, %d, %d, %s, %s", limited, c.limit, max(0, c.limit-e.used), retry, reset)
@@ -550,7 +551,7 @@ func TestLimiterCasesFindFaults(t *testing.T) {
 		for form, faults := range map[limiterForm]map[string]faultyServer{byItself: limiterFaults, insideAll: allFaults} {
 			for name, fault := range faults {
 				t.Run(l.name+form.String()+"/"+name, func(t *testing.T) {
-					require.True(t, slices.ContainsFunc(l.cases(), func(c struct{ name, lines string }) bool {
+					require.True(t, slices.ContainsFunc(limiterCases, func(c struct{ name, lines string }) bool {
 						return len(playLimiter(t, l, form, c.lines, fault)) > 0
 					}), "the fault went unseen")
 				})
