@@ -37,7 +37,7 @@ var echo = Command{
 }
 
 // redisVersion is what clients are told that they talk to: they branch on it, and what they then expect is served.
-const redisVersion = "7.2.0"
+const redisVersion = "7.4.0"
 
 func (c *Call) introduce() {
 	c.Out.Map(7)
