@@ -44,7 +44,7 @@ type shard struct {
 	expired  int64 // how many records have gone because their time was over
 	moved    int64 // bytes of values that were copied
 
-	_ [24]byte // a shard must fill whole cache lines, or its neighbour's lock lies on one of its own: a test holds it to that
+	_ [16]byte // a shard must fill whole cache lines, or its neighbour's lock lies on one of its own: a test holds it to that
 }
 
 // advance is the instant of a call that read the clock at now: never before an instant that this shard has seen. Two

@@ -3,6 +3,7 @@ package window
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"reflect"
@@ -130,7 +131,8 @@ func same[S any](a, b S) bool {
 
 // faultsOf are steps that are wrong in one way each, whatever the kind.
 func faultsOf[S any](step stepFunc[S]) map[string]stepFunc[S] {
-	return map[string]stepFunc[S]{
+	faults := misreports(step)
+	maps.Copy(faults, map[string]stepFunc[S]{
 		"admits one too many": func(l Limit, now int64, s S, quantity int64, mode quota.Mode) (quota.Decision, S, error) {
 			d, next, err := step(Limit{size: l.size + 1, period: l.period}, now, s, quantity, mode)
 			d.Limit = l.size
@@ -180,6 +182,13 @@ func faultsOf[S any](step stepFunc[S]) map[string]stepFunc[S] {
 			}
 			return d, next, err
 		},
+	})
+	return faults
+}
+
+// misreports are steps that keep the right state and tell it wrongly.
+func misreports[S any](step stepFunc[S]) map[string]stepFunc[S] {
+	return map[string]stepFunc[S]{
 		"says that all came back": func(l Limit, now int64, s S, quantity int64, mode quota.Mode) (quota.Decision, S, error) {
 			d, next, err := step(l, now, s, quantity, mode)
 			if quantity < 0 {
