@@ -439,7 +439,7 @@ func TestRenamedCommands(t *testing.T) {
 	require.Equal(t, "+OK\r\n", c.say(t, "GET k v"))
 	require.Equal(t, "$1\r\nv\r\n", c.say(t, "FETCH k"))
 	require.Contains(t, c.say(t, "FETCH"), "arguments for 'get' command", "errors name what it was")
-	require.Equal(t, ":108\r\n", c.say(t, "COMMAND COUNT"), "one is gone")
+	require.Equal(t, fmt.Sprintf(":%d\r\n", len(All())-1), c.say(t, "COMMAND COUNT"), "one is gone")
 	require.NotContains(t, c.say(t, "COMMAND LIST"), long, "nor is the new name told")
 	require.NotContains(t, c.say(t, "COMMAND LIST"), "flushall")
 	require.Equal(t, "*1\r\n*-1\r\n", strings.ReplaceAll(c.say(t, "COMMAND INFO config|get"), "$-1", "*-1"))

@@ -21,25 +21,27 @@ func everyRow() (rows []*Command) {
 	return rows
 }
 
-// flaw says what is wrong with a row, "" if nothing is.
+// flaw says which field of a row is wrong, and how; "" if none is.
 func flaw(row *Command) string {
 	switch {
 	case row.Name == "" || row.Name != strings.ToLower(row.Name) || len(row.Name) > maxName:
-		return "name"
+		return fmt.Sprintf("Name: lower case, 1 to %d bytes", maxName)
 	case row.Summary == "" || !strings.HasSuffix(row.Summary, "."):
-		return "summary is no sentence"
-	case row.Group == "" || row.Since == "" || row.Complexity == "":
-		return "the manual's words are missing"
+		return "Summary: a sentence, with a full stop"
+	case row.Since == "":
+		return "Since: the version that had it first"
+	case row.Complexity == "":
+		return "Complexity: such as O(1)"
 	case !slices.ContainsFunc(groups, func(g group) bool { return g.name == row.Group }):
-		return "group is not in the manual"
+		return "Group: one of the manual's (groups in manual.go)"
 	case row.Run == nil && row.Subs == nil:
-		return "nothing runs"
+		return "Run: the code, or Subs: subcommands"
 	case row.Run != nil && row.Reply == "":
-		return "reply is not told"
+		return "Reply: what it answers, for the manual"
 	case len(row.Args) > maxArgs:
-		return "more arguments than a call holds"
+		return fmt.Sprintf("Args: no more than %d", maxArgs)
 	case row.Flags&Write != 0 && row.Flags&ReadOnly != 0:
-		return "both write and readonly"
+		return "Flags: Write or ReadOnly, not both"
 	}
 	return argumentsFlaw(row)
 }
@@ -55,14 +57,14 @@ func argumentsFlaw(row *Command) string {
 			at = 1
 		}
 		if at < stage {
-			return "argument " + a.Name + " stands behind what may be left out"
+			return "Args: " + a.Name + " stands behind what may be left out"
 		}
 		stage = at
 		if a.many && i != len(row.Args)-1 {
-			return "argument " + a.Name + " repeats and is not the last"
+			return "Args: " + a.Name + " repeats and is not the last"
 		}
 		if a.kind == keyArg && row.KeyAccess == "" {
-			return "what it does with its key is not told"
+			return "KeyAccess: what it does with its keys, such as RO ACCESS"
 		}
 	}
 	return ""
@@ -79,20 +81,22 @@ func TestRowsAreSound(t *testing.T) {
 
 func TestFlawsAreFound(t *testing.T) {
 	for want, spoil := range map[string]func(*Command){
-		"name":                                          func(r *Command) { r.Name = "Get" },
-		"summary is no sentence":                        func(r *Command) { r.Summary = "Gets" },
-		"group is not in the manual":                    func(r *Command) { r.Group = "strings" },
-		"nothing runs":                                  func(r *Command) { r.Run = nil },
-		"reply is not told":                             func(r *Command) { r.Reply = "" },
-		"both write and readonly":                       func(r *Command) { r.Flags |= Write },
-		"more arguments than a call holds":              func(r *Command) { r.Args = make([]Arg, maxArgs+1) },
-		"argument b stands behind what may be left out": func(r *Command) { r.Args = []Arg{Word("a").Optional(), Word("b")} },
-		"argument a repeats and is not the last":        func(r *Command) { r.Args = []Arg{Word("a").Many(), Word("b")} },
-		"what it does with its key is not told":         func(r *Command) { r.KeyAccess = "" },
+		"Name: ":                              func(r *Command) { r.Name = "Get" },
+		"Summary: ":                           func(r *Command) { r.Summary = "Gets" },
+		"Since: ":                             func(r *Command) { r.Since = "" },
+		"Complexity: ":                        func(r *Command) { r.Complexity = "" },
+		"Group: ":                             func(r *Command) { r.Group = "strings" },
+		"Run: ":                               func(r *Command) { r.Run = nil },
+		"Reply: ":                             func(r *Command) { r.Reply = "" },
+		"Flags: ":                             func(r *Command) { r.Flags |= Write },
+		"Args: no more than ":                 func(r *Command) { r.Args = make([]Arg, maxArgs+1) },
+		"Args: b stands behind what may be":   func(r *Command) { r.Args = []Arg{Word("a").Optional(), Word("b")} },
+		"Args: a repeats and is not the last": func(r *Command) { r.Args = []Arg{Word("a").Many(), Word("b")} },
+		"KeyAccess: ":                         func(r *Command) { r.KeyAccess = "" },
 	} {
 		row := get
 		spoil(&row)
-		require.Equal(t, want, flaw(&row))
+		require.True(t, strings.HasPrefix(flaw(&row), want), "%s, want %s", flaw(&row), want)
 	}
 }
 
