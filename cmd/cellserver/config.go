@@ -32,6 +32,7 @@ type config struct {
 	databases, maxKeySize        int
 	maxLogLimit, maxHolders      int
 	maxTracked, maxMemory        int
+	notify                       string
 	maxBulkLen, queryBuffer      int
 	logLevel, logFormat, logFile string
 	shutdownTimeout              int
@@ -107,6 +108,8 @@ func (c *config) define() {
 	f.Var(number{&c.maxTracked, 0, 1 << 30}, "tracking-table-max-keys", "keys that are remembered for clients that cache them (CLIENT TRACKING); 0 for any number, in 256 MiB")
 
 	f.Var(size{&c.maxMemory, 0, 1 << 50}, "maxmemory", "bytes of memory beyond which calls that may need more are refused (OOM); 0 for no bound")
+
+	f.Var(keyEvents{&c.notify}, "notify-keyspace-events", "which events of keys are published, by Redis's letters: KEA for all; none without any")
 
 	c.databases, c.transport = 16, string(server.Fastest)
 	f.Var(number{&c.databases, 1, 1024}, "databases", "number of databases")
@@ -203,7 +206,7 @@ func (c *config) server(log *slog.Logger, turns *meter.Longest) server.Options {
 
 // measures are the options that are the instance's, once it runs, or nobody's to see.
 var measures = []string{
-	"maxmemory", "slowlog-log-slower-than", "slowlog-max-len", "latency-monitor-threshold", "latency-tracking", "latency-tracking-info-percentiles",
+	"maxmemory", "notify-keyspace-events", "slowlog-log-slower-than", "slowlog-max-len", "latency-monitor-threshold", "latency-tracking", "latency-tracking-info-percentiles",
 	"requirepass", "acl-pubsub-default", "acllog-max-len", "user", "rename-command",
 }
 

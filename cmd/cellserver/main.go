@@ -79,6 +79,9 @@ func run(args []string) error {
 		return err
 	}
 	instance.SetMaxMemory(int64(c.maxMemory))
+	if err := instance.SetNotifications(c.notify); err != nil {
+		return err
+	}
 
 	listeners, err := listen(c)
 	if err != nil {

@@ -165,3 +165,15 @@ func (p percentiles) String() string {
 }
 
 func (p percentiles) Type() string { return "percentiles" }
+
+// keyEvents are the letters of notify-keyspace-events.
+type keyEvents struct{ to *string }
+
+func (k keyEvents) Set(text string) (err error) {
+	*k.to, err = commands.ParseEvents(text)
+	return err
+}
+
+func (k keyEvents) String() string { return *k.to }
+
+func (k keyEvents) Type() string { return "letters" }

@@ -257,31 +257,3 @@ var memoryPurge = Command{
 		return nil
 	},
 }
-
-var memoryStats = Command{
-	Name: "memory|stats", Group: "server", Category: "none", Since: "4.0.0", Complexity: "O(1)", Flags: Whole,
-	Tips:    []string{"nondeterministic_output", allShards, "response_policy:special"},
-	Summary: "Says what the memory is used for.",
-	Reply:   "A map, with those of Redis's names that mean something here: bytes of keys outside of Go's heap and of the heap, keys.",
-	Run: func(c *Call) error {
-		usage := c.View.Usage()
-		heap, held, keys := heapBytes(), int64(0), int64(0)
-		for _, u := range usage {
-			held += u.Bytes
-			keys += int64(u.Keys)
-		}
-		fields := []struct {
-			name  string
-			value int64
-		}{
-			{"total.allocated", heap + held}, {"overhead.total", heap}, {"keys.count", keys}, {"keys.bytes-per-key", held / max(keys, 1)},
-			{"dataset.bytes", held}, {"allocator.resident", residentBytes()},
-		}
-		c.Out.Map(len(fields))
-		for _, f := range fields {
-			c.Out.BulkString(f.name)
-			c.Out.Int(f.value)
-		}
-		return nil
-	},
-}

@@ -33,6 +33,9 @@ type Command struct {
 	AnyMore    bool                                        // further words are allowed, and ignored
 	Min        int                                         // words of the shortest call, where Redis says another number than the grammar
 	Keys       func(keys, words [][]byte) ([][]byte, bool) // appends the keys of a call, where the grammar does not say; false if it makes no sense
+	Event      string                                      // what keyspace notifications call its changes, in words; its name if empty
+	EventOf    func(c *Call) string                        // the same, where it depends on the call
+	Taken      string                                      // what they call it if a key goes, del if empty
 	KeyCountAt int                                         // word that says how many keys follow it, of those that Keys finds; 0 for none
 	KeyStep    int                                         // how far those stand apart
 	Run        func(c *Call) error

@@ -127,11 +127,13 @@ func conditionNamed(word []byte) int {
 func (c *Call) deleteIf(key []byte, when valueCondition) error {
 	done := false
 	err := c.View.Edit(c.Context, key, func(e store.Entry, was []byte) (change store.Change, err error) {
-		if done = e.Kind != store.None && when.kind == 0; when.kind != 0 && e.Kind != store.None {
-			if was, err = c.text(e, was); err != nil {
+		if done = e.Kind != store.None; when.kind != 0 {
+			if was, err = c.asString(e, was); err != nil {
 				return change, errNoString
 			}
-			done, err = when.holds(c, was)
+			holds := false
+			holds, err = when.holds(c, was)
+			done = done && holds
 		}
 		if done {
 			change.What = store.Remove

@@ -7,6 +7,7 @@ import "cellserver/internal/store"
 // expiring makes EXPIRE and its like.
 func expiring(row Command, word string, unit int64, relative bool) Command {
 	row.Group, row.Complexity, row.Flags, row.KeyAccess = "generic", "O(1)", Write|Fast, "RW UPDATE"
+	row.Event = "expire"
 	row.Args = []Arg{Key("key"), Word(word), Word("[NX | XX | GT | LT]").Optional().Many()}
 	row.Reply = "1 if the expiry was set, 0 if there is no such key or a condition stood against it."
 	row.Run = func(c *Call) error {

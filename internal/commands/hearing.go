@@ -17,6 +17,7 @@ type hearing struct {
 const (
 	forWatches = iota
 	forTracking
+	forEvents
 	hearers
 )
 
@@ -25,16 +26,22 @@ func (h *hearing) tell(place int, l store.Listener) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.all[place] = l
-	watches, tracking := h.all[forWatches], h.all[forTracking]
-	switch {
-	case watches == nil:
-		h.store.Listen(tracking)
-	case tracking == nil:
-		h.store.Listen(watches)
+	var all []store.Listener
+	for _, l := range h.all {
+		if l != nil {
+			all = append(all, l)
+		}
+	}
+	switch len(all) {
+	case 0:
+		h.store.Listen(nil)
+	case 1:
+		h.store.Listen(all[0])
 	default:
 		h.store.Listen(func(database int, key []byte, why store.Why, by int64) {
-			watches(database, key, why, by)
-			tracking(database, key, why, by)
+			for _, l := range all {
+				l(database, key, why, by)
+			}
 		})
 	}
 }

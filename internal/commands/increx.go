@@ -10,6 +10,13 @@ import (
 var incrEX = Command{
 	Name: "increx", Group: "string", Category: "string ratelimit", Since: "8.8.0", Complexity: "O(1)", Flags: Write | DenyOOM | Fast,
 	Summary: "Adds to a number within bounds, and says when it expires.", KeyAccess: "RW ACCESS UPDATE",
+	EventOf: func(c *Call) string {
+		if c.gives("BYFLOAT") {
+			return "incrbyfloat " + c.eventOfLife()
+		}
+		return "incrby " + c.eventOfLife()
+	},
+	Taken: expiredEvent,
 	Args: []Arg{Key("key"), Word("float").After("BYFLOAT"), Word("integer").After("BYINT"), Word("lower-bound").After("LBOUND"),
 		Word("upper-bound").After("UBOUND"), Flag("SATURATE"), Word("seconds").After("EX"), Word("milliseconds").After("PX"),
 		Word("unix-time-seconds").After("EXAT"), Word("unix-time-milliseconds").After("PXAT"), Flag("PERSIST"), Flag("ENX")},

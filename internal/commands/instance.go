@@ -93,7 +93,10 @@ type Instance struct {
 
 	hearing  hearing
 	tracking tracking
+	notifier notifier
 	channels channels
+
+	slowCalls sync.Map // by client: calls that run beside the loop
 
 	accounts  accounts
 	protected string // who may change what is protected: as debug
@@ -200,6 +203,7 @@ func New(c Config) *Instance {
 	in.watches.hearing = &in.hearing
 	in.memory.begin(c.Store)
 	in.tracking.begin(in, cmp.Or(c.MaxTracked, DefaultMaxTracked))
+	in.notifier.begin(in)
 	in.Measure(10_000, 128, 0)
 	in.latency.on.Store(true)
 	percentiles, _ := ParsePercentiles(DefaultPercentiles)

@@ -13,6 +13,14 @@ var mSetEX = Command{
 	Tips: []string{"request_policy:multi_shard", "response_policy:all_succeeded"},
 	Args: []Arg{Word("numkeys"), Word("key value [key value ...] [NX | XX] [EX seconds | PX milliseconds | " +
 		"EXAT unix-time-seconds | PXAT unix-time-milliseconds | KEEPTTL]").Many()},
+	EventOf: func(c *Call) string {
+		_, options, _ := countedPairs(c.words)
+		if _, life, _ := msetexOptions(options); life.given() > 0 {
+			return "expire set" // in Redis's order
+		}
+		return "set"
+	},
+	Taken:   expiredEvent,
 	AnyMore: true, Min: 4, KeyCountAt: 1, KeyStep: 2,
 	Keys: func(keys, words [][]byte) ([][]byte, bool) {
 		pairs, _, err := countedPairs(words)

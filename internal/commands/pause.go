@@ -12,6 +12,7 @@ const (
 	monitored        // somebody watches every call
 	timed            // every call's time is taken, because even a quick one may be wanted for the slow log
 	full             // more memory is used than maxmemory: see outOfMemory
+	notifying        // what happens to keys is published: see notifier
 )
 
 // pause lasts until an instant; 0 if there is none.

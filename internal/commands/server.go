@@ -160,7 +160,11 @@ func infoClients(c *Call, out *strings.Builder) {
 	field(out, "blocked_clients", c.instance.waits.count())
 	field(out, "tracking_clients", c.instance.tracking.tracking.Load())
 	field(out, "pubsub_clients", c.instance.channels.clients.Load())
+	clients, keys := c.instance.watches.counts()
+	field(out, "watching_clients", clients)
 	fields(out, "clients_in_timeout_table:0")
+	field(out, "total_watched_keys", keys)
+	fields(out, "total_blocking_keys:0", "total_blocking_keys_on_nokey:0")
 }
 
 func infoPersistence(c *Call, out *strings.Builder) {

@@ -349,9 +349,7 @@ func (s *Session) pushSome(make func(to *mail) []byte) bool {
 	s.mail.waiting.Store(true)
 	s.mail.mu.Unlock()
 	if s.peer.Wake(); cut {
-		s.instance.stats.outputCut.Add(1)
-		s.instance.clientLog.Warn("a client reads its messages too slowly, and is cut off", "peer", s.peer.Remote)
-		s.peer.Cut()
+		s.wasCut()
 	}
 	return fits
 }
@@ -490,6 +488,8 @@ func own(words [][]byte) [][]byte {
 func (s *Session) runSlow(call *Call, row *Command, run func(*Call) error) {
 	s.instance.takeSlow()
 	defer s.instance.leaveSlow()
+	s.instance.slowCalls.Store(s.id, call)
+	defer s.instance.slowCalls.Delete(s.id)
 	call.View.Begin()
 	if err := s.tryRun(call, row, run); err != nil {
 		call.Out.Pieces() // which nobody wants

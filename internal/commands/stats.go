@@ -247,7 +247,7 @@ func eventOf(row *Command) string {
 // timed runs a call, and tells those who want to know of it.
 func (c *Call) timed(row *Command, words [][]byte, repeats bool) error {
 	clock := c.instance.store.Clock()
-	began := clock.Now()
+	began, misses := clock.Now(), c.misses
 	err := c.run(row, words, repeats)
 	in := c.instance
 	if took := clock.Now() - began; !c.lasts && in.took(row, took) {
@@ -255,6 +255,9 @@ func (c *Call) timed(row *Command, words [][]byte, repeats bool) error {
 	}
 	if in.concerns.Load()&monitored != 0 {
 		c.show(row, words)
+	}
+	if in.concerns.Load()&notifying != 0 {
+		c.notify(misses, err != nil)
 	}
 	return err
 }

@@ -57,6 +57,7 @@ var set = Command{
 		}
 		return "OW UPDATE"
 	},
+	EventOf: func(c *Call) string { return "set " + c.eventOfLife() }, Taken: expiredEvent,
 	Args: []Arg{Key("key"), Word("value"), Flag("NX").Again(), Flag("XX").Again(),
 		OneOf("condition", conditionTokens...).WithEach("value").Again(), Flag("GET").Again(),
 		exOption, pxOption, exatOption, pxatOption, Flag("KEEPTTL").Again()},
@@ -155,7 +156,7 @@ func (c *Call) copied(b []byte) []byte {
 
 var setNX = Command{
 	Name: "setnx", Group: "string", Since: "1.0.0", Complexity: "O(1)", Flags: Write | DenyOOM | Fast,
-	Summary: "Gives a key a value if there is no such key.", KeyAccess: "OW INSERT",
+	Summary: "Gives a key a value if there is no such key.", KeyAccess: "OW INSERT", Event: "set",
 	Args: []Arg{Key("key"), Word("value")}, Reply: "1 if it was set, else 0.",
 	Run: func(c *Call) error {
 		key, value := c.Key(), c.Word()
@@ -172,6 +173,7 @@ var setNX = Command{
 func setFor(row Command, unit int64) Command {
 	row.Group, row.Complexity, row.Flags, row.KeyAccess = "string", "O(1)", Write|DenyOOM|Quick, "OW UPDATE"
 	row.Summary, row.Reply = "Gives a key a value, and a time to live.", "OK."
+	row.Event, row.Taken = "set expire", expiredEvent
 	row.Run = func(c *Call) error {
 		key, life, value := c.Key(), c.Word(), c.Word()
 		expires, err := c.expiry(life, unit, true, true)
@@ -191,7 +193,7 @@ var (
 
 var getSet = Command{
 	Name: "getset", Group: "string", Since: "1.0.0", Complexity: "O(1)", Flags: Write | DenyOOM | Fast,
-	Summary: "Gives a key a value, and returns the one before.", KeyAccess: "RW ACCESS UPDATE",
+	Summary: "Gives a key a value, and returns the one before.", KeyAccess: "RW ACCESS UPDATE", Event: "set",
 	Args: []Arg{Key("key"), Word("value")}, Reply: "The old value, or nil.",
 	Run: func(c *Call) error {
 		key, value := c.Key(), c.Word()
@@ -228,8 +230,9 @@ func (c *Call) getAnd(key []byte, then func(e store.Entry) (store.Change, error)
 var getEX = Command{
 	Name: "getex", Group: "string", Since: "6.2.0", Complexity: "O(1)", Flags: Write | Fast,
 	Summary: "Returns the value of a key, and says when it expires.", KeyAccess: "RW ACCESS UPDATE",
-	Args:  []Arg{Key("key"), exOption, pxOption, exatOption, pxatOption, Flag("PERSIST").Again()},
-	Reply: "The value, or nil if there is no such key.",
+	EventOf: (*Call).eventOfLife,
+	Args:    []Arg{Key("key"), exOption, pxOption, exatOption, pxatOption, Flag("PERSIST").Again()},
+	Reply:   "The value, or nil if there is no such key.",
 	Run: func(c *Call) error {
 		key, life, persist := c.Key(), lifetime{c.Word(), c.Word(), c.Word(), c.Word()}, c.Flag()
 		times := life.given()
@@ -393,7 +396,7 @@ func (c *Call) places(words [][]byte, apart int) []store.Place {
 var mSet = Command{
 	Name: "mset", Group: "string", Since: "1.0.1", Complexity: "O(N) in the number of keys", Flags: Write | DenyOOM | Quick,
 	Summary: "Gives several keys their values.", KeyAccess: "OW UPDATE", Tips: []string{"request_policy:multi_shard", "response_policy:all_succeeded"},
-	Args: []Arg{Key("key").With("value")}, Reply: "OK. Up to 1024 keys are set in one step.",
+	Event: "set", Args: []Arg{Key("key").With("value")}, Reply: "OK. Up to 1024 keys are set in one step.",
 	Run: func(c *Call) error {
 		c.Out.Status("OK")
 		return c.inSteps(c.Many(), 2, c.writeAll)
@@ -412,8 +415,8 @@ func (c *Call) writeAll(words [][]byte) error {
 var mSetNX = Command{
 	Name: "msetnx", Group: "string", Since: "1.0.1", Complexity: "O(N) in the number of keys", Flags: Write | DenyOOM | Quick,
 	Summary: "Gives several keys their values, if none of them exists.", KeyAccess: "OW INSERT",
-	Tips: []string{"request_policy:multi_shard", "response_policy:agg_min"},
-	Args: []Arg{Key("key").With("value")}, Reply: "1 if all were set, 0 if none was. There may be 1024 keys.",
+	Tips:  []string{"request_policy:multi_shard", "response_policy:agg_min"},
+	Event: "set", Args: []Arg{Key("key").With("value")}, Reply: "1 if all were set, 0 if none was. There may be 1024 keys.",
 	Run: func(c *Call) error {
 		words := c.Many()
 		if len(words) > 2*keysAStep {
@@ -437,7 +440,7 @@ var mSetNX = Command{
 // counting makes INCR and its like.
 func counting(row Command, delta func(c *Call) (int64, error)) Command {
 	row.Group, row.Complexity, row.Flags, row.KeyAccess = "string", "O(1)", Write|DenyOOM|Fast, "RW ACCESS UPDATE"
-	row.Reply = "The sum. A key that is not there counts as 0."
+	row.Reply, row.Event = "The sum. A key that is not there counts as 0.", "incrby"
 	row.Run = func(c *Call) error {
 		key := c.Key()
 		n, err := delta(c)

@@ -343,3 +343,22 @@ func (m message) write(out *resp.Writer, kind via, topic string) {
 	out.Bulk(m.channel)
 	out.Bulk(m.payload)
 }
+
+// cutOff ends the connection of a client that has lost a push.
+func (s *Session) cutOff() {
+	s.mail.mu.Lock()
+	cut := !s.mail.closed && !s.mail.lost
+	s.mail.lost, s.mail.pushes = true, nil
+	s.mail.waiting.Store(true)
+	s.mail.mu.Unlock()
+	if s.peer.Wake(); cut {
+		s.wasCut()
+	}
+}
+
+// wasCut tells the transport, and those who run the server, of a client that has lost a push.
+func (s *Session) wasCut() {
+	s.instance.stats.outputCut.Add(1)
+	s.instance.clientLog.Warn("a client reads its messages too slowly, and is cut off", "peer", s.peer.Remote)
+	s.peer.Cut()
+}

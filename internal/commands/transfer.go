@@ -19,6 +19,7 @@ func renaming(row Command, replace bool, answer func(c *Call, done bool)) Comman
 		row.KeyAccess = "RW ACCESS DELETE, OW INSERT"
 		row.Flags |= Fast // as Redis has it
 	}
+	row.Event, row.Taken = "rename_to", "rename_from"
 	row.Args = []Arg{Key("key"), Key("newkey")}
 	row.Run = func(c *Call) error {
 		from, to := c.here(c.Key()), c.here(c.Key())
@@ -54,7 +55,7 @@ var (
 
 var copyKey = Command{
 	Name: "copy", Group: "generic", Since: "6.2.0", Complexity: "O(N) in the size of what the key holds", Flags: Write | DenyOOM | Whole,
-	Summary: "Copies what a key holds, and when it expires, to another.", KeyAccess: "RO ACCESS, OW UPDATE",
+	Summary: "Copies what a key holds, and when it expires, to another.", KeyAccess: "RO ACCESS, OW UPDATE", Event: "copy_to",
 	Args:  []Arg{Key("source"), Key("destination"), Word("[DB destination-db] [REPLACE]").Optional().Many()},
 	Reply: "1 if it was copied, else 0.",
 	Run: func(c *Call) (err error) {
@@ -109,7 +110,7 @@ func (c *Call) oneIf(done bool) {
 
 var move = Command{
 	Name: "move", Group: "generic", Since: "1.0.0", Complexity: "O(1)", Flags: Write | Fast | Whole,
-	Summary: "Moves a key to another database.", KeyAccess: "RW ACCESS UPDATE",
+	Summary: "Moves a key to another database.", KeyAccess: "RW ACCESS UPDATE", Event: "move_to", Taken: "move_from",
 	Args: []Arg{Key("key"), Word("db")}, Reply: "1 if it was moved, 0 if there is no such key here, or one there.",
 	Run: func(c *Call) error {
 		key, word := c.Key(), c.Word()

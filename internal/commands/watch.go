@@ -12,6 +12,7 @@ type watches struct {
 	mu       sync.Mutex
 	watchers map[watchedKey]map[*Session]*watch
 	count    int // of watches
+	clients  int // that watch something
 	ages     map[int]age
 	hearing  *hearing
 }
@@ -102,6 +103,9 @@ func (ws *watches) register(s *Session, w *watch) (known bool, err error) {
 	}
 	ws.watchers[k][s] = w
 	ws.count++
+	if len(s.watching) == 0 {
+		ws.clients++
+	}
 	w.age = ws.ages[k.database]
 	s.watching = append(s.watching, w)
 	return false, nil
@@ -122,10 +126,18 @@ func (s *Session) unwatch() {
 		}
 	}
 	ws.count -= len(s.watching)
+	ws.clients--
 	s.watching, s.watchedBytes = nil, 0
 	if len(ws.watchers) == 0 {
 		ws.hearing.tell(forWatches, nil)
 	}
+}
+
+// counts are the clients that watch something, and the keys that are watched.
+func (ws *watches) counts() (clients, keys int) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	return ws.clients, len(ws.watchers)
 }
 
 // heard is what the store says, with the key locked.
