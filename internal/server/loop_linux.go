@@ -37,6 +37,9 @@ type loop struct {
 	turns    *meter.Longest
 	open     *sync.WaitGroup
 
+	lingering *lingering // of all loops
+	partings  map[int]*parting
+
 	epoll, bell int // descriptors: of the epoll, and of an eventfd that interrupts its wait
 	buffer      []byte
 	cipher      []byte // for what is sealed
@@ -93,10 +96,11 @@ func startLoops(instance *commands.Instance, o Options) (transport, error) {
 	if count == 0 {
 		count = runtime.GOMAXPROCS(0)
 	}
-	ls := &loops{instance: instance}
+	ls, lingering := &loops{instance: instance}, new(lingering)
 	for range count {
 		l := &loop{instance: instance, log: o.Log, output: o.output, turns: o.Turns, open: &ls.open, buffer: make([]byte, readBytes),
-			links: make(map[int]*link), slow: make(map[*link]struct{}), traffic: instance.CountTraffic()}
+			links: make(map[int]*link), slow: make(map[*link]struct{}), traffic: instance.CountTraffic(),
+			lingering: lingering, partings: make(map[int]*parting)}
 		if err := l.prepare(); err != nil {
 			return nil, err
 		}
@@ -190,6 +194,8 @@ func (l *loop) run() {
 				k.happened(event.Events)
 				l.turns.Stop(began)
 				l.instance.Yield()
+			} else if p := l.partings[int(event.Fd)]; p != nil {
+				l.throwAway(int(event.Fd), p)
 			}
 		}
 		if !l.readMail() {
@@ -202,7 +208,7 @@ func (l *loop) run() {
 		switch {
 		case n > 0 || len(l.ready) > 0:
 			wait = 0
-		case len(l.slow) > 0:
+		case len(l.slow)+len(l.partings) > 0:
 			wait = int(lookEvery / time.Millisecond)
 		default:
 			wait = -1
@@ -268,7 +274,7 @@ func (l *loop) takeTurns() {
 
 // lookAtSlow looks whether clients that do not read have had time enough.
 func (l *loop) lookAtSlow() {
-	if len(l.slow) == 0 {
+	if len(l.slow)+len(l.partings) == 0 {
 		return
 	}
 	now := l.instance.Now()
@@ -279,11 +285,13 @@ func (l *loop) lookAtSlow() {
 	for k := range l.slow {
 		k.goOn()
 	}
+	l.lookAtPartings(now)
 }
 
 // drain answers what has arrived, and lets nobody say more.
 func (l *loop) drain() {
 	l.draining = true
+	l.partAll()
 	for _, k := range l.links {
 		k.goOn()
 	}
@@ -294,6 +302,7 @@ func (l *loop) end() {
 	for _, k := range l.links {
 		k.close()
 	}
+	l.partAll()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.ended = true
@@ -402,6 +411,7 @@ func (k *link) goOn() {
 		k.watch(unix.EPOLLOUT)
 	case waiting > 0 || s.More() || s.Called():
 		k.getReady()
+	case s.Closing() && l.linger(k):
 	case s.Closing():
 		k.discard()
 		k.close()
@@ -519,9 +529,14 @@ func (k *link) watch(events uint32) {
 
 // close ends the connection and its session.
 func (k *link) close() {
-	if k.closed {
-		return
+	if !k.closed {
+		k.leave()
+		k.loop.free(k.fd)
 	}
+}
+
+// leave ends the session, and keeps the socket.
+func (k *link) leave() {
 	k.closed = true
 	k.session.Close() // before the client can see it: what it listened to, and the like, is over when its connection is
 	if k.tls != nil {
@@ -529,6 +544,10 @@ func (k *link) close() {
 	}
 	delete(k.loop.links, k.fd)
 	delete(k.loop.slow, k)
-	unix.Close(k.fd) // which takes it out of the epoll
-	k.loop.open.Done()
+}
+
+// free closes a socket, which takes it out of the epoll.
+func (l *loop) free(fd int) {
+	unix.Close(fd)
+	l.open.Done()
 }

@@ -25,6 +25,8 @@ type threads struct {
 	traffic  *commands.Traffic
 	open     sync.WaitGroup
 	serving  sync.Map // *thread -> nothing
+
+	lingering lingering
 }
 
 // thread is one connection. Its goroutine reads; whoever holds mu may use the session and write: the reader, or another
@@ -55,7 +57,7 @@ func (t *threads) enroll(conn net.Conn) error {
 	go func() {
 		defer t.open.Done()
 		defer t.serving.Delete(k)
-		k.serve(&t.draining)
+		k.serve(t)
 	}()
 	return nil
 }
@@ -79,7 +81,7 @@ func rawConn(conn net.Conn) syscall.RawConn {
 }
 
 // serve reads until the client has nothing more to say, and then finishes.
-func (t *thread) serve(draining *atomic.Bool) {
+func (t *thread) serve(all *threads) {
 	buffer := make([]byte, readBytes)
 	for {
 		n, err := t.conn.Read(buffer)
@@ -88,8 +90,9 @@ func (t *thread) serve(draining *atomic.Bool) {
 		}
 		if err != nil {
 			switch {
-			case draining.Load() && errors.Is(err, os.ErrDeadlineExceeded):
+			case all.draining.Load() && errors.Is(err, os.ErrDeadlineExceeded):
 				t.feedRest(buffer)
+			case errors.Is(err, os.ErrDeadlineExceeded): // resume has found that the conversation is over
 			case err != io.EOF && err != io.ErrUnexpectedEOF:
 				t.mu.Lock()
 				t.failed = true // it takes no replies either
@@ -98,7 +101,10 @@ func (t *thread) serve(draining *atomic.Bool) {
 			break
 		}
 	}
-	t.finish()
+	if t.finish() {
+		t.linger(all, buffer)
+	}
+	t.conn.Close()
 }
 
 // feed gives the session input and sends its answers; false when the conversation is over.
@@ -196,8 +202,9 @@ func (t *thread) fail() {
 	t.cut() // wakes the reader
 }
 
-// finish sends what is still owed to a client that will say nothing more, and ends the session.
-func (t *thread) finish() {
+// finish sends what is still owed to a client that will say nothing more, and ends the session. It
+// reports whether the client may still be sending what was refused.
+func (t *thread) finish() (refused bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.resumed = sync.NewCond(&t.mu)
@@ -207,8 +214,32 @@ func (t *thread) finish() {
 		t.resumed.Wait()
 	}
 	t.session.Close()
+	refused = t.session.Refused() && !t.failed
 	t.failed = true
-	t.conn.Close()
+	return refused
+}
+
+// linger closes one direction, and throws away what arrives in the other.
+func (t *thread) linger(all *threads, buffer []byte) {
+	if !all.lingering.enter() {
+		return
+	}
+	defer all.lingering.leave()
+	if secured, ok := t.conn.(*tls.Conn); ok {
+		_ = secured.CloseWrite() // these fail if the client has gone, and then so does the read
+	}
+	_ = t.socket.(interface{ CloseWrite() error }).CloseWrite()
+	_ = t.socket.SetReadDeadline(time.Time{})
+	defer time.AfterFunc(lingerFor, t.cut).Stop()
+	idle := time.AfterFunc(lingerIdle, t.cut)
+	defer idle.Stop()
+	for bytes := 0; bytes <= lingerBytes && !all.draining.Load(); {
+		n, err := t.socket.Read(buffer)
+		if bytes += n; err != nil {
+			return
+		}
+		idle.Reset(lingerIdle)
+	}
 }
 
 // wake has the session resumed, by a goroutine of its own: the reader may be waiting for input. One at a time is enough.
@@ -227,7 +258,10 @@ func (t *thread) resume() {
 	}
 	t.session.Resume()
 	t.flush()
-	if t.session.Closing() {
+	switch {
+	case t.session.Refused() && !t.failed:
+		_ = t.conn.SetReadDeadline(past) // the reader finishes
+	case t.session.Closing():
 		t.fail()
 	}
 	if t.resumed != nil {

@@ -1,0 +1,73 @@
+package hostile
+
+import (
+	"fmt"
+	"io"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"cellserver/test/peer"
+)
+
+// A client that sends all of a value that is too long, and only then reads, reads why it was
+// refused, and then the end.
+func TestARefusedValueIsReadToItsEnd(t *testing.T) {
+	const long = 32 << 20
+	server := peer.Start(t)
+	w := watch(t, server)
+	before := w.files()
+	for _, ahead := range []string{"", "*1\r\n$4\r\nPING\r\n", "*2\r\n$4\r\nKEYS\r\n$1\r\n*\r\n"} {
+		conn := connect(t, server)
+		call := fmt.Appendf(nil, "%s*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n", ahead, long)
+		write(t, conn, append(call, make([]byte, long)...))
+		answers := map[string]string{"": "", "*1": "+PONG\r\n", "*2": "*0\r\n"}
+		ends(t, conn, answers[ahead[:min(2, len(ahead))]]+"-ERR Protocol error: invalid bulk length\r\n")
+		conn.Close()
+	}
+	until(t, func() bool { return w.files() == before }, func() string { return "its descriptor is free" })
+}
+
+// One that does not close its end is waited for, for a moment, and not as a client.
+func TestARefusedClientThatStays(t *testing.T) {
+	server := peer.Start(t)
+	w := watch(t, server)
+	before := w.files()
+	var leaving []*peer.Conn
+	for i := range 100 {
+		conn := connect(t, server)
+		write(t, conn, []byte("*1\r\n$99999999\r\n"))
+		line := make([]byte, len("-ERR Protocol error: invalid bulk length\r\n"))
+		_, err := io.ReadFull(conn, line)
+		require.NoError(t, err)
+		_, err = conn.Read(line)
+		require.Equal(t, io.EOF, err)
+		if i%2 == 0 {
+			leaving = append(leaving, conn)
+		}
+	}
+	assert.Equal(t, 1, w.number("connected_clients"))
+	assert.LessOrEqual(t, w.files(), before+32)
+	for _, conn := range leaving {
+		conn.Close()
+	}
+	until(t, func() bool { return w.files() == before }, func() string { return fmt.Sprint(w.files(), " files, before ", before) })
+
+	conn := connect(t, server) // and the server's end does not wait for it
+	write(t, conn, []byte("*1\r\n$99999999\r\n"))
+	stop := make(chan struct{})
+	go func() {
+		defer close(stop)
+		for {
+			if _, err := conn.Write(make([]byte, 1024)); err != nil {
+				return
+			}
+		}
+	}()
+	ends(t, conn, "-ERR Protocol error: invalid bulk length\r\n")
+	server.Signal(syscall.SIGTERM)
+	assert.Zero(t, server.Wait())
+	<-stop
+}
