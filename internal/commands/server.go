@@ -223,7 +223,7 @@ func garbageShare() float64 {
 func infoKeyspace(c *Call, out *strings.Builder) {
 	for n, u := range c.View.Usage() {
 		if u.Keys > 0 {
-			field(out, fmt.Sprintf("db%d", n), fmt.Sprintf("keys=%d,expires=%d,avg_ttl=0", u.Keys, u.Keys))
+			field(out, fmt.Sprintf("db%d", n), fmt.Sprintf("keys=%d,expires=%d,avg_ttl=0", u.Keys, u.Keys-u.Lasting))
 		}
 	}
 }

@@ -49,10 +49,15 @@ func (s *shard) check(number uint32) error {
 	if len(held) != s.records {
 		return fmt.Errorf("the pages hold %d records of %d", len(held), s.records)
 	}
+	lasting := 0
 	for r := range indexed {
 		if !held[r] {
 			return fmt.Errorf("the index names a record at %d that no page holds", r)
 		}
+		lasting += s.pages.at(r).lasts()
+	}
+	if lasting != s.lasting {
+		return fmt.Errorf("%d values do not expire, %d counted", lasting, s.lasting)
 	}
 	return s.checkSlabs(indexed)
 }

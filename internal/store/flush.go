@@ -51,7 +51,7 @@ func (s *shard) leave(to *flushed) {
 	index, list := s.index.leave(), s.pages.list
 	s.pages = pages{pool: s.pages.pool}
 	s.logs, s.leases = slab[entryLog]{}, slab[leases]{}
-	s.records, s.swept = 0, 0
+	s.records, s.lasting, s.swept = 0, 0, 0
 	s.show()
 
 	to.mu.Lock()

@@ -26,6 +26,7 @@ func (r record) use(now int64) {
 
 // begin makes a record one of a kind that is used now.
 func (r record) begin(k Kind, now int64) {
+	r.setExpires(0) // not what the slot's last record had
 	binary.LittleEndian.PutUint32(r[atKind:], uint32(now>>usedShift)<<belowUsed|uint32(k))
 }
 

@@ -46,7 +46,9 @@ func (s *shard) hold(at *spot, kind Kind, more int) (err error) {
 
 // kept says that the key's state was written, and when it expires.
 func (s *shard) kept(at *spot, expires int64) {
+	before := at.r.lasts()
 	at.r.setExpires(expires)
+	s.lasting += at.r.lasts() - before
 	s.tell(at.key, Changed)
 }
 

@@ -162,6 +162,7 @@ func (v *view) Usage() []Usage {
 		}
 		for i := range db.shards {
 			usage[n].Keys += db.shards[i].records
+			usage[n].Lasting += db.shards[i].lasting
 			usage[n].Bytes += db.shards[i].bytes()
 			usage[n].Expired += db.shards[i].expired
 			usage[n].Moved += db.shards[i].moved

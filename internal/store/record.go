@@ -40,8 +40,17 @@ func recordSize(key int, kind Kind) int {
 
 func (r record) expires() int64     { return int64(binary.LittleEndian.Uint64(r[atExpires:])) }
 func (r record) setExpires(t int64) { binary.LittleEndian.PutUint64(r[atExpires:], uint64(t)) }
-func (r record) kind() Kind         { return Kind(r[atKind]) }
-func (r record) setKind(k Kind)     { r[atKind] = byte(k) }
+
+// lasts is 1 for a value that does not expire, else 0.
+func (r record) lasts() int {
+	if r.expires() == Never && r.kind().IsValue() {
+		return 1
+	}
+	return 0
+}
+
+func (r record) kind() Kind     { return Kind(r[atKind]) }
+func (r record) setKind(k Kind) { r[atKind] = byte(k) }
 
 func (r record) key() []byte {
 	if n := int(r[atLength]); n < longKey {

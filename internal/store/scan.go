@@ -11,8 +11,12 @@ import (
 const positionBits = 32
 
 // emptyBuckets bounds the buckets that a Scan looks into for each key it was asked for, as Redis does: a sparse table
-// gives a short answer, not a long wait.
-const emptyBuckets = 10
+// gives a short answer, not a long wait. It may always look into leastBuckets, some 0.1 ms, each with a lock of its own: so
+// a few keys are found by one call, although they are spread over all shards.
+const (
+	emptyBuckets = 10
+	leastBuckets = 4 * shards
+)
 
 // Scan goes through the selected database bucket by bucket, each under its shard's lock.
 func (v *view) Scan(_ context.Context, cursor uint64, count int, visit func([]byte, Entry)) (uint64, error) {
@@ -20,7 +24,7 @@ func (v *view) Scan(_ context.Context, cursor uint64, count int, visit func([]by
 		return 0, nil
 	}
 	count = min(count, math.MaxInt/emptyBuckets)
-	seen, left := 0, count*emptyBuckets
+	seen, left := 0, max(count*emptyBuckets, leastBuckets)
 	for ; seen < count && left > 0; left-- {
 		if cursor>>positionBits >= shards {
 			return 0, nil

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"strconv"
 	"testing"
 
 	"cellserver/internal/gcra"
@@ -121,4 +122,28 @@ func TestRandomOfFew(t *testing.T) {
 		}
 		require.Len(t, drawn, 3)
 	}
+}
+
+// A few keys, or none, are found by one call with SCAN's default count, although they are spread
+// over all shards.
+func TestScanOfFewKeysIsOneCall(t *testing.T) {
+	m := NewMemory(Options{Clock: NewStillClock(1e18), SweepEvery: -1})
+	v := m.View()
+	for keys := range 11 {
+		seen := 0
+		cursor, err := v.Scan(background, 0, 10, func([]byte, Entry) { seen++ })
+		require.NoError(t, err)
+		require.Equal(t, keys, seen)
+		if keys < 10 {
+			require.Zero(t, cursor, "%d keys", keys)
+		}
+		require.NoError(t, v.Write(background, strconv.AppendInt(nil, int64(keys), 10), Value{IsInteger: true}, Never))
+	}
+	for keys := range 11 {
+		_, err := v.Delete(background, [][]byte{strconv.AppendInt(nil, int64(keys), 10)})
+		require.NoError(t, err)
+	}
+	cursor, err := v.Scan(background, 0, 10, func([]byte, Entry) { t.Fail() })
+	require.NoError(t, err)
+	require.Zero(t, cursor, "an empty database")
 }

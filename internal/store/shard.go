@@ -43,8 +43,9 @@ type shard struct {
 	lockedAt int64 // as holds counts
 	expired  int64 // how many records have gone because their time was over
 	moved    int64 // bytes of values that were copied
+	lasting  int   // values that do not expire
 
-	_ [16]byte // a shard must fill whole cache lines, or its neighbour's lock lies on one of its own: a test holds it to that
+	_ [8]byte // a shard must fill whole cache lines, or its neighbour's lock lies on one of its own: a test holds it to that
 }
 
 // advance is the instant of a call that read the clock at now: never before an instant that this shard has seen. Two
@@ -122,6 +123,7 @@ func (s *shard) addSized(h hashed, key []byte, kind Kind, more int) (record, err
 
 func (s *shard) remove(h hashed, p place) {
 	at := p.bucket.ref(p.slot)
+	s.lasting -= s.pages.at(at).lasts()
 	s.letGo(s.pages.at(at))
 	s.pages.release(at)
 	s.index.remove(s.index.home(h.position), p)

@@ -257,7 +257,9 @@ type Listener func(database int, key []byte, why Why, by int64)
 type Usage struct {
 	Keys  int   // records, expired ones that were not swept yet included
 	Bytes int64 // memory held for them: records, their slack, the index
-	Moved int64 // bytes of values that were copied while a shard was locked, ever since the store was made: for tests
+	// Lasting is how many of the keys are values that do not expire.
+	Lasting int
+	Moved   int64 // bytes of values that were copied while a shard was locked, ever since the store was made: for tests
 	// Expired is how many have gone because their time was over, ever since the store was made.
 	Expired int64
 }

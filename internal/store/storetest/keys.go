@@ -107,6 +107,17 @@ func size(r *rig) {
 	require.Zero(r, r.size())
 	require.Zero(r, r.store.Usage()[0].Keys)
 	require.Less(r, r.store.Usage()[0].Bytes, usage[0].Bytes)
+
+	for _, expires := range []int64{store.Never, r.view.Now() + 1e9, store.Never, store.Never} {
+		require.NoError(r, r.view.Write(ctx, []byte("v"), value("text"), expires))
+		want := 0
+		if expires == store.Never {
+			want = 1
+		}
+		require.Equal(r, want, r.store.Usage()[0].Lasting)
+	}
+	require.NoError(r, r.view.Flush(ctx))
+	require.Zero(r, r.store.Usage()[0].Lasting)
 }
 
 func flush(r *rig) {

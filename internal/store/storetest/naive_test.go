@@ -76,8 +76,11 @@ func (v *naiveView) Usage() []store.Usage {
 	usage := make([]store.Usage, len(n.databases))
 	for i := range usage {
 		for _, bucket := range n.databases[i] {
-			for key := range bucket {
+			for key, h := range bucket {
 				usage[i].Keys++
+				if h.kind.IsValue() && h.expires == store.Never && !v.has(lastsAlways) {
+					usage[i].Lasting++
+				}
 				usage[i].Bytes += int64(len(key)) + 8
 			}
 		}

@@ -116,6 +116,7 @@ const (
 	tightRefuses
 	tightGrows
 	tightTakesHalf
+	lastsAlways
 	faults // how many there are
 )
 
@@ -141,6 +142,7 @@ var finds = map[fault]string{
 	borrows:        "borrowed keys",
 	oneDatabase:    "databases",
 	sizesAll:       "size",
+	lastsAlways:    "size",
 	flushesOne:     "flush",
 	drawsFirst:     "random",
 	countsOnce:     "several keys",
