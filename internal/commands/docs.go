@@ -75,11 +75,15 @@ func (row *Command) writeInfo(c *Call) {
 	c.Out.Int(int64(last))
 	c.Out.Int(int64(step))
 	writeStatuses(c, row.categories())
-	c.Out.Array(len(row.Tips))
+	c.Out.Set(len(row.Tips))
 	for _, tip := range row.Tips {
 		c.Out.BulkString(tip)
 	}
 	row.writeKeySpecs(c, first, last, step)
+	if len(row.Subs) == 0 {
+		c.Out.Set(0) // as in Redis, where subcommands themselves are an array
+		return
+	}
 	c.Out.Array(len(row.Subs))
 	for _, sub := range row.Subs {
 		sub.writeInfo(c)
@@ -164,14 +168,14 @@ func (row *Command) categories() (names []string) {
 // them from there. Keys with which different things are done have a spec each.
 func (row *Command) writeKeySpecs(c *Call, first, last, step int) {
 	if row.KeyCountAt > 0 {
-		c.Out.Array(1)
+		c.Out.Set(1)
 		row.writeKeySpec(c, 0, row.KeyCountAt, func() {
 			writeSpec(c, "keynum", "keynumidx", 0, "firstkey", 1, "keystep", row.KeyStep)
 		})
 		return
 	}
 	if first == 0 {
-		c.Out.Array(0)
+		c.Out.Set(0)
 		return
 	}
 	if last > 0 {
@@ -181,7 +185,7 @@ func (row *Command) writeKeySpecs(c *Call, first, last, step int) {
 	if specs > 1 {
 		last = 0
 	}
-	c.Out.Array(specs)
+	c.Out.Set(specs)
 	for i := range specs {
 		row.writeKeySpec(c, i, first+i, func() { writeSpec(c, "range", "lastkey", last, "keystep", step, "limit", 0) })
 	}
