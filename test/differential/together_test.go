@@ -53,16 +53,19 @@ func (g *guest) listen() {
 	}
 }
 
+// late is when something that was waited for does not come: on a busy machine it may take a while.
+const late = 10 * time.Second
+
 // take takes what has been heard until there are so many lines, or the last, or it takes too long. With few it takes what is there.
 func (g *guest) take(until int, last string, patience time.Duration) {
-	late := time.After(patience)
+	over := time.After(patience)
 	for {
 		if len(g.lines) >= until && last == "" {
-			late = nil // no waiting
+			over = nil // no waiting
 		}
 		var line string
 		var more bool
-		if late == nil {
+		if over == nil {
 			select {
 			case line, more = <-g.heard:
 			default:
@@ -71,7 +74,7 @@ func (g *guest) take(until int, last string, patience time.Duration) {
 		} else {
 			select {
 			case line, more = <-g.heard:
-			case <-late:
+			case <-over:
 				return
 			}
 		}
@@ -167,7 +170,7 @@ func (c *company) turn(s step, pace []int) ([]int, error) {
 		if pace != nil && !c.late {
 			until = pace[i]
 		}
-		g.take(until, "", 3*time.Second)
+		g.take(until, "", late)
 		counts[i] = len(g.lines)
 		c.late = c.late || counts[i] < until
 	}
@@ -199,7 +202,7 @@ func playTogether(open dialer, p program, pace [][]int) (heard [][]string, count
 	for i, g := range c.guests {
 		if !g.gone {
 			_, _ = g.conn.Write(append(command("RESET"), command("ECHO", finished)...)) // who is gone says so
-			g.take(0, last, 3*time.Second)
+			g.take(0, last, late)
 		}
 		heard = append(heard, c.plain(i))
 	}

@@ -17,7 +17,7 @@ import (
 
 // When the process may open no more files, who is in is served, and who knocks is let in later.
 func TestNoMoreFiles(t *testing.T) {
-	server := peer.Start(t, "--tls-handshake-timeout", "1") // which bounds how long one waits for a file, too
+	server := peer.Start(t, "--tls-handshake-timeout", "3") // which bounds how long one waits for a file, too
 	w := watch(t, server)
 	pid, err := strconv.Atoi(w.pid)
 	require.NoError(t, err)

@@ -135,7 +135,7 @@ func TestTheLastRepliesArriveWhole(t *testing.T) {
 
 // An idle client is one that neither sends nor reads: who waits for a long reply, or takes it slowly, is not.
 func TestWhoReadsIsNotIdle(t *testing.T) {
-	server := peer.Start(t, "--timeout", "1")
+	server := peer.Start(t, "--timeout", "2") // of which the whole reply takes twice as much
 	fill := bytes.Buffer{}
 	for i := range 3000 {
 		fill.Write(command("CL.THROTTLE", fmt.Sprintf("%04000d", i), "15", "1", "1000000"))
@@ -145,7 +145,7 @@ func TestWhoReadsIsNotIdle(t *testing.T) {
 	require.NoError(t, conn.SetReadBuffer(256<<10))
 	_, err := conn.Write(command("KEYS", "*"))
 	require.NoError(t, err)
-	ticker := time.NewTicker(20 * time.Millisecond)
+	ticker := time.NewTicker(30 * time.Millisecond)
 	defer ticker.Stop()
 	piece, read := make([]byte, 96<<10), 0
 	for whole := len("*3000\r\n") + 3000*len("$4000\r\n"+strings.Repeat("0", 4000)+"\r\n"); read < whole; <-ticker.C {
