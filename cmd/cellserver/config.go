@@ -41,7 +41,7 @@ type config struct {
 	slowerThan, slowCalls        int
 	spikes                       int
 	access                       access
-	latencyTracking              string
+	latencyTracking, oomDecision string
 	percentiles                  []float64
 	tls                          tlsOptions
 	showVersion                  bool
@@ -108,6 +108,8 @@ func (c *config) define() {
 	f.Var(number{&c.maxTracked, 0, 1 << 30}, "tracking-table-max-keys", "keys that are remembered for clients that cache them (CLIENT TRACKING); 0 for any number, in 256 MiB")
 
 	f.Var(size{&c.maxMemory, 0, 1 << 50}, "maxmemory", "bytes of memory beyond which calls that may need more are refused (OOM); 0 for no bound")
+	c.oomDecision = commands.OOMDecisions[0]
+	f.Var(choice{&c.oomDecision, commands.OOMDecisions}, "oom-decision", "how a limiter answers, beyond maxmemory, about a key that it would have to add: an error (OOM), or limited")
 
 	f.Var(keyEvents{&c.notify}, "notify-keyspace-events", "which events of keys are published, by Redis's letters: KEA for all; none without any")
 
@@ -206,7 +208,8 @@ func (c *config) server(log *slog.Logger, turns *meter.Longest) server.Options {
 
 // measures are the options that are the instance's, once it runs, or nobody's to see.
 var measures = []string{
-	"maxmemory", "notify-keyspace-events", "slowlog-log-slower-than", "slowlog-max-len", "latency-monitor-threshold", "latency-tracking", "latency-tracking-info-percentiles",
+	"maxmemory", "oom-decision", "notify-keyspace-events", "slowlog-log-slower-than", "slowlog-max-len", "latency-monitor-threshold",
+	"latency-tracking", "latency-tracking-info-percentiles",
 	"requirepass", "acl-pubsub-default", "acllog-max-len", "user", "rename-command",
 }
 

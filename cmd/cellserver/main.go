@@ -78,6 +78,7 @@ func run(args []string) error {
 	if err := c.access.apply(instance); err != nil {
 		return err
 	}
+	instance.LimitWhenFull(c.oomDecision == "limit")
 	instance.SetMaxMemory(int64(c.maxMemory))
 	if err := instance.SetNotifications(c.notify); err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 )
 
 var clAll = Command{
-	Name: "cl.all", Group: "limiter", Since: "1.0.0", Complexity: "O(N) in the number of limiters, and a comparison of each two keys", Flags: Write | Fast | DenyOOM,
+	Name: "cl.all", Group: "limiter", Since: "1.0.0", Complexity: "O(N) in the number of limiters, and a comparison of each two keys", Flags: Write | Fast,
 	Summary: "Takes from several limiters, or from none (all or nothing).", KeyAccess: "RW ACCESS UPDATE",
 	Args: []Arg{Int("count").Min(1).Max(maxTakings),
 		Word("LIMITER key args... quantity [LIMITER key args... quantity ...] [PEEK] [MS]").Many()},
@@ -33,6 +33,14 @@ allow it; then for each limiter its five integers. When limited, remaining and r
 			return refusal("ERR CL.ALL takes a key once")
 		}
 		decisions, _, err := c.View.TakeAll(c.Context, takes, peek)
+		if c.limitsFull(err) && decisions != nil {
+			err = nil
+			for i := range decisions {
+				if d := &decisions[i]; d.Limited {
+					*d = noRoom(takes[i].Rule.Size())
+				}
+			}
+		}
 		if err != nil {
 			return err
 		}

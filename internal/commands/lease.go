@@ -15,7 +15,7 @@ var (
 )
 
 var clAcquire = Command{
-	Name: "cl.acquire", Group: "limiter", Since: "1.0.0", Complexity: "O(N) in the number of holders: 4 bytes each are moved", Flags: Write | Fast | DenyOOM,
+	Name: "cl.acquire", Group: "limiter", Since: "1.0.0", Complexity: "O(N) in the number of holders: 4 bytes each are moved", Flags: Write | Fast,
 	Summary: "Takes permits for a time, if no more than the limit are held at once (leases).", KeyAccess: "RW ACCESS UPDATE",
 	Args: []Arg{Key("key"), limitArg, ttlArg, holderArg, Int("quantity").Min(0).Or(1), msArg},
 	Reply: `Five integers: limited (0 granted, 1 limited); limit; remaining, the permits that nobody holds, after this call;
@@ -29,12 +29,13 @@ seconds until the last lease ends.`,
 		if err != nil {
 			return err
 		}
+		ms := c.Flag()
 		d, err := c.View.Acquire(c.Context, key, r, c.instance.maxHolders)
 		if err != nil {
-			return err
+			return c.undecided(err, key, limit, quota.Take, ms)
 		}
 		c.seen(key, d.Limited)
-		c.decision(&d, quota.Take, c.Flag())
+		c.decision(&d, quota.Take, ms)
 		return nil
 	},
 }

@@ -1,6 +1,12 @@
 package commands
 
-import "cellserver/internal/quota"
+import (
+	"errors"
+	"time"
+
+	"cellserver/internal/quota"
+	"cellserver/internal/store"
+)
 
 // What the limiters share: the words after the limit, and the five integers.
 
@@ -28,6 +34,28 @@ func (c *Call) decision(d *quota.Decision, mode quota.Mode, ms bool) {
 		return
 	}
 	c.Out.Ints(limited, d.Limit, d.Remaining, retry, reset)
+}
+
+// undecided answers a call that a limiter could not decide. If that is for want of memory, and --oom-decision says so, it is
+// limited, so that clients which let errors pass do not let it pass.
+func (c *Call) undecided(err error, key []byte, limit int64, mode quota.Mode, ms bool) error {
+	if !c.limitsFull(err) {
+		return err
+	}
+	d := noRoom(limit)
+	c.seen(key, true)
+	c.decision(&d, mode, ms)
+	return nil
+}
+
+// limitsFull says whether an error means that there is no memory for a key, and is to be told as a decision.
+func (c *Call) limitsFull(err error) bool {
+	return errors.Is(err, store.ErrFull) && c.instance.memory.limits.Load()
+}
+
+// noRoom is what is said of a key that there is no memory for. The next look at what is used may find some.
+func noRoom(limit int64) quota.Decision {
+	return quota.Decision{Limited: true, Limit: limit, RetryAfter: int64(time.Second)}
 }
 
 const limiterReply = "The [five integers](#the-reply-of-a-limiter); with UPTO a sixth: what was taken, or below 0 what came back."

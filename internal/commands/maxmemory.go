@@ -1,20 +1,24 @@
 package commands
 
 import (
+	"errors"
 	"runtime"
+	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 )
 
-// maxmemory: while more is used, calls that may need some are refused, as Redis refuses them under its policy noeviction. There is no other
-// policy: a limiter whose key is evicted lets its client through.
+// maxmemory: while more is used, calls that may need some are refused, as Redis refuses them under its policy noeviction; limiters
+// go on with the keys that are there. There is no other policy: a limiter whose key is evicted lets its client through.
 //
 // What is used is looked at ten times a second, by nobody who answers calls; while it is too much, a concern (pause.go) says so, which
 // sessions see when a turn begins: until then a call costs nothing. So it can be exceeded by what clients can write in a tenth of a
 // second, and in a turn: tens of megabytes of keys, or what the network carries of large values.
 type memoryBound struct {
 	most    atomic.Int64 // bytes; 0 for no bound
+	limits  atomic.Bool  // a limiter's call that needs some is limited, not refused
 	peak    atomic.Int64
 	startup int64
 	outside func() int64 // bytes outside of Go's heap
@@ -92,10 +96,46 @@ func (in *Instance) maxMemorySetting() Setting {
 	}}
 }
 
+// OOMDecisions are what --oom-decision may say.
+var OOMDecisions = []string{"error", "limit"}
+
+// LimitWhenFull has calls of limiters that need memory answered as limited while there is none, or else with an error.
+func (in *Instance) LimitWhenFull(limit bool) { in.memory.limits.Store(limit) }
+
+// oomDecisionSetting is CONFIG's.
+func (in *Instance) oomDecisionSetting() Setting {
+	return Setting{"oom-decision", func() string {
+		if in.memory.limits.Load() {
+			return "limit"
+		}
+		return "error"
+	}, func(text string) error {
+		if !slices.Contains(OOMDecisions, strings.ToLower(text)) {
+			return errors.New("argument(s) must be one of the following: " + strings.Join(OOMDecisions, ", "))
+		}
+		in.LimitWhenFull(strings.EqualFold(text, "limit"))
+		return nil
+	}}
+}
+
+// short says whether memory is short for a call of a limiter. These are never refused beforehand: most need none, and a flood of
+// new keys must not switch off the limits of those that are there.
+func (c *Call) short(row *Command) bool {
+	return row.decides && c.instance.concerns.Load()&full != 0
+}
+
+// runShort is run where limiters must not take memory.
+func (c *Call) runShort(row *Command, words [][]byte, repeats bool) error {
+	view := c.View
+	defer func() { c.View = view }()
+	c.View = view.Tight()
+	return c.run(row, words, repeats)
+}
+
 const errOOM refusal = "OOM command not allowed when used memory > 'maxmemory'."
 
 // outOfMemory says whether a call is not to be made for want of memory: one that may need some, EXEC of such a call, and whatever would be
-// queued.
+// queued but calls of limiters.
 func (s *Session) outOfMemory(row *Command) bool {
 	switch {
 	case s.instance.concerns.Load()&full == 0:
@@ -105,7 +145,7 @@ func (s *Session) outOfMemory(row *Command) bool {
 	case row.is(&exec):
 		return s.queue.needsMemory()
 	}
-	return !row.is(&discard) && !row.is(&quit) && !row.is(&reset)
+	return row.Group != "limiter" && !row.is(&discard) && !row.is(&quit) && !row.is(&reset)
 }
 
 func (q *queue) needsMemory() bool {

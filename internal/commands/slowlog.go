@@ -202,7 +202,7 @@ var slowlogReset = Command{
 func (in *Instance) measures() []Setting {
 	l := &in.slowlog
 	return []Setting{
-		in.maxMemorySetting(), in.notifySetting(), in.latencySettings()[0], in.latencySettings()[1],
+		in.maxMemorySetting(), in.oomDecisionSetting(), in.notifySetting(), in.latencySettings()[0], in.latencySettings()[1],
 		{"slowlog-log-slower-than", func() string { return strconv.FormatInt(l.slowerThan.Load(), 10) }, func(text string) error {
 			n, err := NumberFrom(text, -1, maxInt)
 			if err == nil {

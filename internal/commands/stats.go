@@ -248,7 +248,12 @@ func eventOf(row *Command) string {
 func (c *Call) timed(row *Command, words [][]byte, repeats bool) error {
 	clock := c.instance.store.Clock()
 	began, misses := clock.Now(), c.misses
-	err := c.run(row, words, repeats)
+	var err error
+	if c.short(row) {
+		err = c.runShort(row, words, repeats)
+	} else {
+		err = c.run(row, words, repeats)
+	}
 	in := c.instance
 	if took := clock.Now() - began; !c.lasts && in.took(row, took) {
 		in.slowlog.add(c.slowCall(row, words), took/1000)

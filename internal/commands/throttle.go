@@ -3,7 +3,7 @@ package commands
 import "cellserver/internal/gcra"
 
 var clThrottle = Command{
-	Name: "cl.throttle", Group: "limiter", Since: "1.0.0", Complexity: "O(1)", Flags: Write | Fast | DenyOOM,
+	Name: "cl.throttle", Group: "limiter", Since: "1.0.0", Complexity: "O(1)", Flags: Write | Fast,
 	Summary:   "Takes tokens from a key's quota if there are enough (GCRA).",
 	KeyAccess: "RW ACCESS UPDATE",
 	Args: []Arg{Key("key"), Int("max_burst").Min(-1).Max(maxInt - 1), Int("count_per_period").Min(1), Int("period").Min(1),
@@ -18,7 +18,7 @@ var clThrottle = Command{
 		quantity, mode, ms := c.Int(), modes[c.Choice()], c.Flag()
 		o, err := c.View.Throttle(c.Context, key, limit, quantity, mode)
 		if err != nil {
-			return err
+			return c.undecided(err, key, limit.Size(), mode, ms)
 		}
 		d := limit.Decision(o)
 		c.seen(key, d.Limited)

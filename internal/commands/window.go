@@ -34,7 +34,7 @@ var clSlidingLog = windowed(Command{
 
 // windowed makes a window's row. rule reads the limit and the period.
 func windowed(row Command, limit Arg, rule func(*Call) error) Command {
-	row.Group, row.Since, row.Flags, row.KeyAccess = "limiter", "1.0.0", Write|Fast|DenyOOM, "RW ACCESS UPDATE"
+	row.Group, row.Since, row.Flags, row.KeyAccess = "limiter", "1.0.0", Write|Fast, "RW ACCESS UPDATE"
 	row.Args = []Arg{Key("key"), limit, Int("period").Min(1).Max(maxPeriod), quantityArg, modeArg, msArg}
 	row.Reply, row.decides = limiterReply, true
 	row.Run = func(c *Call) error {
@@ -45,7 +45,7 @@ func windowed(row Command, limit Arg, rule func(*Call) error) Command {
 		quantity, mode, ms := c.Int(), modes[c.Choice()], c.Flag()
 		d, err := c.View.Take(c.Context, key, &c.rule, quantity, mode)
 		if err != nil {
-			return err
+			return c.undecided(err, key, c.rule.Size(), mode, ms)
 		}
 		c.seen(key, d.Limited)
 		c.decision(&d, mode, ms)

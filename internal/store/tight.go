@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 
 	"cellserver/internal/gcra"
 	"cellserver/internal/lease"
@@ -69,7 +70,7 @@ func (v tight) TakeAll(_ context.Context, takes []Taking, peek bool) ([]quota.De
 	case peek:
 		return decisions, true, nil
 	case !spare(db, takes, hashes, now, decisions):
-		return decisions, false, ErrFull
+		return decisions, false, errors.Join(untaken(db, takes, hashes, now, decisions), ErrFull)
 	}
 	_, err = takeEach(db, takes, hashes, now, quota.Take, decisions)
 	return decisions, true, err

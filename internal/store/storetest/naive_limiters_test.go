@@ -108,6 +108,7 @@ func (v *naiveView) TakeAll(_ context.Context, takes []store.Taking, peek bool) 
 		v.untaken(takes, now, decisions)
 	}
 	if allowed && !peek && v.tight && !v.spare(takes, now, decisions) {
+		v.untaken(takes, now, decisions)
 		return decisions, false, store.ErrFull
 	}
 	for _, t := range takes {

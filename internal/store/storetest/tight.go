@@ -117,12 +117,15 @@ func tightForAll(r *rig) {
 				r.takeBy(t.Rule, string(t.Key), 1, quota.Take)
 			}
 		}
-		before, h := r.sightOf(takes), r.listen()
+		before, want, h := r.sightOf(takes), r.untaken(takes...), r.listen()
 		d, allowed, err := tight.view.TakeAll(ctx, takes, false)
 		require.ErrorIs(r, err, store.ErrFull)
 		require.False(r, allowed)
 		for i := range takes {
 			require.Equal(r, i == needs, d[i].Limited, "%d of %d", i, n)
+			if i != needs {
+				require.Equal(r, want[i], d[i], "%d of %d", i, n)
+			}
 		}
 		_, allowed = tight.takeAll(true, takes...)
 		require.True(r, allowed, "PEEK is answered")
