@@ -30,6 +30,7 @@ func TestMaxMemory(t *testing.T) {
 			})
 			return err
 		}
+		require.NoError(t, w.Do(w.ctx, "CL.FIXED", "known", 5, 3600).Err())
 		round := 0
 		for err := error(nil); err == nil; round++ {
 			require.Less(t, round*1000*13, most, "%s: memory has no bound", name)
@@ -40,9 +41,27 @@ func TestMaxMemory(t *testing.T) {
 		used := w.number("used_memory")
 		t.Logf("%s: refused in round %d, with %d MiB used", name, round, used>>20)
 		assert.Less(t, used, 8*most, "%s: it is looked at ten times a second, and a client is fast", name)
+		w.limitsGoOn(t)
 		require.NoError(t, w.Exists(w.ctx, "key:0:0").Err())
 		require.NoError(t, w.Del(w.ctx, "key:0:0").Err())
 		require.NoError(t, w.FlushAll(w.ctx).Err())
 		until(t, func() bool { return w.Set(w.ctx, "key", "value", 0).Err() == nil }, func() string { return "there is room again: " + name })
 	}
+}
+
+// limitsGoOn asks limiters while memory is full: about a key that is there, and one that is not.
+func (w *watcher) limitsGoOn(t *testing.T) {
+	ask := func(words ...any) string {
+		reply, err := w.Do(w.ctx, words...).Result()
+		if err != nil {
+			return err.Error()
+		}
+		return fmt.Sprint(reply)
+	}
+	require.Regexp(t, `^\[0 5 3 -1 `, ask("CL.FIXED", "known", 5, 3600))
+	require.Equal(t, "[0 5 4 -1 3600]", ask("CL.FIXED", "unknown", 5, 3600, 1, "PEEK"))
+	require.Regexp(t, "^OOM ", ask("CL.FIXED", "unknown", 5, 3600))
+	require.NoError(t, w.ConfigSet(w.ctx, "oom-decision", "limit").Err())
+	require.Equal(t, "[1 5 0 1 0]", ask("CL.FIXED", "unknown", 5, 3600))
+	require.NoError(t, w.ConfigSet(w.ctx, "oom-decision", "error").Err())
 }
