@@ -17,6 +17,7 @@ type ahead struct {
 	most  int      // in words: up to where windows of this batch have used it
 	owned bool     // what is left was copied, and outlives its batch
 	long  [][]byte // the last call, if it is a long one, whole: then of its words only the first are here
+	total int      // how many words that has
 }
 
 // waiting is one of them.
@@ -25,6 +26,7 @@ type waiting struct {
 	start, end int      // of its words, in the window's
 	repeats    bool     // its words are those of the call before it, but for the second, which is a key
 	second     []byte   // then
+	held       bool     // its words stand in the reader's own memory
 }
 
 // lookahead is how many calls are read before the first is answered: enough for the memory of a modern processor to fetch them
@@ -60,6 +62,9 @@ func (a *ahead) isLong() [][]byte {
 	}
 	return nil
 }
+
+// isHeld says whether the words of the call that was taken last stand in the reader's memory.
+func (a *ahead) isHeld() bool { return !a.owned && a.calls[a.next-1].held }
 
 // clear makes room for another window.
 func (a *ahead) clear() {
@@ -100,10 +105,12 @@ func (a *ahead) fill(r *resp.Reader, t *Table, known *recent, most int) (err err
 		}
 		words := a.words[start:]
 		row := t.lookup(words[0], known)
-		a.calls[a.count] = waiting{row: row, start: start, end: len(a.words)}
+		a.calls[a.count] = waiting{row: row, start: start, end: len(a.words), held: r.Held()}
 		a.gather(row, words)
 		a.count++
-		a.long = r.Long()
+		if a.long = r.Long(); a.long != nil {
+			a.total = r.CallWords()
+		}
 		if row.is(&reset) {
 			break // who is logged out by it may say less behind it
 		}
@@ -136,7 +143,7 @@ func (a *ahead) repeat(r *resp.Reader) bool {
 	}
 	before, w := &a.calls[a.count-1], &a.calls[a.count]
 	w.row, w.start, w.end = before.row, before.start, before.end
-	w.repeats, w.second = true, second
+	w.repeats, w.second, w.held = true, second, false
 	a.keys = append(a.keys, second)
 	a.count++
 	return true

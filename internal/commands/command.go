@@ -81,6 +81,8 @@ const (
 	Unlogged                    // SLOWLOG does not keep it: what it makes is kept
 	NoMulti                     // never within a transaction
 	Listening                   // a client may say it in RESP2 while it listens to channels
+	Sized                       // its time grows with what stands at its keys
+	Apart                       // it needs no session, though it is about no key
 	Slow                        // may take long: never runs on an event loop, see Session.park (the ACL's @slow is just not Fast)
 )
 
@@ -127,7 +129,10 @@ type Call struct {
 	moved         int            // bytes of values, by this call
 	sampling      sampling       // of limiters' decisions, for CL.TOP
 	last          bool           // the conversation ends with its reply
+	then          func()         // what the session does when it takes the reply, of a call that is made beside it
+	published     *published     // by the transaction that is being executed, nil outside of one
 	lasts         bool           // it goes on when its row has run: who ends it says how long it took
+	handedOver    bool           // it is made again beside its session, where it is timed and shown
 	inTransaction bool           // EXEC makes it, with its keys locked
 	next          int
 }

@@ -7,11 +7,11 @@ import (
 )
 
 var ping = Command{
-	Name: "ping", Group: "connection", Since: "1.0.0", Complexity: "O(1)", Flags: Fast | Listening,
+	Name: "ping", Group: "connection", Since: "1.0.0", Complexity: "O(1)", Flags: Fast | Listening | Apart,
 	Summary: "Says that the server is there.", Tips: []string{allShards, "response_policy:all_succeeded"},
 	Args: []Arg{Word("message").Optional()}, Reply: "PONG, or the message.",
 	Run: func(c *Call) error {
-		if c.Session.subscribed && c.Out.Protocol() == 2 { // where a client expects messages
+		if c.Session != nil && c.Session.subscribed && c.Out.Protocol() == 2 { // where a client expects messages
 			c.Out.Array(2)
 			c.Out.BulkString("pong")
 			c.Out.Bulk(c.Word())
@@ -27,7 +27,7 @@ var ping = Command{
 }
 
 var echo = Command{
-	Name: "echo", Group: "connection", Since: "1.0.0", Complexity: "O(1)", Flags: Loading | Stale | Fast,
+	Name: "echo", Group: "connection", Since: "1.0.0", Complexity: "O(1)", Flags: Loading | Stale | Fast | Apart,
 	Summary: "Returns the message.",
 	Args:    []Arg{Word("message")}, Reply: "The message.",
 	Run: func(c *Call) error {
@@ -58,7 +58,7 @@ func (c *Call) introduce() {
 }
 
 var selectDB = Command{
-	Name: "select", Group: "connection", Since: "1.0.0", Complexity: "O(1)", Flags: Loading | Stale | Fast,
+	Name: "select", Group: "connection", Since: "1.0.0", Complexity: "O(1)", Flags: Loading | Stale | Fast | Apart,
 	Summary: "Chooses the database that the commands after it are about.",
 	Args:    []Arg{Int("index").By(parseIndex)}, Reply: "OK.",
 	Run: func(c *Call) error {
@@ -66,7 +66,11 @@ var selectDB = Command{
 		if n < 0 || n >= int64(c.instance.store.Databases()) {
 			return errDatabase
 		}
-		c.Session.selectDatabase(int(n))
+		if c.Session != nil {
+			c.Session.selectDatabase(int(n))
+		} else {
+			c.View.Select(int(n)) // and the session when it takes the reply
+		}
 		c.Out.Status("OK")
 		return nil
 	},

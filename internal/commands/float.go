@@ -146,7 +146,7 @@ func floatText(f *big.Float) []byte {
 }
 
 var incrByFloat = Command{
-	Name: "incrbyfloat", Group: "string", Since: "2.6.0", Complexity: "O(1)", Flags: Write | DenyOOM | Fast,
+	Name: "incrbyfloat", Group: "string", Since: "2.6.0", Complexity: "O(1)", Flags: Sized | Write | DenyOOM | Fast,
 	Summary: "Adds to a number that may have a fraction.", KeyAccess: "RW ACCESS UPDATE",
 	Args:  []Arg{Key("key"), Word("increment")},
 	Reply: "The sum, as a string: computed with 64 bits of precision, 17 places at most. A key that is not there counts as 0.",

@@ -74,6 +74,7 @@ type Instance struct {
 	started  int64         // instant, nanoseconds on the store's clock
 	slow     chan struct{} // a place for each Slow command that may run at once
 	slowly   atomic.Int32  // how many run, or wait for a place
+	inTurn   int           // what a transaction may cost that its session makes in its turn
 	stats    stats
 	rows     []rowStats // by the rows' numbers
 	codes    codes
@@ -139,7 +140,7 @@ func (in *Instance) Yield() {
 // giveWay is called by a Slow command between pieces of its work: others that wait for its place have theirs.
 func (c *Call) giveWay() {
 	runtime.Gosched()
-	if c.Session == nil && c.instance != nil {
+	if c.Session == nil && c.instance != nil && !c.inTransaction { // who holds locks keeps the place
 		<-c.instance.slow
 		c.instance.slow <- struct{}{}
 	}
@@ -187,6 +188,7 @@ func New(c Config) *Instance {
 		runID:       newRunID(),
 		started:     c.Store.Clock().Now(),
 		slow:        make(chan struct{}, maxSlow()),
+		inTurn:      turn,
 		clients:     clients{byID: make(map[int64]*Session)},
 		watches:     watches{watchers: make(map[watchedKey]map[*Session]*watch), ages: make(map[int]age)},
 		turns:       c.Turns,

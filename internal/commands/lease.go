@@ -83,7 +83,7 @@ var clRelease = Command{
 }
 
 var clHolders = Command{
-	Name: "cl.holders", Group: "limiter", Since: "1.0.0", Complexity: "O(N) in the number of holders", Flags: ReadOnly | Slow,
+	Name: "cl.holders", Group: "limiter", Since: "1.0.0", Complexity: "O(N) in the number of holders", Flags: Sized | ReadOnly | Slow,
 	Summary: "Lists who holds permits.", KeyAccess: "RO ACCESS",
 	Args:  []Arg{Key("key")},
 	Reply: "For each holder its name, its permits, and the milliseconds until its lease ends; by that, then by name.",

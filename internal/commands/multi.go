@@ -1,100 +1,8 @@
 package commands
 
-import (
-	"cellserver/internal/resp"
-	"cellserver/internal/store"
-)
+import "slices"
 
 // Transactions: calls are queued, and then made as one step, if no key that the client watches has changed meanwhile.
-
-// queue is the calls of a transaction that has not been executed.
-type queue struct {
-	calls  []queued
-	words  [][]byte // of all calls, end to end: copies
-	bytes  []byte   // where the latest of them are
-	size   int      // bytes of all
-	broken bool     // a call was refused already: so EXEC refuses them all
-	full   bool     // and so is every call from here on
-	places []store.Place
-}
-
-type queued struct {
-	row        *Command
-	start, end int // of its words
-}
-
-// The bounds of a queue: what it holds, and so how long EXEC keeps others from its keys. Its bytes are bounded as a call's are.
-const maxQueuedWords = 1 << 17
-
-const errTooMuchQueued refusal = "ERR too many words are queued for one transaction"
-
-// enqueue takes a call for EXEC. Of a long one the words are in long.
-func (s *Session) enqueue(row *Command, words [][]byte, long [][]byte) error {
-	q := s.queue
-	if long != nil && !q.broken {
-		words = resp.SplitCall(long)
-	}
-	if !q.add(row, words, s.instance.limits.Load().Query) {
-		return errTooMuchQueued
-	}
-	s.showQueue()
-	s.out.Status("QUEUED")
-	return nil
-}
-
-// showQueue tells others how long the queue is.
-func (s *Session) showQueue() {
-	shown := int64(0)
-	if q := s.queue; q != nil {
-		shown = int64(len(q.calls)+1)<<32 | int64(q.size)
-	}
-	s.queued.Store(shown)
-}
-
-// add copies a call to the queue's end; false if it is full.
-func (q *queue) add(row *Command, words [][]byte, most int) bool {
-	if q.broken {
-		return !q.full
-	}
-	size := 0
-	for _, word := range words {
-		size += len(word)
-	}
-	if q.size += size; len(q.words)+len(words) > maxQueuedWords || q.size > most {
-		*q = queue{broken: true, full: true}
-		return false
-	}
-	if cap(q.bytes)-len(q.bytes) < size { // not to be moved: there are words in it
-		q.bytes = make([]byte, 0, max(size, 2*cap(q.bytes), 128))
-	}
-	start := len(q.words)
-	for _, word := range words {
-		at := len(q.bytes)
-		q.bytes = append(q.bytes, word...)
-		q.words = append(q.words, q.bytes[at:len(q.bytes):len(q.bytes)])
-	}
-	q.calls = append(q.calls, queued{row, start, len(q.words)})
-	return true
-}
-
-// emptied is a queue for the next transaction: the same, unless it needs much memory. Idle sessions are many.
-func (q *queue) emptied() *queue {
-	const few = 16
-	if cap(q.calls) > few || cap(q.words) > 4*few || cap(q.bytes) > 64*few || cap(q.places) > few {
-		return new(queue)
-	}
-	clear(q.words)
-	clear(q.places)
-	*q = queue{calls: q.calls[:0], words: q.words[:0], bytes: q.bytes[:0], places: q.places[:0]}
-	return q
-}
-
-// spoil has EXEC refuse the transaction that is being queued, if there is one.
-func (s *Session) spoil() {
-	if s.queue != nil {
-		s.queue.broken = true
-	}
-}
 
 // about commands of transactions.
 const control = NoScript | Loading | Stale | Fast | Unqueued | AllowBusy
@@ -144,90 +52,150 @@ var exec = Command{
 	Reply:   "The replies, in order; nil if a watched key has changed: then none was made.",
 	Run: func(c *Call) error {
 		s := c.Session
-		q := s.queue
-		if q == nil {
+		switch q := s.queue; {
+		case q == nil:
 			return refusal("ERR EXEC without MULTI")
-		}
-		defer s.leaveTransaction()
-		if q.broken {
+		case q.broken:
+			s.leaveTransaction()
 			return refusal("EXECABORT Transaction discarded because of previous errors.")
 		}
-		s.published = new(published)
-		all := q.findPlaces(s.database, c.instance.store.Databases())
-		for _, w := range s.watching {
-			q.places = append(q.places, w.place)
-		}
-		c.View.Atomically(c.Context, q.places, all, func() {
-			if s.instance.watches.changed(c, s.watching) {
-				c.Out.NullArray()
-				return
-			}
-			c.runQueued(q)
-		})
-		s.endPublished()
-		c.showTransaction()
-		return nil
+		return s.execute()
 	},
 }
 
-// runQueued makes the calls. An error of one does not keep the others from being made.
-func (c *Call) runQueued(q *queue) {
-	moved := 0
+// execution is a transaction that is being made, by its session or beside it.
+type execution struct {
+	queue    *queue
+	watching []*watch
+	database int
+	all      bool // any key may be touched
+	guarded  bool // calls may be forbidden
+	careful  bool // something is to be done before or after each call
+}
+
+// execute makes the calls that were queued, here if they are a turn's worth.
+func (s *Session) execute() error {
+	q, c := s.queue, &s.call
+	x := &execution{queue: q, watching: s.watching, database: s.database, guarded: s.guarded, careful: s.careful}
+	x.all = q.findPlaces(s.database, s.instance.store.Databases())
+	for _, w := range s.watching {
+		q.places = append(q.places, w.place)
+	}
+	most := s.instance.inTurn
+	if q.own {
+		most = maxOwnCost
+	}
+	if q.cost <= most && (!q.slow || q.own) {
+		c.published = new(published)
+		made, cost := x.make(c, most)
+		if s.words = 0; made {
+			s.leaveTransaction()
+			s.endPublished()
+			c.showTransaction()
+			c.moved += cost * fewBytes
+			return nil
+		}
+		c.published = nil
+		c.moved = cost * fewBytes
+	}
+	if q.own || q.cost > maxCost {
+		s.leaveTransaction()
+		return errTooCostly
+	}
+	s.executeBeside(x)
+	return nil
+}
+
+// executeBeside makes the calls beside the event loop, which serves others meanwhile. What the transaction leaves behind of the
+// session, that does when it takes the reply.
+func (s *Session) executeBeside(x *execution) {
+	s.queue, s.lastQueue = nil, nil
+	s.showQueue()
+	s.call.handedOver = true
+	row, words := s.row, own(s.call.words)
+	s.parkFor(row, func(c *Call) error {
+		c.then = func() {
+			s.unwatch()
+			if n := c.View.Selected(); n != s.database {
+				s.selectDatabase(n)
+			}
+		}
+		c.published = new(published)
+		c.sampling.begin(c.View.Now())
+		if made, _ := x.make(c, maxCost); !made {
+			return errTooCostly
+		}
+		c.notify(c.misses, false)
+		c.showTransaction()
+		if c.instance.concerns.Load()&monitored != 0 {
+			c.show(row, words)
+		}
+		if p := c.published; len(p.messages) > 0 {
+			return c.completeReply(slices.Concat(c.Out.Pieces()...), p)
+		}
+		return nil
+	})
+}
+
+// make makes the calls as one step, if they cost no more than that. It makes none for a client that has gone: what that watched is
+// not heard of any more.
+func (x *execution) make(c *Call, most int) (made bool, cost int) {
+	c.View.Atomically(c.Context, x.queue.places, x.all, func() {
+		if cost = x.queue.cost; x.queue.sized && cost <= most {
+			cost += x.queue.weigh(c, x.database)
+		}
+		switch made = cost <= most; {
+		case !made:
+		case c.Context.Err() != nil, c.instance.watches.changed(c, x.watching):
+			c.Out.NullArray()
+		default:
+			x.run(c)
+		}
+	})
+	return made, cost
+}
+
+const errNotMade refusal = "ERR not made: the replies of the transaction are longer than 64 MiB"
+
+// run makes the calls. An error of one does not keep the others from being made; but when the replies are too long, no more are.
+func (x *execution) run(c *Call) {
 	c.inTransaction = true
 	defer func() { c.inTransaction = false }()
-	c.Out.Array(len(q.calls))
-	for _, call := range q.calls {
-		mark := c.Out.Mark()
-		if err := c.runOne(call.row, q.words[call.start:call.end]); err != nil {
-			c.Out.Rewind(max(mark, c.Session.mark)) // which moves if something is told aloud
+	c.Out.Array(len(x.queue.calls))
+	for _, call := range x.queue.calls {
+		mark, err := c.Out.Mark(), error(errNotMade)
+		if mark <= maxReply {
+			err = x.runOne(c, call)
+		}
+		if err != nil {
+			if c.Session != nil {
+				mark = max(mark, c.Session.mark) // which moves if something is told aloud
+			}
+			c.Out.Rewind(mark)
 			c.Out.Error(c.instance.fail(call.row, err))
 		}
-		if c.Out.Len() > maxReply {
-			c.Out.Rewind(max(mark, c.Session.mark))
-			c.Out.Error(string(errReplyTooLong))
-		}
-		if moved += c.moved; call.row.Flags&(Fast|Quick) == 0 {
-			moved += unhurried * fewBytes
-		}
+		c.Out.Break()
 	}
-	c.moved, c.Session.words = moved, len(q.words) // which is what EXEC counts of a turn
+	c.moved = 0 // it is in the cost
 }
 
 // runOne makes a call of a transaction, and counts it.
-func (c *Call) runOne(row *Command, words [][]byte) (err error) {
-	if c.Session.guarded {
-		if err := c.Session.allowQueued(row, words); err != nil {
+func (x *execution) runOne(c *Call, call queued) (err error) {
+	row := call.row
+	s := c.Session // which a call before this one may have changed
+	if x.guarded || s != nil && s.guarded {
+		if err := c.client.allowQueued(row, call.words); err != nil {
 			return err
 		}
 	}
-	if row.Flags&(Fast|Quick) != 0 && !c.Session.careful && !c.instance.isNew(row) {
-		err = c.run(row, words, false)
+	if row.Flags&(Fast|Quick) != 0 && !x.careful && (s == nil || !s.careful) && !c.instance.isNew(row) {
+		err = c.run(row, call.words, false)
 	} else {
-		err = c.timed(row, words, false)
+		err = c.timed(row, call.words, false)
 	}
 	r := c.instance.statsOf(row)
 	r.calls.Add(1)
 	r.limited.Add(c.limits)
 	c.limits = 0
 	return err
-}
-
-// findPlaces finds the keys that the calls touch, from a selected database on; all if they may touch any.
-func (q *queue) findPlaces(database, databases int) (all bool) {
-	var few [4][]byte
-	for _, call := range q.calls {
-		words := q.words[call.start:call.end]
-		if call.row.is(&selectDB) {
-			if n, ok := resp.ParseInt(words[1]); ok && n >= 0 && n < int64(databases) {
-				database = int(n)
-			}
-			continue
-		}
-		all = all || call.row.Flags&Whole != 0
-		keys, _ := call.row.keysOf(few[:0], words)
-		for _, key := range keys {
-			q.places = append(q.places, store.Place{Database: database, Key: key})
-		}
-	}
-	return all
 }

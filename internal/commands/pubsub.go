@@ -126,7 +126,7 @@ func (c *Call) unsubscribe(kind via) error {
 }
 
 var publish = Command{
-	Name: "publish", Group: "pubsub", Since: "2.0.0", Flags: PubSub | Loading | Stale | Fast, Hearsay: oneChannel,
+	Name: "publish", Group: "pubsub", Since: "2.0.0", Flags: PubSub | Loading | Stale | Fast | Apart, Hearsay: oneChannel,
 	Complexity: "O(N+M) in the number of the channel's subscribers and of all patterns",
 	Summary:    "Sends a message to those who listen to a channel.",
 	Args:       []Arg{Word("channel"), Word("message")}, Reply: "How often it was sent.",
@@ -135,7 +135,7 @@ var publish = Command{
 
 var sPublish = Command{
 	Name: "spublish", Group: "pubsub", Since: "7.0.0", Complexity: "O(N) in the number of subscribers",
-	Flags: PubSub | Loading | Stale | Fast, ChannelAt: 1, Hearsay: oneChannel,
+	Flags: PubSub | Loading | Stale | Fast | Apart, ChannelAt: 1, Hearsay: oneChannel,
 	Summary: "Sends a message to those who listen to a shard channel.",
 	Args:    []Arg{Word("shardchannel"), Word("message")}, Reply: "How often it was sent.",
 	Run: func(c *Call) error { return c.publish(viaShard) },
@@ -152,20 +152,17 @@ func (c *Call) publish(kind via) error {
 	}
 	s, all := c.Session, &c.instance.channels
 	switch {
+	case c.published != nil:
+		m.until = all.latest() // who comes later in the transaction does not get it
+		c.published.add(c.Out.Mark(), m)
+		return nil
 	case s == nil:
 		c.Out.Int(int64(all.publish(m, c.giveWay)))
-		return nil
-	case s.published != nil && c.Out.Len() > maxReply:
-		return errReplyTooLong // and not published then
-	case s.published != nil:
-		m.until = all.latest() // who comes later in the transaction does not get it
-		s.published.add(c.Out.Mark(), m)
 		return nil
 	}
 	worth := all.worth(m)
 	if worth > soon {
-		words := own(c.words)
-		s.park(c.row, func() [][]byte { return words })
+		s.handOver(c.row)
 		return nil
 	}
 	c.moved += worth
@@ -191,8 +188,8 @@ func (p *published) add(at int, m message) {
 
 // endPublished sends what the transaction has published, and completes its reply, which begins at the session's mark.
 func (s *Session) endPublished() {
-	p := s.published
-	s.published = nil
+	p := s.call.published
+	s.call.published = nil
 	if len(p.messages) == 0 && p.early == 0 {
 		return
 	}
@@ -219,6 +216,7 @@ func (c *Call) completeReply(reply []byte, p *published) error {
 		c.Out.Raw(reply[from:p.at[i]])
 		from = p.at[i]
 		c.Out.Int(int64(c.instance.channels.publish(m, c.giveWay)))
+		c.Out.Break()
 		if i%64 == 0 {
 			c.giveWay()
 		}

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"cellserver/internal/acl"
-	"cellserver/internal/resp"
 )
 
 // Whether a session may make a call. While its user may do everything, nobody looks here: see Session.guarded.
@@ -75,9 +74,7 @@ func (s *Session) forbid(row *Command, words [][]byte, long [][]byte) error {
 	switch {
 	case s.queue != nil && row.Flags&NoMulti != 0:
 		return nil // which is refused for that
-	case long != nil && s.queue != nil && !s.queue.broken:
-		words = resp.SplitCall(long)
-	case long != nil && row.takesMany():
+	case long != nil && (row.takesMany() || s.queue != nil):
 		return nil // see allow
 	}
 	why, object, steps := row.ask(u, words)
@@ -96,15 +93,15 @@ const (
 	deniedWords = 64
 )
 
-// allow is forbid for a call that is made beside the loop: there all its words are.
-func (c *Call) allow(row *Command, words [][]byte) error {
+// allow is forbid for a call that is made, or queued, beside the loop: there all its words are.
+func (c *Call) allow(row *Command, words [][]byte, queued bool) error {
 	s := c.client
 	u := s.account.Load().user.Load()
 	if u == nil {
 		return errNoAuth
 	}
 	if why, object, _ := row.ask(u, words); why != acl.Allowed {
-		s.logDenied(row, why, object, u.Name(), false)
+		s.logDenied(row, why, object, u.Name(), queued)
 		return errDenied(why, row)
 	}
 	return nil

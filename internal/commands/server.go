@@ -14,7 +14,7 @@ import (
 // Commands about the server itself.
 
 var timeNow = Command{
-	Name: "time", Group: "server", Category: "none", Since: "2.6.0", Complexity: "O(1)", Flags: Loading | Stale | Fast,
+	Name: "time", Group: "server", Category: "none", Since: "2.6.0", Complexity: "O(1)", Flags: Loading | Stale | Fast | Apart,
 	Summary: "Returns the time of day.", Tips: varying,
 	Reply: "Two elements: Unix seconds, and the microseconds that have passed in this second.",
 	Run: func(c *Call) error {

@@ -49,7 +49,6 @@ type Session struct {
 	listens    listens
 	subscribed bool                    // it listens to something
 	tracker    atomic.Pointer[tracker] // of a client that caches keys; the session's own to set
-	published  *published              // by the transaction that is being executed, nil outside of one
 
 	account       atomic.Pointer[account] // who the client is; the session's own to set
 	authenticated bool                    // it has said so, or need not
@@ -103,8 +102,9 @@ type mail struct {
 	pushes  []byte
 	reply   [][]byte // in pieces
 	replied bool
-	last    bool // and the reply ends the conversation
-	lost    bool // a push did not fit: the client reads too slowly
+	last    bool   // and the reply ends the conversation
+	then    func() // what the session does first, nil for nothing
+	lost    bool   // a push did not fit: the client reads too slowly
 	closed  bool
 
 	protocol   int  // that pushes are written in
@@ -372,10 +372,10 @@ func (s *Session) Listens() bool { return s.subscribed }
 // takePushes has what was pushed until now stand before the reply that is being written. In a transaction that is before the
 // transaction's reply.
 func (s *Session) takePushes() {
-	if s.published != nil && s.heeded() {
+	if s.call.published != nil && s.heeded() {
 		s.mail.mu.Lock()
 		defer s.mail.mu.Unlock()
-		s.published.early = len(s.mail.pushes)
+		s.call.published.early = len(s.mail.pushes)
 		return
 	}
 	s.takeEarly(maxInt)
@@ -400,9 +400,12 @@ func (s *Session) takeMail() {
 		return // what a client is to forget comes after the reply that it knows it from
 	}
 	if s.mail.replied {
+		if s.mail.then != nil {
+			s.mail.then()
+		}
 		s.takeReply(s.mail.reply)
 		s.closing = s.closing || s.mail.last
-		s.mail.reply, s.mail.replied = nil, false
+		s.mail.reply, s.mail.replied, s.mail.then = nil, false, nil
 	}
 	if len(s.mail.pushes) > 0 {
 		s.unsent.Add(int64(len(s.mail.pushes))) // until it is known how many are sent
@@ -433,9 +436,12 @@ func (s *Session) takeReply(reply [][]byte) {
 }
 
 // deliver gives a parked session its reply, from any goroutine. last ends the conversation.
-func (s *Session) deliver(reply [][]byte, last bool) {
+func (s *Session) deliver(reply [][]byte, last bool) { s.deliverAnd(reply, last, nil) }
+
+// deliverAnd has it do something, too, before it takes the reply.
+func (s *Session) deliverAnd(reply [][]byte, last bool, then func()) {
 	s.mail.mu.Lock()
-	s.mail.reply, s.mail.replied, s.mail.last = reply, true, last
+	s.mail.reply, s.mail.replied, s.mail.last, s.mail.then = reply, true, last, then
 	s.mail.waiting.Store(true)
 	s.mail.mu.Unlock()
 	s.peer.Wake()
@@ -453,7 +459,7 @@ func (s *Session) parkLong(row *Command, long [][]byte) {
 	s.parkFor(row, func(call *Call) error {
 		words := resp.SplitCall(long)
 		if guarded {
-			if err := call.allow(row, words); err != nil {
+			if err := call.allow(row, words, false); err != nil {
 				return err
 			}
 		}
@@ -502,7 +508,7 @@ func (s *Session) runSlow(call *Call, row *Command, run func(*Call) error) {
 	}
 	s.instance.countFound(call)
 	s.instance.tracking.send(true)
-	s.deliver(call.Out.Pieces(), call.last)
+	s.deliverAnd(call.Out.Pieces(), call.last, call.then)
 }
 
 // tryRun runs a Slow command; if it panics, the connection ends, as when a command panics in the session itself.

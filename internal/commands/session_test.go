@@ -341,6 +341,7 @@ func TestIdleSessionHoldsLittle(t *testing.T) {
 		for piece := range slices.Chunk(call, 16<<10) { // as a transport reads it: the session holds what has come
 			idle[i].session.Feed(piece)
 		}
+		idle[i].settle()
 		require.Contains(t, idle[i].output(), "-ERR key is longer")
 	}
 	require.Less(t, int64(heap())-int64(before), int64(clients*64<<10))

@@ -113,7 +113,7 @@ func (c *caller) take() {
 
 func (c *caller) Receive(time.Duration) (string, error) {
 	if c.session.Called() {
-		c.session.Resume()
+		c.settle()
 	}
 	c.take()
 	line, rest, err := transcript.NextReply(c.heard)

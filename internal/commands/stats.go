@@ -254,6 +254,9 @@ func (c *Call) timed(row *Command, words [][]byte, repeats bool) error {
 	} else {
 		err = c.run(row, words, repeats)
 	}
+	if c.handedOver {
+		return err
+	}
 	in := c.instance
 	if took := clock.Now() - began; !c.lasts && in.took(row, took) {
 		in.slowlog.add(c.slowCall(row, words), took/1000)

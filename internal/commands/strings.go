@@ -9,11 +9,14 @@ import (
 // Redis's commands on values. A throttle key reads as redis-cell's: a string that holds the TAT's digits.
 
 var get = Command{
-	Name: "get", Group: "string", Since: "1.0.0", Complexity: "O(1)", Flags: ReadOnly | Fast,
+	Name: "get", Group: "string", Since: "1.0.0", Complexity: "O(1)", Flags: ReadOnly | Fast | Sized,
 	Summary: "Returns the value of a key.", KeyAccess: "RO ACCESS",
 	Args:  []Arg{Key("key")},
 	Reply: "The value, or nil if there is no such key. Of a CL.THROTTLE key: its TAT in Unix nanoseconds.",
 	Run: func(c *Call) error {
+		if c.inTransaction {
+			return c.writeValue(c.Key())
+		}
 		value, _, err := c.read(c.Key())
 		if err != nil {
 			return err
@@ -21,6 +24,18 @@ var get = Command{
 		c.bulkOrNull(value)
 		return nil
 	},
+}
+
+// writeValue writes a value, or that there is none, from where it stands: for keys that are locked while they are read.
+func (c *Call) writeValue(key []byte) error {
+	return c.View.Edit(c.Context, key, func(e store.Entry, value []byte) (store.Change, error) {
+		value, err := c.asString(e, value)
+		if err == nil {
+			c.moved += len(value)
+			c.bulkOrNull(value)
+		}
+		return store.Change{}, err
+	})
 }
 
 // bulkOrNull writes a string, or that there is none.
@@ -192,7 +207,7 @@ var (
 )
 
 var getSet = Command{
-	Name: "getset", Group: "string", Since: "1.0.0", Complexity: "O(1)", Flags: Write | DenyOOM | Fast,
+	Name: "getset", Group: "string", Since: "1.0.0", Complexity: "O(1)", Flags: Write | DenyOOM | Fast | Sized,
 	Summary: "Gives a key a value, and returns the one before.", KeyAccess: "RW ACCESS UPDATE", Event: "set",
 	Args: []Arg{Key("key"), Word("value")}, Reply: "The old value, or nil.",
 	Run: func(c *Call) error {
@@ -202,7 +217,7 @@ var getSet = Command{
 }
 
 var getDel = Command{
-	Name: "getdel", Group: "string", Since: "6.2.0", Complexity: "O(1)", Flags: Write | Fast,
+	Name: "getdel", Group: "string", Since: "6.2.0", Complexity: "O(1)", Flags: Write | Fast | Sized,
 	Summary: "Returns the value of a key, and removes it.", KeyAccess: "RW ACCESS DELETE",
 	Args: []Arg{Key("key")}, Reply: "The value, or nil if there is no such key.",
 	Run: func(c *Call) error {
@@ -228,7 +243,7 @@ func (c *Call) getAnd(key []byte, then func(e store.Entry) (store.Change, error)
 }
 
 var getEX = Command{
-	Name: "getex", Group: "string", Since: "6.2.0", Complexity: "O(1)", Flags: Write | Fast,
+	Name: "getex", Group: "string", Since: "6.2.0", Complexity: "O(1)", Flags: Write | Fast | Sized,
 	Summary: "Returns the value of a key, and says when it expires.", KeyAccess: "RW ACCESS UPDATE",
 	EventOf: (*Call).eventOfLife,
 	Args:    []Arg{Key("key"), exOption, pxOption, exatOption, pxatOption, Flag("PERSIST").Again()},
@@ -322,7 +337,7 @@ var setRange = Command{
 
 // ranging makes GETRANGE, and SUBSTR, its old name.
 func ranging(row Command) Command {
-	row.Group, row.Complexity, row.Flags, row.KeyAccess = "string", "O(N) in the length of the part", ReadOnly|Quick, "RO ACCESS"
+	row.Group, row.Complexity, row.Flags, row.KeyAccess = "string", "O(N) in the length of the part", ReadOnly|Quick|Sized, "RO ACCESS"
 	row.Summary, row.Reply = "Returns a part of a value.", "The bytes from start to end, both included; negative numbers count from the end."
 	row.Args = []Arg{Key("key"), Int("start"), Int("end")}
 	row.Run = func(c *Call) error {
@@ -343,26 +358,46 @@ var (
 )
 
 var mGet = Command{
-	Name: "mget", Group: "string", Since: "1.0.0", Complexity: "O(N) in the number of keys", Flags: ReadOnly | Fast,
+	Name: "mget", Group: "string", Since: "1.0.0", Complexity: "O(N) in the number of keys", Flags: ReadOnly | Fast | Sized,
 	Summary: "Returns the values of several keys.", KeyAccess: "RO ACCESS", Tips: []string{"request_policy:multi_shard"},
 	Args:  []Arg{Key("key").Many()},
 	Reply: "The values, in the order of the keys; nil for a key that is not there or holds no string. Of up to 1024 keys they are of one instant.",
 	Run: func(c *Call) error {
-		keys := c.Many()
+		keys, mark, most := c.Many(), c.Out.Mark(), maxReply
+		onLoop := c.Session != nil && !c.inTransaction
+		if onLoop {
+			most = turnOutput
+		}
+		hits, misses := c.hits, c.misses
 		c.Out.Array(len(keys))
-		return c.inSteps(keys, 1, func(keys [][]byte) error {
+		err := c.inSteps(keys, 1, func(keys [][]byte) error {
 			for _, key := range keys {
-				value, _, err := c.read(key)
-				if err != nil && err != errWrongType {
+				if err := c.writeValue(key); err == errWrongType {
+					c.Out.Null()
+				} else if err != nil {
 					return err
 				}
-				if c.bulkOrNull(value); c.Out.Len() > maxReply {
+				if c.Out.Break(); c.Out.Len()-mark > most {
 					return errReplyTooLong
 				}
 			}
 			return nil
 		})
+		if err != errReplyTooLong || !onLoop {
+			return err
+		}
+		c.Out.Rewind(mark)
+		c.hits, c.misses = hits, misses
+		c.Session.handOver(c.row)
+		return nil
 	},
+}
+
+// handOver has the present call made again beside the loop: it takes too long there.
+func (s *Session) handOver(row *Command) {
+	owned := own(s.call.words)
+	s.call.handedOver = true
+	s.park(row, func() [][]byte { return owned })
 }
 
 // maxReply bounds what one call may answer, in bytes, where a short call may ask for much.

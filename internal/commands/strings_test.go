@@ -1,6 +1,8 @@
 package commands
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -40,4 +42,42 @@ func (s *still) moved() (bytes int64) {
 		bytes += u.Moved
 	}
 	return bytes
+}
+
+// Calls of many megabytes are made beside the loop: MSET without a copy of its words, MGET when it turns out how long the reply is.
+func TestLongValuesOfManyKeysAreMovedBesideTheLoop(t *testing.T) {
+	s := newStill(t)
+	c := s.dial()
+	mSet, mGet := []string{"MSET"}, []string{"MGET", "none"}
+	for i := range 60 {
+		key := fmt.Sprint("key", i)
+		if mGet = append(mGet, key); i < 14 {
+			mSet = append(mSet, key, strings.Repeat("x", mebibyte))
+		}
+	}
+	input := encode(mSet)
+	before, last := input[:len(input)-10], input[len(input)-10:]
+	for piece := range slices.Chunk(before, 16<<10) {
+		require.NoError(t, c.Send(piece))
+	}
+	moved := s.moved()
+	s.instance.takeSlow()
+	require.Less(t, allocated(func() { c.session.Feed(last); last = nil }), 100_000)
+	require.True(t, c.session.parked)
+	require.Equal(t, moved, s.moved(), "written in the turn")
+	s.instance.leaveSlow()
+	c.settle()
+	require.Equal(t, "+OK\r\n", c.output())
+	for i := 14; i < 60; i++ {
+		require.Equal(t, ":1\r\n", c.say(t, fmt.Sprintf("COPY key%d key%d", i%14, i)))
+	}
+	s.instance.takeSlow()
+	hits := s.instance.stats.hits.Load()
+	c.session.Feed(encode(mGet))
+	require.True(t, c.session.parked)
+	require.Less(t, c.session.out.Room(), 4*mebibyte)
+	s.instance.leaveSlow()
+	n, _ := c.replies(t, nil, "\r\n$1048576\r\n")
+	require.Equal(t, 60, n)
+	require.Equal(t, hits+60, s.instance.stats.hits.Load())
 }

@@ -166,7 +166,9 @@ func (s *Session) fail(err error) {
 func (s *Session) next() error {
 	call, words := s.ahead.take()
 	row, long := call.row.of(words), s.ahead.isLong()
-	s.words, s.call.moved = len(words), 0
+	if s.words, s.call.moved = len(words), 0; long != nil {
+		s.words = s.ahead.total
+	}
 	switch {
 	case row == nil && isHTTP(words[0]):
 		s.instance.clientLog.Warn("a client speaks HTTP, and is cut off", "peer", s.peer.Remote)
@@ -208,6 +210,9 @@ func (s *Session) next() error {
 		return s.enqueue(row, words, long)
 	case long != nil && row.takesMany():
 		s.parkLong(row, long)
+	case row.takesMany() && !row.needsSession() && s.ahead.isHeld() && bytesOf(words) > muchToDo:
+		owned := s.takeOver(words)
+		s.park(row, func() [][]byte { return owned })
 	case long != nil && !row.AnyMore:
 		return errSyntax // options that repeat a thousand times
 	case row.Flags&(Fast|Quick) != 0 && !s.careful:
@@ -221,6 +226,9 @@ func (s *Session) next() error {
 	return nil
 }
 
+// muchToDo is how many bytes of words are too many for an event loop, where a call may have any number of long ones.
+const muchToDo = 256 << 10
+
 // takesMany says whether a call of the row may have any number of words, each of which counts.
 func (row *Command) takesMany() bool {
 	return len(row.Args) > 0 && row.Args[len(row.Args)-1].many
@@ -233,7 +241,8 @@ func isHTTP(name []byte) bool { return foldEqual(name, "POST") || foldEqual(name
 // run binds the words and lets the row answer. If the call repeats the one before it, about another key, so does the binding.
 func (c *Call) run(row *Command, words [][]byte, repeats bool) (err error) {
 	bound := repeats && c.isBound && c.row == row
-	c.row, c.words, c.next, c.isBound, c.moved, c.lasts = row, words, 0, false, 0, false
+	c.row, c.words, c.next, c.isBound, c.moved = row, words, 0, false, 0
+	c.lasts, c.handedOver = false, false
 	switch {
 	case bound:
 		err = c.checkKey(words[1])

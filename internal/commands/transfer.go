@@ -14,7 +14,7 @@ func (c *Call) here(key []byte) store.Place {
 
 // renaming makes RENAME and RENAMENX.
 func renaming(row Command, replace bool, answer func(c *Call, done bool)) Command {
-	row.Group, row.Complexity, row.Flags, row.KeyAccess = "generic", "O(1)", Write, "RW ACCESS DELETE, OW UPDATE"
+	row.Group, row.Complexity, row.Flags, row.KeyAccess = "generic", "O(1)", Write|Sized, "RW ACCESS DELETE, OW UPDATE"
 	if !replace {
 		row.KeyAccess = "RW ACCESS DELETE, OW INSERT"
 		row.Flags |= Fast // as Redis has it
@@ -54,7 +54,7 @@ var (
 )
 
 var copyKey = Command{
-	Name: "copy", Group: "generic", Since: "6.2.0", Complexity: "O(N) in the size of what the key holds", Flags: Write | DenyOOM | Whole,
+	Name: "copy", Group: "generic", Since: "6.2.0", Complexity: "O(N) in the size of what the key holds", Flags: Sized | Write | DenyOOM | Whole,
 	Summary: "Copies what a key holds, and when it expires, to another.", KeyAccess: "RO ACCESS, OW UPDATE", Event: "copy_to",
 	Args:  []Arg{Key("source"), Key("destination"), Word("[DB destination-db] [REPLACE]").Optional().Many()},
 	Reply: "1 if it was copied, else 0.",
@@ -109,7 +109,7 @@ func (c *Call) oneIf(done bool) {
 }
 
 var move = Command{
-	Name: "move", Group: "generic", Since: "1.0.0", Complexity: "O(1)", Flags: Write | Fast | Whole,
+	Name: "move", Group: "generic", Since: "1.0.0", Complexity: "O(1)", Flags: Sized | Write | Fast | Whole,
 	Summary: "Moves a key to another database.", KeyAccess: "RW ACCESS UPDATE", Event: "move_to", Taken: "move_from",
 	Args: []Arg{Key("key"), Word("db")}, Reply: "1 if it was moved, 0 if there is no such key here, or one there.",
 	Run: func(c *Call) error {

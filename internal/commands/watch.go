@@ -63,9 +63,11 @@ var watchKeys = Command{
 
 var unwatch = Command{
 	Name: "unwatch", Group: "transactions", Since: "2.2.0", Complexity: "O(N) in the number of watched keys",
-	Flags: NoScript | Loading | Stale | Fast | AllowBusy, Summary: "Forgets the keys that are watched.", Reply: "OK.",
+	Flags: NoScript | Loading | Stale | Fast | AllowBusy | Apart, Summary: "Forgets the keys that are watched.", Reply: "OK.",
 	Run: func(c *Call) error {
-		c.Session.unwatch()
+		if c.Session != nil { // else it is made beside it, which unwatches when it takes the reply
+			c.Session.unwatch()
+		}
 		c.Out.Status("OK")
 		return nil
 	},

@@ -159,6 +159,20 @@ func (r *Reader) Long() [][]byte {
 	return call
 }
 
+// Held says that the words which Next or Append returned last stand in the reader's own memory: all of a call that came in pieces do.
+func (r *Reader) Held() bool { return r.held }
+
+// LetGo has the words of Held be the caller's for good: the reader goes on in other memory. It is for words that are much to copy.
+func (r *Reader) LetGo() {
+	clear(r.retired)
+	if r.retired, r.own = r.retired[:0], nil; !r.lent {
+		r.move(nil)
+	}
+}
+
+// CallWords is how many words the call has that Next or Append returned last, a long one too.
+func (r *Reader) CallWords() int { return r.total }
+
 // SplitCall finds the words of a long call. They are parts of call.
 func SplitCall(call [][]byte) [][]byte {
 	r := NewReader(Limits{Bulk: math.MaxInt, Words: math.MaxInt, Inline: math.MaxInt, Query: math.MaxInt})

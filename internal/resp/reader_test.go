@@ -627,3 +627,40 @@ func TestLong(t *testing.T) {
 		}
 	}
 }
+
+// Words that the reader has let go of stay as they are, whatever is read after them.
+func TestWordsThatAreLetGoOf(t *testing.T) {
+	word := strings.Repeat("long", 20_000)
+	call := []byte("*3\r\n$1\r\na\r\n$80000\r\n" + word + "\r\n$80000\r\n" + word + "\r\n")
+	for _, behind := range []string{"", "PING\r\n", "*2\r\n$4\r\nECHO\r\n$5\r\nhe"} {
+		r := NewReader(DefaultLimits())
+		input := append(slices.Clone(call), behind...)
+		var words [][]byte
+		for piece := range slices.Chunk(input, 16<<10) {
+			lent := slices.Clone(piece)
+			r.Feed(lent)
+			got, err := r.Append(nil)
+			require.NoError(t, err)
+			if got != nil && words == nil {
+				require.True(t, r.Held())
+				words = slices.Clone(got)
+				r.LetGo()
+			}
+			r.Keep()
+			for i := range lent {
+				lent[i] = 0xdd
+			}
+		}
+		for range 50 {
+			for piece := range slices.Chunk(bytes.Repeat([]byte("*1\r\n$70000\r\n"+strings.Repeat("y", 70_000)+"\r\n"), 1), 16<<10) {
+				if behind == "" {
+					r.Feed(piece)
+					_, err := r.Next()
+					require.NoError(t, err)
+					r.Keep()
+				}
+			}
+		}
+		require.Equal(t, []string{"a", word, word}, []string{string(words[0]), string(words[1]), string(words[2])})
+	}
+}

@@ -15,10 +15,11 @@ const keptReply = 64 << 10
 // Writer gathers replies as bytes. What RESP2 has no type for is written as what Redis writes for it there, so a command
 // says what its reply is and not who asked. The zero value is empty and speaks RESP2. Writing never fails.
 type Writer struct {
-	buf   []byte
-	full  [][]byte // what went before it, of a writer InPieces
-	resp3 bool
-	split bool // it is one
+	buf    []byte
+	full   [][]byte // what went before it, of a writer InPieces
+	before int      // bytes of these
+	resp3  bool
+	split  bool // it is one
 }
 
 // Protocol is the version spoken: 2 or 3.
@@ -36,7 +37,7 @@ func (w *Writer) SetProtocol(version int) { w.resp3 = version == 3 }
 func (w *Writer) Bytes() []byte { return w.buf }
 
 // Len is the number of bytes written.
-func (w *Writer) Len() int { return len(w.buf) }
+func (w *Writer) Len() int { return w.before + len(w.buf) }
 
 // Room is the bytes of memory that it has.
 func (w *Writer) Room() int { return cap(w.buf) }
@@ -51,10 +52,18 @@ func (w *Writer) Reset() {
 }
 
 // Mark is a place to Rewind to: before a reply of which parts may be written before it is known to succeed.
-func (w *Writer) Mark() int { return len(w.buf) }
+func (w *Writer) Mark() int { return w.before + len(w.buf) }
 
 // Rewind forgets everything written since mark, which must come from Mark and not lie behind a Rewind or Reset.
-func (w *Writer) Rewind(mark int) { w.buf = w.buf[:mark] }
+func (w *Writer) Rewind(mark int) {
+	for mark < w.before {
+		last := len(w.full) - 1
+		release(w.buf)
+		w.buf, w.full = w.full[last], w.full[:last]
+		w.before -= len(w.buf)
+	}
+	w.buf = w.buf[:mark-w.before]
+}
 
 // pieceBytes is the size of the pieces that a long reply is made in.
 const pieceBytes = 256 << 10
@@ -67,6 +76,7 @@ func (w *Writer) InPieces() { w.split = true }
 func (w *Writer) Break() {
 	if w.split && len(w.buf) >= pieceBytes {
 		w.full = append(w.full, w.buf)
+		w.before += len(w.buf)
 		w.buf = allocate(pieceBytes + around)
 	}
 }
@@ -74,7 +84,7 @@ func (w *Writer) Break() {
 // Pieces is everything that was written, for the caller to keep. The writer is empty then.
 func (w *Writer) Pieces() [][]byte {
 	pieces := append(w.full, w.buf)
-	w.full, w.buf = nil, nil
+	w.full, w.buf, w.before = nil, nil, 0
 	return pieces
 }
 

@@ -1,12 +1,14 @@
 package resp
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -374,4 +376,28 @@ func TestInts(t *testing.T) {
 			naive.Reset()
 		}
 	}
+}
+
+// A mark holds whether what was written since is in the same piece or not.
+func TestRewindInPieces(t *testing.T) {
+	var w Writer
+	w.InPieces()
+	long := bytes.Repeat([]byte("x"), pieceBytes)
+	marks := []int{}
+	for range 4 {
+		marks = append(marks, w.Mark())
+		w.Raw(long)
+		w.Break()
+		w.Raw([]byte("tail"))
+	}
+	all := 4 * (len(long) + 4)
+	require.Equal(t, all, w.Len())
+	for _, mark := range slices.Backward(marks) {
+		w.Rewind(mark)
+		require.Equal(t, mark, w.Len())
+		require.Equal(t, mark, w.Mark())
+	}
+	w.Int(7)
+	require.Equal(t, ":7\r\n", string(slices.Concat(w.Pieces()...)))
+	require.Zero(t, w.Len())
 }

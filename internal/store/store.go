@@ -118,6 +118,8 @@ type View interface {
 
 	// Usage is the store's. Within Atomically it is only for steps that may touch any place.
 	Usage() []Usage
+	// Weight is about how much stands at a key, in bytes: 0 for nothing, or for what is small by its kind.
+	Weight(ctx context.Context, key []byte) int
 	// Size counts the records of the selected database; those that expired and were not swept yet may be among them.
 	Size(ctx context.Context) (int, error)
 	// Flush empties the selected database, in one step.

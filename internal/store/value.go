@@ -98,6 +98,29 @@ func (v *view) Edit(_ context.Context, key []byte, edit func(Entry, []byte) (Cha
 	return s.edit(h, key, v.now, edit)
 }
 
+// Weight looks, and changes nothing.
+func (v *view) Weight(_ context.Context, key []byte) int {
+	h := v.hash(key)
+	s := v.visit(h.shard)
+	if s == nil {
+		return 0
+	}
+	defer v.leave(s)
+	switch r, _ := s.find(h, key); {
+	case r == nil:
+		return 0
+	case r.kind() == Bytes:
+		return len(r.bytes())
+	case r.isInline():
+		return r.inlineBytes()
+	case r.kind() == SlidingLog:
+		return int(s.logs.at(r.held()).bytes())
+	case r.kind() == Lease:
+		return int(s.leases.at(r.held()).counted)
+	}
+	return 0
+}
+
 // write makes v what a key holds.
 func (s *shard) write(at *spot, v Value, expires int64) (err error) {
 	kind, size := Bytes, len(v.Bytes)

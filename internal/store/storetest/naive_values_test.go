@@ -44,6 +44,15 @@ func (v *naiveView) ReadPart(ctx context.Context, key []byte, dst []byte, start,
 	return append(dst, part...), len(value), e, err
 }
 
+func (v *naiveView) Weight(_ context.Context, key []byte) int {
+	defer v.lock()()
+	h := v.live(v.name(key), v.advance(v.now))
+	if h.kind == store.Bytes {
+		return len(h.value)
+	}
+	return len(h.entries)
+}
+
 func valueOf(v store.Value, expires int64) held {
 	if v.IsInteger {
 		return held{kind: store.Integer, value: strconv.FormatInt(v.Integer, 10), expires: expires}

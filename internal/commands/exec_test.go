@@ -1,0 +1,193 @@
+package commands
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/transcript"
+)
+
+// A transaction that is made beside the event loop answers as one that its session makes.
+func TestConversationsBesideTheLoop(t *testing.T) {
+	transcript.Check(t, "testdata", func(t *testing.T) transcript.Stage {
+		s := newStill(t)
+		s.instance.inTurn = -1
+		return s
+	}, false)
+}
+
+// transaction is MULTI, the calls and EXEC.
+func transaction(calls ...[]byte) []byte {
+	return slices.Concat([]byte("MULTI\r\n"), slices.Concat(calls...), []byte("EXEC\r\n"))
+}
+
+// times is a call so many times.
+func times(n int, words ...string) []byte { return slices.Repeat(encode(words), n) }
+
+// replies is how many of the replies that a client has heard begin so.
+func (c *caller) replies(t *testing.T, input []byte, prefix string) (n int, last string) {
+	t.Helper()
+	for piece := range slices.Chunk(input, 16<<10) {
+		require.NoError(t, c.Send(piece))
+	}
+	for c.settle(); len(c.session.Output()) > 0; c.settle() {
+		c.take()
+	}
+	heard := c.output()
+	return strings.Count(heard, prefix), heard[max(len(heard)-200, 0):]
+}
+
+const mebibyte = 1 << 20
+
+// A transaction costs what its calls touch, and is made beside the loop if that is more than a turn's worth.
+func TestATransactionCostsWhatItTouches(t *testing.T) {
+	s := newStill(t)
+	c := s.dial()
+	c.replies(t, encode([]string{"SET", "big", strings.Repeat("x", mebibyte)}), "+OK")
+	before := s.moved()
+	n, _ := c.replies(t, transaction(times(20_000, "STRLEN", "big")), ":1048576\r\n")
+	require.Equal(t, 20_000, n)
+	n, _ = c.replies(t, transaction(times(20_000, "GETRANGE", "big", "7", "8")), "$2\r\nxx\r\n")
+	require.Equal(t, 20_000, n)
+	require.Equal(t, int64(40_000), s.moved()-before)
+}
+
+// What would keep others from its keys for too long is refused before it begins.
+func TestATransactionThatCostsTooMuchIsRefused(t *testing.T) {
+	s := newStill(t)
+	c := s.dial()
+	c.replies(t, encode([]string{"SET", "big", strings.Repeat("x", mebibyte)}), "+OK")
+	for range 80_000 {
+		c.session.Feed(times(1, "CL.SLIDINGLOG", "log", "100000", "60", "1"))
+		c.session.Sent()
+		s.clock.Advance(1)
+	}
+	nines := strings.Repeat("9", 4900)
+	for _, flood := range []struct {
+		name string
+		call []byte
+		most int // that are made
+	}{
+		{"COPY of 1 MiB", times(1, "COPY", "big", "other", "REPLACE"), 100},
+		{"RENAME of 1 MiB", append(times(1, "RENAME", "big", "other"), times(1, "RENAME", "other", "big")...), 100},
+		{"COPY of a log", times(1, "COPY", "log", "other", "REPLACE"), 100},
+		{"SETRANGE of 1 MiB", times(1, "SETRANGE", "new", "1048000", "x"), 100},
+		{"COPY of what SETRANGE makes", append(times(1, "SETRANGE", "new", "1048000", "x"), times(9, "COPY", "new", "other", "REPLACE")...), 100},
+		{"INCRBYFLOAT of 1e4931", times(1, "INCRBYFLOAT", "float", "1e4931"), 1000},
+		{"INCREX of 1e4931", times(1, "INCREX", "float", "BYFLOAT", "1e4931"), 1000},
+		{"INCRBYFLOAT of many digits", append(times(1, "SET", "float", nines), times(9, "INCRBYFLOAT", "float", "1")...), 1000},
+		{"RANDOMKEY", times(1, "RANDOMKEY"), 1000},
+		{"INFO", times(1, "INFO"), 20},
+		{"CLIENT SETNAME", times(1, "CLIENT", "SETNAME", "x"), 20},
+	} {
+		made, last := c.replies(t, transaction(slices.Repeat(flood.call, 3)), "-EXECABORT")
+		require.Zero(t, made, "%s: %s", flood.name, last)
+		c.replies(t, encode([]string{"DEL", "sentinel"}), "")
+		input := transaction(times(1, "SET", "sentinel", "x"), slices.Repeat(flood.call, flood.most))
+		refused, last := c.replies(t, input, "-EXECABORT Transaction discarded because it would keep others waiting for too long")
+		require.Equal(t, 1, refused, "%s: %s", flood.name, last)
+		require.Equal(t, "$-1\r\n", c.say(t, "GET sentinel"), flood.name)
+	}
+}
+
+// Ordinary transactions of many calls are made.
+func TestLongTransactionsAreMade(t *testing.T) {
+	s := newStill(t)
+	c := s.dial()
+	var sets, gets []byte
+	for i := range 40_000 {
+		sets = append(sets, encode([]string{"SET", fmt.Sprint("k", i), "value"})...)
+		gets = append(gets, encode([]string{"GET", fmt.Sprint("k", i)})...)
+	}
+	n, last := c.replies(t, transaction(sets), "+OK\r\n")
+	require.Equal(t, 1+40_000, n, last)
+	n, last = c.replies(t, transaction(gets), "$5\r\nvalue\r\n")
+	require.Equal(t, 40_000, n, last)
+	n, last = c.replies(t, transaction(times(10_000, "CL.THROTTLE", "t", "10", "1", "60")), "*5\r\n")
+	require.Equal(t, 10_000, n, last)
+	n, last = c.replies(t, transaction(times(3000, "SELECT", "3"), times(1, "SET", "there", "x")), "+OK\r\n")
+	require.Equal(t, 1+3001, n, last)
+	require.Equal(t, "$1\r\nx\r\n", c.say(t, "GET there"))
+	require.Contains(t, c.say(t, "CLIENT INFO"), " db=3 ")
+}
+
+// When the replies of a transaction are too long no more calls are made.
+func TestWhatIsOverTheBoundOfRepliesIsNotMade(t *testing.T) {
+	c := newStill(t).dial()
+	const keys = 1100
+	for i := range keys {
+		c.replies(t, encode([]string{"SET", strings.Repeat("long", 16_000) + fmt.Sprint(i), "x"}), "+OK")
+	}
+	input := transaction(times(1, "KEYS", "*"), times(2, "SET", "after", "x"))
+	n, last := c.replies(t, input, "-ERR not made: the replies of the transaction are longer than 64 MiB\r\n")
+	require.Equal(t, 2, n, last)
+	require.Equal(t, "$-1\r\n", c.say(t, "GET after"))
+}
+
+// A call of a million words within MULTI is refused by their number.
+func TestTooManyWordsAreRefusedUnread(t *testing.T) {
+	c := newStill(t).dial()
+	input := encode(append([]string{"DEL"}, slices.Repeat([]string{"k"}, mebibyte-1)...))
+	require.Equal(t, "+OK\r\n", c.say(t, "MULTI"))
+	pieces := slices.Collect(slices.Chunk(input, 16<<10))
+	for _, piece := range pieces[:len(pieces)-1] {
+		require.NoError(t, c.Send(piece))
+	}
+	bytes := allocated(func() {
+		if len(pieces) > 0 {
+			require.NoError(t, c.Send(pieces[len(pieces)-1]))
+			pieces = nil
+		}
+	})
+	require.Less(t, bytes, 100_000)
+	require.Equal(t, "-ERR too many words are queued for one transaction\r\n", c.output())
+	require.Equal(t, "-EXECABORT Transaction discarded because of previous errors.\r\n", c.say(t, "EXEC"))
+}
+
+// A long call that fits is queued, and its words are not split on the event loop.
+func TestALongCallIsQueued(t *testing.T) {
+	c := newStill(t).dial()
+	words := []string{"DEL"}
+	for i := range 100_000 {
+		words = append(words, fmt.Sprint("k", i))
+	}
+	require.Equal(t, "+OK\r\n", c.say(t, "SET k99999 x"))
+	n, last := c.replies(t, transaction(encode(words), times(1, "PING")), "*2\r\n:1\r\n+PONG\r\n")
+	require.Equal(t, 1, n, last)
+}
+
+// Clients come and go while transactions are made beside the loop, on keys that others watch and change.
+func TestTransactionsBesideTheLoopAtOnce(t *testing.T) {
+	s := newStill(t)
+	s.instance.inTurn = -1
+	var all sync.WaitGroup
+	const clients, rounds = 4, 40
+	for n := range clients {
+		all.Go(func() {
+			for i := range rounds {
+				c := s.dial()
+				_ = c.Send(slices.Concat(times(1, "WATCH", "k"), transaction(times(20, "INCR", "k"), times(1, "PUBLISH", "x", "y"))))
+				if i%2 == 0 {
+					c.session.Feed(transaction(times(20, "DECR", "k"))) // and goes at once
+				}
+				c.session.Close()
+				_ = n
+			}
+		})
+	}
+	all.Wait()
+	for s.instance.slowly.Load() > 0 {
+		s.instance.takeSlow()
+		s.instance.leaveSlow()
+	}
+	value := s.dial().say(t, "GET k")
+	var length, left int
+	_, err := fmt.Sscanf(value, "$%d\r\n%d\r\n", &length, &left)
+	require.NoError(t, err, value)
+	require.Zero(t, left%20, "a transaction was made in part")
+}

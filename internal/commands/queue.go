@@ -1,0 +1,188 @@
+package commands
+
+import (
+	"cellserver/internal/resp"
+	"cellserver/internal/store"
+)
+
+// queue is the calls of a transaction that has not been executed.
+type queue struct {
+	calls  []queued
+	words  [][]byte // of the latest calls, end to end
+	bytes  []byte   // where the latest of them are: copies
+	count  int      // of words
+	size   int      // bytes of all
+	cost   int      // of all calls, as far as they tell it themselves: see costOf
+	broken bool     // a call was refused already: so EXEC refuses them all
+	full   bool     // and so is every call from here on
+	sized  bool     // what some cost grows with what stands at their keys
+	slow   bool     // some are never made on an event loop
+	own    bool     // some need the session that queued them
+	places []store.Place
+}
+
+type queued struct {
+	row   *Command
+	words [][]byte
+}
+
+// The bounds of a queue: what it holds, and so how long EXEC keeps others from its keys. Its bytes are bounded as a call's are.
+const maxQueuedWords = 1 << 17
+
+const errTooMuchQueued refusal = "ERR too many words are queued for one transaction"
+
+// enqueue takes a call for EXEC. Of a long one the words are in long: they are found beside the loop, if there is room for them.
+func (s *Session) enqueue(row *Command, words [][]byte, long [][]byte) error {
+	q, size := s.queue, bytesOf(words)
+	if long != nil {
+		size = bytesOf(long)
+	}
+	limits := s.instance.limits.Load()
+	if !q.takes(s.words, size, limits.Query) {
+		return errTooMuchQueued
+	}
+	switch {
+	case q.broken:
+	case long != nil:
+		s.enqueueLong(row, long)
+		return nil
+	case size > muchToCopy && s.ahead.isHeld():
+		q.add(row, s.takeOver(words), size, limits.Bulk)
+	default:
+		q.copy(row, words, size, limits.Bulk)
+	}
+	s.showQueue()
+	s.out.Status("QUEUED")
+	return nil
+}
+
+// enqueueLong has the words of a long call found beside the loop, and then queued.
+func (s *Session) enqueueLong(row *Command, long [][]byte) {
+	guarded, q := s.guarded, s.queue
+	s.parkFor(row, func(call *Call) error {
+		words := resp.SplitCall(long)
+		if guarded {
+			if err := call.allow(row, words, true); err != nil {
+				call.then = func() { q.broken = true }
+				return err
+			}
+		}
+		call.then = func() {
+			q.add(row, words, bytesOf(long), s.instance.limits.Load().Bulk)
+			s.showQueue()
+		}
+		call.Out.Status("QUEUED")
+		return nil
+	})
+}
+
+// muchToCopy is a call, in bytes, whose words are taken over from the reader rather than copied.
+const muchToCopy = 64 << 10
+
+// takeOver is own for the words of a call that the reader holds, without a copy.
+func (s *Session) takeOver(words [][]byte) [][]byte {
+	s.reader.LetGo()
+	return append([][]byte(nil), words...)
+}
+
+// showQueue tells others how long the queue is.
+func (s *Session) showQueue() {
+	shown := int64(0)
+	if q := s.queue; q != nil {
+		shown = int64(len(q.calls)+1)<<32 | int64(q.size)
+	}
+	s.queued.Store(shown)
+}
+
+// takes says whether there is room for a call of so many words and bytes; once there is none, there is none for any.
+func (q *queue) takes(words, size, most int) bool {
+	if q.broken {
+		return !q.full
+	}
+	if q.count+words > maxQueuedWords || q.size+size > most {
+		*q = queue{broken: true, full: true}
+		return false
+	}
+	return true
+}
+
+// copy copies a call to the queue's end.
+func (q *queue) copy(row *Command, words [][]byte, size, longest int) {
+	if cap(q.bytes)-len(q.bytes) < size { // not to be moved: there are words in it
+		q.bytes = make([]byte, 0, max(size, 2*cap(q.bytes), 128))
+	}
+	if cap(q.words)-len(q.words) < len(words) {
+		q.words = make([][]byte, 0, max(len(words), 2*cap(q.words), 8))
+	}
+	start := len(q.words)
+	for _, word := range words {
+		at := len(q.bytes)
+		q.bytes = append(q.bytes, word...)
+		q.words = append(q.words, q.bytes[at:len(q.bytes):len(q.bytes)])
+	}
+	q.add(row, q.words[start:len(q.words):len(q.words)], size, longest)
+}
+
+// add adds a call whose words are the queue's for good.
+func (q *queue) add(row *Command, words [][]byte, size, longest int) {
+	q.calls = append(q.calls, queued{row, words})
+	q.count += len(words)
+	q.size += size
+	q.cost += costOf(row, words, size, longest)
+	q.sized = q.sized || row.isSized(words) || row.is(&keys)
+	q.slow = q.slow || row.Flags&Slow != 0
+	q.own = q.own || row.needsSession()
+}
+
+// emptied is a queue for the next transaction: the same, unless it needs much memory. Idle sessions are many.
+func (q *queue) emptied() *queue {
+	const few = 16
+	if cap(q.calls) > few || cap(q.words) > 4*few || cap(q.bytes) > 64*few || cap(q.places) > few {
+		return new(queue)
+	}
+	clear(q.calls)
+	clear(q.words)
+	clear(q.places)
+	*q = queue{calls: q.calls[:0], words: q.words[:0], bytes: q.bytes[:0], places: q.places[:0]}
+	return q
+}
+
+// spoil has EXEC refuse the transaction that is being queued, if there is one.
+func (s *Session) spoil() {
+	if s.queue != nil {
+		s.queue.broken = true
+	}
+}
+
+// findPlaces finds the keys that the calls touch, from a selected database on; all if they may touch any.
+func (q *queue) findPlaces(database, databases int) (all bool) {
+	q.each(database, databases, func(row *Command, words, keys [][]byte, database int) {
+		all = all || row.Flags&Whole != 0
+		for _, key := range keys {
+			q.places = append(q.places, store.Place{Database: database, Key: key})
+		}
+	})
+	return all
+}
+
+// each shows the calls with their keys, and the database that is selected then; but SELECT.
+func (q *queue) each(database, databases int, visit func(row *Command, words, keys [][]byte, database int)) {
+	var few [4][]byte
+	for _, call := range q.calls {
+		if call.row.is(&selectDB) {
+			if n, ok := resp.ParseInt(call.words[1]); ok && n >= 0 && n < int64(databases) {
+				database = int(n)
+			}
+			continue
+		}
+		keys, _ := call.row.keysOf(few[:0], call.words)
+		visit(call.row, call.words, keys, database)
+	}
+}
+
+func bytesOf(words [][]byte) (size int) {
+	for _, word := range words {
+		size += len(word)
+	}
+	return size
+}
