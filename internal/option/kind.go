@@ -1,0 +1,182 @@
+package option
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Kind is which values an option may have, and holds the value that it has.
+type Kind interface {
+	// Set takes a value as a person writes it. Its error says what would be right.
+	Set(text string) error
+	// Refuse says what is wrong with a value in the words of Redis's CONFIG SET, nil if Set takes it.
+	Refuse(text string) error
+	// String writes the value as a person does, such as 64mb. Set takes it.
+	String() string
+	// Show writes the value as CONFIG GET does, such as 67108864. Set takes it.
+	Show() string
+	// Type is a word for the values in --help, such as size, and Range says which they are.
+	Type() string
+	Range() string
+}
+
+// Number is an integer from low to high, in *to.
+func Number(to *int, low, high int) Kind { return number{to, low, high} }
+
+type number struct {
+	to        *int
+	low, high int
+}
+
+func (n number) Set(text string) error {
+	v, err := strconv.Atoi(text)
+	if err != nil || v < n.low || v > n.high {
+		return fmt.Errorf("it must be a number from %d to %d", n.low, n.high)
+	}
+	*n.to = v
+	return nil
+}
+
+func (n number) Refuse(text string) error {
+	v, err := strconv.ParseInt(text, 10, 64)
+	switch {
+	case err != nil && !errors.Is(err, strconv.ErrRange):
+		return errors.New("argument couldn't be parsed into an integer")
+	case err != nil || v < int64(n.low) || v > int64(n.high):
+		return fmt.Errorf("argument must be between %d and %d inclusive", n.low, n.high)
+	}
+	return nil
+}
+
+func (n number) String() string { return strconv.Itoa(*n.to) }
+func (n number) Show() string   { return n.String() }
+func (n number) Type() string   { return "number" }
+func (n number) Range() string  { return fmt.Sprintf("%d to %d", n.low, n.high) }
+
+// Size is a number of bytes from low to high, in *to, written as in redis.conf: 1k is 1000 bytes, 1kb is 1024.
+func Size(to *int, low, high int) Kind { return size{to, low, high} }
+
+type size struct {
+	to        *int
+	low, high int
+}
+
+var units = []struct {
+	suffix string
+	bytes  int64
+}{{"gb", 1 << 30}, {"mb", 1 << 20}, {"kb", 1 << 10}, {"g", 1e9}, {"m", 1e6}, {"k", 1e3}, {"b", 1}, {"", 1}}
+
+// ParseSize reads a number of bytes, such as 65536, 512kb, 64mb or 1gb. ok is false if it is none, or 2^62 or more.
+func ParseSize(text string) (bytes int64, ok bool) {
+	text = strings.ToLower(text)
+	for _, u := range units {
+		if digits, found := strings.CutSuffix(text, u.suffix); found {
+			n, err := strconv.ParseInt(digits, 10, 64)
+			ok := err == nil && n >= 0 && n < 1<<62/u.bytes && digits[0] != '+'
+			return n * u.bytes, ok
+		}
+	}
+	return 0, false
+}
+
+// FormatSize writes a number of bytes as briefly as possible.
+func FormatSize(bytes int) string {
+	for _, u := range units[:3] {
+		if n := int64(bytes); n > 0 && n%u.bytes == 0 {
+			return strconv.FormatInt(n/u.bytes, 10) + u.suffix
+		}
+	}
+	return strconv.Itoa(bytes)
+}
+
+func (s size) Set(text string) error {
+	v, ok := ParseSize(text)
+	if !ok || v < int64(s.low) || v > int64(s.high) {
+		return fmt.Errorf("it must be a size from %s to %s, written like 65536, 512kb, 64mb or 1gb", FormatSize(s.low), FormatSize(s.high))
+	}
+	*s.to = int(v)
+	return nil
+}
+
+func (s size) Refuse(text string) error {
+	v, ok := ParseSize(text)
+	switch {
+	case !ok:
+		return errors.New("argument must be a memory value")
+	case v < int64(s.low) || v > int64(s.high):
+		return fmt.Errorf("argument must be between %d and %d inclusive", s.low, s.high)
+	}
+	return nil
+}
+
+func (s size) String() string { return FormatSize(*s.to) }
+func (s size) Show() string   { return strconv.Itoa(*s.to) }
+func (s size) Type() string   { return "size" }
+func (s size) Range() string  { return FormatSize(s.low) + " to " + FormatSize(s.high) }
+
+// Choice is one of several words, in *to.
+func Choice(to *string, words ...string) Kind { return choice{to, words} }
+
+// YesNo is yes or no, in *to.
+func YesNo(to *string) Kind { return Choice(to, "yes", "no") }
+
+type choice struct {
+	to    *string
+	words []string
+}
+
+func (c choice) Set(text string) error {
+	if !slices.Contains(c.words, text) {
+		return fmt.Errorf("it must be one of %s", strings.Join(c.words, ", "))
+	}
+	*c.to = text
+	return nil
+}
+
+func (c choice) Refuse(text string) error {
+	if !slices.Contains(c.words, text) {
+		return fmt.Errorf("argument(s) must be one of the following: %s", strings.Join(c.words, ", "))
+	}
+	return nil
+}
+
+func (c choice) String() string { return *c.to }
+func (c choice) Show() string   { return *c.to }
+func (c choice) Type() string   { return strings.Join(c.words, "|") }
+func (c choice) Range() string  { return strings.Join(c.words, ", ") }
+
+// Text is any text, in *to. What it means is said by word, such as path.
+func Text(to *string, word string) Kind { return text{to, word} }
+
+type text struct {
+	to   *string
+	word string
+}
+
+func (t text) Set(text string) error { *t.to = text; return nil }
+func (t text) Refuse(string) error   { return nil }
+func (t text) String() string        { return *t.to }
+func (t text) Show() string          { return *t.to }
+func (t text) Type() string          { return t.word }
+func (t text) Range() string         { return "" }
+
+// Fixed is a value that never changes: what tools ask Redis about and what is true of a server without such a setting.
+func Fixed(value string) Kind { return fixed(value) }
+
+type fixed string
+
+func (f fixed) Set(text string) error { return f.Refuse(text) }
+func (f fixed) String() string        { return string(f) }
+func (f fixed) Show() string          { return string(f) }
+func (f fixed) Type() string          { return "fixed" }
+func (f fixed) Range() string         { return "" }
+
+func (f fixed) Refuse(text string) error {
+	if text != string(f) {
+		return fmt.Errorf("it is always '%s' here", string(f))
+	}
+	return nil
+}

@@ -1,0 +1,130 @@
+package option
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Usage lists the options for --help by their groups, in lines of at most width columns.
+func (l *List) Usage(width int) string {
+	const indent = 8
+	var out strings.Builder
+	for i, group := range l.groups() {
+		if i > 0 {
+			out.WriteString("\n")
+		}
+		fmt.Fprintf(&out, "%s:\n", group)
+		for _, o := range l.options {
+			if o.Group != group || o.hidden() {
+				continue
+			}
+			fmt.Fprintf(&out, "  --%s %s\n", o.Name, o.Kind.Type())
+			wrap(&out, o.Help+o.bounds(), indent, width)
+		}
+	}
+	return out.String()
+}
+
+// hidden says whether an option is no flag.
+func (o *Option) hidden() bool {
+	_, is := o.Kind.(fixed)
+	return is
+}
+
+// bounds says which values an option may have, where its type does not, and its default.
+func (o *Option) bounds() string {
+	text := ""
+	if r := o.Kind.Range(); r != "" && !strings.Contains(o.Kind.Type(), "|") {
+		text = "; " + r
+	}
+	if o.initial != "" && !o.Secret {
+		text += fmt.Sprintf(" (default %s)", o.initial)
+	}
+	return text
+}
+
+// groups are those of the options, in the order in which they first occur.
+func (l *List) groups() (groups []string) {
+	for _, o := range l.options {
+		if !slices.Contains(groups, o.Group) {
+			groups = append(groups, o.Group)
+		}
+	}
+	return groups
+}
+
+// wrap writes a text in lines between two columns.
+func wrap(out *strings.Builder, text string, indent, width int) {
+	column := 0
+	for _, word := range strings.Fields(text) {
+		if column > 0 && column+1+len(word) > width {
+			out.WriteString("\n")
+			column = 0
+		}
+		if column == 0 {
+			out.WriteString(strings.Repeat(" ", indent))
+			column = indent
+		} else {
+			out.WriteString(" ")
+			column++
+		}
+		out.WriteString(word)
+		column += len(word)
+	}
+	out.WriteString("\n")
+}
+
+// Markdown is the list of options for the documentation: a table for each group.
+func (l *List) Markdown(prefix string) string {
+	var out strings.Builder
+	for i, group := range l.groups() {
+		if i > 0 {
+			out.WriteString("\n")
+		}
+		fmt.Fprintf(&out, "## %s\n\n| Option | Values | Default | `CONFIG SET` | |\n|---|---|---|---|---|\n", group)
+		for _, o := range l.options {
+			if o.Group == group && !o.hidden() {
+				fmt.Fprintf(&out, "| `--%s`<br>`%s` | %s | %s | %s | %s |\n", o.Name, EnvironmentName(prefix, o.Name),
+					cell(o.values()), code(o.shownDefault()), o.changes(), cell(o.Help))
+			}
+		}
+	}
+	return out.String()
+}
+
+func (o *Option) values() string {
+	if r := o.Kind.Range(); r != "" {
+		return r
+	}
+	return o.Kind.Type()
+}
+
+func (o *Option) shownDefault() string {
+	if o.Secret {
+		return ""
+	}
+	return o.initial
+}
+
+func (o *Option) changes() string {
+	switch {
+	case o.FlagOnly:
+		return "not shown"
+	case o.Change != Live:
+		return "no"
+	case o.Protected:
+		return "protected"
+	}
+	return "yes"
+}
+
+func code(text string) string {
+	if text == "" {
+		return ""
+	}
+	return "`" + cell(text) + "`"
+}
+
+// cell keeps a text's bars from ending a table's cell.
+func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
