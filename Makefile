@@ -103,6 +103,7 @@ test-redis8: ## ask a redis-server of 8.4 or later what is recorded as its answe
 .PHONY: rewrite
 rewrite: ## write conversations, docs/commands.md and the tables of docs/migrate.md anew, to be reviewed as a diff
 	$(GO) test ./internal/commands -run 'TestConversations|TestReference' -rewrite
+	$(GO) test ./cmd/cellserver -run TestConfigurationPage -rewrite
 	$(GO) test ./test/migrate -run TestPageIsCurrent -rewrite
 
 FUZZTIME := 60s

@@ -13,10 +13,14 @@ import (
 	"cellserver/internal/store"
 )
 
-func newInstance(t *testing.T, c *config) *commands.Instance {
+// newInstance is what main makes of a configuration.
+func newInstance(t *testing.T, c *config) (*commands.Instance, error) {
 	memory := store.NewMemory(store.Options{})
 	t.Cleanup(func() { memory.Close() })
-	return commands.New(commands.Config{Store: memory, Settings: c.settings(), ACLFile: c.access.file()})
+	if err := c.settlePassword(); err != nil {
+		return nil, err
+	}
+	return commands.New(commands.Config{Store: memory, Settings: c.commands, Options: &c.options, ACLFile: c.access.file()})
 }
 
 func written(t *testing.T, text string) (path string) {
@@ -64,9 +68,9 @@ func TestAccess(t *testing.T) {
 	} {
 		config, err := parseConfig(c.args, c.environ)
 		if err == nil {
-			in := newInstance(t, config)
-			err = config.access.apply(in)
-			require.Equal(t, c.closed, in.Closed() && err == nil, "%q", c.args)
+			var in *commands.Instance
+			in, err = newInstance(t, config)
+			require.Equal(t, c.closed, err == nil && in.Closed(), "%q", c.args)
 		}
 		if c.says == "" {
 			require.NoError(t, err, "%q", c.args)
@@ -83,11 +87,11 @@ func TestSecretsOfTheEnvironment(t *testing.T) {
 	require.ErrorContains(t, err, "secret")
 	c, err := parseConfig([]string{"--requirepass", "secret", "--user", "a >secret"}, nil)
 	require.NoError(t, err)
-	for _, s := range c.settings() {
-		require.NotContains(t, s.Value(), "secret", s.Name)
-		require.NotContains(t, []string{"requirepass", "user", "rename-command"}, s.Name, "which is the instance's, or nobody's")
+	for _, v := range c.options.Matching(func(name string) bool { return name != "requirepass" }) {
+		require.NotContains(t, v.Value, "secret", v.Name)
+		require.NotContains(t, []string{"user", "rename-command"}, v.Name)
 	}
-	require.NotContains(t, c.flags.FlagUsages(), "secret")
+	require.NotContains(t, c.usage(), "secret")
 }
 
 // A client beside the server, in its environment, has its password.

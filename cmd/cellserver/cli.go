@@ -163,8 +163,8 @@ func passwordOfServer() string {
 	if password := os.Getenv("REDISCLI_AUTH"); password != "" {
 		return password
 	}
-	of := access{password: os.Getenv(prefix + "REQUIREPASS"), passwordFile: os.Getenv(prefix + "REQUIREPASS_FILE")}
-	password, _ := of.readPassword()
+	of := access{passwordFile: os.Getenv(prefix + "REQUIREPASS_FILE")}
+	password, _ := of.readPassword(os.Getenv(prefix + "REQUIREPASS"))
 	return password
 }
 

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"flag"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
-	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 
 	"cellserver/internal/server"
@@ -13,18 +15,17 @@ import (
 func TestDefaults(t *testing.T) {
 	c, err := parseConfig(nil, nil)
 	require.NoError(t, err)
-	require.Equal(t, 6379, c.port)
-	require.Equal(t, "127.0.0.1 -::1", c.bind)
+	require.Equal(t, 6379, c.network.port)
+	require.Equal(t, "127.0.0.1 -::1", c.network.bind)
 	require.Equal(t, 16, c.databases)
-	require.Equal(t, 65536, c.maxKeySize)
-	require.Equal(t, 1<<20, c.limits().Bulk)
-	o := c.server(nil, nil)
-	require.True(t, o.Protected)
-	require.Equal(t, server.EventLoop, o.Transport)
-	require.Equal(t, 10000, o.MaxClients)
-	require.Zero(t, o.Timeout)
-	require.Equal(t, server.OutputLimit{Hard: 256 << 20, Soft: 64 << 20, SoftFor: time.Minute}, o.Output)
-	require.Equal(t, server.OutputLimit{Hard: 32 << 20, Soft: 8 << 20, SoftFor: time.Minute}, o.Listens)
+	require.Equal(t, 65536, c.commands.MaxKeySize)
+	require.Equal(t, 1<<20, c.commands.MaxBulk)
+	require.Equal(t, "yes", c.server.ProtectedMode)
+	require.EqualValues(t, server.EventLoop, c.server.Transport)
+	require.Equal(t, 10000, c.server.MaxClients)
+	require.Zero(t, c.server.Timeout)
+	require.Equal(t, server.OutputLimit{Hard: 256 << 20, Soft: 64 << 20, SoftFor: time.Minute}, c.server.Output[0])
+	require.Equal(t, 32<<20, c.server.PushLimit())
 }
 
 // What is wrong is named, with what would be right.
@@ -44,8 +45,8 @@ func TestMistakesAreNamed(t *testing.T) {
 		{[]string{"--unixsocketperm", "999"}, "it must be permissions in octal, such as 770"},
 		{[]string{"--client-output-buffer-limit", "normal 1mb"}, `it must be a class (normal, pubsub or replica), a hard limit, a soft limit and seconds, such as "normal 256mb 64mb 60"`},
 		{[]string{"--client-output-buffer-limit", "some 1mb 0 0"}, "it must be a class"},
-		{[]string{"--nosuch"}, "unknown flag: --nosuch"},
-		{[]string{"redis.conf"}, `what is "redis.conf"? Options start with --; see --help`},
+		{[]string{"--nosuch"}, "unknown option --nosuch; --help lists the options"},
+		{[]string{"redis.conf"}, `unexpected argument "redis.conf": options start with --; see --help`},
 	} {
 		_, err := parseConfig(mistake.args, nil)
 		require.ErrorContains(t, err, mistake.says)
@@ -58,40 +59,29 @@ func TestEnvironment(t *testing.T) {
 		"CELLSERVER_PORT=7001", "CELLSERVER_MAX_KEY_SIZE=100", "CELLSERVER_PROTECTED_MODE=no", "PORT=1", "CELLSERVER_NOSUCH=x",
 	})
 	require.NoError(t, err)
-	require.Equal(t, 7000, c.port, "the command line wins")
-	require.Equal(t, 100, c.maxKeySize)
-	require.Equal(t, "no", c.protectedMode)
+	require.Equal(t, 7000, c.network.port, "the command line wins")
+	require.Equal(t, 100, c.commands.MaxKeySize)
+	require.Equal(t, "no", c.server.ProtectedMode)
+	require.Equal(t, []string{"CELLSERVER_NOSUCH"}, c.unknown)
 
 	_, err = parseConfig(nil, []string{"CELLSERVER_PORT=x"})
 	require.EqualError(t, err, "CELLSERVER_PORT=x: it must be a number from 0 to 65535")
 	c, err = parseConfig(nil, []string{"CELLSERVER_PORT=tcp://10.0.0.1:6379"})
 	require.NoError(t, err, "Kubernetes says this of a service named cellserver")
-	require.Equal(t, 6379, c.port)
+	require.Equal(t, 6379, c.network.port)
 }
 
 // Every option can be written as it is shown, so that CONFIG GET and --help say what may be typed.
 func TestDefaultsCanBeTyped(t *testing.T) {
 	c, err := parseConfig(nil, nil)
 	require.NoError(t, err)
-	c.flags.VisitAll(func(f *pflag.Flag) {
-		require.NotEmpty(t, f.Usage, f.Name)
-		require.NoError(t, f.Value.Set(f.Value.String()), f.Name)
-		require.Equal(t, f.DefValue, f.Value.String(), f.Name)
-	})
-}
-
-// Sizes are redis.conf's: 1k is 1000 bytes, 1kb is 1024.
-func TestSizes(t *testing.T) {
-	for text, bytes := range map[string]int{"0": 0, "17": 17, "17b": 17, "2k": 2000, "2kb": 2048, "3M": 3e6, "3MB": 3 << 20, "1g": 1e9, "1gb": 1 << 30} {
-		got, ok := parseSize(text)
-		require.True(t, ok, text)
-		require.Equal(t, bytes, got, text)
+	for _, o := range c.options.All() {
+		for _, text := range []string{o.Kind.String(), o.Kind.Show()} {
+			require.NoError(t, o.Kind.Set(text), o.Name)
+			require.NoError(t, o.Kind.Refuse(text), o.Name)
+			require.Equal(t, o.Default(), o.Kind.String(), o.Name)
+		}
 	}
-	for _, text := range []string{"", "-1", "1.5mb", "mb", "1tb", "99999999999999999999", "9999999999999gb"} {
-		_, ok := parseSize(text)
-		require.False(t, ok, text)
-	}
-	require.Equal(t, "64mb", formatSize(64<<20))
 }
 
 // CONFIG GET shows every flag by its own name, sizes in bytes.
@@ -99,8 +89,8 @@ func TestSettings(t *testing.T) {
 	c, err := parseConfig([]string{"--port", "7000", "--proto-max-bulk-len", "2mb"}, nil)
 	require.NoError(t, err)
 	got := make(map[string]string)
-	for _, s := range c.settings() {
-		got[s.Name] = s.Value()
+	for _, v := range c.options.Matching(func(string) bool { return true }) {
+		got[v.Name] = v.Value
 	}
 	require.Equal(t, "7000", got["port"])
 	require.Equal(t, "2097152", got["proto-max-bulk-len"])
@@ -111,9 +101,43 @@ func TestSettings(t *testing.T) {
 
 // Fewer files than clients: the clients are told, not the accept.
 func TestMaxClientsFitsTheFiles(t *testing.T) {
-	c := &config{maxClients: 1 << 40}
+	c := newConfig()
+	c.server.MaxClients = 1 << 40
 	warned := ""
 	c.fitFiles(func(message string, _ ...any) { warned = message })
-	require.Equal(t, openFiles()-64, c.maxClients)
+	require.Equal(t, openFiles()-64, c.server.MaxClients)
 	require.NotEmpty(t, warned)
 }
+
+// Options can be read in --help: in lines that fit, with their values and defaults.
+func TestHelp(t *testing.T) {
+	help := newConfig().usage()
+	for line := range strings.Lines(help) {
+		require.LessOrEqual(t, len(strings.TrimRight(line, "\n")), 100)
+	}
+	for _, says := range []string{"Network:\n  --port number\n        TCP port; 0 for none (0 to 65535, default 6379)\n", "\nTLS:\n", "\nAccess:\n"} {
+		require.Contains(t, help, says)
+	}
+}
+
+const configurationPage = "../../docs/configuration.md"
+
+// docs/configuration.md lists the options as they are.
+func TestConfigurationPageIsCurrent(t *testing.T) {
+	const begin, end = "<!-- options: written by make rewrite -->\n", "<!-- end of options -->"
+	text, err := os.ReadFile(configurationPage)
+	require.NoError(t, err)
+	before, rest, found := strings.Cut(string(text), begin)
+	require.True(t, found)
+	_, after, found := strings.Cut(rest, end)
+	require.True(t, found)
+	c := newConfig()
+	current := before + begin + c.options.Markdown(prefix) + end + after
+	if *rewrite {
+		require.NoError(t, os.WriteFile(configurationPage, []byte(current), 0o644))
+		return
+	}
+	require.Equal(t, current, string(text), "run make rewrite")
+}
+
+var rewrite = flag.Bool("rewrite", false, "write docs/configuration.md instead of comparing it")

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -17,7 +18,7 @@ import (
 )
 
 // listen opens what the configuration names: a TCP listener for each address of --bind, and the Unix socket.
-func listen(c *config) (listeners []net.Listener, err error) {
+func listen(n *network, t *tlsOptions) (listeners []net.Listener, err error) {
 	defer func() {
 		if err != nil {
 			for _, l := range listeners {
@@ -25,13 +26,13 @@ func listen(c *config) (listeners []net.Listener, err error) {
 			}
 		}
 	}()
-	for _, port := range []int{c.port, c.tls.port} {
+	for _, port := range []int{n.port, t.port} {
 		if port == 0 {
 			continue
 		}
-		bound, err := listenAll(c, port)
+		bound, err := listenAll(n, port)
 		for _, l := range bound {
-			if port == c.tls.port {
+			if port == t.port {
 				l = securely{l}
 			}
 			listeners = append(listeners, l)
@@ -40,8 +41,8 @@ func listen(c *config) (listeners []net.Listener, err error) {
 			return listeners, err
 		}
 	}
-	if c.unixSocket != "" {
-		l, err := listenUnix(c.unixSocket, c.unixSocketPerm)
+	if n.unixSocket != "" {
+		l, err := listenUnix(n.unixSocket, n.unixSocketPerm)
 		if err != nil {
 			return listeners, err
 		}
@@ -54,13 +55,13 @@ func listen(c *config) (listeners []net.Listener, err error) {
 }
 
 // listenAll opens a port of each address of --bind.
-func listenAll(c *config, port int) (listeners []net.Listener, err error) {
-	addresses := strings.Fields(c.bind)
+func listenAll(n *network, port int) (listeners []net.Listener, err error) {
+	addresses := strings.Fields(n.bind)
 	for i, address := range addresses {
 		if slices.Contains(addresses[:i], address) {
 			continue
 		}
-		l, err := listenTCP(c, address, port)
+		l, err := listenTCP(n, address, port)
 		if err != nil {
 			return listeners, err
 		}
@@ -73,26 +74,26 @@ func listenAll(c *config, port int) (listeners []net.Listener, err error) {
 
 // listenTCP opens one address. As in redis.conf, * and ::* stand for all of IPv4 and of IPv6, and one with - before it
 // may be an address that this machine does not have: then there is no listener and no error.
-func listenTCP(c *config, address string, port int) (net.Listener, error) {
+func listenTCP(n *network, address string, port int) (net.Listener, error) {
 	host, optional := strings.CutPrefix(address, "-")
 	host = strings.Trim(host, "[]")
-	network := "tcp4"
+	family := "tcp4"
 	switch {
 	case host == "*":
 		host = "0.0.0.0"
 	case host == "::*":
-		host, network = "::", "tcp6"
+		host, family = "::", "tcp6"
 	case strings.Contains(host, ":"):
-		network = "tcp6"
+		family = "tcp6"
 	}
-	c.running.keepAlive.Store(int64(c.tcpKeepAlive))
+	n.keepAliveNow.Store(int64(n.keepAlive))
 	full := net.JoinHostPort(host, strconv.Itoa(port))
-	config := net.ListenConfig{KeepAliveConfig: keepAlive(inSeconds(c.tcpKeepAlive)), KeepAlive: -1}
-	l, err := config.Listen(context.Background(), network, full)
+	config := net.ListenConfig{KeepAliveConfig: keepAlive(inSeconds(n.keepAlive)), KeepAlive: -1}
+	l, err := config.Listen(context.Background(), family, full)
 	switch {
 	case err == nil:
 		tcp := l.(*net.TCPListener)
-		return keptAlive{tcp, c.tcpKeepAlive, &c.running.keepAlive}, setBacklog(tcp, c.tcpBacklog)
+		return keptAlive{tcp, n.keepAlive, n.keepAliveNow}, setBacklog(tcp, n.backlog)
 	case optional && (errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EAFNOSUPPORT)):
 		return nil, nil
 	case errors.Is(err, syscall.EADDRINUSE):
@@ -161,8 +162,8 @@ func removeStale(path string) error {
 	return os.Remove(path)
 }
 
-// network is a listener's kind, as in the line that says that it is ready.
-func network(l net.Listener) string {
+// kindOf is a listener's kind, as in the line that says that it is ready.
+func kindOf(l net.Listener) string {
 	if _, secured := l.(securely); secured {
 		return "tls"
 	}
@@ -170,4 +171,22 @@ func network(l net.Listener) string {
 		return "unix"
 	}
 	return "tcp"
+}
+
+// keptAlive gives the connections that it accepts another keep-alive than the listener's, if it was changed.
+type keptAlive struct {
+	*net.TCPListener
+	first int // seconds: what the listener was opened with, and gives by itself
+	now   *atomic.Int64
+}
+
+func (l keptAlive) Accept() (net.Conn, error) {
+	conn, err := l.AcceptTCP()
+	if err != nil {
+		return nil, err
+	}
+	if now := int(l.now.Load()); now != l.first {
+		_ = conn.SetKeepAliveConfig(keepAlive(inSeconds(now))) // it fails if the connection has gone already
+	}
+	return conn, nil
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"cellserver/internal/logging"
+	"cellserver/internal/option"
 )
 
 // levelNames are redis.conf's, and levels what they mean: notice is what an operator wants to know, verbose more than that.
@@ -22,23 +23,49 @@ var (
 // stopped reading.
 const lastLines = time.Second
 
-// openLog opens the log that the configuration asks for, and returns what ends it. The file stays
-// open as long as the process, which has something to say to its last.
-func openLog(c *config) (log *slog.Logger, end func(), err error) {
+// logOptions say what is logged, and where.
+type logOptions struct {
+	level, format, file string
+	now                 *slog.LevelVar
+}
+
+func newLogOptions() logOptions {
+	return logOptions{level: "notice", format: "text", now: new(slog.LevelVar)}
+}
+
+func (o *logOptions) options() []*option.Option {
+	const group = "Logging"
+	return []*option.Option{
+		{Name: "loglevel", Group: group, Kind: option.Choice(&o.level, levelNames...), Change: option.Live, Help: "how much is logged"},
+		{Name: "log-format", Group: group, Kind: option.Choice(&o.format, "text", "json"), Help: "the format of a line"},
+		{Name: "logfile", Group: group, Kind: option.Text(&o.file, "path"), Change: option.Immutable,
+			Help: "file to log to, created if missing, appended to; standard error by default"},
+	}
+}
+
+// heed makes the level take effect.
+func (o *logOptions) heed() error {
+	o.now.Set(levels[o.level])
+	return nil
+}
+
+// open opens the log, and returns what ends it. The file stays open as long as the process, which
+// has something to say to its last.
+func (o *logOptions) open() (log *slog.Logger, end func(), err error) {
 	out := os.Stderr
-	if c.logFile != "" {
-		file, err := os.OpenFile(c.logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if o.file != "" {
+		file, err := os.OpenFile(o.file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 		if err != nil {
 			return nil, nil, fmt.Errorf("cannot log: %w; --logfile chooses another file", err)
 		}
 		out = file
 	}
-	c.running.level.Set(levels[c.logLevel])
+	_ = o.heed() // it never fails
 	format := logging.Text
-	if c.logFormat == "json" {
+	if o.format == "json" {
 		format = logging.JSON
 	}
-	log, queue := logging.New(out, format, &c.running.level)
+	log, queue := logging.New(out, format, o.now)
 	return log, func() { queue.Close(lastLines) }, nil
 }
 

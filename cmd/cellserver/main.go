@@ -39,18 +39,18 @@ func main() {
 // run is a table of contents: configuration, log, store, commands, server; wait; shut down in reverse.
 func run(args []string) error {
 	c, err := parseConfig(args, environment())
-	if err != nil || c.showVersion {
+	if err != nil {
 		return err
 	}
 	signal.Ignore(syscall.SIGPIPE) // a reader of the log that has gone does not end the process
-	log, endLog, err := openLog(c)
+	log, endLog, err := c.log.open()
 	if err != nil {
 		return err
 	}
 	defer endLog()
 	stdout, endStdout := openStdout()
 	defer endStdout()
-	c.fitFiles(log.Warn)
+	c.warn(log)
 	c.tls.warn = log.Warn
 	if err := c.tls.load(); err != nil {
 		return err
@@ -65,34 +65,27 @@ func run(args []string) error {
 	hangUps := make(chan os.Signal, 1)
 	signal.Notify(hangUps, syscall.SIGHUP)
 	clientLog := logging.Limit(log)
-	instance := commands.New(commands.Config{
-		Store: memory, Version: version, Settings: c.settings(), Limits: c.limits(), Port: cmp.Or(c.port, c.tls.port), Log: log, ClientLog: clientLog, Turns: turns, Holds: holds,
-		Stop: stop, Debug: c.debugCommand, MaxKeySize: c.maxKeySize, MaxLog: c.maxLogLimit, MaxHolders: c.maxHolders,
-		MaxPushes: c.output[2].Hard, MaxTracked: c.maxTracked, Protected: c.access.protectedConfigs, ACLFile: c.access.file(), Settle: c.settle,
+	if err := c.settlePassword(); err != nil {
+		return err
+	}
+	instance, err := commands.New(commands.Config{
+		Store: memory, Version: version, Settings: c.commands, Options: &c.options, MaxPushes: c.server.PushLimit(),
+		Port: cmp.Or(c.network.port, c.tls.port), ACLFile: c.access.file(), Stop: stop,
+		Log: log, ClientLog: clientLog, Turns: turns, Holds: holds,
 	})
-
-	instance.Measure(int64(c.slowerThan), c.slowCalls, int64(c.spikes))
-	instance.TrackLatency(c.latencyTracking == "yes")
-	instance.ShowPercentiles(c.percentiles)
-	instance.SetMaxTracked(c.maxTracked)
-	if err := c.access.apply(instance); err != nil {
-		return err
-	}
-	instance.LimitWhenFull(c.oomDecision == "limit")
-	instance.SetMaxMemory(int64(c.maxMemory))
-	if err := instance.SetNotifications(c.notify); err != nil {
-		return err
-	}
-
-	listeners, err := listen(c)
 	if err != nil {
 		return err
 	}
-	srv, err := server.New(instance, c.server(clientLog, turns))
+
+	listeners, err := listen(&c.network, &c.tls)
 	if err != nil {
 		return err
 	}
-	c.running.instance, c.running.server = instance, srv
+	c.heed()
+	srv, err := server.New(instance, server.Config{Settings: c.server, Options: &c.options, Log: clientLog, Turns: turns})
+	if err != nil {
+		return err
+	}
 	go sample(ctx, time.Tick(commands.SampleEvery), instance)
 	go c.reload(hangUps, ctx.Done(), log.Info)
 	go watchClock(ctx, time.Tick(time.Second), memory.Clock(), log)
@@ -118,8 +111,8 @@ func serve(srv *server.Server, listeners []net.Listener, handshakes server.Hands
 				failed <- srv.Serve(listener)
 			}
 		}()
-		log.Info("listening", "network", network(listener), "address", listener.Addr())
-		fmt.Fprintf(stdout, "* Ready to accept connections %s\n", network(listener))
+		log.Info("listening", "network", kindOf(listener), "address", listener.Addr())
+		fmt.Fprintf(stdout, "* Ready to accept connections %s\n", kindOf(listener))
 	}
 	return failed
 }

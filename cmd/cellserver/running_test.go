@@ -5,26 +5,21 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"cellserver/internal/commands"
+	"cellserver/internal/option"
 	"cellserver/internal/server"
-	"cellserver/internal/store"
 )
 
 // What CONFIG SET says of each kind of value is what Redis says, and what is refused is not changed.
 func TestChangesWhileTheServerRuns(t *testing.T) {
 	c, err := parseConfig(nil, nil)
 	require.NoError(t, err)
-	memory := store.NewMemory(store.Options{})
-	t.Cleanup(func() { memory.Close() })
-	c.running.instance = commands.New(commands.Config{Store: memory, Settings: c.settings()})
-	c.running.server, err = server.New(c.running.instance, server.Options{Transport: server.Goroutines})
+	c.server.Transport, c.server.MostClients = string(server.Goroutines), 20_000
+	instance, err := newInstance(t, c)
 	require.NoError(t, err)
-	t.Cleanup(func() { _ = c.running.server.Shutdown(t.Context()) })
-	settings := map[string]commands.Setting{}
-	for _, s := range c.settings() {
-		settings[s.Name] = s
-	}
-	require.Nil(t, settings["databases"].Set)
+	c.heed()
+	srv, err := server.New(instance, server.Config{Settings: c.server, Options: &c.options})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = srv.Shutdown(t.Context()) })
 	for _, change := range []struct{ name, to, shown, refusal string }{
 		{"timeout", "7", "7", ""},
 		{"timeout", "x", "7", "argument couldn't be parsed into an integer"},
@@ -41,17 +36,20 @@ func TestChangesWhileTheServerRuns(t *testing.T) {
 		{"client-output-buffer-limit", "normal x 2 3", "normal 268435456 67108864 60 slave 268435456 67108864 60 pubsub 33554432 8388608 60", "Error in hard, soft or soft_seconds setting in buffer limit configuration."},
 		{"client-output-buffer-limit", "normal 1mb 2 3", "normal 1048576 2 3 slave 268435456 67108864 60 pubsub 33554432 8388608 60", ""},
 		{"client-output-buffer-limit", "replica 3 2mb 1 pubsub 0 0 0", "normal 1048576 2 3 slave 3 2097152 1 pubsub 0 0 0", ""},
+		{"databases", "16", "16", "can't set immutable config"},
+		{"tls-port", "0", "0", ""},
 		{"port", "6379", "6379", ""},
 		{"port", "6380", "6379", "can't set immutable config"},
 	} {
-		err := settings[change.name].Set(change.to)
+		err := c.options.Set([]option.Value{{Name: change.name, Value: change.to}}, false)
 		if change.refusal == "" {
 			require.NoError(t, err, change.name)
 		} else {
-			require.EqualError(t, err, change.refusal, change.name)
+			require.EqualError(t, err, change.name+": "+change.refusal)
 		}
-		require.Equal(t, change.shown, settings[change.name].Value(), change.name)
+		require.Equal(t, change.shown, c.options.Show(change.name), change.name)
 	}
-	require.EqualValues(t, 10, c.running.keepAlive.Load())
-	require.ErrorContains(t, settings["maxclients"].Set("10000000"), "The operating system is not able to handle the specified number of clients, try with ")
+	require.EqualValues(t, 10, c.network.keepAliveNow.Load())
+	err = c.options.Set([]option.Value{{Name: "maxclients", Value: "20001"}}, false)
+	require.ErrorContains(t, err, "The operating system is not able to handle the specified number of clients, try with 20000")
 }

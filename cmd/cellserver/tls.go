@@ -4,11 +4,9 @@ import (
 	"crypto/tls"
 	"net"
 	"os"
-	"strings"
 	"sync/atomic"
 
-	"github.com/spf13/pflag"
-
+	"cellserver/internal/option"
 	"cellserver/internal/secure"
 	"cellserver/internal/server"
 )
@@ -19,25 +17,42 @@ type tlsOptions struct {
 	files                        secure.Options
 	sessionCaching, serverChoice string
 
-	now  atomic.Pointer[tls.Config] // for the handshakes that begin from now on
+	now  *atomic.Pointer[tls.Config] // for the handshakes that begin from now on
 	warn func(message string, args ...any)
 }
 
-func (c *config) defineTLS(f *pflag.FlagSet) {
-	t := &c.tls
-	t.patience, t.files.AuthClients, t.sessionCaching, t.serverChoice = 10, "yes", "yes", "no"
-	f.Var(number{&t.port, 0, 65535}, "tls-port", "TCP port for TLS; 0 for none")
-	f.StringVar(&t.files.CertFile, "tls-cert-file", "", "PEM file of the server's certificate, and those that lead to its authority")
-	f.StringVar(&t.files.KeyFile, "tls-key-file", "", "PEM file of that certificate's key")
-	f.StringVar(&t.files.CACertFile, "tls-ca-cert-file", "", "PEM file of the authorities that clients' certificates come from")
-	f.StringVar(&t.files.CACertDir, "tls-ca-cert-dir", "", "directory of such files")
-	f.Var(choice{&t.files.AuthClients, []string{"no", "yes", "optional"}}, "tls-auth-clients", "clients need a certificate; optional: if they show one it must be good")
-	f.StringVar(&t.files.Protocols, "tls-protocols", "", "versions of TLS, TLSv1.2 and TLSv1.3, with a space between; both without")
-	f.StringVar(&t.files.Ciphers, "tls-ciphers", "", "ciphers for TLS 1.2, in OpenSSL's names with colons between; those that are safe without")
-	f.StringVar(&t.files.CipherSuites, "tls-ciphersuites", "", "for TLS 1.3, where all are offered and none can be left out")
-	f.Var(choice{&t.sessionCaching, []string{"yes", "no"}}, "tls-session-caching", "clients that come back need not shake hands anew")
-	f.Var(choice{&t.serverChoice, []string{"yes", "no"}}, "tls-prefer-server-ciphers", "taken, and without effect: the cipher is what both sides' processors are fast at")
-	f.Var(number{&t.patience, 1, maxSeconds}, "tls-handshake-timeout", "seconds that a handshake may take")
+func newTLSOptions() tlsOptions {
+	return tlsOptions{patience: 10, files: secure.Options{AuthClients: "yes"}, sessionCaching: "yes", serverChoice: "no",
+		now: new(atomic.Pointer[tls.Config])}
+}
+
+func (t *tlsOptions) options() []*option.Option {
+	list := []*option.Option{
+		{Name: "tls-port", Kind: option.Number(&t.port, 0, 65535), Help: "TCP port for TLS; 0 for none"},
+		{Name: "tls-handshake-timeout", Kind: option.Number(&t.patience, 1, server.MaxSeconds), Help: "seconds that a TLS handshake may take"},
+		{Name: "tls-cert-file", Kind: option.Text(&t.files.CertFile, "path"), Change: option.Live,
+			Help: "PEM file of the server's certificate, followed by intermediate certificates"},
+		{Name: "tls-key-file", Kind: option.Text(&t.files.KeyFile, "path"), Change: option.Live, Help: "PEM file of the certificate's key"},
+		{Name: "tls-ca-cert-file", Kind: option.Text(&t.files.CACertFile, "path"), Change: option.Live,
+			Help: "PEM file of the authorities that issue clients' certificates"},
+		{Name: "tls-ca-cert-dir", Kind: option.Text(&t.files.CACertDir, "path"), Change: option.Live, Help: "directory of such files"},
+		{Name: "tls-auth-clients", Kind: option.Choice(&t.files.AuthClients, "no", "yes", "optional"), Change: option.Live,
+			Help: "clients need a certificate; optional: a certificate that is shown must be valid"},
+		{Name: "tls-protocols", Kind: option.Text(&t.files.Protocols, "versions"), Change: option.Live,
+			Help: "versions of TLS, TLSv1.2 and TLSv1.3, separated by a space; both by default"},
+		{Name: "tls-ciphers", Kind: option.Text(&t.files.Ciphers, "names"), Change: option.Live,
+			Help: "ciphers for TLS 1.2, by OpenSSL's names, separated by colons; the safe ones by default"},
+		{Name: "tls-ciphersuites", Kind: option.Text(&t.files.CipherSuites, "names"), Change: option.Live,
+			Help: "cipher suites for TLS 1.3, where all are offered and none can be left out"},
+		{Name: "tls-session-caching", Kind: option.YesNo(&t.sessionCaching), Change: option.Live,
+			Help: "clients may resume sessions without a full handshake"},
+		{Name: "tls-prefer-server-ciphers", Kind: option.YesNo(&t.serverChoice), Change: option.Live,
+			Help: "accepted for compatibility; has no effect: the cipher is one that both sides' processors are fast at"},
+	}
+	for _, o := range list {
+		o.Group = "TLS"
+	}
+	return list
 }
 
 // load reads the files anew, while nobody changes the options. If anything is wrong with them everything stays as it was. Without TLS there is nothing to read.
@@ -62,25 +77,32 @@ func (t *tlsOptions) handshakes() server.Handshakes {
 // securely marks a listener whose connections begin with a handshake.
 type securely struct{ net.Listener }
 
-// isTLS says whether an option says how hands are shaken, and can be changed while the server runs.
-func isTLS(name string) bool {
-	return strings.HasPrefix(name, "tls-") && name != "tls-port" && name != "tls-handshake-timeout"
-}
-
-// settle has changed options take effect that do so together: a certificate and its key. It returns the one that is to blame.
-func (c *config) settle(names []string) (blamed string, err error) {
-	for _, name := range names {
-		if !isTLS(name) {
-			continue
+// heed has changed options take effect. Those of TLS do so together: a certificate and its key.
+func (c *config) heed() {
+	var live []string
+	for _, o := range c.tls.options() {
+		if o.Change == option.Live {
+			live = append(live, o.Name)
 		}
+	}
+	c.options.OnChange(func() error {
 		if err := c.tls.load(); err != nil {
 			c.tls.warn("the TLS configuration stays as it was", "error", err)
-			return name, refusal("Unable to update TLS configuration. Check server logs.")
+			return refusal("Unable to update TLS configuration. Check server logs.")
 		}
-		return "", nil
-	}
-	return "", nil
+		return nil
+	}, live...)
+	c.options.OnChange(c.log.heed, "loglevel")
+	c.options.OnChange(func() error {
+		c.network.keepAliveNow.Store(int64(c.network.keepAlive))
+		return nil
+	}, "tcp-keepalive")
 }
+
+// refusal is an error in Redis's words, which are sentences.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
 
 // reload reads the files anew on every SIGHUP. Without TLS the signal means nothing, as to Redis; it never ends the process.
 func (c *config) reload(hangUps <-chan os.Signal, done <-chan struct{}, say func(message string, args ...any)) {
@@ -91,7 +113,7 @@ func (c *config) reload(hangUps <-chan os.Signal, done <-chan struct{}, say func
 		case <-hangUps:
 		}
 		var err error
-		c.running.instance.HoldSettings(func() { err = c.tls.load() })
+		c.options.Hold(func() { err = c.tls.load() })
 		switch {
 		case err != nil:
 			c.tls.warn("SIGHUP: the TLS configuration stays as it was", "error", err)

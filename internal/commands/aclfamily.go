@@ -379,26 +379,16 @@ func (as *accounts) sorted() []*acl.User {
 	return users.Sorted()
 }
 
-// Accounts is who may do what from the start on.
-type Accounts struct {
-	Password string     // the default user's; "" for none
-	Users    [][]string // each a name and its rules
-	Channels bool       // a new user may use every channel
-	Log      int        // entries of ACL LOG
-}
-
-// SetAccounts says who may do what, before anybody is served. Users come from the ACL file, or from what is told here.
-func (in *Instance) SetAccounts(told Accounts) error {
+// setAccounts makes the first users, before anybody is served: those of the ACL file, or those that are told here.
+func (in *Instance) setAccounts(password string, told [][]string) error {
 	as := &in.accounts
-	as.mu.Lock()
-	defer as.mu.Unlock()
-	as.channels.Store(told.Channels)
-	as.log.keep(told.Log)
-	if told.Password != "" {
-		if err := as.setPassword(told.Password); err != nil {
+	if password != "" {
+		if err := as.setPassword(password); err != nil {
 			return err
 		}
 	}
+	as.mu.Lock()
+	defer as.mu.Unlock()
 	if as.file != nil {
 		users, err := as.read()
 		if err != nil {
@@ -408,7 +398,7 @@ func (in *Instance) SetAccounts(told Accounts) error {
 		return nil
 	}
 	named := make(map[string]bool)
-	for _, words := range told.Users {
+	for _, words := range told {
 		if err := as.tell(in, words[0], words[1:], named); err != nil {
 			return fmt.Errorf("the user '%s': %w", words[0], err)
 		}

@@ -56,8 +56,8 @@ func classOf(letter byte) events {
 // errEventClass is Redis's.
 var errEventClass = errors.New("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.") //nolint:staticcheck // as clients know it
 
-// ParseEvents reads a setting such as KEA, and returns it as CONFIG GET shows it.
-func ParseEvents(text string) (canonical string, err error) {
+// parseEvents reads a setting such as KEA, and returns it as CONFIG GET shows it.
+func parseEvents(text string) (canonical string, err error) {
 	if strings.Trim(text, eventLetters+"A") != "" {
 		return "", errEventClass
 	}

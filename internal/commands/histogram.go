@@ -15,17 +15,14 @@ type latencyTracking struct {
 	percentiles atomic.Pointer[[]float64] // of 100, that INFO shows
 }
 
-// DefaultPercentiles are Redis's.
-const DefaultPercentiles = "50 99 99.9"
-
 // isNew says that the time of no call of a row is known.
 func (in *Instance) isNew(row *Command) bool {
 	r := in.statsOf(row)
 	return r.timed.Load() == 0 || r.tracked.Load() == 0 && in.latency.on.Load()
 }
 
-// TrackLatency begins, or ends, to count calls by how long they take. What was counted stays.
-func (in *Instance) TrackLatency(on bool) {
+// trackLatency begins, or ends, to count calls by how long they take. What was counted stays.
+func (in *Instance) trackLatency(on bool) {
 	if in.latency.on.Swap(on) == on {
 		return
 	}
@@ -48,8 +45,8 @@ func (r *rowStats) trackedCalls(on bool) int64 {
 	return max(calls, r.tracked.Load())
 }
 
-// ParsePercentiles reads what latency-tracking-info-percentiles says: numbers from 0 to 100, with spaces between.
-func ParsePercentiles(text string) ([]float64, error) {
+// parsePercentiles reads what latency-tracking-info-percentiles says: numbers from 0 to 100, with spaces between.
+func parsePercentiles(text string) ([]float64, error) {
 	const most = 100
 	list := []float64{}
 	for _, word := range strings.Fields(text) {
@@ -70,42 +67,7 @@ func shownPercent(p float64) string {
 	return strings.TrimSuffix(strings.TrimRight(strconv.FormatFloat(p, 'f', 6, 64), "0"), ".")
 }
 
-// ShowPercentiles says which percentiles INFO shows.
-func (in *Instance) ShowPercentiles(list []float64) { in.latency.percentiles.Store(&list) }
-
-// latencySettings are CONFIG's.
-func (in *Instance) latencySettings() []Setting {
-	t := &in.latency
-	return []Setting{
-		{"latency-tracking", func() string { return yesNo(t.on.Load()) }, func(text string) error {
-			if text = strings.ToLower(text); text != "yes" && text != "no" {
-				return errors.New("argument must be 'yes' or 'no'")
-			}
-			in.TrackLatency(text == "yes")
-			return nil
-		}},
-		{"latency-tracking-info-percentiles", func() string {
-			var shown []string
-			for _, p := range *t.percentiles.Load() {
-				shown = append(shown, shownPercent(p))
-			}
-			return strings.Join(shown, " ")
-		}, func(text string) error {
-			list, err := ParsePercentiles(text)
-			if err == nil {
-				in.ShowPercentiles(list)
-			}
-			return err
-		}},
-	}
-}
-
-func yesNo(on bool) string {
-	if on {
-		return "yes"
-	}
-	return "no"
-}
+func (in *Instance) showPercentiles(list []float64) { in.latency.percentiles.Store(&list) }
 
 var latencyHistogram = aboutLatency(Command{
 	Name: "latency|histogram", Since: "7.0.0", Summary: "Returns how long calls took, by command: quick calls as a sample of them did.",

@@ -12,40 +12,25 @@ import (
 	"time"
 
 	"cellserver/internal/meter"
+	"cellserver/internal/option"
 	"cellserver/internal/resp"
 	"cellserver/internal/store"
 )
 
 // Config is what an Instance is made of. Zero numbers stand for their defaults.
 type Config struct {
-	Store      store.Store
-	Version    string      // of cellserver
-	Settings   []Setting   // what CONFIG GET shows
-	Limits     resp.Limits // of each connection
-	MaxKeySize int         // bytes, 65536 if 0
-	MaxLog     int         // the largest limit of a CL.SLIDINGLOG, 100000 if 0
-	MaxHolders int         // of a key's leases, 10000 if 0
-	MaxTracked int         // keys that are remembered for clients that cache them, 1000000 if 0
-	MaxPushes  int         // bytes that wait to be pushed to one client, 32 MiB if 0
-	Port       int         // that INFO shows
-	Log        *slog.Logger
-	ClientLog  *slog.Logger   // for what clients cause, which may be very often; Log if nil
-	Stop       func()         // what SHUTDOWN calls; nil for nothing, and then it is refused
-	Debug      string         // who may say DEBUG: yes for everybody, local for who is on this machine, else nobody
-	Protected  string         // who may change the settings that are protected: as Debug
-	ACLFile    ACLFile        // where ACL LOAD and ACL SAVE find users; nil for nowhere
-	Turns      *meter.Longest // what INFO shows of event loops; nil if nobody measures
-	Holds      *meter.Longest // and of locks
-	// Settle is told which settings CONFIG SET has changed, and has those take effect that do so together. It may refuse, and
-	// names the one that is to blame: then they are set back. Nil for nothing.
-	Settle func(names []string) (blamed string, err error)
-}
-
-// Setting is one of CONFIG GET's parameters.
-type Setting struct {
-	Name  string
-	Value func() string
-	Set   func(text string) error // changes it, or says why not and changes nothing; nil if it cannot be changed
+	Store     store.Store
+	Version   string       // of cellserver
+	Settings  *Settings    // the defaults if nil
+	Options   *option.List // all of the server's, the Settings' among them, for CONFIG; if nil there are the Settings' alone
+	MaxPushes int          // bytes that wait to be pushed to one client, 32 MiB if 0
+	Port      int          // that INFO shows
+	Log       *slog.Logger
+	ClientLog *slog.Logger   // for what clients cause, which may be very often; Log if nil
+	Stop      func()         // what SHUTDOWN calls; nil for nothing, and then it is refused
+	ACLFile   ACLFile        // where ACL LOAD and ACL SAVE find users; nil for nowhere
+	Turns     *meter.Longest // what INFO shows of event loops; nil if nobody measures
+	Holds     *meter.Longest // and of locks
 }
 
 // Instance is what the sessions of one process share: the table of commands, the store, settings, clients, counters. It is
@@ -54,9 +39,7 @@ type Instance struct {
 	table      *Table
 	store      store.Store
 	version    string
-	settings   []Setting
-	settingsMu sync.Mutex // for whoever reads or changes one
-	settle     func(names []string) (blamed string, err error)
+	options    *option.List
 	limits     atomic.Pointer[resp.Limits]
 	maxKeySize int
 
@@ -105,16 +88,6 @@ type Instance struct {
 	turns, holds *meter.Longest
 }
 
-// DefaultMaxKeySize is the longest key, in bytes, unless the configuration says otherwise.
-const DefaultMaxKeySize = 65536
-
-// DefaultMaxLogLimit is the largest limit that is counted entry by entry, and DefaultMaxHolders how many may hold leases of one
-// key, unless the configuration says otherwise.
-const (
-	DefaultMaxLogLimit = 100_000
-	DefaultMaxHolders  = 10_000
-)
-
 // maxSlow bounds the Slow commands that run at once, so that they leave cores to the event loops; others wait for their turn.
 func maxSlow() int { return max(runtime.GOMAXPROCS(0)/2, 1) }
 
@@ -158,45 +131,40 @@ type stats struct {
 	expired     atomic.Int64 // keys that had expired when INFO was told to count from 0
 }
 
-// New makes an instance over a store.
-func New(c Config) *Instance {
-	c.MaxKeySize = cmp.Or(c.MaxKeySize, DefaultMaxKeySize)
-	c.MaxLog = cmp.Or(c.MaxLog, DefaultMaxLogLimit)
-	c.MaxHolders = cmp.Or(c.MaxHolders, DefaultMaxHolders)
+// New makes an instance over a store. It returns an error if the settings contradict one another, or name what is not there.
+func New(c Config) (*Instance, error) {
+	if c.Settings == nil {
+		c.Settings = NewSettings()
+	}
+	if c.Options == nil {
+		c.Options = new(option.List)
+		if err := c.Options.Add(c.Settings.Options()...); err != nil {
+			return nil, err
+		}
+	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	c.ClientLog = cmp.Or(c.ClientLog, c.Log)
-	if c.Limits == (resp.Limits{}) {
-		c.Limits = resp.DefaultLimits()
-	}
 	in := &Instance{
-		table:       NewTable(All()),
-		store:       c.Store,
-		version:     c.Version,
-		settings:    slices.Concat(c.Settings, unsettable),
-		settle:      c.Settle,
-		maxKeySize:  c.MaxKeySize,
-		maxLogLimit: c.MaxLog,
-		maxHolders:  c.MaxHolders,
-		maxPushes:   cmp.Or(c.MaxPushes, maxPushes),
-		port:        c.Port,
-		log:         c.Log,
-		clientLog:   c.ClientLog,
-		stop:        c.Stop,
-		debug:       c.Debug,
-		runID:       newRunID(),
-		started:     c.Store.Clock().Now(),
-		slow:        make(chan struct{}, maxSlow()),
-		inTurn:      turn,
-		clients:     clients{byID: make(map[int64]*Session)},
-		watches:     watches{watchers: make(map[watchedKey]map[*Session]*watch), ages: make(map[int]age)},
-		turns:       c.Turns,
-		holds:       c.Holds,
+		table:     NewTable(All()),
+		store:     c.Store,
+		version:   c.Version,
+		options:   c.Options,
+		maxPushes: cmp.Or(c.MaxPushes, maxPushes),
+		port:      c.Port,
+		log:       c.Log,
+		clientLog: cmp.Or(c.ClientLog, c.Log),
+		stop:      c.Stop,
+		runID:     newRunID(),
+		started:   c.Store.Clock().Now(),
+		slow:      make(chan struct{}, maxSlow()),
+		inTurn:    turn,
+		clients:   clients{byID: make(map[int64]*Session)},
+		watches:   watches{watchers: make(map[watchedKey]map[*Session]*watch), ages: make(map[int]age)},
+		turns:     c.Turns,
+		holds:     c.Holds,
 	}
-	in.limits.Store(&c.Limits)
-	in.settings = slices.Concat(in.settings, in.measures(), in.accountSettings())
-	in.accounts.file, in.protected = c.ACLFile, c.Protected
+	in.accounts.file = c.ACLFile
 	in.accounts.begin(in.table)
 	in.spikes.events = make(map[string]*event)
 	in.rows, in.codes.counts = make([]rowStats, len(in.table.byName)+1), make(map[string]int64)
@@ -204,13 +172,9 @@ func New(c Config) *Instance {
 	in.hearing.store = c.Store
 	in.watches.hearing = &in.hearing
 	in.memory.begin(c.Store)
-	in.tracking.begin(in, cmp.Or(c.MaxTracked, DefaultMaxTracked))
+	in.tracking.begin(in, c.Settings.MaxTracked)
 	in.notifier.begin(in)
-	in.Measure(10_000, 128, 0)
-	in.latency.on.Store(true)
-	percentiles, _ := ParsePercentiles(DefaultPercentiles)
-	in.ShowPercentiles(percentiles)
-	return in
+	return in, in.heed(c.Settings)
 }
 
 // newRunID is 40 hexadecimal digits that no other run of a server has, as Redis's run_id.
@@ -271,16 +235,6 @@ func (c *clients) all() []*Session {
 	list := c.some()
 	slices.SortFunc(list, func(a, b *Session) int { return int(a.id - b.id) })
 	return list
-}
-
-// SetLimits changes the limits of the connections that are made from now on. The bound of what waits unread is everybody's.
-func (in *Instance) SetLimits(l resp.Limits) { in.limits.Store(&l) }
-
-// HoldSettings calls a function while nobody reads or changes settings.
-func (in *Instance) HoldSettings(f func()) {
-	in.settingsMu.Lock()
-	defer in.settingsMu.Unlock()
-	f()
 }
 
 // What a transport needs of an instance beside its sessions.

@@ -1,11 +1,7 @@
 package commands
 
 import (
-	"errors"
 	"runtime"
-	"slices"
-	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 )
@@ -75,47 +71,13 @@ func (in *Instance) clear() {
 	in.weigh()
 }
 
-// SetMaxMemory changes how many bytes may be used; 0 is any number.
-func (in *Instance) SetMaxMemory(bytes int64) {
+// setMaxMemory changes how many bytes may be used; 0 is any number.
+func (in *Instance) setMaxMemory(bytes int64) {
 	in.memory.most.Store(bytes)
 	in.weigh()
 	if used := in.memory.used(); bytes > 0 && used > bytes {
 		in.log.Info("more memory is used than maxmemory: calls that may need some are refused", "used", used, "maxmemory", bytes)
 	}
-}
-
-// maxMemorySetting is CONFIG's.
-func (in *Instance) maxMemorySetting() Setting {
-	return Setting{"maxmemory", func() string { return strconv.FormatInt(in.memory.most.Load(), 10) }, func(text string) error {
-		n, ok := ParseSize(text)
-		if !ok {
-			return errNotMemory
-		}
-		in.SetMaxMemory(n)
-		return nil
-	}}
-}
-
-// OOMDecisions are what --oom-decision may say.
-var OOMDecisions = []string{"error", "limit"}
-
-// LimitWhenFull has calls of limiters that need memory answered as limited while there is none, or else with an error.
-func (in *Instance) LimitWhenFull(limit bool) { in.memory.limits.Store(limit) }
-
-// oomDecisionSetting is CONFIG's.
-func (in *Instance) oomDecisionSetting() Setting {
-	return Setting{"oom-decision", func() string {
-		if in.memory.limits.Load() {
-			return "limit"
-		}
-		return "error"
-	}, func(text string) error {
-		if !slices.Contains(OOMDecisions, strings.ToLower(text)) {
-			return errors.New("argument(s) must be one of the following: " + strings.Join(OOMDecisions, ", "))
-		}
-		in.LimitWhenFull(strings.EqualFold(text, "limit"))
-		return nil
-	}}
 }
 
 // short says whether memory is short for a call of a limiter. These are never refused beforehand: most need none, and a flood of

@@ -24,7 +24,7 @@ func newFull(t *testing.T) *fullOf {
 		f.garbage = 0
 		f.collected++
 	}
-	f.instance.SetMaxMemory(1000)
+	f.instance.setMaxMemory(1000)
 	return f
 }
 
@@ -44,9 +44,9 @@ func TestMaxMemory(t *testing.T) {
 	require.False(t, f.full())
 	f.outside = 1 << 40
 	require.True(t, f.full())
-	f.instance.SetMaxMemory(0)
+	f.instance.setMaxMemory(0)
 	require.False(t, f.full())
-	f.instance.SetMaxMemory(100)
+	f.instance.setMaxMemory(100)
 	require.True(t, f.instance.concerns.Load()&full != 0, "at once")
 	require.Equal(t, int64(1<<40+400), f.instance.memory.peak.Load())
 }

@@ -16,8 +16,7 @@ import (
 // beside the loop, with the session parked meanwhile, and a subscriber that reads too slowly is cut off.
 type notifier struct {
 	instance *Instance
-	setting  atomic.Pointer[string] // as CONFIG GET shows it
-	events   atomic.Uint32          // the same
+	events   atomic.Uint32 // the same
 
 	sender sync.Mutex // held by the one that publishes, so that events keep their order
 	aside  atomic.Bool
@@ -45,17 +44,11 @@ const (
 
 func (n *notifier) begin(in *Instance) {
 	n.instance = in
-	n.setting.Store(new(string))
 }
 
-// SetNotifications chooses the events that are published, by letters as in redis.conf.
-func (in *Instance) SetNotifications(text string) error {
-	canonical, err := ParseEvents(text)
-	if err != nil {
-		return err
-	}
-	n, chosen := &in.notifier, eventsIn(canonical)
-	n.setting.Store(&canonical)
+// setNotifications chooses the events that are published, by letters as in redis.conf.
+func (in *Instance) setNotifications(letters string) {
+	n, chosen := &in.notifier, eventsIn(letters)
 	n.events.Store(uint32(chosen))
 	if chosen.published() {
 		in.hearing.tell(forEvents, n.heard)
@@ -64,12 +57,6 @@ func (in *Instance) SetNotifications(text string) error {
 		in.hearing.tell(forEvents, nil)
 		in.concerns.And(^notifying)
 	}
-	return nil
-}
-
-// notifySetting is CONFIG's.
-func (in *Instance) notifySetting() Setting {
-	return Setting{"notify-keyspace-events", func() string { return *in.notifier.setting.Load() }, in.SetNotifications}
 }
 
 // heard is what the store says, with the key locked. The call that made the change is that of the client that signed it, and runs on this

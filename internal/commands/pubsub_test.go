@@ -109,8 +109,9 @@ func TestSubscriptionsAreBounded(t *testing.T) {
 	require.NotContains(t, c.say(t, "SSUBSCRIBE x"), "-ERR")
 
 	c = s.dial()
-	name := strings.Repeat("n", DefaultMaxKeySize)
-	for i := range maxSubscribedBytes / DefaultMaxKeySize {
+	longest := NewSettings().MaxKeySize
+	name := strings.Repeat("n", longest)
+	for i := range maxSubscribedBytes / longest {
 		c.Send(encode([]string{"SUBSCRIBE", fmt.Sprint(i) + name[len(fmt.Sprint(i)):]}))
 		require.NotContains(t, c.output(), "-ERR")
 	}

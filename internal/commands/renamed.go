@@ -11,8 +11,8 @@ import (
 // longestCommand bounds another name, in bytes.
 const longestCommand = 1024
 
-// Rename has a command go by another name, or by none if that is "". It is for whoever has just made the instance.
-func (in *Instance) Rename(from, to string) error {
+// rename has a command go by another name, or by none if that is "".
+func (in *Instance) rename(from, to string) error {
 	from, to = strings.ToLower(from), strings.ToLower(to)
 	row := in.table.byName[from]
 	switch {

@@ -11,6 +11,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/option"
+	"cellserver/internal/store"
 )
 
 // asUser is a client that is logged in as a user with these rules.
@@ -325,7 +328,7 @@ func (f *fakeFile) Save(text string) error {
 func TestACLFile(t *testing.T) {
 	s, f := newStill(t), &fakeFile{text: "user alice on nopass +@all ~*\nuser default on nopass ~* &* +@all\n"}
 	s.instance.accounts.file = f
-	require.NoError(t, s.instance.SetAccounts(Accounts{Log: 10}))
+	require.NoError(t, s.instance.setAccounts("", nil))
 	admin, alice := s.dial(), s.dial()
 	alice.say(t, "AUTH alice x")
 	require.Equal(t, "+OK\r\n", admin.say(t, "ACL SETUSER bob on +get"))
@@ -366,7 +369,7 @@ func TestACLFile(t *testing.T) {
 func TestLoadingIsOneStep(t *testing.T) {
 	s, f := newStill(t), &fakeFile{text: "user alice on >pw +@all ~*\n"}
 	s.instance.accounts.file = f
-	require.NoError(t, s.instance.SetAccounts(Accounts{}))
+	require.NoError(t, s.instance.setAccounts("", nil))
 	admin, done := s.dial(), make(chan struct{})
 	go func() {
 		defer close(done)
@@ -390,8 +393,13 @@ func TestLoadingIsOneStep(t *testing.T) {
 }
 
 func TestAccountsOfTheConfiguration(t *testing.T) {
-	s := newStill(t)
-	require.NoError(t, s.instance.SetAccounts(Accounts{Password: "pw", Channels: true, Log: 7, Users: [][]string{{"alice", "on", ">x", "+@all"}, {"bob"}}}))
+	with := func(change func(*Settings)) (*still, error) {
+		return newStillWith(t, store.NewStillClock(stillStart), change)
+	}
+	s, err := with(func(s *Settings) {
+		s.Password, s.Channels, s.ACLLog, s.Users = "pw", "allchannels", 7, [][]string{{"alice", "on", ">x", "+@all"}, {"bob"}}
+	})
+	require.NoError(t, err)
 	c := s.dial()
 	require.Equal(t, "-NOAUTH Authentication required.\r\n", c.say(t, "PING"))
 	require.Equal(t, "+OK\r\n", c.say(t, "AUTH pw"))
@@ -410,10 +418,11 @@ func TestAccountsOfTheConfiguration(t *testing.T) {
 		{[][]string{{"a", "+nosuch"}}, "the user 'a': Error in ACL SETUSER modifier '+nosuch': Unknown command or category name in ACL"},
 		{[][]string{{"a", "(+get"}}, "the user 'a': Unmatched parenthesis in acl selector starting at '(+get'."},
 	} {
-		require.EqualError(t, newStill(t).instance.SetAccounts(Accounts{Users: wrong.users}), wrong.says)
+		_, err := with(func(s *Settings) { s.Users = wrong.users })
+		require.EqualError(t, err, wrong.says)
 	}
-	closed := newStill(t)
-	require.NoError(t, closed.instance.SetAccounts(Accounts{Users: [][]string{{"default", "on", ">pw", "+get", "~*"}}}))
+	closed, err := with(func(s *Settings) { s.Users = [][]string{{"default", "on", ">pw", "+get", "~*"}} })
+	require.NoError(t, err)
 	require.True(t, closed.instance.Closed())
 	d := closed.dial()
 	d.say(t, "AUTH pw")
@@ -424,12 +433,12 @@ func TestRenamedCommands(t *testing.T) {
 	s := newStill(t)
 	long := strings.Repeat("z", 40)
 	in := s.instance
-	require.NoError(t, in.Rename("CONFIG", long))
-	require.NoError(t, in.Rename("flushall", ""))
-	require.NoError(t, in.Rename("get", "fetch"))
-	require.NoError(t, in.Rename("set", "get"))
+	require.NoError(t, in.rename("CONFIG", long))
+	require.NoError(t, in.rename("flushall", ""))
+	require.NoError(t, in.rename("get", "fetch"))
+	require.NoError(t, in.rename("set", "get"))
 	for from, to := range map[string]string{"nosuch": "x", "client|id": "x", "ping": "echo", "echo": "a|b", "flushall": "x", "ttl": strings.Repeat("x", longestCommand+1)} {
-		require.Error(t, in.Rename(from, to), "%s %s", from, to)
+		require.Error(t, in.rename(from, to), "%s %s", from, to)
 	}
 	c := s.dial()
 	require.Contains(t, c.say(t, "CONFIG GET port"), "-ERR unknown command")
@@ -458,7 +467,8 @@ func TestProtectedSettings(t *testing.T) {
 		s := newStill(t)
 		s.instance.protected = c.allowed
 		now := ""
-		s.instance.settings = append(s.instance.settings, Setting{Name: "dir", Value: func() string { return now }, Set: func(text string) error { now = text; return nil }})
+		require.NoError(t, s.instance.options.Add(&option.Option{Name: "dir", Group: Memory, Help: "-", Protected: true,
+			Kind: option.Text(&now, "path"), Change: option.Live}))
 		d := s.dial()
 		if !c.local {
 			d.session.peer.Remote = "192.0.2.1:5"

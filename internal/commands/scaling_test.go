@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"cellserver/internal/store"
 )
 
@@ -25,7 +27,8 @@ func TestScaling(t *testing.T) {
 	}
 	memory := store.NewMemory(store.Options{})
 	defer memory.Close()
-	in := New(Config{Store: memory, Version: "1.2.3"})
+	in, err := New(Config{Store: memory, Version: "1.2.3"})
+	require.NoError(t, err)
 	for _, run := range []struct {
 		name   string
 		worker func(number int) func()

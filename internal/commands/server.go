@@ -39,47 +39,16 @@ var configGet = Command{
 	Args:    []Arg{Word("parameter").Many()}, Reply: "A map of names and values.",
 	Run: func(c *Call) error {
 		patterns := c.Many()
-		matches := func(s Setting) bool {
-			return slices.ContainsFunc(patterns, func(p []byte) bool { return glob(p, []byte(s.Name), true) })
-		}
-		var found []Setting
-		c.instance.settingsMu.Lock()
-		defer c.instance.settingsMu.Unlock()
-		for _, s := range c.instance.settings {
-			if matches(s) {
-				found = append(found, s)
-			}
-		}
+		found := c.instance.options.Matching(func(name string) bool {
+			return slices.ContainsFunc(patterns, func(p []byte) bool { return glob(p, []byte(name), true) })
+		})
 		c.Out.Map(len(found))
-		for _, s := range found {
-			c.Out.BulkString(s.Name)
-			c.Out.BulkString(s.Value())
+		for _, v := range found {
+			c.Out.BulkString(v.Name)
+			c.Out.BulkString(v.Value)
 		}
 		return nil
 	},
-}
-
-// unsettable is what tools ask Redis about and what is true of this server though no flag says so: nothing is saved,
-// nothing is evicted.
-var unsettable = []Setting{
-	always("save", ""), always("appendonly", "no"), always("maxmemory-policy", "noeviction"),
-	fixed("daemonize", "no"),
-}
-
-// always is a setting that may be set to what it is, as tools do.
-func always(name, value string) Setting {
-	s := fixed(name, value)
-	s.Set = func(text string) error {
-		if text != value {
-			return fmt.Errorf("it is always '%s' here", value)
-		}
-		return nil
-	}
-	return s
-}
-
-func fixed(name, value string) Setting {
-	return Setting{Name: name, Value: func() string { return value }}
 }
 
 var info = Command{
@@ -152,7 +121,7 @@ func infoServer(c *Call, out *strings.Builder) {
 func infoClients(c *Call, out *strings.Builder) {
 	field(out, "connected_clients", c.instance.clients.count())
 	fields(out, "cluster_connections:0")
-	if most := c.instance.setting("maxclients"); most != "" {
+	if most := c.instance.options.Show("maxclients"); most != "" {
 		field(out, "maxclients", most)
 	}
 	field(out, "client_recent_max_input_buffer", c.instance.census.input.Load())

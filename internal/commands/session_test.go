@@ -146,7 +146,7 @@ func TestParkedSessionIsBounded(t *testing.T) {
 	goOn := make(chan struct{})
 	defer close(goOn)
 	s := planted(t, &Command{Name: "wait", Flags: Slow, Run: func(c *Call) error { <-goOn; return nil }})
-	s.instance.SetLimits(resp.Limits{Bulk: 1 << 20, Words: 100, Inline: 1 << 16, Query: 1 << 16})
+	s.instance.limits.Store(&resp.Limits{Bulk: 1 << 20, Words: 100, Inline: 1 << 16, Query: 1 << 16})
 	c := s.dial()
 	c.session.Feed([]byte("WAIT\r\n"))
 	for range 16 {

@@ -3,7 +3,6 @@ package commands
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 
@@ -198,44 +197,12 @@ var slowlogReset = Command{
 	},
 }
 
-// measures are the settings of what is measured. They are the instance's own: no flag has a part in them but their first values.
-func (in *Instance) measures() []Setting {
-	l := &in.slowlog
-	return []Setting{
-		in.maxMemorySetting(), in.oomDecisionSetting(), in.notifySetting(), in.latencySettings()[0], in.latencySettings()[1],
-		{"slowlog-log-slower-than", func() string { return strconv.FormatInt(l.slowerThan.Load(), 10) }, func(text string) error {
-			n, err := NumberFrom(text, -1, maxInt)
-			if err == nil {
-				in.logSlowerThan(n)
-			}
-			return err
-		}},
-		{"slowlog-max-len", func() string { return strconv.Itoa(l.most) }, func(text string) error {
-			n, err := NumberFrom(text, 0, maxSlowCalls)
-			if err == nil {
-				l.mu.Lock()
-				defer l.mu.Unlock()
-				l.most = int(n)
-				l.trim()
-			}
-			return err
-		}},
-		{"latency-monitor-threshold", func() string { return strconv.FormatInt(in.spikes.threshold.Load(), 10) }, func(text string) error {
-			n, err := NumberFrom(text, 0, maxInt)
-			if err == nil {
-				in.spikes.threshold.Store(n)
-			}
-			return err
-		}},
-	}
-}
-
-// Measure says what is kept of calls until CONFIG SET says otherwise: those that take so many microseconds (-1: none), at most so many,
-// for SLOWLOG; and for LATENCY those that take so many milliseconds (0: none). It is for whoever has just made the instance.
-func (in *Instance) Measure(slowerThan int64, most int, spikes int64) {
-	in.logSlowerThan(slowerThan)
-	in.slowlog.most = most
-	in.spikes.threshold.Store(spikes)
+// keep bounds the calls that are kept.
+func (l *slowLog) keep(most int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.most = most
+	l.trim()
 }
 
 // logSlowerThan says from how many microseconds on calls are kept. For less than a quick call takes, all calls are measured.

@@ -6,6 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/option"
 	"cellserver/internal/store"
 	"cellserver/internal/transcript"
 )
@@ -28,23 +31,34 @@ func newStill(t testing.TB) *still {
 
 // newStillOn is the table on some other clock, which the caller moves.
 func newStillOn(t testing.TB, clock store.Clock) *still {
-	memory := store.NewMemory(store.Options{Clock: clock, SweepEvery: -1})
-	t.Cleanup(func() { memory.Close() })
-	return &still{instance: New(Config{Store: memory, Version: "1.2.3", Port: 6379, Debug: "local", Settings: []Setting{
-		fixed("port", "6379"), fixed("databases", "16"), changeable("maxclients"), changeable("timeout"),
-	}})}
+	s, err := newStillWith(t, clock, func(*Settings) {})
+	require.NoError(t, err)
+	return s
 }
 
-// changeable is a setting of a process that has a main.
-func changeable(name string) Setting {
-	now := "0"
-	return Setting{Name: name, Value: func() string { return now }, Set: func(text string) error {
-		_, err := NumberFrom(text, 0, 1<<30)
-		if err == nil {
-			now = text
-		}
-		return err
-	}}
+// newStillWith is newStillOn with other settings.
+func newStillWith(t testing.TB, clock store.Clock, change func(*Settings)) (*still, error) {
+	memory := store.NewMemory(store.Options{Clock: clock, SweepEvery: -1})
+	t.Cleanup(func() { memory.Close() })
+	settings, options := NewSettings(), new(option.List)
+	settings.Debug = "local"
+	change(settings)
+	require.NoError(t, options.Add(ofMain()...))
+	require.NoError(t, options.Add(settings.Options()...))
+	instance, err := New(Config{Store: memory, Version: "1.2.3", Port: 6379, Settings: settings, Options: options})
+	return &still{instance: instance}, err
+}
+
+// ofMain are options of a process that has a main.
+func ofMain() []*option.Option {
+	port, databases := 6379, 16
+	const group, help = "Network", "-"
+	return []*option.Option{
+		{Name: "port", Group: group, Help: help, Kind: option.Number(&port, 0, 65535), Change: option.Immutable},
+		{Name: "databases", Group: group, Help: help, Kind: option.Number(&databases, 1, 16), Change: option.Immutable},
+		{Name: "maxclients", Group: group, Help: help, Kind: option.Number(new(int), 0, 1<<30), Change: option.Live},
+		{Name: "timeout", Group: group, Help: help, Kind: option.Number(new(int), 0, 1<<30), Change: option.Live},
+	}
 }
 
 func (s *still) Dial() (transcript.Peer, error) { return s.dial(), nil }

@@ -130,7 +130,7 @@ func TestArityIsTheGrammars(t *testing.T) {
 // A key that is longer than the bound is refused by every command that takes one, whatever stands behind it.
 func TestKeysAreBounded(t *testing.T) {
 	s := newStill(t)
-	long := strings.Repeat("k", DefaultMaxKeySize+1)
+	long := strings.Repeat("k", NewSettings().MaxKeySize+1)
 	for _, row := range everyRow() {
 		first, _, _ := row.keyPositions()
 		if first == 0 {

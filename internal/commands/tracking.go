@@ -258,9 +258,9 @@ func (t *tracking) full() bool {
 	return most > 0 && t.keys.Load() > most || t.bytes.Load() > maxTrackedBytes
 }
 
-// SetMaxTracked bounds the keys that are remembered for clients that cache them, 0 for no number of them. Those that are too many are
+// setMaxTracked bounds the keys that are remembered for clients that cache them, 0 for no number of them. Those that are too many are
 // forgotten beside the loop.
-func (in *Instance) SetMaxTracked(most int) {
+func (in *Instance) setMaxTracked(most int) {
 	t := &in.tracking
 	if t.maxKeys.Store(int64(most)); t.full() {
 		go t.shrink()

@@ -167,7 +167,7 @@ func TestALoweredBoundIsKept(t *testing.T) {
 	for i := range keys {
 		c.say(t, fmt.Sprintf("GET %d", i))
 	}
-	s.instance.SetMaxTracked(kept)
+	s.instance.setMaxTracked(kept)
 	for told := 0; told < keys-kept; {
 		told += strings.Count(c.hears(), "invalidate")
 	}
@@ -214,12 +214,12 @@ func TestChangesAreBounded(t *testing.T) {
 	s := newStill(t)
 	c := s.tracks(t, "")
 	tr := &s.instance.tracking
-	long := strings.Repeat("k", DefaultMaxKeySize)
-	for range 2 * maxChangedBytes / DefaultMaxKeySize {
+	long := strings.Repeat("k", NewSettings().MaxKeySize)
+	for range 2 * maxChangedBytes / NewSettings().MaxKeySize {
 		tr.change(changedKey{key: long, readers: readers{first: c.session.id}})
 	}
-	require.LessOrEqual(t, tr.pending.kept, int64(maxChangedBytes+DefaultMaxKeySize+trackedWorth))
-	require.LessOrEqual(t, len(tr.pending.keys), maxChangedBytes/DefaultMaxKeySize+2)
+	require.LessOrEqual(t, tr.pending.kept, int64(maxChangedBytes+NewSettings().MaxKeySize+trackedWorth))
+	require.LessOrEqual(t, len(tr.pending.keys), maxChangedBytes/NewSettings().MaxKeySize+2)
 	tr.send(true)
 	require.Contains(t, c.hears(), ">2\r\n$10\r\ninvalidate\r\n_\r\n")
 }

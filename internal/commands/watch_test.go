@@ -37,8 +37,8 @@ func TestSwapTellsThoseWhoWatch(t *testing.T) {
 func TestWatchedKeysAreBounded(t *testing.T) {
 	s := newStill(t)
 	c := s.dial()
-	long := strings.Repeat("k", DefaultMaxKeySize/2-5)
-	for i := range maxWatchedBytes / (DefaultMaxKeySize / 2) {
+	long := strings.Repeat("k", NewSettings().MaxKeySize/2-5)
+	for i := range maxWatchedBytes / (NewSettings().MaxKeySize / 2) {
 		require.Equal(t, "+OK\r\n", c.say(t, fmt.Sprintf("WATCH %05d%s", i, long)))
 	}
 	require.Equal(t, "-ERR too many keys are watched\r\n", c.say(t, "WATCH "+long))

@@ -117,7 +117,7 @@ func (s size) Show() string   { return strconv.Itoa(*s.to) }
 func (s size) Type() string   { return "size" }
 func (s size) Range() string  { return FormatSize(s.low) + " to " + FormatSize(s.high) }
 
-// Choice is one of several words, in *to.
+// Choice is one of several words, in *to. They are read in any case, as Redis reads them.
 func Choice(to *string, words ...string) Kind { return choice{to, words} }
 
 // YesNo is yes or no, in *to.
@@ -129,15 +129,17 @@ type choice struct {
 }
 
 func (c choice) Set(text string) error {
-	if !slices.Contains(c.words, text) {
-		return fmt.Errorf("it must be one of %s", strings.Join(c.words, ", "))
+	for _, word := range c.words {
+		if strings.EqualFold(word, text) {
+			*c.to = word
+			return nil
+		}
 	}
-	*c.to = text
-	return nil
+	return fmt.Errorf("it must be one of %s", strings.Join(c.words, ", "))
 }
 
 func (c choice) Refuse(text string) error {
-	if !slices.Contains(c.words, text) {
+	if !slices.ContainsFunc(c.words, func(word string) bool { return strings.EqualFold(word, text) }) {
 		return fmt.Errorf("argument(s) must be one of the following: %s", strings.Join(c.words, ", "))
 	}
 	return nil

@@ -34,14 +34,17 @@ func (o *Option) hidden() bool {
 
 // bounds says which values an option may have, where its type does not, and its default.
 func (o *Option) bounds() string {
-	text := ""
+	var parts []string
 	if r := o.Kind.Range(); r != "" && !strings.Contains(o.Kind.Type(), "|") {
-		text = "; " + r
+		parts = append(parts, r)
 	}
 	if o.initial != "" && !o.Secret {
-		text += fmt.Sprintf(" (default %s)", o.initial)
+		parts = append(parts, "default "+o.initial)
 	}
-	return text
+	if len(parts) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(parts, ", ") + ")"
 }
 
 // groups are those of the options, in the order in which they first occur.

@@ -74,6 +74,8 @@ func TestSetChangesAllOrNone(t *testing.T) {
 	s := newSample(t)
 	require.NoError(t, s.Set([]Value{{"logfile", "x"}}, true))
 	assert.Equal(t, "x", s.log)
+	require.NoError(t, s.Set([]Value{{"loglevel", "DEBUG"}}, false))
+	assert.Equal(t, "debug", s.level, "in any case")
 }
 
 func TestRefusalsAreRedis(t *testing.T) {
@@ -185,8 +187,8 @@ func TestUsage(t *testing.T) {
 	text := newSample(t).Usage(40)
 	assert.Contains(t, text, `Network:
   --port number
-        TCP port; 0 for none; 0 to 65535
-        (default 6379)
+        TCP port; 0 for none (0 to
+        65535, default 6379)
 `)
 	assert.Contains(t, text, "\nLog:\n  --loglevel debug|notice\n        what is logged (default notice)\n")
 	assert.NotContains(t, text, "--save")

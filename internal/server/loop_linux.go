@@ -91,15 +91,15 @@ const (
 	lookEvery = time.Second
 )
 
-func startLoops(instance *commands.Instance, o Options) (transport, error) {
-	count := o.IOThreads
+// startLoops starts a number of loops, or if that is 0 one for each core that the process may use.
+func (s *Server) startLoops(count int, turns *meter.Longest) (transport, error) {
 	if count == 0 {
 		count = runtime.GOMAXPROCS(0)
 	}
-	ls, lingering := &loops{instance: instance}, new(lingering)
+	ls, lingering := &loops{instance: s.instance}, new(lingering)
 	for range count {
-		l := &loop{instance: instance, log: o.Log, output: o.output, turns: o.Turns, open: &ls.open, buffer: make([]byte, readBytes),
-			links: make(map[int]*link), slow: make(map[*link]struct{}), traffic: instance.CountTraffic(),
+		l := &loop{instance: s.instance, log: s.log, output: &s.output, turns: turns, open: &ls.open, buffer: make([]byte, readBytes),
+			links: make(map[int]*link), slow: make(map[*link]struct{}), traffic: s.instance.CountTraffic(),
 			lingering: lingering, partings: make(map[int]*parting)}
 		if err := l.prepare(); err != nil {
 			return nil, err

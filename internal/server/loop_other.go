@@ -5,13 +5,13 @@ package server
 import (
 	"fmt"
 
-	"cellserver/internal/commands"
+	"cellserver/internal/meter"
 )
 
 // Fastest is the transport where none is asked for.
 const Fastest = Goroutines
 
 // startLoops: there are event loops on Linux only.
-func startLoops(*commands.Instance, Options) (transport, error) {
+func (*Server) startLoops(int, *meter.Longest) (transport, error) {
 	return nil, fmt.Errorf("the transport %s is for Linux: there is %s", EventLoop, Goroutines)
 }

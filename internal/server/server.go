@@ -14,6 +14,7 @@ import (
 
 	"cellserver/internal/commands"
 	"cellserver/internal/meter"
+	"cellserver/internal/option"
 )
 
 // ErrClosed is what Serve returns after Shutdown: closed on purpose.
@@ -27,19 +28,12 @@ const (
 	Goroutines Transport = "goroutines" // one a connection: for those that wait (a store beyond a network)
 )
 
-// Options of a Server. Zero values mean: event loops, as many as the process may use cores; nobody is refused, idle or slow.
-type Options struct {
-	Transport  Transport
-	IOThreads  int           // event loops
-	MaxClients int           // connections at once, 0 for no bound
-	Protected  bool          // peers that are not on this machine are refused
-	Timeout    time.Duration // after which an idle connection is ended, 0 for never
-	Output     OutputLimit
-	Listens    OutputLimit // of clients that have subscribed to something
-	Log        *slog.Logger
-	Turns      *meter.Longest // learns how long event loops are busy with one connection; nil for nobody
-
-	output *atomic.Pointer[outputs] // Output and Listens, as they are now
+// Config is what a Server is made of.
+type Config struct {
+	Settings *Settings    // the defaults if nil
+	Options  *option.List // all of the process's, the Settings' among them; nil if none is changed while the server runs
+	Log      *slog.Logger
+	Turns    *meter.Longest // learns how long event loops are busy with one connection; nil for nobody
 }
 
 // OutputLimit bounds the replies that wait for a client to read them, in bytes; 0 is no bound. A client beyond Hard is cut off
@@ -55,12 +49,13 @@ type outputs struct{ normal, listens OutputLimit }
 // Server accepts connections and answers them with an instance's sessions. Serve may be called for several listeners.
 type Server struct {
 	instance  *commands.Instance
-	options   Options
+	protected bool // peers that are not on this machine are refused
+	output    atomic.Pointer[outputs]
 	log       *slog.Logger
 	transport transport
-	timeout   atomic.Int64 // Options' Timeout and MaxClients, as they are now
-	most      atomic.Int64
-	warned    sync.Once // about peers that protected mode refuses
+	timeout   atomic.Int64 // nanoseconds
+	most      atomic.Int64 // connections
+	warned    sync.Once    // about peers that protected mode refuses
 	room      room
 
 	mu        sync.Mutex
@@ -79,39 +74,31 @@ type transport interface {
 }
 
 // New starts the transport; Shutdown ends it.
-func New(instance *commands.Instance, o Options) (*Server, error) {
-	if o.Transport == "" {
-		o.Transport = Fastest
+func New(instance *commands.Instance, c Config) (*Server, error) {
+	settings := c.Settings
+	if settings == nil {
+		settings = NewSettings()
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
 	}
-	o.output = new(atomic.Pointer[outputs])
-	s := &Server{instance: instance, options: o, log: o.Log, listeners: make(map[net.Listener]struct{}), ended: make(chan struct{})}
+	s := &Server{instance: instance, log: c.Log, listeners: make(map[net.Listener]struct{}), ended: make(chan struct{})}
+	s.protected = settings.ProtectedMode == "yes"
 	s.room.open()
-	s.SetTimeout(o.Timeout)
-	s.SetMaxClients(o.MaxClients)
-	s.SetOutput(o.Output, o.Listens)
-	switch o.Transport {
+	s.heed(settings, c.Options)
+	switch Transport(settings.Transport) {
 	case EventLoop:
 		var err error
-		if s.transport, err = startLoops(instance, o); err != nil {
+		if s.transport, err = s.startLoops(settings.IOThreads, c.Turns); err != nil {
 			return nil, err
 		}
 	case Goroutines:
-		s.transport = &threads{instance: instance, output: o.output, traffic: instance.CountTraffic()}
+		s.transport = &threads{instance: instance, output: &s.output, traffic: instance.CountTraffic()}
 	default:
-		return nil, fmt.Errorf("no transport %q: there are %s and %s", o.Transport, EventLoop, Goroutines)
+		return nil, fmt.Errorf("no transport %q: there are %s and %s", settings.Transport, EventLoop, Goroutines)
 	}
 	go s.cutIdle()
 	return s, nil
-}
-
-// SetTimeout, SetMaxClients and SetOutput change what Options said, also for the connections that there are.
-func (s *Server) SetTimeout(idle time.Duration) { s.timeout.Store(int64(idle)) }
-func (s *Server) SetMaxClients(n int)           { s.most.Store(int64(n)) }
-func (s *Server) SetOutput(normal, listens OutputLimit) {
-	s.options.output.Store(&outputs{normal, listens})
 }
 
 // cutIdle ends connections that have sent nothing for Timeout, to the second.
@@ -219,7 +206,7 @@ const (
 
 func (s *Server) refusal(conn net.Conn) string {
 	switch {
-	case s.options.Protected && !s.instance.Closed() && !isLocal(conn.RemoteAddr()):
+	case s.protected && !s.instance.Closed() && !isLocal(conn.RemoteAddr()):
 		s.warned.Do(func() {
 			s.log.Warn("protected mode refuses peers that are not on this machine, as there is no password: --requirepass sets one, --protected-mode no lets them in, --bind keeps them away",
 				"peer", conn.RemoteAddr())

@@ -66,7 +66,9 @@ func allocations(t *testing.T, run func() error) uint64 {
 func serveInProcess(t *testing.T) (address string) {
 	memory := store.NewMemory(store.Options{})
 	t.Cleanup(func() { assert.NoError(t, memory.Close()) })
-	s, err := server.New(commands.New(commands.Config{Store: memory}), server.Options{})
+	instance, err := commands.New(commands.Config{Store: memory})
+	require.NoError(t, err)
+	s, err := server.New(instance, server.Config{})
 	require.NoError(t, err)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

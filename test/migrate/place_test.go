@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+	"github.com/stretchr/testify/require"
 
 	"cellserver/internal/commands"
 	"cellserver/internal/store"
@@ -28,7 +29,9 @@ func newPlace(t *testing.T) *place {
 	clock := store.NewStillClock(start)
 	memory := store.NewMemory(store.Options{Clock: clock, SweepEvery: -1})
 	t.Cleanup(func() { memory.Close() })
-	return &place{t, clock, commands.New(commands.Config{Store: memory}), newModel(clock)}
+	instance, err := commands.New(commands.Config{Store: memory})
+	require.NoError(t, err)
+	return &place{t, clock, instance, newModel(clock)}
 }
 
 func (p *place) elapsed() time.Duration { return time.Duration(p.clock.Now() - start) }

@@ -26,6 +26,7 @@ var mayImport = map[string][]string{
 	"internal/secure":  {},
 	"internal/logging": {},
 
+	"internal/option":     {"github.com/spf13/pflag"},
 	"internal/resp":       {redcon},
 	"internal/meter":      {"golang.org/x/sys/unix"},
 	"internal/transcript": {},
@@ -40,15 +41,16 @@ var mayImport = map[string][]string{
 	},
 	"internal/commands": {
 		"internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/store", "internal/resp", "internal/meter",
-		"internal/hitters", "internal/match", "internal/acl", "github.com/zeebo/xxh3",
+		"internal/hitters", "internal/match", "internal/acl", "internal/option", "github.com/zeebo/xxh3",
 	},
 	"internal/server": {
-		"internal/commands", "internal/resp", "internal/meter",
+		"internal/commands", "internal/resp", "internal/meter", "internal/option",
 		"golang.org/x/sys/unix",
 	},
 	"cmd/cellserver": {
 		"internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/store", "internal/resp",
 		"internal/commands", "internal/server", "internal/meter", "internal/secure", "internal/logging",
+		"internal/option",
 		"github.com/spf13/pflag", "github.com/redis/go-redis/v9/...", "golang.org/x/sys/unix", "golang.org/x/term",
 	},
 }

@@ -1,0 +1,158 @@
+package server
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"cellserver/internal/option"
+)
+
+// Settings are the values of the server's options.
+type Settings struct {
+	Transport     string
+	IOThreads     int // event loops, 0 for as many as the process may use cores
+	MaxClients    int // connections at once
+	MostClients   int // that the system allows, 0 for any number: CONFIG SET maxclients goes no further
+	Timeout       int // seconds after which an idle connection is closed, 0 for never
+	ProtectedMode string
+	Output        [3]OutputLimit // by class: see outputClasses
+}
+
+// NewSettings returns the defaults.
+func NewSettings() *Settings {
+	return &Settings{
+		Transport: string(Fastest), MaxClients: 10_000, ProtectedMode: "yes",
+		Output: [3]OutputLimit{{256 << 20, 64 << 20, time.Minute}, {256 << 20, 64 << 20, time.Minute}, {32 << 20, 8 << 20, time.Minute}},
+	}
+}
+
+// PushLimit is how many bytes may wait to be pushed to a client that has subscribed to something.
+func (s *Settings) PushLimit() int { return s.Output[pubsubClients].Hard }
+
+// MaxSeconds bounds the options that are times: 34 years.
+const MaxSeconds = 1 << 30
+
+// Options describes the settings.
+func (s *Settings) Options() []*option.Option {
+	const network, limits = "Network", "Limits"
+	return []*option.Option{
+		{Name: "protected-mode", Group: network, Kind: option.YesNo(&s.ProtectedMode), Help: "refuse peers that are not on this machine"},
+		{Name: "timeout", Group: network, Kind: option.Number(&s.Timeout, 0, MaxSeconds), Change: option.Live,
+			Help: "seconds after which an idle connection is closed; 0 for never"},
+		{Name: "transport", Group: network, Kind: option.Choice(&s.Transport, string(EventLoop), string(Goroutines)),
+			Help: "how connections are served: by a few loops, or by a goroutine each"},
+		{Name: "io-threads", Group: network, Kind: option.Number(&s.IOThreads, 0, 1024), Change: option.Immutable,
+			Help: "event loops; 0 for one per core"},
+		{Name: "maxclients", Group: limits, Kind: clients{option.Number(&s.MaxClients, 1, 10_000_000), &s.MostClients}, Change: option.Live,
+			Help: "connections at once; further ones get an error and are closed"},
+		{Name: "client-output-buffer-limit", Group: limits, Kind: outputLimits{&s.Output}, Change: option.Live,
+			Help: "unread replies beyond which a client is disconnected: class, hard limit, soft limit, seconds beyond the soft limit"},
+	}
+}
+
+// clients is a number of connections, which the system bounds.
+type clients struct {
+	option.Kind
+	most *int
+}
+
+func (c clients) Refuse(text string) error {
+	err := c.Kind.Refuse(text)
+	if n, _ := strconv.Atoi(text); err == nil && *c.most > 0 && n > *c.most {
+		return sentence(fmt.Sprintf("The operating system is not able to handle the specified number of clients, try with %d", *c.most))
+	}
+	return err
+}
+
+// sentence is an error in Redis's words, some of which are sentences.
+type sentence string
+
+func (s sentence) Error() string { return string(s) }
+
+// outputClasses are redis.conf's classes of clients, in the order in which they are shown; replica is another name of slave.
+var outputClasses = []string{"normal", "slave", "pubsub", "replica"}
+
+// The classes that there are. There are no replicas: their limits are kept, and mean nothing.
+const (
+	normalClients = 0
+	pubsubClients = 2
+)
+
+// outputLimits are redis.conf's: a class of clients, a hard limit, a soft limit, and the seconds that a client may stay beyond
+// the soft one; for several classes, one after the other. A class that is not named keeps what it has. 0 is no limit.
+type outputLimits struct{ of *[3]OutputLimit }
+
+func (o outputLimits) Set(text string) error {
+	fields := strings.Fields(text)
+	wrong := fmt.Errorf("it must be a class (normal, pubsub or replica), a hard limit, a soft limit and seconds, such as %q", "normal 256mb 64mb 60")
+	if len(fields) == 0 || len(fields)%4 != 0 {
+		return wrong
+	}
+	limits := *o.of
+	for four := range slices.Chunk(fields, 4) {
+		hard, ok1 := option.ParseSize(four[1])
+		soft, ok2 := option.ParseSize(four[2])
+		seconds, err := strconv.Atoi(four[3])
+		class := slices.Index(outputClasses, four[0])
+		if class < 0 || !ok1 || !ok2 || err != nil || seconds < 0 || seconds > MaxSeconds {
+			return wrong
+		}
+		if class == len(limits) {
+			class = slices.Index(outputClasses, "slave")
+		}
+		limits[class] = OutputLimit{Hard: int(hard), Soft: int(soft), SoftFor: time.Duration(seconds) * time.Second}
+	}
+	*o.of = limits
+	return nil
+}
+
+func (o outputLimits) Refuse(text string) error {
+	fields := strings.Fields(text)
+	if len(fields) == 0 || len(fields)%4 != 0 {
+		return sentence("Wrong number of arguments in buffer limit configuration.")
+	}
+	for four := range slices.Chunk(fields, 4) {
+		if !slices.Contains(outputClasses, four[0]) {
+			return sentence("Invalid client class specified in buffer limit configuration.")
+		}
+	}
+	if (outputLimits{new([3]OutputLimit)}).Set(text) != nil {
+		return sentence("Error in hard, soft or soft_seconds setting in buffer limit configuration.")
+	}
+	return nil
+}
+
+// written is what the limits are, with sizes as size writes them.
+func (o outputLimits) written(size func(bytes int) string) string {
+	var words []string
+	for i, limit := range o.of {
+		words = append(words, outputClasses[i], size(limit.Hard), size(limit.Soft), strconv.Itoa(int(limit.SoftFor.Seconds())))
+	}
+	return strings.Join(words, " ")
+}
+
+func (o outputLimits) String() string { return o.written(option.FormatSize) }
+func (o outputLimits) Show() string   { return o.written(strconv.Itoa) }
+func (o outputLimits) Type() string   { return "limits" }
+func (o outputLimits) Range() string  { return "" }
+
+// heed has changes of the options take effect.
+func (s *Server) heed(settings *Settings, options *option.List) {
+	seconds := func(n int) time.Duration { return time.Duration(n) * time.Second }
+	effects := map[string]func(){
+		"timeout":    func() { s.timeout.Store(int64(seconds(settings.Timeout))) },
+		"maxclients": func() { s.most.Store(int64(settings.MaxClients)) },
+		"client-output-buffer-limit": func() {
+			s.output.Store(&outputs{settings.Output[normalClients], settings.Output[pubsubClients]})
+		},
+	}
+	for name, take := range effects {
+		take()
+		if options != nil {
+			options.OnChange(func() error { take(); return nil }, name)
+		}
+	}
+}
