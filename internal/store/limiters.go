@@ -16,7 +16,7 @@ import (
 type spot struct {
 	h    hashed
 	key  []byte
-	r    record // nil if there is none; but for values and transfers it has not expired
+	r    record // nil if there is none; but for transfers it has not expired
 	p    place
 	live bool
 }

@@ -183,6 +183,7 @@ func (s *shard) keep(h hashed, key []byte, r record, p place, now, tat int64) er
 
 // outlived counts that a record's time is over, and is the record if it can be a throttle key's again, else nil.
 func (s *shard) outlived(h hashed, r record, p place) record {
+	s.tell(r.key(), Expired)
 	s.expired++
 	if r.use(s.last); r.kind() == Throttle {
 		return r

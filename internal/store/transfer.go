@@ -83,8 +83,11 @@ func (at *located) lift() lifted {
 // drop puts it somewhere, in place of what is there.
 func (at *located) drop(l lifted) (err error) {
 	s := at.shard
-	if at.r != nil {
+	switch {
+	case at.live:
 		s.remove(at.h, at.p)
+	case at.r != nil:
+		s.lapse(at.h, at.key, at.p)
 	}
 	if at.r, err = s.addSized(at.h, at.key, l.kind, len(l.value)-valueBytes[l.kind]); err != nil {
 		return err

@@ -74,7 +74,7 @@ func (v *view) Write(_ context.Context, key []byte, value Value, expires int64) 
 	defer v.leave(s)
 	now := s.advance(v.now)
 	at := spot{h: h, key: key}
-	at.r, at.p = s.find(h, key)
+	at.r, at.p = s.see(h, key, now)
 	if expires <= now {
 		s.over(&at)
 		return nil
@@ -126,9 +126,6 @@ func (s *shard) write(at *spot, v Value, expires int64) (err error) {
 	kind, size := Bytes, len(v.Bytes)
 	if v.IsInteger {
 		kind, size = Integer, 0
-	}
-	if at.r != nil && at.r.expires() <= s.last {
-		s.expired++
 	}
 	if at.r == nil || !s.reuse(at, kind, size) {
 		if !s.pages.haveRoom(1) {
@@ -242,8 +239,7 @@ func (s *shard) enlarge(at *spot, size int) error {
 func (s *shard) plus(h hashed, key []byte, now, n int64) (int64, error) {
 	now = s.advance(now)
 	at := spot{h: h, key: key}
-	at.r, at.p = s.find(h, key)
-	if at.r != nil && at.r.expires() > now {
+	if at.r, at.p = s.see(h, key, now); at.r != nil {
 		at.r.use(now)
 		switch at.r.kind() {
 		case Integer:

@@ -222,7 +222,9 @@ func (v *naiveView) live(key string, now int64) held {
 		now--
 	}
 	if there && h.expires <= now && !v.looksAtWhatExpired() {
-		v.tell(v.number, key, store.Expired)
+		if !v.has(quietRevival) {
+			v.tell(v.number, key, store.Expired)
+		}
 		v.database().drop(key)
 	}
 	return h.at(now)

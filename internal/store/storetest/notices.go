@@ -15,6 +15,7 @@ var noticeCases = []testCase{
 	{"notices signed", "the listener hears whose view made a change, and of nobody if it was the store itself", noticesSigned},
 	{"flush notices", "a flush is one notice a database, without a key", flushNotices},
 	{"expiry notices", "a record that goes because it has expired is one notice, whoever finds it", expiryNotices},
+	{"expiry written over", "a key that had expired, and is made again, is heard of as both", expiryWrittenOver},
 	{"expiry seen", "whoever asks for a key that has expired has it go, and is named as the one who did", expirySeen},
 	{"listener goes", "there is one listener at a time, and none after Listen(nil)", listenerGoes},
 }
@@ -164,6 +165,56 @@ func expiryNotices(r *rig) {
 	}
 	require.Equal(r, want, heard)
 	require.Equal(r, 2, r.count("revived", "lasting"))
+}
+
+func expiryWrittenOver(r *rig) {
+	brief, key, other := limit(4, 1, 1), []byte("key"), []byte("other")
+	value := store.Value{Bytes: []byte("v")}
+	place := func(key []byte) store.Place { return store.Place{Key: key} }
+	for name, write := range map[string]func(v store.View) error{
+		"throttle": func(v store.View) error { _, err := v.Throttle(ctx, key, brief, 1, quota.Take); return err },
+		"take all": func(v store.View) error {
+			_, _, err := v.TakeAll(ctx, []store.Taking{{Key: key, Rule: store.Rule{Kind: store.Throttle, Throttle: brief}, Quantity: 1}}, false)
+			return err
+		},
+		"write":  func(v store.View) error { return v.Write(ctx, key, value, store.Never) },
+		"number": func(v store.View) error { return v.Write(ctx, key, store.Value{IsInteger: true}, store.Never) },
+		"add":    func(v store.View) error { _, err := v.Add(ctx, key, 1); return err },
+		"edit": func(v store.View) error {
+			return v.Edit(ctx, key, func(store.Entry, []byte) (store.Change, error) {
+				return store.Change{What: store.Put, Value: value, Expires: store.Never}, nil
+			})
+		},
+		"rename": func(v store.View) error {
+			_, err := v.Transfer(ctx, place(other), place(key), store.Transfer{Replace: true})
+			return err
+		},
+		"copy": func(v store.View) error {
+			_, err := v.Transfer(ctx, place(other), place(key), store.Transfer{Copy: true})
+			return err
+		},
+	} {
+		for what, begin := range map[string]func(){
+			"a value":   func() { require.NoError(r, r.view.Write(ctx, key, value, r.view.Now()+int64(time.Second))) },
+			"a limiter": func() { r.take("key", brief, 1) },
+		} {
+			r.view.Begin()
+			require.NoError(r, r.view.Write(ctx, other, value, store.Never))
+			begin()
+			r.clock.Advance(time.Minute)
+			h := r.listen()
+			r.view.Begin()
+			require.NoError(r, write(r.view))
+			var of []store.Why
+			for _, n := range h.heard() {
+				if n.key == "key" {
+					of = append(of, n.why)
+				}
+			}
+			require.Equal(r, []store.Why{store.Expired, store.Changed}, of, "%s over %s", name, what)
+			r.remove("key", "other")
+		}
+	}
 }
 
 // waysToAsk is every way to ask for a key.

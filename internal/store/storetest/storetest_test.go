@@ -56,6 +56,7 @@ const (
 	signsFirst
 	flushesByKey
 	quietExpiry
+	quietRevival
 	leavesExpired
 	keepsListener
 	skipsKeys
@@ -155,6 +156,7 @@ var finds = map[fault]string{
 	signsFirst:     "notices signed",
 	flushesByKey:   "flush notices",
 	quietExpiry:    "expiry notices",
+	quietRevival:   "expiry written over",
 	leavesExpired:  "expiry seen",
 	keepsListener:  "listener goes",
 	skipsKeys:      "scan",
