@@ -236,26 +236,35 @@ func (in *Instance) expel(s *Session) {
 	s.peer.Cut()
 }
 
-// replace has other users than before, all at once: whoever logs in meets those or these. The default user stays the one that it is, with
-// its new rules; the connections of all others are ended. It needs the lock.
+// replace has other users than before, all at once: a client that logs in meets those or these. As in Redis 8 a client stays if
+// its user is still there, with the rules that it has now, and listens to nothing that it may no longer use. It needs the lock.
 func (as *accounts) replace(in *Instance, users acl.Users, own *Session) (ownEnds bool) {
-	fresh := map[string]*account{"default": as.first}
+	fresh, before := make(map[string]*account), make(map[*account]*acl.User)
+	var gone []*account
+	for name, a := range as.byName {
+		if users[name] == nil {
+			gone = append(gone, a)
+			continue
+		}
+		fresh[name], before[a] = a, a.user.Load()
+	}
 	for name, u := range users {
-		if name != "default" {
+		if fresh[name] == nil {
 			fresh[name] = &account{name: name}
 			fresh[name].user.Store(u)
 		}
 	}
-	var gone []*account
-	for _, a := range as.byName {
-		if a != as.first {
-			gone = append(gone, a)
-		}
-	}
 	as.names.Lock()
+	for a := range before {
+		a.user.Store(users[a.name])
+	}
 	as.byName = fresh
 	as.names.Unlock()
-	ownEnds = as.set(in, users["default"], own)
+	for a, was := range before {
+		if u := users[a.name]; !u.HearsAll(was) && in.endListeners(a, u, own) {
+			ownEnds = true
+		}
+	}
 	return as.drop(in, gone, own) || ownEnds
 }
 

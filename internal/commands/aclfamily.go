@@ -282,8 +282,9 @@ var aclDryRun = Command{
 var aclLogCommand = Command{
 	Name: "acl|log", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(N) in the number of entries", Flags: aboutUsers | Slow,
 	Summary: "Shows what was refused of late, passwords too, 10 entries unless another number is said; or forgets them.", AnyMore: true,
-	Args:  []Arg{Word("[count | RESET]").Optional()},
-	Reply: "OK to RESET; else of each the count of those alike, reason, context, object, username, age-seconds, client-info.",
+	Args: []Arg{Word("[count | RESET]").Optional()},
+	Reply: "OK to RESET; else of each the count of those alike, reason, context, object, username, age-seconds, client-info, " +
+		"entry-id, timestamp-created and timestamp-last-updated in Unix milliseconds.",
 	Run: func(c *Call) error {
 		count, log := int64(10), &c.instance.accounts.log
 		switch word := c.Word(); {
@@ -339,7 +340,7 @@ func aboutFile(row Command, run func(c *Call, as *accounts) error) Command {
 }
 
 var aclLoad = aboutFile(Command{Name: "acl|load",
-	Summary: "Reads the users from the ACL file: all of them, or none if there is a fault in it. Connections of users but default are ended."},
+	Summary: "Reads the users from the ACL file: all of them, or none if there is a fault in it. A client stays if its user is still there."},
 	func(c *Call, as *accounts) error {
 		users, err := as.read()
 		if err != nil {

@@ -16,15 +16,16 @@ type aclLog struct {
 
 	mu      sync.Mutex
 	most    int
+	made    int64 // entries that there have ever been
 	entries []*deniedCall
 }
 
 type deniedCall struct {
-	count        int64
+	id, count    int64
 	why          acl.Verdict
 	multi        bool // in a transaction
 	object, user string
-	at           int64 // instant of the latest
+	first, at    int64 // instants of the first and of the latest
 	client       string
 }
 
@@ -42,6 +43,7 @@ const (
 func (l *aclLog) add(s *Session, row *Command, e deniedCall) {
 	l.denied[e.why].Add(1)
 	e.count, e.at = 1, s.instance.Now()
+	e.first = e.at
 	e.client = cut([]byte(strings.TrimSuffix(s.line(e.at, row, nil), "\n")), loggedLine)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -61,6 +63,8 @@ func (l *aclLog) add(s *Session, row *Command, e deniedCall) {
 	}
 	copy(l.entries[1:], l.entries)
 	l.entries[0] = &e
+	e.id = l.made
+	l.made++
 }
 
 func (e *deniedCall) isLike(other *deniedCall) bool {
@@ -105,7 +109,7 @@ func (e *deniedCall) write(c *Call) {
 	if e.multi {
 		context = "multi"
 	}
-	c.Out.Map(7)
+	c.Out.Map(10)
 	c.Out.BulkString("count")
 	c.Out.Int(e.count)
 	for _, f := range [][2]string{{"reason", reasons[e.why]}, {"context", context}, {"object", e.object}, {"username", e.user}} {
@@ -116,6 +120,13 @@ func (e *deniedCall) write(c *Call) {
 	c.Out.Double(float64((c.View.Now()-e.at)/1e6) / 1000)
 	c.Out.BulkString("client-info")
 	c.Out.BulkString(e.client)
+	for _, f := range []struct {
+		name  string
+		value int64
+	}{{"entry-id", e.id}, {"timestamp-created", c.unix(e.first) / 1e6}, {"timestamp-last-updated", c.unix(e.at) / 1e6}} {
+		c.Out.BulkString(f.name)
+		c.Out.Int(f.value)
+	}
 }
 
 // reasons are Redis's words.

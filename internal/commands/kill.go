@@ -14,7 +14,7 @@ var clientKill = Command{
 	Flags:   Admin | Dangerous | Slow | aboutClients,
 	Summary: "Ends connections.",
 	Args: []Arg{Word("ip:port | [ID client-id] [TYPE NORMAL | MASTER | REPLICA | PUBSUB] [USER username] [ADDR ip:port] [LADDR ip:port] " +
-		"[SKIPME YES | NO] ...").Many()},
+		"[SKIPME YES | NO] [MAXAGE seconds] ...").Many()},
 	Reply: "OK for an address alone, else the number of connections that were ended.",
 	Run: func(c *Call) error {
 		words := c.Many()
@@ -41,6 +41,7 @@ type victims struct {
 	user           *account            // nil: any
 	kind           func(*Session) bool // nil: any
 	others         bool                // not the one who calls
+	age            int64               // seconds that they have been connected at least
 }
 
 // parseVictims reads the filters, each as often as it likes: the last counts, as in Redis 7.0.
@@ -75,6 +76,15 @@ func (v *victims) narrow(in *Instance, filter, value []byte) (err error) {
 		if v.user = in.accounts.find(string(value)); v.user == nil {
 			return refusal(fmt.Sprintf("ERR No such user '%s'", cut(value, loggedBytes)))
 		}
+	case "MAXAGE":
+		age, ok := resp.ParseInt(value)
+		switch {
+		case !ok:
+			return refusal("ERR maxage is not an integer or out of range")
+		case age < 1:
+			return refusal("ERR maxage should be greater than 0")
+		}
+		v.age = age
 	case "SKIPME":
 		if v.others = foldEqual(value, "YES"); !v.others && !foldEqual(value, "NO") {
 			return errSyntax
@@ -85,16 +95,17 @@ func (v *victims) narrow(in *Instance, filter, value []byte) (err error) {
 	return err
 }
 
-func (v *victims) includes(s *Session) bool {
-	return (v.id == 0 || v.id == s.id) && (v.address == "" || v.address == s.peer.Remote) &&
+func (v *victims) includes(s *Session, now int64) bool {
+	return (now-s.opened)/1e9 >= v.age && (v.id == 0 || v.id == s.id) && (v.address == "" || v.address == s.peer.Remote) &&
 		(v.local == "" || v.local == s.peer.Local) && (v.kind == nil || v.kind(s)) && (v.user == nil || v.user == s.account.Load())
 }
 
 // kill ends connections and says how many. The caller's own gets its reply first.
 func (c *Call) kill(v *victims) (killed int) {
+	now := c.View.Now()
 	for _, s := range c.instance.clients.all() {
 		switch {
-		case !v.includes(s) || v.others && s == c.client:
+		case !v.includes(s, now) || v.others && s == c.client:
 			continue
 		case s == c.client:
 			c.hangUp()

@@ -21,18 +21,19 @@ const (
 
 const (
 	errNoAuth        refusal = "NOAUTH Authentication required."
-	errDeniedKey     refusal = "NOPERM this user has no permissions to access one of the keys used as arguments"
-	errDeniedChannel refusal = "NOPERM this user has no permissions to access one of the channels used as arguments"
+	errDeniedKey     refusal = "NOPERM No permissions to access a key"
+	errDeniedChannel refusal = "NOPERM No permissions to access a channel"
 )
 
-func errDenied(why acl.Verdict, row *Command) error {
+// errDenied is in the words of Redis 7.2, which are not those of 7.0.
+func errDenied(why acl.Verdict, row *Command, u *acl.User) error {
 	switch why {
 	case acl.DeniedKey:
 		return errDeniedKey
 	case acl.DeniedChannel:
 		return errDeniedChannel
 	}
-	return refusal(fmt.Sprintf("NOPERM this user has no permissions to run the '%s' command", row.Name))
+	return refusal(fmt.Sprintf("NOPERM User %s has no permissions to run the '%s' command", u.Name(), row.Name))
 }
 
 // errChanged refuses a queued call that was allowed when it was queued.
@@ -84,7 +85,7 @@ func (s *Session) forbid(row *Command, words [][]byte, long [][]byte) error {
 	}
 	s.words += deniedWords
 	s.logDenied(row, why, object, u.Name(), s.queue != nil)
-	return errDenied(why, row)
+	return errDenied(why, row, u)
 }
 
 // What a check counts of a turn: so many steps are worth a word, and so many words the note of what was refused.
@@ -102,7 +103,7 @@ func (c *Call) allow(row *Command, words [][]byte, queued bool) error {
 	}
 	if why, object, _ := row.ask(u, words); why != acl.Allowed {
 		s.logDenied(row, why, object, u.Name(), queued)
-		return errDenied(why, row)
+		return errDenied(why, row, u)
 	}
 	return nil
 }

@@ -60,7 +60,7 @@ func TestNothingIsSaidWithoutRights(t *testing.T) {
 		require.NoError(t, stranger.Send(call))
 		assert.Equal(t, "-NOAUTH Authentication required.\r\n", stranger.output(), row.Name)
 		require.NoError(t, nobody.Send(call))
-		assert.Equal(t, "-NOPERM this user has no permissions to run the '"+row.Name+"' command\r\n", nobody.output(), row.Name)
+		assert.Equal(t, "-NOPERM User u has no permissions to run the '"+row.Name+"' command\r\n", nobody.output(), row.Name)
 	}
 	assert.Equal(t, 4, free, "AUTH, HELLO, QUIT and RESET")
 }
@@ -293,14 +293,18 @@ func TestACLLogIsBounded(t *testing.T) {
 	admin.say(t, "AUTH a x")
 	require.Len(t, log.entries, 2)
 	require.EqualValues(t, 4, log.entries[0].count)
+	require.Equal(t, log.entries[1].id, log.entries[0].id+1, "what is alike keeps its number")
+	require.NoError(t, s.Advance(30*time.Second))
+	admin.say(t, "AUTH a x")
+	require.EqualValues(t, 30e9, log.entries[0].at-log.entries[0].first)
 	require.NoError(t, s.Advance(61*time.Second))
 	admin.say(t, "AUTH a x")
 	require.Len(t, log.entries, 3)
-	require.Contains(t, admin.say(t, "ACL LOG"), "$2\r\n61\r\n", "age-seconds")
+	require.Contains(t, admin.say(t, "ACL LOG"), "$2\r\n91\r\n", "age-seconds")
 	admin.say(t, "CONFIG SET acllog-max-len 0")
 	admin.say(t, "AUTH c x")
 	require.Empty(t, log.entries)
-	require.Contains(t, admin.say(t, "INFO stats"), "acl_access_denied_auth:57\r\n")
+	require.Contains(t, admin.say(t, "INFO stats"), "acl_access_denied_auth:58\r\n")
 	for _, wrong := range []string{"-1", "100001", "x"} {
 		require.Contains(t, admin.say(t, "CONFIG SET acllog-max-len "+wrong), "-ERR CONFIG SET failed")
 	}
@@ -332,8 +336,11 @@ func TestACLFile(t *testing.T) {
 	admin, alice := s.dial(), s.dial()
 	alice.say(t, "AUTH alice x")
 	require.Equal(t, "+OK\r\n", admin.say(t, "ACL SETUSER bob on +get"))
+	require.Equal(t, "+OK\r\n", admin.say(t, "ACL SETUSER bob nopass"))
+	bob := s.dial()
+	require.Equal(t, "+OK\r\n", bob.say(t, "AUTH bob x"))
 	require.Equal(t, "+OK\r\n", admin.say(t, "ACL SAVE"))
-	require.Equal(t, "user alice on nopass ~* resetchannels +@all\nuser bob on resetchannels -@all +get\nuser default on nopass ~* &* +@all\n", f.text)
+	require.Equal(t, "user alice on nopass ~* resetchannels +@all\nuser bob on nopass resetchannels -@all +get\nuser default on nopass ~* &* +@all\n", f.text)
 
 	saved := f.text
 	f.text = "user alice on\nuser alice off\nuser x +nosuch\n"
@@ -346,14 +353,25 @@ func TestACLFile(t *testing.T) {
 
 	f.text, f.load = strings.ReplaceAll(saved, "user bob", "user carol"), nil
 	require.Equal(t, "+OK\r\n", admin.say(t, "ACL LOAD"))
-	require.True(t, alice.isCut(), "all users but default are new ones")
+	require.False(t, alice.isCut(), "its user is still there")
+	require.True(t, bob.isCut(), "there is no such user any more")
 	require.False(t, admin.session.Closing())
 	require.Equal(t, "*3\r\n$5\r\nalice\r\n$5\r\ncarol\r\n$7\r\ndefault\r\n", admin.say(t, "ACL USERS"))
 
 	own := s.dial()
-	own.say(t, "AUTH alice x")
+	own.say(t, "AUTH carol x")
+	admin.say(t, "ACL SETUSER carol +acl")
+	f.text = "user alice on nopass -@all +get ~x:* &new\n"
+	listening := s.dial()
+	listening.say(t, "AUTH alice x")
+	require.Equal(t, "+OK\r\n", admin.say(t, "ACL SETUSER alice +subscribe &*"))
+	require.Contains(t, listening.say(t, "SUBSCRIBE old"), "subscribe")
 	require.Equal(t, "+OK\r\n", own.say(t, "ACL LOAD"), "its own reply it gets")
-	require.True(t, own.session.Closing())
+	require.True(t, own.session.Closing(), "its user has gone")
+	require.True(t, listening.isCut(), "it listens to what its user may not use any more")
+	require.False(t, alice.isCut())
+	require.Equal(t, "-NOPERM No permissions to access a key\r\n", alice.say(t, "GET y"), "the new rules are its")
+	require.Equal(t, "-NOPERM User alice has no permissions to run the 'set' command\r\n", alice.say(t, "SET x:1 y"))
 
 	f.save = errors.New("no space")
 	require.Contains(t, admin.say(t, "ACL SAVE"), "-ERR There was an error trying to save the ACLs.")
@@ -454,7 +472,7 @@ func TestRenamedCommands(t *testing.T) {
 	require.Equal(t, "*1\r\n*-1\r\n", strings.ReplaceAll(c.say(t, "COMMAND INFO config|get"), "$-1", "*-1"))
 	u := s.asUser(t, "+get ~*")
 	require.Equal(t, "$1\r\nv\r\n", u.say(t, "FETCH k"), "rules are about the name that it was")
-	require.Contains(t, u.say(t, "GET k v"), "NOPERM this user has no permissions to run the 'set' command")
+	require.Contains(t, u.say(t, "GET k v"), "NOPERM User u has no permissions to run the 'set' command")
 }
 
 // What is protected is changed by those whom --enable-protected-configs names.

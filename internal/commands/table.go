@@ -24,7 +24,7 @@ func All() []*Command {
 		// Connection.
 		&ping, &echo, &hello, &auth, &aclCommand, &selectDB, &client, &reset, &quit,
 		// Server.
-		&command, &info, &config, &timeNow, &waitFor,
+		&command, &info, &config, &timeNow, &waitFor, &waitAOF,
 		&object, &memory, &role, &lastSave, &save, &bgSave, &lolwut, &function, &script, &module, &shutdown, &debugCommand,
 		&slowlog, &latency, &monitor,
 		// Refused, because clients branch on the words of the refusal.

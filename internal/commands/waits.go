@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"cellserver/internal/resp"
 	"cellserver/internal/store"
 )
 
@@ -165,15 +166,57 @@ var waitFor = Command{
 	Reply:   "0, the number of replicas that have what was written before.",
 	Run: func(c *Call) error {
 		replicas, timeout := c.Int(), c.Int()
-		if replicas <= 0 || c.inTransaction || c.Session == nil {
-			c.Out.Int(0)
-			return nil
-		}
-		w := wait{until: store.Never, reply: ":0\r\n"}
-		if timeout > 0 {
-			w.until = later(c.View.Now(), timeout)
-		}
-		c.instance.waits.begin(c.Session, w)
+		c.awaitReplicas(replicas, timeout, ":0\r\n")
 		return nil
 	},
+}
+
+// awaitReplicas has the client wait for replicas, which there are not, and then gives it the reply.
+func (c *Call) awaitReplicas(replicas, timeout int64, reply string) {
+	if replicas <= 0 || c.inTransaction || c.Session == nil {
+		c.Out.Raw([]byte(reply))
+		return
+	}
+	w := wait{until: store.Never, reply: reply}
+	if timeout > 0 {
+		w.until = later(c.View.Now(), timeout)
+	}
+	c.instance.waits.begin(c.Session, w)
+}
+
+var waitAOF = Command{
+	Name: "waitaof", Group: "generic", Category: "connection", Since: "7.2.0", Complexity: "O(1)", Flags: NoScript,
+	Tips:    []string{allShards, "response_policy:agg_min"},
+	Summary: "Waits for append-only files. There is none here, and none of a replica, for which it waits as WAIT does.",
+	Args: []Arg{
+		Int("numlocal").By(parseNumLocal), Int("numreplicas").By(parseNumReplicas), Int("timeout").By(parseTimeout),
+	},
+	Reply: "Two numbers, both 0: of the files here and of those of replicas that have what was written before.",
+	Run: func(c *Call) error {
+		local, replicas, timeout := c.Int(), c.Int(), c.Int()
+		if local > 0 {
+			return refusal("ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.")
+		}
+		c.awaitReplicas(replicas, timeout, "*2\r\n:0\r\n:0\r\n")
+		return nil
+	},
+}
+
+func parseNumLocal(word []byte) (int64, error) {
+	n, ok := resp.ParseInt(word)
+	switch {
+	case !ok:
+		return 0, errNotAnInteger
+	case n != 0 && n != 1:
+		return 0, refusal("ERR value is out of range, value must between 0 and 1")
+	}
+	return n, nil
+}
+
+func parseNumReplicas(word []byte) (int64, error) {
+	n, ok := resp.ParseInt(word)
+	if !ok || n < 0 {
+		return 0, refusal("ERR value is out of range, must be positive")
+	}
+	return n, nil
 }

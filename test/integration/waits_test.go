@@ -41,6 +41,7 @@ func TestClientsThatWait(t *testing.T) {
 			require.NoError(t, boss.Do(t.Context(), "CLIENT", "PAUSE", 20, "ALL").Err())
 			require.NoError(t, worker.Ping(t.Context()).Err(), "a pause ends by itself")
 			require.NoError(t, worker.Do(t.Context(), "WAIT", 1, 20).Err())
+			require.Equal(t, []any{int64(0), int64(0)}, worker.Do(t.Context(), "WAITAOF", 0, 1, 20).Val())
 
 			go func() { answered <- worker.Do(t.Context(), "WAIT", 1, 0).Err() }()
 			require.Eventually(t, func() bool {
