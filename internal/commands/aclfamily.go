@@ -264,7 +264,7 @@ var aclDryRun = Command{
 		case !row.grammar.fits(len(words)):
 			return errArity(row)
 		}
-		why, object, _ := row.ask(u, words)
+		why, object, _ := row.ask(c.instance, u, words)
 		switch why {
 		case acl.Allowed:
 			c.Out.Status("OK")

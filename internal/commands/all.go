@@ -14,7 +14,7 @@ var clAll = Command{
 	Summary: "Takes from several limiters, or from none (all or nothing).", KeyAccess: "RW ACCESS UPDATE",
 	Args: []Arg{Int("count").Min(1).Max(maxTakings),
 		Word("LIMITER key args... quantity [LIMITER key args... quantity ...] [PEEK] [MS]").Many()},
-	AnyMore: true, Keys: takingKeys, firstKey: 3, decides: true,
+	AnyMore: true, Keys: takingKeys, firstKey: 3, decides: true, peeks: allPeeks,
 	Reply: `Each limiter is THROTTLE key max_burst count_per_period period quantity, or FIXED, SLIDING or SLIDINGLOG key limit
 period quantity; count is how many there are, 1 to 64. The reply: limited, 0 if every limiter allowed its quantity and all
 were taken, 1 if one did not and none was; retry_after, the longest of those that limited, -1 if none did or one never will
@@ -50,6 +50,20 @@ allow it; then for each limiter its five integers. When limited, remaining and r
 		c.allDecisions(decisions, ms)
 		return nil
 	},
+}
+
+// allPeeks says whether PEEK stands behind the limiters.
+func allPeeks(c *Call) bool {
+	words := c.words[2:]
+	for range c.Int() {
+		_, n := takingKind(words)
+		if n == 0 {
+			return false
+		}
+		words = words[n:]
+	}
+	peek, _, ok := allOptions(words)
+	return peek && ok
 }
 
 // maxTakings bounds the limiters of one call.

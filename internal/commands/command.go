@@ -44,9 +44,10 @@ type Command struct {
 	// What a table derives: see Table.add. The rows that All lists have none of it.
 	origin   *Command // the row as All lists it: see is
 	parent   *Command
-	number   int          // in the table
-	access   []acl.Access // KeyAccess, as users' rules see it
-	decides  bool         // a limiter: its reply begins with limited, 0 or 1
+	number   int                // in the table
+	access   []acl.Access       // KeyAccess, as users' rules see it
+	decides  bool               // a limiter: its reply begins with limited, 0 or 1
+	peeks    func(c *Call) bool // of a limiter: whether a call, once it is bound, only looks
 	grammar  grammar
 	firstKey int // word that is the first key, 0 if there is none; if 1, calls that differ in it alone are bound once (see ahead)
 }

@@ -327,6 +327,9 @@ var commandGetKeysAndFlags = Command{
 		if row.Accesses != nil {
 			access = row.Accesses(c.words[2:])
 		}
+		if row.looks(c.instance, c.words[2:]) {
+			access = "RO ACCESS"
+		}
 		c.Out.Array(len(keys))
 		for i, key := range keys {
 			c.Out.Array(2)

@@ -78,7 +78,7 @@ func (s *Session) forbid(row *Command, words [][]byte, long [][]byte) error {
 	case long != nil && (row.takesMany() || s.queue != nil):
 		return nil // see allow
 	}
-	why, object, steps := row.ask(u, words)
+	why, object, steps := row.ask(s.instance, u, words)
 	s.words += steps / stepsAWord
 	if why == acl.Allowed {
 		return nil
@@ -101,7 +101,7 @@ func (c *Call) allow(row *Command, words [][]byte, queued bool) error {
 	if u == nil {
 		return errNoAuth
 	}
-	if why, object, _ := row.ask(u, words); why != acl.Allowed {
+	if why, object, _ := row.ask(c.instance, u, words); why != acl.Allowed {
 		s.logDenied(row, why, object, u.Name(), queued)
 		return errDenied(why, row, u)
 	}
@@ -114,7 +114,7 @@ func (s *Session) allowQueued(row *Command, words [][]byte) error {
 	if u == nil {
 		return errNoAuth
 	}
-	if why, object, _ := row.ask(u, words); why != acl.Allowed {
+	if why, object, _ := row.ask(s.instance, u, words); why != acl.Allowed {
 		s.logDenied(row, why, object, u.Name(), true)
 		return errChanged(why)
 	}
@@ -128,9 +128,9 @@ const (
 )
 
 // ask asks whether a user may make a call, and what of it forbids it. It takes so many steps of some nanoseconds.
-func (row *Command) ask(u *acl.User, words [][]byte) (why acl.Verdict, object []byte, steps int) {
+func (row *Command) ask(in *Instance, u *acl.User, words [][]byte) (why acl.Verdict, object []byte, steps int) {
 	var few [8][]byte
-	r := acl.Request{Command: row.number, Free: row.Flags&NoAuth != 0, Words: words, Access: row.accessIn(words), Literal: row.Hearsay == manyGlobs}
+	r := acl.Request{Command: row.number, Free: row.Flags&NoAuth != 0, Words: words, Access: row.accessIn(in, words), Literal: row.Hearsay == manyGlobs}
 	if row.Keys != nil {
 		r.Keys, _ = row.Keys(nil, words) // if they make no sense, the row refuses them
 	} else {
@@ -173,12 +173,19 @@ func (row *Command) accesses() (list []acl.Access) {
 	return list
 }
 
-var onlyWrites = []acl.Access{acl.Write}
+var (
+	onlyReads  = []acl.Access{acl.Read}
+	onlyWrites = []acl.Access{acl.Write}
+)
 
-// accessIn is what a call does with its keys: SET looks at the value only if the word GET is in the call.
-func (row *Command) accessIn(words [][]byte) []acl.Access {
-	if row.is(&set) && len(words) > 2 && !setGets(words) {
+// accessIn is what a call does with its keys: SET looks at the value only if the word GET is in the call, and a limiter's PEEK
+// changes nothing.
+func (row *Command) accessIn(in *Instance, words [][]byte) []acl.Access {
+	switch {
+	case row.is(&set) && len(words) > 2 && !setGets(words):
 		return onlyWrites
+	case row.looks(in, words):
+		return onlyReads
 	}
 	return row.access
 }

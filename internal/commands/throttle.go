@@ -8,7 +8,7 @@ var clThrottle = Command{
 	KeyAccess: "RW ACCESS UPDATE",
 	Args: []Arg{Key("key"), Int("max_burst").Min(-1).Max(maxInt - 1), Int("count_per_period").Min(1), Int("period").Min(1),
 		quantityArg, modeArg, msArg},
-	Reply: limiterReply, decides: true,
+	Reply: limiterReply, decides: true, peeks: modeIsPeek,
 	Run: func(c *Call) error {
 		key := c.Key()
 		limit, err := gcra.NewLimit(c.Int(), c.Int(), c.Int())

@@ -36,7 +36,7 @@ var clSlidingLog = windowed(Command{
 func windowed(row Command, limit Arg, rule func(*Call) error) Command {
 	row.Group, row.Since, row.Flags, row.KeyAccess = "limiter", "1.0.0", Write|Fast, "RW ACCESS UPDATE"
 	row.Args = []Arg{Key("key"), limit, Int("period").Min(1).Max(maxPeriod), quantityArg, modeArg, msArg}
-	row.Reply, row.decides = limiterReply, true
+	row.Reply, row.decides, row.peeks = limiterReply, true, modeIsPeek
 	row.Run = func(c *Call) error {
 		key := c.Key()
 		if err := rule(c); err != nil {
