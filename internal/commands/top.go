@@ -1,6 +1,9 @@
 package commands
 
 import (
+	"cmp"
+	"hash/maphash"
+	"math"
 	"sync"
 	"sync/atomic"
 
@@ -14,7 +17,8 @@ var clTop = Command{
 	Args:    []Arg{Word("[LIMITED | SEEN] [count]").Optional().Many()}, Tips: varying,
 	Reply: `For each key, most first: the key; how often it was limited, or seen; and how far that may be off. LIMITED and 10 if nothing
 else is said, 1000 at most. Memory is bounded (Space-Saving, 2048 counters for each ten seconds), so rare keys may be missing. Beyond
-some hundred calls a second one call in several stands for all, chosen at random. Keys of more than 256 bytes are not counted.`,
+some hundred calls a second one call in several stands for all, chosen at random: then how far a count may be off holds with 99.9 %.
+Keys of more than 256 bytes are not counted.`,
 	Run: func(c *Call) error {
 		limited, count, err := topOptions(c.Many())
 		if err != nil {
@@ -60,6 +64,7 @@ type top struct {
 	seen, limited *hitters.Sketch
 	counted       int64        // calls in this slice
 	until         atomic.Int64 // when it ends, ns
+	seed          uint64       // of what sessions choose by: a random one but for tests
 }
 
 // aWeight is how many calls are counted before the weight doubles, which it does so often at most.
@@ -71,6 +76,7 @@ func (t *top) add(now int64, database int, key []byte, limited bool, weight int6
 	defer t.mu.Unlock()
 	if t.seen == nil {
 		t.seen, t.limited = hitters.New(), hitters.New()
+		t.seed = cmp.Or(t.seed, new(maphash.Hash).Sum64())
 	}
 	if end := (now/hitters.Slice + 1) * hitters.Slice; end > t.until.Load() {
 		t.until.Store(end)
@@ -81,7 +87,10 @@ func (t *top) add(now int64, database int, key []byte, limited bool, weight int6
 	if limited {
 		t.limited.Add(now, int32(database), key, weight)
 	}
-	return 1 << min(t.counted/aWeight, mostDoublings)
+	next = 1 << min(t.counted/aWeight, mostDoublings)
+	t.seen.Weigh(now, max(weight, next))
+	t.limited.Weigh(now, max(weight, next))
+	return next
 }
 
 // list works on a copy, made a slice at a time: nobody who decides waits for long.
@@ -128,23 +137,25 @@ func (c *Call) seen(key []byte, limited bool) {
 
 func (c *Call) sample(key []byte, limited bool) {
 	s := &c.sampling
-	next := c.instance.top.add(c.View.Now(), c.View.Selected(), key, limited, max(s.weight, 1))
-	s.weight, s.skip, s.until = next, s.gap(next), c.instance.top.until.Load()
+	top := &c.instance.top
+	next := top.add(c.View.Now(), c.View.Selected(), key, limited, max(s.weight, 1))
+	if s.random == 0 && next > 1 { // which no two sessions have in common
+		s.random = (top.seed ^ uint64(c.client.id)*0x9e3779b97f4a7c15) | 1
+	}
+	s.weight, s.skip, s.until = next, s.gap(next), top.until.Load()
 }
 
-// gap is how many calls are let pass, at random, so that one in weight is counted: a step that is always the same would miss a client
-// that always does the same.
+// gap is how many calls are let pass, at random, so that each is counted with a chance of one in weight, whatever became of those before
+// it (so it is distributed geometrically). Any other distance that comes to one in weight would count less of a session of few calls.
 func (s *sampling) gap(weight int64) int64 {
 	if weight == 1 {
 		return 0
 	}
-	if s.random == 0 {
-		s.random = 0x9e3779b97f4a7c15
-	}
 	s.random ^= s.random << 13
 	s.random ^= s.random >> 7
 	s.random ^= s.random << 17
-	return int64(s.random % uint64(2*weight-1))
+	chance := float64(s.random>>11+1) / (1 << 53) // above 0, 1 at most
+	return int64(math.Log(chance) / math.Log1p(-1/float64(weight)))
 }
 
 // begin is called when a batch begins: in a new slice calls are counted one by one again.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand"
 	"regexp"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -50,6 +51,7 @@ func (c *caller) feed(keys []string) {
 // as people use them.
 func TestTopOfManyCalls(t *testing.T) {
 	s := newStill(t)
+	s.instance.top.seed = 1
 	zipf := rand.NewZipf(rand.New(rand.NewSource(1)), 1.1, 1, 100_000)
 	exact := map[string]int64{}
 	for range 3 {
@@ -67,13 +69,10 @@ func TestTopOfManyCalls(t *testing.T) {
 	for line, once := range map[string]int64{"CL.TOP SEEN 20": 0, "CL.TOP 20": 1} { // each key was allowed once
 		top := s.topOf(t, c, line)
 		require.Len(t, top, 20)
-		wrong := 0
 		for key, said := range top {
-			if off := exact[key] - once - said.count; max(off, -off) > said.off {
-				wrong++
-			}
+			off := exact[key] - once - said.count
+			require.LessOrEqual(t, max(off, -off), said.off, "%s of %v", key, top)
 		}
-		require.LessOrEqual(t, wrong, 3, "one in twenty may be: %v", top)
 		for n := range 8 {
 			require.Contains(t, top, fmt.Sprint("user:", n), line)
 		}
@@ -83,6 +82,7 @@ func TestTopOfManyCalls(t *testing.T) {
 // A client that always does the same is counted fairly: of two keys by turns each is seen as often.
 func TestTopOfCallsByTurns(t *testing.T) {
 	s := newStill(t)
+	s.instance.top.seed = 1
 	c := s.dial()
 	for range 5 {
 		var keys []string
@@ -93,7 +93,7 @@ func TestTopOfCallsByTurns(t *testing.T) {
 	}
 	top := s.topOf(t, c, "CL.TOP SEEN")
 	for _, key := range []string{"even", "odd"} {
-		require.InDelta(t, 50_000, top[key].count, float64(2*top[key].off), "%v", top)
+		require.InDelta(t, 50_000, top[key].count, float64(top[key].off), "%v", top)
 		require.Less(t, top[key].off, int64(15_000))
 	}
 }
@@ -108,10 +108,46 @@ func TestTopAfterARush(t *testing.T) {
 	}
 	c.feed(keys)
 	s.clock.Advance(10 * time.Second)
-	for range 3 {
-		c.say(t, "CL.THROTTLE slow 10 1 60")
+	slow := func() topKey {
+		for range 3 {
+			c.say(t, "CL.THROTTLE slow 10 1 60")
+		}
+		return s.topOf(t, c, "CL.TOP SEEN")["slow"]
 	}
-	require.Equal(t, topKey{3, 0}, s.topOf(t, c, "CL.TOP SEEN")["slow"])
+	during := slow()
+	require.Equal(t, int64(3), during.count)
+	require.NotZero(t, during.off, "in the rush it may have been let pass")
 	s.clock.Advance(time.Minute)
 	require.Empty(t, s.topOf(t, c, "CL.TOP SEEN"))
+	require.Equal(t, topKey{3, 0}, slow())
+}
+
+// However the calls are spread, each count is as near as the reply says: with 99.9 %, so here always. Many clients of few calls
+// each are as one of many; and what was let pass before a key was counted may have been its own.
+func TestTopIsAsNearAsItSays(t *testing.T) {
+	for _, spread := range []struct{ rush, clients, calls int }{
+		{0, 20, 100}, {0, 3000, 20}, {20_000, 2000, 5}, {60_000, 500, 3}, {60_000, 20, 500}, {100_000, 1, 2000}, {100_000, 3000, 1},
+	} {
+		s := newStill(t)
+		s.instance.top.seed = 1
+		s.dial().feed(slices.Repeat([]string{"rush"}, spread.rush))
+		exact := map[string]int64{"rush": int64(spread.rush)}
+		for n := range spread.clients {
+			keys := slices.Repeat([]string{"many"}, spread.calls)
+			if n%10 == 0 {
+				keys[len(keys)-1] = "some"
+			}
+			for _, key := range keys {
+				exact[key]++
+			}
+			c := s.dial()
+			c.feed(keys)
+			c.session.Close()
+		}
+		for key, said := range s.topOf(t, s.dial(), "CL.TOP SEEN") {
+			off := exact[key] - said.count
+			require.LessOrEqual(t, max(off, -off), said.off, "%+v: %s is %d, not %+v", spread, key, exact[key], said)
+			t.Logf("%+v: %s is %d, said to be %d within %d", spread, key, exact[key], said.count, said.off)
+		}
+	}
 }

@@ -38,6 +38,7 @@ type Sketch struct {
 
 type slice struct {
 	number   int64 // which slice of all time it is
+	most     int64 // the largest weight by which calls were counted in it, or let pass
 	counters []counter
 	names    []byte // where the keys are, each with room to spare: what is left of it is for those that come
 }
@@ -53,12 +54,14 @@ type counter struct {
 // New makes a sketch that has counted nothing. It takes memory as it is used: 180 KiB a slice, and more if keys are long.
 func New() *Sketch { return &Sketch{seed: maphash.MakeSeed()} }
 
-// Add counts a key at an instant, in ns, weight times: whoever counts one call in n at random says n.
+// Add counts a key at an instant, in ns, weight times: whoever counts one call in n at random says n, and says so by Weigh before
+// it lets any pass.
 func (s *Sketch) Add(now int64, database int32, key []byte, weight int64) {
 	if len(key) > MaxKey {
 		return
 	}
 	slice := s.current(now)
+	slice.most = max(slice.most, weight)
 	set := slice.set(maphash.Bytes(s.seed, key))
 	c := find(set, database, key)
 	if c == nil {
@@ -73,6 +76,12 @@ func (s *Sketch) Add(now int64, database int32, key []byte, weight int64) {
 	c.variance += float64(weight) * float64(weight-1)
 }
 
+// Weigh says that from now on each call is counted with a chance of 1 in weight, by itself.
+func (s *Sketch) Weigh(now, weight int64) {
+	slice := s.current(now)
+	slice.most = max(slice.most, weight)
+}
+
 // current is the slice of an instant, emptied if it held another.
 func (s *Sketch) current(now int64) *slice {
 	number := now / Slice
@@ -80,7 +89,7 @@ func (s *Sketch) current(now int64) *slice {
 	if c.number == number && c.counters != nil {
 		return c
 	}
-	c.number = number
+	c.number, c.most = number, 1
 	if c.counters == nil {
 		c.counters, c.names = make([]counter, sets*ways), make([]byte, sets*ways*usualKey)
 	}
@@ -125,8 +134,8 @@ func smallest(set []counter) *counter {
 	return least
 }
 
-// Hitter is a key and how often it was named: Count times, and Error more or fewer at most. (Of calls that were counted by weight
-// that holds for nineteen keys in twenty.)
+// Hitter is a key and how often it was named: Count times, and Error more or fewer at most. Where calls were counted by weight that
+// holds with 99.9 %.
 type Hitter struct {
 	Key          string
 	Count, Error int64
@@ -145,7 +154,7 @@ func (s *Sketch) Copy(to *Sketch, i int) {
 		names = append(names, counters[j].key...)
 		counters[j].key = names[len(names)-len(counters[j].key):]
 	}
-	to.slices[i] = slice{number: from.number, counters: counters}
+	to.slices[i] = slice{number: from.number, most: from.most, counters: counters}
 }
 
 // Empty is a sketch for copies of this one's slices.
@@ -158,10 +167,27 @@ type sum struct {
 	variance float64
 }
 
+// certainty is ln(2 / 0.001): one in a thousand is off by more, on either side.
+const certainty = 7.601
+
+// bound is how far the count may be off, where calls were counted with a chance of 1 in most or more. That is Bernstein's inequality:
+// with a certainty of a = ln(1 / chance), n calls that are counted by themselves, each as w or not at all, stand for
+// no more than a * w + sqrt((a * w)^2 + 2 * a * variance) from n. What was counted for another key, or got lost, is of unknown
+// variance: of the largest that it can have.
+func (s *sum) bound(most int64) int64 {
+	if most <= 1 {
+		return s.off
+	}
+	w := certainty * float64(most)
+	off := math.Ceil(w + math.Sqrt(w*w+2*certainty*(s.variance+float64(s.off)*float64(most-1))))
+	return s.off + int64(min(off, float64(math.MaxInt64/2-s.off/2)))
+}
+
 // Top is the n keys of a database that were named most often in the slices that end with now's, most first.
 func (s *Sketch) Top(now int64, database int32, n int) []Hitter {
-	sums := map[string]*sum{}
+	sums, most := map[string]*sum{}, int64(1)
 	for slice := range s.recent(now) {
+		most = max(most, slice.most)
 		for i := range slice.counters {
 			if c := &slice.counters[i]; c.count > 0 && c.database == database && sums[string(c.key)] == nil {
 				sums[string(c.key)] = new(sum)
@@ -173,7 +199,7 @@ func (s *Sketch) Top(now int64, database int32, n int) []Hitter {
 		for slice := range s.recent(now) {
 			sum.add(slice.set(maphash.String(s.seed, key)), database, key)
 		}
-		top = append(top, Hitter{key, sum.count, sum.off + int64(math.Ceil(2*math.Sqrt(sum.variance)))})
+		top = append(top, Hitter{key, sum.count, sum.bound(most)})
 	}
 	slices.SortFunc(top, func(a, b Hitter) int { return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Key, b.Key)) })
 	return top[:min(n, len(top))]
