@@ -162,11 +162,11 @@ func TestClientsThatGoAwayHarmNobody(t *testing.T) {
 func TestManyCallsBeforeTheFirstReplyIsRead(t *testing.T) {
 	const calls = 100_000
 	server := peer.Start(t)
-	conn := dial(t, server)
 	var b []byte
 	for i := range calls {
 		b = append(b, command("CL.THROTTLE", fmt.Sprint("key", i%1000), "1000", "1", "1000", "1")...)
 	}
+	conn := dial(t, server) // not before: a handshake that waits for the first call has a time
 	require.NoError(t, send(conn, b)(), "the server stops reading while nobody reads its replies")
 	r := bufio.NewReader(conn)
 	for i := range calls {
