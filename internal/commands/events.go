@@ -53,8 +53,10 @@ func classOf(letter byte) events {
 	return otherEvents
 }
 
-// errEventClass is Redis's.
-var errEventClass = errors.New("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.") //nolint:staticcheck // as clients know it
+// errEventClass is Redis's, in the words that clients know.
+//
+//lint:ignore ST1005 they begin with a capital and end with a full stop
+var errEventClass = errors.New("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.")
 
 // parseEvents reads a setting such as KEA, and returns it as CONFIG GET shows it.
 func parseEvents(text string) (canonical string, err error) {
