@@ -79,6 +79,9 @@ func (s *session) newPlace(number int, redisServer string) (place, error) {
 	if err := os.CopyFS(filepath.Join(p.dir, "tests"), os.DirFS(filepath.Join(s.source, "tests"))); err != nil {
 		return p, err
 	}
+	if err := loosen(p.dir); err != nil {
+		return p, err
+	}
 	script, err := os.ReadFile(filepath.Join(s.source, "runtest"))
 	if err != nil {
 		return p, err
