@@ -303,8 +303,8 @@ func TestKubernetesService(t *testing.T) {
 var (
 	uses   = regexp.MustCompile(`uses: *(.*)`)
 	pinned = regexp.MustCompile(`^actions/(checkout|setup-go)@[0-9a-f]{40} # v[0-9.]+$`)
-	makes  = regexp.MustCompile(`\b(?:make|ci/run) ([a-z-]+)`)
-	target = regexp.MustCompile(`(?m)^([a-z-]+):.*## `)
+	makes  = regexp.MustCompile(`\b(?:make|ci/run) ([a-z0-9-]+)`)
+	target = regexp.MustCompile(`(?m)^([a-z0-9-]+):.*## `)
 )
 
 // CI does what a developer can do: it runs make, by way of .ci/run where a test needs more than Go, and the targets exist. What it

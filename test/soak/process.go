@@ -58,7 +58,7 @@ func launch(binary, transport string) (*process, error) {
 		close(p.ended)
 	}()
 	p.watcher = connect(addr, 3)
-	return p, p.within(10*time.Second, "it answers", func() bool { return p.watcher.Ping(context.Background()).Err() == nil })
+	return p, p.within(settles, "it answers", func() bool { return p.watcher.Ping(context.Background()).Err() == nil })
 }
 
 // within waits for something to become true.

@@ -1,4 +1,4 @@
-// ioredis: node ioredis.mjs ioredis6
+// ioredis: node ioredis.mjs ioredis
 import assert from "node:assert/strict";
 import { client, installed, ok, port, protocol, restart } from "./story.mjs";
 

@@ -1,4 +1,4 @@
-// node-redis: node node-redis.mjs redis6
+// node-redis: node node-redis.mjs redis
 import assert from "node:assert/strict";
 import { client, installed, ok, port, protocol, restart, tls } from "./story.mjs";
 
