@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+import warnings
 
 import redis
 
@@ -39,6 +40,13 @@ assert r.incr("n") == 2
 assert r.expire("n", 100) is True
 assert 50 < r.ttl("n") <= 100
 ok("counters")
+
+if hasattr(r, "delex"):  # Debian's is older
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # they are called experimental
+        assert r.set("lock", "a") and r.set("lock", "b", ifeq="x") is None and r.set("lock", "b", ifeq="a") is True
+        assert r.delex("lock", ifdeq="0" * 16) == 0 and r.delex("lock", ifdeq=r.digest("lock")) == 1
+        assert r.msetex({"a": 1, "b": 2}, ex=100) == 1 and 50 < r.ttl("b") <= 100
 
 pipe = r.pipeline(transaction=False)
 for _ in range(10):
