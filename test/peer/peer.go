@@ -185,7 +185,7 @@ func Launch(t *testing.T, cmd *exec.Cmd) *Server {
 		cmd.Stderr = &s.stderr
 	}
 	// The race detector makes a process wait a second before it ends, unless told.
-	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
+	cmd.Env = append(environment(), "GORACE=atexit_sleep_ms=0")
 	require.NoError(t, cmd.Start())
 	go func() {
 		_ = cmd.Wait() // ProcessState tells
@@ -196,6 +196,11 @@ func Launch(t *testing.T, cmd *exec.Cmd) *Server {
 		<-s.ended
 	})
 	return s
+}
+
+// environment is the test's own, but for what is said to tests: a server would take that for options that it does not have.
+func environment() []string {
+	return slices.DeleteFunc(os.Environ(), func(entry string) bool { return strings.HasPrefix(entry, "CELLSERVER_TEST_") })
 }
 
 // check ends a server that the test was done with.
