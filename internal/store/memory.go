@@ -464,17 +464,17 @@ func (v *view) lockSet(set lockSet) (db *database, now int64) {
 	}
 	for {
 		db = v.made()
-		now = set.lock(db, v.now, v.by)
+		now = set.lock(db, v.now, v.by, true)
 		if v.inUse() == db {
 			return db, now
 		}
-		set.unlock(db) // it has another number by now
+		set.unlock(db, true) // it has another number by now
 	}
 }
 
 func (v *view) unlock(db *database, set lockSet) {
 	if v.transaction == nil {
-		set.unlock(db)
+		set.unlock(db, true)
 	}
 }
 
@@ -490,22 +490,47 @@ func (set *lockSet) add(shard uint32) { set[shard/64] |= 1 << (shard % 64) }
 
 func (set *lockSet) has(shard uint32) bool { return set[shard/64]>>(shard%64)&1 != 0 }
 
+// measured is the shard that has the hold of all of them measured, none if another database's is: one step's locks are one hold.
+func (set *lockSet) measured(holds bool) uint32 {
+	if !holds {
+		return shards
+	}
+	for word, bitmap := range set {
+		if bitmap != 0 {
+			return uint32(word*64 + bits.TrailingZeros64(bitmap))
+		}
+	}
+	return shards
+}
+
 // lock takes the locks for a caller, and returns the instant of the step: not before now, nor before what any of the shards has seen.
-func (set *lockSet) lock(db *database, now, by int64) int64 {
+func (set *lockSet) lock(db *database, now, by int64, holds bool) int64 {
+	measured := set.measured(holds)
 	for word, bitmap := range set {
 		for ; bitmap != 0; bitmap &= bitmap - 1 {
-			s := &db.shards[word*64+bits.TrailingZeros64(bitmap)]
-			s.lock()
+			n := uint32(word*64 + bits.TrailingZeros64(bitmap))
+			s := &db.shards[n]
+			if n == measured {
+				s.lock()
+			} else {
+				s.mu.Lock()
+			}
 			s.by, now = by, max(now, s.last)
 		}
 	}
 	return now
 }
 
-func (set *lockSet) unlock(db *database) {
+func (set *lockSet) unlock(db *database, holds bool) {
+	measured := set.measured(holds)
 	for word, bitmap := range set {
 		for ; bitmap != 0; bitmap &= bitmap - 1 {
-			db.shards[word*64+bits.TrailingZeros64(bitmap)].unlock()
+			n := uint32(word*64 + bits.TrailingZeros64(bitmap))
+			if n == measured {
+				db.shards[n].unlock()
+			} else {
+				db.shards[n].mu.Unlock()
+			}
 		}
 	}
 }

@@ -58,7 +58,7 @@ func (v *view) lockPlaces(places []Place, all bool) bool {
 	}
 	slices.SortFunc(t.locked, func(a, b lockedDatabase) int { return a.db.order - b.db.order })
 	for i := range t.locked {
-		v.now = t.locked[i].set.lock(t.locked[i].db, v.now, v.by)
+		v.now = t.locked[i].set.lock(t.locked[i].db, v.now, v.by, i == 0)
 	}
 	for _, p := range places {
 		if set := t.find(v.memory.database(p.Database)); set == nil || !set.has(v.memory.hash(p.Key).shard) {
@@ -89,7 +89,7 @@ func (t *transaction) find(db *database) *lockSet {
 // unlock gives all locks back, and keeps the room to list those of one database.
 func (t *transaction) unlock() {
 	for i := range t.locked {
-		t.locked[i].set.unlock(t.locked[i].db)
+		t.locked[i].set.unlock(t.locked[i].db, i == 0)
 	}
 	if len(t.locked) > 1 {
 		t.locked = nil
@@ -122,7 +122,7 @@ func (t *transaction) make(m *Memory, n int, by int64) *database {
 	}
 	db := m.newDatabase(n)
 	*t.of(db) = everyShard
-	everyShard.lock(db, 0, by)
+	everyShard.lock(db, 0, by, len(t.locked) == 1)
 	m.databases[n].Store(db)
 	return db
 }

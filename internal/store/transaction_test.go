@@ -1,10 +1,13 @@
 package store
 
 import (
+	"runtime"
 	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/meter"
 )
 
 // While databases change their numbers, steps on two of them find their keys locked: a step that does not would panic.
@@ -36,4 +39,29 @@ func TestDatabasesSwapBesideSteps(t *testing.T) {
 	}
 	all.Wait()
 	require.NoError(t, m.check())
+}
+
+// A step that holds many locks, in several databases, for longer than a millisecond is one hold.
+func TestAStepIsOneHold(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		return // there nothing is measured
+	}
+	var holds, own meter.Longest
+	m := NewMemory(Options{SweepEvery: -1, Holds: &holds})
+	v := m.View()
+	for database := range 3 {
+		v.Select(database)
+		_, _ = v.Add(background, []byte("key"), 1)
+	}
+	before := holds.Over()
+	v.Atomically(background, nil, true, func() {
+		for rounds := 1 << 16; own.Over() == 0; rounds *= 2 { // CPU time, which is what is counted
+			began := own.Start()
+			for range rounds {
+				v.Selected()
+			}
+			own.Stop(began)
+		}
+	})
+	require.Equal(t, before+1, holds.Over())
 }

@@ -28,7 +28,7 @@ func (v *view) transfer(from, to Place, how Transfer) (bool, error) {
 	if !destination.shard.pages.haveRoom(1) {
 		return false, ErrFull
 	}
-	copied := source.lift()
+	copied := source.lift(how.Copy)
 	source.shard.moved += int64(len(copied.value))
 	if !how.Copy {
 		source.shard.forget(&source.spot)
@@ -66,16 +66,21 @@ type lifted struct {
 	leases  *leases
 }
 
-// lift copies what stands at a spot.
-func (at *located) lift() lifted {
+// lift copies what stands at a spot. What stands in a slab is copied if it is to stay there, too; else it is handed on as it is, which
+// takes no longer for a log of a hundred thousand entries.
+func (at *located) lift(stays bool) lifted {
 	r := at.r
 	l := lifted{kind: r.kind(), expires: r.expires(), value: slices.Clone(r[r.atValue():r.size()])}
 	switch {
 	case r.isInline():
 	case l.kind == SlidingLog:
-		l.log = at.shard.logs.at(r.held()).clone()
+		if l.log = at.shard.logs.at(r.held()); stays {
+			l.log = l.log.clone()
+		}
 	case l.kind == Lease:
-		l.leases = at.shard.leases.at(r.held()).clone()
+		if l.leases = at.shard.leases.at(r.held()); stays {
+			l.leases = l.leases.clone()
+		}
 	}
 	return l
 }
