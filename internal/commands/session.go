@@ -100,7 +100,8 @@ type mail struct {
 	waiting atomic.Bool // there is some; read without the lock
 	mu      sync.Mutex
 	pushes  []byte
-	reply   [][]byte // in pieces
+	told    map[string]bool // keys that a broadcast among pushes names
+	reply   [][]byte        // in pieces
 	replied bool
 	last    bool   // and the reply ends the conversation
 	then    func() // what the session does first, nil for nothing
@@ -234,8 +235,11 @@ func (s *Session) answer() (answered int64) {
 		if s.more = left <= 0 || s.out.Len() >= turnOutput || len(s.pending) > 0; s.more {
 			break
 		}
-		if s.ahead.empty() && !s.readAhead() {
-			break
+		if s.ahead.empty() {
+			bytes, some := s.readAhead()
+			if left -= bytes / fewBytes; !some {
+				break
+			}
 		}
 		if s.careful && s.held() {
 			break
@@ -256,27 +260,31 @@ func (s *Session) worth() int {
 	return worth + s.call.moved/fewBytes
 }
 
-// readAhead reads the calls of the next window. When there are none, and the reader has failed, the conversation ends.
-func (s *Session) readAhead() bool {
+// readAhead reads the calls of the next window, and says how many bytes they are. When there are none, and the reader has failed,
+// the conversation ends.
+func (s *Session) readAhead() (bytes int, some bool) {
 	s.ahead.clear()
-	most := lookahead
-	if s.restricted {
-		most = 1 // the call behind it may be longer, if this one says who the client is
+	most, buffered := lookahead, s.reader.Buffered()
+	if s.restricted || buffered > manyBuffered {
+		most = 1 // the call behind it may be longer, if this one says who the client is; or they are long ones
 	}
 	err := s.ahead.fill(s.reader, s.instance.table, &s.recent, most)
 	if s.ahead.empty() {
 		if err != nil {
 			s.refuse(err)
 		}
-		return false
+		return 0, false
 	}
 	s.call.View.Begin()
 	s.call.sampling.begin(s.call.View.Now())
 	if s.ahead.count > 1 { // for one call alone it is not worth it
 		s.call.View.Foresee(s.ahead.keys)
 	}
-	return true
+	return buffered - s.reader.Buffered(), true
 }
+
+// manyBuffered is more than a loop reads at a time: what is there is of long calls, or has waited, and is read call by call.
+const manyBuffered = 64 << 10
 
 // refuse ends a conversation whose bytes make no sense. A call that outgrew its bound gets no answer, as from Redis.
 func (s *Session) refuse(err error) {
@@ -385,7 +393,7 @@ func (s *Session) takePushes() {
 func (s *Session) takeEarly(bytes int) {
 	s.mail.mu.Lock()
 	defer s.mail.mu.Unlock()
-	bytes = min(bytes, len(s.mail.pushes))
+	bytes, s.mail.told = min(bytes, len(s.mail.pushes)), nil
 	s.aloud(func() { s.out.Raw(s.mail.pushes[:bytes]) })
 	if s.mail.pushes = s.mail.pushes[bytes:]; len(s.mail.pushes) == 0 {
 		s.mail.pushes = nil
@@ -416,7 +424,7 @@ func (s *Session) takeMail() {
 	} else {
 		s.out.Raw(s.mail.pushes)
 	}
-	s.mail.pushes = nil
+	s.mail.pushes, s.mail.told = nil, nil
 	s.closing = s.closing || s.mail.lost
 }
 

@@ -128,6 +128,9 @@ func (named *Command) refusal(words [][]byte) error {
 
 // sub finds a subcommand by its name in any case.
 func (row *Command) sub(name []byte) *Command {
+	if len(name) > maxName {
+		return nil // which may be a megabyte, and would be looked at once for each
+	}
 	for _, sub := range row.Subs {
 		if _, word, _ := strings.Cut(sub.Name, "|"); strings.EqualFold(string(name), word) {
 			return sub

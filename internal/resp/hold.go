@@ -148,6 +148,9 @@ func (r *Reader) Long() [][]byte {
 	call := r.long
 	switch {
 	case call == nil:
+	case r.held && !r.lent && len(r.buf)-r.start > len(call[len(call)-1]):
+		call[len(call)-1] = bytes.Clone(call[len(call)-1]) // what came behind it is more
+		r.long = nil
 	case r.held:
 		r.held, r.long, r.own, r.words = false, nil, nil, nil
 		if !r.lent {
