@@ -91,7 +91,7 @@ func (s *selector) allowsKey(r *Request, key []byte, access Access) bool {
 
 func matches(pattern, text []byte, steps *int) (ok bool) {
 	*steps-- // a pattern that fails at its first byte takes time, too
-	ok, *steps = match.GlobWithin(pattern, text, *steps)
+	ok, *steps = match.GlobWithin(pattern, text, false, *steps)
 	return ok
 }
 

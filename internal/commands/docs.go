@@ -40,7 +40,7 @@ var commandCount = Command{
 
 var commandInfo = Command{
 	Name: "command|info", Group: "server", Category: "connection", Since: "2.8.13", Complexity: "O(N) in the number of names",
-	Flags: aboutCommands, Tips: []string{"nondeterministic_output_order"},
+	Flags: aboutCommands | Slow, Tips: []string{"nondeterministic_output_order"},
 	Summary: "Describes commands for programs: arity, flags, key positions, ACL categories, tips, key specs, subcommands.",
 	Args:    []Arg{Word("command-name").Optional().Many()},
 	Reply:   "An array, one element a name: ten elements, or nil if there is no such command.",
@@ -237,7 +237,7 @@ var commandList = Command{
 	Args:    []Arg{Word("[FILTERBY MODULE name | ACLCAT category | PATTERN pattern]").Optional().Many()},
 	Reply:   "The names.",
 	Run: func(c *Call) error {
-		wanted, err := listFilter(c.Many())
+		wanted, done, err := c.listFilter(c.Many())
 		if err != nil {
 			return err
 		}
@@ -246,6 +246,9 @@ var commandList = Command{
 			if wanted(row) {
 				names = append(names, row.Name)
 			}
+		}
+		if err := done(); err != nil {
+			return err
 		}
 		slices.Sort(names)
 		c.Out.Array(len(names))
@@ -256,29 +259,35 @@ var commandList = Command{
 	},
 }
 
-// listFilter reads COMMAND LIST's filter. Without one all are listed, subcommands too, as in Redis.
-func listFilter(words [][]byte) (func(*Command) bool, error) {
+// listFilter reads COMMAND LIST's filter. Without one all are listed, subcommands too, as in Redis. done says whether the filter could
+// look at all of them.
+func (c *Call) listFilter(words [][]byte) (wanted func(*Command) bool, done func() error, err error) {
+	done = func() error { return nil }
 	if len(words) == 0 {
-		return func(*Command) bool { return true }, nil
+		return func(*Command) bool { return true }, done, nil
 	}
 	if len(words) != 3 || !foldEqual(words[0], "FILTERBY") {
-		return nil, errSyntax
+		return nil, nil, errSyntax
 	}
 	switch what := words[2]; {
 	case foldEqual(words[1], "MODULE"):
-		return func(*Command) bool { return false }, nil // there are no modules
+		return func(*Command) bool { return false }, done, nil // there are no modules
 	case foldEqual(words[1], "ACLCAT"):
 		category := "@" + strings.ToLower(string(what))
-		return func(row *Command) bool { return slices.Contains(row.categories(), category) }, nil
+		return func(row *Command) bool { return slices.Contains(row.categories(), category) }, done, nil
 	case foldEqual(words[1], "PATTERN"):
-		return func(row *Command) bool { return glob(what, []byte(row.Name), true) }, nil
+		names, err := c.match(words[2:])
+		if err != nil {
+			return nil, nil, err
+		}
+		return func(row *Command) bool { return names.any(row.Name) }, names.err, nil
 	}
-	return nil, errSyntax
+	return nil, nil, errSyntax
 }
 
 var commandGetKeys = Command{
 	Name: "command|getkeys", Group: "server", Category: "connection", Since: "2.8.13", Complexity: "O(N) in the number of words",
-	Flags: aboutCommands, Min: 4,
+	Flags: aboutCommands | Slow, Min: 4,
 	Summary: "Finds the keys in a call.",
 	Args:    []Arg{Word("command"), Word("arg").Many()}, Reply: "The keys.",
 	Run: func(c *Call) error {
@@ -315,7 +324,7 @@ func (c *Call) keysIn(words [][]byte) (row *Command, keys [][]byte, err error) {
 
 var commandGetKeysAndFlags = Command{
 	Name: "command|getkeysandflags", Group: "server", Category: "connection", Since: "7.0.0", Complexity: "O(N) in the number of words",
-	Flags: aboutCommands, Min: 4,
+	Flags: aboutCommands | Slow, Min: 4,
 	Summary: "Finds the keys in a call, and what it does with them.",
 	Args:    []Arg{Word("command"), Word("arg").Many()}, Reply: "A pair a key: the key, and flags as in COMMAND INFO's key specs.",
 	Run: func(c *Call) error {
@@ -365,7 +374,7 @@ func (row *Command) plainKeys(keys, words [][]byte) [][]byte {
 
 var commandDocs = Command{
 	Name: "command|docs", Group: "server", Category: "connection", Since: "7.0.0", Complexity: "O(N) in the number of names",
-	Flags: aboutCommands, Tips: []string{"nondeterministic_output_order"},
+	Flags: aboutCommands | Slow, Tips: []string{"nondeterministic_output_order"},
 	Summary: "Describes commands for people.",
 	Args:    []Arg{Word("command-name").Optional().Many()},
 	Reply:   "A map from names to what the manual says: summary, since, group, complexity, arguments, subcommands.",

@@ -5,8 +5,8 @@ import (
 	"os"
 	"runtime"
 	"runtime/metrics"
-	"slices"
 	"strconv"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -38,10 +38,14 @@ var configGet = Command{
 	Summary: "Returns the settings whose names match.",
 	Args:    []Arg{Word("parameter").Many()}, Reply: "A map of names and values.",
 	Run: func(c *Call) error {
-		patterns := c.Many()
-		found := c.instance.options.Matching(func(name string) bool {
-			return slices.ContainsFunc(patterns, func(p []byte) bool { return glob(p, []byte(name), true) })
-		})
+		names, err := c.match(c.Many())
+		if err != nil {
+			return err
+		}
+		found := c.instance.options.Matching(names.any)
+		if err := names.err(); err != nil {
+			return err
+		}
 		c.Out.Map(len(found))
 		for _, v := range found {
 			c.Out.BulkString(v.Name)

@@ -7,16 +7,12 @@ import "math"
 // itself; with fold, whatever the case of ASCII letters. Only the last * seen is ever tried again, which is enough, so the time
 // is at most the product of the lengths; Redis's own recursion takes exponential time on patterns such as a*a*a*b.
 func Glob(pattern, text []byte, fold bool) bool {
-	ok, _ := glob(pattern, text, fold, math.MaxInt)
+	ok, _ := GlobWithin(pattern, text, fold, math.MaxInt)
 	return ok
 }
 
-// GlobWithin is Glob, case and all, in so many steps of a few nanoseconds: it says how many are left, and no when there is none.
-func GlobWithin(pattern, text []byte, steps int) (ok bool, left int) {
-	return glob(pattern, text, false, steps)
-}
-
-func glob(pattern, text []byte, fold bool, left int) (bool, int) {
+// GlobWithin is Glob in so many steps of a few nanoseconds: it says how many are left, and no when there is none.
+func GlobWithin(pattern, text []byte, fold bool, left int) (bool, int) {
 	p, t := 0, 0
 	star, from := -1, 0 // the pattern after the last *, and the text that it was tried on
 	for t < len(text) {
@@ -25,6 +21,9 @@ func glob(pattern, text []byte, fold bool, left int) (bool, int) {
 			star, from = p, t
 			if p == len(pattern) {
 				return true, left
+			}
+			if left--; left < 0 {
+				return false, 0
 			}
 			continue
 		}

@@ -55,12 +55,19 @@ func TestGlobIsNotExponential(t *testing.T) {
 // A bounded match says no when its steps are used up, and what is left when they are not.
 func TestGlobWithin(t *testing.T) {
 	pattern, text := []byte("*aaaaaaaaab"), bytes.Repeat([]byte("a"), 5000)
-	ok, left := GlobWithin(pattern, text, 1000)
+	ok, left := GlobWithin(pattern, text, false, 1000)
 	require.False(t, ok)
 	require.Zero(t, left)
-	ok, left = GlobWithin([]byte("tenant:*"), append([]byte("tenant:"), text...), 1000)
+	ok, left = GlobWithin([]byte("tenant:*"), append([]byte("tenant:"), text...), false, 1000)
 	require.True(t, ok)
 	require.Equal(t, 1000-len("tenant:"), left)
-	_, left = GlobWithin([]byte("*["+strings.Repeat("x", 800)+"]b"), text, 1_000_000)
+	_, left = GlobWithin([]byte("*["+strings.Repeat("x", 800)+"]b"), text, false, 1_000_000)
 	require.Less(t, left, 1_000_000-len(text)*100, "a long class counts")
+}
+
+// Each * is a step, too: a pattern may be nothing else.
+func TestStarsAreSteps(t *testing.T) {
+	ok, left := GlobWithin(bytes.Repeat([]byte("*"), 5000), []byte("a"), false, 1000)
+	require.False(t, ok)
+	require.Zero(t, left)
 }

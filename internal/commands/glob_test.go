@@ -1,0 +1,41 @@
+package commands
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Patterns of names are bounded like those of keys, and so is the work that all of a call's patterns make together.
+func TestPatternsOfNamesAreBounded(t *testing.T) {
+	c := newStill(t).dial()
+	long := strings.Repeat("a", 1025)
+	class := "*[" + strings.Repeat("?", 1000)
+	for _, call := range [][]string{{"CONFIG", "GET", "port", long}, {"COMMAND", "LIST", "FILTERBY", "PATTERN", long}} {
+		require.NoError(t, c.Send(encode(call)))
+		require.Equal(t, "-ERR pattern is longer than 1024 bytes\r\n", c.output())
+	}
+	for _, call := range [][]string{
+		append([]string{"CONFIG", "GET"}, strings.Fields(strings.Repeat(class+" ", 100))...), {"COMMAND", "LIST", "FILTERBY", "PATTERN", class},
+	} {
+		require.NoError(t, c.Send(encode(call)))
+		require.Equal(t, "-ERR the patterns take too long to match\r\n", c.output())
+	}
+	require.NoError(t, c.Send(encode(append([]string{"CONFIG", "GET"}, strings.Fields(strings.Repeat("*max* ", 120))...))))
+	require.Contains(t, c.output(), "maxclients", "which is what people write")
+}
+
+// What a window's bytes are counts of a turn, and not how many calls there are alone.
+func TestLongKeysCountOfATurn(t *testing.T) {
+	s := newStill(t)
+	c := s.dial()
+	call := encode([]string{"INCR", strings.Repeat("k", 60_000)})
+	c.session.Feed([]byte(strings.Repeat(string(call), 40)))
+	turns := 1
+	for ; c.session.More(); turns++ {
+		c.take()
+		c.session.Resume()
+	}
+	require.GreaterOrEqual(t, turns, 40*60/turn)
+}
