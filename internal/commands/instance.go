@@ -160,7 +160,7 @@ func New(c Config) (*Instance, error) {
 		slow:      make(chan struct{}, maxSlow()),
 		inTurn:    turn,
 		clients:   clients{byID: make(map[int64]*Session)},
-		watches:   watches{watchers: make(map[watchedKey]map[*Session]*watch), ages: make(map[int]age)},
+		watches:   watches{watchers: make(map[watchedKey]*watched), ages: make(map[int]age)},
 		turns:     c.Turns,
 		holds:     c.Holds,
 	}

@@ -5,8 +5,8 @@ import (
 	"os"
 	"runtime"
 	"runtime/metrics"
-	"strconv"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 )

@@ -10,7 +10,7 @@ import (
 // watches knows who watches which keys. The store tells it of every change while anybody does.
 type watches struct {
 	mu       sync.Mutex
-	watchers map[watchedKey]map[*Session]*watch
+	watchers map[watchedKey]*watched
 	count    int // of watches
 	clients  int // that watch something
 	ages     map[int]age
@@ -28,11 +28,20 @@ type watchedKey struct {
 	key      string
 }
 
+// watched is a key that sessions watch. It counts what becomes of the key, so that a change takes no longer if thousands watch it: the
+// store tells of it with the key locked.
+type watched struct {
+	sessions          map[*Session]*watch
+	changes, expiries int
+}
+
 // watch is one key that a session watches.
 type watch struct {
 	place   store.Place
-	age     age  // of the database when it began
-	existed bool // then
+	of      *watched
+	since   watched // what had become of it when it began
+	age     age     // of the database when it began
+	existed bool    // then
 	changed bool
 }
 
@@ -51,6 +60,7 @@ var watchKeys = Command{
 		if c.Session.queue != nil {
 			return refusal("ERR WATCH inside MULTI is not allowed")
 		}
+		c.moved += len(c.words) * listedWorth
 		for _, key := range c.Many() {
 			if err := c.instance.watches.add(c, key); err != nil {
 				return err
@@ -90,7 +100,8 @@ func (ws *watches) register(s *Session, w *watch) (known bool, err error) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	k := watchedKey{w.place.Database, string(w.place.Key)}
-	if _, known = ws.watchers[k][s]; known {
+	of := ws.watchers[k]
+	if of != nil && of.sessions[s] != nil {
 		return true, nil
 	}
 	if s.watchedBytes += len(k.key); len(s.watching) == maxWatched || s.watchedBytes > maxWatchedBytes {
@@ -100,10 +111,12 @@ func (ws *watches) register(s *Session, w *watch) (known bool, err error) {
 	if len(ws.watchers) == 0 {
 		ws.hearing.tell(forWatches, ws.heard)
 	}
-	if ws.watchers[k] == nil {
-		ws.watchers[k] = make(map[*Session]*watch)
+	if of == nil {
+		of = &watched{sessions: make(map[*Session]*watch)}
+		ws.watchers[k] = of
 	}
-	ws.watchers[k][s] = w
+	of.sessions[s] = w
+	w.of, w.since = of, watched{changes: of.changes, expiries: of.expiries}
 	ws.count++
 	if len(s.watching) == 0 {
 		ws.clients++
@@ -123,7 +136,7 @@ func (s *Session) unwatch() {
 	defer ws.mu.Unlock()
 	for _, w := range s.watching {
 		k := watchedKey{w.place.Database, string(w.place.Key)}
-		if delete(ws.watchers[k], s); len(ws.watchers[k]) == 0 {
+		if delete(w.of.sessions, s); len(w.of.sessions) == 0 {
 			delete(ws.watchers, k)
 		}
 	}
@@ -146,13 +159,18 @@ func (ws *watches) counts() (clients, keys int) {
 func (ws *watches) heard(database int, key []byte, why store.Why, _ int64) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	if why != store.Flushed {
-		for _, w := range ws.watchers[watchedKey{database, string(key)}] {
-			w.changed = w.changed || w.existed || why != store.Expired // what had expired before was not there
-		}
+	if why == store.Flushed {
+		ws.grow(database, age{emptied: 1})
 		return
 	}
-	ws.grow(database, age{emptied: 1})
+	of := ws.watchers[watchedKey{database, string(key)}]
+	switch {
+	case of == nil:
+	case why == store.Expired:
+		of.expiries++
+	default:
+		of.changes++
+	}
 }
 
 func (ws *watches) grow(database int, by age) {
@@ -192,9 +210,9 @@ func (ws *watches) coming(from map[int]int) map[watchedKey][]*watch {
 		return nil
 	}
 	coming := make(map[watchedKey][]*watch)
-	for k, watching := range ws.watchers {
+	for k, of := range ws.watchers {
 		other, swapped := from[k.database]
-		for _, w := range watching {
+		for _, w := range of.sessions {
 			if swapped && !w.existed && !w.changed {
 				now := watchedKey{other, k.key}
 				coming[now] = append(coming[now], w)
@@ -223,5 +241,6 @@ func (ws *watches) isChanged(w *watch, exists bool) bool {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	now := ws.ages[w.place.Database]
-	return w.changed || w.existed != exists || w.existed && now.emptied != w.age.emptied || now.replaced != w.age.replaced
+	return w.changed || w.existed != exists || w.existed && now.emptied != w.age.emptied || now.replaced != w.age.replaced ||
+		w.of.changes != w.since.changes || w.existed && w.of.expiries != w.since.expiries // what had expired before was not there
 }
