@@ -106,6 +106,7 @@ type changes struct {
 	bytes   int              // of written
 	kept    int64            // of keys, and what they take beside
 	worth   int              // how many are told, about
+	later   int              // and how many of them of what was written
 }
 
 type changedKey struct {
@@ -395,7 +396,8 @@ func (t *tracking) broadcast(key []byte, by int64) {
 	}
 	if _, known := t.pending.written[string(key)]; !known {
 		t.pending.bytes += len(key) + trackedWorth
-		t.pending.worth += int(t.prefixes.Load())
+		told := int(t.broadcasting.Load()) // all of them, at most
+		t.pending.worth, t.pending.later = t.pending.worth+told, t.pending.later+told
 	}
 	t.pending.written[string(key)] = by
 	t.waiting.Store(true)
@@ -479,7 +481,7 @@ func (c *changes) flush(by int64) {
 func (c *changes) take(written bool) (taken changes) {
 	taken, *c = *c, changes{}
 	if !written {
-		c.written, c.bytes, c.worth = taken.written, taken.bytes, len(taken.written)
+		c.written, c.bytes, c.worth, c.later = taken.written, taken.bytes, taken.later, taken.later
 		taken.written = nil
 	}
 	return taken
@@ -593,6 +595,8 @@ func (t *tracking) tellOne(id int64, what *invalidation) {
 	}
 	to.pushSome(func(m *mail) []byte {
 		switch {
+		case what.broadcast && m.isTold(what.keys):
+			return nil
 		case m.protocol == 3:
 			return what.push.inAs(own, 3, func(out *resp.Writer) { what.write(out, own, "invalidate") })
 		case tr.redirect != 0 && m.subscribed:
@@ -600,6 +604,28 @@ func (t *tracking) tellOne(id int64, what *invalidation) {
 		}
 		return nil
 	})
+}
+
+// maxTold bounds the keys that a mailbox notes: of more than these a client may be told twice.
+const maxTold = 1024
+
+// isTold says whether the client is about to hear that these keys have changed, and notes that it is now. As long as it takes nothing of
+// what waits for it, to hear it once is enough: a key that changes all the time costs nothing for those who do not read.
+func (m *mail) isTold(keys []string) bool {
+	known := true
+	for _, key := range keys {
+		if m.told[key] {
+			continue
+		}
+		if known = false; len(m.told) >= maxTold {
+			continue
+		}
+		if m.told == nil {
+			m.told = make(map[string]bool)
+		}
+		m.told[key] = true
+	}
+	return known
 }
 
 // invalidated is the channel on which a client in RESP2 is told.

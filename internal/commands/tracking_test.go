@@ -3,6 +3,7 @@ package commands
 import (
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -373,4 +374,44 @@ func staleAfter(t *testing.T, misses func(string) bool) (stale int) {
 		}
 	}
 	return stale
+}
+
+// A key that changes again and again is told once to broadcast clients that do not read, and not by the client that changes it.
+func TestBroadcastsToThoseWhoDoNotReadAreOne(t *testing.T) {
+	s := newStill(t)
+	const clients = 2 * fewTold
+	var idle []*caller
+	for range clients {
+		c := s.dial()
+		c.say(t, "HELLO 3")
+		c.say(t, "CLIENT TRACKING ON BCAST")
+		idle = append(idle, c)
+	}
+	writer := s.dial()
+	for range 50 {
+		writer.say(t, "INCR k")
+		writer.say(t, "INCR j")
+	}
+	s.instance.tracking.wait()
+	for _, c := range idle {
+		require.LessOrEqual(t, c.session.Pushes(), 2*len(">2\r\n$10\r\ninvalidate\r\n*2\r\n$1\r\nk\r\n$1\r\nj\r\n"))
+	}
+	idle[0].session.Resume()
+	require.Contains(t, idle[0].output(), "$1\r\nk\r\n")
+	writer.say(t, "INCR k")
+	s.instance.tracking.wait()
+	require.Positive(t, idle[0].session.Pushes(), "what it has taken it is told again")
+}
+
+// wait waits until nothing is being told.
+func (t *tracking) wait() {
+	for {
+		t.mu.Lock()
+		done := !t.sending && t.pending.isEmpty()
+		t.mu.Unlock()
+		if done {
+			return
+		}
+		runtime.Gosched()
+	}
 }
