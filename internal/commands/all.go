@@ -2,6 +2,7 @@ package commands
 
 import (
 	"bytes"
+	"hash/maphash"
 
 	"cellserver/internal/gcra"
 	"cellserver/internal/quota"
@@ -168,7 +169,22 @@ func isOption(word []byte) bool {
 	return foldEqual(word, "PEEK") || foldEqual(word, "MS") || foldEqual(word, "UPTO") || foldEqual(word, "FORCE")
 }
 
+// keySeed is of hashes that tell keys of one call apart.
+var keySeed = maphash.MakeSeed()
+
+// repeatsKey compares the keys of a few limiters with one another, and of more their hashes: keys may be long, and differ at the end.
 func repeatsKey(takes []store.Taking) bool {
+	if len(takes) > fewTakings {
+		known := make(map[uint64]int, len(takes))
+		for i := range takes {
+			hash := maphash.Bytes(keySeed, takes[i].Key)
+			if other, is := known[hash]; is && bytes.Equal(takes[i].Key, takes[other].Key) {
+				return true
+			}
+			known[hash] = i
+		}
+		return false
+	}
 	for i := range takes {
 		for j := range i {
 			if bytes.Equal(takes[i].Key, takes[j].Key) {

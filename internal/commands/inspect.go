@@ -20,6 +20,9 @@ never used. Nil if there is no such key.`,
 			c.Out.Null()
 			return nil
 		}
+		if e.Kind == store.Lease {
+			c.moved += int(fields[0].Value) * leaseWorth // each was looked at
+		}
 		c.Out.Map(3)
 		c.Out.BulkString("kind")
 		c.Out.BulkString(e.Kind.String())
@@ -37,3 +40,6 @@ never used. Nil if there is no such key.`,
 		return nil
 	},
 }
+
+// leaseWorth is what a look at a lease counts of a turn, in bytes that could be moved meanwhile.
+const leaseWorth = 16

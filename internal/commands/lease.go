@@ -14,6 +14,9 @@ var (
 	holderArg = Word("holder")
 )
 
+// leasesMoved is what a change of leases counts of a turn: 4 bytes of each of 10,000 holders may be moved within a cache.
+const leasesMoved = 2 * fewBytes
+
 var clAcquire = Command{
 	Name: "cl.acquire", Group: "limiter", Since: "1.0.0", Complexity: "O(N) in the number of holders: 4 bytes each are moved", Flags: Write | Fast,
 	Summary: "Takes permits for a time, if no more than the limit are held at once (leases).", KeyAccess: "RW ACCESS UPDATE",
@@ -30,6 +33,7 @@ seconds until the last lease ends.`,
 			return err
 		}
 		ms := c.Flag()
+		c.moved += leasesMoved
 		d, err := c.View.Acquire(c.Context, key, r, c.instance.maxHolders)
 		if err != nil {
 			return c.undecided(err, key, limit, quota.Take, ms)
@@ -50,6 +54,7 @@ var clRenew = Command{
 		if err := lease.CheckHolder(holder); err != nil {
 			return err
 		}
+		c.moved += leasesMoved
 		renewed, err := c.View.Renew(c.Context, key, time.Duration(ttl)*time.Second, holder)
 		if err != nil {
 			return err
@@ -73,6 +78,7 @@ var clRelease = Command{
 		if err := lease.CheckHolder(holder); err != nil {
 			return err
 		}
+		c.moved += leasesMoved
 		permits, err := c.View.Release(c.Context, key, holder)
 		if err != nil {
 			return err

@@ -61,6 +61,9 @@ var sUnsubscribe = Command{
 // subscribed is what each of them answers.
 const subscribed = "For each name one message of three elements: the command, the name, how many subscriptions there are then."
 
+// listedWorth is what it counts of a turn to note a channel or a watched key, in bytes that could be moved meanwhile.
+const listedWorth = 2 * fewBytes
+
 // subscribe answers each name. Those that are too many or too long are refused before any is subscribed to.
 func (c *Call) subscribe(kind via) error {
 	names, bytes := c.Many(), 0
@@ -74,6 +77,7 @@ func (c *Call) subscribe(kind via) error {
 	if l.all()+len(names) > maxSubscriptions || l.bytes+bytes > maxSubscribedBytes {
 		return errTooManySubscriptions
 	}
+	c.moved += len(names) * listedWorth
 	for _, name := range names {
 		c.Session.subscribe(kind, string(name))
 		c.writeSubscription(kind, func() { c.Out.Bulk(name) })

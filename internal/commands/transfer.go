@@ -74,6 +74,7 @@ var copyKey = Command{
 				return errSyntax
 			}
 		}
+		c.moved += turn * fewBytes // it may be a log of a hundred thousand entries, or ten thousand leases
 		return c.transfer(from, to, store.Transfer{Copy: true, Replace: replace})
 	},
 }
@@ -152,6 +153,7 @@ func (c *Call) swap(a, b int) (err error) {
 	if a == b {
 		return nil
 	}
+	c.moved += unhurried * fewBytes // every key is locked
 	defer c.instance.tracking.flushed(c.View.Signed())
 	c.View.Atomically(c.Context, nil, true, func() {
 		c.instance.watches.swap(c, a, b)
