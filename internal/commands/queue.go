@@ -79,8 +79,12 @@ func (s *Session) enqueueLong(row *Command, long [][]byte) {
 // muchToCopy is a call, in bytes, whose words are taken over from the reader rather than copied.
 const muchToCopy = 64 << 10
 
-// takeOver is own for the words of a call that the reader holds, without a copy.
+// takeOver is own for the words of a call that the reader holds, without a copy of them; unless what came behind the call is more, which
+// would be moved.
 func (s *Session) takeOver(words [][]byte) [][]byte {
+	if s.reader.Buffered() > bytesOf(words) {
+		return own(words)
+	}
 	s.reader.LetGo()
 	return append([][]byte(nil), words...)
 }
