@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"hash/maphash"
 	"math"
+	"math/bits"
 	"sync"
 	"sync/atomic"
 
@@ -155,8 +156,16 @@ func (s *sampling) gap(weight int64) int64 {
 	s.random ^= s.random >> 7
 	s.random ^= s.random << 17
 	chance := float64(s.random>>11+1) / (1 << 53) // above 0, 1 at most
-	return int64(math.Log(chance) / math.Log1p(-1/float64(weight)))
+	return int64(math.Log(chance) * perGap[bits.TrailingZeros64(uint64(weight))])
 }
+
+// perGap is, for each weight, what the logarithm of a chance is multiplied by to make a gap.
+var perGap = func() (per [mostDoublings + 1]float64) {
+	for i := range per {
+		per[i] = 1 / math.Log1p(-1/float64(int64(1)<<i)) // of a weight of 1: 0, which is no gap
+	}
+	return per
+}()
 
 // begin is called when a batch begins: in a new slice calls are counted one by one again.
 func (s *sampling) begin(now int64) {
