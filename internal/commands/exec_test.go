@@ -181,7 +181,7 @@ func TestTransactionsBesideTheLoopAtOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-	for s.instance.slowly.Load() > 0 {
+	for s.instance.slow.about.Load() > 0 {
 		s.instance.takeSlow()
 		s.instance.leaveSlow()
 	}

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"log/slog"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -54,10 +53,9 @@ type Instance struct {
 	stop     func()
 	debug    string
 	runID    string
-	started  int64         // instant, nanoseconds on the store's clock
-	slow     chan struct{} // a place for each Slow command that may run at once
-	slowly   atomic.Int32  // how many run, or wait for a place
-	inTurn   int           // what a transaction may cost that its session makes in its turn
+	started  int64 // instant, nanoseconds on the store's clock
+	slow     slowPlaces
+	inTurn   int // what a transaction may cost that its session makes in its turn
 	stats    stats
 	rows     []rowStats // by the rows' numbers
 	codes    codes
@@ -86,37 +84,6 @@ type Instance struct {
 	protected string // who may change what is protected: as debug
 
 	turns, holds *meter.Longest
-}
-
-// maxSlow bounds the Slow commands that run at once, so that they leave cores to the event loops; others wait for their turn.
-func maxSlow() int { return max(runtime.GOMAXPROCS(0)/2, 1) }
-
-// takeSlow waits for a Slow command's place.
-func (in *Instance) takeSlow() {
-	in.slowly.Add(1)
-	in.slow <- struct{}{}
-}
-
-func (in *Instance) leaveSlow() {
-	<-in.slow
-	in.slowly.Add(-1)
-}
-
-// Yield lets Slow commands run, if there are any: an event loop calls it after each turn. Where every core has a loop that is
-// always busy, they would else have a turn when the scheduler steps in, after 10 ms.
-func (in *Instance) Yield() {
-	if in.slowly.Load() > 0 {
-		runtime.Gosched()
-	}
-}
-
-// giveWay is called by a Slow command between pieces of its work: others that wait for its place have theirs.
-func (c *Call) giveWay() {
-	runtime.Gosched()
-	if c.Session == nil && c.instance != nil && !c.inTransaction { // who holds locks keeps the place
-		<-c.instance.slow
-		c.instance.slow <- struct{}{}
-	}
 }
 
 // stats counts what INFO shows.
@@ -157,7 +124,7 @@ func New(c Config) (*Instance, error) {
 		stop:      c.Stop,
 		runID:     newRunID(),
 		started:   c.Store.Clock().Now(),
-		slow:      make(chan struct{}, maxSlow()),
+		slow:      slowPlaces{free: maxSlow()},
 		inTurn:    turn,
 		clients:   clients{byID: make(map[int64]*Session)},
 		watches:   watches{watchers: make(map[watchedKey]*watched), ages: make(map[int]age)},

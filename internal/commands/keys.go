@@ -1,6 +1,10 @@
 package commands
 
-import "cellserver/internal/store"
+import (
+	"context"
+
+	"cellserver/internal/store"
+)
 
 // Redis's commands on keys, whatever they hold.
 
@@ -63,7 +67,7 @@ var exists = Command{
 	Reply: "How many of them exist; a key named twice counts twice.",
 	Run: func(c *Call) error {
 		keys := c.Many()
-		n, err := c.View.Count(c.Context, keys)
+		n, err := c.byKeys(keys, c.View.Count)
 		return c.answerCount(len(keys), n, err)
 	},
 }
@@ -75,9 +79,26 @@ var touch = Command{
 	Reply: "How many of them exist; a key named twice counts twice.",
 	Run: func(c *Call) error {
 		keys := c.Many()
-		n, err := c.View.Touch(c.Context, keys)
+		n, err := c.byKeys(keys, c.View.Touch)
 		return c.answerCount(len(keys), n, err)
 	},
+}
+
+// byKeys has something done to keys, so many at a time, and sums up to how many it was. Between them others have their turn; and if the
+// client has gone, there is no need to go on.
+func (c *Call) byKeys(keys [][]byte, do func(ctx context.Context, keys [][]byte) (int, error)) (sum int, err error) {
+	for err == nil {
+		var n int
+		n, err = do(c.Context, keys[:min(len(keys), keysAStep)])
+		sum += n
+		if keys = keys[min(len(keys), keysAStep):]; len(keys) == 0 {
+			break
+		}
+		if c.giveWay(); c.Context.Err() != nil {
+			err = errStopped
+		}
+	}
+	return sum, err
 }
 
 // answerCount answers how many of the keys were there.
@@ -104,7 +125,7 @@ var unlink = Command{
 }
 
 func remove(c *Call) error {
-	n, err := c.View.Delete(c.Context, c.Many())
+	n, err := c.byKeys(c.Many(), c.View.Delete)
 	c.Out.Int(int64(n))
 	return err
 }

@@ -190,8 +190,8 @@ func (n *notifier) sendAside() {
 }
 
 func (n *notifier) sendAll() {
-	n.instance.slowly.Add(1) // so that the loops yield
-	defer n.instance.slowly.Add(-1)
+	n.instance.slow.about.Add(1) // so that the loops yield
+	defer n.instance.slow.about.Add(-1)
 	for {
 		for n.waiting.Load() {
 			n.sender.Lock()

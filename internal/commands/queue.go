@@ -60,7 +60,7 @@ func (s *Session) enqueue(row *Command, words [][]byte, long [][]byte) error {
 func (s *Session) enqueueLong(row *Command, long [][]byte) {
 	guarded, q := s.guarded, s.queue
 	s.parkFor(row, func(call *Call) error {
-		words := resp.SplitCall(long)
+		words := resp.SplitCall(long, call.giveWay)
 		if guarded {
 			if err := call.allow(row, words, true); err != nil {
 				call.then = func() { q.broken = true }

@@ -465,7 +465,7 @@ func (s *Session) park(row *Command, words func() [][]byte) {
 func (s *Session) parkLong(row *Command, long [][]byte) {
 	guarded := s.guarded
 	s.parkFor(row, func(call *Call) error {
-		words := resp.SplitCall(long)
+		words := resp.SplitCall(long, call.giveWay)
 		if guarded {
 			if err := call.allow(row, words, false); err != nil {
 				return err

@@ -413,7 +413,9 @@ func (c *Call) inSteps(words [][]byte, apart int, step func(words [][]byte) erro
 	for len(words) > 0 && err == nil {
 		n := min(len(words), keysAStep*apart)
 		c.View.Atomically(c.Context, c.places(words[:n], apart), false, func() { err = step(words[:n]) })
-		words = words[n:]
+		if words = words[n:]; len(words) > 0 {
+			c.giveWay()
+		}
 		c.Out.Break()
 	}
 	return err

@@ -272,8 +272,8 @@ func (in *Instance) setMaxTracked(most int) {
 const forgottenAtOnce = 128
 
 func (t *tracking) shrink() {
-	t.instance.slowly.Add(1)
-	defer t.instance.slowly.Add(-1)
+	t.instance.slow.about.Add(1)
+	defer t.instance.slow.about.Add(-1)
 	for i := range t.parts {
 		for t.shrinkPart(&t.parts[i]) {
 		}
@@ -452,8 +452,8 @@ func (t *tracking) sendAside() {
 }
 
 func (t *tracking) sendAll() {
-	t.instance.slowly.Add(1) // so that the loops yield
-	defer t.instance.slowly.Add(-1)
+	t.instance.slow.about.Add(1) // so that the loops yield
+	defer t.instance.slow.about.Add(-1)
 	for {
 		t.mu.Lock()
 		if t.pending.isEmpty() {

@@ -176,13 +176,14 @@ func (r *Reader) LetGo() {
 // CallWords is how many words the call has that Next or Append returned last, a long one too.
 func (r *Reader) CallWords() int { return r.total }
 
-// SplitCall finds the words of a long call. They are parts of call.
-func SplitCall(call [][]byte) [][]byte {
+// SplitCall finds the words of a long call. They are parts of call. After each of these it calls pause.
+func SplitCall(call [][]byte, pause func()) [][]byte {
 	r := NewReader(Limits{Bulk: math.MaxInt, Words: math.MaxInt, Inline: math.MaxInt, Query: math.MaxInt})
 	r.record = math.MaxInt
 	for _, words := range call {
 		r.lend(words)
 		_, _ = r.read(words) // it was read before, so it is whole and right
+		pause()
 	}
 	return r.words
 }

@@ -620,7 +620,7 @@ func TestLong(t *testing.T) {
 		require.Len(t, words, LongCall)
 		r.Keep()
 
-		all := SplitCall(call)
+		all := SplitCall(call, func() {})
 		require.Len(t, all, count)
 		for i, word := range all {
 			require.Equal(t, fmt.Sprintf("%05d", i), string(word), "cut at %d", cut)
