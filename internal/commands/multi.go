@@ -1,6 +1,10 @@
 package commands
 
-import "slices"
+import (
+	"slices"
+
+	"cellserver/internal/store"
+)
 
 // Transactions: calls are queued, and then made as one step, if no key that the client watches has changed meanwhile.
 
@@ -77,10 +81,6 @@ type execution struct {
 func (s *Session) execute() error {
 	q, c := s.queue, &s.call
 	x := &execution{queue: q, watching: s.watching, database: s.database, guarded: s.guarded, careful: s.careful}
-	x.all = q.findPlaces(s.database, s.instance.store.Databases())
-	for _, w := range s.watching {
-		q.places = append(q.places, w.place)
-	}
 	most := s.instance.inTurn
 	if q.own {
 		most = maxOwnCost
@@ -140,7 +140,8 @@ func (s *Session) executeBeside(x *execution) {
 // make makes the calls as one step, if they cost no more than that. It makes none for a client that has gone: what that watched is
 // not heard of any more.
 func (x *execution) make(c *Call, most int) (made bool, cost int) {
-	c.View.Atomically(c.Context, x.queue.places, x.all, func() {
+	places, all := x.places(c.instance.store.Databases())
+	c.View.Atomically(c.Context, places, all, func() {
 		if cost = x.queue.cost; x.queue.sized && cost <= most {
 			cost += x.queue.weigh(c, x.database)
 		}
@@ -153,6 +154,18 @@ func (x *execution) make(c *Call, most int) (made bool, cost int) {
 		}
 	})
 	return made, cost
+}
+
+// places are the keys that are touched, or were watched; all if any may be.
+func (x *execution) places(databases int) (places []store.Place, all bool) {
+	q := x.queue
+	if len(q.places) == 0 { // else it was found out that the calls cost too much for an event loop
+		x.all = q.findPlaces(x.database, databases)
+		for _, w := range x.watching {
+			q.places = append(q.places, w.place)
+		}
+	}
+	return q.places, x.all
 }
 
 const errNotMade refusal = "ERR not made: the replies of the transaction are longer than 64 MiB"
