@@ -14,19 +14,26 @@ var get = Command{
 	Args:  []Arg{Key("key")},
 	Reply: "The value, or nil if there is no such key. Of a CL.THROTTLE key: its TAT in Unix nanoseconds.",
 	Run: func(c *Call) error {
+		key := c.Key()
 		if c.inTransaction {
-			return c.writeValue(c.Key())
+			return c.writeValue(key)
 		}
-		value, _, err := c.read(c.Key())
-		if err != nil {
+		hits := c.hits
+		value, length, err := c.readPart(key, 0, keptValue-1)
+		switch {
+		case err != nil:
 			return err
+		case length > len(value): // a copy of it all would be thrown away
+			c.hits = hits
+			return c.writeValue(key)
 		}
 		c.bulkOrNull(value)
 		return nil
 	},
 }
 
-// writeValue writes a value, or that there is none, from where it stands: for keys that are locked while they are read.
+// writeValue writes a value, or that there is none, from where it stands, with the key locked: for large ones, and for keys that are
+// locked anyway.
 func (c *Call) writeValue(key []byte) error {
 	return c.View.Edit(c.Context, key, func(e store.Entry, value []byte) (store.Change, error) {
 		value, err := c.asString(e, value)

@@ -81,3 +81,21 @@ func TestLongValuesOfManyKeysAreMovedBesideTheLoop(t *testing.T) {
 	require.Equal(t, 60, n)
 	require.Equal(t, hits+60, s.instance.stats.hits.Load())
 }
+
+// A large value is read from where it stands: it is moved once.
+func TestALargeValueIsMovedOnce(t *testing.T) {
+	s := newStill(t)
+	c := s.dial()
+	c.replies(t, encode([]string{"SET", "big", strings.Repeat("x", mebibyte)}), "+OK")
+	before := s.moved()
+	hits := s.instance.stats.hits.Load()
+	get := encode([]string{"GET", "big"})
+	bytes := allocated(func() {
+		c.session.Feed(get)
+		require.Greater(t, len(c.session.Output()), mebibyte)
+		c.session.Sent()
+	})
+	require.Less(t, bytes, mebibyte/2, "what is sent stands in memory that is used again")
+	require.LessOrEqual(t, s.moved()-before, int64(10*keptValue))
+	require.Equal(t, hits+10, s.instance.stats.hits.Load())
+}

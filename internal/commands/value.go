@@ -41,9 +41,10 @@ func (c *Call) readPart(key []byte, start, end int64) (part []byte, length int, 
 		c.value = nil
 	}
 	c.moved += len(part)
-	whole, err := c.asString(e, part)
+	part, err = c.asString(e, part)
 	if e.Kind == store.Throttle {
-		part, length = store.Part(whole, start, end), len(whole)
+		length = len(part)
+		part = store.Part(part, start, end)
 	}
 	return part, length, err
 }
