@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"sync"
 	"time"
 
 	"cellserver/internal/logging"
@@ -73,6 +74,15 @@ func (o *logOptions) open() (log *slog.Logger, end func(), err error) {
 func openStdout() (out io.Writer, end func()) {
 	queue := logging.NewQueue(os.Stdout, func(int) []byte { return nil })
 	return queue, func() { queue.Close(lastLines) }
+}
+
+// atOnce waits for all of them to end.
+func atOnce(ends ...func()) {
+	var ending sync.WaitGroup
+	for _, end := range ends {
+		ending.Go(end)
+	}
+	ending.Wait()
 }
 
 // reportFailure says why the process ends, on a standard error that nobody may read.

@@ -47,9 +47,8 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	defer endLog()
 	stdout, endStdout := openStdout()
-	defer endStdout()
+	defer atOnce(endLog, endStdout)
 	c.warn(log)
 	c.tls.warn = log.Warn
 	if err := c.tls.load(); err != nil {

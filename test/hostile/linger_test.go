@@ -3,6 +3,7 @@ package hostile
 import (
 	"fmt"
 	"io"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -27,6 +28,8 @@ func TestARefusedValueIsReadToItsEnd(t *testing.T) {
 		ends(t, conn, answers[ahead[:min(2, len(ahead))]]+"-ERR Protocol error: invalid bulk length\r\n")
 		conn.Close()
 	}
+	err := w.Set(w.ctx, "k", strings.Repeat("x", long), 0).Err() // as go-redis sees it
+	require.EqualError(t, err, "ERR Protocol error: invalid bulk length")
 	until(t, func() bool { return w.files() == before }, func() string { return "its descriptor is free" })
 }
 
