@@ -1,0 +1,298 @@
+package commands
+
+import (
+	"fmt"
+	"strings"
+)
+
+// stage is what there is before a call is made.
+type stage struct {
+	what    string // in words, for the table
+	prepare func(s *still)
+}
+
+// Stages name what they prepare in few keys: v, a value of 1 MiB; log, a log of 100,000 entries; leases, with 10,000 holders.
+var stages = map[string]stage{
+	"value":  {"a value of 1 MiB", func(s *still) { s.play(encode([]string{"SET", "v", strings.Repeat("v", 1<<20)})) }},
+	"log":    {"a log of 100,000 entries", func(s *still) { s.times(100_000, "CL.SLIDINGLOG log 100000 1000000") }},
+	"leases": {"10,000 leases of one key", func(s *still) { s.times(10_000, "CL.ACQUIRE leases 10000 100000 holder%d") }},
+	"keys":   {"10,000 keys", func(s *still) { s.times(10_000, "SET key%d x") }},
+	"databases": {"keys in all 16 databases", func(s *still) {
+		s.times(16, "SELECT %[1]d\r\nSET key x")
+	}},
+	"clients": {"5,000 clients", func(s *still) {
+		for range 5000 {
+			s.dial()
+		}
+	}},
+	"watched": {"2,000 clients watch k", func(s *still) { s.many(2000, "WATCH k") }},
+	"broadcast": {"2,000 clients are told of every change (TRACKING BCAST)", func(s *still) {
+		s.many(2000, "HELLO 3\r\nCLIENT TRACKING ON BCAST")
+	}},
+	"tracked": {"2,000 clients have read k", func(s *still) { s.many(2000, "HELLO 3\r\nCLIENT TRACKING ON\r\nGET k") }},
+	"channels": {"20 clients listen to 4,000 channels each", func(s *still) {
+		s.many(20, "SUBSCRIBE ch"+numbered(" c%d", 999)+"\r\nSUBSCRIBE"+numbered(" d%d", 1000)+
+			"\r\nSUBSCRIBE"+numbered(" e%d", 1000)+"\r\nSUBSCRIBE"+numbered(" f%d", 999))
+	}},
+	"audience": {"8 clients listen to ch", func(s *still) { s.many(8, "SUBSCRIBE ch") }},
+	"patterns": {"20 clients listen to a pattern each", func(s *still) {
+		for i := range 20 {
+			s.many(1, fmt.Sprintf("PSUBSCRIBE *a*%d*b", i))
+		}
+	}},
+	"users": {"200 users of 100 rules each", func(s *still) {
+		s.times(200, "ACL SETUSER user%d on >secret +@all -@all"+numbered(" ~pattern%d:*", 100))
+	}},
+}
+
+func numbered(format string, n int) string {
+	var out strings.Builder
+	for i := range n {
+		fmt.Fprintf(&out, format, i)
+	}
+	return out.String()
+}
+
+// play has a client say something, and go.
+func (s *still) play(input []byte) {
+	c := s.dial()
+	_ = c.Send(input)
+	c.session.Close()
+}
+
+// times has a client say something again and again, with a number.
+func (s *still) times(n int, line string) {
+	c := s.dial()
+	for i := range n {
+		said := line
+		if strings.Contains(line, "%") {
+			said = fmt.Sprintf(line, i)
+		}
+		_ = c.Send([]byte(said + "\r\n"))
+		c.take()
+		c.heard = nil
+	}
+	c.session.Close()
+}
+
+// many has many clients say something, and stay.
+func (s *still) many(n int, lines string) {
+	for range n {
+		c := s.dial()
+		_ = c.Send([]byte(lines + "\r\n"))
+		c.take()
+		c.heard = nil
+	}
+}
+
+// worstCalls are the rows' worst calls. A row may have several.
+var worstCalls = append([]worst{
+	{row: "cl.throttle", call: "CL.THROTTLE {64K} 9 9 9 9 UPTO MS", where: onLoop},
+	{row: "cl.fixed", call: "CL.FIXED {64K} 9 9 9 UPTO MS", where: onLoop},
+	{row: "cl.sliding", call: "CL.SLIDING {64K} 9 9 9 UPTO MS", where: onLoop},
+	{row: "cl.slidinglog", of: "log", call: "CL.SLIDINGLOG log 100000 1000000 1 PEEK MS", where: onLoop},
+	{row: "cl.acquire", of: "leases", call: "CL.ACQUIRE leases 10000 99999 holder1 1", where: onLoop},
+	{row: "cl.renew", of: "leases", call: "CL.RENEW leases 999999 holder1", where: onLoop},
+	{row: "cl.release", of: "leases", call: "CL.RELEASE leases holder1", where: onLoop},
+	{row: "cl.holders", of: "leases", call: "CL.HOLDERS leases", where: beside},
+	{row: "cl.all", call: "CL.ALL 64 (FIXED {64K#} 9 9 1)*64", where: beside},
+	{row: "gcra", call: "GCRA {64K} 9 9 9 TOKENS 9", where: onLoop},
+	{row: "cl.inspect", of: "leases", call: "CL.INSPECT leases", where: onLoop},
+	{row: "cl.top", of: "keys", call: "CL.TOP SEEN 100", where: beside},
+
+	{row: "incr", call: "INCR {64K}", where: onLoop},
+	{row: "incr", of: "watched", call: "INCR k", where: onLoop},
+	{row: "incr", of: "broadcast", call: "INCR k", where: onLoop},
+	{row: "incr", of: "tracked", call: "INCR k", where: onLoop},
+	{row: "incrby", call: "INCRBY {64K} 1", where: onLoop},
+	{row: "decr", call: "DECR {64K}", where: onLoop},
+	{row: "decrby", call: "DECRBY {64K} 1", where: onLoop},
+	{row: "incrbyfloat", call: "INCRBYFLOAT {64K} 1e300", where: onLoop},
+	{row: "increx", call: "INCREX {64K} BYFLOAT 1e-300 EX 100", where: onLoop},
+	{row: "get", of: "value", call: "GET v", where: onLoop},
+	{row: "set", call: "SET {64K} {1M} GET", where: onLoop},
+	{row: "setnx", call: "SETNX {64K} {1M}", where: onLoop},
+	{row: "setex", call: "SETEX {64K} 9 {1M}", where: onLoop},
+	{row: "psetex", call: "PSETEX {64K} 9 {1M}", where: onLoop},
+	{row: "getset", of: "value", call: "GETSET v {1M}", where: onLoop},
+	{row: "getdel", of: "value", call: "GETDEL v", where: onLoop},
+	{row: "getex", of: "value", call: "GETEX v EX 100", where: onLoop},
+	{row: "mget", of: "value", call: "MGET v*60", where: beside},
+	{row: "mset", call: "MSET (k {1M})*14", where: beside},
+	{row: "msetnx", call: "MSETNX (k {1M})*14", where: beside},
+	{row: "append", of: "value", call: "APPEND v x", where: refused},
+	{row: "msetex", call: "MSETEX 14 (k {1M})*14 EX 100", where: beside},
+	{row: "digest", of: "value", call: "DIGEST v", where: onLoop},
+	{row: "delex", of: "value", call: "DELEX v IFEQ {1M}", where: beside},
+	{row: "strlen", of: "value", call: "STRLEN v", where: onLoop},
+	{row: "getrange", of: "value", call: "GETRANGE v 0 -1", where: onLoop},
+	{row: "setrange", of: "value", call: "SETRANGE v 5 x", where: onLoop},
+	{row: "substr", of: "value", call: "SUBSTR v 0 -1", where: onLoop},
+
+	{row: "exists", call: "EXISTS {64K#}*240", where: beside},
+	{row: "exists", call: "EXISTS k*100000", where: beside, why: "the words of a long call are found, and moved: 2 ms"},
+	{row: "del", call: "DEL {64K#}*240", where: beside},
+	{row: "del", call: "DEL k*100000", where: beside, why: "the words of a long call are found, and moved: 2 ms"},
+	{row: "unlink", call: "UNLINK {64K#}*240", where: beside},
+	{row: "touch", call: "TOUCH {64K#}*240", where: beside},
+	{row: "type", call: "TYPE {64K}", where: onLoop},
+	{row: "rename", of: "log", call: "RENAME log other", where: onLoop},
+	{row: "rename", of: "leases", call: "RENAME leases other", where: onLoop},
+	{row: "renamenx", of: "leases", call: "RENAMENX leases other", where: onLoop},
+	{row: "copy", of: "log", call: "COPY log other DB 1 REPLACE", where: onLoop},
+	{row: "copy", of: "leases", call: "COPY leases other REPLACE", where: onLoop},
+	{row: "move", of: "log", call: "MOVE log 1", where: onLoop},
+	{row: "move", of: "leases", call: "MOVE leases 1", where: onLoop},
+	{row: "expire", call: "EXPIRE {64K} 9 NX", where: onLoop},
+	{row: "pexpire", call: "PEXPIRE {64K} 9 NX", where: onLoop},
+	{row: "expireat", call: "EXPIREAT {64K} 9 NX", where: onLoop},
+	{row: "pexpireat", call: "PEXPIREAT {64K} 9 NX", where: onLoop},
+	{row: "persist", call: "PERSIST {64K}", where: onLoop},
+	{row: "ttl", call: "TTL {64K}", where: onLoop},
+	{row: "pttl", call: "PTTL {64K}", where: onLoop},
+	{row: "expiretime", call: "EXPIRETIME {64K}", where: onLoop},
+	{row: "pexpiretime", call: "PEXPIRETIME {64K}", where: onLoop},
+	{row: "keys", of: "keys", call: "KEYS {all}", where: beside},
+	{row: "scan", of: "keys", call: "SCAN 0 MATCH {all} COUNT 10000", where: beside},
+	{row: "randomkey", of: "keys", call: "RANDOMKEY", where: beside},
+	{row: "dbsize", of: "keys", call: "DBSIZE", where: onLoop},
+	{row: "flushdb", of: "keys", call: "FLUSHDB", where: onLoop},
+	{row: "flushall", of: "databases", call: "FLUSHALL", where: onLoop},
+	{row: "swapdb", of: "databases", call: "SWAPDB 0 1", where: onLoop},
+
+	{row: "multi", call: "MULTI", where: onLoop},
+	{row: "exec", call: "EXEC", where: refused},
+	{row: "discard", call: "DISCARD", where: refused},
+	{row: "watch", call: "WATCH {1K#}*1000", where: onLoop},
+	{row: "unwatch", call: "UNWATCH", where: onLoop},
+	{row: "subscribe", call: "SUBSCRIBE {1K#}*1000", where: onLoop, why: "1,000 names of 1 KiB are noted: 2 ms"},
+	{row: "subscribe", of: "channels", call: "SUBSCRIBE {1K#}*1000", where: onLoop, why: "1,000 names of 1 KiB are noted: 2 ms"},
+	{row: "unsubscribe", of: "channels", call: "UNSUBSCRIBE c*1000", where: onLoop},
+	{row: "psubscribe", call: "PSUBSCRIBE {1K#}*1000", where: onLoop, why: "1,000 names of 1 KiB are noted: 2 ms"},
+	{row: "punsubscribe", call: "PUNSUBSCRIBE c*1000", where: onLoop},
+	{row: "publish", of: "audience", call: "PUBLISH ch {1M}", where: beside},
+	{row: "publish", of: "patterns", call: "PUBLISH {64K} x", where: beside},
+	{row: "pubsub|channels", of: "channels", call: "PUBSUB CHANNELS {all}", where: beside},
+	{row: "pubsub|numsub", of: "channels", call: "PUBSUB NUMSUB c1*1000", where: onLoop},
+	{row: "pubsub|numpat", call: "PUBSUB NUMPAT", where: onLoop},
+	{row: "pubsub|shardchannels", of: "channels", call: "PUBSUB SHARDCHANNELS {all}", where: beside},
+	{row: "pubsub|shardnumsub", of: "channels", call: "PUBSUB SHARDNUMSUB c1*1000", where: onLoop},
+	{row: "pubsub|help", call: "PUBSUB HELP", where: onLoop},
+	{row: "ssubscribe", call: "SSUBSCRIBE {1K#}*1000", where: onLoop, why: "1,000 names of 1 KiB are noted: 2 ms"},
+	{row: "sunsubscribe", call: "SUNSUBSCRIBE c*1000", where: onLoop},
+	{row: "spublish", call: "SPUBLISH {64K} {1M}", where: onLoop},
+
+	{row: "ping", call: "PING {1M}", where: onLoop},
+	{row: "echo", call: "ECHO {1M}", where: onLoop},
+	{row: "hello", call: "HELLO 3 SETNAME {1M}", where: onLoop, why: "a word of 1 MiB is looked at byte by byte: 3 ms"},
+	{row: "auth", call: "AUTH {1M} {1M}", where: refused},
+	{row: "acl|cat", call: "ACL CAT read", where: onLoop},
+	{row: "acl|deluser", of: "users", call: "ACL DELUSER" + numbered(" user%d", 120), where: beside},
+	{row: "acl|dryrun", of: "users", call: "ACL DRYRUN user1 DEL {64K}*120", where: beside},
+	{row: "acl|genpass", call: "ACL GENPASS 1024", where: onLoop},
+	{row: "acl|getuser", of: "users", call: "ACL GETUSER user1", where: beside},
+	{row: "acl|list", of: "users", call: "ACL LIST", where: beside},
+	{row: "acl|load", call: "ACL LOAD", where: refused},
+	{row: "acl|log", call: "ACL LOG 1000", where: beside},
+	{row: "acl|save", call: "ACL SAVE", where: refused},
+	{row: "acl|setuser", call: "ACL SETUSER u" + numbered(" ~pattern%d", 120), where: beside},
+	{row: "acl|users", of: "users", call: "ACL USERS", where: beside},
+	{row: "acl|whoami", call: "ACL WHOAMI", where: onLoop},
+	{row: "acl|help", call: "ACL HELP", where: onLoop},
+	{row: "select", call: "SELECT 15", where: onLoop},
+	{row: "client|getname", call: "CLIENT GETNAME", where: onLoop},
+	{row: "client|id", call: "CLIENT ID", where: onLoop},
+	{row: "client|info", call: "CLIENT INFO", where: onLoop},
+	{row: "client|kill", of: "clients", call: "CLIENT KILL TYPE pubsub", where: beside},
+	{row: "client|list", of: "clients", call: "CLIENT LIST", where: beside},
+	{row: "client|no-evict", call: "CLIENT NO-EVICT ON", where: onLoop},
+	{row: "client|no-touch", call: "CLIENT NO-TOUCH ON", where: onLoop},
+	{row: "client|pause", call: "CLIENT PAUSE 1 WRITE", where: onLoop},
+	{row: "client|reply", call: "CLIENT REPLY ON", where: onLoop},
+	{row: "client|setinfo", call: "CLIENT SETINFO LIB-NAME {1M}", where: onLoop, why: "a word of 1 MiB is looked at byte by byte: 3 ms"},
+	{row: "client|setname", call: "CLIENT SETNAME {1M}", where: onLoop, why: "a word of 1 MiB is looked at byte by byte: 3 ms"},
+	{row: "client|unblock", of: "clients", call: "CLIENT UNBLOCK 1", where: onLoop},
+	{row: "client|unpause", call: "CLIENT UNPAUSE", where: onLoop},
+	{row: "client|tracking", call: "CLIENT TRACKING ON BCAST" + numbered(" PREFIX p%03d", 60), where: onLoop},
+	{row: "client|caching", call: "CLIENT CACHING YES", where: refused},
+	{row: "client|trackinginfo", call: "CLIENT TRACKINGINFO", where: onLoop},
+	{row: "client|getredir", call: "CLIENT GETREDIR", where: onLoop},
+	{row: "client|help", call: "CLIENT HELP", where: onLoop},
+	{row: "reset", call: "RESET", where: onLoop},
+	{row: "quit", call: "QUIT", where: onLoop},
+
+	{row: "command", call: "COMMAND", where: onLoop},
+	{row: "command|count", call: "COMMAND COUNT", where: onLoop},
+	{row: "command|docs", call: "COMMAND DOCS", where: beside},
+	{row: "command|docs", call: "COMMAND DOCS client*126", where: beside},
+	{row: "command|getkeys", call: "COMMAND GETKEYS DEL {64K}*120", where: beside},
+	{row: "command|getkeysandflags", call: "COMMAND GETKEYSANDFLAGS DEL {64K}*120", where: beside},
+	{row: "command|info", call: "COMMAND INFO cluster*126", where: beside},
+	{row: "command|list", call: "COMMAND LIST FILTERBY PATTERN {1M}", where: refused, why: "65,536 steps of matching: 0.5 ms"},
+	{row: "command|list", call: "COMMAND LIST FILTERBY PATTERN *[" + strings.Repeat("a", 1000), where: onLoop, why: "65,536 steps of matching: 0.5 ms"},
+	{row: "command|list", call: "COMMAND LIST FILTERBY ACLCAT {1M}", where: onLoop},
+	{row: "command|help", call: "COMMAND HELP", where: onLoop},
+	{row: "info", of: "keys", call: "INFO everything", where: onLoop},
+	{row: "info", of: "keys", call: "INFO all*126", where: onLoop},
+	{row: "config|get", call: "CONFIG GET {1M}", where: refused},
+	{row: "config|get", call: "CONFIG GET {64K}*126", where: refused},
+	{row: "config|get", call: "CONFIG GET {all}*126", where: onLoop, why: "65,536 steps of matching at most: 0.5 ms"},
+	{row: "config|resetstat", call: "CONFIG RESETSTAT", where: onLoop},
+	{row: "config|rewrite", call: "CONFIG REWRITE", where: refused},
+	{row: "config|set", call: "CONFIG SET port {1M}", where: refused},
+	{row: "config|help", call: "CONFIG HELP", where: onLoop},
+	{row: "time", call: "TIME", where: onLoop},
+	{row: "wait", call: "WAIT 0 0", where: onLoop},
+	{row: "waitaof", call: "WAITAOF 0 0 0", where: onLoop},
+	{row: "object|encoding", of: "value", call: "OBJECT ENCODING v", where: onLoop},
+	{row: "object|freq", call: "OBJECT FREQ {64K}", where: onLoop},
+	{row: "object|idletime", call: "OBJECT IDLETIME {64K}", where: onLoop},
+	{row: "object|refcount", of: "value", call: "OBJECT REFCOUNT v", where: onLoop},
+	{row: "object|help", call: "OBJECT HELP", where: onLoop},
+	{row: "memory|doctor", call: "MEMORY DOCTOR", where: onLoop},
+	{row: "memory|purge", call: "MEMORY PURGE", where: beside},
+	{row: "memory|stats", of: "databases", call: "MEMORY STATS", where: onLoop},
+	{row: "memory|usage", of: "leases", call: "MEMORY USAGE leases SAMPLES 0", where: onLoop},
+	{row: "memory|help", call: "MEMORY HELP", where: onLoop},
+	{row: "role", call: "ROLE", where: onLoop},
+	{row: "lastsave", call: "LASTSAVE", where: onLoop},
+	{row: "save", call: "SAVE", where: refused},
+	{row: "bgsave", call: "BGSAVE", where: refused},
+	{row: "lolwut", call: "LOLWUT {1M}", where: beside},
+	{row: "function|flush", call: "FUNCTION FLUSH", where: onLoop},
+	{row: "function|help", call: "FUNCTION HELP", where: onLoop},
+	{row: "script|flush", call: "SCRIPT FLUSH", where: onLoop},
+	{row: "script|help", call: "SCRIPT HELP", where: onLoop},
+	{row: "module|list", call: "MODULE LIST", where: onLoop},
+	{row: "module|help", call: "MODULE HELP", where: onLoop},
+	{row: "shutdown", call: "SHUTDOWN ABORT", where: refused},
+	{row: "debug", call: "DEBUG LOG {1M}", where: onLoop},
+	{row: "slowlog|get", call: "SLOWLOG GET -1", where: beside},
+	{row: "slowlog|len", call: "SLOWLOG LEN", where: onLoop},
+	{row: "slowlog|reset", call: "SLOWLOG RESET", where: onLoop},
+	{row: "slowlog|help", call: "SLOWLOG HELP", where: onLoop},
+	{row: "latency|doctor", call: "LATENCY DOCTOR", where: onLoop},
+	{row: "latency|graph", call: "LATENCY GRAPH {1M}", where: refused},
+	{row: "latency|histogram", call: "LATENCY HISTOGRAM", where: onLoop},
+	{row: "latency|history", call: "LATENCY HISTORY {1M}", where: onLoop},
+	{row: "latency|latest", call: "LATENCY LATEST", where: onLoop},
+	{row: "latency|reset", call: "LATENCY RESET {64K}*126", where: onLoop},
+	{row: "latency|help", call: "LATENCY HELP", where: onLoop},
+	{row: "monitor", call: "MONITOR", where: onLoop},
+
+	{row: "readonly", call: "READONLY", where: refused},
+	{row: "readwrite", call: "READWRITE", where: refused},
+	{row: "asking", call: "ASKING", where: refused},
+	{row: "cluster|help", call: "CLUSTER HELP", where: refused},
+	{row: "cluster", call: "CLUSTER {1M}", where: refused},
+}, clusterCalls()...)
+
+// clusterCalls is CLUSTER's subcommands, which are refused.
+func clusterCalls() (calls []worst) {
+	for _, row := range cluster.Subs {
+		if row.Name != "cluster|help" {
+			calls = append(calls, worst{row.Name, "", row.upper() + strings.Repeat(" {1M}", len(row.Args)), refused, ""})
+		}
+	}
+	return calls
+}

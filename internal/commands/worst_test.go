@@ -1,0 +1,383 @@
+package commands
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The worst call of each row, and what it costs an event loop. Work is counted, not timed: calls of functions and rounds of loops
+// (which test/worst has the compiler count), bytes that are hashed or compared, memory that is asked for, and bytes of replies.
+
+// worst is a call of a row with the largest arguments that the bounds allow, on what makes it most expensive.
+type worst struct {
+	row   string
+	of    string // what there is beforehand, see stages; "" for nothing
+	call  string // in words, see spell
+	where where  // the call is made
+	why   string // a turn of it may be more than a turn's work, and what bounds it
+}
+
+// where a call is made.
+type where string
+
+const (
+	onLoop  where = "loop"
+	beside  where = "beside the loop"
+	refused where = "refused"
+)
+
+// turnWork is the counted work that a turn of an event loop may be: about half a millisecond.
+const turnWork = 150_000
+
+// flaw says which field of an entry is missing, "" if none is.
+func (w *worst) flaw() string {
+	switch {
+	case w.call == "":
+		return "call"
+	case w.where == "":
+		return "where"
+	case w.of != "" && stages[w.of].prepare == nil:
+		return "stage " + w.of
+	}
+	return ""
+}
+
+// unstated is the rows without a worst call, and the fields that entries lack.
+func unstated(rows []*Command, entries []worst) (missing []string) {
+	for _, row := range rows {
+		if row.Run != nil && !slices.ContainsFunc(entries, func(w worst) bool { return w.row == row.Name }) {
+			missing = append(missing, row.Name+": no worst call is stated (worstCalls, in worst_calls_test.go)")
+		}
+	}
+	for _, w := range entries {
+		if field := w.flaw(); field != "" {
+			missing = append(missing, w.row+": "+field+" is missing")
+		}
+	}
+	return missing
+}
+
+func TestEveryRowStatesItsWorstCall(t *testing.T) {
+	require.Empty(t, unstated(everyRow(), worstCalls))
+}
+
+func TestAnUnstatedRowIsFound(t *testing.T) {
+	row := &Command{Name: "planted", Run: func(*Call) error { return nil }}
+	require.Equal(t, []string{
+		"planted: no worst call is stated (worstCalls, in worst_calls_test.go)",
+		"get: call is missing", "get: where is missing", "get: stage nowhere is missing",
+	}, unstated([]*Command{row, &get},
+		[]worst{{row: "get", where: onLoop}, {row: "get", call: "GET k"}, {row: "get", of: "nowhere", call: "GET k", where: onLoop}}))
+}
+
+// steps is what test/worst has the compiler count; 0 without it.
+var (
+	steps      = func() int64 { return 0 }
+	stepsCount bool
+)
+
+// countBy is what the file calls that test/worst adds.
+func countBy(count func() int64) bool {
+	steps, stepsCount = count, true
+	return true
+}
+
+// work is what a turn has cost.
+type work struct {
+	steps, allocated, written int64
+	took                      time.Duration // CPU time of the thread, to be printed
+}
+
+// total is in steps: a function called, or a loop gone round, takes as long as some 64 bytes that are asked for or written.
+func (w work) total() int64 { return w.steps + w.allocated/64 + w.written/64 }
+
+// weighing plays a client, and keeps the most that one of its turns has cost.
+type weighing struct {
+	*still
+	c       *caller
+	most    work
+	turns   int
+	blocked chan struct{} // what the row gate waits for
+	aside   bool          // something was made beside the loop
+	refused bool
+}
+
+// newWeighing is an instance in which nothing runs beside the loop while a turn is measured: that is let in between two turns.
+func newWeighing(t *testing.T, rows ...*Command) *weighing {
+	w := &weighing{still: newStill(t), blocked: make(chan struct{})}
+	gate := &Command{Name: "gate", Flags: Slow, Run: func(c *Call) error {
+		<-w.blocked
+		c.Out.Status("OK")
+		return nil
+	}}
+	w.instance.table = NewTable(append(append(All(), gate), rows...))
+	return w
+}
+
+func (w *weighing) hold() {
+	for range maxSlow() {
+		w.instance.slow.take(newcomers)
+	}
+}
+
+func (w *weighing) release() {
+	for range maxSlow() {
+		w.instance.slow.leave()
+	}
+}
+
+// turn measures a turn of the client's.
+func (w *weighing) turn(turn func()) {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	began, from := threadTime(), steps()
+	turn()
+	one := work{steps: steps() - from, took: threadTime() - began}
+	runtime.ReadMemStats(&after)
+	out := w.c.session.Output()
+	w.refused = w.refused || len(out) > 0 && out[0] == '-'
+	one.allocated, one.written = int64(after.TotalAlloc-before.TotalAlloc), int64(len(out))
+	w.c.session.Sent()
+	w.turns++
+	longest := max(w.most.took, one.took)
+	if one.total() > w.most.total() {
+		w.most = one
+	}
+	w.most.took = longest
+}
+
+// manyTurns are measured at most: what follows is like them.
+const manyTurns = 64
+
+// settle has the client go on until nothing is owed to it.
+func (w *weighing) settle() {
+	s := w.c.session
+	for w.turns < manyTurns && (s.Owing() || s.Called() || s.Following() > 0 || len(s.Output()) > 0) {
+		if s.parked && !s.Called() {
+			if s.blocked.Load() {
+				return
+			}
+			w.aside = true
+			w.release()
+			<-w.c.woken
+			w.hold()
+		}
+		w.turn(s.Resume)
+	}
+}
+
+// feed sends bytes as a loop reads them.
+func (w *weighing) feed(input []byte) {
+	for piece := range slices.Chunk(input, 16<<10) {
+		w.turns = 0
+		w.turn(func() { w.c.session.Feed(piece) })
+	}
+	w.settle()
+}
+
+// together sends bytes that are all there before the first call of them is answered.
+func (w *weighing) together(input []byte) {
+	w.c.session.Feed([]byte("GATE\r\n"))
+	for piece := range slices.Chunk(input, 16<<10) {
+		w.c.session.Feed(piece)
+	}
+	w.release()
+	w.blocked <- struct{}{}
+	<-w.c.woken
+	w.hold()
+	w.turns = 0
+	w.turn(w.c.session.Resume)
+	w.settle()
+}
+
+// way is how a call is sent.
+type way struct {
+	name string
+	play func(w *weighing, call []byte, words int)
+}
+
+// inEXEC is the third of them.
+const inEXEC = 2
+
+var ways = []way{
+	{"alone", func(w *weighing, call []byte, _ int) { w.feed(call) }},
+	{"pipelined", func(w *weighing, call []byte, _ int) { w.together(slices.Repeat(call, pipelined(call))) }},
+	{"in EXEC", func(w *weighing, call []byte, words int) {
+		queued := slices.Repeat(call, min(pipelined(call), maxQueuedWords/words))
+		w.together(slices.Concat([]byte("MULTI\r\n"), queued, []byte("EXEC\r\n")))
+	}},
+}
+
+// pipelined is how many calls are sent at once: what a connection may have unread, but no more than make the test last.
+func pipelined(call []byte) int { return max(1, min(512, (15<<20)/len(call))) }
+
+var weigh = regexp.MustCompile(`(\{(\d+)([KM])(#?)\}|[^*()\s]+)(?:\*(\d+))?|\(([^)]*)\)\*(\d+)`)
+
+// spell makes a call's words: {all} is *, {64K} is a word of so many bytes, {64K#} another one each time; x*3 is x x x, and (a b)*2 is a b a b.
+func spell(call string) (words []string) {
+	number := 0
+	var one func(text string)
+	one = func(text string) {
+		for _, m := range weigh.FindAllStringSubmatch(text, -1) {
+			if m[7] != "" {
+				times, _ := strconv.Atoi(m[7])
+				for range times {
+					one(m[6])
+				}
+				continue
+			}
+			times := 1
+			if m[5] != "" {
+				times, _ = strconv.Atoi(m[5])
+			}
+			for range times {
+				word := strings.ReplaceAll(m[1], "{all}", "*")
+				if m[2] != "" {
+					size, _ := strconv.Atoi(m[2])
+					word = strings.Repeat("k", size<<map[string]int{"K": 10, "M": 20}[m[3]])
+					if number++; m[4] != "" {
+						word = word[8:] + fmt.Sprintf("%08d", number)
+					}
+				}
+				words = append(words, word)
+			}
+		}
+	}
+	one(call)
+	return words
+}
+
+// weighed is what an entry costs in each way.
+type weighed struct {
+	worst
+	most  [3]work
+	aside bool
+	said  bool // that it was refused
+}
+
+func weighOne(t *testing.T, entry worst, rows ...*Command) (r weighed) {
+	r.worst = entry
+	words := spell(entry.call)
+	call := encode(words)
+	for i, way := range ways {
+		if i == inEXEC && *onlyWorst == "" {
+			continue // it is printed when it is asked for
+		}
+		w := newWeighing(t, rows...)
+		if entry.of != "" {
+			stages[entry.of].prepare(w.still)
+		}
+		w.c = w.dial()
+		w.hold()
+		way.play(w, call, len(words))
+		r.most[i] = w.most
+		if i == 0 {
+			r.aside, r.said = w.aside, w.refused
+		}
+		w.release()
+		w.instance.EndWaits()
+		w.c.session.Close()
+	}
+	return r
+}
+
+// place is where the call was made, as it was seen.
+func (r *weighed) place() where {
+	switch {
+	case r.said:
+		return refused
+	case r.aside:
+		return beside
+	}
+	return onLoop
+}
+
+// excess says what of an entry is not as it is stated, "" if all is.
+func (r *weighed) excess() (said []string) {
+	for i, way := range ways {
+		if total := r.most[i].total(); i != inEXEC && total > turnWork && r.why == "" {
+			said = append(said, fmt.Sprintf("%s, %s: a turn is %d steps' work, and %d is what one may be (%+v)", r.call, way.name, total, turnWork, r.most[i]))
+		}
+	}
+	if place := r.place(); place != r.where {
+		said = append(said, fmt.Sprintf("%s is made: %s; it is stated: %s", r.call, place, r.where))
+	}
+	return said
+}
+
+var onlyWorst = flag.String("worst", "", "weigh the worst calls of the rows that match")
+
+// TestWorstCalls holds every row to a turn's work. With -v it prints the CPU time of the longest turns.
+func TestWorstCalls(t *testing.T) {
+	if !stepsCount {
+		return // go test ./test/worst has it count
+	}
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // what runs beside the loop waits for the end of the turn
+	defer debug.SetGCPercent(debug.SetGCPercent(400))
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	chosen := regexp.MustCompile(*onlyWorst)
+	var all []weighed
+	var said []string
+	for _, entry := range worstCalls {
+		if chosen.MatchString(entry.row) {
+			r := weighOne(t, entry)
+			all, said = append(all, r), append(said, r.excess()...)
+			t.Logf("%-24s %-60.60s %8d %8d %8d  %v %v %v %s", entry.row, entry.call, r.most[0].total(), r.most[1].total(), r.most[2].total(),
+				r.most[0].took, r.most[1].took, r.most[2].took, r.place())
+		}
+	}
+	require.Empty(t, said)
+}
+
+// A row that does more than a turn's work is found, however it is said.
+func TestAnExpensiveRowIsFound(t *testing.T) {
+	kept := []byte(nil)
+	row := &Command{Name: "planted", Flags: Fast, Run: func(c *Call) error {
+		kept = make([]byte, 16<<20)
+		c.Out.Int(int64(len(kept)))
+		return nil
+	}}
+	r := weighOne(t, worst{row: "planted", call: "PLANTED", where: beside}, row)
+	require.Len(t, r.excess(), 3, "alone, and pipelined; and it is not made where it says")
+	r = weighOne(t, worst{row: "ping", call: "PING", where: onLoop})
+	require.Empty(t, r.excess())
+}
+
+// The table of docs/reliability.md is worstCalls.
+func TestWorstCallsAreWrittenDown(t *testing.T) {
+	const path, begins, ends = "../../docs/reliability.md", "<!-- worst calls -->\n", "<!-- end of worst calls -->"
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	before, rest, found := strings.Cut(string(text), begins)
+	require.True(t, found)
+	_, after, found := strings.Cut(rest, ends)
+	require.True(t, found)
+	want := before + begins + worstTable() + ends + after
+	if *rewrite {
+		require.NoError(t, os.WriteFile(path, []byte(want), 0o644))
+		return
+	}
+	require.Equal(t, want, string(text), "make rewrite brings it up to date")
+}
+
+func worstTable() string {
+	var out strings.Builder
+	out.WriteString("\n| row | largest call | on | made | more than a turn's work |\n|---|---|---|---|---|\n")
+	for _, w := range worstCalls {
+		fmt.Fprintf(&out, "| %s | `%.60s` | %s | %s | %s |\n", strings.ReplaceAll(w.row, "|", " "), w.call, stages[w.of].what, w.where, w.why)
+	}
+	out.WriteString("\n")
+	return out.String()
+}
