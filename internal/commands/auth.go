@@ -63,8 +63,8 @@ func (c *Call) helloOptions(words [][]byte) (name []byte, who identity, err erro
 			}
 			words = words[3:]
 		case foldEqual(words[0], "SETNAME") && len(words) >= 2:
-			if !plain(words[1]) {
-				return nil, who, errClientName
+			if err := checkName(words[1]); err != nil {
+				return nil, who, err
 			}
 			name, words = words[1], words[2:]
 		default:

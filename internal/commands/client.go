@@ -48,13 +48,28 @@ var clientSetName = Command{
 	Summary: "Names the connection.", Args: []Arg{Word("connection-name")}, Reply: "OK.",
 	Run: func(c *Call) error {
 		name := c.Word()
-		if !plain(name) {
-			return errClientName
+		if err := checkName(name); err != nil {
+			return err
 		}
 		c.Session.setName(name)
 		c.Out.Status("OK")
 		return nil
 	},
+}
+
+// maxNameBytes bounds what a client says of itself. Redis has no bound, so that a thousand clients can keep gigabytes by
+// their names, and CLIENT LIST has to copy all of it.
+const maxNameBytes = 256
+
+// checkName says what is wrong with a connection's name, nil if nothing is.
+func checkName(name []byte) error {
+	switch {
+	case !plain(name):
+		return errClientName
+	case len(name) > maxNameBytes:
+		return errLongName
+	}
+	return nil
 }
 
 // plain says whether a name can stand in CLIENT LIST: no spaces, no special characters.
@@ -90,6 +105,9 @@ var clientSetInfo = Command{
 		}
 		if !plain(value) {
 			return refusal(fmt.Sprintf("ERR %s cannot contain spaces, newlines or special characters.", attribute))
+		}
+		if len(value) > maxNameBytes {
+			return refusal(fmt.Sprintf("ERR %s cannot be longer than %d bytes.", attribute, maxNameBytes))
 		}
 		about.mu.Lock()
 		defer about.mu.Unlock()

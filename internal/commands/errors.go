@@ -27,6 +27,7 @@ const (
 	errNoCluster    refusal = "ERR This instance has cluster support disabled"
 	errWrongPass    refusal = "WRONGPASS invalid username-password pair or user is disabled."
 	errClientName   refusal = "ERR Client names cannot contain spaces, newlines or special characters."
+	errLongName     refusal = "ERR Client names cannot be longer than 256 bytes."
 	errStopped      refusal = "ERR the client went away before the command came to its end"
 )
 
