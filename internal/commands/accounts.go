@@ -140,6 +140,11 @@ func (s *Session) restrict(on bool) {
 	}
 	s.restricted = on
 	s.reader.Restrict(on)
+	if on {
+		s.enterNewcomers()
+	} else {
+		s.leaveNewcomers()
+	}
 }
 
 // set makes a user what it is to be, or adds it, and ends connections that listen to what it may no longer use. It needs the lock.
@@ -229,7 +234,8 @@ func (as *accounts) drop(in *Instance, gone []*account, own *Session) (ownEnds b
 func (in *Instance) expel(s *Session) {
 	in.clients.remove(s)
 	s.mail.mu.Lock()
-	s.mail.lost, s.mail.pushes = true, nil
+	s.mail.lost = true
+	s.dropPushes()
 	s.mail.waiting.Store(true)
 	s.mail.mu.Unlock()
 	s.peer.Wake()

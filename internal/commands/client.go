@@ -83,6 +83,7 @@ func plain(name []byte) bool {
 }
 
 func (s *Session) setName(name []byte) {
+	s.charge(len(name) - len(s.about.name)) // which the session alone writes
 	s.about.mu.Lock()
 	defer s.about.mu.Unlock()
 	s.about.name = string(name)
@@ -111,6 +112,7 @@ var clientSetInfo = Command{
 		}
 		about.mu.Lock()
 		defer about.mu.Unlock()
+		c.Session.charge(len(value) - len(*field))
 		*field = string(value)
 		c.Out.Status("OK")
 		return nil
@@ -234,7 +236,7 @@ func (s *Session) flags() string {
 
 var clientNoEvict = Command{
 	Name: "client|no-evict", Group: "connection", Since: "7.0.0", Complexity: "O(1)", Flags: Admin | Dangerous | aboutClients,
-	Summary: "Says that the client is not to be evicted. None is.", Args: []Arg{Word("ON | OFF")}, Reply: "OK.",
+	Summary: "Says that the client is not to be evicted, however much it holds: see maxmemory-clients.", Args: []Arg{Word("ON | OFF")}, Reply: "OK.",
 	Run: func(c *Call) error { return c.turn(&c.client.about.noEvict) },
 }
 

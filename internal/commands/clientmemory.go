@@ -13,9 +13,22 @@ import (
 // replies. It is looked at once a turn, and written when it has changed.
 func (s *Session) showRoom() {
 	const most = 1<<31 - 1
-	if room := int64(min(s.out.Room(), most))<<32 | int64(min(s.reader.Room(), most)); room != s.room.Load() {
+	room, before := int64(min(s.out.Room(), most))<<32|int64(min(s.reader.Room(), most)), s.room.Load()
+	if room != before {
 		s.room.Store(room)
+		s.charge(roomBytes(room) - roomBytes(before))
 	}
+}
+
+// roomBytes are those of both halves, as Go's heap has room for them: what is long takes whole pages.
+func roomBytes(room int64) int { return inPages(int(room>>32)) + inPages(int(room&(1<<32-1))) }
+
+func inPages(bytes int) int {
+	const long, page = 32 << 10, 8 << 10
+	if bytes <= long {
+		return bytes
+	}
+	return (bytes + page - 1) / page * page
 }
 
 // ShowUnsent says how many bytes of replies wait for the client to read them: for CLIENT LIST.
@@ -39,10 +52,7 @@ type clientMemory struct {
 
 // memory is a session's. words are those of the call that asks, if it is its own.
 func (s *Session) memory(words [][]byte) (m clientMemory) {
-	const (
-		idle  = 2 << 10  // about what a session takes that has nothing to do
-		first = 16 << 10 // that wait: what Redis has a buffer for, apart from which it counts the others
-	)
+	const first = 16 << 10 // that wait: what Redis has a buffer for, apart from which it counts the others
 	room := s.room.Load()
 	held := room & (1<<32 - 1)
 	m.room, m.unread = room>>32, s.unread.Load()
@@ -55,14 +65,12 @@ func (s *Session) memory(words [][]byte) (m clientMemory) {
 	}
 	m.queued = s.queued.Load() & (1<<32 - 1)
 	s.mail.mu.Lock() // as pushes become replies under it
-	unsent, pushes := s.unsent.Load(), int64(len(s.mail.pushes))
+	unsent, pushes := s.unsent.Load(), int64(s.mail.bytes)
+	pieces := int64(len(s.mail.pushes))
 	s.mail.mu.Unlock()
 	m.waiting = min(unsent, m.room, first)
-	m.pieces, m.following = s.pieces.Load(), unsent-m.waiting+pushes
-	if pushes > 0 {
-		m.pieces++
-	}
-	m.total = idle + held + m.room + m.words + m.queued + m.following
+	m.pieces, m.following = s.pieces.Load()+pieces, unsent-m.waiting+pushes
+	m.total = s.holds.Load() + m.words
 	return m
 }
 

@@ -128,6 +128,8 @@ type Call struct {
 	limits        int64          // decisions that limited, not counted yet
 	hits, misses  int64          // keys that were read, not counted yet
 	moved         int            // bytes of values, by this call
+	kept          int            // bytes of a reply that is being made beside the loop: see keep
+	isLong        bool           // that is a long one
 	sampling      sampling       // of limiters' decisions, for CL.TOP
 	last          bool           // the conversation ends with its reply
 	then          func()         // what the session does when it takes the reply, of a call that is made beside it

@@ -69,8 +69,10 @@ func infoStats(c *Call, out *strings.Builder) {
 	field(out, "rejected_connections", s.rejected.Load())
 	fields(out, "sync_full:0", "sync_partial_ok:0", "sync_partial_err:0")
 	field(out, "expired_keys", in.expired(c.View)-s.expired.Load())
-	fields(out, "expired_stale_perc:0.00", "expired_time_cap_reached_count:0", "expire_cycle_cpu_milliseconds:0", "evicted_keys:0",
-		"evicted_clients:0", "total_eviction_exceeded_time:0", "current_eviction_exceeded_time:0")
+	fields(out, "expired_stale_perc:0.00", "expired_time_cap_reached_count:0", "expire_cycle_cpu_milliseconds:0", "evicted_keys:0")
+	field(out, "evicted_clients", in.holdings.evicted.Load())
+	fields(out,
+		"total_eviction_exceeded_time:0", "current_eviction_exceeded_time:0")
 	field(out, "keyspace_hits", s.hits.Load())
 	field(out, "keyspace_misses", s.misses.Load())
 	field(out, "pubsub_channels", in.channels.count(viaChannel))

@@ -55,7 +55,8 @@ type Instance struct {
 	runID    string
 	started  int64 // instant, nanoseconds on the store's clock
 	slow     slowPlaces
-	inTurn   int // what a transaction may cost that its session makes in its turn
+	inTurn   int           // what a transaction may cost that its session makes in its turn
+	long     chan struct{} // a place for the one whose reply gets long
 	stats    stats
 	rows     []rowStats // by the rows' numbers
 	codes    codes
@@ -72,6 +73,10 @@ type Instance struct {
 	rates    rates
 	traffic  traffic
 	census   census
+	holdings holdings
+
+	newcomers      Newcomers
+	newcomersLimit atomic.Pointer[Share]
 
 	hearing  hearing
 	tracking tracking
@@ -125,6 +130,7 @@ func New(c Config) (*Instance, error) {
 		runID:     newRunID(),
 		started:   c.Store.Clock().Now(),
 		slow:      slowPlaces{free: maxSlow()},
+		long:      make(chan struct{}, 1),
 		inTurn:    turn,
 		clients:   clients{byID: make(map[int64]*Session)},
 		watches:   watches{watchers: make(map[watchedKey]*watched), ages: make(map[int]age)},
@@ -139,6 +145,8 @@ func New(c Config) (*Instance, error) {
 	in.hearing.store = c.Store
 	in.watches.hearing = &in.hearing
 	in.memory.begin(c.Store)
+	in.holdings.limit.Store(&c.Settings.ClientShare)
+	in.newcomersLimit.Store(&c.Settings.NewcomerShare)
 	in.tracking.begin(in, c.Settings.MaxTracked)
 	in.notifier.begin(in)
 	return in, in.heed(c.Settings)
@@ -153,9 +161,10 @@ func newRunID() string {
 
 // clients knows who is connected.
 type clients struct {
-	mu   sync.Mutex
-	last int64 // id
-	byID map[int64]*Session
+	mu      sync.Mutex
+	last    int64 // id
+	byID    map[int64]*Session
+	leaving int64 // bytes that evicted clients hold until they are gone
 }
 
 // add gives a session its id: 1 for the first, never used again.

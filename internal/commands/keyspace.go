@@ -152,20 +152,28 @@ func (s *search) goOn(c *Call, count int) (err error) {
 			c.giveWay()
 		}
 		if key := s.piece.key(i); s.match.passes(key, kind) {
-			s.find(key)
+			if err := s.find(c, key); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-func (s *search) find(key []byte) {
+func (s *search) find(c *Call, key []byte) error {
 	const full = 256 << 10 // bytes
 	last := len(s.found) - 1
 	if last < 0 || len(s.found[last].bytes) >= full {
+		if last >= 0 {
+			if err := c.keep(s.found[last].size()); err != nil {
+				return err
+			}
+		}
 		s.found = append(s.found, keyList{})
 		last++
 	}
 	s.found[last].add(key)
+	return nil
 }
 
 // write writes what was found, and forgets it on the way.
@@ -196,6 +204,9 @@ func (l *keyList) add(key []byte) {
 	l.bytes = append(l.bytes, key...)
 	l.ends = append(l.ends, len(l.bytes))
 }
+
+// size is the memory that the list takes.
+func (l *keyList) size() int { return cap(l.bytes) + 8*cap(l.ends) }
 
 // visit adds a key of the store's.
 func (l *keyList) visit(key []byte, e store.Entry) {

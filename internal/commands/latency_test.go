@@ -62,7 +62,7 @@ func TestWhatIsShownIsBounded(t *testing.T) {
 		other.say(t, "PING")
 	}
 	watcher.session.mail.mu.Lock()
-	waiting := len(watcher.session.mail.pushes)
+	waiting := watcher.session.mail.bytes
 	watcher.session.mail.mu.Unlock()
 	require.Positive(t, waiting)
 	watcher.session.Close()

@@ -17,6 +17,7 @@ type memoryBound struct {
 	limits  atomic.Bool  // a limiter's call that needs some is limited, not refused
 	peak    atomic.Int64
 	startup int64
+	there   int64        // bytes that the machine, or the container, has
 	outside func() int64 // bytes outside of Go's heap
 	heap    func() int64 // and in it, with what is garbage
 	collect func()
@@ -32,7 +33,7 @@ func (m *memoryBound) begin(store any) {
 	if s, ok := store.(outsider); ok {
 		m.outside = s.Outside
 	}
-	m.startup = m.used()
+	m.startup, m.there = m.used(), memoryThere()
 }
 
 // used is the memory of keys, and of all else that the process has made, in bytes.
@@ -74,6 +75,7 @@ func (in *Instance) clear() {
 // setMaxMemory changes how many bytes may be used; 0 is any number.
 func (in *Instance) setMaxMemory(bytes int64) {
 	in.memory.most.Store(bytes)
+	in.shareMemory()
 	in.weigh()
 	if used := in.memory.used(); bytes > 0 && used > bytes {
 		in.log.Info("more memory is used than maxmemory: calls that may need some are refused", "used", used, "maxmemory", bytes)

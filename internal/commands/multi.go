@@ -43,6 +43,7 @@ var discard = Command{
 // leaveTransaction forgets what was queued and watched.
 func (s *Session) leaveTransaction() {
 	if s.queue != nil {
+		s.charge(-s.queue.shown)
 		s.queue, s.lastQueue = nil, s.queue.emptied()
 		s.showQueue()
 	}
@@ -115,6 +116,7 @@ func (s *Session) executeBeside(x *execution) {
 	row, words := s.row, own(s.call.words)
 	s.parkFor(row, func(c *Call) error {
 		c.then = func() {
+			s.charge(-x.queue.shown)
 			s.unwatch()
 			if n := c.View.Selected(); n != s.database {
 				s.selectDatabase(n)

@@ -12,6 +12,7 @@ type queue struct {
 	bytes  []byte   // where the latest of them are: copies
 	count  int      // of words
 	size   int      // bytes of all
+	shown  int      // bytes of memory that are charged to the session
 	cost   int      // of all calls, as far as they tell it themselves: see costOf
 	broken bool     // a call was refused already: so EXEC refuses them all
 	full   bool     // and so is every call from here on
@@ -39,6 +40,7 @@ func (s *Session) enqueue(row *Command, words [][]byte, long [][]byte) error {
 	}
 	limits := s.instance.limits.Load()
 	if !q.takes(s.words, size, limits.Query) {
+		s.showQueue()
 		return errTooMuchQueued
 	}
 	switch {
@@ -91,11 +93,15 @@ func (s *Session) takeOver(words [][]byte) [][]byte {
 
 // showQueue tells others how long the queue is.
 func (s *Session) showQueue() {
-	shown := int64(0)
-	if q := s.queue; q != nil {
-		shown = int64(len(q.calls)+1)<<32 | int64(q.size)
+	q := s.queue
+	if q == nil {
+		s.queued.Store(0)
+		return
 	}
-	s.queued.Store(shown)
+	s.queued.Store(int64(len(q.calls)+1)<<32 | int64(q.size))
+	held := q.size + q.count*wordBytes + len(q.calls)*queuedBytes
+	s.charge(held - q.shown)
+	q.shown = held
 }
 
 // takes says whether there is room for a call of so many words and bytes; once there is none, there is none for any.
@@ -104,7 +110,7 @@ func (q *queue) takes(words, size, most int) bool {
 		return !q.full
 	}
 	if q.count+words > maxQueuedWords || q.size+size > most {
-		*q = queue{broken: true, full: true}
+		*q = queue{broken: true, full: true, shown: q.shown}
 		return false
 	}
 	return true

@@ -174,18 +174,21 @@ func TestStrangersAreBounded(t *testing.T) {
 	s := newStill(t)
 	s.dial().say(t, "CONFIG SET requirepass secret")
 	c := s.dial()
+	longest := strings.Repeat("x", 16384)
+	require.NoError(t, c.Send(encode([]string{"AUTH", longest[:16000], longest})))
+	require.Contains(t, c.output(), "-WRONGPASS")
 	require.NoError(t, c.Send([]byte("*10\r\n")))
-	for range 9 {
-		require.NoError(t, c.Send([]byte("$16384\r\n"+strings.Repeat("x", 16384)+"\r\n")))
-	}
+	require.NoError(t, c.Send([]byte("$16384\r\n"+longest+"\r\n$16000\r\n"+longest[:16000]+"\r\n")))
 	require.False(t, c.session.Closing())
-	require.Less(t, c.session.reader.Buffered(), 170_000)
+	require.Less(t, c.session.reader.Room(), 40_000)
+	require.NoError(t, c.Send([]byte("$16384\r\n"+longest+"\r\n")))
+	require.True(t, c.session.Closing(), "no call that logs in is so long")
 
 	c = s.dial()
 	c.session.parked = true // as by CLIENT PAUSE
-	for sent := 0; sent < strangersBytes; sent += 1 << 15 {
+	for sent := 0; sent < strangersBytes; sent += 1 << 13 {
 		require.False(t, c.session.Closing())
-		c.session.Feed([]byte(strings.Repeat("PING\r\n  ", 1<<15/8)))
+		c.session.Feed([]byte(strings.Repeat("PING\r\n  ", 1<<13/8)))
 	}
 	require.False(t, c.session.Closing())
 	c.session.Feed([]byte("P"))

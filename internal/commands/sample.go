@@ -20,6 +20,8 @@ func (in *Instance) Sample() {
 	in.rates.out.add(now, t.Out)
 	in.rates.mu.Unlock()
 	in.countClients(now)
+	in.holdings.vain.Store(false)
+	in.boundHoldings(in.holdings.bytes.Load())
 	in.weigh()
 	in.clear()
 }

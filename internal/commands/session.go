@@ -25,9 +25,10 @@ type Session struct {
 	reader    *resp.Reader
 	ahead     ahead // calls that were read and not answered yet
 	out       resp.Writer
-	pending   [][]byte // of a long reply, what is to follow out
-	following int      // bytes of that
-	mark      int      // in out: where the reply to the present call begins
+	lent      piece   // what is being sent, if that is memory that others send, too; then out is empty
+	pending   []piece // what is to follow: of a long reply, and messages
+	following int     // bytes of that
+	mark      int     // in out: where the reply to the present call begins
 	call      Call
 	closing   bool // after what Output holds, the connection ends
 	refused   bool // and that is an error about a call that may still be arriving
@@ -69,6 +70,9 @@ type Session struct {
 	queued   atomic.Int64 // calls of a transaction and one more, 0 outside of one; in the low half their bytes
 	unread   atomic.Int64 // bytes that were read of calls that are not whole, or wait
 	room     atomic.Int64 // see showRoom
+	holds    atomic.Int64 // bytes, all in all: see charge
+	leaves   int64        // of those, when the client was evicted; with the lock of clients
+	newcomer *Newcomer    // while the client has not logged in; nil after
 	unsent   atomic.Int64 // bytes of replies that the client has not read
 	pieces   atomic.Int64 // that these are in, beside the first
 	latest   atomic.Pointer[Command]
@@ -80,6 +84,7 @@ type Session struct {
 type Peer struct {
 	Remote, Local string // addresses, as CLIENT LIST shows them
 	FD            int
+	Kept          int // bytes that the transport keeps for the connection
 	// Wake makes the transport call Resume soon, on its own goroutine. Cut makes it end the connection, whatever is still
 	// to be sent. Both may be called from any goroutine, also after the connection has ended.
 	Wake, Cut func()
@@ -95,27 +100,6 @@ type about struct {
 	listens                [vias]int // how many subscriptions
 }
 
-// mail is what others have for the client, until the session takes it: pushes, and the reply of a Slow command.
-type mail struct {
-	waiting atomic.Bool // there is some; read without the lock
-	mu      sync.Mutex
-	pushes  []byte
-	told    map[string]bool // keys that a broadcast among pushes names
-	reply   [][]byte        // in pieces
-	replied bool
-	last    bool   // and the reply ends the conversation
-	then    func() // what the session does first, nil for nothing
-	lost    bool   // a push did not fit: the client reads too slowly
-	closed  bool
-
-	protocol   int  // that pushes are written in
-	subscribed bool // the session is
-}
-
-// maxPushes bounds the bytes that wait to be pushed to one client, unless the configuration says otherwise; one more, and the
-// connection ends.
-const maxPushes = 32 << 20
-
 // Open starts a session.
 func (in *Instance) Open(p Peer) *Session {
 	s := &Session{instance: in, peer: p, reader: resp.NewReader(*in.limits.Load())}
@@ -124,6 +108,7 @@ func (in *Instance) Open(p Peer) *Session {
 	s.opened = s.call.View.Now()
 	s.lastSeen.Store(s.opened)
 	s.about.protocol, s.mail.protocol = 2, 2
+	s.charge(sessionBytes + p.Kept)
 	s.become(nil)
 	in.clients.add(s)
 	s.call.View.Sign(s.id)
@@ -139,10 +124,9 @@ func (s *Session) Close() {
 	s.unsubscribeAll()
 	s.track(nil)
 	s.stopMonitoring()
+	s.closeMail()
+	s.release()
 	s.instance.clients.remove(s)
-	s.mail.mu.Lock()
-	defer s.mail.mu.Unlock()
-	s.mail.closed = true
 }
 
 // What one turn may do, so that an event loop comes round to everybody in well under a millisecond: a Fast command takes about
@@ -217,7 +201,7 @@ func (s *Session) keep() {
 }
 
 // strangersBytes bounds the bytes that wait of a client that has not said who it is.
-const strangersBytes = 1 << 20
+const strangersBytes = 64 << 10
 
 // answer replies to the calls that have arrived, up to a turn's worth. Calls are read a few at a time, so that the store can
 // be told which keys are coming; and each such window shares one reading of the clock.
@@ -232,7 +216,7 @@ func (s *Session) answer() (answered int64) {
 		left = strangersTurn
 	}
 	for ; !s.closing && !s.parked; left -= s.worth() {
-		if s.more = left <= 0 || s.out.Len() >= turnOutput || len(s.pending) > 0; s.more {
+		if s.more = left <= 0 || s.out.Len() >= turnOutput || s.isSending(); s.more {
 			break
 		}
 		if s.ahead.empty() {
@@ -299,20 +283,6 @@ func (s *Session) refuse(err error) {
 	s.closing = true
 }
 
-// Output is what is to be sent; it stays valid until Sent.
-func (s *Session) Output() []byte { return s.out.Bytes() }
-
-// Sent says that the transport has taken what Output held. If that was a piece of a long reply, Output holds the next.
-func (s *Session) Sent() {
-	s.out.Reset()
-	if len(s.pending) > 0 {
-		s.following -= len(s.pending[0])
-		s.out.Adopt(s.pending[0])
-		s.pending[0] = nil
-		s.pending = s.pending[1:]
-	}
-}
-
 // Following is the number of bytes that are to be sent after Output.
 func (s *Session) Following() int { return s.following }
 
@@ -337,123 +307,8 @@ func (s *Session) Called() bool { return s.mail.waiting.Load() }
 // Owing says that calls have arrived that are not answered yet.
 func (s *Session) Owing() bool { return s.parked || s.More() }
 
-// Push sends bytes to the client between two replies, from any goroutine. It reports whether they will be sent: a client
-// that has too many waiting loses its connection instead.
-func (s *Session) Push(message []byte) bool {
-	return s.pushSome(func(*mail) []byte { return message })
-}
-
-// pushSome is Push of what is made while the mail is locked: by who gets it, and how; nothing if it is nil.
-func (s *Session) pushSome(make func(to *mail) []byte) bool {
-	s.mail.mu.Lock()
-	message := make(&s.mail)
-	if message == nil {
-		s.mail.mu.Unlock()
-		return true
-	}
-	fits := !s.mail.closed && !s.mail.lost && len(s.mail.pushes)+len(message) <= s.instance.maxPushes
-	cut := !fits && !s.mail.closed && !s.mail.lost
-	if fits {
-		s.mail.pushes = append(s.mail.pushes, message...)
-	} else {
-		s.mail.lost = true
-		s.mail.pushes = nil // they would be torn off in the middle
-	}
-	s.mail.waiting.Store(true)
-	s.mail.mu.Unlock()
-	if s.peer.Wake(); cut {
-		s.wasCut()
-	}
-	return fits
-}
-
-// Pushes is the number of bytes that wait to be pushed.
-func (s *Session) Pushes() int {
-	s.mail.mu.Lock()
-	defer s.mail.mu.Unlock()
-	return len(s.mail.pushes)
-}
-
 // Listens says whether the client has subscribed to something.
 func (s *Session) Listens() bool { return s.subscribed }
-
-// takePushes has what was pushed until now stand before the reply that is being written. In a transaction that is before the
-// transaction's reply.
-func (s *Session) takePushes() {
-	if s.call.published != nil && s.heeded() {
-		s.mail.mu.Lock()
-		defer s.mail.mu.Unlock()
-		s.call.published.early = len(s.mail.pushes)
-		return
-	}
-	s.takeEarly(maxInt)
-}
-
-// takeEarly takes up to so many bytes of pushes. Others wait for their turn.
-func (s *Session) takeEarly(bytes int) {
-	s.mail.mu.Lock()
-	defer s.mail.mu.Unlock()
-	bytes, s.mail.told = min(bytes, len(s.mail.pushes)), nil
-	s.aloud(func() { s.out.Raw(s.mail.pushes[:bytes]) })
-	if s.mail.pushes = s.mail.pushes[bytes:]; len(s.mail.pushes) == 0 {
-		s.mail.pushes = nil
-	}
-}
-
-func (s *Session) takeMail() {
-	s.mail.mu.Lock()
-	defer s.mail.mu.Unlock()
-	s.mail.waiting.Store(false)
-	if s.parked && !s.mail.replied && s.call.tracker != nil {
-		return // what a client is to forget comes after the reply that it knows it from
-	}
-	if s.mail.replied {
-		if s.mail.then != nil {
-			s.mail.then()
-		}
-		s.takeReply(s.mail.reply)
-		s.closing = s.closing || s.mail.last
-		s.mail.reply, s.mail.replied, s.mail.then = nil, false, nil
-	}
-	if len(s.mail.pushes) > 0 {
-		s.unsent.Add(int64(len(s.mail.pushes))) // until it is known how many are sent
-	}
-	if last := len(s.pending) - 1; last >= 0 {
-		s.pending[last] = append(s.pending[last], s.mail.pushes...)
-		s.following += len(s.mail.pushes)
-	} else {
-		s.out.Raw(s.mail.pushes)
-	}
-	s.mail.pushes, s.mail.told = nil, nil
-	s.closing = s.closing || s.mail.lost
-}
-
-// takeReply takes the reply, in pieces, that the session was parked for. There is none if it goes on with the call that it had put off.
-func (s *Session) takeReply(reply [][]byte) {
-	s.parked, s.putOff = false, false
-	s.waits.Store(false)
-	if len(reply) == 0 || s.unheard {
-		s.unheard = false
-		return
-	}
-	s.out.Adopt(reply[0])
-	s.pending = reply[1:]
-	for _, piece := range s.pending {
-		s.following += len(piece)
-	}
-}
-
-// deliver gives a parked session its reply, from any goroutine. last ends the conversation.
-func (s *Session) deliver(reply [][]byte, last bool) { s.deliverAnd(reply, last, nil) }
-
-// deliverAnd has it do something, too, before it takes the reply.
-func (s *Session) deliverAnd(reply [][]byte, last bool, then func()) {
-	s.mail.mu.Lock()
-	s.mail.reply, s.mail.replied, s.mail.last, s.mail.then = reply, true, last, then
-	s.mail.waiting.Store(true)
-	s.mail.mu.Unlock()
-	s.peer.Wake()
-}
 
 // park lets a Slow command answer later, on a goroutine of its own. The session answers nothing else until then, so replies
 // keep their order; the event loop serves everybody else.
@@ -461,10 +316,17 @@ func (s *Session) park(row *Command, words func() [][]byte) {
 	s.parkFor(row, func(call *Call) error { return call.timed(row, words(), false) })
 }
 
+// longCallBytes is about what a byte of a long call takes while it is made: its words are noted, of which there may be one in
+// seven bytes.
+const longCallBytes = 4
+
 // parkLong is park for a call of many words, of which only the first were looked at.
 func (s *Session) parkLong(row *Command, long [][]byte) {
 	guarded := s.guarded
+	size := length(long) * longCallBytes
+	s.chargeAside(size)
 	s.parkFor(row, func(call *Call) error {
+		defer s.chargeAside(-size)
 		words := resp.SplitCall(long, call.giveWay)
 		if guarded {
 			if err := call.allow(row, words, false); err != nil {
@@ -509,6 +371,7 @@ func (s *Session) runSlow(call *Call, row *Command, run func(*Call) error) {
 	defer s.instance.leaveSlow()
 	s.instance.slowCalls.Store(s.id, call)
 	defer s.instance.slowCalls.Delete(s.id)
+	defer call.keepNoMore()
 	call.View.Begin()
 	if err := s.tryRun(call, row, run); err != nil {
 		call.Out.Pieces() // which nobody wants

@@ -121,8 +121,10 @@ func (c *caller) settle() {
 
 // take takes what the session has to send.
 func (c *caller) take() {
-	c.heard = append(c.heard, c.session.Output()...)
-	c.session.Sent()
+	for out := c.session.Output(); len(out) > 0; out = c.session.Output() {
+		c.heard = append(c.heard, out...)
+		c.session.Sent()
+	}
 }
 
 func (c *caller) Receive(time.Duration) (string, error) {

@@ -101,6 +101,7 @@ func (s *Session) subscribe(kind via, name string) {
 	s.showListens(kind, 1)
 	l.topics[kind][name] = s.instance.channels.add(s, kind, name)
 	l.bytes += len(name)
+	s.charge(subscriptionBytes + len(name))
 }
 
 // unsubscribe ends a subscription, if there is one: what was published before comes before the reply, and nothing after it.
@@ -112,6 +113,7 @@ func (s *Session) unsubscribe(kind via, name string) {
 	s.instance.channels.remove(kind, sub)
 	delete(s.listens.topics[kind], name)
 	s.listens.bytes -= len(name)
+	s.charge(-subscriptionBytes - len(name))
 	s.mail.mu.Lock()
 	sub.ended = true
 	s.mail.mu.Unlock()
@@ -297,7 +299,7 @@ func (cs *channels) send(kind via, t *topic, m message, until uint64, giveWay fu
 		piece, last = t.subscribers.piece(found[:0], last, until, subscribersAPiece)
 		cs.mu.RUnlock()
 		for _, sub := range piece {
-			sub.session.pushSome(func(to *mail) []byte {
+			sub.session.pushSome(func(to *mail) *parcel {
 				if sub.ended {
 					return nil
 				}
@@ -310,25 +312,6 @@ func (cs *channels) send(kind via, t *topic, m message, until uint64, giveWay fu
 		}
 	}
 	return receivers
-}
-
-// encodings are the same message in RESP2 and in RESP3, each made when it is wanted.
-type encodings [2][]byte
-
-func (e *encodings) in(protocol int, write func(*resp.Writer)) []byte {
-	return e.inAs(protocol, protocol, write)
-}
-
-// inAs is in, kept in the place of another version.
-func (e *encodings) inAs(place, protocol int, write func(*resp.Writer)) []byte {
-	made := &e[place-2]
-	if *made == nil {
-		var out resp.Writer
-		out.SetProtocol(protocol)
-		write(&out)
-		*made = out.Bytes()
-	}
-	return *made
 }
 
 func (m message) write(out *resp.Writer, kind via, topic string) {
@@ -348,7 +331,8 @@ func (m message) write(out *resp.Writer, kind via, topic string) {
 func (s *Session) cutOff() {
 	s.mail.mu.Lock()
 	cut := !s.mail.closed && !s.mail.lost
-	s.mail.lost, s.mail.pushes = true, nil
+	s.mail.lost = true
+	s.dropPushes()
 	s.mail.waiting.Store(true)
 	s.mail.mu.Unlock()
 	if s.peer.Wake(); cut {

@@ -590,10 +590,10 @@ func (t *tracking) tellOne(id int64, what *invalidation) {
 	}
 	if to == nil {
 		tr.broken.Store(true)
-		s.pushSome(func(m *mail) []byte { return brokenRedirect(m, tr.redirect) })
+		s.pushSome(func(m *mail) *parcel { return brokenRedirect(m, tr.redirect) })
 		return
 	}
-	to.pushSome(func(m *mail) []byte {
+	to.pushSome(func(m *mail) *parcel {
 		switch {
 		case what.broadcast && m.isTold(what.keys):
 			return nil
@@ -631,7 +631,7 @@ func (m *mail) isTold(keys []string) bool {
 // invalidated is the channel on which a client in RESP2 is told.
 const invalidated = "__redis__:invalidate"
 
-func brokenRedirect(m *mail, redirect int64) []byte {
+func brokenRedirect(m *mail, redirect int64) *parcel {
 	if m.protocol != 3 {
 		return nil
 	}
@@ -640,7 +640,7 @@ func brokenRedirect(m *mail, redirect int64) []byte {
 	out.Push(2)
 	out.BulkString("tracking-redir-broken")
 	out.Int(redirect)
-	return out.Bytes()
+	return &parcel{bytes: out.Bytes()}
 }
 
 // write writes the message; what stands for everything is in the protocol of the one who tracks, as in Redis.

@@ -123,6 +123,7 @@ func (ws *watches) register(s *Session, w *watch) (known bool, err error) {
 	}
 	w.age = ws.ages[k.database]
 	s.watching = append(s.watching, w)
+	s.charge(watchBytes + 2*len(k.key))
 	return false, nil
 }
 
@@ -142,6 +143,7 @@ func (s *Session) unwatch() {
 	}
 	ws.count -= len(s.watching)
 	ws.clients--
+	s.charge(-len(s.watching)*watchBytes - 2*s.watchedBytes)
 	s.watching, s.watchedBytes = nil, 0
 	if len(ws.watchers) == 0 {
 		ws.hearing.tell(forWatches, nil)

@@ -28,7 +28,7 @@ func (r *Reader) Append(words [][]byte) ([][]byte, error) {
 // appendShort is the fast way to a call of short words that stands whole in lent memory. Otherwise it leaves all to Next.
 func (r *Reader) appendShort(words [][]byte) (all [][]byte, whole bool) {
 	arrived, pos := r.buf, r.start
-	if !r.lent || r.left > 0 || len(arrived)-pos <= 4 || len(arrived)-pos >= r.limits.Query {
+	if !r.lent || r.left > 0 || len(arrived)-pos <= 4 || len(arrived)-pos >= int(r.query) {
 		return nil, false
 	}
 	n, width := shortLength(binary.LittleEndian.Uint32(arrived[pos:]), '*')
@@ -55,7 +55,7 @@ func (r *Reader) Repeat() (second []byte, ok bool) {
 	before := &r.before
 	arrived := r.buf[r.start:]
 	head := before.head - before.start
-	if !r.lent || before.end == 0 || before.next != r.start || len(arrived) <= head+4 || len(arrived) >= r.limits.Query ||
+	if !r.lent || before.end == 0 || before.next != r.start || len(arrived) <= head+4 || len(arrived) >= int(r.query) ||
 		string(arrived[:head]) != string(r.buf[before.start:before.head]) {
 		return nil, false
 	}

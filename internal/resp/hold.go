@@ -93,6 +93,10 @@ func (r *Reader) makeRoom(n int) {
 	if r.parted > 0 {
 		room = max(room, r.part)
 	}
+	if r.restricted { // there may be many such readers: exactly what a call needs, and nothing that is kept for others
+		r.move(make([]byte, 0, max(unread+n, min(room, int(r.query)))))
+		return
+	}
 	if r.body > r.part {
 		room = min(room, r.pos-r.start+r.body)
 	}

@@ -28,6 +28,10 @@ const (
 	restrictedWords = 10
 	restrictedBulk  = 16384 // bytes
 
+	// restrictedCall is ours, in bytes: room for a password as long as one may be, and a name that is nearly so. Redis keeps
+	// ten words.
+	restrictedCall = 32 << 10
+
 	longestBulk = 512 << 20 // bytes of a word that Redis would read of somebody who has logged in
 )
 
@@ -40,8 +44,9 @@ const (
 type Reader struct {
 	limits     Limits
 	restricted bool
-	lent       bool // buf is the caller's memory, not own
-	held       bool // the call that Next returned last stands in own
+	lent       bool  // buf is the caller's memory, not own
+	held       bool  // the call that Next returned last stands in own
+	query      int32 // bytes of one call: Limits' Query, or less while restricted
 	err        error
 
 	buf   []byte // the bytes to read
@@ -71,17 +76,24 @@ type Reader struct {
 // NewReader returns a reader that holds no memory beyond itself until it is fed. Limits below zero count as zero; a Query of
 // zero as one byte, which no call fits in.
 func NewReader(l Limits) *Reader {
-	return &Reader{record: LongCall, part: partBytes, limits: Limits{
+	r := &Reader{record: LongCall, part: partBytes, limits: Limits{
 		Bulk:   min(max(l.Bulk, 0), math.MaxInt-2), // a word's body is counted with the two bytes behind it
 		Words:  max(l.Words, 0),
 		Inline: max(l.Inline, 0),
 		Query:  max(l.Query, 1),
 	}}
+	r.Restrict(false)
+	return r
 }
 
-// Restrict narrows a call to 10 words of at most 16384 bytes, or lifts that. A session restricts its reader until AUTH
+// Restrict narrows a call to 10 words of at most 16384 bytes, and 32 KiB in all, or lifts that. A session restricts its reader until AUTH
 // succeeds. It applies from the next length line on; inline lines are narrow enough.
-func (r *Reader) Restrict(on bool) { r.restricted, r.before = on, shape{} }
+func (r *Reader) Restrict(on bool) {
+	r.restricted, r.before, r.query = on, shape{}, int32(min(r.limits.Query, math.MaxInt32))
+	if on {
+		r.query = min(r.query, restrictedCall)
+	}
+}
 
 // LongCall is the number of words beyond which a call is long. To note a million words would keep an event loop for
 // milliseconds, so of a long call Next returns the first LongCall words, and the rest is for whoever has the time: see Long.
@@ -92,7 +104,7 @@ const LongCall = 1024
 func (r *Reader) Next() ([][]byte, error) {
 	for r.err == nil && r.start < len(r.buf) {
 		arrived := r.buf
-		most := r.limits.Query - r.parted
+		most := int(r.query) - r.parted
 		full := len(arrived)-r.start >= most
 		if full { // what lies beyond the limit must not matter, or the outcome would depend on when it arrives
 			arrived = arrived[:r.start+most]
@@ -131,7 +143,7 @@ func (r *Reader) finish() {
 
 // fail makes err final and lets go of everything: the connection is to be closed, though perhaps not at once.
 func (r *Reader) fail(err error) {
-	*r = Reader{record: r.record, part: r.part, limits: r.limits, restricted: r.restricted, work: r.work, err: err}
+	*r = Reader{record: r.record, part: r.part, limits: r.limits, query: r.query, restricted: r.restricted, work: r.work, err: err}
 }
 
 // read goes on with the call at start, as far as its bytes have arrived. When it is whole, pos is behind it; what Redis

@@ -42,13 +42,15 @@ func (w *Writer) Len() int { return w.before + len(w.buf) }
 // Room is the bytes of memory that it has.
 func (w *Writer) Room() int { return cap(w.buf) }
 
-// Reset empties the writer. It keeps at most 64 KiB for the next replies, and the protocol.
-func (w *Writer) Reset() {
+// Reset empties the writer, and says whether it gave memory back: it keeps at most 64 KiB for the next replies, and the
+// protocol.
+func (w *Writer) Reset() (gaveBack bool) {
 	if cap(w.buf) > keptReply {
 		release(w.buf)
-		w.buf = nil
+		w.buf, gaveBack = nil, true
 	}
 	w.buf = w.buf[:0]
+	return gaveBack
 }
 
 // Mark is a place to Rewind to: before a reply of which parts may be written before it is known to succeed.

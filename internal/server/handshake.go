@@ -9,13 +9,15 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"cellserver/internal/commands"
 )
 
 // A TLS connection is a client only once hands are shaken: until then it is nobody, has a goroutine of its own, and waits in a room
 // that has an end. Who stands there without a word gives way to who comes.
 
 // maxHandshakes is how many connections may be shaking hands. One holds at most some 90 KiB: a ClientHello of 64 KiB, the longest
-// that crypto/tls takes, and a record.
+// that crypto/tls takes, and a record. All together are bounded with the clients that have not logged in.
 const maxHandshakes = 512
 
 // Handshakes is what the connections of a TLS listener are met with.
@@ -161,6 +163,8 @@ func (s *Server) meet(conn net.Conn, h Handshakes) {
 	}
 	go func() {
 		defer s.room.leave(inside)
+		w.newcomer = s.instance.Newcomers().Enter(handshakeBytes, func() { conn.Close() })
+		defer w.newcomer.Leave()
 		defer time.AfterFunc(h.Timeout, func() { conn.Close() }).Stop()
 		secured, err := w.shakeHands(h.Config())
 		if err != nil {
@@ -177,9 +181,16 @@ func (s *Server) meet(conn net.Conn, h Handshakes) {
 // peer. Then it is the socket; or the event loop puts another Conn in its place, which never waits.
 type wire struct {
 	net.Conn
-	room  *room       // nil once hands are shaken
-	waits atomic.Bool // for the peer; else it computes, or waits for a processor
+	room     *room              // nil once hands are shaken
+	newcomer *commands.Newcomer // for which what arrives is counted
+	waits    atomic.Bool        // for the peer; else it computes, or waits for a processor
 }
+
+// A handshake takes about so much by itself; and twice what it reads, as crypto/tls gathers it in buffers that grow.
+const (
+	handshakeBytes = 24 << 10
+	keptOfRead     = 2
+)
 
 func newWire(conn net.Conn, r *room) *wire {
 	w := &wire{Conn: conn, room: r}
@@ -199,11 +210,16 @@ func (w *wire) shakeHands(config *tls.Config) (*tls.Conn, error) {
 }
 
 func (w *wire) Read(b []byte) (int, error) {
-	if w.room != nil {
-		w.wait()
-		defer w.goOn()
+	if w.room == nil {
+		return w.Conn.Read(b)
 	}
-	return w.Conn.Read(b)
+	w.wait()
+	defer w.goOn()
+	n, err := w.Conn.Read(b)
+	if w.newcomer != nil {
+		w.newcomer.Grow(keptOfRead * n)
+	}
+	return n, err
 }
 
 func (w *wire) Write(b []byte) (int, error) {

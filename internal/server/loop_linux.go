@@ -82,6 +82,8 @@ type link struct {
 }
 
 const (
+	// linkBytes is about what a connection takes of a loop's memory.
+	linkBytes = 1 << 10
 	// eventsAtOnce is how many connections one wait may report.
 	eventsAtOnce = 128
 	// yieldEvery is after how many waits a loop that always has something to do lets other goroutines run: on one core the
@@ -136,7 +138,11 @@ func (ls *loops) enroll(conn net.Conn) error {
 	k := &link{loop: l, fd: fd, outlet: outlet{limits: l.output}, remote: address(conn.RemoteAddr(), conn), local: address(conn.LocalAddr(), conn)}
 	k.tls = l.seal(conn, fd)
 	ls.open.Add(1)
-	k.session = ls.instance.Open(commands.Peer{Remote: k.remote, Local: k.local, FD: fd, Wake: k.wake, Cut: k.cut})
+	kept := linkBytes
+	if k.tls != nil {
+		kept += tlsBytes
+	}
+	k.session = ls.instance.Open(commands.Peer{Remote: k.remote, Local: k.local, FD: fd, Kept: kept, Wake: k.wake, Cut: k.cut})
 	_ = socket.Close() // before the loop knows it: then no other descriptor keeps the connection in the epoll
 	l.tell(message{link: k, enter: true})
 	return nil

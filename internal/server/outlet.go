@@ -15,6 +15,9 @@ type outlet struct {
 	overdue int64 // instant, nanoseconds, since when more than Soft waits; 0 if it does not
 }
 
+// tlsBytes is about what crypto/tls keeps for a connection whose hands are shaken, its buffers among it.
+const tlsBytes = 20 << 10
+
 // readBytes is how much is read of a connection before the others have their turn; Redis reads as much.
 const readBytes = 16 << 10
 

@@ -148,6 +148,7 @@ func (s *Server) accept(listener net.Listener, admit func(net.Conn)) error {
 		switch {
 		case err == nil:
 			pause = shortest
+			s.waitForLeavers()
 			admit(conn)
 		case errors.Is(err, net.ErrClosed):
 			return ErrClosed
@@ -156,6 +157,14 @@ func (s *Server) accept(listener net.Listener, admit func(net.Conn)) error {
 			time.Sleep(pause)
 			pause = min(2*pause, longest)
 		}
+	}
+}
+
+// waitForLeavers lets connections that were cut to make room go first, for a moment: they hold memory until they are gone.
+func (s *Server) waitForLeavers() {
+	const pause, pauses = time.Millisecond, 100
+	for n := 0; n < pauses && s.instance.Newcomers().Crowded(); n++ {
+		time.Sleep(pause)
 	}
 }
 

@@ -48,8 +48,13 @@ type thread struct {
 func (t *threads) enroll(conn net.Conn) error {
 	k := &thread{conn: conn, socket: below(conn), instance: t.instance, outlet: outlet{limits: t.output}, traffic: t.traffic}
 	k.mu.Lock() // a wake may come before there is a session
+	kept := threadBytes + newcomerBytes
+	if k.socket != conn {
+		kept += tlsBytes
+	}
 	k.session = t.instance.Open(commands.Peer{
-		Remote: address(conn.RemoteAddr(), conn), Local: address(conn.LocalAddr(), conn), FD: descriptor(k.socket), Wake: k.wake, Cut: k.cut,
+		Remote: address(conn.RemoteAddr(), conn), Local: address(conn.LocalAddr(), conn), FD: descriptor(k.socket), Kept: kept,
+		Wake: k.wake, Cut: k.cut,
 	})
 	k.mu.Unlock()
 	t.open.Add(1)
@@ -80,13 +85,23 @@ func rawConn(conn net.Conn) syscall.RawConn {
 	return nil
 }
 
+// What a connection takes: threadBytes are about those of its goroutine and of what it uses, newcomerBytes what is read at once of
+// a client that has not logged in: less than of others, as there may be many.
+const (
+	threadBytes   = 10 << 10
+	newcomerBytes = 1 << 10
+)
+
 // serve reads until the client has nothing more to say, and then finishes.
 func (t *thread) serve(all *threads) {
-	buffer := make([]byte, readBytes)
+	buffer := make([]byte, newcomerBytes)
 	for {
 		n, err := t.conn.Read(buffer)
 		if n > 0 && !t.feed(buffer[:n]) {
 			break
+		}
+		if n == len(buffer) && len(buffer) < readBytes && t.mayReadMore() {
+			buffer = make([]byte, readBytes)
 		}
 		if err != nil {
 			switch {
@@ -119,6 +134,13 @@ func (t *thread) feed(input []byte) bool {
 	t.instance.Yield()
 	t.flush()
 	return !t.failed && !t.session.Closing()
+}
+
+// mayReadMore says whether the client sends enough for a larger buffer, and may have one.
+func (t *thread) mayReadMore() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.session.Keep(readBytes - newcomerBytes)
 }
 
 // feedRest reads what has arrived, without waiting for more.

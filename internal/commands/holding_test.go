@@ -1,0 +1,206 @@
+package commands
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// inSum compares what all clients hold with the sum of what each does. Only messages that several of them hold count once.
+func inSum(t *testing.T, s *still) {
+	t.Helper()
+	sum := int64(0)
+	for _, c := range s.instance.clients.all() {
+		sum += c.holds.Load()
+	}
+	require.Equal(t, sum, s.instance.holdings.bytes.Load())
+}
+
+// Whatever a client makes the server hold counts, is shown, and counts no more when it has let go.
+func TestWhatClientsHoldCounts(t *testing.T) {
+	long := strings.Repeat("x", 60_000)
+	name := strings.Repeat("n", 200)
+	for what, play := range map[string]struct {
+		take, let []string
+		least     int64
+	}{
+		"a name":          {[]string{"CLIENT SETNAME " + name}, []string{"CLIENT SETNAME ''"}, 200},
+		"a library":       {[]string{"CLIENT SETINFO LIB-NAME " + name, "CLIENT SETINFO LIB-VER " + name}, []string{"CLIENT SETINFO LIB-NAME ''", "CLIENT SETINFO LIB-VER ''"}, 400},
+		"watched keys":    {[]string{"WATCH a" + long, "WATCH b" + long}, []string{"UNWATCH"}, 240_000},
+		"a subscription":  {[]string{"HELLO 3", "SUBSCRIBE " + long, "SUBSCRIBE " + long, "PSUBSCRIBE a", "SSUBSCRIBE b"}, []string{"UNSUBSCRIBE", "PUNSUBSCRIBE", "SUNSUBSCRIBE", "HELLO 2"}, 60_000},
+		"queued calls":    {[]string{"MULTI", "ECHO " + long, "ECHO " + long}, []string{"DISCARD"}, 120_000},
+		"many words":      {[]string{"MULTI", "EXISTS" + strings.Repeat(" k", 900)}, []string{"EXEC"}, 900 * wordBytes},
+		"too many queued": {[]string{"MULTI", "ECHO " + long, "NOSUCH"}, []string{"EXEC"}, 60_000},
+	} {
+		s := newStill(t)
+		c := s.dial()
+		c.say(t, "PING")
+		held := func() int64 { return c.session.holds.Load() - int64(roomBytes(c.session.room.Load())) }
+		before := held()
+		for _, line := range play.take {
+			c.say(t, line)
+		}
+		require.GreaterOrEqual(t, held()-before, play.least, what)
+		require.Less(t, held()-before, 3*play.least+4096, what)
+		inSum(t, s)
+		for _, line := range play.let {
+			c.say(t, line)
+		}
+		require.Equal(t, before, held(), what)
+		for _, line := range play.take {
+			c.say(t, line)
+		}
+		c.session.Close()
+		require.Zero(t, s.instance.holdings.bytes.Load(), what)
+	}
+}
+
+// So does what waits: input, replies of every kind, and messages.
+func TestWhatWaitsCounts(t *testing.T) {
+	s := newStill(t)
+	s.fill(t, 50_000)
+	in := s.instance
+	keysCaller, cut, l := s.dial(), s.dial(), s.dial()
+	base := in.holdings.bytes.Load()
+	keysCaller.session.Feed([]byte("KEYS *\r\n"))
+	<-keysCaller.woken
+	until(t, func() bool { return in.slow.about.Load() == 0 })
+	require.Greater(t, keysCaller.session.holds.Load(), int64(400_000), "a reply that the session has not taken")
+	keysCaller.session.Resume()
+	require.Greater(t, keysCaller.session.holds.Load(), int64(400_000), "one that the client has not taken")
+	inSum(t, s)
+	keysCaller.take()
+	cut.session.Feed(fmt.Appendf(nil, "*2\r\n$4\r\nECHO\r\n$1000000\r\n%s", strings.Repeat("x", 300_000)))
+	require.Greater(t, cut.session.holds.Load(), int64(300_000), "a part of a call")
+	cut.session.Feed([]byte(strings.Repeat("x", 700_000) + "\r\n"))
+	require.Greater(t, cut.session.holds.Load(), int64(1_000_000), "its reply")
+	cut.take()
+	l.say(t, "SUBSCRIBE news")
+	for range 1000 {
+		l.session.Push([]byte(strings.Repeat("x", 1000)))
+	}
+	require.Greater(t, l.session.holds.Load(), int64(1_000_000), "messages")
+	inSum(t, s)
+	require.Len(t, l.listen()[len("x"):], 1_000_000-1)
+	l.say(t, "UNSUBSCRIBE")
+	keysCaller.say(t, "PING")
+	cut.say(t, "PING")
+	require.Less(t, in.holdings.bytes.Load()-base, int64(100_000), "nothing of it stays")
+	inSum(t, s)
+}
+
+func until(t *testing.T, holds func() bool) {
+	t.Helper()
+	require.Eventually(t, holds, 30*time.Second, time.Millisecond)
+}
+
+// A message for many is in memory once, and counts once; against a client's own bounds it counts in full.
+func TestAMessageForManyIsOneCopy(t *testing.T) {
+	const listeners, messages, size = 50, 100, 60_000
+	s := newStill(t)
+	listening := subscribers(t, s, listeners, "news")
+	c := s.dial()
+	before := s.instance.holdings.bytes.Load()
+	payload := strings.Repeat("x", size)
+	for range messages {
+		c.say(t, "PUBLISH news "+payload)
+	}
+	until(t, func() bool { return s.instance.slow.about.Load() == 0 })
+	kept := s.instance.holdings.bytes.Load() - before
+	require.Greater(t, kept, int64(messages*size))
+	require.Less(t, kept, int64(messages*(size+1000)))
+	for _, l := range listening {
+		require.Greater(t, l.session.Pushes(), messages*size)
+		l.session.Resume()
+		require.GreaterOrEqual(t, l.session.holds.Load(), int64(messages*size))
+	}
+	require.Less(t, s.instance.holdings.bytes.Load()-before, int64(messages*(size+1000)), "nor is it copied to be sent")
+	first := &listening[0].session.Output()[100]
+	for _, l := range listening {
+		require.Same(t, first, &l.session.Output()[100])
+		l.take()
+		require.Equal(t, messages, strings.Count(l.output(), payload))
+	}
+	for _, l := range listening[:listeners/2] {
+		l.session.Close()
+	}
+	c.say(t, "PING")
+	require.Less(t, s.instance.holdings.bytes.Load()-before, int64(100_000))
+	inSum(t, s)
+}
+
+// Together clients hold no more than maxmemory-clients: those who hold most go first, unless they are spared.
+func TestTheLargestClientsAreEvicted(t *testing.T) {
+	s := newStill(t)
+	in := s.instance
+	var all []*caller
+	for range 10 {
+		all = append(all, s.dial())
+	}
+	all[9].say(t, "CLIENT NO-EVICT on")
+	in.setMaxMemoryClients(Share{Bytes: 4 << 20})
+	for i, c := range all {
+		c.session.Push(make([]byte, (i+1)*100_000))
+	}
+	until(t, func() bool { return in.holdings.evicted.Load() > 0 && !in.holdings.evicting.Load() })
+	require.EqualValues(t, 2, in.holdings.evicted.Load(), "5.5 MB, less 0.9, less 0.8")
+	for i, c := range all {
+		require.Equal(t, i == 7 || i == 8, c.isCut(), i)
+	}
+	require.Contains(t, all[0].say(t, "INFO stats"), "\r\nevicted_clients:2\r\n")
+	all[7].session.Close()
+	all[8].session.Close()
+	require.Zero(t, in.clients.leaving)
+
+	for _, c := range all[:7] {
+		c.session.Close()
+	}
+	all[9].session.Push(make([]byte, 5<<20))
+	until(t, func() bool { return in.holdings.vain.Load() && !in.holdings.evicting.Load() })
+	require.False(t, all[9].isCut())
+	all[9].listen()
+	require.Equal(t, "+OK\r\n", all[9].say(t, "CLIENT NO-EVICT off"))
+	all[9].session.Push(make([]byte, 5<<20))
+	in.Sample()
+	<-all[9].wasCut
+}
+
+// allFree says that nobody has a place.
+func (p *slowPlaces) allFree() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.free == maxSlow()
+}
+
+// Of replies that get long one is made at a time: the others wait with little.
+func TestLongRepliesAreMadeOneAtATime(t *testing.T) {
+	s := newStill(t)
+	s.fill(t, 100_000) // a reply of 1.6 MB
+	in := s.instance
+	in.long <- struct{}{} // one is being made
+	var all []*caller
+	for range 20 {
+		c := s.dial()
+		c.session.Feed([]byte("KEYS *\r\n"))
+		all = append(all, c)
+	}
+	until(t, func() bool { return in.slow.about.Load() == 20 && in.slow.allFree() })
+	for _, c := range all {
+		require.Less(t, c.session.holds.Load(), int64(1<<20))
+		require.Greater(t, c.session.holds.Load(), int64(longReply))
+	}
+	require.Equal(t, "+PONG\r\n", s.dial().say(t, "PING"))
+	require.Equal(t, "*2\r\n", s.dial().say(t, "SCAN 0")[:4], "what is short does not wait")
+	all[0].session.Close()
+	until(t, func() bool { return in.slow.about.Load() == 19 })
+	<-in.long
+	for _, c := range all[1:] {
+		c.settle()
+		require.Equal(t, 100_000, strings.Count(c.output(), "$"))
+	}
+	until(t, func() bool { return in.slow.about.Load() == 0 })
+	inSum(t, s)
+}

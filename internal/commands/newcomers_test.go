@@ -1,0 +1,87 @@
+package commands
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// What is kept for those who have not logged in is bounded together: the oldest go first, whoever logs in is none of them any more.
+func TestTheOldestNewcomersAreCut(t *testing.T) {
+	s := newStill(t)
+	in := s.instance
+	admin := s.dial()
+	admin.say(t, "CONFIG SET requirepass secret")
+	require.Equal(t, "+OK\r\n", admin.say(t, "CONFIG SET maxmemory-unauthenticated 100kb"))
+	member := s.dial()
+	require.Equal(t, "+OK\r\n", member.say(t, "AUTH secret"))
+	var all []*caller
+	for range 10 {
+		all = append(all, s.dial())
+	}
+	kept, _ := in.newcomers.count()
+	require.EqualValues(t, 10*sessionBytes, kept)
+	require.Contains(t, admin.say(t, "INFO memory"), "\r\nmem_clients_unauthenticated:51200\r\n")
+	partial := "*2\r\n$4\r\nAUTH\r\n$16384\r\n" + strings.Repeat("x", 16_000)
+	for _, c := range all {
+		c.session.Feed([]byte(partial))
+	}
+	stay := 0
+	for i, c := range all {
+		if !c.isCut() {
+			stay++
+		} else {
+			require.Equal(t, i, i-stay, "the oldest first")
+		}
+	}
+	require.Equal(t, 4, stay, "100 KiB of 21")
+	require.False(t, member.isCut())
+	for _, c := range all[:6] {
+		c.session.Close()
+	}
+	last := all[9]
+	require.NoError(t, last.Send([]byte(strings.Repeat("x", 384)+"\r\n")))
+	require.Equal(t, "+OK\r\n", last.say(t, "AUTH secret")[len("-WRONGPASS invalid username-password pair or user is disabled.\r\n"):])
+	require.Nil(t, last.session.newcomer)
+	require.NotNil(t, all[8].session.newcomer)
+	last.say(t, "RESET")
+	require.NotNil(t, last.session.newcomer, "logged out")
+	for _, c := range all[6:] {
+		c.session.Close()
+	}
+	kept, cut := in.newcomers.count()
+	require.Zero(t, kept, "given back")
+	require.EqualValues(t, 6, cut)
+	require.Zero(t, in.newcomers.all.Len())
+	inSum(t, s)
+}
+
+// By default the bound is a sixteenth of maxmemory, and 16 MiB without one; percent are of maxmemory, or of what memory there is.
+func TestSharesOfMemory(t *testing.T) {
+	s := newStill(t)
+	in, c := s.instance, s.dial()
+	in.memory.there = 1000 << 20
+	in.setMaxMemoryClients(Share{Percent: 25})
+	require.EqualValues(t, 250<<20, in.holdings.most.Load())
+	require.EqualValues(t, 16<<20, in.newcomers.most)
+	in.setMaxMemory(1600 << 20)
+	require.EqualValues(t, 400<<20, in.holdings.most.Load())
+	require.EqualValues(t, 100<<20, in.newcomers.most)
+	in.setMaxMemory(1000)
+	require.EqualValues(t, leastShare, in.holdings.most.Load(), "somebody has to get in to set it right")
+	require.EqualValues(t, 1<<20, in.newcomers.most)
+	in.setMaxMemory(0)
+	for text, shown := range map[string]string{"5%": "5%", "0%": "0", "10mb": "10485760", "100%": "100%"} {
+		require.Equal(t, "+OK\r\n", c.say(t, "CONFIG SET maxmemory-clients "+text))
+		require.Contains(t, c.say(t, "CONFIG GET maxmemory-clients"), "\r\n"+shown+"\r\n")
+	}
+	failed := "-ERR CONFIG SET failed (possibly related to argument 'maxmemory-clients') - "
+	require.Equal(t, failed+"percentage argument must be less or equal to 100\r\n", c.say(t, "CONFIG SET maxmemory-clients 101%"))
+	for _, wrong := range []string{"-1", "x", "5.5%", "-1%", "+1%", "''", "%"} {
+		require.Equal(t, failed+"argument must be a memory or percent value\r\n", c.say(t, "CONFIG SET maxmemory-clients "+wrong), wrong)
+	}
+	require.Equal(t, "+OK\r\n", c.say(t, "CONFIG SET maxmemory-unauthenticated auto"))
+	require.Contains(t, c.say(t, "CONFIG GET maxmemory-unauthenticated"), "\r\nauto\r\n")
+	require.Contains(t, c.say(t, "CONFIG SET maxmemory-unauthenticated 0"), "argument must not be 0")
+}

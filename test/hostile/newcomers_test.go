@@ -1,0 +1,114 @@
+package hostile
+
+import (
+	"net"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"cellserver/test/peer"
+)
+
+// Ten thousand connections that have not logged in, each with a part of a call as long as one may be, fit into a container of 64 MiB:
+// what is kept for all of them has a bound. Others are served meanwhile, and when they have gone nothing is kept.
+func TestNewcomersAreBounded(t *testing.T) {
+	connections := 10_000
+	if limit := fileLimit(t) - 200; limit < connections {
+		connections = limit
+		t.Logf("the limit on open files allows %d connections", connections)
+	}
+	if peer.Race {
+		connections = 1000
+	}
+	const container = 64 << 20
+	server := tolerant(t, "--requirepass", "secret", "--maxclients", "20000")
+	w := guard(t, server, "secret")
+	before := w.resident(t)
+	partial := append([]byte("*3\r\n$4\r\nAUTH\r\n$16384\r\n"), strings.Repeat("x", 16384)...)
+	partial = append(partial, "\r\n$16300\r\n"+strings.Repeat("x", 16000)...)
+	knocking := knockAll(server.Addr, connections, partial)
+	most := 0
+	for running := true; running; {
+		select {
+		case <-knocking.done:
+			running = false
+		default:
+			most = max(most, w.resident(t), w.number("used_memory_rss"))
+		}
+	}
+	most = max(most, w.resident(t))
+	kept := w.number("mem_clients_unauthenticated")
+	t.Logf("%d connections, resident MiB: %d before, %d at most; kept for them %d KiB; %s clients; log in meanwhile: %v", connections,
+		before>>20, most>>20, kept>>10, w.field("connected_clients"), knocking.err)
+	assert.LessOrEqual(t, kept, 16<<20+1<<20)
+	if !peer.Race {
+		assert.Less(t, most, container)
+	}
+	again := guard(t, server, "secret")
+	require.NoError(t, again.Set(w.ctx, "key", "value", 0).Err(), "who logs in is let in")
+	knocking.close()
+	until(t, func() bool { return w.number("mem_clients_unauthenticated") == 0 }, func() string { return "all are gone" })
+	w.becomes("connected_clients", 2)
+}
+
+// guard is watch for a server with a password.
+func guard(t *testing.T, server *peer.Server, password string) *watcher {
+	w := &watcher{t: t, ctx: t.Context(), Client: redis.NewClient(&redis.Options{Addr: server.Addr, TLSConfig: server.TLS, PoolSize: 1,
+		Password: password, MaxRetries: -1, ReadTimeout: patience, WriteTimeout: patience})}
+	t.Cleanup(func() { w.Close() })
+	w.pid = w.field("process_id")
+	return w
+}
+
+func fileLimit(t *testing.T) int {
+	var limit unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
+	return int(limit.Cur)
+}
+
+// knocks are many connections that have said something, and wait.
+type knocks struct {
+	mu   sync.Mutex
+	all  []net.Conn
+	err  error
+	done chan struct{}
+}
+
+func knockAll(addr string, connections int, says []byte) *knocks {
+	k := &knocks{done: make(chan struct{})}
+	const at = 20
+	var group sync.WaitGroup
+	for range at {
+		group.Go(func() {
+			for range connections / at {
+				conn, err := peer.Dial(addr)
+				k.mu.Lock()
+				if err != nil {
+					k.err = err
+				} else {
+					k.all = append(k.all, conn)
+				}
+				k.mu.Unlock()
+				if err == nil {
+					_, _ = conn.Write(says) // it fails if it was cut already
+				}
+			}
+		})
+	}
+	go func() {
+		group.Wait()
+		close(k.done)
+	}()
+	return k
+}
+
+func (k *knocks) close() {
+	for _, conn := range k.all {
+		conn.Close()
+	}
+}
