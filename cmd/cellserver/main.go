@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -55,6 +56,7 @@ func run(args []string) error {
 		return err
 	}
 
+	fitContainer()
 	turns, holds := c.meters()
 	memory := store.NewMemory(store.Options{Databases: c.databases, Holds: holds})
 	defer memory.Close()
@@ -96,6 +98,14 @@ func run(args []string) error {
 	case err = <-failed:
 	}
 	return errors.Join(err, shutDown(srv, inSeconds(c.shutdownTimeout), log))
+}
+
+// fitContainer has garbage collected in time where a container's memory has a limit: three quarters of it are for Go's heap, unless
+// GOMEMLIMIT says otherwise.
+func fitContainer() {
+	if limit := commands.ContainerMemory(); limit > 0 && os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(limit / 4 * 3)
+	}
 }
 
 // serve has every listener served, and says so: on standard output in the words that container tools wait for.

@@ -21,14 +21,16 @@ type Newcomers struct {
 type Newcomer struct {
 	among *Newcomers
 	bytes int64
+	idle  func() bool // it waits for its peer; nil for always
 	end   func()
 	at    *list.Element // nil once it was cut, or has left
 	left  bool
 }
 
-// Enter counts a connection for which so many bytes are kept. end is called, from any goroutine, if it is to be cut.
-func (ns *Newcomers) Enter(bytes int, end func()) *Newcomer {
-	n := &Newcomer{among: ns, end: end}
+// Enter counts a connection for which so many bytes are kept. end is called, from any goroutine, if it is to be cut; one that is
+// not idle, because it waits for a processor and not for its peer, is cut after all others.
+func (ns *Newcomers) Enter(bytes int, idle func() bool, end func()) *Newcomer {
+	n := &Newcomer{among: ns, idle: idle, end: end}
 	ns.mu.Lock()
 	n.at = ns.all.PushBack(n)
 	ns.mu.Unlock()
@@ -63,8 +65,9 @@ func (ns *Newcomers) add(n *Newcomer, bytes int64) (cut []*Newcomer) {
 
 // fit takes the oldest out until the others are within the bound. It needs the lock.
 func (ns *Newcomers) fit() (cut []*Newcomer) {
-	for oldest := ns.all.Front(); ns.bytes > ns.most && oldest != nil; oldest = ns.all.Front() {
-		n := ns.all.Remove(oldest).(*Newcomer)
+	for ns.bytes > ns.most && ns.all.Len() > 0 {
+		n := ns.oldest()
+		ns.all.Remove(n.at)
 		n.at = nil
 		ns.bytes -= n.bytes
 		ns.leaving += n.bytes
@@ -72,6 +75,16 @@ func (ns *Newcomers) fit() (cut []*Newcomer) {
 		cut = append(cut, n)
 	}
 	return cut
+}
+
+// oldest is the oldest that is idle, or else the oldest. It needs the lock, and that there are some.
+func (ns *Newcomers) oldest() *Newcomer {
+	for at := ns.all.Front(); at != nil; at = at.Next() {
+		if n := at.Value.(*Newcomer); n.idle == nil || n.idle() {
+			return n
+		}
+	}
+	return ns.all.Front().Value.(*Newcomer)
 }
 
 // Leave ends the counting: it has logged in, or is gone.
@@ -131,7 +144,7 @@ func (s *Session) Keep(bytes int) bool {
 // enterNewcomers is for a session that has to log in; leaveNewcomers for one that has, or is over.
 func (s *Session) enterNewcomers() {
 	if s.newcomer == nil {
-		s.newcomer = s.instance.newcomers.Enter(int(s.holds.Load()), s.peer.Cut)
+		s.newcomer = s.instance.newcomers.Enter(int(s.holds.Load()), nil, s.peer.Cut)
 	}
 }
 

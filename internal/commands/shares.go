@@ -150,16 +150,24 @@ func (k shareKind) Range() string {
 
 // memoryThere is the memory of the machine, or of the container if that may use less; 0 where the system does not tell.
 func memoryThere() int64 {
-	there := systemBytes()
+	there, container := systemBytes(), ContainerMemory()
+	if container > 0 && (container < there || there == 0) {
+		return container
+	}
+	return there
+}
+
+// ContainerMemory is how much the container may use, 0 if there is no limit, or none that can be found.
+func ContainerMemory() (bytes int64) {
 	for _, file := range []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"} {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			continue
 		}
 		n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64) // max says that there is no limit
-		if err == nil && n > 0 && (n < there || there == 0) {
-			there = n
+		if err == nil && n > 0 && n < 1<<60 {                               // the older file has a large number for none
+			bytes = n
 		}
 	}
-	return there
+	return bytes
 }

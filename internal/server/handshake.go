@@ -161,9 +161,9 @@ func (s *Server) meet(conn net.Conn, h Handshakes) {
 		conn.Close()
 		return
 	}
+	w.newcomer = s.instance.Newcomers().Enter(handshakeBytes, w.waits.Load, func() { conn.Close() })
 	go func() {
 		defer s.room.leave(inside)
-		w.newcomer = s.instance.Newcomers().Enter(handshakeBytes, func() { conn.Close() })
 		defer w.newcomer.Leave()
 		defer time.AfterFunc(h.Timeout, func() { conn.Close() }).Stop()
 		secured, err := w.shakeHands(h.Config())
@@ -186,10 +186,11 @@ type wire struct {
 	waits    atomic.Bool        // for the peer; else it computes, or waits for a processor
 }
 
-// A handshake takes about so much by itself; and twice what it reads, as crypto/tls gathers it in buffers that grow.
+// A handshake takes about so much by itself, and four times what it reads: crypto/tls gathers that in buffers that
+// grow, and the smaller ones stay for a while, too.
 const (
 	handshakeBytes = 24 << 10
-	keptOfRead     = 2
+	keptOfRead     = 4
 )
 
 func newWire(conn net.Conn, r *room) *wire {
