@@ -25,6 +25,10 @@ import (
 func (c *caller) say(t *testing.T, line string) string {
 	t.Helper()
 	require.NoError(t, c.Send([]byte(line+"\r\n")))
+	for len(c.session.Output()) >= turnOutput { // pushes have filled the turn, and the reply comes with the next
+		c.take()
+		c.settle()
+	}
 	return c.output()
 }
 
