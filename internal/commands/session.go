@@ -31,7 +31,7 @@ type Session struct {
 	mark      int     // in out: where the reply to the present call begins
 	call      Call
 	closing   bool // after what Output holds, the connection ends
-	refused   bool // and that is an error about a call that may still be arriving
+	refused   bool // and that is an error about a value that is still arriving
 	parked    bool // a Slow command has not answered yet: nothing is read meanwhile
 	more      bool // the turn ended before the calls did
 	careful   bool // something is to be done before or after each call: see concerns
@@ -276,7 +276,7 @@ func (s *Session) refuse(err error) {
 	switch {
 	case errors.As(err, &broken) && s.hush == speaking:
 		s.out.Error("ERR " + broken.Error())
-		s.refused = true
+		s.refused = errors.Is(err, resp.ErrValueTooLong)
 	case errors.Is(err, resp.ErrQueryTooLong):
 		s.instance.stats.queryCut.Add(1)
 	}
@@ -295,7 +295,7 @@ func (s *Session) Touch() {
 // Closing says that the connection is to end once Output is sent.
 func (s *Session) Closing() bool { return s.closing }
 
-// Refused says that it ends with an error about a call that the client may still be sending.
+// Refused says that it ends with an error about a value that the client is still sending.
 func (s *Session) Refused() bool { return s.refused }
 
 // More says that calls have arrived that wait for another turn.

@@ -1,6 +1,9 @@
 package resp
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // ProtocolError is a breach of the grammar, in Redis's words: "Protocol error: invalid bulk length". The session answers
 // "-ERR " and the text, then closes, because nothing says where the next call would begin. The text holds no CR, LF or NUL.
@@ -19,6 +22,10 @@ const (
 	errInline          ProtocolError = "Protocol error: too big inline request"
 	errQuotes          ProtocolError = "Protocol error: unbalanced quotes in request"
 )
+
+// ErrValueTooLong says that a word is longer than Limits.Bulk: the ProtocolError that Redis has for any bad length. Unlike after
+// others, it is known what follows: the word.
+var ErrValueTooLong = fmt.Errorf("%w", errBulk)
 
 // expectedDollar names the byte that stands where a word's '$' should. Redis prints it raw, so we do; but CR and LF would
 // end the reply's line, and a NUL would end it for a client written in C: those three become spaces.

@@ -1,6 +1,7 @@
 package hostile
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"strings"
@@ -31,6 +32,24 @@ func TestARefusedValueIsReadToItsEnd(t *testing.T) {
 	err := w.Set(w.ctx, "k", strings.Repeat("x", long), 0).Err() // as go-redis sees it
 	require.EqualError(t, err, "ERR Protocol error: invalid bulk length")
 	until(t, func() bool { return w.files() == before }, func() string { return "its descriptor is free" })
+}
+
+// After another mistake nobody knows what is to come: the connection ends at once, however much is still sent.
+func TestNonsenseIsNotReadToItsEnd(t *testing.T) {
+	server := peer.Start(t)
+	for _, nonsense := range []string{"\x00", "*\x00", "$\x00", "*1\r\n$99999999999\r\n"} {
+		conn := connect(t, server)
+		write(t, conn, []byte(nonsense))
+		payload, sent := bytes.Repeat([]byte("A"), 1024), 0
+		copy(payload[1022:], "\"\n") // a quote that is not closed, for those that are taken for words
+		for ; sent < 64<<20; sent += len(payload) {
+			if _, err := conn.Write(payload); err != nil {
+				break
+			}
+		}
+		assert.Less(t, sent, 64<<20, "%q", nonsense)
+		conn.Close()
+	}
 }
 
 // One that does not close its end is waited for, for a moment, and not as a client.
