@@ -264,8 +264,14 @@ func (s *Session) readAhead() (bytes int, some bool) {
 	if s.ahead.count > 1 { // for one call alone it is not worth it
 		s.call.View.Foresee(s.ahead.keys)
 	}
+	if buffered <= fewBuffered {
+		return 0, true
+	}
 	return buffered - s.reader.Buffered(), true
 }
+
+// fewBuffered is what a loop reads at a time: so much is soon looked at, whatever calls it is.
+const fewBuffered = 16 << 10
 
 // manyBuffered is more than a loop reads at a time: what is there is of long calls, or has waited, and is read call by call.
 const manyBuffered = 64 << 10
