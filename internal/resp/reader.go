@@ -57,20 +57,20 @@ type Reader struct {
 	left  int    // words of that call still to come; 0 before its count is known
 	body  int    // bytes of the word at pos with the two that follow it; 0 before its length is known
 
-	before   shape    // of the call before this one
-	words    [][]byte // of the call being read, or last returned; the first LongCall of them
-	record   int      // how many words of a call are noted: LongCall
-	long     [][]byte // the call last returned, if it has more words than that
-	own      []byte   // the reader's own memory; spare while buf is lent
-	part     int      // bytes that make one of the parts: partBytes
-	parts    [][]byte // of the call at start: words that buf has no more
-	parted   int      // bytes of these
-	placed   int      // words that stand in them
-	retired  [][]byte // memory in which words may stand until Keep
-	input    []byte   // lent, to be read after buf, which holds an unfinished call; else nil
-	taken    int      // bytes at the beginning of input that are in buf too
-	scratch  []byte   // holds unescaped words of inline calls, until Keep
-	work     *int     // counts bytes searched and moved, words placed; for the test that it is linear, else nil
+	before  shape    // of the call before this one
+	words   [][]byte // of the call being read, or last returned; the first LongCall of them
+	record  int      // how many words of a call are noted: LongCall
+	long    [][]byte // the call last returned, if it has more words than that
+	own     []byte   // the reader's own memory; spare while buf is lent
+	part    int      // bytes that make one of the parts: partBytes
+	parts   [][]byte // of the call at start: words that buf has no more
+	parted  int      // bytes of these
+	placed  int      // words that stand in them
+	retired [][]byte // memory in which words may stand until Keep
+	input   []byte   // lent, to be read after buf, which holds an unfinished call; else nil
+	taken   int      // bytes at the beginning of input that are in buf too
+	scratch []byte   // holds unescaped words of inline calls, until Keep
+	work    *int     // counts bytes searched and moved, words placed; for the test that it is linear, else nil
 }
 
 // NewReader returns a reader that holds no memory beyond itself until it is fed. Limits below zero count as zero; a Query of
