@@ -81,12 +81,6 @@ func (l *aclLog) keep(most int) {
 	}
 }
 
-func (l *aclLog) kept() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.most
-}
-
 // latest are so many entries, the newest first: copies.
 func (l *aclLog) latest(count int64) []deniedCall {
 	l.mu.Lock()

@@ -262,6 +262,17 @@ func (s *Session) Output() []byte {
 
 // Sent says that the transport has taken what Output held. If something follows, Output holds the next piece.
 func (s *Session) Sent() {
+	if s.lent.of == nil && len(s.pending) == 0 {
+		if s.out.Reset() {
+			s.showRoom()
+		}
+		return
+	}
+	s.sentPiece()
+}
+
+// sentPiece is Sent for a piece of what is sent in several.
+func (s *Session) sentPiece() {
 	changed := false
 	if s.lent.of != nil {
 		s.drop(s.lent)

@@ -90,6 +90,8 @@ var (
 )
 
 // countBy is what the file calls that test/worst adds.
+//
+//lint:ignore U1000 it calls it
 func countBy(count func() int64) bool {
 	steps, stepsCount = count, true
 	return true
@@ -330,12 +332,11 @@ func TestWorstCalls(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	chosen := regexp.MustCompile(*onlyWorst)
-	var all []weighed
 	var said []string
 	for _, entry := range worstCalls {
 		if chosen.MatchString(entry.row) {
 			r := weighOne(t, entry)
-			all, said = append(all, r), append(said, r.excess()...)
+			said = append(said, r.excess()...)
 			t.Logf("%-24s %-60.60s %8d %8d %8d  %v %v %v %s", entry.row, entry.call, r.most[0].total(), r.most[1].total(), r.most[2].total(),
 				r.most[0].took, r.most[1].took, r.most[2].took, r.place())
 		}

@@ -199,6 +199,9 @@ func (l *listening) tell(database int, key []byte, why Why, by int64) {
 	}
 }
 
+// heeds says whether there is a listener.
+func (l *listening) heeds() bool { return l.to.Load() != nil }
+
 // Listen names the listener, nil for none.
 func (m *Memory) Listen(l Listener) {
 	if l == nil {

@@ -177,7 +177,9 @@ func (s *shard) keep(h hashed, key []byte, r record, p place, now, tat int64) er
 		}
 	}
 	r.setExpires(tat)
-	s.tell(key, Changed)
+	if s.listener.heeds() { // else it is not worth a call of a function
+		s.tell(key, Changed)
+	}
 	return nil
 }
 

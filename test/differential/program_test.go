@@ -113,7 +113,7 @@ var (
 	words = []string{
 		"", "a", "b", "k:1", "a b", "A", "'", "\"", "\\", "%s%n", "\r\n", "a\r\nb", "\xff\xfe", "é", "{tag}x", "*", "[a-", "\\",
 		"a?[^b]*", "default", "get", "GET", "ON", "NX", "SYNC", "ASYNC", "MATCH", "COUNT", "TYPE", "ID", "AUTH", "SETNAME",
-		strings.Repeat("x", 127), strings.Repeat("y", 128), strings.Repeat("z", 300), "-ERR", "+OK", "$5", "*1", "~", "!", "a-b", "a~b", "a\tb",
+		strings.Repeat("x", 127), strings.Repeat("y", 128), strings.Repeat("z", 256), "-ERR", "+OK", "$5", "*1", "~", "!", "a-b", "a~b", "a\tb",
 	}
 	names = []string{
 		"NOSUCH", "nosuch", "", " ", "get ", "PINGG", "PIN", "get\r\n", "\xff", "cl", "client|id", "config|get", "|", "a|b",

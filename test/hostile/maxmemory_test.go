@@ -58,10 +58,13 @@ func (w *watcher) limitsGoOn(t *testing.T) {
 		}
 		return fmt.Sprint(reply)
 	}
+	bound := w.ConfigGet(w.ctx, "maxmemory").Val()["maxmemory"]
+	require.NoError(t, w.ConfigSet(w.ctx, "maxmemory", "1mb").Err()) // what is garbage may go meanwhile, and that is enough
 	require.Regexp(t, `^\[0 5 3 -1 `, ask("CL.FIXED", "known", 5, 3600))
 	require.Equal(t, "[0 5 4 -1 3600]", ask("CL.FIXED", "unknown", 5, 3600, 1, "PEEK"))
 	require.Regexp(t, "^OOM ", ask("CL.FIXED", "unknown", 5, 3600))
 	require.NoError(t, w.ConfigSet(w.ctx, "oom-decision", "limit").Err())
 	require.Equal(t, "[1 5 0 1 0]", ask("CL.FIXED", "unknown", 5, 3600))
 	require.NoError(t, w.ConfigSet(w.ctx, "oom-decision", "error").Err())
+	require.NoError(t, w.ConfigSet(w.ctx, "maxmemory", bound).Err())
 }

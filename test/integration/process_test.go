@@ -82,8 +82,8 @@ func TestTakenPortIsNamed(t *testing.T) {
 func TestWrongOptionsAreNamed(t *testing.T) {
 	for args, want := range map[string]string{
 		"--port 70000":     "cellserver: invalid argument \"70000\" for \"--port\" flag: it must be a number from 0 to 65535\n",
-		"--nosuch":         "cellserver: unknown flag: --nosuch\n",
-		"6379":             "cellserver: what is \"6379\"? Options start with --; see --help\n",
+		"--nosuch":         "cellserver: unknown option --nosuch; --help lists the options\n",
+		"6379":             "cellserver: unexpected argument \"6379\": options start with --; see --help\n",
 		"--databases zero": "cellserver: invalid argument \"zero\" for \"--databases\" flag: it must be a number from 1 to 1024\n",
 	} {
 		server := peer.Launch(t, peer.Command(strings.Fields(args)...))

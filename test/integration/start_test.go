@@ -84,7 +84,7 @@ func TestHelp(t *testing.T) {
 	server := peer.Launch(t, peer.Command("--help"))
 	assert.Zero(t, server.Wait())
 	assert.Empty(t, server.Stderr())
-	for _, part := range []string{"Usage:", "--port number", "(default 6379)", "CELLSERVER_PORT", "Examples:", "cellserver cli"} {
+	for _, part := range []string{"Usage:", "--port number", "default 6379)", "CELLSERVER_TCP_BACKLOG", "Examples:", "cellserver cli"} {
 		assert.Contains(t, server.Stdout(), part)
 	}
 }

@@ -280,7 +280,7 @@ func TestTLSOnly(t *testing.T) {
 		"it must be a number from 1 to 1073741824":    {"--tls-handshake-timeout", "0"},
 		"no such file or directory":                   {"--tls-cert-file", s.own.Cert, "--tls-key-file", "/nosuch"},
 		"does not match public key":                   {"--tls-cert-file", s.own.Cert, "--tls-key-file", certs.New(t).Issue(t, "other").Key},
-		"unknown flag: --tls-key-file-pass":           {"--tls-key-file-pass", "x"},
+		"unknown option --tls-key-file-pass":          {"--tls-key-file-pass", "x"},
 	} {
 		assert.Contains(t, refusesToStart(t, append([]string{"--port", "0", "--tls-port", strconv.Itoa(peer.FreePort(t))}, args...)...), says)
 	}
