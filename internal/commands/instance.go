@@ -132,7 +132,7 @@ func New(c Config) (*Instance, error) {
 		slow:      slowPlaces{free: maxSlow()},
 		long:      make(chan struct{}, 1),
 		inTurn:    turn,
-		clients:   clients{byID: make(map[int64]*Session)},
+		clients:   clients{byID: make(map[int64]*Session), left: make(chan struct{}, 1)},
 		watches:   watches{watchers: make(map[watchedKey]*watched), ages: make(map[int]age)},
 		turns:     c.Turns,
 		holds:     c.Holds,
@@ -165,6 +165,7 @@ type clients struct {
 	last    int64 // id
 	byID    map[int64]*Session
 	leaving int64 // bytes that evicted clients hold until they are gone
+	left    chan struct{}
 }
 
 // add gives a session its id: 1 for the first, never used again.
@@ -180,6 +181,14 @@ func (c *clients) remove(s *Session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.byID, s.id)
+	c.noteLeft()
+}
+
+func (c *clients) noteLeft() {
+	select {
+	case c.left <- struct{}{}:
+	default:
+	}
 }
 
 // get finds a session by its id, nil if it is not connected.
@@ -214,6 +223,12 @@ func (c *clients) all() []*Session {
 }
 
 // What a transport needs of an instance beside its sessions.
+
+// Left is told when a client has gone: once, if several have gone since it was read.
+func (in *Instance) Left() <-chan struct{} { return in.clients.left }
+
+// NoteLeft has Left told that something has gone which counts with the clients.
+func (in *Instance) NoteLeft() { in.clients.noteLeft() }
 
 // Clients counts who is connected.
 func (in *Instance) Clients() int { return in.clients.count() }

@@ -118,7 +118,7 @@ func (r *room) giveWay() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for at := r.inside.Front(); at != nil; at = at.Next() {
-		if h := at.Value.(*handshake); h.wire.waits.Load() {
+		if h := at.Value.(*handshake); h.wire.waits.Load() && !h.done { // who is done is a client, or about to be
 			h.socket.Close()
 			r.inside.Remove(at)
 			h.at = nil
@@ -163,6 +163,7 @@ func (s *Server) meet(conn net.Conn, h Handshakes) {
 	}
 	w.newcomer = s.instance.Newcomers().Enter(handshakeBytes, w.waits.Load, func() { conn.Close() })
 	go func() {
+		defer s.instance.NoteLeft() // it counted twice while it was a client already
 		defer s.room.leave(inside)
 		defer w.newcomer.Leave()
 		defer time.AfterFunc(h.Timeout, func() { conn.Close() }).Stop()

@@ -113,13 +113,52 @@ func (s *Server) startLoops(count int, turns *meter.Longest) (transport, error) 
 }
 
 func (l *loop) prepare() (err error) {
-	if l.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
-		return err
-	}
 	if l.bell, err = unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC); err != nil {
 		return err
 	}
-	return unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, l.bell, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(l.bell)})
+	return l.openEpoll()
+}
+
+// openEpoll makes the epoll, and has it watch all that the loop has.
+func (l *loop) openEpoll() error {
+	epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock() // a test looks at it
+	l.epoll = epoll
+	l.mu.Unlock()
+	if err := l.add(l.bell, unix.EPOLLIN); err != nil {
+		return err
+	}
+	for fd, k := range l.links {
+		if err := l.add(fd, k.events); err != nil {
+			return err
+		}
+	}
+	for fd := range l.partings {
+		if err := l.add(fd, unix.EPOLLIN); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *loop) add(fd int, events uint32) error {
+	return unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: events, Fd: int32(fd)})
+}
+
+// recover replaces an epoll that fails, which no program that is right sees: something has closed its descriptor, or a filter
+// of system calls forbids it. The old descriptor is left alone, for it may be something else's by now. If there is no other
+// epoll to be had, the loop's connections end, rather than hang.
+func (l *loop) recover(failure error) bool {
+	if err := l.openEpoll(); err != nil {
+		l.log.Error("an event loop ended, and its connections with it", "error", failure, "another", err)
+		l.end()
+		return false
+	}
+	l.log.Error("an event loop had to be given another epoll", "error", failure)
+	return true
 }
 
 // enroll takes the descriptor of a connection over: a copy of it, because the standard library keeps its own.
@@ -144,7 +183,11 @@ func (ls *loops) enroll(conn net.Conn) error {
 	}
 	k.session = ls.instance.Open(commands.Peer{Remote: k.remote, Local: k.local, FD: fd, Kept: kept, Wake: k.wake, Cut: k.cut})
 	_ = socket.Close() // before the loop knows it: then no other descriptor keeps the connection in the epoll
-	l.tell(message{link: k, enter: true})
+	if !l.tell(message{link: k, enter: true}) {
+		k.session.Close()
+		l.free(fd)
+		return errors.New("its event loop has ended")
+	}
 	return nil
 }
 
@@ -161,18 +204,19 @@ func (ls *loops) drain(ctx context.Context) error {
 	return err
 }
 
-// tell leaves a message for the loop, and rings unless somebody has.
-func (l *loop) tell(m message) {
+// tell leaves a message for the loop, and rings unless somebody has; false if the loop has ended.
+func (l *loop) tell(m message) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ended {
-		return // the bell's number may be somebody else's by now
+		return false // the bell's number may be somebody else's by now
 	}
 	l.mail = append(l.mail, m)
 	if !l.rung {
 		l.rung = true
 		_, _ = unix.Write(l.bell, []byte{1, 0, 0, 0, 0, 0, 0, 0}) // it fails only when the bell rings already
 	}
+	return true
 }
 
 // wake has the session resumed; cut ends its connection. Both may be called from any goroutine, at any time.
@@ -190,8 +234,7 @@ func (l *loop) run() {
 	events := make([]unix.EpollEvent, eventsAtOnce)
 	for wait, round := -1, 0; ; round++ {
 		n, err := l.wait(events, wait)
-		if n < 0 && err != unix.EINTR {
-			l.log.Error("an event loop ended", "error", err)
+		if n < 0 && err != unix.EINTR && !l.recover(err) {
 			return
 		}
 		for _, event := range events[:max(n, 0)] {
@@ -323,7 +366,7 @@ func (k *link) enter() {
 		return // it was cut before it got here
 	}
 	k.events = unix.EPOLLIN
-	if err := unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, k.fd, &unix.EpollEvent{Events: k.events, Fd: int32(k.fd)}); err != nil {
+	if err := l.add(k.fd, k.events); err != nil {
 		l.log.Warn("a connection could not be watched", "peer", k.remote, "error", err)
 		k.close()
 		return

@@ -55,6 +55,7 @@ type Server struct {
 	transport transport
 	timeout   atomic.Int64 // nanoseconds
 	most      atomic.Int64 // connections
+	inVain    atomic.Int64 // instant until which nobody waits for a place
 	warned    sync.Once    // about peers that protected mode refuses
 	room      room
 
@@ -221,10 +222,37 @@ func (s *Server) refusal(conn net.Conn) string {
 				"peer", conn.RemoteAddr())
 		})
 		return denied
-	case s.most.Load() > 0 && int64(s.instance.Clients()+s.room.count()) >= s.most.Load() && !s.room.giveWay():
+	case s.isFull() && !s.placeComes() && !s.room.giveWay():
 		return tooMany
 	}
 	return ""
+}
+
+func (s *Server) isFull() bool {
+	return s.most.Load() > 0 && int64(s.instance.Clients()+s.room.count()) >= s.most.Load()
+}
+
+// placeComes waits a moment for a place. A client that has closed its connection has given up its place, but its loop may not
+// know yet when the next one, or the same again, is at the door. After a wait in vain there is none for a while, so that those
+// who are refused in great numbers are refused at once.
+func (s *Server) placeComes() bool {
+	const moment, while = 250 * time.Millisecond, time.Second
+	if s.instance.Now() < s.inVain.Load() {
+		return false
+	}
+	timeout := time.NewTimer(moment)
+	defer timeout.Stop()
+	for s.isFull() {
+		select {
+		case <-s.instance.Left():
+		case <-s.ended:
+			return false
+		case <-timeout.C:
+			s.inVain.Store(s.instance.Now() + int64(while))
+			return false
+		}
+	}
+	return true
 }
 
 // isLocal says whether a peer is on this machine: by a Unix socket, or from a loopback address.

@@ -253,6 +253,27 @@ func TestMaxClients(t *testing.T) {
 	reads(t, conn, "+PONG\r\n")
 }
 
+// A place that a client gives up is free at once, for the next one too that comes before the server knows.
+func TestAPlaceGivenUpIsFree(t *testing.T) {
+	const most, rounds = 3, 100
+	server := tolerant(t, "--maxclients", fmt.Sprint(most))
+	w := watch(t, server)
+	var inside []*peer.Conn
+	for range most - 1 {
+		inside = append(inside, connect(t, server))
+		write(t, inside[len(inside)-1], Command("PING"))
+		reads(t, inside[len(inside)-1], "+PONG\r\n")
+	}
+	for range rounds {
+		inside[0].Close()
+		next := connect(t, server)
+		write(t, next, Command("PING"))
+		reads(t, next, "+PONG\r\n")
+		inside = append(inside[1:], next)
+	}
+	assert.Zero(t, w.number("rejected_connections"))
+}
+
 // However many knock at once, no more get in.
 func TestMaxClientsAtOnce(t *testing.T) {
 	const most, knocking = 10, 100
