@@ -136,6 +136,7 @@ type Call struct {
 	published     *published     // by the transaction that is being executed, nil outside of one
 	lasts         bool           // it goes on when its row has run: who ends it says how long it took
 	handedOver    bool           // it is made again beside its session, where it is timed and shown
+	steps         int            // of matching patterns, that are left to a transaction
 	inTransaction bool           // EXEC makes it, with its keys locked
 	next          int
 }

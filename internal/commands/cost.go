@@ -71,10 +71,13 @@ func touched(row *Command, words [][]byte, size int) int {
 	}
 	start, ok := resp.ParseInt(words[2])
 	end, too := resp.ParseInt(words[3])
-	if ok && too && (start < 0) == (end < 0) {
-		return min(size, int(max(end-start+1, 0)))
+	switch {
+	case !ok || !too || (start < 0) != (end < 0):
+		return size
+	case end < start:
+		return 0
 	}
-	return size
+	return int(min(uint64(end-start), uint64(size)))
 }
 
 // needsSession says whether a row's code works on its session: it cannot be made beside the loop.
@@ -82,12 +85,23 @@ func (row *Command) needsSession() bool { return row.Flags&(Write|ReadOnly|Slow|
 
 // weigh is what the calls of a transaction cost because of what stands at their keys, which are locked: at most, because what calls
 // do to what stands there is only summed up.
-func (q *queue) weigh(c *Call, database int) (cost int) {
+// It stops when that is more than most.
+func (q *queue) weigh(c *Call, database, most int) (cost int) {
 	sizes := make(map[string]int, len(q.places))
 	databases := c.instance.store.Databases()
 	longest, swaps := c.instance.limits.Load().Bulk, false
 	q.each(database, databases, func(row *Command, words, named [][]byte, database int) {
-		swaps = swaps || row.is(&swapDB)
+		if cost > most {
+			return
+		}
+		if swaps = swaps || row.is(&swapDB); swaps {
+			cost += len(named) * databases / fewWords
+		} else {
+			cost += len(named) / fewWords
+		}
+		if cost > most {
+			return
+		}
 		all, largest, least, more := 0, 0, 0, 0
 		if row.Flags&Write != 0 {
 			least, more = reach(row, words, longest), bytesOf(words)

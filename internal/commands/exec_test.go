@@ -191,3 +191,60 @@ func TestTransactionsBesideTheLoopAtOnce(t *testing.T) {
 	require.NoError(t, err, value)
 	require.Zero(t, left%20, "a transaction was made in part")
 }
+
+// KEYS in a transaction, whose keys are locked, waits for no other reply that is long.
+func TestKeysInATransactionWaitsForNothing(t *testing.T) {
+	s := newStill(t)
+	s.instance.inTurn = -1
+	c := s.dial()
+	const some = 5000
+	for n := range some {
+		c.say(t, fmt.Sprintf("SET %0100d x", n))
+	}
+	s.instance.long <- struct{}{} // another client's
+	n, _ := c.replies(t, transaction([]byte("KEYS *\r\n")), "$100\r\n")
+	require.Equal(t, some, n)
+}
+
+// What a transaction touches does not wrap, and a SELECT that is refused leaves it in a database whose keys are locked.
+func TestTransactionsThatMeanHarm(t *testing.T) {
+	words := func(line string) (list [][]byte) {
+		for _, word := range strings.Fields(line) {
+			list = append(list, []byte(word))
+		}
+		return list
+	}
+	table := NewTable(All())
+	row := table.Lookup([]byte("getrange"))
+	for line, size := range map[string]int{
+		"GETRANGE k 0 9223372036854775807": mebibyte, "GETRANGE k -9223372036854775808 -1": mebibyte,
+		"GETRANGE k 7 8": 1, "GETRANGE k 8 7": 0, "GETRANGE k 5 -1": mebibyte,
+	} {
+		require.Equal(t, size, touched(row, words(line), mebibyte), line)
+	}
+
+	s := newStill(t)
+	c := s.dial()
+	require.Equal(t, "+OK\r\n", c.say(t, "ACL SETUSER b on >pw +@all -select ~*"))
+	c.say(t, "MULTI")
+	c.say(t, "AUTH b pw")
+	c.say(t, "SELECT 1")
+	c.say(t, "SET k v")
+	require.Contains(t, c.say(t, "EXEC"), "NOPERM")
+	require.False(t, c.session.Closing())
+	require.Equal(t, "$1\r\nv\r\n", c.say(t, "GET k"))
+}
+
+// A pattern that takes long to match does not keep a transaction's keys locked for long.
+func TestPatternsInATransactionAreBounded(t *testing.T) {
+	s := newStill(t)
+	c := s.dial()
+	for n := range 50 {
+		c.replies(t, encode([]string{"SET", fmt.Sprint(n) + strings.Repeat("a", 60_000), "x"}), "+OK")
+	}
+	slow := []string{"SCAN", "0", "MATCH", "*" + strings.Repeat("a", 1000) + "b", "COUNT", "1000"}
+	n, last := c.replies(t, transaction(times(10, slow...)), "-ERR the patterns take too long to match\r\n")
+	require.Equal(t, 10, n, last)
+	n, _ = c.replies(t, transaction(times(2, "SCAN", "0", "MATCH", "1a*", "COUNT", "1000")), "$60001\r\n1")
+	require.Equal(t, 2, n)
+}

@@ -94,7 +94,7 @@ func (c *Call) byKeys(keys [][]byte, do func(ctx context.Context, keys [][]byte)
 		if keys = keys[min(len(keys), keysAStep):]; len(keys) == 0 {
 			break
 		}
-		if c.giveWay(); c.Context.Err() != nil {
+		if c.giveWay(); c.Context.Err() != nil && !c.inTransaction { // which is made whole, or not at all
 			err = errStopped
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"strings"
 
+	"cellserver/internal/match"
 	"cellserver/internal/store"
 )
 
@@ -116,6 +117,17 @@ func (f filter) passes(key []byte, k store.Kind) bool {
 	return (f.kind == nil || strings.EqualFold(typeName(k), string(f.kind))) && (f.pattern == nil || glob(f.pattern, key, false))
 }
 
+// passesIn is passes; in a transaction, whose keys are locked, in a bounded number of steps.
+func (f filter) passesIn(c *Call, key []byte, k store.Kind) (ok bool, err error) {
+	if !c.inTransaction || f.pattern == nil {
+		return f.passes(key, k), nil
+	}
+	if ok, c.steps = match.GlobWithin(f.pattern, key, false, c.steps); c.steps == 0 {
+		return false, errTooManySteps
+	}
+	return ok && filter{kind: f.kind}.passes(key, k), nil
+}
+
 // search goes through a database's keys for those that pass.
 type search struct {
 	cursor uint64
@@ -151,10 +163,13 @@ func (s *search) goOn(c *Call, count int) (err error) {
 			s.looked = 0
 			c.giveWay()
 		}
-		if key := s.piece.key(i); s.match.passes(key, kind) {
-			if err := s.find(c, key); err != nil {
-				return err
-			}
+		key := s.piece.key(i)
+		passes, err := s.match.passesIn(c, key, kind)
+		if err == nil && passes {
+			err = s.find(c, key)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil

@@ -8,8 +8,8 @@ const longReply = 256 << 10
 
 // keep counts bytes of a reply that is being made, as they come. It may wait for its turn; its error ends the call.
 func (c *Call) keep(bytes int) error {
-	if c.Session != nil || c.client == nil {
-		return nil // in a transaction, where replies have another bound
+	if c.Session != nil || c.client == nil || c.inTransaction {
+		return nil // in a transaction replies have another bound; and nothing may wait, whose keys are locked
 	}
 	c.kept += bytes
 	c.client.chargeAside(bytes)

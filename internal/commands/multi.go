@@ -145,7 +145,7 @@ func (x *execution) make(c *Call, most int) (made bool, cost int) {
 	places, all := x.places(c.instance.store.Databases())
 	c.View.Atomically(c.Context, places, all, func() {
 		if cost = x.queue.cost; x.queue.sized && cost <= most {
-			cost += x.queue.weigh(c, x.database)
+			cost += x.queue.weigh(c, x.database, most-cost)
 		}
 		switch made = cost <= most; {
 		case !made:
@@ -162,7 +162,7 @@ func (x *execution) make(c *Call, most int) (made bool, cost int) {
 func (x *execution) places(databases int) (places []store.Place, all bool) {
 	q := x.queue
 	if len(q.places) == 0 { // else it was found out that the calls cost too much for an event loop
-		x.all = q.findPlaces(x.database, databases)
+		x.all = q.findPlaces(x.database, databases) || q.selects() && (x.guarded || q.own) // SELECT may be refused
 		for _, w := range x.watching {
 			q.places = append(q.places, w.place)
 		}
@@ -172,9 +172,19 @@ func (x *execution) places(databases int) (places []store.Place, all bool) {
 
 const errNotMade refusal = "ERR not made: the replies of the transaction are longer than 64 MiB"
 
+// The steps of a few nanoseconds that all patterns of a transaction may take to match: on an event loop a fraction of a
+// millisecond, beside it some tens, while its keys are locked. Patterns that people write take a few for each key.
+const (
+	stepsInTurn = 1 << 16
+	stepsBeside = 1 << 23
+)
+
 // run makes the calls. An error of one does not keep the others from being made; but when the replies are too long, no more are.
 func (x *execution) run(c *Call) {
-	c.inTransaction = true
+	c.inTransaction, c.steps = true, stepsBeside
+	if c.Session != nil {
+		c.steps = stepsInTurn
+	}
 	defer func() { c.inTransaction = false }()
 	c.Out.Array(len(x.queue.calls))
 	for _, call := range x.queue.calls {

@@ -3,6 +3,7 @@ package commands
 import (
 	"cellserver/internal/resp"
 	"cellserver/internal/store"
+	"slices"
 )
 
 // queue is the calls of a transaction that has not been executed.
@@ -173,6 +174,11 @@ func (q *queue) findPlaces(database, databases int) (all bool) {
 		}
 	})
 	return all
+}
+
+// selects says whether there is a SELECT among the calls.
+func (q *queue) selects() bool {
+	return slices.ContainsFunc(q.calls, func(call queued) bool { return call.row.is(&selectDB) })
 }
 
 // each shows the calls with their keys, and the database that is selected then; but SELECT.

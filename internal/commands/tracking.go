@@ -595,14 +595,14 @@ func (t *tracking) tellOne(id int64, what *invalidation) {
 	}
 	to.pushSome(func(m *mail) *parcel {
 		switch {
+		case m.protocol != 3 && !(tr.redirect != 0 && m.subscribed):
+			return nil // who cannot be told has not been told
 		case what.broadcast && m.isTold(what.keys):
 			return nil
 		case m.protocol == 3:
 			return what.push.inAs(own, 3, func(out *resp.Writer) { what.write(out, own, "invalidate") })
-		case tr.redirect != 0 && m.subscribed:
-			return what.message.inAs(own, 2, func(out *resp.Writer) { what.write(out, own, "message", invalidated) })
 		}
-		return nil
+		return what.message.inAs(own, 2, func(out *resp.Writer) { what.write(out, own, "message", invalidated) })
 	})
 }
 

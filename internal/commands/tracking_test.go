@@ -415,3 +415,14 @@ func (t *tracking) wait() {
 		runtime.Gosched()
 	}
 }
+
+// A change that a client could not be told of does not count as told.
+func TestWhoCannotBeToldIsToldOfTheNext(t *testing.T) {
+	s := newStill(t)
+	listener, reader, writer := s.dial(), s.dial(), s.dial()
+	require.Equal(t, "+OK\r\n", reader.say(t, fmt.Sprintf("CLIENT TRACKING ON BCAST REDIRECT %d", listener.session.id)))
+	writer.say(t, "SET k 1")
+	require.Contains(t, listener.say(t, "SUBSCRIBE __redis__:invalidate"), "subscribe")
+	writer.say(t, "SET k 2")
+	require.Contains(t, listener.listen(), "$1\r\nk\r\n")
+}

@@ -238,3 +238,6 @@ func (s *Leases) endOfOthers(position int, room int64) int64 {
 	}
 	return s.Expires()
 }
+
+// Has says whether a holder has a lease, which may have ended since the last call.
+func (l *Leases) Has(holder []byte) bool { return l.position(holder) >= 0 }

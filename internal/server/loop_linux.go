@@ -69,9 +69,11 @@ type link struct {
 	fd      int
 	session *commands.Session
 	outlet  outlet
-	tls     *sealed // nil for a plain socket
-	events  uint32  // that epoll is asked for
+	tls     *sealed     // nil for a plain socket
+	events  uint32      // that epoll is asked for
+	opened  atomic.Bool // it has its session, and the loop may hear of it
 	woken   atomic.Bool
+	gone    atomic.Bool // it was cut
 	isReady bool
 	blocked bool // the socket takes no more
 	ended   bool // the client has nothing more to say
@@ -152,6 +154,7 @@ func (l *loop) add(fd int, events uint32) error {
 // of system calls forbids it. The old descriptor is left alone, for it may be something else's by now. If there is no other
 // epoll to be had, the loop's connections end, rather than hang.
 func (l *loop) recover(failure error) bool {
+	l.epoll = -1
 	if err := l.openEpoll(); err != nil {
 		l.log.Error("an event loop ended, and its connections with it", "error", failure, "another", err)
 		l.end()
@@ -182,6 +185,7 @@ func (ls *loops) enroll(conn net.Conn) error {
 		kept += tlsBytes
 	}
 	k.session = ls.instance.Open(commands.Peer{Remote: k.remote, Local: k.local, FD: fd, Kept: kept, Wake: k.wake, Cut: k.cut})
+	k.opened.Store(true)
 	_ = socket.Close() // before the loop knows it: then no other descriptor keeps the connection in the epoll
 	if !l.tell(message{link: k, enter: true}) {
 		k.session.Close()
@@ -221,12 +225,16 @@ func (l *loop) tell(m message) bool {
 
 // wake has the session resumed; cut ends its connection. Both may be called from any goroutine, at any time.
 func (k *link) wake() {
-	if k.woken.CompareAndSwap(false, true) {
+	if k.woken.CompareAndSwap(false, true) && k.opened.Load() {
 		k.loop.tell(message{link: k})
 	}
 }
 
-func (k *link) cut() { k.loop.tell(message{link: k, cut: true}) }
+func (k *link) cut() {
+	if k.gone.Store(true); k.opened.Load() {
+		k.loop.tell(message{link: k, cut: true})
+	}
+}
 
 // run waits and serves until it is told to stop. It asks once more without waiting before it waits: in a busy server there is
 // something by then, and to wait is dear.
@@ -348,14 +356,23 @@ func (l *loop) drain() {
 
 // end closes everything that is left.
 func (l *loop) end() {
+	l.mu.Lock()
+	l.ended = true
+	mail := l.mail
+	l.mail = nil
+	l.mu.Unlock()
+	for _, m := range mail {
+		if m.enter {
+			m.link.close()
+		}
+	}
 	for _, k := range l.links {
 		k.close()
 	}
 	l.partAll()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.ended = true
-	unix.Close(l.epoll)
+	if l.epoll >= 0 {
+		unix.Close(l.epoll)
+	}
 	unix.Close(l.bell)
 }
 
@@ -364,6 +381,10 @@ func (k *link) enter() {
 	l := k.loop
 	if k.closed {
 		return // it was cut before it got here
+	}
+	if k.gone.Load() { // before it was opened, even
+		k.close()
+		return
 	}
 	k.events = unix.EPOLLIN
 	if err := l.add(k.fd, k.events); err != nil {
@@ -374,6 +395,9 @@ func (k *link) enter() {
 	l.links[k.fd] = k
 	if l.draining || k.tls != nil {
 		k.goOn()
+	}
+	if k.woken.Swap(false) && !k.closed {
+		k.turn()
 	}
 }
 

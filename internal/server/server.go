@@ -222,7 +222,7 @@ func (s *Server) refusal(conn net.Conn) string {
 				"peer", conn.RemoteAddr())
 		})
 		return denied
-	case s.isFull() && !s.placeComes() && !s.room.giveWay():
+	case s.isFull() && !s.room.giveWay() && !s.placeComes():
 		return tooMany
 	}
 	return ""
@@ -248,10 +248,13 @@ func (s *Server) placeComes() bool {
 		case <-s.ended:
 			return false
 		case <-timeout.C:
-			s.inVain.Store(s.instance.Now() + int64(while))
-			return false
+			if s.isFull() {
+				s.inVain.Store(s.instance.Now() + int64(while))
+				return false
+			}
 		}
 	}
+	s.instance.NoteLeft() // for another listener, whose client may have left at the same time
 	return true
 }
 

@@ -185,9 +185,12 @@ func (s *shard) acquire(h hashed, key []byte, now int64, r lease.Request, maxHol
 		return quota.Decision{}, err
 	}
 	table := s.table(&at)
+	held, many := table.(*leases)
+	isNew := many && s.tight && !held.Has(r.Holder())
 	d, changed, err := table.Acquire(now, r, maxHolders)
-	if changed && s.tight && holdsMore(table) {
-		table.Release(now, r.Holder())
+	if changed && isNew && int64(held.Bytes()) > held.counted { // more memory than before: it is not granted after all
+		held.Release(now, r.Holder())
+		held.count(&s.leases)
 		return quota.Decision{}, ErrFull
 	}
 	if full := s.settle(&at, table, changed); full != nil {

@@ -114,10 +114,3 @@ func (s *shard) logGrows(at *spot, e window.Edit) bool {
 	ring := at.r.ring()
 	return e.Left(ring.count) > len(ring.entries)/entryBytes
 }
-
-// holdsMore says whether leases that are kept as a table take more memory than before the step. Those in a record are not
-// written yet.
-func holdsMore(table lease.Table) bool {
-	held, many := table.(*leases)
-	return many && int64(held.Bytes()) > held.counted
-}
