@@ -154,8 +154,8 @@ func (l *loop) add(fd int, events uint32) error {
 // of system calls forbids it. The old descriptor is left alone, for it may be something else's by now. If there is no other
 // epoll to be had, the loop's connections end, rather than hang.
 func (l *loop) recover(failure error) bool {
-	l.epoll = -1
 	if err := l.openEpoll(); err != nil {
+		l.epoll = -1
 		l.log.Error("an event loop ended, and its connections with it", "error", failure, "another", err)
 		l.end()
 		return false
