@@ -41,15 +41,18 @@ type loop struct {
 	partings  map[int]*parting
 
 	epoll, bell int // descriptors: of the epoll, and of an eventfd that interrupts its wait
-	buffer      []byte
-	cipher      []byte // for what is sealed
-	links       map[int]*link
-	ready       []*link            // that did not come to an end in their turn
-	slow        map[*link]struct{} // whose sockets take no more
-	looked      int64              // instant, nanoseconds, when they were looked at last
-	counted     commands.Moved     // and not told yet
-	traffic     *commands.Traffic
-	draining    bool
+	// wait is epollWait; another in tests.
+	wait     func(epoll int, events []unix.EpollEvent, ms int) (int, error)
+	renewed  bool // the epoll has not worked since it was made
+	buffer   []byte
+	cipher   []byte // for what is sealed
+	links    map[int]*link
+	ready    []*link            // that did not come to an end in their turn
+	slow     map[*link]struct{} // whose sockets take no more
+	looked   int64              // instant, nanoseconds, when they were looked at last
+	counted  commands.Moved     // and not told yet
+	traffic  *commands.Traffic
+	draining bool
 
 	mu    sync.Mutex
 	mail  []message // from other goroutines
@@ -102,9 +105,7 @@ func (s *Server) startLoops(count int, turns *meter.Longest) (transport, error) 
 	}
 	ls, lingering := &loops{instance: s.instance}, new(lingering)
 	for range count {
-		l := &loop{instance: s.instance, log: s.log, output: &s.output, turns: turns, open: &ls.open, buffer: make([]byte, readBytes),
-			links: make(map[int]*link), slow: make(map[*link]struct{}), traffic: s.instance.CountTraffic(),
-			lingering: lingering, partings: make(map[int]*parting)}
+		l := ls.newLoop(s, turns, lingering)
 		if err := l.prepare(); err != nil {
 			return nil, err
 		}
@@ -114,6 +115,15 @@ func (s *Server) startLoops(count int, turns *meter.Longest) (transport, error) 
 	return ls, nil
 }
 
+func (ls *loops) newLoop(s *Server, turns *meter.Longest, lingering *lingering) *loop {
+	return &loop{
+		instance: s.instance, log: s.log, output: &s.output, turns: turns, open: &ls.open,
+		buffer: make([]byte, readBytes), traffic: s.instance.CountTraffic(),
+		links: make(map[int]*link), slow: make(map[*link]struct{}),
+		lingering: lingering, partings: make(map[int]*parting), wait: epollWait,
+	}
+}
+
 func (l *loop) prepare() (err error) {
 	if l.bell, err = unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC); err != nil {
 		return err
@@ -121,47 +131,20 @@ func (l *loop) prepare() (err error) {
 	return l.openEpoll()
 }
 
-// openEpoll makes the epoll, and has it watch all that the loop has.
-func (l *loop) openEpoll() error {
-	epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
-	if err != nil {
-		return err
-	}
-	l.mu.Lock() // a test looks at it
-	l.epoll = epoll
-	l.mu.Unlock()
-	if err := l.add(l.bell, unix.EPOLLIN); err != nil {
-		return err
-	}
-	for fd, k := range l.links {
-		if err := l.add(fd, k.events); err != nil {
-			return err
-		}
-	}
-	for fd := range l.partings {
-		if err := l.add(fd, unix.EPOLLIN); err != nil {
-			return err
+// pick says which loop the next connection goes to: round and round, past loops that have ended.
+func (ls *loops) pick() *loop {
+	for range ls.all {
+		if l := ls.all[ls.next.Add(1)%uint64(len(ls.all))]; !l.hasEnded() {
+			return l
 		}
 	}
 	return nil
 }
 
-func (l *loop) add(fd int, events uint32) error {
-	return unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: events, Fd: int32(fd)})
-}
-
-// recover replaces an epoll that fails, which no program that is right sees: something has closed its descriptor, or a filter
-// of system calls forbids it. The old descriptor is left alone, for it may be something else's by now. If there is no other
-// epoll to be had, the loop's connections end, rather than hang.
-func (l *loop) recover(failure error) bool {
-	if err := l.openEpoll(); err != nil {
-		l.epoll = -1
-		l.log.Error("an event loop ended, and its connections with it", "error", failure, "another", err)
-		l.end()
-		return false
-	}
-	l.log.Error("an event loop had to be given another epoll", "error", failure)
-	return true
+func (l *loop) hasEnded() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ended
 }
 
 // enroll takes the descriptor of a connection over: a copy of it, because the standard library keeps its own.
@@ -171,12 +154,15 @@ func (ls *loops) enroll(conn net.Conn) error {
 	if raw == nil {
 		return errors.New("the connection has no descriptor")
 	}
+	l := ls.pick()
+	if l == nil {
+		return errNoLoop
+	}
 	fd, failed := -1, error(nil)
 	err := raw.Control(func(n uintptr) { fd, failed = unix.FcntlInt(n, unix.F_DUPFD_CLOEXEC, 0) })
 	if err := errors.Join(err, failed); err != nil {
 		return err
 	}
-	l := ls.all[ls.next.Add(1)%uint64(len(ls.all))]
 	k := &link{loop: l, fd: fd, outlet: outlet{limits: l.output}, remote: address(conn.RemoteAddr(), conn), local: address(conn.LocalAddr(), conn)}
 	k.tls = l.seal(conn, fd)
 	ls.open.Add(1)
@@ -190,10 +176,12 @@ func (ls *loops) enroll(conn net.Conn) error {
 	if !l.tell(message{link: k, enter: true}) {
 		k.session.Close()
 		l.free(fd)
-		return errors.New("its event loop has ended")
+		return errNoLoop
 	}
 	return nil
 }
+
+var errNoLoop = errors.New("its event loop has ended")
 
 // drain has every loop answer what has arrived and end its connections, each once it has its replies; then it ends the loops.
 func (ls *loops) drain(ctx context.Context) error {
@@ -241,8 +229,11 @@ func (k *link) cut() {
 func (l *loop) run() {
 	events := make([]unix.EpollEvent, eventsAtOnce)
 	for wait, round := -1, 0; ; round++ {
-		n, err := l.wait(events, wait)
-		if n < 0 && err != unix.EINTR && !l.recover(err) {
+		n, err := l.wait(l.epoll, events, wait)
+		switch {
+		case n >= 0:
+			l.renewed = false
+		case err != unix.EINTR && !l.recover(err):
 			return
 		}
 		for _, event := range events[:max(n, 0)] {
@@ -274,14 +265,6 @@ func (l *loop) run() {
 			runtime.Gosched()
 		}
 	}
-}
-
-// wait is epoll_wait, for so many milliseconds; -1 is for ever.
-func (l *loop) wait(events []unix.EpollEvent, ms int) (int, error) {
-	if ms == 0 {
-		return poll(l.epoll, events)
-	}
-	return unix.EpollWait(l.epoll, events, ms)
 }
 
 // readMail does what others asked for; false when that is to stop.
@@ -370,9 +353,7 @@ func (l *loop) end() {
 		k.close()
 	}
 	l.partAll()
-	if l.epoll >= 0 {
-		unix.Close(l.epoll)
-	}
+	l.closeEpoll()
 	unix.Close(l.bell)
 }
 

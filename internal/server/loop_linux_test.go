@@ -15,15 +15,7 @@ import (
 
 // A loop whose epoll fails goes on with another, and with all of its connections.
 func TestALoopRecovers(t *testing.T) {
-	memory := store.NewMemory(store.Options{})
-	t.Cleanup(func() { memory.Close() })
-	instance, err := commands.New(commands.Config{Store: memory})
-	require.NoError(t, err)
-	settings := NewSettings()
-	settings.Transport, settings.IOThreads = string(EventLoop), 1
-	s, err := New(instance, Config{Settings: settings})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = s.Shutdown(t.Context()) })
+	s := newServer(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	go func() { _ = s.Serve(listener) }()
@@ -33,17 +25,9 @@ func TestALoopRecovers(t *testing.T) {
 		t.Cleanup(func() { conn.Close() })
 		return conn
 	}
-	ping := func(conn net.Conn) {
-		_, err := conn.Write([]byte("PING\r\n"))
-		require.NoError(t, err)
-		reply := make([]byte, len("+PONG\r\n"))
-		_, err = io.ReadFull(conn, reply)
-		require.NoError(t, err)
-		require.Equal(t, "+PONG\r\n", string(reply))
-	}
 	before, other := dial(), dial()
-	ping(before)
-	ping(other)
+	ping(t, before)
+	ping(t, other)
 	null, err := os.Open(os.DevNull)
 	require.NoError(t, err)
 	defer null.Close()
@@ -51,9 +35,107 @@ func TestALoopRecovers(t *testing.T) {
 	for range 3 {
 		// What waits still waits for the old one; the wait after it fails.
 		require.NoError(t, unix.Dup3(int(null.Fd()), epollOf(l), unix.O_CLOEXEC))
-		ping(before)
-		ping(other)
-		ping(dial())
+		ping(t, before)
+		ping(t, other)
+		ping(t, dial())
+	}
+}
+
+// An epoll that fails again and again is renewed once. Then its loop ends, with its connections and
+// descriptors, and new connections go to another loop; without another they are refused.
+func TestALoopThatFailsAgainEnds(t *testing.T) {
+	s := newServer(t)
+	works := s.transport.(*loops).all[0]
+	var waits int
+	fails, ls := newLoop(t, s, func(int, []unix.EpollEvent, int) (int, error) {
+		waits++
+		if waits > 10 {
+			panic("it does not end")
+		}
+		return -1, unix.EPERM
+	})
+	here, there := pair(t)
+	before := descriptors(t)
+	require.NoError(t, ls.enroll(there)) // a copy of the descriptor, and there's own is closed
+	require.True(t, fails.readMail())
+	require.Len(t, fails.links, 1)
+	fails.run()
+	require.Equal(t, 2, waits)
+	_, err := here.Read(make([]byte, 1))
+	require.ErrorIs(t, err, io.EOF)
+	require.Zero(t, s.instance.Clients())
+	require.Equal(t, before-3, descriptors(t), "connection, epoll and bell are closed")
+
+	_, there = pair(t)
+	require.ErrorIs(t, ls.enroll(there), errNoLoop)
+	require.Zero(t, s.instance.Clients())
+	ls.all = append(ls.all, works)
+	for range 3 {
+		here, there = pair(t)
+		require.NoError(t, ls.enroll(there))
+		ping(t, here)
+	}
+}
+
+// An epoll that works between its failures is renewed each time, and leaves no descriptor behind.
+func TestALoopThatFailsNowAndThenGoesOn(t *testing.T) {
+	s := newServer(t)
+	var waits int
+	l, _ := newLoop(t, s, func(int, []unix.EpollEvent, int) (int, error) { waits++; return 0, nil })
+	before := descriptors(t)
+	l.wait = func(int, []unix.EpollEvent, int) (int, error) {
+		if waits++; waits == 100 {
+			l.tell(message{stop: true})
+		}
+		return waits%2 - 1, unix.EPERM
+	}
+	l.run()
+	require.Equal(t, 100, waits)
+	require.Equal(t, before-2, descriptors(t))
+}
+
+// A connection may be cut while it is opened: more is kept for it than for all that have not logged
+// in. Here the loop hears of that before the session is there.
+func TestAConnectionIsCutWhileItIsOpened(t *testing.T) {
+	memory := &signed{Store: store.NewMemory(store.Options{})}
+	t.Cleanup(func() { memory.Close() })
+	s := newServerOn(t, memory, func(s *commands.Settings) {
+		s.Password, s.NewcomerShare = "secret", commands.Share{Bytes: 1}
+	})
+	l, ls := newLoop(t, s, epollWait)
+	reads := 0
+	memory.signs = func() {
+		reads++
+		require.True(t, l.readMail())
+	}
+	here, there := pair(t)
+	require.NoError(t, ls.enroll(there))
+	require.Equal(t, 1, reads, "while it was opened")
+	require.True(t, l.readMail())
+	_, err := here.Read(make([]byte, 1))
+	require.ErrorIs(t, err, io.EOF)
+	require.Empty(t, l.links)
+	require.Zero(t, s.instance.Clients())
+	l.end()
+}
+
+// signed is a store that says when a session signs its view, which is when it is opened.
+type signed struct {
+	store.Store
+	signs func()
+}
+
+func (s *signed) View() store.View { return signedView{s.Store.View(), s} }
+
+type signedView struct {
+	store.View
+	of *signed
+}
+
+func (v signedView) Sign(id int64) {
+	v.View.Sign(id)
+	if v.of.signs != nil {
+		v.of.signs()
 	}
 }
 
@@ -62,4 +144,66 @@ func epollOf(l *loop) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.epoll
+}
+
+func newServer(t *testing.T) *Server {
+	memory := store.NewMemory(store.Options{})
+	t.Cleanup(func() { memory.Close() })
+	return newServerOn(t, memory, func(*commands.Settings) {})
+}
+
+// newServerOn is a server of one event loop.
+func newServerOn(t *testing.T, memory store.Store, change func(*commands.Settings)) *Server {
+	ofCommands, settings := commands.NewSettings(), NewSettings()
+	change(ofCommands)
+	instance, err := commands.New(commands.Config{Store: memory, Settings: ofCommands})
+	require.NoError(t, err)
+	settings.Transport, settings.IOThreads = string(EventLoop), 1
+	s, err := New(instance, Config{Settings: settings})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = s.Shutdown(t.Context()) })
+	return s
+}
+
+// newLoop is a loop that the test runs, in place of the server's.
+func newLoop(
+	t *testing.T, s *Server, wait func(int, []unix.EpollEvent, int) (int, error),
+) (*loop, *loops) {
+	ls := s.transport.(*loops)
+	l := ls.newLoop(s, nil, new(lingering))
+	l.wait = wait
+	require.NoError(t, l.prepare())
+	works := ls.all
+	ls.all = []*loop{l}
+	t.Cleanup(func() { ls.all = works })
+	return l, ls
+}
+
+// pair is a connection, both ends.
+func pair(t *testing.T) (here, there net.Conn) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer listener.Close()
+	here, err = net.Dial("tcp", listener.Addr().String())
+	require.NoError(t, err)
+	there, err = listener.Accept()
+	require.NoError(t, err)
+	t.Cleanup(func() { here.Close(); there.Close() })
+	return here, there
+}
+
+func ping(t *testing.T, conn net.Conn) {
+	_, err := conn.Write([]byte("PING\r\n"))
+	require.NoError(t, err)
+	reply := make([]byte, len("+PONG\r\n"))
+	_, err = io.ReadFull(conn, reply)
+	require.NoError(t, err)
+	require.Equal(t, "+PONG\r\n", string(reply))
+}
+
+// descriptors is how many the process has.
+func descriptors(t *testing.T) int {
+	all, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	return len(all)
 }
