@@ -28,14 +28,22 @@ type Newcomer struct {
 }
 
 // Enter counts a connection for which so many bytes are kept. end is called, from any goroutine, if it is to be cut; one that is
-// not idle, because it waits for a processor and not for its peer, is cut after all others.
+// not idle, because it waits for a processor and not for its peer, is cut after all others. The one that enters is cut only if it
+// is too large by itself: else it would never get in while all others are busy.
 func (ns *Newcomers) Enter(bytes int, idle func() bool, end func()) *Newcomer {
-	n := &Newcomer{among: ns, idle: idle, end: end}
-	ns.mu.Lock()
-	n.at = ns.all.PushBack(n)
-	ns.mu.Unlock()
-	n.grow(bytes)
+	n := &Newcomer{among: ns, idle: idle, end: end, bytes: int64(bytes)}
+	for _, oldest := range ns.enter(n) {
+		oldest.end()
+	}
 	return n
+}
+
+func (ns *Newcomers) enter(n *Newcomer) (cut []*Newcomer) {
+	ns.mu.Lock()
+	defer ns.mu.Unlock()
+	n.at = ns.all.PushBack(n)
+	ns.bytes += n.bytes
+	return ns.fit(n)
 }
 
 // Grow counts bytes that are kept for it more, or less.
@@ -60,13 +68,13 @@ func (ns *Newcomers) add(n *Newcomer, bytes int64) (cut []*Newcomer) {
 		ns.bytes += bytes
 	}
 	n.bytes += bytes
-	return ns.fit()
+	return ns.fit(nil)
 }
 
-// fit takes the oldest out until the others are within the bound. It needs the lock.
-func (ns *Newcomers) fit() (cut []*Newcomer) {
+// fit takes the oldest out until the others are within the bound: the one that enters last. It needs the lock.
+func (ns *Newcomers) fit(enters *Newcomer) (cut []*Newcomer) {
 	for ns.bytes > ns.most && ns.all.Len() > 0 {
-		n := ns.oldest()
+		n := ns.oldest(enters)
 		ns.all.Remove(n.at)
 		n.at = nil
 		ns.bytes -= n.bytes
@@ -77,14 +85,21 @@ func (ns *Newcomers) fit() (cut []*Newcomer) {
 	return cut
 }
 
-// oldest is the oldest that is idle, or else the oldest. It needs the lock, and that there are some.
-func (ns *Newcomers) oldest() *Newcomer {
+// oldest is the oldest that is idle, or else the oldest; the one that enters if there is no other.
+// It needs the lock, and that there are some.
+func (ns *Newcomers) oldest(enters *Newcomer) *Newcomer {
+	found := enters
 	for at := ns.all.Front(); at != nil; at = at.Next() {
-		if n := at.Value.(*Newcomer); n.idle == nil || n.idle() {
+		n := at.Value.(*Newcomer)
+		switch {
+		case n == enters:
+		case n.idle == nil || n.idle():
 			return n
+		case found == enters:
+			found = n
 		}
 	}
-	return ns.all.Front().Value.(*Newcomer)
+	return found
 }
 
 // Leave ends the counting: it has logged in, or is gone.
@@ -108,7 +123,7 @@ func (n *Newcomer) Leave() {
 func (ns *Newcomers) limit(most int64) {
 	ns.mu.Lock()
 	ns.most = most
-	cut := ns.fit()
+	cut := ns.fit(nil)
 	ns.mu.Unlock()
 	for _, oldest := range cut {
 		oldest.end()

@@ -57,6 +57,29 @@ func TestTheOldestNewcomersAreCut(t *testing.T) {
 	inSum(t, s)
 }
 
+// A session that enters while all others shake hands is not cut in their place: the oldest of them
+// is. What is too large by itself is, after all others.
+func TestANewcomerThatEntersIsCutLast(t *testing.T) {
+	s := newStill(t)
+	in := s.instance
+	admin := s.dial()
+	admin.say(t, "CONFIG SET requirepass secret")
+	require.Equal(t, "+OK\r\n", admin.say(t, "CONFIG SET maxmemory-unauthenticated 100kb"))
+	var ended []int
+	for i := range 4 {
+		in.newcomers.Enter(24<<10, func() bool { return false }, func() { ended = append(ended, i) })
+	}
+	require.Empty(t, ended)
+	c := s.dial()
+	require.False(t, c.isCut())
+	require.Equal(t, []int{0}, ended)
+	in.newcomers.Enter(24<<10, func() bool { return false }, func() { ended = append(ended, 4) })
+	require.True(t, c.isCut(), "it waits for its peer, and no other does")
+	require.Equal(t, []int{0}, ended)
+	in.newcomers.Enter(101<<10, nil, func() { ended = append(ended, 5) })
+	require.Equal(t, []int{0, 1, 2, 3, 4, 5}, ended)
+}
+
 // By default the bound is a sixteenth of maxmemory, and 16 MiB without one; percent are of maxmemory, or of what memory there is.
 func TestSharesOfMemory(t *testing.T) {
 	s := newStill(t)

@@ -174,6 +174,7 @@ func (s *Server) meet(conn net.Conn, h Handshakes) {
 			return
 		}
 		s.room.pass(inside)
+		w.newcomer.Leave() // its session is counted from now on
 		s.letIn(secured)
 	}()
 }

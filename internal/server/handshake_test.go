@@ -1,13 +1,19 @@
 package server
 
 import (
+	"crypto/tls"
 	"io"
 	"net"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/commands"
+	"cellserver/internal/store"
+	"cellserver/test/certs"
 )
 
 // full is a room in which everybody has work to do.
@@ -65,4 +71,39 @@ func TestWhoComesWaitsForOneThatWaits(t *testing.T) {
 	assert.Equal(t, maxHandshakes-1, r.count(), "one gives way for one that comes")
 	close(ended)
 	assert.False(t, <-entered)
+}
+
+// A connection whose hands are shaken is counted once among those that have not logged in: as a
+// client, not as a handshake too. Otherwise it may be cut to make room for itself.
+func TestAHandshakeIsNotCountedWithItsClient(t *testing.T) {
+	for _, transport := range []Transport{Fastest, Goroutines} {
+		memory := &signed{Store: store.NewMemory(store.Options{})}
+		t.Cleanup(func() { memory.Close() })
+		s := newServerOn(t, transport, memory, func(s *commands.Settings) {
+			// enough for a handshake, or a client, and not for both
+			s.Password, s.NewcomerShare = "secret", commands.Share{Bytes: 44 << 10}
+		})
+		var crowded atomic.Bool
+		memory.signs = func() { crowded.Store(s.instance.Newcomers().Crowded()) }
+		authority := certs.New(t)
+		own := authority.Issue(t, "server")
+		pair, err := tls.LoadX509KeyPair(own.Cert, own.Key)
+		require.NoError(t, err)
+		config := &tls.Config{Certificates: []tls.Certificate{pair}}
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		go func() {
+			_ = s.ServeTLS(listener, Handshakes{func() *tls.Config { return config }, time.Minute})
+		}()
+		conn, err := tls.Dial("tcp", listener.Addr().String(), authority.Client(t, certs.Pair{}))
+		require.NoError(t, err)
+		defer conn.Close()
+		_, err = conn.Write([]byte("AUTH secret\r\n"))
+		require.NoError(t, err)
+		reply := make([]byte, len("+OK\r\n"))
+		_, err = io.ReadFull(conn, reply)
+		require.NoError(t, err, transport)
+		require.Equal(t, "+OK\r\n", string(reply))
+		require.False(t, crowded.Load(), "nothing was cut")
+	}
 }

@@ -99,7 +99,7 @@ func TestALoopThatFailsNowAndThenGoesOn(t *testing.T) {
 func TestAConnectionIsCutWhileItIsOpened(t *testing.T) {
 	memory := &signed{Store: store.NewMemory(store.Options{})}
 	t.Cleanup(func() { memory.Close() })
-	s := newServerOn(t, memory, func(s *commands.Settings) {
+	s := newServerOn(t, EventLoop, memory, func(s *commands.Settings) {
 		s.Password, s.NewcomerShare = "secret", commands.Share{Bytes: 1}
 	})
 	l, ls := newLoop(t, s, epollWait)
@@ -119,50 +119,11 @@ func TestAConnectionIsCutWhileItIsOpened(t *testing.T) {
 	l.end()
 }
 
-// signed is a store that says when a session signs its view, which is when it is opened.
-type signed struct {
-	store.Store
-	signs func()
-}
-
-func (s *signed) View() store.View { return signedView{s.Store.View(), s} }
-
-type signedView struct {
-	store.View
-	of *signed
-}
-
-func (v signedView) Sign(id int64) {
-	v.View.Sign(id)
-	if v.of.signs != nil {
-		v.of.signs()
-	}
-}
-
 // epollOf is the descriptor, read when the loop has answered and before it is asked again.
 func epollOf(l *loop) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.epoll
-}
-
-func newServer(t *testing.T) *Server {
-	memory := store.NewMemory(store.Options{})
-	t.Cleanup(func() { memory.Close() })
-	return newServerOn(t, memory, func(*commands.Settings) {})
-}
-
-// newServerOn is a server of one event loop.
-func newServerOn(t *testing.T, memory store.Store, change func(*commands.Settings)) *Server {
-	ofCommands, settings := commands.NewSettings(), NewSettings()
-	change(ofCommands)
-	instance, err := commands.New(commands.Config{Store: memory, Settings: ofCommands})
-	require.NoError(t, err)
-	settings.Transport, settings.IOThreads = string(EventLoop), 1
-	s, err := New(instance, Config{Settings: settings})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = s.Shutdown(t.Context()) })
-	return s
 }
 
 // newLoop is a loop that the test runs, in place of the server's.
@@ -190,15 +151,6 @@ func pair(t *testing.T) (here, there net.Conn) {
 	require.NoError(t, err)
 	t.Cleanup(func() { here.Close(); there.Close() })
 	return here, there
-}
-
-func ping(t *testing.T, conn net.Conn) {
-	_, err := conn.Write([]byte("PING\r\n"))
-	require.NoError(t, err)
-	reply := make([]byte, len("+PONG\r\n"))
-	_, err = io.ReadFull(conn, reply)
-	require.NoError(t, err)
-	require.Equal(t, "+PONG\r\n", string(reply))
 }
 
 // descriptors is how many the process has.

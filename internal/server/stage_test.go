@@ -1,0 +1,62 @@
+package server
+
+import (
+	"io"
+	"net"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/commands"
+	"cellserver/internal/store"
+)
+
+func newServer(t *testing.T) *Server {
+	memory := store.NewMemory(store.Options{})
+	t.Cleanup(func() { memory.Close() })
+	return newServerOn(t, EventLoop, memory, func(*commands.Settings) {})
+}
+
+// newServerOn is a server on a transport, of one event loop.
+func newServerOn(
+	t *testing.T, transport Transport, memory store.Store, change func(*commands.Settings),
+) *Server {
+	ofCommands, settings := commands.NewSettings(), NewSettings()
+	change(ofCommands)
+	instance, err := commands.New(commands.Config{Store: memory, Settings: ofCommands})
+	require.NoError(t, err)
+	settings.Transport, settings.IOThreads = string(transport), 1
+	s, err := New(instance, Config{Settings: settings})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = s.Shutdown(t.Context()) })
+	return s
+}
+
+func ping(t *testing.T, conn net.Conn) {
+	_, err := conn.Write([]byte("PING\r\n"))
+	require.NoError(t, err)
+	reply := make([]byte, len("+PONG\r\n"))
+	_, err = io.ReadFull(conn, reply)
+	require.NoError(t, err)
+	require.Equal(t, "+PONG\r\n", string(reply))
+}
+
+// signed is a store that says when a session signs its view, which is when it is opened.
+type signed struct {
+	store.Store
+	signs func()
+}
+
+func (s *signed) View() store.View { return signedView{s.Store.View(), s} }
+
+type signedView struct {
+	store.View
+	of *signed
+}
+
+func (v signedView) Sign(id int64) {
+	v.View.Sign(id)
+	if v.of.signs != nil {
+		v.of.signs()
+	}
+}
