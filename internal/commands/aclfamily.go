@@ -94,7 +94,7 @@ var aclGenPass = Command{
 }
 
 var aclList = Command{
-	Name: "acl|list", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(N) in the number of users", Flags: aboutUsers | Slow,
+	Name: "acl|list", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(N) in the number of users", Flags: aboutUsers, Cost: Unbounded,
 	Summary: "Describes the users.", Reply: "A line a user, as in an ACL file.",
 	Run: func(c *Call) error {
 		var lines []string
@@ -107,7 +107,7 @@ var aclList = Command{
 }
 
 var aclUsers = Command{
-	Name: "acl|users", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(N) in the number of users", Flags: aboutUsers | Slow,
+	Name: "acl|users", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(N) in the number of users", Flags: aboutUsers, Cost: Unbounded,
 	Summary: "Lists the users.", Reply: "Their names.",
 	Run: func(c *Call) error {
 		var names []string
@@ -121,7 +121,7 @@ var aclUsers = Command{
 
 var aclGetUser = Command{
 	Name: "acl|getuser", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(N) in the number of the user's rules",
-	Flags:   aboutUsers | Slow,
+	Flags: aboutUsers, Cost: Unbounded,
 	Summary: "Describes a user.", Args: []Arg{Word("username")},
 	Reply: "A map: flags, passwords (their SHA-256), commands, keys, channels, selectors; nil if there is no such user.",
 	Run: func(c *Call) error {
@@ -163,9 +163,9 @@ func (c *Call) writePermissions(p acl.Permissions) {
 }
 
 var aclSetUser = Command{
-	Name: "acl|setuser", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(N) in the number of rules", Flags: aboutUsers | Slow,
+	Name: "acl|setuser", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(N) in the number of rules", Flags: aboutUsers, Cost: Unbounded,
 	Summary: "Makes a user, or changes what it may do: all rules, or none. Its clients feel it at once.",
-	Args:    []Arg{Word("username"), Word("rule").Optional().Many().UpTo(1000)}, Reply: "OK.",
+	Args:    []Arg{Word("username"), Word("rule").Optional().Many().UpTo(1000)}, Reply: "OK.", Secrets: wordsFrom(2),
 	Run: func(c *Call) error {
 		name, as := string(c.Word()), &c.instance.accounts
 		var rules []string
@@ -210,7 +210,7 @@ func (c *Call) endsItself(ends bool) {
 }
 
 var aclDelUser = Command{
-	Name: "acl|deluser", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(N) in the number of clients", Flags: aboutUsers | Slow,
+	Name: "acl|deluser", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(N) in the number of clients", Flags: aboutUsers, Cost: Unbounded,
 	Summary: "Deletes users, and ends their connections.", Args: []Arg{Word("username").Many().UpTo(1000)}, Reply: "How many there were.",
 	Run: func(c *Call) error {
 		names, as := c.Many(), &c.instance.accounts
@@ -246,7 +246,7 @@ func distinct(list []*account) (once []*account) {
 }
 
 var aclDryRun = Command{
-	Name: "acl|dryrun", Group: "server", Category: "none", Since: "7.0.0", Complexity: "O(1)", Flags: aboutUsers | Slow, Min: 4,
+	Name: "acl|dryrun", Group: "server", Category: "none", Since: "7.0.0", Complexity: "O(1)", Flags: aboutUsers, Cost: Unbounded, Min: 4,
 	Summary: "Says whether a user may make a call, without making it.",
 	Args:    []Arg{Word("username"), Word("command"), Word("arg").Optional().Many().UpTo(1000)}, Reply: "OK, or what it may not.",
 	Run: func(c *Call) error {
@@ -280,7 +280,7 @@ var aclDryRun = Command{
 }
 
 var aclLogCommand = Command{
-	Name: "acl|log", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(N) in the number of entries", Flags: aboutUsers | Slow,
+	Name: "acl|log", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(N) in the number of entries", Flags: aboutUsers, Cost: Unbounded,
 	Summary: "Shows what was refused of late, passwords too, 10 entries unless another number is said; or forgets them.", AnyMore: true,
 	Args: []Arg{Word("[count | RESET]").Optional()},
 	Reply: "OK to RESET; else of each the count of those alike, reason, context, object, username, age-seconds, client-info, " +
@@ -318,7 +318,8 @@ const errFileInMulti refusal = "ERR ACL LOAD and ACL SAVE are not allowed inside
 
 // aboutFile makes ACL LOAD and ACL SAVE.
 func aboutFile(row Command, run func(c *Call, as *accounts) error) Command {
-	row.Group, row.Category, row.Since, row.Complexity, row.Flags = "server", "none", "6.0.0", "O(N) in the number of users", aboutUsers|Slow
+	row.Group, row.Category, row.Since, row.Complexity = "server", "none", "6.0.0", "O(N) in the number of users"
+	row.Flags, row.Cost = aboutUsers, Unbounded
 	row.Reply = "OK."
 	row.Run = func(c *Call) error {
 		as := &c.instance.accounts

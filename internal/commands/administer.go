@@ -13,7 +13,7 @@ import (
 // files.
 
 var role = Command{
-	Name: "role", Group: "server", Category: "admin", Since: "2.8.12", Complexity: "O(1)", Flags: NoScript | Loading | Stale | Fast | Dangerous,
+	Name: "role", Group: "server", Category: "admin", Since: "2.8.12", Complexity: "O(1)", Flags: NoScript | Loading | Stale | Fast | Dangerous, Cost: Constant,
 	Summary: "Says that this server is nobody's replica, and has none.", Reply: "Three elements: master, 0, no replicas.",
 	Run: func(c *Call) error {
 		c.Out.Array(3)
@@ -25,7 +25,7 @@ var role = Command{
 }
 
 var lastSave = Command{
-	Name: "lastsave", Group: "server", Category: "admin", Since: "1.0.0", Complexity: "O(1)", Flags: Loading | Stale | Fast | Dangerous, Tips: varying,
+	Name: "lastsave", Group: "server", Category: "admin", Since: "1.0.0", Complexity: "O(1)", Flags: Loading | Stale | Fast | Dangerous, Cost: Constant, Tips: varying,
 	Summary: "Returns when the server started: nothing is saved.", Reply: "Unix seconds.",
 	Run: func(c *Call) error {
 		c.Out.Int(c.unix(c.instance.started) / 1e9)
@@ -48,7 +48,7 @@ var bgSave = Command{
 }
 
 var lolwut = Command{
-	Name: "lolwut", Group: "server", Category: "none", Since: "5.0.0", Complexity: "O(1)", Flags: ReadOnly | Fast,
+	Name: "lolwut", Group: "server", Category: "none", Since: "5.0.0", Complexity: "O(1)", Flags: ReadOnly | Fast, Cost: Constant,
 	Summary: "Shows the version, and no art.", Args: []Arg{Word("[VERSION version ...]").Optional().Many()}, Reply: "A line of text.",
 	Run: func(c *Call) error {
 		if words := c.Many(); len(words) > 1 && foldEqual(words[0], "VERSION") {
@@ -92,7 +92,7 @@ var function = Command{
 // that there are no scripts.
 var script = Command{
 	Name: "script", Group: "server", Category: "none", Since: "2.6.0", Complexity: "Depends on the subcommand.", Min: 2,
-	Summary: "Commands about scripts, of which there are none.", AnyMore: true,
+	Summary: "Commands about scripts, of which there are none.", AnyMore: true, Traits: HidesSubcommands,
 	Subs: []*Command{
 		nothingToFlush("script|flush", "2.6.0", "ERR SCRIPT FLUSH only support SYNC|ASYNC option", 0, allNodes),
 		helpOf("script", "5.0.0"),
@@ -248,7 +248,7 @@ var memoryDoctor = Command{
 }
 
 var memoryPurge = Command{
-	Name: "memory|purge", Group: "server", Category: "none", Since: "4.0.0", Complexity: "O(N) in the memory in use", Flags: Slow,
+	Name: "memory|purge", Group: "server", Category: "none", Since: "4.0.0", Complexity: "O(N) in the memory in use", Cost: Unbounded,
 	Tips:    []string{allShards, "response_policy:all_succeeded"},
 	Summary: "Gives the memory that is not used back to the system.", Reply: "OK.",
 	Run: func(c *Call) error {

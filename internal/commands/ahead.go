@@ -111,7 +111,7 @@ func (a *ahead) fill(r *resp.Reader, t *Table, known *recent, most int) (err err
 		if a.long = r.Long(); a.long != nil {
 			a.total = r.CallWords()
 		}
-		if row.is(&reset) {
+		if row != nil && row.Traits&DropsRights != 0 {
 			break // who is logged out by it may say less behind it
 		}
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 var clAll = Command{
-	Name: "cl.all", Group: "limiter", Since: "1.0.0", Complexity: "O(N) in the number of limiters, and a comparison of each two keys", Flags: Write | Fast,
+	Name: "cl.all", Group: "limiter", Since: "1.0.0", Complexity: "O(N) in the number of limiters, and a comparison of each two keys", Flags: Write | Fast, Cost: Constant,
 	Summary: "Takes from several limiters, or from none (all or nothing).", KeyAccess: "RW ACCESS UPDATE",
 	Args: []Arg{Int("count").Min(1).Max(maxTakings),
 		Word("LIMITER key args... quantity [LIMITER key args... quantity ...] [PEEK] [MS]").Many()},

@@ -13,10 +13,19 @@ import (
 const handshake = NoScript | Loading | Stale | Fast | NoAuth | AllowBusy
 
 var hello = Command{
-	Name: "hello", Group: "connection", Since: "6.0.0", Complexity: "O(1)", Flags: handshake,
+	Name: "hello", Group: "connection", Since: "6.0.0", Complexity: "O(1)", Flags: handshake, Cost: Constant,
 	Summary: "Chooses the version of the protocol, and introduces client and server to each other.",
 	Args:    []Arg{Int("protover").Or(0).By(parseProtocol), Word("[AUTH username password] [SETNAME clientname]").Optional().Many()},
 	Reply:   "A map: server, version (of the Redis that this server is like), proto, id, mode, role, modules.",
+	Secrets: func(words [][]byte, hide func(int)) {
+		for i := 2; i+2 < len(words); i++ {
+			if foldEqual(words[i], "AUTH") {
+				hide(i + 1)
+				hide(i + 2)
+				i += 2
+			}
+		}
+	},
 	Run: func(c *Call) error {
 		s, protocol := c.Session, int(c.Int())
 		name, who, err := c.helloOptions(c.Many())
@@ -75,9 +84,9 @@ func (c *Call) helloOptions(words [][]byte) (name []byte, who identity, err erro
 }
 
 var auth = Command{
-	Name: "auth", Group: "connection", Since: "1.0.0", Complexity: "O(N) in the number of the user's passwords", Flags: handshake,
+	Name: "auth", Group: "connection", Since: "1.0.0", Complexity: "O(N) in the number of the user's passwords", Flags: handshake, Cost: Constant,
 	Summary: "Logs in as a user, default if none is named.",
-	Args:    []Arg{Word("[username] password").Many()}, Reply: "OK.",
+	Args:    []Arg{Word("[username] password").Many()}, Reply: "OK.", Secrets: wordsFrom(1),
 	Run: func(c *Call) error {
 		words, user := c.Many(), []byte("default")
 		switch len(words) {

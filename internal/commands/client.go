@@ -12,7 +12,7 @@ import (
 // CLIENT: what the server knows of its clients.
 
 var client = Command{
-	Name: "client", Group: "connection", Category: "none", Since: "2.4.0", Complexity: "Depends on the subcommand.", Min: 2,
+	Name: "client", Group: "connection", Category: "none", Since: "2.4.0", Complexity: "Depends on the subcommand.", Min: 2, Traits: KeepsCaching,
 	Summary: "Commands about client connections.", AnyMore: true,
 	Subs: []*Command{&clientGetName, &clientID, &clientInfo, &clientKill, &clientList, &clientNoEvict, &clientNoTouch, &clientPause, &clientReply,
 		&clientSetInfo, &clientSetName, &clientUnblock, &clientUnpause,
@@ -130,7 +130,7 @@ var clientInfo = Command{
 
 var clientList = Command{
 	Name: "client|list", Group: "connection", Since: "2.4.0", Complexity: "O(N) in the number of clients",
-	Flags: Admin | Dangerous | Slow | aboutClients, Tips: varying, // Slow, because there may be ten thousand
+	Flags: Admin | Dangerous | aboutClients, Cost: Unbounded, Tips: varying, // Slow, because there may be ten thousand
 	Summary: "Describes the connections.",
 	Args:    []Arg{Word("[TYPE NORMAL|MASTER|REPLICA|PUBSUB] [ID client-id ...]").Optional().Many()},
 	Reply:   "A line a connection: fields as name=value, with spaces between.",

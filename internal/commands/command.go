@@ -21,8 +21,11 @@ type Command struct {
 	Group      string // of the manual: limiter, generic, string, connection, server, cluster
 	Since      string // the version that had it first: Redis's, or cellserver's for a CL command
 	Complexity string
-	Reply      string // what it answers, for the manual
-	Flags      Flags
+	Reply      string                      // what it answers, for the manual
+	Flags      Flags                       // Redis's: COMMAND INFO shows them, and ACL categories follow from them
+	Cost       Cost                        // what a call costs the event loop
+	Traits     Traits                      // how a call is scheduled
+	Effort     *Effort                     // what a call costs a transaction, where words and values alone do not say; nil if they do
 	Category   string                      // ACL category, or several, where it is not the group's
 	Tips       []string                    // hints for clients and proxies, as COMMAND INFO gives them
 	KeyAccess  string                      // what it does with its keys, as COMMAND INFO's key specs say: see below
@@ -31,6 +34,8 @@ type Command struct {
 	ChannelAt  int                         // word that is the first shard channel, which COMMAND INFO shows where others have keys; 0 for none
 	Args       []Arg
 	AnyMore    bool                                        // further words are allowed, and ignored
+	Secrets    func(words [][]byte, hide func(word int))   // hides the words of a call that SLOWLOG and MONITOR must not show; nil for none
+	OverLong   error                                       // refuses a call of more words than are looked at together; nil if it may have any number
 	Min        int                                         // words of the shortest call, where Redis says another number than the grammar
 	Keys       func(keys, words [][]byte) ([][]byte, bool) // appends the keys of a call, where the grammar does not say; false if it makes no sense
 	Event      string                                      // what keyspace notifications call its changes, in words; its name if empty
@@ -42,7 +47,6 @@ type Command struct {
 	Subs       []*Command // of a container such as CLIENT; their names are "client|id"
 
 	// What a table derives: see Table.add. The rows that All lists have none of it.
-	origin   *Command // the row as All lists it: see is
 	parent   *Command
 	number   int                // in the table
 	access   []acl.Access       // KeyAccess, as users' rules see it
@@ -51,9 +55,6 @@ type Command struct {
 	grammar  grammar
 	firstKey int // word that is the first key, 0 if there is none; if 1, calls that differ in it alone are bound once (see ahead)
 }
-
-// is says whether a table's row was made from this one, which code names when it means one command.
-func (row *Command) is(listed *Command) bool { return row != nil && row.origin == listed }
 
 // KeyAccess begins with RO (the key is read), RW (read and changed), OW (overwritten) or RM (removed), and then says what of:
 // ACCESS (the value is looked at), UPDATE (changed), INSERT (added to), DELETE (taken away). EXISTS is "RO": it looks at no
@@ -76,16 +77,46 @@ const (
 	NoAuth                      // answered before AUTH
 	AllowBusy                   // answered while Redis runs a script
 	Dangerous                   // not for everybody, as ACL categories go
-	Quick                       // as quick as if Fast, which Redis does not call it
-	Unqueued                    // made at once, also within a transaction
-	Whole                       // may touch any key: a transaction with it locks them all
 	Unlogged                    // SLOWLOG does not keep it: what it makes is kept
 	NoMulti                     // never within a transaction
-	Listening                   // a client may say it in RESP2 while it listens to channels
-	Sized                       // its time grows with what stands at its keys
-	Apart                       // it needs no session, though it is about no key
-	Slow                        // may take long: never runs on an event loop, see Session.park (the ACL's @slow is just not Fast)
 )
+
+// Cost is what a call costs the event loop that makes it. It is ours: Redis's Fast is an ACL category.
+type Cost uint8
+
+const (
+	Bounded   Cost = iota // up to half a turn, such as INFO
+	Constant              // about a microsecond, and as much again for each few words
+	Unbounded             // grows with keys or clients: a goroutine of its own makes it, see Session.park
+)
+
+// Traits say how a call is scheduled, and what else a session must know about it.
+type Traits uint32
+
+const (
+	Unqueued         Traits = 1 << iota // made at once, also within a transaction
+	Executes                            // makes the calls that are queued
+	AllowedFull                         // leaves a transaction though memory is full
+	SelectsDatabase                     // for the calls after it
+	SwapsDatabases                      // two databases change their numbers
+	AnyKey                              // may touch any key: a transaction with it locks them all
+	WalksKeys                           // looks at every key
+	ValueSized                          // its cost grows with the values of its keys
+	Sessionless                         // needs no session, though it is about no key
+	DropsRights                         // the calls behind it may be allowed less
+	WhileSubscribed                     // allowed in RESP2 while the client is subscribed
+	KeepsCaching                        // what CLIENT CACHING said is still about the next call
+	DecimalWords                        // integers may have a sign and leading zeros, as redis-cell takes them
+	HidesSubcommands                    // a subcommand that is not there is refused as an unknown command
+)
+
+// Effort says what a call in a transaction costs, where that does not follow from its words and the values of its keys alone.
+type Effort struct {
+	PerByte int                                   // how many bytes could be moved in the time that one takes; 0 for one
+	Creates func(words [][]byte, longest int) int // bytes that a call may make, where a value may be so long
+	Reads   func(words [][]byte, size int) int    // bytes that it reads of a value of that size
+	Sized   func(words [][]byte) bool             // whether the cost of this call grows with values, though not of every call
+}
 
 // Tips that several rows give: for proxies, to which shards of a cluster a command goes and how the replies become one; and
 // whether the same call may answer differently.
@@ -96,7 +127,7 @@ var (
 	varying       = []string{"nondeterministic_output"}
 )
 
-// flagNames are COMMAND INFO's words, in its order. Dangerous shows as a category, Slow is our own affair.
+// flagNames are COMMAND INFO's words, in its order. Dangerous shows as a category.
 var flagNames = []struct {
 	flag Flags
 	name string

@@ -67,7 +67,7 @@ func digest(value []byte) []byte {
 }
 
 var digestOf = Command{
-	Name: "digest", Group: "string", Since: "8.4.0", Complexity: "O(N) in the length of the value", Flags: ReadOnly | Fast | Sized,
+	Name: "digest", Group: "string", Since: "8.4.0", Complexity: "O(N) in the length of the value", Flags: ReadOnly | Fast, Cost: Constant, Traits: ValueSized,
 	Summary: "Returns the digest of a value, for IFDEQ and IFDNE.", KeyAccess: "RO ACCESS",
 	Args:  []Arg{Key("key")},
 	Reply: "The XXH3 of the value's bytes, as 16 hexadecimal digits; nil if there is no such key.",
@@ -86,7 +86,7 @@ var digestOf = Command{
 }
 
 var delEX = Command{
-	Name: "delex", Group: "string", Since: "8.4.0", Flags: Write | Fast | Sized,
+	Name: "delex", Group: "string", Since: "8.4.0", Flags: Write | Fast, Cost: Constant, Traits: ValueSized,
 	Complexity: "O(N) in the length of the value if it is compared, else O(1)",
 	Summary:    "Removes a key if its value is, or is not, a certain one.", KeyAccess: "RW DELETE VARIABLE_FLAGS",
 	Accesses: func(words [][]byte) string {

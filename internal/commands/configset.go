@@ -15,6 +15,13 @@ var configSet = Command{
 	Tips:    []string{allNodes, "response_policy:all_succeeded"},
 	Summary: "Changes settings while the server runs: all that are named, or none.",
 	Args:    []Arg{Word("parameter value [parameter value ...]").Many()}, Reply: "OK.",
+	Secrets: func(words [][]byte, hide func(int)) {
+		for i := 3; i < len(words); i += 2 {
+			if isSecret(words[i-1]) {
+				hide(i)
+			}
+		}
+	},
 	Run: func(c *Call) error {
 		words := c.Many()
 		if len(words)%2 != 0 {
@@ -55,7 +62,7 @@ func errConfig(err error) error {
 
 var configResetStat = Command{
 	Name: "config|resetstat", Group: "server", Category: "none", Since: "2.0.0", Complexity: "O(N) in the number of commands",
-	Flags:   Admin | Dangerous | NoScript | Loading | Stale | Whole,
+	Flags: Admin | Dangerous | NoScript | Loading | Stale, Traits: AnyKey,
 	Summary: "Has INFO count from 0 again.", Reply: "OK.",
 	Run: func(c *Call) error {
 		c.foldOwn()

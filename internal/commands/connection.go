@@ -7,7 +7,7 @@ import (
 )
 
 var ping = Command{
-	Name: "ping", Group: "connection", Since: "1.0.0", Complexity: "O(1)", Flags: Fast | Listening | Apart,
+	Name: "ping", Group: "connection", Since: "1.0.0", Complexity: "O(1)", Flags: Fast, Cost: Constant, Traits: WhileSubscribed | Sessionless,
 	Summary: "Says that the server is there.", Tips: []string{allShards, "response_policy:all_succeeded"},
 	Args: []Arg{Word("message").Optional()}, Reply: "PONG, or the message.",
 	Run: func(c *Call) error {
@@ -27,7 +27,7 @@ var ping = Command{
 }
 
 var echo = Command{
-	Name: "echo", Group: "connection", Since: "1.0.0", Complexity: "O(1)", Flags: Loading | Stale | Fast | Apart,
+	Name: "echo", Group: "connection", Since: "1.0.0", Complexity: "O(1)", Flags: Loading | Stale | Fast, Cost: Constant, Traits: Sessionless,
 	Summary: "Returns the message.",
 	Args:    []Arg{Word("message")}, Reply: "The message.",
 	Run: func(c *Call) error {
@@ -58,7 +58,7 @@ func (c *Call) introduce() {
 }
 
 var selectDB = Command{
-	Name: "select", Group: "connection", Since: "1.0.0", Complexity: "O(1)", Flags: Loading | Stale | Fast | Apart,
+	Name: "select", Group: "connection", Since: "1.0.0", Complexity: "O(1)", Flags: Loading | Stale | Fast, Cost: Constant, Traits: Sessionless | SelectsDatabase,
 	Summary: "Chooses the database that the commands after it are about.",
 	Args:    []Arg{Int("index").By(parseIndex)}, Reply: "OK.",
 	Run: func(c *Call) error {
@@ -89,7 +89,7 @@ func parseIndex(word []byte) (int64, error) {
 }
 
 var reset = Command{
-	Name: "reset", Group: "connection", Since: "6.2.0", Complexity: "O(1)", Flags: handshake | Unqueued | Listening,
+	Name: "reset", Group: "connection", Since: "6.2.0", Complexity: "O(1)", Flags: handshake, Cost: Constant, Traits: Unqueued | WhileSubscribed | AllowedFull | DropsRights,
 	Summary: "Makes the connection what it was at first: database 0, RESP2, no name, no transaction, no subscriptions, no tracking, and logged out.", Reply: "RESET.",
 	Run: func(c *Call) error {
 		c.Session.leaveTransaction()
@@ -106,7 +106,7 @@ var reset = Command{
 }
 
 var quit = Command{
-	Name: "quit", Group: "connection", Since: "1.0.0", Complexity: "O(1)", Flags: handshake | Unqueued | Listening, AnyMore: true,
+	Name: "quit", Group: "connection", Since: "1.0.0", Complexity: "O(1)", Flags: handshake, Cost: Constant, Traits: Unqueued | WhileSubscribed | AllowedFull, AnyMore: true,
 	Summary: "Ends the connection. Commands after it are not answered.", Reply: "OK.",
 	Run: func(c *Call) error {
 		c.Session.closing = true

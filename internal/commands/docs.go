@@ -40,7 +40,7 @@ var commandCount = Command{
 
 var commandInfo = Command{
 	Name: "command|info", Group: "server", Category: "connection", Since: "2.8.13", Complexity: "O(N) in the number of names",
-	Flags: aboutCommands | Slow, Tips: []string{"nondeterministic_output_order"},
+	Flags: aboutCommands, Cost: Unbounded, Tips: []string{"nondeterministic_output_order"},
 	Summary: "Describes commands for programs: arity, flags, key positions, ACL categories, tips, key specs, subcommands.",
 	Args:    []Arg{Word("command-name").Optional().Many()},
 	Reply:   "An array, one element a name: ten elements, or nil if there is no such command.",
@@ -287,7 +287,7 @@ func (c *Call) listFilter(words [][]byte) (wanted func(*Command) bool, done func
 
 var commandGetKeys = Command{
 	Name: "command|getkeys", Group: "server", Category: "connection", Since: "2.8.13", Complexity: "O(N) in the number of words",
-	Flags: aboutCommands | Slow, Min: 4,
+	Flags: aboutCommands, Cost: Unbounded, Min: 4,
 	Summary: "Finds the keys in a call.",
 	Args:    []Arg{Word("command"), Word("arg").Many()}, Reply: "The keys.",
 	Run: func(c *Call) error {
@@ -324,7 +324,7 @@ func (c *Call) keysIn(words [][]byte) (row *Command, keys [][]byte, err error) {
 
 var commandGetKeysAndFlags = Command{
 	Name: "command|getkeysandflags", Group: "server", Category: "connection", Since: "7.0.0", Complexity: "O(N) in the number of words",
-	Flags: aboutCommands | Slow, Min: 4,
+	Flags: aboutCommands, Cost: Unbounded, Min: 4,
 	Summary: "Finds the keys in a call, and what it does with them.",
 	Args:    []Arg{Word("command"), Word("arg").Many()}, Reply: "A pair a key: the key, and flags as in COMMAND INFO's key specs.",
 	Run: func(c *Call) error {
@@ -374,7 +374,7 @@ func (row *Command) plainKeys(keys, words [][]byte) [][]byte {
 
 var commandDocs = Command{
 	Name: "command|docs", Group: "server", Category: "connection", Since: "7.0.0", Complexity: "O(N) in the number of names",
-	Flags: aboutCommands | Slow, Tips: []string{"nondeterministic_output_order"},
+	Flags: aboutCommands, Cost: Unbounded, Tips: []string{"nondeterministic_output_order"},
 	Summary: "Describes commands for people.",
 	Args:    []Arg{Word("command-name").Optional().Many()},
 	Reply:   "A map from names to what the manual says: summary, since, group, complexity, arguments, subcommands.",

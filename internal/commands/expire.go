@@ -6,7 +6,7 @@ import "cellserver/internal/store"
 
 // expiring makes EXPIRE and its like.
 func expiring(row Command, word string, unit int64, relative bool) Command {
-	row.Group, row.Complexity, row.Flags, row.KeyAccess = "generic", "O(1)", Write|Fast, "RW UPDATE"
+	row.Group, row.Complexity, row.Flags, row.Cost, row.KeyAccess = "generic", "O(1)", Write|Fast, Constant, "RW UPDATE"
 	row.Event = "expire"
 	row.Args = []Arg{Key("key"), Word(word), Word("[NX | XX | GT | LT]").Optional().Many()}
 	row.Reply = "1 if the expiry was set, 0 if there is no such key or a condition stood against it."
@@ -86,7 +86,7 @@ func (when conditions) allow(before, next int64) bool {
 }
 
 var persist = Command{
-	Name: "persist", Group: "generic", Since: "2.2.0", Complexity: "O(1)", Flags: Write | Fast,
+	Name: "persist", Group: "generic", Since: "2.2.0", Complexity: "O(1)", Flags: Write | Fast, Cost: Constant,
 	Summary: "Takes a key's expiry away.", KeyAccess: "RW UPDATE",
 	Args: []Arg{Key("key")}, Reply: "1 if it had one, else 0.",
 	Run: func(c *Call) error {

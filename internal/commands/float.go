@@ -146,7 +146,7 @@ func floatText(f *big.Float) []byte {
 }
 
 var incrByFloat = Command{
-	Name: "incrbyfloat", Group: "string", Since: "2.6.0", Complexity: "O(1)", Flags: Sized | Write | DenyOOM | Fast,
+	Name: "incrbyfloat", Effort: &Effort{PerByte: floatWork, Creates: floatBytes}, Group: "string", Since: "2.6.0", Complexity: "O(1)", Flags: Write | DenyOOM | Fast, Cost: Constant, Traits: ValueSized,
 	Summary: "Adds to a number that may have a fraction.", KeyAccess: "RW ACCESS UPDATE",
 	Args:  []Arg{Key("key"), Word("increment")},
 	Reply: "The sum, as a string: computed with 64 bits of precision, 17 places at most. A key that is not there counts as 0.",
@@ -174,6 +174,16 @@ var incrByFloat = Command{
 		c.Out.Bulk(text)
 		return nil
 	},
+}
+
+// floatBytes is how many bytes of text a call makes at most that adds to a float: a word such as 1e4900 has many digits.
+func floatBytes(words [][]byte, _ int) int {
+	for _, word := range words[2:] {
+		if len(word) > 0 && bytes.IndexByte([]byte("+-.0123456789"), word[0]) >= 0 && bytes.ContainsAny(word, "eEpP") {
+			return longestFloat
+		}
+	}
+	return 0
 }
 
 // floatWork is how many bytes moved a byte of a float's text is worth: to read it, or to write it, takes 20 ns or so.

@@ -12,7 +12,7 @@ import (
 // gcraCommand is the command that Redis built and held out of 8.8, after client libraries had learnt it: CL.THROTTLE in other
 // words, on the same keys.
 var gcraCommand = Command{
-	Name: "gcra", Group: "limiter", Since: "1.0.0", Complexity: "O(1)", Flags: Write | Fast,
+	Name: "gcra", Group: "limiter", Since: "1.0.0", Complexity: "O(1)", Flags: Write | Fast, Cost: Constant,
 	Summary: "Takes tokens from a key's quota, as CL.THROTTLE does, in the words of the command that Redis held out.", KeyAccess: "RW ACCESS UPDATE",
 	Args: []Arg{Key("key"), Int("max_burst").By(atLeastZero), Int("tokens_per_period").By(atLeastOne), Word("period"),
 		Word("[TOKENS count]").Optional().Many()},

@@ -100,13 +100,13 @@ type grammar struct {
 	args       []Arg
 	positional int  // how many come first, led by no token
 	min, max   int  // words of a call, the name included; max 0: no bound
-	ours       bool // a CL command: integers as redis-cell takes them
+	decimals   bool // integers as redis-cell takes them
 	options    bool // there are some, so a word too many is a syntax error
 }
 
 // newGrammar works it out. name is the row's own words: a subcommand has two.
 func newGrammar(row *Command) grammar {
-	g := grammar{args: row.Args, min: strings.Count(row.Name, "|") + 1, ours: strings.HasPrefix(row.Name, "cl.")}
+	g := grammar{args: row.Args, min: strings.Count(row.Name, "|") + 1, decimals: row.Traits&DecimalWords != 0}
 	g.max = g.min
 	for _, a := range row.Args {
 		if a.tokens == nil {
@@ -196,17 +196,17 @@ func (c *Call) take(a *Arg, b *bound, word []byte) (err error) {
 			return refusal(fmt.Sprintf("ERR %s is longer than %d bytes", a.Name, a.longest))
 		}
 	case intArg:
-		b.n, err = a.integer(word, c.row.grammar.ours)
+		b.n, err = a.integer(word, c.row.grammar.decimals)
 	}
 	return err
 }
 
 // integer reads an integer and holds it to its bounds.
-func (a *Arg) integer(word []byte, ours bool) (int64, error) {
+func (a *Arg) integer(word []byte, decimals bool) (int64, error) {
 	if a.parse != nil {
 		return a.parse(word)
 	}
-	n, ok := parseInteger(word, ours)
+	n, ok := parseInteger(word, decimals)
 	if !ok {
 		return 0, errNotAnInteger
 	}
@@ -217,8 +217,8 @@ func (a *Arg) integer(word []byte, ours bool) (int64, error) {
 }
 
 // parseInteger reads an integer as Redis does, or as redis-cell does too.
-func parseInteger(word []byte, ours bool) (n int64, ok bool) {
-	if n, ok = resp.ParseInt(word); !ok && ours {
+func parseInteger(word []byte, decimals bool) (n int64, ok bool) {
+	if n, ok = resp.ParseInt(word); !ok && decimals {
 		n, ok = resp.ParseDecimal(word)
 	}
 	return n, ok

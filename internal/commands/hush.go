@@ -13,7 +13,7 @@ const (
 )
 
 var clientReply = Command{
-	Name: "client|reply", Group: "connection", Since: "3.2.0", Complexity: "O(1)", Flags: aboutClients | Unqueued,
+	Name: "client|reply", Group: "connection", Since: "3.2.0", Complexity: "O(1)", Flags: aboutClients, Traits: Unqueued,
 	Summary: "Chooses whether calls are answered: ON, OFF, or SKIP for all but the next one.",
 	Args:    []Arg{Word("ON | OFF | SKIP")}, Reply: "OK to ON, else nothing.",
 	Run: func(c *Call) error {

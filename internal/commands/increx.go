@@ -8,7 +8,7 @@ import (
 )
 
 var incrEX = Command{
-	Name: "increx", Group: "string", Category: "string ratelimit", Since: "8.8.0", Complexity: "O(1)", Flags: Sized | Write | DenyOOM | Fast,
+	Name: "increx", Effort: &Effort{PerByte: floatWork, Creates: floatBytes}, Group: "string", Category: "string ratelimit", Since: "8.8.0", Complexity: "O(1)", Flags: Write | DenyOOM | Fast, Cost: Constant, Traits: ValueSized,
 	Summary: "Adds to a number within bounds, and says when it expires.", KeyAccess: "RW ACCESS UPDATE",
 	EventOf: func(c *Call) string {
 		if c.gives("BYFLOAT") {

@@ -3,7 +3,7 @@ package commands
 import "cellserver/internal/store"
 
 var clInspect = Command{
-	Name: "cl.inspect", Group: "limiter", Since: "1.0.0", Complexity: "O(1); O(N) in the number of holders of leases", Flags: Sized | ReadOnly | Fast,
+	Name: "cl.inspect", Group: "limiter", Since: "1.0.0", Complexity: "O(1); O(N) in the number of holders of leases", Flags: ReadOnly | Fast, Cost: Constant, Traits: ValueSized,
 	Summary:   "Shows what a key holds.",
 	KeyAccess: "RO ACCESS",
 	Args:      []Arg{Key("key")},

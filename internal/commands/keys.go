@@ -16,7 +16,7 @@ const (
 
 // timing makes the rows that read a key's expiry.
 func timing(row Command, read func(c *Call, e store.Entry) int64) Command {
-	row.Group, row.Complexity, row.Flags = "generic", "O(1)", ReadOnly|Fast
+	row.Group, row.Complexity, row.Flags, row.Cost = "generic", "O(1)", ReadOnly|Fast, Constant
 	row.KeyAccess, row.Args = "RO ACCESS", []Arg{Key("key")}
 	row.Run = func(c *Call) error {
 		e, err := c.View.Lookup(c.Context, c.Key())
@@ -61,7 +61,7 @@ var (
 )
 
 var exists = Command{
-	Name: "exists", Group: "generic", Since: "1.0.0", Complexity: "O(N) in the number of keys", Flags: ReadOnly | Fast,
+	Name: "exists", Group: "generic", Since: "1.0.0", Complexity: "O(N) in the number of keys", Flags: ReadOnly | Fast, Cost: Constant,
 	Summary: "Counts the keys that exist.", KeyAccess: "RO", Tips: severalShards,
 	Args:  []Arg{Key("key").Many()},
 	Reply: "How many of them exist; a key named twice counts twice.",
@@ -73,7 +73,7 @@ var exists = Command{
 }
 
 var touch = Command{
-	Name: "touch", Group: "generic", Since: "3.2.1", Complexity: "O(N) in the number of keys", Flags: ReadOnly | Fast,
+	Name: "touch", Group: "generic", Since: "3.2.1", Complexity: "O(N) in the number of keys", Flags: ReadOnly | Fast, Cost: Constant,
 	Summary: "Counts the keys that exist, and uses them, as OBJECT IDLETIME shows.", KeyAccess: "RO", Tips: severalShards,
 	Args:  []Arg{Key("key").Many()},
 	Reply: "How many of them exist; a key named twice counts twice.",
@@ -109,7 +109,7 @@ func (c *Call) answerCount(keys, there int, err error) error {
 }
 
 var del = Command{
-	Name: "del", Group: "generic", Since: "1.0.0", Complexity: "O(N) in the number of keys", Flags: Write | Quick,
+	Name: "del", Group: "generic", Since: "1.0.0", Complexity: "O(N) in the number of keys", Flags: Write, Cost: Constant,
 	Summary: "Removes keys: a limiter starts afresh.", KeyAccess: "RM DELETE", Tips: severalShards,
 	Args:  []Arg{Key("key").Many()},
 	Reply: "How many keys were there.",
@@ -117,7 +117,7 @@ var del = Command{
 }
 
 var unlink = Command{
-	Name: "unlink", Group: "generic", Since: "4.0.0", Complexity: "O(N) in the number of keys", Flags: Write | Fast,
+	Name: "unlink", Group: "generic", Since: "4.0.0", Complexity: "O(N) in the number of keys", Flags: Write | Fast, Cost: Constant,
 	Summary: "Removes keys, as DEL does.", KeyAccess: "RM DELETE", Tips: severalShards,
 	Args:  []Arg{Key("key").Many()},
 	Reply: "How many keys were there.",
@@ -131,7 +131,7 @@ func remove(c *Call) error {
 }
 
 var keyType = Command{
-	Name: "type", Group: "generic", Since: "1.0.0", Complexity: "O(1)", Flags: ReadOnly | Fast,
+	Name: "type", Group: "generic", Since: "1.0.0", Complexity: "O(1)", Flags: ReadOnly | Fast, Cost: Constant,
 	Summary: "Returns the type of what a key holds.", KeyAccess: "RO",
 	Args:  []Arg{Key("key")},
 	Reply: "string for a value and for a CL.THROTTLE key; cl.fixed, cl.sliding, cl.slidinglog, cl.lease; none if there is no such key.",

@@ -14,7 +14,7 @@ import (
 const dbSizeWorth = 16 * fewBytes
 
 var dbSize = Command{
-	Name: "dbsize", Group: "server", Category: "keyspace", Since: "1.0.0", Complexity: "O(1)", Flags: ReadOnly | Fast | Whole,
+	Name: "dbsize", Group: "server", Category: "keyspace", Since: "1.0.0", Complexity: "O(1)", Flags: ReadOnly | Fast, Cost: Constant, Traits: AnyKey,
 	Summary: "Counts the keys of the database.", Tips: []string{allShards, "response_policy:agg_sum"},
 	Reply: "The number of keys; some that expired a moment ago may be among them.",
 	Run: func(c *Call) error {
@@ -29,7 +29,7 @@ var dbSize = Command{
 var flushMode = OneOf("mode", "ASYNC", "SYNC")
 
 var flushDB = Command{
-	Name: "flushdb", Group: "server", Category: "keyspace", Since: "1.0.0", Complexity: "O(1)", Flags: Write | Dangerous | Whole,
+	Name: "flushdb", Group: "server", Category: "keyspace", Since: "1.0.0", Complexity: "O(1)", Flags: Write | Dangerous, Traits: AnyKey,
 	Summary: "Removes all keys of the database.", Tips: []string{allShards, "response_policy:all_succeeded"},
 	Args: []Arg{flushMode}, Reply: "OK.",
 	Run: func(c *Call) error {
@@ -40,7 +40,7 @@ var flushDB = Command{
 }
 
 var flushAll = Command{
-	Name: "flushall", Group: "server", Category: "keyspace", Since: "1.0.0", Complexity: "O(1)", Flags: Write | Dangerous | Whole,
+	Name: "flushall", Group: "server", Category: "keyspace", Since: "1.0.0", Complexity: "O(1)", Flags: Write | Dangerous, Traits: AnyKey,
 	Summary: "Removes all keys of all databases.", Tips: []string{allShards, "response_policy:all_succeeded"},
 	Args: []Arg{flushMode}, Reply: "OK.",
 	Run: func(c *Call) error {
@@ -51,7 +51,7 @@ var flushAll = Command{
 }
 
 var scan = Command{
-	Name: "scan", Group: "generic", Since: "2.8.0", Flags: ReadOnly | Slow | Whole, // because of MATCH, on keys of any length
+	Name: "scan", Group: "generic", Since: "2.8.0", Flags: ReadOnly, Cost: Unbounded, Traits: AnyKey, // because of MATCH, on keys of any length
 	Complexity: "O(count) for a call, O(N) for a whole round",
 	Summary:    "Goes through the keys of the database, a piece at a time.",
 	Tips:       []string{"nondeterministic_output", "request_policy:special"},
@@ -243,7 +243,7 @@ func (l *keyList) key(i int) []byte {
 func Pattern(name string) Arg { return Word(name).Longest(1024) }
 
 var keys = Command{
-	Name: "keys", Group: "generic", Since: "1.0.0", Complexity: "O(N) in the number of keys", Flags: ReadOnly | Dangerous | Slow | Whole,
+	Name: "keys", Group: "generic", Since: "1.0.0", Complexity: "O(N) in the number of keys", Flags: ReadOnly | Dangerous, Cost: Unbounded, Traits: AnyKey | WalksKeys,
 	Summary: "Returns the keys that match a pattern.", Tips: []string{allShards, "nondeterministic_output_order"},
 	Args:  []Arg{Pattern("pattern")},
 	Reply: "The keys, in no order. Each was there at some time during the call.",
@@ -261,7 +261,7 @@ var keys = Command{
 
 var randomKey = Command{
 	Name: "randomkey", Group: "generic", Since: "1.0.0", Complexity: "O(1), O(N) if most keys have just expired",
-	Flags: ReadOnly | Slow | Whole, Summary: "Returns some key of the database.",
+	Flags: ReadOnly, Cost: Unbounded, Traits: AnyKey, Summary: "Returns some key of the database.",
 	Tips:  []string{allShards, "nondeterministic_output"},
 	Reply: "A key, or nil if there is none.",
 	Run: func(c *Call) error {

@@ -11,7 +11,7 @@ import (
 
 var clientKill = Command{
 	Name: "client|kill", Group: "connection", Since: "2.4.0", Complexity: "O(N) in the number of clients",
-	Flags:   Admin | Dangerous | Slow | aboutClients,
+	Flags: Admin | Dangerous | aboutClients, Cost: Unbounded,
 	Summary: "Ends connections.",
 	Args: []Arg{Word("ip:port | [ID client-id] [TYPE NORMAL | MASTER | REPLICA | PUBSUB] [USER username] [ADDR ip:port] [LADDR ip:port] " +
 		"[SKIPME YES | NO] [MAXAGE seconds] ...").Many()},

@@ -18,7 +18,7 @@ var (
 const leasesMoved = 2 * fewBytes
 
 var clAcquire = Command{
-	Name: "cl.acquire", Group: "limiter", Since: "1.0.0", Complexity: "O(N) in the number of holders: 4 bytes each are moved", Flags: Write | Fast,
+	Name: "cl.acquire", Group: "limiter", Since: "1.0.0", Complexity: "O(N) in the number of holders: 4 bytes each are moved", Flags: Write | Fast, Cost: Constant, Traits: DecimalWords,
 	Summary: "Takes permits for a time, if no more than the limit are held at once (leases).", KeyAccess: "RW ACCESS UPDATE",
 	Args: []Arg{Key("key"), limitArg, ttlArg, holderArg, Int("quantity").Min(0).Or(1), msArg},
 	Reply: `Five integers: limited (0 granted, 1 limited); limit; remaining, the permits that nobody holds, after this call;
@@ -45,7 +45,7 @@ seconds until the last lease ends.`,
 }
 
 var clRenew = Command{
-	Name: "cl.renew", Group: "limiter", Since: "1.0.0", Complexity: "O(N) in the number of holders: 4 bytes each are moved", Flags: Write | Fast,
+	Name: "cl.renew", Group: "limiter", Since: "1.0.0", Complexity: "O(N) in the number of holders: 4 bytes each are moved", Flags: Write | Fast, Cost: Constant, Traits: DecimalWords,
 	Summary: "Moves the end of a holder's lease to ttl seconds from now, earlier or later.", KeyAccess: "RW ACCESS UPDATE",
 	Args:  []Arg{Key("key"), ttlArg, holderArg},
 	Reply: "1; 0 if the holder has no lease, or it has ended.",
@@ -69,7 +69,7 @@ var clRenew = Command{
 }
 
 var clRelease = Command{
-	Name: "cl.release", Group: "limiter", Since: "1.0.0", Complexity: "O(N) in the number of holders: 4 bytes each are moved", Flags: Write | Fast,
+	Name: "cl.release", Group: "limiter", Since: "1.0.0", Complexity: "O(N) in the number of holders: 4 bytes each are moved", Flags: Write | Fast, Cost: Constant, Traits: DecimalWords,
 	Summary: "Gives a holder's permits back.", KeyAccess: "RW ACCESS DELETE",
 	Args:  []Arg{Key("key"), holderArg},
 	Reply: "The number of permits; 0 if the holder has none, or its lease has ended.",
@@ -89,7 +89,7 @@ var clRelease = Command{
 }
 
 var clHolders = Command{
-	Name: "cl.holders", Group: "limiter", Since: "1.0.0", Complexity: "O(N) in the number of holders", Flags: Sized | ReadOnly | Slow,
+	Name: "cl.holders", Group: "limiter", Since: "1.0.0", Complexity: "O(N) in the number of holders", Flags: ReadOnly, Cost: Unbounded, Traits: ValueSized | DecimalWords,
 	Summary: "Lists who holds permits.", KeyAccess: "RO ACCESS",
 	Args:  []Arg{Key("key")},
 	Reply: "For each holder its name, its permits, and the milliseconds until its lease ends; by that, then by name.",

@@ -106,10 +106,10 @@ func (s *Session) outOfMemory(row *Command) bool {
 		return false
 	case s.queue == nil:
 		return row.Flags&DenyOOM != 0
-	case row.is(&exec):
+	case row.Traits&Executes != 0:
 		return s.queue.needsMemory()
 	}
-	return row.Group != "limiter" && !row.is(&discard) && !row.is(&quit) && !row.is(&reset)
+	return row.Group != "limiter" && row.Traits&AllowedFull == 0
 }
 
 func (q *queue) needsMemory() bool {
@@ -127,12 +127,7 @@ func (s *Session) barred(row *Command) error {
 	case s.monitors && row.Flags&(Write|ReadOnly) != 0:
 		return s.reject(row, errMonitors)
 	case s.outOfMemory(row):
-		s.spoil()
-		if row.is(&exec) {
-			s.leaveTransaction()
-			return s.reject(row, refusal("EXECABORT Transaction discarded because of: "+string(errOOM)))
-		}
-		return s.reject(row, errOOM)
+		return s.turnAway(row, errOOM)
 	}
 	return nil
 }

@@ -8,7 +8,7 @@ import (
 )
 
 var mSetEX = Command{
-	Name: "msetex", Group: "string", Since: "8.4.0", Complexity: "O(N) in the number of keys", Flags: Write | DenyOOM | Quick,
+	Name: "msetex", Group: "string", Since: "8.4.0", Complexity: "O(N) in the number of keys", Flags: Write | DenyOOM, Cost: Constant,
 	Summary: "Gives several keys their values, and all of them the same time to live.", KeyAccess: "OW UPDATE",
 	Tips: []string{"request_policy:multi_shard", "response_policy:all_succeeded"},
 	Args: []Arg{Word("numkeys"), Word("key value [key value ...] [NX | XX] [EX seconds | PX milliseconds | " +

@@ -9,10 +9,10 @@ import (
 // Transactions: calls are queued, and then made as one step, if no key that the client watches has changed meanwhile.
 
 // about commands of transactions.
-const control = NoScript | Loading | Stale | Fast | Unqueued | AllowBusy
+const control = NoScript | Loading | Stale | Fast | AllowBusy
 
 var multi = Command{
-	Name: "multi", Group: "transactions", Since: "1.2.0", Complexity: "O(1)", Flags: control,
+	Name: "multi", Group: "transactions", Since: "1.2.0", Complexity: "O(1)", Flags: control, Cost: Constant, Traits: Unqueued,
 	Summary: "Begins a transaction: calls are queued until EXEC.", Reply: "OK.",
 	Run: func(c *Call) error {
 		if c.Session.queue != nil {
@@ -28,7 +28,7 @@ var multi = Command{
 }
 
 var discard = Command{
-	Name: "discard", Group: "transactions", Since: "2.0.0", Complexity: "O(N) in the number of queued calls", Flags: control,
+	Name: "discard", Group: "transactions", Since: "2.0.0", Complexity: "O(N) in the number of queued calls", Flags: control, Cost: Constant, Traits: Unqueued | AllowedFull,
 	Summary: "Forgets the calls that were queued, and the keys that are watched.", Reply: "OK.",
 	Run: func(c *Call) error {
 		if c.Session.queue == nil {
@@ -52,7 +52,7 @@ func (s *Session) leaveTransaction() {
 
 var exec = Command{
 	Name: "exec", Group: "transactions", Since: "1.2.0", Complexity: "Depends on the commands in the transaction",
-	Flags:   NoScript | Loading | Stale | Unqueued | Quick | Unlogged,
+	Flags: NoScript | Loading | Stale | Unlogged, Cost: Constant, Traits: Unqueued | Executes,
 	Summary: "Makes the calls that were queued, as one step.",
 	Reply:   "The replies, in order; nil if a watched key has changed: then none was made.",
 	Run: func(c *Call) error {
@@ -213,7 +213,7 @@ func (x *execution) runOne(c *Call, call queued) (err error) {
 			return err
 		}
 	}
-	if row.Flags&(Fast|Quick) != 0 && !x.careful && (s == nil || !s.careful) && !c.instance.isNew(row) {
+	if row.Cost == Constant && !x.careful && (s == nil || !s.careful) && !c.instance.isNew(row) {
 		err = c.run(row, call.words, false)
 	} else {
 		err = c.timed(row, call.words, false)

@@ -15,7 +15,7 @@ var object = Command{
 
 // aboutObject makes the rows of OBJECT: nil if there is no such key.
 func aboutObject(row Command, answer func(c *Call, key []byte, e store.Entry) error) Command {
-	row.Group, row.Complexity, row.Flags, row.Tips = "generic", "O(1)", ReadOnly|Sized, varying
+	row.Group, row.Complexity, row.Flags, row.Traits, row.Tips = "generic", "O(1)", ReadOnly, ValueSized, varying
 	row.KeyAccess, row.Args = "RO", []Arg{Key("key")}
 	row.Run = func(c *Call) error {
 		key := c.Key()
@@ -110,7 +110,7 @@ var memory = Command{
 }
 
 var memoryUsage = Command{
-	Name: "memory|usage", Group: "server", Category: "none", Since: "4.0.0", Complexity: "O(1)", Flags: Sized | ReadOnly,
+	Name: "memory|usage", Group: "server", Category: "none", Since: "4.0.0", Complexity: "O(1)", Flags: ReadOnly, Traits: ValueSized,
 	Summary: "Estimates the memory that a key takes.", KeyAccess: "RO",
 	Args:  []Arg{Key("key"), Int("count").By(parseSamples).Or(5).After("SAMPLES").Again()},
 	Reply: "The bytes: of its record, its place in the index, and what it holds; nil if there is no such key.",

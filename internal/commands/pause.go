@@ -99,7 +99,7 @@ func (s *Session) held() bool {
 	if row == nil {
 		return false // it is refused
 	}
-	writes := row.Flags&Write != 0 || row.is(&exec) && s.queue.writes()
+	writes := row.Flags&Write != 0 || row.Traits&Executes != 0 && s.queue.writes()
 	ws := &in.waits
 	ws.mu.Lock()
 	defer ws.mu.Unlock()

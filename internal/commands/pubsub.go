@@ -11,22 +11,22 @@ import (
 const manyChannels = 1000
 
 // listening is what commands have in common that a client may say while it listens.
-const listening = PubSub | NoScript | Loading | Stale | Listening
+const listening = PubSub | NoScript | Loading | Stale
 
 var subscribe = Command{
-	Name: "subscribe", Group: "pubsub", Since: "2.0.0", Complexity: "O(N) in the number of channels", Flags: listening, Hearsay: manyNames,
+	Name: "subscribe", Group: "pubsub", Since: "2.0.0", Complexity: "O(N) in the number of channels", Flags: listening, Traits: WhileSubscribed, Hearsay: manyNames,
 	Summary: "Listens to channels.", Args: []Arg{Word("channel").Many().UpTo(manyChannels)}, Reply: subscribed,
 	Run: func(c *Call) error { return c.subscribe(viaChannel) },
 }
 
 var pSubscribe = Command{
-	Name: "psubscribe", Group: "pubsub", Since: "2.0.0", Complexity: "O(N) in the number of patterns", Flags: listening, Hearsay: manyGlobs,
+	Name: "psubscribe", Group: "pubsub", Since: "2.0.0", Complexity: "O(N) in the number of patterns", Flags: listening, Traits: WhileSubscribed, Hearsay: manyGlobs,
 	Summary: "Listens to the channels whose names match.", Args: []Arg{Word("pattern").Many().UpTo(manyChannels)}, Reply: subscribed,
 	Run: func(c *Call) error { return c.subscribe(viaPattern) },
 }
 
 var sSubscribe = Command{
-	Name: "ssubscribe", Group: "pubsub", Since: "7.0.0", Complexity: "O(N) in the number of channels", Flags: listening, ChannelAt: 1, Hearsay: manyNames,
+	Name: "ssubscribe", Group: "pubsub", Since: "7.0.0", Complexity: "O(N) in the number of channels", Flags: listening, Traits: WhileSubscribed, ChannelAt: 1, Hearsay: manyNames,
 	Summary: "Listens to shard channels, which are channels apart from the others.",
 	Args:    []Arg{Word("shardchannel").Many().UpTo(manyChannels)}, Reply: subscribed,
 	Run: func(c *Call) error {
@@ -38,21 +38,21 @@ var sSubscribe = Command{
 }
 
 var unsubscribe = Command{
-	Name: "unsubscribe", Group: "pubsub", Since: "2.0.0", Complexity: "O(N) in the number of channels", Flags: listening,
+	Name: "unsubscribe", Group: "pubsub", Since: "2.0.0", Complexity: "O(N) in the number of channels", Flags: listening, Traits: WhileSubscribed,
 	Summary: "Listens to channels no longer; to none at all if none is named.",
 	Args:    []Arg{Word("channel").Optional().Many().UpTo(manyChannels)}, Reply: subscribed,
 	Run: func(c *Call) error { return c.unsubscribe(viaChannel) },
 }
 
 var pUnsubscribe = Command{
-	Name: "punsubscribe", Group: "pubsub", Since: "2.0.0", Complexity: "O(N) in the number of patterns", Flags: listening,
+	Name: "punsubscribe", Group: "pubsub", Since: "2.0.0", Complexity: "O(N) in the number of patterns", Flags: listening, Traits: WhileSubscribed,
 	Summary: "Listens to patterns no longer; to none at all if none is named.",
 	Args:    []Arg{Word("pattern").Optional().Many().UpTo(manyChannels)}, Reply: subscribed,
 	Run: func(c *Call) error { return c.unsubscribe(viaPattern) },
 }
 
 var sUnsubscribe = Command{
-	Name: "sunsubscribe", Group: "pubsub", Since: "7.0.0", Complexity: "O(N) in the number of channels", Flags: listening, ChannelAt: 1,
+	Name: "sunsubscribe", Group: "pubsub", Since: "7.0.0", Complexity: "O(N) in the number of channels", Flags: listening, Traits: WhileSubscribed, ChannelAt: 1,
 	Summary: "Listens to shard channels no longer; to none at all if none is named.",
 	Args:    []Arg{Word("shardchannel").Optional().Many().UpTo(manyChannels)}, Reply: subscribed,
 	Run: func(c *Call) error { return c.unsubscribe(viaShard) },
@@ -130,7 +130,7 @@ func (c *Call) unsubscribe(kind via) error {
 }
 
 var publish = Command{
-	Name: "publish", Group: "pubsub", Since: "2.0.0", Flags: PubSub | Loading | Stale | Fast | Apart, Hearsay: oneChannel,
+	Name: "publish", Group: "pubsub", Since: "2.0.0", Flags: PubSub | Loading | Stale | Fast, Cost: Constant, Traits: Sessionless, Hearsay: oneChannel,
 	Complexity: "O(N+M) in the number of the channel's subscribers and of all patterns",
 	Summary:    "Sends a message to those who listen to a channel.",
 	Args:       []Arg{Word("channel"), Word("message")}, Reply: "How often it was sent.",
@@ -139,7 +139,7 @@ var publish = Command{
 
 var sPublish = Command{
 	Name: "spublish", Group: "pubsub", Since: "7.0.0", Complexity: "O(N) in the number of subscribers",
-	Flags: PubSub | Loading | Stale | Fast | Apart, ChannelAt: 1, Hearsay: oneChannel,
+	Flags: PubSub | Loading | Stale | Fast, Cost: Constant, Traits: Sessionless, ChannelAt: 1, Hearsay: oneChannel,
 	Summary: "Sends a message to those who listen to a shard channel.",
 	Args:    []Arg{Word("shardchannel"), Word("message")}, Reply: "How often it was sent.",
 	Run: func(c *Call) error { return c.publish(viaShard) },
@@ -238,14 +238,14 @@ var pubSub = Command{
 const aboutChannels = PubSub | Loading | Stale
 
 var pubSubChannels = Command{
-	Name: "pubsub|channels", Group: "pubsub", Since: "2.8.0", Complexity: "O(N) in the number of channels", Flags: aboutChannels | Slow,
+	Name: "pubsub|channels", Group: "pubsub", Since: "2.8.0", Complexity: "O(N) in the number of channels", Flags: aboutChannels, Cost: Unbounded,
 	Summary: "Lists the channels that somebody listens to.", AnyMore: true,
 	Args: []Arg{Pattern("pattern").Optional()}, Reply: "Their names, of those that match if there is a pattern.",
 	Run: func(c *Call) error { return c.listChannels(viaChannel) },
 }
 
 var pubSubShardChannels = Command{
-	Name: "pubsub|shardchannels", Group: "pubsub", Since: "7.0.0", Complexity: "O(N) in the number of channels", Flags: aboutChannels | Slow,
+	Name: "pubsub|shardchannels", Group: "pubsub", Since: "7.0.0", Complexity: "O(N) in the number of channels", Flags: aboutChannels, Cost: Unbounded,
 	Summary: "Lists the shard channels that somebody listens to.", AnyMore: true,
 	Args: []Arg{Pattern("pattern").Optional()}, Reply: "Their names, of those that match if there is a pattern.",
 	Run: func(c *Call) error { return c.listChannels(viaShard) },
@@ -310,13 +310,6 @@ var pubSubNumPat = Command{
 }
 
 // errListening refuses what a client may not say in RESP2 while it listens: it could not tell replies from messages.
-func (s *Session) errListening(row *Command) error {
-	s.spoil()
-	prefix := "ERR"
-	if row.is(&exec) {
-		s.leaveTransaction()
-		prefix = "EXECABORT Transaction discarded because of:"
-	}
-	return refusal(fmt.Sprintf("%s Can't execute '%s': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
-		prefix, row.Name))
+func errListening(row *Command) error {
+	return refusal(fmt.Sprintf("ERR Can't execute '%s': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context", row.Name))
 }

@@ -4,6 +4,7 @@ import (
 	"cellserver/internal/resp"
 	"cellserver/internal/store"
 	"slices"
+	"strings"
 )
 
 // queue is the calls of a transaction that has not been executed.
@@ -140,8 +141,8 @@ func (q *queue) add(row *Command, words [][]byte, size, longest int) {
 	q.count += len(words)
 	q.size += size
 	q.cost += costOf(row, words, size, longest)
-	q.sized = q.sized || row.isSized(words) || row.is(&keys)
-	q.slow = q.slow || row.Flags&Slow != 0
+	q.sized = q.sized || row.isSized(words) || row.Traits&WalksKeys != 0
+	q.slow = q.slow || row.Cost == Unbounded
 	q.own = q.own || row.needsSession()
 }
 
@@ -165,10 +166,24 @@ func (s *Session) spoil() {
 	}
 }
 
+// execAbort begins the refusal of an EXEC, and of what it would have made.
+const execAbort = "EXECABORT Transaction discarded because of: "
+
+// turnAway refuses a call before it is made. The transaction that it would be part of cannot be executed any more; one that it would
+// have executed is discarded.
+func (s *Session) turnAway(row *Command, err error) error {
+	s.spoil()
+	if row.Traits&Executes != 0 {
+		s.leaveTransaction()
+		err = refusal(execAbort + strings.TrimPrefix(err.Error(), "ERR "))
+	}
+	return s.reject(row, err)
+}
+
 // findPlaces finds the keys that the calls touch, from a selected database on; all if they may touch any.
 func (q *queue) findPlaces(database, databases int) (all bool) {
 	q.each(database, databases, func(row *Command, words, keys [][]byte, database int) {
-		all = all || row.Flags&Whole != 0
+		all = all || row.Traits&AnyKey != 0
 		for _, key := range keys {
 			q.places = append(q.places, store.Place{Database: database, Key: key})
 		}
@@ -178,14 +193,14 @@ func (q *queue) findPlaces(database, databases int) (all bool) {
 
 // selects says whether there is a SELECT among the calls.
 func (q *queue) selects() bool {
-	return slices.ContainsFunc(q.calls, func(call queued) bool { return call.row.is(&selectDB) })
+	return slices.ContainsFunc(q.calls, func(call queued) bool { return call.row.Traits&SelectsDatabase != 0 })
 }
 
 // each shows the calls with their keys, and the database that is selected then; but SELECT.
 func (q *queue) each(database, databases int, visit func(row *Command, words, keys [][]byte, database int)) {
 	var few [4][]byte
 	for _, call := range q.calls {
-		if call.row.is(&selectDB) {
+		if call.row.Traits&SelectsDatabase != 0 {
 			if n, ok := resp.ParseInt(call.words[1]); ok && n >= 0 && n < int64(databases) {
 				database = int(n)
 			}

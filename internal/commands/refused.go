@@ -40,17 +40,17 @@ func ofCluster(flags Flags, words int, names ...string) (rows []*Command) {
 }
 
 var readOnly = Command{
-	Name: "readonly", Group: "cluster", Category: "connection", Since: "3.0.0", Complexity: "O(1)", Flags: Loading | Stale | Fast,
+	Name: "readonly", Group: "cluster", Category: "connection", Since: "3.0.0", Complexity: "O(1)", Flags: Loading | Stale | Fast, Cost: Constant,
 	Summary: noCluster, Reply: "An error.", Run: refuseCluster,
 }
 
 var readWrite = Command{
-	Name: "readwrite", Group: "cluster", Category: "connection", Since: "3.0.0", Complexity: "O(1)", Flags: Loading | Stale | Fast,
+	Name: "readwrite", Group: "cluster", Category: "connection", Since: "3.0.0", Complexity: "O(1)", Flags: Loading | Stale | Fast, Cost: Constant,
 	Summary: noCluster, Reply: "An error.", Run: refuseCluster,
 }
 
 var asking = Command{
-	Name: "asking", Group: "cluster", Category: "connection", Since: "3.0.0", Complexity: "O(1)", Flags: Fast,
+	Name: "asking", Group: "cluster", Category: "connection", Since: "3.0.0", Complexity: "O(1)", Flags: Fast, Cost: Constant,
 	Summary: noCluster, Reply: "An error.", Run: refuseCluster,
 }
 

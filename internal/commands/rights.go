@@ -55,12 +55,7 @@ func (s *Session) guard(row *Command, words [][]byte, long [][]byte) error {
 	if err == nil {
 		return nil
 	}
-	s.spoil()
-	if row.is(&exec) {
-		s.leaveTransaction()
-		err = refusal("EXECABORT Transaction discarded because of: " + err.Error())
-	}
-	return s.reject(row, err)
+	return s.turnAway(row, err)
 }
 
 // forbid says why the session may not make a call, nil if it may, or if that is found out where all words are.
@@ -158,34 +153,36 @@ func (row *Command) ask(in *Instance, u *acl.User, words [][]byte) (why acl.Verd
 
 // accesses is what a row does with its keys, as rules see it.
 func (row *Command) accesses() (list []acl.Access) {
-	for _, key := range strings.Split(row.KeyAccess, ",") {
-		var access acl.Access
-		for _, word := range strings.Fields(key) {
-			switch word {
-			case "ACCESS":
-				access |= acl.Read
-			case "UPDATE", "INSERT", "DELETE":
-				access |= acl.Write
-			}
-		}
-		list = append(list, access)
+	for key := range strings.SplitSeq(row.KeyAccess, ",") {
+		list = append(list, accessNamed(key))
 	}
 	return list
 }
 
-var (
-	onlyReads  = []acl.Access{acl.Read}
-	onlyWrites = []acl.Access{acl.Write}
-)
+// accessNamed is what a row says that it does with a key, as rules see it.
+func accessNamed(words string) (access acl.Access) {
+	for word := range strings.FieldsSeq(words) {
+		switch word {
+		case "ACCESS":
+			access |= acl.Read
+		case "UPDATE", "INSERT", "DELETE":
+			access |= acl.Write
+		}
+	}
+	return access
+}
 
-// accessIn is what a call does with its keys: SET looks at the value only if the word GET is in the call, and a limiter's PEEK
-// changes nothing.
+// accessToOne is the list of one access, which no call need make.
+var accessToOne = [...][]acl.Access{{0}, {acl.Read}, {acl.Write}, {acl.Read | acl.Write}}
+
+// accessIn is what a call does with its keys, which may depend on its words: SET looks at the value only if the word GET is in the
+// call, and a limiter's PEEK changes nothing.
 func (row *Command) accessIn(in *Instance, words [][]byte) []acl.Access {
 	switch {
-	case row.is(&set) && len(words) > 2 && !setGets(words):
-		return onlyWrites
+	case row.Accesses != nil:
+		return accessToOne[accessNamed(row.Accesses(words))]
 	case row.looks(in, words):
-		return onlyReads
+		return accessToOne[acl.Read]
 	}
 	return row.access
 }

@@ -14,7 +14,7 @@ import (
 // Commands about the server itself.
 
 var timeNow = Command{
-	Name: "time", Group: "server", Category: "none", Since: "2.6.0", Complexity: "O(1)", Flags: Loading | Stale | Fast | Apart,
+	Name: "time", Group: "server", Category: "none", Since: "2.6.0", Complexity: "O(1)", Flags: Loading | Stale | Fast, Cost: Constant, Traits: Sessionless,
 	Summary: "Returns the time of day.", Tips: varying,
 	Reply: "Two elements: Unix seconds, and the microseconds that have passed in this second.",
 	Run: func(c *Call) error {
@@ -56,7 +56,7 @@ var configGet = Command{
 }
 
 var info = Command{
-	Name: "info", Group: "server", Since: "1.0.0", Complexity: "O(1)", Flags: Loading | Stale | Dangerous | Whole, Category: "none",
+	Name: "info", Group: "server", Since: "1.0.0", Complexity: "O(1)", Flags: Loading | Stale | Dangerous, Traits: AnyKey, Category: "none",
 	Summary: "Describes the server.", Tips: []string{"nondeterministic_output", allShards, "response_policy:special"},
 	Args:  []Arg{Word("section").Optional().Many()},
 	Reply: "Lines of field:value, by section; all sections but commandstats and latencystats if none is named.",

@@ -238,7 +238,7 @@ func (s *Session) answer() (answered int64) {
 // worth is what the latest command counts of a turn.
 func (s *Session) worth() int {
 	worth := unhurried
-	if s.row == nil || s.row.Flags&(Fast|Quick) != 0 {
+	if s.row == nil || s.row.Cost == Constant {
 		worth = 1 + s.words/fewWords
 	}
 	return worth + s.call.moved/fewBytes

@@ -119,7 +119,7 @@ func planted(t *testing.T, row *Command) *still {
 // A Slow command answers in its turn though it runs elsewhere: its session waits, others do not.
 func TestParkedSessionWaitsAndOthersDoNot(t *testing.T) {
 	goOn := make(chan struct{})
-	s := planted(t, &Command{Name: "wait", Flags: Slow, Args: []Arg{Word("reply")}, Run: func(c *Call) error {
+	s := planted(t, &Command{Name: "wait", Cost: Unbounded, Args: []Arg{Word("reply")}, Run: func(c *Call) error {
 		word := c.Word()
 		<-goOn
 		c.Out.Bulk(word)
@@ -149,7 +149,7 @@ func TestParkedSessionWaitsAndOthersDoNot(t *testing.T) {
 func TestParkedSessionIsBounded(t *testing.T) {
 	goOn := make(chan struct{})
 	defer close(goOn)
-	s := planted(t, &Command{Name: "wait", Flags: Slow, Run: func(c *Call) error { <-goOn; return nil }})
+	s := planted(t, &Command{Name: "wait", Cost: Unbounded, Run: func(c *Call) error { <-goOn; return nil }})
 	s.instance.limits.Store(&resp.Limits{Bulk: 1 << 20, Words: 100, Inline: 1 << 16, Query: 1 << 16})
 	c := s.dial()
 	c.session.Feed([]byte("WAIT\r\n"))
@@ -164,7 +164,7 @@ func TestParkedSessionIsBounded(t *testing.T) {
 // A Slow command whose client has gone is told to stop, and its reply goes nowhere.
 func TestCloseStopsASlowCommand(t *testing.T) {
 	stopped := make(chan error)
-	s := planted(t, &Command{Name: "wait", Flags: Slow, Run: func(c *Call) error {
+	s := planted(t, &Command{Name: "wait", Cost: Unbounded, Run: func(c *Call) error {
 		<-c.Context.Done()
 		stopped <- context.Cause(c.Context)
 		return errStopped
@@ -209,7 +209,7 @@ func TestPanicEndsOneConversation(t *testing.T) {
 
 // The same of a Slow row, which runs on a goroutine of its own.
 func TestPanicOfASlowRowEndsOneConversation(t *testing.T) {
-	s := planted(t, &Command{Name: "panic", Flags: Slow, Run: func(*Call) error { panic("planted") }})
+	s := planted(t, &Command{Name: "panic", Cost: Unbounded, Run: func(*Call) error { panic("planted") }})
 	var log bytes.Buffer
 	s.instance.clientLog = slog.New(slog.NewTextHandler(&log, nil))
 	c := s.dial()

@@ -70,35 +70,21 @@ func (l *slowLog) trim() {
 
 // redact hides what is secret in a call.
 func redact(row *Command, words [][]byte) [][]byte {
-	const hidden = "(redacted)"
-	switch row.origin {
-	case &auth:
-		words = slices.Clone(words)
-		for i := range words[1:] {
-			words[1+i] = []byte(hidden)
-		}
-	case &hello:
-		words = slices.Clone(words)
-		for i := 2; i+2 < len(words); i++ {
-			if foldEqual(words[i], "AUTH") {
-				words[i+1], words[i+2] = []byte(hidden), []byte(hidden)
-				i += 2
-			}
-		}
-	case &aclSetUser:
-		words = slices.Clone(words)
-		for i := 2; i < len(words); i++ {
-			words[i] = []byte(hidden)
-		}
-	case &configSet:
-		words = slices.Clone(words)
-		for i := 3; i < len(words); i += 2 {
-			if isSecret(words[i-1]) {
-				words[i] = []byte(hidden)
-			}
+	if row.Secrets == nil {
+		return words
+	}
+	words = slices.Clone(words)
+	row.Secrets(words, func(word int) { words[word] = []byte("(redacted)") })
+	return words
+}
+
+// wordsFrom makes a row's Secrets of all words from one on.
+func wordsFrom(first int) func(words [][]byte, hide func(int)) {
+	return func(words [][]byte, hide func(int)) {
+		for i := first; i < len(words); i++ {
+			hide(i)
 		}
 	}
-	return words
 }
 
 // shorten copies the beginning of a call, and says how much more there was.
@@ -138,7 +124,7 @@ var slowlog = Command{
 const aboutSlow = Admin | Dangerous | Loading | Stale
 
 var slowlogGet = Command{
-	Name: "slowlog|get", Group: "server", Category: "none", Since: "2.2.12", Complexity: "O(N) in the number of entries", Flags: aboutSlow | Slow,
+	Name: "slowlog|get", Group: "server", Category: "none", Since: "2.2.12", Complexity: "O(N) in the number of entries", Flags: aboutSlow, Cost: Unbounded,
 	Tips: []string{allNodes, "nondeterministic_output"}, Summary: "Returns the latest calls that took slowlog-log-slower-than microseconds or more.",
 	Args:  []Arg{Int("count").By(parseSlowCount).Or(10)},
 	Reply: "The newest first, of each: its number, when in Unix seconds, microseconds, the words, the client's address and name.",

@@ -3,13 +3,14 @@ package commands
 import (
 	"slices"
 
+	"cellserver/internal/resp"
 	"cellserver/internal/store"
 )
 
 // Redis's commands on values. A throttle key reads as redis-cell's: a string that holds the TAT's digits.
 
 var get = Command{
-	Name: "get", Group: "string", Since: "1.0.0", Complexity: "O(1)", Flags: ReadOnly | Fast | Sized,
+	Name: "get", Group: "string", Since: "1.0.0", Complexity: "O(1)", Flags: ReadOnly | Fast, Cost: Constant, Traits: ValueSized,
 	Summary: "Returns the value of a key.", KeyAccess: "RO ACCESS",
 	Args:  []Arg{Key("key")},
 	Reply: "The value, or nil if there is no such key. Of a CL.THROTTLE key: its TAT in Unix nanoseconds.",
@@ -62,24 +63,30 @@ var (
 	pxatOption = Word("unix-time-milliseconds").After("PXAT").Again()
 )
 
-// setGets says whether a SET of at least three words asks for the value that was.
+// setGets says whether a SET asks for the value that was.
 func setGets(words [][]byte) bool {
-	return slices.ContainsFunc(words[3:], func(word []byte) bool { return foldEqual(word, "GET") })
+	return slices.ContainsFunc(words[min(3, len(words)):], func(word []byte) bool { return foldEqual(word, "GET") })
+}
+
+// setHasCondition says whether a SET compares the value that was.
+func setHasCondition(words [][]byte) bool {
+	return slices.ContainsFunc(words[min(3, len(words)):], func(word []byte) bool { return conditionNamed(word) != 0 })
 }
 
 var set = Command{
-	Name: "set", Group: "string", Since: "1.0.0", Complexity: "O(1)", Flags: Write | DenyOOM | Quick,
+	Name: "set", Group: "string", Since: "1.0.0", Complexity: "O(1)", Flags: Write | DenyOOM, Cost: Constant,
 	Summary: "Gives a key a value, whatever it held.", KeyAccess: "RW ACCESS UPDATE VARIABLE_FLAGS",
 	Accesses: func(words [][]byte) string {
 		switch {
 		case setGets(words):
 			return "RW ACCESS UPDATE"
-		case slices.ContainsFunc(words[3:], func(word []byte) bool { return conditionNamed(word) != 0 }):
+		case setHasCondition(words):
 			return "RW UPDATE"
 		}
 		return "OW UPDATE"
 	},
 	EventOf: func(c *Call) string { return "set " + c.eventOfLife() }, Taken: expiredEvent,
+	Effort: &Effort{Sized: func(words [][]byte) bool { return len(words) > 3 && (setGets(words) || setHasCondition(words)) }},
 	Args: []Arg{Key("key"), Word("value"), Flag("NX").Again(), Flag("XX").Again(),
 		OneOf("condition", conditionTokens...).WithEach("value").Again(), Flag("GET").Again(),
 		exOption, pxOption, exatOption, pxatOption, Flag("KEEPTTL").Again()},
@@ -177,7 +184,7 @@ func (c *Call) copied(b []byte) []byte {
 }
 
 var setNX = Command{
-	Name: "setnx", Group: "string", Since: "1.0.0", Complexity: "O(1)", Flags: Write | DenyOOM | Fast,
+	Name: "setnx", Group: "string", Since: "1.0.0", Complexity: "O(1)", Flags: Write | DenyOOM | Fast, Cost: Constant,
 	Summary: "Gives a key a value if there is no such key.", KeyAccess: "OW INSERT", Event: "set",
 	Args: []Arg{Key("key"), Word("value")}, Reply: "1 if it was set, else 0.",
 	Run: func(c *Call) error {
@@ -193,7 +200,7 @@ var setNX = Command{
 
 // setFor makes SETEX and PSETEX.
 func setFor(row Command, unit int64) Command {
-	row.Group, row.Complexity, row.Flags, row.KeyAccess = "string", "O(1)", Write|DenyOOM|Quick, "OW UPDATE"
+	row.Group, row.Complexity, row.Flags, row.Cost, row.KeyAccess = "string", "O(1)", Write|DenyOOM, Constant, "OW UPDATE"
 	row.Summary, row.Reply = "Gives a key a value, and a time to live.", "OK."
 	row.Event, row.Taken = "set expire", expiredEvent
 	row.Run = func(c *Call) error {
@@ -214,7 +221,7 @@ var (
 )
 
 var getSet = Command{
-	Name: "getset", Group: "string", Since: "1.0.0", Complexity: "O(1)", Flags: Write | DenyOOM | Fast | Sized,
+	Name: "getset", Group: "string", Since: "1.0.0", Complexity: "O(1)", Flags: Write | DenyOOM | Fast, Cost: Constant, Traits: ValueSized,
 	Summary: "Gives a key a value, and returns the one before.", KeyAccess: "RW ACCESS UPDATE", Event: "set",
 	Args: []Arg{Key("key"), Word("value")}, Reply: "The old value, or nil.",
 	Run: func(c *Call) error {
@@ -224,7 +231,7 @@ var getSet = Command{
 }
 
 var getDel = Command{
-	Name: "getdel", Group: "string", Since: "6.2.0", Complexity: "O(1)", Flags: Write | Fast | Sized,
+	Name: "getdel", Group: "string", Since: "6.2.0", Complexity: "O(1)", Flags: Write | Fast, Cost: Constant, Traits: ValueSized,
 	Summary: "Returns the value of a key, and removes it.", KeyAccess: "RW ACCESS DELETE",
 	Args: []Arg{Key("key")}, Reply: "The value, or nil if there is no such key.",
 	Run: func(c *Call) error {
@@ -250,7 +257,7 @@ func (c *Call) getAnd(key []byte, then func(e store.Entry) (store.Change, error)
 }
 
 var getEX = Command{
-	Name: "getex", Group: "string", Since: "6.2.0", Complexity: "O(1)", Flags: Write | Fast | Sized,
+	Name: "getex", Group: "string", Since: "6.2.0", Complexity: "O(1)", Flags: Write | Fast, Cost: Constant, Traits: ValueSized,
 	Summary: "Returns the value of a key, and says when it expires.", KeyAccess: "RW ACCESS UPDATE",
 	EventOf: (*Call).eventOfLife,
 	Args:    []Arg{Key("key"), exOption, pxOption, exatOption, pxatOption, Flag("PERSIST").Again()},
@@ -277,7 +284,7 @@ var getEX = Command{
 }
 
 var strLen = Command{
-	Name: "strlen", Group: "string", Since: "2.2.0", Complexity: "O(1)", Flags: ReadOnly | Fast,
+	Name: "strlen", Group: "string", Since: "2.2.0", Complexity: "O(1)", Flags: ReadOnly | Fast, Cost: Constant,
 	Summary: "Returns the length of a value, in bytes.", KeyAccess: "RO",
 	Args: []Arg{Key("key")}, Reply: "The length; 0 if there is no such key.",
 	Run: func(c *Call) error {
@@ -288,7 +295,7 @@ var strLen = Command{
 }
 
 var appendTo = Command{
-	Name: "append", Group: "string", Since: "2.0.0", Complexity: "O(N) in the bytes that are added", Flags: Write | DenyOOM | Fast,
+	Name: "append", Group: "string", Since: "2.0.0", Complexity: "O(N) in the bytes that are added", Flags: Write | DenyOOM | Fast, Cost: Constant,
 	Summary: "Adds bytes to the end of a value.", KeyAccess: "RW INSERT",
 	Args: []Arg{Key("key"), Word("value")}, Reply: "The length that the value has then.",
 	Run: func(c *Call) error {
@@ -315,9 +322,15 @@ func (c *Call) checkLength(bytes int64) error {
 }
 
 var setRange = Command{
-	Name: "setrange", Group: "string", Since: "2.2.0", Complexity: "O(N) in the bytes that are written", Flags: Write | DenyOOM | Quick,
+	Name: "setrange", Group: "string", Since: "2.2.0", Complexity: "O(N) in the bytes that are written", Flags: Write | DenyOOM, Cost: Constant,
 	Summary: "Overwrites a part of a value; zero bytes fill what lies before it.", KeyAccess: "RW UPDATE",
 	Args: []Arg{Key("key"), Int("offset"), Word("value")}, Reply: "The length that the value has then.",
+	Effort: &Effort{Creates: func(words [][]byte, longest int) int {
+		if offset, ok := resp.ParseInt(words[2]); ok && offset > 0 && offset <= int64(longest-len(words[3])) {
+			return int(offset)
+		}
+		return 0
+	}},
 	Run: func(c *Call) error {
 		key, offset, part := c.Key(), c.Int(), c.Word()
 		if offset < 0 {
@@ -344,7 +357,8 @@ var setRange = Command{
 
 // ranging makes GETRANGE, and SUBSTR, its old name.
 func ranging(row Command) Command {
-	row.Group, row.Complexity, row.Flags, row.KeyAccess = "string", "O(N) in the length of the part", ReadOnly|Quick|Sized, "RO ACCESS"
+	row.Group, row.Complexity, row.KeyAccess = "string", "O(N) in the length of the part", "RO ACCESS"
+	row.Flags, row.Cost, row.Traits, row.Effort = ReadOnly, Constant, ValueSized, &Effort{Reads: rangeLength}
 	row.Summary, row.Reply = "Returns a part of a value.", "The bytes from start to end, both included; negative numbers count from the end."
 	row.Args = []Arg{Key("key"), Int("start"), Int("end")}
 	row.Run = func(c *Call) error {
@@ -359,13 +373,26 @@ func ranging(row Command) Command {
 	return row
 }
 
+// rangeLength is how many bytes a part of a value has at most.
+func rangeLength(words [][]byte, size int) int {
+	start, ok := resp.ParseInt(words[2])
+	end, too := resp.ParseInt(words[3])
+	switch {
+	case !ok || !too || (start < 0) != (end < 0):
+		return size
+	case end < start:
+		return 0
+	}
+	return int(min(uint64(end-start), uint64(size)))
+}
+
 var (
 	getRange = ranging(Command{Name: "getrange", Since: "2.4.0"})
 	subStr   = ranging(Command{Name: "substr", Since: "1.0.0"})
 )
 
 var mGet = Command{
-	Name: "mget", Group: "string", Since: "1.0.0", Complexity: "O(N) in the number of keys", Flags: ReadOnly | Fast | Sized,
+	Name: "mget", Group: "string", Since: "1.0.0", Complexity: "O(N) in the number of keys", Flags: ReadOnly | Fast, Cost: Constant, Traits: ValueSized,
 	Summary: "Returns the values of several keys.", KeyAccess: "RO ACCESS", Tips: []string{"request_policy:multi_shard"},
 	Args:  []Arg{Key("key").Many()},
 	Reply: "The values, in the order of the keys; nil for a key that is not there or holds no string. Of up to 1024 keys they are of one instant.",
@@ -438,7 +465,7 @@ func (c *Call) places(words [][]byte, apart int) []store.Place {
 }
 
 var mSet = Command{
-	Name: "mset", Group: "string", Since: "1.0.1", Complexity: "O(N) in the number of keys", Flags: Write | DenyOOM | Quick,
+	Name: "mset", Group: "string", Since: "1.0.1", Complexity: "O(N) in the number of keys", Flags: Write | DenyOOM, Cost: Constant,
 	Summary: "Gives several keys their values.", KeyAccess: "OW UPDATE", Tips: []string{"request_policy:multi_shard", "response_policy:all_succeeded"},
 	Event: "set", Args: []Arg{Key("key").With("value")}, Reply: "OK. Up to 1024 keys are set in one step.",
 	Run: func(c *Call) error {
@@ -457,7 +484,7 @@ func (c *Call) writeAll(words [][]byte) error {
 }
 
 var mSetNX = Command{
-	Name: "msetnx", Group: "string", Since: "1.0.1", Complexity: "O(N) in the number of keys", Flags: Write | DenyOOM | Quick,
+	Name: "msetnx", Group: "string", Since: "1.0.1", Complexity: "O(N) in the number of keys", Flags: Write | DenyOOM, Cost: Constant,
 	Summary: "Gives several keys their values, if none of them exists.", KeyAccess: "OW INSERT",
 	Tips:  []string{"request_policy:multi_shard", "response_policy:agg_min"},
 	Event: "set", Args: []Arg{Key("key").With("value")}, Reply: "1 if all were set, 0 if none was. There may be 1024 keys.",
@@ -483,7 +510,7 @@ var mSetNX = Command{
 
 // counting makes INCR and its like.
 func counting(row Command, delta func(c *Call) (int64, error)) Command {
-	row.Group, row.Complexity, row.Flags, row.KeyAccess = "string", "O(1)", Write|DenyOOM|Fast, "RW ACCESS UPDATE"
+	row.Group, row.Complexity, row.Flags, row.Cost, row.KeyAccess = "string", "O(1)", Write|DenyOOM|Fast, Constant, "RW ACCESS UPDATE"
 	row.Reply, row.Event = "The sum. A key that is not there counts as 0.", "incrby"
 	row.Run = func(c *Call) error {
 		key := c.Key()

@@ -51,13 +51,16 @@ func NewTable(rows []*Command) *Table {
 func (t *Table) add(listed, parent *Command) *Command {
 	row := new(Command)
 	*row = *listed
-	row.origin, row.parent = listed, parent
+	row.parent = parent
 	row.grammar = newGrammar(row)
 	if row.Keys == nil {
 		row.firstKey, _, _ = row.keyPositions()
 	}
 	row.access = row.accesses()
 	t.byName[row.Name], row.number = row, len(t.byName)
+	if parent != nil {
+		row.Traits |= parent.Traits // what is said of a container is true of what it contains
+	}
 	row.Subs = nil
 	for _, sub := range listed.Subs {
 		row.Subs = append(row.Subs, t.add(sub, row))
@@ -120,7 +123,7 @@ func (row *Command) of(words [][]byte) *Command {
 
 // refusal says why a call has no row, in Redis's order: unknown command, unknown subcommand. named is what its first word names.
 func (named *Command) refusal(words [][]byte) error {
-	if named != nil && !named.is(&script) {
+	if named != nil && named.Traits&HidesSubcommands == 0 {
 		return errUnknownSub(named, words[1])
 	}
 	return errUnknown(words)
@@ -182,12 +185,7 @@ func (s *Session) next() error {
 		s.rejected = true
 		return call.row.refusal(words)
 	case !row.grammar.fits(len(words)):
-		s.spoil()
-		if row.is(&exec) {
-			s.leaveTransaction()
-			return s.reject(row, refusal("EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command"))
-		}
-		return s.reject(row, errArity(row))
+		return s.turnAway(row, errArity(row))
 	}
 	if s.guarded {
 		if err := s.guard(row, words, long); err != nil {
@@ -201,14 +199,13 @@ func (s *Session) next() error {
 	}
 	s.count(row)
 	switch {
-	case s.subscribed && row.Flags&Listening == 0 && s.out.Protocol() == 2:
-		return s.errListening(row)
-	case long != nil && row.is(&watchKeys):
-		return errTooManyWatched
+	case s.subscribed && row.Traits&WhileSubscribed == 0 && s.out.Protocol() == 2:
+		return s.turnAway(row, errListening(row))
+	case long != nil && row.OverLong != nil:
+		return row.OverLong
 	case s.queue != nil && row.Flags&NoMulti != 0:
-		s.spoil()
-		return s.reject(row, refusal("ERR Command not allowed inside a transaction"))
-	case s.queue != nil && row.Flags&Unqueued == 0:
+		return s.turnAway(row, refusal("ERR Command not allowed inside a transaction"))
+	case s.queue != nil && row.Traits&Unqueued == 0:
 		s.tallies[s.tally].calls-- // until EXEC makes it
 		return s.enqueue(row, words, long)
 	case long != nil && row.takesMany():
@@ -218,9 +215,9 @@ func (s *Session) next() error {
 		s.park(row, func() [][]byte { return owned })
 	case long != nil && !row.AnyMore:
 		return errSyntax // options that repeat a thousand times
-	case row.Flags&(Fast|Quick) != 0 && !s.careful:
+	case row.Cost == Constant && !s.careful:
 		return s.call.run(row, words, call.repeats)
-	case row.Flags&Slow != 0:
+	case row.Cost == Unbounded:
 		owned := own(words)
 		s.park(row, func() [][]byte { return owned })
 	default:

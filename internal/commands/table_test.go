@@ -175,7 +175,7 @@ func vocabulary() []string {
 // replies is how many a call gets: one, but for those that get one a channel.
 func replies(words []string, first string) int {
 	row := NewTable(All()).Lookup([]byte(words[0]))
-	if row == nil || row.Group != "pubsub" || row.Flags&Listening == 0 || strings.HasPrefix(first, "-") {
+	if row == nil || row.Group != "pubsub" || row.Traits&WhileSubscribed == 0 || strings.HasPrefix(first, "-") {
 		return 1
 	}
 	return max(1, len(words)-1)

@@ -3,7 +3,7 @@ package commands
 import "cellserver/internal/gcra"
 
 var clThrottle = Command{
-	Name: "cl.throttle", Group: "limiter", Since: "1.0.0", Complexity: "O(1)", Flags: Write | Fast,
+	Name: "cl.throttle", Group: "limiter", Since: "1.0.0", Complexity: "O(1)", Flags: Write | Fast, Cost: Constant, Traits: DecimalWords,
 	Summary:   "Takes tokens from a key's quota if there are enough (GCRA).",
 	KeyAccess: "RW ACCESS UPDATE",
 	Args: []Arg{Key("key"), Int("max_burst").Min(-1).Max(maxInt - 1), Int("count_per_period").Min(1), Int("period").Min(1),

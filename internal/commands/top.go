@@ -13,7 +13,7 @@ import (
 )
 
 var clTop = Command{
-	Name: "cl.top", Group: "limiter", Since: "1.0.0", Complexity: "O(1): some thousand counters are looked at", Flags: ReadOnly | Slow,
+	Name: "cl.top", Group: "limiter", Since: "1.0.0", Complexity: "O(1): some thousand counters are looked at", Flags: ReadOnly, Cost: Unbounded,
 	Summary: "Shows the keys that limiters refused, or were asked about, most often in the last minute.",
 	Args:    []Arg{Word("[LIMITED | SEEN] [count]").Optional().Many()}, Tips: varying,
 	Reply: `For each key, most first: the key; how often it was limited, or seen; and how far that may be off. LIMITED and 10 if nothing

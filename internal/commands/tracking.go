@@ -663,7 +663,7 @@ func (i *invalidation) write(out *resp.Writer, own int, words ...string) {
 // afterTracked ends a call of a client that caches: what it changed itself it is told after the reply. CACHING is about the next call,
 // or the next transaction.
 func (s *Session) afterTracked() {
-	if row := s.ahead.latest(); s.queue == nil && (row == nil || !strings.HasPrefix(row.Name, "client|")) {
+	if row := s.ahead.latest(); s.queue == nil && (row == nil || row.Traits&KeepsCaching == 0) {
 		s.call.caching = false // though it be refused
 	}
 	s.instance.tracking.send(false)

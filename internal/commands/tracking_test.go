@@ -256,7 +256,7 @@ func TestBroadcastsAreBounded(t *testing.T) {
 // Who reads with a command that runs beside the loop is told of a change after the reply, never before it.
 func TestAChangeIsToldAfterTheParkedReply(t *testing.T) {
 	goOn := make(chan struct{})
-	s := planted(t, &Command{Name: "slowget", Flags: Slow | ReadOnly, KeyAccess: "RO", Args: []Arg{Key("key")}, Run: func(c *Call) error {
+	s := planted(t, &Command{Name: "slowget", Flags: ReadOnly, Cost: Unbounded, KeyAccess: "RO", Args: []Arg{Key("key")}, Run: func(c *Call) error {
 		value, _, err := c.View.Read(c.Context, c.Key(), nil)
 		<-goOn
 		c.Out.Bulk(value)

@@ -14,10 +14,10 @@ func (c *Call) here(key []byte) store.Place {
 
 // renaming makes RENAME and RENAMENX.
 func renaming(row Command, replace bool, answer func(c *Call, done bool)) Command {
-	row.Group, row.Complexity, row.Flags, row.KeyAccess = "generic", "O(1)", Write|Sized, "RW ACCESS DELETE, OW UPDATE"
+	row.Group, row.Complexity, row.Flags, row.Traits, row.KeyAccess = "generic", "O(1)", Write, ValueSized, "RW ACCESS DELETE, OW UPDATE"
 	if !replace {
 		row.KeyAccess = "RW ACCESS DELETE, OW INSERT"
-		row.Flags |= Fast // as Redis has it
+		row.Flags, row.Cost = row.Flags|Fast, Constant // as Redis has it
 	}
 	row.Event, row.Taken = "rename_to", "rename_from"
 	row.Args = []Arg{Key("key"), Key("newkey")}
@@ -54,7 +54,7 @@ var (
 )
 
 var copyKey = Command{
-	Name: "copy", Group: "generic", Since: "6.2.0", Complexity: "O(N) in the size of what the key holds", Flags: Sized | Write | DenyOOM | Whole,
+	Name: "copy", Group: "generic", Since: "6.2.0", Complexity: "O(N) in the size of what the key holds", Flags: Write | DenyOOM, Traits: ValueSized | AnyKey,
 	Summary: "Copies what a key holds, and when it expires, to another.", KeyAccess: "RO ACCESS, OW UPDATE", Event: "copy_to",
 	Args:  []Arg{Key("source"), Key("destination"), Word("[DB destination-db] [REPLACE]").Optional().Many()},
 	Reply: "1 if it was copied, else 0.",
@@ -110,7 +110,7 @@ func (c *Call) oneIf(done bool) {
 }
 
 var move = Command{
-	Name: "move", Group: "generic", Since: "1.0.0", Complexity: "O(1)", Flags: Sized | Write | Fast | Whole,
+	Name: "move", Group: "generic", Since: "1.0.0", Complexity: "O(1)", Flags: Write | Fast, Cost: Constant, Traits: ValueSized | AnyKey,
 	Summary: "Moves a key to another database.", KeyAccess: "RW ACCESS UPDATE", Event: "move_to", Taken: "move_from",
 	Args: []Arg{Key("key"), Word("db")}, Reply: "1 if it was moved, 0 if there is no such key here, or one there.",
 	Run: func(c *Call) error {
@@ -127,7 +127,7 @@ var move = Command{
 }
 
 var swapDB = Command{
-	Name: "swapdb", Group: "server", Category: "keyspace", Since: "4.0.0", Complexity: "O(1)", Flags: Write | Fast | Dangerous | Whole,
+	Name: "swapdb", Group: "server", Category: "keyspace", Since: "4.0.0", Complexity: "O(1)", Flags: Write | Fast | Dangerous, Cost: Constant, Traits: AnyKey | SwapsDatabases,
 	Summary: "Has two databases change their numbers.", Args: []Arg{Word("index1"), Word("index2")}, Reply: "OK.",
 	Run: func(c *Call) error {
 		var numbers [2]int

@@ -54,7 +54,7 @@ const (
 const errTooManyWatched refusal = "ERR too many keys are watched"
 
 var watchKeys = Command{
-	Name: "watch", Group: "transactions", Since: "2.2.0", Complexity: "O(1) for every key", Flags: control, KeyAccess: "RO",
+	Name: "watch", OverLong: errTooManyWatched, Group: "transactions", Since: "2.2.0", Complexity: "O(1) for every key", Flags: control, Cost: Constant, Traits: Unqueued, KeyAccess: "RO",
 	Summary: "Has the next EXEC make nothing if one of the keys changes before it.", Args: []Arg{Key("key").Many()}, Reply: "OK.",
 	Run: func(c *Call) error {
 		if c.Session.queue != nil {
@@ -73,7 +73,7 @@ var watchKeys = Command{
 
 var unwatch = Command{
 	Name: "unwatch", Group: "transactions", Since: "2.2.0", Complexity: "O(N) in the number of watched keys",
-	Flags: NoScript | Loading | Stale | Fast | AllowBusy | Apart, Summary: "Forgets the keys that are watched.", Reply: "OK.",
+	Flags: NoScript | Loading | Stale | Fast | AllowBusy, Cost: Constant, Traits: Sessionless, Summary: "Forgets the keys that are watched.", Reply: "OK.",
 	Run: func(c *Call) error {
 		if c.Session != nil { // else it is made beside it, which unwatches when it takes the reply
 			c.Session.unwatch()

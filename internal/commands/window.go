@@ -34,7 +34,8 @@ var clSlidingLog = windowed(Command{
 
 // windowed makes a window's row. rule reads the limit and the period.
 func windowed(row Command, limit Arg, rule func(*Call) error) Command {
-	row.Group, row.Since, row.Flags, row.KeyAccess = "limiter", "1.0.0", Write|Fast, "RW ACCESS UPDATE"
+	row.Group, row.Since, row.KeyAccess = "limiter", "1.0.0", "RW ACCESS UPDATE"
+	row.Flags, row.Cost, row.Traits = Write|Fast, Constant, DecimalWords
 	row.Args = []Arg{Key("key"), limit, Int("period").Min(1).Max(maxPeriod), quantityArg, modeArg, msArg}
 	row.Reply, row.decides, row.peeks = limiterReply, true, modeIsPeek
 	row.Run = func(c *Call) error {

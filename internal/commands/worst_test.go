@@ -120,7 +120,7 @@ type weighing struct {
 // newWeighing is an instance in which nothing runs beside the loop while a turn is measured: that is let in between two turns.
 func newWeighing(t *testing.T, rows ...*Command) *weighing {
 	w := &weighing{still: newStill(t), blocked: make(chan struct{})}
-	gate := &Command{Name: "gate", Flags: Slow, Run: func(c *Call) error {
+	gate := &Command{Name: "gate", Cost: Unbounded, Run: func(c *Call) error {
 		<-w.blocked
 		c.Out.Status("OK")
 		return nil
@@ -347,7 +347,7 @@ func TestWorstCalls(t *testing.T) {
 // A row that does more than a turn's work is found, however it is said.
 func TestAnExpensiveRowIsFound(t *testing.T) {
 	kept := []byte(nil)
-	row := &Command{Name: "planted", Flags: Fast, Run: func(c *Call) error {
+	row := &Command{Name: "planted", Flags: Fast, Cost: Constant, Run: func(c *Call) error {
 		kept = make([]byte, 16<<20)
 		c.Out.Int(int64(len(kept)))
 		return nil

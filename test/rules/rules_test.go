@@ -19,6 +19,7 @@ var rules = []struct {
 }{
 	{"imports follow the policy", importsFollowPolicy},
 	{"only main chooses the store", onlyMainChoosesStore},
+	{"rows are not compared", rowsAreNotCompared},
 	{"functions are short", functionsAreShort},
 	{"no init", noInit},
 	{"only the store reads the clock", onlyTheStoreReadsClock},
