@@ -142,16 +142,25 @@ var clientList = Command{
 		var lines strings.Builder
 		for _, s := range c.instance.clients.all() {
 			if wanted(s) {
-				var words [][]byte
-				if s == c.client {
-					words = c.words
-				}
-				lines.WriteString(s.line(c.View.Now(), s.latest.Load(), words))
+				lines.WriteString(c.lineOf(s))
 			}
 		}
 		c.Out.Verbatim("txt", lines.String())
 		return nil
 	},
+}
+
+// lineOf is a session's line in CLIENT LIST; none if it ends meanwhile: then it was taken apart while it was looked at.
+func (c *Call) lineOf(s *Session) string {
+	var words [][]byte
+	if s == c.client {
+		words = c.words
+	}
+	line := s.line(c.View.Now(), s.latest.Load(), words)
+	if c.instance.clients.get(s.id) == nil {
+		return ""
+	}
+	return line
 }
 
 // clientFilter reads CLIENT LIST's options.

@@ -114,14 +114,21 @@ func (c *clients) largest(bytes int64) (leave []*Session, enough bool) {
 		if bytes <= c.leaving {
 			break
 		}
-		s.leaves = max(s.holds.Load(), 1)
-		c.leaving += s.leaves
+		c.leave(s)
 		leave = append(leave, s)
 	}
 	return leave, bytes <= c.leaving
 }
 
-// hasLeft says that a session that was evicted has gone.
+// leave counts what a session holds as being on its way out, once. It needs the lock.
+func (c *clients) leave(s *Session) {
+	if s.leaves == 0 {
+		s.leaves = max(s.holds.Load(), 1)
+		c.leaving += s.leaves
+	}
+}
+
+// hasLeft says that a session is gone.
 func (c *clients) hasLeft(s *Session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -177,10 +177,15 @@ func (c *clients) add(s *Session) {
 	c.byID[s.id] = s
 }
 
+// remove has nobody see the session any more. What it still holds counts with what is on its way out.
 func (c *clients) remove(s *Session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.byID[s.id] == nil {
+		return
+	}
 	delete(c.byID, s.id)
+	c.leave(s)
 	c.noteLeft()
 }
 

@@ -117,7 +117,10 @@ func (in *Instance) Open(p Peer) *Session {
 }
 
 // Close ends the session: the connection is gone. A Slow command that still runs stops soon, its reply goes nowhere.
+// Others stop seeing the session before anything of it is taken apart: CLIENT LIST would show a client without
+// subscriptions that holds nothing, which it never was.
 func (s *Session) Close() {
+	s.instance.clients.remove(s)
 	s.cancel()
 	s.unwatch()
 	s.instance.waits.forget(s)
@@ -126,7 +129,6 @@ func (s *Session) Close() {
 	s.stopMonitoring()
 	s.closeMail()
 	s.release()
-	s.instance.clients.remove(s)
 }
 
 // What one turn may do, so that an event loop comes round to everybody in well under a millisecond: a Fast command takes about

@@ -176,6 +176,27 @@ func TestCloseStopsASlowCommand(t *testing.T) {
 	require.Equal(t, 0, s.instance.clients.count())
 }
 
+// A session that ends is not shown in the middle of it, with nothing left of what it held.
+func TestASessionThatEndsIsNotShown(t *testing.T) {
+	s := newStill(t)
+	ends, other := s.dial(), s.dial()
+	ends.say(t, "SUBSCRIBE a")
+	ends.session.mail.mu.Lock() // which it stops at
+	closed := make(chan struct{})
+	go func() {
+		ends.session.Close()
+		close(closed)
+	}()
+	<-ends.session.ctx.Done() // it has begun
+	require.Nil(t, s.instance.clients.get(ends.session.id))
+	require.Equal(t, 1, strings.Count(other.say(t, "CLIENT LIST"), "id="))
+	require.Positive(t, s.instance.clients.leaving, "what it holds is on its way out")
+	ends.session.mail.mu.Unlock()
+	<-closed
+	require.Zero(t, s.instance.clients.leaving)
+	require.Empty(t, other.session.call.lineOf(ends.session), "nor if it was on the list before it began")
+}
+
 // A browser can be made to send commands in the body of a request: nothing of it is answered, nothing behind it read.
 func TestHTTPIsCutOff(t *testing.T) {
 	for _, line := range []string{"POST / HTTP/1.1", "post /", "Host: localhost", "*1\r\n$4\r\nPOST"} {

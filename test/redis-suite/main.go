@@ -34,12 +34,12 @@ var units = []string{
 	"unit/protocol", "unit/type/incr", "unit/type/string", "unit/expire", "unit/keyspace", "unit/scan",
 	"unit/introspection", "unit/introspection-2", "unit/querybuf", "unit/multi", "unit/other", "unit/quit", "unit/slowlog",
 	"unit/latency-monitor", "unit/pubsub", "unit/tracking",
-	"unit/auth", "unit/acl", "unit/acl-v2", "unit/limits", "unit/info",
+	"unit/auth", "unit/acl", "unit/acl-v2", "unit/limits", "unit/obuf-limits", "unit/info",
 }
 
 // started are the units whose tests want servers that the suite starts, with a configuration. Nothing stands between, so that
 // nobody hears what they send: what is skipped of them needs a reason in words; and they run as they are, without RESP3.
-var started = []string{"unit/auth", "unit/acl", "unit/acl-v2", "unit/limits", "unit/info"}
+var started = []string{"unit/auth", "unit/acl", "unit/acl-v2", "unit/limits", "unit/obuf-limits", "unit/info"}
 
 func startsItself(unit string) bool { return slices.Contains(started, unit) }
 
