@@ -355,6 +355,19 @@ var slidingFaults = map[string]stepFunc[Sliding]{
 		}
 		return d, next, err
 	},
+	"a shorter period reads counts as its own": func(
+		l Limit, now int64, s Sliding, quantity int64, mode quota.Mode,
+	) (quota.Decision, Sliding, error) {
+		in := s
+		if now >= min(s.Until, s.End) && l.period < s.period() {
+			in.End = min(s.End, l.endOfSliding(in))
+		}
+		d, next, err := l.StepSliding(now, in, quantity, mode)
+		if next == in {
+			next = s
+		}
+		return d, next, err
+	},
 	"the stored period decides for ever": func(
 		l Limit, now int64, s Sliding, quantity int64, mode quota.Mode,
 	) (quota.Decision, Sliding, error) {

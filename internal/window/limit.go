@@ -16,7 +16,8 @@
 // The period comes with every call, so it may differ from one call to the next, and must not let a call forget what
 // another has counted. A fixed window that is open lasts as long as the longest period that a taking call has named. Of
 // the others a key keeps its period too: that one decides, whatever a call names, until it has once passed since a
-// taking call named it last (Until); then the period of the next call does. Only calls that take name a period.
+// taking call named it last (Until); then the period of the next call does. Only calls that take name a period. A sliding
+// window counter hands what is in view at Until to a shorter period as the count of its window before.
 package window
 
 import (

@@ -155,8 +155,31 @@ func modelFixed(l Limit, now int64, s Fixed, quantity int64, mode quota.Mode) (q
 	return viewedFixed.step(l, now, s, quantity, mode)
 }
 
+// handed is the contract's hand-over to a shorter period: what the longer one saw in view, up to when it decided, leaves with one
+// window of the shorter.
+func handed(l Limit, s Sliding, t int64) Sliding {
+	kept, _ := storedSliding(s)
+	if t >= s.End || l.period >= kept || kept > 1e18 {
+		return s
+	}
+	long, until := Limit{size: l.size, period: kept}, instant(s.Until)
+	seen := new(big.Int).Div(plus(weighSliding(long, s, until), n(kept-1)), n(kept))
+	if !seen.IsInt64() {
+		seen = n(math.MaxInt64)
+	}
+	return Sliding{Start: until, Previous: seen.Int64(), Until: s.Until, End: s.End}
+}
+
+// weighSliding is the counts, times the period, the older by what is in view of its window.
+func weighSliding(l Limit, s Sliding, t int64) *big.Int {
+	s = rolled(l, s, t)
+	e := max(t-s.Start, 0)
+	return plus(times(n(s.Previous), n(l.period-e)), times(n(s.Current), n(l.period)))
+}
+
 // rolled is the contract's roll, without an opinion on what is left over.
 func rolled(l Limit, s Sliding, t int64) Sliding {
+	s = handed(l, s, t)
 	s.Start, s.Previous, s.Current = instant(s.Start), max(s.Previous, 0), max(s.Current, 0)
 	switch windows := new(big.Int).Quo(minus(n(t), n(s.Start)), n(l.period)).Int64(); {
 	case t >= s.End || windows >= 2:
@@ -171,21 +194,12 @@ func rolled(l Limit, s Sliding, t int64) Sliding {
 }
 
 var viewedSliding = viewed[Sliding]{
-	weigh: func(l Limit, s Sliding, t int64) *big.Int {
-		s = rolled(l, s, t)
-		e := max(t-s.Start, 0)
-		return plus(times(n(s.Previous), n(l.period-e)), times(n(s.Current), n(l.period)))
-	},
+	weigh: weighSliding,
 	all: func(l Limit, s Sliding, t int64) *big.Int {
 		s = rolled(l, s, t)
 		return plus(n(s.Previous), n(s.Current))
 	},
-	stored: func(s Sliding) (period, until int64) {
-		if s.Current > 0 { // which two windows see
-			return (s.End - instant(s.Start)) / 2, min(s.Until, s.End)
-		}
-		return s.End - instant(s.Start), min(s.Until, s.End)
-	},
+	stored: storedSliding,
 	name: func(own, l Limit, s Sliding, now int64) Sliding {
 		if own == l && s.Until < now+l.period {
 			s.Until = now + l.period
@@ -206,6 +220,14 @@ var viewedSliding = viewed[Sliding]{
 		}
 		return Sliding{}, n(0)
 	},
+}
+
+// storedSliding is the period that the ends of the windows tell.
+func storedSliding(s Sliding) (period, until int64) {
+	if s.Current > 0 { // which two windows see
+		return (s.End - instant(s.Start)) / 2, min(s.Until, s.End)
+	}
+	return s.End - instant(s.Start), min(s.Until, s.End)
 }
 
 func modelSliding(l Limit, now int64, s Sliding, quantity int64, mode quota.Mode) (quota.Decision, Sliding, error) {

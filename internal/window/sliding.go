@@ -1,7 +1,9 @@
 package window
 
 import (
+	"math"
 	"math/bits"
+	"time"
 
 	"cellserver/internal/quota"
 )
@@ -84,8 +86,14 @@ func (l Limit) StepSliding(now int64, s Sliding, quantity int64, mode quota.Mode
 func (s Sliding) empty() bool { return s.Previous == 0 && s.Current == 0 }
 
 // readSliding is what a call sees at now. Where a window has passed the current count becomes the previous one; where
-// two have, nothing is left. Another period reads the counts as they stand: how they were spread is not known.
+// two have, nothing is left. A longer period reads the counts as they stand: how they were spread is not known.
 func (l Limit) readSliding(now int64, s Sliding) Sliding {
+	if now >= s.End {
+		return Sliding{Start: now, End: now}
+	}
+	if kept := s.period(); l.period < kept && kept <= maxPeriod*int64(time.Second) {
+		s = l.handedOver(kept, s)
+	}
 	w := Sliding{Start: instant(s.Start), Previous: max(s.Previous, 0), Current: max(s.Current, 0)}
 	if now-w.Start >= l.period {
 		w = Sliding{Start: w.Start + l.period, Previous: w.Current}
@@ -95,6 +103,16 @@ func (l Limit) readSliding(now int64, s Sliding) Sliding {
 		return Sliding{Start: now, End: now}
 	}
 	return w
+}
+
+// handedOver is s for a period that is shorter than the one that is kept. Windows of that length may all have passed since the
+// start, and what was taken a moment ago with them. So what was in view when the kept period had decided for the last time counts
+// as taken in the window before.
+func (l Limit) handedOver(kept int64, s Sliding) Sliding {
+	until := instant(s.Until)
+	long := Limit{size: l.size, period: kept}
+	w := long.readSliding(until, s)
+	return Sliding{Start: until, Previous: w.Current + min(long.inView(until, w), math.MaxInt64-w.Current), Until: s.Until, End: s.End}
 }
 
 // endOfSliding is when nothing of w is in view any more. What was taken in this window leaves with the end of the next.
@@ -112,8 +130,13 @@ func (l Limit) roomInSliding(now int64, w Sliding) int64 {
 	if room == inDebt || w.Previous == 0 {
 		return room
 	}
+	return max(room-l.inView(now, w), inDebt)
+}
+
+// inView is how much of the window before is in view, rounded up.
+func (l Limit) inView(now int64, w Sliding) int64 {
 	inView := min(w.Start+l.period-now, l.period) // more than the period only if the clock ran back
-	return max(room-mulDivCeil(w.Previous, inView, l.period), inDebt)
+	return mulDivCeil(w.Previous, inView, l.period)
 }
 
 // fitsSlidingAt is the first instant at which a quantity of at most the limit fits, if it does not fit now. The weighted

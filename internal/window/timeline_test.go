@@ -193,19 +193,18 @@ var slidingTimelines = []timeline{
 		    0  6 take -> 0 4 20000    -1  6
 		limit 10 1
 		 5000  4 take -> 0 0 15000    -1  4
-		 5000  1 take -> 1 0 15000  5000  0
-		 9999 10 take -> 1 0 10001     1  0
-		10000 10 peek -> 0 0  2000    -1 10
+		 5000  1 take -> 1 0 15000  5100  0
+		 9999 10 take -> 1 0 10001  1001  0
+		10000 10 peek -> 1 0  1000  1000  0
 		limit 10 10
 		10000  0 take -> 0 0 10000    -1  0
 		limit 10 100
 		10000  1 take -> 1 0 10000 10000  0
 		limit 10 1
-		10000 10 take -> 0 0  2000    -1 10
+		10500  5 take -> 0 0  1500    -1  5
 		limit 10 10
-		10000  1 take -> 1 0  2000  2000  0
-		11000  1 take -> 1 0  1000  1000  0
-		11000  1 take -> 1 0  1000  1000  0`},
+		10500  1 take -> 1 0  1500  1500  0
+		11000  1 take -> 0 4  2000    -1  1`},
 	{"named again, the stored period goes on; only what takes names one", `
 		limit 10 10
 		    0  1 take -> 0 9 20000    -1  1
@@ -216,7 +215,7 @@ var slidingTimelines = []timeline{
 		12000 20 take -> 1 9  8000    -1  0
 		limit 10 1
 		18999  1 peek -> 0 8 11001    -1  1
-		19000  1 peek -> 0 9  2000    -1  1`},
+		19000  1 peek -> 0 8  2000    -1  1`},
 	{"a limit of 0 blocks everything", `
 		limit 0 1
 		0 1 take  -> 1 0    0   -1 0
