@@ -38,7 +38,12 @@ func newStillOn(t testing.TB, clock store.Clock) *still {
 
 // newStillWith is newStillOn with other settings.
 func newStillWith(t testing.TB, clock store.Clock, change func(*Settings)) (*still, error) {
-	memory := store.NewMemory(store.Options{Clock: clock, SweepEvery: -1})
+	return newStillIn(t, store.Options{Clock: clock, SweepEvery: -1}, change)
+}
+
+// newStillIn is newStillWith in another store.
+func newStillIn(t testing.TB, in store.Options, change func(*Settings)) (*still, error) {
+	memory := store.NewMemory(in)
 	t.Cleanup(func() { memory.Close() })
 	settings, options := NewSettings(), new(option.List)
 	settings.Debug = "local"

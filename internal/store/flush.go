@@ -49,7 +49,7 @@ func (s *shard) leave(to *flushed) {
 		return // it is empty
 	}
 	index, list := s.index.leave(), s.pages.list
-	s.pages = pages{pool: s.pages.pool}
+	s.pages = pages{pool: s.pages.pool, most: s.pages.most}
 	s.logs, s.leases = slab[entryLog]{}, slab[leases]{}
 	s.records, s.lasting, s.swept = 0, 0, 0
 	s.show()

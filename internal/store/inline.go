@@ -164,6 +164,9 @@ func (s *shard) placeLog(at *spot) error {
 	if len(s.entries)*entryBytes <= inlineRoom(at.key, SlidingLog) {
 		return s.placeRing(at)
 	}
+	if s.tight {
+		return ErrFull
+	}
 	if err := s.place(at, SlidingLog, 0); err != nil {
 		return err
 	}

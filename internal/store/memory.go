@@ -29,6 +29,7 @@ type Memory struct {
 	pool      pool
 	flushed   flushed
 	holds     *meter.Longest
+	mostPages int // of a shard
 	sweeping  sync.Mutex
 	unswept   atomic.Bool // nobody sweeps by itself
 	gaveBack  int         // blocks, to the system, since the sweep last found none to give back; the sweep's own
@@ -57,6 +58,8 @@ type Options struct {
 	// negative, and then the owner calls Sweep.
 	SweepEvery time.Duration
 	Holds      *meter.Longest // learns how long shards are locked; nil for nobody
+	// MostPages is how many pages of 4 KiB a shard may have: as many as can be numbered if 0. For tests.
+	MostPages int
 }
 
 // NewMemory makes an empty store. Close ends its sweep.
@@ -70,7 +73,11 @@ func NewMemory(o Options) *Memory {
 	if o.SweepEvery == 0 {
 		o.SweepEvery = SweepInterval
 	}
+	if o.MostPages == 0 {
+		o.MostPages = maxPages
+	}
 	m := &Memory{
+		mostPages: o.MostPages,
 		clock:     o.Clock,
 		seed:      maphash.MakeSeed(),
 		databases: make([]atomic.Pointer[database], o.Databases),
@@ -125,7 +132,7 @@ func (m *Memory) newDatabase(n int) *database {
 		s := &db.shards[i]
 		s.seed, s.database, s.listener = m.seed, int32(n), &m.listener
 		s.index.pool, s.pages.pool = &m.pool, &m.pool
-		s.holds = m.holds
+		s.holds, s.pages.most = m.holds, m.mostPages
 	}
 	return db
 }

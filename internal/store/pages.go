@@ -14,6 +14,7 @@ type pages struct {
 	spare []uint32             // numbers of list entries that hold no page
 	open  [maxClass + 1]uint32 // by class: 1 + the number of a page with a free slot, 0 if none
 	bytes int64                // held in pages
+	most  int                  // pages: maxPages, but in tests
 }
 
 // page is one page and what is known of it. A record too large to share a page has one of its own size.
@@ -31,6 +32,7 @@ const (
 	unitsPerPage = pageBytes / unitBytes
 	maxClass     = 128 // units: a record of up to 1 KiB shares a page, four at least to one
 	maxPages     = math.MaxUint32 / unitsPerPage
+	fewPages     = 64 // as many as one step may need
 )
 
 // ref names a record in its shard: page number * unitsPerPage + the unit it starts at, plus 1 so that 0 is none.
@@ -111,12 +113,12 @@ func (p *pages) openPage(class int) bool {
 }
 
 // haveRoom says whether so many records can surely be made.
-func (p *pages) haveRoom(records int) bool { return len(p.spare)+maxPages-len(p.list) >= records }
+func (p *pages) haveRoom(records int) bool { return len(p.spare)+p.most-len(p.list) >= records }
 
 func (p *pages) add(data []byte, class int) (n uint32, ok bool) {
 	if k := len(p.spare); k > 0 {
 		n, p.spare = p.spare[k-1], p.spare[:k-1]
-	} else if len(p.list) == maxPages {
+	} else if len(p.list) >= p.most {
 		return 0, false
 	} else {
 		n = uint32(len(p.list))

@@ -27,7 +27,10 @@ func (v *view) TakeAll(_ context.Context, takes []Taking, peek bool) ([]quota.De
 		return decisions, false, err
 	}
 	mode := quota.Peek
-	if allowed && !peek && locked.haveRoom(db, len(takes)) {
+	if allowed && !peek {
+		if !locked.haveRoom(db, len(takes)) {
+			return takeTight(db, locked, takes, hashes, now, false, decisions)
+		}
 		mode = quota.Take
 	}
 	granted, err := takeEach(db, takes[last:], hashes[last:], now, mode, decisions[last:])
@@ -38,8 +41,6 @@ func (v *view) TakeAll(_ context.Context, takes []Taking, peek bool) ([]quota.De
 		return decisions, false, untaken(db, takes, hashes, now, decisions)
 	case peek:
 		return decisions, true, nil
-	case mode == quota.Peek:
-		return nil, false, ErrFull
 	}
 	_, err = takeEach(db, takes[:last], hashes, now, quota.Take, decisions)
 	return decisions, true, err

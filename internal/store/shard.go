@@ -44,8 +44,7 @@ type shard struct {
 	expired  int64 // how many records have gone because their time was over
 	moved    int64 // bytes of values that were copied
 	lasting  int   // values that do not expire
-
-	_ [8]byte // a shard must fill whole cache lines, or its neighbour's lock lies on one of its own: a test holds it to that
+	// A shard must fill whole cache lines, or its neighbour's lock lies on one of its own: a test holds it to that.
 }
 
 // advance is the instant of a call that read the clock at now: never before an instant that this shard has seen. Two
@@ -83,11 +82,21 @@ func (s *shard) find(h hashed, key []byte) (record, place) {
 func (s *shard) see(h hashed, key []byte, now int64) (record, place) {
 	r, p := s.find(h, key)
 	if r != nil && r.expires() <= now {
-		s.lapse(h, key, p)
+		s.ended(h, key, p)
 		return nil, place{}
 	}
 	return r, p
 }
+
+// ended removes a record that has expired, unless memory is short: then it stays, so that whatever its key holds next has a place.
+func (s *shard) ended(h hashed, key []byte, p place) {
+	if !s.isShort() {
+		s.lapse(h, key, p)
+	}
+}
+
+// isShort says whether a new record may find no place: the step must not take memory, or the shard has hardly a page left.
+func (s *shard) isShort() bool { return s.tight || !s.pages.haveRoom(fewPages) }
 
 // lapse removes a record that has expired.
 func (s *shard) lapse(h hashed, key []byte, p place) {
@@ -103,10 +112,16 @@ func (s *shard) add(h hashed, key []byte, kind Kind) (record, error) {
 
 // addSized is add for a kind that has so many bytes more.
 func (s *shard) addSized(h hashed, key []byte, kind Kind, more int) (record, error) {
-	if s.tight {
-		return nil, ErrFull
+	size := recordSize(len(key), kind) + more
+	if s.isShort() {
+		if r := s.again(h, key, kind, size); r != nil {
+			return r, nil
+		}
+		if s.tight {
+			return nil, ErrFull
+		}
 	}
-	at, ok := s.pages.alloc(recordSize(len(key), kind) + more)
+	at, ok := s.pages.alloc(size)
 	if !ok {
 		return nil, ErrFull
 	}
@@ -119,6 +134,25 @@ func (s *shard) addSized(h hashed, key []byte, kind Kind, more int) (record, err
 	s.records++
 	s.show()
 	return r, nil
+}
+
+// again makes the record of a key that has expired, if there is one, that of a kind; where its slot is too small it goes, but while
+// the step must not take memory.
+func (s *shard) again(h hashed, key []byte, kind Kind, size int) record {
+	r, p := s.find(h, key)
+	switch {
+	case r == nil:
+		return nil
+	case s.pages.room(p.bucket.ref(p.slot)) >= size:
+		s.tell(key, Expired)
+		s.expired++
+		s.letGo(r)
+		r.begin(kind, s.last)
+		return r
+	case !s.tight:
+		s.lapse(h, key, p)
+	}
+	return nil
 }
 
 func (s *shard) remove(h hashed, p place) {
@@ -153,7 +187,7 @@ func (s *shard) throttle(h hashed, key []byte, now int64, limit gcra.Limit, quan
 	o, next, err := limit.Outcome(now, tat, quantity, mode)
 	if err != nil || next == tat {
 		if r != nil && tat == 0 {
-			s.lapse(h, key, p)
+			s.ended(h, key, p)
 		}
 		return o, err
 	}
@@ -183,8 +217,12 @@ func (s *shard) keep(h hashed, key []byte, r record, p place, now, tat int64) er
 	return nil
 }
 
-// outlived counts that a record's time is over, and is the record if it can be a throttle key's again, else nil.
+// outlived counts that a record's time is over, and is the record if it can be a throttle key's again, else nil. While memory is
+// short it leaves that to again.
 func (s *shard) outlived(h hashed, r record, p place) record {
+	if r.kind() != Throttle && s.isShort() {
+		return nil
+	}
 	s.tell(r.key(), Expired)
 	s.expired++
 	if r.use(s.last); r.kind() == Throttle {

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"math/bits"
 
 	"cellserver/internal/gcra"
 	"cellserver/internal/lease"
@@ -49,7 +50,7 @@ func (v tight) Acquire(_ context.Context, key []byte, r lease.Request, maxHolder
 	return s.acquire(h, key, v.now, r, maxHolders)
 }
 
-// TakeAll asks every limiter first, and whether there is room for what it allows.
+// TakeAll is takeTight of its keys.
 func (v tight) TakeAll(_ context.Context, takes []Taking, peek bool) ([]quota.Decision, bool, error) {
 	hashes := make([]hashed, len(takes))
 	var locked lockSet
@@ -60,7 +61,15 @@ func (v tight) TakeAll(_ context.Context, takes []Taking, peek bool) ([]quota.De
 	db, now := v.lockSet(locked)
 	defer v.unlock(db, locked)
 
-	decisions := v.room(len(takes))
+	return takeTight(db, locked, takes, hashes, now, peek, v.room(len(takes)))
+}
+
+// takeTight asks every limiter first, and whether there is a place for what it allows.
+func takeTight(
+	db *database, locked lockSet, takes []Taking, hashes []hashed, now int64, peek bool, decisions []quota.Decision,
+) ([]quota.Decision, bool, error) {
+	locked.setTight(db, true)
+	defer locked.setTight(db, false)
 	allowed, err := takeEach(db, takes, hashes, now, quota.Peek, decisions)
 	switch {
 	case err != nil:
@@ -87,23 +96,39 @@ func spare(db *database, takes []Taking, hashes []hashed, now int64, decisions [
 	return spared
 }
 
-// needs says whether a quantity that is allowed takes memory: a record, or for a log that is full a larger one. A record of
-// a throttle key that has expired is used again.
+// setTight says of shards, which are locked, that the step must not take memory, or that it is over.
+func (set *lockSet) setTight(db *database, tight bool) {
+	for word, bitmap := range set {
+		for ; bitmap != 0; bitmap &= bitmap - 1 {
+			db.shards[word*64+bits.TrailingZeros64(bitmap)].tight = tight
+		}
+	}
+}
+
+// needs says whether a quantity that is allowed takes memory: a record, or for a log that is full a larger one. A record that has
+// expired is used again, if it is large enough.
 func (s *shard) needs(h hashed, t *Taking, now int64) bool {
 	r, p := s.find(h, t.Key)
 	switch {
 	case r == nil:
 		return true
-	case t.Rule.Kind == Throttle:
-		return r.kind() != Throttle
 	case r.expires() <= now:
-		return true
+		return s.pages.room(p.bucket.ref(p.slot)) < firstSize(t.Key, t.Rule.Kind)
 	case t.Rule.Kind != SlidingLog:
 		return false
 	}
 	at := spot{h: h, key: t.Key, r: r, p: p, live: true}
 	_, _, edit, _ := t.Rule.Log.StepLog(now, r.logState(), s.log(r), t.Quantity, quota.Take)
 	return s.logGrows(&at, edit)
+}
+
+// firstSize is how large the record of a key is that a limiter has taken from once.
+func firstSize(key []byte, kind Kind) int {
+	size := recordSize(len(key), kind)
+	if kind == SlidingLog {
+		size += entryBytes
+	}
+	return size
 }
 
 // logGrows says whether the entries of a key that is there will not fit where they are.

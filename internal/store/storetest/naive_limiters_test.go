@@ -66,7 +66,7 @@ func (v *naiveView) take(name string, now int64, rule store.Rule, quantity int64
 	if v.has(forgetsPrevious) {
 		next.sliding.Previous = 0
 	}
-	if v.refuses(was, next) {
+	if v.refuses(name, was, next) {
 		return quota.Decision{}, store.ErrFull
 	}
 	if v.has(forgetsOthers) {
@@ -187,7 +187,7 @@ func (v *naiveView) Acquire(_ context.Context, key []byte, r lease.Request, maxH
 		r, _ = lease.NewRequest(asked.FieldByName("limit").Int(), ttl/1e9, append(holder, '\''), asked.FieldByName("quantity").Int())
 	}
 	d, changed, err := l.Acquire(now, r, maxHolders)
-	if v.tight && changed && !again && !v.has(tightAdds) {
+	if stood, _ := v.database().held(name); v.tight && changed && !again && !stood.takenAgain(now, store.Lease) && !v.has(tightAdds) {
 		return quota.Decision{}, store.ErrFull
 	}
 	if d.Limited && v.has(renewsRefused) {

@@ -221,7 +221,7 @@ func (v *naiveView) live(key string, now int64) held {
 	if v.has(outlivesEnd) && h.kind != store.Throttle {
 		now--
 	}
-	if there && h.expires <= now && !v.looksAtWhatExpired() {
+	if there && h.expires <= now && !v.looksAtWhatExpired() && (!v.tight || v.has(tightLapses)) {
 		if !v.has(quietRevival) {
 			v.tell(v.number, key, store.Expired)
 		}
@@ -273,7 +273,7 @@ func (v *naiveView) throttle(name string, now int64, limit gcra.Limit, quantity 
 	case quantity < 0 && v.has(losesRefund), mode == quota.Force && v.has(forgetsDebt):
 		return o, nil
 	}
-	if v.refuses(was, held{kind: store.Throttle, expires: next}.at(now)) {
+	if v.refuses(name, was, held{kind: store.Throttle, expires: next}.at(now)) {
 		return gcra.Outcome{}, store.ErrFull
 	}
 	if next != tat || v.has(noticesNothing) {
@@ -290,6 +290,9 @@ func (v *naiveView) keep(name string, now int64, next held) {
 		return
 	}
 	v.used[v.place(name)] = now
+	if stood, there := v.database().held(name); v.tight && there && stood.expires <= now {
+		v.tell(v.number, name, store.Expired)
+	}
 	v.tell(v.number, name, store.Changed)
 	v.database().set(name, next)
 	if other, ok := v.shared[name]; ok {

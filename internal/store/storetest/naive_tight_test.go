@@ -45,15 +45,24 @@ func (v tightNaive) Acquire(_ context.Context, key []byte, r lease.Request, maxH
 }
 
 // refuses says whether a step needs memory that it must not take.
-func (v *naiveView) refuses(was, next held) bool {
+func (v *naiveView) refuses(name string, was, next held) bool {
 	if !v.tight || v.has(tightAdds) {
 		return false
 	}
 	if was.kind != store.None && v.has(tightGrows) {
 		return false
 	}
-	return v.has(tightRefuses) || next.needs(was)
+	return v.has(tightRefuses) || v.needs(name, was, next)
 }
+
+// needs says whether a step needs memory: none where what has expired has left its place.
+func (v *naiveView) needs(name string, was, next held) bool {
+	stood, _ := v.database().held(name)
+	return next.needs(was) && !(was.kind == store.None && stood.takenAgain(v.last, next.kind))
+}
+
+// takenAgain says whether it has expired, and left its place to another of its kind.
+func (h held) takenAgain(now int64, kind store.Kind) bool { return h.kind == kind && h.expires <= now }
 
 // needs says whether it takes more memory than what was there: a log has room for eight.
 func (h held) needs(was held) bool {
@@ -64,9 +73,10 @@ func (h held) needs(was held) bool {
 func (v *naiveView) spare(takes []store.Taking, now int64, decisions []quota.Decision) bool {
 	spared := true
 	for i, t := range takes {
-		was := v.live(v.name(t.Key), now)
+		name := v.name(t.Key)
+		was := v.live(name, now)
 		_, next, changed, _ := was.take(now, t.Rule, t.Quantity, quota.Take)
-		decisions[i].Limited = changed && next.needs(was)
+		decisions[i].Limited = changed && v.needs(name, was, next)
 		spared = spared && !decisions[i].Limited
 	}
 	return spared || v.has(tightTakesHalf)

@@ -117,6 +117,7 @@ const (
 	tightRefuses
 	tightGrows
 	tightTakesHalf
+	tightLapses
 	lastsAlways
 	faults // how many there are
 )
@@ -203,6 +204,7 @@ var finds = map[fault]string{
 	tightRefuses:   "tight",
 	tightGrows:     "tight and growing",
 	tightTakesHalf: "tight for all",
+	tightLapses:    "tight and expired",
 
 	readsBinary:      "values",
 	writesKeepExpiry: "values",

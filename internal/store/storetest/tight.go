@@ -17,6 +17,8 @@ var tightCases = []testCase{
 	{"tight", "while memory is short a limiter decides about every key that is there, and answers whatever takes nothing; only what " +
 		"adds a key is ErrFull, and changes nothing", tightLimiters},
 	{"tight and growing", "while memory is short a key that would have to grow is ErrFull, and stays as it is", tightGrowing},
+	{"tight and expired", "while memory is short a key that has expired keeps its place until it is swept, whatever is asked of it: " +
+		"the next call that takes something uses it again", tightExpired},
 	{"tight for all", "while memory is short TakeAll is ErrFull if one of its keys needs some, says which, and takes nothing", tightForAll},
 }
 
@@ -113,6 +115,61 @@ func (r *rig) growing(key string, grow, fit func(i int) error) {
 			require.Less(r, fitted, maxLog/10, "%s grows without memory", key)
 		}
 	}
+}
+
+// tightExpired has every key expire, asks about it in each way, and takes again. A store that sweeps by itself may have come by in
+// between: then that is tried again.
+func tightExpired(r *rig) {
+	for i, kind := range append(slices.Clone(limiters), store.Lease) {
+		for _, all := range []bool{false, true} {
+			key, taken := fmt.Sprint(i, all), false
+			for range 100 {
+				if taken = r.takesAgain(kind, key, all); taken {
+					break
+				}
+			}
+			require.True(r, taken, "%s, by TakeAll: %t", kind, all)
+		}
+	}
+}
+
+// takesAgain says whether a key that has expired was there to be taken from; and checks that only then anything was changed.
+func (r *rig) takesAgain(kind store.Kind, key string, all bool) bool {
+	tight, five, me := r.tight(), rule(kind, 5, 60), request(5, 60, "me", 1)
+	if kind == store.Lease {
+		r.acquire(key, me)
+	} else {
+		r.takeBy(five, key, 1, quota.Take)
+	}
+	r.clock.Advance(10 * time.Minute)
+	r.view.Begin()
+	tight = r.tight()
+	var err error
+	h := r.listen()
+	if kind == store.Lease {
+		require.False(r, tight.acquire(key, request(5, 60, "you", 0)).Limited)
+		require.True(r, tight.acquire(key, request(5, 60, "you", 6)).Limited)
+		_, err = tight.view.Acquire(ctx, []byte(key), me, maxHolders)
+	} else {
+		takes := []store.Taking{{Key: []byte(key), Rule: five, Quantity: 1}}
+		require.Equal(r, int64(4), tight.takeBy(five, key, 1, quota.Peek).Remaining)
+		require.Equal(r, int64(5), tight.takeBy(five, key, 0, quota.Take).Remaining)
+		require.True(r, tight.takeBy(five, key, 6, quota.Take).Limited)
+		_, allowed := tight.takeAll(true, takes...)
+		require.True(r, allowed)
+		if all {
+			_, _, err = tight.view.TakeAll(ctx, takes, false)
+		} else {
+			_, err = tight.view.Take(ctx, []byte(key), &five, 1, quota.Take)
+		}
+	}
+	if err != nil {
+		require.ErrorIs(r, err, store.ErrFull)
+		return false
+	}
+	require.Equal(r, []notice{{0, key, store.Expired}, {0, key, store.Changed}}, h.heard())
+	require.Equal(r, 1, r.remove(key))
+	return true
 }
 
 func tightForAll(r *rig) {

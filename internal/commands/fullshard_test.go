@@ -1,0 +1,43 @@
+package commands
+
+import (
+	"fmt"
+	"testing"
+
+	"cellserver/internal/store"
+
+	"github.com/stretchr/testify/require"
+)
+
+// At a shard's hard limit CL.ALL answers as its limiters do alone: on keys that are there, and as --oom-decision says on others.
+func TestLimitersAgreeInFullShards(t *testing.T) {
+	s, err := newStillIn(t, store.Options{Clock: store.NewStillClock(stillStart), SweepEvery: -1, MostPages: 1}, func(*Settings) {})
+	require.NoError(t, err)
+	c := s.dial()
+	says := func(want, call string) {
+		t.Helper()
+		require.NoError(t, c.Send([]byte(call+"\r\n")))
+		got, err := c.Receive(0)
+		require.NoError(t, err)
+		require.Equal(t, want, got, call)
+	}
+	for i := range 256 * 128 * 2 {
+		require.NoError(t, c.Send(fmt.Appendf(nil, "CL.THROTTLE key:%08d 3 1 60\r\n", i)))
+		_, err := c.Receive(0)
+		require.NoError(t, err)
+	}
+	const oom = "-OOM command not allowed when used memory > 'maxmemory'."
+	for _, decision := range []string{"error", "limit"} {
+		says("+OK", "CONFIG SET oom-decision "+decision)
+		says("[0, 4, 3, -1, 60]", "CL.THROTTLE key:00000000 3 1 60 0")
+		says("[0, -1, [0, 4, 2, -1, 120]]", "CL.ALL 1 THROTTLE key:00000000 3 1 60 1")
+		says("[0, 4, 3, -1, 60]", "CL.THROTTLE key:00000000 3 1 60 -1")
+		one, all := oom, oom
+		if decision == "limit" {
+			one, all = "[1, 5, 0, 1, 0]", "[1, 1, [0, 4, 3, -1, 60], [1, 5, 0, 1, 0]]"
+		}
+		says(one, "CL.FIXED new:00000000 5 60")
+		says(all, "CL.ALL 2 THROTTLE key:00000000 3 1 60 1 FIXED new:00000000 5 60 1")
+		says("0", "EXISTS new:00000000")
+	}
+}
