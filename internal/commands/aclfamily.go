@@ -255,7 +255,7 @@ var aclDryRun = Command{
 		if a != nil {
 			u = a.user.Load()
 		}
-		row := c.instance.table.find(words)
+		row := c.Server.Table.find(words)
 		switch {
 		case u == nil:
 			return refusal(fmt.Sprintf("ERR User '%.1024s' not found", c.words[2]))
@@ -264,7 +264,7 @@ var aclDryRun = Command{
 		case !row.grammar.fits(len(words)):
 			return errArity(row)
 		}
-		why, object, _ := row.ask(c.instance, u, words)
+		why, object, _ := row.ask(c.Server, u, words)
 		switch why {
 		case acl.Allowed:
 			c.Out.Status("OK")

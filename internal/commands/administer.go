@@ -2,7 +2,6 @@ package commands
 
 import (
 	"net"
-	"runtime/debug"
 	"strconv"
 	"strings"
 
@@ -209,7 +208,7 @@ func debugSleep(c *Call, word []byte) error {
 
 // end is what to do when a call that lasts is over: what its time would have been told to, is told.
 func (c *Call) end() func() {
-	in, row, call, clock := c.instance, c.row, c.slowCall(c.row, c.words), c.instance.store.Clock()
+	in, row, call, clock := c.instance, c.row, c.slowCall(c.row, c.words), c.Server.Clock
 	began := clock.Now()
 	return func() {
 		if took := clock.Now() - began; in.took(row, took) {
@@ -235,25 +234,4 @@ func debugLog(c *Call, word []byte) error {
 	c.instance.log.Warn("DEBUG LOG: " + cut(word, longest))
 	c.Out.Status("OK")
 	return nil
-}
-
-var memoryDoctor = Command{
-	Name: "memory|doctor", Group: "server", Category: "none", Since: "4.0.0", Complexity: "O(1)",
-	Tips:    []string{"nondeterministic_output", allShards, "response_policy:special"},
-	Summary: "Would report what is wrong with the memory.", Reply: "A text that says that there is nothing to report.",
-	Run: func(c *Call) error {
-		c.Out.Verbatim("txt", "Hi Sam, I can't find any memory issue in your instance. I can only account for what occurs on this base.\n")
-		return nil
-	},
-}
-
-var memoryPurge = Command{
-	Name: "memory|purge", Group: "server", Category: "none", Since: "4.0.0", Complexity: "O(N) in the memory in use", Cost: Unbounded,
-	Tips:    []string{allShards, "response_policy:all_succeeded"},
-	Summary: "Gives the memory that is not used back to the system.", Reply: "OK.",
-	Run: func(c *Call) error {
-		debug.FreeOSMemory()
-		c.Out.Status("OK")
-		return nil
-	},
 }

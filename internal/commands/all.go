@@ -10,47 +10,49 @@ import (
 	"cellserver/internal/window"
 )
 
-var clAll = Command{
-	Name: "cl.all", Group: "limiter", Since: "1.0.0", Complexity: "O(N) in the number of limiters, and a comparison of each two keys", Flags: Write | Fast, Cost: Constant,
-	Summary: "Takes from several limiters, or from none (all or nothing).", KeyAccess: "RW ACCESS UPDATE",
-	Args: []Arg{Int("count").Min(1).Max(maxTakings),
-		Word("LIMITER key args... quantity [LIMITER key args... quantity ...] [PEEK] [MS]").Many()},
-	AnyMore: true, Keys: takingKeys, firstKey: 3, decides: true, peeks: allPeeks,
-	Reply: `Each limiter is THROTTLE key max_burst count_per_period period quantity, or FIXED, SLIDING or SLIDINGLOG key limit
+func (l *Limiters) all() *Command {
+	return &Command{
+		Name: "cl.all", Group: "limiter", Since: "1.0.0", Complexity: "O(N) in the number of limiters, and a comparison of each two keys", Flags: Write | Fast, Cost: Constant,
+		Summary: "Takes from several limiters, or from none (all or nothing).", KeyAccess: "RW ACCESS UPDATE",
+		Args: []Arg{Int("count").Min(1).Max(maxTakings),
+			Word("LIMITER key args... quantity [LIMITER key args... quantity ...] [PEEK] [MS]").Many()},
+		AnyMore: true, Keys: takingKeys, firstKey: 3, decides: true, peeks: allPeeks,
+		Reply: `Each limiter is THROTTLE key max_burst count_per_period period quantity, or FIXED, SLIDING or SLIDINGLOG key limit
 period quantity; count is how many there are, 1 to 64. The reply: limited, 0 if every limiter allowed its quantity and all
 were taken, 1 if one did not and none was; retry_after, the longest of those that limited, -1 if none did or one never will
 allow it; then for each limiter its five integers. When limited, remaining and reset_after of each are what is there.`,
-	Run: func(c *Call) error {
-		takes, rest, err := c.takings(c.words[2:], int(c.Int()))
-		defer clear(takes) // the keys are borrowed
-		peek, ms, ok := allOptions(rest)
-		if !ok {
-			return errSyntax // which comes before what a number is said to be
-		}
-		if err != nil {
-			return err
-		}
-		if repeatsKey(takes) {
-			return refusal("ERR CL.ALL takes a key once")
-		}
-		decisions, _, err := c.View.TakeAll(c.Context, takes, peek)
-		if c.limitsFull(err) && decisions != nil {
-			err = nil
-			for i := range decisions {
-				if d := &decisions[i]; d.Limited {
-					*d = noRoom(takes[i].Rule.Size())
+		Run: func(c *Call) error {
+			takes, rest, err := l.takings(c, c.words[2:], int(c.Int()))
+			defer clear(takes) // the keys are borrowed
+			peek, ms, ok := allOptions(rest)
+			if !ok {
+				return errSyntax // which comes before what a number is said to be
+			}
+			if err != nil {
+				return err
+			}
+			if repeatsKey(takes) {
+				return refusal("ERR CL.ALL takes a key once")
+			}
+			decisions, _, err := c.View.TakeAll(c.Context, takes, peek)
+			if l.limitsFull(err) && decisions != nil {
+				err = nil
+				for i := range decisions {
+					if d := &decisions[i]; d.Limited {
+						*d = noRoom(takes[i].Rule.Size())
+					}
 				}
 			}
-		}
-		if err != nil {
-			return err
-		}
-		for i := range takes {
-			c.seen(takes[i].Key, decisions[i].Limited)
-		}
-		c.allDecisions(decisions, ms)
-		return nil
-	},
+			if err != nil {
+				return err
+			}
+			for i := range takes {
+				l.seen(c, takes[i].Key, decisions[i].Limited)
+			}
+			c.allDecisions(decisions, ms)
+			return nil
+		},
+	}
 }
 
 // allPeeks says whether PEEK stands behind the limiters.
@@ -112,7 +114,7 @@ const fewTakings = 8
 
 // takings reads the limiters, and what follows them; nil and an error that is of syntax if there are not so many. A few are in memory
 // of the call's, until the next one.
-func (c *Call) takings(words [][]byte, count int) (takes []store.Taking, rest [][]byte, err error) {
+func (l *Limiters) takings(c *Call, words [][]byte, count int) (takes []store.Taking, rest [][]byte, err error) {
 	switch {
 	case count > fewTakings:
 		takes = make([]store.Taking, count)
@@ -128,7 +130,7 @@ func (c *Call) takings(words [][]byte, count int) (takes []store.Taking, rest []
 			return takes, nil, errSyntax
 		}
 		if err == nil {
-			err = c.taking(&takes[i], kind, words[1:n])
+			err = l.taking(c, &takes[i], kind, words[1:n])
 		}
 		words = words[n:]
 	}
@@ -136,7 +138,7 @@ func (c *Call) takings(words [][]byte, count int) (takes []store.Taking, rest []
 }
 
 // taking reads one limiter's key and numbers.
-func (c *Call) taking(t *store.Taking, kind store.Kind, words [][]byte) (err error) {
+func (l *Limiters) taking(c *Call, t *store.Taking, kind store.Kind, words [][]byte) (err error) {
 	t.Key, t.Rule.Kind = words[0], kind
 	if err := c.checkKey(t.Key); err != nil {
 		return err
@@ -157,7 +159,7 @@ func (c *Call) taking(t *store.Taking, kind store.Kind, words [][]byte) (err err
 	case store.Throttle:
 		t.Rule.Throttle, err = gcra.NewLimit(numbers[0], numbers[1], numbers[2])
 	case store.SlidingLog:
-		t.Rule.Log, err = window.NewLogLimit(numbers[0], numbers[1], c.instance.maxLogLimit)
+		t.Rule.Log, err = window.NewLogLimit(numbers[0], numbers[1], l.MaxLogLimit)
 	default:
 		t.Rule.Window, err = window.NewLimit(numbers[0], numbers[1])
 	}

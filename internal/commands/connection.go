@@ -63,7 +63,7 @@ var selectDB = Command{
 	Args:    []Arg{Int("index").By(parseIndex)}, Reply: "OK.",
 	Run: func(c *Call) error {
 		n := c.Int()
-		if n < 0 || n >= int64(c.instance.store.Databases()) {
+		if n < 0 || n >= int64(c.Server.Databases) {
 			return errDatabase
 		}
 		if c.Session != nil {

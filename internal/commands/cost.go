@@ -61,8 +61,8 @@ func (row *Command) needsSession() bool {
 // It stops when that is more than most.
 func (q *queue) weigh(c *Call, database, most int) (cost int) {
 	sizes := make(map[string]int, len(q.places))
-	databases := c.instance.store.Databases()
-	longest, swaps := c.instance.limits.Load().Bulk, false
+	databases := c.Server.Databases
+	longest, swaps := c.Server.Limits.Load().Bulk, false
 	q.each(database, databases, func(row *Command, words, named [][]byte, database int) {
 		if cost > most {
 			return

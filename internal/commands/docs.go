@@ -19,7 +19,7 @@ var command = Command{
 }
 
 func describeAll(c *Call) error {
-	rows := c.instance.table.rows
+	rows := c.Server.Table.rows
 	c.Out.Array(len(rows))
 	for _, row := range rows {
 		row.writeInfo(c)
@@ -33,7 +33,7 @@ var commandCount = Command{
 	Name: "command|count", Group: "server", Category: "connection", Since: "2.8.13", Complexity: "O(1)", Flags: aboutCommands,
 	Summary: "Counts the commands.", Reply: "Their number.",
 	Run: func(c *Call) error {
-		c.Out.Int(int64(len(c.instance.table.rows)))
+		c.Out.Int(int64(len(c.Server.Table.rows)))
 		return nil
 	},
 }
@@ -51,7 +51,7 @@ var commandInfo = Command{
 		}
 		c.Out.Array(len(names))
 		for _, name := range names {
-			if row := c.instance.table.named(name); row != nil {
+			if row := c.Server.Table.named(name); row != nil {
 				row.writeInfo(c)
 			} else {
 				c.Out.Null()
@@ -242,7 +242,7 @@ var commandList = Command{
 			return err
 		}
 		var names []string
-		for _, row := range c.instance.table.byName {
+		for _, row := range c.Server.Table.byName {
 			if wanted(row) {
 				names = append(names, row.Name)
 			}
@@ -305,7 +305,7 @@ var commandGetKeys = Command{
 
 // keysIn finds the row and the keys of a call that is an argument.
 func (c *Call) keysIn(words [][]byte) (row *Command, keys [][]byte, err error) {
-	row = c.instance.table.find(words)
+	row = c.Server.Table.find(words)
 	switch {
 	case row == nil:
 		return nil, nil, refusal("ERR Invalid command specified")
@@ -336,7 +336,7 @@ var commandGetKeysAndFlags = Command{
 		if row.Accesses != nil {
 			access = row.Accesses(c.words[2:])
 		}
-		if row.looks(c.instance, c.words[2:]) {
+		if row.looks(c.Server, c.words[2:]) {
 			access = "RO ACCESS"
 		}
 		c.Out.Array(len(keys))
@@ -379,11 +379,11 @@ var commandDocs = Command{
 	Args:    []Arg{Word("command-name").Optional().Many()},
 	Reply:   "A map from names to what the manual says: summary, since, group, complexity, arguments, subcommands.",
 	Run: func(c *Call) error {
-		rows := c.instance.table.rows
+		rows := c.Server.Table.rows
 		if names := c.Many(); len(names) > 0 {
 			rows = nil
 			for _, name := range names {
-				if row := c.instance.table.named(name); row != nil {
+				if row := c.Server.Table.named(name); row != nil {
 					rows = append(rows, row)
 				}
 			}

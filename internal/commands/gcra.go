@@ -11,35 +11,37 @@ import (
 
 // gcraCommand is the command that Redis built and held out of 8.8, after client libraries had learnt it: CL.THROTTLE in other
 // words, on the same keys.
-var gcraCommand = Command{
-	Name: "gcra", Group: "limiter", Since: "1.0.0", Complexity: "O(1)", Flags: Write | Fast, Cost: Constant,
-	Summary: "Takes tokens from a key's quota, as CL.THROTTLE does, in the words of the command that Redis held out.", KeyAccess: "RW ACCESS UPDATE",
-	Args: []Arg{Key("key"), Int("max_burst").By(atLeastZero), Int("tokens_per_period").By(atLeastOne), Word("period"),
-		Word("[TOKENS count]").Optional().Many()},
-	Reply: "The [five integers](#the-reply-of-a-limiter).", decides: true,
-	Run: func(c *Call) error {
-		key, burst, tokens := c.Key(), c.Int(), c.Int()
-		seconds, ns, ok := parsePeriod(c.Word())
-		if !ok {
-			return refusal("ERR period must be > 0 and < 1e12")
-		}
-		count, err := tokensOption(c.row, c.Many())
-		if err != nil {
-			return err
-		}
-		limit, err := gcra.NewLimitOf(burst, tokens, seconds, ns)
-		if err != nil {
-			return errGCRAOverflow
-		}
-		o, err := c.View.Throttle(c.Context, key, limit, count, quota.Take)
-		if err != nil {
-			return c.undecided(err, key, limit.Size(), quota.Take, false)
-		}
-		d := limit.Decision(o)
-		c.seen(key, d.Limited)
-		c.decision(&d, quota.Take, false)
-		return nil
-	},
+func (l *Limiters) gcra() *Command {
+	return &Command{
+		Name: "gcra", Group: "limiter", Since: "1.0.0", Complexity: "O(1)", Flags: Write | Fast, Cost: Constant,
+		Summary: "Takes tokens from a key's quota, as CL.THROTTLE does, in the words of the command that Redis held out.", KeyAccess: "RW ACCESS UPDATE",
+		Args: []Arg{Key("key"), Int("max_burst").By(atLeastZero), Int("tokens_per_period").By(atLeastOne), Word("period"),
+			Word("[TOKENS count]").Optional().Many()},
+		Reply: "The [five integers](#the-reply-of-a-limiter).", decides: true,
+		Run: func(c *Call) error {
+			key, burst, tokens := c.Key(), c.Int(), c.Int()
+			seconds, ns, ok := parsePeriod(c.Word())
+			if !ok {
+				return refusal("ERR period must be > 0 and < 1e12")
+			}
+			count, err := tokensOption(c.row, c.Many())
+			if err != nil {
+				return err
+			}
+			limit, err := gcra.NewLimitOf(burst, tokens, seconds, ns)
+			if err != nil {
+				return errGCRAOverflow
+			}
+			o, err := c.View.Throttle(c.Context, key, limit, count, quota.Take)
+			if err != nil {
+				return l.undecided(c, err, key, limit.Size(), quota.Take, false)
+			}
+			d := limit.Decision(o)
+			l.seen(c, key, d.Limited)
+			c.decision(&d, quota.Take, false)
+			return nil
+		},
+	}
 }
 
 const errGCRAOverflow refusal = "ERR GCRA limiting uses microsecond accuracy. Combination of period, tokens_per_period and TOKENS would cause an overflow"

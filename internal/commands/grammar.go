@@ -248,8 +248,8 @@ func (a *Arg) step() int {
 }
 
 func (c *Call) checkKey(key []byte) error {
-	if len(key) > c.instance.maxKeySize {
-		return errKeyTooLong(c.instance.maxKeySize)
+	if len(key) > c.Server.MaxKeySize {
+		return errKeyTooLong(c.Server.MaxKeySize)
 	}
 	return nil
 }

@@ -78,7 +78,7 @@ var latencyHistogram = aboutLatency(Command{
 		wanted := make(map[*Command]bool)
 		names := c.Many()
 		for _, name := range names {
-			wanted[c.instance.table.named(name)] = true
+			wanted[c.Server.Table.named(name)] = true
 		}
 		var rows []*Command
 		c.instance.eachStats(func(row *Command, r *rowStats) {

@@ -46,7 +46,7 @@ func (in *Instance) eachStats(show func(row *Command, r *rowStats)) {
 			visit(sub)
 		}
 	}
-	for _, row := range in.table.rows {
+	for _, row := range in.Table.rows {
 		visit(row)
 	}
 }

@@ -2,43 +2,45 @@ package commands
 
 import "cellserver/internal/store"
 
-var clInspect = Command{
-	Name: "cl.inspect", Group: "limiter", Since: "1.0.0", Complexity: "O(1); O(N) in the number of holders of leases", Flags: ReadOnly | Fast, Cost: Constant, Traits: ValueSized,
-	Summary:   "Shows what a key holds.",
-	KeyAccess: "RO ACCESS",
-	Args:      []Arg{Key("key")},
-	Reply: `A map: kind; state, the kind's own fields by name (of cl.throttle: tat, the theoretical arrival time in Unix
+func (l *Limiters) inspect() *Command {
+	return &Command{
+		Name: "cl.inspect", Group: "limiter", Since: "1.0.0", Complexity: "O(1); O(N) in the number of holders of leases", Flags: ReadOnly | Fast, Cost: Constant, Traits: ValueSized,
+		Summary:   "Shows what a key holds.",
+		KeyAccess: "RO ACCESS",
+		Args:      []Arg{Key("key")},
+		Reply: `A map: kind; state, the kind's own fields by name (of cl.throttle: tat, the theoretical arrival time in Unix
 nanoseconds; of cl.fixed: start, used; of cl.sliding: start, previous, current; of cl.slidinglog: entries, used, oldest,
 newest; of cl.lease: holders, held; instants are Unix nanoseconds); expires_ms, the milliseconds until the key is as if
 never used. Nil if there is no such key.`,
-	Run: func(c *Call) error {
-		e, fields, err := c.View.Inspect(c.Context, c.Key())
-		if err != nil {
-			return err
-		}
-		if e.Kind == store.None {
-			c.Out.Null()
-			return nil
-		}
-		if e.Kind == store.Lease {
-			c.moved += int(fields[0].Value) * leaseWorth // each was looked at
-		}
-		c.Out.Map(3)
-		c.Out.BulkString("kind")
-		c.Out.BulkString(e.Kind.String())
-		c.Out.BulkString("state")
-		c.Out.Map(len(fields))
-		for _, f := range fields {
-			c.Out.BulkString(f.Name)
-			if f.Instant {
-				f.Value = c.unix(f.Value)
+		Run: func(c *Call) error {
+			e, fields, err := c.View.Inspect(c.Context, c.Key())
+			if err != nil {
+				return err
 			}
-			c.Out.Int(f.Value)
-		}
-		c.Out.BulkString("expires_ms")
-		c.Out.Int(c.expiresIn(e))
-		return nil
-	},
+			if e.Kind == store.None {
+				c.Out.Null()
+				return nil
+			}
+			if e.Kind == store.Lease {
+				c.moved += int(fields[0].Value) * leaseWorth // each was looked at
+			}
+			c.Out.Map(3)
+			c.Out.BulkString("kind")
+			c.Out.BulkString(e.Kind.String())
+			c.Out.BulkString("state")
+			c.Out.Map(len(fields))
+			for _, f := range fields {
+				c.Out.BulkString(f.Name)
+				if f.Instant {
+					f.Value = c.unix(f.Value)
+				}
+				c.Out.Int(f.Value)
+			}
+			c.Out.BulkString("expires_ms")
+			c.Out.Int(c.expiresIn(e))
+			return nil
+		},
+	}
 }
 
 // leaseWorth is what a look at a lease counts of a turn, in bytes that could be moved meanwhile.

@@ -12,7 +12,6 @@ import (
 
 	"cellserver/internal/meter"
 	"cellserver/internal/option"
-	"cellserver/internal/resp"
 	"cellserver/internal/store"
 )
 
@@ -35,16 +34,12 @@ type Config struct {
 // Instance is what the sessions of one process share: the table of commands, the store, settings, clients, counters. It is
 // safe for use by many goroutines.
 type Instance struct {
-	table      *Table
-	store      store.Store
-	version    string
-	options    *option.List
-	limits     atomic.Pointer[resp.Limits]
-	maxKeySize int
-
-	maxLogLimit int
-	maxHolders  int
-	maxPushes   int
+	Server
+	store     store.Store
+	version   string
+	options   *option.List
+	limiters  Limiters
+	maxPushes int
 
 	port      int
 	log       *slog.Logger
@@ -63,7 +58,6 @@ type Instance struct {
 	clients  clients
 	watches  watches
 	waits    waits
-	top      top
 	slowlog  slowLog
 	spikes   spikes
 	latency  latencyTracking
@@ -118,7 +112,7 @@ func New(c Config) (*Instance, error) {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	in := &Instance{
-		table:     NewTable(All()),
+		Server:    Server{Clock: c.Store.Clock(), Databases: c.Store.Databases()},
 		store:     c.Store,
 		version:   c.Version,
 		options:   c.Options,
@@ -137,10 +131,11 @@ func New(c Config) (*Instance, error) {
 		turns:     c.Turns,
 		holds:     c.Holds,
 	}
+	in.Table = NewTable(families(&in.limiters, &Keyspace{Flushed: in.tracking.flushed, Swapping: in.watches.swap}))
 	in.accounts.file = c.ACLFile
-	in.accounts.begin(in.table)
+	in.accounts.begin(in.Table)
 	in.spikes.events = make(map[string]*event)
-	in.rows, in.codes.counts = make([]rowStats, len(in.table.byName)+1), make(map[string]int64)
+	in.rows, in.codes.counts = make([]rowStats, len(in.Table.byName)+1), make(map[string]int64)
 	in.waits = waits{clock: c.Store.Clock(), sessions: make(map[*Session]wait), next: store.Never, concerns: &in.concerns}
 	in.hearing.store = c.Store
 	in.watches.hearing = &in.hearing

@@ -8,6 +8,21 @@ import (
 	"cellserver/internal/store"
 )
 
+// Keyspace is the commands on keys and databases, whatever they hold. Others want to know what becomes of whole databases.
+type Keyspace struct {
+	Flushed  func(by int64)          // every key of a database has gone or changed, by a client; called when none is locked
+	Swapping func(c *Call, a, b int) // two databases are to change their numbers; called with every key locked
+}
+
+// Commands lists the family in reading order.
+func (k *Keyspace) Commands() []*Command {
+	return []*Command{
+		&exists, &del, &unlink, &touch, &keyType, &rename, &renameNX, &copyKey, &move,
+		&expire, &pExpire, &expireAt, &pExpireAt, &persist, &ttl, &pttl, &expireTime, &pExpireTime, &object,
+		&keys, &scan, &randomKey, &dbSize, k.flushDB(), k.flushAll(), k.swapDB(),
+	}
+}
+
 // Commands on a whole database.
 
 // dbSizeWorth is what it counts of a turn to lock every shard, in bytes that could be moved meanwhile.
@@ -28,26 +43,30 @@ var dbSize = Command{
 // flushMode is there for those who send it: either way takes no time that depends on what is stored.
 var flushMode = OneOf("mode", "ASYNC", "SYNC")
 
-var flushDB = Command{
-	Name: "flushdb", Group: "server", Category: "keyspace", Since: "1.0.0", Complexity: "O(1)", Flags: Write | Dangerous, Traits: AnyKey,
-	Summary: "Removes all keys of the database.", Tips: []string{allShards, "response_policy:all_succeeded"},
-	Args: []Arg{flushMode}, Reply: "OK.",
-	Run: func(c *Call) error {
-		c.Out.Status("OK")
-		defer c.instance.tracking.flushed(c.View.Signed())
-		return c.View.Flush(c.Context)
-	},
+func (k *Keyspace) flushDB() *Command {
+	return &Command{
+		Name: "flushdb", Group: "server", Category: "keyspace", Since: "1.0.0", Complexity: "O(1)", Flags: Write | Dangerous, Traits: AnyKey,
+		Summary: "Removes all keys of the database.", Tips: []string{allShards, "response_policy:all_succeeded"},
+		Args: []Arg{flushMode}, Reply: "OK.",
+		Run: func(c *Call) error {
+			c.Out.Status("OK")
+			defer k.Flushed(c.View.Signed())
+			return c.View.Flush(c.Context)
+		},
+	}
 }
 
-var flushAll = Command{
-	Name: "flushall", Group: "server", Category: "keyspace", Since: "1.0.0", Complexity: "O(1)", Flags: Write | Dangerous, Traits: AnyKey,
-	Summary: "Removes all keys of all databases.", Tips: []string{allShards, "response_policy:all_succeeded"},
-	Args: []Arg{flushMode}, Reply: "OK.",
-	Run: func(c *Call) error {
-		c.Out.Status("OK")
-		defer c.instance.tracking.flushed(c.View.Signed())
-		return c.View.FlushAll(c.Context)
-	},
+func (k *Keyspace) flushAll() *Command {
+	return &Command{
+		Name: "flushall", Group: "server", Category: "keyspace", Since: "1.0.0", Complexity: "O(1)", Flags: Write | Dangerous, Traits: AnyKey,
+		Summary: "Removes all keys of all databases.", Tips: []string{allShards, "response_policy:all_succeeded"},
+		Args: []Arg{flushMode}, Reply: "OK.",
+		Run: func(c *Call) error {
+			c.Out.Status("OK")
+			defer k.Flushed(c.View.Signed())
+			return c.View.FlushAll(c.Context)
+		},
+	}
 }
 
 var scan = Command{

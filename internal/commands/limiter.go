@@ -3,11 +3,28 @@ package commands
 import (
 	"errors"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
 )
+
+// Limiters are the commands that decide, and what they share: bounds, and which keys are asked about most.
+type Limiters struct {
+	MaxLogLimit   int         // the largest limit of CL.SLIDINGLOG
+	MaxHolders    int         // of one key's leases
+	LimitWhenFull atomic.Bool // a call that finds no memory is limited, rather than an error
+	top           top
+}
+
+// Commands lists the family in reading order.
+func (l *Limiters) Commands() []*Command {
+	return []*Command{
+		l.throttle(), l.fixed(), l.sliding(), l.slidingLog(), l.acquire(), l.renew(), l.release(), l.holders(), l.all(), l.gcra(),
+		l.inspect(), l.topKeys(),
+	}
+}
 
 // What the limiters share: the words after the limit, and the five integers.
 
@@ -28,11 +45,11 @@ func modeIsPeek(c *Call) bool {
 
 // looks says whether a call only looks at its keys, so that who may read them may make it. That is decided on the call as its
 // row binds it: a key, too, may be named PEEK. Options stand at the end, so most calls are seen through at a glance.
-func (row *Command) looks(in *Instance, words [][]byte) bool {
+func (row *Command) looks(server *Server, words [][]byte) bool {
 	if row.peeks == nil || !slices.ContainsFunc(words[max(len(words)-2, 0):], isPeek) {
 		return false
 	}
-	c := Call{instance: in, row: row, words: words}
+	c := Call{Server: server, row: row, words: words}
 	return c.bind(1) == nil && row.peeks(&c)
 }
 
@@ -57,19 +74,19 @@ func (c *Call) decision(d *quota.Decision, mode quota.Mode, ms bool) {
 
 // undecided answers a call that a limiter could not decide. If that is for want of memory, and --oom-decision says so, it is
 // limited, so that clients which let errors pass do not let it pass.
-func (c *Call) undecided(err error, key []byte, limit int64, mode quota.Mode, ms bool) error {
-	if !c.limitsFull(err) {
+func (l *Limiters) undecided(c *Call, err error, key []byte, limit int64, mode quota.Mode, ms bool) error {
+	if !l.limitsFull(err) {
 		return err
 	}
 	d := noRoom(limit)
-	c.seen(key, true)
+	l.seen(c, key, true)
 	c.decision(&d, mode, ms)
 	return nil
 }
 
 // limitsFull says whether an error means that there is no memory for a key, and is to be told as a decision.
-func (c *Call) limitsFull(err error) bool {
-	return errors.Is(err, store.ErrFull) && c.instance.memory.limits.Load()
+func (l *Limiters) limitsFull(err error) bool {
+	return errors.Is(err, store.ErrFull) && l.LimitWhenFull.Load()
 }
 
 // noRoom is what is said of a key that there is no memory for. The next look at what is used may find some.

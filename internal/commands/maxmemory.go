@@ -14,7 +14,6 @@ import (
 // second, and in a turn: tens of megabytes of keys, or what the network carries of large values.
 type memoryBound struct {
 	most    atomic.Int64 // bytes; 0 for no bound
-	limits  atomic.Bool  // a limiter's call that needs some is limited, not refused
 	peak    atomic.Int64
 	startup int64
 	there   int64        // bytes that the machine, or the container, has

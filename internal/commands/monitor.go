@@ -86,7 +86,7 @@ func (c *Call) show(row *Command, words [][]byte) {
 	if row.Flags&Admin != 0 {
 		return
 	}
-	unix := c.unix(c.instance.store.Clock().Now()) / 1000
+	unix := c.unix(c.Server.Clock.Now()) / 1000
 	line := fmt.Appendf(nil, "+%d.%06d [%d %s]", unix/1e6, unix%1e6, c.View.Selected(), c.client.shownAddress())
 	for _, word := range shorten(redact(row, words), shownWords, shownBytes) {
 		line = appendQuoted(append(line, ' '), word)

@@ -142,7 +142,7 @@ func (s *Session) executeBeside(x *execution) {
 // make makes the calls as one step, if they cost no more than that. It makes none for a client that has gone: what that watched is
 // not heard of any more.
 func (x *execution) make(c *Call, most int) (made bool, cost int) {
-	places, all := x.places(c.instance.store.Databases())
+	places, all := x.places(c.Server.Databases)
 	c.View.Atomically(c.Context, places, all, func() {
 		if cost = x.queue.cost; x.queue.sized && cost <= most {
 			cost += x.queue.weigh(c, x.database, most-cost)

@@ -1,7 +1,6 @@
 package commands
 
 import (
-	"cellserver/internal/resp"
 	"cellserver/internal/store"
 )
 
@@ -101,62 +100,4 @@ func (c *Call) stateOf(key []byte, name string) (int64, error) {
 		}
 	}
 	return 0, err
-}
-
-var memory = Command{
-	Name: "memory", Group: "server", Category: "none", Since: "4.0.0", Complexity: "Depends on the subcommand.", Min: 2,
-	Summary: "Commands about memory.", AnyMore: true,
-	Subs: []*Command{&memoryDoctor, &memoryPurge, &memoryStats, &memoryUsage, helpOf("memory", "4.0.0")},
-}
-
-var memoryUsage = Command{
-	Name: "memory|usage", Group: "server", Category: "none", Since: "4.0.0", Complexity: "O(1)", Flags: ReadOnly, Traits: ValueSized,
-	Summary: "Estimates the memory that a key takes.", KeyAccess: "RO",
-	Args:  []Arg{Key("key"), Int("count").By(parseSamples).Or(5).After("SAMPLES").Again()},
-	Reply: "The bytes: of its record, its place in the index, and what it holds; nil if there is no such key.",
-	Run: func(c *Call) error {
-		key := c.Key()
-		e, fields, err := c.View.Inspect(c.Context, key)
-		if err != nil {
-			return err
-		}
-		if e.Kind == store.None {
-			c.Out.Null()
-			return nil
-		}
-		c.Out.Int(int64(recordBytes + len(key) + stateBytes(fields)))
-		return nil
-	},
-}
-
-// recordBytes is what a key takes beside its name and what it holds: the head of its record, the length, a place in the index that
-// is two thirds full.
-const recordBytes = 13 + 8
-
-// stateBytes is about what a state takes, of which these are the fields: a value its length and that, the entries of a log are 16 bytes each, a lease some 48.
-func stateBytes(fields []store.Field) (bytes int) {
-	for _, f := range fields {
-		switch f.Name {
-		case "entries":
-			bytes += 16 * int(f.Value)
-		case "holders":
-			bytes += 48 * int(f.Value)
-		case "bytes":
-			bytes += 8 + int(f.Value)
-		default:
-			bytes += 8
-		}
-	}
-	return bytes
-}
-
-func parseSamples(word []byte) (int64, error) {
-	n, ok := resp.ParseInt(word)
-	switch {
-	case !ok:
-		return 0, errNotAnInteger
-	case n < 0:
-		return 0, errSyntax
-	}
-	return n, nil
 }

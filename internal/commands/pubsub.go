@@ -92,8 +92,8 @@ func (c *Call) checkChannel(kind via, name []byte) error {
 	case kind == viaPattern:
 		pattern := Pattern("pattern")
 		return c.take(&pattern, nil, name)
-	case len(name) > c.instance.maxKeySize:
-		return refusal(fmt.Sprintf("ERR channel is longer than max-key-size (%d bytes)", c.instance.maxKeySize))
+	case len(name) > c.Server.MaxKeySize:
+		return refusal(fmt.Sprintf("ERR channel is longer than max-key-size (%d bytes)", c.Server.MaxKeySize))
 	}
 	return nil
 }

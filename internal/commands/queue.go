@@ -40,7 +40,7 @@ func (s *Session) enqueue(row *Command, words [][]byte, long [][]byte) error {
 	if long != nil {
 		size = bytesOf(long)
 	}
-	limits := s.instance.limits.Load()
+	limits := s.instance.Limits.Load()
 	if !q.takes(s.words, size, limits.Query) {
 		s.showQueue()
 		return errTooMuchQueued
@@ -72,7 +72,7 @@ func (s *Session) enqueueLong(row *Command, long [][]byte) {
 			}
 		}
 		call.then = func() {
-			q.add(row, words, bytesOf(long), s.instance.limits.Load().Bulk)
+			q.add(row, words, bytesOf(long), s.instance.Limits.Load().Bulk)
 			s.showQueue()
 		}
 		call.Out.Status("QUEUED")

@@ -14,16 +14,16 @@ const longestCommand = 1024
 // rename has a command go by another name, or by none if that is "".
 func (in *Instance) rename(from, to string) error {
 	from, to = strings.ToLower(from), strings.ToLower(to)
-	row := in.table.byName[from]
+	row := in.Table.byName[from]
 	switch {
 	case row == nil || row.parent != nil:
 		return fmt.Errorf("there is no command %s", from)
-	case to != "" && in.table.byName[to] != nil:
+	case to != "" && in.Table.byName[to] != nil:
 		return fmt.Errorf("there is a command %s already", to)
 	case strings.Contains(to, "|") || len(to) > longestCommand:
 		return fmt.Errorf("a command's name has no | in it, and at most %d bytes", longestCommand)
 	}
-	in.table.rename(row, from, to)
+	in.Table.rename(row, from, to)
 	return nil
 }
 

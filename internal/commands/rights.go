@@ -73,7 +73,7 @@ func (s *Session) forbid(row *Command, words [][]byte, long [][]byte) error {
 	case long != nil && (row.takesMany() || s.queue != nil):
 		return nil // see allow
 	}
-	why, object, steps := row.ask(s.instance, u, words)
+	why, object, steps := row.ask(&s.instance.Server, u, words)
 	s.words += steps / stepsAWord
 	if why == acl.Allowed {
 		return nil
@@ -96,7 +96,7 @@ func (c *Call) allow(row *Command, words [][]byte, queued bool) error {
 	if u == nil {
 		return errNoAuth
 	}
-	if why, object, _ := row.ask(c.instance, u, words); why != acl.Allowed {
+	if why, object, _ := row.ask(c.Server, u, words); why != acl.Allowed {
 		s.logDenied(row, why, object, u.Name(), queued)
 		return errDenied(why, row, u)
 	}
@@ -109,7 +109,7 @@ func (s *Session) allowQueued(row *Command, words [][]byte) error {
 	if u == nil {
 		return errNoAuth
 	}
-	if why, object, _ := row.ask(s.instance, u, words); why != acl.Allowed {
+	if why, object, _ := row.ask(&s.instance.Server, u, words); why != acl.Allowed {
 		s.logDenied(row, why, object, u.Name(), true)
 		return errChanged(why)
 	}
@@ -123,9 +123,9 @@ const (
 )
 
 // ask asks whether a user may make a call, and what of it forbids it. It takes so many steps of some nanoseconds.
-func (row *Command) ask(in *Instance, u *acl.User, words [][]byte) (why acl.Verdict, object []byte, steps int) {
+func (row *Command) ask(server *Server, u *acl.User, words [][]byte) (why acl.Verdict, object []byte, steps int) {
 	var few [8][]byte
-	r := acl.Request{Command: row.number, Free: row.Flags&NoAuth != 0, Words: words, Access: row.accessIn(in, words), Literal: row.Hearsay == manyGlobs}
+	r := acl.Request{Command: row.number, Free: row.Flags&NoAuth != 0, Words: words, Access: row.accessIn(server, words), Literal: row.Hearsay == manyGlobs}
 	if row.Keys != nil {
 		r.Keys, _ = row.Keys(nil, words) // if they make no sense, the row refuses them
 	} else {
@@ -177,11 +177,11 @@ var accessToOne = [...][]acl.Access{{0}, {acl.Read}, {acl.Write}, {acl.Read | ac
 
 // accessIn is what a call does with its keys, which may depend on its words: SET looks at the value only if the word GET is in the
 // call, and a limiter's PEEK changes nothing.
-func (row *Command) accessIn(in *Instance, words [][]byte) []acl.Access {
+func (row *Command) accessIn(server *Server, words [][]byte) []acl.Access {
 	switch {
 	case row.Accesses != nil:
 		return accessToOne[accessNamed(row.Accesses(words))]
-	case row.looks(in, words):
+	case row.looks(server, words):
 		return accessToOne[acl.Read]
 	}
 	return row.access

@@ -169,7 +169,7 @@ func infoCluster(_ *Call, out *strings.Builder) { field(out, "cluster_enabled", 
 // infoCell is what Redis has no field for. The offset is how far the wall clock has been set away from elapsed time since
 // the start; decisions go by elapsed time alone.
 func infoCell(c *Call, out *strings.Builder) {
-	field(out, "cell_clock_offset_ms", c.instance.store.Clock().Offset()/1e6)
+	field(out, "cell_clock_offset_ms", c.Server.Clock.Offset()/1e6)
 	infoDecisions(c, out)
 	if turns := c.instance.turns; turns != nil {
 		field(out, "longest_loop_callback_usec", turns.Value().Microseconds())

@@ -102,9 +102,9 @@ type about struct {
 
 // Open starts a session.
 func (in *Instance) Open(p Peer) *Session {
-	s := &Session{instance: in, peer: p, reader: resp.NewReader(*in.limits.Load())}
+	s := &Session{instance: in, peer: p, reader: resp.NewReader(*in.Limits.Load())}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.call = Call{Context: s.ctx, Session: s, View: in.store.View(), Out: &s.out, instance: in, client: s}
+	s.call = Call{Context: s.ctx, Session: s, View: in.store.View(), Out: &s.out, Server: &in.Server, instance: in, client: s}
 	s.opened = s.call.View.Now()
 	s.lastSeen.Store(s.opened)
 	s.about.protocol, s.mail.protocol = 2, 2
@@ -196,7 +196,7 @@ func (s *Session) keep() {
 		s.unread.Store(int64(unread))
 	}
 	s.showRoom()
-	if unread > s.instance.limits.Load().Query || s.restricted && unread > strangersBytes {
+	if unread > s.instance.Limits.Load().Query || s.restricted && unread > strangersBytes {
 		s.instance.stats.queryCut.Add(1)
 		s.closing = true
 	}
@@ -230,7 +230,7 @@ func (s *Session) answer() (answered int64) {
 		if s.careful && s.held() {
 			break
 		}
-		s.instance.table.Do(s)
+		s.do()
 		answered++
 	}
 	s.ahead.own()
@@ -254,7 +254,7 @@ func (s *Session) readAhead() (bytes int, some bool) {
 	if s.restricted || buffered > manyBuffered {
 		most = 1 // the call behind it may be longer, if this one says who the client is; or they are long ones
 	}
-	err := s.ahead.fill(s.reader, s.instance.table, &s.recent, most)
+	err := s.ahead.fill(s.reader, s.instance.Table, &s.recent, most)
 	if s.ahead.empty() {
 		if err != nil {
 			s.refuse(err)
@@ -353,7 +353,7 @@ func (s *Session) parkFor(row *Command, run func(*Call) error) {
 	var out resp.Writer
 	out.SetProtocol(s.out.Protocol())
 	out.InPieces()
-	call := &Call{Context: s.ctx, View: s.instance.store.View(), Out: &out, instance: s.instance, client: s}
+	call := &Call{Context: s.ctx, View: s.instance.store.View(), Out: &out, Server: &s.instance.Server, instance: s.instance, client: s}
 	call.View.Select(s.database)
 	call.View.Sign(s.id)
 	call.tracker, call.caching = s.call.tracker, s.call.caching

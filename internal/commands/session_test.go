@@ -112,7 +112,7 @@ func TestPushAfterCloseGoesNowhere(t *testing.T) {
 // planted makes an instance whose table has one more row.
 func planted(t *testing.T, row *Command) *still {
 	s := newStill(t)
-	s.instance.table = NewTable(append(All(), row))
+	s.instance.Table = NewTable(append(All(), row))
 	return s
 }
 
@@ -150,7 +150,7 @@ func TestParkedSessionIsBounded(t *testing.T) {
 	goOn := make(chan struct{})
 	defer close(goOn)
 	s := planted(t, &Command{Name: "wait", Cost: Unbounded, Run: func(c *Call) error { <-goOn; return nil }})
-	s.instance.limits.Store(&resp.Limits{Bulk: 1 << 20, Words: 100, Inline: 1 << 16, Query: 1 << 16})
+	s.instance.Limits.Store(&resp.Limits{Bulk: 1 << 20, Words: 100, Inline: 1 << 16, Query: 1 << 16})
 	c := s.dial()
 	c.session.Feed([]byte("WAIT\r\n"))
 	for range 16 {

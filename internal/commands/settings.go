@@ -123,7 +123,7 @@ func (s *Settings) Options() []*option.Option {
 
 // heed makes the settings take effect, and has their changes do so.
 func (in *Instance) heed(s *Settings) error {
-	in.maxKeySize, in.maxLogLimit, in.maxHolders = s.MaxKeySize, s.MaxLogLimit, s.MaxHolders
+	in.MaxKeySize, in.limiters.MaxLogLimit, in.limiters.MaxHolders = s.MaxKeySize, s.MaxLogLimit, s.MaxHolders
 	in.debug, in.protected = s.Debug, s.Protected
 	in.slowlog.most = s.SlowCalls
 	effects := []struct {
@@ -135,7 +135,7 @@ func (in *Instance) heed(s *Settings) error {
 		{done(func() { in.setMaxMemory(int64(s.MaxMemory)) }), []string{"maxmemory"}},
 		{done(func() { in.setMaxMemoryClients(s.ClientShare) }), []string{"maxmemory-clients"}},
 		{done(func() { in.setMaxMemoryUnauthenticated(s.NewcomerShare) }), []string{"maxmemory-unauthenticated"}},
-		{done(func() { in.memory.limits.Store(s.OOMDecision == "limit") }), []string{"oom-decision"}},
+		{done(func() { in.limiters.LimitWhenFull.Store(s.OOMDecision == "limit") }), []string{"oom-decision"}},
 		{done(func() { in.setNotifications(s.Events) }), []string{"notify-keyspace-events"}},
 		{done(func() { in.logSlowerThan(int64(s.SlowerThan)) }), []string{"slowlog-log-slower-than"}},
 		{done(func() { in.slowlog.keep(s.SlowCalls) }), []string{"slowlog-max-len"}},
@@ -168,7 +168,7 @@ func done(f func()) func() error {
 func (in *Instance) setLimits(s *Settings) {
 	l := resp.DefaultLimits()
 	l.Bulk, l.Query = s.MaxBulk, s.MaxQuery
-	in.limits.Store(&l)
+	in.Limits.Store(&l)
 }
 
 // yesNo is a setting that Redis reads in any case, and refuses in other words than a choice.

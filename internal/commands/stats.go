@@ -119,15 +119,6 @@ func (s *Session) fold() {
 	s.instance.countFound(&s.call)
 }
 
-// found counts a key that was read: whether it was there.
-func (c *Call) found(there bool) {
-	if there {
-		c.hits++
-	} else {
-		c.misses++
-	}
-}
-
 // countFound adds what was read to what all sessions share.
 func (in *Instance) countFound(c *Call) {
 	if c.hits|c.misses != 0 {
@@ -246,7 +237,7 @@ func eventOf(row *Command) string {
 
 // timed runs a call, and tells those who want to know of it.
 func (c *Call) timed(row *Command, words [][]byte, repeats bool) error {
-	clock := c.instance.store.Clock()
+	clock := c.Server.Clock
 	began, misses := clock.Now(), c.misses
 	var err error
 	if c.short(row) {

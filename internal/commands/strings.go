@@ -315,7 +315,7 @@ var appendTo = Command{
 
 // checkLength holds a value to what a client could send in one word.
 func (c *Call) checkLength(bytes int64) error {
-	if bytes > int64(c.instance.limits.Load().Bulk) {
+	if bytes > int64(c.Server.Limits.Load().Bulk) {
 		return refusal("ERR string exceeds maximum allowed size (proto-max-bulk-len)")
 	}
 	return nil

@@ -2,19 +2,21 @@ package commands
 
 import "cellserver/internal/gcra"
 
-var clThrottle = Command{
-	Name: "cl.throttle", Group: "limiter", Since: "1.0.0", Complexity: "O(1)", Flags: Write | Fast, Cost: Constant, Traits: DecimalWords,
-	Summary:   "Takes tokens from a key's quota if there are enough (GCRA).",
-	KeyAccess: "RW ACCESS UPDATE",
-	Args: []Arg{Key("key"), Int("max_burst").Min(-1).Max(maxInt - 1), Int("count_per_period").Min(1), Int("period").Min(1),
-		quantityArg, modeArg, msArg},
-	Reply: limiterReply, decides: true, peeks: modeIsPeek,
-	Run: (*Call).throttle,
+func (l *Limiters) throttle() *Command {
+	return &Command{
+		Name: "cl.throttle", Group: "limiter", Since: "1.0.0", Complexity: "O(1)", Flags: Write | Fast, Cost: Constant, Traits: DecimalWords,
+		Summary:   "Takes tokens from a key's quota if there are enough (GCRA).",
+		KeyAccess: "RW ACCESS UPDATE",
+		Args: []Arg{Key("key"), Int("max_burst").Min(-1).Max(maxInt - 1), Int("count_per_period").Min(1), Int("period").Min(1),
+			quantityArg, modeArg, msArg},
+		Reply: limiterReply, decides: true, peeks: modeIsPeek,
+		Run: l.decide,
+	}
 }
 
 // throttle has a name, which the profile that builds are optimized by finds again: function literals are numbered, and each
 // command that is added changes the numbers.
-func (c *Call) throttle() error {
+func (l *Limiters) decide(c *Call) error {
 	key := c.Key()
 	limit, err := gcra.NewLimit(c.Int(), c.Int(), c.Int())
 	if err != nil {
@@ -23,10 +25,10 @@ func (c *Call) throttle() error {
 	quantity, mode, ms := c.Int(), modes[c.Choice()], c.Flag()
 	o, err := c.View.Throttle(c.Context, key, limit, quantity, mode)
 	if err != nil {
-		return c.undecided(err, key, limit.Size(), mode, ms)
+		return l.undecided(c, err, key, limit.Size(), mode, ms)
 	}
 	d := limit.Decision(o)
-	c.seen(key, d.Limited)
+	l.seen(c, key, d.Limited)
 	c.decision(&d, mode, ms)
 	return nil
 }

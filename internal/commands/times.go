@@ -22,7 +22,7 @@ func wholeUnits(n int64, ms bool) int64 {
 
 // unix is an instant in Unix nanoseconds by the wall clock of this moment, held to what an int64 can say.
 func (c *Call) unix(instant int64) int64 {
-	offset := c.instance.store.Clock().Offset()
+	offset := c.Server.Clock.Offset()
 	if offset > 0 && instant > maxInt-offset {
 		return maxInt
 	}

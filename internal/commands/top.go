@@ -12,29 +12,31 @@ import (
 	"cellserver/internal/resp"
 )
 
-var clTop = Command{
-	Name: "cl.top", Group: "limiter", Since: "1.0.0", Complexity: "O(1): some thousand counters are looked at", Flags: ReadOnly, Cost: Unbounded,
-	Summary: "Shows the keys that limiters refused, or were asked about, most often in the last minute.",
-	Args:    []Arg{Word("[LIMITED | SEEN] [count]").Optional().Many()}, Tips: varying,
-	Reply: `For each key, most first: the key; how often it was limited, or seen; and how far that may be off. LIMITED and 10 if nothing
+func (l *Limiters) topKeys() *Command {
+	return &Command{
+		Name: "cl.top", Group: "limiter", Since: "1.0.0", Complexity: "O(1): some thousand counters are looked at", Flags: ReadOnly, Cost: Unbounded,
+		Summary: "Shows the keys that limiters refused, or were asked about, most often in the last minute.",
+		Args:    []Arg{Word("[LIMITED | SEEN] [count]").Optional().Many()}, Tips: varying,
+		Reply: `For each key, most first: the key; how often it was limited, or seen; and how far that may be off. LIMITED and 10 if nothing
 else is said, 1000 at most. Memory is bounded (Space-Saving, 2048 counters for each ten seconds), so rare keys may be missing. Beyond
 some hundred calls a second one call in several stands for all, chosen at random: then how far a count may be off holds with 99.9 %.
 Keys of more than 256 bytes are not counted.`,
-	Run: func(c *Call) error {
-		limited, count, err := topOptions(c.Many())
-		if err != nil {
-			return err
-		}
-		top := c.instance.top.list(c.View.Now(), c.View.Selected(), limited, count)
-		c.Out.Array(len(top))
-		for _, hitter := range top {
-			c.Out.Array(3)
-			c.Out.BulkString(hitter.Key)
-			c.Out.Int(hitter.Count)
-			c.Out.Int(hitter.Error)
-		}
-		return nil
-	},
+		Run: func(c *Call) error {
+			limited, count, err := topOptions(c.Many())
+			if err != nil {
+				return err
+			}
+			top := l.top.list(c.View.Now(), c.View.Selected(), limited, count)
+			c.Out.Array(len(top))
+			for _, hitter := range top {
+				c.Out.Array(3)
+				c.Out.BulkString(hitter.Key)
+				c.Out.Int(hitter.Count)
+				c.Out.Int(hitter.Error)
+			}
+			return nil
+		},
+	}
 }
 
 func topOptions(words [][]byte) (limited bool, count int, err error) {
@@ -130,15 +132,15 @@ type sampling struct {
 }
 
 // seen says that a limiter has decided about a key. It is on the way of every call, so it does next to nothing.
-func (c *Call) seen(key []byte, limited bool) {
+func (l *Limiters) seen(c *Call, key []byte, limited bool) {
 	if c.sampling.skip--; c.sampling.skip < 0 {
-		c.sample(key, limited)
+		l.sample(c, key, limited)
 	}
 }
 
-func (c *Call) sample(key []byte, limited bool) {
+func (l *Limiters) sample(c *Call, key []byte, limited bool) {
 	s := &c.sampling
-	top := &c.instance.top
+	top := &l.top
 	next := top.add(c.View.Now(), c.View.Selected(), key, limited, max(s.weight, 1))
 	if s.random == 0 && next > 1 { // which no two sessions have in common
 		s.random = (top.seed ^ uint64(c.client.id)*0x9e3779b97f4a7c15) | 1

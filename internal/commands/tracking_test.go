@@ -229,7 +229,7 @@ func TestChangesAreBounded(t *testing.T) {
 func TestPushesStandBeforeAnotherProtocol(t *testing.T) {
 	for _, call := range []string{"HELLO 2", "RESET"} {
 		s := newStill(t)
-		s.instance.table = NewTable(append(All(), &Command{Name: "meanwhile", Run: func(c *Call) error {
+		s.instance.Table = NewTable(append(All(), &Command{Name: "meanwhile", Run: func(c *Call) error {
 			c.client.Push([]byte(invalidate("k")))
 			c.Out.Status("OK")
 			return nil

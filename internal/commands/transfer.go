@@ -82,7 +82,7 @@ var copyKey = Command{
 // parseDatabase reads the number of a database that there is.
 func (c *Call) parseDatabase(word []byte) (int, error) {
 	n, err := parseIndex(word)
-	if err == nil && (n < 0 || n >= int64(c.instance.store.Databases())) {
+	if err == nil && (n < 0 || n >= int64(c.Server.Databases)) {
 		err = errDatabase
 	}
 	return int(n), err
@@ -100,15 +100,6 @@ func (c *Call) transfer(from, to store.Place, how store.Transfer) error {
 	return nil
 }
 
-// oneIf writes 1 or 0.
-func (c *Call) oneIf(done bool) {
-	n := int64(0)
-	if done {
-		n = 1
-	}
-	c.Out.Int(n)
-}
-
 var move = Command{
 	Name: "move", Group: "generic", Since: "1.0.0", Complexity: "O(1)", Flags: Write | Fast, Cost: Constant, Traits: ValueSized | AnyKey,
 	Summary: "Moves a key to another database.", KeyAccess: "RW ACCESS UPDATE", Event: "move_to", Taken: "move_from",
@@ -119,44 +110,46 @@ var move = Command{
 		if !ok {
 			return errNotAnInteger
 		}
-		if db < 0 || db >= int64(c.instance.store.Databases()) {
+		if db < 0 || db >= int64(c.Server.Databases) {
 			return errDatabase
 		}
 		return c.transfer(c.here(key), store.Place{Database: int(db), Key: key}, store.Transfer{})
 	},
 }
 
-var swapDB = Command{
-	Name: "swapdb", Group: "server", Category: "keyspace", Since: "4.0.0", Complexity: "O(1)", Flags: Write | Fast | Dangerous, Cost: Constant, Traits: AnyKey | SwapsDatabases,
-	Summary: "Has two databases change their numbers.", Args: []Arg{Word("index1"), Word("index2")}, Reply: "OK.",
-	Run: func(c *Call) error {
-		var numbers [2]int
-		for i, which := range []string{"first", "second"} {
-			n, ok := resp.ParseInt(c.Word())
-			if !ok {
-				return refusal("ERR invalid " + which + " DB index")
+func (k *Keyspace) swapDB() *Command {
+	return &Command{
+		Name: "swapdb", Group: "server", Category: "keyspace", Since: "4.0.0", Complexity: "O(1)", Flags: Write | Fast | Dangerous, Cost: Constant, Traits: AnyKey | SwapsDatabases,
+		Summary: "Has two databases change their numbers.", Args: []Arg{Word("index1"), Word("index2")}, Reply: "OK.",
+		Run: func(c *Call) error {
+			var numbers [2]int
+			for i, which := range []string{"first", "second"} {
+				n, ok := resp.ParseInt(c.Word())
+				if !ok {
+					return refusal("ERR invalid " + which + " DB index")
+				}
+				if numbers[i] = int(n); n < 0 || n >= int64(c.Server.Databases) {
+					numbers[i] = -1
+				}
 			}
-			if numbers[i] = int(n); n < 0 || n >= int64(c.instance.store.Databases()) {
-				numbers[i] = -1
+			if min(numbers[0], numbers[1]) < 0 {
+				return errDatabase
 			}
-		}
-		if min(numbers[0], numbers[1]) < 0 {
-			return errDatabase
-		}
-		c.Out.Status("OK")
-		return c.swap(numbers[0], numbers[1])
-	},
+			c.Out.Status("OK")
+			return k.swap(c, numbers[0], numbers[1])
+		},
+	}
 }
 
 // swap is one step with what it means for those who watch.
-func (c *Call) swap(a, b int) (err error) {
+func (k *Keyspace) swap(c *Call, a, b int) (err error) {
 	if a == b {
 		return nil
 	}
 	c.moved += unhurried * fewBytes // every key is locked
-	defer c.instance.tracking.flushed(c.View.Signed())
+	defer k.Flushed(c.View.Signed())
 	c.View.Atomically(c.Context, nil, true, func() {
-		c.instance.watches.swap(c, a, b)
+		k.Swapping(c, a, b)
 		err = c.View.Swap(c.Context, a, b)
 	})
 	return err

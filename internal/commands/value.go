@@ -7,6 +7,16 @@ import (
 	"cellserver/internal/store"
 )
 
+// Values lists the commands on values, in reading order.
+func Values() []*Command {
+	return []*Command{
+		&incr, &incrBy, &decr, &decrBy, &incrByFloat, &incrEX,
+		&get, &set, &setNX, &setEX, &pSetEX, &getSet, &getDel, &getEX, &mGet, &mSet, &mSetNX, &mSetEX,
+		&digestOf, &delEX,
+		&appendTo, &strLen, &getRange, &setRange, &subStr,
+	}
+}
+
 // What the commands on values share: how a word becomes a value, what a key reads as, and when a value expires.
 
 // asValue is what SET makes of a word.
@@ -174,7 +184,7 @@ func (c *Call) expiry(word []byte, unit int64, relative, positive bool) (int64, 
 		}
 		return after(c.View.Now()-now%1e6, n), nil // of a whole millisecond, so that two times compare as in Redis
 	}
-	return after(-c.instance.store.Clock().Offset(), n), nil
+	return after(-c.Server.Clock.Offset(), n), nil
 }
 
 func (c *Call) errExpiry() error {

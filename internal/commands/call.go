@@ -1,0 +1,147 @@
+package commands
+
+import (
+	"cellserver/internal/resp"
+	"cellserver/internal/store"
+	"context"
+	"sync/atomic"
+)
+
+// Server is what all calls of a server share.
+type Server struct {
+	Table      *Table
+	Clock      store.Clock
+	Databases  int
+	MaxKeySize int // bytes
+	Limits     atomic.Pointer[resp.Limits]
+}
+
+// Call is one command on its way: the words bound to the row's grammar, and where the reply goes. A row reads its
+// arguments in the order of its grammar, each with the method of its kind.
+type Call struct {
+	Context context.Context
+	Session *Session // nil for a Slow row: it runs beside the session
+	View    store.View
+	Out     *resp.Writer
+
+	Server *Server
+
+	instance      *Instance
+	client        *Session // whose call it is, for what others may ask of a session
+	tracker       *tracker // of the session, nil if its client caches nothing
+	caching       bool     // CLIENT CACHING was said
+	row           *Command
+	words         [][]byte // the command's name first
+	bound         [maxArgs]bound
+	isBound       bool           // to words of this row
+	rule          store.Rule     // of the limiter that is asked
+	takes         []store.Taking // of CL.ALL
+	value         []byte         // that was read last
+	shown         []byte         // lines for MONITOR, of a transaction
+	limits        int64          // decisions that limited, not counted yet
+	hits, misses  int64          // keys that were read, not counted yet
+	moved         int            // bytes of values, by this call
+	kept          int            // bytes of a reply that is being made beside the loop: see keep
+	isLong        bool           // that is a long one
+	sampling      sampling       // of limiters' decisions, for CL.TOP
+	last          bool           // the conversation ends with its reply
+	then          func()         // what the session does when it takes the reply, of a call that is made beside it
+	published     *published     // by the transaction that is being executed, nil outside of one
+	lasts         bool           // it goes on when its row has run: who ends it says how long it took
+	handedOver    bool           // it is made again beside its session, where it is timed and shown
+	steps         int            // of matching patterns, that are left to a transaction
+	inTransaction bool           // EXEC makes it, with its keys locked
+	next          int
+}
+
+// bound is an argument's value in one call. It holds no pointer: the words are the call's.
+type bound struct {
+	at int   // number of its word in the call, of its first if it repeats; 0 if it was left out
+	n  int64 // of an integer; of OneOf, 1 + the token's number; 1 for a flag that is there
+}
+
+// maxArgs bounds a row's arguments, so that a call needs no memory of its own.
+const maxArgs = 12
+
+func (c *Call) arg() *bound {
+	c.next++
+	return &c.bound[c.next-1]
+}
+
+// Key is a key, borrowed from the input.
+func (c *Call) Key() []byte { return c.words[c.arg().at] }
+
+// Word is a word as it came, borrowed from the input; nil if it is optional and was left out.
+func (c *Call) Word() []byte {
+	if b := c.arg(); b.at != 0 {
+		return c.words[b.at]
+	}
+	return nil
+}
+
+// Int is an integer within its bounds, or its default.
+func (c *Call) Int() int64 { return c.arg().n }
+
+// Choice is 1 + the number of the token that was given, 0 for none.
+func (c *Call) Choice() int { return int(c.arg().n) }
+
+// ChoiceOf is Choice, and the word behind the token.
+func (c *Call) ChoiceOf() (choice int, word []byte) {
+	b := c.arg()
+	if b.at != 0 {
+		word = c.words[b.at]
+	}
+	return int(b.n), word
+}
+
+// Flag says whether the token was given.
+func (c *Call) Flag() bool { return c.arg().n != 0 }
+
+// Many is the words of an argument that repeats, borrowed from the input.
+func (c *Call) Many() [][]byte {
+	if b := c.arg(); b.at != 0 {
+		return c.words[b.at:]
+	}
+	return nil
+}
+
+// run binds the words and lets the row answer. If the call repeats the one before it, about another key, so does the binding.
+func (c *Call) run(row *Command, words [][]byte, repeats bool) (err error) {
+	bound := repeats && c.isBound && c.row == row
+	c.row, c.words, c.next, c.isBound, c.moved = row, words, 0, false, 0
+	c.lasts, c.handedOver = false, false
+	switch {
+	case bound:
+		err = c.checkKey(words[1])
+	case row.parent != nil:
+		err = c.bind(2)
+	default:
+		err = c.bind(1)
+	}
+	if err != nil {
+		return err
+	}
+	c.isBound = true
+	if c.tracker != nil {
+		return c.runTracked()
+	}
+	return row.Run(c)
+}
+
+// found counts a key that was read: whether it was there.
+func (c *Call) found(there bool) {
+	if there {
+		c.hits++
+	} else {
+		c.misses++
+	}
+}
+
+// oneIf writes 1 or 0.
+func (c *Call) oneIf(done bool) {
+	n := int64(0)
+	if done {
+		n = 1
+	}
+	c.Out.Int(n)
+}

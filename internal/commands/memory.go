@@ -1,0 +1,88 @@
+package commands
+
+import (
+	"cellserver/internal/resp"
+	"cellserver/internal/store"
+	"runtime/debug"
+)
+
+// MEMORY: what the server takes, and what a key takes.
+
+var memory = Command{
+	Name: "memory", Group: "server", Category: "none", Since: "4.0.0", Complexity: "Depends on the subcommand.", Min: 2,
+	Summary: "Commands about memory.", AnyMore: true,
+	Subs: []*Command{&memoryDoctor, &memoryPurge, &memoryStats, &memoryUsage, helpOf("memory", "4.0.0")},
+}
+
+var memoryUsage = Command{
+	Name: "memory|usage", Group: "server", Category: "none", Since: "4.0.0", Complexity: "O(1)", Flags: ReadOnly, Traits: ValueSized,
+	Summary: "Estimates the memory that a key takes.", KeyAccess: "RO",
+	Args:  []Arg{Key("key"), Int("count").By(parseSamples).Or(5).After("SAMPLES").Again()},
+	Reply: "The bytes: of its record, its place in the index, and what it holds; nil if there is no such key.",
+	Run: func(c *Call) error {
+		key := c.Key()
+		e, fields, err := c.View.Inspect(c.Context, key)
+		if err != nil {
+			return err
+		}
+		if e.Kind == store.None {
+			c.Out.Null()
+			return nil
+		}
+		c.Out.Int(int64(recordBytes + len(key) + stateBytes(fields)))
+		return nil
+	},
+}
+
+// recordBytes is what a key takes beside its name and what it holds: the head of its record, the length, a place in the index that
+// is two thirds full.
+const recordBytes = 13 + 8
+
+// stateBytes is about what a state takes, of which these are the fields: a value its length and that, the entries of a log are 16 bytes each, a lease some 48.
+func stateBytes(fields []store.Field) (bytes int) {
+	for _, f := range fields {
+		switch f.Name {
+		case "entries":
+			bytes += 16 * int(f.Value)
+		case "holders":
+			bytes += 48 * int(f.Value)
+		case "bytes":
+			bytes += 8 + int(f.Value)
+		default:
+			bytes += 8
+		}
+	}
+	return bytes
+}
+
+func parseSamples(word []byte) (int64, error) {
+	n, ok := resp.ParseInt(word)
+	switch {
+	case !ok:
+		return 0, errNotAnInteger
+	case n < 0:
+		return 0, errSyntax
+	}
+	return n, nil
+}
+
+var memoryDoctor = Command{
+	Name: "memory|doctor", Group: "server", Category: "none", Since: "4.0.0", Complexity: "O(1)",
+	Tips:    []string{"nondeterministic_output", allShards, "response_policy:special"},
+	Summary: "Would report what is wrong with the memory.", Reply: "A text that says that there is nothing to report.",
+	Run: func(c *Call) error {
+		c.Out.Verbatim("txt", "Hi Sam, I can't find any memory issue in your instance. I can only account for what occurs on this base.\n")
+		return nil
+	},
+}
+
+var memoryPurge = Command{
+	Name: "memory|purge", Group: "server", Category: "none", Since: "4.0.0", Complexity: "O(N) in the memory in use", Cost: Unbounded,
+	Tips:    []string{allShards, "response_policy:all_succeeded"},
+	Summary: "Gives the memory that is not used back to the system.", Reply: "OK.",
+	Run: func(c *Call) error {
+		debug.FreeOSMemory()
+		c.Out.Status("OK")
+		return nil
+	},
+}

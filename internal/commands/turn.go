@@ -1,0 +1,92 @@
+package commands
+
+// do answers the next call: one reply, whatever happens. An error takes back what its row had written.
+func (s *Session) do() {
+	s.mark = s.out.Mark()
+	if err := s.next(); err != nil {
+		s.fail(err)
+	}
+	if s.careful {
+		s.holdBack()
+	}
+	if s.call.tracker != nil {
+		s.afterTracked()
+	}
+}
+
+// fail writes an error in the place of what the call has written.
+func (s *Session) fail(err error) {
+	row := s.row
+	if s.rejected || s.queue != nil {
+		row = nil
+	}
+	s.rejected = false
+	s.out.Rewind(s.mark)
+	s.out.Error(s.instance.fail(row, err))
+}
+
+// next takes the next call and has its row answer it. Of a long call the words are the first, and long is the whole of it:
+// then a goroutine beside the loop finds the others.
+func (s *Session) next() error {
+	call, words := s.ahead.take()
+	row, long := call.row.of(words), s.ahead.isLong()
+	if s.words, s.call.moved = len(words), 0; long != nil {
+		s.words = s.ahead.total
+	}
+	switch {
+	case row == nil && isHTTP(words[0]):
+		s.instance.clientLog.Warn("a client speaks HTTP, and is cut off", "peer", s.peer.Remote)
+		s.closing = true
+		return nil
+	case row == nil:
+		s.spoil()
+		s.rejected = true
+		return call.row.refusal(words)
+	case !row.grammar.fits(len(words)):
+		return s.turnAway(row, errArity(row))
+	}
+	if s.guarded {
+		if err := s.guard(row, words, long); err != nil {
+			return err
+		}
+	}
+	if s.careful {
+		if err := s.barred(row); err != nil {
+			return err
+		}
+	}
+	s.count(row)
+	switch {
+	case s.subscribed && row.Traits&WhileSubscribed == 0 && s.out.Protocol() == 2:
+		return s.turnAway(row, errListening(row))
+	case long != nil && row.OverLong != nil:
+		return row.OverLong
+	case s.queue != nil && row.Flags&NoMulti != 0:
+		return s.turnAway(row, refusal("ERR Command not allowed inside a transaction"))
+	case s.queue != nil && row.Traits&Unqueued == 0:
+		s.tallies[s.tally].calls-- // until EXEC makes it
+		return s.enqueue(row, words, long)
+	case long != nil && row.takesMany():
+		s.parkLong(row, long)
+	case row.takesMany() && !row.needsSession() && s.ahead.isHeld() && bytesOf(words) > muchToDo:
+		owned := s.takeOver(words)
+		s.park(row, func() [][]byte { return owned })
+	case long != nil && !row.AnyMore:
+		return errSyntax // options that repeat a thousand times
+	case row.Cost == Constant && !s.careful:
+		return s.call.run(row, words, call.repeats)
+	case row.Cost == Unbounded:
+		owned := own(words)
+		s.park(row, func() [][]byte { return owned })
+	default:
+		return s.call.timed(row, words, call.repeats)
+	}
+	return nil
+}
+
+// muchToDo is how many bytes of words are too many for an event loop, where a call may have any number of long ones.
+const muchToDo = 256 << 10
+
+// isHTTP says whether a line is from an HTTP request. A web page can make a browser send one to us, with commands in its
+// body: so nothing of it is answered, and nothing behind it is read, as in Redis.
+func isHTTP(name []byte) bool { return foldEqual(name, "POST") || foldEqual(name, "HOST:") }
