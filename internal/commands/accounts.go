@@ -277,7 +277,7 @@ func (as *accounts) replace(in *Instance, users acl.Users, own *Session) (ownEnd
 // stillHears ends a conversation that has just subscribed to what its user may not use: the user's rights were taken away meanwhile,
 // and whoever did that may have looked for listeners before.
 func (c *Call) stillHears(kind via, names [][]byte) {
-	u := c.Session.account.Load().user.Load()
+	u := sessionOf(c).account.Load().user.Load()
 	if u != nil && u.Open() {
 		return
 	}

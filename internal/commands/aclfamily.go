@@ -205,7 +205,7 @@ func (c *Call) endsItself(ends bool) {
 		c.hangUp()
 	}
 	if c.Session != nil { // within a transaction: else the next turn looks
-		c.Session.lookUpRights()
+		sessionOf(c).lookUpRights()
 	}
 }
 

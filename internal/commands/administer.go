@@ -200,8 +200,8 @@ func debugSleep(c *Call, word []byte) error {
 		return nil
 	}
 	c.lasts = true
-	c.instance.waits.begin(c.Session, wait{
-		until: later(c.View.Now(), int64(min(seconds, longest)*1000)), reply: "+OK\r\n", ended: c.end(),
+	c.instance.waits.begin(sessionOf(c), wait{
+		until: msAfter(c.View.Now(), int64(min(seconds, longest)*1000)), reply: "+OK\r\n", ended: c.end(),
 	})
 	return nil
 }

@@ -27,7 +27,7 @@ var hello = Command{
 		}
 	},
 	Run: func(c *Call) error {
-		s, protocol := c.Session, int(c.Int())
+		s, protocol := sessionOf(c), int(c.Int())
 		name, who, err := c.helloOptions(c.Many())
 		switch {
 		case err != nil:
@@ -123,7 +123,7 @@ type identity struct {
 
 // logIn makes the session one of the account's. One that has just gone may have been read anew: then the password is as right for that.
 func (c *Call) logIn(who identity) error {
-	for who.account != nil && !c.Session.become(who.account) {
+	for who.account != nil && !sessionOf(c).become(who.account) {
 		who = c.verify(who.name, who.password)
 	}
 	if who.account == nil {
@@ -137,7 +137,7 @@ func (c *Call) verify(name, password []byte) identity {
 	account, compared := c.instance.accounts.verify(name, password)
 	c.moved += tryWorth + min(len(password), acl.MaxPassword) + compared*comparison
 	if account == nil {
-		c.Session.logDenied(c.row, acl.DeniedPassword, c.words[0], string(name), c.inTransaction)
+		sessionOf(c).logDenied(c.row, acl.DeniedPassword, c.words[0], string(name), c.inTransaction)
 	}
 	return identity{name, password, account}
 }

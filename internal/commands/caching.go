@@ -23,12 +23,12 @@ var clientTracking = Command{
 		}
 		switch {
 		case foldEqual(status, "ON"):
-			if err := wanted.follows(c.tracker); err != nil {
+			if err := wanted.follows(c.client.tracker.Load()); err != nil {
 				return err
 			}
-			c.Session.track(wanted)
+			sessionOf(c).track(wanted)
 		case foldEqual(status, "OFF"):
-			c.Session.track(nil)
+			sessionOf(c).track(nil)
 		default:
 			return errSyntax
 		}
@@ -139,7 +139,7 @@ var clientCaching = Command{
 	Summary: "Says whether the client caches what the next call, or transaction, reads.",
 	Args:    []Arg{Word("YES|NO")}, Reply: "OK.",
 	Run: func(c *Call) error {
-		word, t := c.Word(), c.tracker
+		word, t := c.Word(), c.client.tracker.Load()
 		switch {
 		case t == nil:
 			return refusal("ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled")
@@ -160,7 +160,7 @@ var clientTrackingInfo = Command{
 	Name: "client|trackinginfo", Group: "connection", Since: "6.2.0", Complexity: "O(1)", Flags: aboutClients,
 	Summary: "Describes what the client is told.", Reply: "A map: flags, redirect, prefixes.",
 	Run: func(c *Call) error {
-		t := c.tracker
+		t := c.client.tracker.Load()
 		c.Out.Map(3)
 		c.Out.BulkString("flags")
 		flags := t.words(c.caching)
@@ -207,7 +207,7 @@ var clientGetRedir = Command{
 	Name: "client|getredir", Group: "connection", Since: "6.0.0", Complexity: "O(1)", Flags: aboutClients,
 	Summary: "Says who is told in the client's place.", Reply: "The other client's id; 0 for itself, -1 if nobody is told.",
 	Run: func(c *Call) error {
-		c.Out.Int(c.tracker.target())
+		c.Out.Int(c.client.tracker.Load().target())
 		return nil
 	},
 }

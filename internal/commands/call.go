@@ -16,20 +16,26 @@ type Server struct {
 	Limits     atomic.Pointer[resp.Limits]
 }
 
+// InSession is what a command may ask of the session in whose turn its call is made.
+type InSession interface {
+	// HandOver has the call made again beside the event loop. What it has written so far must have been taken back.
+	HandOver()
+}
+
 // Call is one command on its way: the words bound to the row's grammar, and where the reply goes. A row reads its
 // arguments in the order of its grammar, each with the method of its kind.
 type Call struct {
 	Context context.Context
-	Session *Session // nil for a Slow row: it runs beside the session
+	Session InSession // nil for a call that is made beside its session, as those of an Unbounded row
 	View    store.View
 	Out     *resp.Writer
 
 	Server *Server
 
 	instance      *Instance
-	client        *Session // whose call it is, for what others may ask of a session
-	tracker       *tracker // of the session, nil if its client caches nothing
-	caching       bool     // CLIENT CACHING was said
+	client        *Session            // whose call it is, for what others may ask of a session
+	around        func(c *Call) error // makes the call, with what is to be done before and after it; nil for nothing
+	caching       bool                // CLIENT CACHING was said
 	row           *Command
 	words         [][]byte // the command's name first
 	bound         [maxArgs]bound
@@ -46,7 +52,7 @@ type Call struct {
 	sampling      sampling       // of limiters' decisions, for CL.TOP
 	last          bool           // the conversation ends with its reply
 	then          func()         // what the session does when it takes the reply, of a call that is made beside it
-	published     *published     // by the transaction that is being executed, nil outside of one
+	later         *later         // of the transaction that is being executed; nil outside of one
 	lasts         bool           // it goes on when its row has run: who ends it says how long it took
 	handedOver    bool           // it is made again beside its session, where it is timed and shown
 	steps         int            // of matching patterns, that are left to a transaction
@@ -122,8 +128,8 @@ func (c *Call) run(row *Command, words [][]byte, repeats bool) (err error) {
 		return err
 	}
 	c.isBound = true
-	if c.tracker != nil {
-		return c.runTracked()
+	if c.around != nil {
+		return c.around(c)
 	}
 	return row.Run(c)
 }

@@ -25,7 +25,7 @@ var clientID = Command{
 	Name: "client|id", Group: "connection", Since: "5.0.0", Complexity: "O(1)", Flags: aboutClients,
 	Summary: "Returns the connection's number.", Reply: "A number that no other connection of this run has had.",
 	Run: func(c *Call) error {
-		c.Out.Int(c.Session.id)
+		c.Out.Int(sessionOf(c).id)
 		return nil
 	},
 }
@@ -34,7 +34,7 @@ var clientGetName = Command{
 	Name: "client|getname", Group: "connection", Since: "2.6.9", Complexity: "O(1)", Flags: aboutClients,
 	Summary: "Returns the connection's name.", Reply: "The name, or nil if it has none.",
 	Run: func(c *Call) error {
-		if name := c.Session.about.name; name != "" {
+		if name := sessionOf(c).about.name; name != "" {
 			c.Out.BulkString(name)
 		} else {
 			c.Out.Null()
@@ -51,7 +51,7 @@ var clientSetName = Command{
 		if err := checkName(name); err != nil {
 			return err
 		}
-		c.Session.setName(name)
+		sessionOf(c).setName(name)
 		c.Out.Status("OK")
 		return nil
 	},
@@ -95,7 +95,7 @@ var clientSetInfo = Command{
 	Args:    []Arg{Word("attribute"), Word("value")}, Reply: "OK.",
 	Run: func(c *Call) error {
 		attribute, value := c.Word(), c.Word()
-		about := &c.Session.about
+		about := &sessionOf(c).about
 		field := &about.library
 		switch {
 		case foldEqual(attribute, "LIB-NAME"):
@@ -112,7 +112,7 @@ var clientSetInfo = Command{
 		}
 		about.mu.Lock()
 		defer about.mu.Unlock()
-		c.Session.charge(len(value) - len(*field))
+		sessionOf(c).charge(len(value) - len(*field))
 		*field = string(value)
 		c.Out.Status("OK")
 		return nil
@@ -123,7 +123,7 @@ var clientInfo = Command{
 	Name: "client|info", Group: "connection", Since: "6.2.0", Complexity: "O(1)", Flags: aboutClients, Tips: varying,
 	Summary: "Describes the connection.", Reply: "One line of CLIENT LIST.",
 	Run: func(c *Call) error {
-		c.Out.Verbatim("txt", c.Session.line(c.View.Now(), c.row, c.words))
+		c.Out.Verbatim("txt", sessionOf(c).line(c.View.Now(), c.row, c.words))
 		return nil
 	},
 }

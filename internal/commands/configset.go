@@ -33,7 +33,7 @@ var configSet = Command{
 			return errConfig(err)
 		}
 		if c.Session != nil { // what it pipelines behind this is to see it
-			c.Session.careful = c.Session.careful || in.concerns.Load() != 0
+			sessionOf(c).careful = sessionOf(c).careful || in.concerns.Load() != 0
 		}
 		c.Out.Status("OK")
 		return nil

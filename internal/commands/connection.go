@@ -11,7 +11,7 @@ var ping = Command{
 	Summary: "Says that the server is there.", Tips: []string{allShards, "response_policy:all_succeeded"},
 	Args: []Arg{Word("message").Optional()}, Reply: "PONG, or the message.",
 	Run: func(c *Call) error {
-		if c.Session != nil && c.Session.subscribed && c.Out.Protocol() == 2 { // where a client expects messages
+		if c.Session != nil && sessionOf(c).subscribed && c.Out.Protocol() == 2 { // where a client expects messages
 			c.Out.Array(2)
 			c.Out.BulkString("pong")
 			c.Out.Bulk(c.Word())
@@ -48,7 +48,7 @@ func (c *Call) introduce() {
 	c.Out.BulkString("proto")
 	c.Out.Int(int64(c.Out.Protocol()))
 	c.Out.BulkString("id")
-	c.Out.Int(c.Session.id)
+	c.Out.Int(sessionOf(c).id)
 	c.Out.BulkString("mode")
 	c.Out.BulkString("standalone")
 	c.Out.BulkString("role")
@@ -67,7 +67,7 @@ var selectDB = Command{
 			return errDatabase
 		}
 		if c.Session != nil {
-			c.Session.selectDatabase(int(n))
+			sessionOf(c).selectDatabase(int(n))
 		} else {
 			c.View.Select(int(n)) // and the session when it takes the reply
 		}
@@ -92,14 +92,14 @@ var reset = Command{
 	Name: "reset", Group: "connection", Since: "6.2.0", Complexity: "O(1)", Flags: handshake, Cost: Constant, Traits: Unqueued | WhileSubscribed | AllowedFull | DropsRights,
 	Summary: "Makes the connection what it was at first: database 0, RESP2, no name, no transaction, no subscriptions, no tracking, and logged out.", Reply: "RESET.",
 	Run: func(c *Call) error {
-		c.Session.leaveTransaction()
-		c.Session.unsubscribeAll()
-		c.Session.track(nil)
-		c.Session.speak(2)
-		c.Session.selectDatabase(0)
-		c.Session.setName(nil)
-		c.Session.forgetManners()
-		c.Session.become(nil)
+		sessionOf(c).leaveTransaction()
+		sessionOf(c).unsubscribeAll()
+		sessionOf(c).track(nil)
+		sessionOf(c).speak(2)
+		sessionOf(c).selectDatabase(0)
+		sessionOf(c).setName(nil)
+		sessionOf(c).forgetManners()
+		sessionOf(c).become(nil)
 		c.Out.Status("RESET")
 		return nil
 	},
@@ -109,7 +109,7 @@ var quit = Command{
 	Name: "quit", Group: "connection", Since: "1.0.0", Complexity: "O(1)", Flags: handshake, Cost: Constant, Traits: Unqueued | WhileSubscribed | AllowedFull, AnyMore: true,
 	Summary: "Ends the connection. Commands after it are not answered.", Reply: "OK.",
 	Run: func(c *Call) error {
-		c.Session.closing = true
+		sessionOf(c).closing = true
 		c.Out.Status("OK")
 		return nil
 	},

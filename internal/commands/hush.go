@@ -17,7 +17,7 @@ var clientReply = Command{
 	Summary: "Chooses whether calls are answered: ON, OFF, or SKIP for all but the next one.",
 	Args:    []Arg{Word("ON | OFF | SKIP")}, Reply: "OK to ON, else nothing.",
 	Run: func(c *Call) error {
-		s, mode := c.Session, c.Word()
+		s, mode := sessionOf(c), c.Word()
 		switch {
 		case foldEqual(mode, "ON"):
 			s.hush = speaking

@@ -28,7 +28,7 @@ func human(bytes int64) string {
 
 // foldOwn has the session's own counts be seen, but for the present call, which is not over.
 func (c *Call) foldOwn() {
-	if s := c.Session; s != nil && !c.inTransaction {
+	if s := sessionOf(c); s != nil && !c.inTransaction {
 		s.tallies[s.tally].calls--
 		s.fold()
 		s.tallies[s.tally].calls++

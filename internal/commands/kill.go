@@ -120,7 +120,7 @@ func (c *Call) kill(v *victims) (killed int) {
 // hangUp ends the conversation after the reply.
 func (c *Call) hangUp() {
 	if c.Session != nil {
-		c.Session.closing = true
+		sessionOf(c).closing = true
 	}
 	c.last = true
 }

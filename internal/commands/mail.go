@@ -144,10 +144,10 @@ func (s *Session) Pushes() int {
 // takePushes has what was pushed until now stand before the reply that is being written. In a transaction that is before the
 // transaction's reply.
 func (s *Session) takePushes() {
-	if s.call.published != nil && s.heeded() {
+	if s.call.later != nil && s.heeded() {
 		s.mail.mu.Lock()
 		defer s.mail.mu.Unlock()
-		s.call.published.early = s.mail.bytes
+		s.call.later.early = s.mail.bytes
 		return
 	}
 	s.takeEarly(maxInt)
@@ -185,7 +185,7 @@ func (s *Session) takeMail() {
 	s.mail.mu.Lock()
 	defer s.mail.mu.Unlock()
 	s.mail.waiting.Store(false)
-	if s.parked && !s.mail.replied && s.call.tracker != nil {
+	if s.parked && !s.mail.replied && s.call.around != nil {
 		return // what a client is to forget comes after the reply that it knows it from
 	}
 	if s.mail.replied {

@@ -31,7 +31,7 @@ var monitor = Command{
 		if c.inTransaction {
 			return refusal("ERR MONITOR isn't allowed for DENY BLOCKING client")
 		}
-		if s := c.Session; !s.monitors {
+		if s := sessionOf(c); !s.monitors {
 			if !c.instance.monitors.add(s) {
 				return refusal("ERR too many clients monitor")
 			}

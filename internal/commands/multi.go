@@ -15,13 +15,13 @@ var multi = Command{
 	Name: "multi", Group: "transactions", Since: "1.2.0", Complexity: "O(1)", Flags: control, Cost: Constant, Traits: Unqueued,
 	Summary: "Begins a transaction: calls are queued until EXEC.", Reply: "OK.",
 	Run: func(c *Call) error {
-		if c.Session.queue != nil {
+		if sessionOf(c).queue != nil {
 			return refusal("ERR MULTI calls can not be nested")
 		}
-		if c.Session.queue = c.Session.lastQueue; c.Session.queue == nil {
-			c.Session.queue = new(queue)
+		if sessionOf(c).queue = sessionOf(c).lastQueue; sessionOf(c).queue == nil {
+			sessionOf(c).queue = new(queue)
 		}
-		c.Session.showQueue()
+		sessionOf(c).showQueue()
 		c.Out.Status("OK")
 		return nil
 	},
@@ -31,10 +31,10 @@ var discard = Command{
 	Name: "discard", Group: "transactions", Since: "2.0.0", Complexity: "O(N) in the number of queued calls", Flags: control, Cost: Constant, Traits: Unqueued | AllowedFull,
 	Summary: "Forgets the calls that were queued, and the keys that are watched.", Reply: "OK.",
 	Run: func(c *Call) error {
-		if c.Session.queue == nil {
+		if sessionOf(c).queue == nil {
 			return refusal("ERR DISCARD without MULTI")
 		}
-		c.Session.leaveTransaction()
+		sessionOf(c).leaveTransaction()
 		c.Out.Status("OK")
 		return nil
 	},
@@ -56,7 +56,7 @@ var exec = Command{
 	Summary: "Makes the calls that were queued, as one step.",
 	Reply:   "The replies, in order; nil if a watched key has changed: then none was made.",
 	Run: func(c *Call) error {
-		s := c.Session
+		s := sessionOf(c)
 		switch q := s.queue; {
 		case q == nil:
 			return refusal("ERR EXEC without MULTI")
@@ -87,16 +87,16 @@ func (s *Session) execute() error {
 		most = maxOwnCost
 	}
 	if q.cost <= most && (!q.slow || q.own) {
-		c.published = new(published)
+		c.later = new(later)
 		made, cost := x.make(c, most)
 		if s.words = 0; made {
 			s.leaveTransaction()
-			s.endPublished()
+			s.makeLater()
 			c.showTransaction()
 			c.moved += cost * fewBytes
 			return nil
 		}
-		c.published = nil
+		c.later = nil
 		c.moved = cost * fewBytes
 	}
 	if q.own || q.cost > maxCost {
@@ -122,7 +122,7 @@ func (s *Session) executeBeside(x *execution) {
 				s.selectDatabase(n)
 			}
 		}
-		c.published = new(published)
+		c.later = new(later)
 		c.sampling.begin(c.View.Now())
 		if made, _ := x.make(c, maxCost); !made {
 			return errTooCostly
@@ -132,8 +132,8 @@ func (s *Session) executeBeside(x *execution) {
 		if c.instance.concerns.Load()&monitored != 0 {
 			c.show(row, words)
 		}
-		if p := c.published; len(p.messages) > 0 {
-			return c.completeReply(slices.Concat(c.Out.Pieces()...), p)
+		if l := c.later; len(l.calls) > 0 {
+			return l.complete(c, slices.Concat(c.Out.Pieces()...))
 		}
 		return nil
 	})
@@ -194,7 +194,7 @@ func (x *execution) run(c *Call) {
 		}
 		if err != nil {
 			if c.Session != nil {
-				mark = max(mark, c.Session.mark) // which moves if something is told aloud
+				mark = max(mark, sessionOf(c).mark) // which moves if something is told aloud
 			}
 			c.Out.Rewind(mark)
 			c.Out.Error(c.instance.fail(call.row, err))
@@ -207,7 +207,7 @@ func (x *execution) run(c *Call) {
 // runOne makes a call of a transaction, and counts it.
 func (x *execution) runOne(c *Call, call queued) (err error) {
 	row := call.row
-	s := c.Session // which a call before this one may have changed
+	s := sessionOf(c) // which a call before this one may have changed
 	if x.guarded || s != nil && s.guarded {
 		if err := c.client.allowQueued(row, call.words); err != nil {
 			return err

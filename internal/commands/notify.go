@@ -76,7 +76,7 @@ func (n *notifier) heard(database int, key []byte, why store.Why, by int64) {
 	for _, event := range c.eventNames(why) {
 		n.note(database, key, event)
 	}
-	if c.Session != nil && !c.Session.careful {
+	if c.Session != nil && !sessionOf(c).careful {
 		n.sendAside() // its turn began before there were notifications, so that it does not look
 	}
 }
@@ -222,7 +222,7 @@ func (c *Call) notify(misses int64, failed bool) {
 	if c.misses > misses && events(n.events.Load())&missedKeys != 0 {
 		c.noteMissed()
 	}
-	s := c.Session
+	s := sessionOf(c)
 	switch {
 	case c.inTransaction || !n.waiting.Load():
 		return

@@ -30,9 +30,9 @@ var clientPause = Command{
 		if mode != nil && !foldEqual(mode, "WRITE") && !foldEqual(mode, "ALL") {
 			return refusal("ERR CLIENT PAUSE mode must be WRITE or ALL")
 		}
-		c.instance.waits.beginPause(pause{later(c.View.Now(), timeout), mode == nil || foldEqual(mode, "ALL")})
+		c.instance.waits.beginPause(pause{msAfter(c.View.Now(), timeout), mode == nil || foldEqual(mode, "ALL")})
 		if c.Session != nil {
-			c.Session.careful = true
+			sessionOf(c).careful = true
 		}
 		c.Out.Status("OK")
 		return nil

@@ -2,7 +2,6 @@ package commands
 
 import (
 	"fmt"
-	"slices"
 )
 
 // Publish and subscribe.
@@ -73,13 +72,13 @@ func (c *Call) subscribe(kind via) error {
 		}
 		bytes += len(name)
 	}
-	l := &c.Session.listens
+	l := &sessionOf(c).listens
 	if l.all()+len(names) > maxSubscriptions || l.bytes+bytes > maxSubscribedBytes {
 		return errTooManySubscriptions
 	}
 	c.moved += len(names) * listedWorth
 	for _, name := range names {
-		c.Session.subscribe(kind, string(name))
+		sessionOf(c).subscribe(kind, string(name))
 		c.writeSubscription(kind, func() { c.Out.Bulk(name) })
 	}
 	c.stillHears(kind, names)
@@ -100,17 +99,17 @@ func (c *Call) checkChannel(kind via, name []byte) error {
 
 // writeSubscription is a message for one name.
 func (c *Call) writeSubscription(kind via, writeName func()) {
-	c.Session.aloud(func() {
+	sessionOf(c).aloud(func() {
 		c.Out.Push(3)
 		c.Out.BulkString(c.row.Name)
 		writeName()
-		c.Out.Int(int64(c.Session.listens.shown(kind)))
+		c.Out.Int(int64(sessionOf(c).listens.shown(kind)))
 	})
 }
 
 // unsubscribe answers each name; if none was named and there is none, one that is nil.
 func (c *Call) unsubscribe(kind via) error {
-	s, named := c.Session, c.Many()
+	s, named := sessionOf(c), c.Many()
 	if len(named) > 0 {
 		for _, name := range named {
 			s.unsubscribe(kind, string(name))
@@ -145,20 +144,17 @@ var sPublish = Command{
 	Run: func(c *Call) error { return c.publish(viaShard) },
 }
 
-// soon is how much may be published at once: more goes beside the loop. It is some fifty microseconds' worth.
-const soon = 64 << 10
-
 // publish sends a message at once, or beside the loop if that takes long; within a transaction after it, when no key is locked.
 func (c *Call) publish(kind via) error {
 	m := message{kind: kind, channel: c.Word(), payload: c.Word()}
 	if err := c.checkChannel(kind, m.channel); err != nil {
 		return err
 	}
-	s, all := c.Session, &c.instance.channels
+	s, all := sessionOf(c), &c.instance.channels
 	switch {
-	case c.published != nil:
+	case c.later != nil:
 		m.until = all.latest() // who comes later in the transaction does not get it
-		c.published.add(c.Out.Mark(), m)
+		c.doLater(func() int { return all.worth(m) }, func(c *Call) { c.Out.Int(int64(all.publish(m, c.giveWay))) })
 		return nil
 	case s == nil:
 		c.Out.Int(int64(all.publish(m, c.giveWay)))
@@ -166,7 +162,7 @@ func (c *Call) publish(kind via) error {
 	}
 	worth := all.worth(m)
 	if worth > soon {
-		s.handOver(c.row)
+		s.HandOver()
 		return nil
 	}
 	c.moved += worth
@@ -175,57 +171,6 @@ func (c *Call) publish(kind via) error {
 		s.takePushes() // its own message stands before the reply, as in Redis
 	}
 	c.Out.Int(int64(n))
-	return nil
-}
-
-// published is what a transaction has published: it is sent when no key is locked any more. The replies are put in their places
-// then.
-type published struct {
-	messages []message
-	at       []int // where in the output the reply to each is to stand
-	early    int   // bytes of pushes that are to stand before the transaction's reply, because it ended a subscription
-}
-
-func (p *published) add(at int, m message) {
-	p.messages, p.at = append(p.messages, m), append(p.at, at)
-}
-
-// endPublished sends what the transaction has published, and completes its reply, which begins at the session's mark.
-func (s *Session) endPublished() {
-	p := s.call.published
-	s.call.published = nil
-	if len(p.messages) == 0 && p.early == 0 {
-		return
-	}
-	reply := slices.Clone(s.out.Bytes()[s.mark:])
-	s.out.Rewind(s.mark)
-	s.takeEarly(p.early)
-	for i := range p.at {
-		p.at[i] = max(p.at[i]-s.mark, 0) // a reply that is not wanted was begun anew
-	}
-	worth := 0
-	for _, m := range p.messages {
-		if worth += s.instance.channels.worth(m); worth > soon {
-			s.parkFor(s.row, func(c *Call) error { return c.completeReply(reply, p) })
-			return
-		}
-	}
-	s.call.moved += worth
-	_ = s.call.completeReply(reply, p) // it never fails
-}
-
-func (c *Call) completeReply(reply []byte, p *published) error {
-	from := 0
-	for i, m := range p.messages {
-		c.Out.Raw(reply[from:p.at[i]])
-		from = p.at[i]
-		c.Out.Int(int64(c.instance.channels.publish(m, c.giveWay)))
-		c.Out.Break()
-		if i%64 == 0 {
-			c.giveWay()
-		}
-	}
-	c.Out.Raw(reply[from:])
 	return nil
 }
 

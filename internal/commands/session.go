@@ -356,7 +356,7 @@ func (s *Session) parkFor(row *Command, run func(*Call) error) {
 	call := &Call{Context: s.ctx, View: s.instance.store.View(), Out: &out, Server: &s.instance.Server, instance: s.instance, client: s}
 	call.View.Select(s.database)
 	call.View.Sign(s.id)
-	call.tracker, call.caching = s.call.tracker, s.call.caching
+	call.around, call.caching = s.call.around, s.call.caching
 	go s.runSlow(call, row, run)
 }
 

@@ -422,16 +422,9 @@ var mGet = Command{
 		}
 		c.Out.Rewind(mark)
 		c.hits, c.misses = hits, misses
-		c.Session.handOver(c.row)
+		c.Session.HandOver()
 		return nil
 	},
-}
-
-// handOver has the present call made again beside the loop: it takes too long there.
-func (s *Session) handOver(row *Command) {
-	owned := own(s.call.words)
-	s.call.handedOver = true
-	s.park(row, func() [][]byte { return owned })
 }
 
 // maxReply bounds what one call may answer, in bytes, where a short call may ask for much.

@@ -143,7 +143,7 @@ func (l *Limiters) sample(c *Call, key []byte, limited bool) {
 	top := &l.top
 	next := top.add(c.View.Now(), c.View.Selected(), key, limited, max(s.weight, 1))
 	if s.random == 0 && next > 1 { // which no two sessions have in common
-		s.random = (top.seed ^ uint64(c.client.id)*0x9e3779b97f4a7c15) | 1
+		s.random = (top.seed ^ uint64(c.View.Signed())*0x9e3779b97f4a7c15) | 1
 	}
 	s.weight, s.skip, s.until = next, s.gap(next), top.until.Load()
 }

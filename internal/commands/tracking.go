@@ -145,7 +145,10 @@ func (s *Session) track(wanted *tracker) {
 	t.tracking.Store(int64(len(t.trackers)))
 	t.prefixes.Store(int64(len(t.broadcasts)))
 	s.tracker.Store(wanted)
-	s.call.tracker, s.call.caching = wanted, s.call.caching && wanted != nil
+	s.call.around, s.call.caching = nil, s.call.caching && wanted != nil
+	if wanted != nil {
+		s.call.around = runTracked
+	}
 	if len(t.trackers) > 0 {
 		t.instance.hearing.tell(forTracking, t.heard)
 		return
@@ -202,12 +205,12 @@ func (t *tracking) part(key []byte) *trackingPart {
 
 // runTracked has the row answer a client that caches. What it reads is noted before, so that no change goes unnoticed; and again after
 // it, because a key that it found expired has been taken off the table: the client knows that it is not there, and is to hear when it is.
-func (c *Call) runTracked() error {
+func runTracked(c *Call) error {
 	c.remember()
 	seen := &c.instance.tracking.expired
 	before := seen.Load()
 	err := c.row.Run(c)
-	if seen.Load() != before && c.tracker != nil {
+	if seen.Load() != before && c.client.tracker.Load() != nil {
 		c.remember()
 	}
 	return err
@@ -215,7 +218,7 @@ func (c *Call) runTracked() error {
 
 // remember notes which keys a call reads.
 func (c *Call) remember() {
-	t := c.tracker
+	t := c.client.tracker.Load()
 	if c.row.Flags&ReadOnly == 0 || t.broadcast || t.optIn && !c.caching || t.optOut && c.caching {
 		return
 	}

@@ -9,7 +9,7 @@ func (s *Session) do() {
 	if s.careful {
 		s.holdBack()
 	}
-	if s.call.tracker != nil {
+	if s.call.around != nil {
 		s.afterTracked()
 	}
 }
@@ -82,6 +82,19 @@ func (s *Session) next() error {
 		return s.call.timed(row, words, call.repeats)
 	}
 	return nil
+}
+
+// sessionOf is the session in whose turn a call is made, nil if it is made beside it.
+func sessionOf(c *Call) *Session {
+	s, _ := c.Session.(*Session)
+	return s
+}
+
+// HandOver has the present call made again beside the loop: it takes too long there.
+func (s *Session) HandOver() {
+	owned := own(s.call.words)
+	s.call.handedOver = true
+	s.park(s.call.row, func() [][]byte { return owned })
 }
 
 // muchToDo is how many bytes of words are too many for an event loop, where a call may have any number of long ones.

@@ -150,8 +150,8 @@ func (in *Instance) EndWaits() {
 	}
 }
 
-// later is an instant so many milliseconds after another, Never if that is beyond what can be said.
-func later(now, ms int64) int64 {
+// msAfter is an instant so many milliseconds after another, Never if that is beyond what can be said.
+func msAfter(now, ms int64) int64 {
 	if ms > (store.Never-now)/int64(time.Millisecond) {
 		return store.Never
 	}
@@ -179,9 +179,9 @@ func (c *Call) awaitReplicas(replicas, timeout int64, reply string) {
 	}
 	w := wait{until: store.Never, reply: reply}
 	if timeout > 0 {
-		w.until = later(c.View.Now(), timeout)
+		w.until = msAfter(c.View.Now(), timeout)
 	}
-	c.instance.waits.begin(c.Session, w)
+	c.instance.waits.begin(sessionOf(c), w)
 }
 
 var waitAOF = Command{

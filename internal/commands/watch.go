@@ -57,7 +57,7 @@ var watchKeys = Command{
 	Name: "watch", OverLong: errTooManyWatched, Group: "transactions", Since: "2.2.0", Complexity: "O(1) for every key", Flags: control, Cost: Constant, Traits: Unqueued, KeyAccess: "RO",
 	Summary: "Has the next EXEC make nothing if one of the keys changes before it.", Args: []Arg{Key("key").Many()}, Reply: "OK.",
 	Run: func(c *Call) error {
-		if c.Session.queue != nil {
+		if sessionOf(c).queue != nil {
 			return refusal("ERR WATCH inside MULTI is not allowed")
 		}
 		c.moved += len(c.words) * listedWorth
@@ -76,7 +76,7 @@ var unwatch = Command{
 	Flags: NoScript | Loading | Stale | Fast | AllowBusy, Cost: Constant, Traits: Sessionless, Summary: "Forgets the keys that are watched.", Reply: "OK.",
 	Run: func(c *Call) error {
 		if c.Session != nil { // else it is made beside it, which unwatches when it takes the reply
-			c.Session.unwatch()
+			sessionOf(c).unwatch()
 		}
 		c.Out.Status("OK")
 		return nil
@@ -86,7 +86,7 @@ var unwatch = Command{
 // add has a session watch a key. Whether the key is there is asked afterwards, so that no change goes unnoticed.
 func (ws *watches) add(c *Call, key []byte) error {
 	w := &watch{place: store.Place{Database: c.View.Selected(), Key: slices.Clone(key)}}
-	if known, err := ws.register(c.Session, w); known || err != nil {
+	if known, err := ws.register(sessionOf(c), w); known || err != nil {
 		return err
 	}
 	e, err := c.View.Lookup(c.Context, key)
