@@ -4,6 +4,7 @@ import (
 	"cellserver/internal/resp"
 	"cellserver/internal/store"
 	"context"
+	"strings"
 	"sync/atomic"
 )
 
@@ -150,4 +151,62 @@ func (c *Call) oneIf(done bool) {
 		n = 1
 	}
 	c.Out.Int(n)
+}
+
+// gives says whether a call has one of the options.
+func (c *Call) gives(tokens ...string) bool {
+	for i, a := range c.row.Args {
+		for _, token := range tokens {
+			if len(a.tokens) == 1 && a.tokens[0] == token && c.bound[i].at != 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// eventNames are the events that a call is to a key, in their order, given what happened to it.
+func (c *Call) eventNames(why store.Why) []string {
+	row := c.row
+	changes := row.Event
+	switch {
+	case row.EventOf != nil:
+		changes = row.EventOf(c)
+	case changes == "":
+		changes = row.Name
+	}
+	switch {
+	case why == store.Expired:
+		return []string{expiredEvent}
+	case why != store.Deleted:
+		return strings.Fields(changes)
+	case row.Taken == expiredEvent: // it was written, and its time was over then
+		return append(strings.Fields(changes), expiredEvent)
+	case row.Taken != "":
+		return []string{row.Taken}
+	}
+	return []string{deletedEvent}
+}
+
+// The names of events that are not the names of commands.
+const (
+	expiredEvent = "expired"
+	deletedEvent = "del"
+	missedEvent  = "keymiss"
+)
+
+// changeIf answers 1 if there was something to change, and 0 if not.
+func (c *Call) changeIf(key []byte, edit func(e store.Entry) (store.Change, error)) error {
+	done := false
+	err := c.View.Edit(c.Context, key, func(e store.Entry, _ []byte) (store.Change, error) {
+		change, err := edit(e)
+		done = change.What != store.Leave
+		c.moved += len(change.Value.Bytes)
+		return change, err
+	})
+	if err != nil {
+		return err
+	}
+	c.oneIf(done)
+	return nil
 }

@@ -1,11 +1,5 @@
 package commands
 
-import (
-	"math"
-
-	"cellserver/internal/resp"
-)
-
 var ping = Command{
 	Name: "ping", Group: "connection", Since: "1.0.0", Complexity: "O(1)", Flags: Fast, Cost: Constant, Traits: WhileSubscribed | Sessionless,
 	Summary: "Says that the server is there.", Tips: []string{allShards, "response_policy:all_succeeded"},
@@ -74,18 +68,6 @@ var selectDB = Command{
 		c.Out.Status("OK")
 		return nil
 	},
-}
-
-// parseIndex reads an int of 32 bits, with Redis's words for a longer one.
-func parseIndex(word []byte) (int64, error) {
-	n, ok := resp.ParseInt(word)
-	switch {
-	case !ok:
-		return 0, errNotAnInteger
-	case n < math.MinInt32 || n > math.MaxInt32:
-		return 0, refusal("ERR value is out of range, value must between -2147483648 and 2147483647")
-	}
-	return n, nil
 }
 
 var reset = Command{

@@ -4,15 +4,6 @@ package commands
 // microsecond. Keys stay locked for as long as it lasts, so that is bounded; and what is more than a turn's worth is made beside the
 // event loop.
 
-const (
-	// maxCost is what one transaction may cost: more is refused before it begins.
-	maxCost = 1 << 16
-	// maxOwnCost is the same where a call needs the session, which only its event loop has.
-	maxOwnCost = 8 * turn
-)
-
-const errTooCostly refusal = "EXECABORT Transaction discarded because it would keep others waiting for too long"
-
 // costOf is what a call in a transaction costs, but for what stands at its keys.
 func costOf(row *Command, words [][]byte, size, longest int) int {
 	cost := 1 + len(words)/fewWords + effort(row, size+reach(row, words, longest))
@@ -56,62 +47,38 @@ func (row *Command) needsSession() bool {
 	return row.Flags&(Write|ReadOnly) == 0 && row.Cost != Unbounded && row.Traits&Sessionless == 0
 }
 
-// weigh is what the calls of a transaction cost because of what stands at their keys, which are locked: at most, because what calls
-// do to what stands there is only summed up.
-// It stops when that is more than most.
-func (q *queue) weigh(c *Call, database, most int) (cost int) {
-	sizes := make(map[string]int, len(q.places))
-	databases := c.Server.Databases
-	longest, swaps := c.Server.Limits.Load().Bulk, false
-	q.each(database, databases, func(row *Command, words, named [][]byte, database int) {
-		if cost > most {
-			return
-		}
-		if swaps = swaps || row.Traits&SwapsDatabases != 0; swaps {
-			cost += len(named) * databases / fewWords
-		} else {
-			cost += len(named) / fewWords
-		}
-		if cost > most {
-			return
-		}
-		all, largest, least, more := 0, 0, 0, 0
-		if row.Flags&Write != 0 {
-			least, more = reach(row, words, longest), bytesOf(words)
-		}
-		for _, key := range named {
-			size := max(sizes[string(key)], c.weight(database, key))
-			for n := 0; swaps && n < databases; n++ {
-				size = max(size, c.weight(n, key))
-			}
-			all, largest = all+size, max(largest, size)
-			sizes[string(key)] = min(max(size, least)+more, max(size, longest))
-		}
-		if row.Flags&Write != 0 && row.Traits&ValueSized != 0 {
-			all = largest
-			for _, key := range named { // it may get to the other key
-				sizes[string(key)] = max(sizes[string(key)], largest)
-			}
-		}
-		if row.isSized(words) {
-			cost += effort(row, touched(row, words, all))
-		}
-		if row.Traits&WalksKeys != 0 {
-			n, _ := c.View.Size(c.Context)
-			cost += n / keysACost
-		}
-		cost = min(cost, 1<<40)
-	})
-	return cost
+// What one turn may do, so that an event loop comes round to everybody in well under a millisecond: a Fast command takes about
+// a microsecond at worst, another, such as INFO, a hundred times that.
+const (
+	turn       = 512       // worth of a turn, in Fast commands of a few words
+	fewWords   = 8         // as many more are worth another
+	fewBytes   = 1 << 10   // as many bytes of values that are moved, too
+	unhurried  = turn / 2  // worth of a command that is not Fast
+	turnOutput = 256 << 10 // bytes of replies that end a turn
+
+	strangersTurn = turn / 16 // of a client that has not said who it is: many may try passwords, and others wait for a round of them
+)
+
+func bytesOf(words [][]byte) (size int) {
+	for _, word := range words {
+		size += len(word)
+	}
+	return size
 }
 
-// keysACost is how many keys KEYS looks at for the cost of a call.
-const keysACost = 4
-
-// weight is how much stands at a key of a database, in bytes.
-func (c *Call) weight(database int, key []byte) int {
-	selected := c.View.Selected()
-	c.View.Select(database)
-	defer c.View.Select(selected)
-	return c.View.Weight(c.Context, key)
+// own copies words, which are borrowed and die with the batch, into one piece of memory.
+func own(words [][]byte) [][]byte {
+	size := 0
+	for _, word := range words {
+		size += len(word)
+	}
+	owned, all := make([][]byte, len(words)), make([]byte, 0, size)
+	for i, word := range words {
+		all = append(all, word...)
+		owned[i] = all[len(all)-len(word):]
+	}
+	return owned
 }
+
+// keysAStep is how many keys a step is about at most, so that nobody waits long for it.
+const keysAStep = 1024

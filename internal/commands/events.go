@@ -3,8 +3,6 @@ package commands
 import (
 	"errors"
 	"strings"
-
-	"cellserver/internal/store"
 )
 
 // Keyspace notifications: which events there are, and which of them are published. How they are sent is told in notify.go.
@@ -85,13 +83,6 @@ func (e events) published() bool {
 	return e&(toKeyspace|toKeyevent) != 0 && e&^(toKeyspace|toKeyevent) != 0
 }
 
-// The names of events that are not the names of commands.
-const (
-	expiredEvent = "expired"
-	deletedEvent = "del"
-	missedEvent  = "keymiss"
-)
-
 // eventClass is the class of an event: those of limiters are a module's.
 func eventClass(name string) events {
 	switch name {
@@ -105,50 +96,4 @@ func eventClass(name string) events {
 		return genericEvents
 	}
 	return moduleEvents
-}
-
-// eventNames are the events that a call is to a key, in their order, given what happened to it.
-func (c *Call) eventNames(why store.Why) []string {
-	row := c.row
-	changes := row.Event
-	switch {
-	case row.EventOf != nil:
-		changes = row.EventOf(c)
-	case changes == "":
-		changes = row.Name
-	}
-	switch {
-	case why == store.Expired:
-		return []string{expiredEvent}
-	case why != store.Deleted:
-		return strings.Fields(changes)
-	case row.Taken == expiredEvent: // it was written, and its time was over then
-		return append(strings.Fields(changes), expiredEvent)
-	case row.Taken != "":
-		return []string{row.Taken}
-	}
-	return []string{deletedEvent}
-}
-
-// gives says whether a call has one of the options.
-func (c *Call) gives(tokens ...string) bool {
-	for i, a := range c.row.Args {
-		for _, token := range tokens {
-			if len(a.tokens) == 1 && a.tokens[0] == token && c.bound[i].at != 0 {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// eventOfLife is the event that an option is that says when a key expires; empty if there is none.
-func (c *Call) eventOfLife() string {
-	switch {
-	case c.gives("EX", "PX", "EXAT", "PXAT"):
-		return "expire"
-	case c.gives("PERSIST"):
-		return "persist"
-	}
-	return ""
 }

@@ -2,6 +2,7 @@ package commands
 
 import (
 	"fmt"
+	"math"
 	"strings"
 
 	"cellserver/internal/quota"
@@ -318,3 +319,18 @@ func foldEqual(word []byte, upper string) bool {
 	}
 	return true
 }
+
+// parseIndex reads an int of 32 bits, with Redis's words for a longer one.
+func parseIndex(word []byte) (int64, error) {
+	n, ok := resp.ParseInt(word)
+	switch {
+	case !ok:
+		return 0, errNotAnInteger
+	case n < math.MinInt32 || n > math.MaxInt32:
+		return 0, refusal("ERR value is out of range, value must between -2147483648 and 2147483647")
+	}
+	return n, nil
+}
+
+// Pattern is a glob-style pattern. Its length is bounded, because the time to match grows with it and with the key's.
+func Pattern(name string) Arg { return Word(name).Longest(1024) }

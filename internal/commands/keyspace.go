@@ -258,9 +258,6 @@ func (l *keyList) key(i int) []byte {
 	return l.bytes[start:l.ends[i]]
 }
 
-// Pattern is a glob-style pattern. Its length is bounded, because the time to match grows with it and with the key's.
-func Pattern(name string) Arg { return Word(name).Longest(1024) }
-
 var keys = Command{
 	Name: "keys", Group: "generic", Since: "1.0.0", Complexity: "O(N) in the number of keys", Flags: ReadOnly | Dangerous, Cost: Unbounded, Traits: AnyKey | WalksKeys,
 	Summary: "Returns the keys that match a pattern.", Tips: []string{allShards, "nondeterministic_output_order"},

@@ -43,18 +43,6 @@ func modeIsPeek(c *Call) bool {
 	return modes[c.bound[mode].n] == quota.Peek
 }
 
-// looks says whether a call only looks at its keys, so that who may read them may make it. That is decided on the call as its
-// row binds it: a key, too, may be named PEEK. Options stand at the end, so most calls are seen through at a glance.
-func (row *Command) looks(server *Server, words [][]byte) bool {
-	if row.peeks == nil || !slices.ContainsFunc(words[max(len(words)-2, 0):], isPeek) {
-		return false
-	}
-	c := Call{Server: server, row: row, words: words}
-	return c.bind(1) == nil && row.peeks(&c)
-}
-
-func isPeek(word []byte) bool { return foldEqual(word, "PEEK") }
-
 // decision writes the reply of every limiter. A time is rounded up to its unit, so that a limited call never says 0 and
 // whoever waits that long is admitted. It reads the decision where it lies: to copy six words that were written a moment ago
 // takes longer than the division.

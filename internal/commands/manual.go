@@ -94,15 +94,15 @@ var groups = []group{
 	{"cluster", "Refused"},
 }
 
-// Reference is the command reference in Markdown: a section for each limiter, and a table for each group of Redis's commands.
-func Reference() string {
+// Reference is a reference of commands in Markdown: a section for each limiter, and a table for each group of Redis's commands.
+func Reference(rows []*Command) string {
 	var out strings.Builder
 	for _, g := range groups {
 		fmt.Fprintf(&out, "## %s\n\n", g.title)
 		if g.name != "limiter" {
 			out.WriteString("| Command | | Reply |\n|---|---|---|\n")
 		}
-		for _, row := range All() {
+		for _, row := range rows {
 			switch {
 			case row.Group == "limiter" && g.name == "limiter":
 				row.writeSection(&out)

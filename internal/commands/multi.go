@@ -224,3 +224,29 @@ func (x *execution) runOne(c *Call, call queued) (err error) {
 	c.limits = 0
 	return err
 }
+
+// makeLater does what the transaction has left, and completes its reply, which begins at the session's mark.
+func (s *Session) makeLater() {
+	l := s.call.later
+	s.call.later = nil
+	if len(l.calls) == 0 && l.early == 0 {
+		return
+	}
+	reply := slices.Clone(s.out.Bytes()[s.mark:])
+	s.out.Rewind(s.mark)
+	s.takeEarly(l.early)
+	worth := 0
+	for i := range l.calls {
+		l.calls[i].at = max(l.calls[i].at-s.mark, 0) // a reply that is not wanted was begun anew
+		worth += l.calls[i].worth()
+	}
+	if worth > soon {
+		s.parkFor(s.row, func(c *Call) error { return l.complete(c, reply) })
+		return
+	}
+	s.call.moved += worth
+	_ = l.complete(&s.call, reply) // it never fails
+}
+
+// soon is how much may be done at once: more is done beside the loop. It is some fifty microseconds' worth.
+const soon = 64 << 10

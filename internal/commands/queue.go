@@ -210,10 +210,3 @@ func (q *queue) each(database, databases int, visit func(row *Command, words, ke
 		visit(call.row, call.words, keys, database)
 	}
 }
-
-func bytesOf(words [][]byte) (size int) {
-	for _, word := range words {
-		size += len(word)
-	}
-	return size
-}

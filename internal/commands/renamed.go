@@ -11,23 +11,18 @@ import (
 // longestCommand bounds another name, in bytes.
 const longestCommand = 1024
 
-// rename has a command go by another name, or by none if that is "".
-func (in *Instance) rename(from, to string) error {
+// Rename has a command go by another name, or by none if that is "". Nobody may look commands up meanwhile.
+func (t *Table) Rename(from, to string) error {
 	from, to = strings.ToLower(from), strings.ToLower(to)
-	row := in.Table.byName[from]
+	row := t.byName[from]
 	switch {
 	case row == nil || row.parent != nil:
 		return fmt.Errorf("there is no command %s", from)
-	case to != "" && in.Table.byName[to] != nil:
+	case to != "" && t.byName[to] != nil:
 		return fmt.Errorf("there is a command %s already", to)
 	case strings.Contains(to, "|") || len(to) > longestCommand:
 		return fmt.Errorf("a command's name has no | in it, and at most %d bytes", longestCommand)
 	}
-	in.Table.rename(row, from, to)
-	return nil
-}
-
-func (t *Table) rename(row *Command, from, to string) {
 	t.call(row, from, to)
 	for _, sub := range row.Subs {
 		_, word, _ := strings.Cut(sub.Name, "|")
@@ -40,6 +35,7 @@ func (t *Table) rename(row *Command, from, to string) {
 	if to == "" {
 		t.rows = slices.DeleteFunc(t.rows, func(other *Command) bool { return other == row })
 	}
+	return nil
 }
 
 func (t *Table) call(row *Command, from, to string) {

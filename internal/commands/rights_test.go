@@ -454,12 +454,12 @@ func TestRenamedCommands(t *testing.T) {
 	s := newStill(t)
 	long := strings.Repeat("z", 40)
 	in := s.instance
-	require.NoError(t, in.rename("CONFIG", long))
-	require.NoError(t, in.rename("flushall", ""))
-	require.NoError(t, in.rename("get", "fetch"))
-	require.NoError(t, in.rename("set", "get"))
+	require.NoError(t, in.Table.Rename("CONFIG", long))
+	require.NoError(t, in.Table.Rename("flushall", ""))
+	require.NoError(t, in.Table.Rename("get", "fetch"))
+	require.NoError(t, in.Table.Rename("set", "get"))
 	for from, to := range map[string]string{"nosuch": "x", "client|id": "x", "ping": "echo", "echo": "a|b", "flushall": "x", "ttl": strings.Repeat("x", longestCommand+1)} {
-		require.Error(t, in.rename(from, to), "%s %s", from, to)
+		require.Error(t, in.Table.Rename(from, to), "%s %s", from, to)
 	}
 	c := s.dial()
 	require.Contains(t, c.say(t, "CONFIG GET port"), "-ERR unknown command")

@@ -131,18 +131,6 @@ func (s *Session) Close() {
 	s.release()
 }
 
-// What one turn may do, so that an event loop comes round to everybody in well under a millisecond: a Fast command takes about
-// a microsecond at worst, another, such as INFO, a hundred times that.
-const (
-	turn       = 512       // worth of a turn, in Fast commands of a few words
-	fewWords   = 8         // as many more are worth another
-	fewBytes   = 1 << 10   // as many bytes of values that are moved, too
-	unhurried  = turn / 2  // worth of a command that is not Fast
-	turnOutput = 256 << 10 // bytes of replies that end a turn
-
-	strangersTurn = turn / 16 // of a client that has not said who it is: many may try passwords, and others wait for a round of them
-)
-
 // Feed takes bytes that arrived, and answers a turn's worth of calls. They are the session's until Feed returns.
 func (s *Session) Feed(input []byte) {
 	s.reader.Feed(input)
@@ -358,20 +346,6 @@ func (s *Session) parkFor(row *Command, run func(*Call) error) {
 	call.View.Sign(s.id)
 	call.around, call.caching = s.call.around, s.call.caching
 	go s.runSlow(call, row, run)
-}
-
-// own copies words, which are borrowed and die with the batch, into one piece of memory.
-func own(words [][]byte) [][]byte {
-	size := 0
-	for _, word := range words {
-		size += len(word)
-	}
-	owned, all := make([][]byte, len(words)), make([]byte, 0, size)
-	for i, word := range words {
-		all = append(all, word...)
-		owned[i] = all[len(all)-len(word):]
-	}
-	return owned
 }
 
 func (s *Session) runSlow(call *Call, row *Command, run func(*Call) error) {

@@ -153,7 +153,7 @@ func (in *Instance) heed(s *Settings) error {
 	}
 	in.options.OnChange(func() error { return in.accounts.setPassword(s.Password) }, "requirepass")
 	for _, r := range s.Renamed {
-		if err := in.rename(r[0], r[1]); err != nil {
+		if err := in.Table.Rename(r[0], r[1]); err != nil {
 			return fmt.Errorf("--rename-command: %w", err)
 		}
 	}

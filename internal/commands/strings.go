@@ -432,9 +432,6 @@ const maxReply = 64 << 20
 
 const errReplyTooLong refusal = "ERR the reply is longer than 64 MiB"
 
-// keysAStep is how many keys a step is about at most, so that nobody waits long for it.
-const keysAStep = 1024
-
 // inSteps has step done to keys, every so many-th of the words, as one; or, if they are many, in several steps.
 func (c *Call) inSteps(words [][]byte, apart int, step func(words [][]byte) error) (err error) {
 	for len(words) > 0 && err == nil {

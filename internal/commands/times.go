@@ -1,6 +1,9 @@
 package commands
 
-import "cellserver/internal/store"
+import (
+	"cellserver/internal/resp"
+	"cellserver/internal/store"
+)
 
 // How instants and durations of the store are told to clients.
 
@@ -34,3 +37,40 @@ func (c *Call) expiresIn(e store.Entry) int64 { return roundUp(e.Expires-c.View.
 
 // inSeconds rounds milliseconds to the nearest second, as Redis's TTL does.
 func inSeconds(ms int64) int64 { return ms/1000 + (ms%1000+500)/1000 }
+
+// expiry reads a time, and says which instant it is. A value's expiry is bounded by what Redis's milliseconds hold; beyond the
+// year 2262, which is as far as our nanoseconds go, it is then.
+func (c *Call) expiry(word []byte, unit int64, relative, positive bool) (int64, error) {
+	n, ok := resp.ParseInt(word)
+	switch {
+	case !ok:
+		return 0, errNotAnInteger
+	case positive && n <= 0, n > maxInt/unit, n < minInt/unit:
+		return 0, c.errExpiry()
+	}
+	n *= unit
+	if relative {
+		now := c.unix(c.View.Now())
+		if n > maxInt-now/1e6 {
+			return 0, c.errExpiry()
+		}
+		return after(c.View.Now()-now%1e6, n), nil // of a whole millisecond, so that two times compare as in Redis
+	}
+	return after(-c.Server.Clock.Offset(), n), nil
+}
+
+func (c *Call) errExpiry() error {
+	return refusal("ERR invalid expire time in '" + c.row.Name + "' command")
+}
+
+// after is so many milliseconds after an instant: never Never, and held to what an int64 can say.
+func after(instant, ms int64) int64 {
+	const longest = maxInt / 1_000_000
+	switch {
+	case ms > longest, ms > 0 && instant > maxInt-1-ms*1_000_000:
+		return store.Never - 1
+	case ms < -longest, ms < 0 && instant < minInt-ms*1_000_000:
+		return 0
+	}
+	return instant + ms*1_000_000
+}

@@ -98,22 +98,6 @@ func (c *Call) editValue(key []byte, edit func(e store.Entry, value []byte) (sto
 	})
 }
 
-// changeIf answers 1 if there was something to change, and 0 if not.
-func (c *Call) changeIf(key []byte, edit func(e store.Entry) (store.Change, error)) error {
-	done := false
-	err := c.View.Edit(c.Context, key, func(e store.Entry, _ []byte) (store.Change, error) {
-		change, err := edit(e)
-		done = change.What != store.Leave
-		c.moved += len(change.Value.Bytes)
-		return change, err
-	})
-	if err != nil {
-		return err
-	}
-	c.oneIf(done)
-	return nil
-}
-
 // put is the change that writes a value. A key without an expiry gets none.
 func put(value []byte, e store.Entry) store.Change {
 	c := store.Change{What: store.Put, Value: asValue(value), Expires: store.Never}
@@ -166,41 +150,15 @@ func (c *Call) instant(l lifetime) (int64, error) {
 	return expires, err
 }
 
-// expiry reads a time, and says which instant it is. A value's expiry is bounded by what Redis's milliseconds hold; beyond the
-// year 2262, which is as far as our nanoseconds go, it is then.
-func (c *Call) expiry(word []byte, unit int64, relative, positive bool) (int64, error) {
-	n, ok := resp.ParseInt(word)
-	switch {
-	case !ok:
-		return 0, errNotAnInteger
-	case positive && n <= 0, n > maxInt/unit, n < minInt/unit:
-		return 0, c.errExpiry()
-	}
-	n *= unit
-	if relative {
-		now := c.unix(c.View.Now())
-		if n > maxInt-now/1e6 {
-			return 0, c.errExpiry()
-		}
-		return after(c.View.Now()-now%1e6, n), nil // of a whole millisecond, so that two times compare as in Redis
-	}
-	return after(-c.Server.Clock.Offset(), n), nil
-}
-
-func (c *Call) errExpiry() error {
-	return refusal("ERR invalid expire time in '" + c.row.Name + "' command")
-}
-
-// after is so many milliseconds after an instant: never Never, and held to what an int64 can say.
-func after(instant, ms int64) int64 {
-	const longest = maxInt / 1_000_000
-	switch {
-	case ms > longest, ms > 0 && instant > maxInt-1-ms*1_000_000:
-		return store.Never - 1
-	case ms < -longest, ms < 0 && instant < minInt-ms*1_000_000:
-		return 0
-	}
-	return instant + ms*1_000_000
-}
-
 func appendInt(n int64) []byte { return strconv.AppendInt(nil, n, 10) }
+
+// eventOfLife is the event that an option is that says when a key expires; empty if there is none.
+func (c *Call) eventOfLife() string {
+	switch {
+	case c.gives("EX", "PX", "EXAT", "PXAT"):
+		return "expire"
+	case c.gives("PERSIST"):
+		return "persist"
+	}
+	return ""
+}

@@ -1,0 +1,70 @@
+package commands
+
+const (
+	// maxCost is what one transaction may cost: more is refused before it begins.
+	maxCost = 1 << 16
+	// maxOwnCost is the same where a call needs the session, which only its event loop has.
+	maxOwnCost = 8 * turn
+)
+
+const errTooCostly refusal = "EXECABORT Transaction discarded because it would keep others waiting for too long"
+
+// weigh is what the calls of a transaction cost because of what stands at their keys, which are locked: at most, because what calls
+// do to what stands there is only summed up.
+// It stops when that is more than most.
+func (q *queue) weigh(c *Call, database, most int) (cost int) {
+	sizes := make(map[string]int, len(q.places))
+	databases := c.Server.Databases
+	longest, swaps := c.Server.Limits.Load().Bulk, false
+	q.each(database, databases, func(row *Command, words, named [][]byte, database int) {
+		if cost > most {
+			return
+		}
+		if swaps = swaps || row.Traits&SwapsDatabases != 0; swaps {
+			cost += len(named) * databases / fewWords
+		} else {
+			cost += len(named) / fewWords
+		}
+		if cost > most {
+			return
+		}
+		all, largest, least, more := 0, 0, 0, 0
+		if row.Flags&Write != 0 {
+			least, more = reach(row, words, longest), bytesOf(words)
+		}
+		for _, key := range named {
+			size := max(sizes[string(key)], c.weight(database, key))
+			for n := 0; swaps && n < databases; n++ {
+				size = max(size, c.weight(n, key))
+			}
+			all, largest = all+size, max(largest, size)
+			sizes[string(key)] = min(max(size, least)+more, max(size, longest))
+		}
+		if row.Flags&Write != 0 && row.Traits&ValueSized != 0 {
+			all = largest
+			for _, key := range named { // it may get to the other key
+				sizes[string(key)] = max(sizes[string(key)], largest)
+			}
+		}
+		if row.isSized(words) {
+			cost += effort(row, touched(row, words, all))
+		}
+		if row.Traits&WalksKeys != 0 {
+			n, _ := c.View.Size(c.Context)
+			cost += n / keysACost
+		}
+		cost = min(cost, 1<<40)
+	})
+	return cost
+}
+
+// keysACost is how many keys KEYS looks at for the cost of a call.
+const keysACost = 4
+
+// weight is how much stands at a key of a database, in bytes.
+func (c *Call) weight(database int, key []byte) int {
+	selected := c.View.Selected()
+	c.View.Select(database)
+	defer c.View.Select(selected)
+	return c.View.Weight(c.Context, key)
+}
