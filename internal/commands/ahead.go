@@ -49,6 +49,9 @@ func (a *ahead) take() (w *waiting, words [][]byte) {
 	return w, words
 }
 
+// repeats says whether the next call says the same as the one before it, but for its key.
+func (a *ahead) repeats() bool { return a.calls[a.next].repeats }
+
 // latest is the row of the call that was taken last, nil if it has none.
 func (a *ahead) latest() *Command {
 	w := &a.calls[a.next-1]

@@ -59,6 +59,7 @@ type Session struct {
 	tallies  [tallies]tally
 	tally    int  // which of them counts row
 	rejected bool // the latest call was refused before it was made
+	again    bool // what was looked at for the latest call holds for one that repeats it: see makeAgain
 	turns    uint32
 	words    int // that it had
 	recent   recent

@@ -223,6 +223,7 @@ const sampleEvery = 128
 // lookUp says, at the beginning of a turn, whether its calls need more than to be made.
 func (s *Session) lookUp() {
 	s.turns++
+	s.again = false
 	s.careful = s.hush != speaking || s.instance.concerns.Load() != 0 || s.turns%sampleEvery == 0
 	s.lookUpRights()
 }

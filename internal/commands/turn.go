@@ -28,6 +28,10 @@ func (s *Session) fail(err error) {
 // next takes the next call and has its row answer it. Of a long call the words are the first, and long is the whole of it:
 // then a goroutine beside the loop finds the others.
 func (s *Session) next() error {
+	if s.again && s.call.isBound && s.ahead.repeats() {
+		return s.makeAgain()
+	}
+	s.again = false
 	call, words := s.ahead.take()
 	row, long := call.row.of(words), s.ahead.isLong()
 	if s.words, s.call.moved = len(words), 0; long != nil {
@@ -74,6 +78,7 @@ func (s *Session) next() error {
 	case long != nil && !row.AnyMore:
 		return errSyntax // options that repeat a thousand times
 	case row.Cost == Constant && !s.careful:
+		s.again = !s.guarded && s.call.around == nil
 		return s.call.run(row, words, call.repeats)
 	case row.Cost == Unbounded:
 		owned := own(words)
@@ -82,6 +87,20 @@ func (s *Session) next() error {
 		return s.call.timed(row, words, call.repeats)
 	}
 	return nil
+}
+
+// makeAgain makes a call that repeats the one before it, about another key. What was looked at for
+// that one holds for this one too, but for the key: 110 instructions fewer of a pipelined CL.THROTTLE's 2,100.
+func (s *Session) makeAgain() error {
+	c, second := &s.call, s.ahead.calls[s.ahead.next].second
+	s.ahead.next++
+	s.tallies[s.tally].calls++
+	c.words[1] = second // the call that had another is answered
+	c.next, c.moved, c.lasts, c.handedOver = 0, 0, false, false
+	if err := c.checkKey(second); err != nil {
+		return err
+	}
+	return c.row.Run(c)
 }
 
 // sessionOf is the session in whose turn a call is made, nil if it is made beside it.
