@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"cellserver/internal/gcra"
 	"cellserver/internal/resp"
 	"cellserver/internal/store"
 	"context"
@@ -42,6 +43,7 @@ type Call struct {
 	bound         [maxArgs]bound
 	isBound       bool           // to words of this row
 	rule          store.Rule     // of the limiter that is asked
+	latest        gcra.Memo      // of the latest CL.THROTTLE
 	takes         []store.Taking // of CL.ALL
 	value         []byte         // that was read last
 	shown         []byte         // lines for MONITOR, of a transaction

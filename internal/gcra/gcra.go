@@ -60,8 +60,35 @@ func (l Limit) Blocks(quantity int64, mode quota.Mode) bool {
 	return l.size == 0 && quantity > 0 && mode != quota.Force
 }
 
-// NewLimit translates a call's arguments; period is in seconds. Limits come with every call and are not worth a cache:
-// this is one multiplication and one division.
+// Memo is the limit that was asked for last. Most clients say the same one again and again: to compare three numbers takes
+// 50 instructions fewer than to work it out, and no division of 128 bits. The zero value is ready to use.
+type Memo struct {
+	asked asked
+	limit Limit
+}
+
+// asked are NewLimit's arguments.
+type asked struct{ maxBurst, countPerPeriod, period int64 }
+
+// Limit is NewLimit. What it returns is valid until the next call.
+func (m *Memo) Limit(maxBurst, countPerPeriod, period int64) (*Limit, error) {
+	a := asked{maxBurst, countPerPeriod, period}
+	if m.asked == a && period != 0 {
+		return &m.limit, nil
+	}
+	return m.renew(a)
+}
+
+func (m *Memo) renew(a asked) (*Limit, error) {
+	limit, err := NewLimit(a.maxBurst, a.countPerPeriod, a.period)
+	if err != nil {
+		return nil, err
+	}
+	*m = Memo{a, limit}
+	return &m.limit, nil
+}
+
+// NewLimit translates a call's arguments; period is in seconds.
 func NewLimit(maxBurst, countPerPeriod, period int64) (Limit, error) {
 	if err := checkDomains(maxBurst, countPerPeriod, period); err != nil {
 		return Limit{}, err

@@ -3,6 +3,7 @@ package gcra
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"strconv"
 	"strings"
 	"testing"
@@ -358,4 +359,23 @@ func TestStepAtTheEdges(t *testing.T) {
 			require.Zero(t, d, "%+v", c)
 		}
 	}
+}
+
+// A Memo says what NewLimit says, whatever was asked before.
+func TestMemoIsNewLimit(t *testing.T) {
+	numbers := []int64{-2, -1, 0, 1, 2, 60, math.MaxInt64}
+	var memo Memo
+	for i := range 20_000 {
+		random := rand.New(rand.NewPCG(uint64(i/2), 1)) // each is asked for twice
+		number := func() int64 { return numbers[random.IntN(len(numbers))] }
+		burst, count, period := number(), number(), number()
+		want, refused := NewLimit(burst, count, period)
+		got, err := memo.Limit(burst, count, period)
+		require.Equal(t, refused, err)
+		if err == nil {
+			require.Equal(t, want, *got, "%d %d %d", burst, count, period)
+		}
+	}
+	_, err := new(Memo).Limit(0, 0, 0)
+	require.Error(t, err)
 }

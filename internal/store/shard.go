@@ -191,6 +191,13 @@ func (s *shard) throttle(h hashed, key []byte, now int64, limit gcra.Limit, quan
 		}
 		return o, err
 	}
+	if tat != 0 && next > now { // the key has a live record: nearly always
+		r.setExpires(next)
+		if s.listener.heeds() { // else it is not worth a call of a function
+			s.tell(key, Changed)
+		}
+		return o, nil
+	}
 	return o, s.keep(h, key, r, p, now, next)
 }
 
@@ -211,9 +218,7 @@ func (s *shard) keep(h hashed, key []byte, r record, p place, now, tat int64) er
 		}
 	}
 	r.setExpires(tat)
-	if s.listener.heeds() { // else it is not worth a call of a function
-		s.tell(key, Changed)
-	}
+	s.tell(key, Changed)
 	return nil
 }
 
