@@ -95,7 +95,7 @@ func (a *ahead) rest() {
 // gathers their keys.
 func (a *ahead) fill(r *resp.Reader, t *Table, known *recent, most int) (err error) {
 	a.keys = a.keys[:0]
-	for a.count < most && a.long == nil {
+	for a.count < most && a.long == nil && !r.Drained() {
 		if a.repeat(r) {
 			continue
 		}

@@ -58,6 +58,7 @@ type Session struct {
 	row      *Command // of the latest call
 	tallies  [tallies]tally
 	tally    int  // which of them counts row
+	varied   bool // the turn's calls are of several rows, or of another than the last turn's
 	rejected bool // the latest call was refused before it was made
 	again    bool // what was looked at for the latest call holds for one that repeats it: see makeAgain
 	turns    uint32
@@ -238,7 +239,9 @@ func (s *Session) worth() int {
 // readAhead reads the calls of the next window, and says how many bytes they are. When there are none, and the reader has failed,
 // the conversation ends.
 func (s *Session) readAhead() (bytes int, some bool) {
-	s.ahead.clear()
+	if s.ahead.clear(); s.reader.Drained() {
+		return 0, false
+	}
 	most, buffered := lookahead, s.reader.Buffered()
 	if s.restricted || buffered > manyBuffered {
 		most = 1 // the call behind it may be longer, if this one says who the client is; or they are long ones

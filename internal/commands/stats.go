@@ -88,7 +88,7 @@ func (s *Session) count(row *Command) {
 func (s *Session) turnTo(row *Command) {
 	s.tallies[s.tally].limited += s.call.limits
 	s.call.limits = 0
-	s.row = row
+	s.row, s.varied = row, true
 	s.careful = s.careful || s.instance.isNew(row)
 	for i := range s.tallies {
 		if t := &s.tallies[i]; t.row == row || t.calls == 0 {
@@ -102,21 +102,29 @@ func (s *Session) turnTo(row *Command) {
 
 // fold adds what was counted to what all sessions share.
 func (s *Session) fold() {
-	s.tallies[s.tally].limited += s.call.limits
+	t := &s.tallies[s.tally]
+	t.limited += s.call.limits
 	s.call.limits = 0
-	for i := range s.tallies {
-		t := &s.tallies[i]
-		if t.calls == 0 {
-			continue
+	s.instance.addTally(t)
+	if s.varied {
+		for i := range s.tallies {
+			s.instance.addTally(&s.tallies[i])
 		}
-		r := s.instance.statsOf(t.row)
-		r.calls.Add(t.calls)
-		if t.limited > 0 {
-			r.limited.Add(t.limited)
-		}
-		t.calls, t.limited = 0, 0
+		s.varied = false
 	}
 	s.instance.countFound(&s.call)
+}
+
+func (in *Instance) addTally(t *tally) {
+	if t.calls == 0 {
+		return
+	}
+	r := in.statsOf(t.row)
+	r.calls.Add(t.calls)
+	if t.limited > 0 {
+		r.limited.Add(t.limited)
+	}
+	t.calls, t.limited = 0, 0
 }
 
 // countFound adds what was read to what all sessions share.

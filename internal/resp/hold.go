@@ -121,9 +121,18 @@ func (r *Reader) overtake() {
 	}
 }
 
+// Drained says that there is nothing to read: no call, no part of one, no error.
+func (r *Reader) Drained() bool { return r.start == len(r.buf) && r.err == nil }
+
 // Keep copies what is unread into the reader's own memory, so that the lent bytes may be used again, and lets go of memory
 // that a large call needed. Words returned before are no longer valid. To be called at the end of each batch.
 func (r *Reader) Keep() {
+	if r.lent && !r.noted && r.start == len(r.buf) {
+		r.buf, r.lent = r.own[:0], false // nothing is unread, and no memory was needed: of most batches this is all
+		r.start, r.pos, r.scan = 0, 0, 0
+		return
+	}
+	r.noted = false
 	if r.scratch = r.scratch[:0]; cap(r.scratch) > idleBytes {
 		r.scratch = nil
 	}

@@ -46,6 +46,7 @@ type Reader struct {
 	restricted bool
 	lent       bool  // buf is the caller's memory, not own
 	held       bool  // the call that Next returned last stands in own
+	noted      bool  // since Keep there may be words or memory for it to let go of
 	query      int32 // bytes of one call: Limits' Query, or less while restricted
 	err        error
 
@@ -102,6 +103,7 @@ const LongCall = 1024
 // Next returns the words of the next call, at least one, or nil if it has not arrived whole. The slice is borrowed until the
 // next Next, the words' bytes until Keep or Feed: so a caller may read several calls before it answers the first. An error, a ProtocolError or ErrQueryTooLong, is final: Next repeats it and Feed is ignored.
 func (r *Reader) Next() ([][]byte, error) {
+	r.noted = true
 	for r.err == nil && r.start < len(r.buf) {
 		arrived := r.buf
 		most := int(r.query) - r.parted
