@@ -99,10 +99,37 @@ func (a Arg) Again() Arg { a.again = true; return a }
 // grammar is what follows from a row's arguments, worked out once.
 type grammar struct {
 	args       []Arg
+	slots      []slot
 	positional int  // how many come first, led by no token
 	min, max   int  // words of a call, the name included; max 0: no bound
 	decimals   bool // integers as redis-cell takes them
 	options    bool // there are some, so a word too many is a syntax error
+}
+
+// slot is what bind reads of an argument: an Arg is three cache lines, and of most of them this is all that counts.
+type slot struct {
+	lo, hi, or int64
+	how        how
+	skips      bool // it is left out if an option stands in its place
+}
+
+type how uint8
+
+const (
+	aside  how = iota // see take
+	byInt             // an integer, as most are written
+	byMany            // all words that are left
+)
+
+func newSlot(a *Arg, options bool) slot {
+	s := slot{lo: a.lo, hi: a.hi, or: a.or, skips: a.optional && options}
+	switch {
+	case a.many:
+		s.how = byMany
+	case a.kind == intArg && a.parse == nil:
+		s.how = byInt
+	}
+	return s
 }
 
 // newGrammar works it out. name is the row's own words: a subcommand has two.
@@ -134,6 +161,9 @@ func newGrammar(row *Command) grammar {
 		g.max = 0
 	}
 	g.min = max(g.min, row.Min)
+	for i := range g.args {
+		g.slots = append(g.slots, newSlot(&g.args[i], g.options))
+	}
 	return g
 }
 
@@ -156,30 +186,29 @@ func (g *grammar) fits(words int) bool { return words >= g.min && (g.max == 0 ||
 // error is the refusal.
 func (c *Call) bind(at int) error {
 	g, words := &c.row.grammar, c.words
-	for i := range g.args[:g.positional] {
-		a, b := &g.args[i], &c.bound[i]
-		if at == len(words) || a.optional && g.options && g.isOption(words[at]) {
-			*b = bound{n: a.or}
+	for i := range g.slots[:g.positional] {
+		s, b := &g.slots[i], &c.bound[i]
+		if at >= len(words) || s.skips && g.isOption(words[at]) {
+			*b = bound{n: s.or}
 			continue
 		}
 		b.at = at
-		if a.many {
-			return c.checkKeys(a, words[at:])
-		}
-		if a.kind == intArg && a.parse == nil { // most of what a hot call has, so it is read here
-			if n, ok := resp.ParseInt(words[at]); ok && a.lo <= n && n <= a.hi {
+		if s.how == byInt { // most of what a hot call has, so it is read here
+			if n, ok := resp.ParseInt(words[at]); ok && s.lo <= n && n <= s.hi {
 				b.n = n
 				at++
 				continue
 			}
+		} else if s.how == byMany {
+			return c.checkKeys(&g.args[i], words[at:])
 		}
-		if err := c.take(a, b, words[at]); err != nil {
+		if err := c.take(&g.args[i], b, words[at]); err != nil {
 			return err
 		}
 		at++
 	}
-	for i := g.positional; i < len(g.args); i++ {
-		c.bound[i] = bound{n: g.args[i].or}
+	for i := g.positional; i < len(g.slots); i++ {
+		c.bound[i] = bound{n: g.slots[i].or}
 	}
 	if at < len(words) && g.options {
 		return c.bindOptions(at)
@@ -285,9 +314,10 @@ func (c *Call) bindOptions(at int) error {
 }
 
 func (g *grammar) isOption(word []byte) bool {
-	if len(word) == 0 || word[0] < 'A' {
-		return false // a number, at one look
-	}
+	return len(word) > 0 && word[0] >= 'A' && g.leads(word) // else a number, at one look
+}
+
+func (g *grammar) leads(word []byte) bool {
 	i, _ := g.option(word)
 	return i >= 0
 }
