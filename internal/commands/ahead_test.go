@@ -1,7 +1,9 @@
 package commands
 
 import (
+	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,7 +13,8 @@ import (
 // runs is a pipeline of random calls, many of which say the same as the one before but for one word.
 func runs(random *rand.Rand, words []string) (calls [][]byte) {
 	keys := []string{"a", "b", "c", "", strings.Repeat("k", 98), strings.Repeat("k", 300), strings.Repeat("k", 1<<16+1), "id", "5"}
-	names := []string{"CL.THROTTLE", "cl.throttle", "GET", "DEL", "SELECT", "CLIENT", "KEYS", "SET", "TTL", "CL.INSPECT"}
+	names := []string{"CL.THROTTLE", "cl.throttle", "GET", "DEL", "SELECT", "CLIENT", "KEYS", "SET", "TTL", "CL.INSPECT",
+		"INCR", "WATCH", "MULTI", "SSUBSCRIBE"}
 	for len(calls) < 200 {
 		call := []string{names[random.IntN(len(names))], keys[random.IntN(len(keys))]}
 		if strings.EqualFold(call[0], "CL.THROTTLE") {
@@ -56,4 +59,28 @@ func TestPipelinesAreAnsweredAsTheirCalls(t *testing.T) {
 		}
 		require.True(t, got == want.String(), "seed %d: %.60q, not %.60q", seed, got[same:], want.String()[same:])
 	}
+}
+
+// What is looked at for one of many calls that are alike holds for those behind it, until the turn ends.
+func TestTheLookAtCallsThatAreAlikeEndsWithTheTurn(t *testing.T) {
+	s := newStill(t)
+	c, monitor := s.dial(), s.dial()
+	two := encode(strings.Fields("EXISTS a b c d e f g")) // it counts for two, so the turn ends within a window
+	input := append(two, slices.Repeat(encode([]string{"INCR", "n"}), turn+lookahead)...)
+	c.session.Feed(input)
+	clear(input) // as a transport's next bytes do
+	require.True(t, c.session.More())
+	require.Equal(t, "+OK\r\n", monitor.say(t, "MONITOR"))
+	c.settle()
+	require.True(t, strings.HasSuffix(c.output(), fmt.Sprintf(":%d\r\n", turn+lookahead)))
+	monitor.settle()
+	require.Equal(t, 2+lookahead, strings.Count(monitor.output(), `"INCR" "n"`))
+}
+
+// Of each of them the key is looked at.
+func TestEachKeyOfCallsThatAreAlikeIsLookedAt(t *testing.T) {
+	user := newStill(t).asUser(t, "+@all ~a*")
+	require.Equal(t, ":1\r\n", user.say(t, "INCR a")) // the first of a row is timed
+	require.NoError(t, user.Send(slices.Concat(encode([]string{"INCR", "a"}), encode([]string{"INCR", "b"}))))
+	require.Contains(t, user.output(), "-NOPERM")
 }
