@@ -5,6 +5,7 @@ import (
 	"cellserver/internal/resp"
 	"cellserver/internal/store"
 	"context"
+	"runtime"
 	"strings"
 	"sync/atomic"
 )
@@ -24,6 +25,14 @@ type InSession interface {
 	HandOver()
 }
 
+// Beside is what a call needs that is made beside its session, where it may take long.
+type Beside interface {
+	// GiveWay lets others have the place of the call for a while, if they wait for it.
+	GiveWay()
+	// Keep counts bytes of the reply, as they come. It may wait; its error ends the call.
+	Keep(bytes int) error
+}
+
 // Call is one command on its way: the words bound to the row's grammar, and where the reply goes. A row reads its
 // arguments in the order of its grammar, each with the method of its kind.
 type Call struct {
@@ -34,6 +43,7 @@ type Call struct {
 
 	Server *Server
 
+	beside        Beside // nil in a session's turn
 	instance      *Instance
 	client        *Session            // whose call it is, for what others may ask of a session
 	around        func(c *Call) error // makes the call, with what is to be done before and after it; nil for nothing
@@ -50,8 +60,6 @@ type Call struct {
 	limits        int64          // decisions that limited, not counted yet
 	hits, misses  int64          // keys that were read, not counted yet
 	moved         int            // bytes of values, by this call
-	kept          int            // bytes of a reply that is being made beside the loop: see keep
-	isLong        bool           // that is a long one
 	sampling      sampling       // of limiters' decisions, for CL.TOP
 	last          bool           // the conversation ends with its reply
 	then          func()         // what the session does when it takes the reply, of a call that is made beside it
@@ -211,4 +219,24 @@ func (c *Call) changeIf(key []byte, edit func(e store.Entry) (store.Change, erro
 	}
 	c.oneIf(done)
 	return nil
+}
+
+// giveWay is called by a call that may take long between pieces of its work, of a fraction of a millisecond: others that wait for its place
+// have theirs. In a transaction, whose keys are locked, nothing waits for it.
+func (c *Call) giveWay() {
+	if c.inTransaction {
+		return
+	}
+	runtime.Gosched()
+	if c.beside != nil {
+		c.beside.GiveWay()
+	}
+}
+
+// keep counts bytes of a reply that may get long, as they come. In a transaction replies have another bound, and nothing may wait.
+func (c *Call) keep(bytes int) error {
+	if c.beside == nil || c.inTransaction {
+		return nil
+	}
+	return c.beside.Keep(bytes)
 }

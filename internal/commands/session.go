@@ -349,15 +349,17 @@ func (s *Session) parkFor(row *Command, run func(*Call) error) {
 	call.View.Select(s.database)
 	call.View.Sign(s.id)
 	call.around, call.caching = s.call.around, s.call.caching
-	go s.runSlow(call, row, run)
+	b := &besideLoop{instance: s.instance, session: s, ctx: s.ctx}
+	call.beside = b
+	go s.runSlow(call, b, row, run)
 }
 
-func (s *Session) runSlow(call *Call, row *Command, run func(*Call) error) {
+func (s *Session) runSlow(call *Call, b *besideLoop, row *Command, run func(*Call) error) {
 	s.instance.takeSlow()
 	defer s.instance.leaveSlow()
 	s.instance.slowCalls.Store(s.id, call)
 	defer s.instance.slowCalls.Delete(s.id)
-	defer call.keepNoMore()
+	defer b.delivered()
 	call.View.Begin()
 	if err := s.tryRun(call, row, run); err != nil {
 		call.Out.Pieces() // which nobody wants

@@ -84,15 +84,10 @@ func (in *Instance) Yield() {
 	}
 }
 
-// giveWay is called by a call that may take long between pieces of its work, of a fraction of a millisecond: others that wait for its place
-// have theirs. In a transaction, whose keys are locked, nothing waits for it.
-func (c *Call) giveWay() {
-	if c.inTransaction {
-		return
-	}
-	runtime.Gosched()
-	if c.Session == nil && c.instance != nil && c.instance.slow.isWanted() {
-		c.instance.slow.leave()
-		c.instance.slow.take(begun)
+// GiveWay implements Beside.
+func (b *besideLoop) GiveWay() {
+	if slow := &b.instance.slow; slow.isWanted() {
+		slow.leave()
+		slow.take(begun)
 	}
 }
