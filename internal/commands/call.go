@@ -4,6 +4,7 @@ import (
 	"cellserver/internal/gcra"
 	"cellserver/internal/resp"
 	"cellserver/internal/store"
+	"cellserver/internal/topk"
 	"context"
 	"runtime"
 	"strings"
@@ -60,7 +61,7 @@ type Call struct {
 	limits        int64          // decisions that limited, not counted yet
 	hits, misses  int64          // keys that were read, not counted yet
 	moved         int            // bytes of values, by this call
-	sampling      sampling       // of limiters' decisions, for CL.TOP
+	sampling      topk.Sampling  // of limiters' decisions, for CL.TOP
 	last          bool           // the conversation ends with its reply
 	then          func()         // what the session does when it takes the reply, of a call that is made beside it
 	later         *later         // of the transaction that is being executed; nil outside of one

@@ -8,6 +8,7 @@ import (
 
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
+	"cellserver/internal/topk"
 )
 
 // Limiters are the commands that decide, and what they share: bounds, and which keys are asked about most.
@@ -15,7 +16,7 @@ type Limiters struct {
 	MaxLogLimit   int         // the largest limit of CL.SLIDINGLOG
 	MaxHolders    int         // of one key's leases
 	LimitWhenFull atomic.Bool // a call that finds no memory is limited, rather than an error
-	top           top
+	Top           topk.Counter
 }
 
 // Commands lists the family in reading order.

@@ -123,7 +123,7 @@ func (s *Session) executeBeside(x *execution) {
 			}
 		}
 		c.later = new(later)
-		c.sampling.begin(c.View.Now())
+		c.sampling.Begin(c.View.Now())
 		if made, _ := x.make(c, maxCost); !made {
 			return errTooCostly
 		}

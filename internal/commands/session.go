@@ -254,7 +254,7 @@ func (s *Session) readAhead() (bytes int, some bool) {
 		return 0, false
 	}
 	s.call.View.Begin()
-	s.call.sampling.begin(s.call.View.Now())
+	s.call.sampling.Begin(s.call.View.Now())
 	if s.ahead.count > 1 { // for one call alone it is not worth it
 		s.call.View.Foresee(s.ahead.keys)
 	}

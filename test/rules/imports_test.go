@@ -20,7 +20,7 @@ var mayImport = map[string][]string{
 	"internal/window": {"internal/quota"},
 	"internal/lease":  {"internal/quota"},
 
-	"internal/hitters": {},
+	"internal/topk":    {},
 	"internal/match":   {},
 	"internal/acl":     {"internal/match"},
 	"internal/secure":  {},
@@ -41,7 +41,7 @@ var mayImport = map[string][]string{
 	},
 	"internal/commands": {
 		"internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/store", "internal/resp", "internal/meter",
-		"internal/hitters", "internal/match", "internal/acl", "internal/option", "github.com/zeebo/xxh3",
+		"internal/topk", "internal/match", "internal/acl", "internal/option", "github.com/zeebo/xxh3",
 	},
 	"internal/server": {
 		"internal/commands", "internal/resp", "internal/meter", "internal/option",

@@ -1,4 +1,4 @@
-package hitters
+package topk
 
 import (
 	"fmt"

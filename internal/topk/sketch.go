@@ -1,4 +1,4 @@
-// Package hitters finds the keys that are named most often, in a memory that does not grow: Space-Saving of Metwally, Agrawal and
+// Package topk finds the keys that are named most often, in a memory that does not grow: Space-Saving of Metwally, Agrawal and
 // El Abbadi ("Efficient computation of frequent and top-k elements in data streams", 2005), over the last minute.
 //
 // Space-Saving has a fixed number of counters. A key that has none takes over the smallest, and its count: so no count is ever too
@@ -7,7 +7,7 @@
 // errs by what falls into it. And a minute is six slices, each with counters of its own, so that what is older is forgotten.
 //
 // A Sketch is told what time it is, and who may touch it when is for its owner to say.
-package hitters
+package topk
 
 import (
 	"cmp"
