@@ -35,7 +35,7 @@ var aclWhoAmI = Command{
 	Name: "acl|whoami", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(1)", Flags: aboutRights,
 	Summary: "Returns the name of the user that the connection is.", Reply: "A name.",
 	Run: func(c *Call) error {
-		c.Out.BulkString(c.client.account.Load().name)
+		c.Out.BulkString(clientOf(c).account.Load().name)
 		return nil
 	},
 }
@@ -45,7 +45,7 @@ var aclCat = Command{
 	Summary: "Lists the categories of commands, or the commands in one.", AnyMore: true,
 	Args: []Arg{Word("categoryname").Optional()}, Reply: "Their names.",
 	Run: func(c *Call) error {
-		commands := c.instance.accounts.commands
+		commands := instanceOf(c).accounts.commands
 		names, ok := commands.Used(), true
 		switch word := c.Word(); {
 		case len(c.words) > 3:
@@ -98,7 +98,7 @@ var aclList = Command{
 	Summary: "Describes the users.", Reply: "A line a user, as in an ACL file.",
 	Run: func(c *Call) error {
 		var lines []string
-		for _, u := range c.instance.accounts.sorted() {
+		for _, u := range instanceOf(c).accounts.sorted() {
 			lines = append(lines, u.String())
 		}
 		c.writeNames(lines)
@@ -111,7 +111,7 @@ var aclUsers = Command{
 	Summary: "Lists the users.", Reply: "Their names.",
 	Run: func(c *Call) error {
 		var names []string
-		for _, u := range c.instance.accounts.sorted() {
+		for _, u := range instanceOf(c).accounts.sorted() {
 			names = append(names, u.Name())
 		}
 		c.writeNames(names)
@@ -125,7 +125,7 @@ var aclGetUser = Command{
 	Summary: "Describes a user.", Args: []Arg{Word("username")},
 	Reply: "A map: flags, passwords (their SHA-256), commands, keys, channels, selectors; nil if there is no such user.",
 	Run: func(c *Call) error {
-		a := c.instance.accounts.find(string(c.Word()))
+		a := instanceOf(c).accounts.find(string(c.Word()))
 		if a == nil {
 			c.Out.Null()
 			return nil
@@ -167,7 +167,7 @@ var aclSetUser = Command{
 	Summary: "Makes a user, or changes what it may do: all rules, or none. Its clients feel it at once.",
 	Args:    []Arg{Word("username"), Word("rule").Optional().Many().UpTo(1000)}, Reply: "OK.", Secrets: wordsFrom(2),
 	Run: func(c *Call) error {
-		name, as := string(c.Word()), &c.instance.accounts
+		name, as := string(c.Word()), &instanceOf(c).accounts
 		var rules []string
 		for _, word := range c.Many() {
 			rules = append(rules, string(word))
@@ -190,7 +190,7 @@ var aclSetUser = Command{
 		if err != nil {
 			return err
 		}
-		c.endsItself(as.set(c.instance, changed, c.client))
+		c.endsItself(as.set(instanceOf(c), changed, clientOf(c)))
 		c.Out.Status("OK")
 		return nil
 	},
@@ -213,7 +213,7 @@ var aclDelUser = Command{
 	Name: "acl|deluser", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(N) in the number of clients", Flags: aboutUsers, Cost: Unbounded,
 	Summary: "Deletes users, and ends their connections.", Args: []Arg{Word("username").Many().UpTo(1000)}, Reply: "How many there were.",
 	Run: func(c *Call) error {
-		names, as := c.Many(), &c.instance.accounts
+		names, as := c.Many(), &instanceOf(c).accounts
 		for _, name := range names {
 			if string(name) == "default" {
 				return refusal("ERR The 'default' user cannot be removed")
@@ -228,7 +228,7 @@ var aclDelUser = Command{
 			}
 		}
 		gone = distinct(gone)
-		c.endsItself(as.drop(c.instance, gone, c.client))
+		c.endsItself(as.drop(instanceOf(c), gone, clientOf(c)))
 		c.Out.Int(int64(len(gone)))
 		return nil
 	},
@@ -250,7 +250,7 @@ var aclDryRun = Command{
 	Summary: "Says whether a user may make a call, without making it.",
 	Args:    []Arg{Word("username"), Word("command"), Word("arg").Optional().Many().UpTo(1000)}, Reply: "OK, or what it may not.",
 	Run: func(c *Call) error {
-		a, words := c.instance.accounts.find(string(c.Word())), c.words[3:]
+		a, words := instanceOf(c).accounts.find(string(c.Word())), c.words[3:]
 		var u *acl.User
 		if a != nil {
 			u = a.user.Load()
@@ -286,7 +286,7 @@ var aclLogCommand = Command{
 	Reply: "OK to RESET; else of each the count of those alike, reason, context, object, username, age-seconds, client-info, " +
 		"entry-id, timestamp-created and timestamp-last-updated in Unix milliseconds.",
 	Run: func(c *Call) error {
-		count, log := int64(10), &c.instance.accounts.log
+		count, log := int64(10), &instanceOf(c).accounts.log
 		switch word := c.Word(); {
 		case len(c.words) > 3:
 			return errACLWords(c)
@@ -322,7 +322,7 @@ func aboutFile(row Command, run func(c *Call, as *accounts) error) Command {
 	row.Flags, row.Cost = aboutUsers, Unbounded
 	row.Reply = "OK."
 	row.Run = func(c *Call) error {
-		as := &c.instance.accounts
+		as := &instanceOf(c).accounts
 		switch {
 		case as.file == nil:
 			return errNoACLFile
@@ -349,7 +349,7 @@ var aclLoad = aboutFile(Command{Name: "acl|load",
 		}
 		as.mu.Lock()
 		defer as.mu.Unlock()
-		c.endsItself(as.replace(c.instance, users, c.client))
+		c.endsItself(as.replace(instanceOf(c), users, clientOf(c)))
 		return nil
 	})
 
@@ -358,7 +358,7 @@ var aclSave = aboutFile(Command{Name: "acl|save", Summary: "Writes the users to 
 	users := as.users()
 	as.mu.Unlock()
 	if err := as.file.Save(users.String()); err != nil {
-		c.instance.clientLog.Error("the users cannot be saved", "error", err)
+		instanceOf(c).clientLog.Error("the users cannot be saved", "error", err)
 		return refusal("ERR There was an error trying to save the ACLs. Please check the server logs for more information")
 	}
 	return nil

@@ -27,7 +27,7 @@ var lastSave = Command{
 	Name: "lastsave", Group: "server", Category: "admin", Since: "1.0.0", Complexity: "O(1)", Flags: Loading | Stale | Fast | Dangerous, Cost: Constant, Tips: varying,
 	Summary: "Returns when the server started: nothing is saved.", Reply: "Unix seconds.",
 	Run: func(c *Call) error {
-		c.Out.Int(c.unix(c.instance.started) / 1e9)
+		c.Out.Int(c.unix(instanceOf(c).started) / 1e9)
 		return nil
 	},
 }
@@ -128,12 +128,12 @@ var shutdown = Command{
 			return refusal("ERR No shutdown in progress.")
 		case save == 2:
 			return errNotDurable
-		case c.instance.stop == nil:
+		case instanceOf(c).stop == nil:
 			return refusal("ERR Errors trying to SHUTDOWN. Check logs.")
 		}
-		c.instance.log.Warn("a client has the server stop", "client", c.client.peer.Remote)
+		instanceOf(c).log.Warn("a client has the server stop", "client", clientOf(c).peer.Remote)
 		c.hangUp()
-		c.instance.stop()
+		instanceOf(c).stop()
 		return nil
 	},
 }
@@ -146,7 +146,7 @@ var debugCommand = Command{
 	Reply: "OK.",
 	Run: func(c *Call) error {
 		words := c.Many()
-		if !c.instance.mayDebug(c.client) {
+		if !instanceOf(c).mayDebug(clientOf(c)) {
 			return refusal(`ERR DEBUG command not allowed. If the enable-debug-command option is set to "local", you can run it from a ` +
 				"local connection, otherwise you need to set this option in the configuration file, and then restart the server.")
 		}
@@ -200,7 +200,7 @@ func debugSleep(c *Call, word []byte) error {
 		return nil
 	}
 	c.lasts = true
-	c.instance.waits.begin(sessionOf(c), wait{
+	instanceOf(c).waits.begin(sessionOf(c), wait{
 		until: msAfter(c.View.Now(), int64(min(seconds, longest)*1000)), reply: "+OK\r\n", ended: c.end(),
 	})
 	return nil
@@ -208,7 +208,7 @@ func debugSleep(c *Call, word []byte) error {
 
 // end is what to do when a call that lasts is over: what its time would have been told to, is told.
 func (c *Call) end() func() {
-	in, row, call, clock := c.instance, c.row, c.slowCall(c.row, c.words), c.Server.Clock
+	in, row, call, clock := instanceOf(c), c.row, c.slowCall(c.row, c.words), c.Server.Clock
 	began := clock.Now()
 	return func() {
 		if took := clock.Now() - began; in.took(row, took) {
@@ -221,7 +221,7 @@ func (c *Call) end() func() {
 type sweeper interface{ SetSweeping(on bool) }
 
 func debugExpire(c *Call, word []byte) error {
-	if s, ok := c.instance.store.(sweeper); ok {
+	if s, ok := instanceOf(c).store.(sweeper); ok {
 		n, _ := resp.ParseInt(word) // what is no number is 0, as in Redis
 		s.SetSweeping(n != 0)
 	}
@@ -231,7 +231,7 @@ func debugExpire(c *Call, word []byte) error {
 
 func debugLog(c *Call, word []byte) error {
 	const longest = 1024 // bytes
-	c.instance.log.Warn("DEBUG LOG: " + cut(word, longest))
+	instanceOf(c).log.Warn("DEBUG LOG: " + cut(word, longest))
 	c.Out.Status("OK")
 	return nil
 }

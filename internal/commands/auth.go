@@ -91,7 +91,7 @@ var auth = Command{
 		words, user := c.Many(), []byte("default")
 		switch len(words) {
 		case 1:
-			if c.instance.accounts.first.user.Load().NoPass() {
+			if instanceOf(c).accounts.first.user.Load().NoPass() {
 				return refusal("ERR AUTH <password> called without any password configured for the default user. " +
 					"Are you sure your configuration is correct?")
 			}
@@ -134,7 +134,7 @@ func (c *Call) logIn(who identity) error {
 
 // verify looks for the account; without one, there is a line in the log.
 func (c *Call) verify(name, password []byte) identity {
-	account, compared := c.instance.accounts.verify(name, password)
+	account, compared := instanceOf(c).accounts.verify(name, password)
 	c.moved += tryWorth + min(len(password), acl.MaxPassword) + compared*comparison
 	if account == nil {
 		sessionOf(c).logDenied(c.row, acl.DeniedPassword, c.words[0], string(name), c.inTransaction)

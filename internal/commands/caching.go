@@ -23,7 +23,7 @@ var clientTracking = Command{
 		}
 		switch {
 		case foldEqual(status, "ON"):
-			if err := wanted.follows(c.client.tracker.Load()); err != nil {
+			if err := wanted.follows(clientOf(c).tracker.Load()); err != nil {
 				return err
 			}
 			sessionOf(c).track(wanted)
@@ -74,7 +74,7 @@ func (c *Call) redirect(t *tracker, word []byte) error {
 		return refusal("ERR A client can only redirect to a single other client")
 	case !ok:
 		return errNotAnInteger
-	case c.instance.clients.get(id) == nil:
+	case instanceOf(c).clients.get(id) == nil:
 		return refusal("ERR The client ID you want redirect to does not exist")
 	}
 	t.redirect = id
@@ -139,7 +139,7 @@ var clientCaching = Command{
 	Summary: "Says whether the client caches what the next call, or transaction, reads.",
 	Args:    []Arg{Word("YES|NO")}, Reply: "OK.",
 	Run: func(c *Call) error {
-		word, t := c.Word(), c.client.tracker.Load()
+		word, t := c.Word(), clientOf(c).tracker.Load()
 		switch {
 		case t == nil:
 			return refusal("ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled")
@@ -160,7 +160,7 @@ var clientTrackingInfo = Command{
 	Name: "client|trackinginfo", Group: "connection", Since: "6.2.0", Complexity: "O(1)", Flags: aboutClients,
 	Summary: "Describes what the client is told.", Reply: "A map: flags, redirect, prefixes.",
 	Run: func(c *Call) error {
-		t := c.client.tracker.Load()
+		t := clientOf(c).tracker.Load()
 		c.Out.Map(3)
 		c.Out.BulkString("flags")
 		flags := t.words(c.caching)
@@ -207,7 +207,7 @@ var clientGetRedir = Command{
 	Name: "client|getredir", Group: "connection", Since: "6.0.0", Complexity: "O(1)", Flags: aboutClients,
 	Summary: "Says who is told in the client's place.", Reply: "The other client's id; 0 for itself, -1 if nobody is told.",
 	Run: func(c *Call) error {
-		c.Out.Int(c.client.tracker.Load().target())
+		c.Out.Int(clientOf(c).tracker.Load().target())
 		return nil
 	},
 }

@@ -43,10 +43,9 @@ type Call struct {
 	Out     *resp.Writer
 
 	Server *Server
+	Client any // whose call it is: a session, which commands of connections know
 
-	beside        Beside // nil in a session's turn
-	instance      *Instance
-	client        *Session            // whose call it is, for what others may ask of a session
+	beside        Beside              // nil in a session's turn
 	around        func(c *Call) error // makes the call, with what is to be done before and after it; nil for nothing
 	caching       bool                // CLIENT CACHING was said
 	row           *Command

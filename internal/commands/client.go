@@ -140,7 +140,7 @@ var clientList = Command{
 			return err
 		}
 		var lines strings.Builder
-		for _, s := range c.instance.clients.all() {
+		for _, s := range instanceOf(c).clients.all() {
 			if wanted(s) {
 				lines.WriteString(c.lineOf(s))
 			}
@@ -153,11 +153,11 @@ var clientList = Command{
 // lineOf is a session's line in CLIENT LIST; none if it ends meanwhile: then it was taken apart while it was looked at.
 func (c *Call) lineOf(s *Session) string {
 	var words [][]byte
-	if s == c.client {
+	if s == clientOf(c) {
 		words = c.words
 	}
 	line := s.line(c.View.Now(), s.latest.Load(), words)
-	if c.instance.clients.get(s.id) == nil {
+	if instanceOf(c).clients.get(s.id) == nil {
 		return ""
 	}
 	return line
@@ -246,13 +246,13 @@ func (s *Session) flags() string {
 var clientNoEvict = Command{
 	Name: "client|no-evict", Group: "connection", Since: "7.0.0", Complexity: "O(1)", Flags: Admin | Dangerous | aboutClients,
 	Summary: "Says that the client is not to be evicted, however much it holds: see maxmemory-clients.", Args: []Arg{Word("ON | OFF")}, Reply: "OK.",
-	Run: func(c *Call) error { return c.turn(&c.client.about.noEvict) },
+	Run: func(c *Call) error { return c.turn(&clientOf(c).about.noEvict) },
 }
 
 var clientNoTouch = Command{
 	Name: "client|no-touch", Group: "connection", Since: "7.2.0", Complexity: "O(1)", Flags: aboutClients,
 	Summary: "Would have the client's calls be no uses of a key, as OBJECT IDLETIME shows them. They are.", Args: []Arg{Word("ON | OFF")}, Reply: "OK.",
-	Run: func(c *Call) error { return c.turn(&c.client.about.noTouch) },
+	Run: func(c *Call) error { return c.turn(&clientOf(c).about.noTouch) },
 }
 
 // turn reads ON or OFF, and keeps which.
@@ -262,8 +262,8 @@ func (c *Call) turn(flag *bool) error {
 	if !on && !foldEqual(word, "OFF") {
 		return errSyntax
 	}
-	c.client.about.mu.Lock()
-	defer c.client.about.mu.Unlock()
+	clientOf(c).about.mu.Lock()
+	defer clientOf(c).about.mu.Unlock()
 	*flag = on
 	c.Out.Status("OK")
 	return nil

@@ -28,8 +28,8 @@ var configSet = Command{
 			return errArity(c.row)
 		}
 		c.foldOwn()
-		in := c.instance
-		if err := in.options.Set(pairs(words), in.mayDo(in.protected, c.client)); err != nil {
+		in := instanceOf(c)
+		if err := in.options.Set(pairs(words), in.mayDo(in.protected, clientOf(c))); err != nil {
 			return errConfig(err)
 		}
 		if c.Session != nil { // what it pipelines behind this is to see it
@@ -66,7 +66,7 @@ var configResetStat = Command{
 	Summary: "Has INFO count from 0 again.", Reply: "OK.",
 	Run: func(c *Call) error {
 		c.foldOwn()
-		c.instance.resetStats(c.View)
+		instanceOf(c).resetStats(c.View)
 		c.Out.Status("OK")
 		return nil
 	},

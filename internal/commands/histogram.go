@@ -81,7 +81,7 @@ var latencyHistogram = aboutLatency(Command{
 			wanted[c.Server.Table.named(name)] = true
 		}
 		var rows []*Command
-		c.instance.eachStats(func(row *Command, r *rowStats) {
+		instanceOf(c).eachStats(func(row *Command, r *rowStats) {
 			if r.tracked.Load() > 0 && (len(names) == 0 || wanted[row] || row.parent != nil && wanted[row.parent]) {
 				rows = append(rows, row)
 			}
@@ -89,7 +89,7 @@ var latencyHistogram = aboutLatency(Command{
 		c.Out.Map(len(rows))
 		for _, row := range rows {
 			c.Out.BulkString(row.Name)
-			c.instance.statsOf(row).writeHistogram(c)
+			instanceOf(c).statsOf(row).writeHistogram(c)
 		}
 		return nil
 	},
@@ -98,7 +98,7 @@ var latencyHistogram = aboutLatency(Command{
 // writeHistogram shows the buckets in which there are calls, with all that were no longer.
 func (r *rowStats) writeHistogram(c *Call) {
 	var pairs []int64
-	seen, tracked, calls := int64(0), r.tracked.Load(), r.trackedCalls(c.instance.latency.on.Load())
+	seen, tracked, calls := int64(0), r.tracked.Load(), r.trackedCalls(instanceOf(c).latency.on.Load())
 	for i := range r.times {
 		if n := r.times[i].Load(); n > 0 {
 			seen = min(seen+n, tracked)

@@ -14,7 +14,7 @@ func infoMemory(c *Call, out *strings.Builder) {
 	for _, u := range c.View.Usage() {
 		keys += u.Bytes
 	}
-	in := c.instance
+	in := instanceOf(c)
 	used, resident, most := in.memory.used(), residentBytes(), in.memory.most.Load()
 	peak, startup := in.memory.peak.Load(), in.memory.startup
 	bytesField(out, "used_memory", used)

@@ -52,7 +52,7 @@ func (in *Instance) eachStats(show func(row *Command, r *rowStats)) {
 }
 
 func infoStats(c *Call, out *strings.Builder) {
-	in := c.instance
+	in := instanceOf(c)
 	s, t := &in.stats, in.traffic.sum()
 	in.rates.mu.Lock()
 	calls, read, written := in.rates.calls.perSecond(), in.rates.in.perSecond(), in.rates.out.perSecond()
@@ -102,7 +102,7 @@ func infoStats(c *Call, out *strings.Builder) {
 func infoModules(*Call, *strings.Builder) {}
 
 func infoCommandStats(c *Call, out *strings.Builder) {
-	c.instance.eachStats(func(row *Command, r *rowStats) {
+	instanceOf(c).eachStats(func(row *Command, r *rowStats) {
 		usec, perCall := r.usec()
 		field(out, "cmdstat_"+row.Name, fmt.Sprintf("calls=%d,usec=%d,usec_per_call=%.2f,rejected_calls=%d,failed_calls=%d",
 			r.calls.Load(), usec, perCall, r.rejected.Load(), r.failed.Load()))
@@ -110,16 +110,16 @@ func infoCommandStats(c *Call, out *strings.Builder) {
 }
 
 func infoErrorStats(c *Call, out *strings.Builder) {
-	c.instance.codes.each(func(code string, count int64) { field(out, "errorstat_"+code, fmt.Sprintf("count=%d", count)) })
+	instanceOf(c).codes.each(func(code string, count int64) { field(out, "errorstat_"+code, fmt.Sprintf("count=%d", count)) })
 }
 
 func infoLatencyStats(c *Call, out *strings.Builder) {
-	c.instance.eachStats(func(row *Command, r *rowStats) {
+	instanceOf(c).eachStats(func(row *Command, r *rowStats) {
 		if r.tracked.Load() == 0 {
 			return
 		}
 		var shares []string
-		for _, percent := range *c.instance.latency.percentiles.Load() {
+		for _, percent := range *instanceOf(c).latency.percentiles.Load() {
 			shares = append(shares, fmt.Sprintf("p%s=%d.000", shownPercent(percent), r.percentile(percent/100)))
 		}
 		field(out, "latency_percentiles_usec_"+row.Name, strings.Join(shares, ","))
@@ -128,7 +128,7 @@ func infoLatencyStats(c *Call, out *strings.Builder) {
 
 // infoDecisions shows what the limiters have decided: how often they allowed, and limited.
 func infoDecisions(c *Call, out *strings.Builder) {
-	c.instance.eachStats(func(row *Command, r *rowStats) {
+	instanceOf(c).eachStats(func(row *Command, r *rowStats) {
 		if !row.decides {
 			return
 		}

@@ -25,7 +25,7 @@ var clientKill = Command{
 			c.Out.Status("OK")
 			return nil
 		}
-		v, err := c.instance.parseVictims(words)
+		v, err := instanceOf(c).parseVictims(words)
 		if err != nil {
 			return err
 		}
@@ -103,11 +103,11 @@ func (v *victims) includes(s *Session, now int64) bool {
 // kill ends connections and says how many. The caller's own gets its reply first.
 func (c *Call) kill(v *victims) (killed int) {
 	now := c.View.Now()
-	for _, s := range c.instance.clients.all() {
+	for _, s := range instanceOf(c).clients.all() {
 		switch {
-		case !v.includes(s, now) || v.others && s == c.client:
+		case !v.includes(s, now) || v.others && s == clientOf(c):
 			continue
-		case s == c.client:
+		case s == clientOf(c):
 			c.hangUp()
 		default:
 			s.peer.Cut()
@@ -139,8 +139,8 @@ var clientUnblock = Command{
 		default:
 			return refusal("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")
 		}
-		s := c.instance.clients.get(id)
-		if s != nil && c.instance.waits.unblock(s, reply) {
+		s := instanceOf(c).clients.get(id)
+		if s != nil && instanceOf(c).waits.unblock(s, reply) {
 			c.Out.Int(1)
 		} else {
 			c.Out.Int(0)

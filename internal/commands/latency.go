@@ -85,7 +85,7 @@ var latencyLatest = aboutLatency(Command{
 	Name: "latency|latest", Since: "2.8.13", Summary: "Returns the latest spike of each event.",
 	Reply: "Of each event: name, Unix seconds, milliseconds, the most milliseconds ever.",
 	Run: func(c *Call) error {
-		l := &c.instance.spikes
+		l := &instanceOf(c).spikes
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		c.Out.Array(len(l.events))
@@ -106,7 +106,7 @@ var latencyHistory = aboutLatency(Command{
 	Name: "latency|history", Since: "2.8.13", Summary: "Returns the spikes of an event.",
 	Args: []Arg{Word("event")}, Reply: "Pairs of Unix seconds and milliseconds, the oldest first; at most 160.",
 	Run: func(c *Call) error {
-		e := c.instance.spikes.of(c.Word())
+		e := instanceOf(c).spikes.of(c.Word())
 		c.Out.Array(len(e.samples))
 		for _, s := range e.samples {
 			c.Out.Ints(s.unix, s.ms)
@@ -119,7 +119,7 @@ var latencyReset = aboutLatency(Command{
 	Name: "latency|reset", Since: "2.8.13", Summary: "Forgets the spikes of these events, or of all.", Tips: []string{allNodes, "response_policy:all_succeeded"},
 	Args: []Arg{Word("event").Optional().Many()}, Reply: "How many events there were.",
 	Run: func(c *Call) error {
-		l, events := &c.instance.spikes, c.Many()
+		l, events := &instanceOf(c).spikes, c.Many()
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		before := len(l.events)
@@ -138,7 +138,7 @@ var latencyGraph = aboutLatency(Command{
 	Name: "latency|graph", Since: "2.8.13", Summary: "Draws the spikes of an event.", Args: []Arg{Word("event")}, Reply: "Lines of text.",
 	Run: func(c *Call) error {
 		name := c.Word()
-		e := c.instance.spikes.of(name)
+		e := instanceOf(c).spikes.of(name)
 		if len(e.samples) == 0 {
 			return refusal(fmt.Sprintf("ERR No samples available for event '%.128s'", name))
 		}
@@ -206,7 +206,7 @@ func ago(seconds int64) string {
 var latencyDoctor = aboutLatency(Command{
 	Name: "latency|doctor", Since: "2.8.13", Summary: "Says what is known of spikes, in words.", Reply: "A text.",
 	Run: func(c *Call) error {
-		c.Out.Verbatim("txt", c.instance.spikes.report())
+		c.Out.Verbatim("txt", instanceOf(c).spikes.report())
 		return nil
 	},
 })

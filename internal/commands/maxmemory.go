@@ -84,7 +84,7 @@ func (in *Instance) setMaxMemory(bytes int64) {
 // short says whether memory is short for a call of a limiter. These are never refused beforehand: most need none, and a flood of
 // new keys must not switch off the limits of those that are there.
 func (c *Call) short(row *Command) bool {
-	return row.decides && c.instance.concerns.Load()&full != 0
+	return row.decides && instanceOf(c).concerns.Load()&full != 0
 }
 
 // runShort is run where limiters must not take memory.

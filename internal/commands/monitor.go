@@ -32,11 +32,11 @@ var monitor = Command{
 			return refusal("ERR MONITOR isn't allowed for DENY BLOCKING client")
 		}
 		if s := sessionOf(c); !s.monitors {
-			if !c.instance.monitors.add(s) {
+			if !instanceOf(c).monitors.add(s) {
 				return refusal("ERR too many clients monitor")
 			}
 			s.setMonitors(true)
-			c.instance.concerns.Or(monitored)
+			instanceOf(c).concerns.Or(monitored)
 			s.careful = true
 		}
 		c.Out.Status("OK")
@@ -87,13 +87,13 @@ func (c *Call) show(row *Command, words [][]byte) {
 		return
 	}
 	unix := c.unix(c.Server.Clock.Now()) / 1000
-	line := fmt.Appendf(nil, "+%d.%06d [%d %s]", unix/1e6, unix%1e6, c.View.Selected(), c.client.shownAddress())
+	line := fmt.Appendf(nil, "+%d.%06d [%d %s]", unix/1e6, unix%1e6, c.View.Selected(), clientOf(c).shownAddress())
 	for _, word := range shorten(redact(row, words), shownWords, shownBytes) {
 		line = appendQuoted(append(line, ' '), word)
 	}
 	line = append(line, '\r', '\n')
 	if !c.inTransaction {
-		c.instance.monitors.tell(line)
+		instanceOf(c).monitors.tell(line)
 	} else if len(c.shown)+len(line) <= maxShown {
 		c.shown = append(c.shown, line...)
 	}
@@ -102,7 +102,7 @@ func (c *Call) show(row *Command, words [][]byte) {
 // showTransaction tells them of what EXEC has made.
 func (c *Call) showTransaction() {
 	if c.shown != nil {
-		c.instance.monitors.tell(c.shown)
+		instanceOf(c).monitors.tell(c.shown)
 		c.shown = nil
 	}
 }

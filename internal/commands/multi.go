@@ -129,7 +129,7 @@ func (s *Session) executeBeside(x *execution) {
 		}
 		c.notify(c.misses, false)
 		c.showTransaction()
-		if c.instance.concerns.Load()&monitored != 0 {
+		if instanceOf(c).concerns.Load()&monitored != 0 {
 			c.show(row, words)
 		}
 		if l := c.later; len(l.calls) > 0 {
@@ -149,7 +149,7 @@ func (x *execution) make(c *Call, most int) (made bool, cost int) {
 		}
 		switch made = cost <= most; {
 		case !made:
-		case c.Context.Err() != nil, c.instance.watches.changed(c, x.watching):
+		case c.Context.Err() != nil, instanceOf(c).watches.changed(c, x.watching):
 			c.Out.NullArray()
 		default:
 			x.run(c)
@@ -197,7 +197,7 @@ func (x *execution) run(c *Call) {
 				mark = max(mark, sessionOf(c).mark) // which moves if something is told aloud
 			}
 			c.Out.Rewind(mark)
-			c.Out.Error(c.instance.fail(call.row, err))
+			c.Out.Error(instanceOf(c).fail(call.row, err))
 		}
 		c.Out.Break()
 	}
@@ -209,16 +209,16 @@ func (x *execution) runOne(c *Call, call queued) (err error) {
 	row := call.row
 	s := sessionOf(c) // which a call before this one may have changed
 	if x.guarded || s != nil && s.guarded {
-		if err := c.client.allowQueued(row, call.words); err != nil {
+		if err := clientOf(c).allowQueued(row, call.words); err != nil {
 			return err
 		}
 	}
-	if row.Cost == Constant && !x.careful && (s == nil || !s.careful) && !c.instance.isNew(row) {
+	if row.Cost == Constant && !x.careful && (s == nil || !s.careful) && !instanceOf(c).isNew(row) {
 		err = c.run(row, call.words, false)
 	} else {
 		err = c.timed(row, call.words, false)
 	}
-	r := c.instance.statsOf(row)
+	r := instanceOf(c).statsOf(row)
 	r.calls.Add(1)
 	r.limited.Add(c.limits)
 	c.limits = 0

@@ -218,7 +218,7 @@ func (n *notifier) sendOnce() {
 
 // notify ends a call while there are notifications: what it has done is published before its reply is sent.
 func (c *Call) notify(misses int64, failed bool) {
-	n := &c.instance.notifier
+	n := &instanceOf(c).notifier
 	if c.misses > misses && events(n.events.Load())&missedKeys != 0 {
 		c.noteMissed()
 	}
@@ -261,7 +261,7 @@ func (c *Call) noteMissed() {
 			e, err = c.View.Lookup(c.Context, key)
 		}
 		if err == nil && e.Kind == store.None {
-			c.instance.notifier.note(c.View.Selected(), key, missedEvent)
+			instanceOf(c).notifier.note(c.View.Selected(), key, missedEvent)
 		}
 	}
 }

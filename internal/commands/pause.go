@@ -30,7 +30,7 @@ var clientPause = Command{
 		if mode != nil && !foldEqual(mode, "WRITE") && !foldEqual(mode, "ALL") {
 			return refusal("ERR CLIENT PAUSE mode must be WRITE or ALL")
 		}
-		c.instance.waits.beginPause(pause{msAfter(c.View.Now(), timeout), mode == nil || foldEqual(mode, "ALL")})
+		instanceOf(c).waits.beginPause(pause{msAfter(c.View.Now(), timeout), mode == nil || foldEqual(mode, "ALL")})
 		if c.Session != nil {
 			sessionOf(c).careful = true
 		}
@@ -44,7 +44,7 @@ var clientUnpause = Command{
 	Flags:   Admin | Dangerous | aboutClients,
 	Summary: "Ends a CLIENT PAUSE.", Reply: "OK.",
 	Run: func(c *Call) error {
-		ws := &c.instance.waits
+		ws := &instanceOf(c).waits
 		ws.mu.Lock()
 		defer ws.mu.Unlock()
 		ws.unpause()

@@ -150,7 +150,7 @@ func (c *Call) publish(kind via) error {
 	if err := c.checkChannel(kind, m.channel); err != nil {
 		return err
 	}
-	s, all := sessionOf(c), &c.instance.channels
+	s, all := sessionOf(c), &instanceOf(c).channels
 	switch {
 	case c.later != nil:
 		m.until = all.latest() // who comes later in the transaction does not get it
@@ -203,7 +203,7 @@ func (c *Call) listChannels(kind via) error {
 	pattern := c.Word()
 	var names []string
 	bytes := 0
-	c.instance.channels.each(kind, func(t *topic) bool {
+	instanceOf(c).channels.each(kind, func(t *topic) bool {
 		if pattern == nil || glob(pattern, []byte(t.name), false) {
 			names = append(names, t.name)
 			bytes += len(t.name)
@@ -240,7 +240,7 @@ func (c *Call) countSubscribers(kind via) error {
 	c.Out.Array(2 * len(names))
 	for _, name := range names {
 		c.Out.Bulk(name)
-		c.Out.Int(int64(c.instance.channels.subscribers(kind, name)))
+		c.Out.Int(int64(instanceOf(c).channels.subscribers(kind, name)))
 	}
 	return nil
 }
@@ -249,7 +249,7 @@ var pubSubNumPat = Command{
 	Name: "pubsub|numpat", Group: "pubsub", Since: "2.8.0", Complexity: "O(1)", Flags: aboutChannels,
 	Summary: "Counts the patterns that somebody listens to.", Reply: "Their number: one that several listen to counts once.",
 	Run: func(c *Call) error {
-		c.Out.Int(int64(c.instance.channels.count(viaPattern)))
+		c.Out.Int(int64(instanceOf(c).channels.count(viaPattern)))
 		return nil
 	},
 }

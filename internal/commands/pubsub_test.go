@@ -79,7 +79,7 @@ func TestPublishInATransaction(t *testing.T) {
 // A message that came while a transaction ended the subscription stands before the transaction's reply.
 func TestUnsubscribeInATransaction(t *testing.T) {
 	s := planted(t, &Command{Name: "meanwhile", Run: func(c *Call) error {
-		c.instance.channels.publish(message{channel: []byte("news"), payload: []byte("hello")}, func() {})
+		instanceOf(c).channels.publish(message{channel: []byte("news"), payload: []byte("hello")}, func() {})
 		c.Out.Status("OK")
 		return nil
 	}})

@@ -61,7 +61,7 @@ const (
 
 // allow is forbid for a call that is made, or queued, beside the loop: there all its words are.
 func (c *Call) allow(row *Command, words [][]byte, queued bool) error {
-	s := c.client
+	s := clientOf(c)
 	u := s.account.Load().user.Load()
 	if u == nil {
 		return errNoAuth

@@ -42,7 +42,7 @@ var configGet = Command{
 		if err != nil {
 			return err
 		}
-		found := c.instance.options.Matching(names.any)
+		found := instanceOf(c).options.Matching(names.any)
 		if err := names.err(); err != nil {
 			return err
 		}
@@ -106,34 +106,34 @@ var sections = []section{
 func field(out *strings.Builder, name string, value any) { fmt.Fprintf(out, "%s:%v\r\n", name, value) }
 
 func infoServer(c *Call, out *strings.Builder) {
-	up := (c.View.Now() - c.instance.started) / 1e9
+	up := (c.View.Now() - instanceOf(c).started) / 1e9
 	field(out, "redis_version", redisVersion)
-	field(out, "cellserver_version", c.instance.version)
+	field(out, "cellserver_version", instanceOf(c).version)
 	field(out, "redis_mode", "standalone")
 	field(out, "os", runtime.GOOS+" "+runtime.GOARCH)
 	field(out, "arch_bits", strconv.IntSize)
 	field(out, "go_version", runtime.Version())
 	field(out, "process_id", os.Getpid())
 	field(out, "goroutines", runtime.NumGoroutine())
-	field(out, "run_id", c.instance.runID)
-	field(out, "tcp_port", c.instance.port)
+	field(out, "run_id", instanceOf(c).runID)
+	field(out, "tcp_port", instanceOf(c).port)
 	field(out, "server_time_usec", c.unix(c.View.Now())/1000)
 	field(out, "uptime_in_seconds", up)
 	field(out, "uptime_in_days", up/86400)
 }
 
 func infoClients(c *Call, out *strings.Builder) {
-	field(out, "connected_clients", c.instance.clients.count())
+	field(out, "connected_clients", instanceOf(c).clients.count())
 	fields(out, "cluster_connections:0")
-	if most := c.instance.options.Show("maxclients"); most != "" {
+	if most := instanceOf(c).options.Show("maxclients"); most != "" {
 		field(out, "maxclients", most)
 	}
-	field(out, "client_recent_max_input_buffer", c.instance.census.input.Load())
-	field(out, "client_recent_max_output_buffer", c.instance.census.replies.Load())
-	field(out, "blocked_clients", c.instance.waits.count())
-	field(out, "tracking_clients", c.instance.tracking.tracking.Load())
-	field(out, "pubsub_clients", c.instance.channels.clients.Load())
-	clients, keys := c.instance.watches.counts()
+	field(out, "client_recent_max_input_buffer", instanceOf(c).census.input.Load())
+	field(out, "client_recent_max_output_buffer", instanceOf(c).census.replies.Load())
+	field(out, "blocked_clients", instanceOf(c).waits.count())
+	field(out, "tracking_clients", instanceOf(c).tracking.tracking.Load())
+	field(out, "pubsub_clients", instanceOf(c).channels.clients.Load())
+	clients, keys := instanceOf(c).watches.counts()
 	field(out, "watching_clients", clients)
 	fields(out, "clients_in_timeout_table:0")
 	field(out, "total_watched_keys", keys)
@@ -142,13 +142,13 @@ func infoClients(c *Call, out *strings.Builder) {
 
 func infoPersistence(c *Call, out *strings.Builder) {
 	fields(out, "loading:0", "async_loading:0", "rdb_changes_since_last_save:0", "rdb_bgsave_in_progress:0")
-	field(out, "rdb_last_save_time", c.unix(c.instance.started)/1e9)
+	field(out, "rdb_last_save_time", c.unix(instanceOf(c).started)/1e9)
 	fields(out, "rdb_last_bgsave_status:ok", "aof_enabled:0", "aof_rewrite_in_progress:0", "aof_rewrite_scheduled:0")
 }
 
 func infoReplication(c *Call, out *strings.Builder) {
 	fields(out, "role:master", "connected_slaves:0", "master_failover_state:no-failover")
-	field(out, "master_replid", c.instance.runID)
+	field(out, "master_replid", instanceOf(c).runID)
 	fields(out, "master_replid2:0000000000000000000000000000000000000000", "master_repl_offset:0", "second_repl_offset:-1",
 		"repl_backlog_active:0", "repl_backlog_size:0", "repl_backlog_first_byte_offset:0", "repl_backlog_histlen:0")
 }
@@ -171,11 +171,11 @@ func infoCluster(_ *Call, out *strings.Builder) { field(out, "cluster_enabled", 
 func infoCell(c *Call, out *strings.Builder) {
 	field(out, "cell_clock_offset_ms", c.Server.Clock.Offset()/1e6)
 	infoDecisions(c, out)
-	if turns := c.instance.turns; turns != nil {
+	if turns := instanceOf(c).turns; turns != nil {
 		field(out, "longest_loop_callback_usec", turns.Value().Microseconds())
 		field(out, "loop_callbacks_over_1ms", turns.Over())
 	}
-	if holds := c.instance.holds; holds != nil {
+	if holds := instanceOf(c).holds; holds != nil {
 		field(out, "longest_lock_hold_usec", holds.Value().Microseconds())
 		field(out, "lock_holds_over_1ms", holds.Over())
 	}

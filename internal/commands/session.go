@@ -106,7 +106,7 @@ type about struct {
 func (in *Instance) Open(p Peer) *Session {
 	s := &Session{instance: in, peer: p, reader: resp.NewReader(*in.Limits.Load())}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.call = Call{Context: s.ctx, Session: s, View: in.store.View(), Out: &s.out, Server: &in.Server, instance: in, client: s}
+	s.call = Call{Context: s.ctx, Session: s, View: in.store.View(), Out: &s.out, Server: &in.Server, Client: s}
 	s.opened = s.call.View.Now()
 	s.lastSeen.Store(s.opened)
 	s.about.protocol, s.mail.protocol = 2, 2
@@ -345,7 +345,7 @@ func (s *Session) parkFor(row *Command, run func(*Call) error) {
 	var out resp.Writer
 	out.SetProtocol(s.out.Protocol())
 	out.InPieces()
-	call := &Call{Context: s.ctx, View: s.instance.store.View(), Out: &out, Server: &s.instance.Server, instance: s.instance, client: s}
+	call := &Call{Context: s.ctx, View: s.instance.store.View(), Out: &out, Server: &s.instance.Server, Client: s}
 	call.View.Select(s.database)
 	call.View.Sign(s.id)
 	call.around, call.caching = s.call.around, s.call.caching

@@ -43,10 +43,10 @@ func (l *slowLog) wants(row *Command, usec int64) bool {
 
 // slowCall is a call as SLOWLOG keeps it, but for how long it took.
 func (c *Call) slowCall(row *Command, words [][]byte) slowCall {
-	e := slowCall{unix: c.unix(c.View.Now()) / 1e9, words: shorten(redact(row, words), slowWords, slowBytes), address: c.client.peer.Remote}
-	c.client.about.mu.Lock()
-	defer c.client.about.mu.Unlock()
-	e.name = c.client.about.name
+	e := slowCall{unix: c.unix(c.View.Now()) / 1e9, words: shorten(redact(row, words), slowWords, slowBytes), address: clientOf(c).peer.Remote}
+	clientOf(c).about.mu.Lock()
+	defer clientOf(c).about.mu.Unlock()
+	e.name = clientOf(c).about.name
 	return e
 }
 
@@ -129,7 +129,7 @@ var slowlogGet = Command{
 	Args:  []Arg{Int("count").By(parseSlowCount).Or(10)},
 	Reply: "The newest first, of each: its number, when in Unix seconds, microseconds, the words, the client's address and name.",
 	Run: func(c *Call) error {
-		calls := c.instance.slowlog.latest(c.Int())
+		calls := instanceOf(c).slowlog.latest(c.Int())
 		c.Out.Array(len(calls))
 		for _, call := range calls {
 			c.Out.Array(6)
@@ -161,7 +161,7 @@ var slowlogLen = Command{
 	Tips:    []string{allNodes, "response_policy:agg_sum", "nondeterministic_output"},
 	Summary: "Counts the calls that SLOWLOG GET -1 would show.", Reply: "Their number.",
 	Run: func(c *Call) error {
-		l := &c.instance.slowlog
+		l := &instanceOf(c).slowlog
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		c.Out.Int(int64(len(l.entries)))
@@ -174,7 +174,7 @@ var slowlogReset = Command{
 	Tips:    []string{allNodes, "response_policy:all_succeeded"},
 	Summary: "Forgets them.", Reply: "OK.",
 	Run: func(c *Call) error {
-		l := &c.instance.slowlog
+		l := &instanceOf(c).slowlog
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.entries = nil

@@ -257,7 +257,7 @@ func (c *Call) timed(row *Command, words [][]byte, repeats bool) error {
 	if c.handedOver {
 		return err
 	}
-	in := c.instance
+	in := instanceOf(c)
 	if took := clock.Now() - began; !c.lasts && in.took(row, took) {
 		in.slowlog.add(c.slowCall(row, words), took/1000)
 	}

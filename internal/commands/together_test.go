@@ -27,7 +27,7 @@ func TestAdministratorsAtOnce(t *testing.T) {
 func TestAdministratorsFindAReplyTooMany(t *testing.T) {
 	s := newStillOn(t, store.NewClock())
 	s.instance.Table = NewTable(append(All(), &Command{Name: "halfunblock", Run: func(c *Call) error {
-		ws := &c.instance.waits
+		ws := &instanceOf(c).waits
 		ws.mu.Lock()
 		defer ws.mu.Unlock()
 		for other, w := range ws.sessions {

@@ -207,10 +207,10 @@ func (t *tracking) part(key []byte) *trackingPart {
 // it, because a key that it found expired has been taken off the table: the client knows that it is not there, and is to hear when it is.
 func runTracked(c *Call) error {
 	c.remember()
-	seen := &c.instance.tracking.expired
+	seen := &instanceOf(c).tracking.expired
 	before := seen.Load()
 	err := c.row.Run(c)
-	if seen.Load() != before && c.client.tracker.Load() != nil {
+	if seen.Load() != before && clientOf(c).tracker.Load() != nil {
 		c.remember()
 	}
 	return err
@@ -218,13 +218,13 @@ func runTracked(c *Call) error {
 
 // remember notes which keys a call reads.
 func (c *Call) remember() {
-	t := c.client.tracker.Load()
+	t := clientOf(c).tracker.Load()
 	if c.row.Flags&ReadOnly == 0 || t.broadcast || t.optIn && !c.caching || t.optOut && c.caching {
 		return
 	}
 	keys, _ := c.row.keysOf(nil, c.words)
 	for _, key := range keys {
-		c.instance.tracking.add(key, c.View.Signed())
+		instanceOf(c).tracking.add(key, c.View.Signed())
 	}
 }
 

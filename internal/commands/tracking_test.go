@@ -230,7 +230,7 @@ func TestPushesStandBeforeAnotherProtocol(t *testing.T) {
 	for _, call := range []string{"HELLO 2", "RESET"} {
 		s := newStill(t)
 		s.instance.Table = NewTable(append(All(), &Command{Name: "meanwhile", Run: func(c *Call) error {
-			c.client.Push([]byte(invalidate("k")))
+			clientOf(c).Push([]byte(invalidate("k")))
 			c.Out.Status("OK")
 			return nil
 		}}))

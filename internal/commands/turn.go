@@ -109,6 +109,15 @@ func sessionOf(c *Call) *Session {
 	return s
 }
 
+// clientOf is the session whose call it is, for what others may ask of a session.
+func clientOf(c *Call) *Session {
+	s, _ := c.Client.(*Session)
+	return s
+}
+
+// instanceOf is the instance whose client makes a call.
+func instanceOf(c *Call) *Instance { return clientOf(c).instance }
+
 // HandOver has the present call made again beside the loop: it takes too long there.
 func (s *Session) HandOver() {
 	owned := own(s.call.words)

@@ -181,7 +181,7 @@ func (c *Call) awaitReplicas(replicas, timeout int64, reply string) {
 	if timeout > 0 {
 		w.until = msAfter(c.View.Now(), timeout)
 	}
-	c.instance.waits.begin(sessionOf(c), w)
+	instanceOf(c).waits.begin(sessionOf(c), w)
 }
 
 var waitAOF = Command{

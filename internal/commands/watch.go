@@ -62,7 +62,7 @@ var watchKeys = Command{
 		}
 		c.moved += len(c.words) * listedWorth
 		for _, key := range c.Many() {
-			if err := c.instance.watches.add(c, key); err != nil {
+			if err := instanceOf(c).watches.add(c, key); err != nil {
 				return err
 			}
 		}
