@@ -214,7 +214,7 @@ func TestTransactionsThatMeanHarm(t *testing.T) {
 		}
 		return list
 	}
-	table := NewTable(All())
+	table := tableOf()
 	row := table.Lookup([]byte("getrange"))
 	for line, size := range map[string]int{
 		"GETRANGE k 0 9223372036854775807": mebibyte, "GETRANGE k -9223372036854775808 -1": mebibyte,

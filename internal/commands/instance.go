@@ -131,7 +131,10 @@ func New(c Config) (*Instance, error) {
 		turns:     c.Turns,
 		holds:     c.Holds,
 	}
-	in.Table = NewTable(families(&in.limiters, &Keyspace{Flushed: in.tracking.flushed, Swapping: in.watches.swap}))
+	var err error
+	if in.Table, err = NewTable(families(&in.limiters, &Keyspace{Flushed: in.tracking.flushed, Swapping: in.watches.swap})); err != nil {
+		return nil, err
+	}
 	in.accounts.file = c.ACLFile
 	in.accounts.begin(in.Table)
 	in.spikes.events = make(map[string]*event)

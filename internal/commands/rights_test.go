@@ -30,7 +30,7 @@ func sample(row *Command, key string) []string {
 		return []string{row.Name, "1", "FIXED", key, "1", "1", "1"}
 	}
 	own := strings.Split(row.Name, "|")
-	words := append(own, "1", "1", "1", "1", "1", "1")[:max(newGrammar(row).min, len(own))]
+	words := append(own, "1", "1", "1", "1", "1", "1")[:max(leastWords(row), len(own))]
 	if first, _, _ := row.keyPositions(); first != 0 {
 		words[first] = key
 	}
@@ -46,7 +46,7 @@ func TestNothingIsSaidWithoutRights(t *testing.T) {
 	stranger.say(t, "RESET")
 	free := 0
 	for _, row := range everyRow() {
-		if row.Run == nil && row.Subs != nil && newGrammar(row).min == 1 || row == &exec {
+		if row.Run == nil && row.Subs != nil && leastWords(row) == 1 || row == &exec {
 			continue
 		}
 		if row.Flags&NoAuth != 0 {

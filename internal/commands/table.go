@@ -1,6 +1,9 @@
 package commands
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // Table finds rows by name.
 type Table struct {
@@ -9,16 +12,27 @@ type Table struct {
 	long   map[string]*Command // those of byName whose names are longer than maxName: somebody has renamed them
 }
 
-// NewTable works out what follows from the rows, in rows of its own: those that are listed are every table's, and are not changed.
-func NewTable(rows []*Command) *Table {
+// NewTable works out what follows from the rows, in rows of its own: those that are listed are every table's, and are not changed. Its
+// error names the first field that is wrong or missing.
+func NewTable(rows []*Command) (*Table, error) {
 	t := &Table{byName: make(map[string]*Command)}
-	for _, row := range rows {
-		t.rows = append(t.rows, t.add(row, nil))
+	for _, listed := range rows {
+		row, err := t.add(listed, nil)
+		if err != nil {
+			return nil, err
+		}
+		t.rows = append(t.rows, row)
 	}
-	return t
+	return t, nil
 }
 
-func (t *Table) add(listed, parent *Command) *Command {
+func (t *Table) add(listed, parent *Command) (*Command, error) {
+	if err := listed.check(); err != nil {
+		return nil, err
+	}
+	if t.byName[listed.Name] != nil {
+		return nil, fmt.Errorf("%s: Name: it is there twice", listed.Name)
+	}
 	row := new(Command)
 	*row = *listed
 	row.parent = parent
@@ -32,10 +46,14 @@ func (t *Table) add(listed, parent *Command) *Command {
 		row.Traits |= parent.Traits // what is said of a container is true of what it contains
 	}
 	row.Subs = nil
-	for _, sub := range listed.Subs {
-		row.Subs = append(row.Subs, t.add(sub, row))
+	for _, listed := range listed.Subs {
+		sub, err := t.add(listed, row)
+		if err != nil {
+			return nil, err
+		}
+		row.Subs = append(row.Subs, sub)
 	}
-	return row
+	return row, nil
 }
 
 // maxName bounds a command's name, so that it can be folded to lower case on the stack.

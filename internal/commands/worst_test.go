@@ -125,7 +125,7 @@ func newWeighing(t *testing.T, rows ...*Command) *weighing {
 		c.Out.Status("OK")
 		return nil
 	}}
-	w.instance.Table = NewTable(append(append(All(), gate), rows...))
+	w.instance.Table = tableOf(append(rows, gate)...)
 	return w
 }
 

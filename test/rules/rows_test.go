@@ -19,7 +19,7 @@ func rowsAreNotCompared(t *tree) (breaches []string) {
 				switch {
 				case isAddress(compared):
 					breaches = append(breaches, t.at(compared, "compares an address: let the row say the fact"))
-				case isRowName(compared):
+				case isRowName(compared) && !comparesNoName(node):
 					breaches = append(breaches, t.at(compared, "compares a row's name: let the row say the fact"))
 				}
 			}
@@ -48,6 +48,16 @@ func comparedIn(node ast.Node) []ast.Expr {
 		}
 	}
 	return nil
+}
+
+// comparesNoName is of a comparison with what is no command's name: nothing, or the row's own in lower case.
+func comparesNoName(node ast.Node) bool {
+	binary, ok := node.(*ast.BinaryExpr)
+	if !ok {
+		return false
+	}
+	literal, ok := binary.Y.(*ast.BasicLit)
+	return !ok || literal.Value == `""`
 }
 
 func isAddress(e ast.Expr) bool {
@@ -82,6 +92,7 @@ func TestRowBreaches(t *testing.T) {
 		{"by name in a switch", rowsAreNotCompared, []string{file, begin + "switch row.Name { case \"a\": return true }; return false }\n"}, name},
 		{"by a prefix", rowsAreNotCompared, []string{file, begin + "return strings.HasPrefix(row.Name, \"cl.\") }\n"}, name},
 		{"a fact", rowsAreNotCompared, []string{file, begin + "return row.Traits&Executes != 0 && user.Name == \"default\" }\n"}, nil},
+		{"its shape", rowsAreNotCompared, []string{file, begin + "return row.Name == \"\" || row.Name != strings.ToLower(row.Name) }\n"}, nil},
 		{"a test may", rowsAreNotCompared, []string{"internal/a/a_test.go", begin + "return row == &exec }\n"}, nil},
 	})
 }
