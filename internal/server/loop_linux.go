@@ -54,6 +54,8 @@ type loop struct {
 	traffic  *commands.Traffic
 	draining bool
 
+	begun []message // of the mail, that is being read
+
 	mu    sync.Mutex
 	mail  []message // from other goroutines
 	rung  bool
@@ -91,6 +93,11 @@ const (
 	linkBytes = 1 << 10
 	// eventsAtOnce is how many connections one wait may report.
 	eventsAtOnce = 128
+	// mailAtOnce and turnsAtOnce are how many messages are read, and how many connections that are
+	// not done have another turn, before the others are asked again: when a key changes that
+	// thousands of clients are told of, a client that calls waits for few of them.
+	mailAtOnce  = 64
+	turnsAtOnce = 16
 	// yieldEvery is after how many waits a loop that always has something to do lets other goroutines run: on one core the
 	// scheduler would step in for them after 10 ms only.
 	yieldEvery = 16
@@ -254,7 +261,7 @@ func (l *loop) run() {
 		l.lookAtSlow()
 		l.traffic.Add(&l.counted)
 		switch {
-		case n > 0 || len(l.ready) > 0:
+		case n > 0 || len(l.ready) > 0 || len(l.begun) > 0:
 			wait = 0
 		case len(l.slow)+len(l.partings) > 0:
 			wait = int(lookEvery / time.Millisecond)
@@ -267,17 +274,15 @@ func (l *loop) run() {
 	}
 }
 
-// readMail does what others asked for; false when that is to stop.
+// readMail does what others asked for, or a part of it; false when that is to stop.
 func (l *loop) readMail() bool {
-	l.mu.Lock()
-	mail := l.mail
-	l.mail = nil
-	if l.rung {
-		l.rung = false
-		_, _ = unix.Read(l.bell, make([]byte, 8))
+	if len(l.begun) == 0 {
+		l.fetchMail()
 	}
-	l.mu.Unlock()
-	for _, m := range mail {
+	n := min(len(l.begun), mailAtOnce)
+	some := l.begun[:n]
+	l.begun = l.begun[n:]
+	for _, m := range some {
 		began := l.turns.Start()
 		switch {
 		case m.stop:
@@ -297,10 +302,24 @@ func (l *loop) readMail() bool {
 	return true
 }
 
-// takeTurns gives each connection that was not done one more turn.
+func (l *loop) fetchMail() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.begun, l.mail = l.mail, nil
+	if l.rung {
+		l.rung = false
+		_, _ = unix.Read(l.bell, make([]byte, 8))
+	}
+}
+
+// takeTurns gives some connections that were not done one more turn, those first that have waited
+// longest.
 func (l *loop) takeTurns() {
-	ready := l.ready
-	l.ready = nil
+	n := min(len(l.ready), turnsAtOnce)
+	ready := l.ready[:n]
+	if l.ready = l.ready[n:]; len(l.ready) == 0 {
+		l.ready = nil
+	}
 	for _, k := range ready {
 		k.isReady = false
 		began := l.turns.Start()
@@ -341,8 +360,8 @@ func (l *loop) drain() {
 func (l *loop) end() {
 	l.mu.Lock()
 	l.ended = true
-	mail := l.mail
-	l.mail = nil
+	mail := append(l.begun, l.mail...)
+	l.begun, l.mail = nil, nil
 	l.mu.Unlock()
 	for _, m := range mail {
 		if m.enter {

@@ -94,6 +94,53 @@ func TestALoopThatFailsNowAndThenGoesOn(t *testing.T) {
 	require.Equal(t, before-2, descriptors(t))
 }
 
+// When many connections have something to do, such as news of a key that changed, those that call
+// are asked between: a loop comes round after a number of them, not after all.
+func TestALoopComesRound(t *testing.T) {
+	const many = 150
+	s := newServer(t)
+	var mail, ready []int
+	l, ls := newLoop(t, s, nil)
+	l.wait = func(epoll int, events []unix.EpollEvent, ms int) (int, error) {
+		mail, ready = append(mail, len(l.begun)), append(ready, len(l.ready))
+		return epollWait(epoll, events, ms)
+	}
+	callers := make([]net.Conn, many)
+	for i := range callers {
+		var there net.Conn
+		callers[i], there = pair(t)
+		require.NoError(t, ls.enroll(there))
+	}
+	for range 3 {
+		require.Less(t, len(l.links), many)
+		require.True(t, l.readMail())
+	}
+	require.Len(t, l.links, many)
+	for _, k := range l.links {
+		k.getReady()
+		k.wake()
+	}
+	require.True(t, l.tell(message{stop: true}))
+	l.run()
+	require.Equal(t, []int{0, many + 1 - mailAtOnce, many + 1 - 2*mailAtOnce}, mail)
+	require.Equal(t, []int{many, many - turnsAtOnce, many - 2*turnsAtOnce}, ready)
+	for _, caller := range callers {
+		_, err := caller.Read(make([]byte, 1))
+		require.ErrorIs(t, err, io.EOF)
+	}
+
+	// What is in the mail when a loop ends is ended, too.
+	l, ls = newLoop(t, s, epollWait)
+	for i := range callers {
+		var there net.Conn
+		callers[i], there = pair(t)
+		require.NoError(t, ls.enroll(there))
+	}
+	require.True(t, l.readMail())
+	l.end()
+	require.Zero(t, s.instance.Clients())
+}
+
 // A connection may be cut while it is opened: more is kept for it than for all that have not logged
 // in. Here the loop hears of that before the session is there.
 func TestAConnectionIsCutWhileItIsOpened(t *testing.T) {
