@@ -3,6 +3,7 @@ package commands
 import (
 	"hash/maphash"
 	"maps"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -515,8 +516,11 @@ func (t *tracking) tell(c changes) {
 		}
 		one := &invalidation{keys: []string{changed.key}, by: changed.by}
 		t.tellOne(changed.readers.first, one)
+		told := 0
 		for id := range changed.readers.more {
 			t.tellOne(id, one)
+			told++
+			giveWayAfter(told)
 		}
 	}
 	if c.written == nil {
@@ -536,8 +540,17 @@ func (t *tracking) tellAll(by int64) {
 	if at, tracks := slices.BinarySearch(ids, by); tracks {
 		ids = append(slices.Delete(ids, at, at+1), by)
 	}
-	for _, id := range ids {
+	for told, id := range ids {
+		giveWayAfter(told)
 		t.tellOne(id, &invalidation{})
+	}
+}
+
+// giveWayAfter has others run after every few clients that were told, on two cores as on many: it
+// does so only beside the loops, which tell fewer.
+func giveWayAfter(told int) {
+	if told > 0 && told%fewTold == 0 {
+		runtime.Gosched()
 	}
 }
 
@@ -552,7 +565,8 @@ func (t *tracking) tellPrefix(prefix string, keys []string, by map[string]int64)
 		return
 	}
 	all := &invalidation{keys: keys[from:until], broadcast: true}
-	for _, id := range t.whoWants(prefix) {
+	for told, id := range t.whoWants(prefix) {
+		giveWayAfter(told)
 		s := t.instance.clients.get(id)
 		if s == nil {
 			continue

@@ -404,6 +404,35 @@ func TestBroadcastsToThoseWhoDoNotReadAreOne(t *testing.T) {
 	require.Positive(t, idle[0].session.Pushes(), "what it has taken it is told again")
 }
 
+// Who tells many clients gives way to others between.
+func TestToTellManyGivesWay(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	for _, tracks := range []string{"CLIENT TRACKING ON BCAST", "CLIENT TRACKING ON\r\nGET k"} {
+		for _, change := range []string{"INCR k", "FLUSHALL"} {
+			s := newStill(t)
+			var idle []*caller
+			for range 10 * fewTold {
+				c := s.dial()
+				c.say(t, "HELLO 3")
+				_ = c.Send([]byte(tracks + "\r\n"))
+				c.take()
+				idle = append(idle, c)
+			}
+			s.dial().say(t, change)
+			runtime.Gosched()
+			told := 0
+			for _, c := range idle {
+				told += min(c.session.Pushes(), 1)
+			}
+			require.LessOrEqual(t, told, 5*fewTold, "%s, %s", tracks, change)
+			s.instance.tracking.wait()
+			for _, c := range idle {
+				require.Positive(t, c.session.Pushes())
+			}
+		}
+	}
+}
+
 // wait waits until nothing is being told.
 func (t *tracking) wait() {
 	for {
