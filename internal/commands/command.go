@@ -109,6 +109,7 @@ const (
 
 // Effort says what a call in a transaction costs, where that does not follow from its words and the values of its keys alone.
 type Effort struct {
+	Fixed   func(words [][]byte) int              // bytes that could be moved meanwhile, beside those it moves
 	PerByte int                                   // how many bytes could be moved in the time that one takes; 0 for one
 	Creates func(words [][]byte, longest int) int // bytes that a call may make, where a value may be so long
 	Reads   func(words [][]byte, size int) int    // bytes that it reads of a value of that size

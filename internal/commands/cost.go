@@ -7,6 +7,9 @@ package commands
 // costOf is what a call in a transaction costs, but for what stands at its keys.
 func costOf(row *Command, words [][]byte, size, longest int) int {
 	cost := 1 + len(words)/fewWords + effort(row, size+reach(row, words, longest))
+	if row.Effort != nil && row.Effort.Fixed != nil {
+		cost += row.Effort.Fixed(words) / fewBytes
+	}
 	if row.Cost != Constant && row.Traits&ValueSized == 0 {
 		cost += unhurried
 	}

@@ -12,7 +12,7 @@ import (
 
 var command = Command{
 	Name: "command", Group: "server", Category: "connection", Since: "2.8.13", Complexity: "O(N) in the number of commands",
-	Flags: Loading | Stale, Tips: []string{"nondeterministic_output_order"}, Min: 1, AnyMore: true,
+	Flags: Loading | Stale, Traits: Sessionless, Tips: []string{"nondeterministic_output_order"}, Min: 1, AnyMore: true,
 	Summary: "Describes all commands.", Reply: "An array of what COMMAND INFO says, one element a command.",
 	Subs: []*Command{&commandCount, &commandDocs, &commandGetKeys, &commandGetKeysAndFlags, &commandInfo, &commandList, helpOf("command", "5.0.0")},
 	Run:  describeAll,
@@ -232,7 +232,7 @@ func (row *Command) keyAccess(access string, key int) []string {
 
 var commandList = Command{
 	Name: "command|list", Group: "server", Category: "connection", Since: "7.0.0", Complexity: "O(N) in the number of commands",
-	Flags: aboutCommands, Tips: []string{"nondeterministic_output_order"},
+	Flags: aboutCommands, Traits: Sessionless, Tips: []string{"nondeterministic_output_order"},
 	Summary: "Lists the names of the commands.",
 	Args:    []Arg{Word("[FILTERBY MODULE name | ACLCAT category | PATTERN pattern]").Optional().Many()},
 	Reply:   "The names.",

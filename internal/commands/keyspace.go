@@ -30,6 +30,7 @@ const dbSizeWorth = 16 * fewBytes
 
 var dbSize = Command{
 	Name: "dbsize", Group: "server", Category: "keyspace", Since: "1.0.0", Complexity: "O(1)", Flags: ReadOnly | Fast, Cost: Constant, Traits: AnyKey,
+	Effort:  &Effort{Fixed: func([][]byte) int { return dbSizeWorth }},
 	Summary: "Counts the keys of the database.", Tips: []string{allShards, "response_policy:agg_sum"},
 	Reply: "The number of keys; some that expired a moment ago may be among them.",
 	Run: func(c *Call) error {

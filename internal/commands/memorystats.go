@@ -1,7 +1,7 @@
 package commands
 
 var memoryStats = Command{
-	Name: "memory|stats", Group: "server", Category: "none", Since: "4.0.0", Complexity: "O(1)", Traits: AnyKey,
+	Name: "memory|stats", Group: "server", Category: "none", Since: "4.0.0", Complexity: "O(1)", Traits: AnyKey | Sessionless,
 	Tips:    []string{"nondeterministic_output", allShards, "response_policy:special"},
 	Summary: "Says what the memory is used for.",
 	Reply:   "A map, with Redis's names, of bytes, numbers and percentages; what there is none of here is 0.",

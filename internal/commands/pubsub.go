@@ -14,18 +14,21 @@ const listening = PubSub | NoScript | Loading | Stale
 
 var subscribe = Command{
 	Name: "subscribe", Group: "pubsub", Since: "2.0.0", Complexity: "O(N) in the number of channels", Flags: listening, Traits: WhileSubscribed, Hearsay: manyNames,
+	Effort:  listing,
 	Summary: "Listens to channels.", Args: []Arg{Word("channel").Many().UpTo(manyChannels)}, Reply: subscribed,
 	Run: func(c *Call) error { return c.subscribe(viaChannel) },
 }
 
 var pSubscribe = Command{
 	Name: "psubscribe", Group: "pubsub", Since: "2.0.0", Complexity: "O(N) in the number of patterns", Flags: listening, Traits: WhileSubscribed, Hearsay: manyGlobs,
+	Effort:  listing,
 	Summary: "Listens to the channels whose names match.", Args: []Arg{Word("pattern").Many().UpTo(manyChannels)}, Reply: subscribed,
 	Run: func(c *Call) error { return c.subscribe(viaPattern) },
 }
 
 var sSubscribe = Command{
 	Name: "ssubscribe", Group: "pubsub", Since: "7.0.0", Complexity: "O(N) in the number of channels", Flags: listening, Traits: WhileSubscribed, ChannelAt: 1, Hearsay: manyNames,
+	Effort:  listing,
 	Summary: "Listens to shard channels, which are channels apart from the others.",
 	Args:    []Arg{Word("shardchannel").Many().UpTo(manyChannels)}, Reply: subscribed,
 	Run: func(c *Call) error {
@@ -38,6 +41,7 @@ var sSubscribe = Command{
 
 var unsubscribe = Command{
 	Name: "unsubscribe", Group: "pubsub", Since: "2.0.0", Complexity: "O(N) in the number of channels", Flags: listening, Traits: WhileSubscribed,
+	Effort:  unlisting,
 	Summary: "Listens to channels no longer; to none at all if none is named.",
 	Args:    []Arg{Word("channel").Optional().Many().UpTo(manyChannels)}, Reply: subscribed,
 	Run: func(c *Call) error { return c.unsubscribe(viaChannel) },
@@ -45,6 +49,7 @@ var unsubscribe = Command{
 
 var pUnsubscribe = Command{
 	Name: "punsubscribe", Group: "pubsub", Since: "2.0.0", Complexity: "O(N) in the number of patterns", Flags: listening, Traits: WhileSubscribed,
+	Effort:  unlisting,
 	Summary: "Listens to patterns no longer; to none at all if none is named.",
 	Args:    []Arg{Word("pattern").Optional().Many().UpTo(manyChannels)}, Reply: subscribed,
 	Run: func(c *Call) error { return c.unsubscribe(viaPattern) },
@@ -52,6 +57,7 @@ var pUnsubscribe = Command{
 
 var sUnsubscribe = Command{
 	Name: "sunsubscribe", Group: "pubsub", Since: "7.0.0", Complexity: "O(N) in the number of channels", Flags: listening, Traits: WhileSubscribed, ChannelAt: 1,
+	Effort:  unlisting,
 	Summary: "Listens to shard channels no longer; to none at all if none is named.",
 	Args:    []Arg{Word("shardchannel").Optional().Many().UpTo(manyChannels)}, Reply: subscribed,
 	Run: func(c *Call) error { return c.unsubscribe(viaShard) },
@@ -62,6 +68,15 @@ const subscribed = "For each name one message of three elements: the command, th
 
 // listedWorth is what it counts of a turn to note a channel or a watched key, in bytes that could be moved meanwhile.
 const listedWorth = 2 * fewBytes
+
+// unlistedWorth is the same for a name that is taken off.
+const unlistedWorth = fewBytes / 4
+
+// What they count in a transaction.
+var (
+	listing   = &Effort{Fixed: func(words [][]byte) int { return (len(words) - 1) * listedWorth }}
+	unlisting = &Effort{Fixed: func(words [][]byte) int { return (len(words) - 1) * unlistedWorth }}
+)
 
 // subscribe answers each name. Those that are too many or too long are refused before any is subscribed to.
 func (c *Call) subscribe(kind via) error {

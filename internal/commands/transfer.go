@@ -120,6 +120,7 @@ var move = Command{
 func (k *Keyspace) swapDB() *Command {
 	return &Command{
 		Name: "swapdb", Group: "server", Category: "keyspace", Since: "4.0.0", Complexity: "O(1)", Flags: Write | Fast | Dangerous, Cost: Constant, Traits: AnyKey | SwapsDatabases,
+		Effort:  &Effort{Fixed: func([][]byte) int { return swapWorth }},
 		Summary: "Has two databases change their numbers.", Args: []Arg{Word("index1"), Word("index2")}, Reply: "OK.",
 		Run: func(c *Call) error {
 			var numbers [2]int
@@ -141,12 +142,16 @@ func (k *Keyspace) swapDB() *Command {
 	}
 }
 
+// swapWorth is what it counts of a turn to lock every key of all databases, in bytes that could be
+// moved meanwhile.
+const swapWorth = unhurried * fewBytes
+
 // swap is one step with what it means for those who watch.
 func (k *Keyspace) swap(c *Call, a, b int) (err error) {
 	if a == b {
 		return nil
 	}
-	c.moved += unhurried * fewBytes // every key is locked
+	c.moved += swapWorth
 	defer k.Flushed(c.View.Signed())
 	c.View.Atomically(c.Context, nil, true, func() {
 		k.Swapping(c, a, b)

@@ -37,6 +37,7 @@ var stages = map[string]stage{
 			"\r\nSUBSCRIBE"+numbered(" e%d", 1000)+"\r\nSUBSCRIBE"+numbered(" f%d", 999))
 	}},
 	"audience": {"8 clients listen to ch", func(s *still) { s.many(8, "SUBSCRIBE ch") }},
+	"unread":   {"50 clients that do not read listen to ch", func(s *still) { s.many(50, "SUBSCRIBE ch") }},
 	"patterns": {"20 clients listen to a pattern each", func(s *still) {
 		for i := range 20 {
 			s.many(1, fmt.Sprintf("PSUBSCRIBE *a*%d*b", i))
@@ -173,6 +174,7 @@ var worstCalls = append([]worst{
 	{row: "psubscribe", call: "PSUBSCRIBE {1K#}*1000", where: onLoop, why: "1,000 names of 1 KiB are noted: 2 ms"},
 	{row: "punsubscribe", call: "PUNSUBSCRIBE c*1000", where: onLoop},
 	{row: "publish", of: "audience", call: "PUBLISH ch {1M}", where: beside},
+	{row: "publish", of: "unread", call: "PUBLISH ch {60K}", where: beside},
 	{row: "publish", of: "patterns", call: "PUBLISH {64K} x", where: beside},
 	{row: "pubsub|channels", of: "channels", call: "PUBSUB CHANNELS {all}", where: beside},
 	{row: "pubsub|numsub", of: "channels", call: "PUBSUB NUMSUB c1*1000", where: onLoop},
@@ -232,7 +234,7 @@ var worstCalls = append([]worst{
 	{row: "command|info", call: "COMMAND INFO cluster*126", where: beside},
 	{row: "command|list", call: "COMMAND LIST FILTERBY PATTERN {1M}", where: refused, why: "65,536 steps of matching: 0.5 ms"},
 	{row: "command|list", call: "COMMAND LIST FILTERBY PATTERN *[" + strings.Repeat("a", 1000), where: onLoop, why: "65,536 steps of matching: 0.5 ms"},
-	{row: "command|list", call: "COMMAND LIST FILTERBY ACLCAT {1M}", where: onLoop},
+	{row: "command|list", call: "COMMAND LIST FILTERBY ACLCAT {1M}", where: beside},
 	{row: "command|help", call: "COMMAND HELP", where: onLoop},
 	{row: "info", of: "keys", call: "INFO everything", where: onLoop},
 	{row: "info", of: "keys", call: "INFO all*126", where: onLoop},
@@ -288,6 +290,25 @@ var worstCalls = append([]worst{
 	{row: "cluster|help", call: "CLUSTER HELP", where: refused},
 	{row: "cluster", call: "CLUSTER {1M}", where: refused},
 }, clusterCalls()...)
+
+// unauthenticatedCalls are the worst calls of a client that has not logged in, of which not much is
+// read: ten words of 16 KiB, and 32 KiB together.
+var unauthenticatedCalls = []worst{
+	{row: "auth", call: "AUTH {16K}", where: refused},
+	{row: "auth", call: "AUTH default {15K}", where: refused},
+	{row: "auth", call: "AUTH {15K} {16K}", where: refused},
+	{row: "auth", call: "AUTH x", where: refused},
+	{row: "hello", call: "HELLO 3 AUTH {15K} {16K}", where: refused},
+	{row: "hello", call: "HELLO 3 AUTH default {15K} SETNAME {16K}", where: refused},
+	{row: "hello", call: "HELLO 3 SETNAME {16K}", where: refused},
+	{row: "reset", call: "RESET", where: onLoop},
+	{row: "quit", call: "QUIT {15K} {15K} x*7", where: onLoop},
+	{row: "get", call: "GET {16K}", where: refused},
+	{row: "mset", call: "MSET x*7 {16K} {15K}", where: refused},
+	{row: "unknown", call: "{16K} {15K} x*8", where: refused},
+	{row: "too many", call: "DEL x*100000", where: refused},
+	{row: "too long", call: "SET k {1M}", where: refused},
+}
 
 // clusterCalls is CLUSTER's subcommands, which are refused.
 func clusterCalls() (calls []worst) {

@@ -208,19 +208,39 @@ func (w *weighing) together(input []byte) {
 // way is how a call is sent.
 type way struct {
 	name string
-	play func(w *weighing, call []byte, words int)
+	play func(w *weighing, call []byte, words []string)
 }
 
-// inEXEC is the third of them.
-const inEXEC = 2
-
-var ways = []way{
-	{"alone", func(w *weighing, call []byte, _ int) { w.feed(call) }},
-	{"pipelined", func(w *weighing, call []byte, _ int) { w.together(slices.Repeat(call, pipelined(call))) }},
-	{"in EXEC", func(w *weighing, call []byte, words int) {
-		queued := slices.Repeat(call, min(pipelined(call), maxQueuedWords/words))
+var (
+	alone = way{"alone", func(w *weighing, call []byte, _ []string) { w.feed(call) }}
+	piped = way{"pipelined", func(w *weighing, call []byte, _ []string) {
+		w.together(slices.Repeat(call, pipelined(call)))
+	}}
+	inEXEC = way{"in EXEC", func(w *weighing, call []byte, words []string) {
+		queued := slices.Repeat(call, min(w.fitsTransaction(words), pipelined(call), maxQueuedWords/len(words)))
 		w.together(slices.Concat([]byte("MULTI\r\n"), queued, []byte("EXEC\r\n")))
-	}},
+	}}
+	ways = []way{alone, piped, inEXEC}
+)
+
+// fitsTransaction is how many of a call a transaction may have that the event loop makes: more are
+// made beside it.
+func (w *weighing) fitsTransaction(words []string) int {
+	split := make([][]byte, len(words))
+	for i, word := range words {
+		split[i] = []byte(word)
+	}
+	row := w.instance.Table.find(split)
+	if row == nil || !row.grammar.fits(len(split)) {
+		return maxQueuedWords // they are refused, each
+	}
+	in, q := w.instance, new(queue)
+	q.add(row, split, bytesOf(split), in.Limits.Load().Bulk)
+	most := in.inTurn
+	if q.own {
+		most = maxOwnCost
+	}
+	return max(1, most/(q.cost+q.weigh(&w.c.session.call, 0, most)))
 }
 
 // pipelined is how many calls are sent at once: what a connection may have unread, but no more than make the test last.
@@ -265,27 +285,30 @@ func spell(call string) (words []string) {
 // weighed is what an entry costs in each way.
 type weighed struct {
 	worst
-	most  [3]work
+	ways  []way
+	most  []work
 	aside bool
 	said  bool // that it was refused
 }
 
 func weighOne(t *testing.T, entry worst, rows ...*Command) (r weighed) {
-	r.worst = entry
+	return weighIn(t, ways, entry, (*still).dial, rows...)
+}
+
+// weighIn plays an entry in some ways, each by a client of its own.
+func weighIn(t *testing.T, ways []way, entry worst, dial func(*still) *caller, rows ...*Command) (r weighed) {
+	r.worst, r.ways = entry, ways
 	words := spell(entry.call)
 	call := encode(words)
 	for i, way := range ways {
-		if i == inEXEC && *onlyWorst == "" {
-			continue // it is printed when it is asked for
-		}
 		w := newWeighing(t, rows...)
 		if entry.of != "" {
 			stages[entry.of].prepare(w.still)
 		}
-		w.c = w.dial()
+		w.c = dial(w.still)
 		w.hold()
-		way.play(w, call, len(words))
-		r.most[i] = w.most
+		way.play(w, call, words)
+		r.most = append(r.most, w.most)
 		if i == 0 {
 			r.aside, r.said = w.aside, w.refused
 		}
@@ -309,8 +332,8 @@ func (r *weighed) place() where {
 
 // excess says what of an entry is not as it is stated, "" if all is.
 func (r *weighed) excess() (said []string) {
-	for i, way := range ways {
-		if total := r.most[i].total(); i != inEXEC && total > turnWork && r.why == "" {
+	for i, way := range r.ways {
+		if total := r.most[i].total(); total > turnWork && r.why == "" {
 			said = append(said, fmt.Sprintf("%s, %s: a turn is %d steps' work, and %d is what one may be (%+v)", r.call, way.name, total, turnWork, r.most[i]))
 		}
 	}
@@ -337,26 +360,80 @@ func TestWorstCalls(t *testing.T) {
 		if chosen.MatchString(entry.row) {
 			r := weighOne(t, entry)
 			said = append(said, r.excess()...)
-			t.Logf("%-24s %-60.60s %8d %8d %8d  %v %v %v %s", entry.row, entry.call, r.most[0].total(), r.most[1].total(), r.most[2].total(),
-				r.most[0].took, r.most[1].took, r.most[2].took, r.place())
+			r.print(t)
+		}
+	}
+	for _, entry := range unauthenticatedCalls {
+		if chosen.MatchString(entry.row) {
+			r := weighUnauthenticated(t, entry)
+			said = append(said, r.excess()...)
+			r.print(t)
 		}
 	}
 	require.Empty(t, said)
 }
 
-// A row that does more than a turn's work is found, however it is said.
+// print prints the work of the longest turn in each way, and the CPU time of the longest.
+func (r *weighed) print(t *testing.T) {
+	out := fmt.Sprintf("%-24s %-60.60s", r.row, r.call)
+	for _, one := range r.most {
+		out += fmt.Sprintf(" %8d %v", one.total(), one.took)
+	}
+	t.Log(out, r.place())
+}
+
+// weighUnauthenticated is weighOne for a client that has not logged in. Its calls wait while it may
+// not send more than a few: so it is served in turns of few calls, pipelined too.
+func weighUnauthenticated(t *testing.T, entry worst, rows ...*Command) (r weighed) {
+	flood := way{"pipelined", func(w *weighing, call []byte, _ []string) {
+		w.feed(slices.Repeat(call, max(1, 2*strangersBytes/len(call))))
+	}}
+	return weighIn(t, []way{alone, flood}, entry, func(s *still) *caller {
+		admin := s.dial()
+		for i := range 40 { // as many passwords as a user may have
+			_ = admin.Send([]byte("ACL SETUSER default resetpass\r\n"))
+			_ = admin.Send([]byte(fmt.Sprintf("ACL SETUSER default%s\r\n", numbered(fmt.Sprintf(" >secret%d-%%d", i), 100))))
+		}
+		return s.dial()
+	}, rows...)
+}
+
+// A row that is answered before AUTH states its worst call there, too.
+func TestEveryRowBeforeAUTHStatesItsWorstCall(t *testing.T) {
+	for _, row := range everyRow() {
+		stated := slices.ContainsFunc(unauthenticatedCalls, func(w worst) bool { return w.row == row.Name })
+		require.Equal(t, row.Flags&NoAuth != 0 && row.Run != nil, stated && row.Flags&NoAuth != 0, row.Name)
+	}
+	for _, w := range unauthenticatedCalls {
+		require.Empty(t, w.flaw())
+	}
+}
+
+// A row that does more than a turn's work is found, in whichever way it does.
 func TestAnExpensiveRowIsFound(t *testing.T) {
 	kept := []byte(nil)
-	row := &Command{Name: "planted", Flags: Fast, Cost: Constant, Run: func(c *Call) error {
-		kept = make([]byte, 16<<20)
+	when := func(*Call) bool { return true }
+	row := &Command{Name: "planted", Flags: Fast | NoAuth, Cost: Constant, Run: func(c *Call) error {
+		if when(c) {
+			kept = make([]byte, 16<<20)
+		}
 		c.Out.Int(int64(len(kept)))
 		return nil
 	}}
-	r := weighOne(t, worst{row: "planted", call: "PLANTED", where: beside}, row)
-	require.Len(t, r.excess(), 3, "alone, and pipelined; and it is not made where it says")
-	r = weighOne(t, worst{row: "ping", call: "PING", where: onLoop})
-	require.Empty(t, r.excess())
+	planted := worst{row: "planted", call: "PLANTED", where: onLoop}
+	require.Len(t, excess(weighOne(t, planted, row)), 3, "alone, pipelined, in EXEC")
+	require.Len(t, excess(weighUnauthenticated(t, planted, row)), 2)
+	when = func(c *Call) bool { return c.inTransaction }
+	require.Contains(t, excess(weighOne(t, planted, row))[0], "PLANTED, in EXEC: ")
+	when = func(c *Call) bool { return !c.client.authenticated }
+	require.Empty(t, excess(weighOne(t, planted, row)))
+	require.Contains(t, excess(weighUnauthenticated(t, planted, row))[0], "PLANTED, alone: ")
+	planted.where = beside
+	require.Equal(t, []string{"PLANTED is made: loop; it is stated: beside the loop"}, excess(weighOne(t, planted, row)))
+	require.Empty(t, excess(weighOne(t, worst{row: "ping", call: "PING", where: onLoop})))
 }
+
+func excess(r weighed) []string { return r.excess() }
 
 // The table of docs/reliability.md is worstCalls.
 func TestWorstCallsAreWrittenDown(t *testing.T) {
@@ -378,8 +455,14 @@ func TestWorstCallsAreWrittenDown(t *testing.T) {
 func worstTable() string {
 	var out strings.Builder
 	out.WriteString("\n| row | largest call | on | made | more than a turn's work |\n|---|---|---|---|---|\n")
+	line := func(w worst, of string) {
+		fmt.Fprintf(&out, "| %s | `%.60s` | %s | %s | %s |\n", strings.ReplaceAll(w.row, "|", " "), w.call, of, w.where, w.why)
+	}
 	for _, w := range worstCalls {
-		fmt.Fprintf(&out, "| %s | `%.60s` | %s | %s | %s |\n", strings.ReplaceAll(w.row, "|", " "), w.call, stages[w.of].what, w.where, w.why)
+		line(w, stages[w.of].what)
+	}
+	for _, w := range unauthenticatedCalls {
+		line(w, "before AUTH, with 4,000 passwords")
 	}
 	out.WriteString("\n")
 	return out.String()
