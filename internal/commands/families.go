@@ -26,3 +26,9 @@ func families(limiters *Limiters, keyspace *Keyspace) []*Command {
 			&cluster, &readOnly, &readWrite, &asking,
 		})
 }
+
+// commands lists the commands of the instance, whose families have its state.
+func (in *Instance) commands() []*Command {
+	keyspace := &Keyspace{Flushed: in.tracking.flushed, Swapping: in.watches.swap}
+	return families(&in.limiters, keyspace)
+}

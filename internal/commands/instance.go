@@ -132,7 +132,7 @@ func New(c Config) (*Instance, error) {
 		holds:     c.Holds,
 	}
 	var err error
-	if in.Table, err = NewTable(families(&in.limiters, &Keyspace{Flushed: in.tracking.flushed, Swapping: in.watches.swap})); err != nil {
+	if in.Table, err = NewTable(in.commands()); err != nil {
 		return nil, err
 	}
 	in.accounts.file = c.ACLFile

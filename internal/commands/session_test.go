@@ -112,7 +112,7 @@ func TestPushAfterCloseGoesNowhere(t *testing.T) {
 // planted makes an instance whose table has one more row.
 func planted(t *testing.T, row *Command) *still {
 	s := newStill(t)
-	s.instance.Table = tableOf(row)
+	s.instance.plant(row)
 	return s
 }
 

@@ -18,12 +18,17 @@ import (
 var everyCommand = tableOf()
 
 // tableOf is a table of all commands and some that are planted, which may take the place of others and say nothing to the manual.
-func tableOf(planted ...*Command) *Table {
+func tableOf(planted ...*Command) *Table { return tableWith(All(), planted...) }
+
+// plant adds rows to an instance's table.
+func (in *Instance) plant(planted ...*Command) { in.Table = tableWith(in.commands(), planted...) }
+
+func tableWith(all []*Command, planted ...*Command) *Table {
 	for _, row := range planted {
 		row.Summary, row.Since, row.Complexity = "Planted.", "1.0.0", "O(1)"
 		row.Group, row.Reply, row.KeyAccess = "server", "Something.", cmp.Or(row.KeyAccess, "RW")
 	}
-	listed := slices.DeleteFunc(All(), func(row *Command) bool {
+	listed := slices.DeleteFunc(all, func(row *Command) bool {
 		return slices.ContainsFunc(planted, func(other *Command) bool { return other.Name == row.Name })
 	})
 	table, err := NewTable(append(planted, listed...))

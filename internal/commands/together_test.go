@@ -26,7 +26,7 @@ func TestAdministratorsAtOnce(t *testing.T) {
 // An UNBLOCK that leaves the wait it ends to its timer as well is found out: somebody gets a reply too many.
 func TestAdministratorsFindAReplyTooMany(t *testing.T) {
 	s := newStillOn(t, store.NewClock())
-	s.instance.Table = tableOf((&Command{Name: "halfunblock", Run: func(c *Call) error {
+	s.instance.plant((&Command{Name: "halfunblock", Run: func(c *Call) error {
 		ws := &instanceOf(c).waits
 		ws.mu.Lock()
 		defer ws.mu.Unlock()

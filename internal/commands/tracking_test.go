@@ -229,7 +229,7 @@ func TestChangesAreBounded(t *testing.T) {
 func TestPushesStandBeforeAnotherProtocol(t *testing.T) {
 	for _, call := range []string{"HELLO 2", "RESET"} {
 		s := newStill(t)
-		s.instance.Table = tableOf((&Command{Name: "meanwhile", Run: func(c *Call) error {
+		s.instance.plant((&Command{Name: "meanwhile", Run: func(c *Call) error {
 			clientOf(c).Push([]byte(invalidate("k")))
 			c.Out.Status("OK")
 			return nil

@@ -125,7 +125,7 @@ func newWeighing(t *testing.T, rows ...*Command) *weighing {
 		c.Out.Status("OK")
 		return nil
 	}}
-	w.instance.Table = tableOf(append(rows, gate)...)
+	w.instance.plant(append(rows, gate)...)
 	return w
 }
 
@@ -425,7 +425,7 @@ func TestAnExpensiveRowIsFound(t *testing.T) {
 	require.Len(t, excess(weighUnauthenticated(t, planted, row)), 2)
 	when = func(c *Call) bool { return c.inTransaction }
 	require.Contains(t, excess(weighOne(t, planted, row))[0], "PLANTED, in EXEC: ")
-	when = func(c *Call) bool { return !c.client.authenticated }
+	when = func(c *Call) bool { return !clientOf(c).authenticated }
 	require.Empty(t, excess(weighOne(t, planted, row)))
 	require.Contains(t, excess(weighUnauthenticated(t, planted, row))[0], "PLANTED, alone: ")
 	planted.where = beside
