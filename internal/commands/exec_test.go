@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -182,7 +183,7 @@ func TestTransactionsBesideTheLoopAtOnce(t *testing.T) {
 	}
 	all.Wait()
 	for s.instance.slow.about.Load() > 0 {
-		s.instance.takeSlow()
+		s.instance.takeSlow(context.Background())
 		s.instance.leaveSlow()
 	}
 	value := s.dial().say(t, "GET k")

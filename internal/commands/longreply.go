@@ -13,6 +13,7 @@ type besideLoop struct {
 	instance *Instance
 	session  *Session // whose call it is; nothing of it but what others may ask
 	ctx      context.Context
+	words    int  // bytes that are kept for the call
 	kept     int  // bytes of the reply so far
 	isLong   bool // the reply is the one that gets long
 }
@@ -26,7 +27,7 @@ func (b *besideLoop) Keep(bytes int) error {
 	}
 	in := b.instance
 	in.slow.leave() // others may have the place meanwhile
-	defer in.slow.take(begun)
+	defer in.slow.take(context.Background(), begun)
 	select {
 	case in.long <- struct{}{}:
 		b.isLong = true

@@ -114,7 +114,7 @@ func (s *Session) executeBeside(x *execution) {
 	s.showQueue()
 	s.call.handedOver = true
 	row, words := s.row, own(s.call.words)
-	s.parkFor(row, func(c *Call) error {
+	s.parkFor(row, 0, func(c *Call) error { // its queue counts already
 		c.then = func() {
 			s.charge(-x.queue.shown)
 			s.unwatch()
@@ -241,7 +241,7 @@ func (s *Session) makeLater() {
 		worth += l.calls[i].worth()
 	}
 	if worth > soon {
-		s.parkFor(s.row, func(c *Call) error { return l.complete(c, reply) })
+		s.parkToEnd(s.row, func(c *Call) error { return l.complete(c, reply) })
 		return
 	}
 	s.call.moved += worth

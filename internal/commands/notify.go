@@ -240,7 +240,7 @@ func (c *Call) notify(misses int64, failed bool) {
 	c.moved += worth
 	switch {
 	case n.waiting.Load() && worth > soon:
-		s.parkFor(c.row, func(*Call) error {
+		s.parkToEnd(c.row, func(*Call) error {
 			n.sendOnce()
 			return nil
 		})

@@ -63,7 +63,7 @@ func (s *Session) enqueue(row *Command, words [][]byte, long [][]byte) error {
 // enqueueLong has the words of a long call found beside the loop, and then queued.
 func (s *Session) enqueueLong(row *Command, long [][]byte) {
 	guarded, q := s.guarded, s.queue
-	s.parkFor(row, func(call *Call) error {
+	s.parkFor(row, length(long)*longCallBytes, func(call *Call) error {
 		words := resp.SplitCall(long, call.giveWay)
 		if guarded {
 			if err := call.allow(row, words, true); err != nil {

@@ -312,9 +312,12 @@ func (s *Session) Listens() bool { return s.subscribed }
 
 // park lets a Slow command answer later, on a goroutine of its own. The session answers nothing else until then, so replies
 // keep their order; the event loop serves everybody else.
-func (s *Session) park(row *Command, words func() [][]byte) {
-	s.parkFor(row, func(call *Call) error { return call.timed(row, words(), false) })
+func (s *Session) park(row *Command, words [][]byte) {
+	s.parkFor(row, heldBy(words), func(call *Call) error { return call.timed(row, words, false) })
 }
+
+// heldBy is what words take that are kept.
+func heldBy(words [][]byte) int { return bytesOf(words) + len(words)*wordBytes }
 
 // longCallBytes is about what a byte of a long call takes while it is made: its words are noted, of which there may be one in
 // seven bytes.
@@ -323,10 +326,7 @@ const longCallBytes = 4
 // parkLong is park for a call of many words, of which only the first were looked at.
 func (s *Session) parkLong(row *Command, long [][]byte) {
 	guarded := s.guarded
-	size := length(long) * longCallBytes
-	s.chargeAside(size)
-	s.parkFor(row, func(call *Call) error {
-		defer s.chargeAside(-size)
+	s.parkFor(row, length(long)*longCallBytes, func(call *Call) error {
 		words := resp.SplitCall(long, call.giveWay)
 		if guarded {
 			if err := call.allow(row, words, false); err != nil {
@@ -337,25 +337,38 @@ func (s *Session) parkLong(row *Command, long [][]byte) {
 	})
 }
 
-// parkFor is park for what is to be done in place of the row's Run.
-func (s *Session) parkFor(row *Command, run func(*Call) error) {
+// parkFor is park for what is to be done in place of the row's Run, and for which so many bytes are kept. Of a client that leaves
+// before it begins it is not done.
+func (s *Session) parkFor(row *Command, bytes int, run func(*Call) error) {
+	s.parkUntil(s.ctx, row, bytes, run)
+}
+
+// parkToEnd is parkFor for the rest of what has begun, which is done although the client leaves.
+func (s *Session) parkToEnd(row *Command, run func(*Call) error) {
+	s.parkUntil(context.Background(), row, 0, run)
+}
+
+func (s *Session) parkUntil(ctx context.Context, row *Command, bytes int, run func(*Call) error) {
+	s.chargeAside(bytes)
 	s.parked = true
 	s.waits.Store(true)
 	s.latest.Store(row)
 	var out resp.Writer
 	out.SetProtocol(s.out.Protocol())
 	out.InPieces()
-	call := &Call{Context: s.ctx, View: s.instance.store.View(), Out: &out, Server: &s.instance.Server, Client: s}
+	call := &Call{Context: ctx, View: s.instance.store.View(), Out: &out, Server: &s.instance.Server, Client: s}
 	call.View.Select(s.database)
 	call.View.Sign(s.id)
 	call.around, call.caching = s.call.around, s.call.caching
-	b := &besideLoop{instance: s.instance, session: s, ctx: s.ctx}
+	b := &besideLoop{instance: s.instance, session: s, ctx: ctx, words: bytes}
 	call.beside = b
 	go s.runSlow(call, b, row, run)
 }
 
 func (s *Session) runSlow(call *Call, b *besideLoop, row *Command, run func(*Call) error) {
-	s.instance.takeSlow()
+	if !s.instance.takeSlow(b.ctx) {
+		return // the client has gone, and what it held with it
+	}
 	defer s.instance.leaveSlow()
 	s.instance.slowCalls.Store(s.id, call)
 	defer s.instance.slowCalls.Delete(s.id)
@@ -367,6 +380,7 @@ func (s *Session) runSlow(call *Call, b *besideLoop, row *Command, run func(*Cal
 	}
 	s.instance.countFound(call)
 	s.instance.tracking.send(true)
+	s.chargeAside(-b.words)
 	s.deliverAnd(call.Out.Pieces(), call.last, call.then)
 }
 

@@ -163,14 +163,16 @@ func TestParkedSessionIsBounded(t *testing.T) {
 
 // A Slow command whose client has gone is told to stop, and its reply goes nowhere.
 func TestCloseStopsASlowCommand(t *testing.T) {
-	stopped := make(chan error)
+	began, stopped := make(chan struct{}), make(chan error)
 	s := planted(t, &Command{Name: "wait", Cost: Unbounded, Run: func(c *Call) error {
+		close(began)
 		<-c.Context.Done()
 		stopped <- context.Cause(c.Context)
 		return errStopped
 	}})
 	c := s.dial()
 	c.session.Feed([]byte("WAIT\r\n"))
+	<-began
 	c.session.Close()
 	require.ErrorIs(t, <-stopped, context.Canceled)
 	require.Equal(t, 0, s.instance.clients.count())

@@ -1,6 +1,8 @@
 package commands
 
 import (
+	"container/list"
+	"context"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -14,8 +16,8 @@ type slowPlaces struct {
 
 	mu     sync.Mutex
 	free   int
-	queues [2][]chan struct{} // each in the order of coming
-	turn   int                // the queue that is served next, if somebody waits in it
+	queues [2]list.List // of chan struct{}, which is closed as its place is given; each in the order of coming
+	turn   int          // the queue that is served next, if somebody waits in it
 }
 
 const (
@@ -26,35 +28,47 @@ const (
 // maxSlow bounds the calls that run at once.
 func maxSlow() int { return max(runtime.GOMAXPROCS(0)/2, 1) }
 
-// take waits for a place.
-func (p *slowPlaces) take(queue int) {
+// take waits for a place. It is false if ctx ended before there was one: then none is taken.
+func (p *slowPlaces) take(ctx context.Context, queue int) bool {
 	p.mu.Lock()
 	if p.free > 0 {
 		p.free--
 		p.mu.Unlock()
-		return
+		return true
 	}
 	given := make(chan struct{})
-	p.queues[queue] = append(p.queues[queue], given)
+	place := p.queues[queue].PushBack(given)
 	p.mu.Unlock()
-	<-given
+	select {
+	case <-given:
+		return true
+	case <-ctx.Done():
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case <-given: // at the same moment
+		return true
+	default:
+		p.queues[queue].Remove(place)
+		return false
+	}
 }
 
-// leave gives a place to the next who waits.
+// leave gives a place to the next that waits.
 func (p *slowPlaces) leave() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	queue := p.turn
-	if len(p.queues[queue]) == 0 {
+	if p.queues[queue].Len() == 0 {
 		queue = 1 - queue
 	}
-	if len(p.queues[queue]) == 0 {
+	next := p.queues[queue].Front()
+	if next == nil {
 		p.free++
 		return
 	}
-	close(p.queues[queue][0])
-	p.queues[queue][0] = nil
-	p.queues[queue] = p.queues[queue][1:]
+	close(p.queues[queue].Remove(next).(chan struct{}))
 	p.turn = 1 - queue
 }
 
@@ -62,13 +76,21 @@ func (p *slowPlaces) leave() {
 func (p *slowPlaces) isWanted() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.queues[newcomers])+len(p.queues[begun]) > 0
+	return p.queues[newcomers].Len()+p.queues[begun].Len() > 0
 }
 
-// takeSlow waits for a Slow command's place.
-func (in *Instance) takeSlow() {
+// takeSlow waits for a Slow command's place. It is false if the client leaves first: its call is not made.
+func (in *Instance) takeSlow(ctx context.Context) bool {
 	in.slow.about.Add(1)
-	in.slow.take(newcomers)
+	if !in.slow.take(ctx, newcomers) {
+		in.slow.about.Add(-1)
+		return false
+	}
+	if ctx.Err() != nil {
+		in.leaveSlow()
+		return false
+	}
+	return true
 }
 
 func (in *Instance) leaveSlow() {
@@ -88,6 +110,7 @@ func (in *Instance) Yield() {
 func (b *besideLoop) GiveWay() {
 	if slow := &b.instance.slow; slow.isWanted() {
 		slow.leave()
-		slow.take(begun)
+		// A call that has begun has its turn again although its client has gone: it finds that out by itself.
+		slow.take(context.Background(), begun)
 	}
 }

@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -61,7 +62,7 @@ func TestLongValuesOfManyKeysAreMovedBesideTheLoop(t *testing.T) {
 		require.NoError(t, c.Send(piece))
 	}
 	moved := s.moved()
-	s.instance.takeSlow()
+	s.instance.takeSlow(context.Background())
 	require.Less(t, allocated(func() { c.session.Feed(last); last = nil }), 100_000)
 	require.True(t, c.session.parked)
 	require.Equal(t, moved, s.moved(), "written in the turn")
@@ -71,7 +72,7 @@ func TestLongValuesOfManyKeysAreMovedBesideTheLoop(t *testing.T) {
 	for i := 14; i < 60; i++ {
 		require.Equal(t, ":1\r\n", c.say(t, fmt.Sprintf("COPY key%d key%d", i%14, i)))
 	}
-	s.instance.takeSlow()
+	s.instance.takeSlow(context.Background())
 	hits := s.instance.stats.hits.Load()
 	c.session.Feed(encode(mGet))
 	require.True(t, c.session.parked)

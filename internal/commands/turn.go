@@ -73,16 +73,14 @@ func (s *Session) next() error {
 	case long != nil && row.takesMany():
 		s.parkLong(row, long)
 	case row.takesMany() && !row.needsSession() && s.ahead.isHeld() && bytesOf(words) > muchToDo:
-		owned := s.takeOver(words)
-		s.park(row, func() [][]byte { return owned })
+		s.park(row, s.takeOver(words))
 	case long != nil && !row.AnyMore:
 		return errSyntax // options that repeat a thousand times
 	case row.Cost == Constant && !s.careful:
 		s.again = !s.guarded && s.call.around == nil
 		return s.call.run(row, words, call.repeats)
 	case row.Cost == Unbounded:
-		owned := own(words)
-		s.park(row, func() [][]byte { return owned })
+		s.park(row, own(words))
 	default:
 		return s.call.timed(row, words, call.repeats)
 	}
@@ -120,9 +118,8 @@ func instanceOf(c *Call) *Instance { return clientOf(c).instance }
 
 // HandOver has the present call made again beside the loop: it takes too long there.
 func (s *Session) HandOver() {
-	owned := own(s.call.words)
 	s.call.handedOver = true
-	s.park(s.call.row, func() [][]byte { return owned })
+	s.park(s.call.row, own(s.call.words))
 }
 
 // muchToDo is how many bytes of words are too many for an event loop, where a call may have any number of long ones.

@@ -3,6 +3,7 @@
 package commands
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"os"
@@ -131,7 +132,7 @@ func newWeighing(t *testing.T, rows ...*Command) *weighing {
 
 func (w *weighing) hold() {
 	for range maxSlow() {
-		w.instance.slow.take(newcomers)
+		w.instance.slow.take(context.Background(), newcomers)
 	}
 }
 
