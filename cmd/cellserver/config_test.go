@@ -25,7 +25,7 @@ func TestDefaults(t *testing.T) {
 	require.Equal(t, 10000, c.server.MaxClients)
 	require.Zero(t, c.server.Timeout)
 	require.Equal(t, server.OutputLimit{Hard: 256 << 20, Soft: 64 << 20, SoftFor: time.Minute}, c.server.Output[0])
-	require.Equal(t, 32<<20, c.server.PushLimit())
+	require.Equal(t, 32<<20, c.server.Output[2].Hard)
 }
 
 // What is wrong is named, with what would be right.

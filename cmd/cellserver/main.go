@@ -70,7 +70,7 @@ func run(args []string) error {
 		return err
 	}
 	instance, err := commands.New(commands.Config{
-		Store: memory, Version: version, Settings: c.commands, Options: &c.options, MaxPushes: c.server.PushLimit(),
+		Store: memory, Version: version, Settings: c.commands, Options: &c.options,
 		Port: cmp.Or(c.network.port, c.tls.port), ACLFile: c.access.file(), Stop: stop,
 		Log: log, ClientLog: clientLog, Turns: turns, Holds: holds,
 	})

@@ -21,7 +21,6 @@ type Config struct {
 	Version   string       // of cellserver
 	Settings  *Settings    // the defaults if nil
 	Options   *option.List // all of the server's, the Settings' among them, for CONFIG; if nil there are the Settings' alone
-	MaxPushes int          // bytes that wait to be pushed to one client, 32 MiB if 0
 	Port      int          // that INFO shows
 	Log       *slog.Logger
 	ClientLog *slog.Logger   // for what clients cause, which may be very often; Log if nil
@@ -39,7 +38,7 @@ type Instance struct {
 	version   string
 	options   *option.List
 	limiters  Limiters
-	maxPushes int
+	maxPushes atomic.Int64 // bytes that wait to be pushed to one client; 0 for any number
 
 	port      int
 	log       *slog.Logger
@@ -116,7 +115,6 @@ func New(c Config) (*Instance, error) {
 		store:     c.Store,
 		version:   c.Version,
 		options:   c.Options,
-		maxPushes: cmp.Or(c.MaxPushes, maxPushes),
 		port:      c.Port,
 		log:       c.Log,
 		clientLog: cmp.Or(c.ClientLog, c.Log),
@@ -135,6 +133,7 @@ func New(c Config) (*Instance, error) {
 	if in.Table, err = NewTable(in.commands()); err != nil {
 		return nil, err
 	}
+	in.BoundPushes(maxPushes)
 	in.accounts.file = c.ACLFile
 	in.accounts.begin(in.Table)
 	in.spikes.events = make(map[string]*event)
@@ -245,6 +244,9 @@ func (in *Instance) CountRejected() { in.stats.rejected.Add(1) }
 // CountOutputCut counts a client that was cut off because it reads too little.
 func (in *Instance) CountOutputCut() { in.stats.outputCut.Add(1) }
 
+// BoundPushes bounds the bytes that wait to be pushed to one client, from now on; 0 is no bound.
+func (in *Instance) BoundPushes(bytes int) { in.maxPushes.Store(int64(bytes)) }
+
 // WakeAll wakes every session.
 func (in *Instance) WakeAll() {
 	for _, s := range in.clients.all() {
@@ -252,11 +254,12 @@ func (in *Instance) WakeAll() {
 	}
 }
 
-// CutIdle ends the connections that have sent nothing, and taken nothing, for a while, and are owed nothing.
+// CutIdle ends the connections that have sent nothing, and taken nothing, for a while, and are owed nothing. As in Redis it
+// spares those that wait to be told something, which may be quiet for as long as they like: subscribers and monitors.
 func (in *Instance) CutIdle(timeout time.Duration) {
 	now := in.Now()
-	for _, s := range in.clients.all() {
-		if time.Duration(now-s.lastSeen.Load()) > timeout && !s.waits.Load() {
+	for _, s := range in.clients.some() {
+		if time.Duration(now-s.lastSeen.Load()) > timeout && !s.waits.Load() && !s.about.isTold() {
 			s.peer.Cut()
 		}
 	}

@@ -45,7 +45,7 @@ const (
 	pushedPiece = 64 << 10
 )
 
-// maxPushes bounds the bytes that wait to be pushed to one client, unless the configuration says otherwise; one more, and the
+// maxPushes bounds the bytes that wait to be pushed to one client, unless BoundPushes says otherwise; one more, and the
 // connection ends.
 const maxPushes = 32 << 20
 
@@ -65,7 +65,7 @@ func (s *Session) pushSome(make func(to *mail) *parcel) bool {
 		s.mail.mu.Unlock()
 		return true
 	}
-	fits := !s.mail.closed && !s.mail.lost && s.mail.bytes+len(message.bytes) <= s.instance.maxPushes
+	fits := !s.mail.closed && !s.mail.lost && s.mayWait(s.mail.bytes+len(message.bytes))
 	cut := !fits && !s.mail.closed && !s.mail.lost
 	if fits {
 		s.add(message)
@@ -79,6 +79,12 @@ func (s *Session) pushSome(make func(to *mail) *parcel) bool {
 		s.wasCut()
 	}
 	return fits
+}
+
+// mayWait says whether so many bytes of pushes may.
+func (s *Session) mayWait(bytes int) bool {
+	most := s.instance.maxPushes.Load()
+	return most == 0 || int64(bytes) <= most
 }
 
 // add puts a message behind the others. It needs the mail's lock.

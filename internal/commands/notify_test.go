@@ -102,7 +102,7 @@ func TestSlowCallsAreNotified(t *testing.T) {
 // What waits to be published is bounded. Those who might have heard of what is lost are cut off; others are not.
 func TestNoticesAreBounded(t *testing.T) {
 	s := newStill(t)
-	s.instance.maxPushes = 2 * maxNoticeBytes // so that it is not this bound that is met
+	s.instance.BoundPushes(2 * maxNoticeBytes) // so that it is not this bound that is met
 	c, listener := s.notifying(t, "E$", "set")
 	patterns, other, others := s.dial(), s.dial(), s.dial()
 	patterns.say(t, "PSUBSCRIBE *")

@@ -149,7 +149,7 @@ func TestCloseLeavesAllChannels(t *testing.T) {
 // A subscriber that does not take its messages is cut off, not our memory.
 func TestASlowSubscriberIsCutOff(t *testing.T) {
 	s := newStill(t)
-	s.instance.maxPushes = 1000
+	s.instance.BoundPushes(1000)
 	l, c := s.dial(), s.dial()
 	l.say(t, "SUBSCRIBE news")
 	for range 1000 {

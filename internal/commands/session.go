@@ -102,6 +102,13 @@ type about struct {
 	listens                [vias]int // how many subscriptions
 }
 
+// isTold says whether the client has subscribed to something, or monitors.
+func (a *about) isTold() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.monitors || a.listens != [vias]int{}
+}
+
 // Open starts a session.
 func (in *Instance) Open(p Peer) *Session {
 	s := &Session{instance: in, peer: p, reader: resp.NewReader(*in.Limits.Load())}

@@ -199,6 +199,37 @@ func TestASessionThatEndsIsNotShown(t *testing.T) {
 	require.Empty(t, other.session.call.lineOf(ends.session), "nor if it was on the list before it began")
 }
 
+// A timeout spares those that wait to be told something, as in Redis: subscribers and monitors. Others who are told things, but may
+// ask for more (CLIENT TRACKING), it does not spare there either.
+func TestIdleClientsAreCut(t *testing.T) {
+	s := newStill(t)
+	stay := map[*caller]string{s.dial(): "SUBSCRIBE a", s.dial(): "PSUBSCRIBE a", s.dial(): "SSUBSCRIBE a", s.dial(): "MONITOR"}
+	leave := map[*caller]string{s.dial(): "PING", s.dial(): "MULTI", s.dial(): "WATCH a", s.dial(): "CLIENT TRACKING ON BCAST"}
+	for c, line := range stay {
+		c.say(t, line)
+	}
+	for c, line := range leave {
+		c.say(t, line)
+	}
+	for c := range stay {
+		c.listen() // monitors have seen all of that
+	}
+	require.NoError(t, s.Advance(10*time.Second))
+	s.instance.CutIdle(9 * time.Second)
+	for c, line := range stay {
+		require.False(t, c.isCut(), line)
+		c.say(t, "RESET")
+	}
+	for c, line := range leave {
+		require.True(t, c.isCut(), line)
+	}
+	require.NoError(t, s.Advance(10*time.Second))
+	s.instance.CutIdle(9 * time.Second)
+	for c, line := range stay {
+		require.True(t, c.isCut(), line)
+	}
+}
+
 // A browser can be made to send commands in the body of a request: nothing of it is answered, nothing behind it read.
 func TestHTTPIsCutOff(t *testing.T) {
 	for _, line := range []string{"POST / HTTP/1.1", "post /", "Host: localhost", "*1\r\n$4\r\nPOST"} {

@@ -29,9 +29,6 @@ func NewSettings() *Settings {
 	}
 }
 
-// PushLimit is how many bytes may wait to be pushed to a client that has subscribed to something.
-func (s *Settings) PushLimit() int { return s.Output[pubsubClients].Hard }
-
 // MaxSeconds bounds the options that are times: 34 years.
 const MaxSeconds = 1 << 30
 
@@ -41,7 +38,7 @@ func (s *Settings) Options() []*option.Option {
 	return []*option.Option{
 		{Name: "protected-mode", Group: network, Kind: option.YesNo(&s.ProtectedMode), Help: "refuse peers that are not on this machine"},
 		{Name: "timeout", Group: network, Kind: option.Number(&s.Timeout, 0, MaxSeconds), Change: option.Live,
-			Help: "seconds after which an idle connection is closed; 0 for never"},
+			Help: "seconds after which an idle connection is closed, unless it is a subscriber's or a monitor's; 0 for never"},
 		{Name: "transport", Group: network, Kind: option.Choice(&s.Transport, string(EventLoop), string(Goroutines)),
 			Help: "how connections are served: by a few loops, or by a goroutine each"},
 		{Name: "io-threads", Group: network, Kind: option.Number(&s.IOThreads, 0, 1024), Change: option.Immutable,
@@ -147,6 +144,7 @@ func (s *Server) heed(settings *Settings, options *option.List) {
 		"maxclients": func() { s.most.Store(int64(settings.MaxClients)) },
 		"client-output-buffer-limit": func() {
 			s.output.Store(&outputs{settings.Output[normalClients], settings.Output[pubsubClients]})
+			s.instance.BoundPushes(settings.Output[pubsubClients].Hard)
 		},
 	}
 	for name, take := range effects {

@@ -218,6 +218,24 @@ func TestSubscriberOutputLimit(t *testing.T) {
 	}
 }
 
+// The limit of subscribers can be changed while the server runs, and 0 is none.
+func TestSubscriberOutputLimitIsLive(t *testing.T) {
+	server := tolerant(t, "--client-output-buffer-limit", "pubsub 64kb 0 0")
+	w := watch(t, server)
+	conn := connect(t, server)
+	write(t, conn, Command("SUBSCRIBE", "news"))
+	reads(t, conn, "*3\r\n$9\r\nsubscribe\r\n$4\r\nnews\r\n:1\r\n")
+	for limit, bytes := range map[string]int{"pubsub 1mb 0 0": 100_000, "pubsub 0 0 0": 900_000} {
+		require.NoError(t, w.ConfigSet(w.ctx, "client-output-buffer-limit", limit).Err())
+		require.EqualValues(t, 1, w.Publish(w.ctx, "news", strings.Repeat("x", bytes)).Val())
+		reads(t, conn, string(Command("message", "news", strings.Repeat("x", bytes))))
+	}
+	require.NoError(t, w.ConfigSet(w.ctx, "client-output-buffer-limit", "pubsub 64kb 0 0").Err())
+	w.Publish(w.ctx, "news", strings.Repeat("x", 100_000))
+	w.becomes("client_output_buffer_limit_disconnections", 1)
+	ends(t, conn, "")
+}
+
 // turnedAway is what one client too many is told. Over TLS that is nothing, as Redis does: hands are not shaken yet.
 func turnedAway(server *peer.Server) string {
 	if server.TLS != nil {
@@ -302,9 +320,13 @@ func TestMaxClientsAtOnce(t *testing.T) {
 	assert.Equal(t, most, let)
 }
 
+// Who says nothing is cut off, but for those that wait to be told something, as in Redis.
 func TestIdleTimeout(t *testing.T) {
 	server := tolerant(t, "--timeout", "3") // which a machine that is busy leaves the active one too
 	active, idle, half := connect(t, server), connect(t, server), connect(t, server)
+	subscriber := connect(t, server)
+	write(t, subscriber, Command("SUBSCRIBE", "news"))
+	reads(t, subscriber, "*3\r\n$9\r\nsubscribe\r\n$4\r\nnews\r\n:1\r\n")
 	write(t, half, []byte("*2\r\n$4\r\nEC"))
 	over := make(chan error, 2)
 	for _, conn := range []net.Conn{idle, half} {
@@ -325,6 +347,7 @@ func TestIdleTimeout(t *testing.T) {
 			reads(t, active, "+PONG\r\n")
 		}
 	}
-	write(t, active, Command("PING"))
-	reads(t, active, "+PONG\r\n")
+	write(t, active, Command("PUBLISH", "news", "x"))
+	reads(t, active, ":1\r\n")
+	reads(t, subscriber, "*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$1\r\nx\r\n")
 }
