@@ -188,6 +188,8 @@ func (c *Call) eventNames(why store.Why) []string {
 	switch {
 	case why == store.Expired:
 		return []string{expiredEvent}
+	case why == store.Made:
+		return append([]string{newEvent}, strings.Fields(changes)...)
 	case why != store.Deleted:
 		return strings.Fields(changes)
 	case row.Taken == expiredEvent: // it was written, and its time was over then
@@ -203,6 +205,7 @@ const (
 	expiredEvent = "expired"
 	deletedEvent = "del"
 	missedEvent  = "keymiss"
+	newEvent     = "new"
 )
 
 // changeIf answers 1 if there was something to change, and 0 if not.

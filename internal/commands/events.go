@@ -14,7 +14,7 @@ const (
 	toKeyspace    events = 1 << iota // K: to the key's channel, which event it is
 	toKeyevent                       // E: to the event's channel, which key it is about
 	missedKeys                       // m: a key that was read and is not there
-	newKeys                          // n: Redis's, for keys that are made; here it is not told
+	newKeys                          // n: a key that was made
 	genericEvents                    // g
 	stringEvents                     // $
 	expiredEvents                    // x
@@ -90,6 +90,8 @@ func eventClass(name string) events {
 		return expiredEvents
 	case missedEvent:
 		return missedKeys
+	case newEvent:
+		return newKeys
 	case "set", "append", "setrange", "incrby", "incrbyfloat":
 		return stringEvents
 	case deletedEvent, "expire", "persist", "rename_from", "rename_to", "copy_to", "move_from", "move_to":

@@ -19,6 +19,7 @@ type spot struct {
 	r    record // nil if there is none; but for transfers it has not expired
 	p    place
 	live bool
+	made bool // the record is a new key's
 }
 
 // look finds a key for a limiter of a kind, at the instant now.
@@ -41,6 +42,7 @@ func (s *shard) hold(at *spot, kind Kind, more int) (err error) {
 		return nil
 	}
 	at.r, err = s.addSized(at.h, at.key, kind, more)
+	at.made = true
 	return err
 }
 
@@ -49,7 +51,11 @@ func (s *shard) kept(at *spot, expires int64) {
 	before := at.r.lasts()
 	at.r.setExpires(expires)
 	s.lasting += at.r.lasts() - before
-	s.tell(at.key, Changed)
+	why := Changed
+	if at.made {
+		why = Made
+	}
+	s.tell(at.key, why)
 }
 
 // forget removes a key whose state says nothing any more.

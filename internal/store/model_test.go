@@ -63,7 +63,7 @@ func newTwin(t require.TestingT) *twin {
 func (w *twin) listen(database int, key []byte, why Why, _ int64) {
 	known := w.heard[database]
 	switch why {
-	case Changed:
+	case Changed, Made:
 		known[string(key)] = true
 	case Flushed:
 		clear(known)

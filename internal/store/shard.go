@@ -218,7 +218,7 @@ func (s *shard) keep(h hashed, key []byte, r record, p place, now, tat int64) er
 		}
 	}
 	r.setExpires(tat)
-	s.tell(key, Changed)
+	s.tell(key, Made)
 	return nil
 }
 

@@ -246,7 +246,8 @@ type Field struct {
 type Why uint8
 
 const (
-	Changed Why = iota // it was made, or its state moved
+	Changed Why = iota // its state moved
+	Made               // it came to be where there was none (or was transferred there: then another may have been there)
 	Deleted            // somebody removed it, or a refund emptied it
 	Expired            // its state says nothing any more
 	Flushed            // its database was emptied; there is one such notice a database, with a nil key

@@ -97,6 +97,7 @@ func (at *located) drop(l lifted) (err error) {
 	if at.r, err = s.addSized(at.h, at.key, l.kind, len(l.value)-valueBytes[l.kind]); err != nil {
 		return err
 	}
+	at.made = true
 	copy(at.r[at.r.atValue():], l.value)
 	switch {
 	case l.log != nil:

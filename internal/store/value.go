@@ -131,7 +131,7 @@ func (s *shard) write(at *spot, v Value, expires int64) (err error) {
 		if !s.pages.haveRoom(1) {
 			return ErrFull
 		}
-		if at.r != nil {
+		if at.made = at.r == nil; !at.made {
 			s.remove(at.h, at.p)
 		}
 		if at.r, err = s.addSized(at.h, at.key, kind, size); err != nil {

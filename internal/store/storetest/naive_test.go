@@ -290,10 +290,15 @@ func (v *naiveView) keep(name string, now int64, next held) {
 		return
 	}
 	v.used[v.place(name)] = now
-	if stood, there := v.database().held(name); v.tight && there && stood.expires <= now {
+	stood, there := v.database().held(name)
+	if v.tight && there && stood.expires <= now {
 		v.tell(v.number, name, store.Expired)
 	}
-	v.tell(v.number, name, store.Changed)
+	why := store.Changed
+	if stood.at(now).kind == store.None && !v.has(quietMaking) {
+		why = store.Made
+	}
+	v.tell(v.number, name, why)
 	v.database().set(name, next)
 	if other, ok := v.shared[name]; ok {
 		v.database().set(other, next)

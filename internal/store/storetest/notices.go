@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"fmt"
 	"sync"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 var noticeCases = []testCase{
 	{"notices", "the listener hears of every change once, before the call returns, and of nothing else", notices},
+	{"keys made", "a key that comes to be where there was none is heard of as made, and after that as changed", keysMade},
 	{"notices signed", "the listener hears whose view made a change, and of nobody if it was the store itself", noticesSigned},
 	{"flush notices", "a flush is one notice a database, without a key", flushNotices},
 	{"expiry notices", "a record that goes because it has expired is one notice, whoever finds it", expiryNotices},
@@ -51,6 +53,32 @@ func notices(r *rig) {
 	hears()
 	require.Equal(r, 1, r.remove("key", "nothing", "key"))
 	hears(notice{last, "key", store.Deleted})
+}
+
+func keysMade(r *rig) {
+	var heard []store.Why
+	r.store.Listen(func(_ int, _ []byte, why store.Why, _ int64) { heard = append(heard, why) })
+	steps := map[string]func(){
+		"a value":    func() { r.write("value", "v", store.Never) },
+		"an integer": func() { _, _ = r.view.Add(ctx, []byte("integer"), 1) },
+	}
+	for _, kind := range limiters {
+		steps[kind.String()] = func() { r.takeBy(rule(kind, 5, 60), kind.String(), 1, quota.Take) }
+	}
+	steps["leases"] = func() { r.acquire("leases", request(5, 10, fmt.Sprint("holder", len(heard)), 1)) }
+	for what, step := range steps {
+		step()
+		step()
+		require.Equal(r, []store.Why{store.Made, store.Changed}, heard, what)
+		heard = nil
+	}
+	r.clock.Advance(time.Hour)
+	r.view.Begin()
+	for _, kind := range limiters {
+		steps[kind.String()]()
+		require.Equal(r, []store.Why{store.Expired, store.Made}, heard, kind)
+		heard = nil
+	}
 }
 
 func noticesSigned(r *rig) {

@@ -219,12 +219,15 @@ type hearing struct {
 	notices []notice
 }
 
-// listen starts a hearing.
+// listen starts a hearing, for which a key that is made has changed.
 func (r *rig) listen() *hearing {
 	h := &hearing{}
 	r.store.Listen(func(database int, key []byte, why store.Why, _ int64) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
+		if why == store.Made {
+			why = store.Changed
+		}
 		h.notices = append(h.notices, notice{database, string(key), why})
 	})
 	return h

@@ -59,6 +59,7 @@ const (
 	quietRevival
 	leavesExpired
 	keepsListener
+	quietMaking
 	skipsKeys
 	movesCursor
 	ignoresCount
@@ -160,6 +161,7 @@ var finds = map[fault]string{
 	quietRevival:   "expiry written over",
 	leavesExpired:  "expiry seen",
 	keepsListener:  "listener goes",
+	quietMaking:    "keys made",
 	skipsKeys:      "scan",
 	movesCursor:    "scan amid change",
 	ignoresCount:   "scan count",
