@@ -144,8 +144,12 @@ instructions: ## count the instructions of a CL.THROTTLE (SINCE=commit compares 
 	bench/instructions.sh $(SINCE)
 
 .PHONY: pgo
-pgo: ## take the profile that builds are optimized by (cmd/cellserver/default.pgo) anew
-	$(GO) test -run '^$$' -bench Session -benchtime 3s -cpuprofile cmd/cellserver/default.pgo -o /dev/null ./internal/commands
+pgo: ## take the profile that builds are optimized by (cmd/cellserver/default.pgo) anew; of three runs, as one varies
+	@mkdir -p bin/pgo
+	for run in 1 2 3; do \
+		$(GO) test -run '^$$' -bench 'Session|Values' -benchtime 5s -cpuprofile bin/pgo/$$run -o /dev/null ./internal/commands || exit 1; \
+	done
+	$(GO) tool pprof -proto bin/pgo/1 bin/pgo/2 bin/pgo/3 > cmd/cellserver/default.pgo
 
 .PHONY: bench
 bench: build ## CPU a call beside redis-server, 21 alternating rounds (ARGS=--list for latency, memory, other loads; ARGS=--publish to write it down)
