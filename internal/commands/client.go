@@ -141,9 +141,14 @@ var clientList = Command{
 		}
 		var lines strings.Builder
 		for _, s := range instanceOf(c).clients.all() {
-			if wanted(s) {
-				lines.WriteString(c.lineOf(s))
+			if !wanted(s) {
+				continue
 			}
+			line := c.lineOf(s)
+			if err := c.keep(len(line)); err != nil {
+				return err
+			}
+			lines.WriteString(line)
 		}
 		c.Out.Verbatim("txt", lines.String())
 		return nil

@@ -91,12 +91,12 @@ func (in *Instance) countClients(now int64) {
 		return
 	}
 	c.looked = now
-	var bytes, input, replies int64
+	var input, replies int64
 	for _, s := range in.clients.some() {
 		m := s.memory(nil)
-		bytes, input, replies = bytes+m.total, max(input, m.unread), max(replies, m.room)
+		input, replies = max(input, m.unread), max(replies, m.room)
 	}
-	c.bytes.Store(bytes)
+	c.bytes.Store(in.holdings.bytes.Load()) // less than the sum, of messages for many
 	c.input.Store(input)
 	c.replies.Store(replies)
 }

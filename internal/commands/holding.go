@@ -7,7 +7,7 @@ import (
 )
 
 // What clients make the server hold: input that is not answered, replies and messages that are not read, queued calls,
-// watched keys, subscriptions, names. It is counted where it grows, by session and for all, and has one bound for all.
+// watched keys, subscriptions, prefixes, names. It is counted where it grows, by session and for all, and has one bound for all.
 
 // holdings are what all clients hold together.
 type holdings struct {
@@ -26,6 +26,7 @@ const sessionBytes = 5 << 10
 const (
 	watchBytes        = 256 // a watch, and its places in two tables
 	subscriptionBytes = 320 // a subscription, and its places in three
+	prefixBytes       = 256 // a prefix that is broadcast, and its place in two tables
 	queuedBytes       = 40  // a queued call
 	wordBytes         = 24  // a word of it
 )
@@ -95,35 +96,79 @@ func (in *Instance) evictClients() {
 	}
 }
 
-// largest takes those that hold most out of those that stay, until they hold so many bytes; those that are on their way out
-// count. enough is false if there are none left to take.
-func (c *clients) largest(bytes int64) (leave []*Session, enough bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if bytes <= c.leaving {
-		return nil, true
+// weight is what a session holds, of a message that several hold only its part: so the weights of all are what all hold
+// together, and a client is not taken for large because it hears what a thousand others hear.
+func (s *Session) weight() int64 {
+	s.mail.mu.Lock()
+	defer s.mail.mu.Unlock()
+	weight := s.holds.Load() - s.lent.ofOthers()
+	for _, p := range s.pending {
+		weight -= p.ofOthers()
 	}
-	list := make([]*Session, 0, len(c.byID))
-	for _, s := range c.byID {
-		if s.leaves == 0 && !s.isSpared() {
-			list = append(list, s)
+	for _, p := range s.mail.pushes {
+		weight -= p.ofOthers()
+	}
+	return weight
+}
+
+// ofOthers is the part of a piece that the others have who hold it, in equal parts.
+func (p piece) ofOthers() int64 {
+	if p.of == nil {
+		return 0
+	}
+	size := int64(len(p.bytes))
+	return size - size/int64(max(p.of.holders.Load(), 1))
+}
+
+// candidate is a client that may be evicted, and its weight when it was looked at.
+type candidate struct {
+	*Session
+	weight int64
+}
+
+// weigh puts those that may be evicted in order, the largest first.
+func (c *clients) weigh() (list []candidate) {
+	for _, s := range c.some() {
+		if !s.isSpared() {
+			list = append(list, candidate{s, s.weight()})
 		}
 	}
-	slices.SortFunc(list, func(a, b *Session) int { return cmp.Compare(b.holds.Load(), a.holds.Load()) })
+	slices.SortFunc(list, func(a, b candidate) int { return cmp.Compare(b.weight, a.weight) })
+	return list
+}
+
+// largest takes those that hold most out of those that stay, until they hold so many bytes; those that are on their way out
+// count. enough is false if there are none left to take. Of a message that some keep who stay nothing is given back when the others
+// go: then it is asked again.
+func (c *clients) largest(bytes int64) (leave []*Session, enough bool) {
+	if c.areLeaving(bytes) {
+		return nil, true
+	}
+	list := c.weigh()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for _, s := range list {
 		if bytes <= c.leaving {
 			break
 		}
-		c.leave(s)
-		leave = append(leave, s)
+		if c.byID[s.id] != nil && s.leaves == 0 {
+			c.leave(s.Session, s.weight)
+			leave = append(leave, s.Session)
+		}
 	}
 	return leave, bytes <= c.leaving
 }
 
-// leave counts what a session holds as being on its way out, once. It needs the lock.
-func (c *clients) leave(s *Session) {
+func (c *clients) areLeaving(bytes int64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return bytes <= c.leaving
+}
+
+// leave counts what a session weighs as being on its way out, once. It needs the lock.
+func (c *clients) leave(s *Session, weight int64) {
 	if s.leaves == 0 {
-		s.leaves = max(s.holds.Load(), 1)
+		s.leaves = max(weight, 1)
 		c.leaving += s.leaves
 	}
 }

@@ -27,10 +27,12 @@ func TestWhatClientsHoldCounts(t *testing.T) {
 		take, let []string
 		least     int64
 	}{
-		"a name":          {[]string{"CLIENT SETNAME " + name}, []string{"CLIENT SETNAME ''"}, 200},
-		"a library":       {[]string{"CLIENT SETINFO LIB-NAME " + name, "CLIENT SETINFO LIB-VER " + name}, []string{"CLIENT SETINFO LIB-NAME ''", "CLIENT SETINFO LIB-VER ''"}, 400},
-		"watched keys":    {[]string{"WATCH a" + long, "WATCH b" + long}, []string{"UNWATCH"}, 240_000},
-		"a subscription":  {[]string{"HELLO 3", "SUBSCRIBE " + long, "SUBSCRIBE " + long, "PSUBSCRIBE a", "SSUBSCRIBE b"}, []string{"UNSUBSCRIBE", "PUNSUBSCRIBE", "SUNSUBSCRIBE", "HELLO 2"}, 60_000},
+		"a name":         {[]string{"CLIENT SETNAME " + name}, []string{"CLIENT SETNAME ''"}, 200},
+		"a library":      {[]string{"CLIENT SETINFO LIB-NAME " + name, "CLIENT SETINFO LIB-VER " + name}, []string{"CLIENT SETINFO LIB-NAME ''", "CLIENT SETINFO LIB-VER ''"}, 400},
+		"watched keys":   {[]string{"WATCH a" + long, "WATCH b" + long}, []string{"UNWATCH"}, 240_000},
+		"a subscription": {[]string{"HELLO 3", "SUBSCRIBE " + long, "SUBSCRIBE " + long, "PSUBSCRIBE a", "SSUBSCRIBE b"}, []string{"UNSUBSCRIBE", "PUNSUBSCRIBE", "SUNSUBSCRIBE", "HELLO 2"}, 60_000},
+		"prefixes": {[]string{"HELLO 3", "CLIENT TRACKING ON BCAST PREFIX a" + long, "CLIENT TRACKING ON BCAST PREFIX b" + long},
+			[]string{"CLIENT TRACKING OFF", "HELLO 2"}, 120_000},
 		"queued calls":    {[]string{"MULTI", "ECHO " + long, "ECHO " + long}, []string{"DISCARD"}, 120_000},
 		"many words":      {[]string{"MULTI", "EXISTS" + strings.Repeat(" k", 900)}, []string{"EXEC"}, 900 * wordBytes},
 		"too many queued": {[]string{"MULTI", "ECHO " + long, "NOSUCH"}, []string{"EXEC"}, 60_000},
@@ -166,6 +168,101 @@ func TestTheLargestClientsAreEvicted(t *testing.T) {
 	all[9].session.Push(make([]byte, 5<<20))
 	in.Sample()
 	<-all[9].wasCut
+}
+
+// A message for many weighs on each that holds it with its part: the weights of all are what all hold together, wherever the message is,
+// and the client that holds most for itself goes before those that hold more of what others hold, too.
+func TestASharedMessageWeighsItsPart(t *testing.T) {
+	const listeners, messages, size = 50, 20, 60_000
+	s := newStill(t)
+	in, listening, c, own := s.instance, subscribers(t, s, listeners, "news"), s.dial(), s.dial()
+	for range messages {
+		c.say(t, "PUBLISH news "+strings.Repeat("x", size))
+	}
+	until(t, func() bool { return in.slow.about.Load() == 0 })
+	own.session.Push(make([]byte, 15*size))
+	agree := func() {
+		t.Helper()
+		sum := int64(0)
+		for _, one := range in.clients.all() {
+			sum += one.weight()
+		}
+		require.InDelta(t, in.holdings.bytes.Load(), sum, listeners*messages, "but for what division leaves")
+	}
+	agree()
+	for i, l := range listening[:listeners/2] {
+		l.session.Resume() // its messages wait to be sent
+		if i%2 == 0 {
+			l.session.Sent() // one is, and the next is being sent
+		}
+	}
+	agree()
+	require.Greater(t, listening[0].session.holds.Load(), own.session.holds.Load())
+	require.Less(t, listening[0].session.weight(), own.session.weight()/10)
+
+	in.setMaxMemoryClients(Share{Bytes: in.holdings.bytes.Load() - 1})
+	c.say(t, "PING")
+	own.session.Push([]byte("x"))
+	<-own.wasCut
+	until(t, func() bool { return !in.holdings.evicting.Load() })
+	require.EqualValues(t, 1, in.holdings.evicted.Load())
+	own.session.Close()
+	require.Zero(t, in.clients.leaving)
+	agree()
+
+	// What all of them hold is given back only when all have gone.
+	in.setMaxMemoryClients(Share{Bytes: 1 << 20})
+	c.session.Push([]byte("x"))
+	for gone := 0; gone < listeners; {
+		until(t, func() bool { return !in.holdings.evicting.Load() })
+		before := gone
+		for _, l := range listening {
+			if l.isCut() && l.session.ctx.Err() == nil {
+				l.session.Close()
+				gone++
+			}
+		}
+		if gone == before {
+			require.LessOrEqual(t, in.holdings.bytes.Load(), int64(1<<20))
+			break
+		}
+	}
+	require.False(t, c.isCut())
+	agree()
+}
+
+// The text of CLIENT LIST counts while it is made, and where it gets long one is made at a time.
+func TestTheTextOfClientListCounts(t *testing.T) {
+	s := newStill(t)
+	in, c := s.instance, s.dial()
+	for range 2000 {
+		s.dial()
+	}
+	in.long <- struct{}{} // one is being made
+	c.session.Feed([]byte("CLIENT LIST\r\n"))
+	until(t, func() bool { return in.slow.about.Load() == 1 && in.slow.allFree() })
+	require.Greater(t, c.session.holds.Load(), int64(longReply))
+	<-in.long
+	c.settle()
+	require.Equal(t, 2001, strings.Count(c.output(), "id="))
+	c.say(t, "PING")
+	inSum(t, s)
+}
+
+// So does an MGET's, step by step.
+func TestLongRepliesOfMGETCount(t *testing.T) {
+	s := newStill(t)
+	in, c := s.instance, s.dial()
+	c.say(t, "SET k "+strings.Repeat("v", 1000))
+	in.long <- struct{}{} // one is being made
+	c.session.Feed([]byte("MGET" + strings.Repeat(" k", 2000) + "\r\n"))
+	until(t, func() bool { return in.slow.about.Load() == 1 && in.slow.allFree() })
+	require.Greater(t, c.session.holds.Load(), int64(longReply))
+	<-in.long
+	c.settle()
+	require.Equal(t, 2000, strings.Count(c.output(), "$1000\r\n"))
+	c.say(t, "PING")
+	inSum(t, s)
 }
 
 // allFree says that nobody has a place.

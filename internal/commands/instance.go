@@ -176,13 +176,14 @@ func (c *clients) add(s *Session) {
 
 // remove has nobody see the session any more. What it still holds counts with what is on its way out.
 func (c *clients) remove(s *Session) {
+	weight := s.weight()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.byID[s.id] == nil {
 		return
 	}
 	delete(c.byID, s.id)
-	c.leave(s)
+	c.leave(s, weight)
 	c.noteLeft()
 }
 

@@ -279,19 +279,25 @@ func (s *Session) Sent() {
 
 // sentPiece is Sent for a piece of what is sent in several.
 func (s *Session) sentPiece() {
-	changed := false
+	if s.nextPiece() {
+		s.showRoom()
+	}
+}
+
+// nextPiece lets go of the piece that was sent, and says whether the memory of Output is another.
+func (s *Session) nextPiece() (changed bool) {
+	s.mail.mu.Lock() // for others who weigh the session
+	defer s.mail.mu.Unlock()
 	if s.lent.of != nil {
 		s.drop(s.lent)
 		s.lent = piece{}
 	} else {
 		changed = s.out.Reset()
 	}
-	if changed = s.goOn() || changed; changed {
-		s.showRoom()
-	}
+	return s.goOn() || changed
 }
 
-// goOn has Output hold the next piece, if it holds nothing.
+// goOn has Output hold the next piece, if it holds nothing. It needs the mail's lock.
 func (s *Session) goOn() bool {
 	if len(s.pending) == 0 || len(s.Output()) > 0 {
 		return false

@@ -26,7 +26,7 @@ type Session struct {
 	ahead     ahead // calls that were read and not answered yet
 	out       resp.Writer
 	lent      piece   // what is being sent, if that is memory that others send, too; then out is empty
-	pending   []piece // what is to follow: of a long reply, and messages
+	pending   []piece // what is to follow: of a long reply, and messages. This and lent change with the mail locked
 	following int     // bytes of that
 	mark      int     // in out: where the reply to the present call begins
 	call      Call
@@ -73,7 +73,7 @@ type Session struct {
 	unread   atomic.Int64 // bytes that were read of calls that are not whole, or wait
 	room     atomic.Int64 // see showRoom
 	holds    atomic.Int64 // bytes, all in all: see charge
-	leaves   int64        // of those, when the client was evicted; with the lock of clients
+	leaves   int64        // weight when the client was evicted, or began to end; with the lock of clients
 	newcomer *Newcomer    // while the client has not logged in; nil after
 	unsent   atomic.Int64 // bytes of replies that the client has not read
 	pieces   atomic.Int64 // that these are in, beside the first

@@ -183,7 +183,7 @@ func TestASessionThatEndsIsNotShown(t *testing.T) {
 	s := newStill(t)
 	ends, other := s.dial(), s.dial()
 	ends.say(t, "SUBSCRIBE a")
-	ends.session.mail.mu.Lock() // which it stops at
+	ends.session.about.mu.Lock() // which it stops at
 	closed := make(chan struct{})
 	go func() {
 		ends.session.Close()
@@ -193,7 +193,7 @@ func TestASessionThatEndsIsNotShown(t *testing.T) {
 	require.Nil(t, s.instance.clients.get(ends.session.id))
 	require.Equal(t, 1, strings.Count(other.say(t, "CLIENT LIST"), "id="))
 	require.Positive(t, s.instance.clients.leaving, "what it holds is on its way out")
-	ends.session.mail.mu.Unlock()
+	ends.session.about.mu.Unlock()
 	<-closed
 	require.Zero(t, s.instance.clients.leaving)
 	require.Empty(t, other.session.call.lineOf(ends.session), "nor if it was on the list before it began")

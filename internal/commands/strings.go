@@ -435,8 +435,11 @@ const errReplyTooLong refusal = "ERR the reply is longer than 64 MiB"
 // inSteps has step done to keys, every so many-th of the words, as one; or, if they are many, in several steps.
 func (c *Call) inSteps(words [][]byte, apart int, step func(words [][]byte) error) (err error) {
 	for len(words) > 0 && err == nil {
-		n := min(len(words), keysAStep*apart)
+		n, before := min(len(words), keysAStep*apart), c.Out.Len()
 		c.View.Atomically(c.Context, c.places(words[:n], apart), false, func() { err = step(words[:n]) })
+		if grown := c.Out.Len() - before; err == nil && grown > 0 {
+			err = c.keep(grown)
+		}
 		if words = words[n:]; len(words) > 0 {
 			c.giveWay()
 		}

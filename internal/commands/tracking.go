@@ -40,6 +40,17 @@ func (t *tracker) flags() (letters string) {
 	return letters
 }
 
+// bytes is about what the prefixes take.
+func (t *tracker) bytes() (bytes int) {
+	if t == nil {
+		return 0
+	}
+	for _, prefix := range t.prefixes {
+		bytes += prefixBytes + len(prefix)
+	}
+	return bytes
+}
+
 // target is who is told, -1 for nobody.
 func (t *tracker) target() int64 {
 	if t == nil {
@@ -136,6 +147,7 @@ func (s *Session) track(wanted *tracker) {
 		return
 	}
 	t := &s.instance.tracking
+	s.charge(wanted.bytes() - before.bytes())
 	t.send(false) // what has changed before is for those who tracked then
 	t.who.Lock()
 	defer t.who.Unlock()
