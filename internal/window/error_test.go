@@ -47,7 +47,8 @@ func stray(l Limit, load float64, step stepFunc[Sliding]) (s strayed) {
 		if counted.take(exact, now, quota.Force).Limited {
 			s.tooMany++
 		}
-		r := exact.readLog(now, counted.log, counted)
+		newest, _ := counted.log.newest(counted)
+		r := exact.readLog(now, counted.log, counted, newest)
 		s.most = max(s.most, r.used)
 	}
 	return s

@@ -43,9 +43,9 @@ var fixed = kind[Fixed]{
 var sliding = kind[Sliding]{
 	step:    Limit.StepSliding,
 	model:   modelSliding,
-	decides: func(l Limit, now int64, s Sliding) Limit { return l.by(now, s.period(), min(s.Until, s.End)) },
+	decides: func(l Limit, now int64, s Sliding) Limit { return l.by(now, s.windows().period(), min(s.Until, s.End)) },
 	held: func(l Limit, now int64, s Sliding) int64 {
-		w := l.by(now, s.period(), min(s.Until, s.End)).readSliding(now, s)
+		w := readSliding(l.by(now, s.windows().period(), min(s.Until, s.End)), now, s)
 		return w.Previous + w.Current
 	},
 	bound:  func(l Limit) int64 { return max(2*l.size-2, min(l.size, 1)) },
@@ -55,9 +55,9 @@ var sliding = kind[Sliding]{
 var log = kind[logState]{
 	step:    stepLog,
 	model:   modelLog,
-	decides: func(l Limit, now int64, s logState) Limit { return l.by(now, s.period(s.entries), min(s.Until, s.End)) },
+	decides: func(l Limit, now int64, s logState) Limit { return l.by(now, s.period(), min(s.Until, s.End)) },
 	held: func(l Limit, now int64, s logState) int64 {
-		r := s.limit(l.by(now, s.period(s.entries), min(s.Until, s.End))).readLog(now, s.Log, s.entries)
+		r := readLog(s.limit(l.by(now, s.period(), min(s.Until, s.End))), now, s)
 		return r.used
 	},
 	bound:  func(l Limit) int64 { return l.size },
@@ -83,6 +83,16 @@ func (l list) edited(e Edit) list {
 		kept = append(kept, e.Entry)
 	}
 	return kept
+}
+
+func (s logState) period() int64 {
+	_, period := s.newest(s.entries)
+	return period
+}
+
+func readLog(l LogLimit, now int64, s logState) reading {
+	newest, _ := s.newest(s.entries)
+	return l.readLog(now, s.Log, s.entries, newest)
 }
 
 func (s logState) limit(l Limit) LogLimit { return LogLimit{Limit: l, maxEntries: s.spare + 3} }
@@ -296,25 +306,34 @@ var fixedFaults = map[string]stepFunc[Fixed]{
 	},
 }
 
+// readSliding is what a call sees at now, as a state.
+func readSliding(l Limit, now int64, s Sliding) Sliding {
+	w := l.readSliding(now, s.windows(), s.Until)
+	if w.empty() {
+		return w.state(0)
+	}
+	return w.state(s.Until)
+}
+
 var slidingFaults = map[string]stepFunc[Sliding]{
 	"the window before is forgotten": func(
 		l Limit, now int64, s Sliding, quantity int64, mode quota.Mode,
 	) (quota.Decision, Sliding, error) {
-		w := l.readSliding(now, s)
+		w := readSliding(l, now, s)
 		w.Previous = 0
 		return l.StepSliding(now, w, quantity, mode)
 	},
 	"the window before counts whole": func(
 		l Limit, now int64, s Sliding, quantity int64, mode quota.Mode,
 	) (quota.Decision, Sliding, error) {
-		w := l.readSliding(now, s)
+		w := readSliding(l, now, s)
 		w.Current, w.Previous = w.Current+w.Previous, 0
 		return l.StepSliding(now, w, quantity, mode)
 	},
 	"the weight is rounded down": func(
 		l Limit, now int64, s Sliding, quantity int64, mode quota.Mode,
 	) (quota.Decision, Sliding, error) {
-		if w := l.readSliding(now, s); w.Previous > 0 && w.Current < l.size {
+		if w := readSliding(l, now, s); w.Previous > 0 && w.Current < l.size {
 			exact := w.Previous * max(w.Start+l.period-now, 1) % l.period
 			if exact != 0 {
 				l.size++
@@ -328,7 +347,7 @@ var slidingFaults = map[string]stepFunc[Sliding]{
 		l Limit, now int64, s Sliding, quantity int64, mode quota.Mode,
 	) (quota.Decision, Sliding, error) {
 		d, next, err := l.StepSliding(now, s, quantity, mode)
-		if w := l.readSliding(now, s); next == s && !w.empty() {
+		if w := readSliding(l, now, s); next == s && !w.windows().empty() {
 			next = w
 		}
 		return d, next, err
@@ -336,10 +355,10 @@ var slidingFaults = map[string]stepFunc[Sliding]{
 	"gives back to the window before first": func(
 		l Limit, now int64, s Sliding, quantity int64, mode quota.Mode,
 	) (quota.Decision, Sliding, error) {
-		if w := l.readSliding(now, s); quantity < 0 && -quantity <= w.Previous && mode != quota.Peek {
+		if w := readSliding(l, now, s); quantity < 0 && -quantity <= w.Previous && mode != quota.Peek {
 			d, _, err := l.StepSliding(now, s, quantity, mode)
 			w.Previous += quantity
-			w.End = l.endOfSliding(w)
+			w.End = l.endOfSliding(w.windows())
 			return d, w, err
 		}
 		return l.StepSliding(now, s, quantity, mode)
@@ -359,8 +378,8 @@ var slidingFaults = map[string]stepFunc[Sliding]{
 		l Limit, now int64, s Sliding, quantity int64, mode quota.Mode,
 	) (quota.Decision, Sliding, error) {
 		in := s
-		if now >= min(s.Until, s.End) && l.period < s.period() {
-			in.End = min(s.End, l.endOfSliding(in))
+		if now >= min(s.Until, s.End) && l.period < s.windows().period() {
+			in.End = min(s.End, l.endOfSliding(in.windows()))
 		}
 		d, next, err := l.StepSliding(now, in, quantity, mode)
 		if next == in {
@@ -386,7 +405,7 @@ var slidingFaults = map[string]stepFunc[Sliding]{
 	) (quota.Decision, Sliding, error) {
 		d, next, err := l.StepSliding(now, s, quantity, mode)
 		if d.Taken > 0 && next != s {
-			next.Until = max(next.Until, now+next.period())
+			next.Until = max(next.Until, now+next.windows().period())
 		}
 		return d, next, err
 	},
@@ -394,7 +413,7 @@ var slidingFaults = map[string]stepFunc[Sliding]{
 		l Limit, now int64, s Sliding, quantity int64, mode quota.Mode,
 	) (quota.Decision, Sliding, error) {
 		d, next, err := l.StepSliding(now, s, quantity, mode)
-		if d.Taken < 0 && next != s && !next.empty() {
+		if d.Taken < 0 && next != s && !next.windows().empty() {
 			next.Until = max(next.Until, now+l.period)
 		}
 		return d, next, err
@@ -404,7 +423,7 @@ var slidingFaults = map[string]stepFunc[Sliding]{
 	) (quota.Decision, Sliding, error) {
 		d, next, err := l.StepSliding(now, s, quantity, mode)
 		if d.RetryAfter > 0 {
-			by, _, _ := l.by(now, s.period(), min(s.Until, s.End)).StepSliding(now, s, quantity, mode)
+			by, _, _ := l.by(now, s.windows().period(), min(s.Until, s.End)).StepSliding(now, s, quantity, mode)
 			d.RetryAfter = by.RetryAfter
 		}
 		return d, next, err
@@ -425,7 +444,7 @@ var logFaults = map[string]stepFunc[logState]{
 		l Limit, now int64, s logState, quantity int64, mode quota.Mode,
 	) (quota.Decision, logState, error) {
 		if n := len(s.entries); quantity < 0 && n > 1 && mode != quota.Peek && now < s.End {
-			if r := s.limit(l).readLog(now, s.Log, s.entries); -quantity < r.used {
+			if r := readLog(s.limit(l), now, s); -quantity < r.used {
 				d, next, err := stepLog(l, now, s, quantity, mode)
 				next.Log, next.entries = Log{Base: s.Base - uint64(quantity), End: s.entries[n-1].At + l.period}, s.entries
 				return d, next, err
@@ -444,7 +463,7 @@ var logFaults = map[string]stepFunc[logState]{
 		l Limit, now int64, s logState, quantity int64, mode quota.Mode,
 	) (quota.Decision, logState, error) {
 		d, next, err := stepLog(l, now, s, quantity, mode)
-		if r := s.limit(l).readLog(now, s.Log, s.entries); d.Limited && same(next, s) && r.first > 0 && r.used > 0 {
+		if r := readLog(s.limit(l), now, s); d.Limited && same(next, s) && r.first > 0 && r.used > 0 {
 			next.entries, next.Base = s.entries[r.first:], r.base
 		}
 		return d, next, err
@@ -476,7 +495,7 @@ var logFaults = map[string]stepFunc[logState]{
 	) (quota.Decision, logState, error) {
 		d, next, err := stepLog(l, now, s, quantity, mode)
 		if d.Taken > 0 && !same(next, s) {
-			next.Until = max(next.Until, now+next.period(next.entries))
+			next.Until = max(next.Until, now+next.period())
 		}
 		return d, next, err
 	},
@@ -485,7 +504,7 @@ var logFaults = map[string]stepFunc[logState]{
 	) (quota.Decision, logState, error) {
 		d, next, err := stepLog(l, now, s, quantity, mode)
 		if d.RetryAfter > 0 {
-			by, _, _ := stepLog(l.by(now, s.period(s.entries), min(s.Until, s.End)), now, s, quantity, mode)
+			by, _, _ := stepLog(l.by(now, s.period(), min(s.Until, s.End)), now, s, quantity, mode)
 			d.RetryAfter = by.RetryAfter
 		}
 		return d, next, err

@@ -29,12 +29,14 @@ type Log struct {
 	End   int64  // ns: when the key expires: a period after the newest entry
 }
 
-// period is the one that is kept, 0 if there is none.
-func (s Log) period(entries Entries) int64 {
+// newest is the newest entry, and the period that is kept, which follows from it; both are zero if there are none.
+func (s Log) newest(entries Entries) (newest Entry, period int64) {
 	if n := entries.Len(); n > 0 {
-		return s.End - instant(entries.At(n-1).At)
+		newest = entries.At(n - 1)
+		newest.At = instant(newest.At)
+		period = s.End - newest.At
 	}
-	return 0
+	return newest, period
 }
 
 // Edit is what an applied call does to the entries: the oldest Drop go, the newest Cut go, then Entry comes if Push says
@@ -97,8 +99,9 @@ func (l LogLimit) StepLog(now int64, s Log, entries Entries, quantity int64, mod
 	}
 	now = instant(now)
 	own := l
-	l.Limit = own.by(now, s.period(entries), min(s.Until, s.End))
-	r := l.readLog(now, s, entries)
+	newest, period := s.newest(entries)
+	l.Limit = own.by(now, period, min(s.Until, s.End))
+	r := l.readLog(now, s, entries, newest)
 
 	v := l.decide(l.roomBeside(r.used), quantity, mode)
 	used, err := add(r.used, v.taken)
@@ -149,13 +152,12 @@ type reading struct {
 	end         int64 // ns: when nothing is in view any more
 }
 
-func (l LogLimit) readLog(now int64, s Log, stored Entries) reading {
+func (l LogLimit) readLog(now int64, s Log, stored Entries, newest Entry) reading {
 	n := stored.Len()
 	r := reading{stored: stored, last: n, base: s.Base}
 	if n == 0 {
 		return r
 	}
-	newest := r.at(n - 1)
 	r.end = min(newest.At+l.period, s.End)
 	if now >= r.end {
 		r.first = n

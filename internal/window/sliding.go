@@ -21,12 +21,21 @@ type Sliding struct {
 	End      int64 // ns: when the key expires, which says what the period is
 }
 
+// windows are the counts of a Sliding. A step works on these: Go keeps four words in registers, and five in memory.
+type windows struct{ start, previous, current, end int64 }
+
+func (s Sliding) windows() windows { return windows{s.Start, s.Previous, s.Current, s.End} }
+
+func (w windows) state(until int64) Sliding {
+	return Sliding{Start: w.start, Previous: w.previous, Current: w.current, Until: until, End: w.end}
+}
+
 // period is the one that is kept: one window lies between the start and the end, or two.
-func (s Sliding) period() int64 {
-	if s.Current > 0 {
-		return (s.End - instant(s.Start)) / 2
+func (w windows) period() int64 {
+	if w.current > 0 {
+		return (w.end - instant(w.start)) / 2
 	}
-	return s.End - instant(s.Start)
+	return w.end - instant(w.start)
 }
 
 // StepSliding decides a call made at now on a key whose state is s, and returns the state to keep.
@@ -41,102 +50,105 @@ func (l Limit) StepSliding(now int64, s Sliding, quantity int64, mode quota.Mode
 		return quota.Blocked(), s, nil
 	}
 	now = instant(now)
-	own := l
-	l = own.by(now, s.period(), min(s.Until, s.End))
-	w := l.readSliding(now, s)
-
-	v := l.decide(l.roomInSliding(now, w), quantity, mode)
+	own, kept, until := l, s.windows(), s.Until
+	l = own.by(now, kept.period(), min(until, kept.end))
+	w := l.readSliding(now, kept, until)
+	room := l.roomInSliding(now, w)
+	v := l.decide(room, quantity, mode)
 	after, err := w.add(v.taken)
 	if err != nil {
 		return quota.Decision{}, s, err
 	}
-	came := after.Current - w.Current + (after.Previous - w.Previous)
-	next = s
+	came := after.current - w.current + (after.previous - w.previous)
+	left := kept
 	if came != 0 { // and only then: a call that takes nothing does not move the expiry
-		after.End = l.endOfSliding(after)
-		if came > 0 {
-			after.Until = own.named(now, w.Until, l)
-		}
-		next = after
+		after.end = l.endOfSliding(after)
+		left = after
 	}
-
+	switch {
+	case came > 0:
+		if w.empty() {
+			until = 0
+		}
+		room, until = room-came, own.named(now, until, l)
+	case came < 0:
+		room = l.roomInSliding(now, after)
+	}
 	d = quota.Decision{
-		Limited: v.limited, Limit: l.size, Remaining: max(l.roomInSliding(now, after), 0),
-		RetryAfter: quota.Never, Taken: came,
+		Limited: v.limited, Limit: l.size, Remaining: max(room, 0), RetryAfter: quota.Never, Taken: came,
 	}
 	if !after.empty() {
-		d.ResetAfter = after.End - now
+		d.ResetAfter = after.end - now
 	}
 	if l.waits(v) {
 		at := l.fitsSlidingAt(after, v.wanted)
 		if l != own {
-			at = handOver(at, next.Until, own.fitsSlidingFrom(next.Until, next, v.wanted))
+			at = handOver(at, until, own.fitsSlidingFrom(until, left, v.wanted))
 		}
 		d.RetryAfter = at - now
 	}
 	switch {
-	case mode == quota.Peek:
+	case came == 0 || mode == quota.Peek:
 		return d, s, nil
-	case after.empty() && came != 0:
+	case after.empty():
 		return d, Sliding{}, nil
 	}
-	return d, next, nil
+	return d, after.state(until), nil
 }
 
-func (s Sliding) empty() bool { return s.Previous == 0 && s.Current == 0 }
+func (w windows) empty() bool { return w.previous == 0 && w.current == 0 }
 
 // readSliding is what a call sees at now. Where a window has passed the current count becomes the previous one; where
 // two have, nothing is left. A longer period reads the counts as they stand: how they were spread is not known.
-func (l Limit) readSliding(now int64, s Sliding) Sliding {
-	if now >= s.End {
-		return Sliding{Start: now, End: now}
+func (l Limit) readSliding(now int64, kept windows, until int64) windows {
+	if now >= kept.end {
+		return windows{start: now, end: now}
 	}
-	if kept := s.period(); l.period < kept && kept <= maxPeriod*int64(time.Second) {
-		s = l.handedOver(kept, s)
+	if period := kept.period(); l.period < period && period <= maxPeriod*int64(time.Second) {
+		kept = l.handedOver(period, kept, instant(until))
 	}
-	w := Sliding{Start: instant(s.Start), Previous: max(s.Previous, 0), Current: max(s.Current, 0)}
-	if now-w.Start >= l.period {
-		w = Sliding{Start: w.Start + l.period, Previous: w.Current}
+	w := windows{start: instant(kept.start), previous: max(kept.previous, 0), current: max(kept.current, 0)}
+	if now-w.start >= l.period {
+		w = windows{start: w.start + l.period, previous: w.current}
 	}
-	w.Until, w.End = s.Until, min(l.endOfSliding(w), s.End)
-	if now >= w.End || w.empty() {
-		return Sliding{Start: now, End: now}
+	w.end = min(l.endOfSliding(w), kept.end)
+	if now >= w.end || w.empty() {
+		return windows{start: now, end: now}
 	}
 	return w
 }
 
-// handedOver is s for a period that is shorter than the one that is kept. Windows of that length may all have passed since the
-// start, and what was taken a moment ago with them. So what was in view when the kept period had decided for the last time counts
-// as taken in the window before.
-func (l Limit) handedOver(kept int64, s Sliding) Sliding {
-	until := instant(s.Until)
-	long := Limit{size: l.size, period: kept}
-	w := long.readSliding(until, s)
-	return Sliding{Start: until, Previous: w.Current + min(long.inView(until, w), math.MaxInt64-w.Current), Until: s.Until, End: s.End}
+// handedOver is the counts for a period that is shorter than the one that they were kept by. Windows of that length may all
+// have passed since the start, and what was taken a moment ago with them. So what was in view when the kept period had
+// decided for the last time counts as taken in the window before.
+func (l Limit) handedOver(period int64, kept windows, until int64) windows {
+	long := Limit{size: l.size, period: period}
+	w := long.readSliding(until, kept, until)
+	return windows{start: until, previous: w.current + min(long.inView(until, w), math.MaxInt64-w.current), end: kept.end}
 }
 
 // endOfSliding is when nothing of w is in view any more. What was taken in this window leaves with the end of the next.
-func (l Limit) endOfSliding(w Sliding) int64 {
-	if w.Current > 0 {
-		return w.Start + 2*l.period
+func (l Limit) endOfSliding(w windows) int64 {
+	if w.current > 0 {
+		return w.start + 2*l.period
 	}
-	return w.Start + l.period
+	return w.start + l.period
 }
 
 // roomInSliding is limit - current - previous * (period - elapsed) / period, the last rounded up. Counts are whole, so
 // this admits exactly what the fraction would: q <= n - x says the same as q <= n - ceil(x).
-func (l Limit) roomInSliding(now int64, w Sliding) int64 {
-	room := l.roomBeside(w.Current)
-	if room == inDebt || w.Previous == 0 {
+func (l Limit) roomInSliding(now int64, w windows) int64 {
+	room := l.roomBeside(w.current)
+	if room == inDebt || w.previous == 0 {
 		return room
 	}
 	return max(room-l.inView(now, w), inDebt)
 }
 
 // inView is how much of the window before is in view, rounded up.
-func (l Limit) inView(now int64, w Sliding) int64 {
-	inView := min(w.Start+l.period-now, l.period) // more than the period only if the clock ran back
-	return mulDivCeil(w.Previous, inView, l.period)
+func (l Limit) inView(now int64, w windows) int64 {
+	inView := min(w.start+l.period-now, l.period) // more than the period only if the clock ran back
+	return mulDivCeil(w.previous, inView, l.period)
 }
 
 // fitsSlidingAt is the first instant at which a quantity of at most the limit fits, if it does not fit now. The weighted
@@ -147,20 +159,20 @@ func (l Limit) inView(now int64, w Sliding) int64 {
 //
 // each solved for the least elapsed. It does not fit now, so previous, or current, is above 0, and both quotients are
 // less than a period.
-func (l Limit) fitsSlidingAt(w Sliding, quantity int64) int64 {
+func (l Limit) fitsSlidingAt(w windows, quantity int64) int64 {
 	others := l.size - quantity // what may be in view beside it
-	at := w.Start + l.period
-	if w.Current <= others {
-		at -= mulDiv(others-w.Current, l.period, w.Previous)
+	at := w.start + l.period
+	if w.current <= others {
+		at -= mulDiv(others-w.current, l.period, w.previous)
 	} else {
-		at += l.period - mulDiv(others, l.period, w.Current)
+		at += l.period - mulDiv(others, l.period, w.current)
 	}
-	return min(at, w.End)
+	return min(at, w.end)
 }
 
 // fitsSlidingFrom is the first instant from at on where a quantity fits, in the state that is kept.
-func (l Limit) fitsSlidingFrom(at int64, s Sliding, quantity int64) int64 {
-	w := l.readSliding(at, s)
+func (l Limit) fitsSlidingFrom(at int64, kept windows, quantity int64) int64 {
+	w := l.readSliding(at, kept, at)
 	if quantity <= l.roomInSliding(at, w) {
 		return at
 	}
@@ -169,15 +181,15 @@ func (l Limit) fitsSlidingFrom(at int64, s Sliding, quantity int64) int64 {
 
 // add takes from this window, or gives back: to this window first, then to the one before. The newest goes first because
 // it would stay in view longest, and is the likeliest to be what the caller did not use.
-func (s Sliding) add(taken int64) (Sliding, error) {
-	if taken < -s.Current {
-		s.Previous = max(s.Previous+(s.Current+taken), 0) // in this order no sum overflows
-		s.Current = 0
-		return s, nil
+func (w windows) add(taken int64) (windows, error) {
+	if taken < -w.current {
+		w.previous = max(w.previous+(w.current+taken), 0) // in this order no sum overflows
+		w.current = 0
+		return w, nil
 	}
-	current, err := add(s.Current, taken)
-	s.Current = current
-	return s, err
+	current, err := add(w.current, taken)
+	w.current = current
+	return w, err
 }
 
 // mulDiv is a * b / c, rounded down. None is negative, and the quotient must fit; the product has up to 123 bits.
