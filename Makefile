@@ -102,7 +102,7 @@ test-redis8: ## ask a redis-server of 8.4 or later what is recorded as its answe
 
 .PHONY: rewrite
 rewrite: ## write conversations, docs/commands.md and the tables of docs/migrate.md anew, to be reviewed as a diff
-	$(GO) test ./internal/commands -run 'TestConversations|TestReference' -rewrite
+	$(GO) test ./internal/commands -run 'TestConversations|TestReference|TestWorstCallsAreWrittenDown' -rewrite
 	$(GO) test ./cmd/cellserver -run TestConfigurationPage -rewrite
 	$(GO) test ./test/migrate -run TestPageIsCurrent -rewrite
 

@@ -69,7 +69,7 @@ func (l *spikes) of(name []byte) event {
 var latency = Command{
 	Name: "latency", Group: "server", Category: "none", Since: "2.8.13", Complexity: "Depends on the subcommand.", Min: 2,
 	Summary: "Commands about how long calls take.", AnyMore: true,
-	Subs: []*Command{&latencyDoctor, &latencyGraph, &latencyHistogram, &latencyHistory, &latencyLatest, &latencyReset, helpOf("latency", "2.8.13")},
+	Subs: []*Command{&latencyDoctor, &latencyHistogram, &latencyHistory, &latencyLatest, &latencyReset, helpOf("latency", "2.8.13")},
 }
 
 // aboutLatency makes the rows of LATENCY.
@@ -133,75 +133,6 @@ var latencyReset = aboutLatency(Command{
 		return nil
 	},
 })
-
-var latencyGraph = aboutLatency(Command{
-	Name: "latency|graph", Since: "2.8.13", Summary: "Draws the spikes of an event.", Args: []Arg{Word("event")}, Reply: "Lines of text.",
-	Run: func(c *Call) error {
-		name := c.Word()
-		e := instanceOf(c).spikes.of(name)
-		if len(e.samples) == 0 {
-			return refusal(fmt.Sprintf("ERR No samples available for event '%.128s'", name))
-		}
-		c.Out.Verbatim("txt", e.graph(string(name), c.unix(c.View.Now())/1e9))
-		return nil
-	},
-})
-
-// The size of a graph, in characters, and what its steps are drawn with.
-const (
-	graphRows, graphColumns = 4, 80
-	graphSteps              = "_o#"
-)
-
-// graph is a column a spike, with how long ago it was below: as Redis draws it.
-func (e *event) graph(name string, now int64) string {
-	samples := e.samples[max(0, len(e.samples)-graphColumns):]
-	low, high := samples[0].ms, samples[0].ms
-	labels, deepest := make([]string, len(samples)), 0
-	for i, s := range samples {
-		low, high = min(low, s.ms), max(high, s.ms)
-		labels[i] = ago(now - s.unix)
-		deepest = max(deepest, len(labels[i]))
-	}
-	var out strings.Builder
-	fmt.Fprintf(&out, "%s - high %d ms, low %d ms (all time high %d ms)\n%s\n", name, high, low, e.longest, strings.Repeat("-", graphColumns))
-	for row := range graphRows {
-		for _, s := range samples {
-			const steps = graphRows * len(graphSteps)
-			step := min(int((s.ms-low)*int64(steps)/max(high-low, 1)), steps-1) - (graphRows-row-1)*len(graphSteps)
-			switch {
-			case step < 0:
-				out.WriteByte(' ')
-			case step < len(graphSteps):
-				out.WriteByte(graphSteps[step])
-			default:
-				out.WriteByte('|')
-			}
-		}
-		out.WriteByte('\n')
-	}
-	out.WriteString(strings.Repeat(" ", len(samples)) + "\n")
-	for row := range deepest {
-		for _, label := range labels {
-			out.WriteByte((label + "       ")[row])
-		}
-		out.WriteByte('\n')
-	}
-	return out.String()
-}
-
-// ago is so many seconds in one letter's unit, of at most 7 characters.
-func ago(seconds int64) string {
-	switch seconds = max(seconds, 0); {
-	case seconds < 60:
-		return fmt.Sprintf("%ds", seconds)
-	case seconds < 3600:
-		return fmt.Sprintf("%dm", seconds/60)
-	case seconds < 86400:
-		return fmt.Sprintf("%dh", seconds/3600)
-	}
-	return fmt.Sprintf("%dd", min(seconds/86400, 99999))
-}
 
 var latencyDoctor = aboutLatency(Command{
 	Name: "latency|doctor", Since: "2.8.13", Summary: "Says what is known of spikes, in words.", Reply: "A text.",

@@ -8,15 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The drawing is Redis's: the first is what 7.0.15 said of one spike of 20 ms.
-func TestGraph(t *testing.T) {
-	head := strings.Repeat("-", 80) + "\n"
-	one := event{[]spike{{1000, 20}}, 20}
-	require.Equal(t, "command - high 20 ms, low 20 ms (all time high 20 ms)\n"+head+" \n \n \n_\n \n0\ns\n", one.graph("command", 1000))
-	three := event{[]spike{{0, 10}, {30, 22}, {3000, 16}}, 90}
-	require.Equal(t, "x - high 22 ms, low 10 ms (all time high 90 ms)\n"+head+" # \n |_\n ||\n_||\n   \n554\n009\nmms\n", three.graph("x", 3049))
-}
-
 // What is remembered is bounded, and of a second only the longest.
 func TestSpikesAreBounded(t *testing.T) {
 	l := spikes{events: make(map[string]*event)}

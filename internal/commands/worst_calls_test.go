@@ -276,7 +276,6 @@ var worstCalls = append([]worst{
 	{row: "slowlog|reset", call: "SLOWLOG RESET", where: onLoop},
 	{row: "slowlog|help", call: "SLOWLOG HELP", where: onLoop},
 	{row: "latency|doctor", call: "LATENCY DOCTOR", where: onLoop},
-	{row: "latency|graph", call: "LATENCY GRAPH {1M}", where: refused},
 	{row: "latency|histogram", call: "LATENCY HISTOGRAM", where: onLoop},
 	{row: "latency|history", call: "LATENCY HISTORY {1M}", where: onLoop},
 	{row: "latency|latest", call: "LATENCY LATEST", where: onLoop},
