@@ -36,15 +36,6 @@ func (in *Instance) trackLatency(on bool) {
 	}
 }
 
-// trackedCalls are those of a row that were made while it was on.
-func (r *rowStats) trackedCalls(on bool) int64 {
-	calls := -r.untracked.Load()
-	if on {
-		calls += r.calls.Load()
-	}
-	return max(calls, r.tracked.Load())
-}
-
 // parsePercentiles reads what latency-tracking-info-percentiles says: numbers from 0 to 100, with spaces between.
 func parsePercentiles(text string) ([]float64, error) {
 	const most = 100
@@ -89,28 +80,16 @@ var latencyHistogram = aboutLatency(Command{
 		c.Out.Map(len(rows))
 		for _, row := range rows {
 			c.Out.BulkString(row.Name)
-			instanceOf(c).statsOf(row).writeHistogram(c)
+			calls, pairs := instanceOf(c).statsOf(row).histogram(instanceOf(c).latency.on.Load())
+			c.Out.Map(2)
+			c.Out.BulkString("calls")
+			c.Out.Int(calls)
+			c.Out.BulkString("histogram_usec")
+			c.Out.Map(len(pairs) / 2)
+			for _, n := range pairs {
+				c.Out.Int(n)
+			}
 		}
 		return nil
 	},
 })
-
-// writeHistogram shows the buckets in which there are calls, with all that were no longer.
-func (r *rowStats) writeHistogram(c *Call) {
-	var pairs []int64
-	seen, tracked, calls := int64(0), r.tracked.Load(), r.trackedCalls(instanceOf(c).latency.on.Load())
-	for i := range r.times {
-		if n := r.times[i].Load(); n > 0 {
-			seen = min(seen+n, tracked)
-			pairs = append(pairs, 1<<i, int64(float64(calls)*float64(seen)/float64(tracked)))
-		}
-	}
-	c.Out.Map(2)
-	c.Out.BulkString("calls")
-	c.Out.Int(calls)
-	c.Out.BulkString("histogram_usec")
-	c.Out.Map(len(pairs) / 2)
-	for _, n := range pairs {
-		c.Out.Int(n)
-	}
-}

@@ -54,9 +54,7 @@ func (in *Instance) eachStats(show func(row *Command, r *rowStats)) {
 func infoStats(c *Call, out *strings.Builder) {
 	in := instanceOf(c)
 	s, t := &in.stats, in.traffic.sum()
-	in.rates.mu.Lock()
-	calls, read, written := in.rates.calls.perSecond(), in.rates.in.perSecond(), in.rates.out.perSecond()
-	in.rates.mu.Unlock()
+	calls, read, written := in.rates.perSecond()
 	field(out, "total_connections_received", s.connections.Load())
 	field(out, "total_commands_processed", in.calls())
 	field(out, "instantaneous_ops_per_sec", calls)

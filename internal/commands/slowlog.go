@@ -1,45 +1,12 @@
 package commands
 
 import (
-	"fmt"
 	"slices"
-	"sync"
-	"sync/atomic"
 
 	"cellserver/internal/resp"
 )
 
 // SLOWLOG: the calls that took long, of late.
-
-// slowLog keeps them, the oldest first. Quick calls are only measured, and so only kept, where somebody asks for less than a millisecond.
-type slowLog struct {
-	slowerThan atomic.Int64 // microseconds; -1: nothing is kept
-
-	mu      sync.Mutex
-	most    int
-	next    int64 // id
-	entries []slowCall
-}
-
-type slowCall struct {
-	id, unix, usec int64
-	words          [][]byte
-	address, name  string
-}
-
-// The bounds of an entry are Redis's, so that it takes some 4 KiB at most. Of entries there are no more than maxSlowCalls.
-const (
-	slowWords    = 32
-	slowBytes    = 128 // of a word
-	maxSlowCalls = 100_000
-	quickest     = 1000 // microseconds: what a quick call does not reach
-)
-
-// wants says whether a call took long enough to be kept.
-func (l *slowLog) wants(row *Command, usec int64) bool {
-	least := l.slowerThan.Load()
-	return least >= 0 && usec >= least && row.Flags&Unlogged == 0
-}
 
 // slowCall is a call as SLOWLOG keeps it, but for how long it took.
 func (c *Call) slowCall(row *Command, words [][]byte) slowCall {
@@ -48,24 +15,6 @@ func (c *Call) slowCall(row *Command, words [][]byte) slowCall {
 	defer clientOf(c).about.mu.Unlock()
 	e.name = clientOf(c).about.name
 	return e
-}
-
-// add keeps a call.
-func (l *slowLog) add(e slowCall, usec int64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	e.id, e.usec = l.next, usec
-	l.next++
-	l.entries = append(l.entries, e)
-	l.trim()
-}
-
-// trim forgets the oldest. It needs the lock.
-func (l *slowLog) trim() {
-	for extra := len(l.entries) - l.most; extra > 0; extra-- {
-		l.entries[0] = slowCall{}
-		l.entries = l.entries[1:]
-	}
 }
 
 // redact hides what is secret in a call.
@@ -85,34 +34,6 @@ func wordsFrom(first int) func(words [][]byte, hide func(int)) {
 			hide(i)
 		}
 	}
-}
-
-// shorten copies the beginning of a call, and says how much more there was.
-func shorten(words [][]byte, most, bytes int) [][]byte {
-	short := make([][]byte, 0, min(len(words), most))
-	for i, word := range words {
-		if len(words) > most && i == most-1 {
-			return append(short, fmt.Appendf(nil, "... (%d more arguments)", len(words)-i))
-		}
-		if len(word) > bytes {
-			word = fmt.Appendf(nil, "%s... (%d more bytes)", word[:bytes], len(word)-bytes)
-		}
-		short = append(short, slices.Clone(word))
-	}
-	return short
-}
-
-// latest are so many entries, the newest first; all for -1.
-func (l *slowLog) latest(count int64) []slowCall {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	n := len(l.entries)
-	if count >= 0 {
-		n = int(min(count, int64(n)))
-	}
-	newest := slices.Clone(l.entries[len(l.entries)-n:])
-	slices.Reverse(newest)
-	return newest
 }
 
 var slowlog = Command{
@@ -161,10 +82,7 @@ var slowlogLen = Command{
 	Tips:    []string{allNodes, "response_policy:agg_sum", "nondeterministic_output"},
 	Summary: "Counts the calls that SLOWLOG GET -1 would show.", Reply: "Their number.",
 	Run: func(c *Call) error {
-		l := &instanceOf(c).slowlog
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		c.Out.Int(int64(len(l.entries)))
+		c.Out.Int(int64(instanceOf(c).slowlog.count()))
 		return nil
 	},
 }
@@ -174,21 +92,10 @@ var slowlogReset = Command{
 	Tips:    []string{allNodes, "response_policy:all_succeeded"},
 	Summary: "Forgets them.", Reply: "OK.",
 	Run: func(c *Call) error {
-		l := &instanceOf(c).slowlog
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.entries = nil
+		instanceOf(c).slowlog.reset()
 		c.Out.Status("OK")
 		return nil
 	},
-}
-
-// keep bounds the calls that are kept.
-func (l *slowLog) keep(most int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.most = most
-	l.trim()
 }
 
 // logSlowerThan says from how many microseconds on calls are kept. For less than a quick call takes, all calls are measured.

@@ -1,10 +1,7 @@
 package commands
 
 import (
-	"math/bits"
-	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 
 	"cellserver/internal/store"
@@ -12,60 +9,6 @@ import (
 
 // What INFO counts by command. A session counts for itself, and adds to what all share once a turn: so pipelined calls of one command
 // cost an atomic operation together, as much as counting them all in one number did.
-
-// rowStats is what became of a row's calls.
-type rowStats struct {
-	calls, rejected, failed atomic.Int64
-	limited                 atomic.Int64 // of a limiter: answered with 1
-	timed, ns               atomic.Int64 // calls whose time was taken, and the sum of those times
-	tracked                 atomic.Int64 // of those, what times holds
-	times                   [timeBuckets]atomic.Int64
-	untracked               atomic.Int64 // calls while latency-tracking was off: see trackLatency
-}
-
-// timeBuckets: the i-th holds the times under 2^i microseconds, the last all that are longer, a quarter of an hour.
-const timeBuckets = 31
-
-// took adds the time of one call, in nanoseconds.
-func (r *rowStats) took(ns int64, track bool) {
-	r.timed.Add(1)
-	r.ns.Add(ns)
-	if !track {
-		return
-	}
-	r.tracked.Add(1)
-	r.times[min(bits.Len64(uint64(max(ns, 0)/1000)), timeBuckets-1)].Add(1)
-}
-
-// usec is about how long all calls took together. Of quick commands the time of few is taken: the others are as those.
-func (r *rowStats) usec() (all int64, perCall float64) {
-	timed := r.timed.Load()
-	if timed == 0 {
-		return 0, 0
-	}
-	perCall = float64(r.ns.Load()) / float64(timed) / 1000
-	return int64(perCall * float64(r.calls.Load())), perCall
-}
-
-// percentile is the time that so many of the calls (of 1) did not exceed, in microseconds, rounded up to a power of two.
-func (r *rowStats) percentile(share float64) int64 {
-	wanted, seen := share*float64(r.tracked.Load()), int64(0)
-	for i := range r.times {
-		if seen += r.times[i].Load(); seen > 0 && float64(seen) >= wanted {
-			return 1 << i
-		}
-	}
-	return 0
-}
-
-func (r *rowStats) reset() {
-	for _, n := range []*atomic.Int64{&r.calls, &r.rejected, &r.failed, &r.limited, &r.timed, &r.ns, &r.tracked, &r.untracked} {
-		n.Store(0)
-	}
-	for i := range r.times {
-		r.times[i].Store(0)
-	}
-}
 
 // tally is what a session has counted of a row and not added yet.
 type tally struct {
@@ -158,43 +101,6 @@ func (in *Instance) fail(row *Command, err error) (says string) {
 	return says
 }
 
-// codes counts errors by their first word.
-type codes struct {
-	mu     sync.Mutex
-	counts map[string]int64
-}
-
-// maxCodes bounds the words that are counted. They are ours, and few.
-const maxCodes = 128
-
-func (c *codes) add(code string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if _, known := c.counts[code]; known || len(c.counts) < maxCodes {
-		c.counts[code]++
-	}
-}
-
-func (c *codes) reset() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	clear(c.counts)
-}
-
-// each shows the counts, by name.
-func (c *codes) each(show func(code string, count int64)) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	names := make([]string, 0, len(c.counts))
-	for code := range c.counts {
-		names = append(names, code)
-	}
-	slices.Sort(names)
-	for _, code := range names {
-		show(code, c.counts[code])
-	}
-}
-
 // calls is how many calls were made of all commands.
 func (in *Instance) calls() (sum int64) {
 	for i := range in.rows {
@@ -277,5 +183,5 @@ func (in *Instance) took(row *Command, ns int64) bool {
 		clock := in.store.Clock()
 		in.spikes.add(eventOf(row), (clock.Now()-ns+clock.Offset())/1e9, ns)
 	}
-	return in.slowlog.wants(row, ns/1000)
+	return row.Flags&Unlogged == 0 && in.slowlog.wants(ns/1000)
 }
