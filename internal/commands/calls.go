@@ -82,6 +82,9 @@ const maxCodes = 128
 func (c *codes) add(code string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.counts == nil {
+		c.counts = make(map[string]int64)
+	}
 	if _, known := c.counts[code]; known || len(c.counts) < maxCodes {
 		c.counts[code]++
 	}

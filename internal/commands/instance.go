@@ -51,7 +51,7 @@ type Instance struct {
 	slow     slowPlaces
 	inTurn   int           // what a transaction may cost that its session makes in its turn
 	long     chan struct{} // a place for the one whose reply gets long
-	stats    stats
+	stats    counters
 	rows     []rowStats // by the rows' numbers
 	codes    codes
 	clients  clients
@@ -84,8 +84,8 @@ type Instance struct {
 	turns, holds *meter.Longest
 }
 
-// stats counts what INFO shows.
-type stats struct {
+// counters count what INFO shows.
+type counters struct {
 	connections atomic.Int64 // ever accepted
 	errors      atomic.Int64 // answered with an error
 	rejected    atomic.Int64 // connections refused: too many, or not from here
@@ -136,8 +136,7 @@ func New(c Config) (*Instance, error) {
 	in.BoundPushes(maxPushes)
 	in.accounts.file = c.ACLFile
 	in.accounts.begin(in.Table)
-	in.spikes.events = make(map[string]*event)
-	in.rows, in.codes.counts = make([]rowStats, len(in.Table.byName)+1), make(map[string]int64)
+	in.rows = make([]rowStats, len(in.Table.byName)+1)
 	in.waits = waits{clock: c.Store.Clock(), sessions: make(map[*Session]wait), next: store.Never, concerns: &in.concerns}
 	in.hearing.store = c.Store
 	in.watches.hearing = &in.hearing

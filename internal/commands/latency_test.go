@@ -10,7 +10,7 @@ import (
 
 // What is remembered is bounded, and of a second only the longest.
 func TestSpikesAreBounded(t *testing.T) {
-	l := spikes{events: make(map[string]*event)}
+	l := spikes{}
 	l.add("command", 1, 1e9)
 	require.Empty(t, l.events, "nobody has asked")
 	l.threshold.Store(5)

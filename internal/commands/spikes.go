@@ -38,6 +38,9 @@ func (l *spikes) add(name string, unix, ns int64) {
 	defer l.mu.Unlock()
 	e := l.events[name]
 	if e == nil {
+		if l.events == nil {
+			l.events = make(map[string]*event)
+		}
 		e = new(event)
 		l.events[name] = e
 	}
