@@ -2,7 +2,6 @@ package commands
 
 import (
 	"context"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -17,20 +16,8 @@ func TestTheTextOfATinyFloatIsNoWork(t *testing.T) {
 		f, ok := parseFloat([]byte(word))
 		require.True(t, ok, word)
 		require.Equal(t, "0", string(floatText(f)), word)
-		require.Less(t, allocated(func() { floatText(f) }), 100, word)
+		require.Less(t, testing.AllocsPerRun(10, func() { floatText(f) }), 5., word)
 	}
-}
-
-// allocated is about how many bytes a function allocates.
-func allocated(f func()) int {
-	const times = 10
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	for range times {
-		f()
-	}
-	runtime.ReadMemStats(&after)
-	return int(after.TotalAlloc-before.TotalAlloc) / times
 }
 
 // While a long float is counted its key can be used, and what others did to it is not lost.
@@ -39,8 +26,7 @@ func TestALongFloatIsCountedWithoutTheLock(t *testing.T) {
 		name, held string
 		numbers    bool
 	}{{"it counts with", "1", true}, {"it holds", strings.Repeat("1", shortFloat+1), false}} {
-		s := newStill(t)
-		own, other := s.dial().session.call, s.dial().session.call.View
+		own, other := twoCalls()
 		key, ctx := []byte("k"), context.Background()
 		set := func(text string) {
 			require.NoError(t, other.Write(ctx, key, store.Value{Bytes: []byte(text)}, store.Never), long.name)
@@ -64,8 +50,7 @@ func TestALongFloatIsCountedWithoutTheLock(t *testing.T) {
 
 // A key that others change again and again is locked in the end.
 func TestALongFloatIsCountedAtLast(t *testing.T) {
-	s := newStill(t)
-	own, other := s.dial().session.call, s.dial().session.call.View
+	own, other := twoCalls()
 	key, ctx := []byte("k"), context.Background()
 	tries := 0
 	step := floatStep{long: true, put: put, count: func(_ store.Entry, was []byte) ([]byte, error) {
@@ -79,4 +64,10 @@ func TestALongFloatIsCountedAtLast(t *testing.T) {
 	value, _, err := other.Read(ctx, key, nil)
 	require.NoError(t, err)
 	require.Equal(t, "xxxx7", string(value))
+}
+
+// twoCalls are a call of one client, and what another one sees.
+func twoCalls() (own *Call, other store.View) {
+	memory := store.NewMemory(store.Options{Clock: store.NewClock()})
+	return &Call{Context: context.Background(), View: memory.View()}, memory.View()
 }

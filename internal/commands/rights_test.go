@@ -75,16 +75,16 @@ func TestEveryKeyAndChannelIsLookedAt(t *testing.T) {
 		case first != 0:
 			rows++
 			require.NoError(t, c.Send(encode(sample(row, "other"))))
-			assert.Equal(t, "-"+string(errDeniedKey)+"\r\n", c.output(), row.Name)
+			assert.Equal(t, "-"+"NOPERM No permissions to access a key"+"\r\n", c.output(), row.Name)
 			require.NoError(t, c.Send(encode(sample(row, "k"))))
-			if row != &rename && row != &renameNX && row != &copyKey { // whose other key is "1"
+			if !slices.Contains([]string{"rename", "renamenx", "copy"}, row.Name) { // whose other key is "1"
 				assert.NotContains(t, c.output(), "NOPERM", row.Name)
 			}
 			c.say(t, "UNWATCH")
 		case row.Hearsay != noChannel:
 			rows++
 			require.NoError(t, c.Send(encode(sample(row, ""))))
-			assert.Equal(t, "-"+string(errDeniedChannel)+"\r\n", c.output(), row.Name)
+			assert.Equal(t, "-"+"NOPERM No permissions to access a channel"+"\r\n", c.output(), row.Name)
 		}
 	}
 	assert.Greater(t, rows, 60)
@@ -93,7 +93,7 @@ func TestEveryKeyAndChannelIsLookedAt(t *testing.T) {
 		words := slices.Clone(many)
 		words[at] = "x"
 		require.NoError(t, c.Send(encode(words)))
-		require.Equal(t, "-"+string(errDeniedKey)+"\r\n", c.output(), at)
+		require.Equal(t, "-"+"NOPERM No permissions to access a key"+"\r\n", c.output(), at)
 	}
 	for _, call := range []string{"MSET k 1 x 1", "CL.ALL 2 FIXED k 1 1 1 THROTTLE x 1 1 1 1", "CL.ALL 1 FIXED x 1 1 1 PEEK", "COPY k x", "COPY x k", "RENAME k x",
 		"SUBSCRIBE a b", "GET x\x00"} {
@@ -122,10 +122,10 @@ func TestLongCallsAreLookedAtWhole(t *testing.T) {
 	require.Equal(t, ":0\r\n", c.output())
 	words[4999] = "x"
 	require.NoError(t, c.Send(encode(words)))
-	require.Equal(t, "-"+string(errDeniedKey)+"\r\n", c.output())
+	require.Equal(t, "-"+"NOPERM No permissions to access a key"+"\r\n", c.output())
 	c.say(t, "MULTI")
 	require.NoError(t, c.Send(encode(words)))
-	require.Equal(t, "-"+string(errDeniedKey)+"\r\n", c.output())
+	require.Equal(t, "-"+"NOPERM No permissions to access a key"+"\r\n", c.output())
 	require.Contains(t, c.say(t, "EXEC"), "EXECABORT")
 	require.Contains(t, s.dial().say(t, "ACL LOG 1"), ":1\r\n$6\r\nreason\r\n$3\r\nkey\r\n$7\r\ncontext\r\n$5\r\nmulti\r\n$6\r\nobject\r\n$1\r\nx\r\n")
 }
@@ -458,7 +458,7 @@ func TestRenamedCommands(t *testing.T) {
 	require.NoError(t, in.Table.Rename("flushall", ""))
 	require.NoError(t, in.Table.Rename("get", "fetch"))
 	require.NoError(t, in.Table.Rename("set", "get"))
-	for from, to := range map[string]string{"nosuch": "x", "client|id": "x", "ping": "echo", "echo": "a|b", "flushall": "x", "ttl": strings.Repeat("x", longestCommand+1)} {
+	for from, to := range map[string]string{"nosuch": "x", "client|id": "x", "ping": "echo", "echo": "a|b", "flushall": "x", "ttl": strings.Repeat("x", 1025)} {
 		require.Error(t, in.Table.Rename(from, to), "%s %s", from, to)
 	}
 	c := s.dial()

@@ -463,7 +463,7 @@ var mSet = Command{
 	Event: "set", Args: []Arg{Key("key").With("value")}, Reply: "OK. Up to 1024 keys are set in one step.",
 	Run: func(c *Call) error {
 		c.Out.Status("OK")
-		return c.inSteps(c.Many(), 2, c.writeAll)
+		return c.inSteps(c.Many(), 2, func(pairs [][]byte) error { return c.writeAll(pairs) })
 	},
 }
 

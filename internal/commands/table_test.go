@@ -54,7 +54,7 @@ func everyRow() (rows []*Command) {
 func TestRowsAreSound(t *testing.T) {
 	_, err := NewTable(All())
 	require.NoError(t, err)
-	_, err = NewTable(append(All(), &get))
+	_, err = NewTable(append(All(), find(All(), "get")))
 	require.EqualError(t, err, "get: Name: it is there twice")
 }
 
@@ -73,7 +73,7 @@ func TestFlawsAreFound(t *testing.T) {
 		"Args: a repeats and is not the last": func(r *Command) { r.Args = []Arg{Word("a").Many(), Word("b")} },
 		"KeyAccess: ":                         func(r *Command) { r.KeyAccess = "" },
 	} {
-		row := get
+		row := *find(All(), "get")
 		spoil(&row)
 		_, err := NewTable([]*Command{&row})
 		require.ErrorContains(t, err, want)

@@ -80,7 +80,7 @@ func TestAnUnstatedRowIsFound(t *testing.T) {
 	require.Equal(t, []string{
 		"planted: no worst call is stated (worstCalls, in worst_calls_test.go)",
 		"get: call is missing", "get: where is missing", "get: stage nowhere is missing",
-	}, unstated([]*Command{row, &get},
+	}, unstated([]*Command{row, find(All(), "get")},
 		[]worst{{row: "get", where: onLoop}, {row: "get", call: "GET k"}, {row: "get", of: "nowhere", call: "GET k", where: onLoop}}))
 }
 
