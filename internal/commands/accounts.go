@@ -1,10 +1,10 @@
 package commands
 
 import (
+	"cellserver/internal/acl"
+	"cellserver/internal/command"
 	"sync"
 	"sync/atomic"
-
-	"cellserver/internal/acl"
 )
 
 // Who may do what: users, and the sessions that are logged in as one.
@@ -40,8 +40,8 @@ type ACLFile interface {
 }
 
 // begin makes the one user that there is at first.
-func (as *accounts) begin(t *Table) {
-	as.commands = acl.NewCommands(t.describe())
+func (as *accounts) begin(t *command.Table) {
+	as.commands = acl.NewCommands(describe(t))
 	as.first = &account{name: "default"}
 	as.first.user.Store(as.commands.Default())
 	as.byName = map[string]*account{"default": as.first}
@@ -50,17 +50,17 @@ func (as *accounts) begin(t *Table) {
 }
 
 // describe is what rules know of the rows, by their numbers.
-func (t *Table) describe() []acl.Command {
-	list := make([]acl.Command, len(t.byName))
-	for _, row := range t.byName {
+func describe(t *command.Table) []acl.Command {
+	list := make([]acl.Command, len(t.ByName))
+	for _, row := range t.ByName {
 		command := acl.Command{Name: row.Name, Parent: -1}
-		if row.parent != nil {
-			command.Parent = row.parent.number
+		if row.Parent != nil {
+			command.Parent = row.Parent.Number
 		}
-		for _, category := range row.categories() {
+		for _, category := range row.Categories() {
 			command.Categories = append(command.Categories, category[1:])
 		}
-		list[row.number] = command
+		list[row.Number] = command
 	}
 	return list
 }
@@ -276,14 +276,14 @@ func (as *accounts) replace(in *Instance, users acl.Users, own *Session) (ownEnd
 
 // stillHears ends a conversation that has just subscribed to what its user may not use: the user's rights were taken away meanwhile,
 // and whoever did that may have looked for listeners before.
-func (c *Call) stillHears(kind via, names [][]byte) {
+func stillHears(c *command.Call, kind via, names [][]byte) {
 	u := sessionOf(c).account.Load().user.Load()
 	if u != nil && u.Open() {
 		return
 	}
 	for _, name := range names {
 		if u == nil || !u.MayHear(name, kind == viaPattern) {
-			c.hangUp()
+			hangUp(c)
 			return
 		}
 	}

@@ -1,66 +1,66 @@
 package commands
 
 import (
+	"cellserver/internal/acl"
+	"cellserver/internal/command"
+	"cellserver/internal/resp"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"strconv"
-
-	"cellserver/internal/acl"
-	"cellserver/internal/resp"
 )
 
 // ACL: users and what they may do. Those that may look at many users or clients are Slow.
 
-var aclCommand = Command{
+var aclCommand = command.Command{
 	Name: "acl", Group: "server", Category: "none", Since: "6.0.0", Complexity: "Depends on the subcommand.", Min: 2,
 	Summary: "Commands about users and what they may do.", AnyMore: true,
-	Subs: []*Command{&aclCat, &aclDelUser, &aclDryRun, &aclGenPass, &aclGetUser, &aclList, &aclLoad, &aclLogCommand, &aclSave, &aclSetUser,
-		&aclUsers, &aclWhoAmI, helpOf("acl", "6.0.0")},
+	Subs: []*command.Command{&aclCat, &aclDelUser, &aclDryRun, &aclGenPass, &aclGetUser, &aclList, &aclLoad, &aclLogCommand, &aclSave, &aclSetUser,
+		&aclUsers, &aclWhoAmI, command.HelpOf("acl", "6.0.0")},
 }
 
 // Flags of those that anybody may say, and of those that are for administrators.
 const (
-	aboutRights = NoScript | Loading | Stale
-	aboutUsers  = Admin | Dangerous | aboutRights
+	aboutRights = command.NoScript | command.Loading | command.Stale
+	aboutUsers  = command.Admin | command.Dangerous | aboutRights
 )
 
 // errACLWords is what Redis says of words that are too many.
-func errACLWords(c *Call) error {
-	return refusal(fmt.Sprintf("ERR unknown subcommand or wrong number of arguments for '%.128s'. Try ACL HELP.", c.words[1]))
+func errACLWords(c *command.Call) error {
+	return command.Refusal(fmt.Sprintf("ERR unknown subcommand or wrong number of arguments for '%.128s'. Try ACL HELP.", c.Words[1]))
 }
 
-var aclWhoAmI = Command{
+var aclWhoAmI = command.Command{
 	Name: "acl|whoami", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(1)", Flags: aboutRights,
 	Summary: "Returns the name of the user that the connection is.", Reply: "A name.",
-	Run: func(c *Call) error {
+	Run: func(c *command.Call) error {
 		c.Out.BulkString(clientOf(c).account.Load().name)
 		return nil
 	},
 }
 
-var aclCat = Command{
+var aclCat = command.Command{
 	Name: "acl|cat", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(1)", Flags: aboutRights,
 	Summary: "Lists the categories of commands, or the commands in one.", AnyMore: true,
-	Args: []Arg{Word("categoryname").Optional()}, Reply: "Their names.",
-	Run: func(c *Call) error {
+	Args: []command.Arg{command.Word("categoryname").Optional()}, Reply: "Their names.",
+	Run: func(c *command.Call) error {
 		commands := instanceOf(c).accounts.commands
 		names, ok := commands.Used(), true
 		switch word := c.Word(); {
-		case len(c.words) > 3:
+		case len(c.Words) > 3:
 			return errACLWords(c)
 		case word != nil:
 			if names, ok = commands.In(string(word)); !ok {
-				return refusal(fmt.Sprintf("ERR Unknown category '%.128s'", word))
+				return command.Refusal(fmt.Sprintf("ERR Unknown category '%.128s'", word))
 			}
 		}
-		c.writeNames(names)
+		writeNames(c, names)
 		return nil
 	},
 }
 
-func (c *Call) writeNames(names []string) {
+func writeNames(c *command.Call, names []string) {
 	c.Out.Array(len(names))
 	for _, name := range names {
 		c.Out.BulkString(name)
@@ -68,23 +68,23 @@ func (c *Call) writeNames(names []string) {
 	}
 }
 
-var aclGenPass = Command{
+var aclGenPass = command.Command{
 	Name: "acl|genpass", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(1)", Flags: aboutRights,
 	Summary: "Makes a password that nobody can guess, of 256 bits unless another number is said.", AnyMore: true,
-	Args: []Arg{Word("bits").Optional()}, Reply: "Hexadecimal digits.",
-	Run: func(c *Call) error {
+	Args: []command.Arg{command.Word("bits").Optional()}, Reply: "Hexadecimal digits.",
+	Run: func(c *command.Call) error {
 		const most = 4096
 		bits := int64(256)
-		if word := c.Word(); len(c.words) > 3 {
+		if word := c.Word(); len(c.Words) > 3 {
 			return errACLWords(c)
 		} else if word != nil {
 			var ok bool
 			if bits, ok = resp.ParseInt(word); !ok {
-				return errNotAnInteger
+				return command.ErrNotAnInteger
 			}
 		}
 		if bits <= 0 || bits > most {
-			return refusal("ERR ACL GENPASS argument must be the number of bits for the output password, a positive number up to " + strconv.Itoa(most))
+			return command.Refusal("ERR ACL GENPASS argument must be the number of bits for the output password, a positive number up to " + strconv.Itoa(most))
 		}
 		var random [most / 8]byte
 		rand.Read(random[:]) // never fails
@@ -93,38 +93,38 @@ var aclGenPass = Command{
 	},
 }
 
-var aclList = Command{
-	Name: "acl|list", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(N) in the number of users", Flags: aboutUsers, Cost: Unbounded,
+var aclList = command.Command{
+	Name: "acl|list", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(N) in the number of users", Flags: aboutUsers, Cost: command.Unbounded,
 	Summary: "Describes the users.", Reply: "A line a user, as in an ACL file.",
-	Run: func(c *Call) error {
+	Run: func(c *command.Call) error {
 		var lines []string
 		for _, u := range instanceOf(c).accounts.sorted() {
 			lines = append(lines, u.String())
 		}
-		c.writeNames(lines)
+		writeNames(c, lines)
 		return nil
 	},
 }
 
-var aclUsers = Command{
-	Name: "acl|users", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(N) in the number of users", Flags: aboutUsers, Cost: Unbounded,
+var aclUsers = command.Command{
+	Name: "acl|users", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(N) in the number of users", Flags: aboutUsers, Cost: command.Unbounded,
 	Summary: "Lists the users.", Reply: "Their names.",
-	Run: func(c *Call) error {
+	Run: func(c *command.Call) error {
 		var names []string
 		for _, u := range instanceOf(c).accounts.sorted() {
 			names = append(names, u.Name())
 		}
-		c.writeNames(names)
+		writeNames(c, names)
 		return nil
 	},
 }
 
-var aclGetUser = Command{
+var aclGetUser = command.Command{
 	Name: "acl|getuser", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(N) in the number of the user's rules",
-	Flags: aboutUsers, Cost: Unbounded,
-	Summary: "Describes a user.", Args: []Arg{Word("username")},
+	Flags: aboutUsers, Cost: command.Unbounded,
+	Summary: "Describes a user.", Args: []command.Arg{command.Word("username")},
 	Reply: "A map: flags, passwords (their SHA-256), commands, keys, channels, selectors; nil if there is no such user.",
-	Run: func(c *Call) error {
+	Run: func(c *command.Call) error {
 		a := instanceOf(c).accounts.find(string(c.Word()))
 		if a == nil {
 			c.Out.Null()
@@ -143,40 +143,40 @@ var aclGetUser = Command{
 			c.Out.BulkString(flag)
 		}
 		c.Out.BulkString("passwords")
-		c.writeNames(d.Passwords)
-		c.writePermissions(d.Permissions)
+		writeNames(c, d.Passwords)
+		writePermissions(c, d.Permissions)
 		c.Out.BulkString("selectors")
 		c.Out.Array(len(d.Selectors))
 		for _, p := range d.Selectors {
 			c.Out.Map(3)
-			c.writePermissions(p)
+			writePermissions(c, p)
 		}
 		return nil
 	},
 }
 
-func (c *Call) writePermissions(p acl.Permissions) {
+func writePermissions(c *command.Call, p acl.Permissions) {
 	for _, f := range [][2]string{{"commands", p.Commands}, {"keys", p.Keys}, {"channels", p.Channels}} {
 		c.Out.BulkString(f[0])
 		c.Out.BulkString(f[1])
 	}
 }
 
-var aclSetUser = Command{
-	Name: "acl|setuser", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(N) in the number of rules", Flags: aboutUsers, Cost: Unbounded,
+var aclSetUser = command.Command{
+	Name: "acl|setuser", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(N) in the number of rules", Flags: aboutUsers, Cost: command.Unbounded,
 	Summary: "Makes a user, or changes what it may do: all rules, or none. Its clients feel it at once.",
-	Args:    []Arg{Word("username"), Word("rule").Optional().Many().UpTo(1000)}, Reply: "OK.", Secrets: wordsFrom(2),
-	Run: func(c *Call) error {
+	Args:    []command.Arg{command.Word("username"), command.Word("rule").Optional().Many().UpTo(1000)}, Reply: "OK.", Secrets: wordsFrom(2),
+	Run: func(c *command.Call) error {
 		name, as := string(c.Word()), &instanceOf(c).accounts
 		var rules []string
 		for _, word := range c.Many() {
 			rules = append(rules, string(word))
 		}
 		if !acl.IsName(name) {
-			return refusal("ERR Usernames can't contain spaces or null characters")
+			return command.Refusal("ERR Usernames can't contain spaces or null characters")
 		}
 		if len(name) > longestName {
-			return refusal(fmt.Sprintf("ERR Usernames can't be longer than %d bytes", longestName))
+			return command.Refusal(fmt.Sprintf("ERR Usernames can't be longer than %d bytes", longestName))
 		}
 		as.mu.Lock()
 		defer as.mu.Unlock()
@@ -184,13 +184,13 @@ var aclSetUser = Command{
 		if known := as.byName[name]; known != nil {
 			u = known.user.Load()
 		} else if len(as.byName) >= acl.MaxUsers {
-			return refusal(fmt.Sprintf("ERR there are too many users (%d)", acl.MaxUsers))
+			return command.Refusal(fmt.Sprintf("ERR there are too many users (%d)", acl.MaxUsers))
 		}
 		changed, err := u.With(rules, as.channels.Load())
 		if err != nil {
 			return err
 		}
-		c.endsItself(as.set(instanceOf(c), changed, clientOf(c)))
+		endsItself(c, as.set(instanceOf(c), changed, clientOf(c)))
 		c.Out.Status("OK")
 		return nil
 	},
@@ -200,23 +200,23 @@ var aclSetUser = Command{
 const longestName = 1024
 
 // endsItself ends the own connection after the reply, if its rights have gone; else what it may do may be something else now.
-func (c *Call) endsItself(ends bool) {
+func endsItself(c *command.Call, ends bool) {
 	if ends {
-		c.hangUp()
+		hangUp(c)
 	}
 	if c.Session != nil { // within a transaction: else the next turn looks
 		sessionOf(c).lookUpRights()
 	}
 }
 
-var aclDelUser = Command{
-	Name: "acl|deluser", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(N) in the number of clients", Flags: aboutUsers, Cost: Unbounded,
-	Summary: "Deletes users, and ends their connections.", Args: []Arg{Word("username").Many().UpTo(1000)}, Reply: "How many there were.",
-	Run: func(c *Call) error {
+var aclDelUser = command.Command{
+	Name: "acl|deluser", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(N) in the number of clients", Flags: aboutUsers, Cost: command.Unbounded,
+	Summary: "Deletes users, and ends their connections.", Args: []command.Arg{command.Word("username").Many().UpTo(1000)}, Reply: "How many there were.",
+	Run: func(c *command.Call) error {
 		names, as := c.Many(), &instanceOf(c).accounts
 		for _, name := range names {
 			if string(name) == "default" {
-				return refusal("ERR The 'default' user cannot be removed")
+				return command.Refusal("ERR The 'default' user cannot be removed")
 			}
 		}
 		as.mu.Lock()
@@ -228,7 +228,7 @@ var aclDelUser = Command{
 			}
 		}
 		gone = distinct(gone)
-		c.endsItself(as.drop(instanceOf(c), gone, clientOf(c)))
+		endsItself(c, as.drop(instanceOf(c), gone, clientOf(c)))
 		c.Out.Int(int64(len(gone)))
 		return nil
 	},
@@ -245,26 +245,26 @@ func distinct(list []*account) (once []*account) {
 	return once
 }
 
-var aclDryRun = Command{
-	Name: "acl|dryrun", Group: "server", Category: "none", Since: "7.0.0", Complexity: "O(1)", Flags: aboutUsers, Cost: Unbounded, Min: 4,
+var aclDryRun = command.Command{
+	Name: "acl|dryrun", Group: "server", Category: "none", Since: "7.0.0", Complexity: "O(1)", Flags: aboutUsers, Cost: command.Unbounded, Min: 4,
 	Summary: "Says whether a user may make a call, without making it.",
-	Args:    []Arg{Word("username"), Word("command"), Word("arg").Optional().Many().UpTo(1000)}, Reply: "OK, or what it may not.",
-	Run: func(c *Call) error {
-		a, words := instanceOf(c).accounts.find(string(c.Word())), c.words[3:]
+	Args:    []command.Arg{command.Word("username"), command.Word("command"), command.Word("arg").Optional().Many().UpTo(1000)}, Reply: "OK, or what it may not.",
+	Run: func(c *command.Call) error {
+		a, words := instanceOf(c).accounts.find(string(c.Word())), c.Words[3:]
 		var u *acl.User
 		if a != nil {
 			u = a.user.Load()
 		}
-		row := c.Server.Table.find(words)
+		row := c.Server.Table.Find(words)
 		switch {
 		case u == nil:
-			return refusal(fmt.Sprintf("ERR User '%.1024s' not found", c.words[2]))
+			return command.Refusal(fmt.Sprintf("ERR User '%.1024s' not found", c.Words[2]))
 		case row == nil:
-			return refusal(fmt.Sprintf("ERR Command '%.128s' not found", words[0]))
-		case !row.grammar.fits(len(words)):
-			return errArity(row)
+			return command.Refusal(fmt.Sprintf("ERR Command '%.128s' not found", words[0]))
+		case !row.Grammar.Fits(len(words)):
+			return command.ErrArity(row)
 		}
-		why, object, _ := row.ask(c.Server, u, words)
+		why, object, _ := row.Ask(c.Server, u, words)
 		switch why {
 		case acl.Allowed:
 			c.Out.Status("OK")
@@ -279,25 +279,25 @@ var aclDryRun = Command{
 	},
 }
 
-var aclLogCommand = Command{
-	Name: "acl|log", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(N) in the number of entries", Flags: aboutUsers, Cost: Unbounded,
+var aclLogCommand = command.Command{
+	Name: "acl|log", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(N) in the number of entries", Flags: aboutUsers, Cost: command.Unbounded,
 	Summary: "Shows what was refused of late, passwords too, 10 entries unless another number is said; or forgets them.", AnyMore: true,
-	Args: []Arg{Word("[count | RESET]").Optional()},
+	Args: []command.Arg{command.Word("[count | RESET]").Optional()},
 	Reply: "OK to RESET; else of each the count of those alike, reason, context, object, username, age-seconds, client-info, " +
 		"entry-id, timestamp-created and timestamp-last-updated in Unix milliseconds.",
-	Run: func(c *Call) error {
+	Run: func(c *command.Call) error {
 		count, log := int64(10), &instanceOf(c).accounts.log
 		switch word := c.Word(); {
-		case len(c.words) > 3:
+		case len(c.Words) > 3:
 			return errACLWords(c)
-		case word != nil && foldEqual(word, "RESET"):
+		case word != nil && command.FoldEqual(word, "RESET"):
 			log.forget()
 			c.Out.Status("OK")
 			return nil
 		case word != nil:
 			var ok bool
 			if count, ok = resp.ParseInt(word); !ok {
-				return errNotAnInteger
+				return command.ErrNotAnInteger
 			}
 		}
 		entries := log.latest(max(count, 0))
@@ -310,23 +310,23 @@ var aclLogCommand = Command{
 	},
 }
 
-const errNoACLFile refusal = "ERR This Redis instance is not configured to use an ACL file. You may want to specify users via the ACL SETUSER " +
+const errNoACLFile command.Refusal = "ERR This Redis instance is not configured to use an ACL file. You may want to specify users via the ACL SETUSER " +
 	"command and then issue a CONFIG REWRITE (assuming you have a Redis configuration file set) in order to store users in the Redis configuration."
 
 // errFileInMulti refuses to read or write a file while keys are locked.
-const errFileInMulti refusal = "ERR ACL LOAD and ACL SAVE are not allowed inside a transaction"
+const errFileInMulti command.Refusal = "ERR ACL LOAD and ACL SAVE are not allowed inside a transaction"
 
 // aboutFile makes ACL LOAD and ACL SAVE.
-func aboutFile(row Command, run func(c *Call, as *accounts) error) Command {
+func aboutFile(row command.Command, run func(c *command.Call, as *accounts) error) command.Command {
 	row.Group, row.Category, row.Since, row.Complexity = "server", "none", "6.0.0", "O(N) in the number of users"
-	row.Flags, row.Cost = aboutUsers, Unbounded
+	row.Flags, row.Cost = aboutUsers, command.Unbounded
 	row.Reply = "OK."
-	row.Run = func(c *Call) error {
+	row.Run = func(c *command.Call) error {
 		as := &instanceOf(c).accounts
 		switch {
 		case as.file == nil:
 			return errNoACLFile
-		case c.inTransaction:
+		case c.InTransaction:
 			return errFileInMulti
 		}
 		as.fileMu.Lock()
@@ -340,26 +340,26 @@ func aboutFile(row Command, run func(c *Call, as *accounts) error) Command {
 	return row
 }
 
-var aclLoad = aboutFile(Command{Name: "acl|load",
+var aclLoad = aboutFile(command.Command{Name: "acl|load",
 	Summary: "Reads the users from the ACL file: all of them, or none if there is a fault in it. A client stays if its user is still there."},
-	func(c *Call, as *accounts) error {
+	func(c *command.Call, as *accounts) error {
 		users, err := as.read()
 		if err != nil {
 			return err
 		}
 		as.mu.Lock()
 		defer as.mu.Unlock()
-		c.endsItself(as.replace(instanceOf(c), users, clientOf(c)))
+		endsItself(c, as.replace(instanceOf(c), users, clientOf(c)))
 		return nil
 	})
 
-var aclSave = aboutFile(Command{Name: "acl|save", Summary: "Writes the users to the ACL file."}, func(c *Call, as *accounts) error {
+var aclSave = aboutFile(command.Command{Name: "acl|save", Summary: "Writes the users to the ACL file."}, func(c *command.Call, as *accounts) error {
 	as.mu.Lock()
 	users := as.users()
 	as.mu.Unlock()
 	if err := as.file.Save(users.String()); err != nil {
 		instanceOf(c).clientLog.Error("the users cannot be saved", "error", err)
-		return refusal("ERR There was an error trying to save the ACLs. Please check the server logs for more information")
+		return command.Refusal("ERR There was an error trying to save the ACLs. Please check the server logs for more information")
 	}
 	return nil
 })
@@ -368,7 +368,7 @@ var aclSave = aboutFile(Command{Name: "acl|save", Summary: "Writes the users to 
 func (as *accounts) read() (acl.Users, error) {
 	text, err := as.file.Load()
 	if err != nil {
-		return nil, refusal("ERR Error loading ACLs, " + err.Error())
+		return nil, command.Refusal("ERR Error loading ACLs, " + err.Error())
 	}
 	return as.commands.Parse(as.file.Path(), text, as.channels.Load())
 }
@@ -412,9 +412,9 @@ func (in *Instance) setAccounts(password string, told [][]string) error {
 func (as *accounts) tell(in *Instance, name string, rules []string, named map[string]bool) error {
 	switch {
 	case named[name]:
-		return refusal("Duplicate user found. A user can only be defined once in config files")
+		return command.Refusal("Duplicate user found. A user can only be defined once in config files")
 	case !acl.IsName(name):
-		return refusal("Spaces not allowed in ACL usernames")
+		return command.Refusal("Spaces not allowed in ACL usernames")
 	}
 	named[name] = true
 	if name == "default" {

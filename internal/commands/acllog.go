@@ -1,11 +1,11 @@
 package commands
 
 import (
+	"cellserver/internal/acl"
+	"cellserver/internal/command"
 	"strings"
 	"sync"
 	"sync/atomic"
-
-	"cellserver/internal/acl"
 )
 
 // ACL LOG: calls and passwords that were refused, of late.
@@ -40,7 +40,7 @@ const (
 )
 
 // add notes a refusal.
-func (l *aclLog) add(s *Session, row *Command, e deniedCall) {
+func (l *aclLog) add(s *Session, row *command.Command, e deniedCall) {
 	l.denied[e.why].Add(1)
 	e.count, e.at = 1, s.instance.Now()
 	e.first = e.at
@@ -98,7 +98,7 @@ func (l *aclLog) forget() {
 	l.entries = nil
 }
 
-func (e *deniedCall) write(c *Call) {
+func (e *deniedCall) write(c *command.Call) {
 	context := "toplevel"
 	if e.multi {
 		context = "multi"
@@ -117,7 +117,7 @@ func (e *deniedCall) write(c *Call) {
 	for _, f := range []struct {
 		name  string
 		value int64
-	}{{"entry-id", e.id}, {"timestamp-created", c.unix(e.first) / 1e6}, {"timestamp-last-updated", c.unix(e.at) / 1e6}} {
+	}{{"entry-id", e.id}, {"timestamp-created", c.Unix(e.first) / 1e6}, {"timestamp-last-updated", c.Unix(e.at) / 1e6}} {
 		c.Out.BulkString(f.name)
 		c.Out.Int(f.value)
 	}
@@ -127,6 +127,6 @@ func (e *deniedCall) write(c *Call) {
 var reasons = [...]string{acl.DeniedCommand: "command", acl.DeniedKey: "key", acl.DeniedPassword: "auth", acl.DeniedChannel: "channel"}
 
 // logDenied notes a call that was refused, with what of it was: the command, or a key or channel.
-func (s *Session) logDenied(row *Command, why acl.Verdict, object []byte, user string, multi bool) {
+func (s *Session) logDenied(row *command.Command, why acl.Verdict, object []byte, user string, multi bool) {
 	s.instance.accounts.log.add(s, row, deniedCall{why: why, multi: multi, object: cut(object, loggedBytes), user: cut([]byte(user), loggedBytes)})
 }

@@ -1,20 +1,20 @@
 package commands
 
 import (
+	"cellserver/internal/command"
+	"cellserver/internal/resp"
 	"net"
 	"strconv"
 	"strings"
-
-	"cellserver/internal/resp"
 )
 
 // What those who run a Redis ask of it, and what is true of this server, which has no replicas, no scripts, no modules and no
 // files.
 
-var role = Command{
-	Name: "role", Group: "server", Category: "admin", Since: "2.8.12", Complexity: "O(1)", Flags: NoScript | Loading | Stale | Fast | Dangerous, Cost: Constant,
+var role = command.Command{
+	Name: "role", Group: "server", Category: "admin", Since: "2.8.12", Complexity: "O(1)", Flags: command.NoScript | command.Loading | command.Stale | command.Fast | command.Dangerous, Cost: command.Constant,
 	Summary: "Says that this server is nobody's replica, and has none.", Reply: "Three elements: master, 0, no replicas.",
-	Run: func(c *Call) error {
+	Run: func(c *command.Call) error {
 		c.Out.Array(3)
 		c.Out.BulkString("master")
 		c.Out.Int(0)
@@ -23,36 +23,36 @@ var role = Command{
 	},
 }
 
-var lastSave = Command{
-	Name: "lastsave", Group: "server", Category: "admin", Since: "1.0.0", Complexity: "O(1)", Flags: Loading | Stale | Fast | Dangerous, Cost: Constant, Tips: varying,
+var lastSave = command.Command{
+	Name: "lastsave", Group: "server", Category: "admin", Since: "1.0.0", Complexity: "O(1)", Flags: command.Loading | command.Stale | command.Fast | command.Dangerous, Cost: command.Constant, Tips: command.Varying,
 	Summary: "Returns when the server started: nothing is saved.", Reply: "Unix seconds.",
-	Run: func(c *Call) error {
-		c.Out.Int(c.unix(instanceOf(c).started) / 1e9)
+	Run: func(c *command.Call) error {
+		c.Out.Int(c.Unix(instanceOf(c).started) / 1e9)
 		return nil
 	},
 }
 
-const errNotDurable refusal = "ERR nothing can be saved: this server keeps its keys in memory alone"
+const errNotDurable command.Refusal = "ERR nothing can be saved: this server keeps its keys in memory alone"
 
-var save = Command{
-	Name: "save", Group: "server", Category: "none", Since: "1.0.0", Complexity: "O(1)", Flags: Admin | Dangerous | NoScript | NoMulti,
+var save = command.Command{
+	Name: "save", Group: "server", Category: "none", Since: "1.0.0", Complexity: "O(1)", Flags: command.Admin | command.Dangerous | command.NoScript | command.NoMulti,
 	Summary: "Refused: this server keeps its keys in memory alone.", Reply: "An error.",
-	Run: func(*Call) error { return errNotDurable },
+	Run: func(*command.Call) error { return errNotDurable },
 }
 
-var bgSave = Command{
-	Name: "bgsave", Group: "server", Category: "none", Since: "1.0.0", Complexity: "O(1)", Flags: Admin | Dangerous | NoScript,
-	Summary: "Refused: this server keeps its keys in memory alone.", Args: []Arg{Flag("SCHEDULE")}, Reply: "An error.",
-	Run: func(*Call) error { return errNotDurable },
+var bgSave = command.Command{
+	Name: "bgsave", Group: "server", Category: "none", Since: "1.0.0", Complexity: "O(1)", Flags: command.Admin | command.Dangerous | command.NoScript,
+	Summary: "Refused: this server keeps its keys in memory alone.", Args: []command.Arg{command.Flag("SCHEDULE")}, Reply: "An error.",
+	Run: func(*command.Call) error { return errNotDurable },
 }
 
-var lolwut = Command{
-	Name: "lolwut", Group: "server", Category: "none", Since: "5.0.0", Complexity: "O(1)", Flags: ReadOnly | Fast, Cost: Constant,
-	Summary: "Shows the version, and no art.", Args: []Arg{Word("[VERSION version ...]").Optional().Many()}, Reply: "A line of text.",
-	Run: func(c *Call) error {
-		if words := c.Many(); len(words) > 1 && foldEqual(words[0], "VERSION") {
+var lolwut = command.Command{
+	Name: "lolwut", Group: "server", Category: "none", Since: "5.0.0", Complexity: "O(1)", Flags: command.ReadOnly | command.Fast, Cost: command.Constant,
+	Summary: "Shows the version, and no art.", Args: []command.Arg{command.Word("[VERSION version ...]").Optional().Many()}, Reply: "A line of text.",
+	Run: func(c *command.Call) error {
+		if words := c.Many(); len(words) > 1 && command.FoldEqual(words[0], "VERSION") {
 			if _, ok := resp.ParseInt(words[1]); !ok {
-				return errNotAnInteger
+				return command.ErrNotAnInteger
 			}
 		}
 		c.Out.Verbatim("txt", "Redis ver. "+redisVersion+"\n")
@@ -61,14 +61,14 @@ var lolwut = Command{
 }
 
 // nothingToFlush makes the FLUSH of a container whose things do not exist here.
-func nothingToFlush(name, since, wrong string, flags Flags, policy string) *Command {
-	return &Command{
-		Name: name, Group: "server", Category: "scripting", Since: since, Complexity: "O(1)", Flags: flags | NoScript,
-		Summary: "Removes all of them: there are none.", Args: []Arg{Word("[ASYNC | SYNC]").Optional()}, Reply: "OK.",
+func nothingToFlush(name, since, wrong string, flags command.Flags, policy string) *command.Command {
+	return &command.Command{
+		Name: name, Group: "server", Category: "scripting", Since: since, Complexity: "O(1)", Flags: flags | command.NoScript,
+		Summary: "Removes all of them: there are none.", Args: []command.Arg{command.Word("[ASYNC | SYNC]").Optional()}, Reply: "OK.",
 		Tips: []string{policy, "response_policy:all_succeeded"},
-		Run: func(c *Call) error {
-			if mode := c.Word(); mode != nil && !foldEqual(mode, "ASYNC") && !foldEqual(mode, "SYNC") {
-				return refusal(wrong)
+		Run: func(c *command.Call) error {
+			if mode := c.Word(); mode != nil && !command.FoldEqual(mode, "ASYNC") && !command.FoldEqual(mode, "SYNC") {
+				return command.Refusal(wrong)
 			}
 			c.Out.Status("OK")
 			return nil
@@ -78,99 +78,99 @@ func nothingToFlush(name, since, wrong string, flags Flags, policy string) *Comm
 
 const allNodes = "request_policy:all_nodes"
 
-var function = Command{
+var function = command.Command{
 	Name: "function", Group: "server", Category: "none", Since: "7.0.0", Complexity: "Depends on the subcommand.", Min: 2,
 	Summary: "Commands about functions, of which there are none.", AnyMore: true,
-	Subs: []*Command{
-		nothingToFlush("function|flush", "7.0.0", "ERR FUNCTION FLUSH only supports SYNC|ASYNC option", Write, allShards),
-		helpOf("function", "7.0.0"),
+	Subs: []*command.Command{
+		nothingToFlush("function|flush", "7.0.0", "ERR FUNCTION FLUSH only supports SYNC|ASYNC option", command.Write, command.AllShards),
+		command.HelpOf("function", "7.0.0"),
 	},
 }
 
 // script has one subcommand, and of the others says what Redis says of a command that it does not know: clients find out by that
 // that there are no scripts.
-var script = Command{
+var script = command.Command{
 	Name: "script", Group: "server", Category: "none", Since: "2.6.0", Complexity: "Depends on the subcommand.", Min: 2,
-	Summary: "Commands about scripts, of which there are none.", AnyMore: true, Traits: HidesSubcommands,
-	Subs: []*Command{
+	Summary: "Commands about scripts, of which there are none.", AnyMore: true, Traits: command.HidesSubcommands,
+	Subs: []*command.Command{
 		nothingToFlush("script|flush", "2.6.0", "ERR SCRIPT FLUSH only support SYNC|ASYNC option", 0, allNodes),
-		helpOf("script", "5.0.0"),
+		command.HelpOf("script", "5.0.0"),
 	},
 }
 
-var module = Command{
+var module = command.Command{
 	Name: "module", Group: "server", Category: "none", Since: "4.0.0", Complexity: "Depends on the subcommand.", Min: 2,
 	Summary: "Commands about modules, of which there are none.", AnyMore: true,
-	Subs: []*Command{&moduleList, helpOf("module", "5.0.0")},
+	Subs: []*command.Command{&moduleList, command.HelpOf("module", "5.0.0")},
 }
 
-var moduleList = Command{
-	Name: "module|list", Group: "server", Category: "none", Since: "4.0.0", Complexity: "O(1)", Flags: Admin | Dangerous | NoScript,
+var moduleList = command.Command{
+	Name: "module|list", Group: "server", Category: "none", Since: "4.0.0", Complexity: "O(1)", Flags: command.Admin | command.Dangerous | command.NoScript,
 	Summary: "Lists the modules.", Reply: "An empty array.", Tips: []string{"nondeterministic_output_order"},
-	Run: func(c *Call) error {
+	Run: func(c *command.Call) error {
 		c.Out.Array(0)
 		return nil
 	},
 }
 
-var shutdown = Command{
+var shutdown = command.Command{
 	Name: "shutdown", Group: "server", Category: "none", Since: "1.0.0", Complexity: "O(1)",
-	Flags:   Admin | Dangerous | NoScript | Loading | Stale | NoMulti | AllowBusy,
+	Flags:   command.Admin | command.Dangerous | command.NoScript | command.Loading | command.Stale | command.NoMulti | command.AllowBusy,
 	Summary: "Stops the server, as SIGTERM does: clients get their replies first.",
-	Args:    []Arg{OneOf("save", "NOSAVE", "SAVE"), Flag("NOW").Again(), Flag("FORCE").Again(), Flag("ABORT").Again()},
+	Args:    []command.Arg{command.OneOf("save", "NOSAVE", "SAVE"), command.Flag("NOW").Again(), command.Flag("FORCE").Again(), command.Flag("ABORT").Again()},
 	Reply:   "None: the connection ends.",
-	Run: func(c *Call) error {
+	Run: func(c *command.Call) error {
 		save, now, force, abort := c.Choice(), c.Flag(), c.Flag(), c.Flag()
 		switch {
 		case abort && (save != 0 || now || force):
-			return errSyntax
+			return command.ErrSyntax
 		case abort:
-			return refusal("ERR No shutdown in progress.")
+			return command.Refusal("ERR No shutdown in progress.")
 		case save == 2:
 			return errNotDurable
 		case instanceOf(c).stop == nil:
-			return refusal("ERR Errors trying to SHUTDOWN. Check logs.")
+			return command.Refusal("ERR Errors trying to SHUTDOWN. Check logs.")
 		}
 		instanceOf(c).log.Warn("a client has the server stop", "client", clientOf(c).peer.Remote)
-		c.hangUp()
+		hangUp(c)
 		instanceOf(c).stop()
 		return nil
 	},
 }
 
-var debugCommand = Command{
-	Name: "debug", Group: "server", Category: "none", Since: "1.0.0", Complexity: "O(1)", Flags: Admin | Dangerous | NoScript | Loading | Stale, Min: 2,
+var debugCommand = command.Command{
+	Name: "debug", Group: "server", Category: "none", Since: "1.0.0", Complexity: "O(1)", Flags: command.Admin | command.Dangerous | command.NoScript | command.Loading | command.Stale, Min: 2,
 	Summary: "For tests, where --enable-debug-command allows it: SLEEP makes this client, and no other, wait; SET-ACTIVE-EXPIRE 0 keeps " +
 		"what has expired until 1 is said; LOG writes a line to the log.",
-	Args:  []Arg{Word("SLEEP seconds | SET-ACTIVE-EXPIRE number | LOG message | HELP").Many()},
+	Args:  []command.Arg{command.Word("SLEEP seconds | SET-ACTIVE-EXPIRE number | LOG message | HELP").Many()},
 	Reply: "OK.",
-	Run: func(c *Call) error {
+	Run: func(c *command.Call) error {
 		words := c.Many()
 		if !instanceOf(c).mayDebug(clientOf(c)) {
-			return refusal(`ERR DEBUG command not allowed. If the enable-debug-command option is set to "local", you can run it from a ` +
+			return command.Refusal(`ERR DEBUG command not allowed. If the enable-debug-command option is set to "local", you can run it from a ` +
 				"local connection, otherwise you need to set this option in the configuration file, and then restart the server.")
 		}
-		if foldEqual(words[0], "HELP") && len(words) == 1 {
-			writeHelp(c, c.row)
+		if command.FoldEqual(words[0], "HELP") && len(words) == 1 {
+			writeHelp(c, c.Row)
 			return nil
 		}
 		run := debugs[strings.ToUpper(string(words[0]))]
 		if run == nil || len(words) != 2 {
-			return refusal("ERR unknown subcommand or wrong number of arguments for '" + cut(words[0], 128) + "'. Try DEBUG HELP.")
+			return command.Refusal("ERR unknown subcommand or wrong number of arguments for '" + cut(words[0], 128) + "'. Try DEBUG HELP.")
 		}
 		return run(c, words[1])
 	},
 }
 
-func writeHelp(c *Call, row *Command) {
-	lines := []string{row.upper() + " <subcommand> [<arg> [value] [opt] ...]. Subcommands are:", row.Args[0].Name, "    " + row.Summary}
+func writeHelp(c *command.Call, row *command.Command) {
+	lines := []string{row.Upper() + " <subcommand> [<arg> [value] [opt] ...]. Subcommands are:", row.Args[0].Name, "    " + row.Summary}
 	c.Out.Array(len(lines))
 	for _, line := range lines {
 		c.Out.Status(line)
 	}
 }
 
-var debugs = map[string]func(c *Call, word []byte) error{"SLEEP": debugSleep, "SET-ACTIVE-EXPIRE": debugExpire, "LOG": debugLog}
+var debugs = map[string]func(c *command.Call, word []byte) error{"SLEEP": debugSleep, "SET-ACTIVE-EXPIRE": debugExpire, "LOG": debugLog}
 
 // cut is the beginning of a word, of so many bytes at most.
 func cut(word []byte, bytes int) string { return string(word[:min(len(word), bytes)]) }
@@ -189,30 +189,30 @@ func (in *Instance) mayDo(allowed string, s *Session) bool {
 }
 
 // debugSleep makes one client wait. Redis makes all of them; here no client does that.
-func debugSleep(c *Call, word []byte) error {
+func debugSleep(c *command.Call, word []byte) error {
 	const longest = 1e6 // seconds
 	seconds, err := strconv.ParseFloat(string(word), 64)
-	if err != nil || !(seconds > 0) || c.inTransaction {
+	if err != nil || !(seconds > 0) || c.InTransaction {
 		seconds = 0
 	}
-	if c.inTransaction || seconds == 0 {
+	if c.InTransaction || seconds == 0 {
 		c.Out.Status("OK")
 		return nil
 	}
-	c.lasts = true
+	c.Lasts = true
 	instanceOf(c).waits.begin(sessionOf(c), wait{
-		until: msAfter(c.View.Now(), int64(min(seconds, longest)*1000)), reply: "+OK\r\n", ended: c.end(),
+		until: msAfter(c.View.Now(), int64(min(seconds, longest)*1000)), reply: "+OK\r\n", ended: end(c),
 	})
 	return nil
 }
 
 // end is what to do when a call that lasts is over: what its time would have been told to, is told.
-func (c *Call) end() func() {
-	in, row, call, clock := instanceOf(c), c.row, c.slowCall(c.row, c.words), c.Server.Clock
+func end(c *command.Call) func() {
+	in, row, call, clock := instanceOf(c), c.Row, newSlowCall(c, c.Row, c.Words), c.Server.Clock
 	began := clock.Now()
 	return func() {
 		if took := clock.Now() - began; in.took(row, took) {
-			in.slowlog.add(call, took/1000)
+			in.slowlog.Add(call, took/1000)
 		}
 	}
 }
@@ -220,7 +220,7 @@ func (c *Call) end() func() {
 // sweeper is a store that can be kept from removing what has expired.
 type sweeper interface{ SetSweeping(on bool) }
 
-func debugExpire(c *Call, word []byte) error {
+func debugExpire(c *command.Call, word []byte) error {
 	if s, ok := instanceOf(c).store.(sweeper); ok {
 		n, _ := resp.ParseInt(word) // what is no number is 0, as in Redis
 		s.SetSweeping(n != 0)
@@ -229,7 +229,7 @@ func debugExpire(c *Call, word []byte) error {
 	return nil
 }
 
-func debugLog(c *Call, word []byte) error {
+func debugLog(c *command.Call, word []byte) error {
 	const longest = 1024 // bytes
 	instanceOf(c).log.Warn("DEBUG LOG: " + cut(word, longest))
 	c.Out.Status("OK")

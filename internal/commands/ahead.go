@@ -2,9 +2,9 @@ package commands
 
 import (
 	"bytes"
-	"slices"
-
+	"cellserver/internal/command"
 	"cellserver/internal/resp"
+	"slices"
 )
 
 // ahead is a window of calls that were read and wait for their answers.
@@ -22,11 +22,11 @@ type ahead struct {
 
 // waiting is one of them.
 type waiting struct {
-	row        *Command // that its first word names, nil if it names none
-	start, end int      // of its words, in the window's
-	repeats    bool     // its words are those of the call before it, but for the second, which is a key
-	second     []byte   // then
-	held       bool     // its words stand in the reader's own memory
+	row        *command.Command // that its first word names, nil if it names none
+	start, end int              // of its words, in the window's
+	repeats    bool             // its words are those of the call before it, but for the second, which is a key
+	second     []byte           // then
+	held       bool             // its words stand in the reader's own memory
 }
 
 // lookahead is how many calls are read before the first is answered: enough for the memory of a modern processor to fetch them
@@ -53,9 +53,9 @@ func (a *ahead) take() (w *waiting, words [][]byte) {
 func (a *ahead) repeats() bool { return a.calls[a.next].repeats }
 
 // latest is the row of the call that was taken last, nil if it has none.
-func (a *ahead) latest() *Command {
+func (a *ahead) latest() *command.Command {
 	w := &a.calls[a.next-1]
-	return w.row.of(a.words[w.start:w.end])
+	return w.row.Of(a.words[w.start:w.end])
 }
 
 // isLong is the whole of the call that was taken last if it is a long one, else nil.
@@ -93,7 +93,7 @@ func (a *ahead) rest() {
 
 // fill reads up to most calls, until the window is full, or there is no whole one, or the reader fails. It finds each call's row, and
 // gathers their keys.
-func (a *ahead) fill(r *resp.Reader, t *Table, known *recent, most int) (err error) {
+func (a *ahead) fill(r *resp.Reader, t *command.Table, known *command.LastName, most int) (err error) {
 	a.keys = a.keys[:0]
 	for a.count < most && a.long == nil && !r.Drained() {
 		if a.repeat(r) {
@@ -107,14 +107,14 @@ func (a *ahead) fill(r *resp.Reader, t *Table, known *recent, most int) (err err
 			return err
 		}
 		words := a.words[start:]
-		row := t.lookup(words[0], known)
+		row := t.LookupLast(words[0], known)
 		a.calls[a.count] = waiting{row: row, start: start, end: len(a.words), held: r.Held()}
 		a.gather(row, words)
 		a.count++
 		if a.long = r.Long(); a.long != nil {
 			a.total = r.CallWords()
 		}
-		if row != nil && row.Traits&DropsRights != 0 {
+		if row != nil && row.Traits&command.DropsRights != 0 {
 			break // who is logged out by it may say less behind it
 		}
 	}
@@ -122,13 +122,13 @@ func (a *ahead) fill(r *resp.Reader, t *Table, known *recent, most int) (err err
 }
 
 // gather adds the key of a call, or the keys if it names which of its words they are.
-func (a *ahead) gather(row *Command, words [][]byte) {
+func (a *ahead) gather(row *command.Command, words [][]byte) {
 	switch {
-	case row == nil || row.firstKey == 0 || len(words) <= row.firstKey || len(a.keys) >= manyKeys:
+	case row == nil || row.FirstKey == 0 || len(words) <= row.FirstKey || len(a.keys) >= manyKeys:
 	case row.Keys != nil:
 		a.keys, _ = row.Keys(a.keys, words)
 	default:
-		a.keys = append(a.keys, words[row.firstKey])
+		a.keys = append(a.keys, words[row.FirstKey])
 	}
 }
 
@@ -137,7 +137,7 @@ const manyKeys = 2 * lookahead
 
 // repeat reads the next call if it repeats the one before it, about another key.
 func (a *ahead) repeat(r *resp.Reader) bool {
-	if a.count == 0 || a.calls[a.count-1].row == nil || a.calls[a.count-1].row.firstKey != 1 {
+	if a.count == 0 || a.calls[a.count-1].row == nil || a.calls[a.count-1].row.FirstKey != 1 {
 		return false
 	}
 	second, ok := r.Repeat()
@@ -162,7 +162,7 @@ func (a *ahead) own() {
 		w := &a.calls[i]
 		if w.start != copied { // calls that repeat one another share their words
 			words := a.words[w.start:w.end]
-			copy(words, own(words))
+			copy(words, command.OwnWords(words))
 			copied = w.start
 		}
 		if w.repeats {

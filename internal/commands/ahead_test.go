@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"cellserver/internal/command"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -66,13 +67,13 @@ func TestTheLookAtCallsThatAreAlikeEndsWithTheTurn(t *testing.T) {
 	s := newStill(t)
 	c, monitor := s.dial(), s.dial()
 	two := encode(strings.Fields("EXISTS a b c d e f g")) // it counts for two, so the turn ends within a window
-	input := append(two, slices.Repeat(encode([]string{"INCR", "n"}), turn+lookahead)...)
+	input := append(two, slices.Repeat(encode([]string{"INCR", "n"}), command.Turn+lookahead)...)
 	c.session.Feed(input)
 	clear(input) // as a transport's next bytes do
 	require.True(t, c.session.More())
 	require.Equal(t, "+OK\r\n", monitor.say(t, "MONITOR"))
 	c.settle()
-	require.True(t, strings.HasSuffix(c.output(), fmt.Sprintf(":%d\r\n", turn+lookahead)))
+	require.True(t, strings.HasSuffix(c.output(), fmt.Sprintf(":%d\r\n", command.Turn+lookahead)))
 	monitor.settle()
 	require.Equal(t, 2+lookahead, strings.Count(monitor.output(), `"INCR" "n"`))
 }

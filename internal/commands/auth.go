@@ -1,42 +1,42 @@
 package commands
 
 import (
-	"fmt"
-
 	"cellserver/internal/acl"
+	"cellserver/internal/command"
 	"cellserver/internal/resp"
+	"fmt"
 )
 
 // Commands that say who the client is.
 
 // handshake is what those commands have in common that a client sends before it may do anything else.
-const handshake = NoScript | Loading | Stale | Fast | NoAuth | AllowBusy
+const handshake = command.NoScript | command.Loading | command.Stale | command.Fast | command.NoAuth | command.AllowBusy
 
-var hello = Command{
-	Name: "hello", Group: "connection", Since: "6.0.0", Complexity: "O(1)", Flags: handshake, Cost: Constant,
+var hello = command.Command{
+	Name: "hello", Group: "connection", Since: "6.0.0", Complexity: "O(1)", Flags: handshake, Cost: command.Constant,
 	Summary: "Chooses the version of the protocol, and introduces client and server to each other.",
-	Args:    []Arg{Int("protover").Or(0).By(parseProtocol), Word("[AUTH username password] [SETNAME clientname]").Optional().Many()},
+	Args:    []command.Arg{command.Int("protover").Or(0).By(parseProtocol), command.Word("[AUTH username password] [SETNAME clientname]").Optional().Many()},
 	Reply:   "A map: server, version (of the Redis that this server is like), proto, id, mode, role, modules.",
 	Secrets: func(words [][]byte, hide func(int)) {
 		for i := 2; i+2 < len(words); i++ {
-			if foldEqual(words[i], "AUTH") {
+			if command.FoldEqual(words[i], "AUTH") {
 				hide(i + 1)
 				hide(i + 2)
 				i += 2
 			}
 		}
 	},
-	Run: func(c *Call) error {
+	Run: func(c *command.Call) error {
 		s, protocol := sessionOf(c), int(c.Int())
-		name, who, err := c.helloOptions(c.Many())
+		name, who, err := helloOptions(c, c.Many())
 		switch {
 		case err != nil:
 			return err
 		case who.account == nil && !s.authenticated:
-			return refusal("NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO AUTH <user> <pass> " +
+			return command.Refusal("NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO AUTH <user> <pass> " +
 				"option can be used to authenticate the client and select the RESP protocol version at the same time")
 		case who.account != nil:
-			if err := c.logIn(who); err != nil {
+			if err := logIn(c, who); err != nil {
 				return err
 			}
 		}
@@ -46,7 +46,7 @@ var hello = Command{
 		if protocol != 0 {
 			s.speak(protocol)
 		}
-		c.introduce()
+		introduce(c)
 		return nil
 	},
 }
@@ -55,52 +55,52 @@ func parseProtocol(word []byte) (int64, error) {
 	n, ok := resp.ParseInt(word)
 	switch {
 	case !ok:
-		return 0, refusal("ERR Protocol version is not an integer or out of range")
+		return 0, command.Refusal("ERR Protocol version is not an integer or out of range")
 	case n != 2 && n != 3:
-		return 0, refusal("NOPROTO unsupported protocol version")
+		return 0, command.Refusal("NOPROTO unsupported protocol version")
 	}
 	return n, nil
 }
 
 // helloOptions reads [AUTH username password] [SETNAME clientname].
-func (c *Call) helloOptions(words [][]byte) (name []byte, who identity, err error) {
+func helloOptions(c *command.Call, words [][]byte) (name []byte, who identity, err error) {
 	for len(words) > 0 {
 		switch {
-		case foldEqual(words[0], "AUTH") && len(words) >= 3:
-			if who = c.verify(words[1], words[2]); who.account == nil {
-				return nil, who, errWrongPass
+		case command.FoldEqual(words[0], "AUTH") && len(words) >= 3:
+			if who = verify(c, words[1], words[2]); who.account == nil {
+				return nil, who, command.ErrWrongPass
 			}
 			words = words[3:]
-		case foldEqual(words[0], "SETNAME") && len(words) >= 2:
+		case command.FoldEqual(words[0], "SETNAME") && len(words) >= 2:
 			if err := checkName(words[1]); err != nil {
 				return nil, who, err
 			}
 			name, words = words[1], words[2:]
 		default:
-			return nil, who, refusal(fmt.Sprintf("ERR Syntax error in HELLO option '%s'", words[0]))
+			return nil, who, command.Refusal(fmt.Sprintf("ERR Syntax error in HELLO option '%s'", words[0]))
 		}
 	}
 	return name, who, nil
 }
 
-var auth = Command{
-	Name: "auth", Group: "connection", Since: "1.0.0", Complexity: "O(N) in the number of the user's passwords", Flags: handshake, Cost: Constant,
+var auth = command.Command{
+	Name: "auth", Group: "connection", Since: "1.0.0", Complexity: "O(N) in the number of the user's passwords", Flags: handshake, Cost: command.Constant,
 	Summary: "Logs in as a user, default if none is named.",
-	Args:    []Arg{Word("[username] password").Many()}, Reply: "OK.", Secrets: wordsFrom(1),
-	Run: func(c *Call) error {
+	Args:    []command.Arg{command.Word("[username] password").Many()}, Reply: "OK.", Secrets: wordsFrom(1),
+	Run: func(c *command.Call) error {
 		words, user := c.Many(), []byte("default")
 		switch len(words) {
 		case 1:
 			if instanceOf(c).accounts.first.user.Load().NoPass() {
-				return refusal("ERR AUTH <password> called without any password configured for the default user. " +
+				return command.Refusal("ERR AUTH <password> called without any password configured for the default user. " +
 					"Are you sure your configuration is correct?")
 			}
 		case 2:
 			user = words[0]
 		default:
-			return errSyntax
+			return command.ErrSyntax
 		}
-		if err := c.logIn(c.verify(user, words[len(words)-1])); err != nil {
+		if err := logIn(c, verify(c, user, words[len(words)-1])); err != nil {
 			return err
 		}
 		c.Out.Status("OK")
@@ -122,22 +122,22 @@ type identity struct {
 }
 
 // logIn makes the session one of the account's. One that has just gone may have been read anew: then the password is as right for that.
-func (c *Call) logIn(who identity) error {
+func logIn(c *command.Call, who identity) error {
 	for who.account != nil && !sessionOf(c).become(who.account) {
-		who = c.verify(who.name, who.password)
+		who = verify(c, who.name, who.password)
 	}
 	if who.account == nil {
-		return errWrongPass
+		return command.ErrWrongPass
 	}
 	return nil
 }
 
 // verify looks for the account; without one, there is a line in the log.
-func (c *Call) verify(name, password []byte) identity {
+func verify(c *command.Call, name, password []byte) identity {
 	account, compared := instanceOf(c).accounts.verify(name, password)
-	c.moved += tryWorth + min(len(password), acl.MaxPassword) + compared*comparison
+	c.Moved += tryWorth + min(len(password), acl.MaxPassword) + compared*comparison
 	if account == nil {
-		sessionOf(c).logDenied(c.row, acl.DeniedPassword, c.words[0], string(name), c.inTransaction)
+		sessionOf(c).logDenied(c.Row, acl.DeniedPassword, c.Words[0], string(name), c.InTransaction)
 	}
 	return identity{name, password, account}
 }

@@ -1,81 +1,81 @@
 package commands
 
 import (
+	"cellserver/internal/command"
+	"cellserver/internal/resp"
 	"fmt"
 	"slices"
 	"strings"
-
-	"cellserver/internal/resp"
 )
 
 // CLIENT TRACKING and its like: which keys a client caches, and how it is told that they have changed.
 
-var clientTracking = Command{
+var clientTracking = command.Command{
 	Name: "client|tracking", Group: "connection", Since: "6.0.0", Complexity: "O(N) in the number of prefixes", Flags: aboutClients,
 	Summary: "Has the client told when keys change that it has read, so that it can cache them.",
-	Args:    []Arg{Word("ON|OFF"), Word("[REDIRECT client-id] [PREFIX prefix ...] [BCAST] [OPTIN] [OPTOUT] [NOLOOP]").Optional().Many()},
+	Args:    []command.Arg{command.Word("ON|OFF"), command.Word("[REDIRECT client-id] [PREFIX prefix ...] [BCAST] [OPTIN] [OPTOUT] [NOLOOP]").Optional().Many()},
 	Reply:   "OK. A change is told as a push of RESP3, invalidate and the keys, or nil for all of them; with REDIRECT to another client.",
-	Run: func(c *Call) error {
+	Run: func(c *command.Call) error {
 		status := c.Word()
-		wanted, err := c.trackingOptions(c.Many())
+		wanted, err := trackingOptions(c, c.Many())
 		if err != nil {
 			return err
 		}
 		switch {
-		case foldEqual(status, "ON"):
+		case command.FoldEqual(status, "ON"):
 			if err := wanted.follows(clientOf(c).tracker.Load()); err != nil {
 				return err
 			}
 			sessionOf(c).track(wanted)
-		case foldEqual(status, "OFF"):
+		case command.FoldEqual(status, "OFF"):
 			sessionOf(c).track(nil)
 		default:
-			return errSyntax
+			return command.ErrSyntax
 		}
 		c.Out.Status("OK")
 		return nil
 	},
 }
 
-func (c *Call) trackingOptions(words [][]byte) (*tracker, error) {
+func trackingOptions(c *command.Call, words [][]byte) (*tracker, error) {
 	t := new(tracker)
 	for ; len(words) > 0; words = words[1:] {
 		switch word := words[0]; {
-		case foldEqual(word, "REDIRECT") && len(words) > 1:
+		case command.FoldEqual(word, "REDIRECT") && len(words) > 1:
 			words = words[1:]
-			if err := c.redirect(t, words[0]); err != nil {
+			if err := redirect(c, t, words[0]); err != nil {
 				return nil, err
 			}
-		case foldEqual(word, "PREFIX") && len(words) > 1:
+		case command.FoldEqual(word, "PREFIX") && len(words) > 1:
 			words = words[1:]
-			if err := c.checkKey(words[0]); err != nil {
+			if err := c.CheckKey(words[0]); err != nil {
 				return nil, err
 			}
 			t.prefixes = append(t.prefixes, string(words[0]))
-		case foldEqual(word, "BCAST"):
+		case command.FoldEqual(word, "BCAST"):
 			t.broadcast = true
-		case foldEqual(word, "OPTIN"):
+		case command.FoldEqual(word, "OPTIN"):
 			t.optIn = true
-		case foldEqual(word, "OPTOUT"):
+		case command.FoldEqual(word, "OPTOUT"):
 			t.optOut = true
-		case foldEqual(word, "NOLOOP"):
+		case command.FoldEqual(word, "NOLOOP"):
 			t.noLoop = true
 		default:
-			return nil, errSyntax
+			return nil, command.ErrSyntax
 		}
 	}
 	return t, nil
 }
 
-func (c *Call) redirect(t *tracker, word []byte) error {
+func redirect(c *command.Call, t *tracker, word []byte) error {
 	id, ok := resp.ParseInt(word)
 	switch {
 	case t.redirect != 0:
-		return refusal("ERR A client can only redirect to a single other client")
+		return command.Refusal("ERR A client can only redirect to a single other client")
 	case !ok:
-		return errNotAnInteger
+		return command.ErrNotAnInteger
 	case instanceOf(c).clients.get(id) == nil:
-		return refusal("ERR The client ID you want redirect to does not exist")
+		return command.Refusal("ERR The client ID you want redirect to does not exist")
 	}
 	t.redirect = id
 	return nil
@@ -89,15 +89,15 @@ func (t *tracker) follows(before *tracker) error {
 	const switched = " before disabling tracking for this client, and then re-enabling it with a different mode."
 	switch {
 	case !t.broadcast && t.prefixes != nil:
-		return refusal("ERR PREFIX option requires BCAST mode to be enabled")
+		return command.Refusal("ERR PREFIX option requires BCAST mode to be enabled")
 	case before != nil && before.broadcast != t.broadcast:
-		return refusal("ERR You can't switch BCAST mode on/off" + switched)
+		return command.Refusal("ERR You can't switch BCAST mode on/off" + switched)
 	case t.broadcast && (t.optIn || t.optOut):
-		return refusal("ERR OPTIN and OPTOUT are not compatible with BCAST")
+		return command.Refusal("ERR OPTIN and OPTOUT are not compatible with BCAST")
 	case t.optIn && t.optOut:
-		return refusal("ERR You can't specify both OPTIN mode and OPTOUT mode")
+		return command.Refusal("ERR You can't specify both OPTIN mode and OPTOUT mode")
 	case before != nil && (t.optIn && before.optOut || t.optOut && before.optIn):
-		return refusal("ERR You can't switch OPTIN/OPTOUT mode" + switched)
+		return command.Refusal("ERR You can't switch OPTIN/OPTOUT mode" + switched)
 	case !t.broadcast:
 		return nil
 	}
@@ -113,12 +113,12 @@ func (t *tracker) joinPrefixes(before *tracker) error {
 	for i, prefix := range t.prefixes {
 		for _, other := range known {
 			if overlap(prefix, other) {
-				return refusal(fmt.Sprintf("ERR Prefix '%s' overlaps with an existing prefix '%s'.", prefix, other) + never)
+				return command.Refusal(fmt.Sprintf("ERR Prefix '%s' overlaps with an existing prefix '%s'.", prefix, other) + never)
 			}
 		}
 		for _, other := range t.prefixes[i+1:] {
 			if overlap(prefix, other) {
-				return refusal(fmt.Sprintf("ERR Prefix '%s' overlaps with another provided prefix '%s'.", prefix, other) + never)
+				return command.Refusal(fmt.Sprintf("ERR Prefix '%s' overlaps with another provided prefix '%s'.", prefix, other) + never)
 			}
 		}
 	}
@@ -127,43 +127,43 @@ func (t *tracker) joinPrefixes(before *tracker) error {
 	}
 	t.prefixes = slices.Compact(slices.Sorted(slices.Values(append(t.prefixes, known...))))
 	if len(t.prefixes) > maxPrefixes {
-		return refusal("ERR too many prefixes")
+		return command.Refusal("ERR too many prefixes")
 	}
 	return nil
 }
 
 func overlap(a, b string) bool { return strings.HasPrefix(a, b) || strings.HasPrefix(b, a) }
 
-var clientCaching = Command{
+var clientCaching = command.Command{
 	Name: "client|caching", Group: "connection", Since: "6.0.0", Complexity: "O(1)", Flags: aboutClients,
 	Summary: "Says whether the client caches what the next call, or transaction, reads.",
-	Args:    []Arg{Word("YES|NO")}, Reply: "OK.",
-	Run: func(c *Call) error {
+	Args:    []command.Arg{command.Word("YES|NO")}, Reply: "OK.",
+	Run: func(c *command.Call) error {
 		word, t := c.Word(), clientOf(c).tracker.Load()
 		switch {
 		case t == nil:
-			return refusal("ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled")
-		case foldEqual(word, "YES") && !t.optIn:
-			return refusal("ERR CLIENT CACHING YES is only valid when tracking is enabled in OPTIN mode.")
-		case foldEqual(word, "NO") && !t.optOut:
-			return refusal("ERR CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode.")
-		case !foldEqual(word, "YES") && !foldEqual(word, "NO"):
-			return errSyntax
+			return command.Refusal("ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled")
+		case command.FoldEqual(word, "YES") && !t.optIn:
+			return command.Refusal("ERR CLIENT CACHING YES is only valid when tracking is enabled in OPTIN mode.")
+		case command.FoldEqual(word, "NO") && !t.optOut:
+			return command.Refusal("ERR CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode.")
+		case !command.FoldEqual(word, "YES") && !command.FoldEqual(word, "NO"):
+			return command.ErrSyntax
 		}
-		c.caching = true
+		c.Caching = true
 		c.Out.Status("OK")
 		return nil
 	},
 }
 
-var clientTrackingInfo = Command{
+var clientTrackingInfo = command.Command{
 	Name: "client|trackinginfo", Group: "connection", Since: "6.2.0", Complexity: "O(1)", Flags: aboutClients,
 	Summary: "Describes what the client is told.", Reply: "A map: flags, redirect, prefixes.",
-	Run: func(c *Call) error {
+	Run: func(c *command.Call) error {
 		t := clientOf(c).tracker.Load()
 		c.Out.Map(3)
 		c.Out.BulkString("flags")
-		flags := t.words(c.caching)
+		flags := t.words(c.Caching)
 		c.Out.Set(len(flags))
 		for _, flag := range flags {
 			c.Out.BulkString(flag)
@@ -203,10 +203,10 @@ func (t *tracker) words(caching bool) (words []string) {
 	return words
 }
 
-var clientGetRedir = Command{
+var clientGetRedir = command.Command{
 	Name: "client|getredir", Group: "connection", Since: "6.0.0", Complexity: "O(1)", Flags: aboutClients,
 	Summary: "Says who is told in the client's place.", Reply: "The other client's id; 0 for itself, -1 if nobody is told.",
-	Run: func(c *Call) error {
+	Run: func(c *command.Call) error {
 		c.Out.Int(clientOf(c).tracker.Load().target())
 		return nil
 	},

@@ -1,39 +1,39 @@
 package commands
 
 import (
+	"cellserver/internal/command"
+	"cellserver/internal/resp"
 	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
-
-	"cellserver/internal/resp"
 )
 
 // CLIENT: what the server knows of its clients.
 
-var client = Command{
-	Name: "client", Group: "connection", Category: "none", Since: "2.4.0", Complexity: "Depends on the subcommand.", Min: 2, Traits: KeepsCaching,
+var client = command.Command{
+	Name: "client", Group: "connection", Category: "none", Since: "2.4.0", Complexity: "Depends on the subcommand.", Min: 2, Traits: command.KeepsCaching,
 	Summary: "Commands about client connections.", AnyMore: true,
-	Subs: []*Command{&clientGetName, &clientID, &clientInfo, &clientKill, &clientList, &clientNoEvict, &clientNoTouch, &clientPause, &clientReply,
+	Subs: []*command.Command{&clientGetName, &clientID, &clientInfo, &clientKill, &clientList, &clientNoEvict, &clientNoTouch, &clientPause, &clientReply,
 		&clientSetInfo, &clientSetName, &clientUnblock, &clientUnpause,
-		&clientTracking, &clientCaching, &clientTrackingInfo, &clientGetRedir, helpOf("client", "5.0.0")},
+		&clientTracking, &clientCaching, &clientTrackingInfo, &clientGetRedir, command.HelpOf("client", "5.0.0")},
 }
 
-const aboutClients = NoScript | Loading | Stale
+const aboutClients = command.NoScript | command.Loading | command.Stale
 
-var clientID = Command{
+var clientID = command.Command{
 	Name: "client|id", Group: "connection", Since: "5.0.0", Complexity: "O(1)", Flags: aboutClients,
 	Summary: "Returns the connection's number.", Reply: "A number that no other connection of this run has had.",
-	Run: func(c *Call) error {
+	Run: func(c *command.Call) error {
 		c.Out.Int(sessionOf(c).id)
 		return nil
 	},
 }
 
-var clientGetName = Command{
+var clientGetName = command.Command{
 	Name: "client|getname", Group: "connection", Since: "2.6.9", Complexity: "O(1)", Flags: aboutClients,
 	Summary: "Returns the connection's name.", Reply: "The name, or nil if it has none.",
-	Run: func(c *Call) error {
+	Run: func(c *command.Call) error {
 		if name := sessionOf(c).about.name; name != "" {
 			c.Out.BulkString(name)
 		} else {
@@ -43,10 +43,10 @@ var clientGetName = Command{
 	},
 }
 
-var clientSetName = Command{
+var clientSetName = command.Command{
 	Name: "client|setname", Group: "connection", Since: "2.6.9", Complexity: "O(1)", Flags: aboutClients,
-	Summary: "Names the connection.", Args: []Arg{Word("connection-name")}, Reply: "OK.",
-	Run: func(c *Call) error {
+	Summary: "Names the connection.", Args: []command.Arg{command.Word("connection-name")}, Reply: "OK.",
+	Run: func(c *command.Call) error {
 		name := c.Word()
 		if err := checkName(name); err != nil {
 			return err
@@ -65,9 +65,9 @@ const maxNameBytes = 256
 func checkName(name []byte) error {
 	switch {
 	case !plain(name):
-		return errClientName
+		return command.ErrClientName
 	case len(name) > maxNameBytes:
-		return errLongName
+		return command.ErrLongName
 	}
 	return nil
 }
@@ -89,26 +89,26 @@ func (s *Session) setName(name []byte) {
 	s.about.name = string(name)
 }
 
-var clientSetInfo = Command{
+var clientSetInfo = command.Command{
 	Name: "client|setinfo", Group: "connection", Since: "7.2.0", Complexity: "O(1)", Flags: aboutClients,
 	Summary: "Says which library the client uses: LIB-NAME or LIB-VER.",
-	Args:    []Arg{Word("attribute"), Word("value")}, Reply: "OK.",
-	Run: func(c *Call) error {
+	Args:    []command.Arg{command.Word("attribute"), command.Word("value")}, Reply: "OK.",
+	Run: func(c *command.Call) error {
 		attribute, value := c.Word(), c.Word()
 		about := &sessionOf(c).about
 		field := &about.library
 		switch {
-		case foldEqual(attribute, "LIB-NAME"):
-		case foldEqual(attribute, "LIB-VER"):
+		case command.FoldEqual(attribute, "LIB-NAME"):
+		case command.FoldEqual(attribute, "LIB-VER"):
 			field = &about.version
 		default:
-			return refusal(fmt.Sprintf("ERR Unrecognized option '%s'", attribute))
+			return command.Refusal(fmt.Sprintf("ERR Unrecognized option '%s'", attribute))
 		}
 		if !plain(value) {
-			return refusal(fmt.Sprintf("ERR %s cannot contain spaces, newlines or special characters.", attribute))
+			return command.Refusal(fmt.Sprintf("ERR %s cannot contain spaces, newlines or special characters.", attribute))
 		}
 		if len(value) > maxNameBytes {
-			return refusal(fmt.Sprintf("ERR %s cannot be longer than %d bytes.", attribute, maxNameBytes))
+			return command.Refusal(fmt.Sprintf("ERR %s cannot be longer than %d bytes.", attribute, maxNameBytes))
 		}
 		about.mu.Lock()
 		defer about.mu.Unlock()
@@ -119,22 +119,22 @@ var clientSetInfo = Command{
 	},
 }
 
-var clientInfo = Command{
-	Name: "client|info", Group: "connection", Since: "6.2.0", Complexity: "O(1)", Flags: aboutClients, Tips: varying,
+var clientInfo = command.Command{
+	Name: "client|info", Group: "connection", Since: "6.2.0", Complexity: "O(1)", Flags: aboutClients, Tips: command.Varying,
 	Summary: "Describes the connection.", Reply: "One line of CLIENT LIST.",
-	Run: func(c *Call) error {
-		c.Out.Verbatim("txt", sessionOf(c).line(c.View.Now(), c.row, c.words))
+	Run: func(c *command.Call) error {
+		c.Out.Verbatim("txt", sessionOf(c).line(c.View.Now(), c.Row, c.Words))
 		return nil
 	},
 }
 
-var clientList = Command{
+var clientList = command.Command{
 	Name: "client|list", Group: "connection", Since: "2.4.0", Complexity: "O(N) in the number of clients",
-	Flags: Admin | Dangerous | aboutClients, Cost: Unbounded, Tips: varying, // Slow, because there may be ten thousand
+	Flags: command.Admin | command.Dangerous | aboutClients, Cost: command.Unbounded, Tips: command.Varying, // Slow, because there may be ten thousand
 	Summary: "Describes the connections.",
-	Args:    []Arg{Word("[TYPE NORMAL|MASTER|REPLICA|PUBSUB] [ID client-id ...]").Optional().Many()},
+	Args:    []command.Arg{command.Word("[TYPE NORMAL|MASTER|REPLICA|PUBSUB] [ID client-id ...]").Optional().Many()},
 	Reply:   "A line a connection: fields as name=value, with spaces between.",
-	Run: func(c *Call) error {
+	Run: func(c *command.Call) error {
 		wanted, err := clientFilter(c.Many())
 		if err != nil {
 			return err
@@ -144,8 +144,8 @@ var clientList = Command{
 			if !wanted(s) {
 				continue
 			}
-			line := c.lineOf(s)
-			if err := c.keep(len(line)); err != nil {
+			line := lineOf(c, s)
+			if err := c.Keep(len(line)); err != nil {
 				return err
 			}
 			lines.WriteString(line)
@@ -156,10 +156,10 @@ var clientList = Command{
 }
 
 // lineOf is a session's line in CLIENT LIST; none if it ends meanwhile: then it was taken apart while it was looked at.
-func (c *Call) lineOf(s *Session) string {
+func lineOf(c *command.Call, s *Session) string {
 	var words [][]byte
 	if s == clientOf(c) {
-		words = c.words
+		words = c.Words
 	}
 	line := s.line(c.View.Now(), s.latest.Load(), words)
 	if instanceOf(c).clients.get(s.id) == nil {
@@ -173,29 +173,29 @@ func clientFilter(words [][]byte) (func(*Session) bool, error) {
 	switch {
 	case len(words) == 0:
 		return func(*Session) bool { return true }, nil
-	case foldEqual(words[0], "TYPE") && len(words) == 2:
+	case command.FoldEqual(words[0], "TYPE") && len(words) == 2:
 		return clientsOfType(words[1])
-	case foldEqual(words[0], "ID") && len(words) > 1:
+	case command.FoldEqual(words[0], "ID") && len(words) > 1:
 		ids := make(map[int64]bool)
 		for _, word := range words[1:] {
 			id, ok := resp.ParseInt(word)
 			if !ok {
-				return nil, refusal("ERR Invalid client ID")
+				return nil, command.Refusal("ERR Invalid client ID")
 			}
 			ids[id] = true
 		}
 		return func(s *Session) bool { return ids[s.id] }, nil
 	}
-	return nil, errSyntax
+	return nil, command.ErrSyntax
 }
 
 func clientsOfType(name []byte) (func(*Session) bool, error) {
 	for _, known := range []string{"NORMAL", "MASTER", "REPLICA", "SLAVE", "PUBSUB"} {
-		if foldEqual(name, known) {
+		if command.FoldEqual(name, known) {
 			return func(s *Session) bool { return s.kind() == known }, nil
 		}
 	}
-	return nil, refusal(fmt.Sprintf("ERR Unknown client type '%s'", name))
+	return nil, command.Refusal(fmt.Sprintf("ERR Unknown client type '%s'", name))
 }
 
 // kind is the session's type, as CLIENT LIST TYPE names it.
@@ -210,7 +210,7 @@ func (s *Session) kind() string {
 
 // line describes a session as CLIENT LIST does, in Redis's fields. words are those of the call that asks, if it is the session's own: Redis
 // has them in its buffers.
-func (s *Session) line(now int64, row *Command, words [][]byte) string {
+func (s *Session) line(now int64, row *command.Command, words [][]byte) string {
 	m := s.memory(words)
 	s.about.mu.Lock()
 	defer s.about.mu.Unlock()
@@ -248,24 +248,24 @@ func (s *Session) flags() string {
 	return cmp.Or(letters+s.tracker.Load().flags(), "N")
 }
 
-var clientNoEvict = Command{
-	Name: "client|no-evict", Group: "connection", Since: "7.0.0", Complexity: "O(1)", Flags: Admin | Dangerous | aboutClients,
-	Summary: "Says that the client is not to be evicted, however much it holds: see maxmemory-clients.", Args: []Arg{Word("ON | OFF")}, Reply: "OK.",
-	Run: func(c *Call) error { return c.turn(&clientOf(c).about.noEvict) },
+var clientNoEvict = command.Command{
+	Name: "client|no-evict", Group: "connection", Since: "7.0.0", Complexity: "O(1)", Flags: command.Admin | command.Dangerous | aboutClients,
+	Summary: "Says that the client is not to be evicted, however much it holds: see maxmemory-clients.", Args: []command.Arg{command.Word("ON | OFF")}, Reply: "OK.",
+	Run: func(c *command.Call) error { return turn(c, &clientOf(c).about.noEvict) },
 }
 
-var clientNoTouch = Command{
+var clientNoTouch = command.Command{
 	Name: "client|no-touch", Group: "connection", Since: "7.2.0", Complexity: "O(1)", Flags: aboutClients,
-	Summary: "Would have the client's calls be no uses of a key, as OBJECT IDLETIME shows them. They are.", Args: []Arg{Word("ON | OFF")}, Reply: "OK.",
-	Run: func(c *Call) error { return c.turn(&clientOf(c).about.noTouch) },
+	Summary: "Would have the client's calls be no uses of a key, as OBJECT IDLETIME shows them. They are.", Args: []command.Arg{command.Word("ON | OFF")}, Reply: "OK.",
+	Run: func(c *command.Call) error { return turn(c, &clientOf(c).about.noTouch) },
 }
 
 // turn reads ON or OFF, and keeps which.
-func (c *Call) turn(flag *bool) error {
+func turn(c *command.Call, flag *bool) error {
 	word := c.Word()
-	on := foldEqual(word, "ON")
-	if !on && !foldEqual(word, "OFF") {
-		return errSyntax
+	on := command.FoldEqual(word, "ON")
+	if !on && !command.FoldEqual(word, "OFF") {
+		return command.ErrSyntax
 	}
 	clientOf(c).about.mu.Lock()
 	defer clientOf(c).about.mu.Unlock()

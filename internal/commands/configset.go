@@ -1,20 +1,20 @@
 package commands
 
 import (
+	"cellserver/internal/command"
+	"cellserver/internal/option"
 	"errors"
 	"fmt"
-
-	"cellserver/internal/option"
 )
 
 // CONFIG SET: what can be changed while the server runs.
 
-var configSet = Command{
+var configSet = command.Command{
 	Name: "config|set", Group: "server", Category: "none", Since: "2.0.0", Complexity: "O(N) in the number of settings", Min: 4,
-	Flags:   Admin | Dangerous | NoScript | Loading | Stale,
+	Flags:   command.Admin | command.Dangerous | command.NoScript | command.Loading | command.Stale,
 	Tips:    []string{allNodes, "response_policy:all_succeeded"},
 	Summary: "Changes settings while the server runs: all that are named, or none.",
-	Args:    []Arg{Word("parameter value [parameter value ...]").Many()}, Reply: "OK.",
+	Args:    []command.Arg{command.Word("parameter value [parameter value ...]").Many()}, Reply: "OK.",
 	Secrets: func(words [][]byte, hide func(int)) {
 		for i := 3; i < len(words); i += 2 {
 			if isSecret(words[i-1]) {
@@ -22,12 +22,12 @@ var configSet = Command{
 			}
 		}
 	},
-	Run: func(c *Call) error {
+	Run: func(c *command.Call) error {
 		words := c.Many()
 		if len(words)%2 != 0 {
-			return errArity(c.row)
+			return command.ErrArity(c.Row)
 		}
-		c.foldOwn()
+		foldOwn(c)
 		in := instanceOf(c)
 		if err := in.options.Set(pairs(words), in.mayDo(in.protected, clientOf(c))); err != nil {
 			return errConfig(err)
@@ -55,26 +55,26 @@ func errConfig(err error) error {
 	case !errors.As(err, &change):
 		return err
 	case errors.Is(err, option.ErrUnknown):
-		return refusal(fmt.Sprintf("ERR Unknown option or number of arguments for CONFIG SET - '%.128s'", change.Name))
+		return command.Refusal(fmt.Sprintf("ERR Unknown option or number of arguments for CONFIG SET - '%.128s'", change.Name))
 	}
-	return refusal(fmt.Sprintf("ERR CONFIG SET failed (possibly related to argument '%s') - %s", change.Name, change.Reason))
+	return command.Refusal(fmt.Sprintf("ERR CONFIG SET failed (possibly related to argument '%s') - %s", change.Name, change.Reason))
 }
 
-var configResetStat = Command{
+var configResetStat = command.Command{
 	Name: "config|resetstat", Group: "server", Category: "none", Since: "2.0.0", Complexity: "O(N) in the number of commands",
-	Flags: Admin | Dangerous | NoScript | Loading | Stale, Traits: AnyKey,
+	Flags: command.Admin | command.Dangerous | command.NoScript | command.Loading | command.Stale, Traits: command.AnyKey,
 	Summary: "Has INFO count from 0 again.", Reply: "OK.",
-	Run: func(c *Call) error {
-		c.foldOwn()
+	Run: func(c *command.Call) error {
+		foldOwn(c)
 		instanceOf(c).resetStats(c.View)
 		c.Out.Status("OK")
 		return nil
 	},
 }
 
-var configRewrite = Command{
+var configRewrite = command.Command{
 	Name: "config|rewrite", Group: "server", Category: "none", Since: "2.8.0", Complexity: "O(1)",
-	Flags:   Admin | Dangerous | NoScript | Loading | Stale,
+	Flags:   command.Admin | command.Dangerous | command.NoScript | command.Loading | command.Stale,
 	Summary: "Refused: settings come from the command line and the environment, not from a file.", Reply: "An error.",
-	Run: func(*Call) error { return refusal("ERR The server is running without a config file") },
+	Run: func(*command.Call) error { return command.Refusal("ERR The server is running without a config file") },
 }

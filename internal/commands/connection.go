@@ -1,10 +1,12 @@
 package commands
 
-var ping = Command{
-	Name: "ping", Group: "connection", Since: "1.0.0", Complexity: "O(1)", Flags: Fast, Cost: Constant, Traits: WhileSubscribed | Sessionless,
-	Summary: "Says that the server is there.", Tips: []string{allShards, "response_policy:all_succeeded"},
-	Args: []Arg{Word("message").Optional()}, Reply: "PONG, or the message.",
-	Run: func(c *Call) error {
+import "cellserver/internal/command"
+
+var ping = command.Command{
+	Name: "ping", Group: "connection", Since: "1.0.0", Complexity: "O(1)", Flags: command.Fast, Cost: command.Constant, Traits: command.WhileSubscribed | command.Sessionless,
+	Summary: "Says that the server is there.", Tips: []string{command.AllShards, "response_policy:all_succeeded"},
+	Args: []command.Arg{command.Word("message").Optional()}, Reply: "PONG, or the message.",
+	Run: func(c *command.Call) error {
 		if c.Session != nil && sessionOf(c).subscribed && c.Out.Protocol() == 2 { // where a client expects messages
 			c.Out.Array(2)
 			c.Out.BulkString("pong")
@@ -20,11 +22,11 @@ var ping = Command{
 	},
 }
 
-var echo = Command{
-	Name: "echo", Group: "connection", Since: "1.0.0", Complexity: "O(1)", Flags: Loading | Stale | Fast, Cost: Constant, Traits: Sessionless,
+var echo = command.Command{
+	Name: "echo", Group: "connection", Since: "1.0.0", Complexity: "O(1)", Flags: command.Loading | command.Stale | command.Fast, Cost: command.Constant, Traits: command.Sessionless,
 	Summary: "Returns the message.",
-	Args:    []Arg{Word("message")}, Reply: "The message.",
-	Run: func(c *Call) error {
+	Args:    []command.Arg{command.Word("message")}, Reply: "The message.",
+	Run: func(c *command.Call) error {
 		c.Out.Bulk(c.Word())
 		return nil
 	},
@@ -33,7 +35,7 @@ var echo = Command{
 // redisVersion is what clients are told that they talk to: they branch on it, and what they then expect is served.
 const redisVersion = "7.4.0"
 
-func (c *Call) introduce() {
+func introduce(c *command.Call) {
 	c.Out.Map(7)
 	c.Out.BulkString("server")
 	c.Out.BulkString("redis")
@@ -51,14 +53,14 @@ func (c *Call) introduce() {
 	c.Out.Array(0)
 }
 
-var selectDB = Command{
-	Name: "select", Group: "connection", Since: "1.0.0", Complexity: "O(1)", Flags: Loading | Stale | Fast, Cost: Constant, Traits: Sessionless | SelectsDatabase,
+var selectDB = command.Command{
+	Name: "select", Group: "connection", Since: "1.0.0", Complexity: "O(1)", Flags: command.Loading | command.Stale | command.Fast, Cost: command.Constant, Traits: command.Sessionless | command.SelectsDatabase,
 	Summary: "Chooses the database that the commands after it are about.",
-	Args:    []Arg{Int("index").By(parseIndex)}, Reply: "OK.",
-	Run: func(c *Call) error {
+	Args:    []command.Arg{command.Int("index").By(command.ParseIndex)}, Reply: "OK.",
+	Run: func(c *command.Call) error {
 		n := c.Int()
 		if n < 0 || n >= int64(c.Server.Databases) {
-			return errDatabase
+			return command.ErrDatabase
 		}
 		if c.Session != nil {
 			sessionOf(c).selectDatabase(int(n))
@@ -70,10 +72,10 @@ var selectDB = Command{
 	},
 }
 
-var reset = Command{
-	Name: "reset", Group: "connection", Since: "6.2.0", Complexity: "O(1)", Flags: handshake, Cost: Constant, Traits: Unqueued | WhileSubscribed | AllowedFull | DropsRights,
+var reset = command.Command{
+	Name: "reset", Group: "connection", Since: "6.2.0", Complexity: "O(1)", Flags: handshake, Cost: command.Constant, Traits: command.Unqueued | command.WhileSubscribed | command.AllowedFull | command.DropsRights,
 	Summary: "Makes the connection what it was at first: database 0, RESP2, no name, no transaction, no subscriptions, no tracking, and logged out.", Reply: "RESET.",
-	Run: func(c *Call) error {
+	Run: func(c *command.Call) error {
 		sessionOf(c).leaveTransaction()
 		sessionOf(c).unsubscribeAll()
 		sessionOf(c).track(nil)
@@ -87,10 +89,10 @@ var reset = Command{
 	},
 }
 
-var quit = Command{
-	Name: "quit", Group: "connection", Since: "1.0.0", Complexity: "O(1)", Flags: handshake, Cost: Constant, Traits: Unqueued | WhileSubscribed | AllowedFull, AnyMore: true,
+var quit = command.Command{
+	Name: "quit", Group: "connection", Since: "1.0.0", Complexity: "O(1)", Flags: handshake, Cost: command.Constant, Traits: command.Unqueued | command.WhileSubscribed | command.AllowedFull, AnyMore: true,
 	Summary: "Ends the connection. Commands after it are not answered.", Reply: "OK.",
-	Run: func(c *Call) error {
+	Run: func(c *command.Call) error {
 		sessionOf(c).closing = true
 		c.Out.Status("OK")
 		return nil

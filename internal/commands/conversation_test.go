@@ -23,7 +23,7 @@ func TestEveryCommandHasAConversation(t *testing.T) {
 		text, err := os.ReadFile("testdata/" + row.Name + ".txt")
 		require.NoError(t, err)
 		for _, one := range append(row.Subs, row) {
-			require.Contains(t, strings.ToUpper(string(text)), "> "+one.upper(), "no call of %s", one.Name)
+			require.Contains(t, strings.ToUpper(string(text)), "> "+one.Upper(), "no call of %s", one.Name)
 		}
 	}
 }

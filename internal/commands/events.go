@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"cellserver/internal/command"
 	"errors"
 	"strings"
 )
@@ -86,15 +87,15 @@ func (e events) published() bool {
 // eventClass is the class of an event: those of limiters are a module's.
 func eventClass(name string) events {
 	switch name {
-	case expiredEvent:
+	case command.ExpiredEvent:
 		return expiredEvents
-	case missedEvent:
+	case command.MissedEvent:
 		return missedKeys
-	case newEvent:
+	case command.NewEvent:
 		return newKeys
 	case "set", "append", "setrange", "incrby", "incrbyfloat":
 		return stringEvents
-	case deletedEvent, "expire", "persist", "rename_from", "rename_to", "copy_to", "move_from", "move_to":
+	case command.DeletedEvent, "expire", "persist", "rename_from", "rename_to", "copy_to", "move_from", "move_to":
 		return genericEvents
 	}
 	return moduleEvents

@@ -1,6 +1,8 @@
 package commands
 
 import (
+	"cellserver/internal/command"
+	"cellserver/internal/transcript"
 	"context"
 	"fmt"
 	"slices"
@@ -9,8 +11,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"cellserver/internal/transcript"
 )
 
 // A transaction that is made beside the event loop answers as one that its session makes.
@@ -221,7 +221,7 @@ func TestTransactionsThatMeanHarm(t *testing.T) {
 		"GETRANGE k 0 9223372036854775807": mebibyte, "GETRANGE k -9223372036854775808 -1": mebibyte,
 		"GETRANGE k 7 8": 1, "GETRANGE k 8 7": 0, "GETRANGE k 5 -1": mebibyte,
 	} {
-		require.Equal(t, size, touched(row, words(line), mebibyte), line)
+		require.Equal(t, size, command.Touched(row, words(line), mebibyte), line)
 	}
 
 	s := newStill(t)

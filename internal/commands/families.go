@@ -1,17 +1,25 @@
+// Package commands is what cellserver understands: the list of command families, the state that they share, and the sessions that turn
+// a client's bytes into calls and their replies into bytes. It knows no socket, and no store but by its contract.
 package commands
 
-import "slices"
+import (
+	"cellserver/internal/command"
+	"cellserver/internal/commands/keyspace"
+	"cellserver/internal/commands/limiter"
+	"cellserver/internal/commands/value"
+	"slices"
+)
 
 // All lists every command, in reading order.
-func All() []*Command { return families(new(Limiters), new(Keyspace)) }
+func All() []*command.Command { return families(new(limiter.Family), new(keyspace.Family)) }
 
 // families lists the commands of all families.
-func families(limiters *Limiters, keyspace *Keyspace) []*Command {
+func families(limiters *limiter.Family, keyspace *keyspace.Family) []*command.Command {
 	return slices.Concat(
 		limiters.Commands(),
-		Values(),
+		value.Commands(),
 		keyspace.Commands(),
-		[]*Command{
+		[]*command.Command{
 			// Transactions.
 			&multi, &exec, &discard, &watchKeys, &unwatch,
 			// Publish and subscribe.
@@ -19,7 +27,7 @@ func families(limiters *Limiters, keyspace *Keyspace) []*Command {
 			// Connection.
 			&ping, &echo, &hello, &auth, &aclCommand, &selectDB, &client, &reset, &quit,
 			// Server.
-			&command, &info, &config, &timeNow, &waitFor, &waitAOF,
+			&command.Introspection, &info, &config, &timeNow, &waitFor, &waitAOF,
 			&memory, &role, &lastSave, &save, &bgSave, &lolwut, &function, &script, &module, &shutdown, &debugCommand,
 			&slowlog, &latency, &monitor,
 			// Refused, because clients branch on the words of the refusal.
@@ -28,7 +36,7 @@ func families(limiters *Limiters, keyspace *Keyspace) []*Command {
 }
 
 // commands lists the commands of the instance, whose families have its state.
-func (in *Instance) commands() []*Command {
-	keyspace := &Keyspace{Flushed: in.tracking.flushed, Swapping: in.watches.swap}
+func (in *Instance) commands() []*command.Command {
+	keyspace := &keyspace.Family{Flushed: in.tracking.flushed, Swapping: in.watches.swap}
 	return families(&in.limiters, keyspace)
 }

@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"cellserver/internal/command"
 	"strings"
 	"testing"
 
@@ -37,5 +38,5 @@ func TestLongKeysCountOfATurn(t *testing.T) {
 		c.take()
 		c.session.Resume()
 	}
-	require.GreaterOrEqual(t, turns, 40*60/turn)
+	require.GreaterOrEqual(t, turns, 40*60/command.Turn)
 }

@@ -1,6 +1,8 @@
 package commands
 
 import (
+	"cellserver/internal/command"
+	"cellserver/internal/stats"
 	"errors"
 	"strconv"
 	"strings"
@@ -16,9 +18,9 @@ type latencyTracking struct {
 }
 
 // isNew says that the time of no call of a row is known.
-func (in *Instance) isNew(row *Command) bool {
+func (in *Instance) isNew(row *command.Command) bool {
 	r := in.statsOf(row)
-	return r.timed.Load() == 0 || r.tracked.Load() == 0 && in.latency.on.Load()
+	return r.Timed.Load() == 0 || r.Tracked.Load() == 0 && in.latency.on.Load()
 }
 
 // trackLatency begins, or ends, to count calls by how long they take. What was counted stays.
@@ -29,9 +31,9 @@ func (in *Instance) trackLatency(on bool) {
 	for i := range in.rows {
 		r := &in.rows[i]
 		if on {
-			r.untracked.Add(r.calls.Load()) // of which those before the end were taken off
+			r.Untracked.Add(r.Calls.Load()) // of which those before the end were taken off
 		} else {
-			r.untracked.Add(-r.calls.Load())
+			r.Untracked.Add(-r.Calls.Load())
 		}
 	}
 }
@@ -44,7 +46,7 @@ func parsePercentiles(text string) ([]float64, error) {
 		p, err := strconv.ParseFloat(word, 64)
 		switch {
 		case err != nil || p != p || len(list) == most:
-			return nil, refusal("Invalid latency-tracking-info-percentiles parameters")
+			return nil, command.Refusal("Invalid latency-tracking-info-percentiles parameters")
 		case p < 0 || p > 100:
 			return nil, errors.New("latency-tracking-info-percentiles parameters should sit between [0.0,100.0]")
 		}
@@ -60,27 +62,27 @@ func shownPercent(p float64) string {
 
 func (in *Instance) showPercentiles(list []float64) { in.latency.percentiles.Store(&list) }
 
-var latencyHistogram = aboutLatency(Command{
+var latencyHistogram = aboutLatency(command.Command{
 	Name: "latency|histogram", Since: "7.0.0", Summary: "Returns how long calls took, by command: quick calls as a sample of them did.",
-	Args:  []Arg{Word("command").Optional().Many()},
+	Args:  []command.Arg{command.Word("command").Optional().Many()},
 	Reply: "A map from names to maps: calls; histogram_usec, how many took less than so many microseconds.",
-	Run: func(c *Call) error {
-		c.foldOwn()
-		wanted := make(map[*Command]bool)
+	Run: func(c *command.Call) error {
+		foldOwn(c)
+		wanted := make(map[*command.Command]bool)
 		names := c.Many()
 		for _, name := range names {
-			wanted[c.Server.Table.named(name)] = true
+			wanted[c.Server.Table.Named(name)] = true
 		}
-		var rows []*Command
-		instanceOf(c).eachStats(func(row *Command, r *rowStats) {
-			if r.tracked.Load() > 0 && (len(names) == 0 || wanted[row] || row.parent != nil && wanted[row.parent]) {
+		var rows []*command.Command
+		instanceOf(c).eachStats(func(row *command.Command, r *stats.Calls) {
+			if r.Tracked.Load() > 0 && (len(names) == 0 || wanted[row] || row.Parent != nil && wanted[row.Parent]) {
 				rows = append(rows, row)
 			}
 		})
 		c.Out.Map(len(rows))
 		for _, row := range rows {
 			c.Out.BulkString(row.Name)
-			calls, pairs := instanceOf(c).statsOf(row).histogram(instanceOf(c).latency.on.Load())
+			calls, pairs := instanceOf(c).statsOf(row).Histogram(instanceOf(c).latency.on.Load())
 			c.Out.Map(2)
 			c.Out.BulkString("calls")
 			c.Out.Int(calls)

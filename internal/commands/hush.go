@@ -1,5 +1,7 @@
 package commands
 
+import "cellserver/internal/command"
+
 // CLIENT REPLY: a client that wants no replies.
 
 // hush is what a session keeps to itself.
@@ -12,20 +14,20 @@ const (
 	skipping             // the reply to this one
 )
 
-var clientReply = Command{
-	Name: "client|reply", Group: "connection", Since: "3.2.0", Complexity: "O(1)", Flags: aboutClients, Traits: Unqueued,
+var clientReply = command.Command{
+	Name: "client|reply", Group: "connection", Since: "3.2.0", Complexity: "O(1)", Flags: aboutClients, Traits: command.Unqueued,
 	Summary: "Chooses whether calls are answered: ON, OFF, or SKIP for all but the next one.",
-	Args:    []Arg{Word("ON | OFF | SKIP")}, Reply: "OK to ON, else nothing.",
-	Run: func(c *Call) error {
+	Args:    []command.Arg{command.Word("ON | OFF | SKIP")}, Reply: "OK to ON, else nothing.",
+	Run: func(c *command.Call) error {
 		s, mode := sessionOf(c), c.Word()
 		switch {
-		case foldEqual(mode, "ON"):
+		case command.FoldEqual(mode, "ON"):
 			s.hush = speaking
 			c.Out.Status("OK")
-		case foldEqual(mode, "OFF"):
+		case command.FoldEqual(mode, "OFF"):
 			s.hush = silent
-		case !foldEqual(mode, "SKIP"):
-			return errSyntax
+		case !command.FoldEqual(mode, "SKIP"):
+			return command.ErrSyntax
 		case s.hush != silent:
 			s.hush = skipNext
 		}

@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"cellserver/internal/command"
 	"fmt"
 	"os"
 	"runtime/metrics"
@@ -9,7 +10,7 @@ import (
 
 // The section Memory of INFO. What has no meaning here, such as the memory of scripts, is 0, as Redis has it of what there is none of.
 
-func infoMemory(c *Call, out *strings.Builder) {
+func infoMemory(c *command.Call, out *strings.Builder) {
 	var keys int64
 	for _, u := range c.View.Usage() {
 		keys += u.Bytes

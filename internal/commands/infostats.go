@@ -1,6 +1,8 @@
 package commands
 
 import (
+	"cellserver/internal/command"
+	"cellserver/internal/stats"
 	"fmt"
 	"strings"
 )
@@ -27,8 +29,8 @@ func human(bytes int64) string {
 }
 
 // foldOwn has the session's own counts be seen, but for the present call, which is not over.
-func (c *Call) foldOwn() {
-	if s := sessionOf(c); s != nil && !c.inTransaction {
+func foldOwn(c *command.Call) {
+	if s := sessionOf(c); s != nil && !c.InTransaction {
 		s.tallies[s.tally].calls--
 		s.fold()
 		s.tallies[s.tally].calls++
@@ -36,25 +38,25 @@ func (c *Call) foldOwn() {
 }
 
 // eachStats shows the rows that were called, in the table's order, containers' subcommands with them.
-func (in *Instance) eachStats(show func(row *Command, r *rowStats)) {
-	var visit func(row *Command)
-	visit = func(row *Command) {
-		if r := in.statsOf(row); r.calls.Load() > 0 || r.rejected.Load() > 0 {
+func (in *Instance) eachStats(show func(row *command.Command, r *stats.Calls)) {
+	var visit func(row *command.Command)
+	visit = func(row *command.Command) {
+		if r := in.statsOf(row); r.Calls.Load() > 0 || r.Rejected.Load() > 0 {
 			show(row, r)
 		}
 		for _, sub := range row.Subs {
 			visit(sub)
 		}
 	}
-	for _, row := range in.Table.rows {
+	for _, row := range in.Table.Rows {
 		visit(row)
 	}
 }
 
-func infoStats(c *Call, out *strings.Builder) {
+func infoStats(c *command.Call, out *strings.Builder) {
 	in := instanceOf(c)
-	s, t := &in.stats, in.traffic.sum()
-	calls, read, written := in.rates.perSecond()
+	s, t := &in.stats, in.traffic.Sum()
+	calls, read, written := in.rates.PerSecond()
 	field(out, "total_connections_received", s.connections.Load())
 	field(out, "total_commands_processed", in.calls())
 	field(out, "instantaneous_ops_per_sec", calls)
@@ -97,41 +99,41 @@ func infoStats(c *Call, out *strings.Builder) {
 	}
 }
 
-func infoModules(*Call, *strings.Builder) {}
+func infoModules(*command.Call, *strings.Builder) {}
 
-func infoCommandStats(c *Call, out *strings.Builder) {
-	instanceOf(c).eachStats(func(row *Command, r *rowStats) {
-		usec, perCall := r.usec()
+func infoCommandStats(c *command.Call, out *strings.Builder) {
+	instanceOf(c).eachStats(func(row *command.Command, r *stats.Calls) {
+		usec, perCall := r.Usec()
 		field(out, "cmdstat_"+row.Name, fmt.Sprintf("calls=%d,usec=%d,usec_per_call=%.2f,rejected_calls=%d,failed_calls=%d",
-			r.calls.Load(), usec, perCall, r.rejected.Load(), r.failed.Load()))
+			r.Calls.Load(), usec, perCall, r.Rejected.Load(), r.Failed.Load()))
 	})
 }
 
-func infoErrorStats(c *Call, out *strings.Builder) {
-	instanceOf(c).codes.each(func(code string, count int64) { field(out, "errorstat_"+code, fmt.Sprintf("count=%d", count)) })
+func infoErrorStats(c *command.Call, out *strings.Builder) {
+	instanceOf(c).codes.Each(func(code string, count int64) { field(out, "errorstat_"+code, fmt.Sprintf("count=%d", count)) })
 }
 
-func infoLatencyStats(c *Call, out *strings.Builder) {
-	instanceOf(c).eachStats(func(row *Command, r *rowStats) {
-		if r.tracked.Load() == 0 {
+func infoLatencyStats(c *command.Call, out *strings.Builder) {
+	instanceOf(c).eachStats(func(row *command.Command, r *stats.Calls) {
+		if r.Tracked.Load() == 0 {
 			return
 		}
 		var shares []string
 		for _, percent := range *instanceOf(c).latency.percentiles.Load() {
-			shares = append(shares, fmt.Sprintf("p%s=%d.000", shownPercent(percent), r.percentile(percent/100)))
+			shares = append(shares, fmt.Sprintf("p%s=%d.000", shownPercent(percent), r.Percentile(percent/100)))
 		}
 		field(out, "latency_percentiles_usec_"+row.Name, strings.Join(shares, ","))
 	})
 }
 
 // infoDecisions shows what the limiters have decided: how often they allowed, and limited.
-func infoDecisions(c *Call, out *strings.Builder) {
-	instanceOf(c).eachStats(func(row *Command, r *rowStats) {
-		if !row.decides {
+func infoDecisions(c *command.Call, out *strings.Builder) {
+	instanceOf(c).eachStats(func(row *command.Command, r *stats.Calls) {
+		if !row.Decides {
 			return
 		}
-		limited := r.limited.Load()
+		limited := r.Limited.Load()
 		field(out, "cell_decisions_"+strings.ReplaceAll(row.Name, ".", "_"), fmt.Sprintf("allowed=%d,limited=%d",
-			max(r.calls.Load()-r.failed.Load()-limited, 0), limited))
+			max(r.Calls.Load()-r.Failed.Load()-limited, 0), limited))
 	})
 }

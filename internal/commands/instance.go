@@ -1,6 +1,12 @@
 package commands
 
 import (
+	"cellserver/internal/command"
+	"cellserver/internal/commands/limiter"
+	"cellserver/internal/meter"
+	"cellserver/internal/option"
+	"cellserver/internal/stats"
+	"cellserver/internal/store"
 	"cmp"
 	"crypto/rand"
 	"encoding/hex"
@@ -9,10 +15,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"cellserver/internal/meter"
-	"cellserver/internal/option"
-	"cellserver/internal/store"
 )
 
 // Config is what an Instance is made of. Zero numbers stand for their defaults.
@@ -33,11 +35,11 @@ type Config struct {
 // Instance is what the sessions of one process share: the table of commands, the store, settings, clients, counters. It is
 // safe for use by many goroutines.
 type Instance struct {
-	Server
+	command.Server
 	store     store.Store
 	version   string
 	options   *option.List
-	limiters  Limiters
+	limiters  limiter.Family
 	maxPushes atomic.Int64 // bytes that wait to be pushed to one client; 0 for any number
 
 	port      int
@@ -52,19 +54,19 @@ type Instance struct {
 	inTurn   int           // what a transaction may cost that its session makes in its turn
 	long     chan struct{} // a place for the one whose reply gets long
 	stats    counters
-	rows     []rowStats // by the rows' numbers
-	codes    codes
+	rows     []stats.Calls // by the rows' numbers
+	codes    stats.Codes
 	clients  clients
 	watches  watches
 	waits    waits
-	slowlog  slowLog
-	spikes   spikes
+	slowlog  stats.SlowLog
+	spikes   stats.Spikes
 	latency  latencyTracking
 	monitors monitors
 	concerns atomic.Uint32 // bits: paused and the like
 	memory   memoryBound
-	rates    rates
-	traffic  traffic
+	rates    stats.Rates
+	traffic  stats.Traffics
 	census   census
 	holdings holdings
 
@@ -111,7 +113,7 @@ func New(c Config) (*Instance, error) {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	in := &Instance{
-		Server:    Server{Clock: c.Store.Clock(), Databases: c.Store.Databases()},
+		Server:    command.Server{Clock: c.Store.Clock(), Databases: c.Store.Databases()},
 		store:     c.Store,
 		version:   c.Version,
 		options:   c.Options,
@@ -123,20 +125,20 @@ func New(c Config) (*Instance, error) {
 		started:   c.Store.Clock().Now(),
 		slow:      slowPlaces{free: maxSlow()},
 		long:      make(chan struct{}, 1),
-		inTurn:    turn,
+		inTurn:    command.Turn,
 		clients:   clients{byID: make(map[int64]*Session), left: make(chan struct{}, 1)},
 		watches:   watches{watchers: make(map[watchedKey]*watched), ages: make(map[int]age)},
 		turns:     c.Turns,
 		holds:     c.Holds,
 	}
 	var err error
-	if in.Table, err = NewTable(in.commands()); err != nil {
+	if in.Table, err = command.NewTable(in.commands()); err != nil {
 		return nil, err
 	}
 	in.BoundPushes(maxPushes)
 	in.accounts.file = c.ACLFile
 	in.accounts.begin(in.Table)
-	in.rows = make([]rowStats, len(in.Table.byName)+1)
+	in.rows = make([]stats.Calls, len(in.Table.ByName)+1)
 	in.waits = waits{clock: c.Store.Clock(), sessions: make(map[*Session]wait), next: store.Never, concerns: &in.concerns}
 	in.hearing.store = c.Store
 	in.watches.hearing = &in.hearing

@@ -1,26 +1,26 @@
 package commands
 
 import (
+	"cellserver/internal/command"
+	"cellserver/internal/resp"
 	"fmt"
 	"strings"
-
-	"cellserver/internal/resp"
 )
 
 // CLIENT KILL and CLIENT UNBLOCK: what one client does to others.
 
-var clientKill = Command{
+var clientKill = command.Command{
 	Name: "client|kill", Group: "connection", Since: "2.4.0", Complexity: "O(N) in the number of clients",
-	Flags: Admin | Dangerous | aboutClients, Cost: Unbounded,
+	Flags: command.Admin | command.Dangerous | aboutClients, Cost: command.Unbounded,
 	Summary: "Ends connections.",
-	Args: []Arg{Word("ip:port | [ID client-id] [TYPE NORMAL | MASTER | REPLICA | PUBSUB] [USER username] [ADDR ip:port] [LADDR ip:port] " +
+	Args: []command.Arg{command.Word("ip:port | [ID client-id] [TYPE NORMAL | MASTER | REPLICA | PUBSUB] [USER username] [ADDR ip:port] [LADDR ip:port] " +
 		"[SKIPME YES | NO] [MAXAGE seconds] ...").Many()},
 	Reply: "OK for an address alone, else the number of connections that were ended.",
-	Run: func(c *Call) error {
+	Run: func(c *command.Call) error {
 		words := c.Many()
 		if len(words) == 1 {
-			if c.kill(&victims{address: string(words[0])}) == 0 {
-				return refusal("ERR No such client")
+			if kill(c, &victims{address: string(words[0])}) == 0 {
+				return command.Refusal("ERR No such client")
 			}
 			c.Out.Status("OK")
 			return nil
@@ -29,7 +29,7 @@ var clientKill = Command{
 		if err != nil {
 			return err
 		}
-		c.Out.Int(int64(c.kill(v)))
+		c.Out.Int(int64(kill(c, v)))
 		return nil
 	},
 }
@@ -49,7 +49,7 @@ func (in *Instance) parseVictims(words [][]byte) (*victims, error) {
 	v := &victims{others: true}
 	for ; len(words) > 0; words = words[2:] {
 		if len(words) == 1 {
-			return nil, errSyntax
+			return nil, command.ErrSyntax
 		}
 		if err := v.narrow(in, words[0], words[1]); err != nil {
 			return nil, err
@@ -63,7 +63,7 @@ func (v *victims) narrow(in *Instance, filter, value []byte) (err error) {
 	case "ID":
 		id, ok := resp.ParseInt(value)
 		if !ok || id < 1 {
-			return refusal("ERR client-id should be greater than 0")
+			return command.Refusal("ERR client-id should be greater than 0")
 		}
 		v.id = id
 	case "TYPE":
@@ -74,23 +74,23 @@ func (v *victims) narrow(in *Instance, filter, value []byte) (err error) {
 		v.local = string(value)
 	case "USER":
 		if v.user = in.accounts.find(string(value)); v.user == nil {
-			return refusal(fmt.Sprintf("ERR No such user '%s'", cut(value, loggedBytes)))
+			return command.Refusal(fmt.Sprintf("ERR No such user '%s'", cut(value, loggedBytes)))
 		}
 	case "MAXAGE":
 		age, ok := resp.ParseInt(value)
 		switch {
 		case !ok:
-			return refusal("ERR maxage is not an integer or out of range")
+			return command.Refusal("ERR maxage is not an integer or out of range")
 		case age < 1:
-			return refusal("ERR maxage should be greater than 0")
+			return command.Refusal("ERR maxage should be greater than 0")
 		}
 		v.age = age
 	case "SKIPME":
-		if v.others = foldEqual(value, "YES"); !v.others && !foldEqual(value, "NO") {
-			return errSyntax
+		if v.others = command.FoldEqual(value, "YES"); !v.others && !command.FoldEqual(value, "NO") {
+			return command.ErrSyntax
 		}
 	default:
-		return errSyntax
+		return command.ErrSyntax
 	}
 	return err
 }
@@ -101,14 +101,14 @@ func (v *victims) includes(s *Session, now int64) bool {
 }
 
 // kill ends connections and says how many. The caller's own gets its reply first.
-func (c *Call) kill(v *victims) (killed int) {
+func kill(c *command.Call, v *victims) (killed int) {
 	now := c.View.Now()
 	for _, s := range instanceOf(c).clients.all() {
 		switch {
 		case !v.includes(s, now) || v.others && s == clientOf(c):
 			continue
 		case s == clientOf(c):
-			c.hangUp()
+			hangUp(c)
 		default:
 			s.peer.Cut()
 		}
@@ -118,26 +118,26 @@ func (c *Call) kill(v *victims) (killed int) {
 }
 
 // hangUp ends the conversation after the reply.
-func (c *Call) hangUp() {
+func hangUp(c *command.Call) {
 	if c.Session != nil {
 		sessionOf(c).closing = true
 	}
-	c.last = true
+	c.Last = true
 }
 
-var clientUnblock = Command{
-	Name: "client|unblock", Group: "connection", Since: "5.0.0", Complexity: "O(1)", Flags: Admin | Dangerous | aboutClients,
+var clientUnblock = command.Command{
+	Name: "client|unblock", Group: "connection", Since: "5.0.0", Complexity: "O(1)", Flags: command.Admin | command.Dangerous | aboutClients,
 	Summary: "Ends another client's WAIT, as if its time were over or with an error.",
-	Args:    []Arg{Int("client-id"), Word("[TIMEOUT | ERROR]").Optional()}, Reply: "1, or 0 if that client does not wait.",
-	Run: func(c *Call) error {
+	Args:    []command.Arg{command.Int("client-id"), command.Word("[TIMEOUT | ERROR]").Optional()}, Reply: "1, or 0 if that client does not wait.",
+	Run: func(c *command.Call) error {
 		id, how := c.Int(), c.Word()
 		reply := ""
 		switch {
-		case how == nil || foldEqual(how, "TIMEOUT"):
-		case foldEqual(how, "ERROR"):
+		case how == nil || command.FoldEqual(how, "TIMEOUT"):
+		case command.FoldEqual(how, "ERROR"):
 			reply = "-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n"
 		default:
-			return refusal("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")
+			return command.Refusal("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")
 		}
 		s := instanceOf(c).clients.get(id)
 		if s != nil && instanceOf(c).waits.unblock(s, reply) {

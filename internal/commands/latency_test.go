@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"cellserver/internal/stats"
 	"fmt"
 	"strings"
 	"testing"
@@ -25,9 +26,9 @@ func TestWhatIsShownIsBounded(t *testing.T) {
 	require.Less(t, len(line), shownWords*(shownBytes+64))
 	require.Contains(t, line, `(980 more bytes)`[5:])
 	require.Contains(t, line, "more arguments)")
-	kept := s.instance.slowlog.latest(1)[0]
-	require.Len(t, kept.words, slowWords)
-	require.LessOrEqual(t, len(kept.words[1]), slowBytes+32)
+	kept := s.instance.slowlog.Latest(1)[0]
+	require.Len(t, kept.Words, stats.SlowWords)
+	require.LessOrEqual(t, len(kept.Words[1]), stats.SlowBytes+32)
 
 	for range 100 {
 		other.say(t, "PING")

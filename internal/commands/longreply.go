@@ -1,6 +1,9 @@
 package commands
 
-import "context"
+import (
+	"cellserver/internal/command"
+	"context"
+)
 
 // Long replies that are made beside the loop, as KEYS makes them. Many clients may ask for one at once; made side by side, all of
 // them would be in memory together. So one at a time gets long, and the others wait, in order, with little.
@@ -33,7 +36,7 @@ func (b *besideLoop) Keep(bytes int) error {
 		b.isLong = true
 		return nil
 	case <-b.ctx.Done():
-		return errStopped
+		return command.ErrStopped
 	}
 }
 

@@ -1,10 +1,10 @@
 package commands
 
 import (
+	"cellserver/internal/command"
+	"cellserver/internal/resp"
 	"sync"
 	"sync/atomic"
-
-	"cellserver/internal/resp"
 )
 
 // A session's mailbox, and what it sends: out, and the pieces that follow it.
@@ -150,13 +150,13 @@ func (s *Session) Pushes() int {
 // takePushes has what was pushed until now stand before the reply that is being written. In a transaction that is before the
 // transaction's reply.
 func (s *Session) takePushes() {
-	if s.call.later != nil && s.heeded() {
+	if s.call.Later != nil && s.heeded() {
 		s.mail.mu.Lock()
 		defer s.mail.mu.Unlock()
-		s.call.later.early = s.mail.bytes
+		s.call.Later.Early = s.mail.bytes
 		return
 	}
-	s.takeEarly(maxInt)
+	s.takeEarly(command.MaxInt)
 }
 
 // takeEarly takes up to so many bytes of pushes. Others wait for their turn.
@@ -191,7 +191,7 @@ func (s *Session) takeMail() {
 	s.mail.mu.Lock()
 	defer s.mail.mu.Unlock()
 	s.mail.waiting.Store(false)
-	if s.parked && !s.mail.replied && s.call.around != nil {
+	if s.parked && !s.mail.replied && s.call.Around != nil {
 		return // what a client is to forget comes after the reply that it knows it from
 	}
 	if s.mail.replied {

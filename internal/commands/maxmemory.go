@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"cellserver/internal/command"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -83,37 +84,37 @@ func (in *Instance) setMaxMemory(bytes int64) {
 
 // short says whether memory is short for a call of a limiter. These are never refused beforehand: most need none, and a flood of
 // new keys must not switch off the limits of those that are there.
-func (c *Call) short(row *Command) bool {
-	return row.decides && instanceOf(c).concerns.Load()&full != 0
+func short(c *command.Call, row *command.Command) bool {
+	return row.Decides && instanceOf(c).concerns.Load()&full != 0
 }
 
 // runShort is run where limiters must not take memory.
-func (c *Call) runShort(row *Command, words [][]byte, repeats bool) error {
+func runShort(c *command.Call, row *command.Command, words [][]byte, repeats bool) error {
 	view := c.View
 	defer func() { c.View = view }()
 	c.View = view.Tight()
-	return c.run(row, words, repeats)
+	return c.Run(row, words, repeats)
 }
 
-const errOOM refusal = "OOM command not allowed when used memory > 'maxmemory'."
+const errOOM command.Refusal = "OOM command not allowed when used memory > 'maxmemory'."
 
 // outOfMemory says whether a call is not to be made for want of memory: one that may need some, EXEC of such a call, and whatever would be
 // queued but calls of limiters.
-func (s *Session) outOfMemory(row *Command) bool {
+func (s *Session) outOfMemory(row *command.Command) bool {
 	switch {
 	case s.instance.concerns.Load()&full == 0:
 		return false
 	case s.queue == nil:
-		return row.Flags&DenyOOM != 0
-	case row.Traits&Executes != 0:
+		return row.Flags&command.DenyOOM != 0
+	case row.Traits&command.Executes != 0:
 		return s.queue.needsMemory()
 	}
-	return row.Group != "limiter" && row.Traits&AllowedFull == 0
+	return row.Group != "limiter" && row.Traits&command.AllowedFull == 0
 }
 
 func (q *queue) needsMemory() bool {
 	for _, call := range q.calls {
-		if call.row.Flags&DenyOOM != 0 {
+		if call.row.Flags&command.DenyOOM != 0 {
 			return true
 		}
 	}
@@ -121,9 +122,9 @@ func (q *queue) needsMemory() bool {
 }
 
 // barred says why a call that makes sense is not to be made now; nil if it may be.
-func (s *Session) barred(row *Command) error {
+func (s *Session) barred(row *command.Command) error {
 	switch {
-	case s.monitors && row.Flags&(Write|ReadOnly) != 0:
+	case s.monitors && row.Flags&(command.Write|command.ReadOnly) != 0:
 		return s.reject(row, errMonitors)
 	case s.outOfMemory(row):
 		return s.turnAway(row, errOOM)

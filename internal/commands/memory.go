@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"cellserver/internal/command"
 	"cellserver/internal/resp"
 	"cellserver/internal/store"
 	"runtime/debug"
@@ -8,18 +9,18 @@ import (
 
 // MEMORY: what the server takes, and what a key takes.
 
-var memory = Command{
+var memory = command.Command{
 	Name: "memory", Group: "server", Category: "none", Since: "4.0.0", Complexity: "Depends on the subcommand.", Min: 2,
 	Summary: "Commands about memory.", AnyMore: true,
-	Subs: []*Command{&memoryDoctor, &memoryPurge, &memoryStats, &memoryUsage, helpOf("memory", "4.0.0")},
+	Subs: []*command.Command{&memoryDoctor, &memoryPurge, &memoryStats, &memoryUsage, command.HelpOf("memory", "4.0.0")},
 }
 
-var memoryUsage = Command{
-	Name: "memory|usage", Group: "server", Category: "none", Since: "4.0.0", Complexity: "O(1)", Flags: ReadOnly, Traits: ValueSized,
+var memoryUsage = command.Command{
+	Name: "memory|usage", Group: "server", Category: "none", Since: "4.0.0", Complexity: "O(1)", Flags: command.ReadOnly, Traits: command.ValueSized,
 	Summary: "Estimates the memory that a key takes.", KeyAccess: "RO",
-	Args:  []Arg{Key("key"), Int("count").By(parseSamples).Or(5).After("SAMPLES").Again()},
+	Args:  []command.Arg{command.Key("key"), command.Int("count").By(parseSamples).Or(5).After("SAMPLES").Again()},
 	Reply: "The bytes: of its record, its place in the index, and what it holds; nil if there is no such key.",
-	Run: func(c *Call) error {
+	Run: func(c *command.Call) error {
 		key := c.Key()
 		e, fields, err := c.View.Inspect(c.Context, key)
 		if err != nil {
@@ -59,28 +60,28 @@ func parseSamples(word []byte) (int64, error) {
 	n, ok := resp.ParseInt(word)
 	switch {
 	case !ok:
-		return 0, errNotAnInteger
+		return 0, command.ErrNotAnInteger
 	case n < 0:
-		return 0, errSyntax
+		return 0, command.ErrSyntax
 	}
 	return n, nil
 }
 
-var memoryDoctor = Command{
+var memoryDoctor = command.Command{
 	Name: "memory|doctor", Group: "server", Category: "none", Since: "4.0.0", Complexity: "O(1)",
-	Tips:    []string{"nondeterministic_output", allShards, "response_policy:special"},
+	Tips:    []string{"nondeterministic_output", command.AllShards, "response_policy:special"},
 	Summary: "Would report what is wrong with the memory.", Reply: "A text that says that there is nothing to report.",
-	Run: func(c *Call) error {
+	Run: func(c *command.Call) error {
 		c.Out.Verbatim("txt", "Hi Sam, I can't find any memory issue in your instance. I can only account for what occurs on this base.\n")
 		return nil
 	},
 }
 
-var memoryPurge = Command{
-	Name: "memory|purge", Group: "server", Category: "none", Since: "4.0.0", Complexity: "O(N) in the memory in use", Cost: Unbounded,
-	Tips:    []string{allShards, "response_policy:all_succeeded"},
+var memoryPurge = command.Command{
+	Name: "memory|purge", Group: "server", Category: "none", Since: "4.0.0", Complexity: "O(N) in the memory in use", Cost: command.Unbounded,
+	Tips:    []string{command.AllShards, "response_policy:all_succeeded"},
 	Summary: "Gives the memory that is not used back to the system.", Reply: "OK.",
-	Run: func(c *Call) error {
+	Run: func(c *command.Call) error {
 		debug.FreeOSMemory()
 		c.Out.Status("OK")
 		return nil

@@ -1,12 +1,14 @@
 package commands
 
-var memoryStats = Command{
-	Name: "memory|stats", Group: "server", Category: "none", Since: "4.0.0", Complexity: "O(1)", Traits: AnyKey | Sessionless,
-	Tips:    []string{"nondeterministic_output", allShards, "response_policy:special"},
+import "cellserver/internal/command"
+
+var memoryStats = command.Command{
+	Name: "memory|stats", Group: "server", Category: "none", Since: "4.0.0", Complexity: "O(1)", Traits: command.AnyKey | command.Sessionless,
+	Tips:    []string{"nondeterministic_output", command.AllShards, "response_policy:special"},
 	Summary: "Says what the memory is used for.",
 	Reply:   "A map, with Redis's names, of bytes, numbers and percentages; what there is none of here is 0.",
-	Run: func(c *Call) error {
-		fields := c.memoryFields()
+	Run: func(c *command.Call) error {
+		fields := memoryFields(c)
 		c.Out.Map(len(fields))
 		for _, f := range fields {
 			c.Out.BulkString(f.name)
@@ -28,7 +30,7 @@ type memoryField struct {
 }
 
 // memoryFields are Redis's, in its order. They agree with those of INFO.
-func (c *Call) memoryFields() []memoryField {
+func memoryFields(c *command.Call) []memoryField {
 	var held, keys int64
 	for _, u := range c.View.Usage() {
 		held += u.Bytes

@@ -1,6 +1,8 @@
 package commands
 
 import (
+	"cellserver/internal/command"
+	"cellserver/internal/stats"
 	"fmt"
 	"slices"
 	"strconv"
@@ -23,17 +25,17 @@ const (
 	maxShown   = 256 << 10 // bytes of a transaction's calls
 )
 
-var monitor = Command{
-	Name: "monitor", Group: "server", Category: "none", Since: "1.0.0", Complexity: "O(1)", Flags: Admin | Dangerous | NoScript | Loading | Stale,
+var monitor = command.Command{
+	Name: "monitor", Group: "server", Category: "none", Since: "1.0.0", Complexity: "O(1)", Flags: command.Admin | command.Dangerous | command.NoScript | command.Loading | command.Stale,
 	Summary: "Shows this client every call that is made from now on, but those for administrators.",
 	Reply:   "OK, and then a line a call: Unix time, database and client, the words. RESET ends it.",
-	Run: func(c *Call) error {
-		if c.inTransaction {
-			return refusal("ERR MONITOR isn't allowed for DENY BLOCKING client")
+	Run: func(c *command.Call) error {
+		if c.InTransaction {
+			return command.Refusal("ERR MONITOR isn't allowed for DENY BLOCKING client")
 		}
 		if s := sessionOf(c); !s.monitors {
 			if !instanceOf(c).monitors.add(s) {
-				return refusal("ERR too many clients monitor")
+				return command.Refusal("ERR too many clients monitor")
 			}
 			s.setMonitors(true)
 			instanceOf(c).concerns.Or(monitored)
@@ -44,7 +46,7 @@ var monitor = Command{
 	},
 }
 
-const errMonitors refusal = "ERR Replica can't interact with the keyspace"
+const errMonitors command.Refusal = "ERR Replica can't interact with the keyspace"
 
 func (s *Session) setMonitors(on bool) {
 	s.monitors = on
@@ -82,28 +84,28 @@ func (s *Session) stopMonitoring() {
 }
 
 // show tells them of a call that was made. In a transaction they are told when it is over: pushing takes locks, and keys are locked.
-func (c *Call) show(row *Command, words [][]byte) {
-	if row.Flags&Admin != 0 {
+func show(c *command.Call, row *command.Command, words [][]byte) {
+	if row.Flags&command.Admin != 0 {
 		return
 	}
-	unix := c.unix(c.Server.Clock.Now()) / 1000
+	unix := c.Unix(c.Server.Clock.Now()) / 1000
 	line := fmt.Appendf(nil, "+%d.%06d [%d %s]", unix/1e6, unix%1e6, c.View.Selected(), clientOf(c).shownAddress())
-	for _, word := range shorten(redact(row, words), shownWords, shownBytes) {
+	for _, word := range stats.Shorten(redact(row, words), shownWords, shownBytes) {
 		line = appendQuoted(append(line, ' '), word)
 	}
 	line = append(line, '\r', '\n')
-	if !c.inTransaction {
+	if !c.InTransaction {
 		instanceOf(c).monitors.tell(line)
-	} else if len(c.shown)+len(line) <= maxShown {
-		c.shown = append(c.shown, line...)
+	} else if len(c.Shown)+len(line) <= maxShown {
+		c.Shown = append(c.Shown, line...)
 	}
 }
 
 // showTransaction tells them of what EXEC has made.
-func (c *Call) showTransaction() {
-	if c.shown != nil {
-		instanceOf(c).monitors.tell(c.shown)
-		c.shown = nil
+func showTransaction(c *command.Call) {
+	if c.Shown != nil {
+		instanceOf(c).monitors.tell(c.Shown)
+		c.Shown = nil
 	}
 }
 

@@ -1,22 +1,23 @@
 package commands
 
 import (
-	"slices"
-
+	"cellserver/internal/command"
+	"cellserver/internal/commands/value"
 	"cellserver/internal/store"
+	"slices"
 )
 
 // Transactions: calls are queued, and then made as one step, if no key that the client watches has changed meanwhile.
 
 // about commands of transactions.
-const control = NoScript | Loading | Stale | Fast | AllowBusy
+const control = command.NoScript | command.Loading | command.Stale | command.Fast | command.AllowBusy
 
-var multi = Command{
-	Name: "multi", Group: "transactions", Since: "1.2.0", Complexity: "O(1)", Flags: control, Cost: Constant, Traits: Unqueued,
+var multi = command.Command{
+	Name: "multi", Group: "transactions", Since: "1.2.0", Complexity: "O(1)", Flags: control, Cost: command.Constant, Traits: command.Unqueued,
 	Summary: "Begins a transaction: calls are queued until EXEC.", Reply: "OK.",
-	Run: func(c *Call) error {
+	Run: func(c *command.Call) error {
 		if sessionOf(c).queue != nil {
-			return refusal("ERR MULTI calls can not be nested")
+			return command.Refusal("ERR MULTI calls can not be nested")
 		}
 		if sessionOf(c).queue = sessionOf(c).lastQueue; sessionOf(c).queue == nil {
 			sessionOf(c).queue = new(queue)
@@ -27,12 +28,12 @@ var multi = Command{
 	},
 }
 
-var discard = Command{
-	Name: "discard", Group: "transactions", Since: "2.0.0", Complexity: "O(N) in the number of queued calls", Flags: control, Cost: Constant, Traits: Unqueued | AllowedFull,
+var discard = command.Command{
+	Name: "discard", Group: "transactions", Since: "2.0.0", Complexity: "O(N) in the number of queued calls", Flags: control, Cost: command.Constant, Traits: command.Unqueued | command.AllowedFull,
 	Summary: "Forgets the calls that were queued, and the keys that are watched.", Reply: "OK.",
-	Run: func(c *Call) error {
+	Run: func(c *command.Call) error {
 		if sessionOf(c).queue == nil {
-			return refusal("ERR DISCARD without MULTI")
+			return command.Refusal("ERR DISCARD without MULTI")
 		}
 		sessionOf(c).leaveTransaction()
 		c.Out.Status("OK")
@@ -50,19 +51,19 @@ func (s *Session) leaveTransaction() {
 	s.unwatch()
 }
 
-var exec = Command{
+var exec = command.Command{
 	Name: "exec", Group: "transactions", Since: "1.2.0", Complexity: "Depends on the commands in the transaction",
-	Flags: NoScript | Loading | Stale | Unlogged, Cost: Constant, Traits: Unqueued | Executes,
+	Flags: command.NoScript | command.Loading | command.Stale | command.Unlogged, Cost: command.Constant, Traits: command.Unqueued | command.Executes,
 	Summary: "Makes the calls that were queued, as one step.",
 	Reply:   "The replies, in order; nil if a watched key has changed: then none was made.",
-	Run: func(c *Call) error {
+	Run: func(c *command.Call) error {
 		s := sessionOf(c)
 		switch q := s.queue; {
 		case q == nil:
-			return refusal("ERR EXEC without MULTI")
+			return command.Refusal("ERR EXEC without MULTI")
 		case q.broken:
 			s.leaveTransaction()
-			return refusal("EXECABORT Transaction discarded because of previous errors.")
+			return command.Refusal("EXECABORT Transaction discarded because of previous errors.")
 		}
 		return s.execute()
 	},
@@ -87,17 +88,17 @@ func (s *Session) execute() error {
 		most = maxOwnCost
 	}
 	if q.cost <= most && (!q.slow || q.own) {
-		c.later = new(later)
+		c.Later = new(command.Later)
 		made, cost := x.make(c, most)
 		if s.words = 0; made {
 			s.leaveTransaction()
 			s.makeLater()
-			c.showTransaction()
-			c.moved += cost * fewBytes
+			showTransaction(c)
+			c.Moved += cost * command.FewBytes
 			return nil
 		}
-		c.later = nil
-		c.moved = cost * fewBytes
+		c.Later = nil
+		c.Moved = cost * command.FewBytes
 	}
 	if q.own || q.cost > maxCost {
 		s.leaveTransaction()
@@ -112,28 +113,28 @@ func (s *Session) execute() error {
 func (s *Session) executeBeside(x *execution) {
 	s.queue, s.lastQueue = nil, nil
 	s.showQueue()
-	s.call.handedOver = true
-	row, words := s.row, own(s.call.words)
-	s.parkFor(row, 0, func(c *Call) error { // its queue counts already
-		c.then = func() {
+	s.call.HandedOver = true
+	row, words := s.row, command.OwnWords(s.call.Words)
+	s.parkFor(row, 0, func(c *command.Call) error { // its queue counts already
+		c.Then = func() {
 			s.charge(-x.queue.shown)
 			s.unwatch()
 			if n := c.View.Selected(); n != s.database {
 				s.selectDatabase(n)
 			}
 		}
-		c.later = new(later)
-		c.sampling.Begin(c.View.Now())
+		c.Later = new(command.Later)
+		c.Sampling.Begin(c.View.Now())
 		if made, _ := x.make(c, maxCost); !made {
 			return errTooCostly
 		}
-		c.notify(c.misses, false)
-		c.showTransaction()
+		notify(c, c.Misses, false)
+		showTransaction(c)
 		if instanceOf(c).concerns.Load()&monitored != 0 {
-			c.show(row, words)
+			show(c, row, words)
 		}
-		if l := c.later; len(l.calls) > 0 {
-			return l.complete(c, slices.Concat(c.Out.Pieces()...))
+		if l := c.Later; len(l.Calls) > 0 {
+			return l.Complete(c, slices.Concat(c.Out.Pieces()...))
 		}
 		return nil
 	})
@@ -141,7 +142,7 @@ func (s *Session) executeBeside(x *execution) {
 
 // make makes the calls as one step, if they cost no more than that. It makes none for a client that has gone: what that watched is
 // not heard of any more.
-func (x *execution) make(c *Call, most int) (made bool, cost int) {
+func (x *execution) make(c *command.Call, most int) (made bool, cost int) {
 	places, all := x.places(c.Server.Databases)
 	c.View.Atomically(c.Context, places, all, func() {
 		if cost = x.queue.cost; x.queue.sized && cost <= most {
@@ -170,7 +171,7 @@ func (x *execution) places(databases int) (places []store.Place, all bool) {
 	return q.places, x.all
 }
 
-const errNotMade refusal = "ERR not made: the replies of the transaction are longer than 64 MiB"
+const errNotMade command.Refusal = "ERR not made: the replies of the transaction are longer than 64 MiB"
 
 // The steps of a few nanoseconds that all patterns of a transaction may take to match: on an event loop a fraction of a
 // millisecond, beside it some tens, while its keys are locked. Patterns that people write take a few for each key.
@@ -180,16 +181,16 @@ const (
 )
 
 // run makes the calls. An error of one does not keep the others from being made; but when the replies are too long, no more are.
-func (x *execution) run(c *Call) {
-	c.inTransaction, c.steps = true, stepsBeside
+func (x *execution) run(c *command.Call) {
+	c.InTransaction, c.Steps = true, stepsBeside
 	if c.Session != nil {
-		c.steps = stepsInTurn
+		c.Steps = stepsInTurn
 	}
-	defer func() { c.inTransaction = false }()
+	defer func() { c.InTransaction = false }()
 	c.Out.Array(len(x.queue.calls))
 	for _, call := range x.queue.calls {
 		mark, err := c.Out.Mark(), error(errNotMade)
-		if mark <= maxReply {
+		if mark <= value.MaxReply {
 			err = x.runOne(c, call)
 		}
 		if err != nil {
@@ -201,11 +202,11 @@ func (x *execution) run(c *Call) {
 		}
 		c.Out.Break()
 	}
-	c.moved = 0 // it is in the cost
+	c.Moved = 0 // it is in the cost
 }
 
 // runOne makes a call of a transaction, and counts it.
-func (x *execution) runOne(c *Call, call queued) (err error) {
+func (x *execution) runOne(c *command.Call, call queued) (err error) {
 	row := call.row
 	s := sessionOf(c) // which a call before this one may have changed
 	if x.guarded || s != nil && s.guarded {
@@ -213,39 +214,39 @@ func (x *execution) runOne(c *Call, call queued) (err error) {
 			return err
 		}
 	}
-	if row.Cost == Constant && !x.careful && (s == nil || !s.careful) && !instanceOf(c).isNew(row) {
-		err = c.run(row, call.words, false)
+	if row.Cost == command.Constant && !x.careful && (s == nil || !s.careful) && !instanceOf(c).isNew(row) {
+		err = c.Run(row, call.words, false)
 	} else {
-		err = c.timed(row, call.words, false)
+		err = runTimed(c, row, call.words, false)
 	}
 	r := instanceOf(c).statsOf(row)
-	r.calls.Add(1)
-	r.limited.Add(c.limits)
-	c.limits = 0
+	r.Calls.Add(1)
+	r.Limited.Add(c.Limits)
+	c.Limits = 0
 	return err
 }
 
 // makeLater does what the transaction has left, and completes its reply, which begins at the session's mark.
 func (s *Session) makeLater() {
-	l := s.call.later
-	s.call.later = nil
-	if len(l.calls) == 0 && l.early == 0 {
+	l := s.call.Later
+	s.call.Later = nil
+	if len(l.Calls) == 0 && l.Early == 0 {
 		return
 	}
 	reply := slices.Clone(s.out.Bytes()[s.mark:])
 	s.out.Rewind(s.mark)
-	s.takeEarly(l.early)
+	s.takeEarly(l.Early)
 	worth := 0
-	for i := range l.calls {
-		l.calls[i].at = max(l.calls[i].at-s.mark, 0) // a reply that is not wanted was begun anew
-		worth += l.calls[i].worth()
+	for i := range l.Calls {
+		l.Calls[i].At = max(l.Calls[i].At-s.mark, 0) // a reply that is not wanted was begun anew
+		worth += l.Calls[i].Worth()
 	}
 	if worth > soon {
-		s.parkToEnd(s.row, func(c *Call) error { return l.complete(c, reply) })
+		s.parkToEnd(s.row, func(c *command.Call) error { return l.Complete(c, reply) })
 		return
 	}
-	s.call.moved += worth
-	_ = l.complete(&s.call, reply) // it never fails
+	s.call.Moved += worth
+	_ = l.Complete(&s.call, reply) // it never fails
 }
 
 // soon is how much may be done at once: more is done beside the loop. It is some fifty microseconds' worth.

@@ -1,13 +1,13 @@
 package commands
 
 import (
+	"cellserver/internal/command"
+	"cellserver/internal/store"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
-
-	"cellserver/internal/store"
 )
 
 // notifier publishes what happens to keys, if the setting notify-keyspace-events says so; else the store tells it nothing, and sessions
@@ -68,12 +68,12 @@ func (n *notifier) heard(database int, key []byte, why store.Why, by int64) {
 	c := n.instance.running(by)
 	if c == nil {
 		if why == store.Expired {
-			n.note(database, key, expiredEvent)
+			n.note(database, key, command.ExpiredEvent)
 		}
 		n.sendAside()
 		return
 	}
-	for _, event := range c.eventNames(why) {
+	for _, event := range c.EventNames(why) {
 		n.note(database, key, event)
 	}
 	if c.Session != nil && !sessionOf(c).careful {
@@ -195,7 +195,7 @@ func (n *notifier) sendAll() {
 	for {
 		for n.waiting.Load() {
 			n.sender.Lock()
-			n.publish(maxInt, func() {})
+			n.publish(command.MaxInt, func() {})
 			n.sender.Unlock()
 		}
 		n.aside.Store(false)
@@ -209,7 +209,7 @@ func (n *notifier) sendAll() {
 // one, too.
 func (n *notifier) sendOnce() {
 	n.sender.Lock()
-	n.publish(maxInt, func() {})
+	n.publish(command.MaxInt, func() {})
 	n.sender.Unlock()
 	if n.waiting.Load() {
 		n.sendAside()
@@ -217,14 +217,14 @@ func (n *notifier) sendOnce() {
 }
 
 // notify ends a call while there are notifications: what it has done is published before its reply is sent.
-func (c *Call) notify(misses int64, failed bool) {
+func notify(c *command.Call, misses int64, failed bool) {
 	n := &instanceOf(c).notifier
-	if c.misses > misses && events(n.events.Load())&missedKeys != 0 {
-		c.noteMissed()
+	if c.Misses > misses && events(n.events.Load())&missedKeys != 0 {
+		noteMissed(c)
 	}
 	s := sessionOf(c)
 	switch {
-	case c.inTransaction || !n.waiting.Load():
+	case c.InTransaction || !n.waiting.Load():
 		return
 	case s == nil:
 		n.sendOnce()
@@ -237,10 +237,10 @@ func (c *Call) notify(misses int64, failed bool) {
 	}
 	worth := n.publish(soon, func() {})
 	n.sender.Unlock()
-	c.moved += worth
+	c.Moved += worth
 	switch {
 	case n.waiting.Load() && worth > soon:
-		s.parkToEnd(c.row, func(*Call) error {
+		s.parkToEnd(c.Row, func(*command.Call) error {
 			n.sendOnce()
 			return nil
 		})
@@ -253,15 +253,15 @@ func (c *Call) notify(misses int64, failed bool) {
 }
 
 // noteMissed notes which of the keys that the call has read are not there.
-func (c *Call) noteMissed() {
-	keys, _ := c.row.keysOf(nil, c.words)
+func noteMissed(c *command.Call) {
+	keys, _ := c.Row.KeysOf(nil, c.Words)
 	for _, key := range keys {
 		e, err := store.Entry{}, error(nil)
 		if len(keys) > 1 {
 			e, err = c.View.Lookup(c.Context, key)
 		}
 		if err == nil && e.Kind == store.None {
-			instanceOf(c).notifier.note(c.View.Selected(), key, missedEvent)
+			instanceOf(c).notifier.note(c.View.Selected(), key, command.MissedEvent)
 		}
 	}
 }
@@ -275,9 +275,9 @@ func (s *Session) pushBeforeReply() {
 }
 
 // running is the call that a client makes, nil if that is not known. It is for the goroutine on which it runs.
-func (in *Instance) running(by int64) *Call {
+func (in *Instance) running(by int64) *command.Call {
 	if c, beside := in.slowCalls.Load(by); beside {
-		return c.(*Call)
+		return c.(*command.Call)
 	}
 	if s := in.clients.get(by); s != nil {
 		return &s.call

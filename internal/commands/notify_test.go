@@ -1,14 +1,14 @@
 package commands
 
 import (
+	"cellserver/internal/command"
+	"cellserver/internal/store"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"cellserver/internal/store"
 )
 
 // eventPush is how an event is pushed to a client in RESP2 that listens to the events' channel.
@@ -51,7 +51,7 @@ func TestNothingIsNotedForNobody(t *testing.T) {
 // A key that has expired is told when the sweep comes by.
 func TestSweptKeysAreNotified(t *testing.T) {
 	s := newStill(t)
-	c, listener := s.notifying(t, "Ex", expiredEvent)
+	c, listener := s.notifying(t, "Ex", command.ExpiredEvent)
 	c.say(t, "SET k 1 PX 1000\r\nCL.FIXED window 10 1")
 	s.clock.Advance(time.Minute)
 	removed := 0
@@ -60,10 +60,10 @@ func TestSweptKeysAreNotified(t *testing.T) {
 	}
 	require.Equal(t, 2, removed)
 	heard := listener.hears()
-	for !strings.Contains(heard, eventPush(expiredEvent, "k")) || !strings.Contains(heard, eventPush(expiredEvent, "window")) {
+	for !strings.Contains(heard, eventPush(command.ExpiredEvent, "k")) || !strings.Contains(heard, eventPush(command.ExpiredEvent, "window")) {
 		heard += listener.hears()
 	}
-	require.Len(t, heard, len(eventPush(expiredEvent, "k")+eventPush(expiredEvent, "window")), "each once")
+	require.Len(t, heard, len(eventPush(command.ExpiredEvent, "k")+eventPush(command.ExpiredEvent, "window")), "each once")
 }
 
 // Events for many go beside the loop: the client that has caused them waits for them, others for nothing; and nothing is lost of a call
@@ -84,7 +84,7 @@ func TestNotifyingManyIsParked(t *testing.T) {
 func TestSlowCallsAreNotified(t *testing.T) {
 	const keys = 5000
 	s := newStill(t)
-	c, listener := s.notifying(t, "Eg", deletedEvent)
+	c, listener := s.notifying(t, "Eg", command.DeletedEvent)
 	var set, del, want strings.Builder
 	for i := range keys {
 		fmt.Fprintf(&set, "SET %d v\r\n", i)
@@ -94,7 +94,7 @@ func TestSlowCallsAreNotified(t *testing.T) {
 	c.output()
 	require.Equal(t, ":5000\r\n", c.say(t, "DEL"+del.String()))
 	for i := range keys {
-		want.WriteString(eventPush(deletedEvent, fmt.Sprint(i)))
+		want.WriteString(eventPush(command.DeletedEvent, fmt.Sprint(i)))
 	}
 	require.Equal(t, want.String(), listener.listen())
 }
@@ -121,7 +121,7 @@ func TestNoticesAreBounded(t *testing.T) {
 	n.sender.Lock() // until all is sent that waits
 	defer n.sender.Unlock()
 	if n.waiting.Load() {
-		n.publish(maxInt, func() {})
+		n.publish(command.MaxInt, func() {})
 	}
 	require.True(t, listener.isCut())
 	require.True(t, patterns.isCut())

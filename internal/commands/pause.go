@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"cellserver/internal/command"
 	"cellserver/internal/resp"
 )
 
@@ -21,16 +22,16 @@ type pause struct {
 	all   bool // every call waits, not only those that write
 }
 
-var clientPause = Command{
-	Name: "client|pause", Group: "connection", Since: "2.9.50", Complexity: "O(1)", Flags: Admin | Dangerous | aboutClients,
+var clientPause = command.Command{
+	Name: "client|pause", Group: "connection", Since: "2.9.50", Complexity: "O(1)", Flags: command.Admin | command.Dangerous | aboutClients,
 	Summary: "Has the calls of all clients wait for so many milliseconds: those that write, or all.",
-	Args:    []Arg{Int("timeout").By(parseTimeout), Word("[WRITE | ALL]").Optional()}, Reply: "OK.",
-	Run: func(c *Call) error {
+	Args:    []command.Arg{command.Int("timeout").By(parseTimeout), command.Word("[WRITE | ALL]").Optional()}, Reply: "OK.",
+	Run: func(c *command.Call) error {
 		timeout, mode := c.Int(), c.Word()
-		if mode != nil && !foldEqual(mode, "WRITE") && !foldEqual(mode, "ALL") {
-			return refusal("ERR CLIENT PAUSE mode must be WRITE or ALL")
+		if mode != nil && !command.FoldEqual(mode, "WRITE") && !command.FoldEqual(mode, "ALL") {
+			return command.Refusal("ERR CLIENT PAUSE mode must be WRITE or ALL")
 		}
-		instanceOf(c).waits.beginPause(pause{msAfter(c.View.Now(), timeout), mode == nil || foldEqual(mode, "ALL")})
+		instanceOf(c).waits.beginPause(pause{msAfter(c.View.Now(), timeout), mode == nil || command.FoldEqual(mode, "ALL")})
 		if c.Session != nil {
 			sessionOf(c).careful = true
 		}
@@ -39,11 +40,11 @@ var clientPause = Command{
 	},
 }
 
-var clientUnpause = Command{
+var clientUnpause = command.Command{
 	Name: "client|unpause", Group: "connection", Since: "6.2.0", Complexity: "O(N) in the number of clients that wait",
-	Flags:   Admin | Dangerous | aboutClients,
+	Flags:   command.Admin | command.Dangerous | aboutClients,
 	Summary: "Ends a CLIENT PAUSE.", Reply: "OK.",
-	Run: func(c *Call) error {
+	Run: func(c *command.Call) error {
 		ws := &instanceOf(c).waits
 		ws.mu.Lock()
 		defer ws.mu.Unlock()
@@ -58,9 +59,9 @@ func parseTimeout(word []byte) (int64, error) {
 	n, ok := resp.ParseInt(word)
 	switch {
 	case !ok:
-		return 0, refusal("ERR timeout is not an integer or out of range")
+		return 0, command.Refusal("ERR timeout is not an integer or out of range")
 	case n < 0:
-		return 0, refusal("ERR timeout is negative")
+		return 0, command.Refusal("ERR timeout is negative")
 	}
 	return n, nil
 }
@@ -99,7 +100,7 @@ func (s *Session) held() bool {
 	if row == nil {
 		return false // it is refused
 	}
-	writes := row.Flags&Write != 0 || row.Traits&Executes != 0 && s.queue.writes()
+	writes := row.Flags&command.Write != 0 || row.Traits&command.Executes != 0 && s.queue.writes()
 	ws := &in.waits
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -110,7 +111,7 @@ func (s *Session) held() bool {
 		ws.unpause() // the timer is late
 		return false
 	}
-	ws.park(s, wait{until: maxInt, held: true})
+	ws.park(s, wait{until: command.MaxInt, held: true})
 	s.putOff = true
 	s.latest.Store(row)
 	return true
@@ -122,7 +123,7 @@ func (q *queue) writes() bool {
 		return false
 	}
 	for _, call := range q.calls {
-		if call.row.Flags&Write != 0 {
+		if call.row.Flags&command.Write != 0 {
 			return true
 		}
 	}
@@ -130,10 +131,10 @@ func (q *queue) writes() bool {
 }
 
 // peek is the row of the call that is answered next, nil if it will be refused for its name or the number of its words.
-func (a *ahead) peek() *Command {
+func (a *ahead) peek() *command.Command {
 	w := &a.calls[a.next]
 	words := a.words[w.start:w.end]
-	if row := w.row.of(words); row != nil && row.grammar.fits(len(words)) {
+	if row := w.row.Of(words); row != nil && row.Grammar.Fits(len(words)) {
 		return row
 	}
 	return nil

@@ -1,6 +1,8 @@
 package commands
 
 import (
+	"cellserver/internal/command"
+	"cellserver/internal/transcript"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
@@ -9,8 +11,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"cellserver/internal/transcript"
 )
 
 // listen takes what was pushed to a client.
@@ -79,7 +79,7 @@ func TestPublishInATransaction(t *testing.T) {
 
 // A message that came while a transaction ended the subscription stands before the transaction's reply.
 func TestUnsubscribeInATransaction(t *testing.T) {
-	s := planted(t, &Command{Name: "meanwhile", Run: func(c *Call) error {
+	s := planted(t, &command.Command{Name: "meanwhile", Run: func(c *command.Call) error {
 		instanceOf(c).channels.publish(message{channel: []byte("news"), payload: []byte("hello")}, func() {})
 		c.Out.Status("OK")
 		return nil

@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"cellserver/internal/command"
 	"cellserver/internal/resp"
 	"cellserver/internal/store"
 	"slices"
@@ -25,20 +26,20 @@ type queue struct {
 }
 
 type queued struct {
-	row   *Command
+	row   *command.Command
 	words [][]byte
 }
 
 // The bounds of a queue: what it holds, and so how long EXEC keeps others from its keys. Its bytes are bounded as a call's are.
 const maxQueuedWords = 1 << 17
 
-const errTooMuchQueued refusal = "ERR too many words are queued for one transaction"
+const errTooMuchQueued command.Refusal = "ERR too many words are queued for one transaction"
 
 // enqueue takes a call for EXEC. Of a long one the words are in long: they are found beside the loop, if there is room for them.
-func (s *Session) enqueue(row *Command, words [][]byte, long [][]byte) error {
-	q, size := s.queue, bytesOf(words)
+func (s *Session) enqueue(row *command.Command, words [][]byte, long [][]byte) error {
+	q, size := s.queue, command.BytesOf(words)
 	if long != nil {
-		size = bytesOf(long)
+		size = command.BytesOf(long)
 	}
 	limits := s.instance.Limits.Load()
 	if !q.takes(s.words, size, limits.Query) {
@@ -61,18 +62,18 @@ func (s *Session) enqueue(row *Command, words [][]byte, long [][]byte) error {
 }
 
 // enqueueLong has the words of a long call found beside the loop, and then queued.
-func (s *Session) enqueueLong(row *Command, long [][]byte) {
+func (s *Session) enqueueLong(row *command.Command, long [][]byte) {
 	guarded, q := s.guarded, s.queue
-	s.parkFor(row, length(long)*longCallBytes, func(call *Call) error {
-		words := resp.SplitCall(long, call.giveWay)
+	s.parkFor(row, length(long)*longCallBytes, func(call *command.Call) error {
+		words := resp.SplitCall(long, call.GiveWay)
 		if guarded {
-			if err := call.allow(row, words, true); err != nil {
-				call.then = func() { q.broken = true }
+			if err := allow(call, row, words, true); err != nil {
+				call.Then = func() { q.broken = true }
 				return err
 			}
 		}
-		call.then = func() {
-			q.add(row, words, bytesOf(long), s.instance.Limits.Load().Bulk)
+		call.Then = func() {
+			q.add(row, words, command.BytesOf(long), s.instance.Limits.Load().Bulk)
 			s.showQueue()
 		}
 		call.Out.Status("QUEUED")
@@ -86,8 +87,8 @@ const muchToCopy = 64 << 10
 // takeOver is own for the words of a call that the reader holds, without a copy of them; unless what came behind the call is more, which
 // would be moved.
 func (s *Session) takeOver(words [][]byte) [][]byte {
-	if s.reader.Buffered() > bytesOf(words) {
-		return own(words)
+	if s.reader.Buffered() > command.BytesOf(words) {
+		return command.OwnWords(words)
 	}
 	s.reader.LetGo()
 	return append([][]byte(nil), words...)
@@ -119,7 +120,7 @@ func (q *queue) takes(words, size, most int) bool {
 }
 
 // copy copies a call to the queue's end.
-func (q *queue) copy(row *Command, words [][]byte, size, longest int) {
+func (q *queue) copy(row *command.Command, words [][]byte, size, longest int) {
 	if cap(q.bytes)-len(q.bytes) < size { // not to be moved: there are words in it
 		q.bytes = make([]byte, 0, max(size, 2*cap(q.bytes), 128))
 	}
@@ -136,14 +137,14 @@ func (q *queue) copy(row *Command, words [][]byte, size, longest int) {
 }
 
 // add adds a call whose words are the queue's for good.
-func (q *queue) add(row *Command, words [][]byte, size, longest int) {
+func (q *queue) add(row *command.Command, words [][]byte, size, longest int) {
 	q.calls = append(q.calls, queued{row, words})
 	q.count += len(words)
 	q.size += size
-	q.cost += costOf(row, words, size, longest)
-	q.sized = q.sized || row.isSized(words) || row.Traits&WalksKeys != 0
-	q.slow = q.slow || row.Cost == Unbounded
-	q.own = q.own || row.needsSession()
+	q.cost += command.CostOf(row, words, size, longest)
+	q.sized = q.sized || row.IsSized(words) || row.Traits&command.WalksKeys != 0
+	q.slow = q.slow || row.Cost == command.Unbounded
+	q.own = q.own || row.NeedsSession()
 }
 
 // emptied is a queue for the next transaction: the same, unless it needs much memory. Idle sessions are many.
@@ -171,19 +172,19 @@ const execAbort = "EXECABORT Transaction discarded because of: "
 
 // turnAway refuses a call before it is made. The transaction that it would be part of cannot be executed any more; one that it would
 // have executed is discarded.
-func (s *Session) turnAway(row *Command, err error) error {
+func (s *Session) turnAway(row *command.Command, err error) error {
 	s.spoil()
-	if row.Traits&Executes != 0 {
+	if row.Traits&command.Executes != 0 {
 		s.leaveTransaction()
-		err = refusal(execAbort + strings.TrimPrefix(err.Error(), "ERR "))
+		err = command.Refusal(execAbort + strings.TrimPrefix(err.Error(), "ERR "))
 	}
 	return s.reject(row, err)
 }
 
 // findPlaces finds the keys that the calls touch, from a selected database on; all if they may touch any.
 func (q *queue) findPlaces(database, databases int) (all bool) {
-	q.each(database, databases, func(row *Command, words, keys [][]byte, database int) {
-		all = all || row.Traits&AnyKey != 0
+	q.each(database, databases, func(row *command.Command, words, keys [][]byte, database int) {
+		all = all || row.Traits&command.AnyKey != 0
 		for _, key := range keys {
 			q.places = append(q.places, store.Place{Database: database, Key: key})
 		}
@@ -193,20 +194,20 @@ func (q *queue) findPlaces(database, databases int) (all bool) {
 
 // selects says whether there is a SELECT among the calls.
 func (q *queue) selects() bool {
-	return slices.ContainsFunc(q.calls, func(call queued) bool { return call.row.Traits&SelectsDatabase != 0 })
+	return slices.ContainsFunc(q.calls, func(call queued) bool { return call.row.Traits&command.SelectsDatabase != 0 })
 }
 
 // each shows the calls with their keys, and the database that is selected then; but SELECT.
-func (q *queue) each(database, databases int, visit func(row *Command, words, keys [][]byte, database int)) {
+func (q *queue) each(database, databases int, visit func(row *command.Command, words, keys [][]byte, database int)) {
 	var few [4][]byte
 	for _, call := range q.calls {
-		if call.row.Traits&SelectsDatabase != 0 {
+		if call.row.Traits&command.SelectsDatabase != 0 {
 			if n, ok := resp.ParseInt(call.words[1]); ok && n >= 0 && n < int64(databases) {
 				database = int(n)
 			}
 			continue
 		}
-		keys, _ := call.row.keysOf(few[:0], call.words)
+		keys, _ := call.row.KeysOf(few[:0], call.words)
 		visit(call.row, call.words, keys, database)
 	}
 }

@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"cellserver/internal/command"
 	"os"
 	"strings"
 	"testing"
@@ -22,7 +23,7 @@ func TestReferenceIsCurrent(t *testing.T) {
 	require.True(t, found, "docs/commands.md has lost the line that begins its reference")
 	_, after, found := strings.Cut(rest, referenceEnd)
 	require.True(t, found, "docs/commands.md has lost the line that ends its reference")
-	current := before + referenceStart + Reference(All()) + referenceEnd + after
+	current := before + referenceStart + command.Reference(All()) + referenceEnd + after
 	if *rewrite {
 		require.NoError(t, os.WriteFile(reference, []byte(current), 0o644))
 		return

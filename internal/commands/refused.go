@@ -1,17 +1,20 @@
 package commands
 
-import "slices"
+import (
+	"cellserver/internal/command"
+	"slices"
+)
 
 // What Redis has only in cluster mode is refused in its words: clients find out by them that this is one server alone.
 
 const noCluster = "Refused: this server is not part of a cluster."
 
-var cluster = Command{
+var cluster = command.Command{
 	Name: "cluster", Group: "cluster", Category: "none", Since: "3.0.0", Complexity: "O(1)", Min: 2,
-	Summary: noCluster, Args: []Arg{Word("subcommand").Many()}, Reply: "An error.", Run: refuseCluster,
+	Summary: noCluster, Args: []command.Arg{command.Word("subcommand").Many()}, Reply: "An error.", Run: refuseCluster,
 	Subs: slices.Concat(
-		ofCluster(Stale, 0, "info", "links", "myid", "nodes", "shards", "slots"), ofCluster(Loading|Stale, 0, "help"),
-		ofCluster(Stale, 1, "countkeysinslot", "keyslot"), ofCluster(Stale, 2, "getkeysinslot"),
+		ofCluster(command.Stale, 0, "info", "links", "myid", "nodes", "shards", "slots"), ofCluster(command.Loading|command.Stale, 0, "help"),
+		ofCluster(command.Stale, 1, "countkeysinslot", "keyslot"), ofCluster(command.Stale, 2, "getkeysinslot"),
 		ofCluster(forClusters, 0, "bumpepoch", "flushslots", "saveconfig"),
 		ofCluster(forClusters, 1, "count-failure-reports", "forget", "replicas", "replicate", "set-config-epoch", "slaves"),
 		ofCluster(forClusters, orMore, "failover", "reset"), ofCluster(forClusters, 1+orMore, "addslots", "delslots"),
@@ -20,38 +23,38 @@ var cluster = Command{
 }
 
 const (
-	forClusters = Admin | Dangerous | Stale
+	forClusters = command.Admin | command.Dangerous | command.Stale
 	orMore      = 1 << 8 // words
 )
 
 // ofCluster makes subcommands that have so many words more, or at least so many.
-func ofCluster(flags Flags, words int, names ...string) (rows []*Command) {
+func ofCluster(flags command.Flags, words int, names ...string) (rows []*command.Command) {
 	for _, name := range names {
-		row := &Command{
+		row := &command.Command{
 			Name: "cluster|" + name, Group: "cluster", Category: "none", Since: "3.0.0", Complexity: "O(1)", Flags: flags,
 			Summary: noCluster, Reply: "An error.", Run: refuseCluster, AnyMore: words >= orMore,
 		}
 		for range words % orMore {
-			row.Args = append(row.Args, Word("arg"))
+			row.Args = append(row.Args, command.Word("arg"))
 		}
 		rows = append(rows, row)
 	}
 	return rows
 }
 
-var readOnly = Command{
-	Name: "readonly", Group: "cluster", Category: "connection", Since: "3.0.0", Complexity: "O(1)", Flags: Loading | Stale | Fast, Cost: Constant,
+var readOnly = command.Command{
+	Name: "readonly", Group: "cluster", Category: "connection", Since: "3.0.0", Complexity: "O(1)", Flags: command.Loading | command.Stale | command.Fast, Cost: command.Constant,
 	Summary: noCluster, Reply: "An error.", Run: refuseCluster,
 }
 
-var readWrite = Command{
-	Name: "readwrite", Group: "cluster", Category: "connection", Since: "3.0.0", Complexity: "O(1)", Flags: Loading | Stale | Fast, Cost: Constant,
+var readWrite = command.Command{
+	Name: "readwrite", Group: "cluster", Category: "connection", Since: "3.0.0", Complexity: "O(1)", Flags: command.Loading | command.Stale | command.Fast, Cost: command.Constant,
 	Summary: noCluster, Reply: "An error.", Run: refuseCluster,
 }
 
-var asking = Command{
-	Name: "asking", Group: "cluster", Category: "connection", Since: "3.0.0", Complexity: "O(1)", Flags: Fast, Cost: Constant,
+var asking = command.Command{
+	Name: "asking", Group: "cluster", Category: "connection", Since: "3.0.0", Complexity: "O(1)", Flags: command.Fast, Cost: command.Constant,
 	Summary: noCluster, Reply: "An error.", Run: refuseCluster,
 }
 
-func refuseCluster(*Call) error { return errNoCluster }
+func refuseCluster(*command.Call) error { return command.ErrNoCluster }

@@ -2,6 +2,7 @@ package commands
 
 import (
 	"cellserver/internal/acl"
+	"cellserver/internal/command"
 )
 
 // Whether a session may make a call. While its user may do everything, nobody looks here: see Session.guarded.
@@ -15,12 +16,12 @@ func errChanged(why acl.Verdict) error {
 	case acl.DeniedChannel:
 		reason = "no permission to access one of the channels used as arguments"
 	}
-	return refusal("NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. " +
+	return command.Refusal("NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. " +
 		"This command is no longer allowed for the following reason: " + reason)
 }
 
 // guard refuses a call that the session may not make. Of a long one the words are in long.
-func (s *Session) guard(row *Command, words [][]byte, long [][]byte) error {
+func (s *Session) guard(row *command.Command, words [][]byte, long [][]byte) error {
 	err := s.forbid(row, words, long)
 	if err == nil {
 		return nil
@@ -29,28 +30,28 @@ func (s *Session) guard(row *Command, words [][]byte, long [][]byte) error {
 }
 
 // forbid says why the session may not make a call, nil if it may, or if that is found out where all words are.
-func (s *Session) forbid(row *Command, words [][]byte, long [][]byte) error {
-	if row.Flags&NoAuth != 0 {
+func (s *Session) forbid(row *command.Command, words [][]byte, long [][]byte) error {
+	if row.Flags&command.NoAuth != 0 {
 		return nil // which is everybody's, whatever the rules
 	}
 	u := s.account.Load().user.Load()
 	if u == nil || !s.authenticated && s.instance.accounts.closed() {
-		return errNoAuth
+		return command.ErrNoAuth
 	}
 	switch {
-	case s.queue != nil && row.Flags&NoMulti != 0:
+	case s.queue != nil && row.Flags&command.NoMulti != 0:
 		return nil // which is refused for that
-	case long != nil && (row.takesMany() || s.queue != nil):
+	case long != nil && (row.TakesMany() || s.queue != nil):
 		return nil // see allow
 	}
-	why, object, steps := row.ask(&s.instance.Server, u, words)
+	why, object, steps := row.Ask(&s.instance.Server, u, words)
 	s.words += steps / stepsAWord
 	if why == acl.Allowed {
 		return nil
 	}
 	s.words += deniedWords
 	s.logDenied(row, why, object, u.Name(), s.queue != nil)
-	return errDenied(why, row, u)
+	return command.ErrDenied(why, row, u)
 }
 
 // What a check counts of a turn: so many steps are worth a word, and so many words the note of what was refused.
@@ -60,26 +61,26 @@ const (
 )
 
 // allow is forbid for a call that is made, or queued, beside the loop: there all its words are.
-func (c *Call) allow(row *Command, words [][]byte, queued bool) error {
+func allow(c *command.Call, row *command.Command, words [][]byte, queued bool) error {
 	s := clientOf(c)
 	u := s.account.Load().user.Load()
 	if u == nil {
-		return errNoAuth
+		return command.ErrNoAuth
 	}
-	if why, object, _ := row.ask(c.Server, u, words); why != acl.Allowed {
+	if why, object, _ := row.Ask(c.Server, u, words); why != acl.Allowed {
 		s.logDenied(row, why, object, u.Name(), queued)
-		return errDenied(why, row, u)
+		return command.ErrDenied(why, row, u)
 	}
 	return nil
 }
 
 // allowQueued is forbid for a call of a transaction that is being executed.
-func (s *Session) allowQueued(row *Command, words [][]byte) error {
+func (s *Session) allowQueued(row *command.Command, words [][]byte) error {
 	u := s.account.Load().user.Load()
 	if u == nil {
-		return errNoAuth
+		return command.ErrNoAuth
 	}
-	if why, object, _ := row.ask(&s.instance.Server, u, words); why != acl.Allowed {
+	if why, object, _ := row.Ask(&s.instance.Server, u, words); why != acl.Allowed {
 		s.logDenied(row, why, object, u.Name(), true)
 		return errChanged(why)
 	}

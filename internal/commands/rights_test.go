@@ -1,6 +1,9 @@
 package commands
 
 import (
+	"cellserver/internal/command"
+	"cellserver/internal/option"
+	"cellserver/internal/store"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,9 +14,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"cellserver/internal/option"
-	"cellserver/internal/store"
 )
 
 // asUser is a client that is logged in as a user with these rules.
@@ -25,13 +25,13 @@ func (s *still) asUser(t *testing.T, rules string) *caller {
 }
 
 // sample is a call of a row that it takes, as far as the number of its words goes: with a key where it has one.
-func sample(row *Command, key string) []string {
+func sample(row *command.Command, key string) []string {
 	if row.Name == "cl.all" {
 		return []string{row.Name, "1", "FIXED", key, "1", "1", "1"}
 	}
 	own := strings.Split(row.Name, "|")
 	words := append(own, "1", "1", "1", "1", "1", "1")[:max(leastWords(row), len(own))]
-	if first, _, _ := row.keyPositions(); first != 0 {
+	if first, _, _ := row.KeyPositions(); first != 0 {
 		words[first] = key
 	}
 	return words
@@ -49,7 +49,7 @@ func TestNothingIsSaidWithoutRights(t *testing.T) {
 		if row.Run == nil && row.Subs != nil && leastWords(row) == 1 || row == &exec {
 			continue
 		}
-		if row.Flags&NoAuth != 0 {
+		if row.Flags&command.NoAuth != 0 {
 			free++
 			continue
 		}
@@ -71,7 +71,7 @@ func TestEveryKeyAndChannelIsLookedAt(t *testing.T) {
 	c := s.asUser(t, "+@all ~k")
 	rows := 0
 	for _, row := range everyRow() {
-		switch first, _, _ := row.keyPositions(); {
+		switch first, _, _ := row.KeyPositions(); {
 		case first != 0:
 			rows++
 			require.NoError(t, c.Send(encode(sample(row, "other"))))
@@ -81,7 +81,7 @@ func TestEveryKeyAndChannelIsLookedAt(t *testing.T) {
 				assert.NotContains(t, c.output(), "NOPERM", row.Name)
 			}
 			c.say(t, "UNWATCH")
-		case row.Hearsay != noChannel:
+		case row.Hearsay != command.NoChannel:
 			rows++
 			require.NoError(t, c.Send(encode(sample(row, ""))))
 			assert.Equal(t, "-"+"NOPERM No permissions to access a channel"+"\r\n", c.output(), row.Name)
@@ -106,7 +106,7 @@ func TestEveryPubSubRowSaysWhatItsWordsAre(t *testing.T) {
 	for _, row := range everyRow() {
 		named := len(row.Args) > 0 && slices.Contains([]string{"channel", "shardchannel", "pattern"}, row.Args[0].Name) && row.Group == "pubsub"
 		heard := strings.Contains(row.Name, "subscribe") && !strings.Contains(row.Name, "unsubscribe") || strings.Contains(row.Name, "publish")
-		assert.Equal(t, named && heard, row.Hearsay != noChannel, row.Name)
+		assert.Equal(t, named && heard, row.Hearsay != command.NoChannel, row.Name)
 	}
 }
 

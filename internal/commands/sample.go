@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"cellserver/internal/stats"
 	"time"
 )
 
@@ -12,7 +13,7 @@ const SampleEvery = 100 * time.Millisecond
 // Sample looks at how fast things go, and how much memory is used. One goroutine calls it every SampleEvery.
 func (in *Instance) Sample() {
 	now := in.Now()
-	in.rates.add(now, in.calls(), in.traffic.sum())
+	in.rates.Add(now, in.calls(), in.traffic.Sum())
 	in.countClients(now)
 	in.holdings.vain.Store(false)
 	in.boundHoldings(in.holdings.bytes.Load())
@@ -21,4 +22,4 @@ func (in *Instance) Sample() {
 }
 
 // CountTraffic is for one more who counts.
-func (in *Instance) CountTraffic() *Traffic { return in.traffic.count() }
+func (in *Instance) CountTraffic() *stats.Traffic { return in.traffic.Count() }

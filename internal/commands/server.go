@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"cellserver/internal/command"
 	"fmt"
 	"os"
 	"runtime"
@@ -13,12 +14,12 @@ import (
 
 // Commands about the server itself.
 
-var timeNow = Command{
-	Name: "time", Group: "server", Category: "none", Since: "2.6.0", Complexity: "O(1)", Flags: Loading | Stale | Fast, Cost: Constant, Traits: Sessionless,
-	Summary: "Returns the time of day.", Tips: varying,
+var timeNow = command.Command{
+	Name: "time", Group: "server", Category: "none", Since: "2.6.0", Complexity: "O(1)", Flags: command.Loading | command.Stale | command.Fast, Cost: command.Constant, Traits: command.Sessionless,
+	Summary: "Returns the time of day.", Tips: command.Varying,
 	Reply: "Two elements: Unix seconds, and the microseconds that have passed in this second.",
-	Run: func(c *Call) error {
-		us := c.unix(c.View.Now()) / 1000
+	Run: func(c *command.Call) error {
+		us := c.Unix(c.View.Now()) / 1000
 		c.Out.Array(2)
 		c.Out.BulkString(strconv.FormatInt(us/1e6, 10))
 		c.Out.BulkString(strconv.FormatInt(us%1e6, 10))
@@ -26,24 +27,24 @@ var timeNow = Command{
 	},
 }
 
-var config = Command{
+var config = command.Command{
 	Name: "config", Group: "server", Category: "none", Since: "2.0.0", Complexity: "Depends on the subcommand.", Min: 2,
 	Summary: "Commands about the server's settings.", AnyMore: true,
-	Subs: []*Command{&configGet, &configResetStat, &configRewrite, &configSet, helpOf("config", "5.0.0")},
+	Subs: []*command.Command{&configGet, &configResetStat, &configRewrite, &configSet, command.HelpOf("config", "5.0.0")},
 }
 
-var configGet = Command{
+var configGet = command.Command{
 	Name: "config|get", Group: "server", Category: "none", Since: "2.0.0", Complexity: "O(N) in the number of settings",
-	Flags:   Admin | Dangerous | NoScript | Loading | Stale,
+	Flags:   command.Admin | command.Dangerous | command.NoScript | command.Loading | command.Stale,
 	Summary: "Returns the settings whose names match.",
-	Args:    []Arg{Word("parameter").Many()}, Reply: "A map of names and values.",
-	Run: func(c *Call) error {
-		names, err := c.match(c.Many())
+	Args:    []command.Arg{command.Word("parameter").Many()}, Reply: "A map of names and values.",
+	Run: func(c *command.Call) error {
+		names, err := c.Match(c.Many())
 		if err != nil {
 			return err
 		}
-		found := instanceOf(c).options.Matching(names.any)
-		if err := names.err(); err != nil {
+		found := instanceOf(c).options.Matching(names.Any)
+		if err := names.Err(); err != nil {
 			return err
 		}
 		c.Out.Map(len(found))
@@ -55,14 +56,14 @@ var configGet = Command{
 	},
 }
 
-var info = Command{
-	Name: "info", Group: "server", Since: "1.0.0", Complexity: "O(1)", Flags: Loading | Stale | Dangerous, Traits: AnyKey, Category: "none",
-	Summary: "Describes the server.", Tips: []string{"nondeterministic_output", allShards, "response_policy:special"},
-	Args:  []Arg{Word("section").Optional().Many()},
+var info = command.Command{
+	Name: "info", Group: "server", Since: "1.0.0", Complexity: "O(1)", Flags: command.Loading | command.Stale | command.Dangerous, Traits: command.AnyKey, Category: "none",
+	Summary: "Describes the server.", Tips: []string{"nondeterministic_output", command.AllShards, "response_policy:special"},
+	Args:  []command.Arg{command.Word("section").Optional().Many()},
 	Reply: "Lines of field:value, by section; all sections but commandstats and latencystats if none is named.",
-	Run: func(c *Call) error {
+	Run: func(c *command.Call) error {
 		wanted := c.Many()
-		c.foldOwn()
+		foldOwn(c)
 		var out strings.Builder
 		for _, s := range sections {
 			if !s.wanted(wanted) {
@@ -82,7 +83,7 @@ var info = Command{
 // section is a part of INFO. Fields are in Redis's names, and only those that this server has something to say about.
 type section struct {
 	name  string
-	write func(c *Call, out *strings.Builder)
+	write func(c *command.Call, out *strings.Builder)
 	asked bool // shown only where it is asked for, or all are
 }
 
@@ -105,7 +106,7 @@ var sections = []section{
 
 func field(out *strings.Builder, name string, value any) { fmt.Fprintf(out, "%s:%v\r\n", name, value) }
 
-func infoServer(c *Call, out *strings.Builder) {
+func infoServer(c *command.Call, out *strings.Builder) {
 	up := (c.View.Now() - instanceOf(c).started) / 1e9
 	field(out, "redis_version", redisVersion)
 	field(out, "cellserver_version", instanceOf(c).version)
@@ -117,12 +118,12 @@ func infoServer(c *Call, out *strings.Builder) {
 	field(out, "goroutines", runtime.NumGoroutine())
 	field(out, "run_id", instanceOf(c).runID)
 	field(out, "tcp_port", instanceOf(c).port)
-	field(out, "server_time_usec", c.unix(c.View.Now())/1000)
+	field(out, "server_time_usec", c.Unix(c.View.Now())/1000)
 	field(out, "uptime_in_seconds", up)
 	field(out, "uptime_in_days", up/86400)
 }
 
-func infoClients(c *Call, out *strings.Builder) {
+func infoClients(c *command.Call, out *strings.Builder) {
 	field(out, "connected_clients", instanceOf(c).clients.count())
 	fields(out, "cluster_connections:0")
 	if most := instanceOf(c).options.Show("maxclients"); most != "" {
@@ -140,20 +141,20 @@ func infoClients(c *Call, out *strings.Builder) {
 	fields(out, "total_blocking_keys:0", "total_blocking_keys_on_nokey:0")
 }
 
-func infoPersistence(c *Call, out *strings.Builder) {
+func infoPersistence(c *command.Call, out *strings.Builder) {
 	fields(out, "loading:0", "async_loading:0", "rdb_changes_since_last_save:0", "rdb_bgsave_in_progress:0")
-	field(out, "rdb_last_save_time", c.unix(instanceOf(c).started)/1e9)
+	field(out, "rdb_last_save_time", c.Unix(instanceOf(c).started)/1e9)
 	fields(out, "rdb_last_bgsave_status:ok", "aof_enabled:0", "aof_rewrite_in_progress:0", "aof_rewrite_scheduled:0")
 }
 
-func infoReplication(c *Call, out *strings.Builder) {
+func infoReplication(c *command.Call, out *strings.Builder) {
 	fields(out, "role:master", "connected_slaves:0", "master_failover_state:no-failover")
 	field(out, "master_replid", instanceOf(c).runID)
 	fields(out, "master_replid2:0000000000000000000000000000000000000000", "master_repl_offset:0", "second_repl_offset:-1",
 		"repl_backlog_active:0", "repl_backlog_size:0", "repl_backlog_first_byte_offset:0", "repl_backlog_histlen:0")
 }
 
-func infoCPU(_ *Call, out *strings.Builder) {
+func infoCPU(_ *command.Call, out *strings.Builder) {
 	var used syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &used) != nil {
 		return
@@ -164,11 +165,11 @@ func infoCPU(_ *Call, out *strings.Builder) {
 	field(out, "gc_cpu_percent", fmt.Sprintf("%.3f", garbageShare()))
 }
 
-func infoCluster(_ *Call, out *strings.Builder) { field(out, "cluster_enabled", 0) }
+func infoCluster(_ *command.Call, out *strings.Builder) { field(out, "cluster_enabled", 0) }
 
 // infoCell is what Redis has no field for. The offset is how far the wall clock has been set away from elapsed time since
 // the start; decisions go by elapsed time alone.
-func infoCell(c *Call, out *strings.Builder) {
+func infoCell(c *command.Call, out *strings.Builder) {
 	field(out, "cell_clock_offset_ms", c.Server.Clock.Offset()/1e6)
 	infoDecisions(c, out)
 	if turns := instanceOf(c).turns; turns != nil {
@@ -193,7 +194,7 @@ func garbageShare() float64 {
 	return 100 * samples[0].Value.Float64() / used
 }
 
-func infoKeyspace(c *Call, out *strings.Builder) {
+func infoKeyspace(c *command.Call, out *strings.Builder) {
 	for n, u := range c.View.Usage() {
 		if u.Keys > 0 {
 			field(out, fmt.Sprintf("db%d", n), fmt.Sprintf("keys=%d,expires=%d,avg_ttl=0", u.Keys, u.Keys-u.Lasting))

@@ -1,13 +1,13 @@
 package commands
 
 import (
+	"cellserver/internal/command"
+	"cellserver/internal/resp"
 	"context"
 	"errors"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
-
-	"cellserver/internal/resp"
 )
 
 // Session is one client's conversation: bytes in, bytes out. It knows no socket. A transport feeds it what arrives, sends what
@@ -29,7 +29,7 @@ type Session struct {
 	pending   []piece // what is to follow: of a long reply, and messages. This and lent change with the mail locked
 	following int     // bytes of that
 	mark      int     // in out: where the reply to the present call begins
-	call      Call
+	call      command.Call
 	closing   bool // after what Output holds, the connection ends
 	refused   bool // and that is an error about a value that is still arriving
 	parked    bool // a Slow command has not answered yet: nothing is read meanwhile
@@ -55,7 +55,7 @@ type Session struct {
 	authenticated bool                    // it has said so, or need not
 	restricted    bool                    // it may only say who it is, in few words
 
-	row      *Command // of the latest call
+	row      *command.Command // of the latest call
 	tallies  [tallies]tally
 	tally    int  // which of them counts row
 	varied   bool // the turn's calls are of several rows, or of another than the last turn's
@@ -63,7 +63,7 @@ type Session struct {
 	again    bool // what was looked at for the latest call holds for one that repeats it: see makeAgain
 	turns    uint32
 	words    int // that it had
-	recent   recent
+	recent   command.LastName
 	database int
 	about    about
 	lastSeen atomic.Int64 // instant of the latest batch
@@ -77,7 +77,7 @@ type Session struct {
 	newcomer *Newcomer    // while the client has not logged in; nil after
 	unsent   atomic.Int64 // bytes of replies that the client has not read
 	pieces   atomic.Int64 // that these are in, beside the first
-	latest   atomic.Pointer[Command]
+	latest   atomic.Pointer[command.Command]
 
 	mail mail
 }
@@ -113,7 +113,7 @@ func (a *about) isTold() bool {
 func (in *Instance) Open(p Peer) *Session {
 	s := &Session{instance: in, peer: p, reader: resp.NewReader(*in.Limits.Load())}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.call = Call{Context: s.ctx, Session: s, View: in.store.View(), Out: &s.out, Server: &in.Server, Client: s}
+	s.call = command.Call{Context: s.ctx, Session: s, View: in.store.View(), Out: &s.out, Server: &in.Server, Client: s}
 	s.opened = s.call.View.Now()
 	s.lastSeen.Store(s.opened)
 	s.about.protocol, s.mail.protocol = 2, 2
@@ -186,7 +186,7 @@ func (s *Session) rowName() string {
 // Slow command, or because it does not read its replies) is cut off at the bound of one call, as Redis does.
 func (s *Session) keep() {
 	s.ahead.rest()
-	s.call.words = nil
+	s.call.Words = nil
 	s.reader.Keep()
 	unread := s.reader.Buffered()
 	if int64(unread) != s.unread.Load() {
@@ -210,17 +210,17 @@ func (s *Session) answer() (answered int64) {
 	if !s.ahead.empty() {
 		s.call.View.Begin() // an earlier turn read them
 	}
-	left := turn
+	left := command.Turn
 	if s.restricted {
-		left = strangersTurn
+		left = command.StrangersTurn
 	}
 	for ; !s.closing && !s.parked; left -= s.worth() {
-		if s.more = left <= 0 || s.out.Len() >= turnOutput || s.isSending(); s.more {
+		if s.more = left <= 0 || s.out.Len() >= command.TurnOutput || s.isSending(); s.more {
 			break
 		}
 		if s.ahead.empty() {
 			bytes, some := s.readAhead()
-			if left -= bytes / fewBytes; !some {
+			if left -= bytes / command.FewBytes; !some {
 				break
 			}
 		}
@@ -236,11 +236,11 @@ func (s *Session) answer() (answered int64) {
 
 // worth is what the latest command counts of a turn.
 func (s *Session) worth() int {
-	worth := unhurried
-	if s.row == nil || s.row.Cost == Constant {
-		worth = 1 + s.words/fewWords
+	worth := command.Unhurried
+	if s.row == nil || s.row.Cost == command.Constant {
+		worth = 1 + s.words/command.FewWords
 	}
-	return worth + s.call.moved/fewBytes
+	return worth + s.call.Moved/command.FewBytes
 }
 
 // readAhead reads the calls of the next window, and says how many bytes they are. When there are none, and the reader has failed,
@@ -261,7 +261,7 @@ func (s *Session) readAhead() (bytes int, some bool) {
 		return 0, false
 	}
 	s.call.View.Begin()
-	s.call.sampling.Begin(s.call.View.Now())
+	s.call.Sampling.Begin(s.call.View.Now())
 	if s.ahead.count > 1 { // for one call alone it is not worth it
 		s.call.View.Foresee(s.ahead.keys)
 	}
@@ -319,43 +319,43 @@ func (s *Session) Listens() bool { return s.subscribed }
 
 // park lets a Slow command answer later, on a goroutine of its own. The session answers nothing else until then, so replies
 // keep their order; the event loop serves everybody else.
-func (s *Session) park(row *Command, words [][]byte) {
-	s.parkFor(row, heldBy(words), func(call *Call) error { return call.timed(row, words, false) })
+func (s *Session) park(row *command.Command, words [][]byte) {
+	s.parkFor(row, heldBy(words), func(call *command.Call) error { return runTimed(call, row, words, false) })
 }
 
 // heldBy is what words take that are kept.
-func heldBy(words [][]byte) int { return bytesOf(words) + len(words)*wordBytes }
+func heldBy(words [][]byte) int { return command.BytesOf(words) + len(words)*wordBytes }
 
 // longCallBytes is about what a byte of a long call takes while it is made: its words are noted, of which there may be one in
 // seven bytes.
 const longCallBytes = 4
 
 // parkLong is park for a call of many words, of which only the first were looked at.
-func (s *Session) parkLong(row *Command, long [][]byte) {
+func (s *Session) parkLong(row *command.Command, long [][]byte) {
 	guarded := s.guarded
-	s.parkFor(row, length(long)*longCallBytes, func(call *Call) error {
-		words := resp.SplitCall(long, call.giveWay)
+	s.parkFor(row, length(long)*longCallBytes, func(call *command.Call) error {
+		words := resp.SplitCall(long, call.GiveWay)
 		if guarded {
-			if err := call.allow(row, words, false); err != nil {
+			if err := allow(call, row, words, false); err != nil {
 				return err
 			}
 		}
-		return call.timed(row, words, false)
+		return runTimed(call, row, words, false)
 	})
 }
 
 // parkFor is park for what is to be done in place of the row's Run, and for which so many bytes are kept. Of a client that leaves
 // before it begins it is not done.
-func (s *Session) parkFor(row *Command, bytes int, run func(*Call) error) {
+func (s *Session) parkFor(row *command.Command, bytes int, run func(*command.Call) error) {
 	s.parkUntil(s.ctx, row, bytes, run)
 }
 
 // parkToEnd is parkFor for the rest of what has begun, which is done although the client leaves.
-func (s *Session) parkToEnd(row *Command, run func(*Call) error) {
+func (s *Session) parkToEnd(row *command.Command, run func(*command.Call) error) {
 	s.parkUntil(context.Background(), row, 0, run)
 }
 
-func (s *Session) parkUntil(ctx context.Context, row *Command, bytes int, run func(*Call) error) {
+func (s *Session) parkUntil(ctx context.Context, row *command.Command, bytes int, run func(*command.Call) error) {
 	s.chargeAside(bytes)
 	s.parked = true
 	s.waits.Store(true)
@@ -363,16 +363,16 @@ func (s *Session) parkUntil(ctx context.Context, row *Command, bytes int, run fu
 	var out resp.Writer
 	out.SetProtocol(s.out.Protocol())
 	out.InPieces()
-	call := &Call{Context: ctx, View: s.instance.store.View(), Out: &out, Server: &s.instance.Server, Client: s}
+	call := &command.Call{Context: ctx, View: s.instance.store.View(), Out: &out, Server: &s.instance.Server, Client: s}
 	call.View.Select(s.database)
 	call.View.Sign(s.id)
-	call.around, call.caching = s.call.around, s.call.caching
+	call.Around, call.Caching = s.call.Around, s.call.Caching
 	b := &besideLoop{instance: s.instance, session: s, ctx: ctx, words: bytes}
-	call.beside = b
+	call.Beside = b
 	go s.runSlow(call, b, row, run)
 }
 
-func (s *Session) runSlow(call *Call, b *besideLoop, row *Command, run func(*Call) error) {
+func (s *Session) runSlow(call *command.Call, b *besideLoop, row *command.Command, run func(*command.Call) error) {
 	if !s.instance.takeSlow(b.ctx) {
 		return // the client has gone, and what it held with it
 	}
@@ -388,16 +388,16 @@ func (s *Session) runSlow(call *Call, b *besideLoop, row *Command, run func(*Cal
 	s.instance.countFound(call)
 	s.instance.tracking.send(true)
 	s.chargeAside(-b.words)
-	s.deliverAnd(call.Out.Pieces(), call.last, call.then)
+	s.deliverAnd(call.Out.Pieces(), call.Last, call.Then)
 }
 
 // tryRun runs a Slow command; if it panics, the connection ends, as when a command panics in the session itself.
-func (s *Session) tryRun(call *Call, row *Command, run func(*Call) error) (err error) {
+func (s *Session) tryRun(call *command.Call, row *command.Command, run func(*command.Call) error) (err error) {
 	defer func() {
 		if reason := recover(); reason != nil {
 			s.instance.clientLog.Error("a command panicked", "client", s.id, "command", row.Name, "reason", reason, "stack", string(debug.Stack()))
 			s.peer.Cut()
-			err = errStopped
+			err = command.ErrStopped
 		}
 	}()
 	return run(call)

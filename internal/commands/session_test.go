@@ -2,6 +2,9 @@ package commands
 
 import (
 	"bytes"
+	"cellserver/internal/command"
+	"cellserver/internal/resp"
+	"cellserver/internal/store"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -16,16 +19,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"cellserver/internal/resp"
-	"cellserver/internal/store"
 )
 
 // say feeds one inline command and returns all replies, encoded.
 func (c *caller) say(t *testing.T, line string) string {
 	t.Helper()
 	require.NoError(t, c.Send([]byte(line+"\r\n")))
-	for len(c.session.Output()) >= turnOutput { // pushes have filled the turn, and the reply comes with the next
+	for len(c.session.Output()) >= command.TurnOutput { // pushes have filled the turn, and the reply comes with the next
 		c.take()
 		c.settle()
 	}
@@ -110,7 +110,7 @@ func TestPushAfterCloseGoesNowhere(t *testing.T) {
 }
 
 // planted makes an instance whose table has one more row.
-func planted(t *testing.T, row *Command) *still {
+func planted(t *testing.T, row *command.Command) *still {
 	s := newStill(t)
 	s.instance.plant(row)
 	return s
@@ -119,7 +119,7 @@ func planted(t *testing.T, row *Command) *still {
 // A Slow command answers in its turn though it runs elsewhere: its session waits, others do not.
 func TestParkedSessionWaitsAndOthersDoNot(t *testing.T) {
 	goOn := make(chan struct{})
-	s := planted(t, &Command{Name: "wait", Cost: Unbounded, Args: []Arg{Word("reply")}, Run: func(c *Call) error {
+	s := planted(t, &command.Command{Name: "wait", Cost: command.Unbounded, Args: []command.Arg{command.Word("reply")}, Run: func(c *command.Call) error {
 		word := c.Word()
 		<-goOn
 		c.Out.Bulk(word)
@@ -149,7 +149,7 @@ func TestParkedSessionWaitsAndOthersDoNot(t *testing.T) {
 func TestParkedSessionIsBounded(t *testing.T) {
 	goOn := make(chan struct{})
 	defer close(goOn)
-	s := planted(t, &Command{Name: "wait", Cost: Unbounded, Run: func(c *Call) error { <-goOn; return nil }})
+	s := planted(t, &command.Command{Name: "wait", Cost: command.Unbounded, Run: func(c *command.Call) error { <-goOn; return nil }})
 	s.instance.Limits.Store(&resp.Limits{Bulk: 1 << 20, Words: 100, Inline: 1 << 16, Query: 1 << 16})
 	c := s.dial()
 	c.session.Feed([]byte("WAIT\r\n"))
@@ -164,11 +164,11 @@ func TestParkedSessionIsBounded(t *testing.T) {
 // A Slow command whose client has gone is told to stop, and its reply goes nowhere.
 func TestCloseStopsASlowCommand(t *testing.T) {
 	began, stopped := make(chan struct{}), make(chan error)
-	s := planted(t, &Command{Name: "wait", Cost: Unbounded, Run: func(c *Call) error {
+	s := planted(t, &command.Command{Name: "wait", Cost: command.Unbounded, Run: func(c *command.Call) error {
 		close(began)
 		<-c.Context.Done()
 		stopped <- context.Cause(c.Context)
-		return errStopped
+		return command.ErrStopped
 	}})
 	c := s.dial()
 	c.session.Feed([]byte("WAIT\r\n"))
@@ -196,7 +196,7 @@ func TestASessionThatEndsIsNotShown(t *testing.T) {
 	ends.session.about.mu.Unlock()
 	<-closed
 	require.Zero(t, s.instance.clients.leaving)
-	require.Empty(t, other.session.call.lineOf(ends.session), "nor if it was on the list before it began")
+	require.Empty(t, lineOf(&other.session.call, ends.session), "nor if it was on the list before it began")
 }
 
 // A timeout spares those that wait to be told something, as in Redis: subscribers and monitors. Others who are told things, but may
@@ -245,7 +245,7 @@ func TestHTTPIsCutOff(t *testing.T) {
 // A row that panics ends its own conversation, with a line in the log that says where; everybody else goes on, also on
 // the key that it held.
 func TestPanicEndsOneConversation(t *testing.T) {
-	s := planted(t, &Command{Name: "panic", Args: []Arg{Key("key")}, Run: func(c *Call) error {
+	s := planted(t, &command.Command{Name: "panic", Args: []command.Arg{command.Key("key")}, Run: func(c *command.Call) error {
 		c.Out.Array(2)
 		c.View.Scan(c.Context, 0, 1000, func([]byte, store.Entry) { panic("planted") }) // under a shard's lock
 		return nil
@@ -263,7 +263,7 @@ func TestPanicEndsOneConversation(t *testing.T) {
 
 // The same of a Slow row, which runs on a goroutine of its own.
 func TestPanicOfASlowRowEndsOneConversation(t *testing.T) {
-	s := planted(t, &Command{Name: "panic", Cost: Unbounded, Run: func(*Call) error { panic("planted") }})
+	s := planted(t, &command.Command{Name: "panic", Cost: command.Unbounded, Run: func(*command.Call) error { panic("planted") }})
 	var log bytes.Buffer
 	s.instance.clientLog = slog.New(slog.NewTextHandler(&log, nil))
 	c := s.dial()
@@ -280,8 +280,8 @@ func TestADeepPipelineYields(t *testing.T) {
 		calls int
 		most  int // answers in the first turn
 	}{
-		{"PING", 5000, turn},
-		{"INFO", 40, 4}, // dear ones count for more
+		{"PING", 5000, command.Turn},
+		{"INFO", 40, 4},                               // dear ones count for more
 		{"ECHO " + strings.Repeat("x", 50000), 50, 6}, // and so do bytes
 	} {
 		c := newStill(t).dial()
@@ -309,10 +309,10 @@ func TestALongCallIsParked(t *testing.T) {
 
 // What a row wrote before it failed is taken back: one call, one reply.
 func TestErrorTakesTheReplyBack(t *testing.T) {
-	s := planted(t, &Command{Name: "half", Run: func(c *Call) error {
+	s := planted(t, &command.Command{Name: "half", Run: func(c *command.Call) error {
 		c.Out.Array(2)
 		c.Out.Int(1)
-		return errSyntax
+		return command.ErrSyntax
 	}})
 	require.Equal(t, "+PONG\r\n-ERR syntax error\r\n+PONG\r\n", s.dial().say(t, "PING\r\nHALF\r\nPING"))
 }

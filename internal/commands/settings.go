@@ -1,12 +1,13 @@
 package commands
 
 import (
+	"cellserver/internal/command"
+	"cellserver/internal/option"
+	"cellserver/internal/resp"
+	"cellserver/internal/stats"
 	"errors"
 	"fmt"
 	"strings"
-
-	"cellserver/internal/option"
-	"cellserver/internal/resp"
 )
 
 // Settings are the values of the commands' options.
@@ -87,11 +88,11 @@ func (s *Settings) Options() []*option.Option {
 			Help: "how a limiter answers, beyond maxmemory, about a key that it would have to add: an error (OOM), or limited"},
 		{Name: "notify-keyspace-events", Group: Diagnostics, Kind: keyEvents{&s.Events}, Change: option.Live,
 			Help: "events of keys that are published, by Redis's letters: KEA for all"},
-		{Name: "slowlog-log-slower-than", Group: Diagnostics, Kind: option.Number(&s.SlowerThan, -1, maxInt), Change: option.Live,
+		{Name: "slowlog-log-slower-than", Group: Diagnostics, Kind: option.Number(&s.SlowerThan, -1, command.MaxInt), Change: option.Live,
 			Help: "microseconds from which SLOWLOG keeps a call; -1 for none; below 1000, every call is measured, which costs about 0.1 us each"},
-		{Name: "slowlog-max-len", Group: Diagnostics, Kind: option.Number(&s.SlowCalls, 0, maxSlowCalls), Change: option.Live,
+		{Name: "slowlog-max-len", Group: Diagnostics, Kind: option.Number(&s.SlowCalls, 0, stats.MaxSlowCalls), Change: option.Live,
 			Help: "calls that SLOWLOG keeps"},
-		{Name: "latency-monitor-threshold", Group: Diagnostics, Kind: option.Number(&s.Spikes, 0, maxInt), Change: option.Live,
+		{Name: "latency-monitor-threshold", Group: Diagnostics, Kind: option.Number(&s.Spikes, 0, command.MaxInt), Change: option.Live,
 			Help: "milliseconds from which LATENCY records a call; 0 for none"},
 		{Name: "latency-tracking", Group: Diagnostics, Kind: yesNo{&s.Tracking}, Change: option.Live,
 			Help: "count by command how long calls take; quick ones are sampled"},
@@ -125,7 +126,7 @@ func (s *Settings) Options() []*option.Option {
 func (in *Instance) heed(s *Settings) error {
 	in.MaxKeySize, in.limiters.MaxLogLimit, in.limiters.MaxHolders = s.MaxKeySize, s.MaxLogLimit, s.MaxHolders
 	in.debug, in.protected = s.Debug, s.Protected
-	in.slowlog.most = s.SlowCalls
+	in.slowlog.Most = s.SlowCalls
 	effects := []struct {
 		take  func() error
 		names []string
@@ -138,8 +139,8 @@ func (in *Instance) heed(s *Settings) error {
 		{done(func() { in.limiters.LimitWhenFull.Store(s.OOMDecision == "limit") }), []string{"oom-decision"}},
 		{done(func() { in.setNotifications(s.Events) }), []string{"notify-keyspace-events"}},
 		{done(func() { in.logSlowerThan(int64(s.SlowerThan)) }), []string{"slowlog-log-slower-than"}},
-		{done(func() { in.slowlog.keep(s.SlowCalls) }), []string{"slowlog-max-len"}},
-		{done(func() { in.spikes.threshold.Store(int64(s.Spikes)) }), []string{"latency-monitor-threshold"}},
+		{done(func() { in.slowlog.Keep(s.SlowCalls) }), []string{"slowlog-max-len"}},
+		{done(func() { in.spikes.Threshold.Store(int64(s.Spikes)) }), []string{"latency-monitor-threshold"}},
 		{done(func() { in.trackLatency(s.Tracking == "yes") }), []string{"latency-tracking"}},
 		{done(func() { in.showPercentiles(s.Percentiles) }), []string{"latency-tracking-info-percentiles"}},
 		{done(func() { in.accounts.channels.Store(s.Channels == "allchannels") }), []string{"acl-pubsub-default"}},

@@ -1,16 +1,16 @@
 package commands
 
 import (
+	"cellserver/internal/command"
+	"cellserver/internal/option"
+	"cellserver/internal/store"
+	"cellserver/internal/transcript"
 	"io"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"cellserver/internal/option"
-	"cellserver/internal/store"
-	"cellserver/internal/transcript"
 )
 
 // still is the table in process, on a clock that moves only when a conversation says so.
@@ -112,7 +112,7 @@ func (c *caller) Send(b []byte) error {
 
 // settle has the session go on until it has nothing to do, or waits for the clock, or another client, or for its output to be taken.
 func (c *caller) settle() {
-	for (c.session.Owing() || c.session.Called()) && len(c.session.Output()) < turnOutput {
+	for (c.session.Owing() || c.session.Called()) && len(c.session.Output()) < command.TurnOutput {
 		if c.session.parked && !c.session.Called() {
 			if c.session.blocked.Load() {
 				return

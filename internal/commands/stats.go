@@ -1,10 +1,11 @@
 package commands
 
 import (
+	"cellserver/internal/command"
+	"cellserver/internal/stats"
+	"cellserver/internal/store"
 	"strings"
 	"sync/atomic"
-
-	"cellserver/internal/store"
 )
 
 // What INFO counts by command. A session counts for itself, and adds to what all share once a turn: so pipelined calls of one command
@@ -12,7 +13,7 @@ import (
 
 // tally is what a session has counted of a row and not added yet.
 type tally struct {
-	row            *Command
+	row            *command.Command
 	calls, limited int64
 }
 
@@ -20,7 +21,7 @@ type tally struct {
 const tallies = 4
 
 // count counts a call, which then is the latest.
-func (s *Session) count(row *Command) {
+func (s *Session) count(row *command.Command) {
 	if row != s.row {
 		s.turnTo(row)
 	}
@@ -28,9 +29,9 @@ func (s *Session) count(row *Command) {
 }
 
 // turnTo finds the place where the calls of a row are counted; s.row is the row of s.tally, if it is any.
-func (s *Session) turnTo(row *Command) {
-	s.tallies[s.tally].limited += s.call.limits
-	s.call.limits = 0
+func (s *Session) turnTo(row *command.Command) {
+	s.tallies[s.tally].limited += s.call.Limits
+	s.call.Limits = 0
 	s.row, s.varied = row, true
 	s.careful = s.careful || s.instance.isNew(row)
 	for i := range s.tallies {
@@ -46,8 +47,8 @@ func (s *Session) turnTo(row *Command) {
 // fold adds what was counted to what all sessions share.
 func (s *Session) fold() {
 	t := &s.tallies[s.tally]
-	t.limited += s.call.limits
-	s.call.limits = 0
+	t.limited += s.call.Limits
+	s.call.Limits = 0
 	s.instance.addTally(t)
 	if s.varied {
 		for i := range s.tallies {
@@ -63,48 +64,50 @@ func (in *Instance) addTally(t *tally) {
 		return
 	}
 	r := in.statsOf(t.row)
-	r.calls.Add(t.calls)
+	r.Calls.Add(t.calls)
 	if t.limited > 0 {
-		r.limited.Add(t.limited)
+		r.Limited.Add(t.limited)
 	}
 	t.calls, t.limited = 0, 0
 }
 
 // countFound adds what was read to what all sessions share.
-func (in *Instance) countFound(c *Call) {
-	if c.hits|c.misses != 0 {
-		in.stats.hits.Add(c.hits)
-		in.stats.misses.Add(c.misses)
-		c.hits, c.misses = 0, 0
+func (in *Instance) countFound(c *command.Call) {
+	if c.Hits|c.Misses != 0 {
+		in.stats.hits.Add(c.Hits)
+		in.stats.misses.Add(c.Misses)
+		c.Hits, c.Misses = 0, 0
 	}
 }
 
 // statsOf is where a row is counted. Rows that join the table later, as in tests, share the last place.
-func (in *Instance) statsOf(row *Command) *rowStats { return &in.rows[min(row.number, len(in.rows)-1)] }
+func (in *Instance) statsOf(row *command.Command) *stats.Calls {
+	return &in.rows[min(row.Number, len(in.rows)-1)]
+}
 
 // reject counts a call that was refused before it was made.
-func (s *Session) reject(row *Command, err error) error {
-	s.instance.statsOf(row).rejected.Add(1)
+func (s *Session) reject(row *command.Command, err error) error {
+	s.instance.statsOf(row).Rejected.Add(1)
 	s.rejected = true
 	return err
 }
 
 // fail counts an error reply, by its first word; row is what failed, nil if nothing was made.
-func (in *Instance) fail(row *Command, err error) (says string) {
-	says = text(err)
+func (in *Instance) fail(row *command.Command, err error) (says string) {
+	says = command.ErrorText(err)
 	in.stats.errors.Add(1)
 	if row != nil {
-		in.statsOf(row).failed.Add(1)
+		in.statsOf(row).Failed.Add(1)
 	}
 	code, _, _ := strings.Cut(says, " ")
-	in.codes.add(code)
+	in.codes.Add(code)
 	return says
 }
 
 // calls is how many calls were made of all commands.
 func (in *Instance) calls() (sum int64) {
 	for i := range in.rows {
-		sum += in.rows[i].calls.Load()
+		sum += in.rows[i].Calls.Load()
 	}
 	return sum
 }
@@ -112,15 +115,15 @@ func (in *Instance) calls() (sum int64) {
 // resetStats is CONFIG RESETSTAT.
 func (in *Instance) resetStats(view store.View) {
 	for i := range in.rows {
-		in.rows[i].reset()
+		in.rows[i].Reset()
 	}
-	in.codes.reset()
+	in.codes.Reset()
 	s := &in.stats
 	for _, n := range []*atomic.Int64{&s.connections, &s.errors, &s.rejected, &s.queryCut, &s.outputCut, &s.hits, &s.misses} {
 		n.Store(0)
 	}
 	s.expired.Store(in.expired(view))
-	in.traffic.reset()
+	in.traffic.Reset()
 }
 
 // expired is how many keys have expired since the start. Within a transaction only its own view may be asked.
@@ -143,45 +146,45 @@ func (s *Session) lookUp() {
 }
 
 // eventOf is LATENCY's name for calls of a row.
-func eventOf(row *Command) string {
-	if row.Flags&Fast != 0 {
+func eventOf(row *command.Command) string {
+	if row.Flags&command.Fast != 0 {
 		return "fast-command"
 	}
 	return "command"
 }
 
-// timed runs a call, and tells those who want to know of it.
-func (c *Call) timed(row *Command, words [][]byte, repeats bool) error {
+// runTimed runs a call, and tells those who want to know of it.
+func runTimed(c *command.Call, row *command.Command, words [][]byte, repeats bool) error {
 	clock := c.Server.Clock
-	began, misses := clock.Now(), c.misses
+	began, misses := clock.Now(), c.Misses
 	var err error
-	if c.short(row) {
-		err = c.runShort(row, words, repeats)
+	if short(c, row) {
+		err = runShort(c, row, words, repeats)
 	} else {
-		err = c.run(row, words, repeats)
+		err = c.Run(row, words, repeats)
 	}
-	if c.handedOver {
+	if c.HandedOver {
 		return err
 	}
 	in := instanceOf(c)
-	if took := clock.Now() - began; !c.lasts && in.took(row, took) {
-		in.slowlog.add(c.slowCall(row, words), took/1000)
+	if took := clock.Now() - began; !c.Lasts && in.took(row, took) {
+		in.slowlog.Add(newSlowCall(c, row, words), took/1000)
 	}
 	if in.concerns.Load()&monitored != 0 {
-		c.show(row, words)
+		show(c, row, words)
 	}
 	if in.concerns.Load()&notifying != 0 {
-		c.notify(misses, err != nil)
+		notify(c, misses, err != nil)
 	}
 	return err
 }
 
 // took tells those who want to know how long a call took, in nanoseconds; true if SLOWLOG wants to keep it.
-func (in *Instance) took(row *Command, ns int64) bool {
-	in.statsOf(row).took(ns, in.latency.on.Load())
-	if in.spikes.threshold.Load() > 0 && row.Flags&Unlogged == 0 {
+func (in *Instance) took(row *command.Command, ns int64) bool {
+	in.statsOf(row).Took(ns, in.latency.on.Load())
+	if in.spikes.Threshold.Load() > 0 && row.Flags&command.Unlogged == 0 {
 		clock := in.store.Clock()
-		in.spikes.add(eventOf(row), (clock.Now()-ns+clock.Offset())/1e9, ns)
+		in.spikes.Add(eventOf(row), (clock.Now()-ns+clock.Offset())/1e9, ns)
 	}
-	return row.Flags&Unlogged == 0 && in.slowlog.wants(ns/1000)
+	return row.Flags&command.Unlogged == 0 && in.slowlog.Wants(ns/1000)
 }

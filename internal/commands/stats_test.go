@@ -28,11 +28,11 @@ func miscounted(t *testing.T, spoil func(s *Session)) (wrong []string) {
 		spoil(c.session)
 	}
 	for i, row := range rows {
-		if s.instance.statsOf(s.instance.Table.byName[row]).calls.Load() != want[i] {
+		if s.instance.statsOf(s.instance.Table.ByName[row]).Calls.Load() != want[i] {
 			wrong = append(wrong, row)
 		}
 	}
-	if limited := s.instance.statsOf(s.instance.Table.byName["cl.throttle"]).limited.Load(); limited != want[4]-1 {
+	if limited := s.instance.statsOf(s.instance.Table.ByName["cl.throttle"]).Limited.Load(); limited != want[4]-1 {
 		wrong = append(wrong, "limited")
 	}
 	return wrong
@@ -48,5 +48,5 @@ func TestAMiscountIsFound(t *testing.T) {
 			s.tallies[s.tally].calls++
 		}
 	}), "get")
-	require.Contains(t, miscounted(t, func(s *Session) { s.call.limits++ }), "limited")
+	require.Contains(t, miscounted(t, func(s *Session) { s.call.Limits++ }), "limited")
 }

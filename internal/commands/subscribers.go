@@ -1,13 +1,13 @@
 package commands
 
 import (
+	"cellserver/internal/command"
+	"cellserver/internal/resp"
 	"cmp"
 	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
-
-	"cellserver/internal/resp"
 )
 
 // Who has subscribed to what, and how messages get to them.
@@ -88,7 +88,7 @@ const (
 	maxSubscribedBytes = 4 << 20
 )
 
-const errTooManySubscriptions refusal = "ERR too many subscriptions"
+const errTooManySubscriptions command.Refusal = "ERR too many subscriptions"
 
 func (s *Session) subscribe(kind via, name string) {
 	l := &s.listens
@@ -254,7 +254,7 @@ func (cs *channels) publish(m message, giveWay func()) (receivers int) {
 		return receivers
 	}
 	cs.eachUntil(viaPattern, until, func(pattern *topic) bool {
-		if glob([]byte(pattern.name), m.channel, false) {
+		if command.Glob([]byte(pattern.name), m.channel, false) {
 			receivers += cs.send(viaPattern, pattern, m, until, giveWay)
 		}
 		return true

@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"cellserver/internal/command"
 	"slices"
 	"sync"
 	"testing"
@@ -26,16 +27,16 @@ func TestTablesShareNoMemory(t *testing.T) {
 // A table's rows are its own: another one, with more rows, changes nothing in the first.
 func TestTableOwnsItsRows(t *testing.T) {
 	first := tableOf()
-	second := tableOf(&Command{Name: "planted", Run: func(*Call) error { return nil }})
+	second := tableOf(&command.Command{Name: "planted", Run: func(*command.Call) error { return nil }})
 	row := first.Lookup([]byte("get"))
 	get := find(All(), "get")
 	require.NotSame(t, get, row)
 	require.True(t, row.Name == get.Name)
-	require.NotEqual(t, row.number, second.Lookup([]byte("get")).number)
-	require.Same(t, first.Lookup([]byte("client")), first.byName["client|id"].parent)
-	require.Zero(t, get.number, "what a table derives does not stand in the row that it was given")
+	require.NotEqual(t, row.Number, second.Lookup([]byte("get")).Number)
+	require.Same(t, first.Lookup([]byte("client")), first.ByName["client|id"].Parent)
+	require.Zero(t, get.Number, "what a table derives does not stand in the row that it was given")
 }
 
-func find(rows []*Command, name string) *Command {
-	return rows[slices.IndexFunc(rows, func(row *Command) bool { return row.Name == name })]
+func find(rows []*command.Command, name string) *command.Command {
+	return rows[slices.IndexFunc(rows, func(row *command.Command) bool { return row.Name == name })]
 }

@@ -2,6 +2,8 @@ package commands
 
 import (
 	"bytes"
+	"cellserver/internal/command"
+	"cellserver/internal/transcript"
 	"cmp"
 	"fmt"
 	"math/rand/v2"
@@ -10,41 +12,41 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"cellserver/internal/transcript"
 )
 
 // everyCommand finds rows by name.
 var everyCommand = tableOf()
 
 // tableOf is a table of all commands and some that are planted, which may take the place of others and say nothing to the manual.
-func tableOf(planted ...*Command) *Table { return tableWith(All(), planted...) }
+func tableOf(planted ...*command.Command) *command.Table { return tableWith(All(), planted...) }
 
 // plant adds rows to an instance's table.
-func (in *Instance) plant(planted ...*Command) { in.Table = tableWith(in.commands(), planted...) }
+func (in *Instance) plant(planted ...*command.Command) {
+	in.Table = tableWith(in.commands(), planted...)
+}
 
-func tableWith(all []*Command, planted ...*Command) *Table {
+func tableWith(all []*command.Command, planted ...*command.Command) *command.Table {
 	for _, row := range planted {
 		row.Summary, row.Since, row.Complexity = "Planted.", "1.0.0", "O(1)"
 		row.Group, row.Reply, row.KeyAccess = "server", "Something.", cmp.Or(row.KeyAccess, "RW")
 	}
-	listed := slices.DeleteFunc(all, func(row *Command) bool {
-		return slices.ContainsFunc(planted, func(other *Command) bool { return other.Name == row.Name })
+	listed := slices.DeleteFunc(all, func(row *command.Command) bool {
+		return slices.ContainsFunc(planted, func(other *command.Command) bool { return other.Name == row.Name })
 	})
-	table, err := NewTable(append(planted, listed...))
+	table, err := command.NewTable(append(planted, listed...))
 	if err != nil {
 		panic(err)
 	}
 	return table
 }
 
-func leastWords(row *Command) int {
+func leastWords(row *command.Command) int {
 	least, _ := row.Words()
 	return least
 }
 
 // everyRow is all rows, subcommands included.
-func everyRow() (rows []*Command) {
+func everyRow() (rows []*command.Command) {
 	for _, row := range All() {
 		rows = append(append(rows, row), row.Subs...)
 	}
@@ -52,30 +54,30 @@ func everyRow() (rows []*Command) {
 }
 
 func TestRowsAreSound(t *testing.T) {
-	_, err := NewTable(All())
+	_, err := command.NewTable(All())
 	require.NoError(t, err)
-	_, err = NewTable(append(All(), find(All(), "get")))
+	_, err = command.NewTable(append(All(), find(All(), "get")))
 	require.EqualError(t, err, "get: Name: it is there twice")
 }
 
 func TestFlawsAreFound(t *testing.T) {
-	for want, spoil := range map[string]func(*Command){
-		"Name: ":                              func(r *Command) { r.Name = "Get" },
-		"Summary: ":                           func(r *Command) { r.Summary = "Gets" },
-		"Since: ":                             func(r *Command) { r.Since = "" },
-		"Complexity: ":                        func(r *Command) { r.Complexity = "" },
-		"Group: ":                             func(r *Command) { r.Group = "strings" },
-		"Run: ":                               func(r *Command) { r.Run = nil },
-		"Reply: ":                             func(r *Command) { r.Reply = "" },
-		"Flags: ":                             func(r *Command) { r.Flags |= Write },
-		"Args: no more than ":                 func(r *Command) { r.Args = make([]Arg, maxArgs+1) },
-		"Args: b stands behind what may be":   func(r *Command) { r.Args = []Arg{Word("a").Optional(), Word("b")} },
-		"Args: a repeats and is not the last": func(r *Command) { r.Args = []Arg{Word("a").Many(), Word("b")} },
-		"KeyAccess: ":                         func(r *Command) { r.KeyAccess = "" },
+	for want, spoil := range map[string]func(*command.Command){
+		"Name: ":                              func(r *command.Command) { r.Name = "Get" },
+		"Summary: ":                           func(r *command.Command) { r.Summary = "Gets" },
+		"Since: ":                             func(r *command.Command) { r.Since = "" },
+		"Complexity: ":                        func(r *command.Command) { r.Complexity = "" },
+		"Group: ":                             func(r *command.Command) { r.Group = "strings" },
+		"Run: ":                               func(r *command.Command) { r.Run = nil },
+		"Reply: ":                             func(r *command.Command) { r.Reply = "" },
+		"Flags: ":                             func(r *command.Command) { r.Flags |= command.Write },
+		"Args: no more than ":                 func(r *command.Command) { r.Args = make([]command.Arg, command.MaxArgs+1) },
+		"Args: b stands behind what may be":   func(r *command.Command) { r.Args = []command.Arg{command.Word("a").Optional(), command.Word("b")} },
+		"Args: a repeats and is not the last": func(r *command.Command) { r.Args = []command.Arg{command.Word("a").Many(), command.Word("b")} },
+		"KeyAccess: ":                         func(r *command.Command) { r.KeyAccess = "" },
 	} {
 		row := *find(All(), "get")
 		spoil(&row)
-		_, err := NewTable([]*Command{&row})
+		_, err := command.NewTable([]*command.Command{&row})
 		require.ErrorContains(t, err, want)
 	}
 }
@@ -112,7 +114,7 @@ func TestKeysAreBounded(t *testing.T) {
 	s := newStill(t)
 	long := strings.Repeat("k", NewSettings().MaxKeySize+1)
 	for _, row := range everyRow() {
-		first, _, _ := row.keyPositions()
+		first, _, _ := row.KeyPositions()
 		if first == 0 {
 			continue
 		}
@@ -146,7 +148,7 @@ func vocabulary() []string {
 	for _, row := range everyRow() {
 		words = append(words, strings.Split(row.Name, "|")...)
 		for _, a := range row.Args {
-			words = append(words, a.tokens...)
+			words = append(words, a.Tokens...)
 		}
 	}
 	return words
@@ -155,7 +157,7 @@ func vocabulary() []string {
 // replies is how many a call gets: one, but for those that get one a channel.
 func replies(words []string, first string) int {
 	row := everyCommand.Lookup([]byte(words[0]))
-	if row == nil || row.Group != "pubsub" || row.Traits&WhileSubscribed == 0 || strings.HasPrefix(first, "-") {
+	if row == nil || row.Group != "pubsub" || row.Traits&command.WhileSubscribed == 0 || strings.HasPrefix(first, "-") {
 		return 1
 	}
 	return max(1, len(words)-1)

@@ -1,14 +1,14 @@
 package commands
 
 import (
+	"cellserver/internal/command"
+	"cellserver/internal/store"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"cellserver/internal/store"
 )
 
 // Clients that pause, unblock, watch and reconfigure one another at once all get their replies in the end, one a call.
@@ -26,7 +26,7 @@ func TestAdministratorsAtOnce(t *testing.T) {
 // An UNBLOCK that leaves the wait it ends to its timer as well is found out: somebody gets a reply too many.
 func TestAdministratorsFindAReplyTooMany(t *testing.T) {
 	s := newStillOn(t, store.NewClock())
-	s.instance.plant((&Command{Name: "halfunblock", Run: func(c *Call) error {
+	s.instance.plant((&command.Command{Name: "halfunblock", Run: func(c *command.Call) error {
 		ws := &instanceOf(c).waits
 		ws.mu.Lock()
 		defer ws.mu.Unlock()

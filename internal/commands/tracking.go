@@ -1,6 +1,9 @@
 package commands
 
 import (
+	"cellserver/internal/command"
+	"cellserver/internal/resp"
+	"cellserver/internal/store"
 	"hash/maphash"
 	"maps"
 	"runtime"
@@ -8,9 +11,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-
-	"cellserver/internal/resp"
-	"cellserver/internal/store"
 )
 
 // Client-side caching: who has read which key, so that it can be told when the key changes. As in Redis a key's name counts, whatever
@@ -158,9 +158,9 @@ func (s *Session) track(wanted *tracker) {
 	t.tracking.Store(int64(len(t.trackers)))
 	t.prefixes.Store(int64(len(t.broadcasts)))
 	s.tracker.Store(wanted)
-	s.call.around, s.call.caching = nil, s.call.caching && wanted != nil
+	s.call.Around, s.call.Caching = nil, s.call.Caching && wanted != nil
 	if wanted != nil {
-		s.call.around = runTracked
+		s.call.Around = runTracked
 	}
 	if len(t.trackers) > 0 {
 		t.instance.hearing.tell(forTracking, t.heard)
@@ -218,24 +218,24 @@ func (t *tracking) part(key []byte) *trackingPart {
 
 // runTracked has the row answer a client that caches. What it reads is noted before, so that no change goes unnoticed; and again after
 // it, because a key that it found expired has been taken off the table: the client knows that it is not there, and is to hear when it is.
-func runTracked(c *Call) error {
-	c.remember()
+func runTracked(c *command.Call) error {
+	remember(c)
 	seen := &instanceOf(c).tracking.expired
 	before := seen.Load()
-	err := c.row.Run(c)
+	err := c.Row.Run(c)
 	if seen.Load() != before && clientOf(c).tracker.Load() != nil {
-		c.remember()
+		remember(c)
 	}
 	return err
 }
 
 // remember notes which keys a call reads.
-func (c *Call) remember() {
+func remember(c *command.Call) {
 	t := clientOf(c).tracker.Load()
-	if c.row.Flags&ReadOnly == 0 || t.broadcast || t.optIn && !c.caching || t.optOut && c.caching {
+	if c.Row.Flags&command.ReadOnly == 0 || t.broadcast || t.optIn && !c.Caching || t.optOut && c.Caching {
 		return
 	}
-	keys, _ := c.row.keysOf(nil, c.words)
+	keys, _ := c.Row.KeysOf(nil, c.Words)
 	for _, key := range keys {
 		instanceOf(c).tracking.add(key, c.View.Signed())
 	}
@@ -692,8 +692,8 @@ func (i *invalidation) write(out *resp.Writer, own int, words ...string) {
 // afterTracked ends a call of a client that caches: what it changed itself it is told after the reply. CACHING is about the next call,
 // or the next transaction.
 func (s *Session) afterTracked() {
-	if row := s.ahead.latest(); s.queue == nil && (row == nil || row.Traits&KeepsCaching == 0) {
-		s.call.caching = false // though it be refused
+	if row := s.ahead.latest(); s.queue == nil && (row == nil || row.Traits&command.KeepsCaching == 0) {
+		s.call.Caching = false // though it be refused
 	}
 	s.instance.tracking.send(false)
 	if !s.parked && s.mail.waiting.Load() {

@@ -1,6 +1,9 @@
 package commands
 
 import (
+	"cellserver/internal/command"
+	"cellserver/internal/store"
+	"cellserver/internal/transcript"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
@@ -11,9 +14,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"cellserver/internal/store"
-	"cellserver/internal/transcript"
 )
 
 func invalidate(key string) string {
@@ -229,7 +229,7 @@ func TestChangesAreBounded(t *testing.T) {
 func TestPushesStandBeforeAnotherProtocol(t *testing.T) {
 	for _, call := range []string{"HELLO 2", "RESET"} {
 		s := newStill(t)
-		s.instance.plant((&Command{Name: "meanwhile", Run: func(c *Call) error {
+		s.instance.plant((&command.Command{Name: "meanwhile", Run: func(c *command.Call) error {
 			clientOf(c).Push([]byte(invalidate("k")))
 			c.Out.Status("OK")
 			return nil
@@ -256,7 +256,7 @@ func TestBroadcastsAreBounded(t *testing.T) {
 // Who reads with a command that runs beside the loop is told of a change after the reply, never before it.
 func TestAChangeIsToldAfterTheParkedReply(t *testing.T) {
 	goOn := make(chan struct{})
-	s := planted(t, &Command{Name: "slowget", Flags: ReadOnly, Cost: Unbounded, KeyAccess: "RO", Args: []Arg{Key("key")}, Run: func(c *Call) error {
+	s := planted(t, &command.Command{Name: "slowget", Flags: command.ReadOnly, Cost: command.Unbounded, KeyAccess: "RO", Args: []command.Arg{command.Key("key")}, Run: func(c *command.Call) error {
 		value, _, err := c.View.Read(c.Context, c.Key(), nil)
 		<-goOn
 		c.Out.Bulk(value)

@@ -1,5 +1,7 @@
 package commands
 
+import "cellserver/internal/command"
+
 // do answers the next call: one reply, whatever happens. An error takes back what its row had written.
 func (s *Session) do() {
 	s.mark = s.out.Mark()
@@ -9,7 +11,7 @@ func (s *Session) do() {
 	if s.careful {
 		s.holdBack()
 	}
-	if s.call.around != nil {
+	if s.call.Around != nil {
 		s.afterTracked()
 	}
 }
@@ -28,13 +30,13 @@ func (s *Session) fail(err error) {
 // next takes the next call and has its row answer it. Of a long call the words are the first, and long is the whole of it:
 // then a goroutine beside the loop finds the others.
 func (s *Session) next() error {
-	if s.again && s.call.isBound && s.ahead.repeats() {
+	if s.again && s.call.IsBound && s.ahead.repeats() {
 		return s.makeAgain()
 	}
 	s.again = false
 	call, words := s.ahead.take()
-	row, long := call.row.of(words), s.ahead.isLong()
-	if s.words, s.call.moved = len(words), 0; long != nil {
+	row, long := call.row.Of(words), s.ahead.isLong()
+	if s.words, s.call.Moved = len(words), 0; long != nil {
 		s.words = s.ahead.total
 	}
 	switch {
@@ -45,9 +47,9 @@ func (s *Session) next() error {
 	case row == nil:
 		s.spoil()
 		s.rejected = true
-		return call.row.refusal(words)
-	case !row.grammar.fits(len(words)):
-		return s.turnAway(row, errArity(row))
+		return call.row.Refusal(words)
+	case !row.Grammar.Fits(len(words)):
+		return s.turnAway(row, command.ErrArity(row))
 	}
 	if s.guarded {
 		if err := s.guard(row, words, long); err != nil {
@@ -61,28 +63,28 @@ func (s *Session) next() error {
 	}
 	s.count(row)
 	switch {
-	case s.subscribed && row.Traits&WhileSubscribed == 0 && s.out.Protocol() == 2:
+	case s.subscribed && row.Traits&command.WhileSubscribed == 0 && s.out.Protocol() == 2:
 		return s.turnAway(row, errListening(row))
 	case long != nil && row.OverLong != nil:
 		return row.OverLong
-	case s.queue != nil && row.Flags&NoMulti != 0:
-		return s.turnAway(row, refusal("ERR Command not allowed inside a transaction"))
-	case s.queue != nil && row.Traits&Unqueued == 0:
+	case s.queue != nil && row.Flags&command.NoMulti != 0:
+		return s.turnAway(row, command.Refusal("ERR Command not allowed inside a transaction"))
+	case s.queue != nil && row.Traits&command.Unqueued == 0:
 		s.tallies[s.tally].calls-- // until EXEC makes it
 		return s.enqueue(row, words, long)
-	case long != nil && row.takesMany():
+	case long != nil && row.TakesMany():
 		s.parkLong(row, long)
-	case row.takesMany() && !row.needsSession() && s.ahead.isHeld() && bytesOf(words) > muchToDo:
+	case row.TakesMany() && !row.NeedsSession() && s.ahead.isHeld() && command.BytesOf(words) > muchToDo:
 		s.park(row, s.takeOver(words))
 	case long != nil && !row.AnyMore:
-		return errSyntax // options that repeat a thousand times
-	case row.Cost == Constant && !s.careful:
-		s.again = !s.guarded && s.call.around == nil
-		return s.call.run(row, words, call.repeats)
-	case row.Cost == Unbounded:
-		s.park(row, own(words))
+		return command.ErrSyntax // options that repeat a thousand times
+	case row.Cost == command.Constant && !s.careful:
+		s.again = !s.guarded && s.call.Around == nil
+		return s.call.Run(row, words, call.repeats)
+	case row.Cost == command.Unbounded:
+		s.park(row, command.OwnWords(words))
 	default:
-		return s.call.timed(row, words, call.repeats)
+		return runTimed(&s.call, row, words, call.repeats)
 	}
 	return nil
 }
@@ -93,33 +95,33 @@ func (s *Session) makeAgain() error {
 	c, second := &s.call, s.ahead.calls[s.ahead.next].second
 	s.ahead.next++
 	s.tallies[s.tally].calls++
-	c.words[1] = second // the call that had another is answered
-	c.next, c.moved, c.lasts, c.handedOver = 0, 0, false, false
-	if err := c.checkKey(second); err != nil {
+	c.Words[1] = second // the call that had another is answered
+	c.Next, c.Moved, c.Lasts, c.HandedOver = 0, 0, false, false
+	if err := c.CheckKey(second); err != nil {
 		return err
 	}
-	return c.row.Run(c)
+	return c.Row.Run(c)
 }
 
 // sessionOf is the session in whose turn a call is made, nil if it is made beside it.
-func sessionOf(c *Call) *Session {
+func sessionOf(c *command.Call) *Session {
 	s, _ := c.Session.(*Session)
 	return s
 }
 
 // clientOf is the session whose call it is, for what others may ask of a session.
-func clientOf(c *Call) *Session {
+func clientOf(c *command.Call) *Session {
 	s, _ := c.Client.(*Session)
 	return s
 }
 
 // instanceOf is the instance whose client makes a call.
-func instanceOf(c *Call) *Instance { return clientOf(c).instance }
+func instanceOf(c *command.Call) *Instance { return clientOf(c).instance }
 
 // HandOver has the present call made again beside the loop: it takes too long there.
 func (s *Session) HandOver() {
-	s.call.handedOver = true
-	s.park(s.call.row, own(s.call.words))
+	s.call.HandedOver = true
+	s.park(s.call.Row, command.OwnWords(s.call.Words))
 }
 
 // muchToDo is how many bytes of words are too many for an event loop, where a call may have any number of long ones.
@@ -127,4 +129,6 @@ const muchToDo = 256 << 10
 
 // isHTTP says whether a line is from an HTTP request. A web page can make a browser send one to us, with commands in its
 // body: so nothing of it is answered, and nothing behind it is read, as in Redis.
-func isHTTP(name []byte) bool { return foldEqual(name, "POST") || foldEqual(name, "HOST:") }
+func isHTTP(name []byte) bool {
+	return command.FoldEqual(name, "POST") || command.FoldEqual(name, "HOST:")
+}

@@ -1,12 +1,12 @@
 package commands
 
 import (
+	"cellserver/internal/command"
+	"cellserver/internal/resp"
+	"cellserver/internal/store"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"cellserver/internal/resp"
-	"cellserver/internal/store"
 )
 
 // waits are the sessions that wait, for a time or for another client: CLIENT PAUSE, WAIT, DEBUG SLEEP. They are parked: nothing more
@@ -158,22 +158,22 @@ func msAfter(now, ms int64) int64 {
 	return now + ms*int64(time.Millisecond)
 }
 
-var waitFor = Command{
-	Name: "wait", Group: "generic", Category: "connection", Since: "3.0.0", Complexity: "O(1)", Flags: NoScript,
-	Tips:    []string{allShards, "response_policy:agg_min"},
+var waitFor = command.Command{
+	Name: "wait", Group: "generic", Category: "connection", Since: "3.0.0", Complexity: "O(1)", Flags: command.NoScript,
+	Tips:    []string{command.AllShards, "response_policy:agg_min"},
 	Summary: "Waits for replicas. There are none, so that whoever waits for one waits until the timeout, or for ever if that is 0.",
-	Args:    []Arg{Int("numreplicas"), Int("timeout").By(parseTimeout)},
+	Args:    []command.Arg{command.Int("numreplicas"), command.Int("timeout").By(parseTimeout)},
 	Reply:   "0, the number of replicas that have what was written before.",
-	Run: func(c *Call) error {
+	Run: func(c *command.Call) error {
 		replicas, timeout := c.Int(), c.Int()
-		c.awaitReplicas(replicas, timeout, ":0\r\n")
+		awaitReplicas(c, replicas, timeout, ":0\r\n")
 		return nil
 	},
 }
 
 // awaitReplicas has the client wait for replicas, which there are not, and then gives it the reply.
-func (c *Call) awaitReplicas(replicas, timeout int64, reply string) {
-	if replicas <= 0 || c.inTransaction || c.Session == nil {
+func awaitReplicas(c *command.Call, replicas, timeout int64, reply string) {
+	if replicas <= 0 || c.InTransaction || c.Session == nil {
 		c.Out.Raw([]byte(reply))
 		return
 	}
@@ -184,20 +184,20 @@ func (c *Call) awaitReplicas(replicas, timeout int64, reply string) {
 	instanceOf(c).waits.begin(sessionOf(c), w)
 }
 
-var waitAOF = Command{
-	Name: "waitaof", Group: "generic", Category: "connection", Since: "7.2.0", Complexity: "O(1)", Flags: NoScript,
-	Tips:    []string{allShards, "response_policy:agg_min"},
+var waitAOF = command.Command{
+	Name: "waitaof", Group: "generic", Category: "connection", Since: "7.2.0", Complexity: "O(1)", Flags: command.NoScript,
+	Tips:    []string{command.AllShards, "response_policy:agg_min"},
 	Summary: "Waits for append-only files. There is none here, and none of a replica, for which it waits as WAIT does.",
-	Args: []Arg{
-		Int("numlocal").By(parseNumLocal), Int("numreplicas").By(parseNumReplicas), Int("timeout").By(parseTimeout),
+	Args: []command.Arg{
+		command.Int("numlocal").By(parseNumLocal), command.Int("numreplicas").By(parseNumReplicas), command.Int("timeout").By(parseTimeout),
 	},
 	Reply: "Two numbers, both 0: of the files here and of those of replicas that have what was written before.",
-	Run: func(c *Call) error {
+	Run: func(c *command.Call) error {
 		local, replicas, timeout := c.Int(), c.Int(), c.Int()
 		if local > 0 {
-			return refusal("ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.")
+			return command.Refusal("ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.")
 		}
-		c.awaitReplicas(replicas, timeout, "*2\r\n:0\r\n:0\r\n")
+		awaitReplicas(c, replicas, timeout, "*2\r\n:0\r\n:0\r\n")
 		return nil
 	},
 }
@@ -206,9 +206,9 @@ func parseNumLocal(word []byte) (int64, error) {
 	n, ok := resp.ParseInt(word)
 	switch {
 	case !ok:
-		return 0, errNotAnInteger
+		return 0, command.ErrNotAnInteger
 	case n != 0 && n != 1:
-		return 0, refusal("ERR value is out of range, value must between 0 and 1")
+		return 0, command.Refusal("ERR value is out of range, value must between 0 and 1")
 	}
 	return n, nil
 }
@@ -216,7 +216,7 @@ func parseNumLocal(word []byte) (int64, error) {
 func parseNumReplicas(word []byte) (int64, error) {
 	n, ok := resp.ParseInt(word)
 	if !ok || n < 0 {
-		return 0, refusal("ERR value is out of range, must be positive")
+		return 0, command.Refusal("ERR value is out of range, must be positive")
 	}
 	return n, nil
 }

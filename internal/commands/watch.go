@@ -1,10 +1,10 @@
 package commands
 
 import (
+	"cellserver/internal/command"
+	"cellserver/internal/store"
 	"slices"
 	"sync"
-
-	"cellserver/internal/store"
 )
 
 // watches knows who watches which keys. The store tells it of every change while anybody does.
@@ -51,16 +51,16 @@ const (
 	maxWatchedBytes = 4 << 20
 )
 
-const errTooManyWatched refusal = "ERR too many keys are watched"
+const errTooManyWatched command.Refusal = "ERR too many keys are watched"
 
-var watchKeys = Command{
-	Name: "watch", OverLong: errTooManyWatched, Group: "transactions", Since: "2.2.0", Complexity: "O(1) for every key", Flags: control, Cost: Constant, Traits: Unqueued, KeyAccess: "RO",
-	Summary: "Has the next EXEC make nothing if one of the keys changes before it.", Args: []Arg{Key("key").Many()}, Reply: "OK.",
-	Run: func(c *Call) error {
+var watchKeys = command.Command{
+	Name: "watch", OverLong: errTooManyWatched, Group: "transactions", Since: "2.2.0", Complexity: "O(1) for every key", Flags: control, Cost: command.Constant, Traits: command.Unqueued, KeyAccess: "RO",
+	Summary: "Has the next EXEC make nothing if one of the keys changes before it.", Args: []command.Arg{command.Key("key").Many()}, Reply: "OK.",
+	Run: func(c *command.Call) error {
 		if sessionOf(c).queue != nil {
-			return refusal("ERR WATCH inside MULTI is not allowed")
+			return command.Refusal("ERR WATCH inside MULTI is not allowed")
 		}
-		c.moved += len(c.words) * listedWorth
+		c.Moved += len(c.Words) * listedWorth
 		for _, key := range c.Many() {
 			if err := instanceOf(c).watches.add(c, key); err != nil {
 				return err
@@ -71,10 +71,10 @@ var watchKeys = Command{
 	},
 }
 
-var unwatch = Command{
+var unwatch = command.Command{
 	Name: "unwatch", Group: "transactions", Since: "2.2.0", Complexity: "O(N) in the number of watched keys",
-	Flags: NoScript | Loading | Stale | Fast | AllowBusy, Cost: Constant, Traits: Sessionless, Summary: "Forgets the keys that are watched.", Reply: "OK.",
-	Run: func(c *Call) error {
+	Flags: command.NoScript | command.Loading | command.Stale | command.Fast | command.AllowBusy, Cost: command.Constant, Traits: command.Sessionless, Summary: "Forgets the keys that are watched.", Reply: "OK.",
+	Run: func(c *command.Call) error {
 		if c.Session != nil { // else it is made beside it, which unwatches when it takes the reply
 			sessionOf(c).unwatch()
 		}
@@ -84,7 +84,7 @@ var unwatch = Command{
 }
 
 // add has a session watch a key. Whether the key is there is asked afterwards, so that no change goes unnoticed.
-func (ws *watches) add(c *Call, key []byte) error {
+func (ws *watches) add(c *command.Call, key []byte) error {
 	w := &watch{place: store.Place{Database: c.View.Selected(), Key: slices.Clone(key)}}
 	if known, err := ws.register(sessionOf(c), w); known || err != nil {
 		return err
@@ -186,7 +186,7 @@ const manySwapped = 1024
 
 // swap is told before two databases change their numbers, with every key locked. A key that was not there when it was watched comes
 // with the other database; those that were there are told of as if they had been flushed.
-func (ws *watches) swap(c *Call, a, b int) {
+func (ws *watches) swap(c *command.Call, a, b int) {
 	coming := ws.coming(map[int]int{a: b, b: a})
 	selected := c.View.Selected()
 	defer c.View.Select(selected)
@@ -226,7 +226,7 @@ func (ws *watches) coming(from map[int]int) map[watchedKey][]*watch {
 
 // changed says whether one of the keys has changed. A key that expired and was not swept was told to nobody: so it
 // is looked at, while the keys are locked.
-func (ws *watches) changed(c *Call, watched []*watch) bool {
+func (ws *watches) changed(c *command.Call, watched []*watch) bool {
 	selected := c.View.Selected()
 	defer c.View.Select(selected)
 	for _, w := range watched {

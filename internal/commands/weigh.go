@@ -1,55 +1,57 @@
 package commands
 
+import "cellserver/internal/command"
+
 const (
 	// maxCost is what one transaction may cost: more is refused before it begins.
 	maxCost = 1 << 16
 	// maxOwnCost is the same where a call needs the session, which only its event loop has.
-	maxOwnCost = 8 * turn
+	maxOwnCost = 8 * command.Turn
 )
 
-const errTooCostly refusal = "EXECABORT Transaction discarded because it would keep others waiting for too long"
+const errTooCostly command.Refusal = "EXECABORT Transaction discarded because it would keep others waiting for too long"
 
 // weigh is what the calls of a transaction cost because of what stands at their keys, which are locked: at most, because what calls
 // do to what stands there is only summed up.
 // It stops when that is more than most.
-func (q *queue) weigh(c *Call, database, most int) (cost int) {
+func (q *queue) weigh(c *command.Call, database, most int) (cost int) {
 	sizes := make(map[string]int, len(q.places))
 	databases := c.Server.Databases
 	longest, swaps := c.Server.Limits.Load().Bulk, false
-	q.each(database, databases, func(row *Command, words, named [][]byte, database int) {
+	q.each(database, databases, func(row *command.Command, words, named [][]byte, database int) {
 		if cost > most {
 			return
 		}
-		if swaps = swaps || row.Traits&SwapsDatabases != 0; swaps {
-			cost += len(named) * databases / fewWords
+		if swaps = swaps || row.Traits&command.SwapsDatabases != 0; swaps {
+			cost += len(named) * databases / command.FewWords
 		} else {
-			cost += len(named) / fewWords
+			cost += len(named) / command.FewWords
 		}
 		if cost > most {
 			return
 		}
 		all, largest, least, more := 0, 0, 0, 0
-		if row.Flags&Write != 0 {
-			least, more = reach(row, words, longest), bytesOf(words)
+		if row.Flags&command.Write != 0 {
+			least, more = command.Reach(row, words, longest), command.BytesOf(words)
 		}
 		for _, key := range named {
-			size := max(sizes[string(key)], c.weight(database, key))
+			size := max(sizes[string(key)], weight(c, database, key))
 			for n := 0; swaps && n < databases; n++ {
-				size = max(size, c.weight(n, key))
+				size = max(size, weight(c, n, key))
 			}
 			all, largest = all+size, max(largest, size)
 			sizes[string(key)] = min(max(size, least)+more, max(size, longest))
 		}
-		if row.Flags&Write != 0 && row.Traits&ValueSized != 0 {
+		if row.Flags&command.Write != 0 && row.Traits&command.ValueSized != 0 {
 			all = largest
 			for _, key := range named { // it may get to the other key
 				sizes[string(key)] = max(sizes[string(key)], largest)
 			}
 		}
-		if row.isSized(words) {
-			cost += effort(row, touched(row, words, all))
+		if row.IsSized(words) {
+			cost += command.EffortOf(row, command.Touched(row, words, all))
 		}
-		if row.Traits&WalksKeys != 0 {
+		if row.Traits&command.WalksKeys != 0 {
 			n, _ := c.View.Size(c.Context)
 			cost += n / keysACost
 		}
@@ -62,7 +64,7 @@ func (q *queue) weigh(c *Call, database, most int) (cost int) {
 const keysACost = 4
 
 // weight is how much stands at a key of a database, in bytes.
-func (c *Call) weight(database int, key []byte) int {
+func weight(c *command.Call, database int, key []byte) int {
 	selected := c.View.Selected()
 	c.View.Select(database)
 	defer c.View.Select(selected)

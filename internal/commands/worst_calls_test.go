@@ -313,7 +313,7 @@ var unauthenticatedCalls = []worst{
 func clusterCalls() (calls []worst) {
 	for _, row := range cluster.Subs {
 		if row.Name != "cluster|help" {
-			calls = append(calls, worst{row.Name, "", row.upper() + strings.Repeat(" {1M}", len(row.Args)), refused, ""})
+			calls = append(calls, worst{row.Name, "", row.Upper() + strings.Repeat(" {1M}", len(row.Args)), refused, ""})
 		}
 	}
 	return calls

@@ -3,6 +3,7 @@
 package commands
 
 import (
+	"cellserver/internal/command"
 	"context"
 	"flag"
 	"fmt"
@@ -57,7 +58,7 @@ func (w *worst) flaw() string {
 }
 
 // unstated is the rows without a worst call, and the fields that entries lack.
-func unstated(rows []*Command, entries []worst) (missing []string) {
+func unstated(rows []*command.Command, entries []worst) (missing []string) {
 	for _, row := range rows {
 		if row.Run != nil && !slices.ContainsFunc(entries, func(w worst) bool { return w.row == row.Name }) {
 			missing = append(missing, row.Name+": no worst call is stated (worstCalls, in worst_calls_test.go)")
@@ -76,11 +77,11 @@ func TestEveryRowStatesItsWorstCall(t *testing.T) {
 }
 
 func TestAnUnstatedRowIsFound(t *testing.T) {
-	row := &Command{Name: "planted", Run: func(*Call) error { return nil }}
+	row := &command.Command{Name: "planted", Run: func(*command.Call) error { return nil }}
 	require.Equal(t, []string{
 		"planted: no worst call is stated (worstCalls, in worst_calls_test.go)",
 		"get: call is missing", "get: where is missing", "get: stage nowhere is missing",
-	}, unstated([]*Command{row, find(All(), "get")},
+	}, unstated([]*command.Command{row, find(All(), "get")},
 		[]worst{{row: "get", where: onLoop}, {row: "get", call: "GET k"}, {row: "get", of: "nowhere", call: "GET k", where: onLoop}}))
 }
 
@@ -119,9 +120,9 @@ type weighing struct {
 }
 
 // newWeighing is an instance in which nothing runs beside the loop while a turn is measured: that is let in between two turns.
-func newWeighing(t *testing.T, rows ...*Command) *weighing {
+func newWeighing(t *testing.T, rows ...*command.Command) *weighing {
 	w := &weighing{still: newStill(t), blocked: make(chan struct{})}
-	gate := &Command{Name: "gate", Cost: Unbounded, Run: func(c *Call) error {
+	gate := &command.Command{Name: "gate", Cost: command.Unbounded, Run: func(c *command.Call) error {
 		<-w.blocked
 		c.Out.Status("OK")
 		return nil
@@ -231,12 +232,12 @@ func (w *weighing) fitsTransaction(words []string) int {
 	for i, word := range words {
 		split[i] = []byte(word)
 	}
-	row := w.instance.Table.find(split)
-	if row == nil || !row.grammar.fits(len(split)) {
+	row := w.instance.Table.Find(split)
+	if row == nil || !row.Grammar.Fits(len(split)) {
 		return maxQueuedWords // they are refused, each
 	}
 	in, q := w.instance, new(queue)
-	q.add(row, split, bytesOf(split), in.Limits.Load().Bulk)
+	q.add(row, split, command.BytesOf(split), in.Limits.Load().Bulk)
 	most := in.inTurn
 	if q.own {
 		most = maxOwnCost
@@ -292,12 +293,12 @@ type weighed struct {
 	said  bool // that it was refused
 }
 
-func weighOne(t *testing.T, entry worst, rows ...*Command) (r weighed) {
+func weighOne(t *testing.T, entry worst, rows ...*command.Command) (r weighed) {
 	return weighIn(t, ways, entry, (*still).dial, rows...)
 }
 
 // weighIn plays an entry in some ways, each by a client of its own.
-func weighIn(t *testing.T, ways []way, entry worst, dial func(*still) *caller, rows ...*Command) (r weighed) {
+func weighIn(t *testing.T, ways []way, entry worst, dial func(*still) *caller, rows ...*command.Command) (r weighed) {
 	r.worst, r.ways = entry, ways
 	words := spell(entry.call)
 	call := encode(words)
@@ -385,7 +386,7 @@ func (r *weighed) print(t *testing.T) {
 
 // weighUnauthenticated is weighOne for a client that has not logged in. Its calls wait while it may
 // not send more than a few: so it is served in turns of few calls, pipelined too.
-func weighUnauthenticated(t *testing.T, entry worst, rows ...*Command) (r weighed) {
+func weighUnauthenticated(t *testing.T, entry worst, rows ...*command.Command) (r weighed) {
 	flood := way{"pipelined", func(w *weighing, call []byte, _ []string) {
 		w.feed(slices.Repeat(call, max(1, 2*strangersBytes/len(call))))
 	}}
@@ -403,7 +404,7 @@ func weighUnauthenticated(t *testing.T, entry worst, rows ...*Command) (r weighe
 func TestEveryRowBeforeAUTHStatesItsWorstCall(t *testing.T) {
 	for _, row := range everyRow() {
 		stated := slices.ContainsFunc(unauthenticatedCalls, func(w worst) bool { return w.row == row.Name })
-		require.Equal(t, row.Flags&NoAuth != 0 && row.Run != nil, stated && row.Flags&NoAuth != 0, row.Name)
+		require.Equal(t, row.Flags&command.NoAuth != 0 && row.Run != nil, stated && row.Flags&command.NoAuth != 0, row.Name)
 	}
 	for _, w := range unauthenticatedCalls {
 		require.Empty(t, w.flaw())
@@ -413,8 +414,8 @@ func TestEveryRowBeforeAUTHStatesItsWorstCall(t *testing.T) {
 // A row that does more than a turn's work is found, in whichever way it does.
 func TestAnExpensiveRowIsFound(t *testing.T) {
 	kept := []byte(nil)
-	when := func(*Call) bool { return true }
-	row := &Command{Name: "planted", Flags: Fast | NoAuth, Cost: Constant, Run: func(c *Call) error {
+	when := func(*command.Call) bool { return true }
+	row := &command.Command{Name: "planted", Flags: command.Fast | command.NoAuth, Cost: command.Constant, Run: func(c *command.Call) error {
 		if when(c) {
 			kept = make([]byte, 16<<20)
 		}
@@ -424,9 +425,9 @@ func TestAnExpensiveRowIsFound(t *testing.T) {
 	planted := worst{row: "planted", call: "PLANTED", where: onLoop}
 	require.Len(t, excess(weighOne(t, planted, row)), 3, "alone, pipelined, in EXEC")
 	require.Len(t, excess(weighUnauthenticated(t, planted, row)), 2)
-	when = func(c *Call) bool { return c.inTransaction }
+	when = func(c *command.Call) bool { return c.InTransaction }
 	require.Contains(t, excess(weighOne(t, planted, row))[0], "PLANTED, in EXEC: ")
-	when = func(c *Call) bool { return !clientOf(c).authenticated }
+	when = func(c *command.Call) bool { return !clientOf(c).authenticated }
 	require.Empty(t, excess(weighOne(t, planted, row)))
 	require.Contains(t, excess(weighUnauthenticated(t, planted, row))[0], "PLANTED, alone: ")
 	planted.where = beside

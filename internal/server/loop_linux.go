@@ -1,6 +1,9 @@
 package server
 
 import (
+	"cellserver/internal/commands"
+	"cellserver/internal/meter"
+	"cellserver/internal/stats"
 	"context"
 	"errors"
 	"log/slog"
@@ -11,9 +14,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"cellserver/internal/commands"
-	"cellserver/internal/meter"
 )
 
 // Fastest is the transport where none is asked for.
@@ -50,8 +50,8 @@ type loop struct {
 	ready    []*link            // that did not come to an end in their turn
 	slow     map[*link]struct{} // whose sockets take no more
 	looked   int64              // instant, nanoseconds, when they were looked at last
-	counted  commands.Moved     // and not told yet
-	traffic  *commands.Traffic
+	counted  stats.Moved        // and not told yet
+	traffic  *stats.Traffic
 	draining bool
 
 	begun []message // of the mail, that is being read

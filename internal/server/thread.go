@@ -1,6 +1,8 @@
 package server
 
 import (
+	"cellserver/internal/commands"
+	"cellserver/internal/stats"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -13,8 +15,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"cellserver/internal/commands"
 )
 
 // threads are the other transport: a goroutine a connection, which may wait wherever it likes.
@@ -22,7 +22,7 @@ type threads struct {
 	instance *commands.Instance
 	output   *atomic.Pointer[outputs]
 	draining atomic.Bool
-	traffic  *commands.Traffic
+	traffic  *stats.Traffic
 	open     sync.WaitGroup
 	serving  sync.Map // *thread -> nothing
 
@@ -36,7 +36,7 @@ type thread struct {
 	socket   net.Conn // the same, but below TLS: who closes that does not wait to say goodbye
 	instance *commands.Instance
 	outlet   outlet
-	traffic  *commands.Traffic
+	traffic  *stats.Traffic
 	waking   atomic.Bool // a goroutine is on its way to resume the session
 
 	mu      sync.Mutex
@@ -129,7 +129,7 @@ func (t *thread) feed(input []byte) bool {
 	if t.failed || t.session.Closing() {
 		return false
 	}
-	t.traffic.Add(&commands.Moved{In: int64(len(input)), Reads: 1})
+	t.traffic.Add(&stats.Moved{In: int64(len(input)), Reads: 1})
 	t.session.Feed(input)
 	t.instance.Yield()
 	t.flush()
@@ -190,7 +190,7 @@ func (t *thread) flush() {
 			}
 			n, err := t.write(next)
 			t.outlet.took(t.session, n)
-			t.traffic.Add(&commands.Moved{Out: int64(n), Writes: 1})
+			t.traffic.Add(&stats.Moved{Out: int64(n), Writes: 1})
 			if err != nil {
 				t.fail()
 				return

@@ -11,7 +11,7 @@ const redcon = "github.com/tidwall/redcon"
 // mayImport says for each package which packages its code imports, its tests aside: those of the project, then those
 // of others. The standard library is free to all. The chain to remember is
 //
-//	quota < gcra, window, lease < store < commands < server < cmd
+//	quota < gcra, window, lease < store < command < families < commands < server < cmd
 //
 // with resp and transcript as leaves at its side. A trailing /... means a package and those below it.
 var mayImport = map[string][]string{
@@ -39,12 +39,25 @@ var mayImport = map[string][]string{
 		"internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/store",
 		"github.com/stretchr/testify/...", "pgregory.net/rapid", "github.com/anishathalye/porcupine",
 	},
+	"internal/stats": {},
+	"internal/command": {
+		"internal/quota", "internal/gcra", "internal/store", "internal/resp", "internal/topk", "internal/match", "internal/acl",
+	},
+
+	// A family knows the language of commands and the store, and no other family.
+	"internal/commands/limiter": {
+		"internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/store", "internal/resp", "internal/command",
+		"internal/topk",
+	},
+	"internal/commands/value":    {"internal/store", "internal/resp", "internal/command", "github.com/zeebo/xxh3"},
+	"internal/commands/keyspace": {"internal/store", "internal/resp", "internal/command", "internal/match"},
+
 	"internal/commands": {
-		"internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/store", "internal/resp", "internal/meter",
-		"internal/topk", "internal/match", "internal/acl", "internal/option", "github.com/zeebo/xxh3",
+		"internal/commands/...", "internal/command", "internal/stats",
+		"internal/quota", "internal/store", "internal/resp", "internal/meter", "internal/match", "internal/acl", "internal/option",
 	},
 	"internal/server": {
-		"internal/commands", "internal/resp", "internal/meter", "internal/option",
+		"internal/commands", "internal/resp", "internal/meter", "internal/option", "internal/stats",
 		"golang.org/x/sys/unix",
 	},
 	"cmd/cellserver": {
@@ -60,6 +73,8 @@ var layers = [][]string{
 	{"internal/quota"},
 	{"internal/gcra", "internal/window", "internal/lease"},
 	{"internal/store"},
+	{"internal/command"},
+	{"internal/commands/limiter", "internal/commands/value", "internal/commands/keyspace"},
 	{"internal/commands"},
 	{"internal/server"},
 	{"cmd/cellserver"},

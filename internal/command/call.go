@@ -1,0 +1,245 @@
+package command
+
+import (
+	"cellserver/internal/gcra"
+	"cellserver/internal/resp"
+	"cellserver/internal/store"
+	"cellserver/internal/topk"
+	"context"
+	"runtime"
+	"strings"
+	"sync/atomic"
+)
+
+// Server is what all calls of a server share.
+type Server struct {
+	Table      *Table
+	Clock      store.Clock
+	Databases  int
+	MaxKeySize int // bytes
+	Limits     atomic.Pointer[resp.Limits]
+}
+
+// InSession is what a command may ask of the session in whose turn its call is made.
+type InSession interface {
+	// HandOver has the call made again beside the event loop. What it has written so far must have been taken back.
+	HandOver()
+}
+
+// Beside is what a call needs that is made beside its session, where it may take long.
+type Beside interface {
+	// GiveWay lets others have the place of the call for a while, if they wait for it.
+	GiveWay()
+	// Keep counts bytes of the reply, as they come. It may wait; its error ends the call.
+	Keep(bytes int) error
+}
+
+// Call is one command on its way: the words bound to the row's grammar, and where the reply goes. A row reads its
+// arguments in the order of its grammar, each with the method of its kind.
+type Call struct {
+	Context context.Context
+	Session InSession // nil for a call that is made beside its session, as those of an Unbounded row
+	View    store.View
+	Out     *resp.Writer
+
+	Server *Server
+	Client any // whose call it is: a session, which commands of connections know
+
+	Beside        Beside              // nil in a session's turn
+	Around        func(c *Call) error // makes the call, with what is to be done before and after it; nil for nothing
+	Caching       bool                // CLIENT CACHING was said
+	Row           *Command
+	Words         [][]byte // the command's name first
+	Bound         [MaxArgs]bound
+	IsBound       bool           // to words of this row
+	Rule          store.Rule     // of the limiter that is asked
+	Latest        gcra.Memo      // of the latest CL.THROTTLE
+	Takes         []store.Taking // of CL.ALL
+	Value         []byte         // that was read last
+	Shown         []byte         // lines for MONITOR, of a transaction
+	Limits        int64          // decisions that limited, not counted yet
+	Hits, Misses  int64          // keys that were read, not counted yet
+	Moved         int            // bytes of values, by this call
+	Sampling      topk.Sampling  // of limiters' decisions, for CL.TOP
+	Last          bool           // the conversation ends with its reply
+	Then          func()         // what the session does when it takes the reply, of a call that is made beside it
+	Later         *Later         // of the transaction that is being executed; nil outside of one
+	Lasts         bool           // it goes on when its row has run: who ends it says how long it took
+	HandedOver    bool           // it is made again beside its session, where it is timed and shown
+	Steps         int            // of matching patterns, that are left to a transaction
+	InTransaction bool           // EXEC makes it, with its keys locked
+	Next          int
+}
+
+// bound is an argument's value in one call. It holds no pointer: the words are the call's.
+type bound struct {
+	At int   // number of its word in the call, of its first if it repeats; 0 if it was left out
+	N  int64 // of an integer; of OneOf, 1 + the token's number; 1 for a flag that is there
+}
+
+// MaxArgs bounds a row's arguments, so that a call needs no memory of its own.
+const MaxArgs = 12
+
+func (c *Call) arg() *bound {
+	c.Next++
+	return &c.Bound[c.Next-1]
+}
+
+// Key is a key, borrowed from the input.
+func (c *Call) Key() []byte { return c.Words[c.arg().At] }
+
+// Word is a word as it came, borrowed from the input; nil if it is optional and was left out.
+func (c *Call) Word() []byte {
+	if b := c.arg(); b.At != 0 {
+		return c.Words[b.At]
+	}
+	return nil
+}
+
+// Int is an integer within its bounds, or its default.
+func (c *Call) Int() int64 { return c.arg().N }
+
+// Choice is 1 + the number of the token that was given, 0 for none.
+func (c *Call) Choice() int { return int(c.arg().N) }
+
+// ChoiceOf is Choice, and the word behind the token.
+func (c *Call) ChoiceOf() (choice int, word []byte) {
+	b := c.arg()
+	if b.At != 0 {
+		word = c.Words[b.At]
+	}
+	return int(b.N), word
+}
+
+// Flag says whether the token was given.
+func (c *Call) Flag() bool { return c.arg().N != 0 }
+
+// Many is the words of an argument that repeats, borrowed from the input.
+func (c *Call) Many() [][]byte {
+	if b := c.arg(); b.At != 0 {
+		return c.Words[b.At:]
+	}
+	return nil
+}
+
+// Run binds the words and lets the row answer. If the call repeats the one before it, about another key, so does the binding.
+func (c *Call) Run(row *Command, words [][]byte, repeats bool) (err error) {
+	bound := repeats && c.IsBound && c.Row == row
+	c.Row, c.Words, c.Next, c.IsBound, c.Moved = row, words, 0, false, 0
+	c.Lasts, c.HandedOver = false, false
+	switch {
+	case bound:
+		err = c.CheckKey(words[1])
+	case row.Parent != nil:
+		err = c.bind(2)
+	default:
+		err = c.bind(1)
+	}
+	if err != nil {
+		return err
+	}
+	c.IsBound = true
+	if c.Around != nil {
+		return c.Around(c)
+	}
+	return row.Run(c)
+}
+
+// Found counts a key that was read: whether it was there.
+func (c *Call) Found(there bool) {
+	if there {
+		c.Hits++
+	} else {
+		c.Misses++
+	}
+}
+
+// OneIf writes 1 or 0.
+func (c *Call) OneIf(done bool) {
+	n := int64(0)
+	if done {
+		n = 1
+	}
+	c.Out.Int(n)
+}
+
+// Gives says whether a call has one of the options.
+func (c *Call) Gives(tokens ...string) bool {
+	for i, a := range c.Row.Args {
+		for _, token := range tokens {
+			if len(a.Tokens) == 1 && a.Tokens[0] == token && c.Bound[i].At != 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// EventNames are the events that a call is to a key, in their order, given what happened to it.
+func (c *Call) EventNames(why store.Why) []string {
+	row := c.Row
+	changes := row.Event
+	switch {
+	case row.EventOf != nil:
+		changes = row.EventOf(c)
+	case changes == "":
+		changes = row.Name
+	}
+	switch {
+	case why == store.Expired:
+		return []string{ExpiredEvent}
+	case why == store.Made:
+		return append([]string{NewEvent}, strings.Fields(changes)...)
+	case why != store.Deleted:
+		return strings.Fields(changes)
+	case row.Taken == ExpiredEvent: // it was written, and its time was over then
+		return append(strings.Fields(changes), ExpiredEvent)
+	case row.Taken != "":
+		return []string{row.Taken}
+	}
+	return []string{DeletedEvent}
+}
+
+// The names of events that are not the names of commands.
+const (
+	ExpiredEvent = "expired"
+	DeletedEvent = "del"
+	MissedEvent  = "keymiss"
+	NewEvent     = "new"
+)
+
+// ChangeIf answers 1 if there was something to change, and 0 if not.
+func (c *Call) ChangeIf(key []byte, edit func(e store.Entry) (store.Change, error)) error {
+	done := false
+	err := c.View.Edit(c.Context, key, func(e store.Entry, _ []byte) (store.Change, error) {
+		change, err := edit(e)
+		done = change.What != store.Leave
+		c.Moved += len(change.Value.Bytes)
+		return change, err
+	})
+	if err != nil {
+		return err
+	}
+	c.OneIf(done)
+	return nil
+}
+
+// GiveWay is called by a call that may take long between pieces of its work, of a fraction of a millisecond: others that wait for its place
+// have theirs. In a transaction, whose keys are locked, nothing waits for it.
+func (c *Call) GiveWay() {
+	if c.InTransaction {
+		return
+	}
+	runtime.Gosched()
+	if c.Beside != nil {
+		c.Beside.GiveWay()
+	}
+}
+
+// Keep counts bytes of a reply that may get long, as they come. In a transaction replies have another bound, and nothing may wait.
+func (c *Call) Keep(bytes int) error {
+	if c.Beside == nil || c.InTransaction {
+		return nil
+	}
+	return c.Beside.Keep(bytes)
+}

@@ -1,0 +1,496 @@
+package command
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"cellserver/internal/acl"
+)
+
+// COMMAND: what the table says of itself, all of it derived from the rows.
+
+var Introspection = Command{
+	Name: "command", Group: "server", Category: "connection", Since: "2.8.13", Complexity: "O(N) in the number of commands",
+	Flags: Loading | Stale, Traits: Sessionless, Tips: []string{"nondeterministic_output_order"}, Min: 1, AnyMore: true,
+	Summary: "Describes all commands.", Reply: "An array of what COMMAND INFO says, one element a command.",
+	Subs: []*Command{&commandCount, &commandDocs, &commandGetKeys, &commandGetKeysAndFlags, &commandInfo, &commandList, HelpOf("command", "5.0.0")},
+	Run:  describeAll,
+}
+
+func describeAll(c *Call) error {
+	rows := c.Server.Table.Rows
+	c.Out.Array(len(rows))
+	for _, row := range rows {
+		row.writeInfo(c)
+	}
+	return nil
+}
+
+const aboutCommands = Loading | Stale
+
+var commandCount = Command{
+	Name: "command|count", Group: "server", Category: "connection", Since: "2.8.13", Complexity: "O(1)", Flags: aboutCommands,
+	Summary: "Counts the commands.", Reply: "Their number.",
+	Run: func(c *Call) error {
+		c.Out.Int(int64(len(c.Server.Table.Rows)))
+		return nil
+	},
+}
+
+var commandInfo = Command{
+	Name: "command|info", Group: "server", Category: "connection", Since: "2.8.13", Complexity: "O(N) in the number of names",
+	Flags: aboutCommands, Cost: Unbounded, Tips: []string{"nondeterministic_output_order"},
+	Summary: "Describes commands for programs: arity, flags, key positions, ACL categories, tips, key specs, subcommands.",
+	Args:    []Arg{Word("command-name").Optional().Many()},
+	Reply:   "An array, one element a name: ten elements, or nil if there is no such command.",
+	Run: func(c *Call) error {
+		names := c.Many()
+		if len(names) == 0 {
+			return describeAll(c)
+		}
+		c.Out.Array(len(names))
+		for _, name := range names {
+			if row := c.Server.Table.Named(name); row != nil {
+				row.writeInfo(c)
+			} else {
+				c.Out.Null()
+			}
+		}
+		return nil
+	},
+}
+
+// Named finds a row by the name that COMMAND uses: "get", "client|id".
+func (t *Table) Named(name []byte) *Command { return t.ByName[strings.ToLower(string(name))] }
+
+// writeInfo is one element of COMMAND INFO.
+func (row *Command) writeInfo(c *Call) {
+	first, last, step := row.shownPositions()
+	c.Out.Array(10)
+	c.Out.BulkString(row.Name)
+	c.Out.Int(int64(row.Grammar.arity()))
+	writeStatuses(c, row.flagNames())
+	c.Out.Int(int64(first))
+	c.Out.Int(int64(last))
+	c.Out.Int(int64(step))
+	writeStatuses(c, row.Categories())
+	c.Out.Set(len(row.Tips))
+	for _, tip := range row.Tips {
+		c.Out.BulkString(tip)
+	}
+	row.writeKeySpecs(c, first, last, step)
+	if len(row.Subs) == 0 {
+		c.Out.Set(0) // as in Redis, where subcommands themselves are an array
+		return
+	}
+	c.Out.Array(len(row.Subs))
+	for _, sub := range row.Subs {
+		sub.writeInfo(c)
+	}
+}
+
+func writeStatuses(c *Call, names []string) {
+	c.Out.Set(len(names))
+	for _, name := range names {
+		c.Out.Status(name)
+	}
+}
+
+// KeyPositions says where a call's keys stand: the first word, the last (-1 if it is the call's last), and the step.
+func (row *Command) KeyPositions() (first, last, step int) {
+	if row.Keys != nil && row.FirstKey == 0 {
+		return 0, 0, 0
+	}
+	if row.Keys != nil {
+		return row.FirstKey, row.FirstKey, 1 // more may follow
+	}
+	name := strings.Count(row.Name, "|") + 1 // words
+	for i, a := range row.Args {
+		switch {
+		case a.kind != keyArg:
+			continue
+		case a.many:
+			return i + name, -1, a.step()
+		case first == 0:
+			first = i + name
+		}
+		last, step = i+name, 1
+	}
+	return first, last, step
+}
+
+// shownPositions is keyPositions, or says the same of shard channels.
+func (row *Command) shownPositions() (first, last, step int) {
+	switch {
+	case row.ChannelAt == 0:
+		return row.KeyPositions()
+	case row.Args[0].many:
+		return row.ChannelAt, -1, 1
+	}
+	return row.ChannelAt, row.ChannelAt, 1
+}
+
+func (row *Command) flagNames() (names []string) {
+	if row.Keys != nil {
+		defer func() { names = append(names, "movablekeys") }()
+	}
+	for _, f := range flagNames {
+		if row.Flags&f.flag != 0 {
+			names = append(names, f.name)
+		}
+	}
+	return names
+}
+
+// Categories are the ACL categories, in Redis's order.
+func (row *Command) Categories() (names []string) {
+	groups := strings.Fields(row.Category)
+	if len(groups) == 0 {
+		groups = []string{cmp.Or(map[string]string{"generic": "keyspace", "limiter": "ratelimit", "transactions": "transaction"}[row.Group], row.Group)}
+	}
+	has := map[string]bool{
+		"read": row.Flags&ReadOnly != 0, "write": row.Flags&Write != 0, "admin": row.Flags&Admin != 0,
+		"fast": row.Flags&Fast != 0, "slow": row.Flags&Fast == 0, "dangerous": row.Flags&Dangerous != 0, "pubsub": row.Flags&PubSub != 0,
+	}
+	for _, group := range groups {
+		has[group] = true
+	}
+	for _, name := range acl.Categories() {
+		if has[name] {
+			names = append(names, "@"+name)
+		}
+	}
+	return names
+}
+
+// writeKeySpecs says the same as keyPositions, in the way of Redis 7: where the search for keys begins, and how to find
+// them from there. Keys with which different things are done have a spec each.
+func (row *Command) writeKeySpecs(c *Call, first, last, step int) {
+	if row.KeyCountAt > 0 {
+		c.Out.Set(1)
+		row.writeKeySpec(c, 0, row.KeyCountAt, func() {
+			writeSpec(c, "keynum", "keynumidx", 0, "firstkey", 1, "keystep", row.KeyStep)
+		})
+		return
+	}
+	if first == 0 {
+		c.Out.Set(0)
+		return
+	}
+	if last > 0 {
+		last -= first // counted from the first key, or back from the end
+	}
+	specs := len(row.access)
+	if specs > 1 {
+		last = 0
+	}
+	c.Out.Set(specs)
+	for i := range specs {
+		row.writeKeySpec(c, i, first+i, func() { writeSpec(c, "range", "lastkey", last, "keystep", step, "limit", 0) })
+	}
+}
+
+// writeKeySpec writes one: where its search begins, and how keys are found from there.
+func (row *Command) writeKeySpec(c *Call, number, first int, writeSearch func()) {
+	c.Out.Map(3)
+	c.Out.BulkString("flags")
+	writeStatuses(c, row.keyAccess(row.KeyAccess, number))
+	c.Out.BulkString("begin_search")
+	writeSpec(c, "index", "index", first)
+	c.Out.BulkString("find_keys")
+	writeSearch()
+}
+
+// writeSpec writes a part of a key spec: its type, and the fields of that, names and numbers by turns.
+func writeSpec(c *Call, kind string, fields ...any) {
+	c.Out.Map(2)
+	c.Out.BulkString("type")
+	c.Out.BulkString(kind)
+	c.Out.BulkString("spec")
+	c.Out.Map(len(fields) / 2)
+	for i := 0; i < len(fields); i += 2 {
+		c.Out.BulkString(fields[i].(string))
+		c.Out.Int(int64(fields[i+1].(int)))
+	}
+}
+
+// keyAccess is what a KeyAccess says of one of the keys as COMMAND INFO spells it: the two letters large, the rest small.
+func (row *Command) keyAccess(access string, key int) []string {
+	if row.ChannelAt != 0 {
+		return []string{"not_key"}
+	}
+	each := strings.Split(access, ",")
+	words := strings.Fields(each[min(key, len(each)-1)])
+	for i := range words {
+		if i > 0 {
+			words[i] = strings.ToLower(words[i])
+		}
+	}
+	return words
+}
+
+var commandList = Command{
+	Name: "command|list", Group: "server", Category: "connection", Since: "7.0.0", Complexity: "O(N) in the number of commands",
+	Flags: aboutCommands, Traits: Sessionless, Tips: []string{"nondeterministic_output_order"},
+	Summary: "Lists the names of the commands.",
+	Args:    []Arg{Word("[FILTERBY MODULE name | ACLCAT category | PATTERN pattern]").Optional().Many()},
+	Reply:   "The names.",
+	Run: func(c *Call) error {
+		wanted, done, err := c.listFilter(c.Many())
+		if err != nil {
+			return err
+		}
+		var names []string
+		for _, row := range c.Server.Table.ByName {
+			if wanted(row) {
+				names = append(names, row.Name)
+			}
+		}
+		if err := done(); err != nil {
+			return err
+		}
+		slices.Sort(names)
+		c.Out.Array(len(names))
+		for _, name := range names {
+			c.Out.BulkString(name)
+		}
+		return nil
+	},
+}
+
+// listFilter reads COMMAND LIST's filter. Without one all are listed, subcommands too, as in Redis. done says whether the filter could
+// look at all of them.
+func (c *Call) listFilter(words [][]byte) (wanted func(*Command) bool, done func() error, err error) {
+	done = func() error { return nil }
+	if len(words) == 0 {
+		return func(*Command) bool { return true }, done, nil
+	}
+	if len(words) != 3 || !FoldEqual(words[0], "FILTERBY") {
+		return nil, nil, ErrSyntax
+	}
+	switch what := words[2]; {
+	case FoldEqual(words[1], "MODULE"):
+		return func(*Command) bool { return false }, done, nil // there are no modules
+	case FoldEqual(words[1], "ACLCAT"):
+		category := "@" + strings.ToLower(string(what))
+		return func(row *Command) bool { return slices.Contains(row.Categories(), category) }, done, nil
+	case FoldEqual(words[1], "PATTERN"):
+		names, err := c.Match(words[2:])
+		if err != nil {
+			return nil, nil, err
+		}
+		return func(row *Command) bool { return names.Any(row.Name) }, names.Err, nil
+	}
+	return nil, nil, ErrSyntax
+}
+
+var commandGetKeys = Command{
+	Name: "command|getkeys", Group: "server", Category: "connection", Since: "2.8.13", Complexity: "O(N) in the number of words",
+	Flags: aboutCommands, Cost: Unbounded, Min: 4,
+	Summary: "Finds the keys in a call.",
+	Args:    []Arg{Word("command"), Word("arg").Many()}, Reply: "The keys.",
+	Run: func(c *Call) error {
+		_, keys, err := c.keysIn(c.Words[2:])
+		if err != nil {
+			return err
+		}
+		c.Out.Array(len(keys))
+		for _, key := range keys {
+			c.Out.Bulk(key)
+		}
+		return nil
+	},
+}
+
+// keysIn finds the row and the keys of a call that is an argument.
+func (c *Call) keysIn(words [][]byte) (row *Command, keys [][]byte, err error) {
+	row = c.Server.Table.Find(words)
+	switch {
+	case row == nil:
+		return nil, nil, Refusal("ERR Invalid command specified")
+	case !row.Grammar.Fits(len(words)):
+		return nil, nil, Refusal("ERR Invalid number of arguments specified for command")
+	}
+	keys, ok := row.KeysOf(nil, words)
+	switch {
+	case !ok:
+		return nil, nil, Refusal("ERR Invalid arguments specified for command")
+	case len(keys) == 0:
+		return nil, nil, Refusal("ERR The command has no key arguments")
+	}
+	return row, keys, nil
+}
+
+var commandGetKeysAndFlags = Command{
+	Name: "command|getkeysandflags", Group: "server", Category: "connection", Since: "7.0.0", Complexity: "O(N) in the number of words",
+	Flags: aboutCommands, Cost: Unbounded, Min: 4,
+	Summary: "Finds the keys in a call, and what it does with them.",
+	Args:    []Arg{Word("command"), Word("arg").Many()}, Reply: "A pair a key: the key, and flags as in COMMAND INFO's key specs.",
+	Run: func(c *Call) error {
+		row, keys, err := c.keysIn(c.Words[2:])
+		if err != nil {
+			return err
+		}
+		access := row.KeyAccess
+		if row.Accesses != nil {
+			access = row.Accesses(c.Words[2:])
+		}
+		if row.looks(c.Server, c.Words[2:]) {
+			access = "RO ACCESS"
+		}
+		c.Out.Array(len(keys))
+		for i, key := range keys {
+			c.Out.Array(2)
+			c.Out.Bulk(key)
+			writeStatuses(c, row.keyAccess(access, i))
+		}
+		return nil
+	},
+}
+
+// KeysOf appends the keys of a call; not ok if its words make no sense.
+func (row *Command) KeysOf(keys, words [][]byte) (all [][]byte, ok bool) {
+	if row.Keys != nil {
+		return row.Keys(keys, words)
+	}
+	return row.plainKeys(keys, words), true
+}
+
+// plainKeys is keysOf for a row whose grammar says where its keys are.
+func (row *Command) plainKeys(keys, words [][]byte) [][]byte {
+	first, last, step := row.KeyPositions()
+	if first == 0 {
+		return keys
+	}
+	if last < 0 {
+		last = len(words) - 1
+	}
+	for i := first; i <= last; i += step {
+		keys = append(keys, words[i])
+	}
+	return keys
+}
+
+var commandDocs = Command{
+	Name: "command|docs", Group: "server", Category: "connection", Since: "7.0.0", Complexity: "O(N) in the number of names",
+	Flags: aboutCommands, Cost: Unbounded, Tips: []string{"nondeterministic_output_order"},
+	Summary: "Describes commands for people.",
+	Args:    []Arg{Word("command-name").Optional().Many()},
+	Reply:   "A map from names to what the manual says: summary, since, group, complexity, arguments, subcommands.",
+	Run: func(c *Call) error {
+		rows := c.Server.Table.Rows
+		if names := c.Many(); len(names) > 0 {
+			rows = nil
+			for _, name := range names {
+				if row := c.Server.Table.Named(name); row != nil {
+					rows = append(rows, row)
+				}
+			}
+		}
+		writeDocs(c, rows)
+		return nil
+	},
+}
+
+func writeDocs(c *Call, rows []*Command) {
+	c.Out.Map(len(rows))
+	for _, row := range rows {
+		c.Out.BulkString(row.Name)
+		row.writeDocs(c)
+	}
+}
+
+func (row *Command) writeDocs(c *Call) {
+	fields := 4
+	if len(row.Args) > 0 {
+		fields++
+	}
+	if len(row.Subs) > 0 {
+		fields++
+	}
+	c.Out.Map(fields)
+	for _, f := range [][2]string{{"summary", row.Summary}, {"since", row.Since}, {"group", row.Group}, {"complexity", row.Complexity}} {
+		c.Out.BulkString(f[0])
+		c.Out.BulkString(f[1])
+	}
+	if len(row.Args) > 0 {
+		c.Out.BulkString("arguments")
+		c.Out.Array(len(row.Args))
+		for i := range row.Args {
+			row.Args[i].writeDocs(c)
+		}
+	}
+	if len(row.Subs) > 0 {
+		c.Out.BulkString("subcommands")
+		writeDocs(c, row.Subs)
+	}
+}
+
+// writeDocs describes an argument in the words of COMMAND DOCS, of which redis-cli makes its hints.
+func (a *Arg) writeDocs(c *Call) {
+	if a.pair != "" {
+		a.writePairDocs(c)
+		return
+	}
+	types := map[kind]string{keyArg: "key", wordArg: "string", intArg: "integer", choiceArg: "oneof", flagArg: "pure-token"}
+	var flags []string
+	if a.optional {
+		flags = append(flags, "optional")
+	}
+	if a.many {
+		flags = append(flags, "multiple")
+	}
+	led := a.Tokens != nil && a.kind != choiceArg
+	fields := 2
+	for _, there := range []bool{a.kind == keyArg, led, flags != nil, a.kind == choiceArg} {
+		if there {
+			fields++
+		}
+	}
+	c.Out.Map(fields)
+	c.Out.BulkString("name")
+	c.Out.BulkString(a.Name)
+	c.Out.BulkString("type")
+	c.Out.BulkString(types[a.kind])
+	if a.kind == keyArg {
+		c.Out.BulkString("key_spec_index")
+		c.Out.Int(0)
+	}
+	if led {
+		c.Out.BulkString("token")
+		c.Out.BulkString(a.Tokens[0])
+	}
+	if flags != nil {
+		c.Out.BulkString("flags")
+		writeStatuses(c, flags)
+	}
+	if a.kind == choiceArg {
+		c.Out.BulkString("arguments")
+		c.Out.Array(len(a.Tokens))
+		for _, token := range a.Tokens {
+			f := Flag(token)
+			if a.valued != "" {
+				f = Word(a.valued).After(token)
+			}
+			f.optional = false
+			f.writeDocs(c)
+		}
+	}
+}
+
+// writePairDocs describes pairs of a key and a word.
+func (a *Arg) writePairDocs(c *Call) {
+	c.Out.Map(4)
+	c.Out.BulkString("name")
+	c.Out.BulkString(a.Name + "_" + a.pair)
+	c.Out.BulkString("type")
+	c.Out.BulkString("block")
+	c.Out.BulkString("flags")
+	writeStatuses(c, []string{"multiple"})
+	c.Out.BulkString("arguments")
+	c.Out.Array(2)
+	for _, part := range []Arg{Key(a.Name), Word(a.pair)} {
+		part.writeDocs(c)
+	}
+}

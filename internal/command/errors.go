@@ -1,0 +1,75 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"cellserver/internal/store"
+)
+
+// Refusal is an error in the words that the client gets, first its class: ERR, WRONGTYPE.
+type Refusal string
+
+func (r Refusal) Error() string { return string(r) }
+
+// The refusals that more than one place speaks, in Redis's words where Redis has some: clients branch on them.
+const (
+	ErrSyntax       Refusal = "ERR syntax error"
+	ErrNotAnInteger Refusal = "ERR value is not an integer or out of range"
+	ErrWrongType    Refusal = "WRONGTYPE Operation against a key holding the wrong kind of value"
+	ErrOwnExpiry    Refusal = "ERR the expiry of a limiter key follows from its state"
+	ErrNoKey        Refusal = "ERR no such key"
+	ErrSameObject   Refusal = "ERR source and destination objects are the same"
+	ErrDatabase     Refusal = "ERR DB index is out of range"
+	ErrNotAFloat    Refusal = "ERR value is not a valid float"
+	errOutOfMemory  Refusal = "OOM command not allowed when used memory > 'maxmemory'."
+	ErrNoCluster    Refusal = "ERR This instance has cluster support disabled"
+	ErrWrongPass    Refusal = "WRONGPASS invalid username-password pair or user is disabled."
+	ErrClientName   Refusal = "ERR Client names cannot contain spaces, newlines or special characters."
+	ErrLongName     Refusal = "ERR Client names cannot be longer than 256 bytes."
+	ErrStopped      Refusal = "ERR the client went away before the command came to its end"
+)
+
+func errKeyTooLong(bound int) error {
+	return Refusal(fmt.Sprintf("ERR key is longer than max-key-size (%d bytes)", bound))
+}
+
+func ErrArity(row *Command) error {
+	return Refusal("ERR wrong number of arguments for '" + row.Name + "' command")
+}
+
+func errUnknownSub(container *Command, sub []byte) error {
+	return Refusal(fmt.Sprintf("ERR unknown subcommand '%.128s'. Try %s HELP.", sub, container.Upper()))
+}
+
+// errUnknown repeats the name and the first arguments, cut as Redis cuts them: at 128 bytes, quotes and all.
+func errUnknown(words [][]byte) error {
+	var args strings.Builder
+	for _, word := range words[1:] {
+		left := 128 - args.Len()
+		if left <= 0 {
+			break
+		}
+		fmt.Fprintf(&args, "'%s' ", word[:min(len(word), left)])
+	}
+	name := words[0][:min(len(words[0]), 128)]
+	return Refusal(fmt.Sprintf("ERR unknown command '%s', with args beginning with: %s", name, args.String()))
+}
+
+// ErrorText is the one translator from errors to what a client reads.
+func ErrorText(err error) string {
+	var r Refusal
+	switch {
+	case errors.As(err, &r):
+		return string(r)
+	case errors.Is(err, store.ErrWrongKind):
+		return string(ErrWrongType)
+	case errors.Is(err, store.ErrNotInteger):
+		return string(ErrNotAnInteger)
+	case errors.Is(err, store.ErrFull):
+		return string(errOutOfMemory)
+	default:
+		return "ERR " + err.Error()
+	}
+}

@@ -1,0 +1,104 @@
+package keyspace
+
+import (
+	"cellserver/internal/command"
+	"cellserver/internal/store"
+)
+
+// OBJECT and MEMORY USAGE: how a key is kept.
+
+var object = command.Command{
+	Name: "object", Group: "generic", Category: "none", Since: "2.2.3", Complexity: "Depends on the subcommand.", Min: 2,
+	Summary: "Commands about how a key is kept.", AnyMore: true,
+	Subs: []*command.Command{&objectEncoding, &objectFreq, &objectIdleTime, &objectRefCount, command.HelpOf("object", "6.2.0")},
+}
+
+// aboutObject makes the rows of OBJECT: nil if there is no such key.
+func aboutObject(row command.Command, answer func(c *command.Call, key []byte, e store.Entry) error) command.Command {
+	row.Group, row.Complexity, row.Flags, row.Traits, row.Tips = "generic", "O(1)", command.ReadOnly, command.ValueSized, command.Varying
+	row.KeyAccess, row.Args = "RO", []command.Arg{command.Key("key")}
+	row.Run = func(c *command.Call) error {
+		key := c.Key()
+		e, err := c.View.Lookup(c.Context, key)
+		if err != nil {
+			return err
+		}
+		if e.Kind == store.None {
+			c.Out.Null()
+			return nil
+		}
+		return answer(c, key, e)
+	}
+	return row
+}
+
+var (
+	objectEncoding = aboutObject(command.Command{
+		Name: "object|encoding", Since: "2.2.3", Summary: "Returns how a value is kept, in Redis's words.",
+		Reply: "int, embstr or raw for a value, int for a CL.THROTTLE key, else the limiter's kind; nil if there is no such key.",
+	}, func(c *command.Call, key []byte, e store.Entry) error {
+		const longestEmbedded = 44 // bytes: what Redis keeps beside its object
+		name := e.Kind.String()
+		switch e.Kind {
+		case store.Integer, store.Throttle:
+			name = "int"
+		case store.Bytes:
+			length, err := stateOf(c, key, "bytes")
+			if err != nil {
+				return err
+			}
+			if name = "raw"; length <= longestEmbedded {
+				name = "embstr"
+			}
+		}
+		c.Out.BulkString(name)
+		return nil
+	})
+
+	objectFreq = aboutObject(command.Command{
+		Name: "object|freq", Since: "4.0.0", Summary: "Refused: how often keys are used is not counted.",
+		Reply: "An error; nil if there is no such key.",
+	}, func(*command.Call, []byte, store.Entry) error {
+		return command.Refusal("ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when switching " +
+			"between policies at runtime LRU and LFU data will take some time to adjust.")
+	})
+
+	objectIdleTime = aboutObject(command.Command{
+		Name: "object|idletime", Since: "2.2.3", Summary: "Returns for how long a key was not used.",
+		Reply: "Seconds, to about one, and after 104 days from 0 again; nil if there is no such key.",
+	}, func(c *command.Call, key []byte, _ store.Entry) error {
+		idle, _, err := c.View.Idle(c.Context, key)
+		c.Out.Int(int64(idle.Seconds()))
+		return err
+	})
+
+	objectRefCount = aboutObject(command.Command{
+		Name: "object|refcount", Since: "2.2.3", Summary: "Returns how many keys share a value, as Redis counts it.",
+		Reply: "1; 2147483647 for an integer from 0 to 9999, which Redis shares; nil if there is no such key.",
+	}, func(c *command.Call, key []byte, e store.Entry) error {
+		const shared = 10000
+		count := int64(1)
+		if e.Kind == store.Integer {
+			n, err := stateOf(c, key, "value")
+			if err != nil {
+				return err
+			}
+			if 0 <= n && n < shared {
+				count = 1<<31 - 1
+			}
+		}
+		c.Out.Int(count)
+		return nil
+	})
+)
+
+// stateOf is a field of what a key holds, 0 if it has none of that name. Unlike to read the key, to ask for it is not to use it.
+func stateOf(c *command.Call, key []byte, name string) (int64, error) {
+	_, fields, err := c.View.Inspect(c.Context, key)
+	for _, f := range fields {
+		if f.Name == name {
+			return f.Value, err
+		}
+	}
+	return 0, err
+}

@@ -1,0 +1,32 @@
+package keyspace
+
+import (
+	"cellserver/internal/command"
+	"cellserver/internal/store"
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Who has gone holds up nobody: matching stops at the next key.
+func TestMatchingStopsWithItsClient(t *testing.T) {
+	memory := store.NewMemory(store.Options{Clock: store.NewClock()})
+	for i := range 3 {
+		require.NoError(t, memory.View().Write(context.Background(), fmt.Appendf(nil, "key:%d", i), store.Value{}, store.Never))
+	}
+	gone, leave := context.WithCancel(context.Background())
+	call := &command.Call{Context: gone, View: memory.View()}
+	search := search{match: filter{pattern: []byte("k*")}}
+	for more := true; more; more = search.cursor != 0 {
+		require.NoError(t, search.goOn(call, keysAPiece))
+	}
+	require.Len(t, search.found[0].ends, 3)
+	leave()
+	err := error(nil)
+	for more := true; more && err == nil; more = search.cursor != 0 {
+		err = search.goOn(call, keysAPiece)
+	}
+	require.ErrorIs(t, err, command.ErrStopped)
+}

@@ -1,0 +1,162 @@
+package keyspace
+
+import (
+	"cellserver/internal/command"
+	"cellserver/internal/resp"
+	"cellserver/internal/store"
+)
+
+// Commands that bring what a key holds to another place, with its expiry.
+
+// here is a key of the selected database.
+func here(c *command.Call, key []byte) store.Place {
+	return store.Place{Database: c.View.Selected(), Key: key}
+}
+
+// renaming makes RENAME and RENAMENX.
+func renaming(row command.Command, replace bool, answer func(c *command.Call, done bool)) command.Command {
+	row.Group, row.Complexity, row.Flags, row.Traits, row.KeyAccess = "generic", "O(1)", command.Write, command.ValueSized, "RW ACCESS DELETE, OW UPDATE"
+	if !replace {
+		row.KeyAccess = "RW ACCESS DELETE, OW INSERT"
+		row.Flags, row.Cost = row.Flags|command.Fast, command.Constant // as Redis has it
+	}
+	row.Event, row.Taken = "rename_to", "rename_from"
+	row.Args = []command.Arg{command.Key("key"), command.Key("newkey")}
+	row.Run = func(c *command.Call) error {
+		from, to := here(c, c.Key()), here(c, c.Key())
+		c.Moved += command.Unhurried * command.FewBytes // it may be a log of a hundred thousand entries
+		there, done := false, false
+		var err error
+		c.View.Atomically(c.Context, []store.Place{from, to}, false, func() {
+			var e store.Entry
+			if e, err = c.View.Lookup(c.Context, from.Key); err != nil || e.Kind == store.None {
+				return
+			}
+			there = true
+			done, err = c.View.Transfer(c.Context, from, to, store.Transfer{Replace: replace})
+		})
+		switch {
+		case err != nil:
+			return err
+		case !there:
+			return command.ErrNoKey
+		}
+		answer(c, done)
+		return nil
+	}
+	return row
+}
+
+var (
+	rename = renaming(command.Command{Name: "rename", Since: "1.0.0", Summary: "Gives a key another name.", Reply: "OK."},
+		true, func(c *command.Call, _ bool) { c.Out.Status("OK") })
+	renameNX = renaming(command.Command{Name: "renamenx", Since: "1.0.0", Summary: "Gives a key another name, if no key has that.",
+		Reply: "1 if it was renamed, else 0."}, false, (*command.Call).OneIf)
+)
+
+var copyKey = command.Command{
+	Name: "copy", Group: "generic", Since: "6.2.0", Complexity: "O(N) in the size of what the key holds", Flags: command.Write | command.DenyOOM, Traits: command.ValueSized | command.AnyKey,
+	Summary: "Copies what a key holds, and when it expires, to another.", KeyAccess: "RO ACCESS, OW UPDATE", Event: "copy_to",
+	Args:  []command.Arg{command.Key("source"), command.Key("destination"), command.Word("[DB destination-db] [REPLACE]").Optional().Many()},
+	Reply: "1 if it was copied, else 0.",
+	Run: func(c *command.Call) (err error) {
+		from, to := here(c, c.Key()), here(c, c.Key())
+		replace := false
+		for words := c.Many(); len(words) > 0; {
+			switch {
+			case command.FoldEqual(words[0], "REPLACE"):
+				replace, words = true, words[1:]
+			case command.FoldEqual(words[0], "DB") && len(words) > 1:
+				if to.Database, err = parseDatabase(c, words[1]); err != nil {
+					return err
+				}
+				words = words[2:]
+			default:
+				return command.ErrSyntax
+			}
+		}
+		c.Moved += command.Turn * command.FewBytes // it may be a log of a hundred thousand entries, or ten thousand leases
+		return transfer(c, from, to, store.Transfer{Copy: true, Replace: replace})
+	},
+}
+
+// parseDatabase reads the number of a database that there is.
+func parseDatabase(c *command.Call, word []byte) (int, error) {
+	n, err := command.ParseIndex(word)
+	if err == nil && (n < 0 || n >= int64(c.Server.Databases)) {
+		err = command.ErrDatabase
+	}
+	return int(n), err
+}
+
+func transfer(c *command.Call, from, to store.Place, how store.Transfer) error {
+	if from.Database == to.Database && string(from.Key) == string(to.Key) {
+		return command.ErrSameObject
+	}
+	done, err := c.View.Transfer(c.Context, from, to, how)
+	if err != nil {
+		return err
+	}
+	c.OneIf(done)
+	return nil
+}
+
+var move = command.Command{
+	Name: "move", Group: "generic", Since: "1.0.0", Complexity: "O(1)", Flags: command.Write | command.Fast, Cost: command.Constant, Traits: command.ValueSized | command.AnyKey,
+	Summary: "Moves a key to another database.", KeyAccess: "RW ACCESS UPDATE", Event: "move_to", Taken: "move_from",
+	Args: []command.Arg{command.Key("key"), command.Word("db")}, Reply: "1 if it was moved, 0 if there is no such key here, or one there.",
+	Run: func(c *command.Call) error {
+		key, word := c.Key(), c.Word()
+		db, ok := resp.ParseInt(word)
+		if !ok {
+			return command.ErrNotAnInteger
+		}
+		if db < 0 || db >= int64(c.Server.Databases) {
+			return command.ErrDatabase
+		}
+		return transfer(c, here(c, key), store.Place{Database: int(db), Key: key}, store.Transfer{})
+	},
+}
+
+func (k *Family) swapDB() *command.Command {
+	return &command.Command{
+		Name: "swapdb", Group: "server", Category: "keyspace", Since: "4.0.0", Complexity: "O(1)", Flags: command.Write | command.Fast | command.Dangerous, Cost: command.Constant, Traits: command.AnyKey | command.SwapsDatabases,
+		Effort:  &command.Effort{Fixed: func([][]byte) int { return swapWorth }},
+		Summary: "Has two databases change their numbers.", Args: []command.Arg{command.Word("index1"), command.Word("index2")}, Reply: "OK.",
+		Run: func(c *command.Call) error {
+			var numbers [2]int
+			for i, which := range []string{"first", "second"} {
+				n, ok := resp.ParseInt(c.Word())
+				if !ok {
+					return command.Refusal("ERR invalid " + which + " DB index")
+				}
+				if numbers[i] = int(n); n < 0 || n >= int64(c.Server.Databases) {
+					numbers[i] = -1
+				}
+			}
+			if min(numbers[0], numbers[1]) < 0 {
+				return command.ErrDatabase
+			}
+			c.Out.Status("OK")
+			return k.swap(c, numbers[0], numbers[1])
+		},
+	}
+}
+
+// swapWorth is what it counts of a turn to lock every key of all databases, in bytes that could be
+// moved meanwhile.
+const swapWorth = command.Unhurried * command.FewBytes
+
+// swap is one step with what it means for those who watch.
+func (k *Family) swap(c *command.Call, a, b int) (err error) {
+	if a == b {
+		return nil
+	}
+	c.Moved += swapWorth
+	defer k.Flushed(c.View.Signed())
+	c.View.Atomically(c.Context, nil, true, func() {
+		k.Swapping(c, a, b)
+		err = c.View.Swap(c.Context, a, b)
+	})
+	return err
+}

@@ -1,0 +1,240 @@
+package limiter
+
+import (
+	"bytes"
+	"cellserver/internal/command"
+	"cellserver/internal/gcra"
+	"cellserver/internal/quota"
+	"cellserver/internal/store"
+	"cellserver/internal/window"
+	"hash/maphash"
+)
+
+func (l *Family) all() *command.Command {
+	return &command.Command{
+		Name: "cl.all", Group: "limiter", Since: "1.0.0", Complexity: "O(N) in the number of limiters, and a comparison of each two keys", Flags: command.Write | command.Fast, Cost: command.Constant,
+		Summary: "Takes from several limiters, or from none (all or nothing).", KeyAccess: "RW ACCESS UPDATE",
+		Args: []command.Arg{command.Int("count").Min(1).Max(maxTakings),
+			command.Word("LIMITER key args... quantity [LIMITER key args... quantity ...] [PEEK] [MS]").Many()},
+		AnyMore: true, Keys: takingKeys, FirstKey: 3, Decides: true, Peeks: allPeeks,
+		Reply: `Each limiter is THROTTLE key max_burst count_per_period period quantity, or FIXED, SLIDING or SLIDINGLOG key limit
+period quantity; count is how many there are, 1 to 64. The reply: limited, 0 if every limiter allowed its quantity and all
+were taken, 1 if one did not and none was; retry_after, the longest of those that limited, -1 if none did or one never will
+allow it; then for each limiter its five integers. When limited, remaining and reset_after of each are what is there.`,
+		Run: func(c *command.Call) error {
+			takes, rest, err := l.takings(c, c.Words[2:], int(c.Int()))
+			defer clear(takes) // the keys are borrowed
+			peek, ms, ok := allOptions(rest)
+			if !ok {
+				return command.ErrSyntax // which comes before what a number is said to be
+			}
+			if err != nil {
+				return err
+			}
+			if repeatsKey(takes) {
+				return command.Refusal("ERR CL.ALL takes a key once")
+			}
+			decisions, _, err := c.View.TakeAll(c.Context, takes, peek)
+			if l.limitsFull(err) && decisions != nil {
+				err = nil
+				for i := range decisions {
+					if d := &decisions[i]; d.Limited {
+						*d = noRoom(takes[i].Rule.Size())
+					}
+				}
+			}
+			if err != nil {
+				return err
+			}
+			for i := range takes {
+				l.seen(c, takes[i].Key, decisions[i].Limited)
+			}
+			allDecisions(c, decisions, ms)
+			return nil
+		},
+	}
+}
+
+// allPeeks says whether PEEK stands behind the limiters.
+func allPeeks(c *command.Call) bool {
+	words := c.Words[2:]
+	for range c.Int() {
+		_, n := takingKind(words)
+		if n == 0 {
+			return false
+		}
+		words = words[n:]
+	}
+	peek, _, ok := allOptions(words)
+	return peek && ok
+}
+
+// maxTakings bounds the limiters of one call.
+const maxTakings = 64
+
+// takingKind is the kind of the limiter that the words begin with, and how many they are, its name and key included; 0 if they
+// begin with none, or it has not enough of them.
+func takingKind(words [][]byte) (kind store.Kind, n int) {
+	if len(words) == 0 {
+		return store.None, 0
+	}
+	switch name := words[0]; {
+	case command.FoldEqual(name, "THROTTLE"):
+		kind, n = store.Throttle, 6
+	case command.FoldEqual(name, "FIXED"):
+		kind, n = store.Fixed, 5
+	case command.FoldEqual(name, "SLIDING"):
+		kind, n = store.Sliding, 5
+	case command.FoldEqual(name, "SLIDINGLOG"):
+		kind, n = store.SlidingLog, 5
+	}
+	if len(words) < n {
+		return store.None, 0
+	}
+	return kind, n
+}
+
+// allOptions reads what follows the limiters: PEEK and MS, in any order, each once.
+func allOptions(words [][]byte) (peek, ms, ok bool) {
+	for _, word := range words {
+		switch {
+		case command.FoldEqual(word, "PEEK") && !peek:
+			peek = true
+		case command.FoldEqual(word, "MS") && !ms:
+			ms = true
+		default:
+			return false, false, false
+		}
+	}
+	return peek, ms, true
+}
+
+// fewTakings is for how many limiters a session keeps the room between calls: idle sessions are many.
+const fewTakings = 8
+
+// takings reads the limiters, and what follows them; nil and an error that is of syntax if there are not so many. A few are in memory
+// of the call's, until the next one.
+func (l *Family) takings(c *command.Call, words [][]byte, count int) (takes []store.Taking, rest [][]byte, err error) {
+	switch {
+	case count > fewTakings:
+		takes = make([]store.Taking, count)
+	case c.Takes == nil:
+		c.Takes = make([]store.Taking, fewTakings)
+		fallthrough
+	default:
+		takes = c.Takes[:count]
+	}
+	for i := range takes {
+		kind, n := takingKind(words)
+		if n == 0 {
+			return takes, nil, command.ErrSyntax
+		}
+		if err == nil {
+			err = l.taking(c, &takes[i], kind, words[1:n])
+		}
+		words = words[n:]
+	}
+	return takes, words, err
+}
+
+// taking reads one limiter's key and numbers.
+func (l *Family) taking(c *command.Call, t *store.Taking, kind store.Kind, words [][]byte) (err error) {
+	t.Key, t.Rule.Kind = words[0], kind
+	if err := c.CheckKey(t.Key); err != nil {
+		return err
+	}
+	var numbers [4]int64
+	for i, word := range words[1:] {
+		n, ok := command.ParseInteger(word, true)
+		switch {
+		case !ok && isOption(word):
+			return command.ErrSyntax // a number is missing before it
+		case !ok:
+			return command.ErrNotAnInteger
+		}
+		numbers[i] = n
+	}
+	t.Quantity = numbers[len(words)-2]
+	switch kind {
+	case store.Throttle:
+		t.Rule.Throttle, err = gcra.NewLimit(numbers[0], numbers[1], numbers[2])
+	case store.SlidingLog:
+		t.Rule.Log, err = window.NewLogLimit(numbers[0], numbers[1], l.MaxLogLimit)
+	default:
+		t.Rule.Window, err = window.NewLimit(numbers[0], numbers[1])
+	}
+	return err
+}
+
+// isOption knows the options of limiters, of which CL.ALL has some.
+func isOption(word []byte) bool {
+	return command.FoldEqual(word, "PEEK") || command.FoldEqual(word, "MS") || command.FoldEqual(word, "UPTO") || command.FoldEqual(word, "FORCE")
+}
+
+// keySeed is of hashes that tell keys of one call apart.
+var keySeed = maphash.MakeSeed()
+
+// repeatsKey compares the keys of a few limiters with one another, and of more their hashes: keys may be long, and differ at the end.
+func repeatsKey(takes []store.Taking) bool {
+	if len(takes) > fewTakings {
+		known := make(map[uint64]int, len(takes))
+		for i := range takes {
+			hash := maphash.Bytes(keySeed, takes[i].Key)
+			if other, is := known[hash]; is && bytes.Equal(takes[i].Key, takes[other].Key) {
+				return true
+			}
+			known[hash] = i
+		}
+		return false
+	}
+	for i := range takes {
+		for j := range i {
+			if bytes.Equal(takes[i].Key, takes[j].Key) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// takingKeys appends the keys of a call.
+func takingKeys(keys, words [][]byte) (all [][]byte, ok bool) {
+	count, ok := command.ParseInteger(words[1], true)
+	if !ok || count < 1 || count > maxTakings {
+		return keys, false
+	}
+	words = words[2:]
+	for range count {
+		_, n := takingKind(words)
+		if n == 0 {
+			return keys, false
+		}
+		keys, words = append(keys, words[1]), words[n:]
+	}
+	return keys, true
+}
+
+// allDecisions writes CL.ALL's reply.
+func allDecisions(c *command.Call, decisions []quota.Decision, ms bool) {
+	limited, retry := int64(0), int64(quota.Never)
+	for _, d := range decisions {
+		if !d.Limited {
+			continue
+		}
+		if limited == 0 || retry != quota.Never {
+			retry = max(retry, d.RetryAfter)
+		}
+		if limited = 1; d.RetryAfter == quota.Never {
+			retry = quota.Never
+			break
+		}
+	}
+	limits := c.Limits + limited // it is one decision
+	c.Out.Array(2 + len(decisions))
+	c.Out.Int(limited)
+	c.Out.Int(command.WholeUnits(retry, ms))
+	for i := range decisions {
+		decision(c, &decisions[i], quota.Take, ms)
+	}
+	c.Limits = limits
+}

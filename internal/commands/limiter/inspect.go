@@ -1,0 +1,50 @@
+package limiter
+
+import (
+	"cellserver/internal/command"
+	"cellserver/internal/store"
+)
+
+func (l *Family) inspect() *command.Command {
+	return &command.Command{
+		Name: "cl.inspect", Group: "limiter", Since: "1.0.0", Complexity: "O(1); O(N) in the number of holders of leases", Flags: command.ReadOnly | command.Fast, Cost: command.Constant, Traits: command.ValueSized,
+		Summary:   "Shows what a key holds.",
+		KeyAccess: "RO ACCESS",
+		Args:      []command.Arg{command.Key("key")},
+		Reply: `A map: kind; state, the kind's own fields by name (of cl.throttle: tat, the theoretical arrival time in Unix
+nanoseconds; of cl.fixed: start, used; of cl.sliding: start, previous, current; of cl.slidinglog: entries, used, oldest,
+newest; of cl.lease: holders, held; instants are Unix nanoseconds); expires_ms, the milliseconds until the key is as if
+never used. Nil if there is no such key.`,
+		Run: func(c *command.Call) error {
+			e, fields, err := c.View.Inspect(c.Context, c.Key())
+			if err != nil {
+				return err
+			}
+			if e.Kind == store.None {
+				c.Out.Null()
+				return nil
+			}
+			if e.Kind == store.Lease {
+				c.Moved += int(fields[0].Value) * leaseWorth // each was looked at
+			}
+			c.Out.Map(3)
+			c.Out.BulkString("kind")
+			c.Out.BulkString(e.Kind.String())
+			c.Out.BulkString("state")
+			c.Out.Map(len(fields))
+			for _, f := range fields {
+				c.Out.BulkString(f.Name)
+				if f.Instant {
+					f.Value = c.Unix(f.Value)
+				}
+				c.Out.Int(f.Value)
+			}
+			c.Out.BulkString("expires_ms")
+			c.Out.Int(c.ExpiresIn(e))
+			return nil
+		},
+	}
+}
+
+// leaseWorth is what a look at a lease counts of a turn, in bytes that could be moved meanwhile.
+const leaseWorth = 16

@@ -1,0 +1,119 @@
+package limiter
+
+import (
+	"cellserver/internal/command"
+	"cellserver/internal/lease"
+	"cellserver/internal/quota"
+	"time"
+)
+
+// Leases: a limit on how much is held at once.
+
+var (
+	ttlArg    = command.Int("ttl").Min(1).Max(maxPeriod)
+	holderArg = command.Word("holder")
+)
+
+// leasesMoved is what a change of leases counts of a turn: 4 bytes of each of 10,000 holders may be moved within a cache.
+const leasesMoved = 2 * command.FewBytes
+
+func (l *Family) acquire() *command.Command {
+	return &command.Command{
+		Name: "cl.acquire", Group: "limiter", Since: "1.0.0", Complexity: "O(N) in the number of holders: 4 bytes each are moved", Flags: command.Write | command.Fast, Cost: command.Constant, Traits: command.DecimalWords,
+		Summary: "Takes permits for a time, if no more than the limit are held at once (leases).", KeyAccess: "RW ACCESS UPDATE",
+		Args: []command.Arg{command.Key("key"), limitArg, ttlArg, holderArg, command.Int("quantity").Min(0).Or(1), msArg},
+		Reply: `Five integers: limited (0 granted, 1 limited); limit; remaining, the permits that nobody holds, after this call;
+retry_after, the seconds until enough leases of others have ended (-1 if it was granted, or never can be); reset_after, the
+seconds until the last lease ends.`,
+		Decides: true,
+		Run: func(c *command.Call) error {
+			key := c.Key()
+			limit, ttl, holder, quantity := c.Int(), c.Int(), c.Word(), c.Int()
+			r, err := lease.NewRequest(limit, ttl, holder, quantity)
+			if err != nil {
+				return err
+			}
+			ms := c.Flag()
+			c.Moved += leasesMoved
+			d, err := c.View.Acquire(c.Context, key, r, l.MaxHolders)
+			if err != nil {
+				return l.undecided(c, err, key, limit, quota.Take, ms)
+			}
+			l.seen(c, key, d.Limited)
+			decision(c, &d, quota.Take, ms)
+			return nil
+		},
+	}
+}
+
+func (l *Family) renew() *command.Command {
+	return &command.Command{
+		Name: "cl.renew", Group: "limiter", Since: "1.0.0", Complexity: "O(N) in the number of holders: 4 bytes each are moved", Flags: command.Write | command.Fast, Cost: command.Constant, Traits: command.DecimalWords,
+		Summary: "Moves the end of a holder's lease to ttl seconds from now, earlier or later.", KeyAccess: "RW ACCESS UPDATE",
+		Args:  []command.Arg{command.Key("key"), ttlArg, holderArg},
+		Reply: "1; 0 if the holder has no lease, or it has ended.",
+		Run: func(c *command.Call) error {
+			key, ttl, holder := c.Key(), c.Int(), c.Word()
+			if err := lease.CheckHolder(holder); err != nil {
+				return err
+			}
+			c.Moved += leasesMoved
+			renewed, err := c.View.Renew(c.Context, key, time.Duration(ttl)*time.Second, holder)
+			if err != nil {
+				return err
+			}
+			if renewed {
+				c.Out.Int(1)
+			} else {
+				c.Out.Int(0)
+			}
+			return nil
+		},
+	}
+}
+
+func (l *Family) release() *command.Command {
+	return &command.Command{
+		Name: "cl.release", Group: "limiter", Since: "1.0.0", Complexity: "O(N) in the number of holders: 4 bytes each are moved", Flags: command.Write | command.Fast, Cost: command.Constant, Traits: command.DecimalWords,
+		Summary: "Gives a holder's permits back.", KeyAccess: "RW ACCESS DELETE",
+		Args:  []command.Arg{command.Key("key"), holderArg},
+		Reply: "The number of permits; 0 if the holder has none, or its lease has ended.",
+		Run: func(c *command.Call) error {
+			key, holder := c.Key(), c.Word()
+			if err := lease.CheckHolder(holder); err != nil {
+				return err
+			}
+			c.Moved += leasesMoved
+			permits, err := c.View.Release(c.Context, key, holder)
+			if err != nil {
+				return err
+			}
+			c.Out.Int(permits)
+			return nil
+		},
+	}
+}
+
+func (l *Family) holders() *command.Command {
+	return &command.Command{
+		Name: "cl.holders", Group: "limiter", Since: "1.0.0", Complexity: "O(N) in the number of holders", Flags: command.ReadOnly, Cost: command.Unbounded, Traits: command.ValueSized | command.DecimalWords,
+		Summary: "Lists who holds permits.", KeyAccess: "RO ACCESS",
+		Args:  []command.Arg{command.Key("key")},
+		Reply: "For each holder its name, its permits, and the milliseconds until its lease ends; by that, then by name.",
+		Run: func(c *command.Call) error {
+			holders, err := c.View.Holders(c.Context, c.Key())
+			if err != nil {
+				return err
+			}
+			c.Out.Array(len(holders))
+			for _, l := range holders {
+				c.Out.Array(3)
+				c.Out.BulkString(l.Holder)
+				c.Out.Int(l.Quantity)
+				c.Out.Int(command.RoundUp(l.End-c.View.Now(), 1e6))
+				c.Out.Break()
+			}
+			return nil
+		},
+	}
+}

@@ -1,0 +1,65 @@
+package limiter
+
+import (
+	"cellserver/internal/command"
+	"cellserver/internal/resp"
+)
+
+func (l *Family) topKeys() *command.Command {
+	return &command.Command{
+		Name: "cl.top", Group: "limiter", Since: "1.0.0", Complexity: "O(1): some thousand counters are looked at", Flags: command.ReadOnly, Cost: command.Unbounded,
+		Summary: "Shows the keys that limiters refused, or were asked about, most often in the last minute.",
+		Args:    []command.Arg{command.Word("[LIMITED | SEEN] [count]").Optional().Many()}, Tips: command.Varying,
+		Reply: `For each key, most first: the key; how often it was limited, or seen; and how far that may be off. LIMITED and 10 if nothing
+else is said, 1000 at most. Memory is bounded (Space-Saving, 2048 counters for each ten seconds), so rare keys may be missing. Beyond
+some hundred calls a second one call in several stands for all, chosen at random: then how far a count may be off holds with 99.9 %.
+Keys of more than 256 bytes are not counted.`,
+		Run: func(c *command.Call) error {
+			limited, count, err := topOptions(c.Many())
+			if err != nil {
+				return err
+			}
+			top := l.Top.List(c.View.Now(), c.View.Selected(), limited, count)
+			c.Out.Array(len(top))
+			for _, hitter := range top {
+				c.Out.Array(3)
+				c.Out.BulkString(hitter.Key)
+				c.Out.Int(hitter.Count)
+				c.Out.Int(hitter.Error)
+			}
+			return nil
+		},
+	}
+}
+
+func topOptions(words [][]byte) (limited bool, count int, err error) {
+	limited, count = true, 10
+	if len(words) > 0 && (command.FoldEqual(words[0], "LIMITED") || command.FoldEqual(words[0], "SEEN")) {
+		limited, words = command.FoldEqual(words[0], "LIMITED"), words[1:]
+	}
+	switch len(words) {
+	case 0:
+		return limited, count, nil
+	case 1:
+		n, ok := resp.ParseInt(words[0])
+		if !ok {
+			return limited, count, command.ErrNotAnInteger
+		}
+		if n < 1 || n > 1000 {
+			return limited, count, command.Refusal("ERR count must be between 1 and 1000")
+		}
+		return limited, int(n), nil
+	}
+	return limited, count, command.ErrSyntax
+}
+
+// seen says that a limiter has decided about a key. It is on the way of every call, so it does next to nothing.
+func (l *Family) seen(c *command.Call, key []byte, limited bool) {
+	if !c.Sampling.Pass() {
+		l.sample(c, key, limited)
+	}
+}
+
+func (l *Family) sample(c *command.Call, key []byte, limited bool) {
+	l.Top.Count(&c.Sampling, c.View.Now(), c.View.Selected(), key, limited, uint64(c.View.Signed()))
+}

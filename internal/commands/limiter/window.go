@@ -1,0 +1,68 @@
+package limiter
+
+import (
+	"cellserver/internal/command"
+	"cellserver/internal/store"
+	"cellserver/internal/window"
+)
+
+// The windows: CL.FIXED, CL.SLIDING, CL.SLIDINGLOG. One grammar and one reply; each has a rule of its own.
+
+func (l *Family) fixed() *command.Command {
+	return l.windowed(command.Command{
+		Name: "cl.fixed", Complexity: "O(1)", Summary: "Counts against a limit in a window that the first call opens (fixed window).",
+	}, limitArg, func(c *command.Call) (err error) {
+		c.Rule.Kind = store.Fixed
+		c.Rule.Window, err = window.NewLimit(c.Int(), c.Int())
+		return err
+	})
+}
+
+func (l *Family) sliding() *command.Command {
+	return l.windowed(command.Command{
+		Name: "cl.sliding", Complexity: "O(1)", Summary: "Counts against a limit in a sliding window, from two counters (sliding window counter).",
+	}, limitArg, func(c *command.Call) (err error) {
+		c.Rule.Kind = store.Sliding
+		c.Rule.Window, err = window.NewLimit(c.Int(), c.Int())
+		return err
+	})
+}
+
+func (l *Family) slidingLog() *command.Command {
+	return l.windowed(command.Command{
+		Name: "cl.slidinglog", Complexity: "O(log(N)) in the number of calls in view, and O(1) for each that leaves it",
+		Summary: "Counts against a limit in a sliding window, exactly (sliding window log).",
+	}, command.Int("limit"), func(c *command.Call) (err error) { // its limit is bounded by an option, and by a refusal that says what to use instead
+		c.Rule.Kind = store.SlidingLog
+		c.Rule.Log, err = window.NewLogLimit(c.Int(), c.Int(), l.MaxLogLimit)
+		return err
+	})
+}
+
+// windowed makes a window's row. rule reads the limit and the period.
+func (l *Family) windowed(row command.Command, limit command.Arg, rule func(*command.Call) error) *command.Command {
+	row.Group, row.Since, row.KeyAccess = "limiter", "1.0.0", "RW ACCESS UPDATE"
+	row.Flags, row.Cost, row.Traits = command.Write|command.Fast, command.Constant, command.DecimalWords
+	row.Args = []command.Arg{command.Key("key"), limit, command.Int("period").Min(1).Max(maxPeriod), quantityArg, modeArg, msArg}
+	row.Reply, row.Decides, row.Peeks = limiterReply, true, modeIsPeek
+	row.Run = func(c *command.Call) error {
+		key := c.Key()
+		if err := rule(c); err != nil {
+			return err
+		}
+		quantity, mode, ms := c.Int(), modes[c.Choice()], c.Flag()
+		d, err := c.View.Take(c.Context, key, &c.Rule, quantity, mode)
+		if err != nil {
+			return l.undecided(c, err, key, c.Rule.Size(), mode, ms)
+		}
+		l.seen(c, key, d.Limited)
+		decision(c, &d, mode, ms)
+		return nil
+	}
+	return &row
+}
+
+var limitArg = command.Int("limit").Min(0)
+
+// maxPeriod bounds the period of a window and the time of a lease, in seconds: 31 years.
+const maxPeriod = 1_000_000_000

@@ -1,0 +1,148 @@
+package value
+
+import (
+	"bytes"
+	"cellserver/internal/command"
+	"cellserver/internal/store"
+	"encoding/binary"
+	"encoding/hex"
+
+	"github.com/zeebo/xxh3"
+)
+
+// Compare and set, compare and delete: what Redis 8.4 added. A value is compared as a whole, or by its digest, which is short where
+// the value is long. The comparison and the change are one step of the store.
+
+// valueCondition is what SET and DELEX demand of the value that a key holds.
+type valueCondition struct {
+	kind    int // one of those below, 0 for none
+	operand []byte
+}
+
+// The kinds, in the order of their tokens.
+const (
+	ifEqual = 1 + iota
+	ifNotEqual
+	ifDigestEqual
+	ifDigestNotEqual
+)
+
+// conditionTokens are the kinds, as a call names them.
+var conditionTokens = []string{"IFEQ", "IFNE", "IFDEQ", "IFDNE"}
+
+const (
+	errDigest    command.Refusal = "ERR must be exactly 16 hexadecimal characters"
+	errCondition command.Refusal = "ERR Invalid condition. Use IFEQ, IFNE, IFDEQ, or IFDNE"
+	errNoString  command.Refusal = "ERR Key should be of string type if conditions are specified"
+)
+
+// digestLength is a digest's, in characters.
+const digestLength = 16
+
+// holds says whether a value, nil if there is none, is as demanded. A digest is only looked at where there is a value to compare it
+// with, and only its length, as in Redis.
+func (w valueCondition) holds(c *command.Call, value []byte) (bool, error) {
+	negated := w.kind == ifNotEqual || w.kind == ifDigestNotEqual
+	switch {
+	case w.kind == 0:
+		return true, nil
+	case value == nil:
+		return negated, nil
+	}
+	c.Moved += len(value)
+	if w.kind == ifEqual || w.kind == ifNotEqual {
+		return bytes.Equal(value, w.operand) != negated, nil
+	}
+	if len(w.operand) != digestLength {
+		return false, errDigest
+	}
+	return bytes.EqualFold(digest(value), w.operand) != negated, nil
+}
+
+// digest is the XXH3 of a value, of 64 bits and without a seed, in hexadecimal digits.
+func digest(value []byte) []byte {
+	var sum [8]byte
+	binary.BigEndian.PutUint64(sum[:], xxh3.Hash(value))
+	return hex.AppendEncode(make([]byte, 0, digestLength), sum[:])
+}
+
+var digestOf = command.Command{
+	Name: "digest", Group: "string", Since: "8.4.0", Complexity: "O(N) in the length of the value", Flags: command.ReadOnly | command.Fast, Cost: command.Constant, Traits: command.ValueSized,
+	Summary: "Returns the digest of a value, for IFDEQ and IFDNE.", KeyAccess: "RO ACCESS",
+	Args:  []command.Arg{command.Key("key")},
+	Reply: "The XXH3 of the value's bytes, as 16 hexadecimal digits; nil if there is no such key.",
+	Run: func(c *command.Call) error {
+		value, _, err := read(c, c.Key())
+		switch {
+		case err != nil:
+			return err
+		case value == nil:
+			c.Out.Null()
+		default:
+			c.Out.Bulk(digest(value))
+		}
+		return nil
+	},
+}
+
+var delEX = command.Command{
+	Name: "delex", Group: "string", Since: "8.4.0", Flags: command.Write | command.Fast, Cost: command.Constant, Traits: command.ValueSized,
+	Complexity: "O(N) in the length of the value if it is compared, else O(1)",
+	Summary:    "Removes a key if its value is, or is not, a certain one.", KeyAccess: "RW DELETE VARIABLE_FLAGS",
+	Accesses: func(words [][]byte) string {
+		if len(words) > 2 {
+			return "RW DELETE"
+		}
+		return "RM DELETE"
+	},
+	Args: []command.Arg{command.Key("key"), command.Word("[IFEQ value | IFNE value | IFDEQ digest | IFDNE digest]").Optional().Many()},
+	Reply: `1 if the key was removed, 0 if there is no such key or the condition does not hold. Without a condition any key is removed, as
+by DEL.`,
+	Run: func(c *command.Call) error {
+		key, words := c.Key(), c.Many()
+		var when valueCondition
+		if len(words) != 0 && len(words) != 2 {
+			return command.ErrArity(c.Row)
+		}
+		if len(words) == 2 {
+			if when.kind = conditionNamed(words[0]); when.kind == 0 {
+				return errCondition
+			}
+			when.operand = words[1]
+		}
+		return deleteIf(c, key, when)
+	},
+}
+
+// conditionNamed is the kind of a condition by its token, 0 if it is none.
+func conditionNamed(word []byte) int {
+	for i, token := range conditionTokens {
+		if command.FoldEqual(word, token) {
+			return i + 1
+		}
+	}
+	return 0
+}
+
+func deleteIf(c *command.Call, key []byte, when valueCondition) error {
+	done := false
+	err := c.View.Edit(c.Context, key, func(e store.Entry, was []byte) (change store.Change, err error) {
+		if done = e.Kind != store.None; when.kind != 0 {
+			if was, err = asString(c, e, was); err != nil {
+				return change, errNoString
+			}
+			holds := false
+			holds, err = when.holds(c, was)
+			done = done && holds
+		}
+		if done {
+			change.What = store.Remove
+		}
+		return change, err
+	})
+	if err != nil {
+		return err
+	}
+	c.OneIf(done)
+	return nil
+}

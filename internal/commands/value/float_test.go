@@ -1,0 +1,73 @@
+package value
+
+import (
+	"cellserver/internal/command"
+	"cellserver/internal/store"
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A number of which 17 places show nothing is not written out: of the smallest that were 16,000 digits.
+func TestTheTextOfATinyFloatIsNoWork(t *testing.T) {
+	for _, word := range []string{"1e-4900", "0x1p-16000", "-0x1p-16445", "1e-19"} {
+		f, ok := parseFloat([]byte(word))
+		require.True(t, ok, word)
+		require.Equal(t, "0", string(floatText(f)), word)
+		require.Less(t, testing.AllocsPerRun(10, func() { floatText(f) }), 5., word)
+	}
+}
+
+// While a long float is counted its key can be used, and what others did to it is not lost.
+func TestALongFloatIsCountedWithoutTheLock(t *testing.T) {
+	for _, long := range []struct {
+		name, held string
+		numbers    bool
+	}{{"it counts with", "1", true}, {"it holds", strings.Repeat("1", shortFloat+1), false}} {
+		own, other := twoCalls()
+		key, ctx := []byte("k"), context.Background()
+		set := func(text string) {
+			require.NoError(t, other.Write(ctx, key, store.Value{Bytes: []byte(text)}, store.Never), long.name)
+		}
+		set(long.held)
+		seen := []string{}
+		step := floatStep{long: long.numbers, put: put, count: func(_ store.Entry, was []byte) ([]byte, error) {
+			seen = append(seen, string(was))
+			if len(seen) <= 2 {
+				set(long.held + "." + strings.Repeat("5", len(seen))) // which would wait for ever for a key that is locked
+			}
+			return append(was, '7'), nil
+		}}
+		require.NoError(t, editFloat(own, key, step))
+		require.Equal(t, []string{long.held, long.held + ".5", long.held + ".55"}, seen, long.name)
+		value, _, err := other.Read(ctx, key, nil)
+		require.NoError(t, err)
+		require.Equal(t, long.held+".557", string(value), long.name)
+	}
+}
+
+// A key that others change again and again is locked in the end.
+func TestALongFloatIsCountedAtLast(t *testing.T) {
+	own, other := twoCalls()
+	key, ctx := []byte("k"), context.Background()
+	tries := 0
+	step := floatStep{long: true, put: put, count: func(_ store.Entry, was []byte) ([]byte, error) {
+		if tries++; tries <= 4 {
+			require.NoError(t, other.Write(ctx, key, store.Value{Bytes: []byte(strings.Repeat("x", tries))}, store.Never))
+		}
+		return append(was, '7'), nil
+	}}
+	require.NoError(t, editFloat(own, key, step))
+	require.Equal(t, 5, tries)
+	value, _, err := other.Read(ctx, key, nil)
+	require.NoError(t, err)
+	require.Equal(t, "xxxx7", string(value))
+}
+
+// twoCalls are a call of one client, and what another one sees.
+func twoCalls() (own *command.Call, other store.View) {
+	memory := store.NewMemory(store.Options{Clock: store.NewClock()})
+	return &command.Call{Context: context.Background(), View: memory.View()}, memory.View()
+}

@@ -1,0 +1,234 @@
+package value
+
+import (
+	"cellserver/internal/command"
+	"cellserver/internal/resp"
+	"cellserver/internal/store"
+	"math/big"
+)
+
+var incrEX = command.Command{
+	Name: "increx", Effort: &command.Effort{PerByte: floatWork, Creates: floatBytes}, Group: "string", Category: "string ratelimit", Since: "8.8.0", Complexity: "O(1)", Flags: command.Write | command.DenyOOM | command.Fast, Cost: command.Constant, Traits: command.ValueSized,
+	Summary: "Adds to a number within bounds, and says when it expires.", KeyAccess: "RW ACCESS UPDATE",
+	EventOf: func(c *command.Call) string {
+		if c.Gives("BYFLOAT") {
+			return "incrbyfloat " + eventOfLife(c)
+		}
+		return "incrby " + eventOfLife(c)
+	},
+	Taken: command.ExpiredEvent,
+	Args: []command.Arg{command.Key("key"), command.Word("float").After("BYFLOAT"), command.Word("integer").After("BYINT"), command.Word("lower-bound").After("LBOUND"),
+		command.Word("upper-bound").After("UBOUND"), command.Flag("SATURATE"), command.Word("seconds").After("EX"), command.Word("milliseconds").After("PX"),
+		command.Word("unix-time-seconds").After("EXAT"), command.Word("unix-time-milliseconds").After("PXAT"), command.Flag("PERSIST"), command.Flag("ENX")},
+	Reply: `Two numbers: the value, and what was added to it. If the sum would be out of bounds nothing changes, and 0 was added; with
+SATURATE the value is then the bound that stood in the way. A limiter: INCREX key UBOUND 100 EX 60 ENX, limited if 0 was added.`,
+	Run: func(c *command.Call) error {
+		key := c.Key()
+		byFloat, byInt, lower, upper := c.Word(), c.Word(), c.Word(), c.Word()
+		o := increxOptions{saturate: c.Flag()}
+		life := lifetime{c.Word(), c.Word(), c.Word(), c.Word()}
+		o.persist, o.enx = c.Flag(), c.Flag()
+		times := life.given()
+		switch {
+		case byFloat != nil && byInt != nil, times > 1, o.persist && (times > 0 || o.enx):
+			return command.ErrSyntax
+		case o.enx && times == 0:
+			return command.Refusal("ERR ENX flag requires an expiration")
+		}
+		o.timed = times > 0
+		var counter counter = new(intCounter)
+		increment := byInt
+		if byFloat != nil {
+			counter, increment = new(floatCounter), byFloat
+			c.Moved += floatWork * (len(increment) + len(lower) + len(upper))
+		}
+		if err := counter.prepare(increment, lower, upper); err != nil {
+			return err
+		}
+		var err error
+		if o.expires, err = instant(c, life); err != nil {
+			return err
+		}
+		step := floatStep{long: counter.isLong(), put: o.put, count: func(e store.Entry, was []byte) ([]byte, error) {
+			done, err := counter.count(e, was, o.saturate)
+			if err != nil || !done {
+				return nil, err
+			}
+			return counter.text(), nil
+		}}
+		if err := editFloat(c, key, step); err != nil {
+			return err
+		}
+		counter.answer(c)
+		return nil
+	},
+}
+
+// increxOptions are what INCREX does beside counting.
+type increxOptions struct {
+	saturate, persist, enx bool
+	timed                  bool
+	expires                int64
+}
+
+// put says what becomes of the key.
+func (o increxOptions) put(text []byte, e store.Entry) store.Change {
+	change := put(text, e)
+	switch {
+	case o.persist:
+		change.Expires = store.Never
+	case o.timed && !(o.enx && change.Expires != store.Never):
+		change.Expires = o.expires
+	}
+	return change
+}
+
+// counter is a way to count: in integers, or in fractions.
+type counter interface {
+	// prepare reads the increment and the bounds; nil is for those that are not given.
+	prepare(increment, lower, upper []byte) error
+	// count adds to what a key holds; not done if that would be out of bounds.
+	count(e store.Entry, was []byte, saturate bool) (done bool, err error)
+	text() []byte
+	// isLong says whether what it counts with has a long text.
+	isLong() bool
+	answer(c *command.Call)
+}
+
+const errBounds command.Refusal = "ERR LBOUND can't be greater than UBOUND"
+
+// intCounter counts in 64 bits, whose ends are the bounds where no others are given.
+type intCounter struct{ increment, lower, upper, value, applied int64 }
+
+func (n *intCounter) prepare(increment, lower, upper []byte) error {
+	n.increment, n.lower, n.upper = 1, command.MinInt, command.MaxInt
+	err := readNumbers(resp.ParseInt, "an integer or out of range", numberWord[int64]{"Increment", increment, &n.increment},
+		numberWord[int64]{"LBOUND", lower, &n.lower}, numberWord[int64]{"UBOUND", upper, &n.upper})
+	if err == nil && n.lower > n.upper {
+		err = errBounds
+	}
+	return err
+}
+
+// numberWord is a word of a call, if it is there, and where the number that it says belongs.
+type numberWord[T any] struct {
+	name string
+	word []byte
+	to   *T
+}
+
+// readNumbers reads the numbers that are given, up to the first that is none.
+func readNumbers[T any](parse func(word []byte) (T, bool), kind string, numbers ...numberWord[T]) error {
+	for _, n := range numbers {
+		if n.word == nil {
+			continue
+		}
+		var ok bool
+		if *n.to, ok = parse(n.word); !ok {
+			return command.Refusal("ERR " + n.name + " is not " + kind)
+		}
+	}
+	return nil
+}
+
+func (n *intCounter) count(e store.Entry, was []byte, saturate bool) (bool, error) {
+	var before int64
+	if e.Kind != store.None {
+		var ok bool
+		if before, ok = resp.ParseInt(was); !ok {
+			return false, command.ErrNotAnInteger
+		}
+	}
+	n.value, n.applied = before, 0
+	next := before + n.increment
+	wrapped := (next < before) != (n.increment < 0) // the sum is beyond the type
+	above, below := next > n.upper, next < n.lower
+	if wrapped {
+		above, below = n.increment > 0, n.increment < 0
+	}
+	switch {
+	case (above || below) && !saturate:
+		return false, nil
+	case above:
+		next = n.upper
+	case below:
+		next = n.lower
+	}
+	n.value, n.applied = next, next-before
+	if (next >= before) != (n.applied >= 0) {
+		return false, command.Refusal("ERR applied increment would overflow")
+	}
+	return true, nil
+}
+
+func (n *intCounter) text() []byte { return appendInt(n.value) }
+
+func (n *intCounter) isLong() bool { return false }
+
+func (n *intCounter) answer(c *command.Call) { c.Out.Ints(n.value, n.applied) }
+
+// floatCounter counts in long doubles.
+type floatCounter struct {
+	increment, lower, upper, value, applied *big.Float
+
+	long  bool
+	shown []byte // the value's text, if it is written
+}
+
+func (n *floatCounter) prepare(increment, lower, upper []byte) error {
+	n.lower, n.upper = new(big.Float).Neg(maxFloat), maxFloat
+	err := readNumbers(parseFloat, "a valid float", numberWord[*big.Float]{"Increment", increment, &n.increment},
+		numberWord[*big.Float]{"LBOUND", lower, &n.lower}, numberWord[*big.Float]{"UBOUND", upper, &n.upper})
+	if err == nil && n.lower.Cmp(n.upper) > 0 {
+		err = errBounds
+	}
+	n.long = err == nil && (hasLongText(n.increment) || lower != nil && hasLongText(n.lower) || upper != nil && hasLongText(n.upper))
+	return err
+}
+
+func (n *floatCounter) count(e store.Entry, was []byte, saturate bool) (bool, error) {
+	n.shown = nil
+	before, ok := floatValue(e, was)
+	if !ok {
+		return false, command.ErrNotAFloat
+	}
+	n.value, n.applied = before, new(big.Float)
+	next := plus(before, n.increment)
+	if next == nil {
+		return false, command.Refusal("ERR increment would produce NaN or Infinity")
+	}
+	above, below := next.Cmp(n.upper) > 0, next.Cmp(n.lower) < 0
+	switch {
+	case (above || below) && !saturate:
+		return false, nil
+	case above:
+		next = n.upper
+	case below:
+		next = n.lower
+	}
+	applied := plus(next, new(big.Float).Neg(before))
+	if applied == nil || applied.IsInf() {
+		return false, command.Refusal("ERR applied increment would be Infinity")
+	}
+	n.value, n.applied = next, applied
+	return true, nil
+}
+
+func (n *floatCounter) text() []byte {
+	n.shown = floatText(n.value)
+	return n.shown
+}
+
+func (n *floatCounter) isLong() bool { return n.long }
+
+func (n *floatCounter) answer(c *command.Call) {
+	value := n.shown
+	if value == nil {
+		value = floatText(n.value)
+	}
+	applied := floatText(n.applied)
+	c.Moved += floatWork * len(applied)
+	c.Out.Array(2)
+	c.Out.DoubleText(value)
+	c.Out.DoubleText(applied)
+}

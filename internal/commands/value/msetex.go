@@ -1,0 +1,151 @@
+package value
+
+import (
+	"cellserver/internal/command"
+	"cellserver/internal/resp"
+	"cellserver/internal/store"
+	"math"
+)
+
+var mSetEX = command.Command{
+	Name: "msetex", Group: "string", Since: "8.4.0", Complexity: "O(N) in the number of keys", Flags: command.Write | command.DenyOOM, Cost: command.Constant,
+	Summary: "Gives several keys their values, and all of them the same time to live.", KeyAccess: "OW UPDATE",
+	Tips: []string{"request_policy:multi_shard", "response_policy:all_succeeded"},
+	Args: []command.Arg{command.Word("numkeys"), command.Word("key value [key value ...] [NX | XX] [EX seconds | PX milliseconds | " +
+		"EXAT unix-time-seconds | PXAT unix-time-milliseconds | KEEPTTL]").Many()},
+	EventOf: func(c *command.Call) string {
+		_, options, _ := countedPairs(c.Words)
+		if _, life, _ := msetexOptions(options); life.given() > 0 {
+			return "expire set" // in Redis's order
+		}
+		return "set"
+	},
+	Taken:   command.ExpiredEvent,
+	AnyMore: true, Min: 4, KeyCountAt: 1, KeyStep: 2,
+	Keys: func(keys, words [][]byte) ([][]byte, bool) {
+		pairs, _, err := countedPairs(words)
+		for i := 0; i < len(pairs); i += 2 {
+			keys = append(keys, pairs[i])
+		}
+		return keys, err == nil
+	},
+	Reply: "1 if all were set; 0 if none was, because with NX one of them exists, or with XX one does not. There may be 1024 keys.",
+	Run: func(c *command.Call) error {
+		pairs, options, err := countedPairs(c.Words)
+		if err != nil {
+			return err
+		}
+		how, life, err := msetexOptions(options)
+		if err != nil {
+			return err
+		}
+		expires, err := instant(c, life)
+		if err != nil {
+			return err
+		}
+		return setAllIf(c, pairs, expires, how)
+	},
+}
+
+// countedPairs splits MSETEX's words: so many pairs as it says, and the options behind them.
+func countedPairs(words [][]byte) (pairs, options [][]byte, err error) {
+	n, ok := resp.ParseInt(words[1])
+	switch {
+	case !ok, n < 1, n > math.MaxInt32:
+		return nil, nil, command.Refusal("ERR invalid numkeys value")
+	case n > int64(len(words)-2)/2:
+		return nil, nil, command.Refusal("ERR wrong number of key-value pairs")
+	}
+	return words[2 : 2+2*n], words[2+2*n:], nil
+}
+
+// msetexOptions reads the options, each of which may be given again.
+func msetexOptions(words [][]byte) (how setting, life lifetime, err error) {
+	for ; len(words) > 0; words = words[1:] {
+		switch word := words[0]; {
+		case command.FoldEqual(word, "NX"):
+			how.nx = true
+		case command.FoldEqual(word, "XX"):
+			how.xx = true
+		case command.FoldEqual(word, "KEEPTTL"):
+			how.keep = true
+		default:
+			at := life.named(word)
+			if at == nil || len(words) == 1 {
+				return how, life, command.ErrSyntax
+			}
+			words = words[1:]
+			*at = words[0]
+		}
+	}
+	if !how.agrees(life.given()) {
+		err = command.ErrSyntax
+	}
+	return how, life, err
+}
+
+// named is where the word behind an option belongs, nil if it is none of the options that say when a key expires.
+func (l *lifetime) named(option []byte) *[]byte {
+	switch {
+	case command.FoldEqual(option, "EX"):
+		return &l.ex
+	case command.FoldEqual(option, "PX"):
+		return &l.px
+	case command.FoldEqual(option, "EXAT"):
+		return &l.exat
+	case command.FoldEqual(option, "PXAT"):
+		return &l.pxat
+	}
+	return nil
+}
+
+// setAllIf sets all pairs, or none, in one step.
+func setAllIf(c *command.Call, pairs [][]byte, expires int64, how setting) error {
+	if len(pairs) > 2*command.KeysAStep {
+		return command.Refusal("ERR MSETEX takes up to 1024 keys")
+	}
+	for i := 0; i < len(pairs); i += 2 {
+		if err := c.CheckKey(pairs[i]); err != nil {
+			return err
+		}
+	}
+	done := false
+	err := inSteps(c, pairs, 2, func(pairs [][]byte) (err error) {
+		if done, err = allowAll(c, pairs, how); err != nil || !done {
+			return err
+		}
+		for i := 0; i < len(pairs); i += 2 {
+			if err := writeFor(c, pairs[i], pairs[i+1], expires, how.keep); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	c.OneIf(done)
+	return err
+}
+
+// allowAll says whether NX and XX let every key be set.
+func allowAll(c *command.Call, pairs [][]byte, how setting) (bool, error) {
+	if !how.nx && !how.xx {
+		return true, nil
+	}
+	for i := 0; i < len(pairs); i += 2 {
+		n, err := c.View.Count(c.Context, pairs[i:i+1])
+		if err != nil || n > 0 == how.nx {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// writeFor writes a value that expires, or that keeps the expiry that the key has.
+func writeFor(c *command.Call, key, value []byte, expires int64, keep bool) error {
+	c.Moved += len(value)
+	if !keep {
+		return c.View.Write(c.Context, key, asValue(value), expires)
+	}
+	return c.View.Edit(c.Context, key, func(e store.Entry, _ []byte) (store.Change, error) {
+		return put(value, e), nil
+	})
+}

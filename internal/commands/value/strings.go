@@ -1,0 +1,539 @@
+package value
+
+import (
+	"cellserver/internal/command"
+	"cellserver/internal/resp"
+	"cellserver/internal/store"
+	"slices"
+)
+
+// Redis's commands on values. A throttle key reads as redis-cell's: a string that holds the TAT's digits.
+
+var get = command.Command{
+	Name: "get", Group: "string", Since: "1.0.0", Complexity: "O(1)", Flags: command.ReadOnly | command.Fast, Cost: command.Constant, Traits: command.ValueSized,
+	Summary: "Returns the value of a key.", KeyAccess: "RO ACCESS",
+	Args:  []command.Arg{command.Key("key")},
+	Reply: "The value, or nil if there is no such key. Of a CL.THROTTLE key: its TAT in Unix nanoseconds.",
+	Run: func(c *command.Call) error {
+		key := c.Key()
+		if c.InTransaction {
+			return writeValue(c, key)
+		}
+		hits := c.Hits
+		value, length, err := readPart(c, key, 0, keptValue-1)
+		switch {
+		case err != nil:
+			return err
+		case length > len(value): // a copy of it all would be thrown away
+			c.Hits = hits
+			return writeValue(c, key)
+		}
+		bulkOrNull(c, value)
+		return nil
+	},
+}
+
+// writeValue writes a value, or that there is none, from where it stands, with the key locked: for large ones, and for keys that are
+// locked anyway.
+func writeValue(c *command.Call, key []byte) error {
+	return c.View.Edit(c.Context, key, func(e store.Entry, value []byte) (store.Change, error) {
+		value, err := asString(c, e, value)
+		if err == nil {
+			c.Moved += len(value)
+			bulkOrNull(c, value)
+		}
+		return store.Change{}, err
+	})
+}
+
+// bulkOrNull writes a string, or that there is none.
+func bulkOrNull(c *command.Call, value []byte) {
+	if value == nil {
+		c.Out.Null()
+		return
+	}
+	c.Out.Bulk(value)
+}
+
+// How an expiry is said in options.
+var (
+	exOption   = command.Word("seconds").After("EX").Again()
+	pxOption   = command.Word("milliseconds").After("PX").Again()
+	exatOption = command.Word("unix-time-seconds").After("EXAT").Again()
+	pxatOption = command.Word("unix-time-milliseconds").After("PXAT").Again()
+)
+
+// setGets says whether a SET asks for the value that was.
+func setGets(words [][]byte) bool {
+	return slices.ContainsFunc(words[min(3, len(words)):], func(word []byte) bool { return command.FoldEqual(word, "GET") })
+}
+
+// setHasCondition says whether a SET compares the value that was.
+func setHasCondition(words [][]byte) bool {
+	return slices.ContainsFunc(words[min(3, len(words)):], func(word []byte) bool { return conditionNamed(word) != 0 })
+}
+
+var set = command.Command{
+	Name: "set", Group: "string", Since: "1.0.0", Complexity: "O(1)", Flags: command.Write | command.DenyOOM, Cost: command.Constant,
+	Summary: "Gives a key a value, whatever it held.", KeyAccess: "RW ACCESS UPDATE VARIABLE_FLAGS",
+	Accesses: func(words [][]byte) string {
+		switch {
+		case setGets(words):
+			return "RW ACCESS UPDATE"
+		case setHasCondition(words):
+			return "RW UPDATE"
+		}
+		return "OW UPDATE"
+	},
+	EventOf: func(c *command.Call) string { return "set " + eventOfLife(c) }, Taken: command.ExpiredEvent,
+	Effort: &command.Effort{Sized: func(words [][]byte) bool { return len(words) > 3 && (setGets(words) || setHasCondition(words)) }},
+	Args: []command.Arg{command.Key("key"), command.Word("value"), command.Flag("NX").Again(), command.Flag("XX").Again(),
+		command.OneOf("condition", conditionTokens...).WithEach("value").Again(), command.Flag("GET").Again(),
+		exOption, pxOption, exatOption, pxatOption, command.Flag("KEEPTTL").Again()},
+	Reply: `OK; nil if NX, XX or a condition stood against it. With GET: the old value, or nil, whether it was set or not. IFEQ and IFNE
+compare the old value, IFDEQ and IFDNE its DIGEST; a key that is not there equals nothing.`,
+	Run: func(c *command.Call) error {
+		key, value := c.Key(), c.Word()
+		how := setting{nx: c.Flag(), xx: c.Flag()}
+		how.when.kind, how.when.operand = c.ChoiceOf()
+		how.old = c.Flag()
+		life := lifetime{c.Word(), c.Word(), c.Word(), c.Word()}
+		how.keep = c.Flag()
+		if !how.agrees(life.given()) {
+			return command.ErrSyntax
+		}
+		expires, err := instant(c, life)
+		switch {
+		case err != nil:
+			return err
+		case !how.nx && !how.xx && !how.old && !how.keep && how.when.kind == 0:
+			c.Out.Status("OK")
+			return c.View.Write(c.Context, key, asValue(value), expires)
+		}
+		return setIf(c, key, value, expires, how)
+	},
+}
+
+// setting is what SET depends on, and what it answers.
+type setting struct {
+	nx, xx, old, keep bool
+	when              valueCondition
+}
+
+// agrees says whether the options go together, with so many that say when the key expires.
+func (how setting) agrees(times int) bool {
+	if how.nx && how.xx || (how.nx || how.xx) && how.when.kind != 0 {
+		return false
+	}
+	return times == 0 || times == 1 && !how.keep
+}
+
+// allows says whether a key may be set, and what it held where that matters.
+func (how setting) allows(c *command.Call, e store.Entry, was []byte) (before []byte, ok bool, err error) {
+	switch {
+	case how.old:
+		was, err = asString(c, e, was)
+		before = copied(c, was)
+	case how.when.kind != 0:
+		was, err = text(c, e, was)
+	}
+	switch {
+	case err != nil:
+		return nil, false, err
+	case how.nx && e.Kind != store.None, how.xx && e.Kind == store.None:
+		return before, false, nil
+	}
+	ok, err = how.when.holds(c, was)
+	return before, ok, err
+}
+
+func setIf(c *command.Call, key, value []byte, expires int64, how setting) error {
+	done := false
+	var before []byte
+	err := c.View.Edit(c.Context, key, func(e store.Entry, was []byte) (change store.Change, err error) {
+		if before, done, err = how.allows(c, e, was); err != nil || !done {
+			return change, err
+		}
+		change = store.Change{What: store.Put, Value: asValue(value), Expires: expires}
+		c.Moved += len(value)
+		if how.keep && e.Kind.IsValue() {
+			change.Expires = e.Expires
+		}
+		return change, nil
+	})
+	switch {
+	case err != nil:
+		return err
+	case how.old:
+		bulkOrNull(c, before)
+	case done:
+		c.Out.Status("OK")
+	default:
+		c.Out.Null()
+	}
+	return nil
+}
+
+// copied is a string of the call's own; nil stays nil, and an empty one empty.
+func copied(c *command.Call, b []byte) []byte {
+	if b == nil {
+		return nil
+	}
+	c.Moved += len(b)
+	return append([]byte{}, b...)
+}
+
+var setNX = command.Command{
+	Name: "setnx", Group: "string", Since: "1.0.0", Complexity: "O(1)", Flags: command.Write | command.DenyOOM | command.Fast, Cost: command.Constant,
+	Summary: "Gives a key a value if there is no such key.", KeyAccess: "OW INSERT", Event: "set",
+	Args: []command.Arg{command.Key("key"), command.Word("value")}, Reply: "1 if it was set, else 0.",
+	Run: func(c *command.Call) error {
+		key, value := c.Key(), c.Word()
+		return c.ChangeIf(key, func(e store.Entry) (store.Change, error) {
+			if e.Kind != store.None {
+				return store.Change{}, nil
+			}
+			return put(value, e), nil
+		})
+	},
+}
+
+// setFor makes SETEX and PSETEX.
+func setFor(row command.Command, unit int64) command.Command {
+	row.Group, row.Complexity, row.Flags, row.Cost, row.KeyAccess = "string", "O(1)", command.Write|command.DenyOOM, command.Constant, "OW UPDATE"
+	row.Summary, row.Reply = "Gives a key a value, and a time to live.", "OK."
+	row.Event, row.Taken = "set expire", command.ExpiredEvent
+	row.Run = func(c *command.Call) error {
+		key, life, value := c.Key(), c.Word(), c.Word()
+		expires, err := c.Expiry(life, unit, true, true)
+		if err != nil {
+			return err
+		}
+		c.Out.Status("OK")
+		return c.View.Write(c.Context, key, asValue(value), expires)
+	}
+	return row
+}
+
+var (
+	setEX  = setFor(command.Command{Name: "setex", Since: "2.0.0", Args: []command.Arg{command.Key("key"), command.Word("seconds"), command.Word("value")}}, 1000)
+	pSetEX = setFor(command.Command{Name: "psetex", Since: "2.6.0", Args: []command.Arg{command.Key("key"), command.Word("milliseconds"), command.Word("value")}}, 1)
+)
+
+var getSet = command.Command{
+	Name: "getset", Group: "string", Since: "1.0.0", Complexity: "O(1)", Flags: command.Write | command.DenyOOM | command.Fast, Cost: command.Constant, Traits: command.ValueSized,
+	Summary: "Gives a key a value, and returns the one before.", KeyAccess: "RW ACCESS UPDATE", Event: "set",
+	Args: []command.Arg{command.Key("key"), command.Word("value")}, Reply: "The old value, or nil.",
+	Run: func(c *command.Call) error {
+		key, value := c.Key(), c.Word()
+		return setIf(c, key, value, store.Never, setting{old: true})
+	},
+}
+
+var getDel = command.Command{
+	Name: "getdel", Group: "string", Since: "6.2.0", Complexity: "O(1)", Flags: command.Write | command.Fast, Cost: command.Constant, Traits: command.ValueSized,
+	Summary: "Returns the value of a key, and removes it.", KeyAccess: "RW ACCESS DELETE",
+	Args: []command.Arg{command.Key("key")}, Reply: "The value, or nil if there is no such key.",
+	Run: func(c *command.Call) error {
+		return getAnd(c, c.Key(), func(store.Entry) (store.Change, error) { return store.Change{What: store.Remove}, nil })
+	},
+}
+
+// getAnd answers what a key reads as, and does something to it if it is there.
+func getAnd(c *command.Call, key []byte, then func(e store.Entry) (store.Change, error)) error {
+	var before []byte
+	err := c.View.Edit(c.Context, key, func(e store.Entry, was []byte) (change store.Change, err error) {
+		if was, err = asString(c, e, was); err != nil || e.Kind == store.None {
+			return change, err
+		}
+		before = copied(c, was)
+		return then(e)
+	})
+	if err != nil {
+		return err
+	}
+	bulkOrNull(c, before)
+	return nil
+}
+
+var getEX = command.Command{
+	Name: "getex", Group: "string", Since: "6.2.0", Complexity: "O(1)", Flags: command.Write | command.Fast, Cost: command.Constant, Traits: command.ValueSized,
+	Summary: "Returns the value of a key, and says when it expires.", KeyAccess: "RW ACCESS UPDATE",
+	EventOf: eventOfLife,
+	Args:    []command.Arg{command.Key("key"), exOption, pxOption, exatOption, pxatOption, command.Flag("PERSIST").Again()},
+	Reply:   "The value, or nil if there is no such key.",
+	Run: func(c *command.Call) error {
+		key, life, persist := c.Key(), lifetime{c.Word(), c.Word(), c.Word(), c.Word()}, c.Flag()
+		times := life.given()
+		if times > 1 || times > 0 && persist {
+			return command.ErrSyntax
+		}
+		return getAnd(c, key, func(e store.Entry) (store.Change, error) {
+			expires, err := instant(c, life) // not before: of a key that is not there Redis reads no times
+			switch {
+			case err != nil:
+				return store.Change{}, err
+			case times == 0 && !persist, persist && e.Expires == store.Never:
+				return store.Change{}, nil
+			case !e.Kind.IsValue():
+				return store.Change{}, command.ErrOwnExpiry
+			}
+			return store.Change{What: store.Expire, Expires: expires}, nil
+		})
+	},
+}
+
+var strLen = command.Command{
+	Name: "strlen", Group: "string", Since: "2.2.0", Complexity: "O(1)", Flags: command.ReadOnly | command.Fast, Cost: command.Constant,
+	Summary: "Returns the length of a value, in bytes.", KeyAccess: "RO",
+	Args: []command.Arg{command.Key("key")}, Reply: "The length; 0 if there is no such key.",
+	Run: func(c *command.Call) error {
+		_, length, err := readPart(c, c.Key(), 1, 0)
+		c.Out.Int(int64(length))
+		return err
+	},
+}
+
+var appendTo = command.Command{
+	Name: "append", Group: "string", Since: "2.0.0", Complexity: "O(N) in the bytes that are added", Flags: command.Write | command.DenyOOM | command.Fast, Cost: command.Constant,
+	Summary: "Adds bytes to the end of a value.", KeyAccess: "RW INSERT",
+	Args: []command.Arg{command.Key("key"), command.Word("value")}, Reply: "The length that the value has then.",
+	Run: func(c *command.Call) error {
+		key, more := c.Key(), c.Word()
+		length := 0
+		err := editValue(c, key, func(e store.Entry, was []byte) (store.Change, error) {
+			length = len(was) + len(more)
+			if err := checkLength(c, int64(length)); err != nil && e.Kind != store.None {
+				return store.Change{}, err
+			}
+			return patch(was, len(was), more, e), nil
+		})
+		c.Out.Int(int64(length))
+		return err
+	},
+}
+
+// checkLength holds a value to what a client could send in one word.
+func checkLength(c *command.Call, bytes int64) error {
+	if bytes > int64(c.Server.Limits.Load().Bulk) {
+		return command.Refusal("ERR string exceeds maximum allowed size (proto-max-bulk-len)")
+	}
+	return nil
+}
+
+var setRange = command.Command{
+	Name: "setrange", Group: "string", Since: "2.2.0", Complexity: "O(N) in the bytes that are written", Flags: command.Write | command.DenyOOM, Cost: command.Constant,
+	Summary: "Overwrites a part of a value; zero bytes fill what lies before it.", KeyAccess: "RW UPDATE",
+	Args: []command.Arg{command.Key("key"), command.Int("offset"), command.Word("value")}, Reply: "The length that the value has then.",
+	Effort: &command.Effort{Creates: func(words [][]byte, longest int) int {
+		if offset, ok := resp.ParseInt(words[2]); ok && offset > 0 && offset <= int64(longest-len(words[3])) {
+			return int(offset)
+		}
+		return 0
+	}},
+	Run: func(c *command.Call) error {
+		key, offset, part := c.Key(), c.Int(), c.Word()
+		if offset < 0 {
+			return command.Refusal("ERR offset is out of range")
+		}
+		length := 0
+		err := editValue(c, key, func(e store.Entry, was []byte) (store.Change, error) {
+			if length = len(was); len(part) == 0 {
+				return store.Change{}, nil
+			}
+			if offset > command.MaxInt-int64(len(part)) {
+				return store.Change{}, checkLength(c, command.MaxInt)
+			}
+			if err := checkLength(c, offset+int64(len(part))); err != nil {
+				return store.Change{}, err
+			}
+			length = max(length, int(offset)+len(part))
+			return patch(was, int(offset), part, e), nil
+		})
+		c.Out.Int(int64(length))
+		return err
+	},
+}
+
+// ranging makes GETRANGE, and SUBSTR, its old name.
+func ranging(row command.Command) command.Command {
+	row.Group, row.Complexity, row.KeyAccess = "string", "O(N) in the length of the part", "RO ACCESS"
+	row.Flags, row.Cost, row.Traits, row.Effort = command.ReadOnly, command.Constant, command.ValueSized, &command.Effort{Reads: rangeLength}
+	row.Summary, row.Reply = "Returns a part of a value.", "The bytes from start to end, both included; negative numbers count from the end."
+	row.Args = []command.Arg{command.Key("key"), command.Int("start"), command.Int("end")}
+	row.Run = func(c *command.Call) error {
+		key, start, end := c.Key(), c.Int(), c.Int()
+		part, _, err := readPart(c, key, start, end)
+		if err != nil {
+			return err
+		}
+		c.Out.Bulk(part)
+		return nil
+	}
+	return row
+}
+
+// rangeLength is how many bytes a part of a value has at most.
+func rangeLength(words [][]byte, size int) int {
+	start, ok := resp.ParseInt(words[2])
+	end, too := resp.ParseInt(words[3])
+	switch {
+	case !ok || !too || (start < 0) != (end < 0):
+		return size
+	case end < start:
+		return 0
+	}
+	return int(min(uint64(end-start), uint64(size)))
+}
+
+var (
+	getRange = ranging(command.Command{Name: "getrange", Since: "2.4.0"})
+	subStr   = ranging(command.Command{Name: "substr", Since: "1.0.0"})
+)
+
+var mGet = command.Command{
+	Name: "mget", Group: "string", Since: "1.0.0", Complexity: "O(N) in the number of keys", Flags: command.ReadOnly | command.Fast, Cost: command.Constant, Traits: command.ValueSized,
+	Summary: "Returns the values of several keys.", KeyAccess: "RO ACCESS", Tips: []string{"request_policy:multi_shard"},
+	Args:  []command.Arg{command.Key("key").Many()},
+	Reply: "The values, in the order of the keys; nil for a key that is not there or holds no string. Of up to 1024 keys they are of one instant.",
+	Run: func(c *command.Call) error {
+		keys, mark, most := c.Many(), c.Out.Mark(), MaxReply
+		onLoop := c.Session != nil && !c.InTransaction
+		if onLoop {
+			most = command.TurnOutput
+		}
+		hits, misses := c.Hits, c.Misses
+		c.Out.Array(len(keys))
+		err := inSteps(c, keys, 1, func(keys [][]byte) error {
+			for _, key := range keys {
+				if err := writeValue(c, key); err == command.ErrWrongType {
+					c.Out.Null()
+				} else if err != nil {
+					return err
+				}
+				if c.Out.Break(); c.Out.Len()-mark > most {
+					return ErrReplyTooLong
+				}
+			}
+			return nil
+		})
+		if err != ErrReplyTooLong || !onLoop {
+			return err
+		}
+		c.Out.Rewind(mark)
+		c.Hits, c.Misses = hits, misses
+		c.Session.HandOver()
+		return nil
+	},
+}
+
+// MaxReply bounds what one call may answer, in bytes, where a short call may ask for much.
+const MaxReply = 64 << 20
+
+const ErrReplyTooLong command.Refusal = "ERR the reply is longer than 64 MiB"
+
+// inSteps has step done to keys, every so many-th of the words, as one; or, if they are many, in several steps.
+func inSteps(c *command.Call, words [][]byte, apart int, step func(words [][]byte) error) (err error) {
+	for len(words) > 0 && err == nil {
+		n, before := min(len(words), command.KeysAStep*apart), c.Out.Len()
+		c.View.Atomically(c.Context, places(c, words[:n], apart), false, func() { err = step(words[:n]) })
+		if grown := c.Out.Len() - before; err == nil && grown > 0 {
+			err = c.Keep(grown)
+		}
+		if words = words[n:]; len(words) > 0 {
+			c.GiveWay()
+		}
+		c.Out.Break()
+	}
+	return err
+}
+
+// places are where every so many-th of the words stands, as a key.
+func places(c *command.Call, words [][]byte, apart int) []store.Place {
+	places := make([]store.Place, 0, len(words)/apart)
+	for i := 0; i < len(words); i += apart {
+		places = append(places, store.Place{Database: c.View.Selected(), Key: words[i]})
+	}
+	return places
+}
+
+var mSet = command.Command{
+	Name: "mset", Group: "string", Since: "1.0.1", Complexity: "O(N) in the number of keys", Flags: command.Write | command.DenyOOM, Cost: command.Constant,
+	Summary: "Gives several keys their values.", KeyAccess: "OW UPDATE", Tips: []string{"request_policy:multi_shard", "response_policy:all_succeeded"},
+	Event: "set", Args: []command.Arg{command.Key("key").With("value")}, Reply: "OK. Up to 1024 keys are set in one step.",
+	Run: func(c *command.Call) error {
+		c.Out.Status("OK")
+		return inSteps(c, c.Many(), 2, func(pairs [][]byte) error { return writeAll(c, pairs) })
+	},
+}
+
+func writeAll(c *command.Call, words [][]byte) error {
+	for i := 0; i < len(words); i += 2 {
+		if err := c.View.Write(c.Context, words[i], asValue(words[i+1]), store.Never); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var mSetNX = command.Command{
+	Name: "msetnx", Group: "string", Since: "1.0.1", Complexity: "O(N) in the number of keys", Flags: command.Write | command.DenyOOM, Cost: command.Constant,
+	Summary: "Gives several keys their values, if none of them exists.", KeyAccess: "OW INSERT",
+	Tips:  []string{"request_policy:multi_shard", "response_policy:agg_min"},
+	Event: "set", Args: []command.Arg{command.Key("key").With("value")}, Reply: "1 if all were set, 0 if none was. There may be 1024 keys.",
+	Run: func(c *command.Call) error {
+		words := c.Many()
+		if len(words) > 2*command.KeysAStep {
+			return command.Refusal("ERR MSETNX takes up to 1024 keys")
+		}
+		done := false
+		err := inSteps(c, words, 2, func(words [][]byte) error {
+			for i := 0; i < len(words); i += 2 {
+				if n, err := c.View.Count(c.Context, words[i:i+1]); err != nil || n > 0 {
+					return err
+				}
+			}
+			done = true
+			return writeAll(c, words)
+		})
+		c.OneIf(done)
+		return err
+	},
+}
+
+// counting makes INCR and its like.
+func counting(row command.Command, delta func(c *command.Call) (int64, error)) command.Command {
+	row.Group, row.Complexity, row.Flags, row.Cost, row.KeyAccess = "string", "O(1)", command.Write|command.DenyOOM|command.Fast, command.Constant, "RW ACCESS UPDATE"
+	row.Reply, row.Event = "The sum. A key that is not there counts as 0.", "incrby"
+	row.Run = func(c *command.Call) error {
+		key := c.Key()
+		n, err := delta(c)
+		if err != nil {
+			return err
+		}
+		sum, err := c.View.Add(c.Context, key, n)
+		if err != nil {
+			return err
+		}
+		c.Out.Int(sum)
+		return nil
+	}
+	return row
+}
+
+var (
+	incr = counting(command.Command{Name: "incr", Since: "1.0.0", Summary: "Adds 1 to an integer.", Args: []command.Arg{command.Key("key")}},
+		func(*command.Call) (int64, error) { return 1, nil })
+	decr = counting(command.Command{Name: "decr", Since: "1.0.0", Summary: "Takes 1 from an integer.", Args: []command.Arg{command.Key("key")}},
+		func(*command.Call) (int64, error) { return -1, nil })
+	incrBy = counting(command.Command{Name: "incrby", Since: "1.0.0", Summary: "Adds to an integer.", Args: []command.Arg{command.Key("key"), command.Int("increment")}},
+		func(c *command.Call) (int64, error) { return c.Int(), nil })
+	decrBy = counting(command.Command{Name: "decrby", Since: "1.0.0", Summary: "Takes from an integer.", Args: []command.Arg{command.Key("key"), command.Int("decrement")}},
+		func(c *command.Call) (int64, error) {
+			n := c.Int()
+			if n == command.MinInt {
+				return 0, command.Refusal("ERR decrement would overflow")
+			}
+			return -n, nil
+		})
+)

@@ -1,0 +1,165 @@
+// Package value is Redis's commands on strings and counters.
+package value
+
+import (
+	"cellserver/internal/command"
+	"cellserver/internal/resp"
+	"cellserver/internal/store"
+	"strconv"
+)
+
+// Commands lists the commands on values, in reading order.
+func Commands() []*command.Command {
+	return []*command.Command{
+		&incr, &incrBy, &decr, &decrBy, &incrByFloat, &incrEX,
+		&get, &set, &setNX, &setEX, &pSetEX, &getSet, &getDel, &getEX, &mGet, &mSet, &mSetNX, &mSetEX,
+		&digestOf, &delEX,
+		&appendTo, &strLen, &getRange, &setRange, &subStr,
+	}
+}
+
+// What the commands on values share: how a word becomes a value, what a key reads as, and when a value expires.
+
+// asValue is what SET makes of a word.
+func asValue(word []byte) store.Value {
+	if n, ok := resp.ParseInt(word); ok {
+		return store.Value{Integer: n, IsInteger: true}
+	}
+	return store.Value{Bytes: word}
+}
+
+// read is the string at a key, of a throttle key its TAT's digits. It is the call's until it reads again.
+func read(c *command.Call, key []byte) (value []byte, e store.Entry, err error) {
+	c.Value, e, err = c.View.Read(c.Context, key, c.Value[:0])
+	if err != nil {
+		return nil, e, err
+	}
+	c.Moved += len(c.Value)
+	value, err = asString(c, e, c.Value)
+	if cap(c.Value) > keptValue {
+		c.Value = nil
+	}
+	return value, e, err
+}
+
+// readPart is read of a part, and of how long the whole is.
+func readPart(c *command.Call, key []byte, start, end int64) (part []byte, length int, err error) {
+	part, length, e, err := c.View.ReadPart(c.Context, key, c.Value[:0], start, end)
+	if err != nil {
+		return nil, 0, err
+	}
+	if c.Value = part; cap(part) > keptValue {
+		c.Value = nil
+	}
+	c.Moved += len(part)
+	part, err = asString(c, e, part)
+	if e.Kind == store.Throttle {
+		length = len(part)
+		part = store.Part(part, start, end)
+	}
+	return part, length, err
+}
+
+// keptValue is the room for a value, in bytes, that a session keeps.
+const keptValue = 4 << 10
+
+// asString is what a key reads as, given its value if it has one.
+func asString(c *command.Call, e store.Entry, value []byte) ([]byte, error) {
+	c.Found(e.Kind != store.None)
+	return text(c, e, value)
+}
+
+// text is asString of a key that does not count as read.
+func text(c *command.Call, e store.Entry, value []byte) ([]byte, error) {
+	switch {
+	case e.Kind == store.None:
+		return nil, nil
+	case e.Kind.IsValue() && value == nil:
+		return []byte{}, nil // which is not the same as none
+	case e.Kind.IsValue():
+		return value, nil
+	case e.Kind == store.Throttle:
+		return appendInt(c.Unix(e.Expires)), nil
+	}
+	return nil, command.ErrWrongType
+}
+
+// editValue is Edit for commands that only work on values.
+func editValue(c *command.Call, key []byte, edit func(e store.Entry, value []byte) (store.Change, error)) error {
+	return c.View.Edit(c.Context, key, func(e store.Entry, value []byte) (store.Change, error) {
+		if e.Kind != store.None && !e.Kind.IsValue() {
+			return store.Change{}, command.ErrWrongType
+		}
+		change, err := edit(e, value)
+		c.Moved += 2 * len(change.Value.Bytes) // they were made, and are kept
+		if change.What == store.Patch {
+			c.Moved += max(change.At-len(value), 0)
+		}
+		return change, err
+	})
+}
+
+// put is the change that writes a value. A key without an expiry gets none.
+func put(value []byte, e store.Entry) store.Change {
+	c := store.Change{What: store.Put, Value: asValue(value), Expires: store.Never}
+	if e.Kind.IsValue() {
+		c.Expires = e.Expires
+	}
+	return c
+}
+
+// patch is the change that writes bytes over a part of a value, or behind it. A value of few bytes is written as a whole: it may read as
+// an integer then.
+func patch(was []byte, at int, part []byte, e store.Entry) store.Change {
+	const few = 64
+	length := max(len(was), at+len(part))
+	if len(was) > few && length > few {
+		return store.Change{What: store.Patch, At: at, Value: store.Value{Bytes: part}, Expires: e.Expires}
+	}
+	whole := make([]byte, length)
+	copy(whole, was)
+	copy(whole[at:], part)
+	return put(whole, e)
+}
+
+// lifetime is a value's expiry as a call says it, in the first of the options that is there.
+type lifetime struct{ ex, px, exat, pxat []byte }
+
+func (l lifetime) given() int {
+	n := 0
+	for _, word := range [][]byte{l.ex, l.px, l.exat, l.pxat} {
+		if word != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// instant is when a value expires: Never without an option. Redis refuses a time that is not above 0.
+func instant(c *command.Call, l lifetime) (int64, error) {
+	var err error
+	expires := store.Never
+	for _, o := range []struct {
+		word     []byte
+		unit     int64 // milliseconds
+		relative bool
+	}{{l.ex, 1000, true}, {l.px, 1, true}, {l.exat, 1000, false}, {l.pxat, 1, false}} {
+		if o.word != nil {
+			expires, err = c.Expiry(o.word, o.unit, o.relative, true)
+		}
+	}
+	return expires, err
+}
+
+func appendInt(n int64) []byte { return strconv.AppendInt(nil, n, 10) }
+
+// eventOfLife is the event that an option is that says when a key expires; empty if there is none.
+func eventOfLife(c *command.Call) string {
+	switch {
+	case c.Gives("EX", "PX", "EXAT", "PXAT"):
+		return "expire"
+	case c.Gives("PERSIST"):
+		return "persist"
+	}
+	return ""
+}

@@ -1,0 +1,132 @@
+package stats
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+)
+
+// Spikes remembers them, by event: of commands that are not quick, and of those that are, as far as those are measured.
+type Spikes struct {
+	Threshold atomic.Int64 // milliseconds, 0 for none
+
+	mu     sync.Mutex
+	events map[string]*event
+}
+
+// event is what happened of late, and the longest ever.
+type event struct {
+	Samples []spike // the oldest first; at most maxSpikes
+	Longest int64
+}
+
+type spike struct{ Unix, Ms int64 }
+
+// maxSpikes is how many an event remembers, as in Redis.
+const maxSpikes = 160
+
+// Add remembers a call, if it took long enough. Of one second the longest counts.
+func (l *Spikes) Add(name string, unix, ns int64) {
+	threshold, ms := l.Threshold.Load(), ns/1e6
+	if threshold == 0 || ms < threshold {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.events[name]
+	if e == nil {
+		if l.events == nil {
+			l.events = make(map[string]*event)
+		}
+		e = new(event)
+		l.events[name] = e
+	}
+	e.Longest = max(e.Longest, ms)
+	if last := len(e.Samples) - 1; last >= 0 && e.Samples[last].Unix == unix {
+		e.Samples[last].Ms = max(e.Samples[last].Ms, ms)
+		return
+	}
+	if e.Samples = append(e.Samples, spike{unix, ms}); len(e.Samples) > maxSpikes {
+		e.Samples = slices.Clone(e.Samples[1:])
+	}
+}
+
+// names are the events that there are, in order. It needs the lock.
+func (l *Spikes) names() []string { return slices.Sorted(maps.Keys(l.events)) }
+
+// Of is what is remembered of an event; empty if nothing is.
+func (l *Spikes) Of(name []byte) event {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e := l.events[string(name)]; e != nil {
+		return event{slices.Clone(e.Samples), e.Longest}
+	}
+	return event{}
+}
+
+func (l *Spikes) Report() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case len(l.events) == 0 && l.Threshold.Load() == 0:
+		return doctorOff
+	case len(l.events) == 0:
+		return doctorWell
+	}
+	var out strings.Builder
+	out.WriteString("Dave, I have observed latency spikes in this Redis instance. You don't mind talking about it, do you Dave?\n\n")
+	for i, name := range l.names() {
+		e := l.events[name]
+		sum, deviation, n := int64(0), int64(0), int64(len(e.Samples))
+		for _, s := range e.Samples {
+			sum += s.Ms
+		}
+		for _, s := range e.Samples {
+			deviation += max(s.Ms-sum/n, sum/n-s.Ms)
+		}
+		period := float64(max(e.Samples[n-1].Unix-e.Samples[0].Unix, 1)) / float64(n)
+		fmt.Fprintf(&out, "%d. %s: %d latency spikes (average %dms, mean deviation %dms, period %.2f sec). Worst all time event %dms.\n",
+			i+1, name, n, sum/n, deviation/n, period, e.Longest)
+	}
+	return out.String() + doctorAdvice
+}
+
+// The doctor's words are Redis's.
+const (
+	doctorOff = "I'm sorry, Dave, I can't do that. Latency monitoring is disabled in this Redis instance. You may use " +
+		"\"CONFIG SET latency-monitor-threshold <milliseconds>.\" in order to enable it. If we weren't in a deep space mission I'd " +
+		"suggest to take a look at https://redis.io/topics/latency-monitor.\n"
+	doctorWell = "Dave, no latency spike was observed during the lifetime of this Redis instance, not in the slightest bit. I honestly " +
+		"think you ought to sit down calmly, take a stress pill, and think things over.\n"
+	doctorAdvice = "\nI have a few advices for you:\n\n- Check your Slow Log to understand what are the commands you are running which are " +
+		"too slow to execute. Please check https://redis.io/commands/slowlog for more information.\n"
+)
+
+// All is what is remembered of each event, by name.
+func (l *Spikes) All() (names []string, events []event) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	names = l.names()
+	for _, name := range names {
+		e := l.events[name]
+		events = append(events, event{slices.Clone(e.Samples), e.Longest})
+	}
+	return names, events
+}
+
+// Reset forgets events, or all if none is named, and returns how many they were.
+func (l *Spikes) Reset(names [][]byte) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	before := len(l.events)
+	for _, name := range names {
+		delete(l.events, string(name))
+	}
+	if len(names) == 0 {
+		clear(l.events)
+	}
+	return before - len(l.events)
+}
