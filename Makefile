@@ -38,7 +38,7 @@ test-race: test-servers ## run every test with the race detector
 
 .PHONY: test-plain
 test-plain: test-servers ## run without the race detector what is another test there: memory is the store's own, times mean something
-	$(GOTEST) ./internal/store ./internal/commands ./bench/limiters ./test/hostile
+	$(GOTEST) ./internal/store/memory ./internal/commands ./bench/limiters ./test/hostile
 
 .PHONY: test-transports
 test-transports: test-servers ## run what a transport matters for with goroutines, over TLS, and with both

@@ -17,6 +17,7 @@ import (
 	"cellserver/internal/lease"
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
+	"cellserver/internal/store/memory"
 	"cellserver/internal/window"
 )
 
@@ -96,7 +97,7 @@ func TestMemoryAKey(t *testing.T) {
 // weigh fills a store: bytes a key by the store's own count, and as the system counts them.
 func (w weighed) weigh(t *testing.T) (used, resident int64) {
 	before := residentBytes(t)
-	m := store.NewMemory(store.Options{Clock: ticking{store.NewStillClock(start)}, SweepEvery: -1})
+	m := memory.New(memory.Options{Clock: ticking{store.NewStillClock(start)}, SweepEvery: -1})
 	defer m.Close()
 	v := m.View()
 	for i := range weighedKeys {

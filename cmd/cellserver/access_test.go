@@ -10,17 +10,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"cellserver/internal/commands"
-	"cellserver/internal/store"
+	"cellserver/internal/store/memory"
 )
 
 // newInstance is what main makes of a configuration.
 func newInstance(t *testing.T, c *config) (*commands.Instance, error) {
-	memory := store.NewMemory(store.Options{})
-	t.Cleanup(func() { memory.Close() })
+	data := memory.New(memory.Options{})
+	t.Cleanup(func() { data.Close() })
 	if err := c.settlePassword(); err != nil {
 		return nil, err
 	}
-	return commands.New(commands.Config{Store: memory, Settings: c.commands, Options: &c.options, ACLFile: c.access.file()})
+	return commands.New(commands.Config{Store: data, Settings: c.commands, Options: &c.options, ACLFile: c.access.file()})
 }
 
 func written(t *testing.T, text string) (path string) {

@@ -21,6 +21,7 @@ import (
 	"cellserver/internal/logging"
 	"cellserver/internal/server"
 	"cellserver/internal/store"
+	"cellserver/internal/store/memory"
 )
 
 // version is set when a release is linked.
@@ -58,8 +59,8 @@ func run(args []string) error {
 
 	fitContainer()
 	turns, holds := c.meters()
-	memory := store.NewMemory(store.Options{Databases: c.databases, Holds: holds})
-	defer memory.Close()
+	data := memory.New(memory.Options{Databases: c.databases, Holds: holds})
+	defer data.Close()
 
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
@@ -70,7 +71,7 @@ func run(args []string) error {
 		return err
 	}
 	instance, err := commands.New(commands.Config{
-		Store: memory, Version: version, Settings: c.commands, Options: &c.options,
+		Store: data, Version: version, Settings: c.commands, Options: &c.options,
 		Port: cmp.Or(c.network.port, c.tls.port), ACLFile: c.access.file(), Stop: stop,
 		Log: log, ClientLog: clientLog, Turns: turns, Holds: holds,
 	})
@@ -89,7 +90,7 @@ func run(args []string) error {
 	}
 	go sample(ctx, time.Tick(commands.SampleEvery), instance)
 	go c.reload(hangUps, ctx.Done(), log.Info)
-	go watchClock(ctx, time.Tick(time.Second), memory.Clock(), log)
+	go watchClock(ctx, time.Tick(time.Second), data.Clock(), log)
 	failed := serve(srv, listeners, c.tls.handshakes(), log, stdout)
 	select {
 	case <-ctx.Done():

@@ -1,14 +1,15 @@
 package commands
 
 import (
-	"cellserver/internal/command"
-	"cellserver/internal/store"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/command"
+	memstore "cellserver/internal/store/memory"
 )
 
 // eventPush is how an event is pushed to a client in RESP2 that listens to the events' channel.
@@ -55,8 +56,8 @@ func TestSweptKeysAreNotified(t *testing.T) {
 	c.say(t, "SET k 1 PX 1000\r\nCL.FIXED window 10 1")
 	s.clock.Advance(time.Minute)
 	removed := 0
-	for range 2 * int(5*time.Second/store.SweepInterval) {
-		removed += s.instance.store.(*store.Memory).Sweep()
+	for range 2 * int(5*time.Second/memstore.SweepInterval) {
+		removed += s.instance.store.(*memstore.Store).Sweep()
 	}
 	require.Equal(t, 2, removed)
 	heard := listener.hears()

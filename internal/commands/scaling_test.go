@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"cellserver/internal/store"
+	memstore "cellserver/internal/store/memory"
 )
 
 // TestScaling prints how much more two cores do than one: sessions with keys of their own and with one key for all, beside a
@@ -25,7 +25,7 @@ func TestScaling(t *testing.T) {
 	if testing.Short() || !testing.Verbose() {
 		rounds, takes = 1, 5*time.Millisecond
 	}
-	memory := store.NewMemory(store.Options{})
+	memory := memstore.New(memstore.Options{})
 	defer memory.Close()
 	in, err := New(Config{Store: memory, Version: "1.2.3"})
 	require.NoError(t, err)

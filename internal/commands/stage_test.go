@@ -1,16 +1,18 @@
 package commands
 
 import (
-	"cellserver/internal/command"
-	"cellserver/internal/option"
-	"cellserver/internal/store"
-	"cellserver/internal/transcript"
 	"io"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/command"
+	"cellserver/internal/option"
+	"cellserver/internal/store"
+	memstore "cellserver/internal/store/memory"
+	"cellserver/internal/transcript"
 )
 
 // still is the table in process, on a clock that moves only when a conversation says so.
@@ -38,12 +40,12 @@ func newStillOn(t testing.TB, clock store.Clock) *still {
 
 // newStillWith is newStillOn with other settings.
 func newStillWith(t testing.TB, clock store.Clock, change func(*Settings)) (*still, error) {
-	return newStillIn(t, store.Options{Clock: clock, SweepEvery: -1}, change)
+	return newStillIn(t, memstore.Options{Clock: clock, SweepEvery: -1}, change)
 }
 
 // newStillIn is newStillWith in another store.
-func newStillIn(t testing.TB, in store.Options, change func(*Settings)) (*still, error) {
-	memory := store.NewMemory(in)
+func newStillIn(t testing.TB, in memstore.Options, change func(*Settings)) (*still, error) {
+	memory := memstore.New(in)
 	t.Cleanup(func() { memory.Close() })
 	settings, options := NewSettings(), new(option.List)
 	settings.Debug = "local"

@@ -1,9 +1,6 @@
 package commands
 
 import (
-	"cellserver/internal/command"
-	"cellserver/internal/store"
-	"cellserver/internal/transcript"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
@@ -14,6 +11,10 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/command"
+	memstore "cellserver/internal/store/memory"
+	"cellserver/internal/transcript"
 )
 
 func invalidate(key string) string {
@@ -41,13 +42,13 @@ func (c *caller) hears() string {
 
 // A key that has expired, of any kind, is told when the sweep comes by: in 5 seconds at most, wherever that was when it expired.
 func TestExpiryIsTold(t *testing.T) {
-	const round = int(5 * time.Second / store.SweepInterval)
+	const round = int(5 * time.Second / memstore.SweepInterval)
 	for _, phase := range []int{0, 1, round / 2, round - 1} {
 		s := newStill(t)
 		c, b := s.tracks(t, ""), s.tracks(t, "BCAST PREFIX k")
 		sweep := func() int {
-			s.clock.Advance(store.SweepInterval)
-			return s.instance.store.(*store.Memory).Sweep()
+			s.clock.Advance(memstore.SweepInterval)
+			return s.instance.store.(*memstore.Store).Sweep()
 		}
 		for n := range 500 { // some pages in some shards
 			c.say(t, fmt.Sprintf("SET %d %s", n, strings.Repeat("x", 1000)))

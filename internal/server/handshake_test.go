@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"cellserver/internal/commands"
-	"cellserver/internal/store"
+	"cellserver/internal/store/memory"
 	"cellserver/test/certs"
 )
 
@@ -77,14 +77,14 @@ func TestWhoComesWaitsForOneThatWaits(t *testing.T) {
 // client, not as a handshake too. Otherwise it may be cut to make room for itself.
 func TestAHandshakeIsNotCountedWithItsClient(t *testing.T) {
 	for _, transport := range []Transport{Fastest, Goroutines} {
-		memory := &signed{Store: store.NewMemory(store.Options{})}
-		t.Cleanup(func() { memory.Close() })
-		s := newServerOn(t, transport, memory, func(s *commands.Settings) {
+		data := &signed{Store: memory.New(memory.Options{})}
+		t.Cleanup(func() { data.Close() })
+		s := newServerOn(t, transport, data, func(s *commands.Settings) {
 			// enough for a handshake, or a client, and not for both
 			s.Password, s.NewcomerShare = "secret", commands.Share{Bytes: 44 << 10}
 		})
 		var crowded atomic.Bool
-		memory.signs = func() { crowded.Store(s.instance.Newcomers().Crowded()) }
+		data.signs = func() { crowded.Store(s.instance.Newcomers().Crowded()) }
 		authority := certs.New(t)
 		own := authority.Issue(t, "server")
 		pair, err := tls.LoadX509KeyPair(own.Cert, own.Key)

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"cellserver/internal/commands"
-	"cellserver/internal/store"
+	"cellserver/internal/store/memory"
 )
 
 // A loop whose epoll fails goes on with another, and with all of its connections.
@@ -144,14 +144,14 @@ func TestALoopComesRound(t *testing.T) {
 // A connection may be cut while it is opened: more is kept for it than for all that have not logged
 // in. Here the loop hears of that before the session is there.
 func TestAConnectionIsCutWhileItIsOpened(t *testing.T) {
-	memory := &signed{Store: store.NewMemory(store.Options{})}
-	t.Cleanup(func() { memory.Close() })
-	s := newServerOn(t, EventLoop, memory, func(s *commands.Settings) {
+	data := &signed{Store: memory.New(memory.Options{})}
+	t.Cleanup(func() { data.Close() })
+	s := newServerOn(t, EventLoop, data, func(s *commands.Settings) {
 		s.Password, s.NewcomerShare = "secret", commands.Share{Bytes: 1}
 	})
 	l, ls := newLoop(t, s, epollWait)
 	reads := 0
-	memory.signs = func() {
+	data.signs = func() {
 		reads++
 		require.True(t, l.readMail())
 	}

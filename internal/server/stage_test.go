@@ -9,21 +9,22 @@ import (
 
 	"cellserver/internal/commands"
 	"cellserver/internal/store"
+	"cellserver/internal/store/memory"
 )
 
 func newServer(t *testing.T) *Server {
-	memory := store.NewMemory(store.Options{})
-	t.Cleanup(func() { memory.Close() })
-	return newServerOn(t, EventLoop, memory, func(*commands.Settings) {})
+	data := memory.New(memory.Options{})
+	t.Cleanup(func() { data.Close() })
+	return newServerOn(t, EventLoop, data, func(*commands.Settings) {})
 }
 
 // newServerOn is a server on a transport, of one event loop.
 func newServerOn(
-	t *testing.T, transport Transport, memory store.Store, change func(*commands.Settings),
+	t *testing.T, transport Transport, data store.Store, change func(*commands.Settings),
 ) *Server {
 	ofCommands, settings := commands.NewSettings(), NewSettings()
 	change(ofCommands)
-	instance, err := commands.New(commands.Config{Store: memory, Settings: ofCommands})
+	instance, err := commands.New(commands.Config{Store: data, Settings: ofCommands})
 	require.NoError(t, err)
 	settings.Transport, settings.IOThreads = string(transport), 1
 	s, err := New(instance, Config{Settings: settings})

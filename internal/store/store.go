@@ -1,6 +1,6 @@
-// Package store keeps keys and makes each decision atomic on the keys that it touches. It owns the clock: nobody else
-// knows what time it is. Store and View are the contract; Memory is the implementation that ships; storetest holds what
-// every implementation must do.
+// Package store is the contract of what keeps keys and makes each decision atomic on the keys that it touches. A store owns
+// the clock: no other code knows what time it is. Package memory below it is the store that ships; storetest holds what
+// every store must do.
 package store
 
 import (
@@ -217,8 +217,8 @@ func (r *Rule) Size() int64 {
 	}
 }
 
-// blocks says whether a call is limited whatever its key holds, which then is not looked at.
-func (r *Rule) blocks(quantity int64, mode quota.Mode) bool {
+// Blocks says whether a call is limited whatever its key holds, which then is not looked at.
+func (r *Rule) Blocks(quantity int64, mode quota.Mode) bool {
 	return r.Size() == 0 && quantity > 0 && mode != quota.Force
 }
 
@@ -278,3 +278,21 @@ var (
 	// ErrOverflow: no int64 can hold the sum.
 	ErrOverflow = errors.New("increment or decrement would overflow")
 )
+
+// Part is what lies between two places of a value, both included, counted as Redis does: negative ones from the end.
+func Part(value []byte, start, end int64) []byte {
+	length := int64(len(value))
+	if start < 0 && end < 0 && start > end {
+		return nil
+	}
+	if start < 0 {
+		start = max(start+length, 0)
+	}
+	if end < 0 {
+		end = max(end+length, 0)
+	}
+	if end = min(end, length-1); start > end || length == 0 {
+		return nil
+	}
+	return value[start : end+1]
+}

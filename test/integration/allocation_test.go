@@ -13,7 +13,7 @@ import (
 
 	"cellserver/internal/commands"
 	"cellserver/internal/server"
-	"cellserver/internal/store"
+	"cellserver/internal/store/memory"
 	"cellserver/test/peer"
 )
 
@@ -64,9 +64,9 @@ func allocations(t *testing.T, run func() error) uint64 {
 
 // serveInProcess is cellserver without its main.
 func serveInProcess(t *testing.T) (address string) {
-	memory := store.NewMemory(store.Options{})
-	t.Cleanup(func() { assert.NoError(t, memory.Close()) })
-	instance, err := commands.New(commands.Config{Store: memory})
+	data := memory.New(memory.Options{})
+	t.Cleanup(func() { assert.NoError(t, data.Close()) })
+	instance, err := commands.New(commands.Config{Store: data})
 	require.NoError(t, err)
 	s, err := server.New(instance, server.Config{})
 	require.NoError(t, err)

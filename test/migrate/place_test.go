@@ -12,6 +12,7 @@ import (
 
 	"cellserver/internal/commands"
 	"cellserver/internal/store"
+	"cellserver/internal/store/memory"
 )
 
 // place is where a comparison is made: cellserver, and a model of what it has not of Redis, on one clock that stands still but
@@ -27,9 +28,9 @@ const start = 1767225600_000000000 // ns: 2026-01-01 00:00:00 UTC
 
 func newPlace(t *testing.T) *place {
 	clock := store.NewStillClock(start)
-	memory := store.NewMemory(store.Options{Clock: clock, SweepEvery: -1})
-	t.Cleanup(func() { memory.Close() })
-	instance, err := commands.New(commands.Config{Store: memory})
+	data := memory.New(memory.Options{Clock: clock, SweepEvery: -1})
+	t.Cleanup(func() { data.Close() })
+	instance, err := commands.New(commands.Config{Store: data})
 	require.NoError(t, err)
 	return &place{t, clock, instance, newModel(clock)}
 }

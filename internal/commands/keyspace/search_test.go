@@ -1,23 +1,25 @@
 package keyspace
 
 import (
-	"cellserver/internal/command"
-	"cellserver/internal/store"
 	"context"
 	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/command"
+	"cellserver/internal/store"
+	"cellserver/internal/store/memory"
 )
 
 // Who has gone holds up nobody: matching stops at the next key.
 func TestMatchingStopsWithItsClient(t *testing.T) {
-	memory := store.NewMemory(store.Options{Clock: store.NewClock()})
+	data := memory.New(memory.Options{Clock: store.NewClock()})
 	for i := range 3 {
-		require.NoError(t, memory.View().Write(context.Background(), fmt.Appendf(nil, "key:%d", i), store.Value{}, store.Never))
+		require.NoError(t, data.View().Write(context.Background(), fmt.Appendf(nil, "key:%d", i), store.Value{}, store.Never))
 	}
 	gone, leave := context.WithCancel(context.Background())
-	call := &command.Call{Context: gone, View: memory.View()}
+	call := &command.Call{Context: gone, View: data.View()}
 	search := search{match: filter{pattern: []byte("k*")}}
 	for more := true; more; more = search.cursor != 0 {
 		require.NoError(t, search.goOn(call, keysAPiece))

@@ -1,13 +1,15 @@
 package value
 
 import (
-	"cellserver/internal/command"
-	"cellserver/internal/store"
 	"context"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/command"
+	"cellserver/internal/store"
+	"cellserver/internal/store/memory"
 )
 
 // A number of which 17 places show nothing is not written out: of the smallest that were 16,000 digits.
@@ -68,6 +70,6 @@ func TestALongFloatIsCountedAtLast(t *testing.T) {
 
 // twoCalls are a call of one client, and what another one sees.
 func twoCalls() (own *command.Call, other store.View) {
-	memory := store.NewMemory(store.Options{Clock: store.NewClock()})
-	return &command.Call{Context: context.Background(), View: memory.View()}, memory.View()
+	data := memory.New(memory.Options{Clock: store.NewClock()})
+	return &command.Call{Context: context.Background(), View: data.View()}, data.View()
 }

@@ -1,0 +1,29 @@
+package memory
+
+import (
+	"testing"
+
+	"cellserver/internal/quota"
+)
+
+// BenchmarkThrottleAhead is how a session asks when calls have come together: their keys are foreseen, 16 at a time.
+func BenchmarkThrottleAhead(b *testing.B) {
+	m := New(Options{SweepEvery: -1})
+	v, keys := m.View(), keysOf17(benchKeys)
+	for _, key := range keys {
+		v.Throttle(background, key, sixteenAMinute, 1, quota.Take)
+	}
+	b.ReportAllocs()
+	at, next := uint32(0), make([][]byte, 16)
+	for left := 0; b.Loop(); left-- {
+		if left == 0 {
+			for left = range next {
+				at = jump(at)
+				next[left] = keys[at]
+			}
+			left = len(next)
+			v.Foresee(next)
+		}
+		v.Throttle(background, next[len(next)-left], sixteenAMinute, 1, quota.Take)
+	}
+}

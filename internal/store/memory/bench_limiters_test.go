@@ -1,0 +1,200 @@
+package memory
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/quota"
+	"cellserver/internal/store"
+)
+
+// benchmarkTake is BenchmarkThrottle for any limiter: on as many keys, so that it waits for memory as long.
+func benchmarkTake(b *testing.B, rule *store.Rule, keys int, fill int64) {
+	m := New(Options{SweepEvery: -1})
+	v, names := m.View(), keysOf17(keys)
+	for _, key := range names {
+		v.Take(background, key, rule, fill, quota.Take)
+	}
+	b.ReportAllocs()
+	at := uint32(0)
+	for b.Loop() {
+		at = jump(at)
+		v.Take(background, names[at%uint32(keys)], rule, 1, quota.Take)
+	}
+}
+
+func BenchmarkTakeThrottle(b *testing.B) {
+	benchmarkTake(b, &store.Rule{Kind: store.Throttle, Throttle: sixteenAMinute}, benchKeys, 1)
+}
+func BenchmarkTakeFixed(b *testing.B) {
+	benchmarkTake(b, plainRule(store.Fixed, 16, 1000), benchKeys, 1)
+}
+func BenchmarkTakeSliding(b *testing.B) {
+	benchmarkTake(b, plainRule(store.Sliding, 16, 1000), benchKeys, 1)
+}
+
+// BenchmarkTakeLog is on logs of a thousand entries that are full: each call lets as much go as it takes.
+func BenchmarkTakeLog(b *testing.B) {
+	const keys, limit = 1000, 1000
+	clock := store.NewStillClock(1e18)
+	m := New(Options{Clock: clock, SweepEvery: -1})
+	v, names, rule := m.View(), keysOf17(keys), plainRule(store.SlidingLog, limit, 1)
+	call := func(n int) bool {
+		clock.Advance(time.Second / (keys * limit)) // so that a key is called limit times in a period
+		v.Begin()
+		d, err := v.Take(background, names[n%keys], rule, 1, quota.Take)
+		return err == nil && !d.Limited
+	}
+	n := 0
+	for ; n < keys*limit; n++ {
+		call(n)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if !call(n) {
+			b.Fatal("limited")
+		}
+		n++
+	}
+	b.ReportMetric(float64(m.Usage()[0].Bytes)/keys, "B/key")
+}
+
+// BenchmarkTakeLogRefused is what a caller costs who is told to wait: it only looks.
+func BenchmarkTakeLogRefused(b *testing.B) {
+	const keys, limit = 1000, 1000
+	clock := store.NewStillClock(1e18)
+	m := New(Options{Clock: clock, SweepEvery: -1})
+	v, names, rule := m.View(), keysOf17(keys), plainRule(store.SlidingLog, limit, 1_000_000)
+	for range limit {
+		clock.Advance(1)
+		v.Begin()
+		for _, key := range names {
+			v.Take(background, key, rule, 1, quota.Take)
+		}
+	}
+	b.ReportAllocs()
+	at := uint32(0)
+	for b.Loop() {
+		at = jump(at)
+		v.Take(background, names[at%keys], rule, 1, quota.Take)
+	}
+}
+
+func benchmarkLeases(b *testing.B, holders int) {
+	m := New(Options{SweepEvery: -1})
+	v, keys := m.View(), keysOf17(1<<16)
+	for i := range holders {
+		for _, key := range keys[:min(len(keys), 1<<20/max(holders, 1))] {
+			v.Acquire(background, key, plainRequest(1e6, 1000, fmt.Sprint("holder", i), 1), 10_000)
+		}
+	}
+	r, holder := plainRequest(1e6, 60, "another", 1), []byte("another")
+	b.ReportAllocs()
+	at, n := uint32(0), uint32(min(len(keys), 1<<20/max(holders, 1)))
+	for b.Loop() {
+		at = jump(at)
+		v.Acquire(background, keys[at%n], r, 20_000)
+		v.Release(background, keys[at%n], holder)
+	}
+}
+
+func BenchmarkAcquireRelease0(b *testing.B)    { benchmarkLeases(b, 0) } // the key comes and goes
+func BenchmarkAcquireRelease8(b *testing.B)    { benchmarkLeases(b, 8) }
+func BenchmarkAcquireRelease1000(b *testing.B) { benchmarkLeases(b, 1000) }
+
+func BenchmarkTakeAll4(b *testing.B) {
+	m := New(Options{SweepEvery: -1})
+	v, keys := m.View(), keysOf17(benchKeys)
+	takes := make([]store.Taking, 4)
+	b.ReportAllocs()
+	at := uint32(0)
+	for b.Loop() {
+		for i := range takes {
+			at = jump(at)
+			takes[i] = store.Taking{Key: keys[at], Rule: *plainRule(takers[i%3], 16, 1000), Quantity: 1}
+		}
+		v.TakeAll(background, takes, false)
+	}
+}
+
+// What a key of each kind costs: as the store counts it, and as the system does, by what pages and heap have grown by. The
+// store's own count is what a memory limit goes by, so it may not be far below the truth.
+func TestBytesAKey(t *testing.T) {
+	if underRace {
+		return // which takes memory of its own for all that is allocated
+	}
+	const keys = 100_000
+	names := keysOf17(keys)
+	window := func(kind store.Kind, entries int) func(v store.View, clock *store.StillClock, key []byte) {
+		rule := plainRule(kind, 1000, 1000)
+		return func(v store.View, clock *store.StillClock, key []byte) {
+			for range entries {
+				clock.Advance(1)
+				v.Begin()
+				v.Take(background, key, rule, 1, quota.Take)
+			}
+		}
+	}
+	leases := func(holders, size int) func(v store.View, _ *store.StillClock, key []byte) {
+		return func(v store.View, _ *store.StillClock, key []byte) {
+			for i := range holders {
+				v.Acquire(background, key, plainRequest(1000, 1000, fmt.Sprintf("%0*d", size, i), 1), 1000)
+			}
+		}
+	}
+	for _, c := range []struct {
+		name string
+		keys int
+		fill func(v store.View, clock *store.StillClock, key []byte)
+		most float64 // bytes a key
+		off  float64 // how much of the truth the store may leave out
+	}{
+		{"throttle", keys, window(store.Throttle, 1), 60, 0.1},
+		{"fixed", keys, window(store.Fixed, 1), 80, 0.1},
+		{"sliding", keys, window(store.Sliding, 1), 90, 0.1},
+		{"log of 1", keys / 2, window(store.SlidingLog, 1), 120, 0.1},
+		{"log of 10", keys / 5, window(store.SlidingLog, 10), 350, 0.1},
+		{"log of 1000", keys / 500, window(store.SlidingLog, 1000), 30_000, 0.1},
+		{"1 lease", keys / 2, leases(1, 16), 130, 0.1},
+		{"10 leases", keys / 5, leases(10, 16), 600, 0.1},
+		{"100 leases", keys / 100, leases(100, 16), 20_000, 0.4},
+		{"100 leases of long names", keys / 500, leases(100, 1000), 200_000, 0.2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			clock := store.NewStillClock(1e18)
+			m := New(Options{Clock: clock, SweepEvery: -1})
+			v := m.View()
+			v.Throttle(background, names[0], sixteenAMinute, 1, quota.Peek) // the shards are there before
+			before := heapBytes()
+			for _, key := range names[:c.keys] {
+				c.fill(v, clock, key)
+			}
+			counted := m.Usage()[0].Bytes
+			var paged int64
+			if offHeap() {
+				for i := range m.database(0).shards {
+					s := &m.database(0).shards[i]
+					paged += s.index.bytes() + s.pages.bytes
+				}
+			}
+			truth := float64(heapBytes()-before+paged) / float64(c.keys)
+			t.Logf("%-24s %8.1f B/key counted, %8.1f B/key true", c.name, float64(counted)/float64(c.keys), truth)
+			require.Less(t, truth, c.most)
+			require.Less(t, truth-float64(counted)/float64(c.keys), c.off*truth)
+			runtime.KeepAlive(m)
+		})
+	}
+}
+
+// heapBytes is what Go's heap holds once everything that nobody needs has gone.
+func heapBytes() int64 {
+	var s runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&s)
+	return int64(s.HeapAlloc)
+}

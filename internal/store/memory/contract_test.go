@@ -1,0 +1,34 @@
+package memory_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"cellserver/internal/store"
+	"cellserver/internal/store/memory"
+	"cellserver/internal/store/storetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestMemoryKeepsTheContract(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, func(t *testing.T, clock store.Clock) store.Store {
+		m := memory.New(memory.Options{Clock: clock, SweepEvery: -1})
+		t.Cleanup(func() { require.NoError(t, m.Close()) })
+		return m
+	})
+}
+
+// The same with the store's own sweep at work all the while, as it is in a server.
+func TestMemoryKeepsTheContractWhileItSweeps(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, func(t *testing.T, clock store.Clock) store.Store {
+		m := memory.New(memory.Options{Clock: clock, SweepEvery: time.Millisecond})
+		t.Cleanup(func() { require.NoError(t, m.Close()) })
+		return m
+	})
+}

@@ -1,0 +1,83 @@
+package memory
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"cellserver/internal/store"
+)
+
+// Flush empties the selected database in one step.
+func (v *view) Flush(context.Context) error {
+	if v.inUse() != nil {
+		v.flush()
+	}
+	return nil
+}
+
+// FlushAll empties every database, all in one step.
+func (v *view) FlushAll(ctx context.Context) (err error) {
+	selected := v.number
+	defer func() { v.number = selected }()
+	v.Atomically(ctx, nil, true, func() {
+		for v.number = range v.memory.databases {
+			err = errors.Join(err, v.Flush(ctx))
+		}
+	})
+	return err
+}
+
+func (v *view) flush() {
+	db, _ := v.lockSet(everyShard)
+	defer v.unlock(db, everyShard)
+	for i := range db.shards {
+		db.shards[i].leave(&v.memory.flushed)
+	}
+	v.memory.listener.tell(v.number, nil, store.Flushed, v.by)
+}
+
+// flushed is what flushed keys have left for the sweep to hand over to the pool: of ten million keys that takes milliseconds, for
+// which nobody should hold a lock, or be kept waiting.
+type flushed struct {
+	mu     sync.Mutex
+	blocks [][]*block
+	pages  [][]page
+}
+
+// leave forgets every record of a shard at once.
+func (s *shard) leave(to *flushed) {
+	if s.index.current.count == 0 {
+		return // it is empty
+	}
+	index, list := s.index.leave(), s.pages.list
+	s.pages = pages{pool: s.pages.pool, most: s.pages.most}
+	s.logs, s.leases = slab[entryLog]{}, slab[leases]{}
+	s.records, s.lasting, s.swept = 0, 0, 0
+	s.show()
+
+	to.mu.Lock()
+	defer to.mu.Unlock()
+	to.blocks = append(to.blocks, index[:]...)
+	to.pages = append(to.pages, list)
+}
+
+// settle hands over what has been left.
+func (f *flushed) settle(p *pool) {
+	f.mu.Lock()
+	blocks, lists := f.blocks, f.pages
+	f.blocks, f.pages = nil, nil
+	f.mu.Unlock()
+	for _, list := range blocks {
+		p.put(list...)
+	}
+	for _, list := range lists {
+		blocks := make([]*block, 0, len(list))
+		for _, pg := range list {
+			if pg.class != 0 && pg.data != nil {
+				blocks = append(blocks, (*block)(pg.data))
+			}
+		}
+		p.put(blocks...)
+	}
+}

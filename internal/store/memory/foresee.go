@@ -1,0 +1,107 @@
+package memory
+
+import (
+	"math/bits"
+	"unsafe"
+)
+
+// Half of what a decision costs on a large table is waiting for memory: for the key's bucket, and then for its record. The
+// lock of each step keeps the processor from starting the next one's loads meanwhile. So whoever has read several calls ahead
+// tells us their keys, and we ask for all their buckets, then for all their records, before the first is wanted.
+//
+// To take each shard's lock for that would cost as much as the waiting. So we look without it, at what may be changing
+// under our eyes: what is seen decides only which cache lines are asked for, and to ask for a wrong one does no harm.
+
+// layout is where a shard's buckets and pages are, for those who look without its lock. It is made anew whenever either
+// moves to other memory; there is none while the index moves from one size to another.
+type layout struct {
+	buckets buckets
+	pages   []page // up to its capacity: pages that are added in place are seen too
+}
+
+// show publishes where things are now. To be called after whatever may have moved them.
+func (s *shard) show() {
+	shown := s.layout.Load()
+	switch {
+	case s.index.moving() || s.records == 0:
+		if shown != nil {
+			s.layout.Store(nil)
+		}
+	case shown == nil || shown.buckets.count != s.index.current.count || cap(shown.pages) != cap(s.pages.list):
+		s.layout.Store(&layout{buckets: s.index.current, pages: s.pages.list[:cap(s.pages.list)]})
+	}
+}
+
+// ahead is what Foresee worked out: the hashes of the keys that come next, so that each is hashed once.
+type ahead struct {
+	keys  [16]foreseen
+	count int
+	next  int // the one that is expected next
+}
+
+// foreseen is a key that was hashed. It is known again by where it stands: as a number, so that nothing is kept alive.
+type foreseen struct {
+	hashed
+	at     uintptr
+	length int
+}
+
+func address(key []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(key))) }
+
+// forget must come before the keys may change.
+func (a *ahead) forget() { a.count, a.next = 0, 0 }
+
+// Foresee brings the keys' records near.
+func (v *view) Foresee(keys [][]byte) {
+	v.ahead.forget()
+	db := v.inUse()
+	if db == nil {
+		return
+	}
+	for first := 0; first < len(keys); first += len(v.ahead.keys) {
+		piece := keys[first:min(first+len(v.ahead.keys), len(keys))]
+		v.ahead.forget()
+		for i, key := range piece {
+			h := v.hash(key)
+			v.ahead.keys[i] = foreseen{h, address(key), len(key)}
+			if n := db.shards[h.shard].layout.Load(); n != nil {
+				prefetch(uintptr(unsafe.Pointer(n.buckets.at(n.buckets.of(h.position)))))
+			}
+		}
+		for i := range piece {
+			h := &v.ahead.keys[i].hashed
+			if n := db.shards[h.shard].layout.Load(); n != nil {
+				n.prefetchRecords(h)
+			}
+		}
+	}
+	if len(keys) <= len(v.ahead.keys) {
+		v.ahead.count = len(keys)
+	}
+}
+
+const (
+	lineBytes = 64
+	nearClass = maxClass // units of a record that are asked for
+)
+
+// prefetchRecords asks for the records that a key may have: those of its tag in its first bucket. The bucket may be changing,
+// or be a page by now that holds something else, so no number that is read from it is trusted; nor is a slice of a page, whose
+// address and length may be of two different ones: the address is only a number here.
+func (l *layout) prefetchRecords(h *hashed) {
+	if underRace {
+		return
+	}
+	b := l.buckets.at(l.buckets.of(h.position))
+	for match := b.match(h.tag); match != 0; match &= match - 1 {
+		at := uint32(b.ref(bits.TrailingZeros32(match))) - 1
+		if n := at / unitsPerPage; int(n) < len(l.pages) {
+			page := &l.pages[n]
+			start := address(page.data) + uintptr(at%unitsPerPage*unitBytes)
+			prefetch(start)
+			for line := uintptr(lineBytes); line < uintptr(min(page.class, nearClass))*unitBytes; line += lineBytes {
+				prefetch(start + line)
+			}
+		}
+	}
+}

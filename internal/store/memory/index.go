@@ -1,0 +1,266 @@
+package memory
+
+import (
+	"encoding/binary"
+	"math/bits"
+)
+
+// index finds a record by its key's hash. It is an array of buckets of one cache line each, in the order of the hash:
+// of n buckets, bucket i holds the keys whose position (32 bits of the hash) lies in [i*2^32/n, (i+1)*2^32/n).
+//
+// Keeping that order makes three things simple. The array may have any size, so it grows by half, not by doubling.
+// It grows bucket by bucket: those below moved stand in the new array, the others still in the old one, and no call
+// moves more than one. And SCAN needs no state: its cursor is a position, which means the same in every size.
+//
+// Full buckets go on in overflow buckets; at the load kept here (at most 9 of 12 slots on average) that is one in six at most.
+type index struct {
+	current  buckets
+	old      buckets // what is left of the array before this one
+	moved    int     // buckets of old, from the first, that stand in current by now
+	pool     *pool
+	over     buckets // overflow buckets, numbered from 1
+	overFree uint32  // head of the list of free ones
+	overUsed int
+}
+
+// bucket is one cache line: 12 tags (8 bits of the hash; 0 is a free slot), the number of the overflow bucket that
+// goes on, and 12 refs. The tags are compared eight at a time, so a probe touches hardly any record but the right one.
+type bucket [bucketBytes]byte
+
+const (
+	bucketBytes     = 64
+	bucketSlots     = 12
+	atNext          = 12
+	atRefs          = 16
+	bucketsPerBlock = pageBytes / bucketBytes
+	loadPerBucket   = 9 // records a bucket, on average, at which the index grows
+)
+
+// hashed is a key's hash, cut into its uses.
+type hashed struct {
+	shard    uint32
+	position uint32
+	tag      byte // never 0
+}
+
+func cut(h uint64) hashed {
+	return hashed{shard: uint32(h >> 56), position: uint32(h >> 16), tag: max(byte(h), 1)}
+}
+
+func (b *bucket) ref(slot int) ref    { return ref(binary.LittleEndian.Uint32(b[atRefs+4*slot:])) }
+func (b *bucket) next() uint32        { return binary.LittleEndian.Uint32(b[atNext:]) }
+func (b *bucket) setNext(n uint32)    { binary.LittleEndian.PutUint32(b[atNext:], n) }
+func (b *bucket) clear(slot int)      { b.set(slot, 0, 0) }
+func (b *bucket) taken(slot int) bool { return b[slot] != 0 }
+
+func (b *bucket) set(slot int, tag byte, r ref) {
+	b[slot] = tag
+	binary.LittleEndian.PutUint32(b[atRefs+4*slot:], uint32(r))
+}
+
+// match marks the slots with this tag: bit i stands for slot i. All tags are compared at once.
+func (b *bucket) match(tag byte) (slots uint32) {
+	pattern := uint64(tag) * 0x0101010101010101
+	first := binary.LittleEndian.Uint64(b[:8]) ^ pattern
+	last := uint64(binary.LittleEndian.Uint32(b[8:12])^uint32(pattern)) | 0xffffffff00000000
+	return zeroBytes(first) | zeroBytes(last)<<8
+}
+
+// zeroBytes sets bit i for each byte i that is zero, exactly: first the high bit of each such byte (Hacker's Delight, 6-1),
+// then the eight of them side by side, by a multiplication that carries each to its place.
+func zeroBytes(x uint64) uint32 {
+	const low7 = 0x7f7f7f7f7f7f7f7f
+	high := ^((x&low7 + low7) | x | low7)
+	return uint32(high >> 7 * 0x0102040810204080 >> 56)
+}
+
+// free is the first free slot, -1 if the bucket is full.
+func (b *bucket) free() int {
+	if free := b.match(0); free != 0 {
+		return bits.TrailingZeros32(free)
+	}
+	return -1
+}
+
+// buckets is an array of buckets in blocks, so that it grows and goes a block at a time.
+type buckets struct {
+	count  int
+	blocks []*block
+}
+
+func (a *buckets) at(n int) *bucket {
+	return (*bucket)(a.blocks[n/bucketsPerBlock][n%bucketsPerBlock*bucketBytes:])
+}
+
+// of is the number of the bucket that a position belongs to.
+func (a *buckets) of(position uint32) int {
+	return int(uint64(position) * uint64(a.count) >> 32)
+}
+
+// start is the first position of bucket n; for n = count it is 2^32.
+func (a *buckets) start(n int) uint64 {
+	return (uint64(n)<<32 + uint64(a.count) - 1) / uint64(a.count)
+}
+
+// extend makes blocks until there are enough for bucket n.
+func (a *buckets) extend(from *pool, n int) {
+	for n/bucketsPerBlock >= len(a.blocks) {
+		b := from.get()
+		clear(b[:])
+		a.blocks = append(a.blocks, b)
+	}
+}
+
+// home is the first bucket of the chain that a position belongs to at present.
+func (x *index) home(position uint32) *bucket {
+	if x.old.count > 0 {
+		if n := x.old.of(position); n >= x.moved {
+			return x.old.at(n)
+		}
+	}
+	return x.current.at(x.current.of(position))
+}
+
+// following is the bucket that goes on where b ends, nil if none does.
+func (x *index) following(b *bucket) *bucket {
+	if n := b.next(); n != 0 {
+		return x.over.at(int(n) - 1)
+	}
+	return nil
+}
+
+// insert adds a record. The caller knows that its key is not there yet.
+func (x *index) insert(h hashed, r ref) {
+	b := x.home(h.position)
+	for {
+		if slot := b.free(); slot >= 0 {
+			b.set(slot, h.tag, r)
+			return
+		}
+		next := x.following(b)
+		if next == nil {
+			next = x.overflow(b)
+		}
+		b = next
+	}
+}
+
+// remove takes a record out of the chain that starts at home, and puts the chain's last one in its place. So a chain is full
+// but for its end, and has no bucket more than its records need, however keys come and go.
+func (x *index) remove(home *bucket, p place) {
+	tail, before := home, (*bucket)(nil)
+	for next := x.following(tail); next != nil; next = x.following(tail) {
+		tail, before = next, tail
+	}
+	last := tail.free() - 1
+	if last < 0 {
+		last = bucketSlots - 1 // it is full
+	}
+	p.bucket.set(p.slot, tail[last], tail.ref(last))
+	tail.clear(last)
+	if last == 0 && before != nil {
+		x.freeChain(before)
+		before.setNext(0)
+	}
+}
+
+// overflow hangs an empty bucket on b.
+func (x *index) overflow(b *bucket) *bucket {
+	if x.overFree == 0 {
+		first := x.over.count
+		x.over.extend(x.pool, first)
+		x.over.count += bucketsPerBlock
+		for n := x.over.count; n > first; n-- {
+			x.over.at(n - 1).setNext(x.overFree)
+			x.overFree = uint32(n)
+		}
+	}
+	n := x.overFree
+	next := x.over.at(int(n) - 1)
+	x.overFree = next.next()
+	x.overUsed++
+	clear(next[:])
+	b.setNext(n)
+	return next
+}
+
+// freeChain gives back the overflow buckets behind b, which hold nothing any more. b itself is the caller's to mend.
+func (x *index) freeChain(b *bucket) {
+	for n := b.next(); n != 0; {
+		o := x.over.at(int(n) - 1)
+		following := o.next()
+		o.setNext(x.overFree)
+		x.overFree = n
+		x.overUsed--
+		n = following
+	}
+	if x.overUsed == 0 {
+		x.pool.put(x.over.blocks...)
+		x.over = buckets{}
+		x.overFree = 0
+	}
+}
+
+// fit starts a move to another size when the number of records calls for one. Growth starts at a load of 9 of 12 slots;
+// an index shrinks when it is less than a quarter as full as that, so that the two do not alternate.
+func (x *index) fit(records int) {
+	if x.moving() {
+		return
+	}
+	full := x.current.count * loadPerBucket
+	switch blocks := len(x.current.blocks); {
+	case blocks == 0:
+		x.current.count = bucketsPerBlock
+		x.current.extend(x.pool, bucketsPerBlock-1)
+	case records >= full:
+		x.resize(blocks + max(blocks/2, 1))
+	case records < full/4 && blocks > 1:
+		x.resize(records*3/2/(loadPerBucket*bucketsPerBlock) + 1)
+	}
+}
+
+// resize starts an array of another size. Its blocks are made as the move gets to them, so that no call clears them all.
+func (x *index) resize(blocks int) {
+	x.old, x.moved = x.current, 0
+	x.current = buckets{blocks: make([]*block, 0, blocks), count: blocks * bucketsPerBlock}
+}
+
+func (x *index) moving() bool { return x.old.count > 0 }
+
+// move brings the next bucket of the old array into the current one; rehash finds a record's hash again.
+func (x *index) move(rehash func(ref) hashed) {
+	if !x.moving() {
+		return
+	}
+	from := x.old.at(x.moved)
+	x.moved++ // from here on home leads to the current array
+	x.current.extend(x.pool, x.current.of(uint32(x.old.start(x.moved)-1)))
+	for b := from; b != nil; b = x.following(b) {
+		for slot := range bucketSlots {
+			if b.taken(slot) {
+				r := b.ref(slot)
+				x.insert(rehash(r), r)
+			}
+		}
+	}
+	x.freeChain(from)
+	if x.moved%bucketsPerBlock == 0 {
+		x.pool.put(x.old.blocks[x.moved/bucketsPerBlock-1]) // it stays in the list, which may be looked at without the lock
+	}
+	if x.moved == x.old.count {
+		x.old, x.moved = buckets{}, 0
+	}
+}
+
+// leave forgets everything, and returns the blocks that held it.
+func (x *index) leave() [3][]*block {
+	old := x.old.blocks[x.moved/bucketsPerBlock:] // those before have gone
+	left := [3][]*block{x.current.blocks, x.over.blocks, old}
+	*x = index{pool: x.pool}
+	return left
+}
+
+func (x *index) bytes() int64 {
+	blocks := len(x.current.blocks) + len(x.over.blocks) + len(x.old.blocks)
+	return int64(blocks-x.moved/bucketsPerBlock) * pageBytes
+}

@@ -1,0 +1,37 @@
+package memory
+
+import (
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/quota"
+	"cellserver/internal/store"
+)
+
+// A shard fills whole cache lines: two cores that work on neighbours do not take a line from each other.
+func TestShardsFillCacheLines(t *testing.T) {
+	const line = 64
+	over := unsafe.Sizeof(shard{}) % line
+	require.Zero(t, over, "pad the shard by %d bytes", line-over)
+}
+
+// Keys that come and go leave no overflow buckets behind: a chain has as many as its records need, which check sees to.
+func TestChurnLeavesNoOverflowBehind(t *testing.T) {
+	m := New(Options{Clock: store.NewStillClock(1e18), SweepEvery: -1})
+	v := m.View()
+	keys := inOneShard(v, "key", 560) // of 768 slots in its 64 buckets, so that several overflow
+	for _, key := range keys {
+		_, err := v.Throttle(background, []byte(key), sixteenAMinute, 1, quota.Take)
+		require.NoError(t, err)
+	}
+	x := &m.database(0).shards[shardOf(v, keys[0])].index
+	require.NoError(t, m.check())
+	require.Positive(t, x.overUsed)
+	for i, key := range keys[:520] {
+		v.Delete(background, [][]byte{[]byte(key)})
+		require.NoError(t, m.check(), "%d gone", i+1)
+	}
+	require.Zero(t, x.overUsed)
+}

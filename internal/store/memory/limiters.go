@@ -1,0 +1,289 @@
+package memory
+
+import (
+	"slices"
+	"time"
+
+	"cellserver/internal/lease"
+	"cellserver/internal/quota"
+	"cellserver/internal/store"
+	"cellserver/internal/window"
+)
+
+// The steps of the limiters that came after GCRA, each on one key under its shard's lock: find the record, let the algorithm
+// decide, keep what it says. shard.throttle is the same by hand, because it is the hot one.
+
+// spot is where a key's state is, or is to be.
+type spot struct {
+	h    hashed
+	key  []byte
+	r    record // nil if there is none; but for transfers it has not expired
+	p    place
+	live bool
+	made bool // the record is a new key's
+}
+
+// look finds a key for a limiter of a kind, at the instant now.
+func (s *shard) look(h hashed, key []byte, now int64, kind store.Kind) (spot, error) {
+	at := spot{h: h, key: key}
+	at.r, at.p = s.see(h, key, now)
+	at.live = at.r != nil
+	if at.live && at.r.kind() != kind {
+		return at, store.ErrWrongKind
+	}
+	if at.live {
+		at.r.use(now)
+	}
+	return at, nil
+}
+
+// hold is the record to write a kind's state to, new if none is live, and then with so many bytes more.
+func (s *shard) hold(at *spot, kind store.Kind, more int) (err error) {
+	if at.live {
+		return nil
+	}
+	at.r, err = s.addSized(at.h, at.key, kind, more)
+	at.made = true
+	return err
+}
+
+// kept says that the key's state was written, and when it expires.
+func (s *shard) kept(at *spot, expires int64) {
+	before := at.r.lasts()
+	at.r.setExpires(expires)
+	s.lasting += at.r.lasts() - before
+	why := store.Changed
+	if at.made {
+		why = store.Made
+	}
+	s.tell(at.key, why)
+}
+
+// forget removes a key whose state says nothing any more.
+func (s *shard) forget(at *spot) {
+	s.tell(at.key, store.Deleted)
+	s.remove(at.h, at.p)
+}
+
+// take is one step of a rule on one key.
+func (s *shard) take(h hashed, key []byte, now int64, rule *store.Rule, quantity int64, mode quota.Mode) (quota.Decision, error) {
+	switch {
+	case rule.Blocks(quantity, mode):
+		return quota.Blocked(), nil
+	case rule.Kind == store.Throttle:
+		o, err := s.throttle(h, key, now, rule.Throttle, quantity, mode)
+		if err != nil {
+			return quota.Decision{}, err
+		}
+		return rule.Throttle.Decision(o), nil
+	}
+	now = s.advance(now)
+	at, err := s.look(h, key, now, rule.Kind)
+	if err != nil {
+		return quota.Decision{}, err
+	}
+	switch rule.Kind {
+	case store.Fixed:
+		return s.fixed(&at, now, rule.Window, quantity, mode)
+	case store.Sliding:
+		return s.sliding(&at, now, rule.Window, quantity, mode)
+	default:
+		return s.slidingLog(&at, now, rule.Log, quantity, mode)
+	}
+}
+
+func (s *shard) fixed(at *spot, now int64, limit window.Limit, quantity int64, mode quota.Mode) (quota.Decision, error) {
+	var state window.Fixed
+	if at.live {
+		state = window.Fixed{Start: at.r.number(0), Used: at.r.number(1), End: at.r.expires()}
+	}
+	d, next, err := limit.StepFixed(now, state, quantity, mode)
+	switch {
+	case err != nil || next == state:
+		return d, err
+	case next == window.Fixed{}:
+		s.forget(at)
+		return d, nil
+	}
+	if err := s.hold(at, store.Fixed, 0); err != nil {
+		return quota.Decision{}, err
+	}
+	at.r.setNumber(0, next.Start)
+	at.r.setNumber(1, next.Used)
+	s.kept(at, next.End)
+	return d, nil
+}
+
+func (s *shard) sliding(at *spot, now int64, limit window.Limit, quantity int64, mode quota.Mode) (quota.Decision, error) {
+	var state window.Sliding
+	if at.live {
+		state = window.Sliding{
+			Start: at.r.number(0), Previous: at.r.number(1), Current: at.r.number(2), Until: at.r.number(3), End: at.r.expires(),
+		}
+	}
+	d, next, err := limit.StepSliding(now, state, quantity, mode)
+	switch {
+	case err != nil || next == state:
+		return d, err
+	case next == window.Sliding{}:
+		s.forget(at)
+		return d, nil
+	}
+	if err := s.hold(at, store.Sliding, 0); err != nil {
+		return quota.Decision{}, err
+	}
+	at.r.setNumber(0, next.Start)
+	at.r.setNumber(1, next.Previous)
+	at.r.setNumber(2, next.Current)
+	at.r.setNumber(3, next.Until)
+	s.kept(at, next.End)
+	return d, nil
+}
+
+func (r record) logState() window.Log {
+	return window.Log{Base: uint64(r.number(0)), Until: r.number(1), End: r.expires()}
+}
+
+// nothing is the entries of a log that there is none of.
+var nothing window.Entries = &entryLog{}
+
+func (s *shard) slidingLog(at *spot, now int64, limit window.LogLimit, quantity int64, mode quota.Mode) (quota.Decision, error) {
+	var state window.Log
+	entries := nothing
+	if at.live {
+		state, entries = at.r.logState(), s.log(at.r)
+	}
+	d, next, edit, err := limit.StepLog(now, state, entries, quantity, mode)
+	switch {
+	case err != nil || edit == window.Edit{}:
+		return d, err
+	case next == window.Log{}:
+		s.forget(at)
+		return d, nil
+	}
+	if err := s.editLog(at, edit); err != nil {
+		return quota.Decision{}, err
+	}
+	at.r.setNumber(0, int64(next.Base))
+	at.r.setNumber(1, next.Until)
+	s.kept(at, next.End)
+	return d, nil
+}
+
+// leases is the leases of one key.
+type leases struct {
+	lease.Leases
+	counted int64 // bytes that its slab was told of
+}
+
+func (l *leases) clone() *leases { return &leases{Leases: *l.Leases.Clone()} }
+
+// count tells the slab how much the leases take.
+func (l *leases) count(s *slab[leases]) {
+	bytes := int64(l.Bytes())
+	s.bytes += bytes - l.counted
+	l.counted = bytes
+}
+
+func (s *shard) acquire(h hashed, key []byte, now int64, r lease.Request, maxHolders int) (quota.Decision, error) {
+	now = s.advance(now)
+	at, err := s.look(h, key, now, store.Lease)
+	if err != nil {
+		return quota.Decision{}, err
+	}
+	table := s.table(&at)
+	held, many := table.(*leases)
+	isNew := many && s.tight && !held.Has(r.Holder())
+	d, changed, err := table.Acquire(now, r, maxHolders)
+	if changed && isNew && int64(held.Bytes()) > held.counted { // more memory than before: it is not granted after all
+		held.Release(now, r.Holder())
+		held.count(&s.leases)
+		return quota.Decision{}, store.ErrFull
+	}
+	if full := s.settle(&at, table, changed); full != nil {
+		return quota.Decision{}, full
+	}
+	return d, err
+}
+
+func (s *shard) renew(h hashed, key []byte, now int64, ttl time.Duration, holder []byte) (bool, error) {
+	now = s.advance(now)
+	at, err := s.look(h, key, now, store.Lease)
+	if err != nil || !at.live {
+		return false, err
+	}
+	table := s.table(&at)
+	renewed := table.Renew(now, ttl, holder)
+	return renewed, s.settle(&at, table, renewed)
+}
+
+func (s *shard) release(h hashed, key []byte, now int64, holder []byte) (int64, error) {
+	now = s.advance(now)
+	at, err := s.look(h, key, now, store.Lease)
+	if err != nil || !at.live {
+		return 0, err
+	}
+	table := s.table(&at)
+	permits := table.Release(now, holder)
+	return permits, s.settle(&at, table, permits > 0)
+}
+
+func (s *shard) holders(h hashed, key []byte, now int64) (list []lease.Lease, err error) {
+	now = s.advance(now)
+	at, err := s.look(h, key, now, store.Lease)
+	if err != nil || !at.live {
+		return nil, err
+	}
+	return slices.Collect(s.table(&at).Holders(now)), nil
+}
+
+// letGo forgets what a record holds beside itself, before the record goes.
+func (s *shard) letGo(r record) {
+	switch r.kind() {
+	case store.SlidingLog:
+		if r.isInline() {
+			return
+		}
+		n := r.held()
+		s.logs.bytes -= s.logs.at(n).bytes()
+		s.logs.remove(n)
+	case store.Lease:
+		if r.isInline() {
+			return
+		}
+		n := r.held()
+		s.leases.bytes -= s.leases.at(n).counted
+		s.leases.remove(n)
+	}
+}
+
+// fields are the state of a live record, by name.
+func (s *shard) fields(r record, now int64) []store.Field {
+	switch r.kind() {
+	case store.Throttle:
+		return []store.Field{instant("tat", r.expires())}
+	case store.Fixed:
+		return []store.Field{instant("start", r.number(0)), number("used", r.number(1))}
+	case store.Integer:
+		return []store.Field{number("value", r.number(0))}
+	case store.Bytes:
+		return []store.Field{number("bytes", int64(len(r.bytes())))}
+	case store.Sliding:
+		return []store.Field{instant("start", r.number(0)), number("previous", r.number(1)), number("current", r.number(2))}
+	case store.SlidingLog:
+		return logFields(s.log(r), uint64(r.number(0)), r.expires(), now)
+	default:
+		var holders, permits int64
+		for l := range s.table(&spot{r: r, live: true}).Holders(now) {
+			holders++
+			permits += l.Quantity
+		}
+		return []store.Field{number("holders", holders), number("held", permits)}
+	}
+}
+
+func number(name string, n int64) store.Field { return store.Field{Name: name, Value: n} }
+
+func instant(name string, at int64) store.Field {
+	return store.Field{Name: name, Value: at, Instant: true}
+}

@@ -1,0 +1,17 @@
+package memory
+
+// lock takes the shard's lock. Whoever wants to know is told how long it is held.
+func (s *shard) lock() {
+	s.mu.Lock()
+	if s.holds != nil {
+		s.lockedAt = s.holds.Start()
+	}
+}
+
+// unlock must come from the goroutine that locked.
+func (s *shard) unlock() {
+	if s.holds != nil {
+		s.holds.Stop(s.lockedAt)
+	}
+	s.mu.Unlock()
+}

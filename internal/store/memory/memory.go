@@ -1,0 +1,550 @@
+// Package memory is the store that keeps everything in memory of this process.
+package memory
+
+import (
+	"context"
+	"hash/maphash"
+	"math"
+	"math/bits"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"cellserver/internal/gcra"
+	"cellserver/internal/lease"
+	"cellserver/internal/meter"
+	"cellserver/internal/quota"
+	"cellserver/internal/store"
+)
+
+// Store implements store.Store. A database is made of shards, each with a lock of
+// its own; a database that nobody has written to has none yet.
+type Store struct {
+	clock     store.Clock
+	seed      maphash.Seed
+	databases []atomic.Pointer[database]
+	making    sync.Mutex // held while a database's shards are made, or it gets another number
+	order     int        // of the database that was made last
+	listener  listening
+	pool      pool
+	flushed   flushed
+	holds     *meter.Longest
+	mostPages int // of a shard
+	sweeping  sync.Mutex
+	unswept   atomic.Bool // nobody sweeps by itself
+	gaveBack  int         // blocks, to the system, since the sweep last found none to give back; the sweep's own
+	stop      chan struct{}
+	closing   sync.Once
+	stopped   sync.WaitGroup
+}
+
+// shards is how many parts a database has. It must be well above the number of cores, so that two of them seldom want
+// the same lock: a step holds it for about 100 ns of the 500 ns that a call costs at best, so of 64 cores 13 hold one at
+// any time, and the next finds its own taken once in twenty. It must stay small, because an empty shard costs its
+// first page and first block, 8 KiB: 2 MiB a database in use. The sweep and growth work by the page and the bucket, so
+// a shard may hold any number of keys.
+const shards = 256
+
+type database struct {
+	shards [shards]shard // first, so that each starts on a cache line
+	order  int           // in which databases are locked: its number may change
+}
+
+// Options are what a memory store can be told; the zero value is a store of 16 databases on the machine's clock.
+type Options struct {
+	Databases int         // 16 if 0
+	Clock     store.Clock // the machine's if nil
+	// SweepEvery is how often a slice of the table is looked through for expired records: SweepInterval if 0; never if
+	// negative, and then the owner calls Sweep.
+	SweepEvery time.Duration
+	Holds      *meter.Longest // learns how long shards are locked; nil for nobody
+	// MostPages is how many pages of 4 KiB a shard may have: as many as can be numbered if 0. For tests.
+	MostPages int
+}
+
+// New makes an empty store. Close ends its sweep.
+func New(o Options) *Store {
+	if o.Databases == 0 {
+		o.Databases = 16
+	}
+	if o.Clock == nil {
+		o.Clock = store.NewClock()
+	}
+	if o.SweepEvery == 0 {
+		o.SweepEvery = SweepInterval
+	}
+	if o.MostPages == 0 {
+		o.MostPages = maxPages
+	}
+	m := &Store{
+		mostPages: o.MostPages,
+		clock:     o.Clock,
+		seed:      maphash.MakeSeed(),
+		databases: make([]atomic.Pointer[database], o.Databases),
+		holds:     o.Holds,
+		stop:      make(chan struct{}),
+	}
+	m.pool.mapped, m.pool.soon = new(mappings), make(chan struct{}, 1)
+	runtime.AddCleanup(m, (*mappings).unmap, m.pool.mapped)
+	if o.SweepEvery > 0 {
+		m.stopped.Go(func() { m.sweepEvery(o.SweepEvery) })
+		m.stopped.Go(func() { m.pool.prepare(m.stop) })
+	}
+	return m
+}
+
+// Close ends the sweep; the store still answers.
+func (m *Store) Close() error {
+	m.closing.Do(func() { close(m.stop) })
+	m.stopped.Wait()
+	return nil
+}
+
+func (m *Store) Databases() int     { return len(m.databases) }
+func (m *Store) Clock() store.Clock { return m.clock }
+
+// View opens a caller's window on the store.
+func (m *Store) View() store.View {
+	v := &view{memory: m}
+	v.Begin()
+	return v
+}
+
+// database is the shards of a database, nil if it was never written to.
+func (m *Store) database(n int) *database { return m.databases[n].Load() }
+
+// makeDatabase is the shards of a database, made if need be.
+func (m *Store) makeDatabase(n int) *database {
+	m.making.Lock()
+	defer m.making.Unlock()
+	if db := m.database(n); db != nil {
+		return db
+	}
+	db := m.newDatabase(n)
+	m.databases[n].Store(db)
+	return db
+}
+
+func (m *Store) newDatabase(n int) *database {
+	m.order++
+	db := &database{order: m.order}
+	for i := range db.shards {
+		s := &db.shards[i]
+		s.seed, s.database, s.listener = m.seed, int32(n), &m.listener
+		s.index.pool, s.pages.pool = &m.pool, &m.pool
+		s.holds, s.pages.most = m.holds, m.mostPages
+	}
+	return db
+}
+
+// databaseFor is a database, made if need be.
+func (m *Store) databaseFor(n int) *database {
+	if db := m.database(n); db != nil {
+		return db
+	}
+	return m.makeDatabase(n)
+}
+
+// Usage counts what each database holds. The shards of one are read at one instant.
+func (m *Store) Usage() []store.Usage { return m.View().Usage() }
+
+// Outside is the memory that keys take outside of Go's heap, in bytes: together with what is in the heap it is all that they take. It is
+// less than 0 where chunks are in the heap too, and not all of them is used.
+func (m *Store) Outside() int64 {
+	m.pool.mu.Lock()
+	defer m.pool.mu.Unlock()
+	return int64(m.pool.used)*pageBytes - m.pool.heap
+}
+
+// Usage is the store's.
+func (v *view) Usage() []store.Usage {
+	usage := make([]store.Usage, len(v.memory.databases))
+	for n := range usage {
+		db := v.memory.database(n)
+		if db == nil {
+			continue
+		}
+		if v.transaction == nil {
+			db.lockAll()
+		}
+		for i := range db.shards {
+			usage[n].Keys += db.shards[i].records
+			usage[n].Lasting += db.shards[i].lasting
+			usage[n].Bytes += db.shards[i].bytes()
+			usage[n].Expired += db.shards[i].expired
+			usage[n].Moved += db.shards[i].moved
+		}
+		if v.transaction == nil {
+			db.unlockAll()
+		}
+	}
+	return usage
+}
+
+// lockAll takes every shard's lock in ascending order, as every step on several shards does: so no two wait in a ring. The hold
+// is measured once, at the last.
+func (db *database) lockAll() {
+	for i := range shards - 1 {
+		db.shards[i].mu.Lock()
+	}
+	db.shards[shards-1].lock()
+}
+
+func (db *database) unlockAll() {
+	for i := range shards - 1 {
+		db.shards[i].mu.Unlock()
+	}
+	db.shards[shards-1].unlock()
+}
+
+// listening holds the one listener; telling nobody costs a load.
+type listening struct {
+	to atomic.Pointer[store.Listener]
+}
+
+func (l *listening) tell(database int, key []byte, why store.Why, by int64) {
+	if to := l.to.Load(); to != nil {
+		(*to)(database, key, why, by)
+	}
+}
+
+// heeds says whether there is a listener.
+func (l *listening) heeds() bool { return l.to.Load() != nil }
+
+// Listen names the listener, nil for none.
+func (m *Store) Listen(l store.Listener) {
+	if l == nil {
+		m.listener.to.Store(nil)
+		return
+	}
+	m.listener.to.Store(&l)
+}
+
+// view is a session's window on a Store.
+type view struct {
+	memory *Store
+	number int // of the selected database
+	now    int64
+	by     int64 // who calls
+	ahead  ahead
+
+	transaction *transaction // nil outside of one, else locking
+	locking     transaction
+	decisions   *[fewTakes]quota.Decision
+}
+
+func (v *view) Now() int64 { return v.now }
+
+func (v *view) Begin() {
+	v.now = v.memory.clock.Now()
+	v.ahead.forget()
+}
+
+func (v *view) Select(database int) { v.number = database }
+func (v *view) Selected() int       { return v.number }
+func (v *view) Sign(by int64)       { v.by = by }
+func (v *view) Signed() int64       { return v.by }
+
+// inUse is the selected database, nil if nobody has written to it.
+func (v *view) inUse() *database { return v.memory.database(v.number) }
+
+// made is the selected database, made if need be.
+func (v *view) made() *database {
+	if db := v.inUse(); db != nil {
+		return db
+	}
+	if v.transaction != nil {
+		return v.transaction.make(v.memory, v.number, v.by)
+	}
+	return v.memory.makeDatabase(v.number)
+}
+
+// hash is a key's hash, which Foresee may know.
+func (v *view) hash(key []byte) hashed {
+	if v.ahead.next < v.ahead.count {
+		if f := &v.ahead.keys[v.ahead.next]; f.at == address(key) && f.length == len(key) {
+			v.ahead.next++
+			return f.hashed
+		}
+	}
+	return v.memory.hash(key)
+}
+
+func (m *Store) hash(key []byte) hashed { return cut(maphash.Bytes(m.seed, key)) }
+
+// enter locks a shard of the selected database, which is made if need be. In a transaction it is locked already.
+func (v *view) enter(shard uint32) *shard {
+	if v.transaction != nil {
+		return v.transaction.shard(v.made(), shard)
+	}
+	for {
+		db := v.made()
+		s := &db.shards[shard]
+		s.lock()
+		if s.by = v.by; v.inUse() == db {
+			return s
+		}
+		s.unlock() // the database has another number by now
+	}
+}
+
+// visit is enter for who only looks: nil if nobody has written to the database.
+func (v *view) visit(shard uint32) *shard {
+	if v.inUse() == nil {
+		return nil
+	}
+	return v.enter(shard)
+}
+
+func (v *view) leave(s *shard) {
+	if v.transaction == nil {
+		s.unlock()
+	}
+}
+
+// Throttle routes: hash, shard, lock, step.
+func (v *view) Throttle(_ context.Context, key []byte, limit gcra.Limit, quantity int64, mode quota.Mode) (gcra.Outcome, error) {
+	h := v.hash(key)
+	s := v.enter(h.shard)
+	defer v.leave(s)
+	return s.throttle(h, key, v.now, limit, quantity, mode)
+}
+
+// Take is Throttle for any limiter.
+func (v *view) Take(_ context.Context, key []byte, rule *store.Rule, quantity int64, mode quota.Mode) (quota.Decision, error) {
+	h := v.hash(key)
+	s := v.enter(h.shard)
+	defer v.leave(s)
+	return s.take(h, key, v.now, rule, quantity, mode)
+}
+
+// Acquire gives a holder permits.
+func (v *view) Acquire(_ context.Context, key []byte, r lease.Request, maxHolders int) (quota.Decision, error) {
+	h := v.hash(key)
+	s := v.enter(h.shard)
+	defer v.leave(s)
+	return s.acquire(h, key, v.now, r, maxHolders)
+}
+
+// Renew moves the end of a lease.
+func (v *view) Renew(_ context.Context, key []byte, ttl time.Duration, holder []byte) (bool, error) {
+	h := v.hash(key)
+	s := v.visit(h.shard)
+	if s == nil {
+		return false, nil
+	}
+	defer v.leave(s)
+	return s.renew(h, key, v.now, ttl, holder)
+}
+
+// Release takes permits back.
+func (v *view) Release(_ context.Context, key []byte, holder []byte) (int64, error) {
+	h := v.hash(key)
+	s := v.visit(h.shard)
+	if s == nil {
+		return 0, nil
+	}
+	defer v.leave(s)
+	return s.release(h, key, v.now, holder)
+}
+
+// Holders lists leases.
+func (v *view) Holders(_ context.Context, key []byte) ([]lease.Lease, error) {
+	h := v.hash(key)
+	s := v.visit(h.shard)
+	if s == nil {
+		return nil, nil
+	}
+	defer v.leave(s)
+	v.now = s.advance(v.now)
+	return s.holders(h, key, v.now)
+}
+
+// Inspect tells what stands at key, and its state.
+func (v *view) Inspect(_ context.Context, key []byte) (e store.Entry, fields []store.Field, err error) {
+	h := v.hash(key)
+	s := v.visit(h.shard)
+	if s == nil {
+		return store.Entry{}, nil, nil
+	}
+	defer v.leave(s)
+	v.now = s.advance(v.now)
+	r, _ := s.see(h, key, v.now)
+	if e = r.entry(v.now); e.Kind != store.None {
+		fields = s.fields(r, v.now)
+	}
+	return e, fields, nil
+}
+
+// Lookup tells what stands at key at the batch's instant.
+func (v *view) Lookup(_ context.Context, key []byte) (store.Entry, error) {
+	h := v.hash(key)
+	s := v.visit(h.shard)
+	if s == nil {
+		return store.Entry{}, nil
+	}
+	defer v.leave(s)
+	v.now = s.advance(v.now) // so that what is left of the key, counted from there, is never more than it was given
+	r, _ := s.see(h, key, v.now)
+	return r.entry(v.now), nil
+}
+
+// keysAStep is how many keys one step is about at most, so that it holds its locks for well under a millisecond. A call
+// with more is made in several steps.
+const keysAStep = 1024
+
+// inSteps calls step for the keys, in pieces of keysAStep.
+func (v *view) inSteps(keys [][]byte, step func([][]byte) int) (n int) {
+	if v.inUse() == nil {
+		return 0
+	}
+	for piece := range slices.Chunk(keys, keysAStep) {
+		n += step(piece)
+	}
+	return n
+}
+
+// Count says how many of the keys exist, each counted as often as it is named.
+func (v *view) Count(_ context.Context, keys [][]byte) (int, error) {
+	return v.inSteps(keys, func(keys [][]byte) int { return v.count(keys, false) }), nil
+}
+
+func (v *view) count(keys [][]byte, use bool) (n int) {
+	db, locked, now := v.lock(keys)
+	defer v.unlock(db, locked)
+	for _, key := range keys {
+		h := v.hash(key)
+		s := &db.shards[h.shard]
+		if r, _ := s.see(h, key, s.advance(now)); r != nil {
+			if n++; use {
+				r.use(now)
+			}
+		}
+	}
+	return n
+}
+
+// Delete removes the keys.
+func (v *view) Delete(_ context.Context, keys [][]byte) (int, error) {
+	return v.inSteps(keys, v.delete), nil
+}
+
+func (v *view) delete(keys [][]byte) (n int) {
+	db, locked, now := v.lock(keys)
+	defer v.unlock(db, locked)
+	for _, key := range keys {
+		h := v.hash(key)
+		if db.shards[h.shard].delete(h, key, now) {
+			n++
+		}
+	}
+	return n
+}
+
+// Size counts the records of the selected database at one instant.
+func (v *view) Size(context.Context) (n int, err error) {
+	if v.inUse() == nil {
+		return 0, nil
+	}
+	db, _ := v.lockSet(everyShard)
+	defer v.unlock(db, everyShard)
+	for i := range db.shards {
+		n += db.shards[i].records
+	}
+	return n, nil
+}
+
+// lockSet names the shards that a step on several keys takes: one bit a shard.
+type lockSet [shards / 64]uint64
+
+// lock takes the locks of the keys' shards, each once, in ascending order. It returns the instant of the step: one for all
+// of its keys, so the latest that any of the shards has seen.
+func (v *view) lock(keys [][]byte) (db *database, set lockSet, now int64) {
+	for _, key := range keys {
+		set.add(v.hash(key).shard)
+	}
+	db, now = v.lockSet(set)
+	return db, set, now
+}
+
+// lockSet locks some shards of the selected database, which is made if need be. In a transaction they are locked already.
+func (v *view) lockSet(set lockSet) (db *database, now int64) {
+	if v.transaction != nil {
+		db = v.made()
+		v.transaction.holds(db, set)
+		return db, v.now
+	}
+	for {
+		db = v.made()
+		now = set.lock(db, v.now, v.by, true)
+		if v.inUse() == db {
+			return db, now
+		}
+		set.unlock(db, true) // it has another number by now
+	}
+}
+
+func (v *view) unlock(db *database, set lockSet) {
+	if v.transaction == nil {
+		set.unlock(db, true)
+	}
+}
+
+// everyShard names all.
+var everyShard = func() (set lockSet) {
+	for i := range set {
+		set[i] = math.MaxUint64
+	}
+	return set
+}()
+
+func (set *lockSet) add(shard uint32) { set[shard/64] |= 1 << (shard % 64) }
+
+func (set *lockSet) has(shard uint32) bool { return set[shard/64]>>(shard%64)&1 != 0 }
+
+// measured is the shard that has the hold of all of them measured, none if another database's is: one step's locks are one hold.
+func (set *lockSet) measured(holds bool) uint32 {
+	if !holds {
+		return shards
+	}
+	for word, bitmap := range set {
+		if bitmap != 0 {
+			return uint32(word*64 + bits.TrailingZeros64(bitmap))
+		}
+	}
+	return shards
+}
+
+// lock takes the locks for a caller, and returns the instant of the step: not before now, nor before what any of the shards has seen.
+func (set *lockSet) lock(db *database, now, by int64, holds bool) int64 {
+	measured := set.measured(holds)
+	for word, bitmap := range set {
+		for ; bitmap != 0; bitmap &= bitmap - 1 {
+			n := uint32(word*64 + bits.TrailingZeros64(bitmap))
+			s := &db.shards[n]
+			if n == measured {
+				s.lock()
+			} else {
+				s.mu.Lock()
+			}
+			s.by, now = by, max(now, s.last)
+		}
+	}
+	return now
+}
+
+func (set *lockSet) unlock(db *database, holds bool) {
+	measured := set.measured(holds)
+	for word, bitmap := range set {
+		for ; bitmap != 0; bitmap &= bitmap - 1 {
+			n := uint32(word*64 + bits.TrailingZeros64(bitmap))
+			if n == measured {
+				db.shards[n].unlock()
+			} else {
+				db.shards[n].mu.Unlock()
+			}
+		}
+	}
+}

@@ -1,0 +1,187 @@
+package memory
+
+import (
+	"encoding/binary"
+	"math"
+
+	"cellserver/internal/store"
+)
+
+// pages holds a shard's records. A page of 4 KiB is cut into slots of one size; the slots of a size class that are free
+// form a list through the pages that have some. So a record never moves, a free slot costs no search, a page that
+// empties goes back, and nothing in a page is a pointer.
+type pages struct {
+	list  []page
+	pool  *pool
+	spare []uint32             // numbers of list entries that hold no page
+	open  [maxClass + 1]uint32 // by class: 1 + the number of a page with a free slot, 0 if none
+	bytes int64                // held in pages
+	most  int                  // pages: maxPages, but in tests
+}
+
+// page is one page and what is known of it. A record too large to share a page has one of its own size.
+type page struct {
+	data       []byte
+	next, prev uint32 // 1 + neighbours in the list of open pages of this class
+	class      uint16 // size of a slot in units; 0 for a page of one large record
+	used       uint16 // slots in use
+	free       uint16 // 1 + unit of the first free slot, 0 if there is none
+}
+
+const (
+	pageBytes    = 4096
+	unitBytes    = 8 // records start at multiples of this
+	unitsPerPage = pageBytes / unitBytes
+	maxClass     = 128 // units: a record of up to 1 KiB shares a page, four at least to one
+	maxPages     = math.MaxUint32 / unitsPerPage
+	fewPages     = 64 // as many as one step may need
+)
+
+// ref names a record in its shard: page number * unitsPerPage + the unit it starts at, plus 1 so that 0 is none.
+type ref uint32
+
+func (p *pages) at(r ref) record {
+	n := uint32(r) - 1
+	data := p.list[n/unitsPerPage].data
+	return record(data[n%unitsPerPage*unitBytes:])
+}
+
+// alloc finds a slot of at least size bytes. Its bytes are not cleared. ok is false when the shard has no numbers left
+// for another page: 32 GiB of small records.
+func (p *pages) alloc(size int) (r ref, ok bool) {
+	class := (size + unitBytes - 1) / unitBytes
+	if class > maxClass {
+		n, ok := p.add(make([]byte, class*unitBytes), 0)
+		if ok {
+			p.list[n].used = 1
+		}
+		return ref(n*unitsPerPage + 1), ok
+	}
+	if p.open[class] == 0 && !p.openPage(class) {
+		return 0, false
+	}
+	n := p.open[class] - 1
+	pg := &p.list[n]
+	unit := uint32(pg.free - 1)
+	pg.free = binary.LittleEndian.Uint16(pg.data[unit*unitBytes:])
+	pg.used++
+	if pg.free == 0 {
+		p.unlink(n)
+	}
+	return ref(n*unitsPerPage + unit + 1), true
+}
+
+// room is how many bytes a record's slot has.
+func (p *pages) room(r ref) int {
+	pg := &p.list[(uint32(r)-1)/unitsPerPage]
+	if pg.class == 0 {
+		return len(pg.data)
+	}
+	return int(pg.class) * unitBytes
+}
+
+// release gives a record's slot back, and its page when that was the last one in it.
+func (p *pages) release(r ref) {
+	n, unit := (uint32(r)-1)/unitsPerPage, (uint32(r)-1)%unitsPerPage
+	pg := &p.list[n]
+	record(pg.data[unit*unitBytes:]).setKind(store.None)
+	pg.used--
+	if pg.used == 0 {
+		p.drop(n)
+		return
+	}
+	if pg.free == 0 {
+		p.link(n)
+	}
+	binary.LittleEndian.PutUint16(pg.data[unit*unitBytes:], pg.free)
+	pg.free = uint16(unit + 1)
+}
+
+// openPage starts a page for a class: all of its slots are free.
+func (p *pages) openPage(class int) bool {
+	if !p.haveRoom(1) {
+		return false
+	}
+	n, _ := p.add(p.pool.get()[:], class)
+	pg := &p.list[n]
+	for unit := unitsPerPage/class*class - class; unit >= 0; unit -= class {
+		slot := pg.data[unit*unitBytes:]
+		binary.LittleEndian.PutUint16(slot, pg.free)
+		record(slot).setKind(store.None)
+		pg.free = uint16(unit + 1)
+	}
+	p.link(n)
+	return true
+}
+
+// haveRoom says whether so many records can surely be made.
+func (p *pages) haveRoom(records int) bool { return len(p.spare)+p.most-len(p.list) >= records }
+
+func (p *pages) add(data []byte, class int) (n uint32, ok bool) {
+	if k := len(p.spare); k > 0 {
+		n, p.spare = p.spare[k-1], p.spare[:k-1]
+	} else if len(p.list) >= p.most {
+		return 0, false
+	} else {
+		n = uint32(len(p.list))
+		p.list = append(p.list, page{})
+	}
+	p.list[n] = page{data: data, class: uint16(class)}
+	p.bytes += int64(len(data))
+	return n, true
+}
+
+func (p *pages) drop(n uint32) {
+	pg := &p.list[n]
+	if pg.free != 0 {
+		p.unlink(n)
+	}
+	p.bytes -= int64(len(pg.data))
+	if pg.class != 0 {
+		p.pool.put((*block)(pg.data))
+	}
+	*pg = page{}
+	if p.spare = append(p.spare, n); len(p.spare) == len(p.list) {
+		p.list, p.spare = nil, nil // it was long, perhaps, and every page has gone
+	}
+}
+
+func (p *pages) link(n uint32) {
+	pg := &p.list[n]
+	pg.prev, pg.next = 0, p.open[pg.class]
+	if pg.next != 0 {
+		p.list[pg.next-1].prev = n + 1
+	}
+	p.open[pg.class] = n + 1
+}
+
+func (p *pages) unlink(n uint32) {
+	pg := &p.list[n]
+	if pg.prev != 0 {
+		p.list[pg.prev-1].next = pg.next
+	} else {
+		p.open[pg.class] = pg.next
+	}
+	if pg.next != 0 {
+		p.list[pg.next-1].prev = pg.prev
+	}
+	pg.next, pg.prev = 0, 0
+}
+
+// each shows the records of one page, live and expired.
+func (p *pages) each(n int, visit func(ref, record)) {
+	pg := &p.list[n]
+	if pg.data == nil {
+		return
+	}
+	class := uint32(pg.class)
+	if class == 0 {
+		visit(ref(n*unitsPerPage+1), pg.data)
+		return
+	}
+	for unit := uint32(0); unit+class <= unitsPerPage && pg.data != nil; unit += class {
+		if r := record(pg.data[unit*unitBytes:]); r.kind() != store.None {
+			visit(ref(uint32(n)*unitsPerPage+unit+1), r)
+		}
+	}
+}

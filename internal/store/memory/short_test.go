@@ -1,0 +1,120 @@
+package memory
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/gcra"
+	"cellserver/internal/quota"
+	"cellserver/internal/store"
+)
+
+// crammed is a store whose shards may have two pages each, and a limit that has filled them: each step is about keys of one size.
+type crammed struct {
+	*testing.T
+	clock  *store.StillClock
+	memory *Store
+	view   store.View
+	rule   store.Rule
+	keys   []string // that are there
+}
+
+func newCrammed(t *testing.T) *crammed {
+	clock := store.NewStillClock(1_800_000_000_000_000_000)
+	m := New(Options{Clock: clock, SweepEvery: -1, MostPages: 2})
+	t.Cleanup(func() { require.NoError(t, m.Close()) })
+	l, err := gcra.NewLimit(4, 5, 60)
+	require.NoError(t, err)
+	c := &crammed{T: t, clock: clock, memory: m, view: m.View(), rule: store.Rule{Kind: store.Throttle, Throttle: l}}
+	for i := 0; i < 256*3*pageBytes/32; i++ {
+		key := fmt.Sprintf("key %08d", i)
+		switch err := c.take(key, 1, quota.Take); err {
+		case nil:
+			c.keys = append(c.keys, key)
+		default:
+			require.ErrorIs(t, err, store.ErrFull)
+		}
+	}
+	for i := range m.database(0).shards {
+		require.False(t, m.database(0).shards[i].pages.haveRoom(1))
+	}
+	return c
+}
+
+func (c *crammed) take(key string, quantity int64, mode quota.Mode) error {
+	_, err := c.view.Take(background, []byte(key), &c.rule, quantity, mode)
+	return err
+}
+
+func (c *crammed) takings(keys ...string) (takes []store.Taking) {
+	for _, key := range keys {
+		takes = append(takes, store.Taking{Key: []byte(key), Rule: c.rule, Quantity: 1})
+	}
+	return takes
+}
+
+// At a shard's hard limit TakeAll goes on with the keys that are there, as a call on one of them does, and says of the others that
+// there is no room for them.
+func TestTakeAllInFullShards(t *testing.T) {
+	c := newCrammed(t)
+	_, allowed, err := c.view.TakeAll(background, c.takings(c.keys[0], c.keys[1], c.keys[len(c.keys)-1]), false)
+	require.NoError(t, err)
+	require.True(t, allowed)
+	require.ErrorIs(t, c.take("new key 000000000", 1, quota.Take), store.ErrFull)
+	d, allowed, err := c.view.TakeAll(background, c.takings(c.keys[0], "new key 000000000", c.keys[1]), false)
+	require.ErrorIs(t, err, store.ErrFull)
+	require.False(t, allowed)
+	require.Len(t, d, 3)
+	for i, limited := range []bool{false, true, false} {
+		require.Equal(t, limited, d[i].Limited, i)
+	}
+	require.Equal(t, int64(3), d[0].Remaining, "taken from once as it was made, and once here")
+}
+
+// What has expired keeps its place there, whatever is asked of it, and whichever keys come in between.
+func TestExpiredKeysKeepTheirPlaces(t *testing.T) {
+	for _, all := range []bool{false, true} {
+		c := newCrammed(t)
+		c.clock.Advance(time.Hour)
+		c.view.Begin()
+		for _, key := range c.keys {
+			require.NoError(t, c.take(key, 1, quota.Peek))
+			e, err := c.view.Lookup(background, []byte(key))
+			require.NoError(t, err)
+			require.Equal(t, store.None, e.Kind)
+			_, _, err = c.view.TakeAll(background, c.takings(key), true)
+			require.NoError(t, err)
+		}
+		require.ErrorIs(t, c.take("new key 000000000", 1, quota.Take), store.ErrFull)
+		for _, key := range c.keys {
+			var err error
+			if all {
+				_, _, err = c.view.TakeAll(background, c.takings(key), false)
+			} else {
+				err = c.take(key, 1, quota.Take)
+			}
+			require.NoError(t, err)
+		}
+		require.Equal(t, len(c.keys), c.memory.Usage()[0].Keys)
+	}
+}
+
+// A place that is too small for what its key holds next is given up, not kept beside it.
+func TestExpiredPlaceTooSmall(t *testing.T) {
+	c := newCrammed(t)
+	c.clock.Advance(time.Hour)
+	c.view.Begin()
+	c.memory.Sweep()
+	for range 50 {
+		c.memory.Sweep()
+	}
+	require.NoError(t, c.take("key", 1, quota.Take))
+	c.clock.Advance(time.Hour)
+	c.view.Begin()
+	require.NoError(t, c.view.Write(background, []byte("key"), store.Value{Bytes: make([]byte, 500)}, store.Never))
+	require.Equal(t, 1, c.memory.Usage()[0].Keys)
+	require.Equal(t, 1, c.memory.Usage()[0].Lasting)
+}

@@ -1,0 +1,212 @@
+package memory
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/lease"
+	"cellserver/internal/quota"
+	"cellserver/internal/store"
+)
+
+// Whatever check is to find is planted: what it passes over would stay unseen in every other test.
+func TestCheckFindsWhatDoesNotFit(t *testing.T) {
+	for name, plant := range map[string]func(s *shard, log, other, leases record){
+		"a log that no record holds":        func(s *shard, _, _, _ record) { s.logs.add() },
+		"leases that no record holds":       func(s *shard, _, _, _ record) { s.leases.add() },
+		"two records with one log":          func(_ *shard, log, other, _ record) { log.setHeld(other.held()) },
+		"a log that is not there":           func(_ *shard, log, _, _ record) { log.setHeld(99) },
+		"bytes of logs":                     func(s *shard, _, _, _ record) { s.logs.bytes++ },
+		"bytes of leases":                   func(s *shard, _, _, _ record) { s.leases.bytes-- },
+		"a log that has gone":               func(s *shard, log, _, _ record) { s.logs.remove(log.held()) },
+		"a place that is not used":          func(s *shard, _, _, _ record) { s.logs.pieces[0].used |= 1 << 63 },
+		"a place that is not known":         func(s *shard, _, _, _ record) { s.logs.lowest++ },
+		"a piece too many":                  func(s *shard, _, _, _ record) { s.leases.there++ },
+		"a record that outlives its leases": func(_ *shard, _, _, leases record) { leases.setExpires(leases.expires() + 1) },
+		"a log without its entries":         func(s *shard, log, _, _ record) { *s.logs.at(log.held()) = entryLog{} },
+		"a log that ends too soon":          func(_ *shard, log, _, _ record) { log.setExpires(1e18) },
+		"a base too high":                   func(_ *shard, log, _, _ record) { log.setNumber(0, 999) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			clock := store.NewStillClock(1e18)
+			m := New(Options{Clock: clock, SweepEvery: -1})
+			v := m.View()
+			keys := words(inOneShard(v, "key", 4))
+			for _, key := range keys[:3] {
+				takeMany(t, v, clock, key)
+			}
+			acquireMany(t, v, keys[3])
+			v.Delete(background, keys[2:3]) // so that a place is free
+			require.NoError(t, m.check())
+			s := &m.database(0).shards[0]
+			held := func(key []byte) record { r, _ := s.find(s.hash(key), key); return r }
+			plant(s, held(keys[0]), held(keys[1]), held(keys[3]))
+			require.Error(t, m.check())
+		})
+	}
+}
+
+// TestCheckFindsWhatDoesNotFitInARecord is the same for what stands in the record.
+func TestCheckFindsWhatDoesNotFitInARecord(t *testing.T) {
+	for name, plant := range map[string]func(log, leases record){
+		"more entries than there is room for": func(log, _ record) { log.setRing(3, 0, 4) },
+		"a first entry that is not there":     func(log, _ record) { log.setRing(3, 3, 1) },
+		"a ring that its slot has not":        func(log, _ record) { log.setRing(30, 0, 2) },
+		"entries that stand elsewhere":        func(log, _ record) { log.setRing(3, 1, 2) },
+		"a log that ends too soon":            func(log, _ record) { log.setExpires(1e18) },
+		"a record that outlives its leases":   func(_, leases record) { leases.setExpires(leases.expires() + 1) },
+		"leases that are not there":           func(_, leases record) { leases.setHeld(inlineBit) },
+		"leases that its slot has not":        func(_, leases record) { leases.setHeld(inlineBit | 999) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			clock := store.NewStillClock(1e18)
+			m := New(Options{Clock: clock, SweepEvery: -1})
+			v := m.View()
+			keys := words(inOneShard(v, "key", 2))
+			for range 2 {
+				v.Take(background, keys[0], plainRule(store.SlidingLog, 9, 60), 2, quota.Take)
+				clock.Advance(1)
+				v.Begin()
+			}
+			v.Acquire(background, keys[1], plainRequest(9, 60, "holder", 1), 10)
+			require.NoError(t, m.check())
+			s := &m.database(0).shards[0]
+			held := func(key []byte) record { r, _ := s.find(s.hash(key), key); return r }
+			plant(held(keys[0]), held(keys[1]))
+			require.Error(t, m.check())
+		})
+	}
+}
+
+// tooMany are entries of a log, or leases of holders of 32 bytes, that no record holds.
+const tooMany = inlineMost / entryBytes
+
+// takeMany makes a log of them. It has the clock go on.
+func takeMany(t *testing.T, v store.View, clock *store.StillClock, key []byte) {
+	for range tooMany {
+		clock.Advance(1)
+		v.Begin()
+		d, err := v.Take(background, key, plainRule(store.SlidingLog, 2*tooMany, 60), 2, quota.Take)
+		require.NoError(t, err)
+		require.False(t, d.Limited)
+	}
+}
+
+// acquireMany makes leases of them.
+func acquireMany(t *testing.T, v store.View, key []byte) {
+	for i := range tooMany {
+		d, err := v.Acquire(background, key, plainRequest(tooMany, 60, fmt.Sprintf("holder %32d", i), 1), tooMany)
+		require.NoError(t, err)
+		require.False(t, d.Limited)
+	}
+}
+
+func words(keys []string) (words [][]byte) {
+	for _, key := range keys {
+		words = append(words, []byte(key))
+	}
+	return words
+}
+
+// However a key of objects goes, its object goes with it.
+func TestNoObjectOutlivesItsKey(t *testing.T) {
+	clock := store.NewStillClock(1e18)
+	m := New(Options{Clock: clock, SweepEvery: -1})
+	v := m.View()
+	keys := words(inOneShard(v, "key", 20))
+	fill := func() {
+		for _, key := range keys {
+			takeMany(t, v, clock, key)
+			acquireMany(t, v, append([]byte("lease:"), key...))
+		}
+		logs, leases := m.objects()
+		require.Equal(t, [2]int{20, 20}, [2]int{logs, leases})
+	}
+	ends := func() {
+		clock.Advance(60e9)
+		v.Begin()
+	}
+	for name, forget := range map[string]func(key []byte, isLease bool){
+		"delete":        func(key []byte, _ bool) { v.Delete(background, [][]byte{key}) },
+		"delete as one": func(key []byte, _ bool) { v.Delete(background, [][]byte{key, key}) },
+		"flush":         func([]byte, bool) { v.Flush(background) },
+		"give back": func(key []byte, isLease bool) {
+			if isLease {
+				for i := range tooMany {
+					v.Release(background, key, fmt.Appendf(nil, "holder %32d", i))
+				}
+			} else {
+				v.Take(background, key, plainRule(store.SlidingLog, 2*tooMany, 60), -2*tooMany, quota.Take)
+			}
+		},
+	} {
+		fill()
+		for _, key := range keys {
+			forget(key, false)
+			forget(append([]byte("lease:"), key...), true)
+		}
+		logs, leases := m.objects()
+		require.Zero(t, logs+leases, name)
+		require.NoError(t, m.check(), name)
+	}
+	fill()
+	ends()
+	for range 2 * slicesARound {
+		m.Sweep()
+	}
+	logs, leases := m.objects()
+	require.Zero(t, logs+leases, "swept")
+	fill()
+	ends()
+	for _, key := range keys { // another kind takes the place of each
+		v.Take(background, key, plainRule(store.Fixed, 9, 1e6), 1, quota.Take)
+		v.Throttle(background, append([]byte("lease:"), key...), sixteenAMinute, 1, quota.Take)
+	}
+	logs, leases = m.objects()
+	require.Zero(t, logs+leases, "replaced")
+	require.NoError(t, m.check())
+	require.Zero(t, m.database(0).shards[0].logs.bytes+m.database(0).shards[0].leases.bytes)
+}
+
+// Calls that come to nothing make no object.
+func TestRefusedCallsMakeNoObject(t *testing.T) {
+	m := New(Options{Clock: store.NewStillClock(1e18), SweepEvery: -1})
+	v, key := m.View(), []byte("key")
+	v.Take(background, key, plainRule(store.SlidingLog, 9, 60), 10, quota.Take)
+	v.Take(background, key, plainRule(store.SlidingLog, 9, 60), 1, quota.Peek)
+	v.Acquire(background, key, plainRequest(0, 60, "holder", 1), 10)
+	_, err := v.Acquire(background, key, plainRequest(9, 60, "holder", 1), 0)
+	require.ErrorIs(t, err, lease.ErrHolders)
+	logs, leases := m.objects()
+	require.Zero(t, logs+leases)
+	require.NoError(t, m.check())
+}
+
+// One that lasts does not keep the room of a million that have gone.
+func TestSlabShrinksAroundWhatLasts(t *testing.T) {
+	var s slab[int]
+	var numbers []uint32
+	for i := range 100_000 {
+		n, item := s.add()
+		require.Equal(t, uint32(i), n)
+		*item = i
+		numbers = append(numbers, n)
+	}
+	full := s.room()
+	const lasts = 77_777
+	for _, n := range numbers {
+		if n != lasts {
+			s.remove(n)
+		}
+	}
+	require.Equal(t, lasts, *s.at(lasts))
+	require.Equal(t, 1, s.there)
+	require.Less(t, s.room(), full/20)
+	n, _ := s.add()
+	require.Zero(t, n, "the lowest first")
+	s.remove(n)
+	s.remove(lasts)
+	require.Nil(t, s.pieces)
+}

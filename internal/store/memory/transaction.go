@@ -1,0 +1,158 @@
+package memory
+
+import (
+	"context"
+	"slices"
+
+	"cellserver/internal/store"
+)
+
+// A transaction holds the locks of all places that its steps touch, from before the first step to after the last; meanwhile the
+// view takes none. Locks are taken in one order by everybody: databases by age, and in each its shards upwards.
+type transaction struct {
+	locked []lockedDatabase
+	all    bool // of every database, and none is made or gets another number meanwhile but by steps
+}
+
+type lockedDatabase struct {
+	db  *database
+	set lockSet
+}
+
+// Atomically runs steps as one. Their instant is one, too: not before what any of the shards has seen.
+func (v *view) Atomically(_ context.Context, places []store.Place, all bool, steps func()) {
+	if v.transaction != nil {
+		steps()
+		return
+	}
+	m := v.memory
+	if all {
+		m.making.Lock()
+		defer m.making.Unlock()
+	}
+	for !v.lockPlaces(places, all) {
+		v.locking.unlock()
+	}
+	v.transaction = &v.locking
+	defer v.endTransaction()
+	steps()
+}
+
+func (v *view) endTransaction() {
+	v.transaction = nil
+	v.locking.unlock()
+}
+
+// lockPlaces takes the locks; it is false if a database got another number meanwhile.
+func (v *view) lockPlaces(places []store.Place, all bool) bool {
+	t := &v.locking
+	t.all = all
+	if all {
+		places = nil // they are among all
+		for n := range v.memory.databases {
+			if db := v.memory.database(n); db != nil {
+				*t.of(db) = everyShard
+			}
+		}
+	}
+	for _, p := range places {
+		t.of(v.memory.databaseFor(p.Database)).add(v.memory.hash(p.Key).shard)
+	}
+	slices.SortFunc(t.locked, func(a, b lockedDatabase) int { return a.db.order - b.db.order })
+	for i := range t.locked {
+		v.now = t.locked[i].set.lock(t.locked[i].db, v.now, v.by, i == 0)
+	}
+	for _, p := range places {
+		if set := t.find(v.memory.database(p.Database)); set == nil || !set.has(v.memory.hash(p.Key).shard) {
+			return false
+		}
+	}
+	return true
+}
+
+// of is the set of a database's shards that are, or will be, locked.
+func (t *transaction) of(db *database) *lockSet {
+	if set := t.find(db); set != nil {
+		return set
+	}
+	t.locked = append(t.locked, lockedDatabase{db: db})
+	return &t.locked[len(t.locked)-1].set
+}
+
+func (t *transaction) find(db *database) *lockSet {
+	for i := range t.locked {
+		if t.locked[i].db == db {
+			return &t.locked[i].set
+		}
+	}
+	return nil
+}
+
+// unlock gives all locks back, and keeps the room to list those of one database.
+func (t *transaction) unlock() {
+	for i := range t.locked {
+		t.locked[i].set.unlock(t.locked[i].db, i == 0)
+	}
+	if len(t.locked) > 1 {
+		t.locked = nil
+	}
+	t.locked = t.locked[:0]
+}
+
+// shard is one that the transaction has locked. A step that touches another is a mistake, and must not do it without a lock.
+func (t *transaction) shard(db *database, n uint32) *shard {
+	if set := t.find(db); set == nil || !set.has(n) {
+		panic("a step of a transaction touches a key that it has not named")
+	}
+	return &db.shards[n]
+}
+
+// holds panics unless the transaction has locked these shards.
+func (t *transaction) holds(db *database, set lockSet) {
+	locked := t.find(db)
+	for word := range set {
+		if locked == nil || set[word]&^locked[word] != 0 {
+			panic("a step of a transaction touches keys that it has not named")
+		}
+	}
+}
+
+// make makes a database for a step, locked as the others are.
+func (t *transaction) make(m *Store, n int, by int64) *database {
+	if !t.all {
+		panic("a step of a transaction touches a database that it has not named")
+	}
+	db := m.newDatabase(n)
+	*t.of(db) = everyShard
+	everyShard.lock(db, 0, by, len(t.locked) == 1)
+	m.databases[n].Store(db)
+	return db
+}
+
+// Swap has two databases change their numbers.
+func (v *view) Swap(ctx context.Context, a, b int) error {
+	if a != b {
+		v.Atomically(ctx, nil, true, func() { v.swap(a, b) })
+	}
+	return nil
+}
+
+func (v *view) swap(a, b int) {
+	first, second := v.memory.database(a), v.memory.database(b)
+	v.memory.databases[a].Store(second)
+	v.memory.databases[b].Store(first)
+	first.renumber(b)
+	second.renumber(a)
+	v.memory.listener.tell(a, nil, store.Flushed, v.by)
+	v.memory.listener.tell(b, nil, store.Flushed, v.by)
+}
+
+// renumber has the shards of a database, if it was made, tell its new number.
+func (db *database) renumber(n int) {
+	if db == nil {
+		return
+	}
+	for i := range db.shards {
+		db.shards[i].database = int32(n)
+	}
+}

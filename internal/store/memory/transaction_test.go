@@ -1,0 +1,69 @@
+package memory
+
+import (
+	"runtime"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/meter"
+	"cellserver/internal/store"
+)
+
+// While databases change their numbers, steps on two of them find their keys locked: a step that does not would panic.
+func TestDatabasesSwapBesideSteps(t *testing.T) {
+	m := New(Options{SweepEvery: -1})
+	var all sync.WaitGroup
+	for range 2 {
+		all.Go(func() {
+			v := m.View()
+			for range 3000 {
+				_ = v.Swap(background, 0, 1)
+			}
+		})
+	}
+	for i := range 4 {
+		v := m.View()
+		from := store.Place{Database: 0, Key: []byte{'a', byte(i)}}
+		to := store.Place{Database: 1, Key: []byte{'b', byte(i)}}
+		all.Go(func() {
+			for range 3000 {
+				v.Atomically(background, []store.Place{from, to}, false, func() {
+					for _, p := range []store.Place{from, to} {
+						v.Select(p.Database)
+						_, _ = v.Add(background, p.Key, 1)
+						_, _ = v.Count(background, [][]byte{p.Key})
+					}
+				})
+			}
+		})
+	}
+	all.Wait()
+	require.NoError(t, m.check())
+}
+
+// A step that holds many locks, in several databases, for longer than a millisecond is one hold.
+func TestAStepIsOneHold(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		return // there nothing is measured
+	}
+	var holds, own meter.Longest
+	m := New(Options{SweepEvery: -1, Holds: &holds})
+	v := m.View()
+	for database := range 3 {
+		v.Select(database)
+		_, _ = v.Add(background, []byte("key"), 1)
+	}
+	before := holds.Over()
+	v.Atomically(background, nil, true, func() {
+		for rounds := 1 << 16; own.Over() == 0; rounds *= 2 { // CPU time, which is what is counted
+			began := own.Start()
+			for range rounds {
+				v.Selected()
+			}
+			own.Stop(began)
+		}
+	})
+	require.Equal(t, before+1, holds.Over())
+}

@@ -1,7 +1,0 @@
-//go:build race
-
-package store
-
-// underRace: the race detector makes every access to memory many times as slow, so the long simulations do less; and it would
-// rightly report what Foresee sees without a lock.
-const underRace = true
