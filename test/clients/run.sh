@@ -108,9 +108,9 @@ story() { # language, protocol or "", program...
     local language=$1 feature words=()
     export PROTOCOL=$2
     shift 2
-    tell "$([ -n "$TLS" ] && echo "$tls_port" || echo "${ports[0]}")" "$@" || fail "$*, protocol ${PROTOCOL:-as it comes}: $name $version, after ${!cells[*]}: $(cat "$dir/complaint")"
+    tell "$([ -n "$TLS" ] && echo "$tls_port" || echo "${ports[0]}")" "$@" || fail "$*, protocol ${PROTOCOL:-by default}: $name $version, after ${!cells[*]}: $(cat "$dir/complaint")"
     [ "${#cells[@]}" = "${#features[@]}" ] || fail "$*: only ${!cells[*]}"
-    [ -z "$complaint" ] || fail "$*, protocol ${PROTOCOL:-as it comes}, complained: $complaint"
+    [ -z "$complaint" ] || fail "$*, protocol ${PROTOCOL:-by default}, complained: $complaint"
     [[ $resp = [23] && $resp = "${PROTOCOL:-$resp}" ]] || fail "$* spoke RESP$resp, not RESP$PROTOCOL"
     for feature in "${features[@]}"; do
         echo "ok ${name/ /-}-$version-resp$resp${TLS:+-tls} $feature${cells[$feature]:+ ${cells[$feature]}}"
@@ -118,7 +118,7 @@ story() { # language, protocol or "", program...
     done
     echo "ok ${name/ /-}-$version-resp$resp${TLS:+-tls} quiet"
     words[0]="\`${words[0]}\`"
-    row "$language: $name $version${TLS:+, over TLS}" "RESP$resp$([ -n "$PROTOCOL" ] || echo ', as it comes')" "${words[@]}" ok
+    row "$language: $name $version${TLS:+, over TLS}" "RESP$resp$([ -n "$PROTOCOL" ] || echo ', by default')" "${words[@]}" ok
     ran[$language]=yes
     [ -n "$TLS" ] || unnoticed "$@"
 }
