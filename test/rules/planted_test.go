@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -67,6 +68,10 @@ func TestImportBreaches(t *testing.T) {
 
 func TestStyleBreaches(t *testing.T) {
 	body := strings.Repeat("\t_ = 0\n", maxLines-1)
+	methods := ""
+	for i := range maxMethods {
+		methods += fmt.Sprintf("\tM%d()\n", i)
+	}
 	runAll(t, []planted{
 		{"long function", functionsAreShort,
 			[]string{"a_test.go", "package a\n\n// f is long.\nfunc f() {\n" + body + "}\n"},
@@ -76,6 +81,12 @@ func TestStyleBreaches(t *testing.T) {
 			[]string{"a.go:3: a function literal is 71 lines long"}},
 		{"function of just the length", functionsAreShort,
 			[]string{"a.go", "package a\n\n// f fits.\nfunc f() {\n" + body[len("\t_ = 0\n"):] + "}\n"},
+			nil},
+		{"large interface", interfacesAreSmall,
+			[]string{"a_test.go", "package a\n\ntype a interface {\n\tb\n" + methods + "\tLast()\n}\n"},
+			[]string{"a_test.go:3: an interface of 13 methods"}},
+		{"interface of just the size, and a large one in pieces", interfacesAreSmall,
+			[]string{"a.go", "package a\n\ntype a interface {\n" + methods + "}\n\ntype b interface {\n\ta\n\tB()\n}\n"},
 			nil},
 		{"init", noInit,
 			[]string{"a.go", "package a\n\nfunc init() {}\n\nfunc (a) init() {}\n"},

@@ -21,6 +21,7 @@ var rules = []struct {
 	{"only main chooses the store", onlyMainChoosesStore},
 	{"rows are not compared", rowsAreNotCompared},
 	{"functions are short", functionsAreShort},
+	{"interfaces are small", interfacesAreSmall},
 	{"no init", noInit},
 	{"only the store reads the clock", onlyTheStoreReadsClock},
 	{"gofmt", isFormatted},

@@ -47,6 +47,29 @@ func nodeLines(fset *token.FileSet, node ast.Node) (first, last int) {
 	return fset.Position(start).Line, fset.Position(node.End()).Line
 }
 
+// maxMethods of an interface, those of its embedded ones aside: what has more parts is named part by part.
+const maxMethods = 12
+
+func interfacesAreSmall(t *tree) (breaches []string) {
+	for _, f := range t.files {
+		ast.Inspect(f.syntax, func(node ast.Node) bool {
+			spec, ok := node.(*ast.InterfaceType)
+			if !ok {
+				return true
+			}
+			methods := 0
+			for _, field := range spec.Methods.List {
+				methods += len(field.Names)
+			}
+			if methods > maxMethods {
+				breaches = append(breaches, t.at(spec, "an interface of %d methods", methods))
+			}
+			return true
+		})
+	}
+	return breaches
+}
+
 // noInit: what happens at start stands in main, in the order in which it happens.
 func noInit(t *tree) (breaches []string) {
 	for _, f := range t.files {
