@@ -43,7 +43,8 @@ type Call struct {
 	Out     *resp.Writer
 
 	Server *Server
-	Client any // whose call it is: a session, which commands of connections know
+	Client any // whose call it is
+	Owner  any // what the commands of one server share that are no family yet
 
 	Beside        Beside              // nil in a session's turn
 	Around        func(c *Call) error // makes the call, with what is to be done before and after it; nil for nothing

@@ -9,12 +9,6 @@ import (
 
 // Who may do what: users, and the sessions that are logged in as one.
 
-// account is a user that sessions are. What it may do is changed in one place, and so is felt by all of them with their next call.
-type account struct {
-	name string
-	user atomic.Pointer[acl.User] // nil once there is no such user any more
-}
-
 // accounts are all of them.
 type accounts struct {
 	commands *acl.Commands
@@ -148,7 +142,7 @@ func (s *Session) restrict(on bool) {
 }
 
 // set makes a user what it is to be, or adds it, and ends connections that listen to what it may no longer use. It needs the lock.
-func (as *accounts) set(in *Instance, u *acl.User, own *Session) (ownEnds bool) {
+func (as *accounts) set(in *Instance, u *acl.User, own *Client) (ownEnds bool) {
 	a := as.byName[u.Name()]
 	if a == nil {
 		a = &account{name: u.Name()}
@@ -167,13 +161,13 @@ func (as *accounts) set(in *Instance, u *acl.User, own *Session) (ownEnds bool) 
 }
 
 // endListeners ends the connections of an account's that listen to what it may not use; of the own one it only says so.
-func (in *Instance) endListeners(a *account, u *acl.User, own *Session) (ownEnds bool) {
+func (in *Instance) endListeners(a *account, u *acl.User, own *Client) (ownEnds bool) {
 	for kind := range vias {
 		in.channels.each(kind, func(t *topic) bool {
 			if u.MayHear([]byte(t.name), kind == viaPattern) {
 				return true
 			}
-			in.channels.eachSubscriber(t, func(s *Session) {
+			in.channels.eachSubscriber(t, func(s *Client) {
 				switch {
 				case s.account.Load() != a:
 				case s == own:
@@ -189,7 +183,7 @@ func (in *Instance) endListeners(a *account, u *acl.User, own *Session) (ownEnds
 }
 
 // eachSubscriber visits those of a topic, without the lock.
-func (cs *channels) eachSubscriber(t *topic, visit func(*Session)) {
+func (cs *channels) eachSubscriber(t *topic, visit func(*Client)) {
 	var found [subscribersAPiece]*subscription
 	cs.mu.RLock()
 	until := cs.number
@@ -206,7 +200,7 @@ func (cs *channels) eachSubscriber(t *topic, visit func(*Session)) {
 }
 
 // drop takes accounts away, and ends the connections that are theirs; of the own one it only says so. It needs the lock.
-func (as *accounts) drop(in *Instance, gone []*account, own *Session) (ownEnds bool) {
+func (as *accounts) drop(in *Instance, gone []*account, own *Client) (ownEnds bool) {
 	if len(gone) == 0 {
 		return false
 	}
@@ -231,7 +225,7 @@ func (as *accounts) drop(in *Instance, gone []*account, own *Session) (ownEnds b
 }
 
 // expel ends a connection whose rights have gone: from now on nobody sees it, and it gets no message more.
-func (in *Instance) expel(s *Session) {
+func (in *Instance) expel(s *Client) {
 	in.clients.remove(s)
 	s.mail.mu.Lock()
 	s.mail.lost = true
@@ -244,7 +238,7 @@ func (in *Instance) expel(s *Session) {
 
 // replace has other users than before, all at once: a client that logs in meets those or these. As in Redis 8 a client stays if
 // its user is still there, with the rules that it has now, and listens to nothing that it may no longer use. It needs the lock.
-func (as *accounts) replace(in *Instance, users acl.Users, own *Session) (ownEnds bool) {
+func (as *accounts) replace(in *Instance, users acl.Users, own *Client) (ownEnds bool) {
 	fresh, before := make(map[string]*account), make(map[*account]*acl.User)
 	var gone []*account
 	for name, a := range as.byName {

@@ -176,10 +176,10 @@ var debugs = map[string]func(c *command.Call, word []byte) error{"SLEEP": debugS
 func cut(word []byte, bytes int) string { return string(word[:min(len(word), bytes)]) }
 
 // mayDebug says whether a client may say DEBUG.
-func (in *Instance) mayDebug(s *Session) bool { return in.mayDo(in.debug, s) }
+func (in *Instance) mayDebug(s *Client) bool { return in.mayDo(in.debug, s) }
 
 // mayDo says whether a client may do what is allowed to everybody (yes), to who is on this machine (local), or to nobody.
-func (in *Instance) mayDo(allowed string, s *Session) bool {
+func (in *Instance) mayDo(allowed string, s *Client) bool {
 	if allowed != "local" {
 		return allowed == "yes"
 	}
@@ -200,7 +200,7 @@ func debugSleep(c *command.Call, word []byte) error {
 		return nil
 	}
 	c.Lasts = true
-	instanceOf(c).waits.begin(sessionOf(c), wait{
+	sessionOf(c).wait(wait{
 		until: msAfter(c.View.Now(), int64(min(seconds, longest)*1000)), reply: "+OK\r\n", ended: end(c),
 	})
 	return nil

@@ -137,7 +137,7 @@ func verify(c *command.Call, name, password []byte) identity {
 	account, compared := instanceOf(c).accounts.verify(name, password)
 	c.Moved += tryWorth + min(len(password), acl.MaxPassword) + compared*comparison
 	if account == nil {
-		sessionOf(c).logDenied(c.Row, acl.DeniedPassword, c.Words[0], string(name), c.InTransaction)
+		instanceOf(c).logDenied(clientOf(c), c.Row, acl.DeniedPassword, c.Words[0], string(name), c.InTransaction)
 	}
 	return identity{name, password, account}
 }

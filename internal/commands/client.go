@@ -123,7 +123,7 @@ var clientInfo = command.Command{
 	Name: "client|info", Group: "connection", Since: "6.2.0", Complexity: "O(1)", Flags: aboutClients, Tips: command.Varying,
 	Summary: "Describes the connection.", Reply: "One line of CLIENT LIST.",
 	Run: func(c *command.Call) error {
-		c.Out.Verbatim("txt", sessionOf(c).line(c.View.Now(), c.Row, c.Words))
+		c.Out.Verbatim("txt", sessionOf(c).line(c.View.Now(), &c.Row.Name, c.Words))
 		return nil
 	},
 }
@@ -156,7 +156,7 @@ var clientList = command.Command{
 }
 
 // lineOf is a session's line in CLIENT LIST; none if it ends meanwhile: then it was taken apart while it was looked at.
-func lineOf(c *command.Call, s *Session) string {
+func lineOf(c *command.Call, s *Client) string {
 	var words [][]byte
 	if s == clientOf(c) {
 		words = c.Words
@@ -169,10 +169,10 @@ func lineOf(c *command.Call, s *Session) string {
 }
 
 // clientFilter reads CLIENT LIST's options.
-func clientFilter(words [][]byte) (func(*Session) bool, error) {
+func clientFilter(words [][]byte) (func(*Client) bool, error) {
 	switch {
 	case len(words) == 0:
-		return func(*Session) bool { return true }, nil
+		return func(*Client) bool { return true }, nil
 	case command.FoldEqual(words[0], "TYPE") && len(words) == 2:
 		return clientsOfType(words[1])
 	case command.FoldEqual(words[0], "ID") && len(words) > 1:
@@ -184,22 +184,22 @@ func clientFilter(words [][]byte) (func(*Session) bool, error) {
 			}
 			ids[id] = true
 		}
-		return func(s *Session) bool { return ids[s.id] }, nil
+		return func(s *Client) bool { return ids[s.id] }, nil
 	}
 	return nil, command.ErrSyntax
 }
 
-func clientsOfType(name []byte) (func(*Session) bool, error) {
+func clientsOfType(name []byte) (func(*Client) bool, error) {
 	for _, known := range []string{"NORMAL", "MASTER", "REPLICA", "SLAVE", "PUBSUB"} {
 		if command.FoldEqual(name, known) {
-			return func(s *Session) bool { return s.kind() == known }, nil
+			return func(s *Client) bool { return s.kind() == known }, nil
 		}
 	}
 	return nil, command.Refusal(fmt.Sprintf("ERR Unknown client type '%s'", name))
 }
 
 // kind is the session's type, as CLIENT LIST TYPE names it.
-func (s *Session) kind() string {
+func (s *Client) kind() string {
 	s.about.mu.Lock()
 	defer s.about.mu.Unlock()
 	if s.about.listens != [vias]int{} {
@@ -210,13 +210,13 @@ func (s *Session) kind() string {
 
 // line describes a session as CLIENT LIST does, in Redis's fields. words are those of the call that asks, if it is the session's own: Redis
 // has them in its buffers.
-func (s *Session) line(now int64, row *command.Command, words [][]byte) string {
+func (s *Client) line(now int64, latest *string, words [][]byte) string {
 	m := s.memory(words)
 	s.about.mu.Lock()
 	defer s.about.mu.Unlock()
 	name, events := "NULL", "r"
-	if row != nil {
-		name = row.Name
+	if latest != nil {
+		name = *latest
 	}
 	if m.waiting+m.following > 0 {
 		events = "rw"
@@ -232,7 +232,7 @@ func (s *Session) line(now int64, row *command.Command, words [][]byte) string {
 }
 
 // flags are the letters that CLIENT LIST has for a session, N if it has none. about is locked.
-func (s *Session) flags() string {
+func (s *Client) flags() string {
 	letters := ""
 	for _, f := range []struct {
 		there  bool

@@ -16,7 +16,7 @@ func inSum(t *testing.T, s *still) {
 	for _, c := range s.instance.clients.all() {
 		sum += c.holds.Load()
 	}
-	require.Equal(t, sum, s.instance.holdings.bytes.Load())
+	require.Equal(t, sum, s.instance.clients.holdings.bytes.Load())
 }
 
 // Whatever a client makes the server hold counts, is shown, and counts no more when it has let go.
@@ -56,7 +56,7 @@ func TestWhatClientsHoldCounts(t *testing.T) {
 			c.say(t, line)
 		}
 		c.session.Close()
-		require.Zero(t, s.instance.holdings.bytes.Load(), what)
+		require.Zero(t, s.instance.clients.holdings.bytes.Load(), what)
 	}
 }
 
@@ -66,7 +66,7 @@ func TestWhatWaitsCounts(t *testing.T) {
 	s.fill(t, 50_000)
 	in := s.instance
 	keysCaller, cut, l := s.dial(), s.dial(), s.dial()
-	base := in.holdings.bytes.Load()
+	base := in.clients.holdings.bytes.Load()
 	keysCaller.session.Feed([]byte("KEYS *\r\n"))
 	<-keysCaller.woken
 	until(t, func() bool { return in.slow.about.Load() == 0 })
@@ -90,7 +90,7 @@ func TestWhatWaitsCounts(t *testing.T) {
 	l.say(t, "UNSUBSCRIBE")
 	keysCaller.say(t, "PING")
 	cut.say(t, "PING")
-	require.Less(t, in.holdings.bytes.Load()-base, int64(100_000), "nothing of it stays")
+	require.Less(t, in.clients.holdings.bytes.Load()-base, int64(100_000), "nothing of it stays")
 	inSum(t, s)
 }
 
@@ -105,13 +105,13 @@ func TestAMessageForManyIsOneCopy(t *testing.T) {
 	s := newStill(t)
 	listening := subscribers(t, s, listeners, "news")
 	c := s.dial()
-	before := s.instance.holdings.bytes.Load()
+	before := s.instance.clients.holdings.bytes.Load()
 	payload := strings.Repeat("x", size)
 	for range messages {
 		c.say(t, "PUBLISH news "+payload)
 	}
 	until(t, func() bool { return s.instance.slow.about.Load() == 0 })
-	kept := s.instance.holdings.bytes.Load() - before
+	kept := s.instance.clients.holdings.bytes.Load() - before
 	require.Greater(t, kept, int64(messages*size))
 	require.Less(t, kept, int64(messages*(size+1000)))
 	for _, l := range listening {
@@ -119,7 +119,7 @@ func TestAMessageForManyIsOneCopy(t *testing.T) {
 		l.session.Resume()
 		require.GreaterOrEqual(t, l.session.holds.Load(), int64(messages*size))
 	}
-	require.Less(t, s.instance.holdings.bytes.Load()-before, int64(messages*(size+1000)), "nor is it copied to be sent")
+	require.Less(t, s.instance.clients.holdings.bytes.Load()-before, int64(messages*(size+1000)), "nor is it copied to be sent")
 	first := &listening[0].session.Output()[100]
 	for _, l := range listening {
 		require.Same(t, first, &l.session.Output()[100])
@@ -130,7 +130,7 @@ func TestAMessageForManyIsOneCopy(t *testing.T) {
 		l.session.Close()
 	}
 	c.say(t, "PING")
-	require.Less(t, s.instance.holdings.bytes.Load()-before, int64(100_000))
+	require.Less(t, s.instance.clients.holdings.bytes.Load()-before, int64(100_000))
 	inSum(t, s)
 }
 
@@ -143,12 +143,13 @@ func TestTheLargestClientsAreEvicted(t *testing.T) {
 		all = append(all, s.dial())
 	}
 	all[9].say(t, "CLIENT NO-EVICT on")
-	in.setMaxMemoryClients(Share{Bytes: 4 << 20})
+	in.clients.setMaxMemory(Share{Bytes: 4 << 20})
+	in.shareMemory()
 	for i, c := range all {
 		c.session.Push(make([]byte, (i+1)*100_000))
 	}
-	until(t, func() bool { return in.holdings.evicted.Load() > 0 && !in.holdings.evicting.Load() })
-	require.EqualValues(t, 2, in.holdings.evicted.Load(), "5.5 MB, less 0.9, less 0.8")
+	until(t, func() bool { return in.clients.holdings.evicted.Load() > 0 && !in.clients.holdings.evicting.Load() })
+	require.EqualValues(t, 2, in.clients.holdings.evicted.Load(), "5.5 MB, less 0.9, less 0.8")
 	for i, c := range all {
 		require.Equal(t, i == 7 || i == 8, c.isCut(), i)
 	}
@@ -161,7 +162,7 @@ func TestTheLargestClientsAreEvicted(t *testing.T) {
 		c.session.Close()
 	}
 	all[9].session.Push(make([]byte, 5<<20))
-	until(t, func() bool { return in.holdings.vain.Load() && !in.holdings.evicting.Load() })
+	until(t, func() bool { return in.clients.holdings.vain.Load() && !in.clients.holdings.evicting.Load() })
 	require.False(t, all[9].isCut())
 	all[9].listen()
 	require.Equal(t, "+OK\r\n", all[9].say(t, "CLIENT NO-EVICT off"))
@@ -187,7 +188,7 @@ func TestASharedMessageWeighsItsPart(t *testing.T) {
 		for _, one := range in.clients.all() {
 			sum += one.weight()
 		}
-		require.InDelta(t, in.holdings.bytes.Load(), sum, listeners*messages, "but for what division leaves")
+		require.InDelta(t, in.clients.holdings.bytes.Load(), sum, listeners*messages, "but for what division leaves")
 	}
 	agree()
 	for i, l := range listening[:listeners/2] {
@@ -200,21 +201,23 @@ func TestASharedMessageWeighsItsPart(t *testing.T) {
 	require.Greater(t, listening[0].session.holds.Load(), own.session.holds.Load())
 	require.Less(t, listening[0].session.weight(), own.session.weight()/10)
 
-	in.setMaxMemoryClients(Share{Bytes: in.holdings.bytes.Load() - 1})
+	in.clients.setMaxMemory(Share{Bytes: in.clients.holdings.bytes.Load() - 1})
+	in.shareMemory()
 	c.say(t, "PING")
 	own.session.Push([]byte("x"))
 	<-own.wasCut
-	until(t, func() bool { return !in.holdings.evicting.Load() })
-	require.EqualValues(t, 1, in.holdings.evicted.Load())
+	until(t, func() bool { return !in.clients.holdings.evicting.Load() })
+	require.EqualValues(t, 1, in.clients.holdings.evicted.Load())
 	own.session.Close()
 	require.Zero(t, in.clients.leaving)
 	agree()
 
 	// What all of them hold is given back only when all have gone.
-	in.setMaxMemoryClients(Share{Bytes: 1 << 20})
+	in.clients.setMaxMemory(Share{Bytes: 1 << 20})
+	in.shareMemory()
 	c.session.Push([]byte("x"))
 	for gone := 0; gone < listeners; {
-		until(t, func() bool { return !in.holdings.evicting.Load() })
+		until(t, func() bool { return !in.clients.holdings.evicting.Load() })
 		before := gone
 		for _, l := range listening {
 			if l.isCut() && l.session.ctx.Err() == nil {
@@ -223,7 +226,7 @@ func TestASharedMessageWeighsItsPart(t *testing.T) {
 			}
 		}
 		if gone == before {
-			require.LessOrEqual(t, in.holdings.bytes.Load(), int64(1<<20))
+			require.LessOrEqual(t, in.clients.holdings.bytes.Load(), int64(1<<20))
 			break
 		}
 	}

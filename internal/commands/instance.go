@@ -11,7 +11,6 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"log/slog"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -36,11 +35,10 @@ type Config struct {
 // safe for use by many goroutines.
 type Instance struct {
 	command.Server
-	store     store.Store
-	version   string
-	options   *option.List
-	limiters  limiter.Family
-	maxPushes atomic.Int64 // bytes that wait to be pushed to one client; 0 for any number
+	store    store.Store
+	version  string
+	options  *option.List
+	limiters limiter.Family
 
 	port      int
 	log       *slog.Logger
@@ -67,11 +65,6 @@ type Instance struct {
 	memory   memoryBound
 	rates    stats.Rates
 	traffic  stats.Traffics
-	census   census
-	holdings holdings
-
-	newcomers      Newcomers
-	newcomersLimit atomic.Pointer[Share]
 
 	hearing  hearing
 	tracking tracking
@@ -79,6 +72,7 @@ type Instance struct {
 	channels channels
 
 	slowCalls sync.Map // by client: calls that run beside the loop
+	ownCalls  sync.Map // by client: calls that its session makes in its turns
 
 	accounts  accounts
 	protected string // who may change what is protected: as debug
@@ -92,7 +86,6 @@ type counters struct {
 	errors      atomic.Int64 // answered with an error
 	rejected    atomic.Int64 // connections refused: too many, or not from here
 	queryCut    atomic.Int64 // connections ended because they sent too much unread
-	outputCut   atomic.Int64 // connections ended because they read too little
 	hits        atomic.Int64 // keys that were read, and were there
 	misses      atomic.Int64 // and were not
 	expired     atomic.Int64 // keys that had expired when INFO was told to count from 0
@@ -126,7 +119,7 @@ func New(c Config) (*Instance, error) {
 		slow:      slowPlaces{free: maxSlow()},
 		long:      make(chan struct{}, 1),
 		inTurn:    command.Turn,
-		clients:   clients{byID: make(map[int64]*Session), left: make(chan struct{}, 1)},
+		clients:   clients{log: cmp.Or(c.ClientLog, c.Log), byID: make(map[int64]*Client), left: make(chan struct{}, 1)},
 		watches:   watches{watchers: make(map[watchedKey]*watched), ages: make(map[int]age)},
 		turns:     c.Turns,
 		holds:     c.Holds,
@@ -139,12 +132,12 @@ func New(c Config) (*Instance, error) {
 	in.accounts.file = c.ACLFile
 	in.accounts.begin(in.Table)
 	in.rows = make([]stats.Calls, len(in.Table.ByName)+1)
-	in.waits = waits{clock: c.Store.Clock(), sessions: make(map[*Session]wait), next: store.Never, concerns: &in.concerns}
+	in.waits = waits{clock: c.Store.Clock(), sessions: make(map[*Client]wait), next: store.Never, concerns: &in.concerns}
 	in.hearing.store = c.Store
 	in.watches.hearing = &in.hearing
 	in.memory.begin(c.Store)
-	in.holdings.limit.Store(&c.Settings.ClientShare)
-	in.newcomersLimit.Store(&c.Settings.NewcomerShare)
+	in.clients.setMaxMemory(c.Settings.ClientShare)
+	in.clients.setMaxMemoryUnauthenticated(c.Settings.NewcomerShare)
 	in.tracking.begin(in, c.Settings.MaxTracked)
 	in.notifier.begin(in)
 	return in, in.heed(c.Settings)
@@ -157,75 +150,6 @@ func newRunID() string {
 	return hex.EncodeToString(id[:])
 }
 
-// clients knows who is connected.
-type clients struct {
-	mu      sync.Mutex
-	last    int64 // id
-	byID    map[int64]*Session
-	leaving int64 // bytes that evicted clients hold until they are gone
-	left    chan struct{}
-}
-
-// add gives a session its id: 1 for the first, never used again.
-func (c *clients) add(s *Session) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.last++
-	s.id = c.last
-	c.byID[s.id] = s
-}
-
-// remove has nobody see the session any more. What it still holds counts with what is on its way out.
-func (c *clients) remove(s *Session) {
-	weight := s.weight()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.byID[s.id] == nil {
-		return
-	}
-	delete(c.byID, s.id)
-	c.leave(s, weight)
-	c.noteLeft()
-}
-
-func (c *clients) noteLeft() {
-	select {
-	case c.left <- struct{}{}:
-	default:
-	}
-}
-
-// get finds a session by its id, nil if it is not connected.
-func (c *clients) get(id int64) *Session {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.byID[id]
-}
-
-func (c *clients) count() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.byID)
-}
-
-// some is everybody who is connected, in any order.
-func (c *clients) some() []*Session {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	list := make([]*Session, 0, len(c.byID))
-	for _, s := range c.byID {
-		list = append(list, s)
-	}
-	return list
-}
-
-// all is the same, the oldest first.
-func (c *clients) all() []*Session {
-	list := c.some()
-	slices.SortFunc(list, func(a, b *Session) int { return int(a.id - b.id) })
-	return list
-}
-
 // What a transport needs of an instance beside its sessions.
 
 // Left is told when a client has gone: once, if several have gone since it was read.
@@ -233,6 +157,12 @@ func (in *Instance) Left() <-chan struct{} { return in.clients.left }
 
 // NoteLeft has Left told that something has gone which counts with the clients.
 func (in *Instance) NoteLeft() { in.clients.noteLeft() }
+
+// Newcomers are those of the instance: sessions are among them by themselves.
+func (in *Instance) Newcomers() *Newcomers { return &in.clients.newcomers }
+
+// shareMemory has the bounds of what clients hold worked out.
+func (in *Instance) shareMemory() { in.clients.share(in.memory.most.Load(), in.memory.there) }
 
 // Clients counts who is connected.
 func (in *Instance) Clients() int { return in.clients.count() }
@@ -244,10 +174,10 @@ func (in *Instance) Now() int64 { return in.store.Clock().Now() }
 func (in *Instance) CountRejected() { in.stats.rejected.Add(1) }
 
 // CountOutputCut counts a client that was cut off because it reads too little.
-func (in *Instance) CountOutputCut() { in.stats.outputCut.Add(1) }
+func (in *Instance) CountOutputCut() { in.clients.outputCut.Add(1) }
 
 // BoundPushes bounds the bytes that wait to be pushed to one client, from now on; 0 is no bound.
-func (in *Instance) BoundPushes(bytes int) { in.maxPushes.Store(int64(bytes)) }
+func (in *Instance) BoundPushes(bytes int) { in.clients.maxPushes.Store(int64(bytes)) }
 
 // WakeAll wakes every session.
 func (in *Instance) WakeAll() {

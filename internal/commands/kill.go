@@ -38,10 +38,10 @@ var clientKill = command.Command{
 type victims struct {
 	id             int64 // 0: any
 	address, local string
-	user           *account            // nil: any
-	kind           func(*Session) bool // nil: any
-	others         bool                // not the one who calls
-	age            int64               // seconds that they have been connected at least
+	user           *account           // nil: any
+	kind           func(*Client) bool // nil: any
+	others         bool               // not the one who calls
+	age            int64              // seconds that they have been connected at least
 }
 
 // parseVictims reads the filters, each as often as it likes: the last counts, as in Redis 7.0.
@@ -95,7 +95,7 @@ func (v *victims) narrow(in *Instance, filter, value []byte) (err error) {
 	return err
 }
 
-func (v *victims) includes(s *Session, now int64) bool {
+func (v *victims) includes(s *Client, now int64) bool {
 	return (now-s.opened)/1e9 >= v.age && (v.id == 0 || v.id == s.id) && (v.address == "" || v.address == s.peer.Remote) &&
 		(v.local == "" || v.local == s.peer.Local) && (v.kind == nil || v.kind(s)) && (v.user == nil || v.user == s.account.Load())
 }

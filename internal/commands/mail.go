@@ -2,150 +2,9 @@ package commands
 
 import (
 	"cellserver/internal/command"
-	"cellserver/internal/resp"
-	"sync"
-	"sync/atomic"
 )
 
 // A session's mailbox, and what it sends: out, and the pieces that follow it.
-
-// mail is what others have for the client, until the session takes it: pushes, and the reply of a Slow command.
-type mail struct {
-	waiting atomic.Bool // there is some; read without the lock
-	mu      sync.Mutex
-	pushes  []piece
-	bytes   int             // of pushes
-	told    map[string]bool // keys that a broadcast among pushes names
-	reply   [][]byte
-	replied bool
-	last    bool   // and the reply ends the conversation
-	then    func() // what the session does first, nil for nothing
-	lost    bool   // a push did not fit: the client reads too slowly
-	closed  bool
-
-	protocol   int  // that pushes are written in
-	subscribed bool // the session is
-}
-
-// piece is a part of what is to be sent.
-type piece struct {
-	bytes []byte
-	of    *parcel // whose bytes they are, and of others who send them; nil for the session's own
-}
-
-// parcel is a message for many clients, of which there is one copy. It is counted once, while somebody has it.
-type parcel struct {
-	bytes   []byte
-	holders atomic.Int32
-}
-
-// What a mailbox does with messages: those that are long are not copied, others are put end to end in pieces of so many bytes.
-const (
-	sharedFrom  = 4 << 10
-	pushedPiece = 64 << 10
-)
-
-// maxPushes bounds the bytes that wait to be pushed to one client, unless BoundPushes says otherwise; one more, and the
-// connection ends.
-const maxPushes = 32 << 20
-
-// Push sends bytes to the client between two replies, from any goroutine. It reports whether they will be sent: a client
-// that has too many waiting loses its connection instead.
-func (s *Session) Push(message []byte) bool {
-	p := &parcel{bytes: message}
-	return s.pushSome(func(*mail) *parcel { return p })
-}
-
-// pushSome is Push of what is made while the mail is locked: by who gets it, and how; nothing if it is nil. Nobody writes to the
-// message any more.
-func (s *Session) pushSome(make func(to *mail) *parcel) bool {
-	s.mail.mu.Lock()
-	message := make(&s.mail)
-	if message == nil {
-		s.mail.mu.Unlock()
-		return true
-	}
-	fits := !s.mail.closed && !s.mail.lost && s.mayWait(s.mail.bytes+len(message.bytes))
-	cut := !fits && !s.mail.closed && !s.mail.lost
-	if fits {
-		s.add(message)
-	} else {
-		s.mail.lost = true
-		s.dropPushes() // they would be torn off in the middle
-	}
-	s.mail.waiting.Store(true)
-	s.mail.mu.Unlock()
-	if s.peer.Wake(); cut {
-		s.wasCut()
-	}
-	return fits
-}
-
-// mayWait says whether so many bytes of pushes may.
-func (s *Session) mayWait(bytes int) bool {
-	most := s.instance.maxPushes.Load()
-	return most == 0 || int64(bytes) <= most
-}
-
-// add puts a message behind the others. It needs the mail's lock.
-func (s *Session) add(message *parcel) {
-	m, b := &s.mail, message.bytes
-	m.bytes += len(b)
-	if len(b) >= sharedFrom {
-		m.pushes = append(m.pushes, piece{b, message})
-		s.holds.Add(int64(len(b)))
-		if message.holders.Add(1) == 1 {
-			s.instance.boundHoldings(s.instance.holdings.bytes.Add(int64(len(b))))
-		}
-		return
-	}
-	last := len(m.pushes) - 1
-	if last < 0 || m.pushes[last].of != nil || len(m.pushes[last].bytes)+len(b) > pushedPiece {
-		m.pushes = append(m.pushes, piece{})
-		last++
-	}
-	m.pushes[last].bytes = append(m.pushes[last].bytes, b...)
-	s.chargeMail(len(b))
-}
-
-// drop counts a piece no more: it was sent, or copied, or will never be sent.
-func (s *Session) drop(p piece) {
-	if p.of == nil {
-		s.hold(-len(p.bytes))
-		return
-	}
-	s.holds.Add(-int64(len(p.bytes)))
-	if p.of.holders.Add(-1) == 0 {
-		s.instance.holdings.bytes.Add(-int64(len(p.bytes)))
-	}
-}
-
-// dropPushes forgets what was pushed. It needs the mail's lock.
-func (s *Session) dropPushes() {
-	for _, p := range s.mail.pushes {
-		s.drop(p)
-	}
-	s.mail.pushes, s.mail.bytes = nil, 0
-}
-
-// closeMail has nothing counted of what would still be sent, and takes no more.
-func (s *Session) closeMail() {
-	s.mail.mu.Lock()
-	defer s.mail.mu.Unlock()
-	s.dropPushes()
-	for _, p := range append(s.pending, s.lent) {
-		s.drop(p)
-	}
-	s.pending, s.lent = nil, piece{}
-	s.mail.closed = true
-}
-
-// Pushes is the number of bytes that wait to be pushed.
-func (s *Session) Pushes() int {
-	s.mail.mu.Lock()
-	defer s.mail.mu.Unlock()
-	return s.mail.bytes
-}
 
 // takePushes has what was pushed until now stand before the reply that is being written. In a transaction that is before the
 // transaction's reply.
@@ -234,27 +93,6 @@ func (s *Session) takeReply(reply [][]byte) {
 	}
 }
 
-// deliver gives a parked session its reply, from any goroutine. last ends the conversation.
-func (s *Session) deliver(reply [][]byte, last bool) { s.deliverAnd(reply, last, nil) }
-
-// deliverAnd has it do something, too, before it takes the reply.
-func (s *Session) deliverAnd(reply [][]byte, last bool, then func()) {
-	s.mail.mu.Lock()
-	s.chargeMail(length(reply))
-	s.mail.reply, s.mail.replied, s.mail.last, s.mail.then = reply, true, last, then
-	s.mail.waiting.Store(true)
-	s.mail.mu.Unlock()
-	s.peer.Wake()
-}
-
-// length is that of all pieces.
-func length(pieces [][]byte) (bytes int) {
-	for _, b := range pieces {
-		bytes += len(b)
-	}
-	return bytes
-}
-
 // isSending says that something is to follow what is written: then nothing is written behind it.
 func (s *Session) isSending() bool { return len(s.pending) > 0 || s.lent.of != nil }
 
@@ -314,21 +152,21 @@ func (s *Session) goOn() bool {
 	return true
 }
 
-// encodings are the same message in RESP2 and in RESP3, each made when it is wanted.
-type encodings [2]*parcel
-
-func (e *encodings) in(protocol int, write func(*resp.Writer)) *parcel {
-	return e.inAs(protocol, protocol, write)
+// room is the memory that a session keeps for what it reads and for its replies, in bytes, for others to see: in the high half that of
+// replies. It is looked at once a turn, and written when it has changed.
+func (s *Session) showRoom() {
+	const most = 1<<31 - 1
+	room, before := int64(min(s.out.Room(), most))<<32|int64(min(s.reader.Room(), most)), s.room.Load()
+	if room != before {
+		s.room.Store(room)
+		s.charge(roomBytes(room) - roomBytes(before))
+	}
 }
 
-// inAs is in, kept in the place of another version.
-func (e *encodings) inAs(place, protocol int, write func(*resp.Writer)) *parcel {
-	made := &e[place-2]
-	if *made == nil {
-		var out resp.Writer
-		out.SetProtocol(protocol)
-		write(&out)
-		*made = &parcel{bytes: out.Bytes()}
+// ShowUnsent says how many bytes of replies wait for the client to read them: for CLIENT LIST.
+func (s *Session) ShowUnsent(bytes int) {
+	if int64(bytes) != s.unsent.Load() {
+		s.unsent.Store(int64(bytes))
+		s.pieces.Store(int64(len(s.pending)))
 	}
-	return *made
 }

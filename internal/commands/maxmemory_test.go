@@ -98,7 +98,7 @@ func TestCensus(t *testing.T) {
 	require.NoError(t, first.Send([]byte("ECHO "+strings.Repeat("x", 5000)+"\r\n")))
 	require.NoError(t, second.Send([]byte("*1\r\n$100\r\nunfinished")))
 	s.instance.Sample()
-	census := &s.instance.census
+	census := &s.instance.clients.census
 	require.EqualValues(t, len("*1\r\n$100\r\nunfinished"), census.input.Load())
 	require.Greater(t, census.replies.Load(), int64(5000))
 	require.Greater(t, census.bytes.Load(), int64(2*2048+5000))

@@ -15,7 +15,7 @@ import (
 // monitors are they. While there is none, nobody looks here.
 type monitors struct {
 	mu       sync.Mutex
-	sessions []*Session
+	sessions []*Client
 }
 
 // The bounds of a call that is shown: Redis has none, and shows a call of a megabyte to each of them whole.
@@ -34,7 +34,7 @@ var monitor = command.Command{
 			return command.Refusal("ERR MONITOR isn't allowed for DENY BLOCKING client")
 		}
 		if s := sessionOf(c); !s.monitors {
-			if !instanceOf(c).monitors.add(s) {
+			if !instanceOf(c).monitors.add(s.Client) {
 				return command.Refusal("ERR too many clients monitor")
 			}
 			s.setMonitors(true)
@@ -58,7 +58,7 @@ func (s *Session) setMonitors(on bool) {
 // maxMonitors bounds them: each call of anybody is shown to each of them before anything else is answered.
 const maxMonitors = 64
 
-func (ms *monitors) add(s *Session) bool {
+func (ms *monitors) add(s *Client) bool {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
 	if len(ms.sessions) == maxMonitors {
@@ -77,7 +77,7 @@ func (s *Session) stopMonitoring() {
 	in := s.instance
 	in.monitors.mu.Lock()
 	defer in.monitors.mu.Unlock()
-	in.monitors.sessions = slices.DeleteFunc(slices.Clone(in.monitors.sessions), func(other *Session) bool { return other == s })
+	in.monitors.sessions = slices.DeleteFunc(slices.Clone(in.monitors.sessions), func(other *Client) bool { return other == s.Client })
 	if len(in.monitors.sessions) == 0 {
 		in.concerns.And(^monitored)
 	}
@@ -118,7 +118,7 @@ func (ms *monitors) tell(lines []byte) {
 	}
 }
 
-func (s *Session) shownAddress() string {
+func (s *Client) shownAddress() string {
 	if strings.HasPrefix(s.peer.Local, "/") {
 		return "unix:" + strings.TrimSuffix(s.peer.Local, ":0")
 	}

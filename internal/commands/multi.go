@@ -210,7 +210,7 @@ func (x *execution) runOne(c *command.Call, call queued) (err error) {
 	row := call.row
 	s := sessionOf(c) // which a call before this one may have changed
 	if x.guarded || s != nil && s.guarded {
-		if err := clientOf(c).allowQueued(row, call.words); err != nil {
+		if err := allowQueued(c, row, call.words); err != nil {
 			return err
 		}
 	}

@@ -162,7 +162,7 @@ func (n *notifier) cutListeners(giveWay func()) {
 	for _, kind := range []via{viaChannel, viaPattern} {
 		n.instance.channels.each(kind, func(t *topic) bool {
 			if hearsKeys(t.name, kind == viaPattern) {
-				n.instance.channels.eachSubscriber(t, (*Session).cutOff)
+				n.instance.channels.eachSubscriber(t, (*Client).cutOff)
 			}
 			return true
 		}, giveWay)
@@ -279,8 +279,8 @@ func (in *Instance) running(by int64) *command.Call {
 	if c, beside := in.slowCalls.Load(by); beside {
 		return c.(*command.Call)
 	}
-	if s := in.clients.get(by); s != nil {
-		return &s.call
+	if c, ok := in.ownCalls.Load(by); ok {
+		return c.(*command.Call)
 	}
 	return nil
 }

@@ -111,9 +111,9 @@ func (s *Session) held() bool {
 		ws.unpause() // the timer is late
 		return false
 	}
-	ws.park(s, wait{until: command.MaxInt, held: true})
-	s.putOff = true
-	s.latest.Store(row)
+	s.parked, s.putOff = true, true
+	ws.add(s.Client, wait{until: command.MaxInt, held: true})
+	s.showLatest(row)
 	return true
 }
 

@@ -158,7 +158,7 @@ func TestASlowSubscriberIsCutOff(t *testing.T) {
 	}
 	<-l.wasCut
 	require.LessOrEqual(t, l.session.Pushes(), 1000)
-	require.Equal(t, int64(1), s.instance.stats.outputCut.Load())
+	require.Equal(t, int64(1), s.instance.clients.outputCut.Load())
 	l.session.Resume()
 	require.True(t, l.session.Closing())
 }
@@ -282,7 +282,7 @@ func TestUnreadMessagesAreKeptOnce(t *testing.T) {
 		c.say(t, "SUBSCRIBE ch")
 		idle = append(idle, c)
 	}
-	before := s.instance.holdings.bytes.Load()
+	before := s.instance.clients.holdings.bytes.Load()
 	var first, last runtime.MemStats
 	runtime.ReadMemStats(&first)
 	publisher, call := s.dial(), encode([]string{"PUBLISH", "ch", strings.Repeat("x", size)})
@@ -294,7 +294,7 @@ func TestUnreadMessagesAreKeptOnce(t *testing.T) {
 	for _, c := range idle {
 		require.Greater(t, c.session.Pushes(), messages*size)
 	}
-	kept := s.instance.holdings.bytes.Load() - before
+	kept := s.instance.clients.holdings.bytes.Load() - before
 	require.Greater(t, kept, int64(messages*size))
 	require.Less(t, kept, int64(messages*size*11/10))
 	require.Less(t, last.TotalAlloc-first.TotalAlloc, uint64(clients/5*messages*size))

@@ -50,7 +50,7 @@ func (s *Session) forbid(row *command.Command, words [][]byte, long [][]byte) er
 		return nil
 	}
 	s.words += deniedWords
-	s.logDenied(row, why, object, u.Name(), s.queue != nil)
+	s.instance.logDenied(s.Client, row, why, object, u.Name(), s.queue != nil)
 	return command.ErrDenied(why, row, u)
 }
 
@@ -68,20 +68,21 @@ func allow(c *command.Call, row *command.Command, words [][]byte, queued bool) e
 		return command.ErrNoAuth
 	}
 	if why, object, _ := row.Ask(c.Server, u, words); why != acl.Allowed {
-		s.logDenied(row, why, object, u.Name(), queued)
+		instanceOf(c).logDenied(s, row, why, object, u.Name(), queued)
 		return command.ErrDenied(why, row, u)
 	}
 	return nil
 }
 
 // allowQueued is forbid for a call of a transaction that is being executed.
-func (s *Session) allowQueued(row *command.Command, words [][]byte) error {
+func allowQueued(c *command.Call, row *command.Command, words [][]byte) error {
+	s := clientOf(c)
 	u := s.account.Load().user.Load()
 	if u == nil {
 		return command.ErrNoAuth
 	}
-	if why, object, _ := row.Ask(&s.instance.Server, u, words); why != acl.Allowed {
-		s.logDenied(row, why, object, u.Name(), true)
+	if why, object, _ := row.Ask(c.Server, u, words); why != acl.Allowed {
+		instanceOf(c).logDenied(s, row, why, object, u.Name(), true)
 		return errChanged(why)
 	}
 	return nil

@@ -14,9 +14,9 @@ const SampleEvery = 100 * time.Millisecond
 func (in *Instance) Sample() {
 	now := in.Now()
 	in.rates.Add(now, in.calls(), in.traffic.Sum())
-	in.countClients(now)
-	in.holdings.vain.Store(false)
-	in.boundHoldings(in.holdings.bytes.Load())
+	in.clients.look(now)
+	in.clients.holdings.vain.Store(false)
+	in.clients.bound(in.clients.holdings.bytes.Load())
 	in.weigh()
 	in.clear()
 }

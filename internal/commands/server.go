@@ -129,8 +129,8 @@ func infoClients(c *command.Call, out *strings.Builder) {
 	if most := instanceOf(c).options.Show("maxclients"); most != "" {
 		field(out, "maxclients", most)
 	}
-	field(out, "client_recent_max_input_buffer", instanceOf(c).census.input.Load())
-	field(out, "client_recent_max_output_buffer", instanceOf(c).census.replies.Load())
+	field(out, "client_recent_max_input_buffer", instanceOf(c).clients.census.input.Load())
+	field(out, "client_recent_max_output_buffer", instanceOf(c).clients.census.replies.Load())
 	field(out, "blocked_clients", instanceOf(c).waits.count())
 	field(out, "tracking_clients", instanceOf(c).tracking.tracking.Load())
 	field(out, "pubsub_clients", instanceOf(c).channels.clients.Load())

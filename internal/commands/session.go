@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"runtime/debug"
-	"sync"
-	"sync/atomic"
 )
 
 // Session is one client's conversation: bytes in, bytes out. It knows no socket. A transport feeds it what arrives, sends what
@@ -15,20 +13,16 @@ import (
 // keep its event loop from the others: after each, while More says so, the transport resumes it when it sees fit. All
 // methods but Push are for one goroutine at a time, the transport's.
 type Session struct {
+	*Client
 	instance *Instance
-	peer     Peer
-	id       int64
-	opened   int64 // instant, nanoseconds on the store's clock
 	ctx      context.Context
 	cancel   context.CancelFunc
 
 	reader    *resp.Reader
 	ahead     ahead // calls that were read and not answered yet
 	out       resp.Writer
-	lent      piece   // what is being sent, if that is memory that others send, too; then out is empty
-	pending   []piece // what is to follow: of a long reply, and messages. This and lent change with the mail locked
-	following int     // bytes of that
-	mark      int     // in out: where the reply to the present call begins
+	following int // bytes of that
+	mark      int // in out: where the reply to the present call begins
 	call      command.Call
 	closing   bool // after what Output holds, the connection ends
 	refused   bool // and that is an error about a value that is still arriving
@@ -48,12 +42,10 @@ type Session struct {
 	watchedBytes int // of the keys
 
 	listens    listens
-	subscribed bool                    // it listens to something
-	tracker    atomic.Pointer[tracker] // of a client that caches keys; the session's own to set
+	subscribed bool // it listens to something
 
-	account       atomic.Pointer[account] // who the client is; the session's own to set
-	authenticated bool                    // it has said so, or need not
-	restricted    bool                    // it may only say who it is, in few words
+	authenticated bool // it has said so, or need not
+	restricted    bool // it may only say who it is, in few words
 
 	row      *command.Command // of the latest call
 	tallies  [tallies]tally
@@ -65,62 +57,21 @@ type Session struct {
 	words    int // that it had
 	recent   command.LastName
 	database int
-	about    about
-	lastSeen atomic.Int64 // instant of the latest batch
-	waits    atomic.Bool  // parked, for others to see
-	blocked  atomic.Bool  // and that among waits
-	queued   atomic.Int64 // calls of a transaction and one more, 0 outside of one; in the low half their bytes
-	unread   atomic.Int64 // bytes that were read of calls that are not whole, or wait
-	room     atomic.Int64 // see showRoom
-	holds    atomic.Int64 // bytes, all in all: see charge
-	leaves   int64        // weight when the client was evicted, or began to end; with the lock of clients
-	newcomer *Newcomer    // while the client has not logged in; nil after
-	unsent   atomic.Int64 // bytes of replies that the client has not read
-	pieces   atomic.Int64 // that these are in, beside the first
-	latest   atomic.Pointer[command.Command]
-
-	mail mail
-}
-
-// Peer is what a session knows of the other end, and how it calls its transport.
-type Peer struct {
-	Remote, Local string // addresses, as CLIENT LIST shows them
-	FD            int
-	Kept          int // bytes that the transport keeps for the connection
-	// Wake makes the transport call Resume soon, on its own goroutine. Cut makes it end the connection, whatever is still
-	// to be sent. Both may be called from any goroutine, also after the connection has ended.
-	Wake, Cut func()
-}
-
-// about is what a client has told of itself. The session writes it and others read it (CLIENT LIST), each with the lock.
-type about struct {
-	mu                     sync.Mutex
-	name, library, version string
-	database, protocol     int
-	noEvict, noTouch       bool // which mean nothing to us
-	monitors               bool
-	listens                [vias]int // how many subscriptions
-}
-
-// isTold says whether the client has subscribed to something, or monitors.
-func (a *about) isTold() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.monitors || a.listens != [vias]int{}
 }
 
 // Open starts a session.
 func (in *Instance) Open(p Peer) *Session {
-	s := &Session{instance: in, peer: p, reader: resp.NewReader(*in.Limits.Load())}
+	s := &Session{Client: &Client{among: &in.clients, peer: p}, instance: in, reader: resp.NewReader(*in.Limits.Load())}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.call = command.Call{Context: s.ctx, Session: s, View: in.store.View(), Out: &s.out, Server: &in.Server, Client: s}
+	s.call = command.Call{Context: s.ctx, Session: s, View: in.store.View(), Out: &s.out, Server: &in.Server, Client: s.Client, Owner: s.instance}
 	s.opened = s.call.View.Now()
 	s.lastSeen.Store(s.opened)
 	s.about.protocol, s.mail.protocol = 2, 2
 	s.charge(sessionBytes + p.Kept)
 	s.become(nil)
-	in.clients.add(s)
+	in.clients.add(s.Client)
 	s.call.View.Sign(s.id)
+	in.ownCalls.Store(s.id, &s.call)
 	in.stats.connections.Add(1)
 	return s
 }
@@ -129,10 +80,11 @@ func (in *Instance) Open(p Peer) *Session {
 // Others stop seeing the session before anything of it is taken apart: CLIENT LIST would show a client without
 // subscriptions that holds nothing, which it never was.
 func (s *Session) Close() {
-	s.instance.clients.remove(s)
+	s.instance.clients.remove(s.Client)
+	s.instance.ownCalls.Delete(s.id)
 	s.cancel()
 	s.unwatch()
-	s.instance.waits.forget(s)
+	s.instance.waits.forget(s.Client)
 	s.unsubscribeAll()
 	s.track(nil)
 	s.stopMonitoring()
@@ -158,7 +110,7 @@ func (s *Session) Resume() {
 	s.instance.tracking.send(true)
 	if answered > 0 {
 		s.fold()
-		s.latest.Store(s.row)
+		s.showLatest(s.row)
 	} else {
 		s.call.View.Begin() // nothing else read the clock
 	}
@@ -359,11 +311,11 @@ func (s *Session) parkUntil(ctx context.Context, row *command.Command, bytes int
 	s.chargeAside(bytes)
 	s.parked = true
 	s.waits.Store(true)
-	s.latest.Store(row)
+	s.showLatest(row)
 	var out resp.Writer
 	out.SetProtocol(s.out.Protocol())
 	out.InPieces()
-	call := &command.Call{Context: ctx, View: s.instance.store.View(), Out: &out, Server: &s.instance.Server, Client: s}
+	call := &command.Call{Context: ctx, View: s.instance.store.View(), Out: &out, Server: &s.instance.Server, Client: s.Client, Owner: s.instance}
 	call.View.Select(s.database)
 	call.View.Sign(s.id)
 	call.Around, call.Caching = s.call.Around, s.call.Caching
@@ -403,6 +355,15 @@ func (s *Session) tryRun(call *command.Call, row *command.Command, run func(*com
 	return run(call)
 }
 
+// showLatest has others see which command the client makes; nil for none.
+func (s *Session) showLatest(row *command.Command) {
+	if row == nil {
+		s.latest.Store(nil)
+	} else {
+		s.latest.Store(&row.Name)
+	}
+}
+
 // selectDatabase moves the session to another database.
 func (s *Session) selectDatabase(n int) {
 	s.database = n
@@ -413,7 +374,7 @@ func (s *Session) selectDatabase(n int) {
 }
 
 // protocol is the version that the client speaks, for others.
-func (s *Session) protocol() int {
+func (s *Client) protocol() int {
 	s.about.mu.Lock()
 	defer s.about.mu.Unlock()
 	return s.about.protocol

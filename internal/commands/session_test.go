@@ -196,7 +196,7 @@ func TestASessionThatEndsIsNotShown(t *testing.T) {
 	ends.session.about.mu.Unlock()
 	<-closed
 	require.Zero(t, s.instance.clients.leaving)
-	require.Empty(t, lineOf(&other.session.call, ends.session), "nor if it was on the list before it began")
+	require.Empty(t, lineOf(&other.session.call, ends.session.Client), "nor if it was on the list before it began")
 }
 
 // A timeout spares those that wait to be told something, as in Redis: subscribers and monitors. Others who are told things, but may

@@ -119,7 +119,7 @@ func (in *Instance) resetStats(view store.View) {
 	}
 	in.codes.Reset()
 	s := &in.stats
-	for _, n := range []*atomic.Int64{&s.connections, &s.errors, &s.rejected, &s.queryCut, &s.outputCut, &s.hits, &s.misses} {
+	for _, n := range []*atomic.Int64{&s.connections, &s.errors, &s.rejected, &s.queryCut, &s.hits, &s.misses} {
 		n.Store(0)
 	}
 	s.expired.Store(in.expired(view))

@@ -12,16 +12,6 @@ import (
 
 // Who has subscribed to what, and how messages get to them.
 
-// via is the kind of name by which a message reaches a subscriber.
-type via uint8
-
-const (
-	viaChannel via = iota
-	viaPattern
-	viaShard
-	vias
-)
-
 // channels knows who has subscribed to what. Its lock is held for moments: messages are handed out without it.
 type channels struct {
 	mu     sync.RWMutex
@@ -48,7 +38,7 @@ type topic struct {
 
 // subscription is what a session has to a topic.
 type subscription struct {
-	session *Session
+	session *Client
 	topic   *topic
 	number  uint64 // among the topic's
 	ended   bool   // with the session's mail locked: nothing comes after it
@@ -99,7 +89,7 @@ func (s *Session) subscribe(kind via, name string) {
 		l.topics[kind] = make(map[string]*subscription)
 	}
 	s.showListens(kind, 1)
-	l.topics[kind][name] = s.instance.channels.add(s, kind, name)
+	l.topics[kind][name] = s.instance.channels.add(s.Client, kind, name)
 	l.bytes += len(name)
 	s.charge(subscriptionBytes + len(name))
 }
@@ -145,7 +135,7 @@ func (s *Session) showListens(kind via, coming int) {
 	s.about.listens[kind] = s.listens.count(kind) + coming
 }
 
-func (cs *channels) add(s *Session, kind via, name string) *subscription {
+func (cs *channels) add(s *Client, kind via, name string) *subscription {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	ts := &cs.topics[kind]
@@ -325,24 +315,4 @@ func (m message) write(out *resp.Writer, kind via, topic string) {
 	}
 	out.Bulk(m.channel)
 	out.Bulk(m.payload)
-}
-
-// cutOff ends the connection of a client that has lost a push.
-func (s *Session) cutOff() {
-	s.mail.mu.Lock()
-	cut := !s.mail.closed && !s.mail.lost
-	s.mail.lost = true
-	s.dropPushes()
-	s.mail.waiting.Store(true)
-	s.mail.mu.Unlock()
-	if s.peer.Wake(); cut {
-		s.wasCut()
-	}
-}
-
-// wasCut tells the transport, and those who run the server, of a client that has lost a push.
-func (s *Session) wasCut() {
-	s.instance.stats.outputCut.Add(1)
-	s.instance.clientLog.Warn("a client reads its messages too slowly, and is cut off", "peer", s.peer.Remote)
-	s.peer.Cut()
 }

@@ -16,49 +16,6 @@ import (
 // Client-side caching: who has read which key, so that it can be told when the key changes. As in Redis a key's name counts, whatever
 // its database. What is told is gathered under the shards' locks, and sent when they are free: see send.
 
-// tracker is how a session wants to be told. It does not change: the session gets another.
-type tracker struct {
-	broadcast, optIn, optOut, noLoop bool
-
-	redirect int64    // the session that is told in its place, 0 for itself
-	prefixes []string // of a broadcast, in order
-	broken   atomic.Bool
-}
-
-// flags are CLIENT LIST's letters.
-func (t *tracker) flags() (letters string) {
-	if t == nil {
-		return ""
-	}
-	letters = "t"
-	if t.broken.Load() {
-		letters += "R"
-	}
-	if t.broadcast {
-		letters += "B"
-	}
-	return letters
-}
-
-// bytes is about what the prefixes take.
-func (t *tracker) bytes() (bytes int) {
-	if t == nil {
-		return 0
-	}
-	for _, prefix := range t.prefixes {
-		bytes += prefixBytes + len(prefix)
-	}
-	return bytes
-}
-
-// target is who is told, -1 for nobody.
-func (t *tracker) target() int64 {
-	if t == nil {
-		return -1
-	}
-	return t.redirect
-}
-
 // tracking is the table of all that was read.
 type tracking struct {
 	instance *Instance

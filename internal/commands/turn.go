@@ -109,14 +109,14 @@ func sessionOf(c *command.Call) *Session {
 	return s
 }
 
-// clientOf is the session whose call it is, for what others may ask of a session.
-func clientOf(c *command.Call) *Session {
-	s, _ := c.Client.(*Session)
-	return s
+// clientOf is the client whose call it is.
+func clientOf(c *command.Call) *Client {
+	client, _ := c.Client.(*Client)
+	return client
 }
 
 // instanceOf is the instance whose client makes a call.
-func instanceOf(c *command.Call) *Instance { return clientOf(c).instance }
+func instanceOf(c *command.Call) *Instance { return c.Owner.(*Instance) }
 
 // HandOver has the present call made again beside the loop: it takes too long there.
 func (s *Session) HandOver() {

@@ -14,7 +14,7 @@ import (
 type waits struct {
 	mu       sync.Mutex
 	clock    store.Clock
-	sessions map[*Session]wait
+	sessions map[*Client]wait
 	timer    *time.Timer
 	next     int64          // instant that the timer is for, Never for none
 	over     bool           // nobody waits any more: the server stops
@@ -33,16 +33,17 @@ type wait struct {
 // shortestWait is the least time between two looks at who has waited long enough: to look takes a time that grows with their number.
 const shortestWait = time.Millisecond
 
-// begin parks a session, which calls it for itself.
-func (ws *waits) begin(s *Session, w wait) {
+// wait parks the session.
+func (s *Session) wait(w wait) {
+	ws := &s.instance.waits
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	ws.park(s, w)
+	s.parked = true
+	ws.add(s.Client, w)
 }
 
-// park needs the lock.
-func (ws *waits) park(s *Session, w wait) {
-	s.parked = true
+// add has a client wait. It needs the lock.
+func (ws *waits) add(s *Client, w wait) {
 	s.waits.Store(true)
 	s.blocked.Store(true)
 	ws.sessions[s] = w
@@ -54,7 +55,7 @@ func (ws *waits) park(s *Session, w wait) {
 }
 
 // release ends a session's wait. It needs the lock.
-func (ws *waits) release(s *Session, reply string) {
+func (ws *waits) release(s *Client, reply string) {
 	if ended := ws.sessions[s].ended; ended != nil {
 		ended()
 	}
@@ -72,7 +73,7 @@ func (ws *waits) release(s *Session, reply string) {
 func (s *Session) Waits() bool { return s.parked && !s.putOff && s.blocked.Load() }
 
 // forget is for a session whose connection has gone.
-func (ws *waits) forget(s *Session) {
+func (ws *waits) forget(s *Client) {
 	if s.blocked.Load() {
 		ws.mu.Lock()
 		defer ws.mu.Unlock()
@@ -118,7 +119,7 @@ func (ws *waits) tick() {
 }
 
 // unblock ends the wait of a session that is not held by a pause. It is false if there is none.
-func (ws *waits) unblock(s *Session, reply string) bool {
+func (ws *waits) unblock(s *Client, reply string) bool {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	w, waits := ws.sessions[s]
@@ -181,7 +182,7 @@ func awaitReplicas(c *command.Call, replicas, timeout int64, reply string) {
 	if timeout > 0 {
 		w.until = msAfter(c.View.Now(), timeout)
 	}
-	instanceOf(c).waits.begin(sessionOf(c), w)
+	sessionOf(c).wait(w)
 }
 
 var waitAOF = command.Command{

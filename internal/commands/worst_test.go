@@ -427,7 +427,7 @@ func TestAnExpensiveRowIsFound(t *testing.T) {
 	require.Len(t, excess(weighUnauthenticated(t, planted, row)), 2)
 	when = func(c *command.Call) bool { return c.InTransaction }
 	require.Contains(t, excess(weighOne(t, planted, row))[0], "PLANTED, in EXEC: ")
-	when = func(c *command.Call) bool { return !clientOf(c).authenticated }
+	when = func(c *command.Call) bool { return !sessionOf(c).authenticated }
 	require.Empty(t, excess(weighOne(t, planted, row)))
 	require.Contains(t, excess(weighUnauthenticated(t, planted, row))[0], "PLANTED, alone: ")
 	planted.where = beside

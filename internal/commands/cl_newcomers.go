@@ -144,28 +144,25 @@ func (ns *Newcomers) Crowded() bool {
 	return ns.leaving > ns.most/8
 }
 
-// Newcomers are those of the instance: sessions are among them by themselves.
-func (in *Instance) Newcomers() *Newcomers { return &in.newcomers }
-
 // Keep counts bytes more that the transport keeps for the connection; false if it is to do without, for a newcomer.
-func (s *Session) Keep(bytes int) bool {
-	if s.newcomer != nil {
+func (c *Client) Keep(bytes int) bool {
+	if c.newcomer != nil {
 		return false
 	}
-	s.charge(bytes)
+	c.charge(bytes)
 	return true
 }
 
 // enterNewcomers is for a session that has to log in; leaveNewcomers for one that has, or is over.
-func (s *Session) enterNewcomers() {
-	if s.newcomer == nil {
-		s.newcomer = s.instance.newcomers.Enter(int(s.holds.Load()), nil, s.peer.Cut)
+func (c *Client) enterNewcomers() {
+	if c.newcomer == nil {
+		c.newcomer = c.among.newcomers.Enter(int(c.holds.Load()), nil, c.peer.Cut)
 	}
 }
 
-func (s *Session) leaveNewcomers() {
-	if s.newcomer != nil {
-		s.newcomer.Leave()
-		s.newcomer = nil
+func (c *Client) leaveNewcomers() {
+	if c.newcomer != nil {
+		c.newcomer.Leave()
+		c.newcomer = nil
 	}
 }

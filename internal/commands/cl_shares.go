@@ -67,37 +67,30 @@ const (
 	newcomersBytes = 16 << 20
 )
 
-// setMaxMemoryClients changes what clients may hold together: percent are of maxmemory, or without one of the memory of the
+// setMaxMemory changes what clients may hold together: percent are of maxmemory, or without one of the memory of the
 // machine, or of the container.
-func (in *Instance) setMaxMemoryClients(s Share) {
-	in.holdings.limit.Store(&s)
-	in.shareMemory()
-}
+func (c *clients) setMaxMemory(s Share) { c.holdings.limit.Store(&s) }
 
 // setMaxMemoryUnauthenticated changes what may be kept for those who have not logged in. Percent are as above.
-func (in *Instance) setMaxMemoryUnauthenticated(s Share) {
-	in.newcomersLimit.Store(&s)
-	in.shareMemory()
-}
+func (c *clients) setMaxMemoryUnauthenticated(s Share) { c.newcomersLimit.Store(&s) }
 
-// shareMemory works the bounds out: they depend on maxmemory.
-func (in *Instance) shareMemory() {
-	most := in.memory.most.Load()
-	all := most
+// share works the bounds out: they depend on maxmemory, 0 if there is none, and on the memory that there is.
+func (c *clients) share(maxMemory, there int64) {
+	all := maxMemory
 	if all == 0 {
-		all = in.memory.there
+		all = there
 	}
-	h := &in.holdings
+	h := &c.holdings
 	h.most.Store(h.limit.Load().of(all))
 	h.vain.Store(false)
-	in.boundHoldings(h.bytes.Load())
-	switch s := *in.newcomersLimit.Load(); {
+	c.bound(h.bytes.Load())
+	switch s := *c.newcomersLimit.Load(); {
 	case !s.Auto:
-		in.newcomers.limit(s.of(all))
-	case most > 0:
-		in.newcomers.limit(max(most/newcomersPart, newcomersBytes/16))
+		c.newcomers.limit(s.of(all))
+	case maxMemory > 0:
+		c.newcomers.limit(max(maxMemory/newcomersPart, newcomersBytes/16))
 	default:
-		in.newcomers.limit(newcomersBytes)
+		c.newcomers.limit(newcomersBytes)
 	}
 }
 

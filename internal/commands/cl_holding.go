@@ -22,72 +22,63 @@ type holdings struct {
 // sessionBytes is about what a session takes with nothing to do, beside what its transport keeps for it (see Peer).
 const sessionBytes = 5 << 10
 
-// What one more of these takes beside its name.
-const (
-	watchBytes        = 256 // a watch, and its places in two tables
-	subscriptionBytes = 320 // a subscription, and its places in three
-	prefixBytes       = 256 // a prefix that is broadcast, and its place in two tables
-	queuedBytes       = 40  // a queued call
-	wordBytes         = 24  // a word of it
-)
-
 // charge counts bytes that the session holds more, or less. It is the session's own to call; others use chargeMail.
-func (s *Session) charge(bytes int) {
+func (c *Client) charge(bytes int) {
 	if bytes == 0 {
 		return
 	}
-	if n := s.newcomer; n != nil {
+	if n := c.newcomer; n != nil {
 		n.grow(bytes)
 	}
-	s.hold(bytes)
+	c.hold(bytes)
 }
 
 // chargeAside counts bytes that others have, or make, for the client, from any goroutine.
-func (s *Session) chargeAside(bytes int) {
-	s.mail.mu.Lock()
-	defer s.mail.mu.Unlock()
-	s.chargeMail(bytes)
+func (c *Client) chargeAside(bytes int) {
+	c.mail.mu.Lock()
+	defer c.mail.mu.Unlock()
+	c.chargeMail(bytes)
 }
 
 // chargeMail is chargeAside with the mail's lock. A session that is closed holds nothing.
-func (s *Session) chargeMail(bytes int) {
-	if !s.mail.closed && bytes != 0 {
-		s.hold(bytes)
+func (c *Client) chargeMail(bytes int) {
+	if !c.mail.closed && bytes != 0 {
+		c.hold(bytes)
 	}
 }
 
-func (s *Session) hold(bytes int) {
-	s.holds.Add(int64(bytes))
-	if total := s.instance.holdings.bytes.Add(int64(bytes)); bytes > 0 {
-		s.instance.boundHoldings(total)
+func (c *Client) hold(bytes int) {
+	c.holds.Add(int64(bytes))
+	if total := c.among.holdings.bytes.Add(int64(bytes)); bytes > 0 {
+		c.among.bound(total)
 	}
 }
 
 // release ends the counting: the session is closed.
-func (s *Session) release() {
-	s.leaveNewcomers()
-	total := s.instance.holdings.bytes.Add(-s.holds.Swap(0))
-	s.instance.clients.hasLeft(s)
-	s.instance.boundHoldings(total)
+func (c *Client) release() {
+	c.leaveNewcomers()
+	total := c.among.holdings.bytes.Add(-c.holds.Swap(0))
+	c.among.hasLeft(c)
+	c.among.bound(total)
 }
 
-// boundHoldings has clients evicted if all of them hold too much.
-func (in *Instance) boundHoldings(total int64) {
-	h := &in.holdings
+// bound has clients evicted if all of them hold too much.
+func (c *clients) bound(total int64) {
+	h := &c.holdings
 	if most := h.most.Load(); most > 0 && total > most && !h.vain.Load() && h.evicting.CompareAndSwap(false, true) {
-		go in.evictClients()
+		go c.evict()
 	}
 }
 
-// evictClients ends the connections of those who hold most, as many as it takes.
-func (in *Instance) evictClients() {
-	h := &in.holdings
+// evict ends the connections of those who hold most, as many as it takes.
+func (c *clients) evict() {
+	h := &c.holdings
 	defer h.evicting.Store(false)
 	for most := h.most.Load(); most > 0; {
-		leave, enough := in.clients.largest(h.bytes.Load() - most)
+		leave, enough := c.largest(h.bytes.Load() - most)
 		for _, s := range leave {
 			h.evicted.Add(1)
-			in.clientLog.Warn("a client is evicted: together they hold more than maxmemory-clients", "peer", s.peer.Remote)
+			c.log.Warn("a client is evicted: together they hold more than maxmemory-clients", "peer", s.peer.Remote)
 			s.peer.Cut()
 		}
 		if h.vain.Store(!enough); len(leave) == 0 {
@@ -98,14 +89,14 @@ func (in *Instance) evictClients() {
 
 // weight is what a session holds, of a message that several hold only its part: so the weights of all are what all hold
 // together, and a client is not taken for large because it hears what a thousand others hear.
-func (s *Session) weight() int64 {
-	s.mail.mu.Lock()
-	defer s.mail.mu.Unlock()
-	weight := s.holds.Load() - s.lent.ofOthers()
-	for _, p := range s.pending {
+func (c *Client) weight() int64 {
+	c.mail.mu.Lock()
+	defer c.mail.mu.Unlock()
+	weight := c.holds.Load() - c.lent.ofOthers()
+	for _, p := range c.pending {
 		weight -= p.ofOthers()
 	}
-	for _, p := range s.mail.pushes {
+	for _, p := range c.mail.pushes {
 		weight -= p.ofOthers()
 	}
 	return weight
@@ -122,7 +113,7 @@ func (p piece) ofOthers() int64 {
 
 // candidate is a client that may be evicted, and its weight when it was looked at.
 type candidate struct {
-	*Session
+	*Client
 	weight int64
 }
 
@@ -140,7 +131,7 @@ func (c *clients) weigh() (list []candidate) {
 // largest takes those that hold most out of those that stay, until they hold so many bytes; those that are on their way out
 // count. enough is false if there are none left to take. Of a message that some keep who stay nothing is given back when the others
 // go: then it is asked again.
-func (c *clients) largest(bytes int64) (leave []*Session, enough bool) {
+func (c *clients) largest(bytes int64) (leave []*Client, enough bool) {
 	if c.areLeaving(bytes) {
 		return nil, true
 	}
@@ -152,8 +143,8 @@ func (c *clients) largest(bytes int64) (leave []*Session, enough bool) {
 			break
 		}
 		if c.byID[s.id] != nil && s.leaves == 0 {
-			c.leave(s.Session, s.weight)
-			leave = append(leave, s.Session)
+			c.leave(s.Client, s.weight)
+			leave = append(leave, s.Client)
 		}
 	}
 	return leave, bytes <= c.leaving
@@ -166,7 +157,7 @@ func (c *clients) areLeaving(bytes int64) bool {
 }
 
 // leave counts what a session weighs as being on its way out, once. It needs the lock.
-func (c *clients) leave(s *Session, weight int64) {
+func (c *clients) leave(s *Client, weight int64) {
 	if s.leaves == 0 {
 		s.leaves = max(weight, 1)
 		c.leaving += s.leaves
@@ -174,7 +165,7 @@ func (c *clients) leave(s *Session, weight int64) {
 }
 
 // hasLeft says that a session is gone.
-func (c *clients) hasLeft(s *Session) {
+func (c *clients) hasLeft(s *Client) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.leaving -= s.leaves
@@ -182,8 +173,8 @@ func (c *clients) hasLeft(s *Session) {
 }
 
 // isSpared says whether CLIENT NO-EVICT is on.
-func (s *Session) isSpared() bool {
-	s.about.mu.Lock()
-	defer s.about.mu.Unlock()
-	return s.about.noEvict
+func (c *Client) isSpared() bool {
+	c.about.mu.Lock()
+	defer c.about.mu.Unlock()
+	return c.about.noEvict
 }
