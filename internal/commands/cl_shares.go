@@ -2,6 +2,7 @@ package commands
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -163,4 +164,16 @@ func ContainerMemory() (bytes int64) {
 		}
 	}
 	return bytes
+}
+
+// systemBytes is the memory of the machine, 0 where the system does not tell.
+func systemBytes() (bytes int64) {
+	info, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0
+	}
+	if _, err := fmt.Sscanf(string(info), "MemTotal: %d kB", &bytes); err != nil {
+		return 0
+	}
+	return bytes << 10
 }

@@ -11,7 +11,7 @@ import (
 
 // CLIENT: what the server knows of its clients.
 
-var client = command.Command{
+var clientCommand = command.Command{
 	Name: "client", Group: "connection", Category: "none", Since: "2.4.0", Complexity: "Depends on the subcommand.", Min: 2, Traits: command.KeepsCaching,
 	Summary: "Commands about client connections.", AnyMore: true,
 	Subs: []*command.Command{&clientGetName, &clientID, &clientInfo, &clientKill, &clientList, &clientNoEvict, &clientNoTouch, &clientPause, &clientReply,

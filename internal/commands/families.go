@@ -25,7 +25,7 @@ func families(limiters *limiter.Family, keyspace *keyspace.Family) []*command.Co
 			// Publish and subscribe.
 			&subscribe, &unsubscribe, &pSubscribe, &pUnsubscribe, &publish, &pubSub, &sSubscribe, &sUnsubscribe, &sPublish,
 			// Connection.
-			&ping, &echo, &hello, &auth, &aclCommand, &selectDB, &client, &reset, &quit,
+			&ping, &echo, &hello, &auth, &aclCommand, &selectDB, &clientCommand, &reset, &quit,
 			// Server.
 			&command.Introspection, &info, &config, &timeNow, &waitFor, &waitAOF,
 			&memory, &role, &lastSave, &save, &bgSave, &lolwut, &function, &script, &module, &shutdown, &debugCommand,

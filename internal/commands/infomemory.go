@@ -77,15 +77,3 @@ func residentBytes() int64 {
 	}
 	return resident * int64(os.Getpagesize())
 }
-
-// systemBytes is the memory of the machine, 0 where the system does not tell.
-func systemBytes() (bytes int64) {
-	info, err := os.ReadFile("/proc/meminfo")
-	if err != nil {
-		return 0
-	}
-	if _, err := fmt.Sscanf(string(info), "MemTotal: %d kB", &bytes); err != nil {
-		return 0
-	}
-	return bytes << 10
-}
