@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"cellserver/internal/client"
 	"cellserver/internal/commands"
 	"cellserver/internal/logging"
 	"cellserver/internal/server"
@@ -104,7 +105,7 @@ func run(args []string) error {
 // fitContainer has garbage collected in time where a container's memory has a limit: three quarters of it are for Go's heap, unless
 // GOMEMLIMIT says otherwise.
 func fitContainer() {
-	if limit := commands.ContainerMemory(); limit > 0 && os.Getenv("GOMEMLIMIT") == "" {
+	if limit := client.ContainerMemory(); limit > 0 && os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(limit / 4 * 3)
 	}
 }

@@ -1,10 +1,11 @@
 package command
 
 import (
-	"cellserver/internal/acl"
 	"fmt"
 	"slices"
 	"strings"
+
+	"cellserver/internal/acl"
 )
 
 // hearsay is which words of a call name channels.

@@ -1,14 +1,16 @@
 package command
 
 import (
-	"cellserver/internal/gcra"
-	"cellserver/internal/resp"
-	"cellserver/internal/store"
-	"cellserver/internal/topk"
 	"context"
 	"runtime"
 	"strings"
 	"sync/atomic"
+
+	"cellserver/internal/client"
+	"cellserver/internal/gcra"
+	"cellserver/internal/resp"
+	"cellserver/internal/store"
+	"cellserver/internal/topk"
 )
 
 // Server is what all calls of a server share.
@@ -43,8 +45,8 @@ type Call struct {
 	Out     *resp.Writer
 
 	Server *Server
-	Client any // whose call it is
-	Owner  any // what the commands of one server share that are no family yet
+	Client *client.Client // whose call it is
+	Owner  any            // what the commands of one server share that are no family yet
 
 	Beside        Beside              // nil in a session's turn
 	Around        func(c *Call) error // makes the call, with what is to be done before and after it; nil for nothing

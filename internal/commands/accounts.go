@@ -1,10 +1,12 @@
 package commands
 
 import (
-	"cellserver/internal/acl"
-	"cellserver/internal/command"
 	"sync"
 	"sync/atomic"
+
+	"cellserver/internal/acl"
+	"cellserver/internal/client"
+	"cellserver/internal/command"
 )
 
 // Who may do what: users, and the sessions that are logged in as one.
@@ -12,11 +14,11 @@ import (
 // accounts are all of them.
 type accounts struct {
 	commands *acl.Commands
-	first    *account // default, which every session is at first
+	first    *client.Account // default, which every session is at first
 	log      aclLog
 
 	names  sync.RWMutex // for byName, for moments: those who log in must not wait for those who change much
-	byName map[string]*account
+	byName map[string]*client.Account
 
 	mu       sync.Mutex             // for whoever lists users, or changes one: so who has it may read byName without its lock
 	channels atomic.Bool            // acl-pubsub-default: a new user may use every channel
@@ -36,9 +38,9 @@ type ACLFile interface {
 // begin makes the one user that there is at first.
 func (as *accounts) begin(t *command.Table) {
 	as.commands = acl.NewCommands(describe(t))
-	as.first = &account{name: "default"}
-	as.first.user.Store(as.commands.Default())
-	as.byName = map[string]*account{"default": as.first}
+	as.first = &client.Account{Name: "default"}
+	as.first.User.Store(as.commands.Default())
+	as.byName = map[string]*client.Account{"default": as.first}
 	as.log.most = defaultACLLog
 	as.password.Store(new(string))
 }
@@ -61,15 +63,15 @@ func describe(t *command.Table) []acl.Command {
 
 // closed says whether one has to log in to do anything.
 func (as *accounts) closed() bool {
-	u := as.first.user.Load()
+	u := as.first.User.Load()
 	return !u.NoPass() || !u.Enabled()
 }
 
 // Closed says whether clients need a password.
-func (in *Instance) Closed() bool { return !in.accounts.first.user.Load().NoPass() }
+func (in *Instance) Closed() bool { return !in.accounts.first.User.Load().NoPass() }
 
 // find is the account of a name, nil if there is none.
-func (as *accounts) find(name string) *account {
+func (as *accounts) find(name string) *client.Account {
 	as.names.RLock()
 	defer as.names.RUnlock()
 	return as.byName[name]
@@ -79,17 +81,17 @@ func (as *accounts) find(name string) *account {
 func (as *accounts) users() acl.Users {
 	all := make(acl.Users, len(as.byName))
 	for name, a := range as.byName {
-		all[name] = a.user.Load()
+		all[name] = a.User.Load()
 	}
 	return all
 }
 
 // verify is the account that a name and a password are right for, nil if they are not. It was compared with so many.
-func (as *accounts) verify(name, password []byte) (a *account, compared int) {
+func (as *accounts) verify(name, password []byte) (a *client.Account, compared int) {
 	a = as.find(string(name))
 	var u *acl.User
 	if a != nil {
-		u = a.user.Load()
+		u = a.User.Load()
 	}
 	if u != nil {
 		compared = u.Passwords()
@@ -101,15 +103,15 @@ func (as *accounts) verify(name, password []byte) (a *account, compared int) {
 }
 
 // become makes the session one of an account's; nil makes it what it was at first. It is false if the account has gone.
-func (s *Session) become(a *account) bool {
+func (s *Session) become(a *client.Account) bool {
 	first := s.instance.accounts.first
 	logged := a != nil
 	if !logged {
 		a, logged = first, !s.instance.accounts.closed()
 	}
-	s.account.Store(a)
-	if s.authenticated = logged; a.user.Load() == nil { // whoever deletes it may have looked at the sessions before
-		s.account.Store(first)
+	s.Account.Store(a)
+	if s.authenticated = logged; a.User.Load() == nil { // whoever deletes it may have looked at the sessions before
+		s.Account.Store(first)
 		s.authenticated = false
 		logged = false
 	}
@@ -120,7 +122,7 @@ func (s *Session) become(a *account) bool {
 // lookUpRights says whether calls have to be looked at before they are made. That a user may do less than before is felt by the next
 // turn; a session that changes its own rights looks again.
 func (s *Session) lookUpRights() {
-	u := s.account.Load().user.Load()
+	u := s.Account.Load().User.Load()
 	s.guarded = u == nil || !u.Open() || !s.authenticated
 	if s.guarded || s.restricted {
 		s.restrict(u == nil || !s.authenticated && s.instance.accounts.closed())
@@ -135,25 +137,25 @@ func (s *Session) restrict(on bool) {
 	s.restricted = on
 	s.reader.Restrict(on)
 	if on {
-		s.enterNewcomers()
+		s.EnterNewcomers()
 	} else {
-		s.leaveNewcomers()
+		s.LeaveNewcomers()
 	}
 }
 
 // set makes a user what it is to be, or adds it, and ends connections that listen to what it may no longer use. It needs the lock.
-func (as *accounts) set(in *Instance, u *acl.User, own *Client) (ownEnds bool) {
+func (as *accounts) set(in *Instance, u *acl.User, own *client.Client) (ownEnds bool) {
 	a := as.byName[u.Name()]
 	if a == nil {
-		a = &account{name: u.Name()}
-		a.user.Store(u)
+		a = &client.Account{Name: u.Name()}
+		a.User.Store(u)
 		as.names.Lock()
 		as.byName[u.Name()] = a
 		as.names.Unlock()
 		return false
 	}
-	before := a.user.Load()
-	a.user.Store(u)
+	before := a.User.Load()
+	a.User.Store(u)
 	if u.HearsAll(before) {
 		return false
 	}
@@ -161,15 +163,15 @@ func (as *accounts) set(in *Instance, u *acl.User, own *Client) (ownEnds bool) {
 }
 
 // endListeners ends the connections of an account's that listen to what it may not use; of the own one it only says so.
-func (in *Instance) endListeners(a *account, u *acl.User, own *Client) (ownEnds bool) {
-	for kind := range vias {
+func (in *Instance) endListeners(a *client.Account, u *acl.User, own *client.Client) (ownEnds bool) {
+	for kind := range client.Vias {
 		in.channels.each(kind, func(t *topic) bool {
-			if u.MayHear([]byte(t.name), kind == viaPattern) {
+			if u.MayHear([]byte(t.name), kind == client.ViaPattern) {
 				return true
 			}
-			in.channels.eachSubscriber(t, func(s *Client) {
+			in.channels.eachSubscriber(t, func(s *client.Client) {
 				switch {
-				case s.account.Load() != a:
+				case s.Account.Load() != a:
 				case s == own:
 					ownEnds = true
 				default:
@@ -183,7 +185,7 @@ func (in *Instance) endListeners(a *account, u *acl.User, own *Client) (ownEnds 
 }
 
 // eachSubscriber visits those of a topic, without the lock.
-func (cs *channels) eachSubscriber(t *topic, visit func(*Client)) {
+func (cs *channels) eachSubscriber(t *topic, visit func(*client.Client)) {
 	var found [subscribersAPiece]*subscription
 	cs.mu.RLock()
 	until := cs.number
@@ -200,21 +202,21 @@ func (cs *channels) eachSubscriber(t *topic, visit func(*Client)) {
 }
 
 // drop takes accounts away, and ends the connections that are theirs; of the own one it only says so. It needs the lock.
-func (as *accounts) drop(in *Instance, gone []*account, own *Client) (ownEnds bool) {
+func (as *accounts) drop(in *Instance, gone []*client.Account, own *client.Client) (ownEnds bool) {
 	if len(gone) == 0 {
 		return false
 	}
 	for _, a := range gone {
-		a.user.Store(nil)
+		a.User.Store(nil)
 		as.names.Lock()
-		if as.byName[a.name] == a {
-			delete(as.byName, a.name)
+		if as.byName[a.Name] == a {
+			delete(as.byName, a.Name)
 		}
 		as.names.Unlock()
 	}
-	for _, s := range in.clients.all() {
+	for _, s := range in.clients.All() {
 		switch {
-		case s.account.Load().user.Load() != nil:
+		case s.Account.Load().User.Load() != nil:
 		case s == own:
 			ownEnds = true
 		default:
@@ -225,43 +227,43 @@ func (as *accounts) drop(in *Instance, gone []*account, own *Client) (ownEnds bo
 }
 
 // expel ends a connection whose rights have gone: from now on nobody sees it, and it gets no message more.
-func (in *Instance) expel(s *Client) {
-	in.clients.remove(s)
-	s.mail.mu.Lock()
-	s.mail.lost = true
-	s.dropPushes()
-	s.mail.waiting.Store(true)
-	s.mail.mu.Unlock()
-	s.peer.Wake()
-	s.peer.Cut()
+func (in *Instance) expel(s *client.Client) {
+	in.clients.Remove(s)
+	s.Mail.Mu.Lock()
+	s.Mail.Lost = true
+	s.DropPushes()
+	s.Mail.Waiting.Store(true)
+	s.Mail.Mu.Unlock()
+	s.Peer.Wake()
+	s.Peer.Cut()
 }
 
 // replace has other users than before, all at once: a client that logs in meets those or these. As in Redis 8 a client stays if
 // its user is still there, with the rules that it has now, and listens to nothing that it may no longer use. It needs the lock.
-func (as *accounts) replace(in *Instance, users acl.Users, own *Client) (ownEnds bool) {
-	fresh, before := make(map[string]*account), make(map[*account]*acl.User)
-	var gone []*account
+func (as *accounts) replace(in *Instance, users acl.Users, own *client.Client) (ownEnds bool) {
+	fresh, before := make(map[string]*client.Account), make(map[*client.Account]*acl.User)
+	var gone []*client.Account
 	for name, a := range as.byName {
 		if users[name] == nil {
 			gone = append(gone, a)
 			continue
 		}
-		fresh[name], before[a] = a, a.user.Load()
+		fresh[name], before[a] = a, a.User.Load()
 	}
 	for name, u := range users {
 		if fresh[name] == nil {
-			fresh[name] = &account{name: name}
-			fresh[name].user.Store(u)
+			fresh[name] = &client.Account{Name: name}
+			fresh[name].User.Store(u)
 		}
 	}
 	as.names.Lock()
 	for a := range before {
-		a.user.Store(users[a.name])
+		a.User.Store(users[a.Name])
 	}
 	as.byName = fresh
 	as.names.Unlock()
 	for a, was := range before {
-		if u := users[a.name]; !u.HearsAll(was) && in.endListeners(a, u, own) {
+		if u := users[a.Name]; !u.HearsAll(was) && in.endListeners(a, u, own) {
 			ownEnds = true
 		}
 	}
@@ -270,13 +272,13 @@ func (as *accounts) replace(in *Instance, users acl.Users, own *Client) (ownEnds
 
 // stillHears ends a conversation that has just subscribed to what its user may not use: the user's rights were taken away meanwhile,
 // and whoever did that may have looked for listeners before.
-func stillHears(c *command.Call, kind via, names [][]byte) {
-	u := sessionOf(c).account.Load().user.Load()
+func stillHears(c *command.Call, kind client.Via, names [][]byte) {
+	u := sessionOf(c).Account.Load().User.Load()
 	if u != nil && u.Open() {
 		return
 	}
 	for _, name := range names {
-		if u == nil || !u.MayHear(name, kind == viaPattern) {
+		if u == nil || !u.MayHear(name, kind == client.ViaPattern) {
 			hangUp(c)
 			return
 		}

@@ -18,11 +18,11 @@ func (as *accounts) setPassword(text string) error {
 	if text == "" {
 		rules = []string{"resetpass", "nopass"}
 	}
-	u, err := as.first.user.Load().With(rules, as.channels.Load())
+	u, err := as.first.User.Load().With(rules, as.channels.Load())
 	if err != nil {
 		return fmt.Errorf("a password has at most %d bytes", acl.MaxPassword)
 	}
-	as.first.user.Store(u)
+	as.first.User.Store(u)
 	as.password.Store(&text)
 	return nil
 }

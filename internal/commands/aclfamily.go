@@ -1,14 +1,16 @@
 package commands
 
 import (
-	"cellserver/internal/acl"
-	"cellserver/internal/command"
-	"cellserver/internal/resp"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"strconv"
+
+	"cellserver/internal/acl"
+	"cellserver/internal/client"
+	"cellserver/internal/command"
+	"cellserver/internal/resp"
 )
 
 // ACL: users and what they may do. Those that may look at many users or clients are Slow.
@@ -35,7 +37,7 @@ var aclWhoAmI = command.Command{
 	Name: "acl|whoami", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(1)", Flags: aboutRights,
 	Summary: "Returns the name of the user that the connection is.", Reply: "A name.",
 	Run: func(c *command.Call) error {
-		c.Out.BulkString(clientOf(c).account.Load().name)
+		c.Out.BulkString(c.Client.Account.Load().Name)
 		return nil
 	},
 }
@@ -130,7 +132,7 @@ var aclGetUser = command.Command{
 			c.Out.Null()
 			return nil
 		}
-		u := a.user.Load()
+		u := a.User.Load()
 		if u == nil { // it is being deleted
 			c.Out.Null()
 			return nil
@@ -182,7 +184,7 @@ var aclSetUser = command.Command{
 		defer as.mu.Unlock()
 		u := as.commands.New(name, as.channels.Load())
 		if known := as.byName[name]; known != nil {
-			u = known.user.Load()
+			u = known.User.Load()
 		} else if len(as.byName) >= acl.MaxUsers {
 			return command.Refusal(fmt.Sprintf("ERR there are too many users (%d)", acl.MaxUsers))
 		}
@@ -190,7 +192,7 @@ var aclSetUser = command.Command{
 		if err != nil {
 			return err
 		}
-		endsItself(c, as.set(instanceOf(c), changed, clientOf(c)))
+		endsItself(c, as.set(instanceOf(c), changed, c.Client))
 		c.Out.Status("OK")
 		return nil
 	},
@@ -221,21 +223,21 @@ var aclDelUser = command.Command{
 		}
 		as.mu.Lock()
 		defer as.mu.Unlock()
-		var gone []*account
+		var gone []*client.Account
 		for _, name := range names {
-			if a := as.byName[string(name)]; a != nil && a.user.Load() != nil {
+			if a := as.byName[string(name)]; a != nil && a.User.Load() != nil {
 				gone = append(gone, a)
 			}
 		}
 		gone = distinct(gone)
-		endsItself(c, as.drop(instanceOf(c), gone, clientOf(c)))
+		endsItself(c, as.drop(instanceOf(c), gone, c.Client))
 		c.Out.Int(int64(len(gone)))
 		return nil
 	},
 }
 
-func distinct(list []*account) (once []*account) {
-	seen := make(map[*account]bool)
+func distinct(list []*client.Account) (once []*client.Account) {
+	seen := make(map[*client.Account]bool)
 	for _, a := range list {
 		if !seen[a] {
 			seen[a] = true
@@ -253,7 +255,7 @@ var aclDryRun = command.Command{
 		a, words := instanceOf(c).accounts.find(string(c.Word())), c.Words[3:]
 		var u *acl.User
 		if a != nil {
-			u = a.user.Load()
+			u = a.User.Load()
 		}
 		row := c.Server.Table.Find(words)
 		switch {
@@ -349,7 +351,7 @@ var aclLoad = aboutFile(command.Command{Name: "acl|load",
 		}
 		as.mu.Lock()
 		defer as.mu.Unlock()
-		endsItself(c, as.replace(instanceOf(c), users, clientOf(c)))
+		endsItself(c, as.replace(instanceOf(c), users, c.Client))
 		return nil
 	})
 

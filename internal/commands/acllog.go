@@ -1,11 +1,13 @@
 package commands
 
 import (
-	"cellserver/internal/acl"
-	"cellserver/internal/command"
 	"strings"
 	"sync"
 	"sync/atomic"
+
+	"cellserver/internal/acl"
+	"cellserver/internal/client"
+	"cellserver/internal/command"
 )
 
 // ACL LOG: calls and passwords that were refused, of late.
@@ -40,11 +42,11 @@ const (
 )
 
 // add notes a refusal.
-func (l *aclLog) add(now int64, s *Client, row *command.Command, e deniedCall) {
+func (l *aclLog) add(now int64, s *client.Client, row *command.Command, e deniedCall) {
 	l.denied[e.why].Add(1)
 	e.count, e.at = 1, now
 	e.first = e.at
-	e.client = cut([]byte(strings.TrimSuffix(s.line(e.at, &row.Name, nil), "\n")), loggedLine)
+	e.client = cut([]byte(strings.TrimSuffix(clientLine(s, e.at, &row.Name, nil), "\n")), loggedLine)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i, known := range l.entries[:min(len(l.entries), alike)] {
@@ -127,6 +129,6 @@ func (e *deniedCall) write(c *command.Call) {
 var reasons = [...]string{acl.DeniedCommand: "command", acl.DeniedKey: "key", acl.DeniedPassword: "auth", acl.DeniedChannel: "channel"}
 
 // logDenied notes a call that was refused, with what of it was: the command, or a key or channel.
-func (in *Instance) logDenied(s *Client, row *command.Command, why acl.Verdict, object []byte, user string, multi bool) {
+func (in *Instance) logDenied(s *client.Client, row *command.Command, why acl.Verdict, object []byte, user string, multi bool) {
 	in.accounts.log.add(in.Now(), s, row, deniedCall{why: why, multi: multi, object: cut(object, loggedBytes), user: cut([]byte(user), loggedBytes)})
 }

@@ -1,11 +1,13 @@
 package commands
 
 import (
-	"cellserver/internal/command"
-	"cellserver/internal/resp"
 	"net"
 	"strconv"
 	"strings"
+
+	"cellserver/internal/client"
+	"cellserver/internal/command"
+	"cellserver/internal/resp"
 )
 
 // What those who run a Redis ask of it, and what is true of this server, which has no replicas, no scripts, no modules and no
@@ -131,7 +133,7 @@ var shutdown = command.Command{
 		case instanceOf(c).stop == nil:
 			return command.Refusal("ERR Errors trying to SHUTDOWN. Check logs.")
 		}
-		instanceOf(c).log.Warn("a client has the server stop", "client", clientOf(c).peer.Remote)
+		instanceOf(c).log.Warn("a client has the server stop", "client", c.Client.Peer.Remote)
 		hangUp(c)
 		instanceOf(c).stop()
 		return nil
@@ -146,7 +148,7 @@ var debugCommand = command.Command{
 	Reply: "OK.",
 	Run: func(c *command.Call) error {
 		words := c.Many()
-		if !instanceOf(c).mayDebug(clientOf(c)) {
+		if !instanceOf(c).mayDebug(c.Client) {
 			return command.Refusal(`ERR DEBUG command not allowed. If the enable-debug-command option is set to "local", you can run it from a ` +
 				"local connection, otherwise you need to set this option in the configuration file, and then restart the server.")
 		}
@@ -176,16 +178,16 @@ var debugs = map[string]func(c *command.Call, word []byte) error{"SLEEP": debugS
 func cut(word []byte, bytes int) string { return string(word[:min(len(word), bytes)]) }
 
 // mayDebug says whether a client may say DEBUG.
-func (in *Instance) mayDebug(s *Client) bool { return in.mayDo(in.debug, s) }
+func (in *Instance) mayDebug(s *client.Client) bool { return in.mayDo(in.debug, s) }
 
 // mayDo says whether a client may do what is allowed to everybody (yes), to who is on this machine (local), or to nobody.
-func (in *Instance) mayDo(allowed string, s *Client) bool {
+func (in *Instance) mayDo(allowed string, s *client.Client) bool {
 	if allowed != "local" {
 		return allowed == "yes"
 	}
-	host, _, err := net.SplitHostPort(s.peer.Remote)
+	host, _, err := net.SplitHostPort(s.Peer.Remote)
 	ip := net.ParseIP(host)
-	return strings.HasPrefix(s.peer.Local, "/") || err == nil && ip != nil && ip.IsLoopback()
+	return strings.HasPrefix(s.Peer.Local, "/") || err == nil && ip != nil && ip.IsLoopback()
 }
 
 // debugSleep makes one client wait. Redis makes all of them; here no client does that.

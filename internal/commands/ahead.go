@@ -2,9 +2,10 @@ package commands
 
 import (
 	"bytes"
+	"slices"
+
 	"cellserver/internal/command"
 	"cellserver/internal/resp"
-	"slices"
 )
 
 // ahead is a window of calls that were read and wait for their answers.

@@ -1,7 +1,6 @@
 package commands
 
 import (
-	"cellserver/internal/command"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -9,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/command"
 )
 
 // runs is a pipeline of random calls, many of which say the same as the one before but for one word.

@@ -1,10 +1,12 @@
 package commands
 
 import (
+	"fmt"
+
 	"cellserver/internal/acl"
+	"cellserver/internal/client"
 	"cellserver/internal/command"
 	"cellserver/internal/resp"
-	"fmt"
 )
 
 // Commands that say who the client is.
@@ -91,7 +93,7 @@ var auth = command.Command{
 		words, user := c.Many(), []byte("default")
 		switch len(words) {
 		case 1:
-			if instanceOf(c).accounts.first.user.Load().NoPass() {
+			if instanceOf(c).accounts.first.User.Load().NoPass() {
 				return command.Refusal("ERR AUTH <password> called without any password configured for the default user. " +
 					"Are you sure your configuration is correct?")
 			}
@@ -118,7 +120,7 @@ const (
 // identity is a name and a password, and the account that they are right for; nil if they are not. The words are borrowed.
 type identity struct {
 	name, password []byte
-	account        *account
+	account        *client.Account
 }
 
 // logIn makes the session one of the account's. One that has just gone may have been read anew: then the password is as right for that.
@@ -137,7 +139,7 @@ func verify(c *command.Call, name, password []byte) identity {
 	account, compared := instanceOf(c).accounts.verify(name, password)
 	c.Moved += tryWorth + min(len(password), acl.MaxPassword) + compared*comparison
 	if account == nil {
-		instanceOf(c).logDenied(clientOf(c), c.Row, acl.DeniedPassword, c.Words[0], string(name), c.InTransaction)
+		instanceOf(c).logDenied(c.Client, c.Row, acl.DeniedPassword, c.Words[0], string(name), c.InTransaction)
 	}
 	return identity{name, password, account}
 }

@@ -1,11 +1,13 @@
 package commands
 
 import (
-	"cellserver/internal/command"
-	"cellserver/internal/resp"
 	"fmt"
 	"slices"
 	"strings"
+
+	"cellserver/internal/client"
+	"cellserver/internal/command"
+	"cellserver/internal/resp"
 )
 
 // CLIENT TRACKING and its like: which keys a client caches, and how it is told that they have changed.
@@ -23,7 +25,7 @@ var clientTracking = command.Command{
 		}
 		switch {
 		case command.FoldEqual(status, "ON"):
-			if err := wanted.follows(clientOf(c).tracker.Load()); err != nil {
+			if err := follows(wanted, c.Client.Tracker.Load()); err != nil {
 				return err
 			}
 			sessionOf(c).track(wanted)
@@ -37,8 +39,8 @@ var clientTracking = command.Command{
 	},
 }
 
-func trackingOptions(c *command.Call, words [][]byte) (*tracker, error) {
-	t := new(tracker)
+func trackingOptions(c *command.Call, words [][]byte) (*client.Tracker, error) {
+	t := new(client.Tracker)
 	for ; len(words) > 0; words = words[1:] {
 		switch word := words[0]; {
 		case command.FoldEqual(word, "REDIRECT") && len(words) > 1:
@@ -51,15 +53,15 @@ func trackingOptions(c *command.Call, words [][]byte) (*tracker, error) {
 			if err := c.CheckKey(words[0]); err != nil {
 				return nil, err
 			}
-			t.prefixes = append(t.prefixes, string(words[0]))
+			t.Prefixes = append(t.Prefixes, string(words[0]))
 		case command.FoldEqual(word, "BCAST"):
-			t.broadcast = true
+			t.Broadcast = true
 		case command.FoldEqual(word, "OPTIN"):
-			t.optIn = true
+			t.OptIn = true
 		case command.FoldEqual(word, "OPTOUT"):
-			t.optOut = true
+			t.OptOut = true
 		case command.FoldEqual(word, "NOLOOP"):
-			t.noLoop = true
+			t.NoLoop = true
 		default:
 			return nil, command.ErrSyntax
 		}
@@ -67,17 +69,17 @@ func trackingOptions(c *command.Call, words [][]byte) (*tracker, error) {
 	return t, nil
 }
 
-func redirect(c *command.Call, t *tracker, word []byte) error {
+func redirect(c *command.Call, t *client.Tracker, word []byte) error {
 	id, ok := resp.ParseInt(word)
 	switch {
-	case t.redirect != 0:
+	case t.Redirect != 0:
 		return command.Refusal("ERR A client can only redirect to a single other client")
 	case !ok:
 		return command.ErrNotAnInteger
-	case instanceOf(c).clients.get(id) == nil:
+	case instanceOf(c).clients.Get(id) == nil:
 		return command.Refusal("ERR The client ID you want redirect to does not exist")
 	}
-	t.redirect = id
+	t.Redirect = id
 	return nil
 }
 
@@ -85,48 +87,48 @@ func redirect(c *command.Call, t *tracker, word []byte) error {
 const maxPrefixes = 256
 
 // follows says whether the options agree with one another and with those before, and takes over the prefixes of those.
-func (t *tracker) follows(before *tracker) error {
+func follows(t *client.Tracker, before *client.Tracker) error {
 	const switched = " before disabling tracking for this client, and then re-enabling it with a different mode."
 	switch {
-	case !t.broadcast && t.prefixes != nil:
+	case !t.Broadcast && t.Prefixes != nil:
 		return command.Refusal("ERR PREFIX option requires BCAST mode to be enabled")
-	case before != nil && before.broadcast != t.broadcast:
+	case before != nil && before.Broadcast != t.Broadcast:
 		return command.Refusal("ERR You can't switch BCAST mode on/off" + switched)
-	case t.broadcast && (t.optIn || t.optOut):
+	case t.Broadcast && (t.OptIn || t.OptOut):
 		return command.Refusal("ERR OPTIN and OPTOUT are not compatible with BCAST")
-	case t.optIn && t.optOut:
+	case t.OptIn && t.OptOut:
 		return command.Refusal("ERR You can't specify both OPTIN mode and OPTOUT mode")
-	case before != nil && (t.optIn && before.optOut || t.optOut && before.optIn):
+	case before != nil && (t.OptIn && before.OptOut || t.OptOut && before.OptIn):
 		return command.Refusal("ERR You can't switch OPTIN/OPTOUT mode" + switched)
-	case !t.broadcast:
+	case !t.Broadcast:
 		return nil
 	}
-	return t.joinPrefixes(before)
+	return joinPrefixes(t, before)
 }
 
-func (t *tracker) joinPrefixes(before *tracker) error {
+func joinPrefixes(t *client.Tracker, before *client.Tracker) error {
 	const never = " Prefixes for a single client must not overlap."
 	var known []string
 	if before != nil {
-		known = before.prefixes
+		known = before.Prefixes
 	}
-	for i, prefix := range t.prefixes {
+	for i, prefix := range t.Prefixes {
 		for _, other := range known {
 			if overlap(prefix, other) {
 				return command.Refusal(fmt.Sprintf("ERR Prefix '%s' overlaps with an existing prefix '%s'.", prefix, other) + never)
 			}
 		}
-		for _, other := range t.prefixes[i+1:] {
+		for _, other := range t.Prefixes[i+1:] {
 			if overlap(prefix, other) {
 				return command.Refusal(fmt.Sprintf("ERR Prefix '%s' overlaps with another provided prefix '%s'.", prefix, other) + never)
 			}
 		}
 	}
-	if t.prefixes == nil {
-		t.prefixes = []string{""}
+	if t.Prefixes == nil {
+		t.Prefixes = []string{""}
 	}
-	t.prefixes = slices.Compact(slices.Sorted(slices.Values(append(t.prefixes, known...))))
-	if len(t.prefixes) > maxPrefixes {
+	t.Prefixes = slices.Compact(slices.Sorted(slices.Values(append(t.Prefixes, known...))))
+	if len(t.Prefixes) > maxPrefixes {
 		return command.Refusal("ERR too many prefixes")
 	}
 	return nil
@@ -139,13 +141,13 @@ var clientCaching = command.Command{
 	Summary: "Says whether the client caches what the next call, or transaction, reads.",
 	Args:    []command.Arg{command.Word("YES|NO")}, Reply: "OK.",
 	Run: func(c *command.Call) error {
-		word, t := c.Word(), clientOf(c).tracker.Load()
+		word, t := c.Word(), c.Client.Tracker.Load()
 		switch {
 		case t == nil:
 			return command.Refusal("ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled")
-		case command.FoldEqual(word, "YES") && !t.optIn:
+		case command.FoldEqual(word, "YES") && !t.OptIn:
 			return command.Refusal("ERR CLIENT CACHING YES is only valid when tracking is enabled in OPTIN mode.")
-		case command.FoldEqual(word, "NO") && !t.optOut:
+		case command.FoldEqual(word, "NO") && !t.OptOut:
 			return command.Refusal("ERR CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode.")
 		case !command.FoldEqual(word, "YES") && !command.FoldEqual(word, "NO"):
 			return command.ErrSyntax
@@ -160,20 +162,20 @@ var clientTrackingInfo = command.Command{
 	Name: "client|trackinginfo", Group: "connection", Since: "6.2.0", Complexity: "O(1)", Flags: aboutClients,
 	Summary: "Describes what the client is told.", Reply: "A map: flags, redirect, prefixes.",
 	Run: func(c *command.Call) error {
-		t := clientOf(c).tracker.Load()
+		t := c.Client.Tracker.Load()
 		c.Out.Map(3)
 		c.Out.BulkString("flags")
-		flags := t.words(c.Caching)
+		flags := words(t, c.Caching)
 		c.Out.Set(len(flags))
 		for _, flag := range flags {
 			c.Out.BulkString(flag)
 		}
 		c.Out.BulkString("redirect")
-		c.Out.Int(t.target())
+		c.Out.Int(t.Target())
 		c.Out.BulkString("prefixes")
 		var prefixes []string
 		if t != nil {
-			prefixes = t.prefixes
+			prefixes = t.Prefixes
 		}
 		c.Out.Array(len(prefixes))
 		for _, prefix := range prefixes {
@@ -184,7 +186,7 @@ var clientTrackingInfo = command.Command{
 }
 
 // words are the flags of CLIENT TRACKINGINFO.
-func (t *tracker) words(caching bool) (words []string) {
+func words(t *client.Tracker, caching bool) (words []string) {
 	if t == nil {
 		return []string{"off"}
 	}
@@ -193,8 +195,8 @@ func (t *tracker) words(caching bool) (words []string) {
 		so   bool
 		word string
 	}{
-		{t.broadcast, "bcast"}, {t.optIn, "optin"}, {t.optIn && caching, "caching-yes"}, {t.optOut, "optout"},
-		{t.optOut && caching, "caching-no"}, {t.noLoop, "noloop"}, {t.broken.Load(), "broken_redirect"},
+		{t.Broadcast, "bcast"}, {t.OptIn, "optin"}, {t.OptIn && caching, "caching-yes"}, {t.OptOut, "optout"},
+		{t.OptOut && caching, "caching-no"}, {t.NoLoop, "noloop"}, {t.Broken.Load(), "broken_redirect"},
 	} {
 		if w.so {
 			words = append(words, w.word)
@@ -207,7 +209,7 @@ var clientGetRedir = command.Command{
 	Name: "client|getredir", Group: "connection", Since: "6.0.0", Complexity: "O(1)", Flags: aboutClients,
 	Summary: "Says who is told in the client's place.", Reply: "The other client's id; 0 for itself, -1 if nobody is told.",
 	Run: func(c *command.Call) error {
-		c.Out.Int(clientOf(c).tracker.Load().target())
+		c.Out.Int(c.Client.Tracker.Load().Target())
 		return nil
 	},
 }

@@ -1,12 +1,14 @@
 package commands
 
 import (
-	"cellserver/internal/command"
-	"cellserver/internal/resp"
 	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
+
+	"cellserver/internal/client"
+	"cellserver/internal/command"
+	"cellserver/internal/resp"
 )
 
 // CLIENT: what the server knows of its clients.
@@ -25,7 +27,7 @@ var clientID = command.Command{
 	Name: "client|id", Group: "connection", Since: "5.0.0", Complexity: "O(1)", Flags: aboutClients,
 	Summary: "Returns the connection's number.", Reply: "A number that no other connection of this run has had.",
 	Run: func(c *command.Call) error {
-		c.Out.Int(sessionOf(c).id)
+		c.Out.Int(sessionOf(c).Id)
 		return nil
 	},
 }
@@ -34,7 +36,7 @@ var clientGetName = command.Command{
 	Name: "client|getname", Group: "connection", Since: "2.6.9", Complexity: "O(1)", Flags: aboutClients,
 	Summary: "Returns the connection's name.", Reply: "The name, or nil if it has none.",
 	Run: func(c *command.Call) error {
-		if name := sessionOf(c).about.name; name != "" {
+		if name := sessionOf(c).About.Name; name != "" {
 			c.Out.BulkString(name)
 		} else {
 			c.Out.Null()
@@ -83,10 +85,10 @@ func plain(name []byte) bool {
 }
 
 func (s *Session) setName(name []byte) {
-	s.charge(len(name) - len(s.about.name)) // which the session alone writes
-	s.about.mu.Lock()
-	defer s.about.mu.Unlock()
-	s.about.name = string(name)
+	s.Charge(len(name) - len(s.About.Name)) // which the session alone writes
+	s.About.Mu.Lock()
+	defer s.About.Mu.Unlock()
+	s.About.Name = string(name)
 }
 
 var clientSetInfo = command.Command{
@@ -95,12 +97,12 @@ var clientSetInfo = command.Command{
 	Args:    []command.Arg{command.Word("attribute"), command.Word("value")}, Reply: "OK.",
 	Run: func(c *command.Call) error {
 		attribute, value := c.Word(), c.Word()
-		about := &sessionOf(c).about
-		field := &about.library
+		about := &sessionOf(c).About
+		field := &about.Library
 		switch {
 		case command.FoldEqual(attribute, "LIB-NAME"):
 		case command.FoldEqual(attribute, "LIB-VER"):
-			field = &about.version
+			field = &about.Version
 		default:
 			return command.Refusal(fmt.Sprintf("ERR Unrecognized option '%s'", attribute))
 		}
@@ -110,9 +112,9 @@ var clientSetInfo = command.Command{
 		if len(value) > maxNameBytes {
 			return command.Refusal(fmt.Sprintf("ERR %s cannot be longer than %d bytes.", attribute, maxNameBytes))
 		}
-		about.mu.Lock()
-		defer about.mu.Unlock()
-		sessionOf(c).charge(len(value) - len(*field))
+		about.Mu.Lock()
+		defer about.Mu.Unlock()
+		sessionOf(c).Charge(len(value) - len(*field))
 		*field = string(value)
 		c.Out.Status("OK")
 		return nil
@@ -123,7 +125,7 @@ var clientInfo = command.Command{
 	Name: "client|info", Group: "connection", Since: "6.2.0", Complexity: "O(1)", Flags: aboutClients, Tips: command.Varying,
 	Summary: "Describes the connection.", Reply: "One line of CLIENT LIST.",
 	Run: func(c *command.Call) error {
-		c.Out.Verbatim("txt", sessionOf(c).line(c.View.Now(), &c.Row.Name, c.Words))
+		c.Out.Verbatim("txt", clientLine(c.Client, c.View.Now(), &c.Row.Name, c.Words))
 		return nil
 	},
 }
@@ -140,7 +142,7 @@ var clientList = command.Command{
 			return err
 		}
 		var lines strings.Builder
-		for _, s := range instanceOf(c).clients.all() {
+		for _, s := range instanceOf(c).clients.All() {
 			if !wanted(s) {
 				continue
 			}
@@ -156,23 +158,23 @@ var clientList = command.Command{
 }
 
 // lineOf is a session's line in CLIENT LIST; none if it ends meanwhile: then it was taken apart while it was looked at.
-func lineOf(c *command.Call, s *Client) string {
+func lineOf(c *command.Call, s *client.Client) string {
 	var words [][]byte
-	if s == clientOf(c) {
+	if s == c.Client {
 		words = c.Words
 	}
-	line := s.line(c.View.Now(), s.latest.Load(), words)
-	if instanceOf(c).clients.get(s.id) == nil {
+	line := clientLine(s, c.View.Now(), s.Latest.Load(), words)
+	if instanceOf(c).clients.Get(s.Id) == nil {
 		return ""
 	}
 	return line
 }
 
 // clientFilter reads CLIENT LIST's options.
-func clientFilter(words [][]byte) (func(*Client) bool, error) {
+func clientFilter(words [][]byte) (func(*client.Client) bool, error) {
 	switch {
 	case len(words) == 0:
-		return func(*Client) bool { return true }, nil
+		return func(*client.Client) bool { return true }, nil
 	case command.FoldEqual(words[0], "TYPE") && len(words) == 2:
 		return clientsOfType(words[1])
 	case command.FoldEqual(words[0], "ID") && len(words) > 1:
@@ -184,80 +186,80 @@ func clientFilter(words [][]byte) (func(*Client) bool, error) {
 			}
 			ids[id] = true
 		}
-		return func(s *Client) bool { return ids[s.id] }, nil
+		return func(s *client.Client) bool { return ids[s.Id] }, nil
 	}
 	return nil, command.ErrSyntax
 }
 
-func clientsOfType(name []byte) (func(*Client) bool, error) {
+func clientsOfType(name []byte) (func(*client.Client) bool, error) {
 	for _, known := range []string{"NORMAL", "MASTER", "REPLICA", "SLAVE", "PUBSUB"} {
 		if command.FoldEqual(name, known) {
-			return func(s *Client) bool { return s.kind() == known }, nil
+			return func(s *client.Client) bool { return clientKind(s) == known }, nil
 		}
 	}
 	return nil, command.Refusal(fmt.Sprintf("ERR Unknown client type '%s'", name))
 }
 
-// kind is the session's type, as CLIENT LIST TYPE names it.
-func (s *Client) kind() string {
-	s.about.mu.Lock()
-	defer s.about.mu.Unlock()
-	if s.about.listens != [vias]int{} {
+// clientKind is the session's type, as CLIENT LIST TYPE names it.
+func clientKind(s *client.Client) string {
+	s.About.Mu.Lock()
+	defer s.About.Mu.Unlock()
+	if s.About.Listens != [client.Vias]int{} {
 		return "PUBSUB"
 	}
 	return "NORMAL"
 }
 
-// line describes a session as CLIENT LIST does, in Redis's fields. words are those of the call that asks, if it is the session's own: Redis
+// clientLine describes a session as CLIENT LIST does, in Redis's fields. words are those of the call that asks, if it is the session's own: Redis
 // has them in its buffers.
-func (s *Client) line(now int64, latest *string, words [][]byte) string {
-	m := s.memory(words)
-	s.about.mu.Lock()
-	defer s.about.mu.Unlock()
+func clientLine(s *client.Client, now int64, latest *string, words [][]byte) string {
+	m := s.Memory(words)
+	s.About.Mu.Lock()
+	defer s.About.Mu.Unlock()
 	name, events := "NULL", "r"
 	if latest != nil {
 		name = *latest
 	}
-	if m.waiting+m.following > 0 {
+	if m.Waiting+m.Following > 0 {
 		events = "rw"
 	}
 	seconds := func(since int64) string { return strconv.FormatInt(max(now-since, 0)/1e9, 10) }
 	return fmt.Sprintf("id=%d addr=%s laddr=%s fd=%d name=%s age=%s idle=%s flags=%s db=%d sub=%d psub=%d ssub=%d multi=%d "+
 		"qbuf=%d qbuf-free=%d argv-mem=%d multi-mem=%d rbs=%d rbp=0 obl=%d oll=%d omem=%d tot-mem=%d events=%s "+
 		"cmd=%s user=%s redir=%d resp=%d lib-name=%s lib-ver=%s\n",
-		s.id, s.peer.Remote, s.peer.Local, s.peer.FD, s.about.name, seconds(s.opened), seconds(s.lastSeen.Load()), s.flags(),
-		s.about.database, s.about.listens[viaChannel], s.about.listens[viaPattern], s.about.listens[viaShard], s.queued.Load()>>32-1,
-		m.unread, m.free, m.words, m.queued, m.room, m.waiting, m.pieces, m.following, m.total, events,
-		name, s.account.Load().name, s.tracker.Load().target(), s.about.protocol, s.about.library, s.about.version)
+		s.Id, s.Peer.Remote, s.Peer.Local, s.Peer.FD, s.About.Name, seconds(s.Opened), seconds(s.LastSeen.Load()), clientFlags(s),
+		s.About.Database, s.About.Listens[client.ViaChannel], s.About.Listens[client.ViaPattern], s.About.Listens[client.ViaShard], s.Queued.Load()>>32-1,
+		m.Unread, m.Free, m.Words, m.Queued, m.Room, m.Waiting, m.Pieces, m.Following, m.Total, events,
+		name, s.Account.Load().Name, s.Tracker.Load().Target(), s.About.Protocol, s.About.Library, s.About.Version)
 }
 
-// flags are the letters that CLIENT LIST has for a session, N if it has none. about is locked.
-func (s *Client) flags() string {
+// clientFlags are the letters that CLIENT LIST has for a session, N if it has none. about is locked.
+func clientFlags(s *client.Client) string {
 	letters := ""
 	for _, f := range []struct {
 		there  bool
 		letter string
 	}{
-		{s.about.listens != [vias]int{}, "P"}, {s.about.monitors, "O"}, {s.queued.Load() != 0, "x"}, {s.blocked.Load(), "b"},
-		{strings.HasPrefix(s.peer.Local, "/"), "U"}, {s.about.noEvict, "e"}, {s.about.noTouch, "T"},
+		{s.About.Listens != [client.Vias]int{}, "P"}, {s.About.Monitors, "O"}, {s.Queued.Load() != 0, "x"}, {s.Blocked.Load(), "b"},
+		{strings.HasPrefix(s.Peer.Local, "/"), "U"}, {s.About.NoEvict, "e"}, {s.About.NoTouch, "T"},
 	} {
 		if f.there {
 			letters += f.letter
 		}
 	}
-	return cmp.Or(letters+s.tracker.Load().flags(), "N")
+	return cmp.Or(letters+s.Tracker.Load().Flags(), "N")
 }
 
 var clientNoEvict = command.Command{
 	Name: "client|no-evict", Group: "connection", Since: "7.0.0", Complexity: "O(1)", Flags: command.Admin | command.Dangerous | aboutClients,
 	Summary: "Says that the client is not to be evicted, however much it holds: see maxmemory-clients.", Args: []command.Arg{command.Word("ON | OFF")}, Reply: "OK.",
-	Run: func(c *command.Call) error { return turn(c, &clientOf(c).about.noEvict) },
+	Run: func(c *command.Call) error { return turn(c, &c.Client.About.NoEvict) },
 }
 
 var clientNoTouch = command.Command{
 	Name: "client|no-touch", Group: "connection", Since: "7.2.0", Complexity: "O(1)", Flags: aboutClients,
 	Summary: "Would have the client's calls be no uses of a key, as OBJECT IDLETIME shows them. They are.", Args: []command.Arg{command.Word("ON | OFF")}, Reply: "OK.",
-	Run: func(c *command.Call) error { return turn(c, &clientOf(c).about.noTouch) },
+	Run: func(c *command.Call) error { return turn(c, &c.Client.About.NoTouch) },
 }
 
 // turn reads ON or OFF, and keeps which.
@@ -267,8 +269,8 @@ func turn(c *command.Call, flag *bool) error {
 	if !on && !command.FoldEqual(word, "OFF") {
 		return command.ErrSyntax
 	}
-	clientOf(c).about.mu.Lock()
-	defer clientOf(c).about.mu.Unlock()
+	c.Client.About.Mu.Lock()
+	defer c.Client.About.Mu.Unlock()
 	*flag = on
 	c.Out.Status("OK")
 	return nil

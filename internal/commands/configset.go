@@ -1,10 +1,11 @@
 package commands
 
 import (
-	"cellserver/internal/command"
-	"cellserver/internal/option"
 	"errors"
 	"fmt"
+
+	"cellserver/internal/command"
+	"cellserver/internal/option"
 )
 
 // CONFIG SET: what can be changed while the server runs.
@@ -29,7 +30,7 @@ var configSet = command.Command{
 		}
 		foldOwn(c)
 		in := instanceOf(c)
-		if err := in.options.Set(pairs(words), in.mayDo(in.protected, clientOf(c))); err != nil {
+		if err := in.options.Set(pairs(words), in.mayDo(in.protected, c.Client)); err != nil {
 			return errConfig(err)
 		}
 		if c.Session != nil { // what it pipelines behind this is to see it

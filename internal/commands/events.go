@@ -1,9 +1,10 @@
 package commands
 
 import (
-	"cellserver/internal/command"
 	"errors"
 	"strings"
+
+	"cellserver/internal/command"
 )
 
 // Keyspace notifications: which events there are, and which of them are published. How they are sent is told in notify.go.

@@ -1,8 +1,6 @@
 package commands
 
-import (
-	"testing"
-)
+import "testing"
 
 // BenchmarkTransaction is a session's work for two INCR in a transaction, that arrives as one write, beside one INCR, beside two, and
 // beside a transaction that comes to nothing.

@@ -1,8 +1,6 @@
 package commands
 
 import (
-	"cellserver/internal/command"
-	"cellserver/internal/transcript"
 	"context"
 	"fmt"
 	"slices"
@@ -11,6 +9,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/command"
+	"cellserver/internal/transcript"
 )
 
 // A transaction that is made beside the event loop answers as one that its session makes.

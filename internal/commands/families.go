@@ -3,11 +3,12 @@
 package commands
 
 import (
+	"slices"
+
 	"cellserver/internal/command"
 	"cellserver/internal/commands/keyspace"
 	"cellserver/internal/commands/limiter"
 	"cellserver/internal/commands/value"
-	"slices"
 )
 
 // All lists every command, in reading order.

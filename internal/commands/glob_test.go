@@ -1,11 +1,12 @@
 package commands
 
 import (
-	"cellserver/internal/command"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/command"
 )
 
 // Patterns of names are bounded like those of keys, and so is the work that all of a call's patterns make together.

@@ -1,12 +1,13 @@
 package commands
 
 import (
-	"cellserver/internal/command"
-	"cellserver/internal/stats"
 	"errors"
 	"strconv"
 	"strings"
 	"sync/atomic"
+
+	"cellserver/internal/command"
+	"cellserver/internal/stats"
 )
 
 // latency-tracking: how long calls take, by command. Redis takes the time of every call. Here a quick call takes no longer than to take the

@@ -7,16 +7,18 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/client"
 )
 
 // inSum compares what all clients hold with the sum of what each does. Only messages that several of them hold count once.
 func inSum(t *testing.T, s *still) {
 	t.Helper()
 	sum := int64(0)
-	for _, c := range s.instance.clients.all() {
-		sum += c.holds.Load()
+	for _, c := range s.instance.clients.All() {
+		sum += c.Holds.Load()
 	}
-	require.Equal(t, sum, s.instance.clients.holdings.bytes.Load())
+	require.Equal(t, sum, s.instance.clients.Holdings.Bytes.Load())
 }
 
 // Whatever a client makes the server hold counts, is shown, and counts no more when it has let go.
@@ -34,13 +36,13 @@ func TestWhatClientsHoldCounts(t *testing.T) {
 		"prefixes": {[]string{"HELLO 3", "CLIENT TRACKING ON BCAST PREFIX a" + long, "CLIENT TRACKING ON BCAST PREFIX b" + long},
 			[]string{"CLIENT TRACKING OFF", "HELLO 2"}, 120_000},
 		"queued calls":    {[]string{"MULTI", "ECHO " + long, "ECHO " + long}, []string{"DISCARD"}, 120_000},
-		"many words":      {[]string{"MULTI", "EXISTS" + strings.Repeat(" k", 900)}, []string{"EXEC"}, 900 * wordBytes},
+		"many words":      {[]string{"MULTI", "EXISTS" + strings.Repeat(" k", 900)}, []string{"EXEC"}, 900 * client.WordBytes},
 		"too many queued": {[]string{"MULTI", "ECHO " + long, "NOSUCH"}, []string{"EXEC"}, 60_000},
 	} {
 		s := newStill(t)
 		c := s.dial()
 		c.say(t, "PING")
-		held := func() int64 { return c.session.holds.Load() - int64(roomBytes(c.session.room.Load())) }
+		held := func() int64 { return c.session.Holds.Load() - int64(client.RoomBytes(c.session.Room.Load())) }
 		before := held()
 		for _, line := range play.take {
 			c.say(t, line)
@@ -56,7 +58,7 @@ func TestWhatClientsHoldCounts(t *testing.T) {
 			c.say(t, line)
 		}
 		c.session.Close()
-		require.Zero(t, s.instance.clients.holdings.bytes.Load(), what)
+		require.Zero(t, s.instance.clients.Holdings.Bytes.Load(), what)
 	}
 }
 
@@ -66,31 +68,31 @@ func TestWhatWaitsCounts(t *testing.T) {
 	s.fill(t, 50_000)
 	in := s.instance
 	keysCaller, cut, l := s.dial(), s.dial(), s.dial()
-	base := in.clients.holdings.bytes.Load()
+	base := in.clients.Holdings.Bytes.Load()
 	keysCaller.session.Feed([]byte("KEYS *\r\n"))
 	<-keysCaller.woken
 	until(t, func() bool { return in.slow.about.Load() == 0 })
-	require.Greater(t, keysCaller.session.holds.Load(), int64(400_000), "a reply that the session has not taken")
+	require.Greater(t, keysCaller.session.Holds.Load(), int64(400_000), "a reply that the session has not taken")
 	keysCaller.session.Resume()
-	require.Greater(t, keysCaller.session.holds.Load(), int64(400_000), "one that the client has not taken")
+	require.Greater(t, keysCaller.session.Holds.Load(), int64(400_000), "one that the client has not taken")
 	inSum(t, s)
 	keysCaller.take()
 	cut.session.Feed(fmt.Appendf(nil, "*2\r\n$4\r\nECHO\r\n$1000000\r\n%s", strings.Repeat("x", 300_000)))
-	require.Greater(t, cut.session.holds.Load(), int64(300_000), "a part of a call")
+	require.Greater(t, cut.session.Holds.Load(), int64(300_000), "a part of a call")
 	cut.session.Feed([]byte(strings.Repeat("x", 700_000) + "\r\n"))
-	require.Greater(t, cut.session.holds.Load(), int64(1_000_000), "its reply")
+	require.Greater(t, cut.session.Holds.Load(), int64(1_000_000), "its reply")
 	cut.take()
 	l.say(t, "SUBSCRIBE news")
 	for range 1000 {
 		l.session.Push([]byte(strings.Repeat("x", 1000)))
 	}
-	require.Greater(t, l.session.holds.Load(), int64(1_000_000), "messages")
+	require.Greater(t, l.session.Holds.Load(), int64(1_000_000), "messages")
 	inSum(t, s)
 	require.Len(t, l.listen()[len("x"):], 1_000_000-1)
 	l.say(t, "UNSUBSCRIBE")
 	keysCaller.say(t, "PING")
 	cut.say(t, "PING")
-	require.Less(t, in.clients.holdings.bytes.Load()-base, int64(100_000), "nothing of it stays")
+	require.Less(t, in.clients.Holdings.Bytes.Load()-base, int64(100_000), "nothing of it stays")
 	inSum(t, s)
 }
 
@@ -105,21 +107,21 @@ func TestAMessageForManyIsOneCopy(t *testing.T) {
 	s := newStill(t)
 	listening := subscribers(t, s, listeners, "news")
 	c := s.dial()
-	before := s.instance.clients.holdings.bytes.Load()
+	before := s.instance.clients.Holdings.Bytes.Load()
 	payload := strings.Repeat("x", size)
 	for range messages {
 		c.say(t, "PUBLISH news "+payload)
 	}
 	until(t, func() bool { return s.instance.slow.about.Load() == 0 })
-	kept := s.instance.clients.holdings.bytes.Load() - before
+	kept := s.instance.clients.Holdings.Bytes.Load() - before
 	require.Greater(t, kept, int64(messages*size))
 	require.Less(t, kept, int64(messages*(size+1000)))
 	for _, l := range listening {
 		require.Greater(t, l.session.Pushes(), messages*size)
 		l.session.Resume()
-		require.GreaterOrEqual(t, l.session.holds.Load(), int64(messages*size))
+		require.GreaterOrEqual(t, l.session.Holds.Load(), int64(messages*size))
 	}
-	require.Less(t, s.instance.clients.holdings.bytes.Load()-before, int64(messages*(size+1000)), "nor is it copied to be sent")
+	require.Less(t, s.instance.clients.Holdings.Bytes.Load()-before, int64(messages*(size+1000)), "nor is it copied to be sent")
 	first := &listening[0].session.Output()[100]
 	for _, l := range listening {
 		require.Same(t, first, &l.session.Output()[100])
@@ -130,7 +132,7 @@ func TestAMessageForManyIsOneCopy(t *testing.T) {
 		l.session.Close()
 	}
 	c.say(t, "PING")
-	require.Less(t, s.instance.clients.holdings.bytes.Load()-before, int64(100_000))
+	require.Less(t, s.instance.clients.Holdings.Bytes.Load()-before, int64(100_000))
 	inSum(t, s)
 }
 
@@ -143,26 +145,26 @@ func TestTheLargestClientsAreEvicted(t *testing.T) {
 		all = append(all, s.dial())
 	}
 	all[9].say(t, "CLIENT NO-EVICT on")
-	in.clients.setMaxMemory(Share{Bytes: 4 << 20})
+	in.clients.SetMaxMemory(client.Share{Bytes: 4 << 20})
 	in.shareMemory()
 	for i, c := range all {
 		c.session.Push(make([]byte, (i+1)*100_000))
 	}
-	until(t, func() bool { return in.clients.holdings.evicted.Load() > 0 && !in.clients.holdings.evicting.Load() })
-	require.EqualValues(t, 2, in.clients.holdings.evicted.Load(), "5.5 MB, less 0.9, less 0.8")
+	until(t, func() bool { return in.clients.Holdings.Evicted.Load() > 0 && !in.clients.Holdings.Evicting.Load() })
+	require.EqualValues(t, 2, in.clients.Holdings.Evicted.Load(), "5.5 MB, less 0.9, less 0.8")
 	for i, c := range all {
 		require.Equal(t, i == 7 || i == 8, c.isCut(), i)
 	}
 	require.Contains(t, all[0].say(t, "INFO stats"), "\r\nevicted_clients:2\r\n")
 	all[7].session.Close()
 	all[8].session.Close()
-	require.Zero(t, in.clients.leaving)
+	require.Zero(t, in.clients.Leaving)
 
 	for _, c := range all[:7] {
 		c.session.Close()
 	}
 	all[9].session.Push(make([]byte, 5<<20))
-	until(t, func() bool { return in.clients.holdings.vain.Load() && !in.clients.holdings.evicting.Load() })
+	until(t, func() bool { return in.clients.Holdings.Vain.Load() && !in.clients.Holdings.Evicting.Load() })
 	require.False(t, all[9].isCut())
 	all[9].listen()
 	require.Equal(t, "+OK\r\n", all[9].say(t, "CLIENT NO-EVICT off"))
@@ -185,10 +187,10 @@ func TestASharedMessageWeighsItsPart(t *testing.T) {
 	agree := func() {
 		t.Helper()
 		sum := int64(0)
-		for _, one := range in.clients.all() {
-			sum += one.weight()
+		for _, one := range in.clients.All() {
+			sum += one.Weight()
 		}
-		require.InDelta(t, in.clients.holdings.bytes.Load(), sum, listeners*messages, "but for what division leaves")
+		require.InDelta(t, in.clients.Holdings.Bytes.Load(), sum, listeners*messages, "but for what division leaves")
 	}
 	agree()
 	for i, l := range listening[:listeners/2] {
@@ -198,26 +200,26 @@ func TestASharedMessageWeighsItsPart(t *testing.T) {
 		}
 	}
 	agree()
-	require.Greater(t, listening[0].session.holds.Load(), own.session.holds.Load())
-	require.Less(t, listening[0].session.weight(), own.session.weight()/10)
+	require.Greater(t, listening[0].session.Holds.Load(), own.session.Holds.Load())
+	require.Less(t, listening[0].session.Weight(), own.session.Weight()/10)
 
-	in.clients.setMaxMemory(Share{Bytes: in.clients.holdings.bytes.Load() - 1})
+	in.clients.SetMaxMemory(client.Share{Bytes: in.clients.Holdings.Bytes.Load() - 1})
 	in.shareMemory()
 	c.say(t, "PING")
 	own.session.Push([]byte("x"))
 	<-own.wasCut
-	until(t, func() bool { return !in.clients.holdings.evicting.Load() })
-	require.EqualValues(t, 1, in.clients.holdings.evicted.Load())
+	until(t, func() bool { return !in.clients.Holdings.Evicting.Load() })
+	require.EqualValues(t, 1, in.clients.Holdings.Evicted.Load())
 	own.session.Close()
-	require.Zero(t, in.clients.leaving)
+	require.Zero(t, in.clients.Leaving)
 	agree()
 
 	// What all of them hold is given back only when all have gone.
-	in.clients.setMaxMemory(Share{Bytes: 1 << 20})
+	in.clients.SetMaxMemory(client.Share{Bytes: 1 << 20})
 	in.shareMemory()
 	c.session.Push([]byte("x"))
 	for gone := 0; gone < listeners; {
-		until(t, func() bool { return !in.clients.holdings.evicting.Load() })
+		until(t, func() bool { return !in.clients.Holdings.Evicting.Load() })
 		before := gone
 		for _, l := range listening {
 			if l.isCut() && l.session.ctx.Err() == nil {
@@ -226,7 +228,7 @@ func TestASharedMessageWeighsItsPart(t *testing.T) {
 			}
 		}
 		if gone == before {
-			require.LessOrEqual(t, in.clients.holdings.bytes.Load(), int64(1<<20))
+			require.LessOrEqual(t, in.clients.Holdings.Bytes.Load(), int64(1<<20))
 			break
 		}
 	}
@@ -244,7 +246,7 @@ func TestTheTextOfClientListCounts(t *testing.T) {
 	in.long <- struct{}{} // one is being made
 	c.session.Feed([]byte("CLIENT LIST\r\n"))
 	until(t, func() bool { return in.slow.about.Load() == 1 && in.slow.allFree() })
-	require.Greater(t, c.session.holds.Load(), int64(longReply))
+	require.Greater(t, c.session.Holds.Load(), int64(longReply))
 	<-in.long
 	c.settle()
 	require.Equal(t, 2001, strings.Count(c.output(), "id="))
@@ -260,7 +262,7 @@ func TestLongRepliesOfMGETCount(t *testing.T) {
 	in.long <- struct{}{} // one is being made
 	c.session.Feed([]byte("MGET" + strings.Repeat(" k", 2000) + "\r\n"))
 	until(t, func() bool { return in.slow.about.Load() == 1 && in.slow.allFree() })
-	require.Greater(t, c.session.holds.Load(), int64(longReply))
+	require.Greater(t, c.session.Holds.Load(), int64(longReply))
 	<-in.long
 	c.settle()
 	require.Equal(t, 2000, strings.Count(c.output(), "$1000\r\n"))
@@ -289,8 +291,8 @@ func TestLongRepliesAreMadeOneAtATime(t *testing.T) {
 	}
 	until(t, func() bool { return in.slow.about.Load() == 20 && in.slow.allFree() })
 	for _, c := range all {
-		require.Less(t, c.session.holds.Load(), int64(1<<20))
-		require.Greater(t, c.session.holds.Load(), int64(longReply))
+		require.Less(t, c.session.Holds.Load(), int64(1<<20))
+		require.Greater(t, c.session.Holds.Load(), int64(longReply))
 	}
 	require.Equal(t, "+PONG\r\n", s.dial().say(t, "PING"))
 	require.Equal(t, "*2\r\n", s.dial().say(t, "SCAN 0")[:4], "what is short does not wait")

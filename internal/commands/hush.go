@@ -72,7 +72,7 @@ func (s *Session) forgetManners() {
 		s.hush = speaking
 	}
 	s.stopMonitoring()
-	s.about.mu.Lock()
-	defer s.about.mu.Unlock()
-	s.about.noEvict, s.about.noTouch = false, false
+	s.About.Mu.Lock()
+	defer s.About.Mu.Unlock()
+	s.About.NoEvict, s.About.NoTouch = false, false
 }

@@ -1,10 +1,12 @@
 package commands
 
 import (
-	"cellserver/internal/command"
-	"cellserver/internal/stats"
 	"fmt"
 	"strings"
+
+	"cellserver/internal/client"
+	"cellserver/internal/command"
+	"cellserver/internal/stats"
 )
 
 // The sections of INFO that are counted by command, by error and by limiter.
@@ -70,14 +72,14 @@ func infoStats(c *command.Call, out *strings.Builder) {
 	fields(out, "sync_full:0", "sync_partial_ok:0", "sync_partial_err:0")
 	field(out, "expired_keys", in.expired(c.View)-s.expired.Load())
 	fields(out, "expired_stale_perc:0.00", "expired_time_cap_reached_count:0", "expire_cycle_cpu_milliseconds:0", "evicted_keys:0")
-	field(out, "evicted_clients", in.clients.holdings.evicted.Load())
+	field(out, "evicted_clients", in.clients.Holdings.Evicted.Load())
 	fields(out,
 		"total_eviction_exceeded_time:0", "current_eviction_exceeded_time:0")
 	field(out, "keyspace_hits", s.hits.Load())
 	field(out, "keyspace_misses", s.misses.Load())
-	field(out, "pubsub_channels", in.channels.count(viaChannel))
-	field(out, "pubsub_patterns", in.channels.count(viaPattern))
-	field(out, "pubsubshard_channels", in.channels.count(viaShard))
+	field(out, "pubsub_channels", in.channels.count(client.ViaChannel))
+	field(out, "pubsub_patterns", in.channels.count(client.ViaPattern))
+	field(out, "pubsubshard_channels", in.channels.count(client.ViaShard))
 	fields(out, "latest_fork_usec:0", "total_forks:0", "migrate_cached_sockets:0", "slave_expires_tracked_keys:0", "active_defrag_hits:0",
 		"active_defrag_misses:0", "active_defrag_key_hits:0", "active_defrag_key_misses:0", "total_active_defrag_time:0",
 		"current_active_defrag_time:0")
@@ -91,7 +93,7 @@ func infoStats(c *command.Call, out *strings.Builder) {
 	field(out, "total_writes_processed", t.Writes)
 	fields(out, "io_threaded_reads_processed:0", "io_threaded_writes_processed:0", "reply_buffer_shrinks:0", "reply_buffer_expands:0")
 	field(out, "client_query_buffer_limit_disconnections", s.queryCut.Load())
-	field(out, "client_output_buffer_limit_disconnections", in.clients.outputCut.Load())
+	field(out, "client_output_buffer_limit_disconnections", in.clients.OutputCut.Load())
 	for why, reason := range reasons {
 		if reason != "" {
 			field(out, "acl_access_denied_"+strings.Replace(reason, "command", "cmd", 1), in.accounts.log.denied[why].Load())

@@ -1,12 +1,6 @@
 package commands
 
 import (
-	"cellserver/internal/command"
-	"cellserver/internal/commands/limiter"
-	"cellserver/internal/meter"
-	"cellserver/internal/option"
-	"cellserver/internal/stats"
-	"cellserver/internal/store"
 	"cmp"
 	"crypto/rand"
 	"encoding/hex"
@@ -14,6 +8,14 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"cellserver/internal/client"
+	"cellserver/internal/command"
+	"cellserver/internal/commands/limiter"
+	"cellserver/internal/meter"
+	"cellserver/internal/option"
+	"cellserver/internal/stats"
+	"cellserver/internal/store"
 )
 
 // Config is what an Instance is made of. Zero numbers stand for their defaults.
@@ -54,7 +56,7 @@ type Instance struct {
 	stats    counters
 	rows     []stats.Calls // by the rows' numbers
 	codes    stats.Codes
-	clients  clients
+	clients  client.Registry
 	watches  watches
 	waits    waits
 	slowlog  stats.SlowLog
@@ -119,7 +121,7 @@ func New(c Config) (*Instance, error) {
 		slow:      slowPlaces{free: maxSlow()},
 		long:      make(chan struct{}, 1),
 		inTurn:    command.Turn,
-		clients:   clients{log: cmp.Or(c.ClientLog, c.Log), byID: make(map[int64]*Client), left: make(chan struct{}, 1)},
+		clients:   client.Registry{Log: cmp.Or(c.ClientLog, c.Log), ByID: make(map[int64]*client.Client), Left: make(chan struct{}, 1)},
 		watches:   watches{watchers: make(map[watchedKey]*watched), ages: make(map[int]age)},
 		turns:     c.Turns,
 		holds:     c.Holds,
@@ -128,16 +130,16 @@ func New(c Config) (*Instance, error) {
 	if in.Table, err = command.NewTable(in.commands()); err != nil {
 		return nil, err
 	}
-	in.BoundPushes(maxPushes)
+	in.BoundPushes(client.MaxPushes)
 	in.accounts.file = c.ACLFile
 	in.accounts.begin(in.Table)
 	in.rows = make([]stats.Calls, len(in.Table.ByName)+1)
-	in.waits = waits{clock: c.Store.Clock(), sessions: make(map[*Client]wait), next: store.Never, concerns: &in.concerns}
+	in.waits = waits{clock: c.Store.Clock(), sessions: make(map[*client.Client]wait), next: store.Never, concerns: &in.concerns}
 	in.hearing.store = c.Store
 	in.watches.hearing = &in.hearing
 	in.memory.begin(c.Store)
-	in.clients.setMaxMemory(c.Settings.ClientShare)
-	in.clients.setMaxMemoryUnauthenticated(c.Settings.NewcomerShare)
+	in.clients.SetMaxMemory(c.Settings.ClientShare)
+	in.clients.SetMaxMemoryUnauthenticated(c.Settings.NewcomerShare)
 	in.tracking.begin(in, c.Settings.MaxTracked)
 	in.notifier.begin(in)
 	return in, in.heed(c.Settings)
@@ -153,19 +155,19 @@ func newRunID() string {
 // What a transport needs of an instance beside its sessions.
 
 // Left is told when a client has gone: once, if several have gone since it was read.
-func (in *Instance) Left() <-chan struct{} { return in.clients.left }
+func (in *Instance) Left() <-chan struct{} { return in.clients.Left }
 
 // NoteLeft has Left told that something has gone which counts with the clients.
-func (in *Instance) NoteLeft() { in.clients.noteLeft() }
+func (in *Instance) NoteLeft() { in.clients.NoteLeft() }
 
 // Newcomers are those of the instance: sessions are among them by themselves.
-func (in *Instance) Newcomers() *Newcomers { return &in.clients.newcomers }
+func (in *Instance) Newcomers() *client.Newcomers { return &in.clients.Newcomers }
 
 // shareMemory has the bounds of what clients hold worked out.
-func (in *Instance) shareMemory() { in.clients.share(in.memory.most.Load(), in.memory.there) }
+func (in *Instance) shareMemory() { in.clients.Share(in.memory.most.Load(), in.memory.there) }
 
 // Clients counts who is connected.
-func (in *Instance) Clients() int { return in.clients.count() }
+func (in *Instance) Clients() int { return in.clients.Count() }
 
 // Now is the present instant, nanoseconds on the store's clock.
 func (in *Instance) Now() int64 { return in.store.Clock().Now() }
@@ -174,15 +176,15 @@ func (in *Instance) Now() int64 { return in.store.Clock().Now() }
 func (in *Instance) CountRejected() { in.stats.rejected.Add(1) }
 
 // CountOutputCut counts a client that was cut off because it reads too little.
-func (in *Instance) CountOutputCut() { in.clients.outputCut.Add(1) }
+func (in *Instance) CountOutputCut() { in.clients.OutputCut.Add(1) }
 
 // BoundPushes bounds the bytes that wait to be pushed to one client, from now on; 0 is no bound.
-func (in *Instance) BoundPushes(bytes int) { in.clients.maxPushes.Store(int64(bytes)) }
+func (in *Instance) BoundPushes(bytes int) { in.clients.MaxPushes.Store(int64(bytes)) }
 
 // WakeAll wakes every session.
 func (in *Instance) WakeAll() {
-	for _, s := range in.clients.all() {
-		s.peer.Wake()
+	for _, s := range in.clients.All() {
+		s.Peer.Wake()
 	}
 }
 
@@ -190,9 +192,9 @@ func (in *Instance) WakeAll() {
 // spares those that wait to be told something, which may be quiet for as long as they like: subscribers and monitors.
 func (in *Instance) CutIdle(timeout time.Duration) {
 	now := in.Now()
-	for _, s := range in.clients.some() {
-		if time.Duration(now-s.lastSeen.Load()) > timeout && !s.waits.Load() && !s.about.isTold() {
-			s.peer.Cut()
+	for _, s := range in.clients.Some() {
+		if time.Duration(now-s.LastSeen.Load()) > timeout && !s.Parked.Load() && !s.About.IsTold() {
+			s.Peer.Cut()
 		}
 	}
 }

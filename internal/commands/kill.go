@@ -1,10 +1,12 @@
 package commands
 
 import (
-	"cellserver/internal/command"
-	"cellserver/internal/resp"
 	"fmt"
 	"strings"
+
+	"cellserver/internal/client"
+	"cellserver/internal/command"
+	"cellserver/internal/resp"
 )
 
 // CLIENT KILL and CLIENT UNBLOCK: what one client does to others.
@@ -38,10 +40,10 @@ var clientKill = command.Command{
 type victims struct {
 	id             int64 // 0: any
 	address, local string
-	user           *account           // nil: any
-	kind           func(*Client) bool // nil: any
-	others         bool               // not the one who calls
-	age            int64              // seconds that they have been connected at least
+	user           *client.Account           // nil: any
+	kind           func(*client.Client) bool // nil: any
+	others         bool                      // not the one who calls
+	age            int64                     // seconds that they have been connected at least
 }
 
 // parseVictims reads the filters, each as often as it likes: the last counts, as in Redis 7.0.
@@ -95,22 +97,22 @@ func (v *victims) narrow(in *Instance, filter, value []byte) (err error) {
 	return err
 }
 
-func (v *victims) includes(s *Client, now int64) bool {
-	return (now-s.opened)/1e9 >= v.age && (v.id == 0 || v.id == s.id) && (v.address == "" || v.address == s.peer.Remote) &&
-		(v.local == "" || v.local == s.peer.Local) && (v.kind == nil || v.kind(s)) && (v.user == nil || v.user == s.account.Load())
+func (v *victims) includes(s *client.Client, now int64) bool {
+	return (now-s.Opened)/1e9 >= v.age && (v.id == 0 || v.id == s.Id) && (v.address == "" || v.address == s.Peer.Remote) &&
+		(v.local == "" || v.local == s.Peer.Local) && (v.kind == nil || v.kind(s)) && (v.user == nil || v.user == s.Account.Load())
 }
 
 // kill ends connections and says how many. The caller's own gets its reply first.
 func kill(c *command.Call, v *victims) (killed int) {
 	now := c.View.Now()
-	for _, s := range instanceOf(c).clients.all() {
+	for _, s := range instanceOf(c).clients.All() {
 		switch {
-		case !v.includes(s, now) || v.others && s == clientOf(c):
+		case !v.includes(s, now) || v.others && s == c.Client:
 			continue
-		case s == clientOf(c):
+		case s == c.Client:
 			hangUp(c)
 		default:
-			s.peer.Cut()
+			s.Peer.Cut()
 		}
 		killed++
 	}
@@ -139,7 +141,7 @@ var clientUnblock = command.Command{
 		default:
 			return command.Refusal("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")
 		}
-		s := instanceOf(c).clients.get(id)
+		s := instanceOf(c).clients.Get(id)
 		if s != nil && instanceOf(c).waits.unblock(s, reply) {
 			c.Out.Int(1)
 		} else {

@@ -1,12 +1,13 @@
 package commands
 
 import (
-	"cellserver/internal/stats"
 	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/stats"
 )
 
 // A call of any size takes a bounded place in SLOWLOG and MONITOR, and what monitors do not read is bounded by what is pushed.
@@ -33,9 +34,9 @@ func TestWhatIsShownIsBounded(t *testing.T) {
 	for range 100 {
 		other.say(t, "PING")
 	}
-	watcher.session.mail.mu.Lock()
-	waiting := watcher.session.mail.bytes
-	watcher.session.mail.mu.Unlock()
+	watcher.session.Mail.Mu.Lock()
+	waiting := watcher.session.Mail.Bytes
+	watcher.session.Mail.Mu.Unlock()
 	require.Positive(t, waiting)
 	watcher.session.Close()
 	require.Zero(t, s.instance.concerns.Load()&monitored, "nobody looks any more")

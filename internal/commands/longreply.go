@@ -1,8 +1,9 @@
 package commands
 
 import (
-	"cellserver/internal/command"
 	"context"
+
+	"cellserver/internal/command"
 )
 
 // Long replies that are made beside the loop, as KEYS makes them. Many clients may ask for one at once; made side by side, all of
@@ -24,7 +25,7 @@ type besideLoop struct {
 // Keep implements Beside.
 func (b *besideLoop) Keep(bytes int) error {
 	b.kept += bytes
-	b.session.chargeAside(bytes)
+	b.session.ChargeAside(bytes)
 	if b.kept <= longReply || b.isLong {
 		return nil
 	}
@@ -45,6 +46,6 @@ func (b *besideLoop) delivered() {
 	if b.isLong {
 		<-b.instance.long
 	}
-	b.session.chargeAside(-b.kept)
+	b.session.ChargeAside(-b.kept)
 	b.kept, b.isLong = 0, false
 }

@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"cellserver/internal/client"
 	"cellserver/internal/command"
 )
 
@@ -10,9 +11,9 @@ import (
 // transaction's reply.
 func (s *Session) takePushes() {
 	if s.call.Later != nil && s.heeded() {
-		s.mail.mu.Lock()
-		defer s.mail.mu.Unlock()
-		s.call.Later.Early = s.mail.bytes
+		s.Mail.Mu.Lock()
+		defer s.Mail.Mu.Unlock()
+		s.call.Later.Early = s.Mail.Bytes
 		return
 	}
 	s.takeEarly(command.MaxInt)
@@ -20,93 +21,93 @@ func (s *Session) takePushes() {
 
 // takeEarly takes up to so many bytes of pushes. Others wait for their turn.
 func (s *Session) takeEarly(bytes int) {
-	s.mail.mu.Lock()
-	defer s.mail.mu.Unlock()
-	s.mail.told = nil
-	s.aloud(func() { s.writePushes(min(bytes, s.mail.bytes)) })
+	s.Mail.Mu.Lock()
+	defer s.Mail.Mu.Unlock()
+	s.Mail.Told = nil
+	s.aloud(func() { s.writePushes(min(bytes, s.Mail.Bytes)) })
 }
 
 // writePushes copies so many bytes of pushes behind what is written. It needs the mail's lock.
 func (s *Session) writePushes(bytes int) {
-	m := &s.mail
-	for m.bytes -= bytes; bytes > 0; {
-		p := &m.pushes[0]
-		n := min(len(p.bytes), bytes)
-		s.out.Raw(p.bytes[:n])
-		if bytes -= n; n < len(p.bytes) { // small messages, of which later ones are to wait
-			s.hold(-n)
-			p.bytes = p.bytes[n:]
+	m := &s.Mail
+	for m.Bytes -= bytes; bytes > 0; {
+		p := &m.Pushes[0]
+		n := min(len(p.Bytes), bytes)
+		s.out.Raw(p.Bytes[:n])
+		if bytes -= n; n < len(p.Bytes) { // small messages, of which later ones are to wait
+			s.Hold(-n)
+			p.Bytes = p.Bytes[n:]
 			return
 		}
-		s.drop(*p)
-		m.pushes = m.pushes[1:]
+		s.Drop(*p)
+		m.Pushes = m.Pushes[1:]
 	}
-	if len(m.pushes) == 0 {
-		m.pushes = nil
+	if len(m.Pushes) == 0 {
+		m.Pushes = nil
 	}
 }
 
 func (s *Session) takeMail() {
-	s.mail.mu.Lock()
-	defer s.mail.mu.Unlock()
-	s.mail.waiting.Store(false)
-	if s.parked && !s.mail.replied && s.call.Around != nil {
+	s.Mail.Mu.Lock()
+	defer s.Mail.Mu.Unlock()
+	s.Mail.Waiting.Store(false)
+	if s.parked && !s.Mail.Replied && s.call.Around != nil {
 		return // what a client is to forget comes after the reply that it knows it from
 	}
-	if s.mail.replied {
-		if s.mail.then != nil {
-			s.mail.then()
+	if s.Mail.Replied {
+		if s.Mail.Then != nil {
+			s.Mail.Then()
 		}
-		s.takeReply(s.mail.reply)
-		s.closing = s.closing || s.mail.last
-		s.mail.reply, s.mail.replied, s.mail.then = nil, false, nil
+		s.takeReply(s.Mail.Reply)
+		s.closing = s.closing || s.Mail.Last
+		s.Mail.Reply, s.Mail.Replied, s.Mail.Then = nil, false, nil
 	}
-	if s.mail.bytes > 0 {
-		s.unsent.Add(int64(s.mail.bytes)) // until it is known how many are sent
+	if s.Mail.Bytes > 0 {
+		s.Unsent.Add(int64(s.Mail.Bytes)) // until it is known how many are sent
 	}
-	s.mail.told = nil
-	if s.mail.bytes <= pushedPiece && !s.isSending() {
-		s.writePushes(s.mail.bytes)
+	s.Mail.Told = nil
+	if s.Mail.Bytes <= client.PushedPiece && !s.isSending() {
+		s.writePushes(s.Mail.Bytes)
 	} else {
-		s.pending = append(s.pending, s.mail.pushes...)
-		s.following += s.mail.bytes
-		s.mail.pushes, s.mail.bytes = nil, 0
+		s.Pending = append(s.Pending, s.Mail.Pushes...)
+		s.following += s.Mail.Bytes
+		s.Mail.Pushes, s.Mail.Bytes = nil, 0
 		s.goOn()
 	}
-	s.closing = s.closing || s.mail.lost
+	s.closing = s.closing || s.Mail.Lost
 }
 
 // takeReply takes the reply, in pieces, that the session was parked for. There is none if it goes on with the call that it had put off.
 func (s *Session) takeReply(reply [][]byte) {
 	s.parked, s.putOff = false, false
-	s.waits.Store(false)
+	s.Parked.Store(false)
 	if len(reply) == 0 || s.unheard {
-		s.hold(-length(reply))
+		s.Hold(-client.Length(reply))
 		s.unheard = false
 		return
 	}
-	s.hold(-len(reply[0]))
+	s.Hold(-len(reply[0]))
 	s.out.Adopt(reply[0])
 	for _, b := range reply[1:] {
-		s.pending = append(s.pending, piece{bytes: b})
+		s.Pending = append(s.Pending, client.Piece{Bytes: b})
 		s.following += len(b)
 	}
 }
 
 // isSending says that something is to follow what is written: then nothing is written behind it.
-func (s *Session) isSending() bool { return len(s.pending) > 0 || s.lent.of != nil }
+func (s *Session) isSending() bool { return len(s.Pending) > 0 || s.Lent.Of != nil }
 
 // Output is what is to be sent; it stays valid until Sent.
 func (s *Session) Output() []byte {
-	if s.lent.of != nil {
-		return s.lent.bytes
+	if s.Lent.Of != nil {
+		return s.Lent.Bytes
 	}
 	return s.out.Bytes()
 }
 
 // Sent says that the transport has taken what Output held. If something follows, Output holds the next piece.
 func (s *Session) Sent() {
-	if s.lent.of == nil && len(s.pending) == 0 {
+	if s.Lent.Of == nil && len(s.Pending) == 0 {
 		if s.out.Reset() {
 			s.showRoom()
 		}
@@ -124,11 +125,11 @@ func (s *Session) sentPiece() {
 
 // nextPiece lets go of the piece that was sent, and says whether the memory of Output is another.
 func (s *Session) nextPiece() (changed bool) {
-	s.mail.mu.Lock() // for others who weigh the session
-	defer s.mail.mu.Unlock()
-	if s.lent.of != nil {
-		s.drop(s.lent)
-		s.lent = piece{}
+	s.Mail.Mu.Lock() // for others who weigh the session
+	defer s.Mail.Mu.Unlock()
+	if s.Lent.Of != nil {
+		s.Drop(s.Lent)
+		s.Lent = client.Piece{}
 	} else {
 		changed = s.out.Reset()
 	}
@@ -137,17 +138,17 @@ func (s *Session) nextPiece() (changed bool) {
 
 // goOn has Output hold the next piece, if it holds nothing. It needs the mail's lock.
 func (s *Session) goOn() bool {
-	if len(s.pending) == 0 || len(s.Output()) > 0 {
+	if len(s.Pending) == 0 || len(s.Output()) > 0 {
 		return false
 	}
-	next := s.pending[0]
-	s.pending[0] = piece{}
-	s.pending = s.pending[1:]
-	if s.following -= len(next.bytes); next.of != nil {
-		s.lent = next
+	next := s.Pending[0]
+	s.Pending[0] = client.Piece{}
+	s.Pending = s.Pending[1:]
+	if s.following -= len(next.Bytes); next.Of != nil {
+		s.Lent = next
 	} else {
-		s.drop(next)
-		s.out.Adopt(next.bytes)
+		s.Drop(next)
+		s.out.Adopt(next.Bytes)
 	}
 	return true
 }
@@ -156,17 +157,17 @@ func (s *Session) goOn() bool {
 // replies. It is looked at once a turn, and written when it has changed.
 func (s *Session) showRoom() {
 	const most = 1<<31 - 1
-	room, before := int64(min(s.out.Room(), most))<<32|int64(min(s.reader.Room(), most)), s.room.Load()
+	room, before := int64(min(s.out.Room(), most))<<32|int64(min(s.reader.Room(), most)), s.Room.Load()
 	if room != before {
-		s.room.Store(room)
-		s.charge(roomBytes(room) - roomBytes(before))
+		s.Room.Store(room)
+		s.Charge(client.RoomBytes(room) - client.RoomBytes(before))
 	}
 }
 
 // ShowUnsent says how many bytes of replies wait for the client to read them: for CLIENT LIST.
 func (s *Session) ShowUnsent(bytes int) {
-	if int64(bytes) != s.unsent.Load() {
-		s.unsent.Store(int64(bytes))
-		s.pieces.Store(int64(len(s.pending)))
+	if int64(bytes) != s.Unsent.Load() {
+		s.Unsent.Store(int64(bytes))
+		s.Pieces.Store(int64(len(s.Pending)))
 	}
 }

@@ -1,10 +1,12 @@
 package commands
 
 import (
-	"cellserver/internal/command"
 	"runtime"
 	"sync/atomic"
 	"time"
+
+	"cellserver/internal/client"
+	"cellserver/internal/command"
 )
 
 // maxmemory: while more is used, calls that may need some are refused, as Redis refuses them under its policy noeviction; limiters
@@ -33,7 +35,7 @@ func (m *memoryBound) begin(store any) {
 	if s, ok := store.(outsider); ok {
 		m.outside = s.Outside
 	}
-	m.startup, m.there = m.used(), memoryThere()
+	m.startup, m.there = m.used(), client.MemoryThere()
 }
 
 // used is the memory of keys, and of all else that the process has made, in bytes.

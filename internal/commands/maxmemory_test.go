@@ -98,17 +98,17 @@ func TestCensus(t *testing.T) {
 	require.NoError(t, first.Send([]byte("ECHO "+strings.Repeat("x", 5000)+"\r\n")))
 	require.NoError(t, second.Send([]byte("*1\r\n$100\r\nunfinished")))
 	s.instance.Sample()
-	census := &s.instance.clients.census
-	require.EqualValues(t, len("*1\r\n$100\r\nunfinished"), census.input.Load())
-	require.Greater(t, census.replies.Load(), int64(5000))
-	require.Greater(t, census.bytes.Load(), int64(2*2048+5000))
-	was := census.bytes.Load()
+	census := &s.instance.clients.Census
+	require.EqualValues(t, len("*1\r\n$100\r\nunfinished"), census.Input.Load())
+	require.Greater(t, census.Replies.Load(), int64(5000))
+	require.Greater(t, census.Bytes.Load(), int64(2*2048+5000))
+	was := census.Bytes.Load()
 	first.session.Close()
 	s.instance.Sample()
-	require.Equal(t, was, census.bytes.Load(), "not again within the second")
+	require.Equal(t, was, census.Bytes.Load(), "not again within the second")
 	s.clock.Advance(time.Second)
 	s.instance.Sample()
-	require.Less(t, census.bytes.Load(), was)
+	require.Less(t, census.Bytes.Load(), was)
 }
 
 // What waits for a client is never out of sight: not between a push and the turn that takes it, nor between that and the socket.
@@ -120,8 +120,8 @@ func TestWaitingBytesAreInSight(t *testing.T) {
 		c.say(t, "PUBLISH news "+strings.Repeat("x", 100))
 	}
 	waits := func() int64 {
-		m := l.session.memory(nil)
-		return m.waiting + m.following
+		m := l.session.Memory(nil)
+		return m.Waiting + m.Following
 	}
 	all := waits()
 	require.Greater(t, all, int64(100_000))

@@ -1,10 +1,11 @@
 package commands
 
 import (
+	"runtime/debug"
+
 	"cellserver/internal/command"
 	"cellserver/internal/resp"
 	"cellserver/internal/store"
-	"runtime/debug"
 )
 
 // MEMORY: what the server takes, and what a key takes.

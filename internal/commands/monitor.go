@@ -1,13 +1,15 @@
 package commands
 
 import (
-	"cellserver/internal/command"
-	"cellserver/internal/stats"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+
+	"cellserver/internal/client"
+	"cellserver/internal/command"
+	"cellserver/internal/stats"
 )
 
 // MONITOR: clients that are shown every call.
@@ -15,7 +17,7 @@ import (
 // monitors are they. While there is none, nobody looks here.
 type monitors struct {
 	mu       sync.Mutex
-	sessions []*Client
+	sessions []*client.Client
 }
 
 // The bounds of a call that is shown: Redis has none, and shows a call of a megabyte to each of them whole.
@@ -50,15 +52,15 @@ const errMonitors command.Refusal = "ERR Replica can't interact with the keyspac
 
 func (s *Session) setMonitors(on bool) {
 	s.monitors = on
-	s.about.mu.Lock()
-	defer s.about.mu.Unlock()
-	s.about.monitors = on
+	s.About.Mu.Lock()
+	defer s.About.Mu.Unlock()
+	s.About.Monitors = on
 }
 
 // maxMonitors bounds them: each call of anybody is shown to each of them before anything else is answered.
 const maxMonitors = 64
 
-func (ms *monitors) add(s *Client) bool {
+func (ms *monitors) add(s *client.Client) bool {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
 	if len(ms.sessions) == maxMonitors {
@@ -77,7 +79,7 @@ func (s *Session) stopMonitoring() {
 	in := s.instance
 	in.monitors.mu.Lock()
 	defer in.monitors.mu.Unlock()
-	in.monitors.sessions = slices.DeleteFunc(slices.Clone(in.monitors.sessions), func(other *Client) bool { return other == s.Client })
+	in.monitors.sessions = slices.DeleteFunc(slices.Clone(in.monitors.sessions), func(other *client.Client) bool { return other == s.Client })
 	if len(in.monitors.sessions) == 0 {
 		in.concerns.And(^monitored)
 	}
@@ -89,7 +91,7 @@ func show(c *command.Call, row *command.Command, words [][]byte) {
 		return
 	}
 	unix := c.Unix(c.Server.Clock.Now()) / 1000
-	line := fmt.Appendf(nil, "+%d.%06d [%d %s]", unix/1e6, unix%1e6, c.View.Selected(), clientOf(c).shownAddress())
+	line := fmt.Appendf(nil, "+%d.%06d [%d %s]", unix/1e6, unix%1e6, c.View.Selected(), shownAddress(c.Client))
 	for _, word := range stats.Shorten(redact(row, words), shownWords, shownBytes) {
 		line = appendQuoted(append(line, ' '), word)
 	}
@@ -118,11 +120,11 @@ func (ms *monitors) tell(lines []byte) {
 	}
 }
 
-func (s *Client) shownAddress() string {
-	if strings.HasPrefix(s.peer.Local, "/") {
-		return "unix:" + strings.TrimSuffix(s.peer.Local, ":0")
+func shownAddress(s *client.Client) string {
+	if strings.HasPrefix(s.Peer.Local, "/") {
+		return "unix:" + strings.TrimSuffix(s.Peer.Local, ":0")
 	}
-	return s.peer.Remote
+	return s.Peer.Remote
 }
 
 // appendQuoted writes a word in quotes, as Redis does: what is not printable in hexadecimal.

@@ -1,10 +1,11 @@
 package commands
 
 import (
+	"slices"
+
 	"cellserver/internal/command"
 	"cellserver/internal/commands/value"
 	"cellserver/internal/store"
-	"slices"
 )
 
 // Transactions: calls are queued, and then made as one step, if no key that the client watches has changed meanwhile.
@@ -44,7 +45,7 @@ var discard = command.Command{
 // leaveTransaction forgets what was queued and watched.
 func (s *Session) leaveTransaction() {
 	if s.queue != nil {
-		s.charge(-s.queue.shown)
+		s.Charge(-s.queue.shown)
 		s.queue, s.lastQueue = nil, s.queue.emptied()
 		s.showQueue()
 	}
@@ -117,7 +118,7 @@ func (s *Session) executeBeside(x *execution) {
 	row, words := s.row, command.OwnWords(s.call.Words)
 	s.parkFor(row, 0, func(c *command.Call) error { // its queue counts already
 		c.Then = func() {
-			s.charge(-x.queue.shown)
+			s.Charge(-x.queue.shown)
 			s.unwatch()
 			if n := c.View.Selected(); n != s.database {
 				s.selectDatabase(n)

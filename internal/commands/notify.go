@@ -1,13 +1,15 @@
 package commands
 
 import (
-	"cellserver/internal/command"
-	"cellserver/internal/store"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+
+	"cellserver/internal/client"
+	"cellserver/internal/command"
+	"cellserver/internal/store"
 )
 
 // notifier publishes what happens to keys, if the setting notify-keyspace-events says so; else the store tells it nothing, and sessions
@@ -142,11 +144,11 @@ func (n *notifier) publish(most int, giveWay func()) (worth int) {
 func (one *notice) messages(wanted events) (list []message) {
 	if wanted&toKeyspace != 0 {
 		channel := fmt.Appendf(nil, "%s%d__:%s", keyspaceChannels, one.database, one.key)
-		list = append(list, message{kind: viaChannel, channel: channel, payload: []byte(one.event)})
+		list = append(list, message{kind: client.ViaChannel, channel: channel, payload: []byte(one.event)})
 	}
 	if wanted&toKeyevent != 0 {
 		channel := fmt.Appendf(nil, "%s%d__:%s", keyeventChannels, one.database, one.event)
-		list = append(list, message{kind: viaChannel, channel: channel, payload: one.key})
+		list = append(list, message{kind: client.ViaChannel, channel: channel, payload: one.key})
 	}
 	return list
 }
@@ -159,10 +161,10 @@ const (
 
 // cutListeners ends the connections that have not heard all.
 func (n *notifier) cutListeners(giveWay func()) {
-	for _, kind := range []via{viaChannel, viaPattern} {
+	for _, kind := range []client.Via{client.ViaChannel, client.ViaPattern} {
 		n.instance.channels.each(kind, func(t *topic) bool {
-			if hearsKeys(t.name, kind == viaPattern) {
-				n.instance.channels.eachSubscriber(t, (*Client).cutOff)
+			if hearsKeys(t.name, kind == client.ViaPattern) {
+				n.instance.channels.eachSubscriber(t, (*client.Client).CutOff)
 			}
 			return true
 		}, giveWay)

@@ -1,9 +1,11 @@
 package commands
 
 import (
+	"fmt"
+
+	"cellserver/internal/client"
 	"cellserver/internal/command"
 	"cellserver/internal/commands/value"
-	"fmt"
 )
 
 // Publish and subscribe.
@@ -18,14 +20,14 @@ var subscribe = command.Command{
 	Name: "subscribe", Group: "pubsub", Since: "2.0.0", Complexity: "O(N) in the number of channels", Flags: listening, Traits: command.WhileSubscribed, Hearsay: command.ManyNames,
 	Effort:  listing,
 	Summary: "Listens to channels.", Args: []command.Arg{command.Word("channel").Many().UpTo(manyChannels)}, Reply: subscribed,
-	Run: func(c *command.Call) error { return subscribeTo(c, viaChannel) },
+	Run: func(c *command.Call) error { return subscribeTo(c, client.ViaChannel) },
 }
 
 var pSubscribe = command.Command{
 	Name: "psubscribe", Group: "pubsub", Since: "2.0.0", Complexity: "O(N) in the number of patterns", Flags: listening, Traits: command.WhileSubscribed, Hearsay: command.ManyGlobs,
 	Effort:  listing,
 	Summary: "Listens to the channels whose names match.", Args: []command.Arg{command.Word("pattern").Many().UpTo(manyChannels)}, Reply: subscribed,
-	Run: func(c *command.Call) error { return subscribeTo(c, viaPattern) },
+	Run: func(c *command.Call) error { return subscribeTo(c, client.ViaPattern) },
 }
 
 var sSubscribe = command.Command{
@@ -37,7 +39,7 @@ var sSubscribe = command.Command{
 		if c.InTransaction {
 			return command.Refusal("ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client")
 		}
-		return subscribeTo(c, viaShard)
+		return subscribeTo(c, client.ViaShard)
 	},
 }
 
@@ -46,7 +48,7 @@ var unsubscribe = command.Command{
 	Effort:  unlisting,
 	Summary: "Listens to channels no longer; to none at all if none is named.",
 	Args:    []command.Arg{command.Word("channel").Optional().Many().UpTo(manyChannels)}, Reply: subscribed,
-	Run: func(c *command.Call) error { return unsubscribeFrom(c, viaChannel) },
+	Run: func(c *command.Call) error { return unsubscribeFrom(c, client.ViaChannel) },
 }
 
 var pUnsubscribe = command.Command{
@@ -54,7 +56,7 @@ var pUnsubscribe = command.Command{
 	Effort:  unlisting,
 	Summary: "Listens to patterns no longer; to none at all if none is named.",
 	Args:    []command.Arg{command.Word("pattern").Optional().Many().UpTo(manyChannels)}, Reply: subscribed,
-	Run: func(c *command.Call) error { return unsubscribeFrom(c, viaPattern) },
+	Run: func(c *command.Call) error { return unsubscribeFrom(c, client.ViaPattern) },
 }
 
 var sUnsubscribe = command.Command{
@@ -62,7 +64,7 @@ var sUnsubscribe = command.Command{
 	Effort:  unlisting,
 	Summary: "Listens to shard channels no longer; to none at all if none is named.",
 	Args:    []command.Arg{command.Word("shardchannel").Optional().Many().UpTo(manyChannels)}, Reply: subscribed,
-	Run: func(c *command.Call) error { return unsubscribeFrom(c, viaShard) },
+	Run: func(c *command.Call) error { return unsubscribeFrom(c, client.ViaShard) },
 }
 
 // subscribed is what each of them answers.
@@ -81,7 +83,7 @@ var (
 )
 
 // subscribeTo answers each name. Those that are too many or too long are refused before any is subscribed to.
-func subscribeTo(c *command.Call, kind via) error {
+func subscribeTo(c *command.Call, kind client.Via) error {
 	names, bytes := c.Many(), 0
 	for _, name := range names {
 		if err := checkChannel(c, kind, name); err != nil {
@@ -103,9 +105,9 @@ func subscribeTo(c *command.Call, kind via) error {
 }
 
 // checkChannel bounds a name: the time to match one grows with it.
-func checkChannel(c *command.Call, kind via, name []byte) error {
+func checkChannel(c *command.Call, kind client.Via, name []byte) error {
 	switch {
-	case kind == viaPattern:
+	case kind == client.ViaPattern:
 		pattern := command.Pattern("pattern")
 		return c.Take(&pattern, nil, name)
 	case len(name) > c.Server.MaxKeySize:
@@ -115,7 +117,7 @@ func checkChannel(c *command.Call, kind via, name []byte) error {
 }
 
 // writeSubscription is a message for one name.
-func writeSubscription(c *command.Call, kind via, writeName func()) {
+func writeSubscription(c *command.Call, kind client.Via, writeName func()) {
 	sessionOf(c).aloud(func() {
 		c.Out.Push(3)
 		c.Out.BulkString(c.Row.Name)
@@ -125,7 +127,7 @@ func writeSubscription(c *command.Call, kind via, writeName func()) {
 }
 
 // unsubscribeFrom answers each name; if none was named and there is none, one that is nil.
-func unsubscribeFrom(c *command.Call, kind via) error {
+func unsubscribeFrom(c *command.Call, kind client.Via) error {
 	s, named := sessionOf(c), c.Many()
 	if len(named) > 0 {
 		for _, name := range named {
@@ -150,7 +152,7 @@ var publish = command.Command{
 	Complexity: "O(N+M) in the number of the channel's subscribers and of all patterns",
 	Summary:    "Sends a message to those who listen to a channel.",
 	Args:       []command.Arg{command.Word("channel"), command.Word("message")}, Reply: "How often it was sent.",
-	Run: func(c *command.Call) error { return publishTo(c, viaChannel) },
+	Run: func(c *command.Call) error { return publishTo(c, client.ViaChannel) },
 }
 
 var sPublish = command.Command{
@@ -158,11 +160,11 @@ var sPublish = command.Command{
 	Flags: command.PubSub | command.Loading | command.Stale | command.Fast, Cost: command.Constant, Traits: command.Sessionless, ChannelAt: 1, Hearsay: command.OneChannel,
 	Summary: "Sends a message to those who listen to a shard channel.",
 	Args:    []command.Arg{command.Word("shardchannel"), command.Word("message")}, Reply: "How often it was sent.",
-	Run: func(c *command.Call) error { return publishTo(c, viaShard) },
+	Run: func(c *command.Call) error { return publishTo(c, client.ViaShard) },
 }
 
 // publishTo sends a message at once, or beside the loop if that takes long; within a transaction after it, when no key is locked.
-func publishTo(c *command.Call, kind via) error {
+func publishTo(c *command.Call, kind client.Via) error {
 	m := message{kind: kind, channel: c.Word(), payload: c.Word()}
 	if err := checkChannel(c, kind, m.channel); err != nil {
 		return err
@@ -203,17 +205,17 @@ var pubSubChannels = command.Command{
 	Name: "pubsub|channels", Group: "pubsub", Since: "2.8.0", Complexity: "O(N) in the number of channels", Flags: aboutChannels, Cost: command.Unbounded,
 	Summary: "Lists the channels that somebody listens to.", AnyMore: true,
 	Args: []command.Arg{command.Pattern("pattern").Optional()}, Reply: "Their names, of those that match if there is a pattern.",
-	Run: func(c *command.Call) error { return listChannels(c, viaChannel) },
+	Run: func(c *command.Call) error { return listChannels(c, client.ViaChannel) },
 }
 
 var pubSubShardChannels = command.Command{
 	Name: "pubsub|shardchannels", Group: "pubsub", Since: "7.0.0", Complexity: "O(N) in the number of channels", Flags: aboutChannels, Cost: command.Unbounded,
 	Summary: "Lists the shard channels that somebody listens to.", AnyMore: true,
 	Args: []command.Arg{command.Pattern("pattern").Optional()}, Reply: "Their names, of those that match if there is a pattern.",
-	Run: func(c *command.Call) error { return listChannels(c, viaShard) },
+	Run: func(c *command.Call) error { return listChannels(c, client.ViaShard) },
 }
 
-func listChannels(c *command.Call, kind via) error {
+func listChannels(c *command.Call, kind client.Via) error {
 	if len(c.Words) > 3 {
 		return command.Refusal(fmt.Sprintf("ERR unknown subcommand or wrong number of arguments for '%.128s'. Try PUBSUB HELP.", c.Words[1]))
 	}
@@ -242,17 +244,17 @@ var pubSubNumSub = command.Command{
 	Name: "pubsub|numsub", Group: "pubsub", Since: "2.8.0", Complexity: "O(N) in the number of channels", Flags: aboutChannels,
 	Summary: "Counts the subscribers of channels.",
 	Args:    []command.Arg{command.Word("channel").Optional().Many().UpTo(manyChannels)}, Reply: "Each channel, and how many listen to it; patterns do not count.",
-	Run: func(c *command.Call) error { return countSubscribers(c, viaChannel) },
+	Run: func(c *command.Call) error { return countSubscribers(c, client.ViaChannel) },
 }
 
 var pubSubShardNumSub = command.Command{
 	Name: "pubsub|shardnumsub", Group: "pubsub", Since: "7.0.0", Complexity: "O(N) in the number of channels", Flags: aboutChannels,
 	Summary: "Counts the subscribers of shard channels.",
 	Args:    []command.Arg{command.Word("shardchannel").Optional().Many().UpTo(manyChannels)}, Reply: "Each channel, and how many listen to it.",
-	Run: func(c *command.Call) error { return countSubscribers(c, viaShard) },
+	Run: func(c *command.Call) error { return countSubscribers(c, client.ViaShard) },
 }
 
-func countSubscribers(c *command.Call, kind via) error {
+func countSubscribers(c *command.Call, kind client.Via) error {
 	names := c.Many()
 	c.Out.Array(2 * len(names))
 	for _, name := range names {
@@ -266,7 +268,7 @@ var pubSubNumPat = command.Command{
 	Name: "pubsub|numpat", Group: "pubsub", Since: "2.8.0", Complexity: "O(1)", Flags: aboutChannels,
 	Summary: "Counts the patterns that somebody listens to.", Reply: "Their number: one that several listen to counts once.",
 	Run: func(c *command.Call) error {
-		c.Out.Int(int64(instanceOf(c).channels.count(viaPattern)))
+		c.Out.Int(int64(instanceOf(c).channels.count(client.ViaPattern)))
 		return nil
 	},
 }

@@ -1,8 +1,6 @@
 package commands
 
 import (
-	"cellserver/internal/command"
-	"cellserver/internal/transcript"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
@@ -11,6 +9,10 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/client"
+	"cellserver/internal/command"
+	"cellserver/internal/transcript"
 )
 
 // listen takes what was pushed to a client.
@@ -138,7 +140,7 @@ func TestCloseLeavesAllChannels(t *testing.T) {
 		c.session.Close()
 	}
 	cs := &s.instance.channels
-	for kind := range vias {
+	for kind := range client.Vias {
 		require.Zero(t, cs.count(kind))
 		require.Empty(t, cs.topics[kind].all.entries)
 	}
@@ -158,7 +160,7 @@ func TestASlowSubscriberIsCutOff(t *testing.T) {
 	}
 	<-l.wasCut
 	require.LessOrEqual(t, l.session.Pushes(), 1000)
-	require.Equal(t, int64(1), s.instance.clients.outputCut.Load())
+	require.Equal(t, int64(1), s.instance.clients.OutputCut.Load())
 	l.session.Resume()
 	require.True(t, l.session.Closing())
 }
@@ -282,7 +284,7 @@ func TestUnreadMessagesAreKeptOnce(t *testing.T) {
 		c.say(t, "SUBSCRIBE ch")
 		idle = append(idle, c)
 	}
-	before := s.instance.clients.holdings.bytes.Load()
+	before := s.instance.clients.Holdings.Bytes.Load()
 	var first, last runtime.MemStats
 	runtime.ReadMemStats(&first)
 	publisher, call := s.dial(), encode([]string{"PUBLISH", "ch", strings.Repeat("x", size)})
@@ -294,7 +296,7 @@ func TestUnreadMessagesAreKeptOnce(t *testing.T) {
 	for _, c := range idle {
 		require.Greater(t, c.session.Pushes(), messages*size)
 	}
-	kept := s.instance.clients.holdings.bytes.Load() - before
+	kept := s.instance.clients.Holdings.Bytes.Load() - before
 	require.Greater(t, kept, int64(messages*size))
 	require.Less(t, kept, int64(messages*size*11/10))
 	require.Less(t, last.TotalAlloc-first.TotalAlloc, uint64(clients/5*messages*size))

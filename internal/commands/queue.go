@@ -1,11 +1,13 @@
 package commands
 
 import (
+	"slices"
+	"strings"
+
+	"cellserver/internal/client"
 	"cellserver/internal/command"
 	"cellserver/internal/resp"
 	"cellserver/internal/store"
-	"slices"
-	"strings"
 )
 
 // queue is the calls of a transaction that has not been executed.
@@ -64,7 +66,7 @@ func (s *Session) enqueue(row *command.Command, words [][]byte, long [][]byte) e
 // enqueueLong has the words of a long call found beside the loop, and then queued.
 func (s *Session) enqueueLong(row *command.Command, long [][]byte) {
 	guarded, q := s.guarded, s.queue
-	s.parkFor(row, length(long)*longCallBytes, func(call *command.Call) error {
+	s.parkFor(row, client.Length(long)*longCallBytes, func(call *command.Call) error {
 		words := resp.SplitCall(long, call.GiveWay)
 		if guarded {
 			if err := allow(call, row, words, true); err != nil {
@@ -98,12 +100,12 @@ func (s *Session) takeOver(words [][]byte) [][]byte {
 func (s *Session) showQueue() {
 	q := s.queue
 	if q == nil {
-		s.queued.Store(0)
+		s.Queued.Store(0)
 		return
 	}
-	s.queued.Store(int64(len(q.calls)+1)<<32 | int64(q.size))
-	held := q.size + q.count*wordBytes + len(q.calls)*queuedBytes
-	s.charge(held - q.shown)
+	s.Queued.Store(int64(len(q.calls)+1)<<32 | int64(q.size))
+	held := q.size + q.count*client.WordBytes + len(q.calls)*client.QueuedBytes
+	s.Charge(held - q.shown)
 	q.shown = held
 }
 

@@ -1,12 +1,13 @@
 package commands
 
 import (
-	"cellserver/internal/command"
 	"os"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/command"
 )
 
 const (

@@ -1,8 +1,9 @@
 package commands
 
 import (
-	"cellserver/internal/command"
 	"slices"
+
+	"cellserver/internal/command"
 )
 
 // What Redis has only in cluster mode is refused in its words: clients find out by them that this is one server alone.

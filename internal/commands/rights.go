@@ -34,7 +34,7 @@ func (s *Session) forbid(row *command.Command, words [][]byte, long [][]byte) er
 	if row.Flags&command.NoAuth != 0 {
 		return nil // which is everybody's, whatever the rules
 	}
-	u := s.account.Load().user.Load()
+	u := s.Account.Load().User.Load()
 	if u == nil || !s.authenticated && s.instance.accounts.closed() {
 		return command.ErrNoAuth
 	}
@@ -62,8 +62,8 @@ const (
 
 // allow is forbid for a call that is made, or queued, beside the loop: there all its words are.
 func allow(c *command.Call, row *command.Command, words [][]byte, queued bool) error {
-	s := clientOf(c)
-	u := s.account.Load().user.Load()
+	s := c.Client
+	u := s.Account.Load().User.Load()
 	if u == nil {
 		return command.ErrNoAuth
 	}
@@ -76,8 +76,8 @@ func allow(c *command.Call, row *command.Command, words [][]byte, queued bool) e
 
 // allowQueued is forbid for a call of a transaction that is being executed.
 func allowQueued(c *command.Call, row *command.Command, words [][]byte) error {
-	s := clientOf(c)
-	u := s.account.Load().user.Load()
+	s := c.Client
+	u := s.Account.Load().User.Load()
 	if u == nil {
 		return command.ErrNoAuth
 	}

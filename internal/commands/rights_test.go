@@ -1,9 +1,6 @@
 package commands
 
 import (
-	"cellserver/internal/command"
-	"cellserver/internal/option"
-	"cellserver/internal/store"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,6 +11,10 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/command"
+	"cellserver/internal/option"
+	"cellserver/internal/store"
 )
 
 // asUser is a client that is logged in as a user with these rules.
@@ -202,7 +203,7 @@ func TestADeletedUserIsGone(t *testing.T) {
 	require.Equal(t, ":1\r\n", s.dial().say(t, "ACL DELUSER u"))
 	require.True(t, c.isCut())
 	c.session.closing = false
-	c.session.mail.lost = false
+	c.session.Mail.Lost = false
 	c.session.Feed([]byte("GET k\r\nPING\r\n"))
 	require.Equal(t, "-NOAUTH Authentication required.\r\n-NOAUTH Authentication required.\r\n", c.output())
 	require.NotContains(t, s.dial().say(t, "CLIENT LIST"), "user=u")
@@ -492,7 +493,7 @@ func TestProtectedSettings(t *testing.T) {
 			Kind: option.Text(&now, "path"), Change: option.Live}))
 		d := s.dial()
 		if !c.local {
-			d.session.peer.Remote = "192.0.2.1:5"
+			d.session.Peer.Remote = "192.0.2.1:5"
 		}
 		said := d.say(t, "CONFIG SET dir x")
 		if c.may {

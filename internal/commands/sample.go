@@ -1,8 +1,9 @@
 package commands
 
 import (
-	"cellserver/internal/stats"
 	"time"
+
+	"cellserver/internal/stats"
 )
 
 // What INFO shows of the last moments, and what is looked at now and then.
@@ -14,9 +15,9 @@ const SampleEvery = 100 * time.Millisecond
 func (in *Instance) Sample() {
 	now := in.Now()
 	in.rates.Add(now, in.calls(), in.traffic.Sum())
-	in.clients.look(now)
-	in.clients.holdings.vain.Store(false)
-	in.clients.bound(in.clients.holdings.bytes.Load())
+	in.clients.Look(now)
+	in.clients.Holdings.Vain.Store(false)
+	in.clients.Bound(in.clients.Holdings.Bytes.Load())
 	in.weigh()
 	in.clear()
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"cellserver/internal/client"
 	memstore "cellserver/internal/store/memory"
 )
 
@@ -62,7 +63,7 @@ func count() {
 
 // feeder is a session that is sent a pipeline of 64 calls, on 64 keys or on one.
 func (in *Instance) feeder(prefix string) func() {
-	s := in.Open(Peer{Wake: func() {}, Cut: func() {}})
+	s := in.Open(client.Peer{Wake: func() {}, Cut: func() {}})
 	var input []byte
 	for i := range 64 {
 		key := prefix

@@ -1,7 +1,6 @@
 package commands
 
 import (
-	"cellserver/internal/command"
 	"fmt"
 	"os"
 	"runtime"
@@ -10,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"cellserver/internal/command"
 )
 
 // Commands about the server itself.
@@ -124,13 +125,13 @@ func infoServer(c *command.Call, out *strings.Builder) {
 }
 
 func infoClients(c *command.Call, out *strings.Builder) {
-	field(out, "connected_clients", instanceOf(c).clients.count())
+	field(out, "connected_clients", instanceOf(c).clients.Count())
 	fields(out, "cluster_connections:0")
 	if most := instanceOf(c).options.Show("maxclients"); most != "" {
 		field(out, "maxclients", most)
 	}
-	field(out, "client_recent_max_input_buffer", instanceOf(c).clients.census.input.Load())
-	field(out, "client_recent_max_output_buffer", instanceOf(c).clients.census.replies.Load())
+	field(out, "client_recent_max_input_buffer", instanceOf(c).clients.Census.Input.Load())
+	field(out, "client_recent_max_output_buffer", instanceOf(c).clients.Census.Replies.Load())
 	field(out, "blocked_clients", instanceOf(c).waits.count())
 	field(out, "tracking_clients", instanceOf(c).tracking.tracking.Load())
 	field(out, "pubsub_clients", instanceOf(c).channels.clients.Load())

@@ -1,11 +1,13 @@
 package commands
 
 import (
-	"cellserver/internal/command"
-	"cellserver/internal/resp"
 	"context"
 	"errors"
 	"runtime/debug"
+
+	"cellserver/internal/client"
+	"cellserver/internal/command"
+	"cellserver/internal/resp"
 )
 
 // Session is one client's conversation: bytes in, bytes out. It knows no socket. A transport feeds it what arrives, sends what
@@ -13,7 +15,7 @@ import (
 // keep its event loop from the others: after each, while More says so, the transport resumes it when it sees fit. All
 // methods but Push are for one goroutine at a time, the transport's.
 type Session struct {
-	*Client
+	*client.Client
 	instance *Instance
 	ctx      context.Context
 	cancel   context.CancelFunc
@@ -60,18 +62,18 @@ type Session struct {
 }
 
 // Open starts a session.
-func (in *Instance) Open(p Peer) *Session {
-	s := &Session{Client: &Client{among: &in.clients, peer: p}, instance: in, reader: resp.NewReader(*in.Limits.Load())}
+func (in *Instance) Open(p client.Peer) *Session {
+	s := &Session{Client: &client.Client{Among: &in.clients, Peer: p}, instance: in, reader: resp.NewReader(*in.Limits.Load())}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.call = command.Call{Context: s.ctx, Session: s, View: in.store.View(), Out: &s.out, Server: &in.Server, Client: s.Client, Owner: s.instance}
-	s.opened = s.call.View.Now()
-	s.lastSeen.Store(s.opened)
-	s.about.protocol, s.mail.protocol = 2, 2
-	s.charge(sessionBytes + p.Kept)
+	s.Opened = s.call.View.Now()
+	s.LastSeen.Store(s.Opened)
+	s.About.Protocol, s.Mail.Protocol = 2, 2
+	s.Charge(client.SessionBytes + p.Kept)
 	s.become(nil)
-	in.clients.add(s.Client)
-	s.call.View.Sign(s.id)
-	in.ownCalls.Store(s.id, &s.call)
+	in.clients.Add(s.Client)
+	s.call.View.Sign(s.Id)
+	in.ownCalls.Store(s.Id, &s.call)
 	in.stats.connections.Add(1)
 	return s
 }
@@ -80,16 +82,16 @@ func (in *Instance) Open(p Peer) *Session {
 // Others stop seeing the session before anything of it is taken apart: CLIENT LIST would show a client without
 // subscriptions that holds nothing, which it never was.
 func (s *Session) Close() {
-	s.instance.clients.remove(s.Client)
-	s.instance.ownCalls.Delete(s.id)
+	s.instance.clients.Remove(s.Client)
+	s.instance.ownCalls.Delete(s.Id)
 	s.cancel()
 	s.unwatch()
 	s.instance.waits.forget(s.Client)
 	s.unsubscribeAll()
 	s.track(nil)
 	s.stopMonitoring()
-	s.closeMail()
-	s.release()
+	s.CloseMail()
+	s.Release()
 }
 
 // Feed takes bytes that arrived, and answers a turn's worth of calls. They are the session's until Feed returns.
@@ -102,7 +104,7 @@ func (s *Session) Feed(input []byte) {
 func (s *Session) Resume() {
 	defer s.survive()
 	s.mark = s.out.Mark()
-	if s.mail.waiting.Load() {
+	if s.Mail.Waiting.Load() {
 		s.takeMail()
 	}
 	answered := s.answer()
@@ -114,14 +116,14 @@ func (s *Session) Resume() {
 	} else {
 		s.call.View.Begin() // nothing else read the clock
 	}
-	s.lastSeen.Store(s.call.View.Now())
+	s.LastSeen.Store(s.call.View.Now())
 }
 
 // survive ends a conversation in which a command has panicked, and nothing else: a mistake of ours must not cost the others
 // their server. Locks are released by then, because whoever takes one defers its release.
 func (s *Session) survive() {
 	if reason := recover(); reason != nil {
-		s.instance.clientLog.Error("a command panicked", "client", s.id, "command", s.rowName(), "reason", reason, "stack", string(debug.Stack()))
+		s.instance.clientLog.Error("a command panicked", "client", s.Id, "command", s.rowName(), "reason", reason, "stack", string(debug.Stack()))
 		s.out.Rewind(s.mark)
 		s.closing = true
 	}
@@ -141,8 +143,8 @@ func (s *Session) keep() {
 	s.call.Words = nil
 	s.reader.Keep()
 	unread := s.reader.Buffered()
-	if int64(unread) != s.unread.Load() {
-		s.unread.Store(int64(unread))
+	if int64(unread) != s.Unread.Load() {
+		s.Unread.Store(int64(unread))
 	}
 	s.showRoom()
 	if unread > s.instance.Limits.Load().Query || s.restricted && unread > strangersBytes {
@@ -248,7 +250,7 @@ func (s *Session) Following() int { return s.following }
 // Touch says that the client is there although it sends nothing: it takes its replies.
 func (s *Session) Touch() {
 	s.call.View.Begin()
-	s.lastSeen.Store(s.call.View.Now())
+	s.LastSeen.Store(s.call.View.Now())
 }
 
 // Closing says that the connection is to end once Output is sent.
@@ -261,7 +263,7 @@ func (s *Session) Refused() bool { return s.refused }
 func (s *Session) More() bool { return s.more && !s.closing }
 
 // Called says that others have something for the client, which the next turn takes.
-func (s *Session) Called() bool { return s.mail.waiting.Load() }
+func (s *Session) Called() bool { return s.Mail.Waiting.Load() }
 
 // Owing says that calls have arrived that are not answered yet.
 func (s *Session) Owing() bool { return s.parked || s.More() }
@@ -276,7 +278,7 @@ func (s *Session) park(row *command.Command, words [][]byte) {
 }
 
 // heldBy is what words take that are kept.
-func heldBy(words [][]byte) int { return command.BytesOf(words) + len(words)*wordBytes }
+func heldBy(words [][]byte) int { return command.BytesOf(words) + len(words)*client.WordBytes }
 
 // longCallBytes is about what a byte of a long call takes while it is made: its words are noted, of which there may be one in
 // seven bytes.
@@ -285,7 +287,7 @@ const longCallBytes = 4
 // parkLong is park for a call of many words, of which only the first were looked at.
 func (s *Session) parkLong(row *command.Command, long [][]byte) {
 	guarded := s.guarded
-	s.parkFor(row, length(long)*longCallBytes, func(call *command.Call) error {
+	s.parkFor(row, client.Length(long)*longCallBytes, func(call *command.Call) error {
 		words := resp.SplitCall(long, call.GiveWay)
 		if guarded {
 			if err := allow(call, row, words, false); err != nil {
@@ -308,16 +310,16 @@ func (s *Session) parkToEnd(row *command.Command, run func(*command.Call) error)
 }
 
 func (s *Session) parkUntil(ctx context.Context, row *command.Command, bytes int, run func(*command.Call) error) {
-	s.chargeAside(bytes)
+	s.ChargeAside(bytes)
 	s.parked = true
-	s.waits.Store(true)
+	s.Parked.Store(true)
 	s.showLatest(row)
 	var out resp.Writer
 	out.SetProtocol(s.out.Protocol())
 	out.InPieces()
 	call := &command.Call{Context: ctx, View: s.instance.store.View(), Out: &out, Server: &s.instance.Server, Client: s.Client, Owner: s.instance}
 	call.View.Select(s.database)
-	call.View.Sign(s.id)
+	call.View.Sign(s.Id)
 	call.Around, call.Caching = s.call.Around, s.call.Caching
 	b := &besideLoop{instance: s.instance, session: s, ctx: ctx, words: bytes}
 	call.Beside = b
@@ -329,8 +331,8 @@ func (s *Session) runSlow(call *command.Call, b *besideLoop, row *command.Comman
 		return // the client has gone, and what it held with it
 	}
 	defer s.instance.leaveSlow()
-	s.instance.slowCalls.Store(s.id, call)
-	defer s.instance.slowCalls.Delete(s.id)
+	s.instance.slowCalls.Store(s.Id, call)
+	defer s.instance.slowCalls.Delete(s.Id)
 	defer b.delivered()
 	call.View.Begin()
 	if err := s.tryRun(call, row, run); err != nil {
@@ -339,16 +341,16 @@ func (s *Session) runSlow(call *command.Call, b *besideLoop, row *command.Comman
 	}
 	s.instance.countFound(call)
 	s.instance.tracking.send(true)
-	s.chargeAside(-b.words)
-	s.deliverAnd(call.Out.Pieces(), call.Last, call.Then)
+	s.ChargeAside(-b.words)
+	s.DeliverAnd(call.Out.Pieces(), call.Last, call.Then)
 }
 
 // tryRun runs a Slow command; if it panics, the connection ends, as when a command panics in the session itself.
 func (s *Session) tryRun(call *command.Call, row *command.Command, run func(*command.Call) error) (err error) {
 	defer func() {
 		if reason := recover(); reason != nil {
-			s.instance.clientLog.Error("a command panicked", "client", s.id, "command", row.Name, "reason", reason, "stack", string(debug.Stack()))
-			s.peer.Cut()
+			s.instance.clientLog.Error("a command panicked", "client", s.Id, "command", row.Name, "reason", reason, "stack", string(debug.Stack()))
+			s.Peer.Cut()
 			err = command.ErrStopped
 		}
 	}()
@@ -358,9 +360,9 @@ func (s *Session) tryRun(call *command.Call, row *command.Command, run func(*com
 // showLatest has others see which command the client makes; nil for none.
 func (s *Session) showLatest(row *command.Command) {
 	if row == nil {
-		s.latest.Store(nil)
+		s.Latest.Store(nil)
 	} else {
-		s.latest.Store(&row.Name)
+		s.Latest.Store(&row.Name)
 	}
 }
 
@@ -368,28 +370,28 @@ func (s *Session) showLatest(row *command.Command) {
 func (s *Session) selectDatabase(n int) {
 	s.database = n
 	s.call.View.Select(n)
-	s.about.mu.Lock()
-	defer s.about.mu.Unlock()
-	s.about.database = n
+	s.About.Mu.Lock()
+	defer s.About.Mu.Unlock()
+	s.About.Database = n
 }
 
 // protocol is the version that the client speaks, for others.
-func (s *Client) protocol() int {
-	s.about.mu.Lock()
-	defer s.about.mu.Unlock()
-	return s.about.protocol
+func protocol(s *client.Client) int {
+	s.About.Mu.Lock()
+	defer s.About.Mu.Unlock()
+	return s.About.Protocol
 }
 
 // speak changes the version of the protocol, 2 or 3, from the next reply on.
 func (s *Session) speak(protocol int) {
-	if s.mail.waiting.Load() {
+	if s.Mail.Waiting.Load() {
 		s.takePushes() // which were written in the other one
 	}
 	s.out.SetProtocol(protocol)
-	s.mail.mu.Lock()
-	s.mail.protocol = protocol
-	s.mail.mu.Unlock()
-	s.about.mu.Lock()
-	defer s.about.mu.Unlock()
-	s.about.protocol = protocol
+	s.Mail.Mu.Lock()
+	s.Mail.Protocol = protocol
+	s.Mail.Mu.Unlock()
+	s.About.Mu.Lock()
+	defer s.About.Mu.Unlock()
+	s.About.Protocol = protocol
 }

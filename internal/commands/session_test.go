@@ -2,9 +2,6 @@ package commands
 
 import (
 	"bytes"
-	"cellserver/internal/command"
-	"cellserver/internal/resp"
-	"cellserver/internal/store"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -19,6 +16,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/client"
+	"cellserver/internal/command"
+	"cellserver/internal/resp"
+	"cellserver/internal/store"
 )
 
 // say feeds one inline command and returns all replies, encoded.
@@ -95,7 +97,7 @@ func TestPushFromManyGoroutines(t *testing.T) {
 func TestPushesAreBounded(t *testing.T) {
 	c := newStill(t).dial()
 	message := make([]byte, 1<<20)
-	for range maxPushes >> 20 {
+	for range client.MaxPushes >> 20 {
 		require.True(t, c.session.Push(message))
 	}
 	require.False(t, c.session.Push(message))
@@ -175,7 +177,7 @@ func TestCloseStopsASlowCommand(t *testing.T) {
 	<-began
 	c.session.Close()
 	require.ErrorIs(t, <-stopped, context.Canceled)
-	require.Equal(t, 0, s.instance.clients.count())
+	require.Equal(t, 0, s.instance.clients.Count())
 }
 
 // A session that ends is not shown in the middle of it, with nothing left of what it held.
@@ -183,19 +185,19 @@ func TestASessionThatEndsIsNotShown(t *testing.T) {
 	s := newStill(t)
 	ends, other := s.dial(), s.dial()
 	ends.say(t, "SUBSCRIBE a")
-	ends.session.about.mu.Lock() // which it stops at
+	ends.session.About.Mu.Lock() // which it stops at
 	closed := make(chan struct{})
 	go func() {
 		ends.session.Close()
 		close(closed)
 	}()
 	<-ends.session.ctx.Done() // it has begun
-	require.Nil(t, s.instance.clients.get(ends.session.id))
+	require.Nil(t, s.instance.clients.Get(ends.session.Id))
 	require.Equal(t, 1, strings.Count(other.say(t, "CLIENT LIST"), "id="))
-	require.Positive(t, s.instance.clients.leaving, "what it holds is on its way out")
-	ends.session.about.mu.Unlock()
+	require.Positive(t, s.instance.clients.Leaving, "what it holds is on its way out")
+	ends.session.About.Mu.Unlock()
 	<-closed
-	require.Zero(t, s.instance.clients.leaving)
+	require.Zero(t, s.instance.clients.Leaving)
 	require.Empty(t, lineOf(&other.session.call, ends.session.Client), "nor if it was on the list before it began")
 }
 

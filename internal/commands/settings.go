@@ -1,13 +1,15 @@
 package commands
 
 import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"cellserver/internal/client"
 	"cellserver/internal/command"
 	"cellserver/internal/option"
 	"cellserver/internal/resp"
 	"cellserver/internal/stats"
-	"errors"
-	"fmt"
-	"strings"
 )
 
 // Settings are the values of the commands' options.
@@ -19,8 +21,8 @@ type Settings struct {
 	MaxTracked        int // keys that are remembered for clients that cache them, 0 for any number
 	MaxMemory         int // bytes, 0 for no bound
 	OOMDecision       string
-	ClientShare       Share // that clients may hold together
-	NewcomerShare     Share // that those may who have not logged in
+	ClientShare       client.Share // that clients may hold together
+	NewcomerShare     client.Share // that those may who have not logged in
 
 	Events string // of keys that are published, by Redis's letters
 
@@ -46,7 +48,7 @@ func NewSettings() *Settings {
 		MaxBulk: words.Bulk, MaxQuery: words.Query, MaxKeySize: 65536,
 		MaxLogLimit: 100_000, MaxHolders: 10_000, MaxTracked: DefaultMaxTracked,
 		SlowerThan: 10_000, SlowCalls: 128, Tracking: "yes",
-		ClientShare: Share{Percent: clientPercent}, NewcomerShare: Share{Auto: true},
+		ClientShare: client.Share{Percent: client.ClientPercent}, NewcomerShare: client.Share{Auto: true},
 		OOMDecision: "error", Channels: "resetchannels", ACLLog: 128, Debug: "no", Protected: "no",
 	}
 	s.Percentiles, _ = parsePercentiles("50 99 99.9")
@@ -77,10 +79,10 @@ func (s *Settings) Options() []*option.Option {
 
 		{Name: "maxmemory", Group: Memory, Kind: option.Size(&s.MaxMemory, 0, 1<<50), Change: option.Live,
 			Help: "bytes of memory beyond which calls that may need more are refused (OOM); 0 for no bound"},
-		{Name: "maxmemory-clients", Group: Memory, Kind: shareKind{&s.ClientShare, false}, Change: option.Live,
+		{Name: "maxmemory-clients", Group: Memory, Kind: client.ShareKind{To: &s.ClientShare}, Change: option.Live,
 			Help: "memory that all clients may hold together (input, replies, messages, queued calls); the largest are disconnected; " +
 				"percent are of maxmemory, without it of the machine or container; 0 for no bound"},
-		{Name: "maxmemory-unauthenticated", Group: Memory, Kind: shareKind{&s.NewcomerShare, true}, Change: option.Live,
+		{Name: "maxmemory-unauthenticated", Group: Memory, Kind: client.ShareKind{To: &s.NewcomerShare, Auto: true}, Change: option.Live,
 			Help: "memory for connections that have not logged in, where there is a password, and TLS handshakes; " +
 				"the oldest are disconnected; auto is 1/16 of maxmemory, without it 16mb"},
 
@@ -134,8 +136,8 @@ func (in *Instance) heed(s *Settings) error {
 		{done(func() { in.setLimits(s) }), []string{"client-query-buffer-limit", "proto-max-bulk-len"}},
 		{done(func() { in.setMaxTracked(s.MaxTracked) }), []string{"tracking-table-max-keys"}},
 		{done(func() { in.setMaxMemory(int64(s.MaxMemory)) }), []string{"maxmemory"}},
-		{done(func() { in.clients.setMaxMemory(s.ClientShare); in.shareMemory() }), []string{"maxmemory-clients"}},
-		{done(func() { in.clients.setMaxMemoryUnauthenticated(s.NewcomerShare); in.shareMemory() }), []string{"maxmemory-unauthenticated"}},
+		{done(func() { in.clients.SetMaxMemory(s.ClientShare); in.shareMemory() }), []string{"maxmemory-clients"}},
+		{done(func() { in.clients.SetMaxMemoryUnauthenticated(s.NewcomerShare); in.shareMemory() }), []string{"maxmemory-unauthenticated"}},
 		{done(func() { in.limiters.LimitWhenFull.Store(s.OOMDecision == "limit") }), []string{"oom-decision"}},
 		{done(func() { in.setNotifications(s.Events) }), []string{"notify-keyspace-events"}},
 		{done(func() { in.logSlowerThan(int64(s.SlowerThan)) }), []string{"slowlog-log-slower-than"}},

@@ -99,7 +99,7 @@ func TestCallsOfClientsThatHaveGone(t *testing.T) {
 	for range maxSlow() {
 		require.True(t, s.instance.takeSlow(context.Background()))
 	}
-	held := &s.instance.clients.holdings.bytes
+	held := &s.instance.clients.Holdings.Bytes
 	long := slices.Repeat([]string{"0123456789abcdef"}, 5000)
 	calls := []func(key string) []byte{
 		func(key string) []byte { return encode(append(append([]string{"DEL"}, long...), key)) },

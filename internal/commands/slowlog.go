@@ -1,20 +1,21 @@
 package commands
 
 import (
+	"slices"
+
 	"cellserver/internal/command"
 	"cellserver/internal/resp"
 	"cellserver/internal/stats"
-	"slices"
 )
 
 // SLOWLOG: the calls that took long, of late.
 
 // newSlowCall is a call as SLOWLOG keeps it, but for how long it took.
 func newSlowCall(c *command.Call, row *command.Command, words [][]byte) stats.SlowCall {
-	e := stats.SlowCall{Unix: c.Unix(c.View.Now()) / 1e9, Words: stats.Shorten(redact(row, words), stats.SlowWords, stats.SlowBytes), Address: clientOf(c).peer.Remote}
-	clientOf(c).about.mu.Lock()
-	defer clientOf(c).about.mu.Unlock()
-	e.Name = clientOf(c).about.name
+	e := stats.SlowCall{Unix: c.Unix(c.View.Now()) / 1e9, Words: stats.Shorten(redact(row, words), stats.SlowWords, stats.SlowBytes), Address: c.Client.Peer.Remote}
+	c.Client.About.Mu.Lock()
+	defer c.Client.About.Mu.Unlock()
+	e.Name = c.Client.About.Name
 	return e
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"cellserver/internal/client"
 	"cellserver/internal/command"
 	"cellserver/internal/option"
 	"cellserver/internal/store"
@@ -72,7 +73,7 @@ func (s *still) Dial() (transcript.Peer, error) { return s.dial(), nil }
 
 func (s *still) dial() *caller {
 	c := &caller{woken: make(chan struct{}, 1), wasCut: make(chan struct{})}
-	c.session = s.instance.Open(Peer{Remote: "127.0.0.1:50000", Local: "127.0.0.1:6379", FD: 7, Wake: c.wake, Cut: sync.OnceFunc(func() { close(c.wasCut) })})
+	c.session = s.instance.Open(client.Peer{Remote: "127.0.0.1:50000", Local: "127.0.0.1:6379", FD: 7, Wake: c.wake, Cut: sync.OnceFunc(func() { close(c.wasCut) })})
 	return c
 }
 
@@ -116,7 +117,7 @@ func (c *caller) Send(b []byte) error {
 func (c *caller) settle() {
 	for (c.session.Owing() || c.session.Called()) && len(c.session.Output()) < command.TurnOutput {
 		if c.session.parked && !c.session.Called() {
-			if c.session.blocked.Load() {
+			if c.session.Blocked.Load() {
 				return
 			}
 			<-c.woken // by the goroutine of a Slow command

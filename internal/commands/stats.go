@@ -1,11 +1,12 @@
 package commands
 
 import (
+	"strings"
+	"sync/atomic"
+
 	"cellserver/internal/command"
 	"cellserver/internal/stats"
 	"cellserver/internal/store"
-	"strings"
-	"sync/atomic"
 )
 
 // What INFO counts by command. A session counts for itself, and adds to what all share once a turn: so pipelined calls of one command

@@ -1,13 +1,15 @@
 package commands
 
 import (
-	"cellserver/internal/command"
-	"cellserver/internal/resp"
 	"cmp"
 	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"cellserver/internal/client"
+	"cellserver/internal/command"
+	"cellserver/internal/resp"
 )
 
 // Who has subscribed to what, and how messages get to them.
@@ -16,7 +18,7 @@ import (
 type channels struct {
 	mu     sync.RWMutex
 	number uint64 // of the topic, or the subscription, that was made last
-	topics [vias]topics
+	topics [client.Vias]topics
 
 	patternBytes  int          // of all patterns
 	clients       atomic.Int64 // who have subscribed to something
@@ -38,7 +40,7 @@ type topic struct {
 
 // subscription is what a session has to a topic.
 type subscription struct {
-	session *Client
+	session *client.Client
 	topic   *topic
 	number  uint64 // among the topic's
 	ended   bool   // with the session's mail locked: nothing comes after it
@@ -46,11 +48,11 @@ type subscription struct {
 
 // listens is what a session has subscribed to. It is the session's own.
 type listens struct {
-	topics [vias]map[string]*subscription
+	topics [client.Vias]map[string]*subscription
 	bytes  int // of the names
 }
 
-func (l *listens) count(kinds ...via) (n int) {
+func (l *listens) count(kinds ...client.Via) (n int) {
 	for _, kind := range kinds {
 		n += len(l.topics[kind])
 	}
@@ -58,18 +60,18 @@ func (l *listens) count(kinds ...via) (n int) {
 }
 
 // all counts the subscriptions. While there are some, a client in RESP2 speaks of nothing else.
-func (l *listens) all() int { return l.count(viaChannel, viaPattern, viaShard) }
+func (l *listens) all() int { return l.count(client.ViaChannel, client.ViaPattern, client.ViaShard) }
 
 // shown is the number that stands in a reply: channels and patterns together, shard channels apart.
-func (l *listens) shown(kind via) int {
-	if kind == viaShard {
-		return l.count(viaShard)
+func (l *listens) shown(kind client.Via) int {
+	if kind == client.ViaShard {
+		return l.count(client.ViaShard)
 	}
-	return l.count(viaChannel, viaPattern)
+	return l.count(client.ViaChannel, client.ViaPattern)
 }
 
 // names lists what there is of a kind.
-func (l *listens) names(kind via) []string { return slices.Collect(maps.Keys(l.topics[kind])) }
+func (l *listens) names(kind client.Via) []string { return slices.Collect(maps.Keys(l.topics[kind])) }
 
 // The bounds of what a session subscribes to: as many are left at once when it goes, which takes a millisecond; and the bytes of
 // their names.
@@ -80,7 +82,7 @@ const (
 
 const errTooManySubscriptions command.Refusal = "ERR too many subscriptions"
 
-func (s *Session) subscribe(kind via, name string) {
+func (s *Session) subscribe(kind client.Via, name string) {
 	l := &s.listens
 	if l.topics[kind][name] != nil {
 		return
@@ -91,11 +93,11 @@ func (s *Session) subscribe(kind via, name string) {
 	s.showListens(kind, 1)
 	l.topics[kind][name] = s.instance.channels.add(s.Client, kind, name)
 	l.bytes += len(name)
-	s.charge(subscriptionBytes + len(name))
+	s.Charge(client.SubscriptionBytes + len(name))
 }
 
 // unsubscribe ends a subscription, if there is one: what was published before comes before the reply, and nothing after it.
-func (s *Session) unsubscribe(kind via, name string) {
+func (s *Session) unsubscribe(kind client.Via, name string) {
 	sub := s.listens.topics[kind][name]
 	if sub == nil {
 		return
@@ -103,16 +105,16 @@ func (s *Session) unsubscribe(kind via, name string) {
 	s.instance.channels.remove(kind, sub)
 	delete(s.listens.topics[kind], name)
 	s.listens.bytes -= len(name)
-	s.charge(-subscriptionBytes - len(name))
-	s.mail.mu.Lock()
+	s.Charge(-client.SubscriptionBytes - len(name))
+	s.Mail.Mu.Lock()
 	sub.ended = true
-	s.mail.mu.Unlock()
+	s.Mail.Mu.Unlock()
 	s.takePushes()
 	s.showListens(kind, 0)
 }
 
 func (s *Session) unsubscribeAll() {
-	for kind := range vias {
+	for kind := range client.Vias {
 		for name := range s.listens.topics[kind] {
 			s.unsubscribe(kind, name)
 		}
@@ -120,22 +122,22 @@ func (s *Session) unsubscribeAll() {
 }
 
 // showListens has others see how many subscriptions there are, with some that are coming.
-func (s *Session) showListens(kind via, coming int) {
+func (s *Session) showListens(kind client.Via, coming int) {
 	before := s.subscribed
 	if s.subscribed = s.listens.all()+coming > 0; s.subscribed && !before {
 		s.instance.channels.clients.Add(1)
 	} else if before && !s.subscribed {
 		s.instance.channels.clients.Add(-1)
 	}
-	s.mail.mu.Lock()
-	s.mail.subscribed = s.subscribed
-	s.mail.mu.Unlock()
-	s.about.mu.Lock()
-	defer s.about.mu.Unlock()
-	s.about.listens[kind] = s.listens.count(kind) + coming
+	s.Mail.Mu.Lock()
+	s.Mail.Subscribed = s.subscribed
+	s.Mail.Mu.Unlock()
+	s.About.Mu.Lock()
+	defer s.About.Mu.Unlock()
+	s.About.Listens[kind] = s.listens.count(kind) + coming
 }
 
-func (cs *channels) add(s *Client, kind via, name string) *subscription {
+func (cs *channels) add(s *client.Client, kind client.Via, name string) *subscription {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	ts := &cs.topics[kind]
@@ -148,25 +150,25 @@ func (cs *channels) add(s *Client, kind via, name string) *subscription {
 		}
 		ts.byName[name] = t
 		ts.all.add(t.number, t)
-		if kind == viaPattern {
+		if kind == client.ViaPattern {
 			cs.patternBytes += len(name)
 		}
 	}
 	cs.number++
 	sub := &subscription{session: s, topic: t, number: cs.number}
 	t.subscribers.add(sub.number, sub)
-	if kind == viaPattern {
+	if kind == client.ViaPattern {
 		cs.patternsTaken++
 	}
 	return sub
 }
 
-func (cs *channels) remove(kind via, sub *subscription) {
+func (cs *channels) remove(kind client.Via, sub *subscription) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	t, ts := sub.topic, &cs.topics[kind]
 	t.subscribers.remove(sub.number)
-	if kind == viaPattern {
+	if kind == client.ViaPattern {
 		cs.patternsTaken--
 	}
 	if t.subscribers.len() > 0 {
@@ -174,13 +176,13 @@ func (cs *channels) remove(kind via, sub *subscription) {
 	}
 	delete(ts.byName, t.name)
 	ts.all.remove(t.number)
-	if kind == viaPattern {
+	if kind == client.ViaPattern {
 		cs.patternBytes -= len(t.name)
 	}
 }
 
 // subscribers counts those of a topic.
-func (cs *channels) subscribers(kind via, name []byte) int {
+func (cs *channels) subscribers(kind client.Via, name []byte) int {
 	cs.mu.RLock()
 	defer cs.mu.RUnlock()
 	if t := cs.topics[kind].byName[string(name)]; t != nil {
@@ -190,7 +192,7 @@ func (cs *channels) subscribers(kind via, name []byte) int {
 }
 
 // count is how many topics of a kind have subscribers.
-func (cs *channels) count(kind via) int {
+func (cs *channels) count(kind client.Via) int {
 	cs.mu.RLock()
 	defer cs.mu.RUnlock()
 	return len(cs.topics[kind].byName)
@@ -198,7 +200,7 @@ func (cs *channels) count(kind via) int {
 
 // message is what is published.
 type message struct {
-	kind             via // viaChannel, and so by patterns too; or viaShard
+	kind             client.Via // viaChannel, and so by patterns too; or viaShard
 	channel, payload []byte
 	until            uint64 // the subscription that was the latest when it was published, 0 for now
 }
@@ -215,7 +217,7 @@ func (cs *channels) worth(m message) int {
 	if t := cs.topics[m.kind].byName[string(m.channel)]; t != nil {
 		receivers = t.subscribers.len()
 	}
-	if m.kind == viaChannel {
+	if m.kind == client.ViaChannel {
 		receivers += cs.patternsTaken
 		matching = cs.patternBytes * (len(m.channel) + 1)
 	}
@@ -240,12 +242,12 @@ func (cs *channels) publish(m message, giveWay func()) (receivers int) {
 	if t != nil {
 		receivers = cs.send(m.kind, t, m, until, giveWay)
 	}
-	if m.kind == viaShard {
+	if m.kind == client.ViaShard {
 		return receivers
 	}
-	cs.eachUntil(viaPattern, until, func(pattern *topic) bool {
+	cs.eachUntil(client.ViaPattern, until, func(pattern *topic) bool {
 		if command.Glob([]byte(pattern.name), m.channel, false) {
-			receivers += cs.send(viaPattern, pattern, m, until, giveWay)
+			receivers += cs.send(client.ViaPattern, pattern, m, until, giveWay)
 		}
 		return true
 	}, giveWay)
@@ -253,14 +255,14 @@ func (cs *channels) publish(m message, giveWay func()) (receivers int) {
 }
 
 // each visits the topics of a kind, without the lock, until it has enough.
-func (cs *channels) each(kind via, visit func(*topic) bool, giveWay func()) {
+func (cs *channels) each(kind client.Via, visit func(*topic) bool, giveWay func()) {
 	cs.mu.RLock()
 	until := cs.number
 	cs.mu.RUnlock()
 	cs.eachUntil(kind, until, visit, giveWay)
 }
 
-func (cs *channels) eachUntil(kind via, until uint64, visit func(*topic) bool, giveWay func()) {
+func (cs *channels) eachUntil(kind client.Via, until uint64, visit func(*topic) bool, giveWay func()) {
 	var found [subscribersAPiece]*topic
 	for last := uint64(0); last < until; {
 		cs.mu.RLock()
@@ -279,9 +281,9 @@ func (cs *channels) eachUntil(kind via, until uint64, visit func(*topic) bool, g
 }
 
 // send hands a message to the subscribers of one topic.
-func (cs *channels) send(kind via, t *topic, m message, until uint64, giveWay func()) (receivers int) {
+func (cs *channels) send(kind client.Via, t *topic, m message, until uint64, giveWay func()) (receivers int) {
 	var found [subscribersAPiece]*subscription
-	var encoded encodings
+	var encoded client.Encodings
 	write := func(out *resp.Writer) { m.write(out, kind, t.name) }
 	for last := uint64(0); last < until; {
 		cs.mu.RLock()
@@ -289,11 +291,11 @@ func (cs *channels) send(kind via, t *topic, m message, until uint64, giveWay fu
 		piece, last = t.subscribers.piece(found[:0], last, until, subscribersAPiece)
 		cs.mu.RUnlock()
 		for _, sub := range piece {
-			sub.session.pushSome(func(to *mail) *parcel {
+			sub.session.PushSome(func(to *client.Mailbox) *client.Parcel {
 				if sub.ended {
 					return nil
 				}
-				return encoded.in(to.protocol, write)
+				return encoded.In(to.Protocol, write)
 			})
 			receivers++
 		}
@@ -304,14 +306,14 @@ func (cs *channels) send(kind via, t *topic, m message, until uint64, giveWay fu
 	return receivers
 }
 
-func (m message) write(out *resp.Writer, kind via, topic string) {
-	if kind == viaPattern {
+func (m message) write(out *resp.Writer, kind client.Via, topic string) {
+	if kind == client.ViaPattern {
 		out.Push(4)
 		out.BulkString("pmessage")
 		out.BulkString(topic)
 	} else {
 		out.Push(3)
-		out.BulkString([...]string{viaChannel: "message", viaShard: "smessage"}[kind])
+		out.BulkString([...]string{client.ViaChannel: "message", client.ViaShard: "smessage"}[kind])
 	}
 	out.Bulk(m.channel)
 	out.Bulk(m.payload)

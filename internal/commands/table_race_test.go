@@ -1,12 +1,13 @@
 package commands
 
 import (
-	"cellserver/internal/command"
 	"slices"
 	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/command"
 )
 
 // Two instances in one process share the rows and nothing that is derived from them: the race detector sees a table that writes

@@ -2,8 +2,6 @@ package commands
 
 import (
 	"bytes"
-	"cellserver/internal/command"
-	"cellserver/internal/transcript"
 	"cmp"
 	"fmt"
 	"math/rand/v2"
@@ -12,6 +10,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/command"
+	"cellserver/internal/transcript"
 )
 
 // everyCommand finds rows by name.

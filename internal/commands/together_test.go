@@ -1,14 +1,15 @@
 package commands
 
 import (
-	"cellserver/internal/command"
-	"cellserver/internal/store"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/command"
+	"cellserver/internal/store"
 )
 
 // Clients that pause, unblock, watch and reconfigure one another at once all get their replies in the end, one a call.
@@ -32,7 +33,7 @@ func TestAdministratorsFindAReplyTooMany(t *testing.T) {
 		defer ws.mu.Unlock()
 		for other, w := range ws.sessions {
 			if !w.held {
-				other.deliver([][]byte{[]byte(w.reply)}, false)
+				other.Deliver([][]byte{[]byte(w.reply)}, false)
 			}
 		}
 		c.Out.Status("OK")

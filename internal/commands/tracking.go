@@ -1,9 +1,6 @@
 package commands
 
 import (
-	"cellserver/internal/command"
-	"cellserver/internal/resp"
-	"cellserver/internal/store"
 	"hash/maphash"
 	"maps"
 	"runtime"
@@ -11,6 +8,11 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+
+	"cellserver/internal/client"
+	"cellserver/internal/command"
+	"cellserver/internal/resp"
+	"cellserver/internal/store"
 )
 
 // Client-side caching: who has read which key, so that it can be told when the key changes. As in Redis a key's name counts, whatever
@@ -28,7 +30,7 @@ type tracking struct {
 	expired  atomic.Int64 // how many were found expired by who asked for them
 
 	who          sync.Mutex // of who is told
-	trackers     map[int64]*tracker
+	trackers     map[int64]*client.Tracker
 	broadcasts   map[string]map[int64]bool // who is told of each prefix
 	tracking     atomic.Int64              // how many trackers there are
 	broadcasting atomic.Int64              // how many of them broadcast
@@ -94,27 +96,27 @@ const (
 func (t *tracking) begin(in *Instance, maxKeys int) {
 	t.instance, t.seed = in, maphash.MakeSeed()
 	t.maxKeys.Store(int64(maxKeys))
-	t.trackers, t.broadcasts = make(map[int64]*tracker), make(map[string]map[int64]bool)
+	t.trackers, t.broadcasts = make(map[int64]*client.Tracker), make(map[string]map[int64]bool)
 }
 
 // track has a session told as a tracker says; nil for not at all.
-func (s *Session) track(wanted *tracker) {
-	before := s.tracker.Load()
+func (s *Session) track(wanted *client.Tracker) {
+	before := s.Tracker.Load()
 	if before == nil && wanted == nil {
 		return
 	}
 	t := &s.instance.tracking
-	s.charge(wanted.bytes() - before.bytes())
+	s.Charge(wanted.Bytes() - before.Bytes())
 	t.send(false) // what has changed before is for those who tracked then
 	t.who.Lock()
 	defer t.who.Unlock()
-	t.stop(s.id, before)
+	t.stop(s.Id, before)
 	if wanted != nil {
-		t.start(s.id, wanted)
+		t.start(s.Id, wanted)
 	}
 	t.tracking.Store(int64(len(t.trackers)))
 	t.prefixes.Store(int64(len(t.broadcasts)))
-	s.tracker.Store(wanted)
+	s.Tracker.Store(wanted)
 	s.call.Around, s.call.Caching = nil, s.call.Caching && wanted != nil
 	if wanted != nil {
 		s.call.Around = runTracked
@@ -127,12 +129,12 @@ func (s *Session) track(wanted *tracker) {
 	t.clear()
 }
 
-func (t *tracking) start(id int64, wanted *tracker) {
+func (t *tracking) start(id int64, wanted *client.Tracker) {
 	t.trackers[id] = wanted
-	if wanted.broadcast {
+	if wanted.Broadcast {
 		t.broadcasting.Add(1)
 	}
-	for _, prefix := range wanted.prefixes {
+	for _, prefix := range wanted.Prefixes {
 		if t.broadcasts[prefix] == nil {
 			t.broadcasts[prefix] = make(map[int64]bool)
 		}
@@ -140,15 +142,15 @@ func (t *tracking) start(id int64, wanted *tracker) {
 	}
 }
 
-func (t *tracking) stop(id int64, before *tracker) {
+func (t *tracking) stop(id int64, before *client.Tracker) {
 	if before == nil {
 		return
 	}
 	delete(t.trackers, id)
-	if before.broadcast {
+	if before.Broadcast {
 		t.broadcasting.Add(-1)
 	}
-	for _, prefix := range before.prefixes {
+	for _, prefix := range before.Prefixes {
 		if delete(t.broadcasts[prefix], id); len(t.broadcasts[prefix]) == 0 {
 			delete(t.broadcasts, prefix)
 		}
@@ -180,7 +182,7 @@ func runTracked(c *command.Call) error {
 	seen := &instanceOf(c).tracking.expired
 	before := seen.Load()
 	err := c.Row.Run(c)
-	if seen.Load() != before && clientOf(c).tracker.Load() != nil {
+	if seen.Load() != before && c.Client.Tracker.Load() != nil {
 		remember(c)
 	}
 	return err
@@ -188,8 +190,8 @@ func runTracked(c *command.Call) error {
 
 // remember notes which keys a call reads.
 func remember(c *command.Call) {
-	t := clientOf(c).tracker.Load()
-	if c.Row.Flags&command.ReadOnly == 0 || t.broadcast || t.optIn && !c.Caching || t.optOut && c.Caching {
+	t := c.Client.Tracker.Load()
+	if c.Row.Flags&command.ReadOnly == 0 || t.Broadcast || t.OptIn && !c.Caching || t.OptOut && c.Caching {
 		return
 	}
 	keys, _ := c.Row.KeysOf(nil, c.Words)
@@ -536,11 +538,11 @@ func (t *tracking) tellPrefix(prefix string, keys []string, by map[string]int64)
 	all := &invalidation{keys: keys[from:until], broadcast: true}
 	for told, id := range t.whoWants(prefix) {
 		giveWayAfter(told)
-		s := t.instance.clients.get(id)
+		s := t.instance.clients.Get(id)
 		if s == nil {
 			continue
 		}
-		if tr := s.tracker.Load(); tr == nil || !tr.noLoop {
+		if tr := s.Tracker.Load(); tr == nil || !tr.NoLoop {
 			t.tellOne(id, all)
 			continue
 		}
@@ -556,39 +558,39 @@ type invalidation struct {
 	keys      []string
 	broadcast bool
 	by        int64
-	push      encodings // in RESP3; the first for one who speaks RESP2 himself, and has it redirected
-	message   encodings // the same for subscribers in RESP2
+	push      client.Encodings // in RESP3; the first for one who speaks RESP2 himself, and has it redirected
+	message   client.Encodings // the same for subscribers in RESP2
 }
 
 // tellOne tells a session, or the one that it redirects to.
 func (t *tracking) tellOne(id int64, what *invalidation) {
-	s := t.instance.clients.get(id)
+	s := t.instance.clients.Get(id)
 	if s == nil {
 		return
 	}
-	tr := s.tracker.Load()
-	if tr == nil || what.keys != nil && (tr.broadcast != what.broadcast || tr.noLoop && !what.broadcast && what.by == id) {
+	tr := s.Tracker.Load()
+	if tr == nil || what.keys != nil && (tr.Broadcast != what.broadcast || tr.NoLoop && !what.broadcast && what.by == id) {
 		return
 	}
-	to, own := s, s.protocol()
-	if tr.redirect != 0 {
-		to = t.instance.clients.get(tr.redirect)
+	to, own := s, protocol(s)
+	if tr.Redirect != 0 {
+		to = t.instance.clients.Get(tr.Redirect)
 	}
 	if to == nil {
-		tr.broken.Store(true)
-		s.pushSome(func(m *mail) *parcel { return brokenRedirect(m, tr.redirect) })
+		tr.Broken.Store(true)
+		s.PushSome(func(m *client.Mailbox) *client.Parcel { return brokenRedirect(m, tr.Redirect) })
 		return
 	}
-	to.pushSome(func(m *mail) *parcel {
+	to.PushSome(func(m *client.Mailbox) *client.Parcel {
 		switch {
-		case m.protocol != 3 && !(tr.redirect != 0 && m.subscribed):
+		case m.Protocol != 3 && !(tr.Redirect != 0 && m.Subscribed):
 			return nil // who cannot be told has not been told
-		case what.broadcast && m.isTold(what.keys):
+		case what.broadcast && isTold(m, what.keys):
 			return nil
-		case m.protocol == 3:
-			return what.push.inAs(own, 3, func(out *resp.Writer) { what.write(out, own, "invalidate") })
+		case m.Protocol == 3:
+			return what.push.InAs(own, 3, func(out *resp.Writer) { what.write(out, own, "invalidate") })
 		}
-		return what.message.inAs(own, 2, func(out *resp.Writer) { what.write(out, own, "message", invalidated) })
+		return what.message.InAs(own, 2, func(out *resp.Writer) { what.write(out, own, "message", invalidated) })
 	})
 }
 
@@ -597,19 +599,19 @@ const maxTold = 1024
 
 // isTold says whether the client is about to hear that these keys have changed, and notes that it is now. As long as it takes nothing of
 // what waits for it, to hear it once is enough: a key that changes all the time costs nothing for those who do not read.
-func (m *mail) isTold(keys []string) bool {
+func isTold(m *client.Mailbox, keys []string) bool {
 	known := true
 	for _, key := range keys {
-		if m.told[key] {
+		if m.Told[key] {
 			continue
 		}
-		if known = false; len(m.told) >= maxTold {
+		if known = false; len(m.Told) >= maxTold {
 			continue
 		}
-		if m.told == nil {
-			m.told = make(map[string]bool)
+		if m.Told == nil {
+			m.Told = make(map[string]bool)
 		}
-		m.told[key] = true
+		m.Told[key] = true
 	}
 	return known
 }
@@ -617,8 +619,8 @@ func (m *mail) isTold(keys []string) bool {
 // invalidated is the channel on which a client in RESP2 is told.
 const invalidated = "__redis__:invalidate"
 
-func brokenRedirect(m *mail, redirect int64) *parcel {
-	if m.protocol != 3 {
+func brokenRedirect(m *client.Mailbox, redirect int64) *client.Parcel {
+	if m.Protocol != 3 {
 		return nil
 	}
 	var out resp.Writer
@@ -626,7 +628,7 @@ func brokenRedirect(m *mail, redirect int64) *parcel {
 	out.Push(2)
 	out.BulkString("tracking-redir-broken")
 	out.Int(redirect)
-	return &parcel{bytes: out.Bytes()}
+	return &client.Parcel{Bytes: out.Bytes()}
 }
 
 // write writes the message; what stands for everything is in the protocol of the one who tracks, as in Redis.
@@ -653,7 +655,7 @@ func (s *Session) afterTracked() {
 		s.call.Caching = false // though it be refused
 	}
 	s.instance.tracking.send(false)
-	if !s.parked && s.mail.waiting.Load() {
+	if !s.parked && s.Mail.Waiting.Load() {
 		s.takePushes()
 	}
 }

@@ -185,7 +185,7 @@ func TestReadersOfTrackedKeysAreBounded(t *testing.T) {
 	tr.bytes.Store(maxTrackedBytes - 100*readerWorth)
 	told := 0
 	for reader := range 1000 {
-		tr.add([]byte("k"), int64(reader)+c.session.id)
+		tr.add([]byte("k"), int64(reader)+c.session.Id)
 		tr.send(true)
 		told += strings.Count(c.listen(), "invalidate")
 	}
@@ -218,7 +218,7 @@ func TestChangesAreBounded(t *testing.T) {
 	tr := &s.instance.tracking
 	long := strings.Repeat("k", NewSettings().MaxKeySize)
 	for range 2 * maxChangedBytes / NewSettings().MaxKeySize {
-		tr.change(changedKey{key: long, readers: readers{first: c.session.id}})
+		tr.change(changedKey{key: long, readers: readers{first: c.session.Id}})
 	}
 	require.LessOrEqual(t, tr.pending.kept, int64(maxChangedBytes+NewSettings().MaxKeySize+trackedWorth))
 	require.LessOrEqual(t, len(tr.pending.keys), maxChangedBytes/NewSettings().MaxKeySize+2)
@@ -231,7 +231,7 @@ func TestPushesStandBeforeAnotherProtocol(t *testing.T) {
 	for _, call := range []string{"HELLO 2", "RESET"} {
 		s := newStill(t)
 		s.instance.plant((&command.Command{Name: "meanwhile", Run: func(c *command.Call) error {
-			clientOf(c).Push([]byte(invalidate("k")))
+			c.Client.Push([]byte(invalidate("k")))
 			c.Out.Status("OK")
 			return nil
 		}}))
@@ -451,7 +451,7 @@ func (t *tracking) wait() {
 func TestWhoCannotBeToldIsToldOfTheNext(t *testing.T) {
 	s := newStill(t)
 	listener, reader, writer := s.dial(), s.dial(), s.dial()
-	require.Equal(t, "+OK\r\n", reader.say(t, fmt.Sprintf("CLIENT TRACKING ON BCAST REDIRECT %d", listener.session.id)))
+	require.Equal(t, "+OK\r\n", reader.say(t, fmt.Sprintf("CLIENT TRACKING ON BCAST REDIRECT %d", listener.session.Id)))
 	writer.say(t, "SET k 1")
 	require.Contains(t, listener.say(t, "SUBSCRIBE __redis__:invalidate"), "subscribe")
 	writer.say(t, "SET k 2")

@@ -41,7 +41,7 @@ func (s *Session) next() error {
 	}
 	switch {
 	case row == nil && isHTTP(words[0]):
-		s.instance.clientLog.Warn("a client speaks HTTP, and is cut off", "peer", s.peer.Remote)
+		s.instance.clientLog.Warn("a client speaks HTTP, and is cut off", "peer", s.Peer.Remote)
 		s.closing = true
 		return nil
 	case row == nil:
@@ -107,12 +107,6 @@ func (s *Session) makeAgain() error {
 func sessionOf(c *command.Call) *Session {
 	s, _ := c.Session.(*Session)
 	return s
-}
-
-// clientOf is the client whose call it is.
-func clientOf(c *command.Call) *Client {
-	client, _ := c.Client.(*Client)
-	return client
 }
 
 // instanceOf is the instance whose client makes a call.

@@ -1,12 +1,14 @@
 package commands
 
 import (
-	"cellserver/internal/command"
-	"cellserver/internal/resp"
-	"cellserver/internal/store"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"cellserver/internal/client"
+	"cellserver/internal/command"
+	"cellserver/internal/resp"
+	"cellserver/internal/store"
 )
 
 // waits are the sessions that wait, for a time or for another client: CLIENT PAUSE, WAIT, DEBUG SLEEP. They are parked: nothing more
@@ -14,7 +16,7 @@ import (
 type waits struct {
 	mu       sync.Mutex
 	clock    store.Clock
-	sessions map[*Client]wait
+	sessions map[*client.Client]wait
 	timer    *time.Timer
 	next     int64          // instant that the timer is for, Never for none
 	over     bool           // nobody waits any more: the server stops
@@ -43,9 +45,9 @@ func (s *Session) wait(w wait) {
 }
 
 // add has a client wait. It needs the lock.
-func (ws *waits) add(s *Client, w wait) {
-	s.waits.Store(true)
-	s.blocked.Store(true)
+func (ws *waits) add(s *client.Client, w wait) {
+	s.Parked.Store(true)
+	s.Blocked.Store(true)
 	ws.sessions[s] = w
 	if ws.over {
 		ws.release(s, w.reply)
@@ -55,26 +57,26 @@ func (ws *waits) add(s *Client, w wait) {
 }
 
 // release ends a session's wait. It needs the lock.
-func (ws *waits) release(s *Client, reply string) {
+func (ws *waits) release(s *client.Client, reply string) {
 	if ended := ws.sessions[s].ended; ended != nil {
 		ended()
 	}
 	delete(ws.sessions, s)
-	s.blocked.Store(false)
+	s.Blocked.Store(false)
 	if reply == "" {
-		s.deliver(nil, false)
+		s.Deliver(nil, false)
 	} else {
-		s.deliver([][]byte{[]byte(reply)}, false)
+		s.Deliver([][]byte{[]byte(reply)}, false)
 	}
 }
 
 // Waits says that the session waits for something that may never come, so that nobody need keep it once its client has gone. (A
 // pause does end, and the client may only have nothing more to say.)
-func (s *Session) Waits() bool { return s.parked && !s.putOff && s.blocked.Load() }
+func (s *Session) Waits() bool { return s.parked && !s.putOff && s.Blocked.Load() }
 
 // forget is for a session whose connection has gone.
-func (ws *waits) forget(s *Client) {
-	if s.blocked.Load() {
+func (ws *waits) forget(s *client.Client) {
+	if s.Blocked.Load() {
 		ws.mu.Lock()
 		defer ws.mu.Unlock()
 		delete(ws.sessions, s)
@@ -119,7 +121,7 @@ func (ws *waits) tick() {
 }
 
 // unblock ends the wait of a session that is not held by a pause. It is false if there is none.
-func (ws *waits) unblock(s *Client, reply string) bool {
+func (ws *waits) unblock(s *client.Client, reply string) bool {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	w, waits := ws.sessions[s]

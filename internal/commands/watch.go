@@ -1,10 +1,12 @@
 package commands
 
 import (
-	"cellserver/internal/command"
-	"cellserver/internal/store"
 	"slices"
 	"sync"
+
+	"cellserver/internal/client"
+	"cellserver/internal/command"
+	"cellserver/internal/store"
 )
 
 // watches knows who watches which keys. The store tells it of every change while anybody does.
@@ -123,7 +125,7 @@ func (ws *watches) register(s *Session, w *watch) (known bool, err error) {
 	}
 	w.age = ws.ages[k.database]
 	s.watching = append(s.watching, w)
-	s.charge(watchBytes + 2*len(k.key))
+	s.Charge(client.WatchBytes + 2*len(k.key))
 	return false, nil
 }
 
@@ -143,7 +145,7 @@ func (s *Session) unwatch() {
 	}
 	ws.count -= len(s.watching)
 	ws.clients--
-	s.charge(-len(s.watching)*watchBytes - 2*s.watchedBytes)
+	s.Charge(-len(s.watching)*client.WatchBytes - 2*s.watchedBytes)
 	s.watching, s.watchedBytes = nil, 0
 	if len(ws.watchers) == 0 {
 		ws.hearing.tell(forWatches, nil)

@@ -3,7 +3,6 @@
 package commands
 
 import (
-	"cellserver/internal/command"
 	"context"
 	"flag"
 	"fmt"
@@ -18,6 +17,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/command"
 )
 
 // The worst call of each row, and what it costs an event loop. Work is counted, not timed: calls of functions and rounds of loops
@@ -171,7 +172,7 @@ func (w *weighing) settle() {
 	s := w.c.session
 	for w.turns < manyTurns && (s.Owing() || s.Called() || s.Following() > 0 || len(s.Output()) > 0) {
 		if s.parked && !s.Called() {
-			if s.blocked.Load() {
+			if s.Blocked.Load() {
 				return
 			}
 			w.aside = true

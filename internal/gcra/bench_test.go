@@ -3,9 +3,9 @@ package gcra
 import (
 	"testing"
 
-	"cellserver/internal/quota"
-
 	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/quota"
 )
 
 // A clock that moves on, so that no branch is learnt by heart: one call in two finds the bucket full.

@@ -7,10 +7,10 @@ import (
 	"math/big"
 	"testing"
 
-	"cellserver/internal/quota"
-
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"cellserver/internal/quota"
 )
 
 // The contract again, in numbers that have no end. It is written to be read beside the contract, not to be fast:

@@ -6,10 +6,10 @@ import (
 	"os"
 	"testing"
 
-	"cellserver/internal/quota"
-
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"cellserver/internal/quota"
 )
 
 // TestMain asks for more than rapid's 100 cases: the rarest planted fault took some 700 draws to show. The command line

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"cellserver/internal/quota"
-
 	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/quota"
 )
 
 // epoch is where timelines and properties start: a day of 2027, in Unix ns.

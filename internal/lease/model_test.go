@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"cellserver/internal/quota"
-
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"cellserver/internal/quota"
 )
 
 // naive is the contract again, on a map that is looked through from end to end, with sums that have no end and waits that

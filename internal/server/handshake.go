@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"cellserver/internal/commands"
+	"cellserver/internal/client"
 )
 
 // A TLS connection is a client only once hands are shaken: until then it is nobody, has a goroutine of its own, and waits in a room
@@ -183,9 +183,9 @@ func (s *Server) meet(conn net.Conn, h Handshakes) {
 // peer. Then it is the socket; or the event loop puts another Conn in its place, which never waits.
 type wire struct {
 	net.Conn
-	room     *room              // nil once hands are shaken
-	newcomer *commands.Newcomer // for which what arrives is counted
-	waits    atomic.Bool        // for the peer; else it computes, or waits for a processor
+	room     *room            // nil once hands are shaken
+	newcomer *client.Newcomer // for which what arrives is counted
+	waits    atomic.Bool      // for the peer; else it computes, or waits for a processor
 }
 
 // A handshake takes about so much by itself, and four times what it reads: crypto/tls gathers that in buffers that

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"cellserver/internal/client"
 	"cellserver/internal/commands"
 	"cellserver/internal/store/memory"
 	"cellserver/test/certs"
@@ -81,7 +82,7 @@ func TestAHandshakeIsNotCountedWithItsClient(t *testing.T) {
 		t.Cleanup(func() { data.Close() })
 		s := newServerOn(t, transport, data, func(s *commands.Settings) {
 			// enough for a handshake, or a client, and not for both
-			s.Password, s.NewcomerShare = "secret", commands.Share{Bytes: 44 << 10}
+			s.Password, s.NewcomerShare = "secret", client.Share{Bytes: 44 << 10}
 		})
 		var crowded atomic.Bool
 		data.signs = func() { crowded.Store(s.instance.Newcomers().Crowded()) }

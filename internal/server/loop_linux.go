@@ -1,9 +1,6 @@
 package server
 
 import (
-	"cellserver/internal/commands"
-	"cellserver/internal/meter"
-	"cellserver/internal/stats"
 	"context"
 	"errors"
 	"log/slog"
@@ -14,6 +11,11 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"cellserver/internal/client"
+	"cellserver/internal/commands"
+	"cellserver/internal/meter"
+	"cellserver/internal/stats"
 )
 
 // Fastest is the transport where none is asked for.
@@ -177,7 +179,7 @@ func (ls *loops) enroll(conn net.Conn) error {
 	if k.tls != nil {
 		kept += tlsBytes
 	}
-	k.session = ls.instance.Open(commands.Peer{Remote: k.remote, Local: k.local, FD: fd, Kept: kept, Wake: k.wake, Cut: k.cut})
+	k.session = ls.instance.Open(client.Peer{Remote: k.remote, Local: k.local, FD: fd, Kept: kept, Wake: k.wake, Cut: k.cut})
 	k.opened.Store(true)
 	_ = socket.Close() // before the loop knows it: then no other descriptor keeps the connection in the epoll
 	if !l.tell(message{link: k, enter: true}) {

@@ -1,8 +1,6 @@
 package server
 
 import (
-	"cellserver/internal/commands"
-	"cellserver/internal/stats"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -15,6 +13,10 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"cellserver/internal/client"
+	"cellserver/internal/commands"
+	"cellserver/internal/stats"
 )
 
 // threads are the other transport: a goroutine a connection, which may wait wherever it likes.
@@ -52,7 +54,7 @@ func (t *threads) enroll(conn net.Conn) error {
 	if k.socket != conn {
 		kept += tlsBytes
 	}
-	k.session = t.instance.Open(commands.Peer{
+	k.session = t.instance.Open(client.Peer{
 		Remote: address(conn.RemoteAddr(), conn), Local: address(conn.LocalAddr(), conn), FD: descriptor(k.socket), Kept: kept,
 		Wake: k.wake, Cut: k.cut,
 	})

@@ -3,9 +3,9 @@ package window
 import (
 	"testing"
 
-	"cellserver/internal/quota"
-
 	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/quota"
 )
 
 // A clock that moves on, so that no branch is learnt by heart, and a limit that is reached now and then.

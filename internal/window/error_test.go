@@ -6,9 +6,9 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"cellserver/internal/quota"
-
 	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/quota"
 )
 
 // strayed says how a sliding window counter fares on random traffic beside exact logs: one that counts what the counter

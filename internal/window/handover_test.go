@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"testing"
 
-	"cellserver/internal/quota"
-
 	"pgregory.net/rapid"
+
+	"cellserver/internal/quota"
 )
 
 // TestHandOverForgetsNothing: where the period that decides changes, a call is never told of more than a moment before, unless all

@@ -10,9 +10,9 @@ import (
 	"slices"
 	"testing"
 
-	"cellserver/internal/quota"
-
 	"pgregory.net/rapid"
+
+	"cellserver/internal/quota"
 )
 
 // epoch is where timelines and properties start: a day of 2027, in Unix ns.

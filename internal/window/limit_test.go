@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"cellserver/internal/quota"
-
 	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/quota"
 )
 
 func TestNewLimit(t *testing.T) {

@@ -6,10 +6,10 @@ import (
 	"slices"
 	"testing"
 
-	"cellserver/internal/quota"
-
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"cellserver/internal/quota"
 )
 
 // The log once more, for who does not trust running totals: a list of single tokens, each with its instant. It knows

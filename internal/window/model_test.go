@@ -7,10 +7,10 @@ import (
 	"math/big"
 	"testing"
 
-	"cellserver/internal/quota"
-
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"cellserver/internal/quota"
 )
 
 // The contract again, in numbers that have no end and without a formula for time: what is in view at an instant is

@@ -5,10 +5,10 @@ import (
 	"maps"
 	"testing"
 
-	"cellserver/internal/quota"
-
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"cellserver/internal/quota"
 )
 
 // A property draws a case, tries step on it and reports what is wrong. It takes the step as an argument so that its own

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"cellserver/internal/quota"
-
 	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/quota"
 )
 
 // A timeline tells the story of one key. A line is a limit (limit, period), to be used from there on, or a call: when, how

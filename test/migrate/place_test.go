@@ -1,5 +1,7 @@
 package migrate
 
+import "cellserver/internal/client"
+
 import (
 	"context"
 	"net"
@@ -46,15 +48,15 @@ func (p *place) redis() *redis.Client      { return p.dial(p.model.talk) }
 
 // dial connects a client to one end of a pipe, and the server to the other: a real client library, and no socket.
 func (p *place) dial(talk func(net.Conn)) *redis.Client {
-	return client(p.t, &redis.Options{Dialer: func(context.Context, string, string) (net.Conn, error) {
+	return dial(p.t, &redis.Options{Dialer: func(context.Context, string, string) (net.Conn, error) {
 		near, far := net.Pipe()
 		go talk(far)
 		return near, nil
 	}})
 }
 
-// client repeats nothing, and has all the time that a busy machine takes.
-func client(t *testing.T, o *redis.Options) *redis.Client {
+// dial repeats nothing, and has all the time that a busy machine takes.
+func dial(t *testing.T, o *redis.Options) *redis.Client {
 	o.Protocol, o.DisableIdentity, o.MaxRetries, o.ReadTimeout = 2, true, -1, time.Minute
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	c := redis.NewClient(o)
@@ -65,7 +67,7 @@ func client(t *testing.T, o *redis.Options) *redis.Client {
 // talk is cellserver's transport: bytes in, bytes out. No command here is answered later.
 func (p *place) talk(conn net.Conn) {
 	defer conn.Close()
-	session := p.instance.Open(commands.Peer{Remote: "pipe", Local: "pipe", Wake: func() {}, Cut: func() {}})
+	session := p.instance.Open(client.Peer{Remote: "pipe", Local: "pipe", Wake: func() {}, Cut: func() {}})
 	defer session.Close()
 	for input := make([]byte, 64<<10); ; {
 		n, err := conn.Read(input)

@@ -20,7 +20,7 @@ import (
 // The model answers as a redis-server does, and leaves as much behind. No expiry is waited for: what it does when it is
 // set, kept and lost is compared.
 func TestModelIsRedis(t *testing.T) {
-	server := client(t, &redis.Options{Addr: peer.StartRedis(t).Addr})
+	server := dial(t, &redis.Options{Addr: peer.StartRedis(t).Addr})
 	for seed := range uint64(4) {
 		require.NoError(t, server.FlushAll(ctx).Err())
 		assert.Empty(t, disagreement(newPlace(t).redis(), server, program(seed)))
@@ -36,7 +36,7 @@ func TestAWrongModelIsSeen(t *testing.T) {
 		added++
 		return right(e, now, []string{words[0], words[1] + strconv.Itoa(added)})
 	}
-	server := client(t, &redis.Options{Addr: peer.StartRedis(t).Addr})
+	server := dial(t, &redis.Options{Addr: peer.StartRedis(t).Addr})
 	assert.Contains(t, disagreement(p.redis(), server, program(0)), "z")
 }
 
@@ -164,8 +164,8 @@ func (tr traffic) on(rdb *redis.Client) (said []bool) {
 
 // The old ways whose commands cellserver has do on it what they do on Redis.
 func TestUnchangedOnCellserver(t *testing.T) {
-	server := client(t, &redis.Options{Addr: peer.StartRedis(t).Addr})
-	built := client(t, &redis.Options{Addr: peer.Start(t).Addr})
+	server := dial(t, &redis.Options{Addr: peer.StartRedis(t).Addr})
+	built := dial(t, &redis.Options{Addr: peer.Start(t).Addr})
 	for _, tr := range unchanged() {
 		require.NoError(t, server.FlushAll(ctx).Err())
 		require.NoError(t, built.FlushAll(ctx).Err())
@@ -179,7 +179,7 @@ func TestUnchangedOnCellserver(t *testing.T) {
 
 // The others do on the model what they do on Redis.
 func TestOldWaysOnRedis(t *testing.T) {
-	server := client(t, &redis.Options{Addr: peer.StartRedis(t).Addr})
+	server := dial(t, &redis.Options{Addr: peer.StartRedis(t).Addr})
 	for _, tr := range redisOnly() {
 		require.NoError(t, server.FlushAll(ctx).Err())
 		want := tr.on(server)

@@ -14,7 +14,7 @@ import (
 // The scripts of the page decide as the Go that stands for them in the comparisons. They run in one transaction, in which Redis's
 // clock stands still.
 func TestScriptsOfThePage(t *testing.T) {
-	server := client(t, &redis.Options{Addr: peer.StartRedis(t).Addr})
+	server := dial(t, &redis.Options{Addr: peer.StartRedis(t).Addr})
 	for _, s := range scripted() {
 		require.NoError(t, server.FlushAll(ctx).Err())
 		script := code(t, s.script)

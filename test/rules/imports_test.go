@@ -11,7 +11,7 @@ const redcon = "github.com/tidwall/redcon"
 // mayImport says for each package which packages its code imports, its tests aside: those of the project, then those
 // of others. The standard library is free to all. The chain to remember is
 //
-//	quota < gcra, window, lease < store < command < families < commands < server < cmd
+//	quota < gcra, window, lease < store, client < command < families < commands < server < cmd
 //
 // with resp and transcript as leaves at its side. A trailing /... means a package and those below it.
 var mayImport = map[string][]string{
@@ -42,8 +42,10 @@ var mayImport = map[string][]string{
 		"internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/store",
 		"github.com/stretchr/testify/...", "pgregory.net/rapid", "github.com/anishathalye/porcupine",
 	},
-	"internal/stats": {},
+	"internal/stats":  {},
+	"internal/client": {"internal/acl", "internal/option", "internal/resp"},
 	"internal/command": {
+		"internal/client",
 		"internal/quota", "internal/gcra", "internal/store", "internal/resp", "internal/topk", "internal/match", "internal/acl",
 	},
 
@@ -56,16 +58,16 @@ var mayImport = map[string][]string{
 	"internal/commands/keyspace": {"internal/store", "internal/resp", "internal/command", "internal/match"},
 
 	"internal/commands": {
-		"internal/commands/...", "internal/command", "internal/stats",
+		"internal/commands/...", "internal/command", "internal/client", "internal/stats",
 		"internal/quota", "internal/store", "internal/resp", "internal/meter", "internal/match", "internal/acl", "internal/option",
 	},
 	"internal/server": {
-		"internal/commands", "internal/resp", "internal/meter", "internal/option", "internal/stats",
+		"internal/commands", "internal/client", "internal/resp", "internal/meter", "internal/option", "internal/stats",
 		"golang.org/x/sys/unix",
 	},
 	"cmd/cellserver": {
-		"internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/store", "internal/store/memory",
-		"internal/resp", "internal/commands", "internal/server", "internal/meter", "internal/secure", "internal/logging",
+		"internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/store", "internal/store/memory", "internal/resp",
+		"internal/client", "internal/commands", "internal/server", "internal/meter", "internal/secure", "internal/logging",
 		"internal/option",
 		"github.com/spf13/pflag", "github.com/redis/go-redis/v9/...", "golang.org/x/sys/unix", "golang.org/x/term",
 	},
@@ -75,7 +77,7 @@ var mayImport = map[string][]string{
 var layers = [][]string{
 	{"internal/quota"},
 	{"internal/gcra", "internal/window", "internal/lease"},
-	{"internal/store"},
+	{"internal/store", "internal/client"},
 	{"internal/store/memory", "internal/command"},
 	{"internal/commands/limiter", "internal/commands/value", "internal/commands/keyspace"},
 	{"internal/commands"},

@@ -1,9 +1,10 @@
 package keyspace
 
 import (
+	"context"
+
 	"cellserver/internal/command"
 	"cellserver/internal/store"
-	"context"
 )
 
 // Redis's commands on keys, whatever they hold.

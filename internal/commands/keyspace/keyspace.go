@@ -2,11 +2,12 @@
 package keyspace
 
 import (
+	"strconv"
+	"strings"
+
 	"cellserver/internal/command"
 	"cellserver/internal/match"
 	"cellserver/internal/store"
-	"strconv"
-	"strings"
 )
 
 // Family is the commands on keys and databases, whatever they hold. Others want to know what becomes of whole databases.

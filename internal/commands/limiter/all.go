@@ -2,12 +2,13 @@ package limiter
 
 import (
 	"bytes"
+	"hash/maphash"
+
 	"cellserver/internal/command"
 	"cellserver/internal/gcra"
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
 	"cellserver/internal/window"
-	"hash/maphash"
 )
 
 func (l *Family) all() *command.Command {

@@ -2,11 +2,12 @@ package limiter
 
 import (
 	"bytes"
+	"math"
+
 	"cellserver/internal/command"
 	"cellserver/internal/gcra"
 	"cellserver/internal/quota"
 	"cellserver/internal/resp"
-	"math"
 )
 
 // gcraCommand is the command that Redis built and held out of 8.8, after client libraries had learnt it: CL.THROTTLE in other

@@ -1,10 +1,11 @@
 package limiter
 
 import (
+	"time"
+
 	"cellserver/internal/command"
 	"cellserver/internal/lease"
 	"cellserver/internal/quota"
-	"time"
 )
 
 // Leases: a limit on how much is held at once.

@@ -2,14 +2,15 @@
 package limiter
 
 import (
-	"cellserver/internal/command"
-	"cellserver/internal/quota"
-	"cellserver/internal/store"
-	"cellserver/internal/topk"
 	"errors"
 	"slices"
 	"sync/atomic"
 	"time"
+
+	"cellserver/internal/command"
+	"cellserver/internal/quota"
+	"cellserver/internal/store"
+	"cellserver/internal/topk"
 )
 
 // Family are the commands that decide, and what they share: bounds, and which keys are asked about most.

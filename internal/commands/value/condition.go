@@ -2,12 +2,13 @@ package value
 
 import (
 	"bytes"
-	"cellserver/internal/command"
-	"cellserver/internal/store"
 	"encoding/binary"
 	"encoding/hex"
 
 	"github.com/zeebo/xxh3"
+
+	"cellserver/internal/command"
+	"cellserver/internal/store"
 )
 
 // Compare and set, compare and delete: what Redis 8.4 added. A value is compared as a whole, or by its digest, which is short where

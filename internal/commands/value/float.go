@@ -2,12 +2,13 @@ package value
 
 import (
 	"bytes"
-	"cellserver/internal/command"
-	"cellserver/internal/store"
 	"math"
 	"math/big"
 	"slices"
 	"strings"
+
+	"cellserver/internal/command"
+	"cellserver/internal/store"
 )
 
 // Redis counts fractions in C's long double, of 80 bits on the machines that it is used on most: 64 bits of precision, an exponent of

@@ -1,10 +1,11 @@
 package value
 
 import (
+	"math/big"
+
 	"cellserver/internal/command"
 	"cellserver/internal/resp"
 	"cellserver/internal/store"
-	"math/big"
 )
 
 var incrEX = command.Command{

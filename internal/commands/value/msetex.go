@@ -1,10 +1,11 @@
 package value
 
 import (
+	"math"
+
 	"cellserver/internal/command"
 	"cellserver/internal/resp"
 	"cellserver/internal/store"
-	"math"
 )
 
 var mSetEX = command.Command{

@@ -1,10 +1,11 @@
 package value
 
 import (
+	"slices"
+
 	"cellserver/internal/command"
 	"cellserver/internal/resp"
 	"cellserver/internal/store"
-	"slices"
 )
 
 // Redis's commands on values. A throttle key reads as redis-cell's: a string that holds the TAT's digits.

@@ -2,10 +2,11 @@
 package value
 
 import (
+	"strconv"
+
 	"cellserver/internal/command"
 	"cellserver/internal/resp"
 	"cellserver/internal/store"
-	"strconv"
 )
 
 // Commands lists the commands on values, in reading order.

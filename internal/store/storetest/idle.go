@@ -4,10 +4,10 @@ import (
 	"context"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
-
-	"github.com/stretchr/testify/require"
 )
 
 var idleCases = []testCase{

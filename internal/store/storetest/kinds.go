@@ -6,12 +6,12 @@ import (
 	"math"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"cellserver/internal/lease"
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
 	"cellserver/internal/window"
-
-	"github.com/stretchr/testify/require"
 )
 
 var kindCases = []testCase{

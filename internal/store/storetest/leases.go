@@ -9,10 +9,10 @@ import (
 	gosync "sync/atomic"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"cellserver/internal/lease"
 	"cellserver/internal/store"
-
-	"github.com/stretchr/testify/require"
 )
 
 var leaseCases = []testCase{

@@ -5,10 +5,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
-
-	"github.com/stretchr/testify/require"
 )
 
 var noticeCases = []testCase{

@@ -5,9 +5,9 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"cellserver/internal/store"
-
 	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/store"
 )
 
 var scanCases = []testCase{

@@ -10,11 +10,11 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"cellserver/internal/gcra"
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
-
-	"github.com/stretchr/testify/require"
 )
 
 // Run checks that the stores that open makes keep the contract. Each case gets a store of its own, which must be empty

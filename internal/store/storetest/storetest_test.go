@@ -6,10 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	"cellserver/internal/store"
-
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"cellserver/internal/store"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

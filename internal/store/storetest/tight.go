@@ -6,11 +6,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"cellserver/internal/lease"
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
-
-	"github.com/stretchr/testify/require"
 )
 
 var tightCases = []testCase{

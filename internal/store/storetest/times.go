@@ -3,10 +3,10 @@ package storetest
 import (
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
-
-	"github.com/stretchr/testify/require"
 )
 
 var timeCases = []testCase{

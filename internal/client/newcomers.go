@@ -1,4 +1,4 @@
-package commands
+package client
 
 import (
 	"container/list"
@@ -10,10 +10,10 @@ import (
 // means to log in does so at once, and is hardly ever the oldest.
 type Newcomers struct {
 	mu      sync.Mutex
-	most    int64     // bytes
+	Most    int64     // bytes
 	bytes   int64     // of those that stay
 	leaving int64     // of those that were cut and are still there
-	all     list.List // of *Newcomer that stay, the oldest first
+	All     list.List // of *Newcomer that stay, the oldest first
 	cut     int64     // how many were
 }
 
@@ -41,7 +41,7 @@ func (ns *Newcomers) Enter(bytes int, idle func() bool, end func()) *Newcomer {
 func (ns *Newcomers) enter(n *Newcomer) (cut []*Newcomer) {
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
-	n.at = ns.all.PushBack(n)
+	n.at = ns.All.PushBack(n)
 	ns.bytes += n.bytes
 	return ns.fit(n)
 }
@@ -73,9 +73,9 @@ func (ns *Newcomers) add(n *Newcomer, bytes int64) (cut []*Newcomer) {
 
 // fit takes the oldest out until the others are within the bound: the one that enters last. It needs the lock.
 func (ns *Newcomers) fit(enters *Newcomer) (cut []*Newcomer) {
-	for ns.bytes > ns.most && ns.all.Len() > 0 {
+	for ns.bytes > ns.Most && ns.All.Len() > 0 {
 		n := ns.oldest(enters)
-		ns.all.Remove(n.at)
+		ns.All.Remove(n.at)
 		n.at = nil
 		ns.bytes -= n.bytes
 		ns.leaving += n.bytes
@@ -89,7 +89,7 @@ func (ns *Newcomers) fit(enters *Newcomer) (cut []*Newcomer) {
 // It needs the lock, and that there are some.
 func (ns *Newcomers) oldest(enters *Newcomer) *Newcomer {
 	found := enters
-	for at := ns.all.Front(); at != nil; at = at.Next() {
+	for at := ns.All.Front(); at != nil; at = at.Next() {
 		n := at.Value.(*Newcomer)
 		switch {
 		case n == enters:
@@ -113,7 +113,7 @@ func (n *Newcomer) Leave() {
 	case n.at == nil:
 		ns.leaving -= n.bytes
 	default:
-		ns.all.Remove(n.at)
+		ns.All.Remove(n.at)
 		ns.bytes -= n.bytes
 	}
 	n.at, n.left = nil, true
@@ -122,7 +122,7 @@ func (n *Newcomer) Leave() {
 // limit changes the bound.
 func (ns *Newcomers) limit(most int64) {
 	ns.mu.Lock()
-	ns.most = most
+	ns.Most = most
 	cut := ns.fit(nil)
 	ns.mu.Unlock()
 	for _, oldest := range cut {
@@ -130,8 +130,8 @@ func (ns *Newcomers) limit(most int64) {
 	}
 }
 
-// count is how many bytes are kept for all that are there, and how many were cut.
-func (ns *Newcomers) count() (bytes, cut int64) {
+// Count is how many bytes are kept for all that are there, and how many were cut.
+func (ns *Newcomers) Count() (bytes, cut int64) {
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
 	return ns.bytes + ns.leaving, ns.cut
@@ -141,28 +141,28 @@ func (ns *Newcomers) count() (bytes, cut int64) {
 func (ns *Newcomers) Crowded() bool {
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
-	return ns.leaving > ns.most/8
+	return ns.leaving > ns.Most/8
 }
 
 // Keep counts bytes more that the transport keeps for the connection; false if it is to do without, for a newcomer.
 func (c *Client) Keep(bytes int) bool {
-	if c.newcomer != nil {
+	if c.Newcomer != nil {
 		return false
 	}
-	c.charge(bytes)
+	c.Charge(bytes)
 	return true
 }
 
-// enterNewcomers is for a session that has to log in; leaveNewcomers for one that has, or is over.
-func (c *Client) enterNewcomers() {
-	if c.newcomer == nil {
-		c.newcomer = c.among.newcomers.Enter(int(c.holds.Load()), nil, c.peer.Cut)
+// EnterNewcomers is for a session that has to log in; leaveNewcomers for one that has, or is over.
+func (c *Client) EnterNewcomers() {
+	if c.Newcomer == nil {
+		c.Newcomer = c.Among.Newcomers.Enter(int(c.Holds.Load()), nil, c.Peer.Cut)
 	}
 }
 
-func (c *Client) leaveNewcomers() {
-	if c.newcomer != nil {
-		c.newcomer.Leave()
-		c.newcomer = nil
+func (c *Client) LeaveNewcomers() {
+	if c.Newcomer != nil {
+		c.Newcomer.Leave()
+		c.Newcomer = nil
 	}
 }

@@ -1,4 +1,4 @@
-package commands
+package client
 
 import (
 	"errors"
@@ -53,98 +53,98 @@ func (s Share) String() string {
 // of is the bound in bytes, where there are so many bytes of memory.
 func (s Share) of(all int64) int64 {
 	if s.Percent > 0 && all > 0 {
-		return max(all/100*s.Percent, leastShare)
+		return max(all/100*s.Percent, LeastShare)
 	}
 	return s.Bytes
 }
 
 // What clients may hold by default.
 const (
-	leastShare = 4 << 20 // of little memory, too: some client has to get in, to set it right
-	// clientPercent is a quarter: with as much of keys, and as much again of what the collector has not taken yet, it fits.
-	clientPercent = 25
+	LeastShare = 4 << 20 // of little memory, too: some client has to get in, to set it right
+	// ClientPercent is a quarter: with as much of keys, and as much again of what the collector has not taken yet, it fits.
+	ClientPercent = 25
 	// newcomers have a sixteenth of maxmemory, or so many bytes without one.
 	newcomersPart  = 16
 	newcomersBytes = 16 << 20
 )
 
-// setMaxMemory changes what clients may hold together: percent are of maxmemory, or without one of the memory of the
+// SetMaxMemory changes what clients may hold together: percent are of maxmemory, or without one of the memory of the
 // machine, or of the container.
-func (c *clients) setMaxMemory(s Share) { c.holdings.limit.Store(&s) }
+func (c *Registry) SetMaxMemory(s Share) { c.Holdings.limit.Store(&s) }
 
-// setMaxMemoryUnauthenticated changes what may be kept for those who have not logged in. Percent are as above.
-func (c *clients) setMaxMemoryUnauthenticated(s Share) { c.newcomersLimit.Store(&s) }
+// SetMaxMemoryUnauthenticated changes what may be kept for those who have not logged in. Percent are as above.
+func (c *Registry) SetMaxMemoryUnauthenticated(s Share) { c.newcomersLimit.Store(&s) }
 
-// share works the bounds out: they depend on maxmemory, 0 if there is none, and on the memory that there is.
-func (c *clients) share(maxMemory, there int64) {
+// Share works the bounds out: they depend on maxmemory, 0 if there is none, and on the memory that there is.
+func (c *Registry) Share(maxMemory, there int64) {
 	all := maxMemory
 	if all == 0 {
 		all = there
 	}
-	h := &c.holdings
-	h.most.Store(h.limit.Load().of(all))
-	h.vain.Store(false)
-	c.bound(h.bytes.Load())
+	h := &c.Holdings
+	h.Most.Store(h.limit.Load().of(all))
+	h.Vain.Store(false)
+	c.Bound(h.Bytes.Load())
 	switch s := *c.newcomersLimit.Load(); {
 	case !s.Auto:
-		c.newcomers.limit(s.of(all))
+		c.Newcomers.limit(s.of(all))
 	case maxMemory > 0:
-		c.newcomers.limit(max(maxMemory/newcomersPart, newcomersBytes/16))
+		c.Newcomers.limit(max(maxMemory/newcomersPart, newcomersBytes/16))
 	default:
-		c.newcomers.limit(newcomersBytes)
+		c.Newcomers.limit(newcomersBytes)
 	}
 }
 
-// shareKind is the kind of option that is a Share.
-type shareKind struct {
-	to   *Share
-	auto bool // it may be auto, and then not 0
+// ShareKind is the kind of option that is a Share.
+type ShareKind struct {
+	To   *Share
+	Auto bool // it may be auto, and then not 0
 }
 
-func (k shareKind) parse(text string) (Share, error) {
-	if k.auto && text == "auto" {
+func (k ShareKind) parse(text string) (Share, error) {
+	if k.Auto && text == "auto" {
 		return Share{Auto: true}, nil
 	}
 	s, err := ParseShare(text)
-	if err == nil && k.auto && s == (Share{}) {
+	if err == nil && k.Auto && s == (Share{}) {
 		err = errors.New("argument must not be 0")
 	}
 	return s, err
 }
 
-func (k shareKind) Set(text string) error {
+func (k ShareKind) Set(text string) error {
 	s, err := k.parse(text)
 	if err != nil {
 		return errors.New("it must be a size, written like 65536, 512kb, 64mb or 1gb, or percent such as 25%")
 	}
-	*k.to = s
+	*k.To = s
 	return nil
 }
 
-func (k shareKind) Refuse(text string) error {
+func (k ShareKind) Refuse(text string) error {
 	_, err := k.parse(text)
 	return err
 }
 
-func (k shareKind) String() string {
-	if k.to.Percent == 0 && !k.to.Auto {
-		return option.FormatSize(int(k.to.Bytes))
+func (k ShareKind) String() string {
+	if k.To.Percent == 0 && !k.To.Auto {
+		return option.FormatSize(int(k.To.Bytes))
 	}
-	return k.to.String()
+	return k.To.String()
 }
 
-func (k shareKind) Show() string { return k.to.String() }
-func (k shareKind) Type() string { return "size" }
-func (k shareKind) Range() string {
-	if k.auto {
+func (k ShareKind) Show() string { return k.To.String() }
+func (k ShareKind) Type() string { return "size" }
+func (k ShareKind) Range() string {
+	if k.Auto {
 		return "auto, a size, 1% to 100%"
 	}
 	return "a size, 0% to 100%"
 }
 
-// memoryThere is the memory of the machine, or of the container if that may use less; 0 where the system does not tell.
-func memoryThere() int64 {
-	there, container := systemBytes(), ContainerMemory()
+// MemoryThere is the memory of the machine, or of the container if that may use less; 0 where the system does not tell.
+func MemoryThere() int64 {
+	there, container := SystemBytes(), ContainerMemory()
 	if container > 0 && (container < there || there == 0) {
 		return container
 	}
@@ -166,8 +166,8 @@ func ContainerMemory() (bytes int64) {
 	return bytes
 }
 
-// systemBytes is the memory of the machine, 0 where the system does not tell.
-func systemBytes() (bytes int64) {
+// SystemBytes is the memory of the machine, 0 where the system does not tell.
+func SystemBytes() (bytes int64) {
 	info, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
 		return 0
