@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"cellserver/internal/client"
 	"fmt"
 	"strings"
 	"testing"
@@ -143,4 +144,21 @@ func TestHearsKeys(t *testing.T) {
 	} {
 		require.Equal(t, hears, hearsKeys(pattern, true), pattern)
 	}
+}
+
+// What a call does after one that was made beside the loop is its own event, although the goroutine of the other has not ended yet.
+func TestTheCallAfterOneBesideTheLoopHasItsOwnEvents(t *testing.T) {
+	s := newStill(t)
+	s.instance.inTurn = -1 // transactions are made beside the loop
+	listener, ended := s.dial(), make(chan struct{})
+	c := &caller{woken: make(chan struct{}, 1), wasCut: make(chan struct{})}
+	c.session = s.instance.Open(client.Peer{Wake: func() { c.wake(); <-ended }, Cut: func() {}})
+	defer close(ended)
+	listener.say(t, "CONFIG SET notify-keyspace-events EA")
+	listener.say(t, "PSUBSCRIBE *")
+	require.NoError(t, c.Send([]byte("MULTI\r\nDEL k\r\nEXEC\r\n")))
+	require.NoError(t, c.Send([]byte("SET k v\r\n")))
+	line, err := listener.Receive(0)
+	require.NoError(t, err)
+	require.Equal(t, `["pmessage", "*", "__keyevent@0__:set", "k"]`, line)
 }

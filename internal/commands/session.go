@@ -331,9 +331,8 @@ func (s *Session) runSlow(call *command.Call, b *besideLoop, row *command.Comman
 		return // the client has gone, and what it held with it
 	}
 	defer s.instance.leaveSlow()
-	s.instance.slowCalls.Store(s.Id, call)
-	defer s.instance.slowCalls.Delete(s.Id)
 	defer b.delivered()
+	s.instance.slowCalls.Store(s.Id, call)
 	call.View.Begin()
 	if err := s.tryRun(call, row, run); err != nil {
 		call.Out.Pieces() // which nobody wants
@@ -342,6 +341,8 @@ func (s *Session) runSlow(call *command.Call, b *besideLoop, row *command.Comman
 	s.instance.countFound(call)
 	s.instance.tracking.send(true)
 	s.ChargeAside(-b.words)
+	// Before the reply: the next call may be made as soon as it is there, and its changes are not this one's.
+	s.instance.slowCalls.Delete(s.Id)
 	s.DeliverAnd(call.Out.Pieces(), call.Last, call.Then)
 }
 
