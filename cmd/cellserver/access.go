@@ -32,9 +32,9 @@ func (c *config) settlePassword() (err error) {
 	hasDefault := slices.ContainsFunc(settings.Users, func(user []string) bool { return user[0] == "default" })
 	switch {
 	case c.access.aclFile != "" && len(settings.Users) > 0:
-		return errors.New("there are users by --user and in --aclfile: they are in one place or in the other")
+		return errors.New("--user and --aclfile cannot be used together")
 	case settings.Password != "" && (c.access.aclFile != "" || hasDefault):
-		return errors.New("the rules of the user default, by --aclfile or --user, say what its password is, so --requirepass would mean nothing")
+		return errors.New("--requirepass has no effect if --aclfile or --user defines the user default: set its password there")
 	}
 	return nil
 }
@@ -46,7 +46,7 @@ func (a *access) readPassword(given string) (string, error) {
 	case a.passwordFile == "":
 		return given, nil
 	case given != "":
-		return "", errors.New("there is a password by --requirepass and by --requirepass-file: one of them is enough")
+		return "", errors.New("--requirepass and --requirepass-file cannot be used together")
 	}
 	text, err := readBounded(a.passwordFile, longest)
 	if err != nil {

@@ -72,13 +72,13 @@ func parseClientOptions(args []string) (*clientOptions, error) {
 	f.SortFlags = false
 	f.SetInterspersed(false) // what follows the command is its own, -1 among it
 	f.StringVarP(&o.host, "host", "h", "127.0.0.1", "address of the server")
-	f.IntVarP(&o.port, "port", "p", portOf("PORT"), "TCP port of the server; by default what "+prefix+"PORT says")
+	f.IntVarP(&o.port, "port", "p", portOf("PORT"), "TCP port of the server; by default from "+prefix+"PORT")
 	f.StringVarP(&o.socket, "socket", "s", "", "path of the server's Unix socket, instead of -h and -p")
-	f.StringVarP(&o.password, "pass", "a", "", "password; by default what the environment's REDISCLI_AUTH says, or else "+prefix+"REQUIREPASS, or the file that "+prefix+"REQUIREPASS_FILE names")
+	f.StringVarP(&o.password, "pass", "a", "", "password; by default from the environment: REDISCLI_AUTH, "+prefix+"REQUIREPASS, or the file "+prefix+"REQUIREPASS_FILE")
 	f.IntVarP(&o.database, "db", "n", 0, "number of the database")
-	f.BoolVarP(&o.resp3, "resp3", "3", false, "speak RESP3, which tells maps and sets from arrays")
-	f.BoolVarP(&o.raw, "raw", "r", false, "print replies bare, as is done when stdout is no terminal")
-	f.BoolVar(&o.human, "no-raw", false, "print replies with their types, as is done on a terminal")
+	f.BoolVarP(&o.resp3, "resp3", "3", false, "use RESP3, which distinguishes maps and sets from arrays")
+	f.BoolVarP(&o.raw, "raw", "r", false, "print replies without types, the default if stdout is not a terminal")
+	f.BoolVar(&o.human, "no-raw", false, "print replies with types, the default on a terminal")
 	shakeHands := o.defineTLS(f)
 	f.Usage = func() { fmt.Printf(clientUsage, f.FlagUsages()) }
 	if err := f.Parse(args); err != nil {
@@ -99,7 +99,7 @@ func parseClientOptions(args []string) (*clientOptions, error) {
 	case o.database < 0:
 		return nil, fmt.Errorf("-n %d: must not be negative", o.database)
 	case o.raw && o.human:
-		return nil, errors.New("-r (--raw) and --no-raw ask for opposites: give one")
+		return nil, errors.New("-r (--raw) and --no-raw contradict each other: give one")
 	}
 	return o, nil
 }
@@ -108,13 +108,13 @@ func parseClientOptions(args []string) (*clientOptions, error) {
 func (o *clientOptions) defineTLS(f *pflag.FlagSet) (shakeHands func() error) {
 	var wanted bool
 	var trust secure.Client
-	f.BoolVar(&wanted, "tls", false, "speak TLS; -p is by default what "+prefix+"TLS_PORT says")
-	f.StringVar(&trust.CACert, "cacert", "", "PEM file of authorities that the server's certificate may come from; the system's without")
+	f.BoolVar(&wanted, "tls", false, "use TLS; -p is by default from "+prefix+"TLS_PORT")
+	f.StringVar(&trust.CACert, "cacert", "", "PEM file of trusted authorities; the system's by default")
 	f.StringVar(&trust.CACertDir, "cacertdir", "", "directory of such files")
-	f.StringVar(&trust.Cert, "cert", "", "PEM file of a certificate to show the server")
+	f.StringVar(&trust.Cert, "cert", "", "PEM file of the client's certificate")
 	f.StringVar(&trust.Key, "key", "", "PEM file of its key")
-	f.StringVar(&trust.ServerName, "sni", "", "name that the server's certificate has to be for, instead of the address")
-	f.BoolVar(&trust.Insecure, "insecure", false, "take whatever certificate the server shows")
+	f.StringVar(&trust.ServerName, "sni", "", "the server's name in its certificate, if it is not the address")
+	f.BoolVar(&trust.Insecure, "insecure", false, "accept any certificate of the server")
 	return func() (err error) {
 		if os.Getenv(prefix+"PORT") == "0" && !slices.ContainsFunc([]string{"host", "port", "socket", "tls"}, f.Changed) {
 			wanted = o.ownServer(&trust)
@@ -168,14 +168,16 @@ func passwordOfServer() string {
 	return password
 }
 
-const clientUsage = `cellserver cli sends commands to a running cellserver, or to any server that speaks the Redis protocol, as redis-cli does.
+const clientUsage = `cellserver cli sends commands to a running cellserver, or to any server that speaks the Redis
+protocol, as redis-cli does.
 
-Usage: cellserver cli [options] [COMMAND [word ...]]
+Usage: cellserver cli [options] [COMMAND [argument ...]]
 
 %s      --help            print this
 
-Without COMMAND it asks for commands on a terminal (quit, exit or Ctrl-D to leave), and else takes one from each line of
-stdin. The exit status is 1 if a command was answered with an error, or the server did not answer; else 0.
+Without COMMAND, it reads commands from the terminal (quit, exit or Ctrl-D to leave), or one from
+each line of stdin. The exit status is 1 if a command got an error reply or the server did not
+answer, and 0 otherwise.
 
 Examples:
   cellserver cli PING

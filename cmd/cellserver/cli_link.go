@@ -196,11 +196,11 @@ func (l *link) noHandshake(err error) error {
 	case errors.As(err, &plain):
 		return fmt.Errorf("%s does not speak TLS: is it the plain port?", l.address)
 	case errors.Is(err, net.ErrClosed):
-		return fmt.Errorf("%s has not shaken hands within %v: does it speak TLS there?", l.address, l.patience)
+		return fmt.Errorf("no TLS handshake with %s within %v: does it speak TLS there?", l.address, l.patience)
 	case isEnd(err):
-		return fmt.Errorf("%s closed the connection instead of shaking hands: does it speak TLS there?", l.address)
+		return fmt.Errorf("%s closed the connection during the TLS handshake: does it speak TLS there?", l.address)
 	}
-	return fmt.Errorf("no TLS with %s: %w. --cacert says whom to trust, --sni the server's name, --cert and --key who you are",
+	return fmt.Errorf("no TLS with %s: %w. --cacert names the trusted authority, --sni the server's name, --cert and --key the client certificate",
 		l.address, err)
 }
 
@@ -223,7 +223,7 @@ func (l *link) explain(err error) error {
 	case l.secure != nil && strings.Contains(err.Error(), "remote error: tls: "): // with TLS 1.3 the server says so after the handshake
 		return l.noHandshake(err)
 	case isEnd(err):
-		return fmt.Errorf("%s closed the connection before its reply was whole: the command may have been carried out", l.address)
+		return fmt.Errorf("%s closed the connection before its reply was complete: the command may have been executed", l.address)
 	}
 	return fmt.Errorf("%s does not answer in the Redis protocol: is it another kind of server? (%w)", l.address, err)
 }

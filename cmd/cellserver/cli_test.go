@@ -39,7 +39,7 @@ func TestClientOptions(t *testing.T) {
 		"-p x PING":   `invalid argument "x" for "-p, --port" flag`,
 		"-n -1":       "-n -1: must not be negative",
 		"--nosuch":    "unknown flag: --nosuch; see cellserver cli --help",
-		"-r --no-raw": "ask for opposites",
+		"-r --no-raw": "contradict each other",
 	} {
 		_, err := parseClientOptions(strings.Fields(args))
 		require.ErrorContains(t, err, says)
@@ -207,7 +207,7 @@ func TestCallIsNotRepeated(t *testing.T) {
 			_, _ = io.WriteString(conn, "+PONG\r\n")
 		})
 	_, err := l.do([]string{"CL.THROTTLE"})
-	require.ErrorContains(t, err, "closed the connection before its reply was whole")
+	require.ErrorContains(t, err, "closed the connection before its reply was complete")
 	r, err := l.do([]string{"PING"})
 	require.NoError(t, err)
 	assert.Equal(t, "PONG", string(r.text))

@@ -102,7 +102,7 @@ line wins.
 Examples:
   cellserver                                              on 127.0.0.1:6379
   cellserver --unixsocket /run/cellserver.sock --port 0   on a Unix socket only
-  cellserver --bind '* -::*' --protected-mode no          for everybody who can reach this machine
+  cellserver --bind '* -::*' --protected-mode no          for every peer that can reach it
 `, prefix, c.options.Usage(width))
 }
 
@@ -137,7 +137,7 @@ func (c *config) fitFiles(warn func(message string, args ...any)) {
 func (c *config) warn(log *slog.Logger) {
 	c.fitFiles(log.Warn)
 	for _, name := range c.unknown {
-		log.Warn("the environment has an unknown option", "name", name)
+		log.Warn("unknown option in the environment", "name", name)
 	}
 }
 

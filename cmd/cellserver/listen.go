@@ -101,7 +101,7 @@ func listenTCP(n *network, address string, port int) (net.Listener, error) {
 	case errors.Is(err, fs.ErrPermission):
 		return nil, fmt.Errorf("cannot listen on %s: no permission; ports below 1024 are for root, --port chooses another", full)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return nil, fmt.Errorf("cannot listen on %s: this machine does not have that address; write --bind -%s if it need not", full, host)
+		return nil, fmt.Errorf("cannot listen on %s: this machine does not have that address; write --bind -%s if it may be missing", full, host)
 	}
 	return nil, fmt.Errorf("cannot listen on %s: %w", full, err)
 }
@@ -151,11 +151,11 @@ func listenUnix(path, perm string) (net.Listener, error) {
 
 func removeStale(path string) error {
 	if info, err := os.Lstat(path); err != nil || info.Mode().Type() != fs.ModeSocket {
-		return errors.New("there is a file that is no socket; --unixsocket chooses another path")
+		return errors.New("the file is not a socket; --unixsocket chooses another path")
 	}
 	if conn, err := net.Dial("unix", path); err == nil {
 		conn.Close()
-		return errors.New("somebody listens on it, perhaps another cellserver; --unixsocket chooses another path")
+		return errors.New("another process listens on it, perhaps another cellserver; --unixsocket chooses another path")
 	} else if !errors.Is(err, syscall.ECONNREFUSED) {
 		return err
 	}

@@ -96,7 +96,7 @@ func run(args []string) error {
 	select {
 	case <-ctx.Done():
 		stop() // from here on a second signal ends the process at once
-		log.Info("stopping: clients get their replies first", "timeout", inSeconds(c.shutdownTimeout))
+		log.Info("shutting down: draining clients", "timeout", inSeconds(c.shutdownTimeout))
 	case err = <-failed:
 	}
 	return errors.Join(err, shutDown(srv, inSeconds(c.shutdownTimeout), log))
@@ -134,7 +134,7 @@ func shutDown(srv *server.Server, timeout time.Duration, log *slog.Logger) error
 	defer cancel()
 	err := srv.Shutdown(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
-		log.Warn("stopped before every client had taken its replies", "timeout", timeout)
+		log.Warn("shut down before all clients had read their replies", "timeout", timeout)
 		return nil
 	}
 	log.Info("stopped")

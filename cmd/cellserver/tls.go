@@ -118,7 +118,7 @@ func (c *config) reload(hangUps <-chan os.Signal, done <-chan struct{}, say func
 		case err != nil:
 			c.tls.warn("SIGHUP: the TLS configuration stays as it was", "error", err)
 		case c.tls.port != 0:
-			say("SIGHUP: the TLS certificates are read anew")
+			say("SIGHUP: TLS certificates reloaded")
 		}
 	}
 }

@@ -49,11 +49,11 @@ func (l *loop) recover(failure error) bool {
 		l.renewed = true
 		l.closeEpoll()
 		if again = l.openEpoll(); again == nil {
-			l.log.Error("an event loop had to be given another epoll", "error", failure)
+			l.log.Error("epoll failed: the event loop continues with a new one", "error", failure)
 			return true
 		}
 	}
-	l.log.Error("an event loop ended, and its connections with it", "error", failure, "again", again)
+	l.log.Error("epoll failed: the event loop ended and closed its connections", "error", failure, "again", again)
 	l.end()
 	return false
 }

@@ -169,7 +169,7 @@ func (s *Server) meet(conn net.Conn, h Handshakes) {
 		defer time.AfterFunc(h.Timeout, func() { conn.Close() }).Stop()
 		secured, err := w.shakeHands(h.Config())
 		if err != nil {
-			s.log.Debug("no TLS handshake", "peer", conn.RemoteAddr(), "error", err)
+			s.log.Debug("TLS handshake failed", "peer", conn.RemoteAddr(), "error", err)
 			conn.Close()
 			return
 		}

@@ -390,7 +390,7 @@ func (k *link) enter() {
 	}
 	k.events = unix.EPOLLIN
 	if err := l.add(k.fd, k.events); err != nil {
-		l.log.Warn("a connection could not be watched", "peer", k.remote, "error", err)
+		l.log.Warn("cannot register a connection with epoll", "peer", k.remote, "error", err)
 		k.close()
 		return
 	}
@@ -512,7 +512,7 @@ func (k *link) cutOff(least int) bool {
 		return false
 	}
 	l.instance.CountOutputCut()
-	l.log.Warn("a client reads its replies too slowly, and is cut off", "peer", k.remote, "bytes", waiting)
+	l.log.Warn("disconnected a client that reads its replies too slowly", "peer", k.remote, "bytes", waiting)
 	k.close()
 	return true
 }

@@ -218,7 +218,7 @@ func (s *Server) refusal(conn net.Conn) string {
 	switch {
 	case s.protected && !s.instance.Closed() && !isLocal(conn.RemoteAddr()):
 		s.warned.Do(func() {
-			s.log.Warn("protected mode refuses peers that are not on this machine, as there is no password: --requirepass sets one, --protected-mode no lets them in, --bind keeps them away",
+			s.log.Warn("protected mode refused a peer on another machine: set a password with --requirepass, accept every peer with --protected-mode no, or restrict --bind",
 				"peer", conn.RemoteAddr())
 		})
 		return denied

@@ -230,10 +230,10 @@ func TestServersThatFail(t *testing.T) {
 		lines []string
 		says  string
 	}{
-		{[]string{}, "closed the connection before its reply was whole"},
-		{[]string{noHello}, "closed the connection before its reply was whole"},
-		{[]string{noHello, "*2\r\n:1\r\n$10\r\nhalf"}, "closed the connection before its reply was whole"},
-		{[]string{noHello, "$10"}, "closed the connection before its reply was whole"},
+		{[]string{}, "closed the connection before its reply was complete"},
+		{[]string{noHello}, "closed the connection before its reply was complete"},
+		{[]string{noHello, "*2\r\n:1\r\n$10\r\nhalf"}, "closed the connection before its reply was complete"},
+		{[]string{noHello, "$10"}, "closed the connection before its reply was complete"},
 		{[]string{"HTTP/1.1 400 Bad Request\r\n\r\n"}, "does not answer in the Redis protocol"},
 		{[]string{noHello, "SSH-2.0\r\n"}, "does not answer in the Redis protocol"},
 		{[]string{noHello, "*1\r\n?\r\n"}, "does not answer in the Redis protocol"},

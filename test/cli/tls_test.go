@@ -42,14 +42,14 @@ func TestTLS(t *testing.T) {
 
 	at := "127.0.0.1:" + port
 	for says, args := range map[string][]string{
-		"are for TLS: give --tls, too":                              {"--cacert", a.File, "PING"},
-		"--key is not given: name a PEM file":                       {"--tls", "--cert", me.Cert, "PING"},
-		"--cacert: stat /nosuch: no such file or directory":         {"--tls", "--cacert", "/nosuch", "PING"},
-		"no TLS with " + at + ": tls: failed to verify certificate": {"-p", port, "--tls", "--cert", me.Cert, "--key", me.Key, "PING"},
-		"certificate is valid for localhost, not elsewhere":         with("--sni", "elsewhere", "PING"),
-		"certificate required. --cacert says whom to trust":         {"-p", port, "--tls", "--cacert", a.File, "PING"},
-		plain.Addr + " does not speak TLS: is it the plain port?":   {"-p", strconv.Itoa(plain.Port), "--tls", "--insecure", "PING"},
-		at + " closed the connection before its reply was whole":    {"-p", port, "PING"},
+		"are for TLS: give --tls, too":                               {"--cacert", a.File, "PING"},
+		"--key is not given: name a PEM file":                        {"--tls", "--cert", me.Cert, "PING"},
+		"--cacert: stat /nosuch: no such file or directory":          {"--tls", "--cacert", "/nosuch", "PING"},
+		"no TLS with " + at + ": tls: failed to verify certificate":  {"-p", port, "--tls", "--cert", me.Cert, "--key", me.Key, "PING"},
+		"certificate is valid for localhost, not elsewhere":          with("--sni", "elsewhere", "PING"),
+		"certificate required. --cacert names the trusted authority": {"-p", port, "--tls", "--cacert", a.File, "PING"},
+		plain.Addr + " does not speak TLS: is it the plain port?":    {"-p", strconv.Itoa(plain.Port), "--tls", "--insecure", "PING"},
+		at + " closed the connection before its reply was complete":  {"-p", port, "PING"},
 	} {
 		got := run(t, ours(args...), "")
 		assert.Equal(t, 1, got.status, says)

@@ -45,14 +45,14 @@ func TestUnixSocketPaths(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, os.FileMode(0o700), info.Mode().Perm())
 
-	assert.Contains(t, refusesToStart(t, "--port", "0", "--unixsocket", path), "somebody listens on it")
+	assert.Contains(t, refusesToStart(t, "--port", "0", "--unixsocket", path), "another process listens on it")
 	conn, err := net.Dial("unix", path)
 	require.NoError(t, err, "the first server still listens there")
 	conn.Close()
 
 	file := filepath.Join(dir, "file")
 	require.NoError(t, os.WriteFile(file, []byte("mine"), 0o600))
-	assert.Contains(t, refusesToStart(t, "--port", "0", "--unixsocket", file), "a file that is no socket")
+	assert.Contains(t, refusesToStart(t, "--port", "0", "--unixsocket", file), "the file is not a socket")
 	assert.FileExists(t, file)
 	assert.Contains(t, refusesToStart(t, "--port", "0", "--unixsocket", filepath.Join(dir, "nosuch", "x")), "no such file or directory")
 	assert.Contains(t, refusesToStart(t, "--port", "0"), "nothing to listen on")
@@ -76,7 +76,7 @@ func TestLogFile(t *testing.T) {
 		assert.Equal(t, "INFO", entry.Level)
 		said = append(said, entry.Msg)
 	}
-	assert.Equal(t, []string{"listening", "stopping: clients get their replies first", "stopped"}, said)
+	assert.Equal(t, []string{"listening", "shutting down: draining clients", "stopped"}, said)
 }
 
 // --help explains, on standard output, and is no failure.
