@@ -10,7 +10,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: run
-run: build ## build, and start on 127.0.0.1:6379 (ARGS="--port 7000" passes options on)
+run: build ## build, and start on 127.0.0.1:6379 (ARGS="--port 7000" passes options)
 	./bin/cellserver $(ARGS)
 
 .PHONY: build
@@ -37,11 +37,11 @@ test-race: test-servers ## run every test with the race detector
 	$(GOTEST) -race ./...
 
 .PHONY: test-plain
-test-plain: test-servers ## run without the race detector what is another test there: memory is the store's own, times mean something
+test-plain: test-servers ## run the tests that differ without the race detector, such as those of memory
 	$(GOTEST) ./internal/store/memory ./internal/commands ./bench/limiters ./test/hostile
 
 .PHONY: test-transports
-test-transports: test-servers ## run what a transport matters for with goroutines, over TLS, and with both
+test-transports: test-servers ## run the tests that depend on the transport: with goroutines, over TLS, and with both
 	CELLSERVER_TRANSPORT=goroutines $(GOTEST) -race ./test/integration ./test/hostile
 	CELLSERVER_TEST_TLS=yes $(GOTEST) -race ./test/integration ./test/hostile
 	CELLSERVER_TEST_TLS=yes CELLSERVER_TRANSPORT=goroutines $(GOTEST) -race ./test/integration
@@ -51,14 +51,14 @@ test-transports: test-servers ## run what a transport matters for with goroutine
 # What is asked of a redis-server too is a matter of commands: on another transport it reaches no line of the server that the
 # tests above do not, but where clients hear of one another.
 .PHONY: test-long
-test-long: test-servers ## run what test leaves out as it finds the same: comparisons with redis-server over each transport (nightly)
+test-long: test-servers ## compare with redis-server over each transport (nightly; test does so over one)
 	$(GOTEST) ./test/differential
 	CELLSERVER_TRANSPORT=goroutines $(GOTEST) ./test/differential
 	CELLSERVER_TEST_TLS=yes $(GOTEST) ./test/differential
 	CELLSERVER_TEST_TLS=yes CELLSERVER_TRANSPORT=goroutines $(GOTEST) ./test/differential
 
 .PHONY: check
-check: ## everything that CI holds the project to, and a line for each part at the end
+check: ## run everything that CI runs, with a summary at the end
 	@MAKE='$(MAKE)' test/check.sh vet tidy vulnerabilities test-race test-plain test-transports test-redis-suite test-redis8 test-clients soak
 
 .PHONY: vet
@@ -70,7 +70,7 @@ vet: ## go vet and staticcheck
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.3.0
 
 .PHONY: vulnerabilities
-vulnerabilities: ## ask the Go vulnerability database about the code that is reachable (VULNERABILITIES=required where it must be there)
+vulnerabilities: ## check the reachable code against the Go vulnerability database (VULNERABILITIES=required fails without it)
 	@status=0; said=$$($(GO) run $(GOVULNCHECK) ./... 2>&1) || status=$$?; echo "$$said"; \
 	case "$$status $$said" in \
 		0*) ;; \
@@ -81,19 +81,19 @@ vulnerabilities: ## ask the Go vulnerability database about the code that is rea
 	esac
 
 .PHONY: tidy
-tidy: ## go.mod and go.sum say what the code needs, no more
+tidy: ## check that go.mod and go.sum are tidy
 	$(GO) mod tidy -diff
 	$(GO) mod verify
 	cd test/clients/go && $(GO) mod tidy -diff
 
 .PHONY: test-clients
-test-clients: build ## real clients and limiter libraries in other languages, installed in bin/clients (CLIENTS=newest for the newest of each)
+test-clients: build ## run real clients and limiter libraries in other languages, installed in bin/clients (CLIENTS=newest for the newest versions)
 	test/clients/run.sh bin/cellserver
 	test/clients/limiters/run.sh bin/cellserver
 	test/snippets/run.sh bin/cellserver
 
 .PHONY: test-redis-suite
-test-redis-suite: build ## Redis's own tests, of which those that are not listed must pass (ARGS=-update takes off the lists what passes now)
+test-redis-suite: build ## run Redis's own tests; those not listed must pass (ARGS=-update removes passing ones from the lists)
 	test/redis-suite/run.sh bin/cellserver $(ARGS)
 
 .PHONY: test-redis8
@@ -101,7 +101,7 @@ test-redis8: ## ask a redis-server of 8.4 or later what is recorded as its answe
 	test/redis8/run.sh
 
 .PHONY: rewrite
-rewrite: ## write conversations, docs/commands.md and the tables of docs/migrate.md anew, to be reviewed as a diff
+rewrite: ## rewrite transcripts and the generated parts of docs/; review the diff
 	$(GO) test ./internal/commands -run 'TestConversations|TestReference|TestWorstCallsAreWrittenDown' -rewrite
 	$(GO) test ./cmd/cellserver -run TestConfigurationPage -rewrite
 	$(GO) test ./test/migrate -run TestPageIsCurrent -rewrite
@@ -117,18 +117,18 @@ fuzz: ## fuzz each target for FUZZTIME
 FOR := 60s
 
 .PHONY: soak
-soak: build ## normal and hostile traffic together for FOR (30m for the record)
+soak: build ## run normal and hostile traffic together for FOR (published: 30m)
 	$(GO) run ./test/soak -server bin/cellserver -for $(FOR) $(ARGS)
 
 .PHONY: micro
-micro: ## micro-benchmarks beside the code
+micro: ## run the micro-benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem ./internal/...
 
 BENCHSTAT := golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da
 SINCE := $(shell git describe --tags --abbrev=0 2>/dev/null)
 
 .PHONY: benchstat
-benchstat: ## micro-benchmarks beside those of the last tag (SINCE=commit for another)
+benchstat: ## compare the micro-benchmarks with the last tag (SINCE=commit for another)
 	@test -n "$(SINCE)" || { echo 'make benchstat: there is no tag yet; name a commit: SINCE=...' >&2; exit 1; }
 	@rm -rf .benchstat && git worktree prune && git worktree add -q --detach .benchstat $(SINCE)
 	@trap 'git worktree remove --force .benchstat' EXIT; set -e; \
@@ -144,7 +144,7 @@ instructions: ## count the instructions of a CL.THROTTLE (SINCE=commit compares 
 	bench/instructions.sh $(SINCE)
 
 .PHONY: pgo
-pgo: ## take the profile that builds are optimized by (cmd/cellserver/default.pgo) anew; of three runs, as one varies
+pgo: ## record the profile for optimized builds (cmd/cellserver/default.pgo) again, in three runs
 	@mkdir -p bin/pgo
 	for run in 1 2 3; do \
 		$(GO) test -run '^$$' -bench 'Session|Values' -benchtime 5s -cpuprofile bin/pgo/$$run -o /dev/null ./internal/commands || exit 1; \
@@ -152,7 +152,7 @@ pgo: ## take the profile that builds are optimized by (cmd/cellserver/default.pg
 	$(GO) tool pprof -proto bin/pgo/1 bin/pgo/2 bin/pgo/3 > cmd/cellserver/default.pgo
 
 .PHONY: bench
-bench: build ## CPU a call beside redis-server, 21 alternating rounds (ARGS=--list for latency, memory, other loads; ARGS=--publish to write it down)
+bench: build ## compare CPU per call with redis-server, 21 alternating rounds (ARGS=--list lists all scenarios; ARGS=--publish writes the results)
 	$(GO) run ./bench $(ARGS)
 
 DOCKER := docker
@@ -179,7 +179,7 @@ SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 PACK := tar --format=ustar --sort=name --mtime=@$(SOURCE_DATE_EPOCH) --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX
 
 .PHONY: release
-release: build-all ## pack what build-all builds into dist/*.tar.gz, with SHA256SUMS (needs GNU tar)
+release: build-all ## pack the binaries of build-all into dist/*.tar.gz, with SHA256SUMS (needs GNU tar)
 	@set -e; cd dist; for dir in cellserver-*; do \
 		cp $(addprefix ../,README.md CHANGELOG.md LICENSE) $$dir; \
 		$(PACK) -cf $$dir.tar $$dir; \

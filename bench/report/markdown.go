@@ -10,9 +10,10 @@ import (
 
 const preface = `# Results
 
-Written by the harness (make bench ARGS=--publish) and by nobody else. Absolute times mean little on another machine, or on
-another day: what counts is the ratio to redis-server, measured in turn on the same cores, and redis-server beside itself
-shows the error. Each scenario says with which commit, where and when it was run.
+Written by the benchmark harness (make bench ARGS=--publish); do not edit. Absolute times mean
+little on another machine, or on another day. Compare the ratio to redis-server, which is measured
+in alternating runs on the same cores; the ratio of redis-server to itself shows the error. Below
+each scenario are its commit, date and machine.
 `
 
 // Markdown is RESULTS.md.
@@ -35,13 +36,13 @@ func (s Scenario) origin() string {
 func (s Scenario) Tables() string {
 	tables := cpuTable(s.CPU) + latencyTable(s.Latency) + memoryTable(s.Memory) + growthTable(s.Growth)
 	for _, i := range s.Inside {
-		tables += fmt.Sprintf("\n%s says of itself: %s %s\n", i.Server, i.Field, i.Value)
+		tables += fmt.Sprintf("\n%s reports: %s %s\n", i.Server, i.Field, i.Value)
 	}
-	return tables + fmt.Sprintf("\nOthers used %.1f %% of the servers' core meanwhile.\n", 100*s.Others)
+	return tables + fmt.Sprintf("\nOther processes used %.1f %% of the servers' core.\n", 100*s.Others)
 }
 
 func cpuTable(rows []CPU) string {
-	t := table{{"server", "CPU a call, us", "ratio, median", "quartiles", "rounds", "calls/s"}}
+	t := table{{"server", "CPU per call, us", "ratio, median", "quartiles", "rounds", "calls/s"}}
 	for _, r := range rows {
 		t = append(t, []string{r.Server, fmt.Sprintf("%.3f", r.Micros.Middle), ratio(r.Ratio.Middle), quartiles(r.Ratio),
 			fmt.Sprint(r.Ratio.Rounds), fmt.Sprintf("%.0f", r.Throughput)})
@@ -62,7 +63,7 @@ func latencyTable(rows []Latency) string {
 }
 
 func memoryTable(rows []Memory) string {
-	t := table{{"server", "keys", "bytes a key", "peak a key", "MiB at the start", "settled", "peak", "with all expired"}}
+	t := table{{"server", "keys", "bytes per key", "peak per key", "MiB at the start", "settled", "peak", "with all expired"}}
 	for _, r := range rows {
 		left := "-"
 		if r.Left > 0 {
@@ -81,12 +82,12 @@ func growthTable(steps []Memory) string {
 	}
 	settled, peak := MostPerKey(steps)
 	t := table{
-		{"of " + fmt.Sprint(len(steps)) + " steps", "bytes a key", "keys"},
-		{"most when settled", fmt.Sprintf("%.1f", settled.PerKey()), fmt.Sprint(settled.Keys)},
-		{"most while growing", fmt.Sprintf("%.1f", peak.PeakPerKey()), fmt.Sprint(peak.Keys)},
+		{"of " + fmt.Sprint(len(steps)) + " steps", "bytes per key", "keys"},
+		{"maximum when settled", fmt.Sprintf("%.1f", settled.PerKey()), fmt.Sprint(settled.Keys)},
+		{"maximum while growing", fmt.Sprintf("%.1f", peak.PeakPerKey()), fmt.Sprint(peak.Keys)},
 		{"last step", fmt.Sprintf("%.1f", steps[len(steps)-1].PerKey()), fmt.Sprint(steps[len(steps)-1].Keys)},
 	}
-	return t.String() + fmt.Sprintf("\nThe peak is %.2f of the most when settled.\n", peak.PeakPerKey()/settled.PerKey())
+	return t.String() + fmt.Sprintf("\nThe peak is %.2f times the maximum when settled.\n", peak.PeakPerKey()/settled.PerKey())
 }
 
 // MostPerKey returns the steps at which a key takes most: when nothing happens any more, and while they grow.

@@ -45,13 +45,13 @@ func TestMarkdown(t *testing.T) {
 
 P=1
 
-| server                  | CPU a call, us | ratio, median |     quartiles | rounds | calls/s |
-|-------------------------|---------------:|--------------:|--------------:|-------:|--------:|
-| redis-server INCR       |          9.000 |         1.000 | 1.000 - 1.000 |     21 |  100000 |
-| redis-server INCR again |          9.000 |         1.010 | 1.000 - 1.020 |     21 |  100000 |
-| cellserver CL.THROTTLE  |          8.000 |         0.900 | 0.800 - 1.000 |     21 |  110000 |
+| server                  | CPU per call, us | ratio, median |     quartiles | rounds | calls/s |
+|-------------------------|-----------------:|--------------:|--------------:|-------:|--------:|
+| redis-server INCR       |            9.000 |         1.000 | 1.000 - 1.000 |     21 |  100000 |
+| redis-server INCR again |            9.000 |         1.010 | 1.000 - 1.020 |     21 |  100000 |
+| cellserver CL.THROTTLE  |            8.000 |         0.900 | 0.800 - 1.000 |     21 |  110000 |
 
-Others used 1.5 % of the servers' core meanwhile.
+Other processes used 1.5 % of the servers' core.
 
 `+origin+`
 ## latency-80
@@ -67,36 +67,36 @@ Others used 1.5 % of the servers' core meanwhile.
 | cellserver CL.THROTTLE |   80000 |        60 % |        p99 |        180 |         182 |         1.800 | 1.800 - 1.800 | 5 of 60s |
 | cellserver CL.THROTTLE |   80000 |        60 % |      p99.9 |        450 |         546 |         4.500 | 3.600 - 5.400 | 5 of 60s |
 
-Others used 1.5 % of the servers' core meanwhile.
+Other processes used 1.5 % of the servers' core.
 
 `+origin+`
 ## memory-1m
 
 1M keys
 
-| server                 |    keys | bytes a key | peak a key | MiB at the start | settled |  peak | with all expired |
-|------------------------|--------:|------------:|-----------:|-----------------:|--------:|------:|-----------------:|
-| redis-server INCR      | 1000000 |        94.4 |      104.9 |             10.0 |   100.0 | 110.0 |                - |
-| cellserver CL.THROTTLE | 1000000 |        55.6 |       66.1 |              7.0 |    60.0 |  70.0 |   8.0 after 61 s |
+| server                 |    keys | bytes per key | peak per key | MiB at the start | settled |  peak | with all expired |
+|------------------------|--------:|--------------:|-------------:|-----------------:|--------:|------:|-----------------:|
+| redis-server INCR      | 1000000 |          94.4 |        104.9 |             10.0 |   100.0 | 110.0 |                - |
+| cellserver CL.THROTTLE | 1000000 |          55.6 |         66.1 |              7.0 |    60.0 |  70.0 |   8.0 after 61 s |
 
-Others used 1.5 % of the servers' core meanwhile.
+Other processes used 1.5 % of the servers' core.
 
 `+origin+`
 ## memory-growth
 
 1M to 2M
 
-| of 2 steps         | bytes a key |    keys |
-|--------------------|------------:|--------:|
-| most when settled  |        60.0 | 1000000 |
-| most while growing |        80.0 | 2000000 |
-| last step          |        50.0 | 2000000 |
+| of 2 steps            | bytes per key |    keys |
+|-----------------------|--------------:|--------:|
+| maximum when settled  |          60.0 | 1000000 |
+| maximum while growing |          80.0 | 2000000 |
+| last step             |          50.0 | 2000000 |
 
-The peak is 1.33 of the most when settled.
+The peak is 1.33 times the maximum when settled.
 
-cellserver CL.THROTTLE says of itself: longest_loop_callback_usec 900
+cellserver CL.THROTTLE reports: longest_loop_callback_usec 900
 
-Others used 1.5 % of the servers' core meanwhile.
+Other processes used 1.5 % of the servers' core.
 
 `+origin, string(sample().Markdown()))
 }
