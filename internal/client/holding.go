@@ -78,7 +78,7 @@ func (c *Registry) evict() {
 		leave, enough := c.largest(h.Bytes.Load() - most)
 		for _, s := range leave {
 			h.Evicted.Add(1)
-			c.Log.Warn("a client is evicted: together they hold more than maxmemory-clients", "peer", s.Peer.Remote)
+			c.Log.Warn("evicted a client: all clients together hold more than maxmemory-clients", "peer", s.Peer.Remote)
 			s.Peer.Cut()
 		}
 		if h.Vain.Store(!enough); len(leave) == 0 {

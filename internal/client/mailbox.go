@@ -201,6 +201,6 @@ func (c *Client) CutOff() {
 // wasCut tells the transport, and those who run the server, of a client that has lost a push.
 func (c *Client) wasCut() {
 	c.Among.OutputCut.Add(1)
-	c.Among.Log.Warn("a client reads its messages too slowly, and is cut off", "peer", c.Peer.Remote)
+	c.Among.Log.Warn("disconnected a client that reads its messages too slowly", "peer", c.Peer.Remote)
 	c.Peer.Cut()
 }

@@ -360,7 +360,7 @@ var aclSave = aboutFile(command.Command{Name: "acl|save", Summary: "Writes the u
 	users := as.users()
 	as.mu.Unlock()
 	if err := as.file.Save(users.String()); err != nil {
-		instanceOf(c).clientLog.Error("the users cannot be saved", "error", err)
+		instanceOf(c).clientLog.Error("cannot save the users", "error", err)
 		return command.Refusal("ERR There was an error trying to save the ACLs. Please check the server logs for more information")
 	}
 	return nil
@@ -432,7 +432,7 @@ func (as *accounts) tell(in *Instance, name string, rules []string, named map[st
 	}
 	as.set(in, u, nil)
 	if !u.Enabled() {
-		in.log.Warn("a user of the configuration is disabled: there is no 'on' in its rules", "user", name)
+		in.log.Warn("a configured user is disabled: its rules do not contain 'on'", "user", name)
 	}
 	return nil
 }

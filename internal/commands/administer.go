@@ -133,7 +133,7 @@ var shutdown = command.Command{
 		case instanceOf(c).stop == nil:
 			return command.Refusal("ERR Errors trying to SHUTDOWN. Check logs.")
 		}
-		instanceOf(c).log.Warn("a client has the server stop", "client", c.Client.Peer.Remote)
+		instanceOf(c).log.Warn("shutdown requested by a client", "client", c.Client.Peer.Remote)
 		hangUp(c)
 		instanceOf(c).stop()
 		return nil

@@ -80,7 +80,7 @@ func (in *Instance) setMaxMemory(bytes int64) {
 	in.shareMemory()
 	in.weigh()
 	if used := in.memory.used(); bytes > 0 && used > bytes {
-		in.log.Info("more memory is used than maxmemory: calls that may need some are refused", "used", used, "maxmemory", bytes)
+		in.log.Info("maxmemory is exceeded: calls that may need memory are refused", "used", used, "maxmemory", bytes)
 	}
 }
 

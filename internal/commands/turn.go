@@ -41,7 +41,7 @@ func (s *Session) next() error {
 	}
 	switch {
 	case row == nil && isHTTP(words[0]):
-		s.instance.clientLog.Warn("a client speaks HTTP, and is cut off", "peer", s.Peer.Remote)
+		s.instance.clientLog.Warn("disconnected a client that speaks HTTP", "peer", s.Peer.Remote)
 		s.closing = true
 		return nil
 	case row == nil:
