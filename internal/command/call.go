@@ -26,6 +26,10 @@ type Server struct {
 type InSession interface {
 	// HandOver has the call made again beside the event loop. What it has written so far must have been taken back.
 	HandOver()
+	// Continue has the rest of the call made in pieces, one in each of the session's next turns, until rest says that
+	// it was the last. Until then the client gets no message and no other call is made. It returns the call's words,
+	// which stay as they are meanwhile; the call's own do not.
+	Continue(rest func() (last bool)) (words [][]byte)
 }
 
 // Beside is what a call needs that is made beside its session, where it may take long.

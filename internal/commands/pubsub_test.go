@@ -301,3 +301,61 @@ func TestUnreadMessagesAreKeptOnce(t *testing.T) {
 	require.Less(t, kept, int64(messages*size*11/10))
 	require.Less(t, last.TotalAlloc-first.TotalAlloc, uint64(clients/5*messages*size))
 }
+
+// Many names are subscribed to in pieces, a turn each. The reply is one nonetheless: messages and other calls come after it.
+func TestManyNamesAreSubscribedToInPieces(t *testing.T) {
+	s := newStill(t)
+	words, want := []string{"SUBSCRIBE"}, ""
+	for i := range manyChannels {
+		name := fmt.Sprintf("%04d%s", i, strings.Repeat("n", 1020))
+		words = append(words, name)
+		want += fmt.Sprintf(">3\r\n$9\r\nsubscribe\r\n$1024\r\n%s\r\n:%d\r\n", name, i+1)
+	}
+	c, other := s.dial(), s.dial()
+	c.say(t, "HELLO 3")
+	input := append(encode(words), "PING\r\n"...)
+	for len(input) > 16<<10 {
+		c.session.Feed(input[:16<<10])
+		input = input[16<<10:]
+	}
+	c.session.Feed(input)
+	turns, before := 0, 0
+	for ; c.session.rest != nil; turns++ {
+		require.True(t, c.session.More())
+		if turns == 2 {
+			require.NoError(t, other.Send(encode([]string{"PUBLISH", words[1], "hello"})))
+			require.Equal(t, ":1\r\n", other.output())
+		}
+		c.session.Resume()
+		require.LessOrEqual(t, c.session.listens.all()-before, namesAPiece)
+		require.LessOrEqual(t, (c.session.listens.all()-before)*1024, nameBytesAPiece)
+		if turns == 5 { // of which nothing is read
+			for range 100 {
+				c.session.Resume()
+			}
+			require.Less(t, c.session.out.Len(), command.TurnOutput+2*nameBytesAPiece)
+		}
+		before = c.session.listens.all()
+		c.take()
+	}
+	require.LessOrEqual(t, turns, 16)
+	c.settle()
+	want += fmt.Sprintf(">3\r\n$7\r\nmessage\r\n$1024\r\n%s\r\n$5\r\nhello\r\n+PONG\r\n", words[1])
+	require.Equal(t, want, c.output())
+	names := client.SubscriptionBytes + 1024
+	c.session.Sent()
+	require.Less(t, int(c.session.Holds.Load())-manyChannels*names, 128<<10, "the words are counted no longer")
+}
+
+// Short names too, and a client may leave between two pieces.
+func TestAClientLeavesWhileItSubscribes(t *testing.T) {
+	s := newStill(t)
+	c := s.dial()
+	c.session.Feed([]byte("SUBSCRIBE" + numbered(" c%d", 300) + "\r\n"))
+	c.session.Resume()
+	require.Equal(t, namesAPiece, c.session.listens.all())
+	require.Equal(t, ":0\r\n", s.dial().say(t, "PUBLISH c200 x"))
+	c.session.Close()
+	require.Equal(t, "*0\r\n", s.dial().say(t, "PUBSUB CHANNELS"))
+	require.Zero(t, c.session.Holds.Load())
+}

@@ -36,6 +36,8 @@ type Session struct {
 	putOff    bool // the call that the session is parked for is not made yet
 	unheard   bool // nor is the one that the session is parked for
 
+	rest func() (last bool) // of a call that is made in several turns; nil without one
+
 	monitors  bool     // it is shown every call
 	queue     *queue   // of a transaction, nil outside of one
 	lastQueue *queue   // empty, for the next transaction
@@ -104,7 +106,7 @@ func (s *Session) Feed(input []byte) {
 func (s *Session) Resume() {
 	defer s.survive()
 	s.mark = s.out.Mark()
-	if s.Mail.Waiting.Load() {
+	if s.Mail.Waiting.Load() && s.rest == nil { // messages do not tear a reply apart
 		s.takeMail()
 	}
 	answered := s.answer()
@@ -161,6 +163,10 @@ const strangersBytes = 64 << 10
 func (s *Session) answer() (answered int64) {
 	s.more = false
 	s.lookUp()
+	if s.rest != nil {
+		s.makeRest()
+		return 0
+	}
 	if !s.ahead.empty() {
 		s.call.View.Begin() // an earlier turn read them
 	}

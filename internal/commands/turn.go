@@ -1,6 +1,9 @@
 package commands
 
-import "cellserver/internal/command"
+import (
+	"cellserver/internal/command"
+	"slices"
+)
 
 // do answers the next call: one reply, whatever happens. An error takes back what its row had written.
 func (s *Session) do() {
@@ -116,6 +119,41 @@ func instanceOf(c *command.Call) *Instance { return c.Owner.(*Instance) }
 func (s *Session) HandOver() {
 	s.call.HandedOver = true
 	s.park(s.call.Row, command.OwnWords(s.call.Words))
+}
+
+// Continue implements command.InSession. The turn is over then.
+func (s *Session) Continue(rest func() (last bool)) (words [][]byte) {
+	switch words = s.call.Words; {
+	case s.ahead.owned:
+		words = slices.Clone(words)
+	case s.ahead.isHeld():
+		words = s.takeOver(words)
+	default:
+		words = command.OwnWords(words)
+	}
+	held := heldBy(words)
+	s.Charge(held)
+	s.rest = func() bool {
+		last := rest()
+		if last {
+			s.Charge(-held)
+		}
+		return last
+	}
+	s.call.Moved = command.Turn * command.FewBytes
+	return words
+}
+
+// makeRest makes a piece of the call that is made in several turns, which is a turn's work. Nothing is
+// made while the client does not take the pieces before it.
+func (s *Session) makeRest() {
+	s.more = true
+	if s.closing || s.out.Len() >= command.TurnOutput || s.isSending() {
+		return
+	}
+	if s.rest() {
+		s.rest = nil
+	}
 }
 
 // muchToDo is how many bytes of words are too many for an event loop, where a call may have any number of long ones.
