@@ -68,7 +68,6 @@ type Instance struct {
 	rates    stats.Rates
 	traffic  stats.Traffics
 
-	hearing  hearing
 	tracking tracking
 	notifier notifier
 	channels channels
@@ -135,8 +134,7 @@ func New(c Config) (*Instance, error) {
 	in.accounts.begin(in.Table)
 	in.rows = make([]stats.Calls, len(in.Table.ByName)+1)
 	in.waits = waits{clock: c.Store.Clock(), sessions: make(map[*client.Client]wait), next: store.Never, concerns: &in.concerns}
-	in.hearing.store = c.Store
-	in.watches.hearing = &in.hearing
+	in.watches.store = c.Store
 	in.memory.begin(c.Store)
 	in.clients.SetMaxMemory(c.Settings.ClientShare)
 	in.clients.SetMaxMemoryUnauthenticated(c.Settings.NewcomerShare)

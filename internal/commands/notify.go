@@ -20,6 +20,8 @@ type notifier struct {
 	instance *Instance
 	events   atomic.Uint32 // the same
 
+	unsubscribe func() // while events are published; changed by one caller at a time, as the options are
+
 	sender sync.Mutex // held by the one that publishes, so that events keep their order
 	aside  atomic.Bool
 
@@ -52,11 +54,13 @@ func (n *notifier) begin(in *Instance) {
 func (in *Instance) setNotifications(letters string) {
 	n, chosen := &in.notifier, eventsIn(letters)
 	n.events.Store(uint32(chosen))
-	if chosen.published() {
-		in.hearing.tell(forEvents, n.heard)
+	switch publishes := n.unsubscribe != nil; {
+	case chosen.published() && !publishes:
+		n.unsubscribe = in.store.Subscribe(n.heard)
 		in.concerns.Or(notifying)
-	} else {
-		in.hearing.tell(forEvents, nil)
+	case !chosen.published() && publishes:
+		n.unsubscribe()
+		n.unsubscribe = nil
 		in.concerns.And(^notifying)
 	}
 }

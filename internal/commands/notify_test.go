@@ -31,11 +31,11 @@ func TestNoNotificationsCostNothing(t *testing.T) {
 	s := newStill(t)
 	c, _ := s.notifying(t, "KEA", "set")
 	require.NotZero(t, s.instance.concerns.Load()&notifying)
-	require.NotNil(t, s.instance.hearing.all[forEvents])
+	require.NotNil(t, s.instance.notifier.unsubscribe)
 	for _, letters := range []string{`""`, "A", "KE", "g$"} {
 		require.Equal(t, "+OK\r\n", c.say(t, "CONFIG SET notify-keyspace-events "+letters))
 		require.Zero(t, s.instance.concerns.Load()&notifying, letters)
-		require.Nil(t, s.instance.hearing.all[forEvents], letters)
+		require.Nil(t, s.instance.notifier.unsubscribe, letters)
 	}
 }
 

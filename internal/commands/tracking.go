@@ -35,6 +35,7 @@ type tracking struct {
 	tracking     atomic.Int64              // how many trackers there are
 	broadcasting atomic.Int64              // how many of them broadcast
 	prefixes     atomic.Int64              // how many there are
+	unsubscribe  func()                    // while there are trackers
 
 	mu      sync.Mutex // of what is pending: taken with a key locked, and held for moments
 	pending changes
@@ -121,12 +122,19 @@ func (s *Session) track(wanted *client.Tracker) {
 	if wanted != nil {
 		s.call.Around = runTracked
 	}
-	if len(t.trackers) > 0 {
-		t.instance.hearing.tell(forTracking, t.heard)
-		return
+	t.heed(len(t.trackers) > 0)
+}
+
+// heed has the store tell of changes while anyone is told.
+func (t *tracking) heed(on bool) {
+	switch {
+	case on && t.unsubscribe == nil:
+		t.unsubscribe = t.instance.store.Subscribe(t.heard)
+	case !on && t.unsubscribe != nil:
+		t.unsubscribe()
+		t.unsubscribe = nil
+		t.clear()
 	}
-	t.instance.hearing.tell(forTracking, nil)
-	t.clear()
 }
 
 func (t *tracking) start(id int64, wanted *client.Tracker) {

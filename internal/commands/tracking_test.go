@@ -287,12 +287,12 @@ func TestTrackingEnds(t *testing.T) {
 		c := s.tracks(t, "")
 		c.say(t, "GET k")
 		require.Equal(t, int64(1), s.instance.tracking.keys.Load())
-		require.NotNil(t, s.instance.hearing.all[forTracking])
+		require.NotNil(t, s.instance.tracking.unsubscribe)
 		if c.say(t, end); end == "" {
 			c.session.Close()
 		}
 		require.Zero(t, s.instance.tracking.keys.Load())
-		require.Nil(t, s.instance.hearing.all[forTracking])
+		require.Nil(t, s.instance.tracking.unsubscribe)
 		require.Zero(t, s.instance.tracking.tracking.Load())
 	}
 }

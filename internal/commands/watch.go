@@ -16,7 +16,9 @@ type watches struct {
 	count    int // of watches
 	clients  int // that watch something
 	ages     map[int]age
-	hearing  *hearing
+	store    store.Store
+
+	unsubscribe func() // while anything is watched
 }
 
 // age is what has become of a whole database. It saves a look at every watch, of which there may be millions, while all keys are locked.
@@ -111,7 +113,7 @@ func (ws *watches) register(s *Session, w *watch) (known bool, err error) {
 		return false, errTooManyWatched
 	}
 	if len(ws.watchers) == 0 {
-		ws.hearing.tell(forWatches, ws.heard)
+		ws.unsubscribe = ws.store.Subscribe(ws.heard)
 	}
 	if of == nil {
 		of = &watched{sessions: make(map[*Session]*watch)}
@@ -148,7 +150,8 @@ func (s *Session) unwatch() {
 	s.Charge(-len(s.watching)*client.WatchBytes - 2*s.watchedBytes)
 	s.watching, s.watchedBytes = nil, 0
 	if len(ws.watchers) == 0 {
-		ws.hearing.tell(forWatches, nil)
+		ws.unsubscribe()
+		ws.unsubscribe = nil
 	}
 }
 

@@ -20,9 +20,10 @@ type Store interface {
 	Databases() int
 	// Clock is the clock that decisions are taken by.
 	Clock() Clock
-	// Listen names the one who hears of every change from now on; nil for nobody. The listener is called while the
-	// key is locked: it must be quick, must not call the store, and must copy the key if it keeps it.
-	Listen(Listener)
+	// Subscribe has a listener told of every change from now on, beside those that are told already. It is told while the
+	// key is locked: it must be quick, must not call the store, and must copy the key if it keeps it. The function
+	// returned ends that; a change that is under way then may still be told. To begin and to end wait for no key.
+	Subscribe(Listener) (unsubscribe func())
 	// Usage sums up what each database holds, one entry a database.
 	Usage() []Usage
 	// Close ends the store's own goroutines.
@@ -148,7 +149,7 @@ const (
 	Flushed            // its database was emptied; there is one such notice a database, with a nil key
 )
 
-// Listener hears of changes, and of who made them, as the view was signed: see Store.Listen. What the store does by itself is 0's.
+// Listener hears of changes, and of who made them, as the view was signed: see Store.Subscribe. What the store does by itself is 0's.
 type Listener func(database int, key []byte, why Why, by int64)
 
 // Usage is what one database holds.

@@ -37,7 +37,7 @@ type Batch interface {
 	// Selected is the database.
 	Selected() int
 
-	// Sign says who calls, for the listener; 0, as it is at first, is nobody.
+	// Sign says who calls, for the listeners; 0, as it is at first, is nobody.
 	Sign(by int64)
 	// Signed is who does.
 	Signed() int64

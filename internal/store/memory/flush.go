@@ -34,7 +34,7 @@ func (v *view) flush() {
 	for i := range db.shards {
 		db.shards[i].leave(&v.memory.flushed)
 	}
-	v.memory.listener.tell(v.number, nil, store.Flushed, v.by)
+	v.memory.listeners.tell(v.number, nil, store.Flushed, v.by)
 }
 
 // flushed is what flushed keys have left for the sweep to hand over to the pool: of ten million keys that takes milliseconds, for

@@ -27,7 +27,7 @@ type Store struct {
 	databases []atomic.Pointer[database]
 	making    sync.Mutex // held while a database's shards are made, or it gets another number
 	order     int        // of the database that was made last
-	listener  listening
+	listeners listeners
 	pool      pool
 	flushed   flushed
 	holds     *meter.Longest
@@ -132,7 +132,7 @@ func (m *Store) newDatabase(n int) *database {
 	db := &database{order: m.order}
 	for i := range db.shards {
 		s := &db.shards[i]
-		s.seed, s.database, s.listener = m.seed, int32(n), &m.listener
+		s.seed, s.database, s.listeners = m.seed, int32(n), &m.listeners
 		s.index.pool, s.pages.pool = &m.pool, &m.pool
 		s.holds, s.pages.most = m.holds, m.mostPages
 	}
@@ -197,29 +197,6 @@ func (db *database) unlockAll() {
 		db.shards[i].mu.Unlock()
 	}
 	db.shards[shards-1].unlock()
-}
-
-// listening holds the one listener; telling nobody costs a load.
-type listening struct {
-	to atomic.Pointer[store.Listener]
-}
-
-func (l *listening) tell(database int, key []byte, why store.Why, by int64) {
-	if to := l.to.Load(); to != nil {
-		(*to)(database, key, why, by)
-	}
-}
-
-// heeds says whether there is a listener.
-func (l *listening) heeds() bool { return l.to.Load() != nil }
-
-// Listen names the listener, nil for none.
-func (m *Store) Listen(l store.Listener) {
-	if l == nil {
-		m.listener.to.Store(nil)
-		return
-	}
-	m.listener.to.Store(&l)
 }
 
 // view is a session's window on a Store.

@@ -57,7 +57,7 @@ func newTwin(t require.TestingT) *twin {
 		w.model = append(w.model, map[string]plain{})
 		w.heard = append(w.heard, map[string]bool{})
 	}
-	w.memory.Listen(w.listen)
+	w.memory.Subscribe(w.listen)
 	return w
 }
 

@@ -35,10 +35,10 @@ type shard struct {
 	entries []window.Entry
 	few     lease.Few
 
-	seed     maphash.Seed
-	listener *listening
-	database int32
-	swept    uint32 // page that the sweep looks at next
+	seed      maphash.Seed
+	listeners *listeners
+	database  int32
+	swept     uint32 // page that the sweep looks at next
 
 	tight    bool  // the step must not take memory: see View.Tight
 	lockedAt int64 // as holds counts
@@ -194,7 +194,7 @@ func (s *shard) throttle(h hashed, key []byte, now int64, limit gcra.Limit, quan
 	}
 	if tat != 0 && next > now { // the key has a live record: nearly always
 		r.setExpires(next)
-		if s.listener.heeds() { // else it is not worth a call of a function
+		if s.listeners.any() { // else it is not worth a call of a function
 			s.tell(key, store.Changed)
 		}
 		return o, nil
@@ -254,7 +254,7 @@ func (s *shard) delete(h hashed, key []byte, now int64) bool {
 	return true
 }
 
-func (s *shard) tell(key []byte, why store.Why) { s.listener.tell(int(s.database), key, why, s.by) }
+func (s *shard) tell(key []byte, why store.Why) { s.listeners.tell(int(s.database), key, why, s.by) }
 
 func (s *shard) bytes() int64 {
 	return s.index.bytes() + s.pages.bytes + s.logs.bytes + s.logs.room() + s.leases.bytes + s.leases.room()

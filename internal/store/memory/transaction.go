@@ -143,8 +143,8 @@ func (v *view) swap(a, b int) {
 	v.memory.databases[b].Store(first)
 	first.renumber(b)
 	second.renumber(a)
-	v.memory.listener.tell(a, nil, store.Flushed, v.by)
-	v.memory.listener.tell(b, nil, store.Flushed, v.by)
+	v.memory.listeners.tell(a, nil, store.Flushed, v.by)
+	v.memory.listeners.tell(b, nil, store.Flushed, v.by)
 }
 
 // renumber has the shards of a database, if it was made, tell its new number.

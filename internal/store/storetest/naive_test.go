@@ -24,7 +24,7 @@ type naive struct {
 	clock     store.Clock
 	last      int64
 	by        int64 // who has the lock
-	listener  store.Listener
+	listeners []*store.Listener
 	databases []naiveDatabase
 	fault     fault
 	firstSeen gcra.Limit          // for remembersLimit
@@ -59,13 +59,26 @@ func (n *naive) View() store.View {
 	return v
 }
 
-func (n *naive) Listen(l store.Listener) {
+func (n *naive) Subscribe(l store.Listener) (unsubscribe func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if l == nil && n.has(keepsListener) {
-		return
+	if n.has(tellsLatest) {
+		n.listeners = nil
 	}
-	n.listener = l
+	n.listeners = append(n.listeners, &l)
+	return func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.listeners = slices.DeleteFunc(n.listeners, func(other *store.Listener) bool {
+			return !n.has(keepsListener) && (other == &l || n.has(endsAll))
+		})
+	}
+}
+
+func (n *naive) tellAll(database int, key []byte, why store.Why) {
+	for _, l := range n.listeners {
+		(*l)(database, key, why, n.by)
+	}
 }
 
 func (n *naive) Usage() []store.Usage { return n.View().Usage() }
@@ -128,11 +141,11 @@ func (n *naive) advance(now int64) int64 {
 }
 
 func (n *naive) tell(database int, key string, why store.Why) {
-	if n.listener == nil || why == store.Expired && n.has(quietExpiry) || why == store.Deleted && n.has(quietDelete) {
+	if why == store.Expired && n.has(quietExpiry) || why == store.Deleted && n.has(quietDelete) {
 		return
 	}
 	for range map[bool]int{false: 1, true: 2}[n.has(noticesTwice)] {
-		n.listener(database, []byte(key), why, n.by)
+		n.tellAll(database, []byte(key), why)
 	}
 }
 
@@ -421,14 +434,14 @@ func (v *naiveView) flush(number int) {
 	if db.size() == 0 {
 		return
 	}
-	if v.listener != nil && v.has(flushesByKey) {
+	if v.has(flushesByKey) {
 		for _, bucket := range db {
 			for key := range bucket {
 				v.tell(number, key, store.Deleted)
 			}
 		}
-	} else if v.listener != nil {
-		v.listener(number, nil, store.Flushed, v.naive.by)
+	} else {
+		v.tellAll(number, nil, store.Flushed)
 	}
 	*db = naiveDatabase{}
 }

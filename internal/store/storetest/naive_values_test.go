@@ -185,9 +185,9 @@ func (v *naiveView) Transfer(_ context.Context, from, to store.Place, how store.
 func (v *naiveView) Swap(_ context.Context, a, b int) error {
 	defer v.lock()()
 	v.databases[a], v.databases[b] = v.databases[b], v.databases[a]
-	if v.listener != nil && !v.has(swapsQuietly) {
-		v.listener(a, nil, store.Flushed, v.naive.by)
-		v.listener(b, nil, store.Flushed, v.naive.by)
+	if !v.has(swapsQuietly) {
+		v.tellAll(a, nil, store.Flushed)
+		v.tellAll(b, nil, store.Flushed)
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ var noticeCases = []testCase{
 	{"expiry notices", "a record that goes because it has expired is one notice, whoever finds it", expiryNotices},
 	{"expiry written over", "a key that had expired, and is made again, is heard of as both", expiryWrittenOver},
 	{"expiry seen", "whoever asks for a key that has expired has it go, and is named as the one who did", expirySeen},
-	{"listener goes", "there is one listener at a time, and none after Listen(nil)", listenerGoes},
+	{"listeners", "every listener hears of every change, until its subscription ends, and only its own", listenersComeAndGo},
 }
 
 func notices(r *rig) {
@@ -57,7 +57,7 @@ func notices(r *rig) {
 
 func keysMade(r *rig) {
 	var heard []store.Why
-	r.store.Listen(func(_ int, _ []byte, why store.Why, _ int64) { heard = append(heard, why) })
+	r.store.Subscribe(func(_ int, _ []byte, why store.Why, _ int64) { heard = append(heard, why) })
 	steps := map[string]func(){
 		"a value":    func() { r.write("value", "v", store.Never) },
 		"an integer": func() { _, _ = r.view.Add(ctx, []byte("integer"), 1) },
@@ -88,7 +88,7 @@ func noticesSigned(r *rig) {
 	second.view.Sign(2)
 	var mu sync.Mutex // a store may sweep by itself meanwhile
 	var by []int64
-	r.store.Listen(func(_ int, _ []byte, _ store.Why, who int64) {
+	r.store.Subscribe(func(_ int, _ []byte, _ store.Why, who int64) {
 		mu.Lock()
 		defer mu.Unlock()
 		by = append(by, who)
@@ -134,14 +134,14 @@ func flushNotices(r *rig) {
 	r.view.Select(last)
 	r.put("key")
 	flushed := map[int]int{}
-	r.store.Listen(func(database int, key []byte, why store.Why, _ int64) {
+	unsubscribe := r.store.Subscribe(func(database int, key []byte, why store.Why, _ int64) {
 		require.Nil(r, key)
 		require.Equal(r, store.Flushed, why)
 		flushed[database]++
 	})
 	require.NoError(r, r.view.Flush(ctx))
 	require.Equal(r, map[int]int{last: 1}, flushed)
-	r.store.Listen(nil)
+	unsubscribe()
 	r.put("key")
 
 	heard := r.listen()
@@ -284,7 +284,7 @@ func expirySeen(r *rig) {
 			var heard []store.Why
 			var by []int64
 			var mu sync.Mutex // a store may sweep by itself meanwhile
-			r.store.Listen(func(_ int, _ []byte, why store.Why, who int64) {
+			unsubscribe := r.store.Subscribe(func(_ int, _ []byte, why store.Why, who int64) {
 				mu.Lock()
 				defer mu.Unlock()
 				heard, by = append(heard, why), append(by, who)
@@ -296,7 +296,7 @@ func expirySeen(r *rig) {
 			} else {
 				require.NoError(r, ask(v))
 			}
-			r.store.Listen(nil)
+			unsubscribe()
 			require.Equal(r, []store.Why{store.Expired}, heard, "%s, %v", name, within)
 			require.Contains(r, [][]int64{{7}, {0}}, by, name)
 			require.Equal(r, 1, r.size(), name)
@@ -304,15 +304,23 @@ func expirySeen(r *rig) {
 	}
 }
 
-func listenerGoes(r *rig) {
+func listenersComeAndGo(r *rig) {
 	first := r.listen()
 	r.put("key")
-	second := r.listen()
+	second, third := r.listen(), r.listen()
 	r.put("key")
-	require.Len(r, first.heard(), 1)
+	require.Len(r, first.heard(), 2)
 	require.Len(r, second.heard(), 1)
-	r.store.Listen(nil)
-	r.put("key")
+	require.Len(r, third.heard(), 1)
+	for range 2 { // to end twice is to end once
+		second.end()
+		r.put("key")
+		require.Empty(r, second.heard())
+	}
+	require.Len(r, first.heard(), 2)
+	first.end()
+	third.end()
 	r.remove("key")
-	require.Empty(r, second.heard())
+	require.Empty(r, first.heard())
+	require.Len(r, third.heard(), 2)
 }

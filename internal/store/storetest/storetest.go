@@ -217,12 +217,13 @@ type notice struct {
 type hearing struct {
 	mu      sync.Mutex
 	notices []notice
+	end     func()
 }
 
 // listen starts a hearing, for which a key that is made has changed.
 func (r *rig) listen() *hearing {
 	h := &hearing{}
-	r.store.Listen(func(database int, key []byte, why store.Why, _ int64) {
+	h.end = r.store.Subscribe(func(database int, key []byte, why store.Why, _ int64) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		if why == store.Made {

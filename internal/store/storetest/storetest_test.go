@@ -59,6 +59,8 @@ const (
 	quietRevival
 	leavesExpired
 	keepsListener
+	tellsLatest
+	endsAll
 	quietMaking
 	skipsKeys
 	movesCursor
@@ -160,7 +162,9 @@ var finds = map[fault]string{
 	quietExpiry:    "expiry notices",
 	quietRevival:   "expiry written over",
 	leavesExpired:  "expiry seen",
-	keepsListener:  "listener goes",
+	keepsListener:  "listeners",
+	tellsLatest:    "listeners",
+	endsAll:        "listeners",
 	quietMaking:    "keys made",
 	skipsKeys:      "scan",
 	movesCursor:    "scan amid change",

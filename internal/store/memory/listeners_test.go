@@ -1,0 +1,23 @@
+package memory
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/store"
+)
+
+// Without a listener a change costs no more than to see that there is none, as before the first.
+func TestNoListenersAreNoList(t *testing.T) {
+	m := New(Options{Clock: store.NewStillClock(0), SweepEvery: -1})
+	require.False(t, m.listeners.any())
+	listener := func(int, []byte, store.Why, int64) {}
+	first, second := m.Subscribe(listener), m.Subscribe(listener)
+	first()
+	require.True(t, m.listeners.any())
+	second()
+	require.False(t, m.listeners.any())
+	first()
+	require.False(t, m.listeners.any())
+}
