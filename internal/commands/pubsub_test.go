@@ -351,7 +351,11 @@ func TestManyNamesAreSubscribedToInPieces(t *testing.T) {
 func TestAClientLeavesWhileItSubscribes(t *testing.T) {
 	s := newStill(t)
 	c := s.dial()
-	c.session.Feed([]byte("SUBSCRIBE" + numbered(" c%d", 300) + "\r\n"))
+	words := []string{"SUBSCRIBE"}
+	for i := range 300 {
+		words = append(words, fmt.Sprint("c", i))
+	}
+	c.session.Feed(encode(words))
 	c.session.Resume()
 	require.Equal(t, namesAPiece, c.session.listens.all())
 	require.Equal(t, ":0\r\n", s.dial().say(t, "PUBLISH c200 x"))
