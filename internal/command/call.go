@@ -30,6 +30,10 @@ type InSession interface {
 	// it was the last. Until then the client gets no message and no other call is made. It returns the call's words,
 	// which stay as they are meanwhile; the call's own do not.
 	Continue(rest func() (last bool)) (words [][]byte)
+	// HangUp ends the conversation after the reply.
+	HangUp()
+	// LookUpRights is for a call that changes what its own client may do.
+	LookUpRights()
 }
 
 // Beside is what a call needs that is made beside its session, where it may take long.
@@ -249,4 +253,12 @@ func (c *Call) Keep(bytes int) error {
 		return nil
 	}
 	return c.Beside.Keep(bytes)
+}
+
+// HangUp ends the conversation after the reply.
+func (c *Call) HangUp() {
+	if c.Session != nil {
+		c.Session.HangUp()
+	}
+	c.Last = true
 }

@@ -137,3 +137,15 @@ var flagNames = []struct {
 
 // Upper is a command's name as the manual writes it: CLIENT ID.
 func (row *Command) Upper() string { return strings.ToUpper(strings.ReplaceAll(row.Name, "|", " ")) }
+
+// WordsFrom makes a row's Secrets of all words from one on.
+func WordsFrom(first int) func(words [][]byte, hide func(word int)) {
+	return func(words [][]byte, hide func(word int)) {
+		for i := first; i < len(words); i++ {
+			hide(i)
+		}
+	}
+}
+
+// Cut is the beginning of a word, of so many bytes at most.
+func Cut(word []byte, bytes int) string { return string(word[:min(len(word), bytes)]) }

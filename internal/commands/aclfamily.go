@@ -15,12 +15,17 @@ import (
 
 // ACL: users and what they may do. Those that may look at many users or clients are Slow.
 
-var aclCommand = command.Command{
-	Name: "acl", Group: "server", Category: "none", Since: "6.0.0", Complexity: "Depends on the subcommand.", Min: 2,
-	Summary: "Commands about users and what they may do.", AnyMore: true,
-	Subs: []*command.Command{&aclCat, &aclDelUser, &aclDryRun, &aclGenPass, &aclGetUser, &aclList, &aclLoad, &aclLogCommand, &aclSave, &aclSetUser,
-		&aclUsers, &aclWhoAmI, command.HelpOf("acl", "6.0.0")},
+func (as *accounts) container() *command.Command {
+	return &command.Command{
+		Name: "acl", Group: "server", Category: "none", Since: "6.0.0", Complexity: "Depends on the subcommand.", Min: 2,
+		Summary: "Commands about users and what they may do.", AnyMore: true,
+		Subs: []*command.Command{as.cat(), as.delUser(), as.dryRun(), as.genPass(), as.getUser(), as.list(), as.load(), as.showLog(), as.save(), as.setUser(),
+			as.listUsers(), as.whoAmI(), command.HelpOf("acl", "6.0.0")},
+	}
 }
+
+// Commands lists the family.
+func (as *accounts) Commands() []*command.Command { return []*command.Command{as.container()} }
 
 // Flags of those that anybody may say, and of those that are for administrators.
 const (
@@ -33,33 +38,37 @@ func errACLWords(c *command.Call) error {
 	return command.Refusal(fmt.Sprintf("ERR unknown subcommand or wrong number of arguments for '%.128s'. Try ACL HELP.", c.Words[1]))
 }
 
-var aclWhoAmI = command.Command{
-	Name: "acl|whoami", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(1)", Flags: aboutRights,
-	Summary: "Returns the name of the user that the connection is.", Reply: "A name.",
-	Run: func(c *command.Call) error {
-		c.Out.BulkString(c.Client.Account.Load().Name)
-		return nil
-	},
+func (as *accounts) whoAmI() *command.Command {
+	return &command.Command{
+		Name: "acl|whoami", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(1)", Flags: aboutRights,
+		Summary: "Returns the name of the user that the connection is.", Reply: "A name.",
+		Run: func(c *command.Call) error {
+			c.Out.BulkString(c.Client.Account.Load().Name)
+			return nil
+		},
+	}
 }
 
-var aclCat = command.Command{
-	Name: "acl|cat", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(1)", Flags: aboutRights,
-	Summary: "Lists the categories of commands, or the commands in one.", AnyMore: true,
-	Args: []command.Arg{command.Word("categoryname").Optional()}, Reply: "Their names.",
-	Run: func(c *command.Call) error {
-		commands := instanceOf(c).accounts.commands
-		names, ok := commands.Used(), true
-		switch word := c.Word(); {
-		case len(c.Words) > 3:
-			return errACLWords(c)
-		case word != nil:
-			if names, ok = commands.In(string(word)); !ok {
-				return command.Refusal(fmt.Sprintf("ERR Unknown category '%.128s'", word))
+func (as *accounts) cat() *command.Command {
+	return &command.Command{
+		Name: "acl|cat", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(1)", Flags: aboutRights,
+		Summary: "Lists the categories of commands, or the commands in one.", AnyMore: true,
+		Args: []command.Arg{command.Word("categoryname").Optional()}, Reply: "Their names.",
+		Run: func(c *command.Call) error {
+			commands := as.commands
+			names, ok := commands.Used(), true
+			switch word := c.Word(); {
+			case len(c.Words) > 3:
+				return errACLWords(c)
+			case word != nil:
+				if names, ok = commands.In(string(word)); !ok {
+					return command.Refusal(fmt.Sprintf("ERR Unknown category '%.128s'", word))
+				}
 			}
-		}
-		writeNames(c, names)
-		return nil
-	},
+			writeNames(c, names)
+			return nil
+		},
+	}
 }
 
 func writeNames(c *command.Call, names []string) {
@@ -70,91 +79,99 @@ func writeNames(c *command.Call, names []string) {
 	}
 }
 
-var aclGenPass = command.Command{
-	Name: "acl|genpass", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(1)", Flags: aboutRights,
-	Summary: "Makes a password that nobody can guess, of 256 bits unless another number is said.", AnyMore: true,
-	Args: []command.Arg{command.Word("bits").Optional()}, Reply: "Hexadecimal digits.",
-	Run: func(c *command.Call) error {
-		const most = 4096
-		bits := int64(256)
-		if word := c.Word(); len(c.Words) > 3 {
-			return errACLWords(c)
-		} else if word != nil {
-			var ok bool
-			if bits, ok = resp.ParseInt(word); !ok {
-				return command.ErrNotAnInteger
+func (as *accounts) genPass() *command.Command {
+	return &command.Command{
+		Name: "acl|genpass", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(1)", Flags: aboutRights,
+		Summary: "Makes a password that nobody can guess, of 256 bits unless another number is said.", AnyMore: true,
+		Args: []command.Arg{command.Word("bits").Optional()}, Reply: "Hexadecimal digits.",
+		Run: func(c *command.Call) error {
+			const most = 4096
+			bits := int64(256)
+			if word := c.Word(); len(c.Words) > 3 {
+				return errACLWords(c)
+			} else if word != nil {
+				var ok bool
+				if bits, ok = resp.ParseInt(word); !ok {
+					return command.ErrNotAnInteger
+				}
 			}
-		}
-		if bits <= 0 || bits > most {
-			return command.Refusal("ERR ACL GENPASS argument must be the number of bits for the output password, a positive number up to " + strconv.Itoa(most))
-		}
-		var random [most / 8]byte
-		rand.Read(random[:]) // never fails
-		c.Out.BulkString(hex.EncodeToString(random[:])[:(bits+3)/4])
-		return nil
-	},
-}
-
-var aclList = command.Command{
-	Name: "acl|list", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(N) in the number of users", Flags: aboutUsers, Cost: command.Unbounded,
-	Summary: "Describes the users.", Reply: "A line a user, as in an ACL file.",
-	Run: func(c *command.Call) error {
-		var lines []string
-		for _, u := range instanceOf(c).accounts.sorted() {
-			lines = append(lines, u.String())
-		}
-		writeNames(c, lines)
-		return nil
-	},
-}
-
-var aclUsers = command.Command{
-	Name: "acl|users", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(N) in the number of users", Flags: aboutUsers, Cost: command.Unbounded,
-	Summary: "Lists the users.", Reply: "Their names.",
-	Run: func(c *command.Call) error {
-		var names []string
-		for _, u := range instanceOf(c).accounts.sorted() {
-			names = append(names, u.Name())
-		}
-		writeNames(c, names)
-		return nil
-	},
-}
-
-var aclGetUser = command.Command{
-	Name: "acl|getuser", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(N) in the number of the user's rules",
-	Flags: aboutUsers, Cost: command.Unbounded,
-	Summary: "Describes a user.", Args: []command.Arg{command.Word("username")},
-	Reply: "A map: flags, passwords (their SHA-256), commands, keys, channels, selectors; nil if there is no such user.",
-	Run: func(c *command.Call) error {
-		a := instanceOf(c).accounts.find(string(c.Word()))
-		if a == nil {
-			c.Out.Null()
+			if bits <= 0 || bits > most {
+				return command.Refusal("ERR ACL GENPASS argument must be the number of bits for the output password, a positive number up to " + strconv.Itoa(most))
+			}
+			var random [most / 8]byte
+			rand.Read(random[:]) // never fails
+			c.Out.BulkString(hex.EncodeToString(random[:])[:(bits+3)/4])
 			return nil
-		}
-		u := a.User.Load()
-		if u == nil { // it is being deleted
-			c.Out.Null()
+		},
+	}
+}
+
+func (as *accounts) list() *command.Command {
+	return &command.Command{
+		Name: "acl|list", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(N) in the number of users", Flags: aboutUsers, Cost: command.Unbounded,
+		Summary: "Describes the users.", Reply: "A line a user, as in an ACL file.",
+		Run: func(c *command.Call) error {
+			var lines []string
+			for _, u := range as.sorted() {
+				lines = append(lines, u.String())
+			}
+			writeNames(c, lines)
 			return nil
-		}
-		d := u.Describe()
-		c.Out.Map(6)
-		c.Out.BulkString("flags")
-		c.Out.Set(len(d.Flags))
-		for _, flag := range d.Flags {
-			c.Out.BulkString(flag)
-		}
-		c.Out.BulkString("passwords")
-		writeNames(c, d.Passwords)
-		writePermissions(c, d.Permissions)
-		c.Out.BulkString("selectors")
-		c.Out.Array(len(d.Selectors))
-		for _, p := range d.Selectors {
-			c.Out.Map(3)
-			writePermissions(c, p)
-		}
-		return nil
-	},
+		},
+	}
+}
+
+func (as *accounts) listUsers() *command.Command {
+	return &command.Command{
+		Name: "acl|users", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(N) in the number of users", Flags: aboutUsers, Cost: command.Unbounded,
+		Summary: "Lists the users.", Reply: "Their names.",
+		Run: func(c *command.Call) error {
+			var names []string
+			for _, u := range as.sorted() {
+				names = append(names, u.Name())
+			}
+			writeNames(c, names)
+			return nil
+		},
+	}
+}
+
+func (as *accounts) getUser() *command.Command {
+	return &command.Command{
+		Name: "acl|getuser", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(N) in the number of the user's rules",
+		Flags: aboutUsers, Cost: command.Unbounded,
+		Summary: "Describes a user.", Args: []command.Arg{command.Word("username")},
+		Reply: "A map: flags, passwords (their SHA-256), commands, keys, channels, selectors; nil if there is no such user.",
+		Run: func(c *command.Call) error {
+			a := as.find(string(c.Word()))
+			if a == nil {
+				c.Out.Null()
+				return nil
+			}
+			u := a.User.Load()
+			if u == nil { // it is being deleted
+				c.Out.Null()
+				return nil
+			}
+			d := u.Describe()
+			c.Out.Map(6)
+			c.Out.BulkString("flags")
+			c.Out.Set(len(d.Flags))
+			for _, flag := range d.Flags {
+				c.Out.BulkString(flag)
+			}
+			c.Out.BulkString("passwords")
+			writeNames(c, d.Passwords)
+			writePermissions(c, d.Permissions)
+			c.Out.BulkString("selectors")
+			c.Out.Array(len(d.Selectors))
+			for _, p := range d.Selectors {
+				c.Out.Map(3)
+				writePermissions(c, p)
+			}
+			return nil
+		},
+	}
 }
 
 func writePermissions(c *command.Call, p acl.Permissions) {
@@ -164,38 +181,40 @@ func writePermissions(c *command.Call, p acl.Permissions) {
 	}
 }
 
-var aclSetUser = command.Command{
-	Name: "acl|setuser", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(N) in the number of rules", Flags: aboutUsers, Cost: command.Unbounded,
-	Summary: "Makes a user, or changes what it may do: all rules, or none. Its clients feel it at once.",
-	Args:    []command.Arg{command.Word("username"), command.Word("rule").Optional().Many().UpTo(1000)}, Reply: "OK.", Secrets: wordsFrom(2),
-	Run: func(c *command.Call) error {
-		name, as := string(c.Word()), &instanceOf(c).accounts
-		var rules []string
-		for _, word := range c.Many() {
-			rules = append(rules, string(word))
-		}
-		if !acl.IsName(name) {
-			return command.Refusal("ERR Usernames can't contain spaces or null characters")
-		}
-		if len(name) > longestName {
-			return command.Refusal(fmt.Sprintf("ERR Usernames can't be longer than %d bytes", longestName))
-		}
-		as.mu.Lock()
-		defer as.mu.Unlock()
-		u := as.commands.New(name, as.channels.Load())
-		if known := as.byName[name]; known != nil {
-			u = known.User.Load()
-		} else if len(as.byName) >= acl.MaxUsers {
-			return command.Refusal(fmt.Sprintf("ERR there are too many users (%d)", acl.MaxUsers))
-		}
-		changed, err := u.With(rules, as.channels.Load())
-		if err != nil {
-			return err
-		}
-		endsItself(c, as.set(instanceOf(c), changed, c.Client))
-		c.Out.Status("OK")
-		return nil
-	},
+func (as *accounts) setUser() *command.Command {
+	return &command.Command{
+		Name: "acl|setuser", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(N) in the number of rules", Flags: aboutUsers, Cost: command.Unbounded,
+		Summary: "Makes a user, or changes what it may do: all rules, or none. Its clients feel it at once.",
+		Args:    []command.Arg{command.Word("username"), command.Word("rule").Optional().Many().UpTo(1000)}, Reply: "OK.", Secrets: command.WordsFrom(2),
+		Run: func(c *command.Call) error {
+			name := string(c.Word())
+			var rules []string
+			for _, word := range c.Many() {
+				rules = append(rules, string(word))
+			}
+			if !acl.IsName(name) {
+				return command.Refusal("ERR Usernames can't contain spaces or null characters")
+			}
+			if len(name) > longestName {
+				return command.Refusal(fmt.Sprintf("ERR Usernames can't be longer than %d bytes", longestName))
+			}
+			as.mu.Lock()
+			defer as.mu.Unlock()
+			u := as.commands.New(name, as.channels.Load())
+			if known := as.byName[name]; known != nil {
+				u = known.User.Load()
+			} else if len(as.byName) >= acl.MaxUsers {
+				return command.Refusal(fmt.Sprintf("ERR there are too many users (%d)", acl.MaxUsers))
+			}
+			changed, err := u.With(rules, as.channels.Load())
+			if err != nil {
+				return err
+			}
+			endsItself(c, as.set(changed, c.Client))
+			c.Out.Status("OK")
+			return nil
+		},
+	}
 }
 
 // longestName bounds a user's name, in bytes.
@@ -204,36 +223,38 @@ const longestName = 1024
 // endsItself ends the own connection after the reply, if its rights have gone; else what it may do may be something else now.
 func endsItself(c *command.Call, ends bool) {
 	if ends {
-		hangUp(c)
+		c.HangUp()
 	}
 	if c.Session != nil { // within a transaction: else the next turn looks
-		sessionOf(c).lookUpRights()
+		c.Session.LookUpRights()
 	}
 }
 
-var aclDelUser = command.Command{
-	Name: "acl|deluser", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(N) in the number of clients", Flags: aboutUsers, Cost: command.Unbounded,
-	Summary: "Deletes users, and ends their connections.", Args: []command.Arg{command.Word("username").Many().UpTo(1000)}, Reply: "How many there were.",
-	Run: func(c *command.Call) error {
-		names, as := c.Many(), &instanceOf(c).accounts
-		for _, name := range names {
-			if string(name) == "default" {
-				return command.Refusal("ERR The 'default' user cannot be removed")
+func (as *accounts) delUser() *command.Command {
+	return &command.Command{
+		Name: "acl|deluser", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(N) in the number of clients", Flags: aboutUsers, Cost: command.Unbounded,
+		Summary: "Deletes users, and ends their connections.", Args: []command.Arg{command.Word("username").Many().UpTo(1000)}, Reply: "How many there were.",
+		Run: func(c *command.Call) error {
+			names := c.Many()
+			for _, name := range names {
+				if string(name) == "default" {
+					return command.Refusal("ERR The 'default' user cannot be removed")
+				}
 			}
-		}
-		as.mu.Lock()
-		defer as.mu.Unlock()
-		var gone []*client.Account
-		for _, name := range names {
-			if a := as.byName[string(name)]; a != nil && a.User.Load() != nil {
-				gone = append(gone, a)
+			as.mu.Lock()
+			defer as.mu.Unlock()
+			var gone []*client.Account
+			for _, name := range names {
+				if a := as.byName[string(name)]; a != nil && a.User.Load() != nil {
+					gone = append(gone, a)
+				}
 			}
-		}
-		gone = distinct(gone)
-		endsItself(c, as.drop(instanceOf(c), gone, c.Client))
-		c.Out.Int(int64(len(gone)))
-		return nil
-	},
+			gone = distinct(gone)
+			endsItself(c, as.drop(gone, c.Client))
+			c.Out.Int(int64(len(gone)))
+			return nil
+		},
+	}
 }
 
 func distinct(list []*client.Account) (once []*client.Account) {
@@ -247,69 +268,73 @@ func distinct(list []*client.Account) (once []*client.Account) {
 	return once
 }
 
-var aclDryRun = command.Command{
-	Name: "acl|dryrun", Group: "server", Category: "none", Since: "7.0.0", Complexity: "O(1)", Flags: aboutUsers, Cost: command.Unbounded, Min: 4,
-	Summary: "Says whether a user may make a call, without making it.",
-	Args:    []command.Arg{command.Word("username"), command.Word("command"), command.Word("arg").Optional().Many().UpTo(1000)}, Reply: "OK, or what it may not.",
-	Run: func(c *command.Call) error {
-		a, words := instanceOf(c).accounts.find(string(c.Word())), c.Words[3:]
-		var u *acl.User
-		if a != nil {
-			u = a.User.Load()
-		}
-		row := c.Server.Table.Find(words)
-		switch {
-		case u == nil:
-			return command.Refusal(fmt.Sprintf("ERR User '%.1024s' not found", c.Words[2]))
-		case row == nil:
-			return command.Refusal(fmt.Sprintf("ERR Command '%.128s' not found", words[0]))
-		case !row.Grammar.Fits(len(words)):
-			return command.ErrArity(row)
-		}
-		why, object, _ := row.Ask(c.Server, u, words)
-		switch why {
-		case acl.Allowed:
-			c.Out.Status("OK")
-		case acl.DeniedCommand:
-			c.Out.BulkString("This user has no permissions to run the '" + row.Name + "' command")
-		case acl.DeniedKey:
-			c.Out.BulkString("This user has no permissions to access the '" + string(object) + "' key")
-		default:
-			c.Out.BulkString("This user has no permissions to access the '" + string(object) + "' channel")
-		}
-		return nil
-	},
+func (as *accounts) dryRun() *command.Command {
+	return &command.Command{
+		Name: "acl|dryrun", Group: "server", Category: "none", Since: "7.0.0", Complexity: "O(1)", Flags: aboutUsers, Cost: command.Unbounded, Min: 4,
+		Summary: "Says whether a user may make a call, without making it.",
+		Args:    []command.Arg{command.Word("username"), command.Word("command"), command.Word("arg").Optional().Many().UpTo(1000)}, Reply: "OK, or what it may not.",
+		Run: func(c *command.Call) error {
+			a, words := as.find(string(c.Word())), c.Words[3:]
+			var u *acl.User
+			if a != nil {
+				u = a.User.Load()
+			}
+			row := c.Server.Table.Find(words)
+			switch {
+			case u == nil:
+				return command.Refusal(fmt.Sprintf("ERR User '%.1024s' not found", c.Words[2]))
+			case row == nil:
+				return command.Refusal(fmt.Sprintf("ERR Command '%.128s' not found", words[0]))
+			case !row.Grammar.Fits(len(words)):
+				return command.ErrArity(row)
+			}
+			why, object, _ := row.Ask(c.Server, u, words)
+			switch why {
+			case acl.Allowed:
+				c.Out.Status("OK")
+			case acl.DeniedCommand:
+				c.Out.BulkString("This user has no permissions to run the '" + row.Name + "' command")
+			case acl.DeniedKey:
+				c.Out.BulkString("This user has no permissions to access the '" + string(object) + "' key")
+			default:
+				c.Out.BulkString("This user has no permissions to access the '" + string(object) + "' channel")
+			}
+			return nil
+		},
+	}
 }
 
-var aclLogCommand = command.Command{
-	Name: "acl|log", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(N) in the number of entries", Flags: aboutUsers, Cost: command.Unbounded,
-	Summary: "Shows what was refused of late, passwords too, 10 entries unless another number is said; or forgets them.", AnyMore: true,
-	Args: []command.Arg{command.Word("[count | RESET]").Optional()},
-	Reply: "OK to RESET; else of each the count of those alike, reason, context, object, username, age-seconds, client-info, " +
-		"entry-id, timestamp-created and timestamp-last-updated in Unix milliseconds.",
-	Run: func(c *command.Call) error {
-		count, log := int64(10), &instanceOf(c).accounts.log
-		switch word := c.Word(); {
-		case len(c.Words) > 3:
-			return errACLWords(c)
-		case word != nil && command.FoldEqual(word, "RESET"):
-			log.forget()
-			c.Out.Status("OK")
-			return nil
-		case word != nil:
-			var ok bool
-			if count, ok = resp.ParseInt(word); !ok {
-				return command.ErrNotAnInteger
+func (as *accounts) showLog() *command.Command {
+	return &command.Command{
+		Name: "acl|log", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(N) in the number of entries", Flags: aboutUsers, Cost: command.Unbounded,
+		Summary: "Shows what was refused of late, passwords too, 10 entries unless another number is said; or forgets them.", AnyMore: true,
+		Args: []command.Arg{command.Word("[count | RESET]").Optional()},
+		Reply: "OK to RESET; else of each the count of those alike, reason, context, object, username, age-seconds, client-info, " +
+			"entry-id, timestamp-created and timestamp-last-updated in Unix milliseconds.",
+		Run: func(c *command.Call) error {
+			count, log := int64(10), &as.log
+			switch word := c.Word(); {
+			case len(c.Words) > 3:
+				return errACLWords(c)
+			case word != nil && command.FoldEqual(word, "RESET"):
+				log.forget()
+				c.Out.Status("OK")
+				return nil
+			case word != nil:
+				var ok bool
+				if count, ok = resp.ParseInt(word); !ok {
+					return command.ErrNotAnInteger
+				}
 			}
-		}
-		entries := log.latest(max(count, 0))
-		c.Out.Array(len(entries))
-		for i := range entries {
-			entries[i].write(c)
-			c.Out.Break()
-		}
-		return nil
-	},
+			entries := log.latest(max(count, 0))
+			c.Out.Array(len(entries))
+			for i := range entries {
+				entries[i].write(c)
+				c.Out.Break()
+			}
+			return nil
+		},
+	}
 }
 
 const errNoACLFile command.Refusal = "ERR This Redis instance is not configured to use an ACL file. You may want to specify users via the ACL SETUSER " +
@@ -319,12 +344,11 @@ const errNoACLFile command.Refusal = "ERR This Redis instance is not configured 
 const errFileInMulti command.Refusal = "ERR ACL LOAD and ACL SAVE are not allowed inside a transaction"
 
 // aboutFile makes ACL LOAD and ACL SAVE.
-func aboutFile(row command.Command, run func(c *command.Call, as *accounts) error) command.Command {
+func (as *accounts) aboutFile(row command.Command, run func(c *command.Call) error) *command.Command {
 	row.Group, row.Category, row.Since, row.Complexity = "server", "none", "6.0.0", "O(N) in the number of users"
 	row.Flags, row.Cost = aboutUsers, command.Unbounded
 	row.Reply = "OK."
 	row.Run = func(c *command.Call) error {
-		as := &instanceOf(c).accounts
 		switch {
 		case as.file == nil:
 			return errNoACLFile
@@ -333,38 +357,42 @@ func aboutFile(row command.Command, run func(c *command.Call, as *accounts) erro
 		}
 		as.fileMu.Lock()
 		defer as.fileMu.Unlock()
-		if err := run(c, as); err != nil {
+		if err := run(c); err != nil {
 			return err
 		}
 		c.Out.Status("OK")
 		return nil
 	}
-	return row
+	return &row
 }
 
-var aclLoad = aboutFile(command.Command{Name: "acl|load",
-	Summary: "Reads the users from the ACL file: all of them, or none if there is a fault in it. A client stays if its user is still there."},
-	func(c *command.Call, as *accounts) error {
-		users, err := as.read()
-		if err != nil {
-			return err
-		}
+func (as *accounts) load() *command.Command {
+	return as.aboutFile(command.Command{Name: "acl|load",
+		Summary: "Reads the users from the ACL file: all of them, or none if there is a fault in it. A client stays if its user is still there."},
+		func(c *command.Call) error {
+			users, err := as.read()
+			if err != nil {
+				return err
+			}
+			as.mu.Lock()
+			defer as.mu.Unlock()
+			endsItself(c, as.replace(users, c.Client))
+			return nil
+		})
+}
+
+func (as *accounts) save() *command.Command {
+	return as.aboutFile(command.Command{Name: "acl|save", Summary: "Writes the users to the ACL file."}, func(c *command.Call) error {
 		as.mu.Lock()
-		defer as.mu.Unlock()
-		endsItself(c, as.replace(instanceOf(c), users, c.Client))
+		users := as.users()
+		as.mu.Unlock()
+		if err := as.file.Save(users.String()); err != nil {
+			as.ClientLog.Error("cannot save the users", "error", err)
+			return command.Refusal("ERR There was an error trying to save the ACLs. Please check the server logs for more information")
+		}
 		return nil
 	})
-
-var aclSave = aboutFile(command.Command{Name: "acl|save", Summary: "Writes the users to the ACL file."}, func(c *command.Call, as *accounts) error {
-	as.mu.Lock()
-	users := as.users()
-	as.mu.Unlock()
-	if err := as.file.Save(users.String()); err != nil {
-		instanceOf(c).clientLog.Error("cannot save the users", "error", err)
-		return command.Refusal("ERR There was an error trying to save the ACLs. Please check the server logs for more information")
-	}
-	return nil
-})
+}
 
 // read reads the ACL file.
 func (as *accounts) read() (acl.Users, error) {
@@ -383,9 +411,8 @@ func (as *accounts) sorted() []*acl.User {
 	return users.Sorted()
 }
 
-// setAccounts makes the first users, before anybody is served: those of the ACL file, or those that are told here.
-func (in *Instance) setAccounts(password string, told [][]string) error {
-	as := &in.accounts
+// configure makes the first users, before anybody is served: those of the ACL file, or those that are told here.
+func (as *accounts) configure(password string, told [][]string) error {
 	if password != "" {
 		if err := as.setPassword(password); err != nil {
 			return err
@@ -398,12 +425,12 @@ func (in *Instance) setAccounts(password string, told [][]string) error {
 		if err != nil {
 			return err
 		}
-		as.replace(in, users, nil)
+		as.replace(users, nil)
 		return nil
 	}
 	named := make(map[string]bool)
 	for _, words := range told {
-		if err := as.tell(in, words[0], words[1:], named); err != nil {
+		if err := as.tell(words[0], words[1:], named); err != nil {
 			return fmt.Errorf("the user '%s': %w", words[0], err)
 		}
 	}
@@ -411,7 +438,7 @@ func (in *Instance) setAccounts(password string, told [][]string) error {
 }
 
 // tell makes a user of the configuration's. What is wrong with it is said without the rule, which may hold a password.
-func (as *accounts) tell(in *Instance, name string, rules []string, named map[string]bool) error {
+func (as *accounts) tell(name string, rules []string, named map[string]bool) error {
 	switch {
 	case named[name]:
 		return command.Refusal("Duplicate user found. A user can only be defined once in config files")
@@ -430,9 +457,9 @@ func (as *accounts) tell(in *Instance, name string, rules []string, named map[st
 	case err != nil:
 		return err
 	}
-	as.set(in, u, nil)
+	as.set(u, nil)
 	if !u.Enabled() {
-		in.log.Warn("a configured user is disabled: its rules do not contain 'on'", "user", name)
+		as.Log.Warn("a configured user is disabled: its rules do not contain 'on'", "user", name)
 	}
 	return nil
 }

@@ -46,7 +46,7 @@ func (l *aclLog) add(now int64, s *client.Client, row *command.Command, e denied
 	l.denied[e.why].Add(1)
 	e.count, e.at = 1, now
 	e.first = e.at
-	e.client = cut([]byte(strings.TrimSuffix(clientLine(s, e.at, &row.Name, nil), "\n")), loggedLine)
+	e.client = command.Cut([]byte(strings.TrimSuffix(s.Line(e.at, &row.Name, nil), "\n")), loggedLine)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i, known := range l.entries[:min(len(l.entries), alike)] {
@@ -129,6 +129,6 @@ func (e *deniedCall) write(c *command.Call) {
 var reasons = [...]string{acl.DeniedCommand: "command", acl.DeniedKey: "key", acl.DeniedPassword: "auth", acl.DeniedChannel: "channel"}
 
 // logDenied notes a call that was refused, with what of it was: the command, or a key or channel.
-func (in *Instance) logDenied(s *client.Client, row *command.Command, why acl.Verdict, object []byte, user string, multi bool) {
-	in.accounts.log.add(in.Now(), s, row, deniedCall{why: why, multi: multi, object: cut(object, loggedBytes), user: cut([]byte(user), loggedBytes)})
+func (as *accounts) logDenied(s *client.Client, row *command.Command, why acl.Verdict, object []byte, user string, multi bool) {
+	as.log.add(as.Clock.Now(), s, row, deniedCall{why: why, multi: multi, object: command.Cut(object, loggedBytes), user: command.Cut([]byte(user), loggedBytes)})
 }

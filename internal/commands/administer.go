@@ -134,7 +134,7 @@ var shutdown = command.Command{
 			return command.Refusal("ERR Errors trying to SHUTDOWN. Check logs.")
 		}
 		instanceOf(c).log.Warn("shutdown requested by a client", "client", c.Client.Peer.Remote)
-		hangUp(c)
+		c.HangUp()
 		instanceOf(c).stop()
 		return nil
 	},
@@ -158,7 +158,7 @@ var debugCommand = command.Command{
 		}
 		run := debugs[strings.ToUpper(string(words[0]))]
 		if run == nil || len(words) != 2 {
-			return command.Refusal("ERR unknown subcommand or wrong number of arguments for '" + cut(words[0], 128) + "'. Try DEBUG HELP.")
+			return command.Refusal("ERR unknown subcommand or wrong number of arguments for '" + command.Cut(words[0], 128) + "'. Try DEBUG HELP.")
 		}
 		return run(c, words[1])
 	},
@@ -173,9 +173,6 @@ func writeHelp(c *command.Call, row *command.Command) {
 }
 
 var debugs = map[string]func(c *command.Call, word []byte) error{"SLEEP": debugSleep, "SET-ACTIVE-EXPIRE": debugExpire, "LOG": debugLog}
-
-// cut is the beginning of a word, of so many bytes at most.
-func cut(word []byte, bytes int) string { return string(word[:min(len(word), bytes)]) }
 
 // mayDebug says whether a client may say DEBUG.
 func (in *Instance) mayDebug(s *client.Client) bool { return in.mayDo(in.debug, s) }
@@ -233,7 +230,7 @@ func debugExpire(c *command.Call, word []byte) error {
 
 func debugLog(c *command.Call, word []byte) error {
 	const longest = 1024 // bytes
-	instanceOf(c).log.Warn("DEBUG LOG: " + cut(word, longest))
+	instanceOf(c).log.Warn("DEBUG LOG: " + command.Cut(word, longest))
 	c.Out.Status("OK")
 	return nil
 }

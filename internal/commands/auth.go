@@ -88,7 +88,7 @@ func helloOptions(c *command.Call, words [][]byte) (name []byte, who identity, e
 var auth = command.Command{
 	Name: "auth", Group: "connection", Since: "1.0.0", Complexity: "O(N) in the number of the user's passwords", Flags: handshake, Cost: command.Constant,
 	Summary: "Logs in as a user, default if none is named.",
-	Args:    []command.Arg{command.Word("[username] password").Many()}, Reply: "OK.", Secrets: wordsFrom(1),
+	Args:    []command.Arg{command.Word("[username] password").Many()}, Reply: "OK.", Secrets: command.WordsFrom(1),
 	Run: func(c *command.Call) error {
 		words, user := c.Many(), []byte("default")
 		switch len(words) {
@@ -139,7 +139,7 @@ func verify(c *command.Call, name, password []byte) identity {
 	account, compared := instanceOf(c).accounts.verify(name, password)
 	c.Moved += tryWorth + min(len(password), acl.MaxPassword) + compared*comparison
 	if account == nil {
-		instanceOf(c).logDenied(c.Client, c.Row, acl.DeniedPassword, c.Words[0], string(name), c.InTransaction)
+		instanceOf(c).accounts.logDenied(c.Client, c.Row, acl.DeniedPassword, c.Words[0], string(name), c.InTransaction)
 	}
 	return identity{name, password, account}
 }

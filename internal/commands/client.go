@@ -1,9 +1,7 @@
 package commands
 
 import (
-	"cmp"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"cellserver/internal/client"
@@ -125,7 +123,7 @@ var clientInfo = command.Command{
 	Name: "client|info", Group: "connection", Since: "6.2.0", Complexity: "O(1)", Flags: aboutClients, Tips: command.Varying,
 	Summary: "Describes the connection.", Reply: "One line of CLIENT LIST.",
 	Run: func(c *command.Call) error {
-		c.Out.Verbatim("txt", clientLine(c.Client, c.View.Now(), &c.Row.Name, c.Words))
+		c.Out.Verbatim("txt", c.Client.Line(c.View.Now(), &c.Row.Name, c.Words))
 		return nil
 	},
 }
@@ -163,7 +161,7 @@ func lineOf(c *command.Call, s *client.Client) string {
 	if s == c.Client {
 		words = c.Words
 	}
-	line := clientLine(s, c.View.Now(), s.Latest.Load(), words)
+	line := s.Line(c.View.Now(), s.Latest.Load(), words)
 	if instanceOf(c).clients.Get(s.Id) == nil {
 		return ""
 	}
@@ -194,62 +192,13 @@ func clientFilter(words [][]byte) (func(*client.Client) bool, error) {
 func clientsOfType(name []byte) (func(*client.Client) bool, error) {
 	for _, known := range []string{"NORMAL", "MASTER", "REPLICA", "SLAVE", "PUBSUB"} {
 		if command.FoldEqual(name, known) {
-			return func(s *client.Client) bool { return clientKind(s) == known }, nil
+			return func(s *client.Client) bool { return s.Kind() == known }, nil
 		}
 	}
 	return nil, command.Refusal(fmt.Sprintf("ERR Unknown client type '%s'", name))
 }
 
 // clientKind is the session's type, as CLIENT LIST TYPE names it.
-func clientKind(s *client.Client) string {
-	s.About.Mu.Lock()
-	defer s.About.Mu.Unlock()
-	if s.About.Listens != [client.Vias]int{} {
-		return "PUBSUB"
-	}
-	return "NORMAL"
-}
-
-// clientLine describes a session as CLIENT LIST does, in Redis's fields. words are those of the call that asks, if it is the session's own: Redis
-// has them in its buffers.
-func clientLine(s *client.Client, now int64, latest *string, words [][]byte) string {
-	m := s.Memory(words)
-	s.About.Mu.Lock()
-	defer s.About.Mu.Unlock()
-	name, events := "NULL", "r"
-	if latest != nil {
-		name = *latest
-	}
-	if m.Waiting+m.Following > 0 {
-		events = "rw"
-	}
-	seconds := func(since int64) string { return strconv.FormatInt(max(now-since, 0)/1e9, 10) }
-	return fmt.Sprintf("id=%d addr=%s laddr=%s fd=%d name=%s age=%s idle=%s flags=%s db=%d sub=%d psub=%d ssub=%d multi=%d "+
-		"qbuf=%d qbuf-free=%d argv-mem=%d multi-mem=%d rbs=%d rbp=0 obl=%d oll=%d omem=%d tot-mem=%d events=%s "+
-		"cmd=%s user=%s redir=%d resp=%d lib-name=%s lib-ver=%s\n",
-		s.Id, s.Peer.Remote, s.Peer.Local, s.Peer.FD, s.About.Name, seconds(s.Opened), seconds(s.LastSeen.Load()), clientFlags(s),
-		s.About.Database, s.About.Listens[client.ViaChannel], s.About.Listens[client.ViaPattern], s.About.Listens[client.ViaShard], s.Queued.Load()>>32-1,
-		m.Unread, m.Free, m.Words, m.Queued, m.Room, m.Waiting, m.Pieces, m.Following, m.Total, events,
-		name, s.Account.Load().Name, s.Tracker.Load().Target(), s.About.Protocol, s.About.Library, s.About.Version)
-}
-
-// clientFlags are the letters that CLIENT LIST has for a session, N if it has none. about is locked.
-func clientFlags(s *client.Client) string {
-	letters := ""
-	for _, f := range []struct {
-		there  bool
-		letter string
-	}{
-		{s.About.Listens != [client.Vias]int{}, "P"}, {s.About.Monitors, "O"}, {s.Queued.Load() != 0, "x"}, {s.Blocked.Load(), "b"},
-		{strings.HasPrefix(s.Peer.Local, "/"), "U"}, {s.About.NoEvict, "e"}, {s.About.NoTouch, "T"},
-	} {
-		if f.there {
-			letters += f.letter
-		}
-	}
-	return cmp.Or(letters+s.Tracker.Load().Flags(), "N")
-}
-
 var clientNoEvict = command.Command{
 	Name: "client|no-evict", Group: "connection", Since: "7.0.0", Complexity: "O(1)", Flags: command.Admin | command.Dangerous | aboutClients,
 	Summary: "Says that the client is not to be evicted, however much it holds: see maxmemory-clients.", Args: []command.Arg{command.Word("ON | OFF")}, Reply: "OK.",

@@ -12,21 +12,24 @@ import (
 )
 
 // All lists every command, in reading order.
-func All() []*command.Command { return families(new(limiter.Family), new(keyspace.Family)) }
+func All() []*command.Command {
+	return families(new(limiter.Family), new(keyspace.Family), new(accounts))
+}
 
 // families lists the commands of all families.
-func families(limiters *limiter.Family, keyspace *keyspace.Family) []*command.Command {
+func families(limiters *limiter.Family, keyspace *keyspace.Family, users *accounts) []*command.Command {
 	return slices.Concat(
 		limiters.Commands(),
 		value.Commands(),
 		keyspace.Commands(),
+		users.Commands(),
 		[]*command.Command{
 			// Transactions.
 			&multi, &exec, &discard, &watchKeys, &unwatch,
 			// Publish and subscribe.
 			&subscribe, &unsubscribe, &pSubscribe, &pUnsubscribe, &publish, &pubSub, &sSubscribe, &sUnsubscribe, &sPublish,
 			// Connection.
-			&ping, &echo, &hello, &auth, &aclCommand, &selectDB, &clientCommand, &reset, &quit,
+			&ping, &echo, &hello, &auth, &selectDB, &clientCommand, &reset, &quit,
 			// Server.
 			&command.Introspection, &info, &config, &timeNow, &waitFor, &waitAOF,
 			&memory, &role, &lastSave, &save, &bgSave, &lolwut, &function, &script, &module, &shutdown, &debugCommand,
@@ -39,5 +42,5 @@ func families(limiters *limiter.Family, keyspace *keyspace.Family) []*command.Co
 // commands lists the commands of the instance, whose families have its state.
 func (in *Instance) commands() []*command.Command {
 	keyspace := &keyspace.Family{Flushed: in.tracking.flushed, Swapping: in.watches.swap}
-	return families(&in.limiters, keyspace)
+	return families(&in.limiters, keyspace, &in.accounts)
 }

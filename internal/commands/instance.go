@@ -132,6 +132,8 @@ func New(c Config) (*Instance, error) {
 	in.BoundPushes(client.MaxPushes)
 	in.accounts.file = c.ACLFile
 	in.accounts.begin(in.Table)
+	in.accounts.Clients, in.accounts.Clock, in.accounts.EndListeners = &in.clients, in.Clock, in.endListeners
+	in.accounts.Log, in.accounts.ClientLog = in.log, in.clientLog
 	in.rows = make([]stats.Calls, len(in.Table.ByName)+1)
 	in.waits = waits{clock: c.Store.Clock(), sessions: make(map[*client.Client]wait), next: store.Never, concerns: &in.concerns}
 	in.watches.store = c.Store

@@ -76,7 +76,7 @@ func (v *victims) narrow(in *Instance, filter, value []byte) (err error) {
 		v.local = string(value)
 	case "USER":
 		if v.user = in.accounts.find(string(value)); v.user == nil {
-			return command.Refusal(fmt.Sprintf("ERR No such user '%s'", cut(value, loggedBytes)))
+			return command.Refusal(fmt.Sprintf("ERR No such user '%s'", command.Cut(value, loggedBytes)))
 		}
 	case "MAXAGE":
 		age, ok := resp.ParseInt(value)
@@ -110,21 +110,13 @@ func kill(c *command.Call, v *victims) (killed int) {
 		case !v.includes(s, now) || v.others && s == c.Client:
 			continue
 		case s == c.Client:
-			hangUp(c)
+			c.HangUp()
 		default:
 			s.Peer.Cut()
 		}
 		killed++
 	}
 	return killed
-}
-
-// hangUp ends the conversation after the reply.
-func hangUp(c *command.Call) {
-	if c.Session != nil {
-		sessionOf(c).closing = true
-	}
-	c.Last = true
 }
 
 var clientUnblock = command.Command{

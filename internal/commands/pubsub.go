@@ -3,6 +3,7 @@ package commands
 import (
 	"fmt"
 
+	"cellserver/internal/acl"
 	"cellserver/internal/client"
 	"cellserver/internal/command"
 	"cellserver/internal/commands/value"
@@ -325,4 +326,58 @@ var pubSubNumPat = command.Command{
 // errListening refuses what a client may not say in RESP2 while it listens: it could not tell replies from messages.
 func errListening(row *command.Command) error {
 	return command.Refusal(fmt.Sprintf("ERR Can't execute '%s': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context", row.Name))
+}
+
+// endListeners ends the connections of an account's that listen to what it may not use; of the own one it only says so.
+func (in *Instance) endListeners(a *client.Account, u *acl.User, own *client.Client) (ownEnds bool) {
+	for kind := range client.Vias {
+		in.channels.each(kind, func(t *topic) bool {
+			if u.MayHear([]byte(t.name), kind == client.ViaPattern) {
+				return true
+			}
+			in.channels.eachSubscriber(t, func(s *client.Client) {
+				switch {
+				case s.Account.Load() != a:
+				case s == own:
+					ownEnds = true
+				default:
+					in.accounts.Expel(s)
+				}
+			})
+			return true
+		}, func() {})
+	}
+	return ownEnds
+}
+
+// eachSubscriber visits those of a topic, without the lock.
+func (cs *channels) eachSubscriber(t *topic, visit func(*client.Client)) {
+	var found [subscribersAPiece]*subscription
+	cs.mu.RLock()
+	until := cs.number
+	cs.mu.RUnlock()
+	for last := uint64(0); last < until; {
+		cs.mu.RLock()
+		var piece []*subscription
+		piece, last = t.subscribers.piece(found[:0], last, until, subscribersAPiece)
+		cs.mu.RUnlock()
+		for _, sub := range piece {
+			visit(sub.session)
+		}
+	}
+}
+
+// stillHears ends a conversation that has just subscribed to what its user may not use: the user's rights were taken away meanwhile,
+// and whoever did that may have looked for listeners before.
+func stillHears(c *command.Call, kind client.Via, names [][]byte) {
+	u := sessionOf(c).Account.Load().User.Load()
+	if u != nil && u.Open() {
+		return
+	}
+	for _, name := range names {
+		if u == nil || !u.MayHear(name, kind == client.ViaPattern) {
+			c.HangUp()
+			return
+		}
+	}
 }

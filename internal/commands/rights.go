@@ -2,6 +2,7 @@ package commands
 
 import (
 	"cellserver/internal/acl"
+	"cellserver/internal/client"
 	"cellserver/internal/command"
 )
 
@@ -50,7 +51,7 @@ func (s *Session) forbid(row *command.Command, words [][]byte, long [][]byte) er
 		return nil
 	}
 	s.words += deniedWords
-	s.instance.logDenied(s.Client, row, why, object, u.Name(), s.queue != nil)
+	s.instance.accounts.logDenied(s.Client, row, why, object, u.Name(), s.queue != nil)
 	return command.ErrDenied(why, row, u)
 }
 
@@ -68,7 +69,7 @@ func allow(c *command.Call, row *command.Command, words [][]byte, queued bool) e
 		return command.ErrNoAuth
 	}
 	if why, object, _ := row.Ask(c.Server, u, words); why != acl.Allowed {
-		instanceOf(c).logDenied(s, row, why, object, u.Name(), queued)
+		instanceOf(c).accounts.logDenied(s, row, why, object, u.Name(), queued)
 		return command.ErrDenied(why, row, u)
 	}
 	return nil
@@ -82,8 +83,52 @@ func allowQueued(c *command.Call, row *command.Command, words [][]byte) error {
 		return command.ErrNoAuth
 	}
 	if why, object, _ := row.Ask(c.Server, u, words); why != acl.Allowed {
-		instanceOf(c).logDenied(s, row, why, object, u.Name(), true)
+		instanceOf(c).accounts.logDenied(s, row, why, object, u.Name(), true)
 		return errChanged(why)
 	}
 	return nil
+}
+
+// Closed says whether clients need a password.
+func (in *Instance) Closed() bool { return !in.accounts.first.User.Load().NoPass() }
+
+// become makes the session one of an account's; nil makes it what it was at first. It is false if the account has gone.
+func (s *Session) become(a *client.Account) bool {
+	first := s.instance.accounts.first
+	logged := a != nil
+	if !logged {
+		a, logged = first, !s.instance.accounts.closed()
+	}
+	s.Account.Store(a)
+	if s.authenticated = logged; a.User.Load() == nil { // whoever deletes it may have looked at the sessions before
+		s.Account.Store(first)
+		s.authenticated = false
+		logged = false
+	}
+	s.LookUpRights()
+	return logged
+}
+
+// LookUpRights says whether calls have to be looked at before they are made. That a user may do less than before is felt by the next
+// turn; a session that changes its own rights looks again.
+func (s *Session) LookUpRights() {
+	u := s.Account.Load().User.Load()
+	s.guarded = u == nil || !u.Open() || !s.authenticated
+	if s.guarded || s.restricted {
+		s.restrict(u == nil || !s.authenticated && s.instance.accounts.closed())
+	}
+}
+
+// restrict has only short calls read of a client that has not logged in, and one at a time: the next may be longer, if this logs it in.
+func (s *Session) restrict(on bool) {
+	if s.restricted == on {
+		return
+	}
+	s.restricted = on
+	s.reader.Restrict(on)
+	if on {
+		s.EnterNewcomers()
+	} else {
+		s.LeaveNewcomers()
+	}
 }

@@ -336,7 +336,7 @@ func (f *fakeFile) Save(text string) error {
 func TestACLFile(t *testing.T) {
 	s, f := newStill(t), &fakeFile{text: "user alice on nopass +@all ~*\nuser default on nopass ~* &* +@all\n"}
 	s.instance.accounts.file = f
-	require.NoError(t, s.instance.setAccounts("", nil))
+	require.NoError(t, s.instance.accounts.configure("", nil))
 	admin, alice := s.dial(), s.dial()
 	alice.say(t, "AUTH alice x")
 	require.Equal(t, "+OK\r\n", admin.say(t, "ACL SETUSER bob on +get"))
@@ -391,7 +391,7 @@ func TestACLFile(t *testing.T) {
 func TestLoadingIsOneStep(t *testing.T) {
 	s, f := newStill(t), &fakeFile{text: "user alice on >pw +@all ~*\n"}
 	s.instance.accounts.file = f
-	require.NoError(t, s.instance.setAccounts("", nil))
+	require.NoError(t, s.instance.accounts.configure("", nil))
 	admin, done := s.dial(), make(chan struct{})
 	go func() {
 		defer close(done)

@@ -160,7 +160,7 @@ func (in *Instance) heed(s *Settings) error {
 			return fmt.Errorf("--rename-command: %w", err)
 		}
 	}
-	return in.setAccounts(s.Password, s.Users)
+	return in.accounts.configure(s.Password, s.Users)
 }
 
 // done is what cannot fail.

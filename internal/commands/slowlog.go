@@ -29,15 +29,6 @@ func redact(row *command.Command, words [][]byte) [][]byte {
 	return words
 }
 
-// wordsFrom makes a row's Secrets of all words from one on.
-func wordsFrom(first int) func(words [][]byte, hide func(int)) {
-	return func(words [][]byte, hide func(int)) {
-		for i := first; i < len(words); i++ {
-			hide(i)
-		}
-	}
-}
-
 var slowlog = command.Command{
 	Name: "slowlog", Group: "server", Category: "none", Since: "2.2.12", Complexity: "Depends on the subcommand.", Min: 2,
 	Summary: "Commands about calls that took long.", AnyMore: true,

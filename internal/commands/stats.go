@@ -143,7 +143,7 @@ func (s *Session) lookUp() {
 	s.turns++
 	s.again = false
 	s.careful = s.hush != speaking || s.instance.concerns.Load() != 0 || s.turns%sampleEvery == 0
-	s.lookUpRights()
+	s.LookUpRights()
 }
 
 // eventOf is LATENCY's name for calls of a row.

@@ -115,6 +115,9 @@ func sessionOf(c *command.Call) *Session {
 // instanceOf is the instance whose client makes a call.
 func instanceOf(c *command.Call) *Instance { return c.Owner.(*Instance) }
 
+// HangUp ends the conversation after the reply.
+func (s *Session) HangUp() { s.closing = true }
+
 // HandOver has the present call made again beside the loop: it takes too long there.
 func (s *Session) HandOver() {
 	s.call.HandedOver = true
