@@ -135,7 +135,7 @@ func tightExpired(r *rig) {
 
 // takesAgain says whether a key that has expired was there to be taken from; and checks that only then anything was changed.
 func (r *rig) takesAgain(kind store.Kind, key string, all bool) bool {
-	tight, five, me := r.tight(), rule(kind, 5, 60), request(5, 60, "me", 1)
+	five, me := rule(kind, 5, 60), request(5, 60, "me", 1)
 	if kind == store.Lease {
 		r.acquire(key, me)
 	} else {
@@ -143,7 +143,7 @@ func (r *rig) takesAgain(kind store.Kind, key string, all bool) bool {
 	}
 	r.clock.Advance(10 * time.Minute)
 	r.view.Begin()
-	tight = r.tight()
+	tight := r.tight()
 	var err error
 	h := r.listen()
 	if kind == store.Lease {
