@@ -93,7 +93,7 @@ var auth = command.Command{
 		words, user := c.Many(), []byte("default")
 		switch len(words) {
 		case 1:
-			if instanceOf(c).accounts.first.User.Load().NoPass() {
+			if instanceOf(c).accounts.First.User.Load().NoPass() {
 				return command.Refusal("ERR AUTH <password> called without any password configured for the default user. " +
 					"Are you sure your configuration is correct?")
 			}
@@ -136,10 +136,10 @@ func logIn(c *command.Call, who identity) error {
 
 // verify looks for the account; without one, there is a line in the log.
 func verify(c *command.Call, name, password []byte) identity {
-	account, compared := instanceOf(c).accounts.verify(name, password)
+	account, compared := instanceOf(c).accounts.Verify(name, password)
 	c.Moved += tryWorth + min(len(password), acl.MaxPassword) + compared*comparison
 	if account == nil {
-		instanceOf(c).accounts.logDenied(c.Client, c.Row, acl.DeniedPassword, c.Words[0], string(name), c.InTransaction)
+		instanceOf(c).accounts.LogDenied(c.Client, c.Row, acl.DeniedPassword, c.Words[0], string(name), c.InTransaction)
 	}
 	return identity{name, password, account}
 }

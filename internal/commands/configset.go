@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"cellserver/internal/command"
+	"cellserver/internal/commands/access"
 	"cellserver/internal/option"
 )
 
@@ -18,7 +19,7 @@ var configSet = command.Command{
 	Args:    []command.Arg{command.Word("parameter value [parameter value ...]").Many()}, Reply: "OK.",
 	Secrets: func(words [][]byte, hide func(int)) {
 		for i := 3; i < len(words); i += 2 {
-			if isSecret(words[i-1]) {
+			if access.IsSecret(words[i-1]) {
 				hide(i)
 			}
 		}

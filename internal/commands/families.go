@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"cellserver/internal/command"
+	"cellserver/internal/commands/access"
 	"cellserver/internal/commands/keyspace"
 	"cellserver/internal/commands/limiter"
 	"cellserver/internal/commands/value"
@@ -13,11 +14,11 @@ import (
 
 // All lists every command, in reading order.
 func All() []*command.Command {
-	return families(new(limiter.Family), new(keyspace.Family), new(accounts))
+	return families(new(limiter.Family), new(keyspace.Family), new(access.Accounts))
 }
 
 // families lists the commands of all families.
-func families(limiters *limiter.Family, keyspace *keyspace.Family, users *accounts) []*command.Command {
+func families(limiters *limiter.Family, keyspace *keyspace.Family, users *access.Accounts) []*command.Command {
 	return slices.Concat(
 		limiters.Commands(),
 		value.Commands(),

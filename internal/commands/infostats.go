@@ -6,6 +6,7 @@ import (
 
 	"cellserver/internal/client"
 	"cellserver/internal/command"
+	"cellserver/internal/commands/access"
 	"cellserver/internal/stats"
 )
 
@@ -94,9 +95,9 @@ func infoStats(c *command.Call, out *strings.Builder) {
 	fields(out, "io_threaded_reads_processed:0", "io_threaded_writes_processed:0", "reply_buffer_shrinks:0", "reply_buffer_expands:0")
 	field(out, "client_query_buffer_limit_disconnections", s.queryCut.Load())
 	field(out, "client_output_buffer_limit_disconnections", in.clients.OutputCut.Load())
-	for why, reason := range reasons {
+	for why, reason := range access.Reasons {
 		if reason != "" {
-			field(out, "acl_access_denied_"+strings.Replace(reason, "command", "cmd", 1), in.accounts.log.denied[why].Load())
+			field(out, "acl_access_denied_"+strings.Replace(reason, "command", "cmd", 1), in.accounts.DeniedLog.Denied[why].Load())
 		}
 	}
 }

@@ -11,12 +11,16 @@ import (
 
 	"cellserver/internal/client"
 	"cellserver/internal/command"
+	"cellserver/internal/commands/access"
 	"cellserver/internal/commands/limiter"
 	"cellserver/internal/meter"
 	"cellserver/internal/option"
 	"cellserver/internal/stats"
 	"cellserver/internal/store"
 )
+
+// ACLFile is where ACL LOAD and ACL SAVE find users.
+type ACLFile = access.ACLFile
 
 // Config is what an Instance is made of. Zero numbers stand for their defaults.
 type Config struct {
@@ -28,7 +32,7 @@ type Config struct {
 	Log       *slog.Logger
 	ClientLog *slog.Logger   // for what clients cause, which may be very often; Log if nil
 	Stop      func()         // what SHUTDOWN calls; nil for nothing, and then it is refused
-	ACLFile   ACLFile        // where ACL LOAD and ACL SAVE find users; nil for nowhere
+	ACLFile   access.ACLFile // where ACL LOAD and ACL SAVE find users; nil for nowhere
 	Turns     *meter.Longest // what INFO shows of event loops; nil if nobody measures
 	Holds     *meter.Longest // and of locks
 }
@@ -75,7 +79,7 @@ type Instance struct {
 	slowCalls sync.Map // by client: calls that run beside the loop
 	ownCalls  sync.Map // by client: calls that its session makes in its turns
 
-	accounts  accounts
+	accounts  access.Accounts
 	protected string // who may change what is protected: as debug
 
 	turns, holds *meter.Longest
@@ -130,8 +134,8 @@ func New(c Config) (*Instance, error) {
 		return nil, err
 	}
 	in.BoundPushes(client.MaxPushes)
-	in.accounts.file = c.ACLFile
-	in.accounts.begin(in.Table)
+	in.accounts.File = c.ACLFile
+	in.accounts.Begin(in.Table)
 	in.accounts.Clients, in.accounts.Clock, in.accounts.EndListeners = &in.clients, in.Clock, in.endListeners
 	in.accounts.Log, in.accounts.ClientLog = in.log, in.clientLog
 	in.rows = make([]stats.Calls, len(in.Table.ByName)+1)

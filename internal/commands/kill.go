@@ -6,6 +6,7 @@ import (
 
 	"cellserver/internal/client"
 	"cellserver/internal/command"
+	"cellserver/internal/commands/access"
 	"cellserver/internal/resp"
 )
 
@@ -75,8 +76,8 @@ func (v *victims) narrow(in *Instance, filter, value []byte) (err error) {
 	case "LADDR":
 		v.local = string(value)
 	case "USER":
-		if v.user = in.accounts.find(string(value)); v.user == nil {
-			return command.Refusal(fmt.Sprintf("ERR No such user '%s'", command.Cut(value, loggedBytes)))
+		if v.user = in.accounts.Find(string(value)); v.user == nil {
+			return command.Refusal(fmt.Sprintf("ERR No such user '%s'", command.Cut(value, access.LoggedBytes)))
 		}
 	case "MAXAGE":
 		age, ok := resp.ParseInt(value)

@@ -36,7 +36,7 @@ func (s *Session) forbid(row *command.Command, words [][]byte, long [][]byte) er
 		return nil // which is everybody's, whatever the rules
 	}
 	u := s.Account.Load().User.Load()
-	if u == nil || !s.authenticated && s.instance.accounts.closed() {
+	if u == nil || !s.authenticated && s.instance.accounts.Closed() {
 		return command.ErrNoAuth
 	}
 	switch {
@@ -51,7 +51,7 @@ func (s *Session) forbid(row *command.Command, words [][]byte, long [][]byte) er
 		return nil
 	}
 	s.words += deniedWords
-	s.instance.accounts.logDenied(s.Client, row, why, object, u.Name(), s.queue != nil)
+	s.instance.accounts.LogDenied(s.Client, row, why, object, u.Name(), s.queue != nil)
 	return command.ErrDenied(why, row, u)
 }
 
@@ -69,7 +69,7 @@ func allow(c *command.Call, row *command.Command, words [][]byte, queued bool) e
 		return command.ErrNoAuth
 	}
 	if why, object, _ := row.Ask(c.Server, u, words); why != acl.Allowed {
-		instanceOf(c).accounts.logDenied(s, row, why, object, u.Name(), queued)
+		instanceOf(c).accounts.LogDenied(s, row, why, object, u.Name(), queued)
 		return command.ErrDenied(why, row, u)
 	}
 	return nil
@@ -83,21 +83,21 @@ func allowQueued(c *command.Call, row *command.Command, words [][]byte) error {
 		return command.ErrNoAuth
 	}
 	if why, object, _ := row.Ask(c.Server, u, words); why != acl.Allowed {
-		instanceOf(c).accounts.logDenied(s, row, why, object, u.Name(), true)
+		instanceOf(c).accounts.LogDenied(s, row, why, object, u.Name(), true)
 		return errChanged(why)
 	}
 	return nil
 }
 
 // Closed says whether clients need a password.
-func (in *Instance) Closed() bool { return !in.accounts.first.User.Load().NoPass() }
+func (in *Instance) Closed() bool { return !in.accounts.First.User.Load().NoPass() }
 
 // become makes the session one of an account's; nil makes it what it was at first. It is false if the account has gone.
 func (s *Session) become(a *client.Account) bool {
-	first := s.instance.accounts.first
+	first := s.instance.accounts.First
 	logged := a != nil
 	if !logged {
-		a, logged = first, !s.instance.accounts.closed()
+		a, logged = first, !s.instance.accounts.Closed()
 	}
 	s.Account.Store(a)
 	if s.authenticated = logged; a.User.Load() == nil { // whoever deletes it may have looked at the sessions before
@@ -115,7 +115,7 @@ func (s *Session) LookUpRights() {
 	u := s.Account.Load().User.Load()
 	s.guarded = u == nil || !u.Open() || !s.authenticated
 	if s.guarded || s.restricted {
-		s.restrict(u == nil || !s.authenticated && s.instance.accounts.closed())
+		s.restrict(u == nil || !s.authenticated && s.instance.accounts.Closed())
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"cellserver/internal/command"
+	"cellserver/internal/commands/access"
 	"cellserver/internal/option"
 	"cellserver/internal/store"
 )
@@ -281,13 +282,13 @@ func TestACLLogIsBounded(t *testing.T) {
 	admin := s.dial()
 	admin.say(t, "CONFIG SET requirepass s acllog-max-len 5")
 	require.NoError(t, admin.Send(encode([]string{"CLIENT", "SETNAME", strings.Repeat("n", 100_000)})))
-	log := &s.instance.accounts.log
+	log := &s.instance.accounts.DeniedLog
 	for i := range 50 {
 		require.NoError(t, admin.Send(encode([]string{"AUTH", fmt.Sprint(i, strings.Repeat("u", 10_000)), "x"})))
 	}
-	require.Len(t, log.entries, 5)
-	for _, e := range log.entries {
-		require.LessOrEqual(t, len(e.user)+len(e.client)+len(e.object), 2*loggedBytes+loggedLine)
+	require.Len(t, log.Entries, 5)
+	for _, e := range log.Entries {
+		require.LessOrEqual(t, len(e.User)+len(e.Client)+len(e.Object), 2*access.LoggedBytes+access.LoggedLine)
 	}
 	admin.say(t, "ACL LOG RESET")
 	for range 3 {
@@ -295,19 +296,19 @@ func TestACLLogIsBounded(t *testing.T) {
 	}
 	admin.say(t, "AUTH b x")
 	admin.say(t, "AUTH a x")
-	require.Len(t, log.entries, 2)
-	require.EqualValues(t, 4, log.entries[0].count)
-	require.Equal(t, log.entries[1].id, log.entries[0].id+1, "what is alike keeps its number")
+	require.Len(t, log.Entries, 2)
+	require.EqualValues(t, 4, log.Entries[0].Count)
+	require.Equal(t, log.Entries[1].Id, log.Entries[0].Id+1, "what is alike keeps its number")
 	require.NoError(t, s.Advance(30*time.Second))
 	admin.say(t, "AUTH a x")
-	require.EqualValues(t, 30e9, log.entries[0].at-log.entries[0].first)
+	require.EqualValues(t, 30e9, log.Entries[0].At-log.Entries[0].First)
 	require.NoError(t, s.Advance(61*time.Second))
 	admin.say(t, "AUTH a x")
-	require.Len(t, log.entries, 3)
+	require.Len(t, log.Entries, 3)
 	require.Contains(t, admin.say(t, "ACL LOG"), "$2\r\n91\r\n", "age-seconds")
 	admin.say(t, "CONFIG SET acllog-max-len 0")
 	admin.say(t, "AUTH c x")
-	require.Empty(t, log.entries)
+	require.Empty(t, log.Entries)
 	require.Contains(t, admin.say(t, "INFO stats"), "acl_access_denied_auth:58\r\n")
 	for _, wrong := range []string{"-1", "100001", "x"} {
 		require.Contains(t, admin.say(t, "CONFIG SET acllog-max-len "+wrong), "-ERR CONFIG SET failed")
@@ -335,8 +336,8 @@ func (f *fakeFile) Save(text string) error {
 
 func TestACLFile(t *testing.T) {
 	s, f := newStill(t), &fakeFile{text: "user alice on nopass +@all ~*\nuser default on nopass ~* &* +@all\n"}
-	s.instance.accounts.file = f
-	require.NoError(t, s.instance.accounts.configure("", nil))
+	s.instance.accounts.File = f
+	require.NoError(t, s.instance.accounts.Configure("", nil))
 	admin, alice := s.dial(), s.dial()
 	alice.say(t, "AUTH alice x")
 	require.Equal(t, "+OK\r\n", admin.say(t, "ACL SETUSER bob on +get"))
@@ -383,15 +384,15 @@ func TestACLFile(t *testing.T) {
 	admin.say(t, "MULTI")
 	admin.say(t, "ACL SAVE")
 	admin.say(t, "ACL LOAD")
-	require.Equal(t, "*2\r\n-"+string(errFileInMulti)+"\r\n-"+string(errFileInMulti)+"\r\n", admin.say(t, "EXEC"))
+	require.Equal(t, "*2\r\n-"+string(access.ErrFileInMulti)+"\r\n-"+string(access.ErrFileInMulti)+"\r\n", admin.say(t, "EXEC"))
 	require.Equal(t, []int{saves, loads}, []int{f.saves, f.loads}, "no file is touched while keys are locked")
 }
 
 // The users of a file are there all at once: who logs in while it is read meets those of before, or those of now.
 func TestLoadingIsOneStep(t *testing.T) {
 	s, f := newStill(t), &fakeFile{text: "user alice on >pw +@all ~*\n"}
-	s.instance.accounts.file = f
-	require.NoError(t, s.instance.accounts.configure("", nil))
+	s.instance.accounts.File = f
+	require.NoError(t, s.instance.accounts.Configure("", nil))
 	admin, done := s.dial(), make(chan struct{})
 	go func() {
 		defer close(done)

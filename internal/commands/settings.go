@@ -7,6 +7,7 @@ import (
 
 	"cellserver/internal/client"
 	"cellserver/internal/command"
+	"cellserver/internal/commands/access"
 	"cellserver/internal/option"
 	"cellserver/internal/resp"
 	"cellserver/internal/stats"
@@ -107,7 +108,7 @@ func (s *Settings) Options() []*option.Option {
 			Help: "a user and its rules, such as 'alice on #HASH ~app:* +@all'; may be repeated; in the environment, one per line"},
 		{Name: "acl-pubsub-default", Group: Access, Kind: option.Choice(&s.Channels, "resetchannels", "allchannels"), Change: option.Live,
 			Help: "which channels new users may use"},
-		{Name: "acllog-max-len", Group: Access, Kind: option.Number(&s.ACLLog, 0, maxACLLog), Change: option.Live,
+		{Name: "acllog-max-len", Group: Access, Kind: option.Number(&s.ACLLog, 0, access.MaxACLLog), Change: option.Live,
 			Help: "denied commands and failed logins that ACL LOG keeps"},
 		{Name: "rename-command", Group: Access, Kind: renames{&s.Renamed}, FlagOnly: true,
 			Help: `a command and its new name, or "" to disable it: 'FLUSHALL ""'; may be repeated`},
@@ -145,8 +146,8 @@ func (in *Instance) heed(s *Settings) error {
 		{done(func() { in.spikes.Threshold.Store(int64(s.Spikes)) }), []string{"latency-monitor-threshold"}},
 		{done(func() { in.trackLatency(s.Tracking == "yes") }), []string{"latency-tracking"}},
 		{done(func() { in.showPercentiles(s.Percentiles) }), []string{"latency-tracking-info-percentiles"}},
-		{done(func() { in.accounts.channels.Store(s.Channels == "allchannels") }), []string{"acl-pubsub-default"}},
-		{done(func() { in.accounts.log.keep(s.ACLLog) }), []string{"acllog-max-len"}},
+		{done(func() { in.accounts.Channels.Store(s.Channels == "allchannels") }), []string{"acl-pubsub-default"}},
+		{done(func() { in.accounts.DeniedLog.Keep(s.ACLLog) }), []string{"acllog-max-len"}},
 	}
 	for _, e := range effects {
 		if err := e.take(); err != nil {
@@ -154,13 +155,13 @@ func (in *Instance) heed(s *Settings) error {
 		}
 		in.options.OnChange(e.take, e.names...)
 	}
-	in.options.OnChange(func() error { return in.accounts.setPassword(s.Password) }, "requirepass")
+	in.options.OnChange(func() error { return in.accounts.SetPassword(s.Password) }, "requirepass")
 	for _, r := range s.Renamed {
 		if err := in.Table.Rename(r[0], r[1]); err != nil {
 			return fmt.Errorf("--rename-command: %w", err)
 		}
 	}
-	return in.accounts.configure(s.Password, s.Users)
+	return in.accounts.Configure(s.Password, s.Users)
 }
 
 // done is what cannot fail.

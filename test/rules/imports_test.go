@@ -54,6 +54,7 @@ var mayImport = map[string][]string{
 		"internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/store", "internal/resp", "internal/command",
 		"internal/topk",
 	},
+	"internal/commands/access":   {"internal/acl", "internal/client", "internal/command", "internal/resp", "internal/store"},
 	"internal/commands/value":    {"internal/store", "internal/resp", "internal/command", "github.com/zeebo/xxh3"},
 	"internal/commands/keyspace": {"internal/store", "internal/resp", "internal/command", "internal/match"},
 
@@ -79,7 +80,7 @@ var layers = [][]string{
 	{"internal/gcra", "internal/window", "internal/lease"},
 	{"internal/store", "internal/client"},
 	{"internal/store/memory", "internal/command"},
-	{"internal/commands/limiter", "internal/commands/value", "internal/commands/keyspace"},
+	{"internal/commands/access", "internal/commands/limiter", "internal/commands/value", "internal/commands/keyspace"},
 	{"internal/commands"},
 	{"internal/server"},
 	{"cmd/cellserver"},

@@ -1,4 +1,4 @@
-package commands
+package access
 
 import (
 	"crypto/rand"
@@ -15,7 +15,7 @@ import (
 
 // ACL: users and what they may do. Those that may look at many users or clients are Slow.
 
-func (as *accounts) container() *command.Command {
+func (as *Accounts) container() *command.Command {
 	return &command.Command{
 		Name: "acl", Group: "server", Category: "none", Since: "6.0.0", Complexity: "Depends on the subcommand.", Min: 2,
 		Summary: "Commands about users and what they may do.", AnyMore: true,
@@ -25,7 +25,7 @@ func (as *accounts) container() *command.Command {
 }
 
 // Commands lists the family.
-func (as *accounts) Commands() []*command.Command { return []*command.Command{as.container()} }
+func (as *Accounts) Commands() []*command.Command { return []*command.Command{as.container()} }
 
 // Flags of those that anybody may say, and of those that are for administrators.
 const (
@@ -38,7 +38,7 @@ func errACLWords(c *command.Call) error {
 	return command.Refusal(fmt.Sprintf("ERR unknown subcommand or wrong number of arguments for '%.128s'. Try ACL HELP.", c.Words[1]))
 }
 
-func (as *accounts) whoAmI() *command.Command {
+func (as *Accounts) whoAmI() *command.Command {
 	return &command.Command{
 		Name: "acl|whoami", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(1)", Flags: aboutRights,
 		Summary: "Returns the name of the user that the connection is.", Reply: "A name.",
@@ -49,7 +49,7 @@ func (as *accounts) whoAmI() *command.Command {
 	}
 }
 
-func (as *accounts) cat() *command.Command {
+func (as *Accounts) cat() *command.Command {
 	return &command.Command{
 		Name: "acl|cat", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(1)", Flags: aboutRights,
 		Summary: "Lists the categories of commands, or the commands in one.", AnyMore: true,
@@ -79,7 +79,7 @@ func writeNames(c *command.Call, names []string) {
 	}
 }
 
-func (as *accounts) genPass() *command.Command {
+func (as *Accounts) genPass() *command.Command {
 	return &command.Command{
 		Name: "acl|genpass", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(1)", Flags: aboutRights,
 		Summary: "Makes a password that nobody can guess, of 256 bits unless another number is said.", AnyMore: true,
@@ -106,7 +106,7 @@ func (as *accounts) genPass() *command.Command {
 	}
 }
 
-func (as *accounts) list() *command.Command {
+func (as *Accounts) list() *command.Command {
 	return &command.Command{
 		Name: "acl|list", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(N) in the number of users", Flags: aboutUsers, Cost: command.Unbounded,
 		Summary: "Describes the users.", Reply: "A line a user, as in an ACL file.",
@@ -121,7 +121,7 @@ func (as *accounts) list() *command.Command {
 	}
 }
 
-func (as *accounts) listUsers() *command.Command {
+func (as *Accounts) listUsers() *command.Command {
 	return &command.Command{
 		Name: "acl|users", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(N) in the number of users", Flags: aboutUsers, Cost: command.Unbounded,
 		Summary: "Lists the users.", Reply: "Their names.",
@@ -136,14 +136,14 @@ func (as *accounts) listUsers() *command.Command {
 	}
 }
 
-func (as *accounts) getUser() *command.Command {
+func (as *Accounts) getUser() *command.Command {
 	return &command.Command{
 		Name: "acl|getuser", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(N) in the number of the user's rules",
 		Flags: aboutUsers, Cost: command.Unbounded,
 		Summary: "Describes a user.", Args: []command.Arg{command.Word("username")},
 		Reply: "A map: flags, passwords (their SHA-256), commands, keys, channels, selectors; nil if there is no such user.",
 		Run: func(c *command.Call) error {
-			a := as.find(string(c.Word()))
+			a := as.Find(string(c.Word()))
 			if a == nil {
 				c.Out.Null()
 				return nil
@@ -181,7 +181,7 @@ func writePermissions(c *command.Call, p acl.Permissions) {
 	}
 }
 
-func (as *accounts) setUser() *command.Command {
+func (as *Accounts) setUser() *command.Command {
 	return &command.Command{
 		Name: "acl|setuser", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(N) in the number of rules", Flags: aboutUsers, Cost: command.Unbounded,
 		Summary: "Makes a user, or changes what it may do: all rules, or none. Its clients feel it at once.",
@@ -200,13 +200,13 @@ func (as *accounts) setUser() *command.Command {
 			}
 			as.mu.Lock()
 			defer as.mu.Unlock()
-			u := as.commands.New(name, as.channels.Load())
+			u := as.commands.New(name, as.Channels.Load())
 			if known := as.byName[name]; known != nil {
 				u = known.User.Load()
 			} else if len(as.byName) >= acl.MaxUsers {
 				return command.Refusal(fmt.Sprintf("ERR there are too many users (%d)", acl.MaxUsers))
 			}
-			changed, err := u.With(rules, as.channels.Load())
+			changed, err := u.With(rules, as.Channels.Load())
 			if err != nil {
 				return err
 			}
@@ -230,7 +230,7 @@ func endsItself(c *command.Call, ends bool) {
 	}
 }
 
-func (as *accounts) delUser() *command.Command {
+func (as *Accounts) delUser() *command.Command {
 	return &command.Command{
 		Name: "acl|deluser", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(N) in the number of clients", Flags: aboutUsers, Cost: command.Unbounded,
 		Summary: "Deletes users, and ends their connections.", Args: []command.Arg{command.Word("username").Many().UpTo(1000)}, Reply: "How many there were.",
@@ -268,13 +268,13 @@ func distinct(list []*client.Account) (once []*client.Account) {
 	return once
 }
 
-func (as *accounts) dryRun() *command.Command {
+func (as *Accounts) dryRun() *command.Command {
 	return &command.Command{
 		Name: "acl|dryrun", Group: "server", Category: "none", Since: "7.0.0", Complexity: "O(1)", Flags: aboutUsers, Cost: command.Unbounded, Min: 4,
 		Summary: "Says whether a user may make a call, without making it.",
 		Args:    []command.Arg{command.Word("username"), command.Word("command"), command.Word("arg").Optional().Many().UpTo(1000)}, Reply: "OK, or what it may not.",
 		Run: func(c *command.Call) error {
-			a, words := as.find(string(c.Word())), c.Words[3:]
+			a, words := as.Find(string(c.Word())), c.Words[3:]
 			var u *acl.User
 			if a != nil {
 				u = a.User.Load()
@@ -304,7 +304,7 @@ func (as *accounts) dryRun() *command.Command {
 	}
 }
 
-func (as *accounts) showLog() *command.Command {
+func (as *Accounts) showLog() *command.Command {
 	return &command.Command{
 		Name: "acl|log", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(N) in the number of entries", Flags: aboutUsers, Cost: command.Unbounded,
 		Summary: "Shows what was refused of late, passwords too, 10 entries unless another number is said; or forgets them.", AnyMore: true,
@@ -312,7 +312,7 @@ func (as *accounts) showLog() *command.Command {
 		Reply: "OK to RESET; else of each the count of those alike, reason, context, object, username, age-seconds, client-info, " +
 			"entry-id, timestamp-created and timestamp-last-updated in Unix milliseconds.",
 		Run: func(c *command.Call) error {
-			count, log := int64(10), &as.log
+			count, log := int64(10), &as.DeniedLog
 			switch word := c.Word(); {
 			case len(c.Words) > 3:
 				return errACLWords(c)
@@ -340,20 +340,20 @@ func (as *accounts) showLog() *command.Command {
 const errNoACLFile command.Refusal = "ERR This Redis instance is not configured to use an ACL file. You may want to specify users via the ACL SETUSER " +
 	"command and then issue a CONFIG REWRITE (assuming you have a Redis configuration file set) in order to store users in the Redis configuration."
 
-// errFileInMulti refuses to read or write a file while keys are locked.
-const errFileInMulti command.Refusal = "ERR ACL LOAD and ACL SAVE are not allowed inside a transaction"
+// ErrFileInMulti refuses to read or write a file while keys are locked.
+const ErrFileInMulti command.Refusal = "ERR ACL LOAD and ACL SAVE are not allowed inside a transaction"
 
 // aboutFile makes ACL LOAD and ACL SAVE.
-func (as *accounts) aboutFile(row command.Command, run func(c *command.Call) error) *command.Command {
+func (as *Accounts) aboutFile(row command.Command, run func(c *command.Call) error) *command.Command {
 	row.Group, row.Category, row.Since, row.Complexity = "server", "none", "6.0.0", "O(N) in the number of users"
 	row.Flags, row.Cost = aboutUsers, command.Unbounded
 	row.Reply = "OK."
 	row.Run = func(c *command.Call) error {
 		switch {
-		case as.file == nil:
+		case as.File == nil:
 			return errNoACLFile
 		case c.InTransaction:
-			return errFileInMulti
+			return ErrFileInMulti
 		}
 		as.fileMu.Lock()
 		defer as.fileMu.Unlock()
@@ -366,7 +366,7 @@ func (as *accounts) aboutFile(row command.Command, run func(c *command.Call) err
 	return &row
 }
 
-func (as *accounts) load() *command.Command {
+func (as *Accounts) load() *command.Command {
 	return as.aboutFile(command.Command{Name: "acl|load",
 		Summary: "Reads the users from the ACL file: all of them, or none if there is a fault in it. A client stays if its user is still there."},
 		func(c *command.Call) error {
@@ -381,12 +381,12 @@ func (as *accounts) load() *command.Command {
 		})
 }
 
-func (as *accounts) save() *command.Command {
+func (as *Accounts) save() *command.Command {
 	return as.aboutFile(command.Command{Name: "acl|save", Summary: "Writes the users to the ACL file."}, func(c *command.Call) error {
 		as.mu.Lock()
 		users := as.users()
 		as.mu.Unlock()
-		if err := as.file.Save(users.String()); err != nil {
+		if err := as.File.Save(users.String()); err != nil {
 			as.ClientLog.Error("cannot save the users", "error", err)
 			return command.Refusal("ERR There was an error trying to save the ACLs. Please check the server logs for more information")
 		}
@@ -395,32 +395,32 @@ func (as *accounts) save() *command.Command {
 }
 
 // read reads the ACL file.
-func (as *accounts) read() (acl.Users, error) {
-	text, err := as.file.Load()
+func (as *Accounts) read() (acl.Users, error) {
+	text, err := as.File.Load()
 	if err != nil {
 		return nil, command.Refusal("ERR Error loading ACLs, " + err.Error())
 	}
-	return as.commands.Parse(as.file.Path(), text, as.channels.Load())
+	return as.commands.Parse(as.File.Path(), text, as.Channels.Load())
 }
 
 // sorted are all users by name.
-func (as *accounts) sorted() []*acl.User {
+func (as *Accounts) sorted() []*acl.User {
 	as.mu.Lock()
 	users := as.users()
 	as.mu.Unlock()
 	return users.Sorted()
 }
 
-// configure makes the first users, before anybody is served: those of the ACL file, or those that are told here.
-func (as *accounts) configure(password string, told [][]string) error {
+// Configure makes the first users, before anybody is served: those of the ACL file, or those that are told here.
+func (as *Accounts) Configure(password string, told [][]string) error {
 	if password != "" {
-		if err := as.setPassword(password); err != nil {
+		if err := as.SetPassword(password); err != nil {
 			return err
 		}
 	}
 	as.mu.Lock()
 	defer as.mu.Unlock()
-	if as.file != nil {
+	if as.File != nil {
 		users, err := as.read()
 		if err != nil {
 			return err
@@ -438,7 +438,7 @@ func (as *accounts) configure(password string, told [][]string) error {
 }
 
 // tell makes a user of the configuration's. What is wrong with it is said without the rule, which may hold a password.
-func (as *accounts) tell(name string, rules []string, named map[string]bool) error {
+func (as *Accounts) tell(name string, rules []string, named map[string]bool) error {
 	switch {
 	case named[name]:
 		return command.Refusal("Duplicate user found. A user can only be defined once in config files")
@@ -449,7 +449,7 @@ func (as *accounts) tell(name string, rules []string, named map[string]bool) err
 	if name == "default" {
 		rules = append([]string{"reset"}, rules...)
 	}
-	u, err := as.commands.New(name, as.channels.Load()).With(rules, as.channels.Load())
+	u, err := as.commands.New(name, as.Channels.Load()).With(rules, as.Channels.Load())
 	var wrong *acl.RuleError
 	switch {
 	case errors.As(err, &wrong) && !wrong.Unknown:

@@ -1,4 +1,4 @@
-package commands
+package access
 
 import (
 	"fmt"
@@ -10,19 +10,19 @@ import (
 
 // The settings about who may do what, and about settings that not everybody may change.
 
-// setPassword gives the default user one password, or none if it is "".
-func (as *accounts) setPassword(text string) error {
+// SetPassword gives the default user one password, or none if it is "".
+func (as *Accounts) SetPassword(text string) error {
 	as.mu.Lock()
 	defer as.mu.Unlock()
 	rules := []string{"resetpass", ">" + text}
 	if text == "" {
 		rules = []string{"resetpass", "nopass"}
 	}
-	u, err := as.first.User.Load().With(rules, as.channels.Load())
+	u, err := as.First.User.Load().With(rules, as.Channels.Load())
 	if err != nil {
 		return fmt.Errorf("a password has at most %d bytes", acl.MaxPassword)
 	}
-	as.first.User.Store(u)
+	as.First.User.Store(u)
 	as.password.Store(&text)
 	return nil
 }
@@ -31,6 +31,6 @@ func (as *accounts) setPassword(text string) error {
 // server for one.
 var secrets = []string{"requirepass", "masterauth", "tls-key-file-pass", "tls-client-key-file-pass"}
 
-func isSecret(name []byte) bool {
+func IsSecret(name []byte) bool {
 	return slices.ContainsFunc(secrets, func(secret string) bool { return strings.EqualFold(secret, string(name)) })
 }

@@ -1,4 +1,5 @@
-package commands
+// Package access is users and what they may do: the accounts that clients are logged in as, ACL, and the log of what was refused.
+package access
 
 import (
 	"log/slog"
@@ -13,8 +14,8 @@ import (
 
 // Who may do what: users, and the sessions that are logged in as one.
 
-// accounts are all of them.
-type accounts struct {
+// Accounts are all of them.
+type Accounts struct {
 	Clients *client.Registry
 	Clock   store.Clock
 	Log     *slog.Logger
@@ -24,19 +25,19 @@ type accounts struct {
 	// says so.
 	EndListeners func(a *client.Account, u *acl.User, own *client.Client) (ownEnds bool)
 
-	commands *acl.Commands
-	first    *client.Account // default, which every session is at first
-	log      aclLog
+	commands  *acl.Commands
+	First     *client.Account // default, which every session is at first
+	DeniedLog aclLog
 
 	names  sync.RWMutex // for byName, for moments: those who log in must not wait for those who change much
 	byName map[string]*client.Account
 
 	mu       sync.Mutex             // for whoever lists users, or changes one: so who has it may read byName without its lock
-	channels atomic.Bool            // acl-pubsub-default: a new user may use every channel
+	Channels atomic.Bool            // acl-pubsub-default: a new user may use every channel
 	password atomic.Pointer[string] // requirepass, as it was told
 
 	fileMu sync.Mutex // for whoever reads or writes the file: that may take long, and keeps nobody else from anything
-	file   ACLFile
+	File   ACLFile
 }
 
 // ACLFile is where ACL LOAD and ACL SAVE find users.
@@ -46,13 +47,13 @@ type ACLFile interface {
 	Save(text string) error // all of it, or nothing is changed
 }
 
-// begin makes the one user that there is at first.
-func (as *accounts) begin(t *command.Table) {
+// Begin makes the one user that there is at first.
+func (as *Accounts) Begin(t *command.Table) {
 	as.commands = acl.NewCommands(describe(t))
-	as.first = &client.Account{Name: "default"}
-	as.first.User.Store(as.commands.Default())
-	as.byName = map[string]*client.Account{"default": as.first}
-	as.log.most = defaultACLLog
+	as.First = &client.Account{Name: "default"}
+	as.First.User.Store(as.commands.Default())
+	as.byName = map[string]*client.Account{"default": as.First}
+	as.DeniedLog.most = defaultACLLog
 	as.password.Store(new(string))
 }
 
@@ -72,21 +73,21 @@ func describe(t *command.Table) []acl.Command {
 	return list
 }
 
-// closed says whether one has to log in to do anything.
-func (as *accounts) closed() bool {
-	u := as.first.User.Load()
+// Closed says whether one has to log in to do anything.
+func (as *Accounts) Closed() bool {
+	u := as.First.User.Load()
 	return !u.NoPass() || !u.Enabled()
 }
 
-// find is the account of a name, nil if there is none.
-func (as *accounts) find(name string) *client.Account {
+// Find is the account of a name, nil if there is none.
+func (as *Accounts) Find(name string) *client.Account {
 	as.names.RLock()
 	defer as.names.RUnlock()
 	return as.byName[name]
 }
 
 // users are all users. It needs the lock.
-func (as *accounts) users() acl.Users {
+func (as *Accounts) users() acl.Users {
 	all := make(acl.Users, len(as.byName))
 	for name, a := range as.byName {
 		all[name] = a.User.Load()
@@ -94,9 +95,9 @@ func (as *accounts) users() acl.Users {
 	return all
 }
 
-// verify is the account that a name and a password are right for, nil if they are not. It was compared with so many.
-func (as *accounts) verify(name, password []byte) (a *client.Account, compared int) {
-	a = as.find(string(name))
+// Verify is the account that a name and a password are right for, nil if they are not. It was compared with so many.
+func (as *Accounts) Verify(name, password []byte) (a *client.Account, compared int) {
+	a = as.Find(string(name))
 	var u *acl.User
 	if a != nil {
 		u = a.User.Load()
@@ -111,7 +112,7 @@ func (as *accounts) verify(name, password []byte) (a *client.Account, compared i
 }
 
 // set makes a user what it is to be, or adds it, and ends connections that listen to what it may no longer use. It needs the lock.
-func (as *accounts) set(u *acl.User, own *client.Client) (ownEnds bool) {
+func (as *Accounts) set(u *acl.User, own *client.Client) (ownEnds bool) {
 	a := as.byName[u.Name()]
 	if a == nil {
 		a = &client.Account{Name: u.Name()}
@@ -130,7 +131,7 @@ func (as *accounts) set(u *acl.User, own *client.Client) (ownEnds bool) {
 }
 
 // drop takes accounts away, and ends the connections that are theirs; of the own one it only says so. It needs the lock.
-func (as *accounts) drop(gone []*client.Account, own *client.Client) (ownEnds bool) {
+func (as *Accounts) drop(gone []*client.Account, own *client.Client) (ownEnds bool) {
 	if len(gone) == 0 {
 		return false
 	}
@@ -155,7 +156,7 @@ func (as *accounts) drop(gone []*client.Account, own *client.Client) (ownEnds bo
 }
 
 // Expel ends a connection whose rights have gone: from now on nobody sees it, and it gets no message more.
-func (as *accounts) Expel(s *client.Client) {
+func (as *Accounts) Expel(s *client.Client) {
 	as.Clients.Remove(s)
 	s.Mail.Mu.Lock()
 	s.Mail.Lost = true
@@ -168,7 +169,7 @@ func (as *accounts) Expel(s *client.Client) {
 
 // replace has other users than before, all at once: a client that logs in meets those or these. As in Redis 8 a client stays if
 // its user is still there, with the rules that it has now, and listens to nothing that it may no longer use. It needs the lock.
-func (as *accounts) replace(users acl.Users, own *client.Client) (ownEnds bool) {
+func (as *Accounts) replace(users acl.Users, own *client.Client) (ownEnds bool) {
 	fresh, before := make(map[string]*client.Account), make(map[*client.Account]*acl.User)
 	var gone []*client.Account
 	for name, a := range as.byName {

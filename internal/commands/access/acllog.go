@@ -1,0 +1,134 @@
+package access
+
+import (
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"cellserver/internal/acl"
+	"cellserver/internal/client"
+	"cellserver/internal/command"
+)
+
+// ACL LOG: calls and passwords that were refused, of late.
+
+// aclLog keeps them, the newest first. Those that are alike count as one.
+type aclLog struct {
+	Denied [acl.DeniedChannel + 1]atomic.Int64 // that there have ever been, for INFO
+
+	mu      sync.Mutex
+	most    int
+	made    int64 // entries that there have ever been
+	Entries []*deniedCall
+}
+
+type deniedCall struct {
+	Id, Count    int64
+	why          acl.Verdict
+	multi        bool // in a transaction
+	Object, User string
+	First, At    int64 // instants of the first and of the latest
+	Client       string
+}
+
+// The bounds of the log, as of an entry: Redis's names and keys may be of any length.
+const (
+	defaultACLLog = 128
+	MaxACLLog     = 100_000
+	LoggedBytes   = 1024 // of a name or a key
+	LoggedLine    = 4096 // of what CLIENT LIST says: a client's name may be long
+	alike         = 10   // entries that a new one may be like, as in Redis
+	alikeFor      = 60e9 // nanoseconds
+)
+
+// add notes a refusal.
+func (l *aclLog) add(now int64, s *client.Client, row *command.Command, e deniedCall) {
+	l.Denied[e.why].Add(1)
+	e.Count, e.At = 1, now
+	e.First = e.At
+	e.Client = command.Cut([]byte(strings.TrimSuffix(s.Line(e.At, &row.Name, nil), "\n")), LoggedLine)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i, known := range l.Entries[:min(len(l.Entries), alike)] {
+		if known.isLike(&e) {
+			known.Count, known.At, known.Client = known.Count+1, e.At, e.Client
+			copy(l.Entries[1:i+1], l.Entries[:i])
+			l.Entries[0] = known
+			return
+		}
+	}
+	if l.most == 0 {
+		return
+	}
+	if len(l.Entries) < l.most {
+		l.Entries = append(l.Entries, nil)
+	}
+	copy(l.Entries[1:], l.Entries)
+	l.Entries[0] = &e
+	e.Id = l.made
+	l.made++
+}
+
+func (e *deniedCall) isLike(other *deniedCall) bool {
+	return e.why == other.why && e.multi == other.multi && other.At-e.At <= alikeFor && e.Object == other.Object && e.User == other.User
+}
+
+// Keep says how many it keeps from now on.
+func (l *aclLog) Keep(most int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.most = most
+	if len(l.Entries) > most {
+		l.Entries = append([]*deniedCall(nil), l.Entries[:most]...)
+	}
+}
+
+// latest are so many entries, the newest first: copies.
+func (l *aclLog) latest(count int64) []deniedCall {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	list := make([]deniedCall, min(count, int64(len(l.Entries))))
+	for i := range list {
+		list[i] = *l.Entries[i]
+	}
+	return list
+}
+
+func (l *aclLog) forget() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.Entries = nil
+}
+
+func (e *deniedCall) write(c *command.Call) {
+	context := "toplevel"
+	if e.multi {
+		context = "multi"
+	}
+	c.Out.Map(10)
+	c.Out.BulkString("count")
+	c.Out.Int(e.Count)
+	for _, f := range [][2]string{{"reason", Reasons[e.why]}, {"context", context}, {"object", e.Object}, {"username", e.User}} {
+		c.Out.BulkString(f[0])
+		c.Out.BulkString(f[1])
+	}
+	c.Out.BulkString("age-seconds")
+	c.Out.Double(float64((c.View.Now()-e.At)/1e6) / 1000)
+	c.Out.BulkString("client-info")
+	c.Out.BulkString(e.Client)
+	for _, f := range []struct {
+		name  string
+		value int64
+	}{{"entry-id", e.Id}, {"timestamp-created", c.Unix(e.First) / 1e6}, {"timestamp-last-updated", c.Unix(e.At) / 1e6}} {
+		c.Out.BulkString(f.name)
+		c.Out.Int(f.value)
+	}
+}
+
+// Reasons are Redis's words.
+var Reasons = [...]string{acl.DeniedCommand: "command", acl.DeniedKey: "key", acl.DeniedPassword: "auth", acl.DeniedChannel: "channel"}
+
+// LogDenied notes a call that was refused, with what of it was: the command, or a key or channel.
+func (as *Accounts) LogDenied(s *client.Client, row *command.Command, why acl.Verdict, object []byte, user string, multi bool) {
+	as.DeniedLog.add(as.Clock.Now(), s, row, deniedCall{why: why, multi: multi, Object: command.Cut(object, LoggedBytes), User: command.Cut([]byte(user), LoggedBytes)})
+}
