@@ -13,7 +13,7 @@ import (
 var Introspection = Command{
 	Name: "command", Group: "server", Category: "connection", Since: "2.8.13", Complexity: "O(N) in the number of commands",
 	Flags: Loading | Stale, Traits: Sessionless, Tips: []string{"nondeterministic_output_order"}, Min: 1, AnyMore: true,
-	Summary: "Describes all commands.", Reply: "An array of what COMMAND INFO says, one element a command.",
+	Summary: "Describes all commands.", Reply: "An array with one element per command, as from COMMAND INFO.",
 	Subs: []*Command{&commandCount, &commandDocs, &commandGetKeys, &commandGetKeysAndFlags, &commandInfo, &commandList, HelpOf("command", "5.0.0")},
 	Run:  describeAll,
 }
@@ -43,7 +43,7 @@ var commandInfo = Command{
 	Flags: aboutCommands, Cost: Unbounded, Tips: []string{"nondeterministic_output_order"},
 	Summary: "Describes commands for programs: arity, flags, key positions, ACL categories, tips, key specs, subcommands.",
 	Args:    []Arg{Word("command-name").Optional().Many()},
-	Reply:   "An array, one element a name: ten elements, or nil if there is no such command.",
+	Reply:   "An array with one element per name: an array of ten elements, or nil if there is no such command.",
 	Run: func(c *Call) error {
 		names := c.Many()
 		if len(names) == 0 {
@@ -325,8 +325,8 @@ func (c *Call) keysIn(words [][]byte) (row *Command, keys [][]byte, err error) {
 var commandGetKeysAndFlags = Command{
 	Name: "command|getkeysandflags", Group: "server", Category: "connection", Since: "7.0.0", Complexity: "O(N) in the number of words",
 	Flags: aboutCommands, Cost: Unbounded, Min: 4,
-	Summary: "Finds the keys in a call, and what it does with them.",
-	Args:    []Arg{Word("command"), Word("arg").Many()}, Reply: "A pair a key: the key, and flags as in COMMAND INFO's key specs.",
+	Summary: "Finds the keys in a call, and how it uses them.",
+	Args:    []Arg{Word("command"), Word("arg").Many()}, Reply: "A pair per key: the key, and flags as in COMMAND INFO's key specs.",
 	Run: func(c *Call) error {
 		row, keys, err := c.keysIn(c.Words[2:])
 		if err != nil {
@@ -377,7 +377,7 @@ var commandDocs = Command{
 	Flags: aboutCommands, Cost: Unbounded, Tips: []string{"nondeterministic_output_order"},
 	Summary: "Describes commands for people.",
 	Args:    []Arg{Word("command-name").Optional().Many()},
-	Reply:   "A map from names to what the manual says: summary, since, group, complexity, arguments, subcommands.",
+	Reply:   "A map from names to documentation: summary, since, group, complexity, arguments, subcommands.",
 	Run: func(c *Call) error {
 		rows := c.Server.Table.Rows
 		if names := c.Many(); len(names) > 0 {

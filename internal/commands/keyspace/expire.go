@@ -12,7 +12,7 @@ func expiring(row command.Command, word string, unit int64, relative bool) comma
 	row.Group, row.Complexity, row.Flags, row.Cost, row.KeyAccess = "generic", "O(1)", command.Write|command.Fast, command.Constant, "RW UPDATE"
 	row.Event = "expire"
 	row.Args = []command.Arg{command.Key("key"), command.Word(word), command.Word("[NX | XX | GT | LT]").Optional().Many()}
-	row.Reply = "1 if the expiry was set, 0 if there is no such key or a condition stood against it."
+	row.Reply = "1 if the expiry was set, 0 if there is no such key or a condition prevented it."
 	row.Run = func(c *command.Call) error {
 		key, when := c.Key(), c.Word()
 		conditions, err := expiryConditions(c.Many())
@@ -39,13 +39,13 @@ func expiring(row command.Command, word string, unit int64, relative bool) comma
 }
 
 var (
-	expire = expiring(command.Command{Name: "expire", Since: "1.0.0", Summary: "Says in how many seconds a key expires."},
+	expire = expiring(command.Command{Name: "expire", Since: "1.0.0", Summary: "Sets a key's expiry, in seconds from now."},
 		"seconds", 1000, true)
-	pExpire = expiring(command.Command{Name: "pexpire", Since: "2.6.0", Summary: "Says in how many milliseconds a key expires."},
+	pExpire = expiring(command.Command{Name: "pexpire", Since: "2.6.0", Summary: "Sets a key's expiry, in milliseconds from now."},
 		"milliseconds", 1, true)
-	expireAt = expiring(command.Command{Name: "expireat", Since: "1.2.0", Summary: "Says at which Unix second a key expires."},
+	expireAt = expiring(command.Command{Name: "expireat", Since: "1.2.0", Summary: "Sets a key's expiry, in Unix seconds."},
 		"unix-time-seconds", 1000, false)
-	pExpireAt = expiring(command.Command{Name: "pexpireat", Since: "2.6.0", Summary: "Says at which Unix millisecond a key expires."},
+	pExpireAt = expiring(command.Command{Name: "pexpireat", Since: "2.6.0", Summary: "Sets a key's expiry, in Unix milliseconds."},
 		"unix-time-milliseconds", 1, false)
 )
 
@@ -90,7 +90,7 @@ func (when conditions) allow(before, next int64) bool {
 
 var persist = command.Command{
 	Name: "persist", Group: "generic", Since: "2.2.0", Complexity: "O(1)", Flags: command.Write | command.Fast, Cost: command.Constant,
-	Summary: "Takes a key's expiry away.", KeyAccess: "RW UPDATE",
+	Summary: "Removes a key's expiry.", KeyAccess: "RW UPDATE",
 	Args: []command.Arg{command.Key("key")}, Reply: "1 if it had one, else 0.",
 	Run: func(c *command.Call) error {
 		return c.ChangeIf(c.Key(), func(e store.Entry) (store.Change, error) {

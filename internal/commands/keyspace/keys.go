@@ -41,12 +41,12 @@ func timing(row command.Command, read func(c *command.Call, e store.Entry) int64
 
 var (
 	ttl = timing(command.Command{
-		Name: "ttl", Since: "1.0.0", Tips: command.Varying, Summary: "Returns the time that a key has left, in seconds.",
+		Name: "ttl", Since: "1.0.0", Tips: command.Varying, Summary: "Returns a key's time to live, in seconds.",
 		Reply: "The seconds, to the nearest; -1 if the key does not expire, -2 if there is no such key.",
 	}, func(c *command.Call, e store.Entry) int64 { return command.InSeconds(c.ExpiresIn(e)) })
 
 	pttl = timing(command.Command{
-		Name: "pttl", Since: "2.6.0", Tips: command.Varying, Summary: "Returns the time that a key has left, in milliseconds.",
+		Name: "pttl", Since: "2.6.0", Tips: command.Varying, Summary: "Returns a key's time to live, in milliseconds.",
 		Reply: "The milliseconds, rounded up; -1 if the key does not expire, -2 if there is no such key.",
 	}, func(c *command.Call, e store.Entry) int64 { return c.ExpiresIn(e) })
 
@@ -77,7 +77,7 @@ var exists = command.Command{
 
 var touch = command.Command{
 	Name: "touch", Group: "generic", Since: "3.2.1", Complexity: "O(N) in the number of keys", Flags: command.ReadOnly | command.Fast, Cost: command.Constant,
-	Summary: "Counts the keys that exist, and uses them, as OBJECT IDLETIME shows.", KeyAccess: "RO", Tips: command.SeveralShards,
+	Summary: "Counts the keys that exist, and sets their time of last use (OBJECT IDLETIME).", KeyAccess: "RO", Tips: command.SeveralShards,
 	Args:  []command.Arg{command.Key("key").Many()},
 	Reply: "How many of them exist; a key named twice counts twice.",
 	Run: func(c *command.Call) error {
@@ -113,9 +113,9 @@ func answerCount(c *command.Call, keys, there int, err error) error {
 
 var del = command.Command{
 	Name: "del", Group: "generic", Since: "1.0.0", Complexity: "O(N) in the number of keys", Flags: command.Write, Cost: command.Constant,
-	Summary: "Removes keys: a limiter starts afresh.", KeyAccess: "RM DELETE", Tips: command.SeveralShards,
+	Summary: "Removes keys; their limiters start afresh.", KeyAccess: "RM DELETE", Tips: command.SeveralShards,
 	Args:  []command.Arg{command.Key("key").Many()},
-	Reply: "How many keys were there.",
+	Reply: "The number of keys that were removed.",
 	Run:   remove,
 }
 
@@ -123,7 +123,7 @@ var unlink = command.Command{
 	Name: "unlink", Group: "generic", Since: "4.0.0", Complexity: "O(N) in the number of keys", Flags: command.Write | command.Fast, Cost: command.Constant,
 	Summary: "Removes keys, as DEL does.", KeyAccess: "RM DELETE", Tips: command.SeveralShards,
 	Args:  []command.Arg{command.Key("key").Many()},
-	Reply: "How many keys were there.",
+	Reply: "The number of keys that were removed.",
 	Run:   remove,
 }
 
@@ -135,7 +135,7 @@ func remove(c *command.Call) error {
 
 var keyType = command.Command{
 	Name: "type", Group: "generic", Since: "1.0.0", Complexity: "O(1)", Flags: command.ReadOnly | command.Fast, Cost: command.Constant,
-	Summary: "Returns the type of what a key holds.", KeyAccess: "RO",
+	Summary: "Returns the type of a key.", KeyAccess: "RO",
 	Args:  []command.Arg{command.Key("key")},
 	Reply: "string for a value and for a CL.THROTTLE key; cl.fixed, cl.sliding, cl.slidinglog, cl.lease; none if there is no such key.",
 	Run: func(c *command.Call) error {

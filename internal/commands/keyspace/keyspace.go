@@ -34,7 +34,7 @@ var dbSize = command.Command{
 	Name: "dbsize", Group: "server", Category: "keyspace", Since: "1.0.0", Complexity: "O(1)", Flags: command.ReadOnly | command.Fast, Cost: command.Constant, Traits: command.AnyKey,
 	Effort:  &command.Effort{Fixed: func([][]byte) int { return dbSizeWorth }},
 	Summary: "Counts the keys of the database.", Tips: []string{command.AllShards, "response_policy:agg_sum"},
-	Reply: "The number of keys; some that expired a moment ago may be among them.",
+	Reply: "The number of keys; may include keys that have just expired.",
 	Run: func(c *command.Call) error {
 		c.Moved += dbSizeWorth
 		n, err := c.View.Size(c.Context)
@@ -75,12 +75,12 @@ func (k *Family) flushAll() *command.Command {
 var scan = command.Command{
 	Name: "scan", Group: "generic", Since: "2.8.0", Flags: command.ReadOnly, Cost: command.Unbounded, Traits: command.AnyKey, // because of MATCH, on keys of any length
 	Complexity: "O(count) for a call, O(N) for a whole round",
-	Summary:    "Goes through the keys of the database, a piece at a time.",
+	Summary:    "Iterates over the keys of the database.",
 	Tips:       []string{"nondeterministic_output", "request_policy:special"},
 	Args: []command.Arg{command.Int("cursor").By(parseCursor), command.Pattern("pattern").After("MATCH").Again(),
 		command.Int("count").Or(10).After("COUNT").By(parseCount).Again(), command.Word("type").After("TYPE").Again()},
-	Reply: `Two elements: the cursor for the next call, 0 after the last; the keys of this piece. A key that is there from the
-first call to the last is shown exactly once.`,
+	Reply: `Two elements: the cursor for the next call, 0 after the last; and some keys. A key that exists from the
+first call to the last is returned exactly once.`,
 	Run: func(c *command.Call) error {
 		search := search{cursor: uint64(c.Int())}
 		search.match.pattern = c.Word()
@@ -265,7 +265,7 @@ var keys = command.Command{
 	Name: "keys", Group: "generic", Since: "1.0.0", Complexity: "O(N) in the number of keys", Flags: command.ReadOnly | command.Dangerous, Cost: command.Unbounded, Traits: command.AnyKey | command.WalksKeys,
 	Summary: "Returns the keys that match a pattern.", Tips: []string{command.AllShards, "nondeterministic_output_order"},
 	Args:  []command.Arg{command.Pattern("pattern")},
-	Reply: "The keys, in no order. Each was there at some time during the call.",
+	Reply: "The keys, in no order. Each existed at some time during the call.",
 	Run: func(c *command.Call) error {
 		search := search{match: filter{pattern: c.Word()}}
 		for more := true; more; more = search.cursor != 0 {
@@ -280,7 +280,7 @@ var keys = command.Command{
 
 var randomKey = command.Command{
 	Name: "randomkey", Group: "generic", Since: "1.0.0", Complexity: "O(1), O(N) if most keys have just expired",
-	Flags: command.ReadOnly, Cost: command.Unbounded, Traits: command.AnyKey, Summary: "Returns some key of the database.",
+	Flags: command.ReadOnly, Cost: command.Unbounded, Traits: command.AnyKey, Summary: "Returns a random key of the database.",
 	Tips:  []string{command.AllShards, "nondeterministic_output"},
 	Reply: "A key, or nil if there is none.",
 	Run: func(c *command.Call) error {

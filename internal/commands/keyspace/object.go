@@ -34,7 +34,7 @@ func aboutObject(row command.Command, answer func(c *command.Call, key []byte, e
 
 var (
 	objectEncoding = aboutObject(command.Command{
-		Name: "object|encoding", Since: "2.2.3", Summary: "Returns how a value is kept, in Redis's words.",
+		Name: "object|encoding", Since: "2.2.3", Summary: "Returns how a value is encoded, in Redis's terms.",
 		Reply: "int, embstr or raw for a value, int for a CL.THROTTLE key, else the limiter's kind; nil if there is no such key.",
 	}, func(c *command.Call, key []byte, e store.Entry) error {
 		const longestEmbedded = 44 // bytes: what Redis keeps beside its object
@@ -56,7 +56,7 @@ var (
 	})
 
 	objectFreq = aboutObject(command.Command{
-		Name: "object|freq", Since: "4.0.0", Summary: "Refused: how often keys are used is not counted.",
+		Name: "object|freq", Since: "4.0.0", Summary: "Refused: the use of keys is not counted.",
 		Reply: "An error; nil if there is no such key.",
 	}, func(*command.Call, []byte, store.Entry) error {
 		return command.Refusal("ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when switching " +
@@ -64,8 +64,8 @@ var (
 	})
 
 	objectIdleTime = aboutObject(command.Command{
-		Name: "object|idletime", Since: "2.2.3", Summary: "Returns for how long a key was not used.",
-		Reply: "Seconds, to about one, and after 104 days from 0 again; nil if there is no such key.",
+		Name: "object|idletime", Since: "2.2.3", Summary: "Returns how long a key has not been used.",
+		Reply: "Seconds, accurate to about one; wraps to 0 after 104 days; nil if there is no such key.",
 	}, func(c *command.Call, key []byte, _ store.Entry) error {
 		idle, _, err := c.View.Idle(c.Context, key)
 		c.Out.Int(int64(idle.Seconds()))

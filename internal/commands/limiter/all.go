@@ -19,9 +19,10 @@ func (l *Family) all() *command.Command {
 			command.Word("LIMITER key args... quantity [LIMITER key args... quantity ...] [PEEK] [MS]").Many()},
 		AnyMore: true, Keys: takingKeys, FirstKey: 3, Decides: true, Peeks: allPeeks,
 		Reply: `Each limiter is THROTTLE key max_burst count_per_period period quantity, or FIXED, SLIDING or SLIDINGLOG key limit
-period quantity; count is how many there are, 1 to 64. The reply: limited, 0 if every limiter allowed its quantity and all
-were taken, 1 if one did not and none was; retry_after, the longest of those that limited, -1 if none did or one never will
-allow it; then for each limiter its five integers. When limited, remaining and reset_after of each are what is there.`,
+period quantity; count is the number of limiters, 1 to 64. The reply: limited, which is 0 if all limiters allowed their
+quantities, and 1 if any did not and nothing was taken; retry_after, the longest of those that limited, -1 if none did
+or one will never allow it; then the five integers of each limiter. When limited, remaining and reset_after of each
+are its present state.`,
 		Run: func(c *command.Call) error {
 			takes, rest, err := l.takings(c, c.Words[2:], int(c.Int()))
 			defer clear(takes) // the keys are borrowed

@@ -20,11 +20,11 @@ const leasesMoved = 2 * command.FewBytes
 
 func (l *Family) acquire() *command.Command {
 	return &command.Command{
-		Name: "cl.acquire", Group: "limiter", Since: "1.0.0", Complexity: "O(N) in the number of holders: 4 bytes each are moved", Flags: command.Write | command.Fast, Cost: command.Constant, Traits: command.DecimalWords,
-		Summary: "Takes permits for a time, if no more than the limit are held at once (leases).", KeyAccess: "RW ACCESS UPDATE",
+		Name: "cl.acquire", Group: "limiter", Since: "1.0.0", Complexity: "O(N) in the number of holders: 4 bytes of each are moved", Flags: command.Write | command.Fast, Cost: command.Constant, Traits: command.DecimalWords,
+		Summary: "Takes permits for a time, if no more than the limit are then held at once (leases).", KeyAccess: "RW ACCESS UPDATE",
 		Args: []command.Arg{command.Key("key"), limitArg, ttlArg, holderArg, command.Int("quantity").Min(0).Or(1), msArg},
-		Reply: `Five integers: limited (0 granted, 1 limited); limit; remaining, the permits that nobody holds, after this call;
-retry_after, the seconds until enough leases of others have ended (-1 if it was granted, or never can be); reset_after, the
+		Reply: `Five integers: limited (0 granted, 1 limited); limit; remaining, the permits that are free after this call;
+retry_after, the seconds until enough other leases have ended (-1 if it was granted, or never will be); reset_after, the
 seconds until the last lease ends.`,
 		Decides: true,
 		Run: func(c *command.Call) error {
@@ -49,7 +49,7 @@ seconds until the last lease ends.`,
 
 func (l *Family) renew() *command.Command {
 	return &command.Command{
-		Name: "cl.renew", Group: "limiter", Since: "1.0.0", Complexity: "O(N) in the number of holders: 4 bytes each are moved", Flags: command.Write | command.Fast, Cost: command.Constant, Traits: command.DecimalWords,
+		Name: "cl.renew", Group: "limiter", Since: "1.0.0", Complexity: "O(N) in the number of holders: 4 bytes of each are moved", Flags: command.Write | command.Fast, Cost: command.Constant, Traits: command.DecimalWords,
 		Summary: "Moves the end of a holder's lease to ttl seconds from now, earlier or later.", KeyAccess: "RW ACCESS UPDATE",
 		Args:  []command.Arg{command.Key("key"), ttlArg, holderArg},
 		Reply: "1; 0 if the holder has no lease, or it has ended.",
@@ -75,8 +75,8 @@ func (l *Family) renew() *command.Command {
 
 func (l *Family) release() *command.Command {
 	return &command.Command{
-		Name: "cl.release", Group: "limiter", Since: "1.0.0", Complexity: "O(N) in the number of holders: 4 bytes each are moved", Flags: command.Write | command.Fast, Cost: command.Constant, Traits: command.DecimalWords,
-		Summary: "Gives a holder's permits back.", KeyAccess: "RW ACCESS DELETE",
+		Name: "cl.release", Group: "limiter", Since: "1.0.0", Complexity: "O(N) in the number of holders: 4 bytes of each are moved", Flags: command.Write | command.Fast, Cost: command.Constant, Traits: command.DecimalWords,
+		Summary: "Releases a holder's permits.", KeyAccess: "RW ACCESS DELETE",
 		Args:  []command.Arg{command.Key("key"), holderArg},
 		Reply: "The number of permits; 0 if the holder has none, or its lease has ended.",
 		Run: func(c *command.Call) error {
@@ -98,7 +98,7 @@ func (l *Family) release() *command.Command {
 func (l *Family) holders() *command.Command {
 	return &command.Command{
 		Name: "cl.holders", Group: "limiter", Since: "1.0.0", Complexity: "O(N) in the number of holders", Flags: command.ReadOnly, Cost: command.Unbounded, Traits: command.ValueSized | command.DecimalWords,
-		Summary: "Lists who holds permits.", KeyAccess: "RO ACCESS",
+		Summary: "Lists the holders of permits.", KeyAccess: "RO ACCESS",
 		Args:  []command.Arg{command.Key("key")},
 		Reply: "For each holder its name, its permits, and the milliseconds until its lease ends; by that, then by name.",
 		Run: func(c *command.Call) error {

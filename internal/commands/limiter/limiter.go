@@ -85,4 +85,4 @@ func noRoom(limit int64) quota.Decision {
 	return quota.Decision{Limited: true, Limit: limit, RetryAfter: int64(time.Second)}
 }
 
-const limiterReply = "The [five integers](#the-reply-of-a-limiter); with UPTO a sixth: what was taken, or below 0 what came back."
+const limiterReply = "The [five integers](#the-reply-of-a-limiter); with UPTO a sixth: what was taken or, if negative, refunded."

@@ -7,13 +7,13 @@ import (
 
 func (l *Family) topKeys() *command.Command {
 	return &command.Command{
-		Name: "cl.top", Group: "limiter", Since: "1.0.0", Complexity: "O(1): some thousand counters are looked at", Flags: command.ReadOnly, Cost: command.Unbounded,
-		Summary: "Shows the keys that limiters refused, or were asked about, most often in the last minute.",
+		Name: "cl.top", Group: "limiter", Since: "1.0.0", Complexity: "O(1): some thousand counters are read", Flags: command.ReadOnly, Cost: command.Unbounded,
+		Summary: "Lists the keys that limiters refused, or were asked about, most often in the last minute.",
 		Args:    []command.Arg{command.Word("[LIMITED | SEEN] [count]").Optional().Many()}, Tips: command.Varying,
-		Reply: `For each key, most first: the key; how often it was limited, or seen; and how far that may be off. LIMITED and 10 if nothing
-else is said, 1000 at most. Memory is bounded (Space-Saving, 2048 counters for each ten seconds), so rare keys may be missing. Beyond
-some hundred calls a second one call in several stands for all, chosen at random: then how far a count may be off holds with 99.9 %.
-Keys of more than 256 bytes are not counted.`,
+		Reply: `For each key, in descending order: the key; how often it was limited, or seen; and the largest error of that count.
+The default is LIMITED and 10; the maximum is 1000. Memory is bounded (Space-Saving, 2048 counters for each ten
+seconds), so rare keys may be missing. Beyond some hundred calls a second, calls are sampled at random, and the error
+bound holds with 99.9 %. Keys of more than 256 bytes are not counted.`,
 		Run: func(c *command.Call) error {
 			limited, count, err := topOptions(c.Many())
 			if err != nil {

@@ -89,7 +89,7 @@ var digestOf = command.Command{
 var delEX = command.Command{
 	Name: "delex", Group: "string", Since: "8.4.0", Flags: command.Write | command.Fast, Cost: command.Constant, Traits: command.ValueSized,
 	Complexity: "O(N) in the length of the value if it is compared, else O(1)",
-	Summary:    "Removes a key if its value is, or is not, a certain one.", KeyAccess: "RW DELETE VARIABLE_FLAGS",
+	Summary:    "Removes a key if its value equals, or does not equal, a given one.", KeyAccess: "RW DELETE VARIABLE_FLAGS",
 	Accesses: func(words [][]byte) string {
 		if len(words) > 2 {
 			return "RW DELETE"

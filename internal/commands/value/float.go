@@ -148,9 +148,9 @@ func floatText(f *big.Float) []byte {
 
 var incrByFloat = command.Command{
 	Name: "incrbyfloat", Effort: &command.Effort{PerByte: floatWork, Creates: floatBytes}, Group: "string", Since: "2.6.0", Complexity: "O(1)", Flags: command.Write | command.DenyOOM | command.Fast, Cost: command.Constant, Traits: command.ValueSized,
-	Summary: "Adds to a number that may have a fraction.", KeyAccess: "RW ACCESS UPDATE",
+	Summary: "Adds to a floating-point number.", KeyAccess: "RW ACCESS UPDATE",
 	Args:  []command.Arg{command.Key("key"), command.Word("increment")},
-	Reply: "The sum, as a string: computed with 64 bits of precision, 17 places at most. A key that is not there counts as 0.",
+	Reply: "The sum, as a string: computed with 64 bits of precision, 17 places at most. A missing key counts as 0.",
 	Run: func(c *command.Call) error {
 		var text []byte
 		key, word := c.Key(), c.Word()

@@ -10,7 +10,7 @@ import (
 
 var incrEX = command.Command{
 	Name: "increx", Effort: &command.Effort{PerByte: floatWork, Creates: floatBytes}, Group: "string", Category: "string ratelimit", Since: "8.8.0", Complexity: "O(1)", Flags: command.Write | command.DenyOOM | command.Fast, Cost: command.Constant, Traits: command.ValueSized,
-	Summary: "Adds to a number within bounds, and says when it expires.", KeyAccess: "RW ACCESS UPDATE",
+	Summary: "Adds to a number within bounds, and sets its expiry.", KeyAccess: "RW ACCESS UPDATE",
 	EventOf: func(c *command.Call) string {
 		if c.Gives("BYFLOAT") {
 			return "incrbyfloat " + eventOfLife(c)
@@ -21,8 +21,8 @@ var incrEX = command.Command{
 	Args: []command.Arg{command.Key("key"), command.Word("float").After("BYFLOAT"), command.Word("integer").After("BYINT"), command.Word("lower-bound").After("LBOUND"),
 		command.Word("upper-bound").After("UBOUND"), command.Flag("SATURATE"), command.Word("seconds").After("EX"), command.Word("milliseconds").After("PX"),
 		command.Word("unix-time-seconds").After("EXAT"), command.Word("unix-time-milliseconds").After("PXAT"), command.Flag("PERSIST"), command.Flag("ENX")},
-	Reply: `Two numbers: the value, and what was added to it. If the sum would be out of bounds nothing changes, and 0 was added; with
-SATURATE the value is then the bound that stood in the way. A limiter: INCREX key UBOUND 100 EX 60 ENX, limited if 0 was added.`,
+	Reply: `Two numbers: the value, and what was added to it. If the sum would be out of bounds, nothing changes and
+0 was added; with SATURATE, the value becomes that bound. A limiter: INCREX key UBOUND 100 EX 60 ENX, limited if 0 was added.`,
 	Run: func(c *command.Call) error {
 		key := c.Key()
 		byFloat, byInt, lower, upper := c.Word(), c.Word(), c.Word(), c.Word()

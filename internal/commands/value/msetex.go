@@ -10,7 +10,7 @@ import (
 
 var mSetEX = command.Command{
 	Name: "msetex", Group: "string", Since: "8.4.0", Complexity: "O(N) in the number of keys", Flags: command.Write | command.DenyOOM, Cost: command.Constant,
-	Summary: "Gives several keys their values, and all of them the same time to live.", KeyAccess: "OW UPDATE",
+	Summary: "Sets the values of several keys, all with the same time to live.", KeyAccess: "OW UPDATE",
 	Tips: []string{"request_policy:multi_shard", "response_policy:all_succeeded"},
 	Args: []command.Arg{command.Word("numkeys"), command.Word("key value [key value ...] [NX | XX] [EX seconds | PX milliseconds | " +
 		"EXAT unix-time-seconds | PXAT unix-time-milliseconds | KEEPTTL]").Many()},
@@ -30,7 +30,7 @@ var mSetEX = command.Command{
 		}
 		return keys, err == nil
 	},
-	Reply: "1 if all were set; 0 if none was, because with NX one of them exists, or with XX one does not. There may be 1024 keys.",
+	Reply: "1 if all were set; 0 if none was, because with NX one of them exists, or with XX one does not. At most 1024 keys.",
 	Run: func(c *command.Call) error {
 		pairs, options, err := countedPairs(c.Words)
 		if err != nil {

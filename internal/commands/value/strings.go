@@ -76,7 +76,7 @@ func setHasCondition(words [][]byte) bool {
 
 var set = command.Command{
 	Name: "set", Group: "string", Since: "1.0.0", Complexity: "O(1)", Flags: command.Write | command.DenyOOM, Cost: command.Constant,
-	Summary: "Gives a key a value, whatever it held.", KeyAccess: "RW ACCESS UPDATE VARIABLE_FLAGS",
+	Summary: "Sets the value of a key, whatever it held.", KeyAccess: "RW ACCESS UPDATE VARIABLE_FLAGS",
 	Accesses: func(words [][]byte) string {
 		switch {
 		case setGets(words):
@@ -91,8 +91,8 @@ var set = command.Command{
 	Args: []command.Arg{command.Key("key"), command.Word("value"), command.Flag("NX").Again(), command.Flag("XX").Again(),
 		command.OneOf("condition", conditionTokens...).WithEach("value").Again(), command.Flag("GET").Again(),
 		exOption, pxOption, exatOption, pxatOption, command.Flag("KEEPTTL").Again()},
-	Reply: `OK; nil if NX, XX or a condition stood against it. With GET: the old value, or nil, whether it was set or not. IFEQ and IFNE
-compare the old value, IFDEQ and IFDNE its DIGEST; a key that is not there equals nothing.`,
+	Reply: `OK; nil if NX, XX or a condition prevented it. With GET: the old value, or nil, whether it was set or not. IFEQ and IFNE
+compare the old value, IFDEQ and IFDNE its DIGEST; a missing key equals nothing.`,
 	Run: func(c *command.Call) error {
 		key, value := c.Key(), c.Word()
 		how := setting{nx: c.Flag(), xx: c.Flag()}
@@ -186,7 +186,7 @@ func copied(c *command.Call, b []byte) []byte {
 
 var setNX = command.Command{
 	Name: "setnx", Group: "string", Since: "1.0.0", Complexity: "O(1)", Flags: command.Write | command.DenyOOM | command.Fast, Cost: command.Constant,
-	Summary: "Gives a key a value if there is no such key.", KeyAccess: "OW INSERT", Event: "set",
+	Summary: "Sets the value of a key if it does not exist.", KeyAccess: "OW INSERT", Event: "set",
 	Args: []command.Arg{command.Key("key"), command.Word("value")}, Reply: "1 if it was set, else 0.",
 	Run: func(c *command.Call) error {
 		key, value := c.Key(), c.Word()
@@ -202,7 +202,7 @@ var setNX = command.Command{
 // setFor makes SETEX and PSETEX.
 func setFor(row command.Command, unit int64) command.Command {
 	row.Group, row.Complexity, row.Flags, row.Cost, row.KeyAccess = "string", "O(1)", command.Write|command.DenyOOM, command.Constant, "OW UPDATE"
-	row.Summary, row.Reply = "Gives a key a value, and a time to live.", "OK."
+	row.Summary, row.Reply = "Sets the value of a key, and its time to live.", "OK."
 	row.Event, row.Taken = "set expire", command.ExpiredEvent
 	row.Run = func(c *command.Call) error {
 		key, life, value := c.Key(), c.Word(), c.Word()
@@ -223,7 +223,7 @@ var (
 
 var getSet = command.Command{
 	Name: "getset", Group: "string", Since: "1.0.0", Complexity: "O(1)", Flags: command.Write | command.DenyOOM | command.Fast, Cost: command.Constant, Traits: command.ValueSized,
-	Summary: "Gives a key a value, and returns the one before.", KeyAccess: "RW ACCESS UPDATE", Event: "set",
+	Summary: "Sets the value of a key, and returns the old one.", KeyAccess: "RW ACCESS UPDATE", Event: "set",
 	Args: []command.Arg{command.Key("key"), command.Word("value")}, Reply: "The old value, or nil.",
 	Run: func(c *command.Call) error {
 		key, value := c.Key(), c.Word()
@@ -259,7 +259,7 @@ func getAnd(c *command.Call, key []byte, then func(e store.Entry) (store.Change,
 
 var getEX = command.Command{
 	Name: "getex", Group: "string", Since: "6.2.0", Complexity: "O(1)", Flags: command.Write | command.Fast, Cost: command.Constant, Traits: command.ValueSized,
-	Summary: "Returns the value of a key, and says when it expires.", KeyAccess: "RW ACCESS UPDATE",
+	Summary: "Returns the value of a key, and sets its expiry.", KeyAccess: "RW ACCESS UPDATE",
 	EventOf: eventOfLife,
 	Args:    []command.Arg{command.Key("key"), exOption, pxOption, exatOption, pxatOption, command.Flag("PERSIST").Again()},
 	Reply:   "The value, or nil if there is no such key.",
@@ -297,8 +297,8 @@ var strLen = command.Command{
 
 var appendTo = command.Command{
 	Name: "append", Group: "string", Since: "2.0.0", Complexity: "O(N) in the bytes that are added", Flags: command.Write | command.DenyOOM | command.Fast, Cost: command.Constant,
-	Summary: "Adds bytes to the end of a value.", KeyAccess: "RW INSERT",
-	Args: []command.Arg{command.Key("key"), command.Word("value")}, Reply: "The length that the value has then.",
+	Summary: "Appends bytes to a value.", KeyAccess: "RW INSERT",
+	Args: []command.Arg{command.Key("key"), command.Word("value")}, Reply: "The new length of the value.",
 	Run: func(c *command.Call) error {
 		key, more := c.Key(), c.Word()
 		length := 0
@@ -324,8 +324,8 @@ func checkLength(c *command.Call, bytes int64) error {
 
 var setRange = command.Command{
 	Name: "setrange", Group: "string", Since: "2.2.0", Complexity: "O(N) in the bytes that are written", Flags: command.Write | command.DenyOOM, Cost: command.Constant,
-	Summary: "Overwrites a part of a value; zero bytes fill what lies before it.", KeyAccess: "RW UPDATE",
-	Args: []command.Arg{command.Key("key"), command.Int("offset"), command.Word("value")}, Reply: "The length that the value has then.",
+	Summary: "Overwrites a part of a value; zero bytes fill a gap before it.", KeyAccess: "RW UPDATE",
+	Args: []command.Arg{command.Key("key"), command.Int("offset"), command.Word("value")}, Reply: "The new length of the value.",
 	Effort: &command.Effort{Creates: func(words [][]byte, longest int) int {
 		if offset, ok := resp.ParseInt(words[2]); ok && offset > 0 && offset <= int64(longest-len(words[3])) {
 			return int(offset)
@@ -396,7 +396,7 @@ var mGet = command.Command{
 	Name: "mget", Group: "string", Since: "1.0.0", Complexity: "O(N) in the number of keys", Flags: command.ReadOnly | command.Fast, Cost: command.Constant, Traits: command.ValueSized,
 	Summary: "Returns the values of several keys.", KeyAccess: "RO ACCESS", Tips: []string{"request_policy:multi_shard"},
 	Args:  []command.Arg{command.Key("key").Many()},
-	Reply: "The values, in the order of the keys; nil for a key that is not there or holds no string. Of up to 1024 keys they are of one instant.",
+	Reply: "The values, in the order of the keys; nil for a key that is missing or holds no string. Up to 1024 keys are read at one instant.",
 	Run: func(c *command.Call) error {
 		keys, mark, most := c.Many(), c.Out.Mark(), MaxReply
 		onLoop := c.Session != nil && !c.InTransaction
@@ -460,7 +460,7 @@ func places(c *command.Call, words [][]byte, apart int) []store.Place {
 
 var mSet = command.Command{
 	Name: "mset", Group: "string", Since: "1.0.1", Complexity: "O(N) in the number of keys", Flags: command.Write | command.DenyOOM, Cost: command.Constant,
-	Summary: "Gives several keys their values.", KeyAccess: "OW UPDATE", Tips: []string{"request_policy:multi_shard", "response_policy:all_succeeded"},
+	Summary: "Sets the values of several keys.", KeyAccess: "OW UPDATE", Tips: []string{"request_policy:multi_shard", "response_policy:all_succeeded"},
 	Event: "set", Args: []command.Arg{command.Key("key").With("value")}, Reply: "OK. Up to 1024 keys are set in one step.",
 	Run: func(c *command.Call) error {
 		c.Out.Status("OK")
@@ -479,9 +479,9 @@ func writeAll(c *command.Call, words [][]byte) error {
 
 var mSetNX = command.Command{
 	Name: "msetnx", Group: "string", Since: "1.0.1", Complexity: "O(N) in the number of keys", Flags: command.Write | command.DenyOOM, Cost: command.Constant,
-	Summary: "Gives several keys their values, if none of them exists.", KeyAccess: "OW INSERT",
+	Summary: "Sets the values of several keys, if none of them exists.", KeyAccess: "OW INSERT",
 	Tips:  []string{"request_policy:multi_shard", "response_policy:agg_min"},
-	Event: "set", Args: []command.Arg{command.Key("key").With("value")}, Reply: "1 if all were set, 0 if none was. There may be 1024 keys.",
+	Event: "set", Args: []command.Arg{command.Key("key").With("value")}, Reply: "1 if all were set, 0 if none was. At most 1024 keys.",
 	Run: func(c *command.Call) error {
 		words := c.Many()
 		if len(words) > 2*command.KeysAStep {
@@ -505,7 +505,7 @@ var mSetNX = command.Command{
 // counting makes INCR and its like.
 func counting(row command.Command, delta func(c *command.Call) (int64, error)) command.Command {
 	row.Group, row.Complexity, row.Flags, row.Cost, row.KeyAccess = "string", "O(1)", command.Write|command.DenyOOM|command.Fast, command.Constant, "RW ACCESS UPDATE"
-	row.Reply, row.Event = "The sum. A key that is not there counts as 0.", "incrby"
+	row.Reply, row.Event = "The sum. A missing key counts as 0.", "incrby"
 	row.Run = func(c *command.Call) error {
 		key := c.Key()
 		n, err := delta(c)
@@ -525,11 +525,11 @@ func counting(row command.Command, delta func(c *command.Call) (int64, error)) c
 var (
 	incr = counting(command.Command{Name: "incr", Since: "1.0.0", Summary: "Adds 1 to an integer.", Args: []command.Arg{command.Key("key")}},
 		func(*command.Call) (int64, error) { return 1, nil })
-	decr = counting(command.Command{Name: "decr", Since: "1.0.0", Summary: "Takes 1 from an integer.", Args: []command.Arg{command.Key("key")}},
+	decr = counting(command.Command{Name: "decr", Since: "1.0.0", Summary: "Subtracts 1 from an integer.", Args: []command.Arg{command.Key("key")}},
 		func(*command.Call) (int64, error) { return -1, nil })
 	incrBy = counting(command.Command{Name: "incrby", Since: "1.0.0", Summary: "Adds to an integer.", Args: []command.Arg{command.Key("key"), command.Int("increment")}},
 		func(c *command.Call) (int64, error) { return c.Int(), nil })
-	decrBy = counting(command.Command{Name: "decrby", Since: "1.0.0", Summary: "Takes from an integer.", Args: []command.Arg{command.Key("key"), command.Int("decrement")}},
+	decrBy = counting(command.Command{Name: "decrby", Since: "1.0.0", Summary: "Subtracts from an integer.", Args: []command.Arg{command.Key("key"), command.Int("decrement")}},
 		func(c *command.Call) (int64, error) {
 			n := c.Int()
 			if n == command.MinInt {
