@@ -59,6 +59,14 @@ func (a *access) readPassword(given string) (string, error) {
 	return string(line), nil
 }
 
+// ownPassword is what the environment says that the server's password is: so a container that has it there can be asked
+// whether it is well. What it cannot read it need not say: the server will.
+func ownPassword() string {
+	of := access{passwordFile: os.Getenv(prefix + "REQUIREPASS_FILE")}
+	password, _ := of.readPassword(os.Getenv(prefix + "REQUIREPASS"))
+	return password
+}
+
 // file is where users are kept, nil if nowhere.
 func (a *access) file() commands.ACLFile {
 	if a.aclFile == "" {

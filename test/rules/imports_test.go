@@ -66,11 +66,14 @@ var mayImport = map[string][]string{
 		"internal/commands", "internal/client", "internal/resp", "internal/meter", "internal/option", "internal/stats",
 		"golang.org/x/sys/unix",
 	},
+	"internal/cli": {
+		"internal/resp", "internal/secure",
+		"github.com/spf13/pflag", "github.com/redis/go-redis/v9/...", "golang.org/x/term",
+	},
 	"cmd/cellserver": {
-		"internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/store", "internal/store/memory", "internal/resp",
-		"internal/client", "internal/commands", "internal/server", "internal/meter", "internal/secure", "internal/logging",
-		"internal/option",
-		"github.com/spf13/pflag", "github.com/redis/go-redis/v9/...", "golang.org/x/sys/unix", "golang.org/x/term",
+		"internal/store", "internal/store/memory", "internal/client", "internal/commands", "internal/server",
+		"internal/meter", "internal/secure", "internal/logging", "internal/option", "internal/cli",
+		"github.com/spf13/pflag", "golang.org/x/sys/unix",
 	},
 }
 

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"bufio"
@@ -13,26 +13,34 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestClientOptions(t *testing.T) {
+// own is a server whose environment says a password.
+var own = Own{Prefix: "CELLSERVER_", Password: func() string { return "servers" }}
+
+func TestOptions(t *testing.T) {
 	t.Setenv("REDISCLI_AUTH", "secret")
 	for variable, port := range map[string]int{"": 6379, "7001": 7001, "0": 6379, "tcp://10.0.0.1:6380": 6379} {
 		t.Setenv("CELLSERVER_PORT", variable)
-		o, err := parseClientOptions([]string{"PING"})
+		o, err := own.parse([]string{"PING"})
 		require.NoError(t, err)
 		assert.Equal(t, port, o.port, variable)
 	}
-	o, err := parseClientOptions([]string{"-h", "::1", "-p", "7000", "-n", "2", "-3", "CL.THROTTLE", "-h", "1", "-1"})
+	o, err := own.parse([]string{"-h", "::1", "-p", "7000", "-n", "2", "-3", "CL.THROTTLE", "-h", "1", "-1"})
 	require.NoError(t, err)
 	assert.Equal(t, []string{"CL.THROTTLE", "-h", "1", "-1"}, o.call)
 	assert.Equal(t, "secret", o.password)
 	assert.Equal(t, "[::1]:7000[2]> ", newLink(o).String())
 	assert.Equal(t, 3, newLink(o).protocol)
 
-	o, err = parseClientOptions([]string{"-a", "", "-s", "a.sock"})
+	o, err = own.parse([]string{"-a", "", "-s", "a.sock"})
 	require.NoError(t, err)
 	assert.Empty(t, o.password, "given as empty")
 	assert.Empty(t, o.call)
 	assert.Equal(t, "redis a.sock> ", newLink(o).String())
+
+	t.Setenv("REDISCLI_AUTH", "")
+	o, err = own.parse([]string{"PING"})
+	require.NoError(t, err)
+	assert.Equal(t, "servers", o.password)
 
 	for args, says := range map[string]string{
 		"-p 0":        "-p 0: must be between 1 and 65535",
@@ -41,7 +49,7 @@ func TestClientOptions(t *testing.T) {
 		"--nosuch":    "unknown flag: --nosuch; see cellserver cli --help",
 		"-r --no-raw": "contradict each other",
 	} {
-		_, err := parseClientOptions(strings.Fields(args))
+		_, err := own.parse(strings.Fields(args))
 		require.ErrorContains(t, err, says)
 	}
 }
@@ -149,7 +157,7 @@ func serveAfterHello(t *testing.T, talks ...func(conn net.Conn, r *bufio.Reader)
 		<-ended
 	})
 	address := listener.Addr().(*net.TCPAddr)
-	l := newLink(&clientOptions{host: "127.0.0.1", port: address.Port})
+	l := newLink(&options{host: "127.0.0.1", port: address.Port})
 	t.Cleanup(l.close)
 	return l
 }
@@ -237,7 +245,7 @@ func TestScript(t *testing.T) {
 	assert.Equal(t, "ERR no\n\nPONG\n", out.String())
 
 	out.Reset()
-	d.link = newLink(&clientOptions{host: "127.0.0.1", port: 1})
+	d.link = newLink(&options{host: "127.0.0.1", port: 1})
 	require.NoError(t, d.script(strings.NewReader("\nExit\nPING\n")), "nothing was sent")
 	require.ErrorIs(t, d.script(strings.NewReader("\"a\nQUIT")), errAnswered)
 }
@@ -247,7 +255,7 @@ func TestSilentServer(t *testing.T) {
 	listener, err := net.Listen("tcp4", "127.0.0.1:0") // nobody accepts: the system does, and keeps what is sent
 	require.NoError(t, err)
 	defer listener.Close()
-	l := newLink(&clientOptions{host: "127.0.0.1", port: listener.Addr().(*net.TCPAddr).Port})
+	l := newLink(&options{host: "127.0.0.1", port: listener.Addr().(*net.TCPAddr).Port})
 	assert.Less(t, l.patience, 10*time.Second)
 	l.patience = 20 * time.Millisecond
 	_, err = l.do([]string{"PING"})

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"context"
@@ -36,7 +36,7 @@ type link struct {
 	client           *redis.Client
 }
 
-func newLink(o *clientOptions) *link {
+func newLink(o *options) *link {
 	l := &link{network: "tcp", address: net.JoinHostPort(o.host, strconv.Itoa(o.port)), password: o.password,
 		database: o.database, protocol: 2, patience: connectPatience, secure: o.secure}
 	if o.socket != "" {

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+	"time"
+
+	"cellserver/internal/client"
+	"cellserver/internal/commands"
+	"cellserver/internal/logging"
+	"cellserver/internal/server"
+	"cellserver/internal/store"
+	"cellserver/internal/store/memory"
+)
+
+// run is a table of contents: configuration, log, store, commands, server; wait; shut down in reverse.
+func run(args []string) error {
+	c, err := parseConfig(args, environment())
+	if err != nil {
+		return err
+	}
+	log, stdout, end, err := c.openOutput()
+	if err != nil {
+		return err
+	}
+	defer end()
+	if err := c.readFiles(log); err != nil {
+		return err
+	}
+	fitContainer()
+	turns, holds := c.meters()
+	data := memory.New(memory.Options{Databases: c.databases, Holds: holds})
+	defer data.Close()
+
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	hangUps := make(chan os.Signal, 1)
+	signal.Notify(hangUps, syscall.SIGHUP)
+	clientLog := logging.Limit(log)
+	instance, err := commands.New(commands.Config{
+		Store: data, Version: version, Settings: c.commands, Options: &c.options,
+		Port: cmp.Or(c.network.port, c.tls.port), ACLFile: c.access.file(), Stop: stop,
+		Log: log, ClientLog: clientLog, Turns: turns, Holds: holds,
+	})
+	if err != nil {
+		return err
+	}
+	listeners, err := listen(&c.network, &c.tls)
+	if err != nil {
+		return err
+	}
+	c.heed()
+	srv, err := server.New(instance, server.Config{Settings: c.server, Options: &c.options, Log: clientLog, Turns: turns})
+	if err != nil {
+		return err
+	}
+	go sample(ctx, time.Tick(commands.SampleEvery), instance)
+	go c.reload(hangUps, ctx.Done(), log.Info)
+	go watchClock(ctx, time.Tick(time.Second), data.Clock(), log)
+	return c.wait(ctx, stop, srv, serve(srv, listeners, c.tls.handshakes(), log, stdout), log)
+}
+
+// openOutput opens the log and standard output. end has all written that still waits.
+func (c *config) openOutput() (log *slog.Logger, stdout io.Writer, end func(), err error) {
+	signal.Ignore(syscall.SIGPIPE) // a reader of the log that has gone does not end the process
+	log, endLog, err := c.log.open()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	stdout, endStdout := openStdout()
+	return log, stdout, func() { atOnce(endLog, endStdout) }, nil
+}
+
+// readFiles reads the certificates and the password, and says what is odd about the configuration.
+func (c *config) readFiles(log *slog.Logger) error {
+	c.warn(log)
+	c.tls.warn = log.Warn
+	if err := c.tls.load(); err != nil {
+		return err
+	}
+	return c.settlePassword()
+}
+
+// wait waits for a signal, or until a listener fails, and then shuts the server down.
+func (c *config) wait(ctx context.Context, stop func(), srv *server.Server, failed <-chan error, log *slog.Logger) (err error) {
+	select {
+	case <-ctx.Done():
+		stop() // from here on a second signal ends the process at once
+		log.Info("shutting down: draining clients", "timeout", inSeconds(c.shutdownTimeout))
+	case err = <-failed:
+	}
+	return errors.Join(err, shutDown(srv, inSeconds(c.shutdownTimeout), log))
+}
+
+// fitContainer has garbage collected in time where a container's memory has a limit: three quarters of it are for Go's heap, unless
+// GOMEMLIMIT says otherwise.
+func fitContainer() {
+	if limit := client.ContainerMemory(); limit > 0 && os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(limit / 4 * 3)
+	}
+}
+
+// serve has every listener served, and says so: on standard output in the words that container tools wait for.
+func serve(srv *server.Server, listeners []net.Listener, handshakes server.Handshakes,
+	log *slog.Logger, stdout io.Writer) <-chan error {
+	failed := make(chan error, len(listeners))
+	for _, listener := range listeners {
+		go func() {
+			if secured, ok := listener.(securely); ok {
+				failed <- srv.ServeTLS(secured.Listener, handshakes)
+			} else {
+				failed <- srv.Serve(listener)
+			}
+		}()
+		log.Info("listening", "network", kindOf(listener), "address", listener.Addr())
+		fmt.Fprintf(stdout, "* Ready to accept connections %s\n", kindOf(listener))
+	}
+	return failed
+}
+
+// shutDown ends the server, in good order if the time allows it.
+func shutDown(srv *server.Server, timeout time.Duration, log *slog.Logger) error {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	err := srv.Shutdown(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		log.Warn("shut down before all clients had read their replies", "timeout", timeout)
+		return nil
+	}
+	log.Info("stopped")
+	return err
+}
+
+// sample has the instance look, now and then, at how things go.
+func sample(ctx context.Context, look <-chan time.Time, instance *commands.Instance) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-look:
+			instance.Sample()
+		}
+	}
+}
+
+// watchClock says so when somebody sets the wall clock by more than a second. Decisions go by elapsed time and do not
+// notice; EXPIRETIME, GET of a throttle key and TIME go by the wall clock from then on.
+func watchClock(ctx context.Context, look <-chan time.Time, clock store.Clock, log *slog.Logger) {
+	const step = time.Second
+	for last := time.Duration(clock.Offset()); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-look:
+		}
+		if now := time.Duration(clock.Offset()); (now - last).Abs() > step {
+			log.Warn("the wall clock was set", "by", now-last)
+			last = now
+		}
+	}
+}
