@@ -1,9 +1,9 @@
 # cellserver alone in an image: one static binary, no shell, not root. `make docker` builds it.
 
-# The compiler runs on the builder's own architecture and writes for the target's: nothing is emulated.
+# The compiler runs on the builder's own architecture and compiles for the target's: nothing is emulated.
 FROM --platform=$BUILDPLATFORM golang:1.26 AS build
 WORKDIR /src
-# The modules change seldom, the code often: they are a layer of their own.
+# Modules change less often than the code, so they have their own layer.
 COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
@@ -25,13 +25,14 @@ USER 65532:65532
 EXPOSE 6379
 STOPSIGNAL SIGTERM
 
-# Inside a container the loopback interface reaches nobody, so the image listens on all, and protected mode, which would
-# refuse everybody from outside, is off: who may connect is for the container's network to say (as with Redis's image).
-# These defaults are ENV, not CMD: arguments after the image's name replace CMD whole, so that with them there
-# `docker run cellserver --maxclients 100` would listen on loopback only. A flag still has the last word over ENV.
+# Nothing outside of a container can reach its loopback interface, so the image listens on all
+# addresses, and protected mode, which would refuse all other peers, is off. As with Redis's image, the
+# container's network decides which clients can connect.
+# These defaults are ENV, not CMD: arguments after the image's name replace all of CMD, so with CMD
+# `docker run cellserver --maxclients 100` would listen on loopback only. Flags override ENV.
 ENV CELLSERVER_BIND="* -::*" \
     CELLSERVER_PROTECTED_MODE="no"
-# To change the port, set CELLSERVER_PORT rather than --port: the health check sees the first, not the second.
+# To change the port, set CELLSERVER_PORT instead of --port: the health check reads only the variable.
 HEALTHCHECK --interval=10s --timeout=3s --start-period=5s --retries=3 CMD ["/cellserver", "cli", "PING"]
 ENTRYPOINT ["/cellserver"]
 CMD []

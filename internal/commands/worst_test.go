@@ -38,7 +38,7 @@ type where string
 
 const (
 	onLoop  where = "loop"
-	beside  where = "beside the loop"
+	beside  where = "outside the loop"
 	refused where = "refused"
 )
 
