@@ -24,6 +24,7 @@ const (
 	ErrDatabase     Refusal = "ERR DB index is out of range"
 	ErrNotAFloat    Refusal = "ERR value is not a valid float"
 	errOutOfMemory  Refusal = "OOM command not allowed when used memory > 'maxmemory'."
+	errUnavailable  Refusal = "UNAVAILABLE the store does not answer; whether the command was carried out is not known"
 	ErrNoCluster    Refusal = "ERR This instance has cluster support disabled"
 	ErrWrongPass    Refusal = "WRONGPASS invalid username-password pair or user is disabled."
 	ErrClientName   Refusal = "ERR Client names cannot contain spaces, newlines or special characters."
@@ -69,6 +70,8 @@ func ErrorText(err error) string {
 		return string(ErrNotAnInteger)
 	case errors.Is(err, store.ErrFull):
 		return string(errOutOfMemory)
+	case errors.Is(err, store.ErrUnavailable):
+		return string(errUnavailable)
 	default:
 		return "ERR " + err.Error()
 	}

@@ -90,9 +90,16 @@ func (s *Session) execute() error {
 	}
 	if q.cost <= most && (!q.slow || q.own) {
 		c.Later = new(command.Later)
-		made, cost := x.make(c, most)
-		if s.words = 0; made {
+		made, cost, err := x.make(c, most)
+		s.words = 0
+		if made || err != nil {
 			s.leaveTransaction()
+		}
+		if err != nil {
+			c.Later = nil
+			return err
+		}
+		if made {
 			s.makeLater()
 			showTransaction(c)
 			c.Moved += cost * command.FewBytes
@@ -126,7 +133,10 @@ func (s *Session) executeBeside(x *execution) {
 		}
 		c.Later = new(command.Later)
 		c.Sampling.Begin(c.View.Now())
-		if made, _ := x.make(c, maxCost); !made {
+		switch made, _, err := x.make(c, maxCost); {
+		case err != nil:
+			return err
+		case !made:
 			return errTooCostly
 		}
 		notify(c, c.Misses, false)
@@ -143,9 +153,9 @@ func (s *Session) executeBeside(x *execution) {
 
 // make makes the calls as one step, if they cost no more than that. It makes none for a client that has gone: what that watched is
 // not heard of any more.
-func (x *execution) make(c *command.Call, most int) (made bool, cost int) {
+func (x *execution) make(c *command.Call, most int) (made bool, cost int, err error) {
 	places, all := x.places(c.Server.Databases)
-	c.View.Atomically(c.Context, places, all, func() {
+	err = c.View.Atomically(c.Context, places, all, func() error {
 		if cost = x.queue.cost; x.queue.sized && cost <= most {
 			cost += x.queue.weigh(c, x.database, most-cost)
 		}
@@ -156,8 +166,9 @@ func (x *execution) make(c *command.Call, most int) (made bool, cost int) {
 		default:
 			x.run(c)
 		}
+		return nil
 	})
-	return made, cost
+	return made, cost, err
 }
 
 // places are the keys that are touched, or were watched; all if any may be.

@@ -46,14 +46,18 @@ func newStillWith(t testing.TB, clock store.Clock, change func(*Settings)) (*sti
 
 // newStillIn is newStillWith in another store.
 func newStillIn(t testing.TB, in memstore.Options, change func(*Settings)) (*still, error) {
-	memory := memstore.New(in)
-	t.Cleanup(func() { memory.Close() })
+	return newStillOver(t, memstore.New(in), change)
+}
+
+// newStillOver is newStillWith on any store.
+func newStillOver(t testing.TB, over store.Store, change func(*Settings)) (*still, error) {
+	t.Cleanup(func() { over.Close() })
 	settings, options := NewSettings(), new(option.List)
 	settings.Debug = "local"
 	change(settings)
 	require.NoError(t, options.Add(ofMain()...))
 	require.NoError(t, options.Add(settings.Options()...))
-	instance, err := New(Config{Store: memory, Version: "1.2.3", Port: 6379, Settings: settings, Options: options})
+	instance, err := New(Config{Store: over, Version: "1.2.3", Port: 6379, Settings: settings, Options: options})
 	return &still{instance: instance}, err
 }
 

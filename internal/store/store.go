@@ -163,7 +163,7 @@ type Usage struct {
 	Expired int64
 }
 
-// The errors of a store. Each means that nothing was changed.
+// The errors of a store. Each means that nothing was changed, but for ErrUnavailable.
 var (
 	// ErrWrongKind: the key holds another kind than the command is for.
 	ErrWrongKind = errors.New("key holds another kind")
@@ -173,6 +173,9 @@ var (
 	ErrNotInteger = errors.New("value is not an integer")
 	// ErrOverflow: no int64 can hold the sum.
 	ErrOverflow = errors.New("increment or decrement would overflow")
+	// ErrUnavailable: the store did not answer, so that it is not known whether anything was changed. A store whose keys
+	// are in this process never returns it.
+	ErrUnavailable = errors.New("the store does not answer")
 )
 
 // Part is what lies between two places of a value, both included, counted as Redis does: negative ones from the end.

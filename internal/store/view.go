@@ -10,7 +10,8 @@ import (
 )
 
 // View is one caller's window on the store: the database it selected, and the instant that a batch of its calls
-// shares. It is not safe for use by two goroutines at once. An error of a method means that nothing was changed.
+// shares. It is not safe for use by two goroutines at once. An error of a method, but ErrUnavailable, means that nothing was
+// changed.
 type View interface {
 	Batch
 	Limiters
@@ -138,8 +139,9 @@ type Keyspace interface {
 // Transactions make one step of several.
 type Transactions interface {
 	// Atomically has steps, which call this view, appear as one step, at one instant, to everybody else. They must touch
-	// no other places; with all they may touch any. Within steps it only calls its own.
-	Atomically(ctx context.Context, places []Place, all bool, steps func())
+	// no other places; with all they may touch any. It returns the error of steps, which takes nothing back that they
+	// did; or its own, and then they did nothing. Within steps it only calls its own.
+	Atomically(ctx context.Context, places []Place, all bool, steps func() error) error
 }
 
 // Diagnostics are what operators ask.

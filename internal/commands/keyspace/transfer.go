@@ -25,21 +25,20 @@ func renaming(row command.Command, replace bool, answer func(c *command.Call, do
 	row.Run = func(c *command.Call) error {
 		from, to := here(c, c.Key()), here(c, c.Key())
 		c.Moved += command.Unhurried * command.FewBytes // it may be a log of a hundred thousand entries
-		there, done := false, false
-		var err error
-		c.View.Atomically(c.Context, []store.Place{from, to}, false, func() {
-			var e store.Entry
-			if e, err = c.View.Lookup(c.Context, from.Key); err != nil || e.Kind == store.None {
-				return
+		done := false
+		err := c.View.Atomically(c.Context, []store.Place{from, to}, false, func() (err error) {
+			done = false
+			e, err := c.View.Lookup(c.Context, from.Key)
+			if err == nil && e.Kind == store.None {
+				err = command.ErrNoKey
 			}
-			there = true
-			done, err = c.View.Transfer(c.Context, from, to, store.Transfer{Replace: replace})
-		})
-		switch {
-		case err != nil:
+			if err == nil {
+				done, err = c.View.Transfer(c.Context, from, to, store.Transfer{Replace: replace})
+			}
 			return err
-		case !there:
-			return command.ErrNoKey
+		})
+		if err != nil {
+			return err
 		}
 		answer(c, done)
 		return nil
@@ -148,15 +147,14 @@ func (k *Family) swapDB() *command.Command {
 const swapWorth = command.Unhurried * command.FewBytes
 
 // swap is one step with what it means for those who watch.
-func (k *Family) swap(c *command.Call, a, b int) (err error) {
+func (k *Family) swap(c *command.Call, a, b int) error {
 	if a == b {
 		return nil
 	}
 	c.Moved += swapWorth
 	defer k.Flushed(c.View.Signed())
-	c.View.Atomically(c.Context, nil, true, func() {
+	return c.View.Atomically(c.Context, nil, true, func() error {
 		k.Swapping(c, a, b)
-		err = c.View.Swap(c.Context, a, b)
+		return c.View.Swap(c.Context, a, b)
 	})
-	return err
 }

@@ -437,7 +437,7 @@ const ErrReplyTooLong command.Refusal = "ERR the reply is longer than 64 MiB"
 func inSteps(c *command.Call, words [][]byte, apart int, step func(words [][]byte) error) (err error) {
 	for len(words) > 0 && err == nil {
 		n, before := min(len(words), command.KeysAStep*apart), c.Out.Len()
-		c.View.Atomically(c.Context, places(c, words[:n], apart), false, func() { err = step(words[:n]) })
+		err = c.View.Atomically(c.Context, places(c, words[:n], apart), false, func() error { return step(words[:n]) })
 		if grown := c.Out.Len() - before; err == nil && grown > 0 {
 			err = c.Keep(grown)
 		}

@@ -17,15 +17,15 @@ func (v *view) Flush(context.Context) error {
 }
 
 // FlushAll empties every database, all in one step.
-func (v *view) FlushAll(ctx context.Context) (err error) {
+func (v *view) FlushAll(ctx context.Context) error {
 	selected := v.number
 	defer func() { v.number = selected }()
-	v.Atomically(ctx, nil, true, func() {
+	return v.Atomically(ctx, nil, true, func() (err error) {
 		for v.number = range v.memory.databases {
 			err = errors.Join(err, v.Flush(ctx))
 		}
+		return err
 	})
-	return err
 }
 
 func (v *view) flush() {

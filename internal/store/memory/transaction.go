@@ -20,10 +20,9 @@ type lockedDatabase struct {
 }
 
 // Atomically runs steps as one. Their instant is one, too: not before what any of the shards has seen.
-func (v *view) Atomically(_ context.Context, places []store.Place, all bool, steps func()) {
+func (v *view) Atomically(_ context.Context, places []store.Place, all bool, steps func() error) error {
 	if v.transaction != nil {
-		steps()
-		return
+		return steps()
 	}
 	m := v.memory
 	if all {
@@ -35,7 +34,7 @@ func (v *view) Atomically(_ context.Context, places []store.Place, all bool, ste
 	}
 	v.transaction = &v.locking
 	defer v.endTransaction()
-	steps()
+	return steps()
 }
 
 func (v *view) endTransaction() {
@@ -131,13 +130,13 @@ func (t *transaction) make(m *Store, n int, by int64) *database {
 
 // Swap has two databases change their numbers.
 func (v *view) Swap(ctx context.Context, a, b int) error {
-	if a != b {
-		v.Atomically(ctx, nil, true, func() { v.swap(a, b) })
+	if a == b {
+		return nil
 	}
-	return nil
+	return v.Atomically(ctx, nil, true, func() error { return v.swap(a, b) })
 }
 
-func (v *view) swap(a, b int) {
+func (v *view) swap(a, b int) error {
 	first, second := v.memory.database(a), v.memory.database(b)
 	v.memory.databases[a].Store(second)
 	v.memory.databases[b].Store(first)
@@ -145,6 +144,7 @@ func (v *view) swap(a, b int) {
 	second.renumber(a)
 	v.memory.listeners.tell(a, nil, store.Flushed, v.by)
 	v.memory.listeners.tell(b, nil, store.Flushed, v.by)
+	return nil
 }
 
 // renumber has the shards of a database, if it was made, tell its new number.

@@ -29,12 +29,13 @@ func TestDatabasesSwapBesideSteps(t *testing.T) {
 		to := store.Place{Database: 1, Key: []byte{'b', byte(i)}}
 		all.Go(func() {
 			for range 3000 {
-				v.Atomically(background, []store.Place{from, to}, false, func() {
+				_ = v.Atomically(background, []store.Place{from, to}, false, func() error {
 					for _, p := range []store.Place{from, to} {
 						v.Select(p.Database)
 						_, _ = v.Add(background, p.Key, 1)
 						_, _ = v.Count(background, [][]byte{p.Key})
 					}
+					return nil
 				})
 			}
 		})
@@ -56,7 +57,7 @@ func TestAStepIsOneHold(t *testing.T) {
 		_, _ = v.Add(background, []byte("key"), 1)
 	}
 	before := holds.Over()
-	v.Atomically(background, nil, true, func() {
+	_ = v.Atomically(background, nil, true, func() error {
 		for rounds := 1 << 16; own.Over() == 0; rounds *= 2 { // CPU time, which is what is counted
 			began := own.Start()
 			for range rounds {
@@ -64,6 +65,7 @@ func TestAStepIsOneHold(t *testing.T) {
 			}
 			own.Stop(began)
 		}
+		return nil
 	})
 	require.Equal(t, before+1, holds.Over())
 }

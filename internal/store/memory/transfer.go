@@ -10,7 +10,10 @@ import (
 // Transfer moves or copies what stands at one place to another.
 func (v *view) Transfer(ctx context.Context, from, to store.Place, how store.Transfer) (done bool, err error) {
 	if v.transaction == nil {
-		v.Atomically(ctx, []store.Place{from, to}, false, func() { done, err = v.transfer(from, to, how) })
+		err = v.Atomically(ctx, []store.Place{from, to}, false, func() (err error) {
+			done, err = v.transfer(from, to, how)
+			return err
+		})
 		return done, err
 	}
 	return v.transfer(from, to, how)

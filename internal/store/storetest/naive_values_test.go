@@ -192,13 +192,15 @@ func (v *naiveView) Swap(_ context.Context, a, b int) error {
 	return nil
 }
 
-func (v *naiveView) Atomically(_ context.Context, _ []store.Place, _ bool, steps func()) {
+func (v *naiveView) Atomically(_ context.Context, _ []store.Place, _ bool, steps func() error) (err error) {
 	if v.within || v.has(stepsApart) {
-		steps()
-		return
+		return steps()
+	}
+	if v.has(losesStepsError) {
+		defer func() { err = nil }()
 	}
 	defer v.lock()()
 	v.within = true
 	defer func() { v.within = false }()
-	steps()
+	return steps()
 }

@@ -107,10 +107,12 @@ func noticesSigned(r *rig) {
 	first.remove("key")
 	hears(1, 2, 1)
 	second.put("key", "other")
-	first.view.Atomically(ctx, []store.Place{{Key: []byte("other")}, {Key: []byte("key")}}, false, func() {
+	err := first.view.Atomically(ctx, []store.Place{{Key: []byte("other")}, {Key: []byte("key")}}, false, func() error {
 		first.take("key", lasting, 1)
 		first.remove("other", "key")
+		return nil
 	})
+	require.NoError(r, err)
 	hears(2, 2, 1, 1, 1)
 	second.take("brief", brief, 1)
 	require.NoError(r, first.view.Swap(ctx, 0, 1))
@@ -292,7 +294,7 @@ func expirySeen(r *rig) {
 			v := r.store.View()
 			v.Sign(7)
 			if within {
-				v.Atomically(ctx, []store.Place{{Key: key}, other}, true, func() { require.NoError(r, ask(v)) })
+				require.NoError(r, v.Atomically(ctx, []store.Place{{Key: key}, other}, true, func() error { return ask(v) }))
 			} else {
 				require.NoError(r, ask(v))
 			}

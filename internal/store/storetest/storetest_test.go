@@ -110,6 +110,7 @@ const (
 	copiesShare
 	swapsQuietly
 	stepsApart
+	losesStepsError
 	neverOver
 	usesToLook
 	usesToChange
@@ -227,6 +228,7 @@ var finds = map[fault]string{
 	copiesShare:      "copies apart",
 	swapsQuietly:     "databases swapped",
 	stepsApart:       "steps as one",
+	losesStepsError:  "steps that fail",
 	neverOver:        "edits",
 }
 

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -26,6 +27,7 @@ var valueCases = []testCase{
 	{"copies apart", "a copy and what it was made of live apart", copiesApart},
 	{"databases swapped", "databases change their numbers with all they hold, and the listener hears of both", databasesSwapped},
 	{"steps as one", "steps of Atomically are one step to everybody else", stepsAsOne},
+	{"steps that fail", "Atomically returns the error of its steps, which takes nothing back that they did", stepsThatFail},
 }
 
 func value(s string) store.Value {
@@ -309,25 +311,41 @@ func stepsAsOne(r *rig) {
 	for _, whole := range []bool{false, true} {
 		var left, right []byte
 		watched := make(chan struct{})
-		r.view.Atomically(ctx, places, whole, func() {
+		err := r.view.Atomically(ctx, places, whole, func() error {
 			_, _ = r.view.Add(ctx, []byte("left"), 5)
 			other := r.another().view
 			go func() {
 				defer close(watched)
-				other.Atomically(ctx, places, false, func() {
+				_ = other.Atomically(ctx, places, false, func() error {
 					left, _, _ = other.Read(ctx, []byte("left"), nil)
 					right, _, _ = other.Read(ctx, []byte("right"), nil)
+					return nil
 				})
 			}()
 			select {
 			case <-watched:
 			case <-time.After(moment):
 			}
-			_, _ = r.view.Add(ctx, []byte("right"), -5)
+			_, err := r.view.Add(ctx, []byte("right"), -5)
+			return err
 		})
+		require.NoError(r, err)
 		<-watched
 		require.Equal(r, string(left), strings.TrimPrefix(string(right), "-"))
 	}
 	left, _ := r.read("left")
 	require.Equal(r, "10", left)
+}
+
+func stepsThatFail(r *rig) {
+	failure := errors.New("of a step")
+	for _, whole := range []bool{false, true} {
+		err := r.view.Atomically(ctx, []store.Place{place(0, "a")}, whole, func() error {
+			_, _ = r.view.Add(ctx, []byte("a"), 1)
+			return failure
+		})
+		require.ErrorIs(r, err, failure)
+	}
+	sum, _ := r.read("a")
+	require.Equal(r, "2", sum)
 }
