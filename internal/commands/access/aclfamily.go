@@ -41,7 +41,7 @@ func errACLWords(c *command.Call) error {
 func (as *Accounts) whoAmI() *command.Command {
 	return &command.Command{
 		Name: "acl|whoami", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(1)", Flags: aboutRights,
-		Summary: "Returns the name of the user that the connection is.", Reply: "A name.",
+		Summary: "Returns the name of the connection's user.", Reply: "A name.",
 		Run: func(c *command.Call) error {
 			c.Out.BulkString(c.Client.Account.Load().Name)
 			return nil
@@ -82,7 +82,7 @@ func writeNames(c *command.Call, names []string) {
 func (as *Accounts) genPass() *command.Command {
 	return &command.Command{
 		Name: "acl|genpass", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(1)", Flags: aboutRights,
-		Summary: "Makes a password that nobody can guess, of 256 bits unless another number is said.", AnyMore: true,
+		Summary: "Generates a random password, of 256 bits by default.", AnyMore: true,
 		Args: []command.Arg{command.Word("bits").Optional()}, Reply: "Hexadecimal digits.",
 		Run: func(c *command.Call) error {
 			const most = 4096
@@ -109,7 +109,7 @@ func (as *Accounts) genPass() *command.Command {
 func (as *Accounts) list() *command.Command {
 	return &command.Command{
 		Name: "acl|list", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(N) in the number of users", Flags: aboutUsers, Cost: command.Unbounded,
-		Summary: "Describes the users.", Reply: "A line a user, as in an ACL file.",
+		Summary: "Describes the users.", Reply: "One line per user, as in an ACL file.",
 		Run: func(c *command.Call) error {
 			var lines []string
 			for _, u := range as.sorted() {
@@ -184,7 +184,7 @@ func writePermissions(c *command.Call, p acl.Permissions) {
 func (as *Accounts) setUser() *command.Command {
 	return &command.Command{
 		Name: "acl|setuser", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(N) in the number of rules", Flags: aboutUsers, Cost: command.Unbounded,
-		Summary: "Makes a user, or changes what it may do: all rules, or none. Its clients feel it at once.",
+		Summary: "Creates a user, or changes its rights: all rules, or none. Applies to its clients at once.",
 		Args:    []command.Arg{command.Word("username"), command.Word("rule").Optional().Many().UpTo(1000)}, Reply: "OK.", Secrets: command.WordsFrom(2),
 		Run: func(c *command.Call) error {
 			name := string(c.Word())
@@ -233,7 +233,7 @@ func endsItself(c *command.Call, ends bool) {
 func (as *Accounts) delUser() *command.Command {
 	return &command.Command{
 		Name: "acl|deluser", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(N) in the number of clients", Flags: aboutUsers, Cost: command.Unbounded,
-		Summary: "Deletes users, and ends their connections.", Args: []command.Arg{command.Word("username").Many().UpTo(1000)}, Reply: "How many there were.",
+		Summary: "Deletes users, and disconnects them.", Args: []command.Arg{command.Word("username").Many().UpTo(1000)}, Reply: "The number of users deleted.",
 		Run: func(c *command.Call) error {
 			names := c.Many()
 			for _, name := range names {
@@ -271,8 +271,8 @@ func distinct(list []*client.Account) (once []*client.Account) {
 func (as *Accounts) dryRun() *command.Command {
 	return &command.Command{
 		Name: "acl|dryrun", Group: "server", Category: "none", Since: "7.0.0", Complexity: "O(1)", Flags: aboutUsers, Cost: command.Unbounded, Min: 4,
-		Summary: "Says whether a user may make a call, without making it.",
-		Args:    []command.Arg{command.Word("username"), command.Word("command"), command.Word("arg").Optional().Many().UpTo(1000)}, Reply: "OK, or what it may not.",
+		Summary: "Checks whether a user may make a call, without making it.",
+		Args:    []command.Arg{command.Word("username"), command.Word("command"), command.Word("arg").Optional().Many().UpTo(1000)}, Reply: "OK, or what is not allowed.",
 		Run: func(c *command.Call) error {
 			a, words := as.Find(string(c.Word())), c.Words[3:]
 			var u *acl.User
@@ -307,9 +307,9 @@ func (as *Accounts) dryRun() *command.Command {
 func (as *Accounts) showLog() *command.Command {
 	return &command.Command{
 		Name: "acl|log", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(N) in the number of entries", Flags: aboutUsers, Cost: command.Unbounded,
-		Summary: "Shows what was refused of late, passwords too, 10 entries unless another number is said; or forgets them.", AnyMore: true,
+		Summary: "Shows recently denied commands and failed logins, 10 entries by default; or clears them.", AnyMore: true,
 		Args: []command.Arg{command.Word("[count | RESET]").Optional()},
-		Reply: "OK to RESET; else of each the count of those alike, reason, context, object, username, age-seconds, client-info, " +
+		Reply: "OK for RESET; else for each entry count, reason, context, object, username, age-seconds, client-info, " +
 			"entry-id, timestamp-created and timestamp-last-updated in Unix milliseconds.",
 		Run: func(c *command.Call) error {
 			count, log := int64(10), &as.DeniedLog
@@ -368,7 +368,7 @@ func (as *Accounts) aboutFile(row command.Command, run func(c *command.Call) err
 
 func (as *Accounts) load() *command.Command {
 	return as.aboutFile(command.Command{Name: "acl|load",
-		Summary: "Reads the users from the ACL file: all of them, or none if there is a fault in it. A client stays if its user is still there."},
+		Summary: "Reads the users from the ACL file: all of them, or none if the file has an error. Clients whose user still exists stay connected."},
 		func(c *command.Call) error {
 			users, err := as.read()
 			if err != nil {
