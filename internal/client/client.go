@@ -39,28 +39,29 @@ func (a *about) IsTold() bool {
 // Client is a connected client as others may know it: the session that talks with it is one goroutine's, this is everybody's. What is
 // neither atomic nor locked is the session's own to write.
 type Client struct {
-	Among    *Registry
-	Peer     Peer
-	Id       int64
-	Opened   int64                   // instant, nanoseconds on the store's clock
-	Lent     Piece                   // what is being sent, if that is memory that others send, too; then out is empty
-	Pending  []Piece                 // what is to follow: of a long reply, and messages. This and lent change with the mail locked
-	Tracker  atomic.Pointer[Tracker] // of a client that caches keys; the session's own to set
-	Account  atomic.Pointer[Account] // who the client is; the session's own to set
-	About    about
-	LastSeen atomic.Int64           // instant of the latest batch
-	Parked   atomic.Bool            // parked, for others to see
-	Blocked  atomic.Bool            // and that among waits
-	Queued   atomic.Int64           // calls of a transaction and one more, 0 outside of one; in the low half their bytes
-	Unread   atomic.Int64           // bytes that were read of calls that are not whole, or wait
-	Room     atomic.Int64           // see showRoom
-	Holds    atomic.Int64           // bytes, all in all: see charge
-	leaves   int64                  // weight when the client was evicted, or began to end; with the lock of clients
-	Newcomer *Newcomer              // while the client has not logged in; nil after
-	Unsent   atomic.Int64           // bytes of replies that the client has not read
-	Pieces   atomic.Int64           // that these are in, beside the first
-	Latest   atomic.Pointer[string] // the name of the command that it made last
-	Mail     Mailbox
+	Among         *Registry
+	Peer          Peer
+	Id            int64
+	Opened        int64                   // instant, nanoseconds on the store's clock
+	Lent          Piece                   // what is being sent, if that is memory that others send, too; then out is empty
+	Pending       []Piece                 // what is to follow: of a long reply, and messages. This and lent change with the mail locked
+	Tracker       atomic.Pointer[Tracker] // of a client that caches keys; the session's own to set
+	Account       atomic.Pointer[Account] // who the client is; the session's own to set
+	About         about
+	LastSeen      atomic.Int64           // instant of the latest batch
+	Parked        atomic.Bool            // parked, for others to see
+	Blocked       atomic.Bool            // and that among waits
+	Queued        atomic.Int64           // calls of a transaction and one more, 0 outside of one; in the low half their bytes
+	Unread        atomic.Int64           // bytes that were read of calls that are not whole, or wait
+	Room          atomic.Int64           // see showRoom
+	Holds         atomic.Int64           // bytes, all in all: see charge
+	leaves        int64                  // weight when the client was evicted, or began to end; with the lock of clients
+	Newcomer      *Newcomer              // while the client has not logged in; nil after
+	Unsent        atomic.Int64           // bytes of replies that the client has not read
+	Pieces        atomic.Int64           // that these are in, beside the first
+	Subscriptions any                    // what the client has subscribed to; for its session, and the family of PUBLISH
+	Latest        atomic.Pointer[string] // the name of the command that it made last
+	Mail          Mailbox
 }
 
 // Account is a user that sessions are. What it may do is changed in one place, and so is felt by all of them with their next call.

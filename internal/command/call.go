@@ -30,6 +30,10 @@ type InSession interface {
 	// it was the last. Until then the client gets no message and no other call is made. It returns the call's words,
 	// which stay as they are meanwhile; the call's own do not.
 	Continue(rest func() (last bool)) (words [][]byte)
+	// Aloud writes what the client is told whether it wants replies or not (CLIENT REPLY): messages, and that it is subscribed.
+	Aloud(write func())
+	// TakePushes has the messages that wait stand before the reply that is being written.
+	TakePushes()
 	// HangUp ends the conversation after the reply.
 	HangUp()
 	// LookUpRights is for a call that changes what its own client may do.

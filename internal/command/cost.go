@@ -85,3 +85,13 @@ func OwnWords(words [][]byte) [][]byte {
 
 // KeysAStep is how many keys a step is about at most, so that nobody waits long for it.
 const KeysAStep = 1024
+
+// Soon is how much may be done at once, in bytes that could be moved meanwhile: more is done beside the loop. It is some fifty
+// microseconds' worth.
+const Soon = 64 << 10
+
+// MaxReply bounds what one call may answer, in bytes, where a short call may ask for much.
+const MaxReply = 64 << 20
+
+// ErrReplyTooLong refuses a call whose reply would be longer than MaxReply.
+const ErrReplyTooLong Refusal = "ERR the reply is longer than 64 MiB"

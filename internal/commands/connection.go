@@ -7,7 +7,7 @@ var ping = command.Command{
 	Summary: "Says that the server is there.", Tips: []string{command.AllShards, "response_policy:all_succeeded"},
 	Args: []command.Arg{command.Word("message").Optional()}, Reply: "PONG, or the message.",
 	Run: func(c *command.Call) error {
-		if c.Session != nil && sessionOf(c).subscribed && c.Out.Protocol() == 2 { // where a client expects messages
+		if c.Session != nil && c.Client.Mail.Subscribed && c.Out.Protocol() == 2 { // where a client expects messages
 			c.Out.Array(2)
 			c.Out.BulkString("pong")
 			c.Out.Bulk(c.Word())
@@ -77,7 +77,7 @@ var reset = command.Command{
 	Summary: "Makes the connection what it was at first: database 0, RESP2, no name, no transaction, no subscriptions, no tracking, and logged out.", Reply: "RESET.",
 	Run: func(c *command.Call) error {
 		sessionOf(c).leaveTransaction()
-		sessionOf(c).unsubscribeAll()
+		instanceOf(c).channels.Leave(c.Client, c.Session)
 		sessionOf(c).track(nil)
 		sessionOf(c).speak(2)
 		sessionOf(c).selectDatabase(0)

@@ -14,21 +14,20 @@ import (
 
 // All lists every command, in reading order.
 func All() []*command.Command {
-	return families(new(limiter.Family), new(keyspace.Family), new(access.Accounts))
+	return families(new(limiter.Family), new(keyspace.Family), new(access.Accounts), new(channels))
 }
 
 // families lists the commands of all families.
-func families(limiters *limiter.Family, keyspace *keyspace.Family, users *access.Accounts) []*command.Command {
+func families(limiters *limiter.Family, keyspace *keyspace.Family, users *access.Accounts, channels *channels) []*command.Command {
 	return slices.Concat(
 		limiters.Commands(),
 		value.Commands(),
 		keyspace.Commands(),
 		users.Commands(),
+		channels.Commands(),
 		[]*command.Command{
 			// Transactions.
 			&multi, &exec, &discard, &watchKeys, &unwatch,
-			// Publish and subscribe.
-			&subscribe, &unsubscribe, &pSubscribe, &pUnsubscribe, &publish, &pubSub, &sSubscribe, &sUnsubscribe, &sPublish,
 			// Connection.
 			&ping, &echo, &hello, &auth, &selectDB, &clientCommand, &reset, &quit,
 			// Server.
@@ -43,5 +42,5 @@ func families(limiters *limiter.Family, keyspace *keyspace.Family, users *access
 // commands lists the commands of the instance, whose families have its state.
 func (in *Instance) commands() []*command.Command {
 	keyspace := &keyspace.Family{Flushed: in.tracking.flushed, Swapping: in.watches.swap}
-	return families(&in.limiters, keyspace, &in.accounts)
+	return families(&in.limiters, keyspace, &in.accounts, &in.channels)
 }

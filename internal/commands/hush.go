@@ -39,9 +39,9 @@ var clientReply = command.Command{
 // heeded says whether the reply to the present call is wanted.
 func (s *Session) heeded() bool { return s.hush != silent && s.hush != skipping }
 
-// aloud writes what a client is told whether it wants replies or not, as in Redis: messages, and that it listens. What stands before
+// Aloud writes what a client is told whether it wants replies or not, as in Redis: messages, and that it listens. What stands before
 // it of a reply that is not wanted goes.
-func (s *Session) aloud(write func()) {
+func (s *Session) Aloud(write func()) {
 	if s.heeded() {
 		write()
 		return

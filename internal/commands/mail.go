@@ -7,9 +7,9 @@ import (
 
 // A session's mailbox, and what it sends: out, and the pieces that follow it.
 
-// takePushes has what was pushed until now stand before the reply that is being written. In a transaction that is before the
+// TakePushes has what was pushed until now stand before the reply that is being written. In a transaction that is before the
 // transaction's reply.
-func (s *Session) takePushes() {
+func (s *Session) TakePushes() {
 	if s.call.Later != nil && s.heeded() {
 		s.Mail.Mu.Lock()
 		defer s.Mail.Mu.Unlock()
@@ -24,7 +24,7 @@ func (s *Session) takeEarly(bytes int) {
 	s.Mail.Mu.Lock()
 	defer s.Mail.Mu.Unlock()
 	s.Mail.Told = nil
-	s.aloud(func() { s.writePushes(min(bytes, s.Mail.Bytes)) })
+	s.Aloud(func() { s.writePushes(min(bytes, s.Mail.Bytes)) })
 }
 
 // writePushes copies so many bytes of pushes behind what is written. It needs the mail's lock.

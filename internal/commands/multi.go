@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"cellserver/internal/command"
-	"cellserver/internal/commands/value"
 	"cellserver/internal/store"
 )
 
@@ -202,7 +201,7 @@ func (x *execution) run(c *command.Call) {
 	c.Out.Array(len(x.queue.calls))
 	for _, call := range x.queue.calls {
 		mark, err := c.Out.Mark(), error(errNotMade)
-		if mark <= value.MaxReply {
+		if mark <= command.MaxReply {
 			err = x.runOne(c, call)
 		}
 		if err != nil {
@@ -253,13 +252,10 @@ func (s *Session) makeLater() {
 		l.Calls[i].At = max(l.Calls[i].At-s.mark, 0) // a reply that is not wanted was begun anew
 		worth += l.Calls[i].Worth()
 	}
-	if worth > soon {
+	if worth > command.Soon {
 		s.parkToEnd(s.row, func(c *command.Call) error { return l.Complete(c, reply) })
 		return
 	}
 	s.call.Moved += worth
 	_ = l.Complete(&s.call, reply) // it never fails
 }
-
-// soon is how much may be done at once: more is done beside the loop. It is some fifty microseconds' worth.
-const soon = 64 << 10

@@ -241,11 +241,11 @@ func notify(c *command.Call, misses int64, failed bool) {
 	case !n.sender.TryLock():
 		return // the one that sends looks again when it is done
 	}
-	worth := n.publish(soon, func() {})
+	worth := n.publish(command.Soon, func() {})
 	n.sender.Unlock()
 	c.Moved += worth
 	switch {
-	case n.waiting.Load() && worth > soon:
+	case n.waiting.Load() && worth > command.Soon:
 		s.parkToEnd(c.Row, func(*command.Call) error {
 			n.sendOnce()
 			return nil
@@ -253,7 +253,7 @@ func notify(c *command.Call, misses int64, failed bool) {
 	case n.waiting.Load():
 		n.sendAside()
 	}
-	if s.subscribed && !failed {
+	if s.Mail.Subscribed && !failed {
 		s.pushBeforeReply()
 	}
 }
@@ -276,7 +276,7 @@ func noteMissed(c *command.Call) {
 func (s *Session) pushBeforeReply() {
 	reply := slices.Clone(s.out.Bytes()[s.mark:])
 	s.out.Rewind(s.mark)
-	s.takePushes()
+	s.TakePushes()
 	s.out.Raw(reply)
 }
 

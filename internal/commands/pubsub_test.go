@@ -327,15 +327,15 @@ func TestManyNamesAreSubscribedToInPieces(t *testing.T) {
 			require.Equal(t, ":1\r\n", other.output())
 		}
 		c.session.Resume()
-		require.LessOrEqual(t, c.session.listens.all()-before, namesAPiece)
-		require.LessOrEqual(t, (c.session.listens.all()-before)*1024, nameBytesAPiece)
+		require.LessOrEqual(t, listensOf(c.session.Client).all()-before, namesAPiece)
+		require.LessOrEqual(t, (listensOf(c.session.Client).all()-before)*1024, nameBytesAPiece)
 		if turns == 5 { // of which nothing is read
 			for range 100 {
 				c.session.Resume()
 			}
 			require.Less(t, c.session.out.Len(), command.TurnOutput+2*nameBytesAPiece)
 		}
-		before = c.session.listens.all()
+		before = listensOf(c.session.Client).all()
 		c.take()
 	}
 	require.LessOrEqual(t, turns, 16)
@@ -357,7 +357,7 @@ func TestAClientLeavesWhileItSubscribes(t *testing.T) {
 	}
 	c.session.Feed(encode(words))
 	c.session.Resume()
-	require.Equal(t, namesAPiece, c.session.listens.all())
+	require.Equal(t, namesAPiece, listensOf(c.session.Client).all())
 	require.Equal(t, ":0\r\n", s.dial().say(t, "PUBLISH c200 x"))
 	c.session.Close()
 	require.Equal(t, "*0\r\n", s.dial().say(t, "PUBSUB CHANNELS"))

@@ -132,3 +132,25 @@ func (s *Session) restrict(on bool) {
 		s.LeaveNewcomers()
 	}
 }
+
+// endListeners ends the connections of an account's that listen to what it may not use; of the own one it only says so.
+func (in *Instance) endListeners(a *client.Account, u *acl.User, own *client.Client) (ownEnds bool) {
+	for kind := range client.Vias {
+		in.channels.each(kind, func(t *topic) bool {
+			if u.MayHear([]byte(t.name), kind == client.ViaPattern) {
+				return true
+			}
+			in.channels.eachSubscriber(t, func(s *client.Client) {
+				switch {
+				case s.Account.Load() != a:
+				case s == own:
+					ownEnds = true
+				default:
+					in.accounts.Expel(s)
+				}
+			})
+			return true
+		}, func() {})
+	}
+	return ownEnds
+}

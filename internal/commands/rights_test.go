@@ -224,7 +224,7 @@ func TestNobodyListensWithoutTheRight(t *testing.T) {
 		both.Go(func() { _ = c.Send([]byte("SUBSCRIBE a b\r\n")) }) // or it is cut off
 		both.Go(func() { admin.say(t, "ACL SETUSER u resetchannels &a") })
 		both.Wait()
-		if c.session.subscribed {
+		if c.session.Mail.Subscribed {
 			require.True(t, c.isCut() || c.session.Closing())
 		} else {
 			require.Contains(t, c.output(), "NOPERM")

@@ -45,9 +45,6 @@ type Session struct {
 
 	watchedBytes int // of the keys
 
-	listens    listens
-	subscribed bool // it listens to something
-
 	authenticated bool // it has said so, or need not
 	restricted    bool // it may only say who it is, in few words
 
@@ -89,7 +86,7 @@ func (s *Session) Close() {
 	s.cancel()
 	s.unwatch()
 	s.instance.waits.forget(s.Client)
-	s.unsubscribeAll()
+	s.instance.channels.Leave(s.Client, s)
 	s.track(nil)
 	s.stopMonitoring()
 	s.CloseMail()
@@ -275,7 +272,7 @@ func (s *Session) Called() bool { return s.Mail.Waiting.Load() }
 func (s *Session) Owing() bool { return s.parked || s.More() }
 
 // Listens says whether the client has subscribed to something.
-func (s *Session) Listens() bool { return s.subscribed }
+func (s *Session) Listens() bool { return s.Mail.Subscribed }
 
 // park lets a Slow command answer later, on a goroutine of its own. The session answers nothing else until then, so replies
 // keep their order; the event loop serves everybody else.
@@ -392,7 +389,7 @@ func protocol(s *client.Client) int {
 // speak changes the version of the protocol, 2 or 3, from the next reply on.
 func (s *Session) speak(protocol int) {
 	if s.Mail.Waiting.Load() {
-		s.takePushes() // which were written in the other one
+		s.TakePushes() // which were written in the other one
 	}
 	s.out.SetProtocol(protocol)
 	s.Mail.Mu.Lock()

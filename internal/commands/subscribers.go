@@ -82,59 +82,75 @@ const (
 
 const errTooManySubscriptions command.Refusal = "ERR too many subscriptions"
 
-func (s *Session) subscribe(kind client.Via, name string) {
-	l := &s.listens
+// listensOf is what a client has subscribed to; for its own session.
+func listensOf(c *client.Client) *listens {
+	l, _ := c.Subscriptions.(*listens)
+	if l == nil {
+		l = new(listens)
+		c.Subscriptions = l
+	}
+	return l
+}
+
+func (cs *channels) subscribe(c *client.Client, kind client.Via, name string) {
+	l := listensOf(c)
 	if l.topics[kind][name] != nil {
 		return
 	}
 	if l.topics[kind] == nil {
 		l.topics[kind] = make(map[string]*subscription)
 	}
-	s.showListens(kind, 1)
-	l.topics[kind][name] = s.instance.channels.add(s.Client, kind, name)
+	cs.show(c, kind, 1)
+	l.topics[kind][name] = cs.add(c, kind, name)
 	l.bytes += len(name)
-	s.Charge(client.SubscriptionBytes + len(name))
+	c.Charge(client.SubscriptionBytes + len(name))
 }
 
 // unsubscribe ends a subscription, if there is one: what was published before comes before the reply, and nothing after it.
-func (s *Session) unsubscribe(kind client.Via, name string) {
-	sub := s.listens.topics[kind][name]
+func (cs *channels) unsubscribe(c *client.Client, s command.InSession, kind client.Via, name string) {
+	l := listensOf(c)
+	sub := l.topics[kind][name]
 	if sub == nil {
 		return
 	}
-	s.instance.channels.remove(kind, sub)
-	delete(s.listens.topics[kind], name)
-	s.listens.bytes -= len(name)
-	s.Charge(-client.SubscriptionBytes - len(name))
-	s.Mail.Mu.Lock()
+	cs.remove(kind, sub)
+	delete(l.topics[kind], name)
+	l.bytes -= len(name)
+	c.Charge(-client.SubscriptionBytes - len(name))
+	c.Mail.Mu.Lock()
 	sub.ended = true
-	s.Mail.Mu.Unlock()
-	s.takePushes()
-	s.showListens(kind, 0)
+	c.Mail.Mu.Unlock()
+	s.TakePushes()
+	cs.show(c, kind, 0)
 }
 
-func (s *Session) unsubscribeAll() {
+// Leave ends all subscriptions of a client: for RESET, and when its session ends.
+func (cs *channels) Leave(c *client.Client, s command.InSession) {
+	if c.Subscriptions == nil {
+		return
+	}
 	for kind := range client.Vias {
-		for name := range s.listens.topics[kind] {
-			s.unsubscribe(kind, name)
+		for name := range listensOf(c).topics[kind] {
+			cs.unsubscribe(c, s, kind, name)
 		}
 	}
 }
 
-// showListens has others see how many subscriptions there are, with some that are coming.
-func (s *Session) showListens(kind client.Via, coming int) {
-	before := s.subscribed
-	if s.subscribed = s.listens.all()+coming > 0; s.subscribed && !before {
-		s.instance.channels.clients.Add(1)
-	} else if before && !s.subscribed {
-		s.instance.channels.clients.Add(-1)
+// show has others see how many subscriptions there are, with some that are coming.
+func (cs *channels) show(c *client.Client, kind client.Via, coming int) {
+	l, before := listensOf(c), c.Mail.Subscribed
+	subscribed := l.all()+coming > 0
+	if subscribed && !before {
+		cs.clients.Add(1)
+	} else if before && !subscribed {
+		cs.clients.Add(-1)
 	}
-	s.Mail.Mu.Lock()
-	s.Mail.Subscribed = s.subscribed
-	s.Mail.Mu.Unlock()
-	s.About.Mu.Lock()
-	defer s.About.Mu.Unlock()
-	s.About.Listens[kind] = s.listens.count(kind) + coming
+	c.Mail.Mu.Lock()
+	c.Mail.Subscribed = subscribed
+	c.Mail.Mu.Unlock()
+	c.About.Mu.Lock()
+	defer c.About.Mu.Unlock()
+	c.About.Listens[kind] = l.count(kind) + coming
 }
 
 func (cs *channels) add(s *client.Client, kind client.Via, name string) *subscription {

@@ -664,6 +664,6 @@ func (s *Session) afterTracked() {
 	}
 	s.instance.tracking.send(false)
 	if !s.parked && s.Mail.Waiting.Load() {
-		s.takePushes()
+		s.TakePushes()
 	}
 }

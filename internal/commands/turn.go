@@ -2,6 +2,7 @@ package commands
 
 import (
 	"cellserver/internal/command"
+	"fmt"
 	"slices"
 )
 
@@ -66,7 +67,7 @@ func (s *Session) next() error {
 	}
 	s.count(row)
 	switch {
-	case s.subscribed && row.Traits&command.WhileSubscribed == 0 && s.out.Protocol() == 2:
+	case s.Mail.Subscribed && row.Traits&command.WhileSubscribed == 0 && s.out.Protocol() == 2:
 		return s.turnAway(row, errListening(row))
 	case long != nil && row.OverLong != nil:
 		return row.OverLong
@@ -166,4 +167,9 @@ const muchToDo = 256 << 10
 // body: so nothing of it is answered, and nothing behind it is read, as in Redis.
 func isHTTP(name []byte) bool {
 	return command.FoldEqual(name, "POST") || command.FoldEqual(name, "HOST:")
+}
+
+// errListening refuses what a client may not say in RESP2 while it listens: it could not tell replies from messages.
+func errListening(row *command.Command) error {
+	return command.Refusal(fmt.Sprintf("ERR Can't execute '%s': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context", row.Name))
 }

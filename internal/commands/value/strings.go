@@ -398,7 +398,7 @@ var mGet = command.Command{
 	Args:  []command.Arg{command.Key("key").Many()},
 	Reply: "The values, in the order of the keys; nil for a key that is missing or holds no string. Up to 1024 keys are read at one instant.",
 	Run: func(c *command.Call) error {
-		keys, mark, most := c.Many(), c.Out.Mark(), MaxReply
+		keys, mark, most := c.Many(), c.Out.Mark(), command.MaxReply
 		onLoop := c.Session != nil && !c.InTransaction
 		if onLoop {
 			most = command.TurnOutput
@@ -413,12 +413,12 @@ var mGet = command.Command{
 					return err
 				}
 				if c.Out.Break(); c.Out.Len()-mark > most {
-					return ErrReplyTooLong
+					return command.ErrReplyTooLong
 				}
 			}
 			return nil
 		})
-		if err != ErrReplyTooLong || !onLoop {
+		if err != command.ErrReplyTooLong || !onLoop {
 			return err
 		}
 		c.Out.Rewind(mark)
@@ -427,11 +427,6 @@ var mGet = command.Command{
 		return nil
 	},
 }
-
-// MaxReply bounds what one call may answer, in bytes, where a short call may ask for much.
-const MaxReply = 64 << 20
-
-const ErrReplyTooLong command.Refusal = "ERR the reply is longer than 64 MiB"
 
 // inSteps has step done to keys, every so many-th of the words, as one; or, if they are many, in several steps.
 func inSteps(c *command.Call, words [][]byte, apart int, step func(words [][]byte) error) (err error) {
