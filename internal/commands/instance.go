@@ -13,6 +13,7 @@ import (
 	"cellserver/internal/command"
 	"cellserver/internal/commands/access"
 	"cellserver/internal/commands/limiter"
+	"cellserver/internal/commands/pubsub"
 	"cellserver/internal/meter"
 	"cellserver/internal/option"
 	"cellserver/internal/stats"
@@ -74,7 +75,7 @@ type Instance struct {
 
 	tracking tracking
 	notifier notifier
-	channels channels
+	channels pubsub.Channels
 
 	slowCalls sync.Map // by client: calls that run beside the loop
 	ownCalls  sync.Map // by client: calls that its session makes in its turns

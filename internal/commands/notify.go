@@ -9,6 +9,7 @@ import (
 
 	"cellserver/internal/client"
 	"cellserver/internal/command"
+	"cellserver/internal/commands/pubsub"
 	"cellserver/internal/store"
 )
 
@@ -68,7 +69,7 @@ func (in *Instance) setNotifications(letters string) {
 // heard is what the store says, with the key locked. The call that made the change is that of the client that signed it, and runs on this
 // goroutine.
 func (n *notifier) heard(database int, key []byte, why store.Why, by int64) {
-	if why == store.Flushed || n.instance.channels.clients.Load() == 0 {
+	if why == store.Flushed || n.instance.channels.Clients.Load() == 0 {
 		return
 	}
 	c := n.instance.running(by)
@@ -130,8 +131,8 @@ func (n *notifier) publish(most int, giveWay func()) (worth int) {
 	notices, lost := n.take()
 	for i, one := range notices {
 		for _, m := range one.messages(wanted) {
-			worth += channels.worth(m)
-			channels.publish(m, giveWay)
+			worth += channels.Worth(m)
+			channels.Publish(m, giveWay)
 		}
 		if worth > most && i < len(notices)-1 {
 			n.putBack(notices[i+1:], lost)
@@ -145,14 +146,14 @@ func (n *notifier) publish(most int, giveWay func()) (worth int) {
 }
 
 // messages are what is published of an event: first to the key's channel, then to the event's.
-func (one *notice) messages(wanted events) (list []message) {
+func (one *notice) messages(wanted events) (list []pubsub.Message) {
 	if wanted&toKeyspace != 0 {
 		channel := fmt.Appendf(nil, "%s%d__:%s", keyspaceChannels, one.database, one.key)
-		list = append(list, message{kind: client.ViaChannel, channel: channel, payload: []byte(one.event)})
+		list = append(list, pubsub.Message{Kind: client.ViaChannel, Channel: channel, Payload: []byte(one.event)})
 	}
 	if wanted&toKeyevent != 0 {
 		channel := fmt.Appendf(nil, "%s%d__:%s", keyeventChannels, one.database, one.event)
-		list = append(list, message{kind: client.ViaChannel, channel: channel, payload: one.key})
+		list = append(list, pubsub.Message{Kind: client.ViaChannel, Channel: channel, Payload: one.key})
 	}
 	return list
 }
@@ -166,9 +167,9 @@ const (
 // cutListeners ends the connections that have not heard all.
 func (n *notifier) cutListeners(giveWay func()) {
 	for _, kind := range []client.Via{client.ViaChannel, client.ViaPattern} {
-		n.instance.channels.each(kind, func(t *topic) bool {
-			if hearsKeys(t.name, kind == client.ViaPattern) {
-				n.instance.channels.eachSubscriber(t, (*client.Client).CutOff)
+		n.instance.channels.Each(kind, func(t *pubsub.Topic) bool {
+			if hearsKeys(t.Name, kind == client.ViaPattern) {
+				n.instance.channels.EachSubscriber(t, (*client.Client).CutOff)
 			}
 			return true
 		}, giveWay)

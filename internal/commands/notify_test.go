@@ -1,7 +1,6 @@
 package commands
 
 import (
-	"cellserver/internal/client"
 	"fmt"
 	"strings"
 	"testing"
@@ -9,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"cellserver/internal/client"
 	"cellserver/internal/command"
 	memstore "cellserver/internal/store/memory"
 )

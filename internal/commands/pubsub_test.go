@@ -12,6 +12,7 @@ import (
 
 	"cellserver/internal/client"
 	"cellserver/internal/command"
+	"cellserver/internal/commands/pubsub"
 	"cellserver/internal/transcript"
 )
 
@@ -82,7 +83,7 @@ func TestPublishInATransaction(t *testing.T) {
 // A message that came while a transaction ended the subscription stands before the transaction's reply.
 func TestUnsubscribeInATransaction(t *testing.T) {
 	s := planted(t, &command.Command{Name: "meanwhile", Run: func(c *command.Call) error {
-		instanceOf(c).channels.publish(message{channel: []byte("news"), payload: []byte("hello")}, func() {})
+		instanceOf(c).channels.Publish(pubsub.Message{Channel: []byte("news"), Payload: []byte("hello")}, func() {})
 		c.Out.Status("OK")
 		return nil
 	}})
@@ -99,7 +100,7 @@ func TestUnsubscribeInATransaction(t *testing.T) {
 func TestSubscriptionsAreBounded(t *testing.T) {
 	s := newStill(t)
 	c := s.dial()
-	for i := range maxSubscriptions / 64 {
+	for i := range pubsub.MaxSubscriptions / 64 {
 		names := ""
 		for n := range 64 {
 			names += fmt.Sprintf(" %d", i*64+n)
@@ -114,7 +115,7 @@ func TestSubscriptionsAreBounded(t *testing.T) {
 	c = s.dial()
 	longest := NewSettings().MaxKeySize
 	name := strings.Repeat("n", longest)
-	for i := range maxSubscribedBytes / longest {
+	for i := range pubsub.MaxSubscribedBytes / longest {
 		c.Send(encode([]string{"SUBSCRIBE", fmt.Sprint(i) + name[len(fmt.Sprint(i)):]}))
 		require.NotContains(t, c.output(), "-ERR")
 	}
@@ -126,7 +127,7 @@ func TestSubscriptionsAreBounded(t *testing.T) {
 	c.Send(encode([]string{"PSUBSCRIBE", "a", name[:1025]}))
 	require.Equal(t, "-ERR pattern is longer than 1024 bytes\r\n", c.output())
 	require.False(t, c.session.Listens())
-	require.Equal(t, "-ERR wrong number of arguments for 'subscribe' command\r\n", c.say(t, "SUBSCRIBE"+strings.Repeat(" c", manyChannels+1)))
+	require.Equal(t, "-ERR wrong number of arguments for 'subscribe' command\r\n", c.say(t, "SUBSCRIBE"+strings.Repeat(" c", pubsub.ManyChannels+1)))
 }
 
 // Who goes leaves no trace.
@@ -141,12 +142,12 @@ func TestCloseLeavesAllChannels(t *testing.T) {
 	}
 	cs := &s.instance.channels
 	for kind := range client.Vias {
-		require.Zero(t, cs.count(kind))
-		require.Empty(t, cs.topics[kind].all.entries)
+		require.Zero(t, cs.Count(kind))
+		require.Empty(t, cs.Topics[kind].All.Entries)
 	}
-	require.Zero(t, cs.patternBytes)
-	require.Zero(t, cs.patternsTaken)
-	require.Zero(t, cs.clients.Load())
+	require.Zero(t, cs.PatternBytes)
+	require.Zero(t, cs.PatternsTaken)
+	require.Zero(t, cs.Clients.Load())
 }
 
 // A subscriber that does not take its messages is cut off, not our memory.
@@ -237,42 +238,6 @@ func TestWrongMessagesAreFound(t *testing.T) {
 	}
 }
 
-// A roll keeps its order, and who goes through it a piece at a time sees each member that stays, once.
-func TestRoll(t *testing.T) {
-	random := rand.New(rand.NewPCG(3, 4))
-	var r roll[uint64]
-	members := map[uint64]bool{}
-	for number := uint64(1); number < 5000; number++ {
-		r.add(number, &number)
-		members[number] = true
-		for gone := range members {
-			if random.IntN(100) >= 52 || len(members) < 2 {
-				break
-			}
-			r.remove(gone)
-			r.remove(gone)
-			delete(members, gone)
-		}
-		require.Equal(t, len(members), r.len())
-		require.LessOrEqual(t, len(r.entries), 2*r.len())
-		if number%50 > 0 {
-			continue
-		}
-		var all, piece []*uint64
-		for last := uint64(0); last < number; {
-			before := last
-			piece, last = r.piece(piece[:0], last, number, 3)
-			require.Greater(t, last, before)
-			all = append(all, piece...)
-		}
-		require.Len(t, all, len(members))
-		for i, m := range all {
-			require.True(t, members[*m])
-			require.True(t, i == 0 || *all[i-1] < *m)
-		}
-	}
-}
-
 // Messages for clients that do not read are kept once, however many these are: 50 clients and 400
 // messages of 60 KB take 24 MB, and not 1.2 GB.
 func TestUnreadMessagesAreKeptOnce(t *testing.T) {
@@ -306,7 +271,7 @@ func TestUnreadMessagesAreKeptOnce(t *testing.T) {
 func TestManyNamesAreSubscribedToInPieces(t *testing.T) {
 	s := newStill(t)
 	words, want := []string{"SUBSCRIBE"}, ""
-	for i := range manyChannels {
+	for i := range pubsub.ManyChannels {
 		name := fmt.Sprintf("%04d%s", i, strings.Repeat("n", 1020))
 		words = append(words, name)
 		want += fmt.Sprintf(">3\r\n$9\r\nsubscribe\r\n$1024\r\n%s\r\n:%d\r\n", name, i+1)
@@ -327,15 +292,15 @@ func TestManyNamesAreSubscribedToInPieces(t *testing.T) {
 			require.Equal(t, ":1\r\n", other.output())
 		}
 		c.session.Resume()
-		require.LessOrEqual(t, listensOf(c.session.Client).all()-before, namesAPiece)
-		require.LessOrEqual(t, (listensOf(c.session.Client).all()-before)*1024, nameBytesAPiece)
+		require.LessOrEqual(t, pubsub.SubscriptionsOf(c.session.Client).All()-before, pubsub.NamesAPiece)
+		require.LessOrEqual(t, (pubsub.SubscriptionsOf(c.session.Client).All()-before)*1024, pubsub.NameBytesAPiece)
 		if turns == 5 { // of which nothing is read
 			for range 100 {
 				c.session.Resume()
 			}
-			require.Less(t, c.session.out.Len(), command.TurnOutput+2*nameBytesAPiece)
+			require.Less(t, c.session.out.Len(), command.TurnOutput+2*pubsub.NameBytesAPiece)
 		}
-		before = listensOf(c.session.Client).all()
+		before = pubsub.SubscriptionsOf(c.session.Client).All()
 		c.take()
 	}
 	require.LessOrEqual(t, turns, 16)
@@ -344,7 +309,7 @@ func TestManyNamesAreSubscribedToInPieces(t *testing.T) {
 	require.Equal(t, want, c.output())
 	names := client.SubscriptionBytes + 1024
 	c.session.Sent()
-	require.Less(t, int(c.session.Holds.Load())-manyChannels*names, 128<<10, "the words are counted no longer")
+	require.Less(t, int(c.session.Holds.Load())-pubsub.ManyChannels*names, 128<<10, "the words are counted no longer")
 }
 
 // Short names too, and a client may leave between two pieces.
@@ -357,7 +322,7 @@ func TestAClientLeavesWhileItSubscribes(t *testing.T) {
 	}
 	c.session.Feed(encode(words))
 	c.session.Resume()
-	require.Equal(t, namesAPiece, listensOf(c.session.Client).all())
+	require.Equal(t, pubsub.NamesAPiece, pubsub.SubscriptionsOf(c.session.Client).All())
 	require.Equal(t, ":0\r\n", s.dial().say(t, "PUBLISH c200 x"))
 	c.session.Close()
 	require.Equal(t, "*0\r\n", s.dial().say(t, "PUBSUB CHANNELS"))

@@ -4,6 +4,7 @@ import (
 	"cellserver/internal/acl"
 	"cellserver/internal/client"
 	"cellserver/internal/command"
+	"cellserver/internal/commands/pubsub"
 )
 
 // Whether a session may make a call. While its user may do everything, nobody looks here: see Session.guarded.
@@ -136,11 +137,11 @@ func (s *Session) restrict(on bool) {
 // endListeners ends the connections of an account's that listen to what it may not use; of the own one it only says so.
 func (in *Instance) endListeners(a *client.Account, u *acl.User, own *client.Client) (ownEnds bool) {
 	for kind := range client.Vias {
-		in.channels.each(kind, func(t *topic) bool {
-			if u.MayHear([]byte(t.name), kind == client.ViaPattern) {
+		in.channels.Each(kind, func(t *pubsub.Topic) bool {
+			if u.MayHear([]byte(t.Name), kind == client.ViaPattern) {
 				return true
 			}
-			in.channels.eachSubscriber(t, func(s *client.Client) {
+			in.channels.EachSubscriber(t, func(s *client.Client) {
 				switch {
 				case s.Account.Load() != a:
 				case s == own:

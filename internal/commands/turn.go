@@ -1,9 +1,10 @@
 package commands
 
 import (
-	"cellserver/internal/command"
 	"fmt"
 	"slices"
+
+	"cellserver/internal/command"
 )
 
 // do answers the next call: one reply, whatever happens. An error takes back what its row had written.

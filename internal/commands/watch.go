@@ -6,6 +6,7 @@ import (
 
 	"cellserver/internal/client"
 	"cellserver/internal/command"
+	"cellserver/internal/commands/pubsub"
 	"cellserver/internal/store"
 )
 
@@ -64,7 +65,7 @@ var watchKeys = command.Command{
 		if sessionOf(c).queue != nil {
 			return command.Refusal("ERR WATCH inside MULTI is not allowed")
 		}
-		c.Moved += len(c.Words) * listedWorth
+		c.Moved += len(c.Words) * pubsub.ListedWorth
 		for _, key := range c.Many() {
 			if err := instanceOf(c).watches.add(c, key); err != nil {
 				return err

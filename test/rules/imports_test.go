@@ -50,6 +50,7 @@ var mayImport = map[string][]string{
 	},
 
 	// A family knows the language of commands and the store, and no other family.
+	"internal/commands/pubsub": {"internal/client", "internal/command", "internal/resp"},
 	"internal/commands/limiter": {
 		"internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/store", "internal/resp", "internal/command",
 		"internal/topk",
@@ -83,7 +84,7 @@ var layers = [][]string{
 	{"internal/gcra", "internal/window", "internal/lease"},
 	{"internal/store", "internal/client"},
 	{"internal/store/memory", "internal/command"},
-	{"internal/commands/access", "internal/commands/limiter", "internal/commands/value", "internal/commands/keyspace"},
+	{"internal/commands/access", "internal/commands/pubsub", "internal/commands/limiter", "internal/commands/value", "internal/commands/keyspace"},
 	{"internal/commands"},
 	{"internal/server"},
 	{"cmd/cellserver"},

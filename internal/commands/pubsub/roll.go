@@ -1,11 +1,11 @@
-package commands
+package pubsub
 
 import "slices"
 
 // roll is a list in the order in which its members came, that can be gone through a piece at a time while it changes: each member
 // has a number, larger than all before it, so that who remembers the last number seen can go on from there. It needs a lock.
 type roll[T any] struct {
-	entries []rollEntry[T]
+	Entries []rollEntry[T]
 	gone    int // entries without a member
 }
 
@@ -14,16 +14,16 @@ type rollEntry[T any] struct {
 	member *T // nil if it has gone
 }
 
-func (r *roll[T]) len() int { return len(r.entries) - r.gone }
+func (r *roll[T]) len() int { return len(r.Entries) - r.gone }
 
 // add takes numbers in ascending order.
 func (r *roll[T]) add(number uint64, member *T) {
-	r.entries = append(r.entries, rollEntry[T]{number, member})
+	r.Entries = append(r.Entries, rollEntry[T]{number, member})
 }
 
 // from is where the entries begin that have this number or a larger one.
 func (r *roll[T]) from(number uint64) int {
-	at, _ := slices.BinarySearchFunc(r.entries, number, func(e rollEntry[T], n uint64) int {
+	at, _ := slices.BinarySearchFunc(r.Entries, number, func(e rollEntry[T], n uint64) int {
 		if e.number < n {
 			return -1
 		}
@@ -35,13 +35,13 @@ func (r *roll[T]) from(number uint64) int {
 // remove forgets the member with a number. Gaps are closed when they are half of the list, so that it costs little on average.
 func (r *roll[T]) remove(number uint64) {
 	at := r.from(number)
-	if at == len(r.entries) || r.entries[at].number != number || r.entries[at].member == nil {
+	if at == len(r.Entries) || r.Entries[at].number != number || r.Entries[at].member == nil {
 		return
 	}
-	r.entries[at].member = nil
-	if r.gone++; r.gone*2 > len(r.entries) {
-		r.entries = slices.DeleteFunc(r.entries, func(e rollEntry[T]) bool { return e.member == nil })
-		r.entries = slices.Clip(slices.Clone(r.entries))
+	r.Entries[at].member = nil
+	if r.gone++; r.gone*2 > len(r.Entries) {
+		r.Entries = slices.DeleteFunc(r.Entries, func(e rollEntry[T]) bool { return e.member == nil })
+		r.Entries = slices.Clip(slices.Clone(r.Entries))
 		r.gone = 0
 	}
 }
@@ -49,7 +49,7 @@ func (r *roll[T]) remove(number uint64) {
 // piece looks at up to size entries after the number last, up to the number until, and appends their members to dst. It returns
 // the number that it came to, which is until when there are no more.
 func (r *roll[T]) piece(dst []*T, last, until uint64, size int) ([]*T, uint64) {
-	for _, e := range r.entries[r.from(last+1):] {
+	for _, e := range r.Entries[r.from(last+1):] {
 		if e.number > until {
 			break
 		}

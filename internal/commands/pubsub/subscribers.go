@@ -1,4 +1,4 @@
-package commands
+package pubsub
 
 import (
 	"cmp"
@@ -14,26 +14,26 @@ import (
 
 // Who has subscribed to what, and how messages get to them.
 
-// channels knows who has subscribed to what. Its lock is held for moments: messages are handed out without it.
-type channels struct {
+// Channels knows who has subscribed to what. Its lock is held for moments: messages are handed out without it.
+type Channels struct {
 	mu     sync.RWMutex
 	number uint64 // of the topic, or the subscription, that was made last
-	topics [client.Vias]topics
+	Topics [client.Vias]topics
 
-	patternBytes  int          // of all patterns
-	clients       atomic.Int64 // who have subscribed to something
-	patternsTaken int          // how many subscriptions there are to patterns
+	PatternBytes  int          // of all patterns
+	Clients       atomic.Int64 // who have subscribed to something
+	PatternsTaken int          // how many subscriptions there are to patterns
 }
 
 // topics are the names of a kind that have subscribers.
 type topics struct {
-	byName map[string]*topic
-	all    roll[topic]
+	byName map[string]*Topic
+	All    roll[Topic]
 }
 
-// topic is a channel or a pattern.
-type topic struct {
-	name        string
+// Topic is a channel or a pattern.
+type Topic struct {
+	Name        string
 	number      uint64 // among the topics
 	subscribers roll[subscription]
 }
@@ -41,7 +41,7 @@ type topic struct {
 // subscription is what a session has to a topic.
 type subscription struct {
 	session *client.Client
-	topic   *topic
+	topic   *Topic
 	number  uint64 // among the topic's
 	ended   bool   // with the session's mail locked: nothing comes after it
 }
@@ -59,8 +59,8 @@ func (l *listens) count(kinds ...client.Via) (n int) {
 	return n
 }
 
-// all counts the subscriptions. While there are some, a client in RESP2 speaks of nothing else.
-func (l *listens) all() int { return l.count(client.ViaChannel, client.ViaPattern, client.ViaShard) }
+// All counts the subscriptions. While there are some, a client in RESP2 speaks of nothing else.
+func (l *listens) All() int { return l.count(client.ViaChannel, client.ViaPattern, client.ViaShard) }
 
 // shown is the number that stands in a reply: channels and patterns together, shard channels apart.
 func (l *listens) shown(kind client.Via) int {
@@ -76,14 +76,14 @@ func (l *listens) names(kind client.Via) []string { return slices.Collect(maps.K
 // The bounds of what a session subscribes to: as many are left at once when it goes, which takes a millisecond; and the bytes of
 // their names.
 const (
-	maxSubscriptions   = 4096
-	maxSubscribedBytes = 4 << 20
+	MaxSubscriptions   = 4096
+	MaxSubscribedBytes = 4 << 20
 )
 
 const errTooManySubscriptions command.Refusal = "ERR too many subscriptions"
 
-// listensOf is what a client has subscribed to; for its own session.
-func listensOf(c *client.Client) *listens {
+// SubscriptionsOf is what a client has subscribed to; for its own session.
+func SubscriptionsOf(c *client.Client) *listens {
 	l, _ := c.Subscriptions.(*listens)
 	if l == nil {
 		l = new(listens)
@@ -92,8 +92,8 @@ func listensOf(c *client.Client) *listens {
 	return l
 }
 
-func (cs *channels) subscribe(c *client.Client, kind client.Via, name string) {
-	l := listensOf(c)
+func (cs *Channels) subscribe(c *client.Client, kind client.Via, name string) {
+	l := SubscriptionsOf(c)
 	if l.topics[kind][name] != nil {
 		return
 	}
@@ -107,8 +107,8 @@ func (cs *channels) subscribe(c *client.Client, kind client.Via, name string) {
 }
 
 // unsubscribe ends a subscription, if there is one: what was published before comes before the reply, and nothing after it.
-func (cs *channels) unsubscribe(c *client.Client, s command.InSession, kind client.Via, name string) {
-	l := listensOf(c)
+func (cs *Channels) unsubscribe(c *client.Client, s command.InSession, kind client.Via, name string) {
+	l := SubscriptionsOf(c)
 	sub := l.topics[kind][name]
 	if sub == nil {
 		return
@@ -125,25 +125,25 @@ func (cs *channels) unsubscribe(c *client.Client, s command.InSession, kind clie
 }
 
 // Leave ends all subscriptions of a client: for RESET, and when its session ends.
-func (cs *channels) Leave(c *client.Client, s command.InSession) {
+func (cs *Channels) Leave(c *client.Client, s command.InSession) {
 	if c.Subscriptions == nil {
 		return
 	}
 	for kind := range client.Vias {
-		for name := range listensOf(c).topics[kind] {
+		for name := range SubscriptionsOf(c).topics[kind] {
 			cs.unsubscribe(c, s, kind, name)
 		}
 	}
 }
 
 // show has others see how many subscriptions there are, with some that are coming.
-func (cs *channels) show(c *client.Client, kind client.Via, coming int) {
-	l, before := listensOf(c), c.Mail.Subscribed
-	subscribed := l.all()+coming > 0
+func (cs *Channels) show(c *client.Client, kind client.Via, coming int) {
+	l, before := SubscriptionsOf(c), c.Mail.Subscribed
+	subscribed := l.All()+coming > 0
 	if subscribed && !before {
-		cs.clients.Add(1)
+		cs.Clients.Add(1)
 	} else if before && !subscribed {
-		cs.clients.Add(-1)
+		cs.Clients.Add(-1)
 	}
 	c.Mail.Mu.Lock()
 	c.Mail.Subscribed = subscribed
@@ -153,116 +153,116 @@ func (cs *channels) show(c *client.Client, kind client.Via, coming int) {
 	c.About.Listens[kind] = l.count(kind) + coming
 }
 
-func (cs *channels) add(s *client.Client, kind client.Via, name string) *subscription {
+func (cs *Channels) add(s *client.Client, kind client.Via, name string) *subscription {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	ts := &cs.topics[kind]
+	ts := &cs.Topics[kind]
 	t := ts.byName[name]
 	if t == nil {
 		cs.number++
-		t = &topic{name: name, number: cs.number}
+		t = &Topic{Name: name, number: cs.number}
 		if ts.byName == nil {
-			ts.byName = make(map[string]*topic)
+			ts.byName = make(map[string]*Topic)
 		}
 		ts.byName[name] = t
-		ts.all.add(t.number, t)
+		ts.All.add(t.number, t)
 		if kind == client.ViaPattern {
-			cs.patternBytes += len(name)
+			cs.PatternBytes += len(name)
 		}
 	}
 	cs.number++
 	sub := &subscription{session: s, topic: t, number: cs.number}
 	t.subscribers.add(sub.number, sub)
 	if kind == client.ViaPattern {
-		cs.patternsTaken++
+		cs.PatternsTaken++
 	}
 	return sub
 }
 
-func (cs *channels) remove(kind client.Via, sub *subscription) {
+func (cs *Channels) remove(kind client.Via, sub *subscription) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	t, ts := sub.topic, &cs.topics[kind]
+	t, ts := sub.topic, &cs.Topics[kind]
 	t.subscribers.remove(sub.number)
 	if kind == client.ViaPattern {
-		cs.patternsTaken--
+		cs.PatternsTaken--
 	}
 	if t.subscribers.len() > 0 {
 		return
 	}
-	delete(ts.byName, t.name)
-	ts.all.remove(t.number)
+	delete(ts.byName, t.Name)
+	ts.All.remove(t.number)
 	if kind == client.ViaPattern {
-		cs.patternBytes -= len(t.name)
+		cs.PatternBytes -= len(t.Name)
 	}
 }
 
 // subscribers counts those of a topic.
-func (cs *channels) subscribers(kind client.Via, name []byte) int {
+func (cs *Channels) subscribers(kind client.Via, name []byte) int {
 	cs.mu.RLock()
 	defer cs.mu.RUnlock()
-	if t := cs.topics[kind].byName[string(name)]; t != nil {
+	if t := cs.Topics[kind].byName[string(name)]; t != nil {
 		return t.subscribers.len()
 	}
 	return 0
 }
 
-// count is how many topics of a kind have subscribers.
-func (cs *channels) count(kind client.Via) int {
+// Count is how many topics of a kind have subscribers.
+func (cs *Channels) Count(kind client.Via) int {
 	cs.mu.RLock()
 	defer cs.mu.RUnlock()
-	return len(cs.topics[kind].byName)
+	return len(cs.Topics[kind].byName)
 }
 
-// message is what is published.
-type message struct {
-	kind             client.Via // viaChannel, and so by patterns too; or viaShard
-	channel, payload []byte
+// Message is what is published.
+type Message struct {
+	Kind             client.Via // viaChannel, and so by patterns too; or viaShard
+	Channel, Payload []byte
 	until            uint64 // the subscription that was the latest when it was published, 0 for now
 }
 
 // deliveryWorth is what it takes to hand a message to one subscriber, in bytes that could be moved meanwhile.
 const deliveryWorth = 512
 
-// worth is what it takes to publish a message, at most, in bytes that could be moved meanwhile. To match a pattern takes as long as
+// Worth is what it takes to publish a message, at most, in bytes that could be moved meanwhile. To match a pattern takes as long as
 // both are long.
-func (cs *channels) worth(m message) int {
+func (cs *Channels) Worth(m Message) int {
 	cs.mu.RLock()
 	defer cs.mu.RUnlock()
 	receivers, matching := 0, 0
-	if t := cs.topics[m.kind].byName[string(m.channel)]; t != nil {
+	if t := cs.Topics[m.Kind].byName[string(m.Channel)]; t != nil {
 		receivers = t.subscribers.len()
 	}
-	if m.kind == client.ViaChannel {
-		receivers += cs.patternsTaken
-		matching = cs.patternBytes * (len(m.channel) + 1)
+	if m.Kind == client.ViaChannel {
+		receivers += cs.PatternsTaken
+		matching = cs.PatternBytes * (len(m.Channel) + 1)
 	}
-	return receivers*(deliveryWorth+len(m.payload)) + matching
+	return receivers*(deliveryWorth+len(m.Payload)) + matching
 }
 
 // Of a list, so many are looked at with the lock held: some microseconds.
 const subscribersAPiece = 128
 
 // latest is the number of the latest subscription, or 1, which none has.
-func (cs *channels) latest() uint64 {
+func (cs *Channels) latest() uint64 {
 	cs.mu.RLock()
 	defer cs.mu.RUnlock()
 	return max(cs.number, 1)
 }
 
-// publish hands a message to its subscribers, and says how many they were. Those who come meanwhile do not get it.
-func (cs *channels) publish(m message, giveWay func()) (receivers int) {
+// Publish hands a message to its subscribers, and says how many they were. Those who come meanwhile do not get it.
+func (cs *Channels) Publish(m Message, giveWay func()) (receivers int) {
 	cs.mu.RLock()
-	until, t := cmp.Or(m.until, cs.number), cs.topics[m.kind].byName[string(m.channel)]
+	until, t := cmp.Or(m.until, cs.number), cs.Topics[m.Kind].byName[string(m.Channel)]
 	cs.mu.RUnlock()
 	if t != nil {
-		receivers = cs.send(m.kind, t, m, until, giveWay)
+		receivers = cs.send(m.Kind, t, m, until, giveWay)
 	}
-	if m.kind == client.ViaShard {
+	if m.Kind == client.ViaShard {
 		return receivers
 	}
-	cs.eachUntil(client.ViaPattern, until, func(pattern *topic) bool {
-		if command.Glob([]byte(pattern.name), m.channel, false) {
+	cs.eachUntil(client.ViaPattern, until, func(pattern *Topic) bool {
+		if command.Glob([]byte(pattern.Name), m.Channel, false) {
 			receivers += cs.send(client.ViaPattern, pattern, m, until, giveWay)
 		}
 		return true
@@ -270,20 +270,20 @@ func (cs *channels) publish(m message, giveWay func()) (receivers int) {
 	return receivers
 }
 
-// each visits the topics of a kind, without the lock, until it has enough.
-func (cs *channels) each(kind client.Via, visit func(*topic) bool, giveWay func()) {
+// Each visits the topics of a kind, without the lock, until it has enough.
+func (cs *Channels) Each(kind client.Via, visit func(*Topic) bool, giveWay func()) {
 	cs.mu.RLock()
 	until := cs.number
 	cs.mu.RUnlock()
 	cs.eachUntil(kind, until, visit, giveWay)
 }
 
-func (cs *channels) eachUntil(kind client.Via, until uint64, visit func(*topic) bool, giveWay func()) {
-	var found [subscribersAPiece]*topic
+func (cs *Channels) eachUntil(kind client.Via, until uint64, visit func(*Topic) bool, giveWay func()) {
+	var found [subscribersAPiece]*Topic
 	for last := uint64(0); last < until; {
 		cs.mu.RLock()
-		var piece []*topic
-		piece, last = cs.topics[kind].all.piece(found[:0], last, until, subscribersAPiece)
+		var piece []*Topic
+		piece, last = cs.Topics[kind].All.piece(found[:0], last, until, subscribersAPiece)
 		cs.mu.RUnlock()
 		for _, t := range piece {
 			if !visit(t) {
@@ -297,10 +297,10 @@ func (cs *channels) eachUntil(kind client.Via, until uint64, visit func(*topic) 
 }
 
 // send hands a message to the subscribers of one topic.
-func (cs *channels) send(kind client.Via, t *topic, m message, until uint64, giveWay func()) (receivers int) {
+func (cs *Channels) send(kind client.Via, t *Topic, m Message, until uint64, giveWay func()) (receivers int) {
 	var found [subscribersAPiece]*subscription
 	var encoded client.Encodings
-	write := func(out *resp.Writer) { m.write(out, kind, t.name) }
+	write := func(out *resp.Writer) { m.write(out, kind, t.Name) }
 	for last := uint64(0); last < until; {
 		cs.mu.RLock()
 		var piece []*subscription
@@ -322,7 +322,7 @@ func (cs *channels) send(kind client.Via, t *topic, m message, until uint64, giv
 	return receivers
 }
 
-func (m message) write(out *resp.Writer, kind client.Via, topic string) {
+func (m Message) write(out *resp.Writer, kind client.Via, topic string) {
 	if kind == client.ViaPattern {
 		out.Push(4)
 		out.BulkString("pmessage")
@@ -331,6 +331,6 @@ func (m message) write(out *resp.Writer, kind client.Via, topic string) {
 		out.Push(3)
 		out.BulkString([...]string{client.ViaChannel: "message", client.ViaShard: "smessage"}[kind])
 	}
-	out.Bulk(m.channel)
-	out.Bulk(m.payload)
+	out.Bulk(m.Channel)
+	out.Bulk(m.Payload)
 }
