@@ -432,7 +432,7 @@ func TestAnExpensiveRowIsFound(t *testing.T) {
 	require.Empty(t, excess(weighOne(t, planted, row)))
 	require.Contains(t, excess(weighUnauthenticated(t, planted, row))[0], "PLANTED, alone: ")
 	planted.where = beside
-	require.Equal(t, []string{"PLANTED is made: loop; it is stated: beside the loop"}, excess(weighOne(t, planted, row)))
+	require.Equal(t, []string{"PLANTED is made: loop; it is stated: outside the loop"}, excess(weighOne(t, planted, row)))
 	require.Empty(t, excess(weighOne(t, worst{row: "ping", call: "PING", where: onLoop})))
 }
 
