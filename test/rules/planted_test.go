@@ -66,22 +66,51 @@ func TestImportBreaches(t *testing.T) {
 	})
 }
 
-func TestStyleBreaches(t *testing.T) {
+func TestSizeBreaches(t *testing.T) {
 	body := strings.Repeat("\t_ = 0\n", maxLines-1)
+	tests := strings.Repeat("\t_ = 0\n", maxTestLines-1)
+	fields := "package a\n\ntype wide struct {\n\ta, b int\n\tm\n" + strings.Repeat("\t_ int\n", maxFields-2) + "}\n"
+	nine := "package a\n" + strings.Repeat("// a\n", 8)
+	runAll(t, []planted{
+		{"long function", functionsAreShort(nil),
+			[]string{"cmd/a.go", "package a\n\n// f is long.\nfunc (a *A) f() {\n" + body + "}\n"},
+			[]string{"cmd A.f: 51 lines, and 50 is the most"}},
+		{"long literal", functionsAreShort(nil),
+			[]string{"cmd/a.go", "package a\n\nvar f = func() {\n" + body + "}\n"},
+			[]string{"cmd, a literal: 51 lines, and 50 is the most"}},
+		{"long test", functionsAreShort(nil),
+			[]string{"a_test.go", "package a\n\nfunc f() {\n" + tests + "}\n"},
+			[]string{". f: 71 lines, and 70 is the most"}},
+		{"functions of just the length", functionsAreShort(nil),
+			[]string{"cmd/a.go", "package a\n\nfunc f() {\n" + body[len("\t_ = 0\n"):] + "}\n",
+				"a_test.go", "package a\n\nfunc f() {\n" + tests[len("\t_ = 0\n"):] + "}\n"},
+			nil},
+		{"long file", filesAreShort(nil),
+			[]string{"cmd/a.go", "package a\n" + strings.Repeat("// a\n", maxFileLines),
+				"cmd/b.go", "package a\n" + strings.Repeat("// a\n", maxFileLines-1),
+				"cmd/a_test.go", "package a\n" + strings.Repeat("// a\n", maxFileLines)},
+			[]string{"cmd/a.go: 501 lines, and 500 is the most"}},
+		{"wide struct", structsAreNarrow(nil),
+			[]string{"cmd/a.go", fields, "cmd/b.go", strings.NewReplacer("a, b", "a", "wide", "fits").Replace(fields), "cmd/a_test.go", fields},
+			[]string{"cmd wide: 26 fields, and 25 is the most"}},
+		{"large package", noPackageIsMost(nil),
+			[]string{"internal/a/a.go", nine, "internal/b/a.go", nine, "internal/c/a.go", nine, "internal/d/a.go", nine,
+				"internal/e/a.go", nine + "\n", "test/a.go", nine, "internal/a/a_test.go", nine},
+			[]string{"internal/e: 22 percent of the product, and 20 is the most"}},
+		{"ceilings", filesAreShort(ceilings{"cmd/a.go": 505, "cmd/b.go": 505, "cmd/c.go": 501, "cmd/d.go": 505}),
+			[]string{"cmd/a.go", "package a\n" + strings.Repeat("// a\n", 505), "cmd/b.go", "package a\n" + strings.Repeat("// a\n", 504),
+				"cmd/c.go", "package a\n"},
+			[]string{"cmd/a.go: 506 lines: it has grown from 505, and was too large already",
+				"cmd/c.go: 1 lines: drop its ceiling", "cmd/d.go: 0 lines: drop its ceiling"}},
+	})
+}
+
+func TestStyleBreaches(t *testing.T) {
 	methods := ""
 	for i := range maxMethods {
 		methods += fmt.Sprintf("\tM%d()\n", i)
 	}
 	runAll(t, []planted{
-		{"long function", functionsAreShort,
-			[]string{"a_test.go", "package a\n\n// f is long.\nfunc f() {\n" + body + "}\n"},
-			[]string{"a_test.go:4: f is 71 lines long"}},
-		{"long literal", functionsAreShort,
-			[]string{"a.go", "package a\n\nvar f = func() {\n" + body + "}\n"},
-			[]string{"a.go:3: a function literal is 71 lines long"}},
-		{"function of just the length", functionsAreShort,
-			[]string{"a.go", "package a\n\n// f fits.\nfunc f() {\n" + body[len("\t_ = 0\n"):] + "}\n"},
-			nil},
 		{"large interface", interfacesAreSmall,
 			[]string{"a_test.go", "package a\n\ntype a interface {\n\tb\n" + methods + "\tLast()\n}\n"},
 			[]string{"a_test.go:3: an interface of 13 methods"}},

@@ -2,7 +2,6 @@ package rules
 
 import (
 	"bytes"
-	"fmt"
 	"go/ast"
 	"go/format"
 	"go/token"
@@ -12,30 +11,64 @@ import (
 	"unicode"
 )
 
-// maxLines of a function, from func to the closing brace: what fits a screen is understood at one look.
-const maxLines = 70
+// maxLines of a function, from func to the closing brace: what fits a screen is understood at one look. A test may tell a
+// longer story.
+const (
+	maxLines     = 50
+	maxTestLines = 70
+)
 
-// functionsAreShort counts literals as well: the code of a command's row is one.
-func functionsAreShort(t *tree) (breaches []string) {
+func functionsAreShort(allowed ceilings) func(t *tree) []string {
+	return func(t *tree) []string {
+		product, others := functionLines(t)
+		return append(allowed.judge(product, maxLines, "lines"), ceilings{}.judge(others, maxTestLines, "lines")...)
+	}
+}
+
+// functionLines counts literals as well: the code of a command's row is one. Those of a function are counted as of one name.
+func functionLines(t *tree) (product, others map[string]int) {
+	product, others = map[string]int{}, map[string]int{}
 	for _, f := range t.files {
+		sizes := others
+		if f.isProduct() {
+			sizes = product
+		}
+		outer := f.dir
 		ast.Inspect(f.syntax, func(node ast.Node) bool {
-			name := "a function literal"
+			name := ""
 			switch function := node.(type) {
 			case *ast.FuncDecl:
-				name = function.Name.Name
+				outer = f.dir + " " + receiver(function) + function.Name.Name
+				name = outer
 			case *ast.FuncLit:
+				name = outer + ", a literal"
 			default:
 				return true
 			}
 			first, last := nodeLines(t.fset, node)
-			if length := last - first + 1; length > maxLines {
-				breaches = append(breaches, fmt.Sprintf("%s:%d: %s is %d lines long", f.path, first, name, length))
-				return false
-			}
+			sizes[name] = max(sizes[name], last-first+1)
 			return true
 		})
 	}
-	return breaches
+	return product, others
+}
+
+// receiver is the type of a method, and a dot.
+func receiver(function *ast.FuncDecl) string {
+	if function.Recv == nil {
+		return ""
+	}
+	of := function.Recv.List[0].Type
+	if pointer, ok := of.(*ast.StarExpr); ok {
+		of = pointer.X
+	}
+	if generic, ok := of.(*ast.IndexExpr); ok {
+		of = generic.X
+	}
+	if name, ok := of.(*ast.Ident); ok {
+		return name.Name + "."
+	}
+	return ""
 }
 
 // nodeLines leaves a doc comment out: only code is counted.
