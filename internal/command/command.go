@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"cellserver/internal/acl"
+	"cellserver/internal/store"
 )
 
 // Command is one row: name, grammar, words for the manual, code. Everything that the server says or checks about a command
@@ -23,6 +24,7 @@ type Command struct {
 	Flags      Flags                       // Redis's: COMMAND INFO shows them, and ACL categories follow from them
 	Cost       Cost                        // what a call costs the event loop
 	Traits     Traits                      // how a call is scheduled
+	Needs      store.Abilities             // of those that a store may lack; then its calls are refused
 	Effort     *Effort                     // what a call costs a transaction, where words and values alone do not say; nil if they do
 	Category   string                      // ACL category, or several, where it is not the group's
 	Tips       []string                    // hints for clients and proxies, as COMMAND INFO gives them

@@ -32,6 +32,19 @@ const (
 	ErrStopped      Refusal = "ERR the client went away before the command came to its end"
 )
 
+// Lacks says in words what a store cannot do.
+func Lacks(what store.Abilities) string {
+	switch {
+	case what&store.Announces != 0:
+		return "the store cannot tell of changes"
+	case what&store.Swaps != 0:
+		return "the store cannot swap databases"
+	case what&store.TimesIdles != 0:
+		return "the store does not know when keys were used"
+	}
+	return "the store does not know how much it holds"
+}
+
 func errKeyTooLong(bound int) error {
 	return Refusal(fmt.Sprintf("ERR key is longer than max-key-size (%d bytes)", bound))
 }

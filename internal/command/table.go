@@ -3,19 +3,22 @@ package command
 import (
 	"fmt"
 	"strings"
+
+	"cellserver/internal/store"
 )
 
 // Table finds rows by name.
 type Table struct {
 	Rows   []*Command
 	ByName map[string]*Command
+	can    store.Abilities
 	long   map[string]*Command // those of byName whose names are longer than maxName: somebody has renamed them
 }
 
-// NewTable works out what follows from the rows, in rows of its own: those that are listed are every table's, and are not changed. Its
-// error names the first field that is wrong or missing.
-func NewTable(rows []*Command) (*Table, error) {
-	t := &Table{ByName: make(map[string]*Command)}
+// NewTable works out what follows from the rows, in rows of its own: those that are listed are every table's, and are not changed.
+// A row that needs more than the store can do refuses its calls. The error names the first field that is wrong or missing.
+func NewTable(rows []*Command, can store.Abilities) (*Table, error) {
+	t := &Table{ByName: make(map[string]*Command), can: can}
 	for _, listed := range rows {
 		row, err := t.add(listed, nil)
 		if err != nil {
@@ -41,6 +44,9 @@ func (t *Table) add(listed, parent *Command) (*Command, error) {
 		row.FirstKey, _, _ = row.KeyPositions()
 	}
 	row.access = row.accesses()
+	if lacked := row.Needs &^ t.can; lacked != 0 {
+		row.Run = func(*Call) error { return Refusal("ERR " + Lacks(lacked)) }
+	}
 	t.ByName[row.Name], row.Number = row, len(t.ByName)
 	if parent != nil {
 		row.Traits |= parent.Traits // what is said of a container is true of what it contains

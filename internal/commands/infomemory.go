@@ -8,13 +8,14 @@ import (
 
 	"cellserver/internal/client"
 	"cellserver/internal/command"
+	"cellserver/internal/store"
 )
 
 // The section Memory of INFO. What has no meaning here, such as the memory of scripts, is 0, as Redis has it of what there is none of.
 
 func infoMemory(c *command.Call, out *strings.Builder) {
 	var keys int64
-	for _, u := range c.View.Usage() {
+	for _, u := range store.UsageOf(c.View) {
 		keys += u.Bytes
 	}
 	in := instanceOf(c)

@@ -43,6 +43,7 @@ type Config struct {
 type Instance struct {
 	command.Server
 	store    store.Store
+	changes  store.Announcer // the store, if it is one; if not, what needs it is refused
 	version  string
 	options  *option.List
 	limiters limiter.Family
@@ -131,7 +132,7 @@ func New(c Config) (*Instance, error) {
 		holds:     c.Holds,
 	}
 	var err error
-	if in.Table, err = command.NewTable(in.commands()); err != nil {
+	if in.Table, err = command.NewTable(in.commands(), store.AbilitiesOf(c.Store)); err != nil {
 		return nil, err
 	}
 	in.BoundPushes(client.MaxPushes)
@@ -141,7 +142,8 @@ func New(c Config) (*Instance, error) {
 	in.accounts.Log, in.accounts.ClientLog = in.log, in.clientLog
 	in.rows = make([]stats.Calls, len(in.Table.ByName)+1)
 	in.waits = waits{clock: c.Store.Clock(), sessions: make(map[*client.Client]wait), next: store.Never, concerns: &in.concerns}
-	in.watches.store = c.Store
+	in.changes, _ = c.Store.(store.Announcer)
+	in.watches.changes = in.changes
 	in.memory.begin(c.Store)
 	in.clients.SetMaxMemory(c.Settings.ClientShare)
 	in.clients.SetMaxMemoryUnauthenticated(c.Settings.NewcomerShare)

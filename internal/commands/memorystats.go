@@ -1,9 +1,12 @@
 package commands
 
-import "cellserver/internal/command"
+import (
+	"cellserver/internal/command"
+	"cellserver/internal/store"
+)
 
 var memoryStats = command.Command{
-	Name: "memory|stats", Group: "server", Category: "none", Since: "4.0.0", Complexity: "O(1)", Traits: command.AnyKey | command.Sessionless,
+	Name: "memory|stats", Needs: store.Measures, Group: "server", Category: "none", Since: "4.0.0", Complexity: "O(1)", Traits: command.AnyKey | command.Sessionless,
 	Tips:    []string{"nondeterministic_output", command.AllShards, "response_policy:special"},
 	Summary: "Says what the memory is used for.",
 	Reply:   "A map, with Redis's names, of bytes, numbers and percentages; what there is none of here is 0.",
@@ -32,7 +35,7 @@ type memoryField struct {
 // memoryFields are Redis's, in its order. They agree with those of INFO.
 func memoryFields(c *command.Call) []memoryField {
 	var held, keys int64
-	for _, u := range c.View.Usage() {
+	for _, u := range store.UsageOf(c.View) {
 		held += u.Bytes
 		keys += int64(u.Keys)
 	}

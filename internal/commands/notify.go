@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -52,18 +53,22 @@ func (n *notifier) begin(in *Instance) {
 }
 
 // setNotifications chooses the events that are published, by letters as in redis.conf.
-func (in *Instance) setNotifications(letters string) {
+func (in *Instance) setNotifications(letters string) error {
 	n, chosen := &in.notifier, eventsIn(letters)
+	if chosen.published() && in.changes == nil {
+		return errors.New("notify-keyspace-events: " + command.Lacks(store.Announces))
+	}
 	n.events.Store(uint32(chosen))
 	switch publishes := n.unsubscribe != nil; {
 	case chosen.published() && !publishes:
-		n.unsubscribe = in.store.Subscribe(n.heard)
+		n.unsubscribe = in.changes.Subscribe(n.heard)
 		in.concerns.Or(notifying)
 	case !chosen.published() && publishes:
 		n.unsubscribe()
 		n.unsubscribe = nil
 		in.concerns.And(^notifying)
 	}
+	return nil
 }
 
 // heard is what the store says, with the key locked. The call that made the change is that of the client that signed it, and runs on this

@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"cellserver/internal/command"
+	"cellserver/internal/store"
 )
 
 // Commands about the server itself.
@@ -196,7 +197,7 @@ func garbageShare() float64 {
 }
 
 func infoKeyspace(c *command.Call, out *strings.Builder) {
-	for n, u := range c.View.Usage() {
+	for n, u := range store.UsageOf(c.View) {
 		if u.Keys > 0 {
 			field(out, fmt.Sprintf("db%d", n), fmt.Sprintf("keys=%d,expires=%d,avg_ttl=0", u.Keys, u.Keys-u.Lasting))
 		}

@@ -140,7 +140,7 @@ func (in *Instance) heed(s *Settings) error {
 		{done(func() { in.clients.SetMaxMemory(s.ClientShare); in.shareMemory() }), []string{"maxmemory-clients"}},
 		{done(func() { in.clients.SetMaxMemoryUnauthenticated(s.NewcomerShare); in.shareMemory() }), []string{"maxmemory-unauthenticated"}},
 		{done(func() { in.limiters.LimitWhenFull.Store(s.OOMDecision == "limit") }), []string{"oom-decision"}},
-		{done(func() { in.setNotifications(s.Events) }), []string{"notify-keyspace-events"}},
+		{func() error { return in.setNotifications(s.Events) }, []string{"notify-keyspace-events"}},
 		{done(func() { in.logSlowerThan(int64(s.SlowerThan)) }), []string{"slowlog-log-slower-than"}},
 		{done(func() { in.slowlog.Keep(s.SlowCalls) }), []string{"slowlog-max-len"}},
 		{done(func() { in.spikes.Threshold.Store(int64(s.Spikes)) }), []string{"latency-monitor-threshold"}},

@@ -128,8 +128,8 @@ func (in *Instance) resetStats(view store.View) {
 }
 
 // expired is how many keys have expired since the start. Within a transaction only its own view may be asked.
-func (in *Instance) expired(of interface{ Usage() []store.Usage }) (sum int64) {
-	for _, u := range of.Usage() {
+func (in *Instance) expired(of store.View) (sum int64) {
+	for _, u := range store.UsageOf(of) {
 		sum += u.Expired
 	}
 	return sum

@@ -60,3 +60,48 @@ func TestAStoreThatDoesNotAnswer(t *testing.T) {
 		require.Nil(t, c.session.watching)
 	}
 }
+
+// everything is what the store that ships can do.
+const everything = store.Announces | store.Swaps | store.Measures | store.TimesIdles
+
+// A store that can do no more than it must.
+type (
+	plainStore struct{ store.Store }
+	plainView  struct{ store.View }
+)
+
+func (s plainStore) View() store.View { return plainView{s.Store.View()} }
+
+func TestAbilities(t *testing.T) {
+	data := memstore.New(memstore.Options{SweepEvery: -1})
+	t.Cleanup(func() { data.Close() })
+	require.Equal(t, everything, store.AbilitiesOf(data))
+	require.Zero(t, store.AbilitiesOf(plainStore{data}))
+}
+
+// What a store cannot do is refused in words; all else is done.
+func TestAStoreThatLacksAbilities(t *testing.T) {
+	open := func(change func(*Settings)) (*still, error) {
+		return newStillOver(t, plainStore{memstore.New(memstore.Options{SweepEvery: -1})}, change)
+	}
+	s, err := open(func(*Settings) {})
+	require.NoError(t, err)
+	c := s.dial()
+	c.say(t, "SET key value")
+	for call, want := range map[string]string{
+		"WATCH key":           "-ERR the store cannot tell of changes\r\n",
+		"CLIENT TRACKING ON":  "-ERR the store cannot tell of changes\r\n",
+		"SWAPDB 0 1":          "-ERR the store cannot swap databases\r\n",
+		"OBJECT IDLETIME key": "-ERR the store does not know when keys were used\r\n",
+		"MEMORY STATS":        "-ERR the store does not know how much it holds\r\n",
+		"GET key":             "$5\r\nvalue\r\n",
+		"CONFIG RESETSTAT":    "+OK\r\n",
+	} {
+		require.Equal(t, want, c.say(t, call))
+	}
+	require.Contains(t, c.say(t, "INFO"), "used_memory:")
+	require.Contains(t, c.say(t, "CONFIG SET notify-keyspace-events KEA"), "the store cannot tell of changes")
+	require.Equal(t, "*2\r\n$22\r\nnotify-keyspace-events\r\n$0\r\n\r\n", c.say(t, "CONFIG GET notify-keyspace-events"))
+	_, err = open(func(s *Settings) { s.Events = "KEA" })
+	require.ErrorContains(t, err, "notify-keyspace-events: the store cannot tell of changes")
+}

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/store"
 )
 
 // What is done to a part of a value costs what the part is long, and not the value: in bytes that are copied while its shard is locked.
@@ -40,7 +42,7 @@ func TestAPartOfAValueCostsThatPart(t *testing.T) {
 
 // moved is how many bytes of values the store has copied while they were locked.
 func (s *still) moved() (bytes int64) {
-	for _, u := range s.instance.store.Usage() {
+	for _, u := range store.UsageOf(s.instance.store) {
 		bytes += u.Moved
 	}
 	return bytes

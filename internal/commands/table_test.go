@@ -34,7 +34,7 @@ func tableWith(all []*command.Command, planted ...*command.Command) *command.Tab
 	listed := slices.DeleteFunc(all, func(row *command.Command) bool {
 		return slices.ContainsFunc(planted, func(other *command.Command) bool { return other.Name == row.Name })
 	})
-	table, err := command.NewTable(append(planted, listed...))
+	table, err := command.NewTable(append(planted, listed...), everything)
 	if err != nil {
 		panic(err)
 	}
@@ -55,9 +55,9 @@ func everyRow() (rows []*command.Command) {
 }
 
 func TestRowsAreSound(t *testing.T) {
-	_, err := command.NewTable(All())
+	_, err := command.NewTable(All(), everything)
 	require.NoError(t, err)
-	_, err = command.NewTable(append(All(), find(All(), "get")))
+	_, err = command.NewTable(append(All(), find(All(), "get")), everything)
 	require.EqualError(t, err, "get: Name: it is there twice")
 }
 
@@ -78,7 +78,7 @@ func TestFlawsAreFound(t *testing.T) {
 	} {
 		row := *find(All(), "get")
 		spoil(&row)
-		_, err := command.NewTable([]*command.Command{&row})
+		_, err := command.NewTable([]*command.Command{&row}, everything)
 		require.ErrorContains(t, err, want)
 	}
 }

@@ -17,7 +17,7 @@ type watches struct {
 	count    int // of watches
 	clients  int // that watch something
 	ages     map[int]age
-	store    store.Store
+	changes  store.Announcer
 
 	unsubscribe func() // while anything is watched
 }
@@ -59,7 +59,7 @@ const (
 const errTooManyWatched command.Refusal = "ERR too many keys are watched"
 
 var watchKeys = command.Command{
-	Name: "watch", OverLong: errTooManyWatched, Group: "transactions", Since: "2.2.0", Complexity: "O(1) for every key", Flags: control, Cost: command.Constant, Traits: command.Unqueued, KeyAccess: "RO",
+	Name: "watch", Needs: store.Announces, OverLong: errTooManyWatched, Group: "transactions", Since: "2.2.0", Complexity: "O(1) for every key", Flags: control, Cost: command.Constant, Traits: command.Unqueued, KeyAccess: "RO",
 	Summary: "Has the next EXEC make nothing if one of the keys changes before it.", Args: []command.Arg{command.Key("key").Many()}, Reply: "OK.",
 	Run: func(c *command.Call) error {
 		if sessionOf(c).queue != nil {
@@ -114,7 +114,7 @@ func (ws *watches) register(s *Session, w *watch) (known bool, err error) {
 		return false, errTooManyWatched
 	}
 	if len(ws.watchers) == 0 {
-		ws.unsubscribe = ws.store.Subscribe(ws.heard)
+		ws.unsubscribe = ws.changes.Subscribe(ws.heard)
 	}
 	if of == nil {
 		of = &watched{sessions: make(map[*Session]*watch)}

@@ -20,12 +20,6 @@ type Store interface {
 	Databases() int
 	// Clock is the clock that decisions are taken by.
 	Clock() Clock
-	// Subscribe has a listener told of every change from now on, beside those that are told already. It is told while the
-	// key is locked: it must be quick, must not call the store, and must copy the key if it keeps it. The function
-	// returned ends that; a change that is under way then may still be told. To begin and to end wait for no key.
-	Subscribe(Listener) (unsubscribe func())
-	// Usage sums up what each database holds, one entry a database.
-	Usage() []Usage
 	// Close ends the store's own goroutines.
 	Close() error
 }
@@ -149,7 +143,7 @@ const (
 	Flushed            // its database was emptied; there is one such notice a database, with a nil key
 )
 
-// Listener hears of changes, and of who made them, as the view was signed: see Store.Subscribe. What the store does by itself is 0's.
+// Listener hears of changes, and of who made them, as the view was signed: see Announcer. What the store does by itself is 0's.
 type Listener func(database int, key []byte, why Why, by int64)
 
 // Usage is what one database holds.

@@ -19,7 +19,6 @@ type View interface {
 	Keys
 	Keyspace
 	Transactions
-	Diagnostics
 }
 
 // Batch is what the calls of a view have in common: when, where and on whose behalf they are made.
@@ -132,8 +131,6 @@ type Keyspace interface {
 	Flush(ctx context.Context) error
 	// FlushAll empties every database.
 	FlushAll(ctx context.Context) error
-	// Swap has two databases change their numbers.
-	Swap(ctx context.Context, a, b int) error
 }
 
 // Transactions make one step of several.
@@ -142,13 +139,4 @@ type Transactions interface {
 	// no other places; with all they may touch any. It returns the error of steps, which takes nothing back that they
 	// did; or its own, and then they did nothing. Within steps it only calls its own.
 	Atomically(ctx context.Context, places []Place, all bool, steps func() error) error
-}
-
-// Diagnostics are what operators ask.
-type Diagnostics interface {
-	// Usage is the store's. Within Atomically it is only for steps that may touch any place.
-	Usage() []Usage
-	// Idle says for how long a key has not been used, to about a second; it is not found if there is none. To use a key
-	// is any step on it but Lookup, Inspect, Count, Idle and Scan.
-	Idle(ctx context.Context, key []byte) (idle time.Duration, found bool, err error)
 }

@@ -120,7 +120,7 @@ var move = command.Command{
 func (k *Family) swapDB() *command.Command {
 	return &command.Command{
 		Name: "swapdb", Group: "server", Category: "keyspace", Since: "4.0.0", Complexity: "O(1)", Flags: command.Write | command.Fast | command.Dangerous, Cost: command.Constant, Traits: command.AnyKey | command.SwapsDatabases,
-		Effort:  &command.Effort{Fixed: func([][]byte) int { return swapWorth }},
+		Effort: &command.Effort{Fixed: func([][]byte) int { return swapWorth }}, Needs: store.Swaps,
 		Summary: "Swaps two databases.", Args: []command.Arg{command.Word("index1"), command.Word("index2")}, Reply: "OK.",
 		Run: func(c *command.Call) error {
 			var numbers [2]int
@@ -155,6 +155,6 @@ func (k *Family) swap(c *command.Call, a, b int) error {
 	defer k.Flushed(c.View.Signed())
 	return c.View.Atomically(c.Context, nil, true, func() error {
 		k.Swapping(c, a, b)
-		return c.View.Swap(c.Context, a, b)
+		return c.View.(store.Swapper).Swap(c.Context, a, b)
 	})
 }

@@ -106,7 +106,9 @@ func (m *Store) Databases() int     { return len(m.databases) }
 func (m *Store) Clock() store.Clock { return m.clock }
 
 // View opens a caller's window on the store.
-func (m *Store) View() store.View {
+func (m *Store) View() store.View { return m.newView() }
+
+func (m *Store) newView() *view {
 	v := &view{memory: m}
 	v.Begin()
 	return v
@@ -148,7 +150,7 @@ func (m *Store) databaseFor(n int) *database {
 }
 
 // Usage counts what each database holds. The shards of one are read at one instant.
-func (m *Store) Usage() []store.Usage { return m.View().Usage() }
+func (m *Store) Usage() []store.Usage { return m.newView().Usage() }
 
 // Outside is the memory that keys take outside of Go's heap, in bytes: together with what is in the heap it is all that they take. It is
 // less than 0 where chunks are in the heap too, and not all of them is used.

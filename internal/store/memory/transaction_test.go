@@ -19,7 +19,7 @@ func TestDatabasesSwapBesideSteps(t *testing.T) {
 		all.Go(func() {
 			v := m.View()
 			for range 3000 {
-				_ = v.Swap(background, 0, 1)
+				_ = v.(store.Swapper).Swap(background, 0, 1)
 			}
 		})
 	}

@@ -32,7 +32,7 @@ func foresee(r *rig) {
 	r.put(keys[:50]...)
 	before := r.lookup(keys[0])
 	notices := 0
-	r.store.Subscribe(func(int, []byte, store.Why, int64) { notices++ })
+	r.store.(store.Announcer).Subscribe(func(int, []byte, store.Why, int64) { notices++ })
 	r.view.Foresee(words(keys))
 	require.Zero(r, notices)
 	require.Equal(r, before, r.lookup(keys[0]))

@@ -96,7 +96,7 @@ func size(r *rig) {
 	r.put("key:0")
 	require.Equal(r, 1, r.size())
 
-	usage := r.store.Usage()
+	usage := store.UsageOf(r.store)
 	require.Len(r, usage, last+1)
 	require.Equal(r, 500, usage[0].Keys)
 	require.Equal(r, 1, usage[last].Keys)
@@ -105,8 +105,8 @@ func size(r *rig) {
 	r.view.Select(0)
 	require.Equal(r, 500, r.remove(named("key:", 1000)...))
 	require.Zero(r, r.size())
-	require.Zero(r, r.store.Usage()[0].Keys)
-	require.Less(r, r.store.Usage()[0].Bytes, usage[0].Bytes)
+	require.Zero(r, store.UsageOf(r.store)[0].Keys)
+	require.Less(r, store.UsageOf(r.store)[0].Bytes, usage[0].Bytes)
 
 	for _, expires := range []int64{store.Never, r.view.Now() + 1e9, store.Never, store.Never} {
 		require.NoError(r, r.view.Write(ctx, []byte("v"), value("text"), expires))
@@ -114,10 +114,10 @@ func size(r *rig) {
 		if expires == store.Never {
 			want = 1
 		}
-		require.Equal(r, want, r.store.Usage()[0].Lasting)
+		require.Equal(r, want, store.UsageOf(r.store)[0].Lasting)
 	}
 	require.NoError(r, r.view.Flush(ctx))
-	require.Zero(r, r.store.Usage()[0].Lasting)
+	require.Zero(r, store.UsageOf(r.store)[0].Lasting)
 }
 
 func flush(r *rig) {

@@ -81,7 +81,7 @@ func (n *naive) tellAll(database int, key []byte, why store.Why) {
 	}
 }
 
-func (n *naive) Usage() []store.Usage { return n.View().Usage() }
+func (n *naive) Usage() []store.Usage { return store.UsageOf(n.View()) }
 
 func (v *naiveView) Usage() []store.Usage {
 	defer v.lock()()

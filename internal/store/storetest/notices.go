@@ -57,7 +57,7 @@ func notices(r *rig) {
 
 func keysMade(r *rig) {
 	var heard []store.Why
-	r.store.Subscribe(func(_ int, _ []byte, why store.Why, _ int64) { heard = append(heard, why) })
+	r.store.(store.Announcer).Subscribe(func(_ int, _ []byte, why store.Why, _ int64) { heard = append(heard, why) })
 	steps := map[string]func(){
 		"a value":    func() { r.write("value", "v", store.Never) },
 		"an integer": func() { _, _ = r.view.Add(ctx, []byte("integer"), 1) },
@@ -88,7 +88,7 @@ func noticesSigned(r *rig) {
 	second.view.Sign(2)
 	var mu sync.Mutex // a store may sweep by itself meanwhile
 	var by []int64
-	r.store.Subscribe(func(_ int, _ []byte, _ store.Why, who int64) {
+	r.store.(store.Announcer).Subscribe(func(_ int, _ []byte, _ store.Why, who int64) {
 		mu.Lock()
 		defer mu.Unlock()
 		by = append(by, who)
@@ -115,8 +115,8 @@ func noticesSigned(r *rig) {
 	require.NoError(r, err)
 	hears(2, 2, 1, 1, 1)
 	second.take("brief", brief, 1)
-	require.NoError(r, first.view.Swap(ctx, 0, 1))
-	require.NoError(r, first.view.Swap(ctx, 0, 1))
+	require.NoError(r, first.view.(store.Swapper).Swap(ctx, 0, 1))
+	require.NoError(r, first.view.(store.Swapper).Swap(ctx, 0, 1))
 	hears(2, 1, 1, 1, 1)
 	first.lookup("brief")
 	r.clock.Advance(time.Minute)
@@ -136,7 +136,7 @@ func flushNotices(r *rig) {
 	r.view.Select(last)
 	r.put("key")
 	flushed := map[int]int{}
-	unsubscribe := r.store.Subscribe(func(database int, key []byte, why store.Why, _ int64) {
+	unsubscribe := r.store.(store.Announcer).Subscribe(func(database int, key []byte, why store.Why, _ int64) {
 		require.Nil(r, key)
 		require.Equal(r, store.Flushed, why)
 		flushed[database]++
@@ -286,7 +286,7 @@ func expirySeen(r *rig) {
 			var heard []store.Why
 			var by []int64
 			var mu sync.Mutex // a store may sweep by itself meanwhile
-			unsubscribe := r.store.Subscribe(func(_ int, _ []byte, why store.Why, who int64) {
+			unsubscribe := r.store.(store.Announcer).Subscribe(func(_ int, _ []byte, why store.Why, who int64) {
 				mu.Lock()
 				defer mu.Unlock()
 				heard, by = append(heard, why), append(by, who)

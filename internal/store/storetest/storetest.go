@@ -223,7 +223,7 @@ type hearing struct {
 // listen starts a hearing, for which a key that is made has changed.
 func (r *rig) listen() *hearing {
 	h := &hearing{}
-	h.end = r.store.Subscribe(func(database int, key []byte, why store.Why, _ int64) {
+	h.end = r.store.(store.Announcer).Subscribe(func(database int, key []byte, why store.Why, _ int64) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		if why == store.Made {

@@ -289,13 +289,13 @@ func databasesSwapped(r *rig) {
 	r.view.Select(2)
 	r.write("a", "two", store.Never)
 	heard := r.listen()
-	require.NoError(r, r.view.Swap(ctx, 0, 2))
+	require.NoError(r, r.view.(store.Swapper).Swap(ctx, 0, 2))
 	got, _ := r.read("a")
 	require.Equal(r, "zero", got)
 	r.view.Select(0)
 	got, _ = r.read("a")
 	require.Equal(r, "two", got)
-	require.NoError(r, r.view.Swap(ctx, 0, 3)) // nobody has written to that
+	require.NoError(r, r.view.(store.Swapper).Swap(ctx, 0, 3)) // nobody has written to that
 	require.Zero(r, r.size())
 	require.Subset(r, heard.heard(), []notice{{0, "", store.Flushed}, {2, "", store.Flushed}, {3, "", store.Flushed}})
 	r.view.Select(3)
