@@ -10,21 +10,29 @@ import (
 	memstore "cellserver/internal/store/memory"
 )
 
+// whole is a view of a store that lacks nothing.
+type whole interface {
+	store.View
+	store.Swapper
+	store.Meter
+	store.IdleTimer
+}
+
 // mute is a store that carries out the steps of a transaction, and then does not answer.
 type mute struct {
-	store.Store
+	*memstore.Store
 	answers *bool
 }
 
-func (s mute) View() store.View { return muteView{s.Store.View(), s.answers} }
+func (s mute) View() store.View { return muteView{s.Store.View().(whole), s.answers} }
 
 type muteView struct {
-	store.View
+	whole
 	answers *bool
 }
 
 func (v muteView) Atomically(ctx context.Context, places []store.Place, all bool, steps func() error) error {
-	err := v.View.Atomically(ctx, places, all, steps)
+	err := v.whole.Atomically(ctx, places, all, steps)
 	if !*v.answers {
 		err = store.ErrUnavailable
 	}
@@ -46,7 +54,7 @@ func TestAStoreThatDoesNotAnswer(t *testing.T) {
 		require.Equal(t, "+PONG\r\n", c.say(t, "PING"))
 	}
 	for _, slow := range []string{"", "KEYS *"} { // on the loop, and beside it
-		c.say(t, "WATCH w")
+		require.Equal(t, "+OK\r\n", c.say(t, "WATCH w"))
 		c.say(t, "MULTI")
 		for _, call := range []string{"INCR n", "PUBLISH ch m", slow} {
 			if call != "" {
