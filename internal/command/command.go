@@ -24,7 +24,6 @@ type Command struct {
 	Flags      Flags                       // Redis's: COMMAND INFO shows them, and ACL categories follow from them
 	Cost       Cost                        // what a call costs the event loop
 	Traits     Traits                      // how a call is scheduled
-	Needs      store.Abilities             // of those that a store may lack; then its calls are refused
 	Effort     *Effort                     // what a call costs a transaction, where words and values alone do not say; nil if they do
 	Category   string                      // ACL category, or several, where it is not the group's
 	Tips       []string                    // hints for clients and proxies, as COMMAND INFO gives them
@@ -109,6 +108,12 @@ const (
 	DecimalWords                        // integers may have a sign and leading zeros, as redis-cell takes them
 	HidesSubcommands                    // a subcommand that is not there is refused as an unknown command
 )
+
+// needsAt is where in Traits the abilities begin that a row needs of the store.
+const needsAt = 24
+
+// Needs is the trait of a row that needs what a store may lack: without it, the calls of the row are refused.
+func Needs(abilities store.Abilities) Traits { return Traits(abilities) << needsAt }
 
 // Effort says what a call in a transaction costs, where that does not follow from its words and the values of its keys alone.
 type Effort struct {

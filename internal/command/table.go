@@ -44,12 +44,12 @@ func (t *Table) add(listed, parent *Command) (*Command, error) {
 		row.FirstKey, _, _ = row.KeyPositions()
 	}
 	row.access = row.accesses()
-	if lacked := row.Needs &^ t.can; lacked != 0 {
-		row.Run = func(*Call) error { return Refusal("ERR " + Lacks(lacked)) }
-	}
 	t.ByName[row.Name], row.Number = row, len(t.ByName)
 	if parent != nil {
 		row.Traits |= parent.Traits // what is said of a container is true of what it contains
+	}
+	if lacked := store.Abilities(row.Traits>>needsAt) &^ t.can; lacked != 0 {
+		row.Run = func(*Call) error { return Refusal("ERR " + Lacks(lacked)) }
 	}
 	row.Subs = nil
 	for _, listed := range listed.Subs {

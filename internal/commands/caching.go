@@ -14,7 +14,7 @@ import (
 // CLIENT TRACKING and its like: which keys a client caches, and how it is told that they have changed.
 
 var clientTracking = command.Command{
-	Name: "client|tracking", Needs: store.Announces, Group: "connection", Since: "6.0.0", Complexity: "O(N) in the number of prefixes", Flags: aboutClients,
+	Name: "client|tracking", Group: "connection", Since: "6.0.0", Complexity: "O(N) in the number of prefixes", Flags: aboutClients, Traits: command.Needs(store.Announces),
 	Summary: "Has the client told when keys change that it has read, so that it can cache them.",
 	Args:    []command.Arg{command.Word("ON|OFF"), command.Word("[REDIRECT client-id] [PREFIX prefix ...] [BCAST] [OPTIN] [OPTOUT] [NOLOOP]").Optional().Many()},
 	Reply:   "OK. A change is told as a push of RESP3, invalidate and the keys, or nil for all of them; with REDIRECT to another client.",

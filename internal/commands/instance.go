@@ -43,7 +43,6 @@ type Config struct {
 type Instance struct {
 	command.Server
 	store    store.Store
-	changes  store.Announcer // the store, if it is one; if not, what needs it is refused
 	version  string
 	options  *option.List
 	limiters limiter.Family
@@ -142,8 +141,7 @@ func New(c Config) (*Instance, error) {
 	in.accounts.Log, in.accounts.ClientLog = in.log, in.clientLog
 	in.rows = make([]stats.Calls, len(in.Table.ByName)+1)
 	in.waits = waits{clock: c.Store.Clock(), sessions: make(map[*client.Client]wait), next: store.Never, concerns: &in.concerns}
-	in.changes, _ = c.Store.(store.Announcer)
-	in.watches.changes = in.changes
+	in.watches.changes = in.changes()
 	in.memory.begin(c.Store)
 	in.clients.SetMaxMemory(c.Settings.ClientShare)
 	in.clients.SetMaxMemoryUnauthenticated(c.Settings.NewcomerShare)
@@ -175,6 +173,12 @@ func (in *Instance) shareMemory() { in.clients.Share(in.memory.most.Load(), in.m
 
 // Clients counts who is connected.
 func (in *Instance) Clients() int { return in.clients.Count() }
+
+// changes is the store, if it tells of changes, else nil: then what needs it is refused.
+func (in *Instance) changes() store.Announcer {
+	announcer, _ := in.store.(store.Announcer)
+	return announcer
+}
 
 // Now is the present instant, nanoseconds on the store's clock.
 func (in *Instance) Now() int64 { return in.store.Clock().Now() }

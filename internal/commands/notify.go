@@ -55,13 +55,13 @@ func (n *notifier) begin(in *Instance) {
 // setNotifications chooses the events that are published, by letters as in redis.conf.
 func (in *Instance) setNotifications(letters string) error {
 	n, chosen := &in.notifier, eventsIn(letters)
-	if chosen.published() && in.changes == nil {
+	if chosen.published() && in.changes() == nil {
 		return errors.New("notify-keyspace-events: " + command.Lacks(store.Announces))
 	}
 	n.events.Store(uint32(chosen))
 	switch publishes := n.unsubscribe != nil; {
 	case chosen.published() && !publishes:
-		n.unsubscribe = in.changes.Subscribe(n.heard)
+		n.unsubscribe = in.changes().Subscribe(n.heard)
 		in.concerns.Or(notifying)
 	case !chosen.published() && publishes:
 		n.unsubscribe()

@@ -129,7 +129,7 @@ func (s *Session) track(wanted *client.Tracker) {
 func (t *tracking) heed(on bool) {
 	switch {
 	case on && t.unsubscribe == nil:
-		t.unsubscribe = t.instance.changes.Subscribe(t.heard)
+		t.unsubscribe = t.instance.changes().Subscribe(t.heard)
 	case !on && t.unsubscribe != nil:
 		t.unsubscribe()
 		t.unsubscribe = nil

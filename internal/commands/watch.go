@@ -59,7 +59,7 @@ const (
 const errTooManyWatched command.Refusal = "ERR too many keys are watched"
 
 var watchKeys = command.Command{
-	Name: "watch", Needs: store.Announces, OverLong: errTooManyWatched, Group: "transactions", Since: "2.2.0", Complexity: "O(1) for every key", Flags: control, Cost: command.Constant, Traits: command.Unqueued, KeyAccess: "RO",
+	Name: "watch", OverLong: errTooManyWatched, Group: "transactions", Since: "2.2.0", Complexity: "O(1) for every key", Flags: control, Cost: command.Constant, Traits: command.Unqueued | command.Needs(store.Announces), KeyAccess: "RO",
 	Summary: "Has the next EXEC make nothing if one of the keys changes before it.", Args: []command.Arg{command.Key("key").Many()}, Reply: "OK.",
 	Run: func(c *command.Call) error {
 		if sessionOf(c).queue != nil {

@@ -15,7 +15,8 @@ var object = command.Command{
 
 // aboutObject makes the rows of OBJECT: nil if there is no such key.
 func aboutObject(row command.Command, answer func(c *command.Call, key []byte, e store.Entry) error) command.Command {
-	row.Group, row.Complexity, row.Flags, row.Traits, row.Tips = "generic", "O(1)", command.ReadOnly, command.ValueSized, command.Varying
+	row.Group, row.Complexity, row.Flags, row.Tips = "generic", "O(1)", command.ReadOnly, command.Varying
+	row.Traits |= command.ValueSized
 	row.KeyAccess, row.Args = "RO", []command.Arg{command.Key("key")}
 	row.Run = func(c *command.Call) error {
 		key := c.Key()
@@ -64,7 +65,7 @@ var (
 	})
 
 	objectIdleTime = aboutObject(command.Command{
-		Name: "object|idletime", Since: "2.2.3", Needs: store.TimesIdles, Summary: "Returns how long a key has not been used.",
+		Name: "object|idletime", Since: "2.2.3", Traits: command.Needs(store.TimesIdles), Summary: "Returns how long a key has not been used.",
 		Reply: "Seconds, accurate to about one; wraps to 0 after 104 days; nil if there is no such key.",
 	}, func(c *command.Call, key []byte, _ store.Entry) error {
 		idle, _, err := c.View.(store.IdleTimer).Idle(c.Context, key)

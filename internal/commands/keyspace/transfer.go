@@ -119,8 +119,8 @@ var move = command.Command{
 
 func (k *Family) swapDB() *command.Command {
 	return &command.Command{
-		Name: "swapdb", Group: "server", Category: "keyspace", Since: "4.0.0", Complexity: "O(1)", Flags: command.Write | command.Fast | command.Dangerous, Cost: command.Constant, Traits: command.AnyKey | command.SwapsDatabases,
-		Effort: &command.Effort{Fixed: func([][]byte) int { return swapWorth }}, Needs: store.Swaps,
+		Name: "swapdb", Group: "server", Category: "keyspace", Since: "4.0.0", Complexity: "O(1)", Flags: command.Write | command.Fast | command.Dangerous, Cost: command.Constant, Traits: command.AnyKey | command.SwapsDatabases | command.Needs(store.Swaps),
+		Effort:  &command.Effort{Fixed: func([][]byte) int { return swapWorth }},
 		Summary: "Swaps two databases.", Args: []command.Arg{command.Word("index1"), command.Word("index2")}, Reply: "OK.",
 		Run: func(c *command.Call) error {
 			var numbers [2]int
