@@ -97,19 +97,25 @@ type counters struct {
 	expired     atomic.Int64 // keys that had expired when INFO was told to count from 0
 }
 
-// New makes an instance over a store. It returns an error if the settings contradict one another, or name what is not there.
-func New(c Config) (*Instance, error) {
+// complete fills in what was left out.
+func (c *Config) complete() error {
 	if c.Settings == nil {
 		c.Settings = NewSettings()
 	}
-	if c.Options == nil {
-		c.Options = new(option.List)
-		if err := c.Options.Add(c.Settings.Options()...); err != nil {
-			return nil, err
-		}
-	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Options != nil {
+		return nil
+	}
+	c.Options = new(option.List)
+	return c.Options.Add(c.Settings.Options()...)
+}
+
+// New makes an instance over a store. It returns an error if the settings contradict one another, or name what is not there.
+func New(c Config) (*Instance, error) {
+	if err := c.complete(); err != nil {
+		return nil, err
 	}
 	in := &Instance{
 		Server:    command.Server{Clock: c.Store.Clock(), Databases: c.Store.Databases()},
