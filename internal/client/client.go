@@ -131,3 +131,10 @@ const (
 	ViaShard
 	Vias
 )
+
+// Speaks is the version of the protocol that the client speaks.
+func (c *Client) Speaks() int {
+	c.About.Mu.Lock()
+	defer c.About.Mu.Unlock()
+	return c.About.Protocol
+}

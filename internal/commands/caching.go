@@ -11,42 +11,52 @@ import (
 	"cellserver/internal/store"
 )
 
-// CLIENT TRACKING and its like: which keys a client caches, and how it is told that they have changed.
-
-var clientTracking = command.Command{
-	Name: "client|tracking", Group: "connection", Since: "6.0.0", Complexity: "O(N) in the number of prefixes", Flags: aboutClients, Traits: command.Needs(store.Announces),
-	Summary: "Has the client told when keys change that it has read, so that it can cache them.",
-	Args:    []command.Arg{command.Word("ON|OFF"), command.Word("[REDIRECT client-id] [PREFIX prefix ...] [BCAST] [OPTIN] [OPTOUT] [NOLOOP]").Optional().Many()},
-	Reply:   "OK. A change is told as a push of RESP3, invalidate and the keys, or nil for all of them; with REDIRECT to another client.",
-	Run: func(c *command.Call) error {
-		status := c.Word()
-		wanted, err := trackingOptions(c, c.Many())
-		if err != nil {
-			return err
-		}
-		switch {
-		case command.FoldEqual(status, "ON"):
-			if err := follows(wanted, c.Client.Tracker.Load()); err != nil {
-				return err
-			}
-			sessionOf(c).track(wanted)
-		case command.FoldEqual(status, "OFF"):
-			sessionOf(c).track(nil)
-		default:
-			return command.ErrSyntax
-		}
-		c.Out.Status("OK")
-		return nil
-	},
+// Commands lists the subcommands of CLIENT that the family is.
+func (t *tracking) Commands() []*command.Command {
+	return []*command.Command{t.rowTrack(), t.rowCaching(), t.rowInfo(), t.rowGetRedir()}
 }
 
-func trackingOptions(c *command.Call, words [][]byte) (*client.Tracker, error) {
-	t := new(client.Tracker)
+const aboutTracking = command.NoScript | command.Loading | command.Stale
+
+// CLIENT TRACKING and its like: which keys a client caches, and how it is told that they have changed.
+
+func (t *tracking) rowTrack() *command.Command {
+	return &command.Command{
+		Name: "client|tracking", Group: "connection", Since: "6.0.0", Complexity: "O(N) in the number of prefixes", Flags: aboutTracking,
+		Traits:  command.Needs(store.Announces),
+		Summary: "Has the client told when keys change that it has read, so that it can cache them.",
+		Args:    []command.Arg{command.Word("ON|OFF"), command.Word("[REDIRECT client-id] [PREFIX prefix ...] [BCAST] [OPTIN] [OPTOUT] [NOLOOP]").Optional().Many()},
+		Reply:   "OK. A change is told as a push of RESP3, invalidate and the keys, or nil for all of them; with REDIRECT to another client.",
+		Run: func(c *command.Call) error {
+			status := c.Word()
+			wanted, err := t.options(c, c.Many())
+			if err != nil {
+				return err
+			}
+			switch {
+			case command.FoldEqual(status, "ON"):
+				if err := follows(wanted, c.Client.Tracker.Load()); err != nil {
+					return err
+				}
+				t.Follow(c, wanted)
+			case command.FoldEqual(status, "OFF"):
+				t.Follow(c, nil)
+			default:
+				return command.ErrSyntax
+			}
+			c.Out.Status("OK")
+			return nil
+		},
+	}
+}
+
+func (t *tracking) options(c *command.Call, words [][]byte) (*client.Tracker, error) {
+	wanted := new(client.Tracker)
 	for ; len(words) > 0; words = words[1:] {
 		switch word := words[0]; {
 		case command.FoldEqual(word, "REDIRECT") && len(words) > 1:
 			words = words[1:]
-			if err := redirect(c, t, words[0]); err != nil {
+			if err := t.redirect(wanted, words[0]); err != nil {
 				return nil, err
 			}
 		case command.FoldEqual(word, "PREFIX") && len(words) > 1:
@@ -54,33 +64,33 @@ func trackingOptions(c *command.Call, words [][]byte) (*client.Tracker, error) {
 			if err := c.CheckKey(words[0]); err != nil {
 				return nil, err
 			}
-			t.Prefixes = append(t.Prefixes, string(words[0]))
+			wanted.Prefixes = append(wanted.Prefixes, string(words[0]))
 		case command.FoldEqual(word, "BCAST"):
-			t.Broadcast = true
+			wanted.Broadcast = true
 		case command.FoldEqual(word, "OPTIN"):
-			t.OptIn = true
+			wanted.OptIn = true
 		case command.FoldEqual(word, "OPTOUT"):
-			t.OptOut = true
+			wanted.OptOut = true
 		case command.FoldEqual(word, "NOLOOP"):
-			t.NoLoop = true
+			wanted.NoLoop = true
 		default:
 			return nil, command.ErrSyntax
 		}
 	}
-	return t, nil
+	return wanted, nil
 }
 
-func redirect(c *command.Call, t *client.Tracker, word []byte) error {
+func (t *tracking) redirect(wanted *client.Tracker, word []byte) error {
 	id, ok := resp.ParseInt(word)
 	switch {
-	case t.Redirect != 0:
+	case wanted.Redirect != 0:
 		return command.Refusal("ERR A client can only redirect to a single other client")
 	case !ok:
 		return command.ErrNotAnInteger
-	case instanceOf(c).clients.Get(id) == nil:
+	case t.Clients.Get(id) == nil:
 		return command.Refusal("ERR The client ID you want redirect to does not exist")
 	}
-	t.Redirect = id
+	wanted.Redirect = id
 	return nil
 }
 
@@ -137,57 +147,61 @@ func joinPrefixes(t *client.Tracker, before *client.Tracker) error {
 
 func overlap(a, b string) bool { return strings.HasPrefix(a, b) || strings.HasPrefix(b, a) }
 
-var clientCaching = command.Command{
-	Name: "client|caching", Group: "connection", Since: "6.0.0", Complexity: "O(1)", Flags: aboutClients,
-	Summary: "Says whether the client caches what the next call, or transaction, reads.",
-	Args:    []command.Arg{command.Word("YES|NO")}, Reply: "OK.",
-	Run: func(c *command.Call) error {
-		word, t := c.Word(), c.Client.Tracker.Load()
-		switch {
-		case t == nil:
-			return command.Refusal("ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled")
-		case command.FoldEqual(word, "YES") && !t.OptIn:
-			return command.Refusal("ERR CLIENT CACHING YES is only valid when tracking is enabled in OPTIN mode.")
-		case command.FoldEqual(word, "NO") && !t.OptOut:
-			return command.Refusal("ERR CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode.")
-		case !command.FoldEqual(word, "YES") && !command.FoldEqual(word, "NO"):
-			return command.ErrSyntax
-		}
-		c.Caching = true
-		c.Out.Status("OK")
-		return nil
-	},
+func (t *tracking) rowCaching() *command.Command {
+	return &command.Command{
+		Name: "client|caching", Group: "connection", Since: "6.0.0", Complexity: "O(1)", Flags: aboutTracking,
+		Summary: "Says whether the client caches what the next call, or transaction, reads.",
+		Args:    []command.Arg{command.Word("YES|NO")}, Reply: "OK.",
+		Run: func(c *command.Call) error {
+			word, t := c.Word(), c.Client.Tracker.Load()
+			switch {
+			case t == nil:
+				return command.Refusal("ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled")
+			case command.FoldEqual(word, "YES") && !t.OptIn:
+				return command.Refusal("ERR CLIENT CACHING YES is only valid when tracking is enabled in OPTIN mode.")
+			case command.FoldEqual(word, "NO") && !t.OptOut:
+				return command.Refusal("ERR CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode.")
+			case !command.FoldEqual(word, "YES") && !command.FoldEqual(word, "NO"):
+				return command.ErrSyntax
+			}
+			c.Caching = true
+			c.Out.Status("OK")
+			return nil
+		},
+	}
 }
 
-var clientTrackingInfo = command.Command{
-	Name: "client|trackinginfo", Group: "connection", Since: "6.2.0", Complexity: "O(1)", Flags: aboutClients,
-	Summary: "Describes what the client is told.", Reply: "A map: flags, redirect, prefixes.",
-	Run: func(c *command.Call) error {
-		t := c.Client.Tracker.Load()
-		c.Out.Map(3)
-		c.Out.BulkString("flags")
-		flags := words(t, c.Caching)
-		c.Out.Set(len(flags))
-		for _, flag := range flags {
-			c.Out.BulkString(flag)
-		}
-		c.Out.BulkString("redirect")
-		c.Out.Int(t.Target())
-		c.Out.BulkString("prefixes")
-		var prefixes []string
-		if t != nil {
-			prefixes = t.Prefixes
-		}
-		c.Out.Array(len(prefixes))
-		for _, prefix := range prefixes {
-			c.Out.BulkString(prefix)
-		}
-		return nil
-	},
+func (t *tracking) rowInfo() *command.Command {
+	return &command.Command{
+		Name: "client|trackinginfo", Group: "connection", Since: "6.2.0", Complexity: "O(1)", Flags: aboutTracking,
+		Summary: "Describes what the client is told.", Reply: "A map: flags, redirect, prefixes.",
+		Run: func(c *command.Call) error {
+			t := c.Client.Tracker.Load()
+			c.Out.Map(3)
+			c.Out.BulkString("flags")
+			flags := flagWords(t, c.Caching)
+			c.Out.Set(len(flags))
+			for _, flag := range flags {
+				c.Out.BulkString(flag)
+			}
+			c.Out.BulkString("redirect")
+			c.Out.Int(t.Target())
+			c.Out.BulkString("prefixes")
+			var prefixes []string
+			if t != nil {
+				prefixes = t.Prefixes
+			}
+			c.Out.Array(len(prefixes))
+			for _, prefix := range prefixes {
+				c.Out.BulkString(prefix)
+			}
+			return nil
+		},
+	}
 }
 
 // words are the flags of CLIENT TRACKINGINFO.
-func words(t *client.Tracker, caching bool) (words []string) {
+func flagWords(t *client.Tracker, caching bool) (words []string) {
 	if t == nil {
 		return []string{"off"}
 	}
@@ -206,11 +220,13 @@ func words(t *client.Tracker, caching bool) (words []string) {
 	return words
 }
 
-var clientGetRedir = command.Command{
-	Name: "client|getredir", Group: "connection", Since: "6.0.0", Complexity: "O(1)", Flags: aboutClients,
-	Summary: "Says who is told in the client's place.", Reply: "The other client's id; 0 for itself, -1 if nobody is told.",
-	Run: func(c *command.Call) error {
-		c.Out.Int(c.Client.Tracker.Load().Target())
-		return nil
-	},
+func (t *tracking) rowGetRedir() *command.Command {
+	return &command.Command{
+		Name: "client|getredir", Group: "connection", Since: "6.0.0", Complexity: "O(1)", Flags: aboutTracking,
+		Summary: "Says who is told in the client's place.", Reply: "The other client's id; 0 for itself, -1 if nobody is told.",
+		Run: func(c *command.Call) error {
+			c.Out.Int(c.Client.Tracker.Load().Target())
+			return nil
+		},
+	}
 }

@@ -2,6 +2,7 @@ package commands
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"cellserver/internal/client"
@@ -11,12 +12,16 @@ import (
 
 // CLIENT: what the server knows of its clients.
 
-var clientCommand = command.Command{
-	Name: "client", Group: "connection", Category: "none", Since: "2.4.0", Complexity: "Depends on the subcommand.", Min: 2, Traits: command.KeepsCaching,
-	Summary: "Commands about client connections.", AnyMore: true,
-	Subs: []*command.Command{&clientGetName, &clientID, &clientInfo, &clientKill, &clientList, &clientNoEvict, &clientNoTouch, &clientPause, &clientReply,
-		&clientSetInfo, &clientSetName, &clientUnblock, &clientUnpause,
-		&clientTracking, &clientCaching, &clientTrackingInfo, &clientGetRedir, command.HelpOf("client", "5.0.0")},
+// clientCommand is CLIENT, with the subcommands of other families.
+func clientCommand(others []*command.Command) *command.Command {
+	return &command.Command{
+		Name: "client", Group: "connection", Category: "none", Since: "2.4.0", Complexity: "Depends on the subcommand.", Min: 2, Traits: command.KeepsCaching,
+		Summary: "Commands about client connections.", AnyMore: true,
+		Subs: slices.Concat([]*command.Command{
+			&clientGetName, &clientID, &clientInfo, &clientKill, &clientList, &clientNoEvict, &clientNoTouch, &clientPause, &clientReply,
+			&clientSetInfo, &clientSetName, &clientUnblock, &clientUnpause,
+		}, others, []*command.Command{command.HelpOf("client", "5.0.0")}),
+	}
 }
 
 const aboutClients = command.NoScript | command.Loading | command.Stale

@@ -78,7 +78,7 @@ var reset = command.Command{
 	Run: func(c *command.Call) error {
 		sessionOf(c).leaveTransaction()
 		instanceOf(c).channels.Leave(c.Client, c.Session)
-		sessionOf(c).track(nil)
+		instanceOf(c).tracking.Follow(c, nil)
 		sessionOf(c).speak(2)
 		sessionOf(c).selectDatabase(0)
 		sessionOf(c).setName(nil)

@@ -15,11 +15,11 @@ import (
 
 // All lists every command, in reading order.
 func All() []*command.Command {
-	return families(new(limiter.Family), new(keyspace.Family), new(access.Accounts), new(pubsub.Channels))
+	return families(new(limiter.Family), new(keyspace.Family), new(access.Accounts), new(pubsub.Channels), new(tracking))
 }
 
 // families lists the commands of all families.
-func families(limiters *limiter.Family, keyspace *keyspace.Family, users *access.Accounts, channels *pubsub.Channels) []*command.Command {
+func families(limiters *limiter.Family, keyspace *keyspace.Family, users *access.Accounts, channels *pubsub.Channels, tracked *tracking) []*command.Command {
 	return slices.Concat(
 		limiters.Commands(),
 		value.Commands(),
@@ -30,7 +30,7 @@ func families(limiters *limiter.Family, keyspace *keyspace.Family, users *access
 			// Transactions.
 			&multi, &exec, &discard, &watchKeys, &unwatch,
 			// Connection.
-			&ping, &echo, &hello, &auth, &selectDB, &clientCommand, &reset, &quit,
+			&ping, &echo, &hello, &auth, &selectDB, clientCommand(tracked.Commands()), &reset, &quit,
 			// Server.
 			&command.Introspection, &info, &config, &timeNow, &waitFor, &waitAOF,
 			&memory, &role, &lastSave, &save, &bgSave, &lolwut, &function, &script, &module, &shutdown, &debugCommand,
@@ -42,6 +42,6 @@ func families(limiters *limiter.Family, keyspace *keyspace.Family, users *access
 
 // commands lists the commands of the instance, whose families have its state.
 func (in *Instance) commands() []*command.Command {
-	keyspace := &keyspace.Family{Flushed: in.tracking.flushed, Swapping: in.watches.swap}
-	return families(&in.limiters, keyspace, &in.accounts, &in.channels)
+	keyspace := &keyspace.Family{Flushed: in.tracking.Flushed, Swapping: in.watches.swap}
+	return families(&in.limiters, keyspace, &in.accounts, &in.channels, &in.tracking)
 }

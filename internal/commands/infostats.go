@@ -84,9 +84,9 @@ func infoStats(c *command.Call, out *strings.Builder) {
 	fields(out, "latest_fork_usec:0", "total_forks:0", "migrate_cached_sockets:0", "slave_expires_tracked_keys:0", "active_defrag_hits:0",
 		"active_defrag_misses:0", "active_defrag_key_hits:0", "active_defrag_key_misses:0", "total_active_defrag_time:0",
 		"current_active_defrag_time:0")
-	field(out, "tracking_total_keys", in.tracking.keys.Load())
-	field(out, "tracking_total_items", in.tracking.items.Load())
-	field(out, "tracking_total_prefixes", in.tracking.prefixes.Load())
+	field(out, "tracking_total_keys", in.tracking.Figures().Keys)
+	field(out, "tracking_total_items", in.tracking.Figures().Items)
+	field(out, "tracking_total_prefixes", in.tracking.Figures().Prefixes)
 	fields(out, "unexpected_error_replies:0")
 	field(out, "total_error_replies", s.errors.Load())
 	fields(out, "dump_payload_sanitizations:0")

@@ -151,7 +151,8 @@ func New(c Config) (*Instance, error) {
 	in.memory.begin(c.Store)
 	in.clients.SetMaxMemory(c.Settings.ClientShare)
 	in.clients.SetMaxMemoryUnauthenticated(c.Settings.NewcomerShare)
-	in.tracking.begin(in, c.Settings.MaxTracked)
+	in.tracking.Store, in.tracking.Clients, in.tracking.Busy = in.changes(), &in.clients, &in.slow.about
+	in.tracking.Begin(c.Settings.MaxTracked)
 	in.notifier.begin(in)
 	return in, in.heed(c.Settings)
 }

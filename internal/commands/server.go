@@ -134,7 +134,7 @@ func infoClients(c *command.Call, out *strings.Builder) {
 	field(out, "client_recent_max_input_buffer", instanceOf(c).clients.Census.Input.Load())
 	field(out, "client_recent_max_output_buffer", instanceOf(c).clients.Census.Replies.Load())
 	field(out, "blocked_clients", instanceOf(c).waits.count())
-	field(out, "tracking_clients", instanceOf(c).tracking.tracking.Load())
+	field(out, "tracking_clients", instanceOf(c).tracking.Figures().Clients)
 	field(out, "pubsub_clients", instanceOf(c).channels.Clients.Load())
 	clients, keys := instanceOf(c).watches.counts()
 	field(out, "watching_clients", clients)

@@ -87,7 +87,7 @@ func (s *Session) Close() {
 	s.unwatch()
 	s.instance.waits.forget(s.Client)
 	s.instance.channels.Leave(s.Client, s)
-	s.track(nil)
+	s.instance.tracking.Track(s.Client, nil)
 	s.stopMonitoring()
 	s.CloseMail()
 	s.Release()
@@ -108,7 +108,7 @@ func (s *Session) Resume() {
 	}
 	answered := s.answer()
 	s.keep()
-	s.instance.tracking.send(true)
+	s.instance.tracking.Send(true)
 	if answered > 0 {
 		s.fold()
 		s.showLatest(s.row)
@@ -342,7 +342,7 @@ func (s *Session) runSlow(call *command.Call, b *besideLoop, row *command.Comman
 		call.Out.Error(s.instance.fail(row, err))
 	}
 	s.instance.countFound(call)
-	s.instance.tracking.send(true)
+	s.instance.tracking.Send(true)
 	s.ChargeAside(-b.words)
 	// Before the reply: the next call may be made as soon as it is there, and its changes are not this one's.
 	s.instance.slowCalls.Delete(s.Id)
@@ -377,13 +377,6 @@ func (s *Session) selectDatabase(n int) {
 	s.About.Mu.Lock()
 	defer s.About.Mu.Unlock()
 	s.About.Database = n
-}
-
-// protocol is the version that the client speaks, for others.
-func protocol(s *client.Client) int {
-	s.About.Mu.Lock()
-	defer s.About.Mu.Unlock()
-	return s.About.Protocol
 }
 
 // speak changes the version of the protocol, 2 or 3, from the next reply on.

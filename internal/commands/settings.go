@@ -135,7 +135,7 @@ func (in *Instance) heed(s *Settings) error {
 		names []string
 	}{
 		{done(func() { in.setLimits(s) }), []string{"client-query-buffer-limit", "proto-max-bulk-len"}},
-		{done(func() { in.setMaxTracked(s.MaxTracked) }), []string{"tracking-table-max-keys"}},
+		{done(func() { in.tracking.SetMaxKeys(s.MaxTracked) }), []string{"tracking-table-max-keys"}},
 		{done(func() { in.setMaxMemory(int64(s.MaxMemory)) }), []string{"maxmemory"}},
 		{done(func() { in.clients.SetMaxMemory(s.ClientShare); in.shareMemory() }), []string{"maxmemory-clients"}},
 		{done(func() { in.clients.SetMaxMemoryUnauthenticated(s.NewcomerShare); in.shareMemory() }), []string{"maxmemory-unauthenticated"}},

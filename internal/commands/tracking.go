@@ -20,14 +20,19 @@ import (
 
 // tracking is the table of all that was read.
 type tracking struct {
-	instance *Instance
-	seed     maphash.Seed
-	parts    [trackingParts]trackingPart
-	maxKeys  atomic.Int64
-	keys     atomic.Int64
-	items    atomic.Int64 // clients, over all keys
-	bytes    atomic.Int64 // of all keys, and what they take beside
-	expired  atomic.Int64 // how many were found expired by who asked for them
+	Store interface {
+		Subscribe(listen store.Listener) (unsubscribe func())
+	}
+	Clients *client.Registry
+	Busy    *atomic.Int32 // goroutines that want the event loops to yield
+
+	seed    maphash.Seed
+	parts   [trackingParts]trackingPart
+	maxKeys atomic.Int64
+	keys    atomic.Int64
+	items   atomic.Int64 // clients, over all keys
+	bytes   atomic.Int64 // of all keys, and what they take beside
+	expired atomic.Int64 // how many were found expired by who asked for them
 
 	who          sync.Mutex // of who is told
 	trackers     map[int64]*client.Tracker
@@ -94,42 +99,47 @@ const (
 	maxWrittenBytes = 16 << 20
 )
 
-func (t *tracking) begin(in *Instance, maxKeys int) {
-	t.instance, t.seed = in, maphash.MakeSeed()
+// Begin makes the table ready, which remembers so many keys, 0 for any number.
+func (t *tracking) Begin(maxKeys int) {
+	t.seed = maphash.MakeSeed()
 	t.maxKeys.Store(int64(maxKeys))
 	t.trackers, t.broadcasts = make(map[int64]*client.Tracker), make(map[string]map[int64]bool)
 }
 
-// track has a session told as a tracker says; nil for not at all.
-func (s *Session) track(wanted *client.Tracker) {
-	before := s.Tracker.Load()
+// Track has a client told as a tracker says; nil for not at all. Its session calls it.
+func (t *tracking) Track(c *client.Client, wanted *client.Tracker) {
+	before := c.Tracker.Load()
 	if before == nil && wanted == nil {
 		return
 	}
-	t := &s.instance.tracking
-	s.Charge(wanted.Bytes() - before.Bytes())
-	t.send(false) // what has changed before is for those who tracked then
+	c.Charge(wanted.Bytes() - before.Bytes())
+	t.Send(false) // what has changed before is for those who tracked then
 	t.who.Lock()
 	defer t.who.Unlock()
-	t.stop(s.Id, before)
+	t.stop(c.Id, before)
 	if wanted != nil {
-		t.start(s.Id, wanted)
+		t.start(c.Id, wanted)
 	}
 	t.tracking.Store(int64(len(t.trackers)))
 	t.prefixes.Store(int64(len(t.broadcasts)))
-	s.Tracker.Store(wanted)
-	s.call.Around, s.call.Caching = nil, s.call.Caching && wanted != nil
-	if wanted != nil {
-		s.call.Around = runTracked
-	}
+	c.Tracker.Store(wanted)
 	t.heed(len(t.trackers) > 0)
+}
+
+// Follow is Track for the client of a call, and has its session's calls noted from now on.
+func (t *tracking) Follow(c *command.Call, wanted *client.Tracker) {
+	t.Track(c.Client, wanted)
+	c.Around, c.Caching = nil, c.Caching && wanted != nil
+	if wanted != nil {
+		c.Around = t.run
+	}
 }
 
 // heed has the store tell of changes while anyone is told.
 func (t *tracking) heed(on bool) {
 	switch {
 	case on && t.unsubscribe == nil:
-		t.unsubscribe = t.instance.changes().Subscribe(t.heard)
+		t.unsubscribe = t.Store.Subscribe(t.heard)
 	case !on && t.unsubscribe != nil:
 		t.unsubscribe()
 		t.unsubscribe = nil
@@ -183,28 +193,28 @@ func (t *tracking) part(key []byte) *trackingPart {
 	return &t.parts[maphash.Bytes(t.seed, key)%trackingParts]
 }
 
-// runTracked has the row answer a client that caches. What it reads is noted before, so that no change goes unnoticed; and again after
+// run has the row answer a client that caches. What it reads is noted before, so that no change goes unnoticed; and again after
 // it, because a key that it found expired has been taken off the table: the client knows that it is not there, and is to hear when it is.
-func runTracked(c *command.Call) error {
-	remember(c)
-	seen := &instanceOf(c).tracking.expired
+func (t *tracking) run(c *command.Call) error {
+	t.remember(c)
+	seen := &t.expired
 	before := seen.Load()
 	err := c.Row.Run(c)
 	if seen.Load() != before && c.Client.Tracker.Load() != nil {
-		remember(c)
+		t.remember(c)
 	}
 	return err
 }
 
 // remember notes which keys a call reads.
-func remember(c *command.Call) {
-	t := c.Client.Tracker.Load()
-	if c.Row.Flags&command.ReadOnly == 0 || t.Broadcast || t.OptIn && !c.Caching || t.OptOut && c.Caching {
+func (t *tracking) remember(c *command.Call) {
+	how := c.Client.Tracker.Load()
+	if c.Row.Flags&command.ReadOnly == 0 || how.Broadcast || how.OptIn && !c.Caching || how.OptOut && c.Caching {
 		return
 	}
 	keys, _ := c.Row.KeysOf(nil, c.Words)
 	for _, key := range keys {
-		instanceOf(c).tracking.add(key, c.View.Signed())
+		t.add(key, c.View.Signed())
 	}
 }
 
@@ -242,10 +252,9 @@ func (t *tracking) full() bool {
 	return most > 0 && t.keys.Load() > most || t.bytes.Load() > maxTrackedBytes
 }
 
-// setMaxTracked bounds the keys that are remembered for clients that cache them, 0 for no number of them. Those that are too many are
+// SetMaxKeys bounds the keys that are remembered for clients that cache them, 0 for no number of them. Those that are too many are
 // forgotten beside the loop.
-func (in *Instance) setMaxTracked(most int) {
-	t := &in.tracking
+func (t *tracking) SetMaxKeys(most int) {
 	if t.maxKeys.Store(int64(most)); t.full() {
 		go t.shrink()
 	}
@@ -255,8 +264,8 @@ func (in *Instance) setMaxTracked(most int) {
 const forgottenAtOnce = 128
 
 func (t *tracking) shrink() {
-	t.instance.slow.about.Add(1)
-	defer t.instance.slow.about.Add(-1)
+	t.Busy.Add(1)
+	defer t.Busy.Add(-1)
 	for i := range t.parts {
 		for t.shrinkPart(&t.parts[i]) {
 		}
@@ -312,7 +321,7 @@ func (t *tracking) count(p *trackingPart, keys, items, bytes int64) {
 	t.bytes.Add(bytes)
 }
 
-// heard is what the store says of a key, with the key locked (of a database that was emptied see flushed). What it does by itself nobody
+// heard is what the store says of a key, with the key locked (of a database that was emptied see Flushed). What it does by itself nobody
 // else will send.
 func (t *tracking) heard(_ int, key []byte, why store.Why, by int64) {
 	told := false
@@ -386,9 +395,9 @@ func (t *tracking) broadcast(key []byte, by int64) {
 	t.waiting.Store(true)
 }
 
-// flushed has everybody told that everything has changed. What was read before need not be remembered then. A command says so once, when
+// Flushed has everybody told that everything has changed. What was read before need not be remembered then. A command says so once, when
 // it is done: the store has a notice for each database, between two of which another session might send what is pending.
-func (t *tracking) flushed(by int64) {
+func (t *tracking) Flushed(by int64) {
 	trackers := int(t.tracking.Load())
 	if trackers == 0 {
 		return
@@ -404,8 +413,8 @@ func (t *tracking) flushed(by int64) {
 // fewTold is how many are told at once; more are told beside the loop.
 const fewTold = 128
 
-// send sends what is pending; what goes to broadcasts waits for the end of the batch, as in Redis.
-func (t *tracking) send(batch bool) {
+// Send sends what is pending; what goes to broadcasts waits for the end of the batch, as in Redis.
+func (t *tracking) Send(batch bool) {
 	if !t.waiting.Load() {
 		return
 	}
@@ -435,8 +444,8 @@ func (t *tracking) sendAside() {
 }
 
 func (t *tracking) sendAll() {
-	t.instance.slow.about.Add(1) // so that the loops yield
-	defer t.instance.slow.about.Add(-1)
+	t.Busy.Add(1) // so that the loops yield
+	defer t.Busy.Add(-1)
 	for {
 		t.mu.Lock()
 		if t.pending.isEmpty() {
@@ -546,7 +555,7 @@ func (t *tracking) tellPrefix(prefix string, keys []string, by map[string]int64)
 	all := &invalidation{keys: keys[from:until], broadcast: true}
 	for told, id := range t.whoWants(prefix) {
 		giveWayAfter(told)
-		s := t.instance.clients.Get(id)
+		s := t.Clients.Get(id)
 		if s == nil {
 			continue
 		}
@@ -572,7 +581,7 @@ type invalidation struct {
 
 // tellOne tells a session, or the one that it redirects to.
 func (t *tracking) tellOne(id int64, what *invalidation) {
-	s := t.instance.clients.Get(id)
+	s := t.Clients.Get(id)
 	if s == nil {
 		return
 	}
@@ -580,9 +589,9 @@ func (t *tracking) tellOne(id int64, what *invalidation) {
 	if tr == nil || what.keys != nil && (tr.Broadcast != what.broadcast || tr.NoLoop && !what.broadcast && what.by == id) {
 		return
 	}
-	to, own := s, protocol(s)
+	to, own := s, s.Speaks()
 	if tr.Redirect != 0 {
-		to = t.instance.clients.Get(tr.Redirect)
+		to = t.Clients.Get(tr.Redirect)
 	}
 	if to == nil {
 		tr.Broken.Store(true)
@@ -656,14 +665,23 @@ func (i *invalidation) write(out *resp.Writer, own int, words ...string) {
 	}
 }
 
-// afterTracked ends a call of a client that caches: what it changed itself it is told after the reply. CACHING is about the next call,
-// or the next transaction.
-func (s *Session) afterTracked() {
-	if row := s.ahead.latest(); s.queue == nil && (row == nil || row.Traits&command.KeepsCaching == 0) {
-		s.call.Caching = false // though it be refused
+// Figures are what INFO shows of the table.
+type Figures struct {
+	Clients, Prefixes int64 // that are told; that are broadcast
+	Keys, Items       int64 // that are remembered; and clients, over all keys
+	Bytes             int64 // of all keys, and what they take beside
+}
+
+// Figures counts what is remembered.
+func (t *tracking) Figures() Figures {
+	return Figures{
+		Clients: t.tracking.Load(), Prefixes: t.prefixes.Load(), Keys: t.keys.Load(), Items: t.items.Load(), Bytes: t.bytes.Load(),
 	}
-	s.instance.tracking.send(false)
-	if !s.parked && s.Mail.Waiting.Load() {
-		s.TakePushes()
-	}
+}
+
+// IsIdle says that nothing waits to be told, and nothing is being told by a goroutine.
+func (t *tracking) IsIdle() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return !t.sending && t.pending.isEmpty()
 }

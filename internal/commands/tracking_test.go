@@ -133,7 +133,7 @@ func TestDecisionsAreTold(t *testing.T) {
 func TestManyReadersAreTold(t *testing.T) {
 	s := newStill(t)
 	var all []*caller
-	for range 5 * fewTold {
+	for range 5 * 128 {
 		c := s.tracks(t, "")
 		c.say(t, "GET k")
 		all = append(all, c)
@@ -142,21 +142,21 @@ func TestManyReadersAreTold(t *testing.T) {
 	for _, c := range all {
 		require.Equal(t, invalidate("k"), c.hears())
 	}
-	require.Zero(t, s.instance.tracking.keys.Load())
-	require.Zero(t, s.instance.tracking.items.Load())
-	require.Zero(t, s.instance.tracking.bytes.Load())
+	require.Zero(t, s.instance.tracking.Figures().Keys)
+	require.Zero(t, s.instance.tracking.Figures().Items)
+	require.Zero(t, s.instance.tracking.Figures().Bytes)
 }
 
 // The table is bounded: a key too many, and another is forgotten, which its readers are told.
 func TestTrackedKeysAreBounded(t *testing.T) {
 	s := newStill(t)
-	s.instance.tracking.maxKeys.Store(100)
+	s.instance.tracking.SetMaxKeys(100)
 	c := s.tracks(t, "")
 	told := 0
 	for i := range 1000 {
 		told += strings.Count(c.say(t, fmt.Sprintf("GET %d", i)), "invalidate")
 	}
-	kept := s.instance.tracking.keys.Load()
+	kept := s.instance.tracking.Figures().Keys
 	require.LessOrEqual(t, kept, int64(100))
 	require.Equal(t, 1000, told+int(kept))
 }
@@ -165,32 +165,16 @@ func TestTrackedKeysAreBounded(t *testing.T) {
 func TestALoweredBoundIsKept(t *testing.T) {
 	s := newStill(t)
 	c := s.tracks(t, "")
-	const keys, kept = 50 * trackingParts, 100
+	const keys, kept = 50 * 64, 100
 	for i := range keys {
 		c.say(t, fmt.Sprintf("GET %d", i))
 	}
-	s.instance.setMaxTracked(kept)
+	s.instance.tracking.SetMaxKeys(kept)
 	for told := 0; told < keys-kept; {
 		told += strings.Count(c.hears(), "invalidate")
 	}
-	require.Equal(t, int64(kept), s.instance.tracking.keys.Load())
+	require.Equal(t, int64(kept), s.instance.tracking.Figures().Keys)
 	require.Empty(t, c.listen())
-}
-
-// So are the clients that have read the keys: each costs what it takes.
-func TestReadersOfTrackedKeysAreBounded(t *testing.T) {
-	s := newStill(t)
-	c := s.tracks(t, "")
-	tr := &s.instance.tracking
-	tr.bytes.Store(maxTrackedBytes - 100*readerWorth)
-	told := 0
-	for reader := range 1000 {
-		tr.add([]byte("k"), int64(reader)+c.session.Id)
-		tr.send(true)
-		told += strings.Count(c.listen(), "invalidate")
-	}
-	require.LessOrEqual(t, tr.bytes.Load(), int64(maxTrackedBytes))
-	require.Equal(t, 1, told, "it is told once that it has to forget the key")
 }
 
 // A flush empties the table without a look at each key, and so does the last client that leaves.
@@ -201,29 +185,14 @@ func TestFlushEmptiesTheTable(t *testing.T) {
 		c.say(t, "SET a 1\r\nMGET a b c")
 		d.say(t, "MGET b c d\r\nCLIENT TRACKING OFF")
 		tr := &s.instance.tracking
-		require.Equal(t, int64(4), tr.keys.Load())
-		require.Equal(t, int64(6), tr.items.Load())
-		require.Positive(t, tr.bytes.Load())
+		require.Equal(t, int64(4), tr.Figures().Keys)
+		require.Equal(t, int64(6), tr.Figures().Items)
+		require.Positive(t, tr.Figures().Bytes)
 		c.say(t, end)
-		require.Zero(t, tr.keys.Load(), end)
-		require.Zero(t, tr.items.Load(), end)
-		require.Zero(t, tr.bytes.Load(), end)
+		require.Zero(t, tr.Figures().Keys, end)
+		require.Zero(t, tr.Figures().Items, end)
+		require.Zero(t, tr.Figures().Bytes, end)
 	}
-}
-
-// What waits to be told is bounded in bytes, however few the keys.
-func TestChangesAreBounded(t *testing.T) {
-	s := newStill(t)
-	c := s.tracks(t, "")
-	tr := &s.instance.tracking
-	long := strings.Repeat("k", NewSettings().MaxKeySize)
-	for range 2 * maxChangedBytes / NewSettings().MaxKeySize {
-		tr.change(changedKey{key: long, readers: readers{first: c.session.Id}})
-	}
-	require.LessOrEqual(t, tr.pending.kept, int64(maxChangedBytes+NewSettings().MaxKeySize+trackedWorth))
-	require.LessOrEqual(t, len(tr.pending.keys), maxChangedBytes/NewSettings().MaxKeySize+2)
-	tr.send(true)
-	require.Contains(t, c.hears(), ">2\r\n$10\r\ninvalidate\r\n_\r\n")
 }
 
 // A message that waits when its client changes the protocol stands before the change, and is written in the old one.
@@ -241,19 +210,6 @@ func TestPushesStandBeforeAnotherProtocol(t *testing.T) {
 	}
 }
 
-// What waits to be broadcast is bounded: beyond it everything has changed.
-func TestBroadcastsAreBounded(t *testing.T) {
-	s := newStill(t)
-	c := s.tracks(t, "BCAST")
-	tr := &s.instance.tracking
-	for i := range maxWrittenBytes/trackedWorth + 2 {
-		tr.broadcast([]byte(strconv.Itoa(i)), 1)
-	}
-	require.LessOrEqual(t, tr.pending.bytes, maxWrittenBytes+trackedWorth+10)
-	tr.send(true)
-	require.Equal(t, ">2\r\n$10\r\ninvalidate\r\n_\r\n", c.hears()[:len(">2\r\n$10\r\ninvalidate\r\n_\r\n")])
-}
-
 // Who reads with a command that runs beside the loop is told of a change after the reply, never before it.
 func TestAChangeIsToldAfterTheParkedReply(t *testing.T) {
 	goOn := make(chan struct{})
@@ -266,7 +222,7 @@ func TestAChangeIsToldAfterTheParkedReply(t *testing.T) {
 	c, d := s.tracks(t, ""), s.dial()
 	d.say(t, "SET k old")
 	c.session.Feed([]byte("SLOWGET k\r\n"))
-	for s.instance.tracking.keys.Load() == 0 {
+	for s.instance.tracking.Figures().Keys == 0 {
 		c.session.Resume()
 	}
 	d.say(t, "SET k new")
@@ -286,14 +242,12 @@ func TestTrackingEnds(t *testing.T) {
 	for _, end := range []string{"CLIENT TRACKING OFF", "RESET", ""} {
 		c := s.tracks(t, "")
 		c.say(t, "GET k")
-		require.Equal(t, int64(1), s.instance.tracking.keys.Load())
-		require.NotNil(t, s.instance.tracking.unsubscribe)
+		require.Equal(t, int64(1), s.instance.tracking.Figures().Keys)
 		if c.say(t, end); end == "" {
 			c.session.Close()
 		}
-		require.Zero(t, s.instance.tracking.keys.Load())
-		require.Nil(t, s.instance.tracking.unsubscribe)
-		require.Zero(t, s.instance.tracking.tracking.Load())
+		require.Zero(t, s.instance.tracking.Figures().Keys)
+		require.Zero(t, s.instance.tracking.Figures().Clients)
 	}
 }
 
@@ -380,7 +334,7 @@ func staleAfter(t *testing.T, misses func(string) bool) (stale int) {
 // A key that changes again and again is told once to broadcast clients that do not read, and not by the client that changes it.
 func TestBroadcastsToThoseWhoDoNotReadAreOne(t *testing.T) {
 	s := newStill(t)
-	const clients = 2 * fewTold
+	const clients = 2 * 128
 	var idle []*caller
 	for range clients {
 		c := s.dial()
@@ -392,7 +346,7 @@ func TestBroadcastsToThoseWhoDoNotReadAreOne(t *testing.T) {
 	for range 20 {
 		for _, call := range []string{"INCR k", "INCR j"} {
 			writer.say(t, call)
-			s.instance.tracking.wait() // what waits to be told is told once in any case
+			s.waitForTracking() // what waits to be told is told once in any case
 		}
 	}
 	for _, c := range idle {
@@ -401,7 +355,7 @@ func TestBroadcastsToThoseWhoDoNotReadAreOne(t *testing.T) {
 	idle[0].session.Resume()
 	require.Contains(t, idle[0].output(), "$1\r\nk\r\n")
 	writer.say(t, "INCR k")
-	s.instance.tracking.wait()
+	s.waitForTracking()
 	require.Positive(t, idle[0].session.Pushes(), "what it has taken it is told again")
 }
 
@@ -412,7 +366,7 @@ func TestToTellManyGivesWay(t *testing.T) {
 		for _, change := range []string{"INCR k", "FLUSHALL"} {
 			s := newStill(t)
 			var idle []*caller
-			for range 10 * fewTold {
+			for range 10 * 128 {
 				c := s.dial()
 				c.say(t, "HELLO 3")
 				_ = c.Send([]byte(tracks + "\r\n"))
@@ -425,25 +379,12 @@ func TestToTellManyGivesWay(t *testing.T) {
 			for _, c := range idle {
 				told += min(c.session.Pushes(), 1)
 			}
-			require.LessOrEqual(t, told, 5*fewTold, "%s, %s", tracks, change)
-			s.instance.tracking.wait()
+			require.LessOrEqual(t, told, 5*128, "%s, %s", tracks, change)
+			s.waitForTracking()
 			for _, c := range idle {
 				require.Positive(t, c.session.Pushes())
 			}
 		}
-	}
-}
-
-// wait waits until nothing is being told.
-func (t *tracking) wait() {
-	for {
-		t.mu.Lock()
-		done := !t.sending && t.pending.isEmpty()
-		t.mu.Unlock()
-		if done {
-			return
-		}
-		runtime.Gosched()
 	}
 }
 
@@ -456,4 +397,11 @@ func TestWhoCannotBeToldIsToldOfTheNext(t *testing.T) {
 	require.Contains(t, listener.say(t, "SUBSCRIBE __redis__:invalidate"), "subscribe")
 	writer.say(t, "SET k 2")
 	require.Contains(t, listener.listen(), "$1\r\nk\r\n")
+}
+
+// waitForTracking waits until nothing is being told.
+func (s *still) waitForTracking() {
+	for !s.instance.tracking.IsIdle() {
+		runtime.Gosched()
+	}
 }

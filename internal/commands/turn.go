@@ -174,3 +174,15 @@ func isHTTP(name []byte) bool {
 func errListening(row *command.Command) error {
 	return command.Refusal(fmt.Sprintf("ERR Can't execute '%s': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context", row.Name))
 }
+
+// afterTracked ends a call of a client that caches: what it changed itself it is told after the reply. CACHING is about the next call,
+// or the next transaction.
+func (s *Session) afterTracked() {
+	if row := s.ahead.latest(); s.queue == nil && (row == nil || row.Traits&command.KeepsCaching == 0) {
+		s.call.Caching = false // though it be refused
+	}
+	s.instance.tracking.Send(false)
+	if !s.parked && s.Mail.Waiting.Load() {
+		s.TakePushes()
+	}
+}

@@ -1,0 +1,67 @@
+package commands
+
+import (
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/client"
+	"cellserver/internal/store"
+)
+
+// quietStore is a store that tells nobody anything.
+type quietStore struct{}
+
+func (quietStore) Subscribe(store.Listener) func() { return func() {} }
+
+// newTable is a table with one client that tracks.
+func newTable(how *client.Tracker) (*tracking, *client.Client) {
+	clients := &client.Registry{ByID: make(map[int64]*client.Client), Left: make(chan struct{}, 1)}
+	c := &client.Client{Among: clients, Peer: client.Peer{Wake: func() {}, Cut: func() {}}}
+	c.About.Protocol, c.Mail.Protocol = 3, 3
+	clients.Add(c)
+	t := &tracking{Store: quietStore{}, Clients: clients, Busy: new(atomic.Int32)}
+	t.Begin(0)
+	t.Track(c, how)
+	return t, c
+}
+
+// The clients that have read a key count: each costs what it takes.
+func TestReadersOfTrackedKeysAreBounded(t *testing.T) {
+	tr, c := newTable(&client.Tracker{})
+	tr.bytes.Store(maxTrackedBytes - 100*readerWorth)
+	told := 0
+	for reader := range 1000 {
+		before := c.Pushes()
+		tr.add([]byte("k"), c.Id+int64(reader))
+		tr.Send(true)
+		told += min(c.Pushes()-before, 1)
+	}
+	require.LessOrEqual(t, tr.bytes.Load(), int64(maxTrackedBytes))
+	require.Equal(t, 1, told, "it is told once that it has to forget the key")
+}
+
+// What waits to be told is bounded in bytes, however few the keys.
+func TestChangesAreBounded(t *testing.T) {
+	const longest = 64 << 10
+	tr, c := newTable(&client.Tracker{})
+	long := strings.Repeat("k", longest)
+	for range 2 * maxChangedBytes / longest {
+		tr.change(changedKey{key: long, readers: readers{first: c.Id}})
+	}
+	require.LessOrEqual(t, tr.pending.kept, int64(maxChangedBytes+longest+trackedWorth))
+	require.LessOrEqual(t, len(tr.pending.keys), maxChangedBytes/longest+2)
+}
+
+// What waits to be broadcast is bounded: beyond it everything has changed.
+func TestBroadcastsAreBounded(t *testing.T) {
+	tr, _ := newTable(&client.Tracker{Broadcast: true, Prefixes: []string{""}})
+	for i := range maxWrittenBytes/trackedWorth + 2 {
+		tr.broadcast([]byte(strconv.Itoa(i)), 1)
+	}
+	require.LessOrEqual(t, tr.pending.bytes, maxWrittenBytes+trackedWorth+10)
+	require.True(t, tr.pending.keys[0].all)
+}
