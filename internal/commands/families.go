@@ -10,16 +10,17 @@ import (
 	"cellserver/internal/commands/keyspace"
 	"cellserver/internal/commands/limiter"
 	"cellserver/internal/commands/pubsub"
+	"cellserver/internal/commands/tracking"
 	"cellserver/internal/commands/value"
 )
 
 // All lists every command, in reading order.
 func All() []*command.Command {
-	return families(new(limiter.Family), new(keyspace.Family), new(access.Accounts), new(pubsub.Channels), new(tracking))
+	return families(new(limiter.Family), new(keyspace.Family), new(access.Accounts), new(pubsub.Channels), new(tracking.Table))
 }
 
 // families lists the commands of all families.
-func families(limiters *limiter.Family, keyspace *keyspace.Family, users *access.Accounts, channels *pubsub.Channels, tracked *tracking) []*command.Command {
+func families(limiters *limiter.Family, keyspace *keyspace.Family, users *access.Accounts, channels *pubsub.Channels, tracked *tracking.Table) []*command.Command {
 	return slices.Concat(
 		limiters.Commands(),
 		value.Commands(),

@@ -14,6 +14,7 @@ import (
 	"cellserver/internal/commands/access"
 	"cellserver/internal/commands/limiter"
 	"cellserver/internal/commands/pubsub"
+	"cellserver/internal/commands/tracking"
 	"cellserver/internal/meter"
 	"cellserver/internal/option"
 	"cellserver/internal/stats"
@@ -73,7 +74,7 @@ type Instance struct {
 	rates    stats.Rates
 	traffic  stats.Traffics
 
-	tracking tracking
+	tracking tracking.Table
 	notifier notifier
 	channels pubsub.Channels
 

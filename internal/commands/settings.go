@@ -8,6 +8,7 @@ import (
 	"cellserver/internal/client"
 	"cellserver/internal/command"
 	"cellserver/internal/commands/access"
+	"cellserver/internal/commands/tracking"
 	"cellserver/internal/option"
 	"cellserver/internal/resp"
 	"cellserver/internal/stats"
@@ -47,7 +48,7 @@ func NewSettings() *Settings {
 	words := resp.DefaultLimits()
 	s := &Settings{
 		MaxBulk: words.Bulk, MaxQuery: words.Query, MaxKeySize: 65536,
-		MaxLogLimit: 100_000, MaxHolders: 10_000, MaxTracked: DefaultMaxTracked,
+		MaxLogLimit: 100_000, MaxHolders: 10_000, MaxTracked: tracking.DefaultMaxTracked,
 		SlowerThan: 10_000, SlowCalls: 128, Tracking: "yes",
 		ClientShare: client.Share{Percent: client.ClientPercent}, NewcomerShare: client.Share{Auto: true},
 		OOMDecision: "error", Channels: "resetchannels", ACLLog: 128, Debug: "no", Protected: "no",

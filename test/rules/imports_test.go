@@ -50,7 +50,8 @@ var mayImport = map[string][]string{
 	},
 
 	// A family knows the language of commands and the store, and no other family.
-	"internal/commands/pubsub": {"internal/client", "internal/command", "internal/resp"},
+	"internal/commands/tracking": {"internal/client", "internal/command", "internal/resp", "internal/store"},
+	"internal/commands/pubsub":   {"internal/client", "internal/command", "internal/resp"},
 	"internal/commands/limiter": {
 		"internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/store", "internal/resp", "internal/command",
 		"internal/topk",
@@ -84,7 +85,7 @@ var layers = [][]string{
 	{"internal/gcra", "internal/window", "internal/lease"},
 	{"internal/store", "internal/client"},
 	{"internal/store/memory", "internal/command"},
-	{"internal/commands/access", "internal/commands/pubsub", "internal/commands/limiter", "internal/commands/value", "internal/commands/keyspace"},
+	{"internal/commands/access", "internal/commands/pubsub", "internal/commands/tracking", "internal/commands/limiter", "internal/commands/value", "internal/commands/keyspace"},
 	{"internal/commands"},
 	{"internal/server"},
 	{"cmd/cellserver"},

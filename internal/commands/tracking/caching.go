@@ -1,4 +1,4 @@
-package commands
+package tracking
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 )
 
 // Commands lists the subcommands of CLIENT that the family is.
-func (t *tracking) Commands() []*command.Command {
+func (t *Table) Commands() []*command.Command {
 	return []*command.Command{t.rowTrack(), t.rowCaching(), t.rowInfo(), t.rowGetRedir()}
 }
 
@@ -20,7 +20,7 @@ const aboutTracking = command.NoScript | command.Loading | command.Stale
 
 // CLIENT TRACKING and its like: which keys a client caches, and how it is told that they have changed.
 
-func (t *tracking) rowTrack() *command.Command {
+func (t *Table) rowTrack() *command.Command {
 	return &command.Command{
 		Name: "client|tracking", Group: "connection", Since: "6.0.0", Complexity: "O(N) in the number of prefixes", Flags: aboutTracking,
 		Traits:  command.Needs(store.Announces),
@@ -50,7 +50,7 @@ func (t *tracking) rowTrack() *command.Command {
 	}
 }
 
-func (t *tracking) options(c *command.Call, words [][]byte) (*client.Tracker, error) {
+func (t *Table) options(c *command.Call, words [][]byte) (*client.Tracker, error) {
 	wanted := new(client.Tracker)
 	for ; len(words) > 0; words = words[1:] {
 		switch word := words[0]; {
@@ -80,7 +80,7 @@ func (t *tracking) options(c *command.Call, words [][]byte) (*client.Tracker, er
 	return wanted, nil
 }
 
-func (t *tracking) redirect(wanted *client.Tracker, word []byte) error {
+func (t *Table) redirect(wanted *client.Tracker, word []byte) error {
 	id, ok := resp.ParseInt(word)
 	switch {
 	case wanted.Redirect != 0:
@@ -147,7 +147,7 @@ func joinPrefixes(t *client.Tracker, before *client.Tracker) error {
 
 func overlap(a, b string) bool { return strings.HasPrefix(a, b) || strings.HasPrefix(b, a) }
 
-func (t *tracking) rowCaching() *command.Command {
+func (t *Table) rowCaching() *command.Command {
 	return &command.Command{
 		Name: "client|caching", Group: "connection", Since: "6.0.0", Complexity: "O(1)", Flags: aboutTracking,
 		Summary: "Says whether the client caches what the next call, or transaction, reads.",
@@ -171,7 +171,7 @@ func (t *tracking) rowCaching() *command.Command {
 	}
 }
 
-func (t *tracking) rowInfo() *command.Command {
+func (t *Table) rowInfo() *command.Command {
 	return &command.Command{
 		Name: "client|trackinginfo", Group: "connection", Since: "6.2.0", Complexity: "O(1)", Flags: aboutTracking,
 		Summary: "Describes what the client is told.", Reply: "A map: flags, redirect, prefixes.",
@@ -220,7 +220,7 @@ func flagWords(t *client.Tracker, caching bool) (words []string) {
 	return words
 }
 
-func (t *tracking) rowGetRedir() *command.Command {
+func (t *Table) rowGetRedir() *command.Command {
 	return &command.Command{
 		Name: "client|getredir", Group: "connection", Since: "6.0.0", Complexity: "O(1)", Flags: aboutTracking,
 		Summary: "Says who is told in the client's place.", Reply: "The other client's id; 0 for itself, -1 if nobody is told.",

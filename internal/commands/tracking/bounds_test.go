@@ -1,4 +1,4 @@
-package commands
+package tracking
 
 import (
 	"strconv"
@@ -18,12 +18,12 @@ type quietStore struct{}
 func (quietStore) Subscribe(store.Listener) func() { return func() {} }
 
 // newTable is a table with one client that tracks.
-func newTable(how *client.Tracker) (*tracking, *client.Client) {
+func newTable(how *client.Tracker) (*Table, *client.Client) {
 	clients := &client.Registry{ByID: make(map[int64]*client.Client), Left: make(chan struct{}, 1)}
 	c := &client.Client{Among: clients, Peer: client.Peer{Wake: func() {}, Cut: func() {}}}
 	c.About.Protocol, c.Mail.Protocol = 3, 3
 	clients.Add(c)
-	t := &tracking{Store: quietStore{}, Clients: clients, Busy: new(atomic.Int32)}
+	t := &Table{Store: quietStore{}, Clients: clients, Busy: new(atomic.Int32)}
 	t.Begin(0)
 	t.Track(c, how)
 	return t, c
