@@ -36,7 +36,7 @@ var (
 		"internal/commands Session":  39,
 		"internal/resp Reader":       28,
 	}
-	largeShares = ceilings{"internal/commands": 23}
+	largeShares = ceilings{}
 )
 
 // judge says of sizes which are too large.
