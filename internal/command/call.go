@@ -223,10 +223,24 @@ const (
 	NewEvent     = "new"
 )
 
+// Counts are what a call has counted so far of what it reads and moves. A function that is given to the store, which may run
+// it again, begins by counting from there.
+type Counts struct {
+	hits, misses int64
+	moved        int
+}
+
+// Counts is what the call has counted.
+func (c *Call) Counts() Counts { return Counts{c.Hits, c.Misses, c.Moved} }
+
+// CountFrom forgets what was counted since.
+func (c *Call) CountFrom(then Counts) { c.Hits, c.Misses, c.Moved = then.hits, then.misses, then.moved }
+
 // ChangeIf answers 1 if there was something to change, and 0 if not.
 func (c *Call) ChangeIf(key []byte, edit func(e store.Entry) (store.Change, error)) error {
-	done := false
+	done, counted := false, c.Counts()
 	err := c.View.Edit(c.Context, key, func(e store.Entry, _ []byte) (store.Change, error) {
+		c.CountFrom(counted)
 		change, err := edit(e)
 		done = change.What != store.Leave
 		c.Moved += len(change.Value.Bytes)

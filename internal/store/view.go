@@ -91,7 +91,8 @@ type Values interface {
 	// Add adds to an integer, 0 if there is none, and returns the sum. The key keeps its expiry.
 	Add(ctx context.Context, key []byte, n int64) (int64, error)
 	// Edit shows edit what stands at a key, and of a value its bytes, borrowed until edit returns; and then does as it
-	// says. It is one atomic step: edit must be quick, and must not call the store.
+	// says. It is one atomic step: edit must be quick, and must not call the store. It may be run several times, of which
+	// the last counts: what it says other than by its results, it says each time, and begins by taking back what it said.
 	Edit(ctx context.Context, key []byte, edit func(e Entry, value []byte) (Change, error)) error
 }
 

@@ -126,8 +126,9 @@ func conditionNamed(word []byte) int {
 }
 
 func deleteIf(c *command.Call, key []byte, when valueCondition) error {
-	done := false
+	done, counted := false, c.Counts()
 	err := c.View.Edit(c.Context, key, func(e store.Entry, was []byte) (change store.Change, err error) {
+		c.CountFrom(counted)
 		if done = e.Kind != store.None; when.kind != 0 {
 			if was, err = asString(c, e, was); err != nil {
 				return change, errNoString

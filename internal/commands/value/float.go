@@ -207,16 +207,19 @@ func editFloat(c *command.Call, key []byte, step floatStep) error {
 	var seen, text []byte
 	var before store.Entry
 	var failed error
+	fresh := false // text was counted from what was seen, and nothing was counted since
 	for tries := 0; ; tries++ {
 		later := false
 		err := editValue(c, key, func(e store.Entry, was []byte) (store.Change, error) {
+			later = false
 			switch long := (step.long || len(was) > shortFloat) && len(was) < longestFloat; {
-			case tries > 0 && e.Kind == before.Kind && bytes.Equal(was, seen):
+			case fresh && e.Kind == before.Kind && bytes.Equal(was, seen):
 			case long && tries < patience && !c.InTransaction:
 				before, seen, later = e, bytes.Clone(was), true
 				return store.Change{}, nil
 			default:
 				text, failed = step.count(e, was)
+				fresh = false
 			}
 			c.Moved += floatWork * (len(was) + len(text))
 			if failed != nil || text == nil {
@@ -228,6 +231,7 @@ func editFloat(c *command.Call, key []byte, step floatStep) error {
 			return err
 		}
 		text, failed = step.count(before, seen)
+		fresh = true
 	}
 }
 

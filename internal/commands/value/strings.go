@@ -37,7 +37,10 @@ var get = command.Command{
 // writeValue writes a value, or that there is none, from where it stands, with the key locked: for large ones, and for keys that are
 // locked anyway.
 func writeValue(c *command.Call, key []byte) error {
+	mark, counted := c.Out.Mark(), c.Counts()
 	return c.View.Edit(c.Context, key, func(e store.Entry, value []byte) (store.Change, error) {
+		c.Out.Rewind(mark)
+		c.CountFrom(counted)
 		value, err := asString(c, e, value)
 		if err == nil {
 			c.Moved += len(value)
@@ -149,9 +152,9 @@ func (how setting) allows(c *command.Call, e store.Entry, was []byte) (before []
 }
 
 func setIf(c *command.Call, key, value []byte, expires int64, how setting) error {
-	done := false
-	var before []byte
+	done, before, counted := false, []byte(nil), c.Counts()
 	err := c.View.Edit(c.Context, key, func(e store.Entry, was []byte) (change store.Change, err error) {
+		c.CountFrom(counted)
 		if before, done, err = how.allows(c, e, was); err != nil || !done {
 			return change, err
 		}
@@ -242,8 +245,10 @@ var getDel = command.Command{
 
 // getAnd answers what a key reads as, and does something to it if it is there.
 func getAnd(c *command.Call, key []byte, then func(e store.Entry) (store.Change, error)) error {
-	var before []byte
+	before, counted := []byte(nil), c.Counts()
 	err := c.View.Edit(c.Context, key, func(e store.Entry, was []byte) (change store.Change, err error) {
+		before = nil
+		c.CountFrom(counted)
 		if was, err = asString(c, e, was); err != nil || e.Kind == store.None {
 			return change, err
 		}

@@ -87,7 +87,9 @@ func text(c *command.Call, e store.Entry, value []byte) ([]byte, error) {
 
 // editValue is Edit for commands that only work on values.
 func editValue(c *command.Call, key []byte, edit func(e store.Entry, value []byte) (store.Change, error)) error {
+	counted := c.Counts()
 	return c.View.Edit(c.Context, key, func(e store.Entry, value []byte) (store.Change, error) {
+		c.CountFrom(counted)
 		if e.Kind != store.None && !e.Kind.IsValue() {
 			return store.Change{}, command.ErrWrongType
 		}
