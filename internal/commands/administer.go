@@ -15,7 +15,7 @@ import (
 
 var role = command.Command{
 	Name: "role", Group: "server", Category: "admin", Since: "2.8.12", Complexity: "O(1)", Flags: command.NoScript | command.Loading | command.Stale | command.Fast | command.Dangerous, Cost: command.Constant,
-	Summary: "Says that this server is nobody's replica, and has none.", Reply: "Three elements: master, 0, no replicas.",
+	Summary: "Returns the role in replication, of which there is none: always master, without replicas.", Reply: "Three elements: master, 0, no replicas.",
 	Run: func(c *command.Call) error {
 		c.Out.Array(3)
 		c.Out.BulkString("master")
@@ -38,19 +38,19 @@ const errNotDurable command.Refusal = "ERR nothing can be saved: this server kee
 
 var save = command.Command{
 	Name: "save", Group: "server", Category: "none", Since: "1.0.0", Complexity: "O(1)", Flags: command.Admin | command.Dangerous | command.NoScript | command.NoMulti,
-	Summary: "Refused: this server keeps its keys in memory alone.", Reply: "An error.",
+	Summary: "Refused: this server keeps its keys in memory only.", Reply: "An error.",
 	Run: func(*command.Call) error { return errNotDurable },
 }
 
 var bgSave = command.Command{
 	Name: "bgsave", Group: "server", Category: "none", Since: "1.0.0", Complexity: "O(1)", Flags: command.Admin | command.Dangerous | command.NoScript,
-	Summary: "Refused: this server keeps its keys in memory alone.", Args: []command.Arg{command.Flag("SCHEDULE")}, Reply: "An error.",
+	Summary: "Refused: this server keeps its keys in memory only.", Args: []command.Arg{command.Flag("SCHEDULE")}, Reply: "An error.",
 	Run: func(*command.Call) error { return errNotDurable },
 }
 
 var lolwut = command.Command{
 	Name: "lolwut", Group: "server", Category: "none", Since: "5.0.0", Complexity: "O(1)", Flags: command.ReadOnly | command.Fast, Cost: command.Constant,
-	Summary: "Shows the version, and no art.", Args: []command.Arg{command.Word("[VERSION version ...]").Optional().Many()}, Reply: "A line of text.",
+	Summary: "Shows the version, without art.", Args: []command.Arg{command.Word("[VERSION version ...]").Optional().Many()}, Reply: "A line of text.",
 	Run: func(c *command.Call) error {
 		if words := c.Many(); len(words) > 1 && command.FoldEqual(words[0], "VERSION") {
 			if _, ok := resp.ParseInt(words[1]); !ok {
@@ -118,7 +118,7 @@ var moduleList = command.Command{
 var shutdown = command.Command{
 	Name: "shutdown", Group: "server", Category: "none", Since: "1.0.0", Complexity: "O(1)",
 	Flags:   command.Admin | command.Dangerous | command.NoScript | command.Loading | command.Stale | command.NoMulti | command.AllowBusy,
-	Summary: "Stops the server, as SIGTERM does: clients get their replies first.",
+	Summary: "Stops the server, as SIGTERM does: clients are drained first.",
 	Args:    []command.Arg{command.OneOf("save", "NOSAVE", "SAVE"), command.Flag("NOW").Again(), command.Flag("FORCE").Again(), command.Flag("ABORT").Again()},
 	Reply:   "None: the connection ends.",
 	Run: func(c *command.Call) error {

@@ -28,7 +28,7 @@ const aboutClients = command.NoScript | command.Loading | command.Stale
 
 var clientID = command.Command{
 	Name: "client|id", Group: "connection", Since: "5.0.0", Complexity: "O(1)", Flags: aboutClients,
-	Summary: "Returns the connection's number.", Reply: "A number that no other connection of this run has had.",
+	Summary: "Returns the connection's number.", Reply: "A number, unique until the server restarts.",
 	Run: func(c *command.Call) error {
 		c.Out.Int(sessionOf(c).Id)
 		return nil
@@ -96,7 +96,7 @@ func (s *Session) setName(name []byte) {
 
 var clientSetInfo = command.Command{
 	Name: "client|setinfo", Group: "connection", Since: "7.2.0", Complexity: "O(1)", Flags: aboutClients,
-	Summary: "Says which library the client uses: LIB-NAME or LIB-VER.",
+	Summary: "Names the client's library: LIB-NAME or LIB-VER.",
 	Args:    []command.Arg{command.Word("attribute"), command.Word("value")}, Reply: "OK.",
 	Run: func(c *command.Call) error {
 		attribute, value := c.Word(), c.Word()
@@ -138,7 +138,7 @@ var clientList = command.Command{
 	Flags: command.Admin | command.Dangerous | aboutClients, Cost: command.Unbounded, Tips: command.Varying, // Slow, because there may be ten thousand
 	Summary: "Describes the connections.",
 	Args:    []command.Arg{command.Word("[TYPE NORMAL|MASTER|REPLICA|PUBSUB] [ID client-id ...]").Optional().Many()},
-	Reply:   "A line a connection: fields as name=value, with spaces between.",
+	Reply:   "One line per connection: fields as name=value, separated by spaces.",
 	Run: func(c *command.Call) error {
 		wanted, err := clientFilter(c.Many())
 		if err != nil {
@@ -206,13 +206,13 @@ func clientsOfType(name []byte) (func(*client.Client) bool, error) {
 // clientKind is the session's type, as CLIENT LIST TYPE names it.
 var clientNoEvict = command.Command{
 	Name: "client|no-evict", Group: "connection", Since: "7.0.0", Complexity: "O(1)", Flags: command.Admin | command.Dangerous | aboutClients,
-	Summary: "Says that the client is not to be evicted, however much it holds: see maxmemory-clients.", Args: []command.Arg{command.Word("ON | OFF")}, Reply: "OK.",
+	Summary: "Exempts the client from eviction, however much memory it holds: see maxmemory-clients.", Args: []command.Arg{command.Word("ON | OFF")}, Reply: "OK.",
 	Run: func(c *command.Call) error { return turn(c, &c.Client.About.NoEvict) },
 }
 
 var clientNoTouch = command.Command{
 	Name: "client|no-touch", Group: "connection", Since: "7.2.0", Complexity: "O(1)", Flags: aboutClients,
-	Summary: "Would have the client's calls be no uses of a key, as OBJECT IDLETIME shows them. They are.", Args: []command.Arg{command.Word("ON | OFF")}, Reply: "OK.",
+	Summary: "Accepted for compatibility; has no effect: calls still count as uses of a key (OBJECT IDLETIME).", Args: []command.Arg{command.Word("ON | OFF")}, Reply: "OK.",
 	Run: func(c *command.Call) error { return turn(c, &c.Client.About.NoTouch) },
 }
 

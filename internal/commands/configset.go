@@ -15,7 +15,7 @@ var configSet = command.Command{
 	Name: "config|set", Group: "server", Category: "none", Since: "2.0.0", Complexity: "O(N) in the number of settings", Min: 4,
 	Flags:   command.Admin | command.Dangerous | command.NoScript | command.Loading | command.Stale,
 	Tips:    []string{allNodes, "response_policy:all_succeeded"},
-	Summary: "Changes settings while the server runs: all that are named, or none.",
+	Summary: "Changes settings while the server runs: all of them, or none.",
 	Args:    []command.Arg{command.Word("parameter value [parameter value ...]").Many()}, Reply: "OK.",
 	Secrets: func(words [][]byte, hide func(int)) {
 		for i := 3; i < len(words); i += 2 {
@@ -65,7 +65,7 @@ func errConfig(err error) error {
 var configResetStat = command.Command{
 	Name: "config|resetstat", Group: "server", Category: "none", Since: "2.0.0", Complexity: "O(N) in the number of commands",
 	Flags: command.Admin | command.Dangerous | command.NoScript | command.Loading | command.Stale, Traits: command.AnyKey,
-	Summary: "Has INFO count from 0 again.", Reply: "OK.",
+	Summary: "Resets the counters of INFO.", Reply: "OK.",
 	Run: func(c *command.Call) error {
 		foldOwn(c)
 		instanceOf(c).resetStats(c.View)

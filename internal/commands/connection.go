@@ -4,7 +4,7 @@ import "cellserver/internal/command"
 
 var ping = command.Command{
 	Name: "ping", Group: "connection", Since: "1.0.0", Complexity: "O(1)", Flags: command.Fast, Cost: command.Constant, Traits: command.WhileSubscribed | command.Sessionless,
-	Summary: "Says that the server is there.", Tips: []string{command.AllShards, "response_policy:all_succeeded"},
+	Summary: "Tests the connection.", Tips: []string{command.AllShards, "response_policy:all_succeeded"},
 	Args: []command.Arg{command.Word("message").Optional()}, Reply: "PONG, or the message.",
 	Run: func(c *command.Call) error {
 		if c.Session != nil && c.Client.Mail.Subscribed && c.Out.Protocol() == 2 { // where a client expects messages
@@ -55,7 +55,7 @@ func introduce(c *command.Call) {
 
 var selectDB = command.Command{
 	Name: "select", Group: "connection", Since: "1.0.0", Complexity: "O(1)", Flags: command.Loading | command.Stale | command.Fast, Cost: command.Constant, Traits: command.Sessionless | command.SelectsDatabase,
-	Summary: "Chooses the database that the commands after it are about.",
+	Summary: "Selects the database for the following commands.",
 	Args:    []command.Arg{command.Int("index").By(command.ParseIndex)}, Reply: "OK.",
 	Run: func(c *command.Call) error {
 		n := c.Int()
@@ -74,7 +74,7 @@ var selectDB = command.Command{
 
 var reset = command.Command{
 	Name: "reset", Group: "connection", Since: "6.2.0", Complexity: "O(1)", Flags: handshake, Cost: command.Constant, Traits: command.Unqueued | command.WhileSubscribed | command.AllowedFull | command.DropsRights,
-	Summary: "Makes the connection what it was at first: database 0, RESP2, no name, no transaction, no subscriptions, no tracking, and logged out.", Reply: "RESET.",
+	Summary: "Resets the connection: database 0, RESP2, no name, no transaction, no subscriptions, no tracking, logged out.", Reply: "RESET.",
 	Run: func(c *command.Call) error {
 		sessionOf(c).leaveTransaction()
 		instanceOf(c).channels.Leave(c.Client, c.Session)
@@ -91,7 +91,7 @@ var reset = command.Command{
 
 var quit = command.Command{
 	Name: "quit", Group: "connection", Since: "1.0.0", Complexity: "O(1)", Flags: handshake, Cost: command.Constant, Traits: command.Unqueued | command.WhileSubscribed | command.AllowedFull, AnyMore: true,
-	Summary: "Ends the connection. Commands after it are not answered.", Reply: "OK.",
+	Summary: "Closes the connection. Commands after it are not answered.", Reply: "OK.",
 	Run: func(c *command.Call) error {
 		sessionOf(c).closing = true
 		c.Out.Status("OK")

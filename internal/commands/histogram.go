@@ -64,9 +64,9 @@ func shownPercent(p float64) string {
 func (in *Instance) showPercentiles(list []float64) { in.latency.percentiles.Store(&list) }
 
 var latencyHistogram = aboutLatency(command.Command{
-	Name: "latency|histogram", Since: "7.0.0", Summary: "Returns how long calls took, by command: quick calls as a sample of them did.",
+	Name: "latency|histogram", Since: "7.0.0", Summary: "Returns how long calls took, by command; quick calls are sampled.",
 	Args:  []command.Arg{command.Word("command").Optional().Many()},
-	Reply: "A map from names to maps: calls; histogram_usec, how many took less than so many microseconds.",
+	Reply: "A map from names to maps: calls; histogram_usec, the number of calls below each number of microseconds.",
 	Run: func(c *command.Call) error {
 		foldOwn(c)
 		wanted := make(map[*command.Command]bool)

@@ -15,10 +15,10 @@ import (
 var clientKill = command.Command{
 	Name: "client|kill", Group: "connection", Since: "2.4.0", Complexity: "O(N) in the number of clients",
 	Flags: command.Admin | command.Dangerous | aboutClients, Cost: command.Unbounded,
-	Summary: "Ends connections.",
+	Summary: "Disconnects clients.",
 	Args: []command.Arg{command.Word("ip:port | [ID client-id] [TYPE NORMAL | MASTER | REPLICA | PUBSUB] [USER username] [ADDR ip:port] [LADDR ip:port] " +
 		"[SKIPME YES | NO] [MAXAGE seconds] ...").Many()},
-	Reply: "OK for an address alone, else the number of connections that were ended.",
+	Reply: "OK for an address alone, else the number of connections closed.",
 	Run: func(c *command.Call) error {
 		words := c.Many()
 		if len(words) == 1 {
@@ -122,8 +122,8 @@ func kill(c *command.Call, v *victims) (killed int) {
 
 var clientUnblock = command.Command{
 	Name: "client|unblock", Group: "connection", Since: "5.0.0", Complexity: "O(1)", Flags: command.Admin | command.Dangerous | aboutClients,
-	Summary: "Ends another client's WAIT, as if its time were over or with an error.",
-	Args:    []command.Arg{command.Int("client-id"), command.Word("[TIMEOUT | ERROR]").Optional()}, Reply: "1, or 0 if that client does not wait.",
+	Summary: "Ends another client's WAIT, as if it had timed out or with an error.",
+	Args:    []command.Arg{command.Int("client-id"), command.Word("[TIMEOUT | ERROR]").Optional()}, Reply: "1, or 0 if that client is not waiting.",
 	Run: func(c *command.Call) error {
 		id, how := c.Int(), c.Word()
 		reply := ""

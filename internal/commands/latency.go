@@ -21,7 +21,7 @@ func aboutLatency(row command.Command) command.Command {
 
 var latencyLatest = aboutLatency(command.Command{
 	Name: "latency|latest", Since: "2.8.13", Summary: "Returns the latest spike of each event.",
-	Reply: "Of each event: name, Unix seconds, milliseconds, the most milliseconds ever.",
+	Reply: "For each event: name, Unix seconds, milliseconds, the maximum in milliseconds.",
 	Run: func(c *command.Call) error {
 		names, events := instanceOf(c).spikes.All()
 		c.Out.Array(len(names))
@@ -61,7 +61,7 @@ var latencyReset = aboutLatency(command.Command{
 })
 
 var latencyDoctor = aboutLatency(command.Command{
-	Name: "latency|doctor", Since: "2.8.13", Summary: "Says what is known of spikes, in words.", Reply: "A text.",
+	Name: "latency|doctor", Since: "2.8.13", Summary: "Explains the latency spikes.", Reply: "A text.",
 	Run: func(c *command.Call) error {
 		c.Out.Verbatim("txt", instanceOf(c).spikes.Report())
 		return nil

@@ -20,7 +20,7 @@ var memoryUsage = command.Command{
 	Name: "memory|usage", Group: "server", Category: "none", Since: "4.0.0", Complexity: "O(1)", Flags: command.ReadOnly, Traits: command.ValueSized,
 	Summary: "Estimates the memory that a key takes.", KeyAccess: "RO",
 	Args:  []command.Arg{command.Key("key"), command.Int("count").By(parseSamples).Or(5).After("SAMPLES").Again()},
-	Reply: "The bytes: of its record, its place in the index, and what it holds; nil if there is no such key.",
+	Reply: "The bytes of its record, its index entry and its value; nil if there is no such key.",
 	Run: func(c *command.Call) error {
 		key := c.Key()
 		e, fields, err := c.View.Inspect(c.Context, key)
@@ -71,7 +71,7 @@ func parseSamples(word []byte) (int64, error) {
 var memoryDoctor = command.Command{
 	Name: "memory|doctor", Group: "server", Category: "none", Since: "4.0.0", Complexity: "O(1)",
 	Tips:    []string{"nondeterministic_output", command.AllShards, "response_policy:special"},
-	Summary: "Would report what is wrong with the memory.", Reply: "A text that says that there is nothing to report.",
+	Summary: "Accepted for compatibility: memory problems are not diagnosed.", Reply: "A text that says that there is nothing to report.",
 	Run: func(c *command.Call) error {
 		c.Out.Verbatim("txt", "Hi Sam, I can't find any memory issue in your instance. I can only account for what occurs on this base.\n")
 		return nil
@@ -81,7 +81,7 @@ var memoryDoctor = command.Command{
 var memoryPurge = command.Command{
 	Name: "memory|purge", Group: "server", Category: "none", Since: "4.0.0", Complexity: "O(N) in the memory in use", Cost: command.Unbounded,
 	Tips:    []string{command.AllShards, "response_policy:all_succeeded"},
-	Summary: "Gives the memory that is not used back to the system.", Reply: "OK.",
+	Summary: "Returns unused memory to the system.", Reply: "OK.",
 	Run: func(c *command.Call) error {
 		debug.FreeOSMemory()
 		c.Out.Status("OK")

@@ -29,8 +29,8 @@ const (
 
 var monitor = command.Command{
 	Name: "monitor", Group: "server", Category: "none", Since: "1.0.0", Complexity: "O(1)", Flags: command.Admin | command.Dangerous | command.NoScript | command.Loading | command.Stale,
-	Summary: "Shows this client every call that is made from now on, but those for administrators.",
-	Reply:   "OK, and then a line a call: Unix time, database and client, the words. RESET ends it.",
+	Summary: "Shows this client every further call, except those of administrative commands.",
+	Reply:   "OK, and then one line per call: Unix time, database and client, the arguments. RESET ends it.",
 	Run: func(c *command.Call) error {
 		if c.InTransaction {
 			return command.Refusal("ERR MONITOR isn't allowed for DENY BLOCKING client")

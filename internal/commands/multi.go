@@ -30,7 +30,7 @@ var multi = command.Command{
 
 var discard = command.Command{
 	Name: "discard", Group: "transactions", Since: "2.0.0", Complexity: "O(N) in the number of queued calls", Flags: control, Cost: command.Constant, Traits: command.Unqueued | command.AllowedFull,
-	Summary: "Forgets the calls that were queued, and the keys that are watched.", Reply: "OK.",
+	Summary: "Discards the queued calls, and stops watching keys.", Reply: "OK.",
 	Run: func(c *command.Call) error {
 		if sessionOf(c).queue == nil {
 			return command.Refusal("ERR DISCARD without MULTI")
@@ -54,8 +54,8 @@ func (s *Session) leaveTransaction() {
 var exec = command.Command{
 	Name: "exec", Group: "transactions", Since: "1.2.0", Complexity: "Depends on the commands in the transaction",
 	Flags: command.NoScript | command.Loading | command.Stale | command.Unlogged, Cost: command.Constant, Traits: command.Unqueued | command.Executes,
-	Summary: "Makes the calls that were queued, as one step.",
-	Reply:   "The replies, in order; nil if a watched key has changed: then none was made.",
+	Summary: "Executes the queued calls, as one step.",
+	Reply:   "The replies, in order; nil if a watched key has changed, and then none was executed.",
 	Run: func(c *command.Call) error {
 		s := sessionOf(c)
 		switch q := s.queue; {

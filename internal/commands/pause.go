@@ -24,7 +24,7 @@ type pause struct {
 
 var clientPause = command.Command{
 	Name: "client|pause", Group: "connection", Since: "2.9.50", Complexity: "O(1)", Flags: command.Admin | command.Dangerous | aboutClients,
-	Summary: "Has the calls of all clients wait for so many milliseconds: those that write, or all.",
+	Summary: "Delays the calls of all clients for some milliseconds: those that write, or all.",
 	Args:    []command.Arg{command.Int("timeout").By(parseTimeout), command.Word("[WRITE | ALL]").Optional()}, Reply: "OK.",
 	Run: func(c *command.Call) error {
 		timeout, mode := c.Int(), c.Word()

@@ -3,6 +3,7 @@ package commands
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"cellserver/internal/client"
@@ -67,6 +68,10 @@ const (
 
 // Options describes the settings.
 func (s *Settings) Options() []*option.Option {
+	return slices.Concat(s.limitOptions(), s.diagnosticOptions(), s.accessOptions(), fixedOptions())
+}
+
+func (s *Settings) limitOptions() []*option.Option {
 	return []*option.Option{
 		{Name: "client-query-buffer-limit", Group: Limits, Kind: option.Size(&s.MaxQuery, 64<<10, 1<<30), Change: option.Live,
 			Help: "bytes of a command, or of pipelined commands that wait; a client that sends more is disconnected"},
@@ -90,6 +95,11 @@ func (s *Settings) Options() []*option.Option {
 
 		{Name: "oom-decision", Group: Memory, Kind: option.Choice(&s.OOMDecision, "error", "limit"), Change: option.Live,
 			Help: "how a limiter answers, beyond maxmemory, about a key that it would have to add: an error (OOM), or limited"},
+	}
+}
+
+func (s *Settings) diagnosticOptions() []*option.Option {
+	return []*option.Option{
 		{Name: "notify-keyspace-events", Group: Diagnostics, Kind: keyEvents{&s.Events}, Change: option.Live,
 			Help: "events of keys that are published, by Redis's letters: KEA for all"},
 		{Name: "slowlog-log-slower-than", Group: Diagnostics, Kind: option.Number(&s.SlowerThan, -1, command.MaxInt), Change: option.Live,
@@ -102,7 +112,11 @@ func (s *Settings) Options() []*option.Option {
 			Help: "count by command how long calls take; quick ones are sampled"},
 		{Name: "latency-tracking-info-percentiles", Group: Diagnostics, Kind: percentiles{&s.Percentiles}, Change: option.Live,
 			Help: "percentiles of these times that INFO shows"},
+	}
+}
 
+func (s *Settings) accessOptions() []*option.Option {
+	return []*option.Option{
 		{Name: "requirepass", Group: Access, Kind: secret{&s.Password}, Change: option.Live, Secret: true,
 			Help: "password of the user default; better in a file, or in the environment"},
 		{Name: "user", Group: Access, Kind: users{&s.Users}, Secret: true, FlagOnly: true,
@@ -117,8 +131,12 @@ func (s *Settings) Options() []*option.Option {
 			Help: "which clients may use DEBUG: none, all, or those on this machine"},
 		{Name: "enable-protected-configs", Group: Access, Kind: option.Choice(&s.Protected, "no", "yes", "local"), Change: option.Immutable,
 			Help: "which clients may change protected settings with CONFIG SET: none, all, or those on this machine"},
+	}
+}
 
-		// What tools ask Redis about, and what is true of this server without such a setting.
+// fixedOptions are what tools ask Redis about, and what is true of this server without such a setting.
+func fixedOptions() []*option.Option {
+	return []*option.Option{
 		{Name: "save", Group: Memory, Kind: option.Fixed(""), Change: option.Live, Help: "nothing is saved"},
 		{Name: "appendonly", Group: Memory, Kind: option.Fixed("no"), Change: option.Live, Help: "nothing is saved"},
 		{Name: "maxmemory-policy", Group: Memory, Kind: option.Fixed("noeviction"), Change: option.Live, Help: "nothing is evicted"},

@@ -41,7 +41,7 @@ var slowlogGet = command.Command{
 	Name: "slowlog|get", Group: "server", Category: "none", Since: "2.2.12", Complexity: "O(N) in the number of entries", Flags: aboutSlow, Cost: command.Unbounded,
 	Tips: []string{allNodes, "nondeterministic_output"}, Summary: "Returns the latest calls that took slowlog-log-slower-than microseconds or more.",
 	Args:  []command.Arg{command.Int("count").By(parseSlowCount).Or(10)},
-	Reply: "The newest first, of each: its number, when in Unix seconds, microseconds, the words, the client's address and name.",
+	Reply: "The newest first; for each: its number, the Unix time in seconds, the microseconds it took, its arguments, the client's address and name.",
 	Run: func(c *command.Call) error {
 		calls := instanceOf(c).slowlog.Latest(c.Int())
 		c.Out.Array(len(calls))

@@ -44,25 +44,14 @@ func (s *Session) next() error {
 	if s.words, s.call.Moved = len(words), 0; long != nil {
 		s.words = s.ahead.total
 	}
-	switch {
-	case row == nil && isHTTP(words[0]):
-		s.instance.clientLog.Warn("disconnected a client that speaks HTTP", "peer", s.Peer.Remote)
-		s.closing = true
-		return nil
-	case row == nil:
-		s.spoil()
-		s.rejected = true
-		return call.row.Refusal(words)
-	case !row.Grammar.Fits(len(words)):
+	if row == nil {
+		return s.refuseUnknown(call.row, words)
+	}
+	if !row.Grammar.Fits(len(words)) {
 		return s.turnAway(row, command.ErrArity(row))
 	}
-	if s.guarded {
-		if err := s.guard(row, words, long); err != nil {
-			return err
-		}
-	}
-	if s.careful {
-		if err := s.barred(row); err != nil {
+	if s.guarded || s.careful {
+		if err := s.admit(row, words, long); err != nil {
 			return err
 		}
 	}
@@ -90,6 +79,32 @@ func (s *Session) next() error {
 		s.park(row, command.OwnWords(words))
 	default:
 		return runTimed(&s.call, row, words, call.repeats)
+	}
+	return nil
+}
+
+// refuseUnknown refuses a call that has no row, and ends the conversation of a client that speaks HTTP. named is what its first word
+// names: a command without such a subcommand, or nil.
+func (s *Session) refuseUnknown(named *command.Command, words [][]byte) error {
+	if isHTTP(words[0]) {
+		s.instance.clientLog.Warn("disconnected a client that speaks HTTP", "peer", s.Peer.Remote)
+		s.closing = true
+		return nil
+	}
+	s.spoil()
+	s.rejected = true
+	return named.Refusal(words)
+}
+
+// admit says why a call is not made, in Redis's order: for want of rights, and for what barred says; nil if it is made.
+func (s *Session) admit(row *command.Command, words [][]byte, long [][]byte) error {
+	if s.guarded {
+		if err := s.guard(row, words, long); err != nil {
+			return err
+		}
+	}
+	if s.careful {
+		return s.barred(row)
 	}
 	return nil
 }

@@ -164,9 +164,9 @@ func msAfter(now, ms int64) int64 {
 var waitFor = command.Command{
 	Name: "wait", Group: "generic", Category: "connection", Since: "3.0.0", Complexity: "O(1)", Flags: command.NoScript,
 	Tips:    []string{command.AllShards, "response_policy:agg_min"},
-	Summary: "Waits for replicas. There are none, so that whoever waits for one waits until the timeout, or for ever if that is 0.",
+	Summary: "Waits for replicas. There are none, so a call that waits for one waits until the timeout, or for ever if that is 0.",
 	Args:    []command.Arg{command.Int("numreplicas"), command.Int("timeout").By(parseTimeout)},
-	Reply:   "0, the number of replicas that have what was written before.",
+	Reply:   "0, the number of replicas that have received the writes before.",
 	Run: func(c *command.Call) error {
 		replicas, timeout := c.Int(), c.Int()
 		awaitReplicas(c, replicas, timeout, ":0\r\n")
@@ -190,11 +190,11 @@ func awaitReplicas(c *command.Call, replicas, timeout int64, reply string) {
 var waitAOF = command.Command{
 	Name: "waitaof", Group: "generic", Category: "connection", Since: "7.2.0", Complexity: "O(1)", Flags: command.NoScript,
 	Tips:    []string{command.AllShards, "response_policy:agg_min"},
-	Summary: "Waits for append-only files. There is none here, and none of a replica, for which it waits as WAIT does.",
+	Summary: "Waits for append-only files. There are none, neither here nor on replicas, so it waits as WAIT does.",
 	Args: []command.Arg{
 		command.Int("numlocal").By(parseNumLocal), command.Int("numreplicas").By(parseNumReplicas), command.Int("timeout").By(parseTimeout),
 	},
-	Reply: "Two numbers, both 0: of the files here and of those of replicas that have what was written before.",
+	Reply: "Two numbers, both 0: the local files and the replicas that have received the writes before.",
 	Run: func(c *command.Call) error {
 		local, replicas, timeout := c.Int(), c.Int(), c.Int()
 		if local > 0 {

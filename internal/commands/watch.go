@@ -60,7 +60,7 @@ const errTooManyWatched command.Refusal = "ERR too many keys are watched"
 
 var watchKeys = command.Command{
 	Name: "watch", OverLong: errTooManyWatched, Group: "transactions", Since: "2.2.0", Complexity: "O(1) for every key", Flags: control, Cost: command.Constant, Traits: command.Unqueued | command.Needs(store.Announces), KeyAccess: "RO",
-	Summary: "Has the next EXEC make nothing if one of the keys changes before it.", Args: []command.Arg{command.Key("key").Many()}, Reply: "OK.",
+	Summary: "Watches keys: the next EXEC does nothing if one of them changes before it.", Args: []command.Arg{command.Key("key").Many()}, Reply: "OK.",
 	Run: func(c *command.Call) error {
 		if sessionOf(c).queue != nil {
 			return command.Refusal("ERR WATCH inside MULTI is not allowed")
@@ -78,7 +78,7 @@ var watchKeys = command.Command{
 
 var unwatch = command.Command{
 	Name: "unwatch", Group: "transactions", Since: "2.2.0", Complexity: "O(N) in the number of watched keys",
-	Flags: command.NoScript | command.Loading | command.Stale | command.Fast | command.AllowBusy, Cost: command.Constant, Traits: command.Sessionless, Summary: "Forgets the keys that are watched.", Reply: "OK.",
+	Flags: command.NoScript | command.Loading | command.Stale | command.Fast | command.AllowBusy, Cost: command.Constant, Traits: command.Sessionless, Summary: "Stops watching keys.", Reply: "OK.",
 	Run: func(c *command.Call) error {
 		if c.Session != nil { // else it is made beside it, which unwatches when it takes the reply
 			sessionOf(c).unwatch()

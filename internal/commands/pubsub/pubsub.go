@@ -26,7 +26,7 @@ func (cs *Channels) rowSubscribe() *command.Command {
 	return &command.Command{
 		Name: "subscribe", Group: "pubsub", Since: "2.0.0", Complexity: "O(N) in the number of channels", Flags: listening, Traits: command.WhileSubscribed, Hearsay: command.ManyNames,
 		Effort:  listing,
-		Summary: "Listens to channels.", Args: []command.Arg{command.Word("channel").Many().UpTo(ManyChannels)}, Reply: subscribed,
+		Summary: "Subscribes to channels.", Args: []command.Arg{command.Word("channel").Many().UpTo(ManyChannels)}, Reply: subscribed,
 		Run: func(c *command.Call) error { return cs.subscribeTo(c, client.ViaChannel) },
 	}
 }
@@ -35,7 +35,7 @@ func (cs *Channels) rowPSubscribe() *command.Command {
 	return &command.Command{
 		Name: "psubscribe", Group: "pubsub", Since: "2.0.0", Complexity: "O(N) in the number of patterns", Flags: listening, Traits: command.WhileSubscribed, Hearsay: command.ManyGlobs,
 		Effort:  listing,
-		Summary: "Listens to the channels whose names match.", Args: []command.Arg{command.Word("pattern").Many().UpTo(ManyChannels)}, Reply: subscribed,
+		Summary: "Subscribes to all channels whose names match a pattern.", Args: []command.Arg{command.Word("pattern").Many().UpTo(ManyChannels)}, Reply: subscribed,
 		Run: func(c *command.Call) error { return cs.subscribeTo(c, client.ViaPattern) },
 	}
 }
@@ -44,7 +44,7 @@ func (cs *Channels) rowSSubscribe() *command.Command {
 	return &command.Command{
 		Name: "ssubscribe", Group: "pubsub", Since: "7.0.0", Complexity: "O(N) in the number of channels", Flags: listening, Traits: command.WhileSubscribed, ChannelAt: 1, Hearsay: command.ManyNames,
 		Effort:  listing,
-		Summary: "Listens to shard channels, which are channels apart from the others.",
+		Summary: "Subscribes to shard channels, which are separate from the other channels.",
 		Args:    []command.Arg{command.Word("shardchannel").Many().UpTo(ManyChannels)}, Reply: subscribed,
 		Run: func(c *command.Call) error {
 			if c.InTransaction {
@@ -59,7 +59,7 @@ func (cs *Channels) rowUnsubscribe() *command.Command {
 	return &command.Command{
 		Name: "unsubscribe", Group: "pubsub", Since: "2.0.0", Complexity: "O(N) in the number of channels", Flags: listening, Traits: command.WhileSubscribed,
 		Effort:  unlisting,
-		Summary: "Listens to channels no longer; to none at all if none is named.",
+		Summary: "Unsubscribes from channels; from all if none is named.",
 		Args:    []command.Arg{command.Word("channel").Optional().Many().UpTo(ManyChannels)}, Reply: subscribed,
 		Run: func(c *command.Call) error { return cs.unsubscribeFrom(c, client.ViaChannel) },
 	}
@@ -69,7 +69,7 @@ func (cs *Channels) rowPUnsubscribe() *command.Command {
 	return &command.Command{
 		Name: "punsubscribe", Group: "pubsub", Since: "2.0.0", Complexity: "O(N) in the number of patterns", Flags: listening, Traits: command.WhileSubscribed,
 		Effort:  unlisting,
-		Summary: "Listens to patterns no longer; to none at all if none is named.",
+		Summary: "Unsubscribes from patterns; from all if none is named.",
 		Args:    []command.Arg{command.Word("pattern").Optional().Many().UpTo(ManyChannels)}, Reply: subscribed,
 		Run: func(c *command.Call) error { return cs.unsubscribeFrom(c, client.ViaPattern) },
 	}
@@ -79,14 +79,14 @@ func (cs *Channels) rowSUnsubscribe() *command.Command {
 	return &command.Command{
 		Name: "sunsubscribe", Group: "pubsub", Since: "7.0.0", Complexity: "O(N) in the number of channels", Flags: listening, Traits: command.WhileSubscribed, ChannelAt: 1,
 		Effort:  unlisting,
-		Summary: "Listens to shard channels no longer; to none at all if none is named.",
+		Summary: "Unsubscribes from shard channels; from all if none is named.",
 		Args:    []command.Arg{command.Word("shardchannel").Optional().Many().UpTo(ManyChannels)}, Reply: subscribed,
 		Run: func(c *command.Call) error { return cs.unsubscribeFrom(c, client.ViaShard) },
 	}
 }
 
 // subscribed is what each of them answers.
-const subscribed = "For each name one message of three elements: the command, the name, how many subscriptions there are then."
+const subscribed = "For each name, a message of three elements: the command, the name, the number of subscriptions after it."
 
 // ListedWorth is what it counts of a turn to note a channel or a watched key, in bytes that could be moved meanwhile.
 const ListedWorth = 2 * command.FewBytes
@@ -218,8 +218,8 @@ func (cs *Channels) rowPublish() *command.Command {
 	return &command.Command{
 		Name: "publish", Group: "pubsub", Since: "2.0.0", Flags: command.PubSub | command.Loading | command.Stale | command.Fast, Cost: command.Constant, Traits: command.Sessionless, Hearsay: command.OneChannel,
 		Complexity: "O(N+M) in the number of the channel's subscribers and of all patterns",
-		Summary:    "Sends a message to those who listen to a channel.",
-		Args:       []command.Arg{command.Word("channel"), command.Word("message")}, Reply: "How often it was sent.",
+		Summary:    "Sends a message to the subscribers of a channel.",
+		Args:       []command.Arg{command.Word("channel"), command.Word("message")}, Reply: "The number of clients that it was sent to.",
 		Run: func(c *command.Call) error { return cs.publishTo(c, client.ViaChannel) },
 	}
 }
@@ -228,8 +228,8 @@ func (cs *Channels) rowSPublish() *command.Command {
 	return &command.Command{
 		Name: "spublish", Group: "pubsub", Since: "7.0.0", Complexity: "O(N) in the number of subscribers",
 		Flags: command.PubSub | command.Loading | command.Stale | command.Fast, Cost: command.Constant, Traits: command.Sessionless, ChannelAt: 1, Hearsay: command.OneChannel,
-		Summary: "Sends a message to those who listen to a shard channel.",
-		Args:    []command.Arg{command.Word("shardchannel"), command.Word("message")}, Reply: "How often it was sent.",
+		Summary: "Sends a message to the subscribers of a shard channel.",
+		Args:    []command.Arg{command.Word("shardchannel"), command.Word("message")}, Reply: "The number of clients that it was sent to.",
 		Run: func(c *command.Call) error { return cs.publishTo(c, client.ViaShard) },
 	}
 }
@@ -276,8 +276,8 @@ const aboutChannels = command.PubSub | command.Loading | command.Stale
 func (cs *Channels) rowPubSubChannels() *command.Command {
 	return &command.Command{
 		Name: "pubsub|channels", Group: "pubsub", Since: "2.8.0", Complexity: "O(N) in the number of channels", Flags: aboutChannels, Cost: command.Unbounded,
-		Summary: "Lists the channels that somebody listens to.", AnyMore: true,
-		Args: []command.Arg{command.Pattern("pattern").Optional()}, Reply: "Their names, of those that match if there is a pattern.",
+		Summary: "Lists the channels that have subscribers.", AnyMore: true,
+		Args: []command.Arg{command.Pattern("pattern").Optional()}, Reply: "Their names; with a pattern, those that match.",
 		Run: func(c *command.Call) error { return cs.listChannels(c, client.ViaChannel) },
 	}
 }
@@ -285,8 +285,8 @@ func (cs *Channels) rowPubSubChannels() *command.Command {
 func (cs *Channels) rowPubSubShardChannels() *command.Command {
 	return &command.Command{
 		Name: "pubsub|shardchannels", Group: "pubsub", Since: "7.0.0", Complexity: "O(N) in the number of channels", Flags: aboutChannels, Cost: command.Unbounded,
-		Summary: "Lists the shard channels that somebody listens to.", AnyMore: true,
-		Args: []command.Arg{command.Pattern("pattern").Optional()}, Reply: "Their names, of those that match if there is a pattern.",
+		Summary: "Lists the shard channels that have subscribers.", AnyMore: true,
+		Args: []command.Arg{command.Pattern("pattern").Optional()}, Reply: "Their names; with a pattern, those that match.",
 		Run: func(c *command.Call) error { return cs.listChannels(c, client.ViaShard) },
 	}
 }
@@ -320,7 +320,7 @@ func (cs *Channels) rowPubSubNumSub() *command.Command {
 	return &command.Command{
 		Name: "pubsub|numsub", Group: "pubsub", Since: "2.8.0", Complexity: "O(N) in the number of channels", Flags: aboutChannels,
 		Summary: "Counts the subscribers of channels.",
-		Args:    []command.Arg{command.Word("channel").Optional().Many().UpTo(ManyChannels)}, Reply: "Each channel, and how many listen to it; patterns do not count.",
+		Args:    []command.Arg{command.Word("channel").Optional().Many().UpTo(ManyChannels)}, Reply: "Each channel, and its number of subscribers; patterns do not count.",
 		Run: func(c *command.Call) error { return cs.countSubscribers(c, client.ViaChannel) },
 	}
 }
@@ -329,7 +329,7 @@ func (cs *Channels) rowPubSubShardNumSub() *command.Command {
 	return &command.Command{
 		Name: "pubsub|shardnumsub", Group: "pubsub", Since: "7.0.0", Complexity: "O(N) in the number of channels", Flags: aboutChannels,
 		Summary: "Counts the subscribers of shard channels.",
-		Args:    []command.Arg{command.Word("shardchannel").Optional().Many().UpTo(ManyChannels)}, Reply: "Each channel, and how many listen to it.",
+		Args:    []command.Arg{command.Word("shardchannel").Optional().Many().UpTo(ManyChannels)}, Reply: "Each channel, and its number of subscribers.",
 		Run: func(c *command.Call) error { return cs.countSubscribers(c, client.ViaShard) },
 	}
 }
@@ -347,7 +347,7 @@ func (cs *Channels) countSubscribers(c *command.Call, kind client.Via) error {
 func (cs *Channels) rowPubSubNumPat() *command.Command {
 	return &command.Command{
 		Name: "pubsub|numpat", Group: "pubsub", Since: "2.8.0", Complexity: "O(1)", Flags: aboutChannels,
-		Summary: "Counts the patterns that somebody listens to.", Reply: "Their number: one that several listen to counts once.",
+		Summary: "Counts the patterns that have subscribers.", Reply: "Their number; a pattern with several subscribers counts once.",
 		Run: func(c *command.Call) error {
 			c.Out.Int(int64(cs.Count(client.ViaPattern)))
 			return nil

@@ -24,9 +24,9 @@ func (t *Table) rowTrack() *command.Command {
 	return &command.Command{
 		Name: "client|tracking", Group: "connection", Since: "6.0.0", Complexity: "O(N) in the number of prefixes", Flags: aboutTracking,
 		Traits:  command.Needs(store.Announces),
-		Summary: "Has the client told when keys change that it has read, so that it can cache them.",
+		Summary: "Tells the client when keys change that it has read, so that it can cache them.",
 		Args:    []command.Arg{command.Word("ON|OFF"), command.Word("[REDIRECT client-id] [PREFIX prefix ...] [BCAST] [OPTIN] [OPTOUT] [NOLOOP]").Optional().Many()},
-		Reply:   "OK. A change is told as a push of RESP3, invalidate and the keys, or nil for all of them; with REDIRECT to another client.",
+		Reply:   "OK. A change is sent as a RESP3 push: invalidate, and the keys, or nil for all keys; with REDIRECT, to another client.",
 		Run: func(c *command.Call) error {
 			status := c.Word()
 			wanted, err := t.options(c, c.Many())
@@ -150,7 +150,7 @@ func overlap(a, b string) bool { return strings.HasPrefix(a, b) || strings.HasPr
 func (t *Table) rowCaching() *command.Command {
 	return &command.Command{
 		Name: "client|caching", Group: "connection", Since: "6.0.0", Complexity: "O(1)", Flags: aboutTracking,
-		Summary: "Says whether the client caches what the next call, or transaction, reads.",
+		Summary: "Sets whether the client caches what the next call, or transaction, reads.",
 		Args:    []command.Arg{command.Word("YES|NO")}, Reply: "OK.",
 		Run: func(c *command.Call) error {
 			word, t := c.Word(), c.Client.Tracker.Load()
@@ -174,7 +174,7 @@ func (t *Table) rowCaching() *command.Command {
 func (t *Table) rowInfo() *command.Command {
 	return &command.Command{
 		Name: "client|trackinginfo", Group: "connection", Since: "6.2.0", Complexity: "O(1)", Flags: aboutTracking,
-		Summary: "Describes what the client is told.", Reply: "A map: flags, redirect, prefixes.",
+		Summary: "Describes the client's tracking.", Reply: "A map: flags, redirect, prefixes.",
 		Run: func(c *command.Call) error {
 			t := c.Client.Tracker.Load()
 			c.Out.Map(3)
@@ -223,7 +223,7 @@ func flagWords(t *client.Tracker, caching bool) (words []string) {
 func (t *Table) rowGetRedir() *command.Command {
 	return &command.Command{
 		Name: "client|getredir", Group: "connection", Since: "6.0.0", Complexity: "O(1)", Flags: aboutTracking,
-		Summary: "Says who is told in the client's place.", Reply: "The other client's id; 0 for itself, -1 if nobody is told.",
+		Summary: "Returns the client to which tracking is redirected.", Reply: "The other client's id; 0 without redirection, -1 if tracking is off.",
 		Run: func(c *command.Call) error {
 			c.Out.Int(c.Client.Tracker.Load().Target())
 			return nil

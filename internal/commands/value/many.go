@@ -1,0 +1,111 @@
+package value
+
+import (
+	"cellserver/internal/command"
+	"cellserver/internal/store"
+)
+
+var mGet = command.Command{
+	Name: "mget", Group: "string", Since: "1.0.0", Complexity: "O(N) in the number of keys", Flags: command.ReadOnly | command.Fast, Cost: command.Constant, Traits: command.ValueSized,
+	Summary: "Returns the values of several keys.", KeyAccess: "RO ACCESS", Tips: []string{"request_policy:multi_shard"},
+	Args:  []command.Arg{command.Key("key").Many()},
+	Reply: "The values, in the order of the keys; nil for a key that is missing or holds no string. Up to 1024 keys are read at one instant.",
+	Run: func(c *command.Call) error {
+		keys, mark, most := c.Many(), c.Out.Mark(), command.MaxReply
+		onLoop := c.Session != nil && !c.InTransaction
+		if onLoop {
+			most = command.TurnOutput
+		}
+		hits, misses := c.Hits, c.Misses
+		c.Out.Array(len(keys))
+		err := inSteps(c, keys, 1, func(keys [][]byte) error {
+			for _, key := range keys {
+				if err := writeValue(c, key); err == command.ErrWrongType {
+					c.Out.Null()
+				} else if err != nil {
+					return err
+				}
+				if c.Out.Break(); c.Out.Len()-mark > most {
+					return command.ErrReplyTooLong
+				}
+			}
+			return nil
+		})
+		if err != command.ErrReplyTooLong || !onLoop {
+			return err
+		}
+		c.Out.Rewind(mark)
+		c.Hits, c.Misses = hits, misses
+		c.Session.HandOver()
+		return nil
+	},
+}
+
+// inSteps has step done to keys, every so many-th of the words, as one; or, if they are many, in several steps.
+func inSteps(c *command.Call, words [][]byte, apart int, step func(words [][]byte) error) (err error) {
+	for len(words) > 0 && err == nil {
+		n, before := min(len(words), command.KeysAStep*apart), c.Out.Len()
+		err = c.View.Atomically(c.Context, places(c, words[:n], apart), false, func() error { return step(words[:n]) })
+		if grown := c.Out.Len() - before; err == nil && grown > 0 {
+			err = c.Keep(grown)
+		}
+		if words = words[n:]; len(words) > 0 {
+			c.GiveWay()
+		}
+		c.Out.Break()
+	}
+	return err
+}
+
+// places are where every so many-th of the words stands, as a key.
+func places(c *command.Call, words [][]byte, apart int) []store.Place {
+	places := make([]store.Place, 0, len(words)/apart)
+	for i := 0; i < len(words); i += apart {
+		places = append(places, store.Place{Database: c.View.Selected(), Key: words[i]})
+	}
+	return places
+}
+
+var mSet = command.Command{
+	Name: "mset", Group: "string", Since: "1.0.1", Complexity: "O(N) in the number of keys", Flags: command.Write | command.DenyOOM, Cost: command.Constant,
+	Summary: "Sets the values of several keys.", KeyAccess: "OW UPDATE", Tips: []string{"request_policy:multi_shard", "response_policy:all_succeeded"},
+	Event: "set", Args: []command.Arg{command.Key("key").With("value")}, Reply: "OK. Up to 1024 keys are set in one step.",
+	Run: func(c *command.Call) error {
+		c.Out.Status("OK")
+		return inSteps(c, c.Many(), 2, func(pairs [][]byte) error { return writeAll(c, pairs) })
+	},
+}
+
+func writeAll(c *command.Call, words [][]byte) error {
+	for i := 0; i < len(words); i += 2 {
+		if err := c.View.Write(c.Context, words[i], asValue(words[i+1]), store.Never); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var mSetNX = command.Command{
+	Name: "msetnx", Group: "string", Since: "1.0.1", Complexity: "O(N) in the number of keys", Flags: command.Write | command.DenyOOM, Cost: command.Constant,
+	Summary: "Sets the values of several keys, if none of them exists.", KeyAccess: "OW INSERT",
+	Tips:  []string{"request_policy:multi_shard", "response_policy:agg_min"},
+	Event: "set", Args: []command.Arg{command.Key("key").With("value")}, Reply: "1 if all were set, 0 if none was. At most 1024 keys.",
+	Run: func(c *command.Call) error {
+		words := c.Many()
+		if len(words) > 2*command.KeysAStep {
+			return command.Refusal("ERR MSETNX takes up to 1024 keys")
+		}
+		done := false
+		err := inSteps(c, words, 2, func(words [][]byte) error {
+			for i := 0; i < len(words); i += 2 {
+				if n, err := c.View.Count(c.Context, words[i:i+1]); err != nil || n > 0 {
+					return err
+				}
+			}
+			done = true
+			return writeAll(c, words)
+		})
+		c.OneIf(done)
+		return err
+	},
+}
