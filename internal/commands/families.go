@@ -1,5 +1,3 @@
-// Package commands is what cellserver understands: the list of command families, the state that they share, and the sessions that turn
-// a client's bytes into calls and their replies into bytes. It knows no socket, and no store but by its contract.
 package commands
 
 import (

@@ -1,5 +1,6 @@
 // Package quota holds what every limiter shares: how a call may take from a quota, what it is told, and how a bad
 // argument is named. Algorithms (gcra, window, lease) decide in these words, the store carries them, commands print them.
+// It is apart from gcra so that windows and leases need not import GCRA for them.
 package quota
 
 import (

@@ -1,5 +1,9 @@
-// Package resp reads calls and writes replies in RESP, the Redis protocol, versions 2 and 3. It knows bytes and grammar;
-// what a call means, and which connection it came from, is for others.
+// Package resp reads calls and writes replies in RESP, the Redis protocol, versions 2 and 3. It
+// knows bytes and grammar; what a call means, and which connection it came from, is for others.
+//
+// The reader is its own because redcon's server and readers panic on `*1\r\n$9223372036854775807\r\n`
+// before a client has logged in, allocate twice a command, and have no bounds. Replies are encoded
+// by redcon's append-style functions.
 package resp
 
 import (

@@ -1,4 +1,3 @@
-// Package server moves bytes between sockets and sessions. It knows no command.
 package server
 
 import (

@@ -13,7 +13,8 @@ type Clock interface {
 	// Now is the present instant.
 	Now() int64
 	// Offset is what to add to an instant to get Unix nanoseconds by the wall clock of this moment, in whole milliseconds:
-	// so an instant reads the same, to the nanosecond, until somebody sets the wall clock.
+	// so an instant reads the same, to the nanosecond, until somebody sets the wall clock. GET of a CL.THROTTLE key answers
+	// with it, because redis-cell keeps Unix nanoseconds there.
 	Offset() int64
 }
 

@@ -10,7 +10,7 @@ import (
 )
 
 // View is one caller's window on the store: the database it selected, and the instant that a batch of its calls
-// shares. It is not safe for use by two goroutines at once. An error of a method, but ErrUnavailable, means that nothing was
+// shares. They are the caller's own, so they need no lock, and no call has to pass them. A View is not safe for use by two goroutines at once. An error of a method, but ErrUnavailable, means that nothing was
 // changed.
 type View interface {
 	Batch

@@ -9,8 +9,11 @@ import (
 	"sync/atomic"
 )
 
-// Counter counts which keys are asked about and which are limited. To count every call would cost a tenth of it; so the more calls there are, the
-// fewer are counted, each for as many as its weight says. The first of each slice of time are counted one by one.
+// Counter counts which keys are asked about and which are limited. To count every call would cost a
+// tenth of it; so the more calls there are, the fewer are counted, each for as many as its weight
+// says. The first 4096 of each slice of time are counted one by one, then one in two, four and so on,
+// at random. That takes 1.5 % of the instructions of a CL.THROTTLE (1926 -> 1956 with 64 in flight,
+// 3675 -> 3725 alone; callgrind, BenchmarkSession), and counts are exact where calls are few.
 type Counter struct {
 	mu            sync.Mutex
 	seen, limited *Sketch

@@ -1,4 +1,3 @@
-// Package memory is the store that keeps everything in memory of this process.
 package memory
 
 import (
