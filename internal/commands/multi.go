@@ -154,7 +154,10 @@ func (s *Session) executeBeside(x *execution) {
 // not heard of any more.
 func (x *execution) make(c *command.Call, most int) (made bool, cost int, err error) {
 	places, all := x.places(c.Server.Databases)
+	mark, counted := c.Out.Mark(), c.Counts()
 	err = c.View.Atomically(c.Context, places, all, func() error {
+		c.Out.Rewind(mark)
+		c.CountFrom(counted)
 		if cost = x.queue.cost; x.queue.sized && cost <= most {
 			cost += x.queue.weigh(c, x.database, most-cost)
 		}

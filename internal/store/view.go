@@ -138,6 +138,7 @@ type Keyspace interface {
 type Transactions interface {
 	// Atomically has steps, which call this view, appear as one step, at one instant, to everybody else. They must touch
 	// no other places; with all they may touch any. It returns the error of steps, which takes nothing back that they
-	// did; or its own, and then they did nothing. Within steps it only calls its own.
+	// did; or its own, and then they did nothing. Within steps it only calls its own. Steps may be run several times, of
+	// which the last counts, as those of Edit.
 	Atomically(ctx context.Context, places []Place, all bool, steps func() error) error
 }

@@ -44,9 +44,13 @@ var mGet = command.Command{
 // inSteps has step done to keys, every so many-th of the words, as one; or, if they are many, in several steps.
 func inSteps(c *command.Call, words [][]byte, apart int, step func(words [][]byte) error) (err error) {
 	for len(words) > 0 && err == nil {
-		n, before := min(len(words), command.KeysAStep*apart), c.Out.Len()
-		err = c.View.Atomically(c.Context, places(c, words[:n], apart), false, func() error { return step(words[:n]) })
-		if grown := c.Out.Len() - before; err == nil && grown > 0 {
+		n, mark, counted := min(len(words), command.KeysAStep*apart), c.Out.Mark(), c.Counts()
+		err = c.View.Atomically(c.Context, places(c, words[:n], apart), false, func() error {
+			c.Out.Rewind(mark)
+			c.CountFrom(counted)
+			return step(words[:n])
+		})
+		if grown := c.Out.Mark() - mark; err == nil && grown > 0 {
 			err = c.Keep(grown)
 		}
 		if words = words[n:]; len(words) > 0 {

@@ -2,12 +2,16 @@ package storetest
 
 import (
 	"context"
+	"time"
 
+	"cellserver/internal/gcra"
+	"cellserver/internal/lease"
+	"cellserver/internal/quota"
 	"cellserver/internal/store"
 )
 
-// Twice is a store that runs what Edit is given more than once, and drops all results but the last, as one does that finds
-// out at the end that another caller was faster. What callers say by such a function they have to say each time.
+// Twice is a store that runs what it is given to run twice, and drops the first result, as one does that finds out at the
+// end that another was faster. What callers say by such a function they have to say each time.
 func Twice(s whole) store.Store { return &twice{s} }
 
 // whole is a store that can do everything.
@@ -21,7 +25,7 @@ type whole interface {
 
 type twice struct{ whole }
 
-func (t *twice) View() store.View { return twiceView{t.whole.View().(wholeView)} }
+func (t *twice) View() store.View { return twiceView{t.whole.View().(wholeView), new(bool)} }
 
 type wholeView interface {
 	store.View
@@ -30,9 +34,13 @@ type wholeView interface {
 	store.IdleTimer
 }
 
-type twiceView struct{ wholeView }
+// twiceView changes nothing while its steps run for the first time: what it answers then is about what it would be.
+type twiceView struct {
+	wholeView
+	dry *bool
+}
 
-func (v twiceView) Tight() store.View { return twiceView{v.wholeView.Tight().(wholeView)} }
+func (v twiceView) Tight() store.View { return twiceView{v.wholeView.Tight().(wholeView), v.dry} }
 
 func (v twiceView) Edit(
 	ctx context.Context, key []byte, edit func(store.Entry, []byte) (store.Change, error),
@@ -41,6 +49,123 @@ func (v twiceView) Edit(
 		// What was there for the first run is not what is there in the end.
 		_, _ = edit(store.Entry{Kind: store.Bytes, Expires: store.Never}, []byte("another's"))
 		_, _ = edit(store.Entry{}, nil)
-		return edit(e, value)
+		change, err := edit(e, value)
+		if *v.dry {
+			change = store.Change{}
+		}
+		return change, err
 	})
+}
+
+func (v twiceView) Atomically(
+	ctx context.Context, places []store.Place, all bool, steps func() error,
+) error {
+	if *v.dry {
+		return steps()
+	}
+	return v.wholeView.Atomically(ctx, places, all, func() error {
+		selected := v.Selected()
+		*v.dry = true
+		_ = steps()
+		*v.dry = false
+		v.Select(selected)
+		return steps()
+	})
+}
+
+func (v twiceView) Throttle(
+	ctx context.Context, key []byte, limit gcra.Limit, quantity int64, mode quota.Mode,
+) (gcra.Outcome, error) {
+	return v.wholeView.Throttle(ctx, key, limit, quantity, v.mode(mode))
+}
+
+func (v twiceView) Take(
+	ctx context.Context, key []byte, rule *store.Rule, quantity int64, mode quota.Mode,
+) (quota.Decision, error) {
+	return v.wholeView.Take(ctx, key, rule, quantity, v.mode(mode))
+}
+
+func (v twiceView) mode(asked quota.Mode) quota.Mode {
+	if *v.dry {
+		return quota.Peek
+	}
+	return asked
+}
+
+func (v twiceView) TakeAll(
+	ctx context.Context, takes []store.Taking, peek bool,
+) ([]quota.Decision, bool, error) {
+	return v.wholeView.TakeAll(ctx, takes, peek || *v.dry)
+}
+
+func (v twiceView) Acquire(
+	ctx context.Context, key []byte, r lease.Request, maxHolders int,
+) (quota.Decision, error) {
+	if *v.dry {
+		return quota.Decision{}, nil
+	}
+	return v.wholeView.Acquire(ctx, key, r, maxHolders)
+}
+
+func (v twiceView) Renew(ctx context.Context, key []byte, ttl time.Duration, holder []byte) (bool, error) {
+	if *v.dry {
+		return false, nil
+	}
+	return v.wholeView.Renew(ctx, key, ttl, holder)
+}
+
+func (v twiceView) Release(ctx context.Context, key []byte, holder []byte) (int64, error) {
+	if *v.dry {
+		return 0, nil
+	}
+	return v.wholeView.Release(ctx, key, holder)
+}
+
+func (v twiceView) Write(ctx context.Context, key []byte, value store.Value, expires int64) error {
+	if *v.dry {
+		return nil
+	}
+	return v.wholeView.Write(ctx, key, value, expires)
+}
+
+func (v twiceView) Add(ctx context.Context, key []byte, n int64) (int64, error) {
+	if *v.dry {
+		return n, nil
+	}
+	return v.wholeView.Add(ctx, key, n)
+}
+
+func (v twiceView) Delete(ctx context.Context, keys [][]byte) (int, error) {
+	if *v.dry {
+		return v.Count(ctx, keys)
+	}
+	return v.wholeView.Delete(ctx, keys)
+}
+
+func (v twiceView) Transfer(ctx context.Context, from, to store.Place, how store.Transfer) (bool, error) {
+	if *v.dry {
+		return true, nil
+	}
+	return v.wholeView.Transfer(ctx, from, to, how)
+}
+
+func (v twiceView) Swap(ctx context.Context, a, b int) error {
+	if *v.dry {
+		return nil
+	}
+	return v.wholeView.Swap(ctx, a, b)
+}
+
+func (v twiceView) Flush(ctx context.Context) error {
+	if *v.dry {
+		return nil
+	}
+	return v.wholeView.Flush(ctx)
+}
+
+func (v twiceView) FlushAll(ctx context.Context) error {
+	if *v.dry {
+		return nil
+	}
+	return v.wholeView.FlushAll(ctx)
 }
