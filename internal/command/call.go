@@ -60,30 +60,46 @@ type Call struct {
 	Client *client.Client // whose call it is
 	Owner  any            // what the commands of one server share that are no family yet
 
-	Beside        Beside              // nil in a session's turn
-	Around        func(c *Call) error // makes the call, with what is to be done before and after it; nil for nothing
-	Caching       bool                // CLIENT CACHING was said
-	Row           *Command
-	Words         [][]byte // the command's name first
-	Bound         [MaxArgs]bound
-	IsBound       bool           // to words of this row
-	Rule          store.Rule     // of the limiter that is asked
-	Latest        gcra.Memo      // of the latest CL.THROTTLE
-	Takes         []store.Taking // of CL.ALL
-	Value         []byte         // that was read last
-	Shown         []byte         // lines for MONITOR, of a transaction
-	Limits        int64          // decisions that limited, not counted yet
-	Hits, Misses  int64          // keys that were read, not counted yet
-	Moved         int            // bytes of values, by this call
-	Sampling      topk.Sampling  // of limiters' decisions, for CL.TOP
-	Last          bool           // the conversation ends with its reply
-	Then          func()         // what the session does when it takes the reply, of a call that is made beside it
-	Later         *Later         // of the transaction that is being executed; nil outside of one
-	Lasts         bool           // it goes on when its row has run: who ends it says how long it took
-	HandedOver    bool           // it is made again beside its session, where it is timed and shown
-	Steps         int            // of matching patterns, that are left to a transaction
-	InTransaction bool           // EXEC makes it, with its keys locked
-	Next          int
+	Beside       Beside              // nil in a session's turn
+	Around       func(c *Call) error // makes the call, with what is to be done before and after it; nil for nothing
+	Caching      bool                // CLIENT CACHING was said
+	Row          *Command
+	Words        [][]byte // the command's name first
+	Bound        [MaxArgs]bound
+	IsBound      bool   // to words of this row
+	Value        []byte // that was read last
+	Hits, Misses int64  // keys that were read, not counted yet
+	Moved        int    // bytes of values, by this call
+	Next         int
+
+	limiting
+	executing
+	ending
+}
+
+// limiting is what the limiters keep in a call.
+type limiting struct {
+	Rule     store.Rule     // of the limiter that is asked
+	Latest   gcra.Memo      // of the latest CL.THROTTLE
+	Takes    []store.Taking // of CL.ALL
+	Limits   int64          // decisions that limited, not counted yet
+	Sampling topk.Sampling  // of limiters' decisions, for CL.TOP
+}
+
+// executing is about a call that EXEC makes.
+type executing struct {
+	Later         *Later // of the transaction that is being executed; nil outside of one
+	Steps         int    // of matching patterns, that are left to a transaction
+	Shown         []byte // lines for MONITOR, of a transaction
+	InTransaction bool   // EXEC makes it, with its keys locked
+}
+
+// ending is how a call ends.
+type ending struct {
+	Last       bool   // the conversation ends with its reply
+	Then       func() // what the session does when it takes the reply, of a call that is made beside it
+	Lasts      bool   // it goes on when its row has run: who ends it says how long it took
+	HandedOver bool   // it is made again beside its session, where it is timed and shown
 }
 
 // bound is an argument's value in one call. It holds no pointer: the words are the call's.

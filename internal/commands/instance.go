@@ -43,48 +43,64 @@ type Config struct {
 // safe for use by many goroutines.
 type Instance struct {
 	command.Server
-	store    store.Store
-	version  string
-	options  *option.List
-	limiters limiter.Family
+	store store.Store
 
+	clients  client.Registry
+	concerns atomic.Uint32 // bits: paused and the like
+	memory   memoryBound
+
+	server
+	state
+	figures
+	besideLoops
+}
+
+// server is what the server says of itself, where it writes its log, and who may administer it.
+type server struct {
+	version   string
+	options   *option.List
 	port      int
 	log       *slog.Logger
 	clientLog *slog.Logger // for what clients cause
+	stop      func()
+	debug     string
+	protected string // who may change what is protected: as debug
+	runID     string
+	started   int64 // instant, nanoseconds on the store's clock
+}
 
-	stop     func()
-	debug    string
-	runID    string
-	started  int64 // instant, nanoseconds on the store's clock
-	slow     slowPlaces
-	inTurn   int           // what a transaction may cost that its session makes in its turn
-	long     chan struct{} // a place for the one whose reply gets long
-	stats    counters
-	rows     []stats.Calls // by the rows' numbers
-	codes    stats.Codes
-	clients  client.Registry
+// state is that of the families.
+type state struct {
+	limiters limiter.Family
 	watches  watches
 	waits    waits
-	slowlog  stats.SlowLog
-	spikes   stats.Spikes
-	latency  latencyTracking
 	monitors monitors
-	concerns atomic.Uint32 // bits: paused and the like
-	memory   memoryBound
-	rates    stats.Rates
-	traffic  stats.Traffics
-
 	tracking tracking.Table
 	notifier notifier
 	channels pubsub.Channels
+	accounts access.Accounts
+}
 
-	slowCalls sync.Map // by client: calls that run beside the loop
-	ownCalls  sync.Map // by client: calls that its session makes in its turns
-
-	accounts  access.Accounts
-	protected string // who may change what is protected: as debug
-
+// figures are what INFO, SLOWLOG and LATENCY show.
+type figures struct {
+	stats        counters
+	rows         []stats.Calls // by the rows' numbers
+	codes        stats.Codes
+	slowlog      stats.SlowLog
+	spikes       stats.Spikes
+	latency      latencyTracking
+	rates        stats.Rates
+	traffic      stats.Traffics
 	turns, holds *meter.Longest
+}
+
+// besideLoops is about calls that are made beside the event loops, and which call is running.
+type besideLoops struct {
+	slow      slowPlaces
+	inTurn    int           // what a transaction may cost that its session makes in its turn
+	long      chan struct{} // a place for the one whose reply gets long
+	slowCalls sync.Map      // by client: calls that run beside the loop
+	ownCalls  sync.Map      // by client: calls that its session makes in its turns
 }
 
 // counters count what INFO shows.
@@ -119,24 +135,19 @@ func New(c Config) (*Instance, error) {
 		return nil, err
 	}
 	in := &Instance{
-		Server:    command.Server{Clock: c.Store.Clock(), Databases: c.Store.Databases()},
-		store:     c.Store,
-		version:   c.Version,
-		options:   c.Options,
-		port:      c.Port,
-		log:       c.Log,
-		clientLog: cmp.Or(c.ClientLog, c.Log),
-		stop:      c.Stop,
-		runID:     newRunID(),
-		started:   c.Store.Clock().Now(),
-		slow:      slowPlaces{free: maxSlow()},
-		long:      make(chan struct{}, 1),
-		inTurn:    command.Turn,
-		clients:   client.Registry{Log: cmp.Or(c.ClientLog, c.Log), ByID: make(map[int64]*client.Client), Left: make(chan struct{}, 1)},
-		watches:   watches{watchers: make(map[watchedKey]*watched), ages: make(map[int]age)},
-		turns:     c.Turns,
-		holds:     c.Holds,
+		Server: command.Server{Clock: c.Store.Clock(), Databases: c.Store.Databases()},
+		store:  c.Store,
+		server: server{
+			version: c.Version, options: c.Options, port: c.Port, log: c.Log, clientLog: cmp.Or(c.ClientLog, c.Log), stop: c.Stop,
+			runID: newRunID(), started: c.Store.Clock().Now(),
+		},
+		figures:     figures{turns: c.Turns, holds: c.Holds},
+		besideLoops: besideLoops{slow: slowPlaces{free: maxSlow()}, long: make(chan struct{}, 1), inTurn: command.Turn},
+		clients: client.Registry{
+			Log: cmp.Or(c.ClientLog, c.Log), ByID: make(map[int64]*client.Client), Left: make(chan struct{}, 1),
+		},
 	}
+	in.watches = watches{watchers: make(map[watchedKey]*watched), ages: make(map[int]age)}
 	var err error
 	if in.Table, err = command.NewTable(in.commands(), store.AbilitiesOf(c.Store)); err != nil {
 		return nil, err

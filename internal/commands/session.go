@@ -20,44 +20,59 @@ type Session struct {
 	ctx      context.Context
 	cancel   context.CancelFunc
 
-	reader    *resp.Reader
-	ahead     ahead // calls that were read and not answered yet
-	out       resp.Writer
-	following int // bytes of that
-	mark      int // in out: where the reply to the present call begins
-	call      command.Call
-	closing   bool // after what Output holds, the connection ends
-	refused   bool // and that is an error about a value that is still arriving
-	parked    bool // a Slow command has not answered yet: nothing is read meanwhile
-	more      bool // the turn ended before the calls did
-	careful   bool // something is to be done before or after each call: see concerns
-	hush      hush // replies that are not wanted
-	guarded   bool // calls may be forbidden: see lookUpRights
-	putOff    bool // the call that the session is parked for is not made yet
-	unheard   bool // nor is the one that the session is parked for
+	reader  *resp.Reader
+	ahead   ahead // calls that were read and not answered yet
+	call    command.Call
+	closing bool // after what Output holds, the connection ends
+	refused bool // and that is an error about a value that is still arriving
+	parked  bool // a Slow command has not answered yet: nothing is read meanwhile
+	more    bool // the turn ended before the calls did
+	careful bool // something is to be done before or after each call: see concerns
+	guarded bool // calls may be forbidden: see lookUpRights
+	putOff  bool // the call that the session is parked for is not made yet
 
 	rest func() (last bool) // of a call that is made in several turns; nil without one
 
-	monitors  bool     // it is shown every call
-	queue     *queue   // of a transaction, nil outside of one
-	lastQueue *queue   // empty, for the next transaction
-	watching  []*watch // for its EXEC
-
-	watchedBytes int // of the keys
+	monitors bool // it is shown every call
 
 	authenticated bool // it has said so, or need not
 	restricted    bool // it may only say who it is, in few words
 
+	again    bool // what was looked at for the latest call holds for one that repeats it: see makeAgain
+	recent   command.LastName
+	database int
+
+	output
+	watchedQueue
+	tallied
+}
+
+// output is what is written for the client, and how: pieces that follow are the client's.
+type output struct {
+	out       resp.Writer
+	following int  // bytes of that
+	mark      int  // in out: where the reply to the present call begins
+	hush      hush // replies that are not wanted
+	unheard   bool // nor is the one that the session is parked for
+}
+
+// watchedQueue is what MULTI and WATCH have begun.
+type watchedQueue struct {
+	queue        *queue   // of a transaction, nil outside of one
+	lastQueue    *queue   // empty, for the next transaction
+	watching     []*watch // for its EXEC
+	watchedBytes int      // of the keys
+}
+
+// tallied is the latest call, and what the session has counted and not added to what all share.
+type tallied struct {
 	row      *command.Command // of the latest call
 	tallies  [tallies]tally
 	tally    int  // which of them counts row
 	varied   bool // the turn's calls are of several rows, or of another than the last turn's
 	rejected bool // the latest call was refused before it was made
-	again    bool // what was looked at for the latest call holds for one that repeats it: see makeAgain
 	turns    uint32
 	words    int // that it had
-	recent   command.LastName
-	database int
 }
 
 // Open starts a session.

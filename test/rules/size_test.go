@@ -24,11 +24,8 @@ var (
 	longFunctions = ceilings{}
 	longFiles     = ceilings{}
 	wideStructs   = ceilings{
-		"internal/command Call":      32,
-		"internal/command Command":   37,
-		"internal/commands Instance": 39,
-		"internal/commands Session":  39,
-		"internal/resp Reader":       28,
+		"internal/command Command": 37,
+		"internal/resp Reader":     28,
 	}
 	largeShares = ceilings{}
 )
