@@ -10,9 +10,9 @@
 //
 //   - A command whose Cost is Unbounded, and a call of more than 1024 words or of many large ones,
 //     is made in a goroutine (slow.go). Meanwhile the session is parked: it makes no other call,
-//     and its event loop serves the other clients. Only half as many such calls as cores run at
-//     once. A long one gives its place away after a slice of its work; the next place goes, in
-//     turns, to a call that has not begun and to one that has.
+//     and its event loop serves the other clients. Half as many such calls run at once as there
+//     are cores. A long one gives its place away after a slice of its work; the next place goes,
+//     in turns, to a call that has not begun and to one that has.
 //   - A long reply leaves in pieces, and only one at a time gets long (longreply.go).
 //   - A session that waits for time or for another client, as in CLIENT PAUSE and WAIT, is parked
 //     without a goroutine (waits.go).
@@ -27,8 +27,10 @@
 //
 // Checks that few calls need stand behind one bool each, which is set at the start of a turn:
 //
-//   - careful: somebody pauses clients, watches calls with MONITOR, logs calls of less than a
-//     millisecond, listens to keyspace events, or memory is full (the bits in Instance.concerns).
+//   - careful: clients are paused, calls are shown to MONITOR, the slow log takes calls of less
+//     than a millisecond, keyspace events are published, or memory is full (the bits of the
+//     instance's concerns); or the client wants no replies; or it is the turn in 128 whose first
+//     call is timed.
 //   - guarded: the client is not logged in, or its user may not do everything (rights.go). An
 //     acl.User is immutable; changing a user stores another behind an atomic pointer.
 //
@@ -36,8 +38,8 @@
 //
 // EXEC makes the queued calls with their ordinary rows, in one View.Atomically. What they cost is
 // estimated before the first is made (weigh.go), because their keys stay locked: up to a turn's
-// worth is made in the session's turn, up to 65536 in a goroutine, and more is refused. Messages of
-// PUBLISH and the like leave when the keys are unlocked again.
+// worth is made in the session's turn, up to 128 turns' worth in a goroutine, and more is refused.
+// Messages of PUBLISH and the like leave when the keys are unlocked again.
 //
 // # Changes
 //
