@@ -74,8 +74,8 @@ func (b *bench) leave(entrants []*entrant) {
 	}
 }
 
-// watch runs a scenario, and notes how much of the servers' core others used meanwhile: a machine that is not quiet says
-// little, and no median repairs it.
+// watch runs a scenario, and notes how much of the servers' core others used meanwhile: a machine
+// that is not quiet says little, and no median repairs it.
 func (b *bench) watch(ctx context.Context, s scenario) (report.Scenario, error) {
 	start := time.Now()
 	before, err := coreBusy(b.cores.serverNumber)
@@ -92,7 +92,8 @@ func (b *bench) watch(ctx context.Context, s scenario) (report.Scenario, error) 
 	return result, err
 }
 
-// How keys are put into a server: fast, and by few connections, which take little memory themselves.
+// How keys are put into a server: fast, and by few connections, which take little memory
+// themselves.
 const (
 	fillConnections = 4
 	fillDepth       = 128
@@ -104,7 +105,8 @@ func (e *entrant) fill(ctx context.Context, call load.Call, n int) error {
 	return err
 }
 
-// inside are the fields of INFO in which a server says how long it kept others waiting, if it has them.
+// inside are the fields of INFO in which a server says how long it kept others waiting, if it has
+// them.
 var inside = []string{"longest_loop_callback_usec", "longest_lock_hold_usec", "gc_cpu_percent"}
 
 func (e *entrant) inside() []report.Inside {

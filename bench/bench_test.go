@@ -87,7 +87,8 @@ func TestSmokeMemory(t *testing.T) {
 	assert.GreaterOrEqual(t, s.Memory[0].PeakPerKey(), s.Memory[0].PerKey())
 }
 
-// The script limits as CL.THROTTLE does: a comparison with something that does less would flatter it.
+// The script limits as CL.THROTTLE does: a comparison with something that does less would flatter
+// it.
 func TestScriptLimitsAsThrottleDoes(t *testing.T) {
 	o := quick(t)
 	b := newTestBench(t, o)

@@ -26,7 +26,8 @@ type contender struct {
 
 const throttleCall = "CL.THROTTLE {key} {limit}"
 
-// What {limit} stands for. The one that lasts keeps a key for hours after one call: where keys are counted, none may go.
+// What {limit} stands for. The one that lasts keeps a key for hours after one call: where keys are
+// counted, none may go.
 const (
 	limitUsual   = "15 30 60 1"
 	limitLasting = "15 30 864000 1"
@@ -57,8 +58,9 @@ func (o *options) throttle() contender {
 		call: throttleCall}
 }
 
-// limiters are cellserver with each of its limiters, CL.THROTTLE first and again, asked so that they take: a call that is refused
-// writes nothing down. A log holds the entries of a second; of so few keys as logged it is full with a thousand.
+// limiters are cellserver with each of its limiters, CL.THROTTLE first and again, asked so that
+// they take: a call that is refused writes nothing down. A log holds the entries of a second; of so
+// few keys as logged it is full with a thousand.
 func (o *options) limiters(logged int) []contender {
 	all := o.asked(
 		"CL.THROTTLE", "CL.THROTTLE {key} 100000 1 3600 1",
@@ -98,7 +100,8 @@ func (o *options) asked(namesAndCalls ...string) (asked []contender) {
 	return asked
 }
 
-// field is who takes part: redis-server and again redis-server, cellserver, who else the scenario wants, and the guests.
+// field is who takes part: redis-server and again redis-server, cellserver, who else the scenario
+// wants, and the guests.
 func (o *options) field(others ...contender) []contender {
 	return append(append([]contender{incr, incrAgain, o.throttle()}, others...), o.guests()...)
 }

@@ -125,7 +125,8 @@ func (r *cpuRun) round(ctx context.Context, warmUp bool) error {
 	return err
 }
 
-// load runs redis-benchmark, and returns the calls a second that it reports. It fails at the first refusal.
+// load runs redis-benchmark, and returns the calls a second that it reports. It fails at the first
+// refusal.
 func (r *cpuRun) load(ctx context.Context) (rate float64, err error) {
 	args := append([]string{"-n", strconv.Itoa(r.calls)}, r.args...)
 	cmd := exec.CommandContext(ctx, "redis-benchmark", args...)
@@ -139,7 +140,8 @@ func (r *cpuRun) load(ctx context.Context) (rate float64, err error) {
 
 var reportedRate = regexp.MustCompile(`([0-9.]+) requests per second`)
 
-// parseRate reads what redis-benchmark -q prints: a line that it overwrites, with the rate of all in the end.
+// parseRate reads what redis-benchmark -q prints: a line that it overwrites, with the rate of all
+// in the end.
 func parseRate(out string) (float64, error) {
 	found := reportedRate.FindStringSubmatch(out)
 	if found == nil {
@@ -156,7 +158,8 @@ func (r *cpuRun) result(first *cpuRun) report.CPU {
 	}
 }
 
-// ratios of two samples, round by round: what disturbs the machine for longer than a round disturbs both.
+// ratios of two samples, round by round: what disturbs the machine for longer than a round disturbs
+// both.
 func ratios(sample, first []float64) []float64 {
 	r := make([]float64, len(sample))
 	for i := range r {

@@ -1,10 +1,12 @@
 //go:build linux
 
-// Command bench measures cellserver beside redis-server: CPU time of the server per call, latency at fixed rates, memory.
+// Command bench measures cellserver beside redis-server: CPU time of the server per call, latency
+// at fixed rates, memory.
 //
-// Absolute times mean little on shared machines. So the servers are measured in turn, A B A B, each pinned to one core with
-// the load on another, and what counts is the ratio, round by round: its median, with the quartiles. redis-server beside
-// itself, in the same run, shows the error: 21 rounds are good to about 2 %.
+// Absolute times mean little on shared machines. So the servers are measured in turn, A B A B, each
+// pinned to one core with the load on another, and what counts is the ratio, round by round: its
+// median, with the quartiles. redis-server beside itself, in the same run, shows the error: 21
+// rounds are good to about 2 %.
 //
 //	make bench                                                     CPU a call, P=1 and 64
 //	make bench ARGS=--list                                         the scenarios

@@ -68,8 +68,8 @@ func weighKeys(ctx context.Context, b *bench, e *entrant, s *report.Scenario, ca
 	return nil
 }
 
-// growing weighs again and again, from a tenth of the keys to all of them, a fortieth at a time: memory that grows in jumps
-// is most just after one.
+// growing weighs again and again, from a tenth of the keys to all of them, a fortieth at a time:
+// memory that grows in jumps is most just after one.
 func growing(n int) weighing {
 	return func(ctx context.Context, b *bench, e *entrant, s *report.Scenario) error {
 		m, err := empty(ctx, e)
@@ -91,7 +91,8 @@ func growing(n int) weighing {
 	}
 }
 
-// empty weighs a server that has served a few calls, so that what a connection takes once is not counted as the keys'.
+// empty weighs a server that has served a few calls, so that what a connection takes once is not
+// counted as the keys'.
 func empty(ctx context.Context, e *entrant) (m report.Memory, err error) {
 	if err := e.fill(ctx, load.NewCall(e.call, load.Among(1)), fillConnections*fillDepth); err != nil {
 		return m, err
@@ -157,7 +158,8 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// expiring weighs a server whose keys go soon after they came: what it has at most, and what it gives back.
+// expiring weighs a server whose keys go soon after they came: what it has at most, and what it
+// gives back.
 func expiring(n int) weighing {
 	return func(ctx context.Context, b *bench, e *entrant, s *report.Scenario) error {
 		m, err := empty(ctx, e)

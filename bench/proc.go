@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cpuTime is the time that a process has used, user and system, of all its threads, those that have ended too. It reads the
-// process's own CPU clock, which counts nanoseconds, as /proc/PID/schedstat does for one thread; /proc/PID/stat counts
-// hundredths of a second.
+// cpuTime is the time that a process has used, user and system, of all its threads, those that have
+// ended too. It reads the process's own CPU clock, which counts nanoseconds, as /proc/PID/schedstat
+// does for one thread; /proc/PID/stat counts hundredths of a second.
 func cpuTime(pid int) (time.Duration, error) {
 	const scheduler = 2 // CPUCLOCK_SCHED: what clock_getcpuclockid(3) makes of a process id
 	var t unix.Timespec

@@ -22,7 +22,8 @@ import (
 	"cellserver/bench/load"
 )
 
-// cores are the two that are used: one for the server, the other for the load, which this program is part of.
+// cores are the two that are used: one for the server, the other for the load, which this program
+// is part of.
 type cores struct {
 	server, load unix.CPUSet
 	serverNumber int
@@ -49,7 +50,8 @@ func twoCores() (c cores, err error) {
 	return c, nil
 }
 
-// keepToLoad moves every thread of this program to the load's core. Threads and processes that it starts inherit that.
+// keepToLoad moves every thread of this program to the load's core. Threads and processes that it
+// starts inherit that.
 func (c cores) keepToLoad() error {
 	runtime.GOMAXPROCS(1)
 	threads, err := os.ReadDir("/proc/self/task")
@@ -80,7 +82,8 @@ type process struct {
 // startsWithin is how long a server may take to listen.
 const startsWithin = 10 * time.Second
 
-// start runs a command on the server's core, with a free port and a socket in dir, and waits until it listens.
+// start runs a command on the server's core, with a free port and a socket in dir, and waits until
+// it listens.
 func (c cores) start(ctx context.Context, command []string, dir string) (*process, error) {
 	port, err := freePort()
 	if err != nil {
@@ -112,8 +115,8 @@ func (c cores) start(ctx context.Context, command []string, dir string) (*proces
 	return p, nil
 }
 
-// launch starts a server so that it inherits the server's core from this thread, sees as many cores as it has, and gets no
-// signal that is meant for this program, but does not outlive it.
+// launch starts a server so that it inherits the server's core from this thread, sees as many cores
+// as it has, and gets no signal that is meant for this program, but does not outlive it.
 func (c cores) launch(cmd *exec.Cmd) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	runtime.LockOSThread()

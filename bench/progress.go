@@ -10,7 +10,8 @@ import (
 	"golang.org/x/term"
 )
 
-// progress tells on stderr what is being done: on a terminal in one line that changes, elsewhere in lines.
+// progress tells on stderr what is being done: on a terminal in one line that changes, elsewhere in
+// lines.
 type progress struct {
 	out      *os.File
 	terminal bool

@@ -17,7 +17,8 @@ import (
 	"cellserver/bench/report"
 )
 
-// publication writes results down, each as soon as it is there: a long one may be stopped, and gone on with later.
+// publication writes results down, each as soon as it is there: a long one may be stopped, and gone
+// on with later.
 type publication struct {
 	root    string
 	names   []string // of all scenarios, in order
@@ -77,7 +78,8 @@ func commit(root string, allowDirty bool) (string, error) {
 
 var directories = regexp.MustCompile(`(^|[\s='"])/\S*/`)
 
-// published is the command line as others may repeat it: where files lie on this machine is nothing to them.
+// published is the command line as others may repeat it: where files lie on this machine is nothing
+// to them.
 func published(args []string) string {
 	words := make([]string, len(args))
 	for i, word := range args {

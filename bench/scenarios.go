@@ -68,14 +68,16 @@ func scenarios(o *options) []scenario {
 	}
 }
 
-// Keys that expire do so soon after they came: calls that are spaced strictly leave a key for one period.
+// Keys that expire do so soon after they came: calls that are spaced strictly leave a key for one
+// period.
 const (
 	churnAfter    = 2 * time.Second // what limitUsual gives
 	expireAfter   = 20 * time.Second
 	limitExpiring = "0 1 20 1"
 )
 
-// churning are those who are asked for keys that are all new, and cellserver with keys that are not.
+// churning are those who are asked for keys that are all new, and cellserver with keys that are
+// not.
 func (o *options) churning(reuse contender) []contender {
 	redis := setExpiring(churnAfter)
 	return append([]contender{redis, redis.named(redis.name + " again"), o.throttle(), reuse}, o.guests()...)

@@ -20,8 +20,8 @@ const (
 	start       = int64(1_800_000_000_000_000_000) // ns: some day
 )
 
-// phases are the traffic: a call in 8 s; 36 within 6 s, around the end of the first minute; a call a second, which is three times
-// what is allowed; none; and a call in 8 s again.
+// phases are the traffic: a call in 8 s; 36 within 6 s, around the end of the first minute; a call
+// a second, which is three times what is allowed; none; and a call in 8 s again.
 var phases = []report.Phase{
 	{Name: "trickle", From: 0}, {Name: "burst, trickle", From: 57}, {Name: "overload", From: 130}, {Name: "pause", From: 310},
 	{Name: "trickle", From: 400},

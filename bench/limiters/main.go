@@ -1,5 +1,6 @@
-// Command limiters draws what docs/limiters.md shows: the same calls, made to each limiter, and jobs that hold leases. It
-// plays the algorithms themselves, on a clock of its own, so that every run draws the same, and writes the page's table.
+// Command limiters draws what docs/limiters.md shows: the same calls, made to each limiter, and
+// jobs that hold leases. It plays the algorithms themselves, on a clock of its own, so that every
+// run draws the same, and writes the page's table.
 //
 //	go run ./bench/limiters
 package main

@@ -76,7 +76,8 @@ func (c ticking) Now() int64 {
 	return c.StillClock.Now()
 }
 
-// TestMemoryAKey prints what docs/limiters.md quotes; go test -v shows it. The page may be wrong by a tenth.
+// TestMemoryAKey prints what docs/limiters.md quotes; go test -v shows it. The page may be wrong by
+// a tenth.
 func TestMemoryAKey(t *testing.T) {
 	text, err := os.ReadFile("../../docs/limiters.md")
 	require.NoError(t, err)

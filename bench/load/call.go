@@ -10,7 +10,8 @@ import (
 // Key stands in a call for the key.
 const Key = "{key}"
 
-// KeySize is the length of a key if nothing else is said: user: and 12 digits, as redis-benchmark writes them.
+// KeySize is the length of a key if nothing else is said: user: and 12 digits, as redis-benchmark
+// writes them.
 const KeySize = 17
 
 const (
@@ -53,8 +54,8 @@ func NewMixedCall(text string, keys Keys, shortest, longest int) Call {
 	}
 }
 
-// template is a call written once, with a hole for the digits of the key: what is to be as fast as a server in C cannot
-// format each call.
+// template is a call written once, with a hole for the digits of the key: what is to be as fast as
+// a server in C cannot format each call.
 type template struct {
 	text  []byte
 	at    int // where the digits begin

@@ -45,7 +45,8 @@ type closedRun struct {
 	sent, answered int
 }
 
-// patience with a server that says nothing: between two looks at the context, and, when the socket is full, at the socket.
+// patience with a server that says nothing: between two looks at the context, and, when the socket
+// is full, at the socket.
 const patience, fullPatience = 100, 1 // milliseconds
 
 func (r *closedRun) turn(ctx context.Context) error {

@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// connection is a socket that never blocks, with what could not be sent yet and the replies that have come so far.
+// connection is a socket that never blocks, with what could not be sent yet and the replies that
+// have come so far.
 type connection struct {
 	fd      int
 	number  int
@@ -123,8 +124,8 @@ func (p *pool) close() {
 	_ = unix.Close(p.epoll)
 }
 
-// poll reads from every connection that has something, and calls answered for those with complete replies. It waits for the
-// first at most that many milliseconds.
+// poll reads from every connection that has something, and calls answered for those with complete
+// replies. It waits for the first at most that many milliseconds.
 func (p *pool) poll(milliseconds int, answered func(c *connection, replies int) error) error {
 	n, err := unix.EpollWait(p.epoll, p.ready, milliseconds)
 	if err != nil && err != unix.EINTR {

@@ -106,7 +106,8 @@ func TestOpenSeesAStall(t *testing.T) {
 	assert.GreaterOrEqual(t, at(85), stalls*4/10, "and half of them half of it")
 }
 
-// The same stall, seen by a load that waits for it to end, is one call of a thousand: what TestOpenSeesAStall guards against.
+// The same stall, seen by a load that waits for it to end, is one call of a thousand: what
+// TestOpenSeesAStall guards against.
 func TestClosedHidesAStall(t *testing.T) {
 	const stalls = 300 * time.Millisecond
 	c := startClerk(t, &clerk{before: func(call int64) {

@@ -10,8 +10,8 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Open is a load that comes at a fixed rate, whether or not the server keeps up: as users come. A call that is due is sent
-// even if earlier ones on its connection are unanswered.
+// Open is a load that comes at a fixed rate, whether or not the server keeps up: as users come. A
+// call that is due is sent even if earlier ones on its connection are unanswered.
 type Open struct {
 	Connections int
 	Rate        float64 // calls a second, over all connections
@@ -27,9 +27,9 @@ const (
 // grace is how long the last replies are waited for.
 const grace = 10 * time.Second
 
-// Run returns a histogram of nanoseconds from the instant at which a call was due to its reply. It is not counted from when
-// the call was sent: a stall of the server, or of this program, would then hide the calls that were due in it (coordinated
-// omission).
+// Run returns a histogram of nanoseconds from the instant at which a call was due to its reply. It
+// is not counted from when the call was sent: a stall of the server, or of this program, would then
+// hide the calls that were due in it (coordinated omission).
 func (l Open) Run(ctx context.Context, t Target, call Call) (*hdrhistogram.Histogram, error) {
 	p, err := gather(t, l.Connections)
 	if err != nil {
@@ -87,7 +87,8 @@ func (r *openRun) turn(ctx context.Context) error {
 	return r.pool.poll(0, r.record)
 }
 
-// record notes replies. The nth call of a connection is known by its number, so nothing need be kept for each.
+// record notes replies. The nth call of a connection is known by its number, so nothing need be
+// kept for each.
 func (r *openRun) record(c *connection, replies int) error {
 	now := time.Since(r.start)
 	for range replies {

@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// replies counts the RESP2 replies in a stream that comes in pieces. It looks no further into them than it must, but an
-// error is an error: a benchmark of refusals measures nothing.
+// replies counts the RESP2 replies in a stream that comes in pieces. It looks no further into them
+// than it must, but an error is an error: a benchmark of refusals measures nothing.
 type replies struct {
 	part   []byte // a line without its end
 	skip   int    // bytes of a bulk string that are still to come

@@ -71,7 +71,8 @@ type figure struct {
 	cells []string
 }
 
-// figures are the rows of tables. Only what was measured in one run, of one commit on one machine, may stand in one table.
+// figures are the rows of tables. Only what was measured in one run, of one commit on one machine,
+// may stand in one table.
 type figures []figure
 
 var heading = []string{"", "cellserver", "redis-server", "ratio", "redis-server to itself"}

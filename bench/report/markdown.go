@@ -90,7 +90,8 @@ func growthTable(steps []Memory) string {
 	return t.String() + fmt.Sprintf("\nThe peak is %.2f times the maximum when settled.\n", peak.PeakPerKey()/settled.PerKey())
 }
 
-// MostPerKey returns the steps at which a key takes most: when nothing happens any more, and while they grow.
+// MostPerKey returns the steps at which a key takes most: when nothing happens any more, and while
+// they grow.
 func MostPerKey(steps []Memory) (settled, peak Memory) {
 	settled = slices.MaxFunc(steps, func(a, b Memory) int { return compare(a.PerKey(), b.PerKey()) })
 	peak = slices.MaxFunc(steps, func(a, b Memory) int { return compare(a.PeakPerKey(), b.PeakPerKey()) })

@@ -19,7 +19,8 @@ import (
 // root is the project's directory.
 const root = "../.."
 
-// What is published is what was measured: every file that follows from results.json is as the harness writes it.
+// What is published is what was measured: every file that follows from results.json is as the
+// harness writes it.
 func TestPublishedFollowsFromResults(t *testing.T) {
 	breaches, err := disagree(root)
 	require.NoError(t, err)

@@ -1,5 +1,6 @@
-// Package report keeps what was measured in bench/results.json, and writes what is read: RESULTS.md, the plots and the
-// figures in the README. All of these follow from results.json, byte by byte, and a test holds them to it.
+// Package report keeps what was measured in bench/results.json, and writes what is read:
+// RESULTS.md, the plots and the figures in the README. All of these follow from results.json, byte
+// by byte, and a test holds them to it.
 package report
 
 import (
@@ -51,7 +52,8 @@ type Spread struct {
 	Rounds int     `json:"rounds"`
 }
 
-// CPU is what a call costs a server. Ratios are to the first server of the scenario, round by round.
+// CPU is what a call costs a server. Ratios are to the first server of the scenario, round by
+// round.
 type CPU struct {
 	Server     string  `json:"server"`
 	Micros     Spread  `json:"micros"` // CPU time a call, user and system
@@ -59,7 +61,8 @@ type CPU struct {
 	Throughput float64 `json:"throughput"` // calls a second, median
 }
 
-// Latency is of calls at a fixed rate, in microseconds, by percentile. Ratios are to the first server, round by round.
+// Latency is of calls at a fixed rate, in microseconds, by percentile. Ratios are to the first
+// server, round by round.
 type Latency struct {
 	Server string    `json:"server"`
 	Rate   float64   `json:"rate"`    // calls a second
@@ -106,7 +109,8 @@ func NewSpread(sample []float64) Spread {
 	return Spread{Low: at(s, 0.25), Middle: at(s, 0.5), High: at(s, 0.75), Rounds: len(s)}
 }
 
-// at is the value a fraction of the way through a sorted sample, in a straight line between neighbors.
+// at is the value a fraction of the way through a sorted sample, in a straight line between
+// neighbors.
 func at(sorted []float64, fraction float64) float64 {
 	position := fraction * float64(len(sorted)-1)
 	below := int(position)
@@ -116,8 +120,8 @@ func at(sorted []float64, fraction float64) float64 {
 	return sorted[below] + (position-float64(below))*(sorted[below+1]-sorted[below])
 }
 
-// Put replaces a scenario by a newer run. The names say in which order all are to be read; scenarios that they do not name
-// are no more, and go.
+// Put replaces a scenario by a newer run. The names say in which order all are to be read;
+// scenarios that they do not name are no more, and go.
 func (r *Results) Put(s Scenario, names []string) {
 	all := append([]Scenario{s}, r.Scenarios...) // the newer is found first
 	r.Scenarios = nil

@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// series is one server's values: one for each group of bars, or each x of a line; a single value of a line is a point.
+// series is one server's values: one for each group of bars, or each x of a line; a single value of
+// a line is a point.
 type series struct {
 	name   string
 	values []float64

@@ -20,7 +20,8 @@ type Phase struct {
 	From float64 // s
 }
 
-// Track is one thing that happened: a value that changes at instants, single events, or both in one colour.
+// Track is one thing that happened: a value that changes at instants, single events, or both in one
+// colour.
 type Track struct {
 	Name   string
 	Steps  []Step

@@ -39,7 +39,8 @@ func (c *config) settlePassword() (err error) {
 	return nil
 }
 
-// readPassword is the default user's password: the one that is given, or the first line of the password file.
+// readPassword is the default user's password: the one that is given, or the first line of the
+// password file.
 func (a *access) readPassword(given string) (string, error) {
 	const longest = 64 << 10
 	switch {
@@ -59,8 +60,8 @@ func (a *access) readPassword(given string) (string, error) {
 	return string(line), nil
 }
 
-// ownPassword is what the environment says that the server's password is: so a container that has it there can be asked
-// whether it is well. What it cannot read it need not say: the server will.
+// ownPassword is what the environment says that the server's password is: so a container that has
+// it there can be asked whether it is well. What it cannot read it need not say: the server will.
 func ownPassword() string {
 	of := access{passwordFile: os.Getenv(prefix + "REQUIREPASS_FILE")}
 	password, _ := of.readPassword(os.Getenv(prefix + "REQUIREPASS"))

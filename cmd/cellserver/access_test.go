@@ -29,8 +29,8 @@ func written(t *testing.T, text string) (path string) {
 	return path
 }
 
-// Passwords and users come from options, the environment and files; what cannot be meant is refused before anybody is served, in
-// words that hold no password.
+// Passwords and users come from options, the environment and files; what cannot be meant is refused
+// before anybody is served, in words that hold no password.
 func TestAccess(t *testing.T) {
 	good := written(t, "user alice on >secret ~* +@all\n")
 	for _, c := range []struct {

@@ -27,8 +27,9 @@ func (f aclFile) Load() (string, error) {
 	return string(text), nil
 }
 
-// Save replaces it: whoever reads it, also after a crash, finds the text of before or this one, never a part. Only the server's own user
-// may read a file that is new; one that is there keeps its permissions.
+// Save replaces it: whoever reads it, also after a crash, finds the text of before or this one,
+// never a part. Only the server's own user may read a file that is new; one that is there keeps its
+// permissions.
 func (f aclFile) Save(text string) (err error) {
 	path := string(f)
 	if real, err := filepath.EvalSymlinks(path); err == nil {

@@ -15,7 +15,8 @@ import (
 	"cellserver/internal/server"
 )
 
-// config is what the command line and the environment say. Each part lists its options beside its code.
+// config is what the command line and the environment say. Each part lists its options beside its
+// code.
 type config struct {
 	network  network
 	tls      tlsOptions
@@ -37,8 +38,8 @@ func inSeconds(n int) time.Duration { return time.Duration(n) * time.Second }
 // prefix is what the options' names have before them in the environment.
 const prefix = "CELLSERVER_"
 
-// parseConfig reads the command line, and the environment for what it does not say. It returns nil if all that was asked for
-// was the version.
+// parseConfig reads the command line, and the environment for what it does not say. It returns nil
+// if all that was asked for was the version.
 func parseConfig(args []string, environ []string) (*config, error) {
 	c := newConfig()
 	f := c.options.Flags("cellserver")
@@ -123,8 +124,8 @@ func mostClients() int {
 	return max(openFiles()-own, 1)
 }
 
-// fitFiles lowers maxclients to what the limit on open files allows, and says so. The runtime has raised that limit as far
-// as it may.
+// fitFiles lowers maxclients to what the limit on open files allows, and says so. The runtime has
+// raised that limit as far as it may.
 func (c *config) fitFiles(warn func(message string, args ...any)) {
 	c.server.MostClients = mostClients()
 	if most := c.server.MostClients; c.server.MaxClients > most {

@@ -8,8 +8,9 @@ import (
 // secretOptions are those whose values are nobody's to see, of the server and of the small client.
 var secretOptions = []string{"--requirepass", "--user", "--pass", "-a"}
 
-// hideSecrets returns a copy of the process's arguments, and overwrites what is secret in them: the memory that they lie in is what ps and
-// /proc/PID/cmdline show. So a password can be seen there for the first moment of the process alone.
+// hideSecrets returns a copy of the process's arguments, and overwrites what is secret in them: the
+// memory that they lie in is what ps and /proc/PID/cmdline show. So a password can be seen there
+// for the first moment of the process alone.
 func hideSecrets(args []string) []string {
 	copied := make([]string, len(args))
 	for i := range args {
@@ -32,7 +33,8 @@ func hideSecrets(args []string) []string {
 	return copied
 }
 
-// overwrite writes asterisks in a string's own memory, which has to be the process's arguments' and so may be written to.
+// overwrite writes asterisks in a string's own memory, which has to be the process's arguments' and
+// so may be written to.
 func overwrite(text string) {
 	memory := unsafe.Slice(unsafe.StringData(text), len(text))
 	for i := range memory {

@@ -17,7 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// listen opens what the configuration names: a TCP listener for each address of --bind, and the Unix socket.
+// listen opens what the configuration names: a TCP listener for each address of --bind, and the
+// Unix socket.
 func listen(n *network, t *tlsOptions) (listeners []net.Listener, err error) {
 	defer func() {
 		if err != nil {
@@ -72,8 +73,9 @@ func listenAll(n *network, port int) (listeners []net.Listener, err error) {
 	return listeners, nil
 }
 
-// listenTCP opens one address. As in redis.conf, * and ::* stand for all of IPv4 and of IPv6, and one with - before it
-// may be an address that this machine does not have: then there is no listener and no error.
+// listenTCP opens one address. As in redis.conf, * and ::* stand for all of IPv4 and of IPv6, and
+// one with - before it may be an address that this machine does not have: then there is no listener
+// and no error.
 func listenTCP(n *network, address string, port int) (net.Listener, error) {
 	host, optional := strings.CutPrefix(address, "-")
 	host = strings.Trim(host, "[]")
@@ -106,7 +108,8 @@ func listenTCP(n *network, address string, port int) (net.Listener, error) {
 	return nil, fmt.Errorf("cannot listen on %s: %w", full, err)
 }
 
-// keepAlive asks a silent peer three times before it is given up, as Redis does: after idle, and twice more in as long.
+// keepAlive asks a silent peer three times before it is given up, as Redis does: after idle, and
+// twice more in as long.
 func keepAlive(idle time.Duration) net.KeepAliveConfig {
 	if idle == 0 {
 		return net.KeepAliveConfig{}
@@ -114,7 +117,8 @@ func keepAlive(idle time.Duration) net.KeepAliveConfig {
 	return net.KeepAliveConfig{Enable: true, Idle: idle, Interval: max(idle/3, time.Second), Count: 3}
 }
 
-// setBacklog tells the system anew how many connections may wait: the standard library asks for as many as it allows.
+// setBacklog tells the system anew how many connections may wait: the standard library asks for as
+// many as it allows.
 func setBacklog(l *net.TCPListener, backlog int) error {
 	raw, err := l.SyscallConn()
 	if err != nil {
@@ -125,8 +129,8 @@ func setBacklog(l *net.TCPListener, backlog int) error {
 	return errors.Join(err, failed)
 }
 
-// listenUnix opens a Unix socket. One that a server left behind when it died is taken over; one that somebody listens on,
-// or a file that is no socket, is not.
+// listenUnix opens a Unix socket. One that a server left behind when it died is taken over; one
+// that somebody listens on, or a file that is no socket, is not.
 func listenUnix(path, perm string) (net.Listener, error) {
 	l, err := net.Listen("unix", path)
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -173,7 +177,8 @@ func kindOf(l net.Listener) string {
 	return "tcp"
 }
 
-// keptAlive gives the connections that it accepts another keep-alive than the listener's, if it was changed.
+// keptAlive gives the connections that it accepts another keep-alive than the listener's, if it was
+// changed.
 type keptAlive struct {
 	*net.TCPListener
 	first int // seconds: what the listener was opened with, and gives by itself

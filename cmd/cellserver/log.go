@@ -12,7 +12,8 @@ import (
 	"cellserver/internal/option"
 )
 
-// levelNames are redis.conf's, and levels what they mean: notice is what an operator wants to know, verbose more than that.
+// levelNames are redis.conf's, and levels what they mean: notice is what an operator wants to know,
+// verbose more than that.
 var (
 	levelNames = []string{"debug", "verbose", "notice", "warning", "nothing"}
 	levels     = map[string]slog.Level{

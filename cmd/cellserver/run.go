@@ -22,7 +22,8 @@ import (
 	"cellserver/internal/store/memory"
 )
 
-// run is a table of contents: configuration, log, store, commands, server; wait; shut down in reverse.
+// run is a table of contents: configuration, log, store, commands, server; wait; shut down in
+// reverse.
 func run(args []string) error {
 	c, err := parseConfig(args, environment())
 	if err != nil {
@@ -101,15 +102,16 @@ func (c *config) wait(ctx context.Context, stop func(), srv *server.Server, fail
 	return errors.Join(err, shutDown(srv, inSeconds(c.shutdownTimeout), log))
 }
 
-// fitContainer has garbage collected in time where a container's memory has a limit: three quarters of it are for Go's heap, unless
-// GOMEMLIMIT says otherwise.
+// fitContainer has garbage collected in time where a container's memory has a limit: three quarters
+// of it are for Go's heap, unless GOMEMLIMIT says otherwise.
 func fitContainer() {
 	if limit := client.ContainerMemory(); limit > 0 && os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(limit / 4 * 3)
 	}
 }
 
-// serve has every listener served, and says so: on standard output in the words that container tools wait for.
+// serve has every listener served, and says so: on standard output in the words that container
+// tools wait for.
 func serve(srv *server.Server, listeners []net.Listener, handshakes server.Handshakes,
 	log *slog.Logger, stdout io.Writer) <-chan error {
 	failed := make(chan error, len(listeners))
@@ -152,8 +154,9 @@ func sample(ctx context.Context, look <-chan time.Time, instance *commands.Insta
 	}
 }
 
-// watchClock says so when somebody sets the wall clock by more than a second. Decisions go by elapsed time and do not
-// notice; EXPIRETIME, GET of a throttle key and TIME go by the wall clock from then on.
+// watchClock says so when somebody sets the wall clock by more than a second. Decisions go by
+// elapsed time and do not notice; EXPIRETIME, GET of a throttle key and TIME go by the wall clock
+// from then on.
 func watchClock(ctx context.Context, look <-chan time.Time, clock store.Clock, log *slog.Logger) {
 	const step = time.Second
 	for last := time.Duration(clock.Offset()); ; {

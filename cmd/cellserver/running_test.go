@@ -9,7 +9,8 @@ import (
 	"cellserver/internal/server"
 )
 
-// What CONFIG SET says of each kind of value is what Redis says, and what is refused is not changed.
+// What CONFIG SET says of each kind of value is what Redis says, and what is refused is not
+// changed.
 func TestChangesWhileTheServerRuns(t *testing.T) {
 	c, err := parseConfig(nil, nil)
 	require.NoError(t, err)

@@ -55,7 +55,8 @@ func (t *tlsOptions) options() []*option.Option {
 	return list
 }
 
-// load reads the files anew, while nobody changes the options. If anything is wrong with them everything stays as it was. Without TLS there is nothing to read.
+// load reads the files anew, while nobody changes the options. If anything is wrong with them
+// everything stays as it was. Without TLS there is nothing to read.
 func (t *tlsOptions) load() error {
 	if t.port == 0 {
 		return nil
@@ -104,7 +105,8 @@ type refusal string
 
 func (r refusal) Error() string { return string(r) }
 
-// reload reads the files anew on every SIGHUP. Without TLS the signal means nothing, as to Redis; it never ends the process.
+// reload reads the files anew on every SIGHUP. Without TLS the signal means nothing, as to Redis;
+// it never ends the process.
 func (c *config) reload(hangUps <-chan os.Signal, done <-chan struct{}, say func(message string, args ...any)) {
 	for {
 		select {

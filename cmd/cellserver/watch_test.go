@@ -13,7 +13,8 @@ import (
 	"cellserver/internal/store"
 )
 
-// A step of the wall clock by more than a second is logged, once, with its size and direction; less is not.
+// A step of the wall clock by more than a second is logged, once, with its size and direction; less
+// is not.
 func TestASetClockIsLogged(t *testing.T) {
 	var out bytes.Buffer
 	clock, look := store.NewStillClock(1e18), make(chan time.Time)

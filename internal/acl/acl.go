@@ -1,5 +1,6 @@
-// Package acl is Redis 7's access control lists: the language of rules, users, and whether a user may make a call. It is pure:
-// it reads no file, keeps no connection and knows no clock. Users are values that never change: a rule makes another user.
+// Package acl is Redis 7's access control lists: the language of rules, users, and whether a user
+// may make a call. It is pure: it reads no file, keeps no connection and knows no clock. Users are
+// values that never change: a rule makes another user.
 package acl
 
 import (
@@ -14,7 +15,8 @@ type Command struct {
 	Categories []string // without @
 }
 
-// Commands are those that a server has: rules are about them. A command's number is its place in the list.
+// Commands are those that a server has: rules are about them. A command's number is its place in
+// the list.
 type Commands struct {
 	list       []Command
 	byName     map[string]int
@@ -28,8 +30,8 @@ type category struct {
 	members []int
 }
 
-// names are the categories in Redis's order, with ours behind @string. Rules may name each, also where no command is in it: so a
-// file of Redis's can be read.
+// names are the categories in Redis's order, with ours behind @string. Rules may name each, also
+// where no command is in it: so a file of Redis's can be read.
 var names = []string{
 	"keyspace", "read", "write", "set", "sortedset", "list", "hash", "string", "ratelimit", "bitmap", "hyperloglog", "geo", "stream",
 	"pubsub", "admin", "fast", "slow", "blocking", "dangerous", "connection", "transaction", "scripting",

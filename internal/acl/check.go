@@ -18,8 +18,8 @@ type Request struct {
 	Steps    int  // that the matching of patterns may take, each a few nanoseconds; then those that are left
 }
 
-// Verdict says whether a call may be made, and if not what forbids it. They are in the order of what is told where selectors
-// forbid different things: the greatest.
+// Verdict says whether a call may be made, and if not what forbids it. They are in the order of
+// what is told where selectors forbid different things: the greatest.
 type Verdict uint8
 
 const (
@@ -30,8 +30,8 @@ const (
 	DeniedChannel
 )
 
-// Check says whether a call may be made; if a key or a channel forbids it, at says which of them. A call that takes more steps to
-// decide than it has is not allowed.
+// Check says whether a call may be made; if a key or a channel forbids it, at says which of them. A
+// call that takes more steps to decide than it has is not allowed.
 func (u *User) Check(r *Request) (denied Verdict, at int) {
 	denied = DeniedCommand
 	for _, s := range u.selectors {
@@ -104,8 +104,9 @@ func allows(patterns []string, channel []byte, literal bool, steps *int) bool {
 	return false
 }
 
-// MayHear says whether a subscription may stay that a client of the user's has: to a channel, or to a pattern of them. Unlike for
-// Check it is enough that some selector allows the channel, as in Redis.
+// MayHear says whether a subscription may stay that a client of the user's has: to a channel, or to
+// a pattern of them. Unlike for Check it is enough that some selector allows the channel, as in
+// Redis.
 func (u *User) MayHear(channel []byte, pattern bool) bool {
 	steps := maxSteps
 	for _, s := range u.selectors {
@@ -119,8 +120,8 @@ func (u *User) MayHear(channel []byte, pattern bool) bool {
 // maxSteps bounds the look at one subscription: a quarter of a millisecond.
 const maxSteps = 1 << 16
 
-// HearsAll says whether the user may use every channel, or at least every one that another user may: then no subscription has to
-// be looked at when the one becomes the other.
+// HearsAll says whether the user may use every channel, or at least every one that another user
+// may: then no subscription has to be looked at when the one becomes the other.
 func (u *User) HearsAll(before *User) bool {
 	all := make(map[string]bool)
 	for _, s := range u.selectors {

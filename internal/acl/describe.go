@@ -81,8 +81,9 @@ func (s *selector) describeChannels() (rules []string) {
 	return rules
 }
 
-// describeCommands finds few rules that make the same set of commands, as Redis does: all or none, then the categories that fit
-// best one after the other, then what differs command by command. The rules found are applied on the way, to know what is left.
+// describeCommands finds few rules that make the same set of commands, as Redis does: all or none,
+// then the categories that fit best one after the other, then what differs command by command. The
+// rules found are applied on the way, to know what is left.
 func (s *selector) describeCommands(c *Commands) string {
 	first := "-@all"
 	if s.future {
@@ -112,8 +113,9 @@ func (s *selector) describeCommands(c *Commands) string {
 	return strings.Join(rules, " ")
 }
 
-// bestCategory is the category that most of what is left to say can be said with, -1 if none helps: one with more commands that
-// are to be told than others, and of those the one with the fewest others.
+// bestCategory is the category that most of what is left to say can be said with, -1 if none helps:
+// one with more commands that are to be told than others, and of those the one with the fewest
+// others.
 func bestCategory(c *Commands, rest *selector, applied []bool, future bool) (best int) {
 	best = -1
 	fewest, most := 0, 0

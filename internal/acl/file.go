@@ -28,8 +28,8 @@ func (us Users) String() string {
 	return out.String()
 }
 
-// Parse reads an ACL file: all its users, or the faults in it, in Redis's words, with the file's name and the line. No fault names
-// a rule that may hold a password.
+// Parse reads an ACL file: all its users, or the faults in it, in Redis's words, with the file's
+// name and the line. No fault names a rule that may hold a password.
 func (c *Commands) Parse(path, text string, channels bool) (Users, error) {
 	const longest = 16 << 10 // bytes of faults: who reads them has enough to do by then
 	users := make(Users)

@@ -2,8 +2,8 @@ package acl
 
 import "strings"
 
-// Redis's files name commands that a server like this one has not. Rules about these are taken and mean nothing, so that such a file
-// can be read; what Redis does not know either is a mistake.
+// Redis's files name commands that a server like this one has not. Rules about these are taken and
+// mean nothing, so that such a file can be read; what Redis does not know either is a mistake.
 
 // isRedis says whether Redis 7.0 has a command of that name, in lower case.
 func isRedis(name string) bool { return redis[name] }

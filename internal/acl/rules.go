@@ -45,8 +45,8 @@ const (
 	maxSize    = 4096 // passwords, patterns, selectors
 )
 
-// With is the user with more rules, or why one of them is none. channels is as for New: what selectors begin with, and what reset
-// goes back to.
+// With is the user with more rules, or why one of them is none. channels is as for New: what
+// selectors begin with, and what reset goes back to.
 func (u *User) With(rules []string, channels bool) (*User, error) {
 	merged, err := merge(rules)
 	if err != nil {
@@ -143,7 +143,8 @@ func (u *User) changePassword(how byte, said string) (why string) {
 	return ""
 }
 
-// addSelector adds a selector that is given as rules with blanks between. Redis takes quotes in it apart; here there are none.
+// addSelector adds a selector that is given as rules with blanks between. Redis takes quotes in it
+// apart; here there are none.
 func (u *User) addSelector(rules string, channels bool) (why string) {
 	if strings.ContainsAny(rules, "\"'") {
 		return syntax
@@ -205,7 +206,8 @@ func (s *selector) allowAll(c *Commands, on bool) {
 	s.future, s.firstWords = on, nil
 }
 
-// addKeys adds a pattern of keys: ~pattern, or with what may be done %R~pattern, %W~pattern, %RW~pattern.
+// addKeys adds a pattern of keys: ~pattern, or with what may be done %R~pattern, %W~pattern,
+// %RW~pattern.
 func (s *selector) addKeys(rule string) (why string) {
 	if s.allKeys {
 		return afterKeys
@@ -258,8 +260,8 @@ func (s *selector) addChannels(pattern string) (why string) {
 	return ""
 }
 
-// changeCommands allows commands or not: @category, command, container|subcommand; or command|word, to allow a command with that
-// first word alone. Of commands that Redis alone has nothing follows.
+// changeCommands allows commands or not: @category, command, container|subcommand; or command|word,
+// to allow a command with that first word alone. Of commands that Redis alone has nothing follows.
 func (s *selector) changeCommands(c *Commands, on bool, name string) (why string) {
 	if category, ok := strings.CutPrefix(name, "@"); ok {
 		cat := c.category(category)

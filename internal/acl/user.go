@@ -22,18 +22,19 @@ type User struct {
 // digest is a password's SHA-256: passwords themselves are not kept.
 type digest [sha256.Size]byte
 
-// MaxPassword is the longest password, in bytes: a longer one could never be said by a client that has not said it yet, and to
-// hash it would take long.
+// MaxPassword is the longest password, in bytes: a longer one could never be said by a client that
+// has not said it yet, and to hash it would take long.
 const MaxPassword = 16384
 
-// Default is the user that every connection is at first, as a server has it to whom nothing is said: it may do everything, with
-// any password or none.
+// Default is the user that every connection is at first, as a server has it to whom nothing is
+// said: it may do everything, with any password or none.
 func (c *Commands) Default() *User {
 	u, _ := c.New("default", false).With([]string{"on", "nopass", "~*", "&*", "+@all"}, false) // which are rules
 	return u
 }
 
-// New is a user who may do nothing; channels says whether a new user may use every channel (acl-pubsub-default).
+// New is a user who may do nothing; channels says whether a new user may use every channel
+// (acl-pubsub-default).
 func (c *Commands) New(name string, channels bool) *User {
 	return &User{commands: c, name: name, selectors: []*selector{c.newSelector(channels)}}
 }
@@ -53,8 +54,9 @@ func (u *User) NoPass() bool { return u.noPass }
 // Open says whether the user may do everything: then nobody need ask Check.
 func (u *User) Open() bool { return u.open }
 
-// Verify says whether a password lets one in as this user; nil stands for a user that there is not. It takes the same time for a
-// wrong one, and whether the user has that name or a password or not, as far as that is in our hands.
+// Verify says whether a password lets one in as this user; nil stands for a user that there is not.
+// It takes the same time for a wrong one, and whether the user has that name or a password or not,
+// as far as that is in our hands.
 func (u *User) Verify(password []byte) bool {
 	if len(password) > MaxPassword {
 		password = password[:MaxPassword+1] // which is none's
@@ -72,7 +74,8 @@ func (u *User) Verify(password []byte) bool {
 	return u.enabled && (u.noPass || right == 1)
 }
 
-// selector is a set of permissions. A call is allowed if one selector of the user's allows all of it.
+// selector is a set of permissions. A call is allowed if one selector of the user's allows all of
+// it.
 type selector struct {
 	allowed     bits
 	future      bool             // +@all was said: commands that are to come are allowed too

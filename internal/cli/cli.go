@@ -15,7 +15,8 @@ import (
 	"cellserver/internal/secure"
 )
 
-// options is what the command line of cellserver cli says. The letters are redis-cli's; -r stands for its --raw.
+// options is what the command line of cellserver cli says. The letters are redis-cli's; -r stands
+// for its --raw.
 type options struct {
 	host     string
 	port     int
@@ -29,15 +30,15 @@ type options struct {
 	call     []string    // the words of the one call to make; none for those that are read from stdin
 }
 
-// Own is how the environment configures the server of the same image: it is the one to talk to unless the command line
-// names another.
+// Own is how the environment configures the server of the same image: it is the one to talk to
+// unless the command line names another.
 type Own struct {
 	Prefix   string        // of the variables' names
 	Password func() string // "" if there is none
 }
 
-// Run is the subcommand: a small redis-cli, for images that have none. It returns the exit status: 0 if every call
-// succeeded, 1 if one was answered with an error, or not at all.
+// Run is the subcommand: a small redis-cli, for images that have none. It returns the exit status:
+// 0 if every call succeeded, 1 if one was answered with an error, or not at all.
 func Run(args []string, own Own) (status int) {
 	o, err := own.parse(args)
 	switch {
@@ -112,7 +113,8 @@ func (own Own) parse(args []string) (*options, error) {
 	return o, nil
 }
 
-// defineTLS lists the options of TLS. What it returns is to be called when they are known, and reads the files.
+// defineTLS lists the options of TLS. What it returns is to be called when they are known, and
+// reads the files.
 func (o *options) defineTLS(f *pflag.FlagSet, own Own) (shakeHands func() error) {
 	var wanted bool
 	var trust secure.Client
@@ -144,8 +146,9 @@ func (o *options) defineTLS(f *pflag.FlagSet, own Own) (shakeHands func() error)
 	}
 }
 
-// useOwn finds the server that the environment configures when that has no plain port: by its Unix socket, or over TLS, then with the
-// server's own certificate, and without looking at the one that it shows. It says whether that takes TLS.
+// useOwn finds the server that the environment configures when that has no plain port: by its Unix
+// socket, or over TLS, then with the server's own certificate, and without looking at the one that
+// it shows. It says whether that takes TLS.
 func (o *options) useOwn(own Own, trust *secure.Client) (overTLS bool) {
 	if o.socket = os.Getenv(own.Prefix + "UNIXSOCKET"); o.socket != "" || os.Getenv(own.Prefix+"TLS_PORT") == "" {
 		return false
@@ -156,8 +159,9 @@ func (o *options) useOwn(own Own, trust *secure.Client) (overTLS bool) {
 	return true
 }
 
-// port is the default of -p: in a container, where the environment configures the server, a health check finds it
-// with no option. A value that is no port is for the server to complain of (or it is what Kubernetes makes of a Service).
+// port is the default of -p: in a container, where the environment configures the server, a health
+// check finds it with no option. A value that is no port is for the server to complain of (or it is
+// what Kubernetes makes of a Service).
 func (own Own) port(variable string) int {
 	if n, err := strconv.Atoi(os.Getenv(own.Prefix + variable)); err == nil && n > 0 && n <= 65535 {
 		return n

@@ -92,8 +92,8 @@ func TestQuotesCanBeReadBack(t *testing.T) {
 	assert.NotContains(t, quoted, "\n")
 }
 
-// What redis-cli 7.0.15 prints for these is compared in test/cli; here stands what it cannot show: replies that neither
-// server gives, and a number that it does not know.
+// What redis-cli 7.0.15 prints for these is compared in test/cli; here stands what it cannot show:
+// replies that neither server gives, and a number that it does not know.
 func TestFormats(t *testing.T) {
 	for _, c := range []struct{ wire, raw, human string }{
 		{"*5\r\n:0\r\n:16\r\n:15\r\n:-1\r\n:2\r\n", "0\n16\n15\n-1\n2",
@@ -132,8 +132,8 @@ func TestStartsWithAny(t *testing.T) {
 	}
 }
 
-// serveAfterHello accepts connections one after another, answers what go-redis says first, and leaves the rest of each to
-// its function.
+// serveAfterHello accepts connections one after another, answers what go-redis says first, and
+// leaves the rest of each to its function.
 func serveAfterHello(t *testing.T, talks ...func(conn net.Conn, r *bufio.Reader)) *link {
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -170,8 +170,8 @@ func readCall(r *bufio.Reader) string {
 	return string(b)
 }
 
-// A connection that the server closed while nothing was under way is replaced, with the same database, and the call is
-// made once.
+// A connection that the server closed while nothing was under way is replaced, with the same
+// database, and the call is made once.
 func TestIdleConnectionIsReplaced(t *testing.T) {
 	closed := make(chan struct{})
 	var selected, called string
@@ -202,7 +202,8 @@ func TestIdleConnectionIsReplaced(t *testing.T) {
 	assert.ErrorContains(t, err, "use redis-cli")
 }
 
-// A call that was sent is not sent again, though its connection broke; the next one gets another connection.
+// A call that was sent is not sent again, though its connection broke; the next one gets another
+// connection.
 func TestCallIsNotRepeated(t *testing.T) {
 	calls := make(chan string, 3)
 	l := serveAfterHello(t,
@@ -223,7 +224,8 @@ func TestCallIsNotRepeated(t *testing.T) {
 	assert.Equal(t, "*1\r\n$4\r\nPING\r\n", <-calls)
 }
 
-// A script goes on after an error reply, and its result says that there was one; it ends where the connection ends.
+// A script goes on after an error reply, and its result says that there was one; it ends where the
+// connection ends.
 func TestScript(t *testing.T) {
 	talk := func(conn net.Conn, r *bufio.Reader) {
 		for _, answer := range []string{"-ERR no\r\n", "+PONG\r\n"} {
@@ -250,7 +252,8 @@ func TestScript(t *testing.T) {
 	require.ErrorIs(t, d.script(strings.NewReader("\"a\nQUIT")), errAnswered)
 }
 
-// Who accepts connections and says nothing is not waited for longer than a container's health check would.
+// Who accepts connections and says nothing is not waited for longer than a container's health check
+// would.
 func TestSilentServer(t *testing.T) {
 	listener, err := net.Listen("tcp4", "127.0.0.1:0") // nobody accepts: the system does, and keeps what is sent
 	require.NoError(t, err)

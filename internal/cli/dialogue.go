@@ -41,7 +41,8 @@ func (d *dialogue) ask(call []string) error {
 	return nil
 }
 
-// prose lists the commands whose reply is text for people, with lines of its own. As in redis-cli it is printed as it is.
+// prose lists the commands whose reply is text for people, with lines of its own. As in redis-cli
+// it is printed as it is.
 var prose = []string{
 	"INFO", "CLIENT INFO", "CLIENT LIST", "CLUSTER INFO", "CLUSTER NODES", "LATENCY DOCTOR", "LATENCY GRAPH", "LOLWUT",
 	"MEMORY DOCTOR", "MEMORY MALLOC-STATS",
@@ -58,8 +59,9 @@ func startsWithAny(call, names []string) bool {
 	return false
 }
 
-// script makes the calls of a stream, one a line. An error reply does not end it, as little as in redis-cli; but a lost
-// connection does, because nobody knows whether the call that was under way has been carried out.
+// script makes the calls of a stream, one a line. An error reply does not end it, as little as in
+// redis-cli; but a lost connection does, because nobody knows whether the call that was under way
+// has been carried out.
 func (d *dialogue) script(lines io.Reader) (result error) {
 	for r := bufio.NewReader(lines); ; {
 		line, last := r.ReadString('\n')

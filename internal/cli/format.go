@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// appendRaw writes a reply as redis-cli --raw does: one element a line, however deep; a map's keys and values with a space
-// between; nil as nothing. An error ends its line itself, so that the caller's end of line makes an empty one.
+// appendRaw writes a reply as redis-cli --raw does: one element a line, however deep; a map's keys
+// and values with a space between; nil as nothing. An error ends its line itself, so that the
+// caller's end of line makes an empty one.
 func appendRaw(b []byte, r reply) []byte {
 	switch r.kind {
 	case kindNil:
@@ -33,8 +34,8 @@ func appendRaw(b []byte, r reply) []byte {
 	return b
 }
 
-// appendHuman writes a reply as redis-cli does on a terminal: each with its type, elements numbered. It ends with an end
-// of line. prefix is what lines but the first begin with.
+// appendHuman writes a reply as redis-cli does on a terminal: each with its type, elements
+// numbered. It ends with an end of line. prefix is what lines but the first begin with.
 func appendHuman(b []byte, r reply, prefix string) []byte {
 	switch r.kind {
 	case kindArray:
@@ -92,8 +93,8 @@ func appendParts(b []byte, r reply, prefix, empty string, mark byte) []byte {
 	return b
 }
 
-// takesLines says whether a value has several elements, at whatever depth: as a map's value it begins on a line of its own,
-// so that they stand below each other.
+// takesLines says whether a value has several elements, at whatever depth: as a map's value it
+// begins on a line of its own, so that they stand below each other.
 func takesLines(r reply) bool {
 	switch {
 	case len(r.parts) == 0:

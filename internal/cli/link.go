@@ -19,13 +19,15 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// connectPatience is how long the server may take to accept a connection, and then again to introduce itself: several
-// times what a lost packet costs, and no longer than somebody at a prompt waits. Replies may take for ever: who needs an
-// answer in time, such as a container's health check, has a clock of his own.
+// connectPatience is how long the server may take to accept a connection, and then again to
+// introduce itself: several times what a lost packet costs, and no longer than somebody at a prompt
+// waits. Replies may take for ever: who needs an answer in time, such as a container's health
+// check, has a clock of his own.
 const connectPatience = 5 * time.Second
 
-// link is one connection to a server, opened when it is first needed. go-redis speaks; it is given the connection, and no
-// second one, because a pool that dials behind our back would lose the SELECT and the HELLO that were sent on the first.
+// link is one connection to a server, opened when it is first needed. go-redis speaks; it is given
+// the connection, and no second one, because a pool that dials behind our back would lose the
+// SELECT and the HELLO that were sent on the first.
 type link struct {
 	network, address string
 	password         string
@@ -63,11 +65,12 @@ func (l *link) String() string {
 	return name + "> "
 }
 
-// errGone is what go-redis hears when it wants another connection: the one that it had was closed while nothing was under
-// way.
+// errGone is what go-redis hears when it wants another connection: the one that it had was closed
+// while nothing was under way.
 var errGone = errors.New("the connection is gone")
 
-// open connects. Nothing has been said yet: go-redis introduces itself (HELLO, AUTH, SELECT) before the first call.
+// open connects. Nothing has been said yet: go-redis introduces itself (HELLO, AUTH, SELECT) before
+// the first call.
 func (l *link) open() error {
 	conn, err := net.DialTimeout(l.network, l.address, l.patience)
 	if err != nil {
@@ -96,7 +99,8 @@ func (l *link) open() error {
 			return nil
 		},
 		Protocol: l.protocol, Password: l.password, DB: l.database,
-		// One connection that lasts, and no call twice: a call that takes tokens would take them twice.
+		// One connection that lasts, and no call twice: a call that takes tokens would take them
+		// twice.
 		PoolSize: 1, PipelinePoolSize: -1, MaxRetries: -1, DialerRetries: 1, ConnMaxIdleTime: -1,
 		ReadTimeout: -1, WriteTimeout: -1,
 		DisableIdentity:          true,
@@ -115,8 +119,8 @@ func (l *link) close() {
 // listening lists the commands after which a server sends more than one reply, or none.
 var listening = []string{"MONITOR", "SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE", "SYNC", "PSYNC", "CLIENT REPLY"}
 
-// do makes a call. After an error the connection is closed, and the next call opens another. A call is never repeated
-// unless it is certain that it was not sent.
+// do makes a call. After an error the connection is closed, and the next call opens another. A call
+// is never repeated unless it is certain that it was not sent.
 func (l *link) do(call []string) (reply, error) {
 	if startsWithAny(call, listening) {
 		return reply{}, fmt.Errorf("%s changes how a server answers, which this client does not follow: use redis-cli", call[0])
@@ -142,8 +146,8 @@ func (l *link) try(call []string) (reply, error) {
 	for i, word := range call {
 		words[i] = word
 	}
-	// Do would have made Go values of the reply, which do not say what was a status and what a string, nor in which order a
-	// map came. DoRaw returns the bytes.
+	// Do would have made Go values of the reply, which do not say what was a status and what a
+	// string, nor in which order a map came. DoRaw returns the bytes.
 	b, err := l.client.DoRaw(context.Background(), words...).Result()
 	if err == nil {
 		var r reply
@@ -168,8 +172,8 @@ func (l *link) follow(call []string, r reply) {
 	}
 }
 
-// connect opens the connection and lets both sides introduce themselves, so that who is about to type hears at once if
-// nobody is there. What PING is answered does not matter.
+// connect opens the connection and lets both sides introduce themselves, so that who is about to
+// type hears at once if nobody is there. What PING is answered does not matter.
 func (l *link) connect() error {
 	_, err := l.do([]string{"PING"})
 	return err

@@ -13,8 +13,8 @@ import (
 // errQuotes is about a line that splitCall cannot split.
 var errQuotes = errors.New(`a quote is not closed, or something stands right behind it: write "a key", 'a key' or "a \"key\""`)
 
-// splitCall splits a typed line into words, quoted as in redis-cli. The reader of inline commands knows those rules; the
-// blank before the line keeps a first * from being taken for the protocol's.
+// splitCall splits a typed line into words, quoted as in redis-cli. The reader of inline commands
+// knows those rules; the blank before the line keeps a first * from being taken for the protocol's.
 func splitCall(line string) (call []string, err error) {
 	long := len(line) + len(" \n") + 1
 	r := resp.NewReader(resp.Limits{Bulk: long, Words: long, Inline: long, Query: long})
@@ -29,8 +29,9 @@ func splitCall(line string) (call []string, err error) {
 	return call, nil
 }
 
-// prompt asks for calls on a terminal until it is told goodbye. The terminal is the line editor's only while a line is
-// typed: meanwhile Ctrl-C ends the program, as it should if a reply does not come.
+// prompt asks for calls on a terminal until it is told goodbye. The terminal is the line editor's
+// only while a line is typed: meanwhile Ctrl-C ends the program, as it should if a reply does not
+// come.
 func (d *dialogue) prompt(in, out *os.File) error {
 	if err := d.link.connect(); err != nil {
 		return err

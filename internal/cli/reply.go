@@ -27,7 +27,8 @@ const (
 	kindAttribute = '|' // dropped: it says something about the reply behind it
 )
 
-// reply is a reply as it was sent: what a Go value would lose, such as the order of a map, is still there.
+// reply is a reply as it was sent: what a Go value would lose, such as the order of a map, is still
+// there.
 type reply struct {
 	kind  byte
 	text  []byte  // of what has no parts

@@ -1,5 +1,6 @@
-// Package client is what the rest of a server may know of a connected client, and do to it: its addresses and name, its mailbox, what it
-// holds, the list of all clients and the bounds of what they hold together.
+// Package client is what the rest of a server may know of a connected client, and do to it: its
+// addresses and name, its mailbox, what it holds, the list of all clients and the bounds of what
+// they hold together.
 package client
 
 import (
@@ -14,12 +15,14 @@ type Peer struct {
 	Remote, Local string // addresses, as CLIENT LIST shows them
 	FD            int
 	Kept          int // bytes that the transport keeps for the connection
-	// Wake makes the transport call Resume soon, on its own goroutine. Cut makes it end the connection, whatever is still
-	// to be sent. Both may be called from any goroutine, also after the connection has ended.
+	// Wake makes the transport call Resume soon, on its own goroutine. Cut makes it end the
+	// connection, whatever is still to be sent. Both may be called from any goroutine, also after
+	// the connection has ended.
 	Wake, Cut func()
 }
 
-// about is what a client has told of itself. The session writes it and others read it (CLIENT LIST), each with the lock.
+// about is what a client has told of itself. The session writes it and others read it (CLIENT
+// LIST), each with the lock.
 type about struct {
 	Mu                     sync.Mutex
 	Name, Library, Version string
@@ -36,8 +39,9 @@ func (a *about) IsTold() bool {
 	return a.Monitors || a.Listens != [Vias]int{}
 }
 
-// Client is a connected client as others may know it: the session that talks with it is one goroutine's, this is everybody's. What is
-// neither atomic nor locked is the session's own to write.
+// Client is a connected client as others may know it: the session that talks with it is one
+// goroutine's, this is everybody's. What is neither atomic nor locked is the session's own to
+// write.
 type Client struct {
 	Among         *Registry
 	Peer          Peer
@@ -64,7 +68,8 @@ type Client struct {
 	Mail          Mailbox
 }
 
-// Account is a user that sessions are. What it may do is changed in one place, and so is felt by all of them with their next call.
+// Account is a user that sessions are. What it may do is changed in one place, and so is felt by
+// all of them with their next call.
 type Account struct {
 	Name string
 	User atomic.Pointer[acl.User] // nil once there is no such user any more

@@ -6,8 +6,9 @@ import (
 	"sync/atomic"
 )
 
-// What clients make the server hold: input that is not answered, replies and messages that are not read, queued calls,
-// watched keys, subscriptions, prefixes, names. It is counted where it grows, by session and for all, and has one bound for all.
+// What clients make the server hold: input that is not answered, replies and messages that are not
+// read, queued calls, watched keys, subscriptions, prefixes, names. It is counted where it grows,
+// by session and for all, and has one bound for all.
 
 // holdings are what all clients hold together.
 type holdings struct {
@@ -19,10 +20,12 @@ type holdings struct {
 	Evicted  atomic.Int64          // how many were
 }
 
-// SessionBytes is about what a session takes with nothing to do, beside what its transport keeps for it (see Peer).
+// SessionBytes is about what a session takes with nothing to do, beside what its transport keeps
+// for it (see Peer).
 const SessionBytes = 5 << 10
 
-// Charge counts bytes that the session holds more, or less. It is the session's own to call; others use chargeMail.
+// Charge counts bytes that the session holds more, or less. It is the session's own to call; others
+// use chargeMail.
 func (c *Client) Charge(bytes int) {
 	if bytes == 0 {
 		return
@@ -87,8 +90,9 @@ func (c *Registry) evict() {
 	}
 }
 
-// Weight is what a session holds, of a message that several hold only its part: so the weights of all are what all hold
-// together, and a client is not taken for large because it hears what a thousand others hear.
+// Weight is what a session holds, of a message that several hold only its part: so the weights of
+// all are what all hold together, and a client is not taken for large because it hears what a
+// thousand others hear.
 func (c *Client) Weight() int64 {
 	c.Mail.Mu.Lock()
 	defer c.Mail.Mu.Unlock()
@@ -128,9 +132,9 @@ func (c *Registry) weigh() (list []candidate) {
 	return list
 }
 
-// largest takes those that hold most out of those that stay, until they hold so many bytes; those that are on their way out
-// count. enough is false if there are none left to take. Of a message that some keep who stay nothing is given back when the others
-// go: then it is asked again.
+// largest takes those that hold most out of those that stay, until they hold so many bytes; those
+// that are on their way out count. enough is false if there are none left to take. Of a message
+// that some keep who stay nothing is given back when the others go: then it is asked again.
 func (c *Registry) largest(bytes int64) (leave []*Client, enough bool) {
 	if c.areLeaving(bytes) {
 		return nil, true

@@ -16,8 +16,8 @@ func (s *Client) Kind() string {
 	return "NORMAL"
 }
 
-// clientLine describes a session as CLIENT LIST does, in Redis's fields. words are those of the call that asks, if it is the session's own: Redis
-// has them in its buffers.
+// clientLine describes a session as CLIENT LIST does, in Redis's fields. words are those of the
+// call that asks, if it is the session's own: Redis has them in its buffers.
 func (s *Client) Line(now int64, latest *string, words [][]byte) string {
 	m := s.Memory(words)
 	s.About.Mu.Lock()
@@ -39,7 +39,8 @@ func (s *Client) Line(now int64, latest *string, words [][]byte) string {
 		name, s.Account.Load().Name, s.Tracker.Load().Target(), s.About.Protocol, s.About.Library, s.About.Version)
 }
 
-// clientFlags are the letters that CLIENT LIST has for a session, N if it has none. about is locked.
+// clientFlags are the letters that CLIENT LIST has for a session, N if it has none. about is
+// locked.
 func (s *Client) Flags() string {
 	letters := ""
 	for _, f := range []struct {

@@ -7,7 +7,8 @@ import (
 	"cellserver/internal/resp"
 )
 
-// Mailbox is what others have for the client, until the session takes it: pushes, and the reply of a Slow command.
+// Mailbox is what others have for the client, until the session takes it: pushes, and the reply of
+// a Slow command.
 type Mailbox struct {
 	Waiting atomic.Bool // there is some; read without the lock
 	Mu      sync.Mutex
@@ -31,31 +32,33 @@ type Piece struct {
 	Of    *Parcel // whose bytes they are, and of others who send them; nil for the session's own
 }
 
-// Parcel is a message for many clients, of which there is one copy. It is counted once, while somebody has it.
+// Parcel is a message for many clients, of which there is one copy. It is counted once, while
+// somebody has it.
 type Parcel struct {
 	Bytes   []byte
 	holders atomic.Int32
 }
 
-// What a mailbox does with messages: those that are long are not copied, others are put end to end in pieces of so many bytes.
+// What a mailbox does with messages: those that are long are not copied, others are put end to end
+// in pieces of so many bytes.
 const (
 	sharedFrom  = 4 << 10
 	PushedPiece = 64 << 10
 )
 
-// MaxPushes bounds the bytes that wait to be pushed to one client, unless BoundPushes says otherwise; one more, and the
-// connection ends.
+// MaxPushes bounds the bytes that wait to be pushed to one client, unless BoundPushes says
+// otherwise; one more, and the connection ends.
 const MaxPushes = 32 << 20
 
-// Push sends bytes to the client between two replies, from any goroutine. It reports whether they will be sent: a client
-// that has too many waiting loses its connection instead.
+// Push sends bytes to the client between two replies, from any goroutine. It reports whether they
+// will be sent: a client that has too many waiting loses its connection instead.
 func (c *Client) Push(message []byte) bool {
 	p := &Parcel{Bytes: message}
 	return c.PushSome(func(*Mailbox) *Parcel { return p })
 }
 
-// PushSome is Push of what is made while the mail is locked: by who gets it, and how; nothing if it is nil. Nobody writes to the
-// message any more.
+// PushSome is Push of what is made while the mail is locked: by who gets it, and how; nothing if it
+// is nil. Nobody writes to the message any more.
 func (c *Client) PushSome(make func(to *Mailbox) *Parcel) bool {
 	c.Mail.Mu.Lock()
 	message := make(&c.Mail)

@@ -4,7 +4,8 @@ import "cellserver/internal/resp"
 
 // What CLIENT LIST and INFO say of a connection's memory.
 
-// RoomBytes are those of both halves, as Go's heap has room for them: what is long takes whole pages.
+// RoomBytes are those of both halves, as Go's heap has room for them: what is long takes whole
+// pages.
 func RoomBytes(room int64) int { return inPages(int(room>>32)) + inPages(int(room&(1<<32-1))) }
 
 func inPages(bytes int) int {

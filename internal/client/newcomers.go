@@ -5,9 +5,10 @@ import (
 	"sync"
 )
 
-// Newcomers are the connections that have not logged in, where there is a password, and those whose TLS handshake is under
-// way. Anybody may be one, so what is kept for all of them together is bounded, and the oldest is cut first: a client that
-// means to log in does so at once, and is hardly ever the oldest.
+// Newcomers are the connections that have not logged in, where there is a password, and those whose
+// TLS handshake is under way. Anybody may be one, so what is kept for all of them together is
+// bounded, and the oldest is cut first: a client that means to log in does so at once, and is
+// hardly ever the oldest.
 type Newcomers struct {
 	mu      sync.Mutex
 	Most    int64     // bytes
@@ -27,9 +28,10 @@ type Newcomer struct {
 	left  bool
 }
 
-// Enter counts a connection for which so many bytes are kept. end is called, from any goroutine, if it is to be cut; one that is
-// not idle, because it waits for a processor and not for its peer, is cut after all others. The one that enters is cut only if it
-// is too large by itself: else it would never get in while all others are busy.
+// Enter counts a connection for which so many bytes are kept. end is called, from any goroutine, if
+// it is to be cut; one that is not idle, because it waits for a processor and not for its peer, is
+// cut after all others. The one that enters is cut only if it is too large by itself: else it would
+// never get in while all others are busy.
 func (ns *Newcomers) Enter(bytes int, idle func() bool, end func()) *Newcomer {
 	n := &Newcomer{among: ns, idle: idle, end: end, bytes: int64(bytes)}
 	for _, oldest := range ns.enter(n) {
@@ -71,7 +73,8 @@ func (ns *Newcomers) add(n *Newcomer, bytes int64) (cut []*Newcomer) {
 	return ns.fit(nil)
 }
 
-// fit takes the oldest out until the others are within the bound: the one that enters last. It needs the lock.
+// fit takes the oldest out until the others are within the bound: the one that enters last. It
+// needs the lock.
 func (ns *Newcomers) fit(enters *Newcomer) (cut []*Newcomer) {
 	for ns.bytes > ns.Most && ns.All.Len() > 0 {
 		n := ns.oldest(enters)
@@ -144,7 +147,8 @@ func (ns *Newcomers) Crowded() bool {
 	return ns.leaving > ns.Most/8
 }
 
-// Keep counts bytes more that the transport keeps for the connection; false if it is to do without, for a newcomer.
+// Keep counts bytes more that the transport keeps for the connection; false if it is to do without,
+// for a newcomer.
 func (c *Client) Keep(bytes int) bool {
 	if c.Newcomer != nil {
 		return false

@@ -35,7 +35,8 @@ func (c *Registry) Add(s *Client) {
 	c.ByID[s.Id] = s
 }
 
-// Remove has nobody see the session any more. What it still holds counts with what is on its way out.
+// Remove has nobody see the session any more. What it still holds counts with what is on its way
+// out.
 func (c *Registry) Remove(s *Client) {
 	weight := s.Weight()
 	c.mu.Lock()
@@ -86,8 +87,8 @@ func (c *Registry) All() []*Client {
 	return list
 }
 
-// census is what all clients together take, as it was when Sample looked last: of ten thousand it takes a millisecond to find out, for
-// which nobody should wait.
+// census is what all clients together take, as it was when Sample looked last: of ten thousand it
+// takes a millisecond to find out, for which nobody should wait.
 type census struct {
 	Bytes          atomic.Int64
 	Input, Replies atomic.Int64 // the most that one has: bytes that were read and wait, and room for replies

@@ -61,21 +61,24 @@ func (s Share) of(all int64) int64 {
 // What clients may hold by default.
 const (
 	LeastShare = 4 << 20 // of little memory, too: some client has to get in, to set it right
-	// ClientPercent is a quarter: with as much of keys, and as much again of what the collector has not taken yet, it fits.
+	// ClientPercent is a quarter: with as much of keys, and as much again of what the collector has
+	// not taken yet, it fits.
 	ClientPercent = 25
 	// newcomers have a sixteenth of maxmemory, or so many bytes without one.
 	newcomersPart  = 16
 	newcomersBytes = 16 << 20
 )
 
-// SetMaxMemory changes what clients may hold together: percent are of maxmemory, or without one of the memory of the
-// machine, or of the container.
+// SetMaxMemory changes what clients may hold together: percent are of maxmemory, or without one of
+// the memory of the machine, or of the container.
 func (c *Registry) SetMaxMemory(s Share) { c.Holdings.limit.Store(&s) }
 
-// SetMaxMemoryUnauthenticated changes what may be kept for those who have not logged in. Percent are as above.
+// SetMaxMemoryUnauthenticated changes what may be kept for those who have not logged in. Percent
+// are as above.
 func (c *Registry) SetMaxMemoryUnauthenticated(s Share) { c.newcomersLimit.Store(&s) }
 
-// Share works the bounds out: they depend on maxmemory, 0 if there is none, and on the memory that there is.
+// Share works the bounds out: they depend on maxmemory, 0 if there is none, and on the memory that
+// there is.
 func (c *Registry) Share(maxMemory, there int64) {
 	all := maxMemory
 	if all == 0 {
@@ -142,7 +145,8 @@ func (k ShareKind) Range() string {
 	return "a size, 0% to 100%"
 }
 
-// MemoryThere is the memory of the machine, or of the container if that may use less; 0 where the system does not tell.
+// MemoryThere is the memory of the machine, or of the container if that may use less; 0 where the
+// system does not tell.
 func MemoryThere() int64 {
 	there, container := SystemBytes(), ContainerMemory()
 	if container > 0 && (container < there || there == 0) {
@@ -151,7 +155,8 @@ func MemoryThere() int64 {
 	return there
 }
 
-// ContainerMemory is how much the container may use, 0 if there is no limit, or none that can be found.
+// ContainerMemory is how much the container may use, 0 if there is no limit, or none that can be
+// found.
 func ContainerMemory() (bytes int64) {
 	for _, file := range []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"} {
 		text, err := os.ReadFile(file)

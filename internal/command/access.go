@@ -35,7 +35,8 @@ func ErrDenied(why acl.Verdict, row *Command, u *acl.User) error {
 	return Refusal(fmt.Sprintf("NOPERM User %s has no permissions to run the '%s' command", u.Name(), row.Name))
 }
 
-// Ask asks whether a user may make a call, and what of it forbids it. It takes so many steps of some nanoseconds.
+// Ask asks whether a user may make a call, and what of it forbids it. It takes so many steps of
+// some nanoseconds.
 func (row *Command) Ask(server *Server, u *acl.User, words [][]byte) (why acl.Verdict, object []byte, steps int) {
 	var few [8][]byte
 	r := acl.Request{Command: row.Number, Free: row.Flags&NoAuth != 0, Words: words, Access: row.accessIn(server, words), Literal: row.Hearsay == ManyGlobs}
@@ -64,7 +65,8 @@ func (row *Command) Ask(server *Server, u *acl.User, words [][]byte) (why acl.Ve
 	return why, object, all - r.Steps
 }
 
-// The steps that a check may take: a fifth of a millisecond, and for each key what the patterns of a dozen tenants take.
+// The steps that a check may take: a fifth of a millisecond, and for each key what the patterns of
+// a dozen tenants take.
 const (
 	checkSteps = 1 << 16
 	keySteps   = 256
@@ -94,8 +96,8 @@ func accessNamed(words string) (access acl.Access) {
 // accessToOne is the list of one access, which no call need make.
 var accessToOne = [...][]acl.Access{{0}, {acl.Read}, {acl.Write}, {acl.Read | acl.Write}}
 
-// accessIn is what a call does with its keys, which may depend on its words: SET looks at the value only if the word GET is in the
-// call, and a limiter's PEEK changes nothing.
+// accessIn is what a call does with its keys, which may depend on its words: SET looks at the value
+// only if the word GET is in the call, and a limiter's PEEK changes nothing.
 func (row *Command) accessIn(server *Server, words [][]byte) []acl.Access {
 	switch {
 	case row.Accesses != nil:
@@ -106,8 +108,9 @@ func (row *Command) accessIn(server *Server, words [][]byte) []acl.Access {
 	return row.access
 }
 
-// looks says whether a call only looks at its keys, so that who may read them may make it. That is decided on the call as its
-// row binds it: a key, too, may be named PEEK. Options stand at the end, so most calls are seen through at a glance.
+// looks says whether a call only looks at its keys, so that who may read them may make it. That is
+// decided on the call as its row binds it: a key, too, may be named PEEK. Options stand at the end,
+// so most calls are seen through at a glance.
 func (row *Command) looks(server *Server, words [][]byte) bool {
 	if row.Peeks == nil || !slices.ContainsFunc(words[max(len(words)-2, 0):], isPeek) {
 		return false

@@ -24,13 +24,16 @@ type Server struct {
 
 // InSession is what a command may ask of the session in whose turn its call is made.
 type InSession interface {
-	// HandOver has the call made again beside the event loop. What it has written so far must have been taken back.
+	// HandOver has the call made again beside the event loop. What it has written so far must have
+	// been taken back.
 	HandOver()
-	// Continue has the rest of the call made in pieces, one in each of the session's next turns, until rest says that
-	// it was the last. Until then the client gets no message and no other call is made. It returns the call's words,
-	// which stay as they are meanwhile; the call's own do not.
+	// Continue has the rest of the call made in pieces, one in each of the session's next turns,
+	// until rest says that it was the last. Until then the client gets no message and no other call
+	// is made. It returns the call's words, which stay as they are meanwhile; the call's own do
+	// not.
 	Continue(rest func() (last bool)) (words [][]byte)
-	// Aloud writes what the client is told whether it wants replies or not (CLIENT REPLY): messages, and that it is subscribed.
+	// Aloud writes what the client is told whether it wants replies or not (CLIENT REPLY):
+	// messages, and that it is subscribed.
 	Aloud(write func())
 	// TakePushes has the messages that wait stand before the reply that is being written.
 	TakePushes()
@@ -48,8 +51,8 @@ type Beside interface {
 	Keep(bytes int) error
 }
 
-// Call is one command on its way: the words bound to the row's grammar, and where the reply goes. A row reads its
-// arguments in the order of its grammar, each with the method of its kind.
+// Call is one command on its way: the words bound to the row's grammar, and where the reply goes. A
+// row reads its arguments in the order of its grammar, each with the method of its kind.
 type Call struct {
 	Context context.Context
 	Session InSession // nil for a call that is made beside its session, as those of an Unbounded row
@@ -153,7 +156,8 @@ func (c *Call) Many() [][]byte {
 	return nil
 }
 
-// Run binds the words and lets the row answer. If the call repeats the one before it, about another key, so does the binding.
+// Run binds the words and lets the row answer. If the call repeats the one before it, about another
+// key, so does the binding.
 func (c *Call) Run(row *Command, words [][]byte, repeats bool) (err error) {
 	bound := repeats && c.IsBound && c.Row == row
 	c.Row, c.Words, c.Next, c.IsBound, c.Moved = row, words, 0, false, 0
@@ -239,8 +243,8 @@ const (
 	NewEvent     = "new"
 )
 
-// Counts are what a call has counted so far of what it reads and moves. A function that is given to the store, which may run
-// it again, begins by counting from there.
+// Counts are what a call has counted so far of what it reads and moves. A function that is given to
+// the store, which may run it again, begins by counting from there.
 type Counts struct {
 	hits, misses int64
 	moved        int
@@ -269,8 +273,9 @@ func (c *Call) ChangeIf(key []byte, edit func(e store.Entry) (store.Change, erro
 	return nil
 }
 
-// GiveWay is called by a call that may take long between pieces of its work, of a fraction of a millisecond: others that wait for its place
-// have theirs. In a transaction, whose keys are locked, nothing waits for it.
+// GiveWay is called by a call that may take long between pieces of its work, of a fraction of a
+// millisecond: others that wait for its place have theirs. In a transaction, whose keys are locked,
+// nothing waits for it.
 func (c *Call) GiveWay() {
 	if c.InTransaction {
 		return
@@ -281,7 +286,8 @@ func (c *Call) GiveWay() {
 	}
 }
 
-// Keep counts bytes of a reply that may get long, as they come. In a transaction replies have another bound, and nothing may wait.
+// Keep counts bytes of a reply that may get long, as they come. In a transaction replies have
+// another bound, and nothing may wait.
 func (c *Call) Keep(bytes int) error {
 	if c.Beside == nil || c.InTransaction {
 		return nil

@@ -63,7 +63,8 @@ func (row *Command) checkArguments() (flaw string) {
 	return ""
 }
 
-// Words is how many words a call may have, the command's own among them; most is 0 if there is no bound.
+// Words is how many words a call may have, the command's own among them; most is 0 if there is no
+// bound.
 func (row *Command) Words() (least, most int) {
 	g := newGrammar(row)
 	return g.min, g.max

@@ -1,8 +1,8 @@
-// Package command is the language of commands: a row says everything about one command, the grammar reads its arguments, and a Call is
-// one command on its way. It knows no session.
+// Package command is the language of commands: a row says everything about one command, the grammar
+// reads its arguments, and a Call is one command on its way. It knows no session.
 //
-// To add a command, write a row in its family's folder below internal/commands, name it in the family's list, and tell a
-// conversation with it in internal/commands/testdata.
+// To add a command, write a row in its family's folder below internal/commands, name it in the
+// family's list, and tell a conversation with it in internal/commands/testdata.
 package command
 
 import (
@@ -12,8 +12,9 @@ import (
 	"cellserver/internal/store"
 )
 
-// Command is one row: name, grammar, words for the manual, code. Everything that the server says or checks about a command
-// derives from its row: arity, key positions, refusals, COMMAND's replies, usage, docs/commands.md.
+// Command is one row: name, grammar, words for the manual, code. Everything that the server says or
+// checks about a command derives from its row: arity, key positions, refusals, COMMAND's replies,
+// usage, docs/commands.md.
 type Command struct {
 	Name       string // in lower case
 	Summary    string
@@ -55,10 +56,11 @@ type Command struct {
 	FirstKey int // word that is the first key, 0 if there is none; if 1, calls that differ in it alone are bound once (see ahead)
 }
 
-// KeyAccess begins with RO (the key is read), RW (read and changed), OW (overwritten) or RM (removed), and then says what of:
-// ACCESS (the value is looked at), UPDATE (changed), INSERT (added to), DELETE (taken away). EXISTS is "RO": it looks at no
-// value. GET is "RO ACCESS", CL.THROTTLE "RW ACCESS UPDATE", DEL "RM DELETE". Where it does something else with each of its keys,
-// there are commas between: COPY is "RO ACCESS, OW UPDATE".
+// KeyAccess begins with RO (the key is read), RW (read and changed), OW (overwritten) or RM
+// (removed), and then says what of: ACCESS (the value is looked at), UPDATE (changed), INSERT
+// (added to), DELETE (taken away). EXISTS is "RO": it looks at no value. GET is "RO ACCESS",
+// CL.THROTTLE "RW ACCESS UPDATE", DEL "RM DELETE". Where it does something else with each of its
+// keys, there are commas between: COPY is "RO ACCESS, OW UPDATE".
 
 // Flags say what kind of command it is.
 type Flags uint32
@@ -80,7 +82,8 @@ const (
 	NoMulti                     // never within a transaction
 )
 
-// Cost is what a call costs the event loop that makes it. It is ours: Redis's Fast is an ACL category.
+// Cost is what a call costs the event loop that makes it. It is ours: Redis's Fast is an ACL
+// category.
 type Cost uint8
 
 const (
@@ -112,10 +115,12 @@ const (
 // needsAt is where in Traits the abilities begin that a row needs of the store.
 const needsAt = 24
 
-// Needs is the trait of a row that needs what a store may lack: without it, the calls of the row are refused.
+// Needs is the trait of a row that needs what a store may lack: without it, the calls of the row
+// are refused.
 func Needs(abilities store.Abilities) Traits { return Traits(abilities) << needsAt }
 
-// Effort says what a call in a transaction costs, where that does not follow from its words and the values of its keys alone.
+// Effort says what a call in a transaction costs, where that does not follow from its words and the
+// values of its keys alone.
 type Effort struct {
 	Fixed   func(words [][]byte) int              // bytes that could be moved meanwhile, beside those it moves
 	PerByte int                                   // how many bytes could be moved in the time that one takes; 0 for one
@@ -124,8 +129,8 @@ type Effort struct {
 	Sized   func(words [][]byte) bool             // whether the cost of this call grows with values, though not of every call
 }
 
-// Tips that several rows give: for proxies, to which shards of a cluster a command goes and how the replies become one; and
-// whether the same call may answer differently.
+// Tips that several rows give: for proxies, to which shards of a cluster a command goes and how the
+// replies become one; and whether the same call may answer differently.
 const AllShards = "request_policy:all_shards"
 
 var (

@@ -1,8 +1,8 @@
 package command
 
-// What a transaction costs is known before it begins, in what a Fast command of a few words is worth of a turn: some half a
-// microsecond. Keys stay locked for as long as it lasts, so that is bounded; and what is more than a turn's worth is made beside the
-// event loop.
+// What a transaction costs is known before it begins, in what a Fast command of a few words is
+// worth of a turn: some half a microsecond. Keys stay locked for as long as it lasts, so that is
+// bounded; and what is more than a turn's worth is made beside the event loop.
 
 // CostOf is what a call in a transaction costs, but for what stands at its keys.
 func CostOf(row *Command, words [][]byte, size, longest int) int {
@@ -50,8 +50,8 @@ func (row *Command) NeedsSession() bool {
 	return row.Flags&(Write|ReadOnly) == 0 && row.Cost != Unbounded && row.Traits&Sessionless == 0
 }
 
-// What one turn may do, so that an event loop comes round to everybody in well under a millisecond: a Fast command takes about
-// a microsecond at worst, another, such as INFO, a hundred times that.
+// What one turn may do, so that an event loop comes round to everybody in well under a millisecond:
+// a Fast command takes about a microsecond at worst, another, such as INFO, a hundred times that.
 const (
 	Turn       = 512       // worth of a turn, in Fast commands of a few words
 	FewWords   = 8         // as many more are worth another
@@ -86,8 +86,8 @@ func OwnWords(words [][]byte) [][]byte {
 // KeysAStep is how many keys a step is about at most, so that nobody waits long for it.
 const KeysAStep = 1024
 
-// Soon is how much may be done at once, in bytes that could be moved meanwhile: more is done beside the loop. It is some fifty
-// microseconds' worth.
+// Soon is how much may be done at once, in bytes that could be moved meanwhile: more is done beside
+// the loop. It is some fifty microseconds' worth.
 const Soon = 64 << 10
 
 // MaxReply bounds what one call may answer, in bytes, where a short call may ask for much.

@@ -11,11 +11,13 @@ import (
 // COMMAND: what the table says of itself, all of it derived from the rows.
 
 var Introspection = Command{
-	Name: "command", Group: "server", Category: "connection", Since: "2.8.13", Complexity: "O(N) in the number of commands",
-	Flags: Loading | Stale, Traits: Sessionless, Tips: []string{"nondeterministic_output_order"}, Min: 1, AnyMore: true,
-	Summary: "Describes all commands.", Reply: "An array with one element per command, as from COMMAND INFO.",
-	Subs: []*Command{&commandCount, &commandDocs, &commandGetKeys, &commandGetKeysAndFlags, &commandInfo, &commandList, HelpOf("command", "5.0.0")},
-	Run:  describeAll,
+	Name: "command", Group: "server", Category: "connection", Since: "2.8.13",
+	Complexity: "O(N) in the number of commands", Flags: Loading | Stale, Traits: Sessionless,
+	Tips: []string{"nondeterministic_output_order"}, Min: 1, AnyMore: true,
+	Summary: "Describes all commands.",
+	Reply:   "An array with one element per command, as from COMMAND INFO.",
+	Subs:    []*Command{&commandCount, &commandDocs, &commandGetKeys, &commandGetKeysAndFlags, &commandInfo, &commandList, HelpOf("command", "5.0.0")},
+	Run:     describeAll,
 }
 
 func describeAll(c *Call) error {
@@ -30,8 +32,9 @@ func describeAll(c *Call) error {
 const aboutCommands = Loading | Stale
 
 var commandCount = Command{
-	Name: "command|count", Group: "server", Category: "connection", Since: "2.8.13", Complexity: "O(1)", Flags: aboutCommands,
-	Summary: "Counts the commands.", Reply: "Their number.",
+	Name: "command|count", Group: "server", Category: "connection", Since: "2.8.13",
+	Complexity: "O(1)", Flags: aboutCommands, Summary: "Counts the commands.",
+	Reply: "Their number.",
 	Run: func(c *Call) error {
 		c.Out.Int(int64(len(c.Server.Table.Rows)))
 		return nil
@@ -39,8 +42,9 @@ var commandCount = Command{
 }
 
 var commandInfo = Command{
-	Name: "command|info", Group: "server", Category: "connection", Since: "2.8.13", Complexity: "O(N) in the number of names",
-	Flags: aboutCommands, Cost: Unbounded, Tips: []string{"nondeterministic_output_order"},
+	Name: "command|info", Group: "server", Category: "connection", Since: "2.8.13",
+	Complexity: "O(N) in the number of names", Flags: aboutCommands, Cost: Unbounded,
+	Tips:    []string{"nondeterministic_output_order"},
 	Summary: "Describes commands for programs: arity, flags, key positions, ACL categories, tips, key specs, subcommands.",
 	Args:    []Arg{Word("command-name").Optional().Many()},
 	Reply:   "An array with one element per name: an array of ten elements, or nil if there is no such command.",
@@ -97,7 +101,8 @@ func writeStatuses(c *Call, names []string) {
 	}
 }
 
-// KeyPositions says where a call's keys stand: the first word, the last (-1 if it is the call's last), and the step.
+// KeyPositions says where a call's keys stand: the first word, the last (-1 if it is the call's
+// last), and the step.
 func (row *Command) KeyPositions() (first, last, step int) {
 	if row.Keys != nil && row.FirstKey == 0 {
 		return 0, 0, 0
@@ -164,8 +169,9 @@ func (row *Command) Categories() (names []string) {
 	return names
 }
 
-// writeKeySpecs says the same as keyPositions, in the way of Redis 7: where the search for keys begins, and how to find
-// them from there. Keys with which different things are done have a spec each.
+// writeKeySpecs says the same as keyPositions, in the way of Redis 7: where the search for keys
+// begins, and how to find them from there. Keys with which different things are done have a spec
+// each.
 func (row *Command) writeKeySpecs(c *Call, first, last, step int) {
 	if row.KeyCountAt > 0 {
 		c.Out.Set(1)
@@ -202,7 +208,8 @@ func (row *Command) writeKeySpec(c *Call, number, first int, writeSearch func())
 	writeSearch()
 }
 
-// writeSpec writes a part of a key spec: its type, and the fields of that, names and numbers by turns.
+// writeSpec writes a part of a key spec: its type, and the fields of that, names and numbers by
+// turns.
 func writeSpec(c *Call, kind string, fields ...any) {
 	c.Out.Map(2)
 	c.Out.BulkString("type")
@@ -215,7 +222,8 @@ func writeSpec(c *Call, kind string, fields ...any) {
 	}
 }
 
-// keyAccess is what a KeyAccess says of one of the keys as COMMAND INFO spells it: the two letters large, the rest small.
+// keyAccess is what a KeyAccess says of one of the keys as COMMAND INFO spells it: the two letters
+// large, the rest small.
 func (row *Command) keyAccess(access string, key int) []string {
 	if row.ChannelAt != 0 {
 		return []string{"not_key"}
@@ -230,37 +238,8 @@ func (row *Command) keyAccess(access string, key int) []string {
 	return words
 }
 
-var commandList = Command{
-	Name: "command|list", Group: "server", Category: "connection", Since: "7.0.0", Complexity: "O(N) in the number of commands",
-	Flags: aboutCommands, Traits: Sessionless, Tips: []string{"nondeterministic_output_order"},
-	Summary: "Lists the names of the commands.",
-	Args:    []Arg{Word("[FILTERBY MODULE name | ACLCAT category | PATTERN pattern]").Optional().Many()},
-	Reply:   "The names.",
-	Run: func(c *Call) error {
-		wanted, done, err := c.listFilter(c.Many())
-		if err != nil {
-			return err
-		}
-		var names []string
-		for _, row := range c.Server.Table.ByName {
-			if wanted(row) {
-				names = append(names, row.Name)
-			}
-		}
-		if err := done(); err != nil {
-			return err
-		}
-		slices.Sort(names)
-		c.Out.Array(len(names))
-		for _, name := range names {
-			c.Out.BulkString(name)
-		}
-		return nil
-	},
-}
-
-// listFilter reads COMMAND LIST's filter. Without one all are listed, subcommands too, as in Redis. done says whether the filter could
-// look at all of them.
+// listFilter reads COMMAND LIST's filter. Without one all are listed, subcommands too, as in Redis.
+// done says whether the filter could look at all of them.
 func (c *Call) listFilter(words [][]byte) (wanted func(*Command) bool, done func() error, err error) {
 	done = func() error { return nil }
 	if len(words) == 0 {
@@ -285,24 +264,6 @@ func (c *Call) listFilter(words [][]byte) (wanted func(*Command) bool, done func
 	return nil, nil, ErrSyntax
 }
 
-var commandGetKeys = Command{
-	Name: "command|getkeys", Group: "server", Category: "connection", Since: "2.8.13", Complexity: "O(N) in the number of words",
-	Flags: aboutCommands, Cost: Unbounded, Min: 4,
-	Summary: "Finds the keys in a call.",
-	Args:    []Arg{Word("command"), Word("arg").Many()}, Reply: "The keys.",
-	Run: func(c *Call) error {
-		_, keys, err := c.keysIn(c.Words[2:])
-		if err != nil {
-			return err
-		}
-		c.Out.Array(len(keys))
-		for _, key := range keys {
-			c.Out.Bulk(key)
-		}
-		return nil
-	},
-}
-
 // keysIn finds the row and the keys of a call that is an argument.
 func (c *Call) keysIn(words [][]byte) (row *Command, keys [][]byte, err error) {
 	row = c.Server.Table.Find(words)
@@ -320,33 +281,6 @@ func (c *Call) keysIn(words [][]byte) (row *Command, keys [][]byte, err error) {
 		return nil, nil, Refusal("ERR The command has no key arguments")
 	}
 	return row, keys, nil
-}
-
-var commandGetKeysAndFlags = Command{
-	Name: "command|getkeysandflags", Group: "server", Category: "connection", Since: "7.0.0", Complexity: "O(N) in the number of words",
-	Flags: aboutCommands, Cost: Unbounded, Min: 4,
-	Summary: "Finds the keys in a call, and how it uses them.",
-	Args:    []Arg{Word("command"), Word("arg").Many()}, Reply: "A pair per key: the key, and flags as in COMMAND INFO's key specs.",
-	Run: func(c *Call) error {
-		row, keys, err := c.keysIn(c.Words[2:])
-		if err != nil {
-			return err
-		}
-		access := row.KeyAccess
-		if row.Accesses != nil {
-			access = row.Accesses(c.Words[2:])
-		}
-		if row.looks(c.Server, c.Words[2:]) {
-			access = "RO ACCESS"
-		}
-		c.Out.Array(len(keys))
-		for i, key := range keys {
-			c.Out.Array(2)
-			c.Out.Bulk(key)
-			writeStatuses(c, row.keyAccess(access, i))
-		}
-		return nil
-	},
 }
 
 // KeysOf appends the keys of a call; not ok if its words make no sense.
@@ -373,11 +307,11 @@ func (row *Command) plainKeys(keys, words [][]byte) [][]byte {
 }
 
 var commandDocs = Command{
-	Name: "command|docs", Group: "server", Category: "connection", Since: "7.0.0", Complexity: "O(N) in the number of names",
-	Flags: aboutCommands, Cost: Unbounded, Tips: []string{"nondeterministic_output_order"},
-	Summary: "Describes commands for people.",
-	Args:    []Arg{Word("command-name").Optional().Many()},
-	Reply:   "A map from names to documentation: summary, since, group, complexity, arguments, subcommands.",
+	Name: "command|docs", Group: "server", Category: "connection", Since: "7.0.0",
+	Complexity: "O(N) in the number of names", Flags: aboutCommands, Cost: Unbounded,
+	Tips: []string{"nondeterministic_output_order"}, Summary: "Describes commands for people.",
+	Args:  []Arg{Word("command-name").Optional().Many()},
+	Reply: "A map from names to documentation: summary, since, group, complexity, arguments, subcommands.",
 	Run: func(c *Call) error {
 		rows := c.Server.Table.Rows
 		if names := c.Many(); len(names) > 0 {

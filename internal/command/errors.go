@@ -13,7 +13,8 @@ type Refusal string
 
 func (r Refusal) Error() string { return string(r) }
 
-// The refusals that more than one place speaks, in Redis's words where Redis has some: clients branch on them.
+// The refusals that more than one place speaks, in Redis's words where Redis has some: clients
+// branch on them.
 const (
 	ErrSyntax       Refusal = "ERR syntax error"
 	ErrNotAnInteger Refusal = "ERR value is not an integer or out of range"
@@ -57,7 +58,8 @@ func errUnknownSub(container *Command, sub []byte) error {
 	return Refusal(fmt.Sprintf("ERR unknown subcommand '%.128s'. Try %s HELP.", sub, container.Upper()))
 }
 
-// errUnknown repeats the name and the first arguments, cut as Redis cuts them: at 128 bytes, quotes and all.
+// errUnknown repeats the name and the first arguments, cut as Redis cuts them: at 128 bytes, quotes
+// and all.
 func errUnknown(words [][]byte) error {
 	var args strings.Builder
 	for _, word := range words[1:] {

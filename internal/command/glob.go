@@ -5,13 +5,15 @@ import "cellserver/internal/match"
 // Glob matches a text against a pattern, as Redis does.
 func Glob(pattern, text []byte, fold bool) bool { return match.Glob(pattern, text, fold) }
 
-// namesMatching matches the names of commands or settings, in any case, against a client's patterns.
+// namesMatching matches the names of commands or settings, in any case, against a client's
+// patterns.
 type namesMatching struct {
 	patterns [][]byte
 	left     int // steps, for all names together
 }
 
-// nameSteps is a third of a millisecond. Patterns that people write need a step or two for each name.
+// nameSteps is a third of a millisecond. Patterns that people write need a step or two for each
+// name.
 const nameSteps = 1 << 16
 
 const ErrTooManySteps Refusal = "ERR the patterns take too long to match"

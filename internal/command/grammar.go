@@ -9,8 +9,8 @@ import (
 	"cellserver/internal/resp"
 )
 
-// Arg is one argument in a row's grammar. Arguments that are not led by a token stand first and in order; after them come
-// options, led by their tokens, in any order and case, each at most once.
+// Arg is one argument in a row's grammar. Arguments that are not led by a token stand first and in
+// order; after them come options, led by their tokens, in any order and case, each at most once.
 type Arg struct {
 	Name     string
 	kind     kind
@@ -48,8 +48,8 @@ func Key(name string) Arg { return Arg{Name: name, kind: keyArg} }
 // Word is a word of any bytes.
 func Word(name string) Arg { return Arg{Name: name, kind: wordArg} }
 
-// Int is a base-10 integer of 64 bits. In a CL command it may have a sign and leading zeros, as redis-cell takes it;
-// in the others it is what Redis takes.
+// Int is a base-10 integer of 64 bits. In a CL command it may have a sign and leading zeros, as
+// redis-cell takes it; in the others it is what Redis takes.
 func Int(name string) Arg { return Arg{Name: name, kind: intArg, lo: MinInt, hi: MaxInt} }
 
 // OneOf is an option that chooses between tokens.
@@ -84,7 +84,8 @@ func (a Arg) Optional() Arg { a.optional = true; return a }
 // Many lets the last argument repeat. If it is not optional, it stands once at least.
 func (a Arg) Many() Arg { a.many = true; return a }
 
-// UpTo says how often an argument that repeats, and is no key, may stand: fewer or more than others.
+// UpTo says how often an argument that repeats, and is no key, may stand: fewer or more than
+// others.
 func (a Arg) UpTo(most int) Arg { a.most = most; return a }
 
 // With makes pairs of a key that repeats and a word behind it.
@@ -93,7 +94,8 @@ func (a Arg) With(word string) Arg { a.many, a.pair = true, word; return a }
 // After makes an argument an option, led by a token.
 func (a Arg) After(token string) Arg { a.Tokens, a.optional = []string{token}, true; return a }
 
-// Again lets an option be given several times, of which the last counts, as in some commands of Redis's.
+// Again lets an option be given several times, of which the last counts, as in some commands of
+// Redis's.
 func (a Arg) Again() Arg { a.again = true; return a }
 
 // grammar is what follows from a row's arguments, worked out once.
@@ -106,7 +108,8 @@ type grammar struct {
 	options    bool // there are some, so a word too many is a syntax error
 }
 
-// slot is what bind reads of an argument: an Arg is three cache lines, and of most of them this is all that counts.
+// slot is what bind reads of an argument: an Arg is three cache lines, and of most of them this is
+// all that counts.
 type slot struct {
 	lo, hi, or int64
 	how        how
@@ -167,8 +170,9 @@ func newGrammar(row *Command) grammar {
 	return g
 }
 
-// manyWords is how many words a call may have whose last argument repeats and is no key, such as COMMAND DOCS: each may make
-// a piece of the reply, and together they must not make a reply of any size.
+// manyWords is how many words a call may have whose last argument repeats and is no key, such as
+// COMMAND DOCS: each may make a piece of the reply, and together they must not make a reply of any
+// size.
 const manyWords = 128
 
 // arity is what COMMAND INFO says: the number of words, negative if that is the least.
@@ -182,8 +186,8 @@ func (g *grammar) arity() int {
 // Fits says whether a call may have this many words.
 func (g *grammar) Fits(words int) bool { return words >= g.min && (g.max == 0 || words <= g.max) }
 
-// bind gives each argument of the row its word of the call, from word number at on. It changes nothing but the call; its
-// error is the refusal.
+// bind gives each argument of the row its word of the call, from word number at on. It changes
+// nothing but the call; its error is the refusal.
 func (c *Call) bind(at int) error {
 	g, words := &c.Row.Grammar, c.Words
 	for i := range g.slots[:g.positional] {
@@ -322,7 +326,8 @@ func (g *grammar) leads(word []byte) bool {
 	return i >= 0
 }
 
-// option finds the option that a word leads, and which of its tokens the word is; -1 if it leads none.
+// option finds the option that a word leads, and which of its tokens the word is; -1 if it leads
+// none.
 func (g *grammar) option(word []byte) (arg, token int) {
 	for i := g.positional; i < len(g.args); i++ {
 		for t, name := range g.args[i].Tokens {
@@ -362,5 +367,6 @@ func ParseIndex(word []byte) (int64, error) {
 	return n, nil
 }
 
-// Pattern is a glob-style pattern. Its length is bounded, because the time to match grows with it and with the key's.
+// Pattern is a glob-style pattern. Its length is bounded, because the time to match grows with it
+// and with the key's.
 func Pattern(name string) Arg { return Word(name).Longest(1024) }

@@ -1,7 +1,7 @@
 package command
 
-// Later is what the calls of a transaction leave to be done when no key is locked any more, as PUBLISH does. The reply to each is put
-// in its place then.
+// Later is what the calls of a transaction leave to be done when no key is locked any more, as
+// PUBLISH does. The reply to each is put in its place then.
 type Later struct {
 	Calls []laterCall
 	Early int // bytes of pushes that are to stand before the transaction's reply, because it ended a subscription

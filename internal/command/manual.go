@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// usage is how the manual writes a call: CL.THROTTLE key max_burst ... [quantity] [PEEK | UPTO | FORCE] [MS].
+// usage is how the manual writes a call: CL.THROTTLE key max_burst ... [quantity] [PEEK | UPTO |
+// FORCE] [MS].
 func (row *Command) usage() string {
 	words := []string{row.Upper()}
 	for i := range row.Args {
@@ -66,8 +67,9 @@ func HelpOf(container, since string) *Command {
 		category = "scripting"
 	}
 	return &Command{
-		Name: container + "|help", Group: group, Category: category, Since: since, Complexity: "O(1)", Flags: Loading | Stale,
-		Summary: "Lists the subcommands.", Reply: "Lines of text.",
+		Name: container + "|help", Group: group, Category: category, Since: since,
+		Complexity: "O(1)", Flags: Loading | Stale, Summary: "Lists the subcommands.",
+		Reply: "Lines of text.",
 		Run: func(c *Call) error {
 			parent := c.Row.Parent
 			lines := []string{parent.Upper() + " <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"}
@@ -94,7 +96,8 @@ var groups = []group{
 	{"cluster", "Refused"},
 }
 
-// Reference is a reference of commands in Markdown: a section for each limiter, and a table for each group of Redis's commands.
+// Reference is a reference of commands in Markdown: a section for each limiter, and a table for
+// each group of Redis's commands.
 func Reference(rows []*Command) string {
 	var out strings.Builder
 	for _, g := range groups {

@@ -6,12 +6,14 @@ import (
 	"strings"
 )
 
-// Commands that go by another name here, or by none (--rename-command). ACL rules, errors and COMMAND go by the name that they had.
+// Commands that go by another name here, or by none (--rename-command). ACL rules, errors and
+// COMMAND go by the name that they had.
 
 // longestCommand bounds another name, in bytes.
 const longestCommand = 1024
 
-// Rename has a command go by another name, or by none if that is "". Nobody may look commands up meanwhile.
+// Rename has a command go by another name, or by none if that is "". Nobody may look commands up
+// meanwhile.
 func (t *Table) Rename(from, to string) error {
 	from, to = strings.ToLower(from), strings.ToLower(to)
 	row := t.ByName[from]

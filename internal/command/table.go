@@ -15,8 +15,9 @@ type Table struct {
 	long   map[string]*Command // those of byName whose names are longer than maxName: somebody has renamed them
 }
 
-// NewTable works out what follows from the rows, in rows of its own: those that are listed are every table's, and are not changed.
-// A row that needs more than the store can do refuses its calls. The error names the first field that is wrong or missing.
+// NewTable works out what follows from the rows, in rows of its own: those that are listed are
+// every table's, and are not changed. A row that needs more than the store can do refuses its
+// calls. The error names the first field that is wrong or missing.
 func NewTable(rows []*Command, can store.Abilities) (*Table, error) {
 	t := &Table{ByName: make(map[string]*Command), can: can}
 	for _, listed := range rows {
@@ -65,8 +66,9 @@ func (t *Table) add(listed, parent *Command) (*Command, error) {
 // maxName bounds a command's name, so that it can be folded to lower case on the stack.
 const maxName = 32
 
-// LastName is the row that a session's latest call named, and how it was spelled: most clients say the same command again and
-// again, and comparing a few bytes is a quarter of the cost of looking them up.
+// LastName is the row that a session's latest call named, and how it was spelled: most clients say
+// the same command again and again, and comparing a few bytes is a quarter of the cost of looking
+// them up.
 type LastName struct {
 	row     *Command
 	spelled [maxName]byte
@@ -115,7 +117,8 @@ func (row *Command) Of(words [][]byte) *Command {
 	return row
 }
 
-// Refusal says why a call has no row, in Redis's order: unknown command, unknown subcommand. named is what its first word names.
+// Refusal says why a call has no row, in Redis's order: unknown command, unknown subcommand. named
+// is what its first word names.
 func (named *Command) Refusal(words [][]byte) error {
 	if named != nil && named.Traits&HidesSubcommands == 0 {
 		return errUnknownSub(named, words[1])

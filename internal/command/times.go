@@ -15,7 +15,8 @@ func RoundUp(n, unit int64) int64 {
 	return (n-1)/unit + 1
 }
 
-// WholeUnits is n nanoseconds in whole seconds, or milliseconds. (To divide by a constant costs a third of dividing by a variable.)
+// WholeUnits is n nanoseconds in whole seconds, or milliseconds. (To divide by a constant costs a
+// third of dividing by a variable.)
 func WholeUnits(n int64, ms bool) int64 {
 	if ms {
 		return RoundUp(n, 1e6)
@@ -23,7 +24,8 @@ func WholeUnits(n int64, ms bool) int64 {
 	return RoundUp(n, 1e9)
 }
 
-// Unix is an instant in Unix nanoseconds by the wall clock of this moment, held to what an int64 can say.
+// Unix is an instant in Unix nanoseconds by the wall clock of this moment, held to what an int64
+// can say.
 func (c *Call) Unix(instant int64) int64 {
 	offset := c.Server.Clock.Offset()
 	if offset > 0 && instant > MaxInt-offset {
@@ -38,8 +40,8 @@ func (c *Call) ExpiresIn(e store.Entry) int64 { return RoundUp(e.Expires-c.View.
 // InSeconds rounds milliseconds to the nearest second, as Redis's TTL does.
 func InSeconds(ms int64) int64 { return ms/1000 + (ms%1000+500)/1000 }
 
-// Expiry reads a time, and says which instant it is. A value's expiry is bounded by what Redis's milliseconds hold; beyond the
-// year 2262, which is as far as our nanoseconds go, it is then.
+// Expiry reads a time, and says which instant it is. A value's expiry is bounded by what Redis's
+// milliseconds hold; beyond the year 2262, which is as far as our nanoseconds go, it is then.
 func (c *Call) Expiry(word []byte, unit int64, relative, positive bool) (int64, error) {
 	n, ok := resp.ParseInt(word)
 	switch {

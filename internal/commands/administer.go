@@ -10,12 +10,15 @@ import (
 	"cellserver/internal/resp"
 )
 
-// What those who run a Redis ask of it, and what is true of this server, which has no replicas, no scripts, no modules and no
-// files.
+// What those who run a Redis ask of it, and what is true of this server, which has no replicas, no
+// scripts, no modules and no files.
 
 var role = command.Command{
-	Name: "role", Group: "server", Category: "admin", Since: "2.8.12", Complexity: "O(1)", Flags: command.NoScript | command.Loading | command.Stale | command.Fast | command.Dangerous, Cost: command.Constant,
-	Summary: "Returns the role in replication, of which there is none: always master, without replicas.", Reply: "Three elements: master, 0, no replicas.",
+	Name: "role", Group: "server", Category: "admin", Since: "2.8.12", Complexity: "O(1)",
+	Flags:   command.NoScript | command.Loading | command.Stale | command.Fast | command.Dangerous,
+	Cost:    command.Constant,
+	Summary: "Returns the role in replication, of which there is none: always master, without replicas.",
+	Reply:   "Three elements: master, 0, no replicas.",
 	Run: func(c *command.Call) error {
 		c.Out.Array(3)
 		c.Out.BulkString("master")
@@ -26,7 +29,9 @@ var role = command.Command{
 }
 
 var lastSave = command.Command{
-	Name: "lastsave", Group: "server", Category: "admin", Since: "1.0.0", Complexity: "O(1)", Flags: command.Loading | command.Stale | command.Fast | command.Dangerous, Cost: command.Constant, Tips: command.Varying,
+	Name: "lastsave", Group: "server", Category: "admin", Since: "1.0.0", Complexity: "O(1)",
+	Flags: command.Loading | command.Stale | command.Fast | command.Dangerous,
+	Cost:  command.Constant, Tips: command.Varying,
 	Summary: "Returns when the server started: nothing is saved.", Reply: "Unix seconds.",
 	Run: func(c *command.Call) error {
 		c.Out.Int(c.Unix(instanceOf(c).started) / 1e9)
@@ -37,20 +42,26 @@ var lastSave = command.Command{
 const errNotDurable command.Refusal = "ERR nothing can be saved: this server keeps its keys in memory alone"
 
 var save = command.Command{
-	Name: "save", Group: "server", Category: "none", Since: "1.0.0", Complexity: "O(1)", Flags: command.Admin | command.Dangerous | command.NoScript | command.NoMulti,
+	Name: "save", Group: "server", Category: "none", Since: "1.0.0", Complexity: "O(1)",
+	Flags:   command.Admin | command.Dangerous | command.NoScript | command.NoMulti,
 	Summary: "Refused: this server keeps its keys in memory only.", Reply: "An error.",
 	Run: func(*command.Call) error { return errNotDurable },
 }
 
 var bgSave = command.Command{
-	Name: "bgsave", Group: "server", Category: "none", Since: "1.0.0", Complexity: "O(1)", Flags: command.Admin | command.Dangerous | command.NoScript,
-	Summary: "Refused: this server keeps its keys in memory only.", Args: []command.Arg{command.Flag("SCHEDULE")}, Reply: "An error.",
+	Name: "bgsave", Group: "server", Category: "none", Since: "1.0.0", Complexity: "O(1)",
+	Flags:   command.Admin | command.Dangerous | command.NoScript,
+	Summary: "Refused: this server keeps its keys in memory only.",
+	Args:    []command.Arg{command.Flag("SCHEDULE")}, Reply: "An error.",
 	Run: func(*command.Call) error { return errNotDurable },
 }
 
 var lolwut = command.Command{
-	Name: "lolwut", Group: "server", Category: "none", Since: "5.0.0", Complexity: "O(1)", Flags: command.ReadOnly | command.Fast, Cost: command.Constant,
-	Summary: "Shows the version, without art.", Args: []command.Arg{command.Word("[VERSION version ...]").Optional().Many()}, Reply: "A line of text.",
+	Name: "lolwut", Group: "server", Category: "none", Since: "5.0.0", Complexity: "O(1)",
+	Flags: command.ReadOnly | command.Fast, Cost: command.Constant,
+	Summary: "Shows the version, without art.",
+	Args:    []command.Arg{command.Word("[VERSION version ...]").Optional().Many()},
+	Reply:   "A line of text.",
 	Run: func(c *command.Call) error {
 		if words := c.Many(); len(words) > 1 && command.FoldEqual(words[0], "VERSION") {
 			if _, ok := resp.ParseInt(words[1]); !ok {
@@ -65,8 +76,9 @@ var lolwut = command.Command{
 // nothingToFlush makes the FLUSH of a container whose things do not exist here.
 func nothingToFlush(name, since, wrong string, flags command.Flags, policy string) *command.Command {
 	return &command.Command{
-		Name: name, Group: "server", Category: "scripting", Since: since, Complexity: "O(1)", Flags: flags | command.NoScript,
-		Summary: "Removes all of them: there are none.", Args: []command.Arg{command.Word("[ASYNC | SYNC]").Optional()}, Reply: "OK.",
+		Name: name, Group: "server", Category: "scripting", Since: since, Complexity: "O(1)",
+		Flags: flags | command.NoScript, Summary: "Removes all of them: there are none.",
+		Args: []command.Arg{command.Word("[ASYNC | SYNC]").Optional()}, Reply: "OK.",
 		Tips: []string{policy, "response_policy:all_succeeded"},
 		Run: func(c *command.Call) error {
 			if mode := c.Word(); mode != nil && !command.FoldEqual(mode, "ASYNC") && !command.FoldEqual(mode, "SYNC") {
@@ -81,7 +93,8 @@ func nothingToFlush(name, since, wrong string, flags command.Flags, policy strin
 const allNodes = "request_policy:all_nodes"
 
 var function = command.Command{
-	Name: "function", Group: "server", Category: "none", Since: "7.0.0", Complexity: "Depends on the subcommand.", Min: 2,
+	Name: "function", Group: "server", Category: "none", Since: "7.0.0",
+	Complexity: "Depends on the subcommand.", Min: 2,
 	Summary: "Commands about functions, of which there are none.", AnyMore: true,
 	Subs: []*command.Command{
 		nothingToFlush("function|flush", "7.0.0", "ERR FUNCTION FLUSH only supports SYNC|ASYNC option", command.Write, command.AllShards),
@@ -89,11 +102,13 @@ var function = command.Command{
 	},
 }
 
-// script has one subcommand, and of the others says what Redis says of a command that it does not know: clients find out by that
-// that there are no scripts.
+// script has one subcommand, and of the others says what Redis says of a command that it does not
+// know: clients find out by that that there are no scripts.
 var script = command.Command{
-	Name: "script", Group: "server", Category: "none", Since: "2.6.0", Complexity: "Depends on the subcommand.", Min: 2,
-	Summary: "Commands about scripts, of which there are none.", AnyMore: true, Traits: command.HidesSubcommands,
+	Name: "script", Group: "server", Category: "none", Since: "2.6.0",
+	Complexity: "Depends on the subcommand.", Min: 2,
+	Summary: "Commands about scripts, of which there are none.", AnyMore: true,
+	Traits: command.HidesSubcommands,
 	Subs: []*command.Command{
 		nothingToFlush("script|flush", "2.6.0", "ERR SCRIPT FLUSH only support SYNC|ASYNC option", 0, allNodes),
 		command.HelpOf("script", "5.0.0"),
@@ -101,14 +116,16 @@ var script = command.Command{
 }
 
 var module = command.Command{
-	Name: "module", Group: "server", Category: "none", Since: "4.0.0", Complexity: "Depends on the subcommand.", Min: 2,
+	Name: "module", Group: "server", Category: "none", Since: "4.0.0",
+	Complexity: "Depends on the subcommand.", Min: 2,
 	Summary: "Commands about modules, of which there are none.", AnyMore: true,
 	Subs: []*command.Command{&moduleList, command.HelpOf("module", "5.0.0")},
 }
 
 var moduleList = command.Command{
-	Name: "module|list", Group: "server", Category: "none", Since: "4.0.0", Complexity: "O(1)", Flags: command.Admin | command.Dangerous | command.NoScript,
-	Summary: "Lists the modules.", Reply: "An empty array.", Tips: []string{"nondeterministic_output_order"},
+	Name: "module|list", Group: "server", Category: "none", Since: "4.0.0", Complexity: "O(1)",
+	Flags: command.Admin | command.Dangerous | command.NoScript, Summary: "Lists the modules.",
+	Reply: "An empty array.", Tips: []string{"nondeterministic_output_order"},
 	Run: func(c *command.Call) error {
 		c.Out.Array(0)
 		return nil
@@ -141,7 +158,9 @@ var shutdown = command.Command{
 }
 
 var debugCommand = command.Command{
-	Name: "debug", Group: "server", Category: "none", Since: "1.0.0", Complexity: "O(1)", Flags: command.Admin | command.Dangerous | command.NoScript | command.Loading | command.Stale, Min: 2,
+	Name: "debug", Group: "server", Category: "none", Since: "1.0.0", Complexity: "O(1)",
+	Flags: command.Admin | command.Dangerous | command.NoScript | command.Loading | command.Stale,
+	Min:   2,
 	Summary: "For tests, where --enable-debug-command allows it: SLEEP makes this client, and no other, wait; SET-ACTIVE-EXPIRE 0 keeps " +
 		"what has expired until 1 is said; LOG writes a line to the log.",
 	Args:  []command.Arg{command.Word("SLEEP seconds | SET-ACTIVE-EXPIRE number | LOG message | HELP").Many()},
@@ -177,7 +196,8 @@ var debugs = map[string]func(c *command.Call, word []byte) error{"SLEEP": debugS
 // mayDebug says whether a client may say DEBUG.
 func (in *Instance) mayDebug(s *client.Client) bool { return in.mayDo(in.debug, s) }
 
-// mayDo says whether a client may do what is allowed to everybody (yes), to who is on this machine (local), or to nobody.
+// mayDo says whether a client may do what is allowed to everybody (yes), to who is on this machine
+// (local), or to nobody.
 func (in *Instance) mayDo(allowed string, s *client.Client) bool {
 	if allowed != "local" {
 		return allowed == "yes"

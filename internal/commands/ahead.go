@@ -30,8 +30,9 @@ type waiting struct {
 	held       bool             // its words stand in the reader's own memory
 }
 
-// lookahead is how many calls are read before the first is answered: enough for the memory of a modern processor to fetch them
-// all at once (it follows ten to sixteen loads at a time), few enough to keep the calls themselves in its first cache.
+// lookahead is how many calls are read before the first is answered: enough for the memory of a
+// modern processor to fetch them all at once (it follows ten to sixteen loads at a time), few
+// enough to keep the calls themselves in its first cache.
 const lookahead = 16
 
 // idleWords is the room that a session keeps between batches: an ordinary call's.
@@ -76,8 +77,9 @@ func (a *ahead) clear() {
 	a.words, a.count, a.next, a.owned, a.long = a.words[:0], 0, 0, false, nil
 }
 
-// rest lets go of what the last windows needed, when their batch is over: idle connections are many. Words that nobody needs
-// any more must not hold on to what they point into, which may be a call of many megabytes.
+// rest lets go of what the last windows needed, when their batch is over: idle connections are
+// many. Words that nobody needs any more must not hold on to what they point into, which may be a
+// call of many megabytes.
 func (a *ahead) rest() {
 	if !a.empty() {
 		return
@@ -92,8 +94,8 @@ func (a *ahead) rest() {
 	a.most = 0
 }
 
-// fill reads up to most calls, until the window is full, or there is no whole one, or the reader fails. It finds each call's row, and
-// gathers their keys.
+// fill reads up to most calls, until the window is full, or there is no whole one, or the reader
+// fails. It finds each call's row, and gathers their keys.
 func (a *ahead) fill(r *resp.Reader, t *command.Table, known *command.LastName, most int) (err error) {
 	a.keys = a.keys[:0]
 	for a.count < most && a.long == nil && !r.Drained() {

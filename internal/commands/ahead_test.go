@@ -12,7 +12,8 @@ import (
 	"cellserver/internal/command"
 )
 
-// runs is a pipeline of random calls, many of which say the same as the one before but for one word.
+// runs is a pipeline of random calls, many of which say the same as the one before but for one
+// word.
 func runs(random *rand.Rand, words []string) (calls [][]byte) {
 	keys := []string{"a", "b", "c", "", strings.Repeat("k", 98), strings.Repeat("k", 300), strings.Repeat("k", 1<<16+1), "id", "5"}
 	names := []string{"CL.THROTTLE", "cl.throttle", "GET", "DEL", "SELECT", "CLIENT", "KEYS", "SET", "TTL", "CL.INSPECT",
@@ -63,7 +64,8 @@ func TestPipelinesAreAnsweredAsTheirCalls(t *testing.T) {
 	}
 }
 
-// What is looked at for one of many calls that are alike holds for those behind it, until the turn ends.
+// What is looked at for one of many calls that are alike holds for those behind it, until the turn
+// ends.
 func TestTheLookAtCallsThatAreAlikeEndsWithTheTurn(t *testing.T) {
 	s := newStill(t)
 	c, monitor := s.dial(), s.dial()

@@ -11,11 +11,13 @@ import (
 
 // Commands that say who the client is.
 
-// handshake is what those commands have in common that a client sends before it may do anything else.
+// handshake is what those commands have in common that a client sends before it may do anything
+// else.
 const handshake = command.NoScript | command.Loading | command.Stale | command.Fast | command.NoAuth | command.AllowBusy
 
 var hello = command.Command{
-	Name: "hello", Group: "connection", Since: "6.0.0", Complexity: "O(1)", Flags: handshake, Cost: command.Constant,
+	Name: "hello", Group: "connection", Since: "6.0.0", Complexity: "O(1)", Flags: handshake,
+	Cost:    command.Constant,
 	Summary: "Selects the protocol version, and describes the server; may log in and name the connection.",
 	Args:    []command.Arg{command.Int("protover").Or(0).By(parseProtocol), command.Word("[AUTH username password] [SETNAME clientname]").Optional().Many()},
 	Reply:   "A map: server, version (of the Redis that it is compatible with), proto, id, mode, role, modules.",
@@ -86,9 +88,11 @@ func helloOptions(c *command.Call, words [][]byte) (name []byte, who identity, e
 }
 
 var auth = command.Command{
-	Name: "auth", Group: "connection", Since: "1.0.0", Complexity: "O(N) in the number of the user's passwords", Flags: handshake, Cost: command.Constant,
-	Summary: "Logs in as a user, default if none is named.",
-	Args:    []command.Arg{command.Word("[username] password").Many()}, Reply: "OK.", Secrets: command.WordsFrom(1),
+	Name: "auth", Group: "connection", Since: "1.0.0",
+	Complexity: "O(N) in the number of the user's passwords", Flags: handshake,
+	Cost: command.Constant, Summary: "Logs in as a user, default if none is named.",
+	Args: []command.Arg{command.Word("[username] password").Many()}, Reply: "OK.",
+	Secrets: command.WordsFrom(1),
 	Run: func(c *command.Call) error {
 		words, user := c.Many(), []byte("default")
 		switch len(words) {
@@ -110,20 +114,22 @@ var auth = command.Command{
 	},
 }
 
-// A try counts so much of a turn, in bytes that could be moved meanwhile, and as much as its password in whole again: to hash it, and to
-// note it if it is wrong, takes microseconds.
+// A try counts so much of a turn, in bytes that could be moved meanwhile, and as much as its
+// password in whole again: to hash it, and to note it if it is wrong, takes microseconds.
 const (
 	tryWorth   = 8 << 10
 	comparison = 16 // for each of the user's passwords
 )
 
-// identity is a name and a password, and the account that they are right for; nil if they are not. The words are borrowed.
+// identity is a name and a password, and the account that they are right for; nil if they are not.
+// The words are borrowed.
 type identity struct {
 	name, password []byte
 	account        *client.Account
 }
 
-// logIn makes the session one of the account's. One that has just gone may have been read anew: then the password is as right for that.
+// logIn makes the session one of the account's. One that has just gone may have been read anew:
+// then the password is as right for that.
 func logIn(c *command.Call, who identity) error {
 	for who.account != nil && !sessionOf(c).become(who.account) {
 		who = verify(c, who.name, who.password)

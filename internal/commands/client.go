@@ -15,7 +15,8 @@ import (
 // clientCommand is CLIENT, with the subcommands of other families.
 func clientCommand(others []*command.Command) *command.Command {
 	return &command.Command{
-		Name: "client", Group: "connection", Category: "none", Since: "2.4.0", Complexity: "Depends on the subcommand.", Min: 2, Traits: command.KeepsCaching,
+		Name: "client", Group: "connection", Category: "none", Since: "2.4.0",
+		Complexity: "Depends on the subcommand.", Min: 2, Traits: command.KeepsCaching,
 		Summary: "Commands about client connections.", AnyMore: true,
 		Subs: slices.Concat([]*command.Command{
 			&clientGetName, &clientID, &clientInfo, &clientKill, &clientList, &clientNoEvict, &clientNoTouch, &clientPause, &clientReply,
@@ -28,7 +29,8 @@ const aboutClients = command.NoScript | command.Loading | command.Stale
 
 var clientID = command.Command{
 	Name: "client|id", Group: "connection", Since: "5.0.0", Complexity: "O(1)", Flags: aboutClients,
-	Summary: "Returns the connection's number.", Reply: "A number, unique until the server restarts.",
+	Summary: "Returns the connection's number.",
+	Reply:   "A number, unique until the server restarts.",
 	Run: func(c *command.Call) error {
 		c.Out.Int(sessionOf(c).Id)
 		return nil
@@ -36,8 +38,9 @@ var clientID = command.Command{
 }
 
 var clientGetName = command.Command{
-	Name: "client|getname", Group: "connection", Since: "2.6.9", Complexity: "O(1)", Flags: aboutClients,
-	Summary: "Returns the connection's name.", Reply: "The name, or nil if it has none.",
+	Name: "client|getname", Group: "connection", Since: "2.6.9", Complexity: "O(1)",
+	Flags: aboutClients, Summary: "Returns the connection's name.",
+	Reply: "The name, or nil if it has none.",
 	Run: func(c *command.Call) error {
 		if name := sessionOf(c).About.Name; name != "" {
 			c.Out.BulkString(name)
@@ -49,8 +52,9 @@ var clientGetName = command.Command{
 }
 
 var clientSetName = command.Command{
-	Name: "client|setname", Group: "connection", Since: "2.6.9", Complexity: "O(1)", Flags: aboutClients,
-	Summary: "Names the connection.", Args: []command.Arg{command.Word("connection-name")}, Reply: "OK.",
+	Name: "client|setname", Group: "connection", Since: "2.6.9", Complexity: "O(1)",
+	Flags: aboutClients, Summary: "Names the connection.",
+	Args: []command.Arg{command.Word("connection-name")}, Reply: "OK.",
 	Run: func(c *command.Call) error {
 		name := c.Word()
 		if err := checkName(name); err != nil {
@@ -62,8 +66,8 @@ var clientSetName = command.Command{
 	},
 }
 
-// maxNameBytes bounds what a client says of itself. Redis has no bound, so that a thousand clients can keep gigabytes by
-// their names, and CLIENT LIST has to copy all of it.
+// maxNameBytes bounds what a client says of itself. Redis has no bound, so that a thousand clients
+// can keep gigabytes by their names, and CLIENT LIST has to copy all of it.
 const maxNameBytes = 256
 
 // checkName says what is wrong with a connection's name, nil if nothing is.
@@ -95,9 +99,9 @@ func (s *Session) setName(name []byte) {
 }
 
 var clientSetInfo = command.Command{
-	Name: "client|setinfo", Group: "connection", Since: "7.2.0", Complexity: "O(1)", Flags: aboutClients,
-	Summary: "Names the client's library: LIB-NAME or LIB-VER.",
-	Args:    []command.Arg{command.Word("attribute"), command.Word("value")}, Reply: "OK.",
+	Name: "client|setinfo", Group: "connection", Since: "7.2.0", Complexity: "O(1)",
+	Flags: aboutClients, Summary: "Names the client's library: LIB-NAME or LIB-VER.",
+	Args: []command.Arg{command.Word("attribute"), command.Word("value")}, Reply: "OK.",
 	Run: func(c *command.Call) error {
 		attribute, value := c.Word(), c.Word()
 		about := &sessionOf(c).About
@@ -125,8 +129,9 @@ var clientSetInfo = command.Command{
 }
 
 var clientInfo = command.Command{
-	Name: "client|info", Group: "connection", Since: "6.2.0", Complexity: "O(1)", Flags: aboutClients, Tips: command.Varying,
-	Summary: "Describes the connection.", Reply: "One line of CLIENT LIST.",
+	Name: "client|info", Group: "connection", Since: "6.2.0", Complexity: "O(1)",
+	Flags: aboutClients, Tips: command.Varying, Summary: "Describes the connection.",
+	Reply: "One line of CLIENT LIST.",
 	Run: func(c *command.Call) error {
 		c.Out.Verbatim("txt", c.Client.Line(c.View.Now(), &c.Row.Name, c.Words))
 		return nil
@@ -160,7 +165,8 @@ var clientList = command.Command{
 	},
 }
 
-// lineOf is a session's line in CLIENT LIST; none if it ends meanwhile: then it was taken apart while it was looked at.
+// lineOf is a session's line in CLIENT LIST; none if it ends meanwhile: then it was taken apart
+// while it was looked at.
 func lineOf(c *command.Call, s *client.Client) string {
 	var words [][]byte
 	if s == c.Client {
@@ -205,14 +211,18 @@ func clientsOfType(name []byte) (func(*client.Client) bool, error) {
 
 // clientKind is the session's type, as CLIENT LIST TYPE names it.
 var clientNoEvict = command.Command{
-	Name: "client|no-evict", Group: "connection", Since: "7.0.0", Complexity: "O(1)", Flags: command.Admin | command.Dangerous | aboutClients,
-	Summary: "Exempts the client from eviction, however much memory it holds: see maxmemory-clients.", Args: []command.Arg{command.Word("ON | OFF")}, Reply: "OK.",
+	Name: "client|no-evict", Group: "connection", Since: "7.0.0", Complexity: "O(1)",
+	Flags:   command.Admin | command.Dangerous | aboutClients,
+	Summary: "Exempts the client from eviction, however much memory it holds: see maxmemory-clients.",
+	Args:    []command.Arg{command.Word("ON | OFF")}, Reply: "OK.",
 	Run: func(c *command.Call) error { return turn(c, &c.Client.About.NoEvict) },
 }
 
 var clientNoTouch = command.Command{
-	Name: "client|no-touch", Group: "connection", Since: "7.2.0", Complexity: "O(1)", Flags: aboutClients,
-	Summary: "Accepted for compatibility; has no effect: calls still count as uses of a key (OBJECT IDLETIME).", Args: []command.Arg{command.Word("ON | OFF")}, Reply: "OK.",
+	Name: "client|no-touch", Group: "connection", Since: "7.2.0", Complexity: "O(1)",
+	Flags:   aboutClients,
+	Summary: "Accepted for compatibility; has no effect: calls still count as uses of a key (OBJECT IDLETIME).",
+	Args:    []command.Arg{command.Word("ON | OFF")}, Reply: "OK.",
 	Run: func(c *command.Call) error { return turn(c, &c.Client.About.NoTouch) },
 }
 

@@ -12,7 +12,8 @@ import (
 // CONFIG SET: what can be changed while the server runs.
 
 var configSet = command.Command{
-	Name: "config|set", Group: "server", Category: "none", Since: "2.0.0", Complexity: "O(N) in the number of settings", Min: 4,
+	Name: "config|set", Group: "server", Category: "none", Since: "2.0.0",
+	Complexity: "O(N) in the number of settings", Min: 4,
 	Flags:   command.Admin | command.Dangerous | command.NoScript | command.Loading | command.Stale,
 	Tips:    []string{allNodes, "response_policy:all_succeeded"},
 	Summary: "Changes settings while the server runs: all of them, or none.",
@@ -63,9 +64,10 @@ func errConfig(err error) error {
 }
 
 var configResetStat = command.Command{
-	Name: "config|resetstat", Group: "server", Category: "none", Since: "2.0.0", Complexity: "O(N) in the number of commands",
-	Flags: command.Admin | command.Dangerous | command.NoScript | command.Loading | command.Stale, Traits: command.AnyKey,
-	Summary: "Resets the counters of INFO.", Reply: "OK.",
+	Name: "config|resetstat", Group: "server", Category: "none", Since: "2.0.0",
+	Complexity: "O(N) in the number of commands",
+	Flags:      command.Admin | command.Dangerous | command.NoScript | command.Loading | command.Stale,
+	Traits:     command.AnyKey, Summary: "Resets the counters of INFO.", Reply: "OK.",
 	Run: func(c *command.Call) error {
 		foldOwn(c)
 		instanceOf(c).resetStats(c.View)
@@ -77,6 +79,7 @@ var configResetStat = command.Command{
 var configRewrite = command.Command{
 	Name: "config|rewrite", Group: "server", Category: "none", Since: "2.8.0", Complexity: "O(1)",
 	Flags:   command.Admin | command.Dangerous | command.NoScript | command.Loading | command.Stale,
-	Summary: "Refused: settings come from the command line and the environment, not from a file.", Reply: "An error.",
-	Run: func(*command.Call) error { return command.Refusal("ERR The server is running without a config file") },
+	Summary: "Refused: settings come from the command line and the environment, not from a file.",
+	Reply:   "An error.",
+	Run:     func(*command.Call) error { return command.Refusal("ERR The server is running without a config file") },
 }

@@ -3,9 +3,11 @@ package commands
 import "cellserver/internal/command"
 
 var ping = command.Command{
-	Name: "ping", Group: "connection", Since: "1.0.0", Complexity: "O(1)", Flags: command.Fast, Cost: command.Constant, Traits: command.WhileSubscribed | command.Sessionless,
-	Summary: "Tests the connection.", Tips: []string{command.AllShards, "response_policy:all_succeeded"},
-	Args: []command.Arg{command.Word("message").Optional()}, Reply: "PONG, or the message.",
+	Name: "ping", Group: "connection", Since: "1.0.0", Complexity: "O(1)", Flags: command.Fast,
+	Cost: command.Constant, Traits: command.WhileSubscribed | command.Sessionless,
+	Summary: "Tests the connection.",
+	Tips:    []string{command.AllShards, "response_policy:all_succeeded"},
+	Args:    []command.Arg{command.Word("message").Optional()}, Reply: "PONG, or the message.",
 	Run: func(c *command.Call) error {
 		if c.Session != nil && c.Client.Mail.Subscribed && c.Out.Protocol() == 2 { // where a client expects messages
 			c.Out.Array(2)
@@ -23,16 +25,18 @@ var ping = command.Command{
 }
 
 var echo = command.Command{
-	Name: "echo", Group: "connection", Since: "1.0.0", Complexity: "O(1)", Flags: command.Loading | command.Stale | command.Fast, Cost: command.Constant, Traits: command.Sessionless,
-	Summary: "Returns the message.",
-	Args:    []command.Arg{command.Word("message")}, Reply: "The message.",
+	Name: "echo", Group: "connection", Since: "1.0.0", Complexity: "O(1)",
+	Flags: command.Loading | command.Stale | command.Fast, Cost: command.Constant,
+	Traits: command.Sessionless, Summary: "Returns the message.",
+	Args: []command.Arg{command.Word("message")}, Reply: "The message.",
 	Run: func(c *command.Call) error {
 		c.Out.Bulk(c.Word())
 		return nil
 	},
 }
 
-// redisVersion is what clients are told that they talk to: they branch on it, and what they then expect is served.
+// redisVersion is what clients are told that they talk to: they branch on it, and what they then
+// expect is served.
 const redisVersion = "7.4.0"
 
 func introduce(c *command.Call) {
@@ -54,7 +58,9 @@ func introduce(c *command.Call) {
 }
 
 var selectDB = command.Command{
-	Name: "select", Group: "connection", Since: "1.0.0", Complexity: "O(1)", Flags: command.Loading | command.Stale | command.Fast, Cost: command.Constant, Traits: command.Sessionless | command.SelectsDatabase,
+	Name: "select", Group: "connection", Since: "1.0.0", Complexity: "O(1)",
+	Flags: command.Loading | command.Stale | command.Fast, Cost: command.Constant,
+	Traits:  command.Sessionless | command.SelectsDatabase,
 	Summary: "Selects the database for the following commands.",
 	Args:    []command.Arg{command.Int("index").By(command.ParseIndex)}, Reply: "OK.",
 	Run: func(c *command.Call) error {
@@ -73,8 +79,11 @@ var selectDB = command.Command{
 }
 
 var reset = command.Command{
-	Name: "reset", Group: "connection", Since: "6.2.0", Complexity: "O(1)", Flags: handshake, Cost: command.Constant, Traits: command.Unqueued | command.WhileSubscribed | command.AllowedFull | command.DropsRights,
-	Summary: "Resets the connection: database 0, RESP2, no name, no transaction, no subscriptions, no tracking, logged out.", Reply: "RESET.",
+	Name: "reset", Group: "connection", Since: "6.2.0", Complexity: "O(1)", Flags: handshake,
+	Cost:    command.Constant,
+	Traits:  command.Unqueued | command.WhileSubscribed | command.AllowedFull | command.DropsRights,
+	Summary: "Resets the connection: database 0, RESP2, no name, no transaction, no subscriptions, no tracking, logged out.",
+	Reply:   "RESET.",
 	Run: func(c *command.Call) error {
 		sessionOf(c).leaveTransaction()
 		instanceOf(c).channels.Leave(c.Client, c.Session)
@@ -90,7 +99,9 @@ var reset = command.Command{
 }
 
 var quit = command.Command{
-	Name: "quit", Group: "connection", Since: "1.0.0", Complexity: "O(1)", Flags: handshake, Cost: command.Constant, Traits: command.Unqueued | command.WhileSubscribed | command.AllowedFull, AnyMore: true,
+	Name: "quit", Group: "connection", Since: "1.0.0", Complexity: "O(1)", Flags: handshake,
+	Cost:   command.Constant,
+	Traits: command.Unqueued | command.WhileSubscribed | command.AllowedFull, AnyMore: true,
 	Summary: "Closes the connection. Commands after it are not answered.", Reply: "OK.",
 	Run: func(c *command.Call) error {
 		sessionOf(c).closing = true

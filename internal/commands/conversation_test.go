@@ -20,8 +20,9 @@ func TestConversations(t *testing.T) {
 	transcript.Check(t, "testdata", func(t *testing.T) transcript.Stage { return newStill(t) }, *rewrite)
 }
 
-// saysAtEachRun are conversations in which calls of a transaction are counted, shown or published when they are made, rather
-// than when the store has kept what they did: they would be at each run of it. Over the store that ships there is only one.
+// saysAtEachRun are conversations in which calls of a transaction are counted, shown or published
+// when they are made, rather than when the store has kept what they did: they would be at each run
+// of it. Over the store that ships there is only one.
 var saysAtEachRun = []string{
 	"acl", "cl.top", "hush", "info", "latencytracking", "monitor", "publish", "slowlog", "subscribe",
 }
@@ -43,7 +44,8 @@ func TestConversationsOnAStoreThatRunsTwice(t *testing.T) {
 	}, false)
 }
 
-// Every command has a conversation of its own name, and every subcommand is spoken to in its container's.
+// Every command has a conversation of its own name, and every subcommand is spoken to in its
+// container's.
 func TestEveryCommandHasAConversation(t *testing.T) {
 	for _, row := range All() {
 		text, err := os.ReadFile("testdata/" + row.Name + ".txt")

@@ -7,7 +7,8 @@ import (
 	"cellserver/internal/command"
 )
 
-// Keyspace notifications: which events there are, and which of them are published. How they are sent is told in notify.go.
+// Keyspace notifications: which events there are, and which of them are published. How they are
+// sent is told in notify.go.
 
 // events is a set of classes of events, and of the ways in which they are published.
 type events uint32
@@ -24,7 +25,8 @@ const (
 	otherEvents                      // those of lists and other types that there are none of: l s h z e t
 )
 
-// eventLetters are the letters of the setting, in the order in which CONFIG GET shows them. A stands for those before n.
+// eventLetters are the letters of the setting, in the order in which CONFIG GET shows them. A
+// stands for those before n.
 const eventLetters = "g$lshzxetdnKEm"
 
 // allEvents is how many of the letters A stands for.

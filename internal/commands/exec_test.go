@@ -46,7 +46,8 @@ func (c *caller) replies(t *testing.T, input []byte, prefix string) (n int, last
 
 const mebibyte = 1 << 20
 
-// A transaction costs what its calls touch, and is made beside the loop if that is more than a turn's worth.
+// A transaction costs what its calls touch, and is made beside the loop if that is more than a
+// turn's worth.
 func TestATransactionCostsWhatItTouches(t *testing.T) {
 	s := newStill(t)
 	c := s.dial()
@@ -163,7 +164,8 @@ func TestALongCallIsQueued(t *testing.T) {
 	require.Equal(t, 1, n, last)
 }
 
-// Clients come and go while transactions are made beside the loop, on keys that others watch and change.
+// Clients come and go while transactions are made beside the loop, on keys that others watch and
+// change.
 func TestTransactionsBesideTheLoopAtOnce(t *testing.T) {
 	s := newStill(t)
 	s.instance.inTurn = -1
@@ -208,7 +210,8 @@ func TestKeysInATransactionWaitsForNothing(t *testing.T) {
 	require.Equal(t, some, n)
 }
 
-// What a transaction touches does not wrap, and a SELECT that is refused leaves it in a database whose keys are locked.
+// What a transaction touches does not wrap, and a SELECT that is refused leaves it in a database
+// whose keys are locked.
 func TestTransactionsThatMeanHarm(t *testing.T) {
 	words := func(line string) (list [][]byte) {
 		for _, word := range strings.Fields(line) {

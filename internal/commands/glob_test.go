@@ -9,7 +9,8 @@ import (
 	"cellserver/internal/command"
 )
 
-// Patterns of names are bounded like those of keys, and so is the work that all of a call's patterns make together.
+// Patterns of names are bounded like those of keys, and so is the work that all of a call's
+// patterns make together.
 func TestPatternsOfNamesAreBounded(t *testing.T) {
 	c := newStill(t).dial()
 	long := strings.Repeat("a", 1025)

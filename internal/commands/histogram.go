@@ -10,9 +10,11 @@ import (
 	"cellserver/internal/stats"
 )
 
-// latency-tracking: how long calls take, by command. Redis takes the time of every call. Here a quick call takes no longer than to take the
-// time: so it is taken of the first call of a command, and then of some, one turn's first in sampleEvery; the others are taken to be as those.
-// So the numbers of calls are exact, and the times are a sample's. Calls that are not quick are all measured.
+// latency-tracking: how long calls take, by command. Redis takes the time of every call. Here a
+// quick call takes no longer than to take the time: so it is taken of the first call of a command,
+// and then of some, one turn's first in sampleEvery; the others are taken to be as those. So the
+// numbers of calls are exact, and the times are a sample's. Calls that are not quick are all
+// measured.
 type latencyTracking struct {
 	on          atomic.Bool
 	percentiles atomic.Pointer[[]float64] // of 100, that INFO shows
@@ -39,7 +41,8 @@ func (in *Instance) trackLatency(on bool) {
 	}
 }
 
-// parsePercentiles reads what latency-tracking-info-percentiles says: numbers from 0 to 100, with spaces between.
+// parsePercentiles reads what latency-tracking-info-percentiles says: numbers from 0 to 100, with
+// spaces between.
 func parsePercentiles(text string) ([]float64, error) {
 	const most = 100
 	list := []float64{}
@@ -56,7 +59,8 @@ func parsePercentiles(text string) ([]float64, error) {
 	return list, nil
 }
 
-// shownPercent is a percentile as Redis writes it: at most six digits behind the point, and no zeroes at the end.
+// shownPercent is a percentile as Redis writes it: at most six digits behind the point, and no
+// zeroes at the end.
 func shownPercent(p float64) string {
 	return strings.TrimSuffix(strings.TrimRight(strconv.FormatFloat(p, 'f', 6, 64), "0"), ".")
 }
@@ -64,9 +68,10 @@ func shownPercent(p float64) string {
 func (in *Instance) showPercentiles(list []float64) { in.latency.percentiles.Store(&list) }
 
 var latencyHistogram = aboutLatency(command.Command{
-	Name: "latency|histogram", Since: "7.0.0", Summary: "Returns how long calls took, by command; quick calls are sampled.",
-	Args:  []command.Arg{command.Word("command").Optional().Many()},
-	Reply: "A map from names to maps: calls; histogram_usec, the number of calls below each number of microseconds.",
+	Name: "latency|histogram", Since: "7.0.0",
+	Summary: "Returns how long calls took, by command; quick calls are sampled.",
+	Args:    []command.Arg{command.Word("command").Optional().Many()},
+	Reply:   "A map from names to maps: calls; histogram_usec, the number of calls below each number of microseconds.",
 	Run: func(c *command.Call) error {
 		foldOwn(c)
 		wanted := make(map[*command.Command]bool)

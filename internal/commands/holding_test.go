@@ -11,7 +11,8 @@ import (
 	"cellserver/internal/client"
 )
 
-// inSum compares what all clients hold with the sum of what each does. Only messages that several of them hold count once.
+// inSum compares what all clients hold with the sum of what each does. Only messages that several
+// of them hold count once.
 func inSum(t *testing.T, s *still) {
 	t.Helper()
 	sum := int64(0)
@@ -101,7 +102,8 @@ func until(t *testing.T, holds func() bool) {
 	require.Eventually(t, holds, 30*time.Second, time.Millisecond)
 }
 
-// A message for many is in memory once, and counts once; against a client's own bounds it counts in full.
+// A message for many is in memory once, and counts once; against a client's own bounds it counts in
+// full.
 func TestAMessageForManyIsOneCopy(t *testing.T) {
 	const listeners, messages, size = 50, 100, 60_000
 	s := newStill(t)
@@ -136,7 +138,8 @@ func TestAMessageForManyIsOneCopy(t *testing.T) {
 	inSum(t, s)
 }
 
-// Together clients hold no more than maxmemory-clients: those who hold most go first, unless they are spared.
+// Together clients hold no more than maxmemory-clients: those who hold most go first, unless they
+// are spared.
 func TestTheLargestClientsAreEvicted(t *testing.T) {
 	s := newStill(t)
 	in := s.instance
@@ -173,8 +176,9 @@ func TestTheLargestClientsAreEvicted(t *testing.T) {
 	<-all[9].wasCut
 }
 
-// A message for many weighs on each that holds it with its part: the weights of all are what all hold together, wherever the message is,
-// and the client that holds most for itself goes before those that hold more of what others hold, too.
+// A message for many weighs on each that holds it with its part: the weights of all are what all
+// hold together, wherever the message is, and the client that holds most for itself goes before
+// those that hold more of what others hold, too.
 func TestASharedMessageWeighsItsPart(t *testing.T) {
 	const listeners, messages, size = 50, 20, 60_000
 	s := newStill(t)

@@ -15,7 +15,8 @@ const (
 )
 
 var clientReply = command.Command{
-	Name: "client|reply", Group: "connection", Since: "3.2.0", Complexity: "O(1)", Flags: aboutClients, Traits: command.Unqueued,
+	Name: "client|reply", Group: "connection", Since: "3.2.0", Complexity: "O(1)",
+	Flags: aboutClients, Traits: command.Unqueued,
 	Summary: "Chooses whether calls are answered: ON, OFF, or SKIP for all but the next one.",
 	Args:    []command.Arg{command.Word("ON | OFF | SKIP")}, Reply: "OK to ON, else nothing.",
 	Run: func(c *command.Call) error {
@@ -39,8 +40,8 @@ var clientReply = command.Command{
 // heeded says whether the reply to the present call is wanted.
 func (s *Session) heeded() bool { return s.hush != silent && s.hush != skipping }
 
-// Aloud writes what a client is told whether it wants replies or not, as in Redis: messages, and that it listens. What stands before
-// it of a reply that is not wanted goes.
+// Aloud writes what a client is told whether it wants replies or not, as in Redis: messages, and
+// that it listens. What stands before it of a reply that is not wanted goes.
 func (s *Session) Aloud(write func()) {
 	if s.heeded() {
 		write()
@@ -51,7 +52,8 @@ func (s *Session) Aloud(write func()) {
 	s.mark = s.out.Mark()
 }
 
-// holdBack keeps the reply to the latest call back, if it is not wanted. Of a call that is answered later, the later reply.
+// holdBack keeps the reply to the latest call back, if it is not wanted. Of a call that is answered
+// later, the later reply.
 func (s *Session) holdBack() {
 	if !s.heeded() {
 		s.out.Rewind(s.mark)

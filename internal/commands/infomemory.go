@@ -11,7 +11,8 @@ import (
 	"cellserver/internal/store"
 )
 
-// The section Memory of INFO. What has no meaning here, such as the memory of scripts, is 0, as Redis has it of what there is none of.
+// The section Memory of INFO. What has no meaning here, such as the memory of scripts, is 0, as
+// Redis has it of what there is none of.
 
 func infoMemory(c *command.Call, out *strings.Builder) {
 	var keys int64

@@ -40,7 +40,8 @@ func foldOwn(c *command.Call) {
 	}
 }
 
-// eachStats shows the rows that were called, in the table's order, containers' subcommands with them.
+// eachStats shows the rows that were called, in the table's order, containers' subcommands with
+// them.
 func (in *Instance) eachStats(show func(row *command.Command, r *stats.Calls)) {
 	var visit func(row *command.Command)
 	visit = func(row *command.Command) {

@@ -39,8 +39,8 @@ type Config struct {
 	Holds     *meter.Longest // and of locks
 }
 
-// Instance is what the sessions of one process share: the table of commands, the store, settings, clients, counters. It is
-// safe for use by many goroutines.
+// Instance is what the sessions of one process share: the table of commands, the store, settings,
+// clients, counters. It is safe for use by many goroutines.
 type Instance struct {
 	command.Server
 	store store.Store
@@ -129,7 +129,8 @@ func (c *Config) complete() error {
 	return c.Options.Add(c.Settings.Options()...)
 }
 
-// New makes an instance over a store. It returns an error if the settings contradict one another, or name what is not there.
+// New makes an instance over a store. It returns an error if the settings contradict one another,
+// or name what is not there.
 func New(c Config) (*Instance, error) {
 	if err := c.complete(); err != nil {
 		return nil, err
@@ -218,8 +219,9 @@ func (in *Instance) WakeAll() {
 	}
 }
 
-// CutIdle ends the connections that have sent nothing, and taken nothing, for a while, and are owed nothing. As in Redis it
-// spares those that wait to be told something, which may be quiet for as long as they like: subscribers and monitors.
+// CutIdle ends the connections that have sent nothing, and taken nothing, for a while, and are owed
+// nothing. As in Redis it spares those that wait to be told something, which may be quiet for as
+// long as they like: subscribers and monitors.
 func (in *Instance) CutIdle(timeout time.Duration) {
 	now := in.Now()
 	for _, s := range in.clients.Some() {

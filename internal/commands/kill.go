@@ -13,8 +13,9 @@ import (
 // CLIENT KILL and CLIENT UNBLOCK: what one client does to others.
 
 var clientKill = command.Command{
-	Name: "client|kill", Group: "connection", Since: "2.4.0", Complexity: "O(N) in the number of clients",
-	Flags: command.Admin | command.Dangerous | aboutClients, Cost: command.Unbounded,
+	Name: "client|kill", Group: "connection", Since: "2.4.0",
+	Complexity: "O(N) in the number of clients",
+	Flags:      command.Admin | command.Dangerous | aboutClients, Cost: command.Unbounded,
 	Summary: "Disconnects clients.",
 	Args: []command.Arg{command.Word("ip:port | [ID client-id] [TYPE NORMAL | MASTER | REPLICA | PUBSUB] [USER username] [ADDR ip:port] [LADDR ip:port] " +
 		"[SKIPME YES | NO] [MAXAGE seconds] ...").Many()},
@@ -37,7 +38,8 @@ var clientKill = command.Command{
 	},
 }
 
-// victims are the connections that CLIENT KILL means: those for whom everything holds that was said.
+// victims are the connections that CLIENT KILL means: those for whom everything holds that was
+// said.
 type victims struct {
 	id             int64 // 0: any
 	address, local string
@@ -121,9 +123,11 @@ func kill(c *command.Call, v *victims) (killed int) {
 }
 
 var clientUnblock = command.Command{
-	Name: "client|unblock", Group: "connection", Since: "5.0.0", Complexity: "O(1)", Flags: command.Admin | command.Dangerous | aboutClients,
+	Name: "client|unblock", Group: "connection", Since: "5.0.0", Complexity: "O(1)",
+	Flags:   command.Admin | command.Dangerous | aboutClients,
 	Summary: "Ends another client's WAIT, as if it had timed out or with an error.",
-	Args:    []command.Arg{command.Int("client-id"), command.Word("[TIMEOUT | ERROR]").Optional()}, Reply: "1, or 0 if that client is not waiting.",
+	Args:    []command.Arg{command.Int("client-id"), command.Word("[TIMEOUT | ERROR]").Optional()},
+	Reply:   "1, or 0 if that client is not waiting.",
 	Run: func(c *command.Call) error {
 		id, how := c.Int(), c.Word()
 		reply := ""

@@ -5,7 +5,8 @@ import "cellserver/internal/command"
 // LATENCY: calls that took latency-monitor-threshold milliseconds or more, and how long calls take.
 
 var latency = command.Command{
-	Name: "latency", Group: "server", Category: "none", Since: "2.8.13", Complexity: "Depends on the subcommand.", Min: 2,
+	Name: "latency", Group: "server", Category: "none", Since: "2.8.13",
+	Complexity: "Depends on the subcommand.", Min: 2,
 	Summary: "Commands about how long calls take.", AnyMore: true,
 	Subs: []*command.Command{&latencyDoctor, &latencyHistogram, &latencyHistory, &latencyLatest, &latencyReset, command.HelpOf("latency", "2.8.13")},
 }
@@ -40,7 +41,8 @@ var latencyLatest = aboutLatency(command.Command{
 
 var latencyHistory = aboutLatency(command.Command{
 	Name: "latency|history", Since: "2.8.13", Summary: "Returns the spikes of an event.",
-	Args: []command.Arg{command.Word("event")}, Reply: "Pairs of Unix seconds and milliseconds, the oldest first; at most 160.",
+	Args:  []command.Arg{command.Word("event")},
+	Reply: "Pairs of Unix seconds and milliseconds, the oldest first; at most 160.",
 	Run: func(c *command.Call) error {
 		e := instanceOf(c).spikes.Of(c.Word())
 		c.Out.Array(len(e.Samples))
@@ -52,8 +54,11 @@ var latencyHistory = aboutLatency(command.Command{
 })
 
 var latencyReset = aboutLatency(command.Command{
-	Name: "latency|reset", Since: "2.8.13", Summary: "Forgets the spikes of these events, or of all.", Tips: []string{allNodes, "response_policy:all_succeeded"},
-	Args: []command.Arg{command.Word("event").Optional().Many()}, Reply: "How many events there were.",
+	Name: "latency|reset", Since: "2.8.13",
+	Summary: "Forgets the spikes of these events, or of all.",
+	Tips:    []string{allNodes, "response_policy:all_succeeded"},
+	Args:    []command.Arg{command.Word("event").Optional().Many()},
+	Reply:   "How many events there were.",
 	Run: func(c *command.Call) error {
 		c.Out.Int(int64(instanceOf(c).spikes.Reset(c.Many())))
 		return nil
@@ -61,7 +66,8 @@ var latencyReset = aboutLatency(command.Command{
 })
 
 var latencyDoctor = aboutLatency(command.Command{
-	Name: "latency|doctor", Since: "2.8.13", Summary: "Explains the latency spikes.", Reply: "A text.",
+	Name: "latency|doctor", Since: "2.8.13", Summary: "Explains the latency spikes.",
+	Reply: "A text.",
 	Run: func(c *command.Call) error {
 		c.Out.Verbatim("txt", instanceOf(c).spikes.Report())
 		return nil

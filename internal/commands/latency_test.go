@@ -10,7 +10,8 @@ import (
 	"cellserver/internal/stats"
 )
 
-// A call of any size takes a bounded place in SLOWLOG and MONITOR, and what monitors do not read is bounded by what is pushed.
+// A call of any size takes a bounded place in SLOWLOG and MONITOR, and what monitors do not read is
+// bounded by what is pushed.
 func TestWhatIsShownIsBounded(t *testing.T) {
 	s := newStill(t)
 	s.instance.logSlowerThan(0)

@@ -12,8 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// BenchmarkLimiters is a session's work for one call of each limiter, 64 in flight, on 100k keys. A key is called ten times a minute
-// and allows fifteen, so that nearly all calls take, and a log holds ten entries.
+// BenchmarkLimiters is a session's work for one call of each limiter, 64 in flight, on 100k keys. A
+// key is called ten times a minute and allows fifteen, so that nearly all calls take, and a log
+// holds ten entries.
 func BenchmarkLimiters(b *testing.B) {
 	for _, of := range []struct{ name, call string }{
 		{"THROTTLE", "CL.THROTTLE k:%015d 14 15 60"},
@@ -68,7 +69,8 @@ func benchmarkLimiter(b *testing.B, call string) {
 	b.ReportMetric(float64(used(b)-before)/float64(played*inFlight), "cpu-ns/call")
 }
 
-// used is the processor time of this process so far: elapsed time would be that of whatever else runs here, too.
+// used is the processor time of this process so far: elapsed time would be that of whatever else
+// runs here, too.
 func used(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))

@@ -14,7 +14,8 @@ import (
 
 const limitersPage = "../../docs/limiters.md"
 
-// The blocks of a page that are conversations: a timeline's clock stands still but where it says @advance.
+// The blocks of a page that are conversations: a timeline's clock stands still but where it says
+// @advance.
 var playable = regexp.MustCompile("(?ms)^```(?:timeline|transcript)\n(.*?)^```$")
 
 // What these pages show is what the table answers, word for word; each block begins with no keys.

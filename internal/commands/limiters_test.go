@@ -12,9 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The limiters of a quantity have one grammar and one meaning. So each expectation below is written once, and played to every
-// one of them: with ten in 100 seconds, or one every ten seconds where tokens come back one by one. Where they differ is
-// how long to wait, and each limiter says that for itself.
+// The limiters of a quantity have one grammar and one meaning. So each expectation below is written
+// once, and played to every one of them: with ten in 100 seconds, or one every ten seconds where
+// tokens come back one by one. Where they differ is how long to wait, and each limiter says that
+// for itself.
 //
 //	limit 5                                   from here on
 //	3 -> allowed, 3 used                      a call's words after the limit; what it says once it is applied
@@ -24,8 +25,8 @@ import (
 //	wait 1                                    1 is limited until its retry_after is over, and then allowed
 //	advance 250s                              time passes: all that was taken is forgotten
 //
-// Beside every reply is held: PEEK says the same before, and changes nothing; who is refused changes nothing; quantity 0 and
-// PTTL see what was used.
+// Beside every reply is held: PEEK says the same before, and changes nothing; who is refused
+// changes nothing; quantity 0 and PTTL see what was used.
 var limiterCases = []struct{ name, lines string }{
 	{"a quantity, or 1 if it is left out", `
 		       -> allowed, 1 used
@@ -204,7 +205,8 @@ var limiterCases = []struct{ name, lines string }{
 		1       -> allowed, 5 used`},
 }
 
-// quantityLimiter is what the limiters differ in, as long as all that is used was taken at one instant.
+// quantityLimiter is what the limiters differ in, as long as all that is used was taken at one
+// instant.
 type quantityLimiter struct {
 	name  string
 	words func(limit int64) string
@@ -248,7 +250,8 @@ func inPeriod(limit int64) string { return fmt.Sprint(limit, " 100") }
 // say has a server answer a call.
 type say func(words []string) string
 
-// TestLimitersMeanTheSame plays every case to every limiter: to its own command, and as the only limiter of a CL.ALL.
+// TestLimitersMeanTheSame plays every case to every limiter: to its own command, and as the only
+// limiter of a CL.ALL.
 func TestLimitersMeanTheSame(t *testing.T) {
 	for _, l := range quantityLimiters {
 		for _, form := range []limiterForm{byItself, insideAll} {
@@ -288,7 +291,8 @@ type limiterCase struct {
 	wrong  []string
 }
 
-// playLimiter returns what is not as the lines have it. A fault stands between the case and the server.
+// playLimiter returns what is not as the lines have it. A fault stands between the case and the
+// server.
 func playLimiter(t *testing.T, l quantityLimiter, form limiterForm, lines string, fault func(words []string, say say) string) []string {
 	server := newStill(t)
 	client := server.dial()
@@ -654,7 +658,8 @@ func takenAsAsked(words []string, say say) string {
 	return "[" + strings.Join(fields, ", ") + "]"
 }
 
-// A key of another kind is refused by every limiter, in every mode, alone and in CL.ALL, and stays as it is.
+// A key of another kind is refused by every limiter, in every mode, alone and in CL.ALL, and stays
+// as it is.
 func TestLimitersRefuseEachOthersKeys(t *testing.T) {
 	const wrongType = "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n"
 	for _, held := range quantityLimiters {

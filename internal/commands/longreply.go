@@ -6,8 +6,9 @@ import (
 	"cellserver/internal/command"
 )
 
-// Long replies that are made beside the loop, as KEYS makes them. Many clients may ask for one at once; made side by side, all of
-// them would be in memory together. So one at a time gets long, and the others wait, in order, with little.
+// Long replies that are made beside the loop, as KEYS makes them. Many clients may ask for one at
+// once; made side by side, all of them would be in memory together. So one at a time gets long, and
+// the others wait, in order, with little.
 
 // longReply is how many bytes of a reply may be made beside others.
 const longReply = 256 << 10

@@ -7,8 +7,8 @@ import (
 
 // A session's mailbox, and what it sends: out, and the pieces that follow it.
 
-// TakePushes has what was pushed until now stand before the reply that is being written. In a transaction that is before the
-// transaction's reply.
+// TakePushes has what was pushed until now stand before the reply that is being written. In a
+// transaction that is before the transaction's reply.
 func (s *Session) TakePushes() {
 	if s.call.Later != nil && s.heeded() {
 		s.Mail.Mu.Lock()
@@ -77,7 +77,8 @@ func (s *Session) takeMail() {
 	s.closing = s.closing || s.Mail.Lost
 }
 
-// takeReply takes the reply, in pieces, that the session was parked for. There is none if it goes on with the call that it had put off.
+// takeReply takes the reply, in pieces, that the session was parked for. There is none if it goes
+// on with the call that it had put off.
 func (s *Session) takeReply(reply [][]byte) {
 	s.parked, s.putOff = false, false
 	s.Parked.Store(false)
@@ -105,7 +106,8 @@ func (s *Session) Output() []byte {
 	return s.out.Bytes()
 }
 
-// Sent says that the transport has taken what Output held. If something follows, Output holds the next piece.
+// Sent says that the transport has taken what Output held. If something follows, Output holds the
+// next piece.
 func (s *Session) Sent() {
 	if s.Lent.Of == nil && len(s.Pending) == 0 {
 		if s.out.Reset() {
@@ -153,8 +155,9 @@ func (s *Session) goOn() bool {
 	return true
 }
 
-// room is the memory that a session keeps for what it reads and for its replies, in bytes, for others to see: in the high half that of
-// replies. It is looked at once a turn, and written when it has changed.
+// room is the memory that a session keeps for what it reads and for its replies, in bytes, for
+// others to see: in the high half that of replies. It is looked at once a turn, and written when it
+// has changed.
 func (s *Session) showRoom() {
 	const most = 1<<31 - 1
 	room, before := int64(min(s.out.Room(), most))<<32|int64(min(s.reader.Room(), most)), s.Room.Load()

@@ -9,12 +9,14 @@ import (
 	"cellserver/internal/command"
 )
 
-// maxmemory: while more is used, calls that may need some are refused, as Redis refuses them under its policy noeviction; limiters
-// go on with the keys that are there. There is no other policy: a limiter whose key is evicted lets its client through.
+// maxmemory: while more is used, calls that may need some are refused, as Redis refuses them under
+// its policy noeviction; limiters go on with the keys that are there. There is no other policy: a
+// limiter whose key is evicted lets its client through.
 //
-// What is used is looked at ten times a second, by nobody who answers calls; while it is too much, a concern (pause.go) says so, which
-// sessions see when a turn begins: until then a call costs nothing. So it can be exceeded by what clients can write in a tenth of a
-// second, and in a turn: tens of megabytes of keys, or what the network carries of large values.
+// What is used is looked at ten times a second, by nobody who answers calls; while it is too much,
+// a concern (pause.go) says so, which sessions see when a turn begins: until then a call costs
+// nothing. So it can be exceeded by what clients can write in a tenth of a second, and in a turn:
+// tens of megabytes of keys, or what the network carries of large values.
 type memoryBound struct {
 	most    atomic.Int64 // bytes; 0 for no bound
 	peak    atomic.Int64
@@ -55,8 +57,9 @@ func (in *Instance) weigh() {
 	}
 }
 
-// Garbage counts as used until it is collected, which Go may put off until there is as much of it as of all else. So when it may be
-// garbage that is too much, it is collected to find out: by Sample's goroutine, and so that it takes a twentieth of its time at most.
+// Garbage counts as used until it is collected, which Go may put off until there is as much of it
+// as of all else. So when it may be garbage that is too much, it is collected to find out: by
+// Sample's goroutine, and so that it takes a twentieth of its time at most.
 const (
 	collectEvery = int64(time.Second)
 	collectShare = 20
@@ -84,8 +87,8 @@ func (in *Instance) setMaxMemory(bytes int64) {
 	}
 }
 
-// short says whether memory is short for a call of a limiter. These are never refused beforehand: most need none, and a flood of
-// new keys must not switch off the limits of those that are there.
+// short says whether memory is short for a call of a limiter. These are never refused beforehand:
+// most need none, and a flood of new keys must not switch off the limits of those that are there.
 func short(c *command.Call, row *command.Command) bool {
 	return row.Decides && instanceOf(c).concerns.Load()&full != 0
 }
@@ -100,8 +103,8 @@ func runShort(c *command.Call, row *command.Command, words [][]byte, repeats boo
 
 const errOOM command.Refusal = "OOM command not allowed when used memory > 'maxmemory'."
 
-// outOfMemory says whether a call is not to be made for want of memory: one that may need some, EXEC of such a call, and whatever would be
-// queued but calls of limiters.
+// outOfMemory says whether a call is not to be made for want of memory: one that may need some,
+// EXEC of such a call, and whatever would be queued but calls of limiters.
 func (s *Session) outOfMemory(row *command.Command) bool {
 	switch {
 	case s.instance.concerns.Load()&full == 0:

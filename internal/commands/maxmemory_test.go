@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fullOf is an instance whose memory is as told: so many bytes outside of the heap and in it, of which some are garbage.
+// fullOf is an instance whose memory is as told: so many bytes outside of the heap and in it, of
+// which some are garbage.
 type fullOf struct {
 	*still
 	outside, heap, garbage int64
@@ -51,8 +52,8 @@ func TestMaxMemory(t *testing.T) {
 	require.Equal(t, int64(1<<40+400), f.instance.memory.peak.Load())
 }
 
-// What is garbage is too much only until it is collected: for that it is looked for, but once a second at most, and not where it
-// would not help.
+// What is garbage is too much only until it is collected: for that it is looked for, but once a
+// second at most, and not where it would not help.
 func TestGarbageIsNotTooMuch(t *testing.T) {
 	f := newFull(t)
 	f.outside, f.heap, f.garbage = 600, 300, 300
@@ -111,7 +112,8 @@ func TestCensus(t *testing.T) {
 	require.Less(t, census.Bytes.Load(), was)
 }
 
-// What waits for a client is never out of sight: not between a push and the turn that takes it, nor between that and the socket.
+// What waits for a client is never out of sight: not between a push and the turn that takes it, nor
+// between that and the socket.
 func TestWaitingBytesAreInSight(t *testing.T) {
 	s := newStill(t)
 	l, c := s.dial(), s.dial()

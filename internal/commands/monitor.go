@@ -20,7 +20,8 @@ type monitors struct {
 	sessions []*client.Client
 }
 
-// The bounds of a call that is shown: Redis has none, and shows a call of a megabyte to each of them whole.
+// The bounds of a call that is shown: Redis has none, and shows a call of a megabyte to each of
+// them whole.
 const (
 	shownWords = 128
 	shownBytes = 1024      // of a word
@@ -28,7 +29,8 @@ const (
 )
 
 var monitor = command.Command{
-	Name: "monitor", Group: "server", Category: "none", Since: "1.0.0", Complexity: "O(1)", Flags: command.Admin | command.Dangerous | command.NoScript | command.Loading | command.Stale,
+	Name: "monitor", Group: "server", Category: "none", Since: "1.0.0", Complexity: "O(1)",
+	Flags:   command.Admin | command.Dangerous | command.NoScript | command.Loading | command.Stale,
 	Summary: "Shows this client every further call, except those of administrative commands.",
 	Reply:   "OK, and then one line per call: Unix time, database and client, the arguments. RESET ends it.",
 	Run: func(c *command.Call) error {
@@ -57,7 +59,8 @@ func (s *Session) setMonitors(on bool) {
 	s.About.Monitors = on
 }
 
-// maxMonitors bounds them: each call of anybody is shown to each of them before anything else is answered.
+// maxMonitors bounds them: each call of anybody is shown to each of them before anything else is
+// answered.
 const maxMonitors = 64
 
 func (ms *monitors) add(s *client.Client) bool {
@@ -85,7 +88,8 @@ func (s *Session) stopMonitoring() {
 	}
 }
 
-// show tells them of a call that was made. In a transaction they are told when it is over: pushing takes locks, and keys are locked.
+// show tells them of a call that was made. In a transaction they are told when it is over: pushing
+// takes locks, and keys are locked.
 func show(c *command.Call, row *command.Command, words [][]byte) {
 	if row.Flags&command.Admin != 0 {
 		return

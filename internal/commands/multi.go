@@ -7,13 +7,15 @@ import (
 	"cellserver/internal/store"
 )
 
-// Transactions: calls are queued, and then made as one step, if no key that the client watches has changed meanwhile.
+// Transactions: calls are queued, and then made as one step, if no key that the client watches has
+// changed meanwhile.
 
 // about commands of transactions.
 const control = command.NoScript | command.Loading | command.Stale | command.Fast | command.AllowBusy
 
 var multi = command.Command{
-	Name: "multi", Group: "transactions", Since: "1.2.0", Complexity: "O(1)", Flags: control, Cost: command.Constant, Traits: command.Unqueued,
+	Name: "multi", Group: "transactions", Since: "1.2.0", Complexity: "O(1)", Flags: control,
+	Cost: command.Constant, Traits: command.Unqueued,
 	Summary: "Begins a transaction: calls are queued until EXEC.", Reply: "OK.",
 	Run: func(c *command.Call) error {
 		if sessionOf(c).queue != nil {
@@ -29,7 +31,9 @@ var multi = command.Command{
 }
 
 var discard = command.Command{
-	Name: "discard", Group: "transactions", Since: "2.0.0", Complexity: "O(N) in the number of queued calls", Flags: control, Cost: command.Constant, Traits: command.Unqueued | command.AllowedFull,
+	Name: "discard", Group: "transactions", Since: "2.0.0",
+	Complexity: "O(N) in the number of queued calls", Flags: control, Cost: command.Constant,
+	Traits:  command.Unqueued | command.AllowedFull,
 	Summary: "Discards the queued calls, and stops watching keys.", Reply: "OK.",
 	Run: func(c *command.Call) error {
 		if sessionOf(c).queue == nil {
@@ -52,8 +56,10 @@ func (s *Session) leaveTransaction() {
 }
 
 var exec = command.Command{
-	Name: "exec", Group: "transactions", Since: "1.2.0", Complexity: "Depends on the commands in the transaction",
-	Flags: command.NoScript | command.Loading | command.Stale | command.Unlogged, Cost: command.Constant, Traits: command.Unqueued | command.Executes,
+	Name: "exec", Group: "transactions", Since: "1.2.0",
+	Complexity: "Depends on the commands in the transaction",
+	Flags:      command.NoScript | command.Loading | command.Stale | command.Unlogged,
+	Cost:       command.Constant, Traits: command.Unqueued | command.Executes,
 	Summary: "Executes the queued calls, as one step.",
 	Reply:   "The replies, in order; nil if a watched key has changed, and then none was executed.",
 	Run: func(c *command.Call) error {
@@ -115,8 +121,8 @@ func (s *Session) execute() error {
 	return nil
 }
 
-// executeBeside makes the calls beside the event loop, which serves others meanwhile. What the transaction leaves behind of the
-// session, that does when it takes the reply.
+// executeBeside makes the calls beside the event loop, which serves others meanwhile. What the
+// transaction leaves behind of the session, that does when it takes the reply.
 func (s *Session) executeBeside(x *execution) {
 	s.queue, s.lastQueue = nil, nil
 	s.showQueue()
@@ -150,8 +156,8 @@ func (s *Session) executeBeside(x *execution) {
 	})
 }
 
-// make makes the calls as one step, if they cost no more than that. It makes none for a client that has gone: what that watched is
-// not heard of any more.
+// make makes the calls as one step, if they cost no more than that. It makes none for a client that
+// has gone: what that watched is not heard of any more.
 func (x *execution) make(c *command.Call, most int) (made bool, cost int, err error) {
 	places, all := x.places(c.Server.Databases)
 	mark, counted := c.Out.Mark(), c.Counts()
@@ -187,14 +193,16 @@ func (x *execution) places(databases int) (places []store.Place, all bool) {
 
 const errNotMade command.Refusal = "ERR not made: the replies of the transaction are longer than 64 MiB"
 
-// The steps of a few nanoseconds that all patterns of a transaction may take to match: on an event loop a fraction of a
-// millisecond, beside it some tens, while its keys are locked. Patterns that people write take a few for each key.
+// The steps of a few nanoseconds that all patterns of a transaction may take to match: on an event
+// loop a fraction of a millisecond, beside it some tens, while its keys are locked. Patterns that
+// people write take a few for each key.
 const (
 	stepsInTurn = 1 << 16
 	stepsBeside = 1 << 23
 )
 
-// run makes the calls. An error of one does not keep the others from being made; but when the replies are too long, no more are.
+// run makes the calls. An error of one does not keep the others from being made; but when the
+// replies are too long, no more are.
 func (x *execution) run(c *command.Call) {
 	c.InTransaction, c.Steps = true, stepsBeside
 	if c.Session != nil {
@@ -240,7 +248,8 @@ func (x *execution) runOne(c *command.Call, call queued) (err error) {
 	return err
 }
 
-// makeLater does what the transaction has left, and completes its reply, which begins at the session's mark.
+// makeLater does what the transaction has left, and completes its reply, which begins at the
+// session's mark.
 func (s *Session) makeLater() {
 	l := s.call.Later
 	s.call.Later = nil

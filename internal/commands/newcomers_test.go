@@ -9,7 +9,8 @@ import (
 	"cellserver/internal/client"
 )
 
-// What is kept for those who have not logged in is bounded together: the oldest go first, whoever logs in is none of them any more.
+// What is kept for those who have not logged in is bounded together: the oldest go first, whoever
+// logs in is none of them any more.
 func TestTheOldestNewcomersAreCut(t *testing.T) {
 	s := newStill(t)
 	in := s.instance
@@ -82,7 +83,8 @@ func TestANewcomerThatEntersIsCutLast(t *testing.T) {
 	require.Equal(t, []int{0, 1, 2, 3, 4, 5}, ended)
 }
 
-// By default the bound is a sixteenth of maxmemory, and 16 MiB without one; percent are of maxmemory, or of what memory there is.
+// By default the bound is a sixteenth of maxmemory, and 16 MiB without one; percent are of
+// maxmemory, or of what memory there is.
 func TestSharesOfMemory(t *testing.T) {
 	s := newStill(t)
 	in, c := s.instance, s.dial()

@@ -14,10 +14,12 @@ import (
 	"cellserver/internal/store"
 )
 
-// notifier publishes what happens to keys, if the setting notify-keyspace-events says so; else the store tells it nothing, and sessions
-// do not look here. The store tells with the key locked: then an event is only noted. It is published when the call has been made, by its
-// session; or by a goroutine, if the sweep has removed the key. What is published is bounded as a PUBLISH is: what takes long is sent
-// beside the loop, with the session parked meanwhile, and a subscriber that reads too slowly is cut off.
+// notifier publishes what happens to keys, if the setting notify-keyspace-events says so; else the
+// store tells it nothing, and sessions do not look here. The store tells with the key locked: then
+// an event is only noted. It is published when the call has been made, by its session; or by a
+// goroutine, if the sweep has removed the key. What is published is bounded as a PUBLISH is: what
+// takes long is sent beside the loop, with the session parked meanwhile, and a subscriber that
+// reads too slowly is cut off.
 type notifier struct {
 	instance *Instance
 	events   atomic.Uint32 // the same
@@ -41,8 +43,9 @@ type notice struct {
 	event    string
 }
 
-// The bound of what waits to be published. More waits only if publishing does not keep up, and then those who listen are cut off, as
-// they would be for not reading: they must not believe that they have heard everything.
+// The bound of what waits to be published. More waits only if publishing does not keep up, and then
+// those who listen are cut off, as they would be for not reading: they must not believe that they
+// have heard everything.
 const (
 	maxNoticeBytes = 32 << 20
 	noticeBytes    = 64 // beside the key
@@ -71,8 +74,8 @@ func (in *Instance) setNotifications(letters string) error {
 	return nil
 }
 
-// heard is what the store says, with the key locked. The call that made the change is that of the client that signed it, and runs on this
-// goroutine.
+// heard is what the store says, with the key locked. The call that made the change is that of the
+// client that signed it, and runs on this goroutine.
 func (n *notifier) heard(database int, key []byte, why store.Why, by int64) {
 	if why == store.Flushed || n.instance.channels.Clients.Load() == 0 {
 		return
@@ -130,7 +133,8 @@ func (n *notifier) putBack(notices []notice, lost bool) {
 	n.waiting.Store(true)
 }
 
-// publish publishes what waits, up to some worth, and says what it was worth. It needs the sender's lock.
+// publish publishes what waits, up to some worth, and says what it was worth. It needs the sender's
+// lock.
 func (n *notifier) publish(most int, giveWay func()) (worth int) {
 	channels, wanted := &n.instance.channels, events(n.events.Load())
 	notices, lost := n.take()
@@ -217,8 +221,8 @@ func (n *notifier) sendAll() {
 	}
 }
 
-// sendOnce publishes what waits, from beside the loop. The place of a Slow command is kept meanwhile: who waits for the sender's lock has
-// one, too.
+// sendOnce publishes what waits, from beside the loop. The place of a Slow command is kept
+// meanwhile: who waits for the sender's lock has one, too.
 func (n *notifier) sendOnce() {
 	n.sender.Lock()
 	n.publish(command.MaxInt, func() {})
@@ -228,7 +232,8 @@ func (n *notifier) sendOnce() {
 	}
 }
 
-// notify ends a call while there are notifications: what it has done is published before its reply is sent.
+// notify ends a call while there are notifications: what it has done is published before its reply
+// is sent.
 func notify(c *command.Call, misses int64, failed bool) {
 	n := &instanceOf(c).notifier
 	if c.Misses > misses && events(n.events.Load())&missedKeys != 0 {
@@ -286,7 +291,8 @@ func (s *Session) pushBeforeReply() {
 	s.out.Raw(reply)
 }
 
-// running is the call that a client makes, nil if that is not known. It is for the goroutine on which it runs.
+// running is the call that a client makes, nil if that is not known. It is for the goroutine on
+// which it runs.
 func (in *Instance) running(by int64) *command.Call {
 	if c, beside := in.slowCalls.Load(by); beside {
 		return c.(*command.Call)

@@ -26,7 +26,8 @@ func (s *still) notifying(t *testing.T, letters, name string) (c, listener *call
 	return c, listener
 }
 
-// While nothing is published the store tells nobody, and no session looks; nor when only the way or only the class is chosen.
+// While nothing is published the store tells nobody, and no session looks; nor when only the way or
+// only the class is chosen.
 func TestNoNotificationsCostNothing(t *testing.T) {
 	s := newStill(t)
 	c, _ := s.notifying(t, "KEA", "set")
@@ -68,8 +69,8 @@ func TestSweptKeysAreNotified(t *testing.T) {
 	require.Len(t, heard, len(eventPush(command.ExpiredEvent, "k")+eventPush(command.ExpiredEvent, "window")), "each once")
 }
 
-// Events for many go beside the loop: the client that has caused them waits for them, others for nothing; and nothing is lost of a call
-// that runs beside the loop itself, nor out of order.
+// Events for many go beside the loop: the client that has caused them waits for them, others for
+// nothing; and nothing is lost of a call that runs beside the loop itself, nor out of order.
 func TestNotifyingManyIsParked(t *testing.T) {
 	s := newStill(t)
 	c, first := s.notifying(t, "E$", "set")
@@ -101,7 +102,8 @@ func TestSlowCallsAreNotified(t *testing.T) {
 	require.Equal(t, want.String(), listener.listen())
 }
 
-// What waits to be published is bounded. Those who might have heard of what is lost are cut off; others are not.
+// What waits to be published is bounded. Those who might have heard of what is lost are cut off;
+// others are not.
 func TestNoticesAreBounded(t *testing.T) {
 	s := newStill(t)
 	s.instance.BoundPushes(2 * maxNoticeBytes) // so that it is not this bound that is met
@@ -146,7 +148,8 @@ func TestHearsKeys(t *testing.T) {
 	}
 }
 
-// What a call does after one that was made beside the loop is its own event, although the goroutine of the other has not ended yet.
+// What a call does after one that was made beside the loop is its own event, although the goroutine
+// of the other has not ended yet.
 func TestTheCallAfterOneBesideTheLoopHasItsOwnEvents(t *testing.T) {
 	s := newStill(t)
 	s.instance.inTurn = -1 // transactions are made beside the loop

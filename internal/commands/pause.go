@@ -5,7 +5,8 @@ import (
 	"cellserver/internal/resp"
 )
 
-// CLIENT PAUSE: calls wait until it ends. They are read, and refused if they make no sense, but not made.
+// CLIENT PAUSE: calls wait until it ends. They are read, and refused if they make no sense, but not
+// made.
 
 // concerns are what a session has to look at before or after each of its calls, while there is any.
 const (
@@ -23,9 +24,11 @@ type pause struct {
 }
 
 var clientPause = command.Command{
-	Name: "client|pause", Group: "connection", Since: "2.9.50", Complexity: "O(1)", Flags: command.Admin | command.Dangerous | aboutClients,
+	Name: "client|pause", Group: "connection", Since: "2.9.50", Complexity: "O(1)",
+	Flags:   command.Admin | command.Dangerous | aboutClients,
 	Summary: "Delays the calls of all clients for some milliseconds: those that write, or all.",
-	Args:    []command.Arg{command.Int("timeout").By(parseTimeout), command.Word("[WRITE | ALL]").Optional()}, Reply: "OK.",
+	Args:    []command.Arg{command.Int("timeout").By(parseTimeout), command.Word("[WRITE | ALL]").Optional()},
+	Reply:   "OK.",
 	Run: func(c *command.Call) error {
 		timeout, mode := c.Int(), c.Word()
 		if mode != nil && !command.FoldEqual(mode, "WRITE") && !command.FoldEqual(mode, "ALL") {
@@ -41,9 +44,10 @@ var clientPause = command.Command{
 }
 
 var clientUnpause = command.Command{
-	Name: "client|unpause", Group: "connection", Since: "6.2.0", Complexity: "O(N) in the number of clients that wait",
-	Flags:   command.Admin | command.Dangerous | aboutClients,
-	Summary: "Ends a CLIENT PAUSE.", Reply: "OK.",
+	Name: "client|unpause", Group: "connection", Since: "6.2.0",
+	Complexity: "O(N) in the number of clients that wait",
+	Flags:      command.Admin | command.Dangerous | aboutClients, Summary: "Ends a CLIENT PAUSE.",
+	Reply: "OK.",
 	Run: func(c *command.Call) error {
 		ws := &instanceOf(c).waits
 		ws.mu.Lock()
@@ -130,7 +134,8 @@ func (q *queue) writes() bool {
 	return false
 }
 
-// peek is the row of the call that is answered next, nil if it will be refused for its name or the number of its words.
+// peek is the row of the call that is answered next, nil if it will be refused for its name or the
+// number of its words.
 func (a *ahead) peek() *command.Command {
 	w := &a.calls[a.next]
 	words := a.words[w.start:w.end]

@@ -32,7 +32,8 @@ func subscribers(t *testing.T, s *still, count int, channel string) (all []*call
 	return all
 }
 
-// A message for many, or a long one, goes beside the loop: the publisher waits for its reply, others for nothing.
+// A message for many, or a long one, goes beside the loop: the publisher waits for its reply,
+// others for nothing.
 func TestPublishToManyIsParked(t *testing.T) {
 	s := newStill(t)
 	listening := subscribers(t, s, 1000, "news")
@@ -63,7 +64,8 @@ func TestPublishPastManyPatternsIsParked(t *testing.T) {
 	require.Equal(t, ":0\r\n", c.output())
 }
 
-// A transaction publishes when its keys are free again, and its reply has its numbers in their places, also when that is done beside the loop.
+// A transaction publishes when its keys are free again, and its reply has its numbers in their
+// places, also when that is done beside the loop.
 func TestPublishInATransaction(t *testing.T) {
 	for _, many := range []int{3, 500} {
 		s := newStill(t)
@@ -80,7 +82,8 @@ func TestPublishInATransaction(t *testing.T) {
 	}
 }
 
-// A message that came while a transaction ended the subscription stands before the transaction's reply.
+// A message that came while a transaction ended the subscription stands before the transaction's
+// reply.
 func TestUnsubscribeInATransaction(t *testing.T) {
 	s := planted(t, &command.Command{Name: "meanwhile", Run: func(c *command.Call) error {
 		instanceOf(c).channels.Publish(pubsub.Message{Channel: []byte("news"), Payload: []byte("hello")}, func() {})
@@ -96,7 +99,8 @@ func TestUnsubscribeInATransaction(t *testing.T) {
 	require.Empty(t, c.listen())
 }
 
-// What a session has subscribed to is bounded, in names and in bytes; a call that goes beyond changes nothing.
+// What a session has subscribed to is bounded, in names and in bytes; a call that goes beyond
+// changes nothing.
 func TestSubscriptionsAreBounded(t *testing.T) {
 	s := newStill(t)
 	c := s.dial()
@@ -166,8 +170,8 @@ func TestASlowSubscriberIsCutOff(t *testing.T) {
 	require.True(t, l.session.Closing())
 }
 
-// While some publish, others come and go: nobody hears a message before the subscription is confirmed or after its end is, and
-// of each publisher all in between, in order.
+// While some publish, others come and go: nobody hears a message before the subscription is
+// confirmed or after its end is, and of each publisher all in between, in order.
 func TestMessagesComeBetweenSubscribeAndUnsubscribe(t *testing.T) {
 	s := newStill(t)
 	stop := make(chan struct{})
@@ -267,7 +271,8 @@ func TestUnreadMessagesAreKeptOnce(t *testing.T) {
 	require.Less(t, last.TotalAlloc-first.TotalAlloc, uint64(clients/5*messages*size))
 }
 
-// Many names are subscribed to in pieces, a turn each. The reply is one nonetheless: messages and other calls come after it.
+// Many names are subscribed to in pieces, a turn each. The reply is one nonetheless: messages and
+// other calls come after it.
 func TestManyNamesAreSubscribedToInPieces(t *testing.T) {
 	s := newStill(t)
 	words, want := []string{"SUBSCRIBE"}, ""

@@ -32,12 +32,14 @@ type queued struct {
 	words [][]byte
 }
 
-// The bounds of a queue: what it holds, and so how long EXEC keeps others from its keys. Its bytes are bounded as a call's are.
+// The bounds of a queue: what it holds, and so how long EXEC keeps others from its keys. Its bytes
+// are bounded as a call's are.
 const maxQueuedWords = 1 << 17
 
 const errTooMuchQueued command.Refusal = "ERR too many words are queued for one transaction"
 
-// enqueue takes a call for EXEC. Of a long one the words are in long: they are found beside the loop, if there is room for them.
+// enqueue takes a call for EXEC. Of a long one the words are in long: they are found beside the
+// loop, if there is room for them.
 func (s *Session) enqueue(row *command.Command, words [][]byte, long [][]byte) error {
 	q, size := s.queue, command.BytesOf(words)
 	if long != nil {
@@ -86,8 +88,8 @@ func (s *Session) enqueueLong(row *command.Command, long [][]byte) {
 // muchToCopy is a call, in bytes, whose words are taken over from the reader rather than copied.
 const muchToCopy = 64 << 10
 
-// takeOver is own for the words of a call that the reader holds, without a copy of them; unless what came behind the call is more, which
-// would be moved.
+// takeOver is own for the words of a call that the reader holds, without a copy of them; unless
+// what came behind the call is more, which would be moved.
 func (s *Session) takeOver(words [][]byte) [][]byte {
 	if s.reader.Buffered() > command.BytesOf(words) {
 		return command.OwnWords(words)
@@ -109,7 +111,8 @@ func (s *Session) showQueue() {
 	q.shown = held
 }
 
-// takes says whether there is room for a call of so many words and bytes; once there is none, there is none for any.
+// takes says whether there is room for a call of so many words and bytes; once there is none, there
+// is none for any.
 func (q *queue) takes(words, size, most int) bool {
 	if q.broken {
 		return !q.full
@@ -149,7 +152,8 @@ func (q *queue) add(row *command.Command, words [][]byte, size, longest int) {
 	q.own = q.own || row.NeedsSession()
 }
 
-// emptied is a queue for the next transaction: the same, unless it needs much memory. Idle sessions are many.
+// emptied is a queue for the next transaction: the same, unless it needs much memory. Idle sessions
+// are many.
 func (q *queue) emptied() *queue {
 	const few = 16
 	if cap(q.calls) > few || cap(q.words) > 4*few || cap(q.bytes) > 64*few || cap(q.places) > few {
@@ -172,8 +176,8 @@ func (s *Session) spoil() {
 // execAbort begins the refusal of an EXEC, and of what it would have made.
 const execAbort = "EXECABORT Transaction discarded because of: "
 
-// turnAway refuses a call before it is made. The transaction that it would be part of cannot be executed any more; one that it would
-// have executed is discarded.
+// turnAway refuses a call before it is made. The transaction that it would be part of cannot be
+// executed any more; one that it would have executed is discarded.
 func (s *Session) turnAway(row *command.Command, err error) error {
 	s.spoil()
 	if row.Traits&command.Executes != 0 {
@@ -183,7 +187,8 @@ func (s *Session) turnAway(row *command.Command, err error) error {
 	return s.reject(row, err)
 }
 
-// findPlaces finds the keys that the calls touch, from a selected database on; all if they may touch any.
+// findPlaces finds the keys that the calls touch, from a selected database on; all if they may
+// touch any.
 func (q *queue) findPlaces(database, databases int) (all bool) {
 	q.each(database, databases, func(row *command.Command, words, keys [][]byte, database int) {
 		all = all || row.Traits&command.AnyKey != 0

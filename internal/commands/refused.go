@@ -6,13 +6,15 @@ import (
 	"cellserver/internal/command"
 )
 
-// What Redis has only in cluster mode is refused in its words: clients find out by them that this is one server alone.
+// What Redis has only in cluster mode is refused in its words: clients find out by them that this
+// is one server alone.
 
 const noCluster = "Refused: this server is not part of a cluster."
 
 var cluster = command.Command{
 	Name: "cluster", Group: "cluster", Category: "none", Since: "3.0.0", Complexity: "O(1)", Min: 2,
-	Summary: noCluster, Args: []command.Arg{command.Word("subcommand").Many()}, Reply: "An error.", Run: refuseCluster,
+	Summary: noCluster, Args: []command.Arg{command.Word("subcommand").Many()}, Reply: "An error.",
+	Run: refuseCluster,
 	Subs: slices.Concat(
 		ofCluster(command.Stale, 0, "info", "links", "myid", "nodes", "shards", "slots"), ofCluster(command.Loading|command.Stale, 0, "help"),
 		ofCluster(command.Stale, 1, "countkeysinslot", "keyslot"), ofCluster(command.Stale, 2, "getkeysinslot"),
@@ -32,8 +34,9 @@ const (
 func ofCluster(flags command.Flags, words int, names ...string) (rows []*command.Command) {
 	for _, name := range names {
 		row := &command.Command{
-			Name: "cluster|" + name, Group: "cluster", Category: "none", Since: "3.0.0", Complexity: "O(1)", Flags: flags,
-			Summary: noCluster, Reply: "An error.", Run: refuseCluster, AnyMore: words >= orMore,
+			Name: "cluster|" + name, Group: "cluster", Category: "none", Since: "3.0.0",
+			Complexity: "O(1)", Flags: flags, Summary: noCluster, Reply: "An error.",
+			Run: refuseCluster, AnyMore: words >= orMore,
 		}
 		for range words % orMore {
 			row.Args = append(row.Args, command.Word("arg"))
@@ -44,18 +47,21 @@ func ofCluster(flags command.Flags, words int, names ...string) (rows []*command
 }
 
 var readOnly = command.Command{
-	Name: "readonly", Group: "cluster", Category: "connection", Since: "3.0.0", Complexity: "O(1)", Flags: command.Loading | command.Stale | command.Fast, Cost: command.Constant,
+	Name: "readonly", Group: "cluster", Category: "connection", Since: "3.0.0", Complexity: "O(1)",
+	Flags: command.Loading | command.Stale | command.Fast, Cost: command.Constant,
 	Summary: noCluster, Reply: "An error.", Run: refuseCluster,
 }
 
 var readWrite = command.Command{
-	Name: "readwrite", Group: "cluster", Category: "connection", Since: "3.0.0", Complexity: "O(1)", Flags: command.Loading | command.Stale | command.Fast, Cost: command.Constant,
+	Name: "readwrite", Group: "cluster", Category: "connection", Since: "3.0.0", Complexity: "O(1)",
+	Flags: command.Loading | command.Stale | command.Fast, Cost: command.Constant,
 	Summary: noCluster, Reply: "An error.", Run: refuseCluster,
 }
 
 var asking = command.Command{
-	Name: "asking", Group: "cluster", Category: "connection", Since: "3.0.0", Complexity: "O(1)", Flags: command.Fast, Cost: command.Constant,
-	Summary: noCluster, Reply: "An error.", Run: refuseCluster,
+	Name: "asking", Group: "cluster", Category: "connection", Since: "3.0.0", Complexity: "O(1)",
+	Flags: command.Fast, Cost: command.Constant, Summary: noCluster, Reply: "An error.",
+	Run: refuseCluster,
 }
 
 func refuseCluster(*command.Call) error { return command.ErrNoCluster }

@@ -7,7 +7,8 @@ import (
 	"cellserver/internal/commands/pubsub"
 )
 
-// Whether a session may make a call. While its user may do everything, nobody looks here: see Session.guarded.
+// Whether a session may make a call. While its user may do everything, nobody looks here: see
+// Session.guarded.
 
 // errChanged refuses a queued call that was allowed when it was queued.
 func errChanged(why acl.Verdict) error {
@@ -31,7 +32,8 @@ func (s *Session) guard(row *command.Command, words [][]byte, long [][]byte) err
 	return s.turnAway(row, err)
 }
 
-// forbid says why the session may not make a call, nil if it may, or if that is found out where all words are.
+// forbid says why the session may not make a call, nil if it may, or if that is found out where all
+// words are.
 func (s *Session) forbid(row *command.Command, words [][]byte, long [][]byte) error {
 	if row.Flags&command.NoAuth != 0 {
 		return nil // which is everybody's, whatever the rules
@@ -56,7 +58,8 @@ func (s *Session) forbid(row *command.Command, words [][]byte, long [][]byte) er
 	return command.ErrDenied(why, row, u)
 }
 
-// What a check counts of a turn: so many steps are worth a word, and so many words the note of what was refused.
+// What a check counts of a turn: so many steps are worth a word, and so many words the note of what
+// was refused.
 const (
 	stepsAWord  = 40
 	deniedWords = 64
@@ -93,7 +96,8 @@ func allowQueued(c *command.Call, row *command.Command, words [][]byte) error {
 // Closed says whether clients need a password.
 func (in *Instance) Closed() bool { return !in.accounts.First.User.Load().NoPass() }
 
-// become makes the session one of an account's; nil makes it what it was at first. It is false if the account has gone.
+// become makes the session one of an account's; nil makes it what it was at first. It is false if
+// the account has gone.
 func (s *Session) become(a *client.Account) bool {
 	first := s.instance.accounts.First
 	logged := a != nil
@@ -110,8 +114,8 @@ func (s *Session) become(a *client.Account) bool {
 	return logged
 }
 
-// LookUpRights says whether calls have to be looked at before they are made. That a user may do less than before is felt by the next
-// turn; a session that changes its own rights looks again.
+// LookUpRights says whether calls have to be looked at before they are made. That a user may do
+// less than before is felt by the next turn; a session that changes its own rights looks again.
 func (s *Session) LookUpRights() {
 	u := s.Account.Load().User.Load()
 	s.guarded = u == nil || !u.Open() || !s.authenticated
@@ -120,7 +124,8 @@ func (s *Session) LookUpRights() {
 	}
 }
 
-// restrict has only short calls read of a client that has not logged in, and one at a time: the next may be longer, if this logs it in.
+// restrict has only short calls read of a client that has not logged in, and one at a time: the
+// next may be longer, if this logs it in.
 func (s *Session) restrict(on bool) {
 	if s.restricted == on {
 		return
@@ -134,7 +139,8 @@ func (s *Session) restrict(on bool) {
 	}
 }
 
-// endListeners ends the connections of an account's that listen to what it may not use; of the own one it only says so.
+// endListeners ends the connections of an account's that listen to what it may not use; of the own
+// one it only says so.
 func (in *Instance) endListeners(a *client.Account, u *acl.User, own *client.Client) (ownEnds bool) {
 	for kind := range client.Vias {
 		in.channels.Each(kind, func(t *pubsub.Topic) bool {

@@ -26,7 +26,8 @@ func (s *still) asUser(t *testing.T, rules string) *caller {
 	return c
 }
 
-// sample is a call of a row that it takes, as far as the number of its words goes: with a key where it has one.
+// sample is a call of a row that it takes, as far as the number of its words goes: with a key where
+// it has one.
 func sample(row *command.Command, key string) []string {
 	if row.Name == "cl.all" {
 		return []string{row.Name, "1", "FIXED", key, "1", "1", "1"}
@@ -39,7 +40,8 @@ func sample(row *command.Command, key string) []string {
 	return words
 }
 
-// Who has not logged in may say what everybody may, and nothing else; and so may who is allowed nothing. No row is left out.
+// Who has not logged in may say what everybody may, and nothing else; and so may who is allowed
+// nothing. No row is left out.
 func TestNothingIsSaidWithoutRights(t *testing.T) {
 	s := newStill(t)
 	nobody := s.asUser(t, "")
@@ -67,7 +69,8 @@ func TestNothingIsSaidWithoutRights(t *testing.T) {
 	assert.Equal(t, 4, free, "AUTH, HELLO, QUIT and RESET")
 }
 
-// Every key of every call is looked at, and every channel: who may use none is refused, wherever it stands.
+// Every key of every call is looked at, and every channel: who may use none is refused, wherever it
+// stands.
 func TestEveryKeyAndChannelIsLookedAt(t *testing.T) {
 	s := newStill(t)
 	c := s.asUser(t, "+@all ~k")
@@ -132,7 +135,8 @@ func TestLongCallsAreLookedAtWhole(t *testing.T) {
 	require.Contains(t, s.dial().say(t, "ACL LOG 1"), ":1\r\n$6\r\nreason\r\n$3\r\nkey\r\n$7\r\ncontext\r\n$5\r\nmulti\r\n$6\r\nobject\r\n$1\r\nx\r\n")
 }
 
-// Calls of one write are answered as if they had come one by one: what one of them changes, the next one feels.
+// Calls of one write are answered as if they had come one by one: what one of them changes, the
+// next one feels.
 func TestRightsWithinAPipeline(t *testing.T) {
 	s := newStill(t)
 	admin := s.dial()
@@ -157,7 +161,8 @@ func TestRightsWithinAPipeline(t *testing.T) {
 	}
 }
 
-// outline is the first lines of replies, as far as the wanted ones go: errors by their class, but for those that are wanted whole.
+// outline is the first lines of replies, as far as the wanted ones go: errors by their class, but
+// for those that are wanted whole.
 func outline(replies, want string) string {
 	var lines []string
 	for _, line := range strings.Split(strings.TrimSuffix(replies, "\r\n"), "\r\n") {
@@ -197,7 +202,8 @@ func TestStrangersAreBounded(t *testing.T) {
 	require.True(t, c.session.Closing())
 }
 
-// The clients of a user are cut off when it goes, and from then on nothing of theirs is answered, even if their connection is there yet.
+// The clients of a user are cut off when it goes, and from then on nothing of theirs is answered,
+// even if their connection is there yet.
 func TestADeletedUserIsGone(t *testing.T) {
 	s := newStill(t)
 	c := s.asUser(t, "+@all ~* &*")
@@ -214,7 +220,8 @@ func TestADeletedUserIsGone(t *testing.T) {
 	require.True(t, own.session.Closing())
 }
 
-// Subscribing and the loss of the right to may come together: whatever comes first, nobody stays who may not.
+// Subscribing and the loss of the right to may come together: whatever comes first, nobody stays
+// who may not.
 func TestNobodyListensWithoutTheRight(t *testing.T) {
 	s := newStill(t)
 	for range 200 {
@@ -276,7 +283,8 @@ func TestSecretsAreNowhere(t *testing.T) {
 	assert.Contains(t, admin.say(t, "CONFIG GET requirepass"), "s3cret", "which Redis shows, too")
 }
 
-// ACL LOG is bounded, in entries and in bytes, whatever is tried; what is alike within a minute counts as one.
+// ACL LOG is bounded, in entries and in bytes, whatever is tried; what is alike within a minute
+// counts as one.
 func TestACLLogIsBounded(t *testing.T) {
 	s := newStill(t)
 	admin := s.dial()
@@ -388,7 +396,8 @@ func TestACLFile(t *testing.T) {
 	require.Equal(t, []int{saves, loads}, []int{f.saves, f.loads}, "no file is touched while keys are locked")
 }
 
-// The users of a file are there all at once: who logs in while it is read meets those of before, or those of now.
+// The users of a file are there all at once: who logs in while it is read meets those of before, or
+// those of now.
 func TestLoadingIsOneStep(t *testing.T) {
 	s, f := newStill(t), &fakeFile{text: "user alice on >pw +@all ~*\n"}
 	s.instance.accounts.File = f

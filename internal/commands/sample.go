@@ -11,7 +11,8 @@ import (
 // SampleEvery is how often Sample is to be called.
 const SampleEvery = 100 * time.Millisecond
 
-// Sample looks at how fast things go, and how much memory is used. One goroutine calls it every SampleEvery.
+// Sample looks at how fast things go, and how much memory is used. One goroutine calls it every
+// SampleEvery.
 func (in *Instance) Sample() {
 	now := in.Now()
 	in.rates.Add(now, in.calls(), in.traffic.Sum())

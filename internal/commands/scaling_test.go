@@ -15,8 +15,9 @@ import (
 	memstore "cellserver/internal/store/memory"
 )
 
-// TestScaling prints how much more two cores do than one: sessions with keys of their own and with one key for all, beside a
-// loop that only counts, whose own scaling is what the machine allows. It fails on no time. Run it with -v.
+// TestScaling prints how much more two cores do than one: sessions with keys of their own and with
+// one key for all, beside a loop that only counts, whose own scaling is what the machine allows. It
+// fails on no time. Run it with -v.
 func TestScaling(t *testing.T) {
 	if runtime.GOMAXPROCS(0) < 2 {
 		t.Log("one core: nothing to compare")

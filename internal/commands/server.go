@@ -17,8 +17,9 @@ import (
 // Commands about the server itself.
 
 var timeNow = command.Command{
-	Name: "time", Group: "server", Category: "none", Since: "2.6.0", Complexity: "O(1)", Flags: command.Loading | command.Stale | command.Fast, Cost: command.Constant, Traits: command.Sessionless,
-	Summary: "Returns the time of day.", Tips: command.Varying,
+	Name: "time", Group: "server", Category: "none", Since: "2.6.0", Complexity: "O(1)",
+	Flags: command.Loading | command.Stale | command.Fast, Cost: command.Constant,
+	Traits: command.Sessionless, Summary: "Returns the time of day.", Tips: command.Varying,
 	Reply: "Two elements: Unix seconds, and the microseconds that have passed in this second.",
 	Run: func(c *command.Call) error {
 		us := c.Unix(c.View.Now()) / 1000
@@ -30,16 +31,18 @@ var timeNow = command.Command{
 }
 
 var config = command.Command{
-	Name: "config", Group: "server", Category: "none", Since: "2.0.0", Complexity: "Depends on the subcommand.", Min: 2,
+	Name: "config", Group: "server", Category: "none", Since: "2.0.0",
+	Complexity: "Depends on the subcommand.", Min: 2,
 	Summary: "Commands about the server's settings.", AnyMore: true,
 	Subs: []*command.Command{&configGet, &configResetStat, &configRewrite, &configSet, command.HelpOf("config", "5.0.0")},
 }
 
 var configGet = command.Command{
-	Name: "config|get", Group: "server", Category: "none", Since: "2.0.0", Complexity: "O(N) in the number of settings",
-	Flags:   command.Admin | command.Dangerous | command.NoScript | command.Loading | command.Stale,
-	Summary: "Returns the settings whose names match.",
-	Args:    []command.Arg{command.Word("parameter").Many()}, Reply: "A map of names and values.",
+	Name: "config|get", Group: "server", Category: "none", Since: "2.0.0",
+	Complexity: "O(N) in the number of settings",
+	Flags:      command.Admin | command.Dangerous | command.NoScript | command.Loading | command.Stale,
+	Summary:    "Returns the settings whose names match.",
+	Args:       []command.Arg{command.Word("parameter").Many()}, Reply: "A map of names and values.",
 	Run: func(c *command.Call) error {
 		names, err := c.Match(c.Many())
 		if err != nil {
@@ -59,8 +62,10 @@ var configGet = command.Command{
 }
 
 var info = command.Command{
-	Name: "info", Group: "server", Since: "1.0.0", Complexity: "O(1)", Flags: command.Loading | command.Stale | command.Dangerous, Traits: command.AnyKey, Category: "none",
-	Summary: "Describes the server.", Tips: []string{"nondeterministic_output", command.AllShards, "response_policy:special"},
+	Name: "info", Group: "server", Since: "1.0.0", Complexity: "O(1)",
+	Flags: command.Loading | command.Stale | command.Dangerous, Traits: command.AnyKey,
+	Category: "none", Summary: "Describes the server.",
+	Tips:  []string{"nondeterministic_output", command.AllShards, "response_policy:special"},
 	Args:  []command.Arg{command.Word("section").Optional().Many()},
 	Reply: "Lines of field:value, by section; all sections but commandstats and latencystats if none is named.",
 	Run: func(c *command.Call) error {
@@ -82,7 +87,8 @@ var info = command.Command{
 	},
 }
 
-// section is a part of INFO. Fields are in Redis's names, and only those that this server has something to say about.
+// section is a part of INFO. Fields are in Redis's names, and only those that this server has
+// something to say about.
 type section struct {
 	name  string
 	write func(c *command.Call, out *strings.Builder)
@@ -169,8 +175,8 @@ func infoCPU(_ *command.Call, out *strings.Builder) {
 
 func infoCluster(_ *command.Call, out *strings.Builder) { field(out, "cluster_enabled", 0) }
 
-// infoCell is what Redis has no field for. The offset is how far the wall clock has been set away from elapsed time since
-// the start; decisions go by elapsed time alone.
+// infoCell is what Redis has no field for. The offset is how far the wall clock has been set away
+// from elapsed time since the start; decisions go by elapsed time alone.
 func infoCell(c *command.Call, out *strings.Builder) {
 	field(out, "cell_clock_offset_ms", c.Server.Clock.Offset()/1e6)
 	infoDecisions(c, out)
@@ -184,8 +190,8 @@ func infoCell(c *command.Call, out *strings.Builder) {
 	}
 }
 
-// garbageShare is what the garbage collector has used of the CPU time that the process has used, in percent; as of its last
-// cycle.
+// garbageShare is what the garbage collector has used of the CPU time that the process has used, in
+// percent; as of its last cycle.
 func garbageShare() float64 {
 	samples := []metrics.Sample{{Name: "/cpu/classes/gc/total:cpu-seconds"}, {Name: "/cpu/classes/total:cpu-seconds"}, {Name: "/cpu/classes/idle:cpu-seconds"}}
 	metrics.Read(samples)

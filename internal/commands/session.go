@@ -10,10 +10,11 @@ import (
 	"cellserver/internal/resp"
 )
 
-// Session is one client's conversation: bytes in, bytes out. It knows no socket. A transport feeds it what arrives, sends what
-// Output holds, and ends the connection when Closing says so. It works in turns, so that a client that sends much does not
-// keep its event loop from the others: after each, while More says so, the transport resumes it when it sees fit. All
-// methods but Push are for one goroutine at a time, the transport's.
+// Session is one client's conversation: bytes in, bytes out. It knows no socket. A transport feeds
+// it what arrives, sends what Output holds, and ends the connection when Closing says so. It works
+// in turns, so that a client that sends much does not keep its event loop from the others: after
+// each, while More says so, the transport resumes it when it sees fit. All methods but Push are for
+// one goroutine at a time, the transport's.
 type Session struct {
 	*client.Client
 	instance *Instance
@@ -92,9 +93,9 @@ func (in *Instance) Open(p client.Peer) *Session {
 	return s
 }
 
-// Close ends the session: the connection is gone. A Slow command that still runs stops soon, its reply goes nowhere.
-// Others stop seeing the session before anything of it is taken apart: CLIENT LIST would show a client without
-// subscriptions that holds nothing, which it never was.
+// Close ends the session: the connection is gone. A Slow command that still runs stops soon, its
+// reply goes nowhere. Others stop seeing the session before anything of it is taken apart: CLIENT
+// LIST would show a client without subscriptions that holds nothing, which it never was.
 func (s *Session) Close() {
 	s.instance.clients.Remove(s.Client)
 	s.instance.ownCalls.Delete(s.Id)
@@ -108,13 +109,15 @@ func (s *Session) Close() {
 	s.Release()
 }
 
-// Feed takes bytes that arrived, and answers a turn's worth of calls. They are the session's until Feed returns.
+// Feed takes bytes that arrived, and answers a turn's worth of calls. They are the session's until
+// Feed returns.
 func (s *Session) Feed(input []byte) {
 	s.reader.Feed(input)
 	s.Resume()
 }
 
-// Resume takes another turn: after Wake, or when More said so. First comes what others have for the client.
+// Resume takes another turn: after Wake, or when More said so. First comes what others have for the
+// client.
 func (s *Session) Resume() {
 	defer s.survive()
 	s.mark = s.out.Mark()
@@ -133,8 +136,9 @@ func (s *Session) Resume() {
 	s.LastSeen.Store(s.call.View.Now())
 }
 
-// survive ends a conversation in which a command has panicked, and nothing else: a mistake of ours must not cost the others
-// their server. Locks are released by then, because whoever takes one defers its release.
+// survive ends a conversation in which a command has panicked, and nothing else: a mistake of ours
+// must not cost the others their server. Locks are released by then, because whoever takes one
+// defers its release.
 func (s *Session) survive() {
 	if reason := recover(); reason != nil {
 		s.instance.clientLog.Error("a command panicked", "client", s.Id, "command", s.rowName(), "reason", reason, "stack", string(debug.Stack()))
@@ -150,8 +154,9 @@ func (s *Session) rowName() string {
 	return s.row.Name
 }
 
-// keep ends a batch: what is unread is copied, and bounded. A client that goes on sending although its calls wait (for a
-// Slow command, or because it does not read its replies) is cut off at the bound of one call, as Redis does.
+// keep ends a batch: what is unread is copied, and bounded. A client that goes on sending although
+// its calls wait (for a Slow command, or because it does not read its replies) is cut off at the
+// bound of one call, as Redis does.
 func (s *Session) keep() {
 	s.ahead.rest()
 	s.call.Words = nil
@@ -170,8 +175,9 @@ func (s *Session) keep() {
 // strangersBytes bounds the bytes that wait of a client that has not said who it is.
 const strangersBytes = 64 << 10
 
-// answer replies to the calls that have arrived, up to a turn's worth. Calls are read a few at a time, so that the store can
-// be told which keys are coming; and each such window shares one reading of the clock.
+// answer replies to the calls that have arrived, up to a turn's worth. Calls are read a few at a
+// time, so that the store can be told which keys are coming; and each such window shares one
+// reading of the clock.
 func (s *Session) answer() (answered int64) {
 	s.more = false
 	s.lookUp()
@@ -215,8 +221,8 @@ func (s *Session) worth() int {
 	return worth + s.call.Moved/command.FewBytes
 }
 
-// readAhead reads the calls of the next window, and says how many bytes they are. When there are none, and the reader has failed,
-// the conversation ends.
+// readAhead reads the calls of the next window, and says how many bytes they are. When there are
+// none, and the reader has failed, the conversation ends.
 func (s *Session) readAhead() (bytes int, some bool) {
 	if s.ahead.clear(); s.reader.Drained() {
 		return 0, false
@@ -246,10 +252,12 @@ func (s *Session) readAhead() (bytes int, some bool) {
 // fewBuffered is what a loop reads at a time: so much is soon looked at, whatever calls it is.
 const fewBuffered = 16 << 10
 
-// manyBuffered is more than a loop reads at a time: what is there is of long calls, or has waited, and is read call by call.
+// manyBuffered is more than a loop reads at a time: what is there is of long calls, or has waited,
+// and is read call by call.
 const manyBuffered = 64 << 10
 
-// refuse ends a conversation whose bytes make no sense. A call that outgrew its bound gets no answer, as from Redis.
+// refuse ends a conversation whose bytes make no sense. A call that outgrew its bound gets no
+// answer, as from Redis.
 func (s *Session) refuse(err error) {
 	var broken resp.ProtocolError
 	switch {
@@ -289,8 +297,8 @@ func (s *Session) Owing() bool { return s.parked || s.More() }
 // Listens says whether the client has subscribed to something.
 func (s *Session) Listens() bool { return s.Mail.Subscribed }
 
-// park lets a Slow command answer later, on a goroutine of its own. The session answers nothing else until then, so replies
-// keep their order; the event loop serves everybody else.
+// park lets a Slow command answer later, on a goroutine of its own. The session answers nothing
+// else until then, so replies keep their order; the event loop serves everybody else.
 func (s *Session) park(row *command.Command, words [][]byte) {
 	s.parkFor(row, heldBy(words), func(call *command.Call) error { return runTimed(call, row, words, false) })
 }
@@ -298,8 +306,8 @@ func (s *Session) park(row *command.Command, words [][]byte) {
 // heldBy is what words take that are kept.
 func heldBy(words [][]byte) int { return command.BytesOf(words) + len(words)*client.WordBytes }
 
-// longCallBytes is about what a byte of a long call takes while it is made: its words are noted, of which there may be one in
-// seven bytes.
+// longCallBytes is about what a byte of a long call takes while it is made: its words are noted, of
+// which there may be one in seven bytes.
 const longCallBytes = 4
 
 // parkLong is park for a call of many words, of which only the first were looked at.
@@ -316,8 +324,8 @@ func (s *Session) parkLong(row *command.Command, long [][]byte) {
 	})
 }
 
-// parkFor is park for what is to be done in place of the row's Run, and for which so many bytes are kept. Of a client that leaves
-// before it begins it is not done.
+// parkFor is park for what is to be done in place of the row's Run, and for which so many bytes are
+// kept. Of a client that leaves before it begins it is not done.
 func (s *Session) parkFor(row *command.Command, bytes int, run func(*command.Call) error) {
 	s.parkUntil(s.ctx, row, bytes, run)
 }
@@ -359,12 +367,14 @@ func (s *Session) runSlow(call *command.Call, b *besideLoop, row *command.Comman
 	s.instance.countFound(call)
 	s.instance.tracking.Send(true)
 	s.ChargeAside(-b.words)
-	// Before the reply: the next call may be made as soon as it is there, and its changes are not this one's.
+	// Before the reply: the next call may be made as soon as it is there, and its changes are not
+	// this one's.
 	s.instance.slowCalls.Delete(s.Id)
 	s.DeliverAnd(call.Out.Pieces(), call.Last, call.Then)
 }
 
-// tryRun runs a Slow command; if it panics, the connection ends, as when a command panics in the session itself.
+// tryRun runs a Slow command; if it panics, the connection ends, as when a command panics in the
+// session itself.
 func (s *Session) tryRun(call *command.Call, row *command.Command, run func(*command.Call) error) (err error) {
 	defer func() {
 		if reason := recover(); reason != nil {

@@ -121,12 +121,15 @@ func planted(t *testing.T, row *command.Command) *still {
 // A Slow command answers in its turn though it runs elsewhere: its session waits, others do not.
 func TestParkedSessionWaitsAndOthersDoNot(t *testing.T) {
 	goOn := make(chan struct{})
-	s := planted(t, &command.Command{Name: "wait", Cost: command.Unbounded, Args: []command.Arg{command.Word("reply")}, Run: func(c *command.Call) error {
-		word := c.Word()
-		<-goOn
-		c.Out.Bulk(word)
-		return nil
-	}})
+	s := planted(t, &command.Command{
+		Name: "wait", Cost: command.Unbounded, Args: []command.Arg{command.Word("reply")},
+		Run: func(c *command.Call) error {
+			word := c.Word()
+			<-goOn
+			c.Out.Bulk(word)
+			return nil
+		},
+	})
 	parked, other := s.dial(), s.dial()
 	input := []byte("PING\r\nWAIT done\r\nECHO after\r\n")
 	parked.session.Feed(input)
@@ -151,7 +154,10 @@ func TestParkedSessionWaitsAndOthersDoNot(t *testing.T) {
 func TestParkedSessionIsBounded(t *testing.T) {
 	goOn := make(chan struct{})
 	defer close(goOn)
-	s := planted(t, &command.Command{Name: "wait", Cost: command.Unbounded, Run: func(c *command.Call) error { <-goOn; return nil }})
+	s := planted(t, &command.Command{
+		Name: "wait", Cost: command.Unbounded,
+		Run: func(c *command.Call) error { <-goOn; return nil },
+	})
 	s.instance.Limits.Store(&resp.Limits{Bulk: 1 << 20, Words: 100, Inline: 1 << 16, Query: 1 << 16})
 	c := s.dial()
 	c.session.Feed([]byte("WAIT\r\n"))
@@ -166,12 +172,15 @@ func TestParkedSessionIsBounded(t *testing.T) {
 // A Slow command whose client has gone is told to stop, and its reply goes nowhere.
 func TestCloseStopsASlowCommand(t *testing.T) {
 	began, stopped := make(chan struct{}), make(chan error)
-	s := planted(t, &command.Command{Name: "wait", Cost: command.Unbounded, Run: func(c *command.Call) error {
-		close(began)
-		<-c.Context.Done()
-		stopped <- context.Cause(c.Context)
-		return command.ErrStopped
-	}})
+	s := planted(t, &command.Command{
+		Name: "wait", Cost: command.Unbounded,
+		Run: func(c *command.Call) error {
+			close(began)
+			<-c.Context.Done()
+			stopped <- context.Cause(c.Context)
+			return command.ErrStopped
+		},
+	})
 	c := s.dial()
 	c.session.Feed([]byte("WAIT\r\n"))
 	<-began
@@ -201,8 +210,9 @@ func TestASessionThatEndsIsNotShown(t *testing.T) {
 	require.Empty(t, lineOf(&other.session.call, ends.session.Client), "nor if it was on the list before it began")
 }
 
-// A timeout spares those that wait to be told something, as in Redis: subscribers and monitors. Others who are told things, but may
-// ask for more (CLIENT TRACKING), it does not spare there either.
+// A timeout spares those that wait to be told something, as in Redis: subscribers and monitors.
+// Others who are told things, but may ask for more (CLIENT TRACKING), it does not spare there
+// either.
 func TestIdleClientsAreCut(t *testing.T) {
 	s := newStill(t)
 	stay := map[*caller]string{s.dial(): "SUBSCRIBE a", s.dial(): "PSUBSCRIBE a", s.dial(): "SSUBSCRIBE a", s.dial(): "MONITOR"}
@@ -232,7 +242,8 @@ func TestIdleClientsAreCut(t *testing.T) {
 	}
 }
 
-// A browser can be made to send commands in the body of a request: nothing of it is answered, nothing behind it read.
+// A browser can be made to send commands in the body of a request: nothing of it is answered,
+// nothing behind it read.
 func TestHTTPIsCutOff(t *testing.T) {
 	for _, line := range []string{"POST / HTTP/1.1", "post /", "Host: localhost", "*1\r\n$4\r\nPOST"} {
 		c := newStill(t).dial()
@@ -244,14 +255,17 @@ func TestHTTPIsCutOff(t *testing.T) {
 	require.False(t, c.session.Closing())
 }
 
-// A row that panics ends its own conversation, with a line in the log that says where; everybody else goes on, also on
-// the key that it held.
+// A row that panics ends its own conversation, with a line in the log that says where; everybody
+// else goes on, also on the key that it held.
 func TestPanicEndsOneConversation(t *testing.T) {
-	s := planted(t, &command.Command{Name: "panic", Args: []command.Arg{command.Key("key")}, Run: func(c *command.Call) error {
-		c.Out.Array(2)
-		c.View.Scan(c.Context, 0, 1000, func([]byte, store.Entry) { panic("planted") }) // under a shard's lock
-		return nil
-	}})
+	s := planted(t, &command.Command{
+		Name: "panic", Args: []command.Arg{command.Key("key")},
+		Run: func(c *command.Call) error {
+			c.Out.Array(2)
+			c.View.Scan(c.Context, 0, 1000, func([]byte, store.Entry) { panic("planted") }) // under a shard's lock
+			return nil
+		},
+	})
 	var log bytes.Buffer
 	s.instance.clientLog = slog.New(slog.NewTextHandler(&log, nil))
 	c, other := s.dial(), s.dial()
@@ -265,7 +279,9 @@ func TestPanicEndsOneConversation(t *testing.T) {
 
 // The same of a Slow row, which runs on a goroutine of its own.
 func TestPanicOfASlowRowEndsOneConversation(t *testing.T) {
-	s := planted(t, &command.Command{Name: "panic", Cost: command.Unbounded, Run: func(*command.Call) error { panic("planted") }})
+	s := planted(t, &command.Command{
+		Name: "panic", Cost: command.Unbounded, Run: func(*command.Call) error { panic("planted") },
+	})
 	var log bytes.Buffer
 	s.instance.clientLog = slog.New(slog.NewTextHandler(&log, nil))
 	c := s.dial()
@@ -341,7 +357,8 @@ func (c *tickingClock) Now() int64 {
 
 func (c *tickingClock) Offset() int64 { return 0 }
 
-// The hot path allocates nothing: known keys, RESP2 and RESP3, alone and pipelined, and keys that expire and come again.
+// The hot path allocates nothing: known keys, RESP2 and RESP3, alone and pipelined, and keys that
+// expire and come again.
 func TestThrottleAllocatesNothing(t *testing.T) {
 	for _, protocol := range []int{2, 3} {
 		for _, depth := range []int{1, 64} {
@@ -369,7 +386,8 @@ func BenchmarkSession(b *testing.B) {
 	}
 }
 
-// BenchmarkValues is for the profile that builds are optimized by: it does not see CL.THROTTLE alone.
+// BenchmarkValues is for the profile that builds are optimized by: it does not see CL.THROTTLE
+// alone.
 func BenchmarkValues(b *testing.B) {
 	for _, name := range []string{"INCR", "GET"} {
 		for _, depth := range []int{1, 64} {
@@ -384,8 +402,8 @@ func BenchmarkValues(b *testing.B) {
 	}
 }
 
-// repeat makes one call again and again. The keys are 65536, taken in an order that no cache foresees; to write them into the
-// calls costs about 4 ns each.
+// repeat makes one call again and again. The keys are 65536, taken in an order that no cache
+// foresees; to write them into the calls costs about 4 ns each.
 func (c *caller) repeat(times, depth int, call string) {
 	input := []byte(strings.Repeat(call, depth))
 	digits := strings.Index(call, "k:0") + len("k:0000")
@@ -426,7 +444,8 @@ func TestIdleSessionHoldsLittle(t *testing.T) {
 	runtime.KeepAlive(idle)
 }
 
-// What may be given many times may not be given any number of times, where each makes a piece of the reply.
+// What may be given many times may not be given any number of times, where each makes a piece of
+// the reply.
 func TestRepeatedNamesAreBounded(t *testing.T) {
 	c := newStill(t).dial()
 	most := strings.Repeat(" client", 128-2)

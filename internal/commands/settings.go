@@ -134,7 +134,8 @@ func (s *Settings) accessOptions() []*option.Option {
 	}
 }
 
-// fixedOptions are what tools ask Redis about, and what is true of this server without such a setting.
+// fixedOptions are what tools ask Redis about, and what is true of this server without such a
+// setting.
 func fixedOptions() []*option.Option {
 	return []*option.Option{
 		{Name: "save", Group: Memory, Kind: option.Fixed(""), Change: option.Live, Help: "nothing is saved"},
@@ -283,7 +284,8 @@ func (s secret) String() string {
 	return "(redacted)"
 }
 
-// users are lines of a user's name and its rules. The rules are checked when there are commands that they are about.
+// users are lines of a user's name and its rules. The rules are checked when there are commands
+// that they are about.
 type users struct{ to *[][]string }
 
 func (u users) Set(text string) error {

@@ -8,9 +8,11 @@ import (
 	"sync/atomic"
 )
 
-// slowPlaces are the places of Slow commands, and of other calls that are made beside the loops: so many run at once, and leave cores to
-// the event loops. The others wait: those that have not begun, and those that have given way. These two have the next free place by
-// turns, so that a short call waits for a slice of another one's work, and not for six calls of a million words; and none waits for ever.
+// slowPlaces are the places of Slow commands, and of other calls that are made beside the loops: so
+// many run at once, and leave cores to the event loops. The others wait: those that have not begun,
+// and those that have given way. These two have the next free place by turns, so that a short call
+// waits for a slice of another one's work, and not for six calls of a million words; and none waits
+// for ever.
 type slowPlaces struct {
 	about atomic.Int32 // how many run, or wait for a place
 
@@ -79,7 +81,8 @@ func (p *slowPlaces) isWanted() bool {
 	return p.queues[newcomers].Len()+p.queues[begun].Len() > 0
 }
 
-// takeSlow waits for a Slow command's place. It is false if the client leaves first: its call is not made.
+// takeSlow waits for a Slow command's place. It is false if the client leaves first: its call is
+// not made.
 func (in *Instance) takeSlow(ctx context.Context) bool {
 	in.slow.about.Add(1)
 	if !in.slow.take(ctx, newcomers) {
@@ -98,8 +101,9 @@ func (in *Instance) leaveSlow() {
 	in.slow.about.Add(-1)
 }
 
-// Yield lets Slow commands run, if there are any: an event loop calls it after each turn. Where every core has a loop that is
-// always busy, they would else have a turn when the scheduler steps in, after 10 ms.
+// Yield lets Slow commands run, if there are any: an event loop calls it after each turn. Where
+// every core has a loop that is always busy, they would else have a turn when the scheduler steps
+// in, after 10 ms.
 func (in *Instance) Yield() {
 	if in.slow.about.Load() > 0 {
 		runtime.Gosched()
@@ -110,7 +114,8 @@ func (in *Instance) Yield() {
 func (b *besideLoop) GiveWay() {
 	if slow := &b.instance.slow; slow.isWanted() {
 		slow.leave()
-		// A call that has begun has its turn again although its client has gone: it finds that out by itself.
+		// A call that has begun has its turn again although its client has gone: it finds that out
+		// by itself.
 		slow.take(context.Background(), begun)
 	}
 }

@@ -15,7 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A short call beside the loops waits for a slice of the work of those that take long, not for the whole of it, however many they are.
+// A short call beside the loops waits for a slice of the work of those that take long, not for the
+// whole of it, however many they are.
 func TestLongCallsGiveWay(t *testing.T) {
 	s := newStill(t)
 	const long = 6
@@ -57,7 +58,8 @@ func (p *slowPlaces) allWait(n int) bool {
 	return p.queues[newcomers].Len()+p.queues[begun].Len() == n
 }
 
-// Places are given to those who have not begun and to those who have by turns, in the order in which they came.
+// Places are given to those who have not begun and to those who have by turns, in the order in
+// which they came.
 func TestPlacesAreGivenByTurns(t *testing.T) {
 	p := slowPlaces{free: 1}
 	p.take(context.Background(), newcomers)
@@ -91,8 +93,8 @@ func TestPlacesAreGivenByTurns(t *testing.T) {
 	require.Equal(t, 1, p.free)
 }
 
-// Calls of clients that leave before they begin are not made, and leave nothing: neither in the queue nor in what clients hold. While they
-// wait their words count.
+// Calls of clients that leave before they begin are not made, and leave nothing: neither in the
+// queue nor in what clients hold. While they wait their words count.
 func TestCallsOfClientsThatHaveGone(t *testing.T) {
 	s := newStill(t)
 	watcher := s.dial()
@@ -139,7 +141,8 @@ func TestCallsOfClientsThatHaveGone(t *testing.T) {
 	require.Equal(t, fmt.Sprintf(":%d\r\n", len(callers)), watcher.say(t, "DBSIZE"), "none was made")
 }
 
-// A place that is given at the moment at which its client leaves is not lost, and none is given twice.
+// A place that is given at the moment at which its client leaves is not lost, and none is given
+// twice.
 func TestPlacesAreNotLost(t *testing.T) {
 	p := slowPlaces{free: 2}
 	var running atomic.Int32

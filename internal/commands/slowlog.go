@@ -30,7 +30,8 @@ func redact(row *command.Command, words [][]byte) [][]byte {
 }
 
 var slowlog = command.Command{
-	Name: "slowlog", Group: "server", Category: "none", Since: "2.2.12", Complexity: "Depends on the subcommand.", Min: 2,
+	Name: "slowlog", Group: "server", Category: "none", Since: "2.2.12",
+	Complexity: "Depends on the subcommand.", Min: 2,
 	Summary: "Commands about calls that took long.", AnyMore: true,
 	Subs: []*command.Command{&slowlogGet, &slowlogLen, &slowlogReset, command.HelpOf("slowlog", "6.2.0")},
 }
@@ -38,10 +39,12 @@ var slowlog = command.Command{
 const aboutSlow = command.Admin | command.Dangerous | command.Loading | command.Stale
 
 var slowlogGet = command.Command{
-	Name: "slowlog|get", Group: "server", Category: "none", Since: "2.2.12", Complexity: "O(N) in the number of entries", Flags: aboutSlow, Cost: command.Unbounded,
-	Tips: []string{allNodes, "nondeterministic_output"}, Summary: "Returns the latest calls that took slowlog-log-slower-than microseconds or more.",
-	Args:  []command.Arg{command.Int("count").By(parseSlowCount).Or(10)},
-	Reply: "The newest first; for each: its number, the Unix time in seconds, the microseconds it took, its arguments, the client's address and name.",
+	Name: "slowlog|get", Group: "server", Category: "none", Since: "2.2.12",
+	Complexity: "O(N) in the number of entries", Flags: aboutSlow, Cost: command.Unbounded,
+	Tips:    []string{allNodes, "nondeterministic_output"},
+	Summary: "Returns the latest calls that took slowlog-log-slower-than microseconds or more.",
+	Args:    []command.Arg{command.Int("count").By(parseSlowCount).Or(10)},
+	Reply:   "The newest first; for each: its number, the Unix time in seconds, the microseconds it took, its arguments, the client's address and name.",
 	Run: func(c *command.Call) error {
 		calls := instanceOf(c).slowlog.Latest(c.Int())
 		c.Out.Array(len(calls))
@@ -71,7 +74,8 @@ func parseSlowCount(word []byte) (int64, error) {
 }
 
 var slowlogLen = command.Command{
-	Name: "slowlog|len", Group: "server", Category: "none", Since: "2.2.12", Complexity: "O(1)", Flags: aboutSlow,
+	Name: "slowlog|len", Group: "server", Category: "none", Since: "2.2.12", Complexity: "O(1)",
+	Flags:   aboutSlow,
 	Tips:    []string{allNodes, "response_policy:agg_sum", "nondeterministic_output"},
 	Summary: "Counts the calls that SLOWLOG GET -1 would show.", Reply: "Their number.",
 	Run: func(c *command.Call) error {
@@ -81,8 +85,8 @@ var slowlogLen = command.Command{
 }
 
 var slowlogReset = command.Command{
-	Name: "slowlog|reset", Group: "server", Category: "none", Since: "2.2.12", Complexity: "O(1)", Flags: aboutSlow,
-	Tips:    []string{allNodes, "response_policy:all_succeeded"},
+	Name: "slowlog|reset", Group: "server", Category: "none", Since: "2.2.12", Complexity: "O(1)",
+	Flags: aboutSlow, Tips: []string{allNodes, "response_policy:all_succeeded"},
 	Summary: "Forgets them.", Reply: "OK.",
 	Run: func(c *command.Call) error {
 		instanceOf(c).slowlog.Reset()
@@ -91,7 +95,8 @@ var slowlogReset = command.Command{
 	},
 }
 
-// logSlowerThan says from how many microseconds on calls are kept. For less than a quick call takes, all calls are measured.
+// logSlowerThan says from how many microseconds on calls are kept. For less than a quick call
+// takes, all calls are measured.
 func (in *Instance) logSlowerThan(usec int64) {
 	in.slowlog.SlowerThan.Store(usec)
 	if 0 <= usec && usec < stats.Quickest {

@@ -22,7 +22,8 @@ type still struct {
 	instance *Instance
 }
 
-// stillStart is where the clock stands at first: 2026-01-01 00:00:00 UTC, so that times in conversations can be read.
+// stillStart is where the clock stands at first: 2026-01-01 00:00:00 UTC, so that times in
+// conversations can be read.
 const stillStart = 1767225600_000000000
 
 func newStill(t testing.TB) *still {
@@ -102,8 +103,8 @@ func (c *caller) wake() {
 	}
 }
 
-// Send feeds the bytes from a buffer that is overwritten afterwards, as a transport's is: a row that kept a borrowed
-// word would be found out.
+// Send feeds the bytes from a buffer that is overwritten afterwards, as a transport's is: a row
+// that kept a borrowed word would be found out.
 func (c *caller) Send(b []byte) error {
 	if c.session.Closing() {
 		return io.EOF
@@ -117,7 +118,8 @@ func (c *caller) Send(b []byte) error {
 	return nil
 }
 
-// settle has the session go on until it has nothing to do, or waits for the clock, or another client, or for its output to be taken.
+// settle has the session go on until it has nothing to do, or waits for the clock, or another
+// client, or for its output to be taken.
 func (c *caller) settle() {
 	for (c.session.Owing() || c.session.Called()) && len(c.session.Output()) < command.TurnOutput {
 		if c.session.parked && !c.session.Called() {

@@ -9,8 +9,9 @@ import (
 	"cellserver/internal/store"
 )
 
-// What INFO counts by command. A session counts for itself, and adds to what all share once a turn: so pipelined calls of one command
-// cost an atomic operation together, as much as counting them all in one number did.
+// What INFO counts by command. A session counts for itself, and adds to what all share once a turn:
+// so pipelined calls of one command cost an atomic operation together, as much as counting them all
+// in one number did.
 
 // tally is what a session has counted of a row and not added yet.
 type tally struct {
@@ -29,7 +30,8 @@ func (s *Session) count(row *command.Command) {
 	s.tallies[s.tally].calls++
 }
 
-// turnTo finds the place where the calls of a row are counted; s.row is the row of s.tally, if it is any.
+// turnTo finds the place where the calls of a row are counted; s.row is the row of s.tally, if it
+// is any.
 func (s *Session) turnTo(row *command.Command) {
 	s.tallies[s.tally].limited += s.call.Limits
 	s.call.Limits = 0
@@ -81,7 +83,8 @@ func (in *Instance) countFound(c *command.Call) {
 	}
 }
 
-// statsOf is where a row is counted. Rows that join the table later, as in tests, share the last place.
+// statsOf is where a row is counted. Rows that join the table later, as in tests, share the last
+// place.
 func (in *Instance) statsOf(row *command.Command) *stats.Calls {
 	return &in.rows[min(row.Number, len(in.rows)-1)]
 }
@@ -127,7 +130,8 @@ func (in *Instance) resetStats(view store.View) {
 	in.traffic.Reset()
 }
 
-// expired is how many keys have expired since the start. Within a transaction only its own view may be asked.
+// expired is how many keys have expired since the start. Within a transaction only its own view may
+// be asked.
 func (in *Instance) expired(of store.View) (sum int64) {
 	for _, u := range store.UsageOf(of) {
 		sum += u.Expired
@@ -135,7 +139,8 @@ func (in *Instance) expired(of store.View) (sum int64) {
 	return sum
 }
 
-// sampleEvery is of how many turns one has the time of its first call taken, so that INFO can tell what quick commands cost. A power of two.
+// sampleEvery is of how many turns one has the time of its first call taken, so that INFO can tell
+// what quick commands cost. A power of two.
 const sampleEvery = 128
 
 // lookUp says, at the beginning of a turn, whether its calls need more than to be made.
@@ -180,7 +185,8 @@ func runTimed(c *command.Call, row *command.Command, words [][]byte, repeats boo
 	return err
 }
 
-// took tells those who want to know how long a call took, in nanoseconds; true if SLOWLOG wants to keep it.
+// took tells those who want to know how long a call took, in nanoseconds; true if SLOWLOG wants to
+// keep it.
 func (in *Instance) took(row *command.Command, ns int64) bool {
 	in.statsOf(row).Took(ns, in.latency.on.Load())
 	if in.spikes.Threshold.Load() > 0 && row.Flags&command.Unlogged == 0 {

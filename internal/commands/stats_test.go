@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// miscounted sends calls of more rows than a session counts at a time, in pipelines of any length, and says of which command the
-// count is wrong. spoil may spoil what the session has counted.
+// miscounted sends calls of more rows than a session counts at a time, in pipelines of any length,
+// and says of which command the count is wrong. spoil may spoil what the session has counted.
 func miscounted(t *testing.T, spoil func(s *Session)) (wrong []string) {
 	s := newStill(t)
 	c := s.dial()

@@ -39,7 +39,8 @@ func (v muteView) Atomically(ctx context.Context, places []store.Place, all bool
 	return err
 }
 
-// A client gets one error in place of what a step of several keys had written, and its conversation goes on.
+// A client gets one error in place of what a step of several keys had written, and its conversation
+// goes on.
 func TestAStoreThatDoesNotAnswer(t *testing.T) {
 	answers := true
 	s, err := newStillOver(t, mute{memstore.New(memstore.Options{SweepEvery: -1}), &answers}, func(*Settings) {})

@@ -13,7 +13,8 @@ import (
 	"cellserver/internal/store"
 )
 
-// What is done to a part of a value costs what the part is long, and not the value: in bytes that are copied while its shard is locked.
+// What is done to a part of a value costs what the part is long, and not the value: in bytes that
+// are copied while its shard is locked.
 func TestAPartOfAValueCostsThatPart(t *testing.T) {
 	s := newStill(t)
 	c := s.dial()
@@ -48,7 +49,8 @@ func (s *still) moved() (bytes int64) {
 	return bytes
 }
 
-// Calls of many megabytes are made beside the loop: MSET without a copy of its words, MGET when it turns out how long the reply is.
+// Calls of many megabytes are made beside the loop: MSET without a copy of its words, MGET when it
+// turns out how long the reply is.
 func TestLongValuesOfManyKeysAreMovedBesideTheLoop(t *testing.T) {
 	s := newStill(t)
 	c := s.dial()

@@ -10,8 +10,8 @@ import (
 	"cellserver/internal/command"
 )
 
-// Two instances in one process share the rows and nothing that is derived from them: the race detector sees a table that writes
-// to a row which another reads.
+// Two instances in one process share the rows and nothing that is derived from them: the race
+// detector sees a table that writes to a row which another reads.
 func TestTablesShareNoMemory(t *testing.T) {
 	var playing sync.WaitGroup
 	for range 2 {

@@ -18,7 +18,8 @@ import (
 // everyCommand finds rows by name.
 var everyCommand = tableOf()
 
-// tableOf is a table of all commands and some that are planted, which may take the place of others and say nothing to the manual.
+// tableOf is a table of all commands and some that are planted, which may take the place of others
+// and say nothing to the manual.
 func tableOf(planted ...*command.Command) *command.Table { return tableWith(All(), planted...) }
 
 // plant adds rows to an instance's table.
@@ -83,7 +84,8 @@ func TestFlawsAreFound(t *testing.T) {
 	}
 }
 
-// Every row refuses a call that is a word short or, where there is a most, a word too long, in Redis's words.
+// Every row refuses a call that is a word short or, where there is a most, a word too long, in
+// Redis's words.
 func TestArityIsTheGrammars(t *testing.T) {
 	s := newStill(t)
 	for _, row := range everyRow() {
@@ -110,7 +112,8 @@ func TestArityIsTheGrammars(t *testing.T) {
 	}
 }
 
-// A key that is longer than the bound is refused by every command that takes one, whatever stands behind it.
+// A key that is longer than the bound is refused by every command that takes one, whatever stands
+// behind it.
 func TestKeysAreBounded(t *testing.T) {
 	s := newStill(t)
 	long := strings.Repeat("k", NewSettings().MaxKeySize+1)

@@ -12,7 +12,8 @@ import (
 	"cellserver/internal/store"
 )
 
-// Clients that pause, unblock, watch and reconfigure one another at once all get their replies in the end, one a call.
+// Clients that pause, unblock, watch and reconfigure one another at once all get their replies in
+// the end, one a call.
 func TestAdministratorsAtOnce(t *testing.T) {
 	s := newStillOn(t, store.NewClock())
 	watcher := s.dial()
@@ -24,7 +25,8 @@ func TestAdministratorsAtOnce(t *testing.T) {
 	require.Zero(t, s.instance.waits.count())
 }
 
-// An UNBLOCK that leaves the wait it ends to its timer as well is found out: somebody gets a reply too many.
+// An UNBLOCK that leaves the wait it ends to its timer as well is found out: somebody gets a reply
+// too many.
 func TestAdministratorsFindAReplyTooMany(t *testing.T) {
 	s := newStillOn(t, store.NewClock())
 	s.instance.plant((&command.Command{Name: "halfunblock", Run: func(c *command.Call) error {
@@ -42,7 +44,8 @@ func TestAdministratorsFindAReplyTooMany(t *testing.T) {
 	require.NotZero(t, s.administer("HALFUNBLOCK"))
 }
 
-// administer has eight clients say what administrators say, and one call more; it says how many of them were not answered once a call.
+// administer has eight clients say what administrators say, and one call more; it says how many of
+// them were not answered once a call.
 func (s *still) administer(call string) (wrong int64) {
 	calls := []string{"CLIENT PAUSE 1 WRITE", "CLIENT PAUSE 2", "CLIENT UNPAUSE", "WAIT 1 1", "WAIT 0 0", "CLIENT LIST",
 		"CLIENT KILL ID 99999", "CL.THROTTLE k 15 30 60", "SET k v", "INFO ALL", "CONFIG SET timeout 5", "CONFIG GET *", "CONFIG RESETSTAT",

@@ -47,8 +47,8 @@ func (c *caller) feed(keys []string) {
 	}
 }
 
-// Of many calls few are counted, and the list is right within what it says of itself: here 150,000 by three clients, on keys
-// as people use them.
+// Of many calls few are counted, and the list is right within what it says of itself: here 150,000
+// by three clients, on keys as people use them.
 func TestTopOfManyCalls(t *testing.T) {
 	s := newStill(t)
 	s.instance.limiters.Top.Seed = 1
@@ -98,7 +98,8 @@ func TestTopOfCallsByTurns(t *testing.T) {
 	}
 }
 
-// After a rush a slow client's calls are counted one by one again, as soon as the next ten seconds begin.
+// After a rush a slow client's calls are counted one by one again, as soon as the next ten seconds
+// begin.
 func TestTopAfterARush(t *testing.T) {
 	s := newStill(t)
 	c := s.dial()
@@ -122,8 +123,9 @@ func TestTopAfterARush(t *testing.T) {
 	require.Equal(t, topKey{3, 0}, slow())
 }
 
-// However the calls are spread, each count is as near as the reply says: with 99.9 %, so here always. Many clients of few calls
-// each are as one of many; and what was let pass before a key was counted may have been its own.
+// However the calls are spread, each count is as near as the reply says: with 99.9 %, so here
+// always. Many clients of few calls each are as one of many; and what was let pass before a key was
+// counted may have been its own.
 func TestTopIsAsNearAsItSays(t *testing.T) {
 	for _, spread := range []struct{ rush, clients, calls int }{
 		{0, 20, 100}, {0, 3000, 20}, {20_000, 2000, 5}, {60_000, 500, 3}, {60_000, 20, 500}, {100_000, 1, 2000}, {100_000, 3000, 1},

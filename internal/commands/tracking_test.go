@@ -40,7 +40,8 @@ func (c *caller) hears() string {
 	}
 }
 
-// A key that has expired, of any kind, is told when the sweep comes by: in 5 seconds at most, wherever that was when it expired.
+// A key that has expired, of any kind, is told when the sweep comes by: in 5 seconds at most,
+// wherever that was when it expired.
 func TestExpiryIsTold(t *testing.T) {
 	const round = int(5 * time.Second / memstore.SweepInterval)
 	for _, phase := range []int{0, 1, round / 2, round - 1} {
@@ -97,8 +98,8 @@ func TestExpiryIsToldToWhoeverIsFirst(t *testing.T) {
 	}
 }
 
-// Who finds it out for itself is told too, after the reply, but not if it does not want to hear of what it does; and what is there next it
-// hears of in any case.
+// Who finds it out for itself is told too, after the reply, but not if it does not want to hear of
+// what it does; and what is there next it hears of in any case.
 func TestWhoFindsAKeyExpiredIsToldOfTheNext(t *testing.T) {
 	s := newStill(t)
 	c, quiet, b, d := s.tracks(t, ""), s.tracks(t, "NOLOOP"), s.tracks(t, "BCAST NOLOOP"), s.dial()
@@ -195,7 +196,8 @@ func TestFlushEmptiesTheTable(t *testing.T) {
 	}
 }
 
-// A message that waits when its client changes the protocol stands before the change, and is written in the old one.
+// A message that waits when its client changes the protocol stands before the change, and is
+// written in the old one.
 func TestPushesStandBeforeAnotherProtocol(t *testing.T) {
 	for _, call := range []string{"HELLO 2", "RESET"} {
 		s := newStill(t)
@@ -210,15 +212,20 @@ func TestPushesStandBeforeAnotherProtocol(t *testing.T) {
 	}
 }
 
-// Who reads with a command that runs beside the loop is told of a change after the reply, never before it.
+// Who reads with a command that runs beside the loop is told of a change after the reply, never
+// before it.
 func TestAChangeIsToldAfterTheParkedReply(t *testing.T) {
 	goOn := make(chan struct{})
-	s := planted(t, &command.Command{Name: "slowget", Flags: command.ReadOnly, Cost: command.Unbounded, KeyAccess: "RO", Args: []command.Arg{command.Key("key")}, Run: func(c *command.Call) error {
-		value, _, err := c.View.Read(c.Context, c.Key(), nil)
-		<-goOn
-		c.Out.Bulk(value)
-		return err
-	}})
+	s := planted(t, &command.Command{
+		Name: "slowget", Flags: command.ReadOnly, Cost: command.Unbounded, KeyAccess: "RO",
+		Args: []command.Arg{command.Key("key")},
+		Run: func(c *command.Call) error {
+			value, _, err := c.View.Read(c.Context, c.Key(), nil)
+			<-goOn
+			c.Out.Bulk(value)
+			return err
+		},
+	})
 	c, d := s.tracks(t, ""), s.dial()
 	d.say(t, "SET k old")
 	c.session.Feed([]byte("SLOWGET k\r\n"))
@@ -265,8 +272,8 @@ func TestWatchAndTrackingShareTheListener(t *testing.T) {
 	require.Equal(t, invalidate("k"), c.listen())
 }
 
-// A cache that forgets what it is told to forget is never behind for good: whatever is written meanwhile, when all is quiet it
-// holds what the server holds.
+// A cache that forgets what it is told to forget is never behind for good: whatever is written
+// meanwhile, when all is quiet it holds what the server holds.
 func TestCachesAreNeverBehindForGood(t *testing.T) {
 	require.Zero(t, staleAfter(t, func(string) bool { return false }))
 }
@@ -331,7 +338,8 @@ func staleAfter(t *testing.T, misses func(string) bool) (stale int) {
 	return stale
 }
 
-// A key that changes again and again is told once to broadcast clients that do not read, and not by the client that changes it.
+// A key that changes again and again is told once to broadcast clients that do not read, and not by
+// the client that changes it.
 func TestBroadcastsToThoseWhoDoNotReadAreOne(t *testing.T) {
 	s := newStill(t)
 	const clients = 2 * 128

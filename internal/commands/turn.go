@@ -7,7 +7,8 @@ import (
 	"cellserver/internal/command"
 )
 
-// do answers the next call: one reply, whatever happens. An error takes back what its row had written.
+// do answers the next call: one reply, whatever happens. An error takes back what its row had
+// written.
 func (s *Session) do() {
 	s.mark = s.out.Mark()
 	if err := s.next(); err != nil {
@@ -32,8 +33,8 @@ func (s *Session) fail(err error) {
 	s.out.Error(s.instance.fail(row, err))
 }
 
-// next takes the next call and has its row answer it. Of a long call the words are the first, and long is the whole of it:
-// then a goroutine beside the loop finds the others.
+// next takes the next call and has its row answer it. Of a long call the words are the first, and
+// long is the whole of it: then a goroutine beside the loop finds the others.
 func (s *Session) next() error {
 	if s.again && s.call.IsBound && s.ahead.repeats() {
 		return s.makeAgain()
@@ -83,8 +84,8 @@ func (s *Session) next() error {
 	return nil
 }
 
-// refuseUnknown refuses a call that has no row, and ends the conversation of a client that speaks HTTP. named is what its first word
-// names: a command without such a subcommand, or nil.
+// refuseUnknown refuses a call that has no row, and ends the conversation of a client that speaks
+// HTTP. named is what its first word names: a command without such a subcommand, or nil.
 func (s *Session) refuseUnknown(named *command.Command, words [][]byte) error {
 	if isHTTP(words[0]) {
 		s.instance.clientLog.Warn("disconnected a client that speaks HTTP", "peer", s.Peer.Remote)
@@ -96,7 +97,8 @@ func (s *Session) refuseUnknown(named *command.Command, words [][]byte) error {
 	return named.Refusal(words)
 }
 
-// admit says why a call is not made, in Redis's order: for want of rights, and for what barred says; nil if it is made.
+// admit says why a call is not made, in Redis's order: for want of rights, and for what barred
+// says; nil if it is made.
 func (s *Session) admit(row *command.Command, words [][]byte, long [][]byte) error {
 	if s.guarded {
 		if err := s.guard(row, words, long); err != nil {
@@ -110,7 +112,8 @@ func (s *Session) admit(row *command.Command, words [][]byte, long [][]byte) err
 }
 
 // makeAgain makes a call that repeats the one before it, about another key. What was looked at for
-// that one holds for this one too, but for the key: 110 instructions fewer of a pipelined CL.THROTTLE's 2,100.
+// that one holds for this one too, but for the key: 110 instructions fewer of a pipelined
+// CL.THROTTLE's 2,100.
 func (s *Session) makeAgain() error {
 	c, second := &s.call, s.ahead.calls[s.ahead.next].second
 	s.ahead.next++
@@ -164,8 +167,8 @@ func (s *Session) Continue(rest func() (last bool)) (words [][]byte) {
 	return words
 }
 
-// makeRest makes a piece of the call that is made in several turns, which is a turn's work. Nothing is
-// made while the client does not take the pieces before it.
+// makeRest makes a piece of the call that is made in several turns, which is a turn's work. Nothing
+// is made while the client does not take the pieces before it.
 func (s *Session) makeRest() {
 	s.more = true
 	if s.closing || s.out.Len() >= command.TurnOutput || s.isSending() {
@@ -176,22 +179,25 @@ func (s *Session) makeRest() {
 	}
 }
 
-// muchToDo is how many bytes of words are too many for an event loop, where a call may have any number of long ones.
+// muchToDo is how many bytes of words are too many for an event loop, where a call may have any
+// number of long ones.
 const muchToDo = 256 << 10
 
-// isHTTP says whether a line is from an HTTP request. A web page can make a browser send one to us, with commands in its
-// body: so nothing of it is answered, and nothing behind it is read, as in Redis.
+// isHTTP says whether a line is from an HTTP request. A web page can make a browser send one to us,
+// with commands in its body: so nothing of it is answered, and nothing behind it is read, as in
+// Redis.
 func isHTTP(name []byte) bool {
 	return command.FoldEqual(name, "POST") || command.FoldEqual(name, "HOST:")
 }
 
-// errListening refuses what a client may not say in RESP2 while it listens: it could not tell replies from messages.
+// errListening refuses what a client may not say in RESP2 while it listens: it could not tell
+// replies from messages.
 func errListening(row *command.Command) error {
 	return command.Refusal(fmt.Sprintf("ERR Can't execute '%s': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context", row.Name))
 }
 
-// afterTracked ends a call of a client that caches: what it changed itself it is told after the reply. CACHING is about the next call,
-// or the next transaction.
+// afterTracked ends a call of a client that caches: what it changed itself it is told after the
+// reply. CACHING is about the next call, or the next transaction.
 func (s *Session) afterTracked() {
 	if row := s.ahead.latest(); s.queue == nil && (row == nil || row.Traits&command.KeepsCaching == 0) {
 		s.call.Caching = false // though it be refused

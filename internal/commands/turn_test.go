@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestLongestTurn prints the longest turn that each of many floods can make an event loop take: the thread's own CPU time, so
-// that a busy machine does not show, and without the race detector, whose time it would be. It fails on no time; that everything
-// is answered in the end is asserted.
+// TestLongestTurn prints the longest turn that each of many floods can make an event loop take: the
+// thread's own CPU time, so that a busy machine does not show, and without the race detector, whose
+// time it would be. It fails on no time; that everything is answered in the end is asserted.
 func TestLongestTurn(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -48,8 +48,8 @@ func TestLongestTurn(t *testing.T) {
 	}
 }
 
-// flood sends a call again and again, read as a loop reads, and says how long the longest turn was; without a call, calls on
-// keys that are all new.
+// flood sends a call again and again, read as a loop reads, and says how long the longest turn was;
+// without a call, calls on keys that are all new.
 func (s *still) flood(t *testing.T, call []byte) (longest time.Duration, turns int) {
 	c := s.dial()
 	defer c.Close()

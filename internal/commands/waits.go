@@ -11,8 +11,9 @@ import (
 	"cellserver/internal/store"
 )
 
-// waits are the sessions that wait, for a time or for another client: CLIENT PAUSE, WAIT, DEBUG SLEEP. They are parked: nothing more
-// is read of them, their event loops serve the others, and no goroutine waits beside them. There are never more of them than clients.
+// waits are the sessions that wait, for a time or for another client: CLIENT PAUSE, WAIT, DEBUG
+// SLEEP. They are parked: nothing more is read of them, their event loops serve the others, and no
+// goroutine waits beside them. There are never more of them than clients.
 type waits struct {
 	mu       sync.Mutex
 	clock    store.Clock
@@ -32,7 +33,8 @@ type wait struct {
 	ended func() // is told, if there is one, when it is over
 }
 
-// shortestWait is the least time between two looks at who has waited long enough: to look takes a time that grows with their number.
+// shortestWait is the least time between two looks at who has waited long enough: to look takes a
+// time that grows with their number.
 const shortestWait = time.Millisecond
 
 // wait parks the session.
@@ -70,8 +72,8 @@ func (ws *waits) release(s *client.Client, reply string) {
 	}
 }
 
-// Waits says that the session waits for something that may never come, so that nobody need keep it once its client has gone. (A
-// pause does end, and the client may only have nothing more to say.)
+// Waits says that the session waits for something that may never come, so that nobody need keep it
+// once its client has gone. (A pause does end, and the client may only have nothing more to say.)
 func (s *Session) Waits() bool { return s.parked && !s.putOff && s.Blocked.Load() }
 
 // forget is for a session whose connection has gone.
@@ -153,7 +155,8 @@ func (in *Instance) EndWaits() {
 	}
 }
 
-// msAfter is an instant so many milliseconds after another, Never if that is beyond what can be said.
+// msAfter is an instant so many milliseconds after another, Never if that is beyond what can be
+// said.
 func msAfter(now, ms int64) int64 {
 	if ms > (store.Never-now)/int64(time.Millisecond) {
 		return store.Never
@@ -162,8 +165,8 @@ func msAfter(now, ms int64) int64 {
 }
 
 var waitFor = command.Command{
-	Name: "wait", Group: "generic", Category: "connection", Since: "3.0.0", Complexity: "O(1)", Flags: command.NoScript,
-	Tips:    []string{command.AllShards, "response_policy:agg_min"},
+	Name: "wait", Group: "generic", Category: "connection", Since: "3.0.0", Complexity: "O(1)",
+	Flags: command.NoScript, Tips: []string{command.AllShards, "response_policy:agg_min"},
 	Summary: "Waits for replicas. There are none, so a call that waits for one waits until the timeout, or for ever if that is 0.",
 	Args:    []command.Arg{command.Int("numreplicas"), command.Int("timeout").By(parseTimeout)},
 	Reply:   "0, the number of replicas that have received the writes before.",
@@ -188,8 +191,8 @@ func awaitReplicas(c *command.Call, replicas, timeout int64, reply string) {
 }
 
 var waitAOF = command.Command{
-	Name: "waitaof", Group: "generic", Category: "connection", Since: "7.2.0", Complexity: "O(1)", Flags: command.NoScript,
-	Tips:    []string{command.AllShards, "response_policy:agg_min"},
+	Name: "waitaof", Group: "generic", Category: "connection", Since: "7.2.0", Complexity: "O(1)",
+	Flags: command.NoScript, Tips: []string{command.AllShards, "response_policy:agg_min"},
 	Summary: "Waits for append-only files. There are none, neither here nor on replicas, so it waits as WAIT does.",
 	Args: []command.Arg{
 		command.Int("numlocal").By(parseNumLocal), command.Int("numreplicas").By(parseNumReplicas), command.Int("timeout").By(parseTimeout),

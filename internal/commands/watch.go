@@ -22,7 +22,8 @@ type watches struct {
 	unsubscribe func() // while anything is watched
 }
 
-// age is what has become of a whole database. It saves a look at every watch, of which there may be millions, while all keys are locked.
+// age is what has become of a whole database. It saves a look at every watch, of which there may be
+// millions, while all keys are locked.
 type age struct {
 	emptied  int // how often: what was there has gone
 	replaced int // how often by another, while too many watched to ask for each key whether it is in that one
@@ -33,8 +34,8 @@ type watchedKey struct {
 	key      string
 }
 
-// watched is a key that sessions watch. It counts what becomes of the key, so that a change takes no longer if thousands watch it: the
-// store tells of it with the key locked.
+// watched is a key that sessions watch. It counts what becomes of the key, so that a change takes
+// no longer if thousands watch it: the store tells of it with the key locked.
 type watched struct {
 	sessions          map[*Session]*watch
 	changes, expiries int
@@ -59,8 +60,11 @@ const (
 const errTooManyWatched command.Refusal = "ERR too many keys are watched"
 
 var watchKeys = command.Command{
-	Name: "watch", OverLong: errTooManyWatched, Group: "transactions", Since: "2.2.0", Complexity: "O(1) for every key", Flags: control, Cost: command.Constant, Traits: command.Unqueued | command.Needs(store.Announces), KeyAccess: "RO",
-	Summary: "Watches keys: the next EXEC does nothing if one of them changes before it.", Args: []command.Arg{command.Key("key").Many()}, Reply: "OK.",
+	Name: "watch", OverLong: errTooManyWatched, Group: "transactions", Since: "2.2.0",
+	Complexity: "O(1) for every key", Flags: control, Cost: command.Constant,
+	Traits: command.Unqueued | command.Needs(store.Announces), KeyAccess: "RO",
+	Summary: "Watches keys: the next EXEC does nothing if one of them changes before it.",
+	Args:    []command.Arg{command.Key("key").Many()}, Reply: "OK.",
 	Run: func(c *command.Call) error {
 		if sessionOf(c).queue != nil {
 			return command.Refusal("ERR WATCH inside MULTI is not allowed")
@@ -77,8 +81,11 @@ var watchKeys = command.Command{
 }
 
 var unwatch = command.Command{
-	Name: "unwatch", Group: "transactions", Since: "2.2.0", Complexity: "O(N) in the number of watched keys",
-	Flags: command.NoScript | command.Loading | command.Stale | command.Fast | command.AllowBusy, Cost: command.Constant, Traits: command.Sessionless, Summary: "Stops watching keys.", Reply: "OK.",
+	Name: "unwatch", Group: "transactions", Since: "2.2.0",
+	Complexity: "O(N) in the number of watched keys",
+	Flags:      command.NoScript | command.Loading | command.Stale | command.Fast | command.AllowBusy,
+	Cost:       command.Constant, Traits: command.Sessionless, Summary: "Stops watching keys.",
+	Reply: "OK.",
 	Run: func(c *command.Call) error {
 		if c.Session != nil { // else it is made beside it, which unwatches when it takes the reply
 			sessionOf(c).unwatch()
@@ -88,7 +95,8 @@ var unwatch = command.Command{
 	},
 }
 
-// add has a session watch a key. Whether the key is there is asked afterwards, so that no change goes unnoticed.
+// add has a session watch a key. Whether the key is there is asked afterwards, so that no change
+// goes unnoticed.
 func (ws *watches) add(c *command.Call, key []byte) error {
 	w := &watch{place: store.Place{Database: c.View.Selected(), Key: slices.Clone(key)}}
 	if known, err := ws.register(sessionOf(c), w); known || err != nil {
@@ -186,12 +194,14 @@ func (ws *watches) grow(database int, by age) {
 	ws.ages[database] = age{before.emptied + by.emptied, before.replaced + by.replaced}
 }
 
-// manySwapped is how many watches are looked at when databases are swapped, with all keys locked: a fraction of a millisecond's worth. If
-// there are more, all of the two databases' are taken for changed.
+// manySwapped is how many watches are looked at when databases are swapped, with all keys locked: a
+// fraction of a millisecond's worth. If there are more, all of the two databases' are taken for
+// changed.
 const manySwapped = 1024
 
-// swap is told before two databases change their numbers, with every key locked. A key that was not there when it was watched comes
-// with the other database; those that were there are told of as if they had been flushed.
+// swap is told before two databases change their numbers, with every key locked. A key that was not
+// there when it was watched comes with the other database; those that were there are told of as if
+// they had been flushed.
 func (ws *watches) swap(c *command.Call, a, b int) {
 	coming := ws.coming(map[int]int{a: b, b: a})
 	selected := c.View.Selected()
@@ -230,8 +240,8 @@ func (ws *watches) coming(from map[int]int) map[watchedKey][]*watch {
 	return coming
 }
 
-// changed says whether one of the keys has changed. A key that expired and was not swept was told to nobody: so it
-// is looked at, while the keys are locked.
+// changed says whether one of the keys has changed. A key that expired and was not swept was told
+// to nobody: so it is looked at, while the keys are locked.
 func (ws *watches) changed(c *command.Call, watched []*watch) bool {
 	selected := c.View.Selected()
 	defer c.View.Select(selected)

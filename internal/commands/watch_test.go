@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// While few keys are watched, SWAPDB tells who watches one that is in either database, and nobody else. If they are too many to look at
-// with all keys locked, it tells all who watch in the two.
+// While few keys are watched, SWAPDB tells who watches one that is in either database, and nobody
+// else. If they are too many to look at with all keys locked, it tells all who watch in the two.
 func TestSwapTellsThoseWhoWatch(t *testing.T) {
 	for _, many := range []bool{false, true} {
 		s := newStill(t)
@@ -33,7 +33,8 @@ func TestSwapTellsThoseWhoWatch(t *testing.T) {
 	}
 }
 
-// What a session watches is bounded in keys and in bytes; what it watches already it may name again.
+// What a session watches is bounded in keys and in bytes; what it watches already it may name
+// again.
 func TestWatchedKeysAreBounded(t *testing.T) {
 	s := newStill(t)
 	c := s.dial()
@@ -51,7 +52,8 @@ func TestWatchedKeysAreBounded(t *testing.T) {
 	require.Equal(t, "+OK\r\n", c.say(t, "WATCH 0"))
 }
 
-// A flush is told to those whose key was there, without a look at each; what is watched after it has not changed.
+// A flush is told to those whose key was there, without a look at each; what is watched after it
+// has not changed.
 func TestFlushTellsThoseWhoWatch(t *testing.T) {
 	s := newStill(t)
 	a, b, c := s.dial(), s.dial(), s.dial()

@@ -11,9 +11,9 @@ const (
 
 const errTooCostly command.Refusal = "EXECABORT Transaction discarded because it would keep others waiting for too long"
 
-// weigh is what the calls of a transaction cost because of what stands at their keys, which are locked: at most, because what calls
-// do to what stands there is only summed up.
-// It stops when that is more than most.
+// weigh is what the calls of a transaction cost because of what stands at their keys, which are
+// locked: at most, because what calls do to what stands there is only summed up. It stops when that
+// is more than most.
 func (q *queue) weigh(c *command.Call, database, most int) (cost int) {
 	sizes := make(map[string]int, len(q.places))
 	databases := c.Server.Databases

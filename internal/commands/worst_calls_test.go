@@ -13,7 +13,8 @@ type stage struct {
 	prepare func(s *still)
 }
 
-// Stages name what they prepare in few keys: v, a value of 1 MiB; log, a log of 100,000 entries; leases, with 10,000 holders.
+// Stages name what they prepare in few keys: v, a value of 1 MiB; log, a log of 100,000 entries;
+// leases, with 10,000 holders.
 var stages = map[string]stage{
 	"value":  {"a value of 1 MiB", func(s *still) { s.play(encode([]string{"SET", "v", strings.Repeat("v", 1<<20)})) }},
 	"log":    {"a log of 100,000 entries", func(s *still) { s.times(100_000, "CL.SLIDINGLOG log 100000 1000000") }},

@@ -21,10 +21,12 @@ import (
 	"cellserver/internal/command"
 )
 
-// The worst call of each row, and what it costs an event loop. Work is counted, not timed: calls of functions and rounds of loops
-// (which test/worst has the compiler count), bytes that are hashed or compared, memory that is asked for, and bytes of replies.
+// The worst call of each row, and what it costs an event loop. Work is counted, not timed: calls of
+// functions and rounds of loops (which test/worst has the compiler count), bytes that are hashed or
+// compared, memory that is asked for, and bytes of replies.
 
-// worst is a call of a row with the largest arguments that the bounds allow, on what makes it most expensive.
+// worst is a call of a row with the largest arguments that the bounds allow, on what makes it most
+// expensive.
 type worst struct {
 	row   string
 	of    string // what there is beforehand, see stages; "" for nothing
@@ -106,7 +108,8 @@ type work struct {
 	took                      time.Duration // CPU time of the thread, to be printed
 }
 
-// total is in steps: a function called, or a loop gone round, takes as long as some 64 bytes that are asked for or written.
+// total is in steps: a function called, or a loop gone round, takes as long as some 64 bytes that
+// are asked for or written.
 func (w work) total() int64 { return w.steps + w.allocated/64 + w.written/64 }
 
 // weighing plays a client, and keeps the most that one of its turns has cost.
@@ -120,14 +123,18 @@ type weighing struct {
 	refused bool
 }
 
-// newWeighing is an instance in which nothing runs beside the loop while a turn is measured: that is let in between two turns.
+// newWeighing is an instance in which nothing runs beside the loop while a turn is measured: that
+// is let in between two turns.
 func newWeighing(t *testing.T, rows ...*command.Command) *weighing {
 	w := &weighing{still: newStill(t), blocked: make(chan struct{})}
-	gate := &command.Command{Name: "gate", Cost: command.Unbounded, Run: func(c *command.Call) error {
-		<-w.blocked
-		c.Out.Status("OK")
-		return nil
-	}}
+	gate := &command.Command{
+		Name: "gate", Cost: command.Unbounded,
+		Run: func(c *command.Call) error {
+			<-w.blocked
+			c.Out.Status("OK")
+			return nil
+		},
+	}
 	w.instance.plant(append(rows, gate)...)
 	return w
 }
@@ -246,12 +253,14 @@ func (w *weighing) fitsTransaction(words []string) int {
 	return max(1, most/(q.cost+q.weigh(&w.c.session.call, 0, most)))
 }
 
-// pipelined is how many calls are sent at once: what a connection may have unread, but no more than make the test last.
+// pipelined is how many calls are sent at once: what a connection may have unread, but no more than
+// make the test last.
 func pipelined(call []byte) int { return max(1, min(512, (15<<20)/len(call))) }
 
 var weigh = regexp.MustCompile(`(\{(\d+)([KM])(#?)\}|[^*()\s]+)(?:\*(\d+))?|\(([^)]*)\)\*(\d+)`)
 
-// spell makes a call's words: {all} is *, {64K} is a word of so many bytes, {64K#} another one each time; x*3 is x x x, and (a b)*2 is a b a b.
+// spell makes a call's words: {all} is *, {64K} is a word of so many bytes, {64K#} another one each
+// time; x*3 is x x x, and (a b)*2 is a b a b.
 func spell(call string) (words []string) {
 	number := 0
 	var one func(text string)
@@ -348,7 +357,8 @@ func (r *weighed) excess() (said []string) {
 
 var onlyWorst = flag.String("worst", "", "weigh the worst calls of the rows that match")
 
-// TestWorstCalls holds every row to a turn's work. With -v it prints the CPU time of the longest turns.
+// TestWorstCalls holds every row to a turn's work. With -v it prints the CPU time of the longest
+// turns.
 func TestWorstCalls(t *testing.T) {
 	if !stepsCount {
 		return // go test ./test/worst has it count
@@ -416,13 +426,16 @@ func TestEveryRowBeforeAUTHStatesItsWorstCall(t *testing.T) {
 func TestAnExpensiveRowIsFound(t *testing.T) {
 	kept := []byte(nil)
 	when := func(*command.Call) bool { return true }
-	row := &command.Command{Name: "planted", Flags: command.Fast | command.NoAuth, Cost: command.Constant, Run: func(c *command.Call) error {
-		if when(c) {
-			kept = make([]byte, 16<<20)
-		}
-		c.Out.Int(int64(len(kept)))
-		return nil
-	}}
+	row := &command.Command{
+		Name: "planted", Flags: command.Fast | command.NoAuth, Cost: command.Constant,
+		Run: func(c *command.Call) error {
+			if when(c) {
+				kept = make([]byte, 16<<20)
+			}
+			c.Out.Int(int64(len(kept)))
+			return nil
+		},
+	}
 	planted := worst{row: "planted", call: "PLANTED", where: onLoop}
 	require.Len(t, excess(weighOne(t, planted, row)), 3, "alone, pipelined, in EXEC")
 	require.Len(t, excess(weighUnauthenticated(t, planted, row)), 2)

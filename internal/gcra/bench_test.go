@@ -8,7 +8,8 @@ import (
 	"cellserver/internal/quota"
 )
 
-// A clock that moves on, so that no branch is learnt by heart: one call in two finds the bucket full.
+// A clock that moves on, so that no branch is learnt by heart: one call in two finds the bucket
+// full.
 func benchmarkStep(b *testing.B, quantity int64, mode quota.Mode) {
 	l, err := NewLimit(15, 30, 60)
 	require.NoError(b, err)

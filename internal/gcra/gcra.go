@@ -1,15 +1,18 @@
-// Package gcra is the generic cell rate algorithm of ITU-T I.371 and the ATM Forum's Traffic Management 4.0, in the
-// terms that redis-cell gave it: max_burst, count_per_period, period, quantity. It is arithmetic alone: state and
-// instant in, decision and state out. Who owns the clock and who keeps the state is for the caller to say.
+// Package gcra is the generic cell rate algorithm of ITU-T I.371 and the ATM Forum's Traffic
+// Management 4.0, in the terms that redis-cell gave it: max_burst, count_per_period, period,
+// quantity. It is arithmetic alone: state and instant in, decision and state out. Who owns the
+// clock and who keeps the state is for the caller to say.
 //
-// The standards give the algorithm twice and show that both admit the same cells. Virtual scheduling keeps one instant,
-// the theoretical arrival time (TAT): when the next cell is due if all come evenly spaced. The continuous-state leaky
-// bucket keeps a level that every cell raises by the emission interval and time lowers by one ns a ns. At any instant
+// The standards give the algorithm twice and show that both admit the same cells. Virtual
+// scheduling keeps one instant, the theoretical arrival time (TAT): when the next cell is due if
+// all come evenly spaced. The continuous-state leaky bucket keeps a level that every cell raises by
+// the emission interval and time lowers by one ns a ns. At any instant
 //
 //	level = max(TAT - now, 0)
 //
-// This package stores the first, because a single number that needs no upkeep is all a key has to hold, and decides in
-// the second, because a level is small and has no epoch: only Step knows what time it is.
+// This package stores the first, because a single number that needs no upkeep is all a key has to
+// hold, and decides in the second, because a level is small and has no epoch: only Step knows what
+// time it is.
 package gcra
 
 import (
@@ -21,13 +24,14 @@ import (
 	"cellserver/internal/quota"
 )
 
-// maxTolerance bounds T to half of what an int64 holds. The other half is for the clock: until 2116 the TAT of an
-// allowed call is sure to fit, so only forced debts can be too large.
+// maxTolerance bounds T to half of what an int64 holds. The other half is for the clock: until 2116
+// the TAT of an allowed call is sure to fit, so only forced debts can be too large.
 const maxTolerance = 1<<62 - 1 // ns
 
-// roundUpBelow parts the emission intervals that are floored from those that are rounded up. Flooring lets the caller
-// have less than 1 ns in E too much: from 1000 ns on that is under 0.1 %. Below, it would grow until 1.9 ns counted as
-// 1, nearly twice the rate that was asked for, so there the error goes against the caller.
+// roundUpBelow parts the emission intervals that are floored from those that are rounded up.
+// Flooring lets the caller have less than 1 ns in E too much: from 1000 ns on that is under 0.1 %.
+// Below, it would grow until 1.9 ns counted as 1, nearly twice the rate that was asked for, so
+// there the error goes against the caller.
 const roundUpBelow = 1000 // ns
 
 // ErrRate and ErrSpan refuse arguments that each lie in their domain but make no limit together.
@@ -38,8 +42,9 @@ var (
 
 // Limit is a quota in the algorithm's own terms. NewLimit makes one; the zero Limit is invalid.
 //
-// The standards write GCRA(I, L): a cell of cost I conforms if the level before it is at most L. Quantities can be
-// larger than one, so here the level after the call is compared, with I + L, which they call the bucket's capacity.
+// The standards write GCRA(I, L): a cell of cost I conforms if the level before it is at most L.
+// Quantities can be larger than one, so here the level after the call is compared, with I + L,
+// which they call the bucket's capacity.
 type Limit struct {
 	size      int64 // max_burst + 1: what an unused key admits at once; 0 blocks
 	emission  int64 // E, ns: what one token costs (I)
@@ -55,13 +60,15 @@ func (l Limit) EmissionInterval() time.Duration { return time.Duration(l.emissio
 // Tolerance is the time that fills an exhausted bucket again.
 func (l Limit) Tolerance() time.Duration { return time.Duration(l.tolerance) }
 
-// Blocks says whether nothing can ever be taken, as a max_burst of -1 has it: then a call is limited, whatever the TAT is.
+// Blocks says whether nothing can ever be taken, as a max_burst of -1 has it: then a call is
+// limited, whatever the TAT is.
 func (l Limit) Blocks(quantity int64, mode quota.Mode) bool {
 	return l.size == 0 && quantity > 0 && mode != quota.Force
 }
 
-// Memo is the limit that was asked for last. Most clients say the same one again and again: to compare three numbers takes
-// 50 instructions fewer than to work it out, and no division of 128 bits. The zero value is ready to use.
+// Memo is the limit that was asked for last. Most clients say the same one again and again: to
+// compare three numbers takes 50 instructions fewer than to work it out, and no division of 128
+// bits. The zero value is ready to use.
 type Memo struct {
 	asked asked
 	limit Limit
@@ -96,7 +103,8 @@ func NewLimit(maxBurst, countPerPeriod, period int64) (Limit, error) {
 	return newLimit(maxBurst, countPerPeriod, period, 0)
 }
 
-// NewLimitOf is NewLimit for a period of seconds and nanoseconds (0 to 999,999,999), one of which is not 0.
+// NewLimitOf is NewLimit for a period of seconds and nanoseconds (0 to 999,999,999), one of which
+// is not 0.
 func NewLimitOf(maxBurst, countPerPeriod, seconds, nanoseconds int64) (Limit, error) {
 	if err := checkDomains(maxBurst, countPerPeriod, max(seconds, 1)); err != nil {
 		return Limit{}, err
@@ -132,8 +140,8 @@ func checkDomains(maxBurst, countPerPeriod, period int64) error {
 	return nil
 }
 
-// emissionInterval is period / count in whole ns. The ns of a period take up to 93 bits; bits.Div64 costs no more than
-// a plain division where they fit in 64.
+// emissionInterval is period / count in whole ns. The ns of a period take up to 93 bits; bits.Div64
+// costs no more than a plain division where they fit in 64.
 func emissionInterval(count, seconds, nanoseconds uint64) (uint64, error) {
 	hi, lo := bits.Mul64(seconds, uint64(time.Second))
 	lo, carry := bits.Add64(lo, nanoseconds, 0)
@@ -151,15 +159,15 @@ func emissionInterval(count, seconds, nanoseconds uint64) (uint64, error) {
 	return emission, nil
 }
 
-// Step decides a call made at now on a key whose TAT is tat, and returns the TAT to keep. Both are ns of one clock that
-// reads like Unix time; a tat of 0 says that the key has no state.
+// Step decides a call made at now on a key whose TAT is tat, and returns the TAT to keep. Both are
+// ns of one clock that reads like Unix time; a tat of 0 says that the key has no state.
 //
-// next == tat says that there is nothing to store: the call was limited, asked without taking, or gave back to a bucket
-// that held nothing. next <= now says that the key is as if never used. The only error is quota.ErrQuantity, for a TAT
-// that no int64 can hold; it too stores nothing.
+// next == tat says that there is nothing to store: the call was limited, asked without taking, or
+// gave back to a bucket that held nothing. next <= now says that the key is as if never used. The
+// only error is quota.ErrQuantity, for a TAT that no int64 can hold; it too stores nothing.
 //
-// Every int64 has an answer: an instant before 1970 counts as 1970. A clock that runs back only lets the level rise:
-// the caller waits longer, and is let in no more often.
+// Every int64 has an answer: an instant before 1970 counts as 1970. A clock that runs back only
+// lets the level rise: the caller waits longer, and is let in no more often.
 func (l Limit) Step(now, tat, quantity int64, mode quota.Mode) (d quota.Decision, next int64, err error) {
 	if l.Blocks(quantity, mode) {
 		return quota.Blocked(), tat, nil
@@ -171,7 +179,8 @@ func (l Limit) Step(now, tat, quantity int64, mode quota.Mode) (d quota.Decision
 	return l.Decision(o), next, nil
 }
 
-// Outcome is Step without what the limit itself says, for a call that it does not block: the caller has asked already.
+// Outcome is Step without what the limit itself says, for a call that it does not block: the caller
+// has asked already.
 func (l Limit) Outcome(now, tat, quantity int64, mode quota.Mode) (o Outcome, next int64, err error) {
 	now = max(now, 0)
 	level := max(max(tat, 0)-now, 0)
@@ -190,8 +199,9 @@ func (l Limit) Outcome(now, tat, quantity int64, mode quota.Mode) (o Outcome, ne
 	return o, next, nil
 }
 
-// Outcome is a decision but for what follows from the limit. Its four words travel in registers; a whole quota.Decision, handed up
-// through memory from function to function, made a call through a session a tenth slower.
+// Outcome is a decision but for what follows from the limit. Its four words travel in registers; a
+// whole quota.Decision, handed up through memory from function to function, made a call through a
+// session a tenth slower.
 type Outcome struct {
 	Limited bool
 	Level   int64 // after the call, ns: the time until the key is as if never used
@@ -207,7 +217,8 @@ func (l Limit) Decision(o Outcome) quota.Decision {
 	}
 }
 
-// decide routes a call by what it wants. A mode says how a positive quantity is taken and has no part in the others.
+// decide routes a call by what it wants. A mode says how a positive quantity is taken and has no
+// part in the others.
 func (l Limit) decide(level, quantity int64, mode quota.Mode) (Outcome, error) {
 	switch {
 	case quantity < 0:
@@ -221,9 +232,10 @@ func (l Limit) decide(level, quantity int64, mode quota.Mode) (Outcome, error) {
 	}
 }
 
-// take is all or nothing. A quantity larger than the limit is refused before any product is formed: every product that
-// is left is at most T, and redis-cell's wrapped answers cannot arise. A quantity of 0 is limited in debt alone, which
-// a forced quantity or a lowered limit has left behind.
+// take is all or nothing. A quantity larger than the limit is refused before any product is formed:
+// every product that is left is at most T, and redis-cell's wrapped answers cannot arise. A
+// quantity of 0 is limited in debt alone, which a forced quantity or a lowered limit has left
+// behind.
 func (l Limit) take(level, quantity int64) Outcome {
 	if quantity > l.size {
 		return Outcome{Limited: true, Level: level, Retry: quota.Never}
@@ -234,8 +246,8 @@ func (l Limit) take(level, quantity int64) Outcome {
 	return Outcome{Level: level + l.emission*quantity, Taken: quantity, Retry: quota.Never}
 }
 
-// takeUpTo takes what fits. A limit that does not block has a size of 1 at least, so there is always a wait after which
-// something does.
+// takeUpTo takes what fits. A limit that does not block has a size of 1 at least, so there is
+// always a wait after which something does.
 func (l Limit) takeUpTo(level, quantity int64) Outcome {
 	taken := min(quantity, l.remaining(level))
 	if taken == 0 {
@@ -244,8 +256,9 @@ func (l Limit) takeUpTo(level, quantity int64) Outcome {
 	return Outcome{Level: level + l.emission*taken, Taken: taken, Retry: quota.Never}
 }
 
-// takeByForce records work that has already happened, so it can leave a level above T: a debt, to be waited off or
-// given back. No size bounds the quantity; 128 bits find the debts that no int64 holds.
+// takeByForce records work that has already happened, so it can leave a level above T: a debt, to
+// be waited off or given back. No size bounds the quantity; 128 bits find the debts that no int64
+// holds.
 func (l Limit) takeByForce(level, quantity int64) (Outcome, error) {
 	hi, cost := bits.Mul64(uint64(l.emission), uint64(quantity))
 	if hi > 0 || cost > uint64(math.MaxInt64-level) {
@@ -261,8 +274,9 @@ func (l Limit) takeByForce(level, quantity int64) (Outcome, error) {
 	return Outcome{Level: after, Taken: quantity, Retry: quota.Never}, nil
 }
 
-// giveBack applies whatever the debt, and stops at empty: who gives back more than was taken has not saved up for
-// later. Of a token that has come back in part by itself no whole one comes back, and none is said to.
+// giveBack applies whatever the debt, and stops at empty: who gives back more than was taken has
+// not saved up for later. Of a token that has come back in part by itself no whole one comes back,
+// and none is said to.
 func (l Limit) giveBack(level, quantity int64) Outcome {
 	magnitude := -uint64(quantity) // exact for -2^63 too, whose int64 has no opposite
 	hi, credit := bits.Mul64(uint64(l.emission), magnitude)
@@ -272,8 +286,8 @@ func (l Limit) giveBack(level, quantity int64) Outcome {
 	return Outcome{Taken: -(level / l.emission), Retry: quota.Never}
 }
 
-// wait is the time until a quantity of at most the limit fits above level; it fits now if that is 0 or less.
-// Subtracting T first keeps the sum in range for every level.
+// wait is the time until a quantity of at most the limit fits above level; it fits now if that is 0
+// or less. Subtracting T first keeps the sum in range for every level.
 func (l Limit) wait(level, quantity int64) int64 {
 	return level - l.tolerance + l.emission*quantity
 }

@@ -17,12 +17,13 @@ import (
 // epoch is where timelines and properties start: a day of 2027, in Unix ns.
 const epoch = int64(1_800_000_000_000_000_000)
 
-// stepFunc is the shape of Limit.Step. What checks a step takes it as an argument, so that a faulty one can be handed
-// in.
+// stepFunc is the shape of Limit.Step. What checks a step takes it as an argument, so that a faulty
+// one can be handed in.
 type stepFunc func(l Limit, now, tat, quantity int64, mode quota.Mode) (quota.Decision, int64, error)
 
-// A timeline tells the story of one key. A line is a limit (max_burst, count_per_period, period), to be used from there
-// on, or a call: when, how much, in which mode, and after the arrow what it is told. Times are ms; -1 is never.
+// A timeline tells the story of one key. A line is a limit (max_burst, count_per_period, period),
+// to be used from there on, or a call: when, how much, in which mode, and after the arrow what it
+// is told. Times are ms; -1 is never.
 //
 //	limit  4 1 1
 //	t      quantity  mode -> limited remaining reset retry taken
@@ -233,7 +234,8 @@ func TestTimelinesCatch(t *testing.T) {
 	}
 }
 
-// play runs a timeline's calls, keeping the key as the store does, and returns the timeline as it really went.
+// play runs a timeline's calls, keeping the key as the store does, and returns the timeline as it
+// really went.
 func play(t *testing.T, step stepFunc, lines string) string {
 	var (
 		limit Limit
@@ -270,7 +272,8 @@ func tidy(lines string) string {
 	return strings.Join(tidied, "\n")
 }
 
-// arrow is what follows a limit: its error, nothing after a bare arrow, and no arrow where the line has none.
+// arrow is what follows a limit: its error, nothing after a bare arrow, and no arrow where the line
+// has none.
 func arrow(line string, err error) string {
 	switch {
 	case err != nil:

@@ -13,8 +13,9 @@ import (
 	"cellserver/internal/quota"
 )
 
-// The contract again, in numbers that have no end. It is written to be read beside the contract, not to be fast:
-// nothing here knows of levels, words or wrapping, and no arithmetic is shared with what it checks.
+// The contract again, in numbers that have no end. It is written to be read beside the contract,
+// not to be fast: nothing here knows of levels, words or wrapping, and no arithmetic is shared with
+// what it checks.
 
 func n(i int64) *big.Int              { return big.NewInt(i) }
 func plus(a, b *big.Int) *big.Int     { return new(big.Int).Add(a, b) }

@@ -12,8 +12,8 @@ import (
 	"cellserver/internal/quota"
 )
 
-// TestMain asks for more than rapid's 100 cases: the rarest planted fault took some 700 draws to show. The command line
-// wins.
+// TestMain asks for more than rapid's 100 cases: the rarest planted fault took some 700 draws to
+// show. The command line wins.
 func TestMain(m *testing.M) {
 	if err := flag.Set("rapid.checks", "2000"); err != nil {
 		panic(err)
@@ -21,8 +21,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A property draws a case, tries step on it and reports what is wrong. It takes the step as an argument so that its own
-// eyesight can be tested: each names the faults that it must find.
+// A property draws a case, tries step on it and reports what is wrong. It takes the step as an
+// argument so that its own eyesight can be tested: each names the faults that it must find.
 type property struct {
 	name    string
 	check   func(t *rapid.T, step stepFunc) error
@@ -80,7 +80,8 @@ func requireHolds(t *rapid.T, err error) {
 	}
 }
 
-// requireCaught wants check to report something within as many draws as a thorough run makes. Seeds make it repeatable.
+// requireCaught wants check to report something within as many draws as a thorough run makes. Seeds
+// make it repeatable.
 func requireCaught(t *testing.T, check func(*rapid.T) error) {
 	draws := rapid.Custom(check)
 	for seed := range 10_000 {
@@ -206,7 +207,8 @@ func misreporting(spoil func(l Limit, d *quota.Decision)) stepFunc {
 	}
 }
 
-// A call is a case of most properties: plausible enough that no sum of what follows from it leaves int64.
+// A call is a case of most properties: plausible enough that no sum of what follows from it leaves
+// int64.
 type call struct {
 	l                  Limit
 	now, tat, quantity int64
@@ -223,7 +225,8 @@ func (l Limit) fits(step stepFunc, now, tat, quantity int64) bool {
 	return err == nil && !d.Limited
 }
 
-// drawLimit draws limits of everyday, of many a second, and of every E and size that together stay within span ns.
+// drawLimit draws limits of everyday, of many a second, and of every E and size that together stay
+// within span ns.
 func drawLimit(t *rapid.T, span int64) Limit {
 	between := func(lo, hi int64, label string) int64 { return rapid.Int64Range(lo, hi).Draw(t, label) }
 	var maxBurst, count, period int64
@@ -284,9 +287,10 @@ func stepAgrees(t *rapid.T, step stepFunc) error {
 	return differsFromModel(step, c.l, c.now, c.tat, c.quantity, c.mode)
 }
 
-// intervalIsBounded is the guarantee: over every interval of one key's traffic, equal instants included, what was
-// admitted net of what was given back costs at most T + t. Time is counted in ns so that nothing is lost to rounding.
-// Only what was still in the bucket is given back; forced quantities are outside the guarantee.
+// intervalIsBounded is the guarantee: over every interval of one key's traffic, equal instants
+// included, what was admitted net of what was given back costs at most T + t. Time is counted in ns
+// so that nothing is lost to rounding. Only what was still in the bucket is given back; forced
+// quantities are outside the guarantee.
 func intervalIsBounded(t *rapid.T, step stepFunc) error {
 	l := drawLimit(t, 1<<54) // 80 costs and gaps add up to less than 2^62
 	now, tat := epoch+rapid.Int64Range(0, 1e7).Draw(t, "start"), int64(0)
@@ -342,8 +346,9 @@ func decisionIsBounded(t *rapid.T, step stepFunc) error {
 	return nil
 }
 
-// retryIsExact waits for as long as it is told, in each unit that a reply may use, rounded up as replies are. Then the
-// quantity is admitted; one unit earlier it is not. Never means that an unused key would refuse it too.
+// retryIsExact waits for as long as it is told, in each unit that a reply may use, rounded up as
+// replies are. Then the quantity is admitted; one unit earlier it is not. Never means that an
+// unused key would refuse it too.
 func retryIsExact(t *rapid.T, step stepFunc) error {
 	c := drawCall(t, quota.Take, quota.Peek, quota.UpTo, quota.Force)
 	d, next, err := c.step(step)

@@ -10,8 +10,9 @@ import (
 	"cellserver/internal/quota"
 )
 
-// Few are a key's leases in bytes, for an owner that keeps them beside the key, where they are at hand when the key is: one after
-// the other in order, by end, then by holder. Each is looked at by every call, so they should be few. The zero value has none.
+// Few are a key's leases in bytes, for an owner that keeps them beside the key, where they are at
+// hand when the key is: one after the other in order, by end, then by holder. Each is looked at by
+// every call, so they should be few. The zero value has none.
 //
 //	 0  end       8 bytes
 //	 8  quantity  8 bytes
@@ -184,7 +185,8 @@ func (f *Few) drop(position int) {
 	f.sum()
 }
 
-// move gives a lease another end, and the place that is due to it. Mostly that is the last, where a new one stands.
+// move gives a lease another end, and the place that is due to it. Mostly that is the last, where a
+// new one stands.
 func (f *Few) move(position int, end int64) {
 	f.setEnd(position, end)
 	behind, holder := f.after(position), f.holder(position)

@@ -1,10 +1,11 @@
-// Package lease limits how many permits are held at once. A holder takes its permits for a time, renews them while it
-// works, and gives them back; who crashes loses them when the time is over. These are the leases of Gray and Cheriton
-// ("Leases: an efficient fault-tolerant mechanism for distributed file cache consistency", 1989), on permits instead of
-// files: their worth is that nothing must be told that a holder has died.
+// Package lease limits how many permits are held at once. A holder takes its permits for a time,
+// renews them while it works, and gives them back; who crashes loses them when the time is over.
+// These are the leases of Gray and Cheriton ("Leases: an efficient fault-tolerant mechanism for
+// distributed file cache consistency", 1989), on permits instead of files: their worth is that
+// nothing must be told that a holder has died.
 //
-// What a key's leases are is kept in one of two ways, Few and Leases, and decided in one: here. It is told what time it is, and who
-// may touch it when is for its owner to say.
+// What a key's leases are is kept in one of two ways, Few and Leases, and decided in one: here. It
+// is told what time it is, and who may touch it when is for its owner to say.
 package lease
 
 import (
@@ -34,8 +35,8 @@ type Request struct {
 	holder          []byte
 }
 
-// NewRequest checks a call's arguments, in the order of the call; ttl is in seconds. The holder is borrowed until Acquire
-// has returned.
+// NewRequest checks a call's arguments, in the order of the call; ttl is in seconds. The holder is
+// borrowed until Acquire has returned.
 func NewRequest(limit, ttl int64, holder []byte, quantity int64) (Request, error) {
 	if limit < 0 {
 		return Request{}, &quota.ArgumentError{Name: "limit", Lo: 0, Hi: math.MaxInt64}
@@ -81,17 +82,21 @@ type Lease struct {
 
 // Table is a key's leases, however they are kept.
 type Table interface {
-	// Acquire decides a request made at now, and tells whether it changed anything. Granted, the holder holds the quantity
-	// until now + ttl: a holder that asks again, because an answer was lost, never takes twice. What it holds already it may
-	// always keep, even if the limit has been lowered since. Limited, its old lease stays as it was.
+	// Acquire decides a request made at now, and tells whether it changed anything. Granted, the
+	// holder holds the quantity until now + ttl: a holder that asks again, because an answer was
+	// lost, never takes twice. What it holds already it may always keep, even if the limit has been
+	// lowered since. Limited, its old lease stays as it was.
 	//
-	// A quantity of 0 asks whether the key is within its limit. Waiting for retry_after is enough if nobody else asks: no lease
-	// of this holder has a part in that, for its own permits never stand in its way. (Where 0 is asked, nobody's are its own.)
+	// A quantity of 0 asks whether the key is within its limit. Waiting for retry_after is enough
+	// if nobody else asks: no lease of this holder has a part in that, for its own permits never
+	// stand in its way. (Where 0 is asked, nobody's are its own.)
 	//
-	// The only error is ErrHolders, where the request would add a holder to maxHolders. It changes nothing.
+	// The only error is ErrHolders, where the request would add a holder to maxHolders. It changes
+	// nothing.
 	Acquire(now int64, r Request, maxHolders int) (d quota.Decision, changed bool, err error)
 
-	// Renew has a holder's lease end a ttl after now, also if that is sooner, and tells whether it has one.
+	// Renew has a holder's lease end a ttl after now, also if that is sooner, and tells whether it
+	// has one.
 	Renew(now int64, ttl time.Duration, holder []byte) bool
 
 	// Release ends a holder's lease and returns the permits that it held, 0 if none.
@@ -107,7 +112,8 @@ type Table interface {
 	Len() int
 }
 
-// shelf is what leases are kept on. A position is where a lease stands, -1 if there is none, and means nothing after a change.
+// shelf is what leases are kept on. A position is where a lease stands, -1 if there is none, and
+// means nothing after a change.
 type shelf interface {
 	expire(now int64) // drops what has ended
 	position(holder []byte) int

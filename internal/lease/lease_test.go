@@ -17,7 +17,8 @@ import (
 // epoch is where timelines and properties start: a day of 2027, in Unix ns.
 const epoch = int64(1_800_000_000_000_000_000)
 
-// A timeline tells the story of one key. Times are ms; -1 is never. A line is a call, and after the arrow what it is told:
+// A timeline tells the story of one key. Times are ms; -1 is never. A line is a call, and after the
+// arrow what it is told:
 //
 //	t acquire limit ttl holder quantity -> limited remaining reset retry
 //	t renew ttl holder                  -> 1 or 0

@@ -12,10 +12,11 @@ import (
 
 // Leases are a key's leases, any number of them. The zero value has none.
 //
-// They stand where they were put, and order lists their places by end, then by holder: what a call moves is 4 bytes a
-// lease, 40 KB if the first of 10,000 becomes the last. Places that are free stand at the end of order, and so need no
-// list of their own. Beside its name a holder takes 36 bytes in slices, with their slack up to 45 while it grows, and
-// some 45 in the index. Few holders, which is what most keys have, are better off as Few.
+// They stand where they were put, and order lists their places by end, then by holder: what a call
+// moves is 4 bytes a lease, 40 KB if the first of 10,000 becomes the last. Places that are free
+// stand at the end of order, and so need no list of their own. Beside its name a holder takes 36
+// bytes in slices, with their slack up to 45 while it grows, and some 45 in the index. Few holders,
+// which is what most keys have, are better off as Few.
 type Leases struct {
 	places []Lease
 	order  []int32 // [:live] lists leases, the rest free places
@@ -87,8 +88,8 @@ func (s *Leases) over(now int64) int {
 	return sort.Search(s.live, func(i int) bool { return s.places[s.order[i]].End > now })
 }
 
-// expire drops the leases that have ended. Nobody can see that: an ended lease counts nowhere. A clock that runs back does
-// not bring them back either, which the store keeps it from in any case.
+// expire drops the leases that have ended. Nobody can see that: an ended lease counts nowhere. A
+// clock that runs back does not bring them back either, which the store keeps it from in any case.
 func (s *Leases) expire(now int64) {
 	ended := s.over(now)
 	switch {
@@ -119,7 +120,8 @@ func (s *Leases) forget(place int32) {
 	s.places[place] = Lease{} // the name can be collected
 }
 
-// shrink gives memory back once three places in four are free: at that rate it costs nothing on average.
+// shrink gives memory back once three places in four are free: at that rate it costs nothing on
+// average.
 func (s *Leases) shrink() {
 	if len(s.places) > fewPlaces && s.live <= len(s.places)/4 || s.live == 0 {
 		s.rebuild(0)
@@ -161,7 +163,8 @@ func (s *Leases) position(holder []byte) int {
 	return s.search(s.places[place].End, s.places[place].Holder, s.live)
 }
 
-// search finds, among the first n in order, the first that does not stand before an end and a holder.
+// search finds, among the first n in order, the first that does not stand before an end and a
+// holder.
 func (s *Leases) search(end int64, holder string, n int) int {
 	return sort.Search(n, func(i int) bool {
 		lease := &s.places[s.order[i]]
@@ -193,7 +196,8 @@ func (s *Leases) put(position int, r Request, end int64) {
 	s.move(position, end)
 }
 
-// add puts a new lease last in order, whatever its end, and returns its position: move puts it where it belongs.
+// add puts a new lease last in order, whatever its end, and returns its position: move puts it
+// where it belongs.
 func (s *Leases) add(lease Lease) int {
 	if s.live == len(s.order) {
 		s.order = append(s.order, int32(len(s.places)))
@@ -210,8 +214,8 @@ func (s *Leases) add(lease Lease) int {
 	return position
 }
 
-// move gives the lease at position another end, and its position in order. What lies between the old one and the new one
-// shifts by one.
+// move gives the lease at position another end, and its position in order. What lies between the
+// old one and the new one shifts by one.
 func (s *Leases) move(position int, end int64) {
 	place := s.order[position]
 	copy(s.order[position:s.live], s.order[position+1:s.live]) // take it out
@@ -221,8 +225,8 @@ func (s *Leases) move(position int, end int64) {
 	s.places[place].End = end
 }
 
-// endOfOthers is when the leases but the one at position have ended so far that no more than room permits of them are
-// held. They hold more now. It looks at those that must end, and no further.
+// endOfOthers is when the leases but the one at position have ended so far that no more than room
+// permits of them are held. They hold more now. It looks at those that must end, and no further.
 func (s *Leases) endOfOthers(position int, room int64) int64 {
 	others := s.held
 	if position >= 0 {

@@ -18,8 +18,8 @@ import (
 	"cellserver/internal/quota"
 )
 
-// naive is the contract again, on a map that is looked through from end to end, with sums that have no end and waits that
-// are found by trying each instant at which something ends.
+// naive is the contract again, on a map that is looked through from end to end, with sums that have
+// no end and waits that are found by trying each instant at which something ends.
 type naive struct {
 	leases     map[string]Lease
 	maxHolders int
@@ -104,8 +104,9 @@ func (n *naive) sorted(now int64) (leases []Lease) {
 	return leases
 }
 
-// agrees plays random calls on a key and on the model, and looks at all of the key after each. The limit changes between
-// calls, but never above the one that was drawn: no more than that is ever held.
+// agrees plays random calls on a key and on the model, and looks at all of the key after each. The
+// limit changes between calls, but never above the one that was drawn: no more than that is ever
+// held.
 func agrees(t *rapid.T, key Table) error {
 	model := &naive{leases: map[string]Lease{}, maxHolders: rapid.SampledFrom([]int{3, 18, 100}).Draw(t, "max holders")}
 	names := rapid.SampledFrom([]int{2, 5, 40}).Draw(t, "names")
@@ -403,7 +404,8 @@ var faults = map[string]func() Table{
 	},
 }
 
-// FuzzLeases hands instants over as no sane clock has them. What must hold is the structure, and the bounds of replies.
+// FuzzLeases hands instants over as no sane clock has them. What must hold is the structure, and
+// the bounds of replies.
 func FuzzLeases(f *testing.F) {
 	f.Add(epoch, epoch+1, int64(0), int64(3), int64(2), int64(1))
 	f.Add(int64(math.MinInt64), int64(math.MaxInt64), int64(-1), int64(math.MaxInt64), int64(math.MaxInt64), int64(1e9))
@@ -431,8 +433,8 @@ func FuzzLeases(f *testing.F) {
 	})
 }
 
-// unsound reports what the methods rely on and do not find: order lists every place once, those in use first and sorted;
-// a holder is found where it is; the sum is the sum.
+// unsound reports what the methods rely on and do not find: order lists every place once, those in
+// use first and sorted; a holder is found where it is; the sum is the sum.
 func unsound(s *Leases) error {
 	listed := slices.Sorted(slices.Values(s.order))
 	held := int64(0)

@@ -3,15 +3,17 @@ package match
 
 import "math"
 
-// Glob says whether a text matches a pattern as Redis's stringmatchlen does: * ? [a-z] [^x] and \ before a byte that stands for
-// itself; with fold, whatever the case of ASCII letters. Only the last * seen is ever tried again, which is enough, so the time
-// is at most the product of the lengths; Redis's own recursion takes exponential time on patterns such as a*a*a*b.
+// Glob says whether a text matches a pattern as Redis's stringmatchlen does: * ? [a-z] [^x] and \
+// before a byte that stands for itself; with fold, whatever the case of ASCII letters. Only the
+// last * seen is ever tried again, which is enough, so the time is at most the product of the
+// lengths; Redis's own recursion takes exponential time on patterns such as a*a*a*b.
 func Glob(pattern, text []byte, fold bool) bool {
 	ok, _ := GlobWithin(pattern, text, fold, math.MaxInt)
 	return ok
 }
 
-// GlobWithin is Glob in so many steps of a few nanoseconds: it says how many are left, and no when there is none.
+// GlobWithin is Glob in so many steps of a few nanoseconds: it says how many are left, and no when
+// there is none.
 func GlobWithin(pattern, text []byte, fold bool, left int) (bool, int) {
 	p, t := 0, 0
 	star, from := -1, 0 // the pattern after the last *, and the text that it was tried on
@@ -47,7 +49,8 @@ func GlobWithin(pattern, text []byte, fold bool, left int) (bool, int) {
 	return p == len(pattern), left
 }
 
-// globOne matches one byte against the piece that a pattern starts with, and says how long that piece is.
+// globOne matches one byte against the piece that a pattern starts with, and says how long that
+// piece is.
 func globOne(pattern []byte, c byte, fold bool) (n int, ok bool) {
 	if len(pattern) == 0 {
 		return 0, false
@@ -64,7 +67,8 @@ func globOne(pattern []byte, c byte, fold bool) (n int, ok bool) {
 	}
 }
 
-// globClass matches a byte against a [class]. One that is not closed ends with the pattern, as in Redis.
+// globClass matches a byte against a [class]. One that is not closed ends with the pattern, as in
+// Redis.
 func globClass(pattern []byte, c byte, fold bool) (n int, ok bool) {
 	i := 1
 	not := i < len(pattern) && pattern[i] == '^'

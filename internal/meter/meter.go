@@ -1,6 +1,6 @@
-// Package meter finds the longest of what has to be short: the turns of an event loop, the time that a lock is held. It counts
-// the CPU time of the thread, not the time of day, because a busy machine takes the processor away at any moment. A measurement
-// costs about a microsecond.
+// Package meter finds the longest of what has to be short: the turns of an event loop, the time
+// that a lock is held. It counts the CPU time of the thread, not the time of day, because a busy
+// machine takes the processor away at any moment. A measurement costs about a microsecond.
 package meter
 
 import (
@@ -9,12 +9,13 @@ import (
 	"time"
 )
 
-// Longest remembers the longest of many times, and how many were over a millisecond: the time that a shared machine takes away
-// may count as the thread's, so one alone says little. A nil Longest measures nothing and costs a comparison. It is safe for use by
-// many goroutines.
+// Longest remembers the longest of many times, and how many were over a millisecond: the time that
+// a shared machine takes away may count as the thread's, so one alone says little. A nil Longest
+// measures nothing and costs a comparison. It is safe for use by many goroutines.
 type Longest struct{ ns, over atomic.Int64 }
 
-// Start begins a measurement: what it returns is for Stop. Until then the goroutine stays on its thread, whose clock it is.
+// Start begins a measurement: what it returns is for Stop. Until then the goroutine stays on its
+// thread, whose clock it is.
 func (l *Longest) Start() (began int64) {
 	if l == nil {
 		return 0

@@ -32,16 +32,18 @@ func (l *List) Parse(f *pflag.FlagSet, args []string) error {
 	return err
 }
 
-// EnvironmentName is the variable of an option: prefix CELLSERVER_ and option tcp-backlog make CELLSERVER_TCP_BACKLOG.
+// EnvironmentName is the variable of an option: prefix CELLSERVER_ and option tcp-backlog make
+// CELLSERVER_TCP_BACKLOG.
 func EnvironmentName(prefix, option string) string {
 	return prefix + strings.ToUpper(strings.ReplaceAll(option, "-", "_"))
 }
 
-// Environment takes the options that the command line did not set from variables with a prefix. It returns the variables
-// that name no option, each with the one that was probably meant, if any.
+// Environment takes the options that the command line did not set from variables with a prefix. It
+// returns the variables that name no option, each with the one that was probably meant, if any.
 //
-// A value that begins with tcp:// is ignored: for every service in a namespace Kubernetes sets variables such as
-// NAME_PORT=tcp://ADDRESS:PORT, and NAME_SERVICE_HOST and the like, which are not reported either.
+// A value that begins with tcp:// is ignored: for every service in a namespace Kubernetes sets
+// variables such as NAME_PORT=tcp://ADDRESS:PORT, and NAME_SERVICE_HOST and the like, which are not
+// reported either.
 func (l *List) Environment(f *pflag.FlagSet, prefix string, environ []string) (unknown []string, err error) {
 	for _, variable := range environ {
 		name, value, _ := strings.Cut(variable, "=")
@@ -66,7 +68,8 @@ func (l *List) Environment(f *pflag.FlagSet, prefix string, environ []string) (u
 	return unknown, nil
 }
 
-// isKubernetes recognizes the rest of the names of the variables that Kubernetes makes for a service.
+// isKubernetes recognizes the rest of the names of the variables that Kubernetes makes for a
+// service.
 func isKubernetes(rest string) bool {
 	return strings.HasPrefix(rest, "SERVICE_") || strings.HasPrefix(rest, "PORT_")
 }
@@ -78,7 +81,8 @@ func (l *List) guess(prefix, variable, option string) string {
 	return variable
 }
 
-// nearest is the option whose name differs least from a word, by at most two letters or a third of them; "" if there is none.
+// nearest is the option whose name differs least from a word, by at most two letters or a third of
+// them; "" if there is none.
 func (l *List) nearest(word string) string {
 	best, least := "", max(2, len(word)/3)+1
 	for _, o := range l.options {
@@ -89,7 +93,8 @@ func (l *List) nearest(word string) string {
 	return best
 }
 
-// distance is the number of letters to insert, to remove or to replace that make one word of another (Levenshtein's).
+// distance is the number of letters to insert, to remove or to replace that make one word of
+// another (Levenshtein's).
 func distance(a, b string) int {
 	const longest = 64 // no option's name is longer, and a word may be
 	if len(a) > longest || len(b) > longest {

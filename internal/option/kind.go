@@ -12,7 +12,8 @@ import (
 type Kind interface {
 	// Set takes a value as a person writes it. Its error says what would be right.
 	Set(text string) error
-	// Refuse says what is wrong with a value in the words of Redis's CONFIG SET, nil if Set takes it.
+	// Refuse says what is wrong with a value in the words of Redis's CONFIG SET, nil if Set takes
+	// it.
 	Refuse(text string) error
 	// String writes the value as a person does, such as 64mb. Set takes it.
 	String() string
@@ -56,7 +57,8 @@ func (n number) Show() string   { return n.String() }
 func (n number) Type() string   { return "number" }
 func (n number) Range() string  { return fmt.Sprintf("%d to %d", n.low, n.high) }
 
-// Size is a number of bytes from low to high, in *to, written as in redis.conf: 1k is 1000 bytes, 1kb is 1024.
+// Size is a number of bytes from low to high, in *to, written as in redis.conf: 1k is 1000 bytes,
+// 1kb is 1024.
 func Size(to *int, low, high int) Kind { return size{to, low, high} }
 
 type size struct {
@@ -69,7 +71,8 @@ var units = []struct {
 	bytes  int64
 }{{"gb", 1 << 30}, {"mb", 1 << 20}, {"kb", 1 << 10}, {"g", 1e9}, {"m", 1e6}, {"k", 1e3}, {"b", 1}, {"", 1}}
 
-// ParseSize reads a number of bytes, such as 65536, 512kb, 64mb or 1gb. ok is false if it is none, or 2^62 or more.
+// ParseSize reads a number of bytes, such as 65536, 512kb, 64mb or 1gb. ok is false if it is none,
+// or 2^62 or more.
 func ParseSize(text string) (bytes int64, ok bool) {
 	text = strings.ToLower(text)
 	for _, u := range units {
@@ -165,7 +168,8 @@ func (t text) Show() string          { return *t.to }
 func (t text) Type() string          { return t.word }
 func (t text) Range() string         { return "" }
 
-// Fixed is a value that never changes: what tools ask Redis about and what is true of a server without such a setting.
+// Fixed is a value that never changes: what tools ask Redis about and what is true of a server
+// without such a setting.
 func Fixed(value string) Kind { return fixed(value) }
 
 type fixed string

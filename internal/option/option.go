@@ -1,6 +1,7 @@
-// Package option describes the settings of a server as values: a name, the values it may have, a default, help, and what
-// happens when it is changed at run time. Command-line flags, environment variables, CONFIG GET and CONFIG SET, --help and
-// the configuration page of the documentation all derive from one List of them.
+// Package option describes the settings of a server as values: a name, the values it may have, a
+// default, help, and what happens when it is changed at run time. Command-line flags, environment
+// variables, CONFIG GET and CONFIG SET, --help and the configuration page of the documentation all
+// derive from one List of them.
 package option
 
 import (
@@ -38,8 +39,8 @@ const (
 	Live                    // CONFIG SET changes it
 )
 
-// List is the options of a server, in the order in which they are shown. Its methods are safe for use by many goroutines
-// once the server runs; Add and OnChange are for the time before.
+// List is the options of a server, in the order in which they are shown. Its methods are safe for
+// use by many goroutines once the server runs; Add and OnChange are for the time before.
 type List struct {
 	mu      sync.Mutex
 	options []*Option
@@ -53,7 +54,8 @@ type hook struct {
 	apply func() error
 }
 
-// Add appends options to the list. It returns an error if an option is incomplete, or if its name is taken.
+// Add appends options to the list. It returns an error if an option is incomplete, or if its name
+// is taken.
 func (l *List) Add(options ...*Option) error {
 	if l.byName == nil {
 		l.byName = make(map[string]*Option)
@@ -74,8 +76,9 @@ func (l *List) Add(options ...*Option) error {
 	return nil
 }
 
-// OnChange has a function called after CONFIG SET has changed any of the named options, once however many of them it
-// changed. If it returns an error, all options are set back, and it is called again.
+// OnChange has a function called after CONFIG SET has changed any of the named options, once
+// however many of them it changed. If it returns an error, all options are set back, and it is
+// called again.
 func (l *List) OnChange(apply func() error, names ...string) {
 	for _, name := range names {
 		if l.byName[name] == nil {
@@ -140,8 +143,8 @@ type ChangeError struct {
 func (e *ChangeError) Error() string { return e.Name + ": " + e.Reason.Error() }
 func (e *ChangeError) Unwrap() error { return e.Reason }
 
-// Set changes several options at once, or none of them. A name may be in any case; privileged clients may change protected
-// options. The error is a *ChangeError.
+// Set changes several options at once, or none of them. A name may be in any case; privileged
+// clients may change protected options. The error is a *ChangeError.
 func (l *List) Set(pairs []Value, privileged bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -94,7 +94,8 @@ func TestRefusalsAreRedis(t *testing.T) {
 	assert.NoError(t, number.Refuse("10"))
 }
 
-// A hook is called once for all of its options; if it refuses, they are set back and it is called again.
+// A hook is called once for all of its options; if it refuses, they are set back and it is called
+// again.
 func TestHooks(t *testing.T) {
 	s := newSample(t)
 	var calls []string

@@ -1,6 +1,7 @@
-// Package quota holds what every limiter shares: how a call may take from a quota, what it is told, and how a bad
-// argument is named. Algorithms (gcra, window, lease) decide in these words, the store carries them, commands print them.
-// It is apart from gcra so that windows and leases need not import GCRA for them.
+// Package quota holds what every limiter shares: how a call may take from a quota, what it is told,
+// and how a bad argument is named. Algorithms (gcra, window, lease) decide in these words, the
+// store carries them, commands print them. It is apart from gcra so that windows and leases need
+// not import GCRA for them.
 package quota
 
 import (
@@ -8,7 +9,8 @@ import (
 	"fmt"
 )
 
-// Mode says how a positive quantity is taken. A mode never changes what a quantity of 0 or less does.
+// Mode says how a positive quantity is taken. A mode never changes what a quantity of 0 or less
+// does.
 type Mode uint8
 
 const (
@@ -31,10 +33,12 @@ type Decision struct {
 // Never is the RetryAfter of a quantity that was allowed, or that no waiting will make fit.
 const Never = -1
 
-// Blocked is what a limit of 0 says to whatever would take, but by force: its state says no more than that.
+// Blocked is what a limit of 0 says to whatever would take, but by force: its state says no more
+// than that.
 func Blocked() Decision { return Decision{Limited: true, RetryAfter: Never} }
 
-// ArgumentError says that an argument lies outside its domain. It names the argument as the command's grammar does.
+// ArgumentError says that an argument lies outside its domain. It names the argument as the
+// command's grammar does.
 type ArgumentError struct {
 	Name   string
 	Lo, Hi int64

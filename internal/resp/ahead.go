@@ -5,9 +5,10 @@ import (
 	"math"
 )
 
-// This file is about reading several calls before the first is answered, as a pipeline asks for: what Next does for one call,
-// with less ado for what pipelines are made of. Short words that stand whole in lent memory need none of Next's care; and
-// most often a call says the same as the one before it, about another key, so that to compare the two is to have read it.
+// This file is about reading several calls before the first is answered, as a pipeline asks for:
+// what Next does for one call, with less ado for what pipelines are made of. Short words that stand
+// whole in lent memory need none of Next's care; and most often a call says the same as the one
+// before it, about another key, so that to compare the two is to have read it.
 
 // shape is where the parts of a call stand in buf; the zero shape is no call's.
 type shape struct {
@@ -16,7 +17,8 @@ type shape struct {
 	next       int // where the calls that repeat it end
 }
 
-// Append is Next for whoever gathers several calls: it appends the call's words to words, none if none has arrived whole.
+// Append is Next for whoever gathers several calls: it appends the call's words to words, none if
+// none has arrived whole.
 func (r *Reader) Append(words [][]byte) ([][]byte, error) {
 	if all, whole := r.appendShort(words); whole {
 		return all, nil
@@ -25,7 +27,8 @@ func (r *Reader) Append(words [][]byte) ([][]byte, error) {
 	return append(words, call...), err
 }
 
-// appendShort is the fast way to a call of short words that stands whole in lent memory. Otherwise it leaves all to Next.
+// appendShort is the fast way to a call of short words that stands whole in lent memory. Otherwise
+// it leaves all to Next.
 func (r *Reader) appendShort(words [][]byte) (all [][]byte, whole bool) {
 	arrived, pos := r.buf, r.start
 	if !r.lent || r.left > 0 || len(arrived)-pos <= 4 || len(arrived)-pos >= int(r.query) {
@@ -49,8 +52,9 @@ func (r *Reader) appendShort(words [][]byte) (all [][]byte, whole bool) {
 	return all, true
 }
 
-// Repeat reads the next call if it is, to the byte, the one that Append read last but for the second word, which it
-// returns. It may be called again for the call after it. Otherwise it does nothing.
+// Repeat reads the next call if it is, to the byte, the one that Append read last but for the
+// second word, which it returns. It may be called again for the call after it. Otherwise it does
+// nothing.
 func (r *Reader) Repeat() (second []byte, ok bool) {
 	before := &r.before
 	arrived := r.buf[r.start:]

@@ -22,8 +22,9 @@ func BenchmarkNextPipelined(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/calls, "ns/command")
 }
 
-// BenchmarkNextSplit is the same stream cut in the middle of a call each time, so that each batch ends in a held tail.
-// BenchmarkAppendPipelined is the same by way of Append, 16 calls at a time, as a session reads.
+// BenchmarkNextSplit is the same stream cut in the middle of a call each time, so that each batch
+// ends in a held tail. BenchmarkAppendPipelined is the same by way of Append, 16 calls at a time,
+// as a session reads.
 func BenchmarkAppendPipelined(b *testing.B) {
 	const calls, window = 64, 16
 	batch := bytes.Repeat([]byte(throttleCall), calls)

@@ -5,14 +5,16 @@ import (
 	"math"
 )
 
-// This file is about whose memory the reader's bytes are in. In the usual case they are lent by Feed, read where they are,
-// and forgotten by Keep. A call cut in two is held in the reader's own memory; the next Feed's input waits behind it, gives
-// what the call lacks, and is then read where it is again. So what is copied is what was cut, not what was fed.
+// This file is about whose memory the reader's bytes are in. In the usual case they are lent by
+// Feed, read where they are, and forgotten by Keep. A call cut in two is held in the reader's own
+// memory; the next Feed's input waits behind it, gives what the call lacks, and is then read where
+// it is again. So what is copied is what was cut, not what was fed.
 //
-// A call of many megabytes is held in parts, each of whole words, so that what has arrived of it is not moved again and again: no
-// move is of more than a word.
+// A call of many megabytes is held in parts, each of whole words, so that what has arrived of it is
+// not moved again and again: no move is of more than a word.
 
-// What a reader holds between batches. Idle connections are many, so each keeps what one ordinary call needs and no more.
+// What a reader holds between batches. Idle connections are many, so each keeps what one ordinary
+// call needs and no more.
 const (
 	idleWords   = 32      // words: room for a CL.ALL over four limiters
 	idleRetired = 8       // buffers: an array of them
@@ -25,7 +27,8 @@ const (
 // partBytes is how many bytes of whole words of an unfinished call are moved no more.
 const partBytes = 64 << 10
 
-// Buffered returns the number of bytes held or lent and not yet read: 0 if and only if no call is unfinished.
+// Buffered returns the number of bytes held or lent and not yet read: 0 if and only if no call is
+// unfinished.
 func (r *Reader) Buffered() int { return r.parted + len(r.buf) - r.start + len(r.input) - r.taken }
 
 // Room is the bytes of memory that the reader keeps for what it holds.
@@ -40,8 +43,9 @@ func CallLength(words [][]byte) int {
 	return length
 }
 
-// Feed lends input to the reader, after what is still unread. The reader does not write to it; it must stay as it is until
-// Keep. Nothing is copied yet, and later only what completes an unfinished call. Words returned before are no longer valid.
+// Feed lends input to the reader, after what is still unread. The reader does not write to it; it
+// must stay as it is until Keep. Nothing is copied yet, and later only what completes an unfinished
+// call. Words returned before are no longer valid.
 func (r *Reader) Feed(input []byte) {
 	if r.err != nil {
 		return
@@ -74,8 +78,9 @@ func (r *Reader) take(n int) {
 	r.spend(n)
 }
 
-// makeRoom makes room for n more bytes behind what is unread. What it moves, which is a word at most if it is much, gets twice
-// the room, so a byte is moved about once; but no more than the word is known to need.
+// makeRoom makes room for n more bytes behind what is unread. What it moves, which is a word at
+// most if it is much, gets twice the room, so a byte is moved about once; but no more than the word
+// is known to need.
 func (r *Reader) makeRoom(n int) {
 	whole := r.pos // up to where there are whole words
 	if r.body > 0 {
@@ -103,7 +108,8 @@ func (r *Reader) makeRoom(n int) {
 	r.move(allocate(max(unread+n, room)))
 }
 
-// takeMore takes what the unfinished call is known to lack, or a piece if that is not known. False if no input waits.
+// takeMore takes what the unfinished call is known to lack, or a piece if that is not known. False
+// if no input waits.
 func (r *Reader) takeMore() bool {
 	waiting := len(r.input) - r.taken
 	if waiting == 0 {
@@ -114,7 +120,8 @@ func (r *Reader) takeMore() bool {
 	return true
 }
 
-// overtake goes over to the input in place once the call that was held is done, and all that is held stands there too.
+// overtake goes over to the input in place once the call that was held is done, and all that is
+// held stands there too.
 func (r *Reader) overtake() {
 	if surplus := len(r.buf) - r.start; surplus <= r.taken && r.input != nil {
 		r.lend(r.input[r.taken-surplus:])
@@ -124,8 +131,9 @@ func (r *Reader) overtake() {
 // Drained says that there is nothing to read: no call, no part of one, no error.
 func (r *Reader) Drained() bool { return r.start == len(r.buf) && r.err == nil }
 
-// Keep copies what is unread into the reader's own memory, so that the lent bytes may be used again, and lets go of memory
-// that a large call needed. Words returned before are no longer valid. To be called at the end of each batch.
+// Keep copies what is unread into the reader's own memory, so that the lent bytes may be used
+// again, and lets go of memory that a large call needed. Words returned before are no longer valid.
+// To be called at the end of each batch.
 func (r *Reader) Keep() {
 	if r.lent && !r.noted && r.start == len(r.buf) {
 		r.buf, r.lent = r.own[:0], false // nothing is unread, and no memory was needed: of most batches this is all
@@ -155,8 +163,9 @@ func (r *Reader) Keep() {
 	r.input, r.taken = nil, 0
 }
 
-// Long returns the call that Next returned last if that is a long one, else nil: its bytes, in one or more parts of whole words. They
-// are the caller's for good: a call that came in pieces is handed over, not copied. SplitCall finds its words.
+// Long returns the call that Next returned last if that is a long one, else nil: its bytes, in one
+// or more parts of whole words. They are the caller's for good: a call that came in pieces is
+// handed over, not copied. SplitCall finds its words.
 func (r *Reader) Long() [][]byte {
 	call := r.long
 	switch {
@@ -175,10 +184,12 @@ func (r *Reader) Long() [][]byte {
 	return call
 }
 
-// Held says that the words which Next or Append returned last stand in the reader's own memory: all of a call that came in pieces do.
+// Held says that the words which Next or Append returned last stand in the reader's own memory: all
+// of a call that came in pieces do.
 func (r *Reader) Held() bool { return r.held }
 
-// LetGo has the words of Held be the caller's for good: the reader goes on in other memory. It is for words that are much to copy.
+// LetGo has the words of Held be the caller's for good: the reader goes on in other memory. It is
+// for words that are much to copy.
 func (r *Reader) LetGo() {
 	clear(r.retired)
 	if r.retired, r.own = r.retired[:0], nil; !r.lent {
@@ -189,7 +200,8 @@ func (r *Reader) LetGo() {
 // CallWords is how many words the call has that Next or Append returned last, a long one too.
 func (r *Reader) CallWords() int { return r.total }
 
-// SplitCall finds the words of a long call. They are parts of call. After each of these it calls pause.
+// SplitCall finds the words of a long call. They are parts of call. After each of these it calls
+// pause.
 func SplitCall(call [][]byte, pause func()) [][]byte {
 	r := NewReader(Limits{Bulk: math.MaxInt, Words: math.MaxInt, Inline: math.MaxInt, Query: math.MaxInt})
 	r.record = math.MaxInt
@@ -212,7 +224,8 @@ func (r *Reader) keepWords() {
 	clear(r.words[len(r.words):cap(r.words)]) // or they would hold on to lent memory
 }
 
-// spare is empty memory of the reader's own for unread bytes: what it has, if that is enough and not far too much.
+// spare is empty memory of the reader's own for unread bytes: what it has, if that is enough and
+// not far too much.
 func (r *Reader) spare(unread int) []byte {
 	switch room := cap(r.own); {
 	case unread == 0 && room > idleBytes:
@@ -223,7 +236,8 @@ func (r *Reader) spare(unread int) []byte {
 	return r.own[:0]
 }
 
-// move copies the unread bytes to the beginning of to, which is from then on the reader's own memory. The two may overlap.
+// move copies the unread bytes to the beginning of to, which is from then on the reader's own
+// memory. The two may overlap.
 func (r *Reader) move(to []byte) {
 	r.spend(len(r.buf) - r.start)
 	r.buf = append(to, r.buf[r.start:]...)
@@ -235,8 +249,9 @@ func (r *Reader) move(to []byte) {
 	}
 }
 
-// placeWords points the words of the unfinished call at start to where its bytes are now, but for those in its parts. Their places need not have been
-// noted: a length has one spelling, so the lengths alone tell how long each line is.
+// placeWords points the words of the unfinished call at start to where its bytes are now, but for
+// those in its parts. Their places need not have been noted: a length has one spelling, so the
+// lengths alone tell how long each line is.
 func (r *Reader) placeWords() {
 	at, words := r.start, r.words[r.placed:]
 	if r.parted == 0 {

@@ -2,14 +2,16 @@ package resp
 
 import "strings"
 
-// splitLine splits an inline line into words, as Redis's sdssplitargs does, and appends them to words. A word may end
-// in a quoted part: in "..." \n \r \t \b \a and \xHH stand for one byte and a backslash before any other byte for that byte;
-// in '...' only \' is special. A closing quote must be followed by a blank or the line's end, else ok is false. A NUL is a
-// byte like any other, where Redis, reading a C string, would take it for the line's end.
+// splitLine splits an inline line into words, as Redis's sdssplitargs does, and appends them to
+// words. A word may end in a quoted part: in "..." \n \r \t \b \a and \xHH stand for one byte and a
+// backslash before any other byte for that byte; in '...' only \' is special. A closing quote must
+// be followed by a blank or the line's end, else ok is false. A NUL is a byte like any other, where
+// Redis, reading a C string, would take it for the line's end.
 //
-// Words without quotes are parts of line. Words with quotes are unescaped behind what scratch holds, which is returned with
-// them: not in place, because the line may be lent. Words are never longer than what they were written as, so scratch is
-// grown once, before the first; what it held stays where it was.
+// Words without quotes are parts of line. Words with quotes are unescaped behind what scratch
+// holds, which is returned with them: not in place, because the line may be lent. Words are never
+// longer than what they were written as, so scratch is grown once, before the first; what it held
+// stays where it was.
 func splitLine(line []byte, words [][]byte, scratch []byte) (_ [][]byte, _ []byte, ok bool) {
 	for i := skipBlanks(line, 0); i < len(line); i = skipBlanks(line, i) {
 		end := plainEnd(line, i)
@@ -31,8 +33,8 @@ func splitLine(line []byte, words [][]byte, scratch []byte) (_ [][]byte, _ []byt
 	return words, scratch, true
 }
 
-// unquote appends to out what is quoted from line[i] on, where the quote opens, and returns the place behind the closing
-// quote. That ends the word as well: only a blank, or nothing, may follow.
+// unquote appends to out what is quoted from line[i] on, where the quote opens, and returns the
+// place behind the closing quote. That ends the word as well: only a blank, or nothing, may follow.
 func unquote(line []byte, i int, out []byte) (_ []byte, end int, ok bool) {
 	quote := line[i]
 	for i++; i < len(line) && line[i] != quote; {
@@ -47,8 +49,9 @@ func unquote(line []byte, i int, out []byte) (_ []byte, end int, ok bool) {
 	return out, i + 1, closed
 }
 
-// escape reads the escape at the beginning of s, whose first byte is a backslash, in a part quoted by quote: the byte it
-// stands for and the bytes it takes. What is no escape is a backslash that stands for itself.
+// escape reads the escape at the beginning of s, whose first byte is a backslash, in a part quoted
+// by quote: the byte it stands for and the bytes it takes. What is no escape is a backslash that
+// stands for itself.
 func escape(s []byte, quote byte) (c byte, width int) {
 	switch {
 	case quote == '\'':
@@ -83,7 +86,8 @@ func plainEnd(line []byte, i int) int {
 	return i
 }
 
-// endsWord is narrower than isBlank: Redis skips \v and \f between words, yet keeps them within one.
+// endsWord is narrower than isBlank: Redis skips \v and \f between words, yet keeps them within
+// one.
 func endsWord(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }
 
 // isBlank is C's isspace.

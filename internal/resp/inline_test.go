@@ -48,7 +48,8 @@ func TestSplitLine(t *testing.T) {
 	}
 }
 
-// FuzzInline: the splitter and the model agree, the line is left as it was, and words do not share bytes that grow.
+// FuzzInline: the splitter and the model agree, the line is left as it was, and words do not share
+// bytes that grow.
 func FuzzInline(f *testing.F) {
 	for _, seed := range []string{`a b`, `"a" 'b'`, `"\x41\n\q"`, `'\''`, `a"b"c`, "\v\f\r\n\x00", `"a"b`, `"\x4`, `SET k "a b" EX 10`} {
 		f.Add([]byte(seed))
@@ -82,8 +83,9 @@ func modelText(line []byte) string {
 	return "unbalanced"
 }
 
-// modelSplit is sdssplitargs told plainly: one byte at a time, one state, no thought of speed. at(i) is the C string's
-// terminator behind the end, spelled -1 because a NUL is an ordinary byte here.
+// modelSplit is sdssplitargs told plainly: one byte at a time, one state, no thought of speed.
+// at(i) is the C string's terminator behind the end, spelled -1 because a NUL is an ordinary byte
+// here.
 func modelSplit(line string) (words []string, ok bool) {
 	at := func(i int) int {
 		if i < len(line) {

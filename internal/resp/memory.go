@@ -5,11 +5,13 @@ import (
 	"sync"
 )
 
-// This file keeps large buffers to be used again. New memory is dear where an event loop waits for it: Go clears it, and the
-// system finds each page of it at its first touch, which for a word of 1 MiB took longer than everything else about it.
+// This file keeps large buffers to be used again. New memory is dear where an event loop waits for
+// it: Go clears it, and the system finds each page of it at its first touch, which for a word of 1
+// MiB took longer than everything else about it.
 
-// What is kept are buffers of 32 KiB to 2 MiB, by powers of two, each with room for the lines around a word of such a length. Smaller
-// ones are cheap to make; larger ones would hold much memory for few. What nobody needs goes with the next garbage collections.
+// What is kept are buffers of 32 KiB to 2 MiB, by powers of two, each with room for the lines
+// around a word of such a length. Smaller ones are cheap to make; larger ones would hold much
+// memory for few. What nobody needs goes with the next garbage collections.
 const (
 	smallest = 15 // log2 of bytes
 	largest  = 21

@@ -1,11 +1,13 @@
 package resp
 
-// cutoff is the largest number that may still be multiplied by ten and be given a digit: the result, at most
-// 9223372036854775809, is held by a uint64 and tells overflow from both ends of the int64 range.
+// cutoff is the largest number that may still be multiplied by ten and be given a digit: the
+// result, at most 9223372036854775809, is held by a uint64 and tells overflow from both ends of the
+// int64 range.
 const cutoff = (1 << 63) / 10
 
-// ParseInt reads a base-10 int64 as Redis's string2ll does: one spelling for each number, so no '+', no leading zero, no
-// "-0", no space. ok is false for anything else and beyond the int64 range.
+// ParseInt reads a base-10 int64 as Redis's string2ll does: one spelling for each number, so no
+// '+', no leading zero, no "-0", no space. ok is false for anything else and beyond the int64
+// range.
 func ParseInt(word []byte) (n int64, ok bool) {
 	if len(word) > 0 && len(word) <= 18 && word[0]-'1' < 9 { // nearly all: it has no sign, and cannot overflow
 		for _, c := range word {
@@ -27,8 +29,8 @@ func ParseInt(word []byte) (n int64, ok bool) {
 	return signed(word, negative)
 }
 
-// ParseDecimal reads a base-10 int64 as redis-cell does: an optional '+' or '-', then at least one digit, leading zeros
-// allowed. ok is false for anything else and beyond the int64 range.
+// ParseDecimal reads a base-10 int64 as redis-cell does: an optional '+' or '-', then at least one
+// digit, leading zeros allowed. ok is false for anything else and beyond the int64 range.
 func ParseDecimal(word []byte) (n int64, ok bool) {
 	negative := len(word) > 0 && word[0] == '-'
 	if negative || len(word) > 0 && word[0] == '+' {
@@ -51,7 +53,8 @@ func signed(digits []byte, negative bool) (n int64, ok bool) {
 	return 0, false
 }
 
-// unsigned reads one or more digits. Its result may exceed 1<<63 by one: the caller knows the sign, and so the bound.
+// unsigned reads one or more digits. Its result may exceed 1<<63 by one: the caller knows the sign,
+// and so the bound.
 func unsigned(digits []byte) (u uint64, ok bool) {
 	for _, c := range digits {
 		c -= '0'

@@ -39,7 +39,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestParseModel: strconv reads what ParseDecimal reads; ParseInt reads exactly what strconv writes.
+// TestParseModel: strconv reads what ParseDecimal reads; ParseInt reads exactly what strconv
+// writes.
 func TestParseModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		word := rapid.OneOf(

@@ -1,9 +1,9 @@
 // Package resp reads calls and writes replies in RESP, the Redis protocol, versions 2 and 3. It
 // knows bytes and grammar; what a call means, and which connection it came from, is for others.
 //
-// The reader is its own because redcon's server and readers panic on `*1\r\n$9223372036854775807\r\n`
-// before a client has logged in, allocate twice a command, and have no bounds. Replies are encoded
-// by redcon's append-style functions.
+// The reader is its own because redcon's server and readers panic on
+// `*1\r\n$9223372036854775807\r\n` before a client has logged in, allocate twice a command, and
+// have no bounds. Replies are encoded by redcon's append-style functions.
 package resp
 
 import (
@@ -12,8 +12,9 @@ import (
 	"math"
 )
 
-// Limits bound what one connection may make its reader hold. A call is judged by where its bytes stand in the stream, never
-// by how the network cut them: the same bytes give the same calls and the same error however they arrive.
+// Limits bound what one connection may make its reader hold. A call is judged by where its bytes
+// stand in the stream, never by how the network cut them: the same bytes give the same calls and
+// the same error however they arrive.
 type Limits struct {
 	Bulk   int // bytes in a word (proto-max-bulk-len)
 	Words  int // words in a call
@@ -21,8 +22,9 @@ type Limits struct {
 	Query  int // bytes of one call, from its first to its last (client-query-buffer-limit)
 }
 
-// DefaultLimits allow words of 1 MiB, calls of 1048576 words and 16 MiB, and lines of 64 KiB. Redis allows more of the
-// first three; its keys hold documents, ours hold counters, and to move what is held of a call must not take long.
+// DefaultLimits allow words of 1 MiB, calls of 1048576 words and 16 MiB, and lines of 64 KiB. Redis
+// allows more of the first three; its keys hold documents, ours hold counters, and to move what is
+// held of a call must not take long.
 func DefaultLimits() Limits {
 	return Limits{Bulk: 1 << 20, Words: 1 << 20, Inline: 64 << 10, Query: 16 << 20}
 }
@@ -32,19 +34,21 @@ const (
 	restrictedWords = 10
 	restrictedBulk  = 16384 // bytes
 
-	// restrictedCall is ours, in bytes: room for a password as long as one may be, and a name that is nearly so. Redis keeps
-	// ten words.
+	// restrictedCall is ours, in bytes: room for a password as long as one may be, and a name that
+	// is nearly so. Redis keeps ten words.
 	restrictedCall = 32 << 10
 
 	longestBulk = 512 << 20 // bytes of a word that Redis would read of somebody who has logged in
 )
 
-// Reader turns the bytes of one connection into calls. For each batch of bytes: Feed them, take calls with Next until there
-// is none, then Keep. It reads what it is lent in place; only a call that has not arrived whole is copied.
+// Reader turns the bytes of one connection into calls. For each batch of bytes: Feed them, take
+// calls with Next until there is none, then Keep. It reads what it is lent in place; only a call
+// that has not arrived whole is copied.
 //
-// Time is linear in bytes even if they come one at a time, because everything read is remembered: start <= pos <= scan.
-// Memory is at most twice what is unread and one Feed, and a slice for each word that has arrived: nothing is reserved for
-// what was only announced. What is unread is less than Query once Next has said nil. A Reader is not safe for concurrent use.
+// Time is linear in bytes even if they come one at a time, because everything read is remembered:
+// start <= pos <= scan. Memory is at most twice what is unread and one Feed, and a slice for each
+// word that has arrived: nothing is reserved for what was only announced. What is unread is less
+// than Query once Next has said nil. A Reader is not safe for concurrent use.
 type Reader struct {
 	limits     Limits
 	restricted bool
@@ -78,8 +82,8 @@ type Reader struct {
 	work    *int     // counts bytes searched and moved, words placed; for the test that it is linear, else nil
 }
 
-// NewReader returns a reader that holds no memory beyond itself until it is fed. Limits below zero count as zero; a Query of
-// zero as one byte, which no call fits in.
+// NewReader returns a reader that holds no memory beyond itself until it is fed. Limits below zero
+// count as zero; a Query of zero as one byte, which no call fits in.
 func NewReader(l Limits) *Reader {
 	r := &Reader{record: LongCall, part: partBytes, limits: Limits{
 		Bulk:   min(max(l.Bulk, 0), math.MaxInt-2), // a word's body is counted with the two bytes behind it
@@ -91,8 +95,9 @@ func NewReader(l Limits) *Reader {
 	return r
 }
 
-// Restrict narrows a call to 10 words of at most 16384 bytes, and 32 KiB in all, or lifts that. A session restricts its reader until AUTH
-// succeeds. It applies from the next length line on; inline lines are narrow enough.
+// Restrict narrows a call to 10 words of at most 16384 bytes, and 32 KiB in all, or lifts that. A
+// session restricts its reader until AUTH succeeds. It applies from the next length line on; inline
+// lines are narrow enough.
 func (r *Reader) Restrict(on bool) {
 	r.restricted, r.before, r.query = on, shape{}, int32(min(r.limits.Query, math.MaxInt32))
 	if on {
@@ -100,12 +105,15 @@ func (r *Reader) Restrict(on bool) {
 	}
 }
 
-// LongCall is the number of words beyond which a call is long. To note a million words would keep an event loop for
-// milliseconds, so of a long call Next returns the first LongCall words, and the rest is for whoever has the time: see Long.
+// LongCall is the number of words beyond which a call is long. To note a million words would keep
+// an event loop for milliseconds, so of a long call Next returns the first LongCall words, and the
+// rest is for whoever has the time: see Long.
 const LongCall = 1024
 
-// Next returns the words of the next call, at least one, or nil if it has not arrived whole. The slice is borrowed until the
-// next Next, the words' bytes until Keep or Feed: so a caller may read several calls before it answers the first. An error, a ProtocolError or ErrQueryTooLong, is final: Next repeats it and Feed is ignored.
+// Next returns the words of the next call, at least one, or nil if it has not arrived whole. The
+// slice is borrowed until the next Next, the words' bytes until Keep or Feed: so a caller may read
+// several calls before it answers the first. An error, a ProtocolError or ErrQueryTooLong, is
+// final: Next repeats it and Feed is ignored.
 func (r *Reader) Next() ([][]byte, error) {
 	r.noted = true
 	for r.err == nil && r.start < len(r.buf) {
@@ -147,13 +155,14 @@ func (r *Reader) finish() {
 	r.start, r.held = r.pos, !r.lent
 }
 
-// fail makes err final and lets go of everything: the connection is to be closed, though perhaps not at once.
+// fail makes err final and lets go of everything: the connection is to be closed, though perhaps
+// not at once.
 func (r *Reader) fail(err error) {
 	*r = Reader{record: r.record, part: r.part, limits: r.limits, query: r.query, restricted: r.restricted, work: r.work, err: err}
 }
 
-// read goes on with the call at start, as far as its bytes have arrived. When it is whole, pos is behind it; what Redis
-// ignores, a blank line or a count below one, is a whole call without words.
+// read goes on with the call at start, as far as its bytes have arrived. When it is whole, pos is
+// behind it; what Redis ignores, a blank line or a count below one, is a whole call without words.
 func (r *Reader) read(arrived []byte) (whole bool, err error) {
 	if r.left > 0 {
 		return r.readWords(arrived)
@@ -177,7 +186,8 @@ func (r *Reader) read(arrived []byte) (whole bool, err error) {
 	return r.readWords(arrived)
 }
 
-// readWords reads the words that are left, each a length line, a body, and two bytes that Redis skips unread.
+// readWords reads the words that are left, each a length line, a body, and two bytes that Redis
+// skips unread.
 func (r *Reader) readWords(arrived []byte) (whole bool, err error) {
 	known := len(r.words)
 	for {
@@ -193,9 +203,10 @@ func (r *Reader) readWords(arrived []byte) (whole bool, err error) {
 	return r.left == 0, err
 }
 
-// shortWords is the fast way through words of up to 99 bytes that have wholly arrived. It is most of what reading costs, so
-// it keeps what it needs in registers and looks at each byte of a length line once. Of the words it notes the first up to
-// most. It returns where it stopped, and how many words are left.
+// shortWords is the fast way through words of up to 99 bytes that have wholly arrived. It is most
+// of what reading costs, so it keeps what it needs in registers and looks at each byte of a length
+// line once. Of the words it notes the first up to most. It returns where it stopped, and how many
+// words are left.
 func shortWords(words [][]byte, most int, arrived []byte, pos, left, longest int) (_ [][]byte, next, _ int) {
 	for ; left > 0 && pos+4 < len(arrived); left-- {
 		n, width := shortLength(binary.LittleEndian.Uint32(arrived[pos:pos+4]), '$')
@@ -212,7 +223,8 @@ func shortWords(words [][]byte, most int, arrived []byte, pos, left, longest int
 	return words, pos, left
 }
 
-// readWord reads any word, or as much of it as has arrived; then, and if it is wrong, it returns false.
+// readWord reads any word, or as much of it as has arrived; then, and if it is wrong, it returns
+// false.
 func (r *Reader) readWord(arrived []byte, wrong *error) bool {
 	if r.body == 0 {
 		n, next, err := r.readLength(arrived)
@@ -234,9 +246,9 @@ func (r *Reader) readWord(arrived []byte, wrong *error) bool {
 	return true
 }
 
-// shortLength is the fast way through a length line, given its first four bytes: kind, one or two digits, '\r'. It leaves
-// everything else, errors too, to the slow way: then width, with the byte after '\r', is 0. Small enough to be inlined; four
-// bytes loaded at once need one bounds check.
+// shortLength is the fast way through a length line, given its first four bytes: kind, one or two
+// digits, '\r'. It leaves everything else, errors too, to the slow way: then width, with the byte
+// after '\r', is 0. Small enough to be inlined; four bytes loaded at once need one bounds check.
 func shortLength(line uint32, kind byte) (n, width int) {
 	tens, ones := byte(line>>8)-'0', byte(line>>16)-'0' // a byte below '0' wraps to far above 9
 	if line&0xff00ff == uint32(kind)|'\r'<<16 && tens <= 9 {
@@ -248,8 +260,8 @@ func shortLength(line uint32, kind byte) (n, width int) {
 	return 0, 0
 }
 
-// readCount reads the line at pos, '*' and a count of words. A count below 1 is legal and announces nothing. next is 0 if
-// the line has not arrived whole or is wrong.
+// readCount reads the line at pos, '*' and a count of words. A count below 1 is legal and announces
+// nothing. next is 0 if the line has not arrived whole or is wrong.
 func (r *Reader) readCount(arrived []byte) (n, next int, err error) {
 	line, next, found := r.line(arrived, '\r', 1)
 	if !found {
@@ -265,7 +277,8 @@ func (r *Reader) readCount(arrived []byte) (n, next int, err error) {
 	return int(max(count, 0)), next, nil
 }
 
-// readLength reads the line at pos, '$' and a length in bytes. next is 0 if the line has not arrived whole or is wrong.
+// readLength reads the line at pos, '$' and a length in bytes. next is 0 if the line has not
+// arrived whole or is wrong.
 func (r *Reader) readLength(arrived []byte) (n, next int, err error) {
 	line, next, found := r.line(arrived, '\r', 1)
 	if !found {
@@ -286,7 +299,8 @@ func (r *Reader) readLength(arrived []byte) (n, next int, err error) {
 	return int(length), next, nil
 }
 
-// readInline reads the line at pos as a call typed by hand: words between blanks, up to LF or CR LF.
+// readInline reads the line at pos as a call typed by hand: words between blanks, up to LF or CR
+// LF.
 func (r *Reader) readInline(arrived []byte) (whole bool, err error) {
 	line, next, found := r.line(arrived, '\n', 0)
 	if !found {
@@ -300,8 +314,8 @@ func (r *Reader) readInline(arrived []byte) (whole bool, err error) {
 	return true, r.checkInline()
 }
 
-// checkInline holds an inline call to the bounds of an array, so that whoever takes calls may rely on them. It can only fail
-// where Bulk or Words is set below Inline.
+// checkInline holds an inline call to the bounds of an array, so that whoever takes calls may rely
+// on them. It can only fail where Bulk or Words is set below Inline.
 func (r *Reader) checkInline() error {
 	if len(r.words) > r.limits.Words {
 		return errWords
@@ -314,8 +328,9 @@ func (r *Reader) checkInline() error {
 	return nil
 }
 
-// line finds the line at pos that ends in end, and the place behind it and the bytes skipped after it. Redis looks for the
-// '\r' of a length line and skips the byte that follows, whatever it is. The search goes on where it stopped.
+// line finds the line at pos that ends in end, and the place behind it and the bytes skipped after
+// it. Redis looks for the '\r' of a length line and skips the byte that follows, whatever it is.
+// The search goes on where it stopped.
 func (r *Reader) line(arrived []byte, end byte, skipped int) (line []byte, next int, found bool) {
 	limit := len(arrived)
 	if limit-r.pos > r.limits.Inline {
@@ -334,7 +349,8 @@ func (r *Reader) line(arrived []byte, end byte, skipped int) (line []byte, next 
 	return arrived[r.pos:r.scan], next, next <= len(arrived)
 }
 
-// tooLong is err if the line at pos was searched to its bound without success, nil if more of it may come.
+// tooLong is err if the line at pos was searched to its bound without success, nil if more of it
+// may come.
 func (r *Reader) tooLong(err ProtocolError) error {
 	if r.scan-r.pos > r.limits.Inline {
 		return err

@@ -24,8 +24,8 @@ var small = Limits{Bulk: 64, Words: 40, Inline: 100, Query: 400}
 // long is the longest line, without its end.
 var long = strings.Repeat("1", 64<<10)
 
-// grammar is what streams yield, calls first and the error last. Each was asked of redis-server 7.0.15; where we differ on
-// purpose the line says so.
+// grammar is what streams yield, calls first and the error last. Each was asked of redis-server
+// 7.0.15; where we differ on purpose the line says so.
 var grammar = []struct{ name, stream, want string }{
 	{"a call", "*2\r\n$4\r\nECHO\r\n$2\r\nhi\r\n", `["ECHO" "hi"]`},
 	{"two calls", ping + ping, `["PING"]["PING"]`},
@@ -194,7 +194,8 @@ func TestBuffered(t *testing.T) {
 	assert.Zero(t, r.Buffered())
 }
 
-// TestUnreadCallsAreKept: a session that stops in the middle of a batch finds the rest later, in order, in linear time.
+// TestUnreadCallsAreKept: a session that stops in the middle of a batch finds the rest later, in
+// order, in linear time.
 func TestUnreadCallsAreKept(t *testing.T) {
 	const calls = 20000
 	var stream []byte
@@ -219,7 +220,8 @@ func TestUnreadCallsAreKept(t *testing.T) {
 	assert.Less(t, spent, 6*len(stream))
 }
 
-// TestLinear counts the bytes searched and moved and the words placed, because a clock would lie on a busy machine.
+// TestLinear counts the bytes searched and moved and the words placed, because a clock would lie on
+// a busy machine.
 func TestLinear(t *testing.T) {
 	words := strings.Repeat("$3\r\nabc\r\n", 10000)
 	for name, stream := range map[string]string{
@@ -247,8 +249,8 @@ func TestLinear(t *testing.T) {
 	}
 }
 
-// TestNoLongMove: whatever arrives, what is done about 16 KiB of it is bounded by the longest word; before calls were held in
-// parts, it was bounded by the longest call.
+// TestNoLongMove: whatever arrives, what is done about 16 KiB of it is bounded by the longest word;
+// before calls were held in parts, it was bounded by the longest call.
 func TestNoLongMove(t *testing.T) {
 	const read = 16 << 10
 	for name, c := range map[string]struct {
@@ -277,7 +279,8 @@ func TestNoLongMove(t *testing.T) {
 	}
 }
 
-// TestLinearCounterCounts plants the bug that TestLinear is to find: a reader that forgets how far it has searched.
+// TestLinearCounterCounts plants the bug that TestLinear is to find: a reader that forgets how far
+// it has searched.
 func TestLinearCounterCounts(t *testing.T) {
 	spent := 0
 	r := NewReader(DefaultLimits())
@@ -371,8 +374,8 @@ func TestNextDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// FuzzReader: what a stream yields does not depend on how it is cut; the reader writes to no input and needs none after Keep;
-// it holds no more than its bound.
+// FuzzReader: what a stream yields does not depend on how it is cut; the reader writes to no input
+// and needs none after Keep; it holds no more than its bound.
 func FuzzReader(f *testing.F) {
 	for _, seed := range []string{
 		ping + ping, throttleCall, "*2\r\n$3\r\nGET\r\n$0\r\n\r\nPING\r\n", "*0\r\n\r\n*-1\r\n" + ping, "*1\rX$4\rYPINGzz",
@@ -399,8 +402,8 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// Calls that repeat one another, and calls that nearly do, read the same when they are gathered. A reader that takes the
-// second for the first is found out.
+// Calls that repeat one another, and calls that nearly do, read the same when they are gathered. A
+// reader that takes the second for the first is found out.
 func TestRepeat(t *testing.T) {
 	like := func(key, quantity string) string {
 		return fmt.Sprintf("*4\r\n$2\r\nCL\r\n$%d\r\n%s\r\n$2\r\n60\r\n$%d\r\n%s\r\n", len(key), key, len(quantity), quantity)
@@ -423,7 +426,8 @@ func TestRepeat(t *testing.T) {
 	require.NotEqual(t, transcript(small, stream, whole), transcriptBy(gatherWrong, small, stream, whole))
 }
 
-// reading is a way to read a call: next, or gather as a session that reads ahead. last is the call before it.
+// reading is a way to read a call: next, or gather as a session that reads ahead. last is the call
+// before it.
 type reading func(r *Reader, last [][]byte) ([][]byte, error)
 
 func next(r *Reader, _ [][]byte) ([][]byte, error) { return r.Next() }
@@ -462,8 +466,9 @@ func gatherWrong(r *Reader, last [][]byte) ([][]byte, error) {
 func whole(n int) int { return n }
 func single(int) int  { return 1 }
 
-// transcript is what a reader says to a stream that comes in pieces: calls, each as [words], and the error if there is one.
-// It lends each piece as a socket would, from a buffer that is written over as soon as Keep has returned.
+// transcript is what a reader says to a stream that comes in pieces: calls, each as [words], and
+// the error if there is one. It lends each piece as a socket would, from a buffer that is written
+// over as soon as Keep has returned.
 func transcript(limits Limits, stream string, piece func(left int) int) string {
 	return transcriptBy(next, limits, stream, piece)
 }
@@ -485,7 +490,8 @@ func transcriptBy(next reading, limits Limits, stream string, piece func(left in
 	return out.String()
 }
 
-// drain feeds one batch and reads it to its end. It panics if the reader wrote to what it was lent, then spoils it.
+// drain feeds one batch and reads it to its end. It panics if the reader wrote to what it was lent,
+// then spoils it.
 func drain(r *Reader, next reading, input []byte) string {
 	before := string(input)
 	r.Feed(input)
@@ -521,8 +527,9 @@ func spoil() {
 	}
 }
 
-// Memory that is used again is nobody else's by then: words of all lengths, cut anywhere, by several readers in turn, each of
-// which reads as many calls as it likes before it looks at their words.
+// Memory that is used again is nobody else's by then: words of all lengths, cut anywhere, by
+// several readers in turn, each of which reads as many calls as it likes before it looks at their
+// words.
 func TestUsedAgain(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 0))
 	streams, wants, readers := make([][]byte, 4), make([]string, 4), make([]*Reader, 4)
@@ -549,7 +556,8 @@ func TestUsedAgain(t *testing.T) {
 	}
 }
 
-// readSome feeds a reader and reads at most so many calls. Memory that is kept by then is written over before they are looked at.
+// readSome feeds a reader and reads at most so many calls. Memory that is kept by then is written
+// over before they are looked at.
 func readSome(t *testing.T, r *Reader, input []byte, most int) string {
 	var calls strings.Builder
 	var read [][][]byte
@@ -571,7 +579,8 @@ func readSome(t *testing.T, r *Reader, input []byte, most int) string {
 	return calls.String()
 }
 
-// Words that stand behind a part begin with their length lines. (They did not: 20000 of them once began six bytes too late.)
+// Words that stand behind a part begin with their length lines. (They did not: 20000 of them once
+// began six bytes too late.)
 func TestWordsBehindAPart(t *testing.T) {
 	var stream []byte
 	words := []string{strings.Repeat("a", 66000), strings.Repeat("b", 20000), strings.Repeat("c", 60000), "d"}
@@ -583,7 +592,8 @@ func TestWordsBehindAPart(t *testing.T) {
 	require.Equal(t, fmt.Sprintf("%q", append([]string{"EXISTS"}, words...)), said)
 }
 
-// A long call is handed over: it stays as it is whatever comes after it, and what came behind it is read all the same.
+// A long call is handed over: it stays as it is whatever comes after it, and what came behind it is
+// read all the same.
 func TestLong(t *testing.T) {
 	const count = 30_000
 	var long strings.Builder

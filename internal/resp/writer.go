@@ -9,11 +9,13 @@ import (
 	"github.com/tidwall/redcon"
 )
 
-// keptReply is the most memory, in bytes, that an emptied Writer holds: a pipeline's replies fit, an idle crowd's do not add up.
+// keptReply is the most memory, in bytes, that an emptied Writer holds: a pipeline's replies fit,
+// an idle crowd's do not add up.
 const keptReply = 64 << 10
 
-// Writer gathers replies as bytes. What RESP2 has no type for is written as what Redis writes for it there, so a command
-// says what its reply is and not who asked. The zero value is empty and speaks RESP2. Writing never fails.
+// Writer gathers replies as bytes. What RESP2 has no type for is written as what Redis writes for
+// it there, so a command says what its reply is and not who asked. The zero value is empty and
+// speaks RESP2. Writing never fails.
 type Writer struct {
 	buf    []byte
 	full   [][]byte // what went before it, of a writer InPieces
@@ -42,8 +44,8 @@ func (w *Writer) Len() int { return w.before + len(w.buf) }
 // Room is the bytes of memory that it has.
 func (w *Writer) Room() int { return cap(w.buf) }
 
-// Reset empties the writer, and says whether it gave memory back: it keeps at most 64 KiB for the next replies, and the
-// protocol.
+// Reset empties the writer, and says whether it gave memory back: it keeps at most 64 KiB for the
+// next replies, and the protocol.
 func (w *Writer) Reset() (gaveBack bool) {
 	if cap(w.buf) > keptReply {
 		release(w.buf)
@@ -53,10 +55,12 @@ func (w *Writer) Reset() (gaveBack bool) {
 	return gaveBack
 }
 
-// Mark is a place to Rewind to: before a reply of which parts may be written before it is known to succeed.
+// Mark is a place to Rewind to: before a reply of which parts may be written before it is known to
+// succeed.
 func (w *Writer) Mark() int { return w.before + len(w.buf) }
 
-// Rewind forgets everything written since mark, which must come from Mark and not lie behind a Rewind or Reset.
+// Rewind forgets everything written since mark, which must come from Mark and not lie behind a
+// Rewind or Reset.
 func (w *Writer) Rewind(mark int) {
 	for mark < w.before {
 		last := len(w.full) - 1
@@ -70,11 +74,13 @@ func (w *Writer) Rewind(mark int) {
 // pieceBytes is the size of the pieces that a long reply is made in.
 const pieceBytes = 256 << 10
 
-// InPieces is for whoever takes what is written by Pieces alone. A reply of a hundred megabytes in one piece would be moved each
-// time that it grew, and nothing stops such a move: everybody would wait for it.
+// InPieces is for whoever takes what is written by Pieces alone. A reply of a hundred megabytes in
+// one piece would be moved each time that it grew, and nothing stops such a move: everybody would
+// wait for it.
 func (w *Writer) InPieces() { w.split = true }
 
-// Break is called between the elements of a reply that may be long: what is written next may go to memory of its own.
+// Break is called between the elements of a reply that may be long: what is written next may go to
+// memory of its own.
 func (w *Writer) Break() {
 	if w.split && len(w.buf) >= pieceBytes {
 		w.full = append(w.full, w.buf)
@@ -93,7 +99,8 @@ func (w *Writer) Pieces() [][]byte {
 // Raw writes bytes that are RESP already.
 func (w *Writer) Raw(b []byte) { w.buf = append(w.buf, b...) }
 
-// Adopt appends bytes already encoded, and may take their memory over: a large reply that was made elsewhere is not copied.
+// Adopt appends bytes already encoded, and may take their memory over: a large reply that was made
+// elsewhere is not copied.
 func (w *Writer) Adopt(b []byte) {
 	if len(w.buf) == 0 && len(b) > cap(w.buf) {
 		w.buf = b
@@ -105,8 +112,8 @@ func (w *Writer) Adopt(b []byte) {
 // Int writes an integer.
 func (w *Writer) Int(n int64) { w.buf = redcon.AppendInt(w.buf, n) }
 
-// Ints writes an array of integers. Small ones, which most of ours are, come from a table, eight bytes at once, of which the last
-// are too many and written over.
+// Ints writes an array of integers. Small ones, which most of ours are, come from a table, eight
+// bytes at once, of which the last are too many and written over.
 func (w *Writer) Ints(numbers ...int64) {
 	w.Array(len(numbers))
 	at := len(w.buf)
@@ -146,7 +153,8 @@ func (w *Writer) Bulk(b []byte) {
 	w.buf = redcon.AppendBulk(w.buf, b)
 }
 
-// makeRoom makes room for n more bytes, in memory that was used before if there is some: more than an emptied writer keeps.
+// makeRoom makes room for n more bytes, in memory that was used before if there is some: more than
+// an emptied writer keeps.
 func (w *Writer) makeRoom(n int) {
 	if cap(w.buf)-len(w.buf) < n {
 		before := w.buf
@@ -161,7 +169,8 @@ func (w *Writer) BulkString(s string) { w.buf = redcon.AppendBulkString(w.buf, s
 // Status writes a simple string such as OK. It is one line: CR and LF in it become spaces.
 func (w *Writer) Status(s string) { w.buf = redcon.AppendString(w.buf, s) }
 
-// Error writes a refusal: a code, a space and a sentence, without the leading '-'. It is one line: CR and LF become spaces.
+// Error writes a refusal: a code, a space and a sentence, without the leading '-'. It is one line:
+// CR and LF become spaces.
 func (w *Writer) Error(text string) { w.buf = redcon.AppendError(w.buf, text) }
 
 // Array begins an array; its n elements are to be written next.
@@ -173,7 +182,8 @@ func (w *Writer) Array(n int) {
 	w.buf = redcon.AppendArray(w.buf, n)
 }
 
-// Map begins a map; its n keys are to be written next, each followed by its value. RESP2: an array of 2n.
+// Map begins a map; its n keys are to be written next, each followed by its value. RESP2: an array
+// of 2n.
 func (w *Writer) Map(n int) {
 	if w.resp3 {
 		w.header('%', n)
@@ -191,7 +201,8 @@ func (w *Writer) Set(n int) {
 	w.Array(n)
 }
 
-// Push begins a message that answers no call; its n elements are to be written next. RESP2: an array.
+// Push begins a message that answers no call; its n elements are to be written next. RESP2: an
+// array.
 func (w *Writer) Push(n int) {
 	if w.resp3 {
 		w.header('>', n)
@@ -251,8 +262,8 @@ func (w *Writer) Bool(b bool) {
 	}
 }
 
-// Verbatim writes text to be shown to a human as it is, in a format of three letters such as txt or mkd; like Redis it cuts
-// or pads a name of another length. RESP2: a bulk string of the text alone.
+// Verbatim writes text to be shown to a human as it is, in a format of three letters such as txt or
+// mkd; like Redis it cuts or pads a name of another length. RESP2: a bulk string of the text alone.
 func (w *Writer) Verbatim(format, text string) {
 	if !w.resp3 {
 		w.BulkString(text)
@@ -271,9 +282,10 @@ func (w *Writer) header(kind byte, n int) {
 	w.buf = append(w.buf, '\r', '\n')
 }
 
-// AppendDouble appends f with the fewest digits that read back as f, in the shape of C's %.17g: an exponent only below 1e-4
-// and from 1e17 on. Redis 7.0 prints all 17 digits (3.1400000000000001), later versions the fewest; every reader takes both.
-// Infinities are inf and -inf, and what is no number is nan.
+// AppendDouble appends f with the fewest digits that read back as f, in the shape of C's %.17g: an
+// exponent only below 1e-4 and from 1e17 on. Redis 7.0 prints all 17 digits (3.1400000000000001),
+// later versions the fewest; every reader takes both. Infinities are inf and -inf, and what is no
+// number is nan.
 func AppendDouble(b []byte, f float64) []byte {
 	switch size := math.Abs(f); {
 	case math.IsNaN(f):

@@ -133,7 +133,8 @@ func FuzzWriter(f *testing.F) {
 	f.Fuzz(func(t *testing.T, resp3 bool, seed []byte) { answers[resp3].check(t, seed) })
 }
 
-// answerer is a go-redis client, and the server that it talks to, which answers anything with the reply it was last told.
+// answerer is a go-redis client, and the server that it talks to, which answers anything with the
+// reply it was last told.
 type answerer struct {
 	protocol int
 	client   *redis.Client
@@ -262,7 +263,8 @@ func (g *grower) integer() (n int64) {
 	return n >> (g.next() % 64)
 }
 
-// grow writes one value. What has elements stands in the last kinds, so that depth can leave them out.
+// grow writes one value. What has elements stands in the last kinds, so that depth can leave them
+// out.
 func (g *grower) grow(depth int) any {
 	kind := g.next() % kinds
 	if depth > 5 {

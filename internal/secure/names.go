@@ -32,8 +32,9 @@ func versions(text string) (least, most uint16, err error) {
 	return least, most, nil
 }
 
-// openSSL are OpenSSL's names of the ciphers that crypto/tls has for TLS 1.2 and holds for safe. Which of them is used is
-// for crypto/tls to say, by what the processors of both sides are fast at; not their order in a list.
+// openSSL are OpenSSL's names of the ciphers that crypto/tls has for TLS 1.2 and holds for safe.
+// Which of them is used is for crypto/tls to say, by what the processors of both sides are fast at;
+// not their order in a list.
 var openSSL = []struct {
 	name string
 	id   uint16
@@ -50,15 +51,16 @@ var openSSL = []struct {
 	{"ECDHE-RSA-AES256-SHA", tls.TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA},
 }
 
-// everything are the words for all ciphers that are safe, and nothing those for kinds of ciphers of which there are none here.
+// everything are the words for all ciphers that are safe, and nothing those for kinds of ciphers of
+// which there are none here.
 var (
 	everything = []string{"DEFAULT", "HIGH", "ALL"}
 	nothing    = []string{"aNULL", "eNULL", "NULL", "MEDIUM", "LOW", "EXPORT", "EXP", "DES", "3DES", "RC4", "RC2", "IDEA", "SEED",
 		"MD5", "PSK", "SRP", "DSS", "ADH", "AECDH", "CAMELLIA", "ARIA", "kRSA", "SSLv2", "SSLv3"}
 )
 
-// ciphers reads redis.conf's tls-ciphers: a list in OpenSSL's words, as far as they name what there is. nil is all that
-// crypto/tls holds for safe.
+// ciphers reads redis.conf's tls-ciphers: a list in OpenSSL's words, as far as they name what there
+// is. nil is all that crypto/tls holds for safe.
 func ciphers(text string) (ids []uint16, err error) {
 	if text == "" {
 		return nil, nil
@@ -103,8 +105,8 @@ func cipherNames() (names []string) {
 	return names
 }
 
-// cipherSuites reads redis.conf's tls-ciphersuites. crypto/tls has three for TLS 1.3 and always offers all: a list that
-// leaves one out cannot be kept.
+// cipherSuites reads redis.conf's tls-ciphersuites. crypto/tls has three for TLS 1.3 and always
+// offers all: a list that leaves one out cannot be kept.
 func cipherSuites(text string) error {
 	if text == "" {
 		return nil

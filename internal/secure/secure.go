@@ -1,5 +1,6 @@
-// Package secure makes TLS configurations of what redis.conf's tls- directives say. What it makes never changes: who wants
-// another certificate has another configuration made, for the connections that come then.
+// Package secure makes TLS configurations of what redis.conf's tls- directives say. What it makes
+// never changes: who wants another certificate has another configuration made, for the connections
+// that come then.
 package secure
 
 import (
@@ -29,7 +30,8 @@ type Options struct {
 func (o Options) Server() (*tls.Config, error) {
 	c := &tls.Config{
 		SessionTicketsDisabled: !o.SessionCaching,
-		// Smaller records at first are for browsers, that draw what has come. A pipeline's replies are wanted whole.
+		// Smaller records at first are for browsers, that draw what has come. A pipeline's replies
+		// are wanted whole.
 		DynamicRecordSizingDisabled: true,
 	}
 	var err error
@@ -181,8 +183,8 @@ func appendDir(pool *x509.CertPool, dir string) error {
 	return nil
 }
 
-// maxFile bounds what is read of a file, in bytes: all authorities of a system take a fifth of it. A name that was mistaken, of a
-// device or a huge file, costs no memory.
+// maxFile bounds what is read of a file, in bytes: all authorities of a system take a fifth of it.
+// A name that was mistaken, of a device or a huge file, costs no memory.
 const maxFile = 1 << 20
 
 func readPEM(path string) ([]byte, error) {

@@ -139,7 +139,8 @@ func TestMistakesAreNamed(t *testing.T) {
 	assert.False(t, c.InsecureSkipVerify)
 }
 
-// A directory of authorities is read with what else may lie in it: keys, subdirectories, and links as openssl rehash makes them.
+// A directory of authorities is read with what else may lie in it: keys, subdirectories, and links
+// as openssl rehash makes them.
 func TestDirectoryOfAuthorities(t *testing.T) {
 	a, o := options(t)
 	dir := t.TempDir()

@@ -69,7 +69,8 @@ func TestProtectedMode(t *testing.T) {
 	}
 }
 
-// When the server is full a connection hears so and is closed. After a wait in vain others are refused at once, for a second.
+// When the server is full a connection hears so and is closed. After a wait in vain others are
+// refused at once, for a second.
 func TestAFullServerRefuses(t *testing.T) {
 	s, clock := door(t, func(_ *commands.Settings, settings *Settings) { settings.MaxClients = 1 })
 	inside := s.instance.Open(client.Peer{Wake: func() {}, Cut: func() {}})

@@ -13,11 +13,13 @@ import (
 	"cellserver/internal/client"
 )
 
-// A TLS connection is a client only once hands are shaken: until then it is nobody, has a goroutine of its own, and waits in a room
-// that has an end. Who stands there without a word gives way to who comes.
+// A TLS connection is a client only once hands are shaken: until then it is nobody, has a goroutine
+// of its own, and waits in a room that has an end. Who stands there without a word gives way to who
+// comes.
 
-// maxHandshakes is how many connections may be shaking hands. One holds at most some 90 KiB: a ClientHello of 64 KiB, the longest
-// that crypto/tls takes, and a record. All together are bounded with the clients that have not logged in.
+// maxHandshakes is how many connections may be shaking hands. One holds at most some 90 KiB: a
+// ClientHello of 64 KiB, the longest that crypto/tls takes, and a record. All together are bounded
+// with the clients that have not logged in.
 const maxHandshakes = 512
 
 // Handshakes is what the connections of a TLS listener are met with.
@@ -77,8 +79,8 @@ func (r *room) enter(w *wire, ended <-chan struct{}) (*handshake, bool) {
 	return h, true
 }
 
-// find takes a place: who has waited longest for the peer to say something gives way. As long as all have work to do, who comes
-// waits, and others behind him with the system.
+// find takes a place: who has waited longest for the peer to say something gives way. As long as
+// all have work to do, who comes waits, and others behind him with the system.
 func (r *room) find(ended <-chan struct{}) bool {
 	select {
 	case r.places <- struct{}{}:
@@ -113,7 +115,8 @@ func (r *room) pass(h *handshake) {
 	h.done = true
 }
 
-// giveWay ends the handshake that has taken longest of those that wait for their peers; false if none does.
+// giveWay ends the handshake that has taken longest of those that wait for their peers; false if
+// none does.
 func (r *room) giveWay() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -147,8 +150,9 @@ func (r *room) clear() {
 	r.leaving.Wait()
 }
 
-// meet has a connection shake hands, beside the listener, and then lets it in. Who may not come in is turned away without a
-// word, as by Redis: there are no words yet that the peer would understand.
+// meet has a connection shake hands, beside the listener, and then lets it in. Who may not come in
+// is turned away without a word, as by Redis: there are no words yet that the peer would
+// understand.
 func (s *Server) meet(conn net.Conn, h Handshakes) {
 	if s.refusal(conn) != "" {
 		s.instance.CountRejected()
@@ -179,8 +183,9 @@ func (s *Server) meet(conn net.Conn, h Handshakes) {
 	}()
 }
 
-// wire is what crypto/tls takes for the network. While hands are shaken it gives the processor to others whenever it waits for the
-// peer. Then it is the socket; or the event loop puts another Conn in its place, which never waits.
+// wire is what crypto/tls takes for the network. While hands are shaken it gives the processor to
+// others whenever it waits for the peer. Then it is the socket; or the event loop puts another Conn
+// in its place, which never waits.
 type wire struct {
 	net.Conn
 	room     *room            // nil once hands are shaken
@@ -188,8 +193,8 @@ type wire struct {
 	waits    atomic.Bool      // for the peer; else it computes, or waits for a processor
 }
 
-// A handshake takes about so much by itself, and four times what it reads: crypto/tls gathers that in buffers that
-// grow, and the smaller ones stay for a while, too.
+// A handshake takes about so much by itself, and four times what it reads: crypto/tls gathers that
+// in buffers that grow, and the smaller ones stay for a while, too.
 const (
 	handshakeBytes = 24 << 10
 	keptOfRead     = 4
@@ -252,7 +257,8 @@ func below(conn net.Conn) net.Conn {
 	return conn
 }
 
-// errNothingYet is what crypto/tls hears when nothing has arrived: an error that passes, after which it may be asked again.
+// errNothingYet is what crypto/tls hears when nothing has arrived: an error that passes, after
+// which it may be asked again.
 var errNothingYet net.Error = nothingYet{}
 
 type nothingYet struct{}

@@ -33,7 +33,8 @@ func full(t *testing.T) (r *room, inside []*handshake) {
 	return r, inside
 }
 
-// Who has work to do does not give way; as soon as one waits for its peer that one does, and no other.
+// Who has work to do does not give way; as soon as one waits for its peer that one does, and no
+// other.
 func TestWhoComesWaitsForOneThatWaits(t *testing.T) {
 	r, inside := full(t)
 	assert.False(t, r.giveWay())

@@ -42,7 +42,8 @@ func refused(t *testing.T) (l *loop, here net.Conn) {
 	return l, here
 }
 
-// A client that still sends its value is listened to; one that has sent nothing since the last look is not.
+// A client that still sends its value is listened to; one that has sent nothing since the last look
+// is not.
 func TestASilentClientLingersNotForLong(t *testing.T) {
 	l, here := refused(t)
 	l.lookAtPartings(l.instance.Now())
@@ -61,7 +62,8 @@ func TestASilentClientLingersNotForLong(t *testing.T) {
 	require.Zero(t, l.lingering.count.Load())
 }
 
-// Nobody lingers longer than a client may take to read its last replies, or sends more than the longest value.
+// Nobody lingers longer than a client may take to read its last replies, or sends more than the
+// longest value.
 func TestLingeringIsBounded(t *testing.T) {
 	l, _ := refused(t)
 	l.lookAtPartings(l.instance.Now() + int64(lingerFor) + 1e9)

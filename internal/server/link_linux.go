@@ -27,7 +27,8 @@ type link struct {
 	remote  string
 }
 
-// wake has the session resumed; cut ends its connection. Both may be called from any goroutine, at any time.
+// wake has the session resumed; cut ends its connection. Both may be called from any goroutine, at
+// any time.
 func (k *link) wake() {
 	if k.woken.CompareAndSwap(false, true) && k.opened.Load() {
 		k.loop.tell(message{link: k})
@@ -81,7 +82,8 @@ func (k *link) happened(events uint32) {
 	}
 }
 
-// busy says that the client has calls or replies waiting: then nothing more is read of it, and the network holds it up.
+// busy says that the client has calls or replies waiting: then nothing more is read of it, and the
+// network holds it up.
 func (k *link) busy() bool { return k.isReady || k.session.Owing() || k.waiting() > 0 }
 
 // waiting is the number of bytes that the socket has not taken.
@@ -167,7 +169,8 @@ func (k *link) goOn() {
 	}
 }
 
-// cutOff ends the connection if more than so many bytes wait for the client to read them, and that is too much.
+// cutOff ends the connection if more than so many bytes wait for the client to read them, and that
+// is too much.
 func (k *link) cutOff(least int) bool {
 	waiting, l := k.waiting(), k.loop
 	if waiting <= least || !k.outlet.tooMuch(k.session, l.instance.Now()) {
@@ -199,7 +202,8 @@ func (k *link) transmit(b []byte) (int, error) {
 	return n, err
 }
 
-// readRest answers what has arrived while the server stops, and ends the connection when there is no more.
+// readRest answers what has arrived while the server stops, and ends the connection when there is
+// no more.
 func (k *link) readRest() {
 	if k.tls != nil {
 		k.tls.drained = false
@@ -209,7 +213,8 @@ func (k *link) readRest() {
 	}
 }
 
-// discard reads what nobody will answer: to close a socket with unread input makes the system throw away the last replies.
+// discard reads what nobody will answer: to close a socket with unread input makes the system throw
+// away the last replies.
 func (k *link) discard() {
 	for range lastReads {
 		if n, err := read(k.fd, k.loop.buffer); n <= 0 || err != nil {
@@ -279,6 +284,6 @@ func (k *link) leave() {
 	delete(k.loop.slow, k)
 }
 
-// lastReads is how much is read of a connection that is to end, in reads: a client that sends faster than we read does not
-// put the end off.
+// lastReads is how much is read of a connection that is to end, in reads: a client that sends
+// faster than we read does not put the end off.
 const lastReads = 64

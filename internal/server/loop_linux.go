@@ -21,8 +21,8 @@ import (
 // Fastest is the transport where none is asked for.
 const Fastest = EventLoop
 
-// loops are event loops over epoll, one a core. Connections are accepted by the standard library and handed to a loop for
-// life.
+// loops are event loops over epoll, one a core. Connections are accepted by the standard library
+// and handed to a loop for life.
 type loops struct {
 	instance *commands.Instance
 	all      []*loop
@@ -31,7 +31,8 @@ type loops struct {
 	running  sync.WaitGroup
 }
 
-// loop is one of them: a goroutine that waits for its connections, and gives each that has something to do one turn.
+// loop is one of them: a goroutine that waits for its connections, and gives each that has
+// something to do one turn.
 type loop struct {
 	instance *commands.Instance
 	log      *slog.Logger
@@ -80,8 +81,8 @@ const (
 	// thousands of clients are told of, a client that calls waits for few of them.
 	mailAtOnce  = 64
 	turnsAtOnce = 16
-	// yieldEvery is after how many waits a loop that always has something to do lets other goroutines run: on one core the
-	// scheduler would step in for them after 10 ms only.
+	// yieldEvery is after how many waits a loop that always has something to do lets other
+	// goroutines run: on one core the scheduler would step in for them after 10 ms only.
 	yieldEvery = 16
 	// lookEvery is how often clients that do not read are looked at.
 	lookEvery = time.Second
@@ -136,7 +137,8 @@ func (l *loop) hasEnded() bool {
 	return l.ended
 }
 
-// enroll takes the descriptor of a connection over: a copy of it, because the standard library keeps its own.
+// enroll takes the descriptor of a connection over: a copy of it, because the standard library
+// keeps its own.
 func (ls *loops) enroll(conn net.Conn) error {
 	socket := below(conn)
 	raw := rawConn(socket)
@@ -172,7 +174,8 @@ func (ls *loops) enroll(conn net.Conn) error {
 
 var errNoLoop = errors.New("its event loop has ended")
 
-// drain has every loop answer what has arrived and end its connections, each once it has its replies; then it ends the loops.
+// drain has every loop answer what has arrived and end its connections, each once it has its
+// replies; then it ends the loops.
 func (ls *loops) drain(ctx context.Context) error {
 	for _, l := range ls.all {
 		l.tell(message{})
@@ -200,8 +203,8 @@ func (l *loop) tell(m message) bool {
 	return true
 }
 
-// run waits and serves until it is told to stop. It asks once more without waiting before it waits: in a busy server there is
-// something by then, and to wait is dear.
+// run waits and serves until it is told to stop. It asks once more without waiting before it waits:
+// in a busy server there is something by then, and to wait is dear.
 func (l *loop) run() {
 	events := make([]unix.EpollEvent, eventsAtOnce)
 	for wait, round := -1, 0; ; round++ {

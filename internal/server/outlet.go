@@ -7,7 +7,8 @@ import (
 	"cellserver/internal/commands"
 )
 
-// outlet is what is known of the replies that wait for a client to read them, and judges whether they are too many.
+// outlet is what is known of the replies that wait for a client to read them, and judges whether
+// they are too many.
 type outlet struct {
 	limits  *atomic.Pointer[outputs]
 	sent    int   // bytes of the session's Output that the socket has taken
@@ -15,13 +16,16 @@ type outlet struct {
 	overdue int64 // instant, nanoseconds, since when more than Soft waits; 0 if it does not
 }
 
-// tlsBytes is about what crypto/tls keeps for a connection whose hands are shaken, its buffers among it.
+// tlsBytes is about what crypto/tls keeps for a connection whose hands are shaken, its buffers
+// among it.
 const tlsBytes = 20 << 10
 
-// readBytes is how much is read of a connection before the others have their turn; Redis reads as much.
+// readBytes is how much is read of a connection before the others have their turn; Redis reads as
+// much.
 const readBytes = 16 << 10
 
-// piece is how much a client is sent at once, so that a reply of a gigabyte does not keep an event loop from the others.
+// piece is how much a client is sent at once, so that a reply of a gigabyte does not keep an event
+// loop from the others.
 const piece = 256 << 10
 
 // next is the next piece of a session's output; empty when all of it is sent.
@@ -49,8 +53,9 @@ func (o *outlet) took(s *commands.Session, bytes int) {
 // waiting is the number of bytes that the socket has not taken.
 func (o *outlet) waiting(s *commands.Session) int { return len(s.Output()) - o.sent + s.Following() }
 
-// uncounted is how many bytes of replies may be sent without a look at the limits: as many as Redis has a buffer for, which its limits do
-// not count. Beyond it they hold before the client has had the time to read, as in Redis.
+// uncounted is how many bytes of replies may be sent without a look at the limits: as many as Redis
+// has a buffer for, which its limits do not count. Beyond it they hold before the client has had
+// the time to read, as in Redis.
 const uncounted = 16 << 10
 
 // patience is how long a client may take to read its last replies.

@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The system calls of the hot path. None of these waits: the sockets do not block, and an epoll is asked without waiting. So
-// Go's scheduler need not hear of them, which saves it from looking, every 20 us while a server is busy, whether we wait: that
-// took 5 % of a core.
+// The system calls of the hot path. None of these waits: the sockets do not block, and an epoll is
+// asked without waiting. So Go's scheduler need not hear of them, which saves it from looking,
+// every 20 us while a server is busy, whether we wait: that took 5 % of a core.
 
 // read takes what has arrived on a socket that does not block.
 func read(fd int, buffer []byte) (int, error) {

@@ -9,8 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sealed is the TLS of a link, once hands are shaken. crypto/tls takes it for the network; it never waits: there is nothing
-// yet to be read, which passes, and what is written is kept until the socket takes it.
+// sealed is the TLS of a link, once hands are shaken. crypto/tls takes it for the network; it never
+// waits: there is nothing yet to be read, which passes, and what is written is kept until the
+// socket takes it.
 type sealed struct {
 	loop    *loop
 	fd      int
@@ -21,8 +22,8 @@ type sealed struct {
 	more    bool   // of what was read, crypto/tls may hold some
 }
 
-// seal puts the loop in the place of a connection's socket; nil if there is no TLS. What arrived behind the handshake has been
-// read already.
+// seal puts the loop in the place of a connection's socket; nil if there is no TLS. What arrived
+// behind the handshake has been read already.
 func (l *loop) seal(conn net.Conn, fd int) *sealed {
 	secured, ok := conn.(*tls.Conn)
 	if !ok {
@@ -48,7 +49,8 @@ func (e *sealed) receive(buffer []byte) (int, error) {
 	return -1, unix.EPROTO
 }
 
-// transmit seals a piece, all of it, unless an earlier one waits, and gives the socket what it takes.
+// transmit seals a piece, all of it, unless an earlier one waits, and gives the socket what it
+// takes.
 func (e *sealed) transmit(piece []byte) (int, error) {
 	if err := e.flush(); err != nil || len(piece) == 0 {
 		return 0, err
@@ -60,7 +62,8 @@ func (e *sealed) transmit(piece []byte) (int, error) {
 	return len(piece), e.flush()
 }
 
-// flush gives the socket what it takes. Most of the time that is all, and the loop's other connections have the memory.
+// flush gives the socket what it takes. Most of the time that is all, and the loop's other
+// connections have the memory.
 func (e *sealed) flush() error {
 	if e.unsent() == 0 {
 		return nil
@@ -111,7 +114,8 @@ func (e *sealed) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// The rest of net.Conn is not crypto/tls's to use: the link closes the socket, and nothing waits that could be late.
+// The rest of net.Conn is not crypto/tls's to use: the link closes the socket, and nothing waits
+// that could be late.
 func (e *sealed) Close() error                     { return nil }
 func (e *sealed) LocalAddr() net.Addr              { return nil }
 func (e *sealed) RemoteAddr() net.Addr             { return nil }

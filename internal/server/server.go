@@ -35,8 +35,8 @@ type Config struct {
 	Turns    *meter.Longest // learns how long event loops are busy with one connection; nil for nobody
 }
 
-// OutputLimit bounds the replies that wait for a client to read them, in bytes; 0 is no bound. A client beyond Hard is cut off
-// at once, one that stays beyond Soft for SoftFor then.
+// OutputLimit bounds the replies that wait for a client to read them, in bytes; 0 is no bound. A
+// client beyond Hard is cut off at once, one that stays beyond Soft for SoftFor then.
 type OutputLimit struct {
 	Hard, Soft int
 	SoftFor    time.Duration
@@ -45,7 +45,8 @@ type OutputLimit struct {
 // outputs are the limits of both classes of clients.
 type outputs struct{ normal, listens OutputLimit }
 
-// Server accepts connections and answers them with an instance's sessions. Serve may be called for several listeners.
+// Server accepts connections and answers them with an instance's sessions. Serve may be called for
+// several listeners.
 type Server struct {
 	instance  *commands.Instance
 	protected bool // peers that are not on this machine are refused
@@ -67,9 +68,11 @@ type Server struct {
 
 // transport is what a Transport names.
 type transport interface {
-	// enroll takes a connection over, for life. It may be a *tls.Conn over a wire, whose hands are shaken.
+	// enroll takes a connection over, for life. It may be a *tls.Conn over a wire, whose hands are
+	// shaken.
 	enroll(net.Conn) error
-	// drain answers what has arrived and then ends each connection, all of them at the latest when ctx is done.
+	// drain answers what has arrived and then ends each connection, all of them at the latest when
+	// ctx is done.
 	drain(ctx context.Context) error
 }
 
@@ -117,7 +120,8 @@ func (s *Server) cutIdle() {
 	}
 }
 
-// Serve accepts the listener's connections until Shutdown, and then returns ErrClosed. It closes the listener.
+// Serve accepts the listener's connections until Shutdown, and then returns ErrClosed. It closes
+// the listener.
 func (s *Server) Serve(listener net.Listener) error {
 	if !s.register(listener) {
 		listener.Close()
@@ -160,7 +164,8 @@ func (s *Server) accept(listener net.Listener, admit func(net.Conn)) error {
 	}
 }
 
-// waitForLeavers lets connections that were cut to make room go first, for a moment: they hold memory until they are gone.
+// waitForLeavers lets connections that were cut to make room go first, for a moment: they hold
+// memory until they are gone.
 func (s *Server) waitForLeavers() {
 	const pause, pauses = time.Millisecond, 100
 	for n := 0; n < pauses && s.instance.Newcomers().Crowded(); n++ {
@@ -188,8 +193,8 @@ func (s *Server) letIn(conn net.Conn) {
 	}
 }
 
-// enroll hands a connection to the transport. That takes a descriptor more for a moment: when there is none, the connection
-// waits as those do that were not accepted yet.
+// enroll hands a connection to the transport. That takes a descriptor more for a moment: when there
+// is none, the connection waits as those do that were not accepted yet.
 func (s *Server) enroll(conn net.Conn) error {
 	for {
 		err := s.transport.enroll(conn)
@@ -231,9 +236,10 @@ func (s *Server) isFull() bool {
 	return s.most.Load() > 0 && int64(s.instance.Clients()+s.room.count()) >= s.most.Load()
 }
 
-// placeComes waits a moment for a place. A client that has closed its connection has given up its place, but its loop may not
-// know yet when the next one, or the same again, is at the door. After a wait in vain there is none for a while, so that those
-// who are refused in great numbers are refused at once.
+// placeComes waits a moment for a place. A client that has closed its connection has given up its
+// place, but its loop may not know yet when the next one, or the same again, is at the door. After
+// a wait in vain there is none for a while, so that those who are refused in great numbers are
+// refused at once.
 func (s *Server) placeComes() bool {
 	const moment, while = 250 * time.Millisecond, time.Second
 	if s.instance.Now() < s.inVain.Load() {
@@ -263,7 +269,8 @@ func isLocal(a net.Addr) bool {
 	return !ok || tcp.IP.IsLoopback()
 }
 
-// address is how CLIENT LIST shows one: a Unix socket's peers have no names, so Redis shows the path of the socket.
+// address is how CLIENT LIST shows one: a Unix socket's peers have no names, so Redis shows the
+// path of the socket.
 func address(a net.Addr, conn net.Conn) string {
 	if a.Network() == "unix" {
 		return conn.LocalAddr().String() + ":0"
@@ -286,7 +293,8 @@ func waitFor(ctx context.Context, group *sync.WaitGroup) error {
 	}
 }
 
-// Shutdown stops accepting, answers what has arrived, and ends every connection, at the latest when ctx is done.
+// Shutdown stops accepting, answers what has arrived, and ends every connection, at the latest when
+// ctx is done.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	if s.closed {

@@ -69,7 +69,8 @@ type sentence string
 
 func (s sentence) Error() string { return string(s) }
 
-// outputClasses are redis.conf's classes of clients, in the order in which they are shown; replica is another name of slave.
+// outputClasses are redis.conf's classes of clients, in the order in which they are shown; replica
+// is another name of slave.
 var outputClasses = []string{"normal", "slave", "pubsub", "replica"}
 
 // The classes that there are. There are no replicas: their limits are kept, and mean nothing.
@@ -78,8 +79,9 @@ const (
 	pubsubClients = 2
 )
 
-// outputLimits are redis.conf's: a class of clients, a hard limit, a soft limit, and the seconds that a client may stay beyond
-// the soft one; for several classes, one after the other. A class that is not named keeps what it has. 0 is no limit.
+// outputLimits are redis.conf's: a class of clients, a hard limit, a soft limit, and the seconds
+// that a client may stay beyond the soft one; for several classes, one after the other. A class
+// that is not named keeps what it has. 0 is no limit.
 type outputLimits struct{ of *[3]OutputLimit }
 
 func (o outputLimits) Set(text string) error {

@@ -31,8 +31,8 @@ type threads struct {
 	lingering lingering
 }
 
-// thread is one connection. Its goroutine reads; whoever holds mu may use the session and write: the reader, or another
-// goroutine that brings what others have for the client.
+// thread is one connection. Its goroutine reads; whoever holds mu may use the session and write:
+// the reader, or another goroutine that brings what others have for the client.
 type thread struct {
 	conn     net.Conn
 	socket   net.Conn // the same, but below TLS: who closes that does not wait to say goodbye
@@ -87,8 +87,9 @@ func rawConn(conn net.Conn) syscall.RawConn {
 	return nil
 }
 
-// What a connection takes: threadBytes are about those of its goroutine and of what it uses, newcomerBytes what is read at once of
-// a client that has not logged in: less than of others, as there may be many.
+// What a connection takes: threadBytes are about those of its goroutine and of what it uses,
+// newcomerBytes what is read at once of a client that has not logged in: less than of others, as
+// there may be many.
 const (
 	threadBytes   = 10 << 10
 	newcomerBytes = 1 << 10
@@ -179,7 +180,8 @@ func (h hasty) Read(b []byte) (n int, err error) {
 	return 0, errNothingYet
 }
 
-// flush sends all that the session answers, turn by turn. It needs mu; a client that does not read holds up nobody else.
+// flush sends all that the session answers, turn by turn. It needs mu; a client that does not read
+// holds up nobody else.
 func (t *thread) flush() {
 	for !t.failed {
 		for next := t.outlet.next(t.session); len(next) > 0; next = t.outlet.next(t.session) {
@@ -206,7 +208,8 @@ func (t *thread) flush() {
 	}
 }
 
-// write sends a piece. A client that does not take it while the output limit, or its connection's end, allows is cut off.
+// write sends a piece. A client that does not take it while the output limit, or its connection's
+// end, allows is cut off.
 func (t *thread) write(next []byte) (int, error) {
 	limit := t.outlet.limit(t.session)
 	if soft := limit.Soft; soft > 0 && t.outlet.waiting(t.session) > soft {
@@ -266,7 +269,8 @@ func (t *thread) linger(all *threads, buffer []byte) {
 	}
 }
 
-// wake has the session resumed, by a goroutine of its own: the reader may be waiting for input. One at a time is enough.
+// wake has the session resumed, by a goroutine of its own: the reader may be waiting for input. One
+// at a time is enough.
 func (t *thread) wake() {
 	if t.waking.CompareAndSwap(false, true) {
 		go t.resume()

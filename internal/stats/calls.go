@@ -1,5 +1,5 @@
-// Package stats counts what a server does: calls and how long they took, errors, bytes, slow calls. It knows numbers, and neither
-// commands nor the protocol.
+// Package stats counts what a server does: calls and how long they took, errors, bytes, slow calls.
+// It knows numbers, and neither commands nor the protocol.
 package stats
 
 import (
@@ -19,7 +19,8 @@ type Calls struct {
 	Untracked               atomic.Int64 // calls while latency-tracking was off: see trackLatency
 }
 
-// timeBuckets: the i-th holds the times under 2^i microseconds, the last all that are longer, a quarter of an hour.
+// timeBuckets: the i-th holds the times under 2^i microseconds, the last all that are longer, a
+// quarter of an hour.
 const timeBuckets = 31
 
 // Took adds the time of one call, in nanoseconds.
@@ -33,7 +34,8 @@ func (r *Calls) Took(ns int64, track bool) {
 	r.times[min(bits.Len64(uint64(max(ns, 0)/1000)), timeBuckets-1)].Add(1)
 }
 
-// Usec is about how long all calls took together. Of quick commands the time of few is taken: the others are as those.
+// Usec is about how long all calls took together. Of quick commands the time of few is taken: the
+// others are as those.
 func (r *Calls) Usec() (all int64, perCall float64) {
 	timed := r.Timed.Load()
 	if timed == 0 {
@@ -43,7 +45,8 @@ func (r *Calls) Usec() (all int64, perCall float64) {
 	return int64(perCall * float64(r.Calls.Load())), perCall
 }
 
-// Percentile is the time that so many of the calls (of 1) did not exceed, in microseconds, rounded up to a power of two.
+// Percentile is the time that so many of the calls (of 1) did not exceed, in microseconds, rounded
+// up to a power of two.
 func (r *Calls) Percentile(share float64) int64 {
 	wanted, seen := share*float64(r.Tracked.Load()), int64(0)
 	for i := range r.times {
@@ -112,8 +115,8 @@ func (c *Codes) Each(show func(code string, count int64)) {
 	}
 }
 
-// Histogram is how many calls there were while they were tracked, and of each bucket in which there are some its end in microseconds and
-// the calls that were no longer.
+// Histogram is how many calls there were while they were tracked, and of each bucket in which there
+// are some its end in microseconds and the calls that were no longer.
 func (r *Calls) Histogram(on bool) (calls int64, pairs []int64) {
 	calls = r.trackedCalls(on)
 	seen, tracked := int64(0), r.Tracked.Load()

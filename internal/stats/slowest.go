@@ -7,7 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// SlowLog keeps them, the oldest first. Quick calls are only measured, and so only kept, where somebody asks for less than a millisecond.
+// SlowLog keeps them, the oldest first. Quick calls are only measured, and so only kept, where
+// somebody asks for less than a millisecond.
 type SlowLog struct {
 	SlowerThan atomic.Int64 // microseconds; -1: nothing is kept
 
@@ -23,7 +24,8 @@ type SlowCall struct {
 	Address, Name  string
 }
 
-// The bounds of an entry are Redis's, so that it takes some 4 KiB at most. Of entries there are no more than maxSlowCalls.
+// The bounds of an entry are Redis's, so that it takes some 4 KiB at most. Of entries there are no
+// more than maxSlowCalls.
 const (
 	SlowWords    = 32
 	SlowBytes    = 128 // of a word

@@ -9,7 +9,8 @@ import (
 	"sync/atomic"
 )
 
-// Spikes remembers them, by event: of commands that are not quick, and of those that are, as far as those are measured.
+// Spikes remembers them, by event: of commands that are not quick, and of those that are, as far as
+// those are measured.
 type Spikes struct {
 	Threshold atomic.Int64 // milliseconds, 0 for none
 

@@ -33,8 +33,8 @@ func (r *rate) perSecond() (mean int64) {
 	return mean / int64(len(r.samples))
 }
 
-// Traffic counts what somebody, such as an event loop, has read from clients and written to them: bytes, and how often. He alone adds to
-// it, so that to add takes nothing from others.
+// Traffic counts what somebody, such as an event loop, has read from clients and written to them:
+// bytes, and how often. He alone adds to it, so that to add takes nothing from others.
 type Traffic struct {
 	In, Out, Reads, Writes atomic.Int64
 

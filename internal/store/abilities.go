@@ -5,13 +5,15 @@ import (
 	"time"
 )
 
-// What follows not every store can do. Code that wants it asks a store, or a view, whether it has the interface.
+// What follows not every store can do. Code that wants it asks a store, or a view, whether it has
+// the interface.
 
 // Announcer is a store that tells of changes.
 type Announcer interface {
-	// Subscribe has a listener told of every change from now on, beside those that are told already. It is told while the
-	// key is locked: it must be quick, must not call the store, and must copy the key if it keeps it. The function
-	// returned ends that; a change that is under way then may still be told. To begin and to end wait for no key.
+	// Subscribe has a listener told of every change from now on, beside those that are told
+	// already. It is told while the key is locked: it must be quick, must not call the store, and
+	// must copy the key if it keeps it. The function returned ends that; a change that is under way
+	// then may still be told. To begin and to end wait for no key.
 	Subscribe(Listener) (unsubscribe func())
 }
 
@@ -23,15 +25,15 @@ type Swapper interface {
 
 // Meter is a store and its views that know how much they hold.
 type Meter interface {
-	// Usage sums up what each database holds, one entry a database. Within Atomically a view's is only for steps that may
-	// touch any place.
+	// Usage sums up what each database holds, one entry a database. Within Atomically a view's is
+	// only for steps that may touch any place.
 	Usage() []Usage
 }
 
 // IdleTimer is a view that knows when keys were used.
 type IdleTimer interface {
-	// Idle says for how long a key has not been used, to about a second; it is not found if there is none. To use a key
-	// is any step on it but Lookup, Inspect, Count, Idle and Scan.
+	// Idle says for how long a key has not been used, to about a second; it is not found if there
+	// is none. To use a key is any step on it but Lookup, Inspect, Count, Idle and Scan.
 	Idle(ctx context.Context, key []byte) (idle time.Duration, found bool, err error)
 }
 

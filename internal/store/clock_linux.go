@@ -2,7 +2,8 @@ package store
 
 import "golang.org/x/sys/unix"
 
-// bootNow reads CLOCK_BOOTTIME in nanoseconds: it counts while the machine sleeps, and nobody can set it.
+// bootNow reads CLOCK_BOOTTIME in nanoseconds: it counts while the machine sleeps, and nobody can
+// set it.
 func bootNow() int64 {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {

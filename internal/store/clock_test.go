@@ -42,8 +42,8 @@ func TestSystemClockReadsLikeTheWall(t *testing.T) {
 	require.InDelta(t, time.Now().UnixNano(), c.Now()+c.Offset(), near)
 }
 
-// A machine that slept is made by putting back the reading that its clock began with. The monotonic clock stands still
-// meanwhile, CLOCK_BOOTTIME does not.
+// A machine that slept is made by putting back the reading that its clock began with. The monotonic
+// clock stands still meanwhile, CLOCK_BOOTTIME does not.
 func TestSystemClockRunsOnThroughASleep(t *testing.T) {
 	const sleep = int64(time.Hour)
 	c := NewClock().(*systemClock)

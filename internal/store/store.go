@@ -1,6 +1,6 @@
-// Package store is the contract of what keeps keys and makes each decision atomic on the keys that it touches. A store owns
-// the clock: no other code knows what time it is. Package memory below it is the store that ships; storetest holds what
-// every store must do.
+// Package store is the contract of what keeps keys and makes each decision atomic on the keys that
+// it touches. A store owns the clock: no other code knows what time it is. Package memory below it
+// is the store that ships; storetest holds what every store must do.
 package store
 
 import (
@@ -46,7 +46,8 @@ func (k Kind) String() string { return kindNames[k] }
 // IsValue says whether it is a value, as SET makes it.
 func (k Kind) IsValue() bool { return k == Integer || k == Bytes }
 
-// Value is what SET gives a key: an integer, or any other bytes. What reads as an integer is to be given as one.
+// Value is what SET gives a key: an integer, or any other bytes. What reads as an integer is to be
+// given as one.
 type Value struct {
 	Bytes     []byte // borrowed
 	Integer   int64
@@ -143,7 +144,8 @@ const (
 	Flushed            // its database was emptied; there is one such notice a database, with a nil key
 )
 
-// Listener hears of changes, and of who made them, as the view was signed: see Announcer. What the store does by itself is 0's.
+// Listener hears of changes, and of who made them, as the view was signed: see Announcer. What the
+// store does by itself is 0's.
 type Listener func(database int, key []byte, why Why, by int64)
 
 // Usage is what one database holds.
@@ -167,12 +169,13 @@ var (
 	ErrNotInteger = errors.New("value is not an integer")
 	// ErrOverflow: no int64 can hold the sum.
 	ErrOverflow = errors.New("increment or decrement would overflow")
-	// ErrUnavailable: the store did not answer, so that it is not known whether anything was changed. A store whose keys
-	// are in this process never returns it.
+	// ErrUnavailable: the store did not answer, so that it is not known whether anything was
+	// changed. A store whose keys are in this process never returns it.
 	ErrUnavailable = errors.New("the store does not answer")
 )
 
-// Part is what lies between two places of a value, both included, counted as Redis does: negative ones from the end.
+// Part is what lies between two places of a value, both included, counted as Redis does: negative
+// ones from the end.
 func Part(value []byte, start, end int64) []byte {
 	length := int64(len(value))
 	if start < 0 && end < 0 && start > end {

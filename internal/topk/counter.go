@@ -11,9 +11,10 @@ import (
 
 // Counter counts which keys are asked about and which are limited. To count every call would cost a
 // tenth of it; so the more calls there are, the fewer are counted, each for as many as its weight
-// says. The first 4096 of each slice of time are counted one by one, then one in two, four and so on,
-// at random. That takes 1.5 % of the instructions of a CL.THROTTLE (1926 -> 1956 with 64 in flight,
-// 3675 -> 3725 alone; callgrind, BenchmarkSession), and counts are exact where calls are few.
+// says. The first 4096 of each slice of time are counted one by one, then one in two, four and so
+// on, at random. That takes 1.5 % of the instructions of a CL.THROTTLE (1926 -> 1956 with 64 in
+// flight, 3675 -> 3725 alone; callgrind, BenchmarkSession), and counts are exact where calls are
+// few.
 type Counter struct {
 	mu            sync.Mutex
 	seen, limited *Sketch
@@ -48,7 +49,8 @@ func (t *Counter) add(now int64, database int, key []byte, limited bool, weight 
 	return next
 }
 
-// List returns the keys of a database that were counted most. It works on a copy, made a slice at a time: nobody who decides waits for long.
+// List returns the keys of a database that were counted most. It works on a copy, made a slice at a
+// time: nobody who decides waits for long.
 func (t *Counter) List(now int64, database int, limited bool, count int) []Hitter {
 	var copied *Sketch
 	for i := range Slices {
@@ -76,7 +78,8 @@ func (t *Counter) copySlice(to *Sketch, limited bool, i int) *Sketch {
 	return to
 }
 
-// Sampling is where a session is: how many calls it lets pass before the next that it counts, and for how many that stands.
+// Sampling is where a session is: how many calls it lets pass before the next that it counts, and
+// for how many that stands.
 type Sampling struct {
 	skip, weight int64
 	until        int64  // the end of the slice that this is about
@@ -98,8 +101,9 @@ func (t *Counter) Count(s *Sampling, now int64, database int, key []byte, limite
 	s.weight, s.skip, s.until = next, s.gap(next), t.until.Load()
 }
 
-// gap is how many calls are let pass, at random, so that each is counted with a chance of one in weight, whatever became of those before
-// it (so it is distributed geometrically). Any other distance that comes to one in weight would count less of a session of few calls.
+// gap is how many calls are let pass, at random, so that each is counted with a chance of one in
+// weight, whatever became of those before it (so it is distributed geometrically). Any other
+// distance that comes to one in weight would count less of a session of few calls.
 func (s *Sampling) gap(weight int64) int64 {
 	if weight == 1 {
 		return 0

@@ -1,10 +1,13 @@
-// Package topk finds the keys that are named most often, in a memory that does not grow: Space-Saving of Metwally, Agrawal and
-// El Abbadi ("Efficient computation of frequent and top-k elements in data streams", 2005), over the last minute.
+// Package topk finds the keys that are named most often, in a memory that does not grow:
+// Space-Saving of Metwally, Agrawal and El Abbadi ("Efficient computation of frequent and top-k
+// elements in data streams", 2005), over the last minute.
 //
-// Space-Saving has a fixed number of counters. A key that has none takes over the smallest, and its count: so no count is ever too
-// small, and the counter remembers by how much it may be too large. Two things differ here. The counters are kept in sets of
-// eight, chosen by the key's hash, as a processor's cache keeps its lines: so the smallest is found by looking at eight, and a set
-// errs by what falls into it. And a minute is six slices, each with counters of its own, so that what is older is forgotten.
+// Space-Saving has a fixed number of counters. A key that has none takes over the smallest, and its
+// count: so no count is ever too small, and the counter remembers by how much it may be too large.
+// Two things differ here. The counters are kept in sets of eight, chosen by the key's hash, as a
+// processor's cache keeps its lines: so the smallest is found by looking at eight, and a set errs
+// by what falls into it. And a minute is six slices, each with counters of its own, so that what is
+// older is forgotten.
 //
 // A Sketch is told what time it is, and who may touch it when is for its owner to say.
 package topk
@@ -22,7 +25,8 @@ const (
 	Slices = 6
 	Slice  = 10_000_000_000
 
-	// MaxKey bounds the keys that are counted, in bytes. Longer ones are not: memory is bounded by the counters and this.
+	// MaxKey bounds the keys that are counted, in bytes. Longer ones are not: memory is bounded by
+	// the counters and this.
 	MaxKey = 256
 
 	ways     = 8
@@ -51,11 +55,12 @@ type counter struct {
 	key      []byte
 }
 
-// New makes a sketch that has counted nothing. It takes memory as it is used: 180 KiB a slice, and more if keys are long.
+// New makes a sketch that has counted nothing. It takes memory as it is used: 180 KiB a slice, and
+// more if keys are long.
 func New() *Sketch { return &Sketch{seed: maphash.MakeSeed()} }
 
-// Add counts a key at an instant, in ns, weight times: whoever counts one call in n at random says n, and says so by Weigh before
-// it lets any pass.
+// Add counts a key at an instant, in ns, weight times: whoever counts one call in n at random says
+// n, and says so by Weigh before it lets any pass.
 func (s *Sketch) Add(now int64, database int32, key []byte, weight int64) {
 	if len(key) > MaxKey {
 		return
@@ -134,15 +139,15 @@ func smallest(set []counter) *counter {
 	return least
 }
 
-// Hitter is a key and how often it was named: Count times, and Error more or fewer at most. Where calls were counted by weight that
-// holds with 99.9 %.
+// Hitter is a key and how often it was named: Count times, and Error more or fewer at most. Where
+// calls were counted by weight that holds with 99.9 %.
 type Hitter struct {
 	Key          string
 	Count, Error int64
 }
 
-// Copy copies slice i to a sketch made by Empty: so an owner lets nobody wait for Top, which takes milliseconds, but for a slice's
-// copying, some hundredths of one.
+// Copy copies slice i to a sketch made by Empty: so an owner lets nobody wait for Top, which takes
+// milliseconds, but for a slice's copying, some hundredths of one.
 func (s *Sketch) Copy(to *Sketch, i int) {
 	from := &s.slices[i]
 	size := 0
@@ -170,10 +175,11 @@ type sum struct {
 // certainty is ln(2 / 0.001): one in a thousand is off by more, on either side.
 const certainty = 7.601
 
-// bound is how far the count may be off, where calls were counted with a chance of 1 in most or more. That is Bernstein's inequality:
-// with a certainty of a = ln(1 / chance), n calls that are counted by themselves, each as w or not at all, stand for
-// no more than a * w + sqrt((a * w)^2 + 2 * a * variance) from n. What was counted for another key, or got lost, is of unknown
-// variance: of the largest that it can have.
+// bound is how far the count may be off, where calls were counted with a chance of 1 in most or
+// more. That is Bernstein's inequality: with a certainty of a = ln(1 / chance), n calls that are
+// counted by themselves, each as w or not at all, stand for no more than a * w + sqrt((a * w)^2 + 2
+// * a * variance) from n. What was counted for another key, or got lost, is of unknown variance: of
+// the largest that it can have.
 func (s *sum) bound(most int64) int64 {
 	if most <= 1 {
 		return s.off
@@ -183,7 +189,8 @@ func (s *sum) bound(most int64) int64 {
 	return s.off + int64(min(off, float64(math.MaxInt64/2-s.off/2)))
 }
 
-// Top is the n keys of a database that were named most often in the slices that end with now's, most first.
+// Top is the n keys of a database that were named most often in the slices that end with now's,
+// most first.
 func (s *Sketch) Top(now int64, database int32, n int) []Hitter {
 	sums, most := map[string]*sum{}, int64(1)
 	for slice := range s.recent(now) {
@@ -205,8 +212,8 @@ func (s *Sketch) Top(now int64, database int32, n int) []Hitter {
 	return top[:min(n, len(top))]
 }
 
-// add adds what a slice has counted of a key. One that has no counter there may have lost it: then it was named no more often than the
-// smallest of its set says.
+// add adds what a slice has counted of a key. One that has no counter there may have lost it: then
+// it was named no more often than the smallest of its set says.
 func (s *sum) add(set []counter, database int32, key string) {
 	c := find(set, database, []byte(key))
 	if c == nil {

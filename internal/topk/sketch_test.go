@@ -12,7 +12,8 @@ import (
 
 const second = 1_000_000_000
 
-// zipf makes calls on keys as people make them: the n-th most frequent key is named about 1/n^1.1 as often as the first.
+// zipf makes calls on keys as people make them: the n-th most frequent key is named about 1/n^1.1
+// as often as the first.
 func zipf(calls int, named func(i int, key string)) (exact map[string]int64) {
 	exact = map[string]int64{}
 	keys := rand.NewZipf(rand.New(rand.NewSource(1)), 1.1, 1, 200_000)
@@ -32,7 +33,8 @@ func all(s *Sketch, now int64, database int32, n int) []Hitter {
 	return copied.Top(now, database, n)
 }
 
-// wrong says what is wrong with a list, by the exact counts: a count that is out of its bounds, or one of the foremost missing.
+// wrong says what is wrong with a list, by the exact counts: a count that is out of its bounds, or
+// one of the foremost missing.
 func wrong(top []Hitter, exact map[string]int64, foremost int) (complaints []string) {
 	listed := map[string]bool{}
 	for _, h := range top {
@@ -49,7 +51,8 @@ func wrong(top []Hitter, exact map[string]int64, foremost int) (complaints []str
 	return complaints
 }
 
-// Of 300,000 calls on some ten thousand keys, with 2048 counters: nobody of the first 100 is missing, and no count is beyond its error.
+// Of 300,000 calls on some ten thousand keys, with 2048 counters: nobody of the first 100 is
+// missing, and no count is beyond its error.
 func TestZipf(t *testing.T) {
 	s := New()
 	exact := zipf(300_000, func(i int, key string) { s.Add(int64(i)*50*second/300_000, 0, []byte(key), 1) })
@@ -62,7 +65,8 @@ func TestZipf(t *testing.T) {
 	t.Logf("%d keys; the first: %+v, exactly %d; the 20th: %+v, exactly %d", len(exact), top[0], exact[top[0].Key], top[19], exact[top[19].Key])
 }
 
-// What checks the list sees a counter that is taken over without its count, and a set that takes over its largest.
+// What checks the list sees a counter that is taken over without its count, and a set that takes
+// over its largest.
 func TestPlantedBugsAreFound(t *testing.T) {
 	s := New()
 	exact := zipf(60_000, func(i int, key string) {
@@ -124,7 +128,8 @@ func TestDatabasesAndTies(t *testing.T) {
 	assert.Equal(t, []Hitter{{"c", 1, 0}}, all(s, 0, 4, 10))
 }
 
-// Memory is bounded: a key beyond 256 bytes is not kept, and a sketch that is in use allocates nothing for ordinary ones.
+// Memory is bounded: a key beyond 256 bytes is not kept, and a sketch that is in use allocates
+// nothing for ordinary ones.
 func TestMemoryIsBounded(t *testing.T) {
 	s := New()
 	s.Add(0, 0, []byte(strings.Repeat("k", MaxKey+1)), 1)

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// Load reads the conversations of a directory: its *.txt files, in the order of their names. That there is none is an
-// error, or a test would pass for having nothing to do.
+// Load reads the conversations of a directory: its *.txt files, in the order of their names. That
+// there is none is an error, or a test would pass for having nothing to do.
 func Load(dir string) ([]*File, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "*.txt"))
 	if err != nil {
@@ -35,8 +35,8 @@ func Load(dir string) ([]*File, error) {
 	return files, nil
 }
 
-// Check plays every conversation of a directory, each as a subtest on a fresh stage. With rewrite it writes the replies
-// to the files instead, for a person to review as a diff.
+// Check plays every conversation of a directory, each as a subtest on a fresh stage. With rewrite
+// it writes the replies to the files instead, for a person to review as a diff.
 func Check(t *testing.T, dir string, open func(t *testing.T) Stage, rewrite bool) {
 	t.Helper()
 	files, err := Load(dir)

@@ -55,8 +55,8 @@ func (d dialer) Advance(by time.Duration) error {
 	return nil
 }
 
-// socket is a peer on a connection. A goroutine of its own reads it, so that a reply can be waited for with a timer and
-// an impatient reader never leaves half a reply behind.
+// socket is a peer on a connection. A goroutine of its own reads it, so that a reply can be waited
+// for with a timer and an impatient reader never leaves half a reply behind.
 type socket struct {
 	conn  Conn
 	heard chan heard // closed behind the error that ended the reading
@@ -117,9 +117,10 @@ func (h heard) orEnd(more bool) (string, error) {
 	return h.line, h.err
 }
 
-// Close proves that the server had nothing more to say without waiting for silence: it asks for one more answer and
-// then says that it asks for no other, so the last reply before the server hangs up answers the PING, and all before it
-// was too much. Which reply that is (+PONG, +QUEUED, -NOAUTH) does not matter.
+// Close proves that the server had nothing more to say without waiting for silence: it asks for one
+// more answer and then says that it asks for no other, so the last reply before the server hangs up
+// answers the PING, and all before it was too much. Which reply that is (+PONG, +QUEUED, -NOAUTH)
+// does not matter.
 func (s *socket) Close() []string {
 	defer func() {
 		s.conn.Close()
@@ -142,7 +143,8 @@ func (s *socket) Close() []string {
 	return s.beforeLast(line)
 }
 
-// beforeLast reads to the end and returns all replies but the last of them, of which line is the first.
+// beforeLast reads to the end and returns all replies but the last of them, of which line is the
+// first.
 func (s *socket) beforeLast(line string) (all []string) {
 	for len(all) < maxReplies {
 		next, err := s.Receive(due)

@@ -13,8 +13,8 @@ var (
 	commandLine = regexp.MustCompile(`^([A-Z]?)>(?: (.*))?$`)
 	rawLine     = regexp.MustCompile(`^(?:([A-Z]) )?raw (".*")$`)
 
-	// replyLine knows a reply by its first characters. It is there to catch a forgotten "> " or "+" when the file is
-	// read; whether the rest is well written shows when it is compared.
+	// replyLine knows a reply by its first characters. It is there to catch a forgotten "> " or "+"
+	// when the file is read; whether the rest is well written shows when it is compared.
 	replyLine = regexp.MustCompile(`^(?:[-+"\[{,=(!|0-9].*|(?:set|push)\[.*|#[tf]|_|nil|nil-array|closed)$`)
 )
 

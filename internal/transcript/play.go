@@ -21,8 +21,9 @@ type Stage interface {
 // Peer is the server's end of one client's connection.
 type Peer interface {
 	Send(b []byte) error
-	// Receive returns the next reply as ReadReply writes it, io.EOF when the server hung up, ErrSilent when there is no
-	// reply. Patience is how long a peer that cannot know is given to say something; one that knows does not wait.
+	// Receive returns the next reply as ReadReply writes it, io.EOF when the server hung up,
+	// ErrSilent when there is no reply. Patience is how long a peer that cannot know is given to
+	// say something; one that knows does not wait.
 	Receive(patience time.Duration) (string, error)
 	// Close ends the connection and returns what was said that nobody had listened to.
 	Close() (unheard []string)
@@ -49,8 +50,8 @@ func (d Difference) String() string {
 	return fmt.Sprintf("%s:%d: %s\n\twant %s\n\tgot  %s", d.File, d.Line, d.Command, d.Want, d.Got)
 }
 
-// Play plays the conversation and returns where the replies differed. It goes on after a wrong reply, but not after a
-// missing one: what follows would be out of step.
+// Play plays the conversation and returns where the replies differed. It goes on after a wrong
+// reply, but not after a missing one: what follows would be out of step.
 func (f *File) Play(s Stage) []Difference { return f.play(s, false) }
 
 // PlayToRedis plays it to a redis-server, which is held to the redis: lines where there are any.
@@ -73,7 +74,8 @@ func (f *File) play(s Stage, redis bool) []Difference {
 	return found
 }
 
-// compare performs one step. It reports whether both sides are still at the same place of the conversation.
+// compare performs one step. It reports whether both sides are still at the same place of the
+// conversation.
 func (f *File) compare(talk *conversation, s *step, redis bool) (found []Difference, inStep bool) {
 	note := func(line int, want, got string) { found = append(found, f.differ(s, line, want, got)) }
 	if err := talk.perform(s); err != nil {
@@ -129,7 +131,8 @@ type unheard struct {
 	text string
 }
 
-// perform does what the step says: a client speaks, dialing first if it is not connected, or the clock moves.
+// perform does what the step says: a client speaks, dialing first if it is not connected, or the
+// clock moves.
 func (c *conversation) perform(s *step) error {
 	if s.client == "" {
 		return c.stage.Advance(s.advance)

@@ -10,17 +10,18 @@ import (
 	"strings"
 )
 
-// What is read is a server under test, which may say anything. The bounds are far above all that a conversation worth
-// reading holds, and low enough that a length gone wrong fails the test and not the machine.
+// What is read is a server under test, which may say anything. The bounds are far above all that a
+// conversation worth reading holds, and low enough that a length gone wrong fails the test and not
+// the machine.
 const (
 	maxDepth = 64       // of arrays in arrays; COMMAND DOCS, the deepest of Redis's replies, stays below 20
 	maxLine  = 64 << 10 // bytes of a simple string, an error, a number
 	maxReply = 8 << 20  // bytes of a whole reply
 )
 
-// ReadReply reads one reply of RESP2 or RESP3 and writes it as a line of a conversation. Two replies that differ in a
-// byte differ in their lines, so that comparing lines compares bytes; for the same reason a number or a length that no
-// server writes (:+5, $03) is an error.
+// ReadReply reads one reply of RESP2 or RESP3 and writes it as a line of a conversation. Two
+// replies that differ in a byte differ in their lines, so that comparing lines compares bytes; for
+// the same reason a number or a length that no server writes (:+5, $03) is an error.
 //
 //	+OK  -ERR no        simple string and error; in quotes where they would be ambiguous: -"ERR ends in a space "
 //	5                   integer
@@ -48,7 +49,8 @@ func ReadReply(r *bufio.Reader) (string, error) {
 	return d.out.String(), nil
 }
 
-// NextReply is ReadReply for replies in memory: it returns the first of them, and the bytes behind it.
+// NextReply is ReadReply for replies in memory: it returns the first of them, and the bytes behind
+// it.
 func NextReply(b []byte) (line string, rest []byte, err error) {
 	source := bytes.NewReader(b)
 	r := bufio.NewReader(source)
@@ -88,8 +90,8 @@ func (d *decoder) reply(depth int) error {
 	}
 }
 
-// simple writes a simple string or an error, in quotes if it could be taken for something else: -1 is an integer, and in
-// an array a comma ends an element.
+// simple writes a simple string or an error, in quotes if it could be taken for something else: -1
+// is an integer, and in an array a comma ends an element.
 func (d *decoder) simple(kind byte, text string, nested bool) {
 	d.out.WriteByte(kind)
 	if text == "" || strings.TrimSpace(text) != text || text[0] == '"' || '0' <= text[0] && text[0] <= '9' ||
@@ -154,7 +156,8 @@ func (d *decoder) bulk(kind byte, length string) error {
 	return nil
 }
 
-// aggregates are the replies made of replies: what opens and closes them, and how many make an element.
+// aggregates are the replies made of replies: what opens and closes them, and how many make an
+// element.
 var aggregates = map[byte]struct {
 	open, shut string
 	each       int
@@ -219,7 +222,8 @@ func (d *decoder) line() (string, error) {
 	}
 }
 
-// body reads n bytes and the CRLF behind them. It takes memory for what arrives, not for what was announced.
+// body reads n bytes and the CRLF behind them. It takes memory for what arrives, not for what was
+// announced.
 func (d *decoder) body(n int64) (string, error) {
 	if n > maxReply {
 		return "", fmt.Errorf("a bulk of %d bytes", n)

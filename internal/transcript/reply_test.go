@@ -72,14 +72,15 @@ func TestUnfinishedReplies(t *testing.T) {
 }
 
 func TestReplyTooLong(t *testing.T) {
-	// Each of the two could come alone. The second is refused for its announced length, before it arrives.
+	// Each of the two could come alone. The second is refused for its announced length, before it
+	// arrives.
 	text := fmt.Sprintf("*2\r\n$3\r\nabc\r\n$%d\r\n", maxReply-10)
 	_, err := ReadReply(bufio.NewReader(strings.NewReader(text)))
 	assert.ErrorContains(t, err, "a reply of more than")
 }
 
-// A line stands for one sequence of bytes only, or a comparison of lines would not be one of bytes. Few different
-// bytes and short replies make near misses likely.
+// A line stands for one sequence of bytes only, or a comparison of lines would not be one of bytes.
+// Few different bytes and short replies make near misses likely.
 func TestLinesAreInjective(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	seen := map[string][]byte{}

@@ -5,11 +5,12 @@ import (
 	"strings"
 )
 
-// Rewrite plays the conversation and returns its text with the replies that were really received. Everything else stays
-// as it was: comments, commands, patterns that still match, redis: lines of replies that are still there.
+// Rewrite plays the conversation and returns its text with the replies that were really received.
+// Everything else stays as it was: comments, commands, patterns that still match, redis: lines of
+// replies that are still there.
 //
-// A stage that cannot know when a peer is silent is listened to for a moment after each step; so a new file can be filled
-// in by a redis-server, too.
+// A stage that cannot know when a peer is silent is listened to for a moment after each step; so a
+// new file can be filled in by a redis-server, too.
 func (f *File) Rewrite(s Stage) ([]byte, error) {
 	talk := conversation{stage: s, clients: map[string]*client{}}
 	changed := edits{}

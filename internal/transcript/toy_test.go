@@ -14,7 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// toy is a server of a few commands, to play conversations with: in process with a still clock, or over TCP.
+// toy is a server of a few commands, to play conversations with: in process with a still clock, or
+// over TCP.
 type toy struct {
 	mu      sync.Mutex
 	clock   time.Duration

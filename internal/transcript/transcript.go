@@ -1,12 +1,14 @@
 // Package transcript replays conversations with a server, and rewrites them.
 //
-// A conversation is a text file that can be read aloud: what a client says, then what it is told. It documents the
-// protocol, and it is the test. One conversation has three listeners: the command table with a still clock (in process),
-// the real binary (over a socket), and a real redis-server where everything in the file is Redis's.
+// A conversation is a text file that can be read aloud: what a client says, then what it is told.
+// It documents the protocol, and it is the test. One conversation has three listeners: the command
+// table with a still clock (in process), the real binary (over a socket), and a real redis-server
+// where everything in the file is Redis's.
 //
 //	@redis                              everything here is Redis's: a redis-server answers the same
 //
-// With @redis8 in its place that is one of Redis 8.4 or later, which is asked where it can be had: what it said is recorded here.
+// With @redis8 in its place that is one of Redis 8.4 or later, which is asked where it can be had:
+// what it said is recorded here.
 //
 //	# Comments and blank lines are kept when the file is rewritten.
 //	> SET greeting "hello\r\n"          client A says a command, split into words as an inline command is
@@ -34,9 +36,10 @@
 //	+OK
 //	closed                              the server hung up; A dials again if it speaks again
 //
-// Explanations such as those on the right are for this page only: a comment has a line of its own. Directives other than
-// @advance stand before the first step. The file leaves every client between two commands and able to hear: the
-// last thing a server on a socket is told is a PING, whose answer proves that nothing else was on its way.
+// Explanations such as those on the right are for this page only: a comment has a line of its own.
+// Directives other than @advance stand before the first step. The file leaves every client between
+// two commands and able to hear: the last thing a server on a socket is told is a PING, whose
+// answer proves that nothing else was on its way.
 //
 // How a reply is written is told at [ReadReply].
 package transcript

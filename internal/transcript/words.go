@@ -8,9 +8,9 @@ import (
 
 var errQuotes = errors.New("unbalanced quotes")
 
-// splitWords splits a line as Redis splits an inline command: words are separated by blanks, a quote may open anywhere
-// and must close before a blank. Double quotes know \xHH \n \r \t \b \a and take any other escaped byte as it is;
-// single quotes know \' only.
+// splitWords splits a line as Redis splits an inline command: words are separated by blanks, a
+// quote may open anywhere and must close before a blank. Double quotes know \xHH \n \r \t \b \a and
+// take any other escaped byte as it is; single quotes know \' only.
 func splitWords(line string) ([]string, error) {
 	var words []string
 	for {

@@ -8,7 +8,8 @@ import (
 	"cellserver/internal/quota"
 )
 
-// A clock that moves on, so that no branch is learnt by heart, and a limit that is reached now and then.
+// A clock that moves on, so that no branch is learnt by heart, and a limit that is reached now and
+// then.
 
 func BenchmarkFixed(b *testing.B) {
 	l, err := NewLimit(15, 60)

@@ -11,8 +11,8 @@ import (
 	"cellserver/internal/quota"
 )
 
-// strayed says how a sliding window counter fares on random traffic beside exact logs: one that counts what the counter
-// admitted, and one that decides by itself on the same calls.
+// strayed says how a sliding window counter fares on random traffic beside exact logs: one that
+// counts what the counter admitted, and one that decides by itself on the same calls.
 type strayed struct {
 	admitted, tooMany int64 // by the counter; and how many of these were beyond the limit
 	most              int64 // in a period
@@ -27,7 +27,8 @@ func (s strayed) String() string {
 		s.beyond(), s.most, s.offBy())
 }
 
-// stray plays calls of quantity 1 that come independently of one another, load times as many as the limit allows.
+// stray plays calls of quantity 1 that come independently of one another, load times as many as the
+// limit allows.
 func stray(l Limit, load float64, step stepFunc[Sliding]) (s strayed) {
 	random := rand.New(rand.NewPCG(7, 1))
 	exact := LogLimit{Limit: l, maxEntries: 1 << 17}

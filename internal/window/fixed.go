@@ -2,8 +2,9 @@ package window
 
 import "cellserver/internal/quota"
 
-// Fixed is the state of a fixed window counter: the algorithm of every INCR that is followed by an EXPIRE, as Redis's own
-// documentation of INCR gives it. Its zero value says that there is no window.
+// Fixed is the state of a fixed window counter: the algorithm of every INCR that is followed by an
+// EXPIRE, as Redis's own documentation of INCR gives it. Its zero value says that there is no
+// window.
 type Fixed struct {
 	Start int64 // ns: when the first quantity was taken
 	Used  int64
@@ -12,10 +13,12 @@ type Fixed struct {
 
 // StepFixed decides a call made at now on a key whose state is s, and returns the state to keep.
 //
-// next == s says that there is nothing to store; the zero Fixed, that the key is as if never used. The only error is
-// quota.ErrQuantity, for a forced count that no int64 can hold; it too stores nothing.
+// next == s says that there is nothing to store; the zero Fixed, that the key is as if never used.
+// The only error is quota.ErrQuantity, for a forced count that no int64 can hold; it too stores
+// nothing.
 //
-// Every int64 has an answer. At an instant before its start the window counts as just begun, and the caller waits longer.
+// Every int64 has an answer. At an instant before its start the window counts as just begun, and
+// the caller waits longer.
 func (l Limit) StepFixed(now int64, s Fixed, quantity int64, mode quota.Mode) (d quota.Decision, next Fixed, err error) {
 	if l.Blocks(quantity, mode) {
 		return quota.Blocked(), s, nil
@@ -51,7 +54,8 @@ func (l Limit) StepFixed(now int64, s Fixed, quantity int64, mode quota.Mode) (d
 	return d, w, nil
 }
 
-// readFixed is the window at now, whatever period a call names. One that has ended is one that would begin now.
+// readFixed is the window at now, whatever period a call names. One that has ended is one that
+// would begin now.
 func readFixed(now int64, s Fixed) Fixed {
 	if now >= s.End || s.Used <= 0 {
 		return Fixed{Start: now, End: now}

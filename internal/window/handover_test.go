@@ -9,9 +9,10 @@ import (
 	"cellserver/internal/quota"
 )
 
-// TestHandOverForgetsNothing: where the period that decides changes, a call is never told of more than a moment before, unless all
-// that was taken in its own period leaves that much. Of any two calls that name different periods, the one that a stored period
-// decides is told what the other is.
+// TestHandOverForgetsNothing: where the period that decides changes, a call is never told of more
+// than a moment before, unless all that was taken in its own period leaves that much. Of any two
+// calls that name different periods, the one that a stored period decides is told what the other
+// is.
 func TestHandOverForgetsNothing(t *testing.T) {
 	t.Run("fixed", func(t *testing.T) {
 		checkHandOver(t, fixed, func(Fixed) int64 { return 0 }, fixedFaults["the window is read by the call's own period"])
@@ -25,7 +26,8 @@ func TestHandOverForgetsNothing(t *testing.T) {
 	})
 }
 
-// before is when another period decides; 0 if the key ends before that: then there is nothing that it could read.
+// before is when another period decides; 0 if the key ends before that: then there is nothing that
+// it could read.
 func before(until, end int64) int64 {
 	if until < end {
 		return until
@@ -46,7 +48,8 @@ func since(all []taken, at int64) (sum int64) {
 	return sum
 }
 
-// checkHandOver makes calls of several periods. until is when the period that a state keeps decides no more; 0 if never.
+// checkHandOver makes calls of several periods. until is when the period that a state keeps decides
+// no more; 0 if never.
 func checkHandOver[S any](t *testing.T, k kind[S], until func(S) int64, faults ...stepFunc[S]) {
 	check := func(t *rapid.T, step stepFunc[S]) error {
 		var s S
@@ -74,7 +77,8 @@ func checkHandOver[S any](t *testing.T, k kind[S], until func(S) int64, faults .
 	}
 }
 
-// checkPeriodsAt compares what calls of all periods are told now, and just before and after another period decides.
+// checkPeriodsAt compares what calls of all periods are told now, and just before and after another
+// period decides.
 func checkPeriodsAt[S any](l Limit, step stepFunc[S], s S, all []taken, now, until int64, periods []int64) error {
 	told := func(period, at int64) int64 {
 		d, _, _ := step(Limit{size: l.size, period: period}, at, s, 0, quota.Peek)

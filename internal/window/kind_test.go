@@ -18,8 +18,8 @@ import (
 // epoch is where timelines and properties start: a day of 2027, in Unix ns.
 const epoch = int64(1_800_000_000_000_000_000)
 
-// stepFunc is the shape that all steps have here. What checks a step takes it as an argument, so that a faulty one can be
-// handed in. S is the state of a key.
+// stepFunc is the shape that all steps have here. What checks a step takes it as an argument, so
+// that a faulty one can be handed in. S is the state of a key.
 type stepFunc[S any] func(l Limit, now int64, s S, quantity int64, mode quota.Mode) (quota.Decision, S, error)
 
 // kind is one of the three limiters, as the tests see it.

@@ -8,9 +8,10 @@ import (
 	"cellserver/internal/quota"
 )
 
-// Entry is what was taken at one instant. It does not hold a quantity but the running total up to and including it: so
-// the sum of any stretch is one subtraction, and when enough will have left is found by halving. The total counts round
-// 2^64. What lives in a log at once sums up to an int64, so differences stay exact however often it has gone round.
+// Entry is what was taken at one instant. It does not hold a quantity but the running total up to
+// and including it: so the sum of any stretch is one subtraction, and when enough will have left is
+// found by halving. The total counts round 2^64. What lives in a log at once sums up to an int64,
+// so differences stay exact however often it has gone round.
 type Entry struct {
 	At    int64 // ns
 	Total uint64
@@ -22,14 +23,16 @@ type Entries interface {
 	At(i int) Entry
 }
 
-// Log is what a key keeps beside its entries. Its zero value, with no entries, says that nothing was taken.
+// Log is what a key keeps beside its entries. Its zero value, with no entries, says that nothing
+// was taken.
 type Log struct {
 	Base  uint64 // the running total before the oldest entry
 	Until int64  // ns: until then the period that is kept decides
 	End   int64  // ns: when the key expires: a period after the newest entry
 }
 
-// newest is the newest entry, and the period that is kept, which follows from it; both are zero if there are none.
+// newest is the newest entry, and the period that is kept, which follows from it; both are zero if
+// there are none.
 func (s Log) newest(entries Entries) (newest Entry, period int64) {
 	if n := entries.Len(); n > 0 {
 		newest = entries.At(n - 1)
@@ -39,8 +42,8 @@ func (s Log) newest(entries Entries) (newest Entry, period int64) {
 	return newest, period
 }
 
-// Edit is what an applied call does to the entries: the oldest Drop go, the newest Cut go, then Entry comes if Push says
-// so. No other entry is touched.
+// Edit is what an applied call does to the entries: the oldest Drop go, the newest Cut go, then
+// Entry comes if Push says so. No other entry is touched.
 type Edit struct {
 	Drop, Cut int
 	Push      bool
@@ -68,8 +71,8 @@ func (e *LogLimitError) Error() string {
 	return fmt.Sprintf("limit must be between 0 and %d (max-log-limit); larger limits are for CL.SLIDING", e.Max)
 }
 
-// NewLogLimit translates a call's arguments; period is in seconds. A log has at most maxEntries, so that a limit of more
-// could not be kept.
+// NewLogLimit translates a call's arguments; period is in seconds. A log has at most maxEntries, so
+// that a limit of more could not be kept.
 func NewLogLimit(limit, period int64, maxEntries int) (LogLimit, error) {
 	if limit < 0 || limit > int64(maxEntries) {
 		return LogLimit{}, &LogLimitError{Max: maxEntries}
@@ -81,16 +84,18 @@ func NewLogLimit(limit, period int64, maxEntries int) (LogLimit, error) {
 	return LogLimit{Limit: l, maxEntries: max(maxEntries, 1)}, nil
 }
 
-// StepLog decides a call made at now on a key with these entries, and returns what to keep and what to do to the entries.
-// It is the sliding window log: a time for everything taken, and a count of those in view. An entry is in view less than
-// a period: exactly one period later its quantity is free again.
+// StepLog decides a call made at now on a key with these entries, and returns what to keep and what
+// to do to the entries. It is the sliding window log: a time for everything taken, and a count of
+// those in view. An entry is in view less than a period: exactly one period later its quantity is
+// free again.
 //
-// The zero Edit says that there is nothing to store. An edit that leaves no entries comes with the zero Log and says that
-// the key is as if never used. The only error is quota.ErrQuantity, for a forced quantity that with the rest no int64 can
-// hold; it too stores nothing.
+// The zero Edit says that there is nothing to store. An edit that leaves no entries comes with the
+// zero Log and says that the key is as if never used. The only error is quota.ErrQuantity, for a
+// forced quantity that with the rest no int64 can hold; it too stores nothing.
 //
-// Work grows with the logarithm of the number of entries, and with what the edit drops. Every int64 has an answer, and so
-// have entries out of order. On a clock that runs back, what is taken joins the newest entry and leaves as late.
+// Work grows with the logarithm of the number of entries, and with what the edit drops. Every int64
+// has an answer, and so have entries out of order. On a clock that runs back, what is taken joins
+// the newest entry and leaves as late.
 func (l LogLimit) StepLog(now int64, s Log, entries Entries, quantity int64, mode quota.Mode) (
 	d quota.Decision, next Log, edit Edit, err error,
 ) {
@@ -141,7 +146,8 @@ func (l LogLimit) StepLog(now int64, s Log, entries Entries, quantity int64, mod
 	return d, next, r.edit(), nil
 }
 
-// reading is a log as one call sees it: the stored entries in view and, once the call is applied, one that follows them.
+// reading is a log as one call sees it: the stored entries in view and, once the call is applied,
+// one that follows them.
 type reading struct {
 	stored      Entries
 	first, last int    // the stored entries in view are [first, last)
@@ -192,8 +198,9 @@ func (r *reading) at(i int) Entry {
 	return e
 }
 
-// search finds the first entry in view of which true holds, as for all that follow it. It gallops from the oldest (Bentley and Yao,
-// "An almost optimal algorithm for unbounded searching", 1976): what is sought is mostly among the first, which are near in memory.
+// search finds the first entry in view of which true holds, as for all that follow it. It gallops
+// from the oldest (Bentley and Yao, "An almost optimal algorithm for unbounded searching", 1976):
+// what is sought is mostly among the first, which are near in memory.
 func (r *reading) search(holds func(Entry) bool) int {
 	from, to := 0, 1
 	for to < r.len() && !holds(r.at(r.first+to-1)) {
@@ -216,9 +223,10 @@ func (l LogLimit) apply(r *reading, now, used int64) {
 	}
 }
 
-// append adds an entry at now. It joins the newest one where both are at the same instant; and where there is room for no
-// more entries, which only forced quantities and changed limits can fill, since each entry holds 1 at least. Then the
-// newest moves to now with all that it held: it stays in view for longer, never for less long.
+// append adds an entry at now. It joins the newest one where both are at the same instant; and
+// where there is room for no more entries, which only forced quantities and changed limits can
+// fill, since each entry holds 1 at least. Then the newest moves to now with all that it held: it
+// stays in view for longer, never for less long.
 func (l LogLimit) append(r *reading, now int64, quantity uint64) {
 	before := r.base
 	if n := r.last - r.first; n > 0 {
@@ -231,7 +239,8 @@ func (l LogLimit) append(r *reading, now int64, quantity uint64) {
 	r.push, r.entry = true, Entry{At: now, Total: before + quantity}
 }
 
-// truncate gives back the newest, down to used. The entry on which that falls keeps its instant and what is left of it.
+// truncate gives back the newest, down to used. The entry on which that falls keeps its instant and
+// what is left of it.
 func (r *reading) truncate(used uint64) {
 	if used == 0 {
 		r.first = r.last // the oldest go, all of them
@@ -250,8 +259,8 @@ func (r *reading) edit() Edit {
 	return Edit{Drop: r.first, Cut: r.stored.Len() - r.last, Push: r.push, Entry: r.entry}
 }
 
-// fitsLogAt is the first instant at which a quantity of at most the limit fits, if it does not fit now: when the oldest
-// have left until the others hold no more than what may be in view beside it.
+// fitsLogAt is the first instant at which a quantity of at most the limit fits, if it does not fit
+// now: when the oldest have left until the others hold no more than what may be in view beside it.
 func (l LogLimit) fitsLogAt(r *reading, quantity int64) int64 {
 	others := uint64(l.size - quantity)
 	total := r.at(r.first + r.len() - 1).Total

@@ -12,8 +12,8 @@ import (
 	"cellserver/internal/quota"
 )
 
-// The log once more, for who does not trust running totals: a list of single tokens, each with its instant. It knows
-// nothing of entries, edits or joining, so it is asked about logs that have room.
+// The log once more, for who does not trust running totals: a list of single tokens, each with its
+// instant. It knows nothing of entries, edits or joining, so it is asked about logs that have room.
 type tokens []int64 // instants, the oldest first
 
 func (held tokens) step(l Limit, now, quantity int64, mode quota.Mode) (d quota.Decision, after tokens) {
@@ -51,8 +51,8 @@ func (held tokens) step(l Limit, now, quantity int64, mode quota.Mode) (d quota.
 	return d, after
 }
 
-// countsTokens plays one key's traffic under one period, which hides no entry that another call would see. The limit
-// changes.
+// countsTokens plays one key's traffic under one period, which hides no entry that another call
+// would see. The limit changes.
 func countsTokens(t *rapid.T, step stepFunc[logState]) error {
 	l := Limit{size: rapid.Int64Range(0, 12).Draw(t, "limit"), period: rapid.SampledFrom([]int64{1e9, 1e10}).Draw(t, "period")}
 	s, held, now := logState{spare: 1000}, tokens(nil), epoch

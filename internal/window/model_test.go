@@ -13,9 +13,9 @@ import (
 	"cellserver/internal/quota"
 )
 
-// The contract again, in numbers that have no end and without a formula for time: what is in view at an instant is
-// written down as the contract says it, and how long to wait is found by trying. No arithmetic is shared with what it
-// checks.
+// The contract again, in numbers that have no end and without a formula for time: what is in view
+// at an instant is written down as the contract says it, and how long to wait is found by trying.
+// No arithmetic is shared with what it checks.
 
 func n(i int64) *big.Int           { return big.NewInt(i) }
 func plus(a, b *big.Int) *big.Int  { return new(big.Int).Add(a, b) }
@@ -143,7 +143,8 @@ var viewedFixed = viewed[Fixed]{
 	},
 }
 
-// viewedFixedAll is the count of a window, which lasts as long as the longest period that was named.
+// viewedFixedAll is the count of a window, which lasts as long as the longest period that was
+// named.
 func viewedFixedAll(_ Limit, s Fixed, t int64) *big.Int {
 	if t >= s.End || s.Used < 0 {
 		return n(0)
@@ -155,8 +156,8 @@ func modelFixed(l Limit, now int64, s Fixed, quantity int64, mode quota.Mode) (q
 	return viewedFixed.step(l, now, s, quantity, mode)
 }
 
-// handed is the contract's hand-over to a shorter period: what the longer one saw in view, up to when it decided, leaves with one
-// window of the shorter.
+// handed is the contract's hand-over to a shorter period: what the longer one saw in view, up to
+// when it decided, leaves with one window of the shorter.
 func handed(l Limit, s Sliding, t int64) Sliding {
 	kept, _ := storedSliding(s)
 	if t >= s.End || l.period >= kept || kept > 1e18 {
@@ -351,8 +352,9 @@ func outOfBounds[S any](step stepFunc[S], l Limit, now int64, s S, quantity int6
 	return nil
 }
 
-// FuzzStep hands every argument over as the wire could bring it, and states that no sane store has. The model knows what
-// to say of any fixed or sliding state, and of a log whose entries are in order.
+// FuzzStep hands every argument over as the wire could bring it, and states that no sane store has.
+// The model knows what to say of any fixed or sliding state, and of a log whose entries are in
+// order.
 func FuzzStep(f *testing.F) {
 	for i, edge := range edges {
 		other, third := edges[(i*7+3)%len(edges)], edges[(i*11+5)%len(edges)]

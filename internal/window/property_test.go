@@ -11,8 +11,9 @@ import (
 	"cellserver/internal/quota"
 )
 
-// A property draws a case, tries step on it and reports what is wrong. It takes the step as an argument so that its own
-// eyesight can be tested: each names the faults that it must find. The kind says how a sound state is come by.
+// A property draws a case, tries step on it and reports what is wrong. It takes the step as an
+// argument so that its own eyesight can be tested: each names the faults that it must find. The
+// kind says how a sound state is come by.
 type property[S any] struct {
 	name    string
 	check   func(t *rapid.T, k kind[S], step stepFunc[S]) error
@@ -49,8 +50,8 @@ func TestFixed(t *testing.T)   { checkKind(t, fixed, fixedFaults) }
 func TestSliding(t *testing.T) { checkKind(t, sliding, slidingFaults, "retry is reset") }
 func TestLog(t *testing.T)     { checkKind(t, log, logFaults, "retry is reset") }
 
-// checkKind has the model find the kind's own faults too, and those that are none for all kinds: the wait of a fixed
-// window is its reset.
+// checkKind has the model find the kind's own faults too, and those that are none for all kinds:
+// the wait of a fixed window is its reset.
 func checkKind[S any](t *testing.T, k kind[S], own map[string]stepFunc[S], agree ...string) {
 	faults := maps.Clone(k.faults)
 	for name, fault := range own {
@@ -165,9 +166,9 @@ func stepAgrees[S any](t *rapid.T, k kind[S], step stepFunc[S]) error {
 	return differs(step, k.model, c.l, c.now, c.s, c.quantity, c.mode)
 }
 
-// intervalIsBounded is the guarantee of each kind: over every half-open interval of one period of a key's traffic, so
-// much is admitted and no more, net of what was given back. That is taken off the newest. Forced quantities and changed
-// limits are outside the guarantee.
+// intervalIsBounded is the guarantee of each kind: over every half-open interval of one period of a
+// key's traffic, so much is admitted and no more, net of what was given back. That is taken off the
+// newest. Forced quantities and changed limits are outside the guarantee.
 func intervalIsBounded[S any](t *rapid.T, k kind[S], step stepFunc[S]) error {
 	l := drawLimit(t)
 	l.size = min(l.size, rapid.SampledFrom([]int64{1, 5, 1e15}).Draw(t, "at most"))
@@ -213,8 +214,9 @@ func decisionIsBounded[S any](t *rapid.T, k kind[S], step stepFunc[S]) error {
 	return outOfBounds(step, c.l, c.now, c.s, c.quantity, c.mode)
 }
 
-// retryIsExact waits for as long as it is told, in each unit that a reply may use, rounded up as replies are. Then the
-// quantity is admitted; one unit earlier it is not. Never means that an unused key would refuse it too.
+// retryIsExact waits for as long as it is told, in each unit that a reply may use, rounded up as
+// replies are. Then the quantity is admitted; one unit earlier it is not. Never means that an
+// unused key would refuse it too.
 func retryIsExact[S any](t *rapid.T, k kind[S], step stepFunc[S]) error {
 	c := drawCall(t, k, everyMode...)
 	d, next, err := c.step(step)
@@ -247,8 +249,8 @@ func retryIsExact[S any](t *rapid.T, k kind[S], step stepFunc[S]) error {
 	return nil
 }
 
-// resetIsExact waits until the key is as if never used, and finds it used one ns earlier. A limit of 0 tells least of all:
-// it is in debt as long as anything is in view.
+// resetIsExact waits until the key is as if never used, and finds it used one ns earlier. A limit
+// of 0 tells least of all: it is in debt as long as anything is in view.
 func resetIsExact[S any](t *rapid.T, k kind[S], step stepFunc[S]) error {
 	c := drawCall(t, k, quota.Take, quota.UpTo, quota.Force)
 	d, next, err := c.step(step)
@@ -284,8 +286,8 @@ func remainingIsExact[S any](t *rapid.T, k kind[S], step stepFunc[S]) error {
 	return nil
 }
 
-// givingBackCancels: what was taken and given back at the same instant leaves the same in view, then and later. Entries of
-// a full log have been joined, and leave later than they would have.
+// givingBackCancels: what was taken and given back at the same instant leaves the same in view,
+// then and later. Entries of a full log have been joined, and leave later than they would have.
 func givingBackCancels[S any](t *rapid.T, k kind[S], step stepFunc[S]) error {
 	c := drawCall(t, k, quota.Take, quota.UpTo, quota.Force)
 	d, taken, err := c.step(step)
@@ -332,9 +334,10 @@ func upToIsMost[S any](t *rapid.T, k kind[S], step stepFunc[S]) error {
 	return nil
 }
 
-// TestUntilMidnight calls one key with what is left of the day as its period, in seconds: so that the count begins again at
-// midnight. However the calls come, a day admits no more than the limit. Of the sliding window counter that is true of the
-// first day; then the day before weighs too, and its bound is that of any period.
+// TestUntilMidnight calls one key with what is left of the day as its period, in seconds: so that
+// the count begins again at midnight. However the calls come, a day admits no more than the limit.
+// Of the sliding window counter that is true of the first day; then the day before weighs too, and
+// its bound is that of any period.
 func TestUntilMidnight(t *testing.T) {
 	forgetful := fixedFaults["the window is read by the call's own period"]
 	t.Run("fixed", func(t *testing.T) { checkMidnight(t, fixed, 1e9, 3, forgetful) })
@@ -343,8 +346,8 @@ func TestUntilMidnight(t *testing.T) {
 	t.Run("log", func(t *testing.T) { checkMidnight(t, log, 1e9, 3, logFaults["the call's own period decides"]) })
 }
 
-// checkMidnight has calls come at multiples of a tick. A period is whole seconds: what is left, rounded up, may reach into the
-// next day.
+// checkMidnight has calls come at multiples of a tick. A period is whole seconds: what is left,
+// rounded up, may reach into the next day.
 func checkMidnight[S any](t *testing.T, k kind[S], tick int64, days int, faulty stepFunc[S]) {
 	check := func(t *rapid.T, step stepFunc[S]) error {
 		const day, size = int64(86400e9), 10
@@ -375,8 +378,8 @@ func checkMidnight[S any](t *testing.T, k kind[S], tick int64, days int, faulty 
 	requireCaught(t, func(t *rapid.T) error { return check(t, faulty) })
 }
 
-// TestAnotherPeriodForgetsNothing: from the call that finds a key unused until the period that it names has passed, no more
-// than the limit is admitted, whatever periods the calls in between name.
+// TestAnotherPeriodForgetsNothing: from the call that finds a key unused until the period that it
+// names has passed, no more than the limit is admitted, whatever periods the calls in between name.
 func TestAnotherPeriodForgetsNothing(t *testing.T) {
 	t.Run("fixed", func(t *testing.T) {
 		checkPeriods(t, fixed, fixedFaults["the window is read by the call's own period"], fixedFaults["the latest period ends the window"])

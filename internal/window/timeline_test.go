@@ -13,8 +13,9 @@ import (
 	"cellserver/internal/quota"
 )
 
-// A timeline tells the story of one key. A line is a limit (limit, period), to be used from there on, or a call: when, how
-// much, in which mode, and after the arrow what it is told. Times are ms; -1 is never.
+// A timeline tells the story of one key. A line is a limit (limit, period), to be used from there
+// on, or a call: when, how much, in which mode, and after the arrow what it is told. Times are ms;
+// -1 is never.
 //
 //	limit  5 10
 //	t      quantity  mode -> limited remaining reset retry taken
@@ -137,8 +138,8 @@ var slidingTimelines = []timeline{
 		22000  6 take -> 0  0 18000    -1  6
 		40000  1 peek -> 0  9 20000    -1  1
 		40000  0 take -> 0 10     0    -1  0`},
-	// What limits the algorithm: each of the two windows hides one token at most, its first and the one that its weight
-	// rounds up. From 9999 to 19998 are 9.999 seconds.
+	// What limits the algorithm: each of the two windows hides one token at most, its first and the
+	// one that its weight rounds up. From 9999 to 19998 are 9.999 seconds.
 	{"2L-2 in one period, and no more", `
 		limit 10 10
 		    0  1 take -> 0 9 20000   -1 1

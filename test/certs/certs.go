@@ -50,8 +50,8 @@ func NewIn(t testing.TB, dir string) *Authority {
 // Pair is a certificate and its key, as files.
 type Pair struct{ Cert, Key string }
 
-// Issue makes a certificate for this machine's loopback addresses and "localhost", for servers and clients. name is its subject, and its
-// files'.
+// Issue makes a certificate for this machine's loopback addresses and "localhost", for servers and
+// clients. name is its subject, and its files'.
 func (a *Authority) Issue(t testing.TB, name string, changes ...func(*x509.Certificate)) Pair {
 	t.Helper()
 	template := a.template(name)
@@ -73,8 +73,8 @@ func Expired(c *x509.Certificate) {
 	c.NotBefore, c.NotAfter = c.NotBefore.AddDate(-1, 0, 0), time.Now().AddDate(0, 0, -1)
 }
 
-// Client is what a client of a server goes by whose certificate this authority has signed, with a certificate of its own, or without if
-// the pair is empty.
+// Client is what a client of a server goes by whose certificate this authority has signed, with a
+// certificate of its own, or without if the pair is empty.
 func (a *Authority) Client(t testing.TB, own Pair) *tls.Config {
 	t.Helper()
 	now := time.Now() // whatever a test does to its clock
@@ -83,7 +83,8 @@ func (a *Authority) Client(t testing.TB, own Pair) *tls.Config {
 	if own != (Pair{}) {
 		pair, err := tls.LoadX509KeyPair(own.Cert, own.Key)
 		require.NoError(t, err)
-		// Shown whatever the server asks for: crypto/tls would keep one back that the server does not accept anyway.
+		// Shown whatever the server asks for: crypto/tls would keep one back that the server does
+		// not accept anyway.
 		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
 	}
 	return c

@@ -1,5 +1,5 @@
-// Package cli runs cellserver cli as it is built: beside the real redis-cli, against both servers; on a terminal; and
-// against servers that fail it.
+// Package cli runs cellserver cli as it is built: beside the real redis-cli, against both servers;
+// on a terminal; and against servers that fail it.
 package cli
 
 import (
@@ -31,8 +31,8 @@ type outcome struct {
 	status         int
 }
 
-// environment has no password in it, and a home without anybody's preferences. The race detector makes a process wait a
-// second before it ends, unless told.
+// environment has no password in it, and a home without anybody's preferences. The race detector
+// makes a process wait a second before it ends, unless told.
 func environment(t *testing.T) []string {
 	inherited := slices.DeleteFunc(os.Environ(), func(entry string) bool {
 		return strings.HasPrefix(entry, "REDISCLI_") || strings.HasPrefix(entry, "CELLSERVER_")
@@ -57,8 +57,8 @@ func run(t *testing.T, cmd *exec.Cmd, stdin string) outcome {
 // ours is cellserver cli.
 func ours(args ...string) *exec.Cmd { return peer.Command(append([]string{"cli"}, args...)...) }
 
-// theirs is redis-cli. Without one installed the test fails: a comparison that is not made must not look like one that
-// went well.
+// theirs is redis-cli. Without one installed the test fails: a comparison that is not made must not
+// look like one that went well.
 func theirs(t *testing.T, args ...string) *exec.Cmd {
 	path, err := exec.LookPath("redis-cli")
 	require.NoError(t, err, "this test compares with a real redis-cli (7.0.15): install it")
@@ -96,8 +96,8 @@ func TestPrintsAsRedisCLIDoes(t *testing.T) {
 	compare(t, server, "NOSUCH", "a\nb")
 }
 
-// Redis has replies that cellserver has not. (All of COMMAND DOCS is no such reply: Redis walks its tables while they grow, so two
-// calls may name subcommands in two orders.)
+// Redis has replies that cellserver has not. (All of COMMAND DOCS is no such reply: Redis walks its
+// tables while they grow, so two calls may name subcommands in two orders.)
 func TestPrintsOtherRepliesAsRedisCLIDoes(t *testing.T) {
 	server := peer.StartRedis(t)
 	for _, call := range []string{"PING", "LOLWUT", "MEMORY DOCTOR", "LATENCY DOCTOR", "COMMAND DOCS SET EXPIRE XADD GEOADD BITFIELD", "XINFO HELP", "ACL GETUSER default"} {
@@ -201,7 +201,8 @@ func TestNobodyIsThere(t *testing.T) {
 		run(t, ours("-s", path, "PING"), ""))
 }
 
-// talk is a server that says these lines to whoever has said something, one for each thing said, and hangs up.
+// talk is a server that says these lines to whoever has said something, one for each thing said,
+// and hangs up.
 func talk(t *testing.T, lines ...string) (port string) {
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
 	require.NoError(t, err)

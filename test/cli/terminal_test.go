@@ -18,7 +18,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// terminal is a pseudo-terminal with a program on it: what is typed goes in on our side, what is shown comes out.
+// terminal is a pseudo-terminal with a program on it: what is typed goes in on our side, what is
+// shown comes out.
 type terminal struct {
 	t         *testing.T
 	ours      *os.File

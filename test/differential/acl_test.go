@@ -36,7 +36,8 @@ func commandsOf(t *testing.T, client *redis.Client) (list []acl.Command) {
 	return list
 }
 
-// rules draws rules, of which few are none. The more commands it is told of, the less often two rules are about the same.
+// rules draws rules, of which few are none. The more commands it is told of, the less often two
+// rules are about the same.
 func rules(random *rand.Rand, list []acl.Command) (words []string) {
 	pick := func(words ...string) string { return words[random.IntN(len(words))] }
 	name := func() string {
@@ -81,8 +82,8 @@ func rules(random *rand.Rand, list []acl.Command) (words []string) {
 	return words
 }
 
-// Rules at random make the same users of Redis's commands here and in a redis-server, or the same refusals: told by ACL GETUSER,
-// ACL LIST and the words of ACL SETUSER.
+// Rules at random make the same users of Redis's commands here and in a redis-server, or the same
+// refusals: told by ACL GETUSER, ACL LIST and the words of ACL SETUSER.
 func TestRulesAreRedis(t *testing.T) {
 	server := peer.StartRedis(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr, Protocol: 3})
@@ -160,7 +161,8 @@ func TestRulesThatDifferAreFound(t *testing.T) {
 	}
 }
 
-// unordered has the words in order: that of single subcommands is not the same from one redis-server to another.
+// unordered has the words in order: that of single subcommands is not the same from one
+// redis-server to another.
 func unordered(line string) []string {
 	words := strings.Fields(strings.NewReplacer("(", " ( ", ")", " ) ", "]", " ] ", "[", " [ ").Replace(line))
 	slices.Sort(words)

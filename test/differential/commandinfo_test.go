@@ -134,7 +134,8 @@ func ofEach(field, names string) (all []string) {
 	return all
 }
 
-// COMMAND INFO and DOCS say of each command what Redis says of it, but for what is allowed; and all of that does differ.
+// COMMAND INFO and DOCS say of each command what Redis says of it, but for what is allowed; and all
+// of that does differ.
 func TestCommandsAreDescribedAsInRedis(t *testing.T) {
 	found := differing(describedBy(t, to(peer.Start(t))), describedBy(t, to(peer.StartRedis(t))))
 	for reason, list := range allowedInfo {

@@ -12,7 +12,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// listed are the names of COMMAND LIST, and described those of COMMAND with their subcommands; both sorted.
+// listed are the names of COMMAND LIST, and described those of COMMAND with their subcommands; both
+// sorted.
 func listed(t *testing.T, server *peer.Server) (listed, described []string) {
 	client := redis.NewClient(&redis.Options{Addr: server.Addr, TLSConfig: server.TLS, Protocol: 2})
 	defer client.Close()

@@ -28,7 +28,8 @@ func load(t *testing.T, wanted func(f *transcript.File) bool) (files []*transcri
 
 func name(f *transcript.File) string { return strings.TrimSuffix(filepath.Base(f.Name), ".txt") }
 
-// The real binary says what the table says in process. Where the clock must move, only the table can be asked.
+// The real binary says what the table says in process. Where the clock must move, only the table
+// can be asked.
 func TestConversationsWithTheBinary(t *testing.T) {
 	files := load(t, func(f *transcript.File) bool { return !f.Advances })
 	require.GreaterOrEqual(t, len(files), 18)

@@ -1,5 +1,5 @@
-// Package differential compares cellserver, as it is built, with what others say: replies recorded from redis-cell, the
-// conversations that document it, and a real redis-server.
+// Package differential compares cellserver, as it is built, with what others say: replies recorded
+// from redis-cell, the conversations that document it, and a real redis-server.
 package differential
 
 import (
@@ -52,8 +52,8 @@ func replies(r *bufio.Reader, n int) (all []string, err error) {
 	return all, nil
 }
 
-// tampered is a connection on which one text arrives as another of the same length: a server with a planted bug. A text
-// that arrives in two pieces escapes it.
+// tampered is a connection on which one text arrives as another of the same length: a server with a
+// planted bug. A text that arrives in two pieces escapes it.
 type tampered struct {
 	net.Conn
 	old, new string

@@ -16,7 +16,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// shared are the commands that both servers have, but for those whose arguments they read in other ways.
+// shared are the commands that both servers have, but for those whose arguments they read in other
+// ways.
 func shared(t *testing.T, ours, theirs *redis.Client) (list []acl.Command) {
 	known := make(map[string]acl.Command)
 	for _, command := range commandsOf(t, ours) {
@@ -35,8 +36,8 @@ func shared(t *testing.T, ours, theirs *redis.Client) (list []acl.Command) {
 	return list
 }
 
-// Rules at random let users make the same calls at random here and in a redis-server, as ACL DRYRUN says. A command that both have is in
-// the same categories.
+// Rules at random let users make the same calls at random here and in a redis-server, as ACL DRYRUN
+// says. A command that both have is in the same categories.
 func TestDryRunsAreRedis(t *testing.T) {
 	a, b := peer.Start(t), peer.StartRedis(t)
 	ours := redis.NewClient(&redis.Options{Addr: a.Addr, TLSConfig: a.TLS, Protocol: 2})

@@ -16,8 +16,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// Programs in which time passes, in small steps: keys are given a few milliseconds, and no call comes until these are over by each
-// server's own clock. Nothing else in them is so short.
+// Programs in which time passes, in small steps: keys are given a few milliseconds, and no call
+// comes until these are over by each server's own clock. Nothing else in them is so short.
 
 // fuses give a key k at most m milliseconds.
 var fuses = [][]string{
@@ -77,7 +77,8 @@ func (a *author) fuse() step {
 	return step{bytes: string(out), burns: true}
 }
 
-// burn returns when the fuses have burned, by the server's clock: a key that has longer than they is gone.
+// burn returns when the fuses have burned, by the server's clock: a key that has longer than they
+// is gone.
 func burn(open dialer) error {
 	conn, err := open()
 	if err != nil {
@@ -103,8 +104,8 @@ func burn(open dialer) error {
 	}
 }
 
-// Values expire as in Redis, to whoever reads, writes, watches or queues. CELLSERVER_TEST_PROGRAMS and CELLSERVER_TEST_SEED are for
-// more of them.
+// Values expire as in Redis, to whoever reads, writes, watches or queues. CELLSERVER_TEST_PROGRAMS
+// and CELLSERVER_TEST_SEED are for more of them.
 func TestRandomExpiryProgramsAgainstRedis(t *testing.T) {
 	programs, first := uint64(50), uint64(0)
 	if peer.Race {
@@ -121,7 +122,8 @@ func TestRandomExpiryProgramsAgainstRedis(t *testing.T) {
 	}
 }
 
-// lasting is a connection to a server with a planted bug: SET PX of less than ten milliseconds is of a minute and a half.
+// lasting is a connection to a server with a planted bug: SET PX of less than ten milliseconds is
+// of a minute and a half.
 type lasting struct{ net.Conn }
 
 var shortLives = regexp.MustCompile(`\$2\r\nPX\r\n\$1\r\n\d\r\n`)

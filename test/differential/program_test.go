@@ -10,8 +10,9 @@ import (
 // program is what one client sends, or several in turn.
 type program []step
 
-// step is a call, or bytes that mean to be one. ends says that the server hangs up on it; burns that what follows is sent when
-// all keys are gone that were to expire in the next few milliseconds; together that this is client's turn, of several.
+// step is a call, or bytes that mean to be one. ends says that the server hangs up on it; burns
+// that what follows is sent when all keys are gone that were to expire in the next few
+// milliseconds; together that this is client's turn, of several.
 type step struct {
 	bytes    string
 	ends     bool
@@ -119,8 +120,9 @@ var (
 		"NOSUCH", "nosuch", "", " ", "get ", "PINGG", "PIN", "get\r\n", "\xff", "cl", "client|id", "config|get", "|", "a|b",
 		strings.Repeat("n", 127), strings.Repeat("n", 129), strings.Repeat("N", 500), "%s", "'", "+PING", "-", "0", "sentinel",
 	}
-	// oddities are no calls, or odd ones; the server goes on after them. None has a zero byte outside of a word: Redis looks
-	// for ends of lines with strchr, which such a byte stops, and waits for ever.
+	// oddities are no calls, or odd ones; the server goes on after them. None has a zero byte
+	// outside of a word: Redis looks for ends of lines with strchr, which such a byte stops, and
+	// waits for ever.
 	oddities = []string{
 		"\r\n", "\n", "  \r\n", "\t\n", "*0\r\n", "*-1\r\n", "*-10\r\n", "*1\r\n$4\r\nPINGxx", "*2\r\n$4\r\nECHO\r\n$3\r\nabcde\r\n",
 		"*1\r\n$0\r\n\r\n", "*2\r\n$0\r\n\r\n$1\r\na\r\n", "PING\n", "PING\r\n", "ping   \t  a\r\n", "  PING\r\n", "ECHO \"\"\r\n", "ECHO ''\r\n",
@@ -142,8 +144,9 @@ var (
 	}
 )
 
-// grammar has the forms of the commands that both servers have: i is an integer, w a word, b one that may
-// have zero bytes in it, =X the word X. (Redis cuts what its errors repeat of a call at a zero byte.)
+// grammar has the forms of the commands that both servers have: i is an integer, w a word, b one
+// that may have zero bytes in it, =X the word X. (Redis cuts what its errors repeat of a call at a
+// zero byte.)
 var grammar = map[string][][]string{
 	"PING": {{}, {"b"}}, "ECHO": {{"b"}}, "SELECT": {{"i"}}, "GET": {{"b"}}, "EXISTS": {{"b"}, {"b", "b"}}, "DEL": {{"b"}, {"b", "b", "b"}},
 	"UNLINK": {{"b"}, {"b", "b"}}, "TYPE": {{"b"}}, "TTL": {{"b"}}, "PTTL": {{"b"}}, "EXPIRETIME": {{"b"}}, "DBSIZE": {{}}, "RANDOMKEY": {{}},
@@ -157,7 +160,8 @@ var grammar = map[string][][]string{
 	"HELLO": {
 		{}, {"=2"}, {"=3"}, {"i"}, {"w"}, {"=3", "=AUTH", "=default", "w"}, {"=2", "=AUTH", "w", "w"}, {"=3", "=SETNAME", "w"}, {"=2", "w"},
 		{"=3", "w", "w"}, {"=3", "=AUTH", "=default", "w", "=SETNAME", "w"},
-		// Not SETNAME before another option that fails: Redis keeps the name of a call that it refuses, and we keep nothing.
+		// Not SETNAME before another option that fails: Redis keeps the name of a call that it
+		// refuses, and we keep nothing.
 	},
 	"AUTH": {{"w"}, {"=default", "b"}, {"w", "w"}, {"w", "w", "w"}},
 	"CLIENT": {

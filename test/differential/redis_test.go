@@ -32,8 +32,8 @@ const finished = "this is the last reply"
 
 var versions = regexp.MustCompile(`"version", ?"7\.[0-9.]+"|"version": "7\.[0-9.]+"`)
 
-// play sends a program, each of its pieces in one write, and returns the replies. The connection's number and the server's
-// version, which may differ, are taken out.
+// play sends a program, each of its pieces in one write, and returns the replies. The connection's
+// number and the server's version, which may differ, are taken out.
 func play(open dialer, p program) (lines []string, err error) {
 	conn, err := open()
 	if err != nil {
@@ -140,8 +140,8 @@ func compare(ours, redis dialer, p program) (difference string, err error) {
 	return "", nil
 }
 
-// isNumber: a number may be a connection's by chance, and then it is taken out although it is not meant. That it is one is all that can
-// be said of it.
+// isNumber: a number may be a connection's by chance, and then it is taken out although it is not
+// meant. That it is one is all that can be said of it.
 func isNumber(reply string) bool { return strings.Trim(reply, "0123456789") == "" }
 
 // chosen are replies of ours that differ on purpose: docs/differences.md.
@@ -158,8 +158,8 @@ func shrink(ours, redis dialer, p program) program {
 	return p
 }
 
-// again says whether a program shows a difference once more. One that does not is of time: the seconds until an instant are other ones
-// half a second later, and the servers are asked in turn.
+// again says whether a program shows a difference once more. One that does not is of time: the
+// seconds until an instant are other ones half a second later, and the servers are asked in turn.
 func again(t *testing.T, ours, redis dialer, p program) bool {
 	for range 5 {
 		difference, err := compare(ours, redis, p)
@@ -220,7 +220,8 @@ func TestRandomProgramsAgainstRedis(t *testing.T) {
 	}
 }
 
-// A server that differs in one letter of one error is found out, and the report names the one call that shows it.
+// A server that differs in one letter of one error is found out, and the report names the one call
+// that shows it.
 func TestRandomProgramsFindAPlantedDifference(t *testing.T) {
 	redis := to(peer.StartRedis(t))
 	wrong := func() (net.Conn, error) {

@@ -48,8 +48,8 @@ func loadSample(text string) (byKey [][]recorded, err error) {
 	return byKey, nil
 }
 
-// replay asks the recorded calls again and returns where the answer is another. Each key's calls travel in one write:
-// they are answered at one instant, or nearly so.
+// replay asks the recorded calls again and returns where the answer is another. Each key's calls
+// travel in one write: they are answered at one instant, or nearly so.
 func replay(conn net.Conn, byKey [][]recorded) (differences []string, err error) {
 	r := bufio.NewReader(conn)
 	for _, calls := range byKey {

@@ -23,8 +23,9 @@ import (
 	"cellserver/test/peer"
 )
 
-// Programs of several clients, one of which has its turn at a time: who publishes and who listens, who caches and who changes, who
-// watches. What each client hears is compared as a whole, in its order; who of two hears first is not.
+// Programs of several clients, one of which has its turn at a time: who publishes and who listens,
+// who caches and who changes, who watches. What each client hears is compared as a whole, in its
+// order; who of two hears first is not.
 
 // guests is how many clients there are.
 const guests = 4
@@ -56,7 +57,8 @@ func (g *guest) listen() {
 // late is when something that was waited for does not come: on a busy machine it may take a while.
 const late = 10 * time.Second
 
-// take takes what has been heard until there are so many lines, or the last, or it takes too long. With few it takes what is there.
+// take takes what has been heard until there are so many lines, or the last, or it takes too long.
+// With few it takes what is there.
 func (g *guest) take(until int, last string, patience time.Duration) {
 	over := time.After(patience)
 	for {
@@ -143,9 +145,10 @@ func (c *company) ask(words ...string) (string, error) {
 	return transcript.ReadReply(c.replies)
 }
 
-// turn has a guest say something, and returns when it has been done: a server looks at everybody who has said something before it looks
-// at somebody again, so that the other one's second PING comes after it. (What ours does beside its loop may come still later: then pace
-// says what is to be waited for.)
+// turn has a guest say something, and returns when it has been done: a server looks at everybody
+// who has said something before it looks at somebody again, so that the other one's second PING
+// comes after it. (What ours does beside its loop may come still later: then pace says what is to
+// be waited for.)
 func (c *company) turn(s step, pace []int) ([]int, error) {
 	g := c.guests[s.client]
 	if g.gone {
@@ -177,8 +180,8 @@ func (c *company) turn(s step, pace []int) ([]int, error) {
 	return counts, nil
 }
 
-// playTogether plays a program, and returns what each guest has heard, and how many lines each had heard after each turn. With a pace
-// it waits until each has heard as many.
+// playTogether plays a program, and returns what each guest has heard, and how many lines each had
+// heard after each turn. With a pace it waits until each has heard as many.
 func playTogether(open dialer, p program, pace [][]int) (heard [][]string, counts [][]int, err error) {
 	c, err := gather(open)
 	if c != nil {
@@ -215,8 +218,9 @@ var (
 	nameList  = regexp.MustCompile(`^\[("[\w:]+"(, "[\w:]+")*)\]$`)
 )
 
-// plain is what a guest has heard, without what may differ: the numbers of clients, and orders that nobody has promised. Those are of the
-// channels that UNSUBSCRIBE ends without a name, of the patterns by which one message comes, and of the names that PUBSUB CHANNELS lists.
+// plain is what a guest has heard, without what may differ: the numbers of clients, and orders that
+// nobody has promised. Those are of the channels that UNSUBSCRIBE ends without a name, of the
+// patterns by which one message comes, and of the names that PUBSUB CHANNELS lists.
 func (c *company) plain(i int) []string {
 	lines := slices.Clone(c.guests[i].lines)
 	for n, line := range lines {
@@ -251,7 +255,8 @@ func sortRuns(lines []string, kind func(string) string) {
 	}
 }
 
-// sortEnds sorts the names of subscriptions that ended one after the other, but not the numbers of those that are left.
+// sortEnds sorts the names of subscriptions that ended one after the other, but not the numbers of
+// those that are left.
 func sortEnds(lines []string) []string {
 	for from := 0; from < len(lines); {
 		var names []string
@@ -314,11 +319,12 @@ var (
 	patterns  = strings.Fields("n* ne[wt]s * x?")
 )
 
-// toldOnly is the client that others have told in their place. It changes nothing itself: what that means for others Redis tells it before
-// the reply, and in the middle of a transaction's.
+// toldOnly is the client that others have told in their place. It changes nothing itself: what that
+// means for others Redis tells it before the reply, and in the middle of a transaction's.
 const toldOnly = guests - 1
 
-// Forms of calls: k is a key, c a channel, p a pattern, f a prefix of keys, g a client's number, v a value, m a new message.
+// Forms of calls: k is a key, c a channel, p a pattern, f a prefix of keys, g a client's number, v
+// a value, m a new message.
 const (
 	listens = `
 SUBSCRIBE c
@@ -454,8 +460,9 @@ func (h *host) call(form string) []byte {
 	return command(words...)
 }
 
-// allowed says whether a client may say it now. What differs on purpose is left out (docs/differences.md): CLIENT REPLY and messages in a
-// transaction, and two flushes in one; and what ours does beside the loop, where nothing says when it is done.
+// allowed says whether a client may say it now. What differs on purpose is left out
+// (docs/differences.md): CLIENT REPLY and messages in a transaction, and two flushes in one; and
+// what ours does beside the loop, where nothing says when it is done.
 func (h *host) allowed(client int, form string) bool {
 	slow := strings.Contains(form, "CHANNELS")
 	switch {
@@ -498,9 +505,10 @@ func (h *host) turn(client int, forms []string) step {
 	return s
 }
 
-// others are the forms that may follow a call in one turn. A prefix that is broadcast from now on is not one yet, to Redis, for what the
-// same turn has changed; what was broadcast before may come before or after what is published next, and after an EXEC, and is still sent here to who
-// says QUIT in the same breath; and two flushes are told as one.
+// others are the forms that may follow a call in one turn. A prefix that is broadcast from now on
+// is not one yet, to Redis, for what the same turn has changed; what was broadcast before may come
+// before or after what is published next, and after an EXEC, and is still sent here to who says
+// QUIT in the same breath; and two flushes are told as one.
 func (h *host) others(forms []string) []string {
 	return slices.DeleteFunc(slices.Clone(forms), func(form string) bool {
 		return strings.Contains(form, "BCAST") || strings.Contains(form, "PUBLISH") || strings.Contains(form, "FLUSH") || form == "QUIT"
@@ -534,7 +542,8 @@ func newWatchProgram(seed uint64) (p program) {
 	return p
 }
 
-// strangers has so many clients come and go, so that the number of the next is not mistaken for anything else.
+// strangers has so many clients come and go, so that the number of the next is not mistaken for
+// anything else.
 func strangers(t *testing.T, open dialer) {
 	for range 1000 {
 		conn, err := open()
@@ -547,7 +556,8 @@ func strangers(t *testing.T, open dialer) {
 	}
 }
 
-// What several clients hear of one another is what they hear from Redis. CELLSERVER_TEST_PROGRAMS and CELLSERVER_TEST_SEED are for more.
+// What several clients hear of one another is what they hear from Redis. CELLSERVER_TEST_PROGRAMS
+// and CELLSERVER_TEST_SEED are for more.
 func TestRandomProgramsOfSeveralAgainstRedis(t *testing.T) {
 	programs, first := uint64(100), uint64(0)
 	if peer.Race {
@@ -557,7 +567,8 @@ func TestRandomProgramsOfSeveralAgainstRedis(t *testing.T) {
 		programs = n
 	}
 	first, _ = strconv.ParseUint(os.Getenv("CELLSERVER_TEST_SEED"), 10, 64)
-	// One loop, as Redis has: where each connection has a goroutine, nobody can tell when a turn is over.
+	// One loop, as Redis has: where each connection has a goroutine, nobody can tell when a turn is
+	// over.
 	ours, redis := to(peer.Start(t, "--io-threads", "1", "--transport", string(server.Fastest))), to(peer.StartRedis(t))
 	strangers(t, ours)
 	strangers(t, redis)
@@ -568,7 +579,8 @@ func TestRandomProgramsOfSeveralAgainstRedis(t *testing.T) {
 	}
 }
 
-// A server that tells of another key than the one that changed is found out, and so is one whose transactions go through.
+// A server that tells of another key than the one that changed is found out, and so is one whose
+// transactions go through.
 func TestProgramsOfSeveralFindPlantedDifferences(t *testing.T) {
 	redis := to(peer.StartRedis(t))
 	strangers(t, redis)

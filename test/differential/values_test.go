@@ -9,11 +9,12 @@ import (
 	"cellserver/test/peer"
 )
 
-// Programs on values: few keys, that hold integers, fractions and other strings, some of which expire. Times of replies are such
-// that a few milliseconds do not show.
+// Programs on values: few keys, that hold integers, fractions and other strings, some of which
+// expire. Times of replies are such that a few milliseconds do not show.
 
-// valueForms are the calls, beside those of grammar: k is a key, i an integer, f a fraction, w a word, s a span of time in seconds, m in
-// milliseconds, t an instant in seconds, u in milliseconds; =X the word X. A form in capitals is a name.
+// valueForms are the calls, beside those of grammar: k is a key, i an integer, f a fraction, w a
+// word, s a span of time in seconds, m in milliseconds, t an instant in seconds, u in milliseconds;
+// =X the word X. A form in capitals is a name.
 var valueForms = strings.Split(strings.TrimSpace(`
 INCR k
 DECR k
@@ -150,8 +151,8 @@ func (a *author) valueCall() (call []string) {
 	return call
 }
 
-// span is a span of time that differs from every other by a second at least: which of two equal ones ends later, as EXPIRE GT
-// asks, depends on how many milliseconds lie between the calls.
+// span is a span of time that differs from every other by a second at least: which of two equal
+// ones ends later, as EXPIRE GT asks, depends on how many milliseconds lie between the calls.
 func (a *author) span(from []string, second int) string {
 	text := a.pick(from)
 	n, err := strconv.Atoi(text)
@@ -162,8 +163,8 @@ func (a *author) span(from []string, second int) string {
 	return strconv.Itoa(n + a.spans*second)
 }
 
-// Random programs of values and transactions are answered alike. CELLSERVER_TEST_PROGRAMS=100000 is for a longer run, and
-// CELLSERVER_TEST_SEED for another.
+// Random programs of values and transactions are answered alike. CELLSERVER_TEST_PROGRAMS=100000 is
+// for a longer run, and CELLSERVER_TEST_SEED for another.
 func TestRandomValueProgramsAgainstRedis(t *testing.T) {
 	programs := uint64(1500)
 	if peer.Race {

@@ -1,5 +1,5 @@
-// Package hostile attacks cellserver, as it is built, the way broken and malicious clients do. The attacks are here, for
-// the tests beside them and for the soak.
+// Package hostile attacks cellserver, as it is built, the way broken and malicious clients do. The
+// attacks are here, for the tests beside them and for the soak.
 package hostile
 
 import (
@@ -19,8 +19,9 @@ import (
 // patience is how late anything may be: far more than it takes.
 const patience = 30 * time.Second
 
-// Attack is one kind of bad traffic. It opens a few connections, ends soon by itself, and leaves no key behind. Its error is
-// what a server must not do: a torn reply, or a connection that neither answers nor ends.
+// Attack is one kind of bad traffic. It opens a few connections, ends soon by itself, and leaves no
+// key behind. Its error is what a server must not do: a torn reply, or a connection that neither
+// answers nor ends.
 type Attack struct {
 	Name string
 	Run  func(addr string, random *rand.Rand) error
@@ -52,8 +53,8 @@ func Command(words ...string) []byte {
 	return b
 }
 
-// valid is a stream of about 150 bytes with something of everything: arrays, inline lines, quotes, what is ignored, a command
-// that answers later.
+// valid is a stream of about 150 bytes with something of everything: arrays, inline lines, quotes,
+// what is ignored, a command that answers later.
 func valid() []byte {
 	var b []byte
 	b = append(b, Command("CL.THROTTLE", "k", "15", "30", "60", "PEEK")...)
@@ -102,8 +103,9 @@ type duplex interface {
 	CloseWrite() error
 }
 
-// answers sends everything, closes that direction, and reads to the end: whole replies, none after a protocol error.
-// A reset may take replies away, between two or in one, because bytes that the server did not read are behind it.
+// answers sends everything, closes that direction, and reads to the end: whole replies, none after
+// a protocol error. A reset may take replies away, between two or in one, because bytes that the
+// server did not read are behind it.
 func answers(conn duplex, sent []byte) (replies []string, err error) {
 	defer conn.Close()
 	if _, err := conn.Write(sent); err == nil {
@@ -178,7 +180,8 @@ func garbage(addr string, random *rand.Rand) error {
 	return play(addr, noise(random, 1+random.IntN(4096)))
 }
 
-// noise is random bytes, of the protocol's alphabet half of the time. There are too few letters for a command's name.
+// noise is random bytes, of the protocol's alphabet half of the time. There are too few letters for
+// a command's name.
 func noise(random *rand.Rand, length int) []byte {
 	const alphabet = "*$0123456789-+\r\n\r\n\"' \x00z"
 	b := make([]byte, length)

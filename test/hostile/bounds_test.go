@@ -90,7 +90,8 @@ func TestQueryBuffer(t *testing.T) {
 	assert.Equal(t, 1, w.number("client_query_buffer_limit_disconnections"))
 }
 
-// So are calls that pile up behind replies that the client does not read. It must really go: its memory is held till then.
+// So are calls that pile up behind replies that the client does not read. It must really go: its
+// memory is held till then.
 func TestQueryBufferOfAClientThatDoesNotRead(t *testing.T) {
 	server := tolerant(t, "--client-query-buffer-limit", "1mb")
 	w := watch(t, server)
@@ -107,7 +108,8 @@ func TestQueryBufferOfAClientThatDoesNotRead(t *testing.T) {
 	until(t, func() bool { return w.files() == before }, func() string { return "its descriptor is free" })
 }
 
-// pour sends ECHOs of 100 kB and reads nothing, until it is cut off, or held back for a second, or has sent this much.
+// pour sends ECHOs of 100 kB and reads nothing, until it is cut off, or held back for a second, or
+// has sent this much.
 func pour(conn net.Conn, most int) (sent int) {
 	echo := Command("ECHO", strings.Repeat("x", 100_000))
 	for sent < most {
@@ -141,7 +143,8 @@ func TestUnreadRepliesAreBounded(t *testing.T) {
 			peak = max(peak, w.number("used_memory_rss"))
 		}
 	}
-	// A call's bound of 16 MiB, held in memory that grows by doubling, and what the collector has not taken yet.
+	// A call's bound of 16 MiB, held in memory that grows by doubling, and what the collector has
+	// not taken yet.
 	const bound = clients * 6 * (16 << 20)
 	t.Logf("resident: %d MiB before, at most %d MiB with %d clients that do not read", before>>20, peak>>20, clients)
 	if !peer.Race {
@@ -183,7 +186,8 @@ func store(t *testing.T, server *peer.Server, n int, prefix string) {
 	conn.Close()
 }
 
-// A client that lets more than the soft limit wait is cut off when that has lasted as long as it may.
+// A client that lets more than the soft limit wait is cut off when that has lasted as long as it
+// may.
 func TestOutputSoftLimit(t *testing.T) {
 	server := tolerant(t, "--client-output-buffer-limit", "normal 0 64kb 1")
 	w := watch(t, server)
@@ -236,7 +240,8 @@ func TestSubscriberOutputLimitIsLive(t *testing.T) {
 	ends(t, conn, "")
 }
 
-// turnedAway is what one client too many is told. Over TLS that is nothing, as Redis does: hands are not shaken yet.
+// turnedAway is what one client too many is told. Over TLS that is nothing, as Redis does: hands
+// are not shaken yet.
 func turnedAway(server *peer.Server) string {
 	if server.TLS != nil {
 		return ""
@@ -271,7 +276,8 @@ func TestMaxClients(t *testing.T) {
 	reads(t, conn, "+PONG\r\n")
 }
 
-// A place that a client gives up is free at once, for the next one too that comes before the server knows.
+// A place that a client gives up is free at once, for the next one too that comes before the server
+// knows.
 func TestAPlaceGivenUpIsFree(t *testing.T) {
 	const most, rounds = 3, 100
 	server := tolerant(t, "--maxclients", fmt.Sprint(most))

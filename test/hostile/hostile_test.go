@@ -20,8 +20,8 @@ import (
 
 func TestMain(m *testing.M) { peer.Main(m) }
 
-// tolerant starts a server that may log what is done to it: the tests of this package do it on purpose. A report of the
-// race detector still fails the test.
+// tolerant starts a server that may log what is done to it: the tests of this package do it on
+// purpose. A report of the race detector still fails the test.
 func tolerant(t *testing.T, args ...string) *peer.Server {
 	t.Helper()
 	return peer.Start(t, append([]string{"--loglevel", "nothing"}, args...)...)
@@ -115,7 +115,8 @@ func reads(t *testing.T, conn net.Conn, want string) {
 	require.Equal(t, shorten(want), shorten(string(got)))
 }
 
-// ends expects exactly these bytes and then the end of the connection, without our having closed anything.
+// ends expects exactly these bytes and then the end of the connection, without our having closed
+// anything.
 func ends(t *testing.T, conn net.Conn, want string) {
 	t.Helper()
 	got, err := io.ReadAll(conn)

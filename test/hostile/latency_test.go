@@ -17,9 +17,10 @@ import (
 	"cellserver/test/peer"
 )
 
-// A client measures its own round trips while another misbehaves, beside a quiet run, and the server its longest turns, or
-// holds of a lock. The figures are printed, not judged: machines differ, and where they are shared the time that is taken away
-// may count as a thread's (a loop that only reads its clock shows how much). That all calls are answered, and rightly, is judged.
+// A client measures its own round trips while another misbehaves, beside a quiet run, and the
+// server its longest turns, or holds of a lock. The figures are printed, not judged: machines
+// differ, and where they are shared the time that is taken away may count as a thread's (a loop
+// that only reads its clock shows how much). That all calls are answered, and rightly, is judged.
 // CELLSERVER_TEST_KEYS=10000000 is for a longer run.
 func TestOthersGoOn(t *testing.T) {
 	for _, measured := range []struct{ what, longest, over string }{
@@ -126,9 +127,9 @@ func roundTrips(t *testing.T, conn net.Conn, key string, calls int) (took []time
 	return took
 }
 
-// On one core, with an event loop that always has something to do, a command that works beside the loop comes to its end too.
-// When loops gave way to nobody it took half a minute; the bound here is far from both, and of the server's own CPU time, as others
-// may keep the machine busy.
+// On one core, with an event loop that always has something to do, a command that works beside the
+// loop comes to its end too. When loops gave way to nobody it took half a minute; the bound here is
+// far from both, and of the server's own CPU time, as others may keep the machine busy.
 func TestKeysBesideABusyLoop(t *testing.T) {
 	t.Setenv("GOMAXPROCS", "1")
 	keys := 200_000

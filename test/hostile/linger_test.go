@@ -34,7 +34,8 @@ func TestARefusedValueIsReadToItsEnd(t *testing.T) {
 	until(t, func() bool { return w.files() == before }, func() string { return "its descriptor is free" })
 }
 
-// After another mistake nobody knows what is to come: the connection ends at once, however much is still sent.
+// After another mistake nobody knows what is to come: the connection ends at once, however much is
+// still sent.
 func TestNonsenseIsNotReadToItsEnd(t *testing.T) {
 	server := peer.Start(t)
 	for _, nonsense := range []string{"\x00", "*\x00", "$\x00", "*1\r\n$99999999999\r\n"} {

@@ -38,7 +38,8 @@ func pipe(t *testing.T, gone bool) (reader, writer *os.File) {
 	return reader, writer
 }
 
-// speakHTTP has strangers speak HTTP, which is logged: they are cut off, and the log says so, once a second.
+// speakHTTP has strangers speak HTTP, which is logged: they are cut off, and the log says so, once
+// a second.
 func speakHTTP(t *testing.T, server *peer.Server, n int) {
 	t.Helper()
 	for range n {

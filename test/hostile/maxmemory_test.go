@@ -12,8 +12,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// Keys without end come to an end at maxmemory, small ones and large values; what needs no memory goes on, and when keys have gone
-// there is room again.
+// Keys without end come to an end at maxmemory, small ones and large values; what needs no memory
+// goes on, and when keys have gone there is room again.
 func TestMaxMemory(t *testing.T) {
 	const most = 16 << 20
 	w := watch(t, peer.Start(t, "--maxmemory", "16mb"))

@@ -17,8 +17,9 @@ import (
 	"cellserver/test/peer"
 )
 
-// Ten thousand connections that have not logged in, each with a part of a call as long as one may be, fit into a container of 64 MiB:
-// what is kept for all of them has a bound. Others are served meanwhile, and when they have gone nothing is kept.
+// Ten thousand connections that have not logged in, each with a part of a call as long as one may
+// be, fit into a container of 64 MiB: what is kept for all of them has a bound. Others are served
+// meanwhile, and when they have gone nothing is kept.
 func TestNewcomersAreBounded(t *testing.T) {
 	connections := 10_000
 	if limit := fileLimit(t) - 200; limit < connections {
@@ -60,7 +61,8 @@ func TestNewcomersAreBounded(t *testing.T) {
 	w.becomes("connected_clients", 2)
 }
 
-// own is the process's memory, in bytes, without the pages of the program's file, which the system can take back.
+// own is the process's memory, in bytes, without the pages of the program's file, which the system
+// can take back.
 func (w *watcher) own(t *testing.T) int {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("/proc", w.pid, "statm"))

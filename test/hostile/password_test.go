@@ -37,7 +37,8 @@ func guesses(random int) (b []byte, tries int) {
 	return b, tries + 2
 }
 
-// guess says wrong passwords on one connection, each batch in one write, and sees to it that each gets its answer and none lets it in.
+// guess says wrong passwords on one connection, each batch in one write, and sees to it that each
+// gets its answer and none lets it in.
 func guess(addr string, batches func() bool, tried *atomic.Int64) error {
 	conn, err := peer.Dial(addr)
 	if err != nil {
@@ -72,8 +73,9 @@ func guess(addr string, batches func() bool, tried *atomic.Int64) error {
 	return nil
 }
 
-// Wrong passwords, a great many on many connections: nobody gets in, each is answered and counted, nothing stays of them, and others are
-// served meanwhile; how fast is printed. CELLSERVER_TEST_PASSWORDS=1000000 is for the record.
+// Wrong passwords, a great many on many connections: nobody gets in, each is answered and counted,
+// nothing stays of them, and others are served meanwhile; how fast is printed.
+// CELLSERVER_TEST_PASSWORDS=1000000 is for the record.
 func TestWrongPasswords(t *testing.T) {
 	tries := 20_000
 	if n, err := strconv.Atoi(os.Getenv("CELLSERVER_TEST_PASSWORDS")); err == nil {

@@ -12,7 +12,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// After every attack at once, over and over, nothing of it stays: no connection, no descriptor, no memory to speak of.
+// After every attack at once, over and over, nothing of it stays: no connection, no descriptor, no
+// memory to speak of.
 func TestNothingStays(t *testing.T) {
 	const bound = 64 << 20 // bytes resident beyond what it was: the collector keeps some for the next call
 	server := tolerant(t)

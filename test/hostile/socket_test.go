@@ -15,8 +15,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// While the process stands still nobody accepts: as many connections get in as may wait, and one more than the number says,
-// for Linux counts so.
+// While the process stands still nobody accepts: as many connections get in as may wait, and one
+// more than the number says, for Linux counts so.
 func TestBacklog(t *testing.T) {
 	const backlog = 3
 	server := peer.Start(t, "--tcp-backlog", fmt.Sprint(backlog))
@@ -60,8 +60,8 @@ func TestKeepAlive(t *testing.T) {
 	}
 }
 
-// timerOf reads what the system waits for on the server's side of its only connection: the kind of the timer, 02 for
-// keep-alive, and the time until it fires.
+// timerOf reads what the system waits for on the server's side of its only connection: the kind of
+// the timer, 02 for keep-alive, and the time until it fires.
 func timerOf(t *testing.T, port int) (kind string, left time.Duration) {
 	t.Helper()
 	var table string

@@ -19,8 +19,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// hammer is a client with a key of its own, from which nothing drips back while the test runs: each call that is applied
-// takes one from what remains, and says so.
+// hammer is a client with a key of its own, from which nothing drips back while the test runs: each
+// call that is applied takes one from what remains, and says so.
 type hammer struct {
 	key          string
 	sent, heard  atomic.Int64 // calls written, replies read
@@ -78,8 +78,8 @@ func (h *hammer) hear(r *bufio.Reader) (over bool, err error) {
 	return false, nil
 }
 
-// The server is told to stop while clients call as fast as they can. Every call that was sent before is answered, each was
-// applied once, no reply is torn.
+// The server is told to stop while clients call as fast as they can. Every call that was sent
+// before is answered, each was applied once, no reply is torn.
 func TestStopUnderLoad(t *testing.T) {
 	for round := range 3 {
 		server := tolerant(t)
@@ -137,7 +137,8 @@ func deaf(server *peer.Server) bool {
 	return err != nil
 }
 
-// Who does not read holds a stop up for as long as the operator allows, and a second signal ends the wait.
+// Who does not read holds a stop up for as long as the operator allows, and a second signal ends
+// the wait.
 func TestSecondSignalEndsAtOnce(t *testing.T) {
 	server := tolerant(t, "--shutdown-timeout", "3600")
 	slowReader(t, server)

@@ -45,7 +45,8 @@ func together(n int, each func(i int) error) error {
 	}
 }
 
-// allRows is a call of every command that there is, as arrays and as inline lines by turns, but those that end the server.
+// allRows is a call of every command that there is, as arrays and as inline lines by turns, but
+// those that end the server.
 func allRows(w *watcher) (b []byte) {
 	names, err := w.CommandList(w.ctx, nil).Result()
 	require.NoError(w.t, err)
@@ -64,7 +65,8 @@ func allRows(w *watcher) (b []byte) {
 	return append(b, "QUIT\r\nPING\r\n"...)
 }
 
-// A stream is cut off at each of its places in turn, by a close, by a reset, or by the end of one direction.
+// A stream is cut off at each of its places in turn, by a close, by a reset, or by the end of one
+// direction.
 func TestEveryPrefix(t *testing.T) {
 	server := tolerant(t)
 	w := watch(t, server)
@@ -98,7 +100,8 @@ func TestEveryPrefix(t *testing.T) {
 	w.becomes("connected_clients", 1)
 }
 
-// Each byte of a stream is each other byte in turn. Over a Unix socket: there are not as many ports as that.
+// Each byte of a stream is each other byte in turn. Over a Unix socket: there are not as many ports
+// as that.
 func TestEveryByteChanged(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	server := tolerant(t, "--unixsocket", path)
@@ -181,7 +184,8 @@ func TestOtherProtocols(t *testing.T) {
 	assert.Zero(t, w.Exists(w.ctx, "stranger").Val(), "nothing behind it was executed")
 }
 
-// A browser can be made to POST to this port: the lines of the form are then commands. Redis hangs up at the first.
+// A browser can be made to POST to this port: the lines of the form are then commands. Redis hangs
+// up at the first.
 func TestBrowsersAreHungUpOn(t *testing.T) {
 	server := tolerant(t)
 	w := watch(t, server)

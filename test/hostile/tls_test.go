@@ -97,8 +97,9 @@ func (w *watcher) resident(t *testing.T) int {
 	return pages * os.Getpagesize()
 }
 
-// However many connect and say nothing, half of a hello, or the longest hello there is: so many stay and no more, in so much memory, and who
-// shakes hands is let in at once; everybody else notices nothing.
+// However many connect and say nothing, half of a hello, or the longest hello there is: so many
+// stay and no more, in so much memory, and who shakes hands is let in at once; everybody else
+// notices nothing.
 func TestHandshakeFlood(t *testing.T) {
 	hello := clientHello(t)
 	for name, says := range map[string]string{"nothing": "", "half": hello[:len(hello)/2], "hello": hello, "endless": endless()} {
@@ -144,7 +145,8 @@ func TestHandshakesGiveWayToClients(t *testing.T) {
 	assert.Equal(t, 2, w.number("rejected_connections"))
 }
 
-// A handshake has a time, all in all: silence, half a hello and a hello without an end are cut off, and so is who keeps it going byte by byte.
+// A handshake has a time, all in all: silence, half a hello and a hello without an end are cut off,
+// and so is who keeps it going byte by byte.
 func TestStalledHandshakes(t *testing.T) {
 	server := withTLS(t, "--tls-handshake-timeout", "1")
 	w := watch(t, server.Server)
@@ -189,7 +191,8 @@ func TestNoHandshake(t *testing.T) {
 	server.served(t)
 }
 
-// Each byte of a handshake, altered: no client, and nothing else happens. Random bytes under TLS end that connection only.
+// Each byte of a handshake, altered: no client, and nothing else happens. Random bytes under TLS
+// end that connection only.
 func TestBrokenRecords(t *testing.T) {
 	server := withTLS(t)
 	w := watch(t, server.Server)

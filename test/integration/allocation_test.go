@@ -17,8 +17,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// allowed is how often a run of any length may allocate: what the runtime and the sweep do by themselves, and nothing for
-// each call.
+// allowed is how often a run of any length may allocate: what the runtime and the sweep do by
+// themselves, and nothing for each call.
 const allowed = 1000
 
 // CL.THROTTLE allocates nothing, from socket to socket.
@@ -81,8 +81,8 @@ func serveInProcess(t *testing.T) (address string) {
 	return listener.Addr().String()
 }
 
-// keys is how many a load uses: half of them last, half expire within two milliseconds, so that they are made anew again
-// and again.
+// keys is how many a load uses: half of them last, half expire within two milliseconds, so that
+// they are made anew again and again.
 const keys = 2000
 
 // load is a client that allocates nothing while it runs: what it sends was written before.

@@ -22,7 +22,8 @@ func TestCall(t *testing.T) {
 	})
 }
 
-// The period is so long that nothing comes back while the test runs: the tokens count down to nothing.
+// The period is so long that nothing comes back while the test runs: the tokens count down to
+// nothing.
 func TestPipeline(t *testing.T) {
 	eachProtocol(t, func(t *testing.T, c *redis.Client) {
 		replies, err := c.Pipelined(inTime(t), func(p redis.Pipeliner) error {
@@ -45,7 +46,8 @@ func TestPipeline(t *testing.T) {
 	})
 }
 
-// What the server refuses is an error of its own type to the client, which goes on with the same connection.
+// What the server refuses is an error of its own type to the client, which goes on with the same
+// connection.
 func TestErrors(t *testing.T) {
 	calls := []struct{ call, want string }{
 		{"CL.THROTTLE", "ERR wrong number of arguments for 'cl.throttle' command"},

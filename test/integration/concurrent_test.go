@@ -28,8 +28,8 @@ func together(n int, each func(i int) error) error {
 	return errors.Join(failures...)
 }
 
-// However many ask for one key at once, what it has is given out, and not one token more. The period is so long that
-// nothing comes back meanwhile.
+// However many ask for one key at once, what it has is given out, and not one token more. The
+// period is so long that nothing comes back meanwhile.
 func TestOneKeyManyClients(t *testing.T) {
 	const burst, clients, calls = 999, 32, 50
 	for _, threads := range []string{"1", "4"} {
@@ -54,7 +54,8 @@ func TestOneKeyManyClients(t *testing.T) {
 	}
 }
 
-// Clients that send all kinds of calls, in batches of any size, each get their own replies, in their order.
+// Clients that send all kinds of calls, in batches of any size, each get their own replies, in
+// their order.
 func TestMixedPipelines(t *testing.T) {
 	server := peer.Start(t)
 	rounds := 60
@@ -97,7 +98,8 @@ func (m *mixer) round(ctx context.Context, c *redis.Client) error {
 		if err != nil {
 			value = err
 		}
-		// The last element of a throttle's reply moves with the time: what is wanted ends before it.
+		// The last element of a throttle's reply moves with the time: what is wanted ends before
+		// it.
 		if got := fmt.Sprint(value); got != wants[i] && !(wants[i][0] == '[' && strings.HasPrefix(got, wants[i]+" ")) {
 			return fmt.Errorf("%s: got %s, want %s", reply, got, wants[i])
 		}

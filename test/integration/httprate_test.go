@@ -21,8 +21,9 @@ import (
 	"cellserver/test/peer"
 )
 
-// httprate is middleware that limits requests, and httprate-redis counts for it with MULTI, INCRBY, EXPIRE and MGET. Both run
-// here as they come. What visitors are told must be right, and the same with a real redis-server behind it.
+// httprate is middleware that limits requests, and httprate-redis counts for it with MULTI, INCRBY,
+// EXPIRE and MGET. Both run here as they come. What visitors are told must be right, and the same
+// with a real redis-server behind it.
 var bothServers = map[string]func(t *testing.T) *peer.Server{
 	"cellserver":   func(t *testing.T) *peer.Server { return peer.Start(t) },
 	"redis-server": func(t *testing.T) *peer.Server { return peer.StartRedis(t) },
@@ -34,7 +35,8 @@ func eachServer(t *testing.T, test func(t *testing.T, server *peer.Server)) {
 	}
 }
 
-// counterOn counts on a server or not at all: a counter that falls back to the site's own memory would pass every test.
+// counterOn counts on a server or not at all: a counter that falls back to the site's own memory
+// would pass every test.
 func counterOn(t *testing.T, config httprateredis.Config) httprate.LimitCounter {
 	t.Helper()
 	config.FallbackDisabled, config.FallbackTimeout = true, patience
@@ -64,7 +66,8 @@ func site(counter httprate.LimitCounter, limit int, window time.Duration) http.H
 	})
 }
 
-// visit is what a handler tells a visitor of a page, in one line, with instants in seconds after an epoch.
+// visit is what a handler tells a visitor of a page, in one line, with instants in seconds after an
+// epoch.
 func visit(handler http.Handler, epoch time.Time, page string) string {
 	answer := httptest.NewRecorder()
 	handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, page, nil))
@@ -169,7 +172,8 @@ func TestHTTPRateShowsALostIncrement(t *testing.T) {
 	assert.Contains(t, told[3], "200 welcome: 1 of 5 left")
 }
 
-// Over HTTP, as browsers come: a limit of 50 lets 50 through to each page, whichever site they come to.
+// Over HTTP, as browsers come: a limit of 50 lets 50 through to each page, whichever site they come
+// to.
 func TestHTTPRateOverHTTP(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *peer.Server) {
 		today := today()
@@ -211,8 +215,9 @@ func TestHTTPRateCountsAllAtOnce(t *testing.T) {
 	})
 }
 
-// httprate takes the requests of the window before to have come evenly. In the bubble its clock is the test's; the server's
-// goes on as ever, and keeps the counters of 100 seconds for 300 of its own.
+// httprate takes the requests of the window before to have come evenly. In the bubble its clock is
+// the test's; the server's goes on as ever, and keeps the counters of 100 seconds for 300 of its
+// own.
 func TestHTTPRateSlides(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *peer.Server) {
 		synctest.Test(t, func(t *testing.T) {

@@ -57,8 +57,8 @@ func dial(t *testing.T, server *peer.Server) *peer.Conn {
 	return conn
 }
 
-// send writes from a goroutine of its own: who writes much without reading would wait for ever. The returned function
-// waits for it.
+// send writes from a goroutine of its own: who writes much without reading would wait for ever. The
+// returned function waits for it.
 func send(conn *peer.Conn, pieces ...[]byte) (sent func() error) {
 	done := make(chan error, 1)
 	go func() {

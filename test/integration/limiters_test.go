@@ -10,10 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// below is a time that has been running down since the key was made: no more than this, and less only by what the test takes.
+// below is a time that has been running down since the key was made: no more than this, and less
+// only by what the test takes.
 type below int64
 
-// limiterCalls are played in order. Limits are over thousands of seconds, so that nothing comes back meanwhile.
+// limiterCalls are played in order. Limits are over thousands of seconds, so that nothing comes
+// back meanwhile.
 var limiterCalls = []struct {
 	call string
 	want any

@@ -12,7 +12,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// Keyspace notifications, as go-redis listens to them: from the option, and of a key that nobody asks for when its time is over.
+// Keyspace notifications, as go-redis listens to them: from the option, and of a key that nobody
+// asks for when its time is over.
 func TestKeyspaceNotifications(t *testing.T) {
 	server := peer.Start(t, "--notify-keyspace-events", "KEA")
 	for _, protocol := range []int{2, 3} {

@@ -11,8 +11,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// rueidis runs with its defaults: it caches what DoCache reads, and forgets it when another client changes it, when it
-// expires, and when everything is flushed.
+// rueidis runs with its defaults: it caches what DoCache reads, and forgets it when another client
+// changes it, when it expires, and when everything is flushed.
 func TestRueidisCaches(t *testing.T) {
 	for _, transport := range []string{"event-loop", "goroutines"} {
 		t.Run(transport, func(t *testing.T) {

@@ -15,7 +15,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// A password is not in the process list, the log, or what the runtime prints when the process crashes.
+// A password is not in the process list, the log, or what the runtime prints when the process
+// crashes.
 func TestSecretsAreNotTold(t *testing.T) {
 	const secret = "a-secret-that-is-told-once"
 	port := peer.FreePort(t)

@@ -16,8 +16,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// stream is n calls of several kinds, and a protocol that changes on the way. It begins by emptying the server, so that
-// its replies are the same each time.
+// stream is n calls of several kinds, and a protocol that changes on the way. It begins by emptying
+// the server, so that its replies are the same each time.
 func stream(n int) []byte {
 	b := command("FLUSHALL")
 	for i := range n {
@@ -70,7 +70,8 @@ func TestAnySplitIsAnsweredAlike(t *testing.T) {
 	require.True(t, exchange(t, server, short) == single, "a byte at a time")
 }
 
-// A cut at each place in turn, and the server has read what stands before it when the rest is sent: it has answered.
+// A cut at each place in turn, and the server has read what stands before it when the rest is sent:
+// it has answered.
 func TestEachSplitIsAnsweredAlike(t *testing.T) {
 	server := peer.Start(t)
 	b := append(stream(16), command("QUIT")...)
@@ -120,7 +121,8 @@ func TestQuitIsTheLastThatIsAnswered(t *testing.T) {
 	assert.Equal(t, ":0\r\n", exchange(t, server, command("EXISTS", "key")))
 }
 
-// Who has sent everything may close that direction, and still hears all replies: nc does, and so do load tests.
+// Who has sent everything may close that direction, and still hears all replies: nc does, and so do
+// load tests.
 func TestHalfClosedSocketIsAnswered(t *testing.T) {
 	server := peer.Start(t)
 	assert.Equal(t, "+PONG\r\n", exchange(t, server, command("PING")))
@@ -136,7 +138,8 @@ func TestHalfClosedSocketIsAnswered(t *testing.T) {
 	}
 }
 
-// Clients go away in the middle of a call, some by a reset. Nobody else notices, and nothing of them stays.
+// Clients go away in the middle of a call, some by a reset. Nobody else notices, and nothing of
+// them stays.
 func TestClientsThatGoAwayHarmNobody(t *testing.T) {
 	server := peer.Start(t)
 	c := client(t, server, 3)

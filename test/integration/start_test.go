@@ -30,7 +30,8 @@ func refusesToStart(t *testing.T, args ...string) string {
 	return server.Stderr()
 }
 
-// A socket that a server left behind is taken over; one that somebody listens on, or a file, is not, and stays as it is.
+// A socket that a server left behind is taken over; one that somebody listens on, or a file, is
+// not, and stays as it is.
 func TestUnixSocketPaths(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "stale.sock")
@@ -89,8 +90,8 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// A client whose replies are on their way when the server is told to stop, or that says QUIT, gets all of them, and what it sent
-// meanwhile is answered too: nothing is torn off.
+// A client whose replies are on their way when the server is told to stop, or that says QUIT, gets
+// all of them, and what it sent meanwhile is answered too: nothing is torn off.
 func TestTheLastRepliesArriveWhole(t *testing.T) {
 	const keys = 20_000
 	for _, ending := range []string{"SIGTERM", "QUIT"} {
@@ -133,7 +134,8 @@ func TestTheLastRepliesArriveWhole(t *testing.T) {
 	}
 }
 
-// An idle client is one that neither sends nor reads: who waits for a long reply, or takes it slowly, is not.
+// An idle client is one that neither sends nor reads: who waits for a long reply, or takes it
+// slowly, is not.
 func TestWhoReadsIsNotIdle(t *testing.T) {
 	server := peer.Start(t, "--timeout", "2") // of which the whole reply takes twice as much
 	fill := bytes.Buffer{}

@@ -44,7 +44,8 @@ func secured(t *testing.T, start func(*testing.T, ...string) *peer.Server, args 
 	return s
 }
 
-// shake connects, and says which certificate the server has shown; an error is the server's refusal.
+// shake connects, and says which certificate the server has shown; an error is the server's
+// refusal.
 func (s *secure) shake(t *testing.T, config *tls.Config) (*tls.Conn, error) {
 	t.Helper()
 	conn, err := tls.Dial("tcp", s.addr, config)
@@ -77,8 +78,8 @@ func (s *secure) shows(t *testing.T) *big.Int {
 	return conn.ConnectionState().PeerCertificates[0].SerialNumber
 }
 
-// A certificate is changed on disk or by name; who is connected stays so, who comes sees the new one. What is wrong is refused
-// in Redis's words, and changes nothing.
+// A certificate is changed on disk or by name; who is connected stays so, who comes sees the new
+// one. What is wrong is refused in Redis's words, and changes nothing.
 func TestCertificatesAreChanged(t *testing.T) {
 	for name, start := range map[string]func(*testing.T, ...string) *peer.Server{"cellserver": peer.StartPlain, "redis-server": peer.StartRedis} {
 		t.Run(name, func(t *testing.T) {
@@ -147,7 +148,8 @@ func (s *secure) ignore(t *testing.T) {
 	assert.Zero(t, s.Wait())
 }
 
-// SIGHUP has the files read anew. Without TLS it means nothing; with a wrong file everything stays as it was.
+// SIGHUP has the files read anew. Without TLS it means nothing; with a wrong file everything stays
+// as it was.
 func TestSIGHUP(t *testing.T) {
 	s := startSecure(t)
 	first := s.shows(t)
@@ -238,8 +240,8 @@ func TestVersionsAndCiphers(t *testing.T) {
 	}
 }
 
-// Who comes back need not shake hands anew, unless that is switched off; and whenever the certificates are read anew, everybody
-// has to: who is trusted may have changed.
+// Who comes back need not shake hands anew, unless that is switched off; and whenever the
+// certificates are read anew, everybody has to: who is trusted may have changed.
 func TestComingBack(t *testing.T) {
 	for _, caching := range []string{"yes", "no"} {
 		s := startSecure(t, "--tls-session-caching", caching)
@@ -299,7 +301,8 @@ func TestRedisCLIOverTLS(t *testing.T) {
 	assert.NotContains(t, call("PING"), "PONG")
 }
 
-// Every kind of client that a session knows is the same over TLS: subscribed, blocked, in a transaction, killed, listed.
+// Every kind of client that a session knows is the same over TLS: subscribed, blocked, in a
+// transaction, killed, listed.
 func TestSessionsOverTLS(t *testing.T) {
 	s := startSecure(t)
 	c := connect(t, &redis.Options{Addr: s.addr, TLSConfig: s.client, ClientName: "sealed"})

@@ -16,7 +16,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// accounts are the keys of the histories. A step adds to one of them, or reads it; a transaction is some steps.
+// accounts are the keys of the histories. A step adds to one of them, or reads it; a transaction is
+// some steps.
 const accounts = 3
 
 type transfer struct {

@@ -13,7 +13,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// Who waits for a pause to end, for replicas, or to be unblocked, is answered in time, and others meanwhile.
+// Who waits for a pause to end, for replicas, or to be unblocked, is answered in time, and others
+// meanwhile.
 func TestClientsThatWait(t *testing.T) {
 	for _, transport := range []string{"event-loop", "goroutines"} {
 		t.Run(transport, func(t *testing.T) {

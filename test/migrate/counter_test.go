@@ -89,7 +89,8 @@ func twoForTheLast(p *place) []int64 {
 	return t.numbers()
 }
 
-// expiresMeanwhile has the key expire when a client has read that some are left: INCRBY makes it anew, as -1, to stay.
+// expiresMeanwhile has the key expire when a client has read that some are left: INCRBY makes it
+// anew, as -1, to stay.
 func expiresMeanwhile(p *place) []int64 {
 	t, c, new := newTally(time.Minute), newCounter(p.cellserver()), command(counterCommand)(p)
 	t.add(p.asked(), c.admits("counter"), new(p.asked()))

@@ -122,7 +122,8 @@ func crashesWithTheLock(p *place) []int64 {
 	return t.numbers()
 }
 
-// losesTheLock has the first process stand still behind what it has read, for longer than its lock lasts.
+// losesTheLock has the first process stand still behind what it has read, for longer than its lock
+// lasts.
 func losesTheLock(p *place) []int64 {
 	t, new := newTally(time.Minute), command("CL.THROTTLE user 0 1 60 N")(p)
 	first, second := oldHashOf(p, 1), oldHashOf(p, 1)

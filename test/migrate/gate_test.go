@@ -40,7 +40,8 @@ var gateWay = way{
 	},
 }
 
-// doors are both sides of the comparison, and who is at work behind each: a holder that crashed is not.
+// doors are both sides of the comparison, and who is at work behind each: a holder that crashed is
+// not.
 type doors struct {
 	p        *place
 	old      gate
@@ -153,7 +154,8 @@ func worksLonger(d *doors) {
 	d.ask("d")
 }
 
-// leavesMeanwhile has the third leave, and a fifth ask, when the fourth has counted itself in and not yet out again.
+// leavesMeanwhile has the third leave, and a fifth ask, when the fourth has counted itself in and
+// not yet out again.
 func leavesMeanwhile(p *place) []int64 {
 	d := newDoors(p)
 	d.ask("a", "b", "c")

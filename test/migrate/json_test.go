@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// jsonBuckets are two token buckets a user, of a minute and of a day, as JSON. What a bucket is, is in funnel.
+// jsonBuckets are two token buckets a user, of a minute and of a day, as JSON. What a bucket is, is
+// in funnel.
 type jsonBuckets struct {
 	rdb         *redis.Client
 	minute, day funnel       // full

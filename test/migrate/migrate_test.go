@@ -1,5 +1,6 @@
-// Package migrate plays the ways in which people limit on Redis, and beside each the one command of cellserver that replaces
-// it, over the same calls on the same clock. docs/migrate.md shows the code of the old ways as it stands here, and the counts.
+// Package migrate plays the ways in which people limit on Redis, and beside each the one command of
+// cellserver that replaces it, over the same calls on the same clock. docs/migrate.md shows the
+// code of the old ways as it stands here, and the counts.
 package migrate
 
 import (
@@ -61,7 +62,8 @@ func (r row) difference(t *testing.T) string {
 	return ""
 }
 
-// A comparison is worth what it finds: an old way that admits one call more than it should changes the numbers.
+// A comparison is worth what it finds: an old way that admits one call more than it should changes
+// the numbers.
 func TestAnOldWayThatAdmitsOneTooManyIsSeen(t *testing.T) {
 	right := counterWay.rows[0]
 	assert.Empty(t, right.difference(t))
@@ -175,7 +177,8 @@ func (t *tally) numbers() []int64 {
 	return []int64{t.calls, t.old.total, t.new.total, t.alike, t.old.most, t.new.most}
 }
 
-// peak adds quantities up, and knows the most that came within a period: what is a whole period old is out of view.
+// peak adds quantities up, and knows the most that came within a period: what is a whole period old
+// is out of view.
 type peak struct {
 	period            time.Duration
 	inView            []call

@@ -13,8 +13,8 @@ import (
 	"cellserver/internal/store"
 )
 
-// model is as much of Redis as the old ways need and cellserver has not: hashes, lists and sorted sets, with expiry on a clock that
-// the test moves. TestModelIsRedis holds it to a redis-server.
+// model is as much of Redis as the old ways need and cellserver has not: hashes, lists and sorted
+// sets, with expiry on a clock that the test moves. TestModelIsRedis holds it to a redis-server.
 type model struct {
 	mu    sync.Mutex
 	clock *store.StillClock
@@ -22,7 +22,8 @@ type model struct {
 	table map[string]act
 }
 
-// act is a command of Redis, by whose name it is found. It is given what the key holds, to be changed, and the words behind the key.
+// act is a command of Redis, by whose name it is found. It is given what the key holds, to be
+// changed, and the words behind the key.
 type act func(e *entry, now int64, words []string) (reply any)
 
 // entry is what a key holds; without a value the key is not there.

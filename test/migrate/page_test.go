@@ -96,7 +96,8 @@ func code(t *testing.T, name string) string {
 	return ""
 }
 
-// The old ways of the page are those that are played, to the letter. (A script is run: TestScriptsOfThePage.)
+// The old ways of the page are those that are played, to the letter. (A script is run:
+// TestScriptsOfThePage.)
 func TestPageShowsTheCode(t *testing.T) {
 	shown := 0
 	for _, m := range fence.FindAllStringSubmatch(readPage(t), -1) {

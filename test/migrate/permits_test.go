@@ -8,8 +8,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// permits is a Lua script that keeps a token bucket in a hash, and is told the milliseconds of the client's clock. The script
-// stands in docs/migrate.md, and a redis-server runs it (TestScriptsOfThePage); this is what it does, line by line.
+// permits is a Lua script that keeps a token bucket in a hash, and is told the milliseconds of the
+// client's clock. The script stands in docs/migrate.md, and a redis-server runs it
+// (TestScriptsOfThePage); this is what it does, line by line.
 type permits struct {
 	rdb     *redis.Client
 	rate    float64 // a second

@@ -17,8 +17,8 @@ import (
 	"cellserver/internal/store/memory"
 )
 
-// place is where a comparison is made: cellserver, and a model of what it has not of Redis, on one clock that stands still but
-// for what the test moves it.
+// place is where a comparison is made: cellserver, and a model of what it has not of Redis, on one
+// clock that stands still but for what the test moves it.
 type place struct {
 	t        *testing.T
 	clock    *store.StillClock
@@ -46,7 +46,8 @@ func (p *place) at(elapsed time.Duration) { p.clock.Advance(max(0, elapsed-p.ela
 func (p *place) cellserver() *redis.Client { return p.dial(p.talk) }
 func (p *place) redis() *redis.Client      { return p.dial(p.model.talk) }
 
-// dial connects a client to one end of a pipe, and the server to the other: a real client library, and no socket.
+// dial connects a client to one end of a pipe, and the server to the other: a real client library,
+// and no socket.
 func (p *place) dial(talk func(net.Conn)) *redis.Client {
 	return dial(p.t, &redis.Options{Dialer: func(context.Context, string, string) (net.Conn, error) {
 		near, far := net.Pipe()
@@ -88,8 +89,9 @@ func (p *place) talk(conn net.Conn) {
 	}
 }
 
-// before has something else happen, once, when a client is about to send a command of this name: a call of another client within
-// a call of this one, which a busy day brings about without being asked.
+// before has something else happen, once, when a client is about to send a command of this name: a
+// call of another client within a call of this one, which a busy day brings about without being
+// asked.
 func before(rdb *redis.Client, name string, happens func()) {
 	rdb.AddHook(&interruption{name, happens})
 }

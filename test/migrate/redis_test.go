@@ -17,8 +17,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// The model answers as a redis-server does, and leaves as much behind. No expiry is waited for: what it does when it is
-// set, kept and lost is compared.
+// The model answers as a redis-server does, and leaves as much behind. No expiry is waited for:
+// what it does when it is set, kept and lost is compared.
 func TestModelIsRedis(t *testing.T) {
 	server := dial(t, &redis.Options{Addr: peer.StartRedis(t).Addr})
 	for seed := range uint64(4) {
@@ -51,7 +51,8 @@ func disagreement(one, other *redis.Client, program [][]any) string {
 	return ""
 }
 
-// saidTo is a reply in a form that can be compared: the fields of a hash in order, and of a TTL that runs only that it does.
+// saidTo is a reply in a form that can be compared: the fields of a hash in order, and of a TTL
+// that runs only that it does.
 func saidTo(rdb *redis.Client, words []any) string {
 	reply, err := rdb.Do(ctx, words...).Result()
 	switch reply := reply.(type) {
@@ -72,7 +73,8 @@ func saidTo(rdb *redis.Client, words []any) string {
 	return fmt.Sprintf("%T %v %v", reply, reply, err)
 }
 
-// program is commands of every kind on a few keys, at random; the first letter of a key is its kind.
+// program is commands of every kind on a few keys, at random; the first letter of a key is its
+// kind.
 func program(seed uint64) (all [][]any) {
 	forms := strings.Split(`SET s 5|SET s 7 EX 1000|SET s 1 NX EX 1000|INCRBY s 3|INCRBY s -2|
 		HSET h a 1|HSET h a 2 b 3|HGETALL h|HMGET h a b c|LPUSH l x y|LPUSH l z|RPOP l|RPOP l 2|LLEN l|
@@ -94,8 +96,8 @@ func program(seed uint64) (all [][]any) {
 	return all
 }
 
-// traffic is an old way, and calls that are worth making to servers whose clock nobody moves: what they have to know of time,
-// the way tells them, or nothing expires within it.
+// traffic is an old way, and calls that are worth making to servers whose clock nobody moves: what
+// they have to know of time, the way tells them, or nothing expires within it.
 type traffic struct {
 	name  string
 	way   oldWay
@@ -141,8 +143,8 @@ func oldGate(rdb *redis.Client, _ func() int64) asks {
 	}
 }
 
-// slowed is the same calls in so many times the time: so a period that is as much longer is not over for a server that is
-// called quickly.
+// slowed is the same calls in so many times the time: so a period that is as much longer is not
+// over for a server that is called quickly.
 func slowed(factor int, calls []call) []call {
 	calls = slices.Clone(calls)
 	for i := range calls {

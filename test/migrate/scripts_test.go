@@ -11,8 +11,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// The scripts of the page decide as the Go that stands for them in the comparisons. They run in one transaction, in which Redis's
-// clock stands still.
+// The scripts of the page decide as the Go that stands for them in the comparisons. They run in one
+// transaction, in which Redis's clock stands still.
 func TestScriptsOfThePage(t *testing.T) {
 	server := dial(t, &redis.Options{Addr: peer.StartRedis(t).Addr})
 	for _, s := range scripted() {

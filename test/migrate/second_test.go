@@ -7,8 +7,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// secondCounter is a Lua script that counts in a key of its own for each second of the client's clock. The script stands in
-// docs/migrate.md, and a redis-server runs it (TestScriptsOfThePage); these are its commands, one after the other.
+// secondCounter is a Lua script that counts in a key of its own for each second of the client's
+// clock. The script stands in docs/migrate.md, and a redis-server runs it (TestScriptsOfThePage);
+// these are its commands, one after the other.
 type secondCounter struct {
 	rdb   *redis.Client
 	limit int64

@@ -8,7 +8,8 @@ import (
 
 // sleeper is a client that is to do something sometime, and sleeps until it may.
 type sleeper interface {
-	// ask says whether it is admitted, and how long it is to sleep: before the work, or before it asks again.
+	// ask says whether it is admitted, and how long it is to sleep: before the work, or before it
+	// asks again.
 	ask() (admitted bool, sleep time.Duration)
 }
 
@@ -20,7 +21,8 @@ type poller struct {
 
 func (s poller) ask() (bool, time.Duration) { return s.admits("sleeper"), s.every }
 
-// ttlSleeper sleeps for as long as the key has to live: TTL says it in seconds, PTTL in milliseconds.
+// ttlSleeper sleeps for as long as the key has to live: TTL says it in seconds, PTTL in
+// milliseconds.
 type ttlSleeper struct {
 	counter
 	command string
@@ -43,8 +45,8 @@ func (s retrier) ask() (bool, time.Duration) {
 	return r[0] == int64(0), time.Duration(max(0, r[3].(int64))) * time.Millisecond
 }
 
-// reserver takes its place in the queue with its first call. What is over the limit is a debt; its own token, the last of that, is
-// paid a second before one more could be taken.
+// reserver takes its place in the queue with its first call. What is over the limit is a debt; its
+// own token, the last of that, is paid a second before one more could be taken.
 type reserver struct{ rdb *redis.Client }
 
 func (s reserver) ask() (bool, time.Duration) {

@@ -61,7 +61,8 @@ func (i *image) process(words ...string) *exec.Cmd {
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(i.user), Gid: uint32(i.group)}
 		return cmd
 	}
-	// Root of a user namespace has only the users that it was given, itself: it can but call itself another in one more.
+	// Root of a user namespace has only the users that it was given, itself: it can but call itself
+	// another in one more.
 	cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWUSER
 	cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: i.user, HostID: 0, Size: 1}}
 	cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: i.group, HostID: 0, Size: 1}}
@@ -108,7 +109,8 @@ func (c *container) stop(t *testing.T) int {
 	return c.cmd.ProcessState.ExitCode()
 }
 
-// healthy runs the image's health check where the server is, as an engine does, and returns its exit status.
+// healthy runs the image's health check where the server is, as an engine does, and returns its
+// exit status.
 func (c *container) healthy(t *testing.T) int {
 	t.Helper()
 	check := c.image.process(c.image.health...)
@@ -175,8 +177,8 @@ func TestImageCompiler(t *testing.T) {
 	require.Contains(t, lines[0], " golang:"+numbers[0]+"."+numbers[1]+" ")
 }
 
-// As it is, the image starts, not as root; it is healthy while it runs, and not after; it stops when told to; and it
-// needs to write nothing.
+// As it is, the image starts, not as root; it is healthy while it runs, and not after; it stops
+// when told to; and it needs to write nothing.
 func TestContainer(t *testing.T) {
 	i := imageFor(t, runtime.GOARCH)
 	require.NotZero(t, i.user, "root")
@@ -197,8 +199,8 @@ func TestHealthFollowsPort(t *testing.T) {
 	require.Equal(t, 0, c.healthy(t), c.String())
 }
 
-// What a client on another machine gets. The image's settings are environment, so that an option after the image's name
-// adds to them.
+// What a client on another machine gets. The image's settings are environment, so that an option
+// after the image's name adds to them.
 func TestReachedFromOutside(t *testing.T) {
 	asItIs := imageFor(t, runtime.GOARCH)
 	bare := *asItIs

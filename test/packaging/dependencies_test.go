@@ -13,11 +13,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// grave are the packages of the standard library with which code reaches beyond its own memory: the network, files, processes, the
-// system itself, memory that is not its own.
+// grave are the packages of the standard library with which code reaches beyond its own memory: the
+// network, files, processes, the system itself, memory that is not its own.
 var grave = []string{"net", "os", "os/exec", "syscall", "unsafe"}
 
-// linked are the modules in the binary beside our own, and which of the grave packages their code imports, by name.
+// linked are the modules in the binary beside our own, and which of the grave packages their code
+// imports, by name.
 func linked(t *testing.T) map[string]string {
 	t.Helper()
 	out, err := exec.Command("go", "list", "-deps", "-json=ImportPath,Imports,Module", "cellserver/cmd/cellserver").Output()

@@ -31,7 +31,8 @@ type image struct {
 	health                []string
 }
 
-// builder goes through a Dockerfile. An instruction that it does not know is an error: it would be one not tested.
+// builder goes through a Dockerfile. An instruction that it does not know is an error: it would be
+// one not tested.
 type builder struct {
 	top    string            // the context
 	given  map[string]string // --build-arg, and what an engine defines
@@ -143,7 +144,8 @@ func (s *image) pairs(rest string) (list []string) {
 	return list
 }
 
-// run gives a command what an engine would: the arguments so far as environment. The compiler is this machine's.
+// run gives a command what an engine would: the arguments so far as environment. The compiler is
+// this machine's.
 func (s *image) run(line string) error {
 	cmd := exec.Command("sh", "-c", line)
 	cmd.Dir = filepath.Join(s.root, s.dir)
@@ -233,7 +235,8 @@ func copyFile(from, to string) error {
 	return os.Chmod(to, entry.Mode().Perm()) // whatever the umask
 }
 
-// ignores reads .dockerignore: the last line that matches a file, or a directory that it is in, decides.
+// ignores reads .dockerignore: the last line that matches a file, or a directory that it is in,
+// decides.
 func ignores(top string) func(name string) bool {
 	text, _ := os.ReadFile(filepath.Join(top, ".dockerignore")) // without one nothing is ignored
 	var lines []string
@@ -253,7 +256,8 @@ func ignores(top string) func(name string) bool {
 	}
 }
 
-// covers: the pattern matches the name or a directory above it; after **/ it may start at any depth.
+// covers: the pattern matches the name or a directory above it; after **/ it may start at any
+// depth.
 func covers(pattern, name string) bool {
 	pattern, anywhere := strings.CutPrefix(pattern, "**/")
 	parts := strings.Split(name, "/")
@@ -283,7 +287,8 @@ func TestDockerignore(t *testing.T) {
 	}
 }
 
-// A Dockerfile that does what this test cannot follow, or that leaves out what it needs, does not pass.
+// A Dockerfile that does what this test cannot follow, or that leaves out what it needs, does not
+// pass.
 func TestBuilderComplains(t *testing.T) {
 	for text, says := range map[string]string{
 		"FROM scratch\nADD a /a\n":                      "this test does not know ADD",

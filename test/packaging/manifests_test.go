@@ -19,10 +19,12 @@ import (
 // ping is what every check of health runs.
 var ping = []string{"/cellserver", "cli", "PING"}
 
-// images that the manifests may name: what make docker builds, and one that stands for an application.
+// images that the manifests may name: what make docker builds, and one that stands for an
+// application.
 var knownImages = []string{"cellserver:latest", "redis:7.0"}
 
-// decode reads one document strictly: a key that the type does not have is a mistyped one, or one not looked at here.
+// decode reads one document strictly: a key that the type does not have is a mistyped one, or one
+// not looked at here.
 func decode(t *testing.T, d *yaml.Decoder, into any) (more bool) {
 	t.Helper()
 	err := d.Decode(into)
@@ -283,7 +285,8 @@ func TestKubernetesSidecar(t *testing.T) {
 	require.Equal(t, "yes", variables["CELLSERVER_PROTECTED_MODE"])
 }
 
-// There is one, the old one ends before the new one starts, and not everybody in the cluster reaches it.
+// There is one, the old one ends before the new one starts, and not everybody in the cluster
+// reaches it.
 func TestKubernetesService(t *testing.T) {
 	found := objects(t, "deploy/kubernetes-service.yaml")
 	deployment, service, policy := found["Deployment"], found["Service"], found["NetworkPolicy"]
@@ -307,8 +310,8 @@ var (
 	target = regexp.MustCompile(`(?m)^([a-z0-9-]+):.*## `)
 )
 
-// CI does what a developer can do: it runs make, by way of .ci/run where a test needs more than Go, and the targets exist. What it
-// takes from others stays as it is.
+// CI does what a developer can do: it runs make, by way of .ci/run where a test needs more than Go,
+// and the targets exist. What it takes from others stays as it is.
 func TestWorkflows(t *testing.T) {
 	targets := map[string]bool{}
 	for _, m := range target.FindAllStringSubmatch(read(t, "Makefile"), -1) {

@@ -14,8 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// network is a network namespace: that of one thread, and of the processes that it starts. It has no name, so that none can
-// be taken twice or left behind: it goes when the thread and the processes have gone.
+// network is a network namespace: that of one thread, and of the processes that it starts. It has
+// no name, so that none can be taken twice or left behind: it goes when the thread and the
+// processes have gone.
 type network struct {
 	thread int
 	jobs   chan func()
@@ -41,7 +42,8 @@ func newNetwork(t *testing.T) *network {
 	return n
 }
 
-// do runs a function in the network. Sockets that it makes, and processes that it starts, stay there.
+// do runs a function in the network. Sockets that it makes, and processes that it starts, stay
+// there.
 func (n *network) do(t *testing.T, job func() error) {
 	t.Helper()
 	done := make(chan error)

@@ -1,8 +1,9 @@
 //go:build linux
 
-// Package packaging tests what is around the binary: the image, the archives, and the files in deploy. It needs no container
-// engine: it does what one would do, with the kernel's own means. A Dockerfile's commands run in a copy of what it
-// copies, and the result starts as root's or user namespaces allow: in a chroot, as the image's user, in a network of its own.
+// Package packaging tests what is around the binary: the image, the archives, and the files in
+// deploy. It needs no container engine: it does what one would do, with the kernel's own means. A
+// Dockerfile's commands run in a copy of what it copies, and the result starts as root's or user
+// namespaces allow: in a chroot, as the image's user, in a network of its own.
 package packaging
 
 import (
@@ -30,7 +31,8 @@ const patience = 30 * time.Second
 // scratch is where images are made; TestMain removes it.
 var scratch string
 
-// insideNamespace marks the environment of the tests' second start: root there is root of a user namespace only.
+// insideNamespace marks the environment of the tests' second start: root there is root of a user
+// namespace only.
 const insideNamespace = "CELLSERVER_PACKAGING_TESTS_IN_NAMESPACE"
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
@@ -49,7 +51,8 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// startAsRoot runs the tests once more, as root of a user namespace: chroot and networks are then theirs to make.
+// startAsRoot runs the tests once more, as root of a user namespace: chroot and networks are then
+// theirs to make.
 func startAsRoot() int {
 	again := exec.Command("/proc/self/exe", os.Args[1:]...)
 	again.Stdin, again.Stdout, again.Stderr = os.Stdin, os.Stdout, os.Stderr
@@ -117,7 +120,8 @@ func options(t *testing.T) map[string]bool {
 	return names
 }
 
-// refused is what cellserver says of these arguments and this environment, nothing if it takes them.
+// refused is what cellserver says of these arguments and this environment, nothing if it takes
+// them.
 func refused(t *testing.T, arguments, environment []string) string {
 	t.Helper()
 	cmd := exec.Command(binary(t), append(arguments, "--version")...)

@@ -67,7 +67,8 @@ func TestUnitStarts(t *testing.T) {
 	require.NoFileExists(t, socket)
 }
 
-// Where systemd is, it is asked: whether it understands every line, and what it thinks of the exposure (of 100).
+// Where systemd is, it is asked: whether it understands every line, and what it thinks of the
+// exposure (of 100).
 func TestUnitVerifies(t *testing.T) {
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
 		t.Log("systemd-analyze is not installed: systemd's own opinion of the unit was not asked")

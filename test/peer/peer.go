@@ -1,5 +1,5 @@
-// Package peer starts the servers that tests speak to, each a process of its own: cellserver as it is built, and a real
-// redis-server.
+// Package peer starts the servers that tests speak to, each a process of its own: cellserver as it
+// is built, and a real redis-server.
 package peer
 
 import (
@@ -31,14 +31,16 @@ const Ready = "Ready to accept connections"
 // patience is how late a server may be with anything: far more than it needs on a busy machine.
 const patience = 30 * time.Second
 
-// Servers is the environment variable that names the directory of cellserver as `make test` builds it once for all packages:
-// cellserver, and cellserver-race. Without it each package builds its own, which counts against the time that its tests have.
+// Servers is the environment variable that names the directory of cellserver as `make test` builds
+// it once for all packages: cellserver, and cellserver-race. Without it each package builds its
+// own, which counts against the time that its tests have.
 const Servers = "CELLSERVER_TEST_SERVERS"
 
 // scratch is a package's temporary directory, and binary the cellserver under test.
 var scratch, binary string
 
-// Main sees to the cellserver under test, runs a package's tests, and removes what was made. TestMain is nothing but a call of it.
+// Main sees to the cellserver under test, runs a package's tests, and removes what was made.
+// TestMain is nothing but a call of it.
 func Main(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
@@ -88,8 +90,8 @@ type Server struct {
 	mayExit        bool // Wait was called: how it ended is the test's to judge
 }
 
-// Start starts cellserver on a free port. When the test ends it is told to stop, and must then do so with exit status 0
-// and without having said anything on stderr.
+// Start starts cellserver on a free port. When the test ends it is told to stop, and must then do
+// so with exit status 0 and without having said anything on stderr.
 func Start(t *testing.T, args ...string) *Server {
 	t.Helper()
 	return StartLogging(t, nil, args...)
@@ -121,8 +123,8 @@ func StartPlain(t *testing.T, args ...string) *Server {
 	})
 }
 
-// StartRedis starts a real redis-server on a free port. Without one installed the test fails: a comparison that is not
-// made must not look like one that went well.
+// StartRedis starts a real redis-server on a free port. Without one installed the test fails: a
+// comparison that is not made must not look like one that went well.
 func StartRedis(t *testing.T, args ...string) *Server {
 	t.Helper()
 	path, err := exec.LookPath("redis-server")
@@ -130,7 +132,8 @@ func StartRedis(t *testing.T, args ...string) *Server {
 	return startRedis(t, path, args)
 }
 
-// StartRedis8 starts a redis-server of version 8.4 or later, which the environment names: REDIS8_SERVER.
+// StartRedis8 starts a redis-server of version 8.4 or later, which the environment names:
+// REDIS8_SERVER.
 func StartRedis8(t *testing.T, args ...string) *Server {
 	t.Helper()
 	path := os.Getenv("REDIS8_SERVER")
@@ -198,7 +201,8 @@ func Launch(t *testing.T, cmd *exec.Cmd) *Server {
 	return s
 }
 
-// environment is the test's own, but for what is said to tests: a server would take that for options that it does not have.
+// environment is the test's own, but for what is said to tests: a server would take that for
+// options that it does not have.
 func environment() []string {
 	return slices.DeleteFunc(os.Environ(), func(entry string) bool { return strings.HasPrefix(entry, "CELLSERVER_TEST_") })
 }

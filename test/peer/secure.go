@@ -11,8 +11,9 @@ import (
 	"cellserver/test/certs"
 )
 
-// OverTLS is the environment variable that, set to yes, has Start start servers that speak TLS only, with certificates on both
-// sides. Tests that go to a server by Dial, or by its Addr and TLS, need not know.
+// OverTLS is the environment variable that, set to yes, has Start start servers that speak TLS
+// only, with certificates on both sides. Tests that go to a server by Dial, or by its Addr and TLS,
+// need not know.
 const OverTLS = "CELLSERVER_TEST_TLS"
 
 // secured says by address how the servers that speak TLS are spoken to.
@@ -26,7 +27,8 @@ var both struct {
 	client    *tls.Config
 }
 
-// door is how a server is told to listen on a port, and how clients come to it then: nil for plainly.
+// door is how a server is told to listen on a port, and how clients come to it then: nil for
+// plainly.
 func door(t *testing.T) (args func(port int) []string, client *tls.Config) {
 	if os.Getenv(OverTLS) != "yes" {
 		return func(port int) []string { return []string{"--port", strconv.Itoa(port)} }, nil

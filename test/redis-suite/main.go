@@ -4,14 +4,16 @@
 //	test/redis-suite/run.sh bin/cellserver -units unit/multi,unit/expire  some
 //	test/redis-suite/run.sh bin/cellserver -update                       takes off the lists what passes now
 //
-// The same tests run against a real redis-server, through a proxy that notes which commands each test sends: what passes
-// there must pass here. A test that is sure of more than a server can promise, such as how fast the machine is, may be run once more if it
-// fails, and again.txt says so. There are two lists of tests that need not, and each test on them is run all the same, alone, and must
-// fail: skipped.txt, whose tests send a command that cellserver does not mean to have, or have a reason beside them;
-// and not-yet.txt, of what is still to be made.
+// The same tests run against a real redis-server, through a proxy that notes which commands each
+// test sends: what passes there must pass here. A test that is sure of more than a server can
+// promise, such as how fast the machine is, may be run once more if it fails, and again.txt says
+// so. There are two lists of tests that need not, and each test on them is run all the same, alone,
+// and must fail: skipped.txt, whose tests send a command that cellserver does not mean to have, or
+// have a reason beside them; and not-yet.txt, of what is still to be made.
 //
-// 7.0.15's tests speak RESP2, but where they ask for RESP3. The second time the proxy makes each connection speak RESP3 before
-// the test does, to both servers: what passes with redis-server all the same is held against cellserver.
+// 7.0.15's tests speak RESP2, but where they ask for RESP3. The second time the proxy makes each
+// connection speak RESP3 before the test does, to both servers: what passes with redis-server all
+// the same is held against cellserver.
 package main
 
 import (
@@ -37,8 +39,9 @@ var units = []string{
 	"unit/auth", "unit/acl", "unit/acl-v2", "unit/limits", "unit/obuf-limits", "unit/info",
 }
 
-// started are the units whose tests want servers that the suite starts, with a configuration. Nothing stands between, so that
-// nobody hears what they send: what is skipped of them needs a reason in words; and they run as they are, without RESP3.
+// started are the units whose tests want servers that the suite starts, with a configuration.
+// Nothing stands between, so that nobody hears what they send: what is skipped of them needs a
+// reason in words; and they run as they are, without RESP3.
 var started = []string{"unit/auth", "unit/acl", "unit/acl-v2", "unit/limits", "unit/obuf-limits", "unit/info"}
 
 func startsItself(unit string) bool { return slices.Contains(started, unit) }
@@ -46,7 +49,8 @@ func startsItself(unit string) bool { return slices.Contains(started, unit) }
 // longest is how long it may all take: CI has to be told that something hangs.
 const longest = 20 * time.Minute
 
-// enoughPass is how many tests have to pass here when all units run: the suite must not come to nothing unseen.
+// enoughPass is how many tests have to pass here when all units run: the suite must not come to
+// nothing unseen.
 const enoughPass = 230
 
 // session is one run of this program.
@@ -111,8 +115,8 @@ func (s *session) do(lists string, update bool) (err error) {
 	return s.judge(ctx)
 }
 
-// judge runs everything and says what is wrong. What is on the lists is a matter of commands, whatever the protocol: so that is
-// done once.
+// judge runs everything and says what is wrong. What is on the lists is a matter of commands,
+// whatever the protocol: so that is done once.
 func (s *session) judge(ctx context.Context) error {
 	verdicts, err := s.verdicts(ctx)
 	if err != nil {
@@ -139,7 +143,8 @@ func (s *session) judge(ctx context.Context) error {
 	return nil
 }
 
-// protocols are the two that the suite is run in; resp3 is the number of the one that is spoken by way of a proxy.
+// protocols are the two that the suite is run in; resp3 is the number of the one that is spoken by
+// way of a proxy.
 var protocols = []string{"RESP2", "RESP3"}
 
 const resp3 = 1

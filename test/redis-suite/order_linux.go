@@ -8,9 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// order hands on what clients send in the order in which it arrives, whoever sends it: many a test has one client say something, and
-// another the next thing, without a wait between them, and is sure that a server hears it in that order. A goroutine a client would not
-// keep it; the system does, in the list of what is readable.
+// order hands on what clients send in the order in which it arrives, whoever sends it: many a test
+// has one client say something, and another the next thing, without a wait between them, and is
+// sure that a server hears it in that order. A goroutine a client would not keep it; the system
+// does, in the list of what is readable.
 type order struct {
 	epoll int
 

@@ -11,8 +11,8 @@ import (
 	"sync"
 )
 
-// proxy stands between the suite and a server, and notes which commands each test sends. The suite says where a test
-// begins: DEBUG LOG "### Starting test <name> in <file>".
+// proxy stands between the suite and a server, and notes which commands each test sends. The suite
+// says where a test begins: DEBUG LOG "### Starting test <name> in <file>".
 type proxy struct {
 	listener net.Listener
 	server   string // its address
@@ -71,8 +71,8 @@ func (p *proxy) serve(client *net.TCPConn) {
 			return
 		}
 	}
-	// What a call is made of is noted before the server hears of it: what it answers may begin the next test. It ends when
-	// either side does; what the server has still said is to be read.
+	// What a call is made of is noted before the server hears of it: what it answers may begin the
+	// next test. It ends when either side does; what the server has still said is to be read.
 	ended := make(chan struct{})
 	err = p.order.forward(client, io.MultiWriter(&ear{hear: p.note}, server), func() {
 		_ = server.CloseWrite()

@@ -38,8 +38,8 @@ func startRedis(dir string) (*server, error) {
 	})
 }
 
-// start starts a server on a free port, and returns when it listens. Between finding a port free and listening somebody
-// else may take it: so there are a few attempts.
+// start starts a server on a free port, and returns when it listens. Between finding a port free
+// and listening somebody else may take it: so there are a few attempts.
 func start(command func(port string) *exec.Cmd) (*server, error) {
 	for range 5 {
 		port, err := freePort()

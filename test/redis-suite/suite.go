@@ -20,7 +20,8 @@ import (
 // test is one of the suite's: its name, and the unit that it is in.
 type test struct{ unit, name string }
 
-// result is what became of a test. One that fails says why; one that is late passed only the second time.
+// result is what became of a test. One that fails says why; one that is late passed only the second
+// time.
 type result struct {
 	test
 	ok   bool
@@ -28,11 +29,12 @@ type result struct {
 	late bool
 }
 
-// options are the suite's own for a server that encodes values as it likes and has one database to test.
+// options are the suite's own for a server that encodes values as it likes and has one database to
+// test.
 var options = []string{"--singledb", "--ignore-encoding", "--ignore-digest", "--durable", "--clients", "1"}
 
-// What is tagged so needs a replica or a file, or takes long; or DEBUG: most of those want more of it than there is here, but for
-// the units that only want it to sleep.
+// What is tagged so needs a replica or a file, or takes long; or DEBUG: most of those want more of
+// it than there is here, but for the units that only want it to sleep.
 const without = "-needs:repl -needs:save -slow"
 
 var sleep = []string{"unit/latency-monitor", "unit/info"}
@@ -44,14 +46,16 @@ func tags(unit string) string {
 	return without + " -needs:debug"
 }
 
-// suiteSeconds is how long a test may hang, of those that run one takes fifteen; aloneSeconds the same for one that is expected to fail.
+// suiteSeconds is how long a test may hang, of those that run one takes fifteen; aloneSeconds the
+// same for one that is expected to fail.
 const suiteSeconds, aloneSeconds = "120", "10"
 
-// basePort is where the suite looks for ports, its own just below it and those of the servers that it starts above; each place
-// that runs it has a range.
+// basePort is where the suite looks for ports, its own just below it and those of the servers that
+// it starts above; each place that runs it has a range.
 const basePort, portRange, serverPorts = 12000, 200, 100
 
-// claimPorts finds ports for the places of one run, and has other runs on this machine find others until release.
+// claimPorts finds ports for the places of one run, and has other runs on this machine find others
+// until release.
 func claimPorts() (base int, release func(), err error) {
 	const places, runs = servers + workers, 16
 	for run := range runs {
@@ -95,7 +99,8 @@ func (s *session) newPlace(number int, redisServer string) (place, error) {
 	return p, os.Symlink(redisServer, filepath.Join(p.dir, "src", "redis-server"))
 }
 
-// run runs one unit, against the server at a port, or one that the suite starts. The suite's exit status is that of its tests, so that what it printed is what counts.
+// run runs one unit, against the server at a port, or one that the suite starts. The suite's exit
+// status is that of its tests, so that what it printed is what counts.
 func (p place) run(ctx context.Context, unit string, port int, more ...string) ([]result, error) {
 	args := append([]string{"--single", unit, "--baseport", strconv.Itoa(p.at), "--portcount", strconv.Itoa(serverPorts), "--tags", tags(unit)}, options...)
 	if !startsItself(unit) {
@@ -136,7 +141,8 @@ func (p place) runUnits(ctx context.Context, units []string, port int, skip []te
 	return all, nil
 }
 
-// runTwice runs a unit again if something fails, and all that does is on the list of what may be run again. What fails twice fails.
+// runTwice runs a unit again if something fails, and all that does is on the list of what may be
+// run again. What fails twice fails.
 func (p place) runTwice(ctx context.Context, list *list, unit string, port int, more ...string) ([]result, error) {
 	results, err := p.run(ctx, unit, port, more...)
 	if err != nil || !worthAnother(list, results) {
@@ -184,8 +190,8 @@ func names(unit string, tests []test) (b []byte) {
 	return b
 }
 
-// servers are asked at once, each in a place of its own: both servers, in each protocol. Then workers run the tests of the lists:
-// those mostly wait for what does not come.
+// servers are asked at once, each in a place of its own: both servers, in each protocol. Then
+// workers run the tests of the lists: those mostly wait for what does not come.
 const servers, workers = 4, 4
 
 // runAlone runs tests one by one, each against a server of its own, and says which pass.
@@ -252,7 +258,8 @@ var (
 // outside is the name of what fails outside of any test.
 const outside = "(outside of a test)"
 
-// parse reads what the suite prints of one unit. A failure goes on for some lines, up to the next in brackets.
+// parse reads what the suite prints of one unit. A failure goes on for some lines, up to the next
+// in brackets.
 func parse(unit, out string) (results []result) {
 	out, _, _ = strings.Cut(colors.ReplaceAllString(out, ""), "The End\n") // then it says the failures again
 	var failed *result

@@ -57,7 +57,8 @@ func TestWorthAnother(t *testing.T) {
 	assert.False(t, worthAnother(&list{}, []result{of("slow", false)}))
 }
 
-// sound is a verdict without a fault: one test passes, one is skipped for a command, one for a reason, one is not yet there.
+// sound is a verdict without a fault: one test passes, one is skipped for a command, one for a
+// reason, one is not yet there.
 func sound() *verdict {
 	is := func(name string) test { return test{"unit/x", name} }
 	one := func(name, reason string) entry { return entry{is(name), reason} }
@@ -158,7 +159,8 @@ func TestListIsReadAndWritten(t *testing.T) {
 	}
 }
 
-// The lists are written as the program writes them, so that -update changes no more than it takes off.
+// The lists are written as the program writes them, so that -update changes no more than it takes
+// off.
 func TestListsAreInOrder(t *testing.T) {
 	for _, name := range []string{"skipped.txt", "not-yet.txt", "again.txt"} {
 		text, err := os.ReadFile(name)
@@ -242,7 +244,8 @@ func TestProxyNotesWhatATestSends(t *testing.T) {
 	}
 }
 
-// What stands in for redis-server gives cellserver the settings that it has options for, and no others.
+// What stands in for redis-server gives cellserver the settings that it has options for, and no
+// others.
 func TestRedisServerStandsIn(t *testing.T) {
 	dir := t.TempDir()
 	server, settings := filepath.Join(dir, "cellserver"), filepath.Join(dir, "redis.conf")

@@ -19,8 +19,8 @@ type verdict struct {
 	alone                 map[test]bool            // whether what is on the lists passes alone
 }
 
-// promised is what cellserver will have, or has: a test that sends nothing else cannot be skipped for good. What has
-// subcommands stands with each of them, or with * for all.
+// promised is what cellserver will have, or has: a test that sends nothing else cannot be skipped
+// for good. What has subcommands stands with each of them, or with * for all.
 var promised = []string{
 	"client|kill", "client|pause", "client|unpause", "client|reply", "client|no-evict", "client|unblock",
 	"client|tracking", "client|caching", "client|trackinginfo", "client|getredir", "client|help", "client|list",

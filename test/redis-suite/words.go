@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 )
 
-// loosened are patterns of Redis 7.0's tests in whose place stand those of 7.2's, whose refusals cellserver says: a real
-// redis-server 7.0 matches them too, so it goes on being asked the same.
+// loosened are patterns of Redis 7.0's tests in whose place stand those of 7.2's, whose refusals
+// cellserver says: a real redis-server 7.0 matches them too, so it goes on being asked the same.
 var loosened = map[string]string{
 	"*NOPERM*channels*": "*NOPERM*channel*",
 	"*NOPERM*keys*":     "*NOPERM*key*",

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// foreign is what would tie the project to the machine that it was written on. The words are in pieces, so that this
-// list is not its own first breach.
+// foreign is what would tie the project to the machine that it was written on. The words are in
+// pieces, so that this list is not its own first breach.
 var foreign = []string{
 	".." + "/shared", "/ro" + "ot/", "/ho" + "me/", "/wo" + "rk/",
 	"proxy." + "golang.org", "sum." + "golang.org", "goproxy" + ".io", "goproxy" + ".cn", "artifact" + "ory",
@@ -35,7 +35,8 @@ func standsAlone(t *tree) (breaches []string) {
 
 const architecture = "ARCHITECTURE.md"
 
-// mapped is a line of the code map: a directory at its start, plain or in backquotes, in a list or a table.
+// mapped is a line of the code map: a directory at its start, plain or in backquotes, in a list or
+// a table.
 var mapped = regexp.MustCompile("^[\\s|*-]*`?((?:internal|cmd|test|bench)(?:/[a-z0-9_]+)*)/?(?:`|\\s|:|$)")
 
 // codeMapIsTrue: what the code map lists exists.

@@ -13,8 +13,8 @@ var readsClock = map[string][]string{
 	"golang.org/x/sys/unix": {"ClockGettime", "Gettimeofday", "Time"},
 }
 
-// theClock is where the time comes from: algorithms are told it, and everything can be tested with a still clock. What the
-// systems differ in stands beside it, as in clock_linux.go.
+// theClock is where the time comes from: algorithms are told it, and everything can be tested with
+// a still clock. What the systems differ in stands beside it, as in clock_linux.go.
 const theClock = "internal/store/clock.go"
 
 // cpuTime reads how much of the processor a thread has used, which is nobody's time of day.
@@ -42,7 +42,8 @@ func onlyTheStoreReadsClock(t *tree) (breaches []string) {
 	return breaches
 }
 
-// linkedClocks finds the clock of the runtime, which a compiler directive can reach past every import.
+// linkedClocks finds the clock of the runtime, which a compiler directive can reach past every
+// import.
 func linkedClocks(t *tree, f *source) (breaches []string) {
 	for _, group := range f.syntax.Comments {
 		for _, c := range group.List {

@@ -6,7 +6,8 @@ import (
 	"slices"
 )
 
-// excuses allow a test what tests should not do, and say why. The key is the file and the function: "a/b_test.go TestX".
+// excuses allow a test what tests should not do, and say why. The key is the file and the function:
+// "a/b_test.go TestX".
 type excuses map[string]string
 
 var (
@@ -30,8 +31,8 @@ func testsDoNotSleep(allowed excuses) func(t *tree) []string {
 	})
 }
 
-// rule finds what is banned in the tests' functions. An excuse without a reason excuses nothing, and one that nobody
-// needs is a breach too.
+// rule finds what is banned in the tests' functions. An excuse without a reason excuses nothing,
+// and one that nobody needs is a breach too.
 func (e excuses) rule(verb string, banned func(f *source, call *ast.SelectorExpr) bool) func(t *tree) []string {
 	return func(t *tree) (breaches []string) {
 		used := map[string]bool{}

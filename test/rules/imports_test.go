@@ -8,12 +8,13 @@ import (
 
 const redcon = "github.com/tidwall/redcon"
 
-// mayImport says for each package which packages its code imports, its tests aside: those of the project, then those
-// of others. The standard library is free to all. The chain to remember is
+// mayImport says for each package which packages its code imports, its tests aside: those of the
+// project, then those of others. The standard library is free to all. The chain to remember is
 //
 //	quota < gcra, window, lease < store, client < command < families < commands < server < cmd
 //
-// with resp and transcript as leaves at its side. A trailing /... means a package and those below it.
+// with resp and transcript as leaves at its side. A trailing /... means a package and those below
+// it.
 var mayImport = map[string][]string{
 	"internal/quota":  {},
 	"internal/gcra":   {"internal/quota"},
@@ -79,7 +80,8 @@ var mayImport = map[string][]string{
 	},
 }
 
-// layers is the chain, lowest first. It holds mayImport itself: a line added there cannot turn the chain around.
+// layers is the chain, lowest first. It holds mayImport itself: a line added there cannot turn the
+// chain around.
 var layers = [][]string{
 	{"internal/quota"},
 	{"internal/gcra", "internal/window", "internal/lease"},
@@ -145,7 +147,8 @@ func policyFollowsLayers(policy map[string][]string) (breaches []string) {
 	return breaches
 }
 
-// onlyMainChoosesStore: code that is given a store works with every store. The stores are the packages below the contract.
+// onlyMainChoosesStore: code that is given a store works with every store. The stores are the
+// packages below the contract.
 func onlyMainChoosesStore(t *tree) (breaches []string) {
 	for _, f := range t.files {
 		if f.isTest() || f.under("cmd", "test", "bench") {

@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// rowsAreNotCompared: code asks a command's row for a fact. A comparison with one row, by its address or its name, would hide a fact
-// that belongs on the row, and a new command could not share it.
+// rowsAreNotCompared: code asks a command's row for a fact. A comparison with one row, by its
+// address or its name, would hide a fact that belongs on the row, and a new command could not share
+// it.
 func rowsAreNotCompared(t *tree) (breaches []string) {
 	for _, f := range t.files {
 		if f.isTest() || !f.under("internal") {
@@ -50,7 +51,8 @@ func comparedIn(node ast.Node) []ast.Expr {
 	return nil
 }
 
-// comparesNoName is of a comparison with what is no command's name: nothing, or the row's own in lower case.
+// comparesNoName is of a comparison with what is no command's name: nothing, or the row's own in
+// lower case.
 func comparesNoName(node ast.Node) bool {
 	binary, ok := node.(*ast.BinaryExpr)
 	if !ok {

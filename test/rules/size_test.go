@@ -8,16 +8,16 @@ import (
 	"slices"
 )
 
-// The sizes beyond which something is more than one thing: a file that is scrolled through, a struct of several subjects, a
-// package in which everything is near everything.
+// The sizes beyond which something is more than one thing: a file that is scrolled through, a
+// struct of several subjects, a package in which everything is near everything.
 const (
 	maxFileLines = 500
 	maxFields    = 25
 	maxShare     = 20 // percent of the product's lines, of a package
 )
 
-// ceilings are of what was larger when its rule came: the size that it had, beyond which it may not grow until it is split.
-// One that is no longer needed has to go.
+// ceilings are of what was larger when its rule came: the size that it had, beyond which it may not
+// grow until it is split. One that is no longer needed has to go.
 type ceilings map[string]int
 
 var (

@@ -11,8 +11,8 @@ import (
 	"unicode"
 )
 
-// maxLines of a function, from func to the closing brace: what fits a screen is understood at one look. A test may tell a
-// longer story.
+// maxLines of a function, from func to the closing brace: what fits a screen is understood at one
+// look. A test may tell a longer story.
 const (
 	maxLines     = 50
 	maxTestLines = 70
@@ -25,7 +25,8 @@ func functionsAreShort(allowed ceilings) func(t *tree) []string {
 	}
 }
 
-// functionLines counts literals as well: the code of a command's row is one. Those of a function are counted as of one name.
+// functionLines counts literals as well: the code of a command's row is one. Those of a function
+// are counted as of one name.
 func functionLines(t *tree) (product, others map[string]int) {
 	product, others = map[string]int{}, map[string]int{}
 	for _, f := range t.files {
@@ -80,7 +81,8 @@ func nodeLines(fset *token.FileSet, node ast.Node) (first, last int) {
 	return fset.Position(start).Line, fset.Position(node.End()).Line
 }
 
-// maxMethods of an interface, those of its embedded ones aside: what has more parts is named part by part.
+// maxMethods of an interface, those of its embedded ones aside: what has more parts is named part
+// by part.
 const maxMethods = 12
 
 func interfacesAreSmall(t *tree) (breaches []string) {
@@ -175,8 +177,8 @@ func splitName(name string) (words []string) {
 	return words
 }
 
-// packagesIntroduceThemselves: one file of each package begins with a comment on the package. A test file may do so only
-// where there are no others.
+// packagesIntroduceThemselves: one file of each package begins with a comment on the package. A
+// test file may do so only where there are no others.
 func packagesIntroduceThemselves(t *tree) (breaches []string) {
 	packages := map[string][]*source{}
 	for _, f := range t.files {

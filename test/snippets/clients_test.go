@@ -22,8 +22,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// build compiles a program as if it were a package of this module, without writing it here: the compiler is told that the
-// file is there (-overlay).
+// build compiles a program as if it were a package of this module, without writing it here: the
+// compiler is told that the file is there (-overlay).
 func build(t *testing.T, text string) string {
 	dir := t.TempDir()
 	source, binary, overlay := filepath.Join(dir, "main.go"), filepath.Join(dir, "program"), filepath.Join(dir, "overlay.json")
@@ -46,7 +46,8 @@ func run(t *testing.T, binary string) string {
 	return string(said)
 }
 
-// onPort is a program that asks at another port than 6379, and has more time than 100 ms: a busy machine is no reason to fail.
+// onPort is a program that asks at another port than 6379, and has more time than 100 ms: a busy
+// machine is no reason to fail.
 func onPort(t *testing.T, text, port string) string {
 	require.Equal(t, 1, strings.Count(text, "6379"))
 	require.Equal(t, 2, strings.Count(text, "100 * time.Millisecond"))
@@ -76,8 +77,8 @@ func TestGoProgram(t *testing.T) {
 	assert.Equal(t, "no answer: letting it pass\n", run(t, program))
 }
 
-// What the documentation warns of: go-redis, as it comes, sends a call whose reply was lost three times more, and each
-// takes a token. Told not to, it sends one.
+// What the documentation warns of: go-redis, as it comes, sends a call whose reply was lost three
+// times more, and each takes a token. Told not to, it sends one.
 func TestRepeatedCallsTakeAgain(t *testing.T) {
 	for retries, taken := range map[int]int64{0: 4, -1: 1} { // 0 is go-redis's default, 3
 		server := peer.Start(t)
@@ -98,7 +99,8 @@ func TestRepeatedCallsTakeAgain(t *testing.T) {
 	}
 }
 
-// proxy stands before a server and passes everything on; told so, it loses the replies to CL.THROTTLE: it hangs up instead.
+// proxy stands before a server and passes everything on; told so, it loses the replies to
+// CL.THROTTLE: it hangs up instead.
 type proxy struct {
 	net.Listener
 	calls atomic.Int64 // of CL.THROTTLE, seen so far

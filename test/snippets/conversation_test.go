@@ -11,8 +11,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// conversations are the blocks of a document that internal/transcript can play. What is before a block is kept as empty
-// lines, so that a difference is reported with its line in the document.
+// conversations are the blocks of a document that internal/transcript can play. What is before a
+// block is kept as empty lines, so that a difference is reported with its line in the document.
 func conversations(t *testing.T, document string) (all []*transcript.File) {
 	for _, b := range blocks(t, document) {
 		if b.language != "transcript" {

@@ -1,5 +1,5 @@
-// Package snippets holds the documentation to what it says: it runs the programs in it, plays the conversations in it, and
-// looks for the tests that it names.
+// Package snippets holds the documentation to what it says: it runs the programs in it, plays the
+// conversations in it, and looks for the tests that it names.
 package snippets
 
 import (

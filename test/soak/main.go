@@ -1,5 +1,6 @@
-// Command soak runs cellserver for a long time under attack, beside clients that know what they must be told. It ends with
-// status 1 on a wrong reply, a crash, or anything that stays when all are gone.
+// Command soak runs cellserver for a long time under attack, beside clients that know what they
+// must be told. It ends with status 1 on a wrong reply, a crash, or anything that stays when all
+// are gone.
 //
 //	go run ./test/soak -server bin/cellserver -for 60s -transport event-loop
 package main
@@ -85,7 +86,8 @@ func run(binary, transport string, length time.Duration, seed uint64) error {
 	return server.stop()
 }
 
-// warmUp makes each attack once, so that what stays for good, such as buffers in pools, is there at the start.
+// warmUp makes each attack once, so that what stays for good, such as buffers in pools, is there at
+// the start.
 func (s *soak) warmUp() error {
 	if err := s.server.store(keys); err != nil {
 		return err

@@ -108,7 +108,8 @@ func (p *process) alone() error {
 	return err
 }
 
-// measure asks the server and the system. A command that panicked is in the log, and is a crash too.
+// measure asks the server and the system. A command that panicked is in the log, and is a crash
+// too.
 func (p *process) measure() (f figures, err error) {
 	if p.crashes() > 0 {
 		return f, p.crash()

@@ -1,6 +1,7 @@
-// Package worst weighs every command's worst call by counted work. The compiler is given the packages of internal with a
-// counter at the head of every function and every loop, and a look at what is hashed and compared; then the test of
-// internal/commands that plays the calls is run with them. A machine that is busy counts the same.
+// Package worst weighs every command's worst call by counted work. The compiler is given the
+// packages of internal with a counter at the head of every function and every loop, and a look at
+// what is hashed and compared; then the test of internal/commands that plays the calls is run with
+// them. A machine that is busy counts the same.
 package worst
 
 import (

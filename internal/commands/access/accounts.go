@@ -1,4 +1,5 @@
-// Package access is users and what they may do: the accounts that clients are logged in as, ACL, and the log of what was refused.
+// Package access is users and what they may do: the accounts that clients are logged in as, ACL,
+// and the log of what was refused.
 package access
 
 import (
@@ -21,8 +22,8 @@ type Accounts struct {
 	Log     *slog.Logger
 	// ClientLog is for what clients cause, which may be very often.
 	ClientLog *slog.Logger
-	// EndListeners ends the connections of an account that are subscribed to what its user may not use any more; of the own one it only
-	// says so.
+	// EndListeners ends the connections of an account that are subscribed to what its user may not
+	// use any more; of the own one it only says so.
 	EndListeners func(a *client.Account, u *acl.User, own *client.Client) (ownEnds bool)
 
 	commands  *acl.Commands
@@ -95,7 +96,8 @@ func (as *Accounts) users() acl.Users {
 	return all
 }
 
-// Verify is the account that a name and a password are right for, nil if they are not. It was compared with so many.
+// Verify is the account that a name and a password are right for, nil if they are not. It was
+// compared with so many.
 func (as *Accounts) Verify(name, password []byte) (a *client.Account, compared int) {
 	a = as.Find(string(name))
 	var u *acl.User
@@ -111,7 +113,8 @@ func (as *Accounts) Verify(name, password []byte) (a *client.Account, compared i
 	return a, compared
 }
 
-// set makes a user what it is to be, or adds it, and ends connections that listen to what it may no longer use. It needs the lock.
+// set makes a user what it is to be, or adds it, and ends connections that listen to what it may no
+// longer use. It needs the lock.
 func (as *Accounts) set(u *acl.User, own *client.Client) (ownEnds bool) {
 	a := as.byName[u.Name()]
 	if a == nil {
@@ -130,7 +133,8 @@ func (as *Accounts) set(u *acl.User, own *client.Client) (ownEnds bool) {
 	return as.EndListeners(a, u, own)
 }
 
-// drop takes accounts away, and ends the connections that are theirs; of the own one it only says so. It needs the lock.
+// drop takes accounts away, and ends the connections that are theirs; of the own one it only says
+// so. It needs the lock.
 func (as *Accounts) drop(gone []*client.Account, own *client.Client) (ownEnds bool) {
 	if len(gone) == 0 {
 		return false
@@ -155,7 +159,8 @@ func (as *Accounts) drop(gone []*client.Account, own *client.Client) (ownEnds bo
 	return ownEnds
 }
 
-// Expel ends a connection whose rights have gone: from now on nobody sees it, and it gets no message more.
+// Expel ends a connection whose rights have gone: from now on nobody sees it, and it gets no
+// message more.
 func (as *Accounts) Expel(s *client.Client) {
 	as.Clients.Remove(s)
 	s.Mail.Mu.Lock()
@@ -167,8 +172,9 @@ func (as *Accounts) Expel(s *client.Client) {
 	s.Peer.Cut()
 }
 
-// replace has other users than before, all at once: a client that logs in meets those or these. As in Redis 8 a client stays if
-// its user is still there, with the rules that it has now, and listens to nothing that it may no longer use. It needs the lock.
+// replace has other users than before, all at once: a client that logs in meets those or these. As
+// in Redis 8 a client stays if its user is still there, with the rules that it has now, and listens
+// to nothing that it may no longer use. It needs the lock.
 func (as *Accounts) replace(users acl.Users, own *client.Client) (ownEnds bool) {
 	fresh, before := make(map[string]*client.Account), make(map[*client.Account]*acl.User)
 	var gone []*client.Account

@@ -27,8 +27,8 @@ func (as *Accounts) SetPassword(text string) error {
 	return nil
 }
 
-// secrets are the settings whose values MONITOR and SLOWLOG do not show; Redis's among them, in case a client mistakes this
-// server for one.
+// secrets are the settings whose values MONITOR and SLOWLOG do not show; Redis's among them, in
+// case a client mistakes this server for one.
 var secrets = []string{"requirepass", "masterauth", "tls-key-file-pass", "tls-client-key-file-pass"}
 
 func IsSecret(name []byte) bool {

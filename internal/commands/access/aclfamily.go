@@ -17,7 +17,8 @@ import (
 
 func (as *Accounts) container() *command.Command {
 	return &command.Command{
-		Name: "acl", Group: "server", Category: "none", Since: "6.0.0", Complexity: "Depends on the subcommand.", Min: 2,
+		Name: "acl", Group: "server", Category: "none", Since: "6.0.0",
+		Complexity: "Depends on the subcommand.", Min: 2,
 		Summary: "Commands about users and what they may do.", AnyMore: true,
 		Subs: []*command.Command{as.cat(), as.delUser(), as.dryRun(), as.genPass(), as.getUser(), as.list(), as.load(), as.showLog(), as.save(), as.setUser(),
 			as.listUsers(), as.whoAmI(), command.HelpOf("acl", "6.0.0")},
@@ -40,8 +41,8 @@ func errACLWords(c *command.Call) error {
 
 func (as *Accounts) whoAmI() *command.Command {
 	return &command.Command{
-		Name: "acl|whoami", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(1)", Flags: aboutRights,
-		Summary: "Returns the name of the connection's user.", Reply: "A name.",
+		Name: "acl|whoami", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(1)",
+		Flags: aboutRights, Summary: "Returns the name of the connection's user.", Reply: "A name.",
 		Run: func(c *command.Call) error {
 			c.Out.BulkString(c.Client.Account.Load().Name)
 			return nil
@@ -51,9 +52,10 @@ func (as *Accounts) whoAmI() *command.Command {
 
 func (as *Accounts) cat() *command.Command {
 	return &command.Command{
-		Name: "acl|cat", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(1)", Flags: aboutRights,
-		Summary: "Lists the categories of commands, or the commands in one.", AnyMore: true,
-		Args: []command.Arg{command.Word("categoryname").Optional()}, Reply: "Their names.",
+		Name: "acl|cat", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(1)",
+		Flags: aboutRights, Summary: "Lists the categories of commands, or the commands in one.",
+		AnyMore: true, Args: []command.Arg{command.Word("categoryname").Optional()},
+		Reply: "Their names.",
 		Run: func(c *command.Call) error {
 			commands := as.commands
 			names, ok := commands.Used(), true
@@ -81,9 +83,10 @@ func writeNames(c *command.Call, names []string) {
 
 func (as *Accounts) genPass() *command.Command {
 	return &command.Command{
-		Name: "acl|genpass", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(1)", Flags: aboutRights,
-		Summary: "Generates a random password, of 256 bits by default.", AnyMore: true,
-		Args: []command.Arg{command.Word("bits").Optional()}, Reply: "Hexadecimal digits.",
+		Name: "acl|genpass", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(1)",
+		Flags: aboutRights, Summary: "Generates a random password, of 256 bits by default.",
+		AnyMore: true, Args: []command.Arg{command.Word("bits").Optional()},
+		Reply: "Hexadecimal digits.",
 		Run: func(c *command.Call) error {
 			const most = 4096
 			bits := int64(256)
@@ -108,7 +111,8 @@ func (as *Accounts) genPass() *command.Command {
 
 func (as *Accounts) list() *command.Command {
 	return &command.Command{
-		Name: "acl|list", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(N) in the number of users", Flags: aboutUsers, Cost: command.Unbounded,
+		Name: "acl|list", Group: "server", Category: "none", Since: "6.0.0",
+		Complexity: "O(N) in the number of users", Flags: aboutUsers, Cost: command.Unbounded,
 		Summary: "Describes the users.", Reply: "One line per user, as in an ACL file.",
 		Run: func(c *command.Call) error {
 			var lines []string
@@ -123,7 +127,8 @@ func (as *Accounts) list() *command.Command {
 
 func (as *Accounts) listUsers() *command.Command {
 	return &command.Command{
-		Name: "acl|users", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(N) in the number of users", Flags: aboutUsers, Cost: command.Unbounded,
+		Name: "acl|users", Group: "server", Category: "none", Since: "6.0.0",
+		Complexity: "O(N) in the number of users", Flags: aboutUsers, Cost: command.Unbounded,
 		Summary: "Lists the users.", Reply: "Their names.",
 		Run: func(c *command.Call) error {
 			var names []string
@@ -138,9 +143,10 @@ func (as *Accounts) listUsers() *command.Command {
 
 func (as *Accounts) getUser() *command.Command {
 	return &command.Command{
-		Name: "acl|getuser", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(N) in the number of the user's rules",
-		Flags: aboutUsers, Cost: command.Unbounded,
-		Summary: "Describes a user.", Args: []command.Arg{command.Word("username")},
+		Name: "acl|getuser", Group: "server", Category: "none", Since: "6.0.0",
+		Complexity: "O(N) in the number of the user's rules", Flags: aboutUsers,
+		Cost: command.Unbounded, Summary: "Describes a user.",
+		Args:  []command.Arg{command.Word("username")},
 		Reply: "A map: flags, passwords (their SHA-256), commands, keys, channels, selectors; nil if there is no such user.",
 		Run: func(c *command.Call) error {
 			a := as.Find(string(c.Word()))
@@ -183,9 +189,11 @@ func writePermissions(c *command.Call, p acl.Permissions) {
 
 func (as *Accounts) setUser() *command.Command {
 	return &command.Command{
-		Name: "acl|setuser", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(N) in the number of rules", Flags: aboutUsers, Cost: command.Unbounded,
+		Name: "acl|setuser", Group: "server", Category: "none", Since: "6.0.0",
+		Complexity: "O(N) in the number of rules", Flags: aboutUsers, Cost: command.Unbounded,
 		Summary: "Creates a user, or changes its rights: all rules, or none. Applies to its clients at once.",
-		Args:    []command.Arg{command.Word("username"), command.Word("rule").Optional().Many().UpTo(1000)}, Reply: "OK.", Secrets: command.WordsFrom(2),
+		Args:    []command.Arg{command.Word("username"), command.Word("rule").Optional().Many().UpTo(1000)},
+		Reply:   "OK.", Secrets: command.WordsFrom(2),
 		Run: func(c *command.Call) error {
 			name := string(c.Word())
 			var rules []string
@@ -220,7 +228,8 @@ func (as *Accounts) setUser() *command.Command {
 // longestName bounds a user's name, in bytes.
 const longestName = 1024
 
-// endsItself ends the own connection after the reply, if its rights have gone; else what it may do may be something else now.
+// endsItself ends the own connection after the reply, if its rights have gone; else what it may do
+// may be something else now.
 func endsItself(c *command.Call, ends bool) {
 	if ends {
 		c.HangUp()
@@ -232,8 +241,11 @@ func endsItself(c *command.Call, ends bool) {
 
 func (as *Accounts) delUser() *command.Command {
 	return &command.Command{
-		Name: "acl|deluser", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(N) in the number of clients", Flags: aboutUsers, Cost: command.Unbounded,
-		Summary: "Deletes users, and disconnects them.", Args: []command.Arg{command.Word("username").Many().UpTo(1000)}, Reply: "The number of users deleted.",
+		Name: "acl|deluser", Group: "server", Category: "none", Since: "6.0.0",
+		Complexity: "O(N) in the number of clients", Flags: aboutUsers, Cost: command.Unbounded,
+		Summary: "Deletes users, and disconnects them.",
+		Args:    []command.Arg{command.Word("username").Many().UpTo(1000)},
+		Reply:   "The number of users deleted.",
 		Run: func(c *command.Call) error {
 			names := c.Many()
 			for _, name := range names {
@@ -270,9 +282,11 @@ func distinct(list []*client.Account) (once []*client.Account) {
 
 func (as *Accounts) dryRun() *command.Command {
 	return &command.Command{
-		Name: "acl|dryrun", Group: "server", Category: "none", Since: "7.0.0", Complexity: "O(1)", Flags: aboutUsers, Cost: command.Unbounded, Min: 4,
+		Name: "acl|dryrun", Group: "server", Category: "none", Since: "7.0.0", Complexity: "O(1)",
+		Flags: aboutUsers, Cost: command.Unbounded, Min: 4,
 		Summary: "Checks whether a user may make a call, without making it.",
-		Args:    []command.Arg{command.Word("username"), command.Word("command"), command.Word("arg").Optional().Many().UpTo(1000)}, Reply: "OK, or what is not allowed.",
+		Args:    []command.Arg{command.Word("username"), command.Word("command"), command.Word("arg").Optional().Many().UpTo(1000)},
+		Reply:   "OK, or what is not allowed.",
 		Run: func(c *command.Call) error {
 			a, words := as.Find(string(c.Word())), c.Words[3:]
 			var u *acl.User
@@ -306,9 +320,10 @@ func (as *Accounts) dryRun() *command.Command {
 
 func (as *Accounts) showLog() *command.Command {
 	return &command.Command{
-		Name: "acl|log", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(N) in the number of entries", Flags: aboutUsers, Cost: command.Unbounded,
-		Summary: "Shows recently denied commands and failed logins, 10 entries by default; or clears them.", AnyMore: true,
-		Args: []command.Arg{command.Word("[count | RESET]").Optional()},
+		Name: "acl|log", Group: "server", Category: "none", Since: "6.0.0",
+		Complexity: "O(N) in the number of entries", Flags: aboutUsers, Cost: command.Unbounded,
+		Summary: "Shows recently denied commands and failed logins, 10 entries by default; or clears them.",
+		AnyMore: true, Args: []command.Arg{command.Word("[count | RESET]").Optional()},
 		Reply: "OK for RESET; else for each entry count, reason, context, object, username, age-seconds, client-info, " +
 			"entry-id, timestamp-created and timestamp-last-updated in Unix milliseconds.",
 		Run: func(c *command.Call) error {
@@ -411,7 +426,8 @@ func (as *Accounts) sorted() []*acl.User {
 	return users.Sorted()
 }
 
-// Configure makes the first users, before anybody is served: those of the ACL file, or those that are told here.
+// Configure makes the first users, before anybody is served: those of the ACL file, or those that
+// are told here.
 func (as *Accounts) Configure(password string, told [][]string) error {
 	if password != "" {
 		if err := as.SetPassword(password); err != nil {
@@ -437,7 +453,8 @@ func (as *Accounts) Configure(password string, told [][]string) error {
 	return nil
 }
 
-// tell makes a user of the configuration's. What is wrong with it is said without the rule, which may hold a password.
+// tell makes a user of the configuration's. What is wrong with it is said without the rule, which
+// may hold a password.
 func (as *Accounts) tell(name string, rules []string, named map[string]bool) error {
 	switch {
 	case named[name]:

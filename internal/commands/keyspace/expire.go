@@ -39,13 +39,21 @@ func expiring(row command.Command, word string, unit int64, relative bool) comma
 }
 
 var (
-	expire = expiring(command.Command{Name: "expire", Since: "1.0.0", Summary: "Sets a key's expiry, in seconds from now."},
+	expire = expiring(command.Command{
+		Name: "expire", Since: "1.0.0", Summary: "Sets a key's expiry, in seconds from now.",
+	},
 		"seconds", 1000, true)
-	pExpire = expiring(command.Command{Name: "pexpire", Since: "2.6.0", Summary: "Sets a key's expiry, in milliseconds from now."},
+	pExpire = expiring(command.Command{
+		Name: "pexpire", Since: "2.6.0", Summary: "Sets a key's expiry, in milliseconds from now.",
+	},
 		"milliseconds", 1, true)
-	expireAt = expiring(command.Command{Name: "expireat", Since: "1.2.0", Summary: "Sets a key's expiry, in Unix seconds."},
+	expireAt = expiring(command.Command{
+		Name: "expireat", Since: "1.2.0", Summary: "Sets a key's expiry, in Unix seconds.",
+	},
 		"unix-time-seconds", 1000, false)
-	pExpireAt = expiring(command.Command{Name: "pexpireat", Since: "2.6.0", Summary: "Sets a key's expiry, in Unix milliseconds."},
+	pExpireAt = expiring(command.Command{
+		Name: "pexpireat", Since: "2.6.0", Summary: "Sets a key's expiry, in Unix milliseconds.",
+	},
 		"unix-time-milliseconds", 1, false)
 )
 
@@ -89,9 +97,10 @@ func (when conditions) allow(before, next int64) bool {
 }
 
 var persist = command.Command{
-	Name: "persist", Group: "generic", Since: "2.2.0", Complexity: "O(1)", Flags: command.Write | command.Fast, Cost: command.Constant,
-	Summary: "Removes a key's expiry.", KeyAccess: "RW UPDATE",
-	Args: []command.Arg{command.Key("key")}, Reply: "1 if it had one, else 0.",
+	Name: "persist", Group: "generic", Since: "2.2.0", Complexity: "O(1)",
+	Flags: command.Write | command.Fast, Cost: command.Constant, Summary: "Removes a key's expiry.",
+	KeyAccess: "RW UPDATE", Args: []command.Arg{command.Key("key")},
+	Reply: "1 if it had one, else 0.",
 	Run: func(c *command.Call) error {
 		return c.ChangeIf(c.Key(), func(e store.Entry) (store.Change, error) {
 			switch {

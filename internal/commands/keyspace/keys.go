@@ -41,30 +41,35 @@ func timing(row command.Command, read func(c *command.Call, e store.Entry) int64
 
 var (
 	ttl = timing(command.Command{
-		Name: "ttl", Since: "1.0.0", Tips: command.Varying, Summary: "Returns a key's time to live, in seconds.",
-		Reply: "The seconds, to the nearest; -1 if the key does not expire, -2 if there is no such key.",
+		Name: "ttl", Since: "1.0.0", Tips: command.Varying,
+		Summary: "Returns a key's time to live, in seconds.",
+		Reply:   "The seconds, to the nearest; -1 if the key does not expire, -2 if there is no such key.",
 	}, func(c *command.Call, e store.Entry) int64 { return command.InSeconds(c.ExpiresIn(e)) })
 
 	pttl = timing(command.Command{
-		Name: "pttl", Since: "2.6.0", Tips: command.Varying, Summary: "Returns a key's time to live, in milliseconds.",
-		Reply: "The milliseconds, rounded up; -1 if the key does not expire, -2 if there is no such key.",
+		Name: "pttl", Since: "2.6.0", Tips: command.Varying,
+		Summary: "Returns a key's time to live, in milliseconds.",
+		Reply:   "The milliseconds, rounded up; -1 if the key does not expire, -2 if there is no such key.",
 	}, func(c *command.Call, e store.Entry) int64 { return c.ExpiresIn(e) })
 
 	expireTime = timing(command.Command{
-		Name: "expiretime", Since: "7.0.0", Summary: "Returns the time at which a key expires, in Unix seconds.",
-		Reply: "The Unix time; -1 if the key does not expire, -2 if there is no such key.",
+		Name: "expiretime", Since: "7.0.0",
+		Summary: "Returns the time at which a key expires, in Unix seconds.",
+		Reply:   "The Unix time; -1 if the key does not expire, -2 if there is no such key.",
 	}, func(c *command.Call, e store.Entry) int64 {
 		return command.InSeconds(command.RoundUp(c.Unix(e.Expires), 1e6))
 	})
 
 	pExpireTime = timing(command.Command{
-		Name: "pexpiretime", Since: "7.0.0", Summary: "Returns the time at which a key expires, in Unix milliseconds.",
-		Reply: "The Unix time; -1 if the key does not expire, -2 if there is no such key.",
+		Name: "pexpiretime", Since: "7.0.0",
+		Summary: "Returns the time at which a key expires, in Unix milliseconds.",
+		Reply:   "The Unix time; -1 if the key does not expire, -2 if there is no such key.",
 	}, func(c *command.Call, e store.Entry) int64 { return command.RoundUp(c.Unix(e.Expires), 1e6) })
 )
 
 var exists = command.Command{
-	Name: "exists", Group: "generic", Since: "1.0.0", Complexity: "O(N) in the number of keys", Flags: command.ReadOnly | command.Fast, Cost: command.Constant,
+	Name: "exists", Group: "generic", Since: "1.0.0", Complexity: "O(N) in the number of keys",
+	Flags: command.ReadOnly | command.Fast, Cost: command.Constant,
 	Summary: "Counts the keys that exist.", KeyAccess: "RO", Tips: command.SeveralShards,
 	Args:  []command.Arg{command.Key("key").Many()},
 	Reply: "How many of them exist; a key named twice counts twice.",
@@ -76,9 +81,10 @@ var exists = command.Command{
 }
 
 var touch = command.Command{
-	Name: "touch", Group: "generic", Since: "3.2.1", Complexity: "O(N) in the number of keys", Flags: command.ReadOnly | command.Fast, Cost: command.Constant,
-	Summary: "Counts the keys that exist, and sets their time of last use (OBJECT IDLETIME).", KeyAccess: "RO", Tips: command.SeveralShards,
-	Args:  []command.Arg{command.Key("key").Many()},
+	Name: "touch", Group: "generic", Since: "3.2.1", Complexity: "O(N) in the number of keys",
+	Flags: command.ReadOnly | command.Fast, Cost: command.Constant,
+	Summary:   "Counts the keys that exist, and sets their time of last use (OBJECT IDLETIME).",
+	KeyAccess: "RO", Tips: command.SeveralShards, Args: []command.Arg{command.Key("key").Many()},
 	Reply: "How many of them exist; a key named twice counts twice.",
 	Run: func(c *command.Call) error {
 		keys := c.Many()
@@ -87,8 +93,8 @@ var touch = command.Command{
 	},
 }
 
-// byKeys has something done to keys, so many at a time, and sums up to how many it was. Between them others have their turn; and if the
-// client has gone, there is no need to go on.
+// byKeys has something done to keys, so many at a time, and sums up to how many it was. Between
+// them others have their turn; and if the client has gone, there is no need to go on.
 func byKeys(c *command.Call, keys [][]byte, do func(ctx context.Context, keys [][]byte) (int, error)) (sum int, err error) {
 	for err == nil {
 		var n int
@@ -112,19 +118,19 @@ func answerCount(c *command.Call, keys, there int, err error) error {
 }
 
 var del = command.Command{
-	Name: "del", Group: "generic", Since: "1.0.0", Complexity: "O(N) in the number of keys", Flags: command.Write, Cost: command.Constant,
-	Summary: "Removes keys; their limiters start afresh.", KeyAccess: "RM DELETE", Tips: command.SeveralShards,
-	Args:  []command.Arg{command.Key("key").Many()},
-	Reply: "The number of keys that were removed.",
-	Run:   remove,
+	Name: "del", Group: "generic", Since: "1.0.0", Complexity: "O(N) in the number of keys",
+	Flags: command.Write, Cost: command.Constant,
+	Summary: "Removes keys; their limiters start afresh.", KeyAccess: "RM DELETE",
+	Tips: command.SeveralShards, Args: []command.Arg{command.Key("key").Many()},
+	Reply: "The number of keys that were removed.", Run: remove,
 }
 
 var unlink = command.Command{
-	Name: "unlink", Group: "generic", Since: "4.0.0", Complexity: "O(N) in the number of keys", Flags: command.Write | command.Fast, Cost: command.Constant,
+	Name: "unlink", Group: "generic", Since: "4.0.0", Complexity: "O(N) in the number of keys",
+	Flags: command.Write | command.Fast, Cost: command.Constant,
 	Summary: "Removes keys, as DEL does.", KeyAccess: "RM DELETE", Tips: command.SeveralShards,
-	Args:  []command.Arg{command.Key("key").Many()},
-	Reply: "The number of keys that were removed.",
-	Run:   remove,
+	Args: []command.Arg{command.Key("key").Many()}, Reply: "The number of keys that were removed.",
+	Run: remove,
 }
 
 func remove(c *command.Call) error {
@@ -134,9 +140,9 @@ func remove(c *command.Call) error {
 }
 
 var keyType = command.Command{
-	Name: "type", Group: "generic", Since: "1.0.0", Complexity: "O(1)", Flags: command.ReadOnly | command.Fast, Cost: command.Constant,
-	Summary: "Returns the type of a key.", KeyAccess: "RO",
-	Args:  []command.Arg{command.Key("key")},
+	Name: "type", Group: "generic", Since: "1.0.0", Complexity: "O(1)",
+	Flags: command.ReadOnly | command.Fast, Cost: command.Constant,
+	Summary: "Returns the type of a key.", KeyAccess: "RO", Args: []command.Arg{command.Key("key")},
 	Reply: "string for a value and for a CL.THROTTLE key; cl.fixed, cl.sliding, cl.slidinglog, cl.lease; none if there is no such key.",
 	Run: func(c *command.Call) error {
 		e, err := c.View.Lookup(c.Context, c.Key())
@@ -149,7 +155,8 @@ var keyType = command.Command{
 	},
 }
 
-// typeName is what TYPE calls a kind. redis-cell's keys are strings, so ours are to whoever asks in Redis's words.
+// typeName is what TYPE calls a kind. redis-cell's keys are strings, so ours are to whoever asks in
+// Redis's words.
 func typeName(k store.Kind) string {
 	switch k {
 	case store.None:

@@ -10,7 +10,8 @@ import (
 	"cellserver/internal/store"
 )
 
-// Family is the commands on keys and databases, whatever they hold. Others want to know what becomes of whole databases.
+// Family is the commands on keys and databases, whatever they hold. Others want to know what
+// becomes of whole databases.
 type Family struct {
 	Flushed  func(by int64)                  // every key of a database has gone or changed, by a client; called when none is locked
 	Swapping func(c *command.Call, a, b int) // two databases are to change their numbers; called with every key locked
@@ -27,14 +28,17 @@ func (k *Family) Commands() []*command.Command {
 
 // Commands on a whole database.
 
-// dbSizeWorth is what it counts of a turn to lock every shard, in bytes that could be moved meanwhile.
+// dbSizeWorth is what it counts of a turn to lock every shard, in bytes that could be moved
+// meanwhile.
 const dbSizeWorth = 16 * command.FewBytes
 
 var dbSize = command.Command{
-	Name: "dbsize", Group: "server", Category: "keyspace", Since: "1.0.0", Complexity: "O(1)", Flags: command.ReadOnly | command.Fast, Cost: command.Constant, Traits: command.AnyKey,
+	Name: "dbsize", Group: "server", Category: "keyspace", Since: "1.0.0", Complexity: "O(1)",
+	Flags: command.ReadOnly | command.Fast, Cost: command.Constant, Traits: command.AnyKey,
 	Effort:  &command.Effort{Fixed: func([][]byte) int { return dbSizeWorth }},
-	Summary: "Counts the keys of the database.", Tips: []string{command.AllShards, "response_policy:agg_sum"},
-	Reply: "The number of keys; may include keys that have just expired.",
+	Summary: "Counts the keys of the database.",
+	Tips:    []string{command.AllShards, "response_policy:agg_sum"},
+	Reply:   "The number of keys; may include keys that have just expired.",
 	Run: func(c *command.Call) error {
 		c.Moved += dbSizeWorth
 		n, err := c.View.Size(c.Context)
@@ -43,14 +47,17 @@ var dbSize = command.Command{
 	},
 }
 
-// flushMode is there for those who send it: either way takes no time that depends on what is stored.
+// flushMode is there for those who send it: either way takes no time that depends on what is
+// stored.
 var flushMode = command.OneOf("mode", "ASYNC", "SYNC")
 
 func (k *Family) flushDB() *command.Command {
 	return &command.Command{
-		Name: "flushdb", Group: "server", Category: "keyspace", Since: "1.0.0", Complexity: "O(1)", Flags: command.Write | command.Dangerous, Traits: command.AnyKey,
-		Summary: "Removes all keys of the database.", Tips: []string{command.AllShards, "response_policy:all_succeeded"},
-		Args: []command.Arg{flushMode}, Reply: "OK.",
+		Name: "flushdb", Group: "server", Category: "keyspace", Since: "1.0.0", Complexity: "O(1)",
+		Flags: command.Write | command.Dangerous, Traits: command.AnyKey,
+		Summary: "Removes all keys of the database.",
+		Tips:    []string{command.AllShards, "response_policy:all_succeeded"},
+		Args:    []command.Arg{flushMode}, Reply: "OK.",
 		Run: func(c *command.Call) error {
 			c.Out.Status("OK")
 			defer k.Flushed(c.View.Signed())
@@ -61,9 +68,11 @@ func (k *Family) flushDB() *command.Command {
 
 func (k *Family) flushAll() *command.Command {
 	return &command.Command{
-		Name: "flushall", Group: "server", Category: "keyspace", Since: "1.0.0", Complexity: "O(1)", Flags: command.Write | command.Dangerous, Traits: command.AnyKey,
-		Summary: "Removes all keys of all databases.", Tips: []string{command.AllShards, "response_policy:all_succeeded"},
-		Args: []command.Arg{flushMode}, Reply: "OK.",
+		Name: "flushall", Group: "server", Category: "keyspace", Since: "1.0.0", Complexity: "O(1)",
+		Flags: command.Write | command.Dangerous, Traits: command.AnyKey,
+		Summary: "Removes all keys of all databases.",
+		Tips:    []string{command.AllShards, "response_policy:all_succeeded"},
+		Args:    []command.Arg{flushMode}, Reply: "OK.",
 		Run: func(c *command.Call) error {
 			c.Out.Status("OK")
 			defer k.Flushed(c.View.Signed())
@@ -99,8 +108,8 @@ first call to the last is returned exactly once.`,
 	},
 }
 
-// maxScanCount bounds the keys of one SCAN, whatever COUNT says: a COUNT is a hint, and a client must not make others wait.
-// A thousand ordinary keys take about 0.1 ms.
+// maxScanCount bounds the keys of one SCAN, whatever COUNT says: a COUNT is a hint, and a client
+// must not make others wait. A thousand ordinary keys take about 0.1 ms.
 const maxScanCount = 1000
 
 // parseCursor takes what Redis's strtoul takes: a sign wraps, nothing is 0.
@@ -159,19 +168,21 @@ type search struct {
 	found  []keyList // a piece each, so that what was found is never moved
 }
 
-// keysAPiece is how many keys are looked at in one go. The store shows them under its locks, where nothing may take long, and
-// to find room for a long list does; so they are few, and those that pass are added to the list afterwards.
+// keysAPiece is how many keys are looked at in one go. The store shows them under its locks, where
+// nothing may take long, and to find room for a long list does; so they are few, and those that
+// pass are added to the list afterwards.
 const keysAPiece = 128
 
-// bytesAtOnce is after how many bytes of keys a search gives way to others: about 1000 ordinary keys, a third of a millisecond.
-// Fewer would make it wait more than work where every core is busy. (To match one key of 64 KiB may take a tenth of a second.)
+// bytesAtOnce is after how many bytes of keys a search gives way to others: about 1000 ordinary
+// keys, a third of a millisecond. Fewer would make it wait more than work where every core is busy.
+// (To match one key of 64 KiB may take a tenth of a second.)
 const (
 	bytesAtOnce = 64 << 10
 	keyWorth    = 48 // bytes that a key counts beside its own
 )
 
-// goOn looks at about so many keys more. To match one long key may take a tenth of a second, so it asks at each whether the
-// client is still there.
+// goOn looks at about so many keys more. To match one long key may take a tenth of a second, so it
+// asks at each whether the client is still there.
 func (s *search) goOn(c *command.Call, count int) (err error) {
 	s.piece.clear()
 	if s.cursor, err = c.View.Scan(c.Context, s.cursor, count, s.piece.visit); err != nil {
@@ -262,8 +273,10 @@ func (l *keyList) key(i int) []byte {
 }
 
 var keys = command.Command{
-	Name: "keys", Group: "generic", Since: "1.0.0", Complexity: "O(N) in the number of keys", Flags: command.ReadOnly | command.Dangerous, Cost: command.Unbounded, Traits: command.AnyKey | command.WalksKeys,
-	Summary: "Returns the keys that match a pattern.", Tips: []string{command.AllShards, "nondeterministic_output_order"},
+	Name: "keys", Group: "generic", Since: "1.0.0", Complexity: "O(N) in the number of keys",
+	Flags: command.ReadOnly | command.Dangerous, Cost: command.Unbounded,
+	Traits: command.AnyKey | command.WalksKeys, Summary: "Returns the keys that match a pattern.",
+	Tips:  []string{command.AllShards, "nondeterministic_output_order"},
 	Args:  []command.Arg{command.Pattern("pattern")},
 	Reply: "The keys, in no order. Each existed at some time during the call.",
 	Run: func(c *command.Call) error {
@@ -279,10 +292,12 @@ var keys = command.Command{
 }
 
 var randomKey = command.Command{
-	Name: "randomkey", Group: "generic", Since: "1.0.0", Complexity: "O(1), O(N) if most keys have just expired",
-	Flags: command.ReadOnly, Cost: command.Unbounded, Traits: command.AnyKey, Summary: "Returns a random key of the database.",
-	Tips:  []string{command.AllShards, "nondeterministic_output"},
-	Reply: "A key, or nil if there is none.",
+	Name: "randomkey", Group: "generic", Since: "1.0.0",
+	Complexity: "O(1), O(N) if most keys have just expired", Flags: command.ReadOnly,
+	Cost: command.Unbounded, Traits: command.AnyKey,
+	Summary: "Returns a random key of the database.",
+	Tips:    []string{command.AllShards, "nondeterministic_output"},
+	Reply:   "A key, or nil if there is none.",
 	Run: func(c *command.Call) error {
 		key, ok, err := c.View.Random(c.Context, nil)
 		if err != nil {

@@ -8,9 +8,10 @@ import (
 // OBJECT and MEMORY USAGE: how a key is kept.
 
 var object = command.Command{
-	Name: "object", Group: "generic", Category: "none", Since: "2.2.3", Complexity: "Depends on the subcommand.", Min: 2,
-	Summary: "Commands about how a key is kept.", AnyMore: true,
-	Subs: []*command.Command{&objectEncoding, &objectFreq, &objectIdleTime, &objectRefCount, command.HelpOf("object", "6.2.0")},
+	Name: "object", Group: "generic", Category: "none", Since: "2.2.3",
+	Complexity: "Depends on the subcommand.", Min: 2, Summary: "Commands about how a key is kept.",
+	AnyMore: true,
+	Subs:    []*command.Command{&objectEncoding, &objectFreq, &objectIdleTime, &objectRefCount, command.HelpOf("object", "6.2.0")},
 }
 
 // aboutObject makes the rows of OBJECT: nil if there is no such key.
@@ -35,8 +36,9 @@ func aboutObject(row command.Command, answer func(c *command.Call, key []byte, e
 
 var (
 	objectEncoding = aboutObject(command.Command{
-		Name: "object|encoding", Since: "2.2.3", Summary: "Returns how a value is encoded, in Redis's terms.",
-		Reply: "int, embstr or raw for a value, int for a CL.THROTTLE key, else the limiter's kind; nil if there is no such key.",
+		Name: "object|encoding", Since: "2.2.3",
+		Summary: "Returns how a value is encoded, in Redis's terms.",
+		Reply:   "int, embstr or raw for a value, int for a CL.THROTTLE key, else the limiter's kind; nil if there is no such key.",
 	}, func(c *command.Call, key []byte, e store.Entry) error {
 		const longestEmbedded = 44 // bytes: what Redis keeps beside its object
 		name := e.Kind.String()
@@ -65,8 +67,9 @@ var (
 	})
 
 	objectIdleTime = aboutObject(command.Command{
-		Name: "object|idletime", Since: "2.2.3", Traits: command.Needs(store.TimesIdles), Summary: "Returns how long a key has not been used.",
-		Reply: "Seconds, accurate to about one; wraps to 0 after 104 days; nil if there is no such key.",
+		Name: "object|idletime", Since: "2.2.3", Traits: command.Needs(store.TimesIdles),
+		Summary: "Returns how long a key has not been used.",
+		Reply:   "Seconds, accurate to about one; wraps to 0 after 104 days; nil if there is no such key.",
 	}, func(c *command.Call, key []byte, _ store.Entry) error {
 		idle, _, err := c.View.(store.IdleTimer).Idle(c.Context, key)
 		c.Out.Int(int64(idle.Seconds()))
@@ -74,8 +77,9 @@ var (
 	})
 
 	objectRefCount = aboutObject(command.Command{
-		Name: "object|refcount", Since: "2.2.3", Summary: "Returns how many keys share a value, as Redis counts it.",
-		Reply: "1; 2147483647 for an integer from 0 to 9999, which Redis shares; nil if there is no such key.",
+		Name: "object|refcount", Since: "2.2.3",
+		Summary: "Returns how many keys share a value, as Redis counts it.",
+		Reply:   "1; 2147483647 for an integer from 0 to 9999, which Redis shares; nil if there is no such key.",
 	}, func(c *command.Call, key []byte, e store.Entry) error {
 		const shared = 10000
 		count := int64(1)
@@ -93,7 +97,8 @@ var (
 	})
 )
 
-// stateOf is a field of what a key holds, 0 if it has none of that name. Unlike to read the key, to ask for it is not to use it.
+// stateOf is a field of what a key holds, 0 if it has none of that name. Unlike to read the key, to
+// ask for it is not to use it.
 func stateOf(c *command.Call, key []byte, name string) (int64, error) {
 	_, fields, err := c.View.Inspect(c.Context, key)
 	for _, f := range fields {

@@ -47,15 +47,22 @@ func renaming(row command.Command, replace bool, answer func(c *command.Call, do
 }
 
 var (
-	rename = renaming(command.Command{Name: "rename", Since: "1.0.0", Summary: "Renames a key.", Reply: "OK."},
+	rename = renaming(command.Command{
+		Name: "rename", Since: "1.0.0", Summary: "Renames a key.", Reply: "OK.",
+	},
 		true, func(c *command.Call, _ bool) { c.Out.Status("OK") })
-	renameNX = renaming(command.Command{Name: "renamenx", Since: "1.0.0", Summary: "Renames a key, if the new name is not in use.",
-		Reply: "1 if it was renamed, else 0."}, false, (*command.Call).OneIf)
+	renameNX = renaming(command.Command{
+		Name: "renamenx", Since: "1.0.0", Summary: "Renames a key, if the new name is not in use.",
+		Reply: "1 if it was renamed, else 0.",
+	}, false, (*command.Call).OneIf)
 )
 
 var copyKey = command.Command{
-	Name: "copy", Group: "generic", Since: "6.2.0", Complexity: "O(N) in the size of what the key holds", Flags: command.Write | command.DenyOOM, Traits: command.ValueSized | command.AnyKey,
-	Summary: "Copies a key with its expiry to another.", KeyAccess: "RO ACCESS, OW UPDATE", Event: "copy_to",
+	Name: "copy", Group: "generic", Since: "6.2.0",
+	Complexity: "O(N) in the size of what the key holds", Flags: command.Write | command.DenyOOM,
+	Traits:  command.ValueSized | command.AnyKey,
+	Summary: "Copies a key with its expiry to another.", KeyAccess: "RO ACCESS, OW UPDATE",
+	Event: "copy_to",
 	Args:  []command.Arg{command.Key("source"), command.Key("destination"), command.Word("[DB destination-db] [REPLACE]").Optional().Many()},
 	Reply: "1 if it was copied, else 0.",
 	Run: func(c *command.Call) (err error) {
@@ -101,9 +108,12 @@ func transfer(c *command.Call, from, to store.Place, how store.Transfer) error {
 }
 
 var move = command.Command{
-	Name: "move", Group: "generic", Since: "1.0.0", Complexity: "O(1)", Flags: command.Write | command.Fast, Cost: command.Constant, Traits: command.ValueSized | command.AnyKey,
-	Summary: "Moves a key to another database.", KeyAccess: "RW ACCESS UPDATE", Event: "move_to", Taken: "move_from",
-	Args: []command.Arg{command.Key("key"), command.Word("db")}, Reply: "1 if it was moved, 0 if it does not exist here, or exists there.",
+	Name: "move", Group: "generic", Since: "1.0.0", Complexity: "O(1)",
+	Flags: command.Write | command.Fast, Cost: command.Constant,
+	Traits: command.ValueSized | command.AnyKey, Summary: "Moves a key to another database.",
+	KeyAccess: "RW ACCESS UPDATE", Event: "move_to", Taken: "move_from",
+	Args:  []command.Arg{command.Key("key"), command.Word("db")},
+	Reply: "1 if it was moved, 0 if it does not exist here, or exists there.",
 	Run: func(c *command.Call) error {
 		key, word := c.Key(), c.Word()
 		db, ok := resp.ParseInt(word)
@@ -119,9 +129,12 @@ var move = command.Command{
 
 func (k *Family) swapDB() *command.Command {
 	return &command.Command{
-		Name: "swapdb", Group: "server", Category: "keyspace", Since: "4.0.0", Complexity: "O(1)", Flags: command.Write | command.Fast | command.Dangerous, Cost: command.Constant, Traits: command.AnyKey | command.SwapsDatabases | command.Needs(store.Swaps),
+		Name: "swapdb", Group: "server", Category: "keyspace", Since: "4.0.0", Complexity: "O(1)",
+		Flags: command.Write | command.Fast | command.Dangerous, Cost: command.Constant,
+		Traits:  command.AnyKey | command.SwapsDatabases | command.Needs(store.Swaps),
 		Effort:  &command.Effort{Fixed: func([][]byte) int { return swapWorth }},
-		Summary: "Swaps two databases.", Args: []command.Arg{command.Word("index1"), command.Word("index2")}, Reply: "OK.",
+		Summary: "Swaps two databases.",
+		Args:    []command.Arg{command.Word("index1"), command.Word("index2")}, Reply: "OK.",
 		Run: func(c *command.Call) error {
 			var numbers [2]int
 			for i, which := range []string{"first", "second"} {

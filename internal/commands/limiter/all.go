@@ -13,8 +13,11 @@ import (
 
 func (l *Family) all() *command.Command {
 	return &command.Command{
-		Name: "cl.all", Group: "limiter", Since: "1.0.0", Complexity: "O(N) in the number of limiters, and a comparison of each two keys", Flags: command.Write | command.Fast, Cost: command.Constant,
-		Summary: "Takes from several limiters, or from none (all or nothing).", KeyAccess: "RW ACCESS UPDATE",
+		Name: "cl.all", Group: "limiter", Since: "1.0.0",
+		Complexity: "O(N) in the number of limiters, and a comparison of each two keys",
+		Flags:      command.Write | command.Fast, Cost: command.Constant,
+		Summary:   "Takes from several limiters, or from none (all or nothing).",
+		KeyAccess: "RW ACCESS UPDATE",
 		Args: []command.Arg{command.Int("count").Min(1).Max(maxTakings),
 			command.Word("LIMITER key args... quantity [LIMITER key args... quantity ...] [PEEK] [MS]").Many()},
 		AnyMore: true, Keys: takingKeys, FirstKey: 3, Decides: true, Peeks: allPeeks,
@@ -74,8 +77,8 @@ func allPeeks(c *command.Call) bool {
 // maxTakings bounds the limiters of one call.
 const maxTakings = 64
 
-// takingKind is the kind of the limiter that the words begin with, and how many they are, its name and key included; 0 if they
-// begin with none, or it has not enough of them.
+// takingKind is the kind of the limiter that the words begin with, and how many they are, its name
+// and key included; 0 if they begin with none, or it has not enough of them.
 func takingKind(words [][]byte) (kind store.Kind, n int) {
 	if len(words) == 0 {
 		return store.None, 0
@@ -111,11 +114,12 @@ func allOptions(words [][]byte) (peek, ms, ok bool) {
 	return peek, ms, true
 }
 
-// fewTakings is for how many limiters a session keeps the room between calls: idle sessions are many.
+// fewTakings is for how many limiters a session keeps the room between calls: idle sessions are
+// many.
 const fewTakings = 8
 
-// takings reads the limiters, and what follows them; nil and an error that is of syntax if there are not so many. A few are in memory
-// of the call's, until the next one.
+// takings reads the limiters, and what follows them; nil and an error that is of syntax if there
+// are not so many. A few are in memory of the call's, until the next one.
 func (l *Family) takings(c *command.Call, words [][]byte, count int) (takes []store.Taking, rest [][]byte, err error) {
 	switch {
 	case count > fewTakings:
@@ -176,7 +180,8 @@ func isOption(word []byte) bool {
 // keySeed is of hashes that tell keys of one call apart.
 var keySeed = maphash.MakeSeed()
 
-// repeatsKey compares the keys of a few limiters with one another, and of more their hashes: keys may be long, and differ at the end.
+// repeatsKey compares the keys of a few limiters with one another, and of more their hashes: keys
+// may be long, and differ at the end.
 func repeatsKey(takes []store.Taking) bool {
 	if len(takes) > fewTakings {
 		known := make(map[uint64]int, len(takes))

@@ -10,12 +10,14 @@ import (
 	"cellserver/internal/resp"
 )
 
-// gcraCommand is the command that Redis built and held out of 8.8, after client libraries had learnt it: CL.THROTTLE in other
-// words, on the same keys.
+// gcraCommand is the command that Redis built and held out of 8.8, after client libraries had
+// learnt it: CL.THROTTLE in other words, on the same keys.
 func (l *Family) gcra() *command.Command {
 	return &command.Command{
-		Name: "gcra", Group: "limiter", Since: "1.0.0", Complexity: "O(1)", Flags: command.Write | command.Fast, Cost: command.Constant,
-		Summary: "Takes tokens from a key's quota, as CL.THROTTLE does, with the syntax of the GCRA command that Redis built but withheld from 8.8.", KeyAccess: "RW ACCESS UPDATE",
+		Name: "gcra", Group: "limiter", Since: "1.0.0", Complexity: "O(1)",
+		Flags: command.Write | command.Fast, Cost: command.Constant,
+		Summary:   "Takes tokens from a key's quota, as CL.THROTTLE does, with the syntax of the GCRA command that Redis built but withheld from 8.8.",
+		KeyAccess: "RW ACCESS UPDATE",
 		Args: []command.Arg{command.Key("key"), command.Int("max_burst").By(atLeastZero), command.Int("tokens_per_period").By(atLeastOne), command.Word("period"),
 			command.Word("[TOKENS count]").Optional().Many()},
 		Reply: "The [five integers](#the-reply-of-a-limiter).", Decides: true,
@@ -82,7 +84,8 @@ func tokensOption(row *command.Command, words [][]byte) (int64, error) {
 	return atLeastOne(words[1])
 }
 
-// parsePeriod reads seconds as decimal digits with at most one point, cut off to nanoseconds: more than 0, less than 1e12.
+// parsePeriod reads seconds as decimal digits with at most one point, cut off to nanoseconds: more
+// than 0, less than 1e12.
 func parsePeriod(word []byte) (seconds, ns int64, ok bool) {
 	whole, fraction, _ := bytes.Cut(word, []byte{'.'})
 	if len(whole)+len(fraction) == 0 {

@@ -7,10 +7,11 @@ import (
 
 func (l *Family) inspect() *command.Command {
 	return &command.Command{
-		Name: "cl.inspect", Group: "limiter", Since: "1.0.0", Complexity: "O(1); O(N) in the number of holders of leases", Flags: command.ReadOnly | command.Fast, Cost: command.Constant, Traits: command.ValueSized,
-		Summary:   "Shows what a key holds.",
-		KeyAccess: "RO ACCESS",
-		Args:      []command.Arg{command.Key("key")},
+		Name: "cl.inspect", Group: "limiter", Since: "1.0.0",
+		Complexity: "O(1); O(N) in the number of holders of leases",
+		Flags:      command.ReadOnly | command.Fast, Cost: command.Constant, Traits: command.ValueSized,
+		Summary: "Shows what a key holds.", KeyAccess: "RO ACCESS",
+		Args: []command.Arg{command.Key("key")},
 		Reply: `A map: kind; state, the kind's own fields by name (of cl.throttle: tat, the theoretical arrival time in Unix
 nanoseconds; of cl.fixed: start, used; of cl.sliding: start, previous, current; of cl.slidinglog: entries, used, oldest,
 newest; of cl.lease: holders, held; instants are Unix nanoseconds); expires_ms, the milliseconds until the limit has fully

@@ -15,14 +15,18 @@ var (
 	holderArg = command.Word("holder")
 )
 
-// leasesMoved is what a change of leases counts of a turn: 4 bytes of each of 10,000 holders may be moved within a cache.
+// leasesMoved is what a change of leases counts of a turn: 4 bytes of each of 10,000 holders may be
+// moved within a cache.
 const leasesMoved = 2 * command.FewBytes
 
 func (l *Family) acquire() *command.Command {
 	return &command.Command{
-		Name: "cl.acquire", Group: "limiter", Since: "1.0.0", Complexity: "O(N) in the number of holders: 4 bytes of each are moved", Flags: command.Write | command.Fast, Cost: command.Constant, Traits: command.DecimalWords,
-		Summary: "Takes permits for a time, if no more than the limit are then held at once (leases).", KeyAccess: "RW ACCESS UPDATE",
-		Args: []command.Arg{command.Key("key"), limitArg, ttlArg, holderArg, command.Int("quantity").Min(0).Or(1), msArg},
+		Name: "cl.acquire", Group: "limiter", Since: "1.0.0",
+		Complexity: "O(N) in the number of holders: 4 bytes of each are moved",
+		Flags:      command.Write | command.Fast, Cost: command.Constant, Traits: command.DecimalWords,
+		Summary:   "Takes permits for a time, if no more than the limit are then held at once (leases).",
+		KeyAccess: "RW ACCESS UPDATE",
+		Args:      []command.Arg{command.Key("key"), limitArg, ttlArg, holderArg, command.Int("quantity").Min(0).Or(1), msArg},
 		Reply: `Five integers: limited (0 granted, 1 limited); limit; remaining, the permits that are free after this call;
 retry_after, the seconds until enough other leases have ended (-1 if it was granted, or never will be); reset_after, the
 seconds until the last lease ends.`,
@@ -49,9 +53,11 @@ seconds until the last lease ends.`,
 
 func (l *Family) renew() *command.Command {
 	return &command.Command{
-		Name: "cl.renew", Group: "limiter", Since: "1.0.0", Complexity: "O(N) in the number of holders: 4 bytes of each are moved", Flags: command.Write | command.Fast, Cost: command.Constant, Traits: command.DecimalWords,
-		Summary: "Moves the end of a holder's lease to ttl seconds from now, earlier or later.", KeyAccess: "RW ACCESS UPDATE",
-		Args:  []command.Arg{command.Key("key"), ttlArg, holderArg},
+		Name: "cl.renew", Group: "limiter", Since: "1.0.0",
+		Complexity: "O(N) in the number of holders: 4 bytes of each are moved",
+		Flags:      command.Write | command.Fast, Cost: command.Constant, Traits: command.DecimalWords,
+		Summary:   "Moves the end of a holder's lease to ttl seconds from now, earlier or later.",
+		KeyAccess: "RW ACCESS UPDATE", Args: []command.Arg{command.Key("key"), ttlArg, holderArg},
 		Reply: "1; 0 if the holder has no lease, or it has ended.",
 		Run: func(c *command.Call) error {
 			key, ttl, holder := c.Key(), c.Int(), c.Word()
@@ -75,7 +81,9 @@ func (l *Family) renew() *command.Command {
 
 func (l *Family) release() *command.Command {
 	return &command.Command{
-		Name: "cl.release", Group: "limiter", Since: "1.0.0", Complexity: "O(N) in the number of holders: 4 bytes of each are moved", Flags: command.Write | command.Fast, Cost: command.Constant, Traits: command.DecimalWords,
+		Name: "cl.release", Group: "limiter", Since: "1.0.0",
+		Complexity: "O(N) in the number of holders: 4 bytes of each are moved",
+		Flags:      command.Write | command.Fast, Cost: command.Constant, Traits: command.DecimalWords,
 		Summary: "Releases a holder's permits.", KeyAccess: "RW ACCESS DELETE",
 		Args:  []command.Arg{command.Key("key"), holderArg},
 		Reply: "The number of permits; 0 if the holder has none, or its lease has ended.",
@@ -97,7 +105,9 @@ func (l *Family) release() *command.Command {
 
 func (l *Family) holders() *command.Command {
 	return &command.Command{
-		Name: "cl.holders", Group: "limiter", Since: "1.0.0", Complexity: "O(N) in the number of holders", Flags: command.ReadOnly, Cost: command.Unbounded, Traits: command.ValueSized | command.DecimalWords,
+		Name: "cl.holders", Group: "limiter", Since: "1.0.0",
+		Complexity: "O(N) in the number of holders", Flags: command.ReadOnly,
+		Cost: command.Unbounded, Traits: command.ValueSized | command.DecimalWords,
 		Summary: "Lists the holders of permits.", KeyAccess: "RO ACCESS",
 		Args:  []command.Arg{command.Key("key")},
 		Reply: "For each holder its name, its permits, and the milliseconds until its lease ends; by that, then by name.",

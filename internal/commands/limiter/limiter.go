@@ -1,4 +1,5 @@
-// Package limiter is the commands that decide: CL.THROTTLE and GCRA, the windows, leases, CL.ALL, and what shows their keys.
+// Package limiter is the commands that decide: CL.THROTTLE and GCRA, the windows, leases, CL.ALL,
+// and what shows their keys.
 package limiter
 
 import (
@@ -13,7 +14,8 @@ import (
 	"cellserver/internal/topk"
 )
 
-// Family are the commands that decide, and what they share: bounds, and which keys are asked about most.
+// Family are the commands that decide, and what they share: bounds, and which keys are asked about
+// most.
 type Family struct {
 	MaxLogLimit   int         // the largest limit of CL.SLIDINGLOG
 	MaxHolders    int         // of one key's leases
@@ -46,9 +48,9 @@ func modeIsPeek(c *command.Call) bool {
 	return modes[c.Bound[mode].N] == quota.Peek
 }
 
-// decision writes the reply of every limiter. A time is rounded up to its unit, so that a limited call never says 0 and
-// whoever waits that long is admitted. It reads the decision where it lies: to copy six words that were written a moment ago
-// takes longer than the division.
+// decision writes the reply of every limiter. A time is rounded up to its unit, so that a limited
+// call never says 0 and whoever waits that long is admitted. It reads the decision where it lies:
+// to copy six words that were written a moment ago takes longer than the division.
 func decision(c *command.Call, d *quota.Decision, mode quota.Mode, ms bool) {
 	limited := int64(0)
 	if d.Limited {
@@ -63,8 +65,8 @@ func decision(c *command.Call, d *quota.Decision, mode quota.Mode, ms bool) {
 	c.Out.Ints(limited, d.Limit, d.Remaining, retry, reset)
 }
 
-// undecided answers a call that a limiter could not decide. If that is for want of memory, and --oom-decision says so, it is
-// limited, so that clients which let errors pass do not let it pass.
+// undecided answers a call that a limiter could not decide. If that is for want of memory, and
+// --oom-decision says so, it is limited, so that clients which let errors pass do not let it pass.
 func (l *Family) undecided(c *command.Call, err error, key []byte, limit int64, mode quota.Mode, ms bool) error {
 	if !l.limitsFull(err) {
 		return err
@@ -75,12 +77,14 @@ func (l *Family) undecided(c *command.Call, err error, key []byte, limit int64, 
 	return nil
 }
 
-// limitsFull says whether an error means that there is no memory for a key, and is to be told as a decision.
+// limitsFull says whether an error means that there is no memory for a key, and is to be told as a
+// decision.
 func (l *Family) limitsFull(err error) bool {
 	return errors.Is(err, store.ErrFull) && l.LimitWhenFull.Load()
 }
 
-// noRoom is what is said of a key that there is no memory for. The next look at what is used may find some.
+// noRoom is what is said of a key that there is no memory for. The next look at what is used may
+// find some.
 func noRoom(limit int64) quota.Decision {
 	return quota.Decision{Limited: true, Limit: limit, RetryAfter: int64(time.Second)}
 }

@@ -4,18 +4,18 @@ import "cellserver/internal/command"
 
 func (l *Family) throttle() *command.Command {
 	return &command.Command{
-		Name: "cl.throttle", Group: "limiter", Since: "1.0.0", Complexity: "O(1)", Flags: command.Write | command.Fast, Cost: command.Constant, Traits: command.DecimalWords,
+		Name: "cl.throttle", Group: "limiter", Since: "1.0.0", Complexity: "O(1)",
+		Flags: command.Write | command.Fast, Cost: command.Constant, Traits: command.DecimalWords,
 		Summary:   "Takes tokens from a key's quota if there are enough (GCRA).",
 		KeyAccess: "RW ACCESS UPDATE",
 		Args: []command.Arg{command.Key("key"), command.Int("max_burst").Min(-1).Max(command.MaxInt - 1), command.Int("count_per_period").Min(1), command.Int("period").Min(1),
 			quantityArg, modeArg, msArg},
-		Reply: limiterReply, Decides: true, Peeks: modeIsPeek,
-		Run: l.decide,
+		Reply: limiterReply, Decides: true, Peeks: modeIsPeek, Run: l.decide,
 	}
 }
 
-// throttle has a name, which the profile that builds are optimized by finds again: function literals are numbered, and each
-// command that is added changes the numbers.
+// throttle has a name, which the profile that builds are optimized by finds again: function
+// literals are numbered, and each command that is added changes the numbers.
 func (l *Family) decide(c *command.Call) error {
 	b := &c.Bound // by number, not with Key and Int: 40 instructions fewer of 2,000
 	key := c.Words[b[0].At]

@@ -7,9 +7,12 @@ import (
 
 func (l *Family) topKeys() *command.Command {
 	return &command.Command{
-		Name: "cl.top", Group: "limiter", Since: "1.0.0", Complexity: "O(1): some thousand counters are read", Flags: command.ReadOnly, Cost: command.Unbounded,
+		Name: "cl.top", Group: "limiter", Since: "1.0.0",
+		Complexity: "O(1): some thousand counters are read", Flags: command.ReadOnly,
+		Cost:    command.Unbounded,
 		Summary: "Lists the keys that limiters refused, or were asked about, most often in the last minute.",
-		Args:    []command.Arg{command.Word("[LIMITED | SEEN] [count]").Optional().Many()}, Tips: command.Varying,
+		Args:    []command.Arg{command.Word("[LIMITED | SEEN] [count]").Optional().Many()},
+		Tips:    command.Varying,
 		Reply: `For each key, in descending order: the key; how often it was limited, or seen; and the largest error of that count.
 The default is LIMITED and 10; the maximum is 1000. Memory is bounded (Space-Saving, 2048 counters for each ten
 seconds), so rare keys may be missing. Beyond some hundred calls a second, calls are sampled at random, and the error
@@ -53,7 +56,8 @@ func topOptions(words [][]byte) (limited bool, count int, err error) {
 	return limited, count, command.ErrSyntax
 }
 
-// seen says that a limiter has decided about a key. It is on the way of every call, so it does next to nothing.
+// seen says that a limiter has decided about a key. It is on the way of every call, so it does next
+// to nothing.
 func (l *Family) seen(c *command.Call, key []byte, limited bool) {
 	if !c.Sampling.Pass() {
 		l.sample(c, key, limited)

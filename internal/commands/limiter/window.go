@@ -6,11 +6,13 @@ import (
 	"cellserver/internal/window"
 )
 
-// The windows: CL.FIXED, CL.SLIDING, CL.SLIDINGLOG. One grammar and one reply; each has a rule of its own.
+// The windows: CL.FIXED, CL.SLIDING, CL.SLIDINGLOG. One grammar and one reply; each has a rule of
+// its own.
 
 func (l *Family) fixed() *command.Command {
 	return l.windowed(command.Command{
-		Name: "cl.fixed", Complexity: "O(1)", Summary: "Counts against a limit in a window that the first call opens (fixed window).",
+		Name: "cl.fixed", Complexity: "O(1)",
+		Summary: "Counts against a limit in a window that the first call opens (fixed window).",
 	}, limitArg, func(c *command.Call) (err error) {
 		c.Rule.Kind = store.Fixed
 		c.Rule.Window, err = window.NewLimit(c.Int(), c.Int())
@@ -20,7 +22,8 @@ func (l *Family) fixed() *command.Command {
 
 func (l *Family) sliding() *command.Command {
 	return l.windowed(command.Command{
-		Name: "cl.sliding", Complexity: "O(1)", Summary: "Counts against a limit in a sliding window, from two counters (sliding window counter).",
+		Name: "cl.sliding", Complexity: "O(1)",
+		Summary: "Counts against a limit in a sliding window, from two counters (sliding window counter).",
 	}, limitArg, func(c *command.Call) (err error) {
 		c.Rule.Kind = store.Sliding
 		c.Rule.Window, err = window.NewLimit(c.Int(), c.Int())
@@ -30,8 +33,9 @@ func (l *Family) sliding() *command.Command {
 
 func (l *Family) slidingLog() *command.Command {
 	return l.windowed(command.Command{
-		Name: "cl.slidinglog", Complexity: "O(log(N)) in the number of calls in view, and O(1) for each that leaves it",
-		Summary: "Counts against a limit in a sliding window, exactly (sliding window log).",
+		Name:       "cl.slidinglog",
+		Complexity: "O(log(N)) in the number of calls in view, and O(1) for each that leaves it",
+		Summary:    "Counts against a limit in a sliding window, exactly (sliding window log).",
 	}, command.Int("limit"), func(c *command.Call) (err error) { // its limit is bounded by an option, and by a refusal that says what to use instead
 		c.Rule.Kind = store.SlidingLog
 		c.Rule.Log, err = window.NewLogLimit(c.Int(), c.Int(), l.MaxLogLimit)

@@ -1,4 +1,5 @@
-// Package pubsub is SUBSCRIBE, PUBLISH and their like: which client is subscribed to what, and how messages get there.
+// Package pubsub is SUBSCRIBE, PUBLISH and their like: which client is subscribed to what, and how
+// messages get there.
 package pubsub
 
 import (
@@ -24,28 +25,34 @@ const listening = command.PubSub | command.NoScript | command.Loading | command.
 
 func (cs *Channels) rowSubscribe() *command.Command {
 	return &command.Command{
-		Name: "subscribe", Group: "pubsub", Since: "2.0.0", Complexity: "O(N) in the number of channels", Flags: listening, Traits: command.WhileSubscribed, Hearsay: command.ManyNames,
-		Effort:  listing,
-		Summary: "Subscribes to channels.", Args: []command.Arg{command.Word("channel").Many().UpTo(ManyChannels)}, Reply: subscribed,
+		Name: "subscribe", Group: "pubsub", Since: "2.0.0",
+		Complexity: "O(N) in the number of channels", Flags: listening,
+		Traits: command.WhileSubscribed, Hearsay: command.ManyNames, Effort: listing,
+		Summary: "Subscribes to channels.",
+		Args:    []command.Arg{command.Word("channel").Many().UpTo(ManyChannels)}, Reply: subscribed,
 		Run: func(c *command.Call) error { return cs.subscribeTo(c, client.ViaChannel) },
 	}
 }
 
 func (cs *Channels) rowPSubscribe() *command.Command {
 	return &command.Command{
-		Name: "psubscribe", Group: "pubsub", Since: "2.0.0", Complexity: "O(N) in the number of patterns", Flags: listening, Traits: command.WhileSubscribed, Hearsay: command.ManyGlobs,
-		Effort:  listing,
-		Summary: "Subscribes to all channels whose names match a pattern.", Args: []command.Arg{command.Word("pattern").Many().UpTo(ManyChannels)}, Reply: subscribed,
+		Name: "psubscribe", Group: "pubsub", Since: "2.0.0",
+		Complexity: "O(N) in the number of patterns", Flags: listening,
+		Traits: command.WhileSubscribed, Hearsay: command.ManyGlobs, Effort: listing,
+		Summary: "Subscribes to all channels whose names match a pattern.",
+		Args:    []command.Arg{command.Word("pattern").Many().UpTo(ManyChannels)}, Reply: subscribed,
 		Run: func(c *command.Call) error { return cs.subscribeTo(c, client.ViaPattern) },
 	}
 }
 
 func (cs *Channels) rowSSubscribe() *command.Command {
 	return &command.Command{
-		Name: "ssubscribe", Group: "pubsub", Since: "7.0.0", Complexity: "O(N) in the number of channels", Flags: listening, Traits: command.WhileSubscribed, ChannelAt: 1, Hearsay: command.ManyNames,
-		Effort:  listing,
+		Name: "ssubscribe", Group: "pubsub", Since: "7.0.0",
+		Complexity: "O(N) in the number of channels", Flags: listening,
+		Traits: command.WhileSubscribed, ChannelAt: 1, Hearsay: command.ManyNames, Effort: listing,
 		Summary: "Subscribes to shard channels, which are separate from the other channels.",
-		Args:    []command.Arg{command.Word("shardchannel").Many().UpTo(ManyChannels)}, Reply: subscribed,
+		Args:    []command.Arg{command.Word("shardchannel").Many().UpTo(ManyChannels)},
+		Reply:   subscribed,
 		Run: func(c *command.Call) error {
 			if c.InTransaction {
 				return command.Refusal("ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client")
@@ -57,45 +64,53 @@ func (cs *Channels) rowSSubscribe() *command.Command {
 
 func (cs *Channels) rowUnsubscribe() *command.Command {
 	return &command.Command{
-		Name: "unsubscribe", Group: "pubsub", Since: "2.0.0", Complexity: "O(N) in the number of channels", Flags: listening, Traits: command.WhileSubscribed,
-		Effort:  unlisting,
+		Name: "unsubscribe", Group: "pubsub", Since: "2.0.0",
+		Complexity: "O(N) in the number of channels", Flags: listening,
+		Traits: command.WhileSubscribed, Effort: unlisting,
 		Summary: "Unsubscribes from channels; from all if none is named.",
-		Args:    []command.Arg{command.Word("channel").Optional().Many().UpTo(ManyChannels)}, Reply: subscribed,
-		Run: func(c *command.Call) error { return cs.unsubscribeFrom(c, client.ViaChannel) },
+		Args:    []command.Arg{command.Word("channel").Optional().Many().UpTo(ManyChannels)},
+		Reply:   subscribed,
+		Run:     func(c *command.Call) error { return cs.unsubscribeFrom(c, client.ViaChannel) },
 	}
 }
 
 func (cs *Channels) rowPUnsubscribe() *command.Command {
 	return &command.Command{
-		Name: "punsubscribe", Group: "pubsub", Since: "2.0.0", Complexity: "O(N) in the number of patterns", Flags: listening, Traits: command.WhileSubscribed,
-		Effort:  unlisting,
+		Name: "punsubscribe", Group: "pubsub", Since: "2.0.0",
+		Complexity: "O(N) in the number of patterns", Flags: listening,
+		Traits: command.WhileSubscribed, Effort: unlisting,
 		Summary: "Unsubscribes from patterns; from all if none is named.",
-		Args:    []command.Arg{command.Word("pattern").Optional().Many().UpTo(ManyChannels)}, Reply: subscribed,
-		Run: func(c *command.Call) error { return cs.unsubscribeFrom(c, client.ViaPattern) },
+		Args:    []command.Arg{command.Word("pattern").Optional().Many().UpTo(ManyChannels)},
+		Reply:   subscribed,
+		Run:     func(c *command.Call) error { return cs.unsubscribeFrom(c, client.ViaPattern) },
 	}
 }
 
 func (cs *Channels) rowSUnsubscribe() *command.Command {
 	return &command.Command{
-		Name: "sunsubscribe", Group: "pubsub", Since: "7.0.0", Complexity: "O(N) in the number of channels", Flags: listening, Traits: command.WhileSubscribed, ChannelAt: 1,
-		Effort:  unlisting,
+		Name: "sunsubscribe", Group: "pubsub", Since: "7.0.0",
+		Complexity: "O(N) in the number of channels", Flags: listening,
+		Traits: command.WhileSubscribed, ChannelAt: 1, Effort: unlisting,
 		Summary: "Unsubscribes from shard channels; from all if none is named.",
-		Args:    []command.Arg{command.Word("shardchannel").Optional().Many().UpTo(ManyChannels)}, Reply: subscribed,
-		Run: func(c *command.Call) error { return cs.unsubscribeFrom(c, client.ViaShard) },
+		Args:    []command.Arg{command.Word("shardchannel").Optional().Many().UpTo(ManyChannels)},
+		Reply:   subscribed,
+		Run:     func(c *command.Call) error { return cs.unsubscribeFrom(c, client.ViaShard) },
 	}
 }
 
 // subscribed is what each of them answers.
 const subscribed = "For each name, a message of three elements: the command, the name, the number of subscriptions after it."
 
-// ListedWorth is what it counts of a turn to note a channel or a watched key, in bytes that could be moved meanwhile.
+// ListedWorth is what it counts of a turn to note a channel or a watched key, in bytes that could
+// be moved meanwhile.
 const ListedWorth = 2 * command.FewBytes
 
 // unlistedWorth is the same for a name that is taken off.
 const unlistedWorth = command.FewBytes / 4
 
-// timesMoved is how often the bytes of a name are counted in a transaction, where no turn ends between names: each is
-// copied twice, hashed four times, and goes to memory that is touched for the first time.
+// timesMoved is how often the bytes of a name are counted in a transaction, where no turn ends
+// between names: each is copied twice, hashed four times, and goes to memory that is touched for
+// the first time.
 const timesMoved = 8
 
 // What they count in a transaction.
@@ -106,7 +121,8 @@ var (
 	unlisting = &command.Effort{Fixed: func(words [][]byte) int { return (len(words) - 1) * unlistedWorth }}
 )
 
-// subscribeTo answers each name. Those that are too many or too long are refused before any is subscribed to.
+// subscribeTo answers each name. Those that are too many or too long are refused before any is
+// subscribed to.
 func (cs *Channels) subscribeTo(c *command.Call, kind client.Via) error {
 	names, bytes := c.Many(), 0
 	for _, name := range names {
@@ -144,8 +160,8 @@ func (cs *Channels) subscribeInPieces(c *command.Call, kind client.Via, count in
 	names = words[len(words)-count:]
 }
 
-// What a turn subscribes to at most: so many names, and so many bytes of them unless one alone is longer.
-// That is a tenth of a millisecond.
+// What a turn subscribes to at most: so many names, and so many bytes of them unless one alone is
+// longer. That is a tenth of a millisecond.
 const (
 	NamesAPiece     = 128
 	NameBytesAPiece = 64 << 10
@@ -216,25 +232,33 @@ func (cs *Channels) unsubscribeFrom(c *command.Call, kind client.Via) error {
 
 func (cs *Channels) rowPublish() *command.Command {
 	return &command.Command{
-		Name: "publish", Group: "pubsub", Since: "2.0.0", Flags: command.PubSub | command.Loading | command.Stale | command.Fast, Cost: command.Constant, Traits: command.Sessionless, Hearsay: command.OneChannel,
+		Name: "publish", Group: "pubsub", Since: "2.0.0",
+		Flags: command.PubSub | command.Loading | command.Stale | command.Fast,
+		Cost:  command.Constant, Traits: command.Sessionless, Hearsay: command.OneChannel,
 		Complexity: "O(N+M) in the number of the channel's subscribers and of all patterns",
 		Summary:    "Sends a message to the subscribers of a channel.",
-		Args:       []command.Arg{command.Word("channel"), command.Word("message")}, Reply: "The number of clients that it was sent to.",
-		Run: func(c *command.Call) error { return cs.publishTo(c, client.ViaChannel) },
+		Args:       []command.Arg{command.Word("channel"), command.Word("message")},
+		Reply:      "The number of clients that it was sent to.",
+		Run:        func(c *command.Call) error { return cs.publishTo(c, client.ViaChannel) },
 	}
 }
 
 func (cs *Channels) rowSPublish() *command.Command {
 	return &command.Command{
-		Name: "spublish", Group: "pubsub", Since: "7.0.0", Complexity: "O(N) in the number of subscribers",
-		Flags: command.PubSub | command.Loading | command.Stale | command.Fast, Cost: command.Constant, Traits: command.Sessionless, ChannelAt: 1, Hearsay: command.OneChannel,
+		Name: "spublish", Group: "pubsub", Since: "7.0.0",
+		Complexity: "O(N) in the number of subscribers",
+		Flags:      command.PubSub | command.Loading | command.Stale | command.Fast,
+		Cost:       command.Constant, Traits: command.Sessionless, ChannelAt: 1,
+		Hearsay: command.OneChannel,
 		Summary: "Sends a message to the subscribers of a shard channel.",
-		Args:    []command.Arg{command.Word("shardchannel"), command.Word("message")}, Reply: "The number of clients that it was sent to.",
-		Run: func(c *command.Call) error { return cs.publishTo(c, client.ViaShard) },
+		Args:    []command.Arg{command.Word("shardchannel"), command.Word("message")},
+		Reply:   "The number of clients that it was sent to.",
+		Run:     func(c *command.Call) error { return cs.publishTo(c, client.ViaShard) },
 	}
 }
 
-// publishTo sends a message at once, or beside the loop if that takes long; within a transaction after it, when no key is locked.
+// publishTo sends a message at once, or beside the loop if that takes long; within a transaction
+// after it, when no key is locked.
 func (cs *Channels) publishTo(c *command.Call, kind client.Via) error {
 	m := Message{Kind: kind, Channel: c.Word(), Payload: c.Word()}
 	if err := checkChannel(c, kind, m.Channel); err != nil {
@@ -265,7 +289,8 @@ func (cs *Channels) publishTo(c *command.Call, kind client.Via) error {
 
 func (cs *Channels) rowPubSub() *command.Command {
 	return &command.Command{
-		Name: "pubsub", Group: "pubsub", Category: "none", Since: "2.8.0", Complexity: "Depends on the subcommand.", Min: 2,
+		Name: "pubsub", Group: "pubsub", Category: "none", Since: "2.8.0",
+		Complexity: "Depends on the subcommand.", Min: 2,
 		Summary: "Commands about who listens to what.", AnyMore: true,
 		Subs: []*command.Command{cs.rowPubSubChannels(), cs.rowPubSubNumSub(), cs.rowPubSubNumPat(), cs.rowPubSubShardChannels(), cs.rowPubSubShardNumSub(), command.HelpOf("pubsub", "6.2.0")},
 	}
@@ -275,19 +300,23 @@ const aboutChannels = command.PubSub | command.Loading | command.Stale
 
 func (cs *Channels) rowPubSubChannels() *command.Command {
 	return &command.Command{
-		Name: "pubsub|channels", Group: "pubsub", Since: "2.8.0", Complexity: "O(N) in the number of channels", Flags: aboutChannels, Cost: command.Unbounded,
+		Name: "pubsub|channels", Group: "pubsub", Since: "2.8.0",
+		Complexity: "O(N) in the number of channels", Flags: aboutChannels, Cost: command.Unbounded,
 		Summary: "Lists the channels that have subscribers.", AnyMore: true,
-		Args: []command.Arg{command.Pattern("pattern").Optional()}, Reply: "Their names; with a pattern, those that match.",
-		Run: func(c *command.Call) error { return cs.listChannels(c, client.ViaChannel) },
+		Args:  []command.Arg{command.Pattern("pattern").Optional()},
+		Reply: "Their names; with a pattern, those that match.",
+		Run:   func(c *command.Call) error { return cs.listChannels(c, client.ViaChannel) },
 	}
 }
 
 func (cs *Channels) rowPubSubShardChannels() *command.Command {
 	return &command.Command{
-		Name: "pubsub|shardchannels", Group: "pubsub", Since: "7.0.0", Complexity: "O(N) in the number of channels", Flags: aboutChannels, Cost: command.Unbounded,
+		Name: "pubsub|shardchannels", Group: "pubsub", Since: "7.0.0",
+		Complexity: "O(N) in the number of channels", Flags: aboutChannels, Cost: command.Unbounded,
 		Summary: "Lists the shard channels that have subscribers.", AnyMore: true,
-		Args: []command.Arg{command.Pattern("pattern").Optional()}, Reply: "Their names; with a pattern, those that match.",
-		Run: func(c *command.Call) error { return cs.listChannels(c, client.ViaShard) },
+		Args:  []command.Arg{command.Pattern("pattern").Optional()},
+		Reply: "Their names; with a pattern, those that match.",
+		Run:   func(c *command.Call) error { return cs.listChannels(c, client.ViaShard) },
 	}
 }
 
@@ -318,19 +347,23 @@ func (cs *Channels) listChannels(c *command.Call, kind client.Via) error {
 
 func (cs *Channels) rowPubSubNumSub() *command.Command {
 	return &command.Command{
-		Name: "pubsub|numsub", Group: "pubsub", Since: "2.8.0", Complexity: "O(N) in the number of channels", Flags: aboutChannels,
+		Name: "pubsub|numsub", Group: "pubsub", Since: "2.8.0",
+		Complexity: "O(N) in the number of channels", Flags: aboutChannels,
 		Summary: "Counts the subscribers of channels.",
-		Args:    []command.Arg{command.Word("channel").Optional().Many().UpTo(ManyChannels)}, Reply: "Each channel, and its number of subscribers; patterns do not count.",
-		Run: func(c *command.Call) error { return cs.countSubscribers(c, client.ViaChannel) },
+		Args:    []command.Arg{command.Word("channel").Optional().Many().UpTo(ManyChannels)},
+		Reply:   "Each channel, and its number of subscribers; patterns do not count.",
+		Run:     func(c *command.Call) error { return cs.countSubscribers(c, client.ViaChannel) },
 	}
 }
 
 func (cs *Channels) rowPubSubShardNumSub() *command.Command {
 	return &command.Command{
-		Name: "pubsub|shardnumsub", Group: "pubsub", Since: "7.0.0", Complexity: "O(N) in the number of channels", Flags: aboutChannels,
+		Name: "pubsub|shardnumsub", Group: "pubsub", Since: "7.0.0",
+		Complexity: "O(N) in the number of channels", Flags: aboutChannels,
 		Summary: "Counts the subscribers of shard channels.",
-		Args:    []command.Arg{command.Word("shardchannel").Optional().Many().UpTo(ManyChannels)}, Reply: "Each channel, and its number of subscribers.",
-		Run: func(c *command.Call) error { return cs.countSubscribers(c, client.ViaShard) },
+		Args:    []command.Arg{command.Word("shardchannel").Optional().Many().UpTo(ManyChannels)},
+		Reply:   "Each channel, and its number of subscribers.",
+		Run:     func(c *command.Call) error { return cs.countSubscribers(c, client.ViaShard) },
 	}
 }
 
@@ -346,8 +379,9 @@ func (cs *Channels) countSubscribers(c *command.Call, kind client.Via) error {
 
 func (cs *Channels) rowPubSubNumPat() *command.Command {
 	return &command.Command{
-		Name: "pubsub|numpat", Group: "pubsub", Since: "2.8.0", Complexity: "O(1)", Flags: aboutChannels,
-		Summary: "Counts the patterns that have subscribers.", Reply: "Their number; a pattern with several subscribers counts once.",
+		Name: "pubsub|numpat", Group: "pubsub", Since: "2.8.0", Complexity: "O(1)",
+		Flags: aboutChannels, Summary: "Counts the patterns that have subscribers.",
+		Reply: "Their number; a pattern with several subscribers counts once.",
 		Run: func(c *command.Call) error {
 			c.Out.Int(int64(cs.Count(client.ViaPattern)))
 			return nil
@@ -372,8 +406,8 @@ func (cs *Channels) EachSubscriber(t *Topic, visit func(*client.Client)) {
 	}
 }
 
-// stillHears ends a conversation that has just subscribed to what its user may not use: the user's rights were taken away meanwhile,
-// and whoever did that may have looked for listeners before.
+// stillHears ends a conversation that has just subscribed to what its user may not use: the user's
+// rights were taken away meanwhile, and whoever did that may have looked for listeners before.
 func stillHears(c *command.Call, kind client.Via, names [][]byte) {
 	u := c.Client.Account.Load().User.Load()
 	if u != nil && u.Open() {

@@ -2,8 +2,9 @@ package pubsub
 
 import "slices"
 
-// roll is a list in the order in which its members came, that can be gone through a piece at a time while it changes: each member
-// has a number, larger than all before it, so that who remembers the last number seen can go on from there. It needs a lock.
+// roll is a list in the order in which its members came, that can be gone through a piece at a time
+// while it changes: each member has a number, larger than all before it, so that who remembers the
+// last number seen can go on from there. It needs a lock.
 type roll[T any] struct {
 	Entries []rollEntry[T]
 	gone    int // entries without a member
@@ -32,7 +33,8 @@ func (r *roll[T]) from(number uint64) int {
 	return at
 }
 
-// remove forgets the member with a number. Gaps are closed when they are half of the list, so that it costs little on average.
+// remove forgets the member with a number. Gaps are closed when they are half of the list, so that
+// it costs little on average.
 func (r *roll[T]) remove(number uint64) {
 	at := r.from(number)
 	if at == len(r.Entries) || r.Entries[at].number != number || r.Entries[at].member == nil {
@@ -46,8 +48,9 @@ func (r *roll[T]) remove(number uint64) {
 	}
 }
 
-// piece looks at up to size entries after the number last, up to the number until, and appends their members to dst. It returns
-// the number that it came to, which is until when there are no more.
+// piece looks at up to size entries after the number last, up to the number until, and appends
+// their members to dst. It returns the number that it came to, which is until when there are no
+// more.
 func (r *roll[T]) piece(dst []*T, last, until uint64, size int) ([]*T, uint64) {
 	for _, e := range r.Entries[r.from(last+1):] {
 		if e.number > until {

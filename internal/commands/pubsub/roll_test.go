@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A roll keeps its order, and who goes through it a piece at a time sees each member that stays, once.
+// A roll keeps its order, and who goes through it a piece at a time sees each member that stays,
+// once.
 func TestRoll(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	var r roll[uint64]

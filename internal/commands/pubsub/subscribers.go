@@ -14,7 +14,8 @@ import (
 
 // Who has subscribed to what, and how messages get to them.
 
-// Channels knows who has subscribed to what. Its lock is held for moments: messages are handed out without it.
+// Channels knows who has subscribed to what. Its lock is held for moments: messages are handed out
+// without it.
 type Channels struct {
 	mu     sync.RWMutex
 	number uint64 // of the topic, or the subscription, that was made last
@@ -73,8 +74,8 @@ func (l *listens) shown(kind client.Via) int {
 // names lists what there is of a kind.
 func (l *listens) names(kind client.Via) []string { return slices.Collect(maps.Keys(l.topics[kind])) }
 
-// The bounds of what a session subscribes to: as many are left at once when it goes, which takes a millisecond; and the bytes of
-// their names.
+// The bounds of what a session subscribes to: as many are left at once when it goes, which takes a
+// millisecond; and the bytes of their names.
 const (
 	MaxSubscriptions   = 4096
 	MaxSubscribedBytes = 4 << 20
@@ -106,7 +107,8 @@ func (cs *Channels) subscribe(c *client.Client, kind client.Via, name string) {
 	c.Charge(client.SubscriptionBytes + len(name))
 }
 
-// unsubscribe ends a subscription, if there is one: what was published before comes before the reply, and nothing after it.
+// unsubscribe ends a subscription, if there is one: what was published before comes before the
+// reply, and nothing after it.
 func (cs *Channels) unsubscribe(c *client.Client, s command.InSession, kind client.Via, name string) {
 	l := SubscriptionsOf(c)
 	sub := l.topics[kind][name]
@@ -221,11 +223,12 @@ type Message struct {
 	until            uint64 // the subscription that was the latest when it was published, 0 for now
 }
 
-// deliveryWorth is what it takes to hand a message to one subscriber, in bytes that could be moved meanwhile.
+// deliveryWorth is what it takes to hand a message to one subscriber, in bytes that could be moved
+// meanwhile.
 const deliveryWorth = 512
 
-// Worth is what it takes to publish a message, at most, in bytes that could be moved meanwhile. To match a pattern takes as long as
-// both are long.
+// Worth is what it takes to publish a message, at most, in bytes that could be moved meanwhile. To
+// match a pattern takes as long as both are long.
 func (cs *Channels) Worth(m Message) int {
 	cs.mu.RLock()
 	defer cs.mu.RUnlock()
@@ -250,7 +253,8 @@ func (cs *Channels) latest() uint64 {
 	return max(cs.number, 1)
 }
 
-// Publish hands a message to its subscribers, and says how many they were. Those who come meanwhile do not get it.
+// Publish hands a message to its subscribers, and says how many they were. Those who come meanwhile
+// do not get it.
 func (cs *Channels) Publish(m Message, giveWay func()) (receivers int) {
 	cs.mu.RLock()
 	until, t := cmp.Or(m.until, cs.number), cs.Topics[m.Kind].byName[string(m.Channel)]

@@ -18,11 +18,13 @@ func (t *Table) Commands() []*command.Command {
 
 const aboutTracking = command.NoScript | command.Loading | command.Stale
 
-// CLIENT TRACKING and its like: which keys a client caches, and how it is told that they have changed.
+// CLIENT TRACKING and its like: which keys a client caches, and how it is told that they have
+// changed.
 
 func (t *Table) rowTrack() *command.Command {
 	return &command.Command{
-		Name: "client|tracking", Group: "connection", Since: "6.0.0", Complexity: "O(N) in the number of prefixes", Flags: aboutTracking,
+		Name: "client|tracking", Group: "connection", Since: "6.0.0",
+		Complexity: "O(N) in the number of prefixes", Flags: aboutTracking,
 		Traits:  command.Needs(store.Announces),
 		Summary: "Tells the client when keys change that it has read, so that it can cache them.",
 		Args:    []command.Arg{command.Word("ON|OFF"), command.Word("[REDIRECT client-id] [PREFIX prefix ...] [BCAST] [OPTIN] [OPTOUT] [NOLOOP]").Optional().Many()},
@@ -97,7 +99,8 @@ func (t *Table) redirect(wanted *client.Tracker, word []byte) error {
 // maxPrefixes bounds what one client has broadcast.
 const maxPrefixes = 256
 
-// follows says whether the options agree with one another and with those before, and takes over the prefixes of those.
+// follows says whether the options agree with one another and with those before, and takes over the
+// prefixes of those.
 func follows(t *client.Tracker, before *client.Tracker) error {
 	const switched = " before disabling tracking for this client, and then re-enabling it with a different mode."
 	switch {
@@ -149,7 +152,8 @@ func overlap(a, b string) bool { return strings.HasPrefix(a, b) || strings.HasPr
 
 func (t *Table) rowCaching() *command.Command {
 	return &command.Command{
-		Name: "client|caching", Group: "connection", Since: "6.0.0", Complexity: "O(1)", Flags: aboutTracking,
+		Name: "client|caching", Group: "connection", Since: "6.0.0", Complexity: "O(1)",
+		Flags:   aboutTracking,
 		Summary: "Sets whether the client caches what the next call, or transaction, reads.",
 		Args:    []command.Arg{command.Word("YES|NO")}, Reply: "OK.",
 		Run: func(c *command.Call) error {
@@ -173,8 +177,9 @@ func (t *Table) rowCaching() *command.Command {
 
 func (t *Table) rowInfo() *command.Command {
 	return &command.Command{
-		Name: "client|trackinginfo", Group: "connection", Since: "6.2.0", Complexity: "O(1)", Flags: aboutTracking,
-		Summary: "Describes the client's tracking.", Reply: "A map: flags, redirect, prefixes.",
+		Name: "client|trackinginfo", Group: "connection", Since: "6.2.0", Complexity: "O(1)",
+		Flags: aboutTracking, Summary: "Describes the client's tracking.",
+		Reply: "A map: flags, redirect, prefixes.",
 		Run: func(c *command.Call) error {
 			t := c.Client.Tracker.Load()
 			c.Out.Map(3)
@@ -222,8 +227,9 @@ func flagWords(t *client.Tracker, caching bool) (words []string) {
 
 func (t *Table) rowGetRedir() *command.Command {
 	return &command.Command{
-		Name: "client|getredir", Group: "connection", Since: "6.0.0", Complexity: "O(1)", Flags: aboutTracking,
-		Summary: "Returns the client to which tracking is redirected.", Reply: "The other client's id; 0 without redirection, -1 if tracking is off.",
+		Name: "client|getredir", Group: "connection", Since: "6.0.0", Complexity: "O(1)",
+		Flags: aboutTracking, Summary: "Returns the client to which tracking is redirected.",
+		Reply: "The other client's id; 0 without redirection, -1 if tracking is off.",
 		Run: func(c *command.Call) error {
 			c.Out.Int(c.Client.Tracker.Load().Target())
 			return nil

@@ -64,8 +64,9 @@ func (t *Table) broadcast(key []byte, by int64) {
 	t.waiting.Store(true)
 }
 
-// Flushed has everybody told that everything has changed. What was read before need not be remembered then. A command says so once, when
-// it is done: the store has a notice for each database, between two of which another session might send what is pending.
+// Flushed has everybody told that everything has changed. What was read before need not be
+// remembered then. A command says so once, when it is done: the store has a notice for each
+// database, between two of which another session might send what is pending.
 func (t *Table) Flushed(by int64) {
 	trackers := int(t.tracking.Load())
 	if trackers == 0 {
@@ -211,7 +212,8 @@ func giveWayAfter(told int) {
 	}
 }
 
-// tellPrefix tells those who want a prefix of the keys that begin with it; who made a change himself may not want to hear of it.
+// tellPrefix tells those who want a prefix of the keys that begin with it; who made a change
+// himself may not want to hear of it.
 func (t *Table) tellPrefix(prefix string, keys []string, by map[string]int64) {
 	from, _ := slices.BinarySearch(keys, prefix)
 	until := from
@@ -283,8 +285,9 @@ func (t *Table) tellOne(id int64, what *invalidation) {
 // maxTold bounds the keys that a mailbox notes: of more than these a client may be told twice.
 const maxTold = 1024
 
-// isTold says whether the client is about to hear that these keys have changed, and notes that it is now. As long as it takes nothing of
-// what waits for it, to hear it once is enough: a key that changes all the time costs nothing for those who do not read.
+// isTold says whether the client is about to hear that these keys have changed, and notes that it
+// is now. As long as it takes nothing of what waits for it, to hear it once is enough: a key that
+// changes all the time costs nothing for those who do not read.
 func isTold(m *client.Mailbox, keys []string) bool {
 	known := true
 	for _, key := range keys {
@@ -317,7 +320,8 @@ func brokenRedirect(m *client.Mailbox, redirect int64) *client.Parcel {
 	return &client.Parcel{Bytes: out.Bytes()}
 }
 
-// write writes the message; what stands for everything is in the protocol of the one who tracks, as in Redis.
+// write writes the message; what stands for everything is in the protocol of the one who tracks, as
+// in Redis.
 func (i *invalidation) write(out *resp.Writer, own int, words ...string) {
 	out.Push(len(words) + 1)
 	for _, word := range words {

@@ -1,4 +1,5 @@
-// Package tracking is CLIENT TRACKING: which client has read which key, so that it can be told when the key changes.
+// Package tracking is CLIENT TRACKING: which client has read which key, so that it can be told when
+// the key changes.
 package tracking
 
 import (
@@ -11,8 +12,9 @@ import (
 	"cellserver/internal/store"
 )
 
-// Client-side caching: who has read which key, so that it can be told when the key changes. As in Redis a key's name counts, whatever
-// its database. What is told is gathered under the shards' locks, and sent when they are free: see send.
+// Client-side caching: who has read which key, so that it can be told when the key changes. As in
+// Redis a key's name counts, whatever its database. What is told is gathered under the shards'
+// locks, and sent when they are free: see send.
 
 // Table is the table of all that was read.
 type Table struct {
@@ -63,8 +65,9 @@ type readers struct {
 
 func (r readers) count() int { return 1 + len(r.more) }
 
-// DefaultMaxTracked is the number of keys that are remembered. When there are more, and when they take more than 256 MiB, one of them is
-// forgotten: those who have read it are told as if it had changed.
+// DefaultMaxTracked is the number of keys that are remembered. When there are more, and when they
+// take more than 256 MiB, one of them is forgotten: those who have read it are told as if it had
+// changed.
 const (
 	DefaultMaxTracked = 1_000_000
 	maxTrackedBytes   = 256 << 20
@@ -148,7 +151,8 @@ func (t *Table) stop(id int64, before *client.Tracker) {
 	}
 }
 
-// clear forgets all keys, without a look at each: there may be a million, and all keys of the store may be locked.
+// clear forgets all keys, without a look at each: there may be a million, and all keys of the store
+// may be locked.
 func (t *Table) clear() {
 	if t.keys.Load() == 0 {
 		return
@@ -166,8 +170,9 @@ func (t *Table) part(key []byte) *trackingPart {
 	return &t.parts[maphash.Bytes(t.seed, key)%trackingParts]
 }
 
-// run has the row answer a client that caches. What it reads is noted before, so that no change goes unnoticed; and again after
-// it, because a key that it found expired has been taken off the table: the client knows that it is not there, and is to hear when it is.
+// run has the row answer a client that caches. What it reads is noted before, so that no change
+// goes unnoticed; and again after it, because a key that it found expired has been taken off the
+// table: the client knows that it is not there, and is to hear when it is.
 func (t *Table) run(c *command.Call) error {
 	t.remember(c)
 	seen := &t.expired
@@ -225,15 +230,16 @@ func (t *Table) full() bool {
 	return most > 0 && t.keys.Load() > most || t.bytes.Load() > maxTrackedBytes
 }
 
-// SetMaxKeys bounds the keys that are remembered for clients that cache them, 0 for no number of them. Those that are too many are
-// forgotten beside the loop.
+// SetMaxKeys bounds the keys that are remembered for clients that cache them, 0 for no number of
+// them. Those that are too many are forgotten beside the loop.
 func (t *Table) SetMaxKeys(most int) {
 	if t.maxKeys.Store(int64(most)); t.full() {
 		go t.shrink()
 	}
 }
 
-// forgottenAtOnce is how many keys are forgotten before a part is given back: whoever changes a key may wait for it, with the key locked.
+// forgottenAtOnce is how many keys are forgotten before a part is given back: whoever changes a key
+// may wait for it, with the key locked.
 const forgottenAtOnce = 128
 
 func (t *Table) shrink() {
@@ -259,7 +265,8 @@ func (t *Table) shrinkPart(p *trackingPart) bool {
 	return true
 }
 
-// evict forgets some keys of a part, which is locked, but not the last that came if there are others.
+// evict forgets some keys of a part, which is locked, but not the last that came if there are
+// others.
 func (t *Table) evict(p *trackingPart, but string, left int) {
 	for key, r := range p.keys {
 		if key == but && len(p.keys) > 1 {
@@ -294,8 +301,8 @@ func (t *Table) count(p *trackingPart, keys, items, bytes int64) {
 	t.bytes.Add(bytes)
 }
 
-// heard is what the store says of a key, with the key locked (of a database that was emptied see Flushed). What it does by itself nobody
-// else will send.
+// heard is what the store says of a key, with the key locked (of a database that was emptied see
+// Flushed). What it does by itself nobody else will send.
 func (t *Table) heard(_ int, key []byte, why store.Why, by int64) {
 	told := false
 	if why == store.Expired && by != 0 {

@@ -11,8 +11,9 @@ import (
 	"cellserver/internal/store"
 )
 
-// Compare and set, compare and delete: what Redis 8.4 added. A value is compared as a whole, or by its digest, which is short where
-// the value is long. The comparison and the change are one step of the store.
+// Compare and set, compare and delete: what Redis 8.4 added. A value is compared as a whole, or by
+// its digest, which is short where the value is long. The comparison and the change are one step of
+// the store.
 
 // valueCondition is what SET and DELEX demand of the value that a key holds.
 type valueCondition struct {
@@ -40,8 +41,8 @@ const (
 // digestLength is a digest's, in characters.
 const digestLength = 16
 
-// holds says whether a value, nil if there is none, is as demanded. A digest is only looked at where there is a value to compare it
-// with, and only its length, as in Redis.
+// holds says whether a value, nil if there is none, is as demanded. A digest is only looked at
+// where there is a value to compare it with, and only its length, as in Redis.
 func (w valueCondition) holds(c *command.Call, value []byte) (bool, error) {
 	negated := w.kind == ifNotEqual || w.kind == ifDigestNotEqual
 	switch {
@@ -68,7 +69,8 @@ func digest(value []byte) []byte {
 }
 
 var digestOf = command.Command{
-	Name: "digest", Group: "string", Since: "8.4.0", Complexity: "O(N) in the length of the value", Flags: command.ReadOnly | command.Fast, Cost: command.Constant, Traits: command.ValueSized,
+	Name: "digest", Group: "string", Since: "8.4.0", Complexity: "O(N) in the length of the value",
+	Flags: command.ReadOnly | command.Fast, Cost: command.Constant, Traits: command.ValueSized,
 	Summary: "Returns the digest of a value, for IFDEQ and IFDNE.", KeyAccess: "RO ACCESS",
 	Args:  []command.Arg{command.Key("key")},
 	Reply: "The XXH3 of the value's bytes, as 16 hexadecimal digits; nil if there is no such key.",
@@ -87,9 +89,11 @@ var digestOf = command.Command{
 }
 
 var delEX = command.Command{
-	Name: "delex", Group: "string", Since: "8.4.0", Flags: command.Write | command.Fast, Cost: command.Constant, Traits: command.ValueSized,
+	Name: "delex", Group: "string", Since: "8.4.0", Flags: command.Write | command.Fast,
+	Cost: command.Constant, Traits: command.ValueSized,
 	Complexity: "O(N) in the length of the value if it is compared, else O(1)",
-	Summary:    "Removes a key if its value equals, or does not equal, a given one.", KeyAccess: "RW DELETE VARIABLE_FLAGS",
+	Summary:    "Removes a key if its value equals, or does not equal, a given one.",
+	KeyAccess:  "RW DELETE VARIABLE_FLAGS",
 	Accesses: func(words [][]byte) string {
 		if len(words) > 2 {
 			return "RW DELETE"

@@ -23,13 +23,25 @@ func counting(row command.Command, delta func(c *command.Call) (int64, error)) c
 }
 
 var (
-	incr = counting(command.Command{Name: "incr", Since: "1.0.0", Summary: "Adds 1 to an integer.", Args: []command.Arg{command.Key("key")}},
+	incr = counting(command.Command{
+		Name: "incr", Since: "1.0.0", Summary: "Adds 1 to an integer.",
+		Args: []command.Arg{command.Key("key")},
+	},
 		func(*command.Call) (int64, error) { return 1, nil })
-	decr = counting(command.Command{Name: "decr", Since: "1.0.0", Summary: "Subtracts 1 from an integer.", Args: []command.Arg{command.Key("key")}},
+	decr = counting(command.Command{
+		Name: "decr", Since: "1.0.0", Summary: "Subtracts 1 from an integer.",
+		Args: []command.Arg{command.Key("key")},
+	},
 		func(*command.Call) (int64, error) { return -1, nil })
-	incrBy = counting(command.Command{Name: "incrby", Since: "1.0.0", Summary: "Adds to an integer.", Args: []command.Arg{command.Key("key"), command.Int("increment")}},
+	incrBy = counting(command.Command{
+		Name: "incrby", Since: "1.0.0", Summary: "Adds to an integer.",
+		Args: []command.Arg{command.Key("key"), command.Int("increment")},
+	},
 		func(c *command.Call) (int64, error) { return c.Int(), nil })
-	decrBy = counting(command.Command{Name: "decrby", Since: "1.0.0", Summary: "Subtracts from an integer.", Args: []command.Arg{command.Key("key"), command.Int("decrement")}},
+	decrBy = counting(command.Command{
+		Name: "decrby", Since: "1.0.0", Summary: "Subtracts from an integer.",
+		Args: []command.Arg{command.Key("key"), command.Int("decrement")},
+	},
 		func(c *command.Call) (int64, error) {
 			n := c.Int()
 			if n == command.MinInt {

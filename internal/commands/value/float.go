@@ -11,8 +11,9 @@ import (
 	"cellserver/internal/store"
 )
 
-// Redis counts fractions in C's long double, of 80 bits on the machines that it is used on most: 64 bits of precision, an exponent of
-// 15. math/big rounds the same way at each step, so that the same digits come out.
+// Redis counts fractions in C's long double, of 80 bits on the machines that it is used on most: 64
+// bits of precision, an exponent of 15. math/big rounds the same way at each step, so that the same
+// digits come out.
 
 const (
 	floatPrecision = 64
@@ -24,7 +25,8 @@ const (
 // maxFloat is the largest long double.
 var maxFloat = new(big.Float).SetMantExp(new(big.Float).SetPrec(floatPrecision).SetUint64(math.MaxUint64), maxExponent-floatPrecision)
 
-// parseFloat reads a number as Redis does. Of a word of digits it takes a few microseconds for each hundred of them.
+// parseFloat reads a number as Redis does. Of a word of digits it takes a few microseconds for each
+// hundred of them.
 func parseFloat(word []byte) (*big.Float, bool) {
 	if isInfinity(word) {
 		return new(big.Float).SetPrec(floatPrecision).SetInf(word[0] == '-'), true
@@ -102,7 +104,8 @@ func splitFloat(word []byte) (n floatParts) {
 	return n
 }
 
-// longestExponent is how many digits an exponent may have: with one more a number is 0 or infinite, even if a word is full of digits.
+// longestExponent is how many digits an exponent may have: with one more a number is 0 or infinite,
+// even if a word is full of digits.
 const longestExponent = 6
 
 const decimals, hexadecimals = "0123456789", "0123456789abcdefABCDEF"
@@ -128,8 +131,8 @@ func plus(a, b *big.Float) *big.Float {
 	return sum
 }
 
-// floatText is a float for people: 17 places, without the zeros at their end. What has none but zeros there is not written out: of the
-// smallest numbers that took milliseconds.
+// floatText is a float for people: 17 places, without the zeros at their end. What has none but
+// zeros there is not written out: of the smallest numbers that took milliseconds.
 func floatText(f *big.Float) []byte {
 	const tiny = -60 // a number below 2^-60 is nearer to 0 than to 1e-17
 	switch {
@@ -147,10 +150,13 @@ func floatText(f *big.Float) []byte {
 }
 
 var incrByFloat = command.Command{
-	Name: "incrbyfloat", Effort: &command.Effort{PerByte: floatWork, Creates: floatBytes}, Group: "string", Since: "2.6.0", Complexity: "O(1)", Flags: command.Write | command.DenyOOM | command.Fast, Cost: command.Constant, Traits: command.ValueSized,
-	Summary: "Adds to a floating-point number.", KeyAccess: "RW ACCESS UPDATE",
-	Args:  []command.Arg{command.Key("key"), command.Word("increment")},
-	Reply: "The sum, as a string: computed with 64 bits of precision, 17 places at most. A missing key counts as 0.",
+	Name: "incrbyfloat", Effort: &command.Effort{PerByte: floatWork, Creates: floatBytes},
+	Group: "string", Since: "2.6.0", Complexity: "O(1)",
+	Flags: command.Write | command.DenyOOM | command.Fast, Cost: command.Constant,
+	Traits: command.ValueSized, Summary: "Adds to a floating-point number.",
+	KeyAccess: "RW ACCESS UPDATE",
+	Args:      []command.Arg{command.Key("key"), command.Word("increment")},
+	Reply:     "The sum, as a string: computed with 64 bits of precision, 17 places at most. A missing key counts as 0.",
 	Run: func(c *command.Call) error {
 		var text []byte
 		key, word := c.Key(), c.Word()
@@ -177,7 +183,8 @@ var incrByFloat = command.Command{
 	},
 }
 
-// floatBytes is how many bytes of text a call makes at most that adds to a float: a word such as 1e4900 has many digits.
+// floatBytes is how many bytes of text a call makes at most that adds to a float: a word such as
+// 1e4900 has many digits.
 func floatBytes(words [][]byte, _ int) int {
 	for _, word := range words[2:] {
 		if len(word) > 0 && bytes.IndexByte([]byte("+-.0123456789"), word[0]) >= 0 && bytes.ContainsAny(word, "eEpP") {
@@ -187,21 +194,25 @@ func floatBytes(words [][]byte, _ int) int {
 	return 0
 }
 
-// floatWork is how many bytes moved a byte of a float's text is worth: to read it, or to write it, takes 20 ns or so.
+// floatWork is how many bytes moved a byte of a float's text is worth: to read it, or to write it,
+// takes 20 ns or so.
 const floatWork = 32
 
-// shortFloat is the length of a text that is read and written while its key is locked: it takes a microsecond.
+// shortFloat is the length of a text that is read and written while its key is locked: it takes a
+// microsecond.
 const shortFloat = 64 // bytes
 
-// floatStep is what becomes of a float: what a key holds is counted to another text, nil for none, which is put there.
+// floatStep is what becomes of a float: what a key holds is counted to another text, nil for none,
+// which is put there.
 type floatStep struct {
 	long  bool // the numbers that it counts with have long texts
 	count func(e store.Entry, was []byte) (text []byte, err error)
 	put   func(text []byte, e store.Entry) store.Change
 }
 
-// editFloat is editValue for floats. To read and write one of thousands of digits takes a tenth of a millisecond: that is done while
-// its key is not locked, and kept if the key still holds what it was counted from. If it changes again and again, the key is locked.
+// editFloat is editValue for floats. To read and write one of thousands of digits takes a tenth of
+// a millisecond: that is done while its key is not locked, and kept if the key still holds what it
+// was counted from. If it changes again and again, the key is locked.
 func editFloat(c *command.Call, key []byte, step floatStep) error {
 	const patience = 4
 	var seen, text []byte

@@ -12,7 +12,8 @@ import (
 	"cellserver/internal/store/memory"
 )
 
-// A number of which 17 places show nothing is not written out: of the smallest that were 16,000 digits.
+// A number of which 17 places show nothing is not written out: of the smallest that were 16,000
+// digits.
 func TestTheTextOfATinyFloatIsNoWork(t *testing.T) {
 	for _, word := range []string{"1e-4900", "0x1p-16000", "-0x1p-16445", "1e-19"} {
 		f, ok := parseFloat([]byte(word))

@@ -9,8 +9,11 @@ import (
 )
 
 var incrEX = command.Command{
-	Name: "increx", Effort: &command.Effort{PerByte: floatWork, Creates: floatBytes}, Group: "string", Category: "string ratelimit", Since: "8.8.0", Complexity: "O(1)", Flags: command.Write | command.DenyOOM | command.Fast, Cost: command.Constant, Traits: command.ValueSized,
-	Summary: "Adds to a number within bounds, and sets its expiry.", KeyAccess: "RW ACCESS UPDATE",
+	Name: "increx", Effort: &command.Effort{PerByte: floatWork, Creates: floatBytes},
+	Group: "string", Category: "string ratelimit", Since: "8.8.0", Complexity: "O(1)",
+	Flags: command.Write | command.DenyOOM | command.Fast, Cost: command.Constant,
+	Traits: command.ValueSized, Summary: "Adds to a number within bounds, and sets its expiry.",
+	KeyAccess: "RW ACCESS UPDATE",
 	EventOf: func(c *command.Call) string {
 		if c.Gives("BYFLOAT") {
 			return "incrbyfloat " + eventOfLife(c)

@@ -6,9 +6,10 @@ import (
 )
 
 var mGet = command.Command{
-	Name: "mget", Group: "string", Since: "1.0.0", Complexity: "O(N) in the number of keys", Flags: command.ReadOnly | command.Fast, Cost: command.Constant, Traits: command.ValueSized,
-	Summary: "Returns the values of several keys.", KeyAccess: "RO ACCESS", Tips: []string{"request_policy:multi_shard"},
-	Args:  []command.Arg{command.Key("key").Many()},
+	Name: "mget", Group: "string", Since: "1.0.0", Complexity: "O(N) in the number of keys",
+	Flags: command.ReadOnly | command.Fast, Cost: command.Constant, Traits: command.ValueSized,
+	Summary: "Returns the values of several keys.", KeyAccess: "RO ACCESS",
+	Tips: []string{"request_policy:multi_shard"}, Args: []command.Arg{command.Key("key").Many()},
 	Reply: "The values, in the order of the keys; nil for a key that is missing or holds no string. Up to 1024 keys are read at one instant.",
 	Run: func(c *command.Call) error {
 		keys, mark, most := c.Many(), c.Out.Mark(), command.MaxReply
@@ -41,7 +42,8 @@ var mGet = command.Command{
 	},
 }
 
-// inSteps has step done to keys, every so many-th of the words, as one; or, if they are many, in several steps.
+// inSteps has step done to keys, every so many-th of the words, as one; or, if they are many, in
+// several steps.
 func inSteps(c *command.Call, words [][]byte, apart int, step func(words [][]byte) error) (err error) {
 	for len(words) > 0 && err == nil {
 		n, mark, counted := min(len(words), command.KeysAStep*apart), c.Out.Mark(), c.Counts()
@@ -71,9 +73,12 @@ func places(c *command.Call, words [][]byte, apart int) []store.Place {
 }
 
 var mSet = command.Command{
-	Name: "mset", Group: "string", Since: "1.0.1", Complexity: "O(N) in the number of keys", Flags: command.Write | command.DenyOOM, Cost: command.Constant,
-	Summary: "Sets the values of several keys.", KeyAccess: "OW UPDATE", Tips: []string{"request_policy:multi_shard", "response_policy:all_succeeded"},
-	Event: "set", Args: []command.Arg{command.Key("key").With("value")}, Reply: "OK. Up to 1024 keys are set in one step.",
+	Name: "mset", Group: "string", Since: "1.0.1", Complexity: "O(N) in the number of keys",
+	Flags: command.Write | command.DenyOOM, Cost: command.Constant,
+	Summary: "Sets the values of several keys.", KeyAccess: "OW UPDATE",
+	Tips: []string{"request_policy:multi_shard", "response_policy:all_succeeded"}, Event: "set",
+	Args:  []command.Arg{command.Key("key").With("value")},
+	Reply: "OK. Up to 1024 keys are set in one step.",
 	Run: func(c *command.Call) error {
 		c.Out.Status("OK")
 		return inSteps(c, c.Many(), 2, func(pairs [][]byte) error { return writeAll(c, pairs) })
@@ -90,10 +95,12 @@ func writeAll(c *command.Call, words [][]byte) error {
 }
 
 var mSetNX = command.Command{
-	Name: "msetnx", Group: "string", Since: "1.0.1", Complexity: "O(N) in the number of keys", Flags: command.Write | command.DenyOOM, Cost: command.Constant,
+	Name: "msetnx", Group: "string", Since: "1.0.1", Complexity: "O(N) in the number of keys",
+	Flags: command.Write | command.DenyOOM, Cost: command.Constant,
 	Summary: "Sets the values of several keys, if none of them exists.", KeyAccess: "OW INSERT",
-	Tips:  []string{"request_policy:multi_shard", "response_policy:agg_min"},
-	Event: "set", Args: []command.Arg{command.Key("key").With("value")}, Reply: "1 if all were set, 0 if none was. At most 1024 keys.",
+	Tips: []string{"request_policy:multi_shard", "response_policy:agg_min"}, Event: "set",
+	Args:  []command.Arg{command.Key("key").With("value")},
+	Reply: "1 if all were set, 0 if none was. At most 1024 keys.",
 	Run: func(c *command.Call) error {
 		words := c.Many()
 		if len(words) > 2*command.KeysAStep {

@@ -9,9 +9,11 @@ import (
 )
 
 var mSetEX = command.Command{
-	Name: "msetex", Group: "string", Since: "8.4.0", Complexity: "O(N) in the number of keys", Flags: command.Write | command.DenyOOM, Cost: command.Constant,
-	Summary: "Sets the values of several keys, all with the same time to live.", KeyAccess: "OW UPDATE",
-	Tips: []string{"request_policy:multi_shard", "response_policy:all_succeeded"},
+	Name: "msetex", Group: "string", Since: "8.4.0", Complexity: "O(N) in the number of keys",
+	Flags: command.Write | command.DenyOOM, Cost: command.Constant,
+	Summary:   "Sets the values of several keys, all with the same time to live.",
+	KeyAccess: "OW UPDATE",
+	Tips:      []string{"request_policy:multi_shard", "response_policy:all_succeeded"},
 	Args: []command.Arg{command.Word("numkeys"), command.Word("key value [key value ...] [NX | XX] [EX seconds | PX milliseconds | " +
 		"EXAT unix-time-seconds | PXAT unix-time-milliseconds | KEEPTTL]").Many()},
 	EventOf: func(c *command.Call) string {
@@ -21,8 +23,7 @@ var mSetEX = command.Command{
 		}
 		return "set"
 	},
-	Taken:   command.ExpiredEvent,
-	AnyMore: true, Min: 4, KeyCountAt: 1, KeyStep: 2,
+	Taken: command.ExpiredEvent, AnyMore: true, Min: 4, KeyCountAt: 1, KeyStep: 2,
 	Keys: func(keys, words [][]byte) ([][]byte, bool) {
 		pairs, _, err := countedPairs(words)
 		for i := 0; i < len(pairs); i += 2 {
@@ -85,7 +86,8 @@ func msetexOptions(words [][]byte) (how setting, life lifetime, err error) {
 	return how, life, err
 }
 
-// named is where the word behind an option belongs, nil if it is none of the options that say when a key expires.
+// named is where the word behind an option belongs, nil if it is none of the options that say when
+// a key expires.
 func (l *lifetime) named(option []byte) *[]byte {
 	switch {
 	case command.FoldEqual(option, "EX"):

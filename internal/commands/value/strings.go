@@ -8,10 +8,12 @@ import (
 	"cellserver/internal/store"
 )
 
-// Redis's commands on values. A throttle key reads as redis-cell's: a string that holds the TAT's digits.
+// Redis's commands on values. A throttle key reads as redis-cell's: a string that holds the TAT's
+// digits.
 
 var get = command.Command{
-	Name: "get", Group: "string", Since: "1.0.0", Complexity: "O(1)", Flags: command.ReadOnly | command.Fast, Cost: command.Constant, Traits: command.ValueSized,
+	Name: "get", Group: "string", Since: "1.0.0", Complexity: "O(1)",
+	Flags: command.ReadOnly | command.Fast, Cost: command.Constant, Traits: command.ValueSized,
 	Summary: "Returns the value of a key.", KeyAccess: "RO ACCESS",
 	Args:  []command.Arg{command.Key("key")},
 	Reply: "The value, or nil if there is no such key. Of a CL.THROTTLE key: its TAT in Unix nanoseconds.",
@@ -34,8 +36,8 @@ var get = command.Command{
 	},
 }
 
-// writeValue writes a value, or that there is none, from where it stands, with the key locked: for large ones, and for keys that are
-// locked anyway.
+// writeValue writes a value, or that there is none, from where it stands, with the key locked: for
+// large ones, and for keys that are locked anyway.
 func writeValue(c *command.Call, key []byte) error {
 	mark, counted := c.Out.Mark(), c.Counts()
 	return c.View.Edit(c.Context, key, func(e store.Entry, value []byte) (store.Change, error) {
@@ -78,8 +80,10 @@ func setHasCondition(words [][]byte) bool {
 }
 
 var set = command.Command{
-	Name: "set", Group: "string", Since: "1.0.0", Complexity: "O(1)", Flags: command.Write | command.DenyOOM, Cost: command.Constant,
-	Summary: "Sets the value of a key, whatever it held.", KeyAccess: "RW ACCESS UPDATE VARIABLE_FLAGS",
+	Name: "set", Group: "string", Since: "1.0.0", Complexity: "O(1)",
+	Flags: command.Write | command.DenyOOM, Cost: command.Constant,
+	Summary:   "Sets the value of a key, whatever it held.",
+	KeyAccess: "RW ACCESS UPDATE VARIABLE_FLAGS",
 	Accesses: func(words [][]byte) string {
 		switch {
 		case setGets(words):
@@ -89,8 +93,9 @@ var set = command.Command{
 		}
 		return "OW UPDATE"
 	},
-	EventOf: func(c *command.Call) string { return "set " + eventOfLife(c) }, Taken: command.ExpiredEvent,
-	Effort: &command.Effort{Sized: func(words [][]byte) bool { return len(words) > 3 && (setGets(words) || setHasCondition(words)) }},
+	EventOf: func(c *command.Call) string { return "set " + eventOfLife(c) },
+	Taken:   command.ExpiredEvent,
+	Effort:  &command.Effort{Sized: func(words [][]byte) bool { return len(words) > 3 && (setGets(words) || setHasCondition(words)) }},
 	Args: []command.Arg{command.Key("key"), command.Word("value"), command.Flag("NX").Again(), command.Flag("XX").Again(),
 		command.OneOf("condition", conditionTokens...).WithEach("value").Again(), command.Flag("GET").Again(),
 		exOption, pxOption, exatOption, pxatOption, command.Flag("KEEPTTL").Again()},
@@ -188,9 +193,11 @@ func copied(c *command.Call, b []byte) []byte {
 }
 
 var setNX = command.Command{
-	Name: "setnx", Group: "string", Since: "1.0.0", Complexity: "O(1)", Flags: command.Write | command.DenyOOM | command.Fast, Cost: command.Constant,
+	Name: "setnx", Group: "string", Since: "1.0.0", Complexity: "O(1)",
+	Flags: command.Write | command.DenyOOM | command.Fast, Cost: command.Constant,
 	Summary: "Sets the value of a key if it does not exist.", KeyAccess: "OW INSERT", Event: "set",
-	Args: []command.Arg{command.Key("key"), command.Word("value")}, Reply: "1 if it was set, else 0.",
+	Args:  []command.Arg{command.Key("key"), command.Word("value")},
+	Reply: "1 if it was set, else 0.",
 	Run: func(c *command.Call) error {
 		key, value := c.Key(), c.Word()
 		return c.ChangeIf(key, func(e store.Entry) (store.Change, error) {
@@ -220,13 +227,21 @@ func setFor(row command.Command, unit int64) command.Command {
 }
 
 var (
-	setEX  = setFor(command.Command{Name: "setex", Since: "2.0.0", Args: []command.Arg{command.Key("key"), command.Word("seconds"), command.Word("value")}}, 1000)
-	pSetEX = setFor(command.Command{Name: "psetex", Since: "2.6.0", Args: []command.Arg{command.Key("key"), command.Word("milliseconds"), command.Word("value")}}, 1)
+	setEX = setFor(command.Command{
+		Name: "setex", Since: "2.0.0",
+		Args: []command.Arg{command.Key("key"), command.Word("seconds"), command.Word("value")},
+	}, 1000)
+	pSetEX = setFor(command.Command{
+		Name: "psetex", Since: "2.6.0",
+		Args: []command.Arg{command.Key("key"), command.Word("milliseconds"), command.Word("value")},
+	}, 1)
 )
 
 var getSet = command.Command{
-	Name: "getset", Group: "string", Since: "1.0.0", Complexity: "O(1)", Flags: command.Write | command.DenyOOM | command.Fast, Cost: command.Constant, Traits: command.ValueSized,
-	Summary: "Sets the value of a key, and returns the old one.", KeyAccess: "RW ACCESS UPDATE", Event: "set",
+	Name: "getset", Group: "string", Since: "1.0.0", Complexity: "O(1)",
+	Flags: command.Write | command.DenyOOM | command.Fast, Cost: command.Constant,
+	Traits: command.ValueSized, Summary: "Sets the value of a key, and returns the old one.",
+	KeyAccess: "RW ACCESS UPDATE", Event: "set",
 	Args: []command.Arg{command.Key("key"), command.Word("value")}, Reply: "The old value, or nil.",
 	Run: func(c *command.Call) error {
 		key, value := c.Key(), c.Word()
@@ -235,7 +250,8 @@ var getSet = command.Command{
 }
 
 var getDel = command.Command{
-	Name: "getdel", Group: "string", Since: "6.2.0", Complexity: "O(1)", Flags: command.Write | command.Fast, Cost: command.Constant, Traits: command.ValueSized,
+	Name: "getdel", Group: "string", Since: "6.2.0", Complexity: "O(1)",
+	Flags: command.Write | command.Fast, Cost: command.Constant, Traits: command.ValueSized,
 	Summary: "Returns the value of a key, and removes it.", KeyAccess: "RW ACCESS DELETE",
 	Args: []command.Arg{command.Key("key")}, Reply: "The value, or nil if there is no such key.",
 	Run: func(c *command.Call) error {
@@ -263,7 +279,8 @@ func getAnd(c *command.Call, key []byte, then func(e store.Entry) (store.Change,
 }
 
 var getEX = command.Command{
-	Name: "getex", Group: "string", Since: "6.2.0", Complexity: "O(1)", Flags: command.Write | command.Fast, Cost: command.Constant, Traits: command.ValueSized,
+	Name: "getex", Group: "string", Since: "6.2.0", Complexity: "O(1)",
+	Flags: command.Write | command.Fast, Cost: command.Constant, Traits: command.ValueSized,
 	Summary: "Returns the value of a key, and sets its expiry.", KeyAccess: "RW ACCESS UPDATE",
 	EventOf: eventOfLife,
 	Args:    []command.Arg{command.Key("key"), exOption, pxOption, exatOption, pxatOption, command.Flag("PERSIST").Again()},
@@ -290,7 +307,8 @@ var getEX = command.Command{
 }
 
 var strLen = command.Command{
-	Name: "strlen", Group: "string", Since: "2.2.0", Complexity: "O(1)", Flags: command.ReadOnly | command.Fast, Cost: command.Constant,
+	Name: "strlen", Group: "string", Since: "2.2.0", Complexity: "O(1)",
+	Flags: command.ReadOnly | command.Fast, Cost: command.Constant,
 	Summary: "Returns the length of a value, in bytes.", KeyAccess: "RO",
 	Args: []command.Arg{command.Key("key")}, Reply: "The length; 0 if there is no such key.",
 	Run: func(c *command.Call) error {
@@ -301,9 +319,11 @@ var strLen = command.Command{
 }
 
 var appendTo = command.Command{
-	Name: "append", Group: "string", Since: "2.0.0", Complexity: "O(N) in the bytes that are added", Flags: command.Write | command.DenyOOM | command.Fast, Cost: command.Constant,
+	Name: "append", Group: "string", Since: "2.0.0", Complexity: "O(N) in the bytes that are added",
+	Flags: command.Write | command.DenyOOM | command.Fast, Cost: command.Constant,
 	Summary: "Appends bytes to a value.", KeyAccess: "RW INSERT",
-	Args: []command.Arg{command.Key("key"), command.Word("value")}, Reply: "The new length of the value.",
+	Args:  []command.Arg{command.Key("key"), command.Word("value")},
+	Reply: "The new length of the value.",
 	Run: func(c *command.Call) error {
 		key, more := c.Key(), c.Word()
 		length := 0
@@ -328,9 +348,13 @@ func checkLength(c *command.Call, bytes int64) error {
 }
 
 var setRange = command.Command{
-	Name: "setrange", Group: "string", Since: "2.2.0", Complexity: "O(N) in the bytes that are written", Flags: command.Write | command.DenyOOM, Cost: command.Constant,
-	Summary: "Overwrites a part of a value; zero bytes fill a gap before it.", KeyAccess: "RW UPDATE",
-	Args: []command.Arg{command.Key("key"), command.Int("offset"), command.Word("value")}, Reply: "The new length of the value.",
+	Name: "setrange", Group: "string", Since: "2.2.0",
+	Complexity: "O(N) in the bytes that are written", Flags: command.Write | command.DenyOOM,
+	Cost:      command.Constant,
+	Summary:   "Overwrites a part of a value; zero bytes fill a gap before it.",
+	KeyAccess: "RW UPDATE",
+	Args:      []command.Arg{command.Key("key"), command.Int("offset"), command.Word("value")},
+	Reply:     "The new length of the value.",
 	Effort: &command.Effort{Creates: func(words [][]byte, longest int) int {
 		if offset, ok := resp.ParseInt(words[2]); ok && offset > 0 && offset <= int64(longest-len(words[3])) {
 			return int(offset)

@@ -19,7 +19,8 @@ func Commands() []*command.Command {
 	}
 }
 
-// What the commands on values share: how a word becomes a value, what a key reads as, and when a value expires.
+// What the commands on values share: how a word becomes a value, what a key reads as, and when a
+// value expires.
 
 // asValue is what SET makes of a word.
 func asValue(word []byte) store.Value {
@@ -29,7 +30,8 @@ func asValue(word []byte) store.Value {
 	return store.Value{Bytes: word}
 }
 
-// read is the string at a key, of a throttle key its TAT's digits. It is the call's until it reads again.
+// read is the string at a key, of a throttle key its TAT's digits. It is the call's until it reads
+// again.
 func read(c *command.Call, key []byte) (value []byte, e store.Entry, err error) {
 	c.Value, e, err = c.View.Read(c.Context, key, c.Value[:0])
 	if err != nil {
@@ -111,8 +113,8 @@ func put(value []byte, e store.Entry) store.Change {
 	return c
 }
 
-// patch is the change that writes bytes over a part of a value, or behind it. A value of few bytes is written as a whole: it may read as
-// an integer then.
+// patch is the change that writes bytes over a part of a value, or behind it. A value of few bytes
+// is written as a whole: it may read as an integer then.
 func patch(was []byte, at int, part []byte, e store.Entry) store.Change {
 	const few = 64
 	length := max(len(was), at+len(part))
@@ -138,7 +140,8 @@ func (l lifetime) given() int {
 	return n
 }
 
-// instant is when a value expires: Never without an option. Redis refuses a time that is not above 0.
+// instant is when a value expires: Never without an option. Redis refuses a time that is not above
+// 0.
 func instant(c *command.Call, l lifetime) (int64, error) {
 	var err error
 	expires := store.Never

@@ -6,7 +6,8 @@ import (
 	"cellserver/internal/quota"
 )
 
-// BenchmarkThrottleAhead is how a session asks when calls have come together: their keys are foreseen, 16 at a time.
+// BenchmarkThrottleAhead is how a session asks when calls have come together: their keys are
+// foreseen, 16 at a time.
 func BenchmarkThrottleAhead(b *testing.B) {
 	m := New(Options{SweepEvery: -1})
 	v, keys := m.View(), keysOf17(benchKeys)

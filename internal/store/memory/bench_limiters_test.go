@@ -12,7 +12,8 @@ import (
 	"cellserver/internal/store"
 )
 
-// benchmarkTake is BenchmarkThrottle for any limiter: on as many keys, so that it waits for memory as long.
+// benchmarkTake is BenchmarkThrottle for any limiter: on as many keys, so that it waits for memory
+// as long.
 func benchmarkTake(b *testing.B, rule *store.Rule, keys int, fill int64) {
 	m := New(Options{SweepEvery: -1})
 	v, names := m.View(), keysOf17(keys)
@@ -37,7 +38,8 @@ func BenchmarkTakeSliding(b *testing.B) {
 	benchmarkTake(b, plainRule(store.Sliding, 16, 1000), benchKeys, 1)
 }
 
-// BenchmarkTakeLog is on logs of a thousand entries that are full: each call lets as much go as it takes.
+// BenchmarkTakeLog is on logs of a thousand entries that are full: each call lets as much go as it
+// takes.
 func BenchmarkTakeLog(b *testing.B) {
 	const keys, limit = 1000, 1000
 	clock := store.NewStillClock(1e18)
@@ -121,8 +123,9 @@ func BenchmarkTakeAll4(b *testing.B) {
 	}
 }
 
-// What a key of each kind costs: as the store counts it, and as the system does, by what pages and heap have grown by. The
-// store's own count is what a memory limit goes by, so it may not be far below the truth.
+// What a key of each kind costs: as the store counts it, and as the system does, by what pages and
+// heap have grown by. The store's own count is what a memory limit goes by, so it may not be far
+// below the truth.
 func TestBytesAKey(t *testing.T) {
 	if underRace {
 		return // which takes memory of its own for all that is allocated

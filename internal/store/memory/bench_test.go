@@ -13,11 +13,12 @@ import (
 
 const benchKeys = 1 << 20
 
-// sixteenAMinute refills slowly enough for a key to stay through a benchmark, and limits most calls on it as a busy
-// server does.
+// sixteenAMinute refills slowly enough for a key to stay through a benchmark, and limits most calls
+// on it as a busy server does.
 var sixteenAMinute, _ = gcra.NewLimit(15, 16, 60)
 
-// keysOf17 are keys of 17 bytes, cut from one piece so that the keys themselves cost few cache misses.
+// keysOf17 are keys of 17 bytes, cut from one piece so that the keys themselves cost few cache
+// misses.
 func keysOf17(n int) [][]byte {
 	keys, all := make([][]byte, n), make([]byte, 0, 17*n)
 	for i := range keys {
@@ -27,7 +28,8 @@ func keysOf17(n int) [][]byte {
 	return keys
 }
 
-// jump goes through the keys in an order that no cache foresees: a linear congruential generator of full period.
+// jump goes through the keys in an order that no cache foresees: a linear congruential generator of
+// full period.
 func jump(at uint32) uint32 { return (at*1664525 + 1013904223) % benchKeys }
 
 func BenchmarkThrottle(b *testing.B) {
@@ -44,8 +46,8 @@ func BenchmarkThrottle(b *testing.B) {
 	}
 }
 
-// BenchmarkGoMap is what to compare with: the language's map, read and written on the same keys in the same order, without
-// a lock, a clock or a decision.
+// BenchmarkGoMap is what to compare with: the language's map, read and written on the same keys in
+// the same order, without a lock, a clock or a decision.
 func BenchmarkGoMap(b *testing.B) {
 	keys, tats := make([]string, benchKeys), map[string]int64{}
 	for i, key := range keysOf17(benchKeys) {

@@ -13,7 +13,8 @@ import (
 	"cellserver/internal/window"
 )
 
-// What the tests know of the inside of a Store stands in this file, so that a change of layout is a change here alone.
+// What the tests know of the inside of a Store stands in this file, so that a change of layout is a
+// change here alone.
 
 // check walks every shard and says what does not fit together; nil if all does.
 func (m *Store) check() error {
@@ -31,8 +32,9 @@ func (m *Store) check() error {
 	return nil
 }
 
-// check holds a shard to its invariant: the records that the index names are those that the pages hold, each is found by
-// its key, and every piece of memory is either in use or in the list of its kind of free ones.
+// check holds a shard to its invariant: the records that the index names are those that the pages
+// hold, each is found by its key, and every piece of memory is either in use or in the list of its
+// kind of free ones.
 func (s *shard) check(number uint32) error {
 	s.lock()
 	defer s.unlock()
@@ -63,8 +65,8 @@ func (s *shard) check(number uint32) error {
 	return s.checkSlabs(indexed)
 }
 
-// checkSlabs: each record of a log or of leases has one object that is its own and agrees with it, no object is without a
-// record, and their bytes add up.
+// checkSlabs: each record of a log or of leases has one object that is its own and agrees with it,
+// no object is without a record, and their bytes add up.
 func (s *shard) checkSlabs(records map[ref]bool) error {
 	logs, leased := map[uint32]bool{}, map[uint32]bool{}
 	var logBytes, leaseBytes int64
@@ -288,7 +290,8 @@ func (p *pages) check() (map[ref]bool, error) {
 	return held, p.checkOpen()
 }
 
-// checkFree follows a page's list of free slots: whole slots, none in use, none twice, and none forgotten.
+// checkFree follows a page's list of free slots: whole slots, none in use, none twice, and none
+// forgotten.
 func (p *pages) checkFree(n int, held map[ref]bool) error {
 	pg := &p.list[n]
 	if pg.class == 0 {
@@ -313,7 +316,8 @@ func (p *pages) checkFree(n int, held map[ref]bool) error {
 	return nil
 }
 
-// checkOpen: the open pages of a class are those with a free slot, each listed once, forth and back.
+// checkOpen: the open pages of a class are those with a free slot, each listed once, forth and
+// back.
 func (p *pages) checkOpen() error {
 	listed := map[uint32]bool{}
 	for class, first := range p.open {
@@ -359,7 +363,8 @@ func (m *Store) expiredFor(ns int64) (records, expired int) {
 	return records, expired
 }
 
-// indexBytes is what the indexes of a database take, and indexMoving how many of them are on the move.
+// indexBytes is what the indexes of a database take, and indexMoving how many of them are on the
+// move.
 func (m *Store) indexBytes(number int) (bytes int64, moving int) {
 	db := m.database(number)
 	for i := range db.shards {
@@ -377,7 +382,8 @@ func (m *Store) indexBytes(number int) (bytes int64, moving int) {
 // shardOf is the number of the shard that a key belongs to.
 func shardOf(v store.View, key string) uint32 { return v.(*view).hash([]byte(key)).shard }
 
-// inOneShard makes n keys that share a shard, so that its index grows and shrinks through many sizes.
+// inOneShard makes n keys that share a shard, so that its index grows and shrinks through many
+// sizes.
 func inOneShard(v store.View, prefix string, n int) []string {
 	var keys []string
 	buffer := []byte(prefix)

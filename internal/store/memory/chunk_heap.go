@@ -2,7 +2,8 @@
 
 package memory
 
-// newChunk is memory of Go's heap, where no other is asked for, and for the race detector, which does not look outside of it.
+// newChunk is memory of Go's heap, where no other is asked for, and for the race detector, which
+// does not look outside of it.
 func newChunk(bytes int) (memory, mapping []byte) { return make([]byte, bytes), nil }
 
 func unmap([]byte) {}

@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// newChunk is memory outside of Go's heap, zeroed, and what to give unmap; nil if the system has none.
+// newChunk is memory outside of Go's heap, zeroed, and what to give unmap; nil if the system has
+// none.
 func newChunk(bytes int) (memory, mapping []byte) {
 	mapping, err := unix.Mmap(-1, 0, bytes+hugePage, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_NORESERVE)
 	if err != nil {
@@ -31,15 +32,17 @@ func wantHuge(memory []byte, want bool) {
 	_ = unix.Madvise(memory, advice)
 }
 
-// bringNear has the system put memory where it is named, before it is touched. It is a wish too: before Linux 5.14 nothing happens.
+// bringNear has the system put memory where it is named, before it is touched. It is a wish too:
+// before Linux 5.14 nothing happens.
 func bringNear(memory []byte) {
 	if len(memory) > 0 {
 		_ = unix.Madvise(memory, unix.MADV_POPULATE_WRITE)
 	}
 }
 
-// giveBack tells the system that nobody needs what these bytes hold. They stay, and read as anything. The system thinks in pages of
-// its own, which may be larger than ours: what shares one with its neighbours is kept.
+// giveBack tells the system that nobody needs what these bytes hold. They stay, and read as
+// anything. The system thinks in pages of its own, which may be larger than ours: what shares one
+// with its neighbours is kept.
 func giveBack(memory []byte) {
 	page := uintptr(os.Getpagesize())
 	start := address(memory)

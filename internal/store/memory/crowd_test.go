@@ -14,9 +14,10 @@ import (
 	"cellserver/internal/store"
 )
 
-// Callers do everything at once, on few keys and in any order of them, while the clock runs and the sweep goes round. Whoever
-// touches something without its lock is the race detector's to find, whoever locks in another order comes to no end, and
-// whatever a step left half done is what check looks for.
+// Callers do everything at once, on few keys and in any order of them, while the clock runs and the
+// sweep goes round. Whoever touches something without its lock is the race detector's to find,
+// whoever locks in another order comes to no end, and whatever a step left half done is what check
+// looks for.
 func TestACrowd(t *testing.T) {
 	t.Parallel()
 	const callers, calls, keyCount = 8, 1500, 60

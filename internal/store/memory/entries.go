@@ -8,9 +8,10 @@ import (
 	"cellserver/internal/window"
 )
 
-// entryLog is a sliding window log's entries, 16 bytes each: taken away at either end, added at the newer. A short one is a
-// ring, made anew when it is full or far too large; a long one is in chunks, so that no call moves more than ringMost entries
-// whatever the limit is. Its slack is a quarter at most, and a few entries. It is window.Entries.
+// entryLog is a sliding window log's entries, 16 bytes each: taken away at either end, added at the
+// newer. A short one is a ring, made anew when it is full or far too large; a long one is in
+// chunks, so that no call moves more than ringMost entries whatever the limit is. Its slack is a
+// quarter at most, and a few entries. It is window.Entries.
 type entryLog struct {
 	ring   []window.Entry   // all of its length is in use as room; nil if there are chunks
 	chunks [][]window.Entry // chunkEntries long each
@@ -22,7 +23,8 @@ const (
 	ringMost     = 512
 	ringFew      = 8  // entries of slack that a ring may have whatever its length
 	chunkEntries = 64 // a 1 KiB
-	// chunksLeast is where both ends of chunks, which waste up to 63 entries each, come to a quarter of what is in use.
+	// chunksLeast is where both ends of chunks, which waste up to 63 entries each, come to a
+	// quarter of what is in use.
 	chunksLeast = 4 * 2 * (chunkEntries - 1)
 	entryBytes  = 16
 )
@@ -144,7 +146,8 @@ func (l *entryLog) fitChunks(n int) {
 	}
 }
 
-// logFields are what is in view at now of a log that expires at end: the entries of one period, of the last call that took.
+// logFields are what is in view at now of a log that expires at end: the entries of one period, of
+// the last call that took.
 func logFields(l window.Entries, base uint64, end, now int64) []store.Field {
 	count := l.Len()
 	newest := l.At(count - 1)

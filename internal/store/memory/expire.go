@@ -7,11 +7,14 @@ import (
 	"cellserver/internal/store"
 )
 
-// An expired record is absent to every reader, and goes when one asks for it; else it takes room until the sweep comes by. The sweep goes round the whole
-// table at an even pace, a slice of every shard each SweepInterval, once in sweepRound: so a record is gone about one
-// round after it expired at the latest (a table that grows meanwhile makes the round a little longer), whether or not
-// anybody writes. The memory it takes therefore follows the keys that are live or expired of late, at any insert rate. (Redis samples keys at random instead, expire.c: its table may hold
-// up to a quarter of expired keys for any time. A slice costs about 3 ns a record, so ten million keys take 0.6 % of a core.)
+// An expired record is absent to every reader, and goes when one asks for it; else it takes room
+// until the sweep comes by. The sweep goes round the whole table at an even pace, a slice of every
+// shard each SweepInterval, once in sweepRound: so a record is gone about one round after it
+// expired at the latest (a table that grows meanwhile makes the round a little longer), whether or
+// not anybody writes. The memory it takes therefore follows the keys that are live or expired of
+// late, at any insert rate. (Redis samples keys at random instead, expire.c: its table may hold up
+// to a quarter of expired keys for any time. A slice costs about 3 ns a record, so ten million keys
+// take 0.6 % of a core.)
 const (
 	// SweepInterval is the time between two slices.
 	SweepInterval = 100 * time.Millisecond
@@ -37,8 +40,8 @@ func (m *Store) sweepEvery(interval time.Duration) {
 // SetSweeping starts the store's own sweeping, or stops it. For tests.
 func (m *Store) SetSweeping(on bool) { m.unswept.Store(!on) }
 
-// Sweep looks through the next slice of every shard, 1/50 of it, and removes what has expired. It returns how many records
-// went. The store calls it by itself unless Options say otherwise.
+// Sweep looks through the next slice of every shard, 1/50 of it, and removes what has expired. It
+// returns how many records went. The store calls it by itself unless Options say otherwise.
 func (m *Store) Sweep() (removed int) {
 	m.sweeping.Lock()
 	defer m.sweeping.Unlock()
@@ -54,8 +57,8 @@ func (m *Store) Sweep() (removed int) {
 	return removed
 }
 
-// giveBack returns to the system what the keys that have gone held. When that comes to an end, and was much, Go's heap follows:
-// the lists of pages and blocks were there.
+// giveBack returns to the system what the keys that have gone held. When that comes to an end, and
+// was much, Go's heap follows: the lists of pages and blocks were there.
 func (m *Store) giveBack() {
 	const much = 16 << 20 / pageBytes
 	m.flushed.settle(&m.pool)
@@ -67,7 +70,8 @@ func (m *Store) giveBack() {
 	}
 }
 
-// sweepSlice sweeps a shard's next pages. The lock is taken for one page at a time: nobody waits longer than that takes.
+// sweepSlice sweeps a shard's next pages. The lock is taken for one page at a time: nobody waits
+// longer than that takes.
 func (s *shard) sweepSlice(now int64) (removed int) {
 	for left := s.slice(); left > 0; left-- {
 		removed += s.sweepPage(now)
@@ -75,8 +79,8 @@ func (s *shard) sweepSlice(now int64) (removed int) {
 	return removed
 }
 
-// slice is the number of pages of a slice. One more than a fiftieth, so that pages added on the way do not make a round longer. Of an
-// empty shard it is none, and the index goes.
+// slice is the number of pages of a slice. One more than a fiftieth, so that pages added on the way
+// do not make a round longer. Of an empty shard it is none, and the index goes.
 func (s *shard) slice() int {
 	s.lock()
 	defer s.unlock()

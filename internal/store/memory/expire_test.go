@@ -14,15 +14,17 @@ import (
 	"cellserver/internal/store"
 )
 
-// traffic is a minute of new keys that live for a second each: what somebody sends who makes up keys.
+// traffic is a minute of new keys that live for a second each: what somebody sends who makes up
+// keys.
 type traffic struct {
 	rate       func(second int) int // new keys in each second of the minute
 	keySize    int                  // bytes
 	sweepEvery time.Duration
 }
 
-// aPage is a key whose record has a page to itself. A sweep takes 1/50 of a shard's pages and one more, so only a shard of
-// hundreds of pages sees the whole round; with such keys a small table has them.
+// aPage is a key whose record has a page to itself. A sweep takes 1/50 of a shard's pages and one
+// more, so only a shard of hundreds of pages sees the whole round; with such keys a small table has
+// them.
 const aPage = 1100
 
 func steady(rate int) func(int) int { return func(int) int { return rate } }
@@ -86,7 +88,8 @@ func (r *report) look(m *Store, flat bool) {
 	if records > 0 {
 		r.stale = max(r.stale, float64(stale)/float64(records))
 	}
-	// A table that grows under the sweep's feet makes its round longer, to twice its time when it grows from nothing.
+	// A table that grows under the sweep's feet makes its round longer, to twice its time when it
+	// grows from nothing.
 	_, overdue := m.expiredFor(int64(2 * sweepRound))
 	r.overdue += overdue
 	r.atOnce = max(r.atOnce, records)
@@ -101,8 +104,8 @@ func (r *report) look(m *Store, flat bool) {
 // emptyShard is what an empty shard may keep: its first block of index, and a page.
 const emptyShard = 2 * pageBytes
 
-// verdict says what the sweep must keep to: at any rate less than a tenth of the records has been dead for 10 s, memory is
-// flat under steady traffic, and it goes when the keys go.
+// verdict says what the sweep must keep to: at any rate less than a tenth of the records has been
+// dead for 10 s, memory is flat under steady traffic, and it goes when the keys go.
 func (r report) verdict(steady bool) error {
 	errs := []error{r.finished}
 	if r.stale >= 0.1 {

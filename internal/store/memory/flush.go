@@ -37,8 +37,8 @@ func (v *view) flush() {
 	v.memory.listeners.tell(v.number, nil, store.Flushed, v.by)
 }
 
-// flushed is what flushed keys have left for the sweep to hand over to the pool: of ten million keys that takes milliseconds, for
-// which nobody should hold a lock, or be kept waiting.
+// flushed is what flushed keys have left for the sweep to hand over to the pool: of ten million
+// keys that takes milliseconds, for which nobody should hold a lock, or be kept waiting.
 type flushed struct {
 	mu     sync.Mutex
 	blocks [][]*block

@@ -5,15 +5,18 @@ import (
 	"unsafe"
 )
 
-// Half of what a decision costs on a large table is waiting for memory: for the key's bucket, and then for its record. The
-// lock of each step keeps the processor from starting the next one's loads meanwhile. So whoever has read several calls ahead
-// tells us their keys, and we ask for all their buckets, then for all their records, before the first is wanted.
+// Half of what a decision costs on a large table is waiting for memory: for the key's bucket, and
+// then for its record. The lock of each step keeps the processor from starting the next one's loads
+// meanwhile. So whoever has read several calls ahead tells us their keys, and we ask for all their
+// buckets, then for all their records, before the first is wanted.
 //
-// To take each shard's lock for that would cost as much as the waiting. So we look without it, at what may be changing
-// under our eyes: what is seen decides only which cache lines are asked for, and to ask for a wrong one does no harm.
+// To take each shard's lock for that would cost as much as the waiting. So we look without it, at
+// what may be changing under our eyes: what is seen decides only which cache lines are asked for,
+// and to ask for a wrong one does no harm.
 
-// layout is where a shard's buckets and pages are, for those who look without its lock. It is made anew whenever either
-// moves to other memory; there is none while the index moves from one size to another.
+// layout is where a shard's buckets and pages are, for those who look without its lock. It is made
+// anew whenever either moves to other memory; there is none while the index moves from one size to
+// another.
 type layout struct {
 	buckets buckets
 	pages   []page // up to its capacity: pages that are added in place are seen too
@@ -32,14 +35,16 @@ func (s *shard) show() {
 	}
 }
 
-// ahead is what Foresee worked out: the hashes of the keys that come next, so that each is hashed once.
+// ahead is what Foresee worked out: the hashes of the keys that come next, so that each is hashed
+// once.
 type ahead struct {
 	keys  [16]foreseen
 	count int
 	next  int // the one that is expected next
 }
 
-// foreseen is a key that was hashed. It is known again by where it stands: as a number, so that nothing is kept alive.
+// foreseen is a key that was hashed. It is known again by where it stands: as a number, so that
+// nothing is kept alive.
 type foreseen struct {
 	hashed
 	at     uintptr
@@ -85,9 +90,10 @@ const (
 	nearClass = maxClass // units of a record that are asked for
 )
 
-// prefetchRecords asks for the records that a key may have: those of its tag in its first bucket. The bucket may be changing,
-// or be a page by now that holds something else, so no number that is read from it is trusted; nor is a slice of a page, whose
-// address and length may be of two different ones: the address is only a number here.
+// prefetchRecords asks for the records that a key may have: those of its tag in its first bucket.
+// The bucket may be changing, or be a page by now that holds something else, so no number that is
+// read from it is trusted; nor is a slice of a page, whose address and length may be of two
+// different ones: the address is only a number here.
 func (l *layout) prefetchRecords(h *hashed) {
 	if underRace {
 		return

@@ -11,8 +11,9 @@ import (
 	"cellserver/internal/store"
 )
 
-// Whoever looks at a shard without its lock may be held up for as long as it takes the index to move on: what it then sees is
-// out of date, never nothing. A layout is kept here through moves, sweeps and a flush, as such a caller has it.
+// Whoever looks at a shard without its lock may be held up for as long as it takes the index to
+// move on: what it then sees is out of date, never nothing. A layout is kept here through moves,
+// sweeps and a flush, as such a caller has it.
 func TestAnOldLayoutCanBeLookedAt(t *testing.T) {
 	clock := store.NewStillClock(1e18)
 	m := New(Options{Clock: clock, SweepEvery: -1})

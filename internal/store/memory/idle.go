@@ -8,16 +8,17 @@ import (
 	"cellserver/internal/store"
 )
 
-// When a key was used last stands in its record, as a number of 2^30 nanoseconds, about a second: 23 bits of it, which come round
-// after 104 days. (Redis keeps 24 bits of seconds.) To look at what a key is, as TTL, TYPE and EXISTS do, is not to use it.
+// When a key was used last stands in its record, as a number of 2^30 nanoseconds, about a second:
+// 23 bits of it, which come round after 104 days. (Redis keeps 24 bits of seconds.) To look at what
+// a key is, as TTL, TYPE and EXISTS do, is not to use it.
 const (
 	usedShift = 30 // of an instant
 	usedBits  = 23
 	belowUsed = 32 - usedBits // bits of kind and the dirty mark, in the four bytes that begin with kind
 )
 
-// use writes down that the key is used now. Most keys that are used again are used again within the second: then there is nothing
-// to write.
+// use writes down that the key is used now. Most keys that are used again are used again within the
+// second: then there is nothing to write.
 func (r record) use(now int64) {
 	const others = 1<<belowUsed - 1
 	head, used := binary.LittleEndian.Uint32(r[atKind:]), uint32(now>>usedShift)<<belowUsed

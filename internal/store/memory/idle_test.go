@@ -11,7 +11,8 @@ import (
 	"cellserver/internal/store"
 )
 
-// What stands beside it in the record is left alone, and the number of seconds comes round without harm.
+// What stands beside it in the record is left alone, and the number of seconds comes round without
+// harm.
 func TestIdleOfARecord(t *testing.T) {
 	for _, mark := range []byte{0, 1} {
 		for _, now := range []int64{0, 1 << usedShift, 1e18, math.MaxInt64 - 1<<40} {
@@ -28,7 +29,8 @@ func TestIdleOfARecord(t *testing.T) {
 	}
 }
 
-// What has expired is counted once, whoever finds it: the sweep, a call that takes the key anew, or one that deletes it.
+// What has expired is counted once, whoever finds it: the sweep, a call that takes the key anew, or
+// one that deletes it.
 func TestExpiredIsCounted(t *testing.T) {
 	clock := store.NewStillClock(1e18)
 	m := New(Options{Clock: clock, SweepEvery: -1})

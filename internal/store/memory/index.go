@@ -5,14 +5,17 @@ import (
 	"math/bits"
 )
 
-// index finds a record by its key's hash. It is an array of buckets of one cache line each, in the order of the hash:
-// of n buckets, bucket i holds the keys whose position (32 bits of the hash) lies in [i*2^32/n, (i+1)*2^32/n).
+// index finds a record by its key's hash. It is an array of buckets of one cache line each, in the
+// order of the hash: of n buckets, bucket i holds the keys whose position (32 bits of the hash)
+// lies in [i*2^32/n, (i+1)*2^32/n).
 //
-// Keeping that order makes three things simple. The array may have any size, so it grows by half, not by doubling.
-// It grows bucket by bucket: those below moved stand in the new array, the others still in the old one, and no call
-// moves more than one. And SCAN needs no state: its cursor is a position, which means the same in every size.
+// Keeping that order makes three things simple. The array may have any size, so it grows by half,
+// not by doubling. It grows bucket by bucket: those below moved stand in the new array, the others
+// still in the old one, and no call moves more than one. And SCAN needs no state: its cursor is a
+// position, which means the same in every size.
 //
-// Full buckets go on in overflow buckets; at the load kept here (at most 9 of 12 slots on average) that is one in six at most.
+// Full buckets go on in overflow buckets; at the load kept here (at most 9 of 12 slots on average)
+// that is one in six at most.
 type index struct {
 	current  buckets
 	old      buckets // what is left of the array before this one
@@ -23,8 +26,9 @@ type index struct {
 	overUsed int
 }
 
-// bucket is one cache line: 12 tags (8 bits of the hash; 0 is a free slot), the number of the overflow bucket that
-// goes on, and 12 refs. The tags are compared eight at a time, so a probe touches hardly any record but the right one.
+// bucket is one cache line: 12 tags (8 bits of the hash; 0 is a free slot), the number of the
+// overflow bucket that goes on, and 12 refs. The tags are compared eight at a time, so a probe
+// touches hardly any record but the right one.
 type bucket [bucketBytes]byte
 
 const (
@@ -66,8 +70,9 @@ func (b *bucket) match(tag byte) (slots uint32) {
 	return zeroBytes(first) | zeroBytes(last)<<8
 }
 
-// zeroBytes sets bit i for each byte i that is zero, exactly: first the high bit of each such byte (Hacker's Delight, 6-1),
-// then the eight of them side by side, by a multiplication that carries each to its place.
+// zeroBytes sets bit i for each byte i that is zero, exactly: first the high bit of each such byte
+// (Hacker's Delight, 6-1), then the eight of them side by side, by a multiplication that carries
+// each to its place.
 func zeroBytes(x uint64) uint32 {
 	const low7 = 0x7f7f7f7f7f7f7f7f
 	high := ^((x&low7 + low7) | x | low7)
@@ -145,8 +150,9 @@ func (x *index) insert(h hashed, r ref) {
 	}
 }
 
-// remove takes a record out of the chain that starts at home, and puts the chain's last one in its place. So a chain is full
-// but for its end, and has no bucket more than its records need, however keys come and go.
+// remove takes a record out of the chain that starts at home, and puts the chain's last one in its
+// place. So a chain is full but for its end, and has no bucket more than its records need, however
+// keys come and go.
 func (x *index) remove(home *bucket, p place) {
 	tail, before := home, (*bucket)(nil)
 	for next := x.following(tail); next != nil; next = x.following(tail) {
@@ -184,7 +190,8 @@ func (x *index) overflow(b *bucket) *bucket {
 	return next
 }
 
-// freeChain gives back the overflow buckets behind b, which hold nothing any more. b itself is the caller's to mend.
+// freeChain gives back the overflow buckets behind b, which hold nothing any more. b itself is the
+// caller's to mend.
 func (x *index) freeChain(b *bucket) {
 	for n := b.next(); n != 0; {
 		o := x.over.at(int(n) - 1)
@@ -201,8 +208,9 @@ func (x *index) freeChain(b *bucket) {
 	}
 }
 
-// fit starts a move to another size when the number of records calls for one. Growth starts at a load of 9 of 12 slots;
-// an index shrinks when it is less than a quarter as full as that, so that the two do not alternate.
+// fit starts a move to another size when the number of records calls for one. Growth starts at a
+// load of 9 of 12 slots; an index shrinks when it is less than a quarter as full as that, so that
+// the two do not alternate.
 func (x *index) fit(records int) {
 	if x.moving() {
 		return
@@ -219,7 +227,8 @@ func (x *index) fit(records int) {
 	}
 }
 
-// resize starts an array of another size. Its blocks are made as the move gets to them, so that no call clears them all.
+// resize starts an array of another size. Its blocks are made as the move gets to them, so that no
+// call clears them all.
 func (x *index) resize(blocks int) {
 	x.old, x.moved = x.current, 0
 	x.current = buckets{blocks: make([]*block, 0, blocks), count: blocks * bucketsPerBlock}
@@ -227,7 +236,8 @@ func (x *index) resize(blocks int) {
 
 func (x *index) moving() bool { return x.old.count > 0 }
 
-// move brings the next bucket of the old array into the current one; rehash finds a record's hash again.
+// move brings the next bucket of the old array into the current one; rehash finds a record's hash
+// again.
 func (x *index) move(rehash func(ref) hashed) {
 	if !x.moving() {
 		return

@@ -8,11 +8,13 @@ import (
 	"cellserver/internal/window"
 )
 
-// What a limiter keeps beside its record stands, where it is little, in the record itself: an entry of a log, or a lease, then comes
-// from memory with its key, and is nothing to the garbage collector. It moves out when the record would no longer share a page.
+// What a limiter keeps beside its record stands, where it is little, in the record itself: an entry
+// of a log, or a lease, then comes from memory with its key, and is nothing to the garbage
+// collector. It moves out when the record would no longer share a page.
 //
-// The last 4 bytes of such a record's value say which: the number of an object in a slab, or, with the first bit set, how much
-// stands behind them. Of a log that is a ring: its length, where its oldest entry is, and how many it has.
+// The last 4 bytes of such a record's value say which: the number of an object in a slab, or, with
+// the first bit set, how much stands behind them. Of a log that is a ring: its length, where its
+// oldest entry is, and how many it has.
 
 const (
 	inlineBit  = 1 << 31
@@ -40,8 +42,9 @@ func (r record) inlineBytes() int {
 	return int(n)
 }
 
-// resize gives a record of a log or of leases a slot of size bytes, if its own is too small for that or more than twice as large. What
-// was inline is left behind. A record that is to be smaller stays where it is if there is no other place.
+// resize gives a record of a log or of leases a slot of size bytes, if its own is too small for
+// that or more than twice as large. What was inline is left behind. A record that is to be smaller
+// stays where it is if there is no other place.
 func (s *shard) resize(at *spot, size int) error {
 	from := at.p.bucket.ref(at.p.slot)
 	room := s.pages.room(from)
@@ -67,7 +70,8 @@ func (s *shard) resize(at *spot, size int) error {
 	return nil
 }
 
-// place gives a key a record of a kind with so many bytes behind its value: its own, in another slot if need be, or a new one.
+// place gives a key a record of a kind with so many bytes behind its value: its own, in another
+// slot if need be, or a new one.
 func (s *shard) place(at *spot, kind store.Kind, bytes int) error {
 	if at.live {
 		return s.resize(at, recordSize(len(at.key), kind)+bytes)
@@ -160,7 +164,8 @@ func (s *shard) gather(log window.Entries, from, to int) {
 	}
 }
 
-// placeLog makes s.entries those of a record that has none, or has them inline: what is inline is forgotten.
+// placeLog makes s.entries those of a record that has none, or has them inline: what is inline is
+// forgotten.
 func (s *shard) placeLog(at *spot) error {
 	if len(s.entries)*entryBytes <= inlineRoom(at.key, store.SlidingLog) {
 		return s.placeRing(at)
@@ -178,7 +183,8 @@ func (s *shard) placeLog(at *spot) error {
 	return nil
 }
 
-// placeRing is placeLog where there is room in the record: for half as many again, but for one entry, as many logs have.
+// placeRing is placeLog where there is room in the record: for half as many again, but for one
+// entry, as many logs have.
 func (s *shard) placeRing(at *spot) error {
 	count := len(s.entries)
 	size := min(count+count/2, inlineRoom(at.key, store.SlidingLog)/entryBytes)
@@ -227,7 +233,8 @@ func (s *shard) table(at *spot) lease.Table {
 	return &s.few
 }
 
-// settle keeps what a step made of a key's leases, and writes down when the last one ends; without leases the key goes.
+// settle keeps what a step made of a key's leases, and writes down when the last one ends; without
+// leases the key goes.
 func (s *shard) settle(at *spot, table lease.Table, changed bool) error {
 	held, many := table.(*leases)
 	if many {
@@ -256,7 +263,8 @@ func (s *shard) settle(at *spot, table lease.Table, changed bool) error {
 	return nil
 }
 
-// placeLeases makes s.few the leases of a key, whose record's inline ones are forgotten, if it has one.
+// placeLeases makes s.few the leases of a key, whose record's inline ones are forgotten, if it has
+// one.
 func (s *shard) placeLeases(at *spot) error {
 	few := s.few.Bytes()
 	bytes := len(few)

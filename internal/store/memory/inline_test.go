@@ -15,7 +15,8 @@ import (
 	"cellserver/internal/window"
 )
 
-// A log is a slice to whoever looks, wherever it stands; it grows out of its record, and comes back.
+// A log is a slice to whoever looks, wherever it stands; it grows out of its record, and comes
+// back.
 func TestLogsMoveInAndOut(t *testing.T) {
 	moves := map[bool]int{}
 	for seed := range uint64(40) {

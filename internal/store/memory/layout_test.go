@@ -10,14 +10,16 @@ import (
 	"cellserver/internal/store"
 )
 
-// A shard fills whole cache lines: two cores that work on neighbours do not take a line from each other.
+// A shard fills whole cache lines: two cores that work on neighbours do not take a line from each
+// other.
 func TestShardsFillCacheLines(t *testing.T) {
 	const line = 64
 	over := unsafe.Sizeof(shard{}) % line
 	require.Zero(t, over, "pad the shard by %d bytes", line-over)
 }
 
-// Keys that come and go leave no overflow buckets behind: a chain has as many as its records need, which check sees to.
+// Keys that come and go leave no overflow buckets behind: a chain has as many as its records need,
+// which check sees to.
 func TestChurnLeavesNoOverflowBehind(t *testing.T) {
 	m := New(Options{Clock: store.NewStillClock(1e18), SweepEvery: -1})
 	v := m.View()

@@ -10,8 +10,9 @@ import (
 	"cellserver/internal/window"
 )
 
-// The steps of the limiters that came after GCRA, each on one key under its shard's lock: find the record, let the algorithm
-// decide, keep what it says. shard.throttle is the same by hand, because it is the hot one.
+// The steps of the limiters that came after GCRA, each on one key under its shard's lock: find the
+// record, let the algorithm decide, keep what it says. shard.throttle is the same by hand, because
+// it is the hot one.
 
 // spot is where a key's state is, or is to be.
 type spot struct {
@@ -37,7 +38,8 @@ func (s *shard) look(h hashed, key []byte, now int64, kind store.Kind) (spot, er
 	return at, nil
 }
 
-// hold is the record to write a kind's state to, new if none is live, and then with so many bytes more.
+// hold is the record to write a kind's state to, new if none is live, and then with so many bytes
+// more.
 func (s *shard) hold(at *spot, kind store.Kind, more int) (err error) {
 	if at.live {
 		return nil

@@ -18,8 +18,8 @@ import (
 	"cellserver/internal/store"
 )
 
-// The histories of this file are of all limiters and of several keys at once, so they cannot be parted by key: one order must
-// explain every answer.
+// The histories of this file are of all limiters and of several keys at once, so they cannot be
+// parted by key: one order must explain every answer.
 
 // wish is a call, on one key or, of TakeAll, on several; wished is its answer.
 type wish struct {
@@ -102,8 +102,8 @@ func (t table) step(w wish) (wished, table) {
 	return want, t
 }
 
-// stepAll is of TakeAll. Where one key is of another kind, those that come after it are not asked: their shards do not get to
-// know the instant of the step.
+// stepAll is of TakeAll. Where one key is of another kind, those that come after it are not asked:
+// their shards do not get to know the instant of the step.
 func (t table) stepAll(w wish, now int64, before table) (want wished, next table) {
 	next, want.allowed = t, true
 	for i, key := range w.keys {
@@ -145,7 +145,8 @@ var allLimiters = porcupine.Model{
 	},
 }
 
-// randomWish makes callers fight for few tokens of keys that are for a kind each, and now and then for another.
+// randomWish makes callers fight for few tokens of keys that are for a kind each, and now and then
+// for another.
 func randomWish(random *rand.Rand, all bool) wish {
 	w := wish{
 		what: "take", keys: random.Perm(limiterKeys)[:1], quantity: 1 + random.Int64N(2), mode: quota.Mode(random.IntN(4)),

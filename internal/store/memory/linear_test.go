@@ -18,8 +18,9 @@ import (
 	"cellserver/internal/store"
 )
 
-// A history of concurrent calls is linearizable if one order of them, in which no call stands before one that had ended
-// before it began, explains every answer. porcupine looks for that order among the states of a model.
+// A history of concurrent calls is linearizable if one order of them, in which no call stands
+// before one that had ended before it began, explains every answer. porcupine looks for that order
+// among the states of a model.
 
 // asked is a call on one key, and answered is its answer.
 type asked struct {
@@ -37,9 +38,9 @@ type answered struct {
 	deleted  int
 }
 
-// cell is what a shard knows when it holds one key: the key's TAT, and the latest instant that any call came with. The
-// histories' keys stand in shards of their own, so that nothing else moves that instant and the model is exact although
-// the clock runs all the while.
+// cell is what a shard knows when it holds one key: the key's TAT, and the latest instant that any
+// call came with. The histories' keys stand in shards of their own, so that nothing else moves that
+// instant and the model is exact although the clock runs all the while.
 type cell struct{ tat, last int64 }
 
 // step is the whole of the contract for one key.
@@ -68,7 +69,8 @@ func (c cell) provided(right bool) []any {
 	return nil
 }
 
-// oneKey is the model of one key. A sweep may or may not come by the key's shard: if nothing is there it does not look.
+// oneKey is the model of one key. A sweep may or may not come by the key's shard: if nothing is
+// there it does not look.
 var oneKey = (&porcupine.NondeterministicModel{
 	Init: func() []any { return []any{cell{}} },
 	Step: func(state, input, output any) []any {
@@ -80,8 +82,9 @@ var oneKey = (&porcupine.NondeterministicModel{
 	},
 }).ToModel()
 
-// recording takes down the calls of one history. A counter stands in for time: it orders what porcupine needs to have
-// ordered, a call's end before another's beginning, and nothing reads it at the same value.
+// recording takes down the calls of one history. A counter stands in for time: it orders what
+// porcupine needs to have ordered, a call's end before another's beginning, and nothing reads it at
+// the same value.
 type recording struct {
 	ticks atomic.Int64
 	mu    sync.Mutex
@@ -161,7 +164,8 @@ func keyHistories(seed uint64, fault faulty) [][]porcupine.Operation {
 	return byKey(r.calls, len(keys))
 }
 
-// byKey parts a history: a key's calls must have an order of their own. A sweep belongs to every key.
+// byKey parts a history: a key's calls must have an order of their own. A sweep belongs to every
+// key.
 func byKey(calls []porcupine.Operation, keys int) [][]porcupine.Operation {
 	parts := make([][]porcupine.Operation, keys)
 	for _, call := range calls {
@@ -216,8 +220,8 @@ func illegal(model porcupine.Model, histories int, record func(seed uint64) [][]
 	return n
 }
 
-// finds says whether histories come up of which the model has no order to offer: several, so that none is found by chance alone.
-// It stops there, because to find that no order will do takes long.
+// finds says whether histories come up of which the model has no order to offer: several, so that
+// none is found by chance alone. It stops there, because to find that no order will do takes long.
 func finds(model porcupine.Model, record func(seed uint64) [][]porcupine.Operation) bool {
 	const several = 4
 	n := 0
@@ -233,11 +237,12 @@ func TestCallsOnAKeyAreLinearizable(t *testing.T) {
 	require.Zero(t, illegal(oneKey, histories, func(seed uint64) [][]porcupine.Operation { return keyHistories(seed, sound) }))
 }
 
-// nanosecond is a limit whose token is a nanosecond: with it a TAT can be set through the front door.
+// nanosecond is a limit whose token is a nanosecond: with it a TAT can be set through the front
+// door.
 var nanosecond, _ = gcra.NewLimit(0, 1_000_000_000, 1)
 
-// unlocked is a view whose Throttle loads and saves in two steps, each of them locked, as one would write it on top of GET
-// and SET.
+// unlocked is a view whose Throttle loads and saves in two steps, each of them locked, as one would
+// write it on top of GET and SET.
 type unlocked struct{ store.View }
 
 func (v unlocked) Throttle(ctx context.Context, key []byte, limit gcra.Limit, quantity int64, mode quota.Mode) (gcra.Outcome, error) {
@@ -263,7 +268,8 @@ func (v lossy) Throttle(ctx context.Context, key []byte, limit gcra.Limit, quant
 	return v.View.Throttle(ctx, key, limit, quantity, mode)
 }
 
-// stale is a view that lets time run back: what it looks up may be gone already, by what others have seen.
+// stale is a view that lets time run back: what it looks up may be gone already, by what others
+// have seen.
 type stale struct {
 	store.View
 	seen map[string]store.Entry
@@ -293,7 +299,8 @@ func TestTheCheckerFindsPlantedBugs(t *testing.T) {
 // pair is the model of steps on several keys: which of a and b are there.
 type pair [2]bool
 
-// several is a call on one or both of the keys: "make" (of one), "count", "delete", and "flush" of all there is.
+// several is a call on one or both of the keys: "make" (of one), "count", "delete", and "flush" of
+// all there is.
 type several struct {
 	what string
 	keys []int

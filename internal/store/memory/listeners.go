@@ -8,8 +8,8 @@ import (
 	"cellserver/internal/store"
 )
 
-// listeners are told of changes. Their list is replaced and never altered, so that to tell them takes no lock, and while
-// there are none no more than a load.
+// listeners are told of changes. Their list is replaced and never altered, so that to tell them
+// takes no lock, and while there are none no more than a load.
 type listeners struct {
 	mu  sync.Mutex // of who replaces it
 	all atomic.Pointer[[]*store.Listener]

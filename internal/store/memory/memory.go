@@ -39,11 +39,12 @@ type Store struct {
 	stopped   sync.WaitGroup
 }
 
-// shards is how many parts a database has. It must be well above the number of cores, so that two of them seldom want
-// the same lock: a step holds it for about 100 ns of the 500 ns that a call costs at best, so of 64 cores 13 hold one at
-// any time, and the next finds its own taken once in twenty. It must stay small, because an empty shard costs its
-// first page and first block, 8 KiB: 2 MiB a database in use. The sweep and growth work by the page and the bucket, so
-// a shard may hold any number of keys.
+// shards is how many parts a database has. It must be well above the number of cores, so that two
+// of them seldom want the same lock: a step holds it for about 100 ns of the 500 ns that a call
+// costs at best, so of 64 cores 13 hold one at any time, and the next finds its own taken once in
+// twenty. It must stay small, because an empty shard costs its first page and first block, 8 KiB: 2
+// MiB a database in use. The sweep and growth work by the page and the bucket, so a shard may hold
+// any number of keys.
 const shards = 256
 
 type database struct {
@@ -51,15 +52,17 @@ type database struct {
 	order  int           // in which databases are locked: its number may change
 }
 
-// Options are what a memory store can be told; the zero value is a store of 16 databases on the machine's clock.
+// Options are what a memory store can be told; the zero value is a store of 16 databases on the
+// machine's clock.
 type Options struct {
 	Databases int         // 16 if 0
 	Clock     store.Clock // the machine's if nil
-	// SweepEvery is how often a slice of the table is looked through for expired records: SweepInterval if 0; never if
-	// negative, and then the owner calls Sweep.
+	// SweepEvery is how often a slice of the table is looked through for expired records:
+	// SweepInterval if 0; never if negative, and then the owner calls Sweep.
 	SweepEvery time.Duration
 	Holds      *meter.Longest // learns how long shards are locked; nil for nobody
-	// MostPages is how many pages of 4 KiB a shard may have: as many as can be numbered if 0. For tests.
+	// MostPages is how many pages of 4 KiB a shard may have: as many as can be numbered if 0. For
+	// tests.
 	MostPages int
 }
 
@@ -148,8 +151,8 @@ func (m *Store) databaseFor(n int) *database {
 	return m.makeDatabase(n)
 }
 
-// lockAll takes every shard's lock in ascending order, as every step on several shards does: so no two wait in a ring. The hold
-// is measured once, at the last.
+// lockAll takes every shard's lock in ascending order, as every step on several shards does: so no
+// two wait in a ring. The hold is measured once, at the last.
 func (db *database) lockAll() {
 	for i := range shards - 1 {
 		db.shards[i].mu.Lock()
@@ -216,7 +219,8 @@ func (v *view) hash(key []byte) hashed {
 
 func (m *Store) hash(key []byte) hashed { return cut(maphash.Bytes(m.seed, key)) }
 
-// enter locks a shard of the selected database, which is made if need be. In a transaction it is locked already.
+// enter locks a shard of the selected database, which is made if need be. In a transaction it is
+// locked already.
 func (v *view) enter(shard uint32) *shard {
 	if v.transaction != nil {
 		return v.transaction.shard(v.made(), shard)
@@ -333,8 +337,8 @@ func (v *view) Lookup(_ context.Context, key []byte) (store.Entry, error) {
 	return r.entry(v.now), nil
 }
 
-// keysAStep is how many keys one step is about at most, so that it holds its locks for well under a millisecond. A call
-// with more is made in several steps.
+// keysAStep is how many keys one step is about at most, so that it holds its locks for well under a
+// millisecond. A call with more is made in several steps.
 const keysAStep = 1024
 
 // inSteps calls step for the keys, in pieces of keysAStep.
@@ -401,8 +405,8 @@ func (v *view) Size(context.Context) (n int, err error) {
 // lockSet names the shards that a step on several keys takes: one bit a shard.
 type lockSet [shards / 64]uint64
 
-// lock takes the locks of the keys' shards, each once, in ascending order. It returns the instant of the step: one for all
-// of its keys, so the latest that any of the shards has seen.
+// lock takes the locks of the keys' shards, each once, in ascending order. It returns the instant
+// of the step: one for all of its keys, so the latest that any of the shards has seen.
 func (v *view) lock(keys [][]byte) (db *database, set lockSet, now int64) {
 	for _, key := range keys {
 		set.add(v.hash(key).shard)
@@ -411,7 +415,8 @@ func (v *view) lock(keys [][]byte) (db *database, set lockSet, now int64) {
 	return db, set, now
 }
 
-// lockSet locks some shards of the selected database, which is made if need be. In a transaction they are locked already.
+// lockSet locks some shards of the selected database, which is made if need be. In a transaction
+// they are locked already.
 func (v *view) lockSet(set lockSet) (db *database, now int64) {
 	if v.transaction != nil {
 		db = v.made()
@@ -446,7 +451,8 @@ func (set *lockSet) add(shard uint32) { set[shard/64] |= 1 << (shard % 64) }
 
 func (set *lockSet) has(shard uint32) bool { return set[shard/64]>>(shard%64)&1 != 0 }
 
-// measured is the shard that has the hold of all of them measured, none if another database's is: one step's locks are one hold.
+// measured is the shard that has the hold of all of them measured, none if another database's is:
+// one step's locks are one hold.
 func (set *lockSet) measured(holds bool) uint32 {
 	if !holds {
 		return shards
@@ -459,7 +465,8 @@ func (set *lockSet) measured(holds bool) uint32 {
 	return shards
 }
 
-// lock takes the locks for a caller, and returns the instant of the step: not before now, nor before what any of the shards has seen.
+// lock takes the locks for a caller, and returns the instant of the step: not before now, nor
+// before what any of the shards has seen.
 func (set *lockSet) lock(db *database, now, by int64, holds bool) int64 {
 	measured := set.measured(holds)
 	for word, bitmap := range set {

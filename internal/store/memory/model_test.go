@@ -21,7 +21,8 @@ import (
 
 var background = context.Background()
 
-// An operation is one step of a random program. Of its fields each kind of step uses those it needs.
+// An operation is one step of a random program. Of its fields each kind of step uses those it
+// needs.
 type operation struct {
 	what     string
 	key      string
@@ -37,8 +38,9 @@ type operation struct {
 	count    int           // what a scan asks for
 }
 
-// twin is a store beside the model of it: a map, one a database. Whatever the store answers the model must have
-// foretold, and from what the listener hears alone a second map is kept, which must name the store's records.
+// twin is a store beside the model of it: a map, one a database. Whatever the store answers the
+// model must have foretold, and from what the listener hears alone a second map is kept, which must
+// name the store's records.
 type twin struct {
 	t       require.TestingT
 	clock   *store.StillClock
@@ -361,7 +363,8 @@ func TestRandomProgramsAgainstAMap(t *testing.T) {
 	}
 }
 
-// longKeys are the keys of a long run: most of 0 to 300 bytes, some of 2000, a few as long as a key may be.
+// longKeys are the keys of a long run: most of 0 to 300 bytes, some of 2000, a few as long as a key
+// may be.
 func longKeys(random *rand.Rand, n int) []string {
 	keys := []string{""}
 	for i := 1; i < n; i++ {
@@ -378,8 +381,8 @@ func longKeys(random *rand.Rand, n int) []string {
 	return keys
 }
 
-// A long run breathes: it fills the table, lets it expire, sweeps a part or all of it, and begins again. Whatever a round
-// leaves behind wrongly the next one meets.
+// A long run breathes: it fills the table, lets it expire, sweeps a part or all of it, and begins
+// again. Whatever a round leaves behind wrongly the next one meets.
 func TestLongRunStaysConsistent(t *testing.T) {
 	t.Parallel()
 	const rounds, callsARound, seed = 8, 30_000, 7

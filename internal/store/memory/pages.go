@@ -7,9 +7,9 @@ import (
 	"cellserver/internal/store"
 )
 
-// pages holds a shard's records. A page of 4 KiB is cut into slots of one size; the slots of a size class that are free
-// form a list through the pages that have some. So a record never moves, a free slot costs no search, a page that
-// empties goes back, and nothing in a page is a pointer.
+// pages holds a shard's records. A page of 4 KiB is cut into slots of one size; the slots of a size
+// class that are free form a list through the pages that have some. So a record never moves, a free
+// slot costs no search, a page that empties goes back, and nothing in a page is a pointer.
 type pages struct {
 	list  []page
 	pool  *pool
@@ -19,7 +19,8 @@ type pages struct {
 	most  int                  // pages: maxPages, but in tests
 }
 
-// page is one page and what is known of it. A record too large to share a page has one of its own size.
+// page is one page and what is known of it. A record too large to share a page has one of its own
+// size.
 type page struct {
 	data       []byte
 	next, prev uint32 // 1 + neighbours in the list of open pages of this class
@@ -37,7 +38,8 @@ const (
 	fewPages     = 64 // as many as one step may need
 )
 
-// ref names a record in its shard: page number * unitsPerPage + the unit it starts at, plus 1 so that 0 is none.
+// ref names a record in its shard: page number * unitsPerPage + the unit it starts at, plus 1 so
+// that 0 is none.
 type ref uint32
 
 func (p *pages) at(r ref) record {
@@ -46,8 +48,8 @@ func (p *pages) at(r ref) record {
 	return record(data[n%unitsPerPage*unitBytes:])
 }
 
-// alloc finds a slot of at least size bytes. Its bytes are not cleared. ok is false when the shard has no numbers left
-// for another page: 32 GiB of small records.
+// alloc finds a slot of at least size bytes. Its bytes are not cleared. ok is false when the shard
+// has no numbers left for another page: 32 GiB of small records.
 func (p *pages) alloc(size int) (r ref, ok bool) {
 	class := (size + unitBytes - 1) / unitBytes
 	if class > maxClass {

@@ -10,8 +10,9 @@ import (
 	"cellserver/internal/window"
 )
 
-// plain is what a key holds, as the packages that decide have it and with nothing around it: the models of this package's
-// tests are made of it. Nothing that it points to is ever changed: a step makes another.
+// plain is what a key holds, as the packages that decide have it and with nothing around it: the
+// models of this package's tests are made of it. Nothing that it points to is ever changed: a step
+// makes another.
 type plain struct {
 	kind    store.Kind
 	expires int64 // of a Throttle its TAT
@@ -81,7 +82,8 @@ func plainSize(rule *store.Rule) int64 {
 		store.SlidingLog: rule.Log.Size()}[rule.Kind]
 }
 
-// untaken is what a limiter of several says where nothing was taken: whether alone it would have been, and what there is.
+// untaken is what a limiter of several says where nothing was taken: whether alone it would have
+// been, and what there is.
 func (p plain) untaken(now int64, rule *store.Rule, said quota.Decision) quota.Decision {
 	if said.Limited {
 		return said
@@ -91,7 +93,8 @@ func (p plain) untaken(now int64, rule *store.Rule, said quota.Decision) quota.D
 	return said
 }
 
-// withLeases is what a key holds once a step has changed a copy of its leases as change says; p itself if it changed nothing.
+// withLeases is what a key holds once a step has changed a copy of its leases as change says; p
+// itself if it changed nothing.
 func (p plain) withLeases(change func(*lease.Leases) (changed bool)) (plain, error) {
 	own := &lease.Leases{}
 	switch {

@@ -12,9 +12,10 @@ import (
 // block is the piece of memory that pages and the index are made of.
 type block [pageBytes]byte
 
-// pool is where the blocks come from, and go to: memory that the system gives in chunks, outside of Go's heap. The garbage
-// collector would have nothing to look for in it, and yet sweep it piece by piece, for milliseconds, in whoever asks for the
-// next one; and it would give it back to the system when it sees fit, not when the keys have gone.
+// pool is where the blocks come from, and go to: memory that the system gives in chunks, outside of
+// Go's heap. The garbage collector would have nothing to look for in it, and yet sweep it piece by
+// piece, for milliseconds, in whoever asks for the next one; and it would give it back to the
+// system when it sees fit, not when the keys have gone.
 //
 // A pool's lock is taken last, while a shard's is held, and only for a push or a pop.
 type pool struct {
@@ -31,11 +32,13 @@ type pool struct {
 	mapped *mappings
 }
 
-// hugePage is what the processor maps at once if the system lets it, in bytes: a step on a large table, which touches memory at three
-// places that no cache holds, then takes two thirds of the time.
+// hugePage is what the processor maps at once if the system lets it, in bytes: a step on a large
+// table, which touches memory at three places that no cache holds, then takes two thirds of the
+// time.
 const hugePage = 2 << 20
 
-// chunk is memory that the system gave at once. The system has its cold blocks: they are zeroes for whoever touches them.
+// chunk is memory that the system gave at once. The system has its cold blocks: they are zeroes for
+// whoever touches them.
 type chunk struct {
 	memory []byte
 	cold   blockSet
@@ -44,8 +47,8 @@ type chunk struct {
 	near   uint // a bit a huge page: it is in memory, or on its way
 }
 
-// mappings are what the system gave. They go when the store does: that is when nothing refers to it any more, for
-// whoever looks without a lock may look at a block that is long somebody else's.
+// mappings are what the system gave. They go when the store does: that is when nothing refers to it
+// any more, for whoever looks without a lock may look at a block that is long somebody else's.
 type mappings struct{ list [][]byte }
 
 func (m *mappings) unmap() {
@@ -55,11 +58,13 @@ func (m *mappings) unmap() {
 }
 
 const (
-	// chunkBytes is what the system is asked for at once: of the address space, until it is touched.
+	// chunkBytes is what the system is asked for at once: of the address space, until it is
+	// touched.
 	chunkBytes  = 16 << 20
 	chunkBlocks = chunkBytes / pageBytes
-	// maxWarm is how many blocks are kept for whoever needs one next, 1 MiB, but one for each that is used at most. Of those beyond
-	// it, half are given back to the system each time that trim is called: so a table that breathes makes it little work.
+	// maxWarm is how many blocks are kept for whoever needs one next, 1 MiB, but one for each that
+	// is used at most. Of those beyond it, half are given back to the system each time that trim is
+	// called: so a table that breathes makes it little work.
 	maxWarm = 256
 	// hugeBlocks are the blocks of a huge page.
 	hugeBlocks = hugePage / pageBytes
@@ -89,8 +94,9 @@ func (p *pool) get() *block {
 	return b
 }
 
-// prepare brings huge pages into memory before they are wanted: the system clears two megabytes for whoever touches one first, which
-// takes a millisecond or more, and would be done while a shard is locked.
+// prepare brings huge pages into memory before they are wanted: the system clears two megabytes for
+// whoever touches one first, which takes a millisecond or more, and would be done while a shard is
+// locked.
 func (p *pool) prepare(stop <-chan struct{}) {
 	for {
 		select {
@@ -258,8 +264,8 @@ func (p *pool) pop() *block {
 	return b
 }
 
-// trim gives the system back half of what is kept beyond maxWarm, and says how many blocks that was. It is for one goroutine at a
-// time.
+// trim gives the system back half of what is kept beyond maxWarm, and says how many blocks that
+// was. It is for one goroutine at a time.
 func (p *pool) trim() int {
 	excess := p.excess()
 	for i := 0; i < len(excess); {
@@ -281,7 +287,8 @@ func (p *pool) trim() int {
 	return len(excess)
 }
 
-// leaveNear gives back what was brought near for a table that does not grow any more: in chunks that nobody has begun to use.
+// leaveNear gives back what was brought near for a table that does not grow any more: in chunks
+// that nobody has begun to use.
 func (p *pool) leaveNear() {
 	p.mu.Lock()
 	var unused []*chunk
@@ -326,8 +333,9 @@ func (p *pool) chunkOf(b *block) *chunk {
 	return nil
 }
 
-// scatter has a chunk in no huge pages from here on: the system would put together again what is given back piece by piece. Its cold
-// blocks may be in memory too, as parts of a huge page: these go first.
+// scatter has a chunk in no huge pages from here on: the system would put together again what is
+// given back piece by piece. Its cold blocks may be in memory too, as parts of a huge page: these
+// go first.
 func (p *pool) scatter(c *chunk) {
 	p.mu.Lock()
 	was, cold := c.huge, c.cold

@@ -39,7 +39,8 @@ func TestBlocksAreNotSharedOut(t *testing.T) {
 	}
 }
 
-// Half way through a huge page somebody is told, and the next one is brought near, once, also where that is of another chunk.
+// Half way through a huge page somebody is told, and the next one is brought near, once, also where
+// that is of another chunk.
 func TestTheNextHugePageIsNear(t *testing.T) {
 	p := pool{mapped: new(mappings), soon: make(chan struct{}, 1)}
 	defer p.mapped.unmap()
@@ -67,7 +68,8 @@ func TestTheNextHugePageIsNear(t *testing.T) {
 	}
 }
 
-// A table that shrinks and grows among keys that stay leaves nothing behind, however often: what was brought near for it goes too.
+// A table that shrinks and grows among keys that stay leaves nothing behind, however often: what
+// was brought near for it goes too.
 func TestPeaksLeaveNothing(t *testing.T) {
 	p := pool{mapped: new(mappings), soon: make(chan struct{}, 1)}
 	defer p.mapped.unmap()

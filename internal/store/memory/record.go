@@ -6,7 +6,8 @@ import (
 	"cellserver/internal/store"
 )
 
-// A record is one key with its state, in bytes, so that ten million of them are nothing to the garbage collector:
+// A record is one key with its state, in bytes, so that ten million of them are nothing to the
+// garbage collector:
 //
 //	 0  expires  8 bytes  instant in nanoseconds; a Throttle key's TAT, so its whole state
 //	 8  kind     1 byte   0 marks a free slot of a page
@@ -29,8 +30,9 @@ const (
 	longBytes = 4   // that then follow with the true length
 )
 
-// valueBytes is how long a kind's value is. Throttle has none. Of a log and of leases it names what holds the rest, or says how
-// much of it follows (inline.go). Of Bytes it is their length, and they follow.
+// valueBytes is how long a kind's value is. Throttle has none. Of a log and of leases it names what
+// holds the rest, or says how much of it follows (inline.go). Of Bytes it is their length, and they
+// follow.
 var valueBytes = [...]int{store.Fixed: 16, store.Sliding: 32, store.SlidingLog: 20, store.Lease: 4, store.Integer: 8, store.Bytes: 4}
 
 // recordSize is the number of bytes that a key's record takes.

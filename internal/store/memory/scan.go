@@ -8,13 +8,15 @@ import (
 	"cellserver/internal/store"
 )
 
-// A cursor is a place in the order of hashes: the shard, then 32 bits of position. It means the same whatever size the
-// shard's index has by then, which is why SCAN needs no state, and shows a key that stays exactly once.
+// A cursor is a place in the order of hashes: the shard, then 32 bits of position. It means the
+// same whatever size the shard's index has by then, which is why SCAN needs no state, and shows a
+// key that stays exactly once.
 const positionBits = 32
 
-// emptyBuckets bounds the buckets that a Scan looks into for each key it was asked for, as Redis does: a sparse table
-// gives a short answer, not a long wait. It may always look into leastBuckets, some 0.1 ms, each with a lock of its own: so
-// a few keys are found by one call, although they are spread over all shards.
+// emptyBuckets bounds the buckets that a Scan looks into for each key it was asked for, as Redis
+// does: a sparse table gives a short answer, not a long wait. It may always look into leastBuckets,
+// some 0.1 ms, each with a lock of its own: so a few keys are found by one call, although they are
+// spread over all shards.
 const (
 	emptyBuckets = 10
 	leastBuckets = 4 * shards
@@ -47,8 +49,8 @@ func (v *view) scan(shard uint32, position uint64, visit func([]byte, store.Entr
 	return s.scan(position, v.now, visit)
 }
 
-// scan visits the live keys of the bucket at a position that do not stand before it, and says where the next one starts;
-// 2^32 after the last.
+// scan visits the live keys of the bucket at a position that do not stand before it, and says where
+// the next one starts; 2^32 after the last.
 func (s *shard) scan(position uint64, now int64, visit func([]byte, store.Entry)) (next uint64, seen int) {
 	if s.records == 0 {
 		return 1 << positionBits, 0
@@ -79,8 +81,9 @@ func (s *shard) scan(position uint64, now int64, visit func([]byte, store.Entry)
 	return end, seen
 }
 
-// bucketAt is the bucket of a position, and the position after the last one that this bucket is answerable for now: while
-// the index moves, a bucket of the current array may hold only the lower part of its range.
+// bucketAt is the bucket of a position, and the position after the last one that this bucket is
+// answerable for now: while the index moves, a bucket of the current array may hold only the lower
+// part of its range.
 func (x *index) bucketAt(position uint32) (b *bucket, end uint64) {
 	end = x.current.start(x.current.of(position) + 1)
 	if x.moving() {
@@ -93,11 +96,13 @@ func (x *index) bucketAt(position uint32) (b *bucket, end uint64) {
 	return x.current.at(x.current.of(position)), end
 }
 
-// fewKeys is of how many keys Random gives each the same chance: the gaps between them differ the more, the fewer they are, and it looks
-// through all of them in about the time that it takes to find one.
+// fewKeys is of how many keys Random gives each the same chance: the gaps between them differ the
+// more, the fewer they are, and it looks through all of them in about the time that it takes to
+// find one.
 const fewKeys = 1000
 
-// Random looks from a random place on for a bucket with a live key, and takes any of that bucket. Of few keys it takes any.
+// Random looks from a random place on for a bucket with a live key, and takes any of that bucket.
+// Of few keys it takes any.
 func (v *view) Random(ctx context.Context, dst []byte) (key []byte, ok bool, err error) {
 	seen := 0
 	pick := func(k []byte, _ store.Entry) {

@@ -11,8 +11,9 @@ import (
 	"cellserver/internal/store"
 )
 
-// The contract's scan goes through 256 shards, and few of them are on the move just when it passes. Here all keys share
-// one shard, so that its index goes through many sizes, up and down, while a scan of it goes on.
+// The contract's scan goes through 256 shards, and few of them are on the move just when it passes.
+// Here all keys share one shard, so that its index goes through many sizes, up and down, while a
+// scan of it goes on.
 func TestScanOfOneShardThatGrowsAndShrinks(t *testing.T) {
 	const staying, passing, step = 300, 6000, 500
 	m := New(Options{Clock: store.NewStillClock(1e18), SweepEvery: -1})
@@ -60,8 +61,9 @@ func TestScanOfOneShardThatGrowsAndShrinks(t *testing.T) {
 	require.Greater(t, moved, 5, "the scan met the index on the move")
 }
 
-// While an index is on the move a bucket may stand for a part of its range alone. A scan of each such state shows every
-// key once, and a sweep brings the move to its end when nobody writes any more.
+// While an index is on the move a bucket may stand for a part of its range alone. A scan of each
+// such state shows every key once, and a sweep brings the move to its end when nobody writes any
+// more.
 func TestScanOfAnIndexOnTheMove(t *testing.T) {
 	m := New(Options{Clock: store.NewStillClock(1e18), SweepEvery: -1})
 	v, looked := m.View(), 0

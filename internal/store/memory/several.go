@@ -8,8 +8,8 @@ import (
 	"cellserver/internal/store"
 )
 
-// TakeAll takes from several keys or from none. All of their shards are locked: so to ask each limiter first, and then to have
-// each take, is one step to everybody else.
+// TakeAll takes from several keys or from none. All of their shards are locked: so to ask each
+// limiter first, and then to have each take, is one step to everybody else.
 func (v *view) TakeAll(_ context.Context, takes []store.Taking, peek bool) ([]quota.Decision, bool, error) {
 	var few [fewTakes]hashed
 	hashes, locked := few[:0], lockSet{}
@@ -90,7 +90,8 @@ func takeEach(db *database, takes []store.Taking, hashes []hashed, now int64, mo
 	return allowed, nil
 }
 
-// haveRoom says whether each of the shards can take so many new keys: a step that has begun must not come to an end half way.
+// haveRoom says whether each of the shards can take so many new keys: a step that has begun must
+// not come to an end half way.
 func (set *lockSet) haveRoom(db *database, keys int) bool {
 	for word, bitmap := range set {
 		for ; bitmap != 0; bitmap &= bitmap - 1 {

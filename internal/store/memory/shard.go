@@ -14,8 +14,8 @@ import (
 	"cellserver/internal/window"
 )
 
-// shard is a part of a database under one lock: an index of the keys' hashes, and pages of records. Its methods need the
-// lock, which the store's methods take.
+// shard is a part of a database under one lock: an index of the keys' hashes, and pages of records.
+// Its methods need the lock, which the store's methods take.
 type shard struct {
 	// What every step reads comes first, in two cache lines.
 	mu      sync.Mutex // taken by lock and unlock
@@ -45,11 +45,13 @@ type shard struct {
 	expired  int64 // how many records have gone because their time was over
 	moved    int64 // bytes of values that were copied
 	lasting  int   // values that do not expire
-	// A shard must fill whole cache lines, or its neighbour's lock lies on one of its own: a test holds it to that.
+	// A shard must fill whole cache lines, or its neighbour's lock lies on one of its own: a test
+	// holds it to that.
 }
 
-// advance is the instant of a call that read the clock at now: never before an instant that this shard has seen. Two
-// sessions read the clock by themselves, so the one that gets the lock second may have read it first.
+// advance is the instant of a call that read the clock at now: never before an instant that this
+// shard has seen. Two sessions read the clock by themselves, so the one that gets the lock second
+// may have read it first.
 func (s *shard) advance(now int64) int64 {
 	s.last = max(s.last, now)
 	return s.last
@@ -79,7 +81,8 @@ func (s *shard) find(h hashed, key []byte) (record, place) {
 	return nil, place{}
 }
 
-// see is find for who looks: a record that has expired goes, so that whoever listens hears of it as soon as anybody could know.
+// see is find for who looks: a record that has expired goes, so that whoever listens hears of it as
+// soon as anybody could know.
 func (s *shard) see(h hashed, key []byte, now int64) (record, place) {
 	r, p := s.find(h, key)
 	if r != nil && r.expires() <= now {
@@ -89,14 +92,16 @@ func (s *shard) see(h hashed, key []byte, now int64) (record, place) {
 	return r, p
 }
 
-// ended removes a record that has expired, unless memory is short: then it stays, so that whatever its key holds next has a place.
+// ended removes a record that has expired, unless memory is short: then it stays, so that whatever
+// its key holds next has a place.
 func (s *shard) ended(h hashed, key []byte, p place) {
 	if !s.isShort() {
 		s.lapse(h, key, p)
 	}
 }
 
-// isShort says whether a new record may find no place: the step must not take memory, or the shard has hardly a page left.
+// isShort says whether a new record may find no place: the step must not take memory, or the shard
+// has hardly a page left.
 func (s *shard) isShort() bool { return s.tight || !s.pages.haveRoom(fewPages) }
 
 // lapse removes a record that has expired.
@@ -137,8 +142,8 @@ func (s *shard) addSized(h hashed, key []byte, kind store.Kind, more int) (recor
 	return r, nil
 }
 
-// again makes the record of a key that has expired, if there is one, that of a kind; where its slot is too small it goes, but while
-// the step must not take memory.
+// again makes the record of a key that has expired, if there is one, that of a kind; where its slot
+// is too small it goes, but while the step must not take memory.
 func (s *shard) again(h hashed, key []byte, kind store.Kind, size int) record {
 	r, p := s.find(h, key)
 	switch {
@@ -202,7 +207,8 @@ func (s *shard) throttle(h hashed, key []byte, now int64, limit gcra.Limit, quan
 	return o, s.keep(h, key, r, p, now, next)
 }
 
-// keep stores a TAT: in the key's record, in a new one, or in none when the TAT says nothing (a refund, so there is a record).
+// keep stores a TAT: in the key's record, in a new one, or in none when the TAT says nothing (a
+// refund, so there is a record).
 func (s *shard) keep(h hashed, key []byte, r record, p place, now, tat int64) error {
 	if tat <= now {
 		s.tell(key, store.Deleted)
@@ -223,8 +229,8 @@ func (s *shard) keep(h hashed, key []byte, r record, p place, now, tat int64) er
 	return nil
 }
 
-// outlived counts that a record's time is over, and is the record if it can be a throttle key's again, else nil. While memory is
-// short it leaves that to again.
+// outlived counts that a record's time is over, and is the record if it can be a throttle key's
+// again, else nil. While memory is short it leaves that to again.
 func (s *shard) outlived(h hashed, r record, p place) record {
 	if r.kind() != store.Throttle && s.isShort() {
 		return nil
@@ -238,7 +244,8 @@ func (s *shard) outlived(h hashed, r record, p place) record {
 	return nil
 }
 
-// delete removes a key and says whether it was there. An expired record goes too, but was not there.
+// delete removes a key and says whether it was there. An expired record goes too, but was not
+// there.
 func (s *shard) delete(h hashed, key []byte, now int64) bool {
 	now = s.advance(now)
 	r, p := s.find(h, key)

@@ -12,7 +12,8 @@ import (
 	"cellserver/internal/store"
 )
 
-// crammed is a store whose shards may have two pages each, and a limit that has filled them: each step is about keys of one size.
+// crammed is a store whose shards may have two pages each, and a limit that has filled them: each
+// step is about keys of one size.
 type crammed struct {
 	*testing.T
 	clock  *store.StillClock
@@ -56,8 +57,8 @@ func (c *crammed) takings(keys ...string) (takes []store.Taking) {
 	return takes
 }
 
-// At a shard's hard limit TakeAll goes on with the keys that are there, as a call on one of them does, and says of the others that
-// there is no room for them.
+// At a shard's hard limit TakeAll goes on with the keys that are there, as a call on one of them
+// does, and says of the others that there is no room for them.
 func TestTakeAllInFullShards(t *testing.T) {
 	c := newCrammed(t)
 	_, allowed, err := c.view.TakeAll(background, c.takings(c.keys[0], c.keys[1], c.keys[len(c.keys)-1]), false)
@@ -74,7 +75,8 @@ func TestTakeAllInFullShards(t *testing.T) {
 	require.Equal(t, int64(3), d[0].Remaining, "taken from once as it was made, and once here")
 }
 
-// What has expired keeps its place there, whatever is asked of it, and whichever keys come in between.
+// What has expired keeps its place there, whatever is asked of it, and whichever keys come in
+// between.
 func TestExpiredKeysKeepTheirPlaces(t *testing.T) {
 	for _, all := range []bool{false, true} {
 		c := newCrammed(t)

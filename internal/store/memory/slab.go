@@ -6,8 +6,9 @@ import (
 	"unsafe"
 )
 
-// slab holds what does not fit in records, by number: state of any size, which has pointers. Numbers are used again, the lowest
-// first; they stand in pieces, and a piece that has none in use goes: one that lasts keeps its neighbours' room, and not more.
+// slab holds what does not fit in records, by number: state of any size, which has pointers.
+// Numbers are used again, the lowest first; they stand in pieces, and a piece that has none in use
+// goes: one that lasts keeps its neighbours' room, and not more.
 type slab[T any] struct {
 	pieces []*piece[T] // nil: without items
 	lowest int         // the pieces before this one are full

@@ -12,8 +12,8 @@ import (
 	"cellserver/internal/window"
 )
 
-// tight is a view while memory is short. Its limiters go on where they need none: so a flood of new keys does not switch off
-// the limits of those that are there.
+// tight is a view while memory is short. Its limiters go on where they need none: so a flood of new
+// keys does not switch off the limits of those that are there.
 type tight struct{ *view }
 
 // Tight is View's.
@@ -86,7 +86,8 @@ func takeTight(
 	return decisions, true, err
 }
 
-// spare says whether all that would be taken needs no memory. Else the decisions say what does: those that are limited.
+// spare says whether all that would be taken needs no memory. Else the decisions say what does:
+// those that are limited.
 func spare(db *database, takes []store.Taking, hashes []hashed, now int64, decisions []quota.Decision) bool {
 	spared := true
 	for i := range takes {
@@ -97,7 +98,8 @@ func spare(db *database, takes []store.Taking, hashes []hashed, now int64, decis
 	return spared
 }
 
-// setTight says of shards, which are locked, that the step must not take memory, or that it is over.
+// setTight says of shards, which are locked, that the step must not take memory, or that it is
+// over.
 func (set *lockSet) setTight(db *database, tight bool) {
 	for word, bitmap := range set {
 		for ; bitmap != 0; bitmap &= bitmap - 1 {
@@ -106,8 +108,8 @@ func (set *lockSet) setTight(db *database, tight bool) {
 	}
 }
 
-// needs says whether a quantity that is allowed takes memory: a record, or for a log that is full a larger one. A record that has
-// expired is used again, if it is large enough.
+// needs says whether a quantity that is allowed takes memory: a record, or for a log that is full a
+// larger one. A record that has expired is used again, if it is large enough.
 func (s *shard) needs(h hashed, t *store.Taking, now int64) bool {
 	r, p := s.find(h, t.Key)
 	switch {

@@ -7,8 +7,9 @@ import (
 	"cellserver/internal/store"
 )
 
-// A transaction holds the locks of all places that its steps touch, from before the first step to after the last; meanwhile the
-// view takes none. Locks are taken in one order by everybody: databases by age, and in each its shards upwards.
+// A transaction holds the locks of all places that its steps touch, from before the first step to
+// after the last; meanwhile the view takes none. Locks are taken in one order by everybody:
+// databases by age, and in each its shards upwards.
 type transaction struct {
 	locked []lockedDatabase
 	all    bool // of every database, and none is made or gets another number meanwhile but by steps
@@ -19,7 +20,8 @@ type lockedDatabase struct {
 	set lockSet
 }
 
-// Atomically runs steps as one. Their instant is one, too: not before what any of the shards has seen.
+// Atomically runs steps as one. Their instant is one, too: not before what any of the shards has
+// seen.
 func (v *view) Atomically(_ context.Context, places []store.Place, all bool, steps func() error) error {
 	if v.transaction != nil {
 		return steps()
@@ -98,7 +100,8 @@ func (t *transaction) unlock() {
 	t.locked = t.locked[:0]
 }
 
-// shard is one that the transaction has locked. A step that touches another is a mistake, and must not do it without a lock.
+// shard is one that the transaction has locked. A step that touches another is a mistake, and must
+// not do it without a lock.
 func (t *transaction) shard(db *database, n uint32) *shard {
 	if set := t.find(db); set == nil || !set.has(n) {
 		panic("a step of a transaction touches a key that it has not named")

@@ -11,7 +11,8 @@ import (
 	"cellserver/internal/store"
 )
 
-// While databases change their numbers, steps on two of them find their keys locked: a step that does not would panic.
+// While databases change their numbers, steps on two of them find their keys locked: a step that
+// does not would panic.
 func TestDatabasesSwapBesideSteps(t *testing.T) {
 	m := New(Options{SweepEvery: -1})
 	var all sync.WaitGroup

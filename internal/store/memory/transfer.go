@@ -71,8 +71,8 @@ type lifted struct {
 	leases  *leases
 }
 
-// lift copies what stands at a spot. What stands in a slab is copied if it is to stay there, too; else it is handed on as it is, which
-// takes no longer for a log of a hundred thousand entries.
+// lift copies what stands at a spot. What stands in a slab is copied if it is to stay there, too;
+// else it is handed on as it is, which takes no longer for a log of a hundred thousand entries.
 func (at *located) lift(stays bool) lifted {
 	r := at.r
 	l := lifted{kind: r.kind(), expires: r.expires(), value: slices.Clone(r[r.atValue():r.size()])}

@@ -5,8 +5,9 @@ import "cellserver/internal/store"
 // Usage counts what each database holds. The shards of one are read at one instant.
 func (m *Store) Usage() []store.Usage { return m.newView().Usage() }
 
-// Outside is the memory that keys take outside of Go's heap, in bytes: together with what is in the heap it is all that they take. It is
-// less than 0 where chunks are in the heap too, and not all of them is used.
+// Outside is the memory that keys take outside of Go's heap, in bytes: together with what is in the
+// heap it is all that they take. It is less than 0 where chunks are in the heap too, and not all of
+// them is used.
 func (m *Store) Outside() int64 {
 	m.pool.mu.Lock()
 	defer m.pool.mu.Unlock()

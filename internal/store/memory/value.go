@@ -133,7 +133,8 @@ func (s *shard) write(at *spot, v store.Value, expires int64) (err error) {
 	return nil
 }
 
-// over is what becomes of a key to which a value is written that expires at once: it is heard of, and there is none.
+// over is what becomes of a key to which a value is written that expires at once: it is heard of,
+// and there is none.
 func (s *shard) over(at *spot) {
 	if at.r != nil {
 		s.forget(at)
@@ -142,7 +143,8 @@ func (s *shard) over(at *spot) {
 	s.tell(at.key, store.Deleted)
 }
 
-// reuse says whether the record of a key may hold another value in its slot, and makes it such a record.
+// reuse says whether the record of a key may hold another value in its slot, and makes it such a
+// record.
 func (s *shard) reuse(at *spot, kind store.Kind, size int) bool {
 	if !at.r.kind().IsValue() {
 		return false
@@ -198,8 +200,8 @@ func (s *shard) patch(at *spot, from int, part []byte) error {
 	return nil
 }
 
-// enlarge gives a record of Bytes a slot of at least size bytes. One that is large gets more than it needs, so that what is added to a
-// value bit by bit does not move all of it each time.
+// enlarge gives a record of Bytes a slot of at least size bytes. One that is large gets more than
+// it needs, so that what is added to a value bit by bit does not move all of it each time.
 func (s *shard) enlarge(at *spot, size int) error {
 	if size > maxClass*unitBytes {
 		size += size / 4

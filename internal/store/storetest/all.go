@@ -47,7 +47,8 @@ func (c *caller) alone(takes ...store.Taking) (said []quota.Decision) {
 	return said
 }
 
-// manyTakings are n keys of all limiters in turn: enough of them that a store which parts its keys has some side by side.
+// manyTakings are n keys of all limiters in turn: enough of them that a store which parts its keys
+// has some side by side.
 func manyTakings(n int, prefix string) (takes []store.Taking) {
 	for i := range n {
 		takes = append(takes, taking(rule(limiters[i%len(limiters)], int64(10+i), 60), fmt.Sprint(prefix, i), int64(1+i%5)))
@@ -228,9 +229,10 @@ func allOfAnyQuantity(r *rig) {
 	}
 }
 
-// allAtOnce: pairs and threes of keys, in every order, out of a few. Each call takes as much from each of its keys, and
-// another gives it back: so at any instant all that is taken is a sum of whole calls. Who reads all keys at once, by a
-// TakeAll that peeks, sees no other; and in the end nothing is left.
+// allAtOnce: pairs and threes of keys, in every order, out of a few. Each call takes as much from
+// each of its keys, and another gives it back: so at any instant all that is taken is a sum of
+// whole calls. Who reads all keys at once, by a TakeAll that peeks, sees no other; and in the end
+// nothing is left.
 func allAtOnce(r *rig) {
 	const callers, rounds = 6, 150
 	by := func(i int) store.Rule { return rule(limiters[1+i%3], maxLog, 1_000_000) }
@@ -280,7 +282,8 @@ func allAtOnce(r *rig) {
 	require.Zero(r, used(d))
 }
 
-// allAtOneInstant is oneInstant for TakeAll: the later of two windows has been seen to have ended, so the earlier has too.
+// allAtOneInstant is oneInstant for TakeAll: the later of two windows has been seen to have ended,
+// so the earlier has too.
 func allAtOneInstant(r *rig) {
 	short, long := rule(store.Fixed, 1, 1), rule(store.Fixed, 1, 2)
 	for i := range 50 {

@@ -150,8 +150,8 @@ func refused(r *rig) {
 	}
 }
 
-// atomic lets callers fight for one quota that no time fills again. Each takes two and gives one back, so a step that gets
-// lost shows whichever it is.
+// atomic lets callers fight for one quota that no time fills again. Each takes two and gives one
+// back, so a step that gets lost shows whichever it is.
 func atomic(r *rig) {
 	const callers, rounds, size = 8, 300, 1000
 	thousand := limit(size-1, 1, 1_000_000)

@@ -7,8 +7,9 @@ import (
 	"cellserver/internal/window"
 )
 
-// held is what a key holds, as the packages that decide have it and with nothing around it: what a store's answers are
-// compared with. Nothing that it points to is ever changed: a step makes another.
+// held is what a key holds, as the packages that decide have it and with nothing around it: what a
+// store's answers are compared with. Nothing that it points to is ever changed: a step makes
+// another.
 type held struct {
 	kind    store.Kind
 	expires int64 // of a Throttle its TAT

@@ -14,7 +14,8 @@ var idleCases = []testCase{
 	{"idle", "who takes, reads, writes or touches a key uses it, a limited call too; who only looks at it does not", idle},
 }
 
-// idle: ten seconds pass before each step, after which the key has been used just now, or is as idle as it was, to the second.
+// idle: ten seconds pass before each step, after which the key has been used just now, or is as
+// idle as it was, to the second.
 func idle(r *rig) {
 	ctx, key := context.Background(), []byte("key")
 	wait := func() time.Duration {

@@ -23,8 +23,9 @@ var keyCases = []testCase{
 	{"random", "Random appends some key of the selected database, not always the same, never one that is not there", random},
 }
 
-// oddKeys are lengths about the places where a store might change its ways, and neighbours that differ in one byte: the
-// first, the last, or one more. Many share a long beginning, so a store that compares only some of it is found out.
+// oddKeys are lengths about the places where a store might change its ways, and neighbours that
+// differ in one byte: the first, the last, or one more. Many share a long beginning, so a store
+// that compares only some of it is found out.
 func oddKeys() []string {
 	keys := []string{"", "\x00", "\x00\x00", "a\x00b", "a\x00c", "a", "A", "\xff", "\r\n", "\xc3\x28"}
 	for _, n := range []int{2, 8, 13, 16, 254, 255, 256, 257, 1000, 1011, 4096, 65535, 65536} {
@@ -197,8 +198,8 @@ func severalKeys(r *rig) {
 	require.Zero(r, r.size())
 }
 
-// severalAtOnce: one makes a, then b, then removes both in one step, again and again. b without a is what nobody may
-// see; the weights tell it from the other sights.
+// severalAtOnce: one makes a, then b, then removes both in one step, again and again. b without a
+// is what nobody may see; the weights tell it from the other sights.
 func severalAtOnce(r *rig) {
 	const rounds, onlyB = 1000, 2
 	both, sight := words([]string{"a", "b"}), words([]string{"a", "b", "b"})

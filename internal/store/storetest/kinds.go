@@ -102,7 +102,8 @@ func (c *caller) inspect(key string) (store.Entry, []store.Field) {
 // useUp is what use leaves to be taken.
 const useUp = 7
 
-// use takes two of nine that a minute brings, in the way of a kind. A lease is another holder's each time.
+// use takes two of nine that a minute brings, in the way of a kind. A lease is another holder's
+// each time.
 func (c *caller) use(kind store.Kind, key string) quota.Decision {
 	c.Helper()
 	if kind != store.Lease {
@@ -199,7 +200,8 @@ func kindFollowsKind(r *rig) {
 	}
 }
 
-// sightOfNothing asks after a key that is not there by calls that make none, and says what was seen nevertheless.
+// sightOfNothing asks after a key that is not there by calls that make none, and says what was seen
+// nevertheless.
 func (c *caller) sightOfNothing(kind store.Kind, key string) (seen string) {
 	c.Helper()
 	if kind == store.Lease {
@@ -246,7 +248,8 @@ func expiryOfAnyKind(r *rig) {
 	}
 }
 
-// afresh makes several keys each time, so that whoever uses a place again that held a state is found out.
+// afresh makes several keys each time, so that whoever uses a place again that held a state is
+// found out.
 func afresh(r *rig) {
 	for _, kind := range kinds {
 		for what, forget := range map[string]func(){

@@ -146,7 +146,8 @@ func (v *naiveView) takeInTurn(takes []store.Taking, now int64, peek bool) (deci
 	return decisions, allowed, nil
 }
 
-// leasesOf is what a lease command finds: the key's leases, to be changed and kept, and the instant that it decides by.
+// leasesOf is what a lease command finds: the key's leases, to be changed and kept, and the instant
+// that it decides by.
 func (v *naiveView) leasesOf(key []byte) (name string, now int64, l *lease.Leases, err error) {
 	name, now = v.name(key), v.advance(v.Now())
 	h, err := v.ofKind(name, now, store.Lease)

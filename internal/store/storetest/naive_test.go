@@ -17,8 +17,9 @@ import (
 	"cellserver/internal/store"
 )
 
-// naive is a second store: maps under one lock, written to be read beside the contract. It keeps the contract, and it
-// can be given one fault at a time, so that each case can be shown to find the fault that it is there for.
+// naive is a second store: maps under one lock, written to be read beside the contract. It keeps
+// the contract, and it can be given one fault at a time, so that each case can be shown to find the
+// fault that it is there for.
 type naive struct {
 	mu        sync.Mutex
 	clock     store.Clock
@@ -36,7 +37,8 @@ type naive struct {
 	used      map[string]int64    // instant, by database and name
 }
 
-// naiveDatabase is keys and what they hold, in buckets by hash so that a bucket's number is a cursor.
+// naiveDatabase is keys and what they hold, in buckets by hash so that a bucket's number is a
+// cursor.
 type naiveDatabase [naiveBuckets]map[string]held
 
 const naiveBuckets = 1024
@@ -243,7 +245,8 @@ func (v *naiveView) live(key string, now int64) held {
 	return h.at(now)
 }
 
-// looksAtWhatExpired says whether the fault is about records that have expired, which must be there then.
+// looksAtWhatExpired says whether the fault is about records that have expired, which must be there
+// then.
 func (n *naive) looksAtWhatExpired() bool {
 	return slices.Contains([]fault{leavesExpired, countsExpired, scansExpired, drawsExpired, deletesExpired, remembersKind, leasesForever,
 		inspectsExpired}, n.fault)
@@ -477,7 +480,8 @@ func (v *naiveView) Scan(_ context.Context, cursor uint64, count int, visit func
 	return v.cursor, nil
 }
 
-// movesCursor means the cursor in units of a table's size, as a store does whose buckets are fewer than its cursors say.
+// movesCursor means the cursor in units of a table's size, as a store does whose buckets are fewer
+// than its cursors say.
 func (v *naiveView) encode(at uint64) uint64 {
 	if v.has(movesCursor) {
 		return at << bits.Len(uint(v.database().size()))

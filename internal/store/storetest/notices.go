@@ -151,8 +151,8 @@ func flushNotices(r *rig) {
 	require.ElementsMatch(r, []notice{{0, "", store.Flushed}, {last, "", store.Flushed}}, heard.heard())
 }
 
-// sweeper is a store that can be asked to look for expired records. One that leaves that to another, as a store on Redis
-// does, need not be.
+// sweeper is a store that can be asked to look for expired records. One that leaves that to
+// another, as a store on Redis does, need not be.
 type sweeper interface{ Sweep() int }
 
 // sweepAll asks often enough for every record to be looked at.
@@ -186,7 +186,8 @@ func expiryNotices(r *rig) {
 	for _, n := range h.heard() {
 		heard[n]++
 	}
-	// The record of a key that is made again may be used again: whoever watches the key hears that it changed.
+	// The record of a key that is made again may be used again: whoever watches the key hears that
+	// it changed.
 	delete(heard, notice{0, "revived", store.Expired})
 	want := map[notice]int{{0, "deleted", store.Expired}: 1, {0, "revived", store.Changed}: 1}
 	if _, ok := r.store.(sweeper); ok {

@@ -42,7 +42,8 @@ func (r *rig) entryOfPut() store.Entry {
 	return store.Entry{Kind: store.Throttle, Expires: epoch + int64(lasting.EmissionInterval())}
 }
 
-// scanAmidChange lets the table grow from 100 keys to 200 000 and shrink back while one scan goes on.
+// scanAmidChange lets the table grow from 100 keys to 200 000 and shrink back while one scan goes
+// on.
 func scanAmidChange(r *rig) {
 	const come, calls, quiet = 200_000, 10, 20
 	stay, passing := named("stay:", 100), named("passing:", come)

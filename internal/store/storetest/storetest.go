@@ -1,7 +1,9 @@
-// Package storetest is the contract of store.Store and store.View as a list of cases. Every store passes Run; this
-// package's own tests show that each case fails on a store with the fault that the case is there for.
+// Package storetest is the contract of store.Store and store.View as a list of cases. Every store
+// passes Run; this package's own tests show that each case fails on a store with the fault that the
+// case is there for.
 //
-// The cases see a store from outside alone: they move its clock and look at what it answers and what its listener hears.
+// The cases see a store from outside alone: they move its clock and look at what it answers and
+// what its listener hears.
 package storetest
 
 import (
@@ -17,8 +19,9 @@ import (
 	"cellserver/internal/store"
 )
 
-// Run checks that the stores that open makes keep the contract. Each case gets a store of its own, which must be empty
-// and must take its time from the clock it is given. open sees to it that the store is closed.
+// Run checks that the stores that open makes keep the contract. Each case gets a store of its own,
+// which must be empty and must take its time from the clock it is given. open sees to it that the
+// store is closed.
 func Run(t *testing.T, open func(t *testing.T, clock store.Clock) store.Store) {
 	for _, c := range cases() {
 		t.Run(c.name, func(t *testing.T) {
@@ -28,15 +31,16 @@ func Run(t *testing.T, open func(t *testing.T, clock store.Clock) store.Store) {
 	}
 }
 
-// T is what a case needs of *testing.T. It is so little that another can stand in for it and take down what failed.
+// T is what a case needs of *testing.T. It is so little that another can stand in for it and take
+// down what failed.
 type T interface {
 	Helper()
 	Errorf(format string, args ...any)
 	FailNow()
 }
 
-// testCase is one promise of the contract. The sentence it defends is printed with what broke it, because whoever writes
-// another store reads that first.
+// testCase is one promise of the contract. The sentence it defends is printed with what broke it,
+// because whoever writes another store reads that first.
 type testCase struct {
 	name    string
 	defends string
@@ -70,7 +74,8 @@ func (p promise) Errorf(format string, args ...any) {
 	p.T.Errorf("%s\n\tThe contract says: %s.", fmt.Sprintf(format, args...), p.defends)
 }
 
-// epoch is where the clock of every case starts: an instant that reads like Unix time, with nanoseconds that are not 0.
+// epoch is where the clock of every case starts: an instant that reads like Unix time, with
+// nanoseconds that are not 0.
 const epoch = int64(1_700_000_000_123_456_789)
 
 // rig is what a case works with: a store, the clock it lives by, and a caller in database 0.
@@ -104,7 +109,8 @@ func limit(maxBurst, count, period int64) gcra.Limit {
 	return l
 }
 
-// lasting is a limit whose keys stay until somebody removes them: a token comes back after three hundred years' share.
+// lasting is a limit whose keys stay until somebody removes them: a token comes back after three
+// hundred years' share.
 var lasting = limit(9, 1, 100_000_000)
 
 func (c *caller) throttle(key string, l gcra.Limit, quantity int64, mode quota.Mode) quota.Decision {

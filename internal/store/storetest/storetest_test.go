@@ -14,7 +14,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// The contract is no description of the memory store: another store, that shares nothing with it, keeps it too.
+// The contract is no description of the memory store: another store, that shares nothing with it,
+// keeps it too.
 func TestNaiveKeepsTheContract(t *testing.T) {
 	Run(t, func(_ *testing.T, clock store.Clock) store.Store { return newNaive(clock, none) })
 }

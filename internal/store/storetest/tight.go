@@ -95,7 +95,8 @@ func tightGrowing(r *rig) {
 	require.Equal(r, int64(1), tight.release("leases", "holder0"))
 }
 
-// growing takes steps on a key: some that may take memory, to get to every size, after each as many as fit without.
+// growing takes steps on a key: some that may take memory, to get to every size, after each as many
+// as fit without.
 func (r *rig) growing(key string, grow, fit func(i int) error) {
 	for i := 0; i < maxLog/2; {
 		require.NoError(r, grow(i))
@@ -117,8 +118,8 @@ func (r *rig) growing(key string, grow, fit func(i int) error) {
 	}
 }
 
-// tightExpired has every key expire, asks about it in each way, and takes again. A store that sweeps by itself may have come by in
-// between: then that is tried again.
+// tightExpired has every key expire, asks about it in each way, and takes again. A store that
+// sweeps by itself may have come by in between: then that is tried again.
 func tightExpired(r *rig) {
 	for i, kind := range append(slices.Clone(limiters), store.Lease) {
 		for _, all := range []bool{false, true} {
@@ -133,7 +134,8 @@ func tightExpired(r *rig) {
 	}
 }
 
-// takesAgain says whether a key that has expired was there to be taken from; and checks that only then anything was changed.
+// takesAgain says whether a key that has expired was there to be taken from; and checks that only
+// then anything was changed.
 func (r *rig) takesAgain(kind store.Kind, key string, all bool) bool {
 	five, me := rule(kind, 5, 60), request(5, 60, "me", 1)
 	if kind == store.Lease {

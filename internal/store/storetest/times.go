@@ -48,8 +48,9 @@ func neverBack(r *rig) {
 	require.Equal(r, late.throttle("key", five, 1, quota.Peek), back.take("key", five, 1))
 }
 
-// oneInstant: somebody has seen that the later of two keys has expired. Whoever then asks for both cannot find that the
-// earlier is still there, whatever his own reading of the clock. Many pairs, because a store may part its keys.
+// oneInstant: somebody has seen that the later of two keys has expired. Whoever then asks for both
+// cannot find that the earlier is still there, whatever his own reading of the clock. Many pairs,
+// because a store may part its keys.
 func oneInstant(r *rig) {
 	earlier, later := named("earlier:", 50), named("later:", 50)
 	for i := range earlier {

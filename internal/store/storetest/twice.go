@@ -10,8 +10,9 @@ import (
 	"cellserver/internal/store"
 )
 
-// Twice is a store that runs what it is given to run twice, and drops the first result, as one does that finds out at the
-// end that another was faster. What callers say by such a function they have to say each time.
+// Twice is a store that runs what it is given to run twice, and drops the first result, as one does
+// that finds out at the end that another was faster. What callers say by such a function they have
+// to say each time.
 func Twice(s whole) store.Store { return &twice{s} }
 
 // whole is a store that can do everything.
@@ -34,7 +35,8 @@ type wholeView interface {
 	store.IdleTimer
 }
 
-// twiceView changes nothing while its steps run for the first time: what it answers then is about what it would be.
+// twiceView changes nothing while its steps run for the first time: what it answers then is about
+// what it would be.
 type twiceView struct {
 	wholeView
 	dry *bool

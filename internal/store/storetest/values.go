@@ -303,8 +303,9 @@ func databasesSwapped(r *rig) {
 	require.Equal(r, []notice{{3, "a", store.Changed}}, heard.heard())
 }
 
-// stepsAsOne has another look at two accounts while an amount is on its way from one to the other: it may answer before, or after,
-// but not with what it sees between. A store that keeps it waiting costs the case a moment, and no more.
+// stepsAsOne has another look at two accounts while an amount is on its way from one to the other:
+// it may answer before, or after, but not with what it sees between. A store that keeps it waiting
+// costs the case a moment, and no more.
 func stepsAsOne(r *rig) {
 	const moment = 100 * time.Millisecond
 	places := []store.Place{place(0, "left"), place(0, "right")}

@@ -25,8 +25,8 @@ var windowCases = []testCase{
 	{"atomic limiters", "a step of any limiter is one: of many callers at once no more are admitted than of one caller", atomicLimiters},
 }
 
-// anyLimiter plays random calls, whose limits change too. Most leave something for the next to find: the clock goes a second
-// at most.
+// anyLimiter plays random calls, whose limits change too. Most leave something for the next to
+// find: the clock goes a second at most.
 func anyLimiter(r *rig) {
 	random := rand.New(rand.NewPCG(1, 2))
 	keys := map[string]held{}

@@ -38,7 +38,8 @@ func Must[T any](value T, err error) T {
 	return value
 }
 
-// Restart has the server restarted, and calls until a call succeeds: "after an error" if it was not the first.
+// Restart has the server restarted, and calls until a call succeeds: "after an error" if it was not
+// the first.
 func Restart(call func() error) {
 	fmt.Println("restart")
 	Must(bufio.NewReader(os.Stdin).ReadString('\n'))
