@@ -8,11 +8,11 @@ import (
 	"cellserver/internal/acl"
 )
 
-// hearsay is which words of a call name channels.
-type hearsay uint8
+// channelWords is which words of a call name channels.
+type channelWords uint8
 
 const (
-	NoChannel hearsay = iota
+	NoChannel channelWords = iota
 	OneChannel
 	ManyNames // all words, each the name of a channel
 	ManyGlobs // or a pattern of them, which has to be allowed as it is written
@@ -39,13 +39,13 @@ func ErrDenied(why acl.Verdict, row *Command, u *acl.User) error {
 // some nanoseconds.
 func (row *Command) Ask(server *Server, u *acl.User, words [][]byte) (why acl.Verdict, object []byte, steps int) {
 	var few [8][]byte
-	r := acl.Request{Command: row.Number, Free: row.Flags&NoAuth != 0, Words: words, Access: row.accessIn(server, words), Literal: row.Hearsay == ManyGlobs}
+	r := acl.Request{Command: row.Number, Free: row.Flags&NoAuth != 0, Words: words, Access: row.accessIn(server, words), Literal: row.Channels == ManyGlobs}
 	if row.Keys != nil {
 		r.Keys, _ = row.Keys(nil, words) // if they make no sense, the row refuses them
 	} else {
 		r.Keys = row.plainKeys(few[:0], words)
 	}
-	switch row.Hearsay {
+	switch row.Channels {
 	case OneChannel:
 		r.Channels = words[1:2]
 	case ManyNames, ManyGlobs:

@@ -82,11 +82,11 @@ type Call struct {
 
 // limiting is what the limiters keep in a call.
 type limiting struct {
-	Rule     store.Rule     // of the limiter that is asked
-	Latest   gcra.Memo      // of the latest CL.THROTTLE
-	Takes    []store.Taking // of CL.ALL
-	Limits   int64          // decisions that limited, not counted yet
-	Sampling topk.Sampling  // of limiters' decisions, for CL.TOP
+	Rule     store.Rule           // of the limiter that is asked
+	Latest   gcra.Memo            // of the latest CL.THROTTLE
+	Takes    []store.LimitRequest // of CL.ALL
+	Limits   int64                // decisions that limited, not counted yet
+	Sampling topk.Sampling        // of limiters' decisions, for CL.TOP
 }
 
 // executing is about a call that EXEC makes.

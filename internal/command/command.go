@@ -30,7 +30,7 @@ type Command struct {
 	Tips       []string                    // hints for clients and proxies, as COMMAND INFO gives them
 	KeyAccess  string                      // what it does with its keys, as COMMAND INFO's key specs say: see below
 	Accesses   func(words [][]byte) string // what a call does, where that depends on its words
-	Hearsay    hearsay                     // which of its words name channels, as users' rules see them
+	Channels   channelWords                // which of its words name channels, as users' rules see them
 	ChannelAt  int                         // word that is the first shard channel, which COMMAND INFO shows where others have keys; 0 for none
 	Args       []Arg
 	AnyMore    bool                                        // further words are allowed, and ignored

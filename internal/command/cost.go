@@ -11,7 +11,7 @@ func CostOf(row *Command, words [][]byte, size, longest int) int {
 		cost += row.Effort.Fixed(words) / FewBytes
 	}
 	if row.Cost != Constant && row.Traits&ValueSized == 0 {
-		cost += Unhurried
+		cost += BoundedCost
 	}
 	return cost
 }
@@ -53,13 +53,13 @@ func (row *Command) NeedsSession() bool {
 // What one turn may do, so that an event loop comes round to everybody in well under a millisecond:
 // a Fast command takes about a microsecond at worst, another, such as INFO, a hundred times that.
 const (
-	Turn       = 512       // worth of a turn, in Fast commands of a few words
-	FewWords   = 8         // as many more are worth another
-	FewBytes   = 1 << 10   // as many bytes of values that are moved, too
-	Unhurried  = Turn / 2  // worth of a command that is not Fast
-	TurnOutput = 256 << 10 // bytes of replies that end a turn
+	Turn        = 512       // worth of a turn, in Fast commands of a few words
+	FewWords    = 8         // as many more are worth another
+	FewBytes    = 1 << 10   // as many bytes of values that are moved, too
+	BoundedCost = Turn / 2  // worth of a command that is not Fast
+	TurnOutput  = 256 << 10 // bytes of replies that end a turn
 
-	StrangersTurn = Turn / 16 // of a client that has not said who it is: many may try passwords, and others wait for a round of them
+	UnauthenticatedTurn = Turn / 16 // of a client that has not said who it is: many may try passwords, and others wait for a round of them
 )
 
 func BytesOf(words [][]byte) (size int) {

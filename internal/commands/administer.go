@@ -219,7 +219,7 @@ func debugSleep(c *command.Call, word []byte) error {
 		return nil
 	}
 	c.Lasts = true
-	sessionOf(c).wait(wait{
+	sessionOf(c).wait(blocking{
 		until: msAfter(c.View.Now(), int64(min(seconds, longest)*1000)), reply: "+OK\r\n", ended: end(c),
 	})
 	return nil
@@ -230,7 +230,7 @@ func end(c *command.Call) func() {
 	in, row, call, clock := instanceOf(c), c.Row, newSlowCall(c, c.Row, c.Words), c.Server.Clock
 	began := clock.Now()
 	return func() {
-		if took := clock.Now() - began; in.took(row, took) {
+		if took := clock.Now() - began; in.observe(row, took) {
 			in.slowlog.Add(call, took/1000)
 		}
 	}

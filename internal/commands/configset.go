@@ -36,7 +36,7 @@ var configSet = command.Command{
 			return errConfig(err)
 		}
 		if c.Session != nil { // what it pipelines behind this is to see it
-			sessionOf(c).careful = sessionOf(c).careful || in.concerns.Load() != 0
+			sessionOf(c).slowPath = sessionOf(c).slowPath || in.hooks.Load() != 0
 		}
 		c.Out.Status("OK")
 		return nil

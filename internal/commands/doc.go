@@ -27,9 +27,9 @@
 //
 // Checks that few calls need stand behind one bool each, which is set at the start of a turn:
 //
-//   - careful: clients are paused, calls are shown to MONITOR, the slow log takes calls of less
+//   - slowPath: clients are paused, calls are shown to MONITOR, the slow log takes calls of less
 //     than a millisecond, keyspace events are published, or memory is full (the bits of the
-//     instance's concerns); or the client wants no replies; or it is the turn in 128 whose first
+//     instance's hooks); or the client wants no replies; or it is the turn in 128 whose first
 //     call is timed.
 //   - guarded: the client is not logged in, or its user may not do everything (rights.go). An
 //     acl.User is immutable; changing a user stores another behind an atomic pointer.

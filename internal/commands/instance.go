@@ -45,9 +45,9 @@ type Instance struct {
 	command.Server
 	store store.Store
 
-	clients  client.Registry
-	concerns atomic.Uint32 // bits: paused and the like
-	memory   memoryBound
+	clients client.Registry
+	hooks   atomic.Uint32 // bits: paused and the like
+	memory  memoryBound
 
 	server
 	state
@@ -73,7 +73,7 @@ type server struct {
 type state struct {
 	limiters limiter.Family
 	watches  watches
-	waits    waits
+	waits    blockedClients
 	monitors monitors
 	tracking tracking.Table
 	notifier notifier
@@ -83,15 +83,15 @@ type state struct {
 
 // figures are what INFO, SLOWLOG and LATENCY show.
 type figures struct {
-	stats        counters
-	rows         []stats.Calls // by the rows' numbers
-	codes        stats.Codes
-	slowlog      stats.SlowLog
-	spikes       stats.Spikes
-	latency      latencyTracking
-	rates        stats.Rates
-	traffic      stats.Traffics
-	turns, holds *meter.Longest
+	stats         counters
+	rows          []stats.Calls // by the rows' numbers
+	codes         stats.Codes
+	slowlog       stats.SlowLog
+	latencyEvents stats.LatencyEvents
+	latency       latencyTracking
+	rates         stats.Rates
+	traffic       stats.Traffics
+	turns, holds  *meter.Longest
 }
 
 // besideLoops is about calls that are made beside the event loops, and which call is running.
@@ -159,7 +159,7 @@ func New(c Config) (*Instance, error) {
 	in.accounts.Clients, in.accounts.Clock, in.accounts.EndListeners = &in.clients, in.Clock, in.endListeners
 	in.accounts.Log, in.accounts.ClientLog = in.log, in.clientLog
 	in.rows = make([]stats.Calls, len(in.Table.ByName)+1)
-	in.waits = waits{clock: c.Store.Clock(), sessions: make(map[*client.Client]wait), next: store.Never, concerns: &in.concerns}
+	in.waits = blockedClients{clock: c.Store.Clock(), sessions: make(map[*client.Client]blocking), next: store.Never, hooks: &in.hooks}
 	in.watches.changes = in.changes()
 	in.memory.begin(c.Store)
 	in.clients.SetMaxMemory(c.Settings.ClientShare)

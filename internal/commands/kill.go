@@ -23,13 +23,13 @@ var clientKill = command.Command{
 	Run: func(c *command.Call) error {
 		words := c.Many()
 		if len(words) == 1 {
-			if kill(c, &victims{address: string(words[0])}) == 0 {
+			if kill(c, &killFilter{address: string(words[0])}) == 0 {
 				return command.Refusal("ERR No such client")
 			}
 			c.Out.Status("OK")
 			return nil
 		}
-		v, err := instanceOf(c).parseVictims(words)
+		v, err := instanceOf(c).parseKillFilter(words)
 		if err != nil {
 			return err
 		}
@@ -38,9 +38,9 @@ var clientKill = command.Command{
 	},
 }
 
-// victims are the connections that CLIENT KILL means: those for whom everything holds that was
+// killFilter are the connections that CLIENT KILL means: those for whom everything holds that was
 // said.
-type victims struct {
+type killFilter struct {
 	id             int64 // 0: any
 	address, local string
 	user           *client.Account           // nil: any
@@ -49,21 +49,21 @@ type victims struct {
 	age            int64                     // seconds that they have been connected at least
 }
 
-// parseVictims reads the filters, each as often as it likes: the last counts, as in Redis 7.0.
-func (in *Instance) parseVictims(words [][]byte) (*victims, error) {
-	v := &victims{others: true}
+// parseKillFilter reads the filters, each as often as it likes: the last counts, as in Redis 7.0.
+func (in *Instance) parseKillFilter(words [][]byte) (*killFilter, error) {
+	v := &killFilter{others: true}
 	for ; len(words) > 0; words = words[2:] {
 		if len(words) == 1 {
 			return nil, command.ErrSyntax
 		}
-		if err := v.narrow(in, words[0], words[1]); err != nil {
+		if err := v.add(in, words[0], words[1]); err != nil {
 			return nil, err
 		}
 	}
 	return v, nil
 }
 
-func (v *victims) narrow(in *Instance, filter, value []byte) (err error) {
+func (v *killFilter) add(in *Instance, filter, value []byte) (err error) {
 	switch strings.ToUpper(string(filter)) {
 	case "ID":
 		id, ok := resp.ParseInt(value)
@@ -100,13 +100,13 @@ func (v *victims) narrow(in *Instance, filter, value []byte) (err error) {
 	return err
 }
 
-func (v *victims) includes(s *client.Client, now int64) bool {
+func (v *killFilter) includes(s *client.Client, now int64) bool {
 	return (now-s.Opened)/1e9 >= v.age && (v.id == 0 || v.id == s.Id) && (v.address == "" || v.address == s.Peer.Remote) &&
 		(v.local == "" || v.local == s.Peer.Local) && (v.kind == nil || v.kind(s)) && (v.user == nil || v.user == s.Account.Load())
 }
 
 // kill ends connections and says how many. The caller's own gets its reply first.
-func kill(c *command.Call, v *victims) (killed int) {
+func kill(c *command.Call, v *killFilter) (killed int) {
 	now := c.View.Now()
 	for _, s := range instanceOf(c).clients.All() {
 		switch {

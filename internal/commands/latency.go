@@ -24,7 +24,7 @@ var latencyLatest = aboutLatency(command.Command{
 	Name: "latency|latest", Since: "2.8.13", Summary: "Returns the latest spike of each event.",
 	Reply: "For each event: name, Unix seconds, milliseconds, the maximum in milliseconds.",
 	Run: func(c *command.Call) error {
-		names, events := instanceOf(c).spikes.All()
+		names, events := instanceOf(c).latencyEvents.All()
 		c.Out.Array(len(names))
 		for i, name := range names {
 			e := events[i]
@@ -44,7 +44,7 @@ var latencyHistory = aboutLatency(command.Command{
 	Args:  []command.Arg{command.Word("event")},
 	Reply: "Pairs of Unix seconds and milliseconds, the oldest first; at most 160.",
 	Run: func(c *command.Call) error {
-		e := instanceOf(c).spikes.Of(c.Word())
+		e := instanceOf(c).latencyEvents.Of(c.Word())
 		c.Out.Array(len(e.Samples))
 		for _, s := range e.Samples {
 			c.Out.Ints(s.Unix, s.Ms)
@@ -60,7 +60,7 @@ var latencyReset = aboutLatency(command.Command{
 	Args:    []command.Arg{command.Word("event").Optional().Many()},
 	Reply:   "How many events there were.",
 	Run: func(c *command.Call) error {
-		c.Out.Int(int64(instanceOf(c).spikes.Reset(c.Many())))
+		c.Out.Int(int64(instanceOf(c).latencyEvents.Reset(c.Many())))
 		return nil
 	},
 })
@@ -69,7 +69,7 @@ var latencyDoctor = aboutLatency(command.Command{
 	Name: "latency|doctor", Since: "2.8.13", Summary: "Explains the latency spikes.",
 	Reply: "A text.",
 	Run: func(c *command.Call) error {
-		c.Out.Verbatim("txt", instanceOf(c).spikes.Report())
+		c.Out.Verbatim("txt", instanceOf(c).latencyEvents.Report())
 		return nil
 	},
 })

@@ -40,5 +40,5 @@ func TestWhatIsShownIsBounded(t *testing.T) {
 	watcher.session.Mail.Mu.Unlock()
 	require.Positive(t, waiting)
 	watcher.session.Close()
-	require.Zero(t, s.instance.concerns.Load()&monitored, "nobody looks any more")
+	require.Zero(t, s.instance.hooks.Load()&monitored, "nobody looks any more")
 }

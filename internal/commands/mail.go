@@ -80,11 +80,11 @@ func (s *Session) takeMail() {
 // takeReply takes the reply, in pieces, that the session was parked for. There is none if it goes
 // on with the call that it had put off.
 func (s *Session) takeReply(reply [][]byte) {
-	s.parked, s.putOff = false, false
+	s.parked, s.postponed = false, false
 	s.Parked.Store(false)
-	if len(reply) == 0 || s.unheard {
+	if len(reply) == 0 || s.unwanted {
 		s.Hold(-client.Length(reply))
-		s.unheard = false
+		s.unwanted = false
 		return
 	}
 	s.Hold(-len(reply[0]))

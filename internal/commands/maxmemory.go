@@ -14,7 +14,7 @@ import (
 // limiter whose key is evicted lets its client through.
 //
 // What is used is looked at ten times a second, by nobody who answers calls; while it is too much,
-// a concern (pause.go) says so, which sessions see when a turn begins: until then a call costs
+// a hook (pause.go) says so, which sessions see when a turn begins: until then a call costs
 // nothing. So it can be exceeded by what clients can write in a tenth of a second, and in a turn:
 // tens of megabytes of keys, or what the network carries of large values.
 type memoryBound struct {
@@ -51,9 +51,9 @@ func (m *memoryBound) used() int64 {
 // weigh sees whether too much is used, and has the sessions know.
 func (in *Instance) weigh() {
 	if most := in.memory.most.Load(); most > 0 && in.memory.used() > most {
-		in.concerns.Or(full)
+		in.hooks.Or(full)
 	} else {
-		in.concerns.And(^full)
+		in.hooks.And(^full)
 	}
 }
 
@@ -68,7 +68,7 @@ const (
 // clear collects garbage, if that may be what is too much.
 func (in *Instance) clear() {
 	m, now := &in.memory, in.Now()
-	if in.concerns.Load()&full == 0 || m.outside() > m.most.Load() || now < m.next {
+	if in.hooks.Load()&full == 0 || m.outside() > m.most.Load() || now < m.next {
 		return
 	}
 	m.collect()
@@ -90,7 +90,7 @@ func (in *Instance) setMaxMemory(bytes int64) {
 // short says whether memory is short for a call of a limiter. These are never refused beforehand:
 // most need none, and a flood of new keys must not switch off the limits of those that are there.
 func short(c *command.Call, row *command.Command) bool {
-	return row.Decides && instanceOf(c).concerns.Load()&full != 0
+	return row.Decides && instanceOf(c).hooks.Load()&full != 0
 }
 
 // runShort is run where limiters must not take memory.
@@ -107,7 +107,7 @@ const errOOM command.Refusal = "OOM command not allowed when used memory > 'maxm
 // EXEC of such a call, and whatever would be queued but calls of limiters.
 func (s *Session) outOfMemory(row *command.Command) bool {
 	switch {
-	case s.instance.concerns.Load()&full == 0:
+	case s.instance.hooks.Load()&full == 0:
 		return false
 	case s.queue == nil:
 		return row.Flags&command.DenyOOM != 0

@@ -31,7 +31,7 @@ func newFull(t *testing.T) *fullOf {
 
 func (f *fullOf) full() bool {
 	f.instance.Sample()
-	return f.instance.concerns.Load()&full != 0
+	return f.instance.hooks.Load()&full != 0
 }
 
 // It is too much from one byte more on, and no more at once when it is less.
@@ -48,7 +48,7 @@ func TestMaxMemory(t *testing.T) {
 	f.instance.setMaxMemory(0)
 	require.False(t, f.full())
 	f.instance.setMaxMemory(100)
-	require.True(t, f.instance.concerns.Load()&full != 0, "at once")
+	require.True(t, f.instance.hooks.Load()&full != 0, "at once")
 	require.Equal(t, int64(1<<40+400), f.instance.memory.peak.Load())
 }
 
@@ -89,7 +89,7 @@ func TestCollectingIsBounded(t *testing.T) {
 func TestEnoughMemoryCostsNothing(t *testing.T) {
 	f := newFull(t)
 	require.False(t, f.full())
-	require.Zero(t, f.instance.concerns.Load())
+	require.Zero(t, f.instance.hooks.Load())
 }
 
 // What clients take is counted once a second, and nobody else waits for it.

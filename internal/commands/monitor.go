@@ -42,8 +42,8 @@ var monitor = command.Command{
 				return command.Refusal("ERR too many clients monitor")
 			}
 			s.setMonitors(true)
-			instanceOf(c).concerns.Or(monitored)
-			s.careful = true
+			instanceOf(c).hooks.Or(monitored)
+			s.slowPath = true
 		}
 		c.Out.Status("OK")
 		return nil
@@ -84,7 +84,7 @@ func (s *Session) stopMonitoring() {
 	defer in.monitors.mu.Unlock()
 	in.monitors.sessions = slices.DeleteFunc(slices.Clone(in.monitors.sessions), func(other *client.Client) bool { return other == s.Client })
 	if len(in.monitors.sessions) == 0 {
-		in.concerns.And(^monitored)
+		in.hooks.And(^monitored)
 	}
 }
 

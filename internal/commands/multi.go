@@ -82,13 +82,13 @@ type execution struct {
 	database int
 	all      bool // any key may be touched
 	guarded  bool // calls may be forbidden
-	careful  bool // something is to be done before or after each call
+	slowPath bool // something is to be done before or after each call
 }
 
 // execute makes the calls that were queued, here if they are a turn's worth.
 func (s *Session) execute() error {
 	q, c := s.queue, &s.call
-	x := &execution{queue: q, watching: s.watching, database: s.database, guarded: s.guarded, careful: s.careful}
+	x := &execution{queue: q, watching: s.watching, database: s.database, guarded: s.guarded, slowPath: s.slowPath}
 	most := s.instance.inTurn
 	if q.own {
 		most = maxOwnCost
@@ -146,7 +146,7 @@ func (s *Session) executeBeside(x *execution) {
 		}
 		notify(c, c.Misses, false)
 		showTransaction(c)
-		if instanceOf(c).concerns.Load()&monitored != 0 {
+		if instanceOf(c).hooks.Load()&monitored != 0 {
 			show(c, row, words)
 		}
 		if l := c.Later; len(l.Calls) > 0 {
@@ -236,7 +236,7 @@ func (x *execution) runOne(c *command.Call, call queued) (err error) {
 			return err
 		}
 	}
-	if row.Cost == command.Constant && !x.careful && (s == nil || !s.careful) && !instanceOf(c).isNew(row) {
+	if row.Cost == command.Constant && !x.slowPath && (s == nil || !s.slowPath) && !instanceOf(c).isNew(row) {
 		err = c.Run(row, call.words, false)
 	} else {
 		err = runTimed(c, row, call.words, false)

@@ -65,11 +65,11 @@ func (in *Instance) setNotifications(letters string) error {
 	switch publishes := n.unsubscribe != nil; {
 	case chosen.published() && !publishes:
 		n.unsubscribe = in.changes().Subscribe(n.heard)
-		in.concerns.Or(notifying)
+		in.hooks.Or(notifying)
 	case !chosen.published() && publishes:
 		n.unsubscribe()
 		n.unsubscribe = nil
-		in.concerns.And(^notifying)
+		in.hooks.And(^notifying)
 	}
 	return nil
 }
@@ -91,7 +91,7 @@ func (n *notifier) heard(database int, key []byte, why store.Why, by int64) {
 	for _, event := range c.EventNames(why) {
 		n.note(database, key, event)
 	}
-	if c.Session != nil && !sessionOf(c).careful {
+	if c.Session != nil && !sessionOf(c).slowPath {
 		n.sendAside() // its turn began before there were notifications, so that it does not look
 	}
 }

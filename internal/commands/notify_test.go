@@ -31,11 +31,11 @@ func (s *still) notifying(t *testing.T, letters, name string) (c, listener *call
 func TestNoNotificationsCostNothing(t *testing.T) {
 	s := newStill(t)
 	c, _ := s.notifying(t, "KEA", "set")
-	require.NotZero(t, s.instance.concerns.Load()&notifying)
+	require.NotZero(t, s.instance.hooks.Load()&notifying)
 	require.NotNil(t, s.instance.notifier.unsubscribe)
 	for _, letters := range []string{`""`, "A", "KE", "g$"} {
 		require.Equal(t, "+OK\r\n", c.say(t, "CONFIG SET notify-keyspace-events "+letters))
-		require.Zero(t, s.instance.concerns.Load()&notifying, letters)
+		require.Zero(t, s.instance.hooks.Load()&notifying, letters)
 		require.Nil(t, s.instance.notifier.unsubscribe, letters)
 	}
 }

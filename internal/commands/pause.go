@@ -8,7 +8,8 @@ import (
 // CLIENT PAUSE: calls wait until it ends. They are read, and refused if they make no sense, but not
 // made.
 
-// concerns are what a session has to look at before or after each of its calls, while there is any.
+// The hooks are what a session has to look at before or after each of its calls, while there is
+// any.
 const (
 	paused    uint32 = 1 << iota
 	monitored        // somebody watches every call
@@ -36,7 +37,7 @@ var clientPause = command.Command{
 		}
 		instanceOf(c).waits.beginPause(pause{msAfter(c.View.Now(), timeout), mode == nil || command.FoldEqual(mode, "ALL")})
 		if c.Session != nil {
-			sessionOf(c).careful = true
+			sessionOf(c).slowPath = true
 		}
 		c.Out.Status("OK")
 		return nil
@@ -71,7 +72,7 @@ func parseTimeout(word []byte) (int64, error) {
 }
 
 // beginPause begins a pause, or makes the present one longer and stricter, never shorter or laxer.
-func (ws *waits) beginPause(p pause) {
+func (ws *blockedClients) beginPause(p pause) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if ws.over {
@@ -79,14 +80,14 @@ func (ws *waits) beginPause(p pause) {
 	}
 	ws.pause.until = max(ws.pause.until, p.until)
 	ws.pause.all = ws.pause.all || p.all
-	ws.concerns.Or(paused)
+	ws.hooks.Or(paused)
 	ws.wakeAt(ws.pause.until)
 }
 
 // unpause ends it, and has the calls that wait for that made. It needs the lock.
-func (ws *waits) unpause() {
+func (ws *blockedClients) unpause() {
 	ws.pause = pause{}
-	ws.concerns.And(^paused)
+	ws.hooks.And(^paused)
 	for s, w := range ws.sessions {
 		if w.held {
 			ws.release(s, "")
@@ -97,7 +98,7 @@ func (ws *waits) unpause() {
 // held parks the session before its next call if that has to wait for a pause to end.
 func (s *Session) held() bool {
 	in := s.instance
-	if in.concerns.Load()&paused == 0 {
+	if in.hooks.Load()&paused == 0 {
 		return false
 	}
 	row := s.ahead.peek()
@@ -115,8 +116,8 @@ func (s *Session) held() bool {
 		ws.unpause() // the timer is late
 		return false
 	}
-	s.parked, s.putOff = true, true
-	ws.add(s.Client, wait{until: command.MaxInt, held: true})
+	s.parked, s.postponed = true, true
+	ws.add(s.Client, blocking{until: command.MaxInt, held: true})
 	s.showLatest(row)
 	return true
 }

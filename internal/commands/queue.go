@@ -166,8 +166,8 @@ func (q *queue) emptied() *queue {
 	return q
 }
 
-// spoil has EXEC refuse the transaction that is being queued, if there is one.
-func (s *Session) spoil() {
+// abortTransaction has EXEC refuse the transaction that is being queued, if there is one.
+func (s *Session) abortTransaction() {
 	if s.queue != nil {
 		s.queue.broken = true
 	}
@@ -179,7 +179,7 @@ const execAbort = "EXECABORT Transaction discarded because of: "
 // turnAway refuses a call before it is made. The transaction that it would be part of cannot be
 // executed any more; one that it would have executed is discarded.
 func (s *Session) turnAway(row *command.Command, err error) error {
-	s.spoil()
+	s.abortTransaction()
 	if row.Traits&command.Executes != 0 {
 		s.leaveTransaction()
 		err = command.Refusal(execAbort + strings.TrimPrefix(err.Error(), "ERR "))

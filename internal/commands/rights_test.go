@@ -86,7 +86,7 @@ func TestEveryKeyAndChannelIsLookedAt(t *testing.T) {
 				assert.NotContains(t, c.output(), "NOPERM", row.Name)
 			}
 			c.say(t, "UNWATCH")
-		case row.Hearsay != command.NoChannel:
+		case row.Channels != command.NoChannel:
 			rows++
 			require.NoError(t, c.Send(encode(sample(row, ""))))
 			assert.Equal(t, "-"+"NOPERM No permissions to access a channel"+"\r\n", c.output(), row.Name)
@@ -111,7 +111,7 @@ func TestEveryPubSubRowSaysWhatItsWordsAre(t *testing.T) {
 	for _, row := range everyRow() {
 		named := len(row.Args) > 0 && slices.Contains([]string{"channel", "shardchannel", "pattern"}, row.Args[0].Name) && row.Group == "pubsub"
 		heard := strings.Contains(row.Name, "subscribe") && !strings.Contains(row.Name, "unsubscribe") || strings.Contains(row.Name, "publish")
-		assert.Equal(t, named && heard, row.Hearsay != command.NoChannel, row.Name)
+		assert.Equal(t, named && heard, row.Channels != command.NoChannel, row.Name)
 	}
 }
 
@@ -193,7 +193,7 @@ func TestStrangersAreBounded(t *testing.T) {
 
 	c = s.dial()
 	c.session.parked = true // as by CLIENT PAUSE
-	for sent := 0; sent < strangersBytes; sent += 1 << 13 {
+	for sent := 0; sent < unauthenticatedBytes; sent += 1 << 13 {
 		require.False(t, c.session.Closing())
 		c.session.Feed([]byte(strings.Repeat("PING\r\n  ", 1<<13/8)))
 	}

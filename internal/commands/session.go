@@ -21,16 +21,16 @@ type Session struct {
 	ctx      context.Context
 	cancel   context.CancelFunc
 
-	reader  *resp.Reader
-	ahead   ahead // calls that were read and not answered yet
-	call    command.Call
-	closing bool // after what Output holds, the connection ends
-	refused bool // and that is an error about a value that is still arriving
-	parked  bool // a Slow command has not answered yet: nothing is read meanwhile
-	more    bool // the turn ended before the calls did
-	careful bool // something is to be done before or after each call: see concerns
-	guarded bool // calls may be forbidden: see lookUpRights
-	putOff  bool // the call that the session is parked for is not made yet
+	reader    *resp.Reader
+	ahead     ahead // calls that were read and not answered yet
+	call      command.Call
+	closing   bool // after what Output holds, the connection ends
+	refused   bool // and that is an error about a value that is still arriving
+	parked    bool // a Slow command has not answered yet: nothing is read meanwhile
+	more      bool // the turn ended before the calls did
+	slowPath  bool // something is to be done before or after each call: see hooks
+	guarded   bool // calls may be forbidden: see lookUpRights
+	postponed bool // the call that the session is parked for is not made yet
 
 	rest func() (last bool) // of a call that is made in several turns; nil without one
 
@@ -51,10 +51,10 @@ type Session struct {
 // output is what is written for the client, and how: pieces that follow are the client's.
 type output struct {
 	out       resp.Writer
-	following int  // bytes of that
-	mark      int  // in out: where the reply to the present call begins
-	hush      hush // replies that are not wanted
-	unheard   bool // nor is the one that the session is parked for
+	following int       // bytes of that
+	mark      int       // in out: where the reply to the present call begins
+	replyMode replyMode // replies that are not wanted
+	unwanted  bool      // nor is the one that the session is parked for
 }
 
 // watchedQueue is what MULTI and WATCH have begun.
@@ -119,7 +119,7 @@ func (s *Session) Feed(input []byte) {
 // Resume takes another turn: after Wake, or when More said so. First comes what others have for the
 // client.
 func (s *Session) Resume() {
-	defer s.survive()
+	defer s.recoverPanic()
 	s.mark = s.out.Mark()
 	if s.Mail.Waiting.Load() && s.rest == nil { // messages do not tear a reply apart
 		s.takeMail()
@@ -136,10 +136,10 @@ func (s *Session) Resume() {
 	s.LastSeen.Store(s.call.View.Now())
 }
 
-// survive ends a conversation in which a command has panicked, and nothing else: a mistake of ours
-// must not cost the others their server. Locks are released by then, because whoever takes one
+// recoverPanic ends a conversation in which a command has panicked, and nothing else: a mistake of
+// ours must not cost the others their server. Locks are released by then, because whoever takes one
 // defers its release.
-func (s *Session) survive() {
+func (s *Session) recoverPanic() {
 	if reason := recover(); reason != nil {
 		s.instance.clientLog.Error("a command panicked", "client", s.Id, "command", s.rowName(), "reason", reason, "stack", string(debug.Stack()))
 		s.out.Rewind(s.mark)
@@ -166,14 +166,14 @@ func (s *Session) keep() {
 		s.Unread.Store(int64(unread))
 	}
 	s.showRoom()
-	if unread > s.instance.Limits.Load().Query || s.restricted && unread > strangersBytes {
+	if unread > s.instance.Limits.Load().Query || s.restricted && unread > unauthenticatedBytes {
 		s.instance.stats.queryCut.Add(1)
 		s.closing = true
 	}
 }
 
-// strangersBytes bounds the bytes that wait of a client that has not said who it is.
-const strangersBytes = 64 << 10
+// unauthenticatedBytes bounds the bytes that wait of a client that has not said who it is.
+const unauthenticatedBytes = 64 << 10
 
 // answer replies to the calls that have arrived, up to a turn's worth. Calls are read a few at a
 // time, so that the store can be told which keys are coming; and each such window shares one
@@ -190,9 +190,9 @@ func (s *Session) answer() (answered int64) {
 	}
 	left := command.Turn
 	if s.restricted {
-		left = command.StrangersTurn
+		left = command.UnauthenticatedTurn
 	}
-	for ; !s.closing && !s.parked; left -= s.worth() {
+	for ; !s.closing && !s.parked; left -= s.turnCost() {
 		if s.more = left <= 0 || s.out.Len() >= command.TurnOutput || s.isSending(); s.more {
 			break
 		}
@@ -202,7 +202,7 @@ func (s *Session) answer() (answered int64) {
 				break
 			}
 		}
-		if s.careful && s.held() {
+		if s.slowPath && s.held() {
 			break
 		}
 		s.do()
@@ -212,9 +212,9 @@ func (s *Session) answer() (answered int64) {
 	return answered
 }
 
-// worth is what the latest command counts of a turn.
-func (s *Session) worth() int {
-	worth := command.Unhurried
+// turnCost is what the latest command counts of a turn.
+func (s *Session) turnCost() int {
+	worth := command.BoundedCost
 	if s.row == nil || s.row.Cost == command.Constant {
 		worth = 1 + s.words/command.FewWords
 	}
@@ -241,7 +241,7 @@ func (s *Session) readAhead() (bytes int, some bool) {
 	s.call.View.Begin()
 	s.call.Sampling.Begin(s.call.View.Now())
 	if s.ahead.count > 1 { // for one call alone it is not worth it
-		s.call.View.Foresee(s.ahead.keys)
+		s.call.View.Prefetch(s.ahead.keys)
 	}
 	if buffered <= fewBuffered {
 		return 0, true
@@ -261,7 +261,7 @@ const manyBuffered = 64 << 10
 func (s *Session) refuse(err error) {
 	var broken resp.ProtocolError
 	switch {
-	case errors.As(err, &broken) && s.hush == speaking:
+	case errors.As(err, &broken) && s.replyMode == repliesOn:
 		s.out.Error("ERR " + broken.Error())
 		s.refused = errors.Is(err, resp.ErrValueTooLong)
 	case errors.Is(err, resp.ErrQueryTooLong):

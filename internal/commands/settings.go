@@ -163,7 +163,7 @@ func (in *Instance) heed(s *Settings) error {
 		{func() error { return in.setNotifications(s.Events) }, []string{"notify-keyspace-events"}},
 		{done(func() { in.logSlowerThan(int64(s.SlowerThan)) }), []string{"slowlog-log-slower-than"}},
 		{done(func() { in.slowlog.Keep(s.SlowCalls) }), []string{"slowlog-max-len"}},
-		{done(func() { in.spikes.Threshold.Store(int64(s.Spikes)) }), []string{"latency-monitor-threshold"}},
+		{done(func() { in.latencyEvents.Threshold.Store(int64(s.Spikes)) }), []string{"latency-monitor-threshold"}},
 		{done(func() { in.trackLatency(s.Tracking == "yes") }), []string{"latency-tracking"}},
 		{done(func() { in.showPercentiles(s.Percentiles) }), []string{"latency-tracking-info-percentiles"}},
 		{done(func() { in.accounts.Channels.Store(s.Channels == "allchannels") }), []string{"acl-pubsub-default"}},

@@ -100,8 +100,8 @@ var slowlogReset = command.Command{
 func (in *Instance) logSlowerThan(usec int64) {
 	in.slowlog.SlowerThan.Store(usec)
 	if 0 <= usec && usec < stats.Quickest {
-		in.concerns.Or(timed)
+		in.hooks.Or(timed)
 	} else {
-		in.concerns.And(^timed)
+		in.hooks.And(^timed)
 	}
 }

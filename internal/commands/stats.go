@@ -36,7 +36,7 @@ func (s *Session) turnTo(row *command.Command) {
 	s.tallies[s.tally].limited += s.call.Limits
 	s.call.Limits = 0
 	s.row, s.varied = row, true
-	s.careful = s.careful || s.instance.isNew(row)
+	s.slowPath = s.slowPath || s.instance.isNew(row)
 	for i := range s.tallies {
 		if t := &s.tallies[i]; t.row == row || t.calls == 0 {
 			s.tally, t.row = i, row
@@ -147,7 +147,7 @@ const sampleEvery = 128
 func (s *Session) lookUp() {
 	s.turns++
 	s.again = false
-	s.careful = s.hush != speaking || s.instance.concerns.Load() != 0 || s.turns%sampleEvery == 0
+	s.slowPath = s.replyMode != repliesOn || s.instance.hooks.Load() != 0 || s.turns%sampleEvery == 0
 	s.LookUpRights()
 }
 
@@ -173,25 +173,25 @@ func runTimed(c *command.Call, row *command.Command, words [][]byte, repeats boo
 		return err
 	}
 	in := instanceOf(c)
-	if took := clock.Now() - began; !c.Lasts && in.took(row, took) {
+	if took := clock.Now() - began; !c.Lasts && in.observe(row, took) {
 		in.slowlog.Add(newSlowCall(c, row, words), took/1000)
 	}
-	if in.concerns.Load()&monitored != 0 {
+	if in.hooks.Load()&monitored != 0 {
 		show(c, row, words)
 	}
-	if in.concerns.Load()&notifying != 0 {
+	if in.hooks.Load()&notifying != 0 {
 		notify(c, misses, err != nil)
 	}
 	return err
 }
 
-// took tells those who want to know how long a call took, in nanoseconds; true if SLOWLOG wants to
-// keep it.
-func (in *Instance) took(row *command.Command, ns int64) bool {
-	in.statsOf(row).Took(ns, in.latency.on.Load())
-	if in.spikes.Threshold.Load() > 0 && row.Flags&command.Unlogged == 0 {
+// observe tells those who want to know how long a call took, in nanoseconds; true if SLOWLOG wants
+// to keep it.
+func (in *Instance) observe(row *command.Command, ns int64) bool {
+	in.statsOf(row).Observe(ns, in.latency.on.Load())
+	if in.latencyEvents.Threshold.Load() > 0 && row.Flags&command.Unlogged == 0 {
 		clock := in.store.Clock()
-		in.spikes.Add(eventOf(row), (clock.Now()-ns+clock.Offset())/1e9, ns)
+		in.latencyEvents.Add(eventOf(row), (clock.Now()-ns+clock.Offset())/1e9, ns)
 	}
 	return row.Flags&command.Unlogged == 0 && in.slowlog.Wants(ns/1000)
 }

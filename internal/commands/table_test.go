@@ -187,7 +187,7 @@ func FuzzOneCallOneReply(f *testing.F) {
 		require.NoError(t, c.Send(encode(words)))
 		c.session.instance.EndWaits() // a WAIT may last for ever
 		c.settle()
-		if c.session.hush != speaking {
+		if c.session.replyMode != repliesOn {
 			return // CLIENT REPLY: no reply is what was asked for
 		}
 		out := []byte(c.output())

@@ -14,7 +14,7 @@ func (s *Session) do() {
 	if err := s.next(); err != nil {
 		s.fail(err)
 	}
-	if s.careful {
+	if s.slowPath {
 		s.holdBack()
 	}
 	if s.call.Around != nil {
@@ -51,7 +51,7 @@ func (s *Session) next() error {
 	if !row.Grammar.Fits(len(words)) {
 		return s.turnAway(row, command.ErrArity(row))
 	}
-	if s.guarded || s.careful {
+	if s.guarded || s.slowPath {
 		if err := s.admit(row, words, long); err != nil {
 			return err
 		}
@@ -73,7 +73,7 @@ func (s *Session) next() error {
 		s.park(row, s.takeOver(words))
 	case long != nil && !row.AnyMore:
 		return command.ErrSyntax // options that repeat a thousand times
-	case row.Cost == command.Constant && !s.careful:
+	case row.Cost == command.Constant && !s.slowPath:
 		s.again = !s.guarded && s.call.Around == nil
 		return s.call.Run(row, words, call.repeats)
 	case row.Cost == command.Unbounded:
@@ -92,7 +92,7 @@ func (s *Session) refuseUnknown(named *command.Command, words [][]byte) error {
 		s.closing = true
 		return nil
 	}
-	s.spoil()
+	s.abortTransaction()
 	s.rejected = true
 	return named.Refusal(words)
 }
@@ -105,7 +105,7 @@ func (s *Session) admit(row *command.Command, words [][]byte, long [][]byte) err
 			return err
 		}
 	}
-	if s.careful {
+	if s.slowPath {
 		return s.barred(row)
 	}
 	return nil

@@ -399,7 +399,7 @@ func (r *weighed) print(t *testing.T) {
 // not send more than a few: so it is served in turns of few calls, pipelined too.
 func weighUnauthenticated(t *testing.T, entry worst, rows ...*command.Command) (r weighed) {
 	flood := way{"pipelined", func(w *weighing, call []byte, _ []string) {
-		w.feed(slices.Repeat(call, max(1, 2*strangersBytes/len(call))))
+		w.feed(slices.Repeat(call, max(1, 2*unauthenticatedBytes/len(call))))
 	}}
 	return weighIn(t, []way{alone, flood}, entry, func(s *still) *caller {
 		admin := s.dial()

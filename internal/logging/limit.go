@@ -10,10 +10,10 @@ import (
 // every is how often a line of one kind may be written.
 const every = time.Second
 
-// Limit returns a logger for lines that clients cause, strangers among them: of each kind, which is
-// the message, at most one a second is written. Of those between, the latest is written when its
-// second comes, with the number of others as "suppressed". Messages are to be constants: one that
-// contained a client's bytes would be a kind of its own each time.
+// Limit returns a logger for lines that clients cause, unauthenticated ones among them: of each
+// kind, which is the message, at most one a second is written. Of those between, the latest is
+// written when its second comes, with the number of others as "suppressed". Messages are to be
+// constants: one that contained a client's bytes would be a kind of its own each time.
 func Limit(log *slog.Logger) *slog.Logger {
 	return slog.New(limited{log.Handler(), newKinds(func(f func()) { time.AfterFunc(every, f) })})
 }

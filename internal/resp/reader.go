@@ -29,7 +29,7 @@ func DefaultLimits() Limits {
 	return Limits{Bulk: 1 << 20, Words: 1 << 20, Inline: 64 << 10, Query: 16 << 20}
 }
 
-// Before AUTH a stranger may send a HELLO and an AUTH, not a megabyte. The numbers are Redis's.
+// Before AUTH a client may send a HELLO and an AUTH, not a megabyte. The numbers are Redis's.
 const (
 	restrictedWords = 10
 	restrictedBulk  = 16384 // bytes

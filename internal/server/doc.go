@@ -5,7 +5,7 @@
 // session answers in one write. Elsewhere, and for a store whose calls wait, there is a goroutine
 // per connection (thread.go). Either way a connection whose client has calls or replies waiting is
 // not read: TCP then holds up the client. Replies are sent in pieces, and those that wait for a
-// slow reader are bounded (outlet.go).
+// slow reader are bounded (output.go).
 //
 // # Why an own event loop
 //

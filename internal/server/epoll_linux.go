@@ -20,7 +20,7 @@ func (l *loop) openEpoll() error {
 }
 
 func (l *loop) watchAll() error {
-	if err := l.add(l.bell, unix.EPOLLIN); err != nil {
+	if err := l.add(l.wakeFD, unix.EPOLLIN); err != nil {
 		return err
 	}
 	for fd, k := range l.links {
@@ -58,11 +58,11 @@ func (l *loop) recover(failure error) bool {
 	return false
 }
 
-// closeEpoll closes the epoll if it is one that watches the loop's bell: else its number may belong
-// to something else by now.
+// closeEpoll closes the epoll if it is one that watches the loop's wake descriptor: else its number
+// may belong to something else by now.
 func (l *loop) closeEpoll() {
-	if l.epoll >= 0 && unix.EpollCtl(l.epoll, unix.EPOLL_CTL_MOD, l.bell,
-		&unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(l.bell)}) == nil {
+	if l.epoll >= 0 && unix.EpollCtl(l.epoll, unix.EPOLL_CTL_MOD, l.wakeFD,
+		&unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(l.wakeFD)}) == nil {
 		unix.Close(l.epoll)
 	}
 }

@@ -12,8 +12,8 @@ type link struct {
 	loop    *loop
 	fd      int
 	session *commands.Session
-	outlet  outlet
-	tls     *sealed     // nil for a plain socket
+	output  outputBuffer
+	tls     *tlsConn    // nil for a plain socket
 	events  uint32      // that epoll is asked for
 	opened  atomic.Bool // it has its session, and the loop may hear of it
 	woken   atomic.Bool
@@ -59,18 +59,18 @@ func (k *link) enter() {
 	}
 	l.links[k.fd] = k
 	if l.draining || k.tls != nil {
-		k.goOn()
+		k.step()
 	}
 	if k.woken.Swap(false) && !k.closed {
 		k.turn()
 	}
 }
 
-// happened is what epoll reports. An error of the socket shows itself in reading or writing.
-func (k *link) happened(events uint32) {
+// onEvents is what epoll reports. An error of the socket shows itself in reading or writing.
+func (k *link) onEvents(events uint32) {
 	if events&unix.EPOLLOUT != 0 {
 		k.blocked = false
-		k.goOn()
+		k.step()
 	}
 	if k.tls != nil {
 		k.tls.drained = false
@@ -88,7 +88,7 @@ func (k *link) busy() bool { return k.isReady || k.session.Owing() || k.waiting(
 
 // waiting is the number of bytes that the socket has not taken.
 func (k *link) waiting() int {
-	waiting := k.outlet.waiting(k.session)
+	waiting := k.output.waiting(k.session)
 	if k.tls != nil {
 		waiting += k.tls.unsent()
 	}
@@ -103,14 +103,14 @@ func (k *link) read() int {
 		k.loop.counted.In += int64(n)
 		k.loop.counted.Reads++
 		k.session.Feed(k.loop.buffer[:n])
-		k.goOn()
+		k.step()
 	case err == unix.EAGAIN || err == unix.EINTR:
 		if k.waiting() > 0 {
-			k.goOn() // TLS has something to say of itself
+			k.step() // TLS has something to say of itself
 		}
 	case n == 0 && err == nil: // the client closed its direction; it may still want its replies, as nc does
 		k.ended = true
-		k.goOn()
+		k.step()
 	default:
 		k.close()
 	}
@@ -130,11 +130,11 @@ func (k *link) turn() {
 	if k.waiting() == 0 {
 		k.session.Resume()
 	}
-	k.goOn()
+	k.step()
 }
 
-// goOn sends a piece of what the session answers, and says how the connection goes on.
-func (k *link) goOn() {
+// step sends a piece of what the session answers, and says how the connection goes on.
+func (k *link) step() {
 	if k.closed || k.cutOff(uncounted) || !k.send() {
 		return
 	}
@@ -143,7 +143,7 @@ func (k *link) goOn() {
 	s.ShowUnsent(waiting)
 	switch {
 	case waiting > 0 && k.cutOff(0):
-	case waiting > 0 && k.blocked && k.outlet.stuck(s.Closing(), l.instance.Now()):
+	case waiting > 0 && k.blocked && k.output.stuck(s.Closing(), l.instance.Now()):
 		k.close()
 	case waiting > 0 && k.blocked:
 		l.slow[k] = struct{}{}
@@ -173,7 +173,7 @@ func (k *link) goOn() {
 // is too much.
 func (k *link) cutOff(least int) bool {
 	waiting, l := k.waiting(), k.loop
-	if waiting <= least || !k.outlet.tooMuch(k.session, l.instance.Now()) {
+	if waiting <= least || !k.output.tooMuch(k.session, l.instance.Now()) {
 		return false
 	}
 	l.instance.CountOutputCut()
@@ -225,7 +225,7 @@ func (k *link) discard() {
 
 // send gives the socket one piece; false if the connection is gone.
 func (k *link) send() bool {
-	next := k.outlet.next(k.session)
+	next := k.output.next(k.session)
 	if len(next) == 0 && k.waiting() == 0 || k.blocked {
 		return true
 	}
@@ -238,7 +238,7 @@ func (k *link) send() bool {
 		k.close()
 		return false
 	}
-	k.outlet.took(k.session, max(n, 0))
+	k.output.wasSent(k.session, max(n, 0))
 	k.loop.counted.Out += int64(max(n, 0))
 	k.loop.counted.Writes++
 	k.blocked = k.blocked || n < len(next) && err == nil

@@ -43,12 +43,12 @@ type loop struct {
 	lingering *lingering // of all loops
 	partings  map[int]*parting
 
-	epoll, bell int // descriptors: of the epoll, and of an eventfd that interrupts its wait
+	epoll, wakeFD int // descriptors: of the epoll, and of an eventfd that interrupts its wait
 	// wait is epollWait; another in tests.
 	wait     func(epoll int, events []unix.EpollEvent, ms int) (int, error)
 	renewed  bool // the epoll has not worked since it was made
 	buffer   []byte
-	cipher   []byte // for what is sealed
+	cipher   []byte // for what is encrypted
 	links    map[int]*link
 	ready    []*link            // that did not come to an end in their turn
 	slow     map[*link]struct{} // whose sockets take no more
@@ -115,7 +115,7 @@ func (ls *loops) newLoop(s *Server, turns *meter.Longest, lingering *lingering) 
 }
 
 func (l *loop) prepare() (err error) {
-	if l.bell, err = unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC); err != nil {
+	if l.wakeFD, err = unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC); err != nil {
 		return err
 	}
 	return l.openEpoll()
@@ -154,7 +154,7 @@ func (ls *loops) enroll(conn net.Conn) error {
 	if err := errors.Join(err, failed); err != nil {
 		return err
 	}
-	k := &link{loop: l, fd: fd, outlet: outlet{limits: l.output}, remote: address(conn.RemoteAddr(), conn), local: address(conn.LocalAddr(), conn)}
+	k := &link{loop: l, fd: fd, output: outputBuffer{limits: l.output}, remote: address(conn.RemoteAddr(), conn), local: address(conn.LocalAddr(), conn)}
 	k.tls = l.seal(conn, fd)
 	ls.open.Add(1)
 	kept := linkBytes
@@ -193,12 +193,12 @@ func (l *loop) tell(m message) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ended {
-		return false // the bell's number may be somebody else's by now
+		return false // the descriptor's number may be another's by now
 	}
 	l.mail = append(l.mail, m)
 	if !l.rung {
 		l.rung = true
-		_, _ = unix.Write(l.bell, []byte{1, 0, 0, 0, 0, 0, 0, 0}) // it fails only when the bell rings already
+		_, _ = unix.Write(l.wakeFD, []byte{1, 0, 0, 0, 0, 0, 0, 0}) // it fails only if the loop is woken already
 	}
 	return true
 }
@@ -218,7 +218,7 @@ func (l *loop) run() {
 		for _, event := range events[:max(n, 0)] {
 			if k := l.links[int(event.Fd)]; k != nil {
 				began := l.turns.Start()
-				k.happened(event.Events)
+				k.onEvents(event.Events)
 				l.turns.Stop(began)
 				l.instance.Yield()
 			} else if p := l.partings[int(event.Fd)]; p != nil {
@@ -280,7 +280,7 @@ func (l *loop) fetchMail() {
 	l.begun, l.mail = l.mail, nil
 	if l.rung {
 		l.rung = false
-		_, _ = unix.Read(l.bell, make([]byte, 8))
+		_, _ = unix.Read(l.wakeFD, make([]byte, 8))
 	}
 }
 
@@ -314,7 +314,7 @@ func (l *loop) lookAtSlow() {
 	}
 	l.looked = now
 	for k := range l.slow {
-		k.goOn()
+		k.step()
 	}
 	l.lookAtPartings(now)
 }
@@ -324,7 +324,7 @@ func (l *loop) drain() {
 	l.draining = true
 	l.partAll()
 	for _, k := range l.links {
-		k.goOn()
+		k.step()
 	}
 }
 
@@ -345,7 +345,7 @@ func (l *loop) end() {
 	}
 	l.partAll()
 	l.closeEpoll()
-	unix.Close(l.bell)
+	unix.Close(l.wakeFD)
 }
 
 // free closes a socket, which takes it out of the epoll.

@@ -37,7 +37,7 @@ type thread struct {
 	conn     net.Conn
 	socket   net.Conn // the same, but below TLS: who closes that does not wait to say goodbye
 	instance *commands.Instance
-	outlet   outlet
+	output   outputBuffer
 	traffic  *stats.Traffic
 	waking   atomic.Bool // a goroutine is on its way to resume the session
 
@@ -48,7 +48,7 @@ type thread struct {
 }
 
 func (t *threads) enroll(conn net.Conn) error {
-	k := &thread{conn: conn, socket: below(conn), instance: t.instance, outlet: outlet{limits: t.output}, traffic: t.traffic}
+	k := &thread{conn: conn, socket: below(conn), instance: t.instance, output: outputBuffer{limits: t.output}, traffic: t.traffic}
 	k.mu.Lock() // a wake may come before there is a session
 	kept := threadBytes + newcomerBytes
 	if k.socket != conn {
@@ -184,16 +184,16 @@ func (h hasty) Read(b []byte) (n int, err error) {
 // holds up nobody else.
 func (t *thread) flush() {
 	for !t.failed {
-		for next := t.outlet.next(t.session); len(next) > 0; next = t.outlet.next(t.session) {
-			waiting := t.outlet.waiting(t.session)
+		for next := t.output.next(t.session); len(next) > 0; next = t.output.next(t.session) {
+			waiting := t.output.waiting(t.session)
 			t.session.ShowUnsent(waiting)
-			if (t.outlet.sent > 0 || waiting > uncounted) && t.outlet.tooMuch(t.session, t.instance.Now()) {
+			if (t.output.sent > 0 || waiting > uncounted) && t.output.tooMuch(t.session, t.instance.Now()) {
 				t.instance.CountOutputCut()
 				t.fail()
 				return
 			}
 			n, err := t.write(next)
-			t.outlet.took(t.session, n)
+			t.output.wasSent(t.session, n)
 			t.traffic.Add(&stats.Moved{Out: int64(n), Writes: 1})
 			if err != nil {
 				t.fail()
@@ -211,8 +211,8 @@ func (t *thread) flush() {
 // write sends a piece. A client that does not take it while the output limit, or its connection's
 // end, allows is cut off.
 func (t *thread) write(next []byte) (int, error) {
-	limit := t.outlet.limit(t.session)
-	if soft := limit.Soft; soft > 0 && t.outlet.waiting(t.session) > soft {
+	limit := t.output.limit(t.session)
+	if soft := limit.Soft; soft > 0 && t.output.waiting(t.session) > soft {
 		defer time.AfterFunc(limit.SoftFor, func() {
 			t.instance.CountOutputCut()
 			t.cut()

@@ -23,8 +23,8 @@ type Calls struct {
 // quarter of an hour.
 const timeBuckets = 31
 
-// Took adds the time of one call, in nanoseconds.
-func (r *Calls) Took(ns int64, track bool) {
+// Observe adds the time of one call, in nanoseconds.
+func (r *Calls) Observe(ns int64, track bool) {
 	r.Timed.Add(1)
 	r.ns.Add(ns)
 	if !track {

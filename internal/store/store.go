@@ -113,8 +113,8 @@ func (r *Rule) Blocks(quantity int64, mode quota.Mode) bool {
 	return r.Size() == 0 && quantity > 0 && mode != quota.Force
 }
 
-// Taking is one of the things that TakeAll takes.
-type Taking struct {
+// LimitRequest is one of the things that TakeAll takes.
+type LimitRequest struct {
 	Key      []byte
 	Rule     Rule
 	Quantity int64

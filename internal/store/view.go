@@ -28,10 +28,10 @@ type Batch interface {
 	Begin()
 	// Now is the batch's instant: nanoseconds on the store's clock.
 	Now() int64
-	// Foresee says that these keys of the selected database are about to be asked for, so that the
+	// Prefetch says that these keys of the selected database are about to be asked for, so that the
 	// store can bring them near. It changes nothing, and nothing depends on it but time. The keys'
-	// bytes must stay as they are until Begin, or the next Foresee.
-	Foresee(keys [][]byte)
+	// bytes must stay as they are until Begin, or the next Prefetch.
+	Prefetch(keys [][]byte)
 
 	// Select moves the view to another database, 0 <= database < Databases().
 	Select(database int)
@@ -62,7 +62,7 @@ type Limiters interface {
 	// until the next TakeAll. Beside ErrFull they say which keys there is no room for: those that
 	// are limited.
 	TakeAll(
-		ctx context.Context, takes []Taking, peek bool,
+		ctx context.Context, takes []LimitRequest, peek bool,
 	) (decisions []quota.Decision, allowed bool, err error)
 	// Tight is this view, but of its limiters' steps those that would need memory, to add a key or
 	// to make one larger, are ErrFull.

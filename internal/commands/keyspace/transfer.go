@@ -24,7 +24,7 @@ func renaming(row command.Command, replace bool, answer func(c *command.Call, do
 	row.Args = []command.Arg{command.Key("key"), command.Key("newkey")}
 	row.Run = func(c *command.Call) error {
 		from, to := here(c, c.Key()), here(c, c.Key())
-		c.Moved += command.Unhurried * command.FewBytes // it may be a log of a hundred thousand entries
+		c.Moved += command.BoundedCost * command.FewBytes // it may be a log of a hundred thousand entries
 		done := false
 		err := c.View.Atomically(c.Context, []store.Place{from, to}, false, func() (err error) {
 			done = false
@@ -157,7 +157,7 @@ func (k *Family) swapDB() *command.Command {
 
 // swapWorth is what it counts of a turn to lock every key of all databases, in bytes that could be
 // moved meanwhile.
-const swapWorth = command.Unhurried * command.FewBytes
+const swapWorth = command.BoundedCost * command.FewBytes
 
 // swap is one step with what it means for those who watch.
 func (k *Family) swap(c *command.Call, a, b int) error {

@@ -18,7 +18,7 @@ func (l *Family) all() *command.Command {
 		Flags:      command.Write | command.Fast, Cost: command.Constant,
 		Summary:   "Takes from several limiters, or from none (all or nothing).",
 		KeyAccess: "RW ACCESS UPDATE",
-		Args: []command.Arg{command.Int("count").Min(1).Max(maxTakings),
+		Args: []command.Arg{command.Int("count").Min(1).Max(maxRequests),
 			command.Word("LIMITER key args... quantity [LIMITER key args... quantity ...] [PEEK] [MS]").Many()},
 		AnyMore: true, Keys: takingKeys, FirstKey: 3, Decides: true, Peeks: allPeeks,
 		Reply: `Each limiter is THROTTLE key max_burst count_per_period period quantity, or FIXED, SLIDING or SLIDINGLOG key limit
@@ -27,7 +27,7 @@ quantities, and 1 if any did not and nothing was taken; retry_after, the longest
 or one will never allow it; then the five integers of each limiter. When limited, remaining and reset_after of each
 are its present state.`,
 		Run: func(c *command.Call) error {
-			takes, rest, err := l.takings(c, c.Words[2:], int(c.Int()))
+			takes, rest, err := l.requests(c, c.Words[2:], int(c.Int()))
 			defer clear(takes) // the keys are borrowed
 			peek, ms, ok := allOptions(rest)
 			if !ok {
@@ -74,8 +74,8 @@ func allPeeks(c *command.Call) bool {
 	return peek && ok
 }
 
-// maxTakings bounds the limiters of one call.
-const maxTakings = 64
+// maxRequests bounds the limiters of one call.
+const maxRequests = 64
 
 // takingKind is the kind of the limiter that the words begin with, and how many they are, its name
 // and key included; 0 if they begin with none, or it has not enough of them.
@@ -114,18 +114,18 @@ func allOptions(words [][]byte) (peek, ms, ok bool) {
 	return peek, ms, true
 }
 
-// fewTakings is for how many limiters a session keeps the room between calls: idle sessions are
+// fewRequests is for how many limiters a session keeps the room between calls: idle sessions are
 // many.
-const fewTakings = 8
+const fewRequests = 8
 
-// takings reads the limiters, and what follows them; nil and an error that is of syntax if there
+// requests reads the limiters, and what follows them; nil and an error that is of syntax if there
 // are not so many. A few are in memory of the call's, until the next one.
-func (l *Family) takings(c *command.Call, words [][]byte, count int) (takes []store.Taking, rest [][]byte, err error) {
+func (l *Family) requests(c *command.Call, words [][]byte, count int) (takes []store.LimitRequest, rest [][]byte, err error) {
 	switch {
-	case count > fewTakings:
-		takes = make([]store.Taking, count)
+	case count > fewRequests:
+		takes = make([]store.LimitRequest, count)
 	case c.Takes == nil:
-		c.Takes = make([]store.Taking, fewTakings)
+		c.Takes = make([]store.LimitRequest, fewRequests)
 		fallthrough
 	default:
 		takes = c.Takes[:count]
@@ -136,15 +136,15 @@ func (l *Family) takings(c *command.Call, words [][]byte, count int) (takes []st
 			return takes, nil, command.ErrSyntax
 		}
 		if err == nil {
-			err = l.taking(c, &takes[i], kind, words[1:n])
+			err = l.request(c, &takes[i], kind, words[1:n])
 		}
 		words = words[n:]
 	}
 	return takes, words, err
 }
 
-// taking reads one limiter's key and numbers.
-func (l *Family) taking(c *command.Call, t *store.Taking, kind store.Kind, words [][]byte) (err error) {
+// request reads one limiter's key and numbers.
+func (l *Family) request(c *command.Call, t *store.LimitRequest, kind store.Kind, words [][]byte) (err error) {
 	t.Key, t.Rule.Kind = words[0], kind
 	if err := c.CheckKey(t.Key); err != nil {
 		return err
@@ -182,8 +182,8 @@ var keySeed = maphash.MakeSeed()
 
 // repeatsKey compares the keys of a few limiters with one another, and of more their hashes: keys
 // may be long, and differ at the end.
-func repeatsKey(takes []store.Taking) bool {
-	if len(takes) > fewTakings {
+func repeatsKey(takes []store.LimitRequest) bool {
+	if len(takes) > fewRequests {
 		known := make(map[uint64]int, len(takes))
 		for i := range takes {
 			hash := maphash.Bytes(keySeed, takes[i].Key)
@@ -207,7 +207,7 @@ func repeatsKey(takes []store.Taking) bool {
 // takingKeys appends the keys of a call.
 func takingKeys(keys, words [][]byte) (all [][]byte, ok bool) {
 	count, ok := command.ParseInteger(words[1], true)
-	if !ok || count < 1 || count > maxTakings {
+	if !ok || count < 1 || count > maxRequests {
 		return keys, false
 	}
 	words = words[2:]

@@ -27,7 +27,7 @@ func (cs *Channels) rowSubscribe() *command.Command {
 	return &command.Command{
 		Name: "subscribe", Group: "pubsub", Since: "2.0.0",
 		Complexity: "O(N) in the number of channels", Flags: listening,
-		Traits: command.WhileSubscribed, Hearsay: command.ManyNames, Effort: listing,
+		Traits: command.WhileSubscribed, Channels: command.ManyNames, Effort: listing,
 		Summary: "Subscribes to channels.",
 		Args:    []command.Arg{command.Word("channel").Many().UpTo(ManyChannels)}, Reply: subscribed,
 		Run: func(c *command.Call) error { return cs.subscribeTo(c, client.ViaChannel) },
@@ -38,7 +38,7 @@ func (cs *Channels) rowPSubscribe() *command.Command {
 	return &command.Command{
 		Name: "psubscribe", Group: "pubsub", Since: "2.0.0",
 		Complexity: "O(N) in the number of patterns", Flags: listening,
-		Traits: command.WhileSubscribed, Hearsay: command.ManyGlobs, Effort: listing,
+		Traits: command.WhileSubscribed, Channels: command.ManyGlobs, Effort: listing,
 		Summary: "Subscribes to all channels whose names match a pattern.",
 		Args:    []command.Arg{command.Word("pattern").Many().UpTo(ManyChannels)}, Reply: subscribed,
 		Run: func(c *command.Call) error { return cs.subscribeTo(c, client.ViaPattern) },
@@ -49,7 +49,7 @@ func (cs *Channels) rowSSubscribe() *command.Command {
 	return &command.Command{
 		Name: "ssubscribe", Group: "pubsub", Since: "7.0.0",
 		Complexity: "O(N) in the number of channels", Flags: listening,
-		Traits: command.WhileSubscribed, ChannelAt: 1, Hearsay: command.ManyNames, Effort: listing,
+		Traits: command.WhileSubscribed, ChannelAt: 1, Channels: command.ManyNames, Effort: listing,
 		Summary: "Subscribes to shard channels, which are separate from the other channels.",
 		Args:    []command.Arg{command.Word("shardchannel").Many().UpTo(ManyChannels)},
 		Reply:   subscribed,
@@ -234,7 +234,7 @@ func (cs *Channels) rowPublish() *command.Command {
 	return &command.Command{
 		Name: "publish", Group: "pubsub", Since: "2.0.0",
 		Flags: command.PubSub | command.Loading | command.Stale | command.Fast,
-		Cost:  command.Constant, Traits: command.Sessionless, Hearsay: command.OneChannel,
+		Cost:  command.Constant, Traits: command.Sessionless, Channels: command.OneChannel,
 		Complexity: "O(N+M) in the number of the channel's subscribers and of all patterns",
 		Summary:    "Sends a message to the subscribers of a channel.",
 		Args:       []command.Arg{command.Word("channel"), command.Word("message")},
@@ -249,11 +249,11 @@ func (cs *Channels) rowSPublish() *command.Command {
 		Complexity: "O(N) in the number of subscribers",
 		Flags:      command.PubSub | command.Loading | command.Stale | command.Fast,
 		Cost:       command.Constant, Traits: command.Sessionless, ChannelAt: 1,
-		Hearsay: command.OneChannel,
-		Summary: "Sends a message to the subscribers of a shard channel.",
-		Args:    []command.Arg{command.Word("shardchannel"), command.Word("message")},
-		Reply:   "The number of clients that it was sent to.",
-		Run:     func(c *command.Call) error { return cs.publishTo(c, client.ViaShard) },
+		Channels: command.OneChannel,
+		Summary:  "Sends a message to the subscribers of a shard channel.",
+		Args:     []command.Arg{command.Word("shardchannel"), command.Word("message")},
+		Reply:    "The number of clients that it was sent to.",
+		Run:      func(c *command.Call) error { return cs.publishTo(c, client.ViaShard) },
 	}
 }
 

@@ -23,7 +23,7 @@ func BenchmarkThrottleAhead(b *testing.B) {
 				next[left] = keys[at]
 			}
 			left = len(next)
-			v.Foresee(next)
+			v.Prefetch(next)
 		}
 		v.Throttle(background, next[len(next)-left], sixteenAMinute, 1, quota.Take)
 	}

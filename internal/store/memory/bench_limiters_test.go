@@ -111,13 +111,13 @@ func BenchmarkAcquireRelease1000(b *testing.B) { benchmarkLeases(b, 1000) }
 func BenchmarkTakeAll4(b *testing.B) {
 	m := New(Options{SweepEvery: -1})
 	v, keys := m.View(), keysOf17(benchKeys)
-	takes := make([]store.Taking, 4)
+	takes := make([]store.LimitRequest, 4)
 	b.ReportAllocs()
 	at := uint32(0)
 	for b.Loop() {
 		for i := range takes {
 			at = jump(at)
-			takes[i] = store.Taking{Key: keys[at], Rule: *plainRule(takers[i%3], 16, 1000), Quantity: 1}
+			takes[i] = store.LimitRequest{Key: keys[at], Rule: *plainRule(takers[i%3], 16, 1000), Quantity: 1}
 		}
 		v.TakeAll(background, takes, false)
 	}

@@ -76,17 +76,17 @@ func crowdCall(v store.View, random *rand.Rand, all [][]byte) {
 		keys[i] = all[n]
 	}
 	v.Begin()
-	v.Foresee(keys)
+	v.Prefetch(keys)
 	key, holder := keys[0], fmt.Sprint("h", random.IntN(5))
 	switch n := random.IntN(40); {
 	case n < 16:
 		rule := plainRule(takers[random.IntN(len(takers))], 5, 1)
 		v.Take(background, key, rule, random.Int64N(6)-1, quota.Mode(random.IntN(4)))
 	case n < 22:
-		var takes []store.Taking
+		var takes []store.LimitRequest
 		for _, key := range keys {
 			rule := plainRule(takers[len(key)%len(takers)], 50, 1)
-			takes = append(takes, store.Taking{Key: key, Rule: *rule, Quantity: random.Int64N(4) - 1})
+			takes = append(takes, store.LimitRequest{Key: key, Rule: *rule, Quantity: random.Int64N(4) - 1})
 		}
 		v.TakeAll(background, takes, n == 20)
 	case n < 28:

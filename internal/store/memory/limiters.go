@@ -239,8 +239,8 @@ func (s *shard) holders(h hashed, key []byte, now int64) (list []lease.Lease, er
 	return slices.Collect(s.table(&at).Holders(now)), nil
 }
 
-// letGo forgets what a record holds beside itself, before the record goes.
-func (s *shard) letGo(r record) {
+// free forgets what a record holds beside itself, before the record goes.
+func (s *shard) free(r record) {
 	switch r.kind() {
 	case store.SlidingLog:
 		if r.isInline() {

@@ -179,9 +179,9 @@ func (w wish) on(v store.View, keys [][]byte) (got wished) {
 		got.decisions = make([]quota.Decision, 1)
 		got.decisions[0], got.err = v.Take(background, key, w.rules[0], w.quantity, w.mode)
 	case "all":
-		var takes []store.Taking
+		var takes []store.LimitRequest
 		for i, n := range w.keys {
-			takes = append(takes, store.Taking{Key: keys[n], Rule: *w.rules[i], Quantity: w.quantity})
+			takes = append(takes, store.LimitRequest{Key: keys[n], Rule: *w.rules[i], Quantity: w.quantity})
 		}
 		got.decisions, got.allowed, got.err = v.TakeAll(background, takes, w.mode == quota.Peek)
 		got.decisions = slices.Clone(got.decisions) // they are lent
@@ -254,7 +254,7 @@ func TestAllLimitersAreLinearizable(t *testing.T) {
 // halves is a view whose TakeAll takes in turn until one refuses.
 type halves struct{ store.View }
 
-func (v halves) TakeAll(ctx context.Context, takes []store.Taking, peek bool) ([]quota.Decision, bool, error) {
+func (v halves) TakeAll(ctx context.Context, takes []store.LimitRequest, peek bool) ([]quota.Decision, bool, error) {
 	said, allowed, err := v.View.TakeAll(ctx, takes, true)
 	if err != nil || peek || allowed {
 		if allowed && !peek {
@@ -273,7 +273,7 @@ func (v halves) TakeAll(ctx context.Context, takes []store.Taking, peek bool) ([
 // noLocks is a view whose TakeAll asks each, and then has each take, without the locks of all.
 type noLocks struct{ store.View }
 
-func (v noLocks) TakeAll(ctx context.Context, takes []store.Taking, peek bool) (said []quota.Decision, allowed bool, err error) {
+func (v noLocks) TakeAll(ctx context.Context, takes []store.LimitRequest, peek bool) (said []quota.Decision, allowed bool, err error) {
 	allowed = true
 	for _, mode := range []quota.Mode{quota.Peek, quota.Take} {
 		if mode == quota.Take && (peek || !allowed) {

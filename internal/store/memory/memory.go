@@ -206,7 +206,7 @@ func (v *view) made() *database {
 	return v.memory.makeDatabase(v.number)
 }
 
-// hash is a key's hash, which Foresee may know.
+// hash is a key's hash, which Prefetch may know.
 func (v *view) hash(key []byte) hashed {
 	if v.ahead.next < v.ahead.count {
 		if f := &v.ahead.keys[v.ahead.next]; f.at == address(key) && f.length == len(key) {

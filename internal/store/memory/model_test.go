@@ -185,7 +185,7 @@ func (w *twin) recordsBeside(key string) int {
 }
 
 func (w *twin) takeAll(o operation) {
-	var takes []store.Taking
+	var takes []store.LimitRequest
 	var want []quota.Decision
 	var wantErr error
 	allowed, next := true, map[string]plain{}
@@ -198,7 +198,7 @@ func (w *twin) takeAll(o operation) {
 			kind = takers[i%len(takers)]
 		}
 		rule := plainRule(kind, o.permits, o.ttl)
-		t := store.Taking{Key: []byte(key), Rule: *rule, Quantity: o.quantity / int64(1+i)}
+		t := store.LimitRequest{Key: []byte(key), Rule: *rule, Quantity: o.quantity / int64(1+i)}
 		d, after, err := w.at(key).take(w.clock.Now(), rule, t.Quantity, quota.Take)
 		if err != nil && wantErr == nil {
 			wantErr = err

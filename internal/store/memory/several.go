@@ -10,7 +10,7 @@ import (
 
 // TakeAll takes from several keys or from none. All of their shards are locked: so to ask each
 // limiter first, and then to have each take, is one step to everybody else.
-func (v *view) TakeAll(_ context.Context, takes []store.Taking, peek bool) ([]quota.Decision, bool, error) {
+func (v *view) TakeAll(_ context.Context, takes []store.LimitRequest, peek bool) ([]quota.Decision, bool, error) {
 	var few [fewTakes]hashed
 	hashes, locked := few[:0], lockSet{}
 	for i := range takes {
@@ -48,7 +48,7 @@ func (v *view) TakeAll(_ context.Context, takes []store.Taking, peek bool) ([]qu
 }
 
 // untaken has those that would have allowed their quantity say what there is without it.
-func untaken(db *database, takes []store.Taking, hashes []hashed, now int64, decisions []quota.Decision) error {
+func untaken(db *database, takes []store.LimitRequest, hashes []hashed, now int64, decisions []quota.Decision) error {
 	for i := range takes {
 		t, d := &takes[i], &decisions[i]
 		if d.Limited || t.Quantity == 0 {
@@ -78,7 +78,7 @@ func (v *view) room(n int) []quota.Decision {
 }
 
 // takeEach asks every limiter, and says whether all of them allow it.
-func takeEach(db *database, takes []store.Taking, hashes []hashed, now int64, mode quota.Mode, decisions []quota.Decision) (allowed bool, err error) {
+func takeEach(db *database, takes []store.LimitRequest, hashes []hashed, now int64, mode quota.Mode, decisions []quota.Decision) (allowed bool, err error) {
 	allowed = true
 	for i := range takes {
 		t, h := &takes[i], hashes[i]

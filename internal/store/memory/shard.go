@@ -96,7 +96,7 @@ func (s *shard) see(h hashed, key []byte, now int64) (record, place) {
 // its key holds next has a place.
 func (s *shard) ended(h hashed, key []byte, p place) {
 	if !s.isShort() {
-		s.lapse(h, key, p)
+		s.expireNow(h, key, p)
 	}
 }
 
@@ -104,8 +104,8 @@ func (s *shard) ended(h hashed, key []byte, p place) {
 // has hardly a page left.
 func (s *shard) isShort() bool { return s.tight || !s.pages.haveRoom(fewPages) }
 
-// lapse removes a record that has expired.
-func (s *shard) lapse(h hashed, key []byte, p place) {
+// expireNow removes a record that has expired.
+func (s *shard) expireNow(h hashed, key []byte, p place) {
 	s.tell(key, store.Expired)
 	s.expired++
 	s.remove(h, p)
@@ -152,11 +152,11 @@ func (s *shard) again(h hashed, key []byte, kind store.Kind, size int) record {
 	case s.pages.room(p.bucket.ref(p.slot)) >= size:
 		s.tell(key, store.Expired)
 		s.expired++
-		s.letGo(r)
+		s.free(r)
 		r.begin(kind, s.last)
 		return r
 	case !s.tight:
-		s.lapse(h, key, p)
+		s.expireNow(h, key, p)
 	}
 	return nil
 }
@@ -164,7 +164,7 @@ func (s *shard) again(h hashed, key []byte, kind store.Kind, size int) record {
 func (s *shard) remove(h hashed, p place) {
 	at := p.bucket.ref(p.slot)
 	s.lasting -= s.pages.at(at).lasts()
-	s.letGo(s.pages.at(at))
+	s.free(s.pages.at(at))
 	s.pages.release(at)
 	s.index.remove(s.index.home(h.position), p)
 	s.records--
@@ -216,7 +216,7 @@ func (s *shard) keep(h hashed, key []byte, r record, p place, now, tat int64) er
 		return nil
 	}
 	if r != nil && r.expires() <= now {
-		r = s.outlived(h, r, p)
+		r = s.reclaim(h, r, p)
 	}
 	if r == nil {
 		var err error
@@ -229,9 +229,9 @@ func (s *shard) keep(h hashed, key []byte, r record, p place, now, tat int64) er
 	return nil
 }
 
-// outlived counts that a record's time is over, and is the record if it can be a throttle key's
+// reclaim counts that a record's time is over, and is the record if it can be a throttle key's
 // again, else nil. While memory is short it leaves that to again.
-func (s *shard) outlived(h hashed, r record, p place) record {
+func (s *shard) reclaim(h hashed, r record, p place) record {
 	if r.kind() != store.Throttle && s.isShort() {
 		return nil
 	}
@@ -253,7 +253,7 @@ func (s *shard) delete(h hashed, key []byte, now int64) bool {
 		return false
 	}
 	if r.expires() <= now {
-		s.lapse(h, key, p)
+		s.expireNow(h, key, p)
 		return false
 	}
 	s.tell(key, store.Deleted)

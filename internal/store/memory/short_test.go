@@ -50,9 +50,9 @@ func (c *crammed) take(key string, quantity int64, mode quota.Mode) error {
 	return err
 }
 
-func (c *crammed) takings(keys ...string) (takes []store.Taking) {
+func (c *crammed) takings(keys ...string) (takes []store.LimitRequest) {
 	for _, key := range keys {
-		takes = append(takes, store.Taking{Key: []byte(key), Rule: c.rule, Quantity: 1})
+		takes = append(takes, store.LimitRequest{Key: []byte(key), Rule: c.rule, Quantity: 1})
 	}
 	return takes
 }

@@ -52,7 +52,7 @@ func (v tight) Acquire(_ context.Context, key []byte, r lease.Request, maxHolder
 }
 
 // TakeAll is takeTight of its keys.
-func (v tight) TakeAll(_ context.Context, takes []store.Taking, peek bool) ([]quota.Decision, bool, error) {
+func (v tight) TakeAll(_ context.Context, takes []store.LimitRequest, peek bool) ([]quota.Decision, bool, error) {
 	hashes := make([]hashed, len(takes))
 	var locked lockSet
 	for i := range takes {
@@ -67,7 +67,7 @@ func (v tight) TakeAll(_ context.Context, takes []store.Taking, peek bool) ([]qu
 
 // takeTight asks every limiter first, and whether there is a place for what it allows.
 func takeTight(
-	db *database, locked lockSet, takes []store.Taking, hashes []hashed, now int64, peek bool, decisions []quota.Decision,
+	db *database, locked lockSet, takes []store.LimitRequest, hashes []hashed, now int64, peek bool, decisions []quota.Decision,
 ) ([]quota.Decision, bool, error) {
 	locked.setTight(db, true)
 	defer locked.setTight(db, false)
@@ -88,7 +88,7 @@ func takeTight(
 
 // spare says whether all that would be taken needs no memory. Else the decisions say what does:
 // those that are limited.
-func spare(db *database, takes []store.Taking, hashes []hashed, now int64, decisions []quota.Decision) bool {
+func spare(db *database, takes []store.LimitRequest, hashes []hashed, now int64, decisions []quota.Decision) bool {
 	spared := true
 	for i := range takes {
 		d := &decisions[i]
@@ -110,7 +110,7 @@ func (set *lockSet) setTight(db *database, tight bool) {
 
 // needs says whether a quantity that is allowed takes memory: a record, or for a log that is full a
 // larger one. A record that has expired is used again, if it is large enough.
-func (s *shard) needs(h hashed, t *store.Taking, now int64) bool {
+func (s *shard) needs(h hashed, t *store.LimitRequest, now int64) bool {
 	r, p := s.find(h, t.Key)
 	switch {
 	case r == nil:

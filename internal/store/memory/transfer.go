@@ -23,7 +23,7 @@ func (v *view) transfer(from, to store.Place, how store.Transfer) (bool, error) 
 	source, destination := v.spot(from), v.spot(to)
 	switch {
 	case !source.live && source.r != nil:
-		source.shard.lapse(source.h, source.key, source.p)
+		source.shard.expireNow(source.h, source.key, source.p)
 		return false, nil
 	case !source.live, destination.live && !how.Replace:
 		return false, nil
@@ -97,7 +97,7 @@ func (at *located) drop(l lifted) (err error) {
 	case at.live:
 		s.remove(at.h, at.p)
 	case at.r != nil:
-		s.lapse(at.h, at.key, at.p)
+		s.expireNow(at.h, at.key, at.p)
 	}
 	if at.r, err = s.addSized(at.h, at.key, l.kind, len(l.value)-valueBytes[l.kind]); err != nil {
 		return err

@@ -26,11 +26,11 @@ var allCases = []testCase{
 	{"all at one instant", "TakeAll judges all of its keys at one instant", allAtOneInstant},
 }
 
-func taking(r store.Rule, key string, quantity int64) store.Taking {
-	return store.Taking{Key: []byte(key), Rule: r, Quantity: quantity}
+func taking(r store.Rule, key string, quantity int64) store.LimitRequest {
+	return store.LimitRequest{Key: []byte(key), Rule: r, Quantity: quantity}
 }
 
-func (c *caller) takeAll(peek bool, takes ...store.Taking) ([]quota.Decision, bool) {
+func (c *caller) takeAll(peek bool, takes ...store.LimitRequest) ([]quota.Decision, bool) {
 	c.Helper()
 	d, allowed, err := c.view.TakeAll(ctx, takes, peek)
 	require.NoError(c, err)
@@ -39,7 +39,7 @@ func (c *caller) takeAll(peek bool, takes ...store.Taking) ([]quota.Decision, bo
 }
 
 // alone is what each would say by itself.
-func (c *caller) alone(takes ...store.Taking) (said []quota.Decision) {
+func (c *caller) alone(takes ...store.LimitRequest) (said []quota.Decision) {
 	c.Helper()
 	for _, t := range takes {
 		said = append(said, c.takeBy(t.Rule, string(t.Key), t.Quantity, quota.Peek))
@@ -47,9 +47,9 @@ func (c *caller) alone(takes ...store.Taking) (said []quota.Decision) {
 	return said
 }
 
-// manyTakings are n keys of all limiters in turn: enough of them that a store which parts its keys
+// manyRequests are n keys of all limiters in turn: enough of them that a store which parts its keys
 // has some side by side.
-func manyTakings(n int, prefix string) (takes []store.Taking) {
+func manyRequests(n int, prefix string) (takes []store.LimitRequest) {
 	for i := range n {
 		takes = append(takes, taking(rule(limiters[i%len(limiters)], int64(10+i), 60), fmt.Sprint(prefix, i), int64(1+i%5)))
 	}
@@ -57,7 +57,7 @@ func manyTakings(n int, prefix string) (takes []store.Taking) {
 }
 
 // untaken is what each says of itself where none has taken.
-func (c *caller) untaken(takes ...store.Taking) (said []quota.Decision) {
+func (c *caller) untaken(takes ...store.LimitRequest) (said []quota.Decision) {
 	c.Helper()
 	for _, t := range takes {
 		d := c.takeBy(t.Rule, string(t.Key), t.Quantity, quota.Peek)
@@ -68,7 +68,7 @@ func (c *caller) untaken(takes ...store.Taking) (said []quota.Decision) {
 	return said
 }
 
-func (c *caller) sightOf(takes []store.Taking) any {
+func (c *caller) sightOf(takes []store.LimitRequest) any {
 	c.Helper()
 	var keys []string
 	for _, t := range takes {
@@ -83,7 +83,7 @@ func all(r *rig) {
 	require.Empty(r, d)
 	h := r.listen()
 	for _, n := range []int{1, 2, 5, 64} {
-		takes := manyTakings(n, fmt.Sprint(n, " "))
+		takes := manyRequests(n, fmt.Sprint(n, " "))
 		for range 2 { // the first makes the keys, the second finds them
 			want := r.alone(takes...)
 			d, allowed := r.takeAll(false, takes...)
@@ -112,7 +112,7 @@ func all(r *rig) {
 func allOrNothing(r *rig) {
 	for n, refuses := range map[int]int{1: 0, 2: 1, 3: 0, 5: 2, 64: 40} {
 		for _, quantity := range []int64{1, 20} { // what will be allowed later, and what never will
-			takes := manyTakings(n, fmt.Sprint(n, quantity, " "))
+			takes := manyRequests(n, fmt.Sprint(n, quantity, " "))
 			r.takeAll(false, takes...)
 			t := &takes[refuses]
 			t.Rule, t.Quantity = rule(t.Rule.Kind, 9, 60), quantity
@@ -152,7 +152,7 @@ func allUntaken(r *rig) {
 }
 
 func allPeek(r *rig) {
-	takes := manyTakings(9, "key")
+	takes := manyRequests(9, "key")
 	h := r.listen()
 	peeked, allowed := r.takeAll(true, takes...)
 	require.True(r, allowed)
@@ -172,7 +172,7 @@ func allPeek(r *rig) {
 func allButOneOfAnotherKind(r *rig) {
 	for i, kind := range kinds {
 		for at := range 4 {
-			takes := manyTakings(4, fmt.Sprint(i, at, " "))
+			takes := manyRequests(4, fmt.Sprint(i, at, " "))
 			if takes[at].Rule.Kind == kind {
 				continue
 			}
@@ -206,7 +206,7 @@ func allOfAnyQuantity(r *rig) {
 		r.takeBy(five, empties, 3, quota.Take)
 		r.takeBy(five, asks, 5, quota.Take)
 		r.takeBy(one, limited, 1, quota.Take)
-		takes := []store.Taking{
+		takes := []store.LimitRequest{
 			taking(five, used, -2), taking(five, empties, math.MinInt64), taking(five, asks, 0), taking(one, limited, 1),
 		}
 		before, want := r.sightOf(takes), r.untaken(takes...)
@@ -236,7 +236,7 @@ func allOfAnyQuantity(r *rig) {
 func allAtOnce(r *rig) {
 	const callers, rounds = 6, 150
 	by := func(i int) store.Rule { return rule(limiters[1+i%3], maxLog, 1_000_000) }
-	var sees []store.Taking
+	var sees []store.LimitRequest
 	for i := range 4 {
 		sees = append(sees, taking(by(i), fmt.Sprint("key", i), 0))
 	}
@@ -251,7 +251,7 @@ func allAtOnce(r *rig) {
 		v, random := r.store.View(), rand.New(rand.NewPCG(5, uint64(i)))
 		done.Go(func() {
 			for range rounds {
-				takes := make([]store.Taking, 3) // of three each, so that a sum that is no multiple of 3 is half a call
+				takes := make([]store.LimitRequest, 3) // of three each, so that a sum that is no multiple of 3 is half a call
 				for n, key := range random.Perm(len(sees))[:len(takes)] {
 					takes[n] = taking(sees[key].Rule, string(sees[key].Key), 1)
 				}

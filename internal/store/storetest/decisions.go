@@ -19,21 +19,21 @@ var decisionCases = []testCase{
 	{"modes", "PEEK says what taking would say, UPTO takes what fits, FORCE takes all", modes},
 	{"give back", "a negative quantity gives back, down to empty and no further; an emptied key is gone", giveBack},
 	{"refused", "a call that is limited, peeks, asks for nothing or fails changes nothing: neither state nor notice", refused},
-	{"foresee", "to foresee keys changes nothing, whether they are there or not, and however many they are", foresee},
+	{"prefetch", "to prefetch keys changes nothing, whether they are there or not, and however many they are", prefetch},
 	{"atomic", "a step on a key is one: of many callers at once no more are admitted than of one caller", atomic},
 }
 
-func foresee(r *rig) {
+func prefetch(r *rig) {
 	var keys []string
 	for i := range 100 {
 		keys = append(keys, fmt.Sprint("key:", i))
 	}
-	r.view.Foresee(words(keys)) // of a database that nobody has written to
+	r.view.Prefetch(words(keys)) // of a database that nobody has written to
 	r.put(keys[:50]...)
 	before := r.lookup(keys[0])
 	notices := 0
 	r.store.(store.Announcer).Subscribe(func(int, []byte, store.Why, int64) { notices++ })
-	r.view.Foresee(words(keys))
+	r.view.Prefetch(words(keys))
 	require.Zero(r, notices)
 	require.Equal(r, before, r.lookup(keys[0]))
 	require.Equal(r, 50, r.size())

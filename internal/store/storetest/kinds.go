@@ -153,7 +153,7 @@ func (c *caller) callsOf(kind store.Kind, key string) (calls []func() error) {
 		}
 		for _, peek := range []bool{false, true} {
 			calls = append(calls, func() error {
-				_, _, err := c.view.TakeAll(ctx, []store.Taking{{Key: name, Rule: r, Quantity: quantity}}, peek)
+				_, _, err := c.view.TakeAll(ctx, []store.LimitRequest{{Key: name, Rule: r, Quantity: quantity}}, peek)
 				return err
 			})
 		}
@@ -286,11 +286,11 @@ func borrowedWords(r *rig) {
 		scratch()
 		what = store.Rule{}
 		copy(key, name)
-		takes := []store.Taking{{Key: key, Rule: rule(limiters[1+i], 9, 60), Quantity: 2}}
+		takes := []store.LimitRequest{{Key: key, Rule: rule(limiters[1+i], 9, 60), Quantity: 2}}
 		_, _, err = r.view.TakeAll(ctx, takes, false)
 		require.NoError(r, err)
 		scratch()
-		takes[0] = store.Taking{}
+		takes[0] = store.LimitRequest{}
 		require.Equal(r, int64(5), r.takeBy(rule(limiters[1+i], 9, 60), name, 0, quota.Take).Remaining)
 	}
 	for _, name := range []string{"ann.", "bob."} {

@@ -84,7 +84,7 @@ func (v *naiveView) take(name string, now int64, rule store.Rule, quantity int64
 }
 
 // TakeAll asks each, and then has each take.
-func (v *naiveView) TakeAll(_ context.Context, takes []store.Taking, peek bool) ([]quota.Decision, bool, error) {
+func (v *naiveView) TakeAll(_ context.Context, takes []store.LimitRequest, peek bool) ([]quota.Decision, bool, error) {
 	defer v.lock()()
 	decisions, now, allowed := make([]quota.Decision, len(takes)), v.advance(v.Now()), true
 	if v.has(halfTakes) || v.has(takesUpToError) {
@@ -123,7 +123,7 @@ func (v *naiveView) TakeAll(_ context.Context, takes []store.Taking, peek bool) 
 }
 
 // takeInTurn goes on until one refuses, as one would write it on top of Take.
-func (v *naiveView) takeInTurn(takes []store.Taking, now int64, peek bool) (decisions []quota.Decision, allowed bool, err error) {
+func (v *naiveView) takeInTurn(takes []store.LimitRequest, now int64, peek bool) (decisions []quota.Decision, allowed bool, err error) {
 	allowed = true
 	for _, t := range takes {
 		mode := quota.Take

@@ -206,7 +206,7 @@ func (v *naiveView) Select(database int) {
 	}
 }
 
-func (v *naiveView) Foresee(keys [][]byte) {
+func (v *naiveView) Prefetch(keys [][]byte) {
 	defer v.lock()()
 	for _, key := range keys {
 		if _, there := v.database().held(v.name(key)); !there && v.has(makesForeseen) {

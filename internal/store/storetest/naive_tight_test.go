@@ -34,7 +34,7 @@ func (v tightNaive) Take(
 	return d, err
 }
 
-func (v tightNaive) TakeAll(_ context.Context, takes []store.Taking, peek bool) (d []quota.Decision, ok bool, err error) {
+func (v tightNaive) TakeAll(_ context.Context, takes []store.LimitRequest, peek bool) (d []quota.Decision, ok bool, err error) {
 	v.within(func() { d, ok, err = v.naiveView.TakeAll(ctx, takes, peek) })
 	return d, ok, err
 }
@@ -70,7 +70,7 @@ func (h held) needs(was held) bool {
 }
 
 // spare says whether all that would be taken needs no memory, and limits what does.
-func (v *naiveView) spare(takes []store.Taking, now int64, decisions []quota.Decision) bool {
+func (v *naiveView) spare(takes []store.LimitRequest, now int64, decisions []quota.Decision) bool {
 	spared := true
 	for i, t := range takes {
 		name := v.name(t.Key)
@@ -83,7 +83,7 @@ func (v *naiveView) spare(takes []store.Taking, now int64, decisions []quota.Dec
 }
 
 // untaken says what there is where nothing was taken.
-func (v *naiveView) untaken(takes []store.Taking, now int64, decisions []quota.Decision) {
+func (v *naiveView) untaken(takes []store.LimitRequest, now int64, decisions []quota.Decision) {
 	for i, t := range takes {
 		if d := &decisions[i]; !d.Limited {
 			asked, _, _, _ := v.live(v.name(t.Key), now).take(now, t.Rule, 0, quota.Peek)

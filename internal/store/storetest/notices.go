@@ -205,7 +205,7 @@ func expiryWrittenOver(r *rig) {
 	for name, write := range map[string]func(v store.View) error{
 		"throttle": func(v store.View) error { _, err := v.Throttle(ctx, key, brief, 1, quota.Take); return err },
 		"take all": func(v store.View) error {
-			_, _, err := v.TakeAll(ctx, []store.Taking{{Key: key, Rule: store.Rule{Kind: store.Throttle, Throttle: brief}, Quantity: 1}}, false)
+			_, _, err := v.TakeAll(ctx, []store.LimitRequest{{Key: key, Rule: store.Rule{Kind: store.Throttle, Throttle: brief}, Quantity: 1}}, false)
 			return err
 		},
 		"write":  func(v store.View) error { return v.Write(ctx, key, value, store.Never) },

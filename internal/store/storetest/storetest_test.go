@@ -174,7 +174,7 @@ var finds = map[fault]string{
 	holdsCursor:    "scan cursor",
 	usesToLook:     "idle",
 	usesToChange:   "idle",
-	makesForeseen:  "foresee",
+	makesForeseen:  "prefetch",
 
 	mixesKinds:        "kinds apart",
 	remembersKind:     "kind follows kind",

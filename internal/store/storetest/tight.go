@@ -153,7 +153,7 @@ func (r *rig) takesAgain(kind store.Kind, key string, all bool) bool {
 		require.True(r, tight.acquire(key, request(5, 60, "you", 6)).Limited)
 		_, err = tight.view.Acquire(ctx, []byte(key), me, maxHolders)
 	} else {
-		takes := []store.Taking{{Key: []byte(key), Rule: five, Quantity: 1}}
+		takes := []store.LimitRequest{{Key: []byte(key), Rule: five, Quantity: 1}}
 		require.Equal(r, int64(4), tight.takeBy(five, key, 1, quota.Peek).Remaining)
 		require.Equal(r, int64(5), tight.takeBy(five, key, 0, quota.Take).Remaining)
 		require.True(r, tight.takeBy(five, key, 6, quota.Take).Limited)
@@ -177,7 +177,7 @@ func (r *rig) takesAgain(kind store.Kind, key string, all bool) bool {
 func tightForAll(r *rig) {
 	tight := r.tight()
 	for n, needs := range map[int]int{1: 0, 2: 1, 3: 0, 9: 4} {
-		takes := manyTakings(n, fmt.Sprint(n, " "))
+		takes := manyRequests(n, fmt.Sprint(n, " "))
 		for i, t := range takes {
 			if i != needs {
 				r.takeBy(t.Rule, string(t.Key), 1, quota.Take)

@@ -95,7 +95,7 @@ func (v twiceView) mode(asked quota.Mode) quota.Mode {
 }
 
 func (v twiceView) TakeAll(
-	ctx context.Context, takes []store.Taking, peek bool,
+	ctx context.Context, takes []store.LimitRequest, peek bool,
 ) ([]quota.Decision, bool, error) {
 	return v.wholeView.TakeAll(ctx, takes, peek || *v.dry)
 }

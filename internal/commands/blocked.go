@@ -11,22 +11,22 @@ import (
 	"cellserver/internal/store"
 )
 
-// waits are the sessions that wait, for a time or for another client: CLIENT PAUSE, WAIT, DEBUG
-// SLEEP. They are parked: nothing more is read of them, their event loops serve the others, and no
-// goroutine waits beside them. There are never more of them than clients.
-type waits struct {
+// blockedClients are the sessions that wait, for a time or for another client: CLIENT PAUSE, WAIT,
+// DEBUG SLEEP. They are parked: nothing more is read of them, their event loops serve the others,
+// and no goroutine waits beside them. There are never more of them than clients.
+type blockedClients struct {
 	mu       sync.Mutex
 	clock    store.Clock
-	sessions map[*client.Client]wait
+	sessions map[*client.Client]blocking
 	timer    *time.Timer
 	next     int64          // instant that the timer is for, Never for none
 	over     bool           // nobody waits any more: the server stops
 	pause    pause          // that all of them, or all that write, wait for
-	concerns *atomic.Uint32 // the instance's: whether there is a pause
+	hooks    *atomic.Uint32 // the instance's: whether there is a pause
 }
 
-// wait is what one session waits for.
-type wait struct {
+// blocking is what one session waits for.
+type blocking struct {
 	until int64  // instant, nanoseconds; Never if only another client can end it
 	reply string // that ends it, in RESP
 	held  bool   // by a pause: then the call is made when it ends, and there is no reply yet
@@ -38,7 +38,7 @@ type wait struct {
 const shortestWait = time.Millisecond
 
 // wait parks the session.
-func (s *Session) wait(w wait) {
+func (s *Session) wait(w blocking) {
 	ws := &s.instance.waits
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -47,7 +47,7 @@ func (s *Session) wait(w wait) {
 }
 
 // add has a client wait. It needs the lock.
-func (ws *waits) add(s *client.Client, w wait) {
+func (ws *blockedClients) add(s *client.Client, w blocking) {
 	s.Parked.Store(true)
 	s.Blocked.Store(true)
 	ws.sessions[s] = w
@@ -59,7 +59,7 @@ func (ws *waits) add(s *client.Client, w wait) {
 }
 
 // release ends a session's wait. It needs the lock.
-func (ws *waits) release(s *client.Client, reply string) {
+func (ws *blockedClients) release(s *client.Client, reply string) {
 	if ended := ws.sessions[s].ended; ended != nil {
 		ended()
 	}
@@ -74,10 +74,10 @@ func (ws *waits) release(s *client.Client, reply string) {
 
 // Waits says that the session waits for something that may never come, so that nobody need keep it
 // once its client has gone. (A pause does end, and the client may only have nothing more to say.)
-func (s *Session) Waits() bool { return s.parked && !s.putOff && s.Blocked.Load() }
+func (s *Session) Waits() bool { return s.parked && !s.postponed && s.Blocked.Load() }
 
 // forget is for a session whose connection has gone.
-func (ws *waits) forget(s *client.Client) {
+func (ws *blockedClients) forget(s *client.Client) {
 	if s.Blocked.Load() {
 		ws.mu.Lock()
 		defer ws.mu.Unlock()
@@ -86,7 +86,7 @@ func (ws *waits) forget(s *client.Client) {
 }
 
 // wakeAt sees to it that somebody looks at an instant. It needs the lock.
-func (ws *waits) wakeAt(instant int64) {
+func (ws *blockedClients) wakeAt(instant int64) {
 	if instant >= ws.next {
 		return
 	}
@@ -100,7 +100,7 @@ func (ws *waits) wakeAt(instant int64) {
 }
 
 // tick ends what has lasted long enough.
-func (ws *waits) tick() {
+func (ws *blockedClients) tick() {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	now := ws.clock.Now()
@@ -123,7 +123,7 @@ func (ws *waits) tick() {
 }
 
 // unblock ends the wait of a session that is not held by a pause. It is false if there is none.
-func (ws *waits) unblock(s *client.Client, reply string) bool {
+func (ws *blockedClients) unblock(s *client.Client, reply string) bool {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	w, waits := ws.sessions[s]
@@ -137,7 +137,7 @@ func (ws *waits) unblock(s *client.Client, reply string) bool {
 	return true
 }
 
-func (ws *waits) count() int {
+func (ws *blockedClients) count() int {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	return len(ws.sessions)
@@ -183,7 +183,7 @@ func awaitReplicas(c *command.Call, replicas, timeout int64, reply string) {
 		c.Out.Raw([]byte(reply))
 		return
 	}
-	w := wait{until: store.Never, reply: reply}
+	w := blocking{until: store.Never, reply: reply}
 	if timeout > 0 {
 		w.until = msAfter(c.View.Now(), timeout)
 	}

@@ -7,9 +7,9 @@ import (
 	"cellserver/internal/commands"
 )
 
-// outlet is what is known of the replies that wait for a client to read them, and judges whether
-// they are too many.
-type outlet struct {
+// outputBuffer is what is known of the replies that wait for a client to read them, and judges
+// whether they are too many.
+type outputBuffer struct {
 	limits  *atomic.Pointer[outputs]
 	sent    int   // bytes of the session's Output that the socket has taken
 	closing int64 // instant, nanoseconds, since when the connection only waits for its last replies to be read
@@ -29,13 +29,13 @@ const readBytes = 16 << 10
 const piece = 256 << 10
 
 // next is the next piece of a session's output; empty when all of it is sent.
-func (o *outlet) next(s *commands.Session) []byte {
+func (o *outputBuffer) next(s *commands.Session) []byte {
 	out := s.Output()[o.sent:]
 	return out[:min(len(out), piece)]
 }
 
-// took says that the socket took a piece.
-func (o *outlet) took(s *commands.Session, bytes int) {
+// wasSent says that the socket took a piece.
+func (o *outputBuffer) wasSent(s *commands.Session, bytes int) {
 	inPieces := o.sent > 0
 	if o.sent += bytes; o.sent == len(s.Output()) {
 		s.Sent()
@@ -51,7 +51,9 @@ func (o *outlet) took(s *commands.Session, bytes int) {
 }
 
 // waiting is the number of bytes that the socket has not taken.
-func (o *outlet) waiting(s *commands.Session) int { return len(s.Output()) - o.sent + s.Following() }
+func (o *outputBuffer) waiting(s *commands.Session) int {
+	return len(s.Output()) - o.sent + s.Following()
+}
 
 // uncounted is how many bytes of replies may be sent without a look at the limits: as many as Redis
 // has a buffer for, which its limits do not count. Beyond it they hold before the client has had
@@ -62,7 +64,7 @@ const uncounted = 16 << 10
 const patience = 30 * time.Second
 
 // stuck says whether a connection that is to end has waited for its client long enough.
-func (o *outlet) stuck(closing bool, now int64) bool {
+func (o *outputBuffer) stuck(closing bool, now int64) bool {
 	if !closing {
 		return false
 	}
@@ -73,7 +75,7 @@ func (o *outlet) stuck(closing bool, now int64) bool {
 }
 
 // tooMuch says whether a client for whom bytes wait, pushes among them, is to be cut off.
-func (o *outlet) tooMuch(s *commands.Session, now int64) bool {
+func (o *outputBuffer) tooMuch(s *commands.Session, now int64) bool {
 	limit, waiting := o.limit(s), o.waiting(s)+s.Pushes()
 	if limit.Hard > 0 && waiting > limit.Hard {
 		return true
@@ -89,7 +91,7 @@ func (o *outlet) tooMuch(s *commands.Session, now int64) bool {
 }
 
 // limit is that of the client's class.
-func (o *outlet) limit(s *commands.Session) OutputLimit {
+func (o *outputBuffer) limit(s *commands.Session) OutputLimit {
 	limits := o.limits.Load()
 	if s.Listens() {
 		return limits.listens

@@ -4,14 +4,14 @@ import "cellserver/internal/command"
 
 // CLIENT REPLY: a client that wants no replies.
 
-// hush is what a session keeps to itself.
-type hush uint8
+// replyMode is what a session keeps to itself.
+type replyMode uint8
 
 const (
-	speaking hush = iota // nothing
-	silent               // every reply, until CLIENT REPLY ON
-	skipNext             // the reply to the next call
-	skipping             // the reply to this one
+	repliesOn     replyMode = iota // nothing
+	repliesOff                     // every reply, until CLIENT REPLY ON
+	skipNextReply                  // the reply to the next call
+	skipReply                      // the reply to this one
 )
 
 var clientReply = command.Command{
@@ -23,22 +23,22 @@ var clientReply = command.Command{
 		s, mode := sessionOf(c), c.Word()
 		switch {
 		case command.FoldEqual(mode, "ON"):
-			s.hush = speaking
+			s.replyMode = repliesOn
 			c.Out.Status("OK")
 		case command.FoldEqual(mode, "OFF"):
-			s.hush = silent
+			s.replyMode = repliesOff
 		case !command.FoldEqual(mode, "SKIP"):
 			return command.ErrSyntax
-		case s.hush != silent:
-			s.hush = skipNext
+		case s.replyMode != repliesOff:
+			s.replyMode = skipNextReply
 		}
-		s.careful = true
+		s.slowPath = true
 		return nil
 	},
 }
 
 // heeded says whether the reply to the present call is wanted.
-func (s *Session) heeded() bool { return s.hush != silent && s.hush != skipping }
+func (s *Session) heeded() bool { return s.replyMode != repliesOff && s.replyMode != skipReply }
 
 // Aloud writes what a client is told whether it wants replies or not, as in Redis: messages, and
 // that it listens. What stands before it of a reply that is not wanted goes.
@@ -57,21 +57,21 @@ func (s *Session) Aloud(write func()) {
 func (s *Session) holdBack() {
 	if !s.heeded() {
 		s.out.Rewind(s.mark)
-		s.unheard = s.parked
+		s.unwanted = s.parked
 	}
-	switch s.hush {
-	case skipNext:
-		s.hush = skipping
-	case skipping:
-		s.hush = speaking
+	switch s.replyMode {
+	case skipNextReply:
+		s.replyMode = skipReply
+	case skipReply:
+		s.replyMode = repliesOn
 	}
-	s.careful = s.hush != speaking || s.instance.concerns.Load() != 0
+	s.slowPath = s.replyMode != repliesOn || s.instance.hooks.Load() != 0
 }
 
 // forgetManners is RESET's part of what CLIENT REPLY, NO-EVICT and NO-TOUCH have said.
 func (s *Session) forgetManners() {
-	if s.hush != skipping { // the reply to RESET itself, as in Redis
-		s.hush = speaking
+	if s.replyMode != skipReply { // the reply to RESET itself, as in Redis
+		s.replyMode = repliesOn
 	}
 	s.stopMonitoring()
 	s.About.Mu.Lock()

@@ -9,28 +9,28 @@ import (
 	"sync/atomic"
 )
 
-// Spikes remembers them, by event: of commands that are not quick, and of those that are, as far as
-// those are measured.
-type Spikes struct {
+// LatencyEvents remembers them, by event: of commands that are not quick, and of those that are, as
+// far as those are measured.
+type LatencyEvents struct {
 	Threshold atomic.Int64 // milliseconds, 0 for none
 
 	mu     sync.Mutex
-	events map[string]*event
+	events map[string]*latencyEvent
 }
 
-// event is what happened of late, and the longest ever.
-type event struct {
-	Samples []spike // the oldest first; at most maxSpikes
+// latencyEvent is what happened of late, and the longest ever.
+type latencyEvent struct {
+	Samples []latencySample // the oldest first; at most maxSpikes
 	Longest int64
 }
 
-type spike struct{ Unix, Ms int64 }
+type latencySample struct{ Unix, Ms int64 }
 
-// maxSpikes is how many an event remembers, as in Redis.
-const maxSpikes = 160
+// maxLatencySamples is how many an event remembers, as in Redis.
+const maxLatencySamples = 160
 
 // Add remembers a call, if it took long enough. Of one second the longest counts.
-func (l *Spikes) Add(name string, unix, ns int64) {
+func (l *LatencyEvents) Add(name string, unix, ns int64) {
 	threshold, ms := l.Threshold.Load(), ns/1e6
 	if threshold == 0 || ms < threshold {
 		return
@@ -40,9 +40,9 @@ func (l *Spikes) Add(name string, unix, ns int64) {
 	e := l.events[name]
 	if e == nil {
 		if l.events == nil {
-			l.events = make(map[string]*event)
+			l.events = make(map[string]*latencyEvent)
 		}
-		e = new(event)
+		e = new(latencyEvent)
 		l.events[name] = e
 	}
 	e.Longest = max(e.Longest, ms)
@@ -50,25 +50,25 @@ func (l *Spikes) Add(name string, unix, ns int64) {
 		e.Samples[last].Ms = max(e.Samples[last].Ms, ms)
 		return
 	}
-	if e.Samples = append(e.Samples, spike{unix, ms}); len(e.Samples) > maxSpikes {
+	if e.Samples = append(e.Samples, latencySample{unix, ms}); len(e.Samples) > maxLatencySamples {
 		e.Samples = slices.Clone(e.Samples[1:])
 	}
 }
 
 // names are the events that there are, in order. It needs the lock.
-func (l *Spikes) names() []string { return slices.Sorted(maps.Keys(l.events)) }
+func (l *LatencyEvents) names() []string { return slices.Sorted(maps.Keys(l.events)) }
 
 // Of is what is remembered of an event; empty if nothing is.
-func (l *Spikes) Of(name []byte) event {
+func (l *LatencyEvents) Of(name []byte) latencyEvent {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if e := l.events[string(name)]; e != nil {
-		return event{slices.Clone(e.Samples), e.Longest}
+		return latencyEvent{slices.Clone(e.Samples), e.Longest}
 	}
-	return event{}
+	return latencyEvent{}
 }
 
-func (l *Spikes) Report() string {
+func (l *LatencyEvents) Report() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -107,19 +107,19 @@ const (
 )
 
 // All is what is remembered of each event, by name.
-func (l *Spikes) All() (names []string, events []event) {
+func (l *LatencyEvents) All() (names []string, events []latencyEvent) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	names = l.names()
 	for _, name := range names {
 		e := l.events[name]
-		events = append(events, event{slices.Clone(e.Samples), e.Longest})
+		events = append(events, latencyEvent{slices.Clone(e.Samples), e.Longest})
 	}
 	return names, events
 }
 
 // Reset forgets events, or all if none is named, and returns how many they were.
-func (l *Spikes) Reset(names [][]byte) int {
+func (l *LatencyEvents) Reset(names [][]byte) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	before := len(l.events)

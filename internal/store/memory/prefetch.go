@@ -35,17 +35,17 @@ func (s *shard) show() {
 	}
 }
 
-// ahead is what Foresee worked out: the hashes of the keys that come next, so that each is hashed
+// ahead is what Prefetch worked out: the hashes of the keys that come next, so that each is hashed
 // once.
 type ahead struct {
-	keys  [16]foreseen
+	keys  [16]hashedKey
 	count int
 	next  int // the one that is expected next
 }
 
-// foreseen is a key that was hashed. It is known again by where it stands: as a number, so that
+// hashedKey is a key that was hashed. It is known again by where it stands: as a number, so that
 // nothing is kept alive.
-type foreseen struct {
+type hashedKey struct {
 	hashed
 	at     uintptr
 	length int
@@ -56,8 +56,8 @@ func address(key []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceDat
 // forget must come before the keys may change.
 func (a *ahead) forget() { a.count, a.next = 0, 0 }
 
-// Foresee brings the keys' records near.
-func (v *view) Foresee(keys [][]byte) {
+// Prefetch brings the keys' records near.
+func (v *view) Prefetch(keys [][]byte) {
 	v.ahead.forget()
 	db := v.inUse()
 	if db == nil {
@@ -68,7 +68,7 @@ func (v *view) Foresee(keys [][]byte) {
 		v.ahead.forget()
 		for i, key := range piece {
 			h := v.hash(key)
-			v.ahead.keys[i] = foreseen{h, address(key), len(key)}
+			v.ahead.keys[i] = hashedKey{h, address(key), len(key)}
 			if n := db.shards[h.shard].layout.Load(); n != nil {
 				prefetch(uintptr(unsafe.Pointer(n.buckets.at(n.buckets.of(h.position)))))
 			}

@@ -8,7 +8,7 @@ import (
 
 // What is remembered is bounded, and of a second only the longest.
 func TestSpikesAreBounded(t *testing.T) {
-	l := Spikes{}
+	l := LatencyEvents{}
 	l.Add("command", 1, 1e9)
 	require.Empty(t, l.events, "nobody has asked")
 	l.Threshold.Store(5)
@@ -20,8 +20,8 @@ func TestSpikesAreBounded(t *testing.T) {
 		l.Add("command", second, 6e6)
 	}
 	e := l.Of([]byte("command"))
-	require.Len(t, e.Samples, maxSpikes)
-	require.Equal(t, spike{499, 7}, e.Samples[maxSpikes-1])
-	require.Equal(t, spike{340, 7}, e.Samples[0])
+	require.Len(t, e.Samples, maxLatencySamples)
+	require.Equal(t, latencySample{499, 7}, e.Samples[maxLatencySamples-1])
+	require.Equal(t, latencySample{340, 7}, e.Samples[0])
 	require.Contains(t, l.Report(), "1. command: 160 latency spikes (average 7ms, mean deviation 0ms, period 0.99 sec). Worst all time event 7ms.")
 }

@@ -14,13 +14,13 @@ import (
 )
 
 // talker is a session that has an outlet, and limits of so many bytes.
-func talker(t *testing.T) (*commands.Session, *outlet) {
+func talker(t *testing.T) (*commands.Session, *outputBuffer) {
 	s := newServer(t)
 	limits := new(atomic.Pointer[outputs])
 	limits.Store(&outputs{normal: OutputLimit{2000, 1000, 5 * time.Second}, listens: OutputLimit{Hard: 100}})
 	session := s.instance.Open(client.Peer{Wake: func() {}, Cut: func() {}})
 	t.Cleanup(session.Close)
-	return session, &outlet{limits: limits}
+	return session, &outputBuffer{limits: limits}
 }
 
 func echo(n int) []byte {
@@ -38,7 +38,7 @@ func TestTooMuchOutput(t *testing.T) {
 	require.False(t, o.tooMuch(session, 2*second))
 	require.False(t, o.tooMuch(session, 7*second), "as long as it may")
 	require.True(t, o.tooMuch(session, 7*second+1))
-	o.took(session, 500)
+	o.wasSent(session, 500)
 	require.False(t, o.tooMuch(session, 8*second), "below the soft limit")
 	session.Feed(echo(800))
 	require.False(t, o.tooMuch(session, 9*second))
@@ -47,7 +47,7 @@ func TestTooMuchOutput(t *testing.T) {
 	require.True(t, o.tooMuch(session, 9*second), "beyond the hard limit")
 
 	for o.waiting(session) > 0 {
-		o.took(session, len(o.next(session)))
+		o.wasSent(session, len(o.next(session)))
 	}
 	require.Zero(t, o.overdue)
 	session.Feed([]byte("SUBSCRIBE a\r\n"))
@@ -62,15 +62,15 @@ func TestOutputInPieces(t *testing.T) {
 	session.Feed(echo(600 << 10))
 	all := len(session.Output())
 	require.Len(t, o.next(session), piece)
-	o.took(session, piece)
+	o.wasSent(session, piece)
 	require.Equal(t, all-piece, o.waiting(session))
 	require.Len(t, o.next(session), piece)
-	o.took(session, 10) // the socket took no more
+	o.wasSent(session, 10) // the socket took no more
 	require.Len(t, o.next(session), piece)
 	require.Len(t, session.Output(), all)
-	o.took(session, piece)
+	o.wasSent(session, piece)
 	require.Len(t, o.next(session), all-2*piece-10)
-	o.took(session, all-2*piece-10)
+	o.wasSent(session, all-2*piece-10)
 	require.Empty(t, session.Output())
 	require.Empty(t, o.next(session))
 	require.Zero(t, o.waiting(session))
@@ -78,7 +78,7 @@ func TestOutputInPieces(t *testing.T) {
 
 // A connection that ends waits a while for its client to read, from when it was first looked at.
 func TestTheLastRepliesWaitAWhile(t *testing.T) {
-	o := new(outlet)
+	o := new(outputBuffer)
 	require.False(t, o.stuck(false, 1))
 	require.False(t, o.stuck(true, 1000))
 	require.False(t, o.stuck(true, 1000+int64(patience)))

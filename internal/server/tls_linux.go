@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sealed is the TLS of a link, once hands are shaken. crypto/tls takes it for the network; it never
-// waits: there is nothing yet to be read, which passes, and what is written is kept until the
+// tlsConn is the TLS of a link, once hands are shaken. crypto/tls takes it for the network; it
+// never waits: there is nothing yet to be read, which passes, and what is written is kept until the
 // socket takes it.
-type sealed struct {
+type tlsConn struct {
 	loop    *loop
 	fd      int
 	conn    *tls.Conn
@@ -24,18 +24,18 @@ type sealed struct {
 
 // seal puts the loop in the place of a connection's socket; nil if there is no TLS. What arrived
 // behind the handshake has been read already.
-func (l *loop) seal(conn net.Conn, fd int) *sealed {
+func (l *loop) seal(conn net.Conn, fd int) *tlsConn {
 	secured, ok := conn.(*tls.Conn)
 	if !ok {
 		return nil
 	}
-	e := &sealed{loop: l, fd: fd, conn: secured, more: true}
+	e := &tlsConn{loop: l, fd: fd, conn: secured, more: true}
 	secured.NetConn().(*wire).Conn = e
 	return e
 }
 
 // receive is read, and opens what it reads.
-func (e *sealed) receive(buffer []byte) (int, error) {
+func (e *tlsConn) receive(buffer []byte) (int, error) {
 	n, err := e.conn.Read(buffer)
 	e.more = n > 0
 	switch {
@@ -51,7 +51,7 @@ func (e *sealed) receive(buffer []byte) (int, error) {
 
 // transmit seals a piece, all of it, unless an earlier one waits, and gives the socket what it
 // takes.
-func (e *sealed) transmit(piece []byte) (int, error) {
+func (e *tlsConn) transmit(piece []byte) (int, error) {
 	if err := e.flush(); err != nil || len(piece) == 0 {
 		return 0, err
 	}
@@ -64,7 +64,7 @@ func (e *sealed) transmit(piece []byte) (int, error) {
 
 // flush gives the socket what it takes. Most of the time that is all, and the loop's other
 // connections have the memory.
-func (e *sealed) flush() error {
+func (e *tlsConn) flush() error {
 	if e.unsent() == 0 {
 		return nil
 	}
@@ -80,11 +80,11 @@ func (e *sealed) flush() error {
 	return nil
 }
 
-// unsent is the number of sealed bytes that the socket has not taken.
-func (e *sealed) unsent() int { return len(e.out) - e.sent }
+// unsent is the number of encrypted bytes that the socket has not taken.
+func (e *tlsConn) unsent() int { return len(e.out) - e.sent }
 
 // goodbye tells the client that the conversation is over, if the socket takes it.
-func (e *sealed) goodbye() {
+func (e *tlsConn) goodbye() {
 	if e.unsent() == 0 {
 		_ = e.conn.CloseWrite()
 		_ = e.flush()
@@ -92,7 +92,7 @@ func (e *sealed) goodbye() {
 }
 
 // Read and Write are crypto/tls's network.
-func (e *sealed) Read(b []byte) (int, error) {
+func (e *tlsConn) Read(b []byte) (int, error) {
 	if e.drained {
 		return 0, errNothingYet
 	}
@@ -109,16 +109,16 @@ func (e *sealed) Read(b []byte) (int, error) {
 	return 0, io.EOF
 }
 
-func (e *sealed) Write(b []byte) (int, error) {
+func (e *tlsConn) Write(b []byte) (int, error) {
 	e.out = append(e.out, b...)
 	return len(b), nil
 }
 
 // The rest of net.Conn is not crypto/tls's to use: the link closes the socket, and nothing waits
 // that could be late.
-func (e *sealed) Close() error                     { return nil }
-func (e *sealed) LocalAddr() net.Addr              { return nil }
-func (e *sealed) RemoteAddr() net.Addr             { return nil }
-func (e *sealed) SetDeadline(time.Time) error      { return nil }
-func (e *sealed) SetReadDeadline(time.Time) error  { return nil }
-func (e *sealed) SetWriteDeadline(time.Time) error { return nil }
+func (e *tlsConn) Close() error                     { return nil }
+func (e *tlsConn) LocalAddr() net.Addr              { return nil }
+func (e *tlsConn) RemoteAddr() net.Addr             { return nil }
+func (e *tlsConn) SetDeadline(time.Time) error      { return nil }
+func (e *tlsConn) SetReadDeadline(time.Time) error  { return nil }
+func (e *tlsConn) SetWriteDeadline(time.Time) error { return nil }
