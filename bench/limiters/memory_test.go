@@ -81,7 +81,7 @@ func (c ticking) Now() int64 {
 func TestMemoryAKey(t *testing.T) {
 	text, err := os.ReadFile("../../docs/limiters.md")
 	require.NoError(t, err)
-	_, costs, found := strings.Cut(string(text), "\n## What it costs\n")
+	_, costs, found := strings.Cut(string(text), "\n## Memory and CPU time\n")
 	require.True(t, found)
 	for _, row := range weighedRows {
 		used, resident := row.weigh(t)

@@ -43,8 +43,10 @@ func (v *view) TakeAll(_ context.Context, takes []store.LimitRequest, peek bool)
 	case peek:
 		return decisions, true, nil
 	}
-	_, err = takeEach(db, takes[:last], hashes, now, quota.Take, decisions)
-	return decisions, true, err
+	if _, err = takeEach(db, takes[:last], hashes, now, quota.Take, decisions); err != nil {
+		return nil, false, err
+	}
+	return decisions, true, nil
 }
 
 // untaken has those that would have allowed their quantity say what there is without it.

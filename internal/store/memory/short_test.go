@@ -2,6 +2,7 @@ package memory
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"cellserver/internal/gcra"
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
+	"cellserver/internal/window"
 )
 
 // crammed is a store whose shards may have two pages each, and a limit that has filled them: each
@@ -119,4 +121,32 @@ func TestExpiredPlaceTooSmall(t *testing.T) {
 	require.NoError(t, c.view.Write(background, []byte("key"), store.Value{Bytes: make([]byte, 500)}, store.Never))
 	require.Equal(t, 1, c.memory.Usage()[0].Keys)
 	require.Equal(t, 1, c.memory.Usage()[0].Lasting)
+}
+
+// A log of a long key has its entries apart from its record: while memory is short there is no place for them in a record that has
+// expired, however large that is. Then nothing is taken of any limiter.
+func TestAllOrNothingWhileMemoryIsShort(t *testing.T) {
+	clock := store.NewStillClock(1_800_000_000_000_000_000)
+	m := New(Options{Clock: clock, SweepEvery: -1})
+	t.Cleanup(func() { require.NoError(t, m.Close()) })
+	v, ctx, long := m.View(), t.Context(), []byte(strings.Repeat("k", 1000))
+	require.NoError(t, v.Write(ctx, long, store.Value{Bytes: make([]byte, 3000)}, clock.Now()+1))
+	fixed, log := store.Rule{Kind: store.Fixed}, store.Rule{Kind: store.SlidingLog}
+	var err error
+	fixed.Window, err = window.NewLimit(10, 100)
+	require.NoError(t, err)
+	log.Log, err = window.NewLogLimit(10, 100, 1000)
+	require.NoError(t, err)
+	_, err = v.Take(ctx, []byte("a"), &fixed, 1, quota.Take)
+	require.NoError(t, err)
+	clock.Advance(time.Second)
+	v.Begin()
+	takes := []store.LimitRequest{{Key: []byte("a"), Rule: fixed, Quantity: 1}, {Key: long, Rule: log, Quantity: 1}}
+	decisions, allowed, err := v.Tight().TakeAll(ctx, takes, false)
+	require.ErrorIs(t, err, store.ErrFull)
+	require.False(t, allowed)
+	require.Equal(t, []bool{false, true}, []bool{decisions[0].Limited, decisions[1].Limited}, "only the log needs memory")
+	d, err := v.Take(ctx, []byte("a"), &fixed, 0, quota.Peek)
+	require.NoError(t, err)
+	require.Equal(t, int64(9), d.Remaining)
 }

@@ -82,8 +82,10 @@ func takeTight(
 	case !spare(db, takes, hashes, now, decisions):
 		return decisions, false, errors.Join(untaken(db, takes, hashes, now, decisions), store.ErrFull)
 	}
-	_, err = takeEach(db, takes, hashes, now, quota.Take, decisions)
-	return decisions, true, err
+	if _, err = takeEach(db, takes, hashes, now, quota.Take, decisions); err != nil {
+		return nil, false, err // which must not be taken for a decision
+	}
+	return decisions, true, nil
 }
 
 // spare says whether all that would be taken needs no memory. Else the decisions say what does:
@@ -116,6 +118,9 @@ func (s *shard) needs(h hashed, t *store.LimitRequest, now int64) bool {
 	case r == nil:
 		return true
 	case r.expires() <= now:
+		if t.Rule.Kind == store.SlidingLog && inlineRoom(t.Key, t.Rule.Kind) < entryBytes {
+			return true // a long key: its entries stand apart from the record
+		}
 		return s.pages.room(p.bucket.ref(p.slot)) < firstSize(t.Key, t.Rule.Kind)
 	case t.Rule.Kind != store.SlidingLog:
 		return false
