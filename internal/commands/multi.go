@@ -231,7 +231,7 @@ func (x *execution) run(c *command.Call) {
 func (x *execution) runOne(c *command.Call, call queued) (err error) {
 	row := call.row
 	s := sessionOf(c) // which a call before this one may have changed
-	if x.guarded || s != nil && s.guarded {
+	if x.guarded || s != nil && s.guarded || s == nil && isGuarded(c.Client) {
 		if err := allowQueued(c, row, call.words); err != nil {
 			return err
 		}

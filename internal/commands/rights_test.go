@@ -547,3 +547,17 @@ func TestAnOpenUserIsNotLookedAt(t *testing.T) {
 	d.say(t, "PING")
 	require.True(t, d.session.guarded)
 }
+
+// A call of a transaction feels the rights that a call before it has taken away.
+func TestRightsTakenAwayInATransaction(t *testing.T) {
+	c := newStill(t).dial()
+	c.say(t, "MULTI")
+	c.say(t, "ACL SETUSER default -get")
+	c.say(t, "GET x")
+	require.NoError(t, c.Send(encode([]string{"EXEC"})))
+	for c.session.Owing() {
+		<-c.woken
+		c.session.Resume()
+	}
+	require.Contains(t, c.output(), "-NOPERM ACLs rules changed")
+}

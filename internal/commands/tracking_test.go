@@ -413,3 +413,23 @@ func (s *still) waitForTracking() {
 		runtime.Gosched()
 	}
 }
+
+// A transaction that has begun is made whole, though its client, which caches keys, leaves meanwhile.
+func TestATransactionOfATrackingClientThatLeavesIsWhole(t *testing.T) {
+	entered, goOn := make(chan struct{}), make(chan struct{})
+	s := planted(t, &command.Command{
+		Name: "gate", Flags: command.ReadOnly, Cost: command.Unbounded,
+		Run: func(c *command.Call) error {
+			close(entered)
+			<-goOn
+			c.Out.Status("OK")
+			return nil
+		},
+	})
+	c, other := s.tracks(t, ""), s.dial()
+	c.session.Feed([]byte("MULTI\r\nINCR before\r\nGATE\r\nGET x\r\nINCR after\r\nEXEC\r\n"))
+	<-entered
+	c.session.Close()
+	close(goOn)
+	until(t, func() bool { return other.say(t, "EXISTS before after") == ":2\r\n" })
+}

@@ -184,10 +184,11 @@ func (t *Table) run(c *command.Call) error {
 	return err
 }
 
-// remember notes which keys a call reads.
+// remember notes which keys a call reads. A client that has gone
+// meanwhile, while its call was made beside the loop, tracks nothing any more.
 func (t *Table) remember(c *command.Call) {
 	how := c.Client.Tracker.Load()
-	if c.Row.Flags&command.ReadOnly == 0 || how.Broadcast || how.OptIn && !c.Caching || how.OptOut && c.Caching {
+	if how == nil || c.Row.Flags&command.ReadOnly == 0 || how.Broadcast || how.OptIn && !c.Caching || how.OptOut && c.Caching {
 		return
 	}
 	keys, _ := c.Row.KeysOf(nil, c.Words)
