@@ -45,7 +45,7 @@ func (a *about) IsTold() bool {
 type Client struct {
 	Among         *Registry
 	Peer          Peer
-	Id            int64
+	ID            int64
 	Opened        int64                   // instant, nanoseconds on the store's clock
 	Lent          Piece                   // what is being sent, if that is memory that others send, too; then out is empty
 	Pending       []Piece                 // what is to follow: of a long reply, and messages. This and lent change with the mail locked

@@ -146,7 +146,7 @@ func (c *Registry) largest(bytes int64) (leave []*Client, enough bool) {
 		if bytes <= c.Leaving {
 			break
 		}
-		if c.ByID[s.Id] != nil && s.leaves == 0 {
+		if c.ByID[s.ID] != nil && s.leaves == 0 {
 			c.leave(s.Client, s.weight)
 			leave = append(leave, s.Client)
 		}

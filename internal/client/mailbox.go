@@ -7,8 +7,8 @@ import (
 	"cellserver/internal/resp"
 )
 
-// Mailbox is what others have for the client, until the session takes it: pushes, and the reply of
-// a Slow command.
+// Mailbox holds what the session is to take: pushes, and the reply of a call that was made outside
+// the event loop.
 type Mailbox struct {
 	Waiting atomic.Bool // there is some; read without the lock
 	Mu      sync.Mutex
@@ -32,8 +32,8 @@ type Piece struct {
 	Of    *Parcel // whose bytes they are, and of others who send them; nil for the session's own
 }
 
-// Parcel is a message for many clients, of which there is one copy. It is counted once, while
-// somebody has it.
+// Parcel is one copy of a message for many clients. It is counted once, as long as one of them has
+// not sent it.
 type Parcel struct {
 	Bytes   []byte
 	holders atomic.Int32
@@ -57,8 +57,8 @@ func (c *Client) Push(message []byte) bool {
 	return c.PushSome(func(*Mailbox) *Parcel { return p })
 }
 
-// PushSome is Push of what is made while the mail is locked: by who gets it, and how; nothing if it
-// is nil. Nobody writes to the message any more.
+// PushSome is Push of a message that is made while the mailbox is locked; nil is no message. The
+// message must not be written to any more.
 func (c *Client) PushSome(make func(to *Mailbox) *Parcel) bool {
 	c.Mail.Mu.Lock()
 	message := make(&c.Mail)
@@ -82,7 +82,7 @@ func (c *Client) PushSome(make func(to *Mailbox) *Parcel) bool {
 	return fits
 }
 
-// mayWait says whether so many bytes of pushes may.
+// mayWait reports whether so many bytes of pushes are within the bound.
 func (c *Client) mayWait(bytes int) bool {
 	most := c.Among.MaxPushes.Load()
 	return most == 0 || int64(bytes) <= most
@@ -172,11 +172,12 @@ func Length(pieces [][]byte) (bytes int) {
 // Encodings are the same message in RESP2 and in RESP3, each made when it is wanted.
 type Encodings [2]*Parcel
 
+// In returns the message in a version of the protocol, 2 or 3.
 func (e *Encodings) In(protocol int, write func(*resp.Writer)) *Parcel {
 	return e.InAs(protocol, protocol, write)
 }
 
-// InAs is in, kept in the place of another version.
+// InAs is In, kept in the place of another version.
 func (e *Encodings) InAs(place, protocol int, write func(*resp.Writer)) *Parcel {
 	made := &e[place-2]
 	if *made == nil {

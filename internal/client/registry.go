@@ -31,8 +31,8 @@ func (c *Registry) Add(s *Client) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.last++
-	s.Id = c.last
-	c.ByID[s.Id] = s
+	s.ID = c.last
+	c.ByID[s.ID] = s
 }
 
 // Remove has nobody see the session any more. What it still holds counts with what is on its way
@@ -41,10 +41,10 @@ func (c *Registry) Remove(s *Client) {
 	weight := s.Weight()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.ByID[s.Id] == nil {
+	if c.ByID[s.ID] == nil {
 		return
 	}
-	delete(c.ByID, s.Id)
+	delete(c.ByID, s.ID)
 	c.leave(s, weight)
 	c.NoteLeft()
 }
@@ -83,7 +83,7 @@ func (c *Registry) Some() []*Client {
 // All is the same, the oldest first.
 func (c *Registry) All() []*Client {
 	list := c.Some()
-	slices.SortFunc(list, func(a, b *Client) int { return int(a.Id - b.Id) })
+	slices.SortFunc(list, func(a, b *Client) int { return int(a.ID - b.ID) })
 	return list
 }
 

@@ -32,7 +32,7 @@ var clientID = command.Command{
 	Summary: "Returns the connection's number.",
 	Reply:   "A number, unique until the server restarts.",
 	Run: func(c *command.Call) error {
-		c.Out.Int(sessionOf(c).Id)
+		c.Out.Int(sessionOf(c).ID)
 		return nil
 	},
 }
@@ -173,7 +173,7 @@ func lineOf(c *command.Call, s *client.Client) string {
 		words = c.Words
 	}
 	line := s.Line(c.View.Now(), s.Latest.Load(), words)
-	if instanceOf(c).clients.Get(s.Id) == nil {
+	if instanceOf(c).clients.Get(s.ID) == nil {
 		return ""
 	}
 	return line
@@ -195,7 +195,7 @@ func clientFilter(words [][]byte) (func(*client.Client) bool, error) {
 			}
 			ids[id] = true
 		}
-		return func(s *client.Client) bool { return ids[s.Id] }, nil
+		return func(s *client.Client) bool { return ids[s.ID] }, nil
 	}
 	return nil, command.ErrSyntax
 }

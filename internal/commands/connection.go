@@ -48,7 +48,7 @@ func introduce(c *command.Call) {
 	c.Out.BulkString("proto")
 	c.Out.Int(int64(c.Out.Protocol()))
 	c.Out.BulkString("id")
-	c.Out.Int(sessionOf(c).Id)
+	c.Out.Int(sessionOf(c).ID)
 	c.Out.BulkString("mode")
 	c.Out.BulkString("standalone")
 	c.Out.BulkString("role")

@@ -13,7 +13,7 @@ import (
 // longReply is how many bytes of a reply may be made beside others.
 const longReply = 256 << 10
 
-// besideLoop is where a call is made beside its session.
+// besideLoop is where a call is made outside the event loop.
 type besideLoop struct {
 	instance *Instance
 	session  *Session // whose call it is; nothing of it but what others may ask

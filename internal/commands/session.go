@@ -87,8 +87,8 @@ func (in *Instance) Open(p client.Peer) *Session {
 	s.Charge(client.SessionBytes + p.Kept)
 	s.become(nil)
 	in.clients.Add(s.Client)
-	s.call.View.Sign(s.Id)
-	in.ownCalls.Store(s.Id, &s.call)
+	s.call.View.Sign(s.ID)
+	in.ownCalls.Store(s.ID, &s.call)
 	in.stats.connections.Add(1)
 	return s
 }
@@ -98,7 +98,7 @@ func (in *Instance) Open(p client.Peer) *Session {
 // LIST would show a client without subscriptions that holds nothing, which it never was.
 func (s *Session) Close() {
 	s.instance.clients.Remove(s.Client)
-	s.instance.ownCalls.Delete(s.Id)
+	s.instance.ownCalls.Delete(s.ID)
 	s.cancel()
 	s.unwatch()
 	s.instance.waits.forget(s.Client)
@@ -141,7 +141,7 @@ func (s *Session) Resume() {
 // defers its release.
 func (s *Session) recoverPanic() {
 	if reason := recover(); reason != nil {
-		s.instance.clientLog.Error("a command panicked", "client", s.Id, "command", s.rowName(), "reason", reason, "stack", string(debug.Stack()))
+		s.instance.clientLog.Error("a command panicked", "client", s.ID, "command", s.rowName(), "reason", reason, "stack", string(debug.Stack()))
 		s.out.Rewind(s.mark)
 		s.closing = true
 	}
@@ -345,7 +345,7 @@ func (s *Session) parkUntil(ctx context.Context, row *command.Command, bytes int
 	out.InPieces()
 	call := &command.Call{Context: ctx, View: s.instance.store.View(), Out: &out, Server: &s.instance.Server, Client: s.Client, Owner: s.instance}
 	call.View.Select(s.database)
-	call.View.Sign(s.Id)
+	call.View.Sign(s.ID)
 	call.Around, call.Caching = s.call.Around, s.call.Caching
 	b := &besideLoop{instance: s.instance, session: s, ctx: ctx, words: bytes}
 	call.Beside = b
@@ -358,7 +358,7 @@ func (s *Session) runSlow(call *command.Call, b *besideLoop, row *command.Comman
 	}
 	defer s.instance.leaveSlow()
 	defer b.delivered()
-	s.instance.slowCalls.Store(s.Id, call)
+	s.instance.slowCalls.Store(s.ID, call)
 	call.View.Begin()
 	if err := s.tryRun(call, row, run); err != nil {
 		call.Out.Pieces() // which nobody wants
@@ -369,7 +369,7 @@ func (s *Session) runSlow(call *command.Call, b *besideLoop, row *command.Comman
 	s.ChargeAside(-b.words)
 	// Before the reply: the next call may be made as soon as it is there, and its changes are not
 	// this one's.
-	s.instance.slowCalls.Delete(s.Id)
+	s.instance.slowCalls.Delete(s.ID)
 	s.DeliverAnd(call.Out.Pieces(), call.Last, call.Then)
 }
 
@@ -378,7 +378,7 @@ func (s *Session) runSlow(call *command.Call, b *besideLoop, row *command.Comman
 func (s *Session) tryRun(call *command.Call, row *command.Command, run func(*command.Call) error) (err error) {
 	defer func() {
 		if reason := recover(); reason != nil {
-			s.instance.clientLog.Error("a command panicked", "client", s.Id, "command", row.Name, "reason", reason, "stack", string(debug.Stack()))
+			s.instance.clientLog.Error("a command panicked", "client", s.ID, "command", row.Name, "reason", reason, "stack", string(debug.Stack()))
 			s.Peer.Cut()
 			err = command.ErrStopped
 		}

@@ -201,7 +201,7 @@ func TestASessionThatEndsIsNotShown(t *testing.T) {
 		close(closed)
 	}()
 	<-ends.session.ctx.Done() // it has begun
-	require.Nil(t, s.instance.clients.Get(ends.session.Id))
+	require.Nil(t, s.instance.clients.Get(ends.session.ID))
 	require.Equal(t, 1, strings.Count(other.say(t, "CLIENT LIST"), "id="))
 	require.Positive(t, s.instance.clients.Leaving, "what it holds is on its way out")
 	ends.session.About.Mu.Unlock()

@@ -400,7 +400,7 @@ func TestToTellManyGivesWay(t *testing.T) {
 func TestWhoCannotBeToldIsToldOfTheNext(t *testing.T) {
 	s := newStill(t)
 	listener, reader, writer := s.dial(), s.dial(), s.dial()
-	require.Equal(t, "+OK\r\n", reader.say(t, fmt.Sprintf("CLIENT TRACKING ON BCAST REDIRECT %d", listener.session.Id)))
+	require.Equal(t, "+OK\r\n", reader.say(t, fmt.Sprintf("CLIENT TRACKING ON BCAST REDIRECT %d", listener.session.ID)))
 	writer.say(t, "SET k 1")
 	require.Contains(t, listener.say(t, "SUBSCRIBE __redis__:invalidate"), "subscribe")
 	writer.say(t, "SET k 2")

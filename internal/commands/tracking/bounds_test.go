@@ -36,7 +36,7 @@ func TestReadersOfTrackedKeysAreBounded(t *testing.T) {
 	told := 0
 	for reader := range 1000 {
 		before := c.Pushes()
-		tr.add([]byte("k"), c.Id+int64(reader))
+		tr.add([]byte("k"), c.ID+int64(reader))
 		tr.Send(true)
 		told += min(c.Pushes()-before, 1)
 	}
@@ -50,7 +50,7 @@ func TestChangesAreBounded(t *testing.T) {
 	tr, c := newTable(&client.Tracker{})
 	long := strings.Repeat("k", longest)
 	for range 2 * maxChangedBytes / longest {
-		tr.change(changedKey{key: long, readers: readers{first: c.Id}})
+		tr.change(changedKey{key: long, readers: readers{first: c.ID}})
 	}
 	require.LessOrEqual(t, tr.pending.kept, int64(maxChangedBytes+longest+trackedWorth))
 	require.LessOrEqual(t, len(tr.pending.keys), maxChangedBytes/longest+2)

@@ -92,9 +92,9 @@ func (t *Table) Track(c *client.Client, wanted *client.Tracker) {
 	t.Send(false) // what has changed before is for those who tracked then
 	t.who.Lock()
 	defer t.who.Unlock()
-	t.stop(c.Id, before)
+	t.stop(c.ID, before)
 	if wanted != nil {
-		t.start(c.Id, wanted)
+		t.start(c.ID, wanted)
 	}
 	t.tracking.Store(int64(len(t.trackers)))
 	t.prefixes.Store(int64(len(t.broadcasts)))
