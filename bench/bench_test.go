@@ -29,7 +29,8 @@ func TestMain(m *testing.M) {
 
 // quick are the options of a run that tells nothing, but takes every step.
 func quick(t *testing.T, args ...string) *options {
-	o, err := parseOptions(append([]string{"--server", peer.Command().Path, "--rounds", "2", "--round", "1ms", "--for", "50ms"}, args...))
+	o, err := parseOptions(append([]string{"--server", peer.Command().Path, "--rounds", "2", "--round", "1ms", "--for",
+		"50ms"}, args...))
 	require.NoError(t, err)
 	return o
 }
@@ -61,7 +62,8 @@ func TestSmokeCPU(t *testing.T) {
 		assert.Positive(t, row.Throughput)
 		assert.Equal(t, 2, row.Ratio.Rounds)
 	}
-	assert.Equal(t, []string{report.Incr, "redis-server INCR again", report.Throttle, report.Lua, "over TCP", "redis-server"}, names)
+	assert.Equal(t, []string{report.Incr, "redis-server INCR again", report.Throttle, report.Lua, "over TCP",
+		"redis-server"}, names)
 }
 
 func TestSmokeLatency(t *testing.T) {
@@ -111,7 +113,8 @@ func TestScriptLimitsAsThrottleDoes(t *testing.T) {
 func TestNothingIsLeftRunning(t *testing.T) {
 	o := quick(t)
 	b := newTestBench(t, o)
-	entrants, err := b.enter(t.Context(), []contender{incr, o.throttle(), {name: "none", start: []string{"false"}}}, limitUsual)
+	entrants, err := b.enter(t.Context(), []contender{incr, o.throttle(), {name: "none", start: []string{"false"}}},
+		limitUsual)
 	assert.ErrorContains(t, err, "none: ")
 	assert.ErrorContains(t, err, "ended at once")
 	require.Len(t, entrants, 2, "those that had started are to be stopped")
@@ -124,7 +127,8 @@ func TestNothingIsLeftRunning(t *testing.T) {
 func TestParseInside(t *testing.T) {
 	info := "# Stats\r\ntotal_commands_processed:7\r\nlongest_loop_callback_usec:900\r\n\r\n# CPU\r\ngc_cpu_percent:1.5\r\n"
 	want := []report.Inside{
-		{Server: "s", Field: "longest_loop_callback_usec", Value: "900"}, {Server: "s", Field: "gc_cpu_percent", Value: "1.5"},
+		{Server: "s", Field: "longest_loop_callback_usec", Value: "900"},
+		{Server: "s", Field: "gc_cpu_percent", Value: "1.5"},
 	}
 	assert.Equal(t, want, parseInside("s", info))
 	assert.Empty(t, parseInside("s", "redis_version:7.0.15\r\n"))
@@ -140,7 +144,8 @@ func TestStopped(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
-		{"", shortOnly + " 10s"}, {"--publish", " 1m0s"}, {"--publish --only cpu --for 1s", "cpu 1s"}, {"--only memory", "memory 10s"},
+		{"", shortOnly + " 10s"}, {"--publish", " 1m0s"}, {"--publish --only cpu --for 1s", "cpu 1s"},
+		{"--only memory", "memory 10s"},
 	} {
 		o, err := parseOptions(strings.Fields(c.args))
 		require.NoError(t, err)
@@ -168,7 +173,8 @@ func TestScenarioNames(t *testing.T) {
 
 func TestPublished(t *testing.T) {
 	assert.Equal(t, `make bench ARGS="--publish --only 'cpu|memory' --module redis_cell.so --server=cellserver '--other=server --port {port}'"`,
-		published([]string{"--publish", "--only", "cpu|memory", "--module", "/opt/x/redis_cell.so", "--server=/opt/cellserver",
+		published([]string{"--publish", "--only", "cpu|memory", "--module", "/opt/x/redis_cell.so",
+			"--server=/opt/cellserver",
 			"--other=/opt/bin/server --port {port}"}))
 }
 
@@ -183,7 +189,8 @@ func repository(t *testing.T) (root string) {
 	root = t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(root, "docs"), 0o755))
 	for _, name := range []string{report.Readme, report.Performance} {
-		require.NoError(t, os.WriteFile(filepath.Join(root, name), []byte("<!-- bench:begin -->\n<!-- bench:end -->\n"), 0o644))
+		require.NoError(t, os.WriteFile(filepath.Join(root, name), []byte("<!-- bench:begin -->\n<!-- bench:end -->\n"),
+			0o644))
 	}
 	for _, args := range []string{"init -q", "add .", "-c user.name=a -c user.email=a commit -q -m a"} {
 		out, err := exec.Command("git", append([]string{"-C", root}, strings.Fields(args)...)...).CombinedOutput()

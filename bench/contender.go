@@ -38,7 +38,8 @@ const (
 //go:embed gcra.lua
 var inLua string
 
-var redisServer = []string{"redis-server", "--save", "", "--appendonly", "no", "--port", "{port}", "--unixsocket", "{socket}"}
+var redisServer = []string{"redis-server", "--save", "", "--appendonly", "no", "--port", "{port}", "--unixsocket",
+	"{socket}"}
 
 var (
 	incr      = contender{name: report.Incr, start: redisServer, call: "INCR {key}"}
@@ -49,13 +50,15 @@ var (
 
 // setExpiring is the cheapest that redis-server can do about keys that go by themselves.
 func setExpiring(after time.Duration) contender {
-	return contender{name: "redis-server SET PX", start: redisServer, call: fmt.Sprint("SET {key} 1 PX ", after.Milliseconds())}
+	return contender{name: "redis-server SET PX", start: redisServer,
+		call: fmt.Sprint("SET {key} 1 PX ", after.Milliseconds())}
 }
 
 // throttle is what all is about.
 func (o *options) throttle() contender {
-	return contender{name: report.Throttle, start: []string{o.server, "--loglevel", "warning", "--port", "{port}", "--unixsocket", "{socket}"},
-		call: throttleCall}
+	return contender{name: report.Throttle,
+		start: []string{o.server, "--loglevel", "warning", "--port", "{port}", "--unixsocket", "{socket}"},
+		call:  throttleCall}
 }
 
 // limiters are cellserver with each of its limiters, CL.THROTTLE first and again, asked so that
@@ -114,7 +117,8 @@ func (o *options) guests() (guests []contender) {
 	}
 	if o.other != "" {
 		name, _, _ := strings.Cut(strings.TrimSpace(o.other), " ")
-		guests = append(guests, contender{name: filepath.Base(name), start: []string{"sh", "-c", "exec " + o.other}, call: o.otherCall})
+		guests = append(guests, contender{name: filepath.Base(name), start: []string{"sh", "-c", "exec " + o.other},
+			call: o.otherCall})
 	}
 	return guests
 }

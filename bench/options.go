@@ -43,17 +43,21 @@ func parseOptions(args []string) (*options, error) {
 	o := &options{args: args}
 	f := pflag.NewFlagSet("bench", pflag.ContinueOnError)
 	f.SortFlags = false
-	only := f.String("only", "", "run the scenarios whose names match this `regexp` (default "+shortOnly+"; all with --publish)")
+	only := f.String("only", "",
+		"run the scenarios whose names match this `regexp` (default "+shortOnly+"; all with --publish)")
 	f.BoolVar(&o.list, "list", false, "list the scenarios and exit")
 	f.StringVar(&o.server, "server", "bin/cellserver", "the cellserver to measure")
-	f.StringVar(&o.other, "other", "", "`command` that starts another server to compare with; {port} and {socket} stand for its addresses")
-	f.StringVar(&o.otherCall, "other-call", throttleCall, "the call to the other server; {limit} stands for max_burst, count, period, quantity")
+	f.StringVar(&o.other, "other", "",
+		"`command` that starts another server to compare with; {port} and {socket} stand for its addresses")
+	f.StringVar(&o.otherCall, "other-call", throttleCall,
+		"the call to the other server; {limit} stands for max_burst, count, period, quantity")
 	f.StringVar(&o.module, "module", "", "`file` of a Redis module with CL.THROTTLE to compare with, such as redis-cell")
 	f.IntVar(&o.rounds, "rounds", 0, "alternating rounds (default 21 for CPU, 5 for latency)")
 	f.DurationVar(&o.roundFor, "round", 600*time.Millisecond, "approximate length of a CPU round")
 	f.DurationVar(&o.openFor, "for", 0, "length of a latency round (default 10s; 60s with --publish)")
 	f.IntVar(&o.mostKeys, "most-keys", 10_000_000, "keys in the largest scenarios; fewer for a quick run")
-	f.BoolVar(&o.publish, "publish", false, "write bench/results.json, bench/RESULTS.md, bench/plots and the figures of README.md and docs/performance.md")
+	f.BoolVar(&o.publish, "publish", false,
+		"write bench/results.json, bench/RESULTS.md, bench/plots and the figures of README.md and docs/performance.md")
 	f.BoolVar(&o.allowDirty, "allow-dirty", false, "publish even with uncommitted changes")
 	f.StringVar(&o.root, "root", ".", "the project's `directory`, in which to publish")
 	if err := f.Parse(args); err != nil {

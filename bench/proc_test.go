@@ -20,7 +20,8 @@ func TestParseStatus(t *testing.T) {
 
 func TestParseStatusRefuses(t *testing.T) {
 	for _, status := range []string{
-		"", "Name:\tx\nVmRSS:\t1024 kB\n", "Name:\tx\nVmRSS:\t1024 mB\nVmHWM:\t1 kB\n", "Name:\tx\nVmRSS:\tx kB\nVmHWM:\t1 kB\n",
+		"", "Name:\tx\nVmRSS:\t1024 kB\n", "Name:\tx\nVmRSS:\t1024 mB\nVmHWM:\t1 kB\n",
+		"Name:\tx\nVmRSS:\tx kB\nVmHWM:\t1 kB\n",
 	} {
 		_, err := parseStatus(status)
 		assert.ErrorContains(t, err, "in kB", status)

@@ -30,7 +30,8 @@ func (p *progress) say(what string) {
 	if p.terminal {
 		before, after = "\r\x1b[K", ""
 	}
-	fmt.Fprintf(p.out, "%s%s: %s, %s since the start%s", before, p.scenario, what, time.Since(p.start).Round(time.Second), after)
+	fmt.Fprintf(p.out, "%s%s: %s, %s since the start%s", before, p.scenario, what, time.Since(p.start).Round(time.Second),
+		after)
 }
 
 func (p *progress) round(round, rounds int, who string) {

@@ -56,7 +56,8 @@ func (p *publication) put(s report.Scenario) error {
 }
 
 // written are the files that a publication itself changes.
-var written = []string{":!bench/RESULTS.md", ":!bench/results.json", ":!bench/plots", ":!" + report.Readme, ":!" + report.Performance}
+var written = []string{":!bench/RESULTS.md", ":!bench/results.json", ":!bench/plots", ":!" + report.Readme,
+	":!" + report.Performance}
 
 // commit names what is measured.
 func commit(root string, allowDirty bool) (string, error) {
@@ -102,7 +103,8 @@ func thisMachine() (m report.Machine, err error) {
 	}
 	version, err := output("redis-server", "--version")
 	m = report.Machine{
-		CPU: cpuModel(string(cpus)), Cores: runtime.NumCPU(), Kernel: unix.ByteSliceToString(u.Release[:]), Go: runtime.Version(),
+		CPU: cpuModel(string(cpus)), Cores: runtime.NumCPU(), Kernel: unix.ByteSliceToString(u.Release[:]),
+		Go:    runtime.Version(),
 		Redis: redisVersion(version),
 	}
 	return m, err

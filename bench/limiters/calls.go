@@ -23,7 +23,8 @@ const (
 // phases are the traffic: a call in 8 s; 36 within 6 s, around the end of the first minute; a call
 // a second, which is three times what is allowed; none; and a call in 8 s again.
 var phases = []report.Phase{
-	{Name: "trickle", From: 0}, {Name: "burst, trickle", From: 57}, {Name: "overload", From: 130}, {Name: "pause", From: 310},
+	{Name: "trickle", From: 0}, {Name: "burst, trickle", From: 57}, {Name: "overload", From: 130},
+	{Name: "pause", From: 310},
 	{Name: "trickle", From: 400},
 }
 
@@ -71,7 +72,8 @@ func throttled() func(now int64) bool {
 	}
 }
 
-func windowed[S any](step func(l window.Limit, now int64, s S, quantity int64, mode quota.Mode) (quota.Decision, S, error)) func(now int64) bool {
+func windowed[S any](step func(l window.Limit, now int64, s S, quantity int64,
+	mode quota.Mode) (quota.Decision, S, error)) func(now int64) bool {
 	l := must(window.NewLimit(limit, period))
 	var state S
 	return func(now int64) bool {

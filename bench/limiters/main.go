@@ -65,7 +65,8 @@ func made(text string) (map[string][]byte, error) {
 
 func drawCalls(c contender, p played) []byte {
 	return report.Timeline{
-		Title:   fmt.Sprintf("%s: %d of %d calls admitted, up to %d in %d s", c.call, len(p.admitted), len(p.admitted)+len(p.refused), p.most, period),
+		Title: fmt.Sprintf("%s: %d of %d calls admitted, up to %d in %d s", c.call, len(p.admitted),
+			len(p.admitted)+len(p.refused), p.most, period),
 		Seconds: callSeconds, Most: 2*limit + 1, Phases: phases,
 		Tracks: []report.Track{
 			{Name: "refused", Marks: p.refused},

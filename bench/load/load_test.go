@@ -84,7 +84,8 @@ func TestClosed(t *testing.T) {
 
 func TestClosedForATime(t *testing.T) {
 	c := startClerk(t, &clerk{})
-	calls, took, err := Closed{Connections: 2, Depth: 2, Calls: math.MaxInt, For: 100 * time.Millisecond}.Run(t.Context(), c.target(), pings())
+	calls, took, err := Closed{Connections: 2, Depth: 2, Calls: math.MaxInt, For: 100 * time.Millisecond}.Run(t.Context(),
+		c.target(), pings())
 	require.NoError(t, err)
 	assert.EqualValues(t, c.calls.Load(), calls, "what was asked was waited for")
 	assert.GreaterOrEqual(t, took, 100*time.Millisecond)
@@ -102,7 +103,8 @@ func TestOpenSeesAStall(t *testing.T) {
 	require.NoError(t, err)
 	assert.EqualValues(t, rate, h.TotalCount())
 	at := func(p float64) time.Duration { return time.Duration(h.ValueAtPercentile(p)) }
-	assert.GreaterOrEqual(t, at(99), stalls*9/10, "300 of 1000 calls were due in the stall: the last hundredth waited nearly all of it")
+	assert.GreaterOrEqual(t, at(99), stalls*9/10,
+		"300 of 1000 calls were due in the stall: the last hundredth waited nearly all of it")
 	assert.GreaterOrEqual(t, at(85), stalls*4/10, "and half of them half of it")
 }
 
@@ -155,7 +157,8 @@ func TestRefusalsAreErrors(t *testing.T) {
 }
 
 func TestNobodyListens(t *testing.T) {
-	_, _, err := Closed{Connections: 1, Depth: 1, Calls: 1}.Run(t.Context(), Target{"unix", filepath.Join(t.TempDir(), "s")}, pings())
+	_, _, err := Closed{Connections: 1, Depth: 1, Calls: 1}.Run(t.Context(),
+		Target{"unix", filepath.Join(t.TempDir(), "s")}, pings())
 	assert.ErrorContains(t, err, "connect to")
 	_, _, err = Closed{Connections: 1, Depth: 1, Calls: 1}.Run(t.Context(), Target{"tcp", "localhost:1"}, pings())
 	assert.ErrorContains(t, err, "not an IPv4 address")

@@ -44,7 +44,8 @@ func TestRepliesThatAreNone(t *testing.T) {
 func TestCalls(t *testing.T) {
 	call := NewCall("CL.THROTTLE {key} 15 30 60 1", From(9))
 	assert.Equal(t, "*6\r\n$11\r\nCL.THROTTLE\r\n$17\r\nuser:000000000009\r\n$2\r\n15\r\n$2\r\n30\r\n$2\r\n60\r\n$1\r\n1\r\n"+
-		"*6\r\n$11\r\nCL.THROTTLE\r\n$17\r\nuser:000000000010\r\n$2\r\n15\r\n$2\r\n30\r\n$2\r\n60\r\n$1\r\n1\r\n", string(call(call(nil))))
+		"*6\r\n$11\r\nCL.THROTTLE\r\n$17\r\nuser:000000000010\r\n$2\r\n15\r\n$2\r\n30\r\n$2\r\n60\r\n$1\r\n1\r\n",
+		string(call(call(nil))))
 	assert.Equal(t, "*1\r\n$4\r\nPING\r\n", string(NewCall("PING", From(0))(nil)))
 }
 

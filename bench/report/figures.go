@@ -99,7 +99,8 @@ func (all figures) write(b *bytes.Buffer, heading []string) {
 // run says where and when a scenario was measured.
 func (s Scenario) run() string {
 	m := s.Machine
-	return fmt.Sprintf("Commit %s, %s; %s, %d cores, %s, redis-server %s.", s.Commit, s.Date, m.CPU, m.Cores, m.Go, m.Redis)
+	return fmt.Sprintf("Commit %s, %s; %s, %d cores, %s, redis-server %s.", s.Commit, s.Date, m.CPU, m.Cores, m.Go,
+		m.Redis)
 }
 
 // fewFigures are those of the README.
@@ -117,7 +118,8 @@ func (r *Results) fewFigures() []byte {
 
 func (r *Results) allFigures() []byte {
 	var b bytes.Buffer
-	slices.Concat(r.cpuFigures(cpuScenarios...), r.latencyFigures(latencyScenarios...), r.memoryFigures(), r.growthFigures()).
+	slices.Concat(r.cpuFigures(cpuScenarios...), r.latencyFigures(latencyScenarios...), r.memoryFigures(),
+		r.growthFigures()).
 		write(&b, heading)
 	if limiters := r.limiterFigures(); len(limiters) > 0 {
 		b.WriteString("\n")
@@ -193,7 +195,8 @@ func (r *Results) limiterFigures() (all figures) {
 		return nil
 	}
 	for _, row := range one.CPU[1:] {
-		all = append(all, figure{many, []string{row.Server, ratio(row.Ratio.Middle), ratio(cpuOf(many, row.Server).Ratio.Middle)}})
+		all = append(all, figure{many,
+			[]string{row.Server, ratio(row.Ratio.Middle), ratio(cpuOf(many, row.Server).Ratio.Middle)}})
 	}
 	return all
 }
@@ -238,5 +241,6 @@ func memoryOf(s *Scenario, server string) (found Memory) {
 
 // Featured are the scenarios that the figures and the plots are made of.
 func Featured() []string {
-	return slices.Concat(cpuScenarios, latencyScenarios, []string{"memory-1m", "memory-growth", "limiters-p1", "limiters-p64"})
+	return slices.Concat(cpuScenarios, latencyScenarios,
+		[]string{"memory-1m", "memory-growth", "limiters-p1", "limiters-p64"})
 }

@@ -51,10 +51,12 @@ func cpuTable(rows []CPU) string {
 }
 
 func latencyTable(rows []Latency) string {
-	t := table{{"server", "calls/s", "core in use", "percentile", "us, median", "worst round", "ratio, median", "quartiles", "rounds"}}
+	t := table{{"server", "calls/s", "core in use", "percentile", "us, median", "worst round", "ratio, median",
+		"quartiles", "rounds"}}
 	for _, r := range rows {
 		for i, p := range Percentiles {
-			t = append(t, []string{r.Server, fmt.Sprintf("%.0f", r.Rate), fmt.Sprintf("%.0f %%", 100*r.Busy), fmt.Sprintf("p%g", p),
+			t = append(t, []string{r.Server, fmt.Sprintf("%.0f", r.Rate), fmt.Sprintf("%.0f %%", 100*r.Busy),
+				fmt.Sprintf("p%g", p),
 				fmt.Sprintf("%.0f", r.Micros[i].Middle), fmt.Sprintf("%.0f", r.Worst[i]), ratio(r.Ratio[i].Middle),
 				quartiles(r.Ratio[i]), fmt.Sprintf("%d of %gs", r.Ratio[i].Rounds, r.Length)})
 		}
@@ -63,13 +65,15 @@ func latencyTable(rows []Latency) string {
 }
 
 func memoryTable(rows []Memory) string {
-	t := table{{"server", "keys", "bytes per key", "peak per key", "MiB at the start", "settled", "peak", "with all expired"}}
+	t := table{{"server", "keys", "bytes per key", "peak per key", "MiB at the start", "settled", "peak",
+		"with all expired"}}
 	for _, r := range rows {
 		left := "-"
 		if r.Left > 0 {
 			left = fmt.Sprintf("%s after %d s", mebibytes(r.Left), r.Seconds)
 		}
-		t = append(t, []string{r.Server, fmt.Sprint(r.Keys), fmt.Sprintf("%.1f", r.PerKey()), fmt.Sprintf("%.1f", r.PeakPerKey()),
+		t = append(t, []string{r.Server, fmt.Sprint(r.Keys), fmt.Sprintf("%.1f", r.PerKey()),
+			fmt.Sprintf("%.1f", r.PeakPerKey()),
 			mebibytes(r.Start), mebibytes(r.Settled), mebibytes(r.Peak), left})
 	}
 	return t.String()
@@ -87,7 +91,8 @@ func growthTable(steps []Memory) string {
 		{"maximum while growing", fmt.Sprintf("%.1f", peak.PeakPerKey()), fmt.Sprint(peak.Keys)},
 		{"last step", fmt.Sprintf("%.1f", steps[len(steps)-1].PerKey()), fmt.Sprint(steps[len(steps)-1].Keys)},
 	}
-	return t.String() + fmt.Sprintf("\nThe peak is %.2f times the maximum when settled.\n", peak.PeakPerKey()/settled.PerKey())
+	return t.String() + fmt.Sprintf("\nThe peak is %.2f times the maximum when settled.\n",
+		peak.PeakPerKey()/settled.PerKey())
 }
 
 // MostPerKey returns the steps at which a key takes most: when nothing happens any more, and while

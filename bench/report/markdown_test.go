@@ -32,7 +32,8 @@ func sample() *Results {
 	}
 	r := &Results{}
 	for _, s := range scenarios {
-		s.Commit, s.Command, s.Date, s.Machine, s.Others = "0123456789ab", `make bench ARGS="--publish"`, "2026-01-02", machine, 0.015
+		s.Commit, s.Command, s.Date, s.Machine, s.Others = "0123456789ab", `make bench ARGS="--publish"`, "2026-01-02",
+			machine, 0.015
 		r.Scenarios = append(r.Scenarios, s)
 	}
 	return r

@@ -44,7 +44,8 @@ func drawCPU(r *Results) []byte {
 }
 
 func drawLatency(r *Results) []byte {
-	bars := barChart{title: "Latency from when a call was due, at 50 % and 80 % of redis-server's maximum rate", unit: "us", log: true}
+	bars := barChart{title: "Latency from when a call was due, at 50 % and 80 % of redis-server's maximum rate",
+		unit: "us", log: true}
 	bars.series = []series{{name: Incr}, {name: Throttle}}
 	for _, share := range []int{50, 80} {
 		s := r.Find(fmt.Sprintf("latency-%d", share))

@@ -63,7 +63,8 @@ func figuresWithoutResults(root string) (names []string, err error) {
 }
 
 func TestChangedFilesAreFound(t *testing.T) {
-	for _, changed := range []string{"bench/RESULTS.md", "bench/plots/cpu.svg", "bench/plots/latency.svg", "bench/plots/memory.svg", Readme, Performance} {
+	for _, changed := range []string{"bench/RESULTS.md", "bench/plots/cpu.svg", "bench/plots/latency.svg",
+		"bench/plots/memory.svg", Readme, Performance} {
 		t.Run(changed, func(t *testing.T) {
 			dir := t.TempDir()
 			for _, d := range documents {

@@ -58,7 +58,8 @@ func newCanvas(title, unit string, log bool, all []series) *canvas {
 			c.most, c.least = max(c.most, v), min(c.least, v)
 		}
 	}
-	fmt.Fprintf(c, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12">`+"\n", width, height)
+	fmt.Fprintf(c, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12">`+
+		"\n", width, height)
 	fmt.Fprintf(c, `<rect width="%d" height="%d" fill="white"/>`+"\n", width, height)
 	c.text(left, 20, "start", title)
 	for _, v := range c.ticks() {

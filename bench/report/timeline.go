@@ -47,7 +47,8 @@ func (t Timeline) SVG() []byte {
 	c := newCanvas(t.Title, "", false, all)
 	at := func(seconds float64) float64 { return left + plotWidth*seconds/t.Seconds }
 	for _, p := range t.Phases {
-		fmt.Fprintf(c, `<line x1="%.1f" y1="%d" x2="%.1f" y2="%d" stroke="#ddd"/>`+"\n", at(p.From), top, at(p.From), height-bottom)
+		fmt.Fprintf(c, `<line x1="%.1f" y1="%d" x2="%.1f" y2="%d" stroke="#ddd"/>`+"\n", at(p.From), top, at(p.From),
+			height-bottom)
 		c.text(at(p.From)+3, top+12, "start", p.Name)
 	}
 	lane := marksTop
@@ -58,7 +59,8 @@ func (t Timeline) SVG() []byte {
 			if track.Dashed {
 				dashes = ` stroke-dasharray="4 3"`
 			}
-			fmt.Fprintf(c, `<path d="%s" fill="none" stroke="%s" stroke-width="1.5"%s/>`+"\n", t.stairs(c, track.Steps, at), color, dashes)
+			fmt.Fprintf(c, `<path d="%s" fill="none" stroke="%s" stroke-width="1.5"%s/>`+"\n", t.stairs(c, track.Steps, at),
+				color, dashes)
 		}
 		if len(track.Marks) > 0 {
 			var strokes strings.Builder

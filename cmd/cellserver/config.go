@@ -63,11 +63,13 @@ func parseConfig(args []string, environ []string) (*config, error) {
 // newConfig has the defaults.
 func newConfig() *config {
 	c := &config{
-		network: newNetwork(), tls: newTLSOptions(), log: newLogOptions(), server: server.NewSettings(), commands: commands.NewSettings(),
+		network: newNetwork(), tls: newTLSOptions(), log: newLogOptions(), server: server.NewSettings(),
+		commands:  commands.NewSettings(),
 		databases: 16, shutdownTimeout: 10, measurePauses: "no",
 	}
 	for _, part := range [][]*option.Option{
-		c.network.options(), c.server.Options(), c.tls.options(), c.commands.Options(), c.access.options(), c.log.options(), c.own(),
+		c.network.options(), c.server.Options(), c.tls.options(), c.commands.Options(), c.access.options(), c.log.options(),
+		c.own(),
 	} {
 		if err := c.options.Add(part...); err != nil {
 			panic(err) // a mistake in this program, which a test would find
@@ -79,7 +81,8 @@ func newConfig() *config {
 // own are the options of the process as a whole.
 func (c *config) own() []*option.Option {
 	return []*option.Option{
-		{Name: "databases", Group: commands.Limits, Kind: option.Number(&c.databases, 1, 1024), Change: option.Immutable, Help: "number of databases"},
+		{Name: "databases", Group: commands.Limits, Kind: option.Number(&c.databases, 1, 1024), Change: option.Immutable,
+			Help: "number of databases"},
 		{Name: "shutdown-timeout", Group: networkGroup, Kind: option.Number(&c.shutdownTimeout, 0, server.MaxSeconds),
 			Help: "seconds for clients to read their replies when the server shuts down"},
 		{Name: "measure-pauses", Group: commands.Diagnostics, Kind: option.Choice(&c.measurePauses, "no", "loops", "locks"),
@@ -129,7 +132,8 @@ func mostClients() int {
 func (c *config) fitFiles(warn func(message string, args ...any)) {
 	c.server.MostClients = mostClients()
 	if most := c.server.MostClients; c.server.MaxClients > most {
-		warn("maxclients is lowered: the limit on open files (ulimit -n) allows no more", "maxclients", most, "files", openFiles())
+		warn("maxclients is lowered: the limit on open files (ulimit -n) allows no more", "maxclients", most, "files",
+			openFiles())
 		c.server.MaxClients = most
 	}
 }
@@ -170,7 +174,8 @@ func (n *network) options() []*option.Option {
 			Help: "permissions of the Unix socket"},
 		{Name: "tcp-backlog", Group: networkGroup, Kind: option.Number(&n.backlog, 1, 65535), Change: option.Immutable,
 			Help: "connections that may wait to be accepted; the system may allow fewer"},
-		{Name: "tcp-keepalive", Group: networkGroup, Kind: option.Number(&n.keepAlive, 0, server.MaxSeconds), Change: option.Live,
-			Help: "idle seconds before TCP keepalive probes; 0 for none"},
+		{Name: "tcp-keepalive", Group: networkGroup, Kind: option.Number(&n.keepAlive, 0, server.MaxSeconds),
+			Change: option.Live,
+			Help:   "idle seconds before TCP keepalive probes; 0 for none"},
 	}
 }

@@ -37,13 +37,15 @@ func TestMistakesAreNamed(t *testing.T) {
 		{[]string{"--port", "65536"}, `invalid argument "65536" for "--port" flag: it must be a number from 0 to 65535`},
 		{[]string{"--port", "x"}, `invalid argument "x" for "--port" flag: it must be a number from 0 to 65535`},
 		{[]string{"--databases", "0"}, "it must be a number from 1 to 1024"},
-		{[]string{"--proto-max-bulk-len", "1 mb"}, "it must be a size from 1kb to 512mb, written like 65536, 512kb, 64mb or 1gb"},
+		{[]string{"--proto-max-bulk-len", "1 mb"},
+			"it must be a size from 1kb to 512mb, written like 65536, 512kb, 64mb or 1gb"},
 		{[]string{"--proto-max-bulk-len", "1gb"}, "it must be a size from 1kb to 512mb"},
 		{[]string{"--protected-mode", "on"}, "it must be one of yes, no"},
 		{[]string{"--transport", "fast"}, "it must be one of event-loop, goroutines"},
 		{[]string{"--loglevel", "info"}, "it must be one of debug, verbose, notice, warning, nothing"},
 		{[]string{"--unixsocketperm", "999"}, "it must be permissions in octal, such as 770"},
-		{[]string{"--client-output-buffer-limit", "normal 1mb"}, `it must be a class (normal, pubsub or replica), a hard limit, a soft limit and seconds, such as "normal 256mb 64mb 60"`},
+		{[]string{"--client-output-buffer-limit", "normal 1mb"},
+			`it must be a class (normal, pubsub or replica), a hard limit, a soft limit and seconds, such as "normal 256mb 64mb 60"`},
 		{[]string{"--client-output-buffer-limit", "some 1mb 0 0"}, "it must be a class"},
 		{[]string{"--nosuch"}, "unknown option --nosuch; --help lists the options"},
 		{[]string{"redis.conf"}, `unexpected argument "redis.conf": options start with --; see --help`},
@@ -56,7 +58,8 @@ func TestMistakesAreNamed(t *testing.T) {
 // The environment says what the command line does not.
 func TestEnvironment(t *testing.T) {
 	c, err := parseConfig([]string{"--port", "7000"}, []string{
-		"CELLSERVER_PORT=7001", "CELLSERVER_MAX_KEY_SIZE=100", "CELLSERVER_PROTECTED_MODE=no", "PORT=1", "CELLSERVER_NOSUCH=x",
+		"CELLSERVER_PORT=7001", "CELLSERVER_MAX_KEY_SIZE=100", "CELLSERVER_PROTECTED_MODE=no", "PORT=1",
+		"CELLSERVER_NOSUCH=x",
 	})
 	require.NoError(t, err)
 	require.Equal(t, 7000, c.network.port, "the command line wins")
@@ -95,7 +98,8 @@ func TestSettings(t *testing.T) {
 	require.Equal(t, "7000", got["port"])
 	require.Equal(t, "2097152", got["proto-max-bulk-len"])
 	require.Equal(t, "127.0.0.1 -::1", got["bind"])
-	require.Equal(t, "normal 268435456 67108864 60 slave 268435456 67108864 60 pubsub 33554432 8388608 60", got["client-output-buffer-limit"])
+	require.Equal(t, "normal 268435456 67108864 60 slave 268435456 67108864 60 pubsub 33554432 8388608 60",
+		got["client-output-buffer-limit"])
 	require.NotContains(t, got, "version")
 }
 
@@ -115,7 +119,8 @@ func TestHelp(t *testing.T) {
 	for line := range strings.Lines(help) {
 		require.LessOrEqual(t, len(strings.TrimRight(line, "\n")), 100)
 	}
-	for _, says := range []string{"Network:\n  --port number\n        TCP port; 0 for none (0 to 65535, default 6379)\n", "\nTLS:\n", "\nAccess:\n"} {
+	for _, says := range []string{"Network:\n  --port number\n        TCP port; 0 for none (0 to 65535, default 6379)\n",
+		"\nTLS:\n", "\nAccess:\n"} {
 		require.Contains(t, help, says)
 	}
 }

@@ -101,7 +101,8 @@ func listenTCP(n *network, address string, port int) (net.Listener, error) {
 	case errors.Is(err, syscall.EADDRINUSE):
 		return nil, fmt.Errorf("cannot listen on %s: address already in use, perhaps by another address of --bind, another cellserver or a redis-server; --port chooses another", full)
 	case errors.Is(err, fs.ErrPermission):
-		return nil, fmt.Errorf("cannot listen on %s: no permission; ports below 1024 are for root, --port chooses another", full)
+		return nil, fmt.Errorf("cannot listen on %s: no permission; ports below 1024 are for root, --port chooses another",
+			full)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
 		return nil, fmt.Errorf("cannot listen on %s: this machine does not have that address; write --bind -%s if it may be missing", full, host)
 	}

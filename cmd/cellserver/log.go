@@ -17,7 +17,8 @@ import (
 var (
 	levelNames = []string{"debug", "verbose", "notice", "warning", "nothing"}
 	levels     = map[string]slog.Level{
-		"debug": slog.LevelDebug, "verbose": slog.LevelDebug + 2, "notice": slog.LevelInfo, "warning": slog.LevelWarn, "nothing": slog.LevelError + 100,
+		"debug": slog.LevelDebug, "verbose": slog.LevelDebug + 2, "notice": slog.LevelInfo, "warning": slog.LevelWarn,
+		"nothing": slog.LevelError + 100,
 	}
 )
 
@@ -38,7 +39,8 @@ func newLogOptions() logOptions {
 func (o *logOptions) options() []*option.Option {
 	const group = "Logging"
 	return []*option.Option{
-		{Name: "loglevel", Group: group, Kind: option.Choice(&o.level, levelNames...), Change: option.Live, Help: "how much is logged"},
+		{Name: "loglevel", Group: group, Kind: option.Choice(&o.level, levelNames...), Change: option.Live,
+			Help: "how much is logged"},
 		{Name: "log-format", Group: group, Kind: option.Choice(&o.format, "text", "json"), Help: "the format of a line"},
 		{Name: "logfile", Group: group, Kind: option.Text(&o.file, "path"), Change: option.Immutable,
 			Help: "file to log to, created if missing, appended to; standard error by default"},

@@ -92,7 +92,8 @@ func (c *config) readFiles(log *slog.Logger) error {
 }
 
 // wait waits for a signal, or until a listener fails, and then shuts the server down.
-func (c *config) wait(ctx context.Context, stop func(), srv *server.Server, failed <-chan error, log *slog.Logger) (err error) {
+func (c *config) wait(ctx context.Context, stop func(), srv *server.Server, failed <-chan error,
+	log *slog.Logger) (err error) {
 	select {
 	case <-ctx.Done():
 		stop() // from here on a second signal ends the process at once

@@ -32,11 +32,19 @@ func TestChangesWhileTheServerRuns(t *testing.T) {
 		{"client-query-buffer-limit", "1", "16777216", "argument must be between 65536 and 1073741824 inclusive"},
 		{"proto-max-bulk-len", "2mb", "2097152", ""},
 		{"tcp-keepalive", "10", "10", ""},
-		{"client-output-buffer-limit", "foo", "normal 268435456 67108864 60 slave 268435456 67108864 60 pubsub 33554432 8388608 60", "Wrong number of arguments in buffer limit configuration."},
-		{"client-output-buffer-limit", "foo 1 2 3", "normal 268435456 67108864 60 slave 268435456 67108864 60 pubsub 33554432 8388608 60", "Invalid client class specified in buffer limit configuration."},
-		{"client-output-buffer-limit", "normal x 2 3", "normal 268435456 67108864 60 slave 268435456 67108864 60 pubsub 33554432 8388608 60", "Error in hard, soft or soft_seconds setting in buffer limit configuration."},
-		{"client-output-buffer-limit", "normal 1mb 2 3", "normal 1048576 2 3 slave 268435456 67108864 60 pubsub 33554432 8388608 60", ""},
-		{"client-output-buffer-limit", "replica 3 2mb 1 pubsub 0 0 0", "normal 1048576 2 3 slave 3 2097152 1 pubsub 0 0 0", ""},
+		{"client-output-buffer-limit", "foo",
+			"normal 268435456 67108864 60 slave 268435456 67108864 60 pubsub 33554432 8388608 60",
+			"Wrong number of arguments in buffer limit configuration."},
+		{"client-output-buffer-limit", "foo 1 2 3",
+			"normal 268435456 67108864 60 slave 268435456 67108864 60 pubsub 33554432 8388608 60",
+			"Invalid client class specified in buffer limit configuration."},
+		{"client-output-buffer-limit", "normal x 2 3",
+			"normal 268435456 67108864 60 slave 268435456 67108864 60 pubsub 33554432 8388608 60",
+			"Error in hard, soft or soft_seconds setting in buffer limit configuration."},
+		{"client-output-buffer-limit", "normal 1mb 2 3",
+			"normal 1048576 2 3 slave 268435456 67108864 60 pubsub 33554432 8388608 60", ""},
+		{"client-output-buffer-limit", "replica 3 2mb 1 pubsub 0 0 0", "normal 1048576 2 3 slave 3 2097152 1 pubsub 0 0 0",
+			""},
 		{"databases", "16", "16", "can't set immutable config"},
 		{"tls-port", "0", "0", ""},
 		{"port", "6379", "6379", ""},
@@ -52,5 +60,6 @@ func TestChangesWhileTheServerRuns(t *testing.T) {
 	}
 	require.EqualValues(t, 10, c.network.keepAliveNow.Load())
 	err = c.options.Set([]option.Value{{Name: "maxclients", Value: "20001"}}, false)
-	require.ErrorContains(t, err, "The operating system is not able to handle the specified number of clients, try with 20000")
+	require.ErrorContains(t, err,
+		"The operating system is not able to handle the specified number of clients, try with 20000")
 }

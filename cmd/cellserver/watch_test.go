@@ -25,7 +25,8 @@ func TestASetClockIsLogged(t *testing.T) {
 		watchClock(ctx, look, clock, slog.New(slog.NewTextHandler(&out, nil)))
 	}()
 	look <- time.Time{} // what stands before this look is where the clock stood
-	for _, offset := range []time.Duration{time.Second, 3 * time.Second, 3 * time.Second, time.Hour, 0, -999 * time.Millisecond} {
+	for _, offset := range []time.Duration{time.Second, 3 * time.Second, 3 * time.Second, time.Hour, 0,
+		-999 * time.Millisecond} {
 		clock.SetOffset(offset)
 		look <- time.Time{} // taken when the look before it is done
 		look <- time.Time{}

@@ -33,7 +33,8 @@ type category struct {
 // names are the categories in Redis's order, with ours behind @string. Rules may name each, also
 // where no command is in it: so a file of Redis's can be read.
 var names = []string{
-	"keyspace", "read", "write", "set", "sortedset", "list", "hash", "string", "ratelimit", "bitmap", "hyperloglog", "geo", "stream",
+	"keyspace", "read", "write", "set", "sortedset", "list", "hash", "string", "ratelimit", "bitmap", "hyperloglog", "geo",
+	"stream",
 	"pubsub", "admin", "fast", "slow", "blocking", "dangerous", "connection", "transaction", "scripting",
 }
 
@@ -42,7 +43,8 @@ func Categories() []string { return slices.Clone(names) }
 
 // NewCommands takes the list of commands; a container stands before its subcommands.
 func NewCommands(list []Command) *Commands {
-	c := &Commands{list: list, byName: make(map[string]int), subs: make([][]int, len(list)), categories: make([]category, len(names))}
+	c := &Commands{list: list, byName: make(map[string]int), subs: make([][]int, len(list)),
+		categories: make([]category, len(names))}
 	for i, name := range names {
 		c.categories[i].name = name
 	}

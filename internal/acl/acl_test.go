@@ -59,7 +59,8 @@ func TestRulesAndWhatTheyComeTo(t *testing.T) {
 		{"+select|0 +select|1 +SELECT|0", "user u off resetchannels -@all +select|0 +select|1"},
 		{"+select|0 -select", "user u off resetchannels -@all"},
 		{"+select|0 +@all -@all", "user u off resetchannels -@all"},
-		{"(+get ~a) (+set ~b &c)", "user u off resetchannels -@all (~a resetchannels -@all +get) (~b resetchannels &c -@all +set)"},
+		{"(+get ~a) (+set ~b &c)",
+			"user u off resetchannels -@all (~a resetchannels -@all +get) (~b resetchannels &c -@all +set)"},
 		{"(+get ~a) clearselectors", "user u off resetchannels -@all"},
 		{"()", "user u off resetchannels -@all (resetchannels -@all)"},
 		{"on >pw ~a &b +get (+set) reset", "user u off sanitize-payload resetchannels -@all"},
@@ -77,7 +78,8 @@ func TestRulesAndWhatTheyComeTo(t *testing.T) {
 func sorted(line string) string {
 	words := strings.Fields(line)
 	for i := range words {
-		for j := i; j > 0 && strings.HasPrefix(words[j], "+") && strings.HasPrefix(words[j-1], "+") && words[j] < words[j-1] && words[j-1] != "+@all"; j-- {
+		for j := i; j > 0 && strings.HasPrefix(words[j], "+") && strings.HasPrefix(words[j-1], "+") &&
+			words[j] < words[j-1] && words[j-1] != "+@all"; j-- {
 			words[j], words[j-1] = words[j-1], words[j]
 		}
 	}
@@ -87,11 +89,15 @@ func sorted(line string) string {
 func TestRulesThatAreNone(t *testing.T) {
 	long := strings.Repeat("x", maxPattern+1)
 	for rules, why := range map[string]string{
-		"nonsense": syntax, "%~x": syntax, "%RR~x": syntax, "%X~x": syntax, "%": syntax, "~a\x00": syntax, "&a\tb": syntax, ")": syntax, "(~'a')": syntax,
-		"+": unknown, "-": unknown, "+@": unknown, "-@nosuch": unknown, "+nosuch": unknown, "+config|nosuch": unknown, "+hset|x": unknown, "+script|nosuch": unknown, "-select|0": unknown, "+nosuch|": unknown,
+		"nonsense": syntax, "%~x": syntax, "%RR~x": syntax, "%X~x": syntax, "%": syntax, "~a\x00": syntax, "&a\tb": syntax,
+		")": syntax, "(~'a')": syntax,
+		"+": unknown, "-": unknown, "+@": unknown, "-@nosuch": unknown, "+nosuch": unknown, "+config|nosuch": unknown,
+		"+hset|x": unknown, "+script|nosuch": unknown, "-select|0": unknown, "+nosuch|": unknown,
 		"+get|a|b": unknown, "+get|": syntax, "+config|": syntax, "+config|get|x": firstOfSub,
-		"<nosuch": noPassword, "#123": wrongHash, "#" + strings.Repeat("A", 64): wrongHash, "!" + strings.Repeat("g", 64): wrongHash,
-		"!" + strings.Repeat("a", 64): noPassword, "(on)": syntax, "(~a) ~b)": syntax, "+select|1 nopass": syntax, "+select|1\n": syntax, "(>pw)": syntax,
+		"<nosuch": noPassword, "#123": wrongHash, "#" + strings.Repeat("A", 64): wrongHash,
+		"!" + strings.Repeat("g", 64): wrongHash,
+		"!" + strings.Repeat("a", 64): noPassword, "(on)": syntax, "(~a) ~b)": syntax, "+select|1 nopass": syntax,
+		"+select|1\n": syntax, "(>pw)": syntax,
 		"~" + long: tooLong, "&" + long: tooLong, "%R~" + long: tooLong, ">" + strings.Repeat("x", MaxPassword+1): tooLong,
 	} {
 		_, err := few().New("u", false).With([]string{"on", rules}, false)
@@ -125,7 +131,8 @@ func TestAUserIsBounded(t *testing.T) {
 func TestUsersNeverChange(t *testing.T) {
 	u := make1(t, "on", ">a", ">b", "~a", "~b", "&c", "+get", "+select|0", "(+set ~x)")
 	before := u.String()
-	for _, rule := range []string{"off", "<a", "resetpass", "%R~a", "~c", "resetkeys", "&d", "+select|1", "-get", "+@all", "reset", "clearselectors", "(+get)", ">c"} {
+	for _, rule := range []string{"off", "<a", "resetpass", "%R~a", "~c", "resetkeys", "&d", "+select|1", "-get", "+@all",
+		"reset", "clearselectors", "(+get)", ">c"} {
 		_, err := u.With([]string{rule, rule}, false)
 		if rule != "<a" {
 			require.NoError(t, err)
@@ -136,7 +143,8 @@ func TestUsersNeverChange(t *testing.T) {
 
 func TestPasswords(t *testing.T) {
 	two := make1(t, "on", ">one", ">two\x00")
-	for password, right := range map[string]bool{"one": true, "two\x00": true, "two": false, "": false, "One": false, "one ": false,
+	for password, right := range map[string]bool{"one": true, "two\x00": true, "two": false, "": false, "One": false,
+		"one ":                             false,
 		strings.Repeat("x", MaxPassword+1): false} {
 		assert.Equal(t, right, two.Verify([]byte(password)), "%q", password)
 	}
@@ -228,7 +236,8 @@ func TestCheckIsBounded(t *testing.T) {
 func TestOpen(t *testing.T) {
 	assert.True(t, few().Default().Open())
 	assert.True(t, make1(t, "(~* &* +@all)").Open())
-	for _, rules := range [][]string{{"~*", "&*"}, {"~*", "+@all"}, {"&*", "+@all"}, {"~*", "&*", "+@all", "-get"}, {"~*", "&*", "+@all", "-config|get"}, {"%RW~*", "&*", "+@all"}} {
+	for _, rules := range [][]string{{"~*", "&*"}, {"~*", "+@all"}, {"&*", "+@all"}, {"~*", "&*", "+@all", "-get"},
+		{"~*", "&*", "+@all", "-config|get"}, {"%RW~*", "&*", "+@all"}} {
 		assert.False(t, make1(t, rules...).Open(), "%q", rules)
 	}
 }
@@ -248,14 +257,16 @@ func TestHearing(t *testing.T) {
 
 func TestFiles(t *testing.T) {
 	c := few()
-	text := "user alice on  #" + strings.Repeat("0", 64) + " ~a +get (+set\t ~b )\r\n\n  \nuser default on nopass ~* &* +@all\n"
+	text := "user alice on  #" + strings.Repeat("0", 64) +
+		" ~a +get (+set\t ~b )\r\n\n  \nuser default on nopass ~* &* +@all\n"
 	users, err := c.Parse("f", text, false)
 	require.NoError(t, err)
 	require.Len(t, users, 2)
 	again, err := c.Parse("f", users.String(), false)
 	require.NoError(t, err)
 	assert.Equal(t, users.String(), again.String())
-	assert.Equal(t, "user alice on #"+strings.Repeat("0", 64)+" ~a resetchannels -@all +get (~b resetchannels -@all +set)\n"+
+	assert.Equal(t, "user alice on #"+strings.Repeat("0", 64)+
+		" ~a resetchannels -@all +get (~b resetchannels -@all +set)\n"+
 		"user default on nopass ~* &* +@all\n", users.String())
 
 	users, err = c.Parse("f", "", true)
@@ -271,7 +282,8 @@ func TestFiles(t *testing.T) {
 		"user a +nosuch >secret":           "f:1: Error in applying operation '+nosuch': " + unknown + ". ",
 		"user a >secret <secret2":          "f:1: " + noPassword + ". ",
 		"user a (+get":                     "f:1: Unmatched parenthesis in selector definition.",
-		"# a remark\nuser a on\nuser b x":  "f:1 should start with user keyword followed by the username. f:3: " + syntax + ". ",
+		"# a remark\nuser a on\nuser b x": "f:1 should start with user keyword followed by the username. f:3: " + syntax +
+			". ",
 	} {
 		_, err := c.Parse("f", text, false)
 		assert.EqualError(t, err, want+end, "%q", text)
@@ -283,7 +295,8 @@ func TestFiles(t *testing.T) {
 
 // Whatever is said, a user is made or an error, and what a user is described as makes the same one.
 func FuzzRules(f *testing.F) {
-	for _, seed := range []string{"on >pw ~a +get", "( +get ~a ) (", "%RW~* &x -@all +select|0", "%", "(((", ")", "+|", "-", "#", "reset\x00", "(~a) ~b)", "+select|a b", "on_(~a +get)_~(_~)"} {
+	for _, seed := range []string{"on >pw ~a +get", "( +get ~a ) (", "%RW~* &x -@all +select|0", "%", "(((", ")", "+|",
+		"-", "#", "reset\x00", "(~a) ~b)", "+select|a b", "on_(~a +get)_~(_~)"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

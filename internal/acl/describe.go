@@ -19,7 +19,8 @@ type Permissions struct{ Commands, Keys, Channels string }
 // Describe describes the user.
 func (u *User) Describe() (d Description) {
 	for i, s := range u.selectors {
-		p := Permissions{s.describeCommands(u.commands), strings.Join(s.describeKeys(), " "), strings.Join(s.describeChannels(), " ")}
+		p := Permissions{s.describeCommands(u.commands), strings.Join(s.describeKeys(), " "),
+			strings.Join(s.describeChannels(), " ")}
 		if i == 0 {
 			d.Permissions = p
 		} else {

@@ -41,7 +41,8 @@ func (c *Commands) Parse(path, text string, channels bool) (Users, error) {
 		}
 	}
 	if faults != "" {
-		return nil, errors.New(faults + "WARNING: ACL errors detected, no change to the previously active ACL rules was performed")
+		return nil, errors.New(faults +
+			"WARNING: ACL errors detected, no change to the previously active ACL rules was performed")
 	}
 	if users["default"] == nil {
 		users["default"] = c.Default()
@@ -61,7 +62,8 @@ func (us Users) add(c *Commands, line, where string, channels bool) (fault strin
 	case !IsName(words[1]):
 		return fmt.Sprintf("'%s: username '%.256s' contains invalid characters. ", where, words[1])
 	case us[words[1]] != nil:
-		return fmt.Sprintf("WARNING: Duplicate user '%.256s' found on line %s. ", words[1], where[strings.LastIndexByte(where, ':')+1:])
+		return fmt.Sprintf("WARNING: Duplicate user '%.256s' found on line %s. ", words[1],
+			where[strings.LastIndexByte(where, ':')+1:])
 	case len(us) >= MaxUsers:
 		return fmt.Sprintf("%s: there are too many users (%d). ", where, MaxUsers)
 	}

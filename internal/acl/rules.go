@@ -99,7 +99,8 @@ func (u *User) apply(rule string, channels bool) (why string) {
 	case word == "clearselectors":
 		u.selectors = u.selectors[:1]
 	case word == "reset":
-		*u = User{commands: u.commands, name: u.name, payload: "sanitize-payload", selectors: []*selector{u.commands.newSelector(channels)}}
+		*u = User{commands: u.commands, name: u.name, payload: "sanitize-payload",
+			selectors: []*selector{u.commands.newSelector(channels)}}
 	case strings.ContainsRune("><#!", rune(rule[0])):
 		why = u.changePassword(rule[0], rule[1:])
 	case rule[0] == '(' && strings.HasSuffix(rule, ")"):

@@ -81,7 +81,9 @@ func (own Own) parse(args []string) (*options, error) {
 	f.StringVarP(&o.host, "host", "h", "127.0.0.1", "address of the server")
 	f.IntVarP(&o.port, "port", "p", own.port("PORT"), "TCP port of the server; by default from "+own.Prefix+"PORT")
 	f.StringVarP(&o.socket, "socket", "s", "", "path of the server's Unix socket, instead of -h and -p")
-	f.StringVarP(&o.password, "pass", "a", "", "password; by default from the environment: REDISCLI_AUTH, "+own.Prefix+"REQUIREPASS, or the file "+own.Prefix+"REQUIREPASS_FILE")
+	f.StringVarP(&o.password, "pass", "a", "",
+		"password; by default from the environment: REDISCLI_AUTH, "+own.Prefix+"REQUIREPASS, or the file "+own.Prefix+
+			"REQUIREPASS_FILE")
 	f.IntVarP(&o.database, "db", "n", 0, "number of the database")
 	f.BoolVarP(&o.resp3, "resp3", "3", false, "use RESP3, which distinguishes maps and sets from arrays")
 	f.BoolVarP(&o.raw, "raw", "r", false, "print replies without types, the default if stdout is not a terminal")
@@ -154,7 +156,8 @@ func (o *options) useOwn(own Own, trust *secure.Client) (overTLS bool) {
 		return false
 	}
 	if *trust == (secure.Client{}) {
-		*trust = secure.Client{Cert: os.Getenv(own.Prefix + "TLS_CERT_FILE"), Key: os.Getenv(own.Prefix + "TLS_KEY_FILE"), Insecure: true}
+		*trust = secure.Client{Cert: os.Getenv(own.Prefix + "TLS_CERT_FILE"), Key: os.Getenv(own.Prefix + "TLS_KEY_FILE"),
+			Insecure: true}
 	}
 	return true
 }

@@ -123,7 +123,8 @@ var listening = []string{"MONITOR", "SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE", "SY
 // is never repeated unless it is certain that it was not sent.
 func (l *link) do(call []string) (reply, error) {
 	if startsWithAny(call, listening) {
-		return reply{}, fmt.Errorf("%s changes how a server answers, which this client does not follow: use redis-cli", call[0])
+		return reply{}, fmt.Errorf("%s changes how a server answers, which this client does not follow: use redis-cli",
+			call[0])
 	}
 	wasOpen := l.client != nil
 	r, err := l.try(call)
@@ -210,7 +211,8 @@ func (l *link) noHandshake(err error) error {
 
 // isEnd says whether an error is that the server has ended the connection.
 func isEnd(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) ||
+		errors.Is(err, syscall.EPIPE)
 }
 
 // explain says what an error of go-redis means to who typed the command.
@@ -220,14 +222,17 @@ func (l *link) explain(err error) error {
 	case errors.Is(err, errGone):
 		return err
 	case errors.As(err, &refusal): // of a call it would be a reply, and no error: this is the introduction
-		return fmt.Errorf("%s refuses: %s. -a gives a password, -n a database", l.address, strings.TrimSuffix(refusal.Error(), "."))
+		return fmt.Errorf("%s refuses: %s. -a gives a password, -n a database", l.address,
+			strings.TrimSuffix(refusal.Error(), "."))
 	case errors.Is(err, net.ErrClosed):
 		return fmt.Errorf("%s accepts connections but has not answered within %v: is it stopped, or overloaded?",
 			l.address, l.patience)
-	case l.secure != nil && strings.Contains(err.Error(), "remote error: tls: "): // with TLS 1.3 the server says so after the handshake
+	case l.secure != nil && strings.Contains(err.Error(),
+		"remote error: tls: "): // with TLS 1.3 the server says so after the handshake
 		return l.noHandshake(err)
 	case isEnd(err):
-		return fmt.Errorf("%s closed the connection before its reply was complete: the command may have been executed", l.address)
+		return fmt.Errorf("%s closed the connection before its reply was complete: the command may have been executed",
+			l.address)
 	}
 	return fmt.Errorf("%s does not answer in the Redis protocol: is it another kind of server? (%w)", l.address, err)
 }

@@ -43,19 +43,21 @@ func (a *about) IsTold() bool {
 // goroutine's, this is everybody's. What is neither atomic nor locked is the session's own to
 // write.
 type Client struct {
-	Among         *Registry
-	Peer          Peer
-	ID            int64
-	Opened        int64                   // instant, nanoseconds on the store's clock
-	Lent          Piece                   // what is being sent, if that is memory that others send, too; then out is empty
-	Pending       []Piece                 // what is to follow: of a long reply, and messages. This and lent change with the mail locked
-	Tracker       atomic.Pointer[Tracker] // of a client that caches keys; the session's own to set
-	Account       atomic.Pointer[Account] // who the client is; the session's own to set
-	About         about
-	LastSeen      atomic.Int64           // instant of the latest batch
-	Parked        atomic.Bool            // parked, for others to see
-	Blocked       atomic.Bool            // and that among waits
-	Queued        atomic.Int64           // calls of a transaction and one more, 0 outside of one; in the low half their bytes
+	Among  *Registry
+	Peer   Peer
+	ID     int64
+	Opened int64 // instant, nanoseconds on the store's clock
+	Lent   Piece // what is being sent, if that is memory that others send, too; then out is empty
+	// What is to follow: of a long reply, and messages. This and lent change with the mail locked.
+	Pending  []Piece
+	Tracker  atomic.Pointer[Tracker] // of a client that caches keys; the session's own to set
+	Account  atomic.Pointer[Account] // who the client is; the session's own to set
+	About    about
+	LastSeen atomic.Int64 // instant of the latest batch
+	Parked   atomic.Bool  // parked, for others to see
+	Blocked  atomic.Bool  // and that among waits
+	// Calls of a transaction and one more, 0 outside of one; in the low half their bytes.
+	Queued        atomic.Int64
 	Unread        atomic.Int64           // bytes that were read of calls that are not whole, or wait
 	Room          atomic.Int64           // see showRoom
 	Holds         atomic.Int64           // bytes, all in all: see charge

@@ -34,7 +34,8 @@ func (s *Client) Line(now int64, latest *string, words [][]byte) string {
 		"qbuf=%d qbuf-free=%d argv-mem=%d multi-mem=%d rbs=%d rbp=0 obl=%d oll=%d omem=%d tot-mem=%d events=%s "+
 		"cmd=%s user=%s redir=%d resp=%d lib-name=%s lib-ver=%s\n",
 		s.ID, s.Peer.Remote, s.Peer.Local, s.Peer.FD, s.About.Name, seconds(s.Opened), seconds(s.LastSeen.Load()), s.Flags(),
-		s.About.Database, s.About.Listens[ViaChannel], s.About.Listens[ViaPattern], s.About.Listens[ViaShard], s.Queued.Load()>>32-1,
+		s.About.Database, s.About.Listens[ViaChannel], s.About.Listens[ViaPattern], s.About.Listens[ViaShard],
+		s.Queued.Load()>>32-1,
 		m.Unread, m.Free, m.Words, m.Queued, m.Room, m.Waiting, m.Pieces, m.Following, m.Total, events,
 		name, s.Account.Load().Name, s.Tracker.Load().Target(), s.About.Protocol, s.About.Library, s.About.Version)
 }

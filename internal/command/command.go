@@ -21,39 +21,50 @@ type Command struct {
 	Group      string // of the manual: limiter, generic, string, connection, server, cluster
 	Since      string // the version that had it first: Redis's, or cellserver's for a CL command
 	Complexity string
-	Reply      string                      // what it answers, for the manual
-	Flags      Flags                       // Redis's: COMMAND INFO shows them, and ACL categories follow from them
-	Cost       Cost                        // what a call costs the event loop
-	Traits     Traits                      // how a call is scheduled
-	Effort     *Effort                     // what a call costs a transaction, where words and values alone do not say; nil if they do
-	Category   string                      // ACL category, or several, where it is not the group's
-	Tips       []string                    // hints for clients and proxies, as COMMAND INFO gives them
-	KeyAccess  string                      // what it does with its keys, as COMMAND INFO's key specs say: see below
-	Accesses   func(words [][]byte) string // what a call does, where that depends on its words
-	Channels   channelWords                // which of its words name channels, as users' rules see them
-	ChannelAt  int                         // word that is the first shard channel, which COMMAND INFO shows where others have keys; 0 for none
-	Args       []Arg
-	AnyMore    bool                                        // further words are allowed, and ignored
-	Secrets    func(words [][]byte, hide func(word int))   // hides the words of a call that SLOWLOG and MONITOR must not show; nil for none
-	OverLong   error                                       // refuses a call of more words than are looked at together; nil if it may have any number
-	Min        int                                         // words of the shortest call, where Redis says another number than the grammar
-	Keys       func(keys, words [][]byte) ([][]byte, bool) // appends the keys of a call, where the grammar does not say; false if it makes no sense
-	Event      string                                      // what keyspace notifications call its changes, in words; its name if empty
-	EventOf    func(c *Call) string                        // the same, where it depends on the call
-	Taken      string                                      // what they call it if a key goes, del if empty
-	KeyCountAt int                                         // word that says how many keys follow it, of those that Keys finds; 0 for none
-	KeyStep    int                                         // how far those stand apart
+	Reply      string // what it answers, for the manual
+	Flags      Flags  // Redis's: COMMAND INFO shows them, and ACL categories follow from them
+	Cost       Cost   // what a call costs the event loop
+	Traits     Traits // how a call is scheduled
+	// What a call costs a transaction, where words and values alone do not say; nil if they do.
+	Effort    *Effort
+	Category  string                      // ACL category, or several, where it is not the group's
+	Tips      []string                    // hints for clients and proxies, as COMMAND INFO gives them
+	KeyAccess string                      // what it does with its keys, as COMMAND INFO's key specs say: see below
+	Accesses  func(words [][]byte) string // what a call does, where that depends on its words
+	Channels  channelWords                // which of its words name channels, as users' rules see them
+	// Word that is the first shard channel, which COMMAND INFO shows where others have keys; 0 for
+	// none.
+	ChannelAt int
+	Args      []Arg
+	AnyMore   bool // further words are allowed, and ignored
+	// Hides the words of a call that SLOWLOG and MONITOR must not show; nil for none.
+	Secrets func(words [][]byte, hide func(word int))
+	// Refuses a call of more words than are looked at together; nil if it may have any number.
+	OverLong error
+	// Words of the shortest call, where Redis says another number than the grammar.
+	Min int
+	// Appends the keys of a call, where the grammar does not say; false if it makes no sense.
+	Keys func(keys, words [][]byte) ([][]byte, bool)
+	// What keyspace notifications call its changes, in words; its name if empty.
+	Event   string
+	EventOf func(c *Call) string // the same, where it depends on the call
+	Taken   string               // what they call it if a key goes, del if empty
+	// Word that says how many keys follow it, of those that Keys finds; 0 for none.
+	KeyCountAt int
+	KeyStep    int // how far those stand apart
 	Run        func(c *Call) error
 	Subs       []*Command // of a container such as CLIENT; their names are "client|id"
 
 	// What a table derives: see Table.add. The rows that All lists have none of it.
-	Parent   *Command
-	Number   int                // in the table
-	access   []acl.Access       // KeyAccess, as users' rules see it
-	Decides  bool               // a limiter: its reply begins with limited, 0 or 1
-	Peeks    func(c *Call) bool // of a limiter: whether a call, once it is bound, only looks
-	Grammar  grammar
-	FirstKey int // word that is the first key, 0 if there is none; if 1, calls that differ in it alone are bound once (see ahead)
+	Parent  *Command
+	Number  int                // in the table
+	access  []acl.Access       // KeyAccess, as users' rules see it
+	Decides bool               // a limiter: its reply begins with limited, 0 or 1
+	Peeks   func(c *Call) bool // of a limiter: whether a call, once it is bound, only looks
+	Grammar grammar
+	// Word that is the first key, 0 if there is none; if 1, calls that differ in it alone are bound
+	// once (see ahead).
+	FirstKey int
 }
 
 // KeyAccess begins with RO (the key is read), RW (read and changed), OW (overwritten) or RM
@@ -126,7 +137,8 @@ type Effort struct {
 	PerByte int                                   // how many bytes could be moved in the time that one takes; 0 for one
 	Creates func(words [][]byte, longest int) int // bytes that a call may make, where a value may be so long
 	Reads   func(words [][]byte, size int) int    // bytes that it reads of a value of that size
-	Sized   func(words [][]byte) bool             // whether the cost of this call grows with values, though not of every call
+	// Whether the cost of this call grows with values, though not of every call.
+	Sized func(words [][]byte) bool
 }
 
 // Tips that several rows give: for proxies, to which shards of a cluster a command goes and how the
@@ -143,8 +155,10 @@ var flagNames = []struct {
 	flag Flags
 	name string
 }{
-	{Write, "write"}, {ReadOnly, "readonly"}, {DenyOOM, "denyoom"}, {Admin, "admin"}, {PubSub, "pubsub"}, {NoScript, "noscript"},
-	{Loading, "loading"}, {Stale, "stale"}, {Unlogged, "skip_slowlog"}, {Fast, "fast"}, {NoAuth, "no_auth"}, {NoMulti, "no_multi"}, {AllowBusy, "allow_busy"},
+	{Write, "write"}, {ReadOnly, "readonly"}, {DenyOOM, "denyoom"}, {Admin, "admin"}, {PubSub, "pubsub"},
+	{NoScript, "noscript"},
+	{Loading, "loading"}, {Stale, "stale"}, {Unlogged, "skip_slowlog"}, {Fast, "fast"}, {NoAuth, "no_auth"},
+	{NoMulti, "no_multi"}, {AllowBusy, "allow_busy"},
 }
 
 // Upper is a command's name as the manual writes it: CLIENT ID.

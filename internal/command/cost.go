@@ -59,7 +59,9 @@ const (
 	BoundedCost = Turn / 2  // worth of a command that is not Fast
 	TurnOutput  = 256 << 10 // bytes of replies that end a turn
 
-	UnauthenticatedTurn = Turn / 16 // of a client that has not said who it is: many may try passwords, and others wait for a round of them
+	// Of a client that has not said who it is: many may try passwords, and others wait for a round
+	// of them.
+	UnauthenticatedTurn = Turn / 16
 )
 
 func BytesOf(words [][]byte) (size int) {

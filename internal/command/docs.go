@@ -16,8 +16,9 @@ var Introspection = Command{
 	Tips: []string{"nondeterministic_output_order"}, Min: 1, AnyMore: true,
 	Summary: "Describes all commands.",
 	Reply:   "An array with one element per command, as from COMMAND INFO.",
-	Subs:    []*Command{&commandCount, &commandDocs, &commandGetKeys, &commandGetKeysAndFlags, &commandInfo, &commandList, HelpOf("command", "5.0.0")},
-	Run:     describeAll,
+	Subs: []*Command{&commandCount, &commandDocs, &commandGetKeys, &commandGetKeysAndFlags, &commandInfo, &commandList,
+		HelpOf("command", "5.0.0")},
+	Run: describeAll,
 }
 
 func describeAll(c *Call) error {
@@ -152,11 +153,13 @@ func (row *Command) flagNames() (names []string) {
 func (row *Command) Categories() (names []string) {
 	groups := strings.Fields(row.Category)
 	if len(groups) == 0 {
-		groups = []string{cmp.Or(map[string]string{"generic": "keyspace", "limiter": "ratelimit", "transactions": "transaction"}[row.Group], row.Group)}
+		groups = []string{cmp.Or(map[string]string{"generic": "keyspace", "limiter": "ratelimit",
+			"transactions": "transaction"}[row.Group], row.Group)}
 	}
 	has := map[string]bool{
 		"read": row.Flags&ReadOnly != 0, "write": row.Flags&Write != 0, "admin": row.Flags&Admin != 0,
-		"fast": row.Flags&Fast != 0, "slow": row.Flags&Fast == 0, "dangerous": row.Flags&Dangerous != 0, "pubsub": row.Flags&PubSub != 0,
+		"fast": row.Flags&Fast != 0, "slow": row.Flags&Fast == 0, "dangerous": row.Flags&Dangerous != 0,
+		"pubsub": row.Flags&PubSub != 0,
 	}
 	for _, group := range groups {
 		has[group] = true
@@ -344,7 +347,8 @@ func (row *Command) writeDocs(c *Call) {
 		fields++
 	}
 	c.Out.Map(fields)
-	for _, f := range [][2]string{{"summary", row.Summary}, {"since", row.Since}, {"group", row.Group}, {"complexity", row.Complexity}} {
+	for _, f := range [][2]string{{"summary", row.Summary}, {"since", row.Since}, {"group", row.Group},
+		{"complexity", row.Complexity}} {
 		c.Out.BulkString(f[0])
 		c.Out.BulkString(f[1])
 	}
@@ -361,13 +365,17 @@ func (row *Command) writeDocs(c *Call) {
 	}
 }
 
+// argTypes are Redis's names of the kinds.
+var argTypes = map[kind]string{
+	keyArg: "key", wordArg: "string", intArg: "integer", choiceArg: "oneof", flagArg: "pure-token",
+}
+
 // writeDocs describes an argument in the words of COMMAND DOCS, of which redis-cli makes its hints.
 func (a *Arg) writeDocs(c *Call) {
 	if a.pair != "" {
 		a.writePairDocs(c)
 		return
 	}
-	types := map[kind]string{keyArg: "key", wordArg: "string", intArg: "integer", choiceArg: "oneof", flagArg: "pure-token"}
 	var flags []string
 	if a.optional {
 		flags = append(flags, "optional")
@@ -386,7 +394,7 @@ func (a *Arg) writeDocs(c *Call) {
 	c.Out.BulkString("name")
 	c.Out.BulkString(a.Name)
 	c.Out.BulkString("type")
-	c.Out.BulkString(types[a.kind])
+	c.Out.BulkString(argTypes[a.kind])
 	if a.kind == keyArg {
 		c.Out.BulkString("key_spec_index")
 		c.Out.Int(0)

@@ -122,7 +122,8 @@ func Reference(rows []*Command) string {
 
 // writeSection describes a command of ours.
 func (row *Command) writeSection(out *strings.Builder) {
-	fmt.Fprintf(out, "### %s\n\n    %s\n\n%s %s.\n\n%s\n\n", row.Upper(), row.usage(), row.Summary, complexity(row), row.Reply)
+	fmt.Fprintf(out, "### %s\n\n    %s\n\n%s %s.\n\n%s\n\n", row.Upper(), row.usage(), row.Summary, complexity(row),
+		row.Reply)
 }
 
 // writeLine describes a command that Redis has, and its subcommands, in a line each.

@@ -97,7 +97,8 @@ var function = command.Command{
 	Complexity: "Depends on the subcommand.", Min: 2,
 	Summary: "Commands about functions, of which there are none.", AnyMore: true,
 	Subs: []*command.Command{
-		nothingToFlush("function|flush", "7.0.0", "ERR FUNCTION FLUSH only supports SYNC|ASYNC option", command.Write, command.AllShards),
+		nothingToFlush("function|flush", "7.0.0", "ERR FUNCTION FLUSH only supports SYNC|ASYNC option", command.Write,
+			command.AllShards),
 		command.HelpOf("function", "7.0.0"),
 	},
 }
@@ -134,10 +135,12 @@ var moduleList = command.Command{
 
 var shutdown = command.Command{
 	Name: "shutdown", Group: "server", Category: "none", Since: "1.0.0", Complexity: "O(1)",
-	Flags:   command.Admin | command.Dangerous | command.NoScript | command.Loading | command.Stale | command.NoMulti | command.AllowBusy,
+	Flags: command.Admin | command.Dangerous | command.NoScript | command.Loading | command.Stale |
+		command.NoMulti | command.AllowBusy,
 	Summary: "Stops the server, as SIGTERM does: clients are drained first.",
-	Args:    []command.Arg{command.OneOf("save", "NOSAVE", "SAVE"), command.Flag("NOW").Again(), command.Flag("FORCE").Again(), command.Flag("ABORT").Again()},
-	Reply:   "None: the connection ends.",
+	Args: []command.Arg{command.OneOf("save", "NOSAVE", "SAVE"), command.Flag("NOW").Again(),
+		command.Flag("FORCE").Again(), command.Flag("ABORT").Again()},
+	Reply: "None: the connection ends.",
 	Run: func(c *command.Call) error {
 		save, now, force, abort := c.Choice(), c.Flag(), c.Flag(), c.Flag()
 		switch {
@@ -177,21 +180,24 @@ var debugCommand = command.Command{
 		}
 		run := debugs[strings.ToUpper(string(words[0]))]
 		if run == nil || len(words) != 2 {
-			return command.Refusal("ERR unknown subcommand or wrong number of arguments for '" + command.Cut(words[0], 128) + "'. Try DEBUG HELP.")
+			return command.Refusal("ERR unknown subcommand or wrong number of arguments for '" + command.Cut(words[0], 128) +
+				"'. Try DEBUG HELP.")
 		}
 		return run(c, words[1])
 	},
 }
 
 func writeHelp(c *command.Call, row *command.Command) {
-	lines := []string{row.Upper() + " <subcommand> [<arg> [value] [opt] ...]. Subcommands are:", row.Args[0].Name, "    " + row.Summary}
+	lines := []string{row.Upper() + " <subcommand> [<arg> [value] [opt] ...]. Subcommands are:", row.Args[0].Name,
+		"    " + row.Summary}
 	c.Out.Array(len(lines))
 	for _, line := range lines {
 		c.Out.Status(line)
 	}
 }
 
-var debugs = map[string]func(c *command.Call, word []byte) error{"SLEEP": debugSleep, "SET-ACTIVE-EXPIRE": debugExpire, "LOG": debugLog}
+var debugs = map[string]func(c *command.Call, word []byte) error{"SLEEP": debugSleep, "SET-ACTIVE-EXPIRE": debugExpire,
+	"LOG": debugLog}
 
 // mayDebug says whether a client may say DEBUG.
 func (in *Instance) mayDebug(s *client.Client) bool { return in.mayDo(in.debug, s) }

@@ -15,7 +15,8 @@ import (
 // runs is a pipeline of random calls, many of which say the same as the one before but for one
 // word.
 func runs(random *rand.Rand, words []string) (calls [][]byte) {
-	keys := []string{"a", "b", "c", "", strings.Repeat("k", 98), strings.Repeat("k", 300), strings.Repeat("k", 1<<16+1), "id", "5"}
+	keys := []string{"a", "b", "c", "", strings.Repeat("k", 98), strings.Repeat("k", 300), strings.Repeat("k", 1<<16+1),
+		"id", "5"}
 	names := []string{"CL.THROTTLE", "cl.throttle", "GET", "DEL", "SELECT", "CLIENT", "KEYS", "SET", "TTL", "CL.INSPECT",
 		"INCR", "WATCH", "MULTI", "SSUBSCRIBE"}
 	for len(calls) < 200 {

@@ -19,8 +19,9 @@ var hello = command.Command{
 	Name: "hello", Group: "connection", Since: "6.0.0", Complexity: "O(1)", Flags: handshake,
 	Cost:    command.Constant,
 	Summary: "Selects the protocol version, and describes the server; may log in and name the connection.",
-	Args:    []command.Arg{command.Int("protover").Or(0).By(parseProtocol), command.Word("[AUTH username password] [SETNAME clientname]").Optional().Many()},
-	Reply:   "A map: server, version (of the Redis that it is compatible with), proto, id, mode, role, modules.",
+	Args: []command.Arg{command.Int("protover").Or(0).By(parseProtocol),
+		command.Word("[AUTH username password] [SETNAME clientname]").Optional().Many()},
+	Reply: "A map: server, version (of the Redis that it is compatible with), proto, id, mode, role, modules.",
 	Secrets: func(words [][]byte, hide func(int)) {
 		for i := 2; i+2 < len(words); i++ {
 			if command.FoldEqual(words[i], "AUTH") {

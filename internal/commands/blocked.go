@@ -195,7 +195,8 @@ var waitAOF = command.Command{
 	Flags: command.NoScript, Tips: []string{command.AllShards, "response_policy:agg_min"},
 	Summary: "Waits for append-only files. There are none, neither here nor on replicas, so it waits as WAIT does.",
 	Args: []command.Arg{
-		command.Int("numlocal").By(parseNumLocal), command.Int("numreplicas").By(parseNumReplicas), command.Int("timeout").By(parseTimeout),
+		command.Int("numlocal").By(parseNumLocal), command.Int("numreplicas").By(parseNumReplicas),
+		command.Int("timeout").By(parseTimeout),
 	},
 	Reply: "Two numbers, both 0: the local files and the replicas that have received the writes before.",
 	Run: func(c *command.Call) error {

@@ -19,7 +19,8 @@ func clientCommand(others []*command.Command) *command.Command {
 		Complexity: "Depends on the subcommand.", Min: 2, Traits: command.KeepsCaching,
 		Summary: "Commands about client connections.", AnyMore: true,
 		Subs: slices.Concat([]*command.Command{
-			&clientGetName, &clientID, &clientInfo, &clientKill, &clientList, &clientNoEvict, &clientNoTouch, &clientPause, &clientReply,
+			&clientGetName, &clientID, &clientInfo, &clientKill, &clientList, &clientNoEvict, &clientNoTouch, &clientPause,
+			&clientReply,
 			&clientSetInfo, &clientSetName, &clientUnblock, &clientUnpause,
 		}, others, []*command.Command{command.HelpOf("client", "5.0.0")}),
 	}
@@ -140,7 +141,8 @@ var clientInfo = command.Command{
 
 var clientList = command.Command{
 	Name: "client|list", Group: "connection", Since: "2.4.0", Complexity: "O(N) in the number of clients",
-	Flags: command.Admin | command.Dangerous | aboutClients, Cost: command.Unbounded, Tips: command.Varying, // Slow, because there may be ten thousand
+	// Slow, because there may be ten thousand.
+	Flags: command.Admin | command.Dangerous | aboutClients, Cost: command.Unbounded, Tips: command.Varying,
 	Summary: "Describes the connections.",
 	Args:    []command.Arg{command.Word("[TYPE NORMAL|MASTER|REPLICA|PUBSUB] [ID client-id ...]").Optional().Many()},
 	Reply:   "One line per connection: fields as name=value, separated by spaces.",

@@ -58,9 +58,11 @@ func errConfig(err error) error {
 	case !errors.As(err, &change):
 		return err
 	case errors.Is(err, option.ErrUnknown):
-		return command.Refusal(fmt.Sprintf("ERR Unknown option or number of arguments for CONFIG SET - '%.128s'", change.Name))
+		return command.Refusal(fmt.Sprintf("ERR Unknown option or number of arguments for CONFIG SET - '%.128s'",
+			change.Name))
 	}
-	return command.Refusal(fmt.Sprintf("ERR CONFIG SET failed (possibly related to argument '%s') - %s", change.Name, change.Reason))
+	return command.Refusal(fmt.Sprintf("ERR CONFIG SET failed (possibly related to argument '%s') - %s", change.Name,
+		change.Reason))
 }
 
 var configResetStat = command.Command{

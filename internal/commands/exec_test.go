@@ -80,10 +80,12 @@ func TestATransactionThatCostsTooMuchIsRefused(t *testing.T) {
 		{"RENAME of 1 MiB", append(times(1, "RENAME", "big", "other"), times(1, "RENAME", "other", "big")...), 100},
 		{"COPY of a log", times(1, "COPY", "log", "other", "REPLACE"), 100},
 		{"SETRANGE of 1 MiB", times(1, "SETRANGE", "new", "1048000", "x"), 100},
-		{"COPY of what SETRANGE makes", append(times(1, "SETRANGE", "new", "1048000", "x"), times(9, "COPY", "new", "other", "REPLACE")...), 100},
+		{"COPY of what SETRANGE makes",
+			append(times(1, "SETRANGE", "new", "1048000", "x"), times(9, "COPY", "new", "other", "REPLACE")...), 100},
 		{"INCRBYFLOAT of 1e4931", times(1, "INCRBYFLOAT", "float", "1e4931"), 1000},
 		{"INCREX of 1e4931", times(1, "INCREX", "float", "BYFLOAT", "1e4931"), 1000},
-		{"INCRBYFLOAT of many digits", append(times(1, "SET", "float", nines), times(9, "INCRBYFLOAT", "float", "1")...), 1000},
+		{"INCRBYFLOAT of many digits", append(times(1, "SET", "float", nines), times(9, "INCRBYFLOAT", "float", "1")...),
+			1000},
 		{"RANDOMKEY", times(1, "RANDOMKEY"), 1000},
 		{"INFO", times(1, "INFO"), 20},
 		{"CLIENT SETNAME", times(1, "CLIENT", "SETNAME", "x"), 20},
@@ -92,7 +94,8 @@ func TestATransactionThatCostsTooMuchIsRefused(t *testing.T) {
 		require.Zero(t, made, "%s: %s", flood.name, last)
 		c.replies(t, encode([]string{"DEL", "sentinel"}), "")
 		input := transaction(times(1, "SET", "sentinel", "x"), slices.Repeat(flood.call, flood.most))
-		refused, last := c.replies(t, input, "-EXECABORT Transaction discarded because it would keep others waiting for too long")
+		refused, last := c.replies(t, input,
+			"-EXECABORT Transaction discarded because it would keep others waiting for too long")
 		require.Equal(t, 1, refused, "%s: %s", flood.name, last)
 		require.Equal(t, "$-1\r\n", c.say(t, "GET sentinel"), flood.name)
 	}
@@ -175,7 +178,8 @@ func TestTransactionsBesideTheLoopAtOnce(t *testing.T) {
 		all.Go(func() {
 			for i := range rounds {
 				c := s.dial()
-				_ = c.Send(slices.Concat(times(1, "WATCH", "k"), transaction(times(20, "INCR", "k"), times(1, "PUBLISH", "x", "y"))))
+				_ = c.Send(slices.Concat(times(1, "WATCH", "k"),
+					transaction(times(20, "INCR", "k"), times(1, "PUBLISH", "x", "y"))))
 				if i%2 == 0 {
 					c.session.Feed(transaction(times(20, "DECR", "k"))) // and goes at once
 				}

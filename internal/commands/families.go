@@ -14,11 +14,13 @@ import (
 
 // All lists every command, in reading order.
 func All() []*command.Command {
-	return families(new(limiter.Family), new(keyspace.Family), new(access.Accounts), new(pubsub.Channels), new(tracking.Table))
+	return families(new(limiter.Family), new(keyspace.Family), new(access.Accounts), new(pubsub.Channels),
+		new(tracking.Table))
 }
 
 // families lists the commands of all families.
-func families(limiters *limiter.Family, keyspace *keyspace.Family, users *access.Accounts, channels *pubsub.Channels, tracked *tracking.Table) []*command.Command {
+func families(limiters *limiter.Family, keyspace *keyspace.Family, users *access.Accounts, channels *pubsub.Channels,
+	tracked *tracking.Table) []*command.Command {
 	return slices.Concat(
 		limiters.Commands(),
 		value.Commands(),

@@ -20,7 +20,8 @@ func TestPatternsOfNamesAreBounded(t *testing.T) {
 		require.Equal(t, "-ERR pattern is longer than 1024 bytes\r\n", c.output())
 	}
 	for _, call := range [][]string{
-		append([]string{"CONFIG", "GET"}, strings.Fields(strings.Repeat(class+" ", 100))...), {"COMMAND", "LIST", "FILTERBY", "PATTERN", class},
+		append([]string{"CONFIG", "GET"}, strings.Fields(strings.Repeat(class+" ", 100))...),
+		{"COMMAND", "LIST", "FILTERBY", "PATTERN", class},
 	} {
 		require.NoError(t, c.Send(encode(call)))
 		require.Equal(t, "-ERR the patterns take too long to match\r\n", c.output())

@@ -30,14 +30,18 @@ func TestWhatClientsHoldCounts(t *testing.T) {
 		take, let []string
 		least     int64
 	}{
-		"a name":         {[]string{"CLIENT SETNAME " + name}, []string{"CLIENT SETNAME ''"}, 200},
-		"a library":      {[]string{"CLIENT SETINFO LIB-NAME " + name, "CLIENT SETINFO LIB-VER " + name}, []string{"CLIENT SETINFO LIB-NAME ''", "CLIENT SETINFO LIB-VER ''"}, 400},
-		"watched keys":   {[]string{"WATCH a" + long, "WATCH b" + long}, []string{"UNWATCH"}, 240_000},
-		"a subscription": {[]string{"HELLO 3", "SUBSCRIBE " + long, "SUBSCRIBE " + long, "PSUBSCRIBE a", "SSUBSCRIBE b"}, []string{"UNSUBSCRIBE", "PUNSUBSCRIBE", "SUNSUBSCRIBE", "HELLO 2"}, 60_000},
-		"prefixes": {[]string{"HELLO 3", "CLIENT TRACKING ON BCAST PREFIX a" + long, "CLIENT TRACKING ON BCAST PREFIX b" + long},
+		"a name": {[]string{"CLIENT SETNAME " + name}, []string{"CLIENT SETNAME ''"}, 200},
+		"a library": {[]string{"CLIENT SETINFO LIB-NAME " + name, "CLIENT SETINFO LIB-VER " + name},
+			[]string{"CLIENT SETINFO LIB-NAME ''", "CLIENT SETINFO LIB-VER ''"}, 400},
+		"watched keys": {[]string{"WATCH a" + long, "WATCH b" + long}, []string{"UNWATCH"}, 240_000},
+		"a subscription": {[]string{"HELLO 3", "SUBSCRIBE " + long, "SUBSCRIBE " + long, "PSUBSCRIBE a", "SSUBSCRIBE b"},
+			[]string{"UNSUBSCRIBE", "PUNSUBSCRIBE", "SUNSUBSCRIBE", "HELLO 2"}, 60_000},
+		"prefixes": {[]string{"HELLO 3", "CLIENT TRACKING ON BCAST PREFIX a" + long,
+			"CLIENT TRACKING ON BCAST PREFIX b" + long},
 			[]string{"CLIENT TRACKING OFF", "HELLO 2"}, 120_000},
-		"queued calls":    {[]string{"MULTI", "ECHO " + long, "ECHO " + long}, []string{"DISCARD"}, 120_000},
-		"many words":      {[]string{"MULTI", "EXISTS" + strings.Repeat(" k", 900)}, []string{"EXEC"}, 900 * client.WordBytes},
+		"queued calls": {[]string{"MULTI", "ECHO " + long, "ECHO " + long}, []string{"DISCARD"}, 120_000},
+		"many words": {[]string{"MULTI", "EXISTS" + strings.Repeat(" k", 900)}, []string{"EXEC"},
+			900 * client.WordBytes},
 		"too many queued": {[]string{"MULTI", "ECHO " + long, "NOSUCH"}, []string{"EXEC"}, 60_000},
 	} {
 		s := newStill(t)
@@ -123,7 +127,8 @@ func TestAMessageForManyIsOneCopy(t *testing.T) {
 		l.session.Resume()
 		require.GreaterOrEqual(t, l.session.Holds.Load(), int64(messages*size))
 	}
-	require.Less(t, s.instance.clients.Holdings.Bytes.Load()-before, int64(messages*(size+1000)), "nor is it copied to be sent")
+	require.Less(t, s.instance.clients.Holdings.Bytes.Load()-before, int64(messages*(size+1000)),
+		"nor is it copied to be sent")
 	first := &listening[0].session.Output()[100]
 	for _, l := range listening {
 		require.Same(t, first, &l.session.Output()[100])

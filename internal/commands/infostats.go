@@ -73,7 +73,8 @@ func infoStats(c *command.Call, out *strings.Builder) {
 	field(out, "rejected_connections", s.rejected.Load())
 	fields(out, "sync_full:0", "sync_partial_ok:0", "sync_partial_err:0")
 	field(out, "expired_keys", in.expired(c.View)-s.expired.Load())
-	fields(out, "expired_stale_perc:0.00", "expired_time_cap_reached_count:0", "expire_cycle_cpu_milliseconds:0", "evicted_keys:0")
+	fields(out, "expired_stale_perc:0.00", "expired_time_cap_reached_count:0", "expire_cycle_cpu_milliseconds:0",
+		"evicted_keys:0")
 	field(out, "evicted_clients", in.clients.Holdings.Evicted.Load())
 	fields(out,
 		"total_eviction_exceeded_time:0", "current_eviction_exceeded_time:0")
@@ -82,7 +83,8 @@ func infoStats(c *command.Call, out *strings.Builder) {
 	field(out, "pubsub_channels", in.channels.Count(client.ViaChannel))
 	field(out, "pubsub_patterns", in.channels.Count(client.ViaPattern))
 	field(out, "pubsubshard_channels", in.channels.Count(client.ViaShard))
-	fields(out, "latest_fork_usec:0", "total_forks:0", "migrate_cached_sockets:0", "slave_expires_tracked_keys:0", "active_defrag_hits:0",
+	fields(out, "latest_fork_usec:0", "total_forks:0", "migrate_cached_sockets:0", "slave_expires_tracked_keys:0",
+		"active_defrag_hits:0",
 		"active_defrag_misses:0", "active_defrag_key_hits:0", "active_defrag_key_misses:0", "total_active_defrag_time:0",
 		"current_active_defrag_time:0")
 	field(out, "tracking_total_keys", in.tracking.Figures().Keys)
@@ -93,12 +95,14 @@ func infoStats(c *command.Call, out *strings.Builder) {
 	fields(out, "dump_payload_sanitizations:0")
 	field(out, "total_reads_processed", t.Reads)
 	field(out, "total_writes_processed", t.Writes)
-	fields(out, "io_threaded_reads_processed:0", "io_threaded_writes_processed:0", "reply_buffer_shrinks:0", "reply_buffer_expands:0")
+	fields(out, "io_threaded_reads_processed:0", "io_threaded_writes_processed:0", "reply_buffer_shrinks:0",
+		"reply_buffer_expands:0")
 	field(out, "client_query_buffer_limit_disconnections", s.queryCut.Load())
 	field(out, "client_output_buffer_limit_disconnections", in.clients.OutputCut.Load())
 	for why, reason := range access.Reasons {
 		if reason != "" {
-			field(out, "acl_access_denied_"+strings.Replace(reason, "command", "cmd", 1), in.accounts.DeniedLog.Denied[why].Load())
+			field(out, "acl_access_denied_"+strings.Replace(reason, "command", "cmd", 1),
+				in.accounts.DeniedLog.Denied[why].Load())
 		}
 	}
 }
@@ -114,7 +118,10 @@ func infoCommandStats(c *command.Call, out *strings.Builder) {
 }
 
 func infoErrorStats(c *command.Call, out *strings.Builder) {
-	instanceOf(c).codes.Each(func(code string, count int64) { field(out, "errorstat_"+code, fmt.Sprintf("count=%d", count)) })
+	instanceOf(c).codes.Each(func(code string,
+		count int64) {
+		field(out, "errorstat_"+code, fmt.Sprintf("count=%d", count))
+	})
 }
 
 func infoLatencyStats(c *command.Call, out *strings.Builder) {

@@ -26,11 +26,13 @@ type ACLFile = access.ACLFile
 
 // Config is what an Instance is made of. Zero numbers stand for their defaults.
 type Config struct {
-	Store     store.Store
-	Version   string       // of cellserver
-	Settings  *Settings    // the defaults if nil
-	Options   *option.List // all of the server's, the Settings' among them, for CONFIG; if nil there are the Settings' alone
-	Port      int          // that INFO shows
+	Store    store.Store
+	Version  string    // of cellserver
+	Settings *Settings // the defaults if nil
+	// All of the server's, the Settings' among them, for CONFIG; if nil there are the Settings'
+	// alone.
+	Options   *option.List
+	Port      int // that INFO shows
 	Log       *slog.Logger
 	ClientLog *slog.Logger   // for what clients cause, which may be very often; Log if nil
 	Stop      func()         // what SHUTDOWN calls; nil for nothing, and then it is refused
@@ -139,7 +141,8 @@ func New(c Config) (*Instance, error) {
 		Server: command.Server{Clock: c.Store.Clock(), Databases: c.Store.Databases()},
 		store:  c.Store,
 		server: server{
-			version: c.Version, options: c.Options, port: c.Port, log: c.Log, clientLog: cmp.Or(c.ClientLog, c.Log), stop: c.Stop,
+			version: c.Version, options: c.Options, port: c.Port, log: c.Log, clientLog: cmp.Or(c.ClientLog, c.Log),
+			stop:  c.Stop,
 			runID: newRunID(), started: c.Store.Clock().Now(),
 		},
 		figures:     figures{turns: c.Turns, holds: c.Holds},
@@ -159,7 +162,8 @@ func New(c Config) (*Instance, error) {
 	in.accounts.Clients, in.accounts.Clock, in.accounts.EndListeners = &in.clients, in.Clock, in.endListeners
 	in.accounts.Log, in.accounts.ClientLog = in.log, in.clientLog
 	in.rows = make([]stats.Calls, len(in.Table.ByName)+1)
-	in.waits = blockedClients{clock: c.Store.Clock(), sessions: make(map[*client.Client]blocking), next: store.Never, hooks: &in.hooks}
+	in.waits = blockedClients{clock: c.Store.Clock(), sessions: make(map[*client.Client]blocking), next: store.Never,
+		hooks: &in.hooks}
 	in.watches.changes = in.changes()
 	in.memory.begin(c.Store)
 	in.clients.SetMaxMemory(c.Settings.ClientShare)

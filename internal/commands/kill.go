@@ -102,7 +102,8 @@ func (v *killFilter) add(in *Instance, filter, value []byte) (err error) {
 
 func (v *killFilter) includes(s *client.Client, now int64) bool {
 	return (now-s.Opened)/1e9 >= v.age && (v.id == 0 || v.id == s.ID) && (v.address == "" || v.address == s.Peer.Remote) &&
-		(v.local == "" || v.local == s.Peer.Local) && (v.kind == nil || v.kind(s)) && (v.user == nil || v.user == s.Account.Load())
+		(v.local == "" || v.local == s.Peer.Local) && (v.kind == nil || v.kind(s)) &&
+		(v.user == nil || v.user == s.Account.Load())
 }
 
 // kill ends connections and says how many. The caller's own gets its reply first.

@@ -8,12 +8,14 @@ var latency = command.Command{
 	Name: "latency", Group: "server", Category: "none", Since: "2.8.13",
 	Complexity: "Depends on the subcommand.", Min: 2,
 	Summary: "Commands about how long calls take.", AnyMore: true,
-	Subs: []*command.Command{&latencyDoctor, &latencyHistogram, &latencyHistory, &latencyLatest, &latencyReset, command.HelpOf("latency", "2.8.13")},
+	Subs: []*command.Command{&latencyDoctor, &latencyHistogram, &latencyHistory, &latencyLatest, &latencyReset,
+		command.HelpOf("latency", "2.8.13")},
 }
 
 // aboutLatency makes the rows of LATENCY.
 func aboutLatency(row command.Command) command.Command {
-	row.Group, row.Category, row.Complexity, row.Flags = "server", "none", "O(1)", command.Admin|command.Dangerous|command.NoScript|command.Loading|command.Stale
+	row.Group, row.Category, row.Complexity, row.Flags = "server", "none", "O(1)",
+		command.Admin|command.Dangerous|command.NoScript|command.Loading|command.Stale
 	if row.Tips == nil {
 		row.Tips = []string{"nondeterministic_output", allNodes, "response_policy:special"}
 	}

@@ -62,7 +62,8 @@ func TestLimitersPageHasEveryLimiter(t *testing.T) {
 	text, err := os.ReadFile(limitersPage)
 	require.NoError(t, err)
 	for name, picture := range map[string]string{
-		"CL.THROTTLE": "throttle", "CL.FIXED": "fixed", "CL.SLIDING": "sliding", "CL.SLIDINGLOG": "slidinglog", "CL.ACQUIRE": "lease",
+		"CL.THROTTLE": "throttle", "CL.FIXED": "fixed", "CL.SLIDING": "sliding", "CL.SLIDINGLOG": "slidinglog",
+		"CL.ACQUIRE": "lease",
 	} {
 		_, section, found := strings.Cut(string(text), "\n### "+name)
 		require.True(t, found, name)

@@ -293,7 +293,8 @@ type limiterCase struct {
 
 // playLimiter returns what is not as the lines have it. A fault stands between the case and the
 // server.
-func playLimiter(t *testing.T, l quantityLimiter, form limiterForm, lines string, fault func(words []string, say say) string) []string {
+func playLimiter(t *testing.T, l quantityLimiter, form limiterForm, lines string,
+	fault func(words []string, say say) string) []string {
 	server := newStill(t)
 	client := server.dial()
 	c := &limiterCase{quantityLimiter: l, form: form, limit: 10, clock: func(d time.Duration) { server.clock.Advance(d) }}
@@ -320,7 +321,8 @@ func playLimiter(t *testing.T, l quantityLimiter, form limiterForm, lines string
 var limiterLine = regexp.MustCompile(`^(.*?) *-> (?:(allowed|limited|blocked), (\d+) used(?:, (never)|, waits for (\d+))?(?:, (-?\d+) taken)?|(-ERR .*))$`)
 
 func (c *limiterCase) play(t *testing.T, line string) {
-	if directive, argument, _ := strings.Cut(line, " "); directive == "limit" || directive == "wait" || directive == "advance" {
+	if directive, argument, _ := strings.Cut(line, " "); directive == "limit" || directive == "wait" ||
+		directive == "advance" {
 		c.perform(t, directive, argument)
 		return
 	}
@@ -334,7 +336,8 @@ func (c *limiterCase) play(t *testing.T, line string) {
 		return
 	}
 	e := expectedReply{
-		limited: m[2] != "allowed", blocked: m[2] == "blocked", used: number(t, m[3]), never: m[4] != "" || m[2] != "limited", taken: m[6],
+		limited: m[2] != "allowed", blocked: m[2] == "blocked", used: number(t, m[3]), never: m[4] != "" || m[2] != "limited",
+		taken: m[6],
 	}
 	if !e.never {
 		e.wanted = number(t, m[5])
@@ -671,7 +674,8 @@ func TestLimitersRefuseEachOthersKeys(t *testing.T) {
 				continue
 			}
 			for _, options := range []string{"", "0", "-1", "1 PEEK", "1 UPTO", "1 FORCE", "-9223372036854775808", "11"} {
-				require.Equal(t, wrongType, client.say(t, "CL."+l.name+" key "+l.words(10)+" "+options), "%s on %s", l.name, held.name)
+				require.Equal(t, wrongType, client.say(t, "CL."+l.name+" key "+l.words(10)+" "+options), "%s on %s", l.name,
+					held.name)
 			}
 			all := "CL.ALL 2 " + l.name + " other " + l.words(10) + " 1 " + l.name + " key " + l.words(10) + " 1"
 			require.Equal(t, wrongType, client.say(t, all))

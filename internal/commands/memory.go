@@ -14,7 +14,8 @@ var memory = command.Command{
 	Name: "memory", Group: "server", Category: "none", Since: "4.0.0",
 	Complexity: "Depends on the subcommand.", Min: 2, Summary: "Commands about memory.",
 	AnyMore: true,
-	Subs:    []*command.Command{&memoryDoctor, &memoryPurge, &memoryStats, &memoryUsage, command.HelpOf("memory", "4.0.0")},
+	Subs: []*command.Command{&memoryDoctor, &memoryPurge, &memoryStats, &memoryUsage,
+		command.HelpOf("memory", "4.0.0")},
 }
 
 var memoryUsage = command.Command{

@@ -82,7 +82,8 @@ func (s *Session) stopMonitoring() {
 	in := s.instance
 	in.monitors.mu.Lock()
 	defer in.monitors.mu.Unlock()
-	in.monitors.sessions = slices.DeleteFunc(slices.Clone(in.monitors.sessions), func(other *client.Client) bool { return other == s.Client })
+	in.monitors.sessions = slices.DeleteFunc(slices.Clone(in.monitors.sessions),
+		func(other *client.Client) bool { return other == s.Client })
 	if len(in.monitors.sessions) == 0 {
 		in.hooks.And(^monitored)
 	}

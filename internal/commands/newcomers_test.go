@@ -45,7 +45,8 @@ func TestTheOldestNewcomersAreCut(t *testing.T) {
 	}
 	last := all[9]
 	require.NoError(t, last.Send([]byte(strings.Repeat("x", 384)+"\r\n")))
-	require.Equal(t, "+OK\r\n", last.say(t, "AUTH secret")[len("-WRONGPASS invalid username-password pair or user is disabled.\r\n"):])
+	require.Equal(t, "+OK\r\n",
+		last.say(t, "AUTH secret")[len("-WRONGPASS invalid username-password pair or user is disabled.\r\n"):])
 	require.Nil(t, last.session.Newcomer)
 	require.NotNil(t, all[8].session.Newcomer)
 	last.say(t, "RESET")
@@ -105,9 +106,11 @@ func TestSharesOfMemory(t *testing.T) {
 		require.Contains(t, c.say(t, "CONFIG GET maxmemory-clients"), "\r\n"+shown+"\r\n")
 	}
 	failed := "-ERR CONFIG SET failed (possibly related to argument 'maxmemory-clients') - "
-	require.Equal(t, failed+"percentage argument must be less or equal to 100\r\n", c.say(t, "CONFIG SET maxmemory-clients 101%"))
+	require.Equal(t, failed+"percentage argument must be less or equal to 100\r\n",
+		c.say(t, "CONFIG SET maxmemory-clients 101%"))
 	for _, wrong := range []string{"-1", "x", "5.5%", "-1%", "+1%", "''", "%"} {
-		require.Equal(t, failed+"argument must be a memory or percent value\r\n", c.say(t, "CONFIG SET maxmemory-clients "+wrong), wrong)
+		require.Equal(t, failed+"argument must be a memory or percent value\r\n",
+			c.say(t, "CONFIG SET maxmemory-clients "+wrong), wrong)
 	}
 	require.Equal(t, "+OK\r\n", c.say(t, "CONFIG SET maxmemory-unauthenticated auto"))
 	require.Contains(t, c.say(t, "CONFIG GET maxmemory-unauthenticated"), "\r\nauto\r\n")

@@ -15,7 +15,8 @@ import (
 
 // eventPush is how an event is pushed to a client in RESP2 that listens to the events' channel.
 func eventPush(name, key string) string {
-	return fmt.Sprintf("*3\r\n$7\r\nmessage\r\n$%d\r\n__keyevent@0__:%s\r\n$%d\r\n%s\r\n", len("__keyevent@0__:"+name), name, len(key), key)
+	return fmt.Sprintf("*3\r\n$7\r\nmessage\r\n$%d\r\n__keyevent@0__:%s\r\n$%d\r\n%s\r\n", len("__keyevent@0__:"+name),
+		name, len(key), key)
 }
 
 // notifying has events published, and somebody listen to one of them.
@@ -63,7 +64,8 @@ func TestSweptKeysAreNotified(t *testing.T) {
 	}
 	require.Equal(t, 2, removed)
 	heard := listener.hears()
-	for !strings.Contains(heard, eventPush(command.ExpiredEvent, "k")) || !strings.Contains(heard, eventPush(command.ExpiredEvent, "window")) {
+	for !strings.Contains(heard, eventPush(command.ExpiredEvent, "k")) ||
+		!strings.Contains(heard, eventPush(command.ExpiredEvent, "window")) {
 		heard += listener.hears()
 	}
 	require.Len(t, heard, len(eventPush(command.ExpiredEvent, "k")+eventPush(command.ExpiredEvent, "window")), "each once")
@@ -141,8 +143,9 @@ func TestHearsKeys(t *testing.T) {
 		require.Equal(t, hears, hearsKeys(name, false), name)
 	}
 	for pattern, hears := range map[string]bool{
-		"*": true, "__key*": true, "_*": true, "__keyevent@0__:*": true, "?_keyevent*": true, `\__keyspace*`: true, "[_]_key*": true,
-		"news*": false, "__kex*": false, "__key": true, "_": false, "__keyevent@0__:set": true,
+		"*": true, "__key*": true, "_*": true, "__keyevent@0__:*": true, "?_keyevent*": true, `\__keyspace*`: true,
+		"[_]_key*": true,
+		"news*":    false, "__kex*": false, "__key": true, "_": false, "__keyevent@0__:set": true,
 	} {
 		require.Equal(t, hears, hearsKeys(pattern, true), pattern)
 	}

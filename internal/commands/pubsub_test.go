@@ -73,7 +73,8 @@ func TestPublishInATransaction(t *testing.T) {
 		c := s.dial()
 		require.NoError(t, c.Send([]byte("MULTI\r\nPUBLISH news one\r\nINCR a\r\nPUBLISH other x\r\nPUBLISH news two\r\nGET a\r\nEXEC\r\nPING\r\n")))
 		out := c.output()
-		require.Equal(t, fmt.Sprintf("*5\r\n:%d\r\n:1\r\n:0\r\n:%d\r\n$1\r\n1\r\n+PONG\r\n", many, many), out[strings.Index(out, "*5"):])
+		require.Equal(t, fmt.Sprintf("*5\r\n:%d\r\n:1\r\n:0\r\n:%d\r\n$1\r\n1\r\n+PONG\r\n", many, many),
+			out[strings.Index(out, "*5"):])
 		for _, l := range listening {
 			heard := l.listen()
 			require.Equal(t, 2, strings.Count(heard, "message"))
@@ -131,7 +132,8 @@ func TestSubscriptionsAreBounded(t *testing.T) {
 	c.Send(encode([]string{"PSUBSCRIBE", "a", name[:1025]}))
 	require.Equal(t, "-ERR pattern is longer than 1024 bytes\r\n", c.output())
 	require.False(t, c.session.Listens())
-	require.Equal(t, "-ERR wrong number of arguments for 'subscribe' command\r\n", c.say(t, "SUBSCRIBE"+strings.Repeat(" c", pubsub.ManyChannels+1)))
+	require.Equal(t, "-ERR wrong number of arguments for 'subscribe' command\r\n",
+		c.say(t, "SUBSCRIBE"+strings.Repeat(" c", pubsub.ManyChannels+1)))
 }
 
 // Who goes leaves no trace.
@@ -234,10 +236,12 @@ func wrongIn(heard string) string {
 func TestWrongMessagesAreFound(t *testing.T) {
 	const (
 		begin, end = "*3\r\n$9\r\nsubscribe\r\n$4\r\nnews\r\n:1\r\n", "*3\r\n$11\r\nunsubscribe\r\n$4\r\nnews\r\n:0\r\n"
-		one, two   = "*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$3\r\n0:1\r\n", "*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$3\r\n0:2\r\n"
+		one, two   = "*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$3\r\n0:1\r\n",
+			"*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$3\r\n0:2\r\n"
 	)
 	require.Empty(t, wrongIn(begin+one+two+end))
-	for _, planted := range []string{one + begin + end, begin + end + one, begin + two + one + end, begin + one + one + end, begin + one} {
+	for _, planted := range []string{one + begin + end, begin + end + one, begin + two + one + end,
+		begin + one + one + end, begin + one} {
 		require.NotEmpty(t, wrongIn(planted), planted)
 	}
 }

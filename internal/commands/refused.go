@@ -16,7 +16,8 @@ var cluster = command.Command{
 	Summary: noCluster, Args: []command.Arg{command.Word("subcommand").Many()}, Reply: "An error.",
 	Run: refuseCluster,
 	Subs: slices.Concat(
-		ofCluster(command.Stale, 0, "info", "links", "myid", "nodes", "shards", "slots"), ofCluster(command.Loading|command.Stale, 0, "help"),
+		ofCluster(command.Stale, 0, "info", "links", "myid", "nodes", "shards", "slots"),
+		ofCluster(command.Loading|command.Stale, 0, "help"),
 		ofCluster(command.Stale, 1, "countkeysinslot", "keyslot"), ofCluster(command.Stale, 2, "getkeysinslot"),
 		ofCluster(forClusters, 0, "bumpepoch", "flushslots", "saveconfig"),
 		ofCluster(forClusters, 1, "count-failure-reports", "forget", "replicas", "replicate", "set-config-epoch", "slaves"),

@@ -162,7 +162,8 @@ func (in *Instance) endListeners(a *client.Account, u *acl.User, own *client.Cli
 	return ownEnds
 }
 
-// isGuarded says whether the calls of a client have to be looked at: for a call beside the loop, whose session cannot be asked.
+// isGuarded says whether the calls of a client have to be looked at: for a call outside the event
+// loop, which may not read the session.
 func isGuarded(c *client.Client) bool {
 	u := c.Account.Load().User.Load()
 	return u == nil || !u.Open()

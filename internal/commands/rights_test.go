@@ -100,7 +100,8 @@ func TestEveryKeyAndChannelIsLookedAt(t *testing.T) {
 		require.NoError(t, c.Send(encode(words)))
 		require.Equal(t, "-"+"NOPERM No permissions to access a key"+"\r\n", c.output(), at)
 	}
-	for _, call := range []string{"MSET k 1 x 1", "CL.ALL 2 FIXED k 1 1 1 THROTTLE x 1 1 1 1", "CL.ALL 1 FIXED x 1 1 1 PEEK", "COPY k x", "COPY x k", "RENAME k x",
+	for _, call := range []string{"MSET k 1 x 1", "CL.ALL 2 FIXED k 1 1 1 THROTTLE x 1 1 1 1",
+		"CL.ALL 1 FIXED x 1 1 1 PEEK", "COPY k x", "COPY x k", "RENAME k x",
 		"SUBSCRIBE a b", "GET x\x00"} {
 		assert.Contains(t, c.say(t, call), "-NOPERM", call)
 	}
@@ -109,8 +110,10 @@ func TestEveryKeyAndChannelIsLookedAt(t *testing.T) {
 // A row with keys or channels that the test above does not know of would be found here.
 func TestEveryPubSubRowSaysWhatItsWordsAre(t *testing.T) {
 	for _, row := range everyRow() {
-		named := len(row.Args) > 0 && slices.Contains([]string{"channel", "shardchannel", "pattern"}, row.Args[0].Name) && row.Group == "pubsub"
-		heard := strings.Contains(row.Name, "subscribe") && !strings.Contains(row.Name, "unsubscribe") || strings.Contains(row.Name, "publish")
+		named := len(row.Args) > 0 && slices.Contains([]string{"channel", "shardchannel", "pattern"}, row.Args[0].Name) &&
+			row.Group == "pubsub"
+		heard := strings.Contains(row.Name, "subscribe") && !strings.Contains(row.Name, "unsubscribe") ||
+			strings.Contains(row.Name, "publish")
 		assert.Equal(t, named && heard, row.Channels != command.NoChannel, row.Name)
 	}
 }
@@ -132,7 +135,8 @@ func TestLongCallsAreLookedAtWhole(t *testing.T) {
 	require.NoError(t, c.Send(encode(words)))
 	require.Equal(t, "-"+"NOPERM No permissions to access a key"+"\r\n", c.output())
 	require.Contains(t, c.say(t, "EXEC"), "EXECABORT")
-	require.Contains(t, s.dial().say(t, "ACL LOG 1"), ":1\r\n$6\r\nreason\r\n$3\r\nkey\r\n$7\r\ncontext\r\n$5\r\nmulti\r\n$6\r\nobject\r\n$1\r\nx\r\n")
+	require.Contains(t, s.dial().say(t, "ACL LOG 1"),
+		":1\r\n$6\r\nreason\r\n$3\r\nkey\r\n$7\r\ncontext\r\n$5\r\nmulti\r\n$6\r\nobject\r\n$1\r\nx\r\n")
 }
 
 // Calls of one write are answered as if they had come one by one: what one of them changes, the
@@ -148,8 +152,10 @@ func TestRightsWithinAPipeline(t *testing.T) {
 			"-NOAUTH|+OK|$-1|-NOPERM|+OK|$-1|+RESET|-NOAUTH"},
 		{"AUTH secret\r\n" + long, "+OK|*20" + strings.Repeat("|$-1", 20)},
 		{"AUTH wrong\r\n" + long + "PING\r\n", "-WRONGPASS|-ERR Protocol error: unauthenticated multibulk length"},
-		{"AUTH secret\r\nRESET\r\nPING\r\n" + long, "+OK|+RESET|-NOAUTH|-ERR Protocol error: unauthenticated multibulk length"},
-		{"AUTH u pw\r\nGET k\r\nACL SETUSER u -get\r\nGET k\r\nACL SETUSER u +get\r\nGET k\r\n", "+OK|$-1|+OK|-NOPERM|+OK|$-1"},
+		{"AUTH secret\r\nRESET\r\nPING\r\n" + long,
+			"+OK|+RESET|-NOAUTH|-ERR Protocol error: unauthenticated multibulk length"},
+		{"AUTH u pw\r\nGET k\r\nACL SETUSER u -get\r\nGET k\r\nACL SETUSER u +get\r\nGET k\r\n",
+			"+OK|$-1|+OK|-NOPERM|+OK|$-1"},
 		{"AUTH secret\r\nMULTI\r\nAUTH u pw\r\nGET x\r\nGET k\r\nACL SETUSER u -get\r\nGET k\r\nEXEC\r\nGET k\r\n",
 			"+OK|+OK|+QUEUED|+QUEUED|+QUEUED|+QUEUED|+QUEUED|*5|+OK|-NOPERM|$-1|+OK|-NOPERM|-NOPERM"},
 		{"HELLO 3 AUTH u pw SETNAME me\r\nSET k 1\r\nHELLO 2 AUTH u wrong\r\nSET k 1\r\n", "%7|+OK|-WRONGPASS|+OK"},
@@ -169,7 +175,8 @@ func outline(replies, want string) string {
 		if strings.HasPrefix(line, "-") && !strings.Contains(want, line) {
 			line, _, _ = strings.Cut(line, " ")
 		}
-		if strings.HasPrefix(line, "%") || len(lines) == 0 || !strings.HasPrefix(lines[0], "%") || line[0] == '-' || line == "+OK" {
+		if strings.HasPrefix(line, "%") || len(lines) == 0 || !strings.HasPrefix(lines[0], "%") || line[0] == '-' ||
+			line == "+OK" {
 			lines = append(lines, line)
 		}
 	}
@@ -269,12 +276,15 @@ func TestSecretsAreNowhere(t *testing.T) {
 	admin.say(t, "CONFIG SET slowlog-log-slower-than 0")
 	watcher.say(t, "MONITOR")
 	var said strings.Builder
-	for _, call := range []string{"CONFIG SET requirepass s3cret", "config set RequirePass s3cret acllog-max-len 100", "AUTH s3cret", "AUTH default s3cret", "AUTH nobody s3cret2",
-		"HELLO 3 AUTH default s3cret SETNAME x", "ACL SETUSER u on >s3cret ~*", "ACL SETUSER u >s3cret nonsense", "ACL SETUSER u <s3cret", "AUTH a s3cret c",
+	for _, call := range []string{"CONFIG SET requirepass s3cret", "config set RequirePass s3cret acllog-max-len 100",
+		"AUTH s3cret", "AUTH default s3cret", "AUTH nobody s3cret2",
+		"HELLO 3 AUTH default s3cret SETNAME x", "ACL SETUSER u on >s3cret ~*", "ACL SETUSER u >s3cret nonsense",
+		"ACL SETUSER u <s3cret", "AUTH a s3cret c",
 		"MULTI", "AUTH s3cret", "CONFIG SET requirepass s3cret", "EXEC"} {
 		said.WriteString(admin.say(t, call))
 	}
-	for _, call := range []string{"SLOWLOG GET -1", "INFO ALL", "CLIENT LIST", "ACL LIST", "ACL GETUSER default", "ACL LOG", "LATENCY HISTOGRAM", "COMMAND DOCS"} {
+	for _, call := range []string{"SLOWLOG GET -1", "INFO ALL", "CLIENT LIST", "ACL LIST", "ACL GETUSER default",
+		"ACL LOG", "LATENCY HISTOGRAM", "COMMAND DOCS"} {
 		said.WriteString(admin.say(t, call))
 	}
 	said.WriteString(watcher.listen())
@@ -358,11 +368,13 @@ func TestACLFile(t *testing.T) {
 	saved := f.text
 	f.text = "user alice on\nuser alice off\nuser x +nosuch\n"
 	require.Equal(t, "-ERR WARNING: Duplicate user 'alice' found on line 2. the-file:3: Error in applying operation '+nosuch': Unknown command or category name in ACL. "+
-		"WARNING: ACL errors detected, no change to the previously active ACL rules was performed\r\n", admin.say(t, "ACL LOAD"))
+		"WARNING: ACL errors detected, no change to the previously active ACL rules was performed\r\n",
+		admin.say(t, "ACL LOAD"))
 	require.False(t, alice.isCut())
 	require.Contains(t, admin.say(t, "ACL USERS"), "bob")
 	f.load = errors.New("opening file 'the-file': no such file or directory")
-	require.Equal(t, "-ERR Error loading ACLs, opening file 'the-file': no such file or directory\r\n", admin.say(t, "ACL LOAD"))
+	require.Equal(t, "-ERR Error loading ACLs, opening file 'the-file': no such file or directory\r\n",
+		admin.say(t, "ACL LOAD"))
 
 	f.text, f.load = strings.ReplaceAll(saved, "user bob", "user carol"), nil
 	require.Equal(t, "+OK\r\n", admin.say(t, "ACL LOAD"))
@@ -392,7 +404,8 @@ func TestACLFile(t *testing.T) {
 	admin.say(t, "MULTI")
 	admin.say(t, "ACL SAVE")
 	admin.say(t, "ACL LOAD")
-	require.Equal(t, "*2\r\n-"+string(access.ErrFileInMulti)+"\r\n-"+string(access.ErrFileInMulti)+"\r\n", admin.say(t, "EXEC"))
+	require.Equal(t, "*2\r\n-"+string(access.ErrFileInMulti)+"\r\n-"+string(access.ErrFileInMulti)+"\r\n",
+		admin.say(t, "EXEC"))
 	require.Equal(t, []int{saves, loads}, []int{f.saves, f.loads}, "no file is touched while keys are locked")
 }
 
@@ -429,7 +442,8 @@ func TestAccountsOfTheConfiguration(t *testing.T) {
 		return newStillWith(t, store.NewStillClock(stillStart), change)
 	}
 	s, err := with(func(s *Settings) {
-		s.Password, s.Channels, s.ACLLog, s.Users = "pw", "allchannels", 7, [][]string{{"alice", "on", ">x", "+@all"}, {"bob"}}
+		s.Password, s.Channels, s.ACLLog, s.Users = "pw", "allchannels", 7,
+			[][]string{{"alice", "on", ">x", "+@all"}, {"bob"}}
 	})
 	require.NoError(t, err)
 	c := s.dial()
@@ -443,11 +457,15 @@ func TestAccountsOfTheConfiguration(t *testing.T) {
 		users [][]string
 		says  string
 	}{
-		{[][]string{{"a"}, {"b"}, {"a"}}, "the user 'a': Duplicate user found. A user can only be defined once in config files"},
-		{[][]string{{"default"}, {"default"}}, "the user 'default': Duplicate user found. A user can only be defined once in config files"},
+		{[][]string{{"a"}, {"b"}, {"a"}},
+			"the user 'a': Duplicate user found. A user can only be defined once in config files"},
+		{[][]string{{"default"}, {"default"}},
+			"the user 'default': Duplicate user found. A user can only be defined once in config files"},
 		{[][]string{{"a\x00"}}, "the user 'a\x00': Spaces not allowed in ACL usernames"},
-		{[][]string{{"a", ">secret", "<secret2"}}, "the user 'a': The password you are trying to remove from the user does not exist"},
-		{[][]string{{"a", "+nosuch"}}, "the user 'a': Error in ACL SETUSER modifier '+nosuch': Unknown command or category name in ACL"},
+		{[][]string{{"a", ">secret", "<secret2"}},
+			"the user 'a': The password you are trying to remove from the user does not exist"},
+		{[][]string{{"a", "+nosuch"}},
+			"the user 'a': Error in ACL SETUSER modifier '+nosuch': Unknown command or category name in ACL"},
 		{[][]string{{"a", "(+get"}}, "the user 'a': Unmatched parenthesis in acl selector starting at '(+get'."},
 	} {
 		_, err := with(func(s *Settings) { s.Users = wrong.users })
@@ -469,7 +487,8 @@ func TestRenamedCommands(t *testing.T) {
 	require.NoError(t, in.Table.Rename("flushall", ""))
 	require.NoError(t, in.Table.Rename("get", "fetch"))
 	require.NoError(t, in.Table.Rename("set", "get"))
-	for from, to := range map[string]string{"nosuch": "x", "client|id": "x", "ping": "echo", "echo": "a|b", "flushall": "x", "ttl": strings.Repeat("x", 1025)} {
+	for from, to := range map[string]string{"nosuch": "x", "client|id": "x", "ping": "echo", "echo": "a|b",
+		"flushall": "x", "ttl": strings.Repeat("x", 1025)} {
 		require.Error(t, in.Table.Rename(from, to), "%s %s", from, to)
 	}
 	c := s.dial()

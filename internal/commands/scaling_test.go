@@ -45,7 +45,8 @@ func TestScaling(t *testing.T) {
 			ratios[i] = float64(two) / float64(one)
 		}
 		slices.Sort(ratios)
-		t.Logf("%-20s two cores do %.2f times what one does (median of %d, %.2f to %.2f)", run.name, ratios[rounds/2], rounds, ratios[0], ratios[rounds-1])
+		t.Logf("%-20s two cores do %.2f times what one does (median of %d, %.2f to %.2f)", run.name, ratios[rounds/2], rounds,
+			ratios[0], ratios[rounds-1])
 	}
 }
 

@@ -106,9 +106,12 @@ func (s section) wanted(names [][]byte) bool {
 }
 
 var sections = []section{
-	{"Server", infoServer, false}, {"Clients", infoClients, false}, {"Memory", infoMemory, false}, {"Persistence", infoPersistence, false},
-	{"Stats", infoStats, false}, {"Replication", infoReplication, false}, {"CPU", infoCPU, false}, {"Modules", infoModules, false},
-	{"Commandstats", infoCommandStats, true}, {"Errorstats", infoErrorStats, false}, {"Latencystats", infoLatencyStats, true},
+	{"Server", infoServer, false}, {"Clients", infoClients, false}, {"Memory", infoMemory, false},
+	{"Persistence", infoPersistence, false},
+	{"Stats", infoStats, false}, {"Replication", infoReplication, false}, {"CPU", infoCPU, false},
+	{"Modules", infoModules, false},
+	{"Commandstats", infoCommandStats, true}, {"Errorstats", infoErrorStats, false},
+	{"Latencystats", infoLatencyStats, true},
 	{"Cluster", infoCluster, false}, {"Cell", infoCell, false}, {"Keyspace", infoKeyspace, false},
 }
 
@@ -193,7 +196,8 @@ func infoCell(c *command.Call, out *strings.Builder) {
 // garbageShare is what the garbage collector has used of the CPU time that the process has used, in
 // percent; as of its last cycle.
 func garbageShare() float64 {
-	samples := []metrics.Sample{{Name: "/cpu/classes/gc/total:cpu-seconds"}, {Name: "/cpu/classes/total:cpu-seconds"}, {Name: "/cpu/classes/idle:cpu-seconds"}}
+	samples := []metrics.Sample{{Name: "/cpu/classes/gc/total:cpu-seconds"}, {Name: "/cpu/classes/total:cpu-seconds"},
+		{Name: "/cpu/classes/idle:cpu-seconds"}}
 	metrics.Read(samples)
 	used := samples[1].Value.Float64() - samples[2].Value.Float64()
 	if used <= 0 {

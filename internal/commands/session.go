@@ -78,9 +78,11 @@ type tallied struct {
 
 // Open starts a session.
 func (in *Instance) Open(p client.Peer) *Session {
-	s := &Session{Client: &client.Client{Among: &in.clients, Peer: p}, instance: in, reader: resp.NewReader(*in.Limits.Load())}
+	s := &Session{Client: &client.Client{Among: &in.clients, Peer: p}, instance: in,
+		reader: resp.NewReader(*in.Limits.Load())}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.call = command.Call{Context: s.ctx, Session: s, View: in.store.View(), Out: &s.out, Server: &in.Server, Client: s.Client, Owner: s.instance}
+	s.call = command.Call{Context: s.ctx, Session: s, View: in.store.View(), Out: &s.out, Server: &in.Server,
+		Client: s.Client, Owner: s.instance}
 	s.Opened = s.call.View.Now()
 	s.LastSeen.Store(s.Opened)
 	s.About.Protocol, s.Mail.Protocol = 2, 2
@@ -141,7 +143,8 @@ func (s *Session) Resume() {
 // defers its release.
 func (s *Session) recoverPanic() {
 	if reason := recover(); reason != nil {
-		s.instance.clientLog.Error("a command panicked", "client", s.ID, "command", s.rowName(), "reason", reason, "stack", string(debug.Stack()))
+		s.instance.clientLog.Error("a command panicked", "client", s.ID, "command", s.rowName(), "reason", reason, "stack",
+			string(debug.Stack()))
 		s.out.Rewind(s.mark)
 		s.closing = true
 	}
@@ -343,7 +346,8 @@ func (s *Session) parkUntil(ctx context.Context, row *command.Command, bytes int
 	var out resp.Writer
 	out.SetProtocol(s.out.Protocol())
 	out.InPieces()
-	call := &command.Call{Context: ctx, View: s.instance.store.View(), Out: &out, Server: &s.instance.Server, Client: s.Client, Owner: s.instance}
+	call := &command.Call{Context: ctx, View: s.instance.store.View(), Out: &out, Server: &s.instance.Server,
+		Client: s.Client, Owner: s.instance}
 	call.View.Select(s.database)
 	call.View.Sign(s.ID)
 	call.Around, call.Caching = s.call.Around, s.call.Caching
@@ -378,7 +382,8 @@ func (s *Session) runSlow(call *command.Call, b *besideLoop, row *command.Comman
 func (s *Session) tryRun(call *command.Call, row *command.Command, run func(*command.Call) error) (err error) {
 	defer func() {
 		if reason := recover(); reason != nil {
-			s.instance.clientLog.Error("a command panicked", "client", s.ID, "command", row.Name, "reason", reason, "stack", string(debug.Stack()))
+			s.instance.clientLog.Error("a command panicked", "client", s.ID, "command", row.Name, "reason", reason, "stack",
+				string(debug.Stack()))
 			s.Peer.Cut()
 			err = command.ErrStopped
 		}

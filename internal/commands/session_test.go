@@ -215,8 +215,10 @@ func TestASessionThatEndsIsNotShown(t *testing.T) {
 // either.
 func TestIdleClientsAreCut(t *testing.T) {
 	s := newStill(t)
-	stay := map[*caller]string{s.dial(): "SUBSCRIBE a", s.dial(): "PSUBSCRIBE a", s.dial(): "SSUBSCRIBE a", s.dial(): "MONITOR"}
-	leave := map[*caller]string{s.dial(): "PING", s.dial(): "MULTI", s.dial(): "WATCH a", s.dial(): "CLIENT TRACKING ON BCAST"}
+	stay := map[*caller]string{s.dial(): "SUBSCRIBE a", s.dial(): "PSUBSCRIBE a", s.dial(): "SSUBSCRIBE a",
+		s.dial(): "MONITOR"}
+	leave := map[*caller]string{s.dial(): "PING", s.dial(): "MULTI", s.dial(): "WATCH a",
+		s.dial(): "CLIENT TRACKING ON BCAST"}
 	for c, line := range stay {
 		c.say(t, line)
 	}
@@ -381,7 +383,8 @@ func BenchmarkSession(b *testing.B) {
 	for _, depth := range []int{1, 64} {
 		b.Run(fmt.Sprintf("P=%d", depth), func(b *testing.B) {
 			b.ReportAllocs()
-			newStill(b).dial().repeat(b.N, depth, "*6\r\n$11\r\nCL.THROTTLE\r\n$14\r\nk:000000000000\r\n$2\r\n15\r\n$2\r\n30\r\n$2\r\n60\r\n$1\r\n1\r\n")
+			newStill(b).dial().repeat(b.N, depth,
+				"*6\r\n$11\r\nCL.THROTTLE\r\n$14\r\nk:000000000000\r\n$2\r\n15\r\n$2\r\n30\r\n$2\r\n60\r\n$1\r\n1\r\n")
 		})
 	}
 }
@@ -450,7 +453,8 @@ func TestRepeatedNamesAreBounded(t *testing.T) {
 	c := newStill(t).dial()
 	most := strings.Repeat(" client", 128-2)
 	require.NotContains(t, c.say(t, "COMMAND DOCS"+most), "-ERR")
-	require.Equal(t, "-ERR wrong number of arguments for 'command|docs' command\r\n", c.say(t, "COMMAND DOCS"+most+" client"))
+	require.Equal(t, "-ERR wrong number of arguments for 'command|docs' command\r\n",
+		c.say(t, "COMMAND DOCS"+most+" client"))
 }
 
 // What takes a time that a client or its neighbours choose runs beside the loop.

@@ -80,7 +80,8 @@ func (s *Settings) limitOptions() []*option.Option {
 		{Name: "max-key-size", Group: Limits, Kind: option.Number(&s.MaxKeySize, 1, 64<<20), Help: "bytes in a key"},
 		{Name: "max-log-limit", Group: Limits, Kind: option.Number(&s.MaxLogLimit, 1, 10_000_000),
 			Help: "the largest limit of CL.SLIDINGLOG, which keeps 16 bytes for each call in its window"},
-		{Name: "max-holders", Group: Limits, Kind: option.Number(&s.MaxHolders, 1, 100_000), Help: "holders that may have leases of one key"},
+		{Name: "max-holders", Group: Limits, Kind: option.Number(&s.MaxHolders, 1, 100_000),
+			Help: "holders that may have leases of one key"},
 		{Name: "tracking-table-max-keys", Group: Limits, Kind: option.Number(&s.MaxTracked, 0, 1<<30), Change: option.Live,
 			Help: "keys remembered for clients that cache them (CLIENT TRACKING); 0 for any number, in 256 MiB"},
 
@@ -89,7 +90,8 @@ func (s *Settings) limitOptions() []*option.Option {
 		{Name: "maxmemory-clients", Group: Memory, Kind: client.ShareKind{To: &s.ClientShare}, Change: option.Live,
 			Help: "memory that all clients may hold together (input, replies, messages, queued calls); the largest are disconnected; " +
 				"percent are of maxmemory, without it of the machine or container; 0 for no bound"},
-		{Name: "maxmemory-unauthenticated", Group: Memory, Kind: client.ShareKind{To: &s.NewcomerShare, Auto: true}, Change: option.Live,
+		{Name: "maxmemory-unauthenticated", Group: Memory, Kind: client.ShareKind{To: &s.NewcomerShare, Auto: true},
+			Change: option.Live,
 			Help: "memory for connections that have not logged in, where there is a password, and TLS handshakes; " +
 				"the oldest are disconnected; auto is 1/16 of maxmemory, without it 16mb"},
 
@@ -102,16 +104,20 @@ func (s *Settings) diagnosticOptions() []*option.Option {
 	return []*option.Option{
 		{Name: "notify-keyspace-events", Group: Diagnostics, Kind: keyEvents{&s.Events}, Change: option.Live,
 			Help: "events of keys that are published, by Redis's letters: KEA for all"},
-		{Name: "slowlog-log-slower-than", Group: Diagnostics, Kind: option.Number(&s.SlowerThan, -1, command.MaxInt), Change: option.Live,
-			Help: "microseconds from which SLOWLOG keeps a call; -1 for none; below 1000, every call is measured, which costs about 0.1 us each"},
-		{Name: "slowlog-max-len", Group: Diagnostics, Kind: option.Number(&s.SlowCalls, 0, stats.MaxSlowCalls), Change: option.Live,
-			Help: "calls that SLOWLOG keeps"},
-		{Name: "latency-monitor-threshold", Group: Diagnostics, Kind: option.Number(&s.Spikes, 0, command.MaxInt), Change: option.Live,
-			Help: "milliseconds from which LATENCY records a call; 0 for none"},
+		{Name: "slowlog-log-slower-than", Group: Diagnostics, Kind: option.Number(&s.SlowerThan, -1, command.MaxInt),
+			Change: option.Live,
+			Help:   "microseconds from which SLOWLOG keeps a call; -1 for none; below 1000, every call is measured, which costs about 0.1 us each"},
+		{Name: "slowlog-max-len", Group: Diagnostics, Kind: option.Number(&s.SlowCalls, 0, stats.MaxSlowCalls),
+			Change: option.Live,
+			Help:   "calls that SLOWLOG keeps"},
+		{Name: "latency-monitor-threshold", Group: Diagnostics, Kind: option.Number(&s.Spikes, 0, command.MaxInt),
+			Change: option.Live,
+			Help:   "milliseconds from which LATENCY records a call; 0 for none"},
 		{Name: "latency-tracking", Group: Diagnostics, Kind: yesNo{&s.Tracking}, Change: option.Live,
 			Help: "count by command how long calls take; quick ones are sampled"},
-		{Name: "latency-tracking-info-percentiles", Group: Diagnostics, Kind: percentiles{&s.Percentiles}, Change: option.Live,
-			Help: "percentiles of these times that INFO shows"},
+		{Name: "latency-tracking-info-percentiles", Group: Diagnostics, Kind: percentiles{&s.Percentiles},
+			Change: option.Live,
+			Help:   "percentiles of these times that INFO shows"},
 	}
 }
 
@@ -121,16 +127,19 @@ func (s *Settings) accessOptions() []*option.Option {
 			Help: "password of the user default; better in a file, or in the environment"},
 		{Name: "user", Group: Access, Kind: users{&s.Users}, Secret: true, FlagOnly: true,
 			Help: "a user and its rules, such as 'alice on #HASH ~app:* +@all'; may be repeated; in the environment, one per line"},
-		{Name: "acl-pubsub-default", Group: Access, Kind: option.Choice(&s.Channels, "resetchannels", "allchannels"), Change: option.Live,
-			Help: "which channels new users may use"},
+		{Name: "acl-pubsub-default", Group: Access, Kind: option.Choice(&s.Channels, "resetchannels", "allchannels"),
+			Change: option.Live,
+			Help:   "which channels new users may use"},
 		{Name: "acllog-max-len", Group: Access, Kind: option.Number(&s.ACLLog, 0, access.MaxACLLog), Change: option.Live,
 			Help: "denied commands and failed logins that ACL LOG keeps"},
 		{Name: "rename-command", Group: Access, Kind: renames{&s.Renamed}, FlagOnly: true,
 			Help: `a command and its new name, or "" to disable it: 'FLUSHALL ""'; may be repeated`},
-		{Name: "enable-debug-command", Group: Access, Kind: option.Choice(&s.Debug, "no", "yes", "local"), Change: option.Immutable,
-			Help: "which clients may use DEBUG: none, all, or those on this machine"},
-		{Name: "enable-protected-configs", Group: Access, Kind: option.Choice(&s.Protected, "no", "yes", "local"), Change: option.Immutable,
-			Help: "which clients may change protected settings with CONFIG SET: none, all, or those on this machine"},
+		{Name: "enable-debug-command", Group: Access, Kind: option.Choice(&s.Debug, "no", "yes", "local"),
+			Change: option.Immutable,
+			Help:   "which clients may use DEBUG: none, all, or those on this machine"},
+		{Name: "enable-protected-configs", Group: Access, Kind: option.Choice(&s.Protected, "no", "yes", "local"),
+			Change: option.Immutable,
+			Help:   "which clients may change protected settings with CONFIG SET: none, all, or those on this machine"},
 	}
 }
 
@@ -140,8 +149,10 @@ func fixedOptions() []*option.Option {
 	return []*option.Option{
 		{Name: "save", Group: Memory, Kind: option.Fixed(""), Change: option.Live, Help: "nothing is saved"},
 		{Name: "appendonly", Group: Memory, Kind: option.Fixed("no"), Change: option.Live, Help: "nothing is saved"},
-		{Name: "maxmemory-policy", Group: Memory, Kind: option.Fixed("noeviction"), Change: option.Live, Help: "nothing is evicted"},
-		{Name: "daemonize", Group: Diagnostics, Kind: option.Fixed("no"), Change: option.Immutable, Help: "it runs in the foreground"},
+		{Name: "maxmemory-policy", Group: Memory, Kind: option.Fixed("noeviction"), Change: option.Live,
+			Help: "nothing is evicted"},
+		{Name: "daemonize", Group: Diagnostics, Kind: option.Fixed("no"), Change: option.Immutable,
+			Help: "it runs in the foreground"},
 	}
 }
 
@@ -158,7 +169,8 @@ func (in *Instance) heed(s *Settings) error {
 		{done(func() { in.tracking.SetMaxKeys(s.MaxTracked) }), []string{"tracking-table-max-keys"}},
 		{done(func() { in.setMaxMemory(int64(s.MaxMemory)) }), []string{"maxmemory"}},
 		{done(func() { in.clients.SetMaxMemory(s.ClientShare); in.shareMemory() }), []string{"maxmemory-clients"}},
-		{done(func() { in.clients.SetMaxMemoryUnauthenticated(s.NewcomerShare); in.shareMemory() }), []string{"maxmemory-unauthenticated"}},
+		{done(func() { in.clients.SetMaxMemoryUnauthenticated(s.NewcomerShare); in.shareMemory() }),
+			[]string{"maxmemory-unauthenticated"}},
 		{done(func() { in.limiters.LimitWhenFull.Store(s.OOMDecision == "limit") }), []string{"oom-decision"}},
 		{func() error { return in.setNotifications(s.Events) }, []string{"notify-keyspace-events"}},
 		{done(func() { in.logSlowerThan(int64(s.SlowerThan)) }), []string{"slowlog-log-slower-than"}},

@@ -12,7 +12,8 @@ import (
 
 // newSlowCall is a call as SLOWLOG keeps it, but for how long it took.
 func newSlowCall(c *command.Call, row *command.Command, words [][]byte) stats.SlowCall {
-	e := stats.SlowCall{Unix: c.Unix(c.View.Now()) / 1e9, Words: stats.Shorten(redact(row, words), stats.SlowWords, stats.SlowBytes), Address: c.Client.Peer.Remote}
+	e := stats.SlowCall{Unix: c.Unix(c.View.Now()) / 1e9,
+		Words: stats.Shorten(redact(row, words), stats.SlowWords, stats.SlowBytes), Address: c.Client.Peer.Remote}
 	c.Client.About.Mu.Lock()
 	defer c.Client.About.Mu.Unlock()
 	e.Name = c.Client.About.Name

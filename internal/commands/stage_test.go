@@ -78,7 +78,8 @@ func (s *still) Dial() (transcript.Peer, error) { return s.dial(), nil }
 
 func (s *still) dial() *caller {
 	c := &caller{woken: make(chan struct{}, 1), wasCut: make(chan struct{})}
-	c.session = s.instance.Open(client.Peer{Remote: "127.0.0.1:50000", Local: "127.0.0.1:6379", FD: 7, Wake: c.wake, Cut: sync.OnceFunc(func() { close(c.wasCut) })})
+	c.session = s.instance.Open(client.Peer{Remote: "127.0.0.1:50000", Local: "127.0.0.1:6379", FD: 7, Wake: c.wake,
+		Cut: sync.OnceFunc(func() { close(c.wasCut) })})
 	return c
 }
 

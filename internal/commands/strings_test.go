@@ -21,7 +21,8 @@ func TestAPartOfAValueCostsThatPart(t *testing.T) {
 	c.session.Feed(encode([]string{"SET", "big", strings.Repeat("x", 1<<20-64<<10)}))
 	c.session.Sent()
 	c.say(t, "APPEND big 0123456789") // which moves it to where there is room for more
-	for _, call := range []string{"STRLEN big", "GETRANGE big 500000 500009", "SUBSTR big 0 -900000", "SETRANGE big 500000 0123456789", "APPEND big 0123456789"} {
+	for _, call := range []string{"STRLEN big", "GETRANGE big 500000 500009", "SUBSTR big 0 -900000",
+		"SETRANGE big 500000 0123456789", "APPEND big 0123456789"} {
 		const times = 100
 		before := s.moved()
 		bytes := allocated(func() {

@@ -64,18 +64,24 @@ func TestRowsAreSound(t *testing.T) {
 
 func TestFlawsAreFound(t *testing.T) {
 	for want, spoil := range map[string]func(*command.Command){
-		"Name: ":                              func(r *command.Command) { r.Name = "Get" },
-		"Summary: ":                           func(r *command.Command) { r.Summary = "Gets" },
-		"Since: ":                             func(r *command.Command) { r.Since = "" },
-		"Complexity: ":                        func(r *command.Command) { r.Complexity = "" },
-		"Group: ":                             func(r *command.Command) { r.Group = "strings" },
-		"Run: ":                               func(r *command.Command) { r.Run = nil },
-		"Reply: ":                             func(r *command.Command) { r.Reply = "" },
-		"Flags: ":                             func(r *command.Command) { r.Flags |= command.Write },
-		"Args: no more than ":                 func(r *command.Command) { r.Args = make([]command.Arg, command.MaxArgs+1) },
-		"Args: b stands behind what may be":   func(r *command.Command) { r.Args = []command.Arg{command.Word("a").Optional(), command.Word("b")} },
-		"Args: a repeats and is not the last": func(r *command.Command) { r.Args = []command.Arg{command.Word("a").Many(), command.Word("b")} },
-		"KeyAccess: ":                         func(r *command.Command) { r.KeyAccess = "" },
+		"Name: ":              func(r *command.Command) { r.Name = "Get" },
+		"Summary: ":           func(r *command.Command) { r.Summary = "Gets" },
+		"Since: ":             func(r *command.Command) { r.Since = "" },
+		"Complexity: ":        func(r *command.Command) { r.Complexity = "" },
+		"Group: ":             func(r *command.Command) { r.Group = "strings" },
+		"Run: ":               func(r *command.Command) { r.Run = nil },
+		"Reply: ":             func(r *command.Command) { r.Reply = "" },
+		"Flags: ":             func(r *command.Command) { r.Flags |= command.Write },
+		"Args: no more than ": func(r *command.Command) { r.Args = make([]command.Arg, command.MaxArgs+1) },
+		"Args: b stands behind what may be": func(r *command.Command) {
+			r.Args = []command.Arg{command.Word("a").Optional(),
+				command.Word("b")}
+		},
+		"Args: a repeats and is not the last": func(r *command.Command) {
+			r.Args = []command.Arg{command.Word("a").Many(),
+				command.Word("b")}
+		},
+		"KeyAccess: ": func(r *command.Command) { r.KeyAccess = "" },
 	} {
 		row := *find(All(), "get")
 		spoil(&row)
@@ -147,7 +153,8 @@ func encode(words []string) []byte {
 
 // vocabulary is what random calls are made of: every name and token, and numbers at the edges.
 func vocabulary() []string {
-	words := []string{"", "0", "-1", "1", "+1", "007", "2", "15", "9223372036854775807", "-9223372036854775808", "9223372036854775808",
+	words := []string{"", "0", "-1", "1", "+1", "007", "2", "15", "9223372036854775807", "-9223372036854775808",
+		"9223372036854775808",
 		"1.5", "x", "key", "\x00\xff\r\n", "*", "[a-", "default", strings.Repeat("long", 40)}
 	for _, row := range everyRow() {
 		words = append(words, strings.Split(row.Name, "|")...)

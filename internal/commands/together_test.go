@@ -48,9 +48,12 @@ func TestAdministratorsFindAReplyTooMany(t *testing.T) {
 // them were not answered once a call.
 func (s *still) administer(call string) (wrong int64) {
 	calls := []string{"CLIENT PAUSE 1 WRITE", "CLIENT PAUSE 2", "CLIENT UNPAUSE", "WAIT 1 1", "WAIT 0 0", "CLIENT LIST",
-		"CLIENT KILL ID 99999", "CL.THROTTLE k 15 30 60", "SET k v", "INFO ALL", "CONFIG SET timeout 5", "CONFIG GET *", "CONFIG RESETSTAT",
-		"SLOWLOG GET", "CONFIG SET slowlog-log-slower-than 0", "CONFIG SET slowlog-log-slower-than -1", "SLOWLOG RESET", "LATENCY HISTOGRAM",
-		"CONFIG SET latency-monitor-threshold 1", "LATENCY LATEST", "DEBUG SLEEP 0.001", "MEMORY STATS", "CLIENT SETNAME x", "NOSUCH", call}
+		"CLIENT KILL ID 99999", "CL.THROTTLE k 15 30 60", "SET k v", "INFO ALL", "CONFIG SET timeout 5", "CONFIG GET *",
+		"CONFIG RESETSTAT",
+		"SLOWLOG GET", "CONFIG SET slowlog-log-slower-than 0", "CONFIG SET slowlog-log-slower-than -1", "SLOWLOG RESET",
+		"LATENCY HISTOGRAM",
+		"CONFIG SET latency-monitor-threshold 1", "LATENCY LATEST", "DEBUG SLEEP 0.001", "MEMORY STATS", "CLIENT SETNAME x",
+		"NOSUCH", call}
 	var all sync.WaitGroup
 	var missed atomic.Int64
 	for i := range 8 {

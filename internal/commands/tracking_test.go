@@ -78,8 +78,10 @@ func TestExpiryIsTold(t *testing.T) {
 
 // Whoever asks for it first has it told at once, before any sweep.
 func TestExpiryIsToldToWhoeverIsFirst(t *testing.T) {
-	for _, call := range []string{"GET k", "EXISTS k", "TTL k", "TYPE k", "DEL k", "GETEX k PERSIST", "MGET a k", "RENAME k l", "COPY k l", "KEYS *", "SCAN 0 COUNT 1000",
-		"EXPIRE k 10", "CL.INSPECT k", "CL.THROTTLE k 1 1 1 1 PEEK", "MULTI\r\nGET k\r\nEXEC", "TOUCH k", "OBJECT ENCODING k", "SET k 1", "INCR k"} {
+	for _, call := range []string{"GET k", "EXISTS k", "TTL k", "TYPE k", "DEL k", "GETEX k PERSIST", "MGET a k",
+		"RENAME k l", "COPY k l", "KEYS *", "SCAN 0 COUNT 1000",
+		"EXPIRE k 10", "CL.INSPECT k", "CL.THROTTLE k 1 1 1 1 PEEK", "MULTI\r\nGET k\r\nEXEC", "TOUCH k", "OBJECT ENCODING k",
+		"SET k 1", "INCR k"} {
 		s := newStill(t)
 		c, quiet, b, d := s.tracks(t, ""), s.tracks(t, "NOLOOP"), s.tracks(t, "BCAST NOLOOP"), s.dial()
 		c.say(t, "SET k 1 PX 10")

@@ -259,6 +259,8 @@ func (ws *watches) isChanged(w *watch, exists bool) bool {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	now := ws.ages[w.place.Database]
-	return w.changed || w.existed != exists || w.existed && now.emptied != w.age.emptied || now.replaced != w.age.replaced ||
-		w.of.changes != w.since.changes || w.existed && w.of.expiries != w.since.expiries // what had expired before was not there
+	return w.changed || w.existed != exists || w.existed && now.emptied != w.age.emptied ||
+		now.replaced != w.age.replaced ||
+		// What had expired before was not there.
+		w.of.changes != w.since.changes || w.existed && w.of.expiries != w.since.expiries
 }

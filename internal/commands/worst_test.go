@@ -85,7 +85,8 @@ func TestAnUnstatedRowIsFound(t *testing.T) {
 		"planted: no worst call is stated (worstCalls, in worst_calls_test.go)",
 		"get: call is missing", "get: where is missing", "get: stage nowhere is missing",
 	}, unstated([]*command.Command{row, find(All(), "get")},
-		[]worst{{row: "get", where: onLoop}, {row: "get", call: "GET k"}, {row: "get", of: "nowhere", call: "GET k", where: onLoop}}))
+		[]worst{{row: "get", where: onLoop}, {row: "get", call: "GET k"},
+			{row: "get", of: "nowhere", call: "GET k", where: onLoop}}))
 }
 
 // steps is what test/worst has the compiler count; 0 without it.
@@ -346,7 +347,8 @@ func (r *weighed) place() where {
 func (r *weighed) excess() (said []string) {
 	for i, way := range r.ways {
 		if total := r.most[i].total(); total > turnWork && r.why == "" {
-			said = append(said, fmt.Sprintf("%s, %s: a turn is %d steps' work, and %d is what one may be (%+v)", r.call, way.name, total, turnWork, r.most[i]))
+			said = append(said, fmt.Sprintf("%s, %s: a turn is %d steps' work, and %d is what one may be (%+v)", r.call,
+				way.name, total, turnWork, r.most[i]))
 		}
 	}
 	if place := r.place(); place != r.where {
@@ -472,7 +474,8 @@ func worstTable() string {
 	var out strings.Builder
 	out.WriteString("\n| row | largest call | on | made | more than a turn's work |\n|---|---|---|---|---|\n")
 	line := func(w worst, of string) {
-		fmt.Fprintf(&out, "| %s | `%.60s` | %s | %s | %s |\n", strings.ReplaceAll(w.row, "|", " "), w.call, of, w.where, w.why)
+		fmt.Fprintf(&out, "| %s | `%.60s` | %s | %s | %s |\n", strings.ReplaceAll(w.row, "|", " "), w.call, of, w.where,
+			w.why)
 	}
 	for _, w := range worstCalls {
 		line(w, stages[w.of].what)

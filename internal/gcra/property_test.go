@@ -152,14 +152,16 @@ var faults = map[string]stepFunc{
 		}
 		return d, next, err
 	},
-	"a limit of 0 looks at the key": func(l Limit, now, tat, quantity int64, mode quota.Mode) (quota.Decision, int64, error) {
+	"a limit of 0 looks at the key": func(l Limit, now, tat, quantity int64, mode quota.Mode) (quota.Decision, int64,
+		error) {
 		d, next, err := l.Step(now, tat, quantity, mode)
 		if l.Blocks(quantity, mode) {
 			d.ResetAfter = max(tat-now, 0)
 		}
 		return d, next, err
 	},
-	"after force a limit of 0 has a wait": func(l Limit, now, tat, quantity int64, mode quota.Mode) (quota.Decision, int64, error) {
+	"after force a limit of 0 has a wait": func(l Limit, now, tat, quantity int64, mode quota.Mode) (quota.Decision, int64,
+		error) {
 		d, next, err := l.Step(now, tat, quantity, mode)
 		if l.size == 0 && quantity > 0 && mode == quota.Force && err == nil {
 			d.RetryAfter = d.ResetAfter + l.emission

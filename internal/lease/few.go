@@ -195,7 +195,8 @@ func (f *Few) move(position int, end int64) {
 		return
 	}
 	to := 0 // the first of the others that stands behind it
-	for to < len(f.leases) && (to == position || f.end(to) < end || f.end(to) == end && bytes.Compare(f.holder(to), holder) < 0) {
+	for to < len(f.leases) &&
+		(to == position || f.end(to) < end || f.end(to) == end && bytes.Compare(f.holder(to), holder) < 0) {
 		to = f.after(to)
 	}
 	f.moving = append(f.moving[:0], f.leases[position:behind]...)

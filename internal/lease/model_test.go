@@ -287,7 +287,8 @@ func (f faulty) Holders(now int64) iter.Seq[Lease] {
 }
 
 // acquiring is a fault of Acquire alone.
-func acquiring(acquire func(s *Leases, now int64, r Request, maxHolders int) (quota.Decision, bool, error)) func() Table {
+func acquiring(acquire func(s *Leases, now int64, r Request,
+	maxHolders int) (quota.Decision, bool, error)) func() Table {
 	return func() Table { return faulty{Leases: new(Leases), acquire: acquire} }
 }
 
@@ -368,7 +369,10 @@ var faults = map[string]func() Table{
 			d.RetryAfter = max(d.RetryAfter, s.places[s.order[position]].End-(last-d.ResetAfter))
 		}
 	}),
-	"remaining is below zero": misreporting(func(s *Leases, d *quota.Decision, r Request) { d.Remaining = r.limit - s.held }),
+	"remaining is below zero": misreporting(func(s *Leases, d *quota.Decision,
+		r Request) {
+		d.Remaining = r.limit - s.held
+	}),
 	"the wrong holder releases": func() Table {
 		return faulty{Leases: new(Leases), release: func(s *Leases, now int64, holder []byte) int64 {
 			if s.live > 0 && s.position(holder) < 0 {

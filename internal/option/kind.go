@@ -98,7 +98,8 @@ func FormatSize(bytes int) string {
 func (s size) Set(text string) error {
 	v, ok := ParseSize(text)
 	if !ok || v < int64(s.low) || v > int64(s.high) {
-		return fmt.Errorf("it must be a size from %s to %s, written like 65536, 512kb, 64mb or 1gb", FormatSize(s.low), FormatSize(s.high))
+		return fmt.Errorf("it must be a size from %s to %s, written like 65536, 512kb, 64mb or 1gb", FormatSize(s.low),
+			FormatSize(s.high))
 	}
 	*s.to = int(v)
 	return nil

@@ -19,10 +19,13 @@ func newSample(t *testing.T) *sample {
 	s := &sample{port: 6379, memory: 64 << 20, level: "notice"}
 	require.NoError(t, s.Add(
 		&Option{Name: "port", Group: "Network", Help: "TCP port; 0 for none", Kind: Number(&s.port, 0, 65535)},
-		&Option{Name: "databases", Group: "Network", Help: "number of databases", Kind: Number(new(int), 0, 16), Change: Immutable},
+		&Option{Name: "databases", Group: "Network", Help: "number of databases", Kind: Number(new(int), 0, 16),
+			Change: Immutable},
 		&Option{Name: "maxmemory", Group: "Memory", Help: "bytes of memory", Kind: Size(&s.memory, 0, 1<<30), Change: Live},
-		&Option{Name: "loglevel", Group: "Log", Help: "what is logged", Kind: Choice(&s.level, "debug", "notice"), Change: Live},
-		&Option{Name: "logfile", Group: "Log", Help: "file to log to", Kind: Text(&s.log, "path"), Change: Live, Protected: true},
+		&Option{Name: "loglevel", Group: "Log", Help: "what is logged", Kind: Choice(&s.level, "debug", "notice"),
+			Change: Live},
+		&Option{Name: "logfile", Group: "Log", Help: "file to log to", Kind: Text(&s.log, "path"), Change: Live,
+			Protected: true},
 		&Option{Name: "password", Group: "Log", Help: "a secret", Kind: Text(&s.key, "password"), Secret: true},
 		&Option{Name: "save", Group: "Log", Help: "nothing is saved", Kind: Fixed(""), Change: Live},
 		&Option{Name: "version", Group: "Log", Help: "print the version", Kind: YesNo(new(string)), FlagOnly: true},
@@ -146,7 +149,8 @@ func TestEnvironment(t *testing.T) {
 	require.NoError(t, s.Parse(f, []string{"--port", "7000"}))
 	unknown, err := s.Environment(f, "CELLSERVER_", []string{
 		"CELLSERVER_PORT=7001", "CELLSERVER_LOGFILE=x", "PORT=1", "CELLSERVER_PASSWORT=secret", "CELLSERVER_NOSUCH=1",
-		"CELLSERVER_SERVICE_HOST=10.0.0.1", "CELLSERVER_PORT_6379_TCP_ADDR=10.0.0.1", "CELLSERVER_LOGLEVEL=tcp://10.0.0.1:6379",
+		"CELLSERVER_SERVICE_HOST=10.0.0.1", "CELLSERVER_PORT_6379_TCP_ADDR=10.0.0.1",
+		"CELLSERVER_LOGLEVEL=tcp://10.0.0.1:6379",
 	})
 	require.NoError(t, err)
 	assert.Equal(t, 7000, s.port, "the command line wins")
@@ -171,7 +175,8 @@ func TestValuesCanBeTyped(t *testing.T) {
 }
 
 func TestSizes(t *testing.T) {
-	for text, bytes := range map[string]int64{"0": 0, "17": 17, "17b": 17, "2k": 2000, "2kb": 2048, "3M": 3e6, "3MB": 3 << 20, "1g": 1e9} {
+	for text, bytes := range map[string]int64{"0": 0, "17": 17, "17b": 17, "2k": 2000, "2kb": 2048, "3M": 3e6,
+		"3MB": 3 << 20, "1g": 1e9} {
 		got, ok := ParseSize(text)
 		require.True(t, ok, text)
 		require.Equal(t, bytes, got, text)
@@ -206,7 +211,8 @@ func TestDistance(t *testing.T) {
 	for _, c := range []struct {
 		a, b string
 		want int
-	}{{"", "", 0}, {"port", "port", 0}, {"prot", "port", 2}, {"por", "port", 1}, {"x", "port", 4}, {"maxclient", "maxclients", 1}} {
+	}{{"", "", 0}, {"port", "port", 0}, {"prot", "port", 2}, {"por", "port", 1}, {"x", "port", 4},
+		{"maxclient", "maxclients", 1}} {
 		assert.Equal(t, c.want, distance(c.a, c.b), "%s %s", c.a, c.b)
 	}
 }

@@ -67,7 +67,8 @@ func (r *Reader) Repeat() (second []byte, ok bool) {
 	body := head + width
 	tail := body + n
 	end := tail + before.end - before.tail
-	if width == 0 || n > r.maxBulk() || end > len(arrived) || string(arrived[tail:end]) != string(r.buf[before.tail:before.end]) {
+	if width == 0 || n > r.maxBulk() || end > len(arrived) ||
+		string(arrived[tail:end]) != string(r.buf[before.tail:before.end]) {
 		return nil, false
 	}
 	before.next = r.start + end

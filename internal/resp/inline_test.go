@@ -51,7 +51,8 @@ func TestSplitLine(t *testing.T) {
 // FuzzInline: the splitter and the model agree, the line is left as it was, and words do not share
 // bytes that grow.
 func FuzzInline(f *testing.F) {
-	for _, seed := range []string{`a b`, `"a" 'b'`, `"\x41\n\q"`, `'\''`, `a"b"c`, "\v\f\r\n\x00", `"a"b`, `"\x4`, `SET k "a b" EX 10`} {
+	for _, seed := range []string{`a b`, `"a" 'b'`, `"\x41\n\q"`, `'\''`, `a"b"c`, "\v\f\r\n\x00", `"a"b`, `"\x4`,
+		`SET k "a b" EX 10`} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, line []byte) {
@@ -137,7 +138,8 @@ func modelSplit(line string) (words []string, ok bool) {
 // modelEscape reads what follows a backslash in double quotes.
 func modelEscape(s string) (out string, width int) {
 	var b byte
-	if n, err := fmt.Sscanf(s[:min(3, len(s))], "x%02x", &b); n == 1 && err == nil && len(s) > 2 && isHex(s[1]) && isHex(s[2]) {
+	if n, err := fmt.Sscanf(s[:min(3, len(s))], "x%02x", &b); n == 1 && err == nil && len(s) > 2 && isHex(s[1]) &&
+		isHex(s[2]) {
 		return string([]byte{b}), 3
 	}
 	if plain, ok := map[byte]string{'n': "\n", 'r': "\r", 't': "\t", 'b': "\b", 'a': "\a"}[s[0]]; ok {

@@ -42,7 +42,8 @@ func atMost(n int) int {
 
 // release keeps a buffer that allocate made for whoever allocates next. Nobody may use it any more.
 func release(b []byte) {
-	if class := bits.Len(uint(max(cap(b)-around, 0))) - 1; class >= smallest && class <= largest && cap(b) == 1<<class+around {
+	if class := bits.Len(uint(max(cap(b)-around, 0))) - 1; class >= smallest && class <= largest && cap(b) == 1<<class+
+		around {
 		buffers[class-smallest].Put(&b)
 	}
 }

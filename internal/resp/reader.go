@@ -158,7 +158,8 @@ func (r *Reader) finish() {
 // fail makes err final and lets go of everything: the connection is to be closed, though perhaps
 // not at once.
 func (r *Reader) fail(err error) {
-	*r = Reader{record: r.record, part: r.part, limits: r.limits, query: r.query, restricted: r.restricted, work: r.work, err: err}
+	*r = Reader{record: r.record, part: r.part, limits: r.limits, query: r.query, restricted: r.restricted, work: r.work,
+		err: err}
 }
 
 // read goes on with the call at start, as far as its bytes have arrived. When it is whole, pos is

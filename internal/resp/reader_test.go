@@ -229,8 +229,9 @@ func TestLinear(t *testing.T) {
 		"an inline line of 60 KiB": strings.Repeat("word ", 12<<10) + "\r\n",
 		"a line that never ends":   "*1\r\n$" + strings.Repeat("1", 64<<10),
 		"a call of 10000 words":    "*10000\r\n" + words,
-		"calls of three words":     strings.Repeat("*3\r\n$3\r\nabc\r\n$3\r\nabc\r\n$100\r\n"+strings.Repeat("x", 100)+"\r\n", 1000),
-		"nothing, over and over":   strings.Repeat("*0\r\n\r\n", 10000),
+		"calls of three words": strings.Repeat("*3\r\n$3\r\nabc\r\n$3\r\nabc\r\n$100\r\n"+strings.Repeat("x", 100)+"\r\n",
+			1000),
+		"nothing, over and over": strings.Repeat("*0\r\n\r\n", 10000),
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, size := range []int{1, 2, 7, 100, 1000, 1 << 30} {
@@ -259,7 +260,8 @@ func TestNoLongMove(t *testing.T) {
 	}{
 		"a word of 1 MiB":          {"*2\r\n$3\r\nSET\r\n$1048576\r\n" + strings.Repeat("v", 1<<20) + "\r\n", 600 << 10},
 		"a call of a million keys": {"*1048576\r\n" + strings.Repeat("$7\r\nkey:abc\r\n", 1<<20), 150 << 10},
-		"words of 100 KiB":         {"*100\r\n" + strings.Repeat("$102400\r\n"+strings.Repeat("v", 102400)+"\r\n", 100), 250 << 10},
+		"words of 100 KiB": {"*100\r\n" + strings.Repeat("$102400\r\n"+strings.Repeat("v", 102400)+"\r\n", 100),
+			250 << 10},
 	} {
 		spent, most := 0, 0
 		r := NewReader(DefaultLimits())
@@ -380,7 +382,8 @@ func FuzzReader(f *testing.F) {
 	for _, seed := range []string{
 		ping + ping, throttleCall, "*2\r\n$3\r\nGET\r\n$0\r\n\r\nPING\r\n", "*0\r\n\r\n*-1\r\n" + ping, "*1\rX$4\rYPINGzz",
 		"*+1\r\n", "*1\r\n$65\r\n", "*1\r\nfoo\r\n", "*1\r\n\x00\r\n", "SET 'a b' \"\\x41\\n\"\r\n", "a\"b\r\n", "*41\r\n",
-		strings.Repeat("x", 101), "*" + strings.Repeat("1", 101), "*1\r\n$" + strings.Repeat("1", 101), strings.Repeat("x ", 41) + "\n",
+		strings.Repeat("x", 101), "*" + strings.Repeat("1", 101), "*1\r\n$" + strings.Repeat("1", 101),
+		strings.Repeat("x ", 41) + "\n",
 		"*40\r\n" + strings.Repeat("$20\r\n01234567890123456789\r\n", 20), "PING\r", "*1\r\n$4\r\nPING\r",
 	} {
 		f.Add([]byte(seed), uint64(1))
@@ -409,7 +412,8 @@ func TestRepeat(t *testing.T) {
 		return fmt.Sprintf("*4\r\n$2\r\nCL\r\n$%d\r\n%s\r\n$2\r\n60\r\n$%d\r\n%s\r\n", len(key), key, len(quantity), quantity)
 	}
 	for name, stream := range map[string]string{
-		"other keys":            like("a", "1") + like("bb", "1") + like("", "1") + like(strings.Repeat("c", 40), "1") + like("a", "1"),
+		"other keys": like("a", "1") + like("bb", "1") + like("", "1") + like(strings.Repeat("c", 40), "1") +
+			like("a", "1"),
 		"another last word":     like("a", "1") + like("b", "2") + like("c", "2") + like("d", "10"),
 		"other skipped bytes":   like("a", "1") + strings.Replace(like("b", "1"), "b\r\n", "bxy", 1) + like("c", "1"),
 		"a key too long":        like("a", "1") + like(strings.Repeat("k", small.Bulk+1), "1"),
@@ -662,7 +666,8 @@ func TestWordsThatAreLetGoOf(t *testing.T) {
 			}
 		}
 		for range 50 {
-			for piece := range slices.Chunk(bytes.Repeat([]byte("*1\r\n$70000\r\n"+strings.Repeat("y", 70_000)+"\r\n"), 1), 16<<10) {
+			for piece := range slices.Chunk(bytes.Repeat([]byte("*1\r\n$70000\r\n"+strings.Repeat("y", 70_000)+"\r\n"), 1),
+				16<<10) {
 				if behind == "" {
 					r.Feed(piece)
 					_, err := r.Next()

@@ -25,7 +25,8 @@ func TestWriter(t *testing.T) {
 		write        func(w *Writer)
 		resp2, resp3 string // resp3 "" if the same
 	}{
-		{"int", func(w *Writer) { w.Int(7); w.Int(-10); w.Int(math.MinInt64) }, ":7\r\n:-10\r\n:-9223372036854775808\r\n", ""},
+		{"int", func(w *Writer) { w.Int(7); w.Int(-10); w.Int(math.MinInt64) }, ":7\r\n:-10\r\n:-9223372036854775808\r\n",
+			""},
 		{"bulk", func(w *Writer) { w.Bulk([]byte("a\r\nb")); w.Bulk(nil) }, "$4\r\na\r\nb\r\n$0\r\n\r\n", ""},
 		{"bulk string", func(w *Writer) { w.BulkString("0123456789") }, "$10\r\n0123456789\r\n", ""},
 		{"status", func(w *Writer) { w.Status("OK"); w.Status("a\r\nb") }, "+OK\r\n+a  b\r\n", ""},
@@ -40,7 +41,8 @@ func TestWriter(t *testing.T) {
 		{"infinity", func(w *Writer) { w.Double(math.Inf(-1)) }, "$4\r\n-inf\r\n", ",-inf\r\n"},
 		{"bool", func(w *Writer) { w.Bool(true); w.Bool(false) }, ":1\r\n:0\r\n", "#t\r\n#f\r\n"},
 		{"verbatim", func(w *Writer) { w.Verbatim("txt", "a\nb") }, "$3\r\na\nb\r\n", "=7\r\ntxt:a\nb\r\n"},
-		{"verbatim, odd formats", func(w *Writer) { w.Verbatim("m", ""); w.Verbatim("html", "") }, "$0\r\n\r\n$0\r\n\r\n", "=4\r\nm  :\r\n=4\r\nhtm:\r\n"},
+		{"verbatim, odd formats", func(w *Writer) { w.Verbatim("m", ""); w.Verbatim("html", "") }, "$0\r\n\r\n$0\r\n\r\n",
+			"=4\r\nm  :\r\n=4\r\nhtm:\r\n"},
 		{"raw", func(w *Writer) { w.Raw([]byte("*0\r\n")) }, "*0\r\n", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -365,7 +367,8 @@ func TestInts(t *testing.T) {
 	for range 5000 {
 		numbers := make([]int64, random.IntN(8))
 		for i := range numbers {
-			numbers[i] = []int64{-1, 0, 9, 10, 99, 1023, 1024, 1025, -2, math.MinInt64, math.MaxInt64, random.Int64N(2000), int64(random.Uint64())}[random.IntN(13)]
+			numbers[i] = []int64{-1, 0, 9, 10, 99, 1023, 1024, 1025, -2, math.MinInt64, math.MaxInt64, random.Int64N(2000),
+				int64(random.Uint64())}[random.IntN(13)]
 		}
 		w.Ints(numbers...)
 		naive.Array(len(numbers))

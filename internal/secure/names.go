@@ -55,7 +55,8 @@ var openSSL = []struct {
 // which there are none here.
 var (
 	everything = []string{"DEFAULT", "HIGH", "ALL"}
-	nothing    = []string{"aNULL", "eNULL", "NULL", "MEDIUM", "LOW", "EXPORT", "EXP", "DES", "3DES", "RC4", "RC2", "IDEA", "SEED",
+	nothing    = []string{"aNULL", "eNULL", "NULL", "MEDIUM", "LOW", "EXPORT", "EXP", "DES", "3DES", "RC4", "RC2", "IDEA",
+		"SEED",
 		"MD5", "PSK", "SRP", "DSS", "ADH", "AECDH", "CAMELLIA", "ARIA", "kRSA", "SSLv2", "SSLv3"}
 )
 
@@ -76,7 +77,8 @@ func ciphers(text string) (ids []uint16, err error) {
 		case without && (len(found) > 0 || slices.Contains(nothing, name)):
 			ids = slices.DeleteFunc(ids, func(id uint16) bool { return slices.Contains(found, id) })
 		case without || len(found) == 0:
-			return nil, fmt.Errorf("tls-ciphers: there is no cipher %.64q here; there are %s", name, strings.Join(cipherNames(), " "))
+			return nil, fmt.Errorf("tls-ciphers: there is no cipher %.64q here; there are %s", name,
+				strings.Join(cipherNames(), " "))
 		default:
 			ids = append(ids, slices.DeleteFunc(found, func(id uint16) bool { return slices.Contains(ids, id) })...)
 		}

@@ -19,11 +19,12 @@ type Options struct {
 	CertFile, KeyFile string // PEM: the server's certificate with those that lead to its authority, and its key
 	CACertFile        string // PEM: authorities of clients' certificates
 	CACertDir         string // a directory of such files
-	AuthClients       string // who has to have a certificate: "yes" for everybody, "no", "optional" for a valid one or none
-	Protocols         string // of TLSv1.2 and TLSv1.3, with spaces between
-	Ciphers           string // for TLS 1.2, OpenSSL's names with colons between
-	CipherSuites      string // for TLS 1.3
-	SessionCaching    bool   // clients may come back without a whole handshake
+	// Who has to have a certificate: "yes" for everybody, "no", "optional" for a valid one or none.
+	AuthClients    string
+	Protocols      string // of TLSv1.2 and TLSv1.3, with spaces between
+	Ciphers        string // for TLS 1.2, OpenSSL's names with colons between
+	CipherSuites   string // for TLS 1.3
+	SessionCaching bool   // clients may come back without a whole handshake
 }
 
 // Server reads the files and makes what a server's handshakes go by. An error names the directive.
@@ -71,7 +72,9 @@ func (o Options) clients(c *tls.Config) (err error) {
 
 // Client are redis-cli's options; empty ones are not given.
 type Client struct {
-	CACert, CACertDir string // PEM: authorities that the server's certificate may come from; the system's if neither is given
+	// PEM: authorities that the server's certificate may come from; the system's if neither is
+	// given.
+	CACert, CACertDir string
 	Cert, Key         string // PEM: the client's own
 	ServerName        string // that the server's certificate has to be for
 	Insecure          bool   // whatever certificate the server shows
@@ -125,7 +128,8 @@ func pair(certFile, keyFile given) (none tls.Certificate, err error) {
 	}
 	both, err := tls.X509KeyPair(cert, key)
 	if err != nil {
-		return none, fmt.Errorf("%s %s, %s %s: %s", certFile.option, certFile.path, keyFile.option, keyFile.path, strings.TrimPrefix(err.Error(), "tls: "))
+		return none, fmt.Errorf("%s %s, %s %s: %s", certFile.option, certFile.path, keyFile.option, keyFile.path,
+			strings.TrimPrefix(err.Error(), "tls: "))
 	}
 	return both, nil
 }

@@ -17,7 +17,8 @@ import (
 func options(t *testing.T) (*certs.Authority, secure.Options) {
 	a := certs.New(t)
 	own := a.Issue(t, "server")
-	return a, secure.Options{CertFile: own.Cert, KeyFile: own.Key, CACertFile: a.File, AuthClients: "yes", SessionCaching: true}
+	return a, secure.Options{CertFile: own.Cert, KeyFile: own.Key, CACertFile: a.File, AuthClients: "yes",
+		SessionCaching: true}
 }
 
 func TestWhatIsGiven(t *testing.T) {
@@ -31,12 +32,14 @@ func TestWhatIsGiven(t *testing.T) {
 	assert.Equal(t, tls.RequireAndVerifyClientCert, c.ClientAuth)
 	require.NotNil(t, c.ClientCAs)
 
-	o.Protocols, o.Ciphers, o.SessionCaching, o.AuthClients = "tlsv1.2", "ECDHE-RSA-AES128-GCM-SHA256:TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", false, "optional"
+	o.Protocols, o.Ciphers, o.SessionCaching, o.AuthClients = "tlsv1.2",
+		"ECDHE-RSA-AES128-GCM-SHA256:TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", false, "optional"
 	o.CipherSuites = "TLS_CHACHA20_POLY1305_SHA256:TLS_AES_256_GCM_SHA384:TLS_AES_128_GCM_SHA256"
 	c, err = o.Server()
 	require.NoError(t, err)
 	assert.EqualValues(t, tls.VersionTLS12, c.MaxVersion)
-	assert.Equal(t, []uint16{tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256}, c.CipherSuites)
+	assert.Equal(t, []uint16{tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256},
+		c.CipherSuites)
 	assert.True(t, c.SessionTicketsDisabled)
 	assert.Equal(t, tls.VerifyClientCertIfGiven, c.ClientAuth)
 
@@ -83,8 +86,11 @@ func TestMistakesAreNamed(t *testing.T) {
 		return path
 	}
 	garbage, empty := file("garbage", "-----BEGIN CERTIFICATE-----\nno\n-----END CERTIFICATE-----\n"), file("empty", "")
-	encrypted := file("encrypted", string(pem.EncodeToMemory(&pem.Block{Type: "ENCRYPTED PRIVATE KEY", Bytes: []byte("x")})))
-	legacy := file("legacy", string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Headers: map[string]string{"Proc-Type": "4,ENCRYPTED"}, Bytes: []byte("x")})))
+	encrypted := file("encrypted",
+		string(pem.EncodeToMemory(&pem.Block{Type: "ENCRYPTED PRIVATE KEY", Bytes: []byte("x")})))
+	legacy := file("legacy",
+		string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Headers: map[string]string{"Proc-Type": "4,ENCRYPTED"},
+			Bytes: []byte("x")})))
 	large := file("large", "")
 	require.NoError(t, os.Truncate(large, 1<<20+1))
 	for says, change := range map[string]func(*secure.Options){

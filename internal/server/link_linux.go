@@ -77,7 +77,8 @@ func (k *link) onEvents(events uint32) {
 	}
 	if !k.closed && !k.ended && !k.busy() && events&(unix.EPOLLIN|unix.EPOLLHUP|unix.EPOLLERR) != 0 {
 		k.read()
-	} else if !k.closed && (events&(unix.EPOLLHUP|unix.EPOLLERR) != 0 || events&unix.EPOLLRDHUP != 0 && k.session.Waits()) {
+	} else if !k.closed && (events&(unix.EPOLLHUP|unix.EPOLLERR) != 0 || events&unix.EPOLLRDHUP != 0 &&
+		k.session.Waits()) {
 		k.close() // nothing will be read or written any more
 	}
 }

@@ -154,14 +154,16 @@ func (ls *loops) enroll(conn net.Conn) error {
 	if err := errors.Join(err, failed); err != nil {
 		return err
 	}
-	k := &link{loop: l, fd: fd, output: outputBuffer{limits: l.output}, remote: address(conn.RemoteAddr(), conn), local: address(conn.LocalAddr(), conn)}
+	k := &link{loop: l, fd: fd, output: outputBuffer{limits: l.output}, remote: address(conn.RemoteAddr(), conn),
+		local: address(conn.LocalAddr(), conn)}
 	k.tls = l.seal(conn, fd)
 	ls.open.Add(1)
 	kept := linkBytes
 	if k.tls != nil {
 		kept += tlsBytes
 	}
-	k.session = ls.instance.Open(client.Peer{Remote: k.remote, Local: k.local, FD: fd, Kept: kept, Wake: k.wake, Cut: k.cut})
+	k.session = ls.instance.Open(client.Peer{Remote: k.remote, Local: k.local, FD: fd, Kept: kept, Wake: k.wake,
+		Cut: k.cut})
 	k.opened.Store(true)
 	_ = socket.Close() // before the loop knows it: then no other descriptor keeps the connection in the epoll
 	if !l.tell(message{link: k, enter: true}) {

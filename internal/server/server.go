@@ -23,7 +23,9 @@ var ErrClosed = errors.New("server: closed")
 type Transport string
 
 const (
-	EventLoop  Transport = "event-loop" // a few goroutines, each with many connections: the Fastest for plain sockets; on Linux
+	// EventLoop has a few goroutines, each with many connections. It is the fastest for plain sockets, and
+	// there on Linux only.
+	EventLoop  Transport = "event-loop"
 	Goroutines Transport = "goroutines" // one a connection: for those that wait (a store beyond a network)
 )
 

@@ -25,7 +25,8 @@ type Settings struct {
 func NewSettings() *Settings {
 	return &Settings{
 		Transport: string(Fastest), MaxClients: 10_000, ProtectedMode: "yes",
-		Output: [3]OutputLimit{{256 << 20, 64 << 20, time.Minute}, {256 << 20, 64 << 20, time.Minute}, {32 << 20, 8 << 20, time.Minute}},
+		Output: [3]OutputLimit{{256 << 20, 64 << 20, time.Minute}, {256 << 20, 64 << 20, time.Minute},
+			{32 << 20, 8 << 20, time.Minute}},
 	}
 }
 
@@ -36,15 +37,17 @@ const MaxSeconds = 1 << 30
 func (s *Settings) Options() []*option.Option {
 	const network, limits = "Network", "Limits"
 	return []*option.Option{
-		{Name: "protected-mode", Group: network, Kind: option.YesNo(&s.ProtectedMode), Help: "refuse peers that are not on this machine"},
+		{Name: "protected-mode", Group: network, Kind: option.YesNo(&s.ProtectedMode),
+			Help: "refuse peers that are not on this machine"},
 		{Name: "timeout", Group: network, Kind: option.Number(&s.Timeout, 0, MaxSeconds), Change: option.Live,
 			Help: "seconds after which an idle connection is closed, unless it is a subscriber's or a monitor's; 0 for never"},
 		{Name: "transport", Group: network, Kind: option.Choice(&s.Transport, string(EventLoop), string(Goroutines)),
 			Help: "how connections are served: by a few loops, or by a goroutine each"},
 		{Name: "io-threads", Group: network, Kind: option.Number(&s.IOThreads, 0, 1024), Change: option.Immutable,
 			Help: "event loops; 0 for one per core"},
-		{Name: "maxclients", Group: limits, Kind: clients{option.Number(&s.MaxClients, 1, 10_000_000), &s.MostClients}, Change: option.Live,
-			Help: "connections at once; further ones get an error and are closed"},
+		{Name: "maxclients", Group: limits, Kind: clients{option.Number(&s.MaxClients, 1, 10_000_000), &s.MostClients},
+			Change: option.Live,
+			Help:   "connections at once; further ones get an error and are closed"},
 		{Name: "client-output-buffer-limit", Group: limits, Kind: outputLimits{&s.Output}, Change: option.Live,
 			Help: "unread replies beyond which a client is disconnected: class, hard limit, soft limit, seconds beyond the soft limit"},
 	}
@@ -59,7 +62,8 @@ type clients struct {
 func (c clients) Refuse(text string) error {
 	err := c.Kind.Refuse(text)
 	if n, _ := strconv.Atoi(text); err == nil && *c.most > 0 && n > *c.most {
-		return sentence(fmt.Sprintf("The operating system is not able to handle the specified number of clients, try with %d", *c.most))
+		return sentence(fmt.Sprintf("The operating system is not able to handle the specified number of clients, try with %d",
+			*c.most))
 	}
 	return err
 }
@@ -128,7 +132,8 @@ func (o outputLimits) Refuse(text string) error {
 func (o outputLimits) written(size func(bytes int) string) string {
 	var words []string
 	for i, limit := range o.of {
-		words = append(words, outputClasses[i], size(limit.Hard), size(limit.Soft), strconv.Itoa(int(limit.SoftFor.Seconds())))
+		words = append(words, outputClasses[i], size(limit.Hard), size(limit.Soft),
+			strconv.Itoa(int(limit.SoftFor.Seconds())))
 	}
 	return strings.Join(words, " ")
 }

@@ -35,7 +35,8 @@ func TestOutputLimits(t *testing.T) {
 		require.EqualError(t, refused, c.refused, c.text)
 		require.ErrorContains(t, set, wrong, c.text)
 	}
-	require.Equal(t, "normal 256mb 64mb 60 slave 256mb 64mb 60 pubsub 32mb 8mb 60", outputLimits{&NewSettings().Output}.String())
+	require.Equal(t, "normal 256mb 64mb 60 slave 256mb 64mb 60 pubsub 32mb 8mb 60",
+		outputLimits{&NewSettings().Output}.String())
 }
 
 // No more connections than the system allows may be asked for, if it says how many that is.
@@ -66,7 +67,8 @@ func TestSettingsTakeEffect(t *testing.T) {
 	require.EqualValues(t, 7*time.Second, s.timeout.Load())
 	require.EqualValues(t, 10_000, s.most.Load())
 	require.NoError(t, options.Set([]option.Value{
-		{Name: "timeout", Value: "9"}, {Name: "maxclients", Value: "3"}, {Name: "client-output-buffer-limit", Value: "pubsub 10 5 1"},
+		{Name: "timeout", Value: "9"}, {Name: "maxclients", Value: "3"},
+		{Name: "client-output-buffer-limit", Value: "pubsub 10 5 1"},
 	}, false))
 	require.EqualValues(t, 9*time.Second, s.timeout.Load())
 	require.EqualValues(t, 3, s.most.Load())

@@ -48,14 +48,16 @@ type thread struct {
 }
 
 func (t *threads) enroll(conn net.Conn) error {
-	k := &thread{conn: conn, socket: below(conn), instance: t.instance, output: outputBuffer{limits: t.output}, traffic: t.traffic}
+	k := &thread{conn: conn, socket: below(conn), instance: t.instance, output: outputBuffer{limits: t.output},
+		traffic: t.traffic}
 	k.mu.Lock() // a wake may come before there is a session
 	kept := threadBytes + newcomerBytes
 	if k.socket != conn {
 		kept += tlsBytes
 	}
 	k.session = t.instance.Open(client.Peer{
-		Remote: address(conn.RemoteAddr(), conn), Local: address(conn.LocalAddr(), conn), FD: descriptor(k.socket), Kept: kept,
+		Remote: address(conn.RemoteAddr(), conn), Local: address(conn.LocalAddr(), conn), FD: descriptor(k.socket),
+		Kept: kept,
 		Wake: k.wake, Cut: k.cut,
 	})
 	k.mu.Unlock()

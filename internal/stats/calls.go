@@ -58,7 +58,8 @@ func (r *Calls) Percentile(share float64) int64 {
 }
 
 func (r *Calls) Reset() {
-	for _, n := range []*atomic.Int64{&r.Calls, &r.Rejected, &r.Failed, &r.Limited, &r.Timed, &r.ns, &r.Tracked, &r.Untracked} {
+	for _, n := range []*atomic.Int64{&r.Calls, &r.Rejected, &r.Failed, &r.Limited, &r.Timed, &r.ns, &r.Tracked,
+		&r.Untracked} {
 		n.Store(0)
 	}
 	for i := range r.times {

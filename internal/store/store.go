@@ -38,7 +38,8 @@ const (
 	Bytes                  // any other value
 )
 
-var kindNames = [...]string{"none", "cl.throttle", "cl.fixed", "cl.sliding", "cl.slidinglog", "cl.lease", "integer", "bytes"}
+var kindNames = [...]string{"none", "cl.throttle", "cl.fixed", "cl.sliding", "cl.slidinglog", "cl.lease", "integer",
+	"bytes"}
 
 // String is the kind's name as CL.INSPECT shows it.
 func (k Kind) String() string { return kindNames[k] }

@@ -62,7 +62,8 @@ func TestZipf(t *testing.T) {
 	for _, h := range top[:20] {
 		assert.Less(t, float64(h.Error), 0.1*float64(h.Count), "%+v", h)
 	}
-	t.Logf("%d keys; the first: %+v, exactly %d; the 20th: %+v, exactly %d", len(exact), top[0], exact[top[0].Key], top[19], exact[top[19].Key])
+	t.Logf("%d keys; the first: %+v, exactly %d; the 20th: %+v, exactly %d", len(exact), top[0], exact[top[0].Key],
+		top[19], exact[top[19].Key])
 }
 
 // What checks the list sees a counter that is taken over without its count, and a set that takes

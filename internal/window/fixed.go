@@ -19,7 +19,8 @@ type Fixed struct {
 //
 // Every int64 has an answer. At an instant before its start the window counts as just begun, and
 // the caller waits longer.
-func (l Limit) StepFixed(now int64, s Fixed, quantity int64, mode quota.Mode) (d quota.Decision, next Fixed, err error) {
+func (l Limit) StepFixed(now int64, s Fixed, quantity int64,
+	mode quota.Mode) (d quota.Decision, next Fixed, err error) {
 	if l.Blocks(quantity, mode) {
 		return quota.Blocked(), s, nil
 	}

@@ -22,7 +22,8 @@ func TestHandOverForgetsNothing(t *testing.T) {
 			slidingFaults["the call's own period decides"], slidingFaults["a shorter period reads counts as its own"])
 	})
 	t.Run("log", func(t *testing.T) {
-		checkHandOver(t, log, func(s logState) int64 { return before(s.Until, s.End) }, logFaults["the call's own period decides"])
+		checkHandOver(t, log, func(s logState) int64 { return before(s.Until, s.End) },
+			logFaults["the call's own period decides"])
 	})
 }
 
@@ -55,7 +56,8 @@ func checkHandOver[S any](t *testing.T, k kind[S], until func(S) int64, faults .
 		var s S
 		var all []taken
 		l, now := Limit{size: rapid.Int64Range(1, 12).Draw(t, "limit")}, epoch
-		periods := rapid.SampledFrom([][]int64{{10e9, 60e9}, {60e9, 10e9}, {7e9, 60e9}, {1e9, 2e9, 3e9}, {10e9, 11e9, 60e9}}).Draw(t, "periods")
+		periods := rapid.SampledFrom([][]int64{{10e9, 60e9}, {60e9, 10e9}, {7e9, 60e9}, {1e9, 2e9, 3e9},
+			{10e9, 11e9, 60e9}}).Draw(t, "periods")
 		for range rapid.IntRange(1, 12).Draw(t, "calls") {
 			l.period = rapid.SampledFrom(periods).Draw(t, "period")
 			mode := rapid.SampledFrom([]quota.Mode{quota.Take, quota.UpTo, quota.Force}).Draw(t, "mode")
@@ -67,7 +69,8 @@ func checkHandOver[S any](t *testing.T, k kind[S], until func(S) int64, faults .
 			if err := checkPeriodsAt(l, step, s, all, now, until(s), periods); err != nil {
 				return err
 			}
-			now += rapid.OneOf(rapid.Int64Range(0, 3e9), rapid.Int64Range(0, 70e9), rapid.Just(max(until(s)-now-1, 0))).Draw(t, "gap")
+			now += rapid.OneOf(rapid.Int64Range(0, 3e9), rapid.Int64Range(0, 70e9), rapid.Just(max(until(s)-now-1, 0))).Draw(t,
+				"gap")
 		}
 		return nil
 	}

@@ -226,8 +226,9 @@ func misreports[S any](step stepFunc[S]) map[string]stepFunc[S] {
 				d.RetryAfter++
 			}
 		}),
-		"retry never":            misreporting(step, func(d *quota.Decision) { d.RetryAfter = quota.Never }),
-		"retry is reset":         misreporting(step, func(d *quota.Decision) { d.RetryAfter = min(d.RetryAfter, 1) * d.ResetAfter }),
+		"retry never": misreporting(step, func(d *quota.Decision) { d.RetryAfter = quota.Never }),
+		"retry is reset": misreporting(step,
+			func(d *quota.Decision) { d.RetryAfter = min(d.RetryAfter, 1) * d.ResetAfter }),
 		"reset one ns early":     misreporting(step, func(d *quota.Decision) { d.ResetAfter = max(0, d.ResetAfter-1) }),
 		"remaining one too many": misreporting(step, func(d *quota.Decision) { d.Remaining++ }),
 		"remaining one too few":  misreporting(step, func(d *quota.Decision) { d.Remaining-- }),

@@ -54,7 +54,8 @@ func (held tokens) step(l Limit, now, quantity int64, mode quota.Mode) (d quota.
 // countsTokens plays one key's traffic under one period, which hides no entry that another call
 // would see. The limit changes.
 func countsTokens(t *rapid.T, step stepFunc[logState]) error {
-	l := Limit{size: rapid.Int64Range(0, 12).Draw(t, "limit"), period: rapid.SampledFrom([]int64{1e9, 1e10}).Draw(t, "period")}
+	l := Limit{size: rapid.Int64Range(0, 12).Draw(t, "limit"),
+		period: rapid.SampledFrom([]int64{1e9, 1e10}).Draw(t, "period")}
 	s, held, now := logState{spare: 1000}, tokens(nil), epoch
 	s.Base = rapid.SampledFrom([]uint64{0, math.MaxUint64, math.MaxUint64 - 5, math.MaxInt64 - 5}).Draw(t, "base")
 	for range rapid.IntRange(1, 30).Draw(t, "calls") {
@@ -115,7 +116,8 @@ func TestEdits(t *testing.T) {
 		{"asked", 3, 0, quota.Take, Edit{}, key},
 		{"given back with nothing in view", 12, -1, quota.Take, Edit{}, key},
 		{"taken", 3, 1, quota.Take, Edit{Push: true, Entry: Entry{epoch + 3*s, 110}}, Log{100, epoch + 13*s, epoch + 13*s}},
-		{"merged", 2, 1, quota.Take, Edit{Cut: 1, Push: true, Entry: Entry{epoch + 2*s, 110}}, Log{100, epoch + 12*s, epoch + 12*s}},
+		{"merged", 2, 1, quota.Take, Edit{Cut: 1, Push: true, Entry: Entry{epoch + 2*s, 110}},
+			Log{100, epoch + 12*s, epoch + 12*s}},
 		{"the oldest dropped", 10, 1, quota.Take,
 			Edit{Drop: 1, Push: true, Entry: Entry{epoch + 10*s, 110}}, Log{103, epoch + 20*s, epoch + 20*s}},
 		{"all dropped", 12, 1, quota.Take,

@@ -342,7 +342,10 @@ func TestUntilMidnight(t *testing.T) {
 	forgetful := fixedFaults["the window is read by the call's own period"]
 	t.Run("fixed", func(t *testing.T) { checkMidnight(t, fixed, 1e9, 3, forgetful) })
 	t.Run("fixed, between the seconds", func(t *testing.T) { checkMidnight(t, fixed, 1, 1, forgetful) })
-	t.Run("sliding", func(t *testing.T) { checkMidnight(t, sliding, 1e9, 1, slidingFaults["the call's own period decides"]) })
+	t.Run("sliding", func(t *testing.T) {
+		checkMidnight(t, sliding, 1e9, 1,
+			slidingFaults["the call's own period decides"])
+	})
 	t.Run("log", func(t *testing.T) { checkMidnight(t, log, 1e9, 3, logFaults["the call's own period decides"]) })
 }
 
@@ -382,7 +385,8 @@ func checkMidnight[S any](t *testing.T, k kind[S], tick int64, days int, faulty 
 // names has passed, no more than the limit is admitted, whatever periods the calls in between name.
 func TestAnotherPeriodForgetsNothing(t *testing.T) {
 	t.Run("fixed", func(t *testing.T) {
-		checkPeriods(t, fixed, fixedFaults["the window is read by the call's own period"], fixedFaults["the latest period ends the window"])
+		checkPeriods(t, fixed, fixedFaults["the window is read by the call's own period"],
+			fixedFaults["the latest period ends the window"])
 	})
 	t.Run("sliding", func(t *testing.T) { checkPeriods(t, sliding, slidingFaults["the call's own period decides"]) })
 	t.Run("log", func(t *testing.T) { checkPeriods(t, log, logFaults["the call's own period decides"]) })

@@ -49,7 +49,8 @@ func (w windows) period() int64 {
 //
 // Every int64 has an answer. At an instant before its start the window counts as just begun, with
 // all of the one before in view, and the caller waits longer.
-func (l Limit) StepSliding(now int64, s Sliding, quantity int64, mode quota.Mode) (d quota.Decision, next Sliding, err error) {
+func (l Limit) StepSliding(now int64, s Sliding, quantity int64,
+	mode quota.Mode) (d quota.Decision, next Sliding, err error) {
 	if l.Blocks(quantity, mode) {
 		return quota.Blocked(), s, nil
 	}
@@ -63,8 +64,7 @@ func (l Limit) StepSliding(now int64, s Sliding, quantity int64, mode quota.Mode
 	if err != nil {
 		return quota.Decision{}, s, err
 	}
-	came := after.current - w.current + (after.previous - w.previous)
-	left := kept
+	came, left := after.current-w.current+(after.previous-w.previous), kept
 	if came != 0 { // and only then: a call that takes nothing does not move the expiry
 		after.end = l.endOfSliding(after)
 		left = after

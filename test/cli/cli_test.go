@@ -85,8 +85,10 @@ func TestPrintsAsRedisCLIDoes(t *testing.T) {
 	for _, call := range []string{
 		"PING", "ECHO", "CL.THROTTLE user123 15 30 60 1 PEEK", "cl.throttle user123 15 30 60 3 PEEK UPTO",
 		"CL.THROTTLE user123 -1 30 60", "CL.INSPECT nosuch", "EXISTS a b", "GET nosuch", "TYPE nosuch", "SCAN 0", "KEYS *",
-		"COMMAND INFO GET nosuch PING", "COMMAND DOCS CL.THROTTLE CLIENT", "COMMAND COUNT", "COMMAND LIST", "COMMAND", "CLIENT HELP",
-		"CLIENT LIST ID 99999", "INFO cluster", "INFO nosuch", "CONFIG GET *", "HELLO 4", "SELECT 3", "SELECT 99", "RESET", "QUIT",
+		"COMMAND INFO GET nosuch PING", "COMMAND DOCS CL.THROTTLE CLIENT", "COMMAND COUNT", "COMMAND LIST", "COMMAND",
+		"CLIENT HELP",
+		"CLIENT LIST ID 99999", "INFO cluster", "INFO nosuch", "CONFIG GET *", "HELLO 4", "SELECT 3", "SELECT 99", "RESET",
+		"QUIT",
 		"NOSUCH a",
 	} {
 		compare(t, server, strings.Fields(call)...)
@@ -100,7 +102,8 @@ func TestPrintsAsRedisCLIDoes(t *testing.T) {
 // tables while they grow, so two calls may name subcommands in two orders.)
 func TestPrintsOtherRepliesAsRedisCLIDoes(t *testing.T) {
 	server := peer.StartRedis(t)
-	for _, call := range []string{"PING", "LOLWUT", "MEMORY DOCTOR", "LATENCY DOCTOR", "COMMAND DOCS SET EXPIRE XADD GEOADD BITFIELD", "XINFO HELP", "ACL GETUSER default"} {
+	for _, call := range []string{"PING", "LOLWUT", "MEMORY DOCTOR", "LATENCY DOCTOR",
+		"COMMAND DOCS SET EXPIRE XADD GEOADD BITFIELD", "XINFO HELP", "ACL GETUSER default"} {
 		compare(t, server, strings.Fields(call)...)
 	}
 	for _, script := range []string{
@@ -141,7 +144,8 @@ func TestExitStatus(t *testing.T) {
 	server := peer.Start(t)
 	port := strconv.Itoa(server.Port)
 	assert.Equal(t, outcome{stdout: "PONG\n"}, run(t, ours("-p", port, "PING"), ""))
-	assert.Equal(t, outcome{stdout: "0\n2\n1\n-1\n1\n"}, run(t, ours("-p", port, "CL.THROTTLE", "k", "1", "1", "1", "1"), ""))
+	assert.Equal(t, outcome{stdout: "0\n2\n1\n-1\n1\n"},
+		run(t, ours("-p", port, "CL.THROTTLE", "k", "1", "1", "1", "1"), ""))
 	assert.Equal(t, 1, run(t, ours("-p", port, "CL.THROTTLE", "k"), "").status)
 	inContainer := ours("PING")
 	inContainer.Env = append(environment(t), "CELLSERVER_PORT="+port)
@@ -151,7 +155,8 @@ func TestExitStatus(t *testing.T) {
 	assert.Zero(t, help.status)
 	assert.Contains(t, help.stdout, "cellserver cli -h limits.internal -p 7000 CL.THROTTLE user123 15 30 60 1\n")
 	mistake := run(t, ours("--nosuch"), "")
-	assert.Equal(t, outcome{stderr: "cellserver cli: unknown flag: --nosuch; see cellserver cli --help\n", status: 1}, mistake)
+	assert.Equal(t, outcome{stderr: "cellserver cli: unknown flag: --nosuch; see cellserver cli --help\n", status: 1},
+		mistake)
 }
 
 func TestUnixSocketAndDatabase(t *testing.T) {

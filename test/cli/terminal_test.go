@@ -92,7 +92,8 @@ func TestPrompt(t *testing.T) {
 	s := onTerminal(t, ours("-p", strconv.Itoa(server.Port)))
 	s.see(server.Addr + "> ")
 	s.enter("CL.THROTTLE user123 15 30 60 1\r")
-	s.see("\r\n1) (integer) 0\r\n2) (integer) 16\r\n3) (integer) 15\r\n4) (integer) -1\r\n5) (integer) 2\r\n" + server.Addr + "> ")
+	s.see("\r\n1) (integer) 0\r\n2) (integer) 16\r\n3) (integer) 15\r\n4) (integer) -1\r\n5) (integer) 2\r\n" +
+		server.Addr + "> ")
 	s.enter("SELECT 3\r")
 	s.see("\r\nOK\r\n" + server.Addr + "[3]> ")
 	s.enter("ECHOO\x7f 'a b'\r") // a backspace
@@ -145,7 +146,8 @@ func TestPromptSurvivesItsServer(t *testing.T) {
 	s.enter("PING\r")
 	s.see("\r\ncellserver cli: cannot connect to " + first.Addr + ": connection refused.")
 	second := peer.Launch(t, peer.Command("--port", strconv.Itoa(first.Port)))
-	require.Eventually(t, func() bool { return bytes.Contains([]byte(second.Stdout()), []byte(peer.Ready)) }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return bytes.Contains([]byte(second.Stdout()), []byte(peer.Ready)) }, patience,
+		time.Millisecond)
 	s.enter("PING\r")
 	s.see("\r\nPONG\r\n")
 	s.enter("quit\r")

@@ -42,7 +42,8 @@ func rules(random *rand.Rand, list []acl.Command) (words []string) {
 	pick := func(words ...string) string { return words[random.IntN(len(words))] }
 	name := func() string {
 		for {
-			if n := list[random.IntN(len(list))].Name; n != "debug" { // which has first words here, and in Redis words that end it
+			// Which has first words here, and in Redis words that end it.
+			if n := list[random.IntN(len(list))].Name; n != "debug" {
 				return n
 			}
 		}
@@ -57,9 +58,11 @@ func rules(random *rand.Rand, list []acl.Command) (words []string) {
 		case 2, 3:
 			return pick("+", "-") + "@" + pick(acl.Categories()[:8]...)
 		case 4:
-			return pick("+", "-") + "@" + pick("pubsub", "admin", "FAST", "slow", "dangerous", "connection", "transaction", "scripting", "nosuch")
+			return pick("+", "-") + "@" +
+				pick("pubsub", "admin", "FAST", "slow", "dangerous", "connection", "transaction", "scripting", "nosuch")
 		case 5, 6:
-			return pick("+", "+", "-") + pick(name(), strings.ToUpper(name()), name()+"|x", "config|get", "select|1", "select|2", "nosuch")
+			return pick("+", "+", "-") +
+				pick(name(), strings.ToUpper(name()), name()+"|x", "config|get", "select|1", "select|2", "nosuch")
 		case 7:
 			return pick("~", "~", "%R~", "%W~", "%RW~", "%r~", "%RR~", "%R") + pattern()
 		}
@@ -68,9 +71,11 @@ func rules(random *rand.Rand, list []acl.Command) (words []string) {
 	for range 1 + random.IntN(9) {
 		switch random.IntN(12) {
 		case 0:
-			words = append(words, pick("on", "off", "ON", "nopass", "resetpass", "sanitize-payload", "skip-sanitize-payload", "clearselectors", "reset", ""))
+			words = append(words, pick("on", "off", "ON", "nopass", "resetpass", "sanitize-payload", "skip-sanitize-payload",
+				"clearselectors", "reset", ""))
 		case 1:
-			words = append(words, pick(">", ">", "<")+pick("a", "b", "c d"), pick("#", "!")+strings.Repeat(pick("0", "a", "f", "g"), random.IntN(2)+63))
+			words = append(words, pick(">", ">", "<")+pick("a", "b", "c d"),
+				pick("#", "!")+strings.Repeat(pick("0", "a", "f", "g"), random.IntN(2)+63))
 		case 2:
 			words = append(words, "("+selected()+" "+selected()+pick(")", " )", ")", ""))
 		case 3:
@@ -95,7 +100,8 @@ func TestRulesAreRedis(t *testing.T) {
 	for seed := range uint64(1500) {
 		random := rand.New(rand.NewPCG(seed, 3))
 		channels := random.IntN(4) == 0
-		require.NoError(t, client.ConfigSet(ctx, "acl-pubsub-default", map[bool]string{true: "allchannels", false: "resetchannels"}[channels]).Err())
+		require.NoError(t, client.ConfigSet(ctx, "acl-pubsub-default",
+			map[bool]string{true: "allchannels", false: "resetchannels"}[channels]).Err())
 		u := commands.New("u", channels)
 		client.Do(ctx, "ACL", "DELUSER", "u")
 		for range 3 {
@@ -136,12 +142,15 @@ func told(t *testing.T, client *redis.Client, u *acl.User) (theirs, ours [][]str
 	d := u.Describe()
 	var selectors []string
 	for _, s := range d.Selectors {
-		selectors = append(selectors, fmt.Sprint(map[string]string{"commands": s.Commands, "keys": s.Keys, "channels": s.Channels}))
+		selectors = append(selectors,
+			fmt.Sprint(map[string]string{"commands": s.Commands, "keys": s.Keys, "channels": s.Channels}))
 	}
 	described := fmt.Sprint(map[string]any{
-		"flags": d.Flags, "passwords": d.Passwords, "commands": d.Commands, "keys": d.Keys, "channels": d.Channels, "selectors": selectors,
+		"flags": d.Flags, "passwords": d.Passwords, "commands": d.Commands, "keys": d.Keys, "channels": d.Channels,
+		"selectors": selectors,
 	})
-	return [][]string{unordered(line), unordered(fmt.Sprint(reply))}, [][]string{unordered(u.String()), unordered(described)}
+	return [][]string{unordered(line), unordered(fmt.Sprint(reply))},
+		[][]string{unordered(u.String()), unordered(described)}
 }
 
 // A user that is another than the server's is told from it.
@@ -153,7 +162,8 @@ func TestRulesThatDifferAreFound(t *testing.T) {
 	require.NoError(t, client.Do(context.Background(), "ACL", "SETUSER", "u").Err())
 	theirs, ours := told(t, client, u)
 	require.Equal(t, theirs, ours)
-	for _, rule := range []string{"on", "nopass", ">x", "~x", "%R~x", "&x", "+get", "+@read", "+config|get", "+select|1", "()"} {
+	for _, rule := range []string{"on", "nopass", ">x", "~x", "%R~x", "&x", "+get", "+@read", "+config|get", "+select|1",
+		"()"} {
 		other, err := u.With([]string{rule}, false)
 		require.NoError(t, err)
 		theirs, ours := told(t, client, other)

@@ -23,7 +23,8 @@ var infoFields = []string{"name", "arity", "flags", "first key", "last key", "st
 
 // describedBy is what a server says of each command: by name and field.
 func describedBy(t *testing.T, open dialer) map[string]map[string]string {
-	client := redis.NewClient(&redis.Options{Protocol: 2, Dialer: func(context.Context, string, string) (net.Conn, error) { return open() }})
+	client := redis.NewClient(&redis.Options{Protocol: 2,
+		Dialer: func(context.Context, string, string) (net.Conn, error) { return open() }})
 	defer client.Close()
 	ctx, all := context.Background(), map[string]map[string]string{}
 	names, err := client.Do(ctx, "COMMAND", "LIST").StringSlice()
@@ -114,10 +115,12 @@ func differing(ours, theirs map[string]map[string]string) map[string]string {
 var allowedInfo = map[string][]string{
 	"nothing is saved, nor loaded from elsewhere": {"bgsave: flags", "save: flags"},
 	"there is one group for all that scripts and functions have here": {
-		"function: group", "function|flush: group", "function|help: group", "script: group", "script|flush: group", "script|help: group",
+		"function: group", "function|flush: group", "function|help: group", "script: group", "script|flush: group",
+		"script|help: group",
 	},
 	"here nothing is deprecated": {
-		"getset: deprecated_since", "getset: doc_flags", "getset: replaced_by", "substr: deprecated_since", "substr: doc_flags", "substr: replaced_by",
+		"getset: deprecated_since", "getset: doc_flags", "getset: replaced_by", "substr: deprecated_since",
+		"substr: doc_flags", "substr: replaced_by",
 	},
 	"Redis's DEBUG is for its makers alone": {"debug: doc_flags"},
 	"Redis adds a note in words":            {"getex: key specs", "set: key specs"},

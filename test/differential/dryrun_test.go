@@ -49,7 +49,8 @@ func TestDryRunsAreRedis(t *testing.T) {
 	answers := make(map[string]int)
 	for seed := range uint64(400) {
 		random := rand.New(rand.NewPCG(seed, 4))
-		same(t, ours, theirs, []string{"ACL", "SETUSER", "u", []string{"+@all", "+@read", "+@string"}[random.IntN(3)], "~a", "%R~k*"})
+		same(t, ours, theirs, []string{"ACL", "SETUSER", "u", []string{"+@all", "+@read", "+@string"}[random.IntN(3)], "~a",
+			"%R~k*"})
 		for range 3 {
 			same(t, ours, theirs, append([]string{"ACL", "SETUSER", "u"}, rules(random, list)...)) // which may be none
 		}
@@ -59,7 +60,8 @@ func TestDryRunsAreRedis(t *testing.T) {
 		}
 		same(t, ours, theirs, []string{"ACL", "DELUSER", "u"})
 	}
-	for _, answer := range []string{"OK", "This user has no permissions to run the ", "This user has no permissions to access the "} {
+	for _, answer := range []string{"OK", "This user has no permissions to run the ",
+		"This user has no permissions to access the "} {
 		assert.Greater(t, answers[answer], 100, "%q is answered too seldom for this to say much", answer)
 	}
 }
@@ -68,11 +70,13 @@ func TestDryRunsAreRedis(t *testing.T) {
 func dryRun(random *rand.Rand, list []acl.Command) []string {
 	name := list[random.IntN(len(list))].Name
 	if random.IntN(2) == 0 {
-		name = []string{"get", "set", "mget", "mset", "copy", "rename", "del", "exists", "publish", "subscribe", "psubscribe", "ssubscribe", "watch", "object|freq", "memory|usage"}[random.IntN(15)]
+		name = []string{"get", "set", "mget", "mset", "copy", "rename", "del", "exists", "publish", "subscribe", "psubscribe",
+			"ssubscribe", "watch", "object|freq", "memory|usage"}[random.IntN(15)]
 	}
 	call := append([]string{"ACL", "DRYRUN", "u"}, strings.Split(name, "|")...)
 	for range random.IntN(5) {
-		call = append(call, []string{"a", "ab", "k1", "b", "1", "GET", "*", "a*"}[random.IntN(8)]) // a * is no match for nothing in Redis
+		call = append(call, []string{"a", "ab", "k1", "b", "1", "GET", "*",
+			"a*"}[random.IntN(8)]) // a * is no match for nothing in Redis
 	}
 	return call
 }

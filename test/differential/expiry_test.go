@@ -21,7 +21,8 @@ import (
 
 // fuses give a key k at most m milliseconds.
 var fuses = [][]string{
-	{"SET", "k", "v", "PX", "m"}, {"PSETEX", "k", "m", "v"}, {"PEXPIRE", "k", "m"}, {"GETEX", "k", "PX", "m"}, {"PEXPIRE", "k", "m", "LT"},
+	{"SET", "k", "v", "PX", "m"}, {"PSETEX", "k", "m", "v"}, {"PEXPIRE", "k", "m"}, {"GETEX", "k", "PX", "m"},
+	{"PEXPIRE", "k", "m", "LT"},
 	{"PEXPIRE", "k", "m", "NX"}, {"SET", "k", "v", "XX", "PX", "m"}, {"SET", "k", "v", "GET", "PX", "m"},
 }
 

@@ -84,7 +84,8 @@ func newProgram(seed uint64) (p program) {
 		return p
 	}
 	if a.IntN(20) == 0 {
-		return append(p, step{bytes: a.pick(tooLong), ends: true}) // nothing behind it, which might be left unread and reset the connection
+		// Nothing behind it, which might be left unread and reset the connection.
+		return append(p, step{bytes: a.pick(tooLong), ends: true})
 	}
 	p = append(p, step{bytes: a.pick(endings), ends: true})
 	for range a.IntN(3) {
@@ -107,32 +108,42 @@ func (a *author) step() step {
 
 var (
 	integers = []string{
-		"0", "1", "2", "3", "15", "16", "-1", "-0", "+1", "01", " 1", "1 ", "", "x", "1.5", "0x1", "1e3", "2147483647", "2147483648",
+		"0", "1", "2", "3", "15", "16", "-1", "-0", "+1", "01", " 1", "1 ", "", "x", "1.5", "0x1", "1e3", "2147483647",
+		"2147483648",
 		"-2147483649", "4294967295", "4294967296", "9223372036854775807", "9223372036854775808", "-9223372036854775808",
 		"-9223372036854775809", "18446744073709551615", "18446744073709551616", "99999999999999999999999",
 	}
 	words = []string{
-		"", "a", "b", "k:1", "a b", "A", "'", "\"", "\\", "%s%n", "\r\n", "a\r\nb", "\xff\xfe", "é", "{tag}x", "*", "[a-", "\\",
+		"", "a", "b", "k:1", "a b", "A", "'", "\"", "\\", "%s%n", "\r\n", "a\r\nb", "\xff\xfe", "é", "{tag}x", "*", "[a-",
+		"\\",
 		"a?[^b]*", "default", "get", "GET", "ON", "NX", "SYNC", "ASYNC", "MATCH", "COUNT", "TYPE", "ID", "AUTH", "SETNAME",
-		strings.Repeat("x", 127), strings.Repeat("y", 128), strings.Repeat("z", 256), "-ERR", "+OK", "$5", "*1", "~", "!", "a-b", "a~b", "a\tb",
+		strings.Repeat("x", 127), strings.Repeat("y", 128), strings.Repeat("z", 256), "-ERR", "+OK", "$5", "*1", "~", "!",
+		"a-b", "a~b", "a\tb",
 	}
 	names = []string{
 		"NOSUCH", "nosuch", "", " ", "get ", "PINGG", "PIN", "get\r\n", "\xff", "cl", "client|id", "config|get", "|", "a|b",
-		strings.Repeat("n", 127), strings.Repeat("n", 129), strings.Repeat("N", 500), "%s", "'", "+PING", "-", "0", "sentinel",
+		strings.Repeat("n", 127), strings.Repeat("n", 129), strings.Repeat("N", 500), "%s", "'", "+PING", "-", "0",
+		"sentinel",
 	}
 	// oddities are no calls, or odd ones; the server goes on after them. None has a zero byte
 	// outside of a word: Redis looks for ends of lines with strchr, which such a byte stops, and
 	// waits for ever.
 	oddities = []string{
-		"\r\n", "\n", "  \r\n", "\t\n", "*0\r\n", "*-1\r\n", "*-10\r\n", "*1\r\n$4\r\nPINGxx", "*2\r\n$4\r\nECHO\r\n$3\r\nabcde\r\n",
-		"*1\r\n$0\r\n\r\n", "*2\r\n$0\r\n\r\n$1\r\na\r\n", "PING\n", "PING\r\n", "ping   \t  a\r\n", "  PING\r\n", "ECHO \"\"\r\n", "ECHO ''\r\n",
-		"ECHO \"\\x00\\xff\\n\\r\\t\\a\\b\\q\\\"\"\r\n", "ECHO 'it\\'s\\n'\r\n", "ECHO a\"b c\"\r\n", "\"PING\"\r\n", "PING\r\r\n",
-		"ECHO \"\\xg1\"\r\n", "ECHO \"\\x1\"\r\n", "$4\r\n", "+PING\r\n", "GET / HTTP/1.1\r\n", "'' a\r\n", "\v\fPING\r\n", "PING\va\r\n",
+		"\r\n", "\n", "  \r\n", "\t\n", "*0\r\n", "*-1\r\n", "*-10\r\n", "*1\r\n$4\r\nPINGxx",
+		"*2\r\n$4\r\nECHO\r\n$3\r\nabcde\r\n",
+		"*1\r\n$0\r\n\r\n", "*2\r\n$0\r\n\r\n$1\r\na\r\n", "PING\n", "PING\r\n", "ping   \t  a\r\n", "  PING\r\n",
+		"ECHO \"\"\r\n", "ECHO ''\r\n",
+		"ECHO \"\\x00\\xff\\n\\r\\t\\a\\b\\q\\\"\"\r\n", "ECHO 'it\\'s\\n'\r\n", "ECHO a\"b c\"\r\n", "\"PING\"\r\n",
+		"PING\r\r\n",
+		"ECHO \"\\xg1\"\r\n", "ECHO \"\\x1\"\r\n", "$4\r\n", "+PING\r\n", "GET / HTTP/1.1\r\n", "'' a\r\n", "\v\fPING\r\n",
+		"PING\va\r\n",
 	}
 	// endings are what a server hangs up on.
 	endings = []string{
-		"*x\r\n", "*+1\r\n", "*01\r\n", "* 1\r\n", "*\r\n", "*1 \r\n", "*1x\r\n", "*--1\r\n", "*2147483648\r\n", "*99999999999999999999\r\n",
-		"*1\r\nPING\r\n", "*1\r\n\r\n", "*1\r\n:4\r\n", "*1\r\n*1\r\n", "*1\r\n$x\r\n", "*1\r\n$\r\n", "*1\r\n$-1\r\n", "*1\r\n$+4\r\nPING\r\n",
+		"*x\r\n", "*+1\r\n", "*01\r\n", "* 1\r\n", "*\r\n", "*1 \r\n", "*1x\r\n", "*--1\r\n", "*2147483648\r\n",
+		"*99999999999999999999\r\n",
+		"*1\r\nPING\r\n", "*1\r\n\r\n", "*1\r\n:4\r\n", "*1\r\n*1\r\n", "*1\r\n$x\r\n", "*1\r\n$\r\n", "*1\r\n$-1\r\n",
+		"*1\r\n$+4\r\nPING\r\n",
 		"*1\r\n$04\r\nPING\r\n", "*1\r\n$ 4\r\nPING\r\n", "*1\r\n$536870913\r\n", "*1\r\n$99999999999999999999\r\n",
 		"*2\r\n$4\r\nECHO\r\n$-5\r\n", "*2\r\n$4\r\nECHO\r\n\xff\r\n",
 		"PING \"a\r\n", "PING 'a\n", "PING \"a\"b\r\n", "PING 'a'b\r\n", "\"\r\n", "'\r\n", "PING \"\\\r\n",
@@ -140,7 +151,8 @@ var (
 	}
 	// tooLong lack their ends for one byte longer than a server waits for it.
 	tooLong = []string{
-		strings.Repeat("a", 65537), "*" + strings.Repeat("1", 65536), "*1\r\n$" + strings.Repeat("1", 65536), "PING \"" + strings.Repeat(" ", 65531),
+		strings.Repeat("a", 65537), "*" + strings.Repeat("1", 65536), "*1\r\n$" + strings.Repeat("1", 65536),
+		"PING \"" + strings.Repeat(" ", 65531),
 	}
 )
 
@@ -148,9 +160,11 @@ var (
 // that may have zero bytes in it, =X the word X. (Redis cuts what its errors repeat of a call at a
 // zero byte.)
 var grammar = map[string][][]string{
-	"PING": {{}, {"b"}}, "ECHO": {{"b"}}, "SELECT": {{"i"}}, "GET": {{"b"}}, "EXISTS": {{"b"}, {"b", "b"}}, "DEL": {{"b"}, {"b", "b", "b"}},
-	"UNLINK": {{"b"}, {"b", "b"}}, "TYPE": {{"b"}}, "TTL": {{"b"}}, "PTTL": {{"b"}}, "EXPIRETIME": {{"b"}}, "DBSIZE": {{}}, "RANDOMKEY": {{}},
-	"KEYS": {{"b"}}, "RESET": {{}}, "TIME": {{"w"}}, "READONLY": {{}, {"w"}}, "READWRITE": {{}}, "ASKING": {{}},
+	"PING": {{}, {"b"}}, "ECHO": {{"b"}}, "SELECT": {{"i"}}, "GET": {{"b"}}, "EXISTS": {{"b"}, {"b", "b"}},
+	"DEL":    {{"b"}, {"b", "b", "b"}},
+	"UNLINK": {{"b"}, {"b", "b"}}, "TYPE": {{"b"}}, "TTL": {{"b"}}, "PTTL": {{"b"}}, "EXPIRETIME": {{"b"}}, "DBSIZE": {{}},
+	"RANDOMKEY": {{}},
+	"KEYS":      {{"b"}}, "RESET": {{}}, "TIME": {{"w"}}, "READONLY": {{}, {"w"}}, "READWRITE": {{}}, "ASKING": {{}},
 	"SCAN": {
 		{"i"}, {"i", "=MATCH", "b"}, {"i", "=COUNT", "i"}, {"i", "=TYPE", "=string"}, {"=0", "=count", "i", "=match", "w"},
 		{"=0", "w", "w"}, {"=0", "=COUNT"}, {"=0", "=MATCH", "w", "=MATCH", "w"},
@@ -158,25 +172,33 @@ var grammar = map[string][][]string{
 	"FLUSHDB":  {{}, {"=ASYNC"}, {"=sync"}, {"w"}, {"=SYNC", "=ASYNC"}},
 	"FLUSHALL": {{}, {"=async"}, {"=SYNC"}, {"w"}},
 	"HELLO": {
-		{}, {"=2"}, {"=3"}, {"i"}, {"w"}, {"=3", "=AUTH", "=default", "w"}, {"=2", "=AUTH", "w", "w"}, {"=3", "=SETNAME", "w"}, {"=2", "w"},
+		{}, {"=2"}, {"=3"}, {"i"}, {"w"}, {"=3", "=AUTH", "=default", "w"}, {"=2", "=AUTH", "w", "w"},
+		{"=3", "=SETNAME", "w"}, {"=2", "w"},
 		{"=3", "w", "w"}, {"=3", "=AUTH", "=default", "w", "=SETNAME", "w"},
 		// Not SETNAME before another option that fails: Redis keeps the name of a call that it
 		// refuses, and we keep nothing.
 	},
 	"AUTH": {{"w"}, {"=default", "b"}, {"w", "w"}, {"w", "w", "w"}},
 	"CLIENT": {
-		{"=ID"}, {"=id"}, {"=GETNAME"}, {"=SETNAME", "w"}, {"=setname", "w"}, {"=SETNAME", "=me"}, {"=LIST", "=ID", "=987654321"}, {"=LIST", "=ID", "=x"},
-		{"=LIST", "=TYPE", "=pubsub"}, {"=LIST", "=TYPE", "w"}, {"=LIST", "w"}, {"=LIST", "=ID"}, {"=FOO"}, {"=ID", "w"}, {"=GETNAME", "w"},
+		{"=ID"}, {"=id"}, {"=GETNAME"}, {"=SETNAME", "w"}, {"=setname", "w"}, {"=SETNAME", "=me"},
+		{"=LIST", "=ID", "=987654321"}, {"=LIST", "=ID", "=x"},
+		{"=LIST", "=TYPE", "=pubsub"}, {"=LIST", "=TYPE", "w"}, {"=LIST", "w"}, {"=LIST", "=ID"}, {"=FOO"}, {"=ID", "w"},
+		{"=GETNAME", "w"},
 		{"=LIST", "=ID", "i"}, {"=nosuch", "w", "w"},
 	},
 	"COMMAND": {
-		{"=GETKEYS", "=GET", "b"}, {"=GETKEYS", "=DEL", "b", "w"}, {"=GETKEYS", "=get"}, {"=GETKEYS", "=PING", "w"}, {"=GETKEYS", "w"},
+		{"=GETKEYS", "=GET", "b"}, {"=GETKEYS", "=DEL", "b", "w"}, {"=GETKEYS", "=get"}, {"=GETKEYS", "=PING", "w"},
+		{"=GETKEYS", "w"},
 		{"=GETKEYS"}, {"=GETKEYS", "=nosuch", "w"}, {"=FOO"}, {"=COUNT", "w"}, {"=INFO", "=nosuch"}, {"=DOCS", "=nosuch"},
-		{"=LIST", "=FILTERBY", "=MODULE", "w"}, {"=LIST", "=FILTERBY", "w", "w"}, {"=LIST", "w"}, {"=LIST", "=FILTERBY", "=PATTERN", "=nosuch*"},
-		{"=LIST", "=FILTERBY", "=ACLCAT", "=nosuch"}, {"=GETKEYS", "=SCAN", "=0"}, {"=GETKEYS", "=EXISTS", "w", "w", "w"}, {"=GETKEYS", "=config", "=get", "w"},
-		{"=INFO", "=client|nosuch"}, {"=GETKEYS", "=UNLINK", "w"}, {"=GETKEYS", "=CLIENT", "=ID"}, {"=GETKEYS", "=CLIENT"}, {"=GETKEYS", "=TTL", "w"},
+		{"=LIST", "=FILTERBY", "=MODULE", "w"}, {"=LIST", "=FILTERBY", "w", "w"}, {"=LIST", "w"},
+		{"=LIST", "=FILTERBY", "=PATTERN", "=nosuch*"},
+		{"=LIST", "=FILTERBY", "=ACLCAT", "=nosuch"}, {"=GETKEYS", "=SCAN", "=0"}, {"=GETKEYS", "=EXISTS", "w", "w", "w"},
+		{"=GETKEYS", "=config", "=get", "w"},
+		{"=INFO", "=client|nosuch"}, {"=GETKEYS", "=UNLINK", "w"}, {"=GETKEYS", "=CLIENT", "=ID"}, {"=GETKEYS", "=CLIENT"},
+		{"=GETKEYS", "=TTL", "w"},
 	},
-	"CONFIG":  {{"=GET", "=nosuch"}, {"=GET", "=nosuch*", "=[a"}, {"=GET"}, {"=FOO"}, {"=get", "=databases"}, {"=GET", "="}},
+	"CONFIG": {{"=GET", "=nosuch"}, {"=GET", "=nosuch*", "=[a"}, {"=GET"}, {"=FOO"}, {"=get", "=databases"},
+		{"=GET", "="}},
 	"INFO":    {{"=nosuch"}, {"=nosuch", "=nor", "=this"}},
 	"CLUSTER": {{"=SLOTS"}, {"=info"}, {"=NODES"}, {}},
 }

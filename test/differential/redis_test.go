@@ -179,7 +179,8 @@ func explore(t *testing.T, ours, redis dialer, write func(seed uint64) program, 
 	seen := map[string]bool{}
 	var fleeting []string
 	defer func() {
-		assert.LessOrEqual(t, len(fleeting), 1+int(seeds/5000), "differences that did not come again:\n%s", strings.Join(fleeting, "\n"))
+		assert.LessOrEqual(t, len(fleeting), 1+int(seeds/5000), "differences that did not come again:\n%s",
+			strings.Join(fleeting, "\n"))
 	}()
 	for seed := range seeds {
 		p := write(seed)

@@ -114,7 +114,8 @@ func gather(open dialer) (*company, error) {
 		return nil, err
 	}
 	c := &company{other: other, replies: bufio.NewReader(other)}
-	for _, call := range []string{"FLUSHALL", "CLIENT TRACKING ON"} { // so that there is always somebody who caches: else ours forgets what was read
+	for _, call := range []string{"FLUSHALL",
+		"CLIENT TRACKING ON"} { // so that there is always somebody who caches: else ours forgets what was read
 		if _, err := c.ask(strings.Fields(call)...); err != nil {
 			return c, err
 		}
@@ -157,9 +158,11 @@ func (c *company) turn(s step, pace []int) ([]int, error) {
 	text := s.bytes
 	for i, id := range c.ids {
 		number := "client-" + strconv.Itoa(i)
-		text = strings.ReplaceAll(text, fmt.Sprintf("$%d\r\n%s\r\n", len(number), number), fmt.Sprintf("$%d\r\n%s\r\n", len(id), id))
+		text = strings.ReplaceAll(text, fmt.Sprintf("$%d\r\n%s\r\n", len(number), number),
+			fmt.Sprintf("$%d\r\n%s\r\n", len(id), id))
 	}
-	if _, err := g.conn.Write([]byte(text)); err != nil && !errors.Is(err, syscall.EPIPE) && !errors.Is(err, syscall.ECONNRESET) {
+	if _, err := g.conn.Write([]byte(text)); err != nil && !errors.Is(err, syscall.EPIPE) &&
+		!errors.Is(err, syscall.ECONNRESET) {
 		return nil, err
 	}
 	for range 2 {
@@ -466,7 +469,9 @@ func (h *host) call(form string) []byte {
 func (h *host) allowed(client int, form string) bool {
 	slow := strings.Contains(form, "CHANNELS")
 	switch {
-	case h.queues[client] && (strings.Contains(form, "PUBLISH") || strings.Contains(form, "CLIENT REPLY") || strings.Contains(form, "FLUSH") || slow):
+	case h.queues[client] &&
+		(strings.Contains(form, "PUBLISH") || strings.Contains(form, "CLIENT REPLY") || strings.Contains(form, "FLUSH") ||
+			slow):
 		return false
 	case h.hushed[client] && (slow || form == "QUIT"): // which Redis does not hang up on then
 		return false
@@ -498,7 +503,8 @@ func (h *host) turn(client int, forms []string) step {
 		for !h.allowed(client, form) {
 			form = h.pick(forms)
 		}
-		if s.bytes += string(h.call(form)); strings.Contains(form, "CHANNELS") || strings.Contains(form, "BCAST") || form == "EXEC" {
+		if s.bytes += string(h.call(form)); strings.Contains(form, "CHANNELS") || strings.Contains(form, "BCAST") ||
+			form == "EXEC" {
 			break
 		}
 	}
@@ -511,7 +517,8 @@ func (h *host) turn(client int, forms []string) step {
 // QUIT in the same breath; and two flushes are told as one.
 func (h *host) others(forms []string) []string {
 	return slices.DeleteFunc(slices.Clone(forms), func(form string) bool {
-		return strings.Contains(form, "BCAST") || strings.Contains(form, "PUBLISH") || strings.Contains(form, "FLUSH") || form == "QUIT"
+		return strings.Contains(form, "BCAST") || strings.Contains(form, "PUBLISH") || strings.Contains(form, "FLUSH") ||
+			form == "QUIT"
 	})
 }
 

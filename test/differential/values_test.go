@@ -95,23 +95,30 @@ DISCARD
 var (
 	valueKeys = []string{"a", "b", "c", "d"}
 	values    = []string{
-		"", "0", "1", "10", "-1", "007", "+1", " 1", "1 ", "abc", "3.0", "1.5", "-0.25", "1e3", "9223372036854775807", "-9223372036854775808",
-		"9223372036854775806", "inf", "nan", "\xff", "hello world", strings.Repeat("x", 70), strings.Repeat("y", 1000), "0x10", "-0", "0.1",
+		"", "0", "1", "10", "-1", "007", "+1", " 1", "1 ", "abc", "3.0", "1.5", "-0.25", "1e3", "9223372036854775807",
+		"-9223372036854775808",
+		"9223372036854775806", "inf", "nan", "\xff", "hello world", strings.Repeat("x", 70), strings.Repeat("y", 1000),
+		"0x10", "-0", "0.1",
 	}
 	fractions = []string{
-		"0", "1", "0.1", "0.2", "-0.3", "1.5", "1e3", "1e-3", "5.0e3", "-200", "3.14159265358979323846", "1e18", "1e17", "123456789012345678",
-		"inf", "-inf", "+inf", "infinity", "nan", "", "abc", "1x", " 1", "1 ", ".5", "5.", ".", "1e", "0x1p4", "0x.8", "1e400", "1e-400", "1e4000",
-		"1e5000", "-1e4931", "1e-4940", "1e-20", "0.00000000000000001", "0.000000000000000004", "1_0", "0b1", "0o7", "--1", "1e+2", "99999999999999999999",
+		"0", "1", "0.1", "0.2", "-0.3", "1.5", "1e3", "1e-3", "5.0e3", "-200", "3.14159265358979323846", "1e18", "1e17",
+		"123456789012345678",
+		"inf", "-inf", "+inf", "infinity", "nan", "", "abc", "1x", " 1", "1 ", ".5", "5.", ".", "1e", "0x1p4", "0x.8",
+		"1e400", "1e-400", "1e4000",
+		"1e5000", "-1e4931", "1e-4940", "1e-20", "0.00000000000000001", "0.000000000000000004", "1_0", "0b1", "0o7", "--1",
+		"1e+2", "99999999999999999999",
 	}
-	spans    = []string{"100", "1000", "500", "100000", "0", "-1", "abc", "", "9223372036854775807", "9223372036854775", "9223372036854776", "1.5", "+1"}
+	spans = []string{"100", "1000", "500", "100000", "0", "-1", "abc", "", "9223372036854775807", "9223372036854775",
+		"9223372036854776", "1.5", "+1"}
 	instants = []string{"4102444800", "4102444801", "1", "0", "-1", "abc", "9223372036854775807", "9000000000"}
 	// Not further off than 2262, where ours end.
 	millis        = []string{"100000", "1000000", "500000", "0", "-1", "abc", "", "9223372036854775807", "1.5"}
 	milliInstants = []string{"4102444800000", "4102444801500", "1", "0", "-1", "abc", "9000000000000"}
-	ranges        = []string{"0", "1", "-1", "2", "-3", "5", "100", "-100", "9223372036854775807", "-9223372036854775808", "abc", "1048576", "600"}
-	numbers       = []string{"0", "1", "2", "15", "16", "-1", "abc", "0", "1"}
-	settings      = []string{"NX", "XX", "GET", "KEEPTTL", "nx", "xx", "get", "keepttl", "PERSIST", "EX"}
-	when          = []string{"NX", "XX", "GT", "LT", "nx", "gt", "foo"}
+	ranges        = []string{"0", "1", "-1", "2", "-3", "5", "100", "-100", "9223372036854775807", "-9223372036854775808",
+		"abc", "1048576", "600"}
+	numbers  = []string{"0", "1", "2", "15", "16", "-1", "abc", "0", "1"}
+	settings = []string{"NX", "XX", "GET", "KEEPTTL", "nx", "xx", "get", "keepttl", "PERSIST", "EX"}
+	when     = []string{"NX", "XX", "GT", "LT", "nx", "gt", "foo"}
 )
 
 func newValueProgram(seed uint64) (p program) {
@@ -128,7 +135,8 @@ func newValueProgram(seed uint64) (p program) {
 
 func (a *author) valueCall() (call []string) {
 	for i, form := range strings.Fields(a.pick(valueForms)) {
-		from := map[string][]string{"k": valueKeys, "v": values, "i": integers, "f": fractions, "s": spans, "t": instants, "r": ranges, "m": millis, "u": milliInstants,
+		from := map[string][]string{"k": valueKeys, "v": values, "i": integers, "f": fractions, "s": spans, "t": instants,
+			"r": ranges, "m": millis, "u": milliInstants,
 			"d": numbers, "o": settings, "c": when}[form]
 		switch {
 		case i == 0:
@@ -174,7 +182,8 @@ func TestRandomValueProgramsAgainstRedis(t *testing.T) {
 		programs = n
 	}
 	first, _ := strconv.ParseUint(os.Getenv("CELLSERVER_TEST_SEED"), 10, 64)
-	reports := explore(t, to(peer.Start(t)), to(peer.StartRedis(t, "--proto-max-bulk-len", "1mb")), func(seed uint64) program { return newValueProgram(first + seed) }, programs)
+	reports := explore(t, to(peer.Start(t)), to(peer.StartRedis(t, "--proto-max-bulk-len", "1mb")),
+		func(seed uint64) program { return newValueProgram(first + seed) }, programs)
 	for _, report := range reports {
 		t.Error(report)
 	}

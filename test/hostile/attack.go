@@ -82,7 +82,8 @@ var strangers = []string{
 	"POST / HTTP/1.1\r\nHost: localhost\r\n\r\nCL.THROTTLE stranger 1 1 1000\r\n",
 	"Host: localhost\r\nCL.THROTTLE stranger 1 1 1000\r\n",
 	"GET / HTTP/1.1\r\nAccept: */*\r\n\r\n",
-	"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + strings.Repeat("\x5a", 64) + "\x00\x20\x13\x02\x13\x03\x13\x01\x00\xff\x01\x00", // TLS
+	"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + strings.Repeat("\x5a", 64) +
+		"\x00\x20\x13\x02\x13\x03\x13\x01\x00\xff\x01\x00", // TLS
 	"SSH-2.0-OpenSSH_9.9\r\n",
 	"\x00\x00\x00\x08\x04\xd2\x16\x2f", // PostgreSQL asks for TLS
 	"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
@@ -131,7 +132,8 @@ func answers(conn duplex, sent []byte) (replies []string, err error) {
 
 // gone says whether an error is that the server has ended the connection by a reset.
 func gone(err error) bool {
-	return err != nil && (strings.Contains(err.Error(), "connection reset") || strings.Contains(err.Error(), "broken pipe"))
+	return err != nil && (strings.Contains(err.Error(), "connection reset") ||
+		strings.Contains(err.Error(), "broken pipe"))
 }
 
 func unlessGone(err error) error {

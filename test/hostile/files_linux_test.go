@@ -33,7 +33,8 @@ func TestNoMoreFiles(t *testing.T) {
 		go func() { _, _ = conn.Write(Command("PING")) }() // with TLS it waits to be accepted
 		knocking = append(knocking, conn)
 	}
-	until(t, func() bool { return strings.Contains(server.Stderr(), "too many open files") }, func() string { return "a warning: " + server.Stderr() })
+	until(t, func() bool { return strings.Contains(server.Stderr(), "too many open files") },
+		func() string { return "a warning: " + server.Stderr() })
 	for range 100 {
 		require.NoError(t, w.Ping(w.ctx).Err())
 	}
@@ -57,10 +58,12 @@ func TestFewFiles(t *testing.T) {
 	const files, most = 100, 36 // 64 are the server's own
 	port := peer.FreePort(t)
 	own := peer.Command("--port", strconv.Itoa(port), "--loglevel", "warning", "--maxclients", "1000")
-	server := peer.Launch(t, exec.Command("sh", append([]string{"-c", "ulimit -n 100; exec \"$@\"", "sh"}, own.Args...)...))
+	server := peer.Launch(t,
+		exec.Command("sh", append([]string{"-c", "ulimit -n 100; exec \"$@\"", "sh"}, own.Args...)...))
 	until(t, func() bool { return strings.Contains(server.Stdout(), peer.Ready) }, server.Stderr)
 	server.Addr, server.Port = net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), port
-	until(t, func() bool { return strings.Contains(server.Stderr(), "maxclients is lowered") }, server.Stderr) // the other pipe
+	until(t, func() bool { return strings.Contains(server.Stderr(), "maxclients is lowered") },
+		server.Stderr) // the other pipe
 	w := watch(t, server)
 	assert.Equal(t, map[string]string{"maxclients": strconv.Itoa(most)}, w.ConfigGet(w.ctx, "maxclients").Val())
 	for range most - 1 {

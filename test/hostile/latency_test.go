@@ -44,7 +44,8 @@ func othersGoOn(t *testing.T, measured, longest, over string) {
 	for made := 0; made < keys; made += 100_000 {
 		store(t, server, min(keys-made, 100_000), fmt.Sprint("key", made/100_000, "-"))
 	}
-	t.Logf("%-33s %24s %9s us, %4d over 1 ms", fmt.Sprintf("%d keys made:", keys), longest, w.field(longest), w.number(over))
+	t.Logf("%-33s %24s %9s us, %4d over 1 ms", fmt.Sprintf("%d keys made:", keys), longest, w.field(longest),
+		w.number(over))
 	for i, run := range []struct {
 		name   string
 		attack func(conn net.Conn) error

@@ -76,7 +76,8 @@ func TestARefusedClientThatStays(t *testing.T) {
 	for _, conn := range leaving {
 		conn.Close()
 	}
-	until(t, func() bool { return w.files() == before }, func() string { return fmt.Sprint(w.files(), " files, before ", before) })
+	until(t, func() bool { return w.files() == before },
+		func() string { return fmt.Sprint(w.files(), " files, before ", before) })
 
 	conn := connect(t, server) // and the server's end does not wait for it
 	write(t, conn, []byte("*1\r\n$99999999\r\n"))

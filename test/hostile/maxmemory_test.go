@@ -45,7 +45,8 @@ func TestMaxMemory(t *testing.T) {
 		require.NoError(t, w.Exists(w.ctx, "key:0:0").Err())
 		require.NoError(t, w.Del(w.ctx, "key:0:0").Err())
 		require.NoError(t, w.FlushAll(w.ctx).Err())
-		until(t, func() bool { return w.Set(w.ctx, "key", "value", 0).Err() == nil }, func() string { return "there is room again: " + name })
+		until(t, func() bool { return w.Set(w.ctx, "key", "value", 0).Err() == nil },
+			func() string { return "there is room again: " + name })
 	}
 }
 
@@ -59,7 +60,8 @@ func (w *watcher) limitsGoOn(t *testing.T) {
 		return fmt.Sprint(reply)
 	}
 	bound := w.ConfigGet(w.ctx, "maxmemory").Val()["maxmemory"]
-	require.NoError(t, w.ConfigSet(w.ctx, "maxmemory", "1mb").Err()) // what is garbage may go meanwhile, and that is enough
+	require.NoError(t, w.ConfigSet(w.ctx, "maxmemory",
+		"1mb").Err()) // what is garbage may go meanwhile, and that is enough
 	require.Regexp(t, `^\[0 5 3 -1 `, ask("CL.FIXED", "known", 5, 3600))
 	require.Equal(t, "[0 5 4 -1 3600]", ask("CL.FIXED", "unknown", 5, 3600, 1, "PEEK"))
 	require.Regexp(t, "^OOM ", ask("CL.FIXED", "unknown", 5, 3600))

@@ -48,9 +48,11 @@ func TestNewcomersAreBounded(t *testing.T) {
 	}
 	most = max(most, w.own(t))
 	kept := w.number("mem_clients_unauthenticated")
-	t.Logf("%d connections, MiB: %d before, %d at most; kept for them %d KiB; %s clients; log in meanwhile: %v", connections,
+	t.Logf("%d connections, MiB: %d before, %d at most; kept for them %d KiB; %s clients; log in meanwhile: %v",
+		connections,
 		before>>20, most>>20, kept>>10, w.field("connected_clients"), knocking.err)
-	until(t, func() bool { return w.number("mem_clients_unauthenticated") <= 16<<20 }, func() string { return "those that were cut are gone" })
+	until(t, func() bool { return w.number("mem_clients_unauthenticated") <= 16<<20 },
+		func() string { return "those that were cut are gone" })
 	if !peer.Race {
 		assert.Less(t, most, container)
 	}
@@ -75,8 +77,9 @@ func (w *watcher) own(t *testing.T) int {
 
 // guard is watch for a server with a password.
 func guard(t *testing.T, server *peer.Server, password string) *watcher {
-	w := &watcher{t: t, ctx: t.Context(), Client: redis.NewClient(&redis.Options{Addr: server.Addr, TLSConfig: server.TLS, PoolSize: 1,
-		Password: password, MaxRetries: -1, ReadTimeout: patience, WriteTimeout: patience})}
+	w := &watcher{t: t, ctx: t.Context(),
+		Client: redis.NewClient(&redis.Options{Addr: server.Addr, TLSConfig: server.TLS, PoolSize: 1,
+			Password: password, MaxRetries: -1, ReadTimeout: patience, WriteTimeout: patience})}
 	t.Cleanup(func() { w.Close() })
 	w.pid = w.field("process_id")
 	return w

@@ -81,8 +81,10 @@ func TestWrongPasswords(t *testing.T) {
 	if n, err := strconv.Atoi(os.Getenv("CELLSERVER_TEST_PASSWORDS")); err == nil {
 		tries = n
 	}
-	server := tolerant(t, "--requirepass", "secret", "--user", "alice on >alice's +@all", "--measure-pauses", "loops", "--slowlog-log-slower-than", "1000")
-	w := &watcher{t: t, ctx: t.Context(), Client: redis.NewClient(&redis.Options{Addr: server.Addr, TLSConfig: server.TLS, PoolSize: 1, Password: "secret"})}
+	server := tolerant(t, "--requirepass", "secret", "--user", "alice on >alice's +@all", "--measure-pauses", "loops",
+		"--slowlog-log-slower-than", "1000")
+	w := &watcher{t: t, ctx: t.Context(),
+		Client: redis.NewClient(&redis.Options{Addr: server.Addr, TLSConfig: server.TLS, PoolSize: 1, Password: "secret"})}
 	t.Cleanup(func() { w.Close() })
 	inside := connect(t, server)
 	write(t, inside, Command("AUTH", "secret"))
@@ -126,7 +128,8 @@ func TestWrongPasswords(t *testing.T) {
 	after := memory()
 	slices.Sort(took)
 	t.Logf("%d tries, %.0f a second; memory %d KiB more; round trips of others p50 %s p99 %s longest %s, in quiet %s %s %s; longest turn %s us, %s over 1 ms",
-		tried.Load(), float64(tries)/time.Since(began).Seconds(), (after-before)>>10, took[len(took)/2], took[len(took)*99/100], took[len(took)-1],
+		tried.Load(), float64(tries)/time.Since(began).Seconds(), (after-before)>>10, took[len(took)/2],
+		took[len(took)*99/100], took[len(took)-1],
 		quiet[500], quiet[990], quiet[999], w.field("longest_loop_callback_usec"), w.field("loop_callbacks_over_1ms"))
 	assert.GreaterOrEqual(t, tried.Load(), int64(tries))
 	assert.EqualValues(t, tried.Load(), w.number("acl_access_denied_auth"), "each is counted")

@@ -37,12 +37,14 @@ func TestNothingStays(t *testing.T) {
 	took := time.Since(start)
 	peak = w.number("used_memory_rss")
 	w.becomes("connected_clients", 1)
-	until(t, func() bool { return w.files() <= files }, func() string { return fmt.Sprint(w.files(), " files, before ", files) })
+	until(t, func() bool { return w.files() <= files },
+		func() string { return fmt.Sprint(w.files(), " files, before ", files) })
 	if !peer.Race { // whose own memory grows with what was ever touched
 		until(t, func() bool { return w.number("used_memory_rss") < resident+bound }, func() string {
 			return fmt.Sprintf("%d bytes resident, before %d", w.number("used_memory_rss"), resident)
 		})
 	}
-	t.Logf("resident: %d MiB before, %d MiB after %s of attacks, %d MiB when idle", resident>>20, peak>>20, took, w.number("used_memory_rss")>>20)
+	t.Logf("resident: %d MiB before, %d MiB after %s of attacks, %d MiB when idle", resident>>20, peak>>20, took,
+		w.number("used_memory_rss")>>20)
 	assert.EqualValues(t, 20_000, w.DBSize(w.ctx).Val(), "no key came or went")
 }

@@ -104,7 +104,8 @@ func TestStopUnderLoad(t *testing.T) {
 			assert.NoError(t, err)
 		}
 		for i, h := range hammers {
-			require.GreaterOrEqual(t, h.heard.Load(), sent[i], "round %d, %s: calls sent before the signal are answered", round, h.key)
+			require.GreaterOrEqual(t, h.heard.Load(), sent[i], "round %d, %s: calls sent before the signal are answered", round,
+				h.key)
 		}
 	}
 }

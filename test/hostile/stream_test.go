@@ -189,7 +189,8 @@ func TestOtherProtocols(t *testing.T) {
 func TestBrowsersAreHungUpOn(t *testing.T) {
 	server := tolerant(t)
 	w := watch(t, server)
-	for _, first := range []string{"POST / HTTP/1.1\r\n", "post\r\n", "Host: localhost\r\n", "HOST:\n", string(Command("POST", "/"))} {
+	for _, first := range []string{"POST / HTTP/1.1\r\n", "post\r\n", "Host: localhost\r\n", "HOST:\n",
+		string(Command("POST", "/"))} {
 		conn := connect(t, server)
 		write(t, conn, []byte(first+"CL.THROTTLE stranger 1 1 1000\r\n"))
 		ends(t, conn, "")
@@ -222,7 +223,8 @@ func TestSilentConnections(t *testing.T) {
 		conn.Close()
 	}
 	w.becomes("connected_clients", 1)
-	until(t, func() bool { return w.files() == before }, func() string { return fmt.Sprint(w.files(), " files, before ", before) })
+	until(t, func() bool { return w.files() == before },
+		func() string { return fmt.Sprint(w.files(), " files, before ", before) })
 }
 
 func TestResetInTheMiddleOfAReply(t *testing.T) {

@@ -35,8 +35,9 @@ func withTLS(t *testing.T, args ...string) *tlsServer {
 	a := certs.New(t)
 	own := a.Issue(t, "server")
 	port := strconv.Itoa(peer.FreePort(t))
-	server := peer.StartPlain(t, append([]string{"--loglevel", "nothing", "--tls-port", port, "--tls-cert-file", own.Cert, "--tls-key-file", own.Key,
-		"--tls-ca-cert-file", a.File}, args...)...)
+	server := peer.StartPlain(t,
+		append([]string{"--loglevel", "nothing", "--tls-port", port, "--tls-cert-file", own.Cert, "--tls-key-file", own.Key,
+			"--tls-ca-cert-file", a.File}, args...)...)
 	return &tlsServer{server, net.JoinHostPort("127.0.0.1", port), a.Client(t, a.Issue(t, "client")), a}
 }
 
@@ -53,7 +54,8 @@ func (s *tlsServer) knock(t *testing.T, says string) net.Conn {
 // served has a client shake hands and be answered.
 func (s *tlsServer) served(t *testing.T) *redis.Client {
 	t.Helper()
-	c := redis.NewClient(&redis.Options{Addr: s.addr, TLSConfig: s.client, PoolSize: 1, MaxRetries: -1, DialerRetries: 1, DialTimeout: patience, ReadTimeout: patience})
+	c := redis.NewClient(&redis.Options{Addr: s.addr, TLSConfig: s.client, PoolSize: 1, MaxRetries: -1, DialerRetries: 1,
+		DialTimeout: patience, ReadTimeout: patience})
 	t.Cleanup(func() { c.Close() })
 	require.NoError(t, c.Ping(t.Context()).Err())
 	return c
@@ -102,7 +104,8 @@ func (w *watcher) resident(t *testing.T) int {
 // notices nothing.
 func TestHandshakeFlood(t *testing.T) {
 	hello := clientHello(t)
-	for name, says := range map[string]string{"nothing": "", "half": hello[:len(hello)/2], "hello": hello, "endless": endless()} {
+	for name, says := range map[string]string{"nothing": "", "half": hello[:len(hello)/2], "hello": hello,
+		"endless": endless()} {
 		t.Run(name, func(t *testing.T) {
 			const knocking = 3 * handshakesAtOnce
 			server := withTLS(t, "--tls-handshake-timeout", "3600")
@@ -113,7 +116,8 @@ func TestHandshakeFlood(t *testing.T) {
 				server.knock(t, says)
 			}
 			server.served(t)
-			until(t, func() bool { return w.files() <= files+handshakesAtOnce+10 }, func() string { return "there are few: " + strconv.Itoa(w.files()) })
+			until(t, func() bool { return w.files() <= files+handshakesAtOnce+10 },
+				func() string { return "there are few: " + strconv.Itoa(w.files()) })
 			assert.Greater(t, w.files(), files+handshakesAtOnce/8, "the flood is one")
 			if !peer.Race {
 				assert.Less(t, w.resident(t)-memory, 50<<20, "bytes for %d handshakes", w.files()-files)
@@ -177,7 +181,8 @@ func TestNoHandshake(t *testing.T) {
 	files := w.files()
 	hello := clientHello(t)
 	for _, says := range append([]string{
-		string(Command("SET", "stolen", "1")), "SET stolen 1\r\n", strings.Repeat("\x00", 100), strings.Repeat("\xff", 40<<10),
+		string(Command("SET", "stolen", "1")), "SET stolen 1\r\n", strings.Repeat("\x00", 100),
+		strings.Repeat("\xff", 40<<10),
 		"\x16\x03\x01\xff\xff" + strings.Repeat("x", 70000), "\x16\x03\x01\x00\x00", "\x15\x03\x01\x00\x02\x02\x28",
 		"\x17\x03\x03\x00\x05hello", hello + string(Command("SET", "stolen", "1")), hello + hello,
 		hello[:60] + strings.Repeat("\x00", len(hello)-60),

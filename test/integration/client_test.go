@@ -129,7 +129,8 @@ func TestUnixSocket(t *testing.T) {
 
 func TestUniversalClient(t *testing.T) {
 	server := peer.Start(t)
-	c := redis.NewUniversalClient(&redis.UniversalOptions{Addrs: []string{server.Addr}, TLSConfig: server.TLS, DB: 1, ClientName: "universal"})
+	c := redis.NewUniversalClient(&redis.UniversalOptions{Addrs: []string{server.Addr}, TLSConfig: server.TLS, DB: 1,
+		ClientName: "universal"})
 	defer c.Close()
 	got, err := c.Do(inTime(t), "CL.THROTTLE", "user123", 15, 30, 60, 1).Int64Slice()
 	require.NoError(t, err)

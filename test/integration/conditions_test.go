@@ -32,7 +32,8 @@ func TestConditions(t *testing.T) {
 		require.ErrorIs(t, c.Digest(ctx, "nosuch").Err(), redis.Nil)
 		require.Zero(t, c.DelExArgs(ctx, "k", redis.DelExArgs{Mode: "IFDEQ", MatchDigest: sum}).Val())
 		require.Zero(t, c.DelExArgs(ctx, "k", redis.DelExArgs{Mode: "IFEQ", MatchValue: "x"}).Val())
-		require.EqualValues(t, 1, c.DelExArgs(ctx, "k", redis.DelExArgs{Mode: "IFDEQ", MatchDigest: xxh3.HashString("y")}).Val())
+		require.EqualValues(t, 1,
+			c.DelExArgs(ctx, "k", redis.DelExArgs{Mode: "IFDEQ", MatchDigest: xxh3.HashString("y")}).Val())
 
 		pairs := map[string]any{"a": 1, "b": "two"}
 		fresh := redis.MSetEXArgs{Condition: redis.NX, Expiration: &redis.ExpirationOption{Mode: redis.EX, Value: 60}}

@@ -49,7 +49,8 @@ func counterOn(t *testing.T, config httprateredis.Config) httprate.LimitCounter 
 func at(server *peer.Server) httprateredis.Config {
 	c := httprateredis.Config{Host: "127.0.0.1", Port: uint16(server.Port), ClientName: "site"}
 	if server.TLS != nil { // of which its options know nothing
-		c.Client = redis.NewClient(&redis.Options{Addr: server.Addr, TLSConfig: server.TLS, ClientName: c.ClientName, PoolSize: 10, MinIdleConns: 1, MaxRetries: -1})
+		c.Client = redis.NewClient(&redis.Options{Addr: server.Addr, TLSConfig: server.TLS, ClientName: c.ClientName,
+			PoolSize: 10, MinIdleConns: 1, MaxRetries: -1})
 	}
 	return c
 }
@@ -166,7 +167,8 @@ func (f *forgetful) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 func TestHTTPRateShowsALostIncrement(t *testing.T) {
 	c, today := client(t, peer.Start(t), 3), today()
 	c.AddHook(&forgetful{})
-	told, want := twoSites(t, today, func() httprateredis.Config { return httprateredis.Config{Client: c} }), toldByTwoSites(today)
+	told, want := twoSites(t, today, func() httprateredis.Config { return httprateredis.Config{Client: c} }),
+		toldByTwoSites(today)
 	assert.Equal(t, want[:3], told[:3], "until it is lost")
 	assert.Contains(t, want[3], "429")
 	assert.Contains(t, told[3], "200 welcome: 1 of 5 left")
@@ -242,7 +244,8 @@ func TestHTTPRateSlides(t *testing.T) {
 				for range step.welcome {
 					require.Contains(t, visit(handler, epoch, "/a"), "200 welcome", "%d s", step.second)
 				}
-				assert.Equal(t, "429 Too Many Requests: "+step.refusal+", retry after 100", visit(handler, epoch, "/a"), "%d s", step.second)
+				assert.Equal(t, "429 Too Many Requests: "+step.refusal+", retry after 100", visit(handler, epoch, "/a"), "%d s",
+					step.second)
 			}
 		})
 	})

@@ -22,7 +22,8 @@ func TestSecretsAreNotTold(t *testing.T) {
 	port := peer.FreePort(t)
 	file := t.TempDir() + "/users"
 	require.NoError(t, os.WriteFile(file, []byte("user alice on >"+secret+"3 ~* +@all\n"), 0o600))
-	cmd := peer.Command("--port", strconv.Itoa(port), "--loglevel", "debug", "--requirepass", secret, "--user", "bob on >"+secret+"2 ~* +@all")
+	cmd := peer.Command("--port", strconv.Itoa(port), "--loglevel", "debug", "--requirepass", secret, "--user",
+		"bob on >"+secret+"2 ~* +@all")
 	server := peer.Launch(t, cmd)
 	client := redis.NewClient(&redis.Options{Addr: fmt.Sprint("127.0.0.1:", port), Password: secret})
 	defer client.Close()
@@ -47,7 +48,8 @@ func TestSecretsAreNotTold(t *testing.T) {
 // What ends the process at its start says what is wrong, and no password.
 func TestSecretsAreNotToldAtTheStart(t *testing.T) {
 	for _, args := range [][]string{
-		{"--user", "alice >a-secret nonsense"}, {"--user", "alice >a-secret <a-secret2"}, {"--requirepass", "a-secret", "--user", "default on"},
+		{"--user", "alice >a-secret nonsense"}, {"--user", "alice >a-secret <a-secret2"},
+		{"--requirepass", "a-secret", "--user", "default on"},
 	} {
 		server := peer.Launch(t, peer.Command(append(args, "--port", "0")...))
 		require.Equal(t, 1, server.Wait())

@@ -41,7 +41,8 @@ func TestUnixSocketPaths(t *testing.T) {
 	require.NoError(t, l.Close())
 	require.FileExists(t, path)
 	first := peer.Start(t, "--unixsocket", path, "--unixsocketperm", "700")
-	require.Eventually(t, func() bool { return strings.Contains(first.Stdout(), peer.Ready+" unix") }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(first.Stdout(), peer.Ready+" unix") }, patience,
+		time.Millisecond)
 	info, err := os.Stat(path)
 	require.NoError(t, err)
 	assert.Equal(t, os.FileMode(0o700), info.Mode().Perm())
@@ -55,10 +56,13 @@ func TestUnixSocketPaths(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte("mine"), 0o600))
 	assert.Contains(t, refusesToStart(t, "--port", "0", "--unixsocket", file), "the file is not a socket")
 	assert.FileExists(t, file)
-	assert.Contains(t, refusesToStart(t, "--port", "0", "--unixsocket", filepath.Join(dir, "nosuch", "x")), "no such file or directory")
+	assert.Contains(t, refusesToStart(t, "--port", "0", "--unixsocket", filepath.Join(dir, "nosuch", "x")),
+		"no such file or directory")
 	assert.Contains(t, refusesToStart(t, "--port", "0"), "nothing to listen on")
-	assert.Contains(t, refusesToStart(t, "--port", strconv.Itoa(peer.FreePort(t)), "--bind", "192.0.2.1"), "this machine does not have that address")
-	assert.Contains(t, refusesToStart(t, "--port", "0", "--unixsocket", path+"2", "--logfile", filepath.Join(dir, "nosuch", "log")), "--logfile chooses another file")
+	assert.Contains(t, refusesToStart(t, "--port", strconv.Itoa(peer.FreePort(t)), "--bind", "192.0.2.1"),
+		"this machine does not have that address")
+	assert.Contains(t, refusesToStart(t, "--port", "0", "--unixsocket", path+"2", "--logfile",
+		filepath.Join(dir, "nosuch", "log")), "--logfile chooses another file")
 }
 
 // The log goes to the file, in JSON, with a line for each listener and for the end.
@@ -85,7 +89,8 @@ func TestHelp(t *testing.T) {
 	server := peer.Launch(t, peer.Command("--help"))
 	assert.Zero(t, server.Wait())
 	assert.Empty(t, server.Stderr())
-	for _, part := range []string{"Usage:", "--port number", "default 6379)", "CELLSERVER_TCP_BACKLOG", "Examples:", "cellserver cli"} {
+	for _, part := range []string{"Usage:", "--port number", "default 6379)", "CELLSERVER_TCP_BACKLOG", "Examples:",
+		"cellserver cli"} {
 		assert.Contains(t, server.Stdout(), part)
 	}
 }

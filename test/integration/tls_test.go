@@ -81,7 +81,8 @@ func (s *secure) shows(t *testing.T) *big.Int {
 // A certificate is changed on disk or by name; who is connected stays so, who comes sees the new
 // one. What is wrong is refused in Redis's words, and changes nothing.
 func TestCertificatesAreChanged(t *testing.T) {
-	for name, start := range map[string]func(*testing.T, ...string) *peer.Server{"cellserver": peer.StartPlain, "redis-server": peer.StartRedis} {
+	for name, start := range map[string]func(*testing.T, ...string) *peer.Server{"cellserver": peer.StartPlain,
+		"redis-server": peer.StartRedis} {
 		t.Run(name, func(t *testing.T) {
 			s := secured(t, start)
 			first := s.shows(t)
@@ -158,7 +159,10 @@ func TestSIGHUP(t *testing.T) {
 	next := s.authority.Issue(t, "next")
 	require.NoError(t, os.Rename(next.Cert, s.own.Cert))
 	s.Signal(syscall.SIGHUP) // between two files: the key is not the certificate's
-	require.Eventually(t, func() bool { return strings.Contains(s.Stderr(), "SIGHUP: the TLS configuration stays as it was") }, patience, time.Millisecond)
+	require.Eventually(t, func() bool {
+		return strings.Contains(s.Stderr(),
+			"SIGHUP: the TLS configuration stays as it was")
+	}, patience, time.Millisecond)
 	assert.Equal(t, first, s.shows(t))
 	require.NoError(t, os.Rename(next.Key, s.own.Key))
 	s.Signal(syscall.SIGHUP)
@@ -173,7 +177,8 @@ func TestSIGHUP(t *testing.T) {
 
 // Who is let in, by what the server asks for and the client shows.
 func TestClientCertificates(t *testing.T) {
-	const missing, unknown, expired = "remote error: tls: certificate required", "remote error: tls: unknown certificate authority", "remote error: tls: expired certificate"
+	const missing, unknown, expired = "remote error: tls: certificate required",
+		"remote error: tls: unknown certificate authority", "remote error: tls: expired certificate"
 	s := startSecure(t)
 	dir := startSecure(t)
 	show := map[string]certs.Pair{
@@ -183,9 +188,11 @@ func TestClientCertificates(t *testing.T) {
 	}
 	admin := connect(t, &redis.Options{Addr: s.Addr, TLSConfig: s.TLS})
 	for auth, refusals := range map[string]map[string]string{
-		"yes":      {"none": missing, "good": "", "stranger": unknown, "expired": expired, "server's": "remote error: tls: bad certificate"},
-		"optional": {"none": "", "good": "", "stranger": unknown, "expired": expired, "server's": "remote error: tls: bad certificate"},
-		"no":       {"none": "", "good": "", "stranger": "", "expired": "", "server's": ""},
+		"yes": {"none": missing, "good": "", "stranger": unknown, "expired": expired,
+			"server's": "remote error: tls: bad certificate"},
+		"optional": {"none": "", "good": "", "stranger": unknown, "expired": expired,
+			"server's": "remote error: tls: bad certificate"},
+		"no": {"none": "", "good": "", "stranger": "", "expired": "", "server's": ""},
 	} {
 		require.NoError(t, admin.ConfigSet(inTime(t), "tls-auth-clients", auth).Err())
 		for who, want := range refusals {
@@ -222,7 +229,8 @@ func TestVersionsAndCiphers(t *testing.T) {
 		{[]string{"--tls-protocols", "TLSv1.2"}, func(*tls.Config) {}, tls.VersionTLS12},
 		{[]string{"--tls-protocols", "TLSv1.2", "--tls-ciphers", "ECDHE-ECDSA-CHACHA20-POLY1305"},
 			func(c *tls.Config) { c.CipherSuites = []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256} }, 0},
-		{[]string{"--tls-protocols", "TLSv1.2", "--tls-ciphers", "ECDHE-ECDSA-CHACHA20-POLY1305"}, func(*tls.Config) {}, tls.VersionTLS12},
+		{[]string{"--tls-protocols", "TLSv1.2", "--tls-ciphers", "ECDHE-ECDSA-CHACHA20-POLY1305"}, func(*tls.Config) {},
+			tls.VersionTLS12},
 	} {
 		s := startSecure(t, c.args...)
 		config := s.client.Clone()
@@ -277,14 +285,17 @@ func TestTLSOnly(t *testing.T) {
 		"tls-cert-file is not given: name a PEM file": {},
 		"tls-key-file is not given: name a PEM file":  {"--tls-cert-file", s.own.Cert},
 		"give tls-ca-cert-file or tls-ca-cert-dir":    {"--tls-cert-file", s.own.Cert, "--tls-key-file", s.own.Key},
-		"tls-protocols: TLSv1 is not safe":            {"--tls-cert-file", s.own.Cert, "--tls-key-file", s.own.Key, "--tls-protocols", "TLSv1"},
-		"it must be one of no, yes, optional":         {"--tls-auth-clients", "perhaps"},
-		"it must be a number from 1 to 1073741824":    {"--tls-handshake-timeout", "0"},
-		"no such file or directory":                   {"--tls-cert-file", s.own.Cert, "--tls-key-file", "/nosuch"},
-		"does not match public key":                   {"--tls-cert-file", s.own.Cert, "--tls-key-file", certs.New(t).Issue(t, "other").Key},
-		"unknown option --tls-key-file-pass":          {"--tls-key-file-pass", "x"},
+		"tls-protocols: TLSv1 is not safe": {"--tls-cert-file", s.own.Cert, "--tls-key-file", s.own.Key,
+			"--tls-protocols", "TLSv1"},
+		"it must be one of no, yes, optional":      {"--tls-auth-clients", "perhaps"},
+		"it must be a number from 1 to 1073741824": {"--tls-handshake-timeout", "0"},
+		"no such file or directory":                {"--tls-cert-file", s.own.Cert, "--tls-key-file", "/nosuch"},
+		"does not match public key": {"--tls-cert-file", s.own.Cert, "--tls-key-file",
+			certs.New(t).Issue(t, "other").Key},
+		"unknown option --tls-key-file-pass": {"--tls-key-file-pass", "x"},
 	} {
-		assert.Contains(t, refusesToStart(t, append([]string{"--port", "0", "--tls-port", strconv.Itoa(peer.FreePort(t))}, args...)...), says)
+		assert.Contains(t, refusesToStart(t,
+			append([]string{"--port", "0", "--tls-port", strconv.Itoa(peer.FreePort(t))}, args...)...), says)
 	}
 }
 
@@ -294,10 +305,12 @@ func TestRedisCLIOverTLS(t *testing.T) {
 	pair := s.authority.Issue(t, "cli")
 	_, port, _ := strings.Cut(s.addr, ":")
 	call := func(words ...string) string {
-		out, _ := exec.Command("redis-cli", append([]string{"-p", port, "--tls", "--cacert", s.authority.File}, words...)...).CombinedOutput()
+		out, _ := exec.Command("redis-cli",
+			append([]string{"-p", port, "--tls", "--cacert", s.authority.File}, words...)...).CombinedOutput()
 		return string(out)
 	}
-	assert.Equal(t, "0\n16\n15\n-1\n2\n", call("--cert", pair.Cert, "--key", pair.Key, "CL.THROTTLE", "user123", "15", "30", "60", "1"))
+	assert.Equal(t, "0\n16\n15\n-1\n2\n",
+		call("--cert", pair.Cert, "--key", pair.Key, "CL.THROTTLE", "user123", "15", "30", "60", "1"))
 	assert.NotContains(t, call("PING"), "PONG")
 }
 
@@ -310,7 +323,8 @@ func TestSessionsOverTLS(t *testing.T) {
 	sub := c.Subscribe(inTime(t), "news")
 	_, err := sub.Receive(inTime(t))
 	require.NoError(t, err)
-	require.NoError(t, connect(t, &redis.Options{Addr: s.Addr, TLSConfig: s.TLS}).Publish(inTime(t), "news", "hello").Err())
+	require.NoError(t, connect(t, &redis.Options{Addr: s.Addr, TLSConfig: s.TLS}).Publish(inTime(t), "news",
+		"hello").Err())
 	message, err := sub.ReceiveMessage(inTime(t))
 	require.NoError(t, err)
 	assert.Equal(t, "hello", message.Payload)

@@ -97,7 +97,8 @@ func TestTransactionsAreLinearizable(t *testing.T) {
 					return err
 				}
 				mu.Lock()
-				operations = append(operations, porcupine.Operation{ClientId: i, Input: steps, Call: called, Output: got, Return: clock.Add(1)})
+				operations = append(operations,
+					porcupine.Operation{ClientId: i, Input: steps, Call: called, Output: got, Return: clock.Add(1)})
 				mu.Unlock()
 			}
 			return nil
@@ -109,7 +110,8 @@ func TestTransactionsAreLinearizable(t *testing.T) {
 // A transaction that is made in pieces, with another's between them, is found out.
 func TestTransactionsInPiecesAreFound(t *testing.T) {
 	server := peer.Start(t)
-	a, b := redis.NewClient(&redis.Options{Addr: server.Addr, TLSConfig: server.TLS}), redis.NewClient(&redis.Options{Addr: server.Addr, TLSConfig: server.TLS})
+	a, b := redis.NewClient(&redis.Options{Addr: server.Addr, TLSConfig: server.TLS}),
+		redis.NewClient(&redis.Options{Addr: server.Addr, TLSConfig: server.TLS})
 	defer a.Close()
 	defer b.Close()
 	both := []transfer{{0, 1}, {1, 1}}

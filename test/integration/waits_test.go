@@ -20,7 +20,8 @@ func TestClientsThatWait(t *testing.T) {
 		t.Run(transport, func(t *testing.T) {
 			server := peer.Start(t, "--transport", transport, "--io-threads", "1")
 			open := func() *redis.Client {
-				c := redis.NewClient(&redis.Options{Addr: server.Addr, TLSConfig: server.TLS, PoolSize: 1, ReadTimeout: patience, MaxRetries: -1})
+				c := redis.NewClient(&redis.Options{Addr: server.Addr, TLSConfig: server.TLS, PoolSize: 1, ReadTimeout: patience,
+					MaxRetries: -1})
 				t.Cleanup(func() { c.Close() })
 				return c
 			}
@@ -56,9 +57,11 @@ func TestClientsThatWait(t *testing.T) {
 			gone := dial(t, server)
 			_, err := gone.Write([]byte("WAIT 1 0\r\n"))
 			require.NoError(t, err)
-			require.Eventually(t, func() bool { return strings.Contains(boss.ClientList(t.Context()).Val(), "cmd=wait") }, patience, time.Millisecond)
+			require.Eventually(t, func() bool { return strings.Contains(boss.ClientList(t.Context()).Val(), "cmd=wait") },
+				patience, time.Millisecond)
 			gone.Close()
-			require.Eventually(t, func() bool { return !strings.Contains(boss.ClientList(t.Context()).Val(), "cmd=wait") }, patience, time.Millisecond)
+			require.Eventually(t, func() bool { return !strings.Contains(boss.ClientList(t.Context()).Val(), "cmd=wait") },
+				patience, time.Millisecond)
 
 			go func() { answered <- open().Do(t.Context(), "WAIT", 1, 0).Err() }() // the server stops nevertheless
 			require.NoError(t, boss.Ping(t.Context()).Err())

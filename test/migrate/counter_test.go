@@ -61,10 +61,13 @@ var counterWay = way{
 		counterRow("one a second, 3 minutes", every(time.Second, 180), 180, 60, 60, 180, 20, 20),
 		counterRow("1; 19 just before the minute ends; 20 just after", aroundAMinute(), 40, 40, 40, 40, 39, 39),
 		{"the 20th and the 21st, one within the other", twoForTheLast, []int64{21, 21, 20, 20, 21, 20}},
-		{"the key expires between `GET` and `INCRBY`; then one a second, 10 minutes", expiresMeanwhile, []int64{602, 2, 201, 403, 2, 20}},
-		{"`INCR`: one a second, 3 minutes", compare(every(time.Second, 180), time.Minute, onCellserver(oldIncr), command(counterCommand)),
+		{"the key expires between `GET` and `INCRBY`; then one a second, 10 minutes", expiresMeanwhile,
+			[]int64{602, 2, 201, 403, 2, 20}},
+		{"`INCR`: one a second, 3 minutes",
+			compare(every(time.Second, 180), time.Minute, onCellserver(oldIncr), command(counterCommand)),
 			[]int64{180, 60, 60, 180, 20, 20}},
-		{"`INCR`: a client crashes before its `EXPIRE`; then one a second, 10 minutes", crashesBeforeExpire, []int64{601, 19, 200, 420, 19, 20}},
+		{"`INCR`: a client crashes before its `EXPIRE`; then one a second, 10 minutes", crashesBeforeExpire,
+			[]int64{601, 19, 200, 420, 19, 20}},
 	},
 }
 
@@ -78,7 +81,8 @@ func aroundAMinute() []call {
 
 // twoForTheLast has a second client ask when the first has read that one is left.
 func twoForTheLast(p *place) []int64 {
-	t, first, second, new := newTally(time.Minute), newCounter(p.cellserver()), newCounter(p.cellserver()), command(counterCommand)(p)
+	t, first, second, new := newTally(time.Minute), newCounter(p.cellserver()), newCounter(p.cellserver()),
+		command(counterCommand)(p)
 	for range 19 {
 		t.add(p.asked(), first.admits("counter"), new(p.asked()))
 	}

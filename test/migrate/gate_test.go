@@ -33,7 +33,8 @@ var gateWay = way{
 	rows: []row{
 		{"60 jobs of 2 to 6 s, one a second", gateRow(sixtyJobs), []int64{60, 48, 48, 3, 3}},
 		{"3 enter, one crashes, two leave; a minute later 3 ask", gateRow(oneCrashes), []int64{6, 5, 6, 3, 3}},
-		{"one enters and leaves, and leaves again because it heard no answer; then 4 ask", gateRow(leavesTwice), []int64{5, 5, 4, 4, 3}},
+		{"one enters and leaves, and leaves again because it heard no answer; then 4 ask", gateRow(leavesTwice),
+			[]int64{5, 5, 4, 4, 3}},
 		{"one asks again because it heard no answer; then 2 others ask", gateRow(asksTwice), []int64{4, 3, 4, 2, 3}},
 		{"3 are in; one asks, and within its call one leaves and another asks", leavesMeanwhile, []int64{5, 3, 4, 3, 3}},
 		{"3 enter, and work for 40 s without `CL.RENEW`; after 35 s one asks", gateRow(worksLonger), []int64{4, 3, 4, 3, 4}},

@@ -78,7 +78,8 @@ var jsonWay = way{
 	rows: []row{
 		{"one in 4 s, 5 minutes", compare(every(4*time.Second, 75), time.Minute, onCellserver(oldJSON), command(jsonCommand)),
 			[]int64{75, 75, 75, 75, 15, 15}},
-		{"one a second, 10 minutes", compare(every(time.Second, 600), time.Minute, onCellserver(oldJSON), command(jsonCommand)),
+		{"one a second, 10 minutes",
+			compare(every(time.Second, 600), time.Minute, onCellserver(oldJSON), command(jsonCommand)),
 			[]int64{600, 100, 100, 600, 39, 39}},
 		{"of one client, three times, another's call comes before its `EXEC`", threeComeBetween, []int64{4, 3, 4, 3, 3, 4}},
 	},

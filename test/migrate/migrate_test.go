@@ -67,7 +67,9 @@ func (r row) difference(t *testing.T) string {
 func TestAnOldWayThatAdmitsOneTooManyIsSeen(t *testing.T) {
 	right := counterWay.rows[0]
 	assert.Empty(t, right.difference(t))
-	wrong := row{right.traffic, compare(every(time.Second, 180), time.Minute, oneTooMany(onCellserver(oldCounter)), command(counterCommand)), right.want}
+	wrong := row{right.traffic,
+		compare(every(time.Second, 180), time.Minute, oneTooMany(onCellserver(oldCounter)), command(counterCommand)),
+		right.want}
 	assert.Equal(t, "one a second, 3 minutes: want [180 60 60 180 20 20], got [180 61 60 179 21 20]", wrong.difference(t))
 }
 

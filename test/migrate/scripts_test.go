@@ -43,16 +43,18 @@ type scriptedTraffic struct {
 
 func scripted() (all []scriptedTraffic) {
 	second := func(name string, skew time.Duration, calls []call) {
-		all = append(all, scriptedTraffic{traffic{name, oldSecond(skew), calls}, "second.lua", (*place).cellserver, func(c call) []any {
-			now := start + int64(c.at) - int64(skew)*int64(c.client)
-			return []any{now / int64(time.Second), c.quantity, 10}
-		}})
+		all = append(all, scriptedTraffic{traffic{name, oldSecond(skew), calls}, "second.lua", (*place).cellserver,
+			func(c call) []any {
+				now := start + int64(c.at) - int64(skew)*int64(c.client)
+				return []any{now / int64(time.Second), c.quantity, 10}
+			}})
 	}
 	permits := func(name string, skew time.Duration, calls []call) {
-		all = append(all, scriptedTraffic{traffic{name, oldPermits(skew), calls}, "permits.lua", (*place).redis, func(c call) []any {
-			now := start + int64(c.at) - int64(skew)*int64(c.client)
-			return []any{10, 10, now / int64(time.Millisecond), c.quantity}
-		}})
+		all = append(all, scriptedTraffic{traffic{name, oldPermits(skew), calls}, "permits.lua", (*place).redis,
+			func(c call) []any {
+				now := start + int64(c.at) - int64(skew)*int64(c.client)
+				return []any{10, 10, now / int64(time.Millisecond), c.quantity}
+			}})
 	}
 	second("20 a second", 0, every(50*time.Millisecond, 200))
 	second("around a second", 0, aroundASecond())

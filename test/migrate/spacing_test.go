@@ -50,7 +50,8 @@ var spacingWay = way{
 		spacingRow("one in 100 ms, 10 s", every(100*time.Millisecond, 100), 0, 100, 100, 100, 100),
 		spacingRow("one in 30 ms, 10.2 s", every(30*time.Millisecond, 340), 0, 340, 85, 85, 85),
 		{"two, one within the other", twoIntoTheGap, []int64{2, 2, 1, 1}},
-		spacingRow("one, of a client whose clock is 10 s ahead; then one in 100 ms, 10 s", afterOneFromTheFuture(), 10*time.Second, 101, 1, 101, 101),
+		spacingRow("one, of a client whose clock is 10 s ahead; then one in 100 ms, 10 s", afterOneFromTheFuture(),
+			10*time.Second, 101, 1, 101, 101),
 	},
 }
 
@@ -78,7 +79,8 @@ func afterOneFromTheFuture() []call {
 
 // twoIntoTheGap has another ask between GET and SET; the others have nothing between.
 func twoIntoTheGap(p *place) []int64 {
-	first, second, new := newSpacing(p.cellserver(), p.clock.Now), newSpacing(p.cellserver(), p.clock.Now), command(spacingCommand)(p)
+	first, second, new := newSpacing(p.cellserver(), p.clock.Now), newSpacing(p.cellserver(), p.clock.Now),
+		command(spacingCommand)(p)
 	var other bool
 	before(first.rdb, "set", func() { other = second.admits("spacing") })
 	return []int64{2,

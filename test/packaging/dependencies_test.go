@@ -21,7 +21,8 @@ var grave = []string{"net", "os", "os/exec", "syscall", "unsafe"}
 // imports, by name.
 func linked(t *testing.T) map[string]string {
 	t.Helper()
-	out, err := exec.Command("go", "list", "-deps", "-json=ImportPath,Imports,Module", "cellserver/cmd/cellserver").Output()
+	out, err := exec.Command("go", "list", "-deps", "-json=ImportPath,Imports,Module",
+		"cellserver/cmd/cellserver").Output()
 	require.NoError(t, err)
 	reaches := map[string]map[string]bool{}
 	for list := json.NewDecoder(strings.NewReader(string(out))); ; {

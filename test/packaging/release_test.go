@@ -24,7 +24,8 @@ func release(t *testing.T, umask string) string {
 	t.Helper()
 	dir := t.TempDir()
 	everything := func(string) bool { return false }
-	for _, name := range []string{"go.mod", "go.sum", "Makefile", "LICENSE", "README.md", "CHANGELOG.md", "cmd", "internal"} {
+	for _, name := range []string{"go.mod", "go.sum", "Makefile", "LICENSE", "README.md", "CHANGELOG.md", "cmd",
+		"internal"} {
 		require.NoError(t, copyTree(top, name, filepath.Join(dir, name), everything))
 	}
 	if umask == "077" {

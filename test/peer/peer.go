@@ -145,8 +145,9 @@ func startRedis(t *testing.T, path string, args []string) *Server {
 	t.Helper()
 	dir := t.TempDir()
 	return start(t, func(port int) *exec.Cmd {
-		return exec.Command(path, append([]string{"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir, "--save", "",
-			"--appendonly", "no"}, args...)...)
+		return exec.Command(path,
+			append([]string{"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir, "--save", "",
+				"--appendonly", "no"}, args...)...)
 	})
 }
 

@@ -39,7 +39,8 @@ func door(t *testing.T) (args func(port int) []string, client *tls.Config) {
 		both.client = authority.Client(t, authority.Issue(t, "client"))
 	})
 	return func(port int) []string {
-		return []string{"--port", "0", "--tls-port", strconv.Itoa(port), "--tls-cert-file", both.own.Cert, "--tls-key-file", both.own.Key, "--tls-ca-cert-file", both.authority}
+		return []string{"--port", "0", "--tls-port", strconv.Itoa(port), "--tls-cert-file", both.own.Cert, "--tls-key-file",
+			both.own.Key, "--tls-ca-cert-file", both.authority}
 	}, both.client
 }
 

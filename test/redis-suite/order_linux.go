@@ -45,7 +45,8 @@ func (o *order) forward(client *net.TCPConn, to io.Writer, end func()) error {
 		o.mu.Lock()
 		o.links[int32(fd)] = &link{to, end}
 		o.mu.Unlock()
-		if err := unix.EpollCtl(o.epoll, unix.EPOLL_CTL_ADD, int(fd), &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}); err != nil {
+		if err := unix.EpollCtl(o.epoll, unix.EPOLL_CTL_ADD, int(fd),
+			&unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}); err != nil {
 			o.drop(int32(fd))
 		}
 	})

@@ -33,7 +33,8 @@ func listen(server int, resp3 bool) (*proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &proxy{listener: l, order: o, server: net.JoinHostPort("127.0.0.1", strconv.Itoa(server)), resp3: resp3, sent: map[test]map[string]bool{}}
+	p := &proxy{listener: l, order: o, server: net.JoinHostPort("127.0.0.1", strconv.Itoa(server)), resp3: resp3,
+		sent: map[test]map[string]bool{}}
 	go func() {
 		for {
 			client, err := l.Accept()

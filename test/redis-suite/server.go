@@ -26,7 +26,8 @@ type server struct {
 func startCell(binary string) (*server, error) {
 	return start(func(port string) *exec.Cmd {
 		// A word of 4 MB is what "Very big payload" sends.
-		return exec.Command(binary, "--port", port, "--loglevel", "warning", "--io-threads", "1", "--enable-debug-command", "local",
+		return exec.Command(binary, "--port", port, "--loglevel", "warning", "--io-threads", "1", "--enable-debug-command",
+			"local",
 			"--proto-max-bulk-len", "8mb")
 	})
 }

@@ -60,7 +60,8 @@ func claimPorts() (base int, release func(), err error) {
 	const places, runs = servers + workers, 16
 	for run := range runs {
 		base := basePort + run*places*portRange
-		claim, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(base+places*portRange-1))) // which no place uses
+		claim, err := net.Listen("tcp4",
+			net.JoinHostPort("127.0.0.1", strconv.Itoa(base+places*portRange-1))) // which no place uses
 		if err == nil {
 			return base, func() { claim.Close() }, nil
 		}
@@ -102,7 +103,8 @@ func (s *session) newPlace(number int, redisServer string) (place, error) {
 // run runs one unit, against the server at a port, or one that the suite starts. The suite's exit
 // status is that of its tests, so that what it printed is what counts.
 func (p place) run(ctx context.Context, unit string, port int, more ...string) ([]result, error) {
-	args := append([]string{"--single", unit, "--baseport", strconv.Itoa(p.at), "--portcount", strconv.Itoa(serverPorts), "--tags", tags(unit)}, options...)
+	args := append([]string{"--single", unit, "--baseport", strconv.Itoa(p.at), "--portcount", strconv.Itoa(serverPorts),
+		"--tags", tags(unit)}, options...)
 	if !startsItself(unit) {
 		args = append(args, "--host", "127.0.0.1", "--port", strconv.Itoa(port))
 	}

@@ -37,10 +37,13 @@ func TestParse(t *testing.T) {
 // What passes the second time passes; what does not, or ran wrong only then, is as it was.
 func TestSettle(t *testing.T) {
 	of := func(name string, ok, late bool) result { return result{test{"unit/x", name}, ok, "", late} }
-	first := []result{of("slow", false, false), of("wrong", false, false), of("right", true, false), of(outside, false, false)}
-	second := []result{of("slow", true, false), of("wrong", false, false), of("right", false, false), of("cut off", false, false)}
+	first := []result{of("slow", false, false), of("wrong", false, false), of("right", true, false),
+		of(outside, false, false)}
+	second := []result{of("slow", true, false), of("wrong", false, false), of("right", false, false),
+		of("cut off", false, false)}
 	assert.Equal(t, []result{
-		of("slow", true, true), of("wrong", false, false), of("right", true, false), of(outside, true, true), of("cut off", false, false),
+		of("slow", true, true), of("wrong", false, false), of("right", true, false), of(outside, true, true),
+		of("cut off", false, false),
 	}, settle(first, second))
 	again := []result{of(outside, false, false)}
 	assert.Equal(t, again, settle([]result{of(outside, false, false)}, again))
@@ -95,7 +98,10 @@ func TestFaults(t *testing.T) {
 			[]string{"unit/x: plain: wrong"}},
 		"a test does not run": {func(v *verdict) { v.cell = nil },
 			[]string{"unit/x: plain: did not run"}},
-		"a unit ends early": {func(v *verdict) { v.cell = append(v.cell, result{test: test{"unit/x", outside}, why: "gone"}) },
+		"a unit ends early": {func(v *verdict) {
+			v.cell = append(v.cell,
+				result{test: test{"unit/x", outside}, why: "gone"})
+		},
 			[]string{"unit/x: " + outside + ": gone"}},
 		"Redis fails too": {func(v *verdict) {
 			v.redis[0].ok, v.cell[0].ok = false, false
@@ -133,10 +139,12 @@ func TestReport(t *testing.T) {
 }
 
 func TestIsPromised(t *testing.T) {
-	for _, command := range []string{"publish", "slowlog", "slowlog|get", "client", "client|kill", "function", "function|flush", "acl|list"} {
+	for _, command := range []string{"publish", "slowlog", "slowlog|get", "client", "client|kill", "function",
+		"function|flush", "acl|list"} {
 		assert.True(t, isPromised(command), command)
 	}
-	for _, command := range []string{"rpush", "function|load", "script|kill", "eval", "pubsub|shardchannels", "client|foo", "mem"} {
+	for _, command := range []string{"rpush", "function|load", "script|kill", "eval", "pubsub|shardchannels", "client|foo",
+		"mem"} {
 		assert.False(t, isPromised(command), command)
 	}
 }
@@ -147,7 +155,8 @@ func TestListIsReadAndWritten(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	l, err := readList(path)
 	require.NoError(t, err)
-	assert.Equal(t, []entry{{test{"unit/a", "one"}, ""}, {test{"unit/a", "two: [x] $"}, "why"}, {test{"unit/b", "three"}, ""}}, l.entries)
+	assert.Equal(t, []entry{{test{"unit/a", "one"}, ""}, {test{"unit/a", "two: [x] $"}, "why"},
+		{test{"unit/b", "three"}, ""}}, l.entries)
 	assert.Equal(t, text, l.String())
 	assert.Equal(t, "# Head.\n\nunit/b\n  three\n", l.of([]string{"unit/b"}).String())
 	assert.Equal(t, "three\n", string(names("unit/b", l.tests())))

@@ -36,7 +36,8 @@ func isPromised(command string) bool {
 	container, sub, _ := strings.Cut(command, "|")
 	if sub == "" { // a container alone says nothing
 		container += "|"
-		return slices.Contains(promised, command) || slices.ContainsFunc(promised, func(p string) bool { return strings.HasPrefix(p, container) })
+		return slices.Contains(promised, command) ||
+			slices.ContainsFunc(promised, func(p string) bool { return strings.HasPrefix(p, container) })
 	}
 	return slices.Contains(promised, command) || slices.Contains(promised, container+"|*")
 }

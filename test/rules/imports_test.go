@@ -47,23 +47,27 @@ var mayImport = map[string][]string{
 	"internal/client": {"internal/acl", "internal/option", "internal/resp"},
 	"internal/command": {
 		"internal/client",
-		"internal/quota", "internal/gcra", "internal/store", "internal/resp", "internal/topk", "internal/match", "internal/acl",
+		"internal/quota", "internal/gcra", "internal/store", "internal/resp", "internal/topk", "internal/match",
+		"internal/acl",
 	},
 
 	// A family knows the language of commands and the store, and no other family.
 	"internal/commands/tracking": {"internal/client", "internal/command", "internal/resp", "internal/store"},
 	"internal/commands/pubsub":   {"internal/client", "internal/command", "internal/resp"},
 	"internal/commands/limiter": {
-		"internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/store", "internal/resp", "internal/command",
+		"internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/store", "internal/resp",
+		"internal/command",
 		"internal/topk",
 	},
-	"internal/commands/access":   {"internal/acl", "internal/client", "internal/command", "internal/resp", "internal/store"},
+	"internal/commands/access": {"internal/acl", "internal/client", "internal/command", "internal/resp",
+		"internal/store"},
 	"internal/commands/value":    {"internal/store", "internal/resp", "internal/command", "github.com/zeebo/xxh3"},
 	"internal/commands/keyspace": {"internal/store", "internal/resp", "internal/command", "internal/match"},
 
 	"internal/commands": {
 		"internal/commands/...", "internal/command", "internal/client", "internal/stats",
-		"internal/quota", "internal/store", "internal/resp", "internal/meter", "internal/match", "internal/acl", "internal/option",
+		"internal/quota", "internal/store", "internal/resp", "internal/meter", "internal/match", "internal/acl",
+		"internal/option",
 	},
 	"internal/server": {
 		"internal/commands", "internal/client", "internal/resp", "internal/meter", "internal/option", "internal/stats",
@@ -87,7 +91,8 @@ var layers = [][]string{
 	{"internal/gcra", "internal/window", "internal/lease"},
 	{"internal/store", "internal/client"},
 	{"internal/store/memory", "internal/command"},
-	{"internal/commands/access", "internal/commands/pubsub", "internal/commands/tracking", "internal/commands/limiter", "internal/commands/value", "internal/commands/keyspace"},
+	{"internal/commands/access", "internal/commands/pubsub", "internal/commands/tracking", "internal/commands/limiter",
+		"internal/commands/value", "internal/commands/keyspace"},
 	{"internal/commands"},
 	{"internal/server"},
 	{"cmd/cellserver"},

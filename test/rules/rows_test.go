@@ -89,12 +89,16 @@ func TestRowBreaches(t *testing.T) {
 	name := []string{"internal/a/a.go:3: compares a row's name: let the row say the fact"}
 	runAll(t, []planted{
 		{"by address", rowsAreNotCompared, []string{file, begin + "return row == &exec }\n"}, address},
-		{"by address in a switch", rowsAreNotCompared, []string{file, begin + "switch row { case &exec: return true }; return false }\n"}, address},
+		{"by address in a switch", rowsAreNotCompared,
+			[]string{file, begin + "switch row { case &exec: return true }; return false }\n"}, address},
 		{"by name", rowsAreNotCompared, []string{file, begin + "return s.row.Name == \"exec\" }\n"}, name},
-		{"by name in a switch", rowsAreNotCompared, []string{file, begin + "switch row.Name { case \"a\": return true }; return false }\n"}, name},
+		{"by name in a switch", rowsAreNotCompared,
+			[]string{file, begin + "switch row.Name { case \"a\": return true }; return false }\n"}, name},
 		{"by a prefix", rowsAreNotCompared, []string{file, begin + "return strings.HasPrefix(row.Name, \"cl.\") }\n"}, name},
-		{"a fact", rowsAreNotCompared, []string{file, begin + "return row.Traits&Executes != 0 && user.Name == \"default\" }\n"}, nil},
-		{"its shape", rowsAreNotCompared, []string{file, begin + "return row.Name == \"\" || row.Name != strings.ToLower(row.Name) }\n"}, nil},
+		{"a fact", rowsAreNotCompared,
+			[]string{file, begin + "return row.Traits&Executes != 0 && user.Name == \"default\" }\n"}, nil},
+		{"its shape", rowsAreNotCompared,
+			[]string{file, begin + "return row.Name == \"\" || row.Name != strings.ToLower(row.Name) }\n"}, nil},
 		{"a test may", rowsAreNotCompared, []string{"internal/a/a_test.go", begin + "return row == &exec }\n"}, nil},
 	})
 }

@@ -38,7 +38,8 @@ func (c ceilings) judge(sizes map[string]int, most int, unit string) (breaches [
 		case ceiling == 0 && size > most:
 			breaches = append(breaches, fmt.Sprintf("%s: %d %s, and %d is the most", name, size, unit, most))
 		case ceiling > 0 && size > ceiling:
-			breaches = append(breaches, fmt.Sprintf("%s: %d %s: it has grown from %d, and was too large already", name, size, unit, ceiling))
+			breaches = append(breaches,
+				fmt.Sprintf("%s: %d %s: it has grown from %d, and was too large already", name, size, unit, ceiling))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c)) {

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"bytes"
+	"fmt"
 	"go/ast"
 	"go/format"
 	"go/token"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // maxLines of a function, from func to the closing brace: what fits a screen is understood at one
@@ -115,6 +117,32 @@ func noInit(t *tree) (breaches []string) {
 		}
 	}
 	return breaches
+}
+
+// maxColumns of a line. A literal string may be longer: it is read, and searched for, as a whole.
+const maxColumns = 120
+
+func linesFit(t *tree) (breaches []string) {
+	for _, f := range t.files {
+		for i, line := range strings.Split(string(f.text), "\n") {
+			if columns := utf8.RuneCountInString(line); columns > maxColumns && !f.hasString(t, i+1) {
+				breaches = append(breaches, fmt.Sprintf("%s:%d: %d columns, and %d is the most", f.path, i+1, columns, maxColumns))
+			}
+		}
+	}
+	return breaches
+}
+
+// hasString says whether a part of a literal string of 40 characters or more is on a line.
+func (f *source) hasString(t *tree, line int) (found bool) {
+	ast.Inspect(f.syntax, func(node ast.Node) bool {
+		if literal, ok := node.(*ast.BasicLit); ok && literal.Kind == token.STRING && len(literal.Value) >= 40 {
+			first, last := nodeLines(t.fset, literal)
+			found = found || first <= line && line <= last
+		}
+		return !found
+	})
+	return found
 }
 
 func isFormatted(t *tree) (breaches []string) {

@@ -7,31 +7,77 @@ import (
 	"testing"
 )
 
-// replaced are words of the project's own for which the field has one, which is used in their place.
+// replaced are words of the project's own for which the field, or plain English, has another, which
+// is used in their place in comments and in names.
 var replaced = map[string]string{
 	"hush": "reply mode", "spoil": "abort", "foresee": "prefetch", "outlet": "output buffer", "bell": "wake descriptor",
 	"strangers": "unauthenticated clients", "unhurried": "bounded cost", "hearsay": "channels", "victims": "kill filter",
-	"takings": "limit requests", "hitters": "top-k", "lapse": "expire", "outlived": "reclaim",
+	"takings": "limit requests", "hitters": "top-k", "lapse": "expire", "outlived": "reclaim", "lapses": "expires",
+}
+
+// idioms are more of them. They are words of plain English too, which some packages use otherwise:
+// those are in unread until somebody has read them.
+var idioms = map[string]string{
+	"who": "a client, user or goroutine that", "whoever": "a client, user or goroutine that",
+	"nobody":   "no client, no reader",
+	"somebody": "a client, another goroutine", "beside": "compared with, outside, next to", "anew": "again",
+	"dear":    "expensive",
+	"himself": "itself", "everybody": "all clients", "unheard": "unsent", "careful": "slow path",
+}
+
+// replacedNames are words that stand in a comment as anywhere, and in a name for what the field
+// calls otherwise.
+var replacedNames = map[string]string{
+	"worth": "cost", "forbid": "authorize", "guarded": "authorize", "hearing": "subscription",
+	"narrow": "kill filter", "sealed": "TLS connection", "spikes": "latency events", "spot": "index position",
+	"happened": "onEvents", "concerns": "hooks", "lasts": "blocks", "waits": "blocked clients",
+}
+
+// unread are the directories whose idioms have not been replaced yet.
+var unread = []string{
+	"cmd/cellserver",
+	"internal/acl", "internal/cli", "internal/client", "internal/command", "internal/commands",
+	"internal/commands/access", "internal/commands/keyspace", "internal/commands/limiter", "internal/commands/pubsub",
+	"internal/commands/tracking", "internal/commands/value",
+	"internal/gcra", "internal/lease", "internal/logging", "internal/match", "internal/meter", "internal/option",
+	"internal/quota", "internal/resp", "internal/secure", "internal/server", "internal/stats", "internal/store",
+	"internal/store/memory", "internal/store/storetest", "internal/topk", "internal/transcript", "internal/window",
 }
 
 // saysTheFieldsWord looks at the names and the comments of the product.
-func saysTheFieldsWord(t *tree) (breaches []string) {
-	for _, f := range t.product() {
-		judge := func(node ast.Node, words []string) {
-			for _, word := range words {
-				if better := replaced[word]; better != "" {
-					breaches = append(breaches, t.at(node, "%s: the field says %s", word, better))
+func saysTheFieldsWord(unread []string) func(t *tree) []string {
+	return func(t *tree) (breaches []string) {
+		for _, f := range t.product() {
+			inComments, inNames := []map[string]string{replaced}, []map[string]string{replaced}
+			if !slices.Contains(unread, f.dir) {
+				inComments = append(inComments, idioms)
+				inNames = append(inNames, idioms, replacedNames)
+			}
+			breaches = append(breaches, wordBreaches(t, f, inComments, inNames)...)
+		}
+		return breaches
+	}
+}
+
+func wordBreaches(t *tree, f *source, inComments, inNames []map[string]string) (breaches []string) {
+	judge := func(node ast.Node, words []string, lists []map[string]string) {
+		for _, word := range words {
+			for _, list := range lists {
+				if better := list[word]; better != "" {
+					breaches = append(breaches, t.at(node, "%s: rather %s", word, better))
 				}
 			}
 		}
-		ast.Inspect(f.syntax, func(node ast.Node) bool {
-			if name, ok := node.(*ast.Ident); ok {
-				judge(name, splitName(name.Name))
-			}
-			return true
-		})
-		for _, group := range f.syntax.Comments {
-			judge(group, wordsOf(group.Text()))
+	}
+	ast.Inspect(f.syntax, func(node ast.Node) bool {
+		if name, ok := node.(*ast.Ident); ok {
+			judge(name, splitName(name.Name), inNames)
+		}
+		return true
+	})
+	for _, group := range f.syntax.Comments {
+		for _, line := range group.List {
+			judge(line, wordsOf(line.Text), inComments)
 		}
 	}
 	return breaches
@@ -46,12 +92,19 @@ func wordsOf(text string) []string {
 
 func TestWordBreaches(t *testing.T) {
 	const file = "internal/a/a.go"
+	read := saysTheFieldsWord(nil)
 	runAll(t, []planted{
-		{"in a name", saysTheFieldsWord, []string{file, "package a\n\nfunc spoilAll() {}\n"},
-			[]string{"internal/a/a.go:3: spoil: the field says abort"}},
-		{"in a comment", saysTheFieldsWord, []string{file, "package a\n\n// The keys lapse.\nvar keys int\n"},
-			[]string{"internal/a/a.go:3: lapse: the field says expire"}},
-		{"in a message", saysTheFieldsWord, []string{file, "package a\n\nconst message = \"they lapse\"\n"}, nil},
-		{"a part of a word", saysTheFieldsWord, []string{file, "package a\n\n// Labels are elapsed times.\nvar label int\n"}, nil},
+		{"in a name", read, []string{file, "package a\n\nfunc spoilAll() {}\n"},
+			[]string{"internal/a/a.go:3: spoil: rather abort"}},
+		{"in a comment", read, []string{file, "package a\n\n// The keys lapse.\nvar keys int\n"},
+			[]string{"internal/a/a.go:3: lapse: rather expire"}},
+		{"in a message", read, []string{file, "package a\n\nconst message = \"they lapse\"\n"}, nil},
+		{"a part of a word", read, []string{file, "package a\n\n// Labels are elapsed times.\nvar label int\n"}, nil},
+		{"an idiom", read, []string{file, "package a\n\n// All keys,\n// made anew.\nvar keys int\n"},
+			[]string{"internal/a/a.go:4: anew: rather again"}},
+		{"an idiom where they are not read", saysTheFieldsWord([]string{"internal/a"}),
+			[]string{file, "package a\n\n// Keys, made anew.\nvar keys int\n"}, nil},
+		{"in names alone", read, []string{file, "package a\n\n// It is worth a word.\nvar keyWorth int\n"},
+			[]string{"internal/a/a.go:4: worth: rather cost"}},
 	})
 }

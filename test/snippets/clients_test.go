@@ -26,14 +26,16 @@ import (
 // compiler is told that the file is there (-overlay).
 func build(t *testing.T, text string) string {
 	dir := t.TempDir()
-	source, binary, overlay := filepath.Join(dir, "main.go"), filepath.Join(dir, "program"), filepath.Join(dir, "overlay.json")
+	source, binary, overlay := filepath.Join(dir, "main.go"), filepath.Join(dir, "program"),
+		filepath.Join(dir, "overlay.json")
 	require.NoError(t, os.WriteFile(source, []byte(text), 0o644))
 	place, err := filepath.Abs("program/main.go")
 	require.NoError(t, err)
 	replace, err := json.Marshal(map[string]any{"Replace": map[string]string{place: source}})
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(overlay, replace, 0o644))
-	said, err := exec.Command("go", "build", "-buildvcs=false", "-overlay", overlay, "-o", binary, "./program").CombinedOutput()
+	said, err := exec.Command("go", "build", "-buildvcs=false", "-overlay", overlay, "-o", binary,
+		"./program").CombinedOutput()
 	require.NoError(t, err, string(said))
 	return binary
 }

@@ -30,7 +30,8 @@ func newSite(t *testing.T, address string) *site {
 		n, _ := strconv.ParseInt(r.Header.Get("Cost"), 10, 64)
 		return n
 	}
-	s.handler = middleware.Limit(rdb, client, cost, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { s.passed++ }))
+	s.handler = middleware.Limit(rdb, client, cost,
+		http.HandlerFunc(func(http.ResponseWriter, *http.Request) { s.passed++ }))
 	return s
 }
 

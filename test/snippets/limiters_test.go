@@ -19,7 +19,8 @@ var (
 // What docs/limiters.md says of CL.SLIDING on random traffic is what the test that it names prints:
 // every row, and no other.
 func TestQuotedErrorOnRandomTraffic(t *testing.T) {
-	command := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-v", "-run", "RandomTraffic", "./internal/window")
+	command := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-v", "-run", "RandomTraffic",
+		"./internal/window")
 	command.Dir = root
 	printed, err := command.CombinedOutput()
 	require.NoError(t, err, string(printed))

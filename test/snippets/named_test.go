@@ -34,7 +34,8 @@ func TestEveryThreatHasATest(t *testing.T) {
 	rows, threats := 0, false
 	for line := range strings.Lines(read(t, "docs/security.md")) {
 		heading := strings.HasPrefix(line, "| Threat")
-		if threats = strings.HasPrefix(line, "|") && (threats || heading); !threats || heading || !strings.HasPrefix(line, "| ") {
+		if threats = strings.HasPrefix(line, "|") && (threats || heading); !threats || heading ||
+			!strings.HasPrefix(line, "| ") {
 			continue
 		}
 		rows++

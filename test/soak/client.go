@@ -19,7 +19,8 @@ const answerIn = 20 * time.Second
 
 func connect(addr string, protocol int) *redis.Client {
 	return redis.NewClient(&redis.Options{
-		Addr: addr, Protocol: protocol, PoolSize: 1, MaxRetries: -1, ReadTimeout: answerIn, WriteTimeout: answerIn, DialTimeout: answerIn,
+		Addr: addr, Protocol: protocol, PoolSize: 1, MaxRetries: -1, ReadTimeout: answerIn, WriteTimeout: answerIn,
+		DialTimeout:           answerIn,
 		ContextTimeoutEnabled: false,
 	})
 }

@@ -76,10 +76,12 @@ func run(binary, transport string, length time.Duration, seed uint64) error {
 		return err
 	}
 	end, err := s.settle(start)
-	fmt.Printf("soak: %d calls answered rightly, %d attacks, %s connections, crashes %d\n", s.calls.Load(), s.attacks.Load(),
+	fmt.Printf("soak: %d calls answered rightly, %d attacks, %s connections, crashes %d\n", s.calls.Load(),
+		s.attacks.Load(),
 		server.received, server.crashes())
 	fmt.Printf("soak: at the start %s; peak %d MiB resident; at the end %s\n", start, s.peak>>20, end)
-	fmt.Printf("soak: longest round trip beside the attacks %s\n", time.Duration(s.longest.Load()).Round(10*time.Microsecond))
+	fmt.Printf("soak: longest round trip beside the attacks %s\n",
+		time.Duration(s.longest.Load()).Round(10*time.Microsecond))
 	if err != nil {
 		return err
 	}

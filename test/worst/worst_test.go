@@ -50,7 +50,8 @@ var _ = countBy(func() int64 { return countedsteps.N })
 
 // looks are functions whose time grows with the length of a text: which of their arguments.
 var looks = map[string][]int{
-	"maphash.Bytes": {1}, "sha256.Sum256": {0}, "bytes.Equal": {0}, "strings.ToLower": {0}, "strings.ToUpper": {0}, "strings.EqualFold": {0, 1},
+	"maphash.Bytes": {1}, "sha256.Sum256": {0}, "bytes.Equal": {0}, "strings.ToLower": {0}, "strings.ToUpper": {0},
+	"strings.EqualFold": {0, 1},
 }
 
 func TestWorstCallsByCountedWork(t *testing.T) {
@@ -84,7 +85,8 @@ func TestWorstCallsByCountedWork(t *testing.T) {
 }
 
 func run(t *testing.T, overlay string) {
-	args := []string{"test", "-vet=off", "-count=1", "-timeout=10m", "-overlay=" + overlay, "-run=Worst|Unstated|Expensive"}
+	args := []string{"test", "-vet=off", "-count=1", "-timeout=10m", "-overlay=" + overlay,
+		"-run=Worst|Unstated|Expensive"}
 	if *print {
 		args = append(args, "-v")
 	}

@@ -33,7 +33,8 @@ type Accounts struct {
 	names  sync.RWMutex // for byName, for moments: those who log in must not wait for those who change much
 	byName map[string]*client.Account
 
-	mu       sync.Mutex             // for whoever lists users, or changes one: so who has it may read byName without its lock
+	// For whoever lists users, or changes one: so who has it may read byName without its lock.
+	mu       sync.Mutex
 	Channels atomic.Bool            // acl-pubsub-default: a new user may use every channel
 	password atomic.Pointer[string] // requirepass, as it was told
 

@@ -20,7 +20,8 @@ func (as *Accounts) container() *command.Command {
 		Name: "acl", Group: "server", Category: "none", Since: "6.0.0",
 		Complexity: "Depends on the subcommand.", Min: 2,
 		Summary: "Commands about users and what they may do.", AnyMore: true,
-		Subs: []*command.Command{as.cat(), as.delUser(), as.dryRun(), as.genPass(), as.getUser(), as.list(), as.load(), as.showLog(), as.save(), as.setUser(),
+		Subs: []*command.Command{as.cat(), as.delUser(), as.dryRun(), as.genPass(), as.getUser(), as.list(), as.load(),
+			as.showLog(), as.save(), as.setUser(),
 			as.listUsers(), as.whoAmI(), command.HelpOf("acl", "6.0.0")},
 	}
 }
@@ -36,7 +37,8 @@ const (
 
 // errACLWords is what Redis says of words that are too many.
 func errACLWords(c *command.Call) error {
-	return command.Refusal(fmt.Sprintf("ERR unknown subcommand or wrong number of arguments for '%.128s'. Try ACL HELP.", c.Words[1]))
+	return command.Refusal(fmt.Sprintf("ERR unknown subcommand or wrong number of arguments for '%.128s'. Try ACL HELP.",
+		c.Words[1]))
 }
 
 func (as *Accounts) whoAmI() *command.Command {
@@ -285,8 +287,9 @@ func (as *Accounts) dryRun() *command.Command {
 		Name: "acl|dryrun", Group: "server", Category: "none", Since: "7.0.0", Complexity: "O(1)",
 		Flags: aboutUsers, Cost: command.Unbounded, Min: 4,
 		Summary: "Checks whether a user may make a call, without making it.",
-		Args:    []command.Arg{command.Word("username"), command.Word("command"), command.Word("arg").Optional().Many().UpTo(1000)},
-		Reply:   "OK, or what is not allowed.",
+		Args: []command.Arg{command.Word("username"), command.Word("command"),
+			command.Word("arg").Optional().Many().UpTo(1000)},
+		Reply: "OK, or what is not allowed.",
 		Run: func(c *command.Call) error {
 			a, words := as.Find(string(c.Word())), c.Words[3:]
 			var u *acl.User
@@ -397,16 +400,17 @@ func (as *Accounts) load() *command.Command {
 }
 
 func (as *Accounts) save() *command.Command {
-	return as.aboutFile(command.Command{Name: "acl|save", Summary: "Writes the users to the ACL file."}, func(c *command.Call) error {
-		as.mu.Lock()
-		users := as.users()
-		as.mu.Unlock()
-		if err := as.File.Save(users.String()); err != nil {
-			as.ClientLog.Error("cannot save the users", "error", err)
-			return command.Refusal("ERR There was an error trying to save the ACLs. Please check the server logs for more information")
-		}
-		return nil
-	})
+	return as.aboutFile(command.Command{Name: "acl|save", Summary: "Writes the users to the ACL file."},
+		func(c *command.Call) error {
+			as.mu.Lock()
+			users := as.users()
+			as.mu.Unlock()
+			if err := as.File.Save(users.String()); err != nil {
+				as.ClientLog.Error("cannot save the users", "error", err)
+				return command.Refusal("ERR There was an error trying to save the ACLs. Please check the server logs for more information")
+			}
+			return nil
+		})
 }
 
 // read reads the ACL file.

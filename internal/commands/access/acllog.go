@@ -70,7 +70,8 @@ func (l *aclLog) add(now int64, s *client.Client, row *command.Command, e denied
 }
 
 func (e *deniedCall) isLike(other *deniedCall) bool {
-	return e.why == other.why && e.multi == other.multi && other.At-e.At <= alikeFor && e.Object == other.Object && e.User == other.User
+	return e.why == other.why && e.multi == other.multi && other.At-e.At <= alikeFor && e.Object == other.Object &&
+		e.User == other.User
 }
 
 // Keep says how many it keeps from now on.
@@ -108,7 +109,8 @@ func (e *deniedCall) write(c *command.Call) {
 	c.Out.Map(10)
 	c.Out.BulkString("count")
 	c.Out.Int(e.Count)
-	for _, f := range [][2]string{{"reason", Reasons[e.why]}, {"context", context}, {"object", e.Object}, {"username", e.User}} {
+	for _, f := range [][2]string{{"reason", Reasons[e.why]}, {"context", context}, {"object", e.Object},
+		{"username", e.User}} {
 		c.Out.BulkString(f[0])
 		c.Out.BulkString(f[1])
 	}
@@ -126,9 +128,13 @@ func (e *deniedCall) write(c *command.Call) {
 }
 
 // Reasons are Redis's words.
-var Reasons = [...]string{acl.DeniedCommand: "command", acl.DeniedKey: "key", acl.DeniedPassword: "auth", acl.DeniedChannel: "channel"}
+var Reasons = [...]string{acl.DeniedCommand: "command", acl.DeniedKey: "key", acl.DeniedPassword: "auth",
+	acl.DeniedChannel: "channel"}
 
 // LogDenied notes a call that was refused, with what of it was: the command, or a key or channel.
-func (as *Accounts) LogDenied(s *client.Client, row *command.Command, why acl.Verdict, object []byte, user string, multi bool) {
-	as.DeniedLog.add(as.Clock.Now(), s, row, deniedCall{why: why, multi: multi, Object: command.Cut(object, LoggedBytes), User: command.Cut([]byte(user), LoggedBytes)})
+func (as *Accounts) LogDenied(s *client.Client, row *command.Command, why acl.Verdict, object []byte, user string,
+	multi bool) {
+	as.DeniedLog.add(as.Clock.Now(), s, row,
+		deniedCall{why: why, multi: multi, Object: command.Cut(object, LoggedBytes),
+			User: command.Cut([]byte(user), LoggedBytes)})
 }

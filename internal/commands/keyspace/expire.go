@@ -9,7 +9,8 @@ import (
 
 // expiring makes EXPIRE and its like.
 func expiring(row command.Command, word string, unit int64, relative bool) command.Command {
-	row.Group, row.Complexity, row.Flags, row.Cost, row.KeyAccess = "generic", "O(1)", command.Write|command.Fast, command.Constant, "RW UPDATE"
+	row.Group, row.Complexity, row.Flags, row.Cost, row.KeyAccess = "generic", "O(1)", command.Write|command.Fast,
+		command.Constant, "RW UPDATE"
 	row.Event = "expire"
 	row.Args = []command.Arg{command.Key("key"), command.Word(word), command.Word("[NX | XX | GT | LT]").Optional().Many()}
 	row.Reply = "1 if the expiry was set, 0 if there is no such key or a condition prevented it."

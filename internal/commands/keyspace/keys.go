@@ -95,7 +95,8 @@ var touch = command.Command{
 
 // byKeys has something done to keys, so many at a time, and sums up to how many it was. Between
 // them others have their turn; and if the client has gone, there is no need to go on.
-func byKeys(c *command.Call, keys [][]byte, do func(ctx context.Context, keys [][]byte) (int, error)) (sum int, err error) {
+func byKeys(c *command.Call, keys [][]byte,
+	do func(ctx context.Context, keys [][]byte) (int, error)) (sum int, err error) {
 	for err == nil {
 		var n int
 		n, err = do(c.Context, keys[:min(len(keys), command.KeysAStep)])

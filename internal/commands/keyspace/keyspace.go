@@ -13,7 +13,8 @@ import (
 // Family is the commands on keys and databases, whatever they hold. Others want to know what
 // becomes of whole databases.
 type Family struct {
-	Flushed  func(by int64)                  // every key of a database has gone or changed, by a client; called when none is locked
+	// Every key of a database has gone or changed, by a client; called when none is locked.
+	Flushed  func(by int64)
 	Swapping func(c *command.Call, a, b int) // two databases are to change their numbers; called with every key locked
 }
 
@@ -82,7 +83,8 @@ func (k *Family) flushAll() *command.Command {
 }
 
 var scan = command.Command{
-	Name: "scan", Group: "generic", Since: "2.8.0", Flags: command.ReadOnly, Cost: command.Unbounded, Traits: command.AnyKey, // because of MATCH, on keys of any length
+	Name: "scan", Group: "generic", Since: "2.8.0", Flags: command.ReadOnly, Cost: command.Unbounded,
+	Traits:     command.AnyKey, // because of MATCH, on keys of any length
 	Complexity: "O(count) for a call, O(N) for a whole round",
 	Summary:    "Iterates over the keys of the database.",
 	Tips:       []string{"nondeterministic_output", "request_policy:special"},
@@ -145,7 +147,8 @@ func parseCount(word []byte) (int64, error) {
 type filter struct{ pattern, kind []byte }
 
 func (f filter) passes(key []byte, k store.Kind) bool {
-	return (f.kind == nil || strings.EqualFold(typeName(k), string(f.kind))) && (f.pattern == nil || command.Glob(f.pattern, key, false))
+	return (f.kind == nil || strings.EqualFold(typeName(k), string(f.kind))) &&
+		(f.pattern == nil || command.Glob(f.pattern, key, false))
 }
 
 // passesIn is passes; in a transaction, whose keys are locked, in a bounded number of steps.

@@ -11,7 +11,8 @@ var object = command.Command{
 	Name: "object", Group: "generic", Category: "none", Since: "2.2.3",
 	Complexity: "Depends on the subcommand.", Min: 2, Summary: "Commands about how a key is kept.",
 	AnyMore: true,
-	Subs:    []*command.Command{&objectEncoding, &objectFreq, &objectIdleTime, &objectRefCount, command.HelpOf("object", "6.2.0")},
+	Subs: []*command.Command{&objectEncoding, &objectFreq, &objectIdleTime, &objectRefCount,
+		command.HelpOf("object", "6.2.0")},
 }
 
 // aboutObject makes the rows of OBJECT: nil if there is no such key.

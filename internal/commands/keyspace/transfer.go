@@ -15,7 +15,8 @@ func here(c *command.Call, key []byte) store.Place {
 
 // renaming makes RENAME and RENAMENX.
 func renaming(row command.Command, replace bool, answer func(c *command.Call, done bool)) command.Command {
-	row.Group, row.Complexity, row.Flags, row.Traits, row.KeyAccess = "generic", "O(1)", command.Write, command.ValueSized, "RW ACCESS DELETE, OW UPDATE"
+	row.Group, row.Complexity, row.Flags, row.Traits, row.KeyAccess = "generic", "O(1)", command.Write, command.ValueSized,
+		"RW ACCESS DELETE, OW UPDATE"
 	if !replace {
 		row.KeyAccess = "RW ACCESS DELETE, OW INSERT"
 		row.Flags, row.Cost = row.Flags|command.Fast, command.Constant // as Redis has it
@@ -63,7 +64,8 @@ var copyKey = command.Command{
 	Traits:  command.ValueSized | command.AnyKey,
 	Summary: "Copies a key with its expiry to another.", KeyAccess: "RO ACCESS, OW UPDATE",
 	Event: "copy_to",
-	Args:  []command.Arg{command.Key("source"), command.Key("destination"), command.Word("[DB destination-db] [REPLACE]").Optional().Many()},
+	Args: []command.Arg{command.Key("source"), command.Key("destination"),
+		command.Word("[DB destination-db] [REPLACE]").Optional().Many()},
 	Reply: "1 if it was copied, else 0.",
 	Run: func(c *command.Call) (err error) {
 		from, to := here(c, c.Key()), here(c, c.Key())

@@ -120,7 +120,8 @@ const fewRequests = 8
 
 // requests reads the limiters, and what follows them; nil and an error that is of syntax if there
 // are not so many. A few are in memory of the call's, until the next one.
-func (l *Family) requests(c *command.Call, words [][]byte, count int) (takes []store.LimitRequest, rest [][]byte, err error) {
+func (l *Family) requests(c *command.Call, words [][]byte,
+	count int) (takes []store.LimitRequest, rest [][]byte, err error) {
 	switch {
 	case count > fewRequests:
 		takes = make([]store.LimitRequest, count)
@@ -174,7 +175,8 @@ func (l *Family) request(c *command.Call, t *store.LimitRequest, kind store.Kind
 
 // isOption knows the options of limiters, of which CL.ALL has some.
 func isOption(word []byte) bool {
-	return command.FoldEqual(word, "PEEK") || command.FoldEqual(word, "MS") || command.FoldEqual(word, "UPTO") || command.FoldEqual(word, "FORCE")
+	return command.FoldEqual(word, "PEEK") || command.FoldEqual(word, "MS") || command.FoldEqual(word, "UPTO") ||
+		command.FoldEqual(word, "FORCE")
 }
 
 // keySeed is of hashes that tell keys of one call apart.

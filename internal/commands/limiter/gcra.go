@@ -18,7 +18,8 @@ func (l *Family) gcra() *command.Command {
 		Flags: command.Write | command.Fast, Cost: command.Constant,
 		Summary:   "Takes tokens from a key's quota, as CL.THROTTLE does, with the syntax of the GCRA command that Redis built but withheld from 8.8.",
 		KeyAccess: "RW ACCESS UPDATE",
-		Args: []command.Arg{command.Key("key"), command.Int("max_burst").By(atLeastZero), command.Int("tokens_per_period").By(atLeastOne), command.Word("period"),
+		Args: []command.Arg{command.Key("key"), command.Int("max_burst").By(atLeastZero),
+			command.Int("tokens_per_period").By(atLeastOne), command.Word("period"),
 			command.Word("[TOKENS count]").Optional().Many()},
 		Reply: "The [five integers](#the-reply-of-a-limiter).", Decides: true,
 		Run: func(c *command.Call) error {

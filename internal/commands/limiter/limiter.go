@@ -26,7 +26,8 @@ type Family struct {
 // Commands lists the family in reading order.
 func (l *Family) Commands() []*command.Command {
 	return []*command.Command{
-		l.throttle(), l.fixed(), l.sliding(), l.slidingLog(), l.acquire(), l.renew(), l.release(), l.holders(), l.all(), l.gcra(),
+		l.throttle(), l.fixed(), l.sliding(), l.slidingLog(), l.acquire(), l.renew(), l.release(), l.holders(), l.all(),
+		l.gcra(),
 		l.inspect(), l.topKeys(),
 	}
 }

@@ -8,7 +8,8 @@ func (l *Family) throttle() *command.Command {
 		Flags: command.Write | command.Fast, Cost: command.Constant, Traits: command.DecimalWords,
 		Summary:   "Takes tokens from a key's quota if there are enough (GCRA).",
 		KeyAccess: "RW ACCESS UPDATE",
-		Args: []command.Arg{command.Key("key"), command.Int("max_burst").Min(-1).Max(command.MaxInt - 1), command.Int("count_per_period").Min(1), command.Int("period").Min(1),
+		Args: []command.Arg{command.Key("key"), command.Int("max_burst").Min(-1).Max(command.MaxInt - 1),
+			command.Int("count_per_period").Min(1), command.Int("period").Min(1),
 			quantityArg, modeArg, msArg},
 		Reply: limiterReply, Decides: true, Peeks: modeIsPeek, Run: l.decide,
 	}

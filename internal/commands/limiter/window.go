@@ -36,18 +36,21 @@ func (l *Family) slidingLog() *command.Command {
 		Name:       "cl.slidinglog",
 		Complexity: "O(log(N)) in the number of calls in view, and O(1) for each that leaves it",
 		Summary:    "Counts against a limit in a sliding window, exactly (sliding window log).",
-	}, command.Int("limit"), func(c *command.Call) (err error) { // its limit is bounded by an option, and by a refusal that says what to use instead
-		c.Rule.Kind = store.SlidingLog
-		c.Rule.Log, err = window.NewLogLimit(c.Int(), c.Int(), l.MaxLogLimit)
-		return err
-	})
+	}, command.Int("limit"),
+		// Its limit is bounded by an option, and by a refusal that says what to use instead.
+		func(c *command.Call) (err error) {
+			c.Rule.Kind = store.SlidingLog
+			c.Rule.Log, err = window.NewLogLimit(c.Int(), c.Int(), l.MaxLogLimit)
+			return err
+		})
 }
 
 // windowed makes a window's row. rule reads the limit and the period.
 func (l *Family) windowed(row command.Command, limit command.Arg, rule func(*command.Call) error) *command.Command {
 	row.Group, row.Since, row.KeyAccess = "limiter", "1.0.0", "RW ACCESS UPDATE"
 	row.Flags, row.Cost, row.Traits = command.Write|command.Fast, command.Constant, command.DecimalWords
-	row.Args = []command.Arg{command.Key("key"), limit, command.Int("period").Min(1).Max(maxPeriod), quantityArg, modeArg, msArg}
+	row.Args = []command.Arg{command.Key("key"), limit, command.Int("period").Min(1).Max(maxPeriod), quantityArg, modeArg,
+		msArg}
 	row.Reply, row.Decides, row.Peeks = limiterReply, true, modeIsPeek
 	row.Run = func(c *command.Call) error {
 		key := c.Key()

@@ -292,7 +292,8 @@ func (cs *Channels) rowPubSub() *command.Command {
 		Name: "pubsub", Group: "pubsub", Category: "none", Since: "2.8.0",
 		Complexity: "Depends on the subcommand.", Min: 2,
 		Summary: "Commands about who listens to what.", AnyMore: true,
-		Subs: []*command.Command{cs.rowPubSubChannels(), cs.rowPubSubNumSub(), cs.rowPubSubNumPat(), cs.rowPubSubShardChannels(), cs.rowPubSubShardNumSub(), command.HelpOf("pubsub", "6.2.0")},
+		Subs: []*command.Command{cs.rowPubSubChannels(), cs.rowPubSubNumSub(), cs.rowPubSubNumPat(),
+			cs.rowPubSubShardChannels(), cs.rowPubSubShardNumSub(), command.HelpOf("pubsub", "6.2.0")},
 	}
 }
 

@@ -27,8 +27,9 @@ func (t *Table) rowTrack() *command.Command {
 		Complexity: "O(N) in the number of prefixes", Flags: aboutTracking,
 		Traits:  command.Needs(store.Announces),
 		Summary: "Tells the client when keys change that it has read, so that it can cache them.",
-		Args:    []command.Arg{command.Word("ON|OFF"), command.Word("[REDIRECT client-id] [PREFIX prefix ...] [BCAST] [OPTIN] [OPTOUT] [NOLOOP]").Optional().Many()},
-		Reply:   "OK. A change is sent as a RESP3 push: invalidate, and the keys, or nil for all keys; with REDIRECT, to another client.",
+		Args: []command.Arg{command.Word("ON|OFF"),
+			command.Word("[REDIRECT client-id] [PREFIX prefix ...] [BCAST] [OPTIN] [OPTOUT] [NOLOOP]").Optional().Many()},
+		Reply: "OK. A change is sent as a RESP3 push: invalidate, and the keys, or nil for all keys; with REDIRECT, to another client.",
 		Run: func(c *command.Call) error {
 			status := c.Word()
 			wanted, err := t.options(c, c.Many())
@@ -134,7 +135,8 @@ func joinPrefixes(t *client.Tracker, before *client.Tracker) error {
 		}
 		for _, other := range t.Prefixes[i+1:] {
 			if overlap(prefix, other) {
-				return command.Refusal(fmt.Sprintf("ERR Prefix '%s' overlaps with another provided prefix '%s'.", prefix, other) + never)
+				return command.Refusal(fmt.Sprintf("ERR Prefix '%s' overlaps with another provided prefix '%s'.", prefix, other) +
+					never)
 			}
 		}
 	}

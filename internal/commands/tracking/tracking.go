@@ -188,7 +188,8 @@ func (t *Table) run(c *command.Call) error {
 // meanwhile, while its call was made beside the loop, tracks nothing any more.
 func (t *Table) remember(c *command.Call) {
 	how := c.Client.Tracker.Load()
-	if how == nil || c.Row.Flags&command.ReadOnly == 0 || how.Broadcast || how.OptIn && !c.Caching || how.OptOut && c.Caching {
+	if how == nil || c.Row.Flags&command.ReadOnly == 0 || how.Broadcast || how.OptIn && !c.Caching || how.OptOut &&
+		c.Caching {
 		return
 	}
 	keys, _ := c.Row.KeysOf(nil, c.Words)
@@ -354,6 +355,7 @@ type Figures struct {
 // Figures counts what is remembered.
 func (t *Table) Figures() Figures {
 	return Figures{
-		Clients: t.tracking.Load(), Prefixes: t.prefixes.Load(), Keys: t.keys.Load(), Items: t.items.Load(), Bytes: t.bytes.Load(),
+		Clients: t.tracking.Load(), Prefixes: t.prefixes.Load(), Keys: t.keys.Load(), Items: t.items.Load(),
+		Bytes: t.bytes.Load(),
 	}
 }

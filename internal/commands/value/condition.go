@@ -100,7 +100,8 @@ var delEX = command.Command{
 		}
 		return "RM DELETE"
 	},
-	Args: []command.Arg{command.Key("key"), command.Word("[IFEQ value | IFNE value | IFDEQ digest | IFDNE digest]").Optional().Many()},
+	Args: []command.Arg{command.Key("key"),
+		command.Word("[IFEQ value | IFNE value | IFDEQ digest | IFDNE digest]").Optional().Many()},
 	Reply: `1 if the key was removed, 0 if there is no such key or the condition does not hold. Without a condition any key is removed, as
 by DEL.`,
 	Run: func(c *command.Call) error {

@@ -4,7 +4,8 @@ import "cellserver/internal/command"
 
 // counting makes INCR and its like.
 func counting(row command.Command, delta func(c *command.Call) (int64, error)) command.Command {
-	row.Group, row.Complexity, row.Flags, row.Cost, row.KeyAccess = "string", "O(1)", command.Write|command.DenyOOM|command.Fast, command.Constant, "RW ACCESS UPDATE"
+	row.Group, row.Complexity, row.Flags, row.Cost, row.KeyAccess = "string", "O(1)",
+		command.Write|command.DenyOOM|command.Fast, command.Constant, "RW ACCESS UPDATE"
 	row.Reply, row.Event = "The sum. A missing key counts as 0.", "incrby"
 	row.Run = func(c *command.Call) error {
 		key := c.Key()

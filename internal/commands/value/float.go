@@ -23,7 +23,8 @@ const (
 )
 
 // maxFloat is the largest long double.
-var maxFloat = new(big.Float).SetMantExp(new(big.Float).SetPrec(floatPrecision).SetUint64(math.MaxUint64), maxExponent-floatPrecision)
+var maxFloat = new(big.Float).SetMantExp(new(big.Float).SetPrec(floatPrecision).SetUint64(math.MaxUint64),
+	maxExponent-floatPrecision)
 
 // parseFloat reads a number as Redis does. Of a word of digits it takes a few microseconds for each
 // hundred of them.

@@ -21,9 +21,12 @@ var incrEX = command.Command{
 		return "incrby " + eventOfLife(c)
 	},
 	Taken: command.ExpiredEvent,
-	Args: []command.Arg{command.Key("key"), command.Word("float").After("BYFLOAT"), command.Word("integer").After("BYINT"), command.Word("lower-bound").After("LBOUND"),
-		command.Word("upper-bound").After("UBOUND"), command.Flag("SATURATE"), command.Word("seconds").After("EX"), command.Word("milliseconds").After("PX"),
-		command.Word("unix-time-seconds").After("EXAT"), command.Word("unix-time-milliseconds").After("PXAT"), command.Flag("PERSIST"), command.Flag("ENX")},
+	Args: []command.Arg{command.Key("key"), command.Word("float").After("BYFLOAT"), command.Word("integer").After("BYINT"),
+		command.Word("lower-bound").After("LBOUND"),
+		command.Word("upper-bound").After("UBOUND"), command.Flag("SATURATE"), command.Word("seconds").After("EX"),
+		command.Word("milliseconds").After("PX"),
+		command.Word("unix-time-seconds").After("EXAT"), command.Word("unix-time-milliseconds").After("PXAT"),
+		command.Flag("PERSIST"), command.Flag("ENX")},
 	Reply: `Two numbers: the value, and what was added to it. If the sum would be out of bounds, nothing changes and
 0 was added; with SATURATE, the value becomes that bound. A limiter: INCREX key UBOUND 100 EX 60 ENX, limited if 0 was added.`,
 	Run: func(c *command.Call) error {
@@ -106,7 +109,8 @@ type intCounter struct{ increment, lower, upper, value, applied int64 }
 
 func (n *intCounter) prepare(increment, lower, upper []byte) error {
 	n.increment, n.lower, n.upper = 1, command.MinInt, command.MaxInt
-	err := readNumbers(resp.ParseInt, "an integer or out of range", numberWord[int64]{"Increment", increment, &n.increment},
+	err := readNumbers(resp.ParseInt, "an integer or out of range",
+		numberWord[int64]{"Increment", increment, &n.increment},
 		numberWord[int64]{"LBOUND", lower, &n.lower}, numberWord[int64]{"UBOUND", upper, &n.upper})
 	if err == nil && n.lower > n.upper {
 		err = errBounds
@@ -186,7 +190,8 @@ func (n *floatCounter) prepare(increment, lower, upper []byte) error {
 	if err == nil && n.lower.Cmp(n.upper) > 0 {
 		err = errBounds
 	}
-	n.long = err == nil && (hasLongText(n.increment) || lower != nil && hasLongText(n.lower) || upper != nil && hasLongText(n.upper))
+	n.long = err == nil && (hasLongText(n.increment) || lower != nil && hasLongText(n.lower) || upper != nil &&
+		hasLongText(n.upper))
 	return err
 }
 

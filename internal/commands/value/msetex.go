@@ -14,8 +14,9 @@ var mSetEX = command.Command{
 	Summary:   "Sets the values of several keys, all with the same time to live.",
 	KeyAccess: "OW UPDATE",
 	Tips:      []string{"request_policy:multi_shard", "response_policy:all_succeeded"},
-	Args: []command.Arg{command.Word("numkeys"), command.Word("key value [key value ...] [NX | XX] [EX seconds | PX milliseconds | " +
-		"EXAT unix-time-seconds | PXAT unix-time-milliseconds | KEEPTTL]").Many()},
+	Args: []command.Arg{command.Word("numkeys"),
+		command.Word("key value [key value ...] [NX | XX] [EX seconds | PX milliseconds | " +
+			"EXAT unix-time-seconds | PXAT unix-time-milliseconds | KEEPTTL]").Many()},
 	EventOf: func(c *command.Call) string {
 		_, options, _ := countedPairs(c.Words)
 		if _, life, _ := msetexOptions(options); life.given() > 0 {

@@ -71,7 +71,8 @@ var (
 
 // setGets says whether a SET asks for the value that was.
 func setGets(words [][]byte) bool {
-	return slices.ContainsFunc(words[min(3, len(words)):], func(word []byte) bool { return command.FoldEqual(word, "GET") })
+	return slices.ContainsFunc(words[min(3, len(words)):],
+		func(word []byte) bool { return command.FoldEqual(word, "GET") })
 }
 
 // setHasCondition says whether a SET compares the value that was.
@@ -95,7 +96,10 @@ var set = command.Command{
 	},
 	EventOf: func(c *command.Call) string { return "set " + eventOfLife(c) },
 	Taken:   command.ExpiredEvent,
-	Effort:  &command.Effort{Sized: func(words [][]byte) bool { return len(words) > 3 && (setGets(words) || setHasCondition(words)) }},
+	Effort: &command.Effort{Sized: func(words [][]byte) bool {
+		return len(words) > 3 &&
+			(setGets(words) || setHasCondition(words))
+	}},
 	Args: []command.Arg{command.Key("key"), command.Word("value"), command.Flag("NX").Again(), command.Flag("XX").Again(),
 		command.OneOf("condition", conditionTokens...).WithEach("value").Again(), command.Flag("GET").Again(),
 		exOption, pxOption, exatOption, pxatOption, command.Flag("KEEPTTL").Again()},
@@ -211,7 +215,8 @@ var setNX = command.Command{
 
 // setFor makes SETEX and PSETEX.
 func setFor(row command.Command, unit int64) command.Command {
-	row.Group, row.Complexity, row.Flags, row.Cost, row.KeyAccess = "string", "O(1)", command.Write|command.DenyOOM, command.Constant, "OW UPDATE"
+	row.Group, row.Complexity, row.Flags, row.Cost, row.KeyAccess = "string", "O(1)", command.Write|command.DenyOOM,
+		command.Constant, "OW UPDATE"
 	row.Summary, row.Reply = "Sets the value of a key, and its time to live.", "OK."
 	row.Event, row.Taken = "set expire", command.ExpiredEvent
 	row.Run = func(c *command.Call) error {
@@ -283,8 +288,9 @@ var getEX = command.Command{
 	Flags: command.Write | command.Fast, Cost: command.Constant, Traits: command.ValueSized,
 	Summary: "Returns the value of a key, and sets its expiry.", KeyAccess: "RW ACCESS UPDATE",
 	EventOf: eventOfLife,
-	Args:    []command.Arg{command.Key("key"), exOption, pxOption, exatOption, pxatOption, command.Flag("PERSIST").Again()},
-	Reply:   "The value, or nil if there is no such key.",
+	Args: []command.Arg{command.Key("key"), exOption, pxOption, exatOption, pxatOption,
+		command.Flag("PERSIST").Again()},
+	Reply: "The value, or nil if there is no such key.",
 	Run: func(c *command.Call) error {
 		key, life, persist := c.Key(), lifetime{c.Word(), c.Word(), c.Word(), c.Word()}, c.Flag()
 		times := life.given()
@@ -388,8 +394,10 @@ var setRange = command.Command{
 // ranging makes GETRANGE, and SUBSTR, its old name.
 func ranging(row command.Command) command.Command {
 	row.Group, row.Complexity, row.KeyAccess = "string", "O(N) in the length of the part", "RO ACCESS"
-	row.Flags, row.Cost, row.Traits, row.Effort = command.ReadOnly, command.Constant, command.ValueSized, &command.Effort{Reads: rangeLength}
-	row.Summary, row.Reply = "Returns a part of a value.", "The bytes from start to end, both included; negative numbers count from the end."
+	row.Flags, row.Cost, row.Traits, row.Effort = command.ReadOnly, command.Constant, command.ValueSized,
+		&command.Effort{Reads: rangeLength}
+	row.Summary, row.Reply = "Returns a part of a value.",
+		"The bytes from start to end, both included; negative numbers count from the end."
 	row.Args = []command.Arg{command.Key("key"), command.Int("start"), command.Int("end")}
 	row.Run = func(c *command.Call) error {
 		key, start, end := c.Key(), c.Int(), c.Int()

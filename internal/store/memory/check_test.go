@@ -89,7 +89,8 @@ func (s *shard) checkSlabs(records map[ref]bool) error {
 		}
 	}
 	if logBytes != s.logs.bytes || leaseBytes != s.leases.bytes {
-		return fmt.Errorf("%d bytes of logs, %d counted; %d of leases, %d counted", logBytes, s.logs.bytes, leaseBytes, s.leases.bytes)
+		return fmt.Errorf("%d bytes of logs, %d counted; %d of leases, %d counted", logBytes, s.logs.bytes, leaseBytes,
+			s.leases.bytes)
 	}
 	return errors.Join(s.logs.check(logs), s.leases.check(leased))
 }
@@ -260,7 +261,8 @@ func (x *index) checkOverflow(chained int) error {
 		free++
 	}
 	if chained != x.overUsed || chained+free != x.over.count {
-		return fmt.Errorf("%d overflow buckets: %d in chains, %d counted so, %d free", x.over.count, chained, x.overUsed, free)
+		return fmt.Errorf("%d overflow buckets: %d in chains, %d counted so, %d free", x.over.count, chained, x.overUsed,
+			free)
 	}
 	return nil
 }
@@ -285,7 +287,8 @@ func (p *pages) check() (map[ref]bool, error) {
 		}
 	}
 	if bytes != p.bytes || empty != len(p.spare) {
-		return nil, fmt.Errorf("%d bytes in pages, %d counted; %d empty places, %d spare", bytes, p.bytes, empty, len(p.spare))
+		return nil, fmt.Errorf("%d bytes in pages, %d counted; %d empty places, %d spare", bytes, p.bytes, empty,
+			len(p.spare))
 	}
 	return held, p.checkOpen()
 }

@@ -12,7 +12,8 @@ import (
 // newChunk is memory outside of Go's heap, zeroed, and what to give unmap; nil if the system has
 // none.
 func newChunk(bytes int) (memory, mapping []byte) {
-	mapping, err := unix.Mmap(-1, 0, bytes+hugePage, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_NORESERVE)
+	mapping, err := unix.Mmap(-1, 0, bytes+hugePage, unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_NORESERVE)
 	if err != nil {
 		return nil, nil
 	}
@@ -48,6 +49,7 @@ func giveBack(memory []byte) {
 	start := address(memory)
 	first, last := (start+page-1)/page*page, (start+uintptr(len(memory)))/page*page
 	if first < last {
-		_ = unix.Madvise(memory[first-start:last-start], unix.MADV_DONTNEED) // if it fails the memory is kept, and nothing is lost
+		// If it fails the memory is kept, and nothing is lost.
+		_ = unix.Madvise(memory[first-start:last-start], unix.MADV_DONTNEED)
 	}
 }

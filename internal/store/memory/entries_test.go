@@ -48,7 +48,8 @@ func TestEntryLog(t *testing.T) {
 					require.Equal(t, naive[i], l.At(i))
 				}
 			}
-			require.LessOrEqual(t, l.bytes()-new(entryLog).bytes(), int64(len(naive)*5/4+ringFew)*entryBytes+2*chunkEntries*entryBytes*int64(min(len(l.chunks), 1)))
+			require.LessOrEqual(t, l.bytes()-new(entryLog).bytes(),
+				int64(len(naive)*5/4+ringFew)*entryBytes+2*chunkEntries*entryBytes*int64(min(len(l.chunks), 1)))
 		}
 		for i, want := range naive {
 			require.Equal(t, want, l.At(i))

@@ -143,7 +143,8 @@ func TestSweepKeepsUp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := tr.minute()
-			t.Logf("at most %d records, %.1f %% stale; %d to %d bytes; %d at the end", r.atOnce, 100*r.stale, r.least, r.most, r.emptied.Bytes)
+			t.Logf("at most %d records, %.1f %% stale; %d to %d bytes; %d at the end", r.atOnce, 100*r.stale, r.least, r.most,
+				r.emptied.Bytes)
 			require.NoError(t, r.verdict(tr.rate(1) > 0))
 		})
 	}

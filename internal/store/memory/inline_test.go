@@ -23,7 +23,8 @@ func TestLogsMoveInAndOut(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		m := New(Options{Clock: store.NewStillClock(1e18), SweepEvery: -1})
 		key := []byte(oneOf(random, []string{"key", "key", fmt.Sprintf("%900d", 1), fmt.Sprintf("%1500d", 1)}))
-		_, err := m.View().Throttle(background, []byte("another"), sixteenAMinute, 1, quota.Take) // so that there is a database
+		_, err := m.View().Throttle(background, []byte("another"), sixteenAMinute, 1,
+			quota.Take) // so that there is a database
 		require.NoError(t, err)
 		h := m.hash(key)
 		s := &m.database(0).shards[h.shard]

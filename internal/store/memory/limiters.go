@@ -68,7 +68,8 @@ func (s *shard) forget(at *spot) {
 }
 
 // take is one step of a rule on one key.
-func (s *shard) take(h hashed, key []byte, now int64, rule *store.Rule, quantity int64, mode quota.Mode) (quota.Decision, error) {
+func (s *shard) take(h hashed, key []byte, now int64, rule *store.Rule, quantity int64,
+	mode quota.Mode) (quota.Decision, error) {
 	switch {
 	case rule.Blocks(quantity, mode):
 		return quota.Blocked(), nil
@@ -94,7 +95,8 @@ func (s *shard) take(h hashed, key []byte, now int64, rule *store.Rule, quantity
 	}
 }
 
-func (s *shard) fixed(at *spot, now int64, limit window.Limit, quantity int64, mode quota.Mode) (quota.Decision, error) {
+func (s *shard) fixed(at *spot, now int64, limit window.Limit, quantity int64,
+	mode quota.Mode) (quota.Decision, error) {
 	var state window.Fixed
 	if at.live {
 		state = window.Fixed{Start: at.r.number(0), Used: at.r.number(1), End: at.r.expires()}
@@ -116,7 +118,8 @@ func (s *shard) fixed(at *spot, now int64, limit window.Limit, quantity int64, m
 	return d, nil
 }
 
-func (s *shard) sliding(at *spot, now int64, limit window.Limit, quantity int64, mode quota.Mode) (quota.Decision, error) {
+func (s *shard) sliding(at *spot, now int64, limit window.Limit, quantity int64,
+	mode quota.Mode) (quota.Decision, error) {
 	var state window.Sliding
 	if at.live {
 		state = window.Sliding{
@@ -149,7 +152,8 @@ func (r record) logState() window.Log {
 // nothing is the entries of a log that there is none of.
 var nothing window.Entries = &entryLog{}
 
-func (s *shard) slidingLog(at *spot, now int64, limit window.LogLimit, quantity int64, mode quota.Mode) (quota.Decision, error) {
+func (s *shard) slidingLog(at *spot, now int64, limit window.LogLimit, quantity int64,
+	mode quota.Mode) (quota.Decision, error) {
 	var state window.Log
 	entries := nothing
 	if at.live {

@@ -42,7 +42,8 @@ type wished struct {
 }
 
 func (w wished) equal(o wished) bool {
-	return slices.Equal(w.decisions, o.decisions) && w.allowed == o.allowed && w.number == o.number && w.entry == o.entry && w.err == o.err
+	return slices.Equal(w.decisions, o.decisions) && w.allowed == o.allowed && w.number == o.number &&
+		w.entry == o.entry && w.err == o.err
 }
 
 // limiterKeys is how many keys a history is about, each in a shard of its own.
@@ -166,8 +167,10 @@ func randomWish(random *rand.Rand, all bool) wish {
 	for _, key := range w.keys {
 		w.rules = append(w.rules, plainRule(takers[(key+1)%len(takers)], 3, 1))
 	}
-	if w.what == "take" && (w.keys[0] == 0 && random.IntN(4) > 0 || random.IntN(5) == 0) { // key 0 has leases most of the time
-		w.what, w.keys[0], w.quantity = []string{"acquire", "acquire", "acquire", "renew", "release"}[random.IntN(5)], 0, max(w.quantity, 0)
+	if w.what == "take" && (w.keys[0] == 0 && random.IntN(4) > 0 ||
+		random.IntN(5) == 0) { // key 0 has leases most of the time
+		w.what, w.keys[0], w.quantity = []string{"acquire", "acquire", "acquire", "renew", "release"}[random.IntN(5)], 0,
+			max(w.quantity, 0)
 	}
 	return w
 }
@@ -273,7 +276,8 @@ func (v halves) TakeAll(ctx context.Context, takes []store.LimitRequest, peek bo
 // noLocks is a view whose TakeAll asks each, and then has each take, without the locks of all.
 type noLocks struct{ store.View }
 
-func (v noLocks) TakeAll(ctx context.Context, takes []store.LimitRequest, peek bool) (said []quota.Decision, allowed bool, err error) {
+func (v noLocks) TakeAll(ctx context.Context, takes []store.LimitRequest,
+	peek bool) (said []quota.Decision, allowed bool, err error) {
 	allowed = true
 	for _, mode := range []quota.Mode{quota.Peek, quota.Take} {
 		if mode == quota.Take && (peek || !allowed) {
@@ -326,7 +330,8 @@ func (v lostRelease) Release(ctx context.Context, key []byte, holder []byte) (pe
 // apartTake is a view whose Take asks first and takes by force afterwards, in two steps.
 type apartTake struct{ store.View }
 
-func (v apartTake) Take(ctx context.Context, key []byte, rule *store.Rule, quantity int64, mode quota.Mode) (quota.Decision, error) {
+func (v apartTake) Take(ctx context.Context, key []byte, rule *store.Rule, quantity int64,
+	mode quota.Mode) (quota.Decision, error) {
 	if mode != quota.Take || quantity <= 0 {
 		return v.View.Take(ctx, key, rule, quantity, mode)
 	}
@@ -347,7 +352,8 @@ func TestTheCheckerFindsBugsOfAllLimiters(t *testing.T) {
 		"to ask and to take is apart": func(v store.View) store.View { return apartTake{v} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			require.True(t, finds(allLimiters, func(seed uint64) [][]porcupine.Operation { return limiterHistory(seed, true, fault) }))
+			require.True(t, finds(allLimiters,
+				func(seed uint64) [][]porcupine.Operation { return limiterHistory(seed, true, fault) }))
 		})
 	}
 }

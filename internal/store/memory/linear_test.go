@@ -97,7 +97,8 @@ func (r *recording) record(client int, input any, call func() any) {
 	ended := r.ticks.Add(1)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.calls = append(r.calls, porcupine.Operation{ClientId: client, Input: input, Call: began, Output: output, Return: ended})
+	r.calls = append(r.calls,
+		porcupine.Operation{ClientId: client, Input: input, Call: began, Output: output, Return: ended})
 }
 
 // apart makes n keys of which no two share a shard.
@@ -181,7 +182,8 @@ func byKey(calls []porcupine.Operation, keys int) [][]porcupine.Operation {
 // randomCall is on a small quota, so that callers fight for the last token and refunds matter.
 func randomCall(random *rand.Rand, keys int) asked {
 	limit, _ := gcra.NewLimit(random.Int64N(4), 1, 1)
-	a := asked{what: "throttle", key: random.IntN(keys), limit: limit, quantity: 1 + random.Int64N(2), mode: quota.Mode(random.IntN(4))}
+	a := asked{what: "throttle", key: random.IntN(keys), limit: limit, quantity: 1 + random.Int64N(2),
+		mode: quota.Mode(random.IntN(4))}
 	switch random.IntN(8) {
 	case 0:
 		a.what = "lookup"
@@ -234,7 +236,8 @@ func finds(model porcupine.Model, record func(seed uint64) [][]porcupine.Operati
 const histories = 300
 
 func TestCallsOnAKeyAreLinearizable(t *testing.T) {
-	require.Zero(t, illegal(oneKey, histories, func(seed uint64) [][]porcupine.Operation { return keyHistories(seed, sound) }))
+	require.Zero(t, illegal(oneKey, histories,
+		func(seed uint64) [][]porcupine.Operation { return keyHistories(seed, sound) }))
 }
 
 // nanosecond is a limit whose token is a nanosecond: with it a TAT can be set through the front
@@ -245,7 +248,8 @@ var nanosecond, _ = gcra.NewLimit(0, 1_000_000_000, 1)
 // write it on top of GET and SET.
 type unlocked struct{ store.View }
 
-func (v unlocked) Throttle(ctx context.Context, key []byte, limit gcra.Limit, quantity int64, mode quota.Mode) (gcra.Outcome, error) {
+func (v unlocked) Throttle(ctx context.Context, key []byte, limit gcra.Limit, quantity int64,
+	mode quota.Mode) (gcra.Outcome, error) {
 	e, _ := v.Lookup(ctx, key)
 	runtime.Gosched()
 	o, next, err := limit.Outcome(v.Now(), e.Expires, quantity, mode)
@@ -261,7 +265,8 @@ func (v unlocked) Throttle(ctx context.Context, key []byte, limit gcra.Limit, qu
 // lossy answers a refund rightly and keeps nothing of it.
 type lossy struct{ store.View }
 
-func (v lossy) Throttle(ctx context.Context, key []byte, limit gcra.Limit, quantity int64, mode quota.Mode) (gcra.Outcome, error) {
+func (v lossy) Throttle(ctx context.Context, key []byte, limit gcra.Limit, quantity int64,
+	mode quota.Mode) (gcra.Outcome, error) {
 	if quantity < 0 {
 		mode = quota.Peek
 	}
@@ -371,7 +376,8 @@ func (call several) on(v store.View, keys [][]byte, limit gcra.Limit) (n int) {
 }
 
 func TestStepsOnSeveralKeysAreLinearizable(t *testing.T) {
-	require.Zero(t, illegal(twoKeys, histories, func(seed uint64) [][]porcupine.Operation { return pairHistory(seed, sound) }))
+	require.Zero(t, illegal(twoKeys, histories,
+		func(seed uint64) [][]porcupine.Operation { return pairHistory(seed, sound) }))
 }
 
 // piecemeal is a view that goes from key to key.
@@ -388,7 +394,8 @@ func (v piecemeal) Delete(ctx context.Context, keys [][]byte) (int, error) {
 	return v.each(ctx, keys, v.deletes, v.View.Delete)
 }
 
-func (v piecemeal) each(ctx context.Context, keys [][]byte, apart bool, do func(context.Context, [][]byte) (int, error)) (n int, err error) {
+func (v piecemeal) each(ctx context.Context, keys [][]byte, apart bool,
+	do func(context.Context, [][]byte) (int, error)) (n int, err error) {
 	if !apart {
 		return do(ctx, keys)
 	}

@@ -18,8 +18,8 @@ import (
 	"cellserver/internal/store"
 )
 
-// Store implements store.Store. A database is made of shards, each with a lock of
-// its own; a database that nobody has written to has none yet.
+// Store implements store.Store. A database is made of shards, each with its own lock; one that has
+// never been written to has no shards yet.
 type Store struct {
 	clock     store.Clock
 	seed      maphash.Seed
@@ -32,8 +32,8 @@ type Store struct {
 	holds     *meter.Longest
 	mostPages int // of a shard
 	sweeping  sync.Mutex
-	unswept   atomic.Bool // nobody sweeps by itself
-	gaveBack  int         // blocks, to the system, since the sweep last found none to give back; the sweep's own
+	unswept   atomic.Bool // the sweep is off
+	gaveBack  int         // blocks given back to the system since the sweep last found none
 	stop      chan struct{}
 	closing   sync.Once
 	stopped   sync.WaitGroup
@@ -61,9 +61,7 @@ type Options struct {
 	// SweepInterval if 0; never if negative, and then the owner calls Sweep.
 	SweepEvery time.Duration
 	Holds      *meter.Longest // learns how long shards are locked; nil for nobody
-	// MostPages is how many pages of 4 KiB a shard may have: as many as can be numbered if 0. For
-	// tests.
-	MostPages int
+	MostPages  int            // of 4 KiB, of a shard: as many as can be numbered if 0. For tests
 }
 
 // New makes an empty store. Close ends its sweep.
@@ -251,7 +249,8 @@ func (v *view) leave(s *shard) {
 }
 
 // Throttle routes: hash, shard, lock, step.
-func (v *view) Throttle(_ context.Context, key []byte, limit gcra.Limit, quantity int64, mode quota.Mode) (gcra.Outcome, error) {
+func (v *view) Throttle(_ context.Context, key []byte, limit gcra.Limit, quantity int64,
+	mode quota.Mode) (gcra.Outcome, error) {
 	h := v.hash(key)
 	s := v.enter(h.shard)
 	defer v.leave(s)
@@ -259,7 +258,8 @@ func (v *view) Throttle(_ context.Context, key []byte, limit gcra.Limit, quantit
 }
 
 // Take is Throttle for any limiter.
-func (v *view) Take(_ context.Context, key []byte, rule *store.Rule, quantity int64, mode quota.Mode) (quota.Decision, error) {
+func (v *view) Take(_ context.Context, key []byte, rule *store.Rule, quantity int64,
+	mode quota.Mode) (quota.Decision, error) {
 	h := v.hash(key)
 	s := v.enter(h.shard)
 	defer v.leave(s)

@@ -164,7 +164,8 @@ func (w *twin) take(o operation) {
 		got, err = view.Take(background, []byte(o.key), rule, o.quantity, o.mode)
 	}
 	added := was.kind == store.None && next.kind != store.None
-	if full := err == store.ErrFull; full || tight && added && w.recordsBeside(o.key) != records { // one that has expired leaves its own
+	// One that has expired leaves its own.
+	if full := err == store.ErrFull; full || tight && added && w.recordsBeside(o.key) != records {
 		require.True(w.t, tight && full && (added || len(next.entries) > len(was.entries)), "%v of %+v", err, o)
 		return
 	}
@@ -316,7 +317,8 @@ func operations(keys int) *rapid.Generator[operation] {
 		return fmt.Sprint("key", n) + string(make([]byte, n%5*71)) // some of them longer than a length byte says
 	})
 	what := []string{
-		"", "", "", "", "", "", "", "take", "acquire", "throttle", "renew", "release", "take all", "take all", "advance", "advance",
+		"", "", "", "", "", "", "", "take", "acquire", "throttle", "renew", "release", "take all", "take all", "advance",
+		"advance",
 		"advance", "delete", "count", "lookup", "lookup", "sweep", "scan", "select", "flush",
 	}
 	return rapid.Custom(func(t *rapid.T) operation {
@@ -325,8 +327,10 @@ func operations(keys int) *rapid.Generator[operation] {
 		limit, err := gcra.NewLimit(burst, rate, period)
 		require.NoError(t, err)
 		o := operation{
-			what: rapid.SampledFrom(what).Draw(t, "what"), key: key.Draw(t, "key"), keys: rapid.SliceOfN(key, 0, 5).Draw(t, "keys"),
-			limit: limit, quantity: rapid.Int64Range(-5, 25).Draw(t, "quantity"), mode: quota.Mode(rapid.IntRange(0, 3).Draw(t, "mode")),
+			what: rapid.SampledFrom(what).Draw(t, "what"), key: key.Draw(t, "key"),
+			keys:  rapid.SliceOfN(key, 0, 5).Draw(t, "keys"),
+			limit: limit, quantity: rapid.Int64Range(-5, 25).Draw(t, "quantity"),
+			mode:  quota.Mode(rapid.IntRange(0, 3).Draw(t, "mode")),
 			forth: time.Duration(rapid.Int64Range(0, 3e9).Draw(t, "forth")), count: rapid.IntRange(1, 60).Draw(t, "n"),
 			holder: fmt.Sprint("h", rate%7), permits: burst, ttl: period,
 		}

@@ -47,7 +47,8 @@ func (p plain) at(now int64) plain {
 func (p plain) entry() store.Entry { return store.Entry{Kind: p.kind, Expires: p.expires} }
 
 // take is one step of a rule; next is p itself if nothing is to be kept.
-func (p plain) take(now int64, rule *store.Rule, quantity int64, mode quota.Mode) (d quota.Decision, next plain, err error) {
+func (p plain) take(now int64, rule *store.Rule, quantity int64,
+	mode quota.Mode) (d quota.Decision, next plain, err error) {
 	if size := plainSize(rule); size == 0 && quantity > 0 && mode != quota.Force {
 		return quota.Decision{Limited: true, RetryAfter: quota.Never}, p, nil
 	}
@@ -78,7 +79,8 @@ func (p plain) take(now int64, rule *store.Rule, quantity int64, mode quota.Mode
 }
 
 func plainSize(rule *store.Rule) int64 {
-	return map[store.Kind]int64{store.Throttle: rule.Throttle.Size(), store.Fixed: rule.Window.Size(), store.Sliding: rule.Window.Size(),
+	return map[store.Kind]int64{store.Throttle: rule.Throttle.Size(), store.Fixed: rule.Window.Size(),
+		store.Sliding:    rule.Window.Size(),
 		store.SlidingLog: rule.Log.Size()}[rule.Kind]
 }
 

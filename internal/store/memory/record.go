@@ -33,7 +33,8 @@ const (
 // valueBytes is how long a kind's value is. Throttle has none. Of a log and of leases it names what
 // holds the rest, or says how much of it follows (inline.go). Of Bytes it is their length, and they
 // follow.
-var valueBytes = [...]int{store.Fixed: 16, store.Sliding: 32, store.SlidingLog: 20, store.Lease: 4, store.Integer: 8, store.Bytes: 4}
+var valueBytes = [...]int{store.Fixed: 16, store.Sliding: 32, store.SlidingLog: 20, store.Lease: 4, store.Integer: 8,
+	store.Bytes: 4}
 
 // recordSize is the number of bytes that a key's record takes.
 func recordSize(key int, kind store.Kind) int {

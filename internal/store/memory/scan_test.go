@@ -140,7 +140,8 @@ func TestScanOfFewKeysIsOneCall(t *testing.T) {
 		if keys < 10 {
 			require.Zero(t, cursor, "%d keys", keys)
 		}
-		require.NoError(t, v.Write(background, strconv.AppendInt(nil, int64(keys), 10), store.Value{IsInteger: true}, store.Never))
+		require.NoError(t, v.Write(background, strconv.AppendInt(nil, int64(keys), 10), store.Value{IsInteger: true},
+			store.Never))
 	}
 	for keys := range 11 {
 		_, err := v.Delete(background, [][]byte{strconv.AppendInt(nil, int64(keys), 10)})

@@ -80,7 +80,8 @@ func (v *view) room(n int) []quota.Decision {
 }
 
 // takeEach asks every limiter, and says whether all of them allow it.
-func takeEach(db *database, takes []store.LimitRequest, hashes []hashed, now int64, mode quota.Mode, decisions []quota.Decision) (allowed bool, err error) {
+func takeEach(db *database, takes []store.LimitRequest, hashes []hashed, now int64, mode quota.Mode,
+	decisions []quota.Decision) (allowed bool, err error) {
 	allowed = true
 	for i := range takes {
 		t, h := &takes[i], hashes[i]

@@ -176,7 +176,8 @@ func (s *shard) remove(h hashed, p place) {
 func (s *shard) rehash(r ref) hashed { return s.hash(s.pages.at(r).key()) }
 
 // throttle is one step of GCRA on one key.
-func (s *shard) throttle(h hashed, key []byte, now int64, limit gcra.Limit, quantity int64, mode quota.Mode) (gcra.Outcome, error) {
+func (s *shard) throttle(h hashed, key []byte, now int64, limit gcra.Limit, quantity int64,
+	mode quota.Mode) (gcra.Outcome, error) {
 	if limit.Blocks(quantity, mode) {
 		return gcra.Outcome{Limited: true, Retry: quota.Never}, nil
 	}

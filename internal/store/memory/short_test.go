@@ -123,8 +123,9 @@ func TestExpiredPlaceTooSmall(t *testing.T) {
 	require.Equal(t, 1, c.memory.Usage()[0].Lasting)
 }
 
-// A log of a long key has its entries apart from its record: while memory is short there is no place for them in a record that has
-// expired, however large that is. Then nothing is taken of any limiter.
+// A log of a long key has its entries apart from its record: while memory is short there is no
+// place for them in a record that has expired, however large that is. Then nothing is taken of any
+// limiter.
 func TestAllOrNothingWhileMemoryIsShort(t *testing.T) {
 	clock := store.NewStillClock(1_800_000_000_000_000_000)
 	m := New(Options{Clock: clock, SweepEvery: -1})

@@ -30,14 +30,16 @@ func (v tight) leave(s *shard) {
 	v.view.leave(s)
 }
 
-func (v tight) Throttle(_ context.Context, key []byte, limit gcra.Limit, quantity int64, mode quota.Mode) (gcra.Outcome, error) {
+func (v tight) Throttle(_ context.Context, key []byte, limit gcra.Limit, quantity int64,
+	mode quota.Mode) (gcra.Outcome, error) {
 	h := v.hash(key)
 	s := v.enter(h.shard)
 	defer v.leave(s)
 	return s.throttle(h, key, v.now, limit, quantity, mode)
 }
 
-func (v tight) Take(_ context.Context, key []byte, rule *store.Rule, quantity int64, mode quota.Mode) (quota.Decision, error) {
+func (v tight) Take(_ context.Context, key []byte, rule *store.Rule, quantity int64,
+	mode quota.Mode) (quota.Decision, error) {
 	h := v.hash(key)
 	s := v.enter(h.shard)
 	defer v.leave(s)
@@ -67,7 +69,8 @@ func (v tight) TakeAll(_ context.Context, takes []store.LimitRequest, peek bool)
 
 // takeTight asks every limiter first, and whether there is a place for what it allows.
 func takeTight(
-	db *database, locked lockSet, takes []store.LimitRequest, hashes []hashed, now int64, peek bool, decisions []quota.Decision,
+	db *database, locked lockSet, takes []store.LimitRequest, hashes []hashed, now int64, peek bool,
+	decisions []quota.Decision,
 ) ([]quota.Decision, bool, error) {
 	locked.setTight(db, true)
 	defer locked.setTight(db, false)

@@ -31,7 +31,8 @@ func (v *view) Read(_ context.Context, key []byte, dst []byte) ([]byte, store.En
 }
 
 // ReadPart appends a part of a value to dst.
-func (v *view) ReadPart(_ context.Context, key []byte, dst []byte, start, end int64) (part []byte, length int, e store.Entry, err error) {
+func (v *view) ReadPart(_ context.Context, key []byte, dst []byte, start,
+	end int64) (part []byte, length int, e store.Entry, err error) {
 	h := v.hash(key)
 	s := v.visit(h.shard)
 	if s == nil {

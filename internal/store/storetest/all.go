@@ -18,9 +18,11 @@ import (
 var allCases = []testCase{
 	{"all", "TakeAll takes from every key what each limiter allows, and says what each says", all},
 	{"all or nothing", "where one limiter refuses, TakeAll takes nothing from any, and each says whether it would have refused alone", allOrNothing},
-	{"all untaken", "where one limiter refuses, what remains and when it is reset is told as it is, of every key", allUntaken},
+	{"all untaken", "where one limiter refuses, what remains and when it is reset is told as it is, of every key",
+		allUntaken},
 	{"all peek", "TakeAll that peeks says what taking would say and takes nothing", allPeek},
-	{"all but one of another kind", "where one key is of another kind, TakeAll is ErrWrongKind and takes nothing from any", allButOneOfAnotherKind},
+	{"all but one of another kind", "where one key is of another kind, TakeAll is ErrWrongKind and takes nothing from any",
+		allButOneOfAnotherKind},
 	{"all of any quantity", "TakeAll gives back where a quantity is negative, and asks about debt where it is 0, if all allow it", allOfAnyQuantity},
 	{"all at once", "TakeAll is one step, whatever the order of its keys: nobody sees half of it, and nobody waits for ever", allAtOnce},
 	{"all at one instant", "TakeAll judges all of its keys at one instant", allAtOneInstant},
@@ -133,7 +135,8 @@ func allOrNothing(r *rig) {
 func allUntaken(r *rig) {
 	for _, kind := range limiters {
 		five := rule(kind, 5, 60)
-		used, unused, back, full := fmt.Sprint(kind, " used"), fmt.Sprint(kind, " unused"), fmt.Sprint(kind, " back"), fmt.Sprint(kind, " full")
+		used, unused, back, full := fmt.Sprint(kind, " used"), fmt.Sprint(kind, " unused"), fmt.Sprint(kind, " back"),
+			fmt.Sprint(kind, " full")
 		r.takeBy(five, used, 2, quota.Take)
 		r.takeBy(five, back, 3, quota.Take)
 		r.takeBy(five, full, 5, quota.Take)
@@ -141,7 +144,8 @@ func allUntaken(r *rig) {
 		r.view.Begin()
 		reset := r.takeBy(five, used, 0, quota.Take).ResetAfter
 		for _, peek := range []bool{false, true} {
-			d, allowed := r.takeAll(peek, taking(five, used, 1), taking(five, unused, 1), taking(five, back, -3), taking(five, full, 1))
+			d, allowed := r.takeAll(peek, taking(five, used, 1), taking(five, unused, 1), taking(five, back, -3),
+				taking(five, full, 1))
 			require.False(r, allowed)
 			require.Equal(r, quota.Decision{Limit: 5, Remaining: 3, RetryAfter: quota.Never, ResetAfter: reset}, d[0])
 			require.Equal(r, quota.Decision{Limit: 5, Remaining: 5, RetryAfter: quota.Never}, d[1])
@@ -201,7 +205,8 @@ func allButOneOfAnotherKind(r *rig) {
 func allOfAnyQuantity(r *rig) {
 	for _, kind := range limiters {
 		five, one := rule(kind, 5, 60), rule(kind, 1, 60)
-		used, empties, asks, limited := fmt.Sprint(kind, " used"), fmt.Sprint(kind, " empties"), fmt.Sprint(kind, " asks"), fmt.Sprint(kind, " limited")
+		used, empties, asks, limited := fmt.Sprint(kind, " used"), fmt.Sprint(kind, " empties"), fmt.Sprint(kind, " asks"),
+			fmt.Sprint(kind, " limited")
 		r.takeBy(five, used, 3, quota.Take)
 		r.takeBy(five, empties, 3, quota.Take)
 		r.takeBy(five, asks, 5, quota.Take)

@@ -14,11 +14,13 @@ import (
 )
 
 var decisionCases = []testCase{
-	{"timeline", "a call is decided by GCRA, from the state that the calls before it left and the time that has gone by", timeline},
+	{"timeline", "a call is decided by GCRA, from the state that the calls before it left and the time that has gone by",
+		timeline},
 	{"limit changes", "a limit comes with every call: only the TAT is kept", limitChanges},
 	{"modes", "PEEK says what taking would say, UPTO takes what fits, FORCE takes all", modes},
 	{"give back", "a negative quantity gives back, down to empty and no further; an emptied key is gone", giveBack},
-	{"refused", "a call that is limited, peeks, asks for nothing or fails changes nothing: neither state nor notice", refused},
+	{"refused", "a call that is limited, peeks, asks for nothing or fails changes nothing: neither state nor notice",
+		refused},
 	{"prefetch", "to prefetch keys changes nothing, whether they are there or not, and however many they are", prefetch},
 	{"atomic", "a step on a key is one: of many callers at once no more are admitted than of one caller", atomic},
 }
@@ -68,7 +70,8 @@ func timeline(r *rig) {
 	for _, step := range steps {
 		r.clock.Advance(time.Duration(epoch + step.at*1e6 - r.clock.Now()))
 		r.view.Begin()
-		want := quota.Decision{Limited: step.limited, Limit: 5, Remaining: step.remaining, ResetAfter: step.reset * 1e6, RetryAfter: quota.Never}
+		want := quota.Decision{Limited: step.limited, Limit: 5, Remaining: step.remaining, ResetAfter: step.reset * 1e6,
+			RetryAfter: quota.Never}
 		if step.retry >= 0 {
 			want.RetryAfter = step.retry * 1e6
 		}

@@ -46,7 +46,8 @@ func (h held) at(now int64) held {
 func (h held) entry() store.Entry { return store.Entry{Kind: h.kind, Expires: h.expires} }
 
 // take is one step of a rule. What comes of it is to be kept only if it has changed.
-func (h held) take(now int64, rule store.Rule, quantity int64, mode quota.Mode) (d quota.Decision, next held, changed bool, err error) {
+func (h held) take(now int64, rule store.Rule, quantity int64,
+	mode quota.Mode) (d quota.Decision, next held, changed bool, err error) {
 	next = held{kind: rule.Kind}
 	switch rule.Kind {
 	case store.Throttle:

@@ -33,7 +33,8 @@ func idle(r *rig) {
 	year := limit(1, 1, 1e6)
 	for kind, use := range map[string][]func(){
 		"a limiter": {
-			func() { r.take("key", year, 1) }, func() { r.take("key", year, 5) }, func() { r.throttle("key", year, 1, quota.Peek) },
+			func() { r.take("key", year, 1) }, func() { r.take("key", year, 5) },
+			func() { r.throttle("key", year, 1, quota.Peek) },
 			func() { _, _ = r.view.Touch(ctx, [][]byte{key}) },
 		},
 		"a value": {

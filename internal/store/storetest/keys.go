@@ -20,7 +20,8 @@ var keyCases = []testCase{
 	{"databases", "databases are numbered from 0 and know nothing of one another", databases},
 	{"size", "Size counts the selected database, Usage all of them", size},
 	{"flush", "Flush empties the selected database, FlushAll every one", flush},
-	{"random", "Random appends some key of the selected database, not always the same, never one that is not there", random},
+	{"random", "Random appends some key of the selected database, not always the same, never one that is not there",
+		random},
 }
 
 // oddKeys are lengths about the places where a store might change its ways, and neighbours that

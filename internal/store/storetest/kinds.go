@@ -17,7 +17,8 @@ import (
 var kindCases = []testCase{
 	{"kinds apart", "a key holds one kind: a call for another is ErrWrongKind and changes nothing", kindsApart},
 	{"kind follows kind", "a key that has expired is free for any kind", kindFollowsKind},
-	{"expiry of any kind", "a key of any kind is there until the last nanosecond of its state, and to nobody after that", expiryOfAnyKind},
+	{"expiry of any kind", "a key of any kind is there until the last nanosecond of its state, and to nobody after that",
+		expiryOfAnyKind},
 	{"afresh", "of a key that was deleted or flushed nothing is left, for no key made after it", afresh},
 	{"borrowed words", "the bytes of keys, rules and holders are the caller's: the store keeps copies", borrowedWords},
 	{"inspect", "Inspect tells a kind's state field by field, and nothing where Lookup tells nothing", inspect},
@@ -205,7 +206,8 @@ func kindFollowsKind(r *rig) {
 func (c *caller) sightOfNothing(kind store.Kind, key string) (seen string) {
 	c.Helper()
 	if kind == store.Lease {
-		if list, permits, renewed := c.holders(key), c.release(key, "holder0"), c.renew(key, 9, "holder0"); len(list) > 0 || permits > 0 || renewed {
+		if list, permits, renewed := c.holders(key), c.release(key, "holder0"),
+			c.renew(key, 9, "holder0"); len(list) > 0 || permits > 0 || renewed {
 			seen = fmt.Sprint(list, permits, renewed)
 		}
 	} else if d := c.takeBy(rule(kind, 9, 60), key, 9, quota.Peek); d.Limited {
@@ -304,7 +306,8 @@ func borrowedWords(r *rig) {
 	}
 	require.Equal(r, once([]string{"key1", "key2", "key3", "key4"}), r.scanAll(10))
 	end := epoch + int64(time.Minute)
-	require.Equal(r, []lease.Lease{{Holder: "ann.", Quantity: 2, End: end}, {Holder: "bob.", Quantity: 2, End: end}}, r.holders("key4"))
+	require.Equal(r, []lease.Lease{{Holder: "ann.", Quantity: 2, End: end}, {Holder: "bob.", Quantity: 2, End: end}},
+		r.holders("key4"))
 }
 
 func inspect(r *rig) {
@@ -330,7 +333,8 @@ func inspect(r *rig) {
 	r.use(store.SlidingLog, "log")
 	shows("fixed", store.Field{Name: "start", Value: epoch, Instant: true}, store.Field{Name: "used", Value: 2})
 	shows("log", store.Field{Name: "entries", Value: 2}, store.Field{Name: "used", Value: 4},
-		store.Field{Name: "oldest", Value: epoch, Instant: true}, store.Field{Name: "newest", Value: epoch + 30*s, Instant: true})
+		store.Field{Name: "oldest", Value: epoch, Instant: true},
+		store.Field{Name: "newest", Value: epoch + 30*s, Instant: true})
 	shows("lease", store.Field{Name: "holders", Value: 1}, store.Field{Name: "held", Value: 4})
 	r.clock.Advance(30 * time.Second)
 	r.view.Begin()

@@ -22,10 +22,13 @@ var leaseCases = []testCase{
 	{"wrong holder", "nobody releases or renews what is another's, and to release again releases nothing", wrongHolder},
 	{"holders", "Holders lists the leases that have not ended, by end, then by name", holdersInOrder},
 	{"no more than the limit", "of many callers at once no more permits are held than the limit", noMoreThanTheLimit},
-	{"too many holders", "a key has no more holders than its caller allows, those aside whose lease has ended", tooManyHolders},
+	{"too many holders", "a key has no more holders than its caller allows, those aside whose lease has ended",
+		tooManyHolders},
 	{"leases refused", "a lease call that is limited, asks for nothing, finds nothing or fails changes nothing: neither lease nor notice", leasesRefused},
-	{"notices of leases", "the listener hears of every lease given, renewed or taken back, and of the key's end, once", leaseNotices},
-	{"end of the last lease", "a key of leases expires with the last of them, wherever calls move that", endOfTheLastLease},
+	{"notices of leases", "the listener hears of every lease given, renewed or taken back, and of the key's end, once",
+		leaseNotices},
+	{"end of the last lease", "a key of leases expires with the last of them, wherever calls move that",
+		endOfTheLastLease},
 }
 
 func leases(r *rig) {

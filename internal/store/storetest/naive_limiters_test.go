@@ -32,12 +32,14 @@ func (v *naiveView) ofKind(name string, now int64, kind store.Kind) (held, error
 	return h, nil
 }
 
-func (v *naiveView) Take(_ context.Context, key []byte, rule *store.Rule, quantity int64, mode quota.Mode) (quota.Decision, error) {
+func (v *naiveView) Take(_ context.Context, key []byte, rule *store.Rule, quantity int64,
+	mode quota.Mode) (quota.Decision, error) {
 	defer v.lock()()
 	return v.take(v.name(key), v.advance(v.Now()), *rule, quantity, mode)
 }
 
-func (v *naiveView) take(name string, now int64, rule store.Rule, quantity int64, mode quota.Mode) (quota.Decision, error) {
+func (v *naiveView) take(name string, now int64, rule store.Rule, quantity int64,
+	mode quota.Mode) (quota.Decision, error) {
 	if rule.Kind == store.Throttle {
 		o, err := v.throttle(name, now, rule.Throttle, quantity, mode)
 		if err != nil {
@@ -123,7 +125,8 @@ func (v *naiveView) TakeAll(_ context.Context, takes []store.LimitRequest, peek 
 }
 
 // takeInTurn goes on until one refuses, as one would write it on top of Take.
-func (v *naiveView) takeInTurn(takes []store.LimitRequest, now int64, peek bool) (decisions []quota.Decision, allowed bool, err error) {
+func (v *naiveView) takeInTurn(takes []store.LimitRequest, now int64,
+	peek bool) (decisions []quota.Decision, allowed bool, err error) {
 	allowed = true
 	for _, t := range takes {
 		mode := quota.Take
@@ -183,12 +186,15 @@ func (v *naiveView) Acquire(_ context.Context, key []byte, r lease.Request, maxH
 	}
 	asked := reflect.ValueOf(r) // which tells nobody what it asks for but lease
 	holder, ttl := asked.FieldByName("holder").Bytes(), asked.FieldByName("ttl").Int()
-	again := slices.ContainsFunc(slices.Collect(l.Holders(now)), func(l lease.Lease) bool { return l.Holder == string(holder) })
+	again := slices.ContainsFunc(slices.Collect(l.Holders(now)),
+		func(l lease.Lease) bool { return l.Holder == string(holder) })
 	if v.has(countsRetries) && again {
-		r, _ = lease.NewRequest(asked.FieldByName("limit").Int(), ttl/1e9, append(holder, '\''), asked.FieldByName("quantity").Int())
+		r, _ = lease.NewRequest(asked.FieldByName("limit").Int(), ttl/1e9, append(holder, '\''),
+			asked.FieldByName("quantity").Int())
 	}
 	d, changed, err := l.Acquire(now, r, maxHolders)
-	if stood, _ := v.database().held(name); v.tight && changed && !again && !stood.takenAgain(now, store.Lease) && !v.has(tightAdds) {
+	if stood, _ := v.database().held(name); v.tight && changed && !again && !stood.takenAgain(now, store.Lease) &&
+		!v.has(tightAdds) {
 		return quota.Decision{}, store.ErrFull
 	}
 	if d.Limited && v.has(renewsRefused) {

@@ -248,16 +248,19 @@ func (v *naiveView) live(key string, now int64) held {
 // looksAtWhatExpired says whether the fault is about records that have expired, which must be there
 // then.
 func (n *naive) looksAtWhatExpired() bool {
-	return slices.Contains([]fault{leavesExpired, countsExpired, scansExpired, drawsExpired, deletesExpired, remembersKind, leasesForever,
+	return slices.Contains([]fault{leavesExpired, countsExpired, scansExpired, drawsExpired, deletesExpired, remembersKind,
+		leasesForever,
 		inspectsExpired}, n.fault)
 }
 
-func (v *naiveView) Throttle(_ context.Context, key []byte, limit gcra.Limit, quantity int64, mode quota.Mode) (gcra.Outcome, error) {
+func (v *naiveView) Throttle(_ context.Context, key []byte, limit gcra.Limit, quantity int64,
+	mode quota.Mode) (gcra.Outcome, error) {
 	defer v.lock()()
 	return v.throttle(v.name(key), v.advance(v.Now()), limit, quantity, mode)
 }
 
-func (v *naiveView) throttle(name string, now int64, limit gcra.Limit, quantity int64, mode quota.Mode) (gcra.Outcome, error) {
+func (v *naiveView) throttle(name string, now int64, limit gcra.Limit, quantity int64,
+	mode quota.Mode) (gcra.Outcome, error) {
 	if v.has(remembersLimit) {
 		if v.firstSeen.Size() == 0 {
 			v.firstSeen = limit

@@ -34,12 +34,14 @@ func (v tightNaive) Take(
 	return d, err
 }
 
-func (v tightNaive) TakeAll(_ context.Context, takes []store.LimitRequest, peek bool) (d []quota.Decision, ok bool, err error) {
+func (v tightNaive) TakeAll(_ context.Context, takes []store.LimitRequest,
+	peek bool) (d []quota.Decision, ok bool, err error) {
 	v.within(func() { d, ok, err = v.naiveView.TakeAll(ctx, takes, peek) })
 	return d, ok, err
 }
 
-func (v tightNaive) Acquire(_ context.Context, key []byte, r lease.Request, maxHolders int) (d quota.Decision, err error) {
+func (v tightNaive) Acquire(_ context.Context, key []byte, r lease.Request,
+	maxHolders int) (d quota.Decision, err error) {
 	v.within(func() { d, err = v.naiveView.Acquire(ctx, key, r, maxHolders) })
 	return d, err
 }

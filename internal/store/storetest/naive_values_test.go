@@ -35,7 +35,8 @@ func (v *naiveView) Read(_ context.Context, key []byte, dst []byte) ([]byte, sto
 	return append(dst, h.value...), h.entry(), nil
 }
 
-func (v *naiveView) ReadPart(ctx context.Context, key []byte, dst []byte, start, end int64) ([]byte, int, store.Entry, error) {
+func (v *naiveView) ReadPart(ctx context.Context, key []byte, dst []byte, start,
+	end int64) ([]byte, int, store.Entry, error) {
 	value, e, err := v.Read(ctx, key, nil)
 	part := store.Part(value, start, end)
 	if v.has(partsOfAll) {

@@ -14,12 +14,14 @@ import (
 var noticeCases = []testCase{
 	{"notices", "the listener hears of every change once, before the call returns, and of nothing else", notices},
 	{"keys made", "a key that comes to be where there was none is heard of as made, and after that as changed", keysMade},
-	{"notices signed", "the listener hears whose view made a change, and of nobody if it was the store itself", noticesSigned},
+	{"notices signed", "the listener hears whose view made a change, and of nobody if it was the store itself",
+		noticesSigned},
 	{"flush notices", "a flush is one notice a database, without a key", flushNotices},
 	{"expiry notices", "a record that goes because it has expired is one notice, whoever finds it", expiryNotices},
 	{"expiry written over", "a key that had expired, and is made again, is heard of as both", expiryWrittenOver},
 	{"expiry seen", "whoever asks for a key that has expired has it go, and is named as the one who did", expirySeen},
-	{"listeners", "every listener hears of every change, until its subscription ends, and only its own", listenersComeAndGo},
+	{"listeners", "every listener hears of every change, until its subscription ends, and only its own",
+		listenersComeAndGo},
 }
 
 func notices(r *rig) {
@@ -205,7 +207,8 @@ func expiryWrittenOver(r *rig) {
 	for name, write := range map[string]func(v store.View) error{
 		"throttle": func(v store.View) error { _, err := v.Throttle(ctx, key, brief, 1, quota.Take); return err },
 		"take all": func(v store.View) error {
-			_, _, err := v.TakeAll(ctx, []store.LimitRequest{{Key: key, Rule: store.Rule{Kind: store.Throttle, Throttle: brief}, Quantity: 1}}, false)
+			_, _, err := v.TakeAll(ctx,
+				[]store.LimitRequest{{Key: key, Rule: store.Rule{Kind: store.Throttle, Throttle: brief}, Quantity: 1}}, false)
 			return err
 		},
 		"write":  func(v store.View) error { return v.Write(ctx, key, value, store.Never) },
@@ -272,7 +275,11 @@ func waysToAsk(key []byte) map[string]func(v store.View) error {
 	}
 	for _, kind := range []store.Kind{store.Throttle, store.Fixed, store.Sliding, store.SlidingLog} {
 		peek := rule(kind, 9, 60)
-		ways["peek "+kind.String()] = func(v store.View) error { _, err := v.Take(ctx, key, &peek, 1, quota.Peek); return err }
+		ways["peek "+kind.String()] = func(v store.View) error {
+			_,
+				err := v.Take(ctx, key, &peek, 1, quota.Peek)
+			return err
+		}
 	}
 	return ways
 }

@@ -12,7 +12,8 @@ import (
 
 var scanCases = []testCase{
 	{"scan", "a scan shows each key of its database once, with what stands there", scan},
-	{"scan amid change", "a scan shows a key that stays exactly once, however many come and go between its calls", scanAmidChange},
+	{"scan amid change", "a scan shows a key that stays exactly once, however many come and go between its calls",
+		scanAmidChange},
 	{"scan count", "count bounds what a call shows, and any count gets to the end", scanCount},
 	{"scan cursor", "a cursor needs no state: whoever has it goes on from there, and a wild one harms nobody", scanCursor},
 }

@@ -16,7 +16,8 @@ import (
 var tightCases = []testCase{
 	{"tight", "while memory is short a limiter decides about every key that is there, and answers whatever takes nothing; only what " +
 		"adds a key is ErrFull, and changes nothing", tightLimiters},
-	{"tight and growing", "while memory is short a key that would have to grow is ErrFull, and stays as it is", tightGrowing},
+	{"tight and growing", "while memory is short a key that would have to grow is ErrFull, and stays as it is",
+		tightGrowing},
 	{"tight and expired", "while memory is short a key that has expired keeps its place until it is swept, whatever is asked of it: " +
 		"the next call that takes something uses it again", tightExpired},
 	{"tight for all", "while memory is short TakeAll is ErrFull if one of its keys needs some, says which, and takes nothing", tightForAll},
@@ -76,7 +77,8 @@ func tightGrowing(r *rig) {
 		_, err := tight.view.Take(ctx, []byte("log"), &log, 1, quota.Take)
 		return err
 	}
-	r.growing("log", func(int) error { r.takeBy(log, "log", 1, quota.Take); return nil }, func(int) error { return take() })
+	r.growing("log", func(int) error { r.takeBy(log, "log", 1, quota.Take); return nil },
+		func(int) error { return take() })
 	require.ErrorIs(r, take(), store.ErrFull)
 	require.Equal(r, int64(maxLog), tight.takeBy(log, "log", math.MinInt64, quota.Take).Remaining)
 
@@ -90,7 +92,8 @@ func tightGrowing(r *rig) {
 	for i := range 100 { // a holder that asks again keeps its lease, though another was refused before it
 		_ = acquire(tight.view)(maxLog + i)
 		require.NoError(r, acquire(tight.view)(1))
-		require.True(r, slices.ContainsFunc(tight.holders("leases"), func(l lease.Lease) bool { return l.Holder == "holder1" }))
+		require.True(r, slices.ContainsFunc(tight.holders("leases"),
+			func(l lease.Lease) bool { return l.Holder == "holder1" }))
 	}
 	require.Equal(r, int64(1), tight.release("leases", "holder0"))
 }

@@ -11,7 +11,8 @@ import (
 
 var timeCases = []testCase{
 	{"one reading", "the calls between two Begins share one reading of the clock", oneReading},
-	{"never back", "a key's time never runs back: a call that read the clock before is decided as if it had read it last", neverBack},
+	{"never back", "a key's time never runs back: a call that read the clock before is decided as if it had read it last",
+		neverBack},
 	{"one instant", "a step on several keys judges them all at one instant", oneInstant},
 	{"expiry", "a key is there until its last nanosecond; an expired one is absent to every reader, swept or not", expiry},
 }

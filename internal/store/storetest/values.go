@@ -23,11 +23,14 @@ var valueCases = []testCase{
 	{"edits", "Edit does to a key what it is told", edits},
 	{"patches", "a part of a value is read and written as if all of it had been", patches},
 	{"edits refused", "an edit that fails changes nothing", editsRefused},
-	{"transfers", "what a key holds gets to its new place whole, with its expiry, and replaces only what it may", transfers},
+	{"transfers", "what a key holds gets to its new place whole, with its expiry, and replaces only what it may",
+		transfers},
 	{"copies apart", "a copy and what it was made of live apart", copiesApart},
-	{"databases swapped", "databases change their numbers with all they hold, and the listener hears of both", databasesSwapped},
+	{"databases swapped", "databases change their numbers with all they hold, and the listener hears of both",
+		databasesSwapped},
 	{"steps as one", "steps of Atomically are one step to everybody else", stepsAsOne},
-	{"steps that fail", "Atomically returns the error of its steps, which takes nothing back that they did", stepsThatFail},
+	{"steps that fail", "Atomically returns the error of its steps, which takes nothing back that they did",
+		stepsThatFail},
 }
 
 func value(s string) store.Value {
@@ -52,7 +55,8 @@ func (c *caller) read(key string) (string, store.Entry) {
 
 func (c *caller) edit(key string, change store.Change) {
 	c.Helper()
-	require.NoError(c, c.view.Edit(ctx, []byte(key), func(store.Entry, []byte) (store.Change, error) { return change, nil }))
+	require.NoError(c, c.view.Edit(ctx, []byte(key),
+		func(store.Entry, []byte) (store.Change, error) { return change, nil }))
 }
 
 func values(r *rig) {
@@ -94,7 +98,8 @@ func valueNotices(r *rig) {
 	r.edit("a", store.Change{What: store.Remove})
 	r.edit("a", store.Change{What: store.Remove})
 	r.edit("a", store.Change{What: store.Expire, Expires: store.Never})
-	require.Equal(r, []notice{{0, "a", store.Changed}, {0, "a", store.Changed}, {0, "a", store.Changed}, {0, "a", store.Deleted}}, heard.heard())
+	require.Equal(r, []notice{{0, "a", store.Changed}, {0, "a", store.Changed}, {0, "a", store.Changed},
+		{0, "a", store.Deleted}}, heard.heard())
 }
 
 func sums(r *rig) {
@@ -184,9 +189,10 @@ func patches(r *rig) {
 	r.write("number", "-12", store.Never)
 	r.parts("number", "-12", 1)
 	r.parts("none", "", 0)
-	require.Equal(r, store.ErrWrongKind, r.view.Edit(ctx, []byte("number"), func(store.Entry, []byte) (store.Change, error) {
-		return store.Change{What: store.Patch, Value: store.Value{Bytes: []byte("1")}, Expires: store.Never}, nil
-	}))
+	require.Equal(r, store.ErrWrongKind,
+		r.view.Edit(ctx, []byte("number"), func(store.Entry, []byte) (store.Change, error) {
+			return store.Change{What: store.Patch, Value: store.Value{Bytes: []byte("1")}, Expires: store.Never}, nil
+		}))
 	r.edit("none", store.Change{What: store.Patch, Value: store.Value{Bytes: []byte("1")}, Expires: store.Never})
 	require.Zero(r, r.count("none"))
 }

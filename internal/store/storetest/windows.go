@@ -16,13 +16,18 @@ import (
 
 var windowCases = []testCase{
 	{"any limiter", "a call is decided by the algorithm of its rule's kind, from what the calls before it left and the time that has gone by", anyLimiter},
-	{"refused by any limiter", "a call of any limiter that is limited, peeks, asks for nothing or fails changes nothing: neither state nor notice", refusedByAny},
-	{"blocked", "a limit of 0 allows nothing, but what is forced; and the key is not looked at, of whatever kind it is", blocked},
+	{"refused by any limiter",
+		"a call of any limiter that is limited, peeks, asks for nothing or fails changes nothing: neither state nor notice",
+		refusedByAny},
+	{"blocked", "a limit of 0 allows nothing, but what is forced; and the key is not looked at, of whatever kind it is",
+		blocked},
 	{"another period", "a call with another period forgets nothing: until the period that a key keeps has passed since a call that took " +
 		"named it, that one decides, and a fixed window that is open lasts as long as the longest named", anotherPeriod},
 	{"emptied", "a key that was given all back is gone, and nothing is saved up", emptied},
-	{"notices of limiters", "the listener hears of every change that a limiter makes, once, and of nothing else", limiterNotices},
-	{"atomic limiters", "a step of any limiter is one: of many callers at once no more are admitted than of one caller", atomicLimiters},
+	{"notices of limiters", "the listener hears of every change that a limiter makes, once, and of nothing else",
+		limiterNotices},
+	{"atomic limiters", "a step of any limiter is one: of many callers at once no more are admitted than of one caller",
+		atomicLimiters},
 }
 
 // anyLimiter plays random calls, whose limits change too. Most leave something for the next to
@@ -55,7 +60,8 @@ func anyLimiter(r *rig) {
 
 func refusedByAny(r *rig) {
 	for _, kind := range limiters {
-		five, used, full, unused := rule(kind, 5, 60), fmt.Sprint(kind, " used"), fmt.Sprint(kind, " full"), fmt.Sprint(kind, " unused")
+		five, used, full, unused := rule(kind, 5, 60), fmt.Sprint(kind, " used"), fmt.Sprint(kind, " full"),
+			fmt.Sprint(kind, " unused")
 		r.takeBy(five, used, 3, quota.Take)
 		r.takeBy(five, full, 5, quota.Take)
 		r.clock.Advance(time.Second) // so that to write the same again would show
@@ -67,7 +73,8 @@ func refusedByAny(r *rig) {
 		}{
 			{used, 3, quota.Take}, {used, 6, quota.Take}, {full, 1, quota.Take}, {unused, 6, quota.Take},
 			{used, 0, quota.Take}, {used, 0, quota.UpTo}, {used, 0, quota.Force}, {unused, 0, quota.Take},
-			{used, 2, quota.Peek}, {used, -2, quota.Peek}, {used, -9, quota.Peek}, {used, 9, quota.Peek}, {unused, 1, quota.Peek},
+			{used, 2, quota.Peek}, {used, -2, quota.Peek}, {used, -9, quota.Peek}, {used, 9, quota.Peek},
+			{unused, 1, quota.Peek},
 			{full, 1, quota.UpTo}, {unused, -1, quota.Take}, {unused, math.MinInt64, quota.Force},
 		}
 		before, h := r.sight(used, full, unused), r.listen()
@@ -226,6 +233,7 @@ func atomicLimiters(r *rig) {
 		for _, n := range left {
 			sum += n
 		}
-		require.Equal(r, size-sum, r.takeBy(by, kind.String(), 0, quota.Take).Remaining, "%s: what the callers do not hold", kind)
+		require.Equal(r, size-sum, r.takeBy(by, kind.String(), 0, quota.Take).Remaining, "%s: what the callers do not hold",
+			kind)
 	}
 }

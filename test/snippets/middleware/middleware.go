@@ -10,7 +10,8 @@ import (
 
 // Limit lets a client pass 30 times in 60 seconds, 16 times at once. cost says how many of these a
 // request takes.
-func Limit(rdb *redis.Client, client func(*http.Request) string, cost func(*http.Request) int64, next http.Handler) http.Handler {
+func Limit(rdb *redis.Client, client func(*http.Request) string, cost func(*http.Request) int64,
+	next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		reply, err := rdb.Do(r.Context(), "CL.THROTTLE", "http:"+client(r), 15, 30, 60, cost(r)).Int64Slice()
 		if err != nil {

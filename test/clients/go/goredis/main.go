@@ -82,7 +82,8 @@ func main() {
 	story.Ok("transaction")
 
 	story.Equal(redis.HasErrorPrefix(rdb.Incr(ctx, "pipe").Err(), "WRONGTYPE"), true)
-	story.Equal(fmt.Sprint(rdb.Do(ctx, "CL.THROTTLE", "k", 15, 30, "x").Err()), "ERR value is not an integer or out of range")
+	story.Equal(fmt.Sprint(rdb.Do(ctx, "CL.THROTTLE", "k", 15, 30, "x").Err()),
+		"ERR value is not an integer or out of range")
 	story.Ok("errors")
 
 	two := open(2)
