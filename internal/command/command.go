@@ -2,7 +2,7 @@
 // reads its arguments, and a Call is one command on its way. It knows no session.
 //
 // To add a command, write a row in its family's folder below internal/commands, name it in the
-// family's list, and tell a conversation with it in internal/commands/testdata.
+// family's list, and record a conversation with it in the testdata of that folder.
 package command
 
 import (

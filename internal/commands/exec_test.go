@@ -16,7 +16,7 @@ import (
 
 // A transaction that is made beside the event loop answers as one that its session makes.
 func TestConversationsBesideTheLoop(t *testing.T) {
-	transcript.Check(t, "testdata", func(t *testing.T) transcript.Stage {
+	transcript.Check(t, conversations(t), func(t *testing.T) transcript.Stage {
 		s := newStill(t)
 		s.instance.inTurn = -1
 		return s

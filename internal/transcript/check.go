@@ -4,47 +4,52 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 )
 
-// Load reads the conversations of a directory: its *.txt files, in the order of their names. That
-// there is none is an error, or a test would pass for having nothing to do.
-func Load(dir string) ([]*File, error) {
-	paths, err := filepath.Glob(filepath.Join(dir, "*.txt"))
-	if err != nil {
-		return nil, err
-	}
-	if len(paths) == 0 {
-		return nil, fmt.Errorf("no conversations in %s", dir)
-	}
-	var files []*File
-	for _, path := range paths {
+// Load reads the conversations below a directory: the *.txt files of every folder testdata in it, in
+// the order of their paths. It is an error if there is none, because a test without conversations
+// would pass, or if two have the same name, because tests and people find them by name.
+func Load(root string) (files []*File, err error) {
+	byName := map[string]string{}
+	err = filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".txt" || filepath.Base(filepath.Dir(path)) != "testdata" {
+			return err
+		}
 		text, err := os.ReadFile(path)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		f, err := Parse(path, text)
 		if err != nil {
-			return nil, err
+			return err
 		}
+		if other := byName[f.Base()]; other != "" {
+			return fmt.Errorf("two conversations have one name: %s and %s", other, path)
+		}
+		byName[f.Base()] = path
 		files = append(files, f)
+		return nil
+	})
+	if err == nil && len(files) == 0 {
+		err = fmt.Errorf("no conversations below %s", root)
 	}
-	return files, nil
+	return files, err
 }
 
-// Check plays every conversation of a directory, each as a subtest on a fresh stage. With rewrite
-// it writes the replies to the files instead, for a person to review as a diff.
-func Check(t *testing.T, dir string, open func(t *testing.T) Stage, rewrite bool) {
+// Base is the name of the file without its folder and its extension, such as strlen.
+func (f *File) Base() string { return strings.TrimSuffix(filepath.Base(f.Name), ".txt") }
+
+// Check plays conversations, each as a subtest on a fresh stage. With rewrite it writes the replies
+// to their files instead, for a person to review as a diff.
+func Check(t *testing.T, files []*File, open func(t *testing.T) Stage, rewrite bool) {
 	t.Helper()
-	files, err := Load(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, f := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(f.Name), ".txt"), func(t *testing.T) {
+		t.Run(f.Base(), func(t *testing.T) {
 			if err := f.check(open(t), rewrite); err != nil {
 				t.Error(err)
 			}

@@ -163,23 +163,34 @@ func TestRewriteNeedsEverybodyToListen(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
-	dir := t.TempDir()
-	_, err := Load(dir)
+	root := t.TempDir()
+	_, err := Load(root)
 	assert.ErrorContains(t, err, "no conversations")
 
-	path := filepath.Join(dir, "ping.txt")
+	path := filepath.Join(root, "family", "testdata", "ping.txt")
+	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
 	require.NoError(t, os.WriteFile(path, []byte("> PING\n+PANG\n"), 0o644))
-	files, err := Load(dir)
+	require.NoError(t, os.WriteFile(filepath.Join(root, "notes.txt"), []byte("no conversation\n"), 0o644))
+	files, err := Load(root)
 	require.NoError(t, err)
+	require.Len(t, files, 1)
+	assert.Equal(t, "ping", files[0].Base())
 	err = files[0].check(&toy{}, false)
 	assert.EqualError(t, err, path+":2: > PING\n\twant +PANG\n\tgot  +PONG")
 
 	open := func(*testing.T) Stage { return &toy{} }
-	Check(t, dir, open, true)
+	Check(t, files, open, true)
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
 	assert.Equal(t, "> PING\n+PONG\n", string(text))
-	Check(t, dir, open, false)
+	files, err = Load(root)
+	require.NoError(t, err)
+	Check(t, files, open, false)
+
+	require.NoError(t, os.Mkdir(filepath.Join(root, "testdata"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(root, "testdata", "ping.txt"), nil, 0o644))
+	_, err = Load(root)
+	assert.ErrorContains(t, err, "two conversations have one name")
 }
 
 // A server that will not stop talking ends the play, not the memory.

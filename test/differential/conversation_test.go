@@ -1,8 +1,6 @@
 package differential
 
 import (
-	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -12,11 +10,11 @@ import (
 	"cellserver/test/peer"
 )
 
-// conversations lie where the table in process is held to them.
-const conversations = "../../internal/commands/testdata"
+// families is the directory below which every family of commands has its conversations.
+const families = "../../internal/commands"
 
 func load(t *testing.T, wanted func(f *transcript.File) bool) (files []*transcript.File) {
-	all, err := transcript.Load(conversations)
+	all, err := transcript.Load(families)
 	require.NoError(t, err)
 	for _, f := range all {
 		if wanted(f) {
@@ -26,15 +24,13 @@ func load(t *testing.T, wanted func(f *transcript.File) bool) (files []*transcri
 	return files
 }
 
-func name(f *transcript.File) string { return strings.TrimSuffix(filepath.Base(f.Name), ".txt") }
-
 // The real binary says what the table says in process. Where the clock must move, only the table
 // can be asked.
 func TestConversationsWithTheBinary(t *testing.T) {
 	files := load(t, func(f *transcript.File) bool { return !f.Advances })
 	require.GreaterOrEqual(t, len(files), 18)
 	for _, f := range files {
-		t.Run(name(f), func(t *testing.T) {
+		t.Run(f.Base(), func(t *testing.T) {
 			t.Parallel()
 			server := peer.Start(t)
 			for _, d := range f.Play(stage(server)) {
@@ -60,7 +56,7 @@ func TestConversationsWithRedis(t *testing.T) {
 	files := load(t, func(f *transcript.File) bool { return f.Redis })
 	require.GreaterOrEqual(t, len(files), 12)
 	for _, f := range files {
-		t.Run(name(f), func(t *testing.T) {
+		t.Run(f.Base(), func(t *testing.T) {
 			t.Parallel()
 			server := peer.StartRedis(t)
 			for _, d := range f.PlayToRedis(stage(server)) {

@@ -17,7 +17,7 @@ func TestConversationsWithRedis8(t *testing.T) {
 	files := load(t, func(f *transcript.File) bool { return f.Redis8 })
 	require.GreaterOrEqual(t, len(files), 4)
 	for _, f := range files {
-		t.Run(name(f), func(t *testing.T) {
+		t.Run(f.Base(), func(t *testing.T) {
 			t.Parallel()
 			server := peer.StartRedis8(t)
 			for _, d := range f.PlayToRedis(stage(server)) {
