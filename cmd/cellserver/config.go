@@ -111,12 +111,12 @@ Examples:
 }
 
 // meters measure what the options ask for, nil what they do not.
-func (c *config) meters() (turns, holds *meter.Longest) {
+func (c *config) meters() (turns, holds *meter.MaxCPUTime) {
 	switch c.measurePauses {
 	case "loops":
-		turns = new(meter.Longest)
+		turns = new(meter.MaxCPUTime)
 	case "locks":
-		holds = new(meter.Longest)
+		holds = new(meter.MaxCPUTime)
 	}
 	return turns, holds
 }

@@ -211,7 +211,7 @@ func (c *Call) Gives(tokens ...string) bool {
 }
 
 // EventNames are the events that a call is to a key, in their order, given what happened to it.
-func (c *Call) EventNames(why store.Why) []string {
+func (c *Call) EventNames(why store.Event) []string {
 	row := c.Row
 	changes := row.Event
 	switch {
@@ -223,7 +223,7 @@ func (c *Call) EventNames(why store.Why) []string {
 	switch {
 	case why == store.Expired:
 		return []string{ExpiredEvent}
-	case why == store.Made:
+	case why == store.Created:
 		return append([]string{NewEvent}, strings.Fields(changes)...)
 	case why != store.Deleted:
 		return strings.Fields(changes)
@@ -262,7 +262,7 @@ func (c *Call) ChangeIf(key []byte, edit func(e store.Entry) (store.Change, erro
 	err := c.View.Edit(c.Context, key, func(e store.Entry, _ []byte) (store.Change, error) {
 		c.CountFrom(counted)
 		change, err := edit(e)
-		done = change.What != store.Leave
+		done = change.Operation != store.NoChange
 		c.Moved += len(change.Value.Bytes)
 		return change, err
 	})

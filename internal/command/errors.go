@@ -36,11 +36,11 @@ const (
 // Lacks says in words what a store cannot do.
 func Lacks(what store.Abilities) string {
 	switch {
-	case what&store.Announces != 0:
+	case what&store.Notifies != 0:
 		return "the store cannot tell of changes"
 	case what&store.Swaps != 0:
 		return "the store cannot swap databases"
-	case what&store.TimesIdles != 0:
+	case what&store.TracksIdle != 0:
 		return "the store does not know when keys were used"
 	}
 	return "the store does not know how much it holds"

@@ -34,11 +34,11 @@ type Config struct {
 	Options   *option.List
 	Port      int // that INFO shows
 	Log       *slog.Logger
-	ClientLog *slog.Logger   // for what clients cause, which may be very often; Log if nil
-	Stop      func()         // what SHUTDOWN calls; nil for nothing, and then it is refused
-	ACLFile   access.ACLFile // where ACL LOAD and ACL SAVE find users; nil for nowhere
-	Turns     *meter.Longest // what INFO shows of event loops; nil if nobody measures
-	Holds     *meter.Longest // and of locks
+	ClientLog *slog.Logger      // for what clients cause, which may be very often; Log if nil
+	Stop      func()            // what SHUTDOWN calls; nil for nothing, and then it is refused
+	ACLFile   access.ACLFile    // where ACL LOAD and ACL SAVE find users; nil for nowhere
+	Turns     *meter.MaxCPUTime // what INFO shows of event loops; nil if nobody measures
+	Holds     *meter.MaxCPUTime // and of locks
 }
 
 // Instance is what the sessions of one process share: the table of commands, the store, settings,
@@ -92,8 +92,8 @@ type figures struct {
 	latencyEvents stats.LatencyEvents
 	latency       latencyTracking
 	rates         stats.Rates
-	traffic       stats.Traffics
-	turns, holds  *meter.Longest
+	traffic       stats.AllTraffic
+	turns, holds  *meter.MaxCPUTime
 }
 
 // besideLoops is about calls that are made beside the event loops, and which call is running.
@@ -199,8 +199,8 @@ func (in *Instance) shareMemory() { in.clients.Share(in.memory.most.Load(), in.m
 func (in *Instance) Clients() int { return in.clients.Count() }
 
 // changes is the store, if it tells of changes, else nil: then what needs it is refused.
-func (in *Instance) changes() store.Announcer {
-	announcer, _ := in.store.(store.Announcer)
+func (in *Instance) changes() store.Notifier {
+	announcer, _ := in.store.(store.Notifier)
 	return announcer
 }
 

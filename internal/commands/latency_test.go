@@ -29,8 +29,8 @@ func TestWhatIsShownIsBounded(t *testing.T) {
 	require.Contains(t, line, `(980 more bytes)`[5:])
 	require.Contains(t, line, "more arguments)")
 	kept := s.instance.slowlog.Latest(1)[0]
-	require.Len(t, kept.Words, stats.SlowWords)
-	require.LessOrEqual(t, len(kept.Words[1]), stats.SlowBytes+32)
+	require.Len(t, kept.Arguments, stats.SlowArguments)
+	require.LessOrEqual(t, len(kept.Arguments[1]), stats.SlowArgumentBytes+32)
 
 	for range 100 {
 		other.say(t, "PING")

@@ -29,13 +29,13 @@ type memoryBound struct {
 }
 
 // outsider is a store that keeps keys outside of Go's heap.
-type outsider interface{ Outside() int64 }
+type outsider interface{ OffHeapBytes() int64 }
 
 // begin has the process, and what the store keeps, measured.
 func (m *memoryBound) begin(store any) {
 	m.outside, m.heap, m.collect = func() int64 { return 0 }, heapBytes, runtime.GC
 	if s, ok := store.(outsider); ok {
-		m.outside = s.Outside
+		m.outside = s.OffHeapBytes
 	}
 	m.startup, m.there = m.used(), client.MemoryThere()
 }
@@ -97,7 +97,7 @@ func short(c *command.Call, row *command.Command) bool {
 func runShort(c *command.Call, row *command.Command, words [][]byte, repeats bool) error {
 	view := c.View
 	defer func() { c.View = view }()
-	c.View = view.Tight()
+	c.View = view.WithoutGrowth()
 	return c.Run(row, words, repeats)
 }
 

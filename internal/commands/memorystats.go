@@ -7,7 +7,7 @@ import (
 
 var memoryStats = command.Command{
 	Name: "memory|stats", Group: "server", Category: "none", Since: "4.0.0", Complexity: "O(1)",
-	Traits:  command.AnyKey | command.Sessionless | command.Needs(store.Measures),
+	Traits:  command.AnyKey | command.Sessionless | command.Needs(store.ReportsUsage),
 	Tips:    []string{"nondeterministic_output", command.AllShards, "response_policy:special"},
 	Summary: "Shows what memory is used for.",
 	Reply:   "A map, with Redis's names, of bytes, numbers and percentages; what does not exist here is 0.",

@@ -180,7 +180,7 @@ func (x *execution) make(c *command.Call, most int) (made bool, cost int, err er
 }
 
 // places are the keys that are touched, or were watched; all if any may be.
-func (x *execution) places(databases int) (places []store.Place, all bool) {
+func (x *execution) places(databases int) (places []store.KeyRef, all bool) {
 	q := x.queue
 	if len(q.places) == 0 { // else it was found out that the calls cost too much for an event loop
 		x.all = q.findPlaces(x.database, databases) || q.selects() && (x.guarded || q.own) // SELECT may be refused

@@ -59,7 +59,7 @@ func (n *notifier) begin(in *Instance) {
 func (in *Instance) setNotifications(letters string) error {
 	n, chosen := &in.notifier, eventsIn(letters)
 	if chosen.published() && in.changes() == nil {
-		return errors.New("notify-keyspace-events: " + command.Lacks(store.Announces))
+		return errors.New("notify-keyspace-events: " + command.Lacks(store.Notifies))
 	}
 	n.events.Store(uint32(chosen))
 	switch publishes := n.unsubscribe != nil; {
@@ -76,7 +76,7 @@ func (in *Instance) setNotifications(letters string) error {
 
 // heard is what the store says, with the key locked. The call that made the change is that of the
 // client that signed it, and runs on this goroutine.
-func (n *notifier) heard(database int, key []byte, why store.Why, by int64) {
+func (n *notifier) heard(database int, key []byte, why store.Event, by int64) {
 	if why == store.Flushed || n.instance.channels.Clients.Load() == 0 {
 		return
 	}

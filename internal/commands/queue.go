@@ -24,7 +24,7 @@ type queue struct {
 	sized  bool     // what some cost grows with what stands at their keys
 	slow   bool     // some are never made on an event loop
 	own    bool     // some need the session that queued them
-	places []store.Place
+	places []store.KeyRef
 }
 
 type queued struct {
@@ -193,7 +193,7 @@ func (q *queue) findPlaces(database, databases int) (all bool) {
 	q.each(database, databases, func(row *command.Command, words, keys [][]byte, database int) {
 		all = all || row.Traits&command.AnyKey != 0
 		for _, key := range keys {
-			q.places = append(q.places, store.Place{Database: database, Key: key})
+			q.places = append(q.places, store.KeyRef{Database: database, Key: key})
 		}
 	})
 	return all

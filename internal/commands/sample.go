@@ -24,4 +24,4 @@ func (in *Instance) Sample() {
 }
 
 // CountTraffic is for one more who counts.
-func (in *Instance) CountTraffic() *stats.Traffic { return in.traffic.Count() }
+func (in *Instance) CountTraffic() *stats.Traffic { return in.traffic.Register() }

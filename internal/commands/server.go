@@ -185,11 +185,11 @@ func infoCell(c *command.Call, out *strings.Builder) {
 	infoDecisions(c, out)
 	if turns := instanceOf(c).turns; turns != nil {
 		field(out, "longest_loop_callback_usec", turns.Value().Microseconds())
-		field(out, "loop_callbacks_over_1ms", turns.Over())
+		field(out, "loop_callbacks_over_1ms", turns.OverMillisecond())
 	}
 	if holds := instanceOf(c).holds; holds != nil {
 		field(out, "longest_lock_hold_usec", holds.Value().Microseconds())
-		field(out, "lock_holds_over_1ms", holds.Over())
+		field(out, "lock_holds_over_1ms", holds.OverMillisecond())
 	}
 }
 
@@ -209,7 +209,7 @@ func garbageShare() float64 {
 func infoKeyspace(c *command.Call, out *strings.Builder) {
 	for n, u := range store.UsageOf(c.View) {
 		if u.Keys > 0 {
-			field(out, fmt.Sprintf("db%d", n), fmt.Sprintf("keys=%d,expires=%d,avg_ttl=0", u.Keys, u.Keys-u.Lasting))
+			field(out, fmt.Sprintf("db%d", n), fmt.Sprintf("keys=%d,expires=%d,avg_ttl=0", u.Keys, u.Keys-u.NoExpiry))
 		}
 	}
 }

@@ -89,7 +89,7 @@ func (in *Instance) Open(p client.Peer) *Session {
 	s.Charge(client.SessionBytes + p.Kept)
 	s.become(nil)
 	in.clients.Add(s.Client)
-	s.call.View.Sign(s.ID)
+	s.call.View.SetCaller(s.ID)
 	in.ownCalls.Store(s.ID, &s.call)
 	in.stats.connections.Add(1)
 	return s
@@ -349,7 +349,7 @@ func (s *Session) parkUntil(ctx context.Context, row *command.Command, bytes int
 	call := &command.Call{Context: ctx, View: s.instance.store.View(), Out: &out, Server: &s.instance.Server,
 		Client: s.Client, Owner: s.instance}
 	call.View.Select(s.database)
-	call.View.Sign(s.ID)
+	call.View.SetCaller(s.ID)
 	call.Around, call.Caching = s.call.Around, s.call.Caching
 	b := &besideLoop{instance: s.instance, session: s, ctx: ctx, words: bytes}
 	call.Beside = b

@@ -160,7 +160,7 @@ func fixedOptions() []*option.Option {
 func (in *Instance) heed(s *Settings) error {
 	in.MaxKeySize, in.limiters.MaxLogLimit, in.limiters.MaxHolders = s.MaxKeySize, s.MaxLogLimit, s.MaxHolders
 	in.debug, in.protected = s.Debug, s.Protected
-	in.slowlog.Most = s.SlowCalls
+	in.slowlog.MaxEntries = s.SlowCalls
 	effects := []struct {
 		take  func() error
 		names []string
@@ -174,7 +174,7 @@ func (in *Instance) heed(s *Settings) error {
 		{done(func() { in.limiters.LimitWhenFull.Store(s.OOMDecision == "limit") }), []string{"oom-decision"}},
 		{func() error { return in.setNotifications(s.Events) }, []string{"notify-keyspace-events"}},
 		{done(func() { in.logSlowerThan(int64(s.SlowerThan)) }), []string{"slowlog-log-slower-than"}},
-		{done(func() { in.slowlog.Keep(s.SlowCalls) }), []string{"slowlog-max-len"}},
+		{done(func() { in.slowlog.SetMaxEntries(s.SlowCalls) }), []string{"slowlog-max-len"}},
 		{done(func() { in.latencyEvents.Threshold.Store(int64(s.Spikes)) }), []string{"latency-monitor-threshold"}},
 		{done(func() { in.trackLatency(s.Tracking == "yes") }), []string{"latency-tracking"}},
 		{done(func() { in.showPercentiles(s.Percentiles) }), []string{"latency-tracking-info-percentiles"}},

@@ -13,7 +13,8 @@ import (
 // newSlowCall is a call as SLOWLOG keeps it, but for how long it took.
 func newSlowCall(c *command.Call, row *command.Command, words [][]byte) stats.SlowCall {
 	e := stats.SlowCall{Unix: c.Unix(c.View.Now()) / 1e9,
-		Words: stats.Shorten(redact(row, words), stats.SlowWords, stats.SlowBytes), Address: c.Client.Peer.Remote}
+		Arguments: stats.Shorten(redact(row, words), stats.SlowArguments, stats.SlowArgumentBytes),
+		Address:   c.Client.Peer.Remote}
 	c.Client.About.Mu.Lock()
 	defer c.Client.About.Mu.Unlock()
 	e.Name = c.Client.About.Name
@@ -51,11 +52,11 @@ var slowlogGet = command.Command{
 		c.Out.Array(len(calls))
 		for _, call := range calls {
 			c.Out.Array(6)
-			c.Out.Int(call.Id)
+			c.Out.Int(call.ID)
 			c.Out.Int(call.Unix)
 			c.Out.Int(call.Usec)
-			c.Out.Array(len(call.Words))
-			for _, word := range call.Words {
+			c.Out.Array(len(call.Arguments))
+			for _, word := range call.Arguments {
 				c.Out.Bulk(word)
 			}
 			c.Out.BulkString(call.Address)

@@ -193,5 +193,5 @@ func (in *Instance) observe(row *command.Command, ns int64) bool {
 		clock := in.store.Clock()
 		in.latencyEvents.Add(eventOf(row), (clock.Now()-ns+clock.Offset())/1e9, ns)
 	}
-	return row.Flags&command.Unlogged == 0 && in.slowlog.Wants(ns/1000)
+	return row.Flags&command.Unlogged == 0 && in.slowlog.IsSlow(ns/1000)
 }

@@ -14,8 +14,8 @@ import (
 type whole interface {
 	store.View
 	store.Swapper
-	store.Meter
-	store.IdleTimer
+	store.UsageReporter
+	store.IdleTracker
 }
 
 // mute is a store that carries out the steps of a transaction, and then does not answer.
@@ -31,7 +31,7 @@ type muteView struct {
 	answers *bool
 }
 
-func (v muteView) Atomically(ctx context.Context, places []store.Place, all bool, steps func() error) error {
+func (v muteView) Atomically(ctx context.Context, places []store.KeyRef, all bool, steps func() error) error {
 	err := v.whole.Atomically(ctx, places, all, steps)
 	if !*v.answers {
 		err = store.ErrUnavailable
@@ -71,7 +71,7 @@ func TestAStoreThatDoesNotAnswer(t *testing.T) {
 }
 
 // everything is what the store that ships can do.
-const everything = store.Announces | store.Swaps | store.Measures | store.TimesIdles
+const everything = store.Notifies | store.Swaps | store.ReportsUsage | store.TracksIdle
 
 // A store that can do no more than it must.
 type (

@@ -45,7 +45,7 @@ func TestAPartOfAValueCostsThatPart(t *testing.T) {
 // moved is how many bytes of values the store has copied while they were locked.
 func (s *still) moved() (bytes int64) {
 	for _, u := range store.UsageOf(s.instance.store) {
-		bytes += u.Moved
+		bytes += u.Copied
 	}
 	return bytes
 }

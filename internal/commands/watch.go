@@ -17,7 +17,7 @@ type watches struct {
 	count    int // of watches
 	clients  int // that watch something
 	ages     map[int]age
-	changes  store.Announcer
+	changes  store.Notifier
 
 	unsubscribe func() // while anything is watched
 }
@@ -43,7 +43,7 @@ type watched struct {
 
 // watch is one key that a session watches.
 type watch struct {
-	place   store.Place
+	place   store.KeyRef
 	of      *watched
 	since   watched // what had become of it when it began
 	age     age     // of the database when it began
@@ -62,7 +62,7 @@ const errTooManyWatched command.Refusal = "ERR too many keys are watched"
 var watchKeys = command.Command{
 	Name: "watch", OverLong: errTooManyWatched, Group: "transactions", Since: "2.2.0",
 	Complexity: "O(1) for every key", Flags: control, Cost: command.Constant,
-	Traits: command.Unqueued | command.Needs(store.Announces), KeyAccess: "RO",
+	Traits: command.Unqueued | command.Needs(store.Notifies), KeyAccess: "RO",
 	Summary: "Watches keys: the next EXEC does nothing if one of them changes before it.",
 	Args:    []command.Arg{command.Key("key").Many()}, Reply: "OK.",
 	Run: func(c *command.Call) error {
@@ -98,7 +98,7 @@ var unwatch = command.Command{
 // add has a session watch a key. Whether the key is there is asked afterwards, so that no change
 // goes unnoticed.
 func (ws *watches) add(c *command.Call, key []byte) error {
-	w := &watch{place: store.Place{Database: c.View.Selected(), Key: slices.Clone(key)}}
+	w := &watch{place: store.KeyRef{Database: c.View.Selected(), Key: slices.Clone(key)}}
 	if known, err := ws.register(sessionOf(c), w); known || err != nil {
 		return err
 	}
@@ -172,7 +172,7 @@ func (ws *watches) counts() (clients, keys int) {
 }
 
 // heard is what the store says, with the key locked.
-func (ws *watches) heard(database int, key []byte, why store.Why, _ int64) {
+func (ws *watches) heard(database int, key []byte, why store.Event, _ int64) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if why == store.Flushed {

@@ -68,5 +68,5 @@ func weight(c *command.Call, database int, key []byte) int {
 	selected := c.View.Selected()
 	c.View.Select(database)
 	defer c.View.Select(selected)
-	return c.View.Weight(c.Context, key)
+	return c.View.StateBytes(c.Context, key)
 }

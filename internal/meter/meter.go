@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// Longest remembers the longest of many times, and how many were over a millisecond: the time that
-// a shared machine takes away may count as the thread's, so one alone says little. A nil Longest
+// MaxCPUTime remembers the longest of many times, and how many were over a millisecond: the time that
+// a shared machine takes away may count as the thread's, so one alone says little. A nil MaxCPUTime
 // measures nothing and costs a comparison. It is safe for use by many goroutines.
-type Longest struct{ ns, over atomic.Int64 }
+type MaxCPUTime struct{ ns, over atomic.Int64 }
 
 // Start begins a measurement: what it returns is for Stop. Until then the goroutine stays on its
 // thread, whose clock it is.
-func (l *Longest) Start() (began int64) {
+func (l *MaxCPUTime) Start() (began int64) {
 	if l == nil {
 		return 0
 	}
@@ -25,7 +25,7 @@ func (l *Longest) Start() (began int64) {
 }
 
 // Stop ends a measurement, on the goroutine that began it.
-func (l *Longest) Stop(began int64) {
+func (l *MaxCPUTime) Stop(began int64) {
 	if l == nil {
 		return
 	}
@@ -38,8 +38,8 @@ func (l *Longest) Stop(began int64) {
 	}
 }
 
-// Over is how many times were over a millisecond.
-func (l *Longest) Over() int64 { return l.over.Load() }
+// OverMillisecond is how many times were over a millisecond.
+func (l *MaxCPUTime) OverMillisecond() int64 { return l.over.Load() }
 
 // Value is the longest time so far.
-func (l *Longest) Value() time.Duration { return time.Duration(l.ns.Load()) }
+func (l *MaxCPUTime) Value() time.Duration { return time.Duration(l.ns.Load()) }

@@ -9,7 +9,7 @@ import (
 )
 
 // work uses CPU time, some of it at least.
-func work(l *Longest, rounds int) {
+func work(l *MaxCPUTime, rounds int) {
 	began := l.Start()
 	sum := 0
 	for i := range rounds {
@@ -23,7 +23,7 @@ func TestTheLongestIsKept(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		return // there it measures nothing
 	}
-	var l Longest
+	var l MaxCPUTime
 	require.Zero(t, l.Value())
 	work(&l, 1_000_000)
 	longest := l.Value()
@@ -36,14 +36,14 @@ func TestTheLongestIsKept(t *testing.T) {
 }
 
 func TestNobodyMeasures(t *testing.T) {
-	var l *Longest
+	var l *MaxCPUTime
 	work(l, 1)
 	require.Zero(t, testing.AllocsPerRun(100, func() { l.Stop(l.Start()) }))
 }
 
 // Time that passes while nothing is done does not count.
 func TestWaitingIsNotWork(t *testing.T) {
-	var l Longest
+	var l MaxCPUTime
 	began := l.Start()
 	<-time.After(20 * time.Millisecond)
 	l.Stop(began)

@@ -37,7 +37,7 @@ type loop struct {
 	instance *commands.Instance
 	log      *slog.Logger
 	output   *atomic.Pointer[outputs]
-	turns    *meter.Longest
+	turns    *meter.MaxCPUTime
 	open     *sync.WaitGroup
 
 	lingering *lingering // of all loops
@@ -53,7 +53,7 @@ type loop struct {
 	ready    []*link            // that did not come to an end in their turn
 	slow     map[*link]struct{} // whose sockets take no more
 	looked   int64              // instant, nanoseconds, when they were looked at last
-	counted  stats.Moved        // and not told yet
+	counted  stats.IO           // and not told yet
 	traffic  *stats.Traffic
 	draining bool
 
@@ -89,7 +89,7 @@ const (
 )
 
 // startLoops starts a number of loops, or if that is 0 one for each core that the process may use.
-func (s *Server) startLoops(count int, turns *meter.Longest) (transport, error) {
+func (s *Server) startLoops(count int, turns *meter.MaxCPUTime) (transport, error) {
 	if count == 0 {
 		count = runtime.GOMAXPROCS(0)
 	}
@@ -105,7 +105,7 @@ func (s *Server) startLoops(count int, turns *meter.Longest) (transport, error) 
 	return ls, nil
 }
 
-func (ls *loops) newLoop(s *Server, turns *meter.Longest, lingering *lingering) *loop {
+func (ls *loops) newLoop(s *Server, turns *meter.MaxCPUTime, lingering *lingering) *loop {
 	return &loop{
 		instance: s.instance, log: s.log, output: &s.output, turns: turns, open: &ls.open,
 		buffer: make([]byte, readBytes), traffic: s.instance.CountTraffic(),

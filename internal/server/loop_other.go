@@ -12,6 +12,6 @@ import (
 const Fastest = Goroutines
 
 // startLoops: there are event loops on Linux only.
-func (*Server) startLoops(int, *meter.Longest) (transport, error) {
+func (*Server) startLoops(int, *meter.MaxCPUTime) (transport, error) {
 	return nil, fmt.Errorf("the transport %s is for Linux: there is %s", EventLoop, Goroutines)
 }

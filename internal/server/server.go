@@ -34,7 +34,7 @@ type Config struct {
 	Settings *Settings    // the defaults if nil
 	Options  *option.List // all of the process's, the Settings' among them; nil if none is changed while the server runs
 	Log      *slog.Logger
-	Turns    *meter.Longest // learns how long event loops are busy with one connection; nil for nobody
+	Turns    *meter.MaxCPUTime // learns how long event loops are busy with one connection; nil for nobody
 }
 
 // OutputLimit bounds the replies that wait for a client to read them, in bytes; 0 is no bound. A

@@ -55,8 +55,8 @@ type signedView struct {
 	of *signed
 }
 
-func (v signedView) Sign(id int64) {
-	v.View.Sign(id)
+func (v signedView) SetCaller(id int64) {
+	v.View.SetCaller(id)
 	if v.of.signs != nil {
 		v.of.signs()
 	}

@@ -134,7 +134,7 @@ func (t *thread) feed(input []byte) bool {
 	if t.failed || t.session.Closing() {
 		return false
 	}
-	t.traffic.Add(&stats.Moved{In: int64(len(input)), Reads: 1})
+	t.traffic.Add(&stats.IO{In: int64(len(input)), Reads: 1})
 	t.session.Feed(input)
 	t.instance.Yield()
 	t.flush()
@@ -196,7 +196,7 @@ func (t *thread) flush() {
 			}
 			n, err := t.write(next)
 			t.output.wasSent(t.session, n)
-			t.traffic.Add(&stats.Moved{Out: int64(n), Writes: 1})
+			t.traffic.Add(&stats.IO{Out: int64(n), Writes: 1})
 			if err != nil {
 				t.fail()
 				return

@@ -12,32 +12,32 @@ import (
 type SlowLog struct {
 	SlowerThan atomic.Int64 // microseconds; -1: nothing is kept
 
-	mu      sync.Mutex
-	Most    int
-	next    int64 // id
-	entries []SlowCall
+	mu         sync.Mutex
+	MaxEntries int
+	next       int64 // id
+	entries    []SlowCall
 }
 
 type SlowCall struct {
-	Id, Unix, Usec int64
-	Words          [][]byte
+	ID, Unix, Usec int64
+	Arguments      [][]byte
 	Address, Name  string
 }
 
 // The bounds of an entry are Redis's, so that it takes some 4 KiB at most. Of entries there are no
 // more than maxSlowCalls.
 const (
-	SlowWords    = 32
-	SlowBytes    = 128 // of a word
-	MaxSlowCalls = 100_000
-	Quickest     = 1000 // microseconds: what a quick call does not reach
+	SlowArguments     = 32
+	SlowArgumentBytes = 128 // of a word
+	MaxSlowCalls      = 100_000
+	Quickest          = 1000 // microseconds: what a quick call does not reach
 )
 
 // Add keeps a call.
 func (l *SlowLog) Add(e SlowCall, usec int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e.Id, e.Usec = l.next, usec
+	e.ID, e.Usec = l.next, usec
 	l.next++
 	l.entries = append(l.entries, e)
 	l.trim()
@@ -45,7 +45,7 @@ func (l *SlowLog) Add(e SlowCall, usec int64) {
 
 // trim forgets the oldest. It needs the lock.
 func (l *SlowLog) trim() {
-	for extra := len(l.entries) - l.Most; extra > 0; extra-- {
+	for extra := len(l.entries) - l.MaxEntries; extra > 0; extra-- {
 		l.entries[0] = SlowCall{}
 		l.entries = l.entries[1:]
 	}
@@ -64,11 +64,11 @@ func (l *SlowLog) Latest(count int64) []SlowCall {
 	return newest
 }
 
-// Keep bounds the calls that are kept.
-func (l *SlowLog) Keep(most int) {
+// SetMaxEntries bounds the calls that are kept.
+func (l *SlowLog) SetMaxEntries(most int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.Most = most
+	l.MaxEntries = most
 	l.trim()
 }
 
@@ -87,8 +87,8 @@ func Shorten(words [][]byte, most, bytes int) [][]byte {
 	return short
 }
 
-// Wants says whether a call that took so long is kept.
-func (l *SlowLog) Wants(usec int64) bool {
+// IsSlow says whether a call that took so long is kept.
+func (l *SlowLog) IsSlow(usec int64) bool {
 	least := l.SlowerThan.Load()
 	return least >= 0 && usec >= least
 }

@@ -41,11 +41,11 @@ type Traffic struct {
 	_ [32]byte // to be alone in its cache line
 }
 
-// Moved is the same as numbers: bytes, and how often.
-type Moved struct{ In, Out, Reads, Writes int64 }
+// IO is the same as numbers: bytes, and how often.
+type IO struct{ In, Out, Reads, Writes int64 }
 
 // Add adds what was moved, which is none then.
-func (t *Traffic) Add(m *Moved) {
+func (t *Traffic) Add(m *IO) {
 	if m.Reads|m.Writes == 0 {
 		return
 	}
@@ -53,16 +53,16 @@ func (t *Traffic) Add(m *Moved) {
 	t.Out.Add(m.Out)
 	t.Reads.Add(m.Reads)
 	t.Writes.Add(m.Writes)
-	*m = Moved{}
+	*m = IO{}
 }
 
-// Traffics is what all have counted.
-type Traffics struct {
+// AllTraffic is what all have counted.
+type AllTraffic struct {
 	mu  sync.Mutex
 	all []*Traffic
 }
 
-func (t *Traffics) Sum() (m Moved) {
+func (t *AllTraffic) Sum() (m IO) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, one := range t.all {
@@ -74,7 +74,7 @@ func (t *Traffics) Sum() (m Moved) {
 	return m
 }
 
-func (t *Traffics) Reset() {
+func (t *AllTraffic) Reset() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, one := range t.all {
@@ -85,7 +85,7 @@ func (t *Traffics) Reset() {
 }
 
 // Add looks at how much there is of each, at an instant in nanoseconds.
-func (r *Rates) Add(now, calls int64, moved Moved) {
+func (r *Rates) Add(now, calls int64, moved IO) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.calls.add(now, calls)
@@ -100,8 +100,8 @@ func (r *Rates) PerSecond() (calls, in, out int64) {
 	return r.calls.perSecond(), r.in.perSecond(), r.out.perSecond()
 }
 
-// Count is for one more that counts.
-func (t *Traffics) Count() *Traffic {
+// Register is for one more that counts.
+func (t *AllTraffic) Register() *Traffic {
 	one := new(Traffic)
 	t.mu.Lock()
 	defer t.mu.Unlock()

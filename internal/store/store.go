@@ -60,25 +60,25 @@ const Never int64 = math.MaxInt64
 
 // Change is what Edit does to a key.
 type Change struct {
-	What    What
-	Value   Value // to be written
-	At      int   // of a Patch: where in the value
-	Expires int64 // of what is there then; in the past, it goes
+	Operation Operation
+	Value     Value // to be written
+	Offset    int   // of a Patch: where in the value
+	Expires   int64 // of what is there then; in the past, it goes
 }
 
-// What is done to a key.
-type What uint8
+// Operation is done to a key.
+type Operation uint8
 
 const (
-	Leave  What = iota // nothing
-	Put                // a value is written, whatever was there
-	Patch              // bytes are written over a value of Bytes, or behind it; zeros fill what lies between
-	Expire             // the expiry alone is changed, of a value
-	Remove             // the key goes
+	NoChange  Operation = iota // nothing
+	Put                        // a value is written, whatever was there
+	Patch                      // bytes are written over a value of Bytes, or behind it; zeros fill what lies between
+	SetExpiry                  // the expiry alone is changed, of a value
+	Remove                     // the key goes
 )
 
-// Place is where a key stands.
-type Place struct {
+// KeyRef is where a key stands.
+type KeyRef struct {
 	Database int
 	Key      []byte
 }
@@ -134,28 +134,28 @@ type Field struct {
 	Instant bool // Value is one, in nanoseconds on the store's clock
 }
 
-// Why says what happened to a key.
-type Why uint8
+// Event says what happened to a key.
+type Event uint8
 
 const (
-	Changed Why = iota // its state moved
-	Made               // it came to be where there was none (or was transferred there: then another may have been there)
-	Deleted            // somebody removed it, or a refund emptied it
-	Expired            // its state says nothing any more
-	Flushed            // its database was emptied; there is one such notice a database, with a nil key
+	Changed Event = iota // its state moved
+	Created              // it came to be where there was none (or was transferred there: then another may have been there)
+	Deleted              // somebody removed it, or a refund emptied it
+	Expired              // its state says nothing any more
+	Flushed              // its database was emptied; there is one such notice a database, with a nil key
 )
 
-// Listener hears of changes, and of who made them, as the view was signed: see Announcer. What the
+// Listener hears of changes, and of who made them, as the view was signed: see Notifier. What the
 // store does by itself is 0's.
-type Listener func(database int, key []byte, why Why, by int64)
+type Listener func(database int, key []byte, why Event, by int64)
 
 // Usage is what one database holds.
 type Usage struct {
 	Keys  int   // records, expired ones that were not swept yet included
 	Bytes int64 // memory held for them: records, their slack, the index
-	// Lasting is how many of the keys are values that do not expire.
-	Lasting int
-	Moved   int64 // bytes of values that were copied while a shard was locked, ever since the store was made: for tests
+	// NoExpiry is how many of the keys are values that do not expire.
+	NoExpiry int
+	Copied   int64 // bytes of values that were copied while a shard was locked, ever since the store was made: for tests
 	// Expired is how many have gone because their time was over, ever since the store was made.
 	Expired int64
 }

@@ -39,9 +39,9 @@ type Batch interface {
 	Selected() int
 
 	// Sign says who calls, for the listeners; 0, as it is at first, is nobody.
-	Sign(by int64)
+	SetCaller(by int64)
 	// Signed is who does.
-	Signed() int64
+	Caller() int64
 }
 
 // Limiters decide, each in one atomic step.
@@ -66,7 +66,7 @@ type Limiters interface {
 	) (decisions []quota.Decision, allowed bool, err error)
 	// Tight is this view, but of its limiters' steps those that would need memory, to add a key or
 	// to make one larger, are ErrFull.
-	Tight() View
+	WithoutGrowth() View
 
 	// Acquire gives a holder permits until its lease ends; a key has at most maxHolders.
 	Acquire(ctx context.Context, key []byte, r lease.Request, maxHolders int) (quota.Decision, error)
@@ -117,10 +117,10 @@ type Keys interface {
 	// Transfer moves or copies what a key holds, with its expiry, to another place. It is false if
 	// there is nothing, or, where the transfer is not to replace anything, if there is something at
 	// the other place.
-	Transfer(ctx context.Context, from, to Place, how Transfer) (done bool, err error)
+	Transfer(ctx context.Context, from, to KeyRef, how Transfer) (done bool, err error)
 	// Weight is about how much stands at a key, in bytes: 0 for nothing, or for what is small by
 	// its kind.
-	Weight(ctx context.Context, key []byte) int
+	StateBytes(ctx context.Context, key []byte) int
 }
 
 // Keyspace is whole databases.
@@ -151,5 +151,5 @@ type Transactions interface {
 	// steps, which takes nothing back that they did; or its own, and then they did nothing. Within
 	// steps it only calls its own. Steps may be run several times, of which the last counts, as
 	// those of Edit.
-	Atomically(ctx context.Context, places []Place, all bool, steps func() error) error
+	Atomically(ctx context.Context, places []KeyRef, all bool, steps func() error) error
 }

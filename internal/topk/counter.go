@@ -44,14 +44,14 @@ func (t *Counter) add(now int64, database int, key []byte, limited bool, weight 
 		t.limited.Add(now, int32(database), key, weight)
 	}
 	next = 1 << min(t.counted/aWeight, mostDoublings)
-	t.seen.Weigh(now, max(weight, next))
-	t.limited.Weigh(now, max(weight, next))
+	t.seen.SetWeight(now, max(weight, next))
+	t.limited.SetWeight(now, max(weight, next))
 	return next
 }
 
 // List returns the keys of a database that were counted most. It works on a copy, made a slice at a
 // time: nobody who decides waits for long.
-func (t *Counter) List(now int64, database int, limited bool, count int) []Hitter {
+func (t *Counter) List(now int64, database int, limited bool, count int) []KeyCount {
 	var copied *Sketch
 	for i := range Slices {
 		if copied = t.copySlice(copied, limited, i); copied == nil {
@@ -86,8 +86,8 @@ type Sampling struct {
 	random       uint64 // by Marsaglia's xorshift
 }
 
-// Pass says that the next call need not be counted.
-func (s *Sampling) Pass() bool {
+// Skip says that the next call need not be counted.
+func (s *Sampling) Skip() bool {
 	s.skip--
 	return s.skip >= 0
 }

@@ -81,8 +81,8 @@ func (s *Sketch) Add(now int64, database int32, key []byte, weight int64) {
 	c.variance += float64(weight) * float64(weight-1)
 }
 
-// Weigh says that from now on each call is counted with a chance of 1 in weight, by itself.
-func (s *Sketch) Weigh(now, weight int64) {
+// SetWeight says that from now on each call is counted with a chance of 1 in weight, by itself.
+func (s *Sketch) SetWeight(now, weight int64) {
 	slice := s.current(now)
 	slice.most = max(slice.most, weight)
 }
@@ -139,9 +139,9 @@ func smallest(set []counter) *counter {
 	return least
 }
 
-// Hitter is a key and how often it was named: Count times, and Error more or fewer at most. Where
+// KeyCount is a key and how often it was named: Count times, and Error more or fewer at most. Where
 // calls were counted by weight that holds with 99.9 %.
-type Hitter struct {
+type KeyCount struct {
 	Key          string
 	Count, Error int64
 }
@@ -191,7 +191,7 @@ func (s *sum) bound(most int64) int64 {
 
 // Top is the n keys of a database that were named most often in the slices that end with now's,
 // most first.
-func (s *Sketch) Top(now int64, database int32, n int) []Hitter {
+func (s *Sketch) Top(now int64, database int32, n int) []KeyCount {
 	sums, most := map[string]*sum{}, int64(1)
 	for slice := range s.recent(now) {
 		most = max(most, slice.most)
@@ -201,14 +201,16 @@ func (s *Sketch) Top(now int64, database int32, n int) []Hitter {
 			}
 		}
 	}
-	top := make([]Hitter, 0, len(sums))
+	top := make([]KeyCount, 0, len(sums))
 	for key, sum := range sums {
 		for slice := range s.recent(now) {
 			sum.add(slice.set(maphash.String(s.seed, key)), database, key)
 		}
-		top = append(top, Hitter{key, sum.count, sum.bound(most)})
+		top = append(top, KeyCount{key, sum.count, sum.bound(most)})
 	}
-	slices.SortFunc(top, func(a, b Hitter) int { return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Key, b.Key)) })
+	slices.SortFunc(top, func(a, b KeyCount) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Key, b.Key))
+	})
 	return top[:min(n, len(top))]
 }
 

@@ -25,7 +25,7 @@ func zipf(calls int, named func(i int, key string)) (exact map[string]int64) {
 	return exact
 }
 
-func all(s *Sketch, now int64, database int32, n int) []Hitter {
+func all(s *Sketch, now int64, database int32, n int) []KeyCount {
 	copied := s.Empty()
 	for i := range Slices {
 		s.Copy(copied, i)
@@ -35,7 +35,7 @@ func all(s *Sketch, now int64, database int32, n int) []Hitter {
 
 // wrong says what is wrong with a list, by the exact counts: a count that is out of its bounds, or
 // one of the foremost missing.
-func wrong(top []Hitter, exact map[string]int64, foremost int) (complaints []string) {
+func wrong(top []KeyCount, exact map[string]int64, foremost int) (complaints []string) {
 	listed := map[string]bool{}
 	for _, h := range top {
 		listed[h.Key] = true
@@ -91,7 +91,7 @@ func TestPlantedBugsAreFound(t *testing.T) {
 func TestWeights(t *testing.T) {
 	s, random := New(), rand.New(rand.NewSource(2))
 	const weight = 16
-	s.Weigh(0, weight)
+	s.SetWeight(0, weight)
 	exact := zipf(500_000, func(_ int, key string) {
 		if random.Intn(weight) == 0 {
 			s.Add(0, 0, []byte(key), weight)
@@ -112,8 +112,8 @@ func TestAMinute(t *testing.T) {
 		s.Add(i*Slice, 0, []byte("key"), 1)
 	}
 	now := int64(11*Slice + second)
-	assert.Equal(t, []Hitter{{"key", 6, 0}}, all(s, now, 0, 10))
-	assert.Equal(t, []Hitter{{"key", 2, 0}}, all(s, now+4*Slice, 0, 10))
+	assert.Equal(t, []KeyCount{{"key", 6, 0}}, all(s, now, 0, 10))
+	assert.Equal(t, []KeyCount{{"key", 2, 0}}, all(s, now+4*Slice, 0, 10))
 	assert.Empty(t, all(s, now+6*Slice, 0, 10))
 	assert.Empty(t, all(New(), now, 0, 10))
 }
@@ -124,9 +124,9 @@ func TestDatabasesAndTies(t *testing.T) {
 		s.Add(0, 3, []byte(key), 1)
 	}
 	s.Add(0, 4, []byte("c"), 1)
-	assert.Equal(t, []Hitter{{"c", 2, 0}, {"a", 1, 0}, {"b", 1, 0}}, all(s, 0, 3, 10))
-	assert.Equal(t, []Hitter{{"c", 2, 0}}, all(s, 0, 3, 1))
-	assert.Equal(t, []Hitter{{"c", 1, 0}}, all(s, 0, 4, 10))
+	assert.Equal(t, []KeyCount{{"c", 2, 0}, {"a", 1, 0}, {"b", 1, 0}}, all(s, 0, 3, 10))
+	assert.Equal(t, []KeyCount{{"c", 2, 0}}, all(s, 0, 3, 1))
+	assert.Equal(t, []KeyCount{{"c", 1, 0}}, all(s, 0, 4, 10))
 }
 
 // Memory is bounded: a key beyond 256 bytes is not kept, and a sketch that is in use allocates

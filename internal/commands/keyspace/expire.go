@@ -33,7 +33,7 @@ func expiring(row command.Command, word string, unit int64, relative bool) comma
 			case !conditions.allow(e.Expires, expires):
 				return store.Change{}, nil
 			}
-			return store.Change{What: store.Expire, Expires: expires}, nil
+			return store.Change{Operation: store.SetExpiry, Expires: expires}, nil
 		})
 	}
 	return row
@@ -110,7 +110,7 @@ var persist = command.Command{
 			case !e.Kind.IsValue():
 				return store.Change{}, command.ErrOwnExpiry
 			}
-			return store.Change{What: store.Expire, Expires: store.Never}, nil
+			return store.Change{Operation: store.SetExpiry, Expires: store.Never}, nil
 		})
 	},
 }

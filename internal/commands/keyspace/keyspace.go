@@ -61,7 +61,7 @@ func (k *Family) flushDB() *command.Command {
 		Args:    []command.Arg{flushMode}, Reply: "OK.",
 		Run: func(c *command.Call) error {
 			c.Out.Status("OK")
-			defer k.Flushed(c.View.Signed())
+			defer k.Flushed(c.View.Caller())
 			return c.View.Flush(c.Context)
 		},
 	}
@@ -76,7 +76,7 @@ func (k *Family) flushAll() *command.Command {
 		Args:    []command.Arg{flushMode}, Reply: "OK.",
 		Run: func(c *command.Call) error {
 			c.Out.Status("OK")
-			defer k.Flushed(c.View.Signed())
+			defer k.Flushed(c.View.Caller())
 			return c.View.FlushAll(c.Context)
 		},
 	}

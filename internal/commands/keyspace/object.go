@@ -68,11 +68,11 @@ var (
 	})
 
 	objectIdleTime = aboutObject(command.Command{
-		Name: "object|idletime", Since: "2.2.3", Traits: command.Needs(store.TimesIdles),
+		Name: "object|idletime", Since: "2.2.3", Traits: command.Needs(store.TracksIdle),
 		Summary: "Returns how long a key has not been used.",
 		Reply:   "Seconds, accurate to about one; wraps to 0 after 104 days; nil if there is no such key.",
 	}, func(c *command.Call, key []byte, _ store.Entry) error {
-		idle, _, err := c.View.(store.IdleTimer).Idle(c.Context, key)
+		idle, _, err := c.View.(store.IdleTracker).Idle(c.Context, key)
 		c.Out.Int(int64(idle.Seconds()))
 		return err
 	})

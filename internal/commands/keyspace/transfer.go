@@ -9,8 +9,8 @@ import (
 // Commands that bring what a key holds to another place, with its expiry.
 
 // here is a key of the selected database.
-func here(c *command.Call, key []byte) store.Place {
-	return store.Place{Database: c.View.Selected(), Key: key}
+func here(c *command.Call, key []byte) store.KeyRef {
+	return store.KeyRef{Database: c.View.Selected(), Key: key}
 }
 
 // renaming makes RENAME and RENAMENX.
@@ -27,7 +27,7 @@ func renaming(row command.Command, replace bool, answer func(c *command.Call, do
 		from, to := here(c, c.Key()), here(c, c.Key())
 		c.Moved += command.BoundedCost * command.FewBytes // it may be a log of a hundred thousand entries
 		done := false
-		err := c.View.Atomically(c.Context, []store.Place{from, to}, false, func() (err error) {
+		err := c.View.Atomically(c.Context, []store.KeyRef{from, to}, false, func() (err error) {
 			done = false
 			e, err := c.View.Lookup(c.Context, from.Key)
 			if err == nil && e.Kind == store.None {
@@ -97,7 +97,7 @@ func parseDatabase(c *command.Call, word []byte) (int, error) {
 	return int(n), err
 }
 
-func transfer(c *command.Call, from, to store.Place, how store.Transfer) error {
+func transfer(c *command.Call, from, to store.KeyRef, how store.Transfer) error {
 	if from.Database == to.Database && string(from.Key) == string(to.Key) {
 		return command.ErrSameObject
 	}
@@ -125,7 +125,7 @@ var move = command.Command{
 		if db < 0 || db >= int64(c.Server.Databases) {
 			return command.ErrDatabase
 		}
-		return transfer(c, here(c, key), store.Place{Database: int(db), Key: key}, store.Transfer{})
+		return transfer(c, here(c, key), store.KeyRef{Database: int(db), Key: key}, store.Transfer{})
 	},
 }
 
@@ -167,7 +167,7 @@ func (k *Family) swap(c *command.Call, a, b int) error {
 		return nil
 	}
 	c.Moved += swapWorth
-	defer k.Flushed(c.View.Signed())
+	defer k.Flushed(c.View.Caller())
 	return c.View.Atomically(c.Context, nil, true, func() error {
 		k.Swapping(c, a, b)
 		return c.View.(store.Swapper).Swap(c.Context, a, b)

@@ -59,11 +59,11 @@ func topOptions(words [][]byte) (limited bool, count int, err error) {
 // seen says that a limiter has decided about a key. It is on the way of every call, so it does next
 // to nothing.
 func (l *Family) seen(c *command.Call, key []byte, limited bool) {
-	if !c.Sampling.Pass() {
+	if !c.Sampling.Skip() {
 		l.sample(c, key, limited)
 	}
 }
 
 func (l *Family) sample(c *command.Call, key []byte, limited bool) {
-	l.Top.Count(&c.Sampling, c.View.Now(), c.View.Selected(), key, limited, uint64(c.View.Signed()))
+	l.Top.Count(&c.Sampling, c.View.Now(), c.View.Selected(), key, limited, uint64(c.View.Caller()))
 }

@@ -25,7 +25,7 @@ func (t *Table) rowTrack() *command.Command {
 	return &command.Command{
 		Name: "client|tracking", Group: "connection", Since: "6.0.0",
 		Complexity: "O(N) in the number of prefixes", Flags: aboutTracking,
-		Traits:  command.Needs(store.Announces),
+		Traits:  command.Needs(store.Notifies),
 		Summary: "Tells the client when keys change that it has read, so that it can cache them.",
 		Args: []command.Arg{command.Word("ON|OFF"),
 			command.Word("[REDIRECT client-id] [PREFIX prefix ...] [BCAST] [OPTIN] [OPTOUT] [NOLOOP]").Optional().Many()},

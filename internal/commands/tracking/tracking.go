@@ -194,7 +194,7 @@ func (t *Table) remember(c *command.Call) {
 	}
 	keys, _ := c.Row.KeysOf(nil, c.Words)
 	for _, key := range keys {
-		t.add(key, c.View.Signed())
+		t.add(key, c.View.Caller())
 	}
 }
 
@@ -305,7 +305,7 @@ func (t *Table) count(p *trackingPart, keys, items, bytes int64) {
 
 // heard is what the store says of a key, with the key locked (of a database that was emptied see
 // Flushed). What it does by itself nobody else will send.
-func (t *Table) heard(_ int, key []byte, why store.Why, by int64) {
+func (t *Table) heard(_ int, key []byte, why store.Event, by int64) {
 	told := false
 	if why == store.Expired && by != 0 {
 		t.expired.Add(1)

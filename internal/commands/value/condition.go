@@ -143,7 +143,7 @@ func deleteIf(c *command.Call, key []byte, when valueCondition) error {
 			done = done && holds
 		}
 		if done {
-			change.What = store.Remove
+			change.Operation = store.Remove
 		}
 		return change, err
 	})

@@ -64,10 +64,10 @@ func inSteps(c *command.Call, words [][]byte, apart int, step func(words [][]byt
 }
 
 // places are where every so many-th of the words stands, as a key.
-func places(c *command.Call, words [][]byte, apart int) []store.Place {
-	places := make([]store.Place, 0, len(words)/apart)
+func places(c *command.Call, words [][]byte, apart int) []store.KeyRef {
+	places := make([]store.KeyRef, 0, len(words)/apart)
 	for i := 0; i < len(words); i += apart {
-		places = append(places, store.Place{Database: c.View.Selected(), Key: words[i]})
+		places = append(places, store.KeyRef{Database: c.View.Selected(), Key: words[i]})
 	}
 	return places
 }

@@ -167,7 +167,7 @@ func setIf(c *command.Call, key, value []byte, expires int64, how setting) error
 		if before, done, err = how.allows(c, e, was); err != nil || !done {
 			return change, err
 		}
-		change = store.Change{What: store.Put, Value: asValue(value), Expires: expires}
+		change = store.Change{Operation: store.Put, Value: asValue(value), Expires: expires}
 		c.Moved += len(value)
 		if how.keep && e.Kind.IsValue() {
 			change.Expires = e.Expires
@@ -260,7 +260,9 @@ var getDel = command.Command{
 	Summary: "Returns the value of a key, and removes it.", KeyAccess: "RW ACCESS DELETE",
 	Args: []command.Arg{command.Key("key")}, Reply: "The value, or nil if there is no such key.",
 	Run: func(c *command.Call) error {
-		return getAnd(c, c.Key(), func(store.Entry) (store.Change, error) { return store.Change{What: store.Remove}, nil })
+		return getAnd(c, c.Key(), func(store.Entry) (store.Change, error) {
+			return store.Change{Operation: store.Remove}, nil
+		})
 	},
 }
 
@@ -307,7 +309,7 @@ var getEX = command.Command{
 			case !e.Kind.IsValue():
 				return store.Change{}, command.ErrOwnExpiry
 			}
-			return store.Change{What: store.Expire, Expires: expires}, nil
+			return store.Change{Operation: store.SetExpiry, Expires: expires}, nil
 		})
 	},
 }

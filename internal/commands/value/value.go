@@ -97,8 +97,8 @@ func editValue(c *command.Call, key []byte, edit func(e store.Entry, value []byt
 		}
 		change, err := edit(e, value)
 		c.Moved += 2 * len(change.Value.Bytes) // they were made, and are kept
-		if change.What == store.Patch {
-			c.Moved += max(change.At-len(value), 0)
+		if change.Operation == store.Patch {
+			c.Moved += max(change.Offset-len(value), 0)
 		}
 		return change, err
 	})
@@ -106,7 +106,7 @@ func editValue(c *command.Call, key []byte, edit func(e store.Entry, value []byt
 
 // put is the change that writes a value. A key without an expiry gets none.
 func put(value []byte, e store.Entry) store.Change {
-	c := store.Change{What: store.Put, Value: asValue(value), Expires: store.Never}
+	c := store.Change{Operation: store.Put, Value: asValue(value), Expires: store.Never}
 	if e.Kind.IsValue() {
 		c.Expires = e.Expires
 	}
@@ -119,7 +119,7 @@ func patch(was []byte, at int, part []byte, e store.Entry) store.Change {
 	const few = 64
 	length := max(len(was), at+len(part))
 	if len(was) > few && length > few {
-		return store.Change{What: store.Patch, At: at, Value: store.Value{Bytes: part}, Expires: e.Expires}
+		return store.Change{Operation: store.Patch, Offset: at, Value: store.Value{Bytes: part}, Expires: e.Expires}
 	}
 	whole := make([]byte, length)
 	copy(whole, was)

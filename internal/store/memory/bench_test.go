@@ -109,7 +109,7 @@ func BenchmarkInsert(b *testing.B) {
 func TestKnownKeysAllocateNothing(t *testing.T) {
 	m := New(Options{Clock: store.NewStillClock(1e18), SweepEvery: -1})
 	v, keys, heard := m.View(), keysOf17(1000), 0
-	m.Subscribe(func(int, []byte, store.Why, int64) { heard++ })
+	m.Subscribe(func(int, []byte, store.Event, int64) { heard++ })
 	calls := func(key []byte, both [][]byte) {
 		v.Begin()
 		v.Throttle(background, key, sixteenAMinute, 1, quota.Take)

@@ -24,7 +24,7 @@ func TestACrowd(t *testing.T) {
 	clock := store.NewStillClock(1_700_000_000e9)
 	m := New(Options{Databases: 2, Clock: clock, SweepEvery: -1})
 	heard := make([]int, m.Databases()*shards) // under their shards' locks
-	m.Subscribe(func(database int, key []byte, _ store.Why, _ int64) {
+	m.Subscribe(func(database int, key []byte, _ store.Event, _ int64) {
 		if key != nil {
 			heard[database*shards+int(m.View().(*view).hash(key).shard)]++
 		}

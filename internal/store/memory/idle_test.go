@@ -67,8 +67,8 @@ func TestExpiredIsCounted(t *testing.T) {
 func TestOutside(t *testing.T) {
 	m := New(Options{Clock: store.NewStillClock(1e18), SweepEvery: -1})
 	v := m.View()
-	require.Zero(t, m.Outside())
-	outside := func() int64 { return m.Outside() + m.pool.heap }
+	require.Zero(t, m.OffHeapBytes())
+	outside := func() int64 { return m.OffHeapBytes() + m.pool.heap }
 	for _, key := range inOneShard(v, "key", 1000) {
 		require.NoError(t, v.Write(background, []byte(key), store.Value{Bytes: make([]byte, 100)}, store.Never))
 	}

@@ -56,7 +56,7 @@ func (s *shard) kept(at *spot, expires int64) {
 	s.lasting += at.r.lasts() - before
 	why := store.Changed
 	if at.made {
-		why = store.Made
+		why = store.Created
 	}
 	s.tell(at.key, why)
 }

@@ -15,13 +15,13 @@ type listeners struct {
 	all atomic.Pointer[[]*store.Listener]
 }
 
-func (l *listeners) tell(database int, key []byte, why store.Why, by int64) {
+func (l *listeners) tell(database int, key []byte, why store.Event, by int64) {
 	if l.any() { // in two functions, so that this one is inlined
 		l.tellAll(database, key, why, by)
 	}
 }
 
-func (l *listeners) tellAll(database int, key []byte, why store.Why, by int64) {
+func (l *listeners) tellAll(database int, key []byte, why store.Event, by int64) {
 	if all := l.all.Load(); all != nil {
 		for _, listener := range *all {
 			(*listener)(database, key, why, by)

@@ -12,7 +12,7 @@ import (
 func TestNoListenersAreNoList(t *testing.T) {
 	m := New(Options{Clock: store.NewStillClock(0), SweepEvery: -1})
 	require.False(t, m.listeners.any())
-	listener := func(int, []byte, store.Why, int64) {}
+	listener := func(int, []byte, store.Event, int64) {}
 	first, second := m.Subscribe(listener), m.Subscribe(listener)
 	first()
 	require.True(t, m.listeners.any())

@@ -29,7 +29,7 @@ type Store struct {
 	listeners listeners
 	pool      pool
 	flushed   flushed
-	holds     *meter.Longest
+	holds     *meter.MaxCPUTime
 	mostPages int // of a shard
 	sweeping  sync.Mutex
 	unswept   atomic.Bool // the sweep is off
@@ -60,8 +60,8 @@ type Options struct {
 	// SweepEvery is how often a slice of the table is looked through for expired records:
 	// SweepInterval if 0; never if negative, and then the owner calls Sweep.
 	SweepEvery time.Duration
-	Holds      *meter.Longest // learns how long shards are locked; nil for nobody
-	MostPages  int            // of 4 KiB, of a shard: as many as can be numbered if 0. For tests
+	Holds      *meter.MaxCPUTime // learns how long shards are locked; nil for nobody
+	MaxPages   int               // of 4 KiB, of a shard: as many as can be numbered if 0. For tests
 }
 
 // New makes an empty store. Close ends its sweep.
@@ -75,11 +75,11 @@ func New(o Options) *Store {
 	if o.SweepEvery == 0 {
 		o.SweepEvery = SweepInterval
 	}
-	if o.MostPages == 0 {
-		o.MostPages = maxPages
+	if o.MaxPages == 0 {
+		o.MaxPages = maxPages
 	}
 	m := &Store{
-		mostPages: o.MostPages,
+		mostPages: o.MaxPages,
 		clock:     o.Clock,
 		seed:      maphash.MakeSeed(),
 		databases: make([]atomic.Pointer[database], o.Databases),
@@ -187,8 +187,8 @@ func (v *view) Begin() {
 
 func (v *view) Select(database int) { v.number = database }
 func (v *view) Selected() int       { return v.number }
-func (v *view) Sign(by int64)       { v.by = by }
-func (v *view) Signed() int64       { return v.by }
+func (v *view) SetCaller(by int64)  { v.by = by }
+func (v *view) Caller() int64       { return v.by }
 
 // inUse is the selected database, nil if nobody has written to it.
 func (v *view) inUse() *database { return v.memory.database(v.number) }

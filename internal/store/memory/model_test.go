@@ -63,10 +63,10 @@ func newTwin(t require.TestingT) *twin {
 	return w
 }
 
-func (w *twin) listen(database int, key []byte, why store.Why, _ int64) {
+func (w *twin) listen(database int, key []byte, why store.Event, _ int64) {
 	known := w.heard[database]
 	switch why {
-	case store.Changed, store.Made:
+	case store.Changed, store.Created:
 		known[string(key)] = true
 	case store.Flushed:
 		clear(known)
@@ -155,7 +155,7 @@ func (w *twin) take(o operation) {
 	var err error
 	view, tight := w.view, o.count%4 == 0
 	if tight {
-		view = w.view.Tight()
+		view = w.view.WithoutGrowth()
 	}
 	records := w.recordsBeside(o.key)
 	if o.what == "throttle" {

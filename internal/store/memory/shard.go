@@ -24,7 +24,7 @@ type shard struct {
 	records int        // expired ones that were not swept yet included
 	index   index
 	layout  atomic.Pointer[layout] // what may be looked at without the lock
-	holds   *meter.Longest         // how long the lock is held; nil if nobody measures
+	holds   *meter.MaxCPUTime      // how long the lock is held; nil if nobody measures
 	pages   pages
 
 	logs   slab[entryLog]
@@ -40,7 +40,7 @@ type shard struct {
 	database  int32
 	swept     uint32 // page that the sweep looks at next
 
-	tight    bool  // the step must not take memory: see View.Tight
+	tight    bool  // the step must not take memory: see View.WithoutGrowth
 	lockedAt int64 // as holds counts
 	expired  int64 // how many records have gone because their time was over
 	moved    int64 // bytes of values that were copied
@@ -226,7 +226,7 @@ func (s *shard) keep(h hashed, key []byte, r record, p place, now, tat int64) er
 		}
 	}
 	r.setExpires(tat)
-	s.tell(key, store.Made)
+	s.tell(key, store.Created)
 	return nil
 }
 
@@ -262,7 +262,7 @@ func (s *shard) delete(h hashed, key []byte, now int64) bool {
 	return true
 }
 
-func (s *shard) tell(key []byte, why store.Why) { s.listeners.tell(int(s.database), key, why, s.by) }
+func (s *shard) tell(key []byte, why store.Event) { s.listeners.tell(int(s.database), key, why, s.by) }
 
 func (s *shard) bytes() int64 {
 	return s.index.bytes() + s.pages.bytes + s.logs.bytes + s.logs.room() + s.leases.bytes + s.leases.room()

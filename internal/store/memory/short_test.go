@@ -27,7 +27,7 @@ type crammed struct {
 
 func newCrammed(t *testing.T) *crammed {
 	clock := store.NewStillClock(1_800_000_000_000_000_000)
-	m := New(Options{Clock: clock, SweepEvery: -1, MostPages: 2})
+	m := New(Options{Clock: clock, SweepEvery: -1, MaxPages: 2})
 	t.Cleanup(func() { require.NoError(t, m.Close()) })
 	l, err := gcra.NewLimit(4, 5, 60)
 	require.NoError(t, err)
@@ -120,7 +120,7 @@ func TestExpiredPlaceTooSmall(t *testing.T) {
 	c.view.Begin()
 	require.NoError(t, c.view.Write(background, []byte("key"), store.Value{Bytes: make([]byte, 500)}, store.Never))
 	require.Equal(t, 1, c.memory.Usage()[0].Keys)
-	require.Equal(t, 1, c.memory.Usage()[0].Lasting)
+	require.Equal(t, 1, c.memory.Usage()[0].NoExpiry)
 }
 
 // A log of a long key has its entries apart from its record: while memory is short there is no
@@ -143,7 +143,7 @@ func TestAllOrNothingWhileMemoryIsShort(t *testing.T) {
 	clock.Advance(time.Second)
 	v.Begin()
 	takes := []store.LimitRequest{{Key: []byte("a"), Rule: fixed, Quantity: 1}, {Key: long, Rule: log, Quantity: 1}}
-	decisions, allowed, err := v.Tight().TakeAll(ctx, takes, false)
+	decisions, allowed, err := v.WithoutGrowth().TakeAll(ctx, takes, false)
 	require.ErrorIs(t, err, store.ErrFull)
 	require.False(t, allowed)
 	require.Equal(t, []bool{false, true}, []bool{decisions[0].Limited, decisions[1].Limited}, "only the log needs memory")

@@ -16,8 +16,8 @@ import (
 // keys does not switch off the limits of those that are there.
 type tight struct{ *view }
 
-// Tight is View's.
-func (v *view) Tight() store.View { return tight{v} }
+// WithoutGrowth is View's.
+func (v *view) WithoutGrowth() store.View { return tight{v} }
 
 func (v tight) enter(shard uint32) *shard {
 	s := v.view.enter(shard)

@@ -22,7 +22,7 @@ type lockedDatabase struct {
 
 // Atomically runs steps as one. Their instant is one, too: not before what any of the shards has
 // seen.
-func (v *view) Atomically(_ context.Context, places []store.Place, all bool, steps func() error) error {
+func (v *view) Atomically(_ context.Context, places []store.KeyRef, all bool, steps func() error) error {
 	if v.transaction != nil {
 		return steps()
 	}
@@ -45,7 +45,7 @@ func (v *view) endTransaction() {
 }
 
 // lockPlaces takes the locks; it is false if a database got another number meanwhile.
-func (v *view) lockPlaces(places []store.Place, all bool) bool {
+func (v *view) lockPlaces(places []store.KeyRef, all bool) bool {
 	t := &v.locking
 	t.all = all
 	if all {

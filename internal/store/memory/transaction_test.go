@@ -26,12 +26,12 @@ func TestDatabasesSwapBesideSteps(t *testing.T) {
 	}
 	for i := range 4 {
 		v := m.View()
-		from := store.Place{Database: 0, Key: []byte{'a', byte(i)}}
-		to := store.Place{Database: 1, Key: []byte{'b', byte(i)}}
+		from := store.KeyRef{Database: 0, Key: []byte{'a', byte(i)}}
+		to := store.KeyRef{Database: 1, Key: []byte{'b', byte(i)}}
 		all.Go(func() {
 			for range 3000 {
-				_ = v.Atomically(background, []store.Place{from, to}, false, func() error {
-					for _, p := range []store.Place{from, to} {
+				_ = v.Atomically(background, []store.KeyRef{from, to}, false, func() error {
+					for _, p := range []store.KeyRef{from, to} {
 						v.Select(p.Database)
 						_, _ = v.Add(background, p.Key, 1)
 						_, _ = v.Count(background, [][]byte{p.Key})
@@ -50,16 +50,16 @@ func TestAStepIsOneHold(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		return // there nothing is measured
 	}
-	var holds, own meter.Longest
+	var holds, own meter.MaxCPUTime
 	m := New(Options{SweepEvery: -1, Holds: &holds})
 	v := m.View()
 	for database := range 3 {
 		v.Select(database)
 		_, _ = v.Add(background, []byte("key"), 1)
 	}
-	before := holds.Over()
+	before := holds.OverMillisecond()
 	_ = v.Atomically(background, nil, true, func() error {
-		for rounds := 1 << 16; own.Over() == 0; rounds *= 2 { // CPU time, which is what is counted
+		for rounds := 1 << 16; own.OverMillisecond() == 0; rounds *= 2 { // CPU time, which is what is counted
 			began := own.Start()
 			for range rounds {
 				v.Selected()
@@ -68,5 +68,5 @@ func TestAStepIsOneHold(t *testing.T) {
 		}
 		return nil
 	})
-	require.Equal(t, before+1, holds.Over())
+	require.Equal(t, before+1, holds.OverMillisecond())
 }

@@ -8,9 +8,9 @@ import (
 )
 
 // Transfer moves or copies what stands at one place to another.
-func (v *view) Transfer(ctx context.Context, from, to store.Place, how store.Transfer) (done bool, err error) {
+func (v *view) Transfer(ctx context.Context, from, to store.KeyRef, how store.Transfer) (done bool, err error) {
 	if v.transaction == nil {
-		err = v.Atomically(ctx, []store.Place{from, to}, false, func() (err error) {
+		err = v.Atomically(ctx, []store.KeyRef{from, to}, false, func() (err error) {
 			done, err = v.transfer(from, to, how)
 			return err
 		})
@@ -19,7 +19,7 @@ func (v *view) Transfer(ctx context.Context, from, to store.Place, how store.Tra
 	return v.transfer(from, to, how)
 }
 
-func (v *view) transfer(from, to store.Place, how store.Transfer) (bool, error) {
+func (v *view) transfer(from, to store.KeyRef, how store.Transfer) (bool, error) {
 	source, destination := v.spot(from), v.spot(to)
 	switch {
 	case !source.live && source.r != nil:
@@ -49,7 +49,7 @@ type located struct {
 }
 
 // spot finds a place, whose shard the transaction has locked.
-func (v *view) spot(p store.Place) located {
+func (v *view) spot(p store.KeyRef) located {
 	selected := v.number
 	v.number = p.Database
 	defer func() { v.number = selected }()

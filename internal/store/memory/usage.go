@@ -5,10 +5,10 @@ import "cellserver/internal/store"
 // Usage counts what each database holds. The shards of one are read at one instant.
 func (m *Store) Usage() []store.Usage { return m.newView().Usage() }
 
-// Outside is the memory that keys take outside of Go's heap, in bytes: together with what is in the
+// OffHeapBytes is the memory that keys take outside of Go's heap, in bytes: together with what is in the
 // heap it is all that they take. It is less than 0 where chunks are in the heap too, and not all of
 // them is used.
-func (m *Store) Outside() int64 {
+func (m *Store) OffHeapBytes() int64 {
 	m.pool.mu.Lock()
 	defer m.pool.mu.Unlock()
 	return int64(m.pool.used)*pageBytes - m.pool.heap
@@ -27,10 +27,10 @@ func (v *view) Usage() []store.Usage {
 		}
 		for i := range db.shards {
 			usage[n].Keys += db.shards[i].records
-			usage[n].Lasting += db.shards[i].lasting
+			usage[n].NoExpiry += db.shards[i].lasting
 			usage[n].Bytes += db.shards[i].bytes()
 			usage[n].Expired += db.shards[i].expired
-			usage[n].Moved += db.shards[i].moved
+			usage[n].Copied += db.shards[i].moved
 		}
 		if v.transaction == nil {
 			db.unlockAll()

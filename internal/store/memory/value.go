@@ -83,8 +83,8 @@ func (v *view) Edit(_ context.Context, key []byte, edit func(store.Entry, []byte
 	return s.edit(h, key, v.now, edit)
 }
 
-// Weight looks, and changes nothing.
-func (v *view) Weight(_ context.Context, key []byte) int {
+// StateBytes looks, and changes nothing.
+func (v *view) StateBytes(_ context.Context, key []byte) int {
 	h := v.hash(key)
 	s := v.visit(h.shard)
 	if s == nil {
@@ -261,23 +261,23 @@ func (s *shard) edit(h hashed, key []byte, now int64, edit func(store.Entry, []b
 		value = at.r.borrow(digits[:0])
 	}
 	c, err := edit(e, value)
-	if err != nil || c.What == store.Leave {
+	if err != nil || c.Operation == store.NoChange {
 		return err
 	}
 	switch {
-	case c.What != store.Put && e.Kind == store.None:
+	case c.Operation != store.Put && e.Kind == store.None:
 		return nil // nothing is there to be changed
-	case c.What == store.Remove || c.Expires <= now:
+	case c.Operation == store.Remove || c.Expires <= now:
 		s.over(&at)
 		return nil
-	case c.What == store.Expire:
+	case c.Operation == store.SetExpiry:
 		s.kept(&at, c.Expires)
 		return nil
-	case c.What == store.Patch:
+	case c.Operation == store.Patch:
 		if e.Kind != store.Bytes {
 			return store.ErrWrongKind
 		}
-		if err = s.patch(&at, c.At, c.Value.Bytes); err == nil {
+		if err = s.patch(&at, c.Offset, c.Value.Bytes); err == nil {
 			s.kept(&at, c.Expires)
 		}
 		return err

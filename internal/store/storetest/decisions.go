@@ -34,7 +34,7 @@ func prefetch(r *rig) {
 	r.put(keys[:50]...)
 	before := r.lookup(keys[0])
 	notices := 0
-	r.store.(store.Announcer).Subscribe(func(int, []byte, store.Why, int64) { notices++ })
+	r.store.(store.Notifier).Subscribe(func(int, []byte, store.Event, int64) { notices++ })
 	r.view.Prefetch(words(keys))
 	require.Zero(r, notices)
 	require.Equal(r, before, r.lookup(keys[0]))

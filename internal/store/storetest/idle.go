@@ -21,12 +21,12 @@ func idle(r *rig) {
 	wait := func() time.Duration {
 		r.clock.Advance(10 * time.Second)
 		r.view.Begin()
-		idle, found, err := r.view.(store.IdleTimer).Idle(ctx, key)
+		idle, found, err := r.view.(store.IdleTracker).Idle(ctx, key)
 		require.NoError(r, err)
 		require.True(r, found)
 		return idle
 	}
-	_, found, err := r.view.(store.IdleTimer).Idle(ctx, key)
+	_, found, err := r.view.(store.IdleTracker).Idle(ctx, key)
 	require.NoError(r, err)
 	require.False(r, found)
 

@@ -116,10 +116,10 @@ func size(r *rig) {
 		if expires == store.Never {
 			want = 1
 		}
-		require.Equal(r, want, store.UsageOf(r.store)[0].Lasting)
+		require.Equal(r, want, store.UsageOf(r.store)[0].NoExpiry)
 	}
 	require.NoError(r, r.view.Flush(ctx))
-	require.Zero(r, store.UsageOf(r.store)[0].Lasting)
+	require.Zero(r, store.UsageOf(r.store)[0].NoExpiry)
 }
 
 func flush(r *rig) {

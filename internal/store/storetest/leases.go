@@ -218,7 +218,7 @@ func leasesRefused(r *rig) {
 
 func leaseNotices(r *rig) {
 	h := r.listen()
-	hears := func(whys ...store.Why) {
+	hears := func(whys ...store.Event) {
 		r.Helper()
 		var want []notice
 		for _, why := range whys {

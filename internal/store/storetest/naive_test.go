@@ -77,7 +77,7 @@ func (n *naive) Subscribe(l store.Listener) (unsubscribe func()) {
 	}
 }
 
-func (n *naive) tellAll(database int, key []byte, why store.Why) {
+func (n *naive) tellAll(database int, key []byte, why store.Event) {
 	for _, l := range n.listeners {
 		(*l)(database, key, why, n.by)
 	}
@@ -94,7 +94,7 @@ func (v *naiveView) Usage() []store.Usage {
 			for key, h := range bucket {
 				usage[i].Keys++
 				if h.kind.IsValue() && h.expires == store.Never && !v.has(lastsAlways) {
-					usage[i].Lasting++
+					usage[i].NoExpiry++
 				}
 				usage[i].Bytes += int64(len(key)) + 8
 			}
@@ -142,7 +142,7 @@ func (n *naive) advance(now int64) int64 {
 	return n.last
 }
 
-func (n *naive) tell(database int, key string, why store.Why) {
+func (n *naive) tell(database int, key string, why store.Event) {
 	if why == store.Expired && n.has(quietExpiry) || why == store.Deleted && n.has(quietDelete) {
 		return
 	}
@@ -188,8 +188,8 @@ type naiveView struct {
 	tight  bool // the step must need no memory
 }
 
-func (v *naiveView) Sign(by int64) { v.signed = by }
-func (v *naiveView) Signed() int64 { return v.signed }
+func (v *naiveView) SetCaller(by int64) { v.signed = by }
+func (v *naiveView) Caller() int64      { return v.signed }
 
 func (v *naiveView) Begin() { v.now = v.clock.Now() }
 
@@ -315,7 +315,7 @@ func (v *naiveView) keep(name string, now int64, next held) {
 	}
 	why := store.Changed
 	if stood.at(now).kind == store.None && !v.has(quietMaking) {
-		why = store.Made
+		why = store.Created
 	}
 	v.tell(v.number, name, why)
 	v.database().set(name, next)

@@ -12,7 +12,7 @@ import (
 // tightNaive is the naive store's view while memory is short.
 type tightNaive struct{ *naiveView }
 
-func (v *naiveView) Tight() store.View { return tightNaive{v} }
+func (v *naiveView) WithoutGrowth() store.View { return tightNaive{v} }
 
 func (v tightNaive) within(step func()) {
 	v.tight = true

@@ -45,7 +45,7 @@ func (v *naiveView) ReadPart(ctx context.Context, key []byte, dst []byte, start,
 	return append(dst, part...), len(value), e, err
 }
 
-func (v *naiveView) Weight(_ context.Context, key []byte) int {
+func (v *naiveView) StateBytes(_ context.Context, key []byte) int {
 	defer v.lock()()
 	h := v.live(v.name(key), v.advance(v.now))
 	if h.kind == store.Bytes {
@@ -123,8 +123,8 @@ func (v *naiveView) Edit(_ context.Context, key []byte, edit func(store.Entry, [
 		return err
 	}
 	next := was
-	switch change.What {
-	case store.Leave:
+	switch change.Operation {
+	case store.NoChange:
 		return err
 	case store.Put:
 		next = valueOf(change.Value, change.Expires)
@@ -132,7 +132,7 @@ func (v *naiveView) Edit(_ context.Context, key []byte, edit func(store.Entry, [
 		if was.kind == store.Integer {
 			return store.ErrWrongKind
 		}
-		at, bytes := change.At, []byte(was.value)
+		at, bytes := change.Offset, []byte(was.value)
 		if v.has(patchesFromZero) {
 			at = 0
 		}
@@ -141,7 +141,7 @@ func (v *naiveView) Edit(_ context.Context, key []byte, edit func(store.Entry, [
 		}
 		copy(bytes[at:], change.Value.Bytes)
 		next.value, next.expires = string(bytes), change.Expires
-	case store.Expire:
+	case store.SetExpiry:
 		next.expires = change.Expires
 		if v.has(neverOver) {
 			next.expires = max(next.expires, now+1)
@@ -149,14 +149,14 @@ func (v *naiveView) Edit(_ context.Context, key []byte, edit func(store.Entry, [
 	case store.Remove:
 		next = held{}
 	}
-	if was.kind == store.None && (change.What != store.Put || next.expires <= now) {
+	if was.kind == store.None && (change.Operation != store.Put || next.expires <= now) {
 		return err
 	}
 	v.write(name, now, next)
 	return err
 }
 
-func (v *naiveView) Transfer(_ context.Context, from, to store.Place, how store.Transfer) (bool, error) {
+func (v *naiveView) Transfer(_ context.Context, from, to store.KeyRef, how store.Transfer) (bool, error) {
 	defer v.lock()()
 	now, selected := v.advance(v.now), v.number
 	defer func() { v.number = selected }()
@@ -193,7 +193,7 @@ func (v *naiveView) Swap(_ context.Context, a, b int) error {
 	return nil
 }
 
-func (v *naiveView) Atomically(_ context.Context, _ []store.Place, _ bool, steps func() error) (err error) {
+func (v *naiveView) Atomically(_ context.Context, _ []store.KeyRef, _ bool, steps func() error) (err error) {
 	if v.within || v.has(stepsApart) {
 		return steps()
 	}

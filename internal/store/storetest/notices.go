@@ -58,8 +58,8 @@ func notices(r *rig) {
 }
 
 func keysMade(r *rig) {
-	var heard []store.Why
-	r.store.(store.Announcer).Subscribe(func(_ int, _ []byte, why store.Why, _ int64) { heard = append(heard, why) })
+	var heard []store.Event
+	r.store.(store.Notifier).Subscribe(func(_ int, _ []byte, why store.Event, _ int64) { heard = append(heard, why) })
 	steps := map[string]func(){
 		"a value":    func() { r.write("value", "v", store.Never) },
 		"an integer": func() { _, _ = r.view.Add(ctx, []byte("integer"), 1) },
@@ -71,14 +71,14 @@ func keysMade(r *rig) {
 	for what, step := range steps {
 		step()
 		step()
-		require.Equal(r, []store.Why{store.Made, store.Changed}, heard, what)
+		require.Equal(r, []store.Event{store.Created, store.Changed}, heard, what)
 		heard = nil
 	}
 	r.clock.Advance(time.Hour)
 	r.view.Begin()
 	for _, kind := range limiters {
 		steps[kind.String()]()
-		require.Equal(r, []store.Why{store.Expired, store.Made}, heard, kind)
+		require.Equal(r, []store.Event{store.Expired, store.Created}, heard, kind)
 		heard = nil
 	}
 }
@@ -86,11 +86,11 @@ func keysMade(r *rig) {
 func noticesSigned(r *rig) {
 	five, brief := limit(4, 1, 100), limit(4, 1, 1)
 	first, second := r.another(), r.another()
-	first.view.Sign(1)
-	second.view.Sign(2)
+	first.view.SetCaller(1)
+	second.view.SetCaller(2)
 	var mu sync.Mutex // a store may sweep by itself meanwhile
 	var by []int64
-	r.store.(store.Announcer).Subscribe(func(_ int, _ []byte, _ store.Why, who int64) {
+	r.store.(store.Notifier).Subscribe(func(_ int, _ []byte, _ store.Event, who int64) {
 		mu.Lock()
 		defer mu.Unlock()
 		by = append(by, who)
@@ -109,7 +109,7 @@ func noticesSigned(r *rig) {
 	first.remove("key")
 	hears(1, 2, 1)
 	second.put("key", "other")
-	err := first.view.Atomically(ctx, []store.Place{{Key: []byte("other")}, {Key: []byte("key")}}, false, func() error {
+	err := first.view.Atomically(ctx, []store.KeyRef{{Key: []byte("other")}, {Key: []byte("key")}}, false, func() error {
 		first.take("key", lasting, 1)
 		first.remove("other", "key")
 		return nil
@@ -138,7 +138,7 @@ func flushNotices(r *rig) {
 	r.view.Select(last)
 	r.put("key")
 	flushed := map[int]int{}
-	unsubscribe := r.store.(store.Announcer).Subscribe(func(database int, key []byte, why store.Why, _ int64) {
+	unsubscribe := r.store.(store.Notifier).Subscribe(func(database int, key []byte, why store.Event, _ int64) {
 		require.Nil(r, key)
 		require.Equal(r, store.Flushed, why)
 		flushed[database]++
@@ -203,7 +203,7 @@ func expiryNotices(r *rig) {
 func expiryWrittenOver(r *rig) {
 	brief, key, other := limit(4, 1, 1), []byte("key"), []byte("other")
 	value := store.Value{Bytes: []byte("v")}
-	place := func(key []byte) store.Place { return store.Place{Key: key} }
+	place := func(key []byte) store.KeyRef { return store.KeyRef{Key: key} }
 	for name, write := range map[string]func(v store.View) error{
 		"throttle": func(v store.View) error { _, err := v.Throttle(ctx, key, brief, 1, quota.Take); return err },
 		"take all": func(v store.View) error {
@@ -216,7 +216,7 @@ func expiryWrittenOver(r *rig) {
 		"add":    func(v store.View) error { _, err := v.Add(ctx, key, 1); return err },
 		"edit": func(v store.View) error {
 			return v.Edit(ctx, key, func(store.Entry, []byte) (store.Change, error) {
-				return store.Change{What: store.Put, Value: value, Expires: store.Never}, nil
+				return store.Change{Operation: store.Put, Value: value, Expires: store.Never}, nil
 			})
 		},
 		"rename": func(v store.View) error {
@@ -239,13 +239,13 @@ func expiryWrittenOver(r *rig) {
 			h := r.listen()
 			r.view.Begin()
 			require.NoError(r, write(r.view))
-			var of []store.Why
+			var of []store.Event
 			for _, n := range h.heard() {
 				if n.key == "key" {
 					of = append(of, n.why)
 				}
 			}
-			require.Equal(r, []store.Why{store.Expired, store.Changed}, of, "%s over %s", name, what)
+			require.Equal(r, []store.Event{store.Expired, store.Changed}, of, "%s over %s", name, what)
 			r.remove("key", "other")
 		}
 	}
@@ -254,7 +254,7 @@ func expiryWrittenOver(r *rig) {
 // waysToAsk is every way to ask for a key.
 func waysToAsk(key []byte) map[string]func(v store.View) error {
 	leave := func(store.Entry, []byte) (store.Change, error) { return store.Change{}, nil }
-	from, to := store.Place{Key: key}, store.Place{Database: 1, Key: key}
+	from, to := store.KeyRef{Key: key}, store.KeyRef{Database: 1, Key: key}
 	ways := map[string]func(v store.View) error{
 		"lookup":  func(v store.View) error { _, err := v.Lookup(ctx, key); return err },
 		"inspect": func(v store.View) error { _, _, err := v.Inspect(ctx, key); return err },
@@ -285,29 +285,29 @@ func waysToAsk(key []byte) map[string]func(v store.View) error {
 }
 
 func expirySeen(r *rig) {
-	key, other := []byte("key"), store.Place{Database: 1, Key: []byte("key")}
+	key, other := []byte("key"), store.KeyRef{Database: 1, Key: []byte("key")}
 	for name, ask := range waysToAsk(key) {
 		for _, within := range []bool{false, true} {
 			r.write("key", "value", r.clock.Now()+int64(time.Second))
 			r.write("lasting", "value", store.Never)
 			r.clock.Advance(time.Second)
-			var heard []store.Why
+			var heard []store.Event
 			var by []int64
 			var mu sync.Mutex // a store may sweep by itself meanwhile
-			unsubscribe := r.store.(store.Announcer).Subscribe(func(_ int, _ []byte, why store.Why, who int64) {
+			unsubscribe := r.store.(store.Notifier).Subscribe(func(_ int, _ []byte, why store.Event, who int64) {
 				mu.Lock()
 				defer mu.Unlock()
 				heard, by = append(heard, why), append(by, who)
 			})
 			v := r.store.View()
-			v.Sign(7)
+			v.SetCaller(7)
 			if within {
-				require.NoError(r, v.Atomically(ctx, []store.Place{{Key: key}, other}, true, func() error { return ask(v) }))
+				require.NoError(r, v.Atomically(ctx, []store.KeyRef{{Key: key}, other}, true, func() error { return ask(v) }))
 			} else {
 				require.NoError(r, ask(v))
 			}
 			unsubscribe()
-			require.Equal(r, []store.Why{store.Expired}, heard, "%s, %v", name, within)
+			require.Equal(r, []store.Event{store.Expired}, heard, "%s, %v", name, within)
 			require.Contains(r, [][]int64{{7}, {0}}, by, name)
 			require.Equal(r, 1, r.size(), name)
 		}

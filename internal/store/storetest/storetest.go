@@ -216,7 +216,7 @@ func once(keys []string) map[string]int {
 type notice struct {
 	database int
 	key      string
-	why      store.Why
+	why      store.Event
 }
 
 // hearing takes down what the listener hears.
@@ -229,10 +229,10 @@ type hearing struct {
 // listen starts a hearing, for which a key that is made has changed.
 func (r *rig) listen() *hearing {
 	h := &hearing{}
-	h.end = r.store.(store.Announcer).Subscribe(func(database int, key []byte, why store.Why, _ int64) {
+	h.end = r.store.(store.Notifier).Subscribe(func(database int, key []byte, why store.Event, _ int64) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		if why == store.Made {
+		if why == store.Created {
 			why = store.Changed
 		}
 		h.notices = append(h.notices, notice{database, string(key), why})

@@ -24,7 +24,7 @@ var tightCases = []testCase{
 }
 
 // tight is the same caller while memory is short.
-func (c *caller) tight() *caller { return &caller{c.T, c.view.Tight()} }
+func (c *caller) tight() *caller { return &caller{c.T, c.view.WithoutGrowth()} }
 
 // full is a call that there is no room for.
 func (c *caller) full(rule store.Rule, key string, quantity int64, mode quota.Mode) {

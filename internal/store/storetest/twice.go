@@ -18,9 +18,9 @@ func Twice(s whole) store.Store { return &twice{s} }
 // whole is a store that can do everything.
 type whole interface {
 	store.Store
-	store.Announcer
-	store.Meter
-	Outside() int64
+	store.Notifier
+	store.UsageReporter
+	OffHeapBytes() int64
 	Sweep() int
 }
 
@@ -31,8 +31,8 @@ func (t *twice) View() store.View { return twiceView{t.whole.View().(wholeView),
 type wholeView interface {
 	store.View
 	store.Swapper
-	store.Meter
-	store.IdleTimer
+	store.UsageReporter
+	store.IdleTracker
 }
 
 // twiceView changes nothing while its steps run for the first time: what it answers then is about
@@ -42,7 +42,9 @@ type twiceView struct {
 	dry *bool
 }
 
-func (v twiceView) Tight() store.View { return twiceView{v.wholeView.Tight().(wholeView), v.dry} }
+func (v twiceView) WithoutGrowth() store.View {
+	return twiceView{v.wholeView.WithoutGrowth().(wholeView), v.dry}
+}
 
 func (v twiceView) Edit(
 	ctx context.Context, key []byte, edit func(store.Entry, []byte) (store.Change, error),
@@ -60,7 +62,7 @@ func (v twiceView) Edit(
 }
 
 func (v twiceView) Atomically(
-	ctx context.Context, places []store.Place, all bool, steps func() error,
+	ctx context.Context, places []store.KeyRef, all bool, steps func() error,
 ) error {
 	if *v.dry {
 		return steps()
@@ -144,7 +146,7 @@ func (v twiceView) Delete(ctx context.Context, keys [][]byte) (int, error) {
 	return v.wholeView.Delete(ctx, keys)
 }
 
-func (v twiceView) Transfer(ctx context.Context, from, to store.Place, how store.Transfer) (bool, error) {
+func (v twiceView) Transfer(ctx context.Context, from, to store.KeyRef, how store.Transfer) (bool, error) {
 	if *v.dry {
 		return true, nil
 	}

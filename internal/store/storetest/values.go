@@ -94,10 +94,10 @@ func valueNotices(r *rig) {
 	_, err := r.view.Add(ctx, []byte("a"), 1)
 	require.NoError(r, err)
 	r.edit("a", store.Change{})
-	r.edit("a", store.Change{What: store.Expire, Expires: r.view.Now() + 9})
-	r.edit("a", store.Change{What: store.Remove})
-	r.edit("a", store.Change{What: store.Remove})
-	r.edit("a", store.Change{What: store.Expire, Expires: store.Never})
+	r.edit("a", store.Change{Operation: store.SetExpiry, Expires: r.view.Now() + 9})
+	r.edit("a", store.Change{Operation: store.Remove})
+	r.edit("a", store.Change{Operation: store.Remove})
+	r.edit("a", store.Change{Operation: store.SetExpiry, Expires: store.Never})
 	require.Equal(r, []notice{{0, "a", store.Changed}, {0, "a", store.Changed}, {0, "a", store.Changed},
 		{0, "a", store.Deleted}}, heard.heard())
 }
@@ -153,18 +153,18 @@ func sumsAtOnce(r *rig) {
 
 func edits(r *rig) {
 	now := r.view.Now()
-	r.edit("none", store.Change{What: store.Expire, Expires: now + 9})
+	r.edit("none", store.Change{Operation: store.SetExpiry, Expires: now + 9})
 	require.Zero(r, r.count("none"))
-	r.edit("key", store.Change{What: store.Put, Value: value("text"), Expires: now + 9})
+	r.edit("key", store.Change{Operation: store.Put, Value: value("text"), Expires: now + 9})
 	seen := ""
 	require.NoError(r, r.view.Edit(ctx, []byte("key"), func(e store.Entry, was []byte) (store.Change, error) {
 		seen = fmt.Sprint(string(was), e.Expires-now)
-		return store.Change{What: store.Expire, Expires: now + 5}, nil
+		return store.Change{Operation: store.SetExpiry, Expires: now + 5}, nil
 	}))
 	require.Equal(r, "text9", seen)
 	_, e := r.read("key")
 	require.Equal(r, now+5, e.Expires)
-	r.edit("key", store.Change{What: store.Expire, Expires: now})
+	r.edit("key", store.Change{Operation: store.SetExpiry, Expires: now})
 	require.Zero(r, r.count("key"))
 }
 
@@ -179,7 +179,8 @@ func patches(r *rig) {
 				want += strings.Repeat("\x00", more)
 			}
 			want = want[:at] + part + want[at+len(part):]
-			r.edit(key, store.Change{What: store.Patch, At: at, Value: store.Value{Bytes: []byte(part)}, Expires: now + 9})
+			patch := store.Change{Operation: store.Patch, Offset: at, Value: store.Value{Bytes: []byte(part)}, Expires: now + 9}
+			r.edit(key, patch)
 			got, e := r.read(key)
 			require.Equal(r, want, got)
 			require.Equal(r, store.Entry{Kind: store.Bytes, Expires: now + 9}, e)
@@ -191,9 +192,9 @@ func patches(r *rig) {
 	r.parts("none", "", 0)
 	require.Equal(r, store.ErrWrongKind,
 		r.view.Edit(ctx, []byte("number"), func(store.Entry, []byte) (store.Change, error) {
-			return store.Change{What: store.Patch, Value: store.Value{Bytes: []byte("1")}, Expires: store.Never}, nil
+			return store.Change{Operation: store.Patch, Value: store.Value{Bytes: []byte("1")}, Expires: store.Never}, nil
 		}))
-	r.edit("none", store.Change{What: store.Patch, Value: store.Value{Bytes: []byte("1")}, Expires: store.Never})
+	r.edit("none", store.Change{Operation: store.Patch, Value: store.Value{Bytes: []byte("1")}, Expires: store.Never})
 	require.Zero(r, r.count("none"))
 }
 
@@ -214,22 +215,22 @@ func editsRefused(r *rig) {
 	heard := r.listen()
 	refused := fmt.Errorf("refused")
 	require.Equal(r, refused, r.view.Edit(ctx, []byte("key"), func(store.Entry, []byte) (store.Change, error) {
-		return store.Change{What: store.Put, Value: value("2"), Expires: store.Never}, refused
+		return store.Change{Operation: store.Put, Value: value("2"), Expires: store.Never}, refused
 	}))
 	got, _ := r.read("key")
 	require.Equal(r, "1", got)
 	require.Empty(r, heard.heard())
 }
 
-func (c *caller) transfer(from, to store.Place, how store.Transfer) bool {
+func (c *caller) transfer(from, to store.KeyRef, how store.Transfer) bool {
 	c.Helper()
 	done, err := c.view.Transfer(ctx, from, to, how)
 	require.NoError(c, err)
 	return done
 }
 
-func place(database int, key string) store.Place {
-	return store.Place{Database: database, Key: []byte(key)}
+func place(database int, key string) store.KeyRef {
+	return store.KeyRef{Database: database, Key: []byte(key)}
 }
 
 func transfers(r *rig) {
@@ -314,7 +315,7 @@ func databasesSwapped(r *rig) {
 // costs the case a moment, and no more.
 func stepsAsOne(r *rig) {
 	const moment = 100 * time.Millisecond
-	places := []store.Place{place(0, "left"), place(0, "right")}
+	places := []store.KeyRef{place(0, "left"), place(0, "right")}
 	for _, whole := range []bool{false, true} {
 		var left, right []byte
 		watched := make(chan struct{})
@@ -347,7 +348,7 @@ func stepsAsOne(r *rig) {
 func stepsThatFail(r *rig) {
 	failure := errors.New("of a step")
 	for _, whole := range []bool{false, true} {
-		err := r.view.Atomically(ctx, []store.Place{place(0, "a")}, whole, func() error {
+		err := r.view.Atomically(ctx, []store.KeyRef{place(0, "a")}, whole, func() error {
 			_, _ = r.view.Add(ctx, []byte("a"), 1)
 			return failure
 		})

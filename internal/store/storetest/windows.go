@@ -186,7 +186,7 @@ func limiterNotices(r *rig) {
 		for _, step := range []struct {
 			quantity int64
 			mode     quota.Mode
-			why      store.Why
+			why      store.Event
 		}{
 			{3, quota.Take, store.Changed}, {-1, quota.Take, store.Changed}, {9, quota.UpTo, store.Changed},
 			{9, quota.Force, store.Changed}, {-99, quota.Take, store.Deleted}, {2, quota.Take, store.Changed},
