@@ -112,35 +112,29 @@ func (as *Accounts) genPass() *command.Command {
 }
 
 func (as *Accounts) list() *command.Command {
-	return &command.Command{
-		Name: "acl|list", Group: "server", Category: "none", Since: "6.0.0",
-		Complexity: "O(N) in the number of users", Flags: aboutUsers, Cost: command.Unbounded,
-		Summary: "Describes the users.", Reply: "One line per user, as in an ACL file.",
-		Run: func(c *command.Call) error {
-			var lines []string
-			for _, u := range as.sorted() {
-				lines = append(lines, u.String())
-			}
-			writeNames(c, lines)
-			return nil
-		},
-	}
+	return as.listing(command.Command{
+		Name: "acl|list", Summary: "Describes the users.", Reply: "One line per user, as in an ACL file.",
+	}, (*acl.User).String)
 }
 
 func (as *Accounts) listUsers() *command.Command {
-	return &command.Command{
-		Name: "acl|users", Group: "server", Category: "none", Since: "6.0.0",
-		Complexity: "O(N) in the number of users", Flags: aboutUsers, Cost: command.Unbounded,
-		Summary: "Lists the users.", Reply: "Their names.",
-		Run: func(c *command.Call) error {
-			var names []string
-			for _, u := range as.sorted() {
-				names = append(names, u.Name())
-			}
-			writeNames(c, names)
-			return nil
-		},
+	return as.listing(command.Command{Name: "acl|users", Summary: "Lists the users.", Reply: "Their names."},
+		(*acl.User).Name)
+}
+
+// listing completes the row of a command that lists the users, each as a text.
+func (as *Accounts) listing(row command.Command, text func(u *acl.User) string) *command.Command {
+	row.Group, row.Category, row.Since = "server", "none", "6.0.0"
+	row.Complexity, row.Flags, row.Cost = "O(N) in the number of users", aboutUsers, command.Unbounded
+	row.Run = func(c *command.Call) error {
+		var texts []string
+		for _, u := range as.sorted() {
+			texts = append(texts, text(u))
+		}
+		writeNames(c, texts)
+		return nil
 	}
+	return &row
 }
 
 func (as *Accounts) getUser() *command.Command {

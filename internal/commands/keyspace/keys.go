@@ -67,78 +67,74 @@ var (
 	}, func(c *command.Call, e store.Entry) int64 { return command.RoundUp(c.Unix(e.Expires), 1e6) })
 )
 
-var exists = command.Command{
-	Name: "exists", Group: "generic", Since: "1.0.0", Complexity: "O(N) in the number of keys",
-	Flags: command.ReadOnly | command.Fast, Cost: command.Constant,
-	Summary: "Counts the keys that exist.", KeyAccess: "RO", Tips: command.SeveralShards,
-	Args:  []command.Arg{command.Key("key").Many()},
-	Reply: "How many of them exist; a key named twice counts twice.",
-	Run: func(c *command.Call) error {
+// keyCount is the work of a store on several keys, which returns how many of them it found.
+type keyCount func(view store.View, ctx context.Context, keys [][]byte) (int, error)
+
+// countingKeys completes the row of a command that counts which of its keys exist.
+func countingKeys(row command.Command, count keyCount) command.Command {
+	row.Group, row.Complexity = "generic", "O(N) in the number of keys"
+	row.Flags, row.Cost = command.ReadOnly|command.Fast, command.Constant
+	row.KeyAccess, row.Tips, row.Args = "RO", command.SeveralShards, []command.Arg{command.Key("key").Many()}
+	row.Reply = "How many of them exist; a key named twice counts twice."
+	row.Run = func(c *command.Call) error {
 		keys := c.Many()
-		n, err := byKeys(c, keys, c.View.Count)
-		return answerCount(c, len(keys), n, err)
-	},
+		n, err := byKeys(c, keys, count)
+		c.Hits, c.Misses = c.Hits+int64(n), c.Misses+int64(len(keys)-n)
+		c.Out.Int(int64(n))
+		return err
+	}
+	return row
 }
 
-var touch = command.Command{
-	Name: "touch", Group: "generic", Since: "3.2.1", Complexity: "O(N) in the number of keys",
-	Flags: command.ReadOnly | command.Fast, Cost: command.Constant,
-	Summary:   "Counts the keys that exist, and sets their time of last use (OBJECT IDLETIME).",
-	KeyAccess: "RO", Tips: command.SeveralShards, Args: []command.Arg{command.Key("key").Many()},
-	Reply: "How many of them exist; a key named twice counts twice.",
-	Run: func(c *command.Call) error {
-		keys := c.Many()
-		n, err := byKeys(c, keys, c.View.Touch)
-		return answerCount(c, len(keys), n, err)
-	},
-}
+var (
+	exists = countingKeys(command.Command{
+		Name: "exists", Since: "1.0.0", Summary: "Counts the keys that exist.",
+	}, store.View.Count)
 
-// byKeys has something done to keys, so many at a time, and sums up to how many it was. Between
-// them others have their turn; and if the client has gone, there is no need to go on.
-func byKeys(c *command.Call, keys [][]byte,
-	do func(ctx context.Context, keys [][]byte) (int, error)) (sum int, err error) {
+	touch = countingKeys(command.Command{
+		Name: "touch", Since: "3.2.1",
+		Summary: "Counts the keys that exist, and sets their time of last use (OBJECT IDLETIME).",
+	}, store.View.Touch)
+)
+
+// byKeys does a store's work on keys, at most command.KeysAStep at a time, and returns the sum of
+// its counts. Between two such steps other clients have their turn; and if the client has gone, the
+// rest is not done.
+func byKeys(c *command.Call, keys [][]byte, do keyCount) (sum int, err error) {
 	for err == nil {
 		var n int
-		n, err = do(c.Context, keys[:min(len(keys), command.KeysAStep)])
+		n, err = do(c.View, c.Context, keys[:min(len(keys), command.KeysAStep)])
 		sum += n
 		if keys = keys[min(len(keys), command.KeysAStep):]; len(keys) == 0 {
 			break
 		}
-		if c.GiveWay(); c.Context.Err() != nil && !c.InTransaction { // which is made whole, or not at all
+		if c.GiveWay(); c.Context.Err() != nil && !c.InTransaction { // a transaction is made as a whole
 			err = command.ErrStopped
 		}
 	}
 	return sum, err
 }
 
-// answerCount answers how many of the keys were there.
-func answerCount(c *command.Call, keys, there int, err error) error {
-	c.Hits, c.Misses = c.Hits+int64(there), c.Misses+int64(keys-there)
-	c.Out.Int(int64(there))
-	return err
+// removing completes the row of a command that removes keys.
+func removing(row command.Command) command.Command {
+	row.Group, row.Complexity = "generic", "O(N) in the number of keys"
+	row.Flags, row.Cost = row.Flags|command.Write, command.Constant
+	row.KeyAccess, row.Tips, row.Args = "RM DELETE", command.SeveralShards, []command.Arg{command.Key("key").Many()}
+	row.Reply = "The number of keys that were removed."
+	row.Run = func(c *command.Call) error {
+		n, err := byKeys(c, c.Many(), store.View.Delete)
+		c.Out.Int(int64(n))
+		return err
+	}
+	return row
 }
 
-var del = command.Command{
-	Name: "del", Group: "generic", Since: "1.0.0", Complexity: "O(N) in the number of keys",
-	Flags: command.Write, Cost: command.Constant,
-	Summary: "Removes keys; their limiters start afresh.", KeyAccess: "RM DELETE",
-	Tips: command.SeveralShards, Args: []command.Arg{command.Key("key").Many()},
-	Reply: "The number of keys that were removed.", Run: remove,
-}
-
-var unlink = command.Command{
-	Name: "unlink", Group: "generic", Since: "4.0.0", Complexity: "O(N) in the number of keys",
-	Flags: command.Write | command.Fast, Cost: command.Constant,
-	Summary: "Removes keys, as DEL does.", KeyAccess: "RM DELETE", Tips: command.SeveralShards,
-	Args: []command.Arg{command.Key("key").Many()}, Reply: "The number of keys that were removed.",
-	Run: remove,
-}
-
-func remove(c *command.Call) error {
-	n, err := byKeys(c, c.Many(), c.View.Delete)
-	c.Out.Int(int64(n))
-	return err
-}
+var (
+	del    = removing(command.Command{Name: "del", Since: "1.0.0", Summary: "Removes keys; their limiters start afresh."})
+	unlink = removing(command.Command{
+		Name: "unlink", Since: "4.0.0", Flags: command.Fast, Summary: "Removes keys, as DEL does.",
+	})
+)
 
 var keyType = command.Command{
 	Name: "type", Group: "generic", Since: "1.0.0", Complexity: "O(1)",

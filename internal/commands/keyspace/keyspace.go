@@ -2,6 +2,7 @@
 package keyspace
 
 import (
+	"context"
 	"strconv"
 	"strings"
 
@@ -53,33 +54,27 @@ var dbSize = command.Command{
 var flushMode = command.OneOf("mode", "ASYNC", "SYNC")
 
 func (k *Family) flushDB() *command.Command {
-	return &command.Command{
-		Name: "flushdb", Group: "server", Category: "keyspace", Since: "1.0.0", Complexity: "O(1)",
-		Flags: command.Write | command.Dangerous, Traits: command.AnyKey,
-		Summary: "Removes all keys of the database.",
-		Tips:    []string{command.AllShards, "response_policy:all_succeeded"},
-		Args:    []command.Arg{flushMode}, Reply: "OK.",
-		Run: func(c *command.Call) error {
-			c.Out.Status("OK")
-			defer k.Flushed(c.View.Caller())
-			return c.View.Flush(c.Context)
-		},
-	}
+	return k.flushing(command.Command{Name: "flushdb", Summary: "Removes all keys of the database."},
+		store.View.Flush)
 }
 
 func (k *Family) flushAll() *command.Command {
-	return &command.Command{
-		Name: "flushall", Group: "server", Category: "keyspace", Since: "1.0.0", Complexity: "O(1)",
-		Flags: command.Write | command.Dangerous, Traits: command.AnyKey,
-		Summary: "Removes all keys of all databases.",
-		Tips:    []string{command.AllShards, "response_policy:all_succeeded"},
-		Args:    []command.Arg{flushMode}, Reply: "OK.",
-		Run: func(c *command.Call) error {
-			c.Out.Status("OK")
-			defer k.Flushed(c.View.Caller())
-			return c.View.FlushAll(c.Context)
-		},
+	return k.flushing(command.Command{Name: "flushall", Summary: "Removes all keys of all databases."},
+		store.View.FlushAll)
+}
+
+// flushing completes the row of a command that removes all keys.
+func (k *Family) flushing(row command.Command, flush func(store.View, context.Context) error) *command.Command {
+	row.Group, row.Category, row.Since, row.Complexity = "server", "keyspace", "1.0.0", "O(1)"
+	row.Flags, row.Traits = command.Write|command.Dangerous, command.AnyKey
+	row.Tips = []string{command.AllShards, "response_policy:all_succeeded"}
+	row.Args, row.Reply = []command.Arg{flushMode}, "OK."
+	row.Run = func(c *command.Call) error {
+		c.Out.Status("OK")
+		defer k.Flushed(c.View.Caller())
+		return flush(c.View, c.Context)
 	}
+	return &row
 }
 
 var scan = command.Command{

@@ -12,8 +12,8 @@ import (
 // Commands lists the family in reading order.
 func (cs *Channels) Commands() []*command.Command {
 	return []*command.Command{
-		cs.rowSubscribe(), cs.rowUnsubscribe(), cs.rowPSubscribe(), cs.rowPUnsubscribe(), cs.rowPublish(), cs.rowPubSub(),
-		cs.rowSSubscribe(), cs.rowSUnsubscribe(), cs.rowSPublish(),
+		cs.subscribeRow(), cs.unsubscribeRow(), cs.psubscribeRow(), cs.punsubscribeRow(), cs.publishRow(), cs.pubsubRow(),
+		cs.ssubscribeRow(), cs.sunsubscribeRow(), cs.spublishRow(),
 	}
 }
 
@@ -23,79 +23,77 @@ const ManyChannels = 1000
 // listening is what commands have in common that a client may say while it listens.
 const listening = command.PubSub | command.NoScript | command.Loading | command.Stale
 
-func (cs *Channels) rowSubscribe() *command.Command {
-	return &command.Command{
-		Name: "subscribe", Group: "pubsub", Since: "2.0.0",
-		Complexity: "O(N) in the number of channels", Flags: listening,
-		Traits: command.WhileSubscribed, Channels: command.ManyNames, Effort: listing,
+// subscribing completes the row of a command that subscribes to the names in its words.
+func (cs *Channels) subscribing(row command.Command, kind client.Via, name string) *command.Command {
+	row.Group, row.Flags, row.Traits, row.Effort = "pubsub", listening, command.WhileSubscribed, effortOfSubscribing
+	row.Complexity, row.Reply = "O(N) in the number of "+plural(kind), subscribed
+	row.Args = []command.Arg{command.Word(name).Many().UpTo(ManyChannels)}
+	row.Run = func(c *command.Call) error {
+		if kind == client.ViaShard && c.InTransaction {
+			return command.Refusal("ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client")
+		}
+		return cs.subscribeTo(c, kind)
+	}
+	return &row
+}
+
+// unsubscribing completes the row of a command that ends subscriptions to the names in its words,
+// or to all of their kind.
+func (cs *Channels) unsubscribing(row command.Command, kind client.Via, name string) *command.Command {
+	row.Group, row.Flags, row.Traits, row.Effort = "pubsub", listening, command.WhileSubscribed, effortOfUnsubscribing
+	row.Complexity, row.Reply = "O(N) in the number of "+plural(kind), subscribed
+	row.Args = []command.Arg{command.Word(name).Optional().Many().UpTo(ManyChannels)}
+	row.Run = func(c *command.Call) error { return cs.unsubscribeFrom(c, kind) }
+	return &row
+}
+
+func plural(kind client.Via) string {
+	if kind == client.ViaPattern {
+		return "patterns"
+	}
+	return "channels"
+}
+
+func (cs *Channels) subscribeRow() *command.Command {
+	return cs.subscribing(command.Command{
+		Name: "subscribe", Since: "2.0.0", Channels: command.ManyNames,
 		Summary: "Subscribes to channels.",
-		Args:    []command.Arg{command.Word("channel").Many().UpTo(ManyChannels)}, Reply: subscribed,
-		Run: func(c *command.Call) error { return cs.subscribeTo(c, client.ViaChannel) },
-	}
+	}, client.ViaChannel, "channel")
 }
 
-func (cs *Channels) rowPSubscribe() *command.Command {
-	return &command.Command{
-		Name: "psubscribe", Group: "pubsub", Since: "2.0.0",
-		Complexity: "O(N) in the number of patterns", Flags: listening,
-		Traits: command.WhileSubscribed, Channels: command.ManyGlobs, Effort: listing,
+func (cs *Channels) psubscribeRow() *command.Command {
+	return cs.subscribing(command.Command{
+		Name: "psubscribe", Since: "2.0.0", Channels: command.ManyGlobs,
 		Summary: "Subscribes to all channels whose names match a pattern.",
-		Args:    []command.Arg{command.Word("pattern").Many().UpTo(ManyChannels)}, Reply: subscribed,
-		Run: func(c *command.Call) error { return cs.subscribeTo(c, client.ViaPattern) },
-	}
+	}, client.ViaPattern, "pattern")
 }
 
-func (cs *Channels) rowSSubscribe() *command.Command {
-	return &command.Command{
-		Name: "ssubscribe", Group: "pubsub", Since: "7.0.0",
-		Complexity: "O(N) in the number of channels", Flags: listening,
-		Traits: command.WhileSubscribed, ChannelAt: 1, Channels: command.ManyNames, Effort: listing,
+func (cs *Channels) ssubscribeRow() *command.Command {
+	return cs.subscribing(command.Command{
+		Name: "ssubscribe", Since: "7.0.0", Channels: command.ManyNames, ChannelAt: 1,
 		Summary: "Subscribes to shard channels, which are separate from the other channels.",
-		Args:    []command.Arg{command.Word("shardchannel").Many().UpTo(ManyChannels)},
-		Reply:   subscribed,
-		Run: func(c *command.Call) error {
-			if c.InTransaction {
-				return command.Refusal("ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client")
-			}
-			return cs.subscribeTo(c, client.ViaShard)
-		},
-	}
+	}, client.ViaShard, "shardchannel")
 }
 
-func (cs *Channels) rowUnsubscribe() *command.Command {
-	return &command.Command{
-		Name: "unsubscribe", Group: "pubsub", Since: "2.0.0",
-		Complexity: "O(N) in the number of channels", Flags: listening,
-		Traits: command.WhileSubscribed, Effort: unlisting,
+func (cs *Channels) unsubscribeRow() *command.Command {
+	return cs.unsubscribing(command.Command{
+		Name: "unsubscribe", Since: "2.0.0",
 		Summary: "Unsubscribes from channels; from all if none is named.",
-		Args:    []command.Arg{command.Word("channel").Optional().Many().UpTo(ManyChannels)},
-		Reply:   subscribed,
-		Run:     func(c *command.Call) error { return cs.unsubscribeFrom(c, client.ViaChannel) },
-	}
+	}, client.ViaChannel, "channel")
 }
 
-func (cs *Channels) rowPUnsubscribe() *command.Command {
-	return &command.Command{
-		Name: "punsubscribe", Group: "pubsub", Since: "2.0.0",
-		Complexity: "O(N) in the number of patterns", Flags: listening,
-		Traits: command.WhileSubscribed, Effort: unlisting,
+func (cs *Channels) punsubscribeRow() *command.Command {
+	return cs.unsubscribing(command.Command{
+		Name: "punsubscribe", Since: "2.0.0",
 		Summary: "Unsubscribes from patterns; from all if none is named.",
-		Args:    []command.Arg{command.Word("pattern").Optional().Many().UpTo(ManyChannels)},
-		Reply:   subscribed,
-		Run:     func(c *command.Call) error { return cs.unsubscribeFrom(c, client.ViaPattern) },
-	}
+	}, client.ViaPattern, "pattern")
 }
 
-func (cs *Channels) rowSUnsubscribe() *command.Command {
-	return &command.Command{
-		Name: "sunsubscribe", Group: "pubsub", Since: "7.0.0",
-		Complexity: "O(N) in the number of channels", Flags: listening,
-		Traits: command.WhileSubscribed, ChannelAt: 1, Effort: unlisting,
+func (cs *Channels) sunsubscribeRow() *command.Command {
+	return cs.unsubscribing(command.Command{
+		Name: "sunsubscribe", Since: "7.0.0", ChannelAt: 1,
 		Summary: "Unsubscribes from shard channels; from all if none is named.",
-		Args:    []command.Arg{command.Word("shardchannel").Optional().Many().UpTo(ManyChannels)},
-		Reply:   subscribed,
-		Run:     func(c *command.Call) error { return cs.unsubscribeFrom(c, client.ViaShard) },
-	}
+	}, client.ViaShard, "shardchannel")
 }
 
 // subscribed is what each of them answers.
@@ -115,10 +113,10 @@ const timesMoved = 8
 
 // What they count in a transaction.
 var (
-	listing = &command.Effort{Fixed: func(words [][]byte) int {
+	effortOfSubscribing = &command.Effort{Fixed: func(words [][]byte) int {
 		return (len(words)-1)*ListedWorth + timesMoved*command.BytesOf(words)
 	}}
-	unlisting = &command.Effort{Fixed: func(words [][]byte) int { return (len(words) - 1) * unlistedWorth }}
+	effortOfUnsubscribing = &command.Effort{Fixed: func(words [][]byte) int { return (len(words) - 1) * unlistedWorth }}
 )
 
 // subscribeTo answers each name. Those that are too many or too long are refused before any is
@@ -230,31 +228,30 @@ func (cs *Channels) unsubscribeFrom(c *command.Call, kind client.Via) error {
 	return nil
 }
 
-func (cs *Channels) rowPublish() *command.Command {
-	return &command.Command{
-		Name: "publish", Group: "pubsub", Since: "2.0.0",
-		Flags: command.PubSub | command.Loading | command.Stale | command.Fast,
-		Cost:  command.Constant, Traits: command.Sessionless, Channels: command.OneChannel,
+func (cs *Channels) publishRow() *command.Command {
+	return cs.publishing(command.Command{
+		Name: "publish", Since: "2.0.0",
 		Complexity: "O(N+M) in the number of the channel's subscribers and of all patterns",
 		Summary:    "Sends a message to the subscribers of a channel.",
-		Args:       []command.Arg{command.Word("channel"), command.Word("message")},
-		Reply:      "The number of clients that it was sent to.",
-		Run:        func(c *command.Call) error { return cs.publishTo(c, client.ViaChannel) },
-	}
+	}, client.ViaChannel, "channel")
 }
 
-func (cs *Channels) rowSPublish() *command.Command {
-	return &command.Command{
-		Name: "spublish", Group: "pubsub", Since: "7.0.0",
-		Complexity: "O(N) in the number of subscribers",
-		Flags:      command.PubSub | command.Loading | command.Stale | command.Fast,
-		Cost:       command.Constant, Traits: command.Sessionless, ChannelAt: 1,
-		Channels: command.OneChannel,
-		Summary:  "Sends a message to the subscribers of a shard channel.",
-		Args:     []command.Arg{command.Word("shardchannel"), command.Word("message")},
-		Reply:    "The number of clients that it was sent to.",
-		Run:      func(c *command.Call) error { return cs.publishTo(c, client.ViaShard) },
-	}
+func (cs *Channels) spublishRow() *command.Command {
+	return cs.publishing(command.Command{
+		Name: "spublish", Since: "7.0.0", Complexity: "O(N) in the number of subscribers", ChannelAt: 1,
+		Summary: "Sends a message to the subscribers of a shard channel.",
+	}, client.ViaShard, "shardchannel")
+}
+
+// publishing completes the row of a command that publishes a message.
+func (cs *Channels) publishing(row command.Command, kind client.Via, name string) *command.Command {
+	row.Group, row.Channels = "pubsub", command.OneChannel
+	row.Flags = command.PubSub | command.Loading | command.Stale | command.Fast
+	row.Cost, row.Traits = command.Constant, command.Sessionless
+	row.Args = []command.Arg{command.Word(name), command.Word("message")}
+	row.Reply = "The number of clients that it was sent to."
+	row.Run = func(c *command.Call) error { return cs.publishTo(c, kind) }
+	return &row
 }
 
 // publishTo sends a message at once, or beside the loop if that takes long; within a transaction
@@ -287,38 +284,50 @@ func (cs *Channels) publishTo(c *command.Call, kind client.Via) error {
 	return nil
 }
 
-func (cs *Channels) rowPubSub() *command.Command {
+func (cs *Channels) pubsubRow() *command.Command {
 	return &command.Command{
 		Name: "pubsub", Group: "pubsub", Category: "none", Since: "2.8.0",
 		Complexity: "Depends on the subcommand.", Min: 2,
-		Summary: "Commands about who listens to what.", AnyMore: true,
-		Subs: []*command.Command{cs.rowPubSubChannels(), cs.rowPubSubNumSub(), cs.rowPubSubNumPat(),
-			cs.rowPubSubShardChannels(), cs.rowPubSubShardNumSub(), command.HelpOf("pubsub", "6.2.0")},
+		Summary: "Commands about channels and their subscribers.", AnyMore: true,
+		Subs: []*command.Command{
+			cs.listing(command.Command{
+				Name: "pubsub|channels", Since: "2.8.0", Summary: "Lists the channels that have subscribers.",
+			}, client.ViaChannel),
+			cs.counting(command.Command{
+				Name: "pubsub|numsub", Since: "2.8.0", Summary: "Counts the subscribers of channels.",
+				Reply: "Each channel, and its number of subscribers; patterns do not count.",
+			}, client.ViaChannel, "channel"),
+			cs.numPatRow(),
+			cs.listing(command.Command{
+				Name: "pubsub|shardchannels", Since: "7.0.0", Summary: "Lists the shard channels that have subscribers.",
+			}, client.ViaShard),
+			cs.counting(command.Command{
+				Name: "pubsub|shardnumsub", Since: "7.0.0", Summary: "Counts the subscribers of shard channels.",
+				Reply: "Each channel, and its number of subscribers.",
+			}, client.ViaShard, "shardchannel"),
+			command.HelpOf("pubsub", "6.2.0"),
+		},
 	}
 }
 
 const aboutChannels = command.PubSub | command.Loading | command.Stale
 
-func (cs *Channels) rowPubSubChannels() *command.Command {
-	return &command.Command{
-		Name: "pubsub|channels", Group: "pubsub", Since: "2.8.0",
-		Complexity: "O(N) in the number of channels", Flags: aboutChannels, Cost: command.Unbounded,
-		Summary: "Lists the channels that have subscribers.", AnyMore: true,
-		Args:  []command.Arg{command.Pattern("pattern").Optional()},
-		Reply: "Their names; with a pattern, those that match.",
-		Run:   func(c *command.Call) error { return cs.listChannels(c, client.ViaChannel) },
-	}
+// listing completes the row of a command that lists channels.
+func (cs *Channels) listing(row command.Command, kind client.Via) *command.Command {
+	row.Group, row.Complexity = "pubsub", "O(N) in the number of channels"
+	row.Flags, row.Cost, row.AnyMore = aboutChannels, command.Unbounded, true
+	row.Args = []command.Arg{command.Pattern("pattern").Optional()}
+	row.Reply = "Their names; with a pattern, those that match."
+	row.Run = func(c *command.Call) error { return cs.listChannels(c, kind) }
+	return &row
 }
 
-func (cs *Channels) rowPubSubShardChannels() *command.Command {
-	return &command.Command{
-		Name: "pubsub|shardchannels", Group: "pubsub", Since: "7.0.0",
-		Complexity: "O(N) in the number of channels", Flags: aboutChannels, Cost: command.Unbounded,
-		Summary: "Lists the shard channels that have subscribers.", AnyMore: true,
-		Args:  []command.Arg{command.Pattern("pattern").Optional()},
-		Reply: "Their names; with a pattern, those that match.",
-		Run:   func(c *command.Call) error { return cs.listChannels(c, client.ViaShard) },
-	}
+// counting completes the row of a command that counts the subscribers of channels.
+func (cs *Channels) counting(row command.Command, kind client.Via, name string) *command.Command {
+	row.Group, row.Complexity, row.Flags = "pubsub", "O(N) in the number of channels", aboutChannels
+	row.Args = []command.Arg{command.Word(name).Optional().Many().UpTo(ManyChannels)}
+	row.Run = func(c *command.Call) error { return cs.countSubscribers(c, kind) }
+	return &row
 }
 
 func (cs *Channels) listChannels(c *command.Call, kind client.Via) error {
@@ -346,28 +355,6 @@ func (cs *Channels) listChannels(c *command.Call, kind client.Via) error {
 	return nil
 }
 
-func (cs *Channels) rowPubSubNumSub() *command.Command {
-	return &command.Command{
-		Name: "pubsub|numsub", Group: "pubsub", Since: "2.8.0",
-		Complexity: "O(N) in the number of channels", Flags: aboutChannels,
-		Summary: "Counts the subscribers of channels.",
-		Args:    []command.Arg{command.Word("channel").Optional().Many().UpTo(ManyChannels)},
-		Reply:   "Each channel, and its number of subscribers; patterns do not count.",
-		Run:     func(c *command.Call) error { return cs.countSubscribers(c, client.ViaChannel) },
-	}
-}
-
-func (cs *Channels) rowPubSubShardNumSub() *command.Command {
-	return &command.Command{
-		Name: "pubsub|shardnumsub", Group: "pubsub", Since: "7.0.0",
-		Complexity: "O(N) in the number of channels", Flags: aboutChannels,
-		Summary: "Counts the subscribers of shard channels.",
-		Args:    []command.Arg{command.Word("shardchannel").Optional().Many().UpTo(ManyChannels)},
-		Reply:   "Each channel, and its number of subscribers.",
-		Run:     func(c *command.Call) error { return cs.countSubscribers(c, client.ViaShard) },
-	}
-}
-
 func (cs *Channels) countSubscribers(c *command.Call, kind client.Via) error {
 	names := c.Many()
 	c.Out.Array(2 * len(names))
@@ -378,7 +365,7 @@ func (cs *Channels) countSubscribers(c *command.Call, kind client.Via) error {
 	return nil
 }
 
-func (cs *Channels) rowPubSubNumPat() *command.Command {
+func (cs *Channels) numPatRow() *command.Command {
 	return &command.Command{
 		Name: "pubsub|numpat", Group: "pubsub", Since: "2.8.0", Complexity: "O(1)",
 		Flags: aboutChannels, Summary: "Counts the patterns that have subscribers.",
