@@ -130,8 +130,8 @@ func mostClients() int {
 // fitFiles lowers maxclients to what the limit on open files allows, and says so. The runtime has
 // raised that limit as far as it may.
 func (c *config) fitFiles(warn func(message string, args ...any)) {
-	c.server.MostClients = mostClients()
-	if most := c.server.MostClients; c.server.MaxClients > most {
+	c.server.SystemMaxClients = mostClients()
+	if most := c.server.SystemMaxClients; c.server.MaxClients > most {
 		warn("maxclients is lowered: the limit on open files (ulimit -n) allows no more", "maxclients", most, "files",
 			openFiles())
 		c.server.MaxClients = most

@@ -24,7 +24,7 @@ func TestDefaults(t *testing.T) {
 	require.EqualValues(t, server.EventLoop, c.server.Transport)
 	require.Equal(t, 10000, c.server.MaxClients)
 	require.Zero(t, c.server.Timeout)
-	require.Equal(t, server.OutputLimit{Hard: 256 << 20, Soft: 64 << 20, SoftFor: time.Minute}, c.server.Output[0])
+	require.Equal(t, server.OutputLimit{Hard: 256 << 20, Soft: 64 << 20, SoftDuration: time.Minute}, c.server.Output[0])
 	require.Equal(t, 32<<20, c.server.Output[2].Hard)
 }
 
@@ -81,7 +81,7 @@ func TestDefaultsCanBeTyped(t *testing.T) {
 	for _, o := range c.options.All() {
 		for _, text := range []string{o.Kind.String(), o.Kind.Show()} {
 			require.NoError(t, o.Kind.Set(text), o.Name)
-			require.NoError(t, o.Kind.Refuse(text), o.Name)
+			require.NoError(t, o.Kind.Check(text), o.Name)
 			require.Equal(t, o.Default(), o.Kind.String(), o.Name)
 		}
 	}

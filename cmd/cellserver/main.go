@@ -16,7 +16,7 @@ var version = "dev"
 func main() {
 	args := hideSecrets(os.Args)[1:]
 	if len(args) > 0 && args[0] == "cli" {
-		os.Exit(cli.Run(args[1:], cli.Own{Prefix: prefix, Password: ownPassword}))
+		os.Exit(cli.Run(args[1:], cli.ServerEnvironment{Prefix: prefix, Password: ownPassword}))
 	}
 	if err := run(args); err != nil && !errors.Is(err, pflag.ErrHelp) {
 		reportFailure(err)

@@ -16,8 +16,8 @@ func (p permissions) Set(text string) error {
 	return nil
 }
 
-func (p permissions) Refuse(text string) error { return permissions{new(string)}.Set(text) }
-func (p permissions) String() string           { return *p.to }
-func (p permissions) Show() string             { return *p.to }
-func (p permissions) Type() string             { return "octal" }
-func (p permissions) Range() string            { return "0 to 777" }
+func (p permissions) Check(text string) error { return permissions{new(string)}.Set(text) }
+func (p permissions) String() string          { return *p.to }
+func (p permissions) Show() string            { return *p.to }
+func (p permissions) Type() string            { return "octal" }
+func (p permissions) Range() string           { return "0 to 777" }

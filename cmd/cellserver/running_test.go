@@ -14,7 +14,7 @@ import (
 func TestChangesWhileTheServerRuns(t *testing.T) {
 	c, err := parseConfig(nil, nil)
 	require.NoError(t, err)
-	c.server.Transport, c.server.MostClients = string(server.Goroutines), 20_000
+	c.server.Transport, c.server.SystemMaxClients = string(server.Goroutines), 20_000
 	instance, err := newInstance(t, c)
 	require.NoError(t, err)
 	c.heed()

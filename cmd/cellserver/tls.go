@@ -7,14 +7,14 @@ import (
 	"sync/atomic"
 
 	"cellserver/internal/option"
-	"cellserver/internal/secure"
 	"cellserver/internal/server"
+	"cellserver/internal/tlsconfig"
 )
 
 // tlsOptions are what the options whose names begin with tls say, and what was made of them.
 type tlsOptions struct {
 	port, patience               int
-	files                        secure.Options
+	files                        tlsconfig.ServerOptions
 	sessionCaching, serverChoice string
 
 	now  *atomic.Pointer[tls.Config] // for the handshakes that begin from now on
@@ -22,8 +22,9 @@ type tlsOptions struct {
 }
 
 func newTLSOptions() tlsOptions {
-	return tlsOptions{patience: 10, files: secure.Options{AuthClients: "yes"}, sessionCaching: "yes", serverChoice: "no",
-		now: new(atomic.Pointer[tls.Config])}
+	return tlsOptions{patience: 10, files: tlsconfig.ServerOptions{AuthClients: "yes"}, sessionCaching: "yes",
+		serverChoice: "no",
+		now:          new(atomic.Pointer[tls.Config])}
 }
 
 func (t *tlsOptions) options() []*option.Option {
@@ -65,7 +66,7 @@ func (t *tlsOptions) load() error {
 		return nil
 	}
 	t.files.SessionCaching = t.sessionCaching == "yes"
-	made, err := t.files.Server()
+	made, err := t.files.Config()
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
-	"cellserver/internal/secure"
+	"cellserver/internal/tlsconfig"
 )
 
 // options is what the command line of cellserver cli says. The letters are redis-cli's; -r stands
@@ -30,16 +30,16 @@ type options struct {
 	call     []string    // the words of the one call to make; none for those that are read from stdin
 }
 
-// Own is how the environment configures the server of the same image: it is the one to talk to
+// ServerEnvironment is how the environment configures the server of the same image: it is the one to talk to
 // unless the command line names another.
-type Own struct {
+type ServerEnvironment struct {
 	Prefix   string        // of the variables' names
 	Password func() string // "" if there is none
 }
 
 // Run is the subcommand: a small redis-cli, for images that have none. It returns the exit status:
 // 0 if every call succeeded, 1 if one was answered with an error, or not at all.
-func Run(args []string, own Own) (status int) {
+func Run(args []string, own ServerEnvironment) (status int) {
 	o, err := own.parse(args)
 	switch {
 	case errors.Is(err, pflag.ErrHelp):
@@ -73,7 +73,7 @@ func Run(args []string, own Own) (status int) {
 func complain(err error) { fmt.Fprintln(os.Stderr, "cellserver cli:", err) }
 
 // parse reads the command line, and the environment for what it does not say.
-func (own Own) parse(args []string) (*options, error) {
+func (own ServerEnvironment) parse(args []string) (*options, error) {
 	o := &options{}
 	f := pflag.NewFlagSet("cellserver cli", pflag.ContinueOnError)
 	f.SortFlags = false
@@ -117,9 +117,9 @@ func (own Own) parse(args []string) (*options, error) {
 
 // defineTLS lists the options of TLS. What it returns is to be called when they are known, and
 // reads the files.
-func (o *options) defineTLS(f *pflag.FlagSet, own Own) (shakeHands func() error) {
+func (o *options) defineTLS(f *pflag.FlagSet, own ServerEnvironment) (shakeHands func() error) {
 	var wanted bool
-	var trust secure.Client
+	var trust tlsconfig.ClientOptions
 	f.BoolVar(&wanted, "tls", false, "use TLS; -p is by default from "+own.Prefix+"TLS_PORT")
 	f.StringVar(&trust.CACert, "cacert", "", "PEM file of trusted authorities; the system's by default")
 	f.StringVar(&trust.CACertDir, "cacertdir", "", "directory of such files")
@@ -132,7 +132,7 @@ func (o *options) defineTLS(f *pflag.FlagSet, own Own) (shakeHands func() error)
 			wanted = o.useOwn(own, &trust)
 		}
 		if !wanted {
-			if trust != (secure.Client{}) {
+			if trust != (tlsconfig.ClientOptions{}) {
 				return errors.New("--cacert, --cacertdir, --cert, --key, --sni and --insecure are for TLS: give --tls, too")
 			}
 			return nil
@@ -151,12 +151,13 @@ func (o *options) defineTLS(f *pflag.FlagSet, own Own) (shakeHands func() error)
 // useOwn finds the server that the environment configures when that has no plain port: by its Unix
 // socket, or over TLS, then with the server's own certificate, and without looking at the one that
 // it shows. It says whether that takes TLS.
-func (o *options) useOwn(own Own, trust *secure.Client) (overTLS bool) {
+func (o *options) useOwn(own ServerEnvironment, trust *tlsconfig.ClientOptions) (overTLS bool) {
 	if o.socket = os.Getenv(own.Prefix + "UNIXSOCKET"); o.socket != "" || os.Getenv(own.Prefix+"TLS_PORT") == "" {
 		return false
 	}
-	if *trust == (secure.Client{}) {
-		*trust = secure.Client{Cert: os.Getenv(own.Prefix + "TLS_CERT_FILE"), Key: os.Getenv(own.Prefix + "TLS_KEY_FILE"),
+	if *trust == (tlsconfig.ClientOptions{}) {
+		*trust = tlsconfig.ClientOptions{Cert: os.Getenv(own.Prefix + "TLS_CERT_FILE"),
+			Key:      os.Getenv(own.Prefix + "TLS_KEY_FILE"),
 			Insecure: true}
 	}
 	return true
@@ -165,7 +166,7 @@ func (o *options) useOwn(own Own, trust *secure.Client) (overTLS bool) {
 // port is the default of -p: in a container, where the environment configures the server, a health
 // check finds it with no option. A value that is no port is for the server to complain of (or it is
 // what Kubernetes makes of a Service).
-func (own Own) port(variable string) int {
+func (own ServerEnvironment) port(variable string) int {
 	if n, err := strconv.Atoi(os.Getenv(own.Prefix + variable)); err == nil && n > 0 && n <= 65535 {
 		return n
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 // own is a server whose environment says a password.
-var own = Own{Prefix: "CELLSERVER_", Password: func() string { return "servers" }}
+var own = ServerEnvironment{Prefix: "CELLSERVER_", Password: func() string { return "servers" }}
 
 func TestOptions(t *testing.T) {
 	t.Setenv("REDISCLI_AUTH", "secret")

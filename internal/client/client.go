@@ -12,31 +12,31 @@ import (
 
 // Peer is the other end of a connection, and how its transport is called.
 type Peer struct {
-	Remote, Local string // addresses, as CLIENT LIST shows them
-	FD            int
-	Kept          int // bytes that the transport keeps for the connection
+	Remote, Local  string // addresses, as CLIENT LIST shows them
+	FD             int
+	TransportBytes int // bytes that the transport keeps for the connection
 	// Wake makes the transport call Resume soon, on its own goroutine. Cut makes it end the
 	// connection, whatever is still to be sent. Both may be called from any goroutine, also after
 	// the connection has ended.
 	Wake, Cut func()
 }
 
-// about is what a client has told of itself. The session writes it and others read it (CLIENT
+// profile is what a client has told of itself. The session writes it and others read it (CLIENT
 // LIST), each with the lock.
-type about struct {
+type profile struct {
 	Mu                     sync.Mutex
 	Name, Library, Version string
 	Database, Protocol     int
 	NoEvict, NoTouch       bool // which mean nothing to us
-	Monitors               bool
-	Listens                [Vias]int // how many subscriptions
+	Monitoring             bool
+	Subscriptions          [SubscriptionKinds]int // how many subscriptions
 }
 
-// IsTold says whether the client has subscribed to something, or monitors.
-func (a *about) IsTold() bool {
+// ReceivesMessages says whether the client has subscribed to something, or monitors.
+func (a *profile) ReceivesMessages() bool {
 	a.Mu.Lock()
 	defer a.Mu.Unlock()
-	return a.Monitors || a.Listens != [Vias]int{}
+	return a.Monitoring || a.Subscriptions != [SubscriptionKinds]int{}
 }
 
 // Client is a connected client as others may know it: the session that talks with it is one
@@ -52,22 +52,22 @@ type Client struct {
 	Pending  []Piece
 	Tracker  atomic.Pointer[Tracker] // of a client that caches keys; the session's own to set
 	Account  atomic.Pointer[Account] // who the client is; the session's own to set
-	About    about
+	Profile  profile
 	LastSeen atomic.Int64 // instant of the latest batch
 	Parked   atomic.Bool  // parked, for others to see
 	Blocked  atomic.Bool  // and that among waits
 	// Calls of a transaction and one more, 0 outside of one; in the low half their bytes.
-	Queued        atomic.Int64
-	Unread        atomic.Int64           // bytes that were read of calls that are not whole, or wait
-	Room          atomic.Int64           // see showRoom
-	Holds         atomic.Int64           // bytes, all in all: see charge
-	leaves        int64                  // weight when the client was evicted, or began to end; with the lock of clients
-	Newcomer      *Newcomer              // while the client has not logged in; nil after
-	Unsent        atomic.Int64           // bytes of replies that the client has not read
-	Pieces        atomic.Int64           // that these are in, beside the first
-	Subscriptions any                    // what the client has subscribed to; for its session, and the family of PUBLISH
-	Latest        atomic.Pointer[string] // the name of the command that it made last
-	Mail          Mailbox
+	Queued          atomic.Int64
+	Unread          atomic.Int64           // bytes that were read of calls that are not whole, or wait
+	BufferSizes     atomic.Int64           // see showRoom
+	Held            atomic.Int64           // bytes, all in all: see charge
+	leaves          int64                  // weight when the client was evicted, or began to end; with the lock of clients
+	Unauthenticated *UnauthenticatedConn   // while the client has not logged in; nil after
+	Unsent          atomic.Int64           // bytes of replies that the client has not read
+	Pieces          atomic.Int64           // that these are in, beside the first
+	Subscriptions   any                    // what the client has subscribed to; for its session, and the family of PUBLISH
+	LatestCommand   atomic.Pointer[string] // the name of the command that it made last
+	Mail            Mailbox
 }
 
 // Account is a user that sessions are. What it may do is changed in one place, and so is felt by
@@ -129,19 +129,19 @@ const (
 	WordBytes         = 24  // a word of it
 )
 
-// Via is the kind of name by which a message reaches a subscriber.
-type Via uint8
+// SubscriptionKind is the kind of name by which a message reaches a subscriber.
+type SubscriptionKind uint8
 
 const (
-	ViaChannel Via = iota
-	ViaPattern
-	ViaShard
-	Vias
+	ToChannel SubscriptionKind = iota
+	ToPattern
+	ToShardChannel
+	SubscriptionKinds
 )
 
-// Speaks is the version of the protocol that the client speaks.
-func (c *Client) Speaks() int {
-	c.About.Mu.Lock()
-	defer c.About.Mu.Unlock()
-	return c.About.Protocol
+// ProtocolVersion is the version of the protocol that the client speaks.
+func (c *Client) ProtocolVersion() int {
+	c.Profile.Mu.Lock()
+	defer c.Profile.Mu.Unlock()
+	return c.Profile.Protocol
 }

@@ -13,11 +13,11 @@ import (
 // holdings are what all clients hold together.
 type holdings struct {
 	Bytes    atomic.Int64
-	Most     atomic.Int64          // maxmemory-clients in bytes; 0 for no bound
-	limit    atomic.Pointer[Share] // and as it was told
-	Evicting atomic.Bool           // a goroutine looks for the largest
-	Vain     atomic.Bool           // none could be evicted: the next Sample looks again
-	Evicted  atomic.Int64          // how many were
+	Most     atomic.Int64                // maxmemory-clients in bytes; 0 for no bound
+	limit    atomic.Pointer[MemoryLimit] // and as it was told
+	Evicting atomic.Bool                 // a goroutine looks for the largest
+	Vain     atomic.Bool                 // none could be evicted: the next Sample looks again
+	Evicted  atomic.Int64                // how many were
 }
 
 // SessionBytes is about what a session takes with nothing to do, beside what its transport keeps
@@ -30,14 +30,14 @@ func (c *Client) Charge(bytes int) {
 	if bytes == 0 {
 		return
 	}
-	if n := c.Newcomer; n != nil {
+	if n := c.Unauthenticated; n != nil {
 		n.grow(bytes)
 	}
-	c.Hold(bytes)
+	c.AddHeld(bytes)
 }
 
-// ChargeAside counts bytes that others have, or make, for the client, from any goroutine.
-func (c *Client) ChargeAside(bytes int) {
+// ChargeAsync counts bytes that others have, or make, for the client, from any goroutine.
+func (c *Client) ChargeAsync(bytes int) {
 	c.Mail.Mu.Lock()
 	defer c.Mail.Mu.Unlock()
 	c.chargeMail(bytes)
@@ -46,12 +46,12 @@ func (c *Client) ChargeAside(bytes int) {
 // chargeMail is chargeAside with the mail's lock. A session that is closed holds nothing.
 func (c *Client) chargeMail(bytes int) {
 	if !c.Mail.closed && bytes != 0 {
-		c.Hold(bytes)
+		c.AddHeld(bytes)
 	}
 }
 
-func (c *Client) Hold(bytes int) {
-	c.Holds.Add(int64(bytes))
+func (c *Client) AddHeld(bytes int) {
+	c.Held.Add(int64(bytes))
 	if total := c.Among.Holdings.Bytes.Add(int64(bytes)); bytes > 0 {
 		c.Among.Bound(total)
 	}
@@ -59,8 +59,8 @@ func (c *Client) Hold(bytes int) {
 
 // Release ends the counting: the session is closed.
 func (c *Client) Release() {
-	c.LeaveNewcomers()
-	total := c.Among.Holdings.Bytes.Add(-c.Holds.Swap(0))
+	c.MarkAuthenticated()
+	total := c.Among.Holdings.Bytes.Add(-c.Held.Swap(0))
 	c.Among.hasLeft(c)
 	c.Among.Bound(total)
 }
@@ -96,7 +96,7 @@ func (c *Registry) evict() {
 func (c *Client) Weight() int64 {
 	c.Mail.Mu.Lock()
 	defer c.Mail.Mu.Unlock()
-	weight := c.Holds.Load() - c.Lent.ofOthers()
+	weight := c.Held.Load() - c.Lent.ofOthers()
 	for _, p := range c.Pending {
 		weight -= p.ofOthers()
 	}
@@ -123,7 +123,7 @@ type candidate struct {
 
 // weigh puts those that may be evicted in order, the largest first.
 func (c *Registry) weigh() (list []candidate) {
-	for _, s := range c.Some() {
+	for _, s := range c.AllUnsorted() {
 		if !s.isSpared() {
 			list = append(list, candidate{s, s.Weight()})
 		}
@@ -178,7 +178,7 @@ func (c *Registry) hasLeft(s *Client) {
 
 // isSpared says whether CLIENT NO-EVICT is on.
 func (c *Client) isSpared() bool {
-	c.About.Mu.Lock()
-	defer c.About.Mu.Unlock()
-	return c.About.NoEvict
+	c.Profile.Mu.Lock()
+	defer c.Profile.Mu.Unlock()
+	return c.Profile.NoEvict
 }

@@ -8,9 +8,9 @@ import (
 )
 
 func (s *Client) Kind() string {
-	s.About.Mu.Lock()
-	defer s.About.Mu.Unlock()
-	if s.About.Listens != [Vias]int{} {
+	s.Profile.Mu.Lock()
+	defer s.Profile.Mu.Unlock()
+	if s.Profile.Subscriptions != [SubscriptionKinds]int{} {
 		return "PUBSUB"
 	}
 	return "NORMAL"
@@ -20,8 +20,8 @@ func (s *Client) Kind() string {
 // call that asks, if it is the session's own: Redis has them in its buffers.
 func (s *Client) Line(now int64, latest *string, words [][]byte) string {
 	m := s.Memory(words)
-	s.About.Mu.Lock()
-	defer s.About.Mu.Unlock()
+	s.Profile.Mu.Lock()
+	defer s.Profile.Mu.Unlock()
 	name, events := "NULL", "r"
 	if latest != nil {
 		name = *latest
@@ -33,11 +33,13 @@ func (s *Client) Line(now int64, latest *string, words [][]byte) string {
 	return fmt.Sprintf("id=%d addr=%s laddr=%s fd=%d name=%s age=%s idle=%s flags=%s db=%d sub=%d psub=%d ssub=%d multi=%d "+
 		"qbuf=%d qbuf-free=%d argv-mem=%d multi-mem=%d rbs=%d rbp=0 obl=%d oll=%d omem=%d tot-mem=%d events=%s "+
 		"cmd=%s user=%s redir=%d resp=%d lib-name=%s lib-ver=%s\n",
-		s.ID, s.Peer.Remote, s.Peer.Local, s.Peer.FD, s.About.Name, seconds(s.Opened), seconds(s.LastSeen.Load()), s.Flags(),
-		s.About.Database, s.About.Listens[ViaChannel], s.About.Listens[ViaPattern], s.About.Listens[ViaShard],
+		s.ID, s.Peer.Remote, s.Peer.Local, s.Peer.FD, s.Profile.Name, seconds(s.Opened), seconds(s.LastSeen.Load()),
+		s.Flags(),
+		s.Profile.Database, s.Profile.Subscriptions[ToChannel], s.Profile.Subscriptions[ToPattern],
+		s.Profile.Subscriptions[ToShardChannel],
 		s.Queued.Load()>>32-1,
 		m.Unread, m.Free, m.Words, m.Queued, m.Room, m.Waiting, m.Pieces, m.Following, m.Total, events,
-		name, s.Account.Load().Name, s.Tracker.Load().Target(), s.About.Protocol, s.About.Library, s.About.Version)
+		name, s.Account.Load().Name, s.Tracker.Load().Target(), s.Profile.Protocol, s.Profile.Library, s.Profile.Version)
 }
 
 // clientFlags are the letters that CLIENT LIST has for a session, N if it has none. about is
@@ -48,8 +50,9 @@ func (s *Client) Flags() string {
 		there  bool
 		letter string
 	}{
-		{s.About.Listens != [Vias]int{}, "P"}, {s.About.Monitors, "O"}, {s.Queued.Load() != 0, "x"}, {s.Blocked.Load(), "b"},
-		{strings.HasPrefix(s.Peer.Local, "/"), "U"}, {s.About.NoEvict, "e"}, {s.About.NoTouch, "T"},
+		{s.Profile.Subscriptions != [SubscriptionKinds]int{}, "P"}, {s.Profile.Monitoring, "O"}, {s.Queued.Load() != 0, "x"},
+		{s.Blocked.Load(), "b"},
+		{strings.HasPrefix(s.Peer.Local, "/"), "U"}, {s.Profile.NoEvict, "e"}, {s.Profile.NoTouch, "T"},
 	} {
 		if f.there {
 			letters += f.letter

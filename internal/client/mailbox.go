@@ -46,20 +46,20 @@ const (
 	PushedPiece = 64 << 10
 )
 
-// MaxPushes bounds the bytes that wait to be pushed to one client, unless BoundPushes says
+// DefaultMaxPushes bounds the bytes that wait to be pushed to one client, unless BoundPushes says
 // otherwise; one more, and the connection ends.
-const MaxPushes = 32 << 20
+const DefaultMaxPushes = 32 << 20
 
 // Push sends bytes to the client between two replies, from any goroutine. It reports whether they
 // will be sent: a client that has too many waiting loses its connection instead.
 func (c *Client) Push(message []byte) bool {
 	p := &Parcel{Bytes: message}
-	return c.PushSome(func(*Mailbox) *Parcel { return p })
+	return c.PushFunc(func(*Mailbox) *Parcel { return p })
 }
 
-// PushSome is Push of a message that is made while the mailbox is locked; nil is no message. The
+// PushFunc is Push of a message that is made while the mailbox is locked; nil is no message. The
 // message must not be written to any more.
-func (c *Client) PushSome(make func(to *Mailbox) *Parcel) bool {
+func (c *Client) PushFunc(make func(to *Mailbox) *Parcel) bool {
 	c.Mail.Mu.Lock()
 	message := make(&c.Mail)
 	if message == nil {
@@ -94,7 +94,7 @@ func (c *Client) add(message *Parcel) {
 	m.Bytes += len(b)
 	if len(b) >= sharedFrom {
 		m.Pushes = append(m.Pushes, Piece{b, message})
-		c.Holds.Add(int64(len(b)))
+		c.Held.Add(int64(len(b)))
 		if message.holders.Add(1) == 1 {
 			c.Among.Bound(c.Among.Holdings.Bytes.Add(int64(len(b))))
 		}
@@ -112,10 +112,10 @@ func (c *Client) add(message *Parcel) {
 // Drop counts a piece no more: it was sent, or copied, or will never be sent.
 func (c *Client) Drop(p Piece) {
 	if p.Of == nil {
-		c.Hold(-len(p.Bytes))
+		c.AddHeld(-len(p.Bytes))
 		return
 	}
-	c.Holds.Add(-int64(len(p.Bytes)))
+	c.Held.Add(-int64(len(p.Bytes)))
 	if p.Of.holders.Add(-1) == 0 {
 		c.Among.Holdings.Bytes.Add(-int64(len(p.Bytes)))
 	}
@@ -141,8 +141,8 @@ func (c *Client) CloseMail() {
 	c.Mail.closed = true
 }
 
-// Pushes is the number of bytes that wait to be pushed.
-func (c *Client) Pushes() int {
+// PushedBytes is the number of bytes that wait to be pushed.
+func (c *Client) PushedBytes() int {
 	c.Mail.Mu.Lock()
 	defer c.Mail.Mu.Unlock()
 	return c.Mail.Bytes
@@ -154,15 +154,15 @@ func (c *Client) Deliver(reply [][]byte, last bool) { c.DeliverAnd(reply, last, 
 // DeliverAnd has it do something, too, before it takes the reply.
 func (c *Client) DeliverAnd(reply [][]byte, last bool, then func()) {
 	c.Mail.Mu.Lock()
-	c.chargeMail(Length(reply))
+	c.chargeMail(TotalLength(reply))
 	c.Mail.Reply, c.Mail.Replied, c.Mail.Last, c.Mail.Then = reply, true, last, then
 	c.Mail.Waiting.Store(true)
 	c.Mail.Mu.Unlock()
 	c.Peer.Wake()
 }
 
-// Length is that of all pieces.
-func Length(pieces [][]byte) (bytes int) {
+// TotalLength is that of all pieces.
+func TotalLength(pieces [][]byte) (bytes int) {
 	for _, b := range pieces {
 		bytes += len(b)
 	}

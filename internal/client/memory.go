@@ -4,9 +4,9 @@ import "cellserver/internal/resp"
 
 // What CLIENT LIST and INFO say of a connection's memory.
 
-// RoomBytes are those of both halves, as Go's heap has room for them: what is long takes whole
+// BufferBytes are those of both halves, as Go's heap has room for them: what is long takes whole
 // pages.
-func RoomBytes(room int64) int { return inPages(int(room>>32)) + inPages(int(room&(1<<32-1))) }
+func BufferBytes(room int64) int { return inPages(int(room>>32)) + inPages(int(room&(1<<32-1))) }
 
 func inPages(bytes int) int {
 	const long, page = 32 << 10, 8 << 10
@@ -30,7 +30,7 @@ type clientMemory struct {
 // Memory is a session's. words are those of the call that asks, if it is its own.
 func (c *Client) Memory(words [][]byte) (m clientMemory) {
 	const first = 16 << 10 // that wait: what Redis has a buffer for, apart from which it counts the others
-	room := c.Room.Load()
+	room := c.BufferSizes.Load()
 	held := room & (1<<32 - 1)
 	m.Room, m.Unread = room>>32, c.Unread.Load()
 	m.Free = max(held-m.Unread, 0)
@@ -38,7 +38,7 @@ func (c *Client) Memory(words [][]byte) (m clientMemory) {
 		m.Words += int64(len(word))
 	}
 	if words != nil {
-		m.Unread += int64(resp.CallLength(words))
+		m.Unread += int64(resp.EncodedLength(words))
 	}
 	m.Queued = c.Queued.Load() & (1<<32 - 1)
 	c.Mail.Mu.Lock() // as pushes become replies under it
@@ -47,6 +47,6 @@ func (c *Client) Memory(words [][]byte) (m clientMemory) {
 	c.Mail.Mu.Unlock()
 	m.Waiting = min(unsent, m.Room, first)
 	m.Pieces, m.Following = c.Pieces.Load()+pieces, unsent-m.Waiting+pushes
-	m.Total = c.Holds.Load() + m.Words
+	m.Total = c.Held.Load() + m.Words
 	return m
 }

@@ -5,11 +5,11 @@ import (
 	"sync"
 )
 
-// Newcomers are the connections that have not logged in, where there is a password, and those whose
+// Unauthenticated are the connections that have not logged in, where there is a password, and those whose
 // TLS handshake is under way. Anybody may be one, so what is kept for all of them together is
 // bounded, and the oldest is cut first: a client that means to log in does so at once, and is
 // hardly ever the oldest.
-type Newcomers struct {
+type Unauthenticated struct {
 	mu      sync.Mutex
 	Most    int64     // bytes
 	bytes   int64     // of those that stay
@@ -18,9 +18,9 @@ type Newcomers struct {
 	cut     int64     // how many were
 }
 
-// Newcomer is one of them.
-type Newcomer struct {
-	among *Newcomers
+// UnauthenticatedConn is one of them.
+type UnauthenticatedConn struct {
+	among *Unauthenticated
 	bytes int64
 	idle  func() bool // it waits for its peer; nil for always
 	end   func()
@@ -32,15 +32,15 @@ type Newcomer struct {
 // it is to be cut; one that is not idle, because it waits for a processor and not for its peer, is
 // cut after all others. The one that enters is cut only if it is too large by itself: else it would
 // never get in while all others are busy.
-func (ns *Newcomers) Enter(bytes int, idle func() bool, end func()) *Newcomer {
-	n := &Newcomer{among: ns, idle: idle, end: end, bytes: int64(bytes)}
+func (ns *Unauthenticated) Enter(bytes int, idle func() bool, end func()) *UnauthenticatedConn {
+	n := &UnauthenticatedConn{among: ns, idle: idle, end: end, bytes: int64(bytes)}
 	for _, oldest := range ns.enter(n) {
 		oldest.end()
 	}
 	return n
 }
 
-func (ns *Newcomers) enter(n *Newcomer) (cut []*Newcomer) {
+func (ns *Unauthenticated) enter(n *UnauthenticatedConn) (cut []*UnauthenticatedConn) {
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
 	n.at = ns.All.PushBack(n)
@@ -49,16 +49,16 @@ func (ns *Newcomers) enter(n *Newcomer) (cut []*Newcomer) {
 }
 
 // Grow counts bytes that are kept for it more, or less.
-func (n *Newcomer) Grow(bytes int) { n.grow(bytes) }
+func (n *UnauthenticatedConn) Grow(bytes int) { n.grow(bytes) }
 
-func (n *Newcomer) grow(bytes int) {
+func (n *UnauthenticatedConn) grow(bytes int) {
 	for _, oldest := range n.among.add(n, int64(bytes)) {
 		oldest.end()
 	}
 }
 
 // add counts, and says which newcomers are to be cut for it.
-func (ns *Newcomers) add(n *Newcomer, bytes int64) (cut []*Newcomer) {
+func (ns *Unauthenticated) add(n *UnauthenticatedConn, bytes int64) (cut []*UnauthenticatedConn) {
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
 	switch {
@@ -75,7 +75,7 @@ func (ns *Newcomers) add(n *Newcomer, bytes int64) (cut []*Newcomer) {
 
 // fit takes the oldest out until the others are within the bound: the one that enters last. It
 // needs the lock.
-func (ns *Newcomers) fit(enters *Newcomer) (cut []*Newcomer) {
+func (ns *Unauthenticated) fit(enters *UnauthenticatedConn) (cut []*UnauthenticatedConn) {
 	for ns.bytes > ns.Most && ns.All.Len() > 0 {
 		n := ns.oldest(enters)
 		ns.All.Remove(n.at)
@@ -90,10 +90,10 @@ func (ns *Newcomers) fit(enters *Newcomer) (cut []*Newcomer) {
 
 // oldest is the oldest that is idle, or else the oldest; the one that enters if there is no other.
 // It needs the lock, and that there are some.
-func (ns *Newcomers) oldest(enters *Newcomer) *Newcomer {
+func (ns *Unauthenticated) oldest(enters *UnauthenticatedConn) *UnauthenticatedConn {
 	found := enters
 	for at := ns.All.Front(); at != nil; at = at.Next() {
-		n := at.Value.(*Newcomer)
+		n := at.Value.(*UnauthenticatedConn)
 		switch {
 		case n == enters:
 		case n.idle == nil || n.idle():
@@ -106,7 +106,7 @@ func (ns *Newcomers) oldest(enters *Newcomer) *Newcomer {
 }
 
 // Leave ends the counting: it has logged in, or is gone.
-func (n *Newcomer) Leave() {
+func (n *UnauthenticatedConn) Leave() {
 	ns := n.among
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
@@ -123,7 +123,7 @@ func (n *Newcomer) Leave() {
 }
 
 // limit changes the bound.
-func (ns *Newcomers) limit(most int64) {
+func (ns *Unauthenticated) limit(most int64) {
 	ns.mu.Lock()
 	ns.Most = most
 	cut := ns.fit(nil)
@@ -134,14 +134,14 @@ func (ns *Newcomers) limit(most int64) {
 }
 
 // Count is how many bytes are kept for all that are there, and how many were cut.
-func (ns *Newcomers) Count() (bytes, cut int64) {
+func (ns *Unauthenticated) Count() (bytes, cut int64) {
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
 	return ns.bytes + ns.leaving, ns.cut
 }
 
-// Crowded says that many were cut who are not gone yet: more should not be let in until they are.
-func (ns *Newcomers) Crowded() bool {
+// Overloaded says that many were cut who are not gone yet: more should not be let in until they are.
+func (ns *Unauthenticated) Overloaded() bool {
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
 	return ns.leaving > ns.Most/8
@@ -150,23 +150,23 @@ func (ns *Newcomers) Crowded() bool {
 // Keep counts bytes more that the transport keeps for the connection; false if it is to do without,
 // for a newcomer.
 func (c *Client) Keep(bytes int) bool {
-	if c.Newcomer != nil {
+	if c.Unauthenticated != nil {
 		return false
 	}
 	c.Charge(bytes)
 	return true
 }
 
-// EnterNewcomers is for a session that has to log in; leaveNewcomers for one that has, or is over.
-func (c *Client) EnterNewcomers() {
-	if c.Newcomer == nil {
-		c.Newcomer = c.Among.Newcomers.Enter(int(c.Holds.Load()), nil, c.Peer.Cut)
+// MarkUnauthenticated is for a session that has to log in; leaveNewcomers for one that has, or is over.
+func (c *Client) MarkUnauthenticated() {
+	if c.Unauthenticated == nil {
+		c.Unauthenticated = c.Among.Unauthenticated.Enter(int(c.Held.Load()), nil, c.Peer.Cut)
 	}
 }
 
-func (c *Client) LeaveNewcomers() {
-	if c.Newcomer != nil {
-		c.Newcomer.Leave()
-		c.Newcomer = nil
+func (c *Client) MarkAuthenticated() {
+	if c.Unauthenticated != nil {
+		c.Unauthenticated.Leave()
+		c.Unauthenticated = nil
 	}
 }

@@ -14,10 +14,10 @@ type Registry struct {
 	MaxPushes atomic.Int64 // bytes that wait to be pushed to one client; 0 for any number
 	OutputCut atomic.Int64 // connections ended because they read too little
 
-	Holdings       holdings
-	Census         census
-	Newcomers      Newcomers
-	newcomersLimit atomic.Pointer[Share]
+	Holdings        holdings
+	Census          census
+	Unauthenticated Unauthenticated
+	newcomersLimit  atomic.Pointer[MemoryLimit]
 
 	mu      sync.Mutex
 	last    int64 // id
@@ -46,10 +46,10 @@ func (c *Registry) Remove(s *Client) {
 	}
 	delete(c.ByID, s.ID)
 	c.leave(s, weight)
-	c.NoteLeft()
+	c.NoteDeparture()
 }
 
-func (c *Registry) NoteLeft() {
+func (c *Registry) NoteDeparture() {
 	select {
 	case c.Left <- struct{}{}:
 	default:
@@ -69,8 +69,8 @@ func (c *Registry) Count() int {
 	return len(c.ByID)
 }
 
-// Some is everybody who is connected, in any order.
-func (c *Registry) Some() []*Client {
+// AllUnsorted is everybody who is connected, in any order.
+func (c *Registry) AllUnsorted() []*Client {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	list := make([]*Client, 0, len(c.ByID))
@@ -82,7 +82,7 @@ func (c *Registry) Some() []*Client {
 
 // All is the same, the oldest first.
 func (c *Registry) All() []*Client {
-	list := c.Some()
+	list := c.AllUnsorted()
 	slices.SortFunc(list, func(a, b *Client) int { return int(a.ID - b.ID) })
 	return list
 }
@@ -97,15 +97,15 @@ type census struct {
 
 const censusEvery = int64(time.Second)
 
-// Look takes the census, once a second.
-func (c *Registry) Look(now int64) {
+// SampleBuffers takes the census, once a second.
+func (c *Registry) SampleBuffers(now int64) {
 	found := &c.Census
 	if now-found.looked < censusEvery {
 		return
 	}
 	found.looked = now
 	var input, replies int64
-	for _, s := range c.Some() {
+	for _, s := range c.AllUnsorted() {
 		m := s.Memory(nil)
 		input, replies = max(input, m.Unread), max(replies, m.Room)
 	}

@@ -10,22 +10,22 @@ import (
 	"cellserver/internal/option"
 )
 
-// Share is a bound in bytes, or in percent of the memory that there is.
-type Share struct {
+// MemoryLimit is a bound in bytes, or in percent of the memory that there is.
+type MemoryLimit struct {
 	Bytes   int64
 	Percent int64 // 0: Bytes counts
 	Auto    bool  // as it is by default; neither counts
 }
 
-// ParseShare reads a Share as redis.conf writes it, such as 64mb or 5%.
-func ParseShare(text string) (s Share, err error) {
+// ParseMemoryLimit reads a Share as redis.conf writes it, such as 64mb or 5%.
+func ParseMemoryLimit(text string) (s MemoryLimit, err error) {
 	digits, percent := strings.CutSuffix(text, "%")
 	if !percent {
 		n, ok := option.ParseSize(text)
 		if !ok {
 			return s, errNotShare
 		}
-		return Share{Bytes: n}, nil
+		return MemoryLimit{Bytes: n}, nil
 	}
 	n, err := strconv.ParseUint(digits, 10, 31)
 	switch {
@@ -34,13 +34,13 @@ func ParseShare(text string) (s Share, err error) {
 	case n > 100:
 		return s, errors.New("percentage argument must be less or equal to 100")
 	}
-	return Share{Percent: int64(n)}, nil
+	return MemoryLimit{Percent: int64(n)}, nil
 }
 
 var errNotShare = errors.New("argument must be a memory or percent value")
 
 // String is what CONFIG GET shows.
-func (s Share) String() string {
+func (s MemoryLimit) String() string {
 	switch {
 	case s.Auto:
 		return "auto"
@@ -51,19 +51,19 @@ func (s Share) String() string {
 }
 
 // of is the bound in bytes, where there are so many bytes of memory.
-func (s Share) of(all int64) int64 {
+func (s MemoryLimit) of(all int64) int64 {
 	if s.Percent > 0 && all > 0 {
-		return max(all/100*s.Percent, LeastShare)
+		return max(all/100*s.Percent, MinMemoryLimit)
 	}
 	return s.Bytes
 }
 
 // What clients may hold by default.
 const (
-	LeastShare = 4 << 20 // of little memory, too: some client has to get in, to set it right
-	// ClientPercent is a quarter: with as much of keys, and as much again of what the collector has
+	MinMemoryLimit = 4 << 20 // of little memory, too: some client has to get in, to set it right
+	// DefaultClientPercent is a quarter: with as much of keys, and as much again of what the collector has
 	// not taken yet, it fits.
-	ClientPercent = 25
+	DefaultClientPercent = 25
 	// newcomers have a sixteenth of maxmemory, or so many bytes without one.
 	newcomersPart  = 16
 	newcomersBytes = 16 << 20
@@ -71,15 +71,15 @@ const (
 
 // SetMaxMemory changes what clients may hold together: percent are of maxmemory, or without one of
 // the memory of the machine, or of the container.
-func (c *Registry) SetMaxMemory(s Share) { c.Holdings.limit.Store(&s) }
+func (c *Registry) SetMaxMemory(s MemoryLimit) { c.Holdings.limit.Store(&s) }
 
 // SetMaxMemoryUnauthenticated changes what may be kept for those who have not logged in. Percent
 // are as above.
-func (c *Registry) SetMaxMemoryUnauthenticated(s Share) { c.newcomersLimit.Store(&s) }
+func (c *Registry) SetMaxMemoryUnauthenticated(s MemoryLimit) { c.newcomersLimit.Store(&s) }
 
-// Share works the bounds out: they depend on maxmemory, 0 if there is none, and on the memory that
+// UpdateLimits works the bounds out: they depend on maxmemory, 0 if there is none, and on the memory that
 // there is.
-func (c *Registry) Share(maxMemory, there int64) {
+func (c *Registry) UpdateLimits(maxMemory, there int64) {
 	all := maxMemory
 	if all == 0 {
 		all = there
@@ -90,32 +90,32 @@ func (c *Registry) Share(maxMemory, there int64) {
 	c.Bound(h.Bytes.Load())
 	switch s := *c.newcomersLimit.Load(); {
 	case !s.Auto:
-		c.Newcomers.limit(s.of(all))
+		c.Unauthenticated.limit(s.of(all))
 	case maxMemory > 0:
-		c.Newcomers.limit(max(maxMemory/newcomersPart, newcomersBytes/16))
+		c.Unauthenticated.limit(max(maxMemory/newcomersPart, newcomersBytes/16))
 	default:
-		c.Newcomers.limit(newcomersBytes)
+		c.Unauthenticated.limit(newcomersBytes)
 	}
 }
 
-// ShareKind is the kind of option that is a Share.
-type ShareKind struct {
-	To   *Share
+// MemoryLimitKind is the kind of option that is a Share.
+type MemoryLimitKind struct {
+	To   *MemoryLimit
 	Auto bool // it may be auto, and then not 0
 }
 
-func (k ShareKind) parse(text string) (Share, error) {
+func (k MemoryLimitKind) parse(text string) (MemoryLimit, error) {
 	if k.Auto && text == "auto" {
-		return Share{Auto: true}, nil
+		return MemoryLimit{Auto: true}, nil
 	}
-	s, err := ParseShare(text)
-	if err == nil && k.Auto && s == (Share{}) {
+	s, err := ParseMemoryLimit(text)
+	if err == nil && k.Auto && s == (MemoryLimit{}) {
 		err = errors.New("argument must not be 0")
 	}
 	return s, err
 }
 
-func (k ShareKind) Set(text string) error {
+func (k MemoryLimitKind) Set(text string) error {
 	s, err := k.parse(text)
 	if err != nil {
 		return errors.New("it must be a size, written like 65536, 512kb, 64mb or 1gb, or percent such as 25%")
@@ -124,31 +124,31 @@ func (k ShareKind) Set(text string) error {
 	return nil
 }
 
-func (k ShareKind) Refuse(text string) error {
+func (k MemoryLimitKind) Check(text string) error {
 	_, err := k.parse(text)
 	return err
 }
 
-func (k ShareKind) String() string {
+func (k MemoryLimitKind) String() string {
 	if k.To.Percent == 0 && !k.To.Auto {
 		return option.FormatSize(int(k.To.Bytes))
 	}
 	return k.To.String()
 }
 
-func (k ShareKind) Show() string { return k.To.String() }
-func (k ShareKind) Type() string { return "size" }
-func (k ShareKind) Range() string {
+func (k MemoryLimitKind) Show() string { return k.To.String() }
+func (k MemoryLimitKind) Type() string { return "size" }
+func (k MemoryLimitKind) Range() string {
 	if k.Auto {
 		return "auto, a size, 1% to 100%"
 	}
 	return "a size, 0% to 100%"
 }
 
-// MemoryThere is the memory of the machine, or of the container if that may use less; 0 where the
+// AvailableMemory is the memory of the machine, or of the container if that may use less; 0 where the
 // system does not tell.
-func MemoryThere() int64 {
-	there, container := SystemBytes(), ContainerMemory()
+func AvailableMemory() int64 {
+	there, container := SystemMemory(), ContainerMemory()
 	if container > 0 && (container < there || there == 0) {
 		return container
 	}
@@ -171,8 +171,8 @@ func ContainerMemory() (bytes int64) {
 	return bytes
 }
 
-// SystemBytes is the memory of the machine, 0 where the system does not tell.
-func SystemBytes() (bytes int64) {
+// SystemMemory is the memory of the machine, 0 where the system does not tell.
+func SystemMemory() (bytes int64) {
 	info, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
 		return 0

@@ -111,11 +111,11 @@ func (a *ahead) fill(r *resp.Reader, t *command.Table, known *command.LastName, 
 		}
 		words := a.words[start:]
 		row := t.LookupLast(words[0], known)
-		a.calls[a.count] = waiting{row: row, start: start, end: len(a.words), held: r.Held()}
+		a.calls[a.count] = waiting{row: row, start: start, end: len(a.words), held: r.WordsOwned()}
 		a.gather(row, words)
 		a.count++
 		if a.long = r.Long(); a.long != nil {
-			a.total = r.CallWords()
+			a.total = r.WordCount()
 		}
 		if row != nil && row.Traits&command.DropsRights != 0 {
 			break // who is logged out by it may say less behind it

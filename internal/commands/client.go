@@ -43,7 +43,7 @@ var clientGetName = command.Command{
 	Flags: aboutClients, Summary: "Returns the connection's name.",
 	Reply: "The name, or nil if it has none.",
 	Run: func(c *command.Call) error {
-		if name := sessionOf(c).About.Name; name != "" {
+		if name := sessionOf(c).Profile.Name; name != "" {
 			c.Out.BulkString(name)
 		} else {
 			c.Out.Null()
@@ -93,10 +93,10 @@ func plain(name []byte) bool {
 }
 
 func (s *Session) setName(name []byte) {
-	s.Charge(len(name) - len(s.About.Name)) // which the session alone writes
-	s.About.Mu.Lock()
-	defer s.About.Mu.Unlock()
-	s.About.Name = string(name)
+	s.Charge(len(name) - len(s.Profile.Name)) // which the session alone writes
+	s.Profile.Mu.Lock()
+	defer s.Profile.Mu.Unlock()
+	s.Profile.Name = string(name)
 }
 
 var clientSetInfo = command.Command{
@@ -105,7 +105,7 @@ var clientSetInfo = command.Command{
 	Args: []command.Arg{command.Word("attribute"), command.Word("value")}, Reply: "OK.",
 	Run: func(c *command.Call) error {
 		attribute, value := c.Word(), c.Word()
-		about := &sessionOf(c).About
+		about := &sessionOf(c).Profile
 		field := &about.Library
 		switch {
 		case command.FoldEqual(attribute, "LIB-NAME"):
@@ -174,7 +174,7 @@ func lineOf(c *command.Call, s *client.Client) string {
 	if s == c.Client {
 		words = c.Words
 	}
-	line := s.Line(c.View.Now(), s.Latest.Load(), words)
+	line := s.Line(c.View.Now(), s.LatestCommand.Load(), words)
 	if instanceOf(c).clients.Get(s.ID) == nil {
 		return ""
 	}
@@ -217,7 +217,7 @@ var clientNoEvict = command.Command{
 	Flags:   command.Admin | command.Dangerous | aboutClients,
 	Summary: "Exempts the client from eviction, however much memory it holds: see maxmemory-clients.",
 	Args:    []command.Arg{command.Word("ON | OFF")}, Reply: "OK.",
-	Run: func(c *command.Call) error { return turn(c, &c.Client.About.NoEvict) },
+	Run: func(c *command.Call) error { return turn(c, &c.Client.Profile.NoEvict) },
 }
 
 var clientNoTouch = command.Command{
@@ -225,7 +225,7 @@ var clientNoTouch = command.Command{
 	Flags:   aboutClients,
 	Summary: "Accepted for compatibility; has no effect: calls still count as uses of a key (OBJECT IDLETIME).",
 	Args:    []command.Arg{command.Word("ON | OFF")}, Reply: "OK.",
-	Run: func(c *command.Call) error { return turn(c, &c.Client.About.NoTouch) },
+	Run: func(c *command.Call) error { return turn(c, &c.Client.Profile.NoTouch) },
 }
 
 // turn reads ON or OFF, and keeps which.
@@ -235,8 +235,8 @@ func turn(c *command.Call, flag *bool) error {
 	if !on && !command.FoldEqual(word, "OFF") {
 		return command.ErrSyntax
 	}
-	c.Client.About.Mu.Lock()
-	defer c.Client.About.Mu.Unlock()
+	c.Client.Profile.Mu.Lock()
+	defer c.Client.Profile.Mu.Unlock()
 	*flag = on
 	c.Out.Status("OK")
 	return nil

@@ -17,7 +17,7 @@ func inSum(t *testing.T, s *still) {
 	t.Helper()
 	sum := int64(0)
 	for _, c := range s.instance.clients.All() {
-		sum += c.Holds.Load()
+		sum += c.Held.Load()
 	}
 	require.Equal(t, sum, s.instance.clients.Holdings.Bytes.Load())
 }
@@ -47,7 +47,7 @@ func TestWhatClientsHoldCounts(t *testing.T) {
 		s := newStill(t)
 		c := s.dial()
 		c.say(t, "PING")
-		held := func() int64 { return c.session.Holds.Load() - int64(client.RoomBytes(c.session.Room.Load())) }
+		held := func() int64 { return c.session.Held.Load() - int64(client.BufferBytes(c.session.BufferSizes.Load())) }
 		before := held()
 		for _, line := range play.take {
 			c.say(t, line)
@@ -77,21 +77,21 @@ func TestWhatWaitsCounts(t *testing.T) {
 	keysCaller.session.Feed([]byte("KEYS *\r\n"))
 	<-keysCaller.woken
 	until(t, func() bool { return in.slow.about.Load() == 0 })
-	require.Greater(t, keysCaller.session.Holds.Load(), int64(400_000), "a reply that the session has not taken")
+	require.Greater(t, keysCaller.session.Held.Load(), int64(400_000), "a reply that the session has not taken")
 	keysCaller.session.Resume()
-	require.Greater(t, keysCaller.session.Holds.Load(), int64(400_000), "one that the client has not taken")
+	require.Greater(t, keysCaller.session.Held.Load(), int64(400_000), "one that the client has not taken")
 	inSum(t, s)
 	keysCaller.take()
 	cut.session.Feed(fmt.Appendf(nil, "*2\r\n$4\r\nECHO\r\n$1000000\r\n%s", strings.Repeat("x", 300_000)))
-	require.Greater(t, cut.session.Holds.Load(), int64(300_000), "a part of a call")
+	require.Greater(t, cut.session.Held.Load(), int64(300_000), "a part of a call")
 	cut.session.Feed([]byte(strings.Repeat("x", 700_000) + "\r\n"))
-	require.Greater(t, cut.session.Holds.Load(), int64(1_000_000), "its reply")
+	require.Greater(t, cut.session.Held.Load(), int64(1_000_000), "its reply")
 	cut.take()
 	l.say(t, "SUBSCRIBE news")
 	for range 1000 {
 		l.session.Push([]byte(strings.Repeat("x", 1000)))
 	}
-	require.Greater(t, l.session.Holds.Load(), int64(1_000_000), "messages")
+	require.Greater(t, l.session.Held.Load(), int64(1_000_000), "messages")
 	inSum(t, s)
 	require.Len(t, l.listen()[len("x"):], 1_000_000-1)
 	l.say(t, "UNSUBSCRIBE")
@@ -123,9 +123,9 @@ func TestAMessageForManyIsOneCopy(t *testing.T) {
 	require.Greater(t, kept, int64(messages*size))
 	require.Less(t, kept, int64(messages*(size+1000)))
 	for _, l := range listening {
-		require.Greater(t, l.session.Pushes(), messages*size)
+		require.Greater(t, l.session.PushedBytes(), messages*size)
 		l.session.Resume()
-		require.GreaterOrEqual(t, l.session.Holds.Load(), int64(messages*size))
+		require.GreaterOrEqual(t, l.session.Held.Load(), int64(messages*size))
 	}
 	require.Less(t, s.instance.clients.Holdings.Bytes.Load()-before, int64(messages*(size+1000)),
 		"nor is it copied to be sent")
@@ -153,7 +153,7 @@ func TestTheLargestClientsAreEvicted(t *testing.T) {
 		all = append(all, s.dial())
 	}
 	all[9].say(t, "CLIENT NO-EVICT on")
-	in.clients.SetMaxMemory(client.Share{Bytes: 4 << 20})
+	in.clients.SetMaxMemory(client.MemoryLimit{Bytes: 4 << 20})
 	in.shareMemory()
 	for i, c := range all {
 		c.session.Push(make([]byte, (i+1)*100_000))
@@ -209,10 +209,10 @@ func TestASharedMessageWeighsItsPart(t *testing.T) {
 		}
 	}
 	agree()
-	require.Greater(t, listening[0].session.Holds.Load(), own.session.Holds.Load())
+	require.Greater(t, listening[0].session.Held.Load(), own.session.Held.Load())
 	require.Less(t, listening[0].session.Weight(), own.session.Weight()/10)
 
-	in.clients.SetMaxMemory(client.Share{Bytes: in.clients.Holdings.Bytes.Load() - 1})
+	in.clients.SetMaxMemory(client.MemoryLimit{Bytes: in.clients.Holdings.Bytes.Load() - 1})
 	in.shareMemory()
 	c.say(t, "PING")
 	own.session.Push([]byte("x"))
@@ -224,7 +224,7 @@ func TestASharedMessageWeighsItsPart(t *testing.T) {
 	agree()
 
 	// What all of them hold is given back only when all have gone.
-	in.clients.SetMaxMemory(client.Share{Bytes: 1 << 20})
+	in.clients.SetMaxMemory(client.MemoryLimit{Bytes: 1 << 20})
 	in.shareMemory()
 	c.session.Push([]byte("x"))
 	for gone := 0; gone < listeners; {
@@ -255,7 +255,7 @@ func TestTheTextOfClientListCounts(t *testing.T) {
 	in.long <- struct{}{} // one is being made
 	c.session.Feed([]byte("CLIENT LIST\r\n"))
 	until(t, func() bool { return in.slow.about.Load() == 1 && in.slow.allFree() })
-	require.Greater(t, c.session.Holds.Load(), int64(longReply))
+	require.Greater(t, c.session.Held.Load(), int64(longReply))
 	<-in.long
 	c.settle()
 	require.Equal(t, 2001, strings.Count(c.output(), "id="))
@@ -271,7 +271,7 @@ func TestLongRepliesOfMGETCount(t *testing.T) {
 	in.long <- struct{}{} // one is being made
 	c.session.Feed([]byte("MGET" + strings.Repeat(" k", 2000) + "\r\n"))
 	until(t, func() bool { return in.slow.about.Load() == 1 && in.slow.allFree() })
-	require.Greater(t, c.session.Holds.Load(), int64(longReply))
+	require.Greater(t, c.session.Held.Load(), int64(longReply))
 	<-in.long
 	c.settle()
 	require.Equal(t, 2000, strings.Count(c.output(), "$1000\r\n"))
@@ -300,8 +300,8 @@ func TestLongRepliesAreMadeOneAtATime(t *testing.T) {
 	}
 	until(t, func() bool { return in.slow.about.Load() == 20 && in.slow.allFree() })
 	for _, c := range all {
-		require.Less(t, c.session.Holds.Load(), int64(1<<20))
-		require.Greater(t, c.session.Holds.Load(), int64(longReply))
+		require.Less(t, c.session.Held.Load(), int64(1<<20))
+		require.Greater(t, c.session.Held.Load(), int64(longReply))
 	}
 	require.Equal(t, "+PONG\r\n", s.dial().say(t, "PING"))
 	require.Equal(t, "*2\r\n", s.dial().say(t, "SCAN 0")[:4], "what is short does not wait")

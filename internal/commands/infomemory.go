@@ -33,7 +33,7 @@ func infoMemory(c *command.Call, out *strings.Builder) {
 	field(out, "allocator_allocated", used)
 	field(out, "allocator_active", resident)
 	field(out, "allocator_resident", resident)
-	bytesField(out, "total_system_memory", client.SystemBytes())
+	bytesField(out, "total_system_memory", client.SystemMemory())
 	fields(out, "used_memory_lua:0", "used_memory_vm_eval:0", "used_memory_lua_human:0B", "used_memory_scripts_eval:0",
 		"number_of_cached_scripts:0", "number_of_functions:0", "number_of_libraries:0", "used_memory_vm_functions:0",
 		"used_memory_vm_total:0", "used_memory_vm_total_human:0B", "used_memory_functions:0", "used_memory_scripts:0",
@@ -44,7 +44,7 @@ func infoMemory(c *command.Call, out *strings.Builder) {
 	field(out, "mem_fragmentation_bytes", resident-used)
 	fields(out, "mem_not_counted_for_evict:0", "mem_replication_backlog:0", "mem_total_replication_buffers:0",
 		"mem_clients_slaves:0")
-	newcomers, _ := in.clients.Newcomers.Count()
+	newcomers, _ := in.clients.Unauthenticated.Count()
 	field(out, "mem_clients_normal", in.clients.Holdings.Bytes.Load())
 	field(out, "mem_clients_unauthenticated", newcomers)
 	fields(out, "mem_cluster_links:0", "mem_aof_buffer:0", "mem_allocator:go", "active_defrag_running:0",

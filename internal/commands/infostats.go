@@ -80,9 +80,9 @@ func infoStats(c *command.Call, out *strings.Builder) {
 		"total_eviction_exceeded_time:0", "current_eviction_exceeded_time:0")
 	field(out, "keyspace_hits", s.hits.Load())
 	field(out, "keyspace_misses", s.misses.Load())
-	field(out, "pubsub_channels", in.channels.Count(client.ViaChannel))
-	field(out, "pubsub_patterns", in.channels.Count(client.ViaPattern))
-	field(out, "pubsubshard_channels", in.channels.Count(client.ViaShard))
+	field(out, "pubsub_channels", in.channels.Count(client.ToChannel))
+	field(out, "pubsub_patterns", in.channels.Count(client.ToPattern))
+	field(out, "pubsubshard_channels", in.channels.Count(client.ToShardChannel))
 	fields(out, "latest_fork_usec:0", "total_forks:0", "migrate_cached_sockets:0", "slave_expires_tracked_keys:0",
 		"active_defrag_hits:0",
 		"active_defrag_misses:0", "active_defrag_key_hits:0", "active_defrag_key_misses:0", "total_active_defrag_time:0",

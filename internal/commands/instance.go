@@ -156,7 +156,7 @@ func New(c Config) (*Instance, error) {
 	if in.Table, err = command.NewTable(in.commands(), store.AbilitiesOf(c.Store)); err != nil {
 		return nil, err
 	}
-	in.BoundPushes(client.MaxPushes)
+	in.BoundPushes(client.DefaultMaxPushes)
 	in.accounts.File = c.ACLFile
 	in.accounts.Begin(in.Table)
 	in.accounts.Clients, in.accounts.Clock, in.accounts.EndListeners = &in.clients, in.Clock, in.endListeners
@@ -166,8 +166,8 @@ func New(c Config) (*Instance, error) {
 		hooks: &in.hooks}
 	in.watches.changes = in.changes()
 	in.memory.begin(c.Store)
-	in.clients.SetMaxMemory(c.Settings.ClientShare)
-	in.clients.SetMaxMemoryUnauthenticated(c.Settings.NewcomerShare)
+	in.clients.SetMaxMemory(c.Settings.MaxClientMemory)
+	in.clients.SetMaxMemoryUnauthenticated(c.Settings.MaxUnauthenticatedMemory)
 	in.tracking.Store, in.tracking.Clients, in.tracking.Busy = in.changes(), &in.clients, &in.slow.about
 	in.tracking.Begin(c.Settings.MaxTracked)
 	in.notifier.begin(in)
@@ -183,17 +183,17 @@ func newRunID() string {
 
 // What a transport needs of an instance beside its sessions.
 
-// Left is told when a client has gone: once, if several have gone since it was read.
-func (in *Instance) Left() <-chan struct{} { return in.clients.Left }
+// Departed is told when a client has gone: once, if several have gone since it was read.
+func (in *Instance) Departed() <-chan struct{} { return in.clients.Left }
 
-// NoteLeft has Left told that something has gone which counts with the clients.
-func (in *Instance) NoteLeft() { in.clients.NoteLeft() }
+// NoteDeparture has Left told that something has gone which counts with the clients.
+func (in *Instance) NoteDeparture() { in.clients.NoteDeparture() }
 
-// Newcomers are those of the instance: sessions are among them by themselves.
-func (in *Instance) Newcomers() *client.Newcomers { return &in.clients.Newcomers }
+// Unauthenticated are those of the instance: sessions are among them by themselves.
+func (in *Instance) Unauthenticated() *client.Unauthenticated { return &in.clients.Unauthenticated }
 
 // shareMemory has the bounds of what clients hold worked out.
-func (in *Instance) shareMemory() { in.clients.Share(in.memory.most.Load(), in.memory.there) }
+func (in *Instance) shareMemory() { in.clients.UpdateLimits(in.memory.most.Load(), in.memory.there) }
 
 // Clients counts who is connected.
 func (in *Instance) Clients() int { return in.clients.Count() }
@@ -228,8 +228,8 @@ func (in *Instance) WakeAll() {
 // long as they like: subscribers and monitors.
 func (in *Instance) CutIdle(timeout time.Duration) {
 	now := in.Now()
-	for _, s := range in.clients.Some() {
-		if time.Duration(now-s.LastSeen.Load()) > timeout && !s.Parked.Load() && !s.About.IsTold() {
+	for _, s := range in.clients.AllUnsorted() {
+		if time.Duration(now-s.LastSeen.Load()) > timeout && !s.Parked.Load() && !s.Profile.ReceivesMessages() {
 			s.Peer.Cut()
 		}
 	}

@@ -26,7 +26,7 @@ type besideLoop struct {
 // Keep implements Beside.
 func (b *besideLoop) Keep(bytes int) error {
 	b.kept += bytes
-	b.session.ChargeAside(bytes)
+	b.session.ChargeAsync(bytes)
 	if b.kept <= longReply || b.isLong {
 		return nil
 	}
@@ -47,6 +47,6 @@ func (b *besideLoop) delivered() {
 	if b.isLong {
 		<-b.instance.long
 	}
-	b.session.ChargeAside(-b.kept)
+	b.session.ChargeAsync(-b.kept)
 	b.kept, b.isLong = 0, false
 }

@@ -35,7 +35,7 @@ func (s *Session) writePushes(bytes int) {
 		n := min(len(p.Bytes), bytes)
 		s.out.Raw(p.Bytes[:n])
 		if bytes -= n; n < len(p.Bytes) { // small messages, of which later ones are to wait
-			s.Hold(-n)
+			s.AddHeld(-n)
 			p.Bytes = p.Bytes[n:]
 			return
 		}
@@ -83,11 +83,11 @@ func (s *Session) takeReply(reply [][]byte) {
 	s.parked, s.postponed = false, false
 	s.Parked.Store(false)
 	if len(reply) == 0 || s.unwanted {
-		s.Hold(-client.Length(reply))
+		s.AddHeld(-client.TotalLength(reply))
 		s.unwanted = false
 		return
 	}
-	s.Hold(-len(reply[0]))
+	s.AddHeld(-len(reply[0]))
 	s.out.Adopt(reply[0])
 	for _, b := range reply[1:] {
 		s.Pending = append(s.Pending, client.Piece{Bytes: b})
@@ -160,10 +160,10 @@ func (s *Session) goOn() bool {
 // has changed.
 func (s *Session) showRoom() {
 	const most = 1<<31 - 1
-	room, before := int64(min(s.out.Room(), most))<<32|int64(min(s.reader.Room(), most)), s.Room.Load()
+	room, before := int64(min(s.out.Capacity(), most))<<32|int64(min(s.reader.Capacity(), most)), s.BufferSizes.Load()
 	if room != before {
-		s.Room.Store(room)
-		s.Charge(client.RoomBytes(room) - client.RoomBytes(before))
+		s.BufferSizes.Store(room)
+		s.Charge(client.BufferBytes(room) - client.BufferBytes(before))
 	}
 }
 

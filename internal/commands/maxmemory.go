@@ -37,7 +37,7 @@ func (m *memoryBound) begin(store any) {
 	if s, ok := store.(outsider); ok {
 		m.outside = s.OffHeapBytes
 	}
-	m.startup, m.there = m.used(), client.MemoryThere()
+	m.startup, m.there = m.used(), client.AvailableMemory()
 }
 
 // used is the memory of keys, and of all else that the process has made, in bytes.

@@ -54,9 +54,9 @@ const errMonitors command.Refusal = "ERR Replica can't interact with the keyspac
 
 func (s *Session) setMonitors(on bool) {
 	s.monitors = on
-	s.About.Mu.Lock()
-	defer s.About.Mu.Unlock()
-	s.About.Monitors = on
+	s.Profile.Mu.Lock()
+	defer s.Profile.Mu.Unlock()
+	s.Profile.Monitoring = on
 }
 
 // maxMonitors bounds them: each call of anybody is shown to each of them before anything else is

@@ -158,11 +158,11 @@ func (n *notifier) publish(most int, giveWay func()) (worth int) {
 func (one *notice) messages(wanted events) (list []pubsub.Message) {
 	if wanted&toKeyspace != 0 {
 		channel := fmt.Appendf(nil, "%s%d__:%s", keyspaceChannels, one.database, one.key)
-		list = append(list, pubsub.Message{Kind: client.ViaChannel, Channel: channel, Payload: []byte(one.event)})
+		list = append(list, pubsub.Message{Kind: client.ToChannel, Channel: channel, Payload: []byte(one.event)})
 	}
 	if wanted&toKeyevent != 0 {
 		channel := fmt.Appendf(nil, "%s%d__:%s", keyeventChannels, one.database, one.event)
-		list = append(list, pubsub.Message{Kind: client.ViaChannel, Channel: channel, Payload: one.key})
+		list = append(list, pubsub.Message{Kind: client.ToChannel, Channel: channel, Payload: one.key})
 	}
 	return list
 }
@@ -175,9 +175,9 @@ const (
 
 // cutListeners ends the connections that have not heard all.
 func (n *notifier) cutListeners(giveWay func()) {
-	for _, kind := range []client.Via{client.ViaChannel, client.ViaPattern} {
+	for _, kind := range []client.SubscriptionKind{client.ToChannel, client.ToPattern} {
 		n.instance.channels.Each(kind, func(t *pubsub.Topic) bool {
-			if hearsKeys(t.Name, kind == client.ViaPattern) {
+			if hearsKeys(t.Name, kind == client.ToPattern) {
 				n.instance.channels.EachSubscriber(t, (*client.Client).CutOff)
 			}
 			return true

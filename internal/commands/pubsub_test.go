@@ -147,7 +147,7 @@ func TestCloseLeavesAllChannels(t *testing.T) {
 		c.session.Close()
 	}
 	cs := &s.instance.channels
-	for kind := range client.Vias {
+	for kind := range client.SubscriptionKinds {
 		require.Zero(t, cs.Count(kind))
 		require.Empty(t, cs.Topics[kind].All.Entries)
 	}
@@ -166,7 +166,7 @@ func TestASlowSubscriberIsCutOff(t *testing.T) {
 		c.say(t, "PUBLISH news "+strings.Repeat("x", 100))
 	}
 	<-l.wasCut
-	require.LessOrEqual(t, l.session.Pushes(), 1000)
+	require.LessOrEqual(t, l.session.PushedBytes(), 1000)
 	require.Equal(t, int64(1), s.instance.clients.OutputCut.Load())
 	l.session.Resume()
 	require.True(t, l.session.Closing())
@@ -267,7 +267,7 @@ func TestUnreadMessagesAreKeptOnce(t *testing.T) {
 	}
 	runtime.ReadMemStats(&last)
 	for _, c := range idle {
-		require.Greater(t, c.session.Pushes(), messages*size)
+		require.Greater(t, c.session.PushedBytes(), messages*size)
 	}
 	kept := s.instance.clients.Holdings.Bytes.Load() - before
 	require.Greater(t, kept, int64(messages*size))
@@ -318,7 +318,7 @@ func TestManyNamesAreSubscribedToInPieces(t *testing.T) {
 	require.Equal(t, want, c.output())
 	names := client.SubscriptionBytes + 1024
 	c.session.Sent()
-	require.Less(t, int(c.session.Holds.Load())-pubsub.ManyChannels*names, 128<<10, "the words are counted no longer")
+	require.Less(t, int(c.session.Held.Load())-pubsub.ManyChannels*names, 128<<10, "the words are counted no longer")
 }
 
 // Short names too, and a client may leave between two pieces.
@@ -335,5 +335,5 @@ func TestAClientLeavesWhileItSubscribes(t *testing.T) {
 	require.Equal(t, ":0\r\n", s.dial().say(t, "PUBLISH c200 x"))
 	c.session.Close()
 	require.Equal(t, "*0\r\n", s.dial().say(t, "PUBSUB CHANNELS"))
-	require.Zero(t, c.session.Holds.Load())
+	require.Zero(t, c.session.Held.Load())
 }

@@ -68,7 +68,7 @@ func (s *Session) enqueue(row *command.Command, words [][]byte, long [][]byte) e
 // enqueueLong has the words of a long call found beside the loop, and then queued.
 func (s *Session) enqueueLong(row *command.Command, long [][]byte) {
 	guarded, q := s.guarded, s.queue
-	s.parkFor(row, client.Length(long)*longCallBytes, func(call *command.Call) error {
+	s.parkFor(row, client.TotalLength(long)*longCallBytes, func(call *command.Call) error {
 		words := resp.SplitCall(long, call.GiveWay)
 		if guarded {
 			if err := allow(call, row, words, true); err != nil {
@@ -94,7 +94,7 @@ func (s *Session) takeOver(words [][]byte) [][]byte {
 	if s.reader.Buffered() > command.BytesOf(words) {
 		return command.OwnWords(words)
 	}
-	s.reader.LetGo()
+	s.reader.Detach()
 	return append([][]byte(nil), words...)
 }
 

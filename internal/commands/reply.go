@@ -74,7 +74,7 @@ func (s *Session) forgetManners() {
 		s.replyMode = repliesOn
 	}
 	s.stopMonitoring()
-	s.About.Mu.Lock()
-	defer s.About.Mu.Unlock()
-	s.About.NoEvict, s.About.NoTouch = false, false
+	s.Profile.Mu.Lock()
+	defer s.Profile.Mu.Unlock()
+	s.Profile.NoEvict, s.Profile.NoTouch = false, false
 }

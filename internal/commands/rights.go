@@ -133,18 +133,18 @@ func (s *Session) restrict(on bool) {
 	s.restricted = on
 	s.reader.Restrict(on)
 	if on {
-		s.EnterNewcomers()
+		s.MarkUnauthenticated()
 	} else {
-		s.LeaveNewcomers()
+		s.MarkAuthenticated()
 	}
 }
 
 // endListeners ends the connections of an account's that listen to what it may not use; of the own
 // one it only says so.
 func (in *Instance) endListeners(a *client.Account, u *acl.User, own *client.Client) (ownEnds bool) {
-	for kind := range client.Vias {
+	for kind := range client.SubscriptionKinds {
 		in.channels.Each(kind, func(t *pubsub.Topic) bool {
-			if u.MayHear([]byte(t.Name), kind == client.ViaPattern) {
+			if u.MayHear([]byte(t.Name), kind == client.ToPattern) {
 				return true
 			}
 			in.channels.EachSubscriber(t, func(s *client.Client) {

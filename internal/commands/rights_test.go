@@ -194,7 +194,7 @@ func TestStrangersAreBounded(t *testing.T) {
 	require.NoError(t, c.Send([]byte("*10\r\n")))
 	require.NoError(t, c.Send([]byte("$16384\r\n"+longest+"\r\n$16000\r\n"+longest[:16000]+"\r\n")))
 	require.False(t, c.session.Closing())
-	require.Less(t, c.session.reader.Room(), 40_000)
+	require.Less(t, c.session.reader.Capacity(), 40_000)
 	require.NoError(t, c.Send([]byte("$16384\r\n"+longest+"\r\n")))
 	require.True(t, c.session.Closing(), "no call that logs in is so long")
 

@@ -16,7 +16,7 @@ const SampleEvery = 100 * time.Millisecond
 func (in *Instance) Sample() {
 	now := in.Now()
 	in.rates.Add(now, in.calls(), in.traffic.Sum())
-	in.clients.Look(now)
+	in.clients.SampleBuffers(now)
 	in.clients.Holdings.Vain.Store(false)
 	in.clients.Bound(in.clients.Holdings.Bytes.Load())
 	in.weigh()

@@ -85,8 +85,8 @@ func (in *Instance) Open(p client.Peer) *Session {
 		Client: s.Client, Owner: s.instance}
 	s.Opened = s.call.View.Now()
 	s.LastSeen.Store(s.Opened)
-	s.About.Protocol, s.Mail.Protocol = 2, 2
-	s.Charge(client.SessionBytes + p.Kept)
+	s.Profile.Protocol, s.Mail.Protocol = 2, 2
+	s.Charge(client.SessionBytes + p.TransportBytes)
 	s.become(nil)
 	in.clients.Add(s.Client)
 	s.call.View.SetCaller(s.ID)
@@ -316,7 +316,7 @@ const longCallBytes = 4
 // parkLong is park for a call of many words, of which only the first were looked at.
 func (s *Session) parkLong(row *command.Command, long [][]byte) {
 	guarded := s.guarded
-	s.parkFor(row, client.Length(long)*longCallBytes, func(call *command.Call) error {
+	s.parkFor(row, client.TotalLength(long)*longCallBytes, func(call *command.Call) error {
 		words := resp.SplitCall(long, call.GiveWay)
 		if guarded {
 			if err := allow(call, row, words, false); err != nil {
@@ -339,13 +339,13 @@ func (s *Session) parkToEnd(row *command.Command, run func(*command.Call) error)
 }
 
 func (s *Session) parkUntil(ctx context.Context, row *command.Command, bytes int, run func(*command.Call) error) {
-	s.ChargeAside(bytes)
+	s.ChargeAsync(bytes)
 	s.parked = true
 	s.Parked.Store(true)
 	s.showLatest(row)
 	var out resp.Writer
 	out.SetProtocol(s.out.Protocol())
-	out.InPieces()
+	out.UsePieces()
 	call := &command.Call{Context: ctx, View: s.instance.store.View(), Out: &out, Server: &s.instance.Server,
 		Client: s.Client, Owner: s.instance}
 	call.View.Select(s.database)
@@ -370,7 +370,7 @@ func (s *Session) runSlow(call *command.Call, b *besideLoop, row *command.Comman
 	}
 	s.instance.countFound(call)
 	s.instance.tracking.Send(true)
-	s.ChargeAside(-b.words)
+	s.ChargeAsync(-b.words)
 	// Before the reply: the next call may be made as soon as it is there, and its changes are not
 	// this one's.
 	s.instance.slowCalls.Delete(s.ID)
@@ -394,9 +394,9 @@ func (s *Session) tryRun(call *command.Call, row *command.Command, run func(*com
 // showLatest has others see which command the client makes; nil for none.
 func (s *Session) showLatest(row *command.Command) {
 	if row == nil {
-		s.Latest.Store(nil)
+		s.LatestCommand.Store(nil)
 	} else {
-		s.Latest.Store(&row.Name)
+		s.LatestCommand.Store(&row.Name)
 	}
 }
 
@@ -404,9 +404,9 @@ func (s *Session) showLatest(row *command.Command) {
 func (s *Session) selectDatabase(n int) {
 	s.database = n
 	s.call.View.Select(n)
-	s.About.Mu.Lock()
-	defer s.About.Mu.Unlock()
-	s.About.Database = n
+	s.Profile.Mu.Lock()
+	defer s.Profile.Mu.Unlock()
+	s.Profile.Database = n
 }
 
 // speak changes the version of the protocol, 2 or 3, from the next reply on.
@@ -418,7 +418,7 @@ func (s *Session) speak(protocol int) {
 	s.Mail.Mu.Lock()
 	s.Mail.Protocol = protocol
 	s.Mail.Mu.Unlock()
-	s.About.Mu.Lock()
-	defer s.About.Mu.Unlock()
-	s.About.Protocol = protocol
+	s.Profile.Mu.Lock()
+	defer s.Profile.Mu.Unlock()
+	s.Profile.Protocol = protocol
 }

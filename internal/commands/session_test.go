@@ -97,7 +97,7 @@ func TestPushFromManyGoroutines(t *testing.T) {
 func TestPushesAreBounded(t *testing.T) {
 	c := newStill(t).dial()
 	message := make([]byte, 1<<20)
-	for range client.MaxPushes >> 20 {
+	for range client.DefaultMaxPushes >> 20 {
 		require.True(t, c.session.Push(message))
 	}
 	require.False(t, c.session.Push(message))
@@ -194,7 +194,7 @@ func TestASessionThatEndsIsNotShown(t *testing.T) {
 	s := newStill(t)
 	ends, other := s.dial(), s.dial()
 	ends.say(t, "SUBSCRIBE a")
-	ends.session.About.Mu.Lock() // which it stops at
+	ends.session.Profile.Mu.Lock() // which it stops at
 	closed := make(chan struct{})
 	go func() {
 		ends.session.Close()
@@ -204,7 +204,7 @@ func TestASessionThatEndsIsNotShown(t *testing.T) {
 	require.Nil(t, s.instance.clients.Get(ends.session.ID))
 	require.Equal(t, 1, strings.Count(other.say(t, "CLIENT LIST"), "id="))
 	require.Positive(t, s.instance.clients.Leaving, "what it holds is on its way out")
-	ends.session.About.Mu.Unlock()
+	ends.session.Profile.Mu.Unlock()
 	<-closed
 	require.Zero(t, s.instance.clients.Leaving)
 	require.Empty(t, lineOf(&other.session.call, ends.session.Client), "nor if it was on the list before it began")

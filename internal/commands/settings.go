@@ -17,15 +17,15 @@ import (
 
 // Settings are the values of the commands' options.
 type Settings struct {
-	MaxBulk, MaxQuery int // bytes of a word, and of a call or of calls that wait
-	MaxKeySize        int // bytes
-	MaxLogLimit       int // the largest limit of a CL.SLIDINGLOG
-	MaxHolders        int // of a key's leases
-	MaxTracked        int // keys that are remembered for clients that cache them, 0 for any number
-	MaxMemory         int // bytes, 0 for no bound
-	OOMDecision       string
-	ClientShare       client.Share // that clients may hold together
-	NewcomerShare     client.Share // that those may who have not logged in
+	MaxBulk, MaxQuery        int // bytes of a word, and of a call or of calls that wait
+	MaxKeySize               int // bytes
+	MaxLogLimit              int // the largest limit of a CL.SLIDINGLOG
+	MaxHolders               int // of a key's leases
+	MaxTracked               int // keys that are remembered for clients that cache them, 0 for any number
+	MaxMemory                int // bytes, 0 for no bound
+	OOMDecision              string
+	MaxClientMemory          client.MemoryLimit // that clients may hold together
+	MaxUnauthenticatedMemory client.MemoryLimit // that those may who have not logged in
 
 	Events string // of keys that are published, by Redis's letters
 
@@ -51,8 +51,9 @@ func NewSettings() *Settings {
 		MaxBulk: words.Bulk, MaxQuery: words.Query, MaxKeySize: 65536,
 		MaxLogLimit: 100_000, MaxHolders: 10_000, MaxTracked: tracking.DefaultMaxTracked,
 		SlowerThan: 10_000, SlowCalls: 128, Tracking: "yes",
-		ClientShare: client.Share{Percent: client.ClientPercent}, NewcomerShare: client.Share{Auto: true},
-		OOMDecision: "error", Channels: "resetchannels", ACLLog: 128, Debug: "no", Protected: "no",
+		MaxClientMemory:          client.MemoryLimit{Percent: client.DefaultClientPercent},
+		MaxUnauthenticatedMemory: client.MemoryLimit{Auto: true},
+		OOMDecision:              "error", Channels: "resetchannels", ACLLog: 128, Debug: "no", Protected: "no",
 	}
 	s.Percentiles, _ = parsePercentiles("50 99 99.9")
 	return s
@@ -87,10 +88,11 @@ func (s *Settings) limitOptions() []*option.Option {
 
 		{Name: "maxmemory", Group: Memory, Kind: option.Size(&s.MaxMemory, 0, 1<<50), Change: option.Live,
 			Help: "bytes of memory beyond which calls that may need more are refused (OOM); 0 for no bound"},
-		{Name: "maxmemory-clients", Group: Memory, Kind: client.ShareKind{To: &s.ClientShare}, Change: option.Live,
+		{Name: "maxmemory-clients", Group: Memory, Kind: client.MemoryLimitKind{To: &s.MaxClientMemory}, Change: option.Live,
 			Help: "memory that all clients may hold together (input, replies, messages, queued calls); the largest are disconnected; " +
 				"percent are of maxmemory, without it of the machine or container; 0 for no bound"},
-		{Name: "maxmemory-unauthenticated", Group: Memory, Kind: client.ShareKind{To: &s.NewcomerShare, Auto: true},
+		{Name: "maxmemory-unauthenticated", Group: Memory,
+			Kind:   client.MemoryLimitKind{To: &s.MaxUnauthenticatedMemory, Auto: true},
 			Change: option.Live,
 			Help: "memory for connections that have not logged in, where there is a password, and TLS handshakes; " +
 				"the oldest are disconnected; auto is 1/16 of maxmemory, without it 16mb"},
@@ -168,8 +170,8 @@ func (in *Instance) heed(s *Settings) error {
 		{done(func() { in.setLimits(s) }), []string{"client-query-buffer-limit", "proto-max-bulk-len"}},
 		{done(func() { in.tracking.SetMaxKeys(s.MaxTracked) }), []string{"tracking-table-max-keys"}},
 		{done(func() { in.setMaxMemory(int64(s.MaxMemory)) }), []string{"maxmemory"}},
-		{done(func() { in.clients.SetMaxMemory(s.ClientShare); in.shareMemory() }), []string{"maxmemory-clients"}},
-		{done(func() { in.clients.SetMaxMemoryUnauthenticated(s.NewcomerShare); in.shareMemory() }),
+		{done(func() { in.clients.SetMaxMemory(s.MaxClientMemory); in.shareMemory() }), []string{"maxmemory-clients"}},
+		{done(func() { in.clients.SetMaxMemoryUnauthenticated(s.MaxUnauthenticatedMemory); in.shareMemory() }),
 			[]string{"maxmemory-unauthenticated"}},
 		{done(func() { in.limiters.LimitWhenFull.Store(s.OOMDecision == "limit") }), []string{"oom-decision"}},
 		{func() error { return in.setNotifications(s.Events) }, []string{"notify-keyspace-events"}},
@@ -210,7 +212,7 @@ func (in *Instance) setLimits(s *Settings) {
 // yesNo is a setting that Redis reads in any case, and refuses in other words than a choice.
 type yesNo struct{ to *string }
 
-func (y yesNo) Refuse(text string) error {
+func (y yesNo) Check(text string) error {
 	if text = strings.ToLower(text); text != "yes" && text != "no" {
 		return errors.New("argument must be 'yes' or 'no'")
 	}
@@ -218,7 +220,7 @@ func (y yesNo) Refuse(text string) error {
 }
 
 func (y yesNo) Set(text string) error {
-	if y.Refuse(text) != nil {
+	if y.Check(text) != nil {
 		return errors.New("it must be one of yes, no")
 	}
 	*y.to = strings.ToLower(text)
@@ -242,7 +244,7 @@ func (p percentiles) Set(text string) error {
 	return nil
 }
 
-func (p percentiles) Refuse(text string) error {
+func (p percentiles) Check(text string) error {
 	_, err := parsePercentiles(text)
 	return err
 }
@@ -270,7 +272,7 @@ func (k keyEvents) Set(text string) error {
 	return err
 }
 
-func (k keyEvents) Refuse(text string) error {
+func (k keyEvents) Check(text string) error {
 	_, err := parseEvents(text)
 	return err
 }
@@ -284,7 +286,7 @@ func (k keyEvents) Range() string  { return "any of A" + eventLetters }
 type secret struct{ to *string }
 
 func (s secret) Set(text string) error { *s.to = text; return nil }
-func (s secret) Refuse(string) error   { return nil }
+func (s secret) Check(string) error    { return nil }
 func (s secret) Show() string          { return *s.to }
 func (s secret) Type() string          { return "password" }
 func (s secret) Range() string         { return "" }
@@ -309,11 +311,11 @@ func (u users) Set(text string) error {
 	return nil
 }
 
-func (u users) Refuse(string) error { return nil }
-func (u users) String() string      { return "" }
-func (u users) Show() string        { return "" }
-func (u users) Type() string        { return "rules" }
-func (u users) Range() string       { return "" }
+func (u users) Check(string) error { return nil }
+func (u users) String() string     { return "" }
+func (u users) Show() string       { return "" }
+func (u users) Type() string       { return "rules" }
+func (u users) Range() string      { return "" }
 
 // renames are pairs of a command's name and another for it.
 type renames struct{ to *[][2]string }
@@ -329,8 +331,8 @@ func (r renames) Set(text string) error {
 	return nil
 }
 
-func (r renames) Refuse(string) error { return nil }
-func (r renames) String() string      { return "" }
-func (r renames) Show() string        { return "" }
-func (r renames) Type() string        { return "names" }
-func (r renames) Range() string       { return "" }
+func (r renames) Check(string) error { return nil }
+func (r renames) String() string     { return "" }
+func (r renames) Show() string       { return "" }
+func (r renames) Type() string       { return "names" }
+func (r renames) Range() string      { return "" }

@@ -15,9 +15,9 @@ func newSlowCall(c *command.Call, row *command.Command, words [][]byte) stats.Sl
 	e := stats.SlowCall{Unix: c.Unix(c.View.Now()) / 1e9,
 		Arguments: stats.Shorten(redact(row, words), stats.SlowArguments, stats.SlowArgumentBytes),
 		Address:   c.Client.Peer.Remote}
-	c.Client.About.Mu.Lock()
-	defer c.Client.About.Mu.Unlock()
-	e.Name = c.Client.About.Name
+	c.Client.Profile.Mu.Lock()
+	defer c.Client.Profile.Mu.Unlock()
+	e.Name = c.Client.Profile.Name
 	return e
 }
 

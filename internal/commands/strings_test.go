@@ -82,7 +82,7 @@ func TestLongValuesOfManyKeysAreMovedBesideTheLoop(t *testing.T) {
 	hits := s.instance.stats.hits.Load()
 	c.session.Feed(encode(mGet))
 	require.True(t, c.session.parked)
-	require.Less(t, c.session.out.Room(), 4*mebibyte)
+	require.Less(t, c.session.out.Capacity(), 4*mebibyte)
 	s.instance.leaveSlow()
 	n, _ := c.replies(t, nil, "\r\n$1048576\r\n")
 	require.Equal(t, 60, n)

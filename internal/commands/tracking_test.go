@@ -360,13 +360,13 @@ func TestBroadcastsToThoseWhoDoNotReadAreOne(t *testing.T) {
 		}
 	}
 	for _, c := range idle {
-		require.Equal(t, 2*len(">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n"), c.session.Pushes())
+		require.Equal(t, 2*len(">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n"), c.session.PushedBytes())
 	}
 	idle[0].session.Resume()
 	require.Contains(t, idle[0].output(), "$1\r\nk\r\n")
 	writer.say(t, "INCR k")
 	s.waitForTracking()
-	require.Positive(t, idle[0].session.Pushes(), "what it has taken it is told again")
+	require.Positive(t, idle[0].session.PushedBytes(), "what it has taken it is told again")
 }
 
 // Who tells many clients gives way to others between.
@@ -387,12 +387,12 @@ func TestToTellManyGivesWay(t *testing.T) {
 			runtime.Gosched()
 			told := 0
 			for _, c := range idle {
-				told += min(c.session.Pushes(), 1)
+				told += min(c.session.PushedBytes(), 1)
 			}
 			require.LessOrEqual(t, told, 5*128, "%s, %s", tracks, change)
 			s.waitForTracking()
 			for _, c := range idle {
-				require.Positive(t, c.session.Pushes())
+				require.Positive(t, c.session.PushedBytes())
 			}
 		}
 	}

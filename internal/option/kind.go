@@ -14,7 +14,7 @@ type Kind interface {
 	Set(text string) error
 	// Refuse says what is wrong with a value in the words of Redis's CONFIG SET, nil if Set takes
 	// it.
-	Refuse(text string) error
+	Check(text string) error
 	// String writes the value as a person does, such as 64mb. Set takes it.
 	String() string
 	// Show writes the value as CONFIG GET does, such as 67108864. Set takes it.
@@ -41,7 +41,7 @@ func (n number) Set(text string) error {
 	return nil
 }
 
-func (n number) Refuse(text string) error {
+func (n number) Check(text string) error {
 	v, err := strconv.ParseInt(text, 10, 64)
 	switch {
 	case err != nil && !errors.Is(err, strconv.ErrRange):
@@ -105,7 +105,7 @@ func (s size) Set(text string) error {
 	return nil
 }
 
-func (s size) Refuse(text string) error {
+func (s size) Check(text string) error {
 	v, ok := ParseSize(text)
 	switch {
 	case !ok:
@@ -142,7 +142,7 @@ func (c choice) Set(text string) error {
 	return fmt.Errorf("it must be one of %s", strings.Join(c.words, ", "))
 }
 
-func (c choice) Refuse(text string) error {
+func (c choice) Check(text string) error {
 	if !slices.ContainsFunc(c.words, func(word string) bool { return strings.EqualFold(word, text) }) {
 		return fmt.Errorf("argument(s) must be one of the following: %s", strings.Join(c.words, ", "))
 	}
@@ -163,7 +163,7 @@ type text struct {
 }
 
 func (t text) Set(text string) error { *t.to = text; return nil }
-func (t text) Refuse(string) error   { return nil }
+func (t text) Check(string) error    { return nil }
 func (t text) String() string        { return *t.to }
 func (t text) Show() string          { return *t.to }
 func (t text) Type() string          { return t.word }
@@ -175,13 +175,13 @@ func Fixed(value string) Kind { return fixed(value) }
 
 type fixed string
 
-func (f fixed) Set(text string) error { return f.Refuse(text) }
+func (f fixed) Set(text string) error { return f.Check(text) }
 func (f fixed) String() string        { return string(f) }
 func (f fixed) Show() string          { return string(f) }
 func (f fixed) Type() string          { return "fixed" }
 func (f fixed) Range() string         { return "" }
 
-func (f fixed) Refuse(text string) error {
+func (f fixed) Check(text string) error {
 	if text != string(f) {
 		return fmt.Errorf("it is always '%s' here", string(f))
 	}

@@ -206,7 +206,7 @@ func (c change) make() error {
 		}
 		return nil
 	}
-	err := c.option.Kind.Refuse(c.to)
+	err := c.option.Kind.Check(c.to)
 	if err == nil {
 		err = c.option.Kind.Set(c.to)
 	}

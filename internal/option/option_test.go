@@ -92,9 +92,9 @@ func TestRefusalsAreRedis(t *testing.T) {
 	}
 	n := 0
 	number := Number(&n, 0, 10)
-	assert.EqualError(t, number.Refuse("x"), "argument couldn't be parsed into an integer")
-	assert.EqualError(t, number.Refuse("99999999999999999999"), "argument must be between 0 and 10 inclusive")
-	assert.NoError(t, number.Refuse("10"))
+	assert.EqualError(t, number.Check("x"), "argument couldn't be parsed into an integer")
+	assert.EqualError(t, number.Check("99999999999999999999"), "argument must be between 0 and 10 inclusive")
+	assert.NoError(t, number.Check("10"))
 }
 
 // A hook is called once for all of its options; if it refuses, they are set back and it is called
@@ -168,7 +168,7 @@ func TestValuesCanBeTyped(t *testing.T) {
 		}
 		for _, text := range []string{o.Kind.String(), o.Kind.Show(), o.Default()} {
 			require.NoError(t, o.Kind.Set(text), o.Name)
-			require.NoError(t, o.Kind.Refuse(text), o.Name)
+			require.NoError(t, o.Kind.Check(text), o.Name)
 			require.Equal(t, o.Default(), o.Kind.String())
 		}
 	}

@@ -31,11 +31,11 @@ const partBytes = 64 << 10
 // unfinished.
 func (r *Reader) Buffered() int { return r.parted + len(r.buf) - r.start + len(r.input) - r.taken }
 
-// Room is the bytes of memory that the reader keeps for what it holds.
-func (r *Reader) Room() int { return r.parted + cap(r.own) }
+// Capacity is the bytes of memory that the reader keeps for what it holds.
+func (r *Reader) Capacity() int { return r.parted + cap(r.own) }
 
-// CallLength is the number of bytes of a call of these words, as an array.
-func CallLength(words [][]byte) int {
+// EncodedLength is the number of bytes of a call of these words, as an array.
+func EncodedLength(words [][]byte) int {
 	length := lineLength(len(words))
 	for _, word := range words {
 		length += lineLength(len(word)) + len(word) + 2
@@ -184,21 +184,21 @@ func (r *Reader) Long() [][]byte {
 	return call
 }
 
-// Held says that the words which Next or Append returned last stand in the reader's own memory: all
+// WordsOwned says that the words which Next or Append returned last stand in the reader's own memory: all
 // of a call that came in pieces do.
-func (r *Reader) Held() bool { return r.held }
+func (r *Reader) WordsOwned() bool { return r.held }
 
-// LetGo has the words of Held be the caller's for good: the reader goes on in other memory. It is
+// Detach has the words of Held be the caller's for good: the reader goes on in other memory. It is
 // for words that are much to copy.
-func (r *Reader) LetGo() {
+func (r *Reader) Detach() {
 	clear(r.retired)
 	if r.retired, r.own = r.retired[:0], nil; !r.lent {
 		r.move(nil)
 	}
 }
 
-// CallWords is how many words the call has that Next or Append returned last, a long one too.
-func (r *Reader) CallWords() int { return r.total }
+// WordCount is how many words the call has that Next or Append returned last, a long one too.
+func (r *Reader) WordCount() int { return r.total }
 
 // SplitCall finds the words of a long call. They are parts of call. After each of these it calls
 // pause.

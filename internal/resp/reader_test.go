@@ -656,9 +656,9 @@ func TestWordsThatAreLetGoOf(t *testing.T) {
 			got, err := r.Append(nil)
 			require.NoError(t, err)
 			if got != nil && words == nil {
-				require.True(t, r.Held())
+				require.True(t, r.WordsOwned())
 				words = slices.Clone(got)
-				r.LetGo()
+				r.Detach()
 			}
 			r.Keep()
 			for i := range lent {

@@ -41,8 +41,8 @@ func (w *Writer) Bytes() []byte { return w.buf }
 // Len is the number of bytes written.
 func (w *Writer) Len() int { return w.before + len(w.buf) }
 
-// Room is the bytes of memory that it has.
-func (w *Writer) Room() int { return cap(w.buf) }
+// Capacity is the bytes of memory that it has.
+func (w *Writer) Capacity() int { return cap(w.buf) }
 
 // Reset empties the writer, and says whether it gave memory back: it keeps at most 64 KiB for the
 // next replies, and the protocol.
@@ -74,10 +74,10 @@ func (w *Writer) Rewind(mark int) {
 // pieceBytes is the size of the pieces that a long reply is made in.
 const pieceBytes = 256 << 10
 
-// InPieces is for whoever takes what is written by Pieces alone. A reply of a hundred megabytes in
+// UsePieces is for whoever takes what is written by Pieces alone. A reply of a hundred megabytes in
 // one piece would be moved each time that it grew, and nothing stops such a move: everybody would
 // wait for it.
-func (w *Writer) InPieces() { w.split = true }
+func (w *Writer) UsePieces() { w.split = true }
 
 // Break is called between the elements of a reply that may be long: what is written next may go to
 // memory of its own.

@@ -386,7 +386,7 @@ func TestInts(t *testing.T) {
 // A mark holds whether what was written since is in the same piece or not.
 func TestRewindInPieces(t *testing.T) {
 	var w Writer
-	w.InPieces()
+	w.UsePieces()
 	long := bytes.Repeat([]byte("x"), pieceBytes)
 	marks := []int{}
 	for range 4 {

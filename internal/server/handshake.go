@@ -165,9 +165,9 @@ func (s *Server) meet(conn net.Conn, h Handshakes) {
 		conn.Close()
 		return
 	}
-	w.newcomer = s.instance.Newcomers().Enter(handshakeBytes, w.waits.Load, func() { conn.Close() })
+	w.newcomer = s.instance.Unauthenticated().Enter(handshakeBytes, w.waits.Load, func() { conn.Close() })
 	go func() {
-		defer s.instance.NoteLeft() // it counted twice while it was a client already
+		defer s.instance.NoteDeparture() // it counted twice while it was a client already
 		defer s.room.leave(inside)
 		defer w.newcomer.Leave()
 		defer time.AfterFunc(h.Timeout, func() { conn.Close() }).Stop()
@@ -188,9 +188,9 @@ func (s *Server) meet(conn net.Conn, h Handshakes) {
 // in its place, which never waits.
 type wire struct {
 	net.Conn
-	room     *room            // nil once hands are shaken
-	newcomer *client.Newcomer // for which what arrives is counted
-	waits    atomic.Bool      // for the peer; else it computes, or waits for a processor
+	room     *room                       // nil once hands are shaken
+	newcomer *client.UnauthenticatedConn // for which what arrives is counted
+	waits    atomic.Bool                 // for the peer; else it computes, or waits for a processor
 }
 
 // A handshake takes about so much by itself, and four times what it reads: crypto/tls gathers that

@@ -78,15 +78,15 @@ func TestWhoComesWaitsForOneThatWaits(t *testing.T) {
 // A connection whose hands are shaken is counted once among those that have not logged in: as a
 // client, not as a handshake too. Otherwise it may be cut to make room for itself.
 func TestAHandshakeIsNotCountedWithItsClient(t *testing.T) {
-	for _, transport := range []Transport{Fastest, Goroutines} {
+	for _, transport := range []Transport{DefaultTransport, Goroutines} {
 		data := &signed{Store: memory.New(memory.Options{})}
 		t.Cleanup(func() { data.Close() })
 		s := newServerOn(t, transport, data, func(s *commands.Settings) {
 			// enough for a handshake, or a client, and not for both
-			s.Password, s.NewcomerShare = "secret", client.Share{Bytes: 44 << 10}
+			s.Password, s.MaxUnauthenticatedMemory = "secret", client.MemoryLimit{Bytes: 44 << 10}
 		})
 		var crowded atomic.Bool
-		data.signs = func() { crowded.Store(s.instance.Newcomers().Crowded()) }
+		data.signs = func() { crowded.Store(s.instance.Unauthenticated().Overloaded()) }
 		authority := certs.New(t)
 		own := authority.Issue(t, "server")
 		pair, err := tls.LoadX509KeyPair(own.Cert, own.Key)

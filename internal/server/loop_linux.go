@@ -18,8 +18,8 @@ import (
 	"cellserver/internal/stats"
 )
 
-// Fastest is the transport where none is asked for.
-const Fastest = EventLoop
+// DefaultTransport is the transport where none is asked for.
+const DefaultTransport = EventLoop
 
 // loops are event loops over epoll, one a core. Connections are accepted by the standard library
 // and handed to a loop for life.
@@ -162,7 +162,7 @@ func (ls *loops) enroll(conn net.Conn) error {
 	if k.tls != nil {
 		kept += tlsBytes
 	}
-	k.session = ls.instance.Open(client.Peer{Remote: k.remote, Local: k.local, FD: fd, Kept: kept, Wake: k.wake,
+	k.session = ls.instance.Open(client.Peer{Remote: k.remote, Local: k.local, FD: fd, TransportBytes: kept, Wake: k.wake,
 		Cut: k.cut})
 	k.opened.Store(true)
 	_ = socket.Close() // before the loop knows it: then no other descriptor keeps the connection in the epoll

@@ -148,7 +148,7 @@ func TestAConnectionIsCutWhileItIsOpened(t *testing.T) {
 	data := &signed{Store: memory.New(memory.Options{})}
 	t.Cleanup(func() { data.Close() })
 	s := newServerOn(t, EventLoop, data, func(s *commands.Settings) {
-		s.Password, s.NewcomerShare = "secret", client.Share{Bytes: 1}
+		s.Password, s.MaxUnauthenticatedMemory = "secret", client.MemoryLimit{Bytes: 1}
 	})
 	l, ls := newLoop(t, s, epollWait)
 	reads := 0

@@ -76,7 +76,7 @@ func (o *outputBuffer) stuck(closing bool, now int64) bool {
 
 // tooMuch says whether a client for whom bytes wait, pushes among them, is to be cut off.
 func (o *outputBuffer) tooMuch(s *commands.Session, now int64) bool {
-	limit, waiting := o.limit(s), o.waiting(s)+s.Pushes()
+	limit, waiting := o.limit(s), o.waiting(s)+s.PushedBytes()
 	if limit.Hard > 0 && waiting > limit.Hard {
 		return true
 	}
@@ -87,7 +87,7 @@ func (o *outputBuffer) tooMuch(s *commands.Session, now int64) bool {
 	if o.overdue == 0 {
 		o.overdue = now
 	}
-	return time.Duration(now-o.overdue) > limit.SoftFor
+	return time.Duration(now-o.overdue) > limit.SoftDuration
 }
 
 // limit is that of the client's class.

@@ -40,8 +40,8 @@ type Config struct {
 // OutputLimit bounds the replies that wait for a client to read them, in bytes; 0 is no bound. A
 // client beyond Hard is cut off at once, one that stays beyond Soft for SoftFor then.
 type OutputLimit struct {
-	Hard, Soft int
-	SoftFor    time.Duration
+	Hard, Soft   int
+	SoftDuration time.Duration
 }
 
 // outputs are the limits of both classes of clients.
@@ -170,7 +170,7 @@ func (s *Server) accept(listener net.Listener, admit func(net.Conn)) error {
 // memory until they are gone.
 func (s *Server) waitForLeavers() {
 	const pause, pauses = time.Millisecond, 100
-	for n := 0; n < pauses && s.instance.Newcomers().Crowded(); n++ {
+	for n := 0; n < pauses && s.instance.Unauthenticated().Overloaded(); n++ {
 		time.Sleep(pause)
 	}
 }
@@ -251,7 +251,7 @@ func (s *Server) placeComes() bool {
 	defer timeout.Stop()
 	for s.isFull() {
 		select {
-		case <-s.instance.Left():
+		case <-s.instance.Departed():
 		case <-s.ended:
 			return false
 		case <-timeout.C:
@@ -261,7 +261,7 @@ func (s *Server) placeComes() bool {
 			}
 		}
 	}
-	s.instance.NoteLeft() // for another listener, whose client may have left at the same time
+	s.instance.NoteDeparture() // for another listener, whose client may have left at the same time
 	return true
 }
 

@@ -12,19 +12,19 @@ import (
 
 // Settings are the values of the server's options.
 type Settings struct {
-	Transport     string
-	IOThreads     int // event loops, 0 for as many as the process may use cores
-	MaxClients    int // connections at once
-	MostClients   int // that the system allows, 0 for any number: CONFIG SET maxclients goes no further
-	Timeout       int // seconds after which an idle connection is closed, 0 for never
-	ProtectedMode string
-	Output        [3]OutputLimit // by class: see outputClasses
+	Transport        string
+	IOThreads        int // event loops, 0 for as many as the process may use cores
+	MaxClients       int // connections at once
+	SystemMaxClients int // that the system allows, 0 for any number: CONFIG SET maxclients goes no further
+	Timeout          int // seconds after which an idle connection is closed, 0 for never
+	ProtectedMode    string
+	Output           [3]OutputLimit // by class: see outputClasses
 }
 
 // NewSettings returns the defaults.
 func NewSettings() *Settings {
 	return &Settings{
-		Transport: string(Fastest), MaxClients: 10_000, ProtectedMode: "yes",
+		Transport: string(DefaultTransport), MaxClients: 10_000, ProtectedMode: "yes",
 		Output: [3]OutputLimit{{256 << 20, 64 << 20, time.Minute}, {256 << 20, 64 << 20, time.Minute},
 			{32 << 20, 8 << 20, time.Minute}},
 	}
@@ -45,7 +45,7 @@ func (s *Settings) Options() []*option.Option {
 			Help: "how connections are served: by a few loops, or by a goroutine each"},
 		{Name: "io-threads", Group: network, Kind: option.Number(&s.IOThreads, 0, 1024), Change: option.Immutable,
 			Help: "event loops; 0 for one per core"},
-		{Name: "maxclients", Group: limits, Kind: clients{option.Number(&s.MaxClients, 1, 10_000_000), &s.MostClients},
+		{Name: "maxclients", Group: limits, Kind: clients{option.Number(&s.MaxClients, 1, 10_000_000), &s.SystemMaxClients},
 			Change: option.Live,
 			Help:   "connections at once; further ones get an error and are closed"},
 		{Name: "client-output-buffer-limit", Group: limits, Kind: outputLimits{&s.Output}, Change: option.Live,
@@ -59,8 +59,8 @@ type clients struct {
 	most *int
 }
 
-func (c clients) Refuse(text string) error {
-	err := c.Kind.Refuse(text)
+func (c clients) Check(text string) error {
+	err := c.Kind.Check(text)
 	if n, _ := strconv.Atoi(text); err == nil && *c.most > 0 && n > *c.most {
 		return sentence(fmt.Sprintf("The operating system is not able to handle the specified number of clients, try with %d",
 			*c.most))
@@ -106,13 +106,13 @@ func (o outputLimits) Set(text string) error {
 		if class == len(limits) {
 			class = slices.Index(outputClasses, "slave")
 		}
-		limits[class] = OutputLimit{Hard: int(hard), Soft: int(soft), SoftFor: time.Duration(seconds) * time.Second}
+		limits[class] = OutputLimit{Hard: int(hard), Soft: int(soft), SoftDuration: time.Duration(seconds) * time.Second}
 	}
 	*o.of = limits
 	return nil
 }
 
-func (o outputLimits) Refuse(text string) error {
+func (o outputLimits) Check(text string) error {
 	fields := strings.Fields(text)
 	if len(fields) == 0 || len(fields)%4 != 0 {
 		return sentence("Wrong number of arguments in buffer limit configuration.")
@@ -133,7 +133,7 @@ func (o outputLimits) written(size func(bytes int) string) string {
 	var words []string
 	for i, limit := range o.of {
 		words = append(words, outputClasses[i], size(limit.Hard), size(limit.Soft),
-			strconv.Itoa(int(limit.SoftFor.Seconds())))
+			strconv.Itoa(int(limit.SoftDuration.Seconds())))
 	}
 	return strings.Join(words, " ")
 }

@@ -25,7 +25,7 @@ func TestOutputLimits(t *testing.T) {
 		{"normal 1 1 1073741825", defaults, "Error in hard, soft or soft_seconds setting in buffer limit configuration."},
 	} {
 		limits := outputLimits{&NewSettings().Output}
-		refused, set := limits.Refuse(c.text), limits.Set(c.text)
+		refused, set := limits.Check(c.text), limits.Set(c.text)
 		require.Equal(t, c.shown, limits.Show(), c.text)
 		if c.refused == "" {
 			require.NoError(t, refused, c.text)
@@ -42,14 +42,14 @@ func TestOutputLimits(t *testing.T) {
 // No more connections than the system allows may be asked for, if it says how many that is.
 func TestTheSystemBoundsMaxClients(t *testing.T) {
 	settings := NewSettings()
-	kind := clients{option.Number(&settings.MaxClients, 1, 100), &settings.MostClients}
-	require.NoError(t, kind.Refuse("100"))
-	settings.MostClients = 50
-	require.NoError(t, kind.Refuse("50"))
-	require.EqualError(t, kind.Refuse("51"),
+	kind := clients{option.Number(&settings.MaxClients, 1, 100), &settings.SystemMaxClients}
+	require.NoError(t, kind.Check("100"))
+	settings.SystemMaxClients = 50
+	require.NoError(t, kind.Check("50"))
+	require.EqualError(t, kind.Check("51"),
 		"The operating system is not able to handle the specified number of clients, try with 50")
-	require.Error(t, kind.Refuse("0"))
-	require.Error(t, kind.Refuse("x"))
+	require.Error(t, kind.Check("0"))
+	require.Error(t, kind.Check("x"))
 }
 
 // Settings hold from the start, and changed ones from then on.

@@ -57,8 +57,8 @@ func (t *threads) enroll(conn net.Conn) error {
 	}
 	k.session = t.instance.Open(client.Peer{
 		Remote: address(conn.RemoteAddr(), conn), Local: address(conn.LocalAddr(), conn), FD: descriptor(k.socket),
-		Kept: kept,
-		Wake: k.wake, Cut: k.cut,
+		TransportBytes: kept,
+		Wake:           k.wake, Cut: k.cut,
 	})
 	k.mu.Unlock()
 	t.open.Add(1)
@@ -215,7 +215,7 @@ func (t *thread) flush() {
 func (t *thread) write(next []byte) (int, error) {
 	limit := t.output.limit(t.session)
 	if soft := limit.Soft; soft > 0 && t.output.waiting(t.session) > soft {
-		defer time.AfterFunc(limit.SoftFor, func() {
+		defer time.AfterFunc(limit.SoftDuration, func() {
 			t.instance.CountOutputCut()
 			t.cut()
 		}).Stop()

@@ -576,7 +576,8 @@ func TestRandomProgramsOfSeveralAgainstRedis(t *testing.T) {
 	first, _ = strconv.ParseUint(os.Getenv("CELLSERVER_TEST_SEED"), 10, 64)
 	// One loop, as Redis has: where each connection has a goroutine, nobody can tell when a turn is
 	// over.
-	ours, redis := to(peer.Start(t, "--io-threads", "1", "--transport", string(server.Fastest))), to(peer.StartRedis(t))
+	ours, redis := to(peer.Start(t, "--io-threads", "1", "--transport", string(server.DefaultTransport))),
+		to(peer.StartRedis(t))
 	strangers(t, ours)
 	strangers(t, redis)
 	for _, write := range []func(uint64) program{newPushProgram, newWatchProgram} {

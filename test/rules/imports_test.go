@@ -21,11 +21,11 @@ var mayImport = map[string][]string{
 	"internal/window": {"internal/quota"},
 	"internal/lease":  {"internal/quota"},
 
-	"internal/topk":    {},
-	"internal/match":   {},
-	"internal/acl":     {"internal/match"},
-	"internal/secure":  {},
-	"internal/logging": {},
+	"internal/topk":      {},
+	"internal/match":     {},
+	"internal/acl":       {"internal/match"},
+	"internal/tlsconfig": {},
+	"internal/logging":   {},
 
 	"internal/option":     {"github.com/spf13/pflag"},
 	"internal/resp":       {redcon},
@@ -74,12 +74,12 @@ var mayImport = map[string][]string{
 		"golang.org/x/sys/unix",
 	},
 	"internal/cli": {
-		"internal/resp", "internal/secure",
+		"internal/resp", "internal/tlsconfig",
 		"github.com/spf13/pflag", "github.com/redis/go-redis/v9/...", "golang.org/x/term",
 	},
 	"cmd/cellserver": {
 		"internal/store", "internal/store/memory", "internal/client", "internal/commands", "internal/server",
-		"internal/meter", "internal/secure", "internal/logging", "internal/option", "internal/cli",
+		"internal/meter", "internal/tlsconfig", "internal/logging", "internal/option", "internal/cli",
 		"github.com/spf13/pflag", "golang.org/x/sys/unix",
 	},
 }

@@ -40,7 +40,7 @@ var unread = []string{
 	"internal/commands/access", "internal/commands/keyspace", "internal/commands/limiter", "internal/commands/pubsub",
 	"internal/commands/tracking", "internal/commands/value",
 	"internal/gcra", "internal/lease", "internal/logging", "internal/match", "internal/meter", "internal/option",
-	"internal/quota", "internal/resp", "internal/secure", "internal/server", "internal/stats", "internal/store",
+	"internal/quota", "internal/resp", "internal/tlsconfig", "internal/server", "internal/stats", "internal/store",
 	"internal/store/memory", "internal/store/storetest", "internal/topk", "internal/transcript", "internal/window",
 }
 

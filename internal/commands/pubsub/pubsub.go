@@ -24,12 +24,12 @@ const ManyChannels = 1000
 const listening = command.PubSub | command.NoScript | command.Loading | command.Stale
 
 // subscribing completes the row of a command that subscribes to the names in its words.
-func (cs *Channels) subscribing(row command.Command, kind client.Via, name string) *command.Command {
+func (cs *Channels) subscribing(row command.Command, kind client.SubscriptionKind, name string) *command.Command {
 	row.Group, row.Flags, row.Traits, row.Effort = "pubsub", listening, command.WhileSubscribed, effortOfSubscribing
 	row.Complexity, row.Reply = "O(N) in the number of "+plural(kind), subscribed
 	row.Args = []command.Arg{command.Word(name).Many().UpTo(ManyChannels)}
 	row.Run = func(c *command.Call) error {
-		if kind == client.ViaShard && c.InTransaction {
+		if kind == client.ToShardChannel && c.InTransaction {
 			return command.Refusal("ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client")
 		}
 		return cs.subscribeTo(c, kind)
@@ -39,7 +39,7 @@ func (cs *Channels) subscribing(row command.Command, kind client.Via, name strin
 
 // unsubscribing completes the row of a command that ends subscriptions to the names in its words,
 // or to all of their kind.
-func (cs *Channels) unsubscribing(row command.Command, kind client.Via, name string) *command.Command {
+func (cs *Channels) unsubscribing(row command.Command, kind client.SubscriptionKind, name string) *command.Command {
 	row.Group, row.Flags, row.Traits, row.Effort = "pubsub", listening, command.WhileSubscribed, effortOfUnsubscribing
 	row.Complexity, row.Reply = "O(N) in the number of "+plural(kind), subscribed
 	row.Args = []command.Arg{command.Word(name).Optional().Many().UpTo(ManyChannels)}
@@ -47,8 +47,8 @@ func (cs *Channels) unsubscribing(row command.Command, kind client.Via, name str
 	return &row
 }
 
-func plural(kind client.Via) string {
-	if kind == client.ViaPattern {
+func plural(kind client.SubscriptionKind) string {
+	if kind == client.ToPattern {
 		return "patterns"
 	}
 	return "channels"
@@ -58,42 +58,42 @@ func (cs *Channels) subscribeRow() *command.Command {
 	return cs.subscribing(command.Command{
 		Name: "subscribe", Since: "2.0.0", Channels: command.ManyNames,
 		Summary: "Subscribes to channels.",
-	}, client.ViaChannel, "channel")
+	}, client.ToChannel, "channel")
 }
 
 func (cs *Channels) psubscribeRow() *command.Command {
 	return cs.subscribing(command.Command{
 		Name: "psubscribe", Since: "2.0.0", Channels: command.ManyGlobs,
 		Summary: "Subscribes to all channels whose names match a pattern.",
-	}, client.ViaPattern, "pattern")
+	}, client.ToPattern, "pattern")
 }
 
 func (cs *Channels) ssubscribeRow() *command.Command {
 	return cs.subscribing(command.Command{
 		Name: "ssubscribe", Since: "7.0.0", Channels: command.ManyNames, ChannelAt: 1,
 		Summary: "Subscribes to shard channels, which are separate from the other channels.",
-	}, client.ViaShard, "shardchannel")
+	}, client.ToShardChannel, "shardchannel")
 }
 
 func (cs *Channels) unsubscribeRow() *command.Command {
 	return cs.unsubscribing(command.Command{
 		Name: "unsubscribe", Since: "2.0.0",
 		Summary: "Unsubscribes from channels; from all if none is named.",
-	}, client.ViaChannel, "channel")
+	}, client.ToChannel, "channel")
 }
 
 func (cs *Channels) punsubscribeRow() *command.Command {
 	return cs.unsubscribing(command.Command{
 		Name: "punsubscribe", Since: "2.0.0",
 		Summary: "Unsubscribes from patterns; from all if none is named.",
-	}, client.ViaPattern, "pattern")
+	}, client.ToPattern, "pattern")
 }
 
 func (cs *Channels) sunsubscribeRow() *command.Command {
 	return cs.unsubscribing(command.Command{
 		Name: "sunsubscribe", Since: "7.0.0", ChannelAt: 1,
 		Summary: "Unsubscribes from shard channels; from all if none is named.",
-	}, client.ViaShard, "shardchannel")
+	}, client.ToShardChannel, "shardchannel")
 }
 
 // subscribed is what each of them answers.
@@ -121,7 +121,7 @@ var (
 
 // subscribeTo answers each name. Those that are too many or too long are refused before any is
 // subscribed to.
-func (cs *Channels) subscribeTo(c *command.Call, kind client.Via) error {
+func (cs *Channels) subscribeTo(c *command.Call, kind client.SubscriptionKind) error {
 	names, bytes := c.Many(), 0
 	for _, name := range names {
 		if err := checkChannel(c, kind, name); err != nil {
@@ -143,7 +143,7 @@ func (cs *Channels) subscribeTo(c *command.Call, kind client.Via) error {
 }
 
 // subscribeInPieces subscribes to the last so many words of the call, a piece in each turn.
-func (cs *Channels) subscribeInPieces(c *command.Call, kind client.Via, count int) {
+func (cs *Channels) subscribeInPieces(c *command.Call, kind client.SubscriptionKind, count int) {
 	var names [][]byte
 	next := 0
 	piece := func() (last bool) {
@@ -177,7 +177,7 @@ func pieceOf(names [][]byte) int {
 }
 
 // subscribeEach subscribes to names, and answers each.
-func (cs *Channels) subscribeEach(c *command.Call, kind client.Via, names [][]byte) {
+func (cs *Channels) subscribeEach(c *command.Call, kind client.SubscriptionKind, names [][]byte) {
 	c.Moved += len(names)*ListedWorth + command.BytesOf(names)
 	for _, name := range names {
 		cs.subscribe(c.Client, kind, string(name))
@@ -186,9 +186,9 @@ func (cs *Channels) subscribeEach(c *command.Call, kind client.Via, names [][]by
 }
 
 // checkChannel bounds a name: the time to match one grows with it.
-func checkChannel(c *command.Call, kind client.Via, name []byte) error {
+func checkChannel(c *command.Call, kind client.SubscriptionKind, name []byte) error {
 	switch {
-	case kind == client.ViaPattern:
+	case kind == client.ToPattern:
 		pattern := command.Pattern("pattern")
 		return c.Take(&pattern, nil, name)
 	case len(name) > c.Server.MaxKeySize:
@@ -198,7 +198,7 @@ func checkChannel(c *command.Call, kind client.Via, name []byte) error {
 }
 
 // writeSubscription is a message for one name.
-func (cs *Channels) writeSubscription(c *command.Call, kind client.Via, writeName func()) {
+func (cs *Channels) writeSubscription(c *command.Call, kind client.SubscriptionKind, writeName func()) {
 	c.Session.Aloud(func() {
 		c.Out.Push(3)
 		c.Out.BulkString(c.Row.Name)
@@ -208,7 +208,7 @@ func (cs *Channels) writeSubscription(c *command.Call, kind client.Via, writeNam
 }
 
 // unsubscribeFrom answers each name; if none was named and there is none, one that is nil.
-func (cs *Channels) unsubscribeFrom(c *command.Call, kind client.Via) error {
+func (cs *Channels) unsubscribeFrom(c *command.Call, kind client.SubscriptionKind) error {
 	l, named := SubscriptionsOf(c.Client), c.Many()
 	if len(named) > 0 {
 		for _, name := range named {
@@ -233,18 +233,18 @@ func (cs *Channels) publishRow() *command.Command {
 		Name: "publish", Since: "2.0.0",
 		Complexity: "O(N+M) in the number of the channel's subscribers and of all patterns",
 		Summary:    "Sends a message to the subscribers of a channel.",
-	}, client.ViaChannel, "channel")
+	}, client.ToChannel, "channel")
 }
 
 func (cs *Channels) spublishRow() *command.Command {
 	return cs.publishing(command.Command{
 		Name: "spublish", Since: "7.0.0", Complexity: "O(N) in the number of subscribers", ChannelAt: 1,
 		Summary: "Sends a message to the subscribers of a shard channel.",
-	}, client.ViaShard, "shardchannel")
+	}, client.ToShardChannel, "shardchannel")
 }
 
 // publishing completes the row of a command that publishes a message.
-func (cs *Channels) publishing(row command.Command, kind client.Via, name string) *command.Command {
+func (cs *Channels) publishing(row command.Command, kind client.SubscriptionKind, name string) *command.Command {
 	row.Group, row.Channels = "pubsub", command.OneChannel
 	row.Flags = command.PubSub | command.Loading | command.Stale | command.Fast
 	row.Cost, row.Traits = command.Constant, command.Sessionless
@@ -256,7 +256,7 @@ func (cs *Channels) publishing(row command.Command, kind client.Via, name string
 
 // publishTo sends a message at once, or beside the loop if that takes long; within a transaction
 // after it, when no key is locked.
-func (cs *Channels) publishTo(c *command.Call, kind client.Via) error {
+func (cs *Channels) publishTo(c *command.Call, kind client.SubscriptionKind) error {
 	m := Message{Kind: kind, Channel: c.Word(), Payload: c.Word()}
 	if err := checkChannel(c, kind, m.Channel); err != nil {
 		return err
@@ -292,19 +292,19 @@ func (cs *Channels) pubsubRow() *command.Command {
 		Subs: []*command.Command{
 			cs.listing(command.Command{
 				Name: "pubsub|channels", Since: "2.8.0", Summary: "Lists the channels that have subscribers.",
-			}, client.ViaChannel),
+			}, client.ToChannel),
 			cs.counting(command.Command{
 				Name: "pubsub|numsub", Since: "2.8.0", Summary: "Counts the subscribers of channels.",
 				Reply: "Each channel, and its number of subscribers; patterns do not count.",
-			}, client.ViaChannel, "channel"),
+			}, client.ToChannel, "channel"),
 			cs.numPatRow(),
 			cs.listing(command.Command{
 				Name: "pubsub|shardchannels", Since: "7.0.0", Summary: "Lists the shard channels that have subscribers.",
-			}, client.ViaShard),
+			}, client.ToShardChannel),
 			cs.counting(command.Command{
 				Name: "pubsub|shardnumsub", Since: "7.0.0", Summary: "Counts the subscribers of shard channels.",
 				Reply: "Each channel, and its number of subscribers.",
-			}, client.ViaShard, "shardchannel"),
+			}, client.ToShardChannel, "shardchannel"),
 			command.HelpOf("pubsub", "6.2.0"),
 		},
 	}
@@ -313,7 +313,7 @@ func (cs *Channels) pubsubRow() *command.Command {
 const aboutChannels = command.PubSub | command.Loading | command.Stale
 
 // listing completes the row of a command that lists channels.
-func (cs *Channels) listing(row command.Command, kind client.Via) *command.Command {
+func (cs *Channels) listing(row command.Command, kind client.SubscriptionKind) *command.Command {
 	row.Group, row.Complexity = "pubsub", "O(N) in the number of channels"
 	row.Flags, row.Cost, row.AnyMore = aboutChannels, command.Unbounded, true
 	row.Args = []command.Arg{command.Pattern("pattern").Optional()}
@@ -323,14 +323,14 @@ func (cs *Channels) listing(row command.Command, kind client.Via) *command.Comma
 }
 
 // counting completes the row of a command that counts the subscribers of channels.
-func (cs *Channels) counting(row command.Command, kind client.Via, name string) *command.Command {
+func (cs *Channels) counting(row command.Command, kind client.SubscriptionKind, name string) *command.Command {
 	row.Group, row.Complexity, row.Flags = "pubsub", "O(N) in the number of channels", aboutChannels
 	row.Args = []command.Arg{command.Word(name).Optional().Many().UpTo(ManyChannels)}
 	row.Run = func(c *command.Call) error { return cs.countSubscribers(c, kind) }
 	return &row
 }
 
-func (cs *Channels) listChannels(c *command.Call, kind client.Via) error {
+func (cs *Channels) listChannels(c *command.Call, kind client.SubscriptionKind) error {
 	if len(c.Words) > 3 {
 		return command.Refusal(fmt.Sprintf("ERR unknown subcommand or wrong number of arguments for '%.128s'. Try PUBSUB HELP.", c.Words[1]))
 	}
@@ -355,7 +355,7 @@ func (cs *Channels) listChannels(c *command.Call, kind client.Via) error {
 	return nil
 }
 
-func (cs *Channels) countSubscribers(c *command.Call, kind client.Via) error {
+func (cs *Channels) countSubscribers(c *command.Call, kind client.SubscriptionKind) error {
 	names := c.Many()
 	c.Out.Array(2 * len(names))
 	for _, name := range names {
@@ -371,7 +371,7 @@ func (cs *Channels) numPatRow() *command.Command {
 		Flags: aboutChannels, Summary: "Counts the patterns that have subscribers.",
 		Reply: "Their number; a pattern with several subscribers counts once.",
 		Run: func(c *command.Call) error {
-			c.Out.Int(int64(cs.Count(client.ViaPattern)))
+			c.Out.Int(int64(cs.Count(client.ToPattern)))
 			return nil
 		},
 	}
@@ -396,13 +396,13 @@ func (cs *Channels) EachSubscriber(t *Topic, visit func(*client.Client)) {
 
 // stillHears ends a conversation that has just subscribed to what its user may not use: the user's
 // rights were taken away meanwhile, and whoever did that may have looked for listeners before.
-func stillHears(c *command.Call, kind client.Via, names [][]byte) {
+func stillHears(c *command.Call, kind client.SubscriptionKind, names [][]byte) {
 	u := c.Client.Account.Load().User.Load()
 	if u != nil && u.Open() {
 		return
 	}
 	for _, name := range names {
-		if u == nil || !u.MayHear(name, kind == client.ViaPattern) {
+		if u == nil || !u.MayHear(name, kind == client.ToPattern) {
 			c.HangUp()
 			return
 		}

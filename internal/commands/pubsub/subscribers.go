@@ -19,7 +19,7 @@ import (
 type Channels struct {
 	mu     sync.RWMutex
 	number uint64 // of the topic, or the subscription, that was made last
-	Topics [client.Vias]topics
+	Topics [client.SubscriptionKinds]topics
 
 	PatternBytes  int          // of all patterns
 	Clients       atomic.Int64 // who have subscribed to something
@@ -49,11 +49,11 @@ type subscription struct {
 
 // listens is what a session has subscribed to. It is the session's own.
 type listens struct {
-	topics [client.Vias]map[string]*subscription
+	topics [client.SubscriptionKinds]map[string]*subscription
 	bytes  int // of the names
 }
 
-func (l *listens) count(kinds ...client.Via) (n int) {
+func (l *listens) count(kinds ...client.SubscriptionKind) (n int) {
 	for _, kind := range kinds {
 		n += len(l.topics[kind])
 	}
@@ -61,18 +61,22 @@ func (l *listens) count(kinds ...client.Via) (n int) {
 }
 
 // All counts the subscriptions. While there are some, a client in RESP2 speaks of nothing else.
-func (l *listens) All() int { return l.count(client.ViaChannel, client.ViaPattern, client.ViaShard) }
+func (l *listens) All() int {
+	return l.count(client.ToChannel, client.ToPattern, client.ToShardChannel)
+}
 
 // shown is the number that stands in a reply: channels and patterns together, shard channels apart.
-func (l *listens) shown(kind client.Via) int {
-	if kind == client.ViaShard {
-		return l.count(client.ViaShard)
+func (l *listens) shown(kind client.SubscriptionKind) int {
+	if kind == client.ToShardChannel {
+		return l.count(client.ToShardChannel)
 	}
-	return l.count(client.ViaChannel, client.ViaPattern)
+	return l.count(client.ToChannel, client.ToPattern)
 }
 
 // names lists what there is of a kind.
-func (l *listens) names(kind client.Via) []string { return slices.Collect(maps.Keys(l.topics[kind])) }
+func (l *listens) names(kind client.SubscriptionKind) []string {
+	return slices.Collect(maps.Keys(l.topics[kind]))
+}
 
 // The bounds of what a session subscribes to: as many are left at once when it goes, which takes a
 // millisecond; and the bytes of their names.
@@ -93,7 +97,7 @@ func SubscriptionsOf(c *client.Client) *listens {
 	return l
 }
 
-func (cs *Channels) subscribe(c *client.Client, kind client.Via, name string) {
+func (cs *Channels) subscribe(c *client.Client, kind client.SubscriptionKind, name string) {
 	l := SubscriptionsOf(c)
 	if l.topics[kind][name] != nil {
 		return
@@ -109,7 +113,7 @@ func (cs *Channels) subscribe(c *client.Client, kind client.Via, name string) {
 
 // unsubscribe ends a subscription, if there is one: what was published before comes before the
 // reply, and nothing after it.
-func (cs *Channels) unsubscribe(c *client.Client, s command.InSession, kind client.Via, name string) {
+func (cs *Channels) unsubscribe(c *client.Client, s command.InSession, kind client.SubscriptionKind, name string) {
 	l := SubscriptionsOf(c)
 	sub := l.topics[kind][name]
 	if sub == nil {
@@ -131,7 +135,7 @@ func (cs *Channels) Leave(c *client.Client, s command.InSession) {
 	if c.Subscriptions == nil {
 		return
 	}
-	for kind := range client.Vias {
+	for kind := range client.SubscriptionKinds {
 		for name := range SubscriptionsOf(c).topics[kind] {
 			cs.unsubscribe(c, s, kind, name)
 		}
@@ -139,7 +143,7 @@ func (cs *Channels) Leave(c *client.Client, s command.InSession) {
 }
 
 // show has others see how many subscriptions there are, with some that are coming.
-func (cs *Channels) show(c *client.Client, kind client.Via, coming int) {
+func (cs *Channels) show(c *client.Client, kind client.SubscriptionKind, coming int) {
 	l, before := SubscriptionsOf(c), c.Mail.Subscribed
 	subscribed := l.All()+coming > 0
 	if subscribed && !before {
@@ -150,12 +154,12 @@ func (cs *Channels) show(c *client.Client, kind client.Via, coming int) {
 	c.Mail.Mu.Lock()
 	c.Mail.Subscribed = subscribed
 	c.Mail.Mu.Unlock()
-	c.About.Mu.Lock()
-	defer c.About.Mu.Unlock()
-	c.About.Listens[kind] = l.count(kind) + coming
+	c.Profile.Mu.Lock()
+	defer c.Profile.Mu.Unlock()
+	c.Profile.Subscriptions[kind] = l.count(kind) + coming
 }
 
-func (cs *Channels) add(s *client.Client, kind client.Via, name string) *subscription {
+func (cs *Channels) add(s *client.Client, kind client.SubscriptionKind, name string) *subscription {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	ts := &cs.Topics[kind]
@@ -168,25 +172,25 @@ func (cs *Channels) add(s *client.Client, kind client.Via, name string) *subscri
 		}
 		ts.byName[name] = t
 		ts.All.add(t.number, t)
-		if kind == client.ViaPattern {
+		if kind == client.ToPattern {
 			cs.PatternBytes += len(name)
 		}
 	}
 	cs.number++
 	sub := &subscription{session: s, topic: t, number: cs.number}
 	t.subscribers.add(sub.number, sub)
-	if kind == client.ViaPattern {
+	if kind == client.ToPattern {
 		cs.PatternsTaken++
 	}
 	return sub
 }
 
-func (cs *Channels) remove(kind client.Via, sub *subscription) {
+func (cs *Channels) remove(kind client.SubscriptionKind, sub *subscription) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	t, ts := sub.topic, &cs.Topics[kind]
 	t.subscribers.remove(sub.number)
-	if kind == client.ViaPattern {
+	if kind == client.ToPattern {
 		cs.PatternsTaken--
 	}
 	if t.subscribers.len() > 0 {
@@ -194,13 +198,13 @@ func (cs *Channels) remove(kind client.Via, sub *subscription) {
 	}
 	delete(ts.byName, t.Name)
 	ts.All.remove(t.number)
-	if kind == client.ViaPattern {
+	if kind == client.ToPattern {
 		cs.PatternBytes -= len(t.Name)
 	}
 }
 
 // subscribers counts those of a topic.
-func (cs *Channels) subscribers(kind client.Via, name []byte) int {
+func (cs *Channels) subscribers(kind client.SubscriptionKind, name []byte) int {
 	cs.mu.RLock()
 	defer cs.mu.RUnlock()
 	if t := cs.Topics[kind].byName[string(name)]; t != nil {
@@ -210,7 +214,7 @@ func (cs *Channels) subscribers(kind client.Via, name []byte) int {
 }
 
 // Count is how many topics of a kind have subscribers.
-func (cs *Channels) Count(kind client.Via) int {
+func (cs *Channels) Count(kind client.SubscriptionKind) int {
 	cs.mu.RLock()
 	defer cs.mu.RUnlock()
 	return len(cs.Topics[kind].byName)
@@ -218,7 +222,7 @@ func (cs *Channels) Count(kind client.Via) int {
 
 // Message is what is published.
 type Message struct {
-	Kind             client.Via // viaChannel, and so by patterns too; or viaShard
+	Kind             client.SubscriptionKind // viaChannel, and so by patterns too; or viaShard
 	Channel, Payload []byte
 	until            uint64 // the subscription that was the latest when it was published, 0 for now
 }
@@ -236,7 +240,7 @@ func (cs *Channels) Worth(m Message) int {
 	if t := cs.Topics[m.Kind].byName[string(m.Channel)]; t != nil {
 		receivers = t.subscribers.len()
 	}
-	if m.Kind == client.ViaChannel {
+	if m.Kind == client.ToChannel {
 		receivers += cs.PatternsTaken
 		matching = cs.PatternBytes * (len(m.Channel) + 1)
 	}
@@ -262,12 +266,12 @@ func (cs *Channels) Publish(m Message, giveWay func()) (receivers int) {
 	if t != nil {
 		receivers = cs.send(m.Kind, t, m, until, giveWay)
 	}
-	if m.Kind == client.ViaShard {
+	if m.Kind == client.ToShardChannel {
 		return receivers
 	}
-	cs.eachUntil(client.ViaPattern, until, func(pattern *Topic) bool {
+	cs.eachUntil(client.ToPattern, until, func(pattern *Topic) bool {
 		if command.Glob([]byte(pattern.Name), m.Channel, false) {
-			receivers += cs.send(client.ViaPattern, pattern, m, until, giveWay)
+			receivers += cs.send(client.ToPattern, pattern, m, until, giveWay)
 		}
 		return true
 	}, giveWay)
@@ -275,14 +279,14 @@ func (cs *Channels) Publish(m Message, giveWay func()) (receivers int) {
 }
 
 // Each visits the topics of a kind, without the lock, until it has enough.
-func (cs *Channels) Each(kind client.Via, visit func(*Topic) bool, giveWay func()) {
+func (cs *Channels) Each(kind client.SubscriptionKind, visit func(*Topic) bool, giveWay func()) {
 	cs.mu.RLock()
 	until := cs.number
 	cs.mu.RUnlock()
 	cs.eachUntil(kind, until, visit, giveWay)
 }
 
-func (cs *Channels) eachUntil(kind client.Via, until uint64, visit func(*Topic) bool, giveWay func()) {
+func (cs *Channels) eachUntil(kind client.SubscriptionKind, until uint64, visit func(*Topic) bool, giveWay func()) {
 	var found [subscribersAPiece]*Topic
 	for last := uint64(0); last < until; {
 		cs.mu.RLock()
@@ -301,7 +305,8 @@ func (cs *Channels) eachUntil(kind client.Via, until uint64, visit func(*Topic) 
 }
 
 // send hands a message to the subscribers of one topic.
-func (cs *Channels) send(kind client.Via, t *Topic, m Message, until uint64, giveWay func()) (receivers int) {
+func (cs *Channels) send(kind client.SubscriptionKind, t *Topic, m Message, until uint64,
+	giveWay func()) (receivers int) {
 	var found [subscribersAPiece]*subscription
 	var encoded client.Encodings
 	write := func(out *resp.Writer) { m.write(out, kind, t.Name) }
@@ -311,7 +316,7 @@ func (cs *Channels) send(kind client.Via, t *Topic, m Message, until uint64, giv
 		piece, last = t.subscribers.piece(found[:0], last, until, subscribersAPiece)
 		cs.mu.RUnlock()
 		for _, sub := range piece {
-			sub.session.PushSome(func(to *client.Mailbox) *client.Parcel {
+			sub.session.PushFunc(func(to *client.Mailbox) *client.Parcel {
 				if sub.ended {
 					return nil
 				}
@@ -326,14 +331,14 @@ func (cs *Channels) send(kind client.Via, t *Topic, m Message, until uint64, giv
 	return receivers
 }
 
-func (m Message) write(out *resp.Writer, kind client.Via, topic string) {
-	if kind == client.ViaPattern {
+func (m Message) write(out *resp.Writer, kind client.SubscriptionKind, topic string) {
+	if kind == client.ToPattern {
 		out.Push(4)
 		out.BulkString("pmessage")
 		out.BulkString(topic)
 	} else {
 		out.Push(3)
-		out.BulkString([...]string{client.ViaChannel: "message", client.ViaShard: "smessage"}[kind])
+		out.BulkString([...]string{client.ToChannel: "message", client.ToShardChannel: "smessage"}[kind])
 	}
 	out.Bulk(m.Channel)
 	out.Bulk(m.Payload)

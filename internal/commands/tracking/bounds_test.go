@@ -21,7 +21,7 @@ func (quietStore) Subscribe(store.Listener) func() { return func() {} }
 func newTable(how *client.Tracker) (*Table, *client.Client) {
 	clients := &client.Registry{ByID: make(map[int64]*client.Client), Left: make(chan struct{}, 1)}
 	c := &client.Client{Among: clients, Peer: client.Peer{Wake: func() {}, Cut: func() {}}}
-	c.About.Protocol, c.Mail.Protocol = 3, 3
+	c.Profile.Protocol, c.Mail.Protocol = 3, 3
 	clients.Add(c)
 	t := &Table{Store: quietStore{}, Clients: clients, Busy: new(atomic.Int32)}
 	t.Begin(0)
@@ -35,10 +35,10 @@ func TestReadersOfTrackedKeysAreBounded(t *testing.T) {
 	tr.bytes.Store(maxTrackedBytes - 100*readerWorth)
 	told := 0
 	for reader := range 1000 {
-		before := c.Pushes()
+		before := c.PushedBytes()
 		tr.add([]byte("k"), c.ID+int64(reader))
 		tr.Send(true)
-		told += min(c.Pushes()-before, 1)
+		told += min(c.PushedBytes()-before, 1)
 	}
 	require.LessOrEqual(t, tr.bytes.Load(), int64(maxTrackedBytes))
 	require.Equal(t, 1, told, "it is told once that it has to forget the key")

@@ -260,16 +260,16 @@ func (t *Table) tellOne(id int64, what *invalidation) {
 	if tr == nil || what.keys != nil && (tr.Broadcast != what.broadcast || tr.NoLoop && !what.broadcast && what.by == id) {
 		return
 	}
-	to, own := s, s.Speaks()
+	to, own := s, s.ProtocolVersion()
 	if tr.Redirect != 0 {
 		to = t.Clients.Get(tr.Redirect)
 	}
 	if to == nil {
 		tr.Broken.Store(true)
-		s.PushSome(func(m *client.Mailbox) *client.Parcel { return brokenRedirect(m, tr.Redirect) })
+		s.PushFunc(func(m *client.Mailbox) *client.Parcel { return brokenRedirect(m, tr.Redirect) })
 		return
 	}
-	to.PushSome(func(m *client.Mailbox) *client.Parcel {
+	to.PushFunc(func(m *client.Mailbox) *client.Parcel {
 		switch {
 		case m.Protocol != 3 && !(tr.Redirect != 0 && m.Subscribed):
 			return nil // who cannot be told has not been told

@@ -1,4 +1,4 @@
-package secure_test
+package tlsconfig_test
 
 import (
 	"crypto/tls"
@@ -10,20 +10,20 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"cellserver/internal/secure"
+	"cellserver/internal/tlsconfig"
 	"cellserver/test/certs"
 )
 
-func options(t *testing.T) (*certs.Authority, secure.Options) {
+func options(t *testing.T) (*certs.Authority, tlsconfig.ServerOptions) {
 	a := certs.New(t)
 	own := a.Issue(t, "server")
-	return a, secure.Options{CertFile: own.Cert, KeyFile: own.Key, CACertFile: a.File, AuthClients: "yes",
+	return a, tlsconfig.ServerOptions{CertFile: own.Cert, KeyFile: own.Key, CACertFile: a.File, AuthClients: "yes",
 		SessionCaching: true}
 }
 
 func TestWhatIsGiven(t *testing.T) {
 	_, o := options(t)
-	c, err := o.Server()
+	c, err := o.Config()
 	require.NoError(t, err)
 	assert.EqualValues(t, tls.VersionTLS12, c.MinVersion)
 	assert.EqualValues(t, tls.VersionTLS13, c.MaxVersion)
@@ -35,7 +35,7 @@ func TestWhatIsGiven(t *testing.T) {
 	o.Protocols, o.Ciphers, o.SessionCaching, o.AuthClients = "tlsv1.2",
 		"ECDHE-RSA-AES128-GCM-SHA256:TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", false, "optional"
 	o.CipherSuites = "TLS_CHACHA20_POLY1305_SHA256:TLS_AES_256_GCM_SHA384:TLS_AES_128_GCM_SHA256"
-	c, err = o.Server()
+	c, err = o.Config()
 	require.NoError(t, err)
 	assert.EqualValues(t, tls.VersionTLS12, c.MaxVersion)
 	assert.Equal(t, []uint16{tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256},
@@ -44,7 +44,7 @@ func TestWhatIsGiven(t *testing.T) {
 	assert.Equal(t, tls.VerifyClientCertIfGiven, c.ClientAuth)
 
 	o.Protocols, o.AuthClients, o.CACertFile = "TLSv1.3", "no", ""
-	c, err = o.Server()
+	c, err = o.Config()
 	require.NoError(t, err)
 	assert.EqualValues(t, tls.VersionTLS13, c.MinVersion)
 	assert.Equal(t, tls.NoClientCert, c.ClientAuth)
@@ -58,13 +58,13 @@ func TestCiphers(t *testing.T) {
 		"ECDHE-RSA-AES128-SHA:ECDHE-RSA-AES128-SHA": 1, "ECDHE-RSA-AES128-SHA,ECDHE-RSA-AES256-SHA": 2,
 	} {
 		o.Ciphers = text
-		c, err := o.Server()
+		c, err := o.Config()
 		require.NoError(t, err, text)
 		assert.Len(t, c.CipherSuites, want, text)
 	}
 	// None that crypto/tls holds for unsafe, and all others for TLS 1.2, have a name.
 	o.Ciphers = "ALL"
-	c, err := o.Server()
+	c, err := o.Config()
 	require.NoError(t, err)
 	var safe []uint16
 	for _, suite := range tls.CipherSuites() {
@@ -93,44 +93,46 @@ func TestMistakesAreNamed(t *testing.T) {
 			Bytes: []byte("x")})))
 	large := file("large", "")
 	require.NoError(t, os.Truncate(large, 1<<20+1))
-	for says, change := range map[string]func(*secure.Options){
-		"tls-cert-file is not given":                          func(o *secure.Options) { o.CertFile = "" },
-		"tls-key-file is not given":                           func(o *secure.Options) { o.KeyFile = "" },
-		"tls-cert-file: stat /nosuch: no such file":           func(o *secure.Options) { o.CertFile = "/nosuch" },
-		"tls-cert-file: /dev/zero is not a file":              func(o *secure.Options) { o.CertFile = "/dev/zero" },
-		"tls-cert-file: " + large + " is larger than 1048576": func(o *secure.Options) { o.CertFile = large },
-		"failed to find any PEM data":                         func(o *secure.Options) { o.CertFile = garbage },
-		"private key does not match public key":               func(o *secure.Options) { o.KeyFile = other.Key },
-		"found a certificate rather than a key":               func(o *secure.Options) { o.KeyFile = o.CertFile },
-		encrypted + " is encrypted with a password":           func(o *secure.Options) { o.KeyFile = encrypted },
-		legacy + " is encrypted with a password":              func(o *secure.Options) { o.KeyFile = legacy },
-		"give tls-ca-cert-file or tls-ca-cert-dir, or else":   func(o *secure.Options) { o.CACertFile = "" },
-		"tls-ca-cert-file: " + empty + " holds no PEM":        func(o *secure.Options) { o.CACertFile = empty },
-		"tls-ca-cert-dir: open /nosuch: no such file":         func(o *secure.Options) { o.CACertDir = "/nosuch" },
-		"tls-ca-cert-dir: no file in ":                        func(o *secure.Options) { o.CACertDir = t.TempDir() },
-		"tls-protocols: TLSv1.1 is not safe":                  func(o *secure.Options) { o.Protocols = "TLSv1.1 TLSv1.2" },
-		`tls-protocols: what is "SSLv3"?`:                     func(o *secure.Options) { o.Protocols = "SSLv3" },
-		`tls-ciphers: there is no cipher "AES128-SHA" here`:   func(o *secure.Options) { o.Ciphers = "AES128-SHA" },
-		`tls-ciphers: there is no cipher "MEDIUM" here`:       func(o *secure.Options) { o.Ciphers = "MEDIUM" },
-		`tls-ciphers: there is no cipher "NOSUCH" here`:       func(o *secure.Options) { o.Ciphers = "ALL:!NOSUCH" },
-		`tls-ciphers: "ALL:!ALL" leaves none`:                 func(o *secure.Options) { o.Ciphers = "ALL:!ALL" },
-		`tls-ciphers: "::" leaves none`:                       func(o *secure.Options) { o.Ciphers = "::" },
-		`tls-ciphersuites: there is no "TLS_AES_128_CCM_SHA256" here`: func(o *secure.Options) {
+	for says, change := range map[string]func(*tlsconfig.ServerOptions){
+		"tls-cert-file is not given":                          func(o *tlsconfig.ServerOptions) { o.CertFile = "" },
+		"tls-key-file is not given":                           func(o *tlsconfig.ServerOptions) { o.KeyFile = "" },
+		"tls-cert-file: stat /nosuch: no such file":           func(o *tlsconfig.ServerOptions) { o.CertFile = "/nosuch" },
+		"tls-cert-file: /dev/zero is not a file":              func(o *tlsconfig.ServerOptions) { o.CertFile = "/dev/zero" },
+		"tls-cert-file: " + large + " is larger than 1048576": func(o *tlsconfig.ServerOptions) { o.CertFile = large },
+		"failed to find any PEM data":                         func(o *tlsconfig.ServerOptions) { o.CertFile = garbage },
+		"private key does not match public key":               func(o *tlsconfig.ServerOptions) { o.KeyFile = other.Key },
+		"found a certificate rather than a key":               func(o *tlsconfig.ServerOptions) { o.KeyFile = o.CertFile },
+		encrypted + " is encrypted with a password":           func(o *tlsconfig.ServerOptions) { o.KeyFile = encrypted },
+		legacy + " is encrypted with a password":              func(o *tlsconfig.ServerOptions) { o.KeyFile = legacy },
+		"give tls-ca-cert-file or tls-ca-cert-dir, or else":   func(o *tlsconfig.ServerOptions) { o.CACertFile = "" },
+		"tls-ca-cert-file: " + empty + " holds no PEM":        func(o *tlsconfig.ServerOptions) { o.CACertFile = empty },
+		"tls-ca-cert-dir: open /nosuch: no such file":         func(o *tlsconfig.ServerOptions) { o.CACertDir = "/nosuch" },
+		"tls-ca-cert-dir: no file in ":                        func(o *tlsconfig.ServerOptions) { o.CACertDir = t.TempDir() },
+		"tls-protocols: TLSv1.1 is not safe": func(o *tlsconfig.ServerOptions) {
+			o.Protocols = "TLSv1.1 TLSv1.2"
+		},
+		`tls-protocols: what is "SSLv3"?`:                   func(o *tlsconfig.ServerOptions) { o.Protocols = "SSLv3" },
+		`tls-ciphers: there is no cipher "AES128-SHA" here`: func(o *tlsconfig.ServerOptions) { o.Ciphers = "AES128-SHA" },
+		`tls-ciphers: there is no cipher "MEDIUM" here`:     func(o *tlsconfig.ServerOptions) { o.Ciphers = "MEDIUM" },
+		`tls-ciphers: there is no cipher "NOSUCH" here`:     func(o *tlsconfig.ServerOptions) { o.Ciphers = "ALL:!NOSUCH" },
+		`tls-ciphers: "ALL:!ALL" leaves none`:               func(o *tlsconfig.ServerOptions) { o.Ciphers = "ALL:!ALL" },
+		`tls-ciphers: "::" leaves none`:                     func(o *tlsconfig.ServerOptions) { o.Ciphers = "::" },
+		`tls-ciphersuites: there is no "TLS_AES_128_CCM_SHA256" here`: func(o *tlsconfig.ServerOptions) {
 			o.CipherSuites = "TLS_AES_128_CCM_SHA256"
 		},
-		"tls-ciphersuites: TLS_AES_128_GCM_SHA256 cannot be left out": func(o *secure.Options) {
+		"tls-ciphersuites: TLS_AES_128_GCM_SHA256 cannot be left out": func(o *tlsconfig.ServerOptions) {
 			o.CipherSuites = "TLS_CHACHA20_POLY1305_SHA256"
 		},
 	} {
 		o := good
 		change(&o)
-		_, err := o.Server()
+		_, err := o.Config()
 		assert.ErrorContains(t, err, says)
 	}
-	_, err := good.Server()
+	_, err := good.Config()
 	require.NoError(t, err)
 
-	for says, c := range map[string]secure.Client{
+	for says, c := range map[string]tlsconfig.ClientOptions{
 		"--key is not given":             {Cert: good.CertFile},
 		"--cert is not given":            {Key: good.KeyFile},
 		"--cacert: stat /nosuch":         {CACert: "/nosuch"},
@@ -139,7 +141,7 @@ func TestMistakesAreNamed(t *testing.T) {
 		_, err := c.Config()
 		assert.ErrorContains(t, err, says)
 	}
-	c, err := secure.Client{CACertDir: a.Dir, Cert: good.CertFile, Key: good.KeyFile, ServerName: "x"}.Config()
+	c, err := tlsconfig.ClientOptions{CACertDir: a.Dir, Cert: good.CertFile, Key: good.KeyFile, ServerName: "x"}.Config()
 	require.NoError(t, err)
 	assert.Equal(t, "x", c.ServerName)
 	assert.False(t, c.InsecureSkipVerify)
@@ -155,9 +157,9 @@ func TestDirectoryOfAuthorities(t *testing.T) {
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "sub"), 0o700))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "README"), []byte("not PEM"), 0o600))
 	o.CACertFile, o.CACertDir = "", dir
-	c, err := o.Server()
+	c, err := o.Config()
 	require.NoError(t, err)
-	one, err := secure.Options{CertFile: o.CertFile, KeyFile: o.KeyFile, CACertFile: a.File}.Server()
+	one, err := tlsconfig.ServerOptions{CertFile: o.CertFile, KeyFile: o.KeyFile, CACertFile: a.File}.Config()
 	require.NoError(t, err)
 	assert.True(t, one.ClientCAs.Equal(c.ClientCAs))
 }

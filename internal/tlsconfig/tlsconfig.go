@@ -1,7 +1,7 @@
-// Package secure makes TLS configurations of what redis.conf's tls- directives say. What it makes
+// Package tlsconfig makes TLS configurations of what redis.conf's tls- directives say. What it makes
 // never changes: who wants another certificate has another configuration made, for the connections
 // that come then.
-package secure
+package tlsconfig
 
 import (
 	"crypto/tls"
@@ -14,8 +14,8 @@ import (
 	"strings"
 )
 
-// Options are the directives, as texts; empty ones are not given.
-type Options struct {
+// ServerOptions are the directives, as texts; empty ones are not given.
+type ServerOptions struct {
 	CertFile, KeyFile string // PEM: the server's certificate with those that lead to its authority, and its key
 	CACertFile        string // PEM: authorities of clients' certificates
 	CACertDir         string // a directory of such files
@@ -27,8 +27,8 @@ type Options struct {
 	SessionCaching bool   // clients may come back without a whole handshake
 }
 
-// Server reads the files and makes what a server's handshakes go by. An error names the directive.
-func (o Options) Server() (*tls.Config, error) {
+// Config reads the files and makes what a server's handshakes go by. An error names the directive.
+func (o ServerOptions) Config() (*tls.Config, error) {
 	c := &tls.Config{
 		SessionTicketsDisabled: !o.SessionCaching,
 		// Smaller records at first are for browsers, that draw what has come. A pipeline's replies
@@ -54,7 +54,7 @@ func (o Options) Server() (*tls.Config, error) {
 }
 
 // clients says which certificates clients have to have.
-func (o Options) clients(c *tls.Config) (err error) {
+func (o ServerOptions) clients(c *tls.Config) (err error) {
 	switch o.AuthClients {
 	case "no":
 		return nil
@@ -70,8 +70,8 @@ func (o Options) clients(c *tls.Config) (err error) {
 	return err
 }
 
-// Client are redis-cli's options; empty ones are not given.
-type Client struct {
+// ClientOptions are redis-cli's options; empty ones are not given.
+type ClientOptions struct {
 	// PEM: authorities that the server's certificate may come from; the system's if neither is
 	// given.
 	CACert, CACertDir string
@@ -81,7 +81,7 @@ type Client struct {
 }
 
 // Config reads the files and makes what a client's handshakes go by.
-func (o Client) Config() (*tls.Config, error) {
+func (o ClientOptions) Config() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: o.ServerName, InsecureSkipVerify: o.Insecure}
 	var err error
 	if o.CACert != "" || o.CACertDir != "" {

@@ -1,4 +1,4 @@
-package secure
+package tlsconfig
 
 import (
 	"crypto/tls"
