@@ -453,9 +453,9 @@ func TestAnExpensiveRowIsFound(t *testing.T) {
 
 func excess(r weighed) []string { return r.excess() }
 
-// The table of docs/reliability.md is worstCalls.
+// The table of docs/assurance.md is worstCalls.
 func TestWorstCallsAreWrittenDown(t *testing.T) {
-	const path, begins, ends = "../../docs/reliability.md", "<!-- worst calls -->\n", "<!-- end of worst calls -->"
+	const path, begins, ends = "../../docs/assurance.md", "<!-- worst calls -->\n", "<!-- end of worst calls -->"
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
 	before, rest, found := strings.Cut(string(text), begins)

@@ -5,13 +5,13 @@
 # on its standard input. Until then nothing may be on its standard error. It reads PORT, and PROTOCOL: 2, 3 or empty, as the client
 # comes; and TLS: a directory with ca.crt, client.crt and client.key if PORT is one for TLS, or empty. Then it begins again behind limiters/forgetful.py, which loses one decision of its pipeline: that it must notice.
 # Clients are installed by installed.sh, CLIENTS=newest for the newest of each; PHP's, Ruby's and C's, and Debian's redis-py, must be there. What is not there is
-# "not run"; Go, Node.js and Python have to run. --write writes the tables into docs/clients.md.
+# "not run"; Go, Node.js and Python have to run. --write writes the tables into docs/compatibility.md.
 set -eu
 
 binary=$(realpath "${1:?usage: $0 path/to/cellserver [--write]}")
 here=$(dirname "$(realpath "$0")")
 . "$here/installed.sh"
-docs=$here/../../docs/clients.md
+docs=$here/../../docs/compatibility.md
 features=(throttle counters pipeline transaction errors database restart)
 dir=$(mktemp -d)
 servers=() others=()

@@ -32,7 +32,7 @@ func TestNamedTestsExist(t *testing.T) {
 // Each threat stands beside the test that shows what becomes of it, or the word that nothing does.
 func TestEveryThreatHasATest(t *testing.T) {
 	rows, threats := 0, false
-	for line := range strings.Lines(read(t, "docs/security.md")) {
+	for line := range strings.Lines(read(t, "docs/assurance.md")) {
 		heading := strings.HasPrefix(line, "| Threat")
 		if threats = strings.HasPrefix(line, "|") && (threats || heading); !threats || heading ||
 			!strings.HasPrefix(line, "| ") {

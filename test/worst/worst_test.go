@@ -22,7 +22,7 @@ import (
 )
 
 var (
-	rewrite = flag.Bool("rewrite", false, "write the table of docs/reliability.md instead of comparing it")
+	rewrite = flag.Bool("rewrite", false, "write the table of docs/assurance.md instead of comparing it")
 	print   = flag.Bool("print", false, "print each row's work, and the CPU time of its longest turn")
 	rows    = flag.String("rows", "", "the rows that match")
 )
