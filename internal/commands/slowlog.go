@@ -101,7 +101,7 @@ var slowlogReset = command.Command{
 // takes, all calls are measured.
 func (in *Instance) logSlowerThan(usec int64) {
 	in.slowlog.SlowerThan.Store(usec)
-	if 0 <= usec && usec < stats.Quickest {
+	if 0 <= usec && usec < stats.FastCallMax {
 		in.hooks.Or(timed)
 	} else {
 		in.hooks.And(^timed)

@@ -1,26 +1,27 @@
-// Package match matches texts against glob-style patterns as Redis does.
+// Package match matches strings against glob-style patterns, with the syntax of Redis.
 package match
 
 import "math"
 
-// Glob says whether a text matches a pattern as Redis's stringmatchlen does: * ? [a-z] [^x] and \
-// before a byte that stands for itself; with fold, whatever the case of ASCII letters. Only the
-// last * seen is ever tried again, which is enough, so the time is at most the product of the
-// lengths; Redis's own recursion takes exponential time on patterns such as a*a*a*b.
+// Glob reports whether text matches pattern, as stringmatchlen of Redis does: * matches any bytes,
+// ? any one byte, [a-z] a class, [^x] a negated class, and \ makes the next byte literal. With
+// fold, the case of ASCII letters is ignored. The time is at most the product of the two lengths,
+// because on a mismatch only the last * is tried again, which is sufficient. The recursion in Redis
+// takes exponential time for patterns such as a*a*a*b.
 func Glob(pattern, text []byte, fold bool) bool {
 	ok, _ := GlobWithin(pattern, text, fold, math.MaxInt)
 	return ok
 }
 
-// GlobWithin is Glob in so many steps of a few nanoseconds: it says how many are left, and no when
-// there is none.
+// GlobWithin is Glob with a bound on its work, in steps of a few nanoseconds each. It returns how
+// many steps are left; when there are none, it reports no match.
 func GlobWithin(pattern, text []byte, fold bool, left int) (bool, int) {
 	p, t := 0, 0
-	star, from := -1, 0 // the pattern after the last *, and the text that it was tried on
+	starPattern, starText := -1, 0 // positions after the last * in pattern, and in text where it was last tried
 	for t < len(text) {
 		if p < len(pattern) && pattern[p] == '*' {
 			p++
-			star, from = p, t
+			starPattern, starText = p, t
 			if p == len(pattern) {
 				return true, left
 			}
@@ -37,11 +38,11 @@ func GlobWithin(pattern, text []byte, fold bool, left int) (bool, int) {
 			p, t = p+n, t+1
 			continue
 		}
-		if star < 0 {
+		if starPattern < 0 {
 			return false, left
 		}
-		from++
-		p, t = star, from
+		starText++
+		p, t = starPattern, starText
 	}
 	for p < len(pattern) && pattern[p] == '*' {
 		p++
@@ -49,9 +50,9 @@ func GlobWithin(pattern, text []byte, fold bool, left int) (bool, int) {
 	return p == len(pattern), left
 }
 
-// globOne matches one byte against the piece that a pattern starts with, and says how long that
-// piece is.
-func globOne(pattern []byte, c byte, fold bool) (n int, ok bool) {
+// globOne matches one byte against the first element of a pattern and returns the length of that
+// element.
+func globOne(pattern []byte, c byte, fold bool) (length int, ok bool) {
 	if len(pattern) == 0 {
 		return 0, false
 	}
@@ -67,12 +68,12 @@ func globOne(pattern []byte, c byte, fold bool) (n int, ok bool) {
 	}
 }
 
-// globClass matches a byte against a [class]. One that is not closed ends with the pattern, as in
-// Redis.
+// globClass matches one byte against a class in brackets. A class without a closing bracket ends at
+// the end of the pattern, as in Redis.
 func globClass(pattern []byte, c byte, fold bool) (n int, ok bool) {
 	i := 1
-	not := i < len(pattern) && pattern[i] == '^'
-	if not {
+	negated := i < len(pattern) && pattern[i] == '^'
+	if negated {
 		i++
 	}
 	c = lower(c, fold)
@@ -90,7 +91,7 @@ func globClass(pattern []byte, c byte, fold bool) (n int, ok bool) {
 			i++
 		}
 	}
-	return min(i+1, len(pattern)), ok != not
+	return min(i+1, len(pattern)), ok != negated
 }
 
 func lower(b byte, fold bool) byte {

@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The glob is Redis's. naiveGlob is its definition, written for shortness.
+// TestGlob compares Glob with naiveGlob, a short recursive definition of the syntax, on random
+// patterns and texts.
 func TestGlob(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	draw := func(alphabet string) []byte {
@@ -28,7 +29,7 @@ func TestGlob(t *testing.T) {
 			matched++
 		}
 	}
-	require.Greater(t, matched, 5000, "too few of the patterns match for this to say much")
+	require.Greater(t, matched, 5000, "too few of the random patterns match for a useful test")
 	require.True(t, Glob([]byte("MAX*[K-L]en"), []byte("maxmemory-klEN"), true))
 }
 
@@ -46,13 +47,13 @@ func naiveGlob(pattern, text []byte) bool {
 	return ok && naiveGlob(pattern[n:], text[1:])
 }
 
-// A pattern that takes Redis exponential time takes us none to speak of.
+// A pattern for which Redis takes exponential time is matched at once.
 func TestGlobIsNotExponential(t *testing.T) {
 	pattern := []byte(strings.Repeat("a*", 50) + "b")
 	require.False(t, Glob(pattern, bytes.Repeat([]byte("a"), 5000), false))
 }
 
-// A bounded match says no when its steps are used up, and what is left when they are not.
+// GlobWithin reports no match when its steps are used up, and otherwise returns the steps left.
 func TestGlobWithin(t *testing.T) {
 	pattern, text := []byte("*aaaaaaaaab"), bytes.Repeat([]byte("a"), 5000)
 	ok, left := GlobWithin(pattern, text, false, 1000)
@@ -62,10 +63,10 @@ func TestGlobWithin(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, 1000-len("tenant:"), left)
 	_, left = GlobWithin([]byte("*["+strings.Repeat("x", 800)+"]b"), text, false, 1_000_000)
-	require.Less(t, left, 1_000_000-len(text)*100, "a long class counts")
+	require.Less(t, left, 1_000_000-len(text)*100, "a long class must cost more steps")
 }
 
-// Each * is a step, too: a pattern may be nothing else.
+// Each * costs a step, because a pattern may consist of nothing else.
 func TestStarsAreSteps(t *testing.T) {
 	ok, left := GlobWithin(bytes.Repeat([]byte("*"), 5000), []byte("a"), false, 1000)
 	require.False(t, ok)

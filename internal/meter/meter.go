@@ -1,6 +1,7 @@
-// Package meter finds the longest of what has to be short: the turns of an event loop, the time
-// that a lock is held. It counts the CPU time of the thread, not the time of day, because a busy
-// machine takes the processor away at any moment. A measurement costs about a microsecond.
+// Package meter measures the longest duration of operations that must be short: the turns of an
+// event loop, and the time that a lock is held. It measures the CPU time of the thread instead of
+// elapsed time, because a busy machine may preempt a thread at any moment. A measurement costs
+// about a microsecond.
 package meter
 
 import (
@@ -9,13 +10,14 @@ import (
 	"time"
 )
 
-// MaxCPUTime remembers the longest of many times, and how many were over a millisecond: the time that
-// a shared machine takes away may count as the thread's, so one alone says little. A nil MaxCPUTime
-// measures nothing and costs a comparison. It is safe for use by many goroutines.
+// MaxCPUTime records the longest of many measurements, and how many of them were over a
+// millisecond. A shared machine may count time that it takes away as the thread's, so a single long
+// measurement proves little. A nil MaxCPUTime measures nothing and costs one comparison. It is safe
+// for concurrent use.
 type MaxCPUTime struct{ ns, over atomic.Int64 }
 
-// Start begins a measurement: what it returns is for Stop. Until then the goroutine stays on its
-// thread, whose clock it is.
+// Start begins a measurement and returns the value to pass to Stop. It locks the goroutine to its
+// thread until Stop, because the clock it reads is that of the thread.
 func (l *MaxCPUTime) Start() (began int64) {
 	if l == nil {
 		return 0
@@ -24,7 +26,7 @@ func (l *MaxCPUTime) Start() (began int64) {
 	return threadTime()
 }
 
-// Stop ends a measurement, on the goroutine that began it.
+// Stop ends a measurement. It must be called by the goroutine that called Start.
 func (l *MaxCPUTime) Stop(began int64) {
 	if l == nil {
 		return
@@ -38,8 +40,8 @@ func (l *MaxCPUTime) Stop(began int64) {
 	}
 }
 
-// OverMillisecond is how many times were over a millisecond.
+// OverMillisecond returns how many measurements were over a millisecond.
 func (l *MaxCPUTime) OverMillisecond() int64 { return l.over.Load() }
 
-// Value is the longest time so far.
+// Value returns the longest measurement so far.
 func (l *MaxCPUTime) Value() time.Duration { return time.Duration(l.ns.Load()) }

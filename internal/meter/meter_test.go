@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// work uses CPU time, some of it at least.
+// work uses some CPU time, depending on rounds.
 func work(l *MaxCPUTime, rounds int) {
 	began := l.Start()
 	sum := 0
@@ -19,9 +19,9 @@ func work(l *MaxCPUTime, rounds int) {
 	l.Stop(began)
 }
 
-func TestTheLongestIsKept(t *testing.T) {
+func TestMaximumIsKept(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		return // there it measures nothing
+		return // threadTime is not implemented there
 	}
 	var l MaxCPUTime
 	require.Zero(t, l.Value())
@@ -35,14 +35,14 @@ func TestTheLongestIsKept(t *testing.T) {
 	require.GreaterOrEqual(t, l.Value(), longest)
 }
 
-func TestNobodyMeasures(t *testing.T) {
+func TestNilMeasuresNothing(t *testing.T) {
 	var l *MaxCPUTime
 	work(l, 1)
 	require.Zero(t, testing.AllocsPerRun(100, func() { l.Stop(l.Start()) }))
 }
 
-// Time that passes while nothing is done does not count.
-func TestWaitingIsNotWork(t *testing.T) {
+// Time spent waiting is not CPU time, and does not count.
+func TestWaitingIsNotCounted(t *testing.T) {
 	var l MaxCPUTime
 	began := l.Start()
 	<-time.After(20 * time.Millisecond)

@@ -2,9 +2,9 @@ package meter
 
 import "golang.org/x/sys/unix"
 
-// threadTime is the CPU time that this thread has used, in nanoseconds.
+// threadTime returns the CPU time that this thread has used, in nanoseconds.
 func threadTime() int64 {
 	var used unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &used) // it fails on no system that has the clock
+	_ = unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &used) // every Linux kernel that Go supports has this clock
 	return used.Nano()
 }

@@ -2,5 +2,6 @@
 
 package meter
 
-// threadTime is 0 where a thread's own time is not to be had: then nothing is ever long.
+// threadTime returns 0 on systems without a clock per thread, where every measurement is therefore
+// 0.
 func threadTime() int64 { return 0 }

@@ -1,7 +1,7 @@
-// Package quota holds what every limiter shares: how a call may take from a quota, what it is told,
-// and how a bad argument is named. Algorithms (gcra, window, lease) decide in these words, the
-// store carries them, commands print them. It is apart from gcra so that windows and leases need
-// not import GCRA for them.
+// Package quota holds the types that all limiters share: the mode of a request, the decision about
+// it, and the errors for arguments out of range. The algorithms (gcra, window, lease) return these
+// types, the store passes them on, and commands write them to clients. They are not in gcra, so
+// that window and lease need not import it.
 package quota
 
 import (
@@ -9,36 +9,36 @@ import (
 	"fmt"
 )
 
-// Mode says how a positive quantity is taken. A mode never changes what a quantity of 0 or less
-// does.
+// Mode says how a positive quantity is taken. Quantities of 0 or less have the same effect in every
+// mode.
 type Mode uint8
 
 const (
-	Take  Mode = iota // all of it, if it fits
-	Peek              // nothing: the reply is what Take would have said
-	UpTo              // as much of it as fits
-	Force             // all of it, whether it fits or not
+	Take  Mode = iota // the whole quantity, if it is allowed
+	Peek              // nothing: the decision is the one that Take would get
+	UpTo              // as much of the quantity as is allowed
+	Force             // the whole quantity, even beyond the limit
 )
 
-// Decision is what a limiter answers. Times are nanoseconds.
+// Decision is the answer of a limiter. All times are in nanoseconds.
 type Decision struct {
 	Limited    bool
 	Limit      int64 // the largest quantity that can ever be allowed at once
-	Remaining  int64 // what could be taken now, after this call; never negative
-	RetryAfter int64 // until this quantity would be allowed; -1 if it was, or never can be
-	ResetAfter int64 // until the key is as if never used
-	Taken      int64 // what was taken, or with PEEK would be; below 0 it came back, no more than there was
+	Remaining  int64 // the quantity that could be taken after this call; never negative
+	RetryAfter int64 // time until this quantity would be allowed; Never if it was, or if it never can be
+	ResetAfter int64 // time until the quota is full again
+	Taken      int64 // the quantity taken, or in mode Peek to be taken; negative for a refund
 }
 
-// Never is the RetryAfter of a quantity that was allowed, or that no waiting will make fit.
+// Never is the RetryAfter of a quantity that was allowed, or that no waiting can make allowed.
 const Never = -1
 
-// Blocked is what a limit of 0 says to whatever would take, but by force: its state says no more
-// than that.
+// Blocked is the decision of a limiter whose limit is 0, for any positive quantity that is not
+// forced. It does not depend on the state of the key.
 func Blocked() Decision { return Decision{Limited: true, RetryAfter: Never} }
 
-// ArgumentError says that an argument lies outside its domain. It names the argument as the
-// command's grammar does.
+// ArgumentError reports an argument that is out of range. Name is the argument's name in the
+// grammar of the command, and Lo and Hi are the smallest and the largest value allowed.
 type ArgumentError struct {
 	Name   string
 	Lo, Hi int64
@@ -48,5 +48,5 @@ func (e *ArgumentError) Error() string {
 	return fmt.Sprintf("%s must be between %d and %d", e.Name, e.Lo, e.Hi)
 }
 
-// ErrQuantity refuses a forced quantity whose debt no int64 of nanoseconds can hold.
+// ErrQuantity refuses a forced quantity whose debt, in nanoseconds, would not fit in an int64.
 var ErrQuantity = errors.New("quantity is too large")

@@ -1,5 +1,5 @@
-// Package stats counts what a server does: calls and how long they took, errors, bytes, slow calls.
-// It knows numbers, and neither commands nor the protocol.
+// Package stats counts what a server does: calls and their durations, errors, bytes, slow calls. It
+// deals in numbers, and knows neither commands nor the protocol.
 package stats
 
 import (
@@ -9,48 +9,51 @@ import (
 	"sync/atomic"
 )
 
-// Calls is what became of a row's calls.
+// Calls counts the calls of one command and their outcomes. It is safe for concurrent use.
 type Calls struct {
 	Calls, Rejected, Failed atomic.Int64
-	Limited                 atomic.Int64 // of a limiter: answered with 1
-	Timed, ns               atomic.Int64 // calls whose time was taken, and the sum of those times
-	Tracked                 atomic.Int64 // of those, what times holds
-	times                   [timeBuckets]atomic.Int64
-	Untracked               atomic.Int64 // calls while latency-tracking was off: see trackLatency
+	Limited                 atomic.Int64 // calls that a limiter refused, with a first integer of 1
+	Timed, totalNs          atomic.Int64 // calls that were timed, and the sum of their durations in nanoseconds
+	Tracked                 atomic.Int64 // timed calls that are counted in buckets
+	buckets                 [timeBuckets]atomic.Int64
+	Untracked               atomic.Int64 // calls made while latency-tracking was off
 }
 
-// timeBuckets: the i-th holds the times under 2^i microseconds, the last all that are longer, a
-// quarter of an hour.
+// timeBuckets is the number of buckets of the histogram of durations. Bucket i holds durations
+// below 2^i microseconds; the last also holds all that are longer, which is about a quarter of an
+// hour.
 const timeBuckets = 31
 
-// Observe adds the time of one call, in nanoseconds.
+// Observe records the duration of one call, in nanoseconds. With track, it also counts it in the
+// histogram.
 func (r *Calls) Observe(ns int64, track bool) {
 	r.Timed.Add(1)
-	r.ns.Add(ns)
+	r.totalNs.Add(ns)
 	if !track {
 		return
 	}
 	r.Tracked.Add(1)
-	r.times[min(bits.Len64(uint64(max(ns, 0)/1000)), timeBuckets-1)].Add(1)
+	r.buckets[min(bits.Len64(uint64(max(ns, 0)/1000)), timeBuckets-1)].Add(1)
 }
 
-// Usec is about how long all calls took together. Of quick commands the time of few is taken: the
-// others are as those.
-func (r *Calls) Usec() (all int64, perCall float64) {
+// Usec returns an estimate of the total duration of all calls, and the mean per call, in
+// microseconds. Of fast commands only a sample of the calls is timed; the others are assumed to
+// take as long on average.
+func (r *Calls) Usec() (total int64, perCall float64) {
 	timed := r.Timed.Load()
 	if timed == 0 {
 		return 0, 0
 	}
-	perCall = float64(r.ns.Load()) / float64(timed) / 1000
+	perCall = float64(r.totalNs.Load()) / float64(timed) / 1000
 	return int64(perCall * float64(r.Calls.Load())), perCall
 }
 
-// Percentile is the time that so many of the calls (of 1) did not exceed, in microseconds, rounded
-// up to a power of two.
+// Percentile returns the duration that a share (between 0 and 1) of the tracked calls did not
+// exceed, in microseconds, rounded up to a power of two.
 func (r *Calls) Percentile(share float64) int64 {
 	wanted, seen := share*float64(r.Tracked.Load()), int64(0)
-	for i := range r.times {
-		if seen += r.times[i].Load(); seen > 0 && float64(seen) >= wanted {
+	for i := range r.buckets {
+		if seen += r.buckets[i].Load(); seen > 0 && float64(seen) >= wanted {
 			return 1 << i
 		}
 	}
@@ -58,16 +61,17 @@ func (r *Calls) Percentile(share float64) int64 {
 }
 
 func (r *Calls) Reset() {
-	for _, n := range []*atomic.Int64{&r.Calls, &r.Rejected, &r.Failed, &r.Limited, &r.Timed, &r.ns, &r.Tracked,
+	for _, n := range []*atomic.Int64{&r.Calls, &r.Rejected, &r.Failed, &r.Limited, &r.Timed, &r.totalNs, &r.Tracked,
 		&r.Untracked} {
 		n.Store(0)
 	}
-	for i := range r.times {
-		r.times[i].Store(0)
+	for i := range r.buckets {
+		r.buckets[i].Store(0)
 	}
 }
 
-// trackedCalls are those of a row that were made while it was on.
+// trackedCalls returns how many calls were made while latency-tracking was on; on says whether it
+// is on now.
 func (r *Calls) trackedCalls(on bool) int64 {
 	calls := -r.Untracked.Load()
 	if on {
@@ -76,13 +80,14 @@ func (r *Calls) trackedCalls(on bool) int64 {
 	return max(calls, r.Tracked.Load())
 }
 
-// Codes counts errors by their first word.
+// Codes counts errors by their code, the first word of the message.
 type Codes struct {
 	mu     sync.Mutex
 	counts map[string]int64
 }
 
-// maxCodes bounds the words that are counted. They are ours, and few.
+// maxCodes bounds the number of codes that are counted. All codes are the server's own, and they
+// are few.
 const maxCodes = 128
 
 func (c *Codes) Add(code string) {
@@ -102,7 +107,7 @@ func (c *Codes) Reset() {
 	clear(c.counts)
 }
 
-// Each shows the counts, by name.
+// Each calls show for each code, in alphabetical order. It holds the lock meanwhile.
 func (c *Codes) Each(show func(code string, count int64)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -116,13 +121,15 @@ func (c *Codes) Each(show func(code string, count int64)) {
 	}
 }
 
-// Histogram is how many calls there were while they were tracked, and of each bucket in which there
-// are some its end in microseconds and the calls that were no longer.
+// Histogram returns how many calls were made while latency-tracking was on, and pairs for the
+// cumulative histogram: the upper end of each bucket that is not empty, in microseconds, and the
+// number of calls that were no longer than that. Timed calls stand for all, so the counts are
+// scaled up.
 func (r *Calls) Histogram(on bool) (calls int64, pairs []int64) {
 	calls = r.trackedCalls(on)
 	seen, tracked := int64(0), r.Tracked.Load()
-	for i := range r.times {
-		if n := r.times[i].Load(); n > 0 {
+	for i := range r.buckets {
+		if n := r.buckets[i].Load(); n > 0 {
 			seen = min(seen+n, tracked)
 			pairs = append(pairs, 1<<i, int64(float64(calls)*float64(seen)/float64(tracked)))
 		}

@@ -9,27 +9,29 @@ import (
 	"sync/atomic"
 )
 
-// LatencyEvents remembers them, by event: of commands that are not quick, and of those that are, as
-// far as those are measured.
+// LatencyEvents holds the latency events of Redis: calls that took at least Threshold, by the name
+// of the event. It is safe for concurrent use.
 type LatencyEvents struct {
-	Threshold atomic.Int64 // milliseconds, 0 for none
+	Threshold atomic.Int64 // milliseconds; 0 turns the monitoring off
 
 	mu     sync.Mutex
 	events map[string]*latencyEvent
 }
 
-// latencyEvent is what happened of late, and the longest ever.
+// latencyEvent holds the latest samples of one event, and the longest duration ever, in
+// milliseconds.
 type latencyEvent struct {
-	Samples []latencySample // the oldest first; at most maxSpikes
+	Samples []latencySample // oldest first, at most maxLatencySamples
 	Longest int64
 }
 
 type latencySample struct{ Unix, Ms int64 }
 
-// maxLatencySamples is how many an event remembers, as in Redis.
+// maxLatencySamples is how many samples an event keeps, as in Redis.
 const maxLatencySamples = 160
 
-// Add remembers a call, if it took long enough. Of one second the longest counts.
+// Add records a call that took ns nanoseconds at a Unix time in seconds, if it reaches the
+// threshold. Of the samples of one second only the longest is kept.
 func (l *LatencyEvents) Add(name string, unix, ns int64) {
 	threshold, ms := l.Threshold.Load(), ns/1e6
 	if threshold == 0 || ms < threshold {
@@ -55,10 +57,10 @@ func (l *LatencyEvents) Add(name string, unix, ns int64) {
 	}
 }
 
-// names are the events that there are, in order. It needs the lock.
+// names returns the names of all events, sorted. The caller must hold the lock.
 func (l *LatencyEvents) names() []string { return slices.Sorted(maps.Keys(l.events)) }
 
-// Of is what is remembered of an event; empty if nothing is.
+// Of returns a copy of the named event; it is empty if there is none.
 func (l *LatencyEvents) Of(name []byte) latencyEvent {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -68,6 +70,7 @@ func (l *LatencyEvents) Of(name []byte) latencyEvent {
 	return latencyEvent{}
 }
 
+// Report returns the text of LATENCY DOCTOR.
 func (l *LatencyEvents) Report() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -95,7 +98,7 @@ func (l *LatencyEvents) Report() string {
 	return out.String() + doctorAdvice
 }
 
-// The doctor's words are Redis's.
+// These texts are Redis's, byte for byte.
 const (
 	doctorOff = "I'm sorry, Dave, I can't do that. Latency monitoring is disabled in this Redis instance. You may use " +
 		"\"CONFIG SET latency-monitor-threshold <milliseconds>.\" in order to enable it. If we weren't in a deep space mission I'd " +
@@ -106,7 +109,7 @@ const (
 		"too slow to execute. Please check https://redis.io/commands/slowlog for more information.\n"
 )
 
-// All is what is remembered of each event, by name.
+// All returns copies of all events, sorted by name.
 func (l *LatencyEvents) All() (names []string, events []latencyEvent) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -118,7 +121,7 @@ func (l *LatencyEvents) All() (names []string, events []latencyEvent) {
 	return names, events
 }
 
-// Reset forgets events, or all if none is named, and returns how many they were.
+// Reset removes the named events, or all if no name is given, and returns how many it removed.
 func (l *LatencyEvents) Reset(names [][]byte) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

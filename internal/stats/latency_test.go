@@ -6,11 +6,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What is remembered is bounded, and of a second only the longest.
-func TestSpikesAreBounded(t *testing.T) {
+// The number of samples is bounded, and of one second only the longest sample is kept.
+func TestLatencySamplesAreBounded(t *testing.T) {
 	l := LatencyEvents{}
 	l.Add("command", 1, 1e9)
-	require.Empty(t, l.events, "nobody has asked")
+	require.Empty(t, l.events, "monitoring is off by default")
 	l.Threshold.Store(5)
 	l.Add("command", 1, 4_999_999)
 	require.Empty(t, l.events)

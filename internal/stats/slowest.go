@@ -7,33 +7,36 @@ import (
 	"sync/atomic"
 )
 
-// SlowLog keeps them, the oldest first. Quick calls are only measured, and so only kept, where
-// somebody asks for less than a millisecond.
+// SlowLog holds the latest slow calls, oldest first. Calls of fast commands are measured, and can
+// therefore be logged, only while the threshold is below a millisecond.
 type SlowLog struct {
-	SlowerThan atomic.Int64 // microseconds; -1: nothing is kept
+	SlowerThan atomic.Int64 // threshold in microseconds; -1 logs nothing
 
 	mu         sync.Mutex
 	MaxEntries int
-	next       int64 // id
+	next       int64 // ID of the next entry
 	entries    []SlowCall
 }
 
+// SlowCall is an entry of the slow log: a call, its Unix time in seconds, its duration in
+// microseconds, and the address and name of its client.
 type SlowCall struct {
 	ID, Unix, Usec int64
 	Arguments      [][]byte
 	Address, Name  string
 }
 
-// The bounds of an entry are Redis's, so that it takes some 4 KiB at most. Of entries there are no
-// more than maxSlowCalls.
+// These bounds of an entry are Redis's; with them an entry takes about 4 KiB at most. MaxSlowCalls
+// bounds the number of entries.
 const (
 	SlowArguments     = 32
-	SlowArgumentBytes = 128 // of a word
+	SlowArgumentBytes = 128 // per argument
 	MaxSlowCalls      = 100_000
-	Quickest          = 1000 // microseconds: what a quick call does not reach
+	FastCallMax       = 1000 // microseconds; calls of fast commands stay below this
 )
 
-// Add keeps a call.
+// Add appends a call that took usec microseconds, and removes the oldest if there are more than
+// MaxEntries.
 func (l *SlowLog) Add(e SlowCall, usec int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -43,15 +46,15 @@ func (l *SlowLog) Add(e SlowCall, usec int64) {
 	l.trim()
 }
 
-// trim forgets the oldest. It needs the lock.
+// trim removes the oldest entries beyond MaxEntries. The caller must hold the lock.
 func (l *SlowLog) trim() {
-	for extra := len(l.entries) - l.MaxEntries; extra > 0; extra-- {
+	for excess := len(l.entries) - l.MaxEntries; excess > 0; excess-- {
 		l.entries[0] = SlowCall{}
 		l.entries = l.entries[1:]
 	}
 }
 
-// Latest are so many entries, the newest first; all for -1.
+// Latest returns up to count entries, newest first; all of them if count is negative.
 func (l *SlowLog) Latest(count int64) []SlowCall {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -64,43 +67,44 @@ func (l *SlowLog) Latest(count int64) []SlowCall {
 	return newest
 }
 
-// SetMaxEntries bounds the calls that are kept.
-func (l *SlowLog) SetMaxEntries(most int) {
+// SetMaxEntries bounds the number of entries, and removes the oldest beyond it.
+func (l *SlowLog) SetMaxEntries(entries int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.MaxEntries = most
+	l.MaxEntries = entries
 	l.trim()
 }
 
-// Shorten copies the beginning of a call, and says how much more there was.
-func Shorten(words [][]byte, most, bytes int) [][]byte {
-	short := make([][]byte, 0, min(len(words), most))
+// Shorten copies the first arguments of a call, cut to maxBytes each, and says in the copy what was
+// left out.
+func Shorten(words [][]byte, maxArguments, maxBytes int) [][]byte {
+	short := make([][]byte, 0, min(len(words), maxArguments))
 	for i, word := range words {
-		if len(words) > most && i == most-1 {
+		if len(words) > maxArguments && i == maxArguments-1 {
 			return append(short, fmt.Appendf(nil, "... (%d more arguments)", len(words)-i))
 		}
-		if len(word) > bytes {
-			word = fmt.Appendf(nil, "%s... (%d more bytes)", word[:bytes], len(word)-bytes)
+		if len(word) > maxBytes {
+			word = fmt.Appendf(nil, "%s... (%d more bytes)", word[:maxBytes], len(word)-maxBytes)
 		}
 		short = append(short, slices.Clone(word))
 	}
 	return short
 }
 
-// IsSlow says whether a call that took so long is kept.
+// IsSlow reports whether a call of this duration is logged.
 func (l *SlowLog) IsSlow(usec int64) bool {
-	least := l.SlowerThan.Load()
-	return least >= 0 && usec >= least
+	threshold := l.SlowerThan.Load()
+	return threshold >= 0 && usec >= threshold
 }
 
-// Count is how many calls there are.
+// Count returns the number of entries.
 func (l *SlowLog) Count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.entries)
 }
 
-// Reset forgets them.
+// Reset removes all entries.
 func (l *SlowLog) Reset() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -5,25 +5,26 @@ import (
 	"sync/atomic"
 )
 
-// Rates are what INFO calls instantaneous: over the last sixteen samples, as in Redis.
+// Rates holds the instantaneous rates of INFO: means over the last 16 samples, as in Redis.
 type Rates struct {
 	mu             sync.Mutex
 	calls, in, out rate
 }
 
-// rate is of a number that only grows, or begins anew.
+// rate is the growth of a counter over the last samples. A counter that was reset to 0 counts as
+// not having grown.
 type rate struct {
-	at, total int64 // when it was looked at last, in nanoseconds, and what it was; 0: never
-	samples   [16]int64
-	next      int
+	lastAt, lastTotal int64 // the instant of the last sample in nanoseconds, 0 if there was none, and the counter then
+	samples           [16]int64
+	next              int
 }
 
 func (r *rate) add(now, total int64) {
-	if grown, passed := total-r.total, now-r.at; r.at != 0 && passed > 0 {
+	if grown, passed := total-r.lastTotal, now-r.lastAt; r.lastAt != 0 && passed > 0 {
 		r.samples[r.next] = int64(float64(max(grown, 0)) / float64(passed) * 1e9)
 		r.next = (r.next + 1) % len(r.samples)
 	}
-	r.at, r.total = now, total
+	r.lastAt, r.lastTotal = now, total
 }
 
 func (r *rate) perSecond() (mean int64) {
@@ -33,18 +34,19 @@ func (r *rate) perSecond() (mean int64) {
 	return mean / int64(len(r.samples))
 }
 
-// Traffic counts what somebody, such as an event loop, has read from clients and written to them:
-// bytes, and how often. He alone adds to it, so that to add takes nothing from others.
+// Traffic counts the bytes that one event loop or goroutine has read from clients and written to
+// them, and the number of reads and writes. Only its owner adds to it, so that adding needs no
+// cache line of another.
 type Traffic struct {
 	In, Out, Reads, Writes atomic.Int64
 
-	_ [32]byte // to be alone in its cache line
+	_ [32]byte // so that it has its cache lines to itself
 }
 
-// IO is the same as numbers: bytes, and how often.
+// IO holds the counts of a Traffic as plain numbers.
 type IO struct{ In, Out, Reads, Writes int64 }
 
-// Add adds what was moved, which is none then.
+// Add adds the counts of m, and resets m to zero.
 func (t *Traffic) Add(m *IO) {
 	if m.Reads|m.Writes == 0 {
 		return
@@ -56,16 +58,17 @@ func (t *Traffic) Add(m *IO) {
 	*m = IO{}
 }
 
-// AllTraffic is what all have counted.
+// AllTraffic is the list of all counters of traffic.
 type AllTraffic struct {
-	mu  sync.Mutex
-	all []*Traffic
+	mu       sync.Mutex
+	counters []*Traffic
 }
 
+// Sum returns the sum of all counters.
 func (t *AllTraffic) Sum() (m IO) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, one := range t.all {
+	for _, one := range t.counters {
 		m.In += one.In.Load()
 		m.Out += one.Out.Load()
 		m.Reads += one.Reads.Load()
@@ -74,17 +77,18 @@ func (t *AllTraffic) Sum() (m IO) {
 	return m
 }
 
+// Reset sets all counters to zero.
 func (t *AllTraffic) Reset() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, one := range t.all {
+	for _, one := range t.counters {
 		for _, n := range []*atomic.Int64{&one.In, &one.Out, &one.Reads, &one.Writes} {
 			n.Store(0)
 		}
 	}
 }
 
-// Add looks at how much there is of each, at an instant in nanoseconds.
+// Add takes a sample of the counters at an instant in nanoseconds.
 func (r *Rates) Add(now, calls int64, moved IO) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -93,18 +97,18 @@ func (r *Rates) Add(now, calls int64, moved IO) {
 	r.out.add(now, moved.Out)
 }
 
-// PerSecond are the calls, and the bytes that were read and written, of a second of late.
+// PerSecond returns the recent rates of calls, bytes read and bytes written.
 func (r *Rates) PerSecond() (calls, in, out int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.calls.perSecond(), r.in.perSecond(), r.out.perSecond()
 }
 
-// Register is for one more that counts.
+// Register adds a new counter to the list and returns it.
 func (t *AllTraffic) Register() *Traffic {
 	one := new(Traffic)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.all = append(t.all, one)
+	t.counters = append(t.counters, one)
 	return one
 }

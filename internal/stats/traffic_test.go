@@ -7,24 +7,25 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A rate is of the last sixteen samples, and what begins anew is no rate below 0.
+// A rate is the mean of the last 16 samples, and a counter that was reset does not make it
+// negative.
 func TestRate(t *testing.T) {
 	var r rate
 	now := int64(1e18)
-	step := func(total int64) int64 {
+	sample := func(total int64) int64 {
 		r.add(now, total)
 		now += int64(100 * time.Millisecond)
 		return r.perSecond()
 	}
-	require.Zero(t, step(1000), "what was before counts for nothing")
-	require.Equal(t, int64(100/16*10), step(1100)/10*10)
+	require.Zero(t, sample(1000), "the first sample only sets the start")
+	require.Equal(t, int64(100/16*10), sample(1100)/10*10)
 	for i := range int64(16) {
-		step(1100 + 10*(i+1))
+		sample(1100 + 10*(i+1))
 	}
-	require.Equal(t, int64(100), step(1270))
-	require.Equal(t, int64(100*15/16), step(0))
+	require.Equal(t, int64(100), sample(1270))
+	require.Equal(t, int64(100*15/16), sample(0))
 	for range 16 {
-		step(0)
+		sample(0)
 	}
-	require.Zero(t, step(0))
+	require.Zero(t, sample(0))
 }

@@ -9,24 +9,24 @@ import (
 	"sync/atomic"
 )
 
-// Counter counts which keys are asked about and which are limited. To count every call would cost a
-// tenth of it; so the more calls there are, the fewer are counted, each for as many as its weight
-// says. The first 4096 of each slice of time are counted one by one, then one in two, four and so
-// on, at random. That takes 1.5 % of the instructions of a CL.THROTTLE (1926 -> 1956 with 64 in
-// flight, 3675 -> 3725 alone; callgrind, BenchmarkSession), and counts are exact where calls are
-// few.
+// Counter counts calls per key, and limited calls per key. Counting every call would add a tenth to
+// its cost, so calls are sampled: the more there are, the fewer are counted, and each counts as
+// many times as its weight says. In each slice of time the first 4096 calls are counted one by one,
+// then one in two at random, one in four, and so on. That adds 1.5 % to the instructions of a
+// CL.THROTTLE (1926 -> 1956 with 64 in flight, 3675 -> 3725 alone; callgrind, BenchmarkSession),
+// and counts are exact where calls are few. It is safe for concurrent use.
 type Counter struct {
 	mu            sync.Mutex
 	seen, limited *Sketch
-	counted       int64        // calls in this slice
-	until         atomic.Int64 // when it ends, ns
-	Seed          uint64       // of what samplings choose by; 0 for a random one
+	counted       int64        // calls counted in this slice
+	sliceEnd      atomic.Int64 // the instant at which the slice ends, in nanoseconds
+	Seed          uint64       // of the random sampling; chosen at random if 0
 }
 
-// aWeight is how many calls are counted before the weight doubles, which it does so often at most.
-const aWeight, mostDoublings = 4096, 12
+// The weight doubles after callsPerWeight counted calls, up to maxDoublings times.
+const callsPerWeight, maxDoublings = 4096, 12
 
-// add counts a call, and returns the weight of the next.
+// add counts a call with a weight, and returns the weight of the next one.
 func (t *Counter) add(now int64, database int, key []byte, limited bool, weight int64) (next int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -34,8 +34,8 @@ func (t *Counter) add(now int64, database int, key []byte, limited bool, weight 
 		t.seen, t.limited = New(), New()
 		t.Seed = cmp.Or(t.Seed, new(maphash.Hash).Sum64())
 	}
-	if end := (now/Slice + 1) * Slice; end > t.until.Load() {
-		t.until.Store(end)
+	if end := (now/Slice + 1) * Slice; end > t.sliceEnd.Load() {
+		t.sliceEnd.Store(end)
 		t.counted = 0
 	}
 	t.counted++
@@ -43,14 +43,14 @@ func (t *Counter) add(now int64, database int, key []byte, limited bool, weight 
 	if limited {
 		t.limited.Add(now, int32(database), key, weight)
 	}
-	next = 1 << min(t.counted/aWeight, mostDoublings)
+	next = 1 << min(t.counted/callsPerWeight, maxDoublings)
 	t.seen.SetWeight(now, max(weight, next))
 	t.limited.SetWeight(now, max(weight, next))
 	return next
 }
 
-// List returns the keys of a database that were counted most. It works on a copy, made a slice at a
-// time: nobody who decides waits for long.
+// List returns the keys of a database with the highest counts. It works on a copy that is made one
+// slice at a time, so that it never delays the counting of calls for long.
 func (t *Counter) List(now int64, database int, limited bool, count int) []KeyCount {
 	var copied *Sketch
 	for i := range Slices {
@@ -72,38 +72,39 @@ func (t *Counter) copySlice(to *Sketch, limited bool, i int) *Sketch {
 		return nil
 	}
 	if to == nil {
-		to = from.Empty()
+		to = from.EmptyCopy()
 	}
 	from.Copy(to, i)
 	return to
 }
 
-// Sampling is where a session is: how many calls it lets pass before the next that it counts, and
-// for how many that stands.
+// Sampling is the state of the sampling of one session: how many calls to skip before the next is
+// counted, and the weight of that one.
 type Sampling struct {
 	skip, weight int64
-	until        int64  // the end of the slice that this is about
-	random       uint64 // by Marsaglia's xorshift
+	sliceEnd     int64  // the instant at which the slice that it belongs to ends
+	random       uint64 // state of Marsaglia's xorshift generator
 }
 
-// Skip says that the next call need not be counted.
+// Skip reports whether the next call is to be skipped, and not counted.
 func (s *Sampling) Skip() bool {
 	s.skip--
 	return s.skip >= 0
 }
 
-// Count counts a call that Pass did not let pass. No two clients have the same number.
+// Count counts a call for which Skip returned false. The client's number must be unique; the random
+// sequence depends on it.
 func (t *Counter) Count(s *Sampling, now int64, database int, key []byte, limited bool, client uint64) {
 	next := t.add(now, database, key, limited, max(s.weight, 1))
-	if s.random == 0 && next > 1 { // which no two sessions have in common
+	if s.random == 0 && next > 1 { // sessions must not share a sequence
 		s.random = (t.Seed ^ client*0x9e3779b97f4a7c15) | 1
 	}
-	s.weight, s.skip, s.until = next, s.gap(next), t.until.Load()
+	s.weight, s.skip, s.sliceEnd = next, s.gap(next), t.sliceEnd.Load()
 }
 
-// gap is how many calls are let pass, at random, so that each is counted with a chance of one in
-// weight, whatever became of those before it (so it is distributed geometrically). Any other
-// distance that comes to one in weight would count less of a session of few calls.
+// gap returns how many calls to skip. The number is random (geometrically distributed), so that
+// each call is counted with a probability of 1/weight, independent of the calls before it. Any
+// other distribution with the same mean would undercount sessions of few calls.
 func (s *Sampling) gap(weight int64) int64 {
 	if weight == 1 {
 		return 0
@@ -111,21 +112,23 @@ func (s *Sampling) gap(weight int64) int64 {
 	s.random ^= s.random << 13
 	s.random ^= s.random >> 7
 	s.random ^= s.random << 17
-	chance := float64(s.random>>11+1) / (1 << 53) // above 0, 1 at most
+	chance := float64(s.random>>11+1) / (1 << 53) // above 0, and at most 1
 	return int64(math.Log(chance) * perGap[bits.TrailingZeros64(uint64(weight))])
 }
 
-// perGap is, for each weight, what the logarithm of a chance is multiplied by to make a gap.
-var perGap = func() (per [mostDoublings + 1]float64) {
+// perGap holds, for each weight, the factor by which the logarithm of a uniform random number is
+// multiplied to get a gap.
+var perGap = func() (per [maxDoublings + 1]float64) {
 	for i := range per {
-		per[i] = 1 / math.Log1p(-1/float64(int64(1)<<i)) // of a weight of 1: 0, which is no gap
+		per[i] = 1 / math.Log1p(-1/float64(int64(1)<<i)) // for weight 1 the factor is 0: no gap
 	}
 	return per
 }()
 
-// Begin is called when a batch begins: in a new slice calls are counted one by one again.
+// Begin must be called at the start of each batch of calls. In a new slice of time, calls are
+// counted one by one again.
 func (s *Sampling) Begin(now int64) {
-	if now >= s.until && s.weight > 1 {
+	if now >= s.sliceEnd && s.weight > 1 {
 		s.weight, s.skip = 1, 0
 	}
 }

@@ -1,15 +1,16 @@
-// Package topk finds the keys that are named most often, in a memory that does not grow:
-// Space-Saving of Metwally, Agrawal and El Abbadi ("Efficient computation of frequent and top-k
-// elements in data streams", 2005), over the last minute.
+// Package topk finds the most frequent keys in bounded memory, over the last minute. It uses the
+// Space-Saving algorithm of Metwally, Agrawal and El Abbadi ("Efficient computation of frequent and
+// top-k elements in data streams", 2005).
 //
-// Space-Saving has a fixed number of counters. A key that has none takes over the smallest, and its
-// count: so no count is ever too small, and the counter remembers by how much it may be too large.
-// Two things differ here. The counters are kept in sets of eight, chosen by the key's hash, as a
-// processor's cache keeps its lines: so the smallest is found by looking at eight, and a set errs
-// by what falls into it. And a minute is six slices, each with counters of its own, so that what is
-// older is forgotten.
+// Space-Saving has a fixed number of counters. A key without a counter takes over the smallest one
+// together with its count, so a count is never too small, and the counter records by how much it
+// may be too large. This package differs from the paper in two ways. The counters are in sets of
+// eight that are selected by the hash of the key, like the lines of a processor's cache: finding
+// the smallest means looking at eight counters, and the error of a set depends only on the keys in
+// it. And the minute consists of six slices with counters of their own, so that old counts are
+// forgotten.
 //
-// A Sketch is told what time it is, and who may touch it when is for its owner to say.
+// A Sketch reads no clock and has no lock. Its owner passes the time, and prevents concurrent use.
 package topk
 
 import (
@@ -21,59 +22,59 @@ import (
 )
 
 const (
-	// Slices of Slice nanoseconds make the time that is looked back on.
+	// A sketch covers Slices slices of Slice nanoseconds each.
 	Slices = 6
 	Slice  = 10_000_000_000
 
-	// MaxKey bounds the keys that are counted, in bytes. Longer ones are not: memory is bounded by
-	// the counters and this.
+	// MaxKey is the length of the longest key that is counted, in bytes. Together with the number
+	// of counters it bounds the memory.
 	MaxKey = 256
 
-	ways     = 8
-	sets     = 256
-	usualKey = 32 // bytes
+	ways        = 8
+	sets        = 256
+	keyCapacity = 32 // bytes reserved per key at first
 )
 
-// Sketch counts names: a key of a database. The zero value is of no use; New makes one.
+// Sketch counts keys, each in a database. Its zero value cannot be used; call New.
 type Sketch struct {
 	seed   maphash.Seed
 	slices [Slices]slice
 }
 
 type slice struct {
-	number   int64 // which slice of all time it is
-	most     int64 // the largest weight by which calls were counted in it, or let pass
-	counters []counter
-	names    []byte // where the keys are, each with room to spare: what is left of it is for those that come
+	number    int64 // instant / Slice
+	maxWeight int64 // the largest weight with which calls were counted, or announced by SetWeight
+	counters  []counter
+	keyMemory []byte // memory for keys that are up to keyCapacity long; the part not yet in use
 }
 
 type counter struct {
-	database int32
-	count    int64
-	over     int64   // by how much count may be too large: what others had when it took over
-	variance float64 // of what was counted in weights of more than one
-	key      []byte
+	database  int32
+	count     int64
+	overcount int64   // by how much count may be too large: the count of the key it was taken over from
+	variance  float64 // variance of count that is due to weights above one
+	key       []byte
 }
 
-// New makes a sketch that has counted nothing. It takes memory as it is used: 180 KiB a slice, and
-// more if keys are long.
+// New makes an empty sketch. It takes memory as it is used: 180 KiB per slice, and more if keys are
+// long.
 func New() *Sketch { return &Sketch{seed: maphash.MakeSeed()} }
 
-// Add counts a key at an instant, in ns, weight times: whoever counts one call in n at random says
-// n, and says so by Weigh before it lets any pass.
+// Add counts a key weight times, at an instant in nanoseconds. A caller that counts a random call
+// in n passes a weight of n, and must have called SetWeight before it skips any.
 func (s *Sketch) Add(now int64, database int32, key []byte, weight int64) {
 	if len(key) > MaxKey {
 		return
 	}
 	slice := s.current(now)
-	slice.most = max(slice.most, weight)
+	slice.maxWeight = max(slice.maxWeight, weight)
 	set := slice.set(maphash.Bytes(s.seed, key))
 	c := find(set, database, key)
 	if c == nil {
 		c = smallest(set)
-		c.over, c.variance, c.database = c.count, 0, database
+		c.overcount, c.variance, c.database = c.count, 0, database
 		if cap(c.key) < len(key) {
-			c.key = slice.room(len(key))
+			c.key = slice.reserve(len(key))
 		}
 		c.key = append(c.key[:0], key...)
 	}
@@ -81,22 +82,23 @@ func (s *Sketch) Add(now int64, database int32, key []byte, weight int64) {
 	c.variance += float64(weight) * float64(weight-1)
 }
 
-// SetWeight says that from now on each call is counted with a chance of 1 in weight, by itself.
+// SetWeight says that from now on each call is counted with a probability of 1/weight, independent
+// of the others.
 func (s *Sketch) SetWeight(now, weight int64) {
 	slice := s.current(now)
-	slice.most = max(slice.most, weight)
+	slice.maxWeight = max(slice.maxWeight, weight)
 }
 
-// current is the slice of an instant, emptied if it held another.
+// current returns the slice of an instant, and clears it first if it held an older one.
 func (s *Sketch) current(now int64) *slice {
 	number := now / Slice
 	c := &s.slices[number%Slices]
 	if c.number == number && c.counters != nil {
 		return c
 	}
-	c.number, c.most = number, 1
+	c.number, c.maxWeight = number, 1
 	if c.counters == nil {
-		c.counters, c.names = make([]counter, sets*ways), make([]byte, sets*ways*usualKey)
+		c.counters, c.keyMemory = make([]counter, sets*ways), make([]byte, sets*ways*keyCapacity)
 	}
 	for i := range c.counters {
 		c.counters[i] = counter{key: c.counters[i].key[:0]}
@@ -104,15 +106,16 @@ func (s *Sketch) current(now int64) *slice {
 	return c
 }
 
-// room is where a key of n bytes can be kept, and another that comes after it.
-func (s *slice) room(n int) []byte {
-	n = (n + usualKey - 1) / usualKey * usualKey
-	if n > len(s.names) {
+// reserve returns an empty buffer for a key of n bytes, with room for a somewhat longer one that
+// may take over the counter.
+func (s *slice) reserve(n int) []byte {
+	n = (n + keyCapacity - 1) / keyCapacity * keyCapacity
+	if n > len(s.keyMemory) {
 		return make([]byte, 0, n)
 	}
-	room := s.names[:0:n]
-	s.names = s.names[n:]
-	return room
+	reserved := s.keyMemory[:0:n]
+	s.keyMemory = s.keyMemory[n:]
+	return reserved
 }
 
 func (s *slice) set(hash uint64) []counter {
@@ -139,15 +142,15 @@ func smallest(set []counter) *counter {
 	return least
 }
 
-// KeyCount is a key and how often it was named: Count times, and Error more or fewer at most. Where
-// calls were counted by weight that holds with 99.9 %.
+// KeyCount is a key with its count. The exact number of calls is within Error of Count; if calls
+// were sampled, with a probability of 99.9 %.
 type KeyCount struct {
 	Key          string
 	Count, Error int64
 }
 
-// Copy copies slice i to a sketch made by Empty: so an owner lets nobody wait for Top, which takes
-// milliseconds, but for a slice's copying, some hundredths of one.
+// Copy copies slice i to a sketch made by EmptyCopy. Top takes milliseconds; with Copy the owner of
+// a sketch need only hold its lock for the copying of a slice, some hundredths of a millisecond.
 func (s *Sketch) Copy(to *Sketch, i int) {
 	from := &s.slices[i]
 	size := 0
@@ -159,42 +162,43 @@ func (s *Sketch) Copy(to *Sketch, i int) {
 		names = append(names, counters[j].key...)
 		counters[j].key = names[len(names)-len(counters[j].key):]
 	}
-	to.slices[i] = slice{number: from.number, most: from.most, counters: counters}
+	to.slices[i] = slice{number: from.number, maxWeight: from.maxWeight, counters: counters}
 }
 
-// Empty is a sketch for copies of this one's slices.
-func (s *Sketch) Empty() *Sketch { return &Sketch{seed: s.seed} }
+// EmptyCopy makes a sketch that slices of this one can be copied to.
+func (s *Sketch) EmptyCopy() *Sketch { return &Sketch{seed: s.seed} }
 
-// sum is what the slices together say of a key.
+// sum is the sum of one key's counters over the slices.
 type sum struct {
 	count    int64
-	off      int64 // what taking over has added, or taken away
+	maxError int64 // error, in either direction, from counters that were taken over
 	variance float64
 }
 
-// certainty is ln(2 / 0.001): one in a thousand is off by more, on either side.
+// certainty is ln(2 / 0.001): the error exceeds the bound, in either direction, once in a thousand
+// times.
 const certainty = 7.601
 
-// bound is how far the count may be off, where calls were counted with a chance of 1 in most or
-// more. That is Bernstein's inequality: with a certainty of a = ln(1 / chance), n calls that are
-// counted by themselves, each as w or not at all, stand for no more than a * w + sqrt((a * w)^2 + 2
-// * a * variance) from n. What was counted for another key, or got lost, is of unknown variance: of
-// the largest that it can have.
-func (s *sum) bound(most int64) int64 {
-	if most <= 1 {
-		return s.off
+// bound returns the possible error of the count if calls were counted with a probability of at
+// least 1/maxWeight. It is Bernstein's inequality: with a = ln(2 / probability of an error), n
+// calls that are counted independently with weight w deviate from their sum by at most a * w +
+// sqrt((a * w)^2 + 2 * a * variance). The variance of calls counted for another key, or lost, is
+// unknown, so the largest possible is assumed.
+func (s *sum) bound(maxWeight int64) int64 {
+	if maxWeight <= 1 {
+		return s.maxError
 	}
-	w := certainty * float64(most)
-	off := math.Ceil(w + math.Sqrt(w*w+2*certainty*(s.variance+float64(s.off)*float64(most-1))))
-	return s.off + int64(min(off, float64(math.MaxInt64/2-s.off/2)))
+	w := certainty * float64(maxWeight)
+	deviation := math.Ceil(w + math.Sqrt(w*w+2*certainty*(s.variance+float64(s.maxError)*float64(maxWeight-1))))
+	return s.maxError + int64(min(deviation, float64(math.MaxInt64/2-s.maxError/2)))
 }
 
-// Top is the n keys of a database that were named most often in the slices that end with now's,
-// most first.
+// Top returns the n keys of a database with the highest counts in the minute that ends with the
+// slice of now, highest first.
 func (s *Sketch) Top(now int64, database int32, n int) []KeyCount {
-	sums, most := map[string]*sum{}, int64(1)
+	sums, maxWeight := map[string]*sum{}, int64(1)
 	for slice := range s.recent(now) {
-		most = max(most, slice.most)
+		maxWeight = max(maxWeight, slice.maxWeight)
 		for i := range slice.counters {
 			if c := &slice.counters[i]; c.count > 0 && c.database == database && sums[string(c.key)] == nil {
 				sums[string(c.key)] = new(sum)
@@ -206,7 +210,7 @@ func (s *Sketch) Top(now int64, database int32, n int) []KeyCount {
 		for slice := range s.recent(now) {
 			sum.add(slice.set(maphash.String(s.seed, key)), database, key)
 		}
-		top = append(top, KeyCount{key, sum.count, sum.bound(most)})
+		top = append(top, KeyCount{key, sum.count, sum.bound(maxWeight)})
 	}
 	slices.SortFunc(top, func(a, b KeyCount) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Key, b.Key))
@@ -214,20 +218,20 @@ func (s *Sketch) Top(now int64, database int32, n int) []KeyCount {
 	return top[:min(n, len(top))]
 }
 
-// add adds what a slice has counted of a key. One that has no counter there may have lost it: then
-// it was named no more often than the smallest of its set says.
+// add adds the counts of a key in one slice. If the key has no counter there it may have lost it;
+// then its count was at most that of the smallest counter of its set.
 func (s *sum) add(set []counter, database int32, key string) {
 	c := find(set, database, []byte(key))
 	if c == nil {
-		s.off += min(smallest(set).count, math.MaxInt64-s.off)
+		s.maxError += min(smallest(set).count, math.MaxInt64-s.maxError)
 		return
 	}
 	s.count += min(c.count, math.MaxInt64-s.count)
-	s.off += min(c.over, math.MaxInt64-s.off)
+	s.maxError += min(c.overcount, math.MaxInt64-s.maxError)
 	s.variance += c.variance
 }
 
-// recent are the slices of the minute that ends with now's.
+// recent iterates over the slices of the minute that ends with the slice of now.
 func (s *Sketch) recent(now int64) iter.Seq[*slice] {
 	newest := now / Slice
 	return func(yield func(*slice) bool) {

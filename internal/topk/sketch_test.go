@@ -12,30 +12,30 @@ import (
 
 const second = 1_000_000_000
 
-// zipf makes calls on keys as people make them: the n-th most frequent key is named about 1/n^1.1
-// as often as the first.
-func zipf(calls int, named func(i int, key string)) (exact map[string]int64) {
+// zipf calls a function for keys with a distribution as found in practice: the n-th most frequent
+// key occurs about 1/n^1.1 times as often as the first. It returns the exact counts.
+func zipf(calls int, call func(i int, key string)) (exact map[string]int64) {
 	exact = map[string]int64{}
 	keys := rand.NewZipf(rand.New(rand.NewSource(1)), 1.1, 1, 200_000)
 	for i := range calls {
 		key := fmt.Sprintf("user:%d", keys.Uint64())
 		exact[key]++
-		named(i, key)
+		call(i, key)
 	}
 	return exact
 }
 
 func all(s *Sketch, now int64, database int32, n int) []KeyCount {
-	copied := s.Empty()
+	copied := s.EmptyCopy()
 	for i := range Slices {
 		s.Copy(copied, i)
 	}
 	return copied.Top(now, database, n)
 }
 
-// wrong says what is wrong with a list, by the exact counts: a count that is out of its bounds, or
-// one of the foremost missing.
-func wrong(top []KeyCount, exact map[string]int64, foremost int) (complaints []string) {
+// wrong compares a list with the exact counts. It reports counts that are out of their bounds, and
+// keys of the first most frequent that are missing.
+func wrong(top []KeyCount, exact map[string]int64, first int) (complaints []string) {
 	listed := map[string]bool{}
 	for _, h := range top {
 		listed[h.Key] = true
@@ -43,7 +43,7 @@ func wrong(top []KeyCount, exact map[string]int64, foremost int) (complaints []s
 			complaints = append(complaints, fmt.Sprintf("%s is %d, not %d within %d", h.Key, n, h.Count, h.Error))
 		}
 	}
-	for n := range foremost {
+	for n := range first {
 		if key := fmt.Sprintf("user:%d", n); !listed[key] {
 			complaints = append(complaints, key+" is missing")
 		}
@@ -51,8 +51,8 @@ func wrong(top []KeyCount, exact map[string]int64, foremost int) (complaints []s
 	return complaints
 }
 
-// Of 300,000 calls on some ten thousand keys, with 2048 counters: nobody of the first 100 is
-// missing, and no count is beyond its error.
+// With 2048 counters for 300,000 calls on some ten thousand keys, none of the 100 most frequent
+// keys is missing, and every count is within its error.
 func TestZipf(t *testing.T) {
 	s := New()
 	exact := zipf(300_000, func(i int, key string) { s.Add(int64(i)*50*second/300_000, 0, []byte(key), 1) })
@@ -66,8 +66,8 @@ func TestZipf(t *testing.T) {
 		top[19], exact[top[19].Key])
 }
 
-// What checks the list sees a counter that is taken over without its count, and a set that takes
-// over its largest.
+// The check finds a counter that is taken over without its count, and a set in which the largest
+// counter is taken over.
 func TestPlantedBugsAreFound(t *testing.T) {
 	s := New()
 	exact := zipf(60_000, func(i int, key string) {
@@ -87,7 +87,7 @@ func TestPlantedBugsAreFound(t *testing.T) {
 	assert.NotEmpty(t, wrong(all(s, 0, 0, 1000), exact, 100))
 }
 
-// Calls that are counted by weight at random come near to what they stand for.
+// Counts of calls sampled at random are within their error.
 func TestWeights(t *testing.T) {
 	s, random := New(), rand.New(rand.NewSource(2))
 	const weight = 16
@@ -97,13 +97,13 @@ func TestWeights(t *testing.T) {
 			s.Add(0, 0, []byte(key), weight)
 		}
 	})
-	top, off := all(s, 0, 0, 100), 0
+	top, wrongCounts := all(s, 0, 0, 100), 0
 	for _, h := range top {
 		if difference := exact[h.Key] - h.Count; max(difference, -difference) > h.Error {
-			off++
+			wrongCounts++
 		}
 	}
-	assert.Zero(t, off, "one in a thousand")
+	assert.Zero(t, wrongCounts, "counts out of bounds; one in a thousand may be")
 }
 
 func TestAMinute(t *testing.T) {
@@ -129,8 +129,8 @@ func TestDatabasesAndTies(t *testing.T) {
 	assert.Equal(t, []KeyCount{{"c", 1, 0}}, all(s, 0, 4, 10))
 }
 
-// Memory is bounded: a key beyond 256 bytes is not kept, and a sketch that is in use allocates
-// nothing for ordinary ones.
+// Memory is bounded: a key longer than 256 bytes is not counted, and a sketch in use does not
+// allocate for keys of usual length.
 func TestMemoryIsBounded(t *testing.T) {
 	s := New()
 	s.Add(0, 0, []byte(strings.Repeat("k", MaxKey+1)), 1)
@@ -143,10 +143,10 @@ func TestMemoryIsBounded(t *testing.T) {
 		s.Add(slice*Slice, 0, []byte("first"), 1)
 	}
 	key, n := []byte("user:000000"), 0
-	allocated := testing.AllocsPerRun(20_000, func() {
+	allocations := testing.AllocsPerRun(20_000, func() {
 		n++
-		copy(key[5:], fmt.Sprintf("%06d", n)) // its own two allocations
+		copy(key[5:], fmt.Sprintf("%06d", n)) // Sprintf allocates twice
 		s.Add(int64(n)*second/1000, 0, key, 1)
 	})
-	assert.LessOrEqual(t, allocated, 2.0)
+	assert.LessOrEqual(t, allocations, 2.0)
 }
