@@ -8,8 +8,8 @@ import (
 	"cellserver/internal/meter"
 )
 
-// Fastest is the transport where none is asked for.
-const Fastest = Goroutines
+// DefaultTransport is the transport where none is asked for.
+const DefaultTransport = Goroutines
 
 // startLoops: there are event loops on Linux only.
 func (*Server) startLoops(int, *meter.MaxCPUTime) (transport, error) {
