@@ -8,11 +8,11 @@ import (
 	"cellserver/internal/acl"
 )
 
-// channelWords is which words of a call name channels.
-type channelWords uint8
+// ChannelWords is which words of a call name channels.
+type ChannelWords uint8
 
 const (
-	NoChannel channelWords = iota
+	NoChannel ChannelWords = iota
 	OneChannel
 	ManyNames // all words, each the name of a channel
 	ManyGlobs // or a pattern of them, which has to be allowed as it is written
@@ -41,8 +41,8 @@ func (row *Command) Ask(server *Server, u *acl.User, words [][]byte) (why acl.Ve
 	var few [8][]byte
 	r := acl.Request{Command: row.Number, Free: row.Flags&NoAuth != 0, Words: words, Access: row.accessIn(server, words),
 		Literal: row.Channels == ManyGlobs}
-	if row.Keys != nil {
-		r.Keys, _ = row.Keys(nil, words) // if they make no sense, the row refuses them
+	if row.Keys.Find != nil {
+		r.Keys, _ = row.Keys.Find(nil, words) // if they make no sense, the row refuses them
 	} else {
 		r.Keys = row.plainKeys(few[:0], words)
 	}
@@ -101,8 +101,8 @@ var accessToOne = [...][]acl.Access{{0}, {acl.Read}, {acl.Write}, {acl.Read | ac
 // only if the word GET is in the call, and a limiter's PEEK changes nothing.
 func (row *Command) accessIn(server *Server, words [][]byte) []acl.Access {
 	switch {
-	case row.Accesses != nil:
-		return accessToOne[accessNamed(row.Accesses(words))]
+	case row.Keys.Access != nil:
+		return accessToOne[accessNamed(row.Keys.Access(words))]
 	case row.looks(server, words):
 		return accessToOne[acl.Read]
 	}
@@ -113,11 +113,11 @@ func (row *Command) accessIn(server *Server, words [][]byte) []acl.Access {
 // decided on the call as its row binds it: a key, too, may be named PEEK. Options stand at the end,
 // so most calls are seen through at a glance.
 func (row *Command) looks(server *Server, words [][]byte) bool {
-	if row.Peeks == nil || !slices.ContainsFunc(words[max(len(words)-2, 0):], isPeek) {
+	if row.Keys.Peeks == nil || !slices.ContainsFunc(words[max(len(words)-2, 0):], isPeek) {
 		return false
 	}
 	c := Call{Server: server, Row: row, Words: words}
-	return c.bind(1) == nil && row.Peeks(&c)
+	return c.bind(1) == nil && row.Keys.Peeks(&c)
 }
 
 func isPeek(word []byte) bool { return FoldEqual(word, "PEEK") }

@@ -213,10 +213,10 @@ func (c *Call) Gives(tokens ...string) bool {
 // EventNames are the events that a call is to a key, in their order, given what happened to it.
 func (c *Call) EventNames(why store.Event) []string {
 	row := c.Row
-	changes := row.Event
+	changes := row.Events.Change
 	switch {
-	case row.EventOf != nil:
-		changes = row.EventOf(c)
+	case row.Events.ChangeOf != nil:
+		changes = row.Events.ChangeOf(c)
 	case changes == "":
 		changes = row.Name
 	}
@@ -227,10 +227,10 @@ func (c *Call) EventNames(why store.Event) []string {
 		return append([]string{NewEvent}, strings.Fields(changes)...)
 	case why != store.Deleted:
 		return strings.Fields(changes)
-	case row.Taken == ExpiredEvent: // it was written, and its time was over then
+	case row.Events.Removal == ExpiredEvent: // it was written, and its time was over then
 		return append(strings.Fields(changes), ExpiredEvent)
-	case row.Taken != "":
-		return []string{row.Taken}
+	case row.Events.Removal != "":
+		return []string{row.Events.Removal}
 	}
 	return []string{DeletedEvent}
 }

@@ -12,66 +12,80 @@ import (
 	"cellserver/internal/store"
 )
 
-// Command is one row: name, grammar, words for the manual, code. Everything that the server says or
-// checks about a command derives from its row: arity, key positions, refusals, COMMAND's replies,
-// usage, docs/commands.md.
+// Command is one row of the table of commands: name, grammar, manual and code. Everything that the
+// server says or checks about a command is derived from its row: arity, key positions, refusals, the
+// replies of COMMAND, usage, docs/commands.md.
 type Command struct {
-	Name       string // in lower case
-	Summary    string
-	Group      string // of the manual: limiter, generic, string, connection, server, cluster
-	Since      string // the version that had it first: Redis's, or cellserver's for a CL command
-	Complexity string
-	Reply      string // what it answers, for the manual
-	Flags      Flags  // Redis's: COMMAND INFO shows them, and ACL categories follow from them
-	Cost       Cost   // what a call costs the event loop
-	Traits     Traits // how a call is scheduled
-	// What a call costs a transaction, where words and values alone do not say; nil if they do.
-	Effort    *Effort
-	Category  string                      // ACL category, or several, where it is not the group's
-	Tips      []string                    // hints for clients and proxies, as COMMAND INFO gives them
-	KeyAccess string                      // what it does with its keys, as COMMAND INFO's key specs say: see below
-	Accesses  func(words [][]byte) string // what a call does, where that depends on its words
-	Channels  channelWords                // which of its words name channels, as users' rules see them
-	// Word that is the first shard channel, which COMMAND INFO shows where others have keys; 0 for
-	// none.
-	ChannelAt int
-	Args      []Arg
-	AnyMore   bool // further words are allowed, and ignored
-	// Hides the words of a call that SLOWLOG and MONITOR must not show; nil for none.
-	Secrets func(words [][]byte, hide func(word int))
-	// Refuses a call of more words than are looked at together; nil if it may have any number.
-	OverLong error
-	// Words of the shortest call, where Redis says another number than the grammar.
-	Min int
-	// Appends the keys of a call, where the grammar does not say; false if it makes no sense.
-	Keys func(keys, words [][]byte) ([][]byte, bool)
-	// What keyspace notifications call its changes, in words; its name if empty.
-	Event   string
-	EventOf func(c *Call) string // the same, where it depends on the call
-	Taken   string               // what they call it if a key goes, del if empty
-	// Word that says how many keys follow it, of those that Keys finds; 0 for none.
-	KeyCountAt int
-	KeyStep    int // how far those stand apart
-	Run        func(c *Call) error
-	Subs       []*Command // of a container such as CLIENT; their names are "client|id"
+	Name string // in lower case
 
-	// What a table derives: see Table.add. The rows that All lists have none of it.
-	Parent  *Command
-	Number  int                // in the table
-	access  []acl.Access       // KeyAccess, as users' rules see it
-	Decides bool               // a limiter: its reply begins with limited, 0 or 1
-	Peeks   func(c *Call) bool // of a limiter: whether a call, once it is bound, only looks
-	Grammar grammar
-	// Word that is the first key, 0 if there is none; if 1, calls that differ in it alone are bound
-	// once (see ahead).
-	FirstKey int
+	// For the manual, COMMAND INFO and COMMAND DOCS.
+	Summary    string
+	Group      string // limiter, generic, string, transactions, pubsub, connection, server or cluster
+	Since      string // the first version that has it: Redis's, or cellserver's for a CL command
+	Complexity string
+	Reply      string   // the reply in words
+	Category   string   // ACL categories, separated by spaces, unless it is the one of the group
+	Tips       []string // hints for clients and proxies
+
+	Flags  Flags   // Redis's: COMMAND INFO shows them, and ACL categories follow from them
+	Cost   Cost    // what a call costs the event loop
+	Effort *Effort // what a call costs a transaction, where its words and values do not say; nil if they do
+	Traits Traits  // how a call is scheduled
+
+	Args     []Arg
+	AnyMore  bool  // more words are allowed, and ignored
+	Min      int   // words of the shortest call, where Redis says another number than the grammar
+	OverLong error // refuses a call of more words than are read at once; nil if it may have any number
+	// Secrets calls hide with the index of each word that SLOWLOG and MONITOR must not show; nil if
+	// there are none.
+	Secrets func(words [][]byte, hide func(word int))
+
+	// KeyAccess says what the command does with its keys, in the words of COMMAND INFO's key specs:
+	// RO (the key is read), RW (read and changed), OW (overwritten) or RM (removed), and then what of
+	// it: ACCESS (the value is looked at), UPDATE (changed), INSERT (added to), DELETE (taken away).
+	// EXISTS is "RO": it looks at no value. GET is "RO ACCESS", CL.THROTTLE "RW ACCESS UPDATE", DEL
+	// "RM DELETE". If it differs between keys, there are commas between: COPY is "RO ACCESS, OW
+	// UPDATE".
+	KeyAccess string
+	Keys      KeyRules     // where keys stand and what becomes of them, beyond Args and KeyAccess
+	Channels  ChannelWords // which words name channels, for the rules of users
+	Events    Events       // the keyspace events of its changes
+
+	Run  func(c *Call) error
+	Subs []*Command // of a container such as CLIENT; their names are "client|id"
+
+	derived
 }
 
-// KeyAccess begins with RO (the key is read), RW (read and changed), OW (overwritten) or RM
-// (removed), and then says what of: ACCESS (the value is looked at), UPDATE (changed), INSERT
-// (added to), DELETE (taken away). EXISTS is "RO": it looks at no value. GET is "RO ACCESS",
-// CL.THROTTLE "RW ACCESS UPDATE", DEL "RM DELETE". Where it does something else with each of its
-// keys, there are commas between: COPY is "RO ACCESS, OW UPDATE".
+// KeyRules say where the keys of a call stand, and what the call does with them, where that does not
+// follow from Args and KeyAccess. Most rows have none.
+type KeyRules struct {
+	// Find appends the keys of a call, and returns false if its words make no sense.
+	Find    func(keys, words [][]byte) ([][]byte, bool)
+	First   int // with Find: the index of the first key, 0 if it varies
+	CountAt int // with Find: the index of the word that says how many keys follow it, 0 for none
+	Step    int // with CountAt: words from one key to the next
+
+	Access func(words [][]byte) string // the KeyAccess of one call; nil if it is the same for all
+	Peeks  func(c *Call) bool          // of a limiter: whether a call, whose words are bound, changes nothing
+}
+
+// Events are the keyspace events of a command, several of them separated by spaces. By default a
+// change is called as the command, and a removal is "del".
+type Events struct {
+	Change   string
+	ChangeOf func(c *Call) string // Change, where it depends on the call
+	Removal  string
+}
+
+// derived is what a table works out for its rows. It is empty in the rows that families list.
+type derived struct {
+	Parent   *Command     // the container of a subcommand
+	Number   int          // of the row in its table
+	Grammar  grammar      // of Args
+	FirstKey int          // the index of the first key, 0 if there is none or it varies
+	access   []acl.Access // KeyAccess, as the rules of users see it
+}
 
 // Flags say what kind of command it is.
 type Flags uint32
@@ -121,6 +135,8 @@ const (
 	KeepsCaching                        // what CLIENT CACHING said is still about the next call
 	DecimalWords                        // integers may have a sign and leading zeros, as redis-cell takes them
 	HidesSubcommands                    // a subcommand that is not there is refused as an unknown command
+	Decides                             // a limiter: the reply begins with limited, 0 or 1
+	ShardChannels                       // its channels are shard channels: COMMAND INFO shows them in the place of keys
 )
 
 // needsAt is where in Traits the abilities begin that a row needs of the store.

@@ -61,8 +61,8 @@ var commandGetKeysAndFlags = Command{
 			return err
 		}
 		access := row.KeyAccess
-		if row.Accesses != nil {
-			access = row.Accesses(c.Words[2:])
+		if row.Keys.Access != nil {
+			access = row.Keys.Access(c.Words[2:])
 		}
 		if row.looks(c.Server, c.Words[2:]) {
 			access = "RO ACCESS"

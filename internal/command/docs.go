@@ -105,11 +105,11 @@ func writeStatuses(c *Call, names []string) {
 // KeyPositions says where a call's keys stand: the first word, the last (-1 if it is the call's
 // last), and the step.
 func (row *Command) KeyPositions() (first, last, step int) {
-	if row.Keys != nil && row.FirstKey == 0 {
+	if row.Keys.Find != nil && row.Keys.First == 0 {
 		return 0, 0, 0
 	}
-	if row.Keys != nil {
-		return row.FirstKey, row.FirstKey, 1 // more may follow
+	if row.Keys.Find != nil {
+		return row.Keys.First, row.Keys.First, 1 // more may follow
 	}
 	name := strings.Count(row.Name, "|") + 1 // words
 	for i, a := range row.Args {
@@ -126,19 +126,20 @@ func (row *Command) KeyPositions() (first, last, step int) {
 	return first, last, step
 }
 
-// shownPositions is keyPositions, or says the same of shard channels.
+// shownPositions are the KeyPositions that COMMAND INFO shows: those of shard channels, if the
+// command has them.
 func (row *Command) shownPositions() (first, last, step int) {
 	switch {
-	case row.ChannelAt == 0:
+	case row.Traits&ShardChannels == 0:
 		return row.KeyPositions()
 	case row.Args[0].many:
-		return row.ChannelAt, -1, 1
+		return 1, -1, 1
 	}
-	return row.ChannelAt, row.ChannelAt, 1
+	return 1, 1, 1
 }
 
 func (row *Command) flagNames() (names []string) {
-	if row.Keys != nil {
+	if row.Keys.Find != nil {
 		defer func() { names = append(names, "movablekeys") }()
 	}
 	for _, f := range flagNames {
@@ -176,10 +177,10 @@ func (row *Command) Categories() (names []string) {
 // begins, and how to find them from there. Keys with which different things are done have a spec
 // each.
 func (row *Command) writeKeySpecs(c *Call, first, last, step int) {
-	if row.KeyCountAt > 0 {
+	if row.Keys.CountAt > 0 {
 		c.Out.Set(1)
-		row.writeKeySpec(c, 0, row.KeyCountAt, func() {
-			writeSpec(c, "keynum", "keynumidx", 0, "firstkey", 1, "keystep", row.KeyStep)
+		row.writeKeySpec(c, 0, row.Keys.CountAt, func() {
+			writeSpec(c, "keynum", "keynumidx", 0, "firstkey", 1, "keystep", row.Keys.Step)
 		})
 		return
 	}
@@ -228,7 +229,7 @@ func writeSpec(c *Call, kind string, fields ...any) {
 // keyAccess is what a KeyAccess says of one of the keys as COMMAND INFO spells it: the two letters
 // large, the rest small.
 func (row *Command) keyAccess(access string, key int) []string {
-	if row.ChannelAt != 0 {
+	if row.Traits&ShardChannels != 0 {
 		return []string{"not_key"}
 	}
 	each := strings.Split(access, ",")
@@ -288,8 +289,8 @@ func (c *Call) keysIn(words [][]byte) (row *Command, keys [][]byte, err error) {
 
 // KeysOf appends the keys of a call; not ok if its words make no sense.
 func (row *Command) KeysOf(keys, words [][]byte) (all [][]byte, ok bool) {
-	if row.Keys != nil {
-		return row.Keys(keys, words)
+	if row.Keys.Find != nil {
+		return row.Keys.Find(keys, words)
 	}
 	return row.plainKeys(keys, words), true
 }

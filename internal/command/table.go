@@ -41,9 +41,7 @@ func (t *Table) add(listed, parent *Command) (*Command, error) {
 	*row = *listed
 	row.Parent = parent
 	row.Grammar = newGrammar(row)
-	if row.Keys == nil {
-		row.FirstKey, _, _ = row.KeyPositions()
-	}
+	row.FirstKey, _, _ = row.KeyPositions()
 	row.access = row.accesses()
 	t.ByName[row.Name], row.Number = row, len(t.ByName)
 	if parent != nil {

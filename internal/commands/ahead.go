@@ -128,8 +128,8 @@ func (a *ahead) fill(r *resp.Reader, t *command.Table, known *command.LastName, 
 func (a *ahead) gather(row *command.Command, words [][]byte) {
 	switch {
 	case row == nil || row.FirstKey == 0 || len(words) <= row.FirstKey || len(a.keys) >= manyKeys:
-	case row.Keys != nil:
-		a.keys, _ = row.Keys(a.keys, words)
+	case row.Keys.Find != nil:
+		a.keys, _ = row.Keys.Find(a.keys, words)
 	default:
 		a.keys = append(a.keys, words[row.FirstKey])
 	}

@@ -140,7 +140,7 @@ func infoLatencyStats(c *command.Call, out *strings.Builder) {
 // infoDecisions shows what the limiters have decided: how often they allowed, and limited.
 func infoDecisions(c *command.Call, out *strings.Builder) {
 	instanceOf(c).eachStats(func(row *command.Command, r *stats.Calls) {
-		if !row.Decides {
+		if row.Traits&command.Decides == 0 {
 			return
 		}
 		limited := r.Limited.Load()

@@ -90,7 +90,7 @@ func (in *Instance) setMaxMemory(bytes int64) {
 // short says whether memory is short for a call of a limiter. These are never refused beforehand:
 // most need none, and a flood of new keys must not switch off the limits of those that are there.
 func short(c *command.Call, row *command.Command) bool {
-	return row.Decides && instanceOf(c).hooks.Load()&full != 0
+	return row.Traits&command.Decides != 0 && instanceOf(c).hooks.Load()&full != 0
 }
 
 // runShort is run where limiters must not take memory.

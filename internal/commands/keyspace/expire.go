@@ -11,7 +11,7 @@ import (
 func expiring(row command.Command, word string, unit int64, relative bool) command.Command {
 	row.Group, row.Complexity, row.Flags, row.Cost, row.KeyAccess = "generic", "O(1)", command.Write|command.Fast,
 		command.Constant, "RW UPDATE"
-	row.Event = "expire"
+	row.Events.Change = "expire"
 	row.Args = []command.Arg{command.Key("key"), command.Word(word), command.Word("[NX | XX | GT | LT]").Optional().Many()}
 	row.Reply = "1 if the expiry was set, 0 if there is no such key or a condition prevented it."
 	row.Run = func(c *command.Call) error {

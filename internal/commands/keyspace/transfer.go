@@ -21,7 +21,7 @@ func renaming(row command.Command, replace bool, answer func(c *command.Call, do
 		row.KeyAccess = "RW ACCESS DELETE, OW INSERT"
 		row.Flags, row.Cost = row.Flags|command.Fast, command.Constant // as Redis has it
 	}
-	row.Event, row.Taken = "rename_to", "rename_from"
+	row.Events = command.Events{Change: "rename_to", Removal: "rename_from"}
 	row.Args = []command.Arg{command.Key("key"), command.Key("newkey")}
 	row.Run = func(c *command.Call) error {
 		from, to := here(c, c.Key()), here(c, c.Key())
@@ -63,7 +63,7 @@ var copyKey = command.Command{
 	Complexity: "O(N) in the size of what the key holds", Flags: command.Write | command.DenyOOM,
 	Traits:  command.ValueSized | command.AnyKey,
 	Summary: "Copies a key with its expiry to another.", KeyAccess: "RO ACCESS, OW UPDATE",
-	Event: "copy_to",
+	Events: command.Events{Change: "copy_to"},
 	Args: []command.Arg{command.Key("source"), command.Key("destination"),
 		command.Word("[DB destination-db] [REPLACE]").Optional().Many()},
 	Reply: "1 if it was copied, else 0.",
@@ -113,7 +113,7 @@ var move = command.Command{
 	Name: "move", Group: "generic", Since: "1.0.0", Complexity: "O(1)",
 	Flags: command.Write | command.Fast, Cost: command.Constant,
 	Traits: command.ValueSized | command.AnyKey, Summary: "Moves a key to another database.",
-	KeyAccess: "RW ACCESS UPDATE", Event: "move_to", Taken: "move_from",
+	KeyAccess: "RW ACCESS UPDATE", Events: command.Events{Change: "move_to", Removal: "move_from"},
 	Args:  []command.Arg{command.Key("key"), command.Word("db")},
 	Reply: "1 if it was moved, 0 if it does not exist here, or exists there.",
 	Run: func(c *command.Call) error {

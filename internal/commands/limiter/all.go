@@ -15,12 +15,12 @@ func (l *Family) all() *command.Command {
 	return &command.Command{
 		Name: "cl.all", Group: "limiter", Since: "1.0.0",
 		Complexity: "O(N) in the number of limiters, and a comparison of each two keys",
-		Flags:      command.Write | command.Fast, Cost: command.Constant,
+		Flags:      command.Write | command.Fast, Cost: command.Constant, Traits: command.Decides,
 		Summary:   "Takes from several limiters, or from none (all or nothing).",
 		KeyAccess: "RW ACCESS UPDATE",
 		Args: []command.Arg{command.Int("count").Min(1).Max(maxRequests),
 			command.Word("LIMITER key args... quantity [LIMITER key args... quantity ...] [PEEK] [MS]").Many()},
-		AnyMore: true, Keys: takingKeys, FirstKey: 3, Decides: true, Peeks: allPeeks,
+		AnyMore: true, Keys: command.KeyRules{Find: takingKeys, First: 3, Peeks: allPeeks},
 		Reply: `Each limiter is THROTTLE key max_burst count_per_period period quantity, or FIXED, SLIDING or SLIDINGLOG key limit
 period quantity; count is the number of limiters, 1 to 64. The reply: limited, which is 0 if all limiters allowed their
 quantities, and 1 if any did not and nothing was taken; retry_after, the longest of those that limited, -1 if none did

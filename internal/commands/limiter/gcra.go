@@ -15,13 +15,13 @@ import (
 func (l *Family) gcra() *command.Command {
 	return &command.Command{
 		Name: "gcra", Group: "limiter", Since: "1.0.0", Complexity: "O(1)",
-		Flags: command.Write | command.Fast, Cost: command.Constant,
+		Flags: command.Write | command.Fast, Cost: command.Constant, Traits: command.Decides,
 		Summary:   "Takes tokens from a key's quota, as CL.THROTTLE does, with the syntax of the GCRA command that Redis built but withheld from 8.8.",
 		KeyAccess: "RW ACCESS UPDATE",
 		Args: []command.Arg{command.Key("key"), command.Int("max_burst").By(atLeastZero),
 			command.Int("tokens_per_period").By(atLeastOne), command.Word("period"),
 			command.Word("[TOKENS count]").Optional().Many()},
-		Reply: "The [five integers](#the-reply-of-a-limiter).", Decides: true,
+		Reply: "The [five integers](#the-reply-of-a-limiter).",
 		Run: func(c *command.Call) error {
 			key, burst, tokens := c.Key(), c.Int(), c.Int()
 			seconds, ns, ok := parsePeriod(c.Word())

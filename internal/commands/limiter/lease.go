@@ -23,7 +23,7 @@ func (l *Family) acquire() *command.Command {
 	return &command.Command{
 		Name: "cl.acquire", Group: "limiter", Since: "1.0.0",
 		Complexity: "O(N) in the number of holders: 4 bytes of each are moved",
-		Flags:      command.Write | command.Fast, Cost: command.Constant, Traits: command.DecimalWords,
+		Flags:      command.Write | command.Fast, Cost: command.Constant, Traits: command.Decides | command.DecimalWords,
 		Summary:   "Takes permits for a time, if no more than the limit are then held at once (leases).",
 		KeyAccess: "RW ACCESS UPDATE",
 		Args: []command.Arg{command.Key("key"), limitArg, ttlArg, holderArg, command.Int("quantity").Min(0).Or(1),
@@ -31,7 +31,6 @@ func (l *Family) acquire() *command.Command {
 		Reply: `Five integers: limited (0 granted, 1 limited); limit; remaining, the permits that are free after this call;
 retry_after, the seconds until enough other leases have ended (-1 if it was granted, or never will be); reset_after, the
 seconds until the last lease ends.`,
-		Decides: true,
 		Run: func(c *command.Call) error {
 			key := c.Key()
 			limit, ttl, holder, quantity := c.Int(), c.Int(), c.Word(), c.Int()

@@ -5,13 +5,13 @@ import "cellserver/internal/command"
 func (l *Family) throttle() *command.Command {
 	return &command.Command{
 		Name: "cl.throttle", Group: "limiter", Since: "1.0.0", Complexity: "O(1)",
-		Flags: command.Write | command.Fast, Cost: command.Constant, Traits: command.DecimalWords,
+		Flags: command.Write | command.Fast, Cost: command.Constant, Traits: command.Decides | command.DecimalWords,
 		Summary:   "Takes tokens from a key's quota if there are enough (GCRA).",
 		KeyAccess: "RW ACCESS UPDATE",
 		Args: []command.Arg{command.Key("key"), command.Int("max_burst").Min(-1).Max(command.MaxInt - 1),
 			command.Int("count_per_period").Min(1), command.Int("period").Min(1),
 			quantityArg, modeArg, msArg},
-		Reply: limiterReply, Decides: true, Peeks: modeIsPeek, Run: l.decide,
+		Reply: limiterReply, Keys: command.KeyRules{Peeks: modeIsPeek}, Run: l.decide,
 	}
 }
 

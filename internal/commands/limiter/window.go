@@ -48,10 +48,10 @@ func (l *Family) slidingLog() *command.Command {
 // windowed makes a window's row. rule reads the limit and the period.
 func (l *Family) windowed(row command.Command, limit command.Arg, rule func(*command.Call) error) *command.Command {
 	row.Group, row.Since, row.KeyAccess = "limiter", "1.0.0", "RW ACCESS UPDATE"
-	row.Flags, row.Cost, row.Traits = command.Write|command.Fast, command.Constant, command.DecimalWords
+	row.Flags, row.Cost, row.Traits = command.Write|command.Fast, command.Constant, command.Decides|command.DecimalWords
 	row.Args = []command.Arg{command.Key("key"), limit, command.Int("period").Min(1).Max(maxPeriod), quantityArg, modeArg,
 		msArg}
-	row.Reply, row.Decides, row.Peeks = limiterReply, true, modeIsPeek
+	row.Reply, row.Keys.Peeks = limiterReply, modeIsPeek
 	row.Run = func(c *command.Call) error {
 		key := c.Key()
 		if err := rule(c); err != nil {

@@ -25,7 +25,8 @@ const listening = command.PubSub | command.NoScript | command.Loading | command.
 
 // subscribing completes the row of a command that subscribes to the names in its words.
 func (cs *Channels) subscribing(row command.Command, kind client.SubscriptionKind, name string) *command.Command {
-	row.Group, row.Flags, row.Traits, row.Effort = "pubsub", listening, command.WhileSubscribed, effortOfSubscribing
+	row.Group, row.Flags, row.Effort = "pubsub", listening, effortOfSubscribing
+	row.Traits |= command.WhileSubscribed
 	row.Complexity, row.Reply = "O(N) in the number of "+plural(kind), subscribed
 	row.Args = []command.Arg{command.Word(name).Many().UpTo(ManyChannels)}
 	row.Run = func(c *command.Call) error {
@@ -40,7 +41,8 @@ func (cs *Channels) subscribing(row command.Command, kind client.SubscriptionKin
 // unsubscribing completes the row of a command that ends subscriptions to the names in its words,
 // or to all of their kind.
 func (cs *Channels) unsubscribing(row command.Command, kind client.SubscriptionKind, name string) *command.Command {
-	row.Group, row.Flags, row.Traits, row.Effort = "pubsub", listening, command.WhileSubscribed, effortOfUnsubscribing
+	row.Group, row.Flags, row.Effort = "pubsub", listening, effortOfUnsubscribing
+	row.Traits |= command.WhileSubscribed
 	row.Complexity, row.Reply = "O(N) in the number of "+plural(kind), subscribed
 	row.Args = []command.Arg{command.Word(name).Optional().Many().UpTo(ManyChannels)}
 	row.Run = func(c *command.Call) error { return cs.unsubscribeFrom(c, kind) }
@@ -70,7 +72,7 @@ func (cs *Channels) psubscribeRow() *command.Command {
 
 func (cs *Channels) ssubscribeRow() *command.Command {
 	return cs.subscribing(command.Command{
-		Name: "ssubscribe", Since: "7.0.0", Channels: command.ManyNames, ChannelAt: 1,
+		Name: "ssubscribe", Since: "7.0.0", Channels: command.ManyNames, Traits: command.ShardChannels,
 		Summary: "Subscribes to shard channels, which are separate from the other channels.",
 	}, client.ToShardChannel, "shardchannel")
 }
@@ -91,7 +93,7 @@ func (cs *Channels) punsubscribeRow() *command.Command {
 
 func (cs *Channels) sunsubscribeRow() *command.Command {
 	return cs.unsubscribing(command.Command{
-		Name: "sunsubscribe", Since: "7.0.0", ChannelAt: 1,
+		Name: "sunsubscribe", Since: "7.0.0", Traits: command.ShardChannels,
 		Summary: "Unsubscribes from shard channels; from all if none is named.",
 	}, client.ToShardChannel, "shardchannel")
 }
@@ -238,7 +240,8 @@ func (cs *Channels) publishRow() *command.Command {
 
 func (cs *Channels) spublishRow() *command.Command {
 	return cs.publishing(command.Command{
-		Name: "spublish", Since: "7.0.0", Complexity: "O(N) in the number of subscribers", ChannelAt: 1,
+		Name: "spublish", Since: "7.0.0", Complexity: "O(N) in the number of subscribers",
+		Traits:  command.ShardChannels,
 		Summary: "Sends a message to the subscribers of a shard channel.",
 	}, client.ToShardChannel, "shardchannel")
 }
@@ -247,7 +250,7 @@ func (cs *Channels) spublishRow() *command.Command {
 func (cs *Channels) publishing(row command.Command, kind client.SubscriptionKind, name string) *command.Command {
 	row.Group, row.Channels = "pubsub", command.OneChannel
 	row.Flags = command.PubSub | command.Loading | command.Stale | command.Fast
-	row.Cost, row.Traits = command.Constant, command.Sessionless
+	row.Cost, row.Traits = command.Constant, row.Traits|command.Sessionless
 	row.Args = []command.Arg{command.Word(name), command.Word("message")}
 	row.Reply = "The number of clients that it was sent to."
 	row.Run = func(c *command.Call) error { return cs.publishTo(c, kind) }

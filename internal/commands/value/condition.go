@@ -94,12 +94,12 @@ var delEX = command.Command{
 	Complexity: "O(N) in the length of the value if it is compared, else O(1)",
 	Summary:    "Removes a key if its value equals, or does not equal, a given one.",
 	KeyAccess:  "RW DELETE VARIABLE_FLAGS",
-	Accesses: func(words [][]byte) string {
+	Keys: command.KeyRules{Access: func(words [][]byte) string {
 		if len(words) > 2 {
 			return "RW DELETE"
 		}
 		return "RM DELETE"
-	},
+	}},
 	Args: []command.Arg{command.Key("key"),
 		command.Word("[IFEQ value | IFNE value | IFDEQ digest | IFDNE digest]").Optional().Many()},
 	Reply: `1 if the key was removed, 0 if there is no such key or the condition does not hold. Without a condition any key is removed, as

@@ -6,7 +6,7 @@ import "cellserver/internal/command"
 func counting(row command.Command, delta func(c *command.Call) (int64, error)) command.Command {
 	row.Group, row.Complexity, row.Flags, row.Cost, row.KeyAccess = "string", "O(1)",
 		command.Write|command.DenyOOM|command.Fast, command.Constant, "RW ACCESS UPDATE"
-	row.Reply, row.Event = "The sum. A missing key counts as 0.", "incrby"
+	row.Reply, row.Events.Change = "The sum. A missing key counts as 0.", "incrby"
 	row.Run = func(c *command.Call) error {
 		key := c.Key()
 		n, err := delta(c)

@@ -14,13 +14,12 @@ var incrEX = command.Command{
 	Flags: command.Write | command.DenyOOM | command.Fast, Cost: command.Constant,
 	Traits: command.ValueSized, Summary: "Adds to a number within bounds, and sets its expiry.",
 	KeyAccess: "RW ACCESS UPDATE",
-	EventOf: func(c *command.Call) string {
+	Events: command.Events{Removal: command.ExpiredEvent, ChangeOf: func(c *command.Call) string {
 		if c.Gives("BYFLOAT") {
 			return "incrbyfloat " + eventOfLife(c)
 		}
 		return "incrby " + eventOfLife(c)
-	},
-	Taken: command.ExpiredEvent,
+	}},
 	Args: []command.Arg{command.Key("key"), command.Word("float").After("BYFLOAT"), command.Word("integer").After("BYINT"),
 		command.Word("lower-bound").After("LBOUND"),
 		command.Word("upper-bound").After("UBOUND"), command.Flag("SATURATE"), command.Word("seconds").After("EX"),

@@ -76,7 +76,7 @@ var mSet = command.Command{
 	Name: "mset", Group: "string", Since: "1.0.1", Complexity: "O(N) in the number of keys",
 	Flags: command.Write | command.DenyOOM, Cost: command.Constant,
 	Summary: "Sets the values of several keys.", KeyAccess: "OW UPDATE",
-	Tips: []string{"request_policy:multi_shard", "response_policy:all_succeeded"}, Event: "set",
+	Tips: []string{"request_policy:multi_shard", "response_policy:all_succeeded"}, Events: command.Events{Change: "set"},
 	Args:  []command.Arg{command.Key("key").With("value")},
 	Reply: "OK. Up to 1024 keys are set in one step.",
 	Run: func(c *command.Call) error {
@@ -98,7 +98,7 @@ var mSetNX = command.Command{
 	Name: "msetnx", Group: "string", Since: "1.0.1", Complexity: "O(N) in the number of keys",
 	Flags: command.Write | command.DenyOOM, Cost: command.Constant,
 	Summary: "Sets the values of several keys, if none of them exists.", KeyAccess: "OW INSERT",
-	Tips: []string{"request_policy:multi_shard", "response_policy:agg_min"}, Event: "set",
+	Tips: []string{"request_policy:multi_shard", "response_policy:agg_min"}, Events: command.Events{Change: "set"},
 	Args:  []command.Arg{command.Key("key").With("value")},
 	Reply: "1 if all were set, 0 if none was. At most 1024 keys.",
 	Run: func(c *command.Call) error {

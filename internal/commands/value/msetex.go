@@ -17,21 +17,21 @@ var mSetEX = command.Command{
 	Args: []command.Arg{command.Word("numkeys"),
 		command.Word("key value [key value ...] [NX | XX] [EX seconds | PX milliseconds | " +
 			"EXAT unix-time-seconds | PXAT unix-time-milliseconds | KEEPTTL]").Many()},
-	EventOf: func(c *command.Call) string {
+	AnyMore: true, Min: 4,
+	Events: command.Events{Removal: command.ExpiredEvent, ChangeOf: func(c *command.Call) string {
 		_, options, _ := countedPairs(c.Words)
 		if _, life, _ := msetexOptions(options); life.given() > 0 {
 			return "expire set" // in Redis's order
 		}
 		return "set"
-	},
-	Taken: command.ExpiredEvent, AnyMore: true, Min: 4, KeyCountAt: 1, KeyStep: 2,
-	Keys: func(keys, words [][]byte) ([][]byte, bool) {
+	}},
+	Keys: command.KeyRules{CountAt: 1, Step: 2, Find: func(keys, words [][]byte) ([][]byte, bool) {
 		pairs, _, err := countedPairs(words)
 		for i := 0; i < len(pairs); i += 2 {
 			keys = append(keys, pairs[i])
 		}
 		return keys, err == nil
-	},
+	}},
 	Reply: "1 if all were set; 0 if none was, because with NX one of them exists, or with XX one does not. At most 1024 keys.",
 	Run: func(c *command.Call) error {
 		pairs, options, err := countedPairs(c.Words)

@@ -85,7 +85,7 @@ var set = command.Command{
 	Flags: command.Write | command.DenyOOM, Cost: command.Constant,
 	Summary:   "Sets the value of a key, whatever it held.",
 	KeyAccess: "RW ACCESS UPDATE VARIABLE_FLAGS",
-	Accesses: func(words [][]byte) string {
+	Keys: command.KeyRules{Access: func(words [][]byte) string {
 		switch {
 		case setGets(words):
 			return "RW ACCESS UPDATE"
@@ -93,9 +93,11 @@ var set = command.Command{
 			return "RW UPDATE"
 		}
 		return "OW UPDATE"
+	}},
+	Events: command.Events{
+		ChangeOf: func(c *command.Call) string { return "set " + eventOfLife(c) },
+		Removal:  command.ExpiredEvent,
 	},
-	EventOf: func(c *command.Call) string { return "set " + eventOfLife(c) },
-	Taken:   command.ExpiredEvent,
 	Effort: &command.Effort{Sized: func(words [][]byte) bool {
 		return len(words) > 3 &&
 			(setGets(words) || setHasCondition(words))
@@ -199,7 +201,7 @@ func copied(c *command.Call, b []byte) []byte {
 var setNX = command.Command{
 	Name: "setnx", Group: "string", Since: "1.0.0", Complexity: "O(1)",
 	Flags: command.Write | command.DenyOOM | command.Fast, Cost: command.Constant,
-	Summary: "Sets the value of a key if it does not exist.", KeyAccess: "OW INSERT", Event: "set",
+	Summary: "Sets the value of a key if it does not exist.", KeyAccess: "OW INSERT", Events: command.Events{Change: "set"},
 	Args:  []command.Arg{command.Key("key"), command.Word("value")},
 	Reply: "1 if it was set, else 0.",
 	Run: func(c *command.Call) error {
@@ -218,7 +220,7 @@ func setFor(row command.Command, unit int64) command.Command {
 	row.Group, row.Complexity, row.Flags, row.Cost, row.KeyAccess = "string", "O(1)", command.Write|command.DenyOOM,
 		command.Constant, "OW UPDATE"
 	row.Summary, row.Reply = "Sets the value of a key, and its time to live.", "OK."
-	row.Event, row.Taken = "set expire", command.ExpiredEvent
+	row.Events = command.Events{Change: "set expire", Removal: command.ExpiredEvent}
 	row.Run = func(c *command.Call) error {
 		key, life, value := c.Key(), c.Word(), c.Word()
 		expires, err := c.Expiry(life, unit, true, true)
@@ -246,7 +248,7 @@ var getSet = command.Command{
 	Name: "getset", Group: "string", Since: "1.0.0", Complexity: "O(1)",
 	Flags: command.Write | command.DenyOOM | command.Fast, Cost: command.Constant,
 	Traits: command.ValueSized, Summary: "Sets the value of a key, and returns the old one.",
-	KeyAccess: "RW ACCESS UPDATE", Event: "set",
+	KeyAccess: "RW ACCESS UPDATE", Events: command.Events{Change: "set"},
 	Args: []command.Arg{command.Key("key"), command.Word("value")}, Reply: "The old value, or nil.",
 	Run: func(c *command.Call) error {
 		key, value := c.Key(), c.Word()
@@ -289,7 +291,7 @@ var getEX = command.Command{
 	Name: "getex", Group: "string", Since: "6.2.0", Complexity: "O(1)",
 	Flags: command.Write | command.Fast, Cost: command.Constant, Traits: command.ValueSized,
 	Summary: "Returns the value of a key, and sets its expiry.", KeyAccess: "RW ACCESS UPDATE",
-	EventOf: eventOfLife,
+	Events: command.Events{ChangeOf: eventOfLife},
 	Args: []command.Arg{command.Key("key"), exOption, pxOption, exatOption, pxatOption,
 		command.Flag("PERSIST").Again()},
 	Reply: "The value, or nil if there is no such key.",
