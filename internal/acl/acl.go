@@ -1,6 +1,6 @@
-// Package acl is Redis 7's access control lists: the language of rules, users, and whether a user
-// may make a call. It is pure: it reads no file, keeps no connection and knows no clock. Users are
-// values that never change: a rule makes another user.
+// Package acl implements the access control lists of Redis 7: the language of rules, users, and the
+// check whether a user may make a call. It does no I/O, and knows neither connections nor the time.
+// Users are immutable: applying rules to a user makes a new one.
 package acl
 
 import (
@@ -8,44 +8,44 @@ import (
 	"strings"
 )
 
-// Command is what rules know of one of a server's commands.
+// Command describes a command of the server, as far as rules refer to it.
 type Command struct {
 	Name       string   // in lower case; "client|id" for a subcommand
-	Parent     int      // number of the container, for a subcommand; else -1
-	Categories []string // without @
+	Parent     int      // number of the container of a subcommand, otherwise -1
+	Categories []string // names without the @
 }
 
-// Commands are those that a server has: rules are about them. A command's number is its place in
-// the list.
+// Commands is the list of a server's commands that rules refer to. The number of a command is its
+// index in the list.
 type Commands struct {
 	list       []Command
 	byName     map[string]int
-	subs       [][]int // of each container
+	subs       [][]int // the subcommands of each container
 	categories []category
 }
 
-// category is a name for some of the commands.
+// category is a named group of commands.
 type category struct {
 	name    string
 	members []int
 }
 
-// names are the categories in Redis's order, with ours behind @string. Rules may name each, also
-// where no command is in it: so a file of Redis's can be read.
-var names = []string{
+// categoryNames lists Redis's categories in Redis's order, and ours after "string". Rules may name
+// any of them, even one without commands here, so that files written for Redis can be read.
+var categoryNames = []string{
 	"keyspace", "read", "write", "set", "sortedset", "list", "hash", "string", "ratelimit", "bitmap", "hyperloglog", "geo",
 	"stream",
 	"pubsub", "admin", "fast", "slow", "blocking", "dangerous", "connection", "transaction", "scripting",
 }
 
-// Categories are the names of all categories, in the order in which they are shown.
-func Categories() []string { return slices.Clone(names) }
+// Categories returns the names of all categories, in the order in which ACL CAT lists them.
+func Categories() []string { return slices.Clone(categoryNames) }
 
-// NewCommands takes the list of commands; a container stands before its subcommands.
+// NewCommands makes a Commands from a list in which each container comes before its subcommands.
 func NewCommands(list []Command) *Commands {
 	c := &Commands{list: list, byName: make(map[string]int), subs: make([][]int, len(list)),
-		categories: make([]category, len(names))}
-	for i, name := range names {
+		categories: make([]category, len(categoryNames))}
+	for i, name := range categoryNames {
 		c.categories[i].name = name
 	}
 	for n, command := range list {
@@ -54,15 +54,15 @@ func NewCommands(list []Command) *Commands {
 			c.subs[command.Parent] = append(c.subs[command.Parent], n)
 		}
 		for _, name := range command.Categories {
-			i := slices.Index(names, name)
+			i := slices.Index(categoryNames, name)
 			c.categories[i].members = append(c.categories[i].members, n)
 		}
 	}
 	return c
 }
 
-// Used are the categories that there are commands in.
-func (c *Commands) Used() (used []string) {
+// NonEmptyCategories returns the names of the categories that contain commands.
+func (c *Commands) NonEmptyCategories() (used []string) {
 	for _, cat := range c.categories {
 		if len(cat.members) > 0 {
 			used = append(used, cat.name)
@@ -71,8 +71,9 @@ func (c *Commands) Used() (used []string) {
 	return used
 }
 
-// In lists the commands in a category by its name in any case; not ok if there is no such category.
-func (c *Commands) In(name string) (commands []string, ok bool) {
+// CommandsIn returns the names of the commands in a category. The name of the category may be in
+// any case; ok is false if it does not exist.
+func (c *Commands) CommandsIn(name string) (commands []string, ok bool) {
 	cat := c.category(name)
 	if cat == nil {
 		return nil, false
@@ -92,13 +93,13 @@ func (c *Commands) category(name string) *category {
 	return nil
 }
 
-// find is the number of a command by its name in any case.
+// find returns the number of the command with a name, in any case.
 func (c *Commands) find(name string) (n int, ok bool) {
 	n, ok = c.byName[strings.ToLower(name)]
 	return n, ok
 }
 
-// bits are a set of commands, by number.
+// bits is a set of commands, by number.
 type bits []uint64
 
 func (b bits) has(n int) bool { return b[n/64]&(1<<(n%64)) != 0 }
@@ -111,7 +112,7 @@ func (b bits) set(n int, on bool) {
 	}
 }
 
-// count is how many of some commands are in the set.
+// count returns how many of the commands are in the set.
 func (b bits) count(commands []int) (n int) {
 	for _, command := range commands {
 		if b.has(command) {

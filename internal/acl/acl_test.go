@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// few are the commands of a small server.
-func few() *Commands {
+// testCommands is the command list of a small server.
+func testCommands() *Commands {
 	return NewCommands([]Command{
 		{"get", -1, []string{"read", "string", "fast"}},
 		{"set", -1, []string{"write", "string", "slow"}},
@@ -27,14 +27,14 @@ func few() *Commands {
 	})
 }
 
-func make1(t *testing.T, rules ...string) *User {
-	u, err := few().New("u", false).With(rules, false)
+func newUser(t *testing.T, rules ...string) *User {
+	u, err := testCommands().New("u", false).With(rules, false)
 	require.NoError(t, err, "%q", rules)
 	return u
 }
 
-// Rules, and the line that they come to.
-func TestRulesAndWhatTheyComeTo(t *testing.T) {
+// Each list of rules results in the line that is expected of it.
+func TestRules(t *testing.T) {
 	hash := hex.EncodeToString(func() []byte { h := sha256.Sum256([]byte("pw")); return h[:] }())
 	for _, c := range []struct{ rules, want string }{
 		{"", "user u off resetchannels -@all"},
@@ -54,8 +54,8 @@ func TestRulesAndWhatTheyComeTo(t *testing.T) {
 		{"+@all -@admin", "user u off resetchannels +@all -@admin"},
 		{"+@string -set", "user u off resetchannels -@all +get"},
 		{"+@ratelimit", "user u off resetchannels -@all +@ratelimit"},
-		{"+@set +@hash", "user u off resetchannels -@all"},                    // in which no command is here
-		{"+hset -EVAL +script|load -debug", "user u off resetchannels -@all"}, // nor are these
+		{"+@set +@hash", "user u off resetchannels -@all"},                    // categories without commands here
+		{"+hset -EVAL +script|load -debug", "user u off resetchannels -@all"}, // commands of Redis that do not exist here
 		{"+select|0 +select|1 +SELECT|0", "user u off resetchannels -@all +select|0 +select|1"},
 		{"+select|0 -select", "user u off resetchannels -@all"},
 		{"+select|0 +@all -@all", "user u off resetchannels -@all"},
@@ -66,15 +66,15 @@ func TestRulesAndWhatTheyComeTo(t *testing.T) {
 		{"on >pw ~a &b +get (+set) reset", "user u off sanitize-payload resetchannels -@all"},
 		{"skip-sanitize-payload", "user u off skip-sanitize-payload resetchannels -@all"},
 	} {
-		u := make1(t, strings.Fields(c.rules)...)
+		u := newUser(t, strings.Fields(c.rules)...)
 		assert.Equal(t, sorted(c.want), sorted(u.String()), c.rules)
-		again, err := few().New("u", false).With(strings.Fields(strings.TrimPrefix(u.String(), "user u ")), false)
+		again, err := testCommands().New("u", false).With(strings.Fields(strings.TrimPrefix(u.String(), "user u ")), false)
 		require.NoError(t, err, u.String())
 		assert.Equal(t, u.String(), again.String(), "what it is described as makes the same user")
 	}
 }
 
-// sorted has the single commands of a line in an order that does not matter.
+// sorted sorts the single commands of a line, whose order does not matter.
 func sorted(line string) string {
 	words := strings.Fields(line)
 	for i := range words {
@@ -86,36 +86,36 @@ func sorted(line string) string {
 	return strings.Join(words, " ")
 }
 
-func TestRulesThatAreNone(t *testing.T) {
+func TestInvalidRules(t *testing.T) {
 	long := strings.Repeat("x", maxPattern+1)
-	for rules, why := range map[string]string{
+	for rules, reason := range map[string]string{
 		"nonsense": syntax, "%~x": syntax, "%RR~x": syntax, "%X~x": syntax, "%": syntax, "~a\x00": syntax, "&a\tb": syntax,
 		")": syntax, "(~'a')": syntax,
 		"+": unknown, "-": unknown, "+@": unknown, "-@nosuch": unknown, "+nosuch": unknown, "+config|nosuch": unknown,
 		"+hset|x": unknown, "+script|nosuch": unknown, "-select|0": unknown, "+nosuch|": unknown,
-		"+get|a|b": unknown, "+get|": syntax, "+config|": syntax, "+config|get|x": firstOfSub,
+		"+get|a|b": unknown, "+get|": syntax, "+config|": syntax, "+config|get|x": firstArgOfSub,
 		"<nosuch": noPassword, "#123": wrongHash, "#" + strings.Repeat("A", 64): wrongHash,
 		"!" + strings.Repeat("g", 64): wrongHash,
 		"!" + strings.Repeat("a", 64): noPassword, "(on)": syntax, "(~a) ~b)": syntax, "+select|1 nopass": syntax,
 		"+select|1\n": syntax, "(>pw)": syntax,
 		"~" + long: tooLong, "&" + long: tooLong, "%R~" + long: tooLong, ">" + strings.Repeat("x", MaxPassword+1): tooLong,
 	} {
-		_, err := few().New("u", false).With([]string{"on", rules}, false)
-		var wrong *RuleError
-		require.ErrorAs(t, err, &wrong, rules)
-		assert.Equal(t, why, wrong.Why, rules)
-		assert.Equal(t, why == unknown, wrong.Unknown)
+		_, err := testCommands().New("u", false).With([]string{"on", rules}, false)
+		var ruleError *RuleError
+		require.ErrorAs(t, err, &ruleError, rules)
+		assert.Equal(t, reason, ruleError.Reason, rules)
+		assert.Equal(t, reason == unknown, ruleError.Unknown)
 	}
-	_, err := few().New("u", false).With([]string{"~*", "~a"}, false)
+	_, err := testCommands().New("u", false).With([]string{"~*", "~a"}, false)
 	assert.EqualError(t, err, "Error in ACL SETUSER modifier '~a': "+afterKeys)
-	_, err = few().New("u", true).With([]string{"&a"}, true)
+	_, err = testCommands().New("u", true).With([]string{"&a"}, true)
 	assert.EqualError(t, err, "Error in ACL SETUSER modifier '&a': "+afterAll)
-	_, err = few().New("u", false).With([]string{"on", "(+get", "~a"}, false)
+	_, err = testCommands().New("u", false).With([]string{"on", "(+get", "~a"}, false)
 	assert.EqualError(t, err, "Unmatched parenthesis in acl selector starting at '(+get'.")
 }
 
-func TestAUserIsBounded(t *testing.T) {
-	u := few().New("u", false)
+func TestUserSizeIsBounded(t *testing.T) {
+	u := testCommands().New("u", false)
 	var err error
 	for i := range maxSize - 1 {
 		u, err = u.With([]string{fmt.Sprint("~", i)}, false)
@@ -123,13 +123,13 @@ func TestAUserIsBounded(t *testing.T) {
 	}
 	for _, rule := range []string{"~one-more", "&c", ">pw", "()", "+select|0"} {
 		_, err = u.With([]string{rule}, false)
-		require.ErrorContains(t, err, tooManySaid, rule)
+		require.ErrorContains(t, err, tooManyRules, rule)
 	}
 }
 
-// A user does not change, whatever is made of it.
-func TestUsersNeverChange(t *testing.T) {
-	u := make1(t, "on", ">a", ">b", "~a", "~b", "&c", "+get", "+select|0", "(+set ~x)")
+// Applying rules never changes the user they are applied to.
+func TestUsersAreImmutable(t *testing.T) {
+	u := newUser(t, "on", ">a", ">b", "~a", "~b", "&c", "+get", "+select|0", "(+set ~x)")
 	before := u.String()
 	for _, rule := range []string{"off", "<a", "resetpass", "%R~a", "~c", "resetkeys", "&d", "+select|1", "-get", "+@all",
 		"reset", "clearselectors", "(+get)", ">c"} {
@@ -142,28 +142,28 @@ func TestUsersNeverChange(t *testing.T) {
 }
 
 func TestPasswords(t *testing.T) {
-	two := make1(t, "on", ">one", ">two\x00")
-	for password, right := range map[string]bool{"one": true, "two\x00": true, "two": false, "": false, "One": false,
+	two := newUser(t, "on", ">one", ">two\x00")
+	for password, valid := range map[string]bool{"one": true, "two\x00": true, "two": false, "": false, "One": false,
 		"one ":                             false,
 		strings.Repeat("x", MaxPassword+1): false} {
-		assert.Equal(t, right, two.Verify([]byte(password)), "%q", password)
+		assert.Equal(t, valid, two.Verify([]byte(password)), "%q", password)
 	}
 	off, err := two.With([]string{"off"}, false)
 	require.NoError(t, err)
 	assert.False(t, off.Verify([]byte("one")))
-	assert.True(t, make1(t, "on", "nopass").Verify([]byte("any")))
-	assert.False(t, make1(t, "nopass").Verify([]byte("any")), "off")
-	assert.False(t, make1(t, "on").Verify(nil), "none")
-	assert.False(t, (*User)(nil).Verify(make([]byte, 0)), "nobody")
-	long := make1(t, "on", ">"+strings.Repeat("x", MaxPassword))
+	assert.True(t, newUser(t, "on", "nopass").Verify([]byte("any")))
+	assert.False(t, newUser(t, "nopass").Verify([]byte("any")), "a user that is off")
+	assert.False(t, newUser(t, "on").Verify(nil), "a user without passwords")
+	assert.False(t, (*User)(nil).Verify(make([]byte, 0)), "a user that does not exist")
+	long := newUser(t, "on", ">"+strings.Repeat("x", MaxPassword))
 	assert.True(t, long.Verify([]byte(strings.Repeat("x", MaxPassword))))
 	assert.False(t, long.Verify([]byte(strings.Repeat("x", MaxPassword+1))))
 }
 
-func ask(u *User, name string, access Access, more ...string) string {
-	n, _ := few().find(name)
+func check(u *User, name string, access Access, arguments ...string) string {
+	n, _ := testCommands().find(name)
 	r := Request{Command: n, Words: [][]byte{[]byte(name)}, Access: []Access{access}, Steps: 1000}
-	for _, word := range more {
+	for _, word := range arguments {
 		r.Words = append(r.Words, []byte(word))
 		if name == "publish" {
 			r.Channels = append(r.Channels, []byte(word))
@@ -176,7 +176,7 @@ func ask(u *User, name string, access Access, more ...string) string {
 }
 
 func TestCheck(t *testing.T) {
-	u := make1(t, "+get", "+select|0", "%R~r:*", "~both", "&c?", "+publish", "(+set %W~w:* ~both2 &*)")
+	u := newUser(t, "+get", "+select|0", "%R~r:*", "~both", "&c?", "+publish", "(+set %W~w:* ~both2 &*)")
 	for _, c := range []struct {
 		name   string
 		access Access
@@ -187,7 +187,7 @@ func TestCheck(t *testing.T) {
 		{"get", Read, []string{"r:1", "both", "w:1"}, "key 2"},
 		{"get", Read | Write, []string{"r:1"}, "key 0"},
 		{"get", 0, []string{"r:1", "both"}, "ok 0"},
-		{"get", 0, []string{"w:1"}, "key 0"}, // which the other selector has: but not get
+		{"get", 0, []string{"w:1"}, "key 0"}, // the other selector allows this key, but not get
 		{"set", Write, []string{"w:1"}, "ok 0"},
 		{"set", Read | Write, []string{"both2"}, "ok 0"},
 		{"set", Read | Write, []string{"w:1"}, "key 0"},
@@ -198,23 +198,23 @@ func TestCheck(t *testing.T) {
 		{"publish", 0, []string{"c1"}, "ok 0"},
 		{"publish", 0, []string{"c11"}, "channel 0"},
 	} {
-		assert.Equal(t, c.want, ask(u, c.name, c.access, c.more...), "%s %q", c.name, c.more)
+		assert.Equal(t, c.want, check(u, c.name, c.access, c.more...), "%s %q", c.name, c.more)
 	}
 	r := Request{Command: 6, Channels: [][]byte{[]byte("c?")}, Literal: true, Steps: 10}
 	denied, _ := u.Check(&r)
 	assert.Equal(t, Allowed, denied)
 	r.Channels[0] = []byte("c1")
 	denied, _ = u.Check(&r)
-	assert.Equal(t, DeniedChannel, denied, "a pattern that the user's would match")
-	r = Request{Command: 3, Free: true}
+	assert.Equal(t, DeniedChannel, denied, "a literal channel must equal the pattern; matching it is not enough")
+	r = Request{Command: 3, AlwaysAllowed: true}
 	denied, _ = u.Check(&r)
 	assert.Equal(t, Allowed, denied)
 }
 
-// What takes too long to decide is not allowed.
+// A check that takes too many steps ends with a refusal.
 func TestCheckIsBounded(t *testing.T) {
-	u := make1(t, "+get", "~*aaaaaaaab*", "~k*")
-	n, _ := few().find("get")
+	u := newUser(t, "+get", "~*aaaaaaaab*", "~k*")
+	n, _ := testCommands().find("get")
 	long := []byte(strings.Repeat("a", 60000) + "b")
 	r := Request{Command: n, Keys: [][]byte{long}, Access: []Access{Read}, Steps: 1000}
 	denied, _ := u.Check(&r)
@@ -230,33 +230,33 @@ func TestCheckIsBounded(t *testing.T) {
 	}
 	r = Request{Command: n, Keys: [][]byte{[]byte("k")}, Access: []Access{Read}, Steps: 100_000}
 	_, _ = many.Check(&r)
-	assert.Less(t, r.Steps, 100_000-1000, "patterns that fail at once count, too")
+	assert.Less(t, r.Steps, 100_000-1000, "patterns that fail at their first byte must cost a step too")
 }
 
-func TestOpen(t *testing.T) {
-	assert.True(t, few().Default().Open())
-	assert.True(t, make1(t, "(~* &* +@all)").Open())
+func TestUnrestricted(t *testing.T) {
+	assert.True(t, testCommands().Default().Unrestricted())
+	assert.True(t, newUser(t, "(~* &* +@all)").Unrestricted())
 	for _, rules := range [][]string{{"~*", "&*"}, {"~*", "+@all"}, {"&*", "+@all"}, {"~*", "&*", "+@all", "-get"},
 		{"~*", "&*", "+@all", "-config|get"}, {"%RW~*", "&*", "+@all"}} {
-		assert.False(t, make1(t, rules...).Open(), "%q", rules)
+		assert.False(t, newUser(t, rules...).Unrestricted(), "%q", rules)
 	}
 }
 
-func TestHearing(t *testing.T) {
-	u := make1(t, "&a*", "(&b)")
-	assert.True(t, u.MayHear([]byte("ax"), false))
-	assert.True(t, u.MayHear([]byte("b"), false))
-	assert.False(t, u.MayHear([]byte("c"), false))
-	assert.True(t, u.MayHear([]byte("a*"), true))
-	assert.False(t, u.MayHear([]byte("ax"), true))
-	assert.True(t, make1(t, "&a*", "&b", "&c").HearsAll(u))
-	assert.True(t, make1(t, "&*").HearsAll(u))
-	assert.False(t, make1(t, "&a*").HearsAll(u))
-	assert.False(t, make1(t, "&a*").HearsAll(make1(t, "&*")))
+func TestSubscriptions(t *testing.T) {
+	u := newUser(t, "&a*", "(&b)")
+	assert.True(t, u.MaySubscribe([]byte("ax"), false))
+	assert.True(t, u.MaySubscribe([]byte("b"), false))
+	assert.False(t, u.MaySubscribe([]byte("c"), false))
+	assert.True(t, u.MaySubscribe([]byte("a*"), true))
+	assert.False(t, u.MaySubscribe([]byte("ax"), true))
+	assert.True(t, newUser(t, "&a*", "&b", "&c").AllowsChannelsOf(u))
+	assert.True(t, newUser(t, "&*").AllowsChannelsOf(u))
+	assert.False(t, newUser(t, "&a*").AllowsChannelsOf(u))
+	assert.False(t, newUser(t, "&a*").AllowsChannelsOf(newUser(t, "&*")))
 }
 
 func TestFiles(t *testing.T) {
-	c := few()
+	c := testCommands()
 	text := "user alice on  #" + strings.Repeat("0", 64) +
 		" ~a +get (+set\t ~b )\r\n\n  \nuser default on nopass ~* &* +@all\n"
 	users, err := c.Parse("f", text, false)
@@ -293,24 +293,26 @@ func TestFiles(t *testing.T) {
 	assert.Less(t, len(err.Error()), 20<<10)
 }
 
-// Whatever is said, a user is made or an error, and what a user is described as makes the same one.
+// Any text results in a user or in an error, and the description of a user makes the same user
+// again.
 func FuzzRules(f *testing.F) {
 	for _, seed := range []string{"on >pw ~a +get", "( +get ~a ) (", "%RW~* &x -@all +select|0", "%", "(((", ")", "+|",
 		"-", "#", "reset\x00", "(~a) ~b)", "+select|a b", "on_(~a +get)_~(_~)"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		u, err := few().New("u", false).With(strings.Split(text, " "), false)
+		u, err := testCommands().New("u", false).With(strings.Split(text, " "), false)
 		if err != nil {
-			if u, err = few().New("u", false).With(strings.Split(text, "_"), false); err != nil {
+			if u, err = testCommands().New("u", false).With(strings.Split(text, "_"), false); err != nil {
 				return
 			}
 		}
-		again, err := few().New("u", false).With(strings.Split(strings.TrimPrefix(u.String(), "user u "), " "), false)
+		described := strings.Split(strings.TrimPrefix(u.String(), "user u "), " ")
+		again, err := testCommands().New("u", false).With(described, false)
 		require.NoError(t, err, "%q", u.String())
 		require.Equal(t, u.String(), again.String())
 		r := Request{Command: 0, Keys: [][]byte{[]byte(text)}, Access: []Access{Read}, Steps: 1000}
 		_, _ = u.Check(&r)
-		_, _ = few().Parse("f", text, false)
+		_, _ = testCommands().Parse("f", text, false)
 	})
 }

@@ -6,32 +6,35 @@ import (
 	"cellserver/internal/match"
 )
 
-// Request is a call about which somebody asks whether it may be made. What it holds is borrowed.
+// Request describes a call that is to be checked. Its slices are borrowed.
 type Request struct {
-	Command  int
-	Free     bool     // everybody may say it, whatever its rules: AUTH and the like
-	Words    [][]byte // the command's name first
-	Keys     [][]byte
-	Access   []Access // to each key; the last to all that follow. 0 is for those that look at no value, such as EXISTS
+	Command       int
+	AlwaysAllowed bool     // any user may make the call, whatever the rules: AUTH and the like
+	Words         [][]byte // the command's name and its arguments
+	Keys          [][]byte
+	// Access to each key; the last element is for all keys that follow, and 0 is for calls such as
+	// EXISTS that do not access the value.
+	Access   []Access
 	Channels [][]byte
-	Literal  bool // the channels are patterns: each has to be allowed as it is written
-	Steps    int  // that the matching of patterns may take, each a few nanoseconds; then those that are left
+	Literal  bool // the channels are patterns, which a rule must contain literally
+	// Steps is the budget for matching patterns, in steps of a few nanoseconds. Check reduces it.
+	Steps int
 }
 
-// Verdict says whether a call may be made, and if not what forbids it. They are in the order of
-// what is told where selectors forbid different things: the greatest.
+// Verdict is the result of a check. If selectors refuse a call for different reasons, the largest
+// Verdict is reported.
 type Verdict uint8
 
 const (
 	Allowed Verdict = iota
 	DeniedCommand
 	DeniedKey
-	DeniedPassword // of AUTH, for the log: no call is denied so
+	DeniedPassword // wrong password in AUTH; used in the log only, not returned by Check
 	DeniedChannel
 )
 
-// Check says whether a call may be made; if a key or a channel forbids it, at says which of them. A
-// call that takes more steps to decide than it has is not allowed.
+// Check reports whether the user may make a call. If a key or a channel is denied, at is its index.
+// A call whose check needs more steps than Request.Steps is denied.
 func (u *User) Check(r *Request) (denied Verdict, at int) {
 	denied = DeniedCommand
 	for _, s := range u.selectors {
@@ -47,7 +50,7 @@ func (u *User) Check(r *Request) (denied Verdict, at int) {
 }
 
 func (s *selector) check(r *Request) (denied Verdict, at int) {
-	if !r.Free && !s.allowed.has(r.Command) && !s.allowsFirstWord(r) {
+	if !r.AlwaysAllowed && !s.allowed.has(r.Command) && !s.allowsFirstArg(r) {
 		return DeniedCommand, 0
 	}
 	if !s.allKeys {
@@ -67,11 +70,11 @@ func (s *selector) check(r *Request) (denied Verdict, at int) {
 	return Allowed, 0
 }
 
-func (s *selector) allowsFirstWord(r *Request) bool {
+func (s *selector) allowsFirstArg(r *Request) bool {
 	if len(r.Words) < 2 {
 		return false
 	}
-	for _, word := range s.firstWords[r.Command] {
+	for _, word := range s.firstArgs[r.Command] {
 		if strings.EqualFold(word, string(r.Words[1])) {
 			return true
 		}
@@ -90,7 +93,7 @@ func (s *selector) allowsKey(r *Request, key []byte, access Access) bool {
 }
 
 func matches(pattern, text []byte, steps *int) (ok bool) {
-	*steps-- // a pattern that fails at its first byte takes time, too
+	*steps-- // so that a pattern that fails at its first byte costs a step too
 	ok, *steps = match.GlobWithin(pattern, text, false, *steps)
 	return ok
 }
@@ -104,10 +107,9 @@ func allows(patterns []string, channel []byte, literal bool, steps *int) bool {
 	return false
 }
 
-// MayHear says whether a subscription may stay that a client of the user's has: to a channel, or to
-// a pattern of them. Unlike for Check it is enough that some selector allows the channel, as in
-// Redis.
-func (u *User) MayHear(channel []byte, pattern bool) bool {
+// MaySubscribe reports whether the user may stay subscribed to a channel, or to a pattern. In
+// contrast to Check, it is enough that any one selector allows it, as in Redis.
+func (u *User) MaySubscribe(channel []byte, pattern bool) bool {
 	steps := maxSteps
 	for _, s := range u.selectors {
 		if s.allChannels || allows(s.channels, channel, pattern, &steps) {
@@ -117,12 +119,12 @@ func (u *User) MayHear(channel []byte, pattern bool) bool {
 	return false
 }
 
-// maxSteps bounds the look at one subscription: a quarter of a millisecond.
+// maxSteps bounds the check of one subscription to about a quarter of a millisecond.
 const maxSteps = 1 << 16
 
-// HearsAll says whether the user may use every channel, or at least every one that another user
-// may: then no subscription has to be looked at when the one becomes the other.
-func (u *User) HearsAll(before *User) bool {
+// AllowsChannelsOf reports whether this user may use every channel that another may. Then
+// subscriptions need not be checked when this user replaces the other.
+func (u *User) AllowsChannelsOf(before *User) bool {
 	all := make(map[string]bool)
 	for _, s := range u.selectors {
 		if s.allChannels {

@@ -5,18 +5,18 @@ import (
 	"strings"
 )
 
-// Description is what ACL GETUSER tells of a user: in rules that would make the same one.
+// Description is what ACL GETUSER shows of a user: flags, and rules that make the same user.
 type Description struct {
 	Flags     []string
-	Passwords []string // hashes, in hexadecimal
+	Passwords []string // SHA-256 in hexadecimal
 	Permissions
 	Selectors []Permissions
 }
 
-// Permissions are a selector's.
+// Permissions are the rules of one selector.
 type Permissions struct{ Commands, Keys, Channels string }
 
-// Describe describes the user.
+// Describe returns the description of a user.
 func (u *User) Describe() (d Description) {
 	for i, s := range u.selectors {
 		p := Permissions{s.describeCommands(u.commands), strings.Join(s.describeKeys(), " "),
@@ -40,7 +40,7 @@ func (u *User) Describe() (d Description) {
 	return d
 }
 
-// String is the user as a line of an ACL file.
+// String returns the user as a line of an ACL file.
 func (u *User) String() string {
 	d := u.Describe()
 	words := append([]string{"user", u.name}, d.Flags...)
@@ -82,51 +82,52 @@ func (s *selector) describeChannels() (rules []string) {
 	return rules
 }
 
-// describeCommands finds few rules that make the same set of commands, as Redis does: all or none,
-// then the categories that fit best one after the other, then what differs command by command. The
-// rules found are applied on the way, to know what is left.
+// describeCommands finds a short list of rules that result in the same set of commands, with the
+// method of Redis: all commands or none, then the categories that fit best one after the other,
+// then single commands for the differences. Each rule found is applied to described and to
+// remaining, which shows what is still missing.
 func (s *selector) describeCommands(c *Commands) string {
 	first := "-@all"
-	if s.future {
+	if s.futureCommands {
 		first = "+@all"
 	}
-	rules, made, rest := []string{first}, c.newSelector(false), s.clone()
-	made.allowAll(c, s.future)
+	rules, described, remaining := []string{first}, c.newSelector(false), s.clone()
+	described.allowAll(c, s.futureCommands)
 	for applied := make([]bool, len(c.categories)); ; {
-		best := bestCategory(c, rest, applied, s.future)
+		best := bestCategory(c, remaining, applied, s.futureCommands)
 		if best < 0 {
 			break
 		}
 		applied[best] = true
 		sign := "+@"
-		if s.future {
+		if s.futureCommands {
 			sign = "-@"
 		}
 		rules = append(rules, sign+c.categories[best].name)
 		for _, n := range c.categories[best].members {
-			made.allow(c, n, !s.future)
-			rest.allow(c, n, s.future)
+			described.allow(c, n, !s.futureCommands)
+			remaining.allow(c, n, s.futureCommands)
 		}
 	}
 	for n := range c.list {
-		rules = append(rules, s.describeCommand(c, n, made)...)
+		rules = append(rules, s.describeCommand(c, n, described)...)
 	}
 	return strings.Join(rules, " ")
 }
 
-// bestCategory is the category that most of what is left to say can be said with, -1 if none helps:
-// one with more commands that are to be told than others, and of those the one with the fewest
-// others.
-func bestCategory(c *Commands, rest *selector, applied []bool, future bool) (best int) {
+// bestCategory returns the category that describes most of the remaining commands, or -1 if none
+// helps. A category qualifies if more of its commands are to be listed than not; the one with the
+// fewest others wins.
+func bestCategory(c *Commands, remaining *selector, applied []bool, futureCommands bool) (best int) {
 	best = -1
 	fewest, most := 0, 0
 	for i, cat := range c.categories {
 		if applied[i] {
 			continue
 		}
-		same := rest.allowed.count(cat.members)
+		same := remaining.allowed.count(cat.members)
 		others := len(cat.members) - same
-		if future {
+		if futureCommands {
 			same, others = others, same
 		}
 		if same > others && (best < 0 || others < fewest || others == fewest && same > most) {
@@ -136,21 +137,21 @@ func bestCategory(c *Commands, rest *selector, applied []bool, future bool) (bes
 	return best
 }
 
-// describeCommand tells of a command what the rules that are told already do not.
-func (s *selector) describeCommand(c *Commands, n int, made *selector) (rules []string) {
+// describeCommand returns the rules that one command needs in addition to those already found.
+func (s *selector) describeCommand(c *Commands, n int, described *selector) (rules []string) {
 	name, allowed := c.list[n].Name, s.allowed.has(n)
 	switch {
-	case allowed == made.allowed.has(n):
+	case allowed == described.allowed.has(n):
 	case allowed:
 		rules = append(rules, "+"+name)
 	default:
 		rules = append(rules, "-"+name)
 	}
 	if len(rules) > 0 {
-		made.allow(c, n, allowed)
+		described.allow(c, n, allowed)
 	}
 	if !allowed {
-		for _, word := range s.firstWords[n] {
+		for _, word := range s.firstArgs[n] {
 			rules = append(rules, "+"+name+"|"+word)
 		}
 	}

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// Users are those that there are, by name. There is always one named default.
+// Users holds all users by name. There is always one named default.
 type Users map[string]*User
 
-// Sorted lists them by name.
+// Sorted returns the users sorted by name.
 func (us Users) Sorted() (list []*User) {
 	for _, name := range slices.Sorted(maps.Keys(us)) {
 		list = append(list, us[name])
@@ -19,7 +19,7 @@ func (us Users) Sorted() (list []*User) {
 	return list
 }
 
-// String is an ACL file: a line a user.
+// String returns the text of an ACL file, one line per user.
 func (us Users) String() string {
 	var out strings.Builder
 	for _, u := range us.Sorted() {
@@ -28,20 +28,21 @@ func (us Users) String() string {
 	return out.String()
 }
 
-// Parse reads an ACL file: all its users, or the faults in it, in Redis's words, with the file's
-// name and the line. No fault names a rule that may hold a password.
+// Parse reads the text of an ACL file. It returns all users, or an error that lists every problem
+// with file name and line, in the words of Redis. A problem never quotes a rule that may contain a
+// password.
 func (c *Commands) Parse(path, text string, channels bool) (Users, error) {
-	const longest = 16 << 10 // bytes of faults: who reads them has enough to do by then
+	const maxProblems = 16 << 10 // bytes of problems, after which the rest is not checked
 	users := make(Users)
-	faults, number := "", 0
+	problems, number := "", 0
 	for line := range strings.Lines(text) {
 		number++
-		if line = strings.Trim(line, " \t\r\n"); line != "" && len(faults) < longest {
-			faults += users.add(c, line, fmt.Sprintf("%s:%d", path, number), channels)
+		if line = strings.Trim(line, " \t\r\n"); line != "" && len(problems) < maxProblems {
+			problems += users.add(c, line, fmt.Sprintf("%s:%d", path, number), channels)
 		}
 	}
-	if faults != "" {
-		return nil, errors.New(faults +
+	if problems != "" {
+		return nil, errors.New(problems +
 			"WARNING: ACL errors detected, no change to the previously active ACL rules was performed")
 	}
 	if users["default"] == nil {
@@ -50,11 +51,11 @@ func (c *Commands) Parse(path, text string, channels bool) (Users, error) {
 	return users, nil
 }
 
-// MaxUsers is how many users there may be.
+// MaxUsers is the largest number of users.
 const MaxUsers = 1 << 16
 
-// add adds the user of a line, or says what is wrong with it, and where.
-func (us Users) add(c *Commands, line, where string, channels bool) (fault string) {
+// add adds the user that a line defines, or returns what is wrong with the line, and where.
+func (us Users) add(c *Commands, line, where string, channels bool) (problem string) {
 	words := strings.Split(line, " ")
 	switch {
 	case words[0] != "user" || len(words) < 2:
@@ -74,15 +75,15 @@ func (us Users) add(c *Commands, line, where string, channels bool) (fault strin
 	u := c.New(words[1], channels)
 	us[u.name] = u
 	changed, err := u.With(rules, channels)
-	var wrong *RuleError
+	var ruleError *RuleError
 	switch {
 	case err == nil:
 		us[u.name] = changed
 		return ""
-	case errors.As(err, &wrong) && wrong.Unknown:
-		return fmt.Sprintf("%s: Error in applying operation '%.256s': %s. ", where, wrong.Rule, wrong.Why)
-	case errors.As(err, &wrong):
-		return fmt.Sprintf("%s: %s. ", where, wrong.Why)
+	case errors.As(err, &ruleError) && ruleError.Unknown:
+		return fmt.Sprintf("%s: Error in applying operation '%.256s': %s. ", where, ruleError.Rule, ruleError.Reason)
+	case errors.As(err, &ruleError):
+		return fmt.Sprintf("%s: %s. ", where, ruleError.Reason)
 	}
 	return where + ": Unmatched parenthesis in selector definition."
 }

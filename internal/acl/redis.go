@@ -2,13 +2,14 @@ package acl
 
 import "strings"
 
-// Redis's files name commands that a server like this one has not. Rules about these are taken and
-// mean nothing, so that such a file can be read; what Redis does not know either is a mistake.
+// ACL files written for Redis may name commands that this server does not have. Rules about them
+// are accepted and have no effect, so that such files can be read. A command that Redis does not
+// have either is an error.
 
-// isRedis says whether Redis 7.0 has a command of that name, in lower case.
-func isRedis(name string) bool { return redis[name] }
+// isRedis reports whether Redis 7.0 has a command of this name, in lower case.
+func isRedis(name string) bool { return redisCommands[name] }
 
-var redis = func() map[string]bool {
+var redisCommands = func() map[string]bool {
 	all := make(map[string]bool)
 	for _, name := range strings.Fields(redisNames) {
 		all[name] = true

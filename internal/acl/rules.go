@@ -8,45 +8,45 @@ import (
 	"strings"
 )
 
-// A RuleError says which rule is none, and why. Its words are Redis's, but for what Why says.
+// A RuleError reports an invalid rule. The message is the one of Redis, except for some reasons.
 type RuleError struct {
 	Rule    string
-	Why     string
-	Unknown bool // it names a command or a category that there is not: so it holds no secret
+	Reason  string
+	Unknown bool // the rule names an unknown command or category, and hence contains no secret
 }
 
 func (e *RuleError) Error() string {
-	return fmt.Sprintf("Error in ACL SETUSER modifier '%.256s': %s", e.Rule, e.Why)
+	return fmt.Sprintf("Error in ACL SETUSER modifier '%.256s': %s", e.Rule, e.Reason)
 }
 
-// An UnmatchedError is about a parenthesis that is not closed.
+// An UnmatchedError reports a selector without a closing parenthesis.
 type UnmatchedError struct{ Rule string }
 
 func (e *UnmatchedError) Error() string {
 	return fmt.Sprintf("Unmatched parenthesis in acl selector starting at '%.256s'.", e.Rule)
 }
 
-// Why a rule is none, in Redis's words where it has some.
+// The reasons why a rule is invalid, in the words of Redis where it has the same reason.
 const (
-	unknown     = "Unknown command or category name in ACL"
-	syntax      = "Syntax error"
-	afterKeys   = "Adding a pattern after the * pattern (or the 'allkeys' flag) is not valid and does not have any effect. Try 'resetkeys' to start with an empty list of patterns"
-	afterAll    = "Adding a pattern after the * pattern (or the 'allchannels' flag) is not valid and does not have any effect. Try 'resetchannels' to start with an empty list of channels"
-	noPassword  = "The password you are trying to remove from the user does not exist"
-	wrongHash   = "The password hash must be exactly 64 characters and contain only lowercase hexadecimal characters"
-	firstOfSub  = "Allowing first-arg of a subcommand is not supported"
-	tooLong     = "A password is at most 16384 bytes, a pattern 1024"
-	tooManySaid = "A user has at most 4096 passwords, patterns and selectors"
+	unknown       = "Unknown command or category name in ACL"
+	syntax        = "Syntax error"
+	afterKeys     = "Adding a pattern after the * pattern (or the 'allkeys' flag) is not valid and does not have any effect. Try 'resetkeys' to start with an empty list of patterns"
+	afterAll      = "Adding a pattern after the * pattern (or the 'allchannels' flag) is not valid and does not have any effect. Try 'resetchannels' to start with an empty list of channels"
+	noPassword    = "The password you are trying to remove from the user does not exist"
+	wrongHash     = "The password hash must be exactly 64 characters and contain only lowercase hexadecimal characters"
+	firstArgOfSub = "Allowing first-arg of a subcommand is not supported"
+	tooLong       = "A password is at most 16384 bytes, a pattern 1024"
+	tooManyRules  = "A user has at most 4096 passwords, patterns and selectors"
 )
 
-// The bounds of a user: what a check may have to look through.
+// These bounds limit the work of a check.
 const (
 	maxPattern = 1024 // bytes
-	maxSize    = 4096 // passwords, patterns, selectors
+	maxSize    = 4096 // passwords, patterns and selectors of a user
 )
 
-// With is the user with more rules, or why one of them is none. channels is as for New: what
-// selectors begin with, and what reset goes back to.
+// With returns the user with more rules applied, or an error if one of them is invalid. channels
+// has the same meaning as for New, for new selectors and for the rule reset.
 func (u *User) With(rules []string, channels bool) (*User, error) {
 	merged, err := merge(rules)
 	if err != nil {
@@ -54,39 +54,40 @@ func (u *User) With(rules []string, channels bool) (*User, error) {
 	}
 	changed := u.clone()
 	for _, rule := range merged {
-		if why := changed.apply(rule, channels); why != "" {
-			return nil, &RuleError{Rule: rule, Why: why, Unknown: why == unknown}
+		if reason := changed.apply(rule, channels); reason != "" {
+			return nil, &RuleError{Rule: rule, Reason: reason, Unknown: reason == unknown}
 		}
 	}
-	changed.open = changed.isOpen()
+	changed.unrestricted = changed.isUnrestricted()
 	return changed, nil
 }
 
-// merge puts selectors together that are written as several words, as Redis does.
+// merge joins selectors that span several words into one rule each, as Redis does.
 func merge(rules []string) (merged []string, err error) {
-	open, began := "", ""
+	selector, first := "", ""
 	for _, rule := range rules {
 		closes := strings.HasSuffix(rule, ")")
 		switch {
 		case strings.HasPrefix(rule, "(") && !closes:
-			open, began = rule, rule
-		case began == "":
+			selector, first = rule, rule
+		case first == "":
 			merged = append(merged, rule)
 		case closes:
-			merged = append(merged, open+" "+rule)
-			began = ""
+			merged = append(merged, selector+" "+rule)
+			first = ""
 		default:
-			open += " " + rule
+			selector += " " + rule
 		}
 	}
-	if began != "" {
-		return nil, &UnmatchedError{began}
+	if first != "" {
+		return nil, &UnmatchedError{first}
 	}
 	return merged, nil
 }
 
-// apply changes the user by one rule, or says why it is none; then the user is of no more use.
-func (u *User) apply(rule string, channels bool) (why string) {
+// apply changes the user by one rule, or returns why the rule is invalid. In that case the user may
+// be half changed and must be discarded.
+func (u *User) apply(rule string, channels bool) (reason string) {
 	switch word := strings.ToLower(rule); {
 	case rule == "":
 		return ""
@@ -102,36 +103,36 @@ func (u *User) apply(rule string, channels bool) (why string) {
 		*u = User{commands: u.commands, name: u.name, payload: "sanitize-payload",
 			selectors: []*selector{u.commands.newSelector(channels)}}
 	case strings.ContainsRune("><#!", rune(rule[0])):
-		why = u.changePassword(rule[0], rule[1:])
+		reason = u.changePassword(rule[0], rule[1:])
 	case rule[0] == '(' && strings.HasSuffix(rule, ")"):
-		why = u.addSelector(strings.TrimSuffix(rule[1:], ")"), channels)
+		reason = u.addSelector(strings.TrimSuffix(rule[1:], ")"), channels)
 	default:
-		why = u.selectors[0].apply(u.commands, rule)
+		reason = u.selectors[0].apply(u.commands, rule)
 	}
-	if why == "" && u.size() > maxSize {
-		why = tooManySaid
+	if reason == "" && u.size() > maxSize {
+		reason = tooManyRules
 	}
-	return why
+	return reason
 }
 
-// changePassword adds (> and, as a hash, #) or removes (< and !) a password.
-func (u *User) changePassword(how byte, said string) (why string) {
+// changePassword adds a password (operator > or, for a hash, #) or removes one (< or !).
+func (u *User) changePassword(operator byte, text string) (reason string) {
 	var hash digest
 	switch {
-	case how == '>' || how == '<':
-		if len(said) > MaxPassword {
+	case operator == '>' || operator == '<':
+		if len(text) > MaxPassword {
 			return tooLong
 		}
-		hash = sha256.Sum256([]byte(said))
-	case len(said) != 2*len(hash) || strings.ToLower(said) != said:
+		hash = sha256.Sum256([]byte(text))
+	case len(text) != 2*len(hash) || strings.ToLower(text) != text:
 		return wrongHash
 	default:
-		if _, err := hex.Decode(hash[:], []byte(said)); err != nil {
+		if _, err := hex.Decode(hash[:], []byte(text)); err != nil {
 			return wrongHash
 		}
 	}
 	at := slices.Index(u.passwords, hash)
-	switch add := how == '>' || how == '#'; {
+	switch add := operator == '>' || operator == '#'; {
 	case add:
 		if u.noPass = false; at < 0 {
 			u.passwords = append(u.passwords, hash)
@@ -144,35 +145,35 @@ func (u *User) changePassword(how byte, said string) (why string) {
 	return ""
 }
 
-// addSelector adds a selector that is given as rules with blanks between. Redis takes quotes in it
-// apart; here there are none.
-func (u *User) addSelector(rules string, channels bool) (why string) {
+// addSelector adds a selector, given as rules separated by spaces. Redis also interprets quotes
+// here, which are refused instead.
+func (u *User) addSelector(rules string, channels bool) (reason string) {
 	if strings.ContainsAny(rules, "\"'") {
 		return syntax
 	}
 	s := u.commands.newSelector(channels)
 	for _, rule := range strings.FieldsFunc(rules, isSpace) {
-		if strings.HasSuffix(rule, ")") { // which would end the selector when it is read from a file
+		if strings.HasSuffix(rule, ")") { // it would end the selector when read from a file
 			return syntax
 		}
-		if why := s.apply(u.commands, rule); why != "" {
-			return why
+		if reason := s.apply(u.commands, rule); reason != "" {
+			return reason
 		}
 	}
 	u.selectors = append(u.selectors, s)
 	return ""
 }
 
-// isSpace is C's isspace.
+// isSpace is isspace of C.
 func isSpace(r rune) bool { return r == ' ' || '\t' <= r && r <= '\r' }
 
-// IsName says whether a user may have such a name; a pattern is held to the same.
+// IsName reports whether a string may be the name of a user. Patterns obey the same rule.
 func IsName(name string) bool {
 	return !strings.ContainsFunc(name, func(r rune) bool { return isSpace(r) || r == 0 })
 }
 
-// apply changes a selector by one rule, or says why it is none.
-func (s *selector) apply(c *Commands, rule string) (why string) {
+// apply changes a selector by one rule, or returns why the rule is invalid.
+func (s *selector) apply(c *Commands, rule string) (reason string) {
 	switch word := strings.ToLower(rule); {
 	case word == "allkeys" || word == "~*":
 		s.allKeys, s.keys = true, nil
@@ -204,12 +205,12 @@ func (s *selector) allowAll(c *Commands, on bool) {
 	for n := range c.list {
 		s.allowed.set(n, on)
 	}
-	s.future, s.firstWords = on, nil
+	s.futureCommands, s.firstArgs = on, nil
 }
 
-// addKeys adds a pattern of keys: ~pattern, or with what may be done %R~pattern, %W~pattern,
+// addKeys adds a key pattern: ~pattern, or with restricted access %R~pattern, %W~pattern or
 // %RW~pattern.
-func (s *selector) addKeys(rule string) (why string) {
+func (s *selector) addKeys(rule string) (reason string) {
 	if s.allKeys {
 		return afterKeys
 	}
@@ -234,7 +235,8 @@ func (s *selector) addKeys(rule string) (why string) {
 	return ""
 }
 
-// accessOf reads R, W or both, and then ~ and the pattern; 0 if it is none of that.
+// accessOf parses R, W or both, followed by ~ and the pattern. It returns 0 if the text is not of
+// that form.
 func accessOf(text string) (access Access, pattern string) {
 	letters, pattern, _ := strings.Cut(text, "~")
 	for _, letter := range letters {
@@ -247,7 +249,7 @@ func accessOf(text string) (access Access, pattern string) {
 	return access, pattern
 }
 
-func (s *selector) addChannels(pattern string) (why string) {
+func (s *selector) addChannels(pattern string) (reason string) {
 	switch {
 	case s.allChannels:
 		return afterAll
@@ -261,9 +263,10 @@ func (s *selector) addChannels(pattern string) (why string) {
 	return ""
 }
 
-// changeCommands allows commands or not: @category, command, container|subcommand; or command|word,
-// to allow a command with that first word alone. Of commands that Redis alone has nothing follows.
-func (s *selector) changeCommands(c *Commands, on bool, name string) (why string) {
+// changeCommands allows or denies @category, command, or container|subcommand. With
+// command|argument it allows a command only if its first argument is this one. Commands that only
+// Redis has are accepted without effect.
+func (s *selector) changeCommands(c *Commands, on bool, name string) (reason string) {
 	if category, ok := strings.CutPrefix(name, "@"); ok {
 		cat := c.category(category)
 		if cat == nil {
@@ -290,24 +293,24 @@ func (s *selector) changeCommands(c *Commands, on bool, name string) (why string
 	case !ok:
 		return unknown
 	case c.list[n].Parent >= 0:
-		return firstOfSub
-	case !IsName(word) || word == "": // or a file would be read as other rules than those that were written
+		return firstArgOfSub
+	case !IsName(word) || word == "": // a space would make it several rules when read from a file
 		return syntax
 	case c.subs[n] != nil:
 		return unknown
-	case !slices.ContainsFunc(s.firstWords[n], func(said string) bool { return strings.EqualFold(said, word) }):
-		if s.firstWords == nil {
-			s.firstWords = make(map[int][]string)
+	case !slices.ContainsFunc(s.firstArgs[n], func(arg string) bool { return strings.EqualFold(arg, word) }):
+		if s.firstArgs == nil {
+			s.firstArgs = make(map[int][]string)
 		}
-		s.firstWords[n] = append(s.firstWords[n], word)
+		s.firstArgs[n] = append(s.firstArgs[n], word)
 	}
 	return ""
 }
 
-// allow allows a command or not, and its subcommands with it.
+// allow allows or denies a command together with its subcommands.
 func (s *selector) allow(c *Commands, n int, on bool) {
 	s.allowed.set(n, on)
-	delete(s.firstWords, n)
+	delete(s.firstArgs, n)
 	for _, sub := range c.subs[n] {
 		s.allowed.set(sub, on)
 	}

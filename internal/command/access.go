@@ -39,8 +39,8 @@ func ErrDenied(why acl.Verdict, row *Command, u *acl.User) error {
 // some nanoseconds.
 func (row *Command) Ask(server *Server, u *acl.User, words [][]byte) (why acl.Verdict, object []byte, steps int) {
 	var few [8][]byte
-	r := acl.Request{Command: row.Number, Free: row.Flags&NoAuth != 0, Words: words, Access: row.accessIn(server, words),
-		Literal: row.Channels == ManyGlobs}
+	r := acl.Request{Command: row.Number, AlwaysAllowed: row.Flags&NoAuth != 0, Words: words,
+		Access: row.accessIn(server, words), Literal: row.Channels == ManyGlobs}
 	if row.Keys.Find != nil {
 		r.Keys, _ = row.Keys.Find(nil, words) // if they make no sense, the row refuses them
 	} else {

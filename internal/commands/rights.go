@@ -118,7 +118,7 @@ func (s *Session) become(a *client.Account) bool {
 // less than before is felt by the next turn; a session that changes its own rights looks again.
 func (s *Session) LookUpRights() {
 	u := s.Account.Load().User.Load()
-	s.guarded = u == nil || !u.Open() || !s.authenticated
+	s.guarded = u == nil || !u.Unrestricted() || !s.authenticated
 	if s.guarded || s.restricted {
 		s.restrict(u == nil || !s.authenticated && s.instance.accounts.Closed())
 	}
@@ -144,7 +144,7 @@ func (s *Session) restrict(on bool) {
 func (in *Instance) endListeners(a *client.Account, u *acl.User, own *client.Client) (ownEnds bool) {
 	for kind := range client.SubscriptionKinds {
 		in.channels.Each(kind, func(t *pubsub.Topic) bool {
-			if u.MayHear([]byte(t.Name), kind == client.ToPattern) {
+			if u.MaySubscribe([]byte(t.Name), kind == client.ToPattern) {
 				return true
 			}
 			in.channels.EachSubscriber(t, func(s *client.Client) {
@@ -166,5 +166,5 @@ func (in *Instance) endListeners(a *client.Account, u *acl.User, own *client.Cli
 // loop, which may not read the session.
 func isGuarded(c *client.Client) bool {
 	u := c.Account.Load().User.Load()
-	return u == nil || !u.Open()
+	return u == nil || !u.Unrestricted()
 }

@@ -36,7 +36,6 @@ var replacedNames = map[string]string{
 // unread are the directories whose idioms have not been replaced yet.
 var unread = []string{
 	"cmd/cellserver",
-	"internal/acl",
 	"internal/cli",
 	"internal/client",
 	"internal/command",

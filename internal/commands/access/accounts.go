@@ -128,7 +128,7 @@ func (as *Accounts) set(u *acl.User, own *client.Client) (ownEnds bool) {
 	}
 	before := a.User.Load()
 	a.User.Store(u)
-	if u.HearsAll(before) {
+	if u.AllowsChannelsOf(before) {
 		return false
 	}
 	return as.EndListeners(a, u, own)
@@ -199,7 +199,7 @@ func (as *Accounts) replace(users acl.Users, own *client.Client) (ownEnds bool) 
 	as.byName = fresh
 	as.names.Unlock()
 	for a, was := range before {
-		if u := users[a.Name]; !u.HearsAll(was) && as.EndListeners(a, u, own) {
+		if u := users[a.Name]; !u.AllowsChannelsOf(was) && as.EndListeners(a, u, own) {
 			ownEnds = true
 		}
 	}

@@ -60,12 +60,12 @@ func (as *Accounts) cat() *command.Command {
 		Reply: "Their names.",
 		Run: func(c *command.Call) error {
 			commands := as.commands
-			names, ok := commands.Used(), true
+			names, ok := commands.NonEmptyCategories(), true
 			switch word := c.Word(); {
 			case len(c.Words) > 3:
 				return errACLWords(c)
 			case word != nil:
-				if names, ok = commands.In(string(word)); !ok {
+				if names, ok = commands.CommandsIn(string(word)); !ok {
 					return command.Refusal(fmt.Sprintf("ERR Unknown category '%.128s'", word))
 				}
 			}
@@ -468,7 +468,7 @@ func (as *Accounts) tell(name string, rules []string, named map[string]bool) err
 	var wrong *acl.RuleError
 	switch {
 	case errors.As(err, &wrong) && !wrong.Unknown:
-		return errors.New(wrong.Why)
+		return errors.New(wrong.Reason)
 	case err != nil:
 		return err
 	}

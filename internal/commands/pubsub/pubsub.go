@@ -401,11 +401,11 @@ func (cs *Channels) EachSubscriber(t *Topic, visit func(*client.Client)) {
 // rights were taken away meanwhile, and whoever did that may have looked for listeners before.
 func stillHears(c *command.Call, kind client.SubscriptionKind, names [][]byte) {
 	u := c.Client.Account.Load().User.Load()
-	if u != nil && u.Open() {
+	if u != nil && u.Unrestricted() {
 		return
 	}
 	for _, name := range names {
-		if u == nil || !u.MayHear(name, kind == client.ToPattern) {
+		if u == nil || !u.MaySubscribe(name, kind == client.ToPattern) {
 			c.HangUp()
 			return
 		}
