@@ -14,8 +14,8 @@ type ChannelWords uint8
 const (
 	NoChannel ChannelWords = iota
 	OneChannel
-	ManyNames // all words, each the name of a channel
-	ManyGlobs // or a pattern of them, which has to be allowed as it is written
+	ChannelNames    // all words, each the name of a channel
+	ChannelPatterns // or a pattern of them, which has to be allowed as it is written
 )
 
 const (
@@ -35,12 +35,12 @@ func ErrDenied(why acl.Verdict, row *Command, u *acl.User) error {
 	return Refusal(fmt.Sprintf("NOPERM User %s has no permissions to run the '%s' command", u.Name(), row.Name))
 }
 
-// Ask asks whether a user may make a call, and what of it forbids it. It takes so many steps of
+// Authorize asks whether a user may make a call, and what of it forbids it. It takes so many steps of
 // some nanoseconds.
-func (row *Command) Ask(server *Server, u *acl.User, words [][]byte) (why acl.Verdict, object []byte, steps int) {
+func (row *Command) Authorize(server *Server, u *acl.User, words [][]byte) (why acl.Verdict, object []byte, steps int) {
 	var few [8][]byte
 	r := acl.Request{Command: row.Number, AlwaysAllowed: row.Flags&NoAuth != 0, Words: words,
-		Access: row.accessIn(server, words), Literal: row.Channels == ManyGlobs}
+		Access: row.accessIn(server, words), Literal: row.Channels == ChannelPatterns}
 	if row.Keys.Find != nil {
 		r.Keys, _ = row.Keys.Find(nil, words) // if they make no sense, the row refuses them
 	} else {
@@ -49,7 +49,7 @@ func (row *Command) Ask(server *Server, u *acl.User, words [][]byte) (why acl.Ve
 	switch row.Channels {
 	case OneChannel:
 		r.Channels = words[1:2]
-	case ManyNames, ManyGlobs:
+	case ChannelNames, ChannelPatterns:
 		r.Channels = words[1:]
 	}
 	all := checkSteps + keySteps*len(words)
@@ -103,16 +103,16 @@ func (row *Command) accessIn(server *Server, words [][]byte) []acl.Access {
 	switch {
 	case row.Keys.Access != nil:
 		return accessToOne[accessNamed(row.Keys.Access(words))]
-	case row.looks(server, words):
+	case row.onlyReads(server, words):
 		return accessToOne[acl.Read]
 	}
 	return row.access
 }
 
-// looks says whether a call only looks at its keys, so that who may read them may make it. That is
+// onlyReads says whether a call only looks at its keys, so that who may read them may make it. That is
 // decided on the call as its row binds it: a key, too, may be named PEEK. Options stand at the end,
 // so most calls are seen through at a glance.
-func (row *Command) looks(server *Server, words [][]byte) bool {
+func (row *Command) onlyReads(server *Server, words [][]byte) bool {
 	if row.Keys.Peeks == nil || !slices.ContainsFunc(words[max(len(words)-2, 0):], isPeek) {
 		return false
 	}

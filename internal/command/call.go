@@ -22,40 +22,40 @@ type Server struct {
 	Limits     atomic.Pointer[resp.Limits]
 }
 
-// InSession is what a command may ask of the session in whose turn its call is made.
-type InSession interface {
-	// HandOver has the call made again beside the event loop. What it has written so far must have
+// Session is what a command may ask of the session in whose turn its call is made.
+type Session interface {
+	// Offload has the call made again beside the event loop. What it has written so far must have
 	// been taken back.
-	HandOver()
+	Offload()
 	// Continue has the rest of the call made in pieces, one in each of the session's next turns,
 	// until rest says that it was the last. Until then the client gets no message and no other call
 	// is made. It returns the call's words, which stay as they are meanwhile; the call's own do
 	// not.
 	Continue(rest func() (last bool)) (words [][]byte)
-	// Aloud writes what the client is told whether it wants replies or not (CLIENT REPLY):
+	// WriteUnmuted writes what the client is told whether it wants replies or not (CLIENT REPLY):
 	// messages, and that it is subscribed.
-	Aloud(write func())
-	// TakePushes has the messages that wait stand before the reply that is being written.
-	TakePushes()
-	// HangUp ends the conversation after the reply.
-	HangUp()
-	// LookUpRights is for a call that changes what its own client may do.
-	LookUpRights()
+	WriteUnmuted(write func())
+	// WritePushes has the messages that wait stand before the reply that is being written.
+	WritePushes()
+	// CloseAfterReply ends the conversation after the reply.
+	CloseAfterReply()
+	// ReloadUser is for a call that changes what its own client may do.
+	ReloadUser()
 }
 
-// Beside is what a call needs that is made beside its session, where it may take long.
-type Beside interface {
-	// GiveWay lets others have the place of the call for a while, if they wait for it.
-	GiveWay()
-	// Keep counts bytes of the reply, as they come. It may wait; its error ends the call.
-	Keep(bytes int) error
+// Background is what a call needs that is made beside its session, where it may take long.
+type Background interface {
+	// Yield lets others have the place of the call for a while, if they wait for it.
+	Yield()
+	// Reserve counts bytes of the reply, as they come. It may wait; its error ends the call.
+	Reserve(bytes int) error
 }
 
 // Call is one command on its way: the words bound to the row's grammar, and where the reply goes. A
 // row reads its arguments in the order of its grammar, each with the method of its kind.
 type Call struct {
 	Context context.Context
-	Session InSession // nil for a call that is made beside its session, as those of an Unbounded row
+	Session Session // nil for a call that is made beside its session, as those of an Unbounded row
 	View    store.View
 	Out     *resp.Writer
 
@@ -63,8 +63,8 @@ type Call struct {
 	Client *client.Client // whose call it is
 	Owner  any            // what the commands of one server share that are no family yet
 
-	Beside       Beside              // nil in a session's turn
-	Around       func(c *Call) error // makes the call, with what is to be done before and after it; nil for nothing
+	Background   Background          // nil in a session's turn
+	Middleware   func(c *Call) error // makes the call, with what is to be done before and after it; nil for nothing
 	Caching      bool                // CLIENT CACHING was said
 	Row          *Command
 	Words        [][]byte // the command's name first
@@ -72,7 +72,7 @@ type Call struct {
 	IsBound      bool   // to words of this row
 	Value        []byte // that was read last
 	Hits, Misses int64  // keys that were read, not counted yet
-	Moved        int    // bytes of values, by this call
+	Work         int    // bytes of values, by this call
 	Next         int
 
 	limiting
@@ -82,27 +82,27 @@ type Call struct {
 
 // limiting is what the limiters keep in a call.
 type limiting struct {
-	Rule     store.Rule           // of the limiter that is asked
-	Latest   gcra.Memo            // of the latest CL.THROTTLE
-	Takes    []store.LimitRequest // of CL.ALL
-	Limits   int64                // decisions that limited, not counted yet
-	Sampling topk.Sampling        // of limiters' decisions, for CL.TOP
+	Rule      store.Rule           // of the limiter that is asked
+	LastLimit gcra.Memo            // of the latest CL.THROTTLE
+	Requests  []store.LimitRequest // of CL.ALL
+	Limited   int64                // decisions that limited, not counted yet
+	Sampling  topk.Sampling        // of limiters' decisions, for CL.TOP
 }
 
 // executing is about a call that EXEC makes.
 type executing struct {
-	Later         *Later // of the transaction that is being executed; nil outside of one
-	Steps         int    // of matching patterns, that are left to a transaction
-	Shown         []byte // lines for MONITOR, of a transaction
-	InTransaction bool   // EXEC makes it, with its keys locked
+	Deferred      *Deferred // of the transaction that is being executed; nil outside of one
+	PatternSteps  int       // of matching patterns, that are left to a transaction
+	MonitorLines  []byte    // lines for MONITOR, of a transaction
+	InTransaction bool      // EXEC makes it, with its keys locked
 }
 
 // ending is how a call ends.
 type ending struct {
-	Last       bool   // the conversation ends with its reply
-	Then       func() // what the session does when it takes the reply, of a call that is made beside it
-	Lasts      bool   // it goes on when its row has run: who ends it says how long it took
-	HandedOver bool   // it is made again beside its session, where it is timed and shown
+	Closes    bool   // the conversation ends with its reply
+	OnReply   func() // what the session does when it takes the reply, of a call that is made beside it
+	Blocks    bool   // it goes on when its row has run: who ends it says how long it took
+	Offloaded bool   // it is made again beside its session, where it is timed and shown
 }
 
 // bound is an argument's value in one call. It holds no pointer: the words are the call's.
@@ -160,8 +160,8 @@ func (c *Call) Many() [][]byte {
 // key, so does the binding.
 func (c *Call) Run(row *Command, words [][]byte, repeats bool) (err error) {
 	bound := repeats && c.IsBound && c.Row == row
-	c.Row, c.Words, c.Next, c.IsBound, c.Moved = row, words, 0, false, 0
-	c.Lasts, c.HandedOver = false, false
+	c.Row, c.Words, c.Next, c.IsBound, c.Work = row, words, 0, false, 0
+	c.Blocks, c.Offloaded = false, false
 	switch {
 	case bound:
 		err = c.CheckKey(words[1])
@@ -174,14 +174,14 @@ func (c *Call) Run(row *Command, words [][]byte, repeats bool) (err error) {
 		return err
 	}
 	c.IsBound = true
-	if c.Around != nil {
-		return c.Around(c)
+	if c.Middleware != nil {
+		return c.Middleware(c)
 	}
 	return row.Run(c)
 }
 
-// Found counts a key that was read: whether it was there.
-func (c *Call) Found(there bool) {
+// CountLookup counts a key that was read: whether it was there.
+func (c *Call) CountLookup(there bool) {
 	if there {
 		c.Hits++
 	} else {
@@ -189,8 +189,8 @@ func (c *Call) Found(there bool) {
 	}
 }
 
-// OneIf writes 1 or 0.
-func (c *Call) OneIf(done bool) {
+// WriteBool writes 1 or 0.
+func (c *Call) WriteBool(done bool) {
 	n := int64(0)
 	if done {
 		n = 1
@@ -198,8 +198,8 @@ func (c *Call) OneIf(done bool) {
 	c.Out.Int(n)
 }
 
-// Gives says whether a call has one of the options.
-func (c *Call) Gives(tokens ...string) bool {
+// HasOption says whether a call has one of the options.
+func (c *Call) HasOption(tokens ...string) bool {
 	for i, a := range c.Row.Args {
 		for _, token := range tokens {
 			if len(a.Tokens) == 1 && a.Tokens[0] == token && c.Bound[i].At != 0 {
@@ -251,54 +251,56 @@ type Counts struct {
 }
 
 // Counts is what the call has counted.
-func (c *Call) Counts() Counts { return Counts{c.Hits, c.Misses, c.Moved} }
+func (c *Call) Counts() Counts { return Counts{c.Hits, c.Misses, c.Work} }
 
-// CountFrom forgets what was counted since.
-func (c *Call) CountFrom(then Counts) { c.Hits, c.Misses, c.Moved = then.hits, then.misses, then.moved }
+// ResetCounts forgets what was counted since.
+func (c *Call) ResetCounts(then Counts) {
+	c.Hits, c.Misses, c.Work = then.hits, then.misses, then.moved
+}
 
 // ChangeIf answers 1 if there was something to change, and 0 if not.
 func (c *Call) ChangeIf(key []byte, edit func(e store.Entry) (store.Change, error)) error {
 	done, counted := false, c.Counts()
 	err := c.View.Edit(c.Context, key, func(e store.Entry, _ []byte) (store.Change, error) {
-		c.CountFrom(counted)
+		c.ResetCounts(counted)
 		change, err := edit(e)
 		done = change.Operation != store.NoChange
-		c.Moved += len(change.Value.Bytes)
+		c.Work += len(change.Value.Bytes)
 		return change, err
 	})
 	if err != nil {
 		return err
 	}
-	c.OneIf(done)
+	c.WriteBool(done)
 	return nil
 }
 
-// GiveWay is called by a call that may take long between pieces of its work, of a fraction of a
+// Yield is called by a call that may take long between pieces of its work, of a fraction of a
 // millisecond: others that wait for its place have theirs. In a transaction, whose keys are locked,
 // nothing waits for it.
-func (c *Call) GiveWay() {
+func (c *Call) Yield() {
 	if c.InTransaction {
 		return
 	}
 	runtime.Gosched()
-	if c.Beside != nil {
-		c.Beside.GiveWay()
+	if c.Background != nil {
+		c.Background.Yield()
 	}
 }
 
-// Keep counts bytes of a reply that may get long, as they come. In a transaction replies have
+// Reserve counts bytes of a reply that may get long, as they come. In a transaction replies have
 // another bound, and nothing may wait.
-func (c *Call) Keep(bytes int) error {
-	if c.Beside == nil || c.InTransaction {
+func (c *Call) Reserve(bytes int) error {
+	if c.Background == nil || c.InTransaction {
 		return nil
 	}
-	return c.Beside.Keep(bytes)
+	return c.Background.Reserve(bytes)
 }
 
-// HangUp ends the conversation after the reply.
-func (c *Call) HangUp() {
+// CloseAfterReply ends the conversation after the reply.
+func (c *Call) CloseAfterReply() {
 	if c.Session != nil {
-		c.Session.HangUp()
+		c.Session.CloseAfterReply()
 	}
-	c.Last = true
+	c.Closes = true
 }

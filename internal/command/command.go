@@ -130,7 +130,7 @@ const (
 	WalksKeys                           // looks at every key
 	ValueSized                          // its cost grows with the values of its keys
 	Sessionless                         // needs no session, though it is about no key
-	DropsRights                         // the calls behind it may be allowed less
+	ChangesRights                       // the calls behind it may be allowed less
 	WhileSubscribed                     // allowed in RESP2 while the client is subscribed
 	KeepsCaching                        // what CLIENT CACHING said is still about the next call
 	DecimalWords                        // integers may have a sign and leading zeros, as redis-cell takes them
@@ -180,8 +180,8 @@ var flagNames = []struct {
 // Upper is a command's name as the manual writes it: CLIENT ID.
 func (row *Command) Upper() string { return strings.ToUpper(strings.ReplaceAll(row.Name, "|", " ")) }
 
-// WordsFrom makes a row's Secrets of all words from one on.
-func WordsFrom(first int) func(words [][]byte, hide func(word int)) {
+// SecretsFrom makes a row's Secrets of all words from one on.
+func SecretsFrom(first int) func(words [][]byte, hide func(word int)) {
 	return func(words [][]byte, hide func(word int)) {
 		for i := first; i < len(words); i++ {
 			hide(i)
@@ -189,5 +189,5 @@ func WordsFrom(first int) func(words [][]byte, hide func(word int)) {
 	}
 }
 
-// Cut is the beginning of a word, of so many bytes at most.
-func Cut(word []byte, bytes int) string { return string(word[:min(len(word), bytes)]) }
+// Prefix is the beginning of a word, of so many bytes at most.
+func Prefix(word []byte, bytes int) string { return string(word[:min(len(word), bytes)]) }

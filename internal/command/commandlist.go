@@ -64,7 +64,7 @@ var commandGetKeysAndFlags = Command{
 		if row.Keys.Access != nil {
 			access = row.Keys.Access(c.Words[2:])
 		}
-		if row.looks(c.Server, c.Words[2:]) {
+		if row.onlyReads(c.Server, c.Words[2:]) {
 			access = "RO ACCESS"
 		}
 		c.Out.Array(len(keys))

@@ -4,41 +4,41 @@ package command
 // worth of a turn: some half a microsecond. Keys stay locked for as long as it lasts, so that is
 // bounded; and what is more than a turn's worth is made beside the event loop.
 
-// CostOf is what a call in a transaction costs, but for what stands at its keys.
-func CostOf(row *Command, words [][]byte, size, longest int) int {
-	cost := 1 + len(words)/FewWords + EffortOf(row, size+Reach(row, words, longest))
+// UnitsOf is what a call in a transaction costs, but for what stands at its keys.
+func UnitsOf(row *Command, words [][]byte, size, longest int) int {
+	cost := 1 + len(words)/WordsPerUnit + UnitsToMove(row, size+CreatedBytes(row, words, longest))
 	if row.Effort != nil && row.Effort.Fixed != nil {
-		cost += row.Effort.Fixed(words) / FewBytes
+		cost += row.Effort.Fixed(words) / BytesPerUnit
 	}
 	if row.Cost != Constant && row.Traits&ValueSized == 0 {
-		cost += BoundedCost
+		cost += BoundedUnits
 	}
 	return cost
 }
 
-// EffortOf is what it costs to move so many bytes, which for some is to read a number from them.
-func EffortOf(row *Command, bytes int) int {
+// UnitsToMove is what it costs to move so many bytes, which for some is to read a number from them.
+func UnitsToMove(row *Command, bytes int) int {
 	if row.Effort != nil {
 		bytes *= max(row.Effort.PerByte, 1)
 	}
-	return bytes / FewBytes
+	return bytes / BytesPerUnit
 }
 
-// Reach is how many bytes a call may make of nothing, where a value may be so long.
-func Reach(row *Command, words [][]byte, longest int) int {
+// CreatedBytes is how many bytes a call may make of nothing, where a value may be so long.
+func CreatedBytes(row *Command, words [][]byte, longest int) int {
 	if row.Effort == nil || row.Effort.Creates == nil {
 		return 0
 	}
 	return row.Effort.Creates(words, longest)
 }
 
-// IsSized says whether what a call costs grows with what stands at its keys.
-func (row *Command) IsSized(words [][]byte) bool {
+// IsValueSized says whether what a call costs grows with what stands at its keys.
+func (row *Command) IsValueSized(words [][]byte) bool {
 	return row.Traits&ValueSized != 0 || row.Effort != nil && row.Effort.Sized != nil && row.Effort.Sized(words)
 }
 
-// Touched is how much a sized call reads of so many bytes.
-func Touched(row *Command, words [][]byte, size int) int {
+// ReadBytes is how much a sized call reads of so many bytes.
+func ReadBytes(row *Command, words [][]byte, size int) int {
 	if row.Effort == nil || row.Effort.Reads == nil {
 		return size
 	}
@@ -53,26 +53,26 @@ func (row *Command) NeedsSession() bool {
 // What one turn may do, so that an event loop comes round to everybody in well under a millisecond:
 // a Fast command takes about a microsecond at worst, another, such as INFO, a hundred times that.
 const (
-	Turn        = 512       // worth of a turn, in Fast commands of a few words
-	FewWords    = 8         // as many more are worth another
-	FewBytes    = 1 << 10   // as many bytes of values that are moved, too
-	BoundedCost = Turn / 2  // worth of a command that is not Fast
-	TurnOutput  = 256 << 10 // bytes of replies that end a turn
+	TurnUnits    = 512           // worth of a turn, in Fast commands of a few words
+	WordsPerUnit = 8             // as many more are worth another
+	BytesPerUnit = 1 << 10       // as many bytes of values that are moved, too
+	BoundedUnits = TurnUnits / 2 // worth of a command that is not Fast
+	TurnOutput   = 256 << 10     // bytes of replies that end a turn
 
 	// Of a client that has not said who it is: many may try passwords, and others wait for a round
 	// of them.
-	UnauthenticatedTurn = Turn / 16
+	UnauthenticatedTurnUnits = TurnUnits / 16
 )
 
-func BytesOf(words [][]byte) (size int) {
+func TotalLength(words [][]byte) (size int) {
 	for _, word := range words {
 		size += len(word)
 	}
 	return size
 }
 
-// OwnWords copies words, which are borrowed and die with the batch, into one piece of memory.
-func OwnWords(words [][]byte) [][]byte {
+// CopyWords copies words, which are borrowed and die with the batch, into one piece of memory.
+func CopyWords(words [][]byte) [][]byte {
 	size := 0
 	for _, word := range words {
 		size += len(word)
@@ -85,12 +85,12 @@ func OwnWords(words [][]byte) [][]byte {
 	return owned
 }
 
-// KeysAStep is how many keys a step is about at most, so that nobody waits long for it.
-const KeysAStep = 1024
+// KeysPerStep is how many keys a step is about at most, so that nobody waits long for it.
+const KeysPerStep = 1024
 
-// Soon is how much may be done at once, in bytes that could be moved meanwhile: more is done beside
+// MaxLoopWork is how much may be done at once, in bytes that could be moved meanwhile: more is done beside
 // the loop. It is some fifty microseconds' worth.
-const Soon = 64 << 10
+const MaxLoopWork = 64 << 10
 
 // MaxReply bounds what one call may answer, in bytes, where a short call may ask for much.
 const MaxReply = 64 << 20

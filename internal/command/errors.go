@@ -33,8 +33,8 @@ const (
 	ErrStopped      Refusal = "ERR the client went away before the command came to its end"
 )
 
-// Lacks says in words what a store cannot do.
-func Lacks(what store.Abilities) string {
+// MissingAbility says in words what a store cannot do.
+func MissingAbility(what store.Abilities) string {
 	switch {
 	case what&store.Notifies != 0:
 		return "the store cannot tell of changes"

@@ -1,25 +1,25 @@
 package command
 
-// Later is what the calls of a transaction leave to be done when no key is locked any more, as
+// Deferred is what the calls of a transaction leave to be done when no key is locked any more, as
 // PUBLISH does. The reply to each is put in its place then.
-type Later struct {
-	Calls []laterCall
-	Early int // bytes of pushes that are to stand before the transaction's reply, because it ended a subscription
+type Deferred struct {
+	Calls     []deferredCall
+	PushBytes int // bytes of pushes that are to stand before the transaction's reply, because it ended a subscription
 }
 
-type laterCall struct {
+type deferredCall struct {
 	At    int           // where in the output the reply is to stand
-	Worth func() int    // what it counts of a turn, in bytes that could be moved meanwhile
+	Work  func() int    // what it counts of a turn, in bytes that could be moved meanwhile
 	reply func(c *Call) // does it, and writes the reply
 }
 
-// DoLater has a call of a transaction made when no key is locked any more.
-func (c *Call) DoLater(worth func() int, reply func(c *Call)) {
-	c.Later.Calls = append(c.Later.Calls, laterCall{At: c.Out.Mark(), Worth: worth, reply: reply})
+// Defer has a call of a transaction made when no key is locked any more.
+func (c *Call) Defer(worth func() int, reply func(c *Call)) {
+	c.Deferred.Calls = append(c.Deferred.Calls, deferredCall{At: c.Out.Mark(), Work: worth, reply: reply})
 }
 
 // Complete writes the transaction's reply, and those that were left in their places.
-func (l *Later) Complete(c *Call, reply []byte) error {
+func (l *Deferred) Complete(c *Call, reply []byte) error {
 	from := 0
 	for i, call := range l.Calls {
 		c.Out.Raw(reply[from:call.At])
@@ -27,7 +27,7 @@ func (l *Later) Complete(c *Call, reply []byte) error {
 		call.reply(c)
 		c.Out.Break()
 		if i%64 == 0 {
-			c.GiveWay()
+			c.Yield()
 		}
 	}
 	c.Out.Raw(reply[from:])

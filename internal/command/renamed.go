@@ -25,13 +25,13 @@ func (t *Table) Rename(from, to string) error {
 	case strings.Contains(to, "|") || len(to) > longestCommand:
 		return fmt.Errorf("a command's name has no | in it, and at most %d bytes", longestCommand)
 	}
-	t.call(row, from, to)
+	t.setName(row, from, to)
 	for _, sub := range row.Subs {
 		_, word, _ := strings.Cut(sub.Name, "|")
 		if to == "" {
-			t.call(sub, from+"|"+word, "")
+			t.setName(sub, from+"|"+word, "")
 		} else {
-			t.call(sub, from+"|"+word, to+"|"+word)
+			t.setName(sub, from+"|"+word, to+"|"+word)
 		}
 	}
 	if to == "" {
@@ -40,27 +40,27 @@ func (t *Table) Rename(from, to string) error {
 	return nil
 }
 
-func (t *Table) call(row *Command, from, to string) {
+func (t *Table) setName(row *Command, from, to string) {
 	delete(t.ByName, from)
-	delete(t.long, from)
+	delete(t.byLongName, from)
 	if to == "" {
 		return
 	}
 	t.ByName[to] = row
 	if len(to) > maxName {
-		if t.long == nil {
-			t.long = make(map[string]*Command)
+		if t.byLongName == nil {
+			t.byLongName = make(map[string]*Command)
 		}
-		t.long[to] = row
+		t.byLongName[to] = row
 	}
 }
 
 // lookupLong is Lookup for a name that is longer than any that a command has unless it was renamed.
 func (t *Table) lookupLong(name []byte) *Command {
-	if t.long == nil || len(name) > longestCommand {
+	if t.byLongName == nil || len(name) > longestCommand {
 		return nil
 	}
-	if row := t.long[strings.ToLower(string(name))]; row != nil && row.Parent == nil {
+	if row := t.byLongName[strings.ToLower(string(name))]; row != nil && row.Parent == nil {
 		return row
 	}
 	return nil

@@ -9,17 +9,17 @@ import (
 
 // Table finds rows by name.
 type Table struct {
-	Rows   []*Command
-	ByName map[string]*Command
-	can    store.Abilities
-	long   map[string]*Command // those of byName whose names are longer than maxName: somebody has renamed them
+	Rows       []*Command
+	ByName     map[string]*Command
+	abilities  store.Abilities
+	byLongName map[string]*Command // those of byName whose names are longer than maxName: somebody has renamed them
 }
 
 // NewTable works out what follows from the rows, in rows of its own: those that are listed are
 // every table's, and are not changed. A row that needs more than the store can do refuses its
 // calls. The error names the first field that is wrong or missing.
 func NewTable(rows []*Command, can store.Abilities) (*Table, error) {
-	t := &Table{ByName: make(map[string]*Command), can: can}
+	t := &Table{ByName: make(map[string]*Command), abilities: can}
 	for _, listed := range rows {
 		row, err := t.add(listed, nil)
 		if err != nil {
@@ -47,8 +47,8 @@ func (t *Table) add(listed, parent *Command) (*Command, error) {
 	if parent != nil {
 		row.Traits |= parent.Traits // what is said of a container is true of what it contains
 	}
-	if lacked := store.Abilities(row.Traits>>needsAt) &^ t.can; lacked != 0 {
-		row.Run = func(*Call) error { return Refusal("ERR " + Lacks(lacked)) }
+	if lacked := store.Abilities(row.Traits>>needsAt) &^ t.abilities; lacked != 0 {
+		row.Run = func(*Call) error { return Refusal("ERR " + MissingAbility(lacked)) }
 	}
 	row.Subs = nil
 	for _, listed := range listed.Subs {
@@ -64,17 +64,17 @@ func (t *Table) add(listed, parent *Command) (*Command, error) {
 // maxName bounds a command's name, so that it can be folded to lower case on the stack.
 const maxName = 32
 
-// LastName is the row that a session's latest call named, and how it was spelled: most clients say
+// LookupCache is the row that a session's latest call named, and how it was spelled: most clients say
 // the same command again and again, and comparing a few bytes is a quarter of the cost of looking
 // them up.
-type LastName struct {
+type LookupCache struct {
 	row     *Command
 	spelled [maxName]byte
 	length  int
 }
 
-// LookupLast is Lookup, with a memory of one name.
-func (t *Table) LookupLast(name []byte, r *LastName) *Command {
+// LookupCached is Lookup, with a memory of one name.
+func (t *Table) LookupCached(name []byte, r *LookupCache) *Command {
 	if string(name) == string(r.spelled[:r.length]) && r.row != nil {
 		return r.row
 	}
@@ -105,19 +105,19 @@ func (t *Table) Lookup(name []byte) *Command {
 }
 
 // Find is the row of a call, the subcommand's where there is one; nil if there is no such command.
-func (t *Table) Find(words [][]byte) *Command { return t.Lookup(words[0]).Of(words) }
+func (t *Table) Find(words [][]byte) *Command { return t.Lookup(words[0]).Subcommand(words) }
 
-// Of is the row of a call whose first word names row: the subcommand's where there is one.
-func (row *Command) Of(words [][]byte) *Command {
+// Subcommand is the row of a call whose first word names row: the subcommand's where there is one.
+func (row *Command) Subcommand(words [][]byte) *Command {
 	if row != nil && row.Subs != nil && len(words) > 1 {
 		return row.sub(words[1])
 	}
 	return row
 }
 
-// Refusal says why a call has no row, in Redis's order: unknown command, unknown subcommand. named
+// UnknownError says why a call has no row, in Redis's order: unknown command, unknown subcommand. named
 // is what its first word names.
-func (named *Command) Refusal(words [][]byte) error {
+func (named *Command) UnknownError(words [][]byte) error {
 	if named != nil && named.Traits&HidesSubcommands == 0 {
 		return errUnknownSub(named, words[1])
 	}

@@ -154,7 +154,7 @@ var shutdown = command.Command{
 			return command.Refusal("ERR Errors trying to SHUTDOWN. Check logs.")
 		}
 		instanceOf(c).log.Warn("shutdown requested by a client", "client", c.Client.Peer.Remote)
-		c.HangUp()
+		c.CloseAfterReply()
 		instanceOf(c).stop()
 		return nil
 	},
@@ -180,7 +180,7 @@ var debugCommand = command.Command{
 		}
 		run := debugs[strings.ToUpper(string(words[0]))]
 		if run == nil || len(words) != 2 {
-			return command.Refusal("ERR unknown subcommand or wrong number of arguments for '" + command.Cut(words[0], 128) +
+			return command.Refusal("ERR unknown subcommand or wrong number of arguments for '" + command.Prefix(words[0], 128) +
 				"'. Try DEBUG HELP.")
 		}
 		return run(c, words[1])
@@ -224,7 +224,7 @@ func debugSleep(c *command.Call, word []byte) error {
 		c.Out.Status("OK")
 		return nil
 	}
-	c.Lasts = true
+	c.Blocks = true
 	sessionOf(c).wait(blocking{
 		until: msAfter(c.View.Now(), int64(min(seconds, longest)*1000)), reply: "+OK\r\n", ended: end(c),
 	})
@@ -256,7 +256,7 @@ func debugExpire(c *command.Call, word []byte) error {
 
 func debugLog(c *command.Call, word []byte) error {
 	const longest = 1024 // bytes
-	instanceOf(c).log.Warn("DEBUG LOG: " + command.Cut(word, longest))
+	instanceOf(c).log.Warn("DEBUG LOG: " + command.Prefix(word, longest))
 	c.Out.Status("OK")
 	return nil
 }

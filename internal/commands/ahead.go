@@ -57,7 +57,7 @@ func (a *ahead) repeats() bool { return a.calls[a.next].repeats }
 // latest is the row of the call that was taken last, nil if it has none.
 func (a *ahead) latest() *command.Command {
 	w := &a.calls[a.next-1]
-	return w.row.Of(a.words[w.start:w.end])
+	return w.row.Subcommand(a.words[w.start:w.end])
 }
 
 // isLong is the whole of the call that was taken last if it is a long one, else nil.
@@ -96,7 +96,7 @@ func (a *ahead) rest() {
 
 // fill reads up to most calls, until the window is full, or there is no whole one, or the reader
 // fails. It finds each call's row, and gathers their keys.
-func (a *ahead) fill(r *resp.Reader, t *command.Table, known *command.LastName, most int) (err error) {
+func (a *ahead) fill(r *resp.Reader, t *command.Table, known *command.LookupCache, most int) (err error) {
 	a.keys = a.keys[:0]
 	for a.count < most && a.long == nil && !r.Drained() {
 		if a.repeat(r) {
@@ -110,14 +110,14 @@ func (a *ahead) fill(r *resp.Reader, t *command.Table, known *command.LastName, 
 			return err
 		}
 		words := a.words[start:]
-		row := t.LookupLast(words[0], known)
+		row := t.LookupCached(words[0], known)
 		a.calls[a.count] = waiting{row: row, start: start, end: len(a.words), held: r.WordsOwned()}
 		a.gather(row, words)
 		a.count++
 		if a.long = r.Long(); a.long != nil {
 			a.total = r.WordCount()
 		}
-		if row != nil && row.Traits&command.DropsRights != 0 {
+		if row != nil && row.Traits&command.ChangesRights != 0 {
 			break // who is logged out by it may say less behind it
 		}
 	}
@@ -165,7 +165,7 @@ func (a *ahead) own() {
 		w := &a.calls[i]
 		if w.start != copied { // calls that repeat one another share their words
 			words := a.words[w.start:w.end]
-			copy(words, command.OwnWords(words))
+			copy(words, command.CopyWords(words))
 			copied = w.start
 		}
 		if w.repeats {

@@ -71,13 +71,13 @@ func TestTheLookAtCallsThatAreAlikeEndsWithTheTurn(t *testing.T) {
 	s := newStill(t)
 	c, monitor := s.dial(), s.dial()
 	two := encode(strings.Fields("EXISTS a b c d e f g")) // it counts for two, so the turn ends within a window
-	input := append(two, slices.Repeat(encode([]string{"INCR", "n"}), command.Turn+lookahead)...)
+	input := append(two, slices.Repeat(encode([]string{"INCR", "n"}), command.TurnUnits+lookahead)...)
 	c.session.Feed(input)
 	clear(input) // as a transport's next bytes do
 	require.True(t, c.session.More())
 	require.Equal(t, "+OK\r\n", monitor.say(t, "MONITOR"))
 	c.settle()
-	require.True(t, strings.HasSuffix(c.output(), fmt.Sprintf(":%d\r\n", command.Turn+lookahead)))
+	require.True(t, strings.HasSuffix(c.output(), fmt.Sprintf(":%d\r\n", command.TurnUnits+lookahead)))
 	monitor.settle()
 	require.Equal(t, 2+lookahead, strings.Count(monitor.output(), `"INCR" "n"`))
 }

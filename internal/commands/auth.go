@@ -93,7 +93,7 @@ var auth = command.Command{
 	Complexity: "O(N) in the number of the user's passwords", Flags: handshake,
 	Cost: command.Constant, Summary: "Logs in as a user, default if none is named.",
 	Args: []command.Arg{command.Word("[username] password").Many()}, Reply: "OK.",
-	Secrets: command.WordsFrom(1),
+	Secrets: command.SecretsFrom(1),
 	Run: func(c *command.Call) error {
 		words, user := c.Many(), []byte("default")
 		switch len(words) {
@@ -144,7 +144,7 @@ func logIn(c *command.Call, who identity) error {
 // verify looks for the account; without one, there is a line in the log.
 func verify(c *command.Call, name, password []byte) identity {
 	account, compared := instanceOf(c).accounts.Verify(name, password)
-	c.Moved += tryWorth + min(len(password), acl.MaxPassword) + compared*comparison
+	c.Work += tryWorth + min(len(password), acl.MaxPassword) + compared*comparison
 	if account == nil {
 		instanceOf(c).accounts.LogDenied(c.Client, c.Row, acl.DeniedPassword, c.Words[0], string(name), c.InTransaction)
 	}

@@ -157,7 +157,7 @@ var clientList = command.Command{
 				continue
 			}
 			line := lineOf(c, s)
-			if err := c.Keep(len(line)); err != nil {
+			if err := c.Reserve(len(line)); err != nil {
 				return err
 			}
 			lines.WriteString(line)

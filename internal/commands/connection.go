@@ -81,7 +81,7 @@ var selectDB = command.Command{
 var reset = command.Command{
 	Name: "reset", Group: "connection", Since: "6.2.0", Complexity: "O(1)", Flags: handshake,
 	Cost:    command.Constant,
-	Traits:  command.Unqueued | command.WhileSubscribed | command.AllowedFull | command.DropsRights,
+	Traits:  command.Unqueued | command.WhileSubscribed | command.AllowedFull | command.ChangesRights,
 	Summary: "Resets the connection: database 0, RESP2, no name, no transaction, no subscriptions, no tracking, logged out.",
 	Reply:   "RESET.",
 	Run: func(c *command.Call) error {

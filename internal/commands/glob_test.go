@@ -41,5 +41,5 @@ func TestLongKeysCountOfATurn(t *testing.T) {
 		c.take()
 		c.session.Resume()
 	}
-	require.GreaterOrEqual(t, turns, 40*60/command.Turn)
+	require.GreaterOrEqual(t, turns, 40*60/command.TurnUnits)
 }

@@ -146,7 +146,7 @@ func New(c Config) (*Instance, error) {
 			runID: newRunID(), started: c.Store.Clock().Now(),
 		},
 		figures:     figures{turns: c.Turns, holds: c.Holds},
-		besideLoops: besideLoops{slow: slowPlaces{free: maxSlow()}, long: make(chan struct{}, 1), inTurn: command.Turn},
+		besideLoops: besideLoops{slow: slowPlaces{free: maxSlow()}, long: make(chan struct{}, 1), inTurn: command.TurnUnits},
 		clients: client.Registry{
 			Log: cmp.Or(c.ClientLog, c.Log), ByID: make(map[int64]*client.Client), Left: make(chan struct{}, 1),
 		},

@@ -79,7 +79,7 @@ func (v *killFilter) add(in *Instance, filter, value []byte) (err error) {
 		v.local = string(value)
 	case "USER":
 		if v.user = in.accounts.Find(string(value)); v.user == nil {
-			return command.Refusal(fmt.Sprintf("ERR No such user '%s'", command.Cut(value, access.LoggedBytes)))
+			return command.Refusal(fmt.Sprintf("ERR No such user '%s'", command.Prefix(value, access.LoggedBytes)))
 		}
 	case "MAXAGE":
 		age, ok := resp.ParseInt(value)
@@ -114,7 +114,7 @@ func kill(c *command.Call, v *killFilter) (killed int) {
 		case !v.includes(s, now) || v.others && s == c.Client:
 			continue
 		case s == c.Client:
-			c.HangUp()
+			c.CloseAfterReply()
 		default:
 			s.Peer.Cut()
 		}

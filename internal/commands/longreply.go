@@ -23,8 +23,8 @@ type besideLoop struct {
 	isLong   bool // the reply is the one that gets long
 }
 
-// Keep implements Beside.
-func (b *besideLoop) Keep(bytes int) error {
+// Reserve implements Beside.
+func (b *besideLoop) Reserve(bytes int) error {
 	b.kept += bytes
 	b.session.ChargeAsync(bytes)
 	if b.kept <= longReply || b.isLong {

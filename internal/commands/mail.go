@@ -7,13 +7,13 @@ import (
 
 // A session's mailbox, and what it sends: out, and the pieces that follow it.
 
-// TakePushes has what was pushed until now stand before the reply that is being written. In a
+// WritePushes has what was pushed until now stand before the reply that is being written. In a
 // transaction that is before the transaction's reply.
-func (s *Session) TakePushes() {
-	if s.call.Later != nil && s.heeded() {
+func (s *Session) WritePushes() {
+	if s.call.Deferred != nil && s.heeded() {
 		s.Mail.Mu.Lock()
 		defer s.Mail.Mu.Unlock()
-		s.call.Later.Early = s.Mail.Bytes
+		s.call.Deferred.PushBytes = s.Mail.Bytes
 		return
 	}
 	s.takeEarly(command.MaxInt)
@@ -24,7 +24,7 @@ func (s *Session) takeEarly(bytes int) {
 	s.Mail.Mu.Lock()
 	defer s.Mail.Mu.Unlock()
 	s.Mail.Told = nil
-	s.Aloud(func() { s.writePushes(min(bytes, s.Mail.Bytes)) })
+	s.WriteUnmuted(func() { s.writePushes(min(bytes, s.Mail.Bytes)) })
 }
 
 // writePushes copies so many bytes of pushes behind what is written. It needs the mail's lock.
@@ -51,7 +51,7 @@ func (s *Session) takeMail() {
 	s.Mail.Mu.Lock()
 	defer s.Mail.Mu.Unlock()
 	s.Mail.Waiting.Store(false)
-	if s.parked && !s.Mail.Replied && s.call.Around != nil {
+	if s.parked && !s.Mail.Replied && s.call.Middleware != nil {
 		return // what a client is to forget comes after the reply that it knows it from
 	}
 	if s.Mail.Replied {

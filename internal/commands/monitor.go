@@ -103,16 +103,16 @@ func show(c *command.Call, row *command.Command, words [][]byte) {
 	line = append(line, '\r', '\n')
 	if !c.InTransaction {
 		instanceOf(c).monitors.tell(line)
-	} else if len(c.Shown)+len(line) <= maxShown {
-		c.Shown = append(c.Shown, line...)
+	} else if len(c.MonitorLines)+len(line) <= maxShown {
+		c.MonitorLines = append(c.MonitorLines, line...)
 	}
 }
 
 // showTransaction tells them of what EXEC has made.
 func showTransaction(c *command.Call) {
-	if c.Shown != nil {
-		instanceOf(c).monitors.tell(c.Shown)
-		c.Shown = nil
+	if c.MonitorLines != nil {
+		instanceOf(c).monitors.tell(c.MonitorLines)
+		c.MonitorLines = nil
 	}
 }
 

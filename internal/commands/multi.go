@@ -94,24 +94,24 @@ func (s *Session) execute() error {
 		most = maxOwnCost
 	}
 	if q.cost <= most && (!q.slow || q.own) {
-		c.Later = new(command.Later)
+		c.Deferred = new(command.Deferred)
 		made, cost, err := x.make(c, most)
 		s.words = 0
 		if made || err != nil {
 			s.leaveTransaction()
 		}
 		if err != nil {
-			c.Later = nil
+			c.Deferred = nil
 			return err
 		}
 		if made {
 			s.makeLater()
 			showTransaction(c)
-			c.Moved += cost * command.FewBytes
+			c.Work += cost * command.BytesPerUnit
 			return nil
 		}
-		c.Later = nil
-		c.Moved = cost * command.FewBytes
+		c.Deferred = nil
+		c.Work = cost * command.BytesPerUnit
 	}
 	if q.own || q.cost > maxCost {
 		s.leaveTransaction()
@@ -126,17 +126,17 @@ func (s *Session) execute() error {
 func (s *Session) executeBeside(x *execution) {
 	s.queue, s.lastQueue = nil, nil
 	s.showQueue()
-	s.call.HandedOver = true
-	row, words := s.row, command.OwnWords(s.call.Words)
+	s.call.Offloaded = true
+	row, words := s.row, command.CopyWords(s.call.Words)
 	s.parkFor(row, 0, func(c *command.Call) error { // its queue counts already
-		c.Then = func() {
+		c.OnReply = func() {
 			s.Charge(-x.queue.shown)
 			s.unwatch()
 			if n := c.View.Selected(); n != s.database {
 				s.selectDatabase(n)
 			}
 		}
-		c.Later = new(command.Later)
+		c.Deferred = new(command.Deferred)
 		c.Sampling.Begin(c.View.Now())
 		switch made, _, err := x.make(c, maxCost); {
 		case err != nil:
@@ -149,7 +149,7 @@ func (s *Session) executeBeside(x *execution) {
 		if instanceOf(c).hooks.Load()&monitored != 0 {
 			show(c, row, words)
 		}
-		if l := c.Later; len(l.Calls) > 0 {
+		if l := c.Deferred; len(l.Calls) > 0 {
 			return l.Complete(c, slices.Concat(c.Out.Pieces()...))
 		}
 		return nil
@@ -163,7 +163,7 @@ func (x *execution) make(c *command.Call, most int) (made bool, cost int, err er
 	mark, counted := c.Out.Mark(), c.Counts()
 	err = c.View.Atomically(c.Context, places, all, func() error {
 		c.Out.Rewind(mark)
-		c.CountFrom(counted)
+		c.ResetCounts(counted)
 		if cost = x.queue.cost; x.queue.sized && cost <= most {
 			cost += x.queue.weigh(c, x.database, most-cost)
 		}
@@ -204,9 +204,9 @@ const (
 // run makes the calls. An error of one does not keep the others from being made; but when the
 // replies are too long, no more are.
 func (x *execution) run(c *command.Call) {
-	c.InTransaction, c.Steps = true, stepsBeside
+	c.InTransaction, c.PatternSteps = true, stepsBeside
 	if c.Session != nil {
-		c.Steps = stepsInTurn
+		c.PatternSteps = stepsInTurn
 	}
 	defer func() { c.InTransaction = false }()
 	c.Out.Array(len(x.queue.calls))
@@ -224,7 +224,7 @@ func (x *execution) run(c *command.Call) {
 		}
 		c.Out.Break()
 	}
-	c.Moved = 0 // it is in the cost
+	c.Work = 0 // it is in the cost
 }
 
 // runOne makes a call of a transaction, and counts it.
@@ -243,31 +243,31 @@ func (x *execution) runOne(c *command.Call, call queued) (err error) {
 	}
 	r := instanceOf(c).statsOf(row)
 	r.Calls.Add(1)
-	r.Limited.Add(c.Limits)
-	c.Limits = 0
+	r.Limited.Add(c.Limited)
+	c.Limited = 0
 	return err
 }
 
 // makeLater does what the transaction has left, and completes its reply, which begins at the
 // session's mark.
 func (s *Session) makeLater() {
-	l := s.call.Later
-	s.call.Later = nil
-	if len(l.Calls) == 0 && l.Early == 0 {
+	l := s.call.Deferred
+	s.call.Deferred = nil
+	if len(l.Calls) == 0 && l.PushBytes == 0 {
 		return
 	}
 	reply := slices.Clone(s.out.Bytes()[s.mark:])
 	s.out.Rewind(s.mark)
-	s.takeEarly(l.Early)
+	s.takeEarly(l.PushBytes)
 	worth := 0
 	for i := range l.Calls {
 		l.Calls[i].At = max(l.Calls[i].At-s.mark, 0) // a reply that is not wanted was begun anew
-		worth += l.Calls[i].Worth()
+		worth += l.Calls[i].Work()
 	}
-	if worth > command.Soon {
+	if worth > command.MaxLoopWork {
 		s.parkToEnd(s.row, func(c *command.Call) error { return l.Complete(c, reply) })
 		return
 	}
-	s.call.Moved += worth
+	s.call.Work += worth
 	_ = l.Complete(&s.call, reply) // it never fails
 }

@@ -59,7 +59,7 @@ func (n *notifier) begin(in *Instance) {
 func (in *Instance) setNotifications(letters string) error {
 	n, chosen := &in.notifier, eventsIn(letters)
 	if chosen.published() && in.changes() == nil {
-		return errors.New("notify-keyspace-events: " + command.Lacks(store.Notifies))
+		return errors.New("notify-keyspace-events: " + command.MissingAbility(store.Notifies))
 	}
 	n.events.Store(uint32(chosen))
 	switch publishes := n.unsubscribe != nil; {
@@ -252,11 +252,11 @@ func notify(c *command.Call, misses int64, failed bool) {
 	case !n.sender.TryLock():
 		return // the one that sends looks again when it is done
 	}
-	worth := n.publish(command.Soon, func() {})
+	worth := n.publish(command.MaxLoopWork, func() {})
 	n.sender.Unlock()
-	c.Moved += worth
+	c.Work += worth
 	switch {
-	case n.waiting.Load() && worth > command.Soon:
+	case n.waiting.Load() && worth > command.MaxLoopWork:
 		s.parkToEnd(c.Row, func(*command.Call) error {
 			n.sendOnce()
 			return nil
@@ -287,7 +287,7 @@ func noteMissed(c *command.Call) {
 func (s *Session) pushBeforeReply() {
 	reply := slices.Clone(s.out.Bytes()[s.mark:])
 	s.out.Rewind(s.mark)
-	s.TakePushes()
+	s.WritePushes()
 	s.out.Raw(reply)
 }
 

@@ -140,7 +140,7 @@ func (q *queue) writes() bool {
 func (a *ahead) peek() *command.Command {
 	w := &a.calls[a.next]
 	words := a.words[w.start:w.end]
-	if row := w.row.Of(words); row != nil && row.Grammar.Fits(len(words)) {
+	if row := w.row.Subcommand(words); row != nil && row.Grammar.Fits(len(words)) {
 		return row
 	}
 	return nil

@@ -41,9 +41,9 @@ const errTooMuchQueued command.Refusal = "ERR too many words are queued for one 
 // enqueue takes a call for EXEC. Of a long one the words are in long: they are found beside the
 // loop, if there is room for them.
 func (s *Session) enqueue(row *command.Command, words [][]byte, long [][]byte) error {
-	q, size := s.queue, command.BytesOf(words)
+	q, size := s.queue, command.TotalLength(words)
 	if long != nil {
-		size = command.BytesOf(long)
+		size = command.TotalLength(long)
 	}
 	limits := s.instance.Limits.Load()
 	if !q.takes(s.words, size, limits.Query) {
@@ -69,15 +69,15 @@ func (s *Session) enqueue(row *command.Command, words [][]byte, long [][]byte) e
 func (s *Session) enqueueLong(row *command.Command, long [][]byte) {
 	guarded, q := s.guarded, s.queue
 	s.parkFor(row, client.TotalLength(long)*longCallBytes, func(call *command.Call) error {
-		words := resp.SplitCall(long, call.GiveWay)
+		words := resp.SplitCall(long, call.Yield)
 		if guarded {
 			if err := allow(call, row, words, true); err != nil {
-				call.Then = func() { q.broken = true }
+				call.OnReply = func() { q.broken = true }
 				return err
 			}
 		}
-		call.Then = func() {
-			q.add(row, words, command.BytesOf(long), s.instance.Limits.Load().Bulk)
+		call.OnReply = func() {
+			q.add(row, words, command.TotalLength(long), s.instance.Limits.Load().Bulk)
 			s.showQueue()
 		}
 		call.Out.Status("QUEUED")
@@ -91,8 +91,8 @@ const muchToCopy = 64 << 10
 // takeOver is own for the words of a call that the reader holds, without a copy of them; unless
 // what came behind the call is more, which would be moved.
 func (s *Session) takeOver(words [][]byte) [][]byte {
-	if s.reader.Buffered() > command.BytesOf(words) {
-		return command.OwnWords(words)
+	if s.reader.Buffered() > command.TotalLength(words) {
+		return command.CopyWords(words)
 	}
 	s.reader.Detach()
 	return append([][]byte(nil), words...)
@@ -146,8 +146,8 @@ func (q *queue) add(row *command.Command, words [][]byte, size, longest int) {
 	q.calls = append(q.calls, queued{row, words})
 	q.count += len(words)
 	q.size += size
-	q.cost += command.CostOf(row, words, size, longest)
-	q.sized = q.sized || row.IsSized(words) || row.Traits&command.WalksKeys != 0
+	q.cost += command.UnitsOf(row, words, size, longest)
+	q.sized = q.sized || row.IsValueSized(words) || row.Traits&command.WalksKeys != 0
 	q.slow = q.slow || row.Cost == command.Unbounded
 	q.own = q.own || row.NeedsSession()
 }

@@ -40,9 +40,9 @@ var clientReply = command.Command{
 // heeded says whether the reply to the present call is wanted.
 func (s *Session) heeded() bool { return s.replyMode != repliesOff && s.replyMode != skipReply }
 
-// Aloud writes what a client is told whether it wants replies or not, as in Redis: messages, and
+// WriteUnmuted writes what a client is told whether it wants replies or not, as in Redis: messages, and
 // that it listens. What stands before it of a reply that is not wanted goes.
-func (s *Session) Aloud(write func()) {
+func (s *Session) WriteUnmuted(write func()) {
 	if s.heeded() {
 		write()
 		return

@@ -48,7 +48,7 @@ func (s *Session) forbid(row *command.Command, words [][]byte, long [][]byte) er
 	case long != nil && (row.TakesMany() || s.queue != nil):
 		return nil // see allow
 	}
-	why, object, steps := row.Ask(&s.instance.Server, u, words)
+	why, object, steps := row.Authorize(&s.instance.Server, u, words)
 	s.words += steps / stepsAWord
 	if why == acl.Allowed {
 		return nil
@@ -72,7 +72,7 @@ func allow(c *command.Call, row *command.Command, words [][]byte, queued bool) e
 	if u == nil {
 		return command.ErrNoAuth
 	}
-	if why, object, _ := row.Ask(c.Server, u, words); why != acl.Allowed {
+	if why, object, _ := row.Authorize(c.Server, u, words); why != acl.Allowed {
 		instanceOf(c).accounts.LogDenied(s, row, why, object, u.Name(), queued)
 		return command.ErrDenied(why, row, u)
 	}
@@ -86,7 +86,7 @@ func allowQueued(c *command.Call, row *command.Command, words [][]byte) error {
 	if u == nil {
 		return command.ErrNoAuth
 	}
-	if why, object, _ := row.Ask(c.Server, u, words); why != acl.Allowed {
+	if why, object, _ := row.Authorize(c.Server, u, words); why != acl.Allowed {
 		instanceOf(c).accounts.LogDenied(s, row, why, object, u.Name(), true)
 		return errChanged(why)
 	}
@@ -110,13 +110,13 @@ func (s *Session) become(a *client.Account) bool {
 		s.authenticated = false
 		logged = false
 	}
-	s.LookUpRights()
+	s.ReloadUser()
 	return logged
 }
 
-// LookUpRights says whether calls have to be looked at before they are made. That a user may do
+// ReloadUser says whether calls have to be looked at before they are made. That a user may do
 // less than before is felt by the next turn; a session that changes its own rights looks again.
-func (s *Session) LookUpRights() {
+func (s *Session) ReloadUser() {
 	u := s.Account.Load().User.Load()
 	s.guarded = u == nil || !u.Unrestricted() || !s.authenticated
 	if s.guarded || s.restricted {

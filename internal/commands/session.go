@@ -40,7 +40,7 @@ type Session struct {
 	restricted    bool // it may only say who it is, in few words
 
 	again    bool // what was looked at for the latest call holds for one that repeats it: see makeAgain
-	recent   command.LastName
+	recent   command.LookupCache
 	database int
 
 	output
@@ -191,9 +191,9 @@ func (s *Session) answer() (answered int64) {
 	if !s.ahead.empty() {
 		s.call.View.Begin() // an earlier turn read them
 	}
-	left := command.Turn
+	left := command.TurnUnits
 	if s.restricted {
-		left = command.UnauthenticatedTurn
+		left = command.UnauthenticatedTurnUnits
 	}
 	for ; !s.closing && !s.parked; left -= s.turnCost() {
 		if s.more = left <= 0 || s.out.Len() >= command.TurnOutput || s.isSending(); s.more {
@@ -201,7 +201,7 @@ func (s *Session) answer() (answered int64) {
 		}
 		if s.ahead.empty() {
 			bytes, some := s.readAhead()
-			if left -= bytes / command.FewBytes; !some {
+			if left -= bytes / command.BytesPerUnit; !some {
 				break
 			}
 		}
@@ -217,11 +217,11 @@ func (s *Session) answer() (answered int64) {
 
 // turnCost is what the latest command counts of a turn.
 func (s *Session) turnCost() int {
-	worth := command.BoundedCost
+	worth := command.BoundedUnits
 	if s.row == nil || s.row.Cost == command.Constant {
-		worth = 1 + s.words/command.FewWords
+		worth = 1 + s.words/command.WordsPerUnit
 	}
-	return worth + s.call.Moved/command.FewBytes
+	return worth + s.call.Work/command.BytesPerUnit
 }
 
 // readAhead reads the calls of the next window, and says how many bytes they are. When there are
@@ -307,7 +307,7 @@ func (s *Session) park(row *command.Command, words [][]byte) {
 }
 
 // heldBy is what words take that are kept.
-func heldBy(words [][]byte) int { return command.BytesOf(words) + len(words)*client.WordBytes }
+func heldBy(words [][]byte) int { return command.TotalLength(words) + len(words)*client.WordBytes }
 
 // longCallBytes is about what a byte of a long call takes while it is made: its words are noted, of
 // which there may be one in seven bytes.
@@ -317,7 +317,7 @@ const longCallBytes = 4
 func (s *Session) parkLong(row *command.Command, long [][]byte) {
 	guarded := s.guarded
 	s.parkFor(row, client.TotalLength(long)*longCallBytes, func(call *command.Call) error {
-		words := resp.SplitCall(long, call.GiveWay)
+		words := resp.SplitCall(long, call.Yield)
 		if guarded {
 			if err := allow(call, row, words, false); err != nil {
 				return err
@@ -350,9 +350,9 @@ func (s *Session) parkUntil(ctx context.Context, row *command.Command, bytes int
 		Client: s.Client, Owner: s.instance}
 	call.View.Select(s.database)
 	call.View.SetCaller(s.ID)
-	call.Around, call.Caching = s.call.Around, s.call.Caching
+	call.Middleware, call.Caching = s.call.Middleware, s.call.Caching
 	b := &besideLoop{instance: s.instance, session: s, ctx: ctx, words: bytes}
-	call.Beside = b
+	call.Background = b
 	go s.runSlow(call, b, row, run)
 }
 
@@ -374,7 +374,7 @@ func (s *Session) runSlow(call *command.Call, b *besideLoop, row *command.Comman
 	// Before the reply: the next call may be made as soon as it is there, and its changes are not
 	// this one's.
 	s.instance.slowCalls.Delete(s.ID)
-	s.DeliverAnd(call.Out.Pieces(), call.Last, call.Then)
+	s.DeliverAnd(call.Out.Pieces(), call.Closes, call.OnReply)
 }
 
 // tryRun runs a Slow command; if it panics, the connection ends, as when a command panics in the
@@ -412,7 +412,7 @@ func (s *Session) selectDatabase(n int) {
 // speak changes the version of the protocol, 2 or 3, from the next reply on.
 func (s *Session) speak(protocol int) {
 	if s.Mail.Waiting.Load() {
-		s.TakePushes() // which were written in the other one
+		s.WritePushes() // which were written in the other one
 	}
 	s.out.SetProtocol(protocol)
 	s.Mail.Mu.Lock()

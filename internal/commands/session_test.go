@@ -300,7 +300,7 @@ func TestADeepPipelineYields(t *testing.T) {
 		calls int
 		most  int // answers in the first turn
 	}{
-		{"PING", 5000, command.Turn},
+		{"PING", 5000, command.TurnUnits},
 		{"INFO", 40, 4},                               // dear ones count for more
 		{"ECHO " + strings.Repeat("x", 50000), 50, 6}, // and so do bytes
 	} {

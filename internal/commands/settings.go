@@ -181,7 +181,7 @@ func (in *Instance) heed(s *Settings) error {
 		{done(func() { in.trackLatency(s.Tracking == "yes") }), []string{"latency-tracking"}},
 		{done(func() { in.showPercentiles(s.Percentiles) }), []string{"latency-tracking-info-percentiles"}},
 		{done(func() { in.accounts.Channels.Store(s.Channels == "allchannels") }), []string{"acl-pubsub-default"}},
-		{done(func() { in.accounts.DeniedLog.Keep(s.ACLLog) }), []string{"acllog-max-len"}},
+		{done(func() { in.accounts.DeniedLog.SetCapacity(s.ACLLog) }), []string{"acllog-max-len"}},
 	}
 	for _, e := range effects {
 		if err := e.take(); err != nil {

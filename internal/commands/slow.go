@@ -110,8 +110,8 @@ func (in *Instance) Yield() {
 	}
 }
 
-// GiveWay implements Beside.
-func (b *besideLoop) GiveWay() {
+// Yield implements Beside.
+func (b *besideLoop) Yield() {
 	if slow := &b.instance.slow; slow.isWanted() {
 		slow.leave()
 		// A call that has begun has its turn again although its client has gone: it finds that out

@@ -33,8 +33,8 @@ func (s *Session) count(row *command.Command) {
 // turnTo finds the place where the calls of a row are counted; s.row is the row of s.tally, if it
 // is any.
 func (s *Session) turnTo(row *command.Command) {
-	s.tallies[s.tally].limited += s.call.Limits
-	s.call.Limits = 0
+	s.tallies[s.tally].limited += s.call.Limited
+	s.call.Limited = 0
 	s.row, s.varied = row, true
 	s.slowPath = s.slowPath || s.instance.isNew(row)
 	for i := range s.tallies {
@@ -50,8 +50,8 @@ func (s *Session) turnTo(row *command.Command) {
 // fold adds what was counted to what all sessions share.
 func (s *Session) fold() {
 	t := &s.tallies[s.tally]
-	t.limited += s.call.Limits
-	s.call.Limits = 0
+	t.limited += s.call.Limited
+	s.call.Limited = 0
 	s.instance.addTally(t)
 	if s.varied {
 		for i := range s.tallies {
@@ -148,7 +148,7 @@ func (s *Session) lookUp() {
 	s.turns++
 	s.again = false
 	s.slowPath = s.replyMode != repliesOn || s.instance.hooks.Load() != 0 || s.turns%sampleEvery == 0
-	s.LookUpRights()
+	s.ReloadUser()
 }
 
 // eventOf is LATENCY's name for calls of a row.
@@ -169,11 +169,11 @@ func runTimed(c *command.Call, row *command.Command, words [][]byte, repeats boo
 	} else {
 		err = c.Run(row, words, repeats)
 	}
-	if c.HandedOver {
+	if c.Offloaded {
 		return err
 	}
 	in := instanceOf(c)
-	if took := clock.Now() - began; !c.Lasts && in.observe(row, took) {
+	if took := clock.Now() - began; !c.Blocks && in.observe(row, took) {
 		in.slowlog.Add(newSlowCall(c, row, words), took/1000)
 	}
 	if in.hooks.Load()&monitored != 0 {

@@ -48,5 +48,5 @@ func TestAMiscountIsFound(t *testing.T) {
 			s.tallies[s.tally].calls++
 		}
 	}), "get")
-	require.Contains(t, miscounted(t, func(s *Session) { s.call.Limits++ }), "limited")
+	require.Contains(t, miscounted(t, func(s *Session) { s.call.Limited++ }), "limited")
 }

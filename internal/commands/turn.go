@@ -17,7 +17,7 @@ func (s *Session) do() {
 	if s.slowPath {
 		s.holdBack()
 	}
-	if s.call.Around != nil {
+	if s.call.Middleware != nil {
 		s.afterTracked()
 	}
 }
@@ -41,8 +41,8 @@ func (s *Session) next() error {
 	}
 	s.again = false
 	call, words := s.ahead.take()
-	row, long := call.row.Of(words), s.ahead.isLong()
-	if s.words, s.call.Moved = len(words), 0; long != nil {
+	row, long := call.row.Subcommand(words), s.ahead.isLong()
+	if s.words, s.call.Work = len(words), 0; long != nil {
 		s.words = s.ahead.total
 	}
 	if row == nil {
@@ -69,15 +69,15 @@ func (s *Session) next() error {
 		return s.enqueue(row, words, long)
 	case long != nil && row.TakesMany():
 		s.parkLong(row, long)
-	case row.TakesMany() && !row.NeedsSession() && s.ahead.isHeld() && command.BytesOf(words) > muchToDo:
+	case row.TakesMany() && !row.NeedsSession() && s.ahead.isHeld() && command.TotalLength(words) > muchToDo:
 		s.park(row, s.takeOver(words))
 	case long != nil && !row.AnyMore:
 		return command.ErrSyntax // options that repeat a thousand times
 	case row.Cost == command.Constant && !s.slowPath:
-		s.again = !s.guarded && s.call.Around == nil
+		s.again = !s.guarded && s.call.Middleware == nil
 		return s.call.Run(row, words, call.repeats)
 	case row.Cost == command.Unbounded:
-		s.park(row, command.OwnWords(words))
+		s.park(row, command.CopyWords(words))
 	default:
 		return runTimed(&s.call, row, words, call.repeats)
 	}
@@ -94,7 +94,7 @@ func (s *Session) refuseUnknown(named *command.Command, words [][]byte) error {
 	}
 	s.abortTransaction()
 	s.rejected = true
-	return named.Refusal(words)
+	return named.UnknownError(words)
 }
 
 // admit says why a call is not made, in Redis's order: for want of rights, and for what barred
@@ -119,7 +119,7 @@ func (s *Session) makeAgain() error {
 	s.ahead.next++
 	s.tallies[s.tally].calls++
 	c.Words[1] = second // the call that had another is answered
-	c.Next, c.Moved, c.Lasts, c.HandedOver = 0, 0, false, false
+	c.Next, c.Work, c.Blocks, c.Offloaded = 0, 0, false, false
 	if err := c.CheckKey(second); err != nil {
 		return err
 	}
@@ -135,13 +135,13 @@ func sessionOf(c *command.Call) *Session {
 // instanceOf is the instance whose client makes a call.
 func instanceOf(c *command.Call) *Instance { return c.Owner.(*Instance) }
 
-// HangUp ends the conversation after the reply.
-func (s *Session) HangUp() { s.closing = true }
+// CloseAfterReply ends the conversation after the reply.
+func (s *Session) CloseAfterReply() { s.closing = true }
 
-// HandOver has the present call made again beside the loop: it takes too long there.
-func (s *Session) HandOver() {
-	s.call.HandedOver = true
-	s.park(s.call.Row, command.OwnWords(s.call.Words))
+// Offload has the present call made again beside the loop: it takes too long there.
+func (s *Session) Offload() {
+	s.call.Offloaded = true
+	s.park(s.call.Row, command.CopyWords(s.call.Words))
 }
 
 // Continue implements command.InSession. The turn is over then.
@@ -152,7 +152,7 @@ func (s *Session) Continue(rest func() (last bool)) (words [][]byte) {
 	case s.ahead.isHeld():
 		words = s.takeOver(words)
 	default:
-		words = command.OwnWords(words)
+		words = command.CopyWords(words)
 	}
 	held := heldBy(words)
 	s.Charge(held)
@@ -163,7 +163,7 @@ func (s *Session) Continue(rest func() (last bool)) (words [][]byte) {
 		}
 		return last
 	}
-	s.call.Moved = command.Turn * command.FewBytes
+	s.call.Work = command.TurnUnits * command.BytesPerUnit
 	return words
 }
 
@@ -204,6 +204,6 @@ func (s *Session) afterTracked() {
 	}
 	s.instance.tracking.Send(false)
 	if !s.parked && s.Mail.Waiting.Load() {
-		s.TakePushes()
+		s.WritePushes()
 	}
 }

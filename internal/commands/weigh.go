@@ -6,7 +6,7 @@ const (
 	// maxCost is what one transaction may cost: more is refused before it begins.
 	maxCost = 1 << 16
 	// maxOwnCost is the same where a call needs the session, which only its event loop has.
-	maxOwnCost = 8 * command.Turn
+	maxOwnCost = 8 * command.TurnUnits
 )
 
 const errTooCostly command.Refusal = "EXECABORT Transaction discarded because it would keep others waiting for too long"
@@ -23,16 +23,16 @@ func (q *queue) weigh(c *command.Call, database, most int) (cost int) {
 			return
 		}
 		if swaps = swaps || row.Traits&command.SwapsDatabases != 0; swaps {
-			cost += len(named) * databases / command.FewWords
+			cost += len(named) * databases / command.WordsPerUnit
 		} else {
-			cost += len(named) / command.FewWords
+			cost += len(named) / command.WordsPerUnit
 		}
 		if cost > most {
 			return
 		}
 		all, largest, least, more := 0, 0, 0, 0
 		if row.Flags&command.Write != 0 {
-			least, more = command.Reach(row, words, longest), command.BytesOf(words)
+			least, more = command.CreatedBytes(row, words, longest), command.TotalLength(words)
 		}
 		for _, key := range named {
 			size := max(sizes[string(key)], weight(c, database, key))
@@ -48,8 +48,8 @@ func (q *queue) weigh(c *command.Call, database, most int) (cost int) {
 				sizes[string(key)] = max(sizes[string(key)], largest)
 			}
 		}
-		if row.IsSized(words) {
-			cost += command.EffortOf(row, command.Touched(row, words, all))
+		if row.IsValueSized(words) {
+			cost += command.UnitsToMove(row, command.ReadBytes(row, words, all))
 		}
 		if row.Traits&command.WalksKeys != 0 {
 			n, _ := c.View.Size(c.Context)

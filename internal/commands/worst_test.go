@@ -246,7 +246,7 @@ func (w *weighing) fitsTransaction(words []string) int {
 		return maxQueuedWords // they are refused, each
 	}
 	in, q := w.instance, new(queue)
-	q.add(row, split, command.BytesOf(split), in.Limits.Load().Bulk)
+	q.add(row, split, command.TotalLength(split), in.Limits.Load().Bulk)
 	most := in.inTurn
 	if q.own {
 		most = maxOwnCost

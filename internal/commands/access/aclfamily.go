@@ -189,7 +189,7 @@ func (as *Accounts) setUser() *command.Command {
 		Complexity: "O(N) in the number of rules", Flags: aboutUsers, Cost: command.Unbounded,
 		Summary: "Creates a user, or changes its rights: all rules, or none. Applies to its clients at once.",
 		Args:    []command.Arg{command.Word("username"), command.Word("rule").Optional().Many().UpTo(1000)},
-		Reply:   "OK.", Secrets: command.WordsFrom(2),
+		Reply:   "OK.", Secrets: command.SecretsFrom(2),
 		Run: func(c *command.Call) error {
 			name := string(c.Word())
 			var rules []string
@@ -228,10 +228,10 @@ const longestName = 1024
 // may be something else now.
 func endsItself(c *command.Call, ends bool) {
 	if ends {
-		c.HangUp()
+		c.CloseAfterReply()
 	}
 	if c.Session != nil { // within a transaction: else the next turn looks
-		c.Session.LookUpRights()
+		c.Session.ReloadUser()
 	}
 }
 
@@ -299,7 +299,7 @@ func (as *Accounts) dryRun() *command.Command {
 			case !row.Grammar.Fits(len(words)):
 				return command.ErrArity(row)
 			}
-			why, object, _ := row.Ask(c.Server, u, words)
+			why, object, _ := row.Authorize(c.Server, u, words)
 			switch why {
 			case acl.Allowed:
 				c.Out.Status("OK")

@@ -46,7 +46,7 @@ func (l *aclLog) add(now int64, s *client.Client, row *command.Command, e denied
 	l.Denied[e.why].Add(1)
 	e.Count, e.At = 1, now
 	e.First = e.At
-	e.Client = command.Cut([]byte(strings.TrimSuffix(s.Line(e.At, &row.Name, nil), "\n")), LoggedLine)
+	e.Client = command.Prefix([]byte(strings.TrimSuffix(s.Line(e.At, &row.Name, nil), "\n")), LoggedLine)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i, known := range l.Entries[:min(len(l.Entries), alike)] {
@@ -74,8 +74,8 @@ func (e *deniedCall) isLike(other *deniedCall) bool {
 		e.User == other.User
 }
 
-// Keep says how many it keeps from now on.
-func (l *aclLog) Keep(most int) {
+// SetCapacity says how many it keeps from now on.
+func (l *aclLog) SetCapacity(most int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.most = most
@@ -135,6 +135,6 @@ var Reasons = [...]string{acl.DeniedCommand: "command", acl.DeniedKey: "key", ac
 func (as *Accounts) LogDenied(s *client.Client, row *command.Command, why acl.Verdict, object []byte, user string,
 	multi bool) {
 	as.DeniedLog.add(as.Clock.Now(), s, row,
-		deniedCall{why: why, multi: multi, Object: command.Cut(object, LoggedBytes),
-			User: command.Cut([]byte(user), LoggedBytes)})
+		deniedCall{why: why, multi: multi, Object: command.Prefix(object, LoggedBytes),
+			User: command.Prefix([]byte(user), LoggedBytes)})
 }

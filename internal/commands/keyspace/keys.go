@@ -24,7 +24,7 @@ func timing(row command.Command, read func(c *command.Call, e store.Entry) int64
 		if err != nil {
 			return err
 		}
-		c.Found(e.Kind != store.None)
+		c.CountLookup(e.Kind != store.None)
 		if e.Kind == store.None {
 			c.Out.Int(noKey)
 			return nil
@@ -103,12 +103,12 @@ var (
 func byKeys(c *command.Call, keys [][]byte, do keyCount) (sum int, err error) {
 	for err == nil {
 		var n int
-		n, err = do(c.View, c.Context, keys[:min(len(keys), command.KeysAStep)])
+		n, err = do(c.View, c.Context, keys[:min(len(keys), command.KeysPerStep)])
 		sum += n
-		if keys = keys[min(len(keys), command.KeysAStep):]; len(keys) == 0 {
+		if keys = keys[min(len(keys), command.KeysPerStep):]; len(keys) == 0 {
 			break
 		}
-		if c.GiveWay(); c.Context.Err() != nil && !c.InTransaction { // a transaction is made as a whole
+		if c.Yield(); c.Context.Err() != nil && !c.InTransaction { // a transaction is made as a whole
 			err = command.ErrStopped
 		}
 	}
@@ -146,7 +146,7 @@ var keyType = command.Command{
 		if err != nil {
 			return err
 		}
-		c.Found(e.Kind != store.None)
+		c.CountLookup(e.Kind != store.None)
 		c.Out.Status(typeName(e.Kind))
 		return nil
 	},

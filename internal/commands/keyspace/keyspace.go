@@ -32,7 +32,7 @@ func (k *Family) Commands() []*command.Command {
 
 // dbSizeWorth is what it counts of a turn to lock every shard, in bytes that could be moved
 // meanwhile.
-const dbSizeWorth = 16 * command.FewBytes
+const dbSizeWorth = 16 * command.BytesPerUnit
 
 var dbSize = command.Command{
 	Name: "dbsize", Group: "server", Category: "keyspace", Since: "1.0.0", Complexity: "O(1)",
@@ -42,7 +42,7 @@ var dbSize = command.Command{
 	Tips:    []string{command.AllShards, "response_policy:agg_sum"},
 	Reply:   "The number of keys; may include keys that have just expired.",
 	Run: func(c *command.Call) error {
-		c.Moved += dbSizeWorth
+		c.Work += dbSizeWorth
 		n, err := c.View.Size(c.Context)
 		c.Out.Int(int64(n))
 		return err
@@ -151,7 +151,7 @@ func (f filter) passesIn(c *command.Call, key []byte, k store.Kind) (ok bool, er
 	if !c.InTransaction || f.pattern == nil {
 		return f.passes(key, k), nil
 	}
-	if ok, c.Steps = match.GlobWithin(f.pattern, key, false, c.Steps); c.Steps == 0 {
+	if ok, c.PatternSteps = match.GlobWithin(f.pattern, key, false, c.PatternSteps); c.PatternSteps == 0 {
 		return false, command.ErrTooManySteps
 	}
 	return ok && filter{kind: f.kind}.passes(key, k), nil
@@ -192,7 +192,7 @@ func (s *search) goOn(c *command.Call, count int) (err error) {
 		}
 		if s.looked += keyWorth + len(s.piece.key(i)); s.looked > bytesAtOnce {
 			s.looked = 0
-			c.GiveWay()
+			c.Yield()
 		}
 		key := s.piece.key(i)
 		passes, err := s.match.passesIn(c, key, kind)
@@ -211,7 +211,7 @@ func (s *search) find(c *command.Call, key []byte) error {
 	last := len(s.found) - 1
 	if last < 0 || len(s.found[last].bytes) >= full {
 		if last >= 0 {
-			if err := c.Keep(s.found[last].size()); err != nil {
+			if err := c.Reserve(s.found[last].size()); err != nil {
 				return err
 			}
 		}
@@ -235,7 +235,7 @@ func (s *search) write(c *command.Call) {
 			c.Out.Break()
 		}
 		s.found[i] = keyList{}
-		c.GiveWay() // event loops first
+		c.Yield() // event loops first
 	}
 }
 

@@ -25,7 +25,7 @@ func renaming(row command.Command, replace bool, answer func(c *command.Call, do
 	row.Args = []command.Arg{command.Key("key"), command.Key("newkey")}
 	row.Run = func(c *command.Call) error {
 		from, to := here(c, c.Key()), here(c, c.Key())
-		c.Moved += command.BoundedCost * command.FewBytes // it may be a log of a hundred thousand entries
+		c.Work += command.BoundedUnits * command.BytesPerUnit // it may be a log of a hundred thousand entries
 		done := false
 		err := c.View.Atomically(c.Context, []store.KeyRef{from, to}, false, func() (err error) {
 			done = false
@@ -55,7 +55,7 @@ var (
 	renameNX = renaming(command.Command{
 		Name: "renamenx", Since: "1.0.0", Summary: "Renames a key, if the new name is not in use.",
 		Reply: "1 if it was renamed, else 0.",
-	}, false, (*command.Call).OneIf)
+	}, false, (*command.Call).WriteBool)
 )
 
 var copyKey = command.Command{
@@ -83,7 +83,7 @@ var copyKey = command.Command{
 				return command.ErrSyntax
 			}
 		}
-		c.Moved += command.Turn * command.FewBytes // it may be a log of a hundred thousand entries, or ten thousand leases
+		c.Work += command.TurnUnits * command.BytesPerUnit // a log of 100,000 entries, or 10,000 leases
 		return transfer(c, from, to, store.Transfer{Copy: true, Replace: replace})
 	},
 }
@@ -105,7 +105,7 @@ func transfer(c *command.Call, from, to store.KeyRef, how store.Transfer) error 
 	if err != nil {
 		return err
 	}
-	c.OneIf(done)
+	c.WriteBool(done)
 	return nil
 }
 
@@ -159,14 +159,14 @@ func (k *Family) swapDB() *command.Command {
 
 // swapWorth is what it counts of a turn to lock every key of all databases, in bytes that could be
 // moved meanwhile.
-const swapWorth = command.BoundedCost * command.FewBytes
+const swapWorth = command.BoundedUnits * command.BytesPerUnit
 
 // swap is one step with what it means for those who watch.
 func (k *Family) swap(c *command.Call, a, b int) error {
 	if a == b {
 		return nil
 	}
-	c.Moved += swapWorth
+	c.Work += swapWorth
 	defer k.Flushed(c.View.Caller())
 	return c.View.Atomically(c.Context, nil, true, func() error {
 		k.Swapping(c, a, b)

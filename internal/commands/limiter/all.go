@@ -125,11 +125,11 @@ func (l *Family) requests(c *command.Call, words [][]byte,
 	switch {
 	case count > fewRequests:
 		takes = make([]store.LimitRequest, count)
-	case c.Takes == nil:
-		c.Takes = make([]store.LimitRequest, fewRequests)
+	case c.Requests == nil:
+		c.Requests = make([]store.LimitRequest, fewRequests)
 		fallthrough
 	default:
-		takes = c.Takes[:count]
+		takes = c.Requests[:count]
 	}
 	for i := range takes {
 		kind, n := takingKind(words)
@@ -238,12 +238,12 @@ func allDecisions(c *command.Call, decisions []quota.Decision, ms bool) {
 			break
 		}
 	}
-	limits := c.Limits + limited // it is one decision
+	limits := c.Limited + limited // it is one decision
 	c.Out.Array(2 + len(decisions))
 	c.Out.Int(limited)
 	c.Out.Int(command.WholeUnits(retry, ms))
 	for i := range decisions {
 		decision(c, &decisions[i], quota.Take, ms)
 	}
-	c.Limits = limits
+	c.Limited = limits
 }

@@ -26,7 +26,7 @@ recovered. Nil if there is no such key.`,
 				return nil
 			}
 			if e.Kind == store.Lease {
-				c.Moved += int(fields[0].Value) * leaseWorth // each was looked at
+				c.Work += int(fields[0].Value) * leaseWorth // each was looked at
 			}
 			c.Out.Map(3)
 			c.Out.BulkString("kind")

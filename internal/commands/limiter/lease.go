@@ -17,7 +17,7 @@ var (
 
 // leasesMoved is what a change of leases counts of a turn: 4 bytes of each of 10,000 holders may be
 // moved within a cache.
-const leasesMoved = 2 * command.FewBytes
+const leasesMoved = 2 * command.BytesPerUnit
 
 func (l *Family) acquire() *command.Command {
 	return &command.Command{
@@ -39,7 +39,7 @@ seconds until the last lease ends.`,
 				return err
 			}
 			ms := c.Flag()
-			c.Moved += leasesMoved
+			c.Work += leasesMoved
 			d, err := c.View.Acquire(c.Context, key, r, l.MaxHolders)
 			if err != nil {
 				return l.undecided(c, err, key, limit, quota.Take, ms)
@@ -64,7 +64,7 @@ func (l *Family) renew() *command.Command {
 			if err := lease.CheckHolder(holder); err != nil {
 				return err
 			}
-			c.Moved += leasesMoved
+			c.Work += leasesMoved
 			renewed, err := c.View.Renew(c.Context, key, time.Duration(ttl)*time.Second, holder)
 			if err != nil {
 				return err
@@ -92,7 +92,7 @@ func (l *Family) release() *command.Command {
 			if err := lease.CheckHolder(holder); err != nil {
 				return err
 			}
-			c.Moved += leasesMoved
+			c.Work += leasesMoved
 			permits, err := c.View.Release(c.Context, key, holder)
 			if err != nil {
 				return err

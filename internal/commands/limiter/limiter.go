@@ -56,7 +56,7 @@ func decision(c *command.Call, d *quota.Decision, mode quota.Mode, ms bool) {
 	limited := int64(0)
 	if d.Limited {
 		limited = 1
-		c.Limits++
+		c.Limited++
 	}
 	retry, reset := command.WholeUnits(d.RetryAfter, ms), command.WholeUnits(d.ResetAfter, ms)
 	if mode == quota.UpTo {

@@ -58,21 +58,21 @@ func plural(kind client.SubscriptionKind) string {
 
 func (cs *Channels) subscribeRow() *command.Command {
 	return cs.subscribing(command.Command{
-		Name: "subscribe", Since: "2.0.0", Channels: command.ManyNames,
+		Name: "subscribe", Since: "2.0.0", Channels: command.ChannelNames,
 		Summary: "Subscribes to channels.",
 	}, client.ToChannel, "channel")
 }
 
 func (cs *Channels) psubscribeRow() *command.Command {
 	return cs.subscribing(command.Command{
-		Name: "psubscribe", Since: "2.0.0", Channels: command.ManyGlobs,
+		Name: "psubscribe", Since: "2.0.0", Channels: command.ChannelPatterns,
 		Summary: "Subscribes to all channels whose names match a pattern.",
 	}, client.ToPattern, "pattern")
 }
 
 func (cs *Channels) ssubscribeRow() *command.Command {
 	return cs.subscribing(command.Command{
-		Name: "ssubscribe", Since: "7.0.0", Channels: command.ManyNames, Traits: command.ShardChannels,
+		Name: "ssubscribe", Since: "7.0.0", Channels: command.ChannelNames, Traits: command.ShardChannels,
 		Summary: "Subscribes to shard channels, which are separate from the other channels.",
 	}, client.ToShardChannel, "shardchannel")
 }
@@ -103,10 +103,10 @@ const subscribed = "For each name, a message of three elements: the command, the
 
 // ListedWorth is what it counts of a turn to note a channel or a watched key, in bytes that could
 // be moved meanwhile.
-const ListedWorth = 2 * command.FewBytes
+const ListedWorth = 2 * command.BytesPerUnit
 
 // unlistedWorth is the same for a name that is taken off.
-const unlistedWorth = command.FewBytes / 4
+const unlistedWorth = command.BytesPerUnit / 4
 
 // timesMoved is how often the bytes of a name are counted in a transaction, where no turn ends
 // between names: each is copied twice, hashed four times, and goes to memory that is touched for
@@ -116,7 +116,7 @@ const timesMoved = 8
 // What they count in a transaction.
 var (
 	effortOfSubscribing = &command.Effort{Fixed: func(words [][]byte) int {
-		return (len(words)-1)*ListedWorth + timesMoved*command.BytesOf(words)
+		return (len(words)-1)*ListedWorth + timesMoved*command.TotalLength(words)
 	}}
 	effortOfUnsubscribing = &command.Effort{Fixed: func(words [][]byte) int { return (len(words) - 1) * unlistedWorth }}
 )
@@ -180,7 +180,7 @@ func pieceOf(names [][]byte) int {
 
 // subscribeEach subscribes to names, and answers each.
 func (cs *Channels) subscribeEach(c *command.Call, kind client.SubscriptionKind, names [][]byte) {
-	c.Moved += len(names)*ListedWorth + command.BytesOf(names)
+	c.Work += len(names)*ListedWorth + command.TotalLength(names)
 	for _, name := range names {
 		cs.subscribe(c.Client, kind, string(name))
 		cs.writeSubscription(c, kind, func() { c.Out.Bulk(name) })
@@ -201,7 +201,7 @@ func checkChannel(c *command.Call, kind client.SubscriptionKind, name []byte) er
 
 // writeSubscription is a message for one name.
 func (cs *Channels) writeSubscription(c *command.Call, kind client.SubscriptionKind, writeName func()) {
-	c.Session.Aloud(func() {
+	c.Session.WriteUnmuted(func() {
 		c.Out.Push(3)
 		c.Out.BulkString(c.Row.Name)
 		writeName()
@@ -265,23 +265,23 @@ func (cs *Channels) publishTo(c *command.Call, kind client.SubscriptionKind) err
 		return err
 	}
 	switch {
-	case c.Later != nil:
+	case c.Deferred != nil:
 		m.until = cs.latest() // who comes later in the transaction does not get it
-		c.DoLater(func() int { return cs.Worth(m) }, func(c *command.Call) { c.Out.Int(int64(cs.Publish(m, c.GiveWay))) })
+		c.Defer(func() int { return cs.Worth(m) }, func(c *command.Call) { c.Out.Int(int64(cs.Publish(m, c.Yield))) })
 		return nil
 	case c.Session == nil:
-		c.Out.Int(int64(cs.Publish(m, c.GiveWay)))
+		c.Out.Int(int64(cs.Publish(m, c.Yield)))
 		return nil
 	}
 	worth := cs.Worth(m)
-	if worth > command.Soon {
-		c.Session.HandOver()
+	if worth > command.MaxLoopWork {
+		c.Session.Offload()
 		return nil
 	}
-	c.Moved += worth
+	c.Work += worth
 	n := cs.Publish(m, func() {})
 	if c.Client.Mail.Subscribed {
-		c.Session.TakePushes() // its own message stands before the reply, as in Redis
+		c.Session.WritePushes() // its own message stands before the reply, as in Redis
 	}
 	c.Out.Int(int64(n))
 	return nil
@@ -346,7 +346,7 @@ func (cs *Channels) listChannels(c *command.Call, kind client.SubscriptionKind) 
 			bytes += len(t.Name)
 		}
 		return bytes <= command.MaxReply && c.Context.Err() == nil
-	}, c.GiveWay)
+	}, c.Yield)
 	if bytes > command.MaxReply {
 		return command.ErrReplyTooLong
 	}
@@ -406,7 +406,7 @@ func stillHears(c *command.Call, kind client.SubscriptionKind, names [][]byte) {
 	}
 	for _, name := range names {
 		if u == nil || !u.MaySubscribe(name, kind == client.ToPattern) {
-			c.HangUp()
+			c.CloseAfterReply()
 			return
 		}
 	}

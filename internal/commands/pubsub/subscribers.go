@@ -113,7 +113,7 @@ func (cs *Channels) subscribe(c *client.Client, kind client.SubscriptionKind, na
 
 // unsubscribe ends a subscription, if there is one: what was published before comes before the
 // reply, and nothing after it.
-func (cs *Channels) unsubscribe(c *client.Client, s command.InSession, kind client.SubscriptionKind, name string) {
+func (cs *Channels) unsubscribe(c *client.Client, s command.Session, kind client.SubscriptionKind, name string) {
 	l := SubscriptionsOf(c)
 	sub := l.topics[kind][name]
 	if sub == nil {
@@ -126,12 +126,12 @@ func (cs *Channels) unsubscribe(c *client.Client, s command.InSession, kind clie
 	c.Mail.Mu.Lock()
 	sub.ended = true
 	c.Mail.Mu.Unlock()
-	s.TakePushes()
+	s.WritePushes()
 	cs.show(c, kind, 0)
 }
 
 // Leave ends all subscriptions of a client: for RESET, and when its session ends.
-func (cs *Channels) Leave(c *client.Client, s command.InSession) {
+func (cs *Channels) Leave(c *client.Client, s command.Session) {
 	if c.Subscriptions == nil {
 		return
 	}

@@ -105,9 +105,9 @@ func (t *Table) Track(c *client.Client, wanted *client.Tracker) {
 // Follow is Track for the client of a call, and has its session's calls noted from now on.
 func (t *Table) Follow(c *command.Call, wanted *client.Tracker) {
 	t.Track(c.Client, wanted)
-	c.Around, c.Caching = nil, c.Caching && wanted != nil
+	c.Middleware, c.Caching = nil, c.Caching && wanted != nil
 	if wanted != nil {
-		c.Around = t.run
+		c.Middleware = t.run
 	}
 }
 

@@ -51,7 +51,7 @@ func (w valueCondition) holds(c *command.Call, value []byte) (bool, error) {
 	case value == nil:
 		return negated, nil
 	}
-	c.Moved += len(value)
+	c.Work += len(value)
 	if w.kind == ifEqual || w.kind == ifNotEqual {
 		return bytes.Equal(value, w.operand) != negated, nil
 	}
@@ -133,7 +133,7 @@ func conditionNamed(word []byte) int {
 func deleteIf(c *command.Call, key []byte, when valueCondition) error {
 	done, counted := false, c.Counts()
 	err := c.View.Edit(c.Context, key, func(e store.Entry, was []byte) (change store.Change, err error) {
-		c.CountFrom(counted)
+		c.ResetCounts(counted)
 		if done = e.Kind != store.None; when.kind != 0 {
 			if was, err = asString(c, e, was); err != nil {
 				return change, errNoString
@@ -150,6 +150,6 @@ func deleteIf(c *command.Call, key []byte, when valueCondition) error {
 	if err != nil {
 		return err
 	}
-	c.OneIf(done)
+	c.WriteBool(done)
 	return nil
 }

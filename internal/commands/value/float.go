@@ -162,7 +162,7 @@ var incrByFloat = command.Command{
 		var text []byte
 		key, word := c.Key(), c.Word()
 		increment, isFloat := parseFloat(word)
-		c.Moved += floatWork * len(word)
+		c.Work += floatWork * len(word)
 		count := func(e store.Entry, was []byte) (_ []byte, err error) {
 			value, ok := floatValue(e, was)
 			if !ok || !isFloat {
@@ -233,7 +233,7 @@ func editFloat(c *command.Call, key []byte, step floatStep) error {
 				text, failed = step.count(e, was)
 				fresh = false
 			}
-			c.Moved += floatWork * (len(was) + len(text))
+			c.Work += floatWork * (len(was) + len(text))
 			if failed != nil || text == nil {
 				return store.Change{}, failed
 			}

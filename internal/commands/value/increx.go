@@ -15,7 +15,7 @@ var incrEX = command.Command{
 	Traits: command.ValueSized, Summary: "Adds to a number within bounds, and sets its expiry.",
 	KeyAccess: "RW ACCESS UPDATE",
 	Events: command.Events{Removal: command.ExpiredEvent, ChangeOf: func(c *command.Call) string {
-		if c.Gives("BYFLOAT") {
+		if c.HasOption("BYFLOAT") {
 			return "incrbyfloat " + eventOfLife(c)
 		}
 		return "incrby " + eventOfLife(c)
@@ -46,7 +46,7 @@ var incrEX = command.Command{
 		increment := byInt
 		if byFloat != nil {
 			counter, increment = new(floatCounter), byFloat
-			c.Moved += floatWork * (len(increment) + len(lower) + len(upper))
+			c.Work += floatWork * (len(increment) + len(lower) + len(upper))
 		}
 		if err := counter.prepare(increment, lower, upper); err != nil {
 			return err
@@ -235,7 +235,7 @@ func (n *floatCounter) answer(c *command.Call) {
 		value = floatText(n.value)
 	}
 	applied := floatText(n.applied)
-	c.Moved += floatWork * len(applied)
+	c.Work += floatWork * len(applied)
 	c.Out.Array(2)
 	c.Out.DoubleText(value)
 	c.Out.DoubleText(applied)

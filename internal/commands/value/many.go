@@ -37,7 +37,7 @@ var mGet = command.Command{
 		}
 		c.Out.Rewind(mark)
 		c.Hits, c.Misses = hits, misses
-		c.Session.HandOver()
+		c.Session.Offload()
 		return nil
 	},
 }
@@ -46,17 +46,17 @@ var mGet = command.Command{
 // several steps.
 func inSteps(c *command.Call, words [][]byte, apart int, step func(words [][]byte) error) (err error) {
 	for len(words) > 0 && err == nil {
-		n, mark, counted := min(len(words), command.KeysAStep*apart), c.Out.Mark(), c.Counts()
+		n, mark, counted := min(len(words), command.KeysPerStep*apart), c.Out.Mark(), c.Counts()
 		err = c.View.Atomically(c.Context, places(c, words[:n], apart), false, func() error {
 			c.Out.Rewind(mark)
-			c.CountFrom(counted)
+			c.ResetCounts(counted)
 			return step(words[:n])
 		})
 		if grown := c.Out.Mark() - mark; err == nil && grown > 0 {
-			err = c.Keep(grown)
+			err = c.Reserve(grown)
 		}
 		if words = words[n:]; len(words) > 0 {
-			c.GiveWay()
+			c.Yield()
 		}
 		c.Out.Break()
 	}
@@ -103,7 +103,7 @@ var mSetNX = command.Command{
 	Reply: "1 if all were set, 0 if none was. At most 1024 keys.",
 	Run: func(c *command.Call) error {
 		words := c.Many()
-		if len(words) > 2*command.KeysAStep {
+		if len(words) > 2*command.KeysPerStep {
 			return command.Refusal("ERR MSETNX takes up to 1024 keys")
 		}
 		done := false
@@ -116,7 +116,7 @@ var mSetNX = command.Command{
 			done = true
 			return writeAll(c, words)
 		})
-		c.OneIf(done)
+		c.WriteBool(done)
 		return err
 	},
 }

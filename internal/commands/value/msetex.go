@@ -105,7 +105,7 @@ func (l *lifetime) named(option []byte) *[]byte {
 
 // setAllIf sets all pairs, or none, in one step.
 func setAllIf(c *command.Call, pairs [][]byte, expires int64, how setting) error {
-	if len(pairs) > 2*command.KeysAStep {
+	if len(pairs) > 2*command.KeysPerStep {
 		return command.Refusal("ERR MSETEX takes up to 1024 keys")
 	}
 	for i := 0; i < len(pairs); i += 2 {
@@ -125,7 +125,7 @@ func setAllIf(c *command.Call, pairs [][]byte, expires int64, how setting) error
 		}
 		return nil
 	})
-	c.OneIf(done)
+	c.WriteBool(done)
 	return err
 }
 
@@ -145,7 +145,7 @@ func allowAll(c *command.Call, pairs [][]byte, how setting) (bool, error) {
 
 // writeFor writes a value that expires, or that keeps the expiry that the key has.
 func writeFor(c *command.Call, key, value []byte, expires int64, keep bool) error {
-	c.Moved += len(value)
+	c.Work += len(value)
 	if !keep {
 		return c.View.Write(c.Context, key, asValue(value), expires)
 	}

@@ -42,10 +42,10 @@ func writeValue(c *command.Call, key []byte) error {
 	mark, counted := c.Out.Mark(), c.Counts()
 	return c.View.Edit(c.Context, key, func(e store.Entry, value []byte) (store.Change, error) {
 		c.Out.Rewind(mark)
-		c.CountFrom(counted)
+		c.ResetCounts(counted)
 		value, err := asString(c, e, value)
 		if err == nil {
-			c.Moved += len(value)
+			c.Work += len(value)
 			bulkOrNull(c, value)
 		}
 		return store.Change{}, err
@@ -165,12 +165,12 @@ func (how setting) allows(c *command.Call, e store.Entry, was []byte) (before []
 func setIf(c *command.Call, key, value []byte, expires int64, how setting) error {
 	done, before, counted := false, []byte(nil), c.Counts()
 	err := c.View.Edit(c.Context, key, func(e store.Entry, was []byte) (change store.Change, err error) {
-		c.CountFrom(counted)
+		c.ResetCounts(counted)
 		if before, done, err = how.allows(c, e, was); err != nil || !done {
 			return change, err
 		}
 		change = store.Change{Operation: store.Put, Value: asValue(value), Expires: expires}
-		c.Moved += len(value)
+		c.Work += len(value)
 		if how.keep && e.Kind.IsValue() {
 			change.Expires = e.Expires
 		}
@@ -194,7 +194,7 @@ func copied(c *command.Call, b []byte) []byte {
 	if b == nil {
 		return nil
 	}
-	c.Moved += len(b)
+	c.Work += len(b)
 	return append([]byte{}, b...)
 }
 
@@ -273,7 +273,7 @@ func getAnd(c *command.Call, key []byte, then func(e store.Entry) (store.Change,
 	before, counted := []byte(nil), c.Counts()
 	err := c.View.Edit(c.Context, key, func(e store.Entry, was []byte) (change store.Change, err error) {
 		before = nil
-		c.CountFrom(counted)
+		c.ResetCounts(counted)
 		if was, err = asString(c, e, was); err != nil || e.Kind == store.None {
 			return change, err
 		}

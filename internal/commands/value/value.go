@@ -37,7 +37,7 @@ func read(c *command.Call, key []byte) (value []byte, e store.Entry, err error) 
 	if err != nil {
 		return nil, e, err
 	}
-	c.Moved += len(c.Value)
+	c.Work += len(c.Value)
 	value, err = asString(c, e, c.Value)
 	if cap(c.Value) > keptValue {
 		c.Value = nil
@@ -54,7 +54,7 @@ func readPart(c *command.Call, key []byte, start, end int64) (part []byte, lengt
 	if c.Value = part; cap(part) > keptValue {
 		c.Value = nil
 	}
-	c.Moved += len(part)
+	c.Work += len(part)
 	part, err = asString(c, e, part)
 	if e.Kind == store.Throttle {
 		length = len(part)
@@ -68,7 +68,7 @@ const keptValue = 4 << 10
 
 // asString is what a key reads as, given its value if it has one.
 func asString(c *command.Call, e store.Entry, value []byte) ([]byte, error) {
-	c.Found(e.Kind != store.None)
+	c.CountLookup(e.Kind != store.None)
 	return text(c, e, value)
 }
 
@@ -91,14 +91,14 @@ func text(c *command.Call, e store.Entry, value []byte) ([]byte, error) {
 func editValue(c *command.Call, key []byte, edit func(e store.Entry, value []byte) (store.Change, error)) error {
 	counted := c.Counts()
 	return c.View.Edit(c.Context, key, func(e store.Entry, value []byte) (store.Change, error) {
-		c.CountFrom(counted)
+		c.ResetCounts(counted)
 		if e.Kind != store.None && !e.Kind.IsValue() {
 			return store.Change{}, command.ErrWrongType
 		}
 		change, err := edit(e, value)
-		c.Moved += 2 * len(change.Value.Bytes) // they were made, and are kept
+		c.Work += 2 * len(change.Value.Bytes) // they were made, and are kept
 		if change.Operation == store.Patch {
-			c.Moved += max(change.Offset-len(value), 0)
+			c.Work += max(change.Offset-len(value), 0)
 		}
 		return change, err
 	})
@@ -162,9 +162,9 @@ func appendInt(n int64) []byte { return strconv.AppendInt(nil, n, 10) }
 // eventOfLife is the event that an option is that says when a key expires; empty if there is none.
 func eventOfLife(c *command.Call) string {
 	switch {
-	case c.Gives("EX", "PX", "EXAT", "PXAT"):
+	case c.HasOption("EX", "PX", "EXAT", "PXAT"):
 		return "expire"
-	case c.Gives("PERSIST"):
+	case c.HasOption("PERSIST"):
 		return "persist"
 	}
 	return ""
