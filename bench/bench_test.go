@@ -188,8 +188,8 @@ func TestCPUModel(t *testing.T) {
 func repository(t *testing.T) (root string) {
 	root = t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(root, "docs"), 0o755))
-	for _, name := range []string{report.Readme, report.Performance} {
-		require.NoError(t, os.WriteFile(filepath.Join(root, name), []byte("<!-- bench:begin -->\n<!-- bench:end -->\n"),
+	for _, name := range report.Documents {
+		require.NoError(t, os.WriteFile(filepath.Join(root, name), []byte("<!-- bench:few -->\n<!-- bench:end -->\n"),
 			0o644))
 	}
 	for _, args := range []string{"init -q", "add .", "-c user.name=a -c user.email=a commit -q -m a"} {
@@ -238,7 +238,7 @@ func TestPublishRefusesChanges(t *testing.T) {
 
 func TestPublishNeedsAPlace(t *testing.T) {
 	root := repository(t)
-	require.NoError(t, os.WriteFile(filepath.Join(root, report.Readme), []byte("# Project\n"), 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(root, report.Documents[0]), []byte("# Project\n"), 0o644))
 	_, err := newPublication(quick(t, "--publish", "--root", root), nil)
-	assert.ErrorIs(t, err, report.ErrNoBlock)
+	assert.ErrorIs(t, err, report.ErrNoFigures)
 }

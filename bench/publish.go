@@ -55,9 +55,14 @@ func (p *publication) put(s report.Scenario) error {
 	return p.results.Store(p.root)
 }
 
-// written are the files that a publication itself changes.
-var written = []string{":!bench/RESULTS.md", ":!bench/results.json", ":!bench/plots", ":!" + report.Readme,
-	":!" + report.Performance}
+// written returns the files that a publication itself changes, as git's exceptions to all files.
+func written() []string {
+	exceptions := []string{":!bench/RESULTS.md", ":!bench/results.json", ":!bench/plots"}
+	for _, name := range report.Documents {
+		exceptions = append(exceptions, ":!"+name)
+	}
+	return exceptions
+}
 
 // commit names what is measured.
 func commit(root string, allowDirty bool) (string, error) {
@@ -65,7 +70,7 @@ func commit(root string, allowDirty bool) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	changed, err := output(append([]string{"git", "-C", root, "status", "--porcelain", "--", "."}, written...)...)
+	changed, err := output(append([]string{"git", "-C", root, "status", "--porcelain", "--", "."}, written()...)...)
 	switch {
 	case err != nil:
 		return "", err

@@ -2,62 +2,10 @@ package report
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
+	"math"
 	"slices"
 )
-
-// document is a file with figures between two lines.
-type document struct {
-	name    string
-	figures func(r *Results) []byte
-}
-
-// Readme and Performance are the documents with figures: the README has a few of them.
-const (
-	Readme      = "README.md"
-	Performance = "docs/performance.md"
-)
-
-var documents = []document{{Readme, (*Results).fewFigures}, {Performance, (*Results).allFigures}}
-
-const (
-	begin = "<!-- bench:begin -->\n"
-	end   = "<!-- bench:end -->"
-)
-
-// ErrNoBlock says that a document has no place for figures.
-var ErrNoBlock = errors.New("no place for figures: put the lines <!-- bench:begin --> and <!-- bench:end --> where they belong")
-
-// Figures returns the text between the two lines of a document.
-func Figures(text []byte) ([]byte, error) {
-	_, rest, begun := bytes.Cut(text, []byte(begin))
-	figures, _, ended := bytes.Cut(rest, []byte(end))
-	if !begun || !ended {
-		return nil, ErrNoBlock
-	}
-	return figures, nil
-}
-
-// Documents returns the documents under the project's root, by name, with the figures in them.
-func (r *Results) Documents(root string) (map[string][]byte, error) {
-	files := map[string][]byte{}
-	for _, d := range documents {
-		text, err := os.ReadFile(filepath.Join(root, d.name))
-		if err != nil {
-			return nil, err
-		}
-		if _, err := Figures(text); err != nil {
-			return nil, fmt.Errorf("%s: %w", d.name, err)
-		}
-		before, rest, _ := bytes.Cut(text, []byte(begin))
-		_, after, _ := bytes.Cut(rest, []byte(end))
-		files[d.name] = bytes.Join([][]byte{before, []byte(begin), d.figures(r), []byte(end), after}, nil)
-	}
-	return files, nil
-}
 
 // The scenarios of the figures.
 var (
@@ -71,8 +19,8 @@ type figure struct {
 	cells []string
 }
 
-// figures are the rows of tables. Only what was measured in one run, of one commit on one machine,
-// may stand in one table.
+// figures are the rows of tables. A table has only rows that were measured in one run, of one
+// commit, on one machine.
 type figures []figure
 
 var heading = []string{"", "cellserver", "redis-server", "ratio", "redis-server to itself"}
@@ -103,8 +51,8 @@ func (s Scenario) run() string {
 		m.Redis)
 }
 
-// fewFigures are those of the README.
-func (r *Results) fewFigures() []byte {
+// fewFigures returns the figures of the README.
+func (r *Results) fewFigures() string {
 	var few figures
 	few = append(few, r.cpuFigures("cpu-p1", "cpu-p64")...)
 	if latency := r.latencyFigures("latency-80"); len(latency) > 0 {
@@ -113,24 +61,22 @@ func (r *Results) fewFigures() []byte {
 	few = append(few, r.memoryFigures()...)
 	var b bytes.Buffer
 	few.write(&b, heading)
-	return b.Bytes()
+	return b.String()
 }
 
-func (r *Results) allFigures() []byte {
+// allFigures returns the figures of docs/performance.md, and the plots that there are.
+func (r *Results) allFigures() string {
 	var b bytes.Buffer
 	slices.Concat(r.cpuFigures(cpuScenarios...), r.latencyFigures(latencyScenarios...), r.memoryFigures(),
 		r.growthFigures()).
 		write(&b, heading)
-	if limiters := r.limiterFigures(); len(limiters) > 0 {
-		b.WriteString("\n")
-		limiters.write(&b, []string{"CPU per call, CL.THROTTLE = 1", "P=1", "P=64"})
-	}
+	r.writeLimiters(&b)
 	for _, p := range plots {
 		if p.draw(r) != nil {
 			fmt.Fprintf(&b, "\n![%s](../bench/plots/%s)\n", p.title, p.name)
 		}
 	}
-	return b.Bytes()
+	return b.String()
 }
 
 func (r *Results) cpuFigures(scenarios ...string) (all figures) {
@@ -175,8 +121,8 @@ func (r *Results) memoryFigures() figures {
 		return nil
 	}
 	redis, cell := memoryOf(s, Incr).PerKey(), memoryOf(s, Throttle).PerKey()
-	return figures{{s, []string{"bytes per key, " + s.About, fmt.Sprintf("%.1f", cell), fmt.Sprintf("%.1f", redis),
-		ratio(cell / redis), ""}}}
+	return figures{{s, []string{"bytes per key, " + s.About, oneDecimal(cell), oneDecimal(redis), ratio(cell / redis),
+		""}}}
 }
 
 func (r *Results) growthFigures() figures {
@@ -185,22 +131,92 @@ func (r *Results) growthFigures() figures {
 		return nil
 	}
 	settled, _ := MostPerKey(s.Growth)
-	return figures{{s, []string{"bytes per key, maximum, " + s.About, fmt.Sprintf("%.1f", settled.PerKey()), "", "", ""}}}
+	return figures{{s, []string{"bytes per key, maximum, " + s.About, oneDecimal(settled.PerKey()), "", "", ""}}}
 }
 
-// limiterFigures are what a call of each limiter costs, as multiples of CL.THROTTLE's.
-func (r *Results) limiterFigures() (all figures) {
+// writeLimiters writes what a call of each limiter costs, as a multiple of CL.THROTTLE's. P=1 and
+// P=64 share a table if they were measured in one run.
+func (r *Results) writeLimiters(b *bytes.Buffer) {
 	one, many := r.Find("limiters-p1"), r.Find("limiters-p64")
 	if one == nil || many == nil {
-		return nil
+		return
 	}
-	for _, row := range one.CPU[1:] {
-		all = append(all, figure{many,
-			[]string{row.Server, ratio(row.Ratio.Middle), ratio(cpuOf(many, row.Server).Ratio.Middle)}})
+	var ones, manies, both figures
+	for i, row := range one.CPU[1:] {
+		server, p1, p64 := row.Server, ratio(row.Ratio.Middle), ratio(many.CPU[i+1].Ratio.Middle)
+		ones, manies = append(ones, figure{one, []string{server, p1}}), append(manies, figure{many, []string{server, p64}})
+		both = append(both, figure{one, []string{server, p1, p64}})
 	}
-	return all
+	const title = "CPU per call, CL.THROTTLE = 1"
+	b.WriteString("\n")
+	if one.run() == many.run() {
+		both.write(b, []string{title, "P=1", "P=64"})
+		return
+	}
+	ones.write(b, []string{title, "P=1"})
+	b.WriteString("\n")
+	manies.write(b, []string{title, "P=64"})
 }
 
+// limiterMemory returns what a key of each limiter takes, for docs/limiters.md.
+func (r *Results) limiterMemory() string {
+	s := r.Find("memory-limiters")
+	if s == nil {
+		return ""
+	}
+	var rows figures
+	for _, m := range s.Memory {
+		rows = append(rows, figure{s, []string{m.Server, oneDecimal(m.PerKey())}})
+	}
+	var b bytes.Buffer
+	rows.write(&b, []string{"bytes per key, " + s.About, "resident"})
+	return b.String()
+}
+
+// The figures that stand in sentences.
+
+// keyOverhead is what a key of CL.THROTTLE takes in addition to its name, in bytes.
+func (r *Results) keyOverhead() string {
+	const nameLength = 17 // of the keys of memory-1m
+	s := r.Find("memory-1m")
+	if s == nil {
+		return ""
+	}
+	return fmt.Sprintf("%.0f", memoryOf(s, Throttle).PerKey()-nameLength)
+}
+
+// pipelinedShare is the CPU time per call with P=64 as a share of that with P=1.
+func (r *Results) pipelinedShare() string {
+	one, many := r.Find("cpu-p1"), r.Find("cpu-p64")
+	if one == nil || many == nil {
+		return ""
+	}
+	return fmt.Sprintf("%.0f %%", 100*cpuOf(many, Throttle).Micros.Middle/cpuOf(one, Throttle).Micros.Middle)
+}
+
+// mostExpensiveLimiter is by how much the most expensive limiter exceeds CL.THROTTLE with P=1.
+func (r *Results) mostExpensiveLimiter() string {
+	s := r.Find("limiters-p1")
+	if s == nil {
+		return ""
+	}
+	most := 1.0
+	for _, row := range s.CPU {
+		most = max(most, row.Ratio.Middle)
+	}
+	return fmt.Sprintf("%.0f %%", math.Ceil(100*(most-1)))
+}
+
+// twoOfAll is the CPU time of a CL.ALL of two limiters with P=64, as a multiple of CL.THROTTLE's.
+func (r *Results) twoOfAll() string {
+	s := r.Find("limiters-p64")
+	if s == nil {
+		return ""
+	}
+	return fmt.Sprintf("%.1f", cpuOf(s, "CL.ALL of two").Ratio.Middle)
+}
+
+func oneDecimal(n float64) string   { return fmt.Sprintf("%.1f", n) }
 func micros(us float64) string      { return fmt.Sprintf("%.2f us", us) }
 func wholeMicros(us float64) string { return fmt.Sprintf("%.0f us", us) }
 
@@ -242,5 +258,5 @@ func memoryOf(s *Scenario, server string) (found Memory) {
 // Featured are the scenarios that the figures and the plots are made of.
 func Featured() []string {
 	return slices.Concat(cpuScenarios, latencyScenarios,
-		[]string{"memory-1m", "memory-growth", "limiters-p1", "limiters-p64"})
+		[]string{"memory-1m", "memory-growth", "memory-limiters", "limiters-p1", "limiters-p64"})
 }

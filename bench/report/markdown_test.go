@@ -111,7 +111,7 @@ func TestFigures(t *testing.T) {
 | bytes per key, 1M keys |       55.6 |         94.4 | 0.589 |                        |
 
 Commit 0123456789ab, 2026-01-02; Z80, 2 cores, go1.26, redis-server 7.0.15.
-`, string(sample().fewFigures()))
+`, sample().fewFigures())
 }
 
 func TestFiguresOfTwoRuns(t *testing.T) {
@@ -139,5 +139,5 @@ Commit ffffffffffff, 2026-01-02; Z80, 2 cores, go1.26, redis-server 7.0.15.
 ![latency at fixed rates](../bench/plots/latency.svg)
 
 ![memory per key by number of keys](../bench/plots/memory.svg)
-`, string(r.allFigures()))
+`, r.allFigures())
 }

@@ -10,6 +10,8 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -50,25 +52,29 @@ func disagree(root string) (names []string, err error) {
 }
 
 func figuresWithoutResults(root string) (names []string, err error) {
-	for _, d := range documents {
-		text, err := os.ReadFile(filepath.Join(root, d.name))
+	for _, name := range Documents {
+		text, err := os.ReadFile(filepath.Join(root, name))
 		if err != nil {
 			return nil, err
 		}
-		if figures, err := Figures(text); err == nil && len(bytes.TrimSpace(figures)) > 0 {
-			names = append(names, d.name+" has figures, and there is no "+stored)
+		for _, m := range part.FindAllSubmatch(text, -1) {
+			if len(bytes.TrimSpace(m[3])) > 0 {
+				names = append(names, name+" has figures, and there is no "+stored)
+			}
 		}
 	}
 	return names, nil
 }
 
 func TestChangedFilesAreFound(t *testing.T) {
-	for _, changed := range []string{"bench/RESULTS.md", "bench/plots/cpu.svg", "bench/plots/latency.svg",
-		"bench/plots/memory.svg", Readme, Performance} {
+	figures := []string{"<!-- bench:few -->\n<!-- bench:end -->", "<!-- bench:all -->\n<!-- bench:end -->",
+		"A key takes <!-- bench:key-overhead --><!-- bench:end --> bytes."}
+	for _, changed := range append(slices.Clone(Documents), "bench/RESULTS.md", "bench/plots/cpu.svg",
+		"bench/plots/latency.svg", "bench/plots/memory.svg") {
 		t.Run(changed, func(t *testing.T) {
 			dir := t.TempDir()
-			for _, d := range documents {
-				write(t, dir, d.name, "# Project\n\n"+begin+end+"\nThe rest.\n")
+			for i, name := range Documents {
+				write(t, dir, name, "# Project\n\n"+figures[i]+"\nThe rest.\n")
 			}
 			require.NoError(t, sample().Store(dir))
 			names, err := disagree(dir)
@@ -77,7 +83,7 @@ func TestChangedFilesAreFound(t *testing.T) {
 
 			text, err := os.ReadFile(filepath.Join(dir, changed))
 			require.NoError(t, err)
-			write(t, dir, changed, string(bytes.Replace(text, []byte("1"), []byte("2"), 1)))
+			write(t, dir, changed, string(bytes.Replace(text, []byte("3"), []byte("4"), 1)))
 			names, err = disagree(dir)
 			require.NoError(t, err)
 			assert.Equal(t, []string{changed}, names)
@@ -87,13 +93,16 @@ func TestChangedFilesAreFound(t *testing.T) {
 
 func TestFiguresWithoutResults(t *testing.T) {
 	for readme, want := range map[string][]string{
-		"no block\n":                    nil,
-		begin + end:                     nil,
-		begin + "10 times faster" + end: {"README.md has figures, and there is no bench/results.json"},
+		"no figures\n":                           nil,
+		"<!-- bench:few -->\n<!-- bench:end -->": nil,
+		"<!-- bench:few -->10 times faster<!-- bench:end -->": {
+			"README.md has figures, and there is no bench/results.json"},
 	} {
 		dir := t.TempDir()
-		write(t, dir, Readme, readme)
-		write(t, dir, Performance, "")
+		for _, name := range Documents {
+			write(t, dir, name, "")
+		}
+		write(t, dir, "README.md", readme)
 		names, err := disagree(dir)
 		require.NoError(t, err)
 		assert.Equal(t, want, names, readme)
@@ -101,12 +110,28 @@ func TestFiguresWithoutResults(t *testing.T) {
 }
 
 func TestNoPlaceForFigures(t *testing.T) {
-	dir := t.TempDir()
-	write(t, dir, Readme, begin+end)
-	write(t, dir, Performance, "no block\n")
-	_, err := sample().Documents(dir)
-	assert.ErrorIs(t, err, ErrNoBlock)
-	assert.ErrorContains(t, err, Performance)
+	for text, want := range map[string]error{
+		"no figures\n": ErrNoFigures,
+		"<!-- bench:nosuch --><!-- bench:end -->": ErrNoSuch,
+	} {
+		dir := t.TempDir()
+		for _, name := range Documents {
+			write(t, dir, name, text)
+		}
+		_, err := sample().Documents(dir)
+		assert.ErrorIs(t, err, want)
+		assert.ErrorContains(t, err, "README.md")
+	}
+}
+
+// An inline figure must not begin a line, because Markdown ends the paragraph there.
+func TestInlineFiguresStandInsideALine(t *testing.T) {
+	beginsALine := regexp.MustCompile(`(?m)^<!-- bench:[a-z0-9-]+ -->[^\n]`)
+	for _, name := range Documents {
+		text, err := os.ReadFile(filepath.Join(root, name))
+		require.NoError(t, err)
+		assert.Empty(t, beginsALine.FindAllString(string(text), -1), name)
+	}
 }
 
 func write(t *testing.T, dir, name, text string) {
