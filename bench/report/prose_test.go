@@ -45,7 +45,7 @@ func figuresByHand(text string) (found []string) {
 
 func TestFiguresByHandAreFound(t *testing.T) {
 	for text, want := range map[string][]string{
-		"A call takes 5.6 us.":                                           {"5.6 us"},
+		"A call takes 5.6 us.": {"5.6 us"},
 		"A call takes <!-- bench:few -->5.6 us<!-- bench:end --> or so.": nil,
 		"A key takes 43 bytes per key.":                                  {"43 bytes per key"},
 		"It is 20 % faster than Redis, 3 times as fast as nginx.":        {"20 % faster than", "3 times as fast as"},
