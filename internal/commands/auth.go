@@ -98,7 +98,7 @@ var auth = command.Command{
 		words, user := c.Many(), []byte("default")
 		switch len(words) {
 		case 1:
-			if instanceOf(c).accounts.First.User.Load().NoPass() {
+			if instanceOf(c).accounts.Default.User.Load().NoPass() {
 				return command.Refusal("ERR AUTH <password> called without any password configured for the default user. " +
 					"Are you sure your configuration is correct?")
 			}

@@ -86,8 +86,8 @@ var reset = command.Command{
 	Reply:   "RESET.",
 	Run: func(c *command.Call) error {
 		sessionOf(c).leaveTransaction()
-		instanceOf(c).channels.Leave(c.Client, c.Session)
-		instanceOf(c).tracking.Follow(c, nil)
+		instanceOf(c).channels.UnsubscribeAll(c.Client, c.Session)
+		instanceOf(c).tracking.SetCallTracker(c, nil)
 		sessionOf(c).speak(2)
 		sessionOf(c).selectDatabase(0)
 		sessionOf(c).setName(nil)

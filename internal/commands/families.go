@@ -43,6 +43,6 @@ func families(limiters *limiter.Family, keyspace *keyspace.Family, users *access
 
 // commands lists the commands of the instance, whose families have its state.
 func (in *Instance) commands() []*command.Command {
-	keyspace := &keyspace.Family{Flushed: in.tracking.Flushed, Swapping: in.watches.swap}
+	keyspace := &keyspace.Family{OnFlush: in.tracking.InvalidateAll, OnSwap: in.watches.swap}
 	return families(&in.limiters, keyspace, &in.accounts, &in.channels, &in.tracking)
 }

@@ -158,8 +158,8 @@ func New(c Config) (*Instance, error) {
 	}
 	in.BoundPushes(client.DefaultMaxPushes)
 	in.accounts.File = c.ACLFile
-	in.accounts.Begin(in.Table)
-	in.accounts.Clients, in.accounts.Clock, in.accounts.EndListeners = &in.clients, in.Clock, in.endListeners
+	in.accounts.Init(in.Table)
+	in.accounts.Clients, in.accounts.Clock, in.accounts.DisconnectListeners = &in.clients, in.Clock, in.endListeners
 	in.accounts.Log, in.accounts.ClientLog = in.log, in.clientLog
 	in.rows = make([]stats.Calls, len(in.Table.ByName)+1)
 	in.waits = blockedClients{clock: c.Store.Clock(), sessions: make(map[*client.Client]blocking), next: store.Never,
@@ -169,7 +169,7 @@ func New(c Config) (*Instance, error) {
 	in.clients.SetMaxMemory(c.Settings.MaxClientMemory)
 	in.clients.SetMaxMemoryUnauthenticated(c.Settings.MaxUnauthenticatedMemory)
 	in.tracking.Store, in.tracking.Clients, in.tracking.Busy = in.changes(), &in.clients, &in.slow.about
-	in.tracking.Begin(c.Settings.MaxTracked)
+	in.tracking.Init(c.Settings.MaxTracked)
 	in.notifier.begin(in)
 	return in, in.heed(c.Settings)
 }

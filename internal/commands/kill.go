@@ -79,7 +79,7 @@ func (v *killFilter) add(in *Instance, filter, value []byte) (err error) {
 		v.local = string(value)
 	case "USER":
 		if v.user = in.accounts.Find(string(value)); v.user == nil {
-			return command.Refusal(fmt.Sprintf("ERR No such user '%s'", command.Prefix(value, access.LoggedBytes)))
+			return command.Refusal(fmt.Sprintf("ERR No such user '%s'", command.Prefix(value, access.MaxLoggedObject)))
 		}
 	case "MAXAGE":
 		age, ok := resp.ParseInt(value)

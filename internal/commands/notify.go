@@ -140,7 +140,7 @@ func (n *notifier) publish(most int, giveWay func()) (worth int) {
 	notices, lost := n.take()
 	for i, one := range notices {
 		for _, m := range one.messages(wanted) {
-			worth += channels.Worth(m)
+			worth += channels.Work(m)
 			channels.Publish(m, giveWay)
 		}
 		if worth > most && i < len(notices)-1 {

@@ -152,7 +152,7 @@ func TestCloseLeavesAllChannels(t *testing.T) {
 		require.Empty(t, cs.Topics[kind].All.Entries)
 	}
 	require.Zero(t, cs.PatternBytes)
-	require.Zero(t, cs.PatternsTaken)
+	require.Zero(t, cs.PatternSubscriptions)
 	require.Zero(t, cs.Clients.Load())
 }
 
@@ -301,15 +301,15 @@ func TestManyNamesAreSubscribedToInPieces(t *testing.T) {
 			require.Equal(t, ":1\r\n", other.output())
 		}
 		c.session.Resume()
-		require.LessOrEqual(t, pubsub.SubscriptionsOf(c.session.Client).All()-before, pubsub.NamesAPiece)
-		require.LessOrEqual(t, (pubsub.SubscriptionsOf(c.session.Client).All()-before)*1024, pubsub.NameBytesAPiece)
+		require.LessOrEqual(t, pubsub.SubscriptionsOf(c.session.Client).Total()-before, pubsub.NamesPerPiece)
+		require.LessOrEqual(t, (pubsub.SubscriptionsOf(c.session.Client).Total()-before)*1024, pubsub.NameBytesPerPiece)
 		if turns == 5 { // of which nothing is read
 			for range 100 {
 				c.session.Resume()
 			}
-			require.Less(t, c.session.out.Len(), command.TurnOutput+2*pubsub.NameBytesAPiece)
+			require.Less(t, c.session.out.Len(), command.TurnOutput+2*pubsub.NameBytesPerPiece)
 		}
-		before = pubsub.SubscriptionsOf(c.session.Client).All()
+		before = pubsub.SubscriptionsOf(c.session.Client).Total()
 		c.take()
 	}
 	require.LessOrEqual(t, turns, 16)
@@ -331,7 +331,7 @@ func TestAClientLeavesWhileItSubscribes(t *testing.T) {
 	}
 	c.session.Feed(encode(words))
 	c.session.Resume()
-	require.Equal(t, pubsub.NamesAPiece, pubsub.SubscriptionsOf(c.session.Client).All())
+	require.Equal(t, pubsub.NamesPerPiece, pubsub.SubscriptionsOf(c.session.Client).Total())
 	require.Equal(t, ":0\r\n", s.dial().say(t, "PUBLISH c200 x"))
 	c.session.Close()
 	require.Equal(t, "*0\r\n", s.dial().say(t, "PUBSUB CHANNELS"))

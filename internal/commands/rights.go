@@ -39,7 +39,7 @@ func (s *Session) forbid(row *command.Command, words [][]byte, long [][]byte) er
 		return nil // which is everybody's, whatever the rules
 	}
 	u := s.Account.Load().User.Load()
-	if u == nil || !s.authenticated && s.instance.accounts.Closed() {
+	if u == nil || !s.authenticated && s.instance.accounts.RequiresAuth() {
 		return command.ErrNoAuth
 	}
 	switch {
@@ -94,15 +94,15 @@ func allowQueued(c *command.Call, row *command.Command, words [][]byte) error {
 }
 
 // Closed says whether clients need a password.
-func (in *Instance) Closed() bool { return !in.accounts.First.User.Load().NoPass() }
+func (in *Instance) Closed() bool { return !in.accounts.Default.User.Load().NoPass() }
 
 // become makes the session one of an account's; nil makes it what it was at first. It is false if
 // the account has gone.
 func (s *Session) become(a *client.Account) bool {
-	first := s.instance.accounts.First
+	first := s.instance.accounts.Default
 	logged := a != nil
 	if !logged {
-		a, logged = first, !s.instance.accounts.Closed()
+		a, logged = first, !s.instance.accounts.RequiresAuth()
 	}
 	s.Account.Store(a)
 	if s.authenticated = logged; a.User.Load() == nil { // whoever deletes it may have looked at the sessions before
@@ -120,7 +120,7 @@ func (s *Session) ReloadUser() {
 	u := s.Account.Load().User.Load()
 	s.guarded = u == nil || !u.Unrestricted() || !s.authenticated
 	if s.guarded || s.restricted {
-		s.restrict(u == nil || !s.authenticated && s.instance.accounts.Closed())
+		s.restrict(u == nil || !s.authenticated && s.instance.accounts.RequiresAuth())
 	}
 }
 
@@ -153,7 +153,7 @@ func (in *Instance) endListeners(a *client.Account, u *acl.User, own *client.Cli
 				case s == own:
 					ownEnds = true
 				default:
-					in.accounts.Expel(s)
+					in.accounts.Disconnect(s)
 				}
 			})
 			return true

@@ -306,7 +306,7 @@ func TestACLLogIsBounded(t *testing.T) {
 	}
 	require.Len(t, log.Entries, 5)
 	for _, e := range log.Entries {
-		require.LessOrEqual(t, len(e.User)+len(e.Client)+len(e.Object), 2*access.LoggedBytes+access.LoggedLine)
+		require.LessOrEqual(t, len(e.User)+len(e.Client)+len(e.Object), 2*access.MaxLoggedObject+access.MaxLoggedClient)
 	}
 	admin.say(t, "ACL LOG RESET")
 	for range 3 {
@@ -316,7 +316,7 @@ func TestACLLogIsBounded(t *testing.T) {
 	admin.say(t, "AUTH a x")
 	require.Len(t, log.Entries, 2)
 	require.EqualValues(t, 4, log.Entries[0].Count)
-	require.Equal(t, log.Entries[1].Id, log.Entries[0].Id+1, "what is alike keeps its number")
+	require.Equal(t, log.Entries[1].ID, log.Entries[0].ID+1, "what is alike keeps its number")
 	require.NoError(t, s.Advance(30*time.Second))
 	admin.say(t, "AUTH a x")
 	require.EqualValues(t, 30e9, log.Entries[0].At-log.Entries[0].First)

@@ -104,8 +104,8 @@ func (s *Session) Close() {
 	s.cancel()
 	s.unwatch()
 	s.instance.waits.forget(s.Client)
-	s.instance.channels.Leave(s.Client, s)
-	s.instance.tracking.Track(s.Client, nil)
+	s.instance.channels.UnsubscribeAll(s.Client, s)
+	s.instance.tracking.SetTracker(s.Client, nil)
 	s.stopMonitoring()
 	s.CloseMail()
 	s.Release()
@@ -128,7 +128,7 @@ func (s *Session) Resume() {
 	}
 	answered := s.answer()
 	s.keep()
-	s.instance.tracking.Send(true)
+	s.instance.tracking.SendPending(true)
 	if answered > 0 {
 		s.fold()
 		s.showLatest(s.row)
@@ -369,7 +369,7 @@ func (s *Session) runSlow(call *command.Call, b *besideLoop, row *command.Comman
 		call.Out.Error(s.instance.fail(row, err))
 	}
 	s.instance.countFound(call)
-	s.instance.tracking.Send(true)
+	s.instance.tracking.SendPending(true)
 	s.ChargeAsync(-b.words)
 	// Before the reply: the next call may be made as soon as it is there, and its changes are not
 	// this one's.

@@ -132,7 +132,7 @@ func (s *Settings) accessOptions() []*option.Option {
 		{Name: "acl-pubsub-default", Group: Access, Kind: option.Choice(&s.Channels, "resetchannels", "allchannels"),
 			Change: option.Live,
 			Help:   "which channels new users may use"},
-		{Name: "acllog-max-len", Group: Access, Kind: option.Number(&s.ACLLog, 0, access.MaxACLLog), Change: option.Live,
+		{Name: "acllog-max-len", Group: Access, Kind: option.Number(&s.ACLLog, 0, access.MaxLogEntries), Change: option.Live,
 			Help: "denied commands and failed logins that ACL LOG keeps"},
 		{Name: "rename-command", Group: Access, Kind: renames{&s.Renamed}, FlagOnly: true,
 			Help: `a command and its new name, or "" to disable it: 'FLUSHALL ""'; may be repeated`},

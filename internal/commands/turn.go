@@ -202,7 +202,7 @@ func (s *Session) afterTracked() {
 	if row := s.ahead.latest(); s.queue == nil && (row == nil || row.Traits&command.KeepsCaching == 0) {
 		s.call.Caching = false // though it be refused
 	}
-	s.instance.tracking.Send(false)
+	s.instance.tracking.SendPending(false)
 	if !s.parked && s.Mail.Waiting.Load() {
 		s.WritePushes()
 	}

@@ -69,7 +69,7 @@ var watchKeys = command.Command{
 		if sessionOf(c).queue != nil {
 			return command.Refusal("ERR WATCH inside MULTI is not allowed")
 		}
-		c.Work += len(c.Words) * pubsub.ListedWorth
+		c.Work += len(c.Words) * pubsub.SubscribeWork
 		for _, key := range c.Many() {
 			if err := instanceOf(c).watches.add(c, key); err != nil {
 				return err

@@ -24,14 +24,14 @@ type Accounts struct {
 	ClientLog *slog.Logger
 	// EndListeners ends the connections of an account that are subscribed to what its user may not
 	// use any more; of the own one it only says so.
-	EndListeners func(a *client.Account, u *acl.User, own *client.Client) (ownEnds bool)
+	DisconnectListeners func(a *client.Account, u *acl.User, own *client.Client) (ownEnds bool)
 
 	commands  *acl.Commands
-	First     *client.Account // default, which every session is at first
-	DeniedLog aclLog
+	Default   *client.Account // default, which every session is at first
+	DeniedLog deniedLog
 
-	names  sync.RWMutex // for byName, for moments: those who log in must not wait for those who change much
-	byName map[string]*client.Account
+	namesMu sync.RWMutex // for byName, for moments: those who log in must not wait for those who change much
+	byName  map[string]*client.Account
 
 	// For whoever lists users, or changes one: so who has it may read byName without its lock.
 	mu       sync.Mutex
@@ -49,13 +49,13 @@ type ACLFile interface {
 	Save(text string) error // all of it, or nothing is changed
 }
 
-// Begin makes the one user that there is at first.
-func (as *Accounts) Begin(t *command.Table) {
+// Init makes the one user that there is at first.
+func (as *Accounts) Init(t *command.Table) {
 	as.commands = acl.NewCommands(describe(t))
-	as.First = &client.Account{Name: "default"}
-	as.First.User.Store(as.commands.Default())
-	as.byName = map[string]*client.Account{"default": as.First}
-	as.DeniedLog.most = defaultACLLog
+	as.Default = &client.Account{Name: "default"}
+	as.Default.User.Store(as.commands.Default())
+	as.byName = map[string]*client.Account{"default": as.Default}
+	as.DeniedLog.capacity = defaultLogEntries
 	as.password.Store(new(string))
 }
 
@@ -75,16 +75,16 @@ func describe(t *command.Table) []acl.Command {
 	return list
 }
 
-// Closed says whether one has to log in to do anything.
-func (as *Accounts) Closed() bool {
-	u := as.First.User.Load()
+// RequiresAuth says whether one has to log in to do anything.
+func (as *Accounts) RequiresAuth() bool {
+	u := as.Default.User.Load()
 	return !u.NoPass() || !u.Enabled()
 }
 
 // Find is the account of a name, nil if there is none.
 func (as *Accounts) Find(name string) *client.Account {
-	as.names.RLock()
-	defer as.names.RUnlock()
+	as.namesMu.RLock()
+	defer as.namesMu.RUnlock()
 	return as.byName[name]
 }
 
@@ -121,9 +121,9 @@ func (as *Accounts) set(u *acl.User, own *client.Client) (ownEnds bool) {
 	if a == nil {
 		a = &client.Account{Name: u.Name()}
 		a.User.Store(u)
-		as.names.Lock()
+		as.namesMu.Lock()
 		as.byName[u.Name()] = a
-		as.names.Unlock()
+		as.namesMu.Unlock()
 		return false
 	}
 	before := a.User.Load()
@@ -131,22 +131,22 @@ func (as *Accounts) set(u *acl.User, own *client.Client) (ownEnds bool) {
 	if u.AllowsChannelsOf(before) {
 		return false
 	}
-	return as.EndListeners(a, u, own)
+	return as.DisconnectListeners(a, u, own)
 }
 
-// drop takes accounts away, and ends the connections that are theirs; of the own one it only says
+// remove takes accounts away, and ends the connections that are theirs; of the own one it only says
 // so. It needs the lock.
-func (as *Accounts) drop(gone []*client.Account, own *client.Client) (ownEnds bool) {
+func (as *Accounts) remove(gone []*client.Account, own *client.Client) (ownEnds bool) {
 	if len(gone) == 0 {
 		return false
 	}
 	for _, a := range gone {
 		a.User.Store(nil)
-		as.names.Lock()
+		as.namesMu.Lock()
 		if as.byName[a.Name] == a {
 			delete(as.byName, a.Name)
 		}
-		as.names.Unlock()
+		as.namesMu.Unlock()
 	}
 	for _, s := range as.Clients.All() {
 		switch {
@@ -154,15 +154,15 @@ func (as *Accounts) drop(gone []*client.Account, own *client.Client) (ownEnds bo
 		case s == own:
 			ownEnds = true
 		default:
-			as.Expel(s)
+			as.Disconnect(s)
 		}
 	}
 	return ownEnds
 }
 
-// Expel ends a connection whose rights have gone: from now on nobody sees it, and it gets no
+// Disconnect ends a connection whose rights have gone: from now on nobody sees it, and it gets no
 // message more.
-func (as *Accounts) Expel(s *client.Client) {
+func (as *Accounts) Disconnect(s *client.Client) {
 	as.Clients.Remove(s)
 	s.Mail.Mu.Lock()
 	s.Mail.Lost = true
@@ -192,16 +192,16 @@ func (as *Accounts) replace(users acl.Users, own *client.Client) (ownEnds bool) 
 			fresh[name].User.Store(u)
 		}
 	}
-	as.names.Lock()
+	as.namesMu.Lock()
 	for a := range before {
 		a.User.Store(users[a.Name])
 	}
 	as.byName = fresh
-	as.names.Unlock()
+	as.namesMu.Unlock()
 	for a, was := range before {
-		if u := users[a.Name]; !u.AllowsChannelsOf(was) && as.EndListeners(a, u, own) {
+		if u := users[a.Name]; !u.AllowsChannelsOf(was) && as.DisconnectListeners(a, u, own) {
 			ownEnds = true
 		}
 	}
-	return as.drop(gone, own) || ownEnds
+	return as.remove(gone, own) || ownEnds
 }

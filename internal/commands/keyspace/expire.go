@@ -30,7 +30,7 @@ func expiring(row command.Command, word string, unit int64, relative bool) comma
 				return store.Change{}, nil
 			case !e.Kind.IsValue():
 				return store.Change{}, command.ErrOwnExpiry
-			case !conditions.allow(e.Expires, expires):
+			case !conditions.allows(e.Expires, expires):
 				return store.Change{}, nil
 			}
 			return store.Change{Operation: store.SetExpiry, Expires: expires}, nil
@@ -85,8 +85,8 @@ func expiryConditions(words [][]byte) (when conditions, err error) {
 	return when, nil
 }
 
-// allow says whether an expiry may take the place of another. Never is later than any.
-func (when conditions) allow(before, next int64) bool {
+// allows says whether an expiry may take the place of another. Never is later than any.
+func (when conditions) allows(before, next int64) bool {
 	switch {
 	case when.nx && before != store.Never,
 		when.xx && before == store.Never,

@@ -11,12 +11,12 @@ import (
 
 // What TTL and its like say of a key that is not there, and of one that does not expire.
 const (
-	noKey   = -2
-	forEver = -1
+	ttlNoKey    = -2
+	ttlNoExpiry = -1
 )
 
-// timing makes the rows that read a key's expiry.
-func timing(row command.Command, read func(c *command.Call, e store.Entry) int64) command.Command {
+// readingExpiry makes the rows that read a key's expiry.
+func readingExpiry(row command.Command, read func(c *command.Call, e store.Entry) int64) command.Command {
 	row.Group, row.Complexity, row.Flags, row.Cost = "generic", "O(1)", command.ReadOnly|command.Fast, command.Constant
 	row.KeyAccess, row.Args = "RO ACCESS", []command.Arg{command.Key("key")}
 	row.Run = func(c *command.Call) error {
@@ -26,11 +26,11 @@ func timing(row command.Command, read func(c *command.Call, e store.Entry) int64
 		}
 		c.CountLookup(e.Kind != store.None)
 		if e.Kind == store.None {
-			c.Out.Int(noKey)
+			c.Out.Int(ttlNoKey)
 			return nil
 		}
 		if e.Expires == store.Never {
-			c.Out.Int(forEver)
+			c.Out.Int(ttlNoExpiry)
 			return nil
 		}
 		c.Out.Int(read(c, e))
@@ -40,19 +40,19 @@ func timing(row command.Command, read func(c *command.Call, e store.Entry) int64
 }
 
 var (
-	ttl = timing(command.Command{
+	ttl = readingExpiry(command.Command{
 		Name: "ttl", Since: "1.0.0", Tips: command.Varying,
 		Summary: "Returns a key's time to live, in seconds.",
 		Reply:   "The seconds, to the nearest; -1 if the key does not expire, -2 if there is no such key.",
 	}, func(c *command.Call, e store.Entry) int64 { return command.InSeconds(c.ExpiresIn(e)) })
 
-	pttl = timing(command.Command{
+	pttl = readingExpiry(command.Command{
 		Name: "pttl", Since: "2.6.0", Tips: command.Varying,
 		Summary: "Returns a key's time to live, in milliseconds.",
 		Reply:   "The milliseconds, rounded up; -1 if the key does not expire, -2 if there is no such key.",
 	}, func(c *command.Call, e store.Entry) int64 { return c.ExpiresIn(e) })
 
-	expireTime = timing(command.Command{
+	expireTime = readingExpiry(command.Command{
 		Name: "expiretime", Since: "7.0.0",
 		Summary: "Returns the time at which a key expires, in Unix seconds.",
 		Reply:   "The Unix time; -1 if the key does not expire, -2 if there is no such key.",
@@ -60,7 +60,7 @@ var (
 		return command.InSeconds(command.RoundUp(c.Unix(e.Expires), 1e6))
 	})
 
-	pExpireTime = timing(command.Command{
+	pExpireTime = readingExpiry(command.Command{
 		Name: "pexpiretime", Since: "7.0.0",
 		Summary: "Returns the time at which a key expires, in Unix milliseconds.",
 		Reply:   "The Unix time; -1 if the key does not expire, -2 if there is no such key.",

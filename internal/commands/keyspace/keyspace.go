@@ -15,8 +15,8 @@ import (
 // becomes of whole databases.
 type Family struct {
 	// Every key of a database has gone or changed, by a client; called when none is locked.
-	Flushed  func(by int64)
-	Swapping func(c *command.Call, a, b int) // two databases are to change their numbers; called with every key locked
+	OnFlush func(by int64)
+	OnSwap  func(c *command.Call, a, b int) // two databases are to change their numbers; called with every key locked
 }
 
 // Commands lists the family in reading order.
@@ -30,19 +30,19 @@ func (k *Family) Commands() []*command.Command {
 
 // Commands on a whole database.
 
-// dbSizeWorth is what it counts of a turn to lock every shard, in bytes that could be moved
+// dbSizeWork is what it counts of a turn to lock every shard, in bytes that could be moved
 // meanwhile.
-const dbSizeWorth = 16 * command.BytesPerUnit
+const dbSizeWork = 16 * command.BytesPerUnit
 
 var dbSize = command.Command{
 	Name: "dbsize", Group: "server", Category: "keyspace", Since: "1.0.0", Complexity: "O(1)",
 	Flags: command.ReadOnly | command.Fast, Cost: command.Constant, Traits: command.AnyKey,
-	Effort:  &command.Effort{Fixed: func([][]byte) int { return dbSizeWorth }},
+	Effort:  &command.Effort{Fixed: func([][]byte) int { return dbSizeWork }},
 	Summary: "Counts the keys of the database.",
 	Tips:    []string{command.AllShards, "response_policy:agg_sum"},
 	Reply:   "The number of keys; may include keys that have just expired.",
 	Run: func(c *command.Call) error {
-		c.Work += dbSizeWorth
+		c.Work += dbSizeWork
 		n, err := c.View.Size(c.Context)
 		c.Out.Int(int64(n))
 		return err
@@ -71,7 +71,7 @@ func (k *Family) flushing(row command.Command, flush func(store.View, context.Co
 	row.Args, row.Reply = []command.Arg{flushMode}, "OK."
 	row.Run = func(c *command.Call) error {
 		c.Out.Status("OK")
-		defer k.Flushed(c.View.Caller())
+		defer k.OnFlush(c.View.Caller())
 		return flush(c.View, c.Context)
 	}
 	return &row
@@ -93,10 +93,10 @@ first call to the last is returned exactly once.`,
 		count := int(min(c.Int(), maxScanCount))
 		search.match.kind = c.Word()
 		for more := true; more && count > 0; more = search.cursor != 0 {
-			if err := search.goOn(c, min(count, keysAPiece)); err != nil {
+			if err := search.next(c, min(count, keysPerPiece)); err != nil {
 				return err
 			}
-			count -= keysAPiece
+			count -= keysPerPiece
 		}
 		c.Out.Array(2)
 		c.Out.BulkString(strconv.FormatUint(search.cursor, 10))
@@ -141,48 +141,48 @@ func parseCount(word []byte) (int64, error) {
 // filter says which keys are asked for; a nil part asks for all.
 type filter struct{ pattern, kind []byte }
 
-func (f filter) passes(key []byte, k store.Kind) bool {
+func (f filter) matches(key []byte, k store.Kind) bool {
 	return (f.kind == nil || strings.EqualFold(typeName(k), string(f.kind))) &&
 		(f.pattern == nil || command.Glob(f.pattern, key, false))
 }
 
-// passesIn is passes; in a transaction, whose keys are locked, in a bounded number of steps.
-func (f filter) passesIn(c *command.Call, key []byte, k store.Kind) (ok bool, err error) {
+// matchesIn is passes; in a transaction, whose keys are locked, in a bounded number of steps.
+func (f filter) matchesIn(c *command.Call, key []byte, k store.Kind) (ok bool, err error) {
 	if !c.InTransaction || f.pattern == nil {
-		return f.passes(key, k), nil
+		return f.matches(key, k), nil
 	}
 	if ok, c.PatternSteps = match.GlobWithin(f.pattern, key, false, c.PatternSteps); c.PatternSteps == 0 {
 		return false, command.ErrTooManySteps
 	}
-	return ok && filter{kind: f.kind}.passes(key, k), nil
+	return ok && filter{kind: f.kind}.matches(key, k), nil
 }
 
 // search goes through a database's keys for those that pass.
 type search struct {
-	cursor uint64
-	match  filter
-	piece  keyList   // what the store has shown last
-	looked int       // bytes of keys, since it gave way
-	found  []keyList // a piece each, so that what was found is never moved
+	cursor     uint64
+	match      filter
+	piece      keyList   // what the store has shown last
+	sinceYield int       // bytes of keys, since it gave way
+	found      []keyList // a piece each, so that what was found is never moved
 }
 
-// keysAPiece is how many keys are looked at in one go. The store shows them under its locks, where
+// keysPerPiece is how many keys are looked at in one go. The store shows them under its locks, where
 // nothing may take long, and to find room for a long list does; so they are few, and those that
 // pass are added to the list afterwards.
-const keysAPiece = 128
+const keysPerPiece = 128
 
-// bytesAtOnce is after how many bytes of keys a search gives way to others: about 1000 ordinary
+// bytesPerYield is after how many bytes of keys a search gives way to others: about 1000 ordinary
 // keys, a third of a millisecond. Fewer would make it wait more than work where every core is busy.
 // (To match one key of 64 KiB may take a tenth of a second.)
 const (
-	bytesAtOnce = 64 << 10
-	keyWorth    = 48 // bytes that a key counts beside its own
+	bytesPerYield = 64 << 10
+	keyOverhead   = 48 // bytes that a key counts beside its own
 )
 
-// goOn looks at about so many keys more. To match one long key may take a tenth of a second, so it
+// next looks at about so many keys more. To match one long key may take a tenth of a second, so it
 // asks at each whether the client is still there.
-func (s *search) goOn(c *command.Call, count int) (err error) {
-	s.piece.clear()
+func (s *search) next(c *command.Call, count int) (err error) {
+	s.piece.reset()
 	if s.cursor, err = c.View.Scan(c.Context, s.cursor, count, s.piece.visit); err != nil {
 		return err
 	}
@@ -190,12 +190,12 @@ func (s *search) goOn(c *command.Call, count int) (err error) {
 		if c.Context.Err() != nil {
 			return command.ErrStopped
 		}
-		if s.looked += keyWorth + len(s.piece.key(i)); s.looked > bytesAtOnce {
-			s.looked = 0
+		if s.sinceYield += keyOverhead + len(s.piece.key(i)); s.sinceYield > bytesPerYield {
+			s.sinceYield = 0
 			c.Yield()
 		}
 		key := s.piece.key(i)
-		passes, err := s.match.passesIn(c, key, kind)
+		passes, err := s.match.matchesIn(c, key, kind)
 		if err == nil && passes {
 			err = s.find(c, key)
 		}
@@ -260,7 +260,7 @@ func (l *keyList) visit(key []byte, e store.Entry) {
 	l.kinds = append(l.kinds, e.Kind)
 }
 
-func (l *keyList) clear() { l.bytes, l.ends, l.kinds = l.bytes[:0], l.ends[:0], l.kinds[:0] }
+func (l *keyList) reset() { l.bytes, l.ends, l.kinds = l.bytes[:0], l.ends[:0], l.kinds[:0] }
 
 func (l *keyList) key(i int) []byte {
 	start := 0
@@ -280,7 +280,7 @@ var keys = command.Command{
 	Run: func(c *command.Call) error {
 		search := search{match: filter{pattern: c.Word()}}
 		for more := true; more; more = search.cursor != 0 {
-			if err := search.goOn(c, keysAPiece); err != nil {
+			if err := search.next(c, keysPerPiece); err != nil {
 				return err
 			}
 		}

@@ -47,7 +47,7 @@ var (
 		case store.Integer, store.Throttle:
 			name = "int"
 		case store.Bytes:
-			length, err := stateOf(c, key, "bytes")
+			length, err := inspectField(c, key, "bytes")
 			if err != nil {
 				return err
 			}
@@ -85,7 +85,7 @@ var (
 		const shared = 10000
 		count := int64(1)
 		if e.Kind == store.Integer {
-			n, err := stateOf(c, key, "value")
+			n, err := inspectField(c, key, "value")
 			if err != nil {
 				return err
 			}
@@ -98,9 +98,9 @@ var (
 	})
 )
 
-// stateOf is a field of what a key holds, 0 if it has none of that name. Unlike to read the key, to
+// inspectField is a field of what a key holds, 0 if it has none of that name. Unlike to read the key, to
 // ask for it is not to use it.
-func stateOf(c *command.Call, key []byte, name string) (int64, error) {
+func inspectField(c *command.Call, key []byte, name string) (int64, error) {
 	_, fields, err := c.View.Inspect(c.Context, key)
 	for _, f := range fields {
 		if f.Name == name {

@@ -22,13 +22,13 @@ func TestMatchingStopsWithItsClient(t *testing.T) {
 	call := &command.Call{Context: gone, View: data.View()}
 	search := search{match: filter{pattern: []byte("k*")}}
 	for more := true; more; more = search.cursor != 0 {
-		require.NoError(t, search.goOn(call, keysAPiece))
+		require.NoError(t, search.next(call, keysPerPiece))
 	}
 	require.Len(t, search.found[0].ends, 3)
 	leave()
 	err := error(nil)
 	for more := true; more && err == nil; more = search.cursor != 0 {
-		err = search.goOn(call, keysAPiece)
+		err = search.next(call, keysPerPiece)
 	}
 	require.ErrorIs(t, err, command.ErrStopped)
 }

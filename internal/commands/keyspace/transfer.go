@@ -8,8 +8,8 @@ import (
 
 // Commands that bring what a key holds to another place, with its expiry.
 
-// here is a key of the selected database.
-func here(c *command.Call, key []byte) store.KeyRef {
+// inSelected is a key of the selected database.
+func inSelected(c *command.Call, key []byte) store.KeyRef {
 	return store.KeyRef{Database: c.View.Selected(), Key: key}
 }
 
@@ -24,7 +24,7 @@ func renaming(row command.Command, replace bool, answer func(c *command.Call, do
 	row.Events = command.Events{Change: "rename_to", Removal: "rename_from"}
 	row.Args = []command.Arg{command.Key("key"), command.Key("newkey")}
 	row.Run = func(c *command.Call) error {
-		from, to := here(c, c.Key()), here(c, c.Key())
+		from, to := inSelected(c, c.Key()), inSelected(c, c.Key())
 		c.Work += command.BoundedUnits * command.BytesPerUnit // it may be a log of a hundred thousand entries
 		done := false
 		err := c.View.Atomically(c.Context, []store.KeyRef{from, to}, false, func() (err error) {
@@ -68,7 +68,7 @@ var copyKey = command.Command{
 		command.Word("[DB destination-db] [REPLACE]").Optional().Many()},
 	Reply: "1 if it was copied, else 0.",
 	Run: func(c *command.Call) (err error) {
-		from, to := here(c, c.Key()), here(c, c.Key())
+		from, to := inSelected(c, c.Key()), inSelected(c, c.Key())
 		replace := false
 		for words := c.Many(); len(words) > 0; {
 			switch {
@@ -125,7 +125,7 @@ var move = command.Command{
 		if db < 0 || db >= int64(c.Server.Databases) {
 			return command.ErrDatabase
 		}
-		return transfer(c, here(c, key), store.KeyRef{Database: int(db), Key: key}, store.Transfer{})
+		return transfer(c, inSelected(c, key), store.KeyRef{Database: int(db), Key: key}, store.Transfer{})
 	},
 }
 
@@ -134,7 +134,7 @@ func (k *Family) swapDB() *command.Command {
 		Name: "swapdb", Group: "server", Category: "keyspace", Since: "4.0.0", Complexity: "O(1)",
 		Flags: command.Write | command.Fast | command.Dangerous, Cost: command.Constant,
 		Traits:  command.AnyKey | command.SwapsDatabases | command.Needs(store.Swaps),
-		Effort:  &command.Effort{Fixed: func([][]byte) int { return swapWorth }},
+		Effort:  &command.Effort{Fixed: func([][]byte) int { return swapWork }},
 		Summary: "Swaps two databases.",
 		Args:    []command.Arg{command.Word("index1"), command.Word("index2")}, Reply: "OK.",
 		Run: func(c *command.Call) error {
@@ -157,19 +157,19 @@ func (k *Family) swapDB() *command.Command {
 	}
 }
 
-// swapWorth is what it counts of a turn to lock every key of all databases, in bytes that could be
+// swapWork is what it counts of a turn to lock every key of all databases, in bytes that could be
 // moved meanwhile.
-const swapWorth = command.BoundedUnits * command.BytesPerUnit
+const swapWork = command.BoundedUnits * command.BytesPerUnit
 
 // swap is one step with what it means for those who watch.
 func (k *Family) swap(c *command.Call, a, b int) error {
 	if a == b {
 		return nil
 	}
-	c.Work += swapWorth
-	defer k.Flushed(c.View.Caller())
+	c.Work += swapWork
+	defer k.OnFlush(c.View.Caller())
 	return c.View.Atomically(c.Context, nil, true, func() error {
-		k.Swapping(c, a, b)
+		k.OnSwap(c, a, b)
 		return c.View.(store.Swapper).Swap(c.Context, a, b)
 	})
 }

@@ -20,7 +20,7 @@ func (l *Family) all() *command.Command {
 		KeyAccess: "RW ACCESS UPDATE",
 		Args: []command.Arg{command.Int("count").Min(1).Max(maxRequests),
 			command.Word("LIMITER key args... quantity [LIMITER key args... quantity ...] [PEEK] [MS]").Many()},
-		AnyMore: true, Keys: command.KeyRules{Find: takingKeys, First: 3, Peeks: allPeeks},
+		AnyMore: true, Keys: command.KeyRules{Find: limiterKeys, First: 3, Peeks: allPeeks},
 		Reply: `Each limiter is THROTTLE key max_burst count_per_period period quantity, or FIXED, SLIDING or SLIDINGLOG key limit
 period quantity; count is the number of limiters, 1 to 64. The reply: limited, which is 0 if all limiters allowed their
 quantities, and 1 if any did not and nothing was taken; retry_after, the longest of those that limited, -1 if none did
@@ -44,7 +44,7 @@ are its present state.`,
 				err = nil
 				for i := range decisions {
 					if d := &decisions[i]; d.Limited {
-						*d = noRoom(takes[i].Rule.Size())
+						*d = limitedForMemory(takes[i].Rule.Size())
 					}
 				}
 			}
@@ -52,9 +52,9 @@ are its present state.`,
 				return err
 			}
 			for i := range takes {
-				l.seen(c, takes[i].Key, decisions[i].Limited)
+				l.countDecision(c, takes[i].Key, decisions[i].Limited)
 			}
-			allDecisions(c, decisions, ms)
+			writeAllDecisions(c, decisions, ms)
 			return nil
 		},
 	}
@@ -64,7 +64,7 @@ are its present state.`,
 func allPeeks(c *command.Call) bool {
 	words := c.Words[2:]
 	for range c.Int() {
-		_, n := takingKind(words)
+		_, n := limiterAt(words)
 		if n == 0 {
 			return false
 		}
@@ -77,9 +77,9 @@ func allPeeks(c *command.Call) bool {
 // maxRequests bounds the limiters of one call.
 const maxRequests = 64
 
-// takingKind is the kind of the limiter that the words begin with, and how many they are, its name
+// limiterAt is the kind of the limiter that the words begin with, and how many they are, its name
 // and key included; 0 if they begin with none, or it has not enough of them.
-func takingKind(words [][]byte) (kind store.Kind, n int) {
+func limiterAt(words [][]byte) (kind store.Kind, n int) {
 	if len(words) == 0 {
 		return store.None, 0
 	}
@@ -132,7 +132,7 @@ func (l *Family) requests(c *command.Call, words [][]byte,
 		takes = c.Requests[:count]
 	}
 	for i := range takes {
-		kind, n := takingKind(words)
+		kind, n := limiterAt(words)
 		if n == 0 {
 			return takes, nil, command.ErrSyntax
 		}
@@ -206,15 +206,15 @@ func repeatsKey(takes []store.LimitRequest) bool {
 	return false
 }
 
-// takingKeys appends the keys of a call.
-func takingKeys(keys, words [][]byte) (all [][]byte, ok bool) {
+// limiterKeys appends the keys of a call.
+func limiterKeys(keys, words [][]byte) (all [][]byte, ok bool) {
 	count, ok := command.ParseInteger(words[1], true)
 	if !ok || count < 1 || count > maxRequests {
 		return keys, false
 	}
 	words = words[2:]
 	for range count {
-		_, n := takingKind(words)
+		_, n := limiterAt(words)
 		if n == 0 {
 			return keys, false
 		}
@@ -223,8 +223,8 @@ func takingKeys(keys, words [][]byte) (all [][]byte, ok bool) {
 	return keys, true
 }
 
-// allDecisions writes CL.ALL's reply.
-func allDecisions(c *command.Call, decisions []quota.Decision, ms bool) {
+// writeAllDecisions writes CL.ALL's reply.
+func writeAllDecisions(c *command.Call, decisions []quota.Decision, ms bool) {
 	limited, retry := int64(0), int64(quota.Never)
 	for _, d := range decisions {
 		if !d.Limited {
@@ -243,7 +243,7 @@ func allDecisions(c *command.Call, decisions []quota.Decision, ms bool) {
 	c.Out.Int(limited)
 	c.Out.Int(command.WholeUnits(retry, ms))
 	for i := range decisions {
-		decision(c, &decisions[i], quota.Take, ms)
+		writeDecision(c, &decisions[i], quota.Take, ms)
 	}
 	c.Limited = limits
 }

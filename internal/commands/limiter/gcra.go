@@ -38,11 +38,11 @@ func (l *Family) gcra() *command.Command {
 			}
 			o, err := c.View.Throttle(c.Context, key, limit, count, quota.Take)
 			if err != nil {
-				return l.undecided(c, err, key, limit.Size(), quota.Take, false)
+				return l.limitIfFull(c, err, key, limit.Size(), quota.Take, false)
 			}
 			d := limit.Decision(o)
-			l.seen(c, key, d.Limited)
-			decision(c, &d, quota.Take, false)
+			l.countDecision(c, key, d.Limited)
+			writeDecision(c, &d, quota.Take, false)
 			return nil
 		},
 	}

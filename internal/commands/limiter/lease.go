@@ -15,9 +15,9 @@ var (
 	holderArg = command.Word("holder")
 )
 
-// leasesMoved is what a change of leases counts of a turn: 4 bytes of each of 10,000 holders may be
+// leaseChangeWork is what a change of leases counts of a turn: 4 bytes of each of 10,000 holders may be
 // moved within a cache.
-const leasesMoved = 2 * command.BytesPerUnit
+const leaseChangeWork = 2 * command.BytesPerUnit
 
 func (l *Family) acquire() *command.Command {
 	return &command.Command{
@@ -39,13 +39,13 @@ seconds until the last lease ends.`,
 				return err
 			}
 			ms := c.Flag()
-			c.Work += leasesMoved
+			c.Work += leaseChangeWork
 			d, err := c.View.Acquire(c.Context, key, r, l.MaxHolders)
 			if err != nil {
-				return l.undecided(c, err, key, limit, quota.Take, ms)
+				return l.limitIfFull(c, err, key, limit, quota.Take, ms)
 			}
-			l.seen(c, key, d.Limited)
-			decision(c, &d, quota.Take, ms)
+			l.countDecision(c, key, d.Limited)
+			writeDecision(c, &d, quota.Take, ms)
 			return nil
 		},
 	}
@@ -64,7 +64,7 @@ func (l *Family) renew() *command.Command {
 			if err := lease.CheckHolder(holder); err != nil {
 				return err
 			}
-			c.Work += leasesMoved
+			c.Work += leaseChangeWork
 			renewed, err := c.View.Renew(c.Context, key, time.Duration(ttl)*time.Second, holder)
 			if err != nil {
 				return err
@@ -92,7 +92,7 @@ func (l *Family) release() *command.Command {
 			if err := lease.CheckHolder(holder); err != nil {
 				return err
 			}
-			c.Work += leasesMoved
+			c.Work += leaseChangeWork
 			permits, err := c.View.Release(c.Context, key, holder)
 			if err != nil {
 				return err

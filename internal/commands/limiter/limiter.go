@@ -49,10 +49,10 @@ func modeIsPeek(c *command.Call) bool {
 	return modes[c.Bound[mode].N] == quota.Peek
 }
 
-// decision writes the reply of every limiter. A time is rounded up to its unit, so that a limited
+// writeDecision writes the reply of every limiter. A time is rounded up to its unit, so that a limited
 // call never says 0 and whoever waits that long is admitted. It reads the decision where it lies:
 // to copy six words that were written a moment ago takes longer than the division.
-func decision(c *command.Call, d *quota.Decision, mode quota.Mode, ms bool) {
+func writeDecision(c *command.Call, d *quota.Decision, mode quota.Mode, ms bool) {
 	limited := int64(0)
 	if d.Limited {
 		limited = 1
@@ -66,15 +66,15 @@ func decision(c *command.Call, d *quota.Decision, mode quota.Mode, ms bool) {
 	c.Out.Ints(limited, d.Limit, d.Remaining, retry, reset)
 }
 
-// undecided answers a call that a limiter could not decide. If that is for want of memory, and
+// limitIfFull answers a call that a limiter could not decide. If that is for want of memory, and
 // --oom-decision says so, it is limited, so that clients which let errors pass do not let it pass.
-func (l *Family) undecided(c *command.Call, err error, key []byte, limit int64, mode quota.Mode, ms bool) error {
+func (l *Family) limitIfFull(c *command.Call, err error, key []byte, limit int64, mode quota.Mode, ms bool) error {
 	if !l.limitsFull(err) {
 		return err
 	}
-	d := noRoom(limit)
-	l.seen(c, key, true)
-	decision(c, &d, mode, ms)
+	d := limitedForMemory(limit)
+	l.countDecision(c, key, true)
+	writeDecision(c, &d, mode, ms)
 	return nil
 }
 
@@ -84,9 +84,9 @@ func (l *Family) limitsFull(err error) bool {
 	return errors.Is(err, store.ErrFull) && l.LimitWhenFull.Load()
 }
 
-// noRoom is what is said of a key that there is no memory for. The next look at what is used may
+// limitedForMemory is what is said of a key that there is no memory for. The next look at what is used may
 // find some.
-func noRoom(limit int64) quota.Decision {
+func limitedForMemory(limit int64) quota.Decision {
 	return quota.Decision{Limited: true, Limit: limit, RetryAfter: int64(time.Second)}
 }
 

@@ -27,10 +27,10 @@ func (l *Family) decide(c *command.Call) error {
 	quantity, mode, ms := b[4].N, modes[b[5].N], b[6].N != 0
 	o, err := c.View.Throttle(c.Context, key, *limit, quantity, mode)
 	if err != nil {
-		return l.undecided(c, err, key, limit.Size(), mode, ms)
+		return l.limitIfFull(c, err, key, limit.Size(), mode, ms)
 	}
 	d := limit.Decision(o)
-	l.seen(c, key, d.Limited)
-	decision(c, &d, mode, ms)
+	l.countDecision(c, key, d.Limited)
+	writeDecision(c, &d, mode, ms)
 	return nil
 }

@@ -56,9 +56,9 @@ func topOptions(words [][]byte) (limited bool, count int, err error) {
 	return limited, count, command.ErrSyntax
 }
 
-// seen says that a limiter has decided about a key. It is on the way of every call, so it does next
+// countDecision says that a limiter has decided about a key. It is on the way of every call, so it does next
 // to nothing.
-func (l *Family) seen(c *command.Call, key []byte, limited bool) {
+func (l *Family) countDecision(c *command.Call, key []byte, limited bool) {
 	if !c.Sampling.Skip() {
 		l.sample(c, key, limited)
 	}

@@ -60,10 +60,10 @@ func (l *Family) windowed(row command.Command, limit command.Arg, rule func(*com
 		quantity, mode, ms := c.Int(), modes[c.Choice()], c.Flag()
 		d, err := c.View.Take(c.Context, key, &c.Rule, quantity, mode)
 		if err != nil {
-			return l.undecided(c, err, key, c.Rule.Size(), mode, ms)
+			return l.limitIfFull(c, err, key, c.Rule.Size(), mode, ms)
 		}
-		l.seen(c, key, d.Limited)
-		decision(c, &d, mode, ms)
+		l.countDecision(c, key, d.Limited)
+		writeDecision(c, &d, mode, ms)
 		return nil
 	}
 	return &row

@@ -20,14 +20,14 @@ func (cs *Channels) Commands() []*command.Command {
 // ManyChannels is how many names one call may have.
 const ManyChannels = 1000
 
-// listening is what commands have in common that a client may say while it listens.
-const listening = command.PubSub | command.NoScript | command.Loading | command.Stale
+// subscribeFlags is what commands have in common that a client may say while it listens.
+const subscribeFlags = command.PubSub | command.NoScript | command.Loading | command.Stale
 
 // subscribing completes the row of a command that subscribes to the names in its words.
 func (cs *Channels) subscribing(row command.Command, kind client.SubscriptionKind, name string) *command.Command {
-	row.Group, row.Flags, row.Effort = "pubsub", listening, effortOfSubscribing
+	row.Group, row.Flags, row.Effort = "pubsub", subscribeFlags, effortOfSubscribing
 	row.Traits |= command.WhileSubscribed
-	row.Complexity, row.Reply = "O(N) in the number of "+plural(kind), subscribed
+	row.Complexity, row.Reply = "O(N) in the number of "+plural(kind), subscriptionReply
 	row.Args = []command.Arg{command.Word(name).Many().UpTo(ManyChannels)}
 	row.Run = func(c *command.Call) error {
 		if kind == client.ToShardChannel && c.InTransaction {
@@ -41,9 +41,9 @@ func (cs *Channels) subscribing(row command.Command, kind client.SubscriptionKin
 // unsubscribing completes the row of a command that ends subscriptions to the names in its words,
 // or to all of their kind.
 func (cs *Channels) unsubscribing(row command.Command, kind client.SubscriptionKind, name string) *command.Command {
-	row.Group, row.Flags, row.Effort = "pubsub", listening, effortOfUnsubscribing
+	row.Group, row.Flags, row.Effort = "pubsub", subscribeFlags, effortOfUnsubscribing
 	row.Traits |= command.WhileSubscribed
-	row.Complexity, row.Reply = "O(N) in the number of "+plural(kind), subscribed
+	row.Complexity, row.Reply = "O(N) in the number of "+plural(kind), subscriptionReply
 	row.Args = []command.Arg{command.Word(name).Optional().Many().UpTo(ManyChannels)}
 	row.Run = func(c *command.Call) error { return cs.unsubscribeFrom(c, kind) }
 	return &row
@@ -98,27 +98,27 @@ func (cs *Channels) sunsubscribeRow() *command.Command {
 	}, client.ToShardChannel, "shardchannel")
 }
 
-// subscribed is what each of them answers.
-const subscribed = "For each name, a message of three elements: the command, the name, the number of subscriptions after it."
+// subscriptionReply is what each of them answers.
+const subscriptionReply = "For each name, a message of three elements: the command, the name, the number of subscriptions after it."
 
-// ListedWorth is what it counts of a turn to note a channel or a watched key, in bytes that could
+// SubscribeWork is what it counts of a turn to note a channel or a watched key, in bytes that could
 // be moved meanwhile.
-const ListedWorth = 2 * command.BytesPerUnit
+const SubscribeWork = 2 * command.BytesPerUnit
 
-// unlistedWorth is the same for a name that is taken off.
-const unlistedWorth = command.BytesPerUnit / 4
+// unsubscribeWork is the same for a name that is taken off.
+const unsubscribeWork = command.BytesPerUnit / 4
 
-// timesMoved is how often the bytes of a name are counted in a transaction, where no turn ends
+// copiesPerName is how often the bytes of a name are counted in a transaction, where no turn ends
 // between names: each is copied twice, hashed four times, and goes to memory that is touched for
 // the first time.
-const timesMoved = 8
+const copiesPerName = 8
 
 // What they count in a transaction.
 var (
 	effortOfSubscribing = &command.Effort{Fixed: func(words [][]byte) int {
-		return (len(words)-1)*ListedWorth + timesMoved*command.TotalLength(words)
+		return (len(words)-1)*SubscribeWork + copiesPerName*command.TotalLength(words)
 	}}
-	effortOfUnsubscribing = &command.Effort{Fixed: func(words [][]byte) int { return (len(words) - 1) * unlistedWorth }}
+	effortOfUnsubscribing = &command.Effort{Fixed: func(words [][]byte) int { return (len(words) - 1) * unsubscribeWork }}
 )
 
 // subscribeTo answers each name. Those that are too many or too long are refused before any is
@@ -132,15 +132,15 @@ func (cs *Channels) subscribeTo(c *command.Call, kind client.SubscriptionKind) e
 		bytes += len(name)
 	}
 	l := SubscriptionsOf(c.Client)
-	if l.All()+len(names) > MaxSubscriptions || l.bytes+bytes > MaxSubscribedBytes {
+	if l.Total()+len(names) > MaxSubscriptions || l.bytes+bytes > MaxSubscribedBytes {
 		return errTooManySubscriptions
 	}
-	if !c.InTransaction && pieceOf(names) < len(names) {
+	if !c.InTransaction && pieceLength(names) < len(names) {
 		cs.subscribeInPieces(c, kind, len(names))
 		return nil
 	}
 	cs.subscribeEach(c, kind, names)
-	stillHears(c, kind, names)
+	recheckRights(c, kind, names)
 	return nil
 }
 
@@ -149,10 +149,10 @@ func (cs *Channels) subscribeInPieces(c *command.Call, kind client.SubscriptionK
 	var names [][]byte
 	next := 0
 	piece := func() (last bool) {
-		n := pieceOf(names[next:])
+		n := pieceLength(names[next:])
 		cs.subscribeEach(c, kind, names[next:next+n])
 		if next += n; next == len(names) {
-			stillHears(c, kind, names)
+			recheckRights(c, kind, names)
 		}
 		return next == len(names)
 	}
@@ -163,15 +163,15 @@ func (cs *Channels) subscribeInPieces(c *command.Call, kind client.SubscriptionK
 // What a turn subscribes to at most: so many names, and so many bytes of them unless one alone is
 // longer. That is a tenth of a millisecond.
 const (
-	NamesAPiece     = 128
-	NameBytesAPiece = 64 << 10
+	NamesPerPiece     = 128
+	NameBytesPerPiece = 64 << 10
 )
 
-// pieceOf is how many of the names a turn subscribes to.
-func pieceOf(names [][]byte) int {
+// pieceLength is how many of the names a turn subscribes to.
+func pieceLength(names [][]byte) int {
 	bytes := 0
 	for i, name := range names {
-		if bytes += len(name); i == NamesAPiece || i > 0 && bytes > NameBytesAPiece {
+		if bytes += len(name); i == NamesPerPiece || i > 0 && bytes > NameBytesPerPiece {
 			return i
 		}
 	}
@@ -180,7 +180,7 @@ func pieceOf(names [][]byte) int {
 
 // subscribeEach subscribes to names, and answers each.
 func (cs *Channels) subscribeEach(c *command.Call, kind client.SubscriptionKind, names [][]byte) {
-	c.Work += len(names)*ListedWorth + command.TotalLength(names)
+	c.Work += len(names)*SubscribeWork + command.TotalLength(names)
 	for _, name := range names {
 		cs.subscribe(c.Client, kind, string(name))
 		cs.writeSubscription(c, kind, func() { c.Out.Bulk(name) })
@@ -205,7 +205,7 @@ func (cs *Channels) writeSubscription(c *command.Call, kind client.SubscriptionK
 		c.Out.Push(3)
 		c.Out.BulkString(c.Row.Name)
 		writeName()
-		c.Out.Int(int64(SubscriptionsOf(c.Client).shown(kind)))
+		c.Out.Int(int64(SubscriptionsOf(c.Client).countInReply(kind)))
 	})
 }
 
@@ -267,13 +267,13 @@ func (cs *Channels) publishTo(c *command.Call, kind client.SubscriptionKind) err
 	switch {
 	case c.Deferred != nil:
 		m.until = cs.latest() // who comes later in the transaction does not get it
-		c.Defer(func() int { return cs.Worth(m) }, func(c *command.Call) { c.Out.Int(int64(cs.Publish(m, c.Yield))) })
+		c.Defer(func() int { return cs.Work(m) }, func(c *command.Call) { c.Out.Int(int64(cs.Publish(m, c.Yield))) })
 		return nil
 	case c.Session == nil:
 		c.Out.Int(int64(cs.Publish(m, c.Yield)))
 		return nil
 	}
-	worth := cs.Worth(m)
+	worth := cs.Work(m)
 	if worth > command.MaxLoopWork {
 		c.Session.Offload()
 		return nil
@@ -313,12 +313,12 @@ func (cs *Channels) pubsubRow() *command.Command {
 	}
 }
 
-const aboutChannels = command.PubSub | command.Loading | command.Stale
+const pubsubFlags = command.PubSub | command.Loading | command.Stale
 
 // listing completes the row of a command that lists channels.
 func (cs *Channels) listing(row command.Command, kind client.SubscriptionKind) *command.Command {
 	row.Group, row.Complexity = "pubsub", "O(N) in the number of channels"
-	row.Flags, row.Cost, row.AnyMore = aboutChannels, command.Unbounded, true
+	row.Flags, row.Cost, row.AnyMore = pubsubFlags, command.Unbounded, true
 	row.Args = []command.Arg{command.Pattern("pattern").Optional()}
 	row.Reply = "Their names; with a pattern, those that match."
 	row.Run = func(c *command.Call) error { return cs.listChannels(c, kind) }
@@ -327,7 +327,7 @@ func (cs *Channels) listing(row command.Command, kind client.SubscriptionKind) *
 
 // counting completes the row of a command that counts the subscribers of channels.
 func (cs *Channels) counting(row command.Command, kind client.SubscriptionKind, name string) *command.Command {
-	row.Group, row.Complexity, row.Flags = "pubsub", "O(N) in the number of channels", aboutChannels
+	row.Group, row.Complexity, row.Flags = "pubsub", "O(N) in the number of channels", pubsubFlags
 	row.Args = []command.Arg{command.Word(name).Optional().Many().UpTo(ManyChannels)}
 	row.Run = func(c *command.Call) error { return cs.countSubscribers(c, kind) }
 	return &row
@@ -371,7 +371,7 @@ func (cs *Channels) countSubscribers(c *command.Call, kind client.SubscriptionKi
 func (cs *Channels) numPatRow() *command.Command {
 	return &command.Command{
 		Name: "pubsub|numpat", Group: "pubsub", Since: "2.8.0", Complexity: "O(1)",
-		Flags: aboutChannels, Summary: "Counts the patterns that have subscribers.",
+		Flags: pubsubFlags, Summary: "Counts the patterns that have subscribers.",
 		Reply: "Their number; a pattern with several subscribers counts once.",
 		Run: func(c *command.Call) error {
 			c.Out.Int(int64(cs.Count(client.ToPattern)))
@@ -382,24 +382,24 @@ func (cs *Channels) numPatRow() *command.Command {
 
 // EachSubscriber visits those of a topic, without the lock.
 func (cs *Channels) EachSubscriber(t *Topic, visit func(*client.Client)) {
-	var found [subscribersAPiece]*subscription
+	var found [subscribersPerPiece]*subscription
 	cs.mu.RLock()
 	until := cs.number
 	cs.mu.RUnlock()
 	for last := uint64(0); last < until; {
 		cs.mu.RLock()
 		var piece []*subscription
-		piece, last = t.subscribers.piece(found[:0], last, until, subscribersAPiece)
+		piece, last = t.subscribers.piece(found[:0], last, until, subscribersPerPiece)
 		cs.mu.RUnlock()
 		for _, sub := range piece {
-			visit(sub.session)
+			visit(sub.client)
 		}
 	}
 }
 
-// stillHears ends a conversation that has just subscribed to what its user may not use: the user's
+// recheckRights ends a conversation that has just subscribed to what its user may not use: the user's
 // rights were taken away meanwhile, and whoever did that may have looked for listeners before.
-func stillHears(c *command.Call, kind client.SubscriptionKind, names [][]byte) {
+func recheckRights(c *command.Call, kind client.SubscriptionKind, names [][]byte) {
 	u := c.Client.Account.Load().User.Load()
 	if u != nil && u.Unrestricted() {
 		return

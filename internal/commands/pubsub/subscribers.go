@@ -21,52 +21,52 @@ type Channels struct {
 	number uint64 // of the topic, or the subscription, that was made last
 	Topics [client.SubscriptionKinds]topics
 
-	PatternBytes  int          // of all patterns
-	Clients       atomic.Int64 // who have subscribed to something
-	PatternsTaken int          // how many subscriptions there are to patterns
+	PatternBytes         int          // of all patterns
+	Clients              atomic.Int64 // who have subscribed to something
+	PatternSubscriptions int          // how many subscriptions there are to patterns
 }
 
 // topics are the names of a kind that have subscribers.
 type topics struct {
 	byName map[string]*Topic
-	All    roll[Topic]
+	All    orderedList[Topic]
 }
 
 // Topic is a channel or a pattern.
 type Topic struct {
 	Name        string
 	number      uint64 // among the topics
-	subscribers roll[subscription]
+	subscribers orderedList[subscription]
 }
 
 // subscription is what a session has to a topic.
 type subscription struct {
-	session *client.Client
-	topic   *Topic
-	number  uint64 // among the topic's
-	ended   bool   // with the session's mail locked: nothing comes after it
+	client *client.Client
+	topic  *Topic
+	number uint64 // among the topic's
+	ended  bool   // with the session's mail locked: nothing comes after it
 }
 
-// listens is what a session has subscribed to. It is the session's own.
-type listens struct {
+// subscriptions is what a session has subscribed to. It is the session's own.
+type subscriptions struct {
 	topics [client.SubscriptionKinds]map[string]*subscription
 	bytes  int // of the names
 }
 
-func (l *listens) count(kinds ...client.SubscriptionKind) (n int) {
+func (l *subscriptions) count(kinds ...client.SubscriptionKind) (n int) {
 	for _, kind := range kinds {
 		n += len(l.topics[kind])
 	}
 	return n
 }
 
-// All counts the subscriptions. While there are some, a client in RESP2 speaks of nothing else.
-func (l *listens) All() int {
+// Total counts the subscriptions. While there are some, a client in RESP2 speaks of nothing else.
+func (l *subscriptions) Total() int {
 	return l.count(client.ToChannel, client.ToPattern, client.ToShardChannel)
 }
 
-// shown is the number that stands in a reply: channels and patterns together, shard channels apart.
-func (l *listens) shown(kind client.SubscriptionKind) int {
+// countInReply is the number that stands in a reply: channels and patterns together, shard channels apart.
+func (l *subscriptions) countInReply(kind client.SubscriptionKind) int {
 	if kind == client.ToShardChannel {
 		return l.count(client.ToShardChannel)
 	}
@@ -74,7 +74,7 @@ func (l *listens) shown(kind client.SubscriptionKind) int {
 }
 
 // names lists what there is of a kind.
-func (l *listens) names(kind client.SubscriptionKind) []string {
+func (l *subscriptions) names(kind client.SubscriptionKind) []string {
 	return slices.Collect(maps.Keys(l.topics[kind]))
 }
 
@@ -88,10 +88,10 @@ const (
 const errTooManySubscriptions command.Refusal = "ERR too many subscriptions"
 
 // SubscriptionsOf is what a client has subscribed to; for its own session.
-func SubscriptionsOf(c *client.Client) *listens {
-	l, _ := c.Subscriptions.(*listens)
+func SubscriptionsOf(c *client.Client) *subscriptions {
+	l, _ := c.Subscriptions.(*subscriptions)
 	if l == nil {
-		l = new(listens)
+		l = new(subscriptions)
 		c.Subscriptions = l
 	}
 	return l
@@ -105,7 +105,7 @@ func (cs *Channels) subscribe(c *client.Client, kind client.SubscriptionKind, na
 	if l.topics[kind] == nil {
 		l.topics[kind] = make(map[string]*subscription)
 	}
-	cs.show(c, kind, 1)
+	cs.updateCounts(c, kind, 1)
 	l.topics[kind][name] = cs.add(c, kind, name)
 	l.bytes += len(name)
 	c.Charge(client.SubscriptionBytes + len(name))
@@ -127,11 +127,11 @@ func (cs *Channels) unsubscribe(c *client.Client, s command.Session, kind client
 	sub.ended = true
 	c.Mail.Mu.Unlock()
 	s.WritePushes()
-	cs.show(c, kind, 0)
+	cs.updateCounts(c, kind, 0)
 }
 
-// Leave ends all subscriptions of a client: for RESET, and when its session ends.
-func (cs *Channels) Leave(c *client.Client, s command.Session) {
+// UnsubscribeAll ends all subscriptions of a client: for RESET, and when its session ends.
+func (cs *Channels) UnsubscribeAll(c *client.Client, s command.Session) {
 	if c.Subscriptions == nil {
 		return
 	}
@@ -142,10 +142,10 @@ func (cs *Channels) Leave(c *client.Client, s command.Session) {
 	}
 }
 
-// show has others see how many subscriptions there are, with some that are coming.
-func (cs *Channels) show(c *client.Client, kind client.SubscriptionKind, coming int) {
+// updateCounts has others see how many subscriptions there are, with some that are coming.
+func (cs *Channels) updateCounts(c *client.Client, kind client.SubscriptionKind, coming int) {
 	l, before := SubscriptionsOf(c), c.Mail.Subscribed
-	subscribed := l.All()+coming > 0
+	subscribed := l.Total()+coming > 0
 	if subscribed && !before {
 		cs.Clients.Add(1)
 	} else if before && !subscribed {
@@ -177,10 +177,10 @@ func (cs *Channels) add(s *client.Client, kind client.SubscriptionKind, name str
 		}
 	}
 	cs.number++
-	sub := &subscription{session: s, topic: t, number: cs.number}
+	sub := &subscription{client: s, topic: t, number: cs.number}
 	t.subscribers.add(sub.number, sub)
 	if kind == client.ToPattern {
-		cs.PatternsTaken++
+		cs.PatternSubscriptions++
 	}
 	return sub
 }
@@ -191,7 +191,7 @@ func (cs *Channels) remove(kind client.SubscriptionKind, sub *subscription) {
 	t, ts := sub.topic, &cs.Topics[kind]
 	t.subscribers.remove(sub.number)
 	if kind == client.ToPattern {
-		cs.PatternsTaken--
+		cs.PatternSubscriptions--
 	}
 	if t.subscribers.len() > 0 {
 		return
@@ -227,13 +227,13 @@ type Message struct {
 	until            uint64 // the subscription that was the latest when it was published, 0 for now
 }
 
-// deliveryWorth is what it takes to hand a message to one subscriber, in bytes that could be moved
+// deliveryWork is what it takes to hand a message to one subscriber, in bytes that could be moved
 // meanwhile.
-const deliveryWorth = 512
+const deliveryWork = 512
 
-// Worth is what it takes to publish a message, at most, in bytes that could be moved meanwhile. To
+// Work is what it takes to publish a message, at most, in bytes that could be moved meanwhile. To
 // match a pattern takes as long as both are long.
-func (cs *Channels) Worth(m Message) int {
+func (cs *Channels) Work(m Message) int {
 	cs.mu.RLock()
 	defer cs.mu.RUnlock()
 	receivers, matching := 0, 0
@@ -241,14 +241,14 @@ func (cs *Channels) Worth(m Message) int {
 		receivers = t.subscribers.len()
 	}
 	if m.Kind == client.ToChannel {
-		receivers += cs.PatternsTaken
+		receivers += cs.PatternSubscriptions
 		matching = cs.PatternBytes * (len(m.Channel) + 1)
 	}
-	return receivers*(deliveryWorth+len(m.Payload)) + matching
+	return receivers*(deliveryWork+len(m.Payload)) + matching
 }
 
 // Of a list, so many are looked at with the lock held: some microseconds.
-const subscribersAPiece = 128
+const subscribersPerPiece = 128
 
 // latest is the number of the latest subscription, or 1, which none has.
 func (cs *Channels) latest() uint64 {
@@ -287,11 +287,11 @@ func (cs *Channels) Each(kind client.SubscriptionKind, visit func(*Topic) bool, 
 }
 
 func (cs *Channels) eachUntil(kind client.SubscriptionKind, until uint64, visit func(*Topic) bool, giveWay func()) {
-	var found [subscribersAPiece]*Topic
+	var found [subscribersPerPiece]*Topic
 	for last := uint64(0); last < until; {
 		cs.mu.RLock()
 		var piece []*Topic
-		piece, last = cs.Topics[kind].All.piece(found[:0], last, until, subscribersAPiece)
+		piece, last = cs.Topics[kind].All.piece(found[:0], last, until, subscribersPerPiece)
 		cs.mu.RUnlock()
 		for _, t := range piece {
 			if !visit(t) {
@@ -307,16 +307,16 @@ func (cs *Channels) eachUntil(kind client.SubscriptionKind, until uint64, visit 
 // send hands a message to the subscribers of one topic.
 func (cs *Channels) send(kind client.SubscriptionKind, t *Topic, m Message, until uint64,
 	giveWay func()) (receivers int) {
-	var found [subscribersAPiece]*subscription
+	var found [subscribersPerPiece]*subscription
 	var encoded client.Encodings
 	write := func(out *resp.Writer) { m.write(out, kind, t.Name) }
 	for last := uint64(0); last < until; {
 		cs.mu.RLock()
 		var piece []*subscription
-		piece, last = t.subscribers.piece(found[:0], last, until, subscribersAPiece)
+		piece, last = t.subscribers.piece(found[:0], last, until, subscribersPerPiece)
 		cs.mu.RUnlock()
 		for _, sub := range piece {
-			sub.session.PushFunc(func(to *client.Mailbox) *client.Parcel {
+			sub.client.PushFunc(func(to *client.Mailbox) *client.Parcel {
 				if sub.ended {
 					return nil
 				}

@@ -24,20 +24,20 @@ func newTable(how *client.Tracker) (*Table, *client.Client) {
 	c.Profile.Protocol, c.Mail.Protocol = 3, 3
 	clients.Add(c)
 	t := &Table{Store: quietStore{}, Clients: clients, Busy: new(atomic.Int32)}
-	t.Begin(0)
-	t.Track(c, how)
+	t.Init(0)
+	t.SetTracker(c, how)
 	return t, c
 }
 
 // The clients that have read a key count: each costs what it takes.
 func TestReadersOfTrackedKeysAreBounded(t *testing.T) {
 	tr, c := newTable(&client.Tracker{})
-	tr.bytes.Store(maxTrackedBytes - 100*readerWorth)
+	tr.bytes.Store(maxTrackedBytes - 100*readerOverhead)
 	told := 0
 	for reader := range 1000 {
 		before := c.PushedBytes()
-		tr.add([]byte("k"), c.ID+int64(reader))
-		tr.Send(true)
+		tr.record([]byte("k"), c.ID+int64(reader))
+		tr.SendPending(true)
 		told += min(c.PushedBytes()-before, 1)
 	}
 	require.LessOrEqual(t, tr.bytes.Load(), int64(maxTrackedBytes))
@@ -50,18 +50,18 @@ func TestChangesAreBounded(t *testing.T) {
 	tr, c := newTable(&client.Tracker{})
 	long := strings.Repeat("k", longest)
 	for range 2 * maxChangedBytes / longest {
-		tr.change(changedKey{key: long, readers: readers{first: c.ID}})
+		tr.addChange(changedKey{key: long, readers: readers{first: c.ID}})
 	}
-	require.LessOrEqual(t, tr.pending.kept, int64(maxChangedBytes+longest+trackedWorth))
+	require.LessOrEqual(t, tr.pending.keyBytes, int64(maxChangedBytes+longest+keyOverhead))
 	require.LessOrEqual(t, len(tr.pending.keys), maxChangedBytes/longest+2)
 }
 
 // What waits to be broadcast is bounded: beyond it everything has changed.
 func TestBroadcastsAreBounded(t *testing.T) {
 	tr, _ := newTable(&client.Tracker{Broadcast: true, Prefixes: []string{""}})
-	for i := range maxWrittenBytes/trackedWorth + 2 {
-		tr.broadcast([]byte(strconv.Itoa(i)), 1)
+	for i := range maxWrittenBytes/keyOverhead + 2 {
+		tr.addBroadcast([]byte(strconv.Itoa(i)), 1)
 	}
-	require.LessOrEqual(t, tr.pending.bytes, maxWrittenBytes+trackedWorth+10)
+	require.LessOrEqual(t, tr.pending.writtenBytes, maxWrittenBytes+keyOverhead+10)
 	require.True(t, tr.pending.keys[0].all)
 }

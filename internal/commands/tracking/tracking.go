@@ -1,361 +1,240 @@
-// Package tracking is CLIENT TRACKING: which client has read which key, so that it can be told when
-// the key changes.
 package tracking
 
 import (
-	"hash/maphash"
-	"sync"
-	"sync/atomic"
+	"fmt"
+	"slices"
+	"strings"
 
 	"cellserver/internal/client"
 	"cellserver/internal/command"
+	"cellserver/internal/resp"
 	"cellserver/internal/store"
 )
 
-// Client-side caching: who has read which key, so that it can be told when the key changes. As in
-// Redis a key's name counts, whatever its database. What is told is gathered under the shards'
-// locks, and sent when they are free: see send.
-
-// Table is the table of all that was read.
-type Table struct {
-	Store interface {
-		Subscribe(listen store.Listener) (unsubscribe func())
-	}
-	Clients *client.Registry
-	Busy    *atomic.Int32 // goroutines that want the event loops to yield
-
-	seed    maphash.Seed
-	parts   [trackingParts]trackingPart
-	maxKeys atomic.Int64
-	keys    atomic.Int64
-	items   atomic.Int64 // clients, over all keys
-	bytes   atomic.Int64 // of all keys, and what they take beside
-	expired atomic.Int64 // how many were found expired by who asked for them
-
-	who          sync.Mutex // of who is told
-	trackers     map[int64]*client.Tracker
-	broadcasts   map[string]map[int64]bool // who is told of each prefix
-	tracking     atomic.Int64              // how many trackers there are
-	broadcasting atomic.Int64              // how many of them broadcast
-	prefixes     atomic.Int64              // how many there are
-	unsubscribe  func()                    // while there are trackers
-
-	mu      sync.Mutex // of what is pending: taken with a key locked, and held for moments
-	pending changes
-	waiting atomic.Bool // there are some pending
-	sending bool        // a goroutine sends them
+// Commands lists the subcommands of CLIENT that the family is.
+func (t *Table) Commands() []*command.Command {
+	return []*command.Command{t.trackingRow(), t.cachingRow(), t.trackingInfoRow(), t.getRedirRow()}
 }
 
-// The table is in parts, so that those who change keys seldom wait for one another.
-const trackingParts = 64
+const trackingFlags = command.NoScript | command.Loading | command.Stale
 
-type trackingPart struct {
-	mu    sync.Mutex
-	count atomic.Int64
-	items int64 // its part of the table's
-	bytes int64
-	keys  map[string]readers
-}
-
-// readers are those who have read a key, by id: most keys have one.
-type readers struct {
-	first int64
-	more  map[int64]bool
-}
-
-func (r readers) count() int { return 1 + len(r.more) }
-
-// DefaultMaxTracked is the number of keys that are remembered. When there are more, and when they
-// take more than 256 MiB, one of them is forgotten: those who have read it are told as if it had
+// CLIENT TRACKING and its like: which keys a client caches, and how it is told that they have
 // changed.
-const (
-	DefaultMaxTracked = 1_000_000
-	maxTrackedBytes   = 256 << 20
-	trackedWorth      = 128 // bytes that a key takes beside its own
-	readerWorth       = 32  // and for each further client that has read it
-)
 
-// Begin makes the table ready, which remembers so many keys, 0 for any number.
-func (t *Table) Begin(maxKeys int) {
-	t.seed = maphash.MakeSeed()
-	t.maxKeys.Store(int64(maxKeys))
-	t.trackers, t.broadcasts = make(map[int64]*client.Tracker), make(map[string]map[int64]bool)
-}
-
-// Track has a client told as a tracker says; nil for not at all. Its session calls it.
-func (t *Table) Track(c *client.Client, wanted *client.Tracker) {
-	before := c.Tracker.Load()
-	if before == nil && wanted == nil {
-		return
-	}
-	c.Charge(wanted.Bytes() - before.Bytes())
-	t.Send(false) // what has changed before is for those who tracked then
-	t.who.Lock()
-	defer t.who.Unlock()
-	t.stop(c.ID, before)
-	if wanted != nil {
-		t.start(c.ID, wanted)
-	}
-	t.tracking.Store(int64(len(t.trackers)))
-	t.prefixes.Store(int64(len(t.broadcasts)))
-	c.Tracker.Store(wanted)
-	t.heed(len(t.trackers) > 0)
-}
-
-// Follow is Track for the client of a call, and has its session's calls noted from now on.
-func (t *Table) Follow(c *command.Call, wanted *client.Tracker) {
-	t.Track(c.Client, wanted)
-	c.Middleware, c.Caching = nil, c.Caching && wanted != nil
-	if wanted != nil {
-		c.Middleware = t.run
+func (t *Table) trackingRow() *command.Command {
+	return &command.Command{
+		Name: "client|tracking", Group: "connection", Since: "6.0.0",
+		Complexity: "O(N) in the number of prefixes", Flags: trackingFlags,
+		Traits:  command.Needs(store.Notifies),
+		Summary: "Tells the client when keys change that it has read, so that it can cache them.",
+		Args: []command.Arg{command.Word("ON|OFF"),
+			command.Word("[REDIRECT client-id] [PREFIX prefix ...] [BCAST] [OPTIN] [OPTOUT] [NOLOOP]").Optional().Many()},
+		Reply: "OK. A change is sent as a RESP3 push: invalidate, and the keys, or nil for all keys; with REDIRECT, to another client.",
+		Run: func(c *command.Call) error {
+			status := c.Word()
+			wanted, err := t.options(c, c.Many())
+			if err != nil {
+				return err
+			}
+			switch {
+			case command.FoldEqual(status, "ON"):
+				if err := checkOptions(wanted, c.Client.Tracker.Load()); err != nil {
+					return err
+				}
+				t.SetCallTracker(c, wanted)
+			case command.FoldEqual(status, "OFF"):
+				t.SetCallTracker(c, nil)
+			default:
+				return command.ErrSyntax
+			}
+			c.Out.Status("OK")
+			return nil
+		},
 	}
 }
 
-// heed has the store tell of changes while anyone is told.
-func (t *Table) heed(on bool) {
+func (t *Table) options(c *command.Call, words [][]byte) (*client.Tracker, error) {
+	wanted := new(client.Tracker)
+	for ; len(words) > 0; words = words[1:] {
+		switch word := words[0]; {
+		case command.FoldEqual(word, "REDIRECT") && len(words) > 1:
+			words = words[1:]
+			if err := t.redirect(wanted, words[0]); err != nil {
+				return nil, err
+			}
+		case command.FoldEqual(word, "PREFIX") && len(words) > 1:
+			words = words[1:]
+			if err := c.CheckKey(words[0]); err != nil {
+				return nil, err
+			}
+			wanted.Prefixes = append(wanted.Prefixes, string(words[0]))
+		case command.FoldEqual(word, "BCAST"):
+			wanted.Broadcast = true
+		case command.FoldEqual(word, "OPTIN"):
+			wanted.OptIn = true
+		case command.FoldEqual(word, "OPTOUT"):
+			wanted.OptOut = true
+		case command.FoldEqual(word, "NOLOOP"):
+			wanted.NoLoop = true
+		default:
+			return nil, command.ErrSyntax
+		}
+	}
+	return wanted, nil
+}
+
+func (t *Table) redirect(wanted *client.Tracker, word []byte) error {
+	id, ok := resp.ParseInt(word)
 	switch {
-	case on && t.unsubscribe == nil:
-		t.unsubscribe = t.Store.Subscribe(t.heard)
-	case !on && t.unsubscribe != nil:
-		t.unsubscribe()
-		t.unsubscribe = nil
-		t.clear()
+	case wanted.Redirect != 0:
+		return command.Refusal("ERR A client can only redirect to a single other client")
+	case !ok:
+		return command.ErrNotAnInteger
+	case t.Clients.Get(id) == nil:
+		return command.Refusal("ERR The client ID you want redirect to does not exist")
 	}
+	wanted.Redirect = id
+	return nil
 }
 
-func (t *Table) start(id int64, wanted *client.Tracker) {
-	t.trackers[id] = wanted
-	if wanted.Broadcast {
-		t.broadcasting.Add(1)
-	}
-	for _, prefix := range wanted.Prefixes {
-		if t.broadcasts[prefix] == nil {
-			t.broadcasts[prefix] = make(map[int64]bool)
-		}
-		t.broadcasts[prefix][id] = true
-	}
-}
+// maxPrefixes bounds what one client has broadcast.
+const maxPrefixes = 256
 
-func (t *Table) stop(id int64, before *client.Tracker) {
-	if before == nil {
-		return
-	}
-	delete(t.trackers, id)
-	if before.Broadcast {
-		t.broadcasting.Add(-1)
-	}
-	for _, prefix := range before.Prefixes {
-		if delete(t.broadcasts[prefix], id); len(t.broadcasts[prefix]) == 0 {
-			delete(t.broadcasts, prefix)
-		}
-	}
-}
-
-// clear forgets all keys, without a look at each: there may be a million, and all keys of the store
-// may be locked.
-func (t *Table) clear() {
-	if t.keys.Load() == 0 {
-		return
-	}
-	for i := range t.parts {
-		p := &t.parts[i]
-		p.mu.Lock()
-		t.count(p, -p.count.Load(), -p.items, -p.bytes)
-		p.keys = nil
-		p.mu.Unlock()
-	}
-}
-
-func (t *Table) part(key []byte) *trackingPart {
-	return &t.parts[maphash.Bytes(t.seed, key)%trackingParts]
-}
-
-// run has the row answer a client that caches. What it reads is noted before, so that no change
-// goes unnoticed; and again after it, because a key that it found expired has been taken off the
-// table: the client knows that it is not there, and is to hear when it is.
-func (t *Table) run(c *command.Call) error {
-	t.remember(c)
-	seen := &t.expired
-	before := seen.Load()
-	err := c.Row.Run(c)
-	if seen.Load() != before && c.Client.Tracker.Load() != nil {
-		t.remember(c)
-	}
-	return err
-}
-
-// remember notes which keys a call reads. A client that has gone
-// meanwhile, while its call was made beside the loop, tracks nothing any more.
-func (t *Table) remember(c *command.Call) {
-	how := c.Client.Tracker.Load()
-	if how == nil || c.Row.Flags&command.ReadOnly == 0 || how.Broadcast || how.OptIn && !c.Caching || how.OptOut &&
-		c.Caching {
-		return
-	}
-	keys, _ := c.Row.KeysOf(nil, c.Words)
-	for _, key := range keys {
-		t.add(key, c.View.Caller())
-	}
-}
-
-func (t *Table) add(key []byte, id int64) {
-	p := t.part(key)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	r, known := p.keys[string(key)]
+// checkOptions says whether the options agree with one another and with those before, and takes over the
+// prefixes of those.
+func checkOptions(t *client.Tracker, before *client.Tracker) error {
+	const switched = " before disabling tracking for this client, and then re-enabling it with a different mode."
 	switch {
-	case known && (r.first == id || r.more[id]):
-		return
-	case known:
-		if r.more == nil {
-			r.more = make(map[int64]bool)
-			p.keys[string(key)] = readers{r.first, r.more}
+	case !t.Broadcast && t.Prefixes != nil:
+		return command.Refusal("ERR PREFIX option requires BCAST mode to be enabled")
+	case before != nil && before.Broadcast != t.Broadcast:
+		return command.Refusal("ERR You can't switch BCAST mode on/off" + switched)
+	case t.Broadcast && (t.OptIn || t.OptOut):
+		return command.Refusal("ERR OPTIN and OPTOUT are not compatible with BCAST")
+	case t.OptIn && t.OptOut:
+		return command.Refusal("ERR You can't specify both OPTIN mode and OPTOUT mode")
+	case before != nil && (t.OptIn && before.OptOut || t.OptOut && before.OptIn):
+		return command.Refusal("ERR You can't switch OPTIN/OPTOUT mode" + switched)
+	case !t.Broadcast:
+		return nil
+	}
+	return joinPrefixes(t, before)
+}
+
+func joinPrefixes(t *client.Tracker, before *client.Tracker) error {
+	const never = " Prefixes for a single client must not overlap."
+	var known []string
+	if before != nil {
+		known = before.Prefixes
+	}
+	for i, prefix := range t.Prefixes {
+		for _, other := range known {
+			if overlap(prefix, other) {
+				return command.Refusal(fmt.Sprintf("ERR Prefix '%s' overlaps with an existing prefix '%s'.", prefix, other) + never)
+			}
 		}
-		r.more[id] = true
-		if t.count(p, 0, 1, readerWorth); t.full() {
-			t.evict(p, string(key), 1)
-		}
-		return
-	}
-	if p.keys == nil {
-		p.keys = make(map[string]readers)
-	}
-	p.keys[string(key)] = readers{first: id}
-	if t.count(p, 1, 1, worthOf(string(key), readers{})); t.full() {
-		t.evict(p, string(key), 2) // one more than came, so that the bound is kept by all parts together
-	}
-}
-
-// full says whether more is remembered than is allowed.
-func (t *Table) full() bool {
-	most := t.maxKeys.Load()
-	return most > 0 && t.keys.Load() > most || t.bytes.Load() > maxTrackedBytes
-}
-
-// SetMaxKeys bounds the keys that are remembered for clients that cache them, 0 for no number of
-// them. Those that are too many are forgotten beside the loop.
-func (t *Table) SetMaxKeys(most int) {
-	if t.maxKeys.Store(int64(most)); t.full() {
-		go t.shrink()
-	}
-}
-
-// forgottenAtOnce is how many keys are forgotten before a part is given back: whoever changes a key
-// may wait for it, with the key locked.
-const forgottenAtOnce = 128
-
-func (t *Table) shrink() {
-	t.Busy.Add(1)
-	defer t.Busy.Add(-1)
-	for i := range t.parts {
-		for t.shrinkPart(&t.parts[i]) {
+		for _, other := range t.Prefixes[i+1:] {
+			if overlap(prefix, other) {
+				return command.Refusal(fmt.Sprintf("ERR Prefix '%s' overlaps with another provided prefix '%s'.", prefix, other) +
+					never)
+			}
 		}
 	}
-	t.sendAside()
+	if t.Prefixes == nil {
+		t.Prefixes = []string{""}
+	}
+	t.Prefixes = slices.Compact(slices.Sorted(slices.Values(append(t.Prefixes, known...))))
+	if len(t.Prefixes) > maxPrefixes {
+		return command.Refusal("ERR too many prefixes")
+	}
+	return nil
 }
 
-// shrinkPart forgets some keys of a part, and says whether there is more to forget.
-func (t *Table) shrinkPart(p *trackingPart) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for left := forgottenAtOnce; left > 0; left-- {
-		if !t.full() || len(p.keys) == 0 {
-			return false
+func overlap(a, b string) bool { return strings.HasPrefix(a, b) || strings.HasPrefix(b, a) }
+
+func (t *Table) cachingRow() *command.Command {
+	return &command.Command{
+		Name: "client|caching", Group: "connection", Since: "6.0.0", Complexity: "O(1)",
+		Flags:   trackingFlags,
+		Summary: "Sets whether the client caches what the next call, or transaction, reads.",
+		Args:    []command.Arg{command.Word("YES|NO")}, Reply: "OK.",
+		Run: func(c *command.Call) error {
+			word, t := c.Word(), c.Client.Tracker.Load()
+			switch {
+			case t == nil:
+				return command.Refusal("ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled")
+			case command.FoldEqual(word, "YES") && !t.OptIn:
+				return command.Refusal("ERR CLIENT CACHING YES is only valid when tracking is enabled in OPTIN mode.")
+			case command.FoldEqual(word, "NO") && !t.OptOut:
+				return command.Refusal("ERR CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode.")
+			case !command.FoldEqual(word, "YES") && !command.FoldEqual(word, "NO"):
+				return command.ErrSyntax
+			}
+			c.Caching = true
+			c.Out.Status("OK")
+			return nil
+		},
+	}
+}
+
+func (t *Table) trackingInfoRow() *command.Command {
+	return &command.Command{
+		Name: "client|trackinginfo", Group: "connection", Since: "6.2.0", Complexity: "O(1)",
+		Flags: trackingFlags, Summary: "Describes the client's tracking.",
+		Reply: "A map: flags, redirect, prefixes.",
+		Run: func(c *command.Call) error {
+			t := c.Client.Tracker.Load()
+			c.Out.Map(3)
+			c.Out.BulkString("flags")
+			flags := flagWords(t, c.Caching)
+			c.Out.Set(len(flags))
+			for _, flag := range flags {
+				c.Out.BulkString(flag)
+			}
+			c.Out.BulkString("redirect")
+			c.Out.Int(t.Target())
+			c.Out.BulkString("prefixes")
+			var prefixes []string
+			if t != nil {
+				prefixes = t.Prefixes
+			}
+			c.Out.Array(len(prefixes))
+			for _, prefix := range prefixes {
+				c.Out.BulkString(prefix)
+			}
+			return nil
+		},
+	}
+}
+
+// words are the flags of CLIENT TRACKINGINFO.
+func flagWords(t *client.Tracker, caching bool) (words []string) {
+	if t == nil {
+		return []string{"off"}
+	}
+	words = []string{"on"}
+	for _, w := range []struct {
+		so   bool
+		word string
+	}{
+		{t.Broadcast, "bcast"}, {t.OptIn, "optin"}, {t.OptIn && caching, "caching-yes"}, {t.OptOut, "optout"},
+		{t.OptOut && caching, "caching-no"}, {t.NoLoop, "noloop"}, {t.Broken.Load(), "broken_redirect"},
+	} {
+		if w.so {
+			words = append(words, w.word)
 		}
-		t.evict(p, "", 1)
 	}
-	return true
+	return words
 }
 
-// evict forgets some keys of a part, which is locked, but not the last that came if there are
-// others.
-func (t *Table) evict(p *trackingPart, but string, left int) {
-	for key, r := range p.keys {
-		if key == but && len(p.keys) > 1 {
-			continue
-		}
-		delete(p.keys, key)
-		t.forgot(p, key, r)
-		t.change(changedKey{key: key, readers: r})
-		if left--; left == 0 {
-			return
-		}
-	}
-}
-
-// forgot counts a key that has gone from the table.
-func (t *Table) forgot(p *trackingPart, key string, r readers) {
-	t.count(p, -1, -int64(r.count()), -worthOf(key, r))
-}
-
-// worthOf is what a key takes, in bytes.
-func worthOf(key string, r readers) int64 {
-	return int64(len(key)+trackedWorth) + int64(len(r.more))*readerWorth
-}
-
-// count counts what comes to a part, which is locked, or goes.
-func (t *Table) count(p *trackingPart, keys, items, bytes int64) {
-	p.count.Add(keys)
-	p.items += items
-	p.bytes += bytes
-	t.keys.Add(keys)
-	t.items.Add(items)
-	t.bytes.Add(bytes)
-}
-
-// heard is what the store says of a key, with the key locked (of a database that was emptied see
-// Flushed). What it does by itself nobody else will send.
-func (t *Table) heard(_ int, key []byte, why store.Event, by int64) {
-	told := false
-	if why == store.Expired && by != 0 {
-		t.expired.Add(1)
-	}
-	if t.keys.Load() > 0 && key != nil {
-		told = t.take(key, by)
-	}
-	if t.broadcasting.Load() > 0 && key != nil {
-		if why == store.Expired {
-			t.broadcast(key, 0) // nobody made that change, whoever found it
-		} else {
-			t.broadcast(key, by)
-		}
-		told = true
-	}
-	if told && by == 0 {
-		t.sendAside()
-	}
-}
-
-// take has those told who have read a key. They may read it again.
-func (t *Table) take(key []byte, by int64) bool {
-	p := t.part(key)
-	if p.count.Load() == 0 {
-		return false
-	}
-	p.mu.Lock()
-	r, known := p.keys[string(key)]
-	if known {
-		delete(p.keys, string(key))
-		t.forgot(p, string(key), r)
-	}
-	p.mu.Unlock()
-	if known {
-		t.change(changedKey{key: string(key), readers: r, by: by})
-	}
-	return known
-}
-
-// Figures are what INFO shows of the table.
-type Figures struct {
-	Clients, Prefixes int64 // that are told; that are broadcast
-	Keys, Items       int64 // that are remembered; and clients, over all keys
-	Bytes             int64 // of all keys, and what they take beside
-}
-
-// Figures counts what is remembered.
-func (t *Table) Figures() Figures {
-	return Figures{
-		Clients: t.tracking.Load(), Prefixes: t.prefixes.Load(), Keys: t.keys.Load(), Items: t.items.Load(),
-		Bytes: t.bytes.Load(),
+func (t *Table) getRedirRow() *command.Command {
+	return &command.Command{
+		Name: "client|getredir", Group: "connection", Since: "6.0.0", Complexity: "O(1)",
+		Flags: trackingFlags, Summary: "Returns the client to which tracking is redirected.",
+		Reply: "The other client's id; 0 without redirection, -1 if tracking is off.",
+		Run: func(c *command.Call) error {
+			c.Out.Int(c.Client.Tracker.Load().Target())
+			return nil
+		},
 	}
 }

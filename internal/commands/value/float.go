@@ -17,7 +17,7 @@ import (
 
 const (
 	floatPrecision = 64
-	longestFloat   = 5 << 10 // bytes of a word that may be one
+	maxFloatBytes  = 5 << 10 // bytes of a word that may be one
 	maxExponent    = 16384   // of a number in [0.5, 1) * 2^e
 	minExponent    = -16444  // of the smallest above 0
 )
@@ -32,7 +32,7 @@ func parseFloat(word []byte) (*big.Float, bool) {
 	if isInfinity(word) {
 		return new(big.Float).SetPrec(floatPrecision).SetInf(word[0] == '-'), true
 	}
-	if len(word) >= longestFloat {
+	if len(word) >= maxFloatBytes {
 		return nil, false
 	}
 	n := splitFloat(word)
@@ -120,8 +120,8 @@ func span(word []byte, among string) int {
 	return n
 }
 
-// plus is the sum of two floats, which may be infinite; nil if it is no number.
-func plus(a, b *big.Float) *big.Float {
+// add is the sum of two floats, which may be infinite; nil if it is no number.
+func add(a, b *big.Float) *big.Float {
 	if a.IsInf() && b.IsInf() && a.Signbit() != b.Signbit() {
 		return nil
 	}
@@ -168,7 +168,7 @@ var incrByFloat = command.Command{
 			if !ok || !isFloat {
 				return nil, command.ErrNotAFloat
 			}
-			sum := plus(value, increment)
+			sum := add(value, increment)
 			if sum == nil || sum.IsInf() {
 				return nil, command.Refusal("ERR increment would produce NaN or Infinity")
 			}
@@ -189,7 +189,7 @@ var incrByFloat = command.Command{
 func floatBytes(words [][]byte, _ int) int {
 	for _, word := range words[2:] {
 		if len(word) > 0 && bytes.IndexByte([]byte("+-.0123456789"), word[0]) >= 0 && bytes.ContainsAny(word, "eEpP") {
-			return longestFloat
+			return maxFloatBytes
 		}
 	}
 	return 0
@@ -199,9 +199,9 @@ func floatBytes(words [][]byte, _ int) int {
 // takes 20 ns or so.
 const floatWork = 32
 
-// shortFloat is the length of a text that is read and written while its key is locked: it takes a
+// maxShortFloat is the length of a text that is read and written while its key is locked: it takes a
 // microsecond.
-const shortFloat = 64 // bytes
+const maxShortFloat = 64 // bytes
 
 // floatStep is what becomes of a float: what a key holds is counted to another text, nil for none,
 // which is put there.
@@ -224,7 +224,7 @@ func editFloat(c *command.Call, key []byte, step floatStep) error {
 		later := false
 		err := editValue(c, key, func(e store.Entry, was []byte) (store.Change, error) {
 			later = false
-			switch long := (step.long || len(was) > shortFloat) && len(was) < longestFloat; {
+			switch long := (step.long || len(was) > maxShortFloat) && len(was) < maxFloatBytes; {
 			case fresh && e.Kind == before.Kind && bytes.Equal(was, seen):
 			case long && tries < patience && !c.InTransaction:
 				before, seen, later = e, bytes.Clone(was), true
@@ -249,7 +249,7 @@ func editFloat(c *command.Call, key []byte, step floatStep) error {
 
 // hasLongText says whether a float, of those that are given, has one.
 func hasLongText(floats ...*big.Float) bool {
-	return slices.ContainsFunc(floats, func(f *big.Float) bool { return f != nil && f.MantExp(nil) > 3*shortFloat })
+	return slices.ContainsFunc(floats, func(f *big.Float) bool { return f != nil && f.MantExp(nil) > 3*maxShortFloat })
 }
 
 // floatValue is the number that a key holds, 0 if there is no such key.

@@ -28,7 +28,7 @@ func TestALongFloatIsCountedWithoutTheLock(t *testing.T) {
 	for _, long := range []struct {
 		name, held string
 		numbers    bool
-	}{{"it counts with", "1", true}, {"it holds", strings.Repeat("1", shortFloat+1), false}} {
+	}{{"it counts with", "1", true}, {"it holds", strings.Repeat("1", maxShortFloat+1), false}} {
 		own, other := twoCalls()
 		key, ctx := []byte("k"), context.Background()
 		set := func(text string) {

@@ -16,9 +16,9 @@ var incrEX = command.Command{
 	KeyAccess: "RW ACCESS UPDATE",
 	Events: command.Events{Removal: command.ExpiredEvent, ChangeOf: func(c *command.Call) string {
 		if c.HasOption("BYFLOAT") {
-			return "incrbyfloat " + eventOfLife(c)
+			return "incrbyfloat " + expiryEvent(c)
 		}
-		return "incrby " + eventOfLife(c)
+		return "incrby " + expiryEvent(c)
 	}},
 	Args: []command.Arg{command.Key("key"), command.Word("float").After("BYFLOAT"), command.Word("integer").After("BYINT"),
 		command.Word("lower-bound").After("LBOUND"),
@@ -34,7 +34,7 @@ var incrEX = command.Command{
 		o := increxOptions{saturate: c.Flag()}
 		life := lifetime{c.Word(), c.Word(), c.Word(), c.Word()}
 		o.persist, o.enx = c.Flag(), c.Flag()
-		times := life.given()
+		times := life.count()
 		switch {
 		case byFloat != nil && byInt != nil, times > 1, o.persist && (times > 0 || o.enx):
 			return command.ErrSyntax
@@ -201,7 +201,7 @@ func (n *floatCounter) count(e store.Entry, was []byte, saturate bool) (bool, er
 		return false, command.ErrNotAFloat
 	}
 	n.value, n.applied = before, new(big.Float)
-	next := plus(before, n.increment)
+	next := add(before, n.increment)
 	if next == nil {
 		return false, command.Refusal("ERR increment would produce NaN or Infinity")
 	}
@@ -214,7 +214,7 @@ func (n *floatCounter) count(e store.Entry, was []byte, saturate bool) (bool, er
 	case below:
 		next = n.lower
 	}
-	applied := plus(next, new(big.Float).Neg(before))
+	applied := add(next, new(big.Float).Neg(before))
 	if applied == nil || applied.IsInf() {
 		return false, command.Refusal("ERR applied increment would be Infinity")
 	}

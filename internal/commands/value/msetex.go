@@ -20,7 +20,7 @@ var mSetEX = command.Command{
 	AnyMore: true, Min: 4,
 	Events: command.Events{Removal: command.ExpiredEvent, ChangeOf: func(c *command.Call) string {
 		_, options, _ := countedPairs(c.Words)
-		if _, life, _ := msetexOptions(options); life.given() > 0 {
+		if _, life, _ := msetexOptions(options); life.count() > 0 {
 			return "expire set" // in Redis's order
 		}
 		return "set"
@@ -63,7 +63,7 @@ func countedPairs(words [][]byte) (pairs, options [][]byte, err error) {
 }
 
 // msetexOptions reads the options, each of which may be given again.
-func msetexOptions(words [][]byte) (how setting, life lifetime, err error) {
+func msetexOptions(words [][]byte) (how setOptions, life lifetime, err error) {
 	for ; len(words) > 0; words = words[1:] {
 		switch word := words[0]; {
 		case command.FoldEqual(word, "NX"):
@@ -71,9 +71,9 @@ func msetexOptions(words [][]byte) (how setting, life lifetime, err error) {
 		case command.FoldEqual(word, "XX"):
 			how.xx = true
 		case command.FoldEqual(word, "KEEPTTL"):
-			how.keep = true
+			how.keepTTL = true
 		default:
-			at := life.named(word)
+			at := life.option(word)
 			if at == nil || len(words) == 1 {
 				return how, life, command.ErrSyntax
 			}
@@ -81,15 +81,15 @@ func msetexOptions(words [][]byte) (how setting, life lifetime, err error) {
 			*at = words[0]
 		}
 	}
-	if !how.agrees(life.given()) {
+	if !how.areCompatible(life.count()) {
 		err = command.ErrSyntax
 	}
 	return how, life, err
 }
 
-// named is where the word behind an option belongs, nil if it is none of the options that say when
+// option is where the word behind an option belongs, nil if it is none of the options that say when
 // a key expires.
-func (l *lifetime) named(option []byte) *[]byte {
+func (l *lifetime) option(option []byte) *[]byte {
 	switch {
 	case command.FoldEqual(option, "EX"):
 		return &l.ex
@@ -104,7 +104,7 @@ func (l *lifetime) named(option []byte) *[]byte {
 }
 
 // setAllIf sets all pairs, or none, in one step.
-func setAllIf(c *command.Call, pairs [][]byte, expires int64, how setting) error {
+func setAllIf(c *command.Call, pairs [][]byte, expires int64, how setOptions) error {
 	if len(pairs) > 2*command.KeysPerStep {
 		return command.Refusal("ERR MSETEX takes up to 1024 keys")
 	}
@@ -114,12 +114,12 @@ func setAllIf(c *command.Call, pairs [][]byte, expires int64, how setting) error
 		}
 	}
 	done := false
-	err := inSteps(c, pairs, 2, func(pairs [][]byte) (err error) {
+	err := inBatches(c, pairs, 2, func(pairs [][]byte) (err error) {
 		if done, err = allowAll(c, pairs, how); err != nil || !done {
 			return err
 		}
 		for i := 0; i < len(pairs); i += 2 {
-			if err := writeFor(c, pairs[i], pairs[i+1], expires, how.keep); err != nil {
+			if err := writeFor(c, pairs[i], pairs[i+1], expires, how.keepTTL); err != nil {
 				return err
 			}
 		}
@@ -130,7 +130,7 @@ func setAllIf(c *command.Call, pairs [][]byte, expires int64, how setting) error
 }
 
 // allowAll says whether NX and XX let every key be set.
-func allowAll(c *command.Call, pairs [][]byte, how setting) (bool, error) {
+func allowAll(c *command.Call, pairs [][]byte, how setOptions) (bool, error) {
 	if !how.nx && !how.xx {
 		return true, nil
 	}

@@ -23,7 +23,7 @@ var get = command.Command{
 			return writeValue(c, key)
 		}
 		hits := c.Hits
-		value, length, err := readPart(c, key, 0, keptValue-1)
+		value, length, err := readPart(c, key, 0, maxKeptValue-1)
 		switch {
 		case err != nil:
 			return err
@@ -95,7 +95,7 @@ var set = command.Command{
 		return "OW UPDATE"
 	}},
 	Events: command.Events{
-		ChangeOf: func(c *command.Call) string { return "set " + eventOfLife(c) },
+		ChangeOf: func(c *command.Call) string { return "set " + expiryEvent(c) },
 		Removal:  command.ExpiredEvent,
 	},
 	Effort: &command.Effort{Sized: func(words [][]byte) bool {
@@ -109,19 +109,19 @@ var set = command.Command{
 compare the old value, IFDEQ and IFDNE its DIGEST; a missing key equals nothing.`,
 	Run: func(c *command.Call) error {
 		key, value := c.Key(), c.Word()
-		how := setting{nx: c.Flag(), xx: c.Flag()}
-		how.when.kind, how.when.operand = c.ChoiceOf()
-		how.old = c.Flag()
+		how := setOptions{nx: c.Flag(), xx: c.Flag()}
+		how.condition.kind, how.condition.operand = c.ChoiceOf()
+		how.returnOld = c.Flag()
 		life := lifetime{c.Word(), c.Word(), c.Word(), c.Word()}
-		how.keep = c.Flag()
-		if !how.agrees(life.given()) {
+		how.keepTTL = c.Flag()
+		if !how.areCompatible(life.count()) {
 			return command.ErrSyntax
 		}
 		expires, err := instant(c, life)
 		switch {
 		case err != nil:
 			return err
-		case !how.nx && !how.xx && !how.old && !how.keep && how.when.kind == 0:
+		case !how.nx && !how.xx && !how.returnOld && !how.keepTTL && how.condition.kind == 0:
 			c.Out.Status("OK")
 			return c.View.Write(c.Context, key, asValue(value), expires)
 		}
@@ -129,27 +129,27 @@ compare the old value, IFDEQ and IFDNE its DIGEST; a missing key equals nothing.
 	},
 }
 
-// setting is what SET depends on, and what it answers.
-type setting struct {
-	nx, xx, old, keep bool
-	when              valueCondition
+// setOptions is what SET depends on, and what it answers.
+type setOptions struct {
+	nx, xx, returnOld, keepTTL bool
+	condition                  valueCondition
 }
 
-// agrees says whether the options go together, with so many that say when the key expires.
-func (how setting) agrees(times int) bool {
-	if how.nx && how.xx || (how.nx || how.xx) && how.when.kind != 0 {
+// areCompatible says whether the options go together, with so many that say when the key expires.
+func (how setOptions) areCompatible(times int) bool {
+	if how.nx && how.xx || (how.nx || how.xx) && how.condition.kind != 0 {
 		return false
 	}
-	return times == 0 || times == 1 && !how.keep
+	return times == 0 || times == 1 && !how.keepTTL
 }
 
 // allows says whether a key may be set, and what it held where that matters.
-func (how setting) allows(c *command.Call, e store.Entry, was []byte) (before []byte, ok bool, err error) {
+func (how setOptions) allows(c *command.Call, e store.Entry, was []byte) (before []byte, ok bool, err error) {
 	switch {
-	case how.old:
+	case how.returnOld:
 		was, err = asString(c, e, was)
 		before = copied(c, was)
-	case how.when.kind != 0:
+	case how.condition.kind != 0:
 		was, err = text(c, e, was)
 	}
 	switch {
@@ -158,11 +158,11 @@ func (how setting) allows(c *command.Call, e store.Entry, was []byte) (before []
 	case how.nx && e.Kind != store.None, how.xx && e.Kind == store.None:
 		return before, false, nil
 	}
-	ok, err = how.when.holds(c, was)
+	ok, err = how.condition.matches(c, was)
 	return before, ok, err
 }
 
-func setIf(c *command.Call, key, value []byte, expires int64, how setting) error {
+func setIf(c *command.Call, key, value []byte, expires int64, how setOptions) error {
 	done, before, counted := false, []byte(nil), c.Counts()
 	err := c.View.Edit(c.Context, key, func(e store.Entry, was []byte) (change store.Change, err error) {
 		c.ResetCounts(counted)
@@ -171,7 +171,7 @@ func setIf(c *command.Call, key, value []byte, expires int64, how setting) error
 		}
 		change = store.Change{Operation: store.Put, Value: asValue(value), Expires: expires}
 		c.Work += len(value)
-		if how.keep && e.Kind.IsValue() {
+		if how.keepTTL && e.Kind.IsValue() {
 			change.Expires = e.Expires
 		}
 		return change, nil
@@ -179,7 +179,7 @@ func setIf(c *command.Call, key, value []byte, expires int64, how setting) error
 	switch {
 	case err != nil:
 		return err
-	case how.old:
+	case how.returnOld:
 		bulkOrNull(c, before)
 	case done:
 		c.Out.Status("OK")
@@ -215,8 +215,8 @@ var setNX = command.Command{
 	},
 }
 
-// setFor makes SETEX and PSETEX.
-func setFor(row command.Command, unit int64) command.Command {
+// settingWithTTL makes SETEX and PSETEX.
+func settingWithTTL(row command.Command, unit int64) command.Command {
 	row.Group, row.Complexity, row.Flags, row.Cost, row.KeyAccess = "string", "O(1)", command.Write|command.DenyOOM,
 		command.Constant, "OW UPDATE"
 	row.Summary, row.Reply = "Sets the value of a key, and its time to live.", "OK."
@@ -234,11 +234,11 @@ func setFor(row command.Command, unit int64) command.Command {
 }
 
 var (
-	setEX = setFor(command.Command{
+	setEX = settingWithTTL(command.Command{
 		Name: "setex", Since: "2.0.0",
 		Args: []command.Arg{command.Key("key"), command.Word("seconds"), command.Word("value")},
 	}, 1000)
-	pSetEX = setFor(command.Command{
+	pSetEX = settingWithTTL(command.Command{
 		Name: "psetex", Since: "2.6.0",
 		Args: []command.Arg{command.Key("key"), command.Word("milliseconds"), command.Word("value")},
 	}, 1)
@@ -252,7 +252,7 @@ var getSet = command.Command{
 	Args: []command.Arg{command.Key("key"), command.Word("value")}, Reply: "The old value, or nil.",
 	Run: func(c *command.Call) error {
 		key, value := c.Key(), c.Word()
-		return setIf(c, key, value, store.Never, setting{old: true})
+		return setIf(c, key, value, store.Never, setOptions{returnOld: true})
 	},
 }
 
@@ -262,14 +262,14 @@ var getDel = command.Command{
 	Summary: "Returns the value of a key, and removes it.", KeyAccess: "RW ACCESS DELETE",
 	Args: []command.Arg{command.Key("key")}, Reply: "The value, or nil if there is no such key.",
 	Run: func(c *command.Call) error {
-		return getAnd(c, c.Key(), func(store.Entry) (store.Change, error) {
+		return getAndEdit(c, c.Key(), func(store.Entry) (store.Change, error) {
 			return store.Change{Operation: store.Remove}, nil
 		})
 	},
 }
 
-// getAnd answers what a key reads as, and does something to it if it is there.
-func getAnd(c *command.Call, key []byte, then func(e store.Entry) (store.Change, error)) error {
+// getAndEdit answers what a key reads as, and does something to it if it is there.
+func getAndEdit(c *command.Call, key []byte, then func(e store.Entry) (store.Change, error)) error {
 	before, counted := []byte(nil), c.Counts()
 	err := c.View.Edit(c.Context, key, func(e store.Entry, was []byte) (change store.Change, err error) {
 		before = nil
@@ -291,17 +291,17 @@ var getEX = command.Command{
 	Name: "getex", Group: "string", Since: "6.2.0", Complexity: "O(1)",
 	Flags: command.Write | command.Fast, Cost: command.Constant, Traits: command.ValueSized,
 	Summary: "Returns the value of a key, and sets its expiry.", KeyAccess: "RW ACCESS UPDATE",
-	Events: command.Events{ChangeOf: eventOfLife},
+	Events: command.Events{ChangeOf: expiryEvent},
 	Args: []command.Arg{command.Key("key"), exOption, pxOption, exatOption, pxatOption,
 		command.Flag("PERSIST").Again()},
 	Reply: "The value, or nil if there is no such key.",
 	Run: func(c *command.Call) error {
 		key, life, persist := c.Key(), lifetime{c.Word(), c.Word(), c.Word(), c.Word()}, c.Flag()
-		times := life.given()
+		times := life.count()
 		if times > 1 || times > 0 && persist {
 			return command.ErrSyntax
 		}
-		return getAnd(c, key, func(e store.Entry) (store.Change, error) {
+		return getAndEdit(c, key, func(e store.Entry) (store.Change, error) {
 			expires, err := instant(c, life) // not before: of a key that is not there Redis reads no times
 			switch {
 			case err != nil:
@@ -395,8 +395,8 @@ var setRange = command.Command{
 	},
 }
 
-// ranging makes GETRANGE, and SUBSTR, its old name.
-func ranging(row command.Command) command.Command {
+// readingRange makes GETRANGE, and SUBSTR, its old name.
+func readingRange(row command.Command) command.Command {
 	row.Group, row.Complexity, row.KeyAccess = "string", "O(N) in the length of the part", "RO ACCESS"
 	row.Flags, row.Cost, row.Traits, row.Effort = command.ReadOnly, command.Constant, command.ValueSized,
 		&command.Effort{Reads: rangeLength}
@@ -429,6 +429,6 @@ func rangeLength(words [][]byte, size int) int {
 }
 
 var (
-	getRange = ranging(command.Command{Name: "getrange", Since: "2.4.0"})
-	subStr   = ranging(command.Command{Name: "substr", Since: "1.0.0"})
+	getRange = readingRange(command.Command{Name: "getrange", Since: "2.4.0"})
+	subStr   = readingRange(command.Command{Name: "substr", Since: "1.0.0"})
 )

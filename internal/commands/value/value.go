@@ -39,7 +39,7 @@ func read(c *command.Call, key []byte) (value []byte, e store.Entry, err error) 
 	}
 	c.Work += len(c.Value)
 	value, err = asString(c, e, c.Value)
-	if cap(c.Value) > keptValue {
+	if cap(c.Value) > maxKeptValue {
 		c.Value = nil
 	}
 	return value, e, err
@@ -51,7 +51,7 @@ func readPart(c *command.Call, key []byte, start, end int64) (part []byte, lengt
 	if err != nil {
 		return nil, 0, err
 	}
-	if c.Value = part; cap(part) > keptValue {
+	if c.Value = part; cap(part) > maxKeptValue {
 		c.Value = nil
 	}
 	c.Work += len(part)
@@ -63,8 +63,8 @@ func readPart(c *command.Call, key []byte, start, end int64) (part []byte, lengt
 	return part, length, err
 }
 
-// keptValue is the room for a value, in bytes, that a session keeps.
-const keptValue = 4 << 10
+// maxKeptValue is the room for a value, in bytes, that a session keeps.
+const maxKeptValue = 4 << 10
 
 // asString is what a key reads as, given its value if it has one.
 func asString(c *command.Call, e store.Entry, value []byte) ([]byte, error) {
@@ -130,7 +130,7 @@ func patch(was []byte, at int, part []byte, e store.Entry) store.Change {
 // lifetime is a value's expiry as a call says it, in the first of the options that is there.
 type lifetime struct{ ex, px, exat, pxat []byte }
 
-func (l lifetime) given() int {
+func (l lifetime) count() int {
 	n := 0
 	for _, word := range [][]byte{l.ex, l.px, l.exat, l.pxat} {
 		if word != nil {
@@ -159,8 +159,8 @@ func instant(c *command.Call, l lifetime) (int64, error) {
 
 func appendInt(n int64) []byte { return strconv.AppendInt(nil, n, 10) }
 
-// eventOfLife is the event that an option is that says when a key expires; empty if there is none.
-func eventOfLife(c *command.Call) string {
+// expiryEvent is the event that an option is that says when a key expires; empty if there is none.
+func expiryEvent(c *command.Call) string {
 	switch {
 	case c.HasOption("EX", "PX", "EXAT", "PXAT"):
 		return "expire"

@@ -12,19 +12,19 @@ import (
 
 // ACL LOG: calls and passwords that were refused, of late.
 
-// aclLog keeps them, the newest first. Those that are alike count as one.
-type aclLog struct {
+// deniedLog keeps them, the newest first. Those that are alike count as one.
+type deniedLog struct {
 	Denied [acl.DeniedChannel + 1]atomic.Int64 // that there have ever been, for INFO
 
-	mu      sync.Mutex
-	most    int
-	made    int64 // entries that there have ever been
-	Entries []*deniedCall
+	mu       sync.Mutex
+	capacity int
+	nextID   int64 // entries that there have ever been
+	Entries  []*deniedCall
 }
 
 type deniedCall struct {
-	Id, Count    int64
-	why          acl.Verdict
+	ID, Count    int64
+	verdict      acl.Verdict
 	multi        bool // in a transaction
 	Object, User string
 	First, At    int64 // instants of the first and of the latest
@@ -33,23 +33,23 @@ type deniedCall struct {
 
 // The bounds of the log, as of an entry: Redis's names and keys may be of any length.
 const (
-	defaultACLLog = 128
-	MaxACLLog     = 100_000
-	LoggedBytes   = 1024 // of a name or a key
-	LoggedLine    = 4096 // of what CLIENT LIST says: a client's name may be long
-	alike         = 10   // entries that a new one may be like, as in Redis
-	alikeFor      = 60e9 // nanoseconds
+	defaultLogEntries = 128
+	MaxLogEntries     = 100_000
+	MaxLoggedObject   = 1024 // of a name or a key
+	MaxLoggedClient   = 4096 // of what CLIENT LIST says: a client's name may be long
+	comparedEntries   = 10   // entries that a new one may be like, as in Redis
+	mergeWindow       = 60e9 // nanoseconds
 )
 
 // add notes a refusal.
-func (l *aclLog) add(now int64, s *client.Client, row *command.Command, e deniedCall) {
-	l.Denied[e.why].Add(1)
+func (l *deniedLog) add(now int64, s *client.Client, row *command.Command, e deniedCall) {
+	l.Denied[e.verdict].Add(1)
 	e.Count, e.At = 1, now
 	e.First = e.At
-	e.Client = command.Prefix([]byte(strings.TrimSuffix(s.Line(e.At, &row.Name, nil), "\n")), LoggedLine)
+	e.Client = command.Prefix([]byte(strings.TrimSuffix(s.Line(e.At, &row.Name, nil), "\n")), MaxLoggedClient)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for i, known := range l.Entries[:min(len(l.Entries), alike)] {
+	for i, known := range l.Entries[:min(len(l.Entries), comparedEntries)] {
 		if known.isLike(&e) {
 			known.Count, known.At, known.Client = known.Count+1, e.At, e.Client
 			copy(l.Entries[1:i+1], l.Entries[:i])
@@ -57,35 +57,35 @@ func (l *aclLog) add(now int64, s *client.Client, row *command.Command, e denied
 			return
 		}
 	}
-	if l.most == 0 {
+	if l.capacity == 0 {
 		return
 	}
-	if len(l.Entries) < l.most {
+	if len(l.Entries) < l.capacity {
 		l.Entries = append(l.Entries, nil)
 	}
 	copy(l.Entries[1:], l.Entries)
 	l.Entries[0] = &e
-	e.Id = l.made
-	l.made++
+	e.ID = l.nextID
+	l.nextID++
 }
 
 func (e *deniedCall) isLike(other *deniedCall) bool {
-	return e.why == other.why && e.multi == other.multi && other.At-e.At <= alikeFor && e.Object == other.Object &&
-		e.User == other.User
+	return e.verdict == other.verdict && e.multi == other.multi && other.At-e.At <= mergeWindow &&
+		e.Object == other.Object && e.User == other.User
 }
 
 // SetCapacity says how many it keeps from now on.
-func (l *aclLog) SetCapacity(most int) {
+func (l *deniedLog) SetCapacity(most int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.most = most
+	l.capacity = most
 	if len(l.Entries) > most {
 		l.Entries = append([]*deniedCall(nil), l.Entries[:most]...)
 	}
 }
 
 // latest are so many entries, the newest first: copies.
-func (l *aclLog) latest(count int64) []deniedCall {
+func (l *deniedLog) latest(count int64) []deniedCall {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	list := make([]deniedCall, min(count, int64(len(l.Entries))))
@@ -95,7 +95,7 @@ func (l *aclLog) latest(count int64) []deniedCall {
 	return list
 }
 
-func (l *aclLog) forget() {
+func (l *deniedLog) reset() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.Entries = nil
@@ -109,7 +109,7 @@ func (e *deniedCall) write(c *command.Call) {
 	c.Out.Map(10)
 	c.Out.BulkString("count")
 	c.Out.Int(e.Count)
-	for _, f := range [][2]string{{"reason", Reasons[e.why]}, {"context", context}, {"object", e.Object},
+	for _, f := range [][2]string{{"reason", Reasons[e.verdict]}, {"context", context}, {"object", e.Object},
 		{"username", e.User}} {
 		c.Out.BulkString(f[0])
 		c.Out.BulkString(f[1])
@@ -121,7 +121,7 @@ func (e *deniedCall) write(c *command.Call) {
 	for _, f := range []struct {
 		name  string
 		value int64
-	}{{"entry-id", e.Id}, {"timestamp-created", c.Unix(e.First) / 1e6}, {"timestamp-last-updated", c.Unix(e.At) / 1e6}} {
+	}{{"entry-id", e.ID}, {"timestamp-created", c.Unix(e.First) / 1e6}, {"timestamp-last-updated", c.Unix(e.At) / 1e6}} {
 		c.Out.BulkString(f.name)
 		c.Out.Int(f.value)
 	}
@@ -135,6 +135,6 @@ var Reasons = [...]string{acl.DeniedCommand: "command", acl.DeniedKey: "key", ac
 func (as *Accounts) LogDenied(s *client.Client, row *command.Command, why acl.Verdict, object []byte, user string,
 	multi bool) {
 	as.DeniedLog.add(as.Clock.Now(), s, row,
-		deniedCall{why: why, multi: multi, Object: command.Prefix(object, LoggedBytes),
-			User: command.Prefix([]byte(user), LoggedBytes)})
+		deniedCall{verdict: why, multi: multi, Object: command.Prefix(object, MaxLoggedObject),
+			User: command.Prefix([]byte(user), MaxLoggedObject)})
 }

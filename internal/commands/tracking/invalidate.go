@@ -11,12 +11,12 @@ import (
 
 // changes are what is to be told.
 type changes struct {
-	keys    []changedKey
-	written map[string]int64 // for broadcasts: by whom last
-	bytes   int              // of written
-	kept    int64            // of keys, and what they take beside
-	worth   int              // how many are told, about
-	later   int              // and how many of them of what was written
+	keys             []changedKey
+	written          map[string]int64 // for broadcasts: by whom last
+	writtenBytes     int              // of written
+	keyBytes         int64            // of keys, and what they take beside
+	receivers        int              // how many are told, about
+	writtenReceivers int              // and how many of them of what was written
 }
 
 type changedKey struct {
@@ -32,101 +32,101 @@ const (
 	maxWrittenBytes = 16 << 20
 )
 
-func (t *Table) change(c changedKey) {
+func (t *Table) addChange(c changedKey) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.pending.kept > maxChangedBytes {
-		t.pending.keys, t.pending.kept = nil, 0
+	if t.pending.keyBytes > maxChangedBytes {
+		t.pending.keys, t.pending.keyBytes = nil, 0
 		t.pending.flush(0)
 	}
 	t.pending.keys = append(t.pending.keys, c)
-	t.pending.kept += worthOf(c.key, c.readers)
-	t.pending.worth += c.readers.count()
-	t.waiting.Store(true)
+	t.pending.keyBytes += entryBytes(c.key, c.readers)
+	t.pending.receivers += c.readers.count()
+	t.hasPending.Store(true)
 }
 
-func (t *Table) broadcast(key []byte, by int64) {
+func (t *Table) addBroadcast(key []byte, by int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.pending.bytes > maxWrittenBytes {
-		t.pending.written, t.pending.bytes = nil, 0
+	if t.pending.writtenBytes > maxWrittenBytes {
+		t.pending.written, t.pending.writtenBytes = nil, 0
 		t.pending.flush(0)
 	}
 	if t.pending.written == nil {
 		t.pending.written = make(map[string]int64)
 	}
 	if _, known := t.pending.written[string(key)]; !known {
-		t.pending.bytes += len(key) + trackedWorth
+		t.pending.writtenBytes += len(key) + keyOverhead
 		told := int(t.broadcasting.Load()) // all of them, at most
-		t.pending.worth, t.pending.later = t.pending.worth+told, t.pending.later+told
+		t.pending.receivers, t.pending.writtenReceivers = t.pending.receivers+told, t.pending.writtenReceivers+told
 	}
 	t.pending.written[string(key)] = by
-	t.waiting.Store(true)
+	t.hasPending.Store(true)
 }
 
-// Flushed has everybody told that everything has changed. What was read before need not be
+// InvalidateAll has everybody told that everything has changed. What was read before need not be
 // remembered then. A command says so once, when it is done: the store has a notice for each
 // database, between two of which another session might send what is pending.
-func (t *Table) Flushed(by int64) {
+func (t *Table) InvalidateAll(by int64) {
 	trackers := int(t.tracking.Load())
 	if trackers == 0 {
 		return
 	}
-	t.clear()
+	t.removeAll()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.pending.flush(by)
-	t.pending.worth += trackers
-	t.waiting.Store(true)
+	t.pending.receivers += trackers
+	t.hasPending.Store(true)
 }
 
-// fewTold is how many are told at once; more are told beside the loop.
-const fewTold = 128
+// maxSentAtOnce is how many are told at once; more are told beside the loop.
+const maxSentAtOnce = 128
 
-// Send sends what is pending; what goes to broadcasts waits for the end of the batch, as in Redis.
-func (t *Table) Send(batch bool) {
-	if !t.waiting.Load() {
+// SendPending sends what is pending; what goes to broadcasts waits for the end of the batch, as in Redis.
+func (t *Table) SendPending(batch bool) {
+	if !t.hasPending.Load() {
 		return
 	}
 	t.mu.Lock()
 	switch {
 	case t.sending:
 		t.mu.Unlock()
-	case t.pending.worth > fewTold:
+	case t.pending.receivers > maxSentAtOnce:
 		t.mu.Unlock()
-		t.sendAside()
+		t.sendInBackground()
 	default:
 		c := t.pending.take(batch)
-		t.waiting.Store(t.pending.written != nil)
+		t.hasPending.Store(t.pending.written != nil)
 		t.mu.Unlock()
-		t.tell(c)
+		t.send(c)
 	}
 }
 
-// sendAside has a goroutine send what is pending, and what comes meanwhile.
-func (t *Table) sendAside() {
+// sendInBackground has a goroutine send what is pending, and what comes meanwhile.
+func (t *Table) sendInBackground() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.sending {
 		t.sending = true
-		go t.sendAll()
+		go t.sendUntilEmpty()
 	}
 }
 
-func (t *Table) sendAll() {
+func (t *Table) sendUntilEmpty() {
 	t.Busy.Add(1) // so that the loops yield
 	defer t.Busy.Add(-1)
 	for {
 		t.mu.Lock()
 		if t.pending.isEmpty() {
 			t.sending = false
-			t.waiting.Store(false)
+			t.hasPending.Store(false)
 			t.mu.Unlock()
 			return
 		}
 		c := t.pending.take(true)
 		t.mu.Unlock()
-		t.tell(c)
+		t.send(c)
 	}
 }
 
@@ -143,78 +143,79 @@ func (c *changes) flush(by int64) {
 func (c *changes) take(written bool) (taken changes) {
 	taken, *c = *c, changes{}
 	if !written {
-		c.written, c.bytes, c.worth, c.later = taken.written, taken.bytes, taken.later, taken.later
+		c.written, c.writtenBytes = taken.written, taken.writtenBytes
+		c.receivers, c.writtenReceivers = taken.writtenReceivers, taken.writtenReceivers
 		taken.written = nil
 	}
 	return taken
 }
 
-// wanted is all prefixes, in order.
-func (t *Table) wanted() []string {
-	t.who.Lock()
+// sortedPrefixes is all prefixes, in order.
+func (t *Table) sortedPrefixes() []string {
+	t.trackersMu.Lock()
 	prefixes := slices.Collect(maps.Keys(t.broadcasts))
-	t.who.Unlock()
+	t.trackersMu.Unlock()
 	slices.Sort(prefixes)
 	return prefixes
 }
 
-// whoWants is who wants a prefix.
-func (t *Table) whoWants(prefix string) []int64 {
-	t.who.Lock()
-	defer t.who.Unlock()
+// trackersOf is who wants a prefix.
+func (t *Table) trackersOf(prefix string) []int64 {
+	t.trackersMu.Lock()
+	defer t.trackersMu.Unlock()
 	return slices.Collect(maps.Keys(t.broadcasts[prefix]))
 }
 
-// tell tells everybody.
-func (t *Table) tell(c changes) {
+// send tells everybody.
+func (t *Table) send(c changes) {
 	for _, changed := range c.keys {
 		if changed.all {
-			t.tellAll(changed.by)
+			t.sendFlush(changed.by)
 			continue
 		}
 		one := &invalidation{keys: []string{changed.key}, by: changed.by}
-		t.tellOne(changed.readers.first, one)
+		t.sendTo(changed.readers.first, one)
 		told := 0
 		for id := range changed.readers.more {
-			t.tellOne(id, one)
+			t.sendTo(id, one)
 			told++
-			giveWayAfter(told)
+			yieldAfter(told)
 		}
 	}
 	if c.written == nil {
 		return
 	}
 	keys := slices.Sorted(maps.Keys(c.written))
-	for _, prefix := range t.wanted() {
-		t.tellPrefix(prefix, keys, c.written)
+	for _, prefix := range t.sortedPrefixes() {
+		t.sendPrefix(prefix, keys, c.written)
 	}
 }
 
-// tellAll tells everybody to forget everything; last who made it so, as in Redis.
-func (t *Table) tellAll(by int64) {
-	t.who.Lock()
+// sendFlush tells everybody to forget everything; last who made it so, as in Redis.
+func (t *Table) sendFlush(by int64) {
+	t.trackersMu.Lock()
 	ids := slices.Sorted(maps.Keys(t.trackers))
-	t.who.Unlock()
+	t.trackersMu.Unlock()
 	if at, tracks := slices.BinarySearch(ids, by); tracks {
 		ids = append(slices.Delete(ids, at, at+1), by)
 	}
 	for told, id := range ids {
-		giveWayAfter(told)
-		t.tellOne(id, &invalidation{})
+		yieldAfter(told)
+		t.sendTo(id, &invalidation{})
 	}
 }
 
-// giveWayAfter has others run after every few clients that were told, on two cores as on many: it
+// yieldAfter has others run after every few clients that were told, on two cores as on many: it
 // does so only beside the loops, which tell fewer.
-func giveWayAfter(told int) {
-	if told > 0 && told%fewTold == 0 {
+func yieldAfter(told int) {
+	if told > 0 && told%maxSentAtOnce == 0 {
 		runtime.Gosched()
 	}
 }
 
-// tellPrefix tells those who want a prefix of the keys that begin with it; who made a change
+// sendPrefix tells those who want a prefix of the keys that begin with it; who made a change
 // himself may not want to hear of it.
-func (t *Table) tellPrefix(prefix string, keys []string, by map[string]int64) {
+func (t *Table) sendPrefix(prefix string, keys []string, by map[string]int64) {
 	from, _ := slices.BinarySearch(keys, prefix)
 	until := from
 	for until < len(keys) && strings.HasPrefix(keys[until], prefix) {
@@ -224,19 +225,19 @@ func (t *Table) tellPrefix(prefix string, keys []string, by map[string]int64) {
 		return
 	}
 	all := &invalidation{keys: keys[from:until], broadcast: true}
-	for told, id := range t.whoWants(prefix) {
-		giveWayAfter(told)
+	for told, id := range t.trackersOf(prefix) {
+		yieldAfter(told)
 		s := t.Clients.Get(id)
 		if s == nil {
 			continue
 		}
 		if tr := s.Tracker.Load(); tr == nil || !tr.NoLoop {
-			t.tellOne(id, all)
+			t.sendTo(id, all)
 			continue
 		}
 		others := slices.DeleteFunc(slices.Clone(all.keys), func(key string) bool { return by[key] == id })
 		if len(others) > 0 {
-			t.tellOne(id, &invalidation{keys: others, broadcast: true})
+			t.sendTo(id, &invalidation{keys: others, broadcast: true})
 		}
 	}
 }
@@ -250,8 +251,8 @@ type invalidation struct {
 	message   client.Encodings // the same for subscribers in RESP2
 }
 
-// tellOne tells a session, or the one that it redirects to.
-func (t *Table) tellOne(id int64, what *invalidation) {
+// sendTo tells a session, or the one that it redirects to.
+func (t *Table) sendTo(id int64, what *invalidation) {
 	s := t.Clients.Get(id)
 	if s == nil {
 		return
@@ -273,28 +274,28 @@ func (t *Table) tellOne(id int64, what *invalidation) {
 		switch {
 		case m.Protocol != 3 && !(tr.Redirect != 0 && m.Subscribed):
 			return nil // who cannot be told has not been told
-		case what.broadcast && isTold(m, what.keys):
+		case what.broadcast && isAnnounced(m, what.keys):
 			return nil
 		case m.Protocol == 3:
 			return what.push.InAs(own, 3, func(out *resp.Writer) { what.write(out, own, "invalidate") })
 		}
-		return what.message.InAs(own, 2, func(out *resp.Writer) { what.write(out, own, "message", invalidated) })
+		return what.message.InAs(own, 2, func(out *resp.Writer) { what.write(out, own, "message", invalidationChannel) })
 	})
 }
 
-// maxTold bounds the keys that a mailbox notes: of more than these a client may be told twice.
-const maxTold = 1024
+// maxAnnounced bounds the keys that a mailbox notes: of more than these a client may be told twice.
+const maxAnnounced = 1024
 
-// isTold says whether the client is about to hear that these keys have changed, and notes that it
+// isAnnounced says whether the client is about to hear that these keys have changed, and notes that it
 // is now. As long as it takes nothing of what waits for it, to hear it once is enough: a key that
 // changes all the time costs nothing for those who do not read.
-func isTold(m *client.Mailbox, keys []string) bool {
+func isAnnounced(m *client.Mailbox, keys []string) bool {
 	known := true
 	for _, key := range keys {
 		if m.Told[key] {
 			continue
 		}
-		if known = false; len(m.Told) >= maxTold {
+		if known = false; len(m.Told) >= maxAnnounced {
 			continue
 		}
 		if m.Told == nil {
@@ -305,8 +306,8 @@ func isTold(m *client.Mailbox, keys []string) bool {
 	return known
 }
 
-// invalidated is the channel on which a client in RESP2 is told.
-const invalidated = "__redis__:invalidate"
+// invalidationChannel is the channel on which a client in RESP2 is told.
+const invalidationChannel = "__redis__:invalidate"
 
 func brokenRedirect(m *client.Mailbox, redirect int64) *client.Parcel {
 	if m.Protocol != 3 {

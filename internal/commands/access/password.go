@@ -18,11 +18,11 @@ func (as *Accounts) SetPassword(text string) error {
 	if text == "" {
 		rules = []string{"resetpass", "nopass"}
 	}
-	u, err := as.First.User.Load().With(rules, as.Channels.Load())
+	u, err := as.Default.User.Load().With(rules, as.Channels.Load())
 	if err != nil {
 		return fmt.Errorf("a password has at most %d bytes", acl.MaxPassword)
 	}
-	as.First.User.Store(u)
+	as.Default.User.Store(u)
 	as.password.Store(&text)
 	return nil
 }

@@ -19,7 +19,7 @@ var mGet = command.Command{
 		}
 		hits, misses := c.Hits, c.Misses
 		c.Out.Array(len(keys))
-		err := inSteps(c, keys, 1, func(keys [][]byte) error {
+		err := inBatches(c, keys, 1, func(keys [][]byte) error {
 			for _, key := range keys {
 				if err := writeValue(c, key); err == command.ErrWrongType {
 					c.Out.Null()
@@ -42,9 +42,9 @@ var mGet = command.Command{
 	},
 }
 
-// inSteps has step done to keys, every so many-th of the words, as one; or, if they are many, in
+// inBatches has step done to keys, every so many-th of the words, as one; or, if they are many, in
 // several steps.
-func inSteps(c *command.Call, words [][]byte, apart int, step func(words [][]byte) error) (err error) {
+func inBatches(c *command.Call, words [][]byte, apart int, step func(words [][]byte) error) (err error) {
 	for len(words) > 0 && err == nil {
 		n, mark, counted := min(len(words), command.KeysPerStep*apart), c.Out.Mark(), c.Counts()
 		err = c.View.Atomically(c.Context, places(c, words[:n], apart), false, func() error {
@@ -81,7 +81,7 @@ var mSet = command.Command{
 	Reply: "OK. Up to 1024 keys are set in one step.",
 	Run: func(c *command.Call) error {
 		c.Out.Status("OK")
-		return inSteps(c, c.Many(), 2, func(pairs [][]byte) error { return writeAll(c, pairs) })
+		return inBatches(c, c.Many(), 2, func(pairs [][]byte) error { return writeAll(c, pairs) })
 	},
 }
 
@@ -107,7 +107,7 @@ var mSetNX = command.Command{
 			return command.Refusal("ERR MSETNX takes up to 1024 keys")
 		}
 		done := false
-		err := inSteps(c, words, 2, func(words [][]byte) error {
+		err := inBatches(c, words, 2, func(words [][]byte) error {
 			for i := 0; i < len(words); i += 2 {
 				if n, err := c.View.Count(c.Context, words[i:i+1]); err != nil || n > 0 {
 					return err

@@ -41,9 +41,9 @@ const (
 // digestLength is a digest's, in characters.
 const digestLength = 16
 
-// holds says whether a value, nil if there is none, is as demanded. A digest is only looked at
+// matches says whether a value, nil if there is none, is as demanded. A digest is only looked at
 // where there is a value to compare it with, and only its length, as in Redis.
-func (w valueCondition) holds(c *command.Call, value []byte) (bool, error) {
+func (w valueCondition) matches(c *command.Call, value []byte) (bool, error) {
 	negated := w.kind == ifNotEqual || w.kind == ifDigestNotEqual
 	switch {
 	case w.kind == 0:
@@ -139,7 +139,7 @@ func deleteIf(c *command.Call, key []byte, when valueCondition) error {
 				return change, errNoString
 			}
 			holds := false
-			holds, err = when.holds(c, was)
+			holds, err = when.matches(c, was)
 			done = done && holds
 		}
 		if done {

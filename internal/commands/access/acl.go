@@ -21,7 +21,7 @@ func (as *Accounts) container() *command.Command {
 		Complexity: "Depends on the subcommand.", Min: 2,
 		Summary: "Commands about users and what they may do.", AnyMore: true,
 		Subs: []*command.Command{as.cat(), as.delUser(), as.dryRun(), as.genPass(), as.getUser(), as.list(), as.load(),
-			as.showLog(), as.save(), as.setUser(),
+			as.log(), as.save(), as.setUser(),
 			as.listUsers(), as.whoAmI(), command.HelpOf("acl", "6.0.0")},
 	}
 }
@@ -31,12 +31,12 @@ func (as *Accounts) Commands() []*command.Command { return []*command.Command{as
 
 // Flags of those that anybody may say, and of those that are for administrators.
 const (
-	aboutRights = command.NoScript | command.Loading | command.Stale
-	aboutUsers  = command.Admin | command.Dangerous | aboutRights
+	ownFlags   = command.NoScript | command.Loading | command.Stale
+	adminFlags = command.Admin | command.Dangerous | ownFlags
 )
 
-// errACLWords is what Redis says of words that are too many.
-func errACLWords(c *command.Call) error {
+// errArguments is what Redis says of words that are too many.
+func errArguments(c *command.Call) error {
 	return command.Refusal(fmt.Sprintf("ERR unknown subcommand or wrong number of arguments for '%.128s'. Try ACL HELP.",
 		c.Words[1]))
 }
@@ -44,7 +44,7 @@ func errACLWords(c *command.Call) error {
 func (as *Accounts) whoAmI() *command.Command {
 	return &command.Command{
 		Name: "acl|whoami", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(1)",
-		Flags: aboutRights, Summary: "Returns the name of the connection's user.", Reply: "A name.",
+		Flags: ownFlags, Summary: "Returns the name of the connection's user.", Reply: "A name.",
 		Run: func(c *command.Call) error {
 			c.Out.BulkString(c.Client.Account.Load().Name)
 			return nil
@@ -55,7 +55,7 @@ func (as *Accounts) whoAmI() *command.Command {
 func (as *Accounts) cat() *command.Command {
 	return &command.Command{
 		Name: "acl|cat", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(1)",
-		Flags: aboutRights, Summary: "Lists the categories of commands, or the commands in one.",
+		Flags: ownFlags, Summary: "Lists the categories of commands, or the commands in one.",
 		AnyMore: true, Args: []command.Arg{command.Word("categoryname").Optional()},
 		Reply: "Their names.",
 		Run: func(c *command.Call) error {
@@ -63,7 +63,7 @@ func (as *Accounts) cat() *command.Command {
 			names, ok := commands.NonEmptyCategories(), true
 			switch word := c.Word(); {
 			case len(c.Words) > 3:
-				return errACLWords(c)
+				return errArguments(c)
 			case word != nil:
 				if names, ok = commands.CommandsIn(string(word)); !ok {
 					return command.Refusal(fmt.Sprintf("ERR Unknown category '%.128s'", word))
@@ -86,14 +86,14 @@ func writeNames(c *command.Call, names []string) {
 func (as *Accounts) genPass() *command.Command {
 	return &command.Command{
 		Name: "acl|genpass", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(1)",
-		Flags: aboutRights, Summary: "Generates a random password, of 256 bits by default.",
+		Flags: ownFlags, Summary: "Generates a random password, of 256 bits by default.",
 		AnyMore: true, Args: []command.Arg{command.Word("bits").Optional()},
 		Reply: "Hexadecimal digits.",
 		Run: func(c *command.Call) error {
 			const most = 4096
 			bits := int64(256)
 			if word := c.Word(); len(c.Words) > 3 {
-				return errACLWords(c)
+				return errArguments(c)
 			} else if word != nil {
 				var ok bool
 				if bits, ok = resp.ParseInt(word); !ok {
@@ -125,7 +125,7 @@ func (as *Accounts) listUsers() *command.Command {
 // listing completes the row of a command that lists the users, each as a text.
 func (as *Accounts) listing(row command.Command, text func(u *acl.User) string) *command.Command {
 	row.Group, row.Category, row.Since = "server", "none", "6.0.0"
-	row.Complexity, row.Flags, row.Cost = "O(N) in the number of users", aboutUsers, command.Unbounded
+	row.Complexity, row.Flags, row.Cost = "O(N) in the number of users", adminFlags, command.Unbounded
 	row.Run = func(c *command.Call) error {
 		var texts []string
 		for _, u := range as.sorted() {
@@ -140,7 +140,7 @@ func (as *Accounts) listing(row command.Command, text func(u *acl.User) string) 
 func (as *Accounts) getUser() *command.Command {
 	return &command.Command{
 		Name: "acl|getuser", Group: "server", Category: "none", Since: "6.0.0",
-		Complexity: "O(N) in the number of the user's rules", Flags: aboutUsers,
+		Complexity: "O(N) in the number of the user's rules", Flags: adminFlags,
 		Cost: command.Unbounded, Summary: "Describes a user.",
 		Args:  []command.Arg{command.Word("username")},
 		Reply: "A map: flags, passwords (their SHA-256), commands, keys, channels, selectors; nil if there is no such user.",
@@ -186,7 +186,7 @@ func writePermissions(c *command.Call, p acl.Permissions) {
 func (as *Accounts) setUser() *command.Command {
 	return &command.Command{
 		Name: "acl|setuser", Group: "server", Category: "none", Since: "6.0.0",
-		Complexity: "O(N) in the number of rules", Flags: aboutUsers, Cost: command.Unbounded,
+		Complexity: "O(N) in the number of rules", Flags: adminFlags, Cost: command.Unbounded,
 		Summary: "Creates a user, or changes its rights: all rules, or none. Applies to its clients at once.",
 		Args:    []command.Arg{command.Word("username"), command.Word("rule").Optional().Many().UpTo(1000)},
 		Reply:   "OK.", Secrets: command.SecretsFrom(2),
@@ -199,8 +199,8 @@ func (as *Accounts) setUser() *command.Command {
 			if !acl.IsName(name) {
 				return command.Refusal("ERR Usernames can't contain spaces or null characters")
 			}
-			if len(name) > longestName {
-				return command.Refusal(fmt.Sprintf("ERR Usernames can't be longer than %d bytes", longestName))
+			if len(name) > maxNameBytes {
+				return command.Refusal(fmt.Sprintf("ERR Usernames can't be longer than %d bytes", maxNameBytes))
 			}
 			as.mu.Lock()
 			defer as.mu.Unlock()
@@ -214,19 +214,19 @@ func (as *Accounts) setUser() *command.Command {
 			if err != nil {
 				return err
 			}
-			endsItself(c, as.set(changed, c.Client))
+			applyToCaller(c, as.set(changed, c.Client))
 			c.Out.Status("OK")
 			return nil
 		},
 	}
 }
 
-// longestName bounds a user's name, in bytes.
-const longestName = 1024
+// maxNameBytes bounds a user's name, in bytes.
+const maxNameBytes = 1024
 
-// endsItself ends the own connection after the reply, if its rights have gone; else what it may do
+// applyToCaller ends the own connection after the reply, if its rights have gone; else what it may do
 // may be something else now.
-func endsItself(c *command.Call, ends bool) {
+func applyToCaller(c *command.Call, ends bool) {
 	if ends {
 		c.CloseAfterReply()
 	}
@@ -238,7 +238,7 @@ func endsItself(c *command.Call, ends bool) {
 func (as *Accounts) delUser() *command.Command {
 	return &command.Command{
 		Name: "acl|deluser", Group: "server", Category: "none", Since: "6.0.0",
-		Complexity: "O(N) in the number of clients", Flags: aboutUsers, Cost: command.Unbounded,
+		Complexity: "O(N) in the number of clients", Flags: adminFlags, Cost: command.Unbounded,
 		Summary: "Deletes users, and disconnects them.",
 		Args:    []command.Arg{command.Word("username").Many().UpTo(1000)},
 		Reply:   "The number of users deleted.",
@@ -258,7 +258,7 @@ func (as *Accounts) delUser() *command.Command {
 				}
 			}
 			gone = distinct(gone)
-			endsItself(c, as.drop(gone, c.Client))
+			applyToCaller(c, as.remove(gone, c.Client))
 			c.Out.Int(int64(len(gone)))
 			return nil
 		},
@@ -279,7 +279,7 @@ func distinct(list []*client.Account) (once []*client.Account) {
 func (as *Accounts) dryRun() *command.Command {
 	return &command.Command{
 		Name: "acl|dryrun", Group: "server", Category: "none", Since: "7.0.0", Complexity: "O(1)",
-		Flags: aboutUsers, Cost: command.Unbounded, Min: 4,
+		Flags: adminFlags, Cost: command.Unbounded, Min: 4,
 		Summary: "Checks whether a user may make a call, without making it.",
 		Args: []command.Arg{command.Word("username"), command.Word("command"),
 			command.Word("arg").Optional().Many().UpTo(1000)},
@@ -315,10 +315,10 @@ func (as *Accounts) dryRun() *command.Command {
 	}
 }
 
-func (as *Accounts) showLog() *command.Command {
+func (as *Accounts) log() *command.Command {
 	return &command.Command{
 		Name: "acl|log", Group: "server", Category: "none", Since: "6.0.0",
-		Complexity: "O(N) in the number of entries", Flags: aboutUsers, Cost: command.Unbounded,
+		Complexity: "O(N) in the number of entries", Flags: adminFlags, Cost: command.Unbounded,
 		Summary: "Shows recently denied commands and failed logins, 10 entries by default; or clears them.",
 		AnyMore: true, Args: []command.Arg{command.Word("[count | RESET]").Optional()},
 		Reply: "OK for RESET; else for each entry count, reason, context, object, username, age-seconds, client-info, " +
@@ -327,9 +327,9 @@ func (as *Accounts) showLog() *command.Command {
 			count, log := int64(10), &as.DeniedLog
 			switch word := c.Word(); {
 			case len(c.Words) > 3:
-				return errACLWords(c)
+				return errArguments(c)
 			case word != nil && command.FoldEqual(word, "RESET"):
-				log.forget()
+				log.reset()
 				c.Out.Status("OK")
 				return nil
 			case word != nil:
@@ -355,10 +355,10 @@ const errNoACLFile command.Refusal = "ERR This Redis instance is not configured 
 // ErrFileInMulti refuses to read or write a file while keys are locked.
 const ErrFileInMulti command.Refusal = "ERR ACL LOAD and ACL SAVE are not allowed inside a transaction"
 
-// aboutFile makes ACL LOAD and ACL SAVE.
-func (as *Accounts) aboutFile(row command.Command, run func(c *command.Call) error) *command.Command {
+// onFile makes ACL LOAD and ACL SAVE.
+func (as *Accounts) onFile(row command.Command, run func(c *command.Call) error) *command.Command {
 	row.Group, row.Category, row.Since, row.Complexity = "server", "none", "6.0.0", "O(N) in the number of users"
-	row.Flags, row.Cost = aboutUsers, command.Unbounded
+	row.Flags, row.Cost = adminFlags, command.Unbounded
 	row.Reply = "OK."
 	row.Run = func(c *command.Call) error {
 		switch {
@@ -379,7 +379,7 @@ func (as *Accounts) aboutFile(row command.Command, run func(c *command.Call) err
 }
 
 func (as *Accounts) load() *command.Command {
-	return as.aboutFile(command.Command{Name: "acl|load",
+	return as.onFile(command.Command{Name: "acl|load",
 		Summary: "Reads the users from the ACL file: all of them, or none if the file has an error. Clients whose user still exists stay connected."},
 		func(c *command.Call) error {
 			users, err := as.read()
@@ -388,13 +388,13 @@ func (as *Accounts) load() *command.Command {
 			}
 			as.mu.Lock()
 			defer as.mu.Unlock()
-			endsItself(c, as.replace(users, c.Client))
+			applyToCaller(c, as.replace(users, c.Client))
 			return nil
 		})
 }
 
 func (as *Accounts) save() *command.Command {
-	return as.aboutFile(command.Command{Name: "acl|save", Summary: "Writes the users to the ACL file."},
+	return as.onFile(command.Command{Name: "acl|save", Summary: "Writes the users to the ACL file."},
 		func(c *command.Call) error {
 			as.mu.Lock()
 			users := as.users()
@@ -444,16 +444,16 @@ func (as *Accounts) Configure(password string, told [][]string) error {
 	}
 	named := make(map[string]bool)
 	for _, words := range told {
-		if err := as.tell(words[0], words[1:], named); err != nil {
+		if err := as.addConfigured(words[0], words[1:], named); err != nil {
 			return fmt.Errorf("the user '%s': %w", words[0], err)
 		}
 	}
 	return nil
 }
 
-// tell makes a user of the configuration's. What is wrong with it is said without the rule, which
+// addConfigured makes a user of the configuration's. What is wrong with it is said without the rule, which
 // may hold a password.
-func (as *Accounts) tell(name string, rules []string, named map[string]bool) error {
+func (as *Accounts) addConfigured(name string, rules []string, named map[string]bool) error {
 	switch {
 	case named[name]:
 		return command.Refusal("Duplicate user found. A user can only be defined once in config files")

@@ -11,7 +11,7 @@ import (
 // once.
 func TestRoll(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
-	var r roll[uint64]
+	var r orderedList[uint64]
 	members := map[uint64]bool{}
 	for number := uint64(1); number < 5000; number++ {
 		r.add(number, &number)

@@ -2,8 +2,8 @@ package value
 
 import "cellserver/internal/command"
 
-// counting makes INCR and its like.
-func counting(row command.Command, delta func(c *command.Call) (int64, error)) command.Command {
+// adding makes INCR and its like.
+func adding(row command.Command, delta func(c *command.Call) (int64, error)) command.Command {
 	row.Group, row.Complexity, row.Flags, row.Cost, row.KeyAccess = "string", "O(1)",
 		command.Write|command.DenyOOM|command.Fast, command.Constant, "RW ACCESS UPDATE"
 	row.Reply, row.Events.Change = "The sum. A missing key counts as 0.", "incrby"
@@ -24,22 +24,22 @@ func counting(row command.Command, delta func(c *command.Call) (int64, error)) c
 }
 
 var (
-	incr = counting(command.Command{
+	incr = adding(command.Command{
 		Name: "incr", Since: "1.0.0", Summary: "Adds 1 to an integer.",
 		Args: []command.Arg{command.Key("key")},
 	},
 		func(*command.Call) (int64, error) { return 1, nil })
-	decr = counting(command.Command{
+	decr = adding(command.Command{
 		Name: "decr", Since: "1.0.0", Summary: "Subtracts 1 from an integer.",
 		Args: []command.Arg{command.Key("key")},
 	},
 		func(*command.Call) (int64, error) { return -1, nil })
-	incrBy = counting(command.Command{
+	incrBy = adding(command.Command{
 		Name: "incrby", Since: "1.0.0", Summary: "Adds to an integer.",
 		Args: []command.Arg{command.Key("key"), command.Int("increment")},
 	},
 		func(c *command.Call) (int64, error) { return c.Int(), nil })
-	decrBy = counting(command.Command{
+	decrBy = adding(command.Command{
 		Name: "decrby", Since: "1.0.0", Summary: "Subtracts from an integer.",
 		Args: []command.Arg{command.Key("key"), command.Int("decrement")},
 	},
