@@ -8,8 +8,8 @@ import (
 	"cellserver/internal/quota"
 )
 
-// A clock that moves on, so that no branch is learnt by heart: one call in two finds the bucket
-// full.
+// The clock advances, so that branch prediction cannot learn the outcome: half of the calls find
+// the bucket full.
 func benchmarkStep(b *testing.B, quantity int64, mode quota.Mode) {
 	l, err := NewLimit(15, 30, 60)
 	require.NoError(b, err)
@@ -27,7 +27,7 @@ func BenchmarkUpTo(b *testing.B)     { benchmarkStep(b, 3, quota.UpTo) }
 func BenchmarkForce(b *testing.B)    { benchmarkStep(b, 1, quota.Force) }
 func BenchmarkGiveBack(b *testing.B) { benchmarkStep(b, -1, quota.Take) }
 
-// What a command pays: the limit comes with every call.
+// The cost for a command whose limit is not cached.
 func BenchmarkNewLimitAndTake(b *testing.B) {
 	now, tat, period := int64(epoch), int64(0), int64(60)
 	b.ReportAllocs()

@@ -14,16 +14,16 @@ import (
 	"cellserver/internal/quota"
 )
 
-// epoch is where timelines and properties start: a day of 2027, in Unix ns.
+// epoch is the start of timelines and properties: a day of 2027, in Unix ns.
 const epoch = int64(1_800_000_000_000_000_000)
 
-// stepFunc is the shape of Limit.Step. What checks a step takes it as an argument, so that a faulty
-// one can be handed in.
+// stepFunc is the type of Limit.Step. Checks take the step as an argument, so that they can be run
+// on a faulty one.
 type stepFunc func(l Limit, now, tat, quantity int64, mode quota.Mode) (quota.Decision, int64, error)
 
-// A timeline tells the story of one key. A line is a limit (max_burst, count_per_period, period),
-// to be used from there on, or a call: when, how much, in which mode, and after the arrow what it
-// is told. Times are ms; -1 is never.
+// A timeline is the history of one key. A line is a limit (max_burst, count_per_period, period),
+// which holds for the calls after it, or a call: instant, quantity, mode, and after the arrow the
+// expected result. Times are in ms; -1 is never.
 //
 //	limit  4 1 1
 //	t      quantity  mode -> limited remaining reset retry taken
@@ -68,7 +68,7 @@ var timelines = []struct{ name, lines string }{
 	{"exactly the limit at once", `
 		limit 5 1 10
 		0 6 take -> 0 0 60000 -1 6`},
-	{"more than the limit: never, and nothing is forgotten", `
+	{"more than the limit: never allowed, and the state is kept", `
 		limit 10 1 60
 		0 11 take -> 0 0 660000 -1 11
 		0 12 take -> 1 0 660000 -1  0`},
@@ -108,7 +108,7 @@ var timelines = []struct{ name, lines string }{
 		3 1 take -> 0 9 0.000001 -1 1
 		limit 9 9223372036854775807 9223372037
 		4 1 take -> 0 9 0.000002 -1 1`},
-	{"limits that are none", `
+	{"invalid limits", `
 		limit -1 1 1                  ->
 		limit -1 1 4611686019         -> max_burst, count_per_period and period span more than 146 years
 		limit -2 1 1                  -> max_burst must be between -1 and 9223372036854775806
@@ -123,13 +123,13 @@ var timelines = []struct{ name, lines string }{
 		limit 9223372036854775806 1000000000 1 -> max_burst, count_per_period and period span more than 146 years
 		limit 4611686018427387902 1000000000 1 ->
 		limit 0 9223372036854775807 9223372036854775807 ->`},
-	{"given back", `
+	{"refunded", `
 		limit 10 10 60
 		0  5 take -> 0  6 30000 -1  5
 		0 -3 take -> 0  9 12000 -1 -3
 		0 -3 peek -> 0 11     0 -1 -2
 		0  0 take -> 0  9 12000 -1  0`},
-	{"given back past empty: nothing is saved up", `
+	{"refunded past empty: nothing is saved for later", `
 		limit 10 10 60
 		0 -30 take -> 0 11     0 -1  0
 		0   4 take -> 0  7 24000 -1  4
@@ -137,7 +137,7 @@ var timelines = []struct{ name, lines string }{
 		0  12 take -> 1 11     0 -1  0
 		0   4 take -> 0  7 24000 -1  4
 		0 -9223372036854775808 force -> 0 11 0 -1 -4`},
-	{"given back after some of it has come back by itself: what came back is told in whole tokens", `
+	{"refunded after some of it has come back by itself: Taken is in whole tokens", `
 		limit 9 1 1
 		   0  4 take -> 0 6 4000 -1  4
 		1500 -2 take -> 0 9  500 -1 -2
@@ -157,14 +157,14 @@ var timelines = []struct{ name, lines string }{
 		   0 -9 upto  -> 0 0    0   -1 -4
 		   0  0 take  -> 0 0    0   -1  0
 		   0  1 force -> 1 0 1000   -1  1`},
-	{"given back while over a lowered limit: applied, not lost", `
+	{"refunded while over a lowered limit: applied, not lost", `
 		limit 9 1 10
 		0 10 take -> 0 0 100000 -1 10
 		limit 0 1 10
 		0 -1 take -> 0 0  90000 -1 -1
 		0 -8 take -> 0 0  10000 -1 -8
 		0 -1 take -> 0 1      0 -1 -1`},
-	{"a forced debt, and its payback", `
+	{"a forced debt, and its refund", `
 		limit 4 1 1
 		    0  2 force -> 0 3  2000    -1  2
 		    0  8 force -> 1 0 10000  6000  8
@@ -176,7 +176,7 @@ var timelines = []struct{ name, lines string }{
 		 6000 -9 take  -> 0 0 15000    -1 -9
 		16000  1 take  -> 1 0  5000  1000  0
 		17000  1 take  -> 0 0  5000    -1  1`},
-	{"as much as fits", `
+	{"as much as is allowed", `
 		limit 4 1 1
 		   0  3 upto -> 0 2 3000   -1  3
 		   0  3 upto -> 0 0 5000   -1  2
@@ -192,7 +192,7 @@ var timelines = []struct{ name, lines string }{
 		0 2 peek -> 1 1 1000 1000 0
 		0 3 peek -> 1 1 1000   -1 0
 		0 1 take -> 0 0 2000   -1 1`},
-	{"the clock told to go backwards: longer to wait, nothing twice", `
+	{"the clock runs backwards: longer waits, nothing admitted twice", `
 		limit 4 1 1
 		5000 5 take -> 0 0 5000   -1 5
 		3000 1 take -> 1 0 7000 3000 0
@@ -215,34 +215,34 @@ var timelines = []struct{ name, lines string }{
 func TestTimelines(t *testing.T) {
 	for _, tl := range timelines {
 		t.Run(tl.name, func(t *testing.T) {
-			require.Equal(t, tidy(tl.lines), play(t, Limit.Step, tl.lines))
+			require.Equal(t, normalizeSpaces(tl.lines), play(t, Limit.Step, tl.lines))
 		})
 	}
 }
 
-// Each fault that timelines are there to find makes at least one of them read otherwise.
+// Each planted fault changes the result of at least one timeline.
 func TestTimelinesCatch(t *testing.T) {
-	for name, faulty := range faults {
+	for name, faulty := range plantedFaults {
 		t.Run(name, func(t *testing.T) {
 			for _, tl := range timelines {
-				if play(t, faulty, tl.lines) != tidy(tl.lines) {
+				if play(t, faulty, tl.lines) != normalizeSpaces(tl.lines) {
 					return
 				}
 			}
-			t.Fatal("every timeline reads as before")
+			t.Fatal("no timeline detects the fault")
 		})
 	}
 }
 
-// play runs a timeline's calls, keeping the key as the store does, and returns the timeline as it
-// really went.
+// play makes the calls of a timeline, stores the state as the store does, and returns the timeline
+// with the actual results.
 func play(t *testing.T, step stepFunc, lines string) string {
 	var (
 		limit Limit
 		tat   int64
 		told  []string
 	)
-	for line := range strings.Lines(tidy(lines)) {
+	for line := range strings.Lines(normalizeSpaces(lines)) {
 		call, _, _ := strings.Cut(strings.TrimSpace(line), " ->")
 		words := strings.Fields(call)
 		if words[0] == "limit" {
@@ -254,17 +254,17 @@ func play(t *testing.T, step stepFunc, lines string) string {
 		now := epoch + ns(t, words[0])
 		d, next, err := step(limit, now, tat, number(t, words[1]), modes[words[2]])
 		if tat = next; next <= now {
-			tat = 0 // as if never used: the store deletes the key
+			tat = 0 // the quota is full, so the store removes the key
 		}
-		told = append(told, call+" -> "+tell(d, err))
+		told = append(told, call+" -> "+format(d, err))
 	}
 	return strings.Join(told, "\n")
 }
 
 var modes = map[string]quota.Mode{"take": quota.Take, "peek": quota.Peek, "upto": quota.UpTo, "force": quota.Force}
 
-// tidy leaves one blank between words, so that a table's columns may be aligned.
-func tidy(lines string) string {
+// normalizeSpaces reduces runs of spaces to one, so that the columns of a table may be aligned.
+func normalizeSpaces(lines string) string {
 	var tidied []string
 	for line := range strings.Lines(strings.TrimSpace(lines)) {
 		tidied = append(tidied, strings.Join(strings.Fields(line), " "))
@@ -272,8 +272,8 @@ func tidy(lines string) string {
 	return strings.Join(tidied, "\n")
 }
 
-// arrow is what follows a limit: its error, nothing after a bare arrow, and no arrow where the line
-// has none.
+// arrow returns the text after a limit: its error, nothing after a bare arrow, and no arrow if the
+// line has none.
 func arrow(line string, err error) string {
 	switch {
 	case err != nil:
@@ -284,7 +284,7 @@ func arrow(line string, err error) string {
 	return ""
 }
 
-func tell(d quota.Decision, err error) string {
+func format(d quota.Decision, err error) string {
 	if err != nil {
 		return err.Error()
 	}
@@ -295,7 +295,7 @@ func tell(d quota.Decision, err error) string {
 	return fmt.Sprintf("%d %d %s %s %d", limited, d.Remaining, ms(d.ResetAfter), ms(d.RetryAfter), d.Taken)
 }
 
-// ms writes ns as milliseconds, with as many decimals as it takes.
+// ms formats ns as milliseconds, with as many decimals as necessary.
 func ms(ns int64) string {
 	if ns == quota.Never {
 		return "-1"
@@ -327,12 +327,12 @@ func TestNewLimit(t *testing.T) {
 	_, err = NewLimit(math.MaxInt64-1, 1, math.MaxInt64)
 	require.ErrorIs(t, err, ErrSpan)
 	var outside *quota.ArgumentError
-	_, err = NewLimit(-2, 0, 0) // the first in the order of the call is named
+	_, err = NewLimit(-2, 0, 0) // the first wrong argument is named
 	require.ErrorAs(t, err, &outside)
 	require.Equal(t, quota.ArgumentError{Name: "max_burst", Lo: -1, Hi: math.MaxInt64 - 1}, *outside)
 }
 
-// What the store reads off next, with clocks and states that no sane store has.
+// next for clocks and states that are extreme or invalid.
 func TestStepAtTheEdges(t *testing.T) {
 	l, err := NewLimit(4, 1, 1)
 	require.NoError(t, err)
@@ -343,14 +343,14 @@ func TestStepAtTheEdges(t *testing.T) {
 		next               int64
 		err                error
 	}{
-		{now: never, tat: never, quantity: 1, next: 1e9}, // both read as 0
-		{now: -1, tat: -1, quantity: 0, next: -1},        // nothing stored: tat as it came
+		{now: never, tat: never, quantity: 1, next: 1e9}, // both count as 0
+		{now: -1, tat: -1, quantity: 0, next: -1},        // nothing is stored, tat is returned unchanged
 		{now: 0, tat: full, quantity: 1, next: full},     // limited
 		{now: 0, tat: full, quantity: 1, mode: quota.Force, next: full, err: quota.ErrQuantity},
 		{now: 0, tat: full, quantity: -1, next: full - 1e9},
 		{now: 0, tat: full, quantity: never, next: 0},
-		{now: full, tat: 0, quantity: 1, next: 0, err: quota.ErrQuantity},                   // no TAT after the end of time
-		{now: full, tat: 0, quantity: 1, mode: quota.Peek, next: 0, err: quota.ErrQuantity}, // as Take would say
+		{now: full, tat: 0, quantity: 1, next: 0, err: quota.ErrQuantity},                   // the TAT would overflow
+		{now: full, tat: 0, quantity: 1, mode: quota.Peek, next: 0, err: quota.ErrQuantity}, // the same error as in mode Take
 		{now: full, tat: 0, quantity: 9, mode: quota.UpTo, next: 0, err: quota.ErrQuantity},
 		{now: full, tat: 0, quantity: -1, next: 0},
 		{now: full - 5e9, tat: 0, quantity: 5, next: full},
@@ -364,12 +364,12 @@ func TestStepAtTheEdges(t *testing.T) {
 	}
 }
 
-// A Memo says what NewLimit says, whatever was asked before.
+// Memo returns the same as NewLimit, whatever it returned before.
 func TestMemoIsNewLimit(t *testing.T) {
 	numbers := []int64{-2, -1, 0, 1, 2, 60, math.MaxInt64}
 	var memo Memo
 	for i := range 20_000 {
-		random := rand.New(rand.NewPCG(uint64(i/2), 1)) // each is asked for twice
+		random := rand.New(rand.NewPCG(uint64(i/2), 1)) // each limit is requested twice
 		number := func() int64 { return numbers[random.IntN(len(numbers))] }
 		burst, count, period := number(), number(), number()
 		want, refused := NewLimit(burst, count, period)

@@ -13,15 +13,15 @@ import (
 	"cellserver/internal/quota"
 )
 
-// The contract again, in numbers that have no end. It is written to be read beside the contract,
-// not to be fast: nothing here knows of levels, words or wrapping, and no arithmetic is shared with
-// what it checks.
+// The model implements the contract a second time, with integers of any size. It is written to be
+// compared with the contract, not to be fast, and shares no arithmetic with the code under test: it
+// knows neither levels nor overflow.
 
 func n(i int64) *big.Int              { return big.NewInt(i) }
 func plus(a, b *big.Int) *big.Int     { return new(big.Int).Add(a, b) }
 func minus(a, b *big.Int) *big.Int    { return new(big.Int).Sub(a, b) }
 func times(a, b *big.Int) *big.Int    { return new(big.Int).Mul(a, b) }
-func floorDiv(a, b *big.Int) *big.Int { return new(big.Int).Div(a, b) } // floors: no divisor is negative
+func floorDiv(a, b *big.Int) *big.Int { return new(big.Int).Div(a, b) } // rounds down, because no divisor is negative
 func ceilDiv(a, b *big.Int) *big.Int  { return floorDiv(plus(a, minus(b, n(1))), b) }
 func less(a, b *big.Int) bool         { return a.Cmp(b) < 0 }
 
@@ -67,7 +67,7 @@ func modelLimit(maxBurst, countPerPeriod, period int64) (bigLimit, error) {
 	return bigLimit{size, E, T}, nil
 }
 
-// modelStep is a stepFunc, so that every property can be asked of the model too.
+// modelStep is a stepFunc, so that every property can be checked on the model too.
 func modelStep(limit Limit, now64, tat64, quantity64 int64, mode quota.Mode) (quota.Decision, int64, error) {
 	l := bigLimit{n(limit.size), n(limit.emission), n(limit.tolerance)}
 	now, tat, quantity := largest(n(now64), n(0)), largest(n(tat64), n(0)), n(quantity64)
@@ -79,7 +79,7 @@ func modelStep(limit Limit, now64, tat64, quantity64 int64, mode quota.Mode) (qu
 	limited, taken, retry := false, quantity, n(quota.Never)
 	blocks := l.size.Sign() == 0 && positive
 	switch {
-	case blocks && mode != quota.Force: // whatever its state is
+	case blocks && mode != quota.Force: // whatever the state is
 		return quota.Decision{Limited: true, RetryAfter: quota.Never}, tat64, nil
 	case blocks:
 		limited = true
@@ -100,7 +100,7 @@ func modelStep(limit Limit, now64, tat64, quantity64 int64, mode quota.Mode) (qu
 	}
 
 	ttlAfter := largest(n(0), plus(ttl, times(l.E, taken)))
-	if quantity.Sign() < 0 { // whole tokens, as many as there were
+	if quantity.Sign() < 0 { // only whole tokens that were taken are refunded
 		taken = largest(quantity, minus(n(0), floorDiv(ttl, l.E)))
 	}
 	next := plus(now, ttlAfter)
@@ -117,20 +117,20 @@ func modelStep(limit Limit, now64, tat64, quantity64 int64, mode quota.Mode) (qu
 	}, next64, nil
 }
 
-// edges are the int64s at which arithmetic goes wrong.
-var edges = []int64{
+// edgeCases are the int64s at which arithmetic is likely to fail.
+var edgeCases = []int64{
 	0, 1, -1, 2, -2, 999, 1000, 1001, 1e6, 1e9 - 1, 1e9, 1e9 + 1, -1e9, 4611686018, 4611686019, 9223372036, 9223372037,
 	1<<62 - 1, 1 << 62, 1<<62 + 1, -(1 << 62), math.MaxInt64 - 1, math.MaxInt64, math.MinInt64, math.MinInt64 + 1,
 	epoch, epoch + 1, epoch - 1,
 }
 
 func anyInt64() *rapid.Generator[int64] {
-	return rapid.OneOf(rapid.SampledFrom(edges), rapid.Int64(), rapid.Int64Range(-20, 20))
+	return rapid.OneOf(rapid.SampledFrom(edgeCases), rapid.Int64(), rapid.Int64Range(-20, 20))
 }
 
 type newLimitFunc func(maxBurst, count, period int64) (Limit, error)
 
-// differsFromModelLimit reports how newLimit departs from the model on these arguments.
+// differsFromModelLimit reports how newLimit differs from the model for these arguments.
 func differsFromModelLimit(newLimit newLimitFunc, maxBurst, count, period int64) error {
 	got, err := newLimit(maxBurst, count, period)
 	want, wantErr := modelLimit(maxBurst, count, period)
@@ -143,7 +143,7 @@ func differsFromModelLimit(newLimit newLimitFunc, maxBurst, count, period int64)
 	return nil
 }
 
-// differsFromModel reports how step departs from the model on this call.
+// differsFromModel reports how step differs from the model for this call.
 func differsFromModel(step stepFunc, l Limit, now, tat, quantity int64, mode quota.Mode) error {
 	d, next, err := step(l, now, tat, quantity, mode)
 	want, wantNext, wantErr := modelStep(l, now, tat, quantity, mode)
@@ -154,7 +154,7 @@ func differsFromModel(step stepFunc, l Limit, now, tat, quantity int64, mode quo
 	return nil
 }
 
-// limitAgrees draws raw arguments, most of them absurd, and ones that lie where the rounding turns.
+// limitAgrees draws arbitrary arguments, and arguments close to where the rounding changes.
 func limitAgrees(t *rapid.T, newLimit newLimitFunc) error {
 	period := rapid.OneOf(anyInt64(), rapid.Int64Range(1, 1e6)).Draw(t, "period")
 	count := rapid.OneOf(anyInt64(), rapid.Int64Range(1, 1e6)).Draw(t, "count")
@@ -168,7 +168,7 @@ func limitAgrees(t *rapid.T, newLimit newLimitFunc) error {
 	return differsFromModelLimit(newLimit, maxBurst, count, period)
 }
 
-// limitFaults are wrong by one step of the rounding, or at one edge.
+// limitFaults are off by one rounding step, or at one edge.
 var limitFaults = map[string]newLimitFunc{
 	"a fast rate is floored": func(maxBurst, count, period int64) (Limit, error) {
 		l, err := NewLimit(maxBurst, count, period)
@@ -213,10 +213,10 @@ func TestNewLimitIsTheModels(t *testing.T) {
 	}
 }
 
-// FuzzStep hands every argument over as the wire could bring it.
+// FuzzStep passes any arguments that can arrive over the network.
 func FuzzStep(f *testing.F) {
-	for i, edge := range edges {
-		other := edges[(i*7+3)%len(edges)]
+	for i, edge := range edgeCases {
+		other := edgeCases[(i*7+3)%len(edgeCases)]
 		for mode := quota.Take; mode <= quota.Force; mode++ {
 			f.Add(int64(4), int64(1), int64(1), edge, other, int64(1), uint8(mode))
 			f.Add(int64(4), int64(1), int64(1), epoch, epoch+other, edge, uint8(mode))

@@ -12,8 +12,8 @@ import (
 	"cellserver/internal/quota"
 )
 
-// TestMain asks for more than rapid's 100 cases: the rarest planted fault took some 700 draws to
-// show. The command line wins.
+// TestMain runs more than rapid's default of 100 cases, because the rarest planted fault took about
+// 700 to show. A flag on the command line takes precedence.
 func TestMain(m *testing.M) {
 	if err := flag.Set("rapid.checks", "2000"); err != nil {
 		panic(err)
@@ -21,8 +21,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A property draws a case, tries step on it and reports what is wrong. It takes the step as an
-// argument so that its own eyesight can be tested: each names the faults that it must find.
+// A property draws a case, calls step and reports what is wrong. It takes the step as an argument
+// so that the property itself can be tested: each lists the planted faults that it must detect.
 type property struct {
 	name    string
 	check   func(t *rapid.T, step stepFunc) error
@@ -67,8 +67,8 @@ func TestProperties(t *testing.T) {
 		})
 		for _, name := range p.catches {
 			t.Run(p.name+" catches: "+name, func(t *testing.T) {
-				require.Contains(t, faults, name)
-				requireCaught(t, func(t *rapid.T) error { return p.check(t, faults[name]) })
+				require.Contains(t, plantedFaults, name)
+				requireCaught(t, func(t *rapid.T) error { return p.check(t, plantedFaults[name]) })
 			})
 		}
 	}
@@ -80,8 +80,8 @@ func requireHolds(t *rapid.T, err error) {
 	}
 }
 
-// requireCaught wants check to report something within as many draws as a thorough run makes. Seeds
-// make it repeatable.
+// requireCaught requires check to report something within as many draws as a thorough run makes.
+// The seeds are fixed.
 func requireCaught(t *testing.T, check func(*rapid.T) error) {
 	draws := rapid.Custom(check)
 	for seed := range 10_000 {
@@ -89,11 +89,11 @@ func requireCaught(t *testing.T, check func(*rapid.T) error) {
 			return
 		}
 	}
-	t.Fatal("the fault went unseen")
+	t.Fatal("the planted fault was not detected")
 }
 
-// faults are steps that are wrong in one way each.
-var faults = map[string]stepFunc{
+// Each of plantedFaults is a step that is wrong in one way.
+var plantedFaults = map[string]stepFunc{
 	"admits one too many": func(l Limit, now, tat, quantity int64, mode quota.Mode) (quota.Decision, int64, error) {
 		wider := Limit{size: l.size + 1, emission: l.emission, tolerance: l.tolerance + l.emission}
 		d, next, err := wider.Step(now, tat, quantity, mode)
@@ -198,19 +198,19 @@ var faults = map[string]stepFunc{
 	}),
 }
 
-// misreporting keeps the right state and tells it wrongly.
-func misreporting(spoil func(l Limit, d *quota.Decision)) stepFunc {
+// misreporting makes a step that stores the right state and returns a wrong decision.
+func misreporting(falsify func(l Limit, d *quota.Decision)) stepFunc {
 	return func(l Limit, now, tat, quantity int64, mode quota.Mode) (quota.Decision, int64, error) {
 		d, next, err := l.Step(now, tat, quantity, mode)
 		if err == nil {
-			spoil(l, &d)
+			falsify(l, &d)
 		}
 		return d, next, err
 	}
 }
 
-// A call is a case of most properties: plausible enough that no sum of what follows from it leaves
-// int64.
+// A call is the case of most properties. It is plausible enough that no sum of its numbers
+// overflows an int64.
 type call struct {
 	l                  Limit
 	now, tat, quantity int64
@@ -221,14 +221,13 @@ func (c call) step(step stepFunc) (quota.Decision, int64, error) {
 	return step(c.l, c.now, c.tat, c.quantity, c.mode)
 }
 
-// fits says whether quantity could be taken at now.
+// fits reports whether quantity could be taken at now.
 func (l Limit) fits(step stepFunc, now, tat, quantity int64) bool {
 	d, _, err := step(l, now, tat, quantity, quota.Take)
 	return err == nil && !d.Limited
 }
 
-// drawLimit draws limits of everyday, of many a second, and of every E and size that together stay
-// within span ns.
+// drawLimit draws common limits, fast ones, and any E and size whose span is at most span ns.
 func drawLimit(t *rapid.T, span int64) Limit {
 	between := func(lo, hi int64, label string) int64 { return rapid.Int64Range(lo, hi).Draw(t, label) }
 	var maxBurst, count, period int64
@@ -250,7 +249,7 @@ func drawLimit(t *rapid.T, span int64) Limit {
 	return l
 }
 
-// drawCall draws a state at or beside a token's edge, anywhere in the bucket, or in debt.
+// drawCall draws a state at or near the edge of a token, anywhere in the bucket, or in debt.
 func drawCall(t *rapid.T, modes ...quota.Mode) call {
 	const span = 1 << 60 // 36 years: an epoch, a debt, a forced quantity and a wait add up to less than 2^63
 	l := drawLimit(t, span)
@@ -274,7 +273,7 @@ func drawCall(t *rapid.T, modes ...quota.Mode) call {
 	return call{l, now, tat, quantity, rapid.SampledFrom(modes).Draw(t, "mode")}
 }
 
-// stepAgrees asks about plausible calls and about raw ones.
+// stepAgrees compares step with the model for plausible and for arbitrary calls.
 func stepAgrees(t *rapid.T, step stepFunc) error {
 	c := drawCall(t, quota.Take, quota.Peek, quota.UpTo, quota.Force)
 	if rapid.Bool().Draw(t, "raw instants") {
@@ -289,10 +288,10 @@ func stepAgrees(t *rapid.T, step stepFunc) error {
 	return differsFromModel(step, c.l, c.now, c.tat, c.quantity, c.mode)
 }
 
-// intervalIsBounded is the guarantee: over every interval of one key's traffic, equal instants
-// included, what was admitted net of what was given back costs at most T + t. Time is counted in ns
-// so that nothing is lost to rounding. Only what was still in the bucket is given back; forced
-// quantities are outside the guarantee.
+// intervalIsBounded checks the guarantee: over every interval of the calls on one key, equal
+// instants included, what was admitted minus what was refunded costs at most T + t. It sums in ns,
+// to avoid rounding. Refunds are limited to what is in the bucket; forced quantities are outside
+// the guarantee.
 func intervalIsBounded(t *rapid.T, step stepFunc) error {
 	l := drawLimit(t, 1<<54) // 80 costs and gaps add up to less than 2^62
 	now, tat := epoch+rapid.Int64Range(0, 1e7).Draw(t, "start"), int64(0)
@@ -308,7 +307,7 @@ func intervalIsBounded(t *rapid.T, step stepFunc) error {
 		}
 		if mode != quota.Peek {
 			came := d.Taken * l.emission
-			if quantity < 0 { // to the ns, of which Taken tells whole tokens
+			if quantity < 0 { // in ns, because Taken is in whole tokens
 				came = max(next-now, 0) - max(tat-now, 0)
 			}
 			at, cost = append(at, now), append(cost, came)
@@ -320,7 +319,7 @@ func intervalIsBounded(t *rapid.T, step stepFunc) error {
 	return firstExcess(l, at, cost)
 }
 
-// firstExcess finds an interval that admitted more than the guarantee allows. Both its ends count.
+// firstExcess finds an interval, including both ends, that admitted more than the guarantee allows.
 func firstExcess(l Limit, at, cost []int64) error {
 	for i := range at {
 		admitted := int64(0)
@@ -348,9 +347,9 @@ func decisionIsBounded(t *rapid.T, step stepFunc) error {
 	return nil
 }
 
-// retryIsExact waits for as long as it is told, in each unit that a reply may use, rounded up as
-// replies are. Then the quantity is admitted; one unit earlier it is not. Never means that an
-// unused key would refuse it too.
+// retryIsExact waits for RetryAfter, in each unit that a reply may use, rounded up as in replies.
+// Then the quantity must be admitted, and one unit earlier it must not. Never means that even an
+// unused key would refuse it.
 func retryIsExact(t *rapid.T, step stepFunc) error {
 	c := drawCall(t, quota.Take, quota.Peek, quota.UpTo, quota.Force)
 	d, next, err := c.step(step)
@@ -379,7 +378,7 @@ func retryIsExact(t *rapid.T, step stepFunc) error {
 	return nil
 }
 
-// resetIsExact waits until the key is as if never used, and finds it used one ns earlier.
+// resetIsExact checks that the quota is full after ResetAfter, and not one ns earlier.
 func resetIsExact(t *rapid.T, step stepFunc) error {
 	c := drawCall(t, quota.Take, quota.UpTo, quota.Force)
 	d, next, err := c.step(step)
@@ -387,7 +386,7 @@ func resetIsExact(t *rapid.T, step stepFunc) error {
 		return err
 	}
 	if c.l.Blocks(c.quantity, c.mode) {
-		return nil // the key was not looked at
+		return nil // the state does not matter
 	}
 	reset := c.now + d.ResetAfter
 	if !c.l.fits(step, reset, next, c.l.size) || next > reset {

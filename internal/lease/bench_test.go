@@ -18,7 +18,7 @@ var names = func() (names [][]byte) {
 	return names
 }()
 
-// The worst case: the first of 10,000 becomes the last.
+// The worst case: the first of 10,000 leases becomes the last.
 func BenchmarkRenew10000(b *testing.B) {
 	key, now, i := filled(many), epoch, 0
 	b.ReportAllocs()
@@ -31,7 +31,7 @@ func BenchmarkRenew10000(b *testing.B) {
 	}
 }
 
-// One leaves and another comes.
+// One holder leaves and another comes.
 func BenchmarkAcquireRelease10000(b *testing.B) {
 	key, now, i := filled(many), epoch, 0
 	b.ReportAllocs()
@@ -71,7 +71,8 @@ func BenchmarkAcquireRelease3(b *testing.B) {
 	}
 }
 
-// Asking again, renewing and being refused allocate nothing; a new holder costs its name.
+// Acquiring again, renewing and being limited do not allocate; a new holder allocates its name
+// only.
 func TestAllocates(t *testing.T) {
 	for _, n := range []int{3, 1000} {
 		key := filled(n)
@@ -85,7 +86,7 @@ func TestAllocates(t *testing.T) {
 	}
 }
 
-// Bytes is near what the runtime says.
+// Bytes agrees with the memory that the runtime reports.
 func TestBytes(t *testing.T) {
 	for _, n := range []int{3, 16, 17, many} {
 		keys := max(5, many/n)

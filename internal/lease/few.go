@@ -10,21 +10,21 @@ import (
 	"cellserver/internal/quota"
 )
 
-// Few are a key's leases in bytes, for an owner that keeps them beside the key, where they are at
-// hand when the key is: one after the other in order, by end, then by holder. Each is looked at by
-// every call, so they should be few. The zero value has none.
+// Few holds the leases of a key in a byte slice, for an owner that stores them next to the key:
+// then one cache miss loads both. The leases are consecutive, ordered by end, then by holder. Every
+// call looks at all of them, so there should be few. The zero value is empty.
 //
 //	 0  end       8 bytes
 //	 8  quantity  8 bytes
 //	16  length    2 bytes  of the holder's name, at most 1024
 //	18  holder
 type Few struct {
-	leases []byte
-	count  int
-	held   int64  // permits of all
-	last   int64  // when the last one ends
-	room   []byte // for leases, from its beginning
-	moving []byte // the lease that changes its place
+	leases  []byte
+	count   int
+	held    int64  // sum of all quantities
+	last    int64  // end of the last lease
+	buffer  []byte // memory for leases, kept for reuse
+	scratch []byte // the lease that move is moving, kept for reuse
 }
 
 const (
@@ -33,73 +33,74 @@ const (
 	atHolder   = 18
 )
 
-// Load copies leases as Bytes had them.
+// Load copies leases in the format that Bytes returns.
 func (f *Few) Load(leases []byte) {
-	f.room = append(f.room[:0], leases...)
-	f.leases = f.room
-	f.sum()
+	f.buffer = append(f.buffer[:0], leases...)
+	f.leases = f.buffer
+	f.recount()
 }
 
-// sum counts what is there.
-func (f *Few) sum() {
+// recount computes count, held and last.
+func (f *Few) recount() {
 	f.count, f.held, f.last = 0, 0, 0
-	for at := 0; at < len(f.leases); at = f.after(at) {
+	for at := 0; at < len(f.leases); at = f.next(at) {
 		f.count++
 		f.held += f.quantity(at)
 		f.last = f.end(at)
 	}
 }
 
-// Bytes are the leases, lent until the next call.
+// Bytes returns the encoded leases, valid until the next call.
 func (f *Few) Bytes() []byte { return f.leases }
 
-// Many are the same leases as a table for any number.
-func (f *Few) Many() *Leases {
+// ToLeases returns the same leases as a Leases.
+func (f *Few) ToLeases() *Leases {
 	many := &Leases{}
-	for at := 0; at < len(f.leases); at = f.after(at) {
+	for at := 0; at < len(f.leases); at = f.next(at) {
 		r := Request{quantity: f.quantity(at), holder: f.holder(at)}
 		many.put(-1, r, f.end(at))
 	}
 	return many
 }
 
-// Few are the same leases in bytes; ok is false if they take more than room.
-func (s *Leases) Few(few *Few, room int) (ok bool) {
-	if s.live*atHolder > room {
+// ToFew copies the leases to few. It returns false if they need more than maxBytes; then few is
+// unusable until the next Load.
+func (s *Leases) ToFew(few *Few, maxBytes int) (ok bool) {
+	if s.live*atHolder > maxBytes {
 		return false
 	}
 	few.Load(nil)
-	for _, place := range s.order[:s.live] {
-		l := &s.places[place]
+	for _, slot := range s.order[:s.live] {
+		l := &s.slots[slot]
 		few.add([]byte(l.Holder))
 		at := len(few.leases) - atHolder - len(l.Holder)
 		few.setEnd(at, l.End)
 		few.setQuantity(at, l.Quantity)
-		if len(few.leases) > room {
+		if len(few.leases) > maxBytes {
 			return false
 		}
 	}
-	few.sum()
+	few.recount()
 	return true
 }
 
-// Acquire is Table's.
+// Acquire implements Table.
 func (f *Few) Acquire(now int64, r Request, maxHolders int) (d quota.Decision, changed bool, err error) {
 	return acquire(f, now, r, maxHolders)
 }
 
-// Renew is Table's.
+// Renew implements Table.
 func (f *Few) Renew(now int64, ttl time.Duration, holder []byte) bool {
 	return renew(f, now, ttl, holder)
 }
 
-// Release is Table's.
+// Release implements Table.
 func (f *Few) Release(now int64, holder []byte) int64 { return release(f, now, holder) }
 
-// Holders is Table's.
+// Holders implements Table.
 func (f *Few) Holders(now int64) iter.Seq[Lease] {
 	return func(yield func(Lease) bool) {
-		for at := f.over(instant(now)); at < len(f.leases); at = f.after(at) {
+		for at := f.firstLive(instant(now)); at < len(f.leases); at = f.next(at) {
 			if !yield(Lease{Holder: string(f.holder(at)), Quantity: f.quantity(at), End: f.end(at)}) {
 				return
 			}
@@ -107,10 +108,10 @@ func (f *Few) Holders(now int64) iter.Seq[Lease] {
 	}
 }
 
-// Expires is Table's.
+// Expires implements Table.
 func (f *Few) Expires() int64 { return f.last }
 
-// Len is Table's.
+// Len implements Table.
 func (f *Few) Len() int { return f.count }
 
 func (f *Few) permits() int64 { return f.held }
@@ -123,24 +124,24 @@ func (f *Few) quantity(at int) int64 {
 func (f *Few) setQuantity(at int, n int64) {
 	binary.LittleEndian.PutUint64(f.leases[at+atQuantity:], uint64(n))
 }
-func (f *Few) holder(at int) []byte { return f.leases[at+atHolder : f.after(at)] }
+func (f *Few) holder(at int) []byte { return f.leases[at+atHolder : f.next(at)] }
 
-// after is where the lease behind the one at a position stands.
-func (f *Few) after(at int) int {
+// next returns the position of the lease that follows the one at a position.
+func (f *Few) next(at int) int {
 	return at + atHolder + int(binary.LittleEndian.Uint16(f.leases[at+atLength:]))
 }
 
-// over is the position of the first lease that has not ended at now.
-func (f *Few) over(now int64) (at int) {
+// firstLive returns the position of the first lease that has not ended at now.
+func (f *Few) firstLive(now int64) (at int) {
 	for at < len(f.leases) && f.end(at) <= now {
-		at = f.after(at)
+		at = f.next(at)
 	}
 	return at
 }
 
 func (f *Few) expire(now int64) {
-	ended := f.over(now)
-	for at := 0; at < ended; at = f.after(at) {
+	ended := f.firstLive(now)
+	for at := 0; at < ended; at = f.next(at) {
 		f.count--
 		f.held -= f.quantity(at)
 	}
@@ -150,7 +151,7 @@ func (f *Few) expire(now int64) {
 }
 
 func (f *Few) position(holder []byte) int {
-	for at := 0; at < len(f.leases); at = f.after(at) {
+	for at := 0; at < len(f.leases); at = f.next(at) {
 		if string(f.holder(at)) == string(holder) {
 			return at
 		}
@@ -158,14 +159,14 @@ func (f *Few) position(holder []byte) int {
 	return -1
 }
 
-// add puts a lease last that has nothing but a holder.
+// add appends a lease that consists of a holder only.
 func (f *Few) add(holder []byte) {
-	var bare [atHolder]byte
-	f.leases = append(f.leases, bare[:]...)
+	var header [atHolder]byte
+	f.leases = append(f.leases, header[:]...)
 	binary.LittleEndian.PutUint16(f.leases[len(f.leases)-atHolder+atLength:], uint16(len(holder)))
 	f.leases = append(f.leases, holder...)
-	if cap(f.leases) > cap(f.room) {
-		f.room = f.leases
+	if cap(f.leases) > cap(f.buffer) {
+		f.buffer = f.leases
 	}
 }
 
@@ -181,46 +182,46 @@ func (f *Few) put(position int, r Request, end int64) {
 }
 
 func (f *Few) drop(position int) {
-	f.leases = slices.Delete(f.leases, position, f.after(position))
-	f.sum()
+	f.leases = slices.Delete(f.leases, position, f.next(position))
+	f.recount()
 }
 
-// move gives a lease another end, and the place that is due to it. Mostly that is the last, where a
-// new one stands.
+// move changes the end of a lease and moves it to its position in the order. Usually that is the
+// last position, where a new lease is.
 func (f *Few) move(position int, end int64) {
 	f.setEnd(position, end)
-	behind, holder := f.after(position), f.holder(position)
-	if f.last < end && behind == len(f.leases) {
+	next, holder := f.next(position), f.holder(position)
+	if f.last < end && next == len(f.leases) {
 		f.last = end
 		return
 	}
-	to := 0 // the first of the others that stands behind it
+	to := 0 // position of the first of the other leases that comes after it
 	for to < len(f.leases) &&
 		(to == position || f.end(to) < end || f.end(to) == end && bytes.Compare(f.holder(to), holder) < 0) {
-		to = f.after(to)
+		to = f.next(to)
 	}
-	f.moving = append(f.moving[:0], f.leases[position:behind]...)
+	f.scratch = append(f.scratch[:0], f.leases[position:next]...)
 	switch {
 	case to < position:
-		copy(f.leases[to+len(f.moving):], f.leases[to:position])
-		copy(f.leases[to:], f.moving)
-	case to > behind:
-		copy(f.leases[position:], f.leases[behind:to])
-		copy(f.leases[to-len(f.moving):], f.moving)
+		copy(f.leases[to+len(f.scratch):], f.leases[to:position])
+		copy(f.leases[to:], f.scratch)
+	case to > next:
+		copy(f.leases[position:], f.leases[next:to])
+		copy(f.leases[to-len(f.scratch):], f.scratch)
 	}
-	f.sum()
+	f.recount()
 }
 
-func (f *Few) endOfOthers(position int, room int64) int64 {
+func (f *Few) endOfOthers(position int, permits int64) int64 {
 	others := f.held
 	if position >= 0 {
 		others -= f.quantity(position)
 	}
-	for at := 0; at < len(f.leases); at = f.after(at) {
+	for at := 0; at < len(f.leases); at = f.next(at) {
 		if at == position {
 			continue
 		}
-		if others -= f.quantity(at); others <= room {
+		if others -= f.quantity(at); others <= permits {
 			return f.end(at)
 		}
 	}

@@ -1,11 +1,12 @@
-// Package lease limits how many permits are held at once. A holder takes its permits for a time,
-// renews them while it works, and gives them back; who crashes loses them when the time is over.
+// Package lease limits how many permits are held at once. A holder takes permits for a time, renews
+// them while it works, and releases them; a holder that crashes loses them when the time is over.
 // These are the leases of Gray and Cheriton ("Leases: an efficient fault-tolerant mechanism for
-// distributed file cache consistency", 1989), on permits instead of files: their worth is that
-// nothing must be told that a holder has died.
+// distributed file cache consistency", 1989), on permits instead of files. Their advantage is that
+// the death of a holder need not be detected.
 //
-// What a key's leases are is kept in one of two ways, Few and Leases, and decided in one: here. It
-// is told what time it is, and who may touch it when is for its owner to say.
+// The leases of a key are stored in one of two ways, Few and Leases; the decisions, in this file,
+// are the same for both. The package reads no clock and has no locks: its caller passes the time
+// and prevents concurrent use.
 package lease
 
 import (
@@ -21,43 +22,43 @@ const (
 	maxTTL    = 1_000_000_000 // seconds, 31 years
 	maxHolder = 1024          // bytes of a holder's name
 
-	// maxInstant leaves a ttl between the last instant and the last int64.
+	// maxInstant is far enough from the largest int64 that adding a ttl to it does not overflow.
 	maxInstant = math.MaxInt64 - maxTTL*int64(time.Second) // ns: in the year 2230
 )
 
-// ErrHolders refuses one more holder than a key may have.
+// ErrHolders refuses a holder beyond the largest number that a key may have.
 var ErrHolders = errors.New("too many holders")
 
-// Request is what Acquire is asked for. NewRequest makes one.
+// Request is a request for a lease. Use NewRequest to make one.
 type Request struct {
 	limit, quantity int64
 	ttl             int64 // ns
 	holder          []byte
 }
 
-// NewRequest checks a call's arguments, in the order of the call; ttl is in seconds. The holder is
-// borrowed until Acquire has returned.
+// NewRequest checks the arguments of a call, in their order; ttl is in seconds. The holder is
+// borrowed until Acquire returns.
 func NewRequest(limit, ttl int64, holder []byte, quantity int64) (Request, error) {
 	if limit < 0 {
 		return Request{}, &quota.ArgumentError{Name: "limit", Lo: 0, Hi: math.MaxInt64}
 	}
-	lasts, err := NewTTL(ttl)
+	duration, err := NewTTL(ttl)
 	if err != nil {
 		return Request{}, err
 	}
 	if err := CheckHolder(holder); err != nil {
 		return Request{}, err
 	}
-	if quantity < 0 { // giving back is what Release does, and it needs no limit
+	if quantity < 0 { // Release gives permits back, and needs no limit
 		return Request{}, &quota.ArgumentError{Name: "quantity", Lo: 0, Hi: math.MaxInt64}
 	}
-	return Request{limit: limit, quantity: quantity, ttl: int64(lasts), holder: holder}, nil
+	return Request{limit: limit, quantity: quantity, ttl: int64(duration), holder: holder}, nil
 }
 
-// Holder is whose request it is, borrowed.
+// Holder returns the name of the holder, which is borrowed.
 func (r Request) Holder() []byte { return r.holder }
 
-// NewTTL checks how long a lease is asked to last.
+// NewTTL checks the duration of a lease.
 func NewTTL(seconds int64) (time.Duration, error) {
 	if seconds < 1 || seconds > maxTTL {
 		return 0, &quota.ArgumentError{Name: "ttl", Lo: 1, Hi: maxTTL}
@@ -65,7 +66,7 @@ func NewTTL(seconds int64) (time.Duration, error) {
 	return time.Duration(seconds) * time.Second, nil
 }
 
-// CheckHolder checks a holder's name, which is any bytes.
+// CheckHolder checks the name of a holder, which may contain any bytes.
 func CheckHolder(holder []byte) error {
 	if len(holder) < 1 || len(holder) > maxHolder {
 		return &quota.ArgumentError{Name: "length of holder", Lo: 1, Hi: maxHolder}
@@ -73,61 +74,64 @@ func CheckHolder(holder []byte) error {
 	return nil
 }
 
-// Lease is what one holder holds.
+// Lease is the lease of one holder.
 type Lease struct {
 	Holder   string
 	Quantity int64 // permits, above 0
-	End      int64 // ns: over from then on
+	End      int64 // ns: the lease has ended at this instant
 }
 
-// Table is a key's leases, however they are kept.
+// Table holds the leases of a key, in either representation.
 type Table interface {
-	// Acquire decides a request made at now, and tells whether it changed anything. Granted, the
-	// holder holds the quantity until now + ttl: a holder that asks again, because an answer was
-	// lost, never takes twice. What it holds already it may always keep, even if the limit has been
-	// lowered since. Limited, its old lease stays as it was.
+	// Acquire decides a request made at now, and reports whether it changed anything. If it is
+	// granted, the holder holds the quantity until now + ttl; a holder that asks again, for example
+	// because a reply was lost, never takes twice. A holder may always keep what it holds, even if
+	// the limit has been lowered. If the request is limited, an existing lease of the holder stays
+	// as it was.
 	//
-	// A quantity of 0 asks whether the key is within its limit. Waiting for retry_after is enough
-	// if nobody else asks: no lease of this holder has a part in that, for its own permits never
-	// stand in its way. (Where 0 is asked, nobody's are its own.)
+	// A quantity of 0 asks whether the key is within its limit. RetryAfter is long enough if no
+	// other client acquires meanwhile; it does not depend on the holder's own lease, which never
+	// stands in its way. (For a quantity of 0 every lease counts as another's.)
 	//
-	// The only error is ErrHolders, where the request would add a holder to maxHolders. It changes
+	// The only error is ErrHolders, if the request would add a holder to maxHolders. It changes
 	// nothing.
 	Acquire(now int64, r Request, maxHolders int) (d quota.Decision, changed bool, err error)
 
-	// Renew has a holder's lease end a ttl after now, also if that is sooner, and tells whether it
-	// has one.
+	// Renew changes the end of a holder's lease to now + ttl, even if that is earlier, and reports
+	// whether the holder has a lease.
 	Renew(now int64, ttl time.Duration, holder []byte) bool
 
-	// Release ends a holder's lease and returns the permits that it held, 0 if none.
+	// Release ends a holder's lease and returns the permits it held, 0 if it had no lease.
 	Release(now int64, holder []byte) int64
 
-	// Holders lists what is held at now, by end, then by holder.
+	// Holders lists the leases that are held at now, ordered by end, then by holder.
 	Holders(now int64) iter.Seq[Lease]
 
-	// Expires is when the last lease ends, in ns; 0 if there is none.
+	// Expires returns the end of the last lease, in ns; 0 if there is none.
 	Expires() int64
 
-	// Len is how many leases are kept, those included that have ended since the last call.
+	// Len returns the number of leases, including those that have ended since the last call.
 	Len() int
 }
 
-// shelf is what leases are kept on. A position is where a lease stands, -1 if there is none, and
-// means nothing after a change.
-type shelf interface {
-	expire(now int64) // drops what has ended
+// leaseSet is what the two representations implement. A position identifies a lease until the next
+// change; -1 stands for none.
+type leaseSet interface {
+	expire(now int64) // removes leases that have ended
 	position(holder []byte) int
 	quantity(position int) int64
-	put(position int, r Request, end int64) // at -1 a new one
+	put(position int, r Request, end int64) // adds a lease if position is -1
 	move(position int, end int64)
 	drop(position int)
-	permits() int64 // held in all
-	endOfOthers(position int, room int64) int64
+	permits() int64 // the sum of all quantities
+	// endOfOthers returns the instant at which the leases other than the one at position hold at most
+	// so many permits, if more are held now.
+	endOfOthers(position int, permits int64) int64
 	Expires() int64
 	Len() int
 }
 
-func acquire(s shelf, now int64, r Request, maxHolders int) (d quota.Decision, changed bool, err error) {
+func acquire(s leaseSet, now int64, r Request, maxHolders int) (d quota.Decision, changed bool, err error) {
 	now = instant(now)
 	s.expire(now)
 
@@ -164,7 +168,7 @@ func acquire(s shelf, now int64, r Request, maxHolders int) (d quota.Decision, c
 	return d, changed, nil
 }
 
-func renew(s shelf, now int64, ttl time.Duration, holder []byte) bool {
+func renew(s leaseSet, now int64, ttl time.Duration, holder []byte) bool {
 	now = instant(now)
 	s.expire(now)
 	position := s.position(holder)
@@ -175,7 +179,7 @@ func renew(s shelf, now int64, ttl time.Duration, holder []byte) bool {
 	return true
 }
 
-func release(s shelf, now int64, holder []byte) int64 {
+func release(s leaseSet, now int64, holder []byte) int64 {
 	s.expire(instant(now))
 	position := s.position(holder)
 	if position < 0 {
@@ -186,5 +190,6 @@ func release(s shelf, now int64, holder []byte) int64 {
 	return permits
 }
 
-// instant makes an answer possible for every int64. A clock that stands still frees nobody.
+// instant limits an instant to the valid range, so that every int64 has a result. At the last
+// instant, time stands still and no lease ends.
 func instant(ns int64) int64 { return min(max(ns, 0), maxInstant) }

@@ -14,11 +14,11 @@ import (
 	"cellserver/internal/quota"
 )
 
-// epoch is where timelines and properties start: a day of 2027, in Unix ns.
+// epoch is the start of timelines and properties: a day of 2027, in Unix ns.
 const epoch = int64(1_800_000_000_000_000_000)
 
-// A timeline tells the story of one key. Times are ms; -1 is never. A line is a call, and after the
-// arrow what it is told:
+// A timeline is the history of one key. Times are in ms; -1 is never. A line is a call and, after
+// the arrow, its expected result:
 //
 //	t acquire limit ttl holder quantity -> limited remaining reset retry
 //	t renew ttl holder                  -> 1 or 0
@@ -37,7 +37,7 @@ var timelines = []struct{ name, lines string }{
 		10000 holders          -> b=1:1000 c=1:2000
 		10000 acquire 3 10 d 1 -> 0 0 10000 -1
 		10000 holders          -> b=1:1000 c=1:2000 d=1:10000`},
-	{"asking again never takes twice, and starts the time anew", `
+	{"asking again never takes twice, and restarts the time", `
 		   0 acquire 3 10 a 2 -> 0 1 10000 -1
 		4000 acquire 3 10 a 2 -> 0 1 10000 -1
 		4000 acquire 3 10 a 3 -> 0 0 10000 -1
@@ -53,7 +53,7 @@ var timelines = []struct{ name, lines string }{
 		5000 acquire 2 10 a 0 -> 0 0  5000 -1
 		5000 acquire 1 10 a 0 -> 1 0  5000 5000
 		5000 holders          -> a=2:5000`},
-	{"a lowered limit takes nothing away, and lets who holds ask again", `
+	{"a lowered limit takes nothing away, and a holder may ask again", `
 		   0 acquire 5 10 a 2 -> 0 3 10000 -1
 		1000 acquire 5 10 b 3 -> 0 0 10000 -1
 		2000 acquire 1 10 a 2 -> 0 0 10000 -1
@@ -63,7 +63,7 @@ var timelines = []struct{ name, lines string }{
 		2000 acquire 0 10 c 1 -> 1 0 10000 -1
 		2000 acquire 0 10 c 0 -> 1 0 10000 10000
 		2000 holders          -> a=2:10000 b=1:10000`},
-	{"whose own lease ends waits for others alone", `
+	{"a holder waits only for the leases of others to end", `
 		   0 acquire 4 1 a 1 -> 0 3  1000 -1
 		   0 acquire 4 5 b 1 -> 0 2  5000 -1
 		   0 acquire 4 9 c 2 -> 0 0  9000 -1
@@ -71,11 +71,11 @@ var timelines = []struct{ name, lines string }{
 		   0 acquire 4 9 a 3 -> 1 0  9000 9000
 		 999 acquire 4 9 b 3 -> 1 0  8001 8001
 		1000 acquire 4 9 b 2 -> 0 0  9000 -1`},
-	{"the own lease has no part in the wait", `
+	{"the own lease does not count in the wait", `
 		0 acquire 4 1 a 1 -> 0 3 1000 -1
 		0 acquire 4 9 b 3 -> 0 0 9000 -1
 		0 acquire 4 9 b 4 -> 1 0 9000 1000`},
-	{"renewed, sooner too; unknown and expired are told so", `
+	{"a renewal may shorten a lease; unknown and expired holders get 0", `
 		    0 renew 10 a         -> 0
 		    0 acquire 2 10 a 1   -> 0 1 10000 -1
 		 9999 renew 10 a         -> 1
@@ -85,7 +85,7 @@ var timelines = []struct{ name, lines string }{
 		10000 holders            -> b=1:1000 a=1:9999
 		11000 renew 10 b         -> 0
 		11000 holders            -> a=1:8999`},
-	{"released once; the second time there is nothing", `
+	{"a second release releases nothing", `
 		    0 acquire 3 10 a 2 -> 0 1 10000 -1
 		    0 acquire 3 20 b 1 -> 0 0 20000 -1
 		 1000 release b        -> 1
@@ -120,7 +120,7 @@ var timelines = []struct{ name, lines string }{
 		0 acquire 0 1 b 9223372036854775807 -> 1 0 1000000000000 -1
 		0 acquire 0 1 a 9223372036854775807 -> 0 0 1000 -1
 		999 release a -> 9223372036854775807`},
-	{"the clock told to go backwards: what was over stays over, the rest lasts longer", `
+	{"the clock runs backwards: ended leases stay ended, the others last longer", `
 		5000 acquire 2 1 a 1  -> 0 1 1000 -1
 		5000 acquire 2 10 b 1 -> 0 0 10000 -1
 		6000 acquire 2 10 c 2 -> 1 1 9000 9000
@@ -129,36 +129,36 @@ var timelines = []struct{ name, lines string }{
 		3000 holders          -> b=1:12000`},
 }
 
-const fewHolders = 5 // what timelines have room for
+const fewHolders = 5 // the maximum in timelines
 
 func TestTimelines(t *testing.T) {
 	for name, table := range tables {
 		for _, tl := range timelines {
 			t.Run(name+": "+tl.name, func(t *testing.T) {
-				require.Equal(t, tidy(tl.lines), play(t, table(), tl.lines))
+				require.Equal(t, normalizeSpaces(tl.lines), play(t, table(), tl.lines))
 			})
 		}
 	}
 }
 
-// Each fault makes at least one timeline read otherwise.
+// Each planted fault changes the result of at least one timeline.
 func TestTimelinesCatch(t *testing.T) {
 	for name, faulty := range faults {
 		t.Run(name, func(t *testing.T) {
 			for _, tl := range timelines {
-				if play(t, faulty(), tl.lines) != tidy(tl.lines) {
+				if play(t, faulty(), tl.lines) != normalizeSpaces(tl.lines) {
 					return
 				}
 			}
-			t.Fatal("every timeline reads as before")
+			t.Fatal("no timeline detects the fault")
 		})
 	}
 }
 
-// play runs a timeline's calls on a key and returns the timeline as it really went.
+// play runs the calls of a timeline on a key and returns the timeline with the actual results.
 func play(t *testing.T, key Table, lines string) string {
 	var told []string
-	for line := range strings.Lines(tidy(lines)) {
+	for line := range strings.Lines(normalizeSpaces(lines)) {
 		call, _, _ := strings.Cut(strings.TrimSpace(line), " ->")
 		words := strings.Fields(call)
 		now, args := epoch+1e6*number(t, words[0]), words[2:]
@@ -202,7 +202,7 @@ func answer(d quota.Decision, err error) string {
 	return fmt.Sprintf("%d %d %s %s", limited, d.Remaining, ms(d.ResetAfter), ms(d.RetryAfter))
 }
 
-// ms writes ns as milliseconds, with as many decimals as it takes.
+// ms formats ns as milliseconds, with as many decimals as necessary.
 func ms(ns int64) string {
 	if ns == quota.Never {
 		return "-1"
@@ -210,8 +210,8 @@ func ms(ns int64) string {
 	return strings.TrimRight(strings.TrimRight(fmt.Sprintf("%d.%06d", ns/1e6, ns%1e6), "0"), ".")
 }
 
-// tidy leaves one blank between words, so that a table's columns may be aligned.
-func tidy(lines string) string {
+// normalizeSpaces reduces runs of spaces to one, so that the columns of a table may be aligned.
+func normalizeSpaces(lines string) string {
 	var tidied []string
 	for line := range strings.Lines(strings.TrimSpace(lines)) {
 		tidied = append(tidied, strings.Join(strings.Fields(line), " "))
@@ -233,7 +233,7 @@ func TestArguments(t *testing.T) {
 		quantity   int64
 		says       string
 	}{
-		{-1, 0, nil, -1, "limit must be between 0 and 9223372036854775807"}, // the first in the order of the call is named
+		{-1, 0, nil, -1, "limit must be between 0 and 9223372036854775807"}, // the first wrong argument is named
 		{0, 0, nil, -1, "ttl must be between 1 and 1000000000"},
 		{0, 1e9 + 1, a, 1, "ttl must be between 1 and 1000000000"},
 		{0, math.MaxInt64, a, 1, "ttl must be between 1 and 1000000000"},
@@ -256,7 +256,7 @@ func TestArguments(t *testing.T) {
 	require.Equal(t, time.Minute, ttl)
 }
 
-// The words of a call live no longer than the call.
+// Acquire copies the holder, which is borrowed only until it returns.
 func TestHolderIsCopied(t *testing.T) {
 	for _, table := range tables {
 		key := table()
@@ -271,15 +271,15 @@ func TestHolderIsCopied(t *testing.T) {
 	}
 }
 
-// Leases that would take more bytes than there is room for stay a table for many.
+// ToFew refuses leases that take more than maxBytes.
 func TestFewNeedRoom(t *testing.T) {
 	const each = atHolder + len("holder-00000")
 	var few Few
-	require.True(t, filled(3).Few(&few, 3*each))
+	require.True(t, filled(3).ToFew(&few, 3*each))
 	require.Len(t, few.Bytes(), 3*each)
 	require.Equal(t, slices.Collect(filled(3).Holders(epoch)), slices.Collect(few.Holders(epoch)))
-	require.False(t, filled(3).Few(&few, 3*each-1))
-	require.False(t, filled(10_000).Few(&few, 10_000*atHolder-1))
+	require.False(t, filled(3).ToFew(&few, 3*each-1))
+	require.False(t, filled(10_000).ToFew(&few, 10_000*atHolder-1))
 }
 
 func TestClone(t *testing.T) {
@@ -294,7 +294,7 @@ func TestClone(t *testing.T) {
 	require.Zero(t, empty.Expires())
 }
 
-// A key that was large for a moment is not large for ever, whichever way its holders go.
+// A key that had many holders gives their memory back, in whatever order they leave.
 func TestMemoryIsGivenBack(t *testing.T) {
 	released, expired := filled(10_000), filled(10_000)
 	full := released.Bytes()
@@ -316,7 +316,7 @@ func TestMemoryIsGivenBack(t *testing.T) {
 
 func holderName(i int) []byte { return fmt.Appendf(nil, "holder-%05d", i) }
 
-// filled has n holders whose ends lie apart.
+// filled returns n leases with different ends.
 func filled(n int) *Leases {
 	key := new(Leases)
 	for i := range n {

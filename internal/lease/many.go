@@ -10,238 +10,240 @@ import (
 	"cellserver/internal/quota"
 )
 
-// Leases are a key's leases, any number of them. The zero value has none.
+// Leases holds any number of leases of a key. The zero value is empty.
 //
-// They stand where they were put, and order lists their places by end, then by holder: what a call
-// moves is 4 bytes a lease, 40 KB if the first of 10,000 becomes the last. Places that are free
-// stand at the end of order, and so need no list of their own. Beside its name a holder takes 36
-// bytes in slices, with their slack up to 45 while it grows, and some 45 in the index. Few holders,
-// which is what most keys have, are better off as Few.
+// Leases stay in the slot they were put in, and order lists the slots by end, then by holder.
+// Changing an end therefore moves only 4 bytes per lease, 40 KB if the first of 10,000 becomes the
+// last. Free slots are at the end of order, so that they need no list of their own. In addition to
+// its name a holder takes 36 bytes in slices, up to 45 with slack while they grow, and about 45
+// bytes in the index. Keys with few holders, the usual case, take less memory as Few.
 type Leases struct {
-	places []Lease
-	order  []int32 // [:live] lists leases, the rest free places
-	live   int
-	index  map[string]int32 // the place of each holder
-	held   int64            // permits of all leases; at most the largest limit that has been, so it never overflows
-	names  int              // bytes that the holders' names take
+	slots      []Lease
+	order      []int32 // order[:live] lists the leases, the rest are free slots
+	live       int
+	index      map[string]int32 // the slot of each holder
+	held       int64            // sum of all quantities; at most the largest limit so far, so it cannot overflow
+	namesTotal int              // bytes taken by the holders' names
 }
 
-// fewPlaces are not worth giving back.
-const fewPlaces = 16
+// minSlots is the number of slots below which memory is not given back.
+const minSlots = 16
 
-// Acquire is Table's.
+// Acquire implements Table.
 func (s *Leases) Acquire(now int64, r Request, maxHolders int) (d quota.Decision, changed bool, err error) {
 	return acquire(s, now, r, maxHolders)
 }
 
-// Renew is Table's.
+// Renew implements Table.
 func (s *Leases) Renew(now int64, ttl time.Duration, holder []byte) bool {
 	return renew(s, now, ttl, holder)
 }
 
-// Release is Table's.
+// Release implements Table.
 func (s *Leases) Release(now int64, holder []byte) int64 { return release(s, now, holder) }
 
-// Holders is Table's.
+// Holders implements Table.
 func (s *Leases) Holders(now int64) iter.Seq[Lease] {
 	return func(yield func(Lease) bool) {
-		for _, place := range s.order[s.over(instant(now)):s.live] {
-			if !yield(s.places[place]) {
+		for _, slot := range s.order[s.ended(instant(now)):s.live] {
+			if !yield(s.slots[slot]) {
 				return
 			}
 		}
 	}
 }
 
-// Expires is Table's.
+// Expires implements Table.
 func (s *Leases) Expires() int64 {
 	if s.live == 0 {
 		return 0
 	}
-	return s.places[s.order[s.live-1]].End
+	return s.slots[s.order[s.live-1]].End
 }
 
-// Len is Table's.
+// Len implements Table.
 func (s *Leases) Len() int { return s.live }
 
-// Bytes is how much memory the leases take, near enough for a memory limit.
+// Bytes returns the memory that the leases take, precisely enough for a memory limit.
 func (s *Leases) Bytes() int {
 	const perLeases, perPlace, perOrder, perIndexed = 96, 32, 4, 45
-	return perLeases + cap(s.places)*perPlace + cap(s.order)*perOrder + len(s.index)*perIndexed + s.names
+	return perLeases + cap(s.slots)*perPlace + cap(s.order)*perOrder + len(s.index)*perIndexed + s.namesTotal
 }
 
-// nameBytes is what the allocator takes for a name, near enough.
+// nameBytes returns the approximate size of the allocation for a name.
 func nameBytes(holder string) int { return (len(holder) + 15) &^ 15 }
 
-// Clone is a copy that shares nothing but the names, which never change.
+// Clone returns a copy. It shares only the names, which are immutable.
 func (s *Leases) Clone() *Leases {
 	clone := *s
 	clone.rebuild(0)
 	return &clone
 }
 
-// over is how many leases have ended at now; they are the first in order.
-func (s *Leases) over(now int64) int {
-	if s.live == 0 || s.places[s.order[0]].End > now {
+// ended returns how many leases have ended at now; they are the first in order.
+func (s *Leases) ended(now int64) int {
+	if s.live == 0 || s.slots[s.order[0]].End > now {
 		return 0
 	}
-	return sort.Search(s.live, func(i int) bool { return s.places[s.order[i]].End > now })
+	return sort.Search(s.live, func(i int) bool { return s.slots[s.order[i]].End > now })
 }
 
-// expire drops the leases that have ended. Nobody can see that: an ended lease counts nowhere. A
-// clock that runs back does not bring them back either, which the store keeps it from in any case.
+// expire removes the leases that have ended. That is not observable, because an ended lease never
+// counts. Leases do not come back if the clock runs backwards, which the store prevents in any
+// case.
 func (s *Leases) expire(now int64) {
-	ended := s.over(now)
+	ended := s.ended(now)
 	switch {
 	case ended == 0:
 		return
-	case s.live-ended <= len(s.places)/4: // fewer are left than go: build anew from them, at their cost
-		for _, place := range s.order[:ended] {
-			s.held -= s.places[place].Quantity
-			s.names -= nameBytes(s.places[place].Holder)
+	case s.live-ended <= len(s.slots)/4: // few are left: rebuilding costs no more than the leases that are removed
+		for _, slot := range s.order[:ended] {
+			s.held -= s.slots[slot].Quantity
+			s.namesTotal -= nameBytes(s.slots[slot].Holder)
 		}
 		s.rebuild(ended)
 		return
 	}
-	places := slices.Clone(s.order[:ended])
+	slots := slices.Clone(s.order[:ended])
 	copy(s.order, s.order[ended:s.live])
 	s.live -= ended
-	copy(s.order[s.live:], places)
-	for _, place := range places {
-		s.forget(place)
+	copy(s.order[s.live:], slots)
+	for _, slot := range slots {
+		s.clearSlot(slot)
 	}
 }
 
-// forget clears a place that order no longer lists.
-func (s *Leases) forget(place int32) {
-	s.held -= s.places[place].Quantity
-	s.names -= nameBytes(s.places[place].Holder)
-	delete(s.index, s.places[place].Holder)
-	s.places[place] = Lease{} // the name can be collected
+// clearSlot clears a slot that is no longer in use.
+func (s *Leases) clearSlot(slot int32) {
+	s.held -= s.slots[slot].Quantity
+	s.namesTotal -= nameBytes(s.slots[slot].Holder)
+	delete(s.index, s.slots[slot].Holder)
+	s.slots[slot] = Lease{} // so that the name can be garbage collected
 }
 
-// shrink gives memory back once three places in four are free: at that rate it costs nothing on
-// average.
+// shrink gives memory back when three slots in four are free, so that the amortized cost is
+// constant.
 func (s *Leases) shrink() {
-	if len(s.places) > fewPlaces && s.live <= len(s.places)/4 || s.live == 0 {
+	if len(s.slots) > minSlots && s.live <= len(s.slots)/4 || s.live == 0 {
 		s.rebuild(0)
 	}
 }
 
-// rebuild copies the leases, but for the first few in order, into places that follow order.
-func (s *Leases) rebuild(but int) {
-	order := s.order[but:s.live]
-	from := s.places
-	*s = Leases{live: len(order), held: s.held, names: s.names}
+// rebuild moves the leases, except for the first few in order, to new slots that are in order.
+func (s *Leases) rebuild(skip int) {
+	order := s.order[skip:s.live]
+	from := s.slots
+	*s = Leases{live: len(order), held: s.held, namesTotal: s.namesTotal}
 	if len(order) == 0 {
 		return
 	}
-	s.places, s.order = make([]Lease, len(order)), make([]int32, len(order))
-	for i, place := range order {
-		s.places[i], s.order[i] = from[place], int32(i)
+	s.slots, s.order = make([]Lease, len(order)), make([]int32, len(order))
+	for i, slot := range order {
+		s.slots[i], s.order[i] = from[slot], int32(i)
 	}
 	s.index = make(map[string]int32, s.live)
-	for _, place := range s.order {
-		s.index[s.places[place].Holder] = place
+	for _, slot := range s.order {
+		s.index[s.slots[slot].Holder] = slot
 	}
 }
 
-// place is where a holder's lease stands, or -1.
-func (s *Leases) place(holder []byte) int32 {
-	if place, found := s.index[string(holder)]; found {
-		return place
+// slot returns the slot of a holder's lease, or -1.
+func (s *Leases) slot(holder []byte) int32 {
+	if slot, found := s.index[string(holder)]; found {
+		return slot
 	}
 	return -1
 }
 
-// position is where order lists a holder's lease, or -1.
+// position returns the index in order of a holder's lease, or -1.
 func (s *Leases) position(holder []byte) int {
-	place := s.place(holder)
-	if place < 0 {
+	slot := s.slot(holder)
+	if slot < 0 {
 		return -1
 	}
-	return s.search(s.places[place].End, s.places[place].Holder, s.live)
+	return s.search(s.slots[slot].End, s.slots[slot].Holder, s.live)
 }
 
-// search finds, among the first n in order, the first that does not stand before an end and a
+// search returns the first of the first n positions whose lease does not come before an end and a
 // holder.
 func (s *Leases) search(end int64, holder string, n int) int {
 	return sort.Search(n, func(i int) bool {
-		lease := &s.places[s.order[i]]
+		lease := &s.slots[s.order[i]]
 		return lease.End > end || lease.End == end && strings.Compare(lease.Holder, holder) >= 0
 	})
 }
 
-func (s *Leases) quantity(position int) int64 { return s.places[s.order[position]].Quantity }
+func (s *Leases) quantity(position int) int64 { return s.slots[s.order[position]].Quantity }
 
 func (s *Leases) permits() int64 { return s.held }
 
 func (s *Leases) drop(position int) {
-	place := s.order[position]
+	slot := s.order[position]
 	copy(s.order[position:s.live], s.order[position+1:s.live])
 	s.live--
-	s.order[s.live] = place
-	s.forget(place)
+	s.order[s.live] = slot
+	s.clearSlot(slot)
 	s.shrink()
 }
 
-// put gives a holder its quantity until end: the lease at position, or a new one if that is -1.
+// put gives a holder a quantity until end. It changes the lease at position, or adds one if that is
+// -1.
 func (s *Leases) put(position int, r Request, end int64) {
 	if position < 0 {
 		position = s.add(Lease{Holder: string(r.holder), End: end})
 	}
-	lease := &s.places[s.order[position]]
+	lease := &s.slots[s.order[position]]
 	s.held += r.quantity - lease.Quantity
 	lease.Quantity = r.quantity
 	s.move(position, end)
 }
 
-// add puts a new lease last in order, whatever its end, and returns its position: move puts it
-// where it belongs.
+// add appends a lease to order and returns its position. The caller must then call move, which puts
+// it in its place in the order.
 func (s *Leases) add(lease Lease) int {
 	if s.live == len(s.order) {
-		s.order = append(s.order, int32(len(s.places)))
-		s.places = append(s.places, Lease{})
+		s.order = append(s.order, int32(len(s.slots)))
+		s.slots = append(s.slots, Lease{})
 	}
-	place, position := s.order[s.live], s.live
-	s.places[place] = lease
-	s.names += nameBytes(lease.Holder)
+	slot, position := s.order[s.live], s.live
+	s.slots[slot] = lease
+	s.namesTotal += nameBytes(lease.Holder)
 	s.live++
 	if s.index == nil {
 		s.index = map[string]int32{}
 	}
-	s.index[lease.Holder] = place
+	s.index[lease.Holder] = slot
 	return position
 }
 
-// move gives the lease at position another end, and its position in order. What lies between the
-// old one and the new one shifts by one.
+// move changes the end of the lease at position and moves it to its place in the order; the
+// positions between shift by one.
 func (s *Leases) move(position int, end int64) {
-	place := s.order[position]
-	copy(s.order[position:s.live], s.order[position+1:s.live]) // take it out
-	to := s.search(end, s.places[place].Holder, s.live-1)
-	copy(s.order[to+1:s.live], s.order[to:s.live-1]) // and in
-	s.order[to] = place
-	s.places[place].End = end
+	slot := s.order[position]
+	copy(s.order[position:s.live], s.order[position+1:s.live]) // remove it
+	to := s.search(end, s.slots[slot].Holder, s.live-1)
+	copy(s.order[to+1:s.live], s.order[to:s.live-1]) // insert it
+	s.order[to] = slot
+	s.slots[slot].End = end
 }
 
-// endOfOthers is when the leases but the one at position have ended so far that no more than room
-// permits of them are held. They hold more now. It looks at those that must end, and no further.
-func (s *Leases) endOfOthers(position int, room int64) int64 {
+// endOfOthers returns the instant at which the leases other than the one at position hold at most
+// so many permits. They must hold more now. It looks only at the leases that must end before.
+func (s *Leases) endOfOthers(position int, permits int64) int64 {
 	others := s.held
 	if position >= 0 {
-		others -= s.places[s.order[position]].Quantity
+		others -= s.slots[s.order[position]].Quantity
 	}
-	for i, place := range s.order[:s.live] {
+	for i, slot := range s.order[:s.live] {
 		if i == position {
 			continue
 		}
-		if others -= s.places[place].Quantity; others <= room {
-			return s.places[place].End
+		if others -= s.slots[slot].Quantity; others <= permits {
+			return s.slots[slot].End
 		}
 	}
 	return s.Expires()
 }
 
-// Has says whether a holder has a lease, which may have ended since the last call.
-func (l *Leases) Has(holder []byte) bool { return l.position(holder) >= 0 }
+// Has reports whether a holder has a lease, which may have ended since the last call.
+func (s *Leases) Has(holder []byte) bool { return s.position(holder) >= 0 }

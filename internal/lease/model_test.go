@@ -18,17 +18,17 @@ import (
 	"cellserver/internal/quota"
 )
 
-// naive is the contract again, on a map that is looked through from end to end, with sums that have
-// no end and waits that are found by trying each instant at which something ends.
+// naive implements the contract in the simplest way: a map that every call searches as a whole,
+// sums without overflow, and waits that are found by trying every instant at which a lease ends.
 type naive struct {
 	leases     map[string]Lease
 	maxHolders int
 }
 
-func (n *naive) heldAt(now int64, but string) *big.Int {
+func (n *naive) heldAt(now int64, except string) *big.Int {
 	sum := new(big.Int)
 	for holder, lease := range n.leases {
-		if lease.End > now && holder != but {
+		if lease.End > now && holder != except {
 			sum.Add(sum, big.NewInt(lease.Quantity))
 		}
 	}
@@ -45,7 +45,7 @@ func (n *naive) ownAt(now int64, holder string) int64 {
 func (n *naive) grants(now int64, r Request) bool {
 	but := string(r.holder)
 	if r.quantity == 0 {
-		but = "" // asks of everyone's
+		but = "" // every lease counts as another's
 	}
 	sum := n.heldAt(now, but)
 	fits := sum.Add(sum, big.NewInt(r.quantity)).Cmp(big.NewInt(r.limit)) <= 0
@@ -104,9 +104,9 @@ func (n *naive) sorted(now int64) (leases []Lease) {
 	return leases
 }
 
-// agrees plays random calls on a key and on the model, and looks at all of the key after each. The
-// limit changes between calls, but never above the one that was drawn: no more than that is ever
-// held.
+// agrees makes random calls on a table and on the model, and compares the whole state after each.
+// The limit changes between calls, but stays at most the one that was drawn, so that no more is
+// ever held.
 func agrees(t *rapid.T, key Table) error {
 	model := &naive{leases: map[string]Lease{}, maxHolders: rapid.SampledFrom([]int{3, 18, 100}).Draw(t, "max holders")}
 	names := rapid.SampledFrom([]int{2, 5, 40}).Draw(t, "names")
@@ -118,7 +118,7 @@ func agrees(t *rapid.T, key Table) error {
 		ttl := rapid.SampledFrom([]int64{1, 2, 3, 10, 60, 1e9}).Draw(t, "ttl")
 		var said, want string
 		switch rapid.IntRange(0, 8).Draw(t, "command") {
-		case 8: // time passes, and nobody calls
+		case 8: // time passes without a call
 		case 0:
 			said, want = fmt.Sprint(key.Release(now, holder)), fmt.Sprint(model.Release(now, holder))
 		case 1:
@@ -142,7 +142,7 @@ func agrees(t *rapid.T, key Table) error {
 			return fmt.Errorf("at %d: lists %v, want %v", now-epoch, listed, leases)
 		}
 		if leases, plain := key.(*Leases); plain {
-			if err := unsound(leases); err != nil {
+			if err := checkInvariants(leases); err != nil {
 				return err
 			}
 		}
@@ -156,7 +156,8 @@ func agrees(t *rapid.T, key Table) error {
 	return nil
 }
 
-// TestMain asks for more than rapid's 100 cases. The command line wins.
+// TestMain runs more than rapid's default of 100 cases; a flag on the command line takes
+// precedence.
 func TestMain(m *testing.M) {
 	if err := flag.Set("rapid.checks", "500"); err != nil {
 		panic(err)
@@ -164,25 +165,25 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// tables are the ways to keep leases, and one that goes from each to the other at every call.
+// tables lists the representations of leases, and one that converts between them at every call.
 var tables = map[string]func() Table{
 	"leases":      func() Table { return new(Leases) },
 	"few":         func() Table { return new(Few) },
-	"one another": func() Table { return new(changing) },
+	"one another": func() Table { return new(converting) },
 }
 
-// changing is a table that is in bytes after every other call.
-type changing struct {
+// converting is a table that is stored as Few after every other call.
+type converting struct {
 	many  *Leases
 	bytes []byte
 }
 
-// now is the table to be asked, and what comes after the call.
-func (c *changing) now() (Table, func()) {
+// now returns the table to call, and what to do after the call.
+func (c *converting) now() (Table, func()) {
 	if c.many != nil {
 		return c.many, func() {
 			var few Few
-			if !c.many.Few(&few, 1<<20) {
+			if !c.many.ToFew(&few, 1<<20) {
 				panic("there was room")
 			}
 			c.many, c.bytes = nil, slices.Clone(few.Bytes())
@@ -190,38 +191,38 @@ func (c *changing) now() (Table, func()) {
 	}
 	few := new(Few)
 	few.Load(c.bytes)
-	return few, func() { c.many = few.Many() }
+	return few, func() { c.many = few.ToLeases() }
 }
 
-func (c *changing) Acquire(now int64, r Request, maxHolders int) (quota.Decision, bool, error) {
+func (c *converting) Acquire(now int64, r Request, maxHolders int) (quota.Decision, bool, error) {
 	table, turn := c.now()
 	defer turn()
 	return table.Acquire(now, r, maxHolders)
 }
 
-func (c *changing) Renew(now int64, ttl time.Duration, holder []byte) bool {
+func (c *converting) Renew(now int64, ttl time.Duration, holder []byte) bool {
 	table, turn := c.now()
 	defer turn()
 	return table.Renew(now, ttl, holder)
 }
 
-func (c *changing) Release(now int64, holder []byte) int64 {
+func (c *converting) Release(now int64, holder []byte) int64 {
 	table, turn := c.now()
 	defer turn()
 	return table.Release(now, holder)
 }
 
-func (c *changing) Holders(now int64) iter.Seq[Lease] {
+func (c *converting) Holders(now int64) iter.Seq[Lease] {
 	table, _ := c.now()
 	return table.Holders(now)
 }
 
-func (c *changing) Expires() int64 {
+func (c *converting) Expires() int64 {
 	table, _ := c.now()
 	return table.Expires()
 }
 
-func (c *changing) Len() int {
+func (c *converting) Len() int {
 	table, _ := c.now()
 	return table.Len()
 }
@@ -249,8 +250,8 @@ func TestLeasesAreTheModels(t *testing.T) {
 	}
 }
 
-// faulty is a key that does one thing in its own way.
-type faulty struct {
+// faultyTable is a table with one planted fault.
+type faultyTable struct {
 	*Leases
 	acquire func(s *Leases, now int64, r Request, maxHolders int) (quota.Decision, bool, error)
 	renew   func(s *Leases, now int64, ttl time.Duration, holder []byte) bool
@@ -258,46 +259,46 @@ type faulty struct {
 	holders func(s *Leases, now int64) iter.Seq[Lease]
 }
 
-func (f faulty) Acquire(now int64, r Request, maxHolders int) (quota.Decision, bool, error) {
+func (f faultyTable) Acquire(now int64, r Request, maxHolders int) (quota.Decision, bool, error) {
 	if f.acquire == nil {
 		return f.Leases.Acquire(now, r, maxHolders)
 	}
 	return f.acquire(f.Leases, now, r, maxHolders)
 }
 
-func (f faulty) Renew(now int64, ttl time.Duration, holder []byte) bool {
+func (f faultyTable) Renew(now int64, ttl time.Duration, holder []byte) bool {
 	if f.renew == nil {
 		return f.Leases.Renew(now, ttl, holder)
 	}
 	return f.renew(f.Leases, now, ttl, holder)
 }
 
-func (f faulty) Release(now int64, holder []byte) int64 {
+func (f faultyTable) Release(now int64, holder []byte) int64 {
 	if f.release == nil {
 		return f.Leases.Release(now, holder)
 	}
 	return f.release(f.Leases, now, holder)
 }
 
-func (f faulty) Holders(now int64) iter.Seq[Lease] {
+func (f faultyTable) Holders(now int64) iter.Seq[Lease] {
 	if f.holders == nil {
 		return f.Leases.Holders(now)
 	}
 	return f.holders(f.Leases, now)
 }
 
-// acquiring is a fault of Acquire alone.
+// acquiring makes a table whose Acquire is faulty.
 func acquiring(acquire func(s *Leases, now int64, r Request,
 	maxHolders int) (quota.Decision, bool, error)) func() Table {
-	return func() Table { return faulty{Leases: new(Leases), acquire: acquire} }
+	return func() Table { return faultyTable{Leases: new(Leases), acquire: acquire} }
 }
 
-// misreporting holds the right leases and tells of them wrongly.
-func misreporting(spoil func(s *Leases, d *quota.Decision, r Request)) func() Table {
+// misreporting makes a table that stores the right leases and returns wrong decisions.
+func misreporting(falsify func(s *Leases, d *quota.Decision, r Request)) func() Table {
 	return acquiring(func(s *Leases, now int64, r Request, maxHolders int) (quota.Decision, bool, error) {
 		d, changed, err := s.Acquire(now, r, maxHolders)
 		if err == nil {
-			spoil(s, &d, r)
+			falsify(s, &d, r)
 		}
 		return d, changed, err
 	})
@@ -365,8 +366,8 @@ var faults = map[string]func() Table{
 	}),
 	"retry waits for the own lease": misreporting(func(s *Leases, d *quota.Decision, r Request) {
 		if position := s.position(r.holder); d.RetryAfter > 0 && position >= 0 && s.live > 0 {
-			last := s.places[s.order[s.live-1]].End
-			d.RetryAfter = max(d.RetryAfter, s.places[s.order[position]].End-(last-d.ResetAfter))
+			last := s.slots[s.order[s.live-1]].End
+			d.RetryAfter = max(d.RetryAfter, s.slots[s.order[position]].End-(last-d.ResetAfter))
 		}
 	}),
 	"remaining is below zero": misreporting(func(s *Leases, d *quota.Decision,
@@ -374,15 +375,15 @@ var faults = map[string]func() Table{
 		d.Remaining = r.limit - s.held
 	}),
 	"the wrong holder releases": func() Table {
-		return faulty{Leases: new(Leases), release: func(s *Leases, now int64, holder []byte) int64 {
+		return faultyTable{Leases: new(Leases), release: func(s *Leases, now int64, holder []byte) int64 {
 			if s.live > 0 && s.position(holder) < 0 {
-				holder = []byte(s.places[s.order[0]].Holder)
+				holder = []byte(s.slots[s.order[0]].Holder)
 			}
 			return s.Release(now, holder)
 		}}
 	},
 	"an expired lease is renewed": func() Table {
-		return faulty{Leases: new(Leases), renew: func(s *Leases, now int64, ttl time.Duration, holder []byte) bool {
+		return faultyTable{Leases: new(Leases), renew: func(s *Leases, now int64, ttl time.Duration, holder []byte) bool {
 			if position := s.position(holder); position >= 0 {
 				s.move(position, now+int64(ttl))
 				return true
@@ -391,25 +392,25 @@ var faults = map[string]func() Table{
 		}}
 	},
 	"renewing never shortens": func() Table {
-		return faulty{Leases: new(Leases), renew: func(s *Leases, now int64, ttl time.Duration, holder []byte) bool {
+		return faultyTable{Leases: new(Leases), renew: func(s *Leases, now int64, ttl time.Duration, holder []byte) bool {
 			if position := s.position(holder); position >= 0 {
-				ttl = max(ttl, time.Duration(s.places[s.order[position]].End-now))
+				ttl = max(ttl, time.Duration(s.slots[s.order[position]].End-now))
 			}
 			return s.Renew(now, ttl, holder)
 		}}
 	},
 	"expired leases are listed": func() Table {
-		return faulty{Leases: new(Leases), holders: func(s *Leases, _ int64) iter.Seq[Lease] { return s.Holders(0) }}
+		return faultyTable{Leases: new(Leases), holders: func(s *Leases, _ int64) iter.Seq[Lease] { return s.Holders(0) }}
 	},
 	"leases are listed in the order in which they came": func() Table {
-		return faulty{Leases: new(Leases), holders: func(s *Leases, now int64) iter.Seq[Lease] {
-			return slices.Values(slices.DeleteFunc(slices.Clone(s.places), func(l Lease) bool { return l.End <= now }))
+		return faultyTable{Leases: new(Leases), holders: func(s *Leases, now int64) iter.Seq[Lease] {
+			return slices.Values(slices.DeleteFunc(slices.Clone(s.slots), func(l Lease) bool { return l.End <= now }))
 		}}
 	},
 }
 
-// FuzzLeases hands instants over as no sane clock has them. What must hold is the structure, and
-// the bounds of replies.
+// FuzzLeases passes instants as no correct clock returns them. The structure must stay consistent,
+// and replies in their bounds.
 func FuzzLeases(f *testing.F) {
 	f.Add(epoch, epoch+1, int64(0), int64(3), int64(2), int64(1))
 	f.Add(int64(math.MinInt64), int64(math.MaxInt64), int64(-1), int64(math.MaxInt64), int64(math.MaxInt64), int64(1e9))
@@ -427,33 +428,34 @@ func FuzzLeases(f *testing.F) {
 					require.True(t, d.Remaining >= 0 && d.Remaining <= d.Limit && d.ResetAfter >= 0, "%+v", d)
 					require.True(t, d.RetryAfter == quota.Never || d.Limited && d.RetryAfter > 0, "%+v", d)
 				}
-				require.NoError(t, unsound(&key))
+				require.NoError(t, checkInvariants(&key))
 				if key.Renew(third, time.Duration(r.ttl), []byte("a")); i == 2 {
 					key.Release(now, []byte("b"))
 				}
-				require.NoError(t, unsound(&key))
+				require.NoError(t, checkInvariants(&key))
 			}
 		}
 	})
 }
 
-// unsound reports what the methods rely on and do not find: order lists every place once, those in
-// use first and sorted; a holder is found where it is; the sum is the sum.
-func unsound(s *Leases) error {
+// checkInvariants reports violations of what the methods rely on: order lists every slot once,
+// those in use first and sorted; each holder is found in its slot; held is the sum of the
+// quantities.
+func checkInvariants(s *Leases) error {
 	listed := slices.Sorted(slices.Values(s.order))
 	held := int64(0)
 	for i, place := range s.order {
-		lease := s.places[place]
+		lease := s.slots[place]
 		held += lease.Quantity
 		if listed[i] != int32(i) || i < s.live != (lease != Lease{}) {
-			return fmt.Errorf("%v of which %d live do not list the places %v", s.order, s.live, s.places)
+			return fmt.Errorf("%v of which %d live do not list the places %v", s.order, s.live, s.slots)
 		}
 		if i < s.live && s.position([]byte(lease.Holder)) != i {
-			return fmt.Errorf("%s is not found at %d of %v in %v", lease.Holder, i, s.order, s.places)
+			return fmt.Errorf("%s is not found at %d of %v in %v", lease.Holder, i, s.order, s.slots)
 		}
 	}
-	if len(s.places) != len(s.order) || held != s.held || len(s.index) != s.live {
-		return fmt.Errorf("sum %d, index %v of %v in %v", s.held, s.index, s.order, s.places)
+	if len(s.slots) != len(s.order) || held != s.held || len(s.index) != s.live {
+		return fmt.Errorf("sum %d, index %v of %v in %v", s.held, s.index, s.order, s.slots)
 	}
 	return nil
 }

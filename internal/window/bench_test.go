@@ -8,8 +8,8 @@ import (
 	"cellserver/internal/quota"
 )
 
-// A clock that moves on, so that no branch is learnt by heart, and a limit that is reached now and
-// then.
+// The clock advances, so that branch prediction cannot learn the outcome, and the limit is reached
+// now and then.
 
 func BenchmarkFixed(b *testing.B) {
 	l, err := NewLimit(15, 60)
@@ -33,9 +33,9 @@ func BenchmarkSliding(b *testing.B) {
 	}
 }
 
-// ring is a deque such as a store has: what an edit does to it grows with nothing.
+// ring is a deque like that of a store: edits take constant time.
 type ring struct {
-	entries []Entry // a power of two of them
+	entries []Entry // the length is a power of two
 	first   int
 	count   int
 }
@@ -69,7 +69,7 @@ func benchmarkLog(b *testing.B, size, quantity int64, stands bool) {
 	for range 2 * size {
 		step(1)
 	}
-	if stands { // else the log would empty while all are refused
+	if stands { // otherwise the log would become empty while every call is refused
 		gap = 0
 	}
 	b.ReportAllocs()

@@ -2,23 +2,23 @@ package window
 
 import "cellserver/internal/quota"
 
-// Fixed is the state of a fixed window counter: the algorithm of every INCR that is followed by an
-// EXPIRE, as Redis's own documentation of INCR gives it. Its zero value says that there is no
-// window.
+// Fixed is the state of a fixed window counter, the algorithm of an INCR followed by an EXPIRE, as
+// in Redis's documentation of INCR. The zero value means that there is no window.
 type Fixed struct {
 	Start int64 // ns: when the first quantity was taken
 	Used  int64
-	End   int64 // ns: when the window ends, and the key with it
+	End   int64 // ns: when the window ends and the key expires
 }
 
-// StepFixed decides a call made at now on a key whose state is s, and returns the state to keep.
+// StepFixed decides a call at the instant now on a key with the state s, and returns the state to
+// store.
 //
-// next == s says that there is nothing to store; the zero Fixed, that the key is as if never used.
-// The only error is quota.ErrQuantity, for a forced count that no int64 can hold; it too stores
-// nothing.
+// If next == s, nothing need be stored; if next is the zero Fixed, the key can be removed. The only
+// error is quota.ErrQuantity, for a forced count that does not fit in an int64; then nothing must
+// be stored.
 //
-// Every int64 has an answer. At an instant before its start the window counts as just begun, and
-// the caller waits longer.
+// Every int64 is valid. At an instant before its start a window counts as having just begun, and
+// the client waits longer.
 func (l Limit) StepFixed(now int64, s Fixed, quantity int64,
 	mode quota.Mode) (d quota.Decision, next Fixed, err error) {
 	if l.Blocks(quantity, mode) {
@@ -27,27 +27,28 @@ func (l Limit) StepFixed(now int64, s Fixed, quantity int64,
 	now = instant(now)
 	w := readFixed(now, s)
 
-	v := l.decide(l.roomBeside(w.Used), quantity, mode)
+	v := l.decide(l.remainingAfter(w.Used), quantity, mode)
 	used, err := add(w.Used, v.taken)
 	if err != nil {
 		return quota.Decision{}, s, err
 	}
-	came := used - w.Used           // less than was given back, if there is less
-	if w.Used = used; v.taken > 0 { // and only then: a call that takes nothing names no period
+	applied := used - w.Used // a refund is limited to what was used
+	// Only a call that takes something extends the window.
+	if w.Used = used; v.taken > 0 {
 		w.End = max(w.End, w.Start+l.period)
 	}
 
 	d = quota.Decision{
-		Limited: v.limited, Limit: l.size, Remaining: max(l.roomBeside(used), 0), RetryAfter: quota.Never, Taken: came,
+		Limited: v.limited, Limit: l.size, Remaining: max(l.remainingAfter(used), 0), RetryAfter: quota.Never, Taken: applied,
 	}
 	if used > 0 {
 		d.ResetAfter = w.End - now
 	}
-	if l.waits(v) {
-		d.RetryAfter = w.End - now // then the count starts again
+	if l.canFitLater(v) {
+		d.RetryAfter = w.End - now // the next window starts then
 	}
 	switch {
-	case came == 0 || mode == quota.Peek:
+	case applied == 0 || mode == quota.Peek:
 		return d, s, nil
 	case used == 0:
 		return d, Fixed{}, nil
@@ -55,8 +56,8 @@ func (l Limit) StepFixed(now int64, s Fixed, quantity int64,
 	return d, w, nil
 }
 
-// readFixed is the window at now, whatever period a call names. One that has ended is one that
-// would begin now.
+// readFixed returns the window at now, whatever period the call names. If it has ended, the result
+// is a window that begins now.
 func readFixed(now int64, s Fixed) Fixed {
 	if now >= s.End || s.Used <= 0 {
 		return Fixed{Start: now, End: now}

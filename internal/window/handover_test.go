@@ -9,10 +9,10 @@ import (
 	"cellserver/internal/quota"
 )
 
-// TestHandOverForgetsNothing: where the period that decides changes, a call is never told of more
-// than a moment before, unless all that was taken in its own period leaves that much. Of any two
-// calls that name different periods, the one that a stored period decides is told what the other
-// is.
+// TestHandOverForgetsNothing checks that when another period takes over, no call is allowed more
+// than a moment before, unless all that was taken in its own period leaves that much. Of two calls
+// that name different periods, the one that the stored period does not decide gets the result of
+// the other.
 func TestHandOverForgetsNothing(t *testing.T) {
 	t.Run("fixed", func(t *testing.T) {
 		checkHandOver(t, fixed, func(Fixed) int64 { return 0 }, fixedFaults["the window is read by the call's own period"])
@@ -27,8 +27,8 @@ func TestHandOverForgetsNothing(t *testing.T) {
 	})
 }
 
-// before is when another period decides; 0 if the key ends before that: then there is nothing that
-// it could read.
+// before returns the instant at which another period takes over; 0 if the key ends before, so that
+// there is nothing to convert.
 func before(until, end int64) int64 {
 	if until < end {
 		return until
@@ -36,10 +36,10 @@ func before(until, end int64) int64 {
 	return 0
 }
 
-// taken is what the counting model knows: what was taken, and when.
+// taken is a record of the counting model: what was taken, and when.
 type taken struct{ at, quantity int64 }
 
-// since sums up what was taken after an instant.
+// since returns the sum of what was taken after an instant.
 func since(all []taken, at int64) (sum int64) {
 	for _, t := range all {
 		if t.at > at {
@@ -49,8 +49,8 @@ func since(all []taken, at int64) (sum int64) {
 	return sum
 }
 
-// checkHandOver makes calls of several periods. until is when the period that a state keeps decides
-// no more; 0 if never.
+// checkHandOver makes calls with several periods. until returns when the stored period of a state
+// stops deciding; 0 if never.
 func checkHandOver[S any](t *testing.T, k kind[S], until func(S) int64, faults ...stepFunc[S]) {
 	check := func(t *rapid.T, step stepFunc[S]) error {
 		var s S
@@ -80,8 +80,8 @@ func checkHandOver[S any](t *testing.T, k kind[S], until func(S) int64, faults .
 	}
 }
 
-// checkPeriodsAt compares what calls of all periods are told now, and just before and after another
-// period decides.
+// checkPeriodsAt compares the results of calls with all periods now, and just before and after
+// another period takes over.
 func checkPeriodsAt[S any](l Limit, step stepFunc[S], s S, all []taken, now, until int64, periods []int64) error {
 	told := func(period, at int64) int64 {
 		d, _, _ := step(Limit{size: l.size, period: period}, at, s, 0, quota.Peek)

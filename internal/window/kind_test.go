@@ -15,19 +15,19 @@ import (
 	"cellserver/internal/quota"
 )
 
-// epoch is where timelines and properties start: a day of 2027, in Unix ns.
+// epoch is the start of timelines and properties: a day of 2027, in Unix ns.
 const epoch = int64(1_800_000_000_000_000_000)
 
-// stepFunc is the shape that all steps have here. What checks a step takes it as an argument, so
-// that a faulty one can be handed in. S is the state of a key.
+// stepFunc is the type of all steps in these tests; S is the state of a key. Checks take the step
+// as an argument, so that they can be run on a faulty one.
 type stepFunc[S any] func(l Limit, now int64, s S, quantity int64, mode quota.Mode) (quota.Decision, S, error)
 
-// kind is one of the three limiters, as the tests see it.
+// kind describes one of the three limiters for the tests.
 type kind[S any] struct {
 	step, model stepFunc[S]
-	decides     func(l Limit, now int64, s S) Limit // by whose period a call is decided
-	held        func(l Limit, now int64, s S) int64 // all that a give-back could give back
-	bound       func(l Limit) int64                 // what an interval of one period may admit
+	decides     func(l Limit, now int64, s S) Limit // the limit whose period decides a call
+	held        func(l Limit, now int64, s S) int64 // the most that a refund could give back
+	bound       func(l Limit) int64                 // the most that an interval of one period may admit
 	faults      map[string]stepFunc[S]
 }
 
@@ -41,11 +41,13 @@ var fixed = kind[Fixed]{
 }
 
 var sliding = kind[Sliding]{
-	step:    Limit.StepSliding,
-	model:   modelSliding,
-	decides: func(l Limit, now int64, s Sliding) Limit { return l.by(now, s.windows().period(), min(s.Until, s.End)) },
+	step:  Limit.StepSliding,
+	model: modelSliding,
+	decides: func(l Limit, now int64, s Sliding) Limit {
+		return l.deciding(now, s.windows().period(), min(s.Until, s.End))
+	},
 	held: func(l Limit, now int64, s Sliding) int64 {
-		w := readSliding(l.by(now, s.windows().period(), min(s.Until, s.End)), now, s)
+		w := readSliding(l.deciding(now, s.windows().period(), min(s.Until, s.End)), now, s)
 		return w.Previous + w.Current
 	},
 	bound:  func(l Limit) int64 { return max(2*l.size-2, min(l.size, 1)) },
@@ -55,20 +57,20 @@ var sliding = kind[Sliding]{
 var log = kind[logState]{
 	step:    stepLog,
 	model:   modelLog,
-	decides: func(l Limit, now int64, s logState) Limit { return l.by(now, s.period(), min(s.Until, s.End)) },
+	decides: func(l Limit, now int64, s logState) Limit { return l.deciding(now, s.period(), min(s.Until, s.End)) },
 	held: func(l Limit, now int64, s logState) int64 {
-		r := readLog(s.limit(l.by(now, s.period(), min(s.Until, s.End))), now, s)
+		r := readLog(s.limit(l.deciding(now, s.period(), min(s.Until, s.End))), now, s)
 		return r.used
 	},
 	bound:  func(l Limit) int64 { return l.size },
 	faults: faultsOf(stepLog),
 }
 
-// logState is what the store keeps of a log. Steps never change one that they were given.
+// logState is what the store keeps of a log. A step never changes the state passed to it.
 type logState struct {
 	Log
 	entries list
-	spare   int // entries that fit, less 3: so that the zero state has room for a few
+	spare   int // the number of entries that fit, minus 3, so that the zero state has room for a few
 }
 
 type list []Entry
@@ -76,7 +78,7 @@ type list []Entry
 func (l list) Len() int       { return len(l) }
 func (l list) At(i int) Entry { return l[i] }
 
-// edited is what the store's deque would hold.
+// edited returns the list after an edit, as the deque of a store would hold it.
 func (l list) edited(e Edit) list {
 	kept := slices.Clone(l[e.Drop : len(l)-e.Cut])
 	if e.Push {
@@ -90,7 +92,7 @@ func (s logState) period() int64 {
 	return period
 }
 
-func readLog(l LogLimit, now int64, s logState) reading {
+func readLog(l LogLimit, now int64, s logState) logView {
 	newest, _ := s.newest(s.entries)
 	return l.readLog(now, s.Log, s.entries, newest)
 }
@@ -109,7 +111,8 @@ func stepLog(l Limit, now int64, s logState, quantity int64, mode quota.Mode) (q
 	return d, after, err
 }
 
-// TestMain asks for more than rapid's 100 cases. The command line wins.
+// TestMain runs more than rapid's default of 100 cases; a flag on the command line takes
+// precedence.
 func TestMain(m *testing.M) {
 	if err := flag.Set("rapid.checks", "300"); err != nil {
 		panic(err)
@@ -123,7 +126,7 @@ func requireHolds(t *rapid.T, err error) {
 	}
 }
 
-// requireCaught wants check to report something. Seeds make it repeatable.
+// requireCaught requires check to report something. The seeds are fixed.
 func requireCaught(t *testing.T, check func(*rapid.T) error) {
 	draws := rapid.Custom(check)
 	for seed := range 10_000 {
@@ -131,15 +134,15 @@ func requireCaught(t *testing.T, check func(*rapid.T) error) {
 			return
 		}
 	}
-	t.Fatal("the fault went unseen")
+	t.Fatal("the planted fault was not detected")
 }
 
-// same compares states. A log's slice may be nil or empty.
+// same compares two states. The slice of a log may be nil or empty.
 func same[S any](a, b S) bool {
 	return reflect.DeepEqual(a, b) || fmt.Sprint(a) == fmt.Sprint(b)
 }
 
-// faultsOf are steps that are wrong in one way each, whatever the kind.
+// faultsOf returns faulty steps for a limiter of any kind, each wrong in one way.
 func faultsOf[S any](step stepFunc[S]) map[string]stepFunc[S] {
 	faults := misreports(step)
 	maps.Copy(faults, map[string]stepFunc[S]{
@@ -196,7 +199,7 @@ func faultsOf[S any](step stepFunc[S]) map[string]stepFunc[S] {
 	return faults
 }
 
-// misreports are steps that keep the right state and tell it wrongly.
+// misreports returns steps that store the right state and return a wrong decision.
 func misreports[S any](step stepFunc[S]) map[string]stepFunc[S] {
 	return map[string]stepFunc[S]{
 		"says that all came back": func(l Limit, now int64, s S, quantity int64, mode quota.Mode) (quota.Decision, S, error) {
@@ -235,18 +238,18 @@ func misreports[S any](step stepFunc[S]) map[string]stepFunc[S] {
 	}
 }
 
-// misreporting keeps the right state and tells it wrongly.
-func misreporting[S any](step stepFunc[S], spoil func(d *quota.Decision)) stepFunc[S] {
+// misreporting makes a step that stores the right state and returns a wrong decision.
+func misreporting[S any](step stepFunc[S], falsify func(d *quota.Decision)) stepFunc[S] {
 	return func(l Limit, now int64, s S, quantity int64, mode quota.Mode) (quota.Decision, S, error) {
 		d, next, err := step(l, now, s, quantity, mode)
 		if err == nil {
-			spoil(&d)
+			falsify(&d)
 		}
 		return d, next, err
 	}
 }
 
-// Faults of one kind alone.
+// These faults are for one kind each.
 
 var fixedFaults = map[string]stepFunc[Fixed]{
 	"a refused call moves the expiry": func(
@@ -307,7 +310,7 @@ var fixedFaults = map[string]stepFunc[Fixed]{
 	},
 }
 
-// readSliding is what a call sees at now, as a state.
+// readSliding returns the state as a call sees it at now.
 func readSliding(l Limit, now int64, s Sliding) Sliding {
 	w := l.readSliding(now, s.windows(), s.Until)
 	if w.empty() {
@@ -359,7 +362,7 @@ var slidingFaults = map[string]stepFunc[Sliding]{
 		if w := readSliding(l, now, s); quantity < 0 && -quantity <= w.Previous && mode != quota.Peek {
 			d, _, err := l.StepSliding(now, s, quantity, mode)
 			w.Previous += quantity
-			w.End = l.endOfSliding(w.windows())
+			w.End = l.slidingEnd(w.windows())
 			return d, w, err
 		}
 		return l.StepSliding(now, s, quantity, mode)
@@ -380,7 +383,7 @@ var slidingFaults = map[string]stepFunc[Sliding]{
 	) (quota.Decision, Sliding, error) {
 		in := s
 		if now >= min(s.Until, s.End) && l.period < s.windows().period() {
-			in.End = min(s.End, l.endOfSliding(in.windows()))
+			in.End = min(s.End, l.slidingEnd(in.windows()))
 		}
 		d, next, err := l.StepSliding(now, in, quantity, mode)
 		if next == in {
@@ -424,7 +427,7 @@ var slidingFaults = map[string]stepFunc[Sliding]{
 	) (quota.Decision, Sliding, error) {
 		d, next, err := l.StepSliding(now, s, quantity, mode)
 		if d.RetryAfter > 0 {
-			by, _, _ := l.by(now, s.windows().period(), min(s.Until, s.End)).StepSliding(now, s, quantity, mode)
+			by, _, _ := l.deciding(now, s.windows().period(), min(s.Until, s.End)).StepSliding(now, s, quantity, mode)
 			d.RetryAfter = by.RetryAfter
 		}
 		return d, next, err
@@ -505,7 +508,7 @@ var logFaults = map[string]stepFunc[logState]{
 	) (quota.Decision, logState, error) {
 		d, next, err := stepLog(l, now, s, quantity, mode)
 		if d.RetryAfter > 0 {
-			by, _, _ := stepLog(l.by(now, s.period(), min(s.Until, s.End)), now, s, quantity, mode)
+			by, _, _ := stepLog(l.deciding(now, s.period(), min(s.Until, s.End)), now, s, quantity, mode)
 			d.RetryAfter = by.RetryAfter
 		}
 		return d, next, err

@@ -24,7 +24,7 @@ func TestNewLimit(t *testing.T) {
 		says          string
 	}{
 		{-1, 1, "limit must be between 0 and 9223372036854775807"},
-		{-1, 0, "limit must be between 0 and 9223372036854775807"}, // the first in the order of the call is named
+		{-1, 0, "limit must be between 0 and 9223372036854775807"}, // the first wrong argument is named
 		{0, 0, "period must be between 1 and 1000000000"},
 		{0, 1e9 + 1, "period must be between 1 and 1000000000"},
 		{0, math.MinInt64, "period must be between 1 and 1000000000"},
@@ -60,7 +60,7 @@ func TestNewLogLimit(t *testing.T) {
 	require.ErrorAs(t, err, &tooLarge)
 }
 
-// A clock that stands where time ends has no next instant at which anything could be free.
+// At the last instant nothing can become free later.
 func TestTimeEnds(t *testing.T) {
 	l, err := NewLimit(1, maxPeriod)
 	require.NoError(t, err)

@@ -8,31 +8,31 @@ import (
 	"cellserver/internal/quota"
 )
 
-// Entry is what was taken at one instant. It does not hold a quantity but the running total up to
-// and including it: so the sum of any stretch is one subtraction, and when enough will have left is
-// found by halving. The total counts round 2^64. What lives in a log at once sums up to an int64,
-// so differences stay exact however often it has gone round.
+// Entry is what was taken at one instant. Instead of a quantity it holds the running total up to
+// and including it, so that the sum of any range is one subtraction, and binary search finds when
+// enough will have left. The total wraps around at 2^64; what is in a log at once sums up to at
+// most an int64, so differences are exact nevertheless.
 type Entry struct {
 	At    int64 // ns
 	Total uint64
 }
 
-// Entries are a log's entries, the oldest first, no two at the same instant.
+// Entries is the list of a log's entries, oldest first, no two at the same instant.
 type Entries interface {
 	Len() int
 	At(i int) Entry
 }
 
-// Log is what a key keeps beside its entries. Its zero value, with no entries, says that nothing
-// was taken.
+// Log is the state of a key in addition to its entries. The zero value, without entries, means that
+// nothing was taken.
 type Log struct {
-	Base  uint64 // the running total before the oldest entry
-	Until int64  // ns: until then the period that is kept decides
-	End   int64  // ns: when the key expires: a period after the newest entry
+	Base  uint64 // running total before the oldest entry
+	Until int64  // ns: the stored period decides until then
+	End   int64  // ns: when the key expires, one period after the newest entry
 }
 
-// newest is the newest entry, and the period that is kept, which follows from it; both are zero if
-// there are none.
+// newest returns the newest entry, and the stored period, which follows from it and End. Both are
+// zero if there are no entries.
 func (s Log) newest(entries Entries) (newest Entry, period int64) {
 	if n := entries.Len(); n > 0 {
 		newest = entries.At(n - 1)
@@ -42,15 +42,15 @@ func (s Log) newest(entries Entries) (newest Entry, period int64) {
 	return newest, period
 }
 
-// Edit is what an applied call does to the entries: the oldest Drop go, the newest Cut go, then
-// Entry comes if Push says so. No other entry is touched.
+// Edit describes how a call changes the entries: the oldest Drop and the newest Cut entries are
+// removed, then Entry is appended if Push is true. No other entry changes.
 type Edit struct {
 	Drop, Cut int
 	Push      bool
 	Entry     Entry
 }
 
-// Left is how many entries there are after an edit of n.
+// Left returns the number of entries after an edit of n.
 func (e Edit) Left(n int) int {
 	if e.Push {
 		n++
@@ -58,21 +58,21 @@ func (e Edit) Left(n int) int {
 	return n - e.Drop - e.Cut
 }
 
-// LogLimit is a limit small enough to be counted instant by instant. NewLogLimit makes one.
+// LogLimit is a limit that is small enough for a log. Use NewLogLimit to make one.
 type LogLimit struct {
 	Limit
 	maxEntries int
 }
 
-// LogLimitError refuses a limit whose log would be too long, and says what to use instead.
+// LogLimitError refuses a limit that would need too long a log, and names the alternative.
 type LogLimitError struct{ Max int }
 
 func (e *LogLimitError) Error() string {
 	return fmt.Sprintf("limit must be between 0 and %d (max-log-limit); larger limits are for CL.SLIDING", e.Max)
 }
 
-// NewLogLimit translates a call's arguments; period is in seconds. A log has at most maxEntries, so
-// that a limit of more could not be kept.
+// NewLogLimit makes a limit from the arguments of a call; period is in seconds. A log has at most
+// maxEntries entries, which therefore bounds the limit.
 func NewLogLimit(limit, period int64, maxEntries int) (LogLimit, error) {
 	if limit < 0 || limit > int64(maxEntries) {
 		return LogLimit{}, &LogLimitError{Max: maxEntries}
@@ -84,18 +84,18 @@ func NewLogLimit(limit, period int64, maxEntries int) (LogLimit, error) {
 	return LogLimit{Limit: l, maxEntries: max(maxEntries, 1)}, nil
 }
 
-// StepLog decides a call made at now on a key with these entries, and returns what to keep and what
-// to do to the entries. It is the sliding window log: a time for everything taken, and a count of
-// those in view. An entry is in view less than a period: exactly one period later its quantity is
-// free again.
+// StepLog decides a call at the instant now on a key with these entries, and returns the state to
+// store and how to edit the entries. It implements the sliding window log: the instant of
+// everything taken, and the sum of what is in view. An entry is in view for less than a period:
+// exactly one period later its quantity is free again.
 //
-// The zero Edit says that there is nothing to store. An edit that leaves no entries comes with the
-// zero Log and says that the key is as if never used. The only error is quota.ErrQuantity, for a
-// forced quantity that with the rest no int64 can hold; it too stores nothing.
+// If the Edit is zero, nothing need be stored. If the Log is zero, the edit removes all entries,
+// and the key can be removed. The only error is quota.ErrQuantity, for a forced quantity whose sum
+// with the others does not fit in an int64; then nothing must be stored.
 //
-// Work grows with the logarithm of the number of entries, and with what the edit drops. Every int64
-// has an answer, and so have entries out of order. On a clock that runs back, what is taken joins
-// the newest entry and leaves as late.
+// The work grows with the logarithm of the number of entries, and with the number of entries
+// dropped. Every int64 is valid, and so are entries out of order. If the clock runs backwards, what
+// is taken is added to the newest entry and leaves with it.
 func (l LogLimit) StepLog(now int64, s Log, entries Entries, quantity int64, mode quota.Mode) (
 	d quota.Decision, next Log, edit Edit, err error,
 ) {
@@ -105,39 +105,39 @@ func (l LogLimit) StepLog(now int64, s Log, entries Entries, quantity int64, mod
 	now = instant(now)
 	own := l
 	newest, period := s.newest(entries)
-	l.Limit = own.by(now, period, min(s.Until, s.End))
+	l.Limit = own.deciding(now, period, min(s.Until, s.End))
 	r := l.readLog(now, s, entries, newest)
 
-	v := l.decide(l.roomBeside(r.used), quantity, mode)
+	v := l.decide(l.remainingAfter(r.used), quantity, mode)
 	used, err := add(r.used, v.taken)
 	if err != nil {
 		return quota.Decision{}, s, Edit{}, err
 	}
-	came, until := used-r.used, s.Until
+	applied, until := used-r.used, s.Until
 	if r.used == 0 {
 		until = 0
 	}
-	if came != 0 {
+	if applied != 0 {
 		l.apply(&r, now, used)
 	}
-	if came > 0 {
-		until = own.named(now, until, l.Limit)
+	if applied > 0 {
+		until = own.extendUntil(now, until, l.Limit)
 	}
 
 	d = quota.Decision{
-		Limited: v.limited, Limit: l.size, Remaining: max(l.roomBeside(used), 0), RetryAfter: quota.Never, Taken: came,
+		Limited: v.limited, Limit: l.size, Remaining: max(l.remainingAfter(used), 0), RetryAfter: quota.Never, Taken: applied,
 	}
 	if used > 0 {
 		d.ResetAfter = r.end - now
 	}
-	if l.waits(v) {
+	if l.canFitLater(v) {
 		at := l.fitsLogAt(&r, v.wanted)
 		if l != own {
 			at = handOver(at, until, max(until, own.fitsLogAt(&r, v.wanted)))
 		}
 		d.RetryAfter = at - now
 	}
-	if came == 0 || mode == quota.Peek {
+	if applied == 0 || mode == quota.Peek {
 		return d, s, Edit{}, nil
 	}
 	if used > 0 {
@@ -146,21 +146,21 @@ func (l LogLimit) StepLog(now int64, s Log, entries Entries, quantity int64, mod
 	return d, next, r.edit(), nil
 }
 
-// reading is a log as one call sees it: the stored entries in view and, once the call is applied,
-// one that follows them.
-type reading struct {
+// logView is a log as one call sees it: the stored entries in view and, after apply, one that
+// follows them.
+type logView struct {
 	stored      Entries
-	first, last int    // the stored entries in view are [first, last)
-	base        uint64 // the running total before first
+	first, last int    // the stored entries [first, last) are in view
+	base        uint64 // running total before first
 	push        bool
 	entry       Entry
 	used        int64
 	end         int64 // ns: when nothing is in view any more
 }
 
-func (l LogLimit) readLog(now int64, s Log, stored Entries, newest Entry) reading {
+func (l LogLimit) readLog(now int64, s Log, stored Entries, newest Entry) logView {
 	n := stored.Len()
-	r := reading{stored: stored, last: n, base: s.Base}
+	r := logView{stored: stored, last: n, base: s.Base}
 	if n == 0 {
 		return r
 	}
@@ -174,13 +174,13 @@ func (l LogLimit) readLog(now int64, s Log, stored Entries, newest Entry) readin
 		r.base = r.at(r.first - 1).Total
 	}
 	r.used = int64(min(newest.Total-r.base, math.MaxInt64))
-	if r.used == 0 { // nothing is in view, or entries that hold nothing
+	if r.used == 0 { // nothing is in view, or only entries without quantity
 		r.first, r.base = n, newest.Total
 	}
 	return r
 }
 
-func (r *reading) len() int {
+func (r *logView) len() int {
 	n := r.last - r.first
 	if r.push {
 		n++
@@ -188,8 +188,8 @@ func (r *reading) len() int {
 	return n
 }
 
-// at counts from the oldest stored entry.
-func (r *reading) at(i int) Entry {
+// at returns entry i, counted from the oldest stored entry.
+func (r *logView) at(i int) Entry {
 	if i == r.last && r.push {
 		return r.entry
 	}
@@ -198,10 +198,11 @@ func (r *reading) at(i int) Entry {
 	return e
 }
 
-// search finds the first entry in view of which true holds, as for all that follow it. It gallops
-// from the oldest (Bentley and Yao, "An almost optimal algorithm for unbounded searching", 1976):
-// what is sought is mostly among the first, which are near in memory.
-func (r *reading) search(holds func(Entry) bool) int {
+// search returns the first entry in view for which holds is true; it must be true for all that
+// follow. It gallops from the oldest (Bentley and Yao, "An almost optimal algorithm for unbounded
+// searching", 1976), because the result is usually among the first, which are close together in
+// memory.
+func (r *logView) search(holds func(Entry) bool) int {
 	from, to := 0, 1
 	for to < r.len() && !holds(r.at(r.first+to-1)) {
 		from, to = to, 2*to
@@ -210,8 +211,8 @@ func (r *reading) search(holds func(Entry) bool) int {
 	return r.first + from + sort.Search(to-from, func(i int) bool { return holds(r.at(r.first + from + i)) })
 }
 
-// apply makes used of what is in view: more by an entry at now, less by taking back the newest.
-func (l LogLimit) apply(r *reading, now, used int64) {
+// apply changes the total in view to used: it appends an entry at now, or removes from the newest.
+func (l LogLimit) apply(r *logView, now, used int64) {
 	if used > r.used {
 		l.append(r, now, uint64(used-r.used))
 	} else {
@@ -223,11 +224,11 @@ func (l LogLimit) apply(r *reading, now, used int64) {
 	}
 }
 
-// append adds an entry at now. It joins the newest one where both are at the same instant; and
-// where there is room for no more entries, which only forced quantities and changed limits can
-// fill, since each entry holds 1 at least. Then the newest moves to now with all that it held: it
-// stays in view for longer, never for less long.
-func (l LogLimit) append(r *reading, now int64, quantity uint64) {
+// append adds an entry at now. If the newest entry is at the same instant, or there are maxEntries
+// already, the two become one entry at the later instant: what the newest held then stays in view
+// longer, never shorter. Only forced quantities and changed limits can fill a log, since each entry
+// holds at least 1.
+func (l LogLimit) append(r *logView, now int64, quantity uint64) {
 	before := r.base
 	if n := r.last - r.first; n > 0 {
 		newest := r.at(r.last - 1)
@@ -239,11 +240,11 @@ func (l LogLimit) append(r *reading, now int64, quantity uint64) {
 	r.push, r.entry = true, Entry{At: now, Total: before + quantity}
 }
 
-// truncate gives back the newest, down to used. The entry on which that falls keeps its instant and
-// what is left of it.
-func (r *reading) truncate(used uint64) {
+// truncate removes from the newest entries until used is left. An entry that is removed in part
+// keeps its instant.
+func (r *logView) truncate(used uint64) {
 	if used == 0 {
-		r.first = r.last // the oldest go, all of them
+		r.first = r.last // all entries are dropped as the oldest
 		return
 	}
 	i := r.search(func(e Entry) bool { return e.Total-r.base >= used })
@@ -255,13 +256,14 @@ func (r *reading) truncate(used uint64) {
 	}
 }
 
-func (r *reading) edit() Edit {
+func (r *logView) edit() Edit {
 	return Edit{Drop: r.first, Cut: r.stored.Len() - r.last, Push: r.push, Entry: r.entry}
 }
 
-// fitsLogAt is the first instant at which a quantity of at most the limit fits, if it does not fit
-// now: when the oldest have left until the others hold no more than what may be in view beside it.
-func (l LogLimit) fitsLogAt(r *reading, quantity int64) int64 {
+// fitsLogAt returns the first instant at which a quantity of at most the limit will be allowed, if
+// it is not now: when so many of the oldest entries have left that the others leave enough of the
+// limit.
+func (l LogLimit) fitsLogAt(r *logView, quantity int64) int64 {
 	others := uint64(l.size - quantity)
 	total := r.at(r.first + r.len() - 1).Total
 	i := r.search(func(e Entry) bool { return total-e.Total <= others })

@@ -12,9 +12,10 @@ import (
 	"cellserver/internal/quota"
 )
 
-// The log once more, for who does not trust running totals: a list of single tokens, each with its
-// instant. It knows nothing of entries, edits or joining, so it is asked about logs that have room.
-type tokens []int64 // instants, the oldest first
+// tokens is a second model of the log without running totals: a list of single tokens with their
+// instants. It has neither entries nor edits nor a maximum of entries, so it is compared only with
+// logs that are not full.
+type tokens []int64 // instants, oldest first
 
 func (held tokens) step(l Limit, now, quantity int64, mode quota.Mode) (d quota.Decision, after tokens) {
 	inView := slices.DeleteFunc(slices.Clone(held), func(at int64) bool { return at <= now-l.period })
@@ -51,8 +52,8 @@ func (held tokens) step(l Limit, now, quantity int64, mode quota.Mode) (d quota.
 	return d, after
 }
 
-// countsTokens plays one key's traffic under one period, which hides no entry that another call
-// would see. The limit changes.
+// countsTokens makes calls on one key with one period, so that every entry is visible to every
+// call. The limit changes.
 func countsTokens(t *rapid.T, step stepFunc[logState]) error {
 	l := Limit{size: rapid.Int64Range(0, 12).Draw(t, "limit"),
 		period: rapid.SampledFrom([]int64{1e9, 1e10}).Draw(t, "period")}
@@ -96,7 +97,7 @@ func TestLogCountsTokens(t *testing.T) {
 	}
 }
 
-// What a store's deque is asked to do, and no more.
+// The edits that StepLog requests of a store's deque are minimal.
 func TestEdits(t *testing.T) {
 	l, err := NewLogLimit(10, 10, 10)
 	require.NoError(t, err)
@@ -114,7 +115,7 @@ func TestEdits(t *testing.T) {
 		{"refused", 3, 2, quota.Take, Edit{}, key},
 		{"peeked", 3, 1, quota.Peek, Edit{}, key},
 		{"asked", 3, 0, quota.Take, Edit{}, key},
-		{"given back with nothing in view", 12, -1, quota.Take, Edit{}, key},
+		{"refunded with nothing in view", 12, -1, quota.Take, Edit{}, key},
 		{"taken", 3, 1, quota.Take, Edit{Push: true, Entry: Entry{epoch + 3*s, 110}}, Log{100, epoch + 13*s, epoch + 13*s}},
 		{"merged", 2, 1, quota.Take, Edit{Cut: 1, Push: true, Entry: Entry{epoch + 2*s, 110}},
 			Log{100, epoch + 12*s, epoch + 12*s}},
@@ -127,7 +128,7 @@ func TestEdits(t *testing.T) {
 		{"the newest given back", 3, -4, quota.Take, Edit{Cut: 1}, Log{100, 0, epoch + 11*s}},
 		{"the newest given back, and half of the one before", 3, -5, quota.Take,
 			Edit{Cut: 2, Push: true, Entry: Entry{epoch + 1*s, 104}}, Log{100, 0, epoch + 11*s}},
-		{"given back while the oldest are dropped", 11, -1, quota.Take,
+		{"refunded while the oldest are dropped", 11, -1, quota.Take,
 			Edit{Drop: 2, Cut: 1, Push: true, Entry: Entry{epoch + 2*s, 108}}, Log{105, 0, epoch + 12*s}},
 		{"all given back", 3, -9, quota.Take, Edit{Drop: 3}, Log{}},
 		{"more than all given back", 10, math.MinInt64, quota.Take, Edit{Drop: 3}, Log{}},

@@ -13,26 +13,26 @@ import (
 	"cellserver/internal/quota"
 )
 
-// The contract again, in numbers that have no end and without a formula for time: what is in view
-// at an instant is written down as the contract says it, and how long to wait is found by trying.
-// No arithmetic is shared with what it checks.
+// The model implements the contract a second time, with integers of any size and without formulas
+// for time: it computes what is in view at an instant as the contract defines it, and finds waits
+// by trying. It shares no arithmetic with the code under test.
 
 func n(i int64) *big.Int           { return big.NewInt(i) }
 func plus(a, b *big.Int) *big.Int  { return new(big.Int).Add(a, b) }
 func minus(a, b *big.Int) *big.Int { return new(big.Int).Sub(a, b) }
 func times(a, b *big.Int) *big.Int { return new(big.Int).Mul(a, b) }
 
-// viewed is a state as the contract weighs it.
-type viewed[S any] struct {
+// modelOf describes a kind of state by the terms of the contract.
+type modelOf[S any] struct {
 	weigh  func(l Limit, s S, t int64) *big.Int // what is in view at t, times the period
-	all    func(l Limit, s S, t int64) *big.Int // what can be given back at t
-	stored func(s S) (period, until int64)      // the period that decides, and until when; of a fixed window no one does
+	all    func(l Limit, s S, t int64) *big.Int // what can be refunded at t
+	stored func(s S) (period, until int64)      // the stored period, and until when it decides; a fixed window has none
 	apply  func(l Limit, s S, now, taken int64) (S, *big.Int)
-	name   func(own, l Limit, s S, now int64) S // after own has taken, and l decided
+	name   func(own, l Limit, s S, now int64) S // the state after own has taken, and l has decided
 }
 
-// decides is whose period decides at t.
-func (v viewed[S]) decides(own Limit, s S, t int64) (l Limit, until int64) {
+// decides returns the limit whose period decides at t.
+func (v modelOf[S]) decides(own Limit, s S, t int64) (l Limit, until int64) {
 	if v.stored == nil {
 		return own, 0
 	}
@@ -44,13 +44,13 @@ func (v viewed[S]) decides(own Limit, s S, t int64) (l Limit, until int64) {
 	return l, until
 }
 
-func (v viewed[S]) step(own Limit, now int64, s S, quantity int64, mode quota.Mode) (quota.Decision, S, error) {
+func (v modelOf[S]) step(own Limit, now int64, s S, quantity int64, mode quota.Mode) (quota.Decision, S, error) {
 	now = min(max(now, 0), maxInstant)
 	if own.size == 0 && quantity > 0 && mode != quota.Force { // whatever the state is
 		return quota.Decision{Limited: true, RetryAfter: quota.Never}, s, nil
 	}
 	l, _ := v.decides(own, s, now)
-	roomBy := func(l Limit, s S, t int64) *big.Int { // floored, as Div does for a divisor above 0
+	roomBy := func(l Limit, s S, t int64) *big.Int { // rounds down, as Div does for positive divisors
 		return new(big.Int).Div(minus(times(n(l.size), n(l.period)), v.weigh(l, s, t)), n(l.period))
 	}
 	room := func(s S, t int64) *big.Int { return roomBy(l, s, t) }
@@ -74,7 +74,7 @@ func (v viewed[S]) step(own Limit, now int64, s S, quantity int64, mode quota.Mo
 
 	after := s
 	if all := v.all(l, s, now); taken < 0 && plus(all, n(taken)).Sign() < 0 {
-		taken = -all.Int64() // no more than there is comes back
+		taken = -all.Int64() // a refund is limited to what there is
 	}
 	if taken != 0 {
 		var largest *big.Int
@@ -92,7 +92,8 @@ func (v viewed[S]) step(own Limit, now int64, s S, quantity int64, mode quota.Mo
 	d.ResetAfter = firstAt(now, func(t int64) bool { return v.weigh(l, after, t).Sign() == 0 }) - now
 	if limited && wanted <= l.size {
 		at := firstAt(now, func(t int64) bool { return fits(after, t, wanted) })
-		if _, until := v.decides(own, after, now); l != own && at+1e9 > until { // by then, or soon after, another does
+		// Another period takes over by then, or soon after.
+		if _, until := v.decides(own, after, now); l != own && at+1e9 > until {
 			then := firstAt(until, func(t int64) bool { return n(wanted).Cmp(roomBy(own, after, t)) <= 0 })
 			if then > until || at >= until {
 				at = then
@@ -106,7 +107,8 @@ func (v viewed[S]) step(own Limit, now int64, s S, quantity int64, mode quota.Mo
 	return d, after, nil
 }
 
-// firstAt is the first instant from now on of which true holds, as for all later ones.
+// firstAt returns the first instant from now on for which holds is true; it must be true for all
+// later ones.
 func firstAt(now int64, holds func(t int64) bool) int64 {
 	if holds(now) {
 		return now
@@ -122,7 +124,7 @@ func firstAt(now int64, holds func(t int64) bool) int64 {
 	return late
 }
 
-var viewedFixed = viewed[Fixed]{
+var viewedFixed = modelOf[Fixed]{
 	weigh: func(l Limit, s Fixed, t int64) *big.Int { return times(viewedFixedAll(l, s, t), n(l.period)) },
 	all:   viewedFixedAll,
 	apply: func(l Limit, s Fixed, now, taken int64) (Fixed, *big.Int) {
@@ -143,7 +145,7 @@ var viewedFixed = viewed[Fixed]{
 	},
 }
 
-// viewedFixedAll is the count of a window, which lasts as long as the longest period that was
+// viewedFixedAll returns the count of a window, which lasts as long as the longest period that was
 // named.
 func viewedFixedAll(_ Limit, s Fixed, t int64) *big.Int {
 	if t >= s.End || s.Used < 0 {
@@ -156,8 +158,8 @@ func modelFixed(l Limit, now int64, s Fixed, quantity int64, mode quota.Mode) (q
 	return viewedFixed.step(l, now, s, quantity, mode)
 }
 
-// handed is the contract's hand-over to a shorter period: what the longer one saw in view, up to
-// when it decided, leaves with one window of the shorter.
+// handed converts to a shorter period as the contract says: what the longer one had in view at the
+// last instant that it decided leaves with one window of the shorter.
 func handed(l Limit, s Sliding, t int64) Sliding {
 	kept, _ := storedSliding(s)
 	if t >= s.End || l.period >= kept || kept > 1e18 {
@@ -171,14 +173,15 @@ func handed(l Limit, s Sliding, t int64) Sliding {
 	return Sliding{Start: until, Previous: seen.Int64(), Until: s.Until, End: s.End}
 }
 
-// weighSliding is the counts, times the period, the older by what is in view of its window.
+// weighSliding returns the sum of both counts times the period, the older weighted by the part of
+// its window in view.
 func weighSliding(l Limit, s Sliding, t int64) *big.Int {
 	s = rolled(l, s, t)
 	e := max(t-s.Start, 0)
 	return plus(times(n(s.Previous), n(l.period-e)), times(n(s.Current), n(l.period)))
 }
 
-// rolled is the contract's roll, without an opinion on what is left over.
+// rolled moves the windows forward to t as the contract says, and keeps counts that have left.
 func rolled(l Limit, s Sliding, t int64) Sliding {
 	s = handed(l, s, t)
 	s.Start, s.Previous, s.Current = instant(s.Start), max(s.Previous, 0), max(s.Current, 0)
@@ -194,7 +197,7 @@ func rolled(l Limit, s Sliding, t int64) Sliding {
 	return s
 }
 
-var viewedSliding = viewed[Sliding]{
+var viewedSliding = modelOf[Sliding]{
 	weigh: weighSliding,
 	all: func(l Limit, s Sliding, t int64) *big.Int {
 		s = rolled(l, s, t)
@@ -223,9 +226,9 @@ var viewedSliding = viewed[Sliding]{
 	},
 }
 
-// storedSliding is the period that the ends of the windows tell.
+// storedSliding returns the period that follows from the start and the end.
 func storedSliding(s Sliding) (period, until int64) {
-	if s.Current > 0 { // which two windows see
+	if s.Current > 0 { // the key then lasts for two windows
 		return (s.End - instant(s.Start)) / 2, min(s.Until, s.End)
 	}
 	return s.End - instant(s.Start), min(s.Until, s.End)
@@ -235,7 +238,7 @@ func modelSliding(l Limit, now int64, s Sliding, quantity int64, mode quota.Mode
 	return viewedSliding.step(l, now, s, quantity, mode)
 }
 
-// quantities undoes the running totals.
+// quantities converts the running totals to quantities.
 func (s logState) quantities() (quantities []int64) {
 	before := s.Base
 	for _, e := range s.entries {
@@ -245,7 +248,7 @@ func (s logState) quantities() (quantities []int64) {
 	return quantities
 }
 
-// viewedLogAll is what is in view, each entry for less than a period.
+// viewedLogAll returns what is in view; each entry is for less than a period.
 func viewedLogAll(l Limit, s logState, t int64) *big.Int {
 	sum := n(0)
 	for i, quantity := range s.quantities() {
@@ -256,7 +259,7 @@ func viewedLogAll(l Limit, s logState, t int64) *big.Int {
 	return sum
 }
 
-var viewedLog = viewed[logState]{
+var viewedLog = modelOf[logState]{
 	weigh: func(l Limit, s logState, t int64) *big.Int { return times(viewedLogAll(l, s, t), n(l.period)) },
 	all:   viewedLogAll,
 	stored: func(s logState) (period, until int64) {
@@ -282,11 +285,12 @@ var viewedLog = viewed[logState]{
 			}
 		}
 		if len(at) == 0 {
-			s.Until = 0 // nobody has named anything
+			s.Until = 0 // no call has named a period
 		}
 		if taken > 0 {
 			at, held = append(at, now), append(held, taken)
-			if last := len(at) - 1; last > 0 && (at[last-1] >= now || last >= s.spare+3) { // joins the newest, moved to now
+			// The entry joins the newest one, at the later instant.
+			if last := len(at) - 1; last > 0 && (at[last-1] >= now || last >= s.spare+3) {
 				held[last-1] += taken
 				at[last-1] = max(at[last-1], now)
 				at, held = at[:last], held[:last]
@@ -316,18 +320,18 @@ func modelLog(l Limit, now int64, s logState, quantity int64, mode quota.Mode) (
 	return viewedLog.step(l, now, s, quantity, mode)
 }
 
-// edges are the int64s at which arithmetic goes wrong.
-var edges = []int64{
+// edgeCases are the int64s at which arithmetic is likely to fail.
+var edgeCases = []int64{
 	0, 1, -1, 2, -2, 999, 1000, 1001, 1e9 - 1, 1e9, 1e9 + 1, -1e9, 1e18 - 1, 1e18, 1e18 + 1, 2e18, 9223372036, 9223372037,
 	1<<62 - 1, 1 << 62, 1<<62 + 1, -(1 << 62), math.MaxInt64 - 1, math.MaxInt64, math.MinInt64, math.MinInt64 + 1,
 	epoch, epoch + 1, epoch - 1, maxInstant - 1, maxInstant, maxInstant + 1,
 }
 
 func anyInt64() *rapid.Generator[int64] {
-	return rapid.OneOf(rapid.SampledFrom(edges), rapid.Int64(), rapid.Int64Range(-20, 20))
+	return rapid.OneOf(rapid.SampledFrom(edgeCases), rapid.Int64(), rapid.Int64Range(-20, 20))
 }
 
-// differs reports how step departs from the model on this call.
+// differs reports how step differs from the model for this call.
 func differs[S any](step, model stepFunc[S], l Limit, now int64, s S, quantity int64, mode quota.Mode) error {
 	d, next, err := step(l, now, s, quantity, mode)
 	want, wantNext, wantErr := model(l, now, s, quantity, mode)
@@ -338,7 +342,7 @@ func differs[S any](step, model stepFunc[S], l Limit, now int64, s S, quantity i
 	return nil
 }
 
-// outOfBounds reports what no call may ever be told, whatever it came with.
+// outOfBounds reports results that no call may have, whatever its arguments.
 func outOfBounds[S any](step stepFunc[S], l Limit, now int64, s S, quantity int64, mode quota.Mode) error {
 	d, next, err := step(l, now, s, quantity, mode)
 	switch {
@@ -352,12 +356,11 @@ func outOfBounds[S any](step stepFunc[S], l Limit, now int64, s S, quantity int6
 	return nil
 }
 
-// FuzzStep hands every argument over as the wire could bring it, and states that no sane store has.
-// The model knows what to say of any fixed or sliding state, and of a log whose entries are in
-// order.
+// FuzzStep passes any arguments that can arrive over the network, and states that no correct store
+// has. The model covers any fixed or sliding state, and logs whose entries are in order.
 func FuzzStep(f *testing.F) {
-	for i, edge := range edges {
-		other, third := edges[(i*7+3)%len(edges)], edges[(i*11+5)%len(edges)]
+	for i, edge := range edgeCases {
+		other, third := edgeCases[(i*7+3)%len(edgeCases)], edgeCases[(i*11+5)%len(edgeCases)]
 		for mode := quota.Take; mode <= quota.Force; mode++ {
 			f.Add(int64(4), int64(1), epoch, edge, other, third, epoch+5e8, int64(1), uint8(mode))
 			f.Add(int64(4), int64(10), edge, epoch, int64(3), int64(2), epoch+2e10, other, uint8(mode))

@@ -11,9 +11,9 @@ import (
 	"cellserver/internal/quota"
 )
 
-// A property draws a case, tries step on it and reports what is wrong. It takes the step as an
-// argument so that its own eyesight can be tested: each names the faults that it must find. The
-// kind says how a sound state is come by.
+// A property draws a case, calls step and reports what is wrong. It takes the step as an argument
+// so that the property itself can be tested: each lists the planted faults that it must detect. The
+// kind knows how to reach a valid state.
 type property[S any] struct {
 	name    string
 	check   func(t *rapid.T, k kind[S], step stepFunc[S]) error
@@ -50,8 +50,8 @@ func TestFixed(t *testing.T)   { checkKind(t, fixed, fixedFaults) }
 func TestSliding(t *testing.T) { checkKind(t, sliding, slidingFaults, "retry is reset") }
 func TestLog(t *testing.T)     { checkKind(t, log, logFaults, "retry is reset") }
 
-// checkKind has the model find the kind's own faults too, and those that are none for all kinds:
-// the wait of a fixed window is its reset.
+// checkKind also requires the model to detect the kind's own faults, and those that do not apply to
+// all kinds: the wait of a fixed window equals its reset.
 func checkKind[S any](t *testing.T, k kind[S], own map[string]stepFunc[S], agree ...string) {
 	faults := maps.Clone(k.faults)
 	for name, fault := range own {
@@ -71,7 +71,7 @@ func checkKind[S any](t *testing.T, k kind[S], own map[string]stepFunc[S], agree
 	}
 }
 
-// A call is a case of most properties.
+// A call is the case of most properties.
 type call[S any] struct {
 	l        Limit
 	now      int64
@@ -84,7 +84,7 @@ func (c call[S]) step(step stepFunc[S]) (quota.Decision, S, error) {
 	return step(c.l, c.now, c.s, c.quantity, c.mode)
 }
 
-// fits says whether quantity could be taken at now.
+// fits reports whether quantity could be taken at now.
 func fits[S any](step stepFunc[S], l Limit, now int64, s S, quantity int64) bool {
 	d, _, err := step(l, now, s, quantity, quota.Take)
 	return err == nil && !d.Limited
@@ -100,7 +100,7 @@ func drawLimit(t *rapid.T) Limit {
 	return l
 }
 
-// anotherLimit is mostly the same one; else one to which it was changed.
+// anotherLimit returns usually the same limit, sometimes a changed one.
 func anotherLimit(t *rapid.T, l Limit) Limit {
 	switch rapid.IntRange(0, 5).Draw(t, "change") {
 	case 0:
@@ -112,7 +112,7 @@ func anotherLimit(t *rapid.T, l Limit) Limit {
 	return l
 }
 
-// drawGap is a time between two calls: none, a ns, any, or up to where something ends.
+// drawGap draws the time between two calls: none, 1 ns, any, or up to where something ends.
 func drawGap(t *rapid.T, l Limit) int64 {
 	return rapid.OneOf(
 		rapid.Just(int64(0)), rapid.Int64Range(0, 2), rapid.Int64Range(0, l.period/2), rapid.Int64Range(0, l.period*5/2),
@@ -129,13 +129,13 @@ func drawQuantity(t *rapid.T, l Limit) int64 {
 
 var everyMode = []quota.Mode{quota.Take, quota.Peek, quota.UpTo, quota.Force}
 
-// drawCall comes to a state by calls, under limits that change, and makes one more.
+// drawCall reaches a state by calls under changing limits, and draws one more call.
 func drawCall[S any](t *rapid.T, k kind[S], modes ...quota.Mode) call[S] {
 	c := call[S]{l: drawLimit(t), now: epoch + rapid.Int64Range(0, 1e10).Draw(t, "start")}
 	original := c.l
 	for range rapid.IntRange(0, 8).Draw(t, "calls before") {
 		c.l = anotherLimit(t, original)
-		c.now += drawGap(t, c.l) / 4 // together the gaps stay within the domain
+		c.now += drawGap(t, c.l) / 4 // so that the sum of the gaps stays in range
 		mode := rapid.SampledFrom(everyMode).Draw(t, "mode before")
 		if _, next, err := k.step(c.l, c.now, c.s, drawQuantity(t, c.l), mode); err == nil {
 			c.s = next
@@ -152,7 +152,7 @@ func drawCall[S any](t *rapid.T, k kind[S], modes ...quota.Mode) call[S] {
 	return c
 }
 
-// stepAgrees asks about plausible calls and about raw ones.
+// stepAgrees compares step with the model for plausible and for arbitrary calls.
 func stepAgrees[S any](t *rapid.T, k kind[S], step stepFunc[S]) error {
 	c := drawCall(t, k, everyMode...)
 	switch rapid.IntRange(0, 7).Draw(t, "raw") {
@@ -166,9 +166,9 @@ func stepAgrees[S any](t *rapid.T, k kind[S], step stepFunc[S]) error {
 	return differs(step, k.model, c.l, c.now, c.s, c.quantity, c.mode)
 }
 
-// intervalIsBounded is the guarantee of each kind: over every half-open interval of one period of a
-// key's traffic, so much is admitted and no more, net of what was given back. That is taken off the
-// newest. Forced quantities and changed limits are outside the guarantee.
+// intervalIsBounded checks the guarantee of each kind: in every half-open interval of one period no
+// more than the bound is admitted, minus what was refunded, which is taken off the newest. Forced
+// quantities and changed limits are outside the guarantee.
 func intervalIsBounded[S any](t *rapid.T, k kind[S], step stepFunc[S]) error {
 	l := drawLimit(t)
 	l.size = min(l.size, rapid.SampledFrom([]int64{1, 5, 1e15}).Draw(t, "at most"))
@@ -214,9 +214,9 @@ func decisionIsBounded[S any](t *rapid.T, k kind[S], step stepFunc[S]) error {
 	return outOfBounds(step, c.l, c.now, c.s, c.quantity, c.mode)
 }
 
-// retryIsExact waits for as long as it is told, in each unit that a reply may use, rounded up as
-// replies are. Then the quantity is admitted; one unit earlier it is not. Never means that an
-// unused key would refuse it too.
+// retryIsExact waits for RetryAfter, in each unit that a reply may use, rounded up as in replies.
+// Then the quantity must be admitted, and one unit earlier it must not. Never means that even an
+// unused key would refuse it.
 func retryIsExact[S any](t *rapid.T, k kind[S], step stepFunc[S]) error {
 	c := drawCall(t, k, everyMode...)
 	d, next, err := c.step(step)
@@ -240,7 +240,7 @@ func retryIsExact[S any](t *rapid.T, k kind[S], step stepFunc[S]) error {
 			return fmt.Errorf("%+v: %d is still limited after %d", c, wanted, wait)
 		}
 		if another := k.decides(c.l, c.now, c.s) != c.l; another {
-			continue // a time that holds from there on may be later than the first that does: see handOver
+			continue // near a hand-over a later time may be returned, see handOver
 		}
 		if fits(step, c.l, c.now+wait-unit, next, wanted) {
 			return fmt.Errorf("%+v: %d was admitted %d before %d", c, wanted, unit, wait)
@@ -249,8 +249,8 @@ func retryIsExact[S any](t *rapid.T, k kind[S], step stepFunc[S]) error {
 	return nil
 }
 
-// resetIsExact waits until the key is as if never used, and finds it used one ns earlier. A limit
-// of 0 tells least of all: it is in debt as long as anything is in view.
+// resetIsExact checks that the quota is full after ResetAfter, and not one ns earlier. It uses a
+// limit of 0, which is in debt as long as anything is in view.
 func resetIsExact[S any](t *rapid.T, k kind[S], step stepFunc[S]) error {
 	c := drawCall(t, k, quota.Take, quota.UpTo, quota.Force)
 	d, next, err := c.step(step)
@@ -258,9 +258,9 @@ func resetIsExact[S any](t *rapid.T, k kind[S], step stepFunc[S]) error {
 		return nil
 	}
 	if c.l.Blocks(c.quantity, c.mode) {
-		return nil // the key was not looked at
+		return nil // the state does not matter
 	}
-	nothing := Limit{size: 0, period: k.decides(c.l, c.now, c.s).period} // which then decides too, if it does now
+	nothing := Limit{size: 0, period: k.decides(c.l, c.now, c.s).period} // its period must decide if the call's does now
 	reset := c.now + d.ResetAfter
 	if !fits(step, nothing, reset, next, 0) {
 		return fmt.Errorf("%+v: still used after %d", c, d.ResetAfter)
@@ -286,8 +286,8 @@ func remainingIsExact[S any](t *rapid.T, k kind[S], step stepFunc[S]) error {
 	return nil
 }
 
-// givingBackCancels: what was taken and given back at the same instant leaves the same in view,
-// then and later. Entries of a full log have been joined, and leave later than they would have.
+// givingBackCancels checks that taking and refunding at the same instant leaves the same in view,
+// then and later. In a full log entries have been joined, and leave later than they would have.
 func givingBackCancels[S any](t *rapid.T, k kind[S], step stepFunc[S]) error {
 	c := drawCall(t, k, quota.Take, quota.UpTo, quota.Force)
 	d, taken, err := c.step(step)
@@ -334,10 +334,10 @@ func upToIsMost[S any](t *rapid.T, k kind[S], step stepFunc[S]) error {
 	return nil
 }
 
-// TestUntilMidnight calls one key with what is left of the day as its period, in seconds: so that
-// the count begins again at midnight. However the calls come, a day admits no more than the limit.
-// Of the sliding window counter that is true of the first day; then the day before weighs too, and
-// its bound is that of any period.
+// TestUntilMidnight calls one key with the rest of the day, in seconds, as the period, so that the
+// count restarts at midnight. Whenever the calls come, a day admits no more than the limit. For the
+// sliding window counter this holds on the first day only; later the previous day counts too, and
+// the bound is that of any period.
 func TestUntilMidnight(t *testing.T) {
 	forgetful := fixedFaults["the window is read by the call's own period"]
 	t.Run("fixed", func(t *testing.T) { checkMidnight(t, fixed, 1e9, 3, forgetful) })
@@ -349,8 +349,8 @@ func TestUntilMidnight(t *testing.T) {
 	t.Run("log", func(t *testing.T) { checkMidnight(t, log, 1e9, 3, logFaults["the call's own period decides"]) })
 }
 
-// checkMidnight has calls come at multiples of a tick. A period is whole seconds: what is left,
-// rounded up, may reach into the next day.
+// checkMidnight makes calls at multiples of a tick. A period is in whole seconds, so the rest of
+// the day, rounded up, may reach into the next day.
 func checkMidnight[S any](t *testing.T, k kind[S], tick int64, days int, faulty stepFunc[S]) {
 	check := func(t *rapid.T, step stepFunc[S]) error {
 		const day, size = int64(86400e9), 10
@@ -381,8 +381,9 @@ func checkMidnight[S any](t *testing.T, k kind[S], tick int64, days int, faulty 
 	requireCaught(t, func(t *rapid.T) error { return check(t, faulty) })
 }
 
-// TestAnotherPeriodForgetsNothing: from the call that finds a key unused until the period that it
-// names has passed, no more than the limit is admitted, whatever periods the calls in between name.
+// TestAnotherPeriodForgetsNothing checks that from the call that finds a key unused until the
+// period it names has passed, no more than the limit is admitted, whatever periods the calls
+// between name.
 func TestAnotherPeriodForgetsNothing(t *testing.T) {
 	t.Run("fixed", func(t *testing.T) {
 		checkPeriods(t, fixed, fixedFaults["the window is read by the call's own period"],

@@ -10,21 +10,21 @@ import (
 
 // Sliding is the state of a sliding window counter, as Cloudflare described it in 2017 ("How we
 // built rate limiting capable of scaling to millions of domains"): the counts of two adjacent
-// windows, the older one weighted by how much of it is still in view. Its zero value says that
-// nothing was counted.
+// windows, of which the older is weighted by the part that is still in view. The zero value means
+// that nothing was counted.
 //
-// Windows follow the first call that took something, not the clock's round numbers: so no two keys
-// end together.
+// Windows start with the first call that takes something, not at round times of the clock, so that
+// keys do not all end together.
 type Sliding struct {
 	Start    int64 // ns: of the current window
-	Previous int64 // taken in the window before
-	Current  int64 // taken in this one
-	Until    int64 // ns: until then the period that is kept decides
-	End      int64 // ns: when the key expires, which says what the period is
+	Previous int64 // taken in the previous window
+	Current  int64 // taken in the current window
+	Until    int64 // ns: the stored period decides until then
+	End      int64 // ns: when the key expires; the stored period follows from it
 }
 
-// windows are the counts of a Sliding. A step works on these: Go keeps four words in registers, and
-// five in memory.
+// windows is a Sliding without Until. A step works on this type, because Go keeps structs of four
+// words in registers, and larger ones in memory.
 type windows struct{ start, previous, current, end int64 }
 
 func (s Sliding) windows() windows { return windows{s.Start, s.Previous, s.Current, s.End} }
@@ -33,7 +33,8 @@ func (w windows) state(until int64) Sliding {
 	return Sliding{Start: w.start, Previous: w.previous, Current: w.current, Until: until, End: w.end}
 }
 
-// period is the one that is kept: one window lies between the start and the end, or two.
+// period returns the stored period: between start and end there are two windows if current is
+// positive, otherwise one.
 func (w windows) period() int64 {
 	if w.current > 0 {
 		return (w.end - instant(w.start)) / 2
@@ -41,58 +42,59 @@ func (w windows) period() int64 {
 	return w.end - instant(w.start)
 }
 
-// StepSliding decides a call made at now on a key whose state is s, and returns the state to keep.
+// StepSliding decides a call at the instant now on a key with the state s, and returns the state to
+// store.
 //
-// next == s says that there is nothing to store; the zero Sliding, that the key is as if never
-// used. The only error is quota.ErrQuantity, for a forced count that no int64 can hold; it too
-// stores nothing.
+// If next == s, nothing need be stored; if next is the zero Sliding, the key can be removed. The
+// only error is quota.ErrQuantity, for a forced count that does not fit in an int64; then nothing
+// must be stored.
 //
-// Every int64 has an answer. At an instant before its start the window counts as just begun, with
-// all of the one before in view, and the caller waits longer.
+// Every int64 is valid. At an instant before its start the current window counts as having just
+// begun, with all of the previous one in view, and the client waits longer.
 func (l Limit) StepSliding(now int64, s Sliding, quantity int64,
 	mode quota.Mode) (d quota.Decision, next Sliding, err error) {
 	if l.Blocks(quantity, mode) {
 		return quota.Blocked(), s, nil
 	}
 	now = instant(now)
-	own, kept, until := l, s.windows(), s.Until
-	l = own.by(now, kept.period(), min(until, kept.end))
-	w := l.readSliding(now, kept, until)
-	room := l.roomInSliding(now, w)
-	v := l.decide(room, quantity, mode)
+	own, stored, until := l, s.windows(), s.Until
+	l = own.deciding(now, stored.period(), min(until, stored.end))
+	w := l.readSliding(now, stored, until)
+	remaining := l.remainingSliding(now, w)
+	v := l.decide(remaining, quantity, mode)
 	after, err := w.add(v.taken)
 	if err != nil {
 		return quota.Decision{}, s, err
 	}
-	came, left := after.current-w.current+(after.previous-w.previous), kept
-	if came != 0 { // and only then: a call that takes nothing does not move the expiry
-		after.end = l.endOfSliding(after)
-		left = after
+	applied, stored := after.current-w.current+(after.previous-w.previous), stored
+	if applied != 0 { // a call that takes nothing does not change the expiry
+		after.end = l.slidingEnd(after)
+		stored = after
 	}
 	switch {
-	case came > 0:
+	case applied > 0:
 		if w.empty() {
 			until = 0
 		}
-		room, until = room-came, own.named(now, until, l)
-	case came < 0:
-		room = l.roomInSliding(now, after)
+		remaining, until = remaining-applied, own.extendUntil(now, until, l)
+	case applied < 0:
+		remaining = l.remainingSliding(now, after)
 	}
 	d = quota.Decision{
-		Limited: v.limited, Limit: l.size, Remaining: max(room, 0), RetryAfter: quota.Never, Taken: came,
+		Limited: v.limited, Limit: l.size, Remaining: max(remaining, 0), RetryAfter: quota.Never, Taken: applied,
 	}
 	if !after.empty() {
 		d.ResetAfter = after.end - now
 	}
-	if l.waits(v) {
+	if l.canFitLater(v) {
 		at := l.fitsSlidingAt(after, v.wanted)
 		if l != own {
-			at = handOver(at, until, own.fitsSlidingFrom(until, left, v.wanted))
+			at = handOver(at, until, own.fitsSlidingFrom(until, stored, v.wanted))
 		}
 		d.RetryAfter = at - now
 	}
 	switch {
-	case came == 0 || mode == quota.Peek:
+	case applied == 0 || mode == quota.Peek:
 		return d, s, nil
 	case after.empty():
 		return d, Sliding{}, nil
@@ -102,74 +104,75 @@ func (l Limit) StepSliding(now int64, s Sliding, quantity int64,
 
 func (w windows) empty() bool { return w.previous == 0 && w.current == 0 }
 
-// readSliding is what a call sees at now. Where a window has passed the current count becomes the
-// previous one; where two have, nothing is left. A longer period reads the counts as they stand:
-// how they were spread is not known.
-func (l Limit) readSliding(now int64, kept windows, until int64) windows {
-	if now >= kept.end {
+// readSliding returns the windows at now. After one window has passed, the current count is the
+// previous one; after two, nothing is left. A longer period uses the counts as they are, because
+// how they were distributed is not known.
+func (l Limit) readSliding(now int64, stored windows, until int64) windows {
+	if now >= stored.end {
 		return windows{start: now, end: now}
 	}
-	if period := kept.period(); l.period < period && period <= maxPeriod*int64(time.Second) {
-		kept = l.handedOver(period, kept, instant(until))
+	if period := stored.period(); l.period < period && period <= maxPeriod*int64(time.Second) {
+		stored = l.toShorterPeriod(period, stored, instant(until))
 	}
-	w := windows{start: instant(kept.start), previous: max(kept.previous, 0), current: max(kept.current, 0)}
+	w := windows{start: instant(stored.start), previous: max(stored.previous, 0), current: max(stored.current, 0)}
 	if now-w.start >= l.period {
 		w = windows{start: w.start + l.period, previous: w.current}
 	}
-	w.end = min(l.endOfSliding(w), kept.end)
+	w.end = min(l.slidingEnd(w), stored.end)
 	if now >= w.end || w.empty() {
 		return windows{start: now, end: now}
 	}
 	return w
 }
 
-// handedOver is the counts for a period that is shorter than the one that they were kept by.
-// Windows of that length may all have passed since the start, and what was taken a moment ago with
-// them. So what was in view when the kept period had decided for the last time counts as taken in
-// the window before.
-func (l Limit) handedOver(period int64, kept windows, until int64) windows {
+// toShorterPeriod converts the counts to a period that is shorter than the stored one. Several
+// windows of that length may have passed since the start, although something was taken a moment
+// ago. Therefore all that was in view at until, the last instant at which the stored period
+// decided, counts as taken in the previous window.
+func (l Limit) toShorterPeriod(period int64, stored windows, until int64) windows {
 	long := Limit{size: l.size, period: period}
-	w := long.readSliding(until, kept, until)
-	return windows{start: until, previous: w.current + min(long.inView(until, w), math.MaxInt64-w.current), end: kept.end}
+	w := long.readSliding(until, stored, until)
+	inView := w.current + min(long.inView(until, w), math.MaxInt64-w.current)
+	return windows{start: until, previous: inView, end: stored.end}
 }
 
-// endOfSliding is when nothing of w is in view any more. What was taken in this window leaves with
-// the end of the next.
-func (l Limit) endOfSliding(w windows) int64 {
+// slidingEnd returns the instant from which nothing of w is in view. What was taken in the current
+// window leaves with the end of the next one.
+func (l Limit) slidingEnd(w windows) int64 {
 	if w.current > 0 {
 		return w.start + 2*l.period
 	}
 	return w.start + l.period
 }
 
-// roomInSliding is limit - current - previous * (period - elapsed) / period, the last rounded up.
-// Counts are whole, so this admits exactly what the fraction would: q <= n - x says the same as q
-// <= n - ceil(x).
-func (l Limit) roomInSliding(now int64, w windows) int64 {
-	room := l.roomBeside(w.current)
-	if room == inDebt || w.previous == 0 {
-		return room
+// remainingSliding returns limit - current - previous * (period - elapsed) / period, with the last
+// term rounded up. Counts are whole numbers, so this admits exactly what the fraction would: q <= n
+// - x is equivalent to q <= n - ceil(x).
+func (l Limit) remainingSliding(now int64, w windows) int64 {
+	remaining := l.remainingAfter(w.current)
+	if remaining == inDebt || w.previous == 0 {
+		return remaining
 	}
-	return max(room-l.inView(now, w), inDebt)
+	return max(remaining-l.inView(now, w), inDebt)
 }
 
-// inView is how much of the window before is in view, rounded up.
+// inView returns how much of the previous window's count is in view, rounded up.
 func (l Limit) inView(now int64, w windows) int64 {
-	inView := min(w.start+l.period-now, l.period) // more than the period only if the clock ran back
+	inView := min(w.start+l.period-now, l.period) // more than the period only if the clock ran backwards
 	return mulDivCeil(w.previous, inView, l.period)
 }
 
-// fitsSlidingAt is the first instant at which a quantity of at most the limit fits, if it does not
-// fit now. The weighted count only ever falls while nothing is taken, across the end of a window
-// too, so there is one such instant:
+// fitsSlidingAt returns the first instant at which a quantity of at most the limit will be allowed,
+// if it is not now. While nothing is taken the weighted count only falls, across the end of a
+// window too, so there is exactly one such instant:
 //
 //	in this window   previous * (period - elapsed) <= (limit - quantity - current) * period
 //	in the next      current  * (period - elapsed) <= (limit - quantity) * period
 //
-// each solved for the least elapsed. It does not fit now, so previous, or current, is above 0, and
-// both quotients are less than a period.
+// each solved for the smallest elapsed. Since the quantity is not allowed now, previous or current
+// is positive, and both quotients are less than a period.
 func (l Limit) fitsSlidingAt(w windows, quantity int64) int64 {
-	others := l.size - quantity // what may be in view beside it
+	others := l.size - quantity // the count that may be in view in addition to the quantity
 	at := w.start + l.period
 	if w.current <= others {
 		at -= mulDiv(others-w.current, l.period, w.previous)
@@ -179,21 +182,22 @@ func (l Limit) fitsSlidingAt(w windows, quantity int64) int64 {
 	return min(at, w.end)
 }
 
-// fitsSlidingFrom is the first instant from at on where a quantity fits, in the state that is kept.
-func (l Limit) fitsSlidingFrom(at int64, kept windows, quantity int64) int64 {
-	w := l.readSliding(at, kept, at)
-	if quantity <= l.roomInSliding(at, w) {
+// fitsSlidingFrom returns the first instant, not before at, at which a quantity is allowed in the
+// stored state.
+func (l Limit) fitsSlidingFrom(at int64, stored windows, quantity int64) int64 {
+	w := l.readSliding(at, stored, at)
+	if quantity <= l.remainingSliding(at, w) {
 		return at
 	}
 	return l.fitsSlidingAt(w, quantity)
 }
 
-// add takes from this window, or gives back: to this window first, then to the one before. The
-// newest goes first because it would stay in view longest, and is the likeliest to be what the
-// caller did not use.
+// add takes from the current window, or refunds: to the current window first, then to the previous
+// one. The newest is refunded first because it would stay in view longest, and is most likely what
+// the caller did not use.
 func (w windows) add(taken int64) (windows, error) {
 	if taken < -w.current {
-		w.previous = max(w.previous+(w.current+taken), 0) // in this order no sum overflows
+		w.previous = max(w.previous+(w.current+taken), 0) // this order of operations cannot overflow
 		w.current = 0
 		return w, nil
 	}
@@ -202,8 +206,8 @@ func (w windows) add(taken int64) (windows, error) {
 	return w, err
 }
 
-// mulDiv is a * b / c, rounded down. None is negative, and the quotient must fit; the product has
-// up to 123 bits.
+// mulDiv returns a * b / c, rounded down. No argument may be negative, and the quotient must fit in
+// an int64; the product has up to 123 bits.
 func mulDiv(a, b, c int64) int64 {
 	hi, lo := bits.Mul64(uint64(a), uint64(b))
 	quotient, _ := bits.Div64(hi, lo, uint64(c))
@@ -213,8 +217,8 @@ func mulDiv(a, b, c int64) int64 {
 // mulDivCeil is mulDiv, rounded up.
 func mulDivCeil(a, b, c int64) int64 {
 	hi, lo := bits.Mul64(uint64(a), uint64(b))
-	quotient, rest := bits.Div64(hi, lo, uint64(c))
-	if rest > 0 {
+	quotient, remainder := bits.Div64(hi, lo, uint64(c))
+	if remainder > 0 {
 		quotient++
 	}
 	return int64(quotient)

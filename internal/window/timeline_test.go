@@ -13,9 +13,9 @@ import (
 	"cellserver/internal/quota"
 )
 
-// A timeline tells the story of one key. A line is a limit (limit, period), to be used from there
-// on, or a call: when, how much, in which mode, and after the arrow what it is told. Times are ms;
-// -1 is never.
+// A timeline is the history of one key. A line is a limit (limit, period), which holds for the
+// calls after it, or a call: instant, quantity, mode, and after the arrow the expected result.
+// Times are in ms; -1 is never.
 //
 //	limit  5 10
 //	t      quantity  mode -> limited remaining reset retry taken
@@ -41,7 +41,7 @@ var fixedTimelines = []timeline{
 		    0 1 take -> 0 4 10000 -1 1
 		 9999 4 take -> 0 0     1 -1 4
 		10000 5 take -> 0 0 10000 -1 5`},
-	{"given back: the window stays, and goes with the last of it", `
+	{"refunded: the window stays, and goes with the last of it", `
 		limit 5 10
 		   0  5 take -> 0 0 10000 -1  5
 		1000 -2 take -> 0 2  9000 -1 -2
@@ -49,7 +49,7 @@ var fixedTimelines = []timeline{
 		3000  1 take -> 0 4 10000 -1  1
 		3000 -9223372036854775808 force -> 0 5 0 -1 -1
 		3000 -1 take -> 0 5     0 -1  0`},
-	{"as much as fits, and a peek", `
+	{"as much as is allowed, and a peek", `
 		limit 5 10
 		0 3 peek -> 0 2 10000    -1 3
 		0 3 upto -> 0 2 10000    -1 3
@@ -115,7 +115,7 @@ var fixedTimelines = []timeline{
 		0 0 take  -> 1 0 1000 1000 0
 		0 1 take  -> 1 0    0   -1 0
 		0 1 peek  -> 1 0    0   -1 0`},
-	{"the clock told to go backwards: longer to wait, nothing twice", `
+	{"the clock runs backwards: longer waits, nothing admitted twice", `
 		limit 2 10
 		5000 2 take -> 0 0 10000    -1 2
 		3000 1 take -> 1 0 12000 12000 0
@@ -138,8 +138,8 @@ var slidingTimelines = []timeline{
 		22000  6 take -> 0  0 18000    -1  6
 		40000  1 peek -> 0  9 20000    -1  1
 		40000  0 take -> 0 10     0    -1  0`},
-	// What limits the algorithm: each of the two windows hides one token at most, its first and the
-	// one that its weight rounds up. From 9999 to 19998 are 9.999 seconds.
+	// This is the bound of the algorithm: each of the two windows hides at most one token, its
+	// first and the one that rounding up adds. From 9999 to 19998 are 9.999 seconds.
 	{"2L-2 in one period, and no more", `
 		limit 10 10
 		    0  1 take -> 0 9 20000   -1 1
@@ -153,7 +153,7 @@ var slidingTimelines = []timeline{
 		    0  1 take -> 0 9 20000   -1 1
 		 9999.999999  9 take -> 0 0 10000.000001 -1 9
 		19999.999998  9 take -> 0 0 10000.000002 -1 9`},
-	{"given back to this window first, then to the one before", `
+	{"refunded to this window first, then to the one before", `
 		limit 10 10
 		    0  8 take -> 0  2 20000   -1  8
 		15000  4 take -> 0  2 15000   -1  4
@@ -178,7 +178,7 @@ var slidingTimelines = []timeline{
 		15500  1 take  -> 0 0 14500    -1  1
 		20000 10 force -> 1 0 20000 11000 10
 		20000 9223372036854775807 force -> quantity is too large`},
-	{"as much as fits", `
+	{"as much as is allowed", `
 		limit 10 10
 		    0  6 upto -> 0  4 20000   -1 6
 		12500 99 upto -> 0  0 17500   -1 5
@@ -236,7 +236,7 @@ var slidingTimelines = []timeline{
 		    0 1 take -> 0 0 20000    -1 1
 		 5000 1 take -> 1 0 15000 15000 0
 		20000 1 take -> 0 0 20000    -1 1`},
-	{"the clock told to go backwards: longer to wait, nothing twice", `
+	{"the clock runs backwards: longer waits, nothing admitted twice", `
 		limit 10 10
 		 5000 10 take -> 0 0 20000    -1 10
 		 3000  1 take -> 1 0 22000 13000  0
@@ -273,7 +273,7 @@ var logTimelines = []timeline{
 		19998  9 take -> 1 1     1    1 0
 		19998  1 take -> 0 0 10000   -1 1
 		19999  9 take -> 0 0 10000   -1 9`},
-	{"the newest are given back first, and then the key ends with those before them", `
+	{"the newest are refunded first, and then the key ends with those before them", `
 		limit 9 10
 		    0  4 take -> 0 5 10000   -1  4
 		 2000  4 take -> 0 1 10000   -1  4
@@ -294,7 +294,7 @@ var logTimelines = []timeline{
 		11000 9223372036854775807 force -> quantity is too large
 		11000 9223372036854775802 force -> 1 0 10000 10000 9223372036854775802
 		21000  5 take  -> 0 0 10000    -1  5`},
-	{"as much as fits, and a peek", `
+	{"as much as is allowed, and a peek", `
 		limit 5 10
 		   0  3 peek -> 0 2 10000   -1 3
 		   0  3 upto -> 0 2 10000   -1 3
@@ -359,7 +359,7 @@ var logTimelines = []timeline{
 		0 1 force -> 1 0 1000   -1 1
 		0 0 take  -> 1 0 1000 1000 0
 		0 1 take  -> 1 0    0   -1 0`},
-	{"the clock told to go backwards: longer to wait, nothing twice", `
+	{"the clock runs backwards: longer waits, nothing admitted twice", `
 		limit 3 10
 		5000 2 take -> 0 1 10000    -1 2
 		3000 1 take -> 0 0 12000    -1 1
@@ -369,49 +369,49 @@ var logTimelines = []timeline{
 }
 
 func TestTimelines(t *testing.T) {
-	t.Run("fixed", func(t *testing.T) { tell(t, fixedTimelines, Limit.StepFixed) })
-	t.Run("sliding", func(t *testing.T) { tell(t, slidingTimelines, Limit.StepSliding) })
-	t.Run("log", func(t *testing.T) { tell(t, logTimelines, stepLog) })
+	t.Run("fixed", func(t *testing.T) { testTimelines(t, fixedTimelines, Limit.StepFixed) })
+	t.Run("sliding", func(t *testing.T) { testTimelines(t, slidingTimelines, Limit.StepSliding) })
+	t.Run("log", func(t *testing.T) { testTimelines(t, logTimelines, stepLog) })
 }
 
-func tell[S any](t *testing.T, timelines []timeline, step stepFunc[S]) {
+func testTimelines[S any](t *testing.T, timelines []timeline, step stepFunc[S]) {
 	for _, tl := range timelines {
 		t.Run(tl.name, func(t *testing.T) {
-			require.Equal(t, tidy(tl.lines), play(t, step, tl.lines))
+			require.Equal(t, normalizeSpaces(tl.lines), play(t, step, tl.lines))
 		})
 	}
 }
 
-// Each fault makes at least one timeline of its kind read otherwise.
+// Each planted fault changes the result of at least one timeline of its kind.
 func TestTimelinesCatch(t *testing.T) {
-	t.Run("fixed", func(t *testing.T) { requireTold(t, fixedTimelines, fixed.faults, fixedFaults) })
-	t.Run("sliding", func(t *testing.T) { requireTold(t, slidingTimelines, sliding.faults, slidingFaults) })
-	t.Run("log", func(t *testing.T) { requireTold(t, logTimelines, log.faults, logFaults) })
+	t.Run("fixed", func(t *testing.T) { requireCaughtByTimelines(t, fixedTimelines, fixed.faults, fixedFaults) })
+	t.Run("sliding", func(t *testing.T) { requireCaughtByTimelines(t, slidingTimelines, sliding.faults, slidingFaults) })
+	t.Run("log", func(t *testing.T) { requireCaughtByTimelines(t, logTimelines, log.faults, logFaults) })
 }
 
-func requireTold[S any](t *testing.T, timelines []timeline, shared, own map[string]stepFunc[S]) {
+func requireCaughtByTimelines[S any](t *testing.T, timelines []timeline, shared, own map[string]stepFunc[S]) {
 	faults := maps.Clone(shared)
 	maps.Copy(faults, own)
 	for name, faulty := range faults {
 		t.Run(name, func(t *testing.T) {
 			for _, tl := range timelines {
-				if play(t, faulty, tl.lines) != tidy(tl.lines) {
+				if play(t, faulty, tl.lines) != normalizeSpaces(tl.lines) {
 					return
 				}
 			}
-			t.Fatal("every timeline reads as before")
+			t.Fatal("no timeline detects the fault")
 		})
 	}
 }
 
-// play runs a timeline's calls on a key and returns the timeline as it really went.
+// play makes the calls of a timeline on a key and returns the timeline with the actual results.
 func play[S any](t *testing.T, step stepFunc[S], lines string) string {
 	var (
 		limit Limit
 		state S
 		told  []string
 	)
-	for line := range strings.Lines(tidy(lines)) {
+	for line := range strings.Lines(normalizeSpaces(lines)) {
 		call, _, _ := strings.Cut(strings.TrimSpace(line), " ->")
 		words := strings.Fields(call)
 		if words[0] == "limit" {
@@ -430,8 +430,8 @@ func play[S any](t *testing.T, step stepFunc[S], lines string) string {
 
 var modes = map[string]quota.Mode{"take": quota.Take, "peek": quota.Peek, "upto": quota.UpTo, "force": quota.Force}
 
-// tidy leaves one blank between words, so that a table's columns may be aligned.
-func tidy(lines string) string {
+// normalizeSpaces reduces runs of spaces to one, so that the columns of a table may be aligned.
+func normalizeSpaces(lines string) string {
 	var tidied []string
 	for line := range strings.Lines(strings.TrimSpace(lines)) {
 		tidied = append(tidied, strings.Join(strings.Fields(line), " "))
@@ -450,7 +450,7 @@ func answer(d quota.Decision, err error) string {
 	return fmt.Sprintf("%d %d %s %s %d", limited, d.Remaining, ms(d.ResetAfter), ms(d.RetryAfter), d.Taken)
 }
 
-// ms writes ns as milliseconds, with as many decimals as it takes.
+// ms formats ns as milliseconds, with as many decimals as necessary.
 func ms(ns int64) string {
 	if ns == quota.Never {
 		return "-1"

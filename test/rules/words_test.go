@@ -46,8 +46,6 @@ var unread = []string{
 	"internal/commands/pubsub",
 	"internal/commands/tracking",
 	"internal/commands/value",
-	"internal/gcra",
-	"internal/lease",
 	"internal/logging",
 	"internal/option",
 	"internal/resp",
@@ -57,7 +55,6 @@ var unread = []string{
 	"internal/store/memory",
 	"internal/store/storetest",
 	"internal/transcript",
-	"internal/window",
 }
 
 // saysTheFieldsWord looks at the names and the comments of the product.

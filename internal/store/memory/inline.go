@@ -252,7 +252,7 @@ func (s *shard) settle(at *spot, table lease.Table, changed bool) error {
 		if err := s.placeLeases(at); err != nil {
 			return err
 		}
-	} else if held.Few(&s.few, min(inlineMost/4, inlineRoom(at.key, store.Lease))) {
+	} else if held.ToFew(&s.few, min(inlineMost/4, inlineRoom(at.key, store.Lease))) {
 		n := at.r.held()
 		if s.placeLeases(at) == nil { // else they stay where they are
 			s.leases.bytes -= held.counted
@@ -283,7 +283,7 @@ func (s *shard) placeLeases(at *spot) error {
 		return nil
 	}
 	n, held := s.leases.add()
-	held.Leases = *s.few.Many()
+	held.Leases = *s.few.ToLeases()
 	held.count(&s.leases)
 	at.r.setHeld(n)
 	return nil
