@@ -1,6 +1,6 @@
-// Package client is what the rest of a server may know of a connected client, and do to it: its
-// addresses and name, its mailbox, what it holds, the list of all clients and the bounds of what
-// they hold together.
+// Package client holds what a server knows of a connected client outside the client's own session:
+// its addresses, its name, its mailbox, the memory that it uses, and the registry of all clients
+// with the limits on the memory that they use together.
 package client
 
 import (
@@ -10,83 +10,99 @@ import (
 	"cellserver/internal/acl"
 )
 
-// Peer is the other end of a connection, and how its transport is called.
+// Peer describes a connection and how to reach its transport.
 type Peer struct {
 	Remote, Local  string // addresses, as CLIENT LIST shows them
-	FD             int
-	TransportBytes int // bytes that the transport keeps for the connection
-	// Wake makes the transport call Resume soon, on its own goroutine. Cut makes it end the
-	// connection, whatever is still to be sent. Both may be called from any goroutine, also after
-	// the connection has ended.
+	FD             int    // file descriptor, for CLIENT LIST
+	TransportBytes int    // memory that the transport uses for the connection
+	// Wake makes the transport call the session's Resume soon, on the session's goroutine. Cut
+	// closes the connection without sending what is still unsent. Both may be called from any
+	// goroutine, and after the connection has been closed.
 	Wake, Cut func()
 }
 
-// profile is what a client has told of itself. The session writes it and others read it (CLIENT
-// LIST), each with the lock.
+// profile is what CLIENT LIST shows of a client's settings. Only the session writes it. Mu guards
+// every write, and every read from another goroutine.
 type profile struct {
 	Mu                     sync.Mutex
-	Name, Library, Version string
+	Name, Library, Version string // of CLIENT SETNAME and CLIENT SETINFO
 	Database, Protocol     int
-	NoEvict, NoTouch       bool // which mean nothing to us
+	NoEvict                bool // CLIENT NO-EVICT: the client is exempt from maxmemory-clients
+	NoTouch                bool // CLIENT NO-TOUCH: shown by CLIENT LIST, without another effect
 	Monitoring             bool
-	Subscriptions          [SubscriptionKinds]int // how many subscriptions
+	Subscriptions          [SubscriptionKinds]int // number of subscriptions of each kind
 }
 
-// ReceivesMessages says whether the client has subscribed to something, or monitors.
-func (a *profile) ReceivesMessages() bool {
-	a.Mu.Lock()
-	defer a.Mu.Unlock()
-	return a.Monitoring || a.Subscriptions != [SubscriptionKinds]int{}
+// ReceivesMessages reports whether the client has subscriptions or monitors the server. Such a
+// client may be silent for a long time and is not idle.
+func (p *profile) ReceivesMessages() bool {
+	p.Mu.Lock()
+	defer p.Mu.Unlock()
+	return p.Monitoring || p.Subscriptions != [SubscriptionKinds]int{}
 }
 
-// Client is a connected client as others may know it: the session that talks with it is one
-// goroutine's, this is everybody's. What is neither atomic nor locked is the session's own to
-// write.
+// Client is a connected client. Its session runs on one goroutine; a Client is the part that other
+// goroutines use too. The session sets the fields that are neither atomic nor guarded by a lock
+// before Registry.Add makes the client visible, or uses them alone.
 type Client struct {
-	Among  *Registry
 	Peer   Peer
 	ID     int64
 	Opened int64 // instant, nanoseconds on the store's clock
-	Lent   Piece // what is being sent, if that is memory that others send, too; then out is empty
-	// What is to follow: of a long reply, and messages. This and lent change with the mail locked.
-	Pending  []Piece
-	Tracker  atomic.Pointer[Tracker] // of a client that caches keys; the session's own to set
-	Account  atomic.Pointer[Account] // who the client is; the session's own to set
-	Profile  profile
-	LastSeen atomic.Int64 // instant of the latest batch
-	Parked   atomic.Bool  // parked, for others to see
-	Blocked  atomic.Bool  // and that among waits
-	// Calls of a transaction and one more, 0 outside of one; in the low half their bytes.
-	Queued          atomic.Int64
-	Unread          atomic.Int64           // bytes that were read of calls that are not whole, or wait
-	BufferSizes     atomic.Int64           // see showRoom
-	Held            atomic.Int64           // bytes, all in all: see charge
-	leaves          int64                  // weight when the client was evicted, or began to end; with the lock of clients
-	Unauthenticated *UnauthenticatedConn   // while the client has not logged in; nil after
-	Unsent          atomic.Int64           // bytes of replies that the client has not read
-	Pieces          atomic.Int64           // that these are in, beside the first
-	Subscriptions   any                    // what the client has subscribed to; for its session, and the family of PUBLISH
-	LatestCommand   atomic.Pointer[string] // the name of the command that it made last
-	Mail            Mailbox
+
+	// The session writes these, and other goroutines read them.
+	Tracker       atomic.Pointer[Tracker] // CLIENT TRACKING; nil while it is off
+	Account       atomic.Pointer[Account] // the user as which the client is authenticated
+	Profile       profile
+	LastSeen      atomic.Int64 // instant of the latest batch of calls
+	Parked        atomic.Bool  // the session waits for the reply of a call outside the event loop
+	Blocked       atomic.Bool  // the session waits in a blocking call, or because of CLIENT PAUSE
+	LatestCommand atomic.Pointer[string]
+	// Queued is 0 outside a transaction. In one, the high 32 bits are the number of queued calls
+	// plus one, and the low 32 bits their size in bytes.
+	Queued atomic.Int64
+	Unread atomic.Int64 // bytes of input that has arrived and is not answered
+	// BufferSizes is the capacity of the session's buffers in bytes: in the high 32 bits that of
+	// the reply buffer, in the low 32 bits that of the input buffer.
+	BufferSizes   atomic.Int64
+	Unsent        atomic.Int64 // bytes of replies and messages that the client has not read
+	PendingPieces atomic.Int64 // number of pieces that follow the reply buffer
+
+	// Subscriptions is the state of the pub/sub commands for this client. Only the session uses it.
+	Subscriptions any
+
+	registry        *Registry
+	held            atomic.Int64         // bytes of memory that the client uses: see Charge
+	leavingWeight   int64                // part of Registry.leaving, guarded by the registry's lock
+	unauthenticated *UnauthenticatedConn // until the client has authenticated
+	mailbox         Mailbox
+	output          output
 }
 
-// Account is a user that sessions are. What it may do is changed in one place, and so is felt by
-// all of them with their next call.
+// New returns a client that is not in the registry yet.
+func (r *Registry) New(peer Peer) *Client {
+	c := &Client{registry: r, Peer: peer}
+	c.Profile.Protocol, c.mailbox.protocol = 2, 2
+	return c
+}
+
+// Account is a user as which clients are authenticated. All of its clients share one Account, so
+// that a change of the user's rules applies to the next call of each.
 type Account struct {
 	Name string
-	User atomic.Pointer[acl.User] // nil once there is no such user any more
+	User atomic.Pointer[acl.User] // nil once the user has been deleted
 }
 
-// Tracker is how a session wants to be told. It does not change: the session gets another.
+// Tracker holds the options of CLIENT TRACKING. Apart from Broken, it is immutable: a client that
+// changes its options gets another Tracker.
 type Tracker struct {
 	Broadcast, OptIn, OptOut, NoLoop bool
 
-	Redirect int64    // the session that is told in its place, 0 for itself
-	Prefixes []string // of a broadcast, in order
-	Broken   atomic.Bool
+	Redirect int64       // id of the client that receives the invalidations, 0 for the client itself
+	Prefixes []string    // of a Broadcast, sorted
+	Broken   atomic.Bool // the client of Redirect has disconnected
 }
 
-// Flags are CLIENT LIST's letters.
+// Flags returns the letters of t in the flags field of CLIENT LIST.
 func (t *Tracker) Flags() (letters string) {
 	if t == nil {
 		return ""
@@ -101,7 +117,7 @@ func (t *Tracker) Flags() (letters string) {
 	return letters
 }
 
-// Bytes is about what the prefixes take.
+// Bytes estimates the memory that the prefixes use.
 func (t *Tracker) Bytes() (bytes int) {
 	if t == nil {
 		return 0
@@ -112,7 +128,8 @@ func (t *Tracker) Bytes() (bytes int) {
 	return bytes
 }
 
-// Target is who is told, -1 for nobody.
+// Target returns the redir field of CLIENT LIST: the id of the client that receives the
+// invalidations, 0 for the client itself, -1 if tracking is off.
 func (t *Tracker) Target() int64 {
 	if t == nil {
 		return -1
@@ -120,28 +137,39 @@ func (t *Tracker) Target() int64 {
 	return t.Redirect
 }
 
-// What one more of these takes beside its name.
+// Estimates of the memory, in bytes, that one of each uses in addition to its name.
 const (
-	WatchBytes        = 256 // a watch, and its places in two tables
-	SubscriptionBytes = 320 // a subscription, and its places in three
-	prefixBytes       = 256 // a prefix that is broadcast, and its place in two tables
+	WatchBytes        = 256 // a watched key, and its entries in two tables
+	SubscriptionBytes = 320 // a subscription, and its entries in three tables
+	prefixBytes       = 256 // a prefix of CLIENT TRACKING BCAST, and its entries in two tables
 	QueuedBytes       = 40  // a queued call
-	WordBytes         = 24  // a word of it
+	WordBytes         = 24  // a word of a queued call
 )
 
-// SubscriptionKind is the kind of name by which a message reaches a subscriber.
+// SubscriptionKind is the kind of name that a client subscribes to.
 type SubscriptionKind uint8
 
 const (
 	ToChannel SubscriptionKind = iota
 	ToPattern
 	ToShardChannel
-	SubscriptionKinds
+	SubscriptionKinds // the number of kinds
 )
 
-// ProtocolVersion is the version of the protocol that the client speaks.
+// ProtocolVersion returns the version of RESP that the client uses: 2 or 3.
 func (c *Client) ProtocolVersion() int {
 	c.Profile.Mu.Lock()
 	defer c.Profile.Mu.Unlock()
 	return c.Profile.Protocol
+}
+
+// SetProtocol changes the version of RESP for messages that are pushed from now on. Only the
+// session calls it.
+func (c *Client) SetProtocol(version int) {
+	c.mailbox.mu.Lock()
+	c.mailbox.protocol = version
+	c.mailbox.mu.Unlock()
+	c.Profile.Mu.Lock()
+	defer c.Profile.Mu.Unlock()
+	c.Profile.Protocol = version
 }

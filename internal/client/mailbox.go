@@ -7,161 +7,211 @@ import (
 	"cellserver/internal/resp"
 )
 
-// Mailbox holds what the session is to take: pushes, and the reply of a call that was made outside
-// the event loop.
+// Mailbox holds what other goroutines have for a session: messages, and the reply of a call that
+// ran outside the event loop. mu guards all fields; the session may read the fields that only it
+// writes without it.
 type Mailbox struct {
-	Waiting atomic.Bool // there is some; read without the lock
-	Mu      sync.Mutex
-	Pushes  []Piece
-	Bytes   int             // of pushes
-	Told    map[string]bool // keys that a broadcast among pushes names
-	Reply   [][]byte
-	Replied bool
-	Last    bool   // and the reply ends the conversation
-	Then    func() // what the session does first, nil for nothing
-	Lost    bool   // a push did not fit: the client reads too slowly
-	closed  bool
+	nonEmpty    atomic.Bool // there is something to take; read without the lock once per batch
+	mu          sync.Mutex
+	messages    []Piece
+	bytes       int             // in messages
+	pendingKeys map[string]bool // keys whose invalidation is among the messages: see NotePendingKeys
+	delivery    Delivery
+	delivered   bool // there is a delivery
+	lost        bool // a message has been dropped: the connection is about to be closed
+	closed      bool // the session has ended: messages are dropped
 
-	Protocol   int  // that pushes are written in
-	Subscribed bool // the session is
+	protocol   int  // version of RESP that messages are written in; only the session writes it
+	subscribed bool // the client has a subscription; only the session writes it
 }
 
-// Piece is a part of what is to be sent.
+// Piece is a part of what is sent to a client.
 type Piece struct {
 	Bytes []byte
-	Of    *Parcel // whose bytes they are, and of others who send them; nil for the session's own
+	Of    *Parcel // owner of Bytes if other clients send them too; nil if they are the client's own
 }
 
-// Parcel is one copy of a message for many clients. It is counted once, as long as one of them has
-// not sent it.
+// Parcel is one copy of a message that is sent to many clients. Its bytes must not change. They
+// count once in the registry's memory, until the last client has sent them.
 type Parcel struct {
 	Bytes   []byte
-	holders atomic.Int32
+	holders atomic.Int32 // clients that have yet to send it
 }
 
-// What a mailbox does with messages: those that are long are not copied, others are put end to end
-// in pieces of so many bytes.
+// Delivery is the reply of a call that ran outside the event loop.
+type Delivery struct {
+	Reply  [][]byte // pieces; empty if the session only resumes a postponed call
+	Last   bool     // the connection is closed after the reply
+	Before func()   // if not nil, the session calls it before it takes the reply
+}
+
 const (
-	sharedFrom  = 4 << 10
-	PushedPiece = 64 << 10
+	sharedFrom = 4 << 10  // bytes: a message of at least this length is shared, a shorter one is copied
+	maxPiece   = 64 << 10 // bytes: the copies of short messages are joined into pieces of at most this length
+
+	// maxPendingKeys bounds Mailbox.pendingKeys.
+	maxPendingKeys = 1024
+
+	// DefaultMaxPushes is the default of Registry.SetMaxPushes, in bytes.
+	DefaultMaxPushes = 32 << 20
 )
 
-// DefaultMaxPushes bounds the bytes that wait to be pushed to one client, unless BoundPushes says
-// otherwise; one more, and the connection ends.
-const DefaultMaxPushes = 32 << 20
+// Protocol returns the version of RESP that the client uses: 2 or 3. It is to be called in the
+// function given to PushFunc.
+func (m *Mailbox) Protocol() int { return m.protocol }
 
-// Push sends bytes to the client between two replies, from any goroutine. It reports whether they
-// will be sent: a client that has too many waiting loses its connection instead.
+// Subscribed reports whether the client has a subscription. It is to be called in the function
+// given to PushFunc.
+func (m *Mailbox) Subscribed() bool { return m.subscribed }
+
+// NotePendingKeys notes that an invalidation of the keys is about to be pushed, and reports whether
+// the messages already contain one of each key. A client that has not taken its messages needs no
+// second invalidation, so a key that changes all the time costs no memory for a client that does
+// not read. At most 1024 keys are noted: of more, a client may receive some twice. It is to be
+// called in the function given to PushFunc.
+func (m *Mailbox) NotePendingKeys(keys []string) (known bool) {
+	known = true
+	for _, key := range keys {
+		if m.pendingKeys[key] {
+			continue
+		}
+		if known = false; len(m.pendingKeys) >= maxPendingKeys {
+			continue
+		}
+		if m.pendingKeys == nil {
+			m.pendingKeys = make(map[string]bool)
+		}
+		m.pendingKeys[key] = true
+	}
+	return known
+}
+
+// HasMail reports whether there is something for TakeMail.
+func (c *Client) HasMail() bool { return c.mailbox.nonEmpty.Load() }
+
+// IsSubscribed reports whether the client has a subscription. Only the session calls it.
+func (c *Client) IsSubscribed() bool { return c.mailbox.subscribed }
+
+// SetSubscribed changes what IsSubscribed reports. Only the session calls it.
+func (c *Client) SetSubscribed(subscribed bool) {
+	c.mailbox.mu.Lock()
+	defer c.mailbox.mu.Unlock()
+	c.mailbox.subscribed = subscribed
+}
+
+// WithMailLocked calls f while no goroutine pushes a message to the client.
+func (c *Client) WithMailLocked(f func()) {
+	c.mailbox.mu.Lock()
+	defer c.mailbox.mu.Unlock()
+	f()
+}
+
+// Push sends a message to the client between two replies. It may be called from any goroutine; the
+// message must not be changed afterwards. Push returns false if the message is dropped: if it
+// exceeds the limit of unsent messages, the client is disconnected.
 func (c *Client) Push(message []byte) bool {
 	p := &Parcel{Bytes: message}
 	return c.PushFunc(func(*Mailbox) *Parcel { return p })
 }
 
-// PushFunc is Push of a message that is made while the mailbox is locked; nil is no message. The
-// message must not be written to any more.
-func (c *Client) PushFunc(make func(to *Mailbox) *Parcel) bool {
-	c.Mail.Mu.Lock()
-	message := make(&c.Mail)
+// PushFunc is like Push for the message that encode returns. It calls encode with the mailbox
+// locked. If encode returns nil there is no message, and PushFunc returns true.
+func (c *Client) PushFunc(encode func(to *Mailbox) *Parcel) bool {
+	m := &c.mailbox
+	m.mu.Lock()
+	message := encode(m)
 	if message == nil {
-		c.Mail.Mu.Unlock()
+		m.mu.Unlock()
 		return true
 	}
-	fits := !c.Mail.closed && !c.Mail.Lost && c.mayWait(c.Mail.Bytes+len(message.Bytes))
-	cut := !fits && !c.Mail.closed && !c.Mail.Lost
+	open := !m.closed && !m.lost
+	fits := open && c.registry.allowsPushes(m.bytes+len(message.Bytes))
 	if fits {
-		c.add(message)
+		c.addMessage(message)
 	} else {
-		c.Mail.Lost = true
-		c.DropPushes() // they would be torn off in the middle
+		m.lost = true
+		c.dropMessages() // the connection is about to be closed
 	}
-	c.Mail.Waiting.Store(true)
-	c.Mail.Mu.Unlock()
-	if c.Peer.Wake(); cut {
-		c.wasCut()
+	m.nonEmpty.Store(true)
+	m.mu.Unlock()
+	if c.Peer.Wake(); open && !fits {
+		c.disconnectSlow()
 	}
 	return fits
 }
 
-// mayWait reports whether so many bytes of pushes are within the bound.
-func (c *Client) mayWait(bytes int) bool {
-	most := c.Among.MaxPushes.Load()
-	return most == 0 || int64(bytes) <= most
-}
-
-// add puts a message behind the others. It needs the mail's lock.
-func (c *Client) add(message *Parcel) {
-	m, b := &c.Mail, message.Bytes
-	m.Bytes += len(b)
+// addMessage appends a message to the others. The caller holds the mailbox's lock.
+func (c *Client) addMessage(message *Parcel) {
+	m, b := &c.mailbox, message.Bytes
+	m.bytes += len(b)
 	if len(b) >= sharedFrom {
-		m.Pushes = append(m.Pushes, Piece{b, message})
-		c.Held.Add(int64(len(b)))
+		m.messages = append(m.messages, Piece{b, message})
+		c.held.Add(int64(len(b)))
 		if message.holders.Add(1) == 1 {
-			c.Among.Bound(c.Among.Holdings.Bytes.Add(int64(len(b))))
+			c.registry.addHeld(len(b))
 		}
 		return
 	}
-	last := len(m.Pushes) - 1
-	if last < 0 || m.Pushes[last].Of != nil || len(m.Pushes[last].Bytes)+len(b) > PushedPiece {
-		m.Pushes = append(m.Pushes, Piece{})
+	last := len(m.messages) - 1
+	if last < 0 || m.messages[last].Of != nil || len(m.messages[last].Bytes)+len(b) > maxPiece {
+		m.messages = append(m.messages, Piece{})
 		last++
 	}
-	m.Pushes[last].Bytes = append(m.Pushes[last].Bytes, b...)
-	c.chargeMail(len(b))
+	m.messages[last].Bytes = append(m.messages[last].Bytes, b...)
+	c.chargeLocked(len(b))
 }
 
-// Drop counts a piece no more: it was sent, or copied, or will never be sent.
-func (c *Client) Drop(p Piece) {
+// uncharge subtracts a piece from the client's memory: it was sent, copied, or dropped.
+func (c *Client) uncharge(p Piece) {
 	if p.Of == nil {
-		c.AddHeld(-len(p.Bytes))
+		c.addHeld(-len(p.Bytes))
 		return
 	}
-	c.Held.Add(-int64(len(p.Bytes)))
+	c.held.Add(-int64(len(p.Bytes)))
 	if p.Of.holders.Add(-1) == 0 {
-		c.Among.Holdings.Bytes.Add(-int64(len(p.Bytes)))
+		c.registry.addHeld(-len(p.Bytes))
 	}
 }
 
-// DropPushes forgets what was pushed. It needs the mail's lock.
-func (c *Client) DropPushes() {
-	for _, p := range c.Mail.Pushes {
-		c.Drop(p)
+// dropMessages discards the messages. The caller holds the mailbox's lock.
+func (c *Client) dropMessages() {
+	for _, p := range c.mailbox.messages {
+		c.uncharge(p)
 	}
-	c.Mail.Pushes, c.Mail.Bytes = nil, 0
+	c.mailbox.messages, c.mailbox.bytes = nil, 0
 }
 
-// CloseMail has nothing counted of what would still be sent, and takes no more.
+// CloseMail discards what is still to be sent, and makes the mailbox drop messages from now on. The
+// session calls it when it ends.
 func (c *Client) CloseMail() {
-	c.Mail.Mu.Lock()
-	defer c.Mail.Mu.Unlock()
-	c.DropPushes()
-	for _, p := range append(c.Pending, c.Lent) {
-		c.Drop(p)
+	c.mailbox.mu.Lock()
+	defer c.mailbox.mu.Unlock()
+	c.dropMessages()
+	for _, p := range append(c.output.pending, c.output.shared) {
+		c.uncharge(p)
 	}
-	c.Pending, c.Lent = nil, Piece{}
-	c.Mail.closed = true
+	c.output.pending, c.output.shared = nil, Piece{}
+	c.mailbox.closed = true
 }
 
-// PushedBytes is the number of bytes that wait to be pushed.
+// PushedBytes returns the size of the messages that the session has not taken.
 func (c *Client) PushedBytes() int {
-	c.Mail.Mu.Lock()
-	defer c.Mail.Mu.Unlock()
-	return c.Mail.Bytes
+	c.mailbox.mu.Lock()
+	defer c.mailbox.mu.Unlock()
+	return c.mailbox.bytes
 }
 
-// Deliver gives a parked session its reply, from any goroutine. last ends the conversation.
-func (c *Client) Deliver(reply [][]byte, last bool) { c.DeliverAnd(reply, last, nil) }
-
-// DeliverAnd has it do something, too, before it takes the reply.
-func (c *Client) DeliverAnd(reply [][]byte, last bool, then func()) {
-	c.Mail.Mu.Lock()
-	c.chargeMail(TotalLength(reply))
-	c.Mail.Reply, c.Mail.Replied, c.Mail.Last, c.Mail.Then = reply, true, last, then
-	c.Mail.Waiting.Store(true)
-	c.Mail.Mu.Unlock()
+// Deliver gives a parked session the reply of its call, from any goroutine.
+func (c *Client) Deliver(d Delivery) {
+	c.mailbox.mu.Lock()
+	c.chargeLocked(TotalLength(d.Reply))
+	c.mailbox.delivery, c.mailbox.delivered = d, true
+	c.mailbox.nonEmpty.Store(true)
+	c.mailbox.mu.Unlock()
 	c.Peer.Wake()
 }
 
-// TotalLength is that of all pieces.
+// TotalLength returns the number of bytes of all pieces.
 func TotalLength(pieces [][]byte) (bytes int) {
 	for _, b := range pieces {
 		bytes += len(b)
@@ -169,42 +219,61 @@ func TotalLength(pieces [][]byte) (bytes int) {
 	return bytes
 }
 
-// Encodings are the same message in RESP2 and in RESP3, each made when it is wanted.
+// Encodings caches a message in RESP2 and in RESP3. Each is encoded when it is first needed.
 type Encodings [2]*Parcel
 
-// In returns the message in a version of the protocol, 2 or 3.
+// In returns the message in a version of RESP, 2 or 3. write encodes it.
 func (e *Encodings) In(protocol int, write func(*resp.Writer)) *Parcel {
 	return e.InAs(protocol, protocol, write)
 }
 
-// InAs is In, kept in the place of another version.
-func (e *Encodings) InAs(place, protocol int, write func(*resp.Writer)) *Parcel {
-	made := &e[place-2]
-	if *made == nil {
+// InAs is like In for a message whose content depends on the version that another client uses. It
+// is encoded in protocol, and cached by that other version.
+func (e *Encodings) InAs(other, protocol int, write func(*resp.Writer)) *Parcel {
+	parcel := &e[other-2]
+	if *parcel == nil {
 		var out resp.Writer
 		out.SetProtocol(protocol)
 		write(&out)
-		*made = &Parcel{Bytes: out.Bytes()}
+		*parcel = &Parcel{Bytes: out.Bytes()}
 	}
-	return *made
+	return *parcel
 }
 
-// CutOff ends the connection of a client that has lost a push.
-func (c *Client) CutOff() {
-	c.Mail.Mu.Lock()
-	cut := !c.Mail.closed && !c.Mail.Lost
-	c.Mail.Lost = true
-	c.DropPushes()
-	c.Mail.Waiting.Store(true)
-	c.Mail.Mu.Unlock()
-	if c.Peer.Wake(); cut {
-		c.wasCut()
+// Disconnect closes the connection of a client that has lost its access. Messages that it has not
+// taken are discarded, and later ones are dropped.
+func (c *Client) Disconnect() {
+	c.refuseMessages()
+	c.Peer.Wake()
+	c.Peer.Cut()
+}
+
+// DisconnectAfterLoss closes the connection of a client for which a message was dropped before it
+// reached the mailbox.
+func (c *Client) DisconnectAfterLoss() {
+	open := c.refuseMessages()
+	if c.Peer.Wake(); open {
+		c.disconnectSlow()
 	}
 }
 
-// wasCut tells the transport, and those who run the server, of a client that has lost a push.
-func (c *Client) wasCut() {
-	c.Among.OutputCut.Add(1)
-	c.Among.Log.Warn("disconnected a client that reads its messages too slowly", "peer", c.Peer.Remote)
+// refuseMessages discards the messages and makes the mailbox drop later ones. It reports whether
+// the mailbox accepted messages before.
+func (c *Client) refuseMessages() (open bool) {
+	m := &c.mailbox
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	open = !m.closed && !m.lost
+	m.lost = true
+	c.dropMessages()
+	m.nonEmpty.Store(true)
+	return open
+}
+
+// disconnectSlow closes the connection of a client that reads its messages too slowly, counts it
+// and logs it.
+func (c *Client) disconnectSlow() {
+	c.registry.CountOutputCut()
+	c.registry.log.Warn("disconnected a client that reads its messages too slowly", "peer", c.Peer.Remote)
 	c.Peer.Cut()
 }

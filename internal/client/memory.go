@@ -2,38 +2,40 @@ package client
 
 import "cellserver/internal/resp"
 
-// What CLIENT LIST and INFO say of a connection's memory.
+// BufferBytes returns the memory of buffers of the sizes in Client.BufferSizes.
+func BufferBytes(sizes int64) int { return allocated(int(sizes>>32)) + allocated(int(sizes&(1<<32-1))) }
 
-// BufferBytes are those of both halves, as Go's heap has room for them: what is long takes whole
+// allocated returns the bytes that Go's heap uses for a buffer: one of more than 32 KiB takes whole
 // pages.
-func BufferBytes(room int64) int { return inPages(int(room>>32)) + inPages(int(room&(1<<32-1))) }
-
-func inPages(bytes int) int {
-	const long, page = 32 << 10, 8 << 10
-	if bytes <= long {
+func allocated(bytes int) int {
+	const large, page = 32 << 10, 8 << 10
+	if bytes <= large {
 		return bytes
 	}
 	return (bytes + page - 1) / page * page
 }
 
-// memory is what CLIENT LIST says.
-type clientMemory struct {
-	Unread, Free      int64 // that was read and waits, or is answered now; and room for more
-	Words             int64 // of the call that is answered now
-	Queued            int64 // for EXEC
-	Room              int64 // for replies
-	Waiting           int64 // in that, for the client to read it
-	Pieces, Following int64 // what waits beside it: replies in pieces and pushes, and their bytes
-	Total             int64
+// Memory is the memory that a client uses, in bytes, as CLIENT LIST shows it.
+type Memory struct {
+	Unread, Free  int64 // input that is not answered, and free capacity of the input buffer
+	Words         int64 // words of the call that is being answered
+	Queued        int64 // calls queued for EXEC
+	ReplyBuffer   int64 // capacity of the reply buffer
+	Replies       int64 // bytes in the reply buffer
+	Pieces        int64 // number of pieces and messages outside the reply buffer
+	PiecesAndMail int64 // their bytes
+	Total         int64
 }
 
-// Memory is a session's. words are those of the call that asks, if it is its own.
-func (c *Client) Memory(words [][]byte) (m clientMemory) {
-	const first = 16 << 10 // that wait: what Redis has a buffer for, apart from which it counts the others
-	room := c.BufferSizes.Load()
-	held := room & (1<<32 - 1)
-	m.Room, m.Unread = room>>32, c.Unread.Load()
-	m.Free = max(held-m.Unread, 0)
+// Memory returns the memory that the client uses. words are those of the call that asks, if it is
+// the client's own: Redis counts them in its buffers.
+func (c *Client) Memory(words [][]byte) (m Memory) {
+	// Redis has a fixed reply buffer of this size, and counts what does not fit into it apart.
+	const redisBuffer = 16 << 10
+	sizes := c.BufferSizes.Load()
+	input := sizes & (1<<32 - 1)
+	m.ReplyBuffer, m.Unread = sizes>>32, c.Unread.Load()
+	m.Free = max(input-m.Unread, 0)
 	for _, word := range words {
 		m.Words += int64(len(word))
 	}
@@ -41,12 +43,12 @@ func (c *Client) Memory(words [][]byte) (m clientMemory) {
 		m.Unread += int64(resp.EncodedLength(words))
 	}
 	m.Queued = c.Queued.Load() & (1<<32 - 1)
-	c.Mail.Mu.Lock() // as pushes become replies under it
-	unsent, pushes := c.Unsent.Load(), int64(c.Mail.Bytes)
-	pieces := int64(len(c.Mail.Pushes))
-	c.Mail.Mu.Unlock()
-	m.Waiting = min(unsent, m.Room, first)
-	m.Pieces, m.Following = c.Pieces.Load()+pieces, unsent-m.Waiting+pushes
-	m.Total = c.Held.Load() + m.Words
+	c.mailbox.mu.Lock() // TakeMail moves bytes from the mailbox to Unsent under this lock
+	unsent, pushes := c.Unsent.Load(), int64(c.mailbox.bytes)
+	messages := int64(len(c.mailbox.messages))
+	c.mailbox.mu.Unlock()
+	m.Replies = min(unsent, m.ReplyBuffer, redisBuffer)
+	m.Pieces, m.PiecesAndMail = c.PendingPieces.Load()+messages, unsent-m.Replies+pushes
+	m.Total = c.held.Load() + m.Words
 	return m
 }

@@ -8,108 +8,149 @@ import (
 	"time"
 )
 
-// Registry knows who is connected, and what all of them hold.
+// Registry is the list of connected clients, with the limits on the memory that they use. It is
+// safe for use by many goroutines.
 type Registry struct {
-	Log       *slog.Logger // for what clients cause
-	MaxPushes atomic.Int64 // bytes that wait to be pushed to one client; 0 for any number
-	OutputCut atomic.Int64 // connections ended because they read too little
+	log       *slog.Logger
+	maxPushes atomic.Int64 // bytes
+	outputCut atomic.Int64
 
-	Holdings        holdings
-	Census          census
-	Unauthenticated Unauthenticated
-	newcomersLimit  atomic.Pointer[MemoryLimit]
+	holdings             holdings
+	buffers              bufferSample
+	unauthenticated      Unauthenticated
+	unauthenticatedLimit atomic.Pointer[MemoryLimit]
 
-	mu      sync.Mutex
-	last    int64 // id
-	ByID    map[int64]*Client
-	Leaving int64 // bytes that evicted clients hold until they are gone
-	Left    chan struct{}
+	mu       sync.Mutex
+	lastID   int64
+	byID     map[int64]*Client
+	leaving  int64 // bytes: the sum of the clients' leavingWeight
+	departed chan struct{}
 }
 
-// Add gives a session its id: 1 for the first, never used again.
-func (c *Registry) Add(s *Client) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.last++
-	s.ID = c.last
-	c.ByID[s.ID] = s
+// NewRegistry returns an empty registry. log is for events that clients cause, which may be
+// frequent. SetMaxMemory, SetMaxMemoryUnauthenticated and UpdateLimits are to be called before the
+// first client connects.
+func NewRegistry(log *slog.Logger) *Registry {
+	r := &Registry{log: log, byID: make(map[int64]*Client), departed: make(chan struct{}, 1)}
+	r.maxPushes.Store(DefaultMaxPushes)
+	return r
 }
 
-// Remove has nobody see the session any more. What it still holds counts with what is on its way
-// out.
-func (c *Registry) Remove(s *Client) {
-	weight := s.Weight()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.ByID[s.ID] == nil {
+// Add puts a client into the registry and gives it an id. The first id is 1; none is used twice.
+func (r *Registry) Add(c *Client) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lastID++
+	c.ID = r.lastID
+	r.byID[c.ID] = c
+}
+
+// Remove takes a client out of the registry, so that no other client finds it any more. The memory
+// that it still uses counts as leaving until Release.
+func (r *Registry) Remove(c *Client) {
+	weight := c.Weight()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.byID[c.ID] == nil {
 		return
 	}
-	delete(c.ByID, s.ID)
-	c.leave(s, weight)
-	c.NoteDeparture()
+	delete(r.byID, c.ID)
+	r.markLeaving(c, weight)
+	r.NoteDeparture()
 }
 
-func (c *Registry) NoteDeparture() {
+// Departed receives a value when a client has left: one value if several have left since the last
+// was received.
+func (r *Registry) Departed() <-chan struct{} { return r.departed }
+
+// NoteDeparture sends to Departed without blocking. The transport calls it when a connection has
+// ended that was not in the registry.
+func (r *Registry) NoteDeparture() {
 	select {
-	case c.Left <- struct{}{}:
+	case r.departed <- struct{}{}:
 	default:
 	}
 }
 
-// Get finds a session by its id, nil if it is not connected.
-func (c *Registry) Get(id int64) *Client {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.ByID[id]
+// Get returns the client with an id, or nil if it is not connected.
+func (r *Registry) Get(id int64) *Client {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.byID[id]
 }
 
-func (c *Registry) Count() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.ByID)
+// Count returns the number of clients.
+func (r *Registry) Count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.byID)
 }
 
-// AllUnsorted is everybody who is connected, in any order.
-func (c *Registry) AllUnsorted() []*Client {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	list := make([]*Client, 0, len(c.ByID))
-	for _, s := range c.ByID {
-		list = append(list, s)
+// AllUnsorted returns all clients in no particular order.
+func (r *Registry) AllUnsorted() []*Client {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	list := make([]*Client, 0, len(r.byID))
+	for _, c := range r.byID {
+		list = append(list, c)
 	}
 	return list
 }
 
-// All is the same, the oldest first.
-func (c *Registry) All() []*Client {
-	list := c.AllUnsorted()
+// All returns all clients in the order in which they connected.
+func (r *Registry) All() []*Client {
+	list := r.AllUnsorted()
 	slices.SortFunc(list, func(a, b *Client) int { return int(a.ID - b.ID) })
 	return list
 }
 
-// census is what all clients together take, as it was when Sample looked last: of ten thousand it
-// takes a millisecond to find out, for which nobody should wait.
-type census struct {
-	Bytes          atomic.Int64
-	Input, Replies atomic.Int64 // the most that one has: bytes that were read and wait, and room for replies
-	looked         int64        // instant, nanoseconds; Sample's own
+// SetMaxPushes limits the bytes of messages that wait for one client; 0 is no limit. A client is
+// disconnected if a message would exceed it.
+func (r *Registry) SetMaxPushes(bytes int) { r.maxPushes.Store(int64(bytes)) }
+
+// allowsPushes reports whether so many bytes of messages may wait for one client.
+func (r *Registry) allowsPushes(bytes int) bool {
+	limit := r.maxPushes.Load()
+	return limit == 0 || int64(bytes) <= limit
 }
 
-const censusEvery = int64(time.Second)
+// CountOutputCut counts a client that was disconnected because it reads too slowly.
+func (r *Registry) CountOutputCut() { r.outputCut.Add(1) }
 
-// SampleBuffers takes the census, once a second.
-func (c *Registry) SampleBuffers(now int64) {
-	found := &c.Census
-	if now-found.looked < censusEvery {
+// OutputCut returns the number of clients that were disconnected because they read too slowly.
+func (r *Registry) OutputCut() int64 { return r.outputCut.Load() }
+
+// bufferSample is what SampleBuffers has found. With ten thousand clients that takes a millisecond,
+// so INFO and MEMORY STATS show the latest sample instead of taking one.
+type bufferSample struct {
+	bytes          atomic.Int64
+	input, replies atomic.Int64
+	taken          int64 // instant, nanoseconds; used by SampleBuffers alone
+}
+
+// sampleInterval is the time between two samples, in nanoseconds.
+const sampleInterval = int64(time.Second)
+
+// SampleBuffers samples the memory of all clients, unless the last sample is less than a second
+// old. Only one goroutine may call it.
+func (r *Registry) SampleBuffers(now int64) {
+	sample := &r.buffers
+	if now-sample.taken < sampleInterval {
 		return
 	}
-	found.looked = now
+	sample.taken = now
 	var input, replies int64
-	for _, s := range c.AllUnsorted() {
-		m := s.Memory(nil)
-		input, replies = max(input, m.Unread), max(replies, m.Room)
+	for _, c := range r.AllUnsorted() {
+		m := c.Memory(nil)
+		input, replies = max(input, m.Unread), max(replies, m.ReplyBuffer)
 	}
-	found.Bytes.Store(c.Holdings.Bytes.Load()) // less than the sum, of messages for many
-	found.Input.Store(input)
-	found.Replies.Store(replies)
+	sample.bytes.Store(r.HeldBytes()) // not the sum over the clients: shared messages count once
+	sample.input.Store(input)
+	sample.replies.Store(replies)
+}
+
+// Buffers returns the latest sample: the memory of all clients together, and the largest unread
+// input and the largest reply buffer of one client, in bytes.
+func (r *Registry) Buffers() (total, maxInput, maxReplies int64) {
+	return r.buffers.bytes.Load(), r.buffers.input.Load(), r.buffers.replies.Load()
 }

@@ -66,9 +66,9 @@ func (ws *blockedClients) release(s *client.Client, reply string) {
 	delete(ws.sessions, s)
 	s.Blocked.Store(false)
 	if reply == "" {
-		s.Deliver(nil, false)
+		s.Deliver(client.Delivery{})
 	} else {
-		s.Deliver([][]byte{[]byte(reply)}, false)
+		s.Deliver(client.Delivery{Reply: [][]byte{[]byte(reply)}})
 	}
 }
 

@@ -205,7 +205,7 @@ func clientFilter(words [][]byte) (func(*client.Client) bool, error) {
 func clientsOfType(name []byte) (func(*client.Client) bool, error) {
 	for _, known := range []string{"NORMAL", "MASTER", "REPLICA", "SLAVE", "PUBSUB"} {
 		if command.FoldEqual(name, known) {
-			return func(s *client.Client) bool { return s.Kind() == known }, nil
+			return func(s *client.Client) bool { return s.Type() == known }, nil
 		}
 	}
 	return nil, command.Refusal(fmt.Sprintf("ERR Unknown client type '%s'", name))

@@ -9,7 +9,7 @@ var ping = command.Command{
 	Tips:    []string{command.AllShards, "response_policy:all_succeeded"},
 	Args:    []command.Arg{command.Word("message").Optional()}, Reply: "PONG, or the message.",
 	Run: func(c *command.Call) error {
-		if c.Session != nil && c.Client.Mail.Subscribed && c.Out.Protocol() == 2 { // where a client expects messages
+		if c.Session != nil && c.Client.IsSubscribed() && c.Out.Protocol() == 2 { // where a client expects messages
 			c.Out.Array(2)
 			c.Out.BulkString("pong")
 			c.Out.Bulk(c.Word())

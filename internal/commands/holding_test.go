@@ -17,9 +17,9 @@ func inSum(t *testing.T, s *still) {
 	t.Helper()
 	sum := int64(0)
 	for _, c := range s.instance.clients.All() {
-		sum += c.Held.Load()
+		sum += c.HeldBytes()
 	}
-	require.Equal(t, sum, s.instance.clients.Holdings.Bytes.Load())
+	require.Equal(t, sum, s.instance.clients.HeldBytes())
 }
 
 // Whatever a client makes the server hold counts, is shown, and counts no more when it has let go.
@@ -47,7 +47,7 @@ func TestWhatClientsHoldCounts(t *testing.T) {
 		s := newStill(t)
 		c := s.dial()
 		c.say(t, "PING")
-		held := func() int64 { return c.session.Held.Load() - int64(client.BufferBytes(c.session.BufferSizes.Load())) }
+		held := func() int64 { return c.session.HeldBytes() - int64(client.BufferBytes(c.session.BufferSizes.Load())) }
 		before := held()
 		for _, line := range play.take {
 			c.say(t, line)
@@ -63,7 +63,7 @@ func TestWhatClientsHoldCounts(t *testing.T) {
 			c.say(t, line)
 		}
 		c.session.Close()
-		require.Zero(t, s.instance.clients.Holdings.Bytes.Load(), what)
+		require.Zero(t, s.instance.clients.HeldBytes(), what)
 	}
 }
 
@@ -73,31 +73,31 @@ func TestWhatWaitsCounts(t *testing.T) {
 	s.fill(t, 50_000)
 	in := s.instance
 	keysCaller, cut, l := s.dial(), s.dial(), s.dial()
-	base := in.clients.Holdings.Bytes.Load()
+	base := in.clients.HeldBytes()
 	keysCaller.session.Feed([]byte("KEYS *\r\n"))
 	<-keysCaller.woken
 	until(t, func() bool { return in.slow.about.Load() == 0 })
-	require.Greater(t, keysCaller.session.Held.Load(), int64(400_000), "a reply that the session has not taken")
+	require.Greater(t, keysCaller.session.HeldBytes(), int64(400_000), "a reply that the session has not taken")
 	keysCaller.session.Resume()
-	require.Greater(t, keysCaller.session.Held.Load(), int64(400_000), "one that the client has not taken")
+	require.Greater(t, keysCaller.session.HeldBytes(), int64(400_000), "one that the client has not taken")
 	inSum(t, s)
 	keysCaller.take()
 	cut.session.Feed(fmt.Appendf(nil, "*2\r\n$4\r\nECHO\r\n$1000000\r\n%s", strings.Repeat("x", 300_000)))
-	require.Greater(t, cut.session.Held.Load(), int64(300_000), "a part of a call")
+	require.Greater(t, cut.session.HeldBytes(), int64(300_000), "a part of a call")
 	cut.session.Feed([]byte(strings.Repeat("x", 700_000) + "\r\n"))
-	require.Greater(t, cut.session.Held.Load(), int64(1_000_000), "its reply")
+	require.Greater(t, cut.session.HeldBytes(), int64(1_000_000), "its reply")
 	cut.take()
 	l.say(t, "SUBSCRIBE news")
 	for range 1000 {
 		l.session.Push([]byte(strings.Repeat("x", 1000)))
 	}
-	require.Greater(t, l.session.Held.Load(), int64(1_000_000), "messages")
+	require.Greater(t, l.session.HeldBytes(), int64(1_000_000), "messages")
 	inSum(t, s)
 	require.Len(t, l.listen()[len("x"):], 1_000_000-1)
 	l.say(t, "UNSUBSCRIBE")
 	keysCaller.say(t, "PING")
 	cut.say(t, "PING")
-	require.Less(t, in.clients.Holdings.Bytes.Load()-base, int64(100_000), "nothing of it stays")
+	require.Less(t, in.clients.HeldBytes()-base, int64(100_000), "nothing of it stays")
 	inSum(t, s)
 }
 
@@ -113,21 +113,21 @@ func TestAMessageForManyIsOneCopy(t *testing.T) {
 	s := newStill(t)
 	listening := subscribers(t, s, listeners, "news")
 	c := s.dial()
-	before := s.instance.clients.Holdings.Bytes.Load()
+	before := s.instance.clients.HeldBytes()
 	payload := strings.Repeat("x", size)
 	for range messages {
 		c.say(t, "PUBLISH news "+payload)
 	}
 	until(t, func() bool { return s.instance.slow.about.Load() == 0 })
-	kept := s.instance.clients.Holdings.Bytes.Load() - before
+	kept := s.instance.clients.HeldBytes() - before
 	require.Greater(t, kept, int64(messages*size))
 	require.Less(t, kept, int64(messages*(size+1000)))
 	for _, l := range listening {
 		require.Greater(t, l.session.PushedBytes(), messages*size)
 		l.session.Resume()
-		require.GreaterOrEqual(t, l.session.Held.Load(), int64(messages*size))
+		require.GreaterOrEqual(t, l.session.HeldBytes(), int64(messages*size))
 	}
-	require.Less(t, s.instance.clients.Holdings.Bytes.Load()-before, int64(messages*(size+1000)),
+	require.Less(t, s.instance.clients.HeldBytes()-before, int64(messages*(size+1000)),
 		"nor is it copied to be sent")
 	first := &listening[0].session.Output()[100]
 	for _, l := range listening {
@@ -139,7 +139,7 @@ func TestAMessageForManyIsOneCopy(t *testing.T) {
 		l.session.Close()
 	}
 	c.say(t, "PING")
-	require.Less(t, s.instance.clients.Holdings.Bytes.Load()-before, int64(100_000))
+	require.Less(t, s.instance.clients.HeldBytes()-before, int64(100_000))
 	inSum(t, s)
 }
 
@@ -158,21 +158,21 @@ func TestTheLargestClientsAreEvicted(t *testing.T) {
 	for i, c := range all {
 		c.session.Push(make([]byte, (i+1)*100_000))
 	}
-	until(t, func() bool { return in.clients.Holdings.Evicted.Load() > 0 && !in.clients.Holdings.Evicting.Load() })
-	require.EqualValues(t, 2, in.clients.Holdings.Evicted.Load(), "5.5 MB, less 0.9, less 0.8")
+	until(t, func() bool { return in.clients.Eviction().Evicted > 0 && !in.clients.Eviction().Running })
+	require.EqualValues(t, 2, in.clients.Eviction().Evicted, "5.5 MB, less 0.9, less 0.8")
 	for i, c := range all {
 		require.Equal(t, i == 7 || i == 8, c.isCut(), i)
 	}
 	require.Contains(t, all[0].say(t, "INFO stats"), "\r\nevicted_clients:2\r\n")
 	all[7].session.Close()
 	all[8].session.Close()
-	require.Zero(t, in.clients.Leaving)
+	require.Zero(t, in.clients.Eviction().Leaving)
 
 	for _, c := range all[:7] {
 		c.session.Close()
 	}
 	all[9].session.Push(make([]byte, 5<<20))
-	until(t, func() bool { return in.clients.Holdings.Vain.Load() && !in.clients.Holdings.Evicting.Load() })
+	until(t, func() bool { return in.clients.Eviction().Exhausted && !in.clients.Eviction().Running })
 	require.False(t, all[9].isCut())
 	all[9].listen()
 	require.Equal(t, "+OK\r\n", all[9].say(t, "CLIENT NO-EVICT off"))
@@ -199,7 +199,7 @@ func TestASharedMessageWeighsItsPart(t *testing.T) {
 		for _, one := range in.clients.All() {
 			sum += one.Weight()
 		}
-		require.InDelta(t, in.clients.Holdings.Bytes.Load(), sum, listeners*messages, "but for what division leaves")
+		require.InDelta(t, in.clients.HeldBytes(), sum, listeners*messages, "but for what division leaves")
 	}
 	agree()
 	for i, l := range listening[:listeners/2] {
@@ -209,18 +209,18 @@ func TestASharedMessageWeighsItsPart(t *testing.T) {
 		}
 	}
 	agree()
-	require.Greater(t, listening[0].session.Held.Load(), own.session.Held.Load())
+	require.Greater(t, listening[0].session.HeldBytes(), own.session.HeldBytes())
 	require.Less(t, listening[0].session.Weight(), own.session.Weight()/10)
 
-	in.clients.SetMaxMemory(client.MemoryLimit{Bytes: in.clients.Holdings.Bytes.Load() - 1})
+	in.clients.SetMaxMemory(client.MemoryLimit{Bytes: in.clients.HeldBytes() - 1})
 	in.shareMemory()
 	c.say(t, "PING")
 	own.session.Push([]byte("x"))
 	<-own.wasCut
-	until(t, func() bool { return !in.clients.Holdings.Evicting.Load() })
-	require.EqualValues(t, 1, in.clients.Holdings.Evicted.Load())
+	until(t, func() bool { return !in.clients.Eviction().Running })
+	require.EqualValues(t, 1, in.clients.Eviction().Evicted)
 	own.session.Close()
-	require.Zero(t, in.clients.Leaving)
+	require.Zero(t, in.clients.Eviction().Leaving)
 	agree()
 
 	// What all of them hold is given back only when all have gone.
@@ -228,7 +228,7 @@ func TestASharedMessageWeighsItsPart(t *testing.T) {
 	in.shareMemory()
 	c.session.Push([]byte("x"))
 	for gone := 0; gone < listeners; {
-		until(t, func() bool { return !in.clients.Holdings.Evicting.Load() })
+		until(t, func() bool { return !in.clients.Eviction().Running })
 		before := gone
 		for _, l := range listening {
 			if l.isCut() && l.session.ctx.Err() == nil {
@@ -237,7 +237,7 @@ func TestASharedMessageWeighsItsPart(t *testing.T) {
 			}
 		}
 		if gone == before {
-			require.LessOrEqual(t, in.clients.Holdings.Bytes.Load(), int64(1<<20))
+			require.LessOrEqual(t, in.clients.HeldBytes(), int64(1<<20))
 			break
 		}
 	}
@@ -255,7 +255,7 @@ func TestTheTextOfClientListCounts(t *testing.T) {
 	in.long <- struct{}{} // one is being made
 	c.session.Feed([]byte("CLIENT LIST\r\n"))
 	until(t, func() bool { return in.slow.about.Load() == 1 && in.slow.allFree() })
-	require.Greater(t, c.session.Held.Load(), int64(longReply))
+	require.Greater(t, c.session.HeldBytes(), int64(longReply))
 	<-in.long
 	c.settle()
 	require.Equal(t, 2001, strings.Count(c.output(), "id="))
@@ -271,7 +271,7 @@ func TestLongRepliesOfMGETCount(t *testing.T) {
 	in.long <- struct{}{} // one is being made
 	c.session.Feed([]byte("MGET" + strings.Repeat(" k", 2000) + "\r\n"))
 	until(t, func() bool { return in.slow.about.Load() == 1 && in.slow.allFree() })
-	require.Greater(t, c.session.Held.Load(), int64(longReply))
+	require.Greater(t, c.session.HeldBytes(), int64(longReply))
 	<-in.long
 	c.settle()
 	require.Equal(t, 2000, strings.Count(c.output(), "$1000\r\n"))
@@ -300,8 +300,8 @@ func TestLongRepliesAreMadeOneAtATime(t *testing.T) {
 	}
 	until(t, func() bool { return in.slow.about.Load() == 20 && in.slow.allFree() })
 	for _, c := range all {
-		require.Less(t, c.session.Held.Load(), int64(1<<20))
-		require.Greater(t, c.session.Held.Load(), int64(longReply))
+		require.Less(t, c.session.HeldBytes(), int64(1<<20))
+		require.Greater(t, c.session.HeldBytes(), int64(longReply))
 	}
 	require.Equal(t, "+PONG\r\n", s.dial().say(t, "PING"))
 	require.Equal(t, "*2\r\n", s.dial().say(t, "SCAN 0")[:4], "what is short does not wait")

@@ -44,9 +44,8 @@ func infoMemory(c *command.Call, out *strings.Builder) {
 	field(out, "mem_fragmentation_bytes", resident-used)
 	fields(out, "mem_not_counted_for_evict:0", "mem_replication_backlog:0", "mem_total_replication_buffers:0",
 		"mem_clients_slaves:0")
-	newcomers, _ := in.clients.Unauthenticated.Count()
-	field(out, "mem_clients_normal", in.clients.Holdings.Bytes.Load())
-	field(out, "mem_clients_unauthenticated", newcomers)
+	field(out, "mem_clients_normal", in.clients.HeldBytes())
+	field(out, "mem_clients_unauthenticated", in.clients.Unauthenticated().Stats().Bytes)
 	fields(out, "mem_cluster_links:0", "mem_aof_buffer:0", "mem_allocator:go", "active_defrag_running:0",
 		"lazyfree_pending_objects:0",
 		"lazyfreed_objects:0")

@@ -75,7 +75,7 @@ func infoStats(c *command.Call, out *strings.Builder) {
 	field(out, "expired_keys", in.expired(c.View)-s.expired.Load())
 	fields(out, "expired_stale_perc:0.00", "expired_time_cap_reached_count:0", "expire_cycle_cpu_milliseconds:0",
 		"evicted_keys:0")
-	field(out, "evicted_clients", in.clients.Holdings.Evicted.Load())
+	field(out, "evicted_clients", in.clients.Eviction().Evicted)
 	fields(out,
 		"total_eviction_exceeded_time:0", "current_eviction_exceeded_time:0")
 	field(out, "keyspace_hits", s.hits.Load())
@@ -98,7 +98,7 @@ func infoStats(c *command.Call, out *strings.Builder) {
 	fields(out, "io_threaded_reads_processed:0", "io_threaded_writes_processed:0", "reply_buffer_shrinks:0",
 		"reply_buffer_expands:0")
 	field(out, "client_query_buffer_limit_disconnections", s.queryCut.Load())
-	field(out, "client_output_buffer_limit_disconnections", in.clients.OutputCut.Load())
+	field(out, "client_output_buffer_limit_disconnections", in.clients.OutputCut())
 	for why, reason := range access.Reasons {
 		if reason != "" {
 			field(out, "acl_access_denied_"+strings.Replace(reason, "command", "cmd", 1),

@@ -47,7 +47,7 @@ type Instance struct {
 	command.Server
 	store store.Store
 
-	clients client.Registry
+	clients *client.Registry
 	hooks   atomic.Uint32 // bits: paused and the like
 	memory  memoryBound
 
@@ -147,19 +147,16 @@ func New(c Config) (*Instance, error) {
 		},
 		figures:     figures{turns: c.Turns, holds: c.Holds},
 		besideLoops: besideLoops{slow: slowPlaces{free: maxSlow()}, long: make(chan struct{}, 1), inTurn: command.TurnUnits},
-		clients: client.Registry{
-			Log: cmp.Or(c.ClientLog, c.Log), ByID: make(map[int64]*client.Client), Left: make(chan struct{}, 1),
-		},
+		clients:     client.NewRegistry(cmp.Or(c.ClientLog, c.Log)),
 	}
 	in.watches = watches{watchers: make(map[watchedKey]*watched), ages: make(map[int]age)}
 	var err error
 	if in.Table, err = command.NewTable(in.commands(), store.AbilitiesOf(c.Store)); err != nil {
 		return nil, err
 	}
-	in.BoundPushes(client.DefaultMaxPushes)
 	in.accounts.File = c.ACLFile
 	in.accounts.Init(in.Table)
-	in.accounts.Clients, in.accounts.Clock, in.accounts.DisconnectListeners = &in.clients, in.Clock, in.endListeners
+	in.accounts.Clients, in.accounts.Clock, in.accounts.DisconnectListeners = in.clients, in.Clock, in.endListeners
 	in.accounts.Log, in.accounts.ClientLog = in.log, in.clientLog
 	in.rows = make([]stats.Calls, len(in.Table.ByName)+1)
 	in.waits = blockedClients{clock: c.Store.Clock(), sessions: make(map[*client.Client]blocking), next: store.Never,
@@ -168,7 +165,7 @@ func New(c Config) (*Instance, error) {
 	in.memory.begin(c.Store)
 	in.clients.SetMaxMemory(c.Settings.MaxClientMemory)
 	in.clients.SetMaxMemoryUnauthenticated(c.Settings.MaxUnauthenticatedMemory)
-	in.tracking.Store, in.tracking.Clients, in.tracking.Busy = in.changes(), &in.clients, &in.slow.about
+	in.tracking.Store, in.tracking.Clients, in.tracking.Busy = in.changes(), in.clients, &in.slow.about
 	in.tracking.Init(c.Settings.MaxTracked)
 	in.notifier.begin(in)
 	return in, in.heed(c.Settings)
@@ -184,13 +181,13 @@ func newRunID() string {
 // What a transport needs of an instance beside its sessions.
 
 // Departed is told when a client has gone: once, if several have gone since it was read.
-func (in *Instance) Departed() <-chan struct{} { return in.clients.Left }
+func (in *Instance) Departed() <-chan struct{} { return in.clients.Departed() }
 
 // NoteDeparture has Left told that something has gone which counts with the clients.
 func (in *Instance) NoteDeparture() { in.clients.NoteDeparture() }
 
 // Unauthenticated are those of the instance: sessions are among them by themselves.
-func (in *Instance) Unauthenticated() *client.Unauthenticated { return &in.clients.Unauthenticated }
+func (in *Instance) Unauthenticated() *client.Unauthenticated { return in.clients.Unauthenticated() }
 
 // shareMemory has the bounds of what clients hold worked out.
 func (in *Instance) shareMemory() { in.clients.UpdateLimits(in.memory.most.Load(), in.memory.there) }
@@ -211,10 +208,10 @@ func (in *Instance) Now() int64 { return in.store.Clock().Now() }
 func (in *Instance) CountRejected() { in.stats.rejected.Add(1) }
 
 // CountOutputCut counts a client that was cut off because it reads too little.
-func (in *Instance) CountOutputCut() { in.clients.OutputCut.Add(1) }
+func (in *Instance) CountOutputCut() { in.clients.CountOutputCut() }
 
 // BoundPushes bounds the bytes that wait to be pushed to one client, from now on; 0 is no bound.
-func (in *Instance) BoundPushes(bytes int) { in.clients.MaxPushes.Store(int64(bytes)) }
+func (in *Instance) BoundPushes(bytes int) { in.clients.SetMaxPushes(bytes) }
 
 // WakeAll wakes every session.
 func (in *Instance) WakeAll() {

@@ -35,10 +35,7 @@ func TestWhatIsShownIsBounded(t *testing.T) {
 	for range 100 {
 		other.say(t, "PING")
 	}
-	watcher.session.Mail.Mu.Lock()
-	waiting := watcher.session.Mail.Bytes
-	watcher.session.Mail.Mu.Unlock()
-	require.Positive(t, waiting)
+	require.Positive(t, watcher.session.PushedBytes())
 	watcher.session.Close()
 	require.Zero(t, s.instance.hooks.Load()&monitored, "nobody looks any more")
 }

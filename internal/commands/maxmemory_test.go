@@ -99,17 +99,18 @@ func TestCensus(t *testing.T) {
 	require.NoError(t, first.Send([]byte("ECHO "+strings.Repeat("x", 5000)+"\r\n")))
 	require.NoError(t, second.Send([]byte("*1\r\n$100\r\nunfinished")))
 	s.instance.Sample()
-	census := &s.instance.clients.Census
-	require.EqualValues(t, len("*1\r\n$100\r\nunfinished"), census.Input.Load())
-	require.Greater(t, census.Replies.Load(), int64(5000))
-	require.Greater(t, census.Bytes.Load(), int64(2*2048+5000))
-	was := census.Bytes.Load()
+	before, input, replies := s.instance.clients.Buffers()
+	require.EqualValues(t, len("*1\r\n$100\r\nunfinished"), input)
+	require.Greater(t, replies, int64(5000))
+	require.Greater(t, before, int64(2*2048+5000))
 	first.session.Close()
 	s.instance.Sample()
-	require.Equal(t, was, census.Bytes.Load(), "not again within the second")
+	sampled, _, _ := s.instance.clients.Buffers()
+	require.Equal(t, before, sampled, "sampled again within the second")
 	s.clock.Advance(time.Second)
 	s.instance.Sample()
-	require.Less(t, census.Bytes.Load(), was)
+	sampled, _, _ = s.instance.clients.Buffers()
+	require.Less(t, sampled, before)
 }
 
 // What waits for a client is never out of sight: not between a push and the turn that takes it, nor
@@ -123,7 +124,7 @@ func TestWaitingBytesAreInSight(t *testing.T) {
 	}
 	waits := func() int64 {
 		m := l.session.Memory(nil)
-		return m.Waiting + m.Following
+		return m.Replies + m.PiecesAndMail
 	}
 	all := waits()
 	require.Greater(t, all, int64(100_000))

@@ -43,10 +43,11 @@ func memoryFields(c *command.Call) []memoryField {
 	m := &instanceOf(c).memory
 	used, resident := m.used(), residentBytes()
 	peak, grown := m.peak.Load(), max(used-m.startup, held)
+	clients, _, _ := instanceOf(c).clients.Buffers()
 	return []memoryField{
 		{"peak.allocated", peak, nil}, {"total.allocated", used, nil}, {"startup.allocated", m.startup, nil},
 		{"replication.backlog", 0, nil}, {"clients.slaves", 0, nil},
-		{"clients.normal", instanceOf(c).clients.Census.Bytes.Load(), nil},
+		{"clients.normal", clients, nil},
 		{"cluster.links", 0, nil}, {"aof.buffer", 0, nil}, {"lua.caches", 0, nil}, {"functions.caches", 0, nil},
 		{"overhead.total", max(used-held, 0), nil}, {"keys.count", keys, nil},
 		{"keys.bytes-per-key", grown / max(keys, 1), nil}, {"dataset.bytes", held, nil},

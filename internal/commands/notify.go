@@ -178,7 +178,7 @@ func (n *notifier) cutListeners(giveWay func()) {
 	for _, kind := range []client.SubscriptionKind{client.ToChannel, client.ToPattern} {
 		n.instance.channels.Each(kind, func(t *pubsub.Topic) bool {
 			if hearsKeys(t.Name, kind == client.ToPattern) {
-				n.instance.channels.EachSubscriber(t, (*client.Client).CutOff)
+				n.instance.channels.EachSubscriber(t, (*client.Client).DisconnectAfterLoss)
 			}
 			return true
 		}, giveWay)
@@ -264,7 +264,7 @@ func notify(c *command.Call, misses int64, failed bool) {
 	case n.waiting.Load():
 		n.sendAside()
 	}
-	if s.Mail.Subscribed && !failed {
+	if s.IsSubscribed() && !failed {
 		s.pushBeforeReply()
 	}
 }

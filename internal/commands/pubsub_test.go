@@ -167,7 +167,7 @@ func TestASlowSubscriberIsCutOff(t *testing.T) {
 	}
 	<-l.wasCut
 	require.LessOrEqual(t, l.session.PushedBytes(), 1000)
-	require.Equal(t, int64(1), s.instance.clients.OutputCut.Load())
+	require.Equal(t, int64(1), s.instance.clients.OutputCut())
 	l.session.Resume()
 	require.True(t, l.session.Closing())
 }
@@ -257,7 +257,7 @@ func TestUnreadMessagesAreKeptOnce(t *testing.T) {
 		c.say(t, "SUBSCRIBE ch")
 		idle = append(idle, c)
 	}
-	before := s.instance.clients.Holdings.Bytes.Load()
+	before := s.instance.clients.HeldBytes()
 	var first, last runtime.MemStats
 	runtime.ReadMemStats(&first)
 	publisher, call := s.dial(), encode([]string{"PUBLISH", "ch", strings.Repeat("x", size)})
@@ -269,7 +269,7 @@ func TestUnreadMessagesAreKeptOnce(t *testing.T) {
 	for _, c := range idle {
 		require.Greater(t, c.session.PushedBytes(), messages*size)
 	}
-	kept := s.instance.clients.Holdings.Bytes.Load() - before
+	kept := s.instance.clients.HeldBytes() - before
 	require.Greater(t, kept, int64(messages*size))
 	require.Less(t, kept, int64(messages*size*11/10))
 	require.Less(t, last.TotalAlloc-first.TotalAlloc, uint64(clients/5*messages*size))
@@ -318,7 +318,7 @@ func TestManyNamesAreSubscribedToInPieces(t *testing.T) {
 	require.Equal(t, want, c.output())
 	names := client.SubscriptionBytes + 1024
 	c.session.Sent()
-	require.Less(t, int(c.session.Held.Load())-pubsub.ManyChannels*names, 128<<10, "the words are counted no longer")
+	require.Less(t, int(c.session.HeldBytes())-pubsub.ManyChannels*names, 128<<10, "the words are counted no longer")
 }
 
 // Short names too, and a client may leave between two pieces.
@@ -335,5 +335,5 @@ func TestAClientLeavesWhileItSubscribes(t *testing.T) {
 	require.Equal(t, ":0\r\n", s.dial().say(t, "PUBLISH c200 x"))
 	c.session.Close()
 	require.Equal(t, "*0\r\n", s.dial().say(t, "PUBSUB CHANNELS"))
-	require.Zero(t, c.session.Held.Load())
+	require.Zero(t, c.session.HeldBytes())
 }

@@ -216,8 +216,8 @@ func TestADeletedUserIsGone(t *testing.T) {
 	c := s.asUser(t, "+@all ~* &*")
 	require.Equal(t, ":1\r\n", s.dial().say(t, "ACL DELUSER u"))
 	require.True(t, c.isCut())
+	c.session.takeMail()
 	c.session.closing = false
-	c.session.Mail.Lost = false
 	c.session.Feed([]byte("GET k\r\nPING\r\n"))
 	require.Equal(t, "-NOAUTH Authentication required.\r\n-NOAUTH Authentication required.\r\n", c.output())
 	require.NotContains(t, s.dial().say(t, "CLIENT LIST"), "user=u")
@@ -238,7 +238,7 @@ func TestNobodyListensWithoutTheRight(t *testing.T) {
 		both.Go(func() { _ = c.Send([]byte("SUBSCRIBE a b\r\n")) }) // or it is cut off
 		both.Go(func() { admin.say(t, "ACL SETUSER u resetchannels &a") })
 		both.Wait()
-		if c.session.Mail.Subscribed {
+		if c.session.IsSubscribed() {
 			require.True(t, c.isCut() || c.session.Closing())
 		} else {
 			require.Contains(t, c.output(), "NOPERM")

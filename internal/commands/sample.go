@@ -17,8 +17,7 @@ func (in *Instance) Sample() {
 	now := in.Now()
 	in.rates.Add(now, in.calls(), in.traffic.Sum())
 	in.clients.SampleBuffers(now)
-	in.clients.Holdings.Vain.Store(false)
-	in.clients.Bound(in.clients.Holdings.Bytes.Load())
+	in.clients.RetryEviction()
 	in.weigh()
 	in.clear()
 }

@@ -140,8 +140,9 @@ func infoClients(c *command.Call, out *strings.Builder) {
 	if most := instanceOf(c).options.Show("maxclients"); most != "" {
 		field(out, "maxclients", most)
 	}
-	field(out, "client_recent_max_input_buffer", instanceOf(c).clients.Census.Input.Load())
-	field(out, "client_recent_max_output_buffer", instanceOf(c).clients.Census.Replies.Load())
+	_, input, replies := instanceOf(c).clients.Buffers()
+	field(out, "client_recent_max_input_buffer", input)
+	field(out, "client_recent_max_output_buffer", replies)
 	field(out, "blocked_clients", instanceOf(c).waits.count())
 	field(out, "tracking_clients", instanceOf(c).tracking.Figures().Clients)
 	field(out, "pubsub_clients", instanceOf(c).channels.Clients.Load())

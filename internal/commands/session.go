@@ -51,7 +51,6 @@ type Session struct {
 // output is what is written for the client, and how: pieces that follow are the client's.
 type output struct {
 	out       resp.Writer
-	following int       // bytes of that
 	mark      int       // in out: where the reply to the present call begins
 	replyMode replyMode // replies that are not wanted
 	unwanted  bool      // nor is the one that the session is parked for
@@ -78,14 +77,13 @@ type tallied struct {
 
 // Open starts a session.
 func (in *Instance) Open(p client.Peer) *Session {
-	s := &Session{Client: &client.Client{Among: &in.clients, Peer: p}, instance: in,
+	s := &Session{Client: in.clients.New(p), instance: in,
 		reader: resp.NewReader(*in.Limits.Load())}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.call = command.Call{Context: s.ctx, Session: s, View: in.store.View(), Out: &s.out, Server: &in.Server,
 		Client: s.Client, Owner: s.instance}
 	s.Opened = s.call.View.Now()
 	s.LastSeen.Store(s.Opened)
-	s.Profile.Protocol, s.Mail.Protocol = 2, 2
 	s.Charge(client.SessionBytes + p.TransportBytes)
 	s.become(nil)
 	in.clients.Add(s.Client)
@@ -123,7 +121,7 @@ func (s *Session) Feed(input []byte) {
 func (s *Session) Resume() {
 	defer s.recoverPanic()
 	s.mark = s.out.Mark()
-	if s.Mail.Waiting.Load() && s.rest == nil { // messages do not tear a reply apart
+	if s.HasMail() && s.rest == nil { // messages do not tear a reply apart
 		s.takeMail()
 	}
 	answered := s.answer()
@@ -196,7 +194,7 @@ func (s *Session) answer() (answered int64) {
 		left = command.UnauthenticatedTurnUnits
 	}
 	for ; !s.closing && !s.parked; left -= s.turnCost() {
-		if s.more = left <= 0 || s.out.Len() >= command.TurnOutput || s.isSending(); s.more {
+		if s.more = left <= 0 || s.out.Len() >= command.TurnOutput || s.HasPieces(); s.more {
 			break
 		}
 		if s.ahead.empty() {
@@ -274,7 +272,7 @@ func (s *Session) refuse(err error) {
 }
 
 // Following is the number of bytes that are to be sent after Output.
-func (s *Session) Following() int { return s.following }
+func (s *Session) Following() int { return s.PieceBytes() }
 
 // Touch says that the client is there although it sends nothing: it takes its replies.
 func (s *Session) Touch() {
@@ -292,13 +290,13 @@ func (s *Session) Refused() bool { return s.refused }
 func (s *Session) More() bool { return s.more && !s.closing }
 
 // Called says that others have something for the client, which the next turn takes.
-func (s *Session) Called() bool { return s.Mail.Waiting.Load() }
+func (s *Session) Called() bool { return s.HasMail() }
 
 // Owing says that calls have arrived that are not answered yet.
 func (s *Session) Owing() bool { return s.parked || s.More() }
 
 // Listens says whether the client has subscribed to something.
-func (s *Session) Listens() bool { return s.Mail.Subscribed }
+func (s *Session) Listens() bool { return s.IsSubscribed() }
 
 // park lets a Slow command answer later, on a goroutine of its own. The session answers nothing
 // else until then, so replies keep their order; the event loop serves everybody else.
@@ -374,7 +372,7 @@ func (s *Session) runSlow(call *command.Call, b *besideLoop, row *command.Comman
 	// Before the reply: the next call may be made as soon as it is there, and its changes are not
 	// this one's.
 	s.instance.slowCalls.Delete(s.ID)
-	s.DeliverAnd(call.Out.Pieces(), call.Closes, call.OnReply)
+	s.Deliver(client.Delivery{Reply: call.Out.Pieces(), Last: call.Closes, Before: call.OnReply})
 }
 
 // tryRun runs a Slow command; if it panics, the connection ends, as when a command panics in the
@@ -411,14 +409,9 @@ func (s *Session) selectDatabase(n int) {
 
 // speak changes the version of the protocol, 2 or 3, from the next reply on.
 func (s *Session) speak(protocol int) {
-	if s.Mail.Waiting.Load() {
+	if s.HasMail() {
 		s.WritePushes() // which were written in the other one
 	}
 	s.out.SetProtocol(protocol)
-	s.Mail.Mu.Lock()
-	s.Mail.Protocol = protocol
-	s.Mail.Mu.Unlock()
-	s.Profile.Mu.Lock()
-	defer s.Profile.Mu.Unlock()
-	s.Profile.Protocol = protocol
+	s.SetProtocol(protocol)
 }

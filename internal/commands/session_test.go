@@ -203,10 +203,10 @@ func TestASessionThatEndsIsNotShown(t *testing.T) {
 	<-ends.session.ctx.Done() // it has begun
 	require.Nil(t, s.instance.clients.Get(ends.session.ID))
 	require.Equal(t, 1, strings.Count(other.say(t, "CLIENT LIST"), "id="))
-	require.Positive(t, s.instance.clients.Leaving, "what it holds is on its way out")
+	require.Positive(t, s.instance.clients.Eviction().Leaving, "what it holds is on its way out")
 	ends.session.Profile.Mu.Unlock()
 	<-closed
-	require.Zero(t, s.instance.clients.Leaving)
+	require.Zero(t, s.instance.clients.Eviction().Leaving)
 	require.Empty(t, lineOf(&other.session.call, ends.session.Client), "nor if it was on the list before it began")
 }
 

@@ -101,7 +101,7 @@ func TestCallsOfClientsThatHaveGone(t *testing.T) {
 	for range maxSlow() {
 		require.True(t, s.instance.takeSlow(context.Background()))
 	}
-	held := &s.instance.clients.Holdings.Bytes
+	held := s.instance.clients.HeldBytes
 	long := slices.Repeat([]string{"0123456789abcdef"}, 5000)
 	calls := []func(key string) []byte{
 		func(key string) []byte { return encode(append(append([]string{"DEL"}, long...), key)) },
@@ -113,7 +113,7 @@ func TestCallsOfClientsThatHaveGone(t *testing.T) {
 	for i := range each * len(calls) {
 		require.Equal(t, "+OK\r\n", watcher.say(t, fmt.Sprintf("SET key:%d there", i)))
 	}
-	before := held.Load()
+	before := held()
 	var callers []*caller
 	for i := range each * len(calls) {
 		c := s.dial()
@@ -127,13 +127,13 @@ func TestCallsOfClientsThatHaveGone(t *testing.T) {
 	for !s.instance.slow.allWait(len(callers)) {
 		runtime.Gosched()
 	}
-	require.Greater(t, held.Load()-before, int64(2*each*5000*16*longCallBytes), "their words count")
+	require.Greater(t, held()-before, int64(2*each*5000*16*longCallBytes), "their words count")
 	for _, c := range callers {
 		c.session.Close()
 	}
 	haveGone := func() bool { return s.instance.slow.allWait(0) && s.instance.slow.about.Load() == int32(maxSlow()) }
 	require.Eventually(t, haveGone, time.Minute, time.Millisecond)
-	require.Equal(t, before, held.Load())
+	require.Equal(t, before, held())
 	for range maxSlow() {
 		s.instance.leaveSlow()
 	}

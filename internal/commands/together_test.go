@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"cellserver/internal/client"
 	"cellserver/internal/command"
 	"cellserver/internal/store"
 )
@@ -35,7 +36,7 @@ func TestAdministratorsFindAReplyTooMany(t *testing.T) {
 		defer ws.mu.Unlock()
 		for other, w := range ws.sessions {
 			if !w.held {
-				other.Deliver([][]byte{[]byte(w.reply)}, false)
+				other.Deliver(client.Delivery{Reply: [][]byte{[]byte(w.reply)}})
 			}
 		}
 		c.Out.Status("OK")

@@ -58,7 +58,7 @@ func (s *Session) next() error {
 	}
 	s.count(row)
 	switch {
-	case s.Mail.Subscribed && row.Traits&command.WhileSubscribed == 0 && s.out.Protocol() == 2:
+	case s.IsSubscribed() && row.Traits&command.WhileSubscribed == 0 && s.out.Protocol() == 2:
 		return s.turnAway(row, errListening(row))
 	case long != nil && row.OverLong != nil:
 		return row.OverLong
@@ -171,7 +171,7 @@ func (s *Session) Continue(rest func() (last bool)) (words [][]byte) {
 // is made while the client does not take the pieces before it.
 func (s *Session) makeRest() {
 	s.more = true
-	if s.closing || s.out.Len() >= command.TurnOutput || s.isSending() {
+	if s.closing || s.out.Len() >= command.TurnOutput || s.HasPieces() {
 		return
 	}
 	if s.rest() {
@@ -203,7 +203,7 @@ func (s *Session) afterTracked() {
 		s.call.Caching = false // though it be refused
 	}
 	s.instance.tracking.SendPending(false)
-	if !s.parked && s.Mail.Waiting.Load() {
+	if !s.parked && s.HasMail() {
 		s.WritePushes()
 	}
 }

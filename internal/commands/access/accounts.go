@@ -164,13 +164,7 @@ func (as *Accounts) remove(gone []*client.Account, own *client.Client) (ownEnds 
 // message more.
 func (as *Accounts) Disconnect(s *client.Client) {
 	as.Clients.Remove(s)
-	s.Mail.Mu.Lock()
-	s.Mail.Lost = true
-	s.DropPushes()
-	s.Mail.Waiting.Store(true)
-	s.Mail.Mu.Unlock()
-	s.Peer.Wake()
-	s.Peer.Cut()
+	s.Disconnect()
 }
 
 // replace has other users than before, all at once: a client that logs in meets those or these. As

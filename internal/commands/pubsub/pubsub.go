@@ -280,7 +280,7 @@ func (cs *Channels) publishTo(c *command.Call, kind client.SubscriptionKind) err
 	}
 	c.Work += worth
 	n := cs.Publish(m, func() {})
-	if c.Client.Mail.Subscribed {
+	if c.Client.IsSubscribed() {
 		c.Session.WritePushes() // its own message stands before the reply, as in Redis
 	}
 	c.Out.Int(int64(n))

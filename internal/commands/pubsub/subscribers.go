@@ -123,9 +123,7 @@ func (cs *Channels) unsubscribe(c *client.Client, s command.Session, kind client
 	delete(l.topics[kind], name)
 	l.bytes -= len(name)
 	c.Charge(-client.SubscriptionBytes - len(name))
-	c.Mail.Mu.Lock()
-	sub.ended = true
-	c.Mail.Mu.Unlock()
+	c.WithMailLocked(func() { sub.ended = true })
 	s.WritePushes()
 	cs.updateCounts(c, kind, 0)
 }
@@ -144,16 +142,14 @@ func (cs *Channels) UnsubscribeAll(c *client.Client, s command.Session) {
 
 // updateCounts has others see how many subscriptions there are, with some that are coming.
 func (cs *Channels) updateCounts(c *client.Client, kind client.SubscriptionKind, coming int) {
-	l, before := SubscriptionsOf(c), c.Mail.Subscribed
+	l, before := SubscriptionsOf(c), c.IsSubscribed()
 	subscribed := l.Total()+coming > 0
 	if subscribed && !before {
 		cs.Clients.Add(1)
 	} else if before && !subscribed {
 		cs.Clients.Add(-1)
 	}
-	c.Mail.Mu.Lock()
-	c.Mail.Subscribed = subscribed
-	c.Mail.Mu.Unlock()
+	c.SetSubscribed(subscribed)
 	c.Profile.Mu.Lock()
 	defer c.Profile.Mu.Unlock()
 	c.Profile.Subscriptions[kind] = l.count(kind) + coming
@@ -320,7 +316,7 @@ func (cs *Channels) send(kind client.SubscriptionKind, t *Topic, m Message, unti
 				if sub.ended {
 					return nil
 				}
-				return encoded.In(to.Protocol, write)
+				return encoded.In(to.Protocol(), write)
 			})
 			receivers++
 		}

@@ -1,6 +1,7 @@
 package tracking
 
 import (
+	"log/slog"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -19,9 +20,9 @@ func (quietStore) Subscribe(store.Listener) func() { return func() {} }
 
 // newTable is a table with one client that tracks.
 func newTable(how *client.Tracker) (*Table, *client.Client) {
-	clients := &client.Registry{ByID: make(map[int64]*client.Client), Left: make(chan struct{}, 1)}
-	c := &client.Client{Among: clients, Peer: client.Peer{Wake: func() {}, Cut: func() {}}}
-	c.Profile.Protocol, c.Mail.Protocol = 3, 3
+	clients := client.NewRegistry(slog.New(slog.DiscardHandler))
+	c := clients.New(client.Peer{Wake: func() {}, Cut: func() {}})
+	c.SetProtocol(3)
 	clients.Add(c)
 	t := &Table{Store: quietStore{}, Clients: clients, Busy: new(atomic.Int32)}
 	t.Init(0)

@@ -272,45 +272,22 @@ func (t *Table) sendTo(id int64, what *invalidation) {
 	}
 	to.PushFunc(func(m *client.Mailbox) *client.Parcel {
 		switch {
-		case m.Protocol != 3 && !(tr.Redirect != 0 && m.Subscribed):
+		case m.Protocol() != 3 && !(tr.Redirect != 0 && m.Subscribed()):
 			return nil // who cannot be told has not been told
-		case what.broadcast && isAnnounced(m, what.keys):
+		case what.broadcast && m.NotePendingKeys(what.keys):
 			return nil
-		case m.Protocol == 3:
+		case m.Protocol() == 3:
 			return what.push.InAs(own, 3, func(out *resp.Writer) { what.write(out, own, "invalidate") })
 		}
 		return what.message.InAs(own, 2, func(out *resp.Writer) { what.write(out, own, "message", invalidationChannel) })
 	})
 }
 
-// maxAnnounced bounds the keys that a mailbox notes: of more than these a client may be told twice.
-const maxAnnounced = 1024
-
-// isAnnounced says whether the client is about to hear that these keys have changed, and notes that it
-// is now. As long as it takes nothing of what waits for it, to hear it once is enough: a key that
-// changes all the time costs nothing for those who do not read.
-func isAnnounced(m *client.Mailbox, keys []string) bool {
-	known := true
-	for _, key := range keys {
-		if m.Told[key] {
-			continue
-		}
-		if known = false; len(m.Told) >= maxAnnounced {
-			continue
-		}
-		if m.Told == nil {
-			m.Told = make(map[string]bool)
-		}
-		m.Told[key] = true
-	}
-	return known
-}
-
 // invalidationChannel is the channel on which a client in RESP2 is told.
 const invalidationChannel = "__redis__:invalidate"
 
 func brokenRedirect(m *client.Mailbox, redirect int64) *client.Parcel {
-	if m.Protocol != 3 {
+	if m.Protocol() != 3 {
 		return nil
 	}
 	var out resp.Writer

@@ -1,0 +1,186 @@
+package client
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"cellserver/internal/option"
+)
+
+// MemoryLimit is a limit in bytes, or in percent of the available memory.
+type MemoryLimit struct {
+	Bytes   int64
+	Percent int64 // if not 0, Bytes has no meaning
+	Auto    bool  // the default is computed from maxmemory; Bytes and Percent have no meaning
+}
+
+// ParseMemoryLimit parses a limit in redis.conf's syntax, such as 64mb or 5%. The errors are
+// Redis's.
+func ParseMemoryLimit(text string) (m MemoryLimit, err error) {
+	digits, percent := strings.CutSuffix(text, "%")
+	if !percent {
+		n, ok := option.ParseSize(text)
+		if !ok {
+			return m, errNotMemoryLimit
+		}
+		return MemoryLimit{Bytes: n}, nil
+	}
+	n, err := strconv.ParseUint(digits, 10, 31)
+	switch {
+	case err != nil:
+		return m, errNotMemoryLimit
+	case n > 100:
+		return m, errors.New("percentage argument must be less or equal to 100")
+	}
+	return MemoryLimit{Percent: int64(n)}, nil
+}
+
+var errNotMemoryLimit = errors.New("argument must be a memory or percent value")
+
+// String returns what CONFIG GET shows.
+func (m MemoryLimit) String() string {
+	switch {
+	case m.Auto:
+		return "auto"
+	case m.Percent > 0:
+		return strconv.FormatInt(m.Percent, 10) + "%"
+	}
+	return strconv.FormatInt(m.Bytes, 10)
+}
+
+// of returns the limit in bytes, where available is the memory of which Percent is a part, 0 if it
+// is unknown.
+func (m MemoryLimit) of(available int64) int64 {
+	if m.Percent > 0 && available > 0 {
+		return max(available/100*m.Percent, MinMemoryLimit)
+	}
+	return m.Bytes
+}
+
+const (
+	// MinMemoryLimit is the least that a percentage amounts to, in bytes: a client must be able to
+	// connect to correct the setting.
+	MinMemoryLimit = 4 << 20
+	// DefaultClientPercent is the default of maxmemory-clients. A quarter leaves room for as much
+	// memory in keys, and for as much again that the garbage collector has not freed yet.
+	DefaultClientPercent = 25
+	// By default, unauthenticated clients may use a sixteenth of maxmemory, but at least 1 MiB, or
+	// 16 MiB if there is no maxmemory.
+	unauthenticatedPart  = 16
+	unauthenticatedBytes = 16 << 20
+	minUnauthenticated   = unauthenticatedBytes / 16
+)
+
+// SetMaxMemory sets the limit on the memory of all clients. Percent are of maxmemory, or if there
+// is none, of the memory of the machine or container. UpdateLimits must be called to apply it.
+func (r *Registry) SetMaxMemory(m MemoryLimit) { r.holdings.setting.Store(&m) }
+
+// SetMaxMemoryUnauthenticated sets the limit on the memory of all unauthenticated clients in the
+// same way.
+func (r *Registry) SetMaxMemoryUnauthenticated(m MemoryLimit) { r.unauthenticatedLimit.Store(&m) }
+
+// UpdateLimits computes the limits in bytes from the settings, from maxmemory, 0 if there is none,
+// and from the memory of the machine or container, 0 if it is unknown.
+func (r *Registry) UpdateLimits(maxMemory, system int64) {
+	h := &r.holdings
+	available := cmp.Or(maxMemory, system)
+	h.limit.Store(h.setting.Load().of(available))
+	r.RetryEviction()
+	switch m := *r.unauthenticatedLimit.Load(); {
+	case !m.Auto:
+		r.unauthenticated.setLimit(m.of(available))
+	case maxMemory > 0:
+		r.unauthenticated.setLimit(max(maxMemory/unauthenticatedPart, minUnauthenticated))
+	default:
+		r.unauthenticated.setLimit(unauthenticatedBytes)
+	}
+}
+
+// MemoryLimitKind is the option.Kind of a MemoryLimit.
+type MemoryLimitKind struct {
+	To   *MemoryLimit
+	Auto bool // the value auto is allowed, and 0 is not
+}
+
+func (k MemoryLimitKind) parse(text string) (MemoryLimit, error) {
+	if k.Auto && text == "auto" {
+		return MemoryLimit{Auto: true}, nil
+	}
+	m, err := ParseMemoryLimit(text)
+	if err == nil && k.Auto && m == (MemoryLimit{}) {
+		err = errors.New("argument must not be 0")
+	}
+	return m, err
+}
+
+func (k MemoryLimitKind) Set(text string) error {
+	m, err := k.parse(text)
+	if err != nil {
+		return errors.New("it must be a size, written like 65536, 512kb, 64mb or 1gb, or percent such as 25%")
+	}
+	*k.To = m
+	return nil
+}
+
+func (k MemoryLimitKind) Check(text string) error {
+	_, err := k.parse(text)
+	return err
+}
+
+func (k MemoryLimitKind) String() string {
+	if k.To.Percent == 0 && !k.To.Auto {
+		return option.FormatSize(int(k.To.Bytes))
+	}
+	return k.To.String()
+}
+
+func (k MemoryLimitKind) Show() string { return k.To.String() }
+func (k MemoryLimitKind) Type() string { return "size" }
+func (k MemoryLimitKind) Range() string {
+	if k.Auto {
+		return "auto, a size, 1% to 100%"
+	}
+	return "a size, 0% to 100%"
+}
+
+// AvailableMemory returns the memory of the machine in bytes, or that of the container if it is
+// less; 0 if it is unknown.
+func AvailableMemory() int64 {
+	system, container := SystemMemory(), ContainerMemory()
+	if container > 0 && (container < system || system == 0) {
+		return container
+	}
+	return system
+}
+
+// ContainerMemory returns the memory limit of the container's cgroup in bytes, 0 if there is none
+// or it cannot be read.
+func ContainerMemory() (bytes int64) {
+	for _, file := range []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue
+		}
+		n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64) // in version 2, "max" is no limit
+		if err == nil && n > 0 && n < 1<<60 {                               // in version 1, a huge number is no limit
+			bytes = n
+		}
+	}
+	return bytes
+}
+
+// SystemMemory returns the memory of the machine in bytes, 0 if it is unknown.
+func SystemMemory() (bytes int64) {
+	info, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0
+	}
+	if _, err := fmt.Sscanf(string(info), "MemTotal: %d kB", &bytes); err != nil {
+		return 0
+	}
+	return bytes << 10
+}
