@@ -101,10 +101,12 @@ test-redis8: ## ask a redis-server of 8.4 or later what is recorded as its answe
 	test/redis8/run.sh
 
 .PHONY: rewrite
-rewrite: ## rewrite transcripts and the generated parts of docs/; review the diff
+rewrite: ## rewrite transcripts, plots and the generated parts of docs/; review the diff
 	$(GO) test ./internal/commands -run 'TestConversations|TestReference|TestWorstCallsAreWrittenDown' -rewrite
 	$(GO) test ./cmd/cellserver -run TestConfigurationPage -rewrite
 	$(GO) test ./test/migrate -run TestPageIsCurrent -rewrite
+	$(GO) test ./bench/report -run TestPublishedFollowsFromResults -rewrite
+	$(GO) run ./bench/limiters
 
 FUZZTIME := 60s
 

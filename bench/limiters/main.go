@@ -67,6 +67,7 @@ func drawCalls(c contender, p played) []byte {
 	return report.Timeline{
 		Title: fmt.Sprintf("%s: %d of %d calls admitted, up to %d in %d s", c.call, len(p.admitted),
 			len(p.admitted)+len(p.refused), p.most, period),
+		Unit:    fmt.Sprintf("admitted in %d s", period),
 		Seconds: callSeconds, Most: 2*limit + 1, Phases: phases,
 		Tracks: []report.Track{
 			{Name: "refused", Marks: p.refused},
@@ -79,6 +80,7 @@ func drawCalls(c contender, p played) []byte {
 func drawLeases(w worked) []byte {
 	return report.Timeline{
 		Title:   fmt.Sprintf("CL.ACQUIRE jobs %d %d holder, renewed every %d s", permits, ttl, renewEvery),
+		Unit:    "permits",
 		Seconds: jobSeconds, Most: permits + 1,
 		Phases: []report.Phase{{Name: "crash", From: w.crashed}, {Name: "lease ends", From: w.freed}},
 		Tracks: []report.Track{

@@ -26,7 +26,7 @@ func (r *Results) Plots() map[string][]byte {
 }
 
 func drawCPU(r *Results) []byte {
-	bars := barChart{title: "Server CPU time per call; P is the number of calls in flight per connection (50 connections, 100k keys)", unit: "us"}
+	bars := barChart{title: "Server CPU time per call; P is the number of calls in flight per connection (50 connections, 100k keys)", unit: "us of CPU time"}
 	for _, server := range []string{Incr, Throttle, Lua} {
 		bars.series = append(bars.series, series{name: server})
 	}
@@ -45,7 +45,7 @@ func drawCPU(r *Results) []byte {
 
 func drawLatency(r *Results) []byte {
 	bars := barChart{title: "Latency from when a call was due, at 50 % and 80 % of redis-server's maximum rate",
-		unit: "us", log: true}
+		unit: "us, logarithmic", log: true}
 	bars.series = []series{{name: Incr}, {name: Throttle}}
 	for _, share := range []int{50, 80} {
 		s := r.Find(fmt.Sprintf("latency-%d", share))
@@ -76,7 +76,7 @@ func drawMemory(r *Results) []byte {
 		peak.values = append(peak.values, step.PeakPerKey())
 	}
 	if one := r.Find("memory-1m"); one != nil { // first, as in the other plots; one point
-		lines.series = append(lines.series, series{name: Incr, values: []float64{memoryOf(one, Incr).PerKey()}})
+		lines.series = append(lines.series, series{name: Incr + ", 1M keys", values: []float64{memoryOf(one, Incr).PerKey()}})
 	}
 	lines.series = append(lines.series, peak, settled)
 	return lines.svg()

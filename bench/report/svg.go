@@ -67,10 +67,8 @@ func newCanvas(title, unit string, log bool, all []series) *canvas {
 		fmt.Fprintf(c, `<line x1="%d" y1="%.1f" x2="%d" y2="%.1f" stroke="#ddd"/>`+"\n", left, y, width-right, y)
 		c.text(left-6, y+4, "end", fmt.Sprintf("%g", math.Round(v*1000)/1000))
 	}
-	if unit != "" {
-		fmt.Fprintf(c, `<text x="14" y="%d" text-anchor="middle" transform="rotate(-90 14 %[1]d)">%s</text>`+"\n",
-			top+plotHeight/2, html.EscapeString(unit))
-	}
+	fmt.Fprintf(c, `<text x="14" y="%d" text-anchor="middle" transform="rotate(-90 14 %[1]d)">%s</text>`+"\n",
+		top+plotHeight/2, html.EscapeString(unit))
 	for i, s := range all {
 		x, y := left+i%legendColumns*plotWidth/legendColumns, 32+i/legendColumns*legendLine
 		fmt.Fprintf(c, `<rect x="%d" y="%d" width="10" height="10" fill="%s"/>`+"\n", x, y, colors[i%len(colors)])

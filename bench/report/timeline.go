@@ -8,6 +8,7 @@ import (
 // Timeline is what happened in a stretch of seconds.
 type Timeline struct {
 	Title   string
+	Unit    string // of the vertical axis
 	Seconds float64
 	Most    float64 // the vertical axis reaches at least this far, so that pictures can be compared
 	Phases  []Phase
@@ -44,7 +45,7 @@ func (t Timeline) SVG() []byte {
 			all[i].values = append(all[i].values, s.Value)
 		}
 	}
-	c := newCanvas(t.Title, "", false, all)
+	c := newCanvas(t.Title, t.Unit, false, all)
 	at := func(seconds float64) float64 { return left + plotWidth*seconds/t.Seconds }
 	for _, p := range t.Phases {
 		fmt.Fprintf(c, `<line x1="%.1f" y1="%d" x2="%.1f" y2="%d" stroke="#ddd"/>`+"\n", at(p.From), top, at(p.From),
