@@ -8,14 +8,14 @@ import (
 	"cellserver/internal/acl"
 )
 
-// ChannelWords is which words of a call name channels.
+// ChannelWords says which words of a call name channels.
 type ChannelWords uint8
 
 const (
-	NoChannel ChannelWords = iota
-	OneChannel
-	ChannelNames    // all words, each the name of a channel
-	ChannelPatterns // or a pattern of them, which has to be allowed as it is written
+	NoChannel       ChannelWords = iota
+	OneChannel                   // the first
+	ChannelNames                 // all: names of channels
+	ChannelPatterns              // all: patterns of names, which a user must be allowed literally
 )
 
 const (
@@ -24,7 +24,8 @@ const (
 	errDeniedChannel Refusal = "NOPERM No permissions to access a channel"
 )
 
-// ErrDenied is in the words of Redis 7.2, which are not those of 7.0.
+// ErrDenied returns the refusal of a call that a user may not make, in the words of Redis 7.2, which
+// are not those of 7.0.
 func ErrDenied(why acl.Verdict, row *Command, u *acl.User) error {
 	switch why {
 	case acl.DeniedKey:
@@ -35,14 +36,14 @@ func ErrDenied(why acl.Verdict, row *Command, u *acl.User) error {
 	return Refusal(fmt.Sprintf("NOPERM User %s has no permissions to run the '%s' command", u.Name(), row.Name))
 }
 
-// Authorize asks whether a user may make a call, and what of it forbids it. It takes so many steps of
-// some nanoseconds.
+// Authorize reports whether a user may make a call. If not, object is the command, key or channel that
+// is denied. It returns the steps that the check has taken, of some nanoseconds each.
 func (row *Command) Authorize(server *Server, u *acl.User, words [][]byte) (why acl.Verdict, object []byte, steps int) {
 	var few [8][]byte
 	r := acl.Request{Command: row.Number, AlwaysAllowed: row.Flags&NoAuth != 0, Words: words,
 		Access: row.accessIn(server, words), Literal: row.Channels == ChannelPatterns}
 	if row.Keys.Find != nil {
-		r.Keys, _ = row.Keys.Find(nil, words) // if they make no sense, the row refuses them
+		r.Keys, _ = row.Keys.Find(nil, words) // the row refuses words that make no sense
 	} else {
 		r.Keys = row.plainKeys(few[:0], words)
 	}
@@ -66,14 +67,14 @@ func (row *Command) Authorize(server *Server, u *acl.User, words [][]byte) (why 
 	return why, object, all - r.Steps
 }
 
-// The steps that a check may take: a fifth of a millisecond, and for each key what the patterns of
-// a dozen tenants take.
+// The bounds of the steps of a check: a fifth of a millisecond, and for each word what it takes to
+// match a key with the patterns of a dozen tenants.
 const (
 	checkSteps = 1 << 16
 	keySteps   = 256
 )
 
-// accesses is what a row does with its keys, as rules see it.
+// accesses returns the row's KeyAccess as the rules of users see it: one for each key, or one for all.
 func (row *Command) accesses() (list []acl.Access) {
 	for key := range strings.SplitSeq(row.KeyAccess, ",") {
 		list = append(list, accessNamed(key))
@@ -81,7 +82,7 @@ func (row *Command) accesses() (list []acl.Access) {
 	return list
 }
 
-// accessNamed is what a row says that it does with a key, as rules see it.
+// accessNamed returns what the KeyAccess of one key means to the rules of users.
 func accessNamed(words string) (access acl.Access) {
 	for word := range strings.FieldsSeq(words) {
 		switch word {
@@ -94,24 +95,24 @@ func accessNamed(words string) (access acl.Access) {
 	return access
 }
 
-// accessToOne is the list of one access, which no call need make.
-var accessToOne = [...][]acl.Access{{0}, {acl.Read}, {acl.Write}, {acl.Read | acl.Write}}
+// singleAccess holds a list of each single access, so that a call need not allocate it.
+var singleAccess = [...][]acl.Access{{0}, {acl.Read}, {acl.Write}, {acl.Read | acl.Write}}
 
-// accessIn is what a call does with its keys, which may depend on its words: SET looks at the value
-// only if the word GET is in the call, and a limiter's PEEK changes nothing.
+// accessIn returns what a call does with its keys, which may depend on its words: SET reads the value
+// only with the option GET, and a limiter with PEEK changes nothing.
 func (row *Command) accessIn(server *Server, words [][]byte) []acl.Access {
 	switch {
 	case row.Keys.Access != nil:
-		return accessToOne[accessNamed(row.Keys.Access(words))]
+		return singleAccess[accessNamed(row.Keys.Access(words))]
 	case row.onlyReads(server, words):
-		return accessToOne[acl.Read]
+		return singleAccess[acl.Read]
 	}
 	return row.access
 }
 
-// onlyReads says whether a call only looks at its keys, so that who may read them may make it. That is
-// decided on the call as its row binds it: a key, too, may be named PEEK. Options stand at the end,
-// so most calls are seen through at a glance.
+// onlyReads reports whether a call of a limiter changes nothing, so that a user that may only read its
+// keys may make it. It binds the words, because a key may be named PEEK too; but only if one of the
+// last two words is PEEK, where options stand.
 func (row *Command) onlyReads(server *Server, words [][]byte) bool {
 	if row.Keys.Peeks == nil || !slices.ContainsFunc(words[max(len(words)-2, 0):], isPeek) {
 		return false

@@ -13,7 +13,7 @@ import (
 	"cellserver/internal/topk"
 )
 
-// Server is what all calls of a server share.
+// Server is the state that all calls of a server share.
 type Server struct {
 	Table      *Table
 	Clock      store.Clock
@@ -22,96 +22,100 @@ type Server struct {
 	Limits     atomic.Pointer[resp.Limits]
 }
 
-// Session is what a command may ask of the session in whose turn its call is made.
+// Session is what a call may ask of the session that makes it in its turn.
 type Session interface {
-	// Offload has the call made again beside the event loop. What it has written so far must have
-	// been taken back.
+	// Offload makes the call again outside the event loop, because it takes too long there. The call
+	// must have taken back what it has written.
 	Offload()
-	// Continue has the rest of the call made in pieces, one in each of the session's next turns,
-	// until rest says that it was the last. Until then the client gets no message and no other call
-	// is made. It returns the call's words, which stay as they are meanwhile; the call's own do
-	// not.
+	// Continue runs the rest of the call in pieces, one in each of the session's next turns, until
+	// rest returns that it was the last. Until then the client gets no messages, and no other call is
+	// made. Continue returns the words of the call, which stay valid until then; Call.Words does not.
 	Continue(rest func() (last bool)) (words [][]byte)
-	// WriteUnmuted writes what the client is told whether it wants replies or not (CLIENT REPLY):
-	// messages, and that it is subscribed.
+	// WriteUnmuted writes what the client gets whether it wants replies or not (CLIENT REPLY): that
+	// it is subscribed, and messages.
 	WriteUnmuted(write func())
-	// WritePushes has the messages that wait stand before the reply that is being written.
+	// WritePushes writes the messages that wait in the client's mailbox, so that they stand before the
+	// reply to the call.
 	WritePushes()
-	// CloseAfterReply ends the conversation after the reply.
+	// CloseAfterReply closes the connection after the reply.
 	CloseAfterReply()
-	// ReloadUser is for a call that changes what its own client may do.
+	// ReloadUser applies a change of what the session's own user may do.
 	ReloadUser()
 }
 
-// Background is what a call needs that is made beside its session, where it may take long.
+// Background is what a call may ask that is made outside the event loop, where it may take long.
 type Background interface {
-	// Yield lets others have the place of the call for a while, if they wait for it.
+	// Yield lets other calls run, if some wait for a place to run.
 	Yield()
-	// Reserve counts bytes of the reply, as they come. It may wait; its error ends the call.
+	// Reserve counts bytes of the reply before they are made. It may wait until there is memory for a
+	// long reply; its error ends the call.
 	Reserve(bytes int) error
 }
 
-// Call is one command on its way: the words bound to the row's grammar, and where the reply goes. A
+// Call is one call of a command: the words bound to the row's grammar, and the place of the reply. A
 // row reads its arguments in the order of its grammar, each with the method of its kind.
 type Call struct {
 	Context context.Context
-	Session Session // nil for a call that is made beside its session, as those of an Unbounded row
+	Session Session // nil for a call that is made outside the event loop, such as those of an Unbounded row
 	View    store.View
 	Out     *resp.Writer
 
 	Server *Server
-	Client *client.Client // whose call it is
-	Owner  any            // what the commands of one server share that are no family yet
+	Client *client.Client // that makes the call
+	Owner  any            // the state that the commands which are not yet in a family share
 
 	Background   Background          // nil in a session's turn
-	Middleware   func(c *Call) error // makes the call, with what is to be done before and after it; nil for nothing
-	Caching      bool                // CLIENT CACHING was said
+	Middleware   func(c *Call) error // runs the row, with what is done before and after it; nil for none
+	Caching      bool                // CLIENT CACHING applies to the call
 	Row          *Command
-	Words        [][]byte // the command's name first
+	Words        [][]byte // borrowed from the input; the command's name first
 	Bound        [MaxArgs]bound
-	IsBound      bool   // to words of this row
-	Value        []byte // that was read last
-	Hits, Misses int64  // keys that were read, not counted yet
-	Work         int    // bytes of values, by this call
-	Next         int
+	IsBound      bool   // Bound holds the words of a call of Row
+	Value        []byte // memory for the value that was read last
+	Hits, Misses int64  // keys that were read and existed, or did not; not yet added to the counters
+	Next         int    // index of the argument that is read next
 
-	limiting
-	executing
-	ending
+	// Work is what the call has cost beyond its words. Its unit is the time in which a byte is copied:
+	// copied bytes count as one each, other work as the bytes that could be copied meanwhile.
+	Work int
+
+	limiterState
+	transactionState
+	outcome
 }
 
-// limiting is what the limiters keep in a call.
-type limiting struct {
+// limiterState is what the limiters keep in a call, so that they need no memory of their own.
+type limiterState struct {
 	Rule      store.Rule           // of the limiter that is asked
 	LastLimit gcra.Memo            // of the latest CL.THROTTLE
 	Requests  []store.LimitRequest // of CL.ALL
-	Limited   int64                // decisions that limited, not counted yet
-	Sampling  topk.Sampling        // of limiters' decisions, for CL.TOP
+	Limited   int64                // decisions that limited, not yet added to the counters
+	Sampling  topk.Sampling        // of decisions, for CL.TOP
 }
 
-// executing is about a call that EXEC makes.
-type executing struct {
-	Deferred      *Deferred // of the transaction that is being executed; nil outside of one
-	PatternSteps  int       // of matching patterns, that are left to a transaction
-	MonitorLines  []byte    // lines for MONITOR, of a transaction
-	InTransaction bool      // EXEC makes it, with its keys locked
+// transactionState is set while EXEC makes calls.
+type transactionState struct {
+	InTransaction bool      // EXEC makes the call, with its keys locked
+	Deferred      *Deferred // calls that are made when the keys are unlocked; nil outside a transaction
+	PatternSteps  int       // that the transaction may still take to match patterns
+	MonitorLines  []byte    // of the transaction, for MONITOR
 }
 
-// ending is how a call ends.
-type ending struct {
-	Closes    bool   // the conversation ends with its reply
-	OnReply   func() // what the session does when it takes the reply, of a call that is made beside it
-	Blocks    bool   // it goes on when its row has run: who ends it says how long it took
-	Offloaded bool   // it is made again beside its session, where it is timed and shown
+// outcome says how a call ends.
+type outcome struct {
+	Closes    bool   // the connection closes after the reply
+	OnReply   func() // run by the session when it takes the reply of a call made outside the event loop
+	Blocks    bool   // the client blocks: the call ends later, and its time is taken then
+	Offloaded bool   // the call is made again outside the event loop, and is timed and logged there
 }
 
-// bound is an argument's value in one call. It holds no pointer: the words are the call's.
+// bound is the value of an argument in one call. It holds no pointers: words are kept in the call.
 type bound struct {
-	At int   // number of its word in the call, of its first if it repeats; 0 if it was left out
-	N  int64 // of an integer; of OneOf, 1 + the token's number; 1 for a flag that is there
+	At int   // index of the argument's word, or of its first word if it repeats; 0 if it was left out
+	N  int64 // the value of an integer; 1 + the index of the token of OneOf; 1 for a flag that is given
 }
 
-// MaxArgs bounds a row's arguments, so that a call needs no memory of its own.
+// MaxArgs bounds the arguments of a row, so that a call needs no memory of its own for them.
 const MaxArgs = 12
 
 func (c *Call) arg() *bound {
@@ -119,10 +123,11 @@ func (c *Call) arg() *bound {
 	return &c.Bound[c.Next-1]
 }
 
-// Key is a key, borrowed from the input.
+// Key returns the next argument, a key. It is borrowed from the input.
 func (c *Call) Key() []byte { return c.Words[c.arg().At] }
 
-// Word is a word as it came, borrowed from the input; nil if it is optional and was left out.
+// Word returns the next argument, a word; nil if it is optional and was left out. It is borrowed from
+// the input.
 func (c *Call) Word() []byte {
 	if b := c.arg(); b.At != 0 {
 		return c.Words[b.At]
@@ -130,13 +135,13 @@ func (c *Call) Word() []byte {
 	return nil
 }
 
-// Int is an integer within its bounds, or its default.
+// Int returns the next argument, an integer within its bounds, or its default.
 func (c *Call) Int() int64 { return c.arg().N }
 
-// Choice is 1 + the number of the token that was given, 0 for none.
+// Choice returns 1 + the index of the token that was given for the next argument, 0 for none.
 func (c *Call) Choice() int { return int(c.arg().N) }
 
-// ChoiceOf is Choice, and the word behind the token.
+// ChoiceOf is Choice, and returns the word behind the token too.
 func (c *Call) ChoiceOf() (choice int, word []byte) {
 	b := c.arg()
 	if b.At != 0 {
@@ -145,10 +150,10 @@ func (c *Call) ChoiceOf() (choice int, word []byte) {
 	return int(b.N), word
 }
 
-// Flag says whether the token was given.
+// Flag reports whether the token of the next argument was given.
 func (c *Call) Flag() bool { return c.arg().N != 0 }
 
-// Many is the words of an argument that repeats, borrowed from the input.
+// Many returns the words of the next argument, which repeats. They are borrowed from the input.
 func (c *Call) Many() [][]byte {
 	if b := c.arg(); b.At != 0 {
 		return c.Words[b.At:]
@@ -156,8 +161,8 @@ func (c *Call) Many() [][]byte {
 	return nil
 }
 
-// Run binds the words and lets the row answer. If the call repeats the one before it, about another
-// key, so does the binding.
+// Run binds the words to the row's grammar and runs the row. If repeats is set, the words differ from
+// those of the call before in the key at index 1 alone, and the binding is used again.
 func (c *Call) Run(row *Command, words [][]byte, repeats bool) (err error) {
 	bound := repeats && c.IsBound && c.Row == row
 	c.Row, c.Words, c.Next, c.IsBound, c.Work = row, words, 0, false, 0
@@ -180,25 +185,25 @@ func (c *Call) Run(row *Command, words [][]byte, repeats bool) (err error) {
 	return row.Run(c)
 }
 
-// CountLookup counts a key that was read: whether it was there.
-func (c *Call) CountLookup(there bool) {
-	if there {
+// CountLookup counts a key that was read, as a hit if it exists.
+func (c *Call) CountLookup(exists bool) {
+	if exists {
 		c.Hits++
 	} else {
 		c.Misses++
 	}
 }
 
-// WriteBool writes 1 or 0.
-func (c *Call) WriteBool(done bool) {
+// WriteBool writes the integer 1 or 0.
+func (c *Call) WriteBool(value bool) {
 	n := int64(0)
-	if done {
+	if value {
 		n = 1
 	}
 	c.Out.Int(n)
 }
 
-// HasOption says whether a call has one of the options.
+// HasOption reports whether the call gives one of the options, which are named by their tokens.
 func (c *Call) HasOption(tokens ...string) bool {
 	for i, a := range c.Row.Args {
 		for _, token := range tokens {
@@ -210,7 +215,7 @@ func (c *Call) HasOption(tokens ...string) bool {
 	return false
 }
 
-// EventNames are the events that a call is to a key, in their order, given what happened to it.
+// EventNames returns the keyspace events of a change of a key by the call, in their order.
 func (c *Call) EventNames(why store.Event) []string {
 	row := c.Row
 	changes := row.Events.Change
@@ -227,7 +232,7 @@ func (c *Call) EventNames(why store.Event) []string {
 		return append([]string{NewEvent}, strings.Fields(changes)...)
 	case why != store.Deleted:
 		return strings.Fields(changes)
-	case row.Events.Removal == ExpiredEvent: // it was written, and its time was over then
+	case row.Events.Removal == ExpiredEvent: // it was written with an expiry that was over already
 		return append(strings.Fields(changes), ExpiredEvent)
 	case row.Events.Removal != "":
 		return []string{row.Events.Removal}
@@ -243,22 +248,22 @@ const (
 	NewEvent     = "new"
 )
 
-// Counts are what a call has counted so far of what it reads and moves. A function that is given to
-// the store, which may run it again, begins by counting from there.
+// Counts are the hits, misses and work of a call at some moment. A store may run a function that is
+// given to it several times, so the function begins with ResetCounts to what they were before.
 type Counts struct {
 	hits, misses int64
 	moved        int
 }
 
-// Counts is what the call has counted.
+// Counts returns what the call has counted so far.
 func (c *Call) Counts() Counts { return Counts{c.Hits, c.Misses, c.Work} }
 
-// ResetCounts forgets what was counted since.
+// ResetCounts takes back what was counted since then.
 func (c *Call) ResetCounts(then Counts) {
 	c.Hits, c.Misses, c.Work = then.hits, then.misses, then.moved
 }
 
-// ChangeIf answers 1 if there was something to change, and 0 if not.
+// ChangeIf edits a key. It answers 1 if edit returned a change, and 0 if not.
 func (c *Call) ChangeIf(key []byte, edit func(e store.Entry) (store.Change, error)) error {
 	done, counted := false, c.Counts()
 	err := c.View.Edit(c.Context, key, func(e store.Entry, _ []byte) (store.Change, error) {
@@ -275,9 +280,8 @@ func (c *Call) ChangeIf(key []byte, edit func(e store.Entry) (store.Change, erro
 	return nil
 }
 
-// Yield is called by a call that may take long between pieces of its work, of a fraction of a
-// millisecond: others that wait for its place have theirs. In a transaction, whose keys are locked,
-// nothing waits for it.
+// Yield lets other goroutines and calls run. A call that may take long calls it after each fraction of
+// a millisecond of work. In a transaction it does nothing, because keys are locked.
 func (c *Call) Yield() {
 	if c.InTransaction {
 		return
@@ -288,8 +292,9 @@ func (c *Call) Yield() {
 	}
 }
 
-// Reserve counts bytes of a reply that may get long, as they come. In a transaction replies have
-// another bound, and nothing may wait.
+// Reserve counts bytes of a reply that may get long, before they are made, and may wait: see
+// Background. In a transaction it does nothing: its replies have a bound of their own, and it must
+// not wait while keys are locked.
 func (c *Call) Reserve(bytes int) error {
 	if c.Background == nil || c.InTransaction {
 		return nil
@@ -297,7 +302,7 @@ func (c *Call) Reserve(bytes int) error {
 	return c.Background.Reserve(bytes)
 }
 
-// CloseAfterReply ends the conversation after the reply.
+// CloseAfterReply closes the connection after the reply.
 func (c *Call) CloseAfterReply() {
 	if c.Session != nil {
 		c.Session.CloseAfterReply()

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// check says which field of a row is wrong, and how; nil if none is.
+// check returns an error that names the first field of a row that is wrong or missing.
 func (row *Command) check() error {
 	flaw := ""
 	switch {
@@ -15,7 +15,7 @@ func (row *Command) check() error {
 	case row.Summary == "" || !strings.HasSuffix(row.Summary, "."):
 		flaw = "Summary: a sentence, with a full stop"
 	case row.Since == "":
-		flaw = "Since: the version that had it first"
+		flaw = "Since: the first version that has it"
 	case row.Complexity == "":
 		flaw = "Complexity: such as O(1)"
 	case !slices.ContainsFunc(groups, func(g group) bool { return g.name == row.Group }):
@@ -23,7 +23,7 @@ func (row *Command) check() error {
 	case row.Run == nil && row.Subs == nil:
 		flaw = "Run: the code, or Subs: subcommands"
 	case row.Run != nil && row.Reply == "":
-		flaw = "Reply: what it answers, for the manual"
+		flaw = "Reply: the reply in words, for the manual"
 	case len(row.Args) > MaxArgs:
 		flaw = fmt.Sprintf("Args: no more than %d", MaxArgs)
 	case row.Flags&Write != 0 && row.Flags&ReadOnly != 0:
@@ -50,10 +50,10 @@ func (row *Command) checkArguments() (flaw string) {
 			at = 1
 		}
 		if at < stage {
-			return "Args: " + a.Name + " stands behind what may be left out"
+			return "Args: " + a.Name + " is required and follows an optional argument"
 		}
 		stage = at
-		if a.many && i != len(row.Args)-1 {
+		if a.repeats && i != len(row.Args)-1 {
 			return "Args: " + a.Name + " repeats and is not the last"
 		}
 		if a.kind == keyArg && row.KeyAccess == "" {
@@ -63,8 +63,8 @@ func (row *Command) checkArguments() (flaw string) {
 	return ""
 }
 
-// Words is how many words a call may have, the command's own among them; most is 0 if there is no
-// bound.
+// Words returns how many words a call may have, with those of the command's name; most is 0 if there
+// is no bound.
 func (row *Command) Words() (least, most int) {
 	g := newGrammar(row)
 	return g.min, g.max

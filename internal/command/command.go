@@ -1,5 +1,6 @@
-// Package command is the language of commands: a row says everything about one command, the grammar
-// reads its arguments, and a Call is one command on its way. It knows no session.
+// Package command defines what a command is: a Command is its row in the table of commands, the
+// grammar binds the words of a call to its arguments, and a Call is one call that is being made. The
+// package does not depend on sessions.
 //
 // To add a command, write a row in its family's folder below internal/commands, name it in the
 // family's list, and record a conversation with it in the testdata of that folder.
@@ -29,7 +30,7 @@ type Command struct {
 
 	Flags  Flags   // Redis's: COMMAND INFO shows them, and ACL categories follow from them
 	Cost   Cost    // what a call costs the event loop
-	Effort *Effort // what a call costs a transaction, where its words and values do not say; nil if they do
+	Effort *Effort // further costs of a call in a transaction; nil if there are none
 	Traits Traits  // how a call is scheduled
 
 	Args     []Arg
@@ -87,78 +88,78 @@ type derived struct {
 	access   []acl.Access // KeyAccess, as the rules of users see it
 }
 
-// Flags say what kind of command it is.
+// Flags are the flags that Redis publishes for a command.
 type Flags uint32
 
 const (
 	Write     Flags = 1 << iota // it may change a key
 	ReadOnly                    // it reads keys and changes none
-	DenyOOM                     // it may need memory, so that clients expect an OOM error of it
-	Admin                       // for those who run the server
-	PubSub                      // about channels
+	DenyOOM                     // it may need memory, so clients expect an OOM error from it
+	Admin                       // administration
+	PubSub                      // uses channels
 	NoScript                    // Redis does not let scripts call it
 	Loading                     // answered while a snapshot is read
 	Stale                       // answered by a replica without its master
 	Fast                        // takes a time that does not depend on what is stored
 	NoAuth                      // answered before AUTH
 	AllowBusy                   // answered while Redis runs a script
-	Dangerous                   // not for everybody, as ACL categories go
-	Unlogged                    // SLOWLOG does not keep it: what it makes is kept
-	NoMulti                     // never within a transaction
+	Dangerous                   // in the ACL category @dangerous
+	Unlogged                    // SLOWLOG does not show it: it shows the calls that it makes
+	NoMulti                     // not allowed in a transaction
 )
 
-// Cost is what a call costs the event loop that makes it. It is ours: Redis's Fast is an ACL
-// category.
+// Cost is what a call costs the event loop that makes it. It is cellserver's own: Redis's Fast flag is
+// published as an ACL category, and does not always agree with the cost here.
 type Cost uint8
 
 const (
 	Bounded   Cost = iota // up to half a turn, such as INFO
 	Constant              // about a microsecond, and as much again for each few words
-	Unbounded             // grows with keys or clients: a goroutine of its own makes it, see Session.park
+	Unbounded             // grows with keys or clients, so a goroutine of its own makes the call
 )
 
-// Traits say how a call is scheduled, and what else a session must know about it.
+// Traits say how a call is scheduled, and what else a session must know about a command. A subcommand
+// has those of its container too.
 type Traits uint32
 
 const (
-	Unqueued         Traits = 1 << iota // made at once, also within a transaction
-	Executes                            // makes the calls that are queued
-	AllowedFull                         // leaves a transaction though memory is full
-	SelectsDatabase                     // for the calls after it
-	SwapsDatabases                      // two databases change their numbers
-	AnyKey                              // may touch any key: a transaction with it locks them all
-	WalksKeys                           // looks at every key
+	Unqueued         Traits = 1 << iota // made at once in a transaction, not queued
+	Executes                            // makes the queued calls of a transaction
+	AllowedFull                         // ends a transaction, so it is allowed although memory is full
+	SelectsDatabase                     // selects the database of the calls after it
+	SwapsDatabases                      // swaps two databases
+	AnyKey                              // may touch any key: a transaction with it locks all keys
+	WalksKeys                           // reads every key
 	ValueSized                          // its cost grows with the values of its keys
-	Sessionless                         // needs no session, though it is about no key
-	ChangesRights                       // the calls behind it may be allowed less
+	Sessionless                         // needs no session, although it has no keys
+	ChangesRights                       // may change what the client may do in its next calls
 	WhileSubscribed                     // allowed in RESP2 while the client is subscribed
-	KeepsCaching                        // what CLIENT CACHING said is still about the next call
-	DecimalWords                        // integers may have a sign and leading zeros, as redis-cell takes them
-	HidesSubcommands                    // a subcommand that is not there is refused as an unknown command
+	KeepsCaching                        // CLIENT CACHING before it still applies to the next call
+	DecimalWords                        // integers may have a sign and leading zeros, as in redis-cell
+	HidesSubcommands                    // refuses an unknown subcommand as an unknown command
 	Decides                             // a limiter: the reply begins with limited, 0 or 1
-	ShardChannels                       // its channels are shard channels: COMMAND INFO shows them in the place of keys
+	ShardChannels                       // has shard channels, which COMMAND INFO shows in the place of keys
 )
 
-// needsAt is where in Traits the abilities begin that a row needs of the store.
+// needsAt is the bit of Traits at which the abilities begin that a row needs of the store.
 const needsAt = 24
 
-// Needs is the trait of a row that needs what a store may lack: without it, the calls of the row
-// are refused.
+// Needs returns the trait of a row that needs abilities which a store may lack. Over a store without
+// them, the calls of the row are refused.
 func Needs(abilities store.Abilities) Traits { return Traits(abilities) << needsAt }
 
-// Effort says what a call in a transaction costs, where that does not follow from its words and the
-// values of its keys alone.
+// Effort is the cost of a call in a transaction, where it does not follow from the number of its words
+// and the values of its keys. Its unit is the time in which a byte is copied.
 type Effort struct {
-	Fixed   func(words [][]byte) int              // bytes that could be moved meanwhile, beside those it moves
-	PerByte int                                   // how many bytes could be moved in the time that one takes; 0 for one
-	Creates func(words [][]byte, longest int) int // bytes that a call may make, where a value may be so long
-	Reads   func(words [][]byte, size int) int    // bytes that it reads of a value of that size
-	// Whether the cost of this call grows with values, though not of every call.
-	Sized func(words [][]byte) bool
+	Fixed   func(words [][]byte) int              // in addition to the bytes that the call copies
+	PerByte int                                   // of each byte that the call copies, 0 for 1
+	Creates func(words [][]byte, longest int) int // bytes that a call may create, of values up to longest
+	Reads   func(words [][]byte, size int) int    // bytes that a call reads of a value of that size
+	Sized   func(words [][]byte) bool             // whether this call is ValueSized, if not all are
 }
 
-// Tips that several rows give: for proxies, to which shards of a cluster a command goes and how the
-// replies become one; and whether the same call may answer differently.
+// Tips that several rows have: to which shards of a cluster a proxy sends a command and how it joins
+// the replies; and whether the same call may get different replies.
 const AllShards = "request_policy:all_shards"
 
 var (
@@ -166,7 +167,8 @@ var (
 	Varying       = []string{"nondeterministic_output"}
 )
 
-// flagNames are COMMAND INFO's words, in its order. Dangerous shows as a category.
+// flagNames are the names that COMMAND INFO shows, in Redis's order. Dangerous is missing: it shows as
+// a category alone.
 var flagNames = []struct {
 	flag Flags
 	name string
@@ -177,10 +179,10 @@ var flagNames = []struct {
 	{NoMulti, "no_multi"}, {AllowBusy, "allow_busy"},
 }
 
-// Upper is a command's name as the manual writes it: CLIENT ID.
+// Upper returns a command's name as the manual writes it: CLIENT ID.
 func (row *Command) Upper() string { return strings.ToUpper(strings.ReplaceAll(row.Name, "|", " ")) }
 
-// SecretsFrom makes a row's Secrets of all words from one on.
+// SecretsFrom returns the Secrets of a row whose words are secret from the index first on.
 func SecretsFrom(first int) func(words [][]byte, hide func(word int)) {
 	return func(words [][]byte, hide func(word int)) {
 		for i := first; i < len(words); i++ {
@@ -189,5 +191,5 @@ func SecretsFrom(first int) func(words [][]byte, hide func(word int)) {
 	}
 }
 
-// Prefix is the beginning of a word, of so many bytes at most.
+// Prefix returns the first bytes of a word, or all of it if it is shorter.
 func Prefix(word []byte, bytes int) string { return string(word[:min(len(word), bytes)]) }

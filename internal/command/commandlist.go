@@ -4,7 +4,7 @@ import "slices"
 
 var commandList = Command{
 	Name: "command|list", Group: "server", Category: "connection", Since: "7.0.0",
-	Complexity: "O(N) in the number of commands", Flags: aboutCommands, Traits: Sessionless,
+	Complexity: "O(N) in the number of commands", Flags: commandFlags, Traits: Sessionless,
 	Tips: []string{"nondeterministic_output_order"}, Summary: "Lists the names of the commands.",
 	Args:  []Arg{Word("[FILTERBY MODULE name | ACLCAT category | PATTERN pattern]").Optional().Many()},
 	Reply: "The names.",
@@ -33,7 +33,7 @@ var commandList = Command{
 
 var commandGetKeys = Command{
 	Name: "command|getkeys", Group: "server", Category: "connection", Since: "2.8.13",
-	Complexity: "O(N) in the number of words", Flags: aboutCommands, Cost: Unbounded, Min: 4,
+	Complexity: "O(N) in the number of words", Flags: commandFlags, Cost: Unbounded, Min: 4,
 	Summary: "Finds the keys in a call.", Args: []Arg{Word("command"), Word("arg").Many()},
 	Reply: "The keys.",
 	Run: func(c *Call) error {
@@ -51,7 +51,7 @@ var commandGetKeys = Command{
 
 var commandGetKeysAndFlags = Command{
 	Name: "command|getkeysandflags", Group: "server", Category: "connection", Since: "7.0.0",
-	Complexity: "O(N) in the number of words", Flags: aboutCommands, Cost: Unbounded, Min: 4,
+	Complexity: "O(N) in the number of words", Flags: commandFlags, Cost: Unbounded, Min: 4,
 	Summary: "Finds the keys in a call, and how it uses them.",
 	Args:    []Arg{Word("command"), Word("arg").Many()},
 	Reply:   "A pair per key: the key, and flags as in COMMAND INFO's key specs.",
@@ -71,7 +71,7 @@ var commandGetKeysAndFlags = Command{
 		for i, key := range keys {
 			c.Out.Array(2)
 			c.Out.Bulk(key)
-			writeStatuses(c, row.keyAccess(access, i))
+			writeStatusSet(c, row.keyAccess(access, i))
 		}
 		return nil
 	},

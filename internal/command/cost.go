@@ -1,10 +1,12 @@
 package command
 
-// What a transaction costs is known before it begins, in what a Fast command of a few words is
-// worth of a turn: some half a microsecond. Keys stay locked for as long as it lasts, so that is
-// bounded; and what is more than a turn's worth is made beside the event loop.
+// The cost of a transaction is known before it begins. It is counted in units: a unit is the time of a
+// Fast command of a few words, about half a microsecond. The keys of a transaction stay locked while
+// it runs, so its cost is bounded; and one that costs more than a turn runs outside the event loop.
 
-// UnitsOf is what a call in a transaction costs, but for what stands at its keys.
+// UnitsOf returns what a call in a transaction costs, without the cost of the values that its keys
+// hold. size is the number of bytes of values that it copies, longest the length of the longest
+// value that can exist.
 func UnitsOf(row *Command, words [][]byte, size, longest int) int {
 	cost := 1 + len(words)/WordsPerUnit + UnitsToMove(row, size+CreatedBytes(row, words, longest))
 	if row.Effort != nil && row.Effort.Fixed != nil {
@@ -16,7 +18,8 @@ func UnitsOf(row *Command, words [][]byte, size, longest int) int {
 	return cost
 }
 
-// UnitsToMove is what it costs to move so many bytes, which for some is to read a number from them.
+// UnitsToMove returns what it costs a command to copy bytes of a value. For some commands that
+// includes to parse a number in them.
 func UnitsToMove(row *Command, bytes int) int {
 	if row.Effort != nil {
 		bytes *= max(row.Effort.PerByte, 1)
@@ -24,7 +27,8 @@ func UnitsToMove(row *Command, bytes int) int {
 	return bytes / BytesPerUnit
 }
 
-// CreatedBytes is how many bytes a call may make of nothing, where a value may be so long.
+// CreatedBytes returns how many bytes a call may add to a value beyond those in its words, where a
+// value can be as long as longest.
 func CreatedBytes(row *Command, words [][]byte, longest int) int {
 	if row.Effort == nil || row.Effort.Creates == nil {
 		return 0
@@ -32,12 +36,12 @@ func CreatedBytes(row *Command, words [][]byte, longest int) int {
 	return row.Effort.Creates(words, longest)
 }
 
-// IsValueSized says whether what a call costs grows with what stands at its keys.
+// IsValueSized reports whether the cost of a call grows with the values of its keys.
 func (row *Command) IsValueSized(words [][]byte) bool {
 	return row.Traits&ValueSized != 0 || row.Effort != nil && row.Effort.Sized != nil && row.Effort.Sized(words)
 }
 
-// ReadBytes is how much a sized call reads of so many bytes.
+// ReadBytes returns how many bytes a call reads of a value of that size.
 func ReadBytes(row *Command, words [][]byte, size int) int {
 	if row.Effort == nil || row.Effort.Reads == nil {
 		return size
@@ -45,25 +49,28 @@ func ReadBytes(row *Command, words [][]byte, size int) int {
 	return row.Effort.Reads(words, size)
 }
 
-// NeedsSession says whether a row's code works on its session: it cannot be made beside the loop.
+// NeedsSession reports whether the code of a row uses its session, so that its calls cannot be made
+// outside the event loop.
 func (row *Command) NeedsSession() bool {
 	return row.Flags&(Write|ReadOnly) == 0 && row.Cost != Unbounded && row.Traits&Sessionless == 0
 }
 
-// What one turn may do, so that an event loop comes round to everybody in well under a millisecond:
-// a Fast command takes about a microsecond at worst, another, such as INFO, a hundred times that.
+// The bounds of a session's turn, so that an event loop serves all of its clients in well under a
+// millisecond. A Fast command takes about a microsecond at worst, others such as INFO a hundred
+// times as long.
 const (
-	TurnUnits    = 512           // worth of a turn, in Fast commands of a few words
-	WordsPerUnit = 8             // as many more are worth another
-	BytesPerUnit = 1 << 10       // as many bytes of values that are moved, too
-	BoundedUnits = TurnUnits / 2 // worth of a command that is not Fast
+	TurnUnits    = 512           // units of a turn
+	WordsPerUnit = 8             // a unit for each so many words of a call
+	BytesPerUnit = 1 << 10       // a unit for each so many bytes of values that are copied
+	BoundedUnits = TurnUnits / 2 // units of a command whose cost is Bounded
 	TurnOutput   = 256 << 10     // bytes of replies that end a turn
 
-	// Of a client that has not said who it is: many may try passwords, and others wait for a round
-	// of them.
+	// UnauthenticatedTurnUnits are the units of a turn of a client that has not authenticated. Many of
+	// them may try passwords at once, and other clients wait while each has a turn.
 	UnauthenticatedTurnUnits = TurnUnits / 16
 )
 
+// TotalLength returns the length of all words together, in bytes.
 func TotalLength(words [][]byte) (size int) {
 	for _, word := range words {
 		size += len(word)
@@ -71,7 +78,8 @@ func TotalLength(words [][]byte) (size int) {
 	return size
 }
 
-// CopyWords copies words, which are borrowed and die with the batch, into one piece of memory.
+// CopyWords copies words into one piece of memory. The words of a call are borrowed until the end of
+// its batch.
 func CopyWords(words [][]byte) [][]byte {
 	size := 0
 	for _, word := range words {
@@ -85,14 +93,14 @@ func CopyWords(words [][]byte) [][]byte {
 	return owned
 }
 
-// KeysPerStep is how many keys a step is about at most, so that nobody waits long for it.
+// KeysPerStep bounds the keys of one step of the store, so that no other client waits long for it.
 const KeysPerStep = 1024
 
-// MaxLoopWork is how much may be done at once, in bytes that could be moved meanwhile: more is done beside
-// the loop. It is some fifty microseconds' worth.
+// MaxLoopWork bounds the work (see Call.Work) that is done at once on an event loop: more is done
+// outside of it. It takes some fifty microseconds.
 const MaxLoopWork = 64 << 10
 
-// MaxReply bounds what one call may answer, in bytes, where a short call may ask for much.
+// MaxReply bounds the reply to one call, in bytes, where a short call may ask for much.
 const MaxReply = 64 << 20
 
 // ErrReplyTooLong refuses a call whose reply would be longer than MaxReply.

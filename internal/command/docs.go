@@ -8,8 +8,7 @@ import (
 	"cellserver/internal/acl"
 )
 
-// COMMAND: what the table says of itself, all of it derived from the rows.
-
+// Introspection is COMMAND, which describes the rows of the table.
 var Introspection = Command{
 	Name: "command", Group: "server", Category: "connection", Since: "2.8.13",
 	Complexity: "O(N) in the number of commands", Flags: Loading | Stale, Traits: Sessionless,
@@ -30,11 +29,11 @@ func describeAll(c *Call) error {
 	return nil
 }
 
-const aboutCommands = Loading | Stale
+const commandFlags = Loading | Stale
 
 var commandCount = Command{
 	Name: "command|count", Group: "server", Category: "connection", Since: "2.8.13",
-	Complexity: "O(1)", Flags: aboutCommands, Summary: "Counts the commands.",
+	Complexity: "O(1)", Flags: commandFlags, Summary: "Counts the commands.",
 	Reply: "Their number.",
 	Run: func(c *Call) error {
 		c.Out.Int(int64(len(c.Server.Table.Rows)))
@@ -44,7 +43,7 @@ var commandCount = Command{
 
 var commandInfo = Command{
 	Name: "command|info", Group: "server", Category: "connection", Since: "2.8.13",
-	Complexity: "O(N) in the number of names", Flags: aboutCommands, Cost: Unbounded,
+	Complexity: "O(N) in the number of names", Flags: commandFlags, Cost: Unbounded,
 	Tips:    []string{"nondeterministic_output_order"},
 	Summary: "Describes commands for programs: arity, flags, key positions, ACL categories, tips, key specs, subcommands.",
 	Args:    []Arg{Word("command-name").Optional().Many()},
@@ -66,27 +65,28 @@ var commandInfo = Command{
 	},
 }
 
-// Named finds a row by the name that COMMAND uses: "get", "client|id".
+// Named returns the row of a name as COMMAND writes it, such as "get" or "client|id", in any case; nil
+// if there is none.
 func (t *Table) Named(name []byte) *Command { return t.ByName[strings.ToLower(string(name))] }
 
-// writeInfo is one element of COMMAND INFO.
+// writeInfo writes one element of COMMAND INFO.
 func (row *Command) writeInfo(c *Call) {
 	first, last, step := row.shownPositions()
 	c.Out.Array(10)
 	c.Out.BulkString(row.Name)
 	c.Out.Int(int64(row.Grammar.arity()))
-	writeStatuses(c, row.flagNames())
+	writeStatusSet(c, row.flagNames())
 	c.Out.Int(int64(first))
 	c.Out.Int(int64(last))
 	c.Out.Int(int64(step))
-	writeStatuses(c, row.Categories())
+	writeStatusSet(c, row.Categories())
 	c.Out.Set(len(row.Tips))
 	for _, tip := range row.Tips {
 		c.Out.BulkString(tip)
 	}
 	row.writeKeySpecs(c, first, last, step)
 	if len(row.Subs) == 0 {
-		c.Out.Set(0) // as in Redis, where subcommands themselves are an array
+		c.Out.Set(0) // an empty set as in Redis, although subcommands are an array
 		return
 	}
 	c.Out.Array(len(row.Subs))
@@ -95,15 +95,16 @@ func (row *Command) writeInfo(c *Call) {
 	}
 }
 
-func writeStatuses(c *Call, names []string) {
+func writeStatusSet(c *Call, names []string) {
 	c.Out.Set(len(names))
 	for _, name := range names {
 		c.Out.Status(name)
 	}
 }
 
-// KeyPositions says where a call's keys stand: the first word, the last (-1 if it is the call's
-// last), and the step.
+// KeyPositions returns where the keys of a call stand: the index of the first, that of the last (-1 if
+// it is the call's last word), and the words from one to the next. They are 0 if there are no keys,
+// or if only Keys.Find knows them.
 func (row *Command) KeyPositions() (first, last, step int) {
 	if row.Keys.Find != nil && row.Keys.First == 0 {
 		return 0, 0, 0
@@ -111,12 +112,12 @@ func (row *Command) KeyPositions() (first, last, step int) {
 	if row.Keys.Find != nil {
 		return row.Keys.First, row.Keys.First, 1 // more may follow
 	}
-	name := strings.Count(row.Name, "|") + 1 // words
+	name := strings.Count(row.Name, "|") + 1 // words of the name
 	for i, a := range row.Args {
 		switch {
 		case a.kind != keyArg:
 			continue
-		case a.many:
+		case a.repeats:
 			return i + name, -1, a.step()
 		case first == 0:
 			first = i + name
@@ -132,7 +133,7 @@ func (row *Command) shownPositions() (first, last, step int) {
 	switch {
 	case row.Traits&ShardChannels == 0:
 		return row.KeyPositions()
-	case row.Args[0].many:
+	case row.Args[0].repeats:
 		return 1, -1, 1
 	}
 	return 1, 1, 1
@@ -150,7 +151,7 @@ func (row *Command) flagNames() (names []string) {
 	return names
 }
 
-// Categories are the ACL categories, in Redis's order.
+// Categories returns the ACL categories of the command, in Redis's order.
 func (row *Command) Categories() (names []string) {
 	groups := strings.Fields(row.Category)
 	if len(groups) == 0 {
@@ -173,9 +174,8 @@ func (row *Command) Categories() (names []string) {
 	return names
 }
 
-// writeKeySpecs says the same as keyPositions, in the way of Redis 7: where the search for keys
-// begins, and how to find them from there. Keys with which different things are done have a spec
-// each.
+// writeKeySpecs writes the key positions as the key specs of Redis 7: where the search for keys begins,
+// and how to find them from there. Keys that are accessed differently have a spec each.
 func (row *Command) writeKeySpecs(c *Call, first, last, step int) {
 	if row.Keys.CountAt > 0 {
 		c.Out.Set(1)
@@ -189,7 +189,7 @@ func (row *Command) writeKeySpecs(c *Call, first, last, step int) {
 		return
 	}
 	if last > 0 {
-		last -= first // counted from the first key, or back from the end
+		last -= first // from the first key, or back from the end if negative
 	}
 	specs := len(row.access)
 	if specs > 1 {
@@ -201,19 +201,18 @@ func (row *Command) writeKeySpecs(c *Call, first, last, step int) {
 	}
 }
 
-// writeKeySpec writes one: where its search begins, and how keys are found from there.
+// writeKeySpec writes one key spec: the access, where the search begins, and how keys are found.
 func (row *Command) writeKeySpec(c *Call, number, first int, writeSearch func()) {
 	c.Out.Map(3)
 	c.Out.BulkString("flags")
-	writeStatuses(c, row.keyAccess(row.KeyAccess, number))
+	writeStatusSet(c, row.keyAccess(row.KeyAccess, number))
 	c.Out.BulkString("begin_search")
 	writeSpec(c, "index", "index", first)
 	c.Out.BulkString("find_keys")
 	writeSearch()
 }
 
-// writeSpec writes a part of a key spec: its type, and the fields of that, names and numbers by
-// turns.
+// writeSpec writes a part of a key spec: its type, and its fields, each a name and a number.
 func writeSpec(c *Call, kind string, fields ...any) {
 	c.Out.Map(2)
 	c.Out.BulkString("type")
@@ -226,8 +225,8 @@ func writeSpec(c *Call, kind string, fields ...any) {
 	}
 }
 
-// keyAccess is what a KeyAccess says of one of the keys as COMMAND INFO spells it: the two letters
-// large, the rest small.
+// keyAccess returns the words of a KeyAccess for the key of an index, as COMMAND INFO spells them: the
+// first in upper case, the others in lower case.
 func (row *Command) keyAccess(access string, key int) []string {
 	if row.Traits&ShardChannels != 0 {
 		return []string{"not_key"}
@@ -242,8 +241,8 @@ func (row *Command) keyAccess(access string, key int) []string {
 	return words
 }
 
-// listFilter reads COMMAND LIST's filter. Without one all are listed, subcommands too, as in Redis.
-// done says whether the filter could look at all of them.
+// listFilter reads the filter of COMMAND LIST. Without a filter all commands are wanted, with their
+// subcommands, as in Redis. done returns an error if the filter did not match all names in time.
 func (c *Call) listFilter(words [][]byte) (wanted func(*Command) bool, done func() error, err error) {
 	done = func() error { return nil }
 	if len(words) == 0 {
@@ -268,7 +267,7 @@ func (c *Call) listFilter(words [][]byte) (wanted func(*Command) bool, done func
 	return nil, nil, ErrSyntax
 }
 
-// keysIn finds the row and the keys of a call that is an argument.
+// keysIn returns the row and the keys of a call that is the argument of another.
 func (c *Call) keysIn(words [][]byte) (row *Command, keys [][]byte, err error) {
 	row = c.Server.Table.Find(words)
 	switch {
@@ -287,7 +286,7 @@ func (c *Call) keysIn(words [][]byte) (row *Command, keys [][]byte, err error) {
 	return row, keys, nil
 }
 
-// KeysOf appends the keys of a call; not ok if its words make no sense.
+// KeysOf appends the keys of a call. It returns false if its words make no sense.
 func (row *Command) KeysOf(keys, words [][]byte) (all [][]byte, ok bool) {
 	if row.Keys.Find != nil {
 		return row.Keys.Find(keys, words)
@@ -295,7 +294,7 @@ func (row *Command) KeysOf(keys, words [][]byte) (all [][]byte, ok bool) {
 	return row.plainKeys(keys, words), true
 }
 
-// plainKeys is keysOf for a row whose grammar says where its keys are.
+// plainKeys is KeysOf for a row whose grammar says where its keys are.
 func (row *Command) plainKeys(keys, words [][]byte) [][]byte {
 	first, last, step := row.KeyPositions()
 	if first == 0 {
@@ -312,7 +311,7 @@ func (row *Command) plainKeys(keys, words [][]byte) [][]byte {
 
 var commandDocs = Command{
 	Name: "command|docs", Group: "server", Category: "connection", Since: "7.0.0",
-	Complexity: "O(N) in the number of names", Flags: aboutCommands, Cost: Unbounded,
+	Complexity: "O(N) in the number of names", Flags: commandFlags, Cost: Unbounded,
 	Tips: []string{"nondeterministic_output_order"}, Summary: "Describes commands for people.",
 	Args:  []Arg{Word("command-name").Optional().Many()},
 	Reply: "A map from names to documentation: summary, since, group, complexity, arguments, subcommands.",
@@ -367,13 +366,13 @@ func (row *Command) writeDocs(c *Call) {
 }
 
 // argTypes are Redis's names of the kinds.
-var argTypes = map[kind]string{
+var argTypes = map[argKind]string{
 	keyArg: "key", wordArg: "string", intArg: "integer", choiceArg: "oneof", flagArg: "pure-token",
 }
 
-// writeDocs describes an argument in the words of COMMAND DOCS, of which redis-cli makes its hints.
+// writeDocs describes an argument as COMMAND DOCS does. redis-cli makes its hints of it.
 func (a *Arg) writeDocs(c *Call) {
-	if a.pair != "" {
+	if a.pairedWith != "" {
 		a.writePairDocs(c)
 		return
 	}
@@ -381,7 +380,7 @@ func (a *Arg) writeDocs(c *Call) {
 	if a.optional {
 		flags = append(flags, "optional")
 	}
-	if a.many {
+	if a.repeats {
 		flags = append(flags, "multiple")
 	}
 	led := a.Tokens != nil && a.kind != choiceArg
@@ -406,15 +405,15 @@ func (a *Arg) writeDocs(c *Call) {
 	}
 	if flags != nil {
 		c.Out.BulkString("flags")
-		writeStatuses(c, flags)
+		writeStatusSet(c, flags)
 	}
 	if a.kind == choiceArg {
 		c.Out.BulkString("arguments")
 		c.Out.Array(len(a.Tokens))
 		for _, token := range a.Tokens {
 			f := Flag(token)
-			if a.valued != "" {
-				f = Word(a.valued).After(token)
+			if a.operand != "" {
+				f = Word(a.operand).After(token)
 			}
 			f.optional = false
 			f.writeDocs(c)
@@ -422,18 +421,18 @@ func (a *Arg) writeDocs(c *Call) {
 	}
 }
 
-// writePairDocs describes pairs of a key and a word.
+// writePairDocs describes an argument that is pairs of a key and a word.
 func (a *Arg) writePairDocs(c *Call) {
 	c.Out.Map(4)
 	c.Out.BulkString("name")
-	c.Out.BulkString(a.Name + "_" + a.pair)
+	c.Out.BulkString(a.Name + "_" + a.pairedWith)
 	c.Out.BulkString("type")
 	c.Out.BulkString("block")
 	c.Out.BulkString("flags")
-	writeStatuses(c, []string{"multiple"})
+	writeStatusSet(c, []string{"multiple"})
 	c.Out.BulkString("arguments")
 	c.Out.Array(2)
-	for _, part := range []Arg{Key(a.Name), Word(a.pair)} {
+	for _, part := range []Arg{Key(a.Name), Word(a.pairedWith)} {
 		part.writeDocs(c)
 	}
 }

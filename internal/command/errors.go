@@ -8,13 +8,13 @@ import (
 	"cellserver/internal/store"
 )
 
-// Refusal is an error in the words that the client gets, first its class: ERR, WRONGTYPE.
+// Refusal is an error as the client reads it. It begins with its class: ERR, WRONGTYPE.
 type Refusal string
 
 func (r Refusal) Error() string { return string(r) }
 
-// The refusals that more than one place speaks, in Redis's words where Redis has some: clients
-// branch on them.
+// The refusals that several places return. Their texts are Redis's where Redis has the error, because
+// clients branch on them.
 const (
 	ErrSyntax       Refusal = "ERR syntax error"
 	ErrNotAnInteger Refusal = "ERR value is not an integer or out of range"
@@ -33,7 +33,7 @@ const (
 	ErrStopped      Refusal = "ERR the client went away before the command came to its end"
 )
 
-// MissingAbility says in words what a store cannot do.
+// MissingAbility says which of some abilities a store lacks.
 func MissingAbility(what store.Abilities) string {
 	switch {
 	case what&store.Notifies != 0:
@@ -50,16 +50,17 @@ func errKeyTooLong(bound int) error {
 	return Refusal(fmt.Sprintf("ERR key is longer than max-key-size (%d bytes)", bound))
 }
 
+// ErrArity is Redis's refusal of a call with too few or too many words.
 func ErrArity(row *Command) error {
 	return Refusal("ERR wrong number of arguments for '" + row.Name + "' command")
 }
 
-func errUnknownSub(container *Command, sub []byte) error {
+func errUnknownSubcommand(container *Command, sub []byte) error {
 	return Refusal(fmt.Sprintf("ERR unknown subcommand '%.128s'. Try %s HELP.", sub, container.Upper()))
 }
 
-// errUnknown repeats the name and the first arguments, cut as Redis cuts them: at 128 bytes, quotes
-// and all.
+// errUnknown repeats the name and the first arguments. As in Redis, each is cut at 128 bytes; the
+// arguments together, with their quotes.
 func errUnknown(words [][]byte) error {
 	var args strings.Builder
 	for _, word := range words[1:] {
@@ -73,7 +74,7 @@ func errUnknown(words [][]byte) error {
 	return Refusal(fmt.Sprintf("ERR unknown command '%s', with args beginning with: %s", name, args.String()))
 }
 
-// ErrorText is the one translator from errors to what a client reads.
+// ErrorText returns the text of an error as the client reads it. Every error reply is made here.
 func ErrorText(err error) string {
 	var r Refusal
 	switch {

@@ -2,23 +2,23 @@ package command
 
 import "cellserver/internal/match"
 
-// Glob matches a text against a pattern, as Redis does.
+// Glob reports whether a text matches a pattern, as in Redis; with fold in any case.
 func Glob(pattern, text []byte, fold bool) bool { return match.Glob(pattern, text, fold) }
 
-// nameMatcher matches the names of commands or settings, in any case, against a client's
-// patterns.
+// nameMatcher matches the names of commands or settings, in any case, against the patterns of a
+// client, in a bounded number of steps.
 type nameMatcher struct {
 	patterns [][]byte
-	steps    int // steps, for all names together
+	steps    int // that are left, for all names together
 }
 
-// nameSteps is a third of a millisecond. Patterns that people write need a step or two for each
-// name.
+// nameSteps take a third of a millisecond. Ordinary patterns need a step or two for each name.
 const nameSteps = 1 << 16
 
+// ErrTooManySteps refuses patterns that did not match all names in the steps that a call has.
 const ErrTooManySteps Refusal = "ERR the patterns take too long to match"
 
-// Match refuses a pattern that is longer than one of keys may be.
+// Match returns a matcher of the patterns. It refuses a pattern that is too long for keys too.
 func (c *Call) Match(patterns [][]byte) (*nameMatcher, error) {
 	longest := Pattern("pattern")
 	for _, pattern := range patterns {
@@ -29,7 +29,7 @@ func (c *Call) Match(patterns [][]byte) (*nameMatcher, error) {
 	return &nameMatcher{patterns: patterns, steps: nameSteps}, nil
 }
 
-// Any says whether one of the patterns matches a name.
+// Any reports whether one of the patterns matches a name.
 func (m *nameMatcher) Any(name string) (ok bool) {
 	for _, pattern := range m.patterns {
 		if ok, m.steps = match.GlobWithin(pattern, []byte(name), true, m.steps); ok {
@@ -39,7 +39,7 @@ func (m *nameMatcher) Any(name string) (ok bool) {
 	return false
 }
 
-// Err is set if not all names could be looked at.
+// Err returns ErrTooManySteps if not all names were matched.
 func (m *nameMatcher) Err() error {
 	if m.steps == 0 {
 		return ErrTooManySteps

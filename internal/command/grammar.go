@@ -9,135 +9,136 @@ import (
 	"cellserver/internal/resp"
 )
 
-// Arg is one argument in a row's grammar. Arguments that are not led by a token stand first and in
-// order; after them come options, led by their tokens, in any order and case, each at most once.
+// Arg is one argument in a row's grammar. Positional arguments come first and in order. Options follow,
+// each of which begins with its token, in any order and case, and at most once by default.
 type Arg struct {
-	Name     string
-	kind     kind
-	Tokens   []string // of an option: the word, or words to choose from, that lead or make it
-	optional bool
-	longest  int // bytes of a word; 0: no bound of its own
-	many     bool
-	most     int                              // how often one that repeats may stand, if it is no key
-	pair     string                           // of a key that repeats: what the word behind each is
-	again    bool                             // an option may be given again, and the last one counts
-	valued   string                           // of a choice: what the word behind the token is; empty for none
-	lo, hi   int64                            // of an integer
-	or       int64                            // what an integer is when it is left out
-	parse    func(word []byte) (int64, error) // of an integer that is written in a way of its own
+	Name       string
+	kind       argKind
+	Tokens     []string // of an option: the word that begins it, or the words to choose from
+	optional   bool
+	maxBytes   int                              // the length of a word; 0 for the protocol's bound alone
+	repeats    bool                             // it takes the rest of the words
+	maxCount   int                              // the number of words if it repeats and is no key; 0 for maxWords
+	pairedWith string                           // of a key that repeats: the name of the word behind each
+	repeatable bool                             // an option that may be given again; the last one counts
+	operand    string                           // of a choice: the name of the word behind the token; empty for none
+	lo, hi     int64                            // the bounds of an integer
+	fallback   int64                            // the value of an integer that is left out
+	parse      func(word []byte) (int64, error) // of an integer with a notation or errors of its own
 }
 
-type kind uint8
+type argKind uint8
 
 const (
-	keyArg    kind = iota // a key
-	wordArg               // any word
-	intArg                // an integer
-	choiceArg             // one of several tokens
-	flagArg               // a token, there or not
+	keyArg    argKind = iota // a key
+	wordArg                  // any word
+	intArg                   // an integer
+	choiceArg                // one of several tokens
+	flagArg                  // a token alone
 )
 
+// The bounds of the integers.
 const (
 	MinInt = -1 << 63
 	MaxInt = 1<<63 - 1
 )
 
-// Key is a key of any bytes, as long as the server's bound allows.
+// Key is a key: any bytes, up to the length that the server allows (max-key-size).
 func Key(name string) Arg { return Arg{Name: name, kind: keyArg} }
 
 // Word is a word of any bytes.
 func Word(name string) Arg { return Arg{Name: name, kind: wordArg} }
 
-// Int is a base-10 integer of 64 bits. In a CL command it may have a sign and leading zeros, as
-// redis-cell takes it; in the others it is what Redis takes.
+// Int is a decimal integer of 64 bits, in Redis's notation. In a command with the trait DecimalWords it
+// may have a sign and leading zeros, as in redis-cell.
 func Int(name string) Arg { return Arg{Name: name, kind: intArg, lo: MinInt, hi: MaxInt} }
 
-// OneOf is an option that chooses between tokens.
+// OneOf is an option that is one of several tokens.
 func OneOf(name string, tokens ...string) Arg {
 	return Arg{Name: name, kind: choiceArg, Tokens: tokens, optional: true}
 }
 
-// WithEach has a word follow the token of a choice, whichever it is.
-func (a Arg) WithEach(word string) Arg { a.valued = word; return a }
+// WithEach adds a word behind each token of a choice.
+func (a Arg) WithEach(word string) Arg { a.operand = word; return a }
 
 // Flag is an option that is a token alone.
 func Flag(token string) Arg {
 	return Arg{Name: strings.ToLower(token), kind: flagArg, Tokens: []string{token}, optional: true}
 }
 
-// Min and Max bound an integer.
+// Min sets the smallest value of an integer.
 func (a Arg) Min(lo int64) Arg { a.lo = lo; return a }
+
+// Max sets the largest value of an integer.
 func (a Arg) Max(hi int64) Arg { a.hi = hi; return a }
 
-// Or makes an integer optional and says what it then is.
-func (a Arg) Or(n int64) Arg { a.or, a.optional = n, true; return a }
+// Or makes an integer optional, with a default.
+func (a Arg) Or(n int64) Arg { a.fallback, a.optional = n, true; return a }
 
-// By reads an integer that is written, or refused, in a way of its own.
+// By reads an integer with a function, which has a notation or errors of its own.
 func (a Arg) By(parse func(word []byte) (int64, error)) Arg { a.parse = parse; return a }
 
-// Longest bounds a word, in bytes.
-func (a Arg) Longest(bytes int) Arg { a.longest = bytes; return a }
+// Longest bounds the length of a word, in bytes.
+func (a Arg) Longest(bytes int) Arg { a.maxBytes = bytes; return a }
 
-// Optional lets a word be left out.
+// Optional makes a word optional.
 func (a Arg) Optional() Arg { a.optional = true; return a }
 
-// Many lets the last argument repeat. If it is not optional, it stands once at least.
-func (a Arg) Many() Arg { a.many = true; return a }
+// Many lets the last argument repeat. If it is not optional, it is given at least once.
+func (a Arg) Many() Arg { a.repeats = true; return a }
 
-// UpTo says how often an argument that repeats, and is no key, may stand: fewer or more than
-// others.
-func (a Arg) UpTo(most int) Arg { a.most = most; return a }
+// UpTo sets how often an argument that repeats, and is no key, may be given, in place of maxWords.
+func (a Arg) UpTo(most int) Arg { a.maxCount = most; return a }
 
-// With makes pairs of a key that repeats and a word behind it.
-func (a Arg) With(word string) Arg { a.many, a.pair = true, word; return a }
+// With makes a key repeat, with a word behind each.
+func (a Arg) With(word string) Arg { a.repeats, a.pairedWith = true, word; return a }
 
-// After makes an argument an option, led by a token.
+// After makes an argument an option, which begins with a token.
 func (a Arg) After(token string) Arg { a.Tokens, a.optional = []string{token}, true; return a }
 
-// Again lets an option be given several times, of which the last counts, as in some commands of
-// Redis's.
-func (a Arg) Again() Arg { a.again = true; return a }
+// Again lets an option be given several times, of which the last counts, as in some of Redis's
+// commands.
+func (a Arg) Again() Arg { a.repeatable = true; return a }
 
-// grammar is what follows from a row's arguments, worked out once.
+// grammar is what a table derives from a row's arguments.
 type grammar struct {
-	args       []Arg
-	slots      []slot
-	positional int  // how many come first, led by no token
-	min, max   int  // words of a call, the name included; max 0: no bound
-	decimals   bool // integers as redis-cell takes them
-	options    bool // there are some, so a word too many is a syntax error
+	args            []Arg
+	slots           []slot
+	positional      int  // the number of positional arguments
+	min, max        int  // words of a call, with those of the name; max is 0 if there is no bound
+	acceptsDecimals bool // integers are DecimalWords
+	options         bool // the row has options, so a word too many is a syntax error
 }
 
-// slot is what bind reads of an argument: an Arg is three cache lines, and of most of them this is
-// all that counts.
+// slot is the part of an argument that bind reads in most calls: an Arg is three cache lines long.
 type slot struct {
 	lo, hi, or int64
-	how        how
-	skips      bool // it is left out if an option stands in its place
+	binding    binding
+	optional   bool // left out if an option stands in its place
 }
 
-type how uint8
+type binding uint8
 
 const (
-	aside  how = iota // see take
-	byInt             // an integer, as most are written
-	byMany            // all words that are left
+	bindTake binding = iota // with Call.Take
+	bindInt                 // an integer in Redis's notation
+	bindRest                // the rest of the words, of an argument that repeats
 )
 
 func newSlot(a *Arg, options bool) slot {
-	s := slot{lo: a.lo, hi: a.hi, or: a.or, skips: a.optional && options}
+	s := slot{lo: a.lo, hi: a.hi, or: a.fallback, optional: a.optional && options}
 	switch {
-	case a.many:
-		s.how = byMany
+	case a.repeats:
+		s.binding = bindRest
 	case a.kind == intArg && a.parse == nil:
-		s.how = byInt
+		s.binding = bindInt
 	}
 	return s
 }
 
-// newGrammar works it out. name is the row's own words: a subcommand has two.
+// newGrammar returns the grammar of a row.
 func newGrammar(row *Command) grammar {
-	g := grammar{args: row.Args, min: strings.Count(row.Name, "|") + 1, decimals: row.Traits&DecimalWords != 0}
+	g := grammar{args: row.Args, min: strings.Count(row.Name, "|") + 1, acceptsDecimals: row.Traits&DecimalWords != 0}
 	g.max = g.min
 	for _, a := range row.Args {
 		if a.Tokens == nil {
@@ -149,15 +150,15 @@ func newGrammar(row *Command) grammar {
 		if !a.optional {
 			g.min++
 		}
-		if a.pair != "" {
+		if a.pairedWith != "" {
 			g.min++
 		}
-		if a.many && a.kind == keyArg {
+		if a.repeats && a.kind == keyArg {
 			g.max = 0
-		} else if a.most > 0 {
-			g.max += a.most - 1
-		} else if a.many {
-			g.max = manyWords
+		} else if a.maxCount > 0 {
+			g.max += a.maxCount - 1
+		} else if a.repeats {
+			g.max = maxWords
 		}
 	}
 	if row.AnyMore || g.options {
@@ -170,12 +171,11 @@ func newGrammar(row *Command) grammar {
 	return g
 }
 
-// manyWords is how many words a call may have whose last argument repeats and is no key, such as
-// COMMAND DOCS: each may make a piece of the reply, and together they must not make a reply of any
-// size.
-const manyWords = 128
+// maxWords is how often an argument that repeats and is no key may be given, such as the names of
+// COMMAND DOCS. Each may add to the reply, whose length must be bounded.
+const maxWords = 128
 
-// arity is what COMMAND INFO says: the number of words, negative if that is the least.
+// arity returns the arity that COMMAND INFO shows: the number of words, negative if there may be more.
 func (g *grammar) arity() int {
 	if g.max == g.min {
 		return g.min
@@ -183,27 +183,27 @@ func (g *grammar) arity() int {
 	return -g.min
 }
 
-// Fits says whether a call may have this many words.
+// Fits reports whether a call may have this many words.
 func (g *grammar) Fits(words int) bool { return words >= g.min && (g.max == 0 || words <= g.max) }
 
-// bind gives each argument of the row its word of the call, from word number at on. It changes
-// nothing but the call; its error is the refusal.
+// bind binds the words of the call, from index at on, to the arguments of the row. It changes nothing
+// but the call. Its error is the refusal of the call.
 func (c *Call) bind(at int) error {
 	g, words := &c.Row.Grammar, c.Words
 	for i := range g.slots[:g.positional] {
 		s, b := &g.slots[i], &c.Bound[i]
-		if at >= len(words) || s.skips && g.isOption(words[at]) {
+		if at >= len(words) || s.optional && g.isOption(words[at]) {
 			*b = bound{N: s.or}
 			continue
 		}
 		b.At = at
-		if s.how == byInt { // most of what a hot call has, so it is read here
+		if s.binding == bindInt { // the most frequent kind on the hot path, so it is read here
 			if n, ok := resp.ParseInt(words[at]); ok && s.lo <= n && n <= s.hi {
 				b.N = n
 				at++
 				continue
 			}
-		} else if s.how == byMany {
+		} else if s.binding == bindRest {
 			return c.checkKeys(&g.args[i], words[at:])
 		}
 		if err := c.Take(&g.args[i], b, words[at]); err != nil {
@@ -220,22 +220,22 @@ func (c *Call) bind(at int) error {
 	return nil
 }
 
-// Take reads the word that an argument is bound to.
+// Take checks the word that an argument is bound to, and sets the value of an integer.
 func (c *Call) Take(a *Arg, b *bound, word []byte) (err error) {
 	switch a.kind {
 	case keyArg:
 		return c.CheckKey(word)
 	case wordArg:
-		if a.longest > 0 && len(word) > a.longest {
-			return Refusal(fmt.Sprintf("ERR %s is longer than %d bytes", a.Name, a.longest))
+		if a.maxBytes > 0 && len(word) > a.maxBytes {
+			return Refusal(fmt.Sprintf("ERR %s is longer than %d bytes", a.Name, a.maxBytes))
 		}
 	case intArg:
-		b.N, err = a.Integer(word, c.Row.Grammar.decimals)
+		b.N, err = a.Integer(word, c.Row.Grammar.acceptsDecimals)
 	}
 	return err
 }
 
-// Integer reads an integer and holds it to its bounds.
+// Integer returns the integer that a word is, or an error if it is none or out of bounds.
 func (a *Arg) Integer(word []byte, decimals bool) (int64, error) {
 	if a.parse != nil {
 		return a.parse(word)
@@ -250,7 +250,8 @@ func (a *Arg) Integer(word []byte, decimals bool) (int64, error) {
 	return n, nil
 }
 
-// ParseInteger reads an integer as Redis does, or as redis-cell does too.
+// ParseInteger returns the integer that a word is in Redis's notation or, with decimals, in that of
+// redis-cell.
 func ParseInteger(word []byte, decimals bool) (n int64, ok bool) {
 	if n, ok = resp.ParseInt(word); !ok && decimals {
 		n, ok = resp.ParseDecimal(word)
@@ -262,7 +263,7 @@ func (c *Call) checkKeys(a *Arg, words [][]byte) error {
 	if a.kind != keyArg {
 		return nil
 	}
-	if a.pair != "" && len(words)%2 != 0 {
+	if a.pairedWith != "" && len(words)%2 != 0 {
 		return ErrArity(c.Row)
 	}
 	for i := 0; i < len(words); i += a.step() {
@@ -273,14 +274,15 @@ func (c *Call) checkKeys(a *Arg, words [][]byte) error {
 	return nil
 }
 
-// step is how far the words of an argument that repeats stand apart.
+// step returns the number of words from one of an argument that repeats to the next.
 func (a *Arg) step() int {
-	if a.pair != "" {
+	if a.pairedWith != "" {
 		return 2
 	}
 	return 1
 }
 
+// CheckKey refuses a key that is too long (max-key-size).
 func (c *Call) CheckKey(key []byte) error {
 	if len(key) > c.Server.MaxKeySize {
 		return errKeyTooLong(c.Server.MaxKeySize)
@@ -288,21 +290,21 @@ func (c *Call) CheckKey(key []byte) error {
 	return nil
 }
 
-// bindOptions reads what follows the positional arguments.
+// bindOptions binds the options, which follow the positional arguments from index at on.
 func (c *Call) bindOptions(at int) error {
 	g := &c.Row.Grammar
 	for ; at < len(c.Words); at++ {
 		i, token := g.option(c.Words[at])
-		if i < 0 || c.Bound[i].At != 0 && !g.args[i].again {
+		if i < 0 || c.Bound[i].At != 0 && !g.args[i].repeatable {
 			return ErrSyntax
 		}
 		a, b := &g.args[i], &c.Bound[i]
 		b.At = at
 		if a.kind == choiceArg || a.kind == flagArg {
 			if b.N != 0 && b.N != int64(token)+1 {
-				return ErrSyntax // another of the choice
+				return ErrSyntax // two tokens of one choice
 			}
-			if b.N = int64(token) + 1; a.valued == "" {
+			if b.N = int64(token) + 1; a.operand == "" {
 				continue
 			}
 		}
@@ -318,16 +320,15 @@ func (c *Call) bindOptions(at int) error {
 }
 
 func (g *grammar) isOption(word []byte) bool {
-	return len(word) > 0 && word[0] >= 'A' && g.leads(word) // else a number, at one look
-}
-
-func (g *grammar) leads(word []byte) bool {
+	if len(word) == 0 || word[0] < 'A' { // a number, in most calls
+		return false
+	}
 	i, _ := g.option(word)
 	return i >= 0
 }
 
-// option finds the option that a word leads, and which of its tokens the word is; -1 if it leads
-// none.
+// option returns the index of the option that a word begins, and which of its tokens the word is; -1 if
+// the word begins none.
 func (g *grammar) option(word []byte) (arg, token int) {
 	for i := g.positional; i < len(g.args); i++ {
 		for t, name := range g.args[i].Tokens {
@@ -339,7 +340,7 @@ func (g *grammar) option(word []byte) (arg, token int) {
 	return -1, 0
 }
 
-// FoldEqual compares a word with an upper-case name, whatever the word's case.
+// FoldEqual reports whether a word in any case equals a name in upper case.
 func FoldEqual(word []byte, upper string) bool {
 	if len(word) != len(upper) {
 		return false
@@ -355,7 +356,7 @@ func FoldEqual(word []byte, upper string) bool {
 	return true
 }
 
-// ParseIndex reads an int of 32 bits, with Redis's words for a longer one.
+// ParseIndex returns the integer of 32 bits that a word is, or Redis's error if it is longer.
 func ParseIndex(word []byte) (int64, error) {
 	n, ok := resp.ParseInt(word)
 	switch {
@@ -367,6 +368,6 @@ func ParseIndex(word []byte) (int64, error) {
 	return n, nil
 }
 
-// Pattern is a glob-style pattern. Its length is bounded, because the time to match grows with it
-// and with the key's.
+// Pattern is a glob-style pattern. Its length is bounded, because the time to match grows with its
+// length and with that of the key.
 func Pattern(name string) Arg { return Word(name).Longest(1024) }

@@ -1,24 +1,26 @@
 package command
 
-// Deferred is what the calls of a transaction leave to be done when no key is locked any more, as
-// PUBLISH does. The reply to each is put in its place then.
+// Deferred are the calls of a transaction that are made when its keys are unlocked again, such as
+// PUBLISH. Their replies are then put in their places in the transaction's reply.
 type Deferred struct {
-	Calls     []deferredCall
-	PushBytes int // bytes of pushes that are to stand before the transaction's reply, because it ended a subscription
+	Calls []deferredCall
+	// PushBytes is how many bytes of the mailbox are sent before the transaction's reply, because the
+	// transaction ended a subscription.
+	PushBytes int
 }
 
 type deferredCall struct {
-	At    int           // where in the output the reply is to stand
-	Work  func() int    // what it counts of a turn, in bytes that could be moved meanwhile
-	reply func(c *Call) // does it, and writes the reply
+	At    int           // position of the reply in the transaction's output
+	Work  func() int    // what the call costs a turn, as Call.Work
+	reply func(c *Call) // makes the call, and writes its reply
 }
 
-// Defer has a call of a transaction made when no key is locked any more.
-func (c *Call) Defer(worth func() int, reply func(c *Call)) {
-	c.Deferred.Calls = append(c.Deferred.Calls, deferredCall{At: c.Out.Mark(), Work: worth, reply: reply})
+// Defer leaves a call of a transaction to be made when no key is locked any more.
+func (c *Call) Defer(work func() int, reply func(c *Call)) {
+	c.Deferred.Calls = append(c.Deferred.Calls, deferredCall{At: c.Out.Mark(), Work: work, reply: reply})
 }
 
-// Complete writes the transaction's reply, and those that were left in their places.
+// Complete makes the deferred calls, and writes the transaction's reply with theirs in their places.
 func (l *Deferred) Complete(c *Call, reply []byte) error {
 	from := 0
 	for i, call := range l.Calls {

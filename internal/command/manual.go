@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// usage is how the manual writes a call: CL.THROTTLE key max_burst ... [quantity] [PEEK | UPTO |
+// usage returns a call as the manual writes it: CL.THROTTLE key max_burst ... [quantity] [PEEK | UPTO |
 // FORCE] [MS].
 func (row *Command) usage() string {
 	words := []string{row.Upper()}
@@ -17,24 +17,24 @@ func (row *Command) usage() string {
 
 func (a *Arg) usage() string {
 	if strings.ContainsAny(a.Name, "[ ") {
-		return a.Name // a grammar of its own, written out in its name
+		return a.Name // the name is a grammar of its own
 	}
 	text := a.Name
 	switch {
 	case a.kind == choiceArg:
-		text = strings.Join(a.leads(), " | ")
+		text = strings.Join(a.alternatives(), " | ")
 	case a.kind == flagArg:
 		text = a.Tokens[0]
 	case a.Tokens != nil:
 		text = a.Tokens[0] + " " + a.Name
 	}
-	if a.pair != "" {
-		text += " " + a.pair
+	if a.pairedWith != "" {
+		text += " " + a.pairedWith
 	}
-	if a.many && a.optional {
+	if a.repeats && a.optional {
 		return "[" + text + " ...]"
 	}
-	if a.many {
+	if a.repeats {
 		text += " [" + text + " ...]"
 	}
 	if a.optional {
@@ -43,15 +43,16 @@ func (a *Arg) usage() string {
 	return text
 }
 
-// leads are the tokens of a choice, each with the word that follows it.
-func (a *Arg) leads() (leads []string) {
+// alternatives returns the tokens of a choice, each with the word that follows it.
+func (a *Arg) alternatives() (leads []string) {
 	for _, token := range a.Tokens {
-		leads = append(leads, strings.TrimRight(token+" "+a.valued, " "))
+		leads = append(leads, strings.TrimRight(token+" "+a.operand, " "))
 	}
 	return leads
 }
 
-// HelpOf makes the HELP of a container: a line for each of its subcommands, and what it does.
+// HelpOf returns the row of a container's HELP, which shows the usage and the summary of each of its
+// subcommands.
 func HelpOf(container, since string) *Command {
 	group, category := "server", "none"
 	switch container {
@@ -86,17 +87,17 @@ func HelpOf(container, since string) *Command {
 	}
 }
 
-// group is a part of the reference.
+// group is a section of the reference.
 type group struct{ name, title string }
 
-// groups is the order of the reference.
+// groups are the sections of the reference in their order.
 var groups = []group{
 	{"limiter", "Limiters"}, {"string", "Values"}, {"generic", "Keys"}, {"transactions", "Transactions"},
 	{"pubsub", "Publish and subscribe"}, {"connection", "Connection"}, {"server", "Server"},
 	{"cluster", "Refused"},
 }
 
-// Reference is a reference of commands in Markdown: a section for each limiter, and a table for
+// Reference returns the reference of commands in Markdown: a section for each limiter, and a table for
 // each group of Redis's commands.
 func Reference(rows []*Command) string {
 	var out strings.Builder
@@ -120,19 +121,19 @@ func Reference(rows []*Command) string {
 	return strings.TrimRight(out.String(), "\n") + "\n"
 }
 
-// writeSection describes a command of ours.
+// writeSection describes a limiter in a section of its own.
 func (row *Command) writeSection(out *strings.Builder) {
 	fmt.Fprintf(out, "### %s\n\n    %s\n\n%s %s.\n\n%s\n\n", row.Upper(), row.usage(), row.Summary, complexity(row),
 		row.Reply)
 }
 
-// writeLine describes a command that Redis has, and its subcommands, in a line each.
+// writeLine describes one of Redis's commands, and its subcommands, in a line each.
 func (row *Command) writeLine(out *strings.Builder) {
 	if row.Run != nil {
 		fmt.Fprintf(out, "| `%s` | %s | %s |\n", cell(row.usage()), cell(row.Summary), cell(row.Reply))
 	}
 	for _, sub := range row.Subs {
-		if sub.Summary != row.Summary { // else nothing is to be added
+		if sub.Summary != row.Summary { // else the line of the container says it all
 			sub.writeLine(out)
 		}
 	}
@@ -140,5 +141,5 @@ func (row *Command) writeLine(out *strings.Builder) {
 
 func complexity(row *Command) string { return strings.TrimRight(row.Complexity, ".") }
 
-// cell makes a text one line, and keeps its bars from ending a table's cell.
+// cell makes a text fit for a cell of a table: on one line, with its bars escaped.
 var cell = strings.NewReplacer("\n", " ", "|", `\|`).Replace

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// Commands that go by another name here, or by none (--rename-command). ACL rules, errors and
-// COMMAND go by the name that they had.
+// Commands that were given another name, or none (--rename-command). ACL rules, errors and COMMAND
+// still use the old name.
 
-// longestCommand bounds another name, in bytes.
+// longestCommand bounds the length of a new name, in bytes.
 const longestCommand = 1024
 
-// Rename has a command go by another name, or by none if that is "". Nobody may look commands up
-// meanwhile.
+// Rename gives a command another name, or removes it if to is "". It must not run at the same time as
+// a lookup.
 func (t *Table) Rename(from, to string) error {
 	from, to = strings.ToLower(from), strings.ToLower(to)
 	row := t.ByName[from]
@@ -55,7 +55,7 @@ func (t *Table) setName(row *Command, from, to string) {
 	}
 }
 
-// lookupLong is Lookup for a name that is longer than any that a command has unless it was renamed.
+// lookupLong is Lookup for a name that is longer than maxName, which only a renamed command has.
 func (t *Table) lookupLong(name []byte) *Command {
 	if t.byLongName == nil || len(name) > longestCommand {
 		return nil

@@ -12,12 +12,12 @@ type Table struct {
 	Rows       []*Command
 	ByName     map[string]*Command
 	abilities  store.Abilities
-	byLongName map[string]*Command // those of byName whose names are longer than maxName: somebody has renamed them
+	byLongName map[string]*Command // commands that were renamed to names longer than maxName
 }
 
-// NewTable works out what follows from the rows, in rows of its own: those that are listed are
-// every table's, and are not changed. A row that needs more than the store can do refuses its
-// calls. The error names the first field that is wrong or missing.
+// NewTable makes a table of copies of the rows, and works out what is derived from them. The rows
+// themselves are not changed: several tables may share them. Calls of a row that needs an ability
+// which the store lacks are refused. The error names the first field that is wrong or missing.
 func NewTable(rows []*Command, can store.Abilities) (*Table, error) {
 	t := &Table{ByName: make(map[string]*Command), abilities: can}
 	for _, listed := range rows {
@@ -35,7 +35,7 @@ func (t *Table) add(listed, parent *Command) (*Command, error) {
 		return nil, err
 	}
 	if t.ByName[listed.Name] != nil {
-		return nil, fmt.Errorf("%s: Name: it is there twice", listed.Name)
+		return nil, fmt.Errorf("%s: Name: two rows have this name", listed.Name)
 	}
 	row := new(Command)
 	*row = *listed
@@ -45,7 +45,7 @@ func (t *Table) add(listed, parent *Command) (*Command, error) {
 	row.access = row.accesses()
 	t.ByName[row.Name], row.Number = row, len(t.ByName)
 	if parent != nil {
-		row.Traits |= parent.Traits // what is said of a container is true of what it contains
+		row.Traits |= parent.Traits // subcommands have the traits of their container
 	}
 	if lacked := store.Abilities(row.Traits>>needsAt) &^ t.abilities; lacked != 0 {
 		row.Run = func(*Call) error { return Refusal("ERR " + MissingAbility(lacked)) }
@@ -64,16 +64,15 @@ func (t *Table) add(listed, parent *Command) (*Command, error) {
 // maxName bounds a command's name, so that it can be folded to lower case on the stack.
 const maxName = 32
 
-// LookupCache is the row that a session's latest call named, and how it was spelled: most clients say
-// the same command again and again, and comparing a few bytes is a quarter of the cost of looking
-// them up.
+// LookupCache holds the row of a session's latest call, and the name as the client spelled it. Most
+// clients repeat the same command, and to compare a few bytes costs a quarter of a lookup.
 type LookupCache struct {
 	row     *Command
 	spelled [maxName]byte
 	length  int
 }
 
-// LookupCached is Lookup, with a memory of one name.
+// LookupCached is Lookup with a cache of one name.
 func (t *Table) LookupCached(name []byte, r *LookupCache) *Command {
 	if string(name) == string(r.spelled[:r.length]) && r.row != nil {
 		return r.row
@@ -85,7 +84,7 @@ func (t *Table) LookupCached(name []byte, r *LookupCache) *Command {
 	return row
 }
 
-// Lookup finds the row of a name in any case, nil if there is none.
+// Lookup returns the row of a name in any case, or nil if there is none.
 func (t *Table) Lookup(name []byte) *Command {
 	var folded [maxName]byte
 	if len(name) > maxName {
@@ -99,15 +98,17 @@ func (t *Table) Lookup(name []byte) *Command {
 	}
 	row := t.ByName[string(folded[:len(name)])]
 	if row != nil && row.Parent != nil {
-		return nil // "client|id" is no command of its own
+		return nil // "client|id" is a subcommand, and no name of a command
 	}
 	return row
 }
 
-// Find is the row of a call, the subcommand's where there is one; nil if there is no such command.
+// Find returns the row of a call, that of the subcommand if it has one; nil if there is no such
+// command.
 func (t *Table) Find(words [][]byte) *Command { return t.Lookup(words[0]).Subcommand(words) }
 
-// Subcommand is the row of a call whose first word names row: the subcommand's where there is one.
+// Subcommand returns the row of a call whose first word names row: that of its subcommand, or row
+// itself if it has no subcommands or the call names none; nil if there is no such subcommand.
 func (row *Command) Subcommand(words [][]byte) *Command {
 	if row != nil && row.Subs != nil && len(words) > 1 {
 		return row.sub(words[1])
@@ -115,19 +116,19 @@ func (row *Command) Subcommand(words [][]byte) *Command {
 	return row
 }
 
-// UnknownError says why a call has no row, in Redis's order: unknown command, unknown subcommand. named
-// is what its first word names.
+// UnknownError returns the refusal of a call that has no row: an unknown command or subcommand. named
+// is the row that its first word names, nil if there is none.
 func (named *Command) UnknownError(words [][]byte) error {
 	if named != nil && named.Traits&HidesSubcommands == 0 {
-		return errUnknownSub(named, words[1])
+		return errUnknownSubcommand(named, words[1])
 	}
 	return errUnknown(words)
 }
 
-// sub finds a subcommand by its name in any case.
+// sub returns the subcommand of a name in any case, or nil.
 func (row *Command) sub(name []byte) *Command {
 	if len(name) > maxName {
-		return nil // which may be a megabyte, and would be looked at once for each
+		return nil // it may be a megabyte, and would be compared with every subcommand
 	}
 	for _, sub := range row.Subs {
 		if _, word, _ := strings.Cut(sub.Name, "|"); strings.EqualFold(string(name), word) {
@@ -137,7 +138,8 @@ func (row *Command) sub(name []byte) *Command {
 	return nil
 }
 
-// TakesMany says whether a call of the row may have any number of words, each of which counts.
+// TakesMany reports whether the last argument of the row repeats, so that each further word of a call
+// adds to its cost.
 func (row *Command) TakesMany() bool {
-	return len(row.Args) > 0 && row.Args[len(row.Args)-1].many
+	return len(row.Args) > 0 && row.Args[len(row.Args)-1].repeats
 }

@@ -5,9 +5,10 @@ import (
 	"cellserver/internal/store"
 )
 
-// How instants and durations of the store are told to clients.
+// The instants and durations of the store, as clients read and write them.
 
-// RoundUp is n nanoseconds in whole units; quota.Never stays what it is.
+// RoundUp returns n in whole units, rounded up. What is not positive, such as quota.Never, stays as it
+// is.
 func RoundUp(n, unit int64) int64 {
 	if n <= 0 {
 		return n
@@ -15,8 +16,8 @@ func RoundUp(n, unit int64) int64 {
 	return (n-1)/unit + 1
 }
 
-// WholeUnits is n nanoseconds in whole seconds, or milliseconds. (To divide by a constant costs a
-// third of dividing by a variable.)
+// WholeUnits returns n nanoseconds in whole seconds, or in whole milliseconds, rounded up. (To divide
+// by a constant costs a third of dividing by a variable.)
 func WholeUnits(n int64, ms bool) int64 {
 	if ms {
 		return RoundUp(n, 1e6)
@@ -24,8 +25,8 @@ func WholeUnits(n int64, ms bool) int64 {
 	return RoundUp(n, 1e9)
 }
 
-// Unix is an instant in Unix nanoseconds by the wall clock of this moment, held to what an int64
-// can say.
+// Unix returns an instant of the store in Unix nanoseconds, by the wall clock of this moment. It is
+// bounded by the largest int64.
 func (c *Call) Unix(instant int64) int64 {
 	offset := c.Server.Clock.Offset()
 	if offset > 0 && instant > MaxInt-offset {
@@ -34,14 +35,15 @@ func (c *Call) Unix(instant int64) int64 {
 	return instant + offset
 }
 
-// ExpiresIn is the milliseconds that a key has left, rounded up as Redis's are.
+// ExpiresIn returns the milliseconds until a key expires, rounded up as in Redis.
 func (c *Call) ExpiresIn(e store.Entry) int64 { return RoundUp(e.Expires-c.View.Now(), 1e6) }
 
 // InSeconds rounds milliseconds to the nearest second, as Redis's TTL does.
 func InSeconds(ms int64) int64 { return ms/1000 + (ms%1000+500)/1000 }
 
-// Expiry reads a time, and says which instant it is. A value's expiry is bounded by what Redis's
-// milliseconds hold; beyond the year 2262, which is as far as our nanoseconds go, it is then.
+// Expiry returns the instant that a word means: a time in units of milliseconds, from now or since
+// 1970. It refuses a time that Redis's 64 bits of milliseconds cannot hold, and with positive one
+// that is not above 0. The store's nanoseconds end in the year 2262, and a later time means then.
 func (c *Call) Expiry(word []byte, unit int64, relative, positive bool) (int64, error) {
 	n, ok := resp.ParseInt(word)
 	switch {
@@ -56,7 +58,7 @@ func (c *Call) Expiry(word []byte, unit int64, relative, positive bool) (int64, 
 		if n > MaxInt-now/1e6 {
 			return 0, c.errExpiry()
 		}
-		return after(c.View.Now()-now%1e6, n), nil // of a whole millisecond, so that two times compare as in Redis
+		return after(c.View.Now()-now%1e6, n), nil // from a whole millisecond, so that two expiries compare as in Redis
 	}
 	return after(-c.Server.Clock.Offset(), n), nil
 }
@@ -65,7 +67,8 @@ func (c *Call) errExpiry() error {
 	return Refusal("ERR invalid expire time in '" + c.Row.Name + "' command")
 }
 
-// after is so many milliseconds after an instant: never Never, and held to what an int64 can say.
+// after returns the instant that is ms milliseconds after another. It is bounded by the int64s, and
+// never Never.
 func after(instant, ms int64) int64 {
 	const longest = MaxInt / 1_000_000
 	switch {

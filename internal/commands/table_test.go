@@ -59,7 +59,7 @@ func TestRowsAreSound(t *testing.T) {
 	_, err := command.NewTable(All(), everything)
 	require.NoError(t, err)
 	_, err = command.NewTable(append(All(), find(All(), "get")), everything)
-	require.EqualError(t, err, "get: Name: it is there twice")
+	require.EqualError(t, err, "get: Name: two rows have this name")
 }
 
 func TestFlawsAreFound(t *testing.T) {
@@ -73,7 +73,7 @@ func TestFlawsAreFound(t *testing.T) {
 		"Reply: ":             func(r *command.Command) { r.Reply = "" },
 		"Flags: ":             func(r *command.Command) { r.Flags |= command.Write },
 		"Args: no more than ": func(r *command.Command) { r.Args = make([]command.Arg, command.MaxArgs+1) },
-		"Args: b stands behind what may be": func(r *command.Command) {
+		"Args: b is required and follows": func(r *command.Command) {
 			r.Args = []command.Arg{command.Word("a").Optional(),
 				command.Word("b")}
 		},

@@ -37,7 +37,6 @@ var replacedNames = map[string]string{
 var unread = []string{
 	"cmd/cellserver",
 	"internal/cli",
-	"internal/command",
 	"internal/commands",
 	"internal/commands/access",
 	"internal/commands/keyspace",
