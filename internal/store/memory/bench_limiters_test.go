@@ -111,15 +111,15 @@ func BenchmarkAcquireRelease1000(b *testing.B) { benchmarkLeases(b, 1000) }
 func BenchmarkTakeAll4(b *testing.B) {
 	m := New(Options{SweepEvery: -1})
 	v, keys := m.View(), keysOf17(benchKeys)
-	takes := make([]store.LimitRequest, 4)
+	requests := make([]store.LimitRequest, 4)
 	b.ReportAllocs()
 	at := uint32(0)
 	for b.Loop() {
-		for i := range takes {
+		for i := range requests {
 			at = jump(at)
-			takes[i] = store.LimitRequest{Key: keys[at], Rule: *plainRule(takers[i%3], 16, 1000), Quantity: 1}
+			requests[i] = store.LimitRequest{Key: keys[at], Rule: *plainRule(takers[i%3], 16, 1000), Quantity: 1}
 		}
-		v.TakeAll(background, takes, false)
+		v.TakeAll(background, requests, false)
 	}
 }
 
@@ -127,7 +127,7 @@ func BenchmarkTakeAll4(b *testing.B) {
 // heap have grown by. The store's own count is what a memory limit goes by, so it may not be far
 // below the truth.
 func TestBytesAKey(t *testing.T) {
-	if underRace {
+	if raceEnabled {
 		return // which takes memory of its own for all that is allocated
 	}
 	const keys = 100_000

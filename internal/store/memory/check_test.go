@@ -57,10 +57,10 @@ func (s *shard) check(number uint32) error {
 		if !held[r] {
 			return fmt.Errorf("the index names a record at %d that no page holds", r)
 		}
-		lasting += s.pages.at(r).lasts()
+		lasting += s.pages.at(r).noExpiry()
 	}
-	if lasting != s.lasting {
-		return fmt.Errorf("%d values do not expire, %d counted", lasting, s.lasting)
+	if lasting != s.noExpiry {
+		return fmt.Errorf("%d values do not expire, %d counted", lasting, s.noExpiry)
 	}
 	return s.checkSlabs(indexed)
 }
@@ -77,9 +77,9 @@ func (s *shard) checkSlabs(records map[ref]bool) error {
 		case r.isInline():
 			err = s.checkInline(at)
 		case r.kind() == store.SlidingLog:
-			err = s.logs.claim(r.held(), logs, func(l *entryLog) error { logBytes += l.bytes(); return checkLog(r, l) })
+			err = s.logs.claim(r.slabNumber(), logs, func(l *entryLog) error { logBytes += l.bytes(); return checkLog(r, l) })
 		case r.kind() == store.Lease:
-			err = s.leases.claim(r.held(), leased, func(l *leases) error {
+			err = s.leases.claim(r.slabNumber(), leased, func(l *keyLeases) error {
 				leaseBytes += l.counted
 				return errors.Join(checkLeases(r, l), checkCounted(l))
 			})
@@ -98,16 +98,16 @@ func (s *shard) checkSlabs(records map[ref]bool) error {
 // checkInline: what stands in a record has room in its slot, and agrees with it.
 func (s *shard) checkInline(at ref) error {
 	r := s.pages.at(at)
-	if room := s.pages.room(at); r.size() > room {
+	if room := s.pages.slotSize(at); r.size() > room {
 		return fmt.Errorf("it takes %d bytes of %d", r.size(), room)
 	}
 	if r.kind() == store.Lease {
-		return checkLeases(r, s.table(&spot{r: r, live: true}))
+		return checkLeases(r, s.leaseTable(&keySlot{r: r, live: true}))
 	}
 	if l := r.ring(); l.head*entryBytes >= len(l.entries) || l.count*entryBytes > len(l.entries) {
 		return fmt.Errorf("a ring of %d bytes has %d entries from %d", len(l.entries), l.count, l.head)
 	}
-	return checkLog(r, s.log(r))
+	return checkLog(r, s.logEntries(r))
 }
 
 func checkLog(r record, l window.Entries) error {
@@ -120,7 +120,7 @@ func checkLog(r record, l window.Entries) error {
 			return fmt.Errorf("entry %d of %d, %+v, stands before %+v", i-1, n, l.At(i-1), l.At(i))
 		}
 	}
-	if newest, used := l.At(n-1), l.At(n-1).Total-uint64(r.number(0)); newest.At >= r.expires() || used-1 > math.MaxInt64 {
+	if newest, used := l.At(n-1), l.At(n-1).Total-uint64(r.field(0)); newest.At >= r.expires() || used-1 > math.MaxInt64 {
 		return fmt.Errorf("%d used, the newest at %d, expires %d", used, newest.At, r.expires())
 	}
 	return nil
@@ -133,7 +133,7 @@ func checkLeases(r record, l lease.Table) error {
 	return nil
 }
 
-func checkCounted(l *leases) error {
+func checkCounted(l *keyLeases) error {
 	if l.counted != int64(l.Bytes()) {
 		return fmt.Errorf("%d bytes are counted for %d leases", l.counted, l.Len())
 	}
@@ -170,8 +170,8 @@ func (s *slab[T]) check(claimed map[uint32]bool) error {
 			return fmt.Errorf("piece %d is empty", at)
 		}
 	}
-	if there != s.there || there == 0 && s.pieces != nil {
-		return fmt.Errorf("%d pieces, %d counted, in %d places", there, s.there, len(s.pieces))
+	if there != s.pieceCount || there == 0 && s.pieces != nil {
+		return fmt.Errorf("%d pieces, %d counted, in %d places", there, s.pieceCount, len(s.pieces))
 	}
 	return nil
 }
@@ -204,20 +204,20 @@ func (m *Store) objects() (logs, leases int) {
 func (s *shard) checkIndex(number uint32) (map[ref]bool, error) {
 	x, named, chained := &s.index, map[ref]bool{}, 0
 	walk := func(a *buckets, n int) error {
-		for b, link := a.at(n), 0; b != nil; b, link = x.following(b), link+1 {
+		for b, link := a.at(n), 0; b != nil; b, link = x.nextBucket(b), link+1 {
 			if link > 0 {
 				chained++
 			}
 			if err := s.checkBucket(number, b, named); err != nil {
 				return fmt.Errorf("bucket %d of %d, link %d: %w", n, a.count, link, err)
 			}
-			if full, last := b.free() < 0, x.following(b) == nil; !full && !last || link > 0 && !b.taken(0) {
+			if full, last := b.freeSlot() < 0, x.nextBucket(b) == nil; !full && !last || link > 0 && !b.taken(0) {
 				return fmt.Errorf("bucket %d of %d, link %d: a gap in its chain", n, a.count, link)
 			}
 		}
 		return nil
 	}
-	for n := x.moved; n < x.old.count; n++ {
+	for n := x.movedBuckets; n < x.old.count; n++ {
 		if err := walk(&x.old, n); err != nil {
 			return nil, err
 		}
@@ -257,11 +257,11 @@ func (s *shard) checkBucket(number uint32, b *bucket, named map[ref]bool) error 
 // checkOverflow: every overflow bucket hangs in a chain or is free.
 func (x *index) checkOverflow(chained int) error {
 	free := 0
-	for n := x.overFree; n != 0 && free <= x.over.count; n = x.over.at(int(n) - 1).next() {
+	for n := x.overflowFree; n != 0 && free <= x.overflow.count; n = x.overflow.at(int(n) - 1).next() {
 		free++
 	}
-	if chained != x.overUsed || chained+free != x.over.count {
-		return fmt.Errorf("%d overflow buckets: %d in chains, %d counted so, %d free", x.over.count, chained, x.overUsed,
+	if chained != x.overflowUsed || chained+free != x.overflow.count {
+		return fmt.Errorf("%d overflow buckets: %d in chains, %d counted so, %d free", x.overflow.count, chained, x.overflowUsed,
 			free)
 	}
 	return nil
@@ -286,9 +286,9 @@ func (p *pages) check() (map[ref]bool, error) {
 			return nil, fmt.Errorf("page %d of class %d: %w", n, pg.class, err)
 		}
 	}
-	if bytes != p.bytes || empty != len(p.spare) {
+	if bytes != p.bytes || empty != len(p.unusedNumbers) {
 		return nil, fmt.Errorf("%d bytes in pages, %d counted; %d empty places, %d spare", bytes, p.bytes, empty,
-			len(p.spare))
+			len(p.unusedNumbers))
 	}
 	return held, p.checkOpen()
 }

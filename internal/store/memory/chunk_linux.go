@@ -24,8 +24,8 @@ func newChunk(bytes int) (memory, mapping []byte) {
 
 func unmap(mapping []byte) { _ = unix.Munmap(mapping) }
 
-// wantHuge tells the system whether a chunk is to be in huge pages. It is a wish.
-func wantHuge(memory []byte, want bool) {
+// adviseHuge tells the system whether a chunk is to be in huge pages. It is a wish.
+func adviseHuge(memory []byte, want bool) {
 	advice := unix.MADV_NOHUGEPAGE
 	if want {
 		advice = unix.MADV_HUGEPAGE
@@ -33,18 +33,18 @@ func wantHuge(memory []byte, want bool) {
 	_ = unix.Madvise(memory, advice)
 }
 
-// bringNear has the system put memory where it is named, before it is touched. It is a wish too:
+// populate has the system put memory where it is named, before it is touched. It is a wish too:
 // before Linux 5.14 nothing happens.
-func bringNear(memory []byte) {
+func populate(memory []byte) {
 	if len(memory) > 0 {
 		_ = unix.Madvise(memory, unix.MADV_POPULATE_WRITE)
 	}
 }
 
-// giveBack tells the system that nobody needs what these bytes hold. They stay, and read as
+// discard tells the system that nobody needs what these bytes hold. They stay, and read as
 // anything. The system thinks in pages of its own, which may be larger than ours: what shares one
 // with its neighbours is kept.
-func giveBack(memory []byte) {
+func discard(memory []byte) {
 	page := uintptr(os.Getpagesize())
 	start := address(memory)
 	first, last := (start+page-1)/page*page, (start+uintptr(len(memory)))/page*page

@@ -83,12 +83,12 @@ func crowdCall(v store.View, random *rand.Rand, all [][]byte) {
 		rule := plainRule(takers[random.IntN(len(takers))], 5, 1)
 		v.Take(background, key, rule, random.Int64N(6)-1, quota.Mode(random.IntN(4)))
 	case n < 22:
-		var takes []store.LimitRequest
+		var requests []store.LimitRequest
 		for _, key := range keys {
 			rule := plainRule(takers[len(key)%len(takers)], 50, 1)
-			takes = append(takes, store.LimitRequest{Key: key, Rule: *rule, Quantity: random.Int64N(4) - 1})
+			requests = append(requests, store.LimitRequest{Key: key, Rule: *rule, Quantity: random.Int64N(4) - 1})
 		}
-		v.TakeAll(background, takes, n == 20)
+		v.TakeAll(background, requests, n == 20)
 	case n < 28:
 		v.Acquire(background, key, plainRequest(9, 1, holder, 1), 4)
 	case n < 30:

@@ -20,13 +20,13 @@ type entryLog struct {
 }
 
 const (
-	ringMost     = 512
-	ringFew      = 8  // entries of slack that a ring may have whatever its length
+	maxRing      = 512
+	ringSlack    = 8  // entries of slack that a ring may have whatever its length
 	chunkEntries = 64 // a 1 KiB
-	// chunksLeast is where both ends of chunks, which waste up to 63 entries each, come to a
+	// minChunked is where both ends of chunks, which waste up to 63 entries each, come to a
 	// quarter of what is in use.
-	chunksLeast = 4 * 2 * (chunkEntries - 1)
-	entryBytes  = 16
+	minChunked = 4 * 2 * (chunkEntries - 1)
+	entryBytes = 16
 )
 
 func (l *entryLog) Len() int { return l.count }
@@ -60,11 +60,11 @@ func (l *entryLog) apply(e window.Edit) {
 	l.drop(e.Drop)
 	l.count -= e.Cut
 	if e.Push {
-		l.fit(l.count + 1)
+		l.resize(l.count + 1)
 		l.count++
 		*l.at(l.count - 1) = e.Entry
 	} else {
-		l.fit(l.count)
+		l.resize(l.count)
 	}
 }
 
@@ -94,18 +94,18 @@ func (l *entryLog) drop(n int) {
 	}
 }
 
-// fit makes room for n entries, and no more than that takes.
-func (l *entryLog) fit(n int) {
+// resize makes room for n entries, and no more than that takes.
+func (l *entryLog) resize(n int) {
 	switch {
-	case n > ringMost:
+	case n > maxRing:
 		if l.chunks == nil {
 			l.toChunks()
 		}
-		l.fitChunks(n)
-	case l.chunks != nil && n > chunksLeast:
-		l.fitChunks(n)
-	case l.chunks != nil, n > len(l.ring), len(l.ring) > n+n/4+ringFew:
-		l.toRing(n + n/8 + ringFew/2)
+		l.resizeChunks(n)
+	case l.chunks != nil && n > minChunked:
+		l.resizeChunks(n)
+	case l.chunks != nil, n > len(l.ring), len(l.ring) > n+n/4+ringSlack:
+		l.toRing(n + n/8 + ringSlack/2)
 	}
 }
 
@@ -120,7 +120,7 @@ func (l *entryLog) toRing(size int) {
 
 // fill makes the entries those of an empty log.
 func (l *entryLog) fill(entries []window.Entry) {
-	l.fit(len(entries))
+	l.resize(len(entries))
 	l.count = len(entries)
 	for i, e := range entries {
 		*l.at(i) = e
@@ -130,13 +130,13 @@ func (l *entryLog) fill(entries []window.Entry) {
 func (l *entryLog) toChunks() {
 	was := *l
 	*l = entryLog{chunks: [][]window.Entry{}, count: was.count}
-	l.fitChunks(was.count)
+	l.resizeChunks(was.count)
 	for i := range was.count {
 		*l.at(i) = was.At(i)
 	}
 }
 
-func (l *entryLog) fitChunks(n int) {
+func (l *entryLog) resizeChunks(n int) {
 	for l.head+n > len(l.chunks)*chunkEntries {
 		l.chunks = append(l.chunks, make([]window.Entry, chunkEntries))
 	}

@@ -49,7 +49,7 @@ func TestEntryLog(t *testing.T) {
 				}
 			}
 			require.LessOrEqual(t, l.bytes()-new(entryLog).bytes(),
-				int64(len(naive)*5/4+ringFew)*entryBytes+2*chunkEntries*entryBytes*int64(min(len(l.chunks), 1)))
+				int64(len(naive)*5/4+ringSlack)*entryBytes+2*chunkEntries*entryBytes*int64(min(len(l.chunks), 1)))
 		}
 		for i, want := range naive {
 			require.Equal(t, want, l.At(i))

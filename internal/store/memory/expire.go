@@ -17,9 +17,9 @@ import (
 // take 0.6 % of a core.)
 const (
 	// SweepInterval is the time between two slices.
-	SweepInterval = 100 * time.Millisecond
-	sweepRound    = 5 * time.Second
-	slicesARound  = int(sweepRound / SweepInterval)
+	SweepInterval  = 100 * time.Millisecond
+	sweepRound     = 5 * time.Second
+	slicesPerRound = int(sweepRound / SweepInterval)
 )
 
 func (m *Store) sweepEvery(interval time.Duration) {
@@ -30,7 +30,7 @@ func (m *Store) sweepEvery(interval time.Duration) {
 		case <-m.stop:
 			return
 		case <-ticker.C:
-			if !m.unswept.Load() {
+			if !m.sweepOff.Load() {
 				m.Sweep()
 			}
 		}
@@ -38,13 +38,13 @@ func (m *Store) sweepEvery(interval time.Duration) {
 }
 
 // SetSweeping starts the store's own sweeping, or stops it. For tests.
-func (m *Store) SetSweeping(on bool) { m.unswept.Store(!on) }
+func (m *Store) SetSweeping(on bool) { m.sweepOff.Store(!on) }
 
 // Sweep looks through the next slice of every shard, 1/50 of it, and removes what has expired. It
 // returns how many records went. The store calls it by itself unless Options say otherwise.
 func (m *Store) Sweep() (removed int) {
-	m.sweeping.Lock()
-	defer m.sweeping.Unlock()
+	m.sweepMu.Lock()
+	defer m.sweepMu.Unlock()
 	now := m.clock.Now()
 	for n := range m.databases {
 		if db := m.database(n); db != nil {
@@ -53,19 +53,19 @@ func (m *Store) Sweep() (removed int) {
 			}
 		}
 	}
-	m.giveBack()
+	m.returnMemory()
 	return removed
 }
 
-// giveBack returns to the system what the keys that have gone held. When that comes to an end, and
+// returnMemory returns to the system what the keys that have gone held. When that comes to an end, and
 // was much, Go's heap follows: the lists of pages and blocks were there.
-func (m *Store) giveBack() {
+func (m *Store) returnMemory() {
 	const much = 16 << 20 / pageBytes
-	m.flushed.settle(&m.pool)
+	m.flushed.release(&m.pool)
 	if blocks := m.pool.trim(); blocks > 0 {
-		m.gaveBack += blocks
-	} else if m.gaveBack > much {
-		m.gaveBack = 0
+		m.returnedBlocks += blocks
+	} else if m.returnedBlocks > much {
+		m.returnedBlocks = 0
 		debug.FreeOSMemory()
 	}
 }
@@ -88,7 +88,7 @@ func (s *shard) slice() int {
 		s.dropIndex()
 		return 0
 	}
-	return len(s.pages.list)/slicesARound + 1
+	return len(s.pages.list)/slicesPerRound + 1
 }
 
 // dropIndex gives the index of an empty shard back.
@@ -96,7 +96,7 @@ func (s *shard) dropIndex() {
 	if s.index.current.count == 0 {
 		return
 	}
-	for _, blocks := range s.index.leave() {
+	for _, blocks := range s.index.detachBlocks() {
 		s.index.pool.put(blocks...)
 	}
 }
@@ -104,35 +104,35 @@ func (s *shard) dropIndex() {
 func (s *shard) sweepPage(now int64) (removed int) {
 	s.lock()
 	defer s.unlock()
-	s.by = 0
+	s.caller = 0
 	now = s.advance(now)
-	s.index.move(s.rehash) // an index that nobody writes to comes to the end of its move too
-	s.show()
-	if int(s.swept) >= len(s.pages.list) {
-		s.swept = 0
+	s.index.moveBucket(s.rehash) // an index that nobody writes to comes to the end of its move too
+	s.publishLayout()
+	if int(s.nextSweep) >= len(s.pages.list) {
+		s.nextSweep = 0
 	}
 	if len(s.pages.list) == 0 {
 		return 0
 	}
-	s.pages.each(int(s.swept), func(at ref, r record) {
+	s.pages.each(int(s.nextSweep), func(at ref, r record) {
 		if r.expires() <= now {
-			s.expire(at, r)
+			s.expireRecord(at, r)
 			removed++
 		}
 	})
-	s.swept++
+	s.nextSweep++
 	return removed
 }
 
-// expire removes a record that has expired. Its place is found by its ref: no key need be compared.
-func (s *shard) expire(at ref, r record) {
-	s.tell(r.key(), store.Expired)
-	s.expired++
+// expireRecord removes a record that has expired. Its place is found by its ref: no key need be compared.
+func (s *shard) expireRecord(at ref, r record) {
+	s.notify(r.key(), store.Expired)
+	s.expiredCount++
 	h := s.hash(r.key())
-	for b := s.index.home(h.position); b != nil; b = s.index.following(b) {
+	for b := s.index.firstBucket(h.position); b != nil; b = s.index.nextBucket(b) {
 		for slot := range bucketSlots {
 			if b.ref(slot) == at && b.taken(slot) {
-				s.remove(h, place{b, slot})
+				s.remove(h, indexPosition{b, slot})
 				return
 			}
 		}

@@ -125,7 +125,7 @@ func (r report) verdict(steady bool) error {
 
 // perSecond is a rate that the race detector can keep up with too.
 func perSecond(rate int) int {
-	if underRace {
+	if raceEnabled {
 		return rate / 20
 	}
 	return rate
@@ -174,7 +174,7 @@ func TestIndexShrinksBack(t *testing.T) {
 	full, _ := m.indexBytes(0)
 	clock.Advance(time.Second)
 	swept := 0
-	for range slicesARound {
+	for range slicesPerRound {
 		swept += m.Sweep()
 	}
 	require.Equal(t, len(keys), swept)

@@ -10,7 +10,7 @@ import (
 
 // Flush empties the selected database in one step.
 func (v *view) Flush(context.Context) error {
-	if v.inUse() != nil {
+	if v.existing() != nil {
 		v.flush()
 	}
 	return nil
@@ -18,10 +18,10 @@ func (v *view) Flush(context.Context) error {
 
 // FlushAll empties every database, all in one step.
 func (v *view) FlushAll(ctx context.Context) error {
-	selected := v.number
-	defer func() { v.number = selected }()
+	selected := v.selected
+	defer func() { v.selected = selected }()
 	return v.Atomically(ctx, nil, true, func() (err error) {
-		for v.number = range v.memory.databases {
+		for v.selected = range v.memory.databases {
 			err = errors.Join(err, v.Flush(ctx))
 		}
 		return err
@@ -29,32 +29,32 @@ func (v *view) FlushAll(ctx context.Context) error {
 }
 
 func (v *view) flush() {
-	db, _ := v.lockSet(everyShard)
-	defer v.unlock(db, everyShard)
+	db, _ := v.lockShards(allShards)
+	defer v.unlock(db, allShards)
 	for i := range db.shards {
-		db.shards[i].leave(&v.memory.flushed)
+		db.shards[i].detach(&v.memory.flushed)
 	}
-	v.memory.listeners.tell(v.number, nil, store.Flushed, v.by)
+	v.memory.listeners.notify(v.selected, nil, store.Flushed, v.caller)
 }
 
-// flushed is what flushed keys have left for the sweep to hand over to the pool: of ten million
+// flushedMemory is what flushed keys have left for the sweep to hand over to the pool: of ten million
 // keys that takes milliseconds, for which nobody should hold a lock, or be kept waiting.
-type flushed struct {
+type flushedMemory struct {
 	mu     sync.Mutex
 	blocks [][]*block
 	pages  [][]page
 }
 
-// leave forgets every record of a shard at once.
-func (s *shard) leave(to *flushed) {
+// detach forgets every record of a shard at once.
+func (s *shard) detach(to *flushedMemory) {
 	if s.index.current.count == 0 {
 		return // it is empty
 	}
-	index, list := s.index.leave(), s.pages.list
-	s.pages = pages{pool: s.pages.pool, most: s.pages.most}
-	s.logs, s.leases = slab[entryLog]{}, slab[leases]{}
-	s.records, s.lasting, s.swept = 0, 0, 0
-	s.show()
+	index, list := s.index.detachBlocks(), s.pages.list
+	s.pages = pages{pool: s.pages.pool, limit: s.pages.limit}
+	s.logs, s.leases = slab[entryLog]{}, slab[keyLeases]{}
+	s.records, s.noExpiry, s.nextSweep = 0, 0, 0
+	s.publishLayout()
 
 	to.mu.Lock()
 	defer to.mu.Unlock()
@@ -62,8 +62,8 @@ func (s *shard) leave(to *flushed) {
 	to.pages = append(to.pages, list)
 }
 
-// settle hands over what has been left.
-func (f *flushed) settle(p *pool) {
+// release hands over what has been left.
+func (f *flushedMemory) release(p *pool) {
 	f.mu.Lock()
 	blocks, lists := f.blocks, f.pages
 	f.blocks, f.pages = nil, nil

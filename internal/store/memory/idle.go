@@ -17,9 +17,9 @@ const (
 	belowUsed = 32 - usedBits // bits of kind and the dirty mark, in the four bytes that begin with kind
 )
 
-// use writes down that the key is used now. Most keys that are used again are used again within the
+// touch writes down that the key is used now. Most keys that are used again are used again within the
 // second: then there is nothing to write.
-func (r record) use(now int64) {
+func (r record) touch(now int64) {
 	const others = 1<<belowUsed - 1
 	head, used := binary.LittleEndian.Uint32(r[atKind:]), uint32(now>>usedShift)<<belowUsed
 	if head&^others != used {
@@ -27,8 +27,8 @@ func (r record) use(now int64) {
 	}
 }
 
-// begin makes a record one of a kind that is used now.
-func (r record) begin(k store.Kind, now int64) {
+// reset makes a record one of a kind that is used now.
+func (r record) reset(k store.Kind, now int64) {
 	r.setExpires(0) // not what the slot's last record had
 	binary.LittleEndian.PutUint32(r[atKind:], uint32(now>>usedShift)<<belowUsed|uint32(k))
 }
@@ -43,11 +43,11 @@ func (r record) idle(now int64) time.Duration {
 // Idle says for how long a key has not been used.
 func (v *view) Idle(_ context.Context, key []byte) (idle time.Duration, found bool, err error) {
 	h := v.hash(key)
-	s := v.visit(h.shard)
+	s := v.lockExisting(h.shard)
 	if s == nil {
 		return 0, false, nil
 	}
-	defer v.leave(s)
+	defer v.unlockShard(s)
 	r, _ := s.find(h, key)
 	if v.now = s.advance(v.now); r.entry(v.now).Kind == store.None {
 		return 0, false, nil
@@ -57,5 +57,5 @@ func (v *view) Idle(_ context.Context, key []byte) (idle time.Duration, found bo
 
 // Touch is Count, and uses the keys.
 func (v *view) Touch(_ context.Context, keys [][]byte) (int, error) {
-	return v.inSteps(keys, func(keys [][]byte) int { return v.count(keys, true) }), nil
+	return v.inChunks(keys, func(keys [][]byte) int { return v.count(keys, true) }), nil
 }

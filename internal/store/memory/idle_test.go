@@ -17,7 +17,7 @@ func TestIdleOfARecord(t *testing.T) {
 	for _, mark := range []byte{0, 1} {
 		for _, now := range []int64{0, 1 << usedShift, 1e18, math.MaxInt64 - 1<<40} {
 			r := record{atKind: byte(store.Bytes), atKind + 1: mark, atLength: 3, 20: 0}
-			r.use(now)
+			r.touch(now)
 			require.Equal(t, store.Bytes, r.kind())
 			require.Equal(t, mark, r[atKind+1]&1)
 			require.Equal(t, byte(3), r[atLength])
@@ -55,7 +55,7 @@ func TestExpiredIsCounted(t *testing.T) {
 	_, err = v.Delete(background, [][]byte{[]byte("deleted")})
 	require.NoError(t, err)
 	require.Equal(t, int64(5), expired())
-	for range slicesARound + 1 {
+	for range slicesPerRound + 1 {
 		m.Sweep()
 	}
 	require.Equal(t, int64(6), expired())

@@ -17,13 +17,13 @@ import (
 // Full buckets go on in overflow buckets; at the load kept here (at most 9 of 12 slots on average)
 // that is one in six at most.
 type index struct {
-	current  buckets
-	old      buckets // what is left of the array before this one
-	moved    int     // buckets of old, from the first, that stand in current by now
-	pool     *pool
-	over     buckets // overflow buckets, numbered from 1
-	overFree uint32  // head of the list of free ones
-	overUsed int
+	current      buckets
+	old          buckets // what is left of the array before this one
+	movedBuckets int     // buckets of old, from the first, that stand in current by now
+	pool         *pool
+	overflow     buckets // overflow buckets, numbered from 1
+	overflowFree uint32  // head of the list of free ones
+	overflowUsed int
 }
 
 // bucket is one cache line: 12 tags (8 bits of the hash; 0 is a free slot), the number of the
@@ -40,21 +40,21 @@ const (
 	loadPerBucket   = 9 // records a bucket, on average, at which the index grows
 )
 
-// hashed is a key's hash, cut into its uses.
-type hashed struct {
+// keyHash is a key's hash, cut into its uses.
+type keyHash struct {
 	shard    uint32
 	position uint32
 	tag      byte // never 0
 }
 
-func cut(h uint64) hashed {
-	return hashed{shard: uint32(h >> 56), position: uint32(h >> 16), tag: max(byte(h), 1)}
+func splitHash(h uint64) keyHash {
+	return keyHash{shard: uint32(h >> 56), position: uint32(h >> 16), tag: max(byte(h), 1)}
 }
 
 func (b *bucket) ref(slot int) ref    { return ref(binary.LittleEndian.Uint32(b[atRefs+4*slot:])) }
 func (b *bucket) next() uint32        { return binary.LittleEndian.Uint32(b[atNext:]) }
 func (b *bucket) setNext(n uint32)    { binary.LittleEndian.PutUint32(b[atNext:], n) }
-func (b *bucket) clear(slot int)      { b.set(slot, 0, 0) }
+func (b *bucket) clearSlot(slot int)  { b.set(slot, 0, 0) }
 func (b *bucket) taken(slot int) bool { return b[slot] != 0 }
 
 func (b *bucket) set(slot int, tag byte, r ref) {
@@ -79,8 +79,8 @@ func zeroBytes(x uint64) uint32 {
 	return uint32(high >> 7 * 0x0102040810204080 >> 56)
 }
 
-// free is the first free slot, -1 if the bucket is full.
-func (b *bucket) free() int {
+// freeSlot is the first free slot, -1 if the bucket is full.
+func (b *bucket) freeSlot() int {
 	if free := b.match(0); free != 0 {
 		return bits.TrailingZeros32(free)
 	}
@@ -97,8 +97,8 @@ func (a *buckets) at(n int) *bucket {
 	return (*bucket)(a.blocks[n/bucketsPerBlock][n%bucketsPerBlock*bucketBytes:])
 }
 
-// of is the number of the bucket that a position belongs to.
-func (a *buckets) of(position uint32) int {
+// bucketOf is the number of the bucket that a position belongs to.
+func (a *buckets) bucketOf(position uint32) int {
 	return int(uint64(position) * uint64(a.count) >> 32)
 }
 
@@ -116,35 +116,35 @@ func (a *buckets) extend(from *pool, n int) {
 	}
 }
 
-// home is the first bucket of the chain that a position belongs to at present.
-func (x *index) home(position uint32) *bucket {
+// firstBucket is the first bucket of the chain that a position belongs to at present.
+func (x *index) firstBucket(position uint32) *bucket {
 	if x.old.count > 0 {
-		if n := x.old.of(position); n >= x.moved {
+		if n := x.old.bucketOf(position); n >= x.movedBuckets {
 			return x.old.at(n)
 		}
 	}
-	return x.current.at(x.current.of(position))
+	return x.current.at(x.current.bucketOf(position))
 }
 
-// following is the bucket that goes on where b ends, nil if none does.
-func (x *index) following(b *bucket) *bucket {
+// nextBucket is the bucket that goes on where b ends, nil if none does.
+func (x *index) nextBucket(b *bucket) *bucket {
 	if n := b.next(); n != 0 {
-		return x.over.at(int(n) - 1)
+		return x.overflow.at(int(n) - 1)
 	}
 	return nil
 }
 
 // insert adds a record. The caller knows that its key is not there yet.
-func (x *index) insert(h hashed, r ref) {
-	b := x.home(h.position)
+func (x *index) insert(h keyHash, r ref) {
+	b := x.firstBucket(h.position)
 	for {
-		if slot := b.free(); slot >= 0 {
+		if slot := b.freeSlot(); slot >= 0 {
 			b.set(slot, h.tag, r)
 			return
 		}
-		next := x.following(b)
+		next := x.nextBucket(b)
 		if next == nil {
-			next = x.overflow(b)
+			next = x.addOverflow(b)
 		}
 		b = next
 	}
@@ -153,38 +153,38 @@ func (x *index) insert(h hashed, r ref) {
 // remove takes a record out of the chain that starts at home, and puts the chain's last one in its
 // place. So a chain is full but for its end, and has no bucket more than its records need, however
 // keys come and go.
-func (x *index) remove(home *bucket, p place) {
+func (x *index) remove(home *bucket, p indexPosition) {
 	tail, before := home, (*bucket)(nil)
-	for next := x.following(tail); next != nil; next = x.following(tail) {
+	for next := x.nextBucket(tail); next != nil; next = x.nextBucket(tail) {
 		tail, before = next, tail
 	}
-	last := tail.free() - 1
+	last := tail.freeSlot() - 1
 	if last < 0 {
 		last = bucketSlots - 1 // it is full
 	}
 	p.bucket.set(p.slot, tail[last], tail.ref(last))
-	tail.clear(last)
+	tail.clearSlot(last)
 	if last == 0 && before != nil {
 		x.freeChain(before)
 		before.setNext(0)
 	}
 }
 
-// overflow hangs an empty bucket on b.
-func (x *index) overflow(b *bucket) *bucket {
-	if x.overFree == 0 {
-		first := x.over.count
-		x.over.extend(x.pool, first)
-		x.over.count += bucketsPerBlock
-		for n := x.over.count; n > first; n-- {
-			x.over.at(n - 1).setNext(x.overFree)
-			x.overFree = uint32(n)
+// addOverflow hangs an empty bucket on b.
+func (x *index) addOverflow(b *bucket) *bucket {
+	if x.overflowFree == 0 {
+		first := x.overflow.count
+		x.overflow.extend(x.pool, first)
+		x.overflow.count += bucketsPerBlock
+		for n := x.overflow.count; n > first; n-- {
+			x.overflow.at(n - 1).setNext(x.overflowFree)
+			x.overflowFree = uint32(n)
 		}
 	}
-	n := x.overFree
-	next := x.over.at(int(n) - 1)
-	x.overFree = next.next()
-	x.overUsed++
+	n := x.overflowFree
+	next := x.overflow.at(int(n) - 1)
+	x.overflowFree = next.next()
+	x.overflowUsed++
 	clear(next[:])
 	b.setNext(n)
 	return next
@@ -194,24 +194,24 @@ func (x *index) overflow(b *bucket) *bucket {
 // caller's to mend.
 func (x *index) freeChain(b *bucket) {
 	for n := b.next(); n != 0; {
-		o := x.over.at(int(n) - 1)
+		o := x.overflow.at(int(n) - 1)
 		following := o.next()
-		o.setNext(x.overFree)
-		x.overFree = n
-		x.overUsed--
+		o.setNext(x.overflowFree)
+		x.overflowFree = n
+		x.overflowUsed--
 		n = following
 	}
-	if x.overUsed == 0 {
-		x.pool.put(x.over.blocks...)
-		x.over = buckets{}
-		x.overFree = 0
+	if x.overflowUsed == 0 {
+		x.pool.put(x.overflow.blocks...)
+		x.overflow = buckets{}
+		x.overflowFree = 0
 	}
 }
 
-// fit starts a move to another size when the number of records calls for one. Growth starts at a
+// resizeIfNeeded starts a move to another size when the number of records calls for one. Growth starts at a
 // load of 9 of 12 slots; an index shrinks when it is less than a quarter as full as that, so that
 // the two do not alternate.
-func (x *index) fit(records int) {
+func (x *index) resizeIfNeeded(records int) {
 	if x.moving() {
 		return
 	}
@@ -230,22 +230,22 @@ func (x *index) fit(records int) {
 // resize starts an array of another size. Its blocks are made as the move gets to them, so that no
 // call clears them all.
 func (x *index) resize(blocks int) {
-	x.old, x.moved = x.current, 0
+	x.old, x.movedBuckets = x.current, 0
 	x.current = buckets{blocks: make([]*block, 0, blocks), count: blocks * bucketsPerBlock}
 }
 
 func (x *index) moving() bool { return x.old.count > 0 }
 
-// move brings the next bucket of the old array into the current one; rehash finds a record's hash
+// moveBucket brings the next bucket of the old array into the current one; rehash finds a record's hash
 // again.
-func (x *index) move(rehash func(ref) hashed) {
+func (x *index) moveBucket(rehash func(ref) keyHash) {
 	if !x.moving() {
 		return
 	}
-	from := x.old.at(x.moved)
-	x.moved++ // from here on home leads to the current array
-	x.current.extend(x.pool, x.current.of(uint32(x.old.start(x.moved)-1)))
-	for b := from; b != nil; b = x.following(b) {
+	from := x.old.at(x.movedBuckets)
+	x.movedBuckets++ // from here on home leads to the current array
+	x.current.extend(x.pool, x.current.bucketOf(uint32(x.old.start(x.movedBuckets)-1)))
+	for b := from; b != nil; b = x.nextBucket(b) {
 		for slot := range bucketSlots {
 			if b.taken(slot) {
 				r := b.ref(slot)
@@ -254,23 +254,24 @@ func (x *index) move(rehash func(ref) hashed) {
 		}
 	}
 	x.freeChain(from)
-	if x.moved%bucketsPerBlock == 0 {
-		x.pool.put(x.old.blocks[x.moved/bucketsPerBlock-1]) // it stays in the list, which may be looked at without the lock
+	if x.movedBuckets%bucketsPerBlock == 0 {
+		// The block stays in the list, because Prefetch may read the list without the lock.
+		x.pool.put(x.old.blocks[x.movedBuckets/bucketsPerBlock-1])
 	}
-	if x.moved == x.old.count {
-		x.old, x.moved = buckets{}, 0
+	if x.movedBuckets == x.old.count {
+		x.old, x.movedBuckets = buckets{}, 0
 	}
 }
 
-// leave forgets everything, and returns the blocks that held it.
-func (x *index) leave() [3][]*block {
-	old := x.old.blocks[x.moved/bucketsPerBlock:] // those before have gone
-	left := [3][]*block{x.current.blocks, x.over.blocks, old}
+// detachBlocks forgets everything, and returns the blocks that held it.
+func (x *index) detachBlocks() [3][]*block {
+	old := x.old.blocks[x.movedBuckets/bucketsPerBlock:] // those before have gone
+	left := [3][]*block{x.current.blocks, x.overflow.blocks, old}
 	*x = index{pool: x.pool}
 	return left
 }
 
 func (x *index) bytes() int64 {
-	blocks := len(x.current.blocks) + len(x.over.blocks) + len(x.old.blocks)
-	return int64(blocks-x.moved/bucketsPerBlock) * pageBytes
+	blocks := len(x.current.blocks) + len(x.overflow.blocks) + len(x.old.blocks)
+	return int64(blocks-x.movedBuckets/bucketsPerBlock) * pageBytes
 }

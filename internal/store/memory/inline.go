@@ -17,8 +17,8 @@ import (
 // oldest entry is, and how many it has.
 
 const (
-	inlineBit  = 1 << 31
-	inlineMost = maxClass * unitBytes // of a record that has something in it
+	inlineBit = 1 << 31
+	maxInline = maxClass * unitBytes // of a record that has something in it
 )
 
 // inline is what stands in the record behind its value, nil if it stands elsewhere.
@@ -31,11 +31,11 @@ func (r record) inline() []byte {
 }
 
 func (r record) isInline() bool {
-	return (r.kind() == store.SlidingLog || r.kind() == store.Lease) && r.held()&inlineBit != 0
+	return (r.kind() == store.SlidingLog || r.kind() == store.Lease) && r.slabNumber()&inlineBit != 0
 }
 
 func (r record) inlineBytes() int {
-	n := r.held() &^ inlineBit
+	n := r.slabNumber() &^ inlineBit
 	if r.kind() == store.SlidingLog {
 		return int(n>>16) * entryBytes
 	}
@@ -45,13 +45,13 @@ func (r record) inlineBytes() int {
 // resize gives a record of a log or of leases a slot of size bytes, if its own is too small for
 // that or more than twice as large. What was inline is left behind. A record that is to be smaller
 // stays where it is if there is no other place.
-func (s *shard) resize(at *spot, size int) error {
+func (s *shard) resize(at *keySlot, size int) error {
 	from := at.p.bucket.ref(at.p.slot)
-	room := s.pages.room(from)
+	room := s.pages.slotSize(from)
 	switch {
 	case size <= room && 2*size+unitBytes > room:
 		return nil
-	case size > room && s.tight:
+	case size > room && s.noGrowth:
 		return store.ErrFull
 	}
 	to, ok := s.pages.alloc(size)
@@ -65,22 +65,22 @@ func (s *shard) resize(at *spot, size int) error {
 	copy(r, at.r[:recordSize(len(at.key), at.r.kind())])
 	at.p.bucket.set(at.p.slot, at.h.tag, to)
 	s.pages.release(from)
-	s.show()
+	s.publishLayout()
 	at.r = r
 	return nil
 }
 
-// place gives a key a record of a kind with so many bytes behind its value: its own, in another
+// createOrResize gives a key a record of a kind with so many bytes behind its value: its own, in another
 // slot if need be, or a new one.
-func (s *shard) place(at *spot, kind store.Kind, bytes int) error {
+func (s *shard) createOrResize(at *keySlot, kind store.Kind, bytes int) error {
 	if at.live {
 		return s.resize(at, recordSize(len(at.key), kind)+bytes)
 	}
-	return s.hold(at, kind, bytes)
+	return s.createIfAbsent(at, kind, bytes)
 }
 
-// inlineRoom is how many bytes may stand in the record of a key.
-func inlineRoom(key []byte, kind store.Kind) int { return inlineMost - recordSize(len(key), kind) }
+// inlineCapacity is how many bytes may stand in the record of a key.
+func inlineCapacity(key []byte, kind store.Kind) int { return maxInline - recordSize(len(key), kind) }
 
 // logRing is a log's entries in its record. It is window.Entries.
 type logRing struct {
@@ -90,13 +90,13 @@ type logRing struct {
 }
 
 func (r record) ring() logRing {
-	n := r.held()
+	n := r.slabNumber()
 	return logRing{entries: r.inline(), head: int(n >> 8 & 0xff), count: int(n & 0xff)}
 }
 
 // setRing says of what stands behind the value that it is a ring of so many entries.
 func (r record) setRing(size, head, count int) {
-	r.setHeld(inlineBit | uint32(size)<<16 | uint32(head)<<8 | uint32(count))
+	r.setSlabNumber(inlineBit | uint32(size)<<16 | uint32(head)<<8 | uint32(count))
 }
 
 func (l *logRing) Len() int { return l.count }
@@ -120,96 +120,96 @@ func (l *logRing) at(i int) []byte {
 	return l.entries[i : i+entryBytes]
 }
 
-// log is a live key's entries.
-func (s *shard) log(r record) window.Entries {
+// logEntries is a live key's entries.
+func (s *shard) logEntries(r record) window.Entries {
 	if !r.isInline() {
-		return s.logs.at(r.held())
+		return s.logs.at(r.slabNumber())
 	}
-	s.ring = r.ring()
-	return &s.ring
+	s.scratchRing = r.ring()
+	return &s.scratchRing
 }
 
 // editLog does to a key's entries what a step decided; without a live record it makes one.
-func (s *shard) editLog(at *spot, e window.Edit) error {
+func (s *shard) editLog(at *keySlot, e window.Edit) error {
 	switch {
 	case !at.live:
-		s.entries = append(s.entries[:0], e.Entry)
-		return s.placeLog(at)
-	case s.tight && s.logGrows(at, e):
+		s.scratchEntries = append(s.scratchEntries[:0], e.Entry)
+		return s.storeLog(at)
+	case s.noGrowth && s.logGrows(at, e):
 		return store.ErrFull
 	case at.r.isInline():
 		return s.editRing(at, e)
 	}
-	n := at.r.held()
+	n := at.r.slabNumber()
 	log := s.logs.at(n)
 	s.logs.bytes -= log.bytes()
 	log.apply(e)
 	s.logs.bytes += log.bytes()
-	if log.Len()*entryBytes > inlineMost/4 || log.Len()*entryBytes > inlineRoom(at.key, store.SlidingLog) {
+	if log.Len()*entryBytes > maxInline/4 || log.Len()*entryBytes > inlineCapacity(at.key, store.SlidingLog) {
 		return nil
 	}
-	s.gather(log, 0, log.Len())
-	if s.placeRing(at) == nil { // else it stays where it is
+	s.gatherEntries(log, 0, log.Len())
+	if s.storeRing(at) == nil { // else it stays where it is
 		s.logs.bytes -= log.bytes()
 		s.logs.remove(n)
 	}
 	return nil
 }
 
-// gather has s.entries be some of a log's.
-func (s *shard) gather(log window.Entries, from, to int) {
-	s.entries = s.entries[:0]
+// gatherEntries has s.entries be some of a log's.
+func (s *shard) gatherEntries(log window.Entries, from, to int) {
+	s.scratchEntries = s.scratchEntries[:0]
 	for i := from; i < to; i++ {
-		s.entries = append(s.entries, log.At(i))
+		s.scratchEntries = append(s.scratchEntries, log.At(i))
 	}
 }
 
-// placeLog makes s.entries those of a record that has none, or has them inline: what is inline is
+// storeLog makes s.entries those of a record that has none, or has them inline: what is inline is
 // forgotten.
-func (s *shard) placeLog(at *spot) error {
-	if len(s.entries)*entryBytes <= inlineRoom(at.key, store.SlidingLog) {
-		return s.placeRing(at)
+func (s *shard) storeLog(at *keySlot) error {
+	if len(s.scratchEntries)*entryBytes <= inlineCapacity(at.key, store.SlidingLog) {
+		return s.storeRing(at)
 	}
-	if s.tight {
+	if s.noGrowth {
 		return store.ErrFull
 	}
-	if err := s.place(at, store.SlidingLog, 0); err != nil {
+	if err := s.createOrResize(at, store.SlidingLog, 0); err != nil {
 		return err
 	}
 	n, log := s.logs.add()
-	log.fill(s.entries)
+	log.fill(s.scratchEntries)
 	s.logs.bytes += log.bytes()
-	at.r.setHeld(n)
+	at.r.setSlabNumber(n)
 	return nil
 }
 
-// placeRing is placeLog where there is room in the record: for half as many again, but for one
+// storeRing is placeLog where there is room in the record: for half as many again, but for one
 // entry, as many logs have.
-func (s *shard) placeRing(at *spot) error {
-	count := len(s.entries)
-	size := min(count+count/2, inlineRoom(at.key, store.SlidingLog)/entryBytes)
-	if err := s.place(at, store.SlidingLog, size*entryBytes); err != nil {
+func (s *shard) storeRing(at *keySlot) error {
+	count := len(s.scratchEntries)
+	size := min(count+count/2, inlineCapacity(at.key, store.SlidingLog)/entryBytes)
+	if err := s.createOrResize(at, store.SlidingLog, size*entryBytes); err != nil {
 		return err
 	}
 	at.r.setRing(size, 0, count)
-	s.ring = at.r.ring()
-	for i, e := range s.entries {
-		s.ring.set(i, e)
+	s.scratchRing = at.r.ring()
+	for i, e := range s.scratchEntries {
+		s.scratchRing.set(i, e)
 	}
 	return nil
 }
 
 // editRing does it in the record. The ring is made anew when it is full, or far too large.
-func (s *shard) editRing(at *spot, e window.Edit) error {
-	s.ring = at.r.ring()
-	ring := &s.ring
+func (s *shard) editRing(at *keySlot, e window.Edit) error {
+	s.scratchRing = at.r.ring()
+	ring := &s.scratchRing
 	size, kept := len(ring.entries)/entryBytes, e.Left(ring.count)
 	if kept > size || size > 4*kept+2 {
-		s.gather(ring, e.Drop, ring.count-e.Cut)
+		s.gatherEntries(ring, e.Drop, ring.count-e.Cut)
 		if e.Push {
-			s.entries = append(s.entries, e.Entry)
+			s.scratchEntries = append(s.scratchEntries, e.Entry)
 		}
-		return s.placeLog(at)
+		return s.storeLog(at)
 	}
 	if ring.head += e.Drop; ring.head >= size {
 		ring.head -= size
@@ -221,70 +221,70 @@ func (s *shard) editRing(at *spot, e window.Edit) error {
 	return nil
 }
 
-// table is a key's leases: the shard's own table, if they are in the record.
-func (s *shard) table(at *spot) lease.Table {
+// leaseTable is a key's leases: the shard's own table, if they are in the record.
+func (s *shard) leaseTable(at *keySlot) lease.Table {
 	if at.live && !at.r.isInline() {
-		return s.leases.at(at.r.held())
+		return s.leases.at(at.r.slabNumber())
 	}
-	s.few.Load(nil)
+	s.scratchLeases.Load(nil)
 	if at.live {
-		s.few.Load(at.r.inline())
+		s.scratchLeases.Load(at.r.inline())
 	}
-	return &s.few
+	return &s.scratchLeases
 }
 
-// settle keeps what a step made of a key's leases, and writes down when the last one ends; without
+// saveLeases keeps what a step made of a key's leases, and writes down when the last one ends; without
 // leases the key goes.
-func (s *shard) settle(at *spot, table lease.Table, changed bool) error {
-	held, many := table.(*leases)
+func (s *shard) saveLeases(at *keySlot, table lease.Table, changed bool) error {
+	held, many := table.(*keyLeases)
 	if many {
-		held.count(&s.leases) // some may have ended, whatever has changed
+		held.updateBytes(&s.leases) // some may have ended, whatever has changed
 	}
 	switch {
 	case !changed:
 		return nil
 	case table.Len() == 0:
-		s.forget(at)
+		s.removeKey(at)
 		return nil
 	}
 	expires := table.Expires()
 	if !many {
-		if err := s.placeLeases(at); err != nil {
+		if err := s.storeLeases(at); err != nil {
 			return err
 		}
-	} else if held.ToFew(&s.few, min(inlineMost/4, inlineRoom(at.key, store.Lease))) {
-		n := at.r.held()
-		if s.placeLeases(at) == nil { // else they stay where they are
+	} else if held.ToFew(&s.scratchLeases, min(maxInline/4, inlineCapacity(at.key, store.Lease))) {
+		n := at.r.slabNumber()
+		if s.storeLeases(at) == nil { // else they stay where they are
 			s.leases.bytes -= held.counted
 			s.leases.remove(n)
 		}
 	}
-	s.kept(at, expires)
+	s.commit(at, expires)
 	return nil
 }
 
-// placeLeases makes s.few the leases of a key, whose record's inline ones are forgotten, if it has
+// storeLeases makes s.few the leases of a key, whose record's inline ones are forgotten, if it has
 // one.
-func (s *shard) placeLeases(at *spot) error {
-	few := s.few.Bytes()
+func (s *shard) storeLeases(at *keySlot) error {
+	few := s.scratchLeases.Bytes()
 	bytes := len(few)
-	if bytes > inlineRoom(at.key, store.Lease) {
-		if s.tight {
+	if bytes > inlineCapacity(at.key, store.Lease) {
+		if s.noGrowth {
 			return store.ErrFull
 		}
 		bytes = 0
 	}
-	if err := s.place(at, store.Lease, bytes); err != nil {
+	if err := s.createOrResize(at, store.Lease, bytes); err != nil {
 		return err
 	}
 	if bytes > 0 {
-		at.r.setHeld(inlineBit | uint32(len(few)))
+		at.r.setSlabNumber(inlineBit | uint32(len(few)))
 		copy(at.r.inline(), few)
 		return nil
 	}
 	n, held := s.leases.add()
-	held.Leases = *s.few.ToLeases()
-	held.count(&s.leases)
-	at.r.setHeld(n)
+	held.Leases = *s.scratchLeases.ToLeases()
+	held.updateBytes(&s.leases)
+	at.r.setSlabNumber(n)
 	return nil
 }

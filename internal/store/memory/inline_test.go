@@ -37,19 +37,19 @@ func TestLogsMoveInAndOut(t *testing.T) {
 				e.Drop = random.IntN(len(naive))
 				e.Cut = random.IntN(min(len(naive)-e.Drop, 4))
 			}
-			at, err := s.look(h, key, 1e18, store.SlidingLog)
+			at, err := s.lookup(h, key, 1e18, store.SlidingLog)
 			require.NoError(t, err)
 			require.NoError(t, s.editLog(&at, e))
 			naive = slices.Clone(naive[e.Drop : len(naive)-e.Cut])
 			if e.Push {
 				naive = append(naive, e.Entry)
 			}
-			at.r.setNumber(0, int64(naive[0].Total-1))
+			at.r.setField(0, int64(naive[0].Total-1))
 			at.r.setExpires(next + 1e9)
 			if next%10 == 0 {
 				require.NoError(t, m.check())
 			}
-			log := s.log(at.r)
+			log := s.logEntries(at.r)
 			require.Equal(t, len(naive), log.Len())
 			for i, want := range naive {
 				require.Equal(t, want, log.At(i))

@@ -30,10 +30,10 @@ func TestChurnLeavesNoOverflowBehind(t *testing.T) {
 	}
 	x := &m.database(0).shards[shardOf(v, keys[0])].index
 	require.NoError(t, m.check())
-	require.Positive(t, x.overUsed)
+	require.Positive(t, x.overflowUsed)
 	for i, key := range keys[:520] {
 		v.Delete(background, [][]byte{[]byte(key)})
 		require.NoError(t, m.check(), "%d gone", i+1)
 	}
-	require.Zero(t, x.overUsed)
+	require.Zero(t, x.overflowUsed)
 }

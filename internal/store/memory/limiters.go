@@ -14,61 +14,61 @@ import (
 // record, let the algorithm decide, keep what it says. shard.throttle is the same by hand, because
 // it is the hot one.
 
-// spot is where a key's state is, or is to be.
-type spot struct {
-	h    hashed
-	key  []byte
-	r    record // nil if there is none; but for transfers it has not expired
-	p    place
-	live bool
-	made bool // the record is a new key's
+// keySlot is where a key's state is, or is to be.
+type keySlot struct {
+	h       keyHash
+	key     []byte
+	r       record // nil if there is none; but for transfers it has not expired
+	p       indexPosition
+	live    bool
+	created bool // the record is a new key's
 }
 
-// look finds a key for a limiter of a kind, at the instant now.
-func (s *shard) look(h hashed, key []byte, now int64, kind store.Kind) (spot, error) {
-	at := spot{h: h, key: key}
-	at.r, at.p = s.see(h, key, now)
+// lookup finds a key for a limiter of a kind, at the instant now.
+func (s *shard) lookup(h keyHash, key []byte, now int64, kind store.Kind) (keySlot, error) {
+	at := keySlot{h: h, key: key}
+	at.r, at.p = s.findLive(h, key, now)
 	at.live = at.r != nil
 	if at.live && at.r.kind() != kind {
 		return at, store.ErrWrongKind
 	}
 	if at.live {
-		at.r.use(now)
+		at.r.touch(now)
 	}
 	return at, nil
 }
 
-// hold is the record to write a kind's state to, new if none is live, and then with so many bytes
+// createIfAbsent is the record to write a kind's state to, new if none is live, and then with so many bytes
 // more.
-func (s *shard) hold(at *spot, kind store.Kind, more int) (err error) {
+func (s *shard) createIfAbsent(at *keySlot, kind store.Kind, more int) (err error) {
 	if at.live {
 		return nil
 	}
 	at.r, err = s.addSized(at.h, at.key, kind, more)
-	at.made = true
+	at.created = true
 	return err
 }
 
-// kept says that the key's state was written, and when it expires.
-func (s *shard) kept(at *spot, expires int64) {
-	before := at.r.lasts()
+// commit says that the key's state was written, and when it expires.
+func (s *shard) commit(at *keySlot, expires int64) {
+	before := at.r.noExpiry()
 	at.r.setExpires(expires)
-	s.lasting += at.r.lasts() - before
-	why := store.Changed
-	if at.made {
-		why = store.Created
+	s.noExpiry += at.r.noExpiry() - before
+	event := store.Changed
+	if at.created {
+		event = store.Created
 	}
-	s.tell(at.key, why)
+	s.notify(at.key, event)
 }
 
-// forget removes a key whose state says nothing any more.
-func (s *shard) forget(at *spot) {
-	s.tell(at.key, store.Deleted)
+// removeKey removes a key whose state says nothing any more.
+func (s *shard) removeKey(at *keySlot) {
+	s.notify(at.key, store.Deleted)
 	s.remove(at.h, at.p)
 }
 
 // take is one step of a rule on one key.
-func (s *shard) take(h hashed, key []byte, now int64, rule *store.Rule, quantity int64,
+func (s *shard) take(h keyHash, key []byte, now int64, rule *store.Rule, quantity int64,
 	mode quota.Mode) (quota.Decision, error) {
 	switch {
 	case rule.Blocks(quantity, mode):
@@ -81,7 +81,7 @@ func (s *shard) take(h hashed, key []byte, now int64, rule *store.Rule, quantity
 		return rule.Throttle.Decision(o), nil
 	}
 	now = s.advance(now)
-	at, err := s.look(h, key, now, rule.Kind)
+	at, err := s.lookup(h, key, now, rule.Kind)
 	if err != nil {
 		return quota.Decision{}, err
 	}
@@ -95,35 +95,35 @@ func (s *shard) take(h hashed, key []byte, now int64, rule *store.Rule, quantity
 	}
 }
 
-func (s *shard) fixed(at *spot, now int64, limit window.Limit, quantity int64,
+func (s *shard) fixed(at *keySlot, now int64, limit window.Limit, quantity int64,
 	mode quota.Mode) (quota.Decision, error) {
 	var state window.Fixed
 	if at.live {
-		state = window.Fixed{Start: at.r.number(0), Used: at.r.number(1), End: at.r.expires()}
+		state = window.Fixed{Start: at.r.field(0), Used: at.r.field(1), End: at.r.expires()}
 	}
 	d, next, err := limit.StepFixed(now, state, quantity, mode)
 	switch {
 	case err != nil || next == state:
 		return d, err
 	case next == window.Fixed{}:
-		s.forget(at)
+		s.removeKey(at)
 		return d, nil
 	}
-	if err := s.hold(at, store.Fixed, 0); err != nil {
+	if err := s.createIfAbsent(at, store.Fixed, 0); err != nil {
 		return quota.Decision{}, err
 	}
-	at.r.setNumber(0, next.Start)
-	at.r.setNumber(1, next.Used)
-	s.kept(at, next.End)
+	at.r.setField(0, next.Start)
+	at.r.setField(1, next.Used)
+	s.commit(at, next.End)
 	return d, nil
 }
 
-func (s *shard) sliding(at *spot, now int64, limit window.Limit, quantity int64,
+func (s *shard) sliding(at *keySlot, now int64, limit window.Limit, quantity int64,
 	mode quota.Mode) (quota.Decision, error) {
 	var state window.Sliding
 	if at.live {
 		state = window.Sliding{
-			Start: at.r.number(0), Previous: at.r.number(1), Current: at.r.number(2), Until: at.r.number(3), End: at.r.expires(),
+			Start: at.r.field(0), Previous: at.r.field(1), Current: at.r.field(2), Until: at.r.field(3), End: at.r.expires(),
 		}
 	}
 	d, next, err := limit.StepSliding(now, state, quantity, mode)
@@ -131,133 +131,133 @@ func (s *shard) sliding(at *spot, now int64, limit window.Limit, quantity int64,
 	case err != nil || next == state:
 		return d, err
 	case next == window.Sliding{}:
-		s.forget(at)
+		s.removeKey(at)
 		return d, nil
 	}
-	if err := s.hold(at, store.Sliding, 0); err != nil {
+	if err := s.createIfAbsent(at, store.Sliding, 0); err != nil {
 		return quota.Decision{}, err
 	}
-	at.r.setNumber(0, next.Start)
-	at.r.setNumber(1, next.Previous)
-	at.r.setNumber(2, next.Current)
-	at.r.setNumber(3, next.Until)
-	s.kept(at, next.End)
+	at.r.setField(0, next.Start)
+	at.r.setField(1, next.Previous)
+	at.r.setField(2, next.Current)
+	at.r.setField(3, next.Until)
+	s.commit(at, next.End)
 	return d, nil
 }
 
 func (r record) logState() window.Log {
-	return window.Log{Base: uint64(r.number(0)), Until: r.number(1), End: r.expires()}
+	return window.Log{Base: uint64(r.field(0)), Until: r.field(1), End: r.expires()}
 }
 
-// nothing is the entries of a log that there is none of.
-var nothing window.Entries = &entryLog{}
+// emptyLog is the entries of a log that there is none of.
+var emptyLog window.Entries = &entryLog{}
 
-func (s *shard) slidingLog(at *spot, now int64, limit window.LogLimit, quantity int64,
+func (s *shard) slidingLog(at *keySlot, now int64, limit window.LogLimit, quantity int64,
 	mode quota.Mode) (quota.Decision, error) {
 	var state window.Log
-	entries := nothing
+	entries := emptyLog
 	if at.live {
-		state, entries = at.r.logState(), s.log(at.r)
+		state, entries = at.r.logState(), s.logEntries(at.r)
 	}
 	d, next, edit, err := limit.StepLog(now, state, entries, quantity, mode)
 	switch {
 	case err != nil || edit == window.Edit{}:
 		return d, err
 	case next == window.Log{}:
-		s.forget(at)
+		s.removeKey(at)
 		return d, nil
 	}
 	if err := s.editLog(at, edit); err != nil {
 		return quota.Decision{}, err
 	}
-	at.r.setNumber(0, int64(next.Base))
-	at.r.setNumber(1, next.Until)
-	s.kept(at, next.End)
+	at.r.setField(0, int64(next.Base))
+	at.r.setField(1, next.Until)
+	s.commit(at, next.End)
 	return d, nil
 }
 
-// leases is the leases of one key.
-type leases struct {
+// keyLeases is the leases of one key.
+type keyLeases struct {
 	lease.Leases
 	counted int64 // bytes that its slab was told of
 }
 
-func (l *leases) clone() *leases { return &leases{Leases: *l.Leases.Clone()} }
+func (l *keyLeases) clone() *keyLeases { return &keyLeases{Leases: *l.Leases.Clone()} }
 
-// count tells the slab how much the leases take.
-func (l *leases) count(s *slab[leases]) {
+// updateBytes tells the slab how much the leases take.
+func (l *keyLeases) updateBytes(s *slab[keyLeases]) {
 	bytes := int64(l.Bytes())
 	s.bytes += bytes - l.counted
 	l.counted = bytes
 }
 
-func (s *shard) acquire(h hashed, key []byte, now int64, r lease.Request, maxHolders int) (quota.Decision, error) {
+func (s *shard) acquire(h keyHash, key []byte, now int64, r lease.Request, maxHolders int) (quota.Decision, error) {
 	now = s.advance(now)
-	at, err := s.look(h, key, now, store.Lease)
+	at, err := s.lookup(h, key, now, store.Lease)
 	if err != nil {
 		return quota.Decision{}, err
 	}
-	table := s.table(&at)
-	held, many := table.(*leases)
-	isNew := many && s.tight && !held.Has(r.Holder())
+	table := s.leaseTable(&at)
+	held, many := table.(*keyLeases)
+	isNew := many && s.noGrowth && !held.Has(r.Holder())
 	d, changed, err := table.Acquire(now, r, maxHolders)
 	if changed && isNew && int64(held.Bytes()) > held.counted { // more memory than before: it is not granted after all
 		held.Release(now, r.Holder())
-		held.count(&s.leases)
+		held.updateBytes(&s.leases)
 		return quota.Decision{}, store.ErrFull
 	}
-	if full := s.settle(&at, table, changed); full != nil {
+	if full := s.saveLeases(&at, table, changed); full != nil {
 		return quota.Decision{}, full
 	}
 	return d, err
 }
 
-func (s *shard) renew(h hashed, key []byte, now int64, ttl time.Duration, holder []byte) (bool, error) {
+func (s *shard) renew(h keyHash, key []byte, now int64, ttl time.Duration, holder []byte) (bool, error) {
 	now = s.advance(now)
-	at, err := s.look(h, key, now, store.Lease)
+	at, err := s.lookup(h, key, now, store.Lease)
 	if err != nil || !at.live {
 		return false, err
 	}
-	table := s.table(&at)
+	table := s.leaseTable(&at)
 	renewed := table.Renew(now, ttl, holder)
-	return renewed, s.settle(&at, table, renewed)
+	return renewed, s.saveLeases(&at, table, renewed)
 }
 
-func (s *shard) release(h hashed, key []byte, now int64, holder []byte) (int64, error) {
+func (s *shard) release(h keyHash, key []byte, now int64, holder []byte) (int64, error) {
 	now = s.advance(now)
-	at, err := s.look(h, key, now, store.Lease)
+	at, err := s.lookup(h, key, now, store.Lease)
 	if err != nil || !at.live {
 		return 0, err
 	}
-	table := s.table(&at)
+	table := s.leaseTable(&at)
 	permits := table.Release(now, holder)
-	return permits, s.settle(&at, table, permits > 0)
+	return permits, s.saveLeases(&at, table, permits > 0)
 }
 
-func (s *shard) holders(h hashed, key []byte, now int64) (list []lease.Lease, err error) {
+func (s *shard) holders(h keyHash, key []byte, now int64) (list []lease.Lease, err error) {
 	now = s.advance(now)
-	at, err := s.look(h, key, now, store.Lease)
+	at, err := s.lookup(h, key, now, store.Lease)
 	if err != nil || !at.live {
 		return nil, err
 	}
-	return slices.Collect(s.table(&at).Holders(now)), nil
+	return slices.Collect(s.leaseTable(&at).Holders(now)), nil
 }
 
-// free forgets what a record holds beside itself, before the record goes.
-func (s *shard) free(r record) {
+// freeState forgets what a record holds beside itself, before the record goes.
+func (s *shard) freeState(r record) {
 	switch r.kind() {
 	case store.SlidingLog:
 		if r.isInline() {
 			return
 		}
-		n := r.held()
+		n := r.slabNumber()
 		s.logs.bytes -= s.logs.at(n).bytes()
 		s.logs.remove(n)
 	case store.Lease:
 		if r.isInline() {
 			return
 		}
-		n := r.held()
+		n := r.slabNumber()
 		s.leases.bytes -= s.leases.at(n).counted
 		s.leases.remove(n)
 	}
@@ -269,18 +269,18 @@ func (s *shard) fields(r record, now int64) []store.Field {
 	case store.Throttle:
 		return []store.Field{instant("tat", r.expires())}
 	case store.Fixed:
-		return []store.Field{instant("start", r.number(0)), number("used", r.number(1))}
+		return []store.Field{instant("start", r.field(0)), number("used", r.field(1))}
 	case store.Integer:
-		return []store.Field{number("value", r.number(0))}
+		return []store.Field{number("value", r.field(0))}
 	case store.Bytes:
 		return []store.Field{number("bytes", int64(len(r.bytes())))}
 	case store.Sliding:
-		return []store.Field{instant("start", r.number(0)), number("previous", r.number(1)), number("current", r.number(2))}
+		return []store.Field{instant("start", r.field(0)), number("previous", r.field(1)), number("current", r.field(2))}
 	case store.SlidingLog:
-		return logFields(s.log(r), uint64(r.number(0)), r.expires(), now)
+		return logFields(s.logEntries(r), uint64(r.field(0)), r.expires(), now)
 	default:
 		var holders, permits int64
-		for l := range s.table(&spot{r: r, live: true}).Holders(now) {
+		for l := range s.leaseTable(&keySlot{r: r, live: true}).Holders(now) {
 			holders++
 			permits += l.Quantity
 		}

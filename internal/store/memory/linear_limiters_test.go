@@ -182,11 +182,11 @@ func (w wish) on(v store.View, keys [][]byte) (got wished) {
 		got.decisions = make([]quota.Decision, 1)
 		got.decisions[0], got.err = v.Take(background, key, w.rules[0], w.quantity, w.mode)
 	case "all":
-		var takes []store.LimitRequest
+		var requests []store.LimitRequest
 		for i, n := range w.keys {
-			takes = append(takes, store.LimitRequest{Key: keys[n], Rule: *w.rules[i], Quantity: w.quantity})
+			requests = append(requests, store.LimitRequest{Key: keys[n], Rule: *w.rules[i], Quantity: w.quantity})
 		}
-		got.decisions, got.allowed, got.err = v.TakeAll(background, takes, w.mode == quota.Peek)
+		got.decisions, got.allowed, got.err = v.TakeAll(background, requests, w.mode == quota.Peek)
 		got.decisions = slices.Clone(got.decisions) // they are lent
 	case "acquire":
 		got.decisions = make([]quota.Decision, 1)
@@ -257,16 +257,16 @@ func TestAllLimitersAreLinearizable(t *testing.T) {
 // halves is a view whose TakeAll takes in turn until one refuses.
 type halves struct{ store.View }
 
-func (v halves) TakeAll(ctx context.Context, takes []store.LimitRequest, peek bool) ([]quota.Decision, bool, error) {
-	said, allowed, err := v.View.TakeAll(ctx, takes, true)
+func (v halves) TakeAll(ctx context.Context, requests []store.LimitRequest, peek bool) ([]quota.Decision, bool, error) {
+	said, allowed, err := v.View.TakeAll(ctx, requests, true)
 	if err != nil || peek || allowed {
 		if allowed && !peek {
-			return v.View.TakeAll(ctx, takes, false)
+			return v.View.TakeAll(ctx, requests, false)
 		}
 		return said, allowed, err
 	}
-	for i := range takes {
-		if d, _ := v.Take(ctx, takes[i].Key, &takes[i].Rule, takes[i].Quantity, quota.Take); d.Limited {
+	for i := range requests {
+		if d, _ := v.Take(ctx, requests[i].Key, &requests[i].Rule, requests[i].Quantity, quota.Take); d.Limited {
 			break
 		}
 	}
@@ -276,7 +276,7 @@ func (v halves) TakeAll(ctx context.Context, takes []store.LimitRequest, peek bo
 // noLocks is a view whose TakeAll asks each, and then has each take, without the locks of all.
 type noLocks struct{ store.View }
 
-func (v noLocks) TakeAll(ctx context.Context, takes []store.LimitRequest,
+func (v noLocks) TakeAll(ctx context.Context, requests []store.LimitRequest,
 	peek bool) (said []quota.Decision, allowed bool, err error) {
 	allowed = true
 	for _, mode := range []quota.Mode{quota.Peek, quota.Take} {
@@ -284,8 +284,8 @@ func (v noLocks) TakeAll(ctx context.Context, takes []store.LimitRequest,
 			break
 		}
 		said = said[:0]
-		for i := range takes {
-			d, err := v.Take(ctx, takes[i].Key, &takes[i].Rule, takes[i].Quantity, mode)
+		for i := range requests {
+			d, err := v.Take(ctx, requests[i].Key, &requests[i].Rule, requests[i].Quantity, mode)
 			if err != nil {
 				return nil, false, err
 			}
@@ -293,10 +293,10 @@ func (v noLocks) TakeAll(ctx context.Context, takes []store.LimitRequest,
 			runtime.Gosched()
 		}
 	}
-	for i := range takes {
+	for i := range requests {
 		if d := &said[i]; !allowed && !d.Limited {
-			asked, _ := v.Take(ctx, takes[i].Key, &takes[i].Rule, 0, quota.Peek)
-			d.Remaining, d.ResetAfter, d.Taken = asked.Remaining, asked.ResetAfter, 0
+			peeked, _ := v.Take(ctx, requests[i].Key, &requests[i].Rule, 0, quota.Peek)
+			d.Remaining, d.ResetAfter, d.Taken = peeked.Remaining, peeked.ResetAfter, 0
 		}
 	}
 	return said, allowed, nil

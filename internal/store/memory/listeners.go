@@ -15,16 +15,16 @@ type listeners struct {
 	all atomic.Pointer[[]*store.Listener]
 }
 
-func (l *listeners) tell(database int, key []byte, why store.Event, by int64) {
+func (l *listeners) notify(database int, key []byte, event store.Event, caller int64) {
 	if l.any() { // in two functions, so that this one is inlined
-		l.tellAll(database, key, why, by)
+		l.notifyAll(database, key, event, caller)
 	}
 }
 
-func (l *listeners) tellAll(database int, key []byte, why store.Event, by int64) {
+func (l *listeners) notifyAll(database int, key []byte, event store.Event, caller int64) {
 	if all := l.all.Load(); all != nil {
 		for _, listener := range *all {
-			(*listener)(database, key, why, by)
+			(*listener)(database, key, event, caller)
 		}
 	}
 }

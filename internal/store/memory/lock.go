@@ -3,15 +3,15 @@ package memory
 // lock takes the shard's lock. Whoever wants to know is told how long it is held.
 func (s *shard) lock() {
 	s.mu.Lock()
-	if s.holds != nil {
-		s.lockedAt = s.holds.Start()
+	if s.lockTime != nil {
+		s.lockedAt = s.lockTime.Start()
 	}
 }
 
 // unlock must come from the goroutine that locked.
 func (s *shard) unlock() {
-	if s.holds != nil {
-		s.holds.Stop(s.lockedAt)
+	if s.lockTime != nil {
+		s.lockTime.Stop(s.lockedAt)
 	}
 	s.mu.Unlock()
 }

@@ -21,22 +21,22 @@ import (
 // Store implements store.Store. A database is made of shards, each with its own lock; one that has
 // never been written to has no shards yet.
 type Store struct {
-	clock     store.Clock
-	seed      maphash.Seed
-	databases []atomic.Pointer[database]
-	making    sync.Mutex // held while a database's shards are made, or it gets another number
-	order     int        // of the database that was made last
-	listeners listeners
-	pool      pool
-	flushed   flushed
-	holds     *meter.MaxCPUTime
-	mostPages int // of a shard
-	sweeping  sync.Mutex
-	unswept   atomic.Bool // the sweep is off
-	gaveBack  int         // blocks given back to the system since the sweep last found none
-	stop      chan struct{}
-	closing   sync.Once
-	stopped   sync.WaitGroup
+	clock          store.Clock
+	seed           maphash.Seed
+	databases      []atomic.Pointer[database]
+	createMu       sync.Mutex // held while a database's shards are made, or it gets another number
+	lastOrder      int        // of the database that was made last
+	listeners      listeners
+	pool           pool
+	flushed        flushedMemory
+	lockTime       *meter.MaxCPUTime
+	pagesPerShard  int // of a shard
+	sweepMu        sync.Mutex
+	sweepOff       atomic.Bool // the sweep is off
+	returnedBlocks int         // blocks given back to the system since the sweep last found none
+	stop           chan struct{}
+	closeOnce      sync.Once
+	background     sync.WaitGroup
 }
 
 // shards is how many parts a database has. It must be well above the number of cores, so that two
@@ -79,26 +79,26 @@ func New(o Options) *Store {
 		o.MaxPages = maxPages
 	}
 	m := &Store{
-		mostPages: o.MaxPages,
-		clock:     o.Clock,
-		seed:      maphash.MakeSeed(),
-		databases: make([]atomic.Pointer[database], o.Databases),
-		holds:     o.Holds,
-		stop:      make(chan struct{}),
+		pagesPerShard: o.MaxPages,
+		clock:         o.Clock,
+		seed:          maphash.MakeSeed(),
+		databases:     make([]atomic.Pointer[database], o.Databases),
+		lockTime:      o.Holds,
+		stop:          make(chan struct{}),
 	}
-	m.pool.mapped, m.pool.soon = new(mappings), make(chan struct{}, 1)
-	runtime.AddCleanup(m, (*mappings).unmap, m.pool.mapped)
+	m.pool.mappings, m.pool.wakePrepare = new(mappings), make(chan struct{}, 1)
+	runtime.AddCleanup(m, (*mappings).unmap, m.pool.mappings)
 	if o.SweepEvery > 0 {
-		m.stopped.Go(func() { m.sweepEvery(o.SweepEvery) })
-		m.stopped.Go(func() { m.pool.prepare(m.stop) })
+		m.background.Go(func() { m.sweepEvery(o.SweepEvery) })
+		m.background.Go(func() { m.pool.prepare(m.stop) })
 	}
 	return m
 }
 
 // Close ends the sweep; the store still answers.
 func (m *Store) Close() error {
-	m.closing.Do(func() { close(m.stop) })
-	m.stopped.Wait()
+	m.closeOnce.Do(func() { close(m.stop) })
+	m.background.Wait()
 	return nil
 }
 
@@ -117,10 +117,10 @@ func (m *Store) newView() *view {
 // database is the shards of a database, nil if it was never written to.
 func (m *Store) database(n int) *database { return m.databases[n].Load() }
 
-// makeDatabase is the shards of a database, made if need be.
-func (m *Store) makeDatabase(n int) *database {
-	m.making.Lock()
-	defer m.making.Unlock()
+// createDatabase is the shards of a database, made if need be.
+func (m *Store) createDatabase(n int) *database {
+	m.createMu.Lock()
+	defer m.createMu.Unlock()
 	if db := m.database(n); db != nil {
 		return db
 	}
@@ -130,23 +130,23 @@ func (m *Store) makeDatabase(n int) *database {
 }
 
 func (m *Store) newDatabase(n int) *database {
-	m.order++
-	db := &database{order: m.order}
+	m.lastOrder++
+	db := &database{order: m.lastOrder}
 	for i := range db.shards {
 		s := &db.shards[i]
 		s.seed, s.database, s.listeners = m.seed, int32(n), &m.listeners
 		s.index.pool, s.pages.pool = &m.pool, &m.pool
-		s.holds, s.pages.most = m.holds, m.mostPages
+		s.lockTime, s.pages.limit = m.lockTime, m.pagesPerShard
 	}
 	return db
 }
 
-// databaseFor is a database, made if need be.
-func (m *Store) databaseFor(n int) *database {
+// ensureDatabase is a database, made if need be.
+func (m *Store) ensureDatabase(n int) *database {
 	if db := m.database(n); db != nil {
 		return db
 	}
-	return m.makeDatabase(n)
+	return m.createDatabase(n)
 }
 
 // lockAll takes every shard's lock in ascending order, as every step on several shards does: so no
@@ -167,82 +167,82 @@ func (db *database) unlockAll() {
 
 // view is a session's window on a Store.
 type view struct {
-	memory *Store
-	number int // of the selected database
-	now    int64
-	by     int64 // who calls
-	ahead  ahead
+	memory   *Store
+	selected int // of the selected database
+	now      int64
+	caller   int64 // who calls
+	hashes   hashCache
 
-	transaction *transaction // nil outside of one, else locking
-	locking     transaction
-	decisions   *[fewTakes]quota.Decision
+	transaction      *transaction // nil outside of one, else locking
+	transactionSpace transaction
+	decisionBuffer   *[decisionBufferSize]quota.Decision
 }
 
 func (v *view) Now() int64 { return v.now }
 
 func (v *view) Begin() {
 	v.now = v.memory.clock.Now()
-	v.ahead.forget()
+	v.hashes.reset()
 }
 
-func (v *view) Select(database int) { v.number = database }
-func (v *view) Selected() int       { return v.number }
-func (v *view) SetCaller(by int64)  { v.by = by }
-func (v *view) Caller() int64       { return v.by }
+func (v *view) Select(database int)    { v.selected = database }
+func (v *view) Selected() int          { return v.selected }
+func (v *view) SetCaller(caller int64) { v.caller = caller }
+func (v *view) Caller() int64          { return v.caller }
 
-// inUse is the selected database, nil if nobody has written to it.
-func (v *view) inUse() *database { return v.memory.database(v.number) }
+// existing is the selected database, nil if nobody has written to it.
+func (v *view) existing() *database { return v.memory.database(v.selected) }
 
-// made is the selected database, made if need be.
-func (v *view) made() *database {
-	if db := v.inUse(); db != nil {
+// ensure is the selected database, made if need be.
+func (v *view) ensure() *database {
+	if db := v.existing(); db != nil {
 		return db
 	}
 	if v.transaction != nil {
-		return v.transaction.make(v.memory, v.number, v.by)
+		return v.transaction.createDatabase(v.memory, v.selected, v.caller)
 	}
-	return v.memory.makeDatabase(v.number)
+	return v.memory.createDatabase(v.selected)
 }
 
 // hash is a key's hash, which Prefetch may know.
-func (v *view) hash(key []byte) hashed {
-	if v.ahead.next < v.ahead.count {
-		if f := &v.ahead.keys[v.ahead.next]; f.at == address(key) && f.length == len(key) {
-			v.ahead.next++
-			return f.hashed
+func (v *view) hash(key []byte) keyHash {
+	if v.hashes.next < v.hashes.count {
+		if f := &v.hashes.keys[v.hashes.next]; f.at == address(key) && f.length == len(key) {
+			v.hashes.next++
+			return f.keyHash
 		}
 	}
 	return v.memory.hash(key)
 }
 
-func (m *Store) hash(key []byte) hashed { return cut(maphash.Bytes(m.seed, key)) }
+func (m *Store) hash(key []byte) keyHash { return splitHash(maphash.Bytes(m.seed, key)) }
 
-// enter locks a shard of the selected database, which is made if need be. In a transaction it is
+// lockShard locks a shard of the selected database, which is made if need be. In a transaction it is
 // locked already.
-func (v *view) enter(shard uint32) *shard {
+func (v *view) lockShard(shard uint32) *shard {
 	if v.transaction != nil {
-		return v.transaction.shard(v.made(), shard)
+		return v.transaction.shard(v.ensure(), shard)
 	}
 	for {
-		db := v.made()
+		db := v.ensure()
 		s := &db.shards[shard]
 		s.lock()
-		if s.by = v.by; v.inUse() == db {
+		if s.caller = v.caller; v.existing() == db {
 			return s
 		}
 		s.unlock() // the database has another number by now
 	}
 }
 
-// visit is enter for who only looks: nil if nobody has written to the database.
-func (v *view) visit(shard uint32) *shard {
-	if v.inUse() == nil {
+// lockExisting is enter for who only looks: nil if nobody has written to the database.
+func (v *view) lockExisting(shard uint32) *shard {
+	if v.existing() == nil {
 		return nil
 	}
-	return v.enter(shard)
+	return v.lockShard(shard)
 }
 
-func (v *view) leave(s *shard) {
+func (v *view) unlockShard(s *shard) {
 	if v.transaction == nil {
 		s.unlock()
 	}
@@ -252,8 +252,8 @@ func (v *view) leave(s *shard) {
 func (v *view) Throttle(_ context.Context, key []byte, limit gcra.Limit, quantity int64,
 	mode quota.Mode) (gcra.Outcome, error) {
 	h := v.hash(key)
-	s := v.enter(h.shard)
-	defer v.leave(s)
+	s := v.lockShard(h.shard)
+	defer v.unlockShard(s)
 	return s.throttle(h, key, v.now, limit, quantity, mode)
 }
 
@@ -261,49 +261,49 @@ func (v *view) Throttle(_ context.Context, key []byte, limit gcra.Limit, quantit
 func (v *view) Take(_ context.Context, key []byte, rule *store.Rule, quantity int64,
 	mode quota.Mode) (quota.Decision, error) {
 	h := v.hash(key)
-	s := v.enter(h.shard)
-	defer v.leave(s)
+	s := v.lockShard(h.shard)
+	defer v.unlockShard(s)
 	return s.take(h, key, v.now, rule, quantity, mode)
 }
 
 // Acquire gives a holder permits.
 func (v *view) Acquire(_ context.Context, key []byte, r lease.Request, maxHolders int) (quota.Decision, error) {
 	h := v.hash(key)
-	s := v.enter(h.shard)
-	defer v.leave(s)
+	s := v.lockShard(h.shard)
+	defer v.unlockShard(s)
 	return s.acquire(h, key, v.now, r, maxHolders)
 }
 
 // Renew moves the end of a lease.
 func (v *view) Renew(_ context.Context, key []byte, ttl time.Duration, holder []byte) (bool, error) {
 	h := v.hash(key)
-	s := v.visit(h.shard)
+	s := v.lockExisting(h.shard)
 	if s == nil {
 		return false, nil
 	}
-	defer v.leave(s)
+	defer v.unlockShard(s)
 	return s.renew(h, key, v.now, ttl, holder)
 }
 
 // Release takes permits back.
 func (v *view) Release(_ context.Context, key []byte, holder []byte) (int64, error) {
 	h := v.hash(key)
-	s := v.visit(h.shard)
+	s := v.lockExisting(h.shard)
 	if s == nil {
 		return 0, nil
 	}
-	defer v.leave(s)
+	defer v.unlockShard(s)
 	return s.release(h, key, v.now, holder)
 }
 
 // Holders lists leases.
 func (v *view) Holders(_ context.Context, key []byte) ([]lease.Lease, error) {
 	h := v.hash(key)
-	s := v.visit(h.shard)
+	s := v.lockExisting(h.shard)
 	if s == nil {
 		return nil, nil
 	}
-	defer v.leave(s)
+	defer v.unlockShard(s)
 	v.now = s.advance(v.now)
 	return s.holders(h, key, v.now)
 }
@@ -311,13 +311,13 @@ func (v *view) Holders(_ context.Context, key []byte) ([]lease.Lease, error) {
 // Inspect tells what stands at key, and its state.
 func (v *view) Inspect(_ context.Context, key []byte) (e store.Entry, fields []store.Field, err error) {
 	h := v.hash(key)
-	s := v.visit(h.shard)
+	s := v.lockExisting(h.shard)
 	if s == nil {
 		return store.Entry{}, nil, nil
 	}
-	defer v.leave(s)
+	defer v.unlockShard(s)
 	v.now = s.advance(v.now)
-	r, _ := s.see(h, key, v.now)
+	r, _ := s.findLive(h, key, v.now)
 	if e = r.entry(v.now); e.Kind != store.None {
 		fields = s.fields(r, v.now)
 	}
@@ -327,26 +327,26 @@ func (v *view) Inspect(_ context.Context, key []byte) (e store.Entry, fields []s
 // Lookup tells what stands at key at the batch's instant.
 func (v *view) Lookup(_ context.Context, key []byte) (store.Entry, error) {
 	h := v.hash(key)
-	s := v.visit(h.shard)
+	s := v.lockExisting(h.shard)
 	if s == nil {
 		return store.Entry{}, nil
 	}
-	defer v.leave(s)
+	defer v.unlockShard(s)
 	v.now = s.advance(v.now) // so that what is left of the key, counted from there, is never more than it was given
-	r, _ := s.see(h, key, v.now)
+	r, _ := s.findLive(h, key, v.now)
 	return r.entry(v.now), nil
 }
 
-// keysAStep is how many keys one step is about at most, so that it holds its locks for well under a
+// keysPerStep is how many keys one step is about at most, so that it holds its locks for well under a
 // millisecond. A call with more is made in several steps.
-const keysAStep = 1024
+const keysPerStep = 1024
 
-// inSteps calls step for the keys, in pieces of keysAStep.
-func (v *view) inSteps(keys [][]byte, step func([][]byte) int) (n int) {
-	if v.inUse() == nil {
+// inChunks calls step for the keys, in pieces of keysAStep.
+func (v *view) inChunks(keys [][]byte, step func([][]byte) int) (n int) {
+	if v.existing() == nil {
 		return 0
 	}
-	for piece := range slices.Chunk(keys, keysAStep) {
+	for piece := range slices.Chunk(keys, keysPerStep) {
 		n += step(piece)
 	}
 	return n
@@ -354,7 +354,7 @@ func (v *view) inSteps(keys [][]byte, step func([][]byte) int) (n int) {
 
 // Count says how many of the keys exist, each counted as often as it is named.
 func (v *view) Count(_ context.Context, keys [][]byte) (int, error) {
-	return v.inSteps(keys, func(keys [][]byte) int { return v.count(keys, false) }), nil
+	return v.inChunks(keys, func(keys [][]byte) int { return v.count(keys, false) }), nil
 }
 
 func (v *view) count(keys [][]byte, use bool) (n int) {
@@ -363,9 +363,9 @@ func (v *view) count(keys [][]byte, use bool) (n int) {
 	for _, key := range keys {
 		h := v.hash(key)
 		s := &db.shards[h.shard]
-		if r, _ := s.see(h, key, s.advance(now)); r != nil {
+		if r, _ := s.findLive(h, key, s.advance(now)); r != nil {
 			if n++; use {
-				r.use(now)
+				r.touch(now)
 			}
 		}
 	}
@@ -374,7 +374,7 @@ func (v *view) count(keys [][]byte, use bool) (n int) {
 
 // Delete removes the keys.
 func (v *view) Delete(_ context.Context, keys [][]byte) (int, error) {
-	return v.inSteps(keys, v.delete), nil
+	return v.inChunks(keys, v.delete), nil
 }
 
 func (v *view) delete(keys [][]byte) (n int) {
@@ -391,11 +391,11 @@ func (v *view) delete(keys [][]byte) (n int) {
 
 // Size counts the records of the selected database at one instant.
 func (v *view) Size(context.Context) (n int, err error) {
-	if v.inUse() == nil {
+	if v.existing() == nil {
 		return 0, nil
 	}
-	db, _ := v.lockSet(everyShard)
-	defer v.unlock(db, everyShard)
+	db, _ := v.lockShards(allShards)
+	defer v.unlock(db, allShards)
 	for i := range db.shards {
 		n += db.shards[i].records
 	}
@@ -411,22 +411,22 @@ func (v *view) lock(keys [][]byte) (db *database, set lockSet, now int64) {
 	for _, key := range keys {
 		set.add(v.hash(key).shard)
 	}
-	db, now = v.lockSet(set)
+	db, now = v.lockShards(set)
 	return db, set, now
 }
 
-// lockSet locks some shards of the selected database, which is made if need be. In a transaction
+// lockShards locks some shards of the selected database, which is made if need be. In a transaction
 // they are locked already.
-func (v *view) lockSet(set lockSet) (db *database, now int64) {
+func (v *view) lockShards(set lockSet) (db *database, now int64) {
 	if v.transaction != nil {
-		db = v.made()
-		v.transaction.holds(db, set)
+		db = v.ensure()
+		v.transaction.requireLocked(db, set)
 		return db, v.now
 	}
 	for {
-		db = v.made()
-		now = set.lock(db, v.now, v.by, true)
-		if v.inUse() == db {
+		db = v.ensure()
+		now = set.lock(db, v.now, v.caller, true)
+		if v.existing() == db {
 			return db, now
 		}
 		set.unlock(db, true) // it has another number by now
@@ -439,8 +439,8 @@ func (v *view) unlock(db *database, set lockSet) {
 	}
 }
 
-// everyShard names all.
-var everyShard = func() (set lockSet) {
+// allShards names all.
+var allShards = func() (set lockSet) {
 	for i := range set {
 		set[i] = math.MaxUint64
 	}
@@ -451,9 +451,9 @@ func (set *lockSet) add(shard uint32) { set[shard/64] |= 1 << (shard % 64) }
 
 func (set *lockSet) has(shard uint32) bool { return set[shard/64]>>(shard%64)&1 != 0 }
 
-// measured is the shard that has the hold of all of them measured, none if another database's is:
+// measuredShard is the shard that has the hold of all of them measured, none if another database's is:
 // one step's locks are one hold.
-func (set *lockSet) measured(holds bool) uint32 {
+func (set *lockSet) measuredShard(holds bool) uint32 {
 	if !holds {
 		return shards
 	}
@@ -467,8 +467,8 @@ func (set *lockSet) measured(holds bool) uint32 {
 
 // lock takes the locks for a caller, and returns the instant of the step: not before now, nor
 // before what any of the shards has seen.
-func (set *lockSet) lock(db *database, now, by int64, holds bool) int64 {
-	measured := set.measured(holds)
+func (set *lockSet) lock(db *database, now, caller int64, holds bool) int64 {
+	measured := set.measuredShard(holds)
 	for word, bitmap := range set {
 		for ; bitmap != 0; bitmap &= bitmap - 1 {
 			n := uint32(word*64 + bits.TrailingZeros64(bitmap))
@@ -478,14 +478,14 @@ func (set *lockSet) lock(db *database, now, by int64, holds bool) int64 {
 			} else {
 				s.mu.Lock()
 			}
-			s.by, now = by, max(now, s.last)
+			s.caller, now = caller, max(now, s.lastInstant)
 		}
 	}
 	return now
 }
 
 func (set *lockSet) unlock(db *database, holds bool) {
-	measured := set.measured(holds)
+	measured := set.measuredShard(holds)
 	for word, bitmap := range set {
 		for ; bitmap != 0; bitmap &= bitmap - 1 {
 			n := uint32(word*64 + bits.TrailingZeros64(bitmap))

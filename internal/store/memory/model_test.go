@@ -63,15 +63,15 @@ func newTwin(t require.TestingT) *twin {
 	return w
 }
 
-func (w *twin) listen(database int, key []byte, why store.Event, _ int64) {
+func (w *twin) listen(database int, key []byte, event store.Event, _ int64) {
 	known := w.heard[database]
-	switch why {
+	switch event {
 	case store.Changed, store.Created:
 		known[string(key)] = true
 	case store.Flushed:
 		clear(known)
 	default:
-		require.True(w.t, known[string(key)], "%.20q went (%d), but nobody heard that it came", key, why)
+		require.True(w.t, known[string(key)], "%.20q went (%d), but nobody heard that it came", key, event)
 		delete(known, string(key))
 	}
 }
@@ -186,7 +186,7 @@ func (w *twin) recordsBeside(key string) int {
 }
 
 func (w *twin) takeAll(o operation) {
-	var takes []store.LimitRequest
+	var requests []store.LimitRequest
 	var want []quota.Decision
 	var wantErr error
 	allowed, next := true, map[string]plain{}
@@ -205,20 +205,20 @@ func (w *twin) takeAll(o operation) {
 			wantErr = err
 		}
 		peeked, _, _ := w.at(key).take(w.clock.Now(), rule, t.Quantity, quota.Peek)
-		takes, want, next[key], allowed = append(takes, t), append(want, peeked), after, allowed && !d.Limited
+		requests, want, next[key], allowed = append(requests, t), append(want, peeked), after, allowed && !d.Limited
 	}
 	if !allowed {
-		for i, t := range takes {
+		for i, t := range requests {
 			want[i] = w.at(string(t.Key)).untaken(w.clock.Now(), &t.Rule, want[i])
 		}
 	}
-	got, all, err := w.view.TakeAll(background, takes, o.mode == quota.Peek)
+	got, all, err := w.view.TakeAll(background, requests, o.mode == quota.Peek)
 	require.Equal(w.t, wantErr, err)
 	if err != nil {
 		return
 	}
 	require.Equal(w.t, allowed, all)
-	require.True(w.t, slices.Equal(want, got), "%+v, not %+v, of %+v", got, want, takes)
+	require.True(w.t, slices.Equal(want, got), "%+v, not %+v, of %+v", got, want, requests)
 	for key, after := range next {
 		if allowed && o.mode != quota.Peek {
 			w.keep(key, after)

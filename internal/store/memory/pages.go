@@ -11,12 +11,12 @@ import (
 // class that are free form a list through the pages that have some. So a record never moves, a free
 // slot costs no search, a page that empties goes back, and nothing in a page is a pointer.
 type pages struct {
-	list  []page
-	pool  *pool
-	spare []uint32             // numbers of list entries that hold no page
-	open  [maxClass + 1]uint32 // by class: 1 + the number of a page with a free slot, 0 if none
-	bytes int64                // held in pages
-	most  int                  // pages: maxPages, but in tests
+	list          []page
+	pool          *pool
+	unusedNumbers []uint32             // numbers of list entries that hold no page
+	open          [maxClass + 1]uint32 // by class: 1 + the number of a page with a free slot, 0 if none
+	bytes         int64                // held in pages
+	limit         int                  // pages: maxPages, but in tests
 }
 
 // page is one page and what is known of it. A record too large to share a page has one of its own
@@ -35,7 +35,7 @@ const (
 	unitsPerPage = pageBytes / unitBytes
 	maxClass     = 128 // units: a record of up to 1 KiB shares a page, four at least to one
 	maxPages     = math.MaxUint32 / unitsPerPage
-	fewPages     = 64 // as many as one step may need
+	pagesPerStep = 64 // as many as one step may need
 )
 
 // ref names a record in its shard: page number * unitsPerPage + the unit it starts at, plus 1 so
@@ -53,7 +53,7 @@ func (p *pages) at(r ref) record {
 func (p *pages) alloc(size int) (r ref, ok bool) {
 	class := (size + unitBytes - 1) / unitBytes
 	if class > maxClass {
-		n, ok := p.add(make([]byte, class*unitBytes), 0)
+		n, ok := p.addPage(make([]byte, class*unitBytes), 0)
 		if ok {
 			p.list[n].used = 1
 		}
@@ -73,8 +73,8 @@ func (p *pages) alloc(size int) (r ref, ok bool) {
 	return ref(n*unitsPerPage + unit + 1), true
 }
 
-// room is how many bytes a record's slot has.
-func (p *pages) room(r ref) int {
+// slotSize is how many bytes a record's slot has.
+func (p *pages) slotSize(r ref) int {
 	pg := &p.list[(uint32(r)-1)/unitsPerPage]
 	if pg.class == 0 {
 		return len(pg.data)
@@ -89,7 +89,7 @@ func (p *pages) release(r ref) {
 	record(pg.data[unit*unitBytes:]).setKind(store.None)
 	pg.used--
 	if pg.used == 0 {
-		p.drop(n)
+		p.freePage(n)
 		return
 	}
 	if pg.free == 0 {
@@ -101,10 +101,10 @@ func (p *pages) release(r ref) {
 
 // openPage starts a page for a class: all of its slots are free.
 func (p *pages) openPage(class int) bool {
-	if !p.haveRoom(1) {
+	if !p.canAdd(1) {
 		return false
 	}
-	n, _ := p.add(p.pool.get()[:], class)
+	n, _ := p.addPage(p.pool.get()[:], class)
 	pg := &p.list[n]
 	for unit := unitsPerPage/class*class - class; unit >= 0; unit -= class {
 		slot := pg.data[unit*unitBytes:]
@@ -116,13 +116,13 @@ func (p *pages) openPage(class int) bool {
 	return true
 }
 
-// haveRoom says whether so many records can surely be made.
-func (p *pages) haveRoom(records int) bool { return len(p.spare)+p.most-len(p.list) >= records }
+// canAdd says whether so many records can surely be made.
+func (p *pages) canAdd(records int) bool { return len(p.unusedNumbers)+p.limit-len(p.list) >= records }
 
-func (p *pages) add(data []byte, class int) (n uint32, ok bool) {
-	if k := len(p.spare); k > 0 {
-		n, p.spare = p.spare[k-1], p.spare[:k-1]
-	} else if len(p.list) >= p.most {
+func (p *pages) addPage(data []byte, class int) (n uint32, ok bool) {
+	if k := len(p.unusedNumbers); k > 0 {
+		n, p.unusedNumbers = p.unusedNumbers[k-1], p.unusedNumbers[:k-1]
+	} else if len(p.list) >= p.limit {
 		return 0, false
 	} else {
 		n = uint32(len(p.list))
@@ -133,7 +133,7 @@ func (p *pages) add(data []byte, class int) (n uint32, ok bool) {
 	return n, true
 }
 
-func (p *pages) drop(n uint32) {
+func (p *pages) freePage(n uint32) {
 	pg := &p.list[n]
 	if pg.free != 0 {
 		p.unlink(n)
@@ -143,8 +143,8 @@ func (p *pages) drop(n uint32) {
 		p.pool.put((*block)(pg.data))
 	}
 	*pg = page{}
-	if p.spare = append(p.spare, n); len(p.spare) == len(p.list) {
-		p.list, p.spare = nil, nil // it was long, perhaps, and every page has gone
+	if p.unusedNumbers = append(p.unusedNumbers, n); len(p.unusedNumbers) == len(p.list) {
+		p.list, p.unusedNumbers = nil, nil // it was long, perhaps, and every page has gone
 	}
 }
 

@@ -19,17 +19,19 @@ type block [pageBytes]byte
 //
 // A pool's lock is taken last, while a shard's is held, and only for a push or a pop.
 type pool struct {
-	mu     sync.Mutex
-	warm   [][]*block // given back, and in memory still: lists of them, so that no long one is ever moved under the lock
-	kept   int        // how many these are
-	chunks []*chunk   // by address
-	lowest int        // the chunks before this one have no cold block
-	used   int        // blocks that are out
-	heap   int64      // bytes of chunks that are in Go's heap, where no other memory is asked for
-	later  *chunk     // that will be the next of chunks, if there is one already
-	soon   chan struct{}
+	mu sync.Mutex
+	// Blocks that were put back and are still in memory. They are lists of lists, so that no long
+	// list is ever copied under the lock.
+	free        [][]*block
+	freeCount   int      // how many these are
+	chunks      []*chunk // by address
+	lowest      int      // the chunks before this one have no cold block
+	usedCount   int      // blocks that are out
+	heap        int64    // bytes of chunks that are in Go's heap, where no other memory is asked for
+	nextChunk   *chunk   // that will be the next of chunks, if there is one already
+	wakePrepare chan struct{}
 
-	mapped *mappings
+	mappings *mappings
 }
 
 // hugePage is what the processor maps at once if the system lets it, in bytes: a step on a large
@@ -40,11 +42,11 @@ const hugePage = 2 << 20
 // chunk is memory that the system gave at once. The system has its cold blocks: they are zeroes for
 // whoever touches them.
 type chunk struct {
-	memory []byte
-	cold   blockSet
-	left   int  // how many are cold
-	huge   bool // the system was asked to make huge pages of it
-	near   uint // a bit a huge page: it is in memory, or on its way
+	memory    []byte
+	cold      blockSet
+	coldCount int  // how many are cold
+	huge      bool // the system was asked to make huge pages of it
+	populated uint // a bit a huge page: it is in memory, or on its way
 }
 
 // mappings are what the system gave. They go when the store does: that is when nothing refers to it
@@ -62,10 +64,10 @@ const (
 	// touched.
 	chunkBytes  = 16 << 20
 	chunkBlocks = chunkBytes / pageBytes
-	// maxWarm is how many blocks are kept for whoever needs one next, 1 MiB, but one for each that
+	// maxFree is how many blocks are kept for whoever needs one next, 1 MiB, but one for each that
 	// is used at most. Of those beyond it, half are given back to the system each time that trim is
 	// called: so a table that breathes makes it little work.
-	maxWarm = 256
+	maxFree = 256
 	// hugeBlocks are the blocks of a huge page.
 	hugeBlocks = hugePage / pageBytes
 )
@@ -74,11 +76,11 @@ const (
 func (p *pool) get() *block {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.used++
-	if p.kept > 0 {
+	p.usedCount++
+	if p.freeCount > 0 {
 		return p.pop()
 	}
-	for p.lowest < len(p.chunks) && p.chunks[p.lowest].left == 0 {
+	for p.lowest < len(p.chunks) && p.chunks[p.lowest].coldCount == 0 {
 		p.lowest++
 	}
 	if p.lowest == len(p.chunks) && !p.extend() {
@@ -87,7 +89,7 @@ func (p *pool) get() *block {
 	b, n := p.chunks[p.lowest].take()
 	if n%hugeBlocks == hugeBlocks/2 {
 		select {
-		case p.soon <- struct{}{}:
+		case p.wakePrepare <- struct{}{}:
 		default: // it was said before, or there is nobody to tell
 		}
 	}
@@ -102,39 +104,39 @@ func (p *pool) prepare(stop <-chan struct{}) {
 		select {
 		case <-stop:
 			return
-		case <-p.soon:
-			bringNear(p.next())
+		case <-p.wakePrepare:
+			populate(p.nextHugePage())
 		}
 	}
 }
 
-// next is the memory of the huge page that will be wanted next, if it is not near.
-func (p *pool) next() []byte {
+// nextHugePage is the memory of the huge page that will be wanted next, if it is not near.
+func (p *pool) nextHugePage() []byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, c := range p.chunks[p.lowest:] {
-		if !c.huge && c.left < chunkBlocks {
+		if !c.huge && c.coldCount < chunkBlocks {
 			continue // it is used in pieces
 		}
 		if huge := c.firstCold(); huge >= 0 {
-			return c.bringNear(huge)
+			return c.claimHugePage(huge)
 		}
 	}
-	if p.later == nil {
-		if p.later = p.chunk(); p.later == nil {
+	if p.nextChunk == nil {
+		if p.nextChunk = p.chunk(); p.nextChunk == nil {
 			return nil
 		}
 	}
-	return p.later.bringNear(0)
+	return p.nextChunk.claimHugePage(0)
 }
 
-// bringNear is the memory of a huge page that is to be brought near; nothing if it is.
-func (c *chunk) bringNear(huge int) []byte {
-	if c.near>>huge&1 != 0 {
+// claimHugePage is the memory of a huge page that is to be brought near; nothing if it is.
+func (c *chunk) claimHugePage(huge int) []byte {
+	if c.populated>>huge&1 != 0 {
 		return nil
 	}
-	c.near |= 1 << huge
-	c.asWhole()
+	c.populated |= 1 << huge
+	c.requestHugePages()
 	return c.memory[huge*hugePage : (huge+1)*hugePage]
 }
 
@@ -158,18 +160,18 @@ func (c *chunk) isCold(huge int) bool {
 	return true
 }
 
-// asWhole asks for huge pages, if a chunk is used as a whole, or about to be.
-func (c *chunk) asWhole() {
-	if !c.huge && (c.left == chunkBlocks || c.left == 1) {
+// requestHugePages asks for huge pages, if a chunk is used as a whole, or about to be.
+func (c *chunk) requestHugePages() {
+	if !c.huge && (c.coldCount == chunkBlocks || c.coldCount == 1) {
 		c.huge = true
-		wantHuge(c.memory, true)
+		adviseHuge(c.memory, true)
 	}
 }
 
 // extend adds a chunk, if the system has one.
 func (p *pool) extend() bool {
-	c := p.later
-	if p.later = nil; c == nil {
+	c := p.nextChunk
+	if p.nextChunk = nil; c == nil {
 		c = p.chunk()
 	}
 	if c == nil {
@@ -189,8 +191,8 @@ func (p *pool) chunk() *chunk {
 	if mapping == nil {
 		p.heap += chunkBytes
 	}
-	p.mapped.list = append(p.mapped.list, mapping)
-	c := &chunk{memory: memory, left: chunkBlocks}
+	p.mappings.list = append(p.mappings.list, mapping)
+	c := &chunk{memory: memory, coldCount: chunkBlocks}
 	c.cold.add(0, chunkBlocks)
 	return c
 }
@@ -210,8 +212,8 @@ func (p *pool) search(b *block) (n int, ok bool) {
 
 // take is the first of a chunk's cold blocks, and its number; there must be one.
 func (c *chunk) take() (b *block, n int) {
-	c.asWhole()
-	c.left--
+	c.requestHugePages()
+	c.coldCount--
 	n = c.cold.first()
 	return (*block)(c.memory[n*pageBytes:]), n
 }
@@ -226,7 +228,7 @@ func (p *pool) put(blocks ...*block) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.used -= len(blocks)
+	p.usedCount -= len(blocks)
 	p.push(blocks)
 }
 
@@ -235,31 +237,31 @@ const shortList = 64
 
 // push keeps blocks. A long list is the pool's from then on.
 func (p *pool) push(blocks []*block) {
-	p.kept += len(blocks)
+	p.freeCount += len(blocks)
 	if len(blocks) > shortList {
-		p.warm = append(p.warm, blocks)
+		p.free = append(p.free, blocks)
 		return
 	}
 	for len(blocks) > 0 {
-		last := len(p.warm) - 1
-		if last < 0 || len(p.warm[last]) == cap(p.warm[last]) {
-			p.warm = append(p.warm, make([]*block, 0, shortList))
+		last := len(p.free) - 1
+		if last < 0 || len(p.free[last]) == cap(p.free[last]) {
+			p.free = append(p.free, make([]*block, 0, shortList))
 			last++
 		}
-		n := min(len(blocks), cap(p.warm[last])-len(p.warm[last]))
-		p.warm[last] = append(p.warm[last], blocks[:n]...)
+		n := min(len(blocks), cap(p.free[last])-len(p.free[last]))
+		p.free[last] = append(p.free[last], blocks[:n]...)
 		blocks = blocks[n:]
 	}
 }
 
 // pop takes a block that is kept; there must be one.
 func (p *pool) pop() *block {
-	last := len(p.warm) - 1
-	list := p.warm[last]
+	last := len(p.free) - 1
+	list := p.free[last]
 	b := list[len(list)-1]
-	p.kept--
-	if p.warm[last] = list[:len(list)-1]; len(list) == 1 {
-		p.warm = p.warm[:last]
+	p.freeCount--
+	if p.free[last] = list[:len(list)-1]; len(list) == 1 {
+		p.free = p.free[:last]
 	}
 	return b
 }
@@ -278,40 +280,40 @@ func (p *pool) trim() int {
 		for ; i < len(excess) && c.number(excess[i]) < chunkBlocks; i++ {
 			cold.add(c.number(excess[i]), 1)
 		}
-		p.scatter(c)
+		p.splitHugePages(c)
 		p.release(c, cold)
 	}
 	if len(excess) > 0 {
-		p.leaveNear()
+		p.releaseUnused()
 	}
 	return len(excess)
 }
 
-// leaveNear gives back what was brought near for a table that does not grow any more: in chunks
+// releaseUnused gives back what was brought near for a table that does not grow any more: in chunks
 // that nobody has begun to use.
-func (p *pool) leaveNear() {
+func (p *pool) releaseUnused() {
 	p.mu.Lock()
 	var unused []*chunk
-	for _, c := range append(p.chunks[p.lowest:len(p.chunks):len(p.chunks)], p.later) {
-		if c != nil && c.near != 0 && c.left == chunkBlocks {
+	for _, c := range append(p.chunks[p.lowest:len(p.chunks):len(p.chunks)], p.nextChunk) {
+		if c != nil && c.populated != 0 && c.coldCount == chunkBlocks {
 			unused = append(unused, c)
 		}
 	}
 	p.mu.Unlock()
 	for _, c := range unused {
-		p.scatter(c)
+		p.splitHugePages(c)
 	}
 }
 
 // excess takes out what trim is to give back, in order. The lowest stay, close together.
 func (p *pool) excess() []*block {
 	p.mu.Lock()
-	lists, most := p.warm, min(maxWarm, p.used)
-	if p.kept <= most {
+	lists, most := p.free, min(maxFree, p.usedCount)
+	if p.freeCount <= most {
 		p.mu.Unlock()
 		return nil
 	}
-	p.warm, p.kept = nil, 0
+	p.free, p.freeCount = nil, 0
 	p.mu.Unlock()
 
 	warm := slices.Concat(lists...)
@@ -333,15 +335,15 @@ func (p *pool) chunkOf(b *block) *chunk {
 	return nil
 }
 
-// scatter has a chunk in no huge pages from here on: the system would put together again what is
+// splitHugePages has a chunk in no huge pages from here on: the system would put together again what is
 // given back piece by piece. Its cold blocks may be in memory too, as parts of a huge page: these
 // go first.
-func (p *pool) scatter(c *chunk) {
+func (p *pool) splitHugePages(c *chunk) {
 	p.mu.Lock()
 	was, cold := c.huge, c.cold
 	if was {
-		c.huge, c.near, c.cold, c.left = false, 0, blockSet{}, 0
-		wantHuge(c.memory, false)
+		c.huge, c.populated, c.cold, c.coldCount = false, 0, blockSet{}, 0
+		adviseHuge(c.memory, false)
 	}
 	p.mu.Unlock()
 	if was {
@@ -352,13 +354,13 @@ func (p *pool) scatter(c *chunk) {
 // release gives blocks of a chunk back, which nobody can take meanwhile, and has them cold.
 func (p *pool) release(c *chunk, blocks blockSet) {
 	for first, n := range blocks.runs() {
-		giveBack(c.memory[first*pageBytes : (first+n)*pageBytes])
+		discard(c.memory[first*pageBytes : (first+n)*pageBytes])
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i := range blocks {
 		c.cold[i] |= blocks[i]
-		c.left += bits.OnesCount64(blocks[i])
+		c.coldCount += bits.OnesCount64(blocks[i])
 	}
 	if n, ok := p.search((*block)(c.memory)); ok {
 		p.lowest = min(p.lowest, n)

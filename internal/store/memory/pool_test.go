@@ -14,7 +14,7 @@ import (
 
 // Every block is one's own, whatever way it comes.
 func TestBlocksAreNotSharedOut(t *testing.T) {
-	p := pool{mapped: new(mappings)}
+	p := pool{mappings: new(mappings)}
 	held := map[*block]bool{}
 	for round := range 6 {
 		for range 3000 {
@@ -32,7 +32,7 @@ func TestBlocksAreNotSharedOut(t *testing.T) {
 		}
 		for p.trim() > 0 {
 		}
-		require.LessOrEqual(t, p.kept, maxWarm)
+		require.LessOrEqual(t, p.freeCount, maxFree)
 	}
 	for b := range held {
 		require.Equal(t, b[0], b[pageBytes-1], "nobody released it")
@@ -42,20 +42,20 @@ func TestBlocksAreNotSharedOut(t *testing.T) {
 // Half way through a huge page somebody is told, and the next one is brought near, once, also where
 // that is of another chunk.
 func TestTheNextHugePageIsNear(t *testing.T) {
-	p := pool{mapped: new(mappings), soon: make(chan struct{}, 1)}
-	defer p.mapped.unmap()
+	p := pool{mappings: new(mappings), wakePrepare: make(chan struct{}, 1)}
+	defer p.mappings.unmap()
 	for n := range 2 * chunkBlocks / hugeBlocks {
 		for i := range hugeBlocks {
 			b := p.get()
 			b[0]++
 			select {
-			case <-p.soon:
+			case <-p.wakePrepare:
 				require.Equal(t, hugeBlocks/2, i)
-				memory := p.next()
+				memory := p.nextHugePage()
 				require.Len(t, memory, hugePage)
 				before := present(t, memory)
-				bringNear(memory)
-				require.Nil(t, p.next(), "it is near")
+				populate(memory)
+				require.Nil(t, p.nextHugePage(), "it is near")
 				if offHeap() {
 					require.Zero(t, before)
 					require.Equal(t, hugePage, present(t, memory))
@@ -71,16 +71,16 @@ func TestTheNextHugePageIsNear(t *testing.T) {
 // A table that shrinks and grows among keys that stay leaves nothing behind, however often: what
 // was brought near for it goes too.
 func TestPeaksLeaveNothing(t *testing.T) {
-	p := pool{mapped: new(mappings), soon: make(chan struct{}, 1)}
-	defer p.mapped.unmap()
+	p := pool{mappings: new(mappings), wakePrepare: make(chan struct{}, 1)}
+	defer p.mappings.unmap()
 	take := func(n int) (blocks []*block) {
 		for range n {
 			b := p.get()
 			b[0]++
 			blocks = append(blocks, b)
 			select {
-			case <-p.soon:
-				bringNear(p.next())
+			case <-p.wakePrepare:
+				populate(p.nextHugePage())
 			default:
 			}
 		}
@@ -104,12 +104,12 @@ func TestPeaksLeaveNothing(t *testing.T) {
 		p.put(take(3*chunkBlocks - cycle*100)...)
 		settle()
 	}
-	require.Equal(t, stays, p.used)
+	require.Equal(t, stays, p.usedCount)
 	if offHeap() {
 		require.Less(t, residentBytes(t)-before, 3<<20)
 	}
 	for _, c := range p.chunks {
-		require.Zero(t, c.near)
+		require.Zero(t, c.populated)
 	}
 }
 
@@ -148,7 +148,7 @@ func TestMemoryIsGivenBack(t *testing.T) {
 		}
 	}
 	settle := func() {
-		for range 4 * slicesARound {
+		for range 4 * slicesPerRound {
 			m.Sweep()
 		}
 	}
@@ -167,7 +167,7 @@ func TestMemoryIsGivenBack(t *testing.T) {
 		settle()
 		require.NoError(t, m.check())
 		require.Less(t, residentBytes(t)-before, (full-before)/10, name)
-		require.Zero(t, m.pool.used, name)
-		require.Zero(t, m.pool.kept, name)
+		require.Zero(t, m.pool.usedCount, name)
+		require.Zero(t, m.pool.freeCount, name)
 	}
 }

@@ -22,8 +22,8 @@ type layout struct {
 	pages   []page // up to its capacity: pages that are added in place are seen too
 }
 
-// show publishes where things are now. To be called after whatever may have moved them.
-func (s *shard) show() {
+// publishLayout publishes where things are now. To be called after whatever may have moved them.
+func (s *shard) publishLayout() {
 	shown := s.layout.Load()
 	switch {
 	case s.index.moving() || s.records == 0:
@@ -35,9 +35,9 @@ func (s *shard) show() {
 	}
 }
 
-// ahead is what Prefetch worked out: the hashes of the keys that come next, so that each is hashed
+// hashCache is what Prefetch worked out: the hashes of the keys that come next, so that each is hashed
 // once.
-type ahead struct {
+type hashCache struct {
 	keys  [16]hashedKey
 	count int
 	next  int // the one that is expected next
@@ -46,66 +46,66 @@ type ahead struct {
 // hashedKey is a key that was hashed. It is known again by where it stands: as a number, so that
 // nothing is kept alive.
 type hashedKey struct {
-	hashed
+	keyHash
 	at     uintptr
 	length int
 }
 
 func address(key []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(key))) }
 
-// forget must come before the keys may change.
-func (a *ahead) forget() { a.count, a.next = 0, 0 }
+// reset must come before the keys may change.
+func (a *hashCache) reset() { a.count, a.next = 0, 0 }
 
 // Prefetch brings the keys' records near.
 func (v *view) Prefetch(keys [][]byte) {
-	v.ahead.forget()
-	db := v.inUse()
+	v.hashes.reset()
+	db := v.existing()
 	if db == nil {
 		return
 	}
-	for first := 0; first < len(keys); first += len(v.ahead.keys) {
-		piece := keys[first:min(first+len(v.ahead.keys), len(keys))]
-		v.ahead.forget()
+	for first := 0; first < len(keys); first += len(v.hashes.keys) {
+		piece := keys[first:min(first+len(v.hashes.keys), len(keys))]
+		v.hashes.reset()
 		for i, key := range piece {
 			h := v.hash(key)
-			v.ahead.keys[i] = hashedKey{h, address(key), len(key)}
+			v.hashes.keys[i] = hashedKey{h, address(key), len(key)}
 			if n := db.shards[h.shard].layout.Load(); n != nil {
-				prefetch(uintptr(unsafe.Pointer(n.buckets.at(n.buckets.of(h.position)))))
+				prefetch(uintptr(unsafe.Pointer(n.buckets.at(n.buckets.bucketOf(h.position)))))
 			}
 		}
 		for i := range piece {
-			h := &v.ahead.keys[i].hashed
+			h := &v.hashes.keys[i].keyHash
 			if n := db.shards[h.shard].layout.Load(); n != nil {
 				n.prefetchRecords(h)
 			}
 		}
 	}
-	if len(keys) <= len(v.ahead.keys) {
-		v.ahead.count = len(keys)
+	if len(keys) <= len(v.hashes.keys) {
+		v.hashes.count = len(keys)
 	}
 }
 
 const (
-	lineBytes = 64
-	nearClass = maxClass // units of a record that are asked for
+	lineBytes       = 64
+	prefetchClasses = maxClass // units of a record that are asked for
 )
 
 // prefetchRecords asks for the records that a key may have: those of its tag in its first bucket.
 // The bucket may be changing, or be a page by now that holds something else, so no number that is
 // read from it is trusted; nor is a slice of a page, whose address and length may be of two
 // different ones: the address is only a number here.
-func (l *layout) prefetchRecords(h *hashed) {
-	if underRace {
+func (l *layout) prefetchRecords(h *keyHash) {
+	if raceEnabled {
 		return
 	}
-	b := l.buckets.at(l.buckets.of(h.position))
+	b := l.buckets.at(l.buckets.bucketOf(h.position))
 	for match := b.match(h.tag); match != 0; match &= match - 1 {
 		at := uint32(b.ref(bits.TrailingZeros32(match))) - 1
 		if n := at / unitsPerPage; int(n) < len(l.pages) {
 			page := &l.pages[n]
 			start := address(page.data) + uintptr(at%unitsPerPage*unitBytes)
 			prefetch(start)
-			for line := uintptr(lineBytes); line < uintptr(min(page.class, nearClass))*unitBytes; line += lineBytes {
+			for line := uintptr(lineBytes); line < uintptr(min(page.class, prefetchClasses))*unitBytes; line += lineBytes {
 				prefetch(start + line)
 			}
 		}

@@ -19,13 +19,13 @@ func TestAnOldLayoutCanBeLookedAt(t *testing.T) {
 	m := New(Options{Clock: clock, SweepEvery: -1})
 	v := m.View()
 	keys := inOneShard(v, "key", 20_000)
-	s := &m.makeDatabase(0).shards[shardOf(v, keys[0])]
+	s := &m.createDatabase(0).shards[shardOf(v, keys[0])]
 	var old []*layout
 	look := func() {
 		for _, n := range old {
 			for i := range 500 {
 				h := v.(*view).hash([]byte(keys[i]))
-				require.NotNil(t, n.buckets.at(n.buckets.of(h.position)))
+				require.NotNil(t, n.buckets.at(n.buckets.bucketOf(h.position)))
 				n.prefetchRecords(&h)
 			}
 		}
@@ -43,7 +43,7 @@ func TestAnOldLayoutCanBeLookedAt(t *testing.T) {
 	require.Greater(t, len(old), 5)
 	look()
 	clock.Advance(time.Hour)
-	for range 3 * slicesARound {
+	for range 3 * slicesPerRound {
 		m.Sweep()
 	}
 	look()

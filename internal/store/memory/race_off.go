@@ -2,4 +2,4 @@
 
 package memory
 
-const underRace = false
+const raceEnabled = false

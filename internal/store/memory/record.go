@@ -48,8 +48,8 @@ func recordSize(key int, kind store.Kind) int {
 func (r record) expires() int64     { return int64(binary.LittleEndian.Uint64(r[atExpires:])) }
 func (r record) setExpires(t int64) { binary.LittleEndian.PutUint64(r[atExpires:], uint64(t)) }
 
-// lasts is 1 for a value that does not expire, else 0.
-func (r record) lasts() int {
+// noExpiry is 1 for a value that does not expire, else 0.
+func (r record) noExpiry() int {
 	if r.expires() == store.Never && r.kind().IsValue() {
 		return 1
 	}
@@ -116,18 +116,18 @@ func (r record) size() int {
 	return size + len(r.inline())
 }
 
-// number is the i-th 8 bytes of the value.
-func (r record) number(i int) int64 { return int64(binary.LittleEndian.Uint64(r.value()[8*i:])) }
+// field is the i-th 8 bytes of the value.
+func (r record) field(i int) int64 { return int64(binary.LittleEndian.Uint64(r.value()[8*i:])) }
 
-func (r record) setNumber(i int, n int64) { binary.LittleEndian.PutUint64(r.value()[8*i:], uint64(n)) }
+func (r record) setField(i int, n int64) { binary.LittleEndian.PutUint64(r.value()[8*i:], uint64(n)) }
 
-// held is the number of the object that holds the rest of the state, the last 4 bytes of the value.
-func (r record) held() uint32 {
+// slabNumber is the number of the object that holds the rest of the state, the last 4 bytes of the value.
+func (r record) slabNumber() uint32 {
 	v := r.value()
 	return binary.LittleEndian.Uint32(v[len(v)-4:])
 }
 
-func (r record) setHeld(n uint32) {
+func (r record) setSlabNumber(n uint32) {
 	v := r.value()
 	binary.LittleEndian.PutUint32(v[len(v)-4:], n)
 }

@@ -24,7 +24,7 @@ const (
 
 // Scan goes through the selected database bucket by bucket, each under its shard's lock.
 func (v *view) Scan(_ context.Context, cursor uint64, count int, visit func([]byte, store.Entry)) (uint64, error) {
-	if v.inUse() == nil {
+	if v.existing() == nil {
 		return 0, nil
 	}
 	count = min(count, math.MaxInt/emptyBuckets)
@@ -44,8 +44,8 @@ func (v *view) Scan(_ context.Context, cursor uint64, count int, visit func([]by
 }
 
 func (v *view) scan(shard uint32, position uint64, visit func([]byte, store.Entry)) (next uint64, seen int) {
-	s := v.enter(shard)
-	defer v.leave(s)
+	s := v.lockShard(shard)
+	defer v.unlockShard(s)
 	return s.scan(position, v.now, visit)
 }
 
@@ -59,7 +59,7 @@ func (s *shard) scan(position uint64, now int64, visit func([]byte, store.Entry)
 	b, end := s.index.bucketAt(uint32(position))
 	var expired [bucketSlots]ref
 	gone := expired[:0]
-	for ; b != nil; b = s.index.following(b) {
+	for ; b != nil; b = s.index.nextBucket(b) {
 		for slot := range bucketSlots {
 			if !b.taken(slot) {
 				continue
@@ -76,7 +76,7 @@ func (s *shard) scan(position uint64, now int64, visit func([]byte, store.Entry)
 		}
 	}
 	for _, at := range gone { // now that nobody goes through the index
-		s.expire(at, s.pages.at(at))
+		s.expireRecord(at, s.pages.at(at))
 	}
 	return end, seen
 }
@@ -85,15 +85,15 @@ func (s *shard) scan(position uint64, now int64, visit func([]byte, store.Entry)
 // answerable for now: while the index moves, a bucket of the current array may hold only the lower
 // part of its range.
 func (x *index) bucketAt(position uint32) (b *bucket, end uint64) {
-	end = x.current.start(x.current.of(position) + 1)
+	end = x.current.start(x.current.bucketOf(position) + 1)
 	if x.moving() {
-		n := x.old.of(position)
-		if n >= x.moved {
+		n := x.old.bucketOf(position)
+		if n >= x.movedBuckets {
 			return x.old.at(n), x.old.start(n + 1)
 		}
-		end = min(end, x.old.start(x.moved))
+		end = min(end, x.old.start(x.movedBuckets))
 	}
-	return x.current.at(x.current.of(position)), end
+	return x.current.at(x.current.bucketOf(position)), end
 }
 
 // fewKeys is of how many keys Random gives each the same chance: the gaps between them differ the

@@ -18,33 +18,33 @@ import (
 // Its methods need the lock, which the store's methods take.
 type shard struct {
 	// What every step reads comes first, in two cache lines.
-	mu      sync.Mutex // taken by lock and unlock
-	last    int64      // the latest instant that a call came with: time does not run back in a shard
-	by      int64      // who holds the lock, as his view is signed; in a line that every step writes to
-	records int        // expired ones that were not swept yet included
-	index   index
-	layout  atomic.Pointer[layout] // what may be looked at without the lock
-	holds   *meter.MaxCPUTime      // how long the lock is held; nil if nobody measures
-	pages   pages
+	mu          sync.Mutex // taken by lock and unlock
+	lastInstant int64      // the latest instant that a call came with: time does not run back in a shard
+	caller      int64      // who holds the lock, as his view is signed; in a line that every step writes to
+	records     int        // expired ones that were not swept yet included
+	index       index
+	layout      atomic.Pointer[layout] // what may be looked at without the lock
+	lockTime    *meter.MaxCPUTime      // how long the lock is held; nil if nobody measures
+	pages       pages
 
 	logs   slab[entryLog]
-	leases slab[leases]
+	leases slab[keyLeases]
 
 	// Where a step has what it takes from a record, or is to put there (inline.go).
-	ring    logRing
-	entries []window.Entry
-	few     lease.Few
+	scratchRing    logRing
+	scratchEntries []window.Entry
+	scratchLeases  lease.Few
 
 	seed      maphash.Seed
 	listeners *listeners
 	database  int32
-	swept     uint32 // page that the sweep looks at next
+	nextSweep uint32 // page that the sweep looks at next
 
-	tight    bool  // the step must not take memory: see View.WithoutGrowth
-	lockedAt int64 // as holds counts
-	expired  int64 // how many records have gone because their time was over
-	moved    int64 // bytes of values that were copied
-	lasting  int   // values that do not expire
+	noGrowth     bool  // the step must not take memory: see View.WithoutGrowth
+	lockedAt     int64 // as holds counts
+	expiredCount int64 // how many records have gone because their time was over
+	copiedBytes  int64 // bytes of values that were copied
+	noExpiry     int   // values that do not expire
 	// A shard must fill whole cache lines, or its neighbour's lock lies on one of its own: a test
 	// holds it to that.
 }
@@ -53,77 +53,77 @@ type shard struct {
 // shard has seen. Two sessions read the clock by themselves, so the one that gets the lock second
 // may have read it first.
 func (s *shard) advance(now int64) int64 {
-	s.last = max(s.last, now)
-	return s.last
+	s.lastInstant = max(s.lastInstant, now)
+	return s.lastInstant
 }
 
-func (s *shard) hash(key []byte) hashed { return cut(maphash.Bytes(s.seed, key)) }
+func (s *shard) hash(key []byte) keyHash { return splitHash(maphash.Bytes(s.seed, key)) }
 
-// place is where a record hangs in the index.
-type place struct {
+// indexPosition is where a record hangs in the index.
+type indexPosition struct {
 	bucket *bucket
 	slot   int
 }
 
 // find is the record of a key, expired or not, and its place; nil if there is none.
-func (s *shard) find(h hashed, key []byte) (record, place) {
+func (s *shard) find(h keyHash, key []byte) (record, indexPosition) {
 	if s.records == 0 {
-		return nil, place{}
+		return nil, indexPosition{}
 	}
-	for b := s.index.home(h.position); b != nil; b = s.index.following(b) {
+	for b := s.index.firstBucket(h.position); b != nil; b = s.index.nextBucket(b) {
 		for match := b.match(h.tag); match != 0; match &= match - 1 {
 			slot := bits.TrailingZeros32(match)
 			if r := s.pages.at(b.ref(slot)); string(r.key()) == string(key) {
-				return r, place{b, slot}
+				return r, indexPosition{b, slot}
 			}
 		}
 	}
-	return nil, place{}
+	return nil, indexPosition{}
 }
 
-// see is find for who looks: a record that has expired goes, so that whoever listens hears of it as
+// findLive is find for who looks: a record that has expired goes, so that whoever listens hears of it as
 // soon as anybody could know.
-func (s *shard) see(h hashed, key []byte, now int64) (record, place) {
+func (s *shard) findLive(h keyHash, key []byte, now int64) (record, indexPosition) {
 	r, p := s.find(h, key)
 	if r != nil && r.expires() <= now {
-		s.ended(h, key, p)
-		return nil, place{}
+		s.removeExpired(h, key, p)
+		return nil, indexPosition{}
 	}
 	return r, p
 }
 
-// ended removes a record that has expired, unless memory is short: then it stays, so that whatever
+// removeExpired removes a record that has expired, unless memory is short: then it stays, so that whatever
 // its key holds next has a place.
-func (s *shard) ended(h hashed, key []byte, p place) {
-	if !s.isShort() {
-		s.expireNow(h, key, p)
+func (s *shard) removeExpired(h keyHash, key []byte, p indexPosition) {
+	if !s.lowOnMemory() {
+		s.expire(h, key, p)
 	}
 }
 
-// isShort says whether a new record may find no place: the step must not take memory, or the shard
+// lowOnMemory says whether a new record may find no place: the step must not take memory, or the shard
 // has hardly a page left.
-func (s *shard) isShort() bool { return s.tight || !s.pages.haveRoom(fewPages) }
+func (s *shard) lowOnMemory() bool { return s.noGrowth || !s.pages.canAdd(pagesPerStep) }
 
-// expireNow removes a record that has expired.
-func (s *shard) expireNow(h hashed, key []byte, p place) {
-	s.tell(key, store.Expired)
-	s.expired++
+// expire removes a record that has expired.
+func (s *shard) expire(h keyHash, key []byte, p indexPosition) {
+	s.notify(key, store.Expired)
+	s.expiredCount++
 	s.remove(h, p)
 }
 
 // add makes the record of a key that has none; its expiry is for the caller to set.
-func (s *shard) add(h hashed, key []byte, kind store.Kind) (record, error) {
+func (s *shard) add(h keyHash, key []byte, kind store.Kind) (record, error) {
 	return s.addSized(h, key, kind, 0)
 }
 
 // addSized is add for a kind that has so many bytes more.
-func (s *shard) addSized(h hashed, key []byte, kind store.Kind, more int) (record, error) {
+func (s *shard) addSized(h keyHash, key []byte, kind store.Kind, more int) (record, error) {
 	size := recordSize(len(key), kind) + more
-	if s.isShort() {
-		if r := s.again(h, key, kind, size); r != nil {
+	if s.lowOnMemory() {
+		if r := s.reuseExpired(h, key, kind, size); r != nil {
 			return r, nil
 		}
-		if s.tight {
+		if s.noGrowth {
 			return nil, store.ErrFull
 		}
 	}
@@ -133,50 +133,50 @@ func (s *shard) addSized(h hashed, key []byte, kind store.Kind, more int) (recor
 	}
 	r := s.pages.at(at)
 	r.setKey(key)
-	r.begin(kind, s.last)
-	s.index.fit(s.records)
-	s.index.move(s.rehash)
+	r.reset(kind, s.lastInstant)
+	s.index.resizeIfNeeded(s.records)
+	s.index.moveBucket(s.rehash)
 	s.index.insert(h, at)
 	s.records++
-	s.show()
+	s.publishLayout()
 	return r, nil
 }
 
-// again makes the record of a key that has expired, if there is one, that of a kind; where its slot
+// reuseExpired makes the record of a key that has expired, if there is one, that of a kind; where its slot
 // is too small it goes, but while the step must not take memory.
-func (s *shard) again(h hashed, key []byte, kind store.Kind, size int) record {
+func (s *shard) reuseExpired(h keyHash, key []byte, kind store.Kind, size int) record {
 	r, p := s.find(h, key)
 	switch {
 	case r == nil:
 		return nil
-	case s.pages.room(p.bucket.ref(p.slot)) >= size:
-		s.tell(key, store.Expired)
-		s.expired++
-		s.free(r)
-		r.begin(kind, s.last)
+	case s.pages.slotSize(p.bucket.ref(p.slot)) >= size:
+		s.notify(key, store.Expired)
+		s.expiredCount++
+		s.freeState(r)
+		r.reset(kind, s.lastInstant)
 		return r
-	case !s.tight:
-		s.expireNow(h, key, p)
+	case !s.noGrowth:
+		s.expire(h, key, p)
 	}
 	return nil
 }
 
-func (s *shard) remove(h hashed, p place) {
+func (s *shard) remove(h keyHash, p indexPosition) {
 	at := p.bucket.ref(p.slot)
-	s.lasting -= s.pages.at(at).lasts()
-	s.free(s.pages.at(at))
+	s.noExpiry -= s.pages.at(at).noExpiry()
+	s.freeState(s.pages.at(at))
 	s.pages.release(at)
-	s.index.remove(s.index.home(h.position), p)
+	s.index.remove(s.index.firstBucket(h.position), p)
 	s.records--
-	s.index.fit(s.records)
-	s.index.move(s.rehash)
-	s.show()
+	s.index.resizeIfNeeded(s.records)
+	s.index.moveBucket(s.rehash)
+	s.publishLayout()
 }
 
-func (s *shard) rehash(r ref) hashed { return s.hash(s.pages.at(r).key()) }
+func (s *shard) rehash(r ref) keyHash { return s.hash(s.pages.at(r).key()) }
 
 // throttle is one step of GCRA on one key.
-func (s *shard) throttle(h hashed, key []byte, now int64, limit gcra.Limit, quantity int64,
+func (s *shard) throttle(h keyHash, key []byte, now int64, limit gcra.Limit, quantity int64,
 	mode quota.Mode) (gcra.Outcome, error) {
 	if limit.Blocks(quantity, mode) {
 		return gcra.Outcome{Limited: true, Retry: quota.Never}, nil
@@ -189,30 +189,30 @@ func (s *shard) throttle(h hashed, key []byte, now int64, limit gcra.Limit, quan
 			return gcra.Outcome{}, store.ErrWrongKind
 		}
 		tat = r.expires()
-		r.use(now)
+		r.touch(now)
 	}
 	o, next, err := limit.Outcome(now, tat, quantity, mode)
 	if err != nil || next == tat {
 		if r != nil && tat == 0 {
-			s.ended(h, key, p)
+			s.removeExpired(h, key, p)
 		}
 		return o, err
 	}
 	if tat != 0 && next > now { // the key has a live record: nearly always
 		r.setExpires(next)
 		if s.listeners.any() { // else it is not worth a call of a function
-			s.tell(key, store.Changed)
+			s.notify(key, store.Changed)
 		}
 		return o, nil
 	}
-	return o, s.keep(h, key, r, p, now, next)
+	return o, s.storeTAT(h, key, r, p, now, next)
 }
 
-// keep stores a TAT: in the key's record, in a new one, or in none when the TAT says nothing (a
+// storeTAT stores a TAT: in the key's record, in a new one, or in none when the TAT says nothing (a
 // refund, so there is a record).
-func (s *shard) keep(h hashed, key []byte, r record, p place, now, tat int64) error {
+func (s *shard) storeTAT(h keyHash, key []byte, r record, p indexPosition, now, tat int64) error {
 	if tat <= now {
-		s.tell(key, store.Deleted)
+		s.notify(key, store.Deleted)
 		s.remove(h, p)
 		return nil
 	}
@@ -226,19 +226,19 @@ func (s *shard) keep(h hashed, key []byte, r record, p place, now, tat int64) er
 		}
 	}
 	r.setExpires(tat)
-	s.tell(key, store.Created)
+	s.notify(key, store.Created)
 	return nil
 }
 
 // reclaim counts that a record's time is over, and is the record if it can be a throttle key's
 // again, else nil. While memory is short it leaves that to again.
-func (s *shard) reclaim(h hashed, r record, p place) record {
-	if r.kind() != store.Throttle && s.isShort() {
+func (s *shard) reclaim(h keyHash, r record, p indexPosition) record {
+	if r.kind() != store.Throttle && s.lowOnMemory() {
 		return nil
 	}
-	s.tell(r.key(), store.Expired)
-	s.expired++
-	if r.use(s.last); r.kind() == store.Throttle {
+	s.notify(r.key(), store.Expired)
+	s.expiredCount++
+	if r.touch(s.lastInstant); r.kind() == store.Throttle {
 		return r
 	}
 	s.remove(h, p)
@@ -247,23 +247,25 @@ func (s *shard) reclaim(h hashed, r record, p place) record {
 
 // delete removes a key and says whether it was there. An expired record goes too, but was not
 // there.
-func (s *shard) delete(h hashed, key []byte, now int64) bool {
+func (s *shard) delete(h keyHash, key []byte, now int64) bool {
 	now = s.advance(now)
 	r, p := s.find(h, key)
 	if r == nil {
 		return false
 	}
 	if r.expires() <= now {
-		s.expireNow(h, key, p)
+		s.expire(h, key, p)
 		return false
 	}
-	s.tell(key, store.Deleted)
+	s.notify(key, store.Deleted)
 	s.remove(h, p)
 	return true
 }
 
-func (s *shard) tell(key []byte, why store.Event) { s.listeners.tell(int(s.database), key, why, s.by) }
+func (s *shard) notify(key []byte, event store.Event) {
+	s.listeners.notify(int(s.database), key, event, s.caller)
+}
 
 func (s *shard) bytes() int64 {
-	return s.index.bytes() + s.pages.bytes + s.logs.bytes + s.logs.room() + s.leases.bytes + s.leases.room()
+	return s.index.bytes() + s.pages.bytes + s.logs.bytes + s.logs.overhead() + s.leases.bytes + s.leases.overhead()
 }

@@ -10,10 +10,10 @@ import (
 // Numbers are used again, the lowest first; they stand in pieces, and a piece that has none in use
 // goes: one that lasts keeps its neighbours' room, and not more.
 type slab[T any] struct {
-	pieces []*piece[T] // nil: without items
-	lowest int         // the pieces before this one are full
-	there  int         // pieces that are not nil
-	bytes  int64       // that the items take with what they hold; for their owner to keep
+	pieces     []*piece[T] // nil: without items
+	lowest     int         // the pieces before this one are full
+	pieceCount int         // pieces that are not nil
+	bytes      int64       // that the items take with what they hold; for their owner to keep
 }
 
 type piece[T any] struct {
@@ -34,7 +34,7 @@ func (s *slab[T]) add() (n uint32, item *T) {
 	if p == nil {
 		p = new(piece[T])
 		s.pieces[s.lowest] = p
-		s.there++
+		s.pieceCount++
 	}
 	i := bits.TrailingZeros64(^p.used)
 	p.used |= 1 << i
@@ -56,12 +56,12 @@ func (s *slab[T]) remove(n uint32) {
 		return
 	}
 	s.pieces[at] = nil
-	if s.there--; s.there == 0 {
+	if s.pieceCount--; s.pieceCount == 0 {
 		s.pieces, s.lowest = nil, 0
 	}
 }
 
-// room is the bytes that the slab takes beside its items.
-func (s *slab[T]) room() int64 {
-	return int64(s.there)*int64(unsafe.Sizeof(piece[T]{})) + int64(cap(s.pieces))*int64(unsafe.Sizeof(&piece[T]{}))
+// overhead is the bytes that the slab takes beside its items.
+func (s *slab[T]) overhead() int64 {
+	return int64(s.pieceCount)*int64(unsafe.Sizeof(piece[T]{})) + int64(cap(s.pieces))*int64(unsafe.Sizeof(&piece[T]{}))
 }

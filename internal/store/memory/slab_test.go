@@ -16,18 +16,18 @@ func TestCheckFindsWhatDoesNotFit(t *testing.T) {
 	for name, plant := range map[string]func(s *shard, log, other, leases record){
 		"a log that no record holds":        func(s *shard, _, _, _ record) { s.logs.add() },
 		"leases that no record holds":       func(s *shard, _, _, _ record) { s.leases.add() },
-		"two records with one log":          func(_ *shard, log, other, _ record) { log.setHeld(other.held()) },
-		"a log that is not there":           func(_ *shard, log, _, _ record) { log.setHeld(99) },
+		"two records with one log":          func(_ *shard, log, other, _ record) { log.setSlabNumber(other.slabNumber()) },
+		"a log that is not there":           func(_ *shard, log, _, _ record) { log.setSlabNumber(99) },
 		"bytes of logs":                     func(s *shard, _, _, _ record) { s.logs.bytes++ },
 		"bytes of leases":                   func(s *shard, _, _, _ record) { s.leases.bytes-- },
-		"a log that has gone":               func(s *shard, log, _, _ record) { s.logs.remove(log.held()) },
+		"a log that has gone":               func(s *shard, log, _, _ record) { s.logs.remove(log.slabNumber()) },
 		"a place that is not used":          func(s *shard, _, _, _ record) { s.logs.pieces[0].used |= 1 << 63 },
 		"a place that is not known":         func(s *shard, _, _, _ record) { s.logs.lowest++ },
-		"a piece too many":                  func(s *shard, _, _, _ record) { s.leases.there++ },
+		"a piece too many":                  func(s *shard, _, _, _ record) { s.leases.pieceCount++ },
 		"a record that outlives its leases": func(_ *shard, _, _, leases record) { leases.setExpires(leases.expires() + 1) },
-		"a log without its entries":         func(s *shard, log, _, _ record) { *s.logs.at(log.held()) = entryLog{} },
+		"a log without its entries":         func(s *shard, log, _, _ record) { *s.logs.at(log.slabNumber()) = entryLog{} },
 		"a log that ends too soon":          func(_ *shard, log, _, _ record) { log.setExpires(1e18) },
-		"a base too high":                   func(_ *shard, log, _, _ record) { log.setNumber(0, 999) },
+		"a base too high":                   func(_ *shard, log, _, _ record) { log.setField(0, 999) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			clock := store.NewStillClock(1e18)
@@ -57,8 +57,8 @@ func TestCheckFindsWhatDoesNotFitInARecord(t *testing.T) {
 		"entries that stand elsewhere":        func(log, _ record) { log.setRing(3, 1, 2) },
 		"a log that ends too soon":            func(log, _ record) { log.setExpires(1e18) },
 		"a record that outlives its leases":   func(_, leases record) { leases.setExpires(leases.expires() + 1) },
-		"leases that are not there":           func(_, leases record) { leases.setHeld(inlineBit) },
-		"leases that its slot has not":        func(_, leases record) { leases.setHeld(inlineBit | 999) },
+		"leases that are not there":           func(_, leases record) { leases.setSlabNumber(inlineBit) },
+		"leases that its slot has not":        func(_, leases record) { leases.setSlabNumber(inlineBit | 999) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			clock := store.NewStillClock(1e18)
@@ -81,7 +81,7 @@ func TestCheckFindsWhatDoesNotFitInARecord(t *testing.T) {
 }
 
 // tooMany are entries of a log, or leases of holders of 32 bytes, that no record holds.
-const tooMany = inlineMost / entryBytes
+const tooMany = maxInline / entryBytes
 
 // takeMany makes a log of them. It has the clock go on.
 func takeMany(t *testing.T, v store.View, clock *store.StillClock, key []byte) {
@@ -153,7 +153,7 @@ func TestNoObjectOutlivesItsKey(t *testing.T) {
 	}
 	fill()
 	ends()
-	for range 2 * slicesARound {
+	for range 2 * slicesPerRound {
 		m.Sweep()
 	}
 	logs, leases := m.objects()
@@ -194,7 +194,7 @@ func TestSlabShrinksAroundWhatLasts(t *testing.T) {
 		*item = i
 		numbers = append(numbers, n)
 	}
-	full := s.room()
+	full := s.overhead()
 	const lasts = 77_777
 	for _, n := range numbers {
 		if n != lasts {
@@ -202,8 +202,8 @@ func TestSlabShrinksAroundWhatLasts(t *testing.T) {
 		}
 	}
 	require.Equal(t, lasts, *s.at(lasts))
-	require.Equal(t, 1, s.there)
-	require.Less(t, s.room(), full/20)
+	require.Equal(t, 1, s.pieceCount)
+	require.Less(t, s.overhead(), full/20)
 	n, _ := s.add()
 	require.Zero(t, n, "the lowest first")
 	s.remove(n)

@@ -28,40 +28,40 @@ func (v *view) Atomically(_ context.Context, places []store.KeyRef, all bool, st
 	}
 	m := v.memory
 	if all {
-		m.making.Lock()
-		defer m.making.Unlock()
+		m.createMu.Lock()
+		defer m.createMu.Unlock()
 	}
 	for !v.lockPlaces(places, all) {
-		v.locking.unlock()
+		v.transactionSpace.unlock()
 	}
-	v.transaction = &v.locking
+	v.transaction = &v.transactionSpace
 	defer v.endTransaction()
 	return steps()
 }
 
 func (v *view) endTransaction() {
 	v.transaction = nil
-	v.locking.unlock()
+	v.transactionSpace.unlock()
 }
 
 // lockPlaces takes the locks; it is false if a database got another number meanwhile.
 func (v *view) lockPlaces(places []store.KeyRef, all bool) bool {
-	t := &v.locking
+	t := &v.transactionSpace
 	t.all = all
 	if all {
 		places = nil // they are among all
 		for n := range v.memory.databases {
 			if db := v.memory.database(n); db != nil {
-				*t.of(db) = everyShard
+				*t.setOf(db) = allShards
 			}
 		}
 	}
 	for _, p := range places {
-		t.of(v.memory.databaseFor(p.Database)).add(v.memory.hash(p.Key).shard)
+		t.setOf(v.memory.ensureDatabase(p.Database)).add(v.memory.hash(p.Key).shard)
 	}
 	slices.SortFunc(t.locked, func(a, b lockedDatabase) int { return a.db.order - b.db.order })
 	for i := range t.locked {
-		v.now = t.locked[i].set.lock(t.locked[i].db, v.now, v.by, i == 0)
+		v.now = t.locked[i].set.lock(t.locked[i].db, v.now, v.caller, i == 0)
 	}
 	for _, p := range places {
 		if set := t.find(v.memory.database(p.Database)); set == nil || !set.has(v.memory.hash(p.Key).shard) {
@@ -71,8 +71,8 @@ func (v *view) lockPlaces(places []store.KeyRef, all bool) bool {
 	return true
 }
 
-// of is the set of a database's shards that are, or will be, locked.
-func (t *transaction) of(db *database) *lockSet {
+// setOf is the set of a database's shards that are, or will be, locked.
+func (t *transaction) setOf(db *database) *lockSet {
 	if set := t.find(db); set != nil {
 		return set
 	}
@@ -109,8 +109,8 @@ func (t *transaction) shard(db *database, n uint32) *shard {
 	return &db.shards[n]
 }
 
-// holds panics unless the transaction has locked these shards.
-func (t *transaction) holds(db *database, set lockSet) {
+// requireLocked panics unless the transaction has locked these shards.
+func (t *transaction) requireLocked(db *database, set lockSet) {
 	locked := t.find(db)
 	for word := range set {
 		if locked == nil || set[word]&^locked[word] != 0 {
@@ -119,14 +119,14 @@ func (t *transaction) holds(db *database, set lockSet) {
 	}
 }
 
-// make makes a database for a step, locked as the others are.
-func (t *transaction) make(m *Store, n int, by int64) *database {
+// createDatabase makes a database for a step, locked as the others are.
+func (t *transaction) createDatabase(m *Store, n int, caller int64) *database {
 	if !t.all {
 		panic("a step of a transaction touches a database that it has not named")
 	}
 	db := m.newDatabase(n)
-	*t.of(db) = everyShard
-	everyShard.lock(db, 0, by, len(t.locked) == 1)
+	*t.setOf(db) = allShards
+	allShards.lock(db, 0, caller, len(t.locked) == 1)
 	m.databases[n].Store(db)
 	return db
 }
@@ -145,8 +145,8 @@ func (v *view) swap(a, b int) error {
 	v.memory.databases[b].Store(first)
 	first.renumber(b)
 	second.renumber(a)
-	v.memory.listeners.tell(a, nil, store.Flushed, v.by)
-	v.memory.listeners.tell(b, nil, store.Flushed, v.by)
+	v.memory.listeners.notify(a, nil, store.Flushed, v.caller)
+	v.memory.listeners.notify(b, nil, store.Flushed, v.caller)
 	return nil
 }
 

@@ -20,103 +20,103 @@ func (v *view) Transfer(ctx context.Context, from, to store.KeyRef, how store.Tr
 }
 
 func (v *view) transfer(from, to store.KeyRef, how store.Transfer) (bool, error) {
-	source, destination := v.spot(from), v.spot(to)
+	source, destination := v.locate(from), v.locate(to)
 	switch {
 	case !source.live && source.r != nil:
-		source.shard.expireNow(source.h, source.key, source.p)
+		source.shard.expire(source.h, source.key, source.p)
 		return false, nil
 	case !source.live, destination.live && !how.Replace:
 		return false, nil
 	case source.shard == destination.shard && string(from.Key) == string(to.Key):
 		return true, nil // onto itself: it stays
 	}
-	if !destination.shard.pages.haveRoom(1) {
+	if !destination.shard.pages.canAdd(1) {
 		return false, store.ErrFull
 	}
-	copied := source.lift(how.Copy)
-	source.shard.moved += int64(len(copied.value))
+	copied := source.detach(how.Copy)
+	source.shard.copiedBytes += int64(len(copied.value))
 	if !how.Copy {
-		source.shard.forget(&source.spot)
-		destination = v.spot(to) // its bucket may have moved
+		source.shard.removeKey(&source.keySlot)
+		destination = v.locate(to) // its bucket may have moved
 	}
-	return true, destination.drop(copied)
+	return true, destination.attach(copied)
 }
 
-// located is a spot, and the shard that it is in.
-type located struct {
-	spot
+// shardSlot is a spot, and the shard that it is in.
+type shardSlot struct {
+	keySlot
 	shard *shard
 }
 
-// spot finds a place, whose shard the transaction has locked.
-func (v *view) spot(p store.KeyRef) located {
-	selected := v.number
-	v.number = p.Database
-	defer func() { v.number = selected }()
+// locate finds a place, whose shard the transaction has locked.
+func (v *view) locate(p store.KeyRef) shardSlot {
+	selected := v.selected
+	v.selected = p.Database
+	defer func() { v.selected = selected }()
 	h := v.memory.hash(p.Key)
-	s := v.enter(h.shard)
-	at := located{spot{h: h, key: p.Key}, s}
+	s := v.lockShard(h.shard)
+	at := shardSlot{keySlot{h: h, key: p.Key}, s}
 	at.r, at.p = s.find(h, p.Key)
 	now := s.advance(v.now)
 	at.live = at.r != nil && at.r.expires() > now
 	return at
 }
 
-// lifted is what a key holds, apart from any record.
-type lifted struct {
+// detachedState is what a key holds, apart from any record.
+type detachedState struct {
 	kind    store.Kind
 	expires int64
 	value   []byte
 	log     *entryLog
-	leases  *leases
+	leases  *keyLeases
 }
 
-// lift copies what stands at a spot. What stands in a slab is copied if it is to stay there, too;
+// detach copies what stands at a spot. What stands in a slab is copied if it is to stay there, too;
 // else it is handed on as it is, which takes no longer for a log of a hundred thousand entries.
-func (at *located) lift(stays bool) lifted {
+func (at *shardSlot) detach(stays bool) detachedState {
 	r := at.r
-	l := lifted{kind: r.kind(), expires: r.expires(), value: slices.Clone(r[r.atValue():r.size()])}
+	l := detachedState{kind: r.kind(), expires: r.expires(), value: slices.Clone(r[r.atValue():r.size()])}
 	switch {
 	case r.isInline():
 	case l.kind == store.SlidingLog:
-		if l.log = at.shard.logs.at(r.held()); stays {
+		if l.log = at.shard.logs.at(r.slabNumber()); stays {
 			l.log = l.log.clone()
 		}
 	case l.kind == store.Lease:
-		if l.leases = at.shard.leases.at(r.held()); stays {
+		if l.leases = at.shard.leases.at(r.slabNumber()); stays {
 			l.leases = l.leases.clone()
 		}
 	}
 	return l
 }
 
-// drop puts it somewhere, in place of what is there.
-func (at *located) drop(l lifted) (err error) {
+// attach puts it somewhere, in place of what is there.
+func (at *shardSlot) attach(l detachedState) (err error) {
 	s := at.shard
 	switch {
 	case at.live:
 		s.remove(at.h, at.p)
 	case at.r != nil:
-		s.expireNow(at.h, at.key, at.p)
+		s.expire(at.h, at.key, at.p)
 	}
 	if at.r, err = s.addSized(at.h, at.key, l.kind, len(l.value)-valueBytes[l.kind]); err != nil {
 		return err
 	}
-	at.made = true
+	at.created = true
 	copy(at.r[at.r.atValue():], l.value)
 	switch {
 	case l.log != nil:
 		n, log := s.logs.add()
 		*log = *l.log
 		s.logs.bytes += log.bytes()
-		at.r.setHeld(n)
+		at.r.setSlabNumber(n)
 	case l.leases != nil:
 		n, held := s.leases.add()
 		*held = *l.leases
 		held.counted = 0
-		held.count(&s.leases)
-		at.r.setHeld(n)
+		held.updateBytes(&s.leases)
+		at.r.setSlabNumber(n)
 	}
-	s.kept(&at.spot, l.expires)
+	s.commit(&at.keySlot, l.expires)
 	return nil
 }

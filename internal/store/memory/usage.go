@@ -11,7 +11,7 @@ func (m *Store) Usage() []store.Usage { return m.newView().Usage() }
 func (m *Store) OffHeapBytes() int64 {
 	m.pool.mu.Lock()
 	defer m.pool.mu.Unlock()
-	return int64(m.pool.used)*pageBytes - m.pool.heap
+	return int64(m.pool.usedCount)*pageBytes - m.pool.heap
 }
 
 // Usage is the store's.
@@ -27,10 +27,10 @@ func (v *view) Usage() []store.Usage {
 		}
 		for i := range db.shards {
 			usage[n].Keys += db.shards[i].records
-			usage[n].NoExpiry += db.shards[i].lasting
+			usage[n].NoExpiry += db.shards[i].noExpiry
 			usage[n].Bytes += db.shards[i].bytes()
-			usage[n].Expired += db.shards[i].expired
-			usage[n].Copied += db.shards[i].moved
+			usage[n].Expired += db.shards[i].expiredCount
+			usage[n].Copied += db.shards[i].copiedBytes
 		}
 		if v.transaction == nil {
 			db.unlockAll()

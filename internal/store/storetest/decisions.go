@@ -95,10 +95,10 @@ func limitChanges(r *rig) {
 
 func modes(r *rig) {
 	five := limit(4, 1, 1)
-	said := r.throttle("key", five, 3, quota.Peek)
-	require.Equal(r, said, r.take("key", five, 3))
-	said = r.throttle("key", five, 3, quota.Peek)
-	require.Equal(r, said, r.take("key", five, 3), "limited")
+	results := r.throttle("key", five, 3, quota.Peek)
+	require.Equal(r, results, r.take("key", five, 3))
+	results = r.throttle("key", five, 3, quota.Peek)
+	require.Equal(r, results, r.take("key", five, 3), "limited")
 
 	d := r.throttle("key", five, 9, quota.UpTo)
 	require.Equal(r, int64(2), d.Taken)
@@ -143,13 +143,13 @@ func refused(r *rig) {
 	for _, c := range calls {
 		r.throttle(c.key, five, c.quantity, c.mode)
 		require.Equal(r, before, state(), "%+v", c)
-		require.Empty(r, hearing.heard(), "%+v", c)
+		require.Empty(r, hearing.events(), "%+v", c)
 	}
 	for _, key := range []string{"used", "unused"} {
 		_, err := r.view.Throttle(ctx, []byte(key), five, math.MaxInt64, quota.Force)
 		require.ErrorIs(r, err, quota.ErrQuantity)
 		require.Equal(r, before, state())
-		require.Empty(r, hearing.heard())
+		require.Empty(r, hearing.events())
 	}
 }
 

@@ -40,14 +40,14 @@ func oddKeys() []string {
 func anyBytes(r *rig) {
 	keys := oddKeys()
 	for i, key := range keys {
-		d := r.take(key, lasting, 1)
+		d := r.take(key, longLived, 1)
 		require.Equal(r, int64(9), d.Remaining, "%d bytes %.20q", len(key), key)
 		require.Equal(r, i+1, r.size())
 	}
 	for _, key := range keys {
-		require.Equal(r, int64(8), r.take(key, lasting, 1).Remaining)
+		require.Equal(r, int64(8), r.take(key, longLived, 1).Remaining)
 	}
-	require.Equal(r, once(keys), r.scanAll(10))
+	require.Equal(r, eachOnce(keys), r.scanAll(10))
 	require.Equal(r, len(keys), r.count(keys...))
 	for i, key := range keys {
 		require.Equal(r, 1, r.remove(key))
@@ -61,11 +61,11 @@ func borrowedKeys(r *rig) {
 	buffer := make([]byte, 4)
 	for _, key := range []string{"key1", "key2", "key3"} {
 		copy(buffer, key)
-		_, err := r.view.Throttle(ctx, buffer, lasting, 1, quota.Take)
+		_, err := r.view.Throttle(ctx, buffer, longLived, 1, quota.Take)
 		require.NoError(r, err)
 		copy(buffer, "gone")
 	}
-	require.Equal(r, once([]string{"key1", "key2", "key3"}), r.scanAll(10))
+	require.Equal(r, eachOnce([]string{"key1", "key2", "key3"}), r.scanAll(10))
 	require.Equal(r, 3, r.count("key1", "key2", "key3", "gone"))
 }
 
@@ -76,15 +76,15 @@ func databases(r *rig) {
 	r.view.Select(last)
 	require.Zero(r, r.size())
 	require.Equal(r, store.Entry{}, r.lookup("both"))
-	require.Equal(r, int64(8), r.take("both", lasting, 2).Remaining)
+	require.Equal(r, int64(8), r.take("both", longLived, 2).Remaining)
 	require.Equal(r, 1, r.count("both", "first"))
-	require.Equal(r, once([]string{"both"}), r.scanAll(10))
+	require.Equal(r, eachOnce([]string{"both"}), r.scanAll(10))
 	key, _ := r.random()
 	require.Equal(r, "both", key)
 	require.Zero(r, r.remove("first"))
 
 	other := r.another()
-	require.Equal(r, int64(9), other.take("both", lasting, 0).Remaining, "a view starts in database 0")
+	require.Equal(r, int64(9), other.take("both", longLived, 0).Remaining, "a view starts in database 0")
 	require.Equal(r, 1, r.remove("both"))
 	require.Equal(r, 2, other.count("both", "first"))
 }
@@ -92,7 +92,7 @@ func databases(r *rig) {
 func size(r *rig) {
 	last := r.store.Databases() - 1
 	require.Zero(r, r.size())
-	r.put(named("key:", 500)...)
+	r.put(names("key:", 500)...)
 	require.Equal(r, 500, r.size())
 	r.view.Select(last)
 	r.put("key:0")
@@ -105,7 +105,7 @@ func size(r *rig) {
 	require.GreaterOrEqual(r, usage[0].Bytes, int64(500*len("key:000")), "a key costs its own bytes at least")
 
 	r.view.Select(0)
-	require.Equal(r, 500, r.remove(named("key:", 1000)...))
+	require.Equal(r, 500, r.remove(names("key:", 1000)...))
 	require.Zero(r, r.size())
 	require.Zero(r, store.UsageOf(r.store)[0].Keys)
 	require.Less(r, store.UsageOf(r.store)[0].Bytes, usage[0].Bytes)
@@ -127,7 +127,7 @@ func flush(r *rig) {
 	fill := func() {
 		for _, database := range []int{0, 1, last} {
 			r.view.Select(database)
-			r.put(named("key:", 300)...)
+			r.put(names("key:", 300)...)
 		}
 	}
 	sizes := func() (sizes []int) {
@@ -141,7 +141,7 @@ func flush(r *rig) {
 	fill()
 	r.view.Select(1)
 	require.NoError(r, r.view.Flush(ctx))
-	require.Equal(r, int64(9), r.take("key:1", lasting, 1).Remaining, "a flushed key starts afresh")
+	require.Equal(r, int64(9), r.take("key:1", longLived, 1).Remaining, "a flushed key starts afresh")
 	r.remove("key:1")
 	require.Equal(r, []int{300, 300, 0, 0, 300, 300}, sizes())
 	fill()
@@ -152,9 +152,9 @@ func flush(r *rig) {
 func random(r *rig) {
 	_, ok := r.random()
 	require.False(r, ok)
-	keys := named("key:", 100)
+	keys := names("key:", 100)
 	r.put(keys...)
-	for _, key := range named("expired:", 20) {
+	for _, key := range names("expired:", 20) {
 		r.take(key, limit(4, 1, 1), 1)
 	}
 	r.view.Select(1)
@@ -186,7 +186,7 @@ var severalCases = []testCase{
 }
 
 func severalKeys(r *rig) {
-	keys := named("key:", 300)
+	keys := names("key:", 300)
 	r.put(keys...)
 	require.Zero(r, r.count())
 	require.Zero(r, r.remove())
@@ -209,8 +209,8 @@ func severalAtOnce(r *rig) {
 	var done sync.WaitGroup
 	done.Go(func() {
 		for range rounds {
-			writer.view.Throttle(ctx, both[0], lasting, 1, quota.Take)
-			writer.view.Throttle(ctx, both[1], lasting, 1, quota.Take)
+			writer.view.Throttle(ctx, both[0], longLived, 1, quota.Take)
+			writer.view.Throttle(ctx, both[1], longLived, 1, quota.Take)
 			writer.view.Delete(ctx, both)
 			runtime.Gosched()
 		}

@@ -113,8 +113,8 @@ func (c *caller) use(kind store.Kind, key string) quota.Decision {
 	return c.acquire(key, request(useUp+2, 60, fmt.Sprint("holder", len(c.holders(key))), 2))
 }
 
-// sight is all that can be seen of keys of one database.
-func (c *caller) sight(keys ...string) any {
+// state is all that can be seen of keys of one database.
+func (c *caller) state(keys ...string) any {
 	c.Helper()
 	type seen struct {
 		entry  store.Entry
@@ -160,7 +160,7 @@ func (c *caller) callsOf(kind store.Kind, key string) (calls []func() error) {
 		}
 	}
 	if kind == store.Throttle {
-		calls = append(calls, func() error { _, err := c.view.Throttle(ctx, name, lasting, 1, quota.Take); return err })
+		calls = append(calls, func() error { _, err := c.view.Throttle(ctx, name, longLived, 1, quota.Take); return err })
 	}
 	return calls
 }
@@ -174,12 +174,12 @@ func kindsApart(r *rig) {
 			key := fmt.Sprint(is, " asked for ", asked)
 			r.use(is, key)
 			require.Equal(r, is, r.lookup(key).Kind)
-			before, h := r.sight(key), r.listen()
+			before, h := r.state(key), r.listen()
 			for i, call := range r.callsOf(asked, key) {
 				require.ErrorIs(r, call(), store.ErrWrongKind, "%s, call %d", key, i)
-				require.Equal(r, before, r.sight(key), "%s, call %d", key, i)
+				require.Equal(r, before, r.state(key), "%s, call %d", key, i)
 			}
-			require.Empty(r, h.heard(), key)
+			require.Empty(r, h.events(), key)
 		}
 	}
 }
@@ -193,7 +193,7 @@ func kindFollowsKind(r *rig) {
 			size := r.size()
 			r.clock.Advance(time.Duration(r.lookup(key).Expires - r.clock.Now()))
 			r.view.Begin()
-			require.Empty(r, r.sightOfNothing(asked, key), key)
+			require.Empty(r, r.traces(asked, key), key)
 			require.Equal(r, want, r.use(asked, key), key)
 			require.Equal(r, asked, r.lookup(key).Kind)
 			require.LessOrEqual(r, r.size(), size, "one record took the other's place") // and a sweep beside us may take others
@@ -201,9 +201,9 @@ func kindFollowsKind(r *rig) {
 	}
 }
 
-// sightOfNothing asks after a key that is not there by calls that make none, and says what was seen
+// traces asks after a key that is not there by calls that make none, and says what was seen
 // nevertheless.
-func (c *caller) sightOfNothing(kind store.Kind, key string) (seen string) {
+func (c *caller) traces(kind store.Kind, key string) (seen string) {
 	c.Helper()
 	if kind == store.Lease {
 		if list, permits, renewed := c.holders(key), c.release(key, "holder0"),
@@ -230,7 +230,7 @@ func expiryOfAnyKind(r *rig) {
 		_, fields := r.inspect(key)
 		require.NotEmpty(r, fields)
 		require.Equal(r, 1, r.count(key))
-		require.Equal(r, once([]string{key}), r.scanAll(10))
+		require.Equal(r, eachOnce([]string{key}), r.scanAll(10))
 		drawn, _ := r.random()
 		require.Equal(r, key, drawn)
 
@@ -238,7 +238,7 @@ func expiryOfAnyKind(r *rig) {
 		r.view.Begin()
 		_, fields = r.inspect(key)
 		require.Empty(r, fields, key)
-		require.Empty(r, r.sightOfNothing(kind, key))
+		require.Empty(r, r.traces(kind, key))
 		require.Zero(r, r.count(key), key)
 		require.Empty(r, r.scanAll(10), key)
 		_, ok := r.random()
@@ -268,7 +268,7 @@ func afresh(r *rig) {
 			forget()
 			require.Zero(r, r.size())
 			for _, key := range []string{"a", "d", "b", "c"} {
-				require.Empty(r, r.sightOfNothing(kind, key), what)
+				require.Empty(r, r.traces(kind, key), what)
 				require.Equal(r, first, r.use(kind, key), "%s, %s", what, kind)
 			}
 			require.Equal(r, 4, r.remove("a", "b", "c", "d"))
@@ -288,11 +288,11 @@ func borrowedWords(r *rig) {
 		scratch()
 		what = store.Rule{}
 		copy(key, name)
-		takes := []store.LimitRequest{{Key: key, Rule: rule(limiters[1+i], 9, 60), Quantity: 2}}
-		_, _, err = r.view.TakeAll(ctx, takes, false)
+		requests := []store.LimitRequest{{Key: key, Rule: rule(limiters[1+i], 9, 60), Quantity: 2}}
+		_, _, err = r.view.TakeAll(ctx, requests, false)
 		require.NoError(r, err)
 		scratch()
-		takes[0] = store.LimitRequest{}
+		requests[0] = store.LimitRequest{}
 		require.Equal(r, int64(5), r.takeBy(rule(limiters[1+i], 9, 60), name, 0, quota.Take).Remaining)
 	}
 	for _, name := range []string{"ann.", "bob."} {
@@ -304,7 +304,7 @@ func borrowedWords(r *rig) {
 		require.NoError(r, err)
 		scratch()
 	}
-	require.Equal(r, once([]string{"key1", "key2", "key3", "key4"}), r.scanAll(10))
+	require.Equal(r, eachOnce([]string{"key1", "key2", "key3", "key4"}), r.scanAll(10))
 	end := epoch + int64(time.Minute)
 	require.Equal(r, []lease.Lease{{Holder: "ann.", Quantity: 2, End: end}, {Holder: "bob.", Quantity: 2, End: end}},
 		r.holders("key4"))

@@ -107,13 +107,13 @@ func askingAgain(r *rig) {
 func wrongHolder(r *rig) {
 	r.acquire("key", request(5, 10, "holder", 3))
 	r.acquire("other", request(5, 10, "somebody", 3))
-	before := r.sight("key", "other")
+	before := r.state("key", "other")
 	require.Zero(r, r.release("key", "somebody"))
 	require.Zero(r, r.release("key", "holder\x00"))
 	require.Zero(r, r.release("nothing", "holder"))
 	require.False(r, r.renew("key", 99, "somebody"))
 	require.False(r, r.renew("nothing", 99, "holder"))
-	require.Equal(r, before, r.sight("key", "other"))
+	require.Equal(r, before, r.state("key", "other"))
 	require.Equal(r, int64(3), r.release("key", "holder"))
 	require.Zero(r, r.release("key", "holder"))
 	require.Equal(r, 1, r.size())
@@ -181,11 +181,11 @@ func tooManyHolders(r *rig) {
 	r.clock.Advance(time.Second)
 	r.view.Begin()
 	require.NoError(r, acquire("b", 2))
-	before, h := r.sight("key"), r.listen()
+	before, h := r.state("key"), r.listen()
 	require.ErrorIs(r, acquire("c", 2), lease.ErrHolders)
 	require.ErrorIs(r, acquire("c", 1), lease.ErrHolders)
-	require.Equal(r, before, r.sight("key"))
-	require.Empty(r, h.heard())
+	require.Equal(r, before, r.state("key"))
+	require.Empty(r, h.events())
 	require.NoError(r, acquire("a", 2), "it is one already")
 	r.clock.Advance(10 * time.Second)
 	r.view.Begin()
@@ -197,7 +197,7 @@ func leasesRefused(r *rig) {
 	r.acquire("full", request(5, 10, "holder", 5))
 	r.clock.Advance(time.Second) // so that to write the same again would show
 	r.view.Begin()
-	before, h := r.sight("key", "full", "unused"), r.listen()
+	before, h := r.state("key", "full", "unused"), r.listen()
 	for i, call := range []func(){
 		func() { require.True(r, r.acquire("full", request(5, 10, "another", 1)).Limited) },
 		func() { require.True(r, r.acquire("key", request(5, 10, "another", 3)).Limited) },
@@ -211,8 +211,8 @@ func leasesRefused(r *rig) {
 		func() { r.holders("key"); r.holders("unused") },
 	} {
 		call()
-		require.Equal(r, before, r.sight("key", "full", "unused"), "call %d", i)
-		require.Empty(r, h.heard(), "call %d", i)
+		require.Equal(r, before, r.state("key", "full", "unused"), "call %d", i)
+		require.Empty(r, h.events(), "call %d", i)
 	}
 }
 
@@ -220,11 +220,11 @@ func leaseNotices(r *rig) {
 	h := r.listen()
 	hears := func(whys ...store.Event) {
 		r.Helper()
-		var want []notice
-		for _, why := range whys {
-			want = append(want, notice{0, "key", why})
+		var want []notification
+		for _, event := range whys {
+			want = append(want, notification{0, "key", event})
 		}
-		require.Equal(r, want, h.heard())
+		require.Equal(r, want, h.events())
 	}
 	r.acquire("key", request(5, 10, "a", 1))
 	hears(store.Changed)

@@ -15,16 +15,16 @@ import (
 )
 
 // ofKind is what a key of a kind holds, or an error if it is of another.
-func (v *naiveView) ofKind(name string, now int64, kind store.Kind) (held, error) {
+func (v *naiveView) ofKind(name string, now int64, kind store.Kind) (keyState, error) {
 	h := v.live(name, now)
-	if stale, _ := v.database().held(name); v.has(remembersKind) && stale.kind != store.None {
+	if stale, _ := v.database().get(name); v.has(remembersKind) && stale.kind != store.None {
 		h.kind = stale.kind
 	}
 	if h.kind != store.None && h.kind != kind {
 		if v.has(mixesKinds) {
-			return held{}, nil
+			return keyState{}, nil
 		}
-		return held{}, store.ErrWrongKind
+		return keyState{}, store.ErrWrongKind
 	}
 	if h.kind == store.None && v.has(leavesState) && (kind == store.SlidingLog || kind == store.Lease) {
 		return v.left[kind], nil
@@ -50,13 +50,13 @@ func (v *naiveView) take(name string, now int64, rule store.Rule, quantity int64
 	if rule.Size() == 0 && quantity > 0 && mode != quota.Force && !v.has(looksAtBlocked) {
 		return quota.Blocked(), nil
 	}
-	v.use(name, now)
+	v.touch(name, now)
 	was, err := v.ofKind(name, now, rule.Kind)
 	if err != nil {
 		return quota.Decision{}, err
 	}
 	if v.has(unlockedWindows) && mode == quota.Take {
-		v.letIn()
+		v.yield()
 	}
 	d, next, changed, err := was.take(now, rule, quantity, mode)
 	if mode == quota.Peek && v.has(peekTakes) {
@@ -68,33 +68,35 @@ func (v *naiveView) take(name string, now int64, rule store.Rule, quantity int64
 	if v.has(forgetsPrevious) {
 		next.sliding.Previous = 0
 	}
-	if v.refuses(name, was, next) {
+	if v.refusesGrowth(name, was, next) {
 		return quota.Decision{}, store.ErrFull
 	}
 	if v.has(forgetsOthers) {
 		next = next.forgetting(rule)
 	}
 	if v.has(keepsEmpty) && next.kind == store.None {
-		next = held{kind: rule.Kind, expires: now + int64(time.Second)}
+		next = keyState{kind: rule.Kind, expires: now + int64(time.Second)}
 	}
 	if v.has(quietWindows) {
 		v.database().set(name, next)
 		return d, nil
 	}
-	v.keep(name, now, next)
+	v.store(name, now, next)
 	return d, nil
 }
 
 // TakeAll asks each, and then has each take.
-func (v *naiveView) TakeAll(_ context.Context, takes []store.LimitRequest, peek bool) ([]quota.Decision, bool, error) {
+func (v *naiveView) TakeAll(
+	_ context.Context, requests []store.LimitRequest, peek bool,
+) ([]quota.Decision, bool, error) {
 	defer v.lock()()
-	decisions, now, allowed := make([]quota.Decision, len(takes)), v.advance(v.Now()), true
+	decisions, now, allowed := make([]quota.Decision, len(requests)), v.advance(v.Now()), true
 	if v.has(halfTakes) || v.has(takesUpToError) {
-		return v.takeInTurn(takes, now, peek)
+		return v.takeInTurn(requests, now, peek)
 	}
-	for i, t := range takes {
+	for i, t := range requests {
 		instant := now
-		if v.has(manyInstantsOfAll) && i < len(takes)-1 {
+		if v.has(manyInstantsOfAll) && i < len(requests)-1 {
 			instant = v.now
 		}
 		var err error
@@ -106,29 +108,29 @@ func (v *naiveView) TakeAll(_ context.Context, takes []store.LimitRequest, peek 
 	if v.has(mixesAnswers) {
 		slices.Reverse(decisions)
 	}
-	if !allowed && !v.has(saysAlone) {
-		v.untaken(takes, now, decisions)
+	if !allowed && !v.has(reportsUnadjusted) {
+		v.reportUntaken(requests, now, decisions)
 	}
-	if allowed && !peek && v.tight && !v.spare(takes, now, decisions) {
-		v.untaken(takes, now, decisions)
+	if allowed && !peek && v.noGrowth && !v.fitsWithoutGrowth(requests, now, decisions) {
+		v.reportUntaken(requests, now, decisions)
 		return decisions, false, store.ErrFull
 	}
-	for _, t := range takes {
+	for _, t := range requests {
 		if allowed && (!peek || v.has(peekTakesAll)) || t.Quantity < 0 && !peek && v.has(givesBackAnyway) {
 			v.take(v.name(t.Key), now, t.Rule, t.Quantity, quota.Take)
 		}
 		if v.has(takesInPieces) {
-			v.letIn()
+			v.yield()
 		}
 	}
 	return decisions, allowed, nil
 }
 
 // takeInTurn goes on until one refuses, as one would write it on top of Take.
-func (v *naiveView) takeInTurn(takes []store.LimitRequest, now int64,
+func (v *naiveView) takeInTurn(requests []store.LimitRequest, now int64,
 	peek bool) (decisions []quota.Decision, allowed bool, err error) {
 	allowed = true
-	for _, t := range takes {
+	for _, t := range requests {
 		mode := quota.Take
 		d, err := v.take(v.name(t.Key), now, t.Rule, t.Quantity, quota.Peek)
 		if err != nil && v.has(halfTakes) {
@@ -144,7 +146,7 @@ func (v *naiveView) takeInTurn(takes []store.LimitRequest, now int64,
 		decisions = append(decisions, d)
 	}
 	if !allowed {
-		v.untaken(takes, now, decisions)
+		v.reportUntaken(requests, now, decisions)
 	}
 	return decisions, allowed, nil
 }
@@ -158,7 +160,7 @@ func (v *naiveView) leasesOf(key []byte) (name string, now int64, l *lease.Lease
 		if v.frozen == 0 {
 			v.frozen = now
 		}
-		stale, _ := v.database().held(name)
+		stale, _ := v.database().get(name)
 		h, now = stale, v.frozen
 	}
 	return name, now, h.ownLeases(), err
@@ -169,7 +171,7 @@ func (v *naiveView) keepLeases(name string, now int64, l *lease.Leases) {
 	if v.has(keepsLongestEnd) && next.kind != store.None {
 		next.expires = max(next.expires, was.expires)
 	}
-	v.keep(name, now, next)
+	v.store(name, now, next)
 }
 
 func (v *naiveView) Acquire(_ context.Context, key []byte, r lease.Request, maxHolders int) (quota.Decision, error) {
@@ -179,7 +181,7 @@ func (v *naiveView) Acquire(_ context.Context, key []byte, r lease.Request, maxH
 		return quota.Decision{}, err
 	}
 	if v.has(unlockedLeases) {
-		v.letIn()
+		v.yield()
 	}
 	if v.has(ignoresMaxHolders) {
 		maxHolders = math.MaxInt
@@ -193,8 +195,8 @@ func (v *naiveView) Acquire(_ context.Context, key []byte, r lease.Request, maxH
 			asked.FieldByName("quantity").Int())
 	}
 	d, changed, err := l.Acquire(now, r, maxHolders)
-	if stood, _ := v.database().held(name); v.tight && changed && !again && !stood.takenAgain(now, store.Lease) &&
-		!v.has(tightAdds) {
+	if stood, _ := v.database().get(name); v.noGrowth && changed && !again && !stood.reusable(now, store.Lease) &&
+		!v.has(noGrowthAdds) {
 		return quota.Decision{}, store.ErrFull
 	}
 	if d.Limited && v.has(renewsRefused) {
@@ -261,12 +263,12 @@ func (v *naiveView) Inspect(_ context.Context, key []byte) (store.Entry, []store
 	name, now := v.name(key), v.advance(v.now)
 	h := v.live(name, now)
 	if v.has(inspectsExpired) {
-		h, _ = v.database().held(name)
+		h, _ = v.database().get(name)
 	}
 	return h.entry(), h.fields(now), nil
 }
 
-func (h held) fields(now int64) []store.Field {
+func (h keyState) fields(now int64) []store.Field {
 	switch h.kind {
 	case store.Throttle:
 		return []store.Field{{Name: "tat", Value: h.expires, Instant: true}}

@@ -24,29 +24,29 @@ type naive struct {
 	mu        sync.Mutex
 	clock     store.Clock
 	last      int64
-	by        int64 // who has the lock
+	caller    int64 // who has the lock
 	listeners []*store.Listener
 	databases []naiveDatabase
 	fault     fault
-	firstSeen gcra.Limit          // for remembersLimit
-	cursor    uint64              // for holdsCursor
-	left      map[store.Kind]held // for leavesState
-	frozen    int64               // for leasesForever
-	borrowed  map[string]string   // for borrowsHolder
-	shared    map[string]string   // for copiesShare
-	used      map[string]int64    // instant, by database and name
+	firstSeen gcra.Limit              // for remembersLimit
+	cursor    uint64                  // for holdsCursor
+	left      map[store.Kind]keyState // for leavesState
+	frozen    int64                   // for leasesForever
+	borrowed  map[string]string       // for borrowsHolder
+	shared    map[string]string       // for copiesShare
+	used      map[string]int64        // instant, by database and name
 }
 
 // naiveDatabase is keys and what they hold, in buckets by hash so that a bucket's number is a
 // cursor.
-type naiveDatabase [naiveBuckets]map[string]held
+type naiveDatabase [naiveBuckets]map[string]keyState
 
 const naiveBuckets = 1024
 
 func newNaive(clock store.Clock, f fault) *naive {
 	return &naive{
 		clock: clock, fault: f, databases: make([]naiveDatabase, 4),
-		left: map[store.Kind]held{}, borrowed: map[string]string{}, shared: map[string]string{}, used: map[string]int64{},
+		left: map[store.Kind]keyState{}, borrowed: map[string]string{}, shared: map[string]string{}, used: map[string]int64{},
 	}
 }
 
@@ -77,9 +77,9 @@ func (n *naive) Subscribe(l store.Listener) (unsubscribe func()) {
 	}
 }
 
-func (n *naive) tellAll(database int, key []byte, why store.Event) {
+func (n *naive) notifyAll(database int, key []byte, event store.Event) {
 	for _, l := range n.listeners {
-		(*l)(database, key, why, n.by)
+		(*l)(database, key, event, n.caller)
 	}
 }
 
@@ -93,7 +93,7 @@ func (v *naiveView) Usage() []store.Usage {
 		for _, bucket := range n.databases[i] {
 			for key, h := range bucket {
 				usage[i].Keys++
-				if h.kind.IsValue() && h.expires == store.Never && !v.has(lastsAlways) {
+				if h.kind.IsValue() && h.expires == store.Never && !v.has(countsNoExpiryAlways) {
 					usage[i].NoExpiry++
 				}
 				usage[i].Bytes += int64(len(key)) + 8
@@ -107,15 +107,15 @@ func (v *naiveView) Usage() []store.Usage {
 func (n *naive) Sweep() (removed int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if !n.has(sweepsSigned) {
-		n.by = 0
+	if !n.has(sweepNamesCaller) {
+		n.caller = 0
 	}
 	now := n.advance(n.clock.Now())
 	for i := range n.databases {
 		for _, bucket := range n.databases[i] {
 			for key, h := range bucket {
 				if h.expires <= now {
-					n.tell(i, key, store.Expired)
+					n.notify(i, key, store.Expired)
 					delete(bucket, key)
 					removed++
 				}
@@ -125,8 +125,8 @@ func (n *naive) Sweep() (removed int) {
 	return removed
 }
 
-// letIn gives the lock away for a while, in the middle of a step.
-func (n *naive) letIn() {
+// yield gives the lock away for a while, in the middle of a step.
+func (n *naive) yield() {
 	n.mu.Unlock()
 	for range 10 {
 		runtime.Gosched()
@@ -142,12 +142,12 @@ func (n *naive) advance(now int64) int64 {
 	return n.last
 }
 
-func (n *naive) tell(database int, key string, why store.Event) {
-	if why == store.Expired && n.has(quietExpiry) || why == store.Deleted && n.has(quietDelete) {
+func (n *naive) notify(database int, key string, event store.Event) {
+	if event == store.Expired && n.has(quietExpiry) || event == store.Deleted && n.has(quietDelete) {
 		return
 	}
 	for range map[bool]int{false: 1, true: 2}[n.has(noticesTwice)] {
-		n.tellAll(database, []byte(key), why)
+		n.notifyAll(database, []byte(key), event)
 	}
 }
 
@@ -157,20 +157,20 @@ func bucketOf(key string) int {
 	return int(h.Sum32() % naiveBuckets)
 }
 
-func (db *naiveDatabase) held(key string) (h held, ok bool) {
+func (db *naiveDatabase) get(key string) (h keyState, ok bool) {
 	h, ok = db[bucketOf(key)][key]
 	return h, ok
 }
 
-func (db *naiveDatabase) set(key string, h held) {
+func (db *naiveDatabase) set(key string, h keyState) {
 	b := bucketOf(key)
 	if db[b] == nil {
-		db[b] = map[string]held{}
+		db[b] = map[string]keyState{}
 	}
 	db[b][key] = h
 }
 
-func (db *naiveDatabase) drop(key string) { delete(db[bucketOf(key)], key) }
+func (db *naiveDatabase) remove(key string) { delete(db[bucketOf(key)], key) }
 
 func (db *naiveDatabase) size() (n int) {
 	for _, bucket := range db {
@@ -181,15 +181,15 @@ func (db *naiveDatabase) size() (n int) {
 
 type naiveView struct {
 	*naive
-	number int
-	now    int64
-	within bool // steps of Atomically
-	signed int64
-	tight  bool // the step must need no memory
+	selected int
+	now      int64
+	within   bool // steps of Atomically
+	caller   int64
+	noGrowth bool // the step must need no memory
 }
 
-func (v *naiveView) SetCaller(by int64) { v.signed = by }
-func (v *naiveView) Caller() int64      { return v.signed }
+func (v *naiveView) SetCaller(by int64) { v.caller = by }
+func (v *naiveView) Caller() int64      { return v.caller }
 
 func (v *naiveView) Begin() { v.now = v.clock.Now() }
 
@@ -202,20 +202,20 @@ func (v *naiveView) Now() int64 {
 
 func (v *naiveView) Select(database int) {
 	if !v.has(oneDatabase) {
-		v.number = database
+		v.selected = database
 	}
 }
 
 func (v *naiveView) Prefetch(keys [][]byte) {
 	defer v.lock()()
 	for _, key := range keys {
-		if _, there := v.database().held(v.name(key)); !there && v.has(makesForeseen) {
-			v.database().set(v.name(key), held{kind: store.Throttle, expires: math.MaxInt64})
+		if _, there := v.database().get(v.name(key)); !there && v.has(createsPrefetched) {
+			v.database().set(v.name(key), keyState{kind: store.Throttle, expires: math.MaxInt64})
 		}
 	}
 }
 
-func (v *naiveView) database() *naiveDatabase { return &v.databases[v.number] }
+func (v *naiveView) database() *naiveDatabase { return &v.databases[v.selected] }
 
 // name is the key that a caller's bytes mean.
 func (v *naiveView) name(key []byte) string {
@@ -231,23 +231,23 @@ func (v *naiveView) name(key []byte) string {
 }
 
 // live is what a key holds at an instant.
-func (v *naiveView) live(key string, now int64) held {
-	h, there := v.database().held(key)
-	if v.has(outlivesEnd) && h.kind != store.Throttle {
+func (v *naiveView) live(key string, now int64) keyState {
+	h, there := v.database().get(key)
+	if v.has(keepsPastEnd) && h.kind != store.Throttle {
 		now--
 	}
-	if there && h.expires <= now && !v.looksAtWhatExpired() && (!v.tight || v.has(tightLapses)) {
+	if there && h.expires <= now && !v.keepsExpired() && (!v.noGrowth || v.has(noGrowthExpires)) {
 		if !v.has(quietRevival) {
-			v.tell(v.number, key, store.Expired)
+			v.notify(v.selected, key, store.Expired)
 		}
-		v.database().drop(key)
+		v.database().remove(key)
 	}
 	return h.at(now)
 }
 
-// looksAtWhatExpired says whether the fault is about records that have expired, which must be there
+// keepsExpired says whether the fault is about records that have expired, which must be there
 // then.
-func (n *naive) looksAtWhatExpired() bool {
+func (n *naive) keepsExpired() bool {
 	return slices.Contains([]fault{leavesExpired, countsExpired, scansExpired, drawsExpired, deletesExpired, remembersKind,
 		leasesForever,
 		inspectsExpired}, n.fault)
@@ -270,14 +270,14 @@ func (v *naiveView) throttle(name string, now int64, limit gcra.Limit, quantity 
 	if limit.Blocks(quantity, mode) && !v.has(looksAtBlocked) {
 		return gcra.Outcome{Limited: true, Retry: quota.Never}, nil
 	}
-	v.use(name, now)
+	v.touch(name, now)
 	was, err := v.ofKind(name, now, store.Throttle)
 	if err != nil {
 		return gcra.Outcome{}, err
 	}
 	tat := was.expires
 	if v.has(unlocked) {
-		v.letIn()
+		v.yield()
 	}
 	o, next, err := limit.Outcome(now, tat, quantity, mode)
 	switch {
@@ -292,32 +292,32 @@ func (v *naiveView) throttle(name string, now int64, limit gcra.Limit, quantity 
 	case quantity < 0 && v.has(losesRefund), mode == quota.Force && v.has(forgetsDebt):
 		return o, nil
 	}
-	if v.refuses(name, was, held{kind: store.Throttle, expires: next}.at(now)) {
+	if v.refusesGrowth(name, was, keyState{kind: store.Throttle, expires: next}.at(now)) {
 		return gcra.Outcome{}, store.ErrFull
 	}
 	if next != tat || v.has(noticesNothing) {
-		v.keep(name, now, held{kind: store.Throttle, expires: next})
+		v.store(name, now, keyState{kind: store.Throttle, expires: next})
 	}
 	return o, err
 }
 
-// keep writes down what a key holds from now on; who holds nothing goes.
-func (v *naiveView) keep(name string, now int64, next held) {
+// store writes down what a key holds from now on; who holds nothing goes.
+func (v *naiveView) store(name string, now int64, next keyState) {
 	if next.expires <= now {
-		v.tell(v.number, name, store.Deleted)
-		v.database().drop(name)
+		v.notify(v.selected, name, store.Deleted)
+		v.database().remove(name)
 		return
 	}
-	v.used[v.place(name)] = now
-	stood, there := v.database().held(name)
-	if v.tight && there && stood.expires <= now {
-		v.tell(v.number, name, store.Expired)
+	v.used[v.qualifiedName(name)] = now
+	stood, there := v.database().get(name)
+	if v.noGrowth && there && stood.expires <= now {
+		v.notify(v.selected, name, store.Expired)
 	}
-	why := store.Changed
+	event := store.Changed
 	if stood.at(now).kind == store.None && !v.has(quietMaking) {
-		why = store.Created
+		event = store.Created
 	}
-	v.tell(v.number, name, why)
+	v.notify(v.selected, name, event)
 	v.database().set(name, next)
 	if other, ok := v.shared[name]; ok {
 		v.database().set(other, next)
@@ -328,7 +328,7 @@ func (v *naiveView) Lookup(_ context.Context, key []byte) (store.Entry, error) {
 	defer v.lock()()
 	name, now := v.name(key), v.advance(v.now)
 	if v.has(usesToLook) {
-		v.use(name, now)
+		v.touch(name, now)
 	}
 	if v.has(looksUpExpired) {
 		now = 0
@@ -344,7 +344,7 @@ func (v *naiveView) Count(_ context.Context, keys [][]byte) (n int, err error) {
 	}
 	for _, key := range keys {
 		name := v.name(key)
-		_, recorded := v.database().held(name)
+		_, recorded := v.database().get(name)
 		switch {
 		case v.has(countsOnce) && counted[name]:
 		case v.live(name, now).kind != store.None, recorded && v.has(countsExpired):
@@ -359,7 +359,7 @@ func (v *naiveView) Touch(ctx context.Context, keys [][]byte) (n int, err error)
 	n, err = v.Count(ctx, keys)
 	defer v.lock()()
 	for _, key := range keys {
-		v.use(v.name(key), v.advance(v.now))
+		v.touch(v.name(key), v.advance(v.now))
 	}
 	return n, err
 }
@@ -370,40 +370,40 @@ func (v *naiveView) Idle(_ context.Context, key []byte) (time.Duration, bool, er
 	if v.live(name, now).kind == store.None {
 		return 0, false, nil
 	}
-	return time.Duration(now - v.used[v.place(name)]), true, nil
+	return time.Duration(now - v.used[v.qualifiedName(name)]), true, nil
 }
 
-// use writes down that a key is used, if there is one.
-func (v *naiveView) use(name string, now int64) {
-	if _, there := v.database().held(name); there && !v.has(usesToChange) {
-		v.used[v.place(name)] = now
+// touch writes down that a key is used, if there is one.
+func (v *naiveView) touch(name string, now int64) {
+	if _, there := v.database().get(name); there && !v.has(usesToChange) {
+		v.used[v.qualifiedName(name)] = now
 	}
 }
 
-// place names a key among those of all databases.
-func (v *naiveView) place(name string) string { return string(rune(v.number)) + name }
+// qualifiedName names a key among those of all databases.
+func (v *naiveView) qualifiedName(name string) string { return string(rune(v.selected)) + name }
 
 func (v *naiveView) Delete(_ context.Context, keys [][]byte) (n int, err error) {
 	defer v.lock()()
 	now := v.advance(v.now)
 	for _, key := range keys {
 		name := v.name(key)
-		h, ok := v.database().held(name)
+		h, ok := v.database().get(name)
 		if !ok {
 			continue
 		}
 		v.left[h.kind] = h
-		why := store.Expired
+		event := store.Expired
 		if h.expires > now || v.has(deletesExpired) {
-			why = store.Deleted
+			event = store.Deleted
 			n++
 		}
-		v.tell(v.number, name, why)
+		v.notify(v.selected, name, event)
 		if !v.has(deletesTwice) || len(keys) == 1 {
-			v.database().drop(name)
+			v.database().remove(name)
 		}
 		if v.has(halfDeletes) {
-			v.letIn()
+			v.yield()
 		}
 	}
 	return n, nil
@@ -412,7 +412,7 @@ func (v *naiveView) Delete(_ context.Context, keys [][]byte) (n int, err error) 
 func (v *naiveView) Size(context.Context) (n int, err error) {
 	defer v.lock()()
 	for i := range v.databases {
-		if i == v.number || v.has(sizesAll) {
+		if i == v.selected || v.has(sizesAll) {
 			n += v.databases[i].size()
 		}
 	}
@@ -421,14 +421,14 @@ func (v *naiveView) Size(context.Context) (n int, err error) {
 
 func (v *naiveView) Flush(context.Context) error {
 	defer v.lock()()
-	v.flush(v.number)
+	v.flush(v.selected)
 	return nil
 }
 
 func (v *naiveView) FlushAll(context.Context) error {
 	defer v.lock()()
 	for i := range v.databases {
-		if i == v.number || !v.has(flushesOne) {
+		if i == v.selected || !v.has(flushesOne) {
 			v.flush(i)
 		}
 	}
@@ -443,11 +443,11 @@ func (v *naiveView) flush(number int) {
 	if v.has(flushesByKey) {
 		for _, bucket := range db {
 			for key := range bucket {
-				v.tell(number, key, store.Deleted)
+				v.notify(number, key, store.Deleted)
 			}
 		}
 	} else {
-		v.tellAll(number, nil, store.Flushed)
+		v.notifyAll(number, nil, store.Flushed)
 	}
 	*db = naiveDatabase{}
 }
@@ -462,9 +462,9 @@ func (v *naiveView) Scan(_ context.Context, cursor uint64, count int, visit func
 	now := v.advance(v.now)
 	for seen := 0; at < naiveBuckets && (seen < count || v.has(ignoresCount)); at++ {
 		for key, h := range v.database()[at] {
-			if h.expires <= now && !v.looksAtWhatExpired() {
-				v.tell(v.number, key, store.Expired)
-				v.database().drop(key)
+			if h.expires <= now && !v.keepsExpired() {
+				v.notify(v.selected, key, store.Expired)
+				v.database().remove(key)
 				continue
 			}
 			if h.expires > now || v.has(scansExpired) {

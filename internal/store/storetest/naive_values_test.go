@@ -8,7 +8,7 @@ import (
 	"cellserver/internal/store"
 )
 
-func (v *naiveView) Selected() int { return v.number }
+func (v *naiveView) Selected() int { return v.selected }
 
 // lock is the store's lock, which steps of Atomically have already.
 func (v *naiveView) lock() (unlock func()) {
@@ -16,8 +16,8 @@ func (v *naiveView) lock() (unlock func()) {
 		return func() {}
 	}
 	v.mu.Lock()
-	if v.naive.by = v.signed; v.has(signsFirst) {
-		v.naive.by = min(v.signed, 1)
+	if v.naive.caller = v.caller; v.has(namesFirstCaller) {
+		v.naive.caller = min(v.caller, 1)
 	}
 	return v.mu.Unlock
 }
@@ -25,9 +25,9 @@ func (v *naiveView) lock() (unlock func()) {
 func (v *naiveView) Read(_ context.Context, key []byte, dst []byte) ([]byte, store.Entry, error) {
 	defer v.lock()()
 	if v.has(stepsApart) {
-		v.letIn()
+		v.yield()
 	}
-	v.use(v.name(key), v.advance(v.now))
+	v.touch(v.name(key), v.advance(v.now))
 	h := v.live(v.name(key), v.advance(v.now))
 	if h.kind == store.Integer && v.has(readsBinary) {
 		return append(dst, byte(len(h.value))), h.entry(), nil
@@ -54,11 +54,11 @@ func (v *naiveView) StateBytes(_ context.Context, key []byte) int {
 	return len(h.entries)
 }
 
-func valueOf(v store.Value, expires int64) held {
+func valueOf(v store.Value, expires int64) keyState {
 	if v.IsInteger {
-		return held{kind: store.Integer, value: strconv.FormatInt(v.Integer, 10), expires: expires}
+		return keyState{kind: store.Integer, value: strconv.FormatInt(v.Integer, 10), expires: expires}
 	}
-	return held{kind: store.Bytes, value: string(v.Bytes), expires: expires}
+	return keyState{kind: store.Bytes, value: string(v.Bytes), expires: expires}
 }
 
 func (v *naiveView) Write(_ context.Context, key []byte, value store.Value, expires int64) error {
@@ -72,15 +72,15 @@ func (v *naiveView) Write(_ context.Context, key []byte, value store.Value, expi
 }
 
 // write is keep for a value, which may be over before it began.
-func (v *naiveView) write(name string, now int64, next held) {
-	if _, there := v.database().held(name); next.expires <= now && !there {
+func (v *naiveView) write(name string, now int64, next keyState) {
+	if _, there := v.database().get(name); next.expires <= now && !there {
 		return
 	}
 	if v.has(quietValues) {
 		v.database().set(name, next)
 		return
 	}
-	v.keep(name, now, next)
+	v.store(name, now, next)
 }
 
 func (v *naiveView) Add(_ context.Context, key []byte, n int64) (int64, error) {
@@ -88,7 +88,7 @@ func (v *naiveView) Add(_ context.Context, key []byte, n int64) (int64, error) {
 	name, now := v.name(key), v.advance(v.now)
 	was := v.live(name, now)
 	if was.kind == store.None {
-		was = held{kind: store.Integer, expires: store.Never, value: "0"}
+		was = keyState{kind: store.Integer, expires: store.Never, value: "0"}
 	}
 	before, err := strconv.ParseInt(was.value, 10, 64)
 	switch {
@@ -100,15 +100,15 @@ func (v *naiveView) Add(_ context.Context, key []byte, n int64) (int64, error) {
 		return 0, store.ErrOverflow
 	}
 	if v.has(unlockedSums) {
-		v.letIn()
+		v.yield()
 	}
-	next := held{kind: store.Integer, value: strconv.FormatInt(before+n, 10), expires: was.expires}
+	next := keyState{kind: store.Integer, value: strconv.FormatInt(before+n, 10), expires: was.expires}
 	if v.has(sumsForgetExpiry) {
 		next.expires = store.Never
 	}
 	v.write(name, now, next)
 	if v.has(stepsApart) {
-		v.letIn()
+		v.yield()
 	}
 	return before + n, nil
 }
@@ -116,7 +116,7 @@ func (v *naiveView) Add(_ context.Context, key []byte, n int64) (int64, error) {
 func (v *naiveView) Edit(_ context.Context, key []byte, edit func(store.Entry, []byte) (store.Change, error)) error {
 	defer v.lock()()
 	name, now := v.name(key), v.advance(v.now)
-	v.use(name, now)
+	v.touch(name, now)
 	was := v.live(name, now)
 	change, err := edit(was.entry(), []byte(was.value))
 	if err != nil && !v.has(editsAnyway) {
@@ -147,7 +147,7 @@ func (v *naiveView) Edit(_ context.Context, key []byte, edit func(store.Entry, [
 			next.expires = max(next.expires, now+1)
 		}
 	case store.Remove:
-		next = held{}
+		next = keyState{}
 	}
 	if was.kind == store.None && (change.Operation != store.Put || next.expires <= now) {
 		return err
@@ -158,11 +158,11 @@ func (v *naiveView) Edit(_ context.Context, key []byte, edit func(store.Entry, [
 
 func (v *naiveView) Transfer(_ context.Context, from, to store.KeyRef, how store.Transfer) (bool, error) {
 	defer v.lock()()
-	now, selected := v.advance(v.now), v.number
-	defer func() { v.number = selected }()
-	v.number = from.Database
+	now, selected := v.advance(v.now), v.selected
+	defer func() { v.selected = selected }()
+	v.selected = from.Database
 	moved := v.live(v.name(from.Key), now)
-	v.number = to.Database
+	v.selected = to.Database
 	there := v.live(v.name(to.Key), now)
 	if moved.kind == store.None || there.kind != store.None && !how.Replace && !v.has(replacesAnyway) {
 		return false, nil
@@ -176,9 +176,9 @@ func (v *naiveView) Transfer(_ context.Context, from, to store.KeyRef, how store
 	if v.has(transfersForEver) {
 		moved.expires = store.Never
 	}
-	v.keep(v.name(to.Key), now, moved)
-	if v.number = from.Database; !how.Copy && !v.has(movesLeave) {
-		v.keep(v.name(from.Key), now, held{})
+	v.store(v.name(to.Key), now, moved)
+	if v.selected = from.Database; !how.Copy && !v.has(movesLeave) {
+		v.store(v.name(from.Key), now, keyState{})
 	}
 	return true, nil
 }
@@ -187,8 +187,8 @@ func (v *naiveView) Swap(_ context.Context, a, b int) error {
 	defer v.lock()()
 	v.databases[a], v.databases[b] = v.databases[b], v.databases[a]
 	if !v.has(swapsQuietly) {
-		v.tellAll(a, nil, store.Flushed)
-		v.tellAll(b, nil, store.Flushed)
+		v.notifyAll(a, nil, store.Flushed)
+		v.notifyAll(b, nil, store.Flushed)
 	}
 	return nil
 }

@@ -20,9 +20,9 @@ var scanCases = []testCase{
 
 func scan(r *rig) {
 	require.Empty(r, r.scanAll(10))
-	keys := named("key:", 3000)
+	keys := names("key:", 3000)
 	r.put(keys...)
-	for _, key := range named("expired:", 100) {
+	for _, key := range names("expired:", 100) {
 		r.take(key, limit(4, 1, 1), 1)
 	}
 	r.view.Select(1)
@@ -31,7 +31,7 @@ func scan(r *rig) {
 	r.clock.Advance(time.Minute)
 	r.view.Begin()
 	for _, count := range []int{1, 7, 100, 5000} {
-		require.Equal(r, once(keys), r.scanAll(count), "count %d", count)
+		require.Equal(r, eachOnce(keys), r.scanAll(count), "count %d", count)
 	}
 	for cursor := uint64(1); cursor != 0; {
 		cursor = r.scan(cursor&^1, 100, func(key string, e store.Entry) { require.Equal(r, r.entryOfPut(), e) })
@@ -40,14 +40,14 @@ func scan(r *rig) {
 
 // entryOfPut is what stands at a key that put made at the case's start.
 func (r *rig) entryOfPut() store.Entry {
-	return store.Entry{Kind: store.Throttle, Expires: epoch + int64(lasting.EmissionInterval())}
+	return store.Entry{Kind: store.Throttle, Expires: epoch + int64(longLived.EmissionInterval())}
 }
 
 // scanAmidChange lets the table grow from 100 keys to 200 000 and shrink back while one scan goes
 // on.
 func scanAmidChange(r *rig) {
 	const come, calls, quiet = 200_000, 10, 20
-	stay, passing := named("stay:", 100), named("passing:", come)
+	stay, passing := names("stay:", 100), names("passing:", come)
 	r.put(stay...)
 	shown, other := map[string]int{}, r.another()
 	cursor := uint64(0)
@@ -66,12 +66,12 @@ func scanAmidChange(r *rig) {
 			other.remove(passing[n*come/calls : (n+1)*come/calls]...)
 		}
 	}
-	require.Equal(r, once(stay), shown)
+	require.Equal(r, eachOnce(stay), shown)
 }
 
 func scanCount(r *rig) {
 	const slack = 100 // keys that a store may show together
-	keys := named("key:", 10_000)
+	keys := names("key:", 10_000)
 	r.put(keys...)
 	for _, count := range []int{1, 100} {
 		shown, cursor := 0, uint64(0)
@@ -82,11 +82,11 @@ func scanCount(r *rig) {
 		}
 		require.NotZero(r, cursor)
 	}
-	require.Equal(r, once(keys), r.scanAll(math.MaxInt))
+	require.Equal(r, eachOnce(keys), r.scanAll(math.MaxInt))
 }
 
 func scanCursor(r *rig) {
-	keys := named("key:", 2000)
+	keys := names("key:", 2000)
 	r.put(keys...)
 	mine, theirs := map[string]int{}, map[string]int{}
 	here, there := uint64(0), uint64(0)
@@ -103,8 +103,8 @@ func scanCursor(r *rig) {
 		}
 		r.scan(rand.Uint64(), 10, func(string, store.Entry) {})
 	}
-	require.Equal(r, once(keys), mine)
-	require.Equal(r, once(keys), theirs)
+	require.Equal(r, eachOnce(keys), mine)
+	require.Equal(r, eachOnce(keys), theirs)
 	for _, wild := range []uint64{math.MaxUint64, math.MaxInt64, 1 << 32, 1<<32 - 1, 1 << 40, 1<<40 - 1} {
 		r.scan(wild, 10, func(string, store.Entry) {})
 	}

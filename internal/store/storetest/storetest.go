@@ -56,7 +56,7 @@ func cases() []testCase {
 	var all []testCase
 	for _, part := range [][]testCase{
 		decisionCases, timeCases, keyCases, severalCases, noticeCases, scanCases,
-		kindCases, windowCases, leaseCases, allCases, tightCases, valueCases, idleCases,
+		kindCases, windowCases, leaseCases, allCases, noGrowthCases, valueCases, idleCases,
 	} {
 		all = append(all, part...)
 	}
@@ -109,9 +109,9 @@ func limit(maxBurst, count, period int64) gcra.Limit {
 	return l
 }
 
-// lasting is a limit whose keys stay until somebody removes them: a token comes back after three
+// longLived is a limit whose keys stay until somebody removes them: a token comes back after three
 // hundred years' share.
-var lasting = limit(9, 1, 100_000_000)
+var longLived = limit(9, 1, 100_000_000)
 
 func (c *caller) throttle(key string, l gcra.Limit, quantity int64, mode quota.Mode) quota.Decision {
 	c.Helper()
@@ -129,7 +129,7 @@ func (c *caller) take(key string, l gcra.Limit, quantity int64) quota.Decision {
 func (c *caller) put(keys ...string) {
 	c.Helper()
 	for _, key := range keys {
-		c.throttle(key, lasting, 1, quota.Force)
+		c.throttle(key, longLived, 1, quota.Force)
 	}
 }
 
@@ -194,8 +194,8 @@ func words(keys []string) [][]byte {
 	return out
 }
 
-// named is n names with a prefix.
-func named(prefix string, n int) []string {
+// names is n names with a prefix.
+func names(prefix string, n int) []string {
 	names := make([]string, n)
 	for i := range names {
 		names[i] = fmt.Sprint(prefix, i)
@@ -203,8 +203,8 @@ func named(prefix string, n int) []string {
 	return names
 }
 
-// once is what a scan must show: each key one time.
-func once(keys []string) map[string]int {
+// eachOnce is what a scan must show: each key one time.
+func eachOnce(keys []string) map[string]int {
 	want := map[string]int{}
 	for _, key := range keys {
 		want[key] = 1
@@ -212,39 +212,39 @@ func once(keys []string) map[string]int {
 	return want
 }
 
-// notice is what a listener hears.
-type notice struct {
+// notification is what a listener hears.
+type notification struct {
 	database int
 	key      string
-	why      store.Event
+	event    store.Event
 }
 
-// hearing takes down what the listener hears.
-type hearing struct {
-	mu      sync.Mutex
-	notices []notice
-	end     func()
+// recording takes down what the listener hears.
+type recording struct {
+	mu          sync.Mutex
+	all         []notification
+	unsubscribe func()
 }
 
 // listen starts a hearing, for which a key that is made has changed.
-func (r *rig) listen() *hearing {
-	h := &hearing{}
-	h.end = r.store.(store.Notifier).Subscribe(func(database int, key []byte, why store.Event, _ int64) {
+func (r *rig) listen() *recording {
+	h := &recording{}
+	h.unsubscribe = r.store.(store.Notifier).Subscribe(func(database int, key []byte, event store.Event, _ int64) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		if why == store.Created {
-			why = store.Changed
+		if event == store.Created {
+			event = store.Changed
 		}
-		h.notices = append(h.notices, notice{database, string(key), why})
+		h.all = append(h.all, notification{database, string(key), event})
 	})
 	return h
 }
 
-// heard is what came since it was asked last.
-func (h *hearing) heard() []notice {
+// events is what came since it was asked last.
+func (h *recording) events() []notification {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	n := h.notices
-	h.notices = nil
+	n := h.all
+	h.all = nil
 	return n
 }

@@ -53,8 +53,8 @@ const (
 	noticesTwice
 	noticesNothing
 	quietDelete
-	sweepsSigned
-	signsFirst
+	sweepNamesCaller
+	namesFirstCaller
 	flushesByKey
 	quietExpiry
 	quietRevival
@@ -67,10 +67,10 @@ const (
 	movesCursor
 	ignoresCount
 	holdsCursor
-	makesForeseen
+	createsPrefetched
 	mixesKinds
 	remembersKind
-	outlivesEnd
+	keepsPastEnd
 	leavesState
 	borrowsHolder
 	inspectsExpired
@@ -117,68 +117,68 @@ const (
 	usesToChange
 	looksAtBlocked
 	forgetsOthers
-	saysAlone
-	tightAdds
-	tightRefuses
-	tightGrows
-	tightTakesHalf
-	tightLapses
-	lastsAlways
+	reportsUnadjusted
+	noGrowthAdds
+	noGrowthRefusesAll
+	noGrowthGrows
+	noGrowthTakesHalf
+	noGrowthExpires
+	countsNoExpiryAlways
 	faults // how many there are
 )
 
-// finds names the case that must find each fault. Others may find it too.
-var finds = map[fault]string{
-	remembersLimit: "limit changes",
-	losesRefund:    "give back",
-	forgetsDebt:    "modes",
-	writesOnPeek:   "refused",
-	chargesRefused: "timeline",
-	storesErrors:   "refused",
-	unlocked:       "atomic",
-	readsEachCall:  "one reading",
-	runsBack:       "never back",
-	manyInstants:   "one instant",
-	looksUpExpired: "expiry",
-	countsExpired:  "expiry",
-	scansExpired:   "expiry",
-	drawsExpired:   "expiry",
-	deletesExpired: "expiry",
-	stopsAtNUL:     "any bytes",
-	shortKeys:      "any bytes",
-	borrows:        "borrowed keys",
-	oneDatabase:    "databases",
-	sizesAll:       "size",
-	lastsAlways:    "size",
-	flushesOne:     "flush",
-	drawsFirst:     "random",
-	countsOnce:     "several keys",
-	deletesTwice:   "several keys",
-	halfDeletes:    "several at once",
-	noticesTwice:   "notices",
-	noticesNothing: "refused",
-	quietDelete:    "notices",
-	sweepsSigned:   "notices signed",
-	signsFirst:     "notices signed",
-	flushesByKey:   "flush notices",
-	quietExpiry:    "expiry notices",
-	quietRevival:   "expiry written over",
-	leavesExpired:  "expiry seen",
-	keepsListener:  "listeners",
-	tellsLatest:    "listeners",
-	endsAll:        "listeners",
-	quietMaking:    "keys made",
-	skipsKeys:      "scan",
-	movesCursor:    "scan amid change",
-	ignoresCount:   "scan count",
-	holdsCursor:    "scan cursor",
-	usesToLook:     "idle",
-	usesToChange:   "idle",
-	makesForeseen:  "prefetch",
+// detectedBy names the case that must find each fault. Others may find it too.
+var detectedBy = map[fault]string{
+	remembersLimit:       "limit changes",
+	losesRefund:          "give back",
+	forgetsDebt:          "modes",
+	writesOnPeek:         "refused",
+	chargesRefused:       "timeline",
+	storesErrors:         "refused",
+	unlocked:             "atomic",
+	readsEachCall:        "one reading",
+	runsBack:             "never back",
+	manyInstants:         "one instant",
+	looksUpExpired:       "expiry",
+	countsExpired:        "expiry",
+	scansExpired:         "expiry",
+	drawsExpired:         "expiry",
+	deletesExpired:       "expiry",
+	stopsAtNUL:           "any bytes",
+	shortKeys:            "any bytes",
+	borrows:              "borrowed keys",
+	oneDatabase:          "databases",
+	sizesAll:             "size",
+	countsNoExpiryAlways: "size",
+	flushesOne:           "flush",
+	drawsFirst:           "random",
+	countsOnce:           "several keys",
+	deletesTwice:         "several keys",
+	halfDeletes:          "several at once",
+	noticesTwice:         "notices",
+	noticesNothing:       "refused",
+	quietDelete:          "notices",
+	sweepNamesCaller:     "notices signed",
+	namesFirstCaller:     "notices signed",
+	flushesByKey:         "flush notices",
+	quietExpiry:          "expiry notices",
+	quietRevival:         "expiry written over",
+	leavesExpired:        "expiry seen",
+	keepsListener:        "listeners",
+	tellsLatest:          "listeners",
+	endsAll:              "listeners",
+	quietMaking:          "keys made",
+	skipsKeys:            "scan",
+	movesCursor:          "scan amid change",
+	ignoresCount:         "scan count",
+	holdsCursor:          "scan cursor",
+	usesToLook:           "idle",
+	usesToChange:         "idle",
+	createsPrefetched:    "prefetch",
 
 	mixesKinds:        "kinds apart",
 	remembersKind:     "kind follows kind",
-	outlivesEnd:       "expiry of any kind",
+	keepsPastEnd:      "expiry of any kind",
 	leavesState:       "afresh",
 	borrowsHolder:     "borrowed words",
 	inspectsExpired:   "inspect",
@@ -205,14 +205,14 @@ var finds = map[fault]string{
 	takesInPieces:     "all at once",
 	manyInstantsOfAll: "all at one instant",
 
-	looksAtBlocked: "blocked",
-	forgetsOthers:  "another period",
-	saysAlone:      "all untaken",
-	tightAdds:      "tight",
-	tightRefuses:   "tight",
-	tightGrows:     "tight and growing",
-	tightTakesHalf: "tight for all",
-	tightLapses:    "tight and expired",
+	looksAtBlocked:     "blocked",
+	forgetsOthers:      "another period",
+	reportsUnadjusted:  "all untaken",
+	noGrowthAdds:       "tight",
+	noGrowthRefusesAll: "tight",
+	noGrowthGrows:      "tight and growing",
+	noGrowthTakesHalf:  "tight for all",
+	noGrowthExpires:    "tight and expired",
 
 	readsBinary:      "values",
 	writesKeepExpiry: "values",
@@ -240,11 +240,11 @@ func TestEveryFaultIsFound(t *testing.T) {
 		byName[c.name] = c
 	}
 	for f := none + 1; f < faults; f++ {
-		name := finds[f]
+		name := detectedBy[f]
 		t.Run(fmt.Sprintf("%d %s", f, name), func(t *testing.T) {
 			c, ok := byName[name]
 			require.True(t, ok, "no case of that name")
-			failures := tried(c, f)
+			failures := failuresOf(c, f)
 			require.NotEmpty(t, failures, "the case passes on a store with the fault")
 			require.Contains(t, failures[0], c.defends, "a failure says what was promised")
 		})
@@ -254,7 +254,7 @@ func TestEveryFaultIsFound(t *testing.T) {
 // And every case has a fault that only it is there for.
 func TestEveryCaseFindsAFault(t *testing.T) {
 	found := map[string]bool{}
-	for _, name := range finds {
+	for _, name := range detectedBy {
 		found[name] = true
 	}
 	for _, c := range cases() {
@@ -263,8 +263,8 @@ func TestEveryCaseFindsAFault(t *testing.T) {
 	}
 }
 
-// tried runs a case on a store with a fault and returns what the case says of it.
-func tried(c testCase, f fault) []string {
+// failuresOf runs a case on a store with a fault and returns what the case says of it.
+func failuresOf(c testCase, f fault) []string {
 	clock := store.NewStillClock(epoch)
 	taken := &recorder{}
 	ended := make(chan struct{})

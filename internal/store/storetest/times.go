@@ -53,7 +53,7 @@ func neverBack(r *rig) {
 // cannot find that the earlier is still there, whatever his own reading of the clock. Many pairs,
 // because a store may part its keys.
 func oneInstant(r *rig) {
-	earlier, later := named("earlier:", 50), named("later:", 50)
+	earlier, later := names("earlier:", 50), names("later:", 50)
 	for i := range earlier {
 		r.take(earlier[i], limit(4, 1, 1), 1)
 		r.take(later[i], limit(4, 1, 1), 2)
@@ -74,13 +74,13 @@ func expiry(r *rig) {
 	r.clock.Advance(time.Second - 1)
 	r.view.Begin()
 	require.Equal(r, 2, r.count("short", "long"))
-	require.Equal(r, once([]string{"short", "long"}), r.scanAll(10))
+	require.Equal(r, eachOnce([]string{"short", "long"}), r.scanAll(10))
 
 	r.clock.Advance(1)
 	r.view.Begin()
 	require.Equal(r, store.Entry{}, r.lookup("short"))
 	require.Equal(r, 1, r.count("short", "long"))
-	require.Equal(r, once([]string{"long"}), r.scanAll(10))
+	require.Equal(r, eachOnce([]string{"long"}), r.scanAll(10))
 	for range 50 {
 		key, ok := r.random()
 		require.True(r, ok)

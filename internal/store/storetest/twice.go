@@ -13,10 +13,10 @@ import (
 // Twice is a store that runs what it is given to run twice, and drops the first result, as one does
 // that finds out at the end that another was faster. What callers say by such a function they have
 // to say each time.
-func Twice(s whole) store.Store { return &twice{s} }
+func Twice(s fullStore) store.Store { return &twice{s} }
 
-// whole is a store that can do everything.
-type whole interface {
+// fullStore is a store that can do everything.
+type fullStore interface {
 	store.Store
 	store.Notifier
 	store.UsageReporter
@@ -24,11 +24,11 @@ type whole interface {
 	Sweep() int
 }
 
-type twice struct{ whole }
+type twice struct{ fullStore }
 
-func (t *twice) View() store.View { return twiceView{t.whole.View().(wholeView), new(bool)} }
+func (t *twice) View() store.View { return twiceView{t.fullStore.View().(fullView), new(bool)} }
 
-type wholeView interface {
+type fullView interface {
 	store.View
 	store.Swapper
 	store.UsageReporter
@@ -38,23 +38,23 @@ type wholeView interface {
 // twiceView changes nothing while its steps run for the first time: what it answers then is about
 // what it would be.
 type twiceView struct {
-	wholeView
-	dry *bool
+	fullView
+	dryRun *bool
 }
 
 func (v twiceView) WithoutGrowth() store.View {
-	return twiceView{v.wholeView.WithoutGrowth().(wholeView), v.dry}
+	return twiceView{v.fullView.WithoutGrowth().(fullView), v.dryRun}
 }
 
 func (v twiceView) Edit(
 	ctx context.Context, key []byte, edit func(store.Entry, []byte) (store.Change, error),
 ) error {
-	return v.wholeView.Edit(ctx, key, func(e store.Entry, value []byte) (store.Change, error) {
+	return v.fullView.Edit(ctx, key, func(e store.Entry, value []byte) (store.Change, error) {
 		// What was there for the first run is not what is there in the end.
 		_, _ = edit(store.Entry{Kind: store.Bytes, Expires: store.Never}, []byte("another's"))
 		_, _ = edit(store.Entry{}, nil)
 		change, err := edit(e, value)
-		if *v.dry {
+		if *v.dryRun {
 			change = store.Change{}
 		}
 		return change, err
@@ -64,14 +64,14 @@ func (v twiceView) Edit(
 func (v twiceView) Atomically(
 	ctx context.Context, places []store.KeyRef, all bool, steps func() error,
 ) error {
-	if *v.dry {
+	if *v.dryRun {
 		return steps()
 	}
-	return v.wholeView.Atomically(ctx, places, all, func() error {
+	return v.fullView.Atomically(ctx, places, all, func() error {
 		selected := v.Selected()
-		*v.dry = true
+		*v.dryRun = true
 		_ = steps()
-		*v.dry = false
+		*v.dryRun = false
 		v.Select(selected)
 		return steps()
 	})
@@ -80,96 +80,96 @@ func (v twiceView) Atomically(
 func (v twiceView) Throttle(
 	ctx context.Context, key []byte, limit gcra.Limit, quantity int64, mode quota.Mode,
 ) (gcra.Outcome, error) {
-	return v.wholeView.Throttle(ctx, key, limit, quantity, v.mode(mode))
+	return v.fullView.Throttle(ctx, key, limit, quantity, v.mode(mode))
 }
 
 func (v twiceView) Take(
 	ctx context.Context, key []byte, rule *store.Rule, quantity int64, mode quota.Mode,
 ) (quota.Decision, error) {
-	return v.wholeView.Take(ctx, key, rule, quantity, v.mode(mode))
+	return v.fullView.Take(ctx, key, rule, quantity, v.mode(mode))
 }
 
 func (v twiceView) mode(asked quota.Mode) quota.Mode {
-	if *v.dry {
+	if *v.dryRun {
 		return quota.Peek
 	}
 	return asked
 }
 
 func (v twiceView) TakeAll(
-	ctx context.Context, takes []store.LimitRequest, peek bool,
+	ctx context.Context, requests []store.LimitRequest, peek bool,
 ) ([]quota.Decision, bool, error) {
-	return v.wholeView.TakeAll(ctx, takes, peek || *v.dry)
+	return v.fullView.TakeAll(ctx, requests, peek || *v.dryRun)
 }
 
 func (v twiceView) Acquire(
 	ctx context.Context, key []byte, r lease.Request, maxHolders int,
 ) (quota.Decision, error) {
-	if *v.dry {
+	if *v.dryRun {
 		return quota.Decision{}, nil
 	}
-	return v.wholeView.Acquire(ctx, key, r, maxHolders)
+	return v.fullView.Acquire(ctx, key, r, maxHolders)
 }
 
 func (v twiceView) Renew(ctx context.Context, key []byte, ttl time.Duration, holder []byte) (bool, error) {
-	if *v.dry {
+	if *v.dryRun {
 		return false, nil
 	}
-	return v.wholeView.Renew(ctx, key, ttl, holder)
+	return v.fullView.Renew(ctx, key, ttl, holder)
 }
 
 func (v twiceView) Release(ctx context.Context, key []byte, holder []byte) (int64, error) {
-	if *v.dry {
+	if *v.dryRun {
 		return 0, nil
 	}
-	return v.wholeView.Release(ctx, key, holder)
+	return v.fullView.Release(ctx, key, holder)
 }
 
 func (v twiceView) Write(ctx context.Context, key []byte, value store.Value, expires int64) error {
-	if *v.dry {
+	if *v.dryRun {
 		return nil
 	}
-	return v.wholeView.Write(ctx, key, value, expires)
+	return v.fullView.Write(ctx, key, value, expires)
 }
 
 func (v twiceView) Add(ctx context.Context, key []byte, n int64) (int64, error) {
-	if *v.dry {
+	if *v.dryRun {
 		return n, nil
 	}
-	return v.wholeView.Add(ctx, key, n)
+	return v.fullView.Add(ctx, key, n)
 }
 
 func (v twiceView) Delete(ctx context.Context, keys [][]byte) (int, error) {
-	if *v.dry {
+	if *v.dryRun {
 		return v.Count(ctx, keys)
 	}
-	return v.wholeView.Delete(ctx, keys)
+	return v.fullView.Delete(ctx, keys)
 }
 
 func (v twiceView) Transfer(ctx context.Context, from, to store.KeyRef, how store.Transfer) (bool, error) {
-	if *v.dry {
+	if *v.dryRun {
 		return true, nil
 	}
-	return v.wholeView.Transfer(ctx, from, to, how)
+	return v.fullView.Transfer(ctx, from, to, how)
 }
 
 func (v twiceView) Swap(ctx context.Context, a, b int) error {
-	if *v.dry {
+	if *v.dryRun {
 		return nil
 	}
-	return v.wholeView.Swap(ctx, a, b)
+	return v.fullView.Swap(ctx, a, b)
 }
 
 func (v twiceView) Flush(ctx context.Context) error {
-	if *v.dry {
+	if *v.dryRun {
 		return nil
 	}
-	return v.wholeView.Flush(ctx)
+	return v.fullView.Flush(ctx)
 }
 
 func (v twiceView) FlushAll(ctx context.Context) error {
-	if *v.dry {
+	if *v.dryRun {
 		return nil
 	}
-	return v.wholeView.FlushAll(ctx)
+	return v.fullView.FlushAll(ctx)
 }

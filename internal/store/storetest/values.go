@@ -98,8 +98,8 @@ func valueNotices(r *rig) {
 	r.edit("a", store.Change{Operation: store.Remove})
 	r.edit("a", store.Change{Operation: store.Remove})
 	r.edit("a", store.Change{Operation: store.SetExpiry, Expires: store.Never})
-	require.Equal(r, []notice{{0, "a", store.Changed}, {0, "a", store.Changed}, {0, "a", store.Changed},
-		{0, "a", store.Deleted}}, heard.heard())
+	require.Equal(r, []notification{{0, "a", store.Changed}, {0, "a", store.Changed}, {0, "a", store.Changed},
+		{0, "a", store.Deleted}}, heard.events())
 }
 
 func sums(r *rig) {
@@ -219,7 +219,7 @@ func editsRefused(r *rig) {
 	}))
 	got, _ := r.read("key")
 	require.Equal(r, "1", got)
-	require.Empty(r, heard.heard())
+	require.Empty(r, heard.events())
 }
 
 func (c *caller) transfer(from, to store.KeyRef, how store.Transfer) bool {
@@ -229,34 +229,34 @@ func (c *caller) transfer(from, to store.KeyRef, how store.Transfer) bool {
 	return done
 }
 
-func place(database int, key string) store.KeyRef {
+func keyRef(database int, key string) store.KeyRef {
 	return store.KeyRef{Database: database, Key: []byte(key)}
 }
 
 func transfers(r *rig) {
-	require.False(r, r.transfer(place(0, "none"), place(0, "b"), store.Transfer{Replace: true}))
+	require.False(r, r.transfer(keyRef(0, "none"), keyRef(0, "b"), store.Transfer{Replace: true}))
 	for i, kind := range append(kinds, store.Integer, store.Bytes) {
 		from, to := fmt.Sprint("from", i), fmt.Sprint("to", i)
-		r.hold(kind, from)
+		r.makeKey(kind, from)
 		entry, fields, err := r.view.Inspect(ctx, []byte(from))
 		require.NoError(r, err)
 		r.write(to, "in the way", store.Never)
-		require.False(r, r.transfer(place(0, from), place(0, to), store.Transfer{}))
-		require.True(r, r.transfer(place(0, from), place(0, to), store.Transfer{Replace: true}))
+		require.False(r, r.transfer(keyRef(0, from), keyRef(0, to), store.Transfer{}))
+		require.True(r, r.transfer(keyRef(0, from), keyRef(0, to), store.Transfer{Replace: true}))
 		require.Zero(r, r.count(from))
 		got, gotFields, err := r.view.Inspect(ctx, []byte(to))
 		require.NoError(r, err)
 		require.Equal(r, entry, got)
 		require.Equal(r, fields, gotFields)
-		require.True(r, r.transfer(place(0, to), place(1, to), store.Transfer{}))
+		require.True(r, r.transfer(keyRef(0, to), keyRef(1, to), store.Transfer{}))
 		require.Zero(r, r.count(to))
 	}
 	r.view.Select(1)
 	require.Equal(r, len(kinds)+2, r.size())
 }
 
-// hold makes a key of a kind.
-func (c *caller) hold(kind store.Kind, key string) {
+// makeKey makes a key of a kind.
+func (c *caller) makeKey(kind store.Kind, key string) {
 	c.Helper()
 	switch kind {
 	case store.Integer:
@@ -273,8 +273,8 @@ func (c *caller) hold(kind store.Kind, key string) {
 func copiesApart(r *rig) {
 	for i, kind := range append(kinds, store.Integer, store.Bytes) {
 		from, to := fmt.Sprint("from", i), fmt.Sprint("to", i)
-		r.hold(kind, from)
-		require.True(r, r.transfer(place(0, from), place(0, to), store.Transfer{Copy: true}))
+		r.makeKey(kind, from)
+		require.True(r, r.transfer(keyRef(0, from), keyRef(0, to), store.Transfer{Copy: true}))
 		_, before, err := r.view.Inspect(ctx, []byte(from))
 		require.NoError(r, err)
 		switch kind {
@@ -304,10 +304,11 @@ func databasesSwapped(r *rig) {
 	require.Equal(r, "two", got)
 	require.NoError(r, r.view.(store.Swapper).Swap(ctx, 0, 3)) // nobody has written to that
 	require.Zero(r, r.size())
-	require.Subset(r, heard.heard(), []notice{{0, "", store.Flushed}, {2, "", store.Flushed}, {3, "", store.Flushed}})
+	want := []notification{{0, "", store.Flushed}, {2, "", store.Flushed}, {3, "", store.Flushed}}
+	require.Subset(r, heard.events(), want)
 	r.view.Select(3)
 	r.write("a", "three", store.Never)
-	require.Equal(r, []notice{{3, "a", store.Changed}}, heard.heard())
+	require.Equal(r, []notification{{3, "a", store.Changed}}, heard.events())
 }
 
 // stepsAsOne has another look at two accounts while an amount is on its way from one to the other:
@@ -315,7 +316,7 @@ func databasesSwapped(r *rig) {
 // costs the case a moment, and no more.
 func stepsAsOne(r *rig) {
 	const moment = 100 * time.Millisecond
-	places := []store.KeyRef{place(0, "left"), place(0, "right")}
+	places := []store.KeyRef{keyRef(0, "left"), keyRef(0, "right")}
 	for _, whole := range []bool{false, true} {
 		var left, right []byte
 		watched := make(chan struct{})
@@ -348,7 +349,7 @@ func stepsAsOne(r *rig) {
 func stepsThatFail(r *rig) {
 	failure := errors.New("of a step")
 	for _, whole := range []bool{false, true} {
-		err := r.view.Atomically(ctx, []store.KeyRef{place(0, "a")}, whole, func() error {
+		err := r.view.Atomically(ctx, []store.KeyRef{keyRef(0, "a")}, whole, func() error {
 			_, _ = r.view.Add(ctx, []byte("a"), 1)
 			return failure
 		})

@@ -34,7 +34,7 @@ var windowCases = []testCase{
 // find: the clock goes a second at most.
 func anyLimiter(r *rig) {
 	random := rand.New(rand.NewPCG(1, 2))
-	keys := map[string]held{}
+	keys := map[string]keyState{}
 	for i := range 4000 {
 		if random.IntN(3) == 0 {
 			r.clock.Advance(time.Duration(random.Int64N(1e9) + 1))
@@ -77,16 +77,16 @@ func refusedByAny(r *rig) {
 			{unused, 1, quota.Peek},
 			{full, 1, quota.UpTo}, {unused, -1, quota.Take}, {unused, math.MinInt64, quota.Force},
 		}
-		before, h := r.sight(used, full, unused), r.listen()
+		before, h := r.state(used, full, unused), r.listen()
 		for _, c := range calls {
 			r.takeBy(five, c.key, c.quantity, c.mode)
-			require.Equal(r, before, r.sight(used, full, unused), "%+v", c)
-			require.Empty(r, h.heard(), "%+v", c)
+			require.Equal(r, before, r.state(used, full, unused), "%+v", c)
+			require.Empty(r, h.events(), "%+v", c)
 		}
 		_, err := r.view.Take(ctx, []byte(used), &five, math.MaxInt64, quota.Force)
 		require.ErrorIs(r, err, quota.ErrQuantity)
-		require.Equal(r, before, r.sight(used, full, unused))
-		require.Empty(r, h.heard())
+		require.Equal(r, before, r.state(used, full, unused))
+		require.Empty(r, h.events())
 	}
 }
 
@@ -101,7 +101,7 @@ func blocked(r *rig) {
 				r.use(other, fmt.Sprint(kind, other))
 			}
 		}
-		before, h := r.sight(key), r.listen()
+		before, h := r.state(key), r.listen()
 		for _, quantity := range []int64{1, 9, math.MaxInt64} {
 			for _, mode := range []quota.Mode{quota.Take, quota.Peek, quota.UpTo} {
 				require.Equal(r, quota.Blocked(), r.takeBy(none, key, quantity, mode))
@@ -113,8 +113,8 @@ func blocked(r *rig) {
 				}
 			}
 		}
-		require.Equal(r, before, r.sight(key))
-		require.Empty(r, h.heard())
+		require.Equal(r, before, r.state(key))
+		require.Empty(r, h.events())
 		d := r.takeBy(none, key, 0, quota.Take)
 		require.True(r, d.Limited, "%s: 0 asks about debt", kind)
 		require.Positive(r, d.ResetAfter)
@@ -129,10 +129,10 @@ func blocked(r *rig) {
 				require.ErrorIs(r, err, store.ErrWrongKind)
 			}
 		}
-		allowing, blocking := taking(five, key, 1), taking(none, key+" unused", 1)
-		said, allowed := r.takeAll(false, allowing, blocking)
+		allowing, blocking := limitRequest(five, key, 1), limitRequest(none, key+" unused", 1)
+		results, allowed := r.takeAll(false, allowing, blocking)
 		require.False(r, allowed)
-		require.Equal(r, quota.Blocked(), said[1])
+		require.Equal(r, quota.Blocked(), results[1])
 	}
 }
 
@@ -172,7 +172,7 @@ func emptied(r *rig) {
 			d := r.takeBy(five, key, all, quota.Take)
 			require.Equal(r, int64(5), d.Remaining)
 			require.Zero(r, d.ResetAfter)
-			require.Empty(r, r.sightOfNothing(kind, key), key)
+			require.Empty(r, r.traces(kind, key), key)
 			require.Zero(r, r.size(), key)
 			require.Equal(r, first, r.takeBy(five, key, 4, quota.Take), key)
 			require.Equal(r, 1, r.remove(key))
@@ -192,17 +192,17 @@ func limiterNotices(r *rig) {
 			{9, quota.Force, store.Changed}, {-99, quota.Take, store.Deleted}, {2, quota.Take, store.Changed},
 		} {
 			r.takeBy(five, key, step.quantity, step.mode)
-			require.Equal(r, []notice{{0, key, step.why}}, h.heard(), "%s %+v", key, step)
+			require.Equal(r, []notification{{0, key, step.why}}, h.events(), "%s %+v", key, step)
 		}
-		r.sight(key)
+		r.state(key)
 		r.scanAll(10)
-		require.Empty(r, h.heard(), key)
+		require.Empty(r, h.events(), key)
 		r.clock.Advance(time.Duration(r.lookup(key).Expires - r.clock.Now()))
 		r.view.Begin()
-		r.sight(key)
+		r.state(key)
 		r.sweepAll()
 		r.remove(key) // which finds it only if nobody swept
-		require.Equal(r, []notice{{0, key, store.Expired}}, h.heard(), key)
+		require.Equal(r, []notification{{0, key, store.Expired}}, h.events(), key)
 	}
 }
 

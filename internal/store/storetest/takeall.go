@@ -28,55 +28,56 @@ var allCases = []testCase{
 	{"all at one instant", "TakeAll judges all of its keys at one instant", allAtOneInstant},
 }
 
-func taking(r store.Rule, key string, quantity int64) store.LimitRequest {
+func limitRequest(r store.Rule, key string, quantity int64) store.LimitRequest {
 	return store.LimitRequest{Key: []byte(key), Rule: r, Quantity: quantity}
 }
 
-func (c *caller) takeAll(peek bool, takes ...store.LimitRequest) ([]quota.Decision, bool) {
+func (c *caller) takeAll(peek bool, requests ...store.LimitRequest) ([]quota.Decision, bool) {
 	c.Helper()
-	d, allowed, err := c.view.TakeAll(ctx, takes, peek)
+	d, allowed, err := c.view.TakeAll(ctx, requests, peek)
 	require.NoError(c, err)
-	require.Len(c, d, len(takes))
+	require.Len(c, d, len(requests))
 	return slices.Clone(d), allowed // they are lent
 }
 
-// alone is what each would say by itself.
-func (c *caller) alone(takes ...store.LimitRequest) (said []quota.Decision) {
+// peekEach is what each would say by itself.
+func (c *caller) peekEach(requests ...store.LimitRequest) (results []quota.Decision) {
 	c.Helper()
-	for _, t := range takes {
-		said = append(said, c.takeBy(t.Rule, string(t.Key), t.Quantity, quota.Peek))
+	for _, t := range requests {
+		results = append(results, c.takeBy(t.Rule, string(t.Key), t.Quantity, quota.Peek))
 	}
-	return said
+	return results
 }
 
 // manyRequests are n keys of all limiters in turn: enough of them that a store which parts its keys
 // has some side by side.
-func manyRequests(n int, prefix string) (takes []store.LimitRequest) {
+func manyRequests(n int, prefix string) (requests []store.LimitRequest) {
 	for i := range n {
-		takes = append(takes, taking(rule(limiters[i%len(limiters)], int64(10+i), 60), fmt.Sprint(prefix, i), int64(1+i%5)))
+		by := rule(limiters[i%len(limiters)], int64(10+i), 60)
+		requests = append(requests, limitRequest(by, fmt.Sprint(prefix, i), int64(1+i%5)))
 	}
-	return takes
+	return requests
 }
 
-// untaken is what each says of itself where none has taken.
-func (c *caller) untaken(takes ...store.LimitRequest) (said []quota.Decision) {
+// expectedUntaken is what each says of itself where none has taken.
+func (c *caller) expectedUntaken(requests ...store.LimitRequest) (results []quota.Decision) {
 	c.Helper()
-	for _, t := range takes {
+	for _, t := range requests {
 		d := c.takeBy(t.Rule, string(t.Key), t.Quantity, quota.Peek)
 		asked := c.takeBy(t.Rule, string(t.Key), 0, quota.Peek)
 		d.Remaining, d.ResetAfter, d.Taken = asked.Remaining, asked.ResetAfter, 0
-		said = append(said, d)
+		results = append(results, d)
 	}
-	return said
+	return results
 }
 
-func (c *caller) sightOf(takes []store.LimitRequest) any {
+func (c *caller) stateOf(requests []store.LimitRequest) any {
 	c.Helper()
 	var keys []string
-	for _, t := range takes {
+	for _, t := range requests {
 		keys = append(keys, string(t.Key))
 	}
-	return c.sight(keys...)
+	return c.state(keys...)
 }
 
 func all(r *rig) {
@@ -85,24 +86,24 @@ func all(r *rig) {
 	require.Empty(r, d)
 	h := r.listen()
 	for _, n := range []int{1, 2, 5, 64} {
-		takes := manyRequests(n, fmt.Sprint(n, " "))
+		requests := manyRequests(n, fmt.Sprint(n, " "))
 		for range 2 { // the first makes the keys, the second finds them
-			want := r.alone(takes...)
-			d, allowed := r.takeAll(false, takes...)
+			want := r.peekEach(requests...)
+			d, allowed := r.takeAll(false, requests...)
 			require.True(r, allowed)
 			require.Equal(r, want, d)
-			for i, t := range takes {
+			for i, t := range requests {
 				require.Equal(r, d[i].Remaining, r.takeBy(t.Rule, string(t.Key), 0, quota.Take).Remaining)
 			}
-			heard := map[notice]int{}
-			for _, n := range h.heard() {
-				if n.why != store.Expired { // since the first
+			heard := map[notification]int{}
+			for _, n := range h.events() {
+				if n.event != store.Expired { // since the first
 					heard[n]++
 				}
 			}
 			require.Len(r, heard, n)
 			for n, times := range heard {
-				require.Equal(r, store.Changed, n.why)
+				require.Equal(r, store.Changed, n.event)
 				require.Equal(r, 1, times)
 			}
 			r.clock.Advance(time.Second)
@@ -114,19 +115,19 @@ func all(r *rig) {
 func allOrNothing(r *rig) {
 	for n, refuses := range map[int]int{1: 0, 2: 1, 3: 0, 5: 2, 64: 40} {
 		for _, quantity := range []int64{1, 20} { // what will be allowed later, and what never will
-			takes := manyRequests(n, fmt.Sprint(n, quantity, " "))
-			r.takeAll(false, takes...)
-			t := &takes[refuses]
+			requests := manyRequests(n, fmt.Sprint(n, quantity, " "))
+			r.takeAll(false, requests...)
+			t := &requests[refuses]
 			t.Rule, t.Quantity = rule(t.Rule.Kind, 9, 60), quantity
 			r.takeBy(t.Rule, string(t.Key), 30, quota.Force)
-			before, want, h := r.sightOf(takes), r.untaken(takes...), r.listen()
+			before, want, h := r.stateOf(requests), r.expectedUntaken(requests...), r.listen()
 			for _, peek := range []bool{false, true} {
-				d, allowed := r.takeAll(peek, takes...)
+				d, allowed := r.takeAll(peek, requests...)
 				require.False(r, allowed)
 				require.Equal(r, want, d)
 				require.True(r, d[refuses].Limited)
-				require.Equal(r, before, r.sightOf(takes), "of %d keys", n)
-				require.Empty(r, h.heard())
+				require.Equal(r, before, r.stateOf(requests), "of %d keys", n)
+				require.Empty(r, h.events())
 			}
 		}
 	}
@@ -144,8 +145,8 @@ func allUntaken(r *rig) {
 		r.view.Begin()
 		reset := r.takeBy(five, used, 0, quota.Take).ResetAfter
 		for _, peek := range []bool{false, true} {
-			d, allowed := r.takeAll(peek, taking(five, used, 1), taking(five, unused, 1), taking(five, back, -3),
-				taking(five, full, 1))
+			d, allowed := r.takeAll(peek, limitRequest(five, used, 1), limitRequest(five, unused, 1),
+				limitRequest(five, back, -3), limitRequest(five, full, 1))
 			require.False(r, allowed)
 			require.Equal(r, quota.Decision{Limit: 5, Remaining: 3, RetryAfter: quota.Never, ResetAfter: reset}, d[0])
 			require.Equal(r, quota.Decision{Limit: 5, Remaining: 5, RetryAfter: quota.Never}, d[1])
@@ -156,47 +157,47 @@ func allUntaken(r *rig) {
 }
 
 func allPeek(r *rig) {
-	takes := manyRequests(9, "key")
+	requests := manyRequests(9, "key")
 	h := r.listen()
-	peeked, allowed := r.takeAll(true, takes...)
+	peeked, allowed := r.takeAll(true, requests...)
 	require.True(r, allowed)
 	require.Zero(r, r.size())
-	require.Empty(r, h.heard())
-	taken, _ := r.takeAll(false, takes...)
+	require.Empty(r, h.events())
+	taken, _ := r.takeAll(false, requests...)
 	require.Equal(r, peeked, taken)
-	before := r.sightOf(takes)
-	h.heard()
-	peeked, _ = r.takeAll(true, takes...)
-	require.Equal(r, before, r.sightOf(takes))
-	require.Empty(r, h.heard())
-	taken, _ = r.takeAll(false, takes...)
+	before := r.stateOf(requests)
+	h.events()
+	peeked, _ = r.takeAll(true, requests...)
+	require.Equal(r, before, r.stateOf(requests))
+	require.Empty(r, h.events())
+	taken, _ = r.takeAll(false, requests...)
 	require.Equal(r, peeked, taken)
 }
 
 func allButOneOfAnotherKind(r *rig) {
 	for i, kind := range kinds {
 		for at := range 4 {
-			takes := manyRequests(4, fmt.Sprint(i, at, " "))
-			if takes[at].Rule.Kind == kind {
+			requests := manyRequests(4, fmt.Sprint(i, at, " "))
+			if requests[at].Rule.Kind == kind {
 				continue
 			}
-			for j, t := range takes {
+			for j, t := range requests {
 				if j != at {
 					r.takeBy(t.Rule, string(t.Key), 1, quota.Take)
 				}
 			}
-			r.use(kind, string(takes[at].Key))
-			takes[(at+1)%4].Quantity = 1000 // one that is limited is no excuse for another
-			before, h := r.sightOf(takes), r.listen()
+			r.use(kind, string(requests[at].Key))
+			requests[(at+1)%4].Quantity = 1000 // one that is limited is no excuse for another
+			before, h := r.stateOf(requests), r.listen()
 			for _, refuses := range []bool{true, false} {
 				for _, peek := range []bool{true, false} {
-					_, allowed, err := r.view.TakeAll(ctx, takes, peek)
+					_, allowed, err := r.view.TakeAll(ctx, requests, peek)
 					require.ErrorIs(r, err, store.ErrWrongKind, "a %s at %d", kind, at)
 					require.False(r, allowed)
-					require.Equal(r, before, r.sightOf(takes), "a %s at %d, one limited: %t", kind, at, refuses)
-					require.Empty(r, h.heard())
+					require.Equal(r, before, r.stateOf(requests), "a %s at %d, one limited: %t", kind, at, refuses)
+					require.Empty(r, h.events())
 				}
-				takes[(at+1)%4].Quantity = 1
+				requests[(at+1)%4].Quantity = 1
 			}
 		}
 	}
@@ -211,24 +212,25 @@ func allOfAnyQuantity(r *rig) {
 		r.takeBy(five, empties, 3, quota.Take)
 		r.takeBy(five, asks, 5, quota.Take)
 		r.takeBy(one, limited, 1, quota.Take)
-		takes := []store.LimitRequest{
-			taking(five, used, -2), taking(five, empties, math.MinInt64), taking(five, asks, 0), taking(one, limited, 1),
+		requests := []store.LimitRequest{
+			limitRequest(five, used, -2), limitRequest(five, empties, math.MinInt64),
+			limitRequest(five, asks, 0), limitRequest(one, limited, 1),
 		}
-		before, want := r.sightOf(takes), r.untaken(takes...)
-		d, allowed := r.takeAll(false, takes...)
+		before, want := r.stateOf(requests), r.expectedUntaken(requests...)
+		d, allowed := r.takeAll(false, requests...)
 		require.False(r, allowed)
 		require.Equal(r, want, d)
-		require.Equal(r, before, r.sightOf(takes), "%s: what is given back waits for the others too", kind)
+		require.Equal(r, before, r.stateOf(requests), "%s: what is given back waits for the others too", kind)
 
-		takes[3].Quantity = 0
-		_, allowed = r.takeAll(false, takes...)
+		requests[3].Quantity = 0
+		_, allowed = r.takeAll(false, requests...)
 		require.True(r, allowed)
 		require.Equal(r, int64(4), r.takeBy(five, used, 0, quota.Take).Remaining)
 		require.Equal(r, store.Entry{}, r.lookup(empties))
 		require.Zero(r, r.takeBy(five, asks, 0, quota.Take).Remaining)
 
 		r.takeBy(five, asks, 1, quota.Force)
-		_, allowed = r.takeAll(false, takes...)
+		_, allowed = r.takeAll(false, requests...)
 		require.False(r, allowed, "%s: 0 is limited in debt", kind)
 		require.Equal(r, int64(4), r.takeBy(five, used, 0, quota.Take).Remaining)
 	}
@@ -243,7 +245,7 @@ func allAtOnce(r *rig) {
 	by := func(i int) store.Rule { return rule(limiters[1+i%3], maxLog, 1_000_000) }
 	var sees []store.LimitRequest
 	for i := range 4 {
-		sees = append(sees, taking(by(i), fmt.Sprint("key", i), 0))
+		sees = append(sees, limitRequest(by(i), fmt.Sprint("key", i), 0))
 	}
 	used := func(d []quota.Decision) (sum int64) {
 		for _, d := range d {
@@ -256,17 +258,17 @@ func allAtOnce(r *rig) {
 		v, random := r.store.View(), rand.New(rand.NewPCG(5, uint64(i)))
 		done.Go(func() {
 			for range rounds {
-				takes := make([]store.LimitRequest, 3) // of three each, so that a sum that is no multiple of 3 is half a call
-				for n, key := range random.Perm(len(sees))[:len(takes)] {
-					takes[n] = taking(sees[key].Rule, string(sees[key].Key), 1)
+				requests := make([]store.LimitRequest, 3) // of three each, so that a sum that is no multiple of 3 is half a call
+				for n, key := range random.Perm(len(sees))[:len(requests)] {
+					requests[n] = limitRequest(sees[key].Rule, string(sees[key].Key), 1)
 				}
-				v.TakeAll(ctx, takes, false)
+				v.TakeAll(ctx, requests, false)
 				runtime.Gosched()
-				for n := range takes {
-					takes[n].Quantity = -1
+				for n := range requests {
+					requests[n].Quantity = -1
 				}
-				random.Shuffle(len(takes), func(a, b int) { takes[a], takes[b] = takes[b], takes[a] })
-				v.TakeAll(ctx, takes, false)
+				random.Shuffle(len(requests), func(a, b int) { requests[a], requests[b] = requests[b], requests[a] })
+				v.TakeAll(ctx, requests, false)
 			}
 		})
 	}
@@ -305,7 +307,7 @@ func allAtOneInstant(r *rig) {
 			{Limit: 1, RetryAfter: quota.Never, ResetAfter: int64(time.Second), Taken: 1},
 			{Limit: 1, RetryAfter: quota.Never, ResetAfter: int64(2 * time.Second), Taken: 1},
 		}
-		d, allowed := r.takeAll(false, taking(short, earlier, 1), taking(long, later, 1))
+		d, allowed := r.takeAll(false, limitRequest(short, earlier, 1), limitRequest(long, later, 1))
 		require.True(r, allowed)
 		require.Equal(r, want, d)
 		require.Equal(r, r.lookup(later).Expires, r.lookup(earlier).Expires+int64(time.Second))

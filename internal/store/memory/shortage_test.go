@@ -42,7 +42,7 @@ func newCrammed(t *testing.T) *crammed {
 		}
 	}
 	for i := range m.database(0).shards {
-		require.False(t, m.database(0).shards[i].pages.haveRoom(1))
+		require.False(t, m.database(0).shards[i].pages.canAdd(1))
 	}
 	return c
 }
@@ -52,11 +52,11 @@ func (c *crammed) take(key string, quantity int64, mode quota.Mode) error {
 	return err
 }
 
-func (c *crammed) takings(keys ...string) (takes []store.LimitRequest) {
+func (c *crammed) takings(keys ...string) (requests []store.LimitRequest) {
 	for _, key := range keys {
-		takes = append(takes, store.LimitRequest{Key: []byte(key), Rule: c.rule, Quantity: 1})
+		requests = append(requests, store.LimitRequest{Key: []byte(key), Rule: c.rule, Quantity: 1})
 	}
-	return takes
+	return requests
 }
 
 // At a shard's hard limit TakeAll goes on with the keys that are there, as a call on one of them
@@ -142,8 +142,8 @@ func TestAllOrNothingWhileMemoryIsShort(t *testing.T) {
 	require.NoError(t, err)
 	clock.Advance(time.Second)
 	v.Begin()
-	takes := []store.LimitRequest{{Key: []byte("a"), Rule: fixed, Quantity: 1}, {Key: long, Rule: log, Quantity: 1}}
-	decisions, allowed, err := v.WithoutGrowth().TakeAll(ctx, takes, false)
+	requests := []store.LimitRequest{{Key: []byte("a"), Rule: fixed, Quantity: 1}, {Key: long, Rule: log, Quantity: 1}}
+	decisions, allowed, err := v.WithoutGrowth().TakeAll(ctx, requests, false)
 	require.ErrorIs(t, err, store.ErrFull)
 	require.False(t, allowed)
 	require.Equal(t, []bool{false, true}, []bool{decisions[0].Limited, decisions[1].Limited}, "only the log needs memory")

@@ -7,10 +7,10 @@ import (
 	"cellserver/internal/window"
 )
 
-// held is what a key holds, as the packages that decide have it and with nothing around it: what a
+// keyState is what a key holds, as the packages that decide have it and with nothing around it: what a
 // store's answers are compared with. Nothing that it points to is ever changed: a step makes
 // another.
-type held struct {
+type keyState struct {
 	kind    store.Kind
 	expires int64 // of a Throttle its TAT
 	fixed   window.Fixed
@@ -36,19 +36,19 @@ func (e entries) after(edit window.Edit) entries {
 }
 
 // at is what is left of it at an instant.
-func (h held) at(now int64) held {
+func (h keyState) at(now int64) keyState {
 	if h.expires <= now {
-		return held{}
+		return keyState{}
 	}
 	return h
 }
 
-func (h held) entry() store.Entry { return store.Entry{Kind: h.kind, Expires: h.expires} }
+func (h keyState) entry() store.Entry { return store.Entry{Kind: h.kind, Expires: h.expires} }
 
 // take is one step of a rule. What comes of it is to be kept only if it has changed.
-func (h held) take(now int64, rule store.Rule, quantity int64,
-	mode quota.Mode) (d quota.Decision, next held, changed bool, err error) {
-	next = held{kind: rule.Kind}
+func (h keyState) take(now int64, rule store.Rule, quantity int64,
+	mode quota.Mode) (d quota.Decision, next keyState, changed bool, err error) {
+	next = keyState{kind: rule.Kind}
 	switch rule.Kind {
 	case store.Throttle:
 		d, next.expires, err = rule.Throttle.Step(now, h.expires, quantity, mode)
@@ -68,7 +68,7 @@ func (h held) take(now int64, rule store.Rule, quantity int64,
 }
 
 // ownLeases are a copy of its leases, for a step to change.
-func (h held) ownLeases() *lease.Leases {
+func (h keyState) ownLeases() *lease.Leases {
 	if h.leases == nil {
 		return &lease.Leases{}
 	}
@@ -76,9 +76,9 @@ func (h held) ownLeases() *lease.Leases {
 }
 
 // withLeases is what a key holds that has these.
-func withLeases(l *lease.Leases) held {
+func withLeases(l *lease.Leases) keyState {
 	if l.Len() == 0 {
-		return held{}
+		return keyState{}
 	}
-	return held{kind: store.Lease, expires: l.Expires(), leases: l}
+	return keyState{kind: store.Lease, expires: l.Expires(), leases: l}
 }

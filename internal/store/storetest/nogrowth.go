@@ -13,7 +13,7 @@ import (
 	"cellserver/internal/store"
 )
 
-var tightCases = []testCase{
+var noGrowthCases = []testCase{
 	{"tight", "while memory is short a limiter decides about every key that is there, and answers whatever takes nothing; only what " +
 		"adds a key is ErrFull, and changes nothing", tightLimiters},
 	{"tight and growing", "while memory is short a key that would have to grow is ErrFull, and stays as it is",
@@ -45,7 +45,7 @@ func tightLimiters(r *rig) {
 		require.Equal(r, int64(0), tight.takeBy(five, key, 3, quota.UpTo).Remaining)
 		require.True(r, tight.takeBy(five, key, 1, quota.Force).Limited)
 		require.Equal(r, int64(1), tight.takeBy(five, key, -2, quota.Take).Remaining)
-		require.Len(r, h.heard(), 4)
+		require.Len(r, h.events(), 4)
 
 		for _, mode := range []quota.Mode{quota.Take, quota.UpTo, quota.Force} {
 			tight.full(five, unused, 1, mode)
@@ -54,8 +54,8 @@ func tightLimiters(r *rig) {
 			require.Equal(r, int64(5), tight.takeBy(five, unused, quantity, quota.Take).Remaining)
 		}
 		require.Equal(r, int64(4), tight.takeBy(five, unused, 1, quota.Peek).Remaining)
-		require.Empty(r, h.heard())
-		require.Empty(r, r.sightOfNothing(kind, unused))
+		require.Empty(r, h.events())
+		require.Empty(r, r.traces(kind, unused))
 
 		tight.takeBy(five, key, math.MinInt64, quota.Take)
 		tight.full(five, key, 1, quota.Take)
@@ -107,12 +107,12 @@ func (r *rig) growing(key string, grow, fit func(i int) error) {
 		for fitted := 0; ; fitted++ {
 			r.clock.Advance(time.Millisecond)
 			r.view.Begin()
-			before := r.sight(key)
+			before := r.state(key)
 			h := r.listen()
 			if err := fit(i); err != nil {
 				require.ErrorIs(r, err, store.ErrFull)
-				require.Equal(r, before, r.sight(key))
-				require.Empty(r, h.heard())
+				require.Equal(r, before, r.state(key))
+				require.Empty(r, h.events())
 				break
 			}
 			i++
@@ -128,7 +128,7 @@ func tightExpired(r *rig) {
 		for _, all := range []bool{false, true} {
 			key, taken := fmt.Sprint(i, all), false
 			for range 100 {
-				if taken = r.takesAgain(kind, key, all); taken {
+				if taken = r.takeExpired(kind, key, all); taken {
 					break
 				}
 			}
@@ -137,9 +137,9 @@ func tightExpired(r *rig) {
 	}
 }
 
-// takesAgain says whether a key that has expired was there to be taken from; and checks that only
+// takeExpired says whether a key that has expired was there to be taken from; and checks that only
 // then anything was changed.
-func (r *rig) takesAgain(kind store.Kind, key string, all bool) bool {
+func (r *rig) takeExpired(kind store.Kind, key string, all bool) bool {
 	five, me := rule(kind, 5, 60), request(5, 60, "me", 1)
 	if kind == store.Lease {
 		r.acquire(key, me)
@@ -156,14 +156,14 @@ func (r *rig) takesAgain(kind store.Kind, key string, all bool) bool {
 		require.True(r, tight.acquire(key, request(5, 60, "you", 6)).Limited)
 		_, err = tight.view.Acquire(ctx, []byte(key), me, maxHolders)
 	} else {
-		takes := []store.LimitRequest{{Key: []byte(key), Rule: five, Quantity: 1}}
+		requests := []store.LimitRequest{{Key: []byte(key), Rule: five, Quantity: 1}}
 		require.Equal(r, int64(4), tight.takeBy(five, key, 1, quota.Peek).Remaining)
 		require.Equal(r, int64(5), tight.takeBy(five, key, 0, quota.Take).Remaining)
 		require.True(r, tight.takeBy(five, key, 6, quota.Take).Limited)
-		_, allowed := tight.takeAll(true, takes...)
+		_, allowed := tight.takeAll(true, requests...)
 		require.True(r, allowed)
 		if all {
-			_, _, err = tight.view.TakeAll(ctx, takes, false)
+			_, _, err = tight.view.TakeAll(ctx, requests, false)
 		} else {
 			_, err = tight.view.Take(ctx, []byte(key), &five, 1, quota.Take)
 		}
@@ -172,7 +172,7 @@ func (r *rig) takesAgain(kind store.Kind, key string, all bool) bool {
 		require.ErrorIs(r, err, store.ErrFull)
 		return false
 	}
-	require.Equal(r, []notice{{0, key, store.Expired}, {0, key, store.Changed}}, h.heard())
+	require.Equal(r, []notification{{0, key, store.Expired}, {0, key, store.Changed}}, h.events())
 	require.Equal(r, 1, r.remove(key))
 	return true
 }
@@ -180,35 +180,35 @@ func (r *rig) takesAgain(kind store.Kind, key string, all bool) bool {
 func tightForAll(r *rig) {
 	tight := r.tight()
 	for n, needs := range map[int]int{1: 0, 2: 1, 3: 0, 9: 4} {
-		takes := manyRequests(n, fmt.Sprint(n, " "))
-		for i, t := range takes {
+		requests := manyRequests(n, fmt.Sprint(n, " "))
+		for i, t := range requests {
 			if i != needs {
 				r.takeBy(t.Rule, string(t.Key), 1, quota.Take)
 			}
 		}
-		before, want, h := r.sightOf(takes), r.untaken(takes...), r.listen()
-		d, allowed, err := tight.view.TakeAll(ctx, takes, false)
+		before, want, h := r.stateOf(requests), r.expectedUntaken(requests...), r.listen()
+		d, allowed, err := tight.view.TakeAll(ctx, requests, false)
 		require.ErrorIs(r, err, store.ErrFull)
 		require.False(r, allowed)
-		for i := range takes {
+		for i := range requests {
 			require.Equal(r, i == needs, d[i].Limited, "%d of %d", i, n)
 			if i != needs {
 				require.Equal(r, want[i], d[i], "%d of %d", i, n)
 			}
 		}
-		_, allowed = tight.takeAll(true, takes...)
+		_, allowed = tight.takeAll(true, requests...)
 		require.True(r, allowed, "PEEK is answered")
-		require.Equal(r, before, r.sightOf(takes))
-		require.Empty(r, h.heard())
+		require.Equal(r, before, r.stateOf(requests))
+		require.Empty(r, h.events())
 
-		t := &takes[needs]
+		t := &requests[needs]
 		quantity := t.Quantity
 		t.Quantity = 1000
-		_, allowed = tight.takeAll(false, takes...)
+		_, allowed = tight.takeAll(false, requests...)
 		require.False(r, allowed, "what is limited needs nothing")
 		t.Quantity = quantity
 		r.takeBy(t.Rule, string(t.Key), 1, quota.Take)
-		_, allowed = tight.takeAll(false, takes...)
+		_, allowed = tight.takeAll(false, requests...)
 		require.True(r, allowed, "all of them are there")
 	}
 }

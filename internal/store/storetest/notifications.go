@@ -15,7 +15,7 @@ var noticeCases = []testCase{
 	{"notices", "the listener hears of every change once, before the call returns, and of nothing else", notices},
 	{"keys made", "a key that comes to be where there was none is heard of as made, and after that as changed", keysMade},
 	{"notices signed", "the listener hears whose view made a change, and of nobody if it was the store itself",
-		noticesSigned},
+		notificationCallers},
 	{"flush notices", "a flush is one notice a database, without a key", flushNotices},
 	{"expiry notices", "a record that goes because it has expired is one notice, whoever finds it", expiryNotices},
 	{"expiry written over", "a key that had expired, and is made again, is heard of as both", expiryWrittenOver},
@@ -27,25 +27,25 @@ var noticeCases = []testCase{
 func notices(r *rig) {
 	five := limit(4, 1, 1)
 	h := r.listen()
-	hears := func(want ...notice) {
+	hears := func(want ...notification) {
 		r.Helper()
-		require.Equal(r, want, h.heard())
+		require.Equal(r, want, h.events())
 	}
 	last := r.store.Databases() - 1
 	r.take("key", five, 3)
-	hears(notice{0, "key", store.Changed})
+	hears(notification{0, "key", store.Changed})
 	r.take("key", five, -1)
-	hears(notice{0, "key", store.Changed})
+	hears(notification{0, "key", store.Changed})
 	r.throttle("key", five, 9, quota.UpTo)
-	hears(notice{0, "key", store.Changed})
+	hears(notification{0, "key", store.Changed})
 	r.throttle("key", five, 9, quota.Force)
-	hears(notice{0, "key", store.Changed})
+	hears(notification{0, "key", store.Changed})
 	r.take("key", five, -99)
-	hears(notice{0, "key", store.Deleted})
+	hears(notification{0, "key", store.Deleted})
 
 	r.view.Select(last)
 	r.put("key", "other")
-	hears(notice{last, "key", store.Changed}, notice{last, "other", store.Changed})
+	hears(notification{last, "key", store.Changed}, notification{last, "other", store.Changed})
 	r.lookup("key")
 	r.count("key", "nothing")
 	r.scanAll(10)
@@ -54,12 +54,12 @@ func notices(r *rig) {
 	r.remove("nothing")
 	hears()
 	require.Equal(r, 1, r.remove("key", "nothing", "key"))
-	hears(notice{last, "key", store.Deleted})
+	hears(notification{last, "key", store.Deleted})
 }
 
 func keysMade(r *rig) {
 	var heard []store.Event
-	r.store.(store.Notifier).Subscribe(func(_ int, _ []byte, why store.Event, _ int64) { heard = append(heard, why) })
+	r.store.(store.Notifier).Subscribe(func(_ int, _ []byte, event store.Event, _ int64) { heard = append(heard, event) })
 	steps := map[string]func(){
 		"a value":    func() { r.write("value", "v", store.Never) },
 		"an integer": func() { _, _ = r.view.Add(ctx, []byte("integer"), 1) },
@@ -83,17 +83,17 @@ func keysMade(r *rig) {
 	}
 }
 
-func noticesSigned(r *rig) {
+func notificationCallers(r *rig) {
 	five, brief := limit(4, 1, 100), limit(4, 1, 1)
 	first, second := r.another(), r.another()
 	first.view.SetCaller(1)
 	second.view.SetCaller(2)
 	var mu sync.Mutex // a store may sweep by itself meanwhile
 	var by []int64
-	r.store.(store.Notifier).Subscribe(func(_ int, _ []byte, _ store.Event, who int64) {
+	r.store.(store.Notifier).Subscribe(func(_ int, _ []byte, _ store.Event, caller int64) {
 		mu.Lock()
 		defer mu.Unlock()
-		by = append(by, who)
+		by = append(by, caller)
 	})
 	hears := func(want ...int64) {
 		r.Helper()
@@ -110,7 +110,7 @@ func noticesSigned(r *rig) {
 	hears(1, 2, 1)
 	second.put("key", "other")
 	err := first.view.Atomically(ctx, []store.KeyRef{{Key: []byte("other")}, {Key: []byte("key")}}, false, func() error {
-		first.take("key", lasting, 1)
+		first.take("key", longLived, 1)
 		first.remove("other", "key")
 		return nil
 	})
@@ -138,9 +138,9 @@ func flushNotices(r *rig) {
 	r.view.Select(last)
 	r.put("key")
 	flushed := map[int]int{}
-	unsubscribe := r.store.(store.Notifier).Subscribe(func(database int, key []byte, why store.Event, _ int64) {
+	unsubscribe := r.store.(store.Notifier).Subscribe(func(database int, key []byte, event store.Event, _ int64) {
 		require.Nil(r, key)
-		require.Equal(r, store.Flushed, why)
+		require.Equal(r, store.Flushed, event)
 		flushed[database]++
 	})
 	require.NoError(r, r.view.Flush(ctx))
@@ -150,7 +150,7 @@ func flushNotices(r *rig) {
 
 	heard := r.listen()
 	require.NoError(r, r.view.FlushAll(ctx))
-	require.ElementsMatch(r, []notice{{0, "", store.Flushed}, {last, "", store.Flushed}}, heard.heard())
+	require.ElementsMatch(r, []notification{{0, "", store.Flushed}, {last, "", store.Flushed}}, heard.events())
 }
 
 // sweeper is a store that can be asked to look for expired records. One that leaves that to
@@ -184,16 +184,16 @@ func expiryNotices(r *rig) {
 	r.sweepAll()
 	r.sweepAll()
 
-	heard := map[notice]int{}
-	for _, n := range h.heard() {
+	heard := map[notification]int{}
+	for _, n := range h.events() {
 		heard[n]++
 	}
 	// The record of a key that is made again may be used again: whoever watches the key hears that
 	// it changed.
-	delete(heard, notice{0, "revived", store.Expired})
-	want := map[notice]int{{0, "deleted", store.Expired}: 1, {0, "revived", store.Changed}: 1}
+	delete(heard, notification{0, "revived", store.Expired})
+	want := map[notification]int{{0, "deleted", store.Expired}: 1, {0, "revived", store.Changed}: 1}
 	if _, ok := r.store.(sweeper); ok {
-		want[notice{0, "swept", store.Expired}] = 1
+		want[notification{0, "swept", store.Expired}] = 1
 		require.Equal(r, 2, r.size(), "the sweep leaves what is there")
 	}
 	require.Equal(r, want, heard)
@@ -240,9 +240,9 @@ func expiryWrittenOver(r *rig) {
 			r.view.Begin()
 			require.NoError(r, write(r.view))
 			var of []store.Event
-			for _, n := range h.heard() {
+			for _, n := range h.events() {
 				if n.key == "key" {
-					of = append(of, n.why)
+					of = append(of, n.event)
 				}
 			}
 			require.Equal(r, []store.Event{store.Expired, store.Changed}, of, "%s over %s", name, what)
@@ -294,10 +294,10 @@ func expirySeen(r *rig) {
 			var heard []store.Event
 			var by []int64
 			var mu sync.Mutex // a store may sweep by itself meanwhile
-			unsubscribe := r.store.(store.Notifier).Subscribe(func(_ int, _ []byte, why store.Event, who int64) {
+			unsubscribe := r.store.(store.Notifier).Subscribe(func(_ int, _ []byte, event store.Event, caller int64) {
 				mu.Lock()
 				defer mu.Unlock()
-				heard, by = append(heard, why), append(by, who)
+				heard, by = append(heard, event), append(by, caller)
 			})
 			v := r.store.View()
 			v.SetCaller(7)
@@ -319,18 +319,18 @@ func listenersComeAndGo(r *rig) {
 	r.put("key")
 	second, third := r.listen(), r.listen()
 	r.put("key")
-	require.Len(r, first.heard(), 2)
-	require.Len(r, second.heard(), 1)
-	require.Len(r, third.heard(), 1)
+	require.Len(r, first.events(), 2)
+	require.Len(r, second.events(), 1)
+	require.Len(r, third.events(), 1)
 	for range 2 { // to end twice is to end once
-		second.end()
+		second.unsubscribe()
 		r.put("key")
-		require.Empty(r, second.heard())
+		require.Empty(r, second.events())
 	}
-	require.Len(r, first.heard(), 2)
-	first.end()
-	third.end()
+	require.Len(r, first.events(), 2)
+	first.unsubscribe()
+	third.unsubscribe()
 	r.remove("key")
-	require.Empty(r, first.heard())
-	require.Len(r, third.heard(), 2)
+	require.Empty(r, first.events())
+	require.Len(r, third.events(), 2)
 }

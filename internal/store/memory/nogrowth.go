@@ -1,0 +1,156 @@
+package memory
+
+import (
+	"context"
+	"errors"
+	"math/bits"
+
+	"cellserver/internal/gcra"
+	"cellserver/internal/lease"
+	"cellserver/internal/quota"
+	"cellserver/internal/store"
+	"cellserver/internal/window"
+)
+
+// noGrowthView is a view while memory is short. Its limiters go on where they need none: so a flood of new
+// keys does not switch off the limits of those that are there.
+type noGrowthView struct{ *view }
+
+// WithoutGrowth is View's.
+func (v *view) WithoutGrowth() store.View { return noGrowthView{v} }
+
+func (v noGrowthView) lockShard(shard uint32) *shard {
+	s := v.view.lockShard(shard)
+	s.noGrowth = true
+	return s
+}
+
+func (v noGrowthView) unlockShard(s *shard) {
+	s.noGrowth = false
+	v.view.unlockShard(s)
+}
+
+func (v noGrowthView) Throttle(_ context.Context, key []byte, limit gcra.Limit, quantity int64,
+	mode quota.Mode) (gcra.Outcome, error) {
+	h := v.hash(key)
+	s := v.lockShard(h.shard)
+	defer v.unlockShard(s)
+	return s.throttle(h, key, v.now, limit, quantity, mode)
+}
+
+func (v noGrowthView) Take(_ context.Context, key []byte, rule *store.Rule, quantity int64,
+	mode quota.Mode) (quota.Decision, error) {
+	h := v.hash(key)
+	s := v.lockShard(h.shard)
+	defer v.unlockShard(s)
+	return s.take(h, key, v.now, rule, quantity, mode)
+}
+
+func (v noGrowthView) Acquire(_ context.Context, key []byte, r lease.Request, maxHolders int) (quota.Decision, error) {
+	h := v.hash(key)
+	s := v.lockShard(h.shard)
+	defer v.unlockShard(s)
+	return s.acquire(h, key, v.now, r, maxHolders)
+}
+
+// TakeAll is takeTight of its keys.
+func (v noGrowthView) TakeAll(
+	_ context.Context, requests []store.LimitRequest, peek bool,
+) ([]quota.Decision, bool, error) {
+	hashes := make([]keyHash, len(requests))
+	var locked lockSet
+	for i := range requests {
+		hashes[i] = v.hash(requests[i].Key)
+		locked.add(hashes[i].shard)
+	}
+	db, now := v.lockShards(locked)
+	defer v.unlock(db, locked)
+
+	return takeAllWithoutGrowth(db, locked, requests, hashes, now, peek, v.decisionSlice(len(requests)))
+}
+
+// takeAllWithoutGrowth asks every limiter first, and whether there is a place for what it allows.
+func takeAllWithoutGrowth(
+	db *database, locked lockSet, requests []store.LimitRequest, hashes []keyHash, now int64, peek bool,
+	decisions []quota.Decision,
+) ([]quota.Decision, bool, error) {
+	locked.setNoGrowth(db, true)
+	defer locked.setNoGrowth(db, false)
+	allowed, err := evaluateEach(db, requests, hashes, now, quota.Peek, decisions)
+	switch {
+	case err != nil:
+		return decisions, false, err
+	case !allowed:
+		return decisions, false, reportUntaken(db, requests, hashes, now, decisions)
+	case peek:
+		return decisions, true, nil
+	case !fitsWithoutGrowth(db, requests, hashes, now, decisions):
+		return decisions, false, errors.Join(reportUntaken(db, requests, hashes, now, decisions), store.ErrFull)
+	}
+	if _, err = evaluateEach(db, requests, hashes, now, quota.Take, decisions); err != nil {
+		return nil, false, err // which must not be taken for a decision
+	}
+	return decisions, true, nil
+}
+
+// fitsWithoutGrowth says whether all that would be taken needs no memory. Else the decisions say what does:
+// those that are limited.
+func fitsWithoutGrowth(
+	db *database, requests []store.LimitRequest, hashes []keyHash, now int64, decisions []quota.Decision,
+) bool {
+	spared := true
+	for i := range requests {
+		d := &decisions[i]
+		d.Limited = d.Taken > 0 && db.shards[hashes[i].shard].needsMemory(hashes[i], &requests[i], now)
+		spared = spared && !d.Limited
+	}
+	return spared
+}
+
+// setNoGrowth says of shards, which are locked, that the step must not take memory, or that it is
+// over.
+func (set *lockSet) setNoGrowth(db *database, tight bool) {
+	for word, bitmap := range set {
+		for ; bitmap != 0; bitmap &= bitmap - 1 {
+			db.shards[word*64+bits.TrailingZeros64(bitmap)].noGrowth = tight
+		}
+	}
+}
+
+// needsMemory says whether a quantity that is allowed takes memory: a record, or for a log that is full a
+// larger one. A record that has expired is used again, if it is large enough.
+func (s *shard) needsMemory(h keyHash, t *store.LimitRequest, now int64) bool {
+	r, p := s.find(h, t.Key)
+	switch {
+	case r == nil:
+		return true
+	case r.expires() <= now:
+		if t.Rule.Kind == store.SlidingLog && inlineCapacity(t.Key, t.Rule.Kind) < entryBytes {
+			return true // a long key: its entries stand apart from the record
+		}
+		return s.pages.slotSize(p.bucket.ref(p.slot)) < sizeAfterFirst(t.Key, t.Rule.Kind)
+	case t.Rule.Kind != store.SlidingLog:
+		return false
+	}
+	at := keySlot{h: h, key: t.Key, r: r, p: p, live: true}
+	_, _, edit, _ := t.Rule.Log.StepLog(now, r.logState(), s.logEntries(r), t.Quantity, quota.Take)
+	return s.logGrows(&at, edit)
+}
+
+// sizeAfterFirst is how large the record of a key is that a limiter has taken from once.
+func sizeAfterFirst(key []byte, kind store.Kind) int {
+	size := recordSize(len(key), kind)
+	if kind == store.SlidingLog {
+		size += entryBytes
+	}
+	return size
+}
+
+// logGrows says whether the entries of a key that is there will not fit where they are.
+func (s *shard) logGrows(at *keySlot, e window.Edit) bool {
+	if !at.r.isInline() {
+		return s.logs.at(at.r.slabNumber()).grows(e)
+	}
+	ring := at.r.ring()
+	return e.Left(ring.count) > len(ring.entries)/entryBytes
+}

@@ -1,0 +1,107 @@
+package storetest
+
+import (
+	"context"
+
+	"cellserver/internal/gcra"
+	"cellserver/internal/lease"
+	"cellserver/internal/quota"
+	"cellserver/internal/store"
+)
+
+// naiveNoGrowth is the naive store's view while memory is short.
+type naiveNoGrowth struct{ *naiveView }
+
+func (v *naiveView) WithoutGrowth() store.View { return naiveNoGrowth{v} }
+
+func (v naiveNoGrowth) within(step func()) {
+	v.noGrowth = true
+	defer func() { v.noGrowth = false }()
+	step()
+}
+
+func (v naiveNoGrowth) Throttle(
+	_ context.Context, key []byte, limit gcra.Limit, quantity int64, mode quota.Mode,
+) (o gcra.Outcome, err error) {
+	v.within(func() { o, err = v.naiveView.Throttle(ctx, key, limit, quantity, mode) })
+	return o, err
+}
+
+func (v naiveNoGrowth) Take(
+	_ context.Context, key []byte, rule *store.Rule, quantity int64, mode quota.Mode,
+) (d quota.Decision, err error) {
+	v.within(func() { d, err = v.naiveView.Take(ctx, key, rule, quantity, mode) })
+	return d, err
+}
+
+func (v naiveNoGrowth) TakeAll(_ context.Context, requests []store.LimitRequest,
+	peek bool) (d []quota.Decision, ok bool, err error) {
+	v.within(func() { d, ok, err = v.naiveView.TakeAll(ctx, requests, peek) })
+	return d, ok, err
+}
+
+func (v naiveNoGrowth) Acquire(_ context.Context, key []byte, r lease.Request,
+	maxHolders int) (d quota.Decision, err error) {
+	v.within(func() { d, err = v.naiveView.Acquire(ctx, key, r, maxHolders) })
+	return d, err
+}
+
+// refusesGrowth says whether a step needs memory that it must not take.
+func (v *naiveView) refusesGrowth(name string, was, next keyState) bool {
+	if !v.noGrowth || v.has(noGrowthAdds) {
+		return false
+	}
+	if was.kind != store.None && v.has(noGrowthGrows) {
+		return false
+	}
+	return v.has(noGrowthRefusesAll) || v.needsMemory(name, was, next)
+}
+
+// needsMemory says whether a step needs memory: none where what has expired has left its place.
+func (v *naiveView) needsMemory(name string, was, next keyState) bool {
+	stood, _ := v.database().get(name)
+	return next.needsMoreThan(was) && !(was.kind == store.None && stood.reusable(v.last, next.kind))
+}
+
+// reusable says whether it has expired, and left its place to another of its kind.
+func (h keyState) reusable(now int64, kind store.Kind) bool {
+	return h.kind == kind && h.expires <= now
+}
+
+// needsMoreThan says whether it takes more memory than what was there: a log has room for eight.
+func (h keyState) needsMoreThan(was keyState) bool {
+	return h.kind != store.None && (was.kind == store.None || len(h.entries) > max(8, len(was.entries)))
+}
+
+// fitsWithoutGrowth says whether all that would be taken needs no memory, and limits what does.
+func (v *naiveView) fitsWithoutGrowth(requests []store.LimitRequest, now int64, decisions []quota.Decision) bool {
+	spared := true
+	for i, t := range requests {
+		name := v.name(t.Key)
+		was := v.live(name, now)
+		_, next, changed, _ := was.take(now, t.Rule, t.Quantity, quota.Take)
+		decisions[i].Limited = changed && v.needsMemory(name, was, next)
+		spared = spared && !decisions[i].Limited
+	}
+	return spared || v.has(noGrowthTakesHalf)
+}
+
+// reportUntaken says what there is where nothing was taken.
+func (v *naiveView) reportUntaken(requests []store.LimitRequest, now int64, decisions []quota.Decision) {
+	for i, t := range requests {
+		if d := &decisions[i]; !d.Limited {
+			asked, _, _, _ := v.live(v.name(t.Key), now).take(now, t.Rule, 0, quota.Peek)
+			d.Remaining, d.ResetAfter, d.Taken = asked.Remaining, asked.ResetAfter, 0
+		}
+	}
+}
+
+// forgetting is what a key holds where only the latest period counts.
+func (h keyState) forgetting(rule store.Rule) keyState {
+	h.sliding.Until, h.log.Until = 0, 0
+	if h.kind == store.Fixed {
+		h.fixed.End = h.fixed.Start + int64(rule.Window.Period())
+		h.expires = h.fixed.End
+	}
+	return h
+}
