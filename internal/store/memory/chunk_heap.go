@@ -2,15 +2,13 @@
 
 package memory
 
-// newChunk is memory of Go's heap, where no other is asked for, and for the race detector, which
-// does not look outside of it.
+// newChunk returns memory of Go's heap: on systems where no other memory is requested, and for the
+// race detector, which observes no other memory.
 func newChunk(bytes int) (memory, mapping []byte) { return make([]byte, bytes), nil }
 
-func unmap([]byte) {}
+// The heap needs none of the following: the garbage collector decides what is in memory.
 
-func wantHuge([]byte, bool) {}
-
-func bringNear([]byte) {}
-
-// giveBack has nobody to give it to.
-func giveBack([]byte) {}
+func unmap([]byte)            {}
+func adviseHuge([]byte, bool) {}
+func populate([]byte)         {}
+func discard([]byte)          {}

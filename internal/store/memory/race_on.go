@@ -2,6 +2,6 @@
 
 package memory
 
-// underRace: the race detector makes every access to memory many times as slow, so the long
+// raceEnabled: the race detector makes every access to memory many times as slow, so the long
 // simulations do less; and it would rightly report what Prefetch sees without a lock.
-const underRace = true
+const raceEnabled = true
