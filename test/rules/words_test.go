@@ -41,7 +41,6 @@ var unread = []string{
 	"internal/commands/access",
 	"internal/commands/keyspace",
 	"internal/commands/limiter",
-	"internal/commands/pubsub",
 	"internal/commands/tracking",
 	"internal/commands/value",
 	"internal/logging",

@@ -2,27 +2,27 @@ package pubsub
 
 import "slices"
 
-// orderedList is a list in the order in which its members came, that can be gone through a piece at a time
-// while it changes: each member has a number, larger than all before it, so that who remembers the
-// last number seen can go on from there. It needs a lock.
+// orderedList is a list of members in the order in which they were added. It can be read in pieces while
+// it changes: each member has a number, larger than those of all members before it, and a reader
+// continues behind the last number that it has seen. The caller locks the list.
 type orderedList[T any] struct {
 	Entries []orderedEntry[T]
-	removed int // entries without a member
+	removed int // entries whose members were removed
 }
 
 type orderedEntry[T any] struct {
 	number uint64
-	member *T // nil if it has gone
+	member *T // nil if it was removed
 }
 
 func (r *orderedList[T]) len() int { return len(r.Entries) - r.removed }
 
-// add takes numbers in ascending order.
+// add appends a member. Its number must be larger than all before it.
 func (r *orderedList[T]) add(number uint64, member *T) {
 	r.Entries = append(r.Entries, orderedEntry[T]{number, member})
 }
 
-// from is where the entries begin that have this number or a larger one.
+// from returns the index of the first entry with this number or a larger one.
 func (r *orderedList[T]) from(number uint64) int {
 	at, _ := slices.BinarySearchFunc(r.Entries, number, func(e orderedEntry[T], n uint64) int {
 		if e.number < n {
@@ -33,8 +33,8 @@ func (r *orderedList[T]) from(number uint64) int {
 	return at
 }
 
-// remove forgets the member with a number. Gaps are closed when they are half of the list, so that
-// it costs little on average.
+// remove removes the member with a number. Entries without members are deleted when they are more than
+// half of the list, so that the cost per member is constant on average.
 func (r *orderedList[T]) remove(number uint64) {
 	at := r.from(number)
 	if at == len(r.Entries) || r.Entries[at].number != number || r.Entries[at].member == nil {
@@ -48,9 +48,8 @@ func (r *orderedList[T]) remove(number uint64) {
 	}
 }
 
-// piece looks at up to size entries after the number last, up to the number until, and appends
-// their members to dst. It returns the number that it came to, which is until when there are no
-// more.
+// piece reads up to size entries with numbers above last and up to until, and appends their members to
+// dst. It returns the last number that it has read, or until if there are no more such entries.
 func (r *orderedList[T]) piece(dst []*T, last, until uint64, size int) ([]*T, uint64) {
 	for _, e := range r.Entries[r.from(last+1):] {
 		if e.number > until {

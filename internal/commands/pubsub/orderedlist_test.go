@@ -7,22 +7,21 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A roll keeps its order, and who goes through it a piece at a time sees each member that stays,
-// once.
-func TestRoll(t *testing.T) {
+// An ordered list keeps the order of its members, and a reader of its pieces sees each of them once.
+func TestOrderedList(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	var r orderedList[uint64]
 	members := map[uint64]bool{}
 	for number := uint64(1); number < 5000; number++ {
 		r.add(number, &number)
 		members[number] = true
-		for gone := range members {
+		for oldest := range members {
 			if random.IntN(100) >= 52 || len(members) < 2 {
 				break
 			}
-			r.remove(gone)
-			r.remove(gone)
-			delete(members, gone)
+			r.remove(oldest)
+			r.remove(oldest)
+			delete(members, oldest)
 		}
 		require.Equal(t, len(members), r.len())
 		require.LessOrEqual(t, len(r.Entries), 2*r.len())
@@ -38,8 +37,8 @@ func TestRoll(t *testing.T) {
 		}
 		require.Len(t, all, len(members))
 		for i, m := range all {
-			require.True(t, members[*m])
-			require.True(t, i == 0 || *all[i-1] < *m)
+			require.True(t, members[*m], "a removed member is still in the list")
+			require.True(t, i == 0 || *all[i-1] < *m, "members are out of order")
 		}
 	}
 }

@@ -12,21 +12,19 @@ import (
 	"cellserver/internal/resp"
 )
 
-// Who has subscribed to what, and how messages get to them.
-
-// Channels knows who has subscribed to what. Its lock is held for moments: messages are handed out
-// without it.
+// Channels holds the channels and patterns that have subscribers. Its lock is held for microseconds:
+// messages are delivered without it.
 type Channels struct {
 	mu     sync.RWMutex
-	number uint64 // of the topic, or the subscription, that was made last
+	number uint64 // of the latest topic or subscription
 	Topics [client.SubscriptionKinds]topics
 
-	PatternBytes         int          // of all patterns
-	Clients              atomic.Int64 // who have subscribed to something
-	PatternSubscriptions int          // how many subscriptions there are to patterns
+	PatternBytes         int          // the length of all patterns together
+	PatternSubscriptions int          // subscriptions to patterns
+	Clients              atomic.Int64 // clients with subscriptions
 }
 
-// topics are the names of a kind that have subscribers.
+// topics are the channels, patterns or shard channels that have subscribers.
 type topics struct {
 	byName map[string]*Topic
 	All    orderedList[Topic]
@@ -35,19 +33,19 @@ type topics struct {
 // Topic is a channel or a pattern.
 type Topic struct {
 	Name        string
-	number      uint64 // among the topics
+	number      uint64 // in the list of its kind
 	subscribers orderedList[subscription]
 }
 
-// subscription is what a session has to a topic.
+// subscription is a subscription of a client to a topic.
 type subscription struct {
 	client *client.Client
 	topic  *Topic
-	number uint64 // among the topic's
-	ended  bool   // with the session's mail locked: nothing comes after it
+	number uint64 // in the topic's list
+	ended  bool   // no message is delivered any more; changed with the client's mailbox locked
 }
 
-// subscriptions is what a session has subscribed to. It is the session's own.
+// subscriptions are those of one client. Its session alone reads and changes them.
 type subscriptions struct {
 	topics [client.SubscriptionKinds]map[string]*subscription
 	bytes  int // of the names
@@ -60,12 +58,13 @@ func (l *subscriptions) count(kinds ...client.SubscriptionKind) (n int) {
 	return n
 }
 
-// Total counts the subscriptions. While there are some, a client in RESP2 speaks of nothing else.
+// Total counts the subscriptions. While there are some, a client in RESP2 may send few other commands.
 func (l *subscriptions) Total() int {
 	return l.count(client.ToChannel, client.ToPattern, client.ToShardChannel)
 }
 
-// countInReply is the number that stands in a reply: channels and patterns together, shard channels apart.
+// countInReply returns the number of subscriptions that a reply shows: channels and patterns together,
+// or shard channels.
 func (l *subscriptions) countInReply(kind client.SubscriptionKind) int {
 	if kind == client.ToShardChannel {
 		return l.count(client.ToShardChannel)
@@ -73,21 +72,21 @@ func (l *subscriptions) countInReply(kind client.SubscriptionKind) int {
 	return l.count(client.ToChannel, client.ToPattern)
 }
 
-// names lists what there is of a kind.
+// names returns the names of the subscriptions of a kind.
 func (l *subscriptions) names(kind client.SubscriptionKind) []string {
 	return slices.Collect(maps.Keys(l.topics[kind]))
 }
 
-// The bounds of what a session subscribes to: as many are left at once when it goes, which takes a
-// millisecond; and the bytes of their names.
+// The bounds of one client's subscriptions. When its session ends, all of them end at once, which takes
+// a millisecond.
 const (
 	MaxSubscriptions   = 4096
-	MaxSubscribedBytes = 4 << 20
+	MaxSubscribedBytes = 4 << 20 // of the names together
 )
 
 const errTooManySubscriptions command.Refusal = "ERR too many subscriptions"
 
-// SubscriptionsOf is what a client has subscribed to; for its own session.
+// SubscriptionsOf returns the subscriptions of a client. Only its own session may call it.
 func SubscriptionsOf(c *client.Client) *subscriptions {
 	l, _ := c.Subscriptions.(*subscriptions)
 	if l == nil {
@@ -97,6 +96,7 @@ func SubscriptionsOf(c *client.Client) *subscriptions {
 	return l
 }
 
+// subscribe adds a subscription, unless the client has it.
 func (cs *Channels) subscribe(c *client.Client, kind client.SubscriptionKind, name string) {
 	l := SubscriptionsOf(c)
 	if l.topics[kind][name] != nil {
@@ -111,8 +111,8 @@ func (cs *Channels) subscribe(c *client.Client, kind client.SubscriptionKind, na
 	c.Charge(client.SubscriptionBytes + len(name))
 }
 
-// unsubscribe ends a subscription, if there is one: what was published before comes before the
-// reply, and nothing after it.
+// unsubscribe ends a subscription, if there is one. Messages that were published before are written
+// before the reply, and none after it.
 func (cs *Channels) unsubscribe(c *client.Client, s command.Session, kind client.SubscriptionKind, name string) {
 	l := SubscriptionsOf(c)
 	sub := l.topics[kind][name]
@@ -128,7 +128,7 @@ func (cs *Channels) unsubscribe(c *client.Client, s command.Session, kind client
 	cs.updateCounts(c, kind, 0)
 }
 
-// UnsubscribeAll ends all subscriptions of a client: for RESET, and when its session ends.
+// UnsubscribeAll ends all subscriptions of a client, for RESET and at the end of its session.
 func (cs *Channels) UnsubscribeAll(c *client.Client, s command.Session) {
 	if c.Subscriptions == nil {
 		return
@@ -140,10 +140,11 @@ func (cs *Channels) UnsubscribeAll(c *client.Client, s command.Session) {
 	}
 }
 
-// updateCounts has others see how many subscriptions there are, with some that are coming.
-func (cs *Channels) updateCounts(c *client.Client, kind client.SubscriptionKind, coming int) {
+// updateCounts publishes the number of a client's subscriptions, and of new ones that are about to be
+// added, for CLIENT LIST and INFO and for those that deliver messages to it.
+func (cs *Channels) updateCounts(c *client.Client, kind client.SubscriptionKind, added int) {
 	l, before := SubscriptionsOf(c), c.IsSubscribed()
-	subscribed := l.Total()+coming > 0
+	subscribed := l.Total()+added > 0
 	if subscribed && !before {
 		cs.Clients.Add(1)
 	} else if before && !subscribed {
@@ -152,7 +153,7 @@ func (cs *Channels) updateCounts(c *client.Client, kind client.SubscriptionKind,
 	c.SetSubscribed(subscribed)
 	c.Profile.Mu.Lock()
 	defer c.Profile.Mu.Unlock()
-	c.Profile.Subscriptions[kind] = l.count(kind) + coming
+	c.Profile.Subscriptions[kind] = l.count(kind) + added
 }
 
 func (cs *Channels) add(s *client.Client, kind client.SubscriptionKind, name string) *subscription {
@@ -199,7 +200,7 @@ func (cs *Channels) remove(kind client.SubscriptionKind, sub *subscription) {
 	}
 }
 
-// subscribers counts those of a topic.
+// subscribers counts the subscribers of a topic.
 func (cs *Channels) subscribers(kind client.SubscriptionKind, name []byte) int {
 	cs.mu.RLock()
 	defer cs.mu.RUnlock()
@@ -209,26 +210,26 @@ func (cs *Channels) subscribers(kind client.SubscriptionKind, name []byte) int {
 	return 0
 }
 
-// Count is how many topics of a kind have subscribers.
+// Count returns how many topics of a kind have subscribers.
 func (cs *Channels) Count(kind client.SubscriptionKind) int {
 	cs.mu.RLock()
 	defer cs.mu.RUnlock()
 	return len(cs.Topics[kind].byName)
 }
 
-// Message is what is published.
+// Message is a message that is published.
 type Message struct {
 	Kind             client.SubscriptionKind // viaChannel, and so by patterns too; or viaShard
 	Channel, Payload []byte
-	until            uint64 // the subscription that was the latest when it was published, 0 for now
+	until            uint64 // the latest subscription that gets it, 0 for all present ones
 }
 
-// deliveryWork is what it takes to hand a message to one subscriber, in bytes that could be moved
-// meanwhile.
+// deliveryWork is the work (see command.Call) to deliver a message to one subscriber, without that for
+// its payload.
 const deliveryWork = 512
 
-// Work is what it takes to publish a message, at most, in bytes that could be moved meanwhile. To
-// match a pattern takes as long as both are long.
+// Work returns the most work (see command.Call) that it can take to publish a message. The time to
+// match a pattern grows with the product of the lengths of pattern and channel.
 func (cs *Channels) Work(m Message) int {
 	cs.mu.RLock()
 	defer cs.mu.RUnlock()
@@ -243,46 +244,49 @@ func (cs *Channels) Work(m Message) int {
 	return receivers*(deliveryWork+len(m.Payload)) + matching
 }
 
-// Of a list, so many are looked at with the lock held: some microseconds.
+// subscribersPerPiece is how many members of a list are read with the lock held, which takes some
+// microseconds.
 const subscribersPerPiece = 128
 
-// latest is the number of the latest subscription, or 1, which none has.
+// latest returns the number of the latest subscription, or 1, which no subscription has.
 func (cs *Channels) latest() uint64 {
 	cs.mu.RLock()
 	defer cs.mu.RUnlock()
 	return max(cs.number, 1)
 }
 
-// Publish hands a message to its subscribers, and says how many they were. Those who come meanwhile
-// do not get it.
-func (cs *Channels) Publish(m Message, giveWay func()) (receivers int) {
+// Publish delivers a message to its subscribers, and returns how many they are. Subscriptions that are
+// made meanwhile do not get it. It calls yield between pieces of the work.
+func (cs *Channels) Publish(m Message, yield func()) (receivers int) {
 	cs.mu.RLock()
 	until, t := cmp.Or(m.until, cs.number), cs.Topics[m.Kind].byName[string(m.Channel)]
 	cs.mu.RUnlock()
 	if t != nil {
-		receivers = cs.send(m.Kind, t, m, until, giveWay)
+		receivers = cs.send(m.Kind, t, m, until, yield)
 	}
 	if m.Kind == client.ToShardChannel {
 		return receivers
 	}
 	cs.eachUntil(client.ToPattern, until, func(pattern *Topic) bool {
 		if command.Glob([]byte(pattern.Name), m.Channel, false) {
-			receivers += cs.send(client.ToPattern, pattern, m, until, giveWay)
+			receivers += cs.send(client.ToPattern, pattern, m, until, yield)
 		}
 		return true
-	}, giveWay)
+	}, yield)
 	return receivers
 }
 
-// Each visits the topics of a kind, without the lock, until it has enough.
-func (cs *Channels) Each(kind client.SubscriptionKind, visit func(*Topic) bool, giveWay func()) {
+// Each calls visit for each topic of a kind, without the lock, until visit returns false. It calls yield
+// between pieces of the work.
+func (cs *Channels) Each(kind client.SubscriptionKind, visit func(*Topic) bool, yield func()) {
 	cs.mu.RLock()
 	until := cs.number
 	cs.mu.RUnlock()
-	cs.eachUntil(kind, until, visit, giveWay)
+	cs.eachUntil(kind, until, visit, yield)
 }
 
-func (cs *Channels) eachUntil(kind client.SubscriptionKind, until uint64, visit func(*Topic) bool, giveWay func()) {
+// eachUntil is Each for the topics with numbers up to until.
+func (cs *Channels) eachUntil(kind client.SubscriptionKind, until uint64, visit func(*Topic) bool, yield func()) {
 	var found [subscribersPerPiece]*Topic
 	for last := uint64(0); last < until; {
 		cs.mu.RLock()
@@ -295,14 +299,31 @@ func (cs *Channels) eachUntil(kind client.SubscriptionKind, until uint64, visit 
 			}
 		}
 		if last < until {
-			giveWay()
+			yield()
 		}
 	}
 }
 
-// send hands a message to the subscribers of one topic.
+// EachSubscriber calls visit for each subscriber of a topic, without the lock.
+func (cs *Channels) EachSubscriber(t *Topic, visit func(*client.Client)) {
+	var found [subscribersPerPiece]*subscription
+	cs.mu.RLock()
+	until := cs.number
+	cs.mu.RUnlock()
+	for last := uint64(0); last < until; {
+		cs.mu.RLock()
+		var piece []*subscription
+		piece, last = t.subscribers.piece(found[:0], last, until, subscribersPerPiece)
+		cs.mu.RUnlock()
+		for _, sub := range piece {
+			visit(sub.client)
+		}
+	}
+}
+
+// send delivers a message to the subscribers of one topic. It is encoded once for each protocol.
 func (cs *Channels) send(kind client.SubscriptionKind, t *Topic, m Message, until uint64,
-	giveWay func()) (receivers int) {
+	yield func()) (receivers int) {
 	var found [subscribersPerPiece]*subscription
 	var encoded client.Encodings
 	write := func(out *resp.Writer) { m.write(out, kind, t.Name) }
@@ -321,7 +342,7 @@ func (cs *Channels) send(kind client.SubscriptionKind, t *Topic, m Message, unti
 			receivers++
 		}
 		if last < until {
-			giveWay()
+			yield()
 		}
 	}
 	return receivers

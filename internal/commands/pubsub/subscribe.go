@@ -1,0 +1,222 @@
+package pubsub
+
+import (
+	"cellserver/internal/client"
+	"cellserver/internal/command"
+)
+
+// subscribeFlags are the flags of the commands that subscribe and unsubscribe.
+const subscribeFlags = command.PubSub | command.NoScript | command.Loading | command.Stale
+
+// subscribing completes the row of a command that subscribes to the names in its words. name is that
+// of its argument.
+func (cs *Channels) subscribing(row command.Command, kind client.SubscriptionKind, name string) *command.Command {
+	row.Group, row.Flags, row.Effort = "pubsub", subscribeFlags, effortOfSubscribing
+	row.Traits |= command.WhileSubscribed
+	row.Complexity, row.Reply = "O(N) in the number of "+plural(kind), subscriptionReply
+	row.Args = []command.Arg{command.Word(name).Many().UpTo(ManyChannels)}
+	row.Run = func(c *command.Call) error {
+		if kind == client.ToShardChannel && c.InTransaction {
+			return command.Refusal("ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client")
+		}
+		return cs.subscribeTo(c, kind)
+	}
+	return &row
+}
+
+// unsubscribing completes the row of a command that ends subscriptions to the names in its words,
+// or to all of their kind.
+func (cs *Channels) unsubscribing(row command.Command, kind client.SubscriptionKind, name string) *command.Command {
+	row.Group, row.Flags, row.Effort = "pubsub", subscribeFlags, effortOfUnsubscribing
+	row.Traits |= command.WhileSubscribed
+	row.Complexity, row.Reply = "O(N) in the number of "+plural(kind), subscriptionReply
+	row.Args = []command.Arg{command.Word(name).Optional().Many().UpTo(ManyChannels)}
+	row.Run = func(c *command.Call) error { return cs.unsubscribeFrom(c, kind) }
+	return &row
+}
+
+func plural(kind client.SubscriptionKind) string {
+	if kind == client.ToPattern {
+		return "patterns"
+	}
+	return "channels"
+}
+
+func (cs *Channels) subscribeRow() *command.Command {
+	return cs.subscribing(command.Command{
+		Name: "subscribe", Since: "2.0.0", Channels: command.ChannelNames,
+		Summary: "Subscribes to channels.",
+	}, client.ToChannel, "channel")
+}
+
+func (cs *Channels) psubscribeRow() *command.Command {
+	return cs.subscribing(command.Command{
+		Name: "psubscribe", Since: "2.0.0", Channels: command.ChannelPatterns,
+		Summary: "Subscribes to all channels whose names match a pattern.",
+	}, client.ToPattern, "pattern")
+}
+
+func (cs *Channels) ssubscribeRow() *command.Command {
+	return cs.subscribing(command.Command{
+		Name: "ssubscribe", Since: "7.0.0", Channels: command.ChannelNames, Traits: command.ShardChannels,
+		Summary: "Subscribes to shard channels, which are separate from the other channels.",
+	}, client.ToShardChannel, "shardchannel")
+}
+
+func (cs *Channels) unsubscribeRow() *command.Command {
+	return cs.unsubscribing(command.Command{
+		Name: "unsubscribe", Since: "2.0.0",
+		Summary: "Unsubscribes from channels; from all if none is named.",
+	}, client.ToChannel, "channel")
+}
+
+func (cs *Channels) punsubscribeRow() *command.Command {
+	return cs.unsubscribing(command.Command{
+		Name: "punsubscribe", Since: "2.0.0",
+		Summary: "Unsubscribes from patterns; from all if none is named.",
+	}, client.ToPattern, "pattern")
+}
+
+func (cs *Channels) sunsubscribeRow() *command.Command {
+	return cs.unsubscribing(command.Command{
+		Name: "sunsubscribe", Since: "7.0.0", Traits: command.ShardChannels,
+		Summary: "Unsubscribes from shard channels; from all if none is named.",
+	}, client.ToShardChannel, "shardchannel")
+}
+
+// subscriptionReply is the reply to each of these commands.
+const subscriptionReply = "For each name, a message of three elements: the command, the name, the number of subscriptions after it."
+
+// SubscribeWork is the work (see command.Call) to add a subscription, or a watched key.
+const SubscribeWork = 2 * command.BytesPerUnit
+
+// unsubscribeWork is the work to remove a subscription.
+const unsubscribeWork = command.BytesPerUnit / 4
+
+// copiesPerName is the work for each byte of a name in a transaction, which does not end its turn
+// between names: each name is copied twice, hashed four times, and goes to memory that is touched
+// for the first time.
+const copiesPerName = 8
+
+// The costs of these commands in a transaction.
+var (
+	effortOfSubscribing = &command.Effort{Fixed: func(words [][]byte) int {
+		return (len(words)-1)*SubscribeWork + copiesPerName*command.TotalLength(words)
+	}}
+	effortOfUnsubscribing = &command.Effort{Fixed: func(words [][]byte) int { return (len(words) - 1) * unsubscribeWork }}
+)
+
+// subscribeTo subscribes to the names of a call, and answers each. If they are too many or too long, it
+// refuses the call before it subscribes to any.
+func (cs *Channels) subscribeTo(c *command.Call, kind client.SubscriptionKind) error {
+	names, bytes := c.Many(), 0
+	for _, name := range names {
+		if err := checkChannel(c, kind, name); err != nil {
+			return err
+		}
+		bytes += len(name)
+	}
+	own := SubscriptionsOf(c.Client)
+	if own.Total()+len(names) > MaxSubscriptions || own.bytes+bytes > MaxSubscribedBytes {
+		return errTooManySubscriptions
+	}
+	if !c.InTransaction && pieceLength(names) < len(names) {
+		cs.subscribeInPieces(c, kind, len(names))
+		return nil
+	}
+	cs.subscribeEach(c, kind, names)
+	recheckRights(c, kind, names)
+	return nil
+}
+
+// subscribeInPieces subscribes to the last words of the call, as many as count says, a piece of them in
+// each turn.
+func (cs *Channels) subscribeInPieces(c *command.Call, kind client.SubscriptionKind, count int) {
+	var names [][]byte
+	next := 0
+	piece := func() (last bool) {
+		n := pieceLength(names[next:])
+		cs.subscribeEach(c, kind, names[next:next+n])
+		if next += n; next == len(names) {
+			recheckRights(c, kind, names)
+		}
+		return next == len(names)
+	}
+	words := c.Session.Continue(piece)
+	names = words[len(words)-count:]
+}
+
+// The bounds of the names that a turn subscribes to, which takes a tenth of a millisecond. One name
+// may have more bytes.
+const (
+	NamesPerPiece     = 128
+	NameBytesPerPiece = 64 << 10
+)
+
+// pieceLength returns how many of the names the next turn subscribes to.
+func pieceLength(names [][]byte) int {
+	bytes := 0
+	for i, name := range names {
+		if bytes += len(name); i == NamesPerPiece || i > 0 && bytes > NameBytesPerPiece {
+			return i
+		}
+	}
+	return len(names)
+}
+
+// subscribeEach subscribes to names, and answers each with a message.
+func (cs *Channels) subscribeEach(c *command.Call, kind client.SubscriptionKind, names [][]byte) {
+	c.Work += len(names)*SubscribeWork + command.TotalLength(names)
+	for _, name := range names {
+		cs.subscribe(c.Client, kind, string(name))
+		cs.writeSubscription(c, kind, func() { c.Out.Bulk(name) })
+	}
+}
+
+// writeSubscription writes the message that answers one name: the client gets it whatever CLIENT REPLY
+// says.
+func (cs *Channels) writeSubscription(c *command.Call, kind client.SubscriptionKind, writeName func()) {
+	c.Session.WriteUnmuted(func() {
+		c.Out.Push(3)
+		c.Out.BulkString(c.Row.Name)
+		writeName()
+		c.Out.Int(int64(SubscriptionsOf(c.Client).countInReply(kind)))
+	})
+}
+
+// unsubscribeFrom ends the subscriptions that a call names, or all of their kind, and answers each. If
+// there is none to end, it answers once, with nil in the place of the name.
+func (cs *Channels) unsubscribeFrom(c *command.Call, kind client.SubscriptionKind) error {
+	if named := c.Many(); len(named) > 0 {
+		for _, name := range named {
+			cs.unsubscribe(c.Client, c.Session, kind, string(name))
+			cs.writeSubscription(c, kind, func() { c.Out.Bulk(name) })
+		}
+		return nil
+	}
+	names := SubscriptionsOf(c.Client).names(kind)
+	for _, name := range names {
+		cs.unsubscribe(c.Client, c.Session, kind, name)
+		cs.writeSubscription(c, kind, func() { c.Out.BulkString(name) })
+	}
+	if len(names) == 0 {
+		cs.writeSubscription(c, kind, c.Out.Null)
+	}
+	return nil
+}
+
+// recheckRights closes the connection if its client has just subscribed to what its user may not use. A
+// change of the user disconnects such clients, but it may have looked for them between the check of
+// this call and its subscriptions.
+func recheckRights(c *command.Call, kind client.SubscriptionKind, names [][]byte) {
+	u := c.Client.Account.Load().User.Load()
+	if u != nil && u.Unrestricted() {
+		return
+	}
+	for _, name := range names {
+		if u == nil || !u.MaySubscribe(name, kind == client.ToPattern) {
+			c.CloseAfterReply()
+			return
+		}
+	}
+}
