@@ -14,11 +14,11 @@ import (
 	"cellserver/bench/report"
 )
 
-// bench is one run of the harness.
+// bench is one run of the benchmark.
 type bench struct {
 	*options
 	cores    cores
-	dir      string // where servers work, and their sockets are
+	dir      string // of the servers' sockets
 	progress *progress
 	used     time.Duration // CPU time of the servers that have been stopped
 }
@@ -33,7 +33,7 @@ func newBench(o *options, c cores) (*bench, error) {
 
 func (b *bench) close() { _ = os.RemoveAll(b.dir) }
 
-// enter starts contenders. Whatever happens, leave must follow.
+// enter starts contenders. The caller must call leave with the result, also after an error.
 func (b *bench) enter(ctx context.Context, contenders []contender, limit string) (entrants []*entrant, err error) {
 	for _, c := range contenders {
 		b.progress.say("starting " + c.name)
@@ -60,11 +60,11 @@ func (b *bench) enterOne(ctx context.Context, c contender, limit string) (*entra
 			return e, err
 		}
 	}
-	e.call = c.asked(limit, sha)
+	e.call = c.callWith(limit, sha)
 	return e, nil
 }
 
-// leave stops servers.
+// leave stops servers, and adds up the CPU time that they have used.
 func (b *bench) leave(entrants []*entrant) {
 	for _, e := range entrants {
 		if used, err := cpuTime(e.process.id()); err == nil { // else it has ended by itself
@@ -74,8 +74,8 @@ func (b *bench) leave(entrants []*entrant) {
 	}
 }
 
-// watch runs a scenario, and notes how much of the servers' core others used meanwhile: a machine
-// that is not quiet says little, and no median repairs it.
+// watch runs a scenario, and records how much of the servers' core other processes used meanwhile:
+// results from a busy machine are of little use, even as medians.
 func (b *bench) watch(ctx context.Context, s scenario) (report.Scenario, error) {
 	start := time.Now()
 	before, err := coreBusy(b.cores.serverNumber)
@@ -92,8 +92,8 @@ func (b *bench) watch(ctx context.Context, s scenario) (report.Scenario, error) 
 	return result, err
 }
 
-// How keys are put into a server: fast, and by few connections, which take little memory
-// themselves.
+// Keys are put into a server by few connections, which take little memory themselves, with many
+// calls in flight, which is fast.
 const (
 	fillConnections = 4
 	fillDepth       = 128
@@ -105,8 +105,7 @@ func (e *entrant) fill(ctx context.Context, call load.Call, n int) error {
 	return err
 }
 
-// inside are the fields of INFO in which a server says how long it kept others waiting, if it has
-// them.
+// inside are the fields of INFO about pauses and the garbage collector, which only cellserver has.
 var inside = []string{"longest_loop_callback_usec", "longest_lock_hold_usec", "gc_cpu_percent"}
 
 func (e *entrant) inside() []report.Inside {

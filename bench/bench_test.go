@@ -23,11 +23,11 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	_ = os.Setenv("GORACE", "atexit_sleep_ms=0") // else cellserver, built with the race detector, ends a second late
+	_ = os.Setenv("GORACE", "atexit_sleep_ms=0") // otherwise a server with the race detector ends a second late
 	peer.Main(m)
 }
 
-// quick are the options of a run that tells nothing, but takes every step.
+// quick returns the options of a run that does every step, but measures for too short a time.
 func quick(t *testing.T, args ...string) *options {
 	o, err := parseOptions(append([]string{"--server", peer.Command().Path, "--rounds", "2", "--round", "1ms", "--for",
 		"50ms"}, args...))
@@ -35,7 +35,7 @@ func quick(t *testing.T, args ...string) *options {
 	return o
 }
 
-// bothCores are asked for before the first test keeps this program to one of them.
+// bothCores must be called before the first test restricts this program to one of them.
 var bothCores = sync.OnceValues(twoCores)
 
 func newTestBench(t *testing.T, o *options) *bench {
@@ -85,12 +85,12 @@ func TestSmokeMemory(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, s.Memory, 1)
 	assert.Equal(t, 50_000, s.Memory[0].Keys)
-	assert.Greater(t, s.Memory[0].PerKey(), 104.0, "the keys themselves are as long")
+	assert.Greater(t, s.Memory[0].PerKey(), 104.0, "104 bytes is the mean length of a key")
 	assert.GreaterOrEqual(t, s.Memory[0].PeakPerKey(), s.Memory[0].PerKey())
 }
 
-// The script limits as CL.THROTTLE does: a comparison with something that does less would flatter
-// it.
+// The script gives the same replies as CL.THROTTLE. A script that does less would be cheaper, and
+// the comparison unfair.
 func TestScriptLimitsAsThrottleDoes(t *testing.T) {
 	o := quick(t)
 	b := newTestBench(t, o)
@@ -117,10 +117,10 @@ func TestNothingIsLeftRunning(t *testing.T) {
 		limitUsual)
 	assert.ErrorContains(t, err, "none: ")
 	assert.ErrorContains(t, err, "ended at once")
-	require.Len(t, entrants, 2, "those that had started are to be stopped")
+	require.Len(t, entrants, 2, "the servers that had started are returned, to be stopped")
 	b.leave(entrants)
 	for _, e := range entrants {
-		assert.NotNil(t, e.process.cmd.ProcessState, "ended, and waited for")
+		assert.NotNil(t, e.process.cmd.ProcessState, "the server has not ended")
 	}
 }
 
@@ -168,7 +168,7 @@ func TestScenarioNames(t *testing.T) {
 	for _, name := range report.Featured() {
 		assert.Contains(t, names, name, "the figures and the plots name it")
 	}
-	assert.True(t, slices.ContainsFunc(names, o.only.MatchString), "what is run if nothing is said")
+	assert.True(t, slices.ContainsFunc(names, o.only.MatchString), "the default of --only matches nothing")
 }
 
 func TestPublished(t *testing.T) {
@@ -184,7 +184,7 @@ func TestCPUModel(t *testing.T) {
 	assert.Equal(t, "7.0.15", redisVersion("Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64"))
 }
 
-// repository is a project of the documents with figures, committed.
+// repository returns a git repository with the documents that have figures.
 func repository(t *testing.T) (root string) {
 	root = t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(root, "docs"), 0o755))
@@ -203,7 +203,7 @@ func TestPublish(t *testing.T) {
 	root := repository(t)
 	o := quick(t, "--publish", "--root", root)
 	some := []scenario{{"a", "first", nothing}, {"b", "second", nothing}}
-	for _, chosen := range [][]scenario{some[1:], some[:1]} { // in pieces: what the first wrote is no change
+	for _, chosen := range [][]scenario{some[1:], some[:1]} { // the second accepts the files that the first wrote
 		p, err := newPublication(o, some)
 		require.NoError(t, err)
 		require.NoError(t, newTestBench(t, o).measure(t.Context(), chosen, p))

@@ -14,26 +14,26 @@ import (
 	"cellserver/bench/report"
 )
 
-// contender is a server and what it is asked.
+// contender is a server and the call that it is measured with.
 type contender struct {
 	name   string
 	start  []string // the command, with {port} and {socket} in it
 	call   string   // with {key} and {limit} in it, and {sha} of the script
 	script string   // Lua, loaded first
 	keys   int      // 0: as many as the scenario has
-	tcp    bool     // asked over TCP even where the others are asked over a Unix socket
+	tcp    bool     // called over TCP even where the others are called over a Unix socket
 }
 
 const throttleCall = "CL.THROTTLE {key} {limit}"
 
-// What {limit} stands for. The one that lasts keeps a key for hours after one call: where keys are
-// counted, none may go.
+// What {limit} stands for. limitLasting keeps a key for hours after one call: no key may expire
+// while memory per key is measured.
 const (
 	limitUsual   = "15 30 60 1"
 	limitLasting = "15 30 864000 1"
 )
 
-// inLua is the rate limiter that one writes for a Redis without modules: GCRA in a script.
+// inLua is GCRA as a script, as rate limiters for a Redis without modules have it.
 //
 //go:embed gcra.lua
 var inLua string
@@ -48,24 +48,24 @@ var (
 	lua       = contender{name: report.Lua, start: redisServer, script: inLua, call: "EVALSHA {sha} 1 {key} {limit}"}
 )
 
-// setExpiring is the cheapest that redis-server can do about keys that go by themselves.
+// setExpiring is redis-server's cheapest call that creates a key with an expiry.
 func setExpiring(after time.Duration) contender {
 	return contender{name: "redis-server SET PX", start: redisServer,
 		call: fmt.Sprint("SET {key} 1 PX ", after.Milliseconds())}
 }
 
-// throttle is what all is about.
+// throttle is cellserver's CL.THROTTLE, which all others are compared with.
 func (o *options) throttle() contender {
 	return contender{name: report.Throttle,
 		start: []string{o.server, "--loglevel", "warning", "--port", "{port}", "--unixsocket", "{socket}"},
 		call:  throttleCall}
 }
 
-// limiters are cellserver with each of its limiters, CL.THROTTLE first and again, asked so that
-// they take: a call that is refused writes nothing down. A log holds the entries of a second; of so
-// few keys as logged it is full with a thousand.
+// limiters are cellserver with each of its limiters; CL.THROTTLE is the first, and takes part a
+// second time. Every call is admitted, because a refused call changes nothing. A log holds the
+// entries of one second: with only as many keys as logged, it is full with a thousand entries.
 func (o *options) limiters(logged int) []contender {
-	all := o.asked(
+	all := o.calling(
 		"CL.THROTTLE", "CL.THROTTLE {key} 100000 1 3600 1",
 		"CL.THROTTLE again", "CL.THROTTLE {key} 100000 1 3600 1",
 		"CL.FIXED", "CL.FIXED {key} 1000000 3600 1",
@@ -81,9 +81,9 @@ func (o *options) limiters(logged int) []contender {
 	return all
 }
 
-// kept are cellserver with each of its limiters, asked once a key, which then stays.
+// kept are cellserver with each of its limiters, called once per key; the keys stay.
 func (o *options) kept() []contender {
-	return o.asked(
+	return o.calling(
 		"CL.THROTTLE", "CL.THROTTLE {key} {limit}",
 		"CL.FIXED", "CL.FIXED {key} 15 864000 1",
 		"CL.SLIDING", "CL.SLIDING {key} 15 864000 1",
@@ -93,23 +93,23 @@ func (o *options) kept() []contender {
 	)
 }
 
-// asked are cellserver with one call and another, a name before each.
-func (o *options) asked(namesAndCalls ...string) (asked []contender) {
+// calling returns cellserver with each of these calls. Before each call is its name.
+func (o *options) calling(namesAndCalls ...string) (contenders []contender) {
 	for pair := range slices.Chunk(namesAndCalls, 2) {
 		c := o.throttle().named(pair[0])
 		c.call = pair[1]
-		asked = append(asked, c)
+		contenders = append(contenders, c)
 	}
-	return asked
+	return contenders
 }
 
-// field is who takes part: redis-server and again redis-server, cellserver, who else the scenario
-// wants, and the guests.
+// field returns the contenders of a scenario: redis-server twice, cellserver, the others that the
+// scenario adds, and the guests.
 func (o *options) field(others ...contender) []contender {
 	return append(append([]contender{incr, incrAgain, o.throttle()}, others...), o.guests()...)
 }
 
-// guests are those that the command line names.
+// guests are the contenders that the command line names.
 func (o *options) guests() (guests []contender) {
 	if o.module != "" {
 		loaded := append(redisServer[:len(redisServer):len(redisServer)], "--loadmodule", o.module)
@@ -123,21 +123,21 @@ func (o *options) guests() (guests []contender) {
 	return guests
 }
 
-// named gives a contender another name, for one that takes part twice.
+// named returns the contender with another name, for one that takes part twice.
 func (c contender) named(name string) contender {
 	c.name = name
 	return c
 }
 
-// asked is the call with all filled in but the key.
-func (c contender) asked(limit, sha string) string {
+// callWith returns the call with everything filled in but the key.
+func (c contender) callWith(limit, sha string) string {
 	return strings.NewReplacer("{limit}", limit, "{sha}", sha).Replace(c.call)
 }
 
-// hasSocket reports whether it listens on a Unix socket.
+// hasSocket reports whether the server listens on a Unix socket.
 func (c contender) hasSocket() bool { return strings.Contains(strings.Join(c.start, " "), "{socket}") }
 
-// entrant is a contender whose server runs.
+// entrant is a contender whose server is running.
 type entrant struct {
 	contender
 	process *process

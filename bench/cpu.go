@@ -15,18 +15,18 @@ import (
 	"cellserver/bench/report"
 )
 
-// cpuLoad is what redis-benchmark is told to do in a scenario.
+// cpuLoad is the load that redis-benchmark makes in a scenario.
 type cpuLoad struct {
 	pipeline    int // calls in flight on a connection
 	connections int
-	keys        int // at random; 1: the same one always
+	keys        int // chosen at random; with 1, always the same key
 	unix        bool
 	limit       string
 }
 
 const usualRounds = 21
 
-// cpu is the CPU time that a call costs each server, in turn.
+// cpu measures the CPU time per call of each server, in alternating rounds.
 func (l cpuLoad) cpu(contenders []contender) measurement {
 	return func(ctx context.Context, b *bench) (s report.Scenario, err error) {
 		entrants, err := b.enter(ctx, contenders, l.limit)
@@ -57,7 +57,7 @@ func (l cpuLoad) cpu(contenders []contender) measurement {
 	}
 }
 
-// cpuRun is what one server has cost so far.
+// cpuRun is one server's measurements so far, a value for each round.
 type cpuRun struct {
 	entrant    *entrant
 	args       []string // of redis-benchmark, but for the number of calls
@@ -66,10 +66,10 @@ type cpuRun struct {
 	throughput []float64
 }
 
-// fewest are the calls of the shortest round: a few on every connection.
+// fewest is the number of calls in the shortest round: a few on every connection.
 func (l cpuLoad) fewest() int { return max(1000, 4*l.connections*l.pipeline) }
 
-// prepare puts the keys in, if they are such as stay, and finds how many calls make a round.
+// prepare creates the keys, unless every call has a new one, and finds how many calls fill a round.
 func (l cpuLoad) prepare(ctx context.Context, b *bench, e *entrant) (*cpuRun, error) {
 	keys := l.keys
 	if e.keys > 0 {
@@ -90,7 +90,7 @@ func (l cpuLoad) prepare(ctx context.Context, b *bench, e *entrant) (*cpuRun, er
 	return r, err
 }
 
-// arguments of redis-benchmark, whose keys are those that fill makes.
+// arguments returns the arguments of redis-benchmark, so that it uses the keys that fill creates.
 func (l cpuLoad) arguments(e *entrant, keys int) []string {
 	key := "user:000000000000"
 	args := []string{"-q", "-c", strconv.Itoa(l.connections), "-P", strconv.Itoa(l.pipeline)}
@@ -107,7 +107,7 @@ func (l cpuLoad) arguments(e *entrant, keys int) []string {
 	return append(args, strings.Fields(strings.ReplaceAll(e.call, load.Key, key))...)
 }
 
-// round measures once. The first only warms up.
+// round measures once. The first round only warms the server up.
 func (r *cpuRun) round(ctx context.Context, warmUp bool) error {
 	before, err := cpuTime(r.entrant.process.id())
 	if err != nil {
@@ -125,8 +125,8 @@ func (r *cpuRun) round(ctx context.Context, warmUp bool) error {
 	return err
 }
 
-// load runs redis-benchmark, and returns the calls a second that it reports. It fails at the first
-// refusal.
+// load runs redis-benchmark, and returns the calls per second that it reports. It fails at the
+// first error reply.
 func (r *cpuRun) load(ctx context.Context) (rate float64, err error) {
 	args := append([]string{"-n", strconv.Itoa(r.calls)}, r.args...)
 	cmd := exec.CommandContext(ctx, "redis-benchmark", args...)
@@ -140,8 +140,8 @@ func (r *cpuRun) load(ctx context.Context) (rate float64, err error) {
 
 var reportedRate = regexp.MustCompile(`([0-9.]+) requests per second`)
 
-// parseRate reads what redis-benchmark -q prints: a line that it overwrites, with the rate of all
-// in the end.
+// parseRate reads the output of redis-benchmark -q: a line that it overwrites, and at last the rate
+// of all calls.
 func parseRate(out string) (float64, error) {
 	found := reportedRate.FindStringSubmatch(out)
 	if found == nil {
@@ -158,8 +158,8 @@ func (r *cpuRun) result(first *cpuRun) report.CPU {
 	}
 }
 
-// ratios of two samples, round by round: what disturbs the machine for longer than a round disturbs
-// both.
+// ratios returns the ratios of two samples, round by round. A disturbance that is longer than a
+// round affects both samples, and hardly the ratio.
 func ratios(sample, first []float64) []float64 {
 	r := make([]float64, len(sample))
 	for i := range r {
@@ -168,5 +168,5 @@ func ratios(sample, first []float64) []float64 {
 	return r
 }
 
-// everyKeyNew is a number of keys of which redis-benchmark hardly ever chooses one twice.
+// everyKeyNew is so many keys that redis-benchmark hardly ever chooses one of them twice.
 const everyKeyNew = 2_000_000_000

@@ -1,5 +1,5 @@
--- GCRA as CL.THROTTLE has it: KEYS[1], max_burst, count, period in seconds, quantity. The key holds the theoretical arrival
--- time (TAT) in microseconds, and goes when it says nothing any more.
+-- GCRA with the arguments and the reply of CL.THROTTLE: KEYS[1], max_burst, count, period in seconds, quantity. The key holds
+-- the theoretical arrival time (TAT) in microseconds, and expires when the quota is full again.
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local emission = ARGV[3] * 1000000 / ARGV[2]

@@ -2,7 +2,7 @@
 # Counts the user instructions of a CL.THROTTLE in a session, with one call and with 64 calls in flight:
 #
 #   bench/instructions.sh              # of this tree
-#   bench/instructions.sh COMMIT       # of that commit as well, and the difference
+#   bench/instructions.sh COMMIT       # also of that commit, and the difference
 #
 # Unlike times, the counts repeat on a busy machine: to about 0.1 %. Each is the difference between a run of 192,000
 # calls and one of 64,000 (BenchmarkSession, valgrind's callgrind), so that the start of the process does not count.

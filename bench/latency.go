@@ -13,7 +13,8 @@ import (
 	"cellserver/bench/report"
 )
 
-// latencyLoad is calls at a fixed rate: a share of the most that redis-server answers in this run.
+// latencyLoad makes calls at a fixed rate: a share of the highest rate at which redis-server
+// answers in this run.
 type latencyLoad struct {
 	share       float64
 	connections int
@@ -22,7 +23,7 @@ type latencyLoad struct {
 
 const usualLatencyRounds = 5
 
-// latency measures each server in turn, at the same rate.
+// latency measures each server at the same rate, in alternating rounds.
 func (l latencyLoad) latency(contenders []contender) measurement {
 	return func(ctx context.Context, b *bench) (s report.Scenario, err error) {
 		entrants, err := b.enter(ctx, contenders, limitUsual)
@@ -53,17 +54,17 @@ func (l latencyLoad) latency(contenders []contender) measurement {
 	}
 }
 
-// most is how long it is measured how much redis-server answers.
-const most = 3 * time.Second
+// rateFor is how long redis-server's highest rate is measured.
+const rateFor = 3 * time.Second
 
 func (l latencyLoad) rate(ctx context.Context, b *bench, redis *entrant) (float64, error) {
-	b.progress.say("how much " + redis.name + " can do")
-	closed := load.Closed{Connections: l.connections, Depth: 1, Calls: math.MaxInt, For: min(most, b.openFor)}
+	b.progress.say("finding the highest rate of " + redis.name)
+	closed := load.Closed{Connections: l.connections, Depth: 1, Calls: math.MaxInt, For: min(rateFor, b.openFor)}
 	calls, took, err := closed.Run(ctx, redis.target, load.NewCall(redis.call, load.Among(l.keys)))
 	return l.share * float64(calls) / took.Seconds(), err
 }
 
-// latencyRun is what one server gave so far, round by round.
+// latencyRun is one server's measurements so far, a value for each round.
 type latencyRun struct {
 	micros [][]float64 // by percentile
 	busy   []float64   // share of the server's core

@@ -1,19 +1,19 @@
 //go:build linux
 
-// Command bench measures cellserver beside redis-server: CPU time of the server per call, latency
-// at fixed rates, memory.
+// Command bench compares cellserver with redis-server: CPU time of the server per call, latency at
+// fixed rates, memory.
 //
-// Absolute times mean little on shared machines. So the servers are measured in turn, A B A B, each
-// pinned to one core with the load on another, and what counts is the ratio, round by round: its
-// median, with the quartiles. redis-server beside itself, in the same run, shows the error: 21
-// rounds are good to about 2 %.
+// Absolute times mean little on shared machines. So the servers are measured in alternating rounds,
+// A B A B, each pinned to one core with the load on another, and the result is the median of the
+// ratios of all rounds, with its quartiles. redis-server compared with itself in the same run shows
+// the error: with 21 rounds it is about 2 %.
 //
-//	make bench                                                     CPU a call, P=1 and 64
+//	make bench                                                     CPU per call, P=1 and 64
 //	make bench ARGS=--list                                         the scenarios
 //	make bench ARGS="--only 'latency|memory'"                      those whose names match
-//	make bench ARGS="--module /path/redis_cell.so"                 with a Redis module beside
-//	make bench ARGS="--other 'dragonfly --port {port}'"            with another server beside
-//	make bench ARGS="--publish --only memory"                      into bench/RESULTS.md, the plots and the documents
+//	make bench ARGS="--module /path/redis_cell.so"                 also a Redis module
+//	make bench ARGS="--other 'dragonfly --port {port}'"            also another server
+//	make bench ARGS="--publish --only memory"                      writes bench/RESULTS.md, the plots and the documents
 //
 // It needs Linux with two cores, redis-server and redis-benchmark.
 package main
@@ -37,7 +37,7 @@ func main() {
 	switch {
 	case errors.Is(err, pflag.ErrHelp):
 	case ctx.Err() != nil:
-		fmt.Fprintln(os.Stderr, "\nbench: stopped; scenarios that were complete have been kept")
+		fmt.Fprintln(os.Stderr, "\nbench: stopped; the results of completed scenarios are kept")
 		os.Exit(130)
 	case err != nil:
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -79,7 +79,7 @@ func run(ctx context.Context, args []string) error {
 	return b.measure(ctx, chosen, p)
 }
 
-// measure runs scenarios, and prints each as soon as it is done.
+// measure runs scenarios, and prints the results of each as soon as it is complete.
 func (b *bench) measure(ctx context.Context, chosen []scenario, p *publication) error {
 	for i, s := range chosen {
 		b.progress.begin(fmt.Sprintf("%s (%d of %d)", s.name, i+1, len(chosen)))

@@ -12,10 +12,10 @@ import (
 	"cellserver/bench/report"
 )
 
-// weighing measures the memory of one server. It adds to what the scenario gives.
+// weighing measures the memory of one server, and adds it to the scenario's results.
 type weighing func(ctx context.Context, b *bench, e *entrant, s *report.Scenario) error
 
-// alone weighs each contender by itself: there is no need for others to be there, and their memory.
+// alone weighs the contenders one after the other, so that only one of them needs memory at a time.
 func alone(contenders []contender, limit string, weigh weighing) measurement {
 	return func(ctx context.Context, b *bench) (s report.Scenario, err error) {
 		for _, c := range contenders {
@@ -68,8 +68,8 @@ func weighKeys(ctx context.Context, b *bench, e *entrant, s *report.Scenario, ca
 	return nil
 }
 
-// growing weighs again and again, from a tenth of the keys to all of them, a fortieth at a time:
-// memory that grows in jumps is most just after one.
+// growing weighs a tenth of the keys, and again after each further fortieth: where memory grows in
+// jumps, a key takes most just after one.
 func growing(n int) weighing {
 	return func(ctx context.Context, b *bench, e *entrant, s *report.Scenario) error {
 		m, err := empty(ctx, e)
@@ -91,8 +91,8 @@ func growing(n int) weighing {
 	}
 }
 
-// empty weighs a server that has served a few calls, so that what a connection takes once is not
-// counted as the keys'.
+// empty weighs a server that has served a few calls, so that memory which connections need only
+// once does not count as the keys'.
 func empty(ctx context.Context, e *entrant) (m report.Memory, err error) {
 	if err := e.fill(ctx, load.NewCall(e.call, load.Among(1)), fillConnections*fillDepth); err != nil {
 		return m, err
@@ -101,10 +101,10 @@ func empty(ctx context.Context, e *entrant) (m report.Memory, err error) {
 	if err != nil {
 		return m, err
 	}
-	return report.Memory{Server: e.name, Start: start}, forgetMost(e.process.id())
+	return report.Memory{Server: e.name, Start: start}, resetPeak(e.process.id())
 }
 
-// grow adds keys, and weighs them when nothing happens any more.
+// grow adds keys, and measures the memory when it has settled.
 func grow(ctx context.Context, b *bench, e *entrant, m *report.Memory, call load.Call, more int) (err error) {
 	m.Keys += more
 	b.progress.say(fmt.Sprintf("%d keys in %s", m.Keys, e.name))
@@ -115,7 +115,7 @@ func grow(ctx context.Context, b *bench, e *entrant, m *report.Memory, call load
 		return err
 	}
 	r, err := residentOf(e.process.id())
-	m.Peak = max(r.most, m.Settled) // the kernel counts the most with some delay
+	m.Peak = max(r.most, m.Settled) // the kernel updates the peak with some delay
 	return err
 }
 
@@ -125,12 +125,12 @@ const (
 	steadyFor = time.Second
 	settlesIn = 10 * time.Second
 	lookEvery = 100 * time.Millisecond
-	expiresIn = 5 * time.Minute  // at most
-	comesBack = 60 * time.Second // at most, after the last key has gone
-	closeToIt = 1.25             // of the start: nothing more is waited for
+	expiresIn = 5 * time.Minute  // the longest wait for all keys to expire
+	comesBack = 60 * time.Second // the longest wait for memory after that
+	closeToIt = 1.25             // times the memory at the start: the wait ends
 )
 
-// settle returns the resident bytes when they have settled, or as they are in the end.
+// settle returns the resident bytes when they have settled, or after settlesIn.
 func settle(ctx context.Context, e *entrant) (bytes int64, err error) {
 	since, start := time.Now(), time.Now()
 	var last float64
@@ -158,8 +158,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// expiring weighs a server whose keys go soon after they came: what it has at most, and what it
-// gives back.
+// expiring weighs a server whose keys expire soon: its peak, and what is left when they are gone.
 func expiring(n int) weighing {
 	return func(ctx context.Context, b *bench, e *entrant, s *report.Scenario) error {
 		m, err := empty(ctx, e)
@@ -184,7 +183,7 @@ func expiring(n int) weighing {
 	}
 }
 
-// giveBack waits for all keys to expire, and then for memory to come near to what it was.
+// giveBack waits for all keys to expire, and then for the memory to be close to that at the start.
 func giveBack(ctx context.Context, b *bench, e *entrant, m *report.Memory) error {
 	start, emptySince := time.Now(), time.Time{}
 	for {

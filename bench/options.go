@@ -11,9 +11,9 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// options are what the command line says.
+// options are the command line's options.
 type options struct {
-	args      []string // as they were given
+	args      []string // the command line
 	server    string
 	other     string
 	otherCall string
@@ -31,7 +31,7 @@ type options struct {
 	root       string
 }
 
-// The scenarios that are run if nothing is said, and how long a round of open load is.
+// Defaults: the scenarios, and the length of a round at a fixed rate.
 const (
 	shortOnly    = "^cpu-p(1|64)$"
 	shortOpen    = 10 * time.Second
@@ -57,7 +57,7 @@ func parseOptions(args []string) (*options, error) {
 	f.DurationVar(&o.openFor, "for", 0, "length of a latency round (default 10s; 60s with --publish)")
 	f.IntVar(&o.mostKeys, "most-keys", 10_000_000, "keys in the largest scenarios; fewer for a quick run")
 	f.BoolVar(&o.publish, "publish", false,
-		"write bench/results.json, bench/RESULTS.md, bench/plots and the figures of README.md and docs/performance.md")
+		"write bench/results.json, bench/RESULTS.md, bench/plots and the figures of README.md and docs/")
 	f.BoolVar(&o.allowDirty, "allow-dirty", false, "publish even with uncommitted changes")
 	f.StringVar(&o.root, "root", ".", "the project's `directory`, in which to publish")
 	if err := f.Parse(args); err != nil {
@@ -66,15 +66,15 @@ func parseOptions(args []string) (*options, error) {
 	return o, o.complete(f, *only)
 }
 
-// complete checks what was given, and fills in what depends on the rest.
+// complete checks the options, and fills in those that depend on others.
 func (o *options) complete(f *pflag.FlagSet, only string) (err error) {
 	switch {
 	case f.NArg() > 0:
-		return fmt.Errorf("what is %q? Options start with --", f.Arg(0))
+		return fmt.Errorf("unexpected argument %q: options start with --", f.Arg(0))
 	case o.rounds < 0 || o.roundFor <= 0 || o.openFor < 0:
-		return errors.New("--rounds, --round and --for are more than 0")
+		return errors.New("--rounds, --round and --for must be more than 0")
 	case o.mostKeys < fewestOfMost:
-		return fmt.Errorf("--most-keys is at least %d", fewestOfMost)
+		return fmt.Errorf("--most-keys must be at least %d", fewestOfMost)
 	}
 	if only == "" && !o.publish {
 		only = shortOnly
@@ -89,7 +89,7 @@ func (o *options) complete(f *pflag.FlagSet, only string) (err error) {
 	return err
 }
 
-// roundsOr is how many rounds to make, if nothing was said.
+// roundsOr returns the number of rounds: that of --rounds or, without it, the scenario's.
 func (o *options) roundsOr(usual int) int {
 	if o.rounds > 0 {
 		return o.rounds

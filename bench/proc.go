@@ -12,11 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cpuTime is the time that a process has used, user and system, of all its threads, those that have
-// ended too. It reads the process's own CPU clock, which counts nanoseconds, as /proc/PID/schedstat
-// does for one thread; /proc/PID/stat counts hundredths of a second.
+// cpuTime returns the CPU time of a process, user and system, of all its threads, including those
+// that have ended. It reads the process's CPU clock, which counts nanoseconds; /proc/PID/stat
+// counts hundredths of a second.
 func cpuTime(pid int) (time.Duration, error) {
-	const scheduler = 2 // CPUCLOCK_SCHED: what clock_getcpuclockid(3) makes of a process id
+	const scheduler = 2 // CPUCLOCK_SCHED, as in the clock id that clock_getcpuclockid(3) returns
 	var t unix.Timespec
 	if err := unix.ClockGettime(int32(^pid<<3|scheduler), &t); err != nil {
 		return 0, fmt.Errorf("CPU clock of process %d: %w", pid, err)
@@ -24,7 +24,7 @@ func cpuTime(pid int) (time.Duration, error) {
 	return time.Duration(t.Nano()), nil
 }
 
-// resident is the memory of a process, now and at most, in bytes.
+// resident is the resident memory of a process, now and at its peak, in bytes.
 type resident struct{ now, most int64 }
 
 func residentOf(pid int) (resident, error) {
@@ -54,13 +54,13 @@ func kibibytes(status, field string) (int64, error) {
 	return n << 10, nil
 }
 
-// forgetMost makes the most that a process has had begin anew, with what it has now.
-func forgetMost(pid int) error {
+// resetPeak sets the peak of a process's memory to what it uses now.
+func resetPeak(pid int) error {
 	const highWaterMark = "5" // proc(5)
 	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte(highWaterMark), 0)
 }
 
-// coreBusy is the time that a core has not been idle.
+// coreBusy returns the time that a core has not been idle since the machine started.
 func coreBusy(core int) (time.Duration, error) {
 	stat, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -75,7 +75,7 @@ const tick = 10 * time.Millisecond
 func parseStat(stat string, core int) (busy time.Duration, err error) {
 	_, rest, found := strings.Cut(stat, fmt.Sprintf("\ncpu%d ", core))
 	line, _, _ := strings.Cut(rest, "\n")
-	const idle, ioWait, guest = 3, 4, 8 // what guests use is in the first two already
+	const idle, ioWait, guest = 3, 4, 8 // the first two fields include the time of guests
 	for i, field := range strings.Fields(line) {
 		if i == idle || i == ioWait || i >= guest {
 			continue

@@ -28,7 +28,7 @@ func TestParseStatusRefuses(t *testing.T) {
 	}
 }
 
-// The CPU clock of a process is what getrusage says of it, of all its threads.
+// The CPU clock of a process agrees with getrusage, which counts all its threads.
 func TestCPUTime(t *testing.T) {
 	start, err := cpuTime(os.Getpid())
 	require.NoError(t, err)
@@ -44,19 +44,19 @@ func TestCPUTime(t *testing.T) {
 	require.NoError(t, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
 	after, err := cpuTime(os.Getpid())
 	require.NoError(t, err)
-	const rounding = 20 * time.Millisecond // of the kernel, when it splits user from system
+	const rounding = 20 * time.Millisecond // the kernel rounds when it splits user from system time
 	total := time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 	assert.Greater(t, total, before-rounding)
 	assert.Less(t, total, after+rounding)
 }
 
-func TestCPUTimeOfNobody(t *testing.T) {
+func TestCPUTimeOfNoProcess(t *testing.T) {
 	_, err := cpuTime(1 << 28)
 	assert.ErrorContains(t, err, "CPU clock of process")
 }
 
 func TestResidentOf(t *testing.T) {
-	require.NoError(t, forgetMost(os.Getpid()))
+	require.NoError(t, resetPeak(os.Getpid()))
 	r, err := residentOf(os.Getpid())
 	require.NoError(t, err)
 	assert.Greater(t, r.now, int64(1<<20))

@@ -22,14 +22,13 @@ import (
 	"cellserver/bench/load"
 )
 
-// cores are the two that are used: one for the server, the other for the load, which this program
-// is part of.
+// cores are the two cores of a run: one for the server, the other for the load and this program.
 type cores struct {
 	server, load unix.CPUSet
 	serverNumber int
 }
 
-// twoCores are the first two that this program may run on.
+// twoCores returns the first two cores that this program may run on.
 func twoCores() (c cores, err error) {
 	var allowed unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
@@ -50,8 +49,8 @@ func twoCores() (c cores, err error) {
 	return c, nil
 }
 
-// keepToLoad moves every thread of this program to the load's core. Threads and processes that it
-// starts inherit that.
+// keepToLoad moves every thread of this program to the load's core. New threads and processes
+// inherit it.
 func (c cores) keepToLoad() error {
 	runtime.GOMAXPROCS(1)
 	threads, err := os.ReadDir("/proc/self/task")
@@ -75,7 +74,7 @@ type process struct {
 	cmd    *exec.Cmd
 	tcp    load.Target
 	socket load.Target
-	said   bytes.Buffer
+	output bytes.Buffer
 	ended  chan struct{}
 }
 
@@ -100,12 +99,12 @@ func (c cores) start(ctx context.Context, command []string, dir string) (*proces
 		words[i] = fill.Replace(word)
 	}
 	p.cmd = exec.Command(words[0], words[1:]...)
-	p.cmd.Stdout, p.cmd.Stderr = &p.said, &p.said
+	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
 	if err := c.launch(p.cmd); err != nil {
 		return nil, err
 	}
 	go func() {
-		_ = p.cmd.Wait() // that it ended is what counts
+		_ = p.cmd.Wait() // its exit status does not matter
 		close(p.ended)
 	}()
 	if err := p.listens(ctx); err != nil {
@@ -115,8 +114,8 @@ func (c cores) start(ctx context.Context, command []string, dir string) (*proces
 	return p, nil
 }
 
-// launch starts a server so that it inherits the server's core from this thread, sees as many cores
-// as it has, and gets no signal that is meant for this program, but does not outlive it.
+// launch starts a server on the server's core, which it inherits from this thread. The server is in
+// a process group of its own, so that Ctrl-C does not reach it, and is killed if this program ends.
 func (c cores) launch(cmd *exec.Cmd) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	runtime.LockOSThread()
@@ -135,7 +134,7 @@ func (p *process) listens(ctx context.Context) error {
 		}
 		select {
 		case <-p.ended:
-			return fmt.Errorf("%s ended at once: %s", p.cmd.Path, bytes.TrimSpace(p.said.Bytes()))
+			return fmt.Errorf("%s ended at once: %s", p.cmd.Path, bytes.TrimSpace(p.output.Bytes()))
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(20 * time.Millisecond):
@@ -153,7 +152,7 @@ func freePort() (string, error) {
 	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port), nil
 }
 
-// stop ends the server, in good order if it is quick about it.
+// stop ends the server: with SIGTERM, and with SIGKILL after 5 seconds.
 func (p *process) stop() {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM) // fails if it has ended
 	select {

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/term"
 )
 
-// progress tells on stderr what is being done: on a terminal in one line that changes, elsewhere in
-// lines.
+// progress shows on stderr what is being done: on a terminal in one line that is overwritten,
+// otherwise in a line each.
 type progress struct {
 	out      *os.File
 	terminal bool
@@ -34,12 +34,12 @@ func (p *progress) say(what string) {
 		after)
 }
 
-func (p *progress) round(round, rounds int, who string) {
+func (p *progress) round(round, rounds int, server string) {
 	if round == 0 {
-		p.say("warming up " + who)
+		p.say("warming up " + server)
 		return
 	}
-	p.say(fmt.Sprintf("round %d of %d, %s", round, rounds, who))
+	p.say(fmt.Sprintf("round %d of %d, %s", round, rounds, server))
 }
 
 // end clears the line for what is printed next.

@@ -17,8 +17,8 @@ import (
 	"cellserver/bench/report"
 )
 
-// publication writes results down, each as soon as it is there: a long one may be stopped, and gone
-// on with later.
+// publication writes results, each as soon as its scenario is complete: a long run may be stopped
+// and continued later.
 type publication struct {
 	root    string
 	names   []string // of all scenarios, in order
@@ -28,7 +28,7 @@ type publication struct {
 	machine report.Machine
 }
 
-// newPublication finds out at the start, not after an hour, what stands against publishing.
+// newPublication checks at the start, and not after an hour, that the results can be published.
 func newPublication(o *options, all []scenario) (*publication, error) {
 	p := &publication{root: o.root, command: published(o.args)}
 	for _, s := range all {
@@ -64,7 +64,7 @@ func written() []string {
 	return exceptions
 }
 
-// commit names what is measured.
+// commit returns the name of the commit that is measured.
 func commit(root string, allowDirty bool) (string, error) {
 	name, err := output("git", "-C", root, "rev-parse", "--short=12", "HEAD")
 	if err != nil {
@@ -75,7 +75,7 @@ func commit(root string, allowDirty bool) (string, error) {
 	case err != nil:
 		return "", err
 	case changed != "" && !allowDirty:
-		return "", errors.New("there are changes that are not committed, so nobody could repeat this; --allow-dirty publishes all the same:\n" + changed)
+		return "", errors.New("the results could not be repeated, because there are uncommitted changes (--allow-dirty publishes nevertheless):\n" + changed)
 	case changed != "":
 		return name + "+dirty", nil
 	}
@@ -84,8 +84,7 @@ func commit(root string, allowDirty bool) (string, error) {
 
 var directories = regexp.MustCompile(`(^|[\s='"])/\S*/`)
 
-// published is the command line as others may repeat it: where files lie on this machine is nothing
-// to them.
+// published returns the command line for others to repeat, without the directories of this machine.
 func published(args []string) string {
 	words := make([]string, len(args))
 	for i, word := range args {
@@ -126,8 +125,8 @@ func cpuModel(cpuinfo string) string {
 	return strings.TrimSpace(model)
 }
 
-func redisVersion(said string) string {
-	_, rest, _ := strings.Cut(said, "v=")
+func redisVersion(printed string) string {
+	_, rest, _ := strings.Cut(printed, "v=")
 	version, _, _ := strings.Cut(rest, " ")
 	return version
 }

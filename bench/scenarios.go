@@ -20,14 +20,11 @@ type scenario struct {
 	run   measurement
 }
 
-// scenarios are all there are, in the order in which they are run and read.
+// scenarios returns all scenarios, in the order in which they are run and published.
 func scenarios(o *options) []scenario {
 	few, many, million := 100_000, o.mostKeys, o.mostKeys/10
 	peers := o.field(set, lua)
-	overTCP := o.throttle().named("cellserver CL.THROTTLE over TCP")
-	overTCP.tcp = true
-	manyKeys := o.throttle().named("cellserver CL.THROTTLE, 100k keys")
-	manyKeys.keys = few
+	overTCP, manyKeys := o.overTCP(), o.manyKeys(few)
 	usual := func(pipeline, connections, keys int) cpuLoad {
 		return cpuLoad{pipeline: pipeline, connections: connections, keys: keys, limit: limitUsual}
 	}
@@ -55,9 +52,9 @@ func scenarios(o *options) []scenario {
 		{"cpu-p64-unix", "P=64, 50 connections, 100k keys, Unix socket", overSocket(64).cpu(local)},
 		{"cpu-p64-churn", "P=64, 50 connections, every key new and gone 2 s later",
 			usual(64, 50, everyKeyNew).cpu(o.churning(manyKeys))},
-		{"limiters-p1", "P=1, 50 connections, 100k keys (90 where a log is full), every limiter beside CL.THROTTLE",
+		{"limiters-p1", "P=1, 50 connections, 100k keys (90 where a log is full), every limiter and CL.THROTTLE",
 			usual(1, 50, few).cpu(o.limiters(90))},
-		{"limiters-p64", "P=64, 50 connections, 100k keys (1000 where a log is full), every limiter beside CL.THROTTLE",
+		{"limiters-p64", "P=64, 50 connections, 100k keys (1000 where a log is full), every limiter and CL.THROTTLE",
 			usual(64, 50, few).cpu(o.limiters(1000))},
 		{"latency-50", "50 % of redis-server's maximum", latencyLoad{0.5, 50, few}.latency(o.field())},
 		{"latency-80", "80 % of redis-server's maximum", latencyLoad{0.8, 50, few}.latency(o.field())},
@@ -73,22 +70,33 @@ func scenarios(o *options) []scenario {
 	}
 }
 
-// Keys that expire do so soon after they came: calls that are spaced strictly leave a key for one
-// period.
+func (o *options) overTCP() contender {
+	c := o.throttle().named("cellserver CL.THROTTLE over TCP")
+	c.tcp = true
+	return c
+}
+
+func (o *options) manyKeys(keys int) contender {
+	c := o.throttle().named("cellserver CL.THROTTLE, 100k keys")
+	c.keys = keys
+	return c
+}
+
+// In the scenarios with expiring keys, the keys expire soon: a call with max_burst 0 leaves a key
+// for one period.
 const (
-	churnAfter    = 2 * time.Second // what limitUsual gives
+	churnAfter    = 2 * time.Second // as long as a key with limitUsual exists after one call
 	expireAfter   = 20 * time.Second
 	limitExpiring = "0 1 20 1"
 )
 
-// churning are those who are asked for keys that are all new, and cellserver with keys that are
-// not.
+// churning are the contenders whose calls all have new keys, and cellserver with keys that it has.
 func (o *options) churning(reuse contender) []contender {
 	redis := setExpiring(churnAfter)
 	return append([]contender{redis, redis.named(redis.name + " again"), o.throttle(), reuse}, o.guests()...)
 }
 
-// weighed are those whose memory is compared.
+// weighed are the contenders whose memory is compared.
 func (o *options) weighed() []contender {
 	return append([]contender{incr, lua, o.throttle()}, o.guests()...)
 }

@@ -11,24 +11,24 @@ import (
 	"cellserver/internal/window"
 )
 
-// Every limiter is asked for 20 calls a minute.
+// Every limiter allows 20 calls a minute.
 const (
 	limit  = 20
 	period = 60 // s
 
 	callSeconds = 480
-	start       = int64(1_800_000_000_000_000_000) // ns: some day
+	start       = int64(1_800_000_000_000_000_000) // ns, an arbitrary instant
 )
 
-// phases are the traffic: a call in 8 s; 36 within 6 s, around the end of the first minute; a call
-// a second, which is three times what is allowed; none; and a call in 8 s again.
+// phases are the parts of the traffic: a call in 8 s; 36 calls within 6 s around the end of the
+// first minute; a call a second, which is three times the limit; none; and a call in 8 s again.
 var phases = []report.Phase{
 	{Name: "trickle", From: 0}, {Name: "burst, trickle", From: 57}, {Name: "overload", From: 130},
 	{Name: "pause", From: 310},
 	{Name: "trickle", From: 400},
 }
 
-// arrive says when the calls come, in ns from the start.
+// arrive returns when the calls are made, in ns from the start.
 func arrive() (arrivals []int64) {
 	random := rand.New(rand.NewPCG(1, 1))
 	from := func(begin, end, mean float64) {
@@ -45,7 +45,7 @@ func arrive() (arrivals []int64) {
 	return arrivals
 }
 
-// contender is a limiter on a key of its own.
+// contender is a limiter with a key of its own.
 type contender struct {
 	file, call string
 	admits     func(now int64) bool
@@ -83,7 +83,7 @@ func windowed[S any](step func(l window.Limit, now int64, s S, quantity int64,
 	}
 }
 
-// entries is a log's, in a slice.
+// entries are the entries of a log, in a slice.
 type entries []window.Entry
 
 func (e entries) Len() int              { return len(e) }
@@ -106,7 +106,7 @@ func logged() func(now int64) bool {
 	}
 }
 
-// must is for arguments that are known to be good.
+// must panics if there is an error. All arguments here are valid.
 func must[T any](value T, err error) T {
 	if err != nil {
 		panic(err)
@@ -114,11 +114,11 @@ func must[T any](value T, err error) T {
 	return value
 }
 
-// played is what became of the calls, in seconds from the start.
+// played are the results of the calls, at seconds from the start.
 type played struct {
 	admitted, refused []float64
 	inPeriod          []report.Step // how many were admitted in the period before
-	most              int           // of these
+	most              int           // the maximum of inPeriod
 }
 
 func playCalls(c contender, arrivals []int64) (p played) {

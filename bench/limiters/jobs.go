@@ -9,31 +9,32 @@ import (
 	"cellserver/internal/lease"
 )
 
-// Four jobs at once; each renews its lease while it works, and releases it at its end, but for one.
+// At most four jobs run at once. Each renews its lease while it works and releases it at its end,
+// except for one that crashes.
 const (
 	permits    = 4
 	ttl        = 20 // s
 	renewEvery = 5  // s
 
 	jobSeconds = 240
-	crashing   = 17 // the job that is never heard of again
+	crashing   = 17 // the number of the job that crashes
 )
 
-// worked is what became of the jobs, in seconds from the start.
+// worked are the results of the jobs, at seconds from the start.
 type worked struct {
 	granted, refused []float64
 	held, atWork     []report.Step
-	crashed, freed   float64 // when a holder crashed, and when its lease was over
+	crashed, freed   float64 // when the holder crashed, and when its lease ended
 }
 
-// job is one that was granted a permit.
+// job is a job that was granted a permit.
 type job struct {
 	holder     []byte
 	renew, end int64 // ns from the start
 	crash      int64 // 0 if it does not
 }
 
-// playLeases goes in steps of 0.1 s.
+// playLeases runs the jobs, in steps of 0.1 s.
 func playLeases() (w worked) {
 	random := rand.New(rand.NewPCG(2, 2))
 	var leases lease.Leases
@@ -43,8 +44,8 @@ func playLeases() (w worked) {
 		jobs = w.work(now, &leases, jobs)
 		if now >= next {
 			next += int64(random.IntN(10_000)+500) * int64(time.Millisecond)
-			lasts := int64(random.IntN(30_000)+5_000) * int64(time.Millisecond)
-			jobs = w.arrive(now, lasts, &leases, jobs)
+			length := int64(random.IntN(30_000)+5_000) * int64(time.Millisecond)
+			jobs = w.arrive(now, length, &leases, jobs)
 		}
 		held := 0.0
 		for l := range leases.Holders(start + now) {
@@ -55,9 +56,9 @@ func playLeases() (w worked) {
 	return w
 }
 
-// arrive has a new job ask for a permit.
-func (w *worked) arrive(now, lasts int64, leases *lease.Leases, jobs []job) []job {
-	j := job{holder: fmt.Append(nil, "job-", len(w.granted)), renew: now + renewEvery*int64(time.Second), end: now + lasts}
+// arrive is a new job that asks for a permit. It is added to the jobs if it gets one.
+func (w *worked) arrive(now, length int64, leases *lease.Leases, jobs []job) []job {
+	j := job{holder: fmt.Append(nil, "job-", len(w.granted)), renew: now + renewEvery*int64(time.Second), end: now + length}
 	d, _, err := leases.Acquire(start+now, must(lease.NewRequest(permits, ttl, j.holder, 1)), permits)
 	if must(d, err).Limited {
 		w.refused = append(w.refused, seconds(now))
@@ -65,18 +66,18 @@ func (w *worked) arrive(now, lasts int64, leases *lease.Leases, jobs []job) []jo
 	}
 	w.granted = append(w.granted, seconds(now))
 	if len(w.granted) == crashing {
-		j.crash = now + lasts/2
+		j.crash = now + length/2
 	}
 	return append(jobs, j)
 }
 
-// work returns the jobs that are still at work.
+// work ends, crashes and renews the jobs that are due, and returns those that are still working.
 func (w *worked) work(now int64, leases *lease.Leases, jobs []job) (left []job) {
 	for _, j := range jobs {
 		switch {
 		case j.crash > 0 && now >= j.crash:
 			w.crashed = seconds(now)
-			w.freed = seconds(j.renew-renewEvery*int64(time.Second)) + ttl // it renewed, or was granted, for the last time
+			w.freed = seconds(j.renew-renewEvery*int64(time.Second)) + ttl // from its last renewal
 			continue
 		case now >= j.end:
 			leases.Release(start+now, j.holder)

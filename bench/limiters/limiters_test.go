@@ -16,7 +16,7 @@ import (
 
 const docs = "../../docs"
 
-// The pictures and the table are what the algorithms do today, byte for byte.
+// The pictures and the table are those of today's algorithms, byte for byte.
 func TestPageIsCurrent(t *testing.T) {
 	assert.Empty(t, stale(t, func(string, []byte) {}), "run go run ./bench/limiters")
 	for _, name := range []string{"limiters-fixed.svg", page} {
@@ -25,12 +25,12 @@ func TestPageIsCurrent(t *testing.T) {
 				content[len(content)/2] ^= 1
 			}
 		})
-		assert.Equal(t, []string{name}, planted, "a changed byte has to be seen")
+		assert.Equal(t, []string{name}, planted, "a changed byte must be found")
 	}
 }
 
-// stale names the files that are not as they would be made now. spoil may change what is read.
-func stale(t *testing.T, spoil func(file string, content []byte)) (names []string) {
+// stale names the files that differ from those made now. change may change what has been read.
+func stale(t *testing.T, change func(file string, content []byte)) (names []string) {
 	text, err := os.ReadFile(filepath.Join(docs, page))
 	require.NoError(t, err)
 	files, err := made(string(text))
@@ -38,7 +38,7 @@ func stale(t *testing.T, spoil func(file string, content []byte)) (names []strin
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		content, err := os.ReadFile(filepath.Join(docs, name))
 		require.NoError(t, err)
-		spoil(name, content)
+		change(name, content)
 		if !bytes.Equal(files[name], content) {
 			names = append(names, name)
 		}
@@ -66,7 +66,7 @@ func TestPicturesAreXMLOnWhite(t *testing.T) {
 	}
 }
 
-// What the page says of the pictures.
+// The pictures show what the page says about them.
 func TestWhatThePicturesShow(t *testing.T) {
 	arrivals := arrive()
 	most := map[string]int{}
@@ -75,11 +75,11 @@ func TestWhatThePicturesShow(t *testing.T) {
 		most[c.file] = p.most
 		assert.Equal(t, len(arrivals), len(p.admitted)+len(p.refused))
 	}
-	assert.Equal(t, limit, most["slidinglog"], "exact")
-	assert.Greater(t, most["sliding"], limit, "nearly")
+	assert.Equal(t, limit, most["slidinglog"], "a log is exact")
+	assert.Greater(t, most["sliding"], limit, "the estimate admits a little more")
 	assert.Less(t, most["sliding"], limit*5/4)
-	assert.Greater(t, most["fixed"], limit*3/2, "around the end of a window")
-	assert.Greater(t, most["throttle"], limit*3/2, "the burst, and the rate beside it")
+	assert.Greater(t, most["fixed"], limit*3/2, "twice the limit may pass around the end of a window")
+	assert.Greater(t, most["throttle"], limit*3/2, "the rate is added to the burst")
 	assert.LessOrEqual(t, most["throttle"], 2*limit)
 
 	w := playLeases()

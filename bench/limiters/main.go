@@ -1,6 +1,6 @@
-// Command limiters draws what docs/limiters.md shows: the same calls, made to each limiter, and
-// jobs that hold leases. It plays the algorithms themselves, on a clock of its own, so that every
-// run draws the same, and writes the page's table.
+// Command limiters draws the pictures of docs/limiters.md, and writes its table: the same calls
+// made to each limiter, and jobs that hold leases. It runs the algorithms on a simulated clock, so
+// that every run gives the same.
 //
 //	go run ./bench/limiters
 package main
@@ -22,7 +22,7 @@ func main() {
 	}
 }
 
-// page is where the pictures are shown.
+// page is the document with the pictures and the table.
 const page = "limiters.md"
 
 func write(docs string) error {
@@ -44,7 +44,7 @@ func write(docs string) error {
 
 const tableStart, tableEnd = "<!-- played: written by go run ./bench/limiters -->\n", "<!-- end of played -->"
 
-// made is the pictures, and the page with its table, by file name.
+// made returns the pictures, and the page with its table, by file name.
 func made(text string) (map[string][]byte, error) {
 	before, rest, found := strings.Cut(text, tableStart)
 	_, after, ended := strings.Cut(rest, tableEnd)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Ask makes one call and returns its reply, if that is a line or a bulk string.
+// Ask makes one call and returns its reply, which must be a line or a bulk string.
 func Ask(t Target, words ...string) (string, error) {
 	conn, err := net.DialTimeout(t.Network, t.Address, time.Second)
 	if err != nil {

@@ -10,8 +10,7 @@ import (
 // Key stands in a call for the key.
 const Key = "{key}"
 
-// KeySize is the length of a key if nothing else is said: user: and 12 digits, as redis-benchmark
-// writes them.
+// KeySize is the default length of a key in bytes: user: and 12 digits, as redis-benchmark has them.
 const KeySize = 17
 
 const (
@@ -22,15 +21,15 @@ const (
 // Call appends the next call to a buffer, as RESP.
 type Call func(buffer []byte) []byte
 
-// Keys numbers the keys of one call after another.
+// Keys returns the number of the next call's key.
 type Keys func() int
 
-// From goes up from a number: every key is new.
+// From returns numbers that go up from first, so that every key is new.
 func From(first int) Keys {
 	return func() int { first++; return first - 1 }
 }
 
-// Among chooses at random, the same numbers each time.
+// Among returns random numbers below n, in the same order each time.
 func Among(n int) Keys {
 	random := rand.New(rand.NewPCG(1, 2))
 	return func() int { return random.IntN(n) }
@@ -42,7 +41,7 @@ func NewCall(text string, keys Keys) Call {
 	return func(buffer []byte) []byte { return t.call(buffer, keys()) }
 }
 
-// NewMixedCall makes calls with keys of every size between two, as many of each.
+// NewMixedCall makes calls with keys of every size from shortest to longest, equally many of each.
 func NewMixedCall(text string, keys Keys, shortest, longest int) Call {
 	var templates []template
 	for size := shortest; size <= longest; size++ {
@@ -54,8 +53,8 @@ func NewMixedCall(text string, keys Keys, shortest, longest int) Call {
 	}
 }
 
-// template is a call written once, with a hole for the digits of the key: what is to be as fast as
-// a server in C cannot format each call.
+// template is a formatted call with a place for the digits of the key. Formatting each call
+// would be slower than a server in C.
 type template struct {
 	text  []byte
 	at    int // where the digits begin

@@ -13,10 +13,10 @@ type Closed struct {
 	Connections int
 	Depth       int           // calls in flight on each connection
 	Calls       int           // in all
-	For         time.Duration // if not 0, the end even if fewer calls were made
+	For         time.Duration // if not 0, the load ends after it, even with fewer calls
 }
 
-// Run returns how many calls were answered, and in what time.
+// Run makes the calls. It returns how many were answered, and in what time.
 func (l Closed) Run(ctx context.Context, t Target, call Call) (answered int, took time.Duration, err error) {
 	p, err := gather(t, l.Connections)
 	if err != nil {
@@ -45,9 +45,9 @@ type closedRun struct {
 	sent, answered int
 }
 
-// patience with a server that says nothing: between two looks at the context, and, when the socket
-// is full, at the socket.
-const patience, fullPatience = 100, 1 // milliseconds
+// The longest wait for replies before the context is checked, and, while a socket is full, before
+// the rest is sent; in milliseconds.
+const patience, fullPatience = 100, 1
 
 func (r *closedRun) turn(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
@@ -67,7 +67,7 @@ func (r *closedRun) turn(ctx context.Context) error {
 	})
 }
 
-// send makes n more calls on a connection, or as many as are still to be made.
+// send makes n more calls on a connection, or fewer if the load has no more.
 func (r *closedRun) send(c *connection, n int) error {
 	if r.load.For > 0 && time.Since(r.start) >= r.load.For {
 		return nil

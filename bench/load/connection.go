@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// connection is a socket that never blocks, with what could not be sent yet and the replies that
-// have come so far.
+// connection is a non-blocking socket, with the output that has not been sent yet and the replies
+// so far.
 type connection struct {
 	fd      int
 	number  int
@@ -20,7 +20,7 @@ type connection struct {
 	replies replies
 }
 
-// dial is not net.Dial: the runtime's poller would be woken by every reply too.
+// dial does not use net.Dial, because every reply would also wake the runtime's poller.
 func dial(t Target) (*connection, error) {
 	family, address, err := t.resolve()
 	if err != nil {
@@ -56,7 +56,7 @@ func (t Target) resolve() (family int, address unix.Sockaddr, err error) {
 	return unix.AF_INET, &unix.SockaddrInet4{Port: number, Addr: [4]byte(ip)}, nil
 }
 
-// flush sends what the socket takes. What it does not take stays in out.
+// flush sends as much as the socket takes. The rest stays in out.
 func (c *connection) flush() error {
 	for len(c.out) > 0 {
 		n, err := unix.Write(c.fd, c.out)
@@ -73,7 +73,7 @@ func (c *connection) flush() error {
 	return nil
 }
 
-// receive reads once, and returns how many replies are complete now that were not before.
+// receive reads once, and returns how many replies this has completed.
 func (c *connection) receive(buffer []byte) (int, error) {
 	n, err := unix.Read(c.fd, buffer)
 	switch {
@@ -87,7 +87,7 @@ func (c *connection) receive(buffer []byte) (int, error) {
 	return c.replies.count(buffer[:n])
 }
 
-// pool is connections to one server, and what waits for any of them.
+// pool is a set of connections to one server, and the epoll instance that waits for them.
 type pool struct {
 	connections []*connection
 	epoll       int
@@ -124,8 +124,8 @@ func (p *pool) close() {
 	_ = unix.Close(p.epoll)
 }
 
-// poll reads from every connection that has something, and calls answered for those with complete
-// replies. It waits for the first at most that many milliseconds.
+// poll waits for input for at most that many milliseconds, reads from every connection that has
+// some, and calls answered for those with complete replies.
 func (p *pool) poll(milliseconds int, answered func(c *connection, replies int) error) error {
 	n, err := unix.EpollWait(p.epoll, p.ready, milliseconds)
 	if err != nil && err != unix.EINTR {
@@ -144,7 +144,7 @@ func (p *pool) poll(milliseconds int, answered func(c *connection, replies int) 
 	return nil
 }
 
-// flush sends what is left on any connection, and reports whether something is left still.
+// flush sends the remaining output of all connections, and reports whether any still has some.
 func (p *pool) flush() (left bool, err error) {
 	for _, c := range p.connections {
 		if len(c.out) > 0 {

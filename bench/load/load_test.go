@@ -18,8 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// clerk is a server that answers every PING, once before has let it.
-type clerk struct {
+// slowServer is a server that calls before, and then answers a PING.
+type slowServer struct {
 	network, address string
 	reply            string
 	before           func(call int64)
@@ -30,7 +30,7 @@ type clerk struct {
 
 const ping = "*1\r\n$4\r\nPING\r\n"
 
-func startClerk(t *testing.T, c *clerk) *clerk {
+func startSlowServer(t *testing.T, c *slowServer) *slowServer {
 	c.network, c.address = cmp.Or(c.network, "tcp"), cmp.Or(c.address, "127.0.0.1:0")
 	c.reply = cmp.Or(c.reply, ":1\r\n")
 	var err error
@@ -49,7 +49,7 @@ func startClerk(t *testing.T, c *clerk) *clerk {
 	return c
 }
 
-func (c *clerk) serve(conn net.Conn) {
+func (c *slowServer) serve(conn net.Conn) {
 	defer conn.Close()
 	r := bufio.NewReader(conn)
 	for {
@@ -65,15 +65,15 @@ func (c *clerk) serve(conn net.Conn) {
 	}
 }
 
-func (c *clerk) target() Target {
+func (c *slowServer) target() Target {
 	return Target{c.listener.Addr().Network(), c.listener.Addr().String()}
 }
 
 func pings() Call { return NewCall("PING", From(0)) }
 
 func TestClosed(t *testing.T) {
-	for _, c := range []*clerk{{}, {network: "unix", address: filepath.Join(t.TempDir(), "s")}} {
-		startClerk(t, c)
+	for _, c := range []*slowServer{{}, {network: "unix", address: filepath.Join(t.TempDir(), "s")}} {
+		startSlowServer(t, c)
 		calls, took, err := Closed{Connections: 3, Depth: 7, Calls: 1000}.Run(t.Context(), c.target(), pings())
 		require.NoError(t, err)
 		assert.Equal(t, 1000, calls)
@@ -83,18 +83,18 @@ func TestClosed(t *testing.T) {
 }
 
 func TestClosedForATime(t *testing.T) {
-	c := startClerk(t, &clerk{})
+	c := startSlowServer(t, &slowServer{})
 	calls, took, err := Closed{Connections: 2, Depth: 2, Calls: math.MaxInt, For: 100 * time.Millisecond}.Run(t.Context(),
 		c.target(), pings())
 	require.NoError(t, err)
-	assert.EqualValues(t, c.calls.Load(), calls, "what was asked was waited for")
+	assert.EqualValues(t, c.calls.Load(), calls, "every call was answered")
 	assert.GreaterOrEqual(t, took, 100*time.Millisecond)
 }
 
-// A stall of the server delays every call that was due in it, not only the few that were in flight.
+// A stall of the server delays every call that is due meanwhile, and not only those in flight.
 func TestOpenSeesAStall(t *testing.T) {
 	const rate, stalls = 1000, 300 * time.Millisecond
-	c := startClerk(t, &clerk{before: func(call int64) {
+	c := startSlowServer(t, &slowServer{before: func(call int64) {
 		if call == 100 {
 			<-time.After(stalls)
 		}
@@ -104,15 +104,15 @@ func TestOpenSeesAStall(t *testing.T) {
 	assert.EqualValues(t, rate, h.TotalCount())
 	at := func(p float64) time.Duration { return time.Duration(h.ValueAtPercentile(p)) }
 	assert.GreaterOrEqual(t, at(99), stalls*9/10,
-		"300 of 1000 calls were due in the stall: the last hundredth waited nearly all of it")
-	assert.GreaterOrEqual(t, at(85), stalls*4/10, "and half of them half of it")
+		"300 of 1000 calls were due during the stall: one in a hundred waited for nearly all of it")
+	assert.GreaterOrEqual(t, at(85), stalls*4/10, "half of them waited for half of it")
 }
 
-// The same stall, seen by a load that waits for it to end, is one call of a thousand: what
-// TestOpenSeesAStall guards against.
+// In a closed load, the same stall delays one call of a thousand. That is why latency is measured
+// with an open load.
 func TestClosedHidesAStall(t *testing.T) {
 	const stalls = 300 * time.Millisecond
-	c := startClerk(t, &clerk{before: func(call int64) {
+	c := startSlowServer(t, &slowServer{before: func(call int64) {
 		if call == 100 {
 			<-time.After(stalls)
 		}
@@ -131,7 +131,7 @@ func TestClosedHidesAStall(t *testing.T) {
 }
 
 func TestOpenStops(t *testing.T) {
-	c := startClerk(t, &clerk{})
+	c := startSlowServer(t, &slowServer{})
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	_, err := Open{Connections: 1, Rate: 100, For: time.Hour}.Run(ctx, c.target(), pings())
@@ -140,7 +140,7 @@ func TestOpenStops(t *testing.T) {
 
 func TestClosedStops(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
-	c := startClerk(t, &clerk{before: func(int64) {
+	c := startSlowServer(t, &slowServer{before: func(int64) {
 		cancel(errors.New("enough"))
 		<-t.Context().Done()
 	}})
@@ -149,14 +149,14 @@ func TestClosedStops(t *testing.T) {
 }
 
 func TestRefusalsAreErrors(t *testing.T) {
-	c := startClerk(t, &clerk{reply: "-ERR no\r\n"})
+	c := startSlowServer(t, &slowServer{reply: "-ERR no\r\n"})
 	_, _, err := Closed{Connections: 1, Depth: 1, Calls: 10}.Run(t.Context(), c.target(), pings())
 	assert.ErrorContains(t, err, "the server refused: ERR no")
 	_, err = Open{Connections: 1, Rate: 1000, For: time.Second}.Run(t.Context(), c.target(), pings())
 	assert.ErrorContains(t, err, "the server refused: ERR no")
 }
 
-func TestNobodyListens(t *testing.T) {
+func TestNoServerListens(t *testing.T) {
 	_, _, err := Closed{Connections: 1, Depth: 1, Calls: 1}.Run(t.Context(),
 		Target{"unix", filepath.Join(t.TempDir(), "s")}, pings())
 	assert.ErrorContains(t, err, "connect to")
@@ -166,13 +166,13 @@ func TestNobodyListens(t *testing.T) {
 
 func TestAsk(t *testing.T) {
 	for reply, want := range map[string]string{":1\r\n": "1", "+OK\r\n": "OK", "$4\r\na\r\nb\r\n": "a\r\nb"} {
-		c := startClerk(t, &clerk{reply: reply})
+		c := startSlowServer(t, &slowServer{reply: reply})
 		got, err := Ask(c.target(), "PING")
 		require.NoError(t, err)
 		assert.Equal(t, want, got)
 	}
 	for reply, want := range map[string]string{"-ERR no\r\n": `the server answered "ERR no"`, "$-1\r\n": "no text"} {
-		c := startClerk(t, &clerk{reply: reply})
+		c := startSlowServer(t, &slowServer{reply: reply})
 		_, err := Ask(c.target(), "PING")
 		assert.ErrorContains(t, err, want)
 	}

@@ -10,26 +10,26 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Open is a load that comes at a fixed rate, whether or not the server keeps up: as users come. A
-// call that is due is sent even if earlier ones on its connection are unanswered.
+// Open is a load at a fixed rate, whether or not the server keeps up. A call that is due is sent
+// even if earlier ones on its connection are unanswered, as calls of independent users are.
 type Open struct {
 	Connections int
-	Rate        float64 // calls a second, over all connections
+	Rate        float64 // calls per second, over all connections
 	For         time.Duration
 }
 
-// What a histogram holds: three digits of everything up to ten minutes.
+// A histogram holds values of up to ten minutes, with three digits.
 const (
 	longest = int64(10 * time.Minute)
 	figures = 3
 )
 
-// grace is how long the last replies are waited for.
+// grace is the longest wait for the last replies.
 const grace = 10 * time.Second
 
-// Run returns a histogram of nanoseconds from the instant at which a call was due to its reply. It
-// is not counted from when the call was sent: a stall of the server, or of this program, would then
-// hide the calls that were due in it (coordinated omission).
+// Run returns a histogram of the nanoseconds from the instant at which a call was due to its reply.
+// Counting from when it was sent would hide the calls that are due while the server, or this
+// program, stalls (coordinated omission).
 func (l Open) Run(ctx context.Context, t Target, call Call) (*hdrhistogram.Histogram, error) {
 	p, err := gather(t, l.Connections)
 	if err != nil {
@@ -62,19 +62,20 @@ type openRun struct {
 	histogram *hdrhistogram.Histogram
 }
 
-// due says when a call is to be sent, after the start. Calls take the connections by turns.
+// due returns when a call is due, from the start. Calls use the connections in turn.
 func (r *openRun) due(call int) time.Duration {
 	return time.Duration(float64(call) / r.load.Rate * float64(time.Second))
 }
 
-// turn never sleeps: a timer would be late by as much as a call takes.
+// turn never sleeps, because a timer would be late by as much as a call takes.
 func (r *openRun) turn(ctx context.Context) error {
 	now := time.Since(r.start)
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case now > r.load.For+grace:
-		return fmt.Errorf("%d of %d calls unanswered %s after the end: it did not keep up", r.total-r.replies, r.total, grace)
+		return fmt.Errorf("%d of %d calls unanswered %s after the end: the server did not keep up", r.total-r.replies,
+			r.total, grace)
 	}
 	for r.sent < r.total && r.due(r.sent) <= now {
 		c := r.pool.connections[r.sent%len(r.answered)]
@@ -87,8 +88,8 @@ func (r *openRun) turn(ctx context.Context) error {
 	return r.pool.poll(0, r.record)
 }
 
-// record notes replies. The nth call of a connection is known by its number, so nothing need be
-// kept for each.
+// record records the latency of replies. The instant at which a call was due follows from its
+// number, so nothing is kept for each call.
 func (r *openRun) record(c *connection, replies int) error {
 	now := time.Since(r.start)
 	for range replies {

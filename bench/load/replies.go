@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// replies counts the RESP2 replies in a stream that comes in pieces. It looks no further into them
-// than it must, but an error is an error: a benchmark of refusals measures nothing.
+// replies counts the RESP2 replies in a stream that arrives in pieces. It parses only as much as it
+// must. An error reply is an error, because a benchmark of refused calls measures nothing.
 type replies struct {
 	part   []byte // a line without its end
 	skip   int    // bytes of a bulk string that are still to come
@@ -55,7 +55,7 @@ func (r *replies) valueEnds() int {
 	return 0
 }
 
-// line takes a line without its newline, and returns 1 if a reply ends with it.
+// line parses a line without its newline, and returns 1 if a reply ends with it.
 func (r *replies) line(line []byte) (int, error) {
 	line = bytes.TrimSuffix(line, []byte("\r"))
 	if len(line) == 0 {
@@ -84,5 +84,5 @@ func (r *replies) length(line []byte) (int, error) {
 		r.nested += n - 1
 		return 0, nil
 	}
-	return r.valueEnds(), nil // nil, or an array of nothing
+	return r.valueEnds(), nil // nil, or an empty array
 }

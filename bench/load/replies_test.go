@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// However a stream is cut, as many replies are counted.
+// The count does not depend on the pieces in which a stream arrives.
 func TestRepliesInPieces(t *testing.T) {
 	stream := ":1\r\n+OK\r\n$5\r\na\r\nbc\r\n$-1\r\n$0\r\n\r\n*5\r\n:0\r\n:16\r\n:15\r\n:-1\r\n:2\r\n" +
 		"*2\r\n*2\r\n:1\r\n$1\r\nx\r\n*0\r\n*-1\r\n*0\r\n:7\r\n"
@@ -27,7 +27,7 @@ func TestRepliesInPieces(t *testing.T) {
 	}
 }
 
-func TestRepliesThatAreNone(t *testing.T) {
+func TestInvalidReplies(t *testing.T) {
 	for stream, want := range map[string]string{
 		"-ERR no\r\n":        "the server refused: ERR no",
 		"*2\r\n:1\r\n-ERR\n": "the server refused: ERR",
@@ -61,14 +61,14 @@ func TestMixedSizes(t *testing.T) {
 	}
 	assert.Len(t, sizes, 193)
 	assert.True(t, sizes[8] && sizes[200])
-	assert.Len(t, keys, 193*2, "each is another key")
+	assert.Len(t, keys, 193*2, "two calls have the same key")
 }
 
 func TestAmong(t *testing.T) {
 	a, b := Among(3), Among(3)
 	for range 100 {
 		n := a()
-		assert.Equal(t, n, b(), "the same for every server")
+		assert.Equal(t, n, b(), "the order must be the same for every server")
 		assert.True(t, n >= 0 && n < 3)
 	}
 }

@@ -220,7 +220,7 @@ func oneDecimal(n float64) string   { return fmt.Sprintf("%.1f", n) }
 func micros(us float64) string      { return fmt.Sprintf("%.2f us", us) }
 func wholeMicros(us float64) string { return fmt.Sprintf("%.0f us", us) }
 
-// The servers that are compared wherever figures are few.
+// The servers that the figures compare.
 const (
 	Incr     = "redis-server INCR"
 	Lua      = "redis-server, GCRA in Lua"

@@ -16,7 +16,7 @@ in alternating runs on the same cores; the ratio of redis-server to itself shows
 each scenario are its commit, date and machine.
 `
 
-// Markdown is RESULTS.md.
+// Markdown returns RESULTS.md.
 func (r *Results) Markdown() []byte {
 	var b bytes.Buffer
 	b.WriteString(preface)
@@ -32,7 +32,7 @@ func (s Scenario) origin() string {
 		s.Command, s.Commit, s.Date, m.CPU, m.Cores, m.Kernel, m.Go, m.Redis)
 }
 
-// Tables are what a scenario gave, as they are printed too.
+// Tables returns a scenario's results as tables, as the benchmark prints them too.
 func (s Scenario) Tables() string {
 	tables := cpuTable(s.CPU) + latencyTable(s.Latency) + memoryTable(s.Memory) + growthTable(s.Growth)
 	for _, i := range s.Inside {
@@ -79,7 +79,8 @@ func memoryTable(rows []Memory) string {
 	return t.String()
 }
 
-// growthTable shows the worst steps: memory that grows in jumps is judged just after one.
+// growthTable shows the steps with most memory per key: where memory grows in jumps, this is just
+// after a jump.
 func growthTable(steps []Memory) string {
 	if len(steps) == 0 {
 		return ""
@@ -95,8 +96,8 @@ func growthTable(steps []Memory) string {
 		peak.PeakPerKey()/settled.PerKey())
 }
 
-// MostPerKey returns the steps at which a key takes most: when nothing happens any more, and while
-// they grow.
+// MostPerKey returns the steps at which a key takes most memory: when it has settled, and while the
+// keys are added.
 func MostPerKey(steps []Memory) (settled, peak Memory) {
 	settled = slices.MaxFunc(steps, func(a, b Memory) int { return compare(a.PerKey(), b.PerKey()) })
 	peak = slices.MaxFunc(steps, func(a, b Memory) int { return compare(a.PeakPerKey(), b.PeakPerKey()) })

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"bytes"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -39,10 +40,24 @@ func sample() *Results {
 	return r
 }
 
+const origin = "`make bench ARGS=\"--publish\"` at commit 0123456789ab, 2026-01-02; Z80, 2 cores, Linux 6.1, go1.26, " +
+	"redis-server 7.0.15.\n"
+
 func TestMarkdown(t *testing.T) {
-	origin := "`make bench ARGS=\"--publish\"` at commit 0123456789ab, 2026-01-02; Z80, 2 cores, Linux 6.1, go1.26, redis-server 7.0.15.\n"
-	assert.Equal(t, preface+`
-## cpu-p1
+	all := sample().Markdown()
+	for i, scenario := range []string{markdownOfCPU, markdownOfLatency, markdownOfMemory, markdownOfGrowth} {
+		rest, found := bytes.CutSuffix(sampleUpTo(i+1).Markdown(), []byte("\n"+scenario+origin))
+		assert.True(t, found, "%s", sampleUpTo(i+1).Markdown())
+		assert.Equal(t, string(sampleUpTo(i).Markdown()), string(rest))
+	}
+	assert.Equal(t, string(sampleUpTo(4).Markdown()), string(all))
+	assert.Equal(t, preface, string((&Results{}).Markdown()))
+}
+
+// sampleUpTo returns the first n scenarios of the sample.
+func sampleUpTo(n int) *Results { return &Results{Scenarios: sample().Scenarios[:n]} }
+
+const markdownOfCPU = `## cpu-p1
 
 P=1
 
@@ -54,8 +69,9 @@ P=1
 
 Other processes used 1.5 % of the servers' core.
 
-`+origin+`
-## latency-80
+`
+
+const markdownOfLatency = `## latency-80
 
 80 %
 
@@ -70,8 +86,9 @@ Other processes used 1.5 % of the servers' core.
 
 Other processes used 1.5 % of the servers' core.
 
-`+origin+`
-## memory-1m
+`
+
+const markdownOfMemory = `## memory-1m
 
 1M keys
 
@@ -82,8 +99,9 @@ Other processes used 1.5 % of the servers' core.
 
 Other processes used 1.5 % of the servers' core.
 
-`+origin+`
-## memory-growth
+`
+
+const markdownOfGrowth = `## memory-growth
 
 1M to 2M
 
@@ -99,10 +117,9 @@ cellserver CL.THROTTLE reports: longest_loop_callback_usec 900
 
 Other processes used 1.5 % of the servers' core.
 
-`+origin, string(sample().Markdown()))
-}
+`
 
-// Rows of one run stand in one table, with the run below it.
+// Rows of one run are in one table, with the run below it.
 func TestFigures(t *testing.T) {
 	assert.Equal(t, `|                        | cellserver | redis-server | ratio | redis-server to itself |
 |------------------------|-----------:|-------------:|------:|-----------------------:|

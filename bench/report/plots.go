@@ -2,7 +2,7 @@ package report
 
 import "fmt"
 
-// plot is a picture that is drawn if its scenarios have been run: else draw returns nil.
+// plot is a picture of some scenarios. If these have not been run, draw returns nil.
 type plot struct {
 	name, title string
 	draw        func(r *Results) []byte
@@ -14,7 +14,7 @@ var plots = []plot{
 	{"memory.svg", "memory per key by number of keys", drawMemory},
 }
 
-// Plots are the pictures that can be drawn, by file name.
+// Plots returns the pictures that can be drawn, by file name.
 func (r *Results) Plots() map[string][]byte {
 	files := map[string][]byte{}
 	for _, p := range plots {

@@ -164,7 +164,7 @@ func TestSpread(t *testing.T) {
 func TestSpreadLeavesTheSampleAsItWas(t *testing.T) {
 	sample := []float64{3, 1, 2} // ratios are made of two samples round by round
 	NewSpread(sample)
-	assert.Equal(t, []float64{3, 1, 2}, sample)
+	assert.Equal(t, []float64{3, 1, 2}, sample, "the sample was sorted")
 }
 
 func TestPut(t *testing.T) {
@@ -173,12 +173,12 @@ func TestPut(t *testing.T) {
 	r.Put(Scenario{Name: "c"}, names)
 	r.Put(Scenario{Name: "a", Commit: "1"}, names)
 	r.Put(Scenario{Name: "a", Commit: "2"}, names)
-	assert.Equal(t, []Scenario{{Name: "a", Commit: "2"}, {Name: "c"}}, r.Scenarios, "in order, and the newer")
+	assert.Equal(t, []Scenario{{Name: "a", Commit: "2"}, {Name: "c"}}, r.Scenarios, "the newer, in order")
 	r.Put(Scenario{Name: "b"}, []string{"a", "b"})
-	assert.Equal(t, []Scenario{{Name: "a", Commit: "2"}, {Name: "b"}}, r.Scenarios, "what is no more goes")
+	assert.Equal(t, []Scenario{{Name: "a", Commit: "2"}, {Name: "b"}}, r.Scenarios, "a scenario that no longer exists stays")
 }
 
-func TestLoadRefusesWhatItDoesNotKnow(t *testing.T) {
+func TestLoadRefusesUnknownFields(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, stored, `{"scenarios": [{"nam": "a"}]}`)
 	_, err := Load(dir)

@@ -1,6 +1,6 @@
-// Package report keeps what was measured in bench/results.json, and writes what is read:
-// RESULTS.md, the plots and the figures in the README. All of these follow from results.json, byte
-// by byte, and a test holds them to it.
+// Package report keeps results in bench/results.json, and writes what is read: RESULTS.md, the
+// plots, and the figures in README.md and docs/. All of these follow from results.json byte for
+// byte, as a test checks.
 package report
 
 import (
@@ -19,7 +19,7 @@ type Results struct {
 	Scenarios []Scenario `json:"scenarios"`
 }
 
-// Scenario is what one scenario gave. Only the table of its kind is there.
+// Scenario has the results of one scenario. Only the table of its kind is set.
 type Scenario struct {
 	Name    string    `json:"name"`
 	About   string    `json:"about"`
@@ -27,7 +27,7 @@ type Scenario struct {
 	Command string    `json:"command"`
 	Date    string    `json:"date"` // UTC
 	Machine Machine   `json:"machine"`
-	Others  float64   `json:"others"` // share of the servers' core that others used meanwhile
+	Others  float64   `json:"others"` // share of the servers' core that other processes used
 	CPU     []CPU     `json:"cpu,omitempty"`
 	Latency []Latency `json:"latency,omitempty"`
 	Memory  []Memory  `json:"memory,omitempty"`
@@ -35,7 +35,7 @@ type Scenario struct {
 	Inside  []Inside  `json:"inside,omitempty"`
 }
 
-// Machine is where it was measured.
+// Machine is the machine of a measurement.
 type Machine struct {
 	CPU    string `json:"cpu"`
 	Cores  int    `json:"cores"`
@@ -52,55 +52,56 @@ type Spread struct {
 	Rounds int     `json:"rounds"`
 }
 
-// CPU is what a call costs a server. Ratios are to the first server of the scenario, round by
-// round.
+// CPU is the CPU time per call of a server. Ratios are to the first server of the scenario, round
+// by round.
 type CPU struct {
 	Server     string  `json:"server"`
-	Micros     Spread  `json:"micros"` // CPU time a call, user and system
+	Micros     Spread  `json:"micros"` // CPU time per call, user and system
 	Ratio      Spread  `json:"ratio"`
-	Throughput float64 `json:"throughput"` // calls a second, median
+	Throughput float64 `json:"throughput"` // calls per second, median
 }
 
 // Latency is of calls at a fixed rate, in microseconds, by percentile. Ratios are to the first
 // server, round by round.
 type Latency struct {
 	Server string    `json:"server"`
-	Rate   float64   `json:"rate"`    // calls a second
+	Rate   float64   `json:"rate"`    // calls per second
 	Length float64   `json:"seconds"` // of a round
 	Busy   float64   `json:"busy"`    // share of its core that the server used, median
 	Micros []Spread  `json:"micros"`
 	Ratio  []Spread  `json:"ratio"`
-	Worst  []float64 `json:"worst"` // round of each percentile
+	Worst  []float64 `json:"worst"` // round, for each percentile
 }
 
 // Percentiles are those of Latency, in its order.
 var Percentiles = []float64{50, 99, 99.9}
 
-// Memory is what a server has resident, in bytes.
+// Memory is the resident memory of a server, in bytes.
 type Memory struct {
 	Server  string `json:"server"`
 	Keys    int    `json:"keys"`
 	Start   int64  `json:"start"`
-	Settled int64  `json:"settled"`        // with the keys in it, when nothing happens any more
+	Settled int64  `json:"settled"`        // with the keys, when it does not change any more
 	Peak    int64  `json:"peak"`           // since the start
 	Left    int64  `json:"left,omitempty"` // when the keys have expired
 	Seconds int    `json:"seconds,omitempty"`
 }
 
-// PerKey is what a key takes, in bytes.
+// PerKey returns the bytes that a key takes.
 func (m Memory) PerKey() float64 { return float64(m.Settled-m.Start) / float64(m.Keys) }
 
-// PeakPerKey is what a key took when it was most.
+// PeakPerKey returns the bytes that a key took at the peak.
 func (m Memory) PeakPerKey() float64 { return float64(m.Peak-m.Start) / float64(m.Keys) }
 
-// Inside is what a server says of itself in INFO.
+// Inside is a field of a server's INFO.
 type Inside struct {
 	Server string `json:"server"`
 	Field  string `json:"field"`
 	Value  string `json:"value"`
 }
 
-// Spread of a sample: the median of an even number is the mean of the two in the middle.
+// NewSpread returns the spread of a sample. The median of an even number of values is the mean of
+// the two in the middle.
 func NewSpread(sample []float64) Spread {
 	if len(sample) == 0 {
 		return Spread{}
@@ -109,8 +110,7 @@ func NewSpread(sample []float64) Spread {
 	return Spread{Low: at(s, 0.25), Middle: at(s, 0.5), High: at(s, 0.75), Rounds: len(s)}
 }
 
-// at is the value a fraction of the way through a sorted sample, in a straight line between
-// neighbors.
+// at returns the value at a fraction of a sorted sample, interpolated linearly.
 func at(sorted []float64, fraction float64) float64 {
 	position := fraction * float64(len(sorted)-1)
 	below := int(position)
@@ -120,8 +120,8 @@ func at(sorted []float64, fraction float64) float64 {
 	return sorted[below] + (position-float64(below))*(sorted[below+1]-sorted[below])
 }
 
-// Put replaces a scenario by a newer run. The names say in which order all are to be read;
-// scenarios that they do not name are no more, and go.
+// Put replaces a scenario by a newer run. The names are those of all scenarios, in their order;
+// scenarios that are not among them no longer exist, and are removed.
 func (r *Results) Put(s Scenario, names []string) {
 	all := append([]Scenario{s}, r.Scenarios...) // the newer is found first
 	r.Scenarios = nil
@@ -142,7 +142,7 @@ func (r *Results) Find(name string) *Scenario {
 
 const stored = "bench/results.json"
 
-// Load reads the results under the project's root. Without any there are none.
+// Load reads the results under the project's root. Without a file, the results are empty.
 func Load(root string) (*Results, error) {
 	text, err := os.ReadFile(filepath.Join(root, stored))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -157,7 +157,7 @@ func Load(root string) (*Results, error) {
 	return r, strict.Decode(r)
 }
 
-// Store writes the results and all that follows from them.
+// Store writes the results and all files that follow from them.
 func (r *Results) Store(root string) error {
 	text, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
@@ -184,7 +184,7 @@ func (r *Results) Store(root string) error {
 	return nil
 }
 
-// Files are those that follow from the results alone, by their names under the root.
+// Files returns the files that consist of results only, by their names under the root.
 func (r *Results) Files() map[string][]byte {
 	files := map[string][]byte{"bench/RESULTS.md": r.Markdown()}
 	for name, plot := range r.Plots() {

@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-// series is one server's values: one for each group of bars, or each x of a line; a single value of
-// a line is a point.
+// series is one server's values: one for each group of bars, or for each x of a line chart. In a
+// line chart, a series of one value is drawn as a point.
 type series struct {
 	name   string
 	values []float64
 	dashed bool // so that a line below it can be seen
 }
 
-// barChart is groups of bars, one of each series, with the values written on them.
+// barChart has groups of bars, one bar of each series, with the values written on them.
 type barChart struct {
 	title  string
 	unit   string // of the values
@@ -29,7 +29,7 @@ type barChart struct {
 type lineChart struct {
 	title  string
 	unit   string // of the values
-	axis   string // what x is
+	axis   string // the label of the horizontal axis
 	x      []float64
 	series []series
 }
@@ -77,7 +77,7 @@ func newCanvas(title, unit string, log bool, all []series) *canvas {
 	return c
 }
 
-// ticks rounds the ends of the axis to round numbers, and returns the numbers to be written at it.
+// ticks rounds the ends of the axis, and returns the numbers to write at it.
 func (c *canvas) ticks() (ticks []float64) {
 	if c.log {
 		c.least, c.most = math.Pow(10, math.Floor(math.Log10(c.least))), math.Pow(10, math.Ceil(math.Log10(c.most)))
@@ -94,7 +94,7 @@ func (c *canvas) ticks() (ticks []float64) {
 	return ticks
 }
 
-// niceStep is the smallest of 1, 2 and 5 times a power of ten that is not below x.
+// niceStep returns the smallest of 1, 2 and 5 times a power of ten that is not below x.
 func niceStep(x float64) float64 {
 	power := math.Pow(10, math.Floor(math.Log10(x)))
 	for _, n := range []float64{1, 2, 5} {
@@ -117,7 +117,7 @@ func (c *canvas) text(x, y float64, anchor, words string) {
 	fmt.Fprintf(c, `<text x="%.1f" y="%.1f" text-anchor="%s">%s</text>`+"\n", x, y, anchor, html.EscapeString(words))
 }
 
-// label writes a value in about three digits, and never as a power of ten.
+// label formats a value with about three digits, and never with an exponent.
 func label(v float64) string {
 	if v >= 100 {
 		return fmt.Sprintf("%.0f", v)
@@ -130,7 +130,7 @@ func (c *canvas) done() []byte {
 	return c.Bytes()
 }
 
-// svg is nil if there is nothing to draw.
+// svg returns the picture, or nil if there are no groups.
 func (b barChart) svg() []byte {
 	if len(b.groups) == 0 {
 		return nil

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Timeline is what happened in a stretch of seconds.
+// Timeline is a picture of values and events over some seconds.
 type Timeline struct {
 	Title   string
 	Unit    string // of the vertical axis
@@ -15,28 +15,28 @@ type Timeline struct {
 	Tracks  []Track
 }
 
-// Phase is a stretch of a timeline that has a name. It ends where the next one begins.
+// Phase is a named part of a timeline. It ends where the next one begins.
 type Phase struct {
 	Name string
 	From float64 // s
 }
 
-// Track is one thing that happened: a value that changes at instants, single events, or both in one
-// colour.
+// Track is a value that changes at instants, single events, or both, in one color.
 type Track struct {
 	Name   string
 	Steps  []Step
-	Dashed bool      // so that what lies below can be seen
+	Dashed bool      // so that a line below it can be seen
 	Marks  []float64 // s: one stroke each, below the axis
 }
 
 // Step is a value from an instant on.
 type Step struct{ At, Value float64 } // At in s
 
-// Where the strokes of the first track that has any are, and how far below them those of the next.
+// The place of the marks of the first track that has any, in pixels; those of the next are a lane
+// below.
 const marksTop, markHeight, markLane = height - bottom + 21, 6, 8
 
-// SVG draws it.
+// SVG draws the timeline.
 func (t Timeline) SVG() []byte {
 	all := make([]series, len(t.Tracks))
 	for i, track := range t.Tracks {
@@ -79,7 +79,7 @@ func (t Timeline) SVG() []byte {
 	return c.done()
 }
 
-// stairs is a line that keeps its height until the next step.
+// stairs returns the path of a line that keeps its height until the next step.
 func (t Timeline) stairs(c *canvas, steps []Step, at func(float64) float64) string {
 	var path strings.Builder
 	fmt.Fprintf(&path, "M%.1f %.1f", at(steps[0].At), c.y(steps[0].Value))
