@@ -58,7 +58,8 @@ func playLeases() (w worked) {
 
 // arrive is a new job that asks for a permit. It is added to the jobs if it gets one.
 func (w *worked) arrive(now, length int64, leases *lease.Leases, jobs []job) []job {
-	j := job{holder: fmt.Append(nil, "job-", len(w.granted)), renew: now + renewEvery*int64(time.Second), end: now + length}
+	j := job{holder: fmt.Append(nil, "job-", len(w.granted)), renew: now + renewEvery*int64(time.Second),
+		end: now + length}
 	d, _, err := leases.Acquire(start+now, must(lease.NewRequest(permits, ttl, j.holder, 1)), permits)
 	if must(d, err).Limited {
 		w.refused = append(w.refused, seconds(now))
