@@ -264,7 +264,7 @@ func (s *Session) refuse(err error) {
 	switch {
 	case errors.As(err, &broken) && s.replyMode == repliesOn:
 		s.out.Error("ERR " + broken.Error())
-		s.refused = errors.Is(err, resp.ErrValueTooLong)
+		s.refused = errors.Is(err, resp.ErrWordTooLong)
 	case errors.Is(err, resp.ErrQueryTooLong):
 		s.instance.stats.queryCut.Add(1)
 	}

@@ -5,20 +5,20 @@ import (
 	"math"
 )
 
-// This file is about reading several calls before the first is answered, as a pipeline asks for:
-// what Next does for one call, with less ado for what pipelines are made of. Short words that stand
-// whole in lent memory need none of Next's care; and most often a call says the same as the one
-// before it, about another key, so that to compare the two is to have read it.
+// This file reads several calls before the first is answered, as suits a pipeline. It has two fast
+// paths. Append reads a call of short words that is complete in borrowed memory with fewer checks
+// than Next. Repeat handles the most frequent case in a pipeline: a call that differs from the one
+// before it in the key alone. There, comparing the two calls replaces parsing.
 
-// shape is where the parts of a call stand in buf; the zero shape is no call's.
-type shape struct {
-	start, end int
-	head, tail int // where its second word's length line begins, and where that word ends
-	next       int // where the calls that repeat it end
+// callShape holds indexes in buf of a call. The zero callShape is no call.
+type callShape struct {
+	start, end       int
+	keyStart, keyEnd int // of the second word, which is a key: the start of its length line, and its end
+	repeatsEnd       int // end of the latest call that Repeat has read
 }
 
-// Append is Next for whoever gathers several calls: it appends the call's words to words, none if
-// none has arrived whole.
+// Append is like Next, but appends the words of the call to words, so that a caller can read
+// several calls. It appends none if no call has arrived completely.
 func (r *Reader) Append(words [][]byte) ([][]byte, error) {
 	if all, whole := r.appendShort(words); whole {
 		return all, nil
@@ -27,11 +27,11 @@ func (r *Reader) Append(words [][]byte) ([][]byte, error) {
 	return append(words, call...), err
 }
 
-// appendShort is the fast way to a call of short words that stands whole in lent memory. Otherwise
-// it leaves all to Next.
+// appendShort is the fast path for a call of short words that is complete in borrowed memory. For
+// any other call it does nothing and returns false.
 func (r *Reader) appendShort(words [][]byte) (all [][]byte, whole bool) {
 	arrived, pos := r.buf, r.start
-	if !r.lent || r.left > 0 || len(arrived)-pos <= 4 || len(arrived)-pos >= int(r.query) {
+	if !r.borrowed || r.wordsLeft > 0 || len(arrived)-pos <= 4 || len(arrived)-pos >= int(r.maxCall) {
 		return nil, false
 	}
 	n, width := shortLength(binary.LittleEndian.Uint32(arrived[pos:]), '*')
@@ -42,43 +42,45 @@ func (r *Reader) appendShort(words [][]byte) (all [][]byte, whole bool) {
 	if left > 0 {
 		return nil, false
 	}
-	r.before = shape{}
+	r.previous = callShape{}
 	if n > 1 && end < len(arrived) {
 		first, second := len(all[len(words)]), len(all[len(words)+1])
 		head := pos + width + lineLength(first) + first + 2
-		r.before = shape{start: pos, end: end, head: head, tail: head + lineLength(second) + second, next: end}
+		r.previous = callShape{start: pos, end: end, keyStart: head, keyEnd: head + lineLength(second) + second,
+			repeatsEnd: end}
 	}
-	r.skip(end, n)
+	r.skipCall(end, n)
 	return all, true
 }
 
-// Repeat reads the next call if it is, to the byte, the one that Append read last but for the
-// second word, which it returns. It may be called again for the call after it. Otherwise it does
-// nothing.
+// Repeat reads the next call if each byte of it, except for the second word, equals that of the
+// call that Append read last. It returns the second word. Repeat can be called again for the calls
+// after that. If the call differs, Repeat does nothing and returns false.
 func (r *Reader) Repeat() (second []byte, ok bool) {
-	before := &r.before
+	last := &r.previous
 	arrived := r.buf[r.start:]
-	head := before.head - before.start
-	if !r.lent || before.end == 0 || before.next != r.start || len(arrived) <= head+4 || len(arrived) >= int(r.query) ||
-		string(arrived[:head]) != string(r.buf[before.start:before.head]) {
+	head := last.keyStart - last.start
+	if !r.borrowed || last.end == 0 || last.repeatsEnd != r.start || len(arrived) <= head+4 ||
+		len(arrived) >= int(r.maxCall) ||
+		string(arrived[:head]) != string(r.buf[last.start:last.keyStart]) {
 		return nil, false
 	}
 	n, width := shortLength(binary.LittleEndian.Uint32(arrived[head:]), '$')
 	body := head + width
 	tail := body + n
-	end := tail + before.end - before.tail
+	end := tail + last.end - last.keyEnd
 	if width == 0 || n > r.maxBulk() || end > len(arrived) ||
-		string(arrived[tail:end]) != string(r.buf[before.tail:before.end]) {
+		string(arrived[tail:end]) != string(r.buf[last.keyEnd:last.end]) {
 		return nil, false
 	}
-	before.next = r.start + end
-	r.skip(before.next, 1)
+	last.repeatsEnd = r.start + end
+	r.skipCall(last.repeatsEnd, 1)
 	return arrived[body:tail:tail], true
 }
 
-// skip goes on behind a call that was read in lent memory.
-func (r *Reader) skip(end, words int) {
-	r.start, r.pos, r.scan = end, end, end
-	r.held, r.long = false, nil
-	r.spend(words)
+// skipCall moves the position to the end of a call that was read in borrowed memory.
+func (r *Reader) skipCall(end, words int) {
+	r.start, r.pos, r.scanned = end, end, end
+	r.owned, r.longCall = false, nil
+	r.countWork(words)
 }

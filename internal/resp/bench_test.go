@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// throttleCall is what a rate limiter reads all day: six words, as a client library sends them.
+// throttleCall is a CL.THROTTLE of six words, as client libraries send it.
 const throttleCall = "*6\r\n$11\r\nCL.THROTTLE\r\n$14\r\nk:000000012345\r\n$2\r\n15\r\n$2\r\n30\r\n$2\r\n60\r\n$1\r\n1\r\n"
 
 func BenchmarkNextPipelined(b *testing.B) {
@@ -22,9 +22,8 @@ func BenchmarkNextPipelined(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/calls, "ns/command")
 }
 
-// BenchmarkNextSplit is the same stream cut in the middle of a call each time, so that each batch
-// ends in a held tail. BenchmarkAppendPipelined is the same by way of Append, 16 calls at a time,
-// as a session reads.
+// BenchmarkAppendPipelined reads the stream of BenchmarkNextPipelined with Append, 16 calls at a
+// time, as a session does.
 func BenchmarkAppendPipelined(b *testing.B) {
 	const calls, window = 64, 16
 	batch := bytes.Repeat([]byte(throttleCall), calls)
@@ -44,6 +43,7 @@ func BenchmarkAppendPipelined(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/calls, "ns/command")
 }
 
+// BenchmarkNextSplit reads the same stream in batches that each end in the middle of a call.
 func BenchmarkNextSplit(b *testing.B) {
 	const calls = 64
 	batch := bytes.Repeat([]byte(throttleCall), calls)

@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// ProtocolError is a breach of the grammar, in Redis's words: "Protocol error: invalid bulk
-// length". The session answers "-ERR " and the text, then closes, because nothing says where the
-// next call would begin. The text holds no CR, LF or NUL.
+// ProtocolError is a violation of the protocol, in Redis's words: "Protocol error: invalid bulk
+// length". The session replies "-ERR " and the text, and closes the connection, because the start
+// of the next call is unknown. The text contains no CR, LF or NUL.
 type ProtocolError string
 
 // Error returns the text, which begins with "Protocol error: ".
@@ -24,13 +24,14 @@ const (
 	errQuotes          ProtocolError = "Protocol error: unbalanced quotes in request"
 )
 
-// ErrValueTooLong says that a word is longer than Limits.Bulk: the ProtocolError that Redis has for
-// any bad length. Unlike after others, it is known what follows: the word.
-var ErrValueTooLong = fmt.Errorf("%w", errBulk)
+// ErrWordTooLong means that a word is longer than Limits.Bulk. Its text is that of the
+// ProtocolError for any invalid length, which it wraps. Unlike after other errors it is known what
+// the client sends next: the word.
+var ErrWordTooLong = fmt.Errorf("%w", errBulk)
 
-// expectedDollar names the byte that stands where a word's '$' should. Redis prints it raw, so we
-// do; but CR and LF would end the reply's line, and a NUL would end it for a client written in C:
-// those three become spaces.
+// expectedDollar returns the error for a byte in place of a word's '$'. The text contains the byte
+// as it is, as in Redis. But CR and LF would end the line of the reply, and a NUL would end it for
+// a client written in C: these three become spaces.
 func expectedDollar(got byte) ProtocolError {
 	if got == '\r' || got == '\n' || got == 0 {
 		got = ' '
@@ -38,6 +39,6 @@ func expectedDollar(got byte) ProtocolError {
 	return ProtocolError("Protocol error: expected '$', got '" + string([]byte{got}) + "'")
 }
 
-// ErrQueryTooLong says that a call needs more than Limits.Query bytes. The session closes without a
-// reply, as Redis does.
+// ErrQueryTooLong means that a call has more than Limits.Query bytes. The session closes the
+// connection without a reply, as Redis does.
 var ErrQueryTooLong = errors.New("call is longer than the query limit")

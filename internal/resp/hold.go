@@ -5,36 +5,38 @@ import (
 	"math"
 )
 
-// This file is about whose memory the reader's bytes are in. In the usual case they are lent by
-// Feed, read where they are, and forgotten by Keep. A call cut in two is held in the reader's own
-// memory; the next Feed's input waits behind it, gives what the call lacks, and is then read where
-// it is again. So what is copied is what was cut, not what was fed.
+// This file manages the memory that the reader's bytes are in. Usually that is borrowed: Feed lends
+// it, the reader reads it in place, and Keep returns it. A call that has arrived in part is copied
+// to the reader's own memory. The input of the next Feed then waits behind it: the bytes that
+// complete the call are copied, and the rest of the input is read in place again. So the bytes of
+// split calls are copied, and no others.
 //
-// A call of many megabytes is held in parts, each of whole words, so that what has arrived of it is
-// not moved again and again: no move is of more than a word.
+// An unfinished call of many bytes is kept in parts, each of whole words, so that what has arrived
+// of it is not moved again each time the buffer grows: no move is longer than about a word.
 
-// What a reader holds between batches. Idle connections are many, so each keeps what one ordinary
-// call needs and no more.
+// The memory that a reader keeps between batches. There may be many idle connections, so each keeps
+// what one ordinary call needs.
 const (
-	idleWords   = 32      // words: room for a CL.ALL over four limiters
-	idleRetired = 8       // buffers: an array of them
-	idleBytes   = 512     // bytes, of own and of scratch, when nothing is unread
-	slack       = 8 << 10 // bytes that own may have whatever is unread, so that a stream cut at random does not allocate
-	sparse      = 8       // memory beyond the above must be at least one part in this many in use
-	piece       = 128     // bytes to take while it is not known what an unfinished call lacks
+	idleWords   = 32      // words: enough for a CL.ALL over four limiters
+	idleRetired = 8       // capacity of Reader.retired
+	idleBytes   = 512     // bytes of own, and of scratch, while nothing is unread
+	alwaysKept  = 8 << 10 // bytes of own while something is unread, so that a stream split at random does not allocate
+	minUse      = 8       // memory beyond that is kept if at least one part in minUse of it is in use
+	minCopy     = 128     // bytes that are copied at once while the length of an unfinished call is unknown
 )
 
-// partBytes is how many bytes of whole words of an unfinished call are moved no more.
+// partBytes is the size from which the whole words of an unfinished call become a part.
 const partBytes = 64 << 10
 
-// Buffered returns the number of bytes held or lent and not yet read: 0 if and only if no call is
-// unfinished.
-func (r *Reader) Buffered() int { return r.parted + len(r.buf) - r.start + len(r.input) - r.taken }
+// Buffered returns the number of bytes that are not read yet, with those of an unfinished call.
+func (r *Reader) Buffered() int {
+	return r.parts.bytes + len(r.buf) - r.start + len(r.input) - r.copied
+}
 
-// Capacity is the bytes of memory that the reader keeps for what it holds.
-func (r *Reader) Capacity() int { return r.parted + cap(r.own) }
+// Capacity returns the size in bytes of the reader's own memory.
+func (r *Reader) Capacity() int { return r.parts.bytes + cap(r.own) }
 
-// EncodedLength is the number of bytes of a call of these words, as an array.
+// EncodedLength returns the number of bytes of a call of these words that is sent as an array.
 func EncodedLength(words [][]byte) int {
 	length := lineLength(len(words))
 	for _, word := range words {
@@ -43,112 +45,114 @@ func EncodedLength(words [][]byte) int {
 	return length
 }
 
-// Feed lends input to the reader, after what is still unread. The reader does not write to it; it
-// must stay as it is until Keep. Nothing is copied yet, and later only what completes an unfinished
-// call. Words returned before are no longer valid.
+// Feed lends input to the reader, to be read after the bytes that are still unread. The reader does
+// not write to it, and the caller must not change it until Keep. Only the bytes that complete an
+// unfinished call are copied, later. Words returned before are no longer valid.
 func (r *Reader) Feed(input []byte) {
 	if r.err != nil {
 		return
 	}
 	if r.Buffered() == 0 {
-		r.lend(input)
+		r.borrow(input)
 		return
 	}
-	if r.lent || r.input != nil {
-		r.Keep() // fed twice: only one loan at a time
+	if r.borrowed || r.input != nil {
+		r.Keep() // there is no Keep between two Feeds; one input can be borrowed at a time
 	}
 	r.input = input
 }
 
-// lend makes input what is read. The reader's own memory is spare until Keep.
-func (r *Reader) lend(input []byte) {
-	r.buf, r.lent, r.before = input, true, shape{}
-	r.input, r.taken = nil, 0
-	r.start, r.pos, r.scan = 0, 0, 0
+// borrow makes the reader read input. Its own memory is unused until Keep.
+func (r *Reader) borrow(input []byte) {
+	r.buf, r.borrowed, r.previous = input, true, callShape{}
+	r.input, r.copied = nil, 0
+	r.start, r.pos, r.scanned = 0, 0, 0
 }
 
-// take copies the next n bytes of the input that waits behind what is held.
-func (r *Reader) take(n int) {
+// copyInput copies the next n bytes of the waiting input to the end of buf.
+func (r *Reader) copyInput(n int) {
 	if cap(r.buf)-len(r.buf) < n {
-		r.makeRoom(n)
+		r.grow(n)
 	}
-	r.buf = append(r.buf, r.input[r.taken:r.taken+n]...)
+	r.buf = append(r.buf, r.input[r.copied:r.copied+n]...)
 	r.own = r.buf
-	r.taken += n
-	r.spend(n)
+	r.copied += n
+	r.countWork(n)
 }
 
-// makeRoom makes room for n more bytes behind what is unread. What it moves, which is a word at
-// most if it is much, gets twice the room, so a byte is moved about once; but no more than the word
-// is known to need.
-func (r *Reader) makeRoom(n int) {
-	whole := r.pos // up to where there are whole words
-	if r.body > 0 {
-		whole -= lineLength(r.body - 2)
+// grow makes capacity for n more bytes after the unread bytes. It first removes whole words of a
+// long call to a part, so that it moves at most about a word. What it moves gets twice the
+// capacity, so that a byte is moved about once, but not more than the word is known to need.
+func (r *Reader) grow(n int) {
+	whole := r.pos // end of the whole words
+	if r.bodyLength > 0 {
+		whole -= lineLength(r.bodyLength - 2)
 	}
-	if r.left > 0 && whole-r.start >= r.part {
-		r.parts = append(r.parts, r.buf[r.start:whole])
-		r.parted += whole - r.start
-		r.start, r.placed = whole, len(r.words)
+	if r.wordsLeft > 0 && whole-r.start >= r.parts.size {
+		r.parts.list = append(r.parts.list, r.buf[r.start:whole])
+		r.parts.bytes += whole - r.start
+		r.start, r.parts.words = whole, len(r.words)
 	} else {
-		r.retired = append(r.retired, r.own) // words of calls before this one may stand in it, until Keep
+		r.retired = append(r.retired, r.own) // words of earlier calls may be in it until Keep
 	}
 	unread := len(r.buf) - r.start
-	room := atMost(2 * unread)
-	if r.parted > 0 {
-		room = max(room, r.part)
+	capacity := pooledSize(2 * unread)
+	if r.parts.bytes > 0 {
+		capacity = max(capacity, r.parts.size)
 	}
-	if r.restricted { // there may be many such readers: exactly what a call needs, and nothing that is kept for others
-		r.move(make([]byte, 0, max(unread+n, min(room, int(r.query)))))
+	if r.restricted { // there may be many such readers: no more than a call needs, and no reused buffers
+		r.moveUnread(make([]byte, 0, max(unread+n, min(capacity, int(r.maxCall)))))
 		return
 	}
-	if r.body > r.part {
-		room = min(room, r.pos-r.start+r.body)
+	if r.bodyLength > r.parts.size {
+		capacity = min(capacity, r.pos-r.start+r.bodyLength)
 	}
-	r.move(allocate(max(unread+n, room)))
+	r.moveUnread(allocate(max(unread+n, capacity)))
 }
 
-// takeMore takes what the unfinished call is known to lack, or a piece if that is not known. False
-// if no input waits.
-func (r *Reader) takeMore() bool {
-	waiting := len(r.input) - r.taken
+// copyMore copies the bytes that the unfinished call is known to need, or a few if that is unknown.
+// It returns false if no input waits.
+func (r *Reader) copyMore() bool {
+	waiting := len(r.input) - r.copied
 	if waiting == 0 {
 		return false
 	}
-	lacking := r.body - (len(r.buf) - r.pos)
-	r.take(min(waiting, max(lacking, piece)))
+	lacking := r.bodyLength - (len(r.buf) - r.pos)
+	r.copyInput(min(waiting, max(lacking, minCopy)))
 	return true
 }
 
-// overtake goes over to the input in place once the call that was held is done, and all that is
-// held stands there too.
-func (r *Reader) overtake() {
-	if surplus := len(r.buf) - r.start; surplus <= r.taken && r.input != nil {
-		r.lend(r.input[r.taken-surplus:])
+// readInPlace makes the reader read the input in place once it has read the call that was copied,
+// if all unread bytes were copied from the input.
+func (r *Reader) readInPlace() {
+	if surplus := len(r.buf) - r.start; surplus <= r.copied && r.input != nil {
+		r.borrow(r.input[r.copied-surplus:])
 	}
 }
 
-// Drained says that there is nothing to read: no call, no part of one, no error.
+// Drained reports whether everything has been read: there is no call, no part of one, and no error.
 func (r *Reader) Drained() bool { return r.start == len(r.buf) && r.err == nil }
 
-// Keep copies what is unread into the reader's own memory, so that the lent bytes may be used
-// again, and lets go of memory that a large call needed. Words returned before are no longer valid.
-// To be called at the end of each batch.
+// Keep copies the unread bytes into the reader's own memory, so that the caller can use the
+// borrowed memory again, and releases memory that a large call needed. Words returned before are no
+// longer valid. It is to be called at the end of each batch.
 func (r *Reader) Keep() {
-	if r.lent && !r.noted && r.start == len(r.buf) {
-		r.buf, r.lent = r.own[:0], false // nothing is unread, and no memory was needed: of most batches this is all
-		r.start, r.pos, r.scan = 0, 0, 0
+	if r.borrowed && !r.dirty && r.start == len(r.buf) {
+		r.buf, r.borrowed = r.own[:0], false // most batches end here: nothing is unread, and no memory was needed
+		r.start, r.pos, r.scanned = 0, 0, 0
 		return
 	}
-	r.noted = false
+	r.dirty = false
 	if r.scratch = r.scratch[:0]; cap(r.scratch) > idleBytes {
 		r.scratch = nil
 	}
 	unread := len(r.buf) - r.start
-	if r.lent || r.start >= unread { // else moving costs more than was read: later, so that a byte is moved about once
-		r.keepWords()
+	// Own memory is moved only once as many bytes have been read as are unread, so that a byte is moved
+	// about once.
+	if r.borrowed || r.start >= unread {
+		r.trimWords()
 		before := r.own
-		if r.move(r.spare(unread)); cap(r.own) != cap(before) {
+		if r.moveUnread(r.emptyMemory(unread)); cap(r.own) != cap(before) {
 			release(before)
 		}
 	}
@@ -159,24 +163,24 @@ func (r *Reader) Keep() {
 	if r.retired = r.retired[:0]; cap(r.retired) > idleRetired {
 		r.retired = nil
 	}
-	r.take(len(r.input) - r.taken)
-	r.input, r.taken = nil, 0
+	r.copyInput(len(r.input) - r.copied)
+	r.input, r.copied = nil, 0
 }
 
-// Long returns the call that Next returned last if that is a long one, else nil: its bytes, in one
-// or more parts of whole words. They are the caller's for good: a call that came in pieces is
-// handed over, not copied. SplitCall finds its words.
+// Long returns the bytes of the call that Next returned last, in one or more parts of whole words,
+// if it is a long one, else nil. They belong to the caller; a call that arrived in pieces is not
+// copied for that. SplitCall finds its words.
 func (r *Reader) Long() [][]byte {
-	call := r.long
+	call := r.longCall
 	switch {
 	case call == nil:
-	case r.held && !r.lent && len(r.buf)-r.start > len(call[len(call)-1]):
-		call[len(call)-1] = bytes.Clone(call[len(call)-1]) // what came behind it is more
-		r.long = nil
-	case r.held:
-		r.held, r.long, r.own, r.words = false, nil, nil, nil
-		if !r.lent {
-			r.move(nil) // what came behind the call
+	case r.owned && !r.borrowed && len(r.buf)-r.start > len(call[len(call)-1]):
+		call[len(call)-1] = bytes.Clone(call[len(call)-1]) // more bytes follow the call than it has: copy the call
+		r.longCall = nil
+	case r.owned:
+		r.owned, r.longCall, r.own, r.words = false, nil, nil, nil
+		if !r.borrowed {
+			r.moveUnread(nil) // copy the bytes that follow the call
 		}
 	default:
 		call = [][]byte{bytes.Clone(call[0])}
@@ -184,78 +188,79 @@ func (r *Reader) Long() [][]byte {
 	return call
 }
 
-// WordsOwned says that the words which Next or Append returned last stand in the reader's own memory: all
-// of a call that came in pieces do.
-func (r *Reader) WordsOwned() bool { return r.held }
+// WordsOwned reports whether the words that Next or Append returned last are in the reader's own
+// memory. Those of a call that arrived in pieces are.
+func (r *Reader) WordsOwned() bool { return r.owned }
 
-// Detach has the words of Held be the caller's for good: the reader goes on in other memory. It is
-// for words that are much to copy.
+// Detach makes the words for which WordsOwned is true belong to the caller, by giving the reader
+// other memory. It is for words that are expensive to copy.
 func (r *Reader) Detach() {
 	clear(r.retired)
-	if r.retired, r.own = r.retired[:0], nil; !r.lent {
-		r.move(nil)
+	if r.retired, r.own = r.retired[:0], nil; !r.borrowed {
+		r.moveUnread(nil)
 	}
 }
 
-// WordCount is how many words the call has that Next or Append returned last, a long one too.
-func (r *Reader) WordCount() int { return r.total }
+// WordCount returns the number of words of the call that Next or Append returned last, with those
+// of a long call that are not in words.
+func (r *Reader) WordCount() int { return r.wordCount }
 
-// SplitCall finds the words of a long call. They are parts of call. After each of these it calls
-// pause.
+// SplitCall returns the words of a call that Long has returned. They are slices of it. SplitCall
+// calls pause after each part, so that the caller can yield the processor.
 func SplitCall(call [][]byte, pause func()) [][]byte {
 	r := NewReader(Limits{Bulk: math.MaxInt, Words: math.MaxInt, Inline: math.MaxInt, Query: math.MaxInt})
-	r.record = math.MaxInt
+	r.maxNoted = math.MaxInt
 	for _, words := range call {
-		r.lend(words)
-		_, _ = r.read(words) // it was read before, so it is whole and right
+		r.borrow(words)
+		_, _ = r.read(words) // it has been read before, so it is complete and valid
 		pause()
 	}
 	return r.words
 }
 
-// keepWords lets go of words already returned, and of their memory if it is much for what stays.
-func (r *Reader) keepWords() {
-	if r.left == 0 {
+// trimWords removes words that were returned, and releases their slice if it is large for the rest.
+func (r *Reader) trimWords() {
+	if r.wordsLeft == 0 {
 		r.words = r.words[:0]
 	}
-	if cap(r.words) > idleWords && len(r.words) < cap(r.words)/sparse {
+	if cap(r.words) > idleWords && len(r.words) < cap(r.words)/minUse {
 		r.words = append([][]byte(nil), r.words...)
 	}
-	clear(r.words[len(r.words):cap(r.words)]) // or they would hold on to lent memory
+	clear(r.words[len(r.words):cap(r.words)]) // else they would keep borrowed memory from the garbage collector
 }
 
-// spare is empty memory of the reader's own for unread bytes: what it has, if that is enough and
-// not far too much.
-func (r *Reader) spare(unread int) []byte {
-	switch room := cap(r.own); {
-	case unread == 0 && room > idleBytes:
+// emptyMemory returns memory for so many unread bytes: the reader's own, if it is large enough and
+// not far too large.
+func (r *Reader) emptyMemory(unread int) []byte {
+	switch capacity := cap(r.own); {
+	case unread == 0 && capacity > idleBytes:
 		return nil
-	case unread > room, room > slack && unread < room/sparse:
+	case unread > capacity, capacity > alwaysKept && unread < capacity/minUse:
 		return make([]byte, 0, unread)
 	}
 	return r.own[:0]
 }
 
-// move copies the unread bytes to the beginning of to, which is from then on the reader's own
-// memory. The two may overlap.
-func (r *Reader) move(to []byte) {
-	r.spend(len(r.buf) - r.start)
+// moveUnread copies the unread bytes to the beginning of to, which becomes the reader's own memory.
+// The two may overlap.
+func (r *Reader) moveUnread(to []byte) {
+	r.countWork(len(r.buf) - r.start)
 	r.buf = append(to, r.buf[r.start:]...)
 	r.own = r.buf
-	r.lent = false
-	r.pos, r.scan, r.start = max(r.pos-r.start, 0), max(r.scan-r.start, 0), 0
-	if r.left > 0 {
-		r.placeWords()
+	r.borrowed = false
+	r.pos, r.scanned, r.start = max(r.pos-r.start, 0), max(r.scanned-r.start, 0), 0
+	if r.wordsLeft > 0 {
+		r.relocateWords()
 	}
 }
 
-// placeWords points the words of the unfinished call at start to where its bytes are now, but for
-// those in its parts. Their places need not have been noted: a length has one spelling, so the
-// lengths alone tell how long each line is.
-func (r *Reader) placeWords() {
-	at, words := r.start, r.words[r.placed:]
-	if r.parted == 0 {
-		at += lineLength(r.total)
+// relocateWords updates the words of the unfinished call after its bytes have moved, except for
+// those in its parts. It computes the positions from the lengths of the words: a length has one
+// spelling, so the line with the length has one length too.
+func (r *Reader) relocateWords() {
+	at, words := r.start, r.words[r.parts.words:]
+	if r.parts.bytes == 0 {
+		at += lineLength(r.wordCount)
 	}
 	for i, word := range words {
 		at += lineLength(len(word))
@@ -263,10 +268,10 @@ func (r *Reader) placeWords() {
 		words[i] = r.buf[at:end:end]
 		at = end + 2
 	}
-	r.spend(len(words))
+	r.countWork(len(words))
 }
 
-// lineLength is the number of bytes in a length line that says n.
+// lineLength returns the number of bytes of a line with the count or length n.
 func lineLength(n int) int {
 	length := len("$0\r\n")
 	for ; n > 9; n /= 10 {
@@ -275,8 +280,8 @@ func lineLength(n int) int {
 	return length
 }
 
-// spend counts work for the test that proves it linear.
-func (r *Reader) spend(n int) {
+// countWork counts work for the test that it is linear.
+func (r *Reader) countWork(n int) {
 	if r.work != nil {
 		*r.work += n
 	}

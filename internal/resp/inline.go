@@ -3,15 +3,15 @@ package resp
 import "strings"
 
 // splitLine splits an inline line into words, as Redis's sdssplitargs does, and appends them to
-// words. A word may end in a quoted part: in "..." \n \r \t \b \a and \xHH stand for one byte and a
-// backslash before any other byte for that byte; in '...' only \' is special. A closing quote must
-// be followed by a blank or the line's end, else ok is false. A NUL is a byte like any other, where
-// Redis, reading a C string, would take it for the line's end.
+// words. A word may end in a quoted part. In "...", the escapes \n \r \t \b \a and \xHH stand for
+// one byte, and a backslash before any other byte stands for that byte; in '...' the only escape is
+// \'. A closing quote must be followed by a blank or the end of the line, else ok is false. A NUL
+// is an ordinary byte; Redis, which reads a C string, takes it for the end of the line.
 //
-// Words without quotes are parts of line. Words with quotes are unescaped behind what scratch
-// holds, which is returned with them: not in place, because the line may be lent. Words are never
-// longer than what they were written as, so scratch is grown once, before the first; what it held
-// stays where it was.
+// Words without quotes are slices of line. Words with quotes are appended to scratch without their
+// escapes, and scratch is returned: the line may be borrowed, and must not be changed. A word is
+// never longer than its quoted form, so scratch is reallocated at most once, before the first such
+// word, and words that it held before stay valid.
 func splitLine(line []byte, words [][]byte, scratch []byte) (_ [][]byte, _ []byte, ok bool) {
 	for i := skipBlanks(line, 0); i < len(line); i = skipBlanks(line, i) {
 		end := plainEnd(line, i)
@@ -33,8 +33,9 @@ func splitLine(line []byte, words [][]byte, scratch []byte) (_ [][]byte, _ []byt
 	return words, scratch, true
 }
 
-// unquote appends to out what is quoted from line[i] on, where the quote opens, and returns the
-// place behind the closing quote. That ends the word as well: only a blank, or nothing, may follow.
+// unquote appends to out the text of the quoted part that begins with the quote at line[i], and
+// returns the index after the closing quote. ok is false if there is no closing quote, or if it is
+// followed by anything but a blank.
 func unquote(line []byte, i int, out []byte) (_ []byte, end int, ok bool) {
 	quote := line[i]
 	for i++; i < len(line) && line[i] != quote; {
@@ -49,9 +50,9 @@ func unquote(line []byte, i int, out []byte) (_ []byte, end int, ok bool) {
 	return out, i + 1, closed
 }
 
-// escape reads the escape at the beginning of s, whose first byte is a backslash, in a part quoted
-// by quote: the byte it stands for and the bytes it takes. What is no escape is a backslash that
-// stands for itself.
+// escape reads the escape at the beginning of s, which starts with a backslash, in a part quoted by
+// quote. It returns the byte that the escape stands for, and the length of the escape. A backslash
+// that does not begin an escape stands for itself.
 func escape(s []byte, quote byte) (c byte, width int) {
 	switch {
 	case quote == '\'':
@@ -70,7 +71,7 @@ func escape(s []byte, quote byte) (c byte, width int) {
 	return s[1], 2
 }
 
-// skipBlanks returns the place of the first byte from i on that is no blank.
+// skipBlanks returns the index of the first byte from i on that is not a blank.
 func skipBlanks(line []byte, i int) int {
 	for i < len(line) && isBlank(line[i]) {
 		i++
@@ -78,7 +79,7 @@ func skipBlanks(line []byte, i int) int {
 	return i
 }
 
-// plainEnd returns the place of the first byte from i on that ends a word or opens a quote.
+// plainEnd returns the index of the first byte from i on that ends a word or opens a quote.
 func plainEnd(line []byte, i int) int {
 	for i < len(line) && !endsWord(line[i]) && line[i] != '"' && line[i] != '\'' {
 		i++
@@ -86,18 +87,18 @@ func plainEnd(line []byte, i int) int {
 	return i
 }
 
-// endsWord is narrower than isBlank: Redis skips \v and \f between words, yet keeps them within
-// one.
+// endsWord reports whether c ends a word. That is true of fewer bytes than isBlank: Redis skips \v
+// and \f between words, but keeps them within a word.
 func endsWord(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }
 
-// isBlank is C's isspace.
+// isBlank reports whether c is a blank, as C's isspace does.
 func isBlank(c byte) bool { return c == ' ' || '\t' <= c && c <= '\r' }
 
 func isHex(c byte) bool {
 	return '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'f'
 }
 
-// hexDigit is the value of a byte for which isHex holds.
+// hexDigit returns the value of a byte for which isHex is true.
 func hexDigit(c byte) byte {
 	if c <= '9' {
 		return c - '0'

@@ -48,8 +48,8 @@ func TestSplitLine(t *testing.T) {
 	}
 }
 
-// FuzzInline: the splitter and the model agree, the line is left as it was, and words do not share
-// bytes that grow.
+// FuzzInline checks that splitLine and the model agree, that the line is not changed, and that
+// appending to a word does not overwrite another.
 func FuzzInline(f *testing.F) {
 	for _, seed := range []string{`a b`, `"a" 'b'`, `"\x41\n\q"`, `'\''`, `a"b"c`, "\v\f\r\n\x00", `"a"b`, `"\x4`,
 		`SET k "a b" EX 10`} {
@@ -84,9 +84,8 @@ func modelText(line []byte) string {
 	return "unbalanced"
 }
 
-// modelSplit is sdssplitargs told plainly: one byte at a time, one state, no thought of speed.
-// at(i) is the C string's terminator behind the end, spelled -1 because a NUL is an ordinary byte
-// here.
+// modelSplit is a simple version of sdssplitargs, which examines one byte at a time. at(i) is -1
+// after the end of the line, where a C string has a NUL: here a NUL is an ordinary byte.
 func modelSplit(line string) (words []string, ok bool) {
 	at := func(i int) int {
 		if i < len(line) {
@@ -135,7 +134,7 @@ func modelSplit(line string) (words []string, ok bool) {
 	}
 }
 
-// modelEscape reads what follows a backslash in double quotes.
+// modelEscape reads the rest of an escape in double quotes, after the backslash.
 func modelEscape(s string) (out string, width int) {
 	var b byte
 	if n, err := fmt.Sscanf(s[:min(3, len(s))], "x%02x", &b); n == 1 && err == nil && len(s) > 2 && isHex(s[1]) &&

@@ -5,45 +5,48 @@ import (
 	"sync"
 )
 
-// This file keeps large buffers to be used again. New memory is dear where an event loop waits for
-// it: Go clears it, and the system finds each page of it at its first touch, which for a word of 1
-// MiB took longer than everything else about it.
+// This file reuses large buffers. New memory is expensive on an event loop: Go clears it, and the
+// kernel maps each page when it is first used. For a word of 1 MiB, this took longer than the rest
+// of its call.
 
-// What is kept are buffers of 32 KiB to 2 MiB, by powers of two, each with room for the lines
-// around a word of such a length. Smaller ones are cheap to make; larger ones would hold much
-// memory for few. What nobody needs goes with the next garbage collections.
+// Buffers of 32 KiB to 2 MiB are reused, in size classes of powers of two. Each has extra capacity
+// for the protocol around a word of that length. Smaller buffers are cheap to allocate, and larger
+// ones would keep much memory for few uses. The garbage collector frees buffers that stay unused,
+// as it does for any sync.Pool.
 const (
-	smallest = 15 // log2 of bytes
-	largest  = 21
-	around   = 1 << 10
+	minClass = 15 // log2 of the size in bytes
+	maxClass = 21
+	overhead = 1 << 10 // bytes
 )
 
-var buffers [largest - smallest + 1]sync.Pool // of *[]byte
+var pools [maxClass - minClass + 1]sync.Pool // of *[]byte
 
-// allocate returns an empty buffer with room for at least n bytes, whose content may be anything.
+// allocate returns an empty buffer with capacity for at least n bytes. Its memory is not cleared.
 func allocate(n int) []byte {
-	class := bits.Len(uint(max(n-around, 1) - 1)) // the first whose buffers have the room
-	if class < smallest || class > largest {
+	class := bits.Len(uint(max(n-overhead, 1) - 1)) // the smallest whose buffers suffice
+	if class < minClass || class > maxClass {
 		return make([]byte, 0, n)
 	}
-	if kept, ok := buffers[class-smallest].Get().(*[]byte); ok {
+	if kept, ok := pools[class-minClass].Get().(*[]byte); ok {
 		return (*kept)[:0]
 	}
-	return make([]byte, 0, 1<<class+around)
+	return make([]byte, 0, 1<<class+overhead)
 }
 
-// atMost is the size of the largest buffer for allocate that is no larger than n bytes.
-func atMost(n int) int {
-	if class := bits.Len(uint(max(n-around, 0))) - 1; class >= smallest && class <= largest {
-		return 1<<class + around
+// pooledSize returns the capacity of the largest reused buffer that is not larger than n bytes, or
+// n if there is none.
+func pooledSize(n int) int {
+	if class := bits.Len(uint(max(n-overhead, 0))) - 1; class >= minClass && class <= maxClass {
+		return 1<<class + overhead
 	}
 	return n
 }
 
-// release keeps a buffer that allocate made for whoever allocates next. Nobody may use it any more.
+// release makes a buffer that allocate has returned available again. The caller must not use it any
+// more. Other buffers are left to the garbage collector.
 func release(b []byte) {
-	if class := bits.Len(uint(max(cap(b)-around, 0))) - 1; class >= smallest && class <= largest && cap(b) == 1<<class+
-		around {
-		buffers[class-smallest].Put(&b)
+	class := bits.Len(uint(max(cap(b)-overhead, 0))) - 1
+	if class >= minClass && class <= maxClass && cap(b) == 1<<class+overhead {
+		pools[class-minClass].Put(&b)
 	}
 }

@@ -1,15 +1,15 @@
 package resp
 
-// cutoff is the largest number that may still be multiplied by ten and be given a digit: the
-// result, at most 9223372036854775809, is held by a uint64 and tells overflow from both ends of the
-// int64 range.
+// cutoff is the largest number to which parseUnsigned appends another digit. The result, at most
+// 9223372036854775809, fits in a uint64 and is beyond both ends of the int64 range, so that the
+// caller detects the overflow.
 const cutoff = (1 << 63) / 10
 
-// ParseInt reads a base-10 int64 as Redis's string2ll does: one spelling for each number, so no
-// '+', no leading zero, no "-0", no space. ok is false for anything else and beyond the int64
-// range.
+// ParseInt parses a decimal int64 as Redis's string2ll does. Each number has one spelling: there is
+// no '+', no leading zero, no "-0", no space. ok is false for any other text and for a number
+// beyond the int64 range.
 func ParseInt(word []byte) (n int64, ok bool) {
-	if len(word) > 0 && len(word) <= 18 && word[0]-'1' < 9 { // nearly all: it has no sign, and cannot overflow
+	if len(word) > 0 && len(word) <= 18 && word[0]-'1' < 9 { // the usual case: without a sign, and too short to overflow
 		for _, c := range word {
 			c -= '0' // a byte below '0' wraps to far above 9
 			if c > 9 {
@@ -26,22 +26,24 @@ func ParseInt(word []byte) (n int64, ok bool) {
 	if len(word) > 0 && word[0] == '0' && (negative || len(word) > 1) {
 		return 0, false
 	}
-	return signed(word, negative)
+	return parseSigned(word, negative)
 }
 
-// ParseDecimal reads a base-10 int64 as redis-cell does: an optional '+' or '-', then at least one
-// digit, leading zeros allowed. ok is false for anything else and beyond the int64 range.
+// ParseDecimal parses a decimal int64 as redis-cell does: an optional '+' or '-', then at least one
+// digit, where leading zeros are allowed. ok is false for any other text and for a number beyond
+// the int64 range.
 func ParseDecimal(word []byte) (n int64, ok bool) {
 	negative := len(word) > 0 && word[0] == '-'
 	if negative || len(word) > 0 && word[0] == '+' {
 		word = word[1:]
 	}
-	return signed(word, negative)
+	return parseSigned(word, negative)
 }
 
-// signed reads digits and gives them their sign. The int64 range reaches one further down than up.
-func signed(digits []byte, negative bool) (n int64, ok bool) {
-	u, ok := unsigned(digits)
+// parseSigned parses the digits of a number. The int64 range has one more negative number than
+// positive ones.
+func parseSigned(digits []byte, negative bool) (n int64, ok bool) {
+	u, ok := parseUnsigned(digits)
 	switch {
 	case !ok:
 		return 0, false
@@ -53,9 +55,9 @@ func signed(digits []byte, negative bool) (n int64, ok bool) {
 	return 0, false
 }
 
-// unsigned reads one or more digits. Its result may exceed 1<<63 by one: the caller knows the sign,
-// and so the bound.
-func unsigned(digits []byte) (u uint64, ok bool) {
+// parseUnsigned parses one or more digits. The result may be as large as 1<<63 + 1; the caller
+// checks it against the bound for its sign.
+func parseUnsigned(digits []byte) (u uint64, ok bool) {
 	for _, c := range digits {
 		c -= '0'
 		if c > 9 || u > cutoff {

@@ -12,7 +12,7 @@ func TestParse(t *testing.T) {
 	for _, c := range []struct {
 		word         string
 		n            int64
-		redis, loose bool // whether ParseInt and ParseDecimal take it
+		redis, loose bool // whether ParseInt and ParseDecimal accept the word
 	}{
 		{"0", 0, true, true}, {"7", 7, true, true}, {"-7", -7, true, true}, {"1234567890", 1234567890, true, true},
 		{"9223372036854775807", 1<<63 - 1, true, true}, {"-9223372036854775808", -1 << 63, true, true},
@@ -28,10 +28,10 @@ func TestParse(t *testing.T) {
 		{"0x1", 0, false, false}, {"1_0", 0, false, false}, {"1\x00", 0, false, false}, {"/", 0, false, false},
 		{":", 0, false, false},
 	} {
-		check := func(parse func([]byte) (int64, bool), takes bool) {
+		check := func(parse func([]byte) (int64, bool), accepts bool) {
 			n, ok := parse([]byte(c.word))
-			assert.Equal(t, takes, ok, "%q", c.word)
-			if takes {
+			assert.Equal(t, accepts, ok, "%q", c.word)
+			if accepts {
 				assert.Equal(t, c.n, n, "%q", c.word)
 			} else {
 				assert.Zero(t, n, "%q", c.word)
@@ -42,8 +42,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestParseModel: strconv reads what ParseDecimal reads; ParseInt reads exactly what strconv
-// writes.
+// TestParseModel checks that ParseDecimal accepts the numbers that strconv parses, and ParseInt
+// those that strconv formats.
 func TestParseModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		word := rapid.OneOf(

@@ -18,14 +18,14 @@ import (
 
 const ping = "*1\r\n$4\r\nPING\r\n"
 
-// small are limits that a test can reach.
+// small are limits that are low enough for tests.
 var small = Limits{Bulk: 64, Words: 40, Inline: 100, Query: 400}
 
-// long is the longest line, without its end.
+// long is the longest line allowed, without its end.
 var long = strings.Repeat("1", 64<<10)
 
-// grammar is what streams yield, calls first and the error last. Each was asked of redis-server
-// 7.0.15; where we differ on purpose the line says so.
+// grammar lists streams with the calls and the error that they give. Each was compared with
+// redis-server 7.0.15; a comment says where the difference is intended.
 var grammar = []struct{ name, stream, want string }{
 	{"a call", "*2\r\n$4\r\nECHO\r\n$2\r\nhi\r\n", `["ECHO" "hi"]`},
 	{"two calls", ping + ping, `["PING"]["PING"]`},
@@ -64,7 +64,7 @@ var grammar = []struct{ name, stream, want string }{
 	{"no dollar waits for CR", "*1\r\nfoo", ``},
 	{"CR for dollar", "*1\r\n\r\n", `Protocol error: expected '$', got ' '`},
 	{"LF for dollar", "*1\r\n\n\r\n", `Protocol error: expected '$', got ' '`},
-	{"NUL for dollar", "*1\r\n\x00\r\n", `Protocol error: expected '$', got ' '`}, // Redis waits for ever
+	{"NUL for dollar", "*1\r\n\x00\r\n", `Protocol error: expected '$', got ' '`}, // Redis waits forever
 	{"a high byte for dollar", "*1\r\n\x80\r\n", "Protocol error: expected '$', got '\x80'"},
 	{"length of nothing", "*1\r\n$\r\n", `Protocol error: invalid bulk length`},
 	{"length -1", "*1\r\n$-1\r\n", `Protocol error: invalid bulk length`},
@@ -84,7 +84,7 @@ var grammar = []struct{ name, stream, want string }{
 
 	{"inline", "PING\r\nECHO  a\tb \n", `["PING"]["ECHO" "a" "b"]`},
 	{"inline, CR within", "PING\r\r\nECHO a\rb\n", `["PING"]["ECHO" "a" "b"]`},
-	{"inline, NUL within", "PI\x00NG\r\n", `["PI\x00NG"]`}, // Redis waits for ever
+	{"inline, NUL within", "PI\x00NG\r\n", `["PI\x00NG"]`}, // Redis waits forever
 	{"inline, a blank before the asterisk", " *1\r\n", `["*1"]`},
 	{"inline, an empty word", "\"\"\r\n", `[""]`},
 	{"longest inline line", long + "\n", `["` + long + `"]`},
@@ -122,7 +122,7 @@ func TestReaderLimits(t *testing.T) {
 	}
 }
 
-// TestQueryBound: Query is the length of the longest call, to the byte, however it arrives.
+// TestQueryBound checks that Limits.Query is the length of the longest call, however it arrives.
 func TestQueryBound(t *testing.T) {
 	call := "*2\r\n$4\r\nECHO\r\n$10\r\n0123456789\r\n"
 	limits := DefaultLimits()
@@ -194,8 +194,8 @@ func TestBuffered(t *testing.T) {
 	assert.Zero(t, r.Buffered())
 }
 
-// TestUnreadCallsAreKept: a session that stops in the middle of a batch finds the rest later, in
-// order, in linear time.
+// TestUnreadCallsAreKept checks that a session that stops reading in the middle of a batch finds
+// the rest later, in order, in linear time.
 func TestUnreadCallsAreKept(t *testing.T) {
 	const calls = 20000
 	var stream []byte
@@ -220,18 +220,18 @@ func TestUnreadCallsAreKept(t *testing.T) {
 	assert.Less(t, spent, 6*len(stream))
 }
 
-// TestLinear counts the bytes searched and moved and the words placed, because a clock would lie on
-// a busy machine.
+// TestLinear checks that reading takes linear time. It counts the bytes searched and moved and the
+// words placed, because times vary on a busy machine.
 func TestLinear(t *testing.T) {
 	words := strings.Repeat("$3\r\nabc\r\n", 10000)
 	for name, stream := range map[string]string{
 		"a bulk of 1 MiB":          "*2\r\n$3\r\nSET\r\n$1048576\r\n" + strings.Repeat("v", 1<<20) + "\r\n",
 		"an inline line of 60 KiB": strings.Repeat("word ", 12<<10) + "\r\n",
-		"a line that never ends":   "*1\r\n$" + strings.Repeat("1", 64<<10),
+		"a line without an end":    "*1\r\n$" + strings.Repeat("1", 64<<10),
 		"a call of 10000 words":    "*10000\r\n" + words,
 		"calls of three words": strings.Repeat("*3\r\n$3\r\nabc\r\n$3\r\nabc\r\n$100\r\n"+strings.Repeat("x", 100)+"\r\n",
 			1000),
-		"nothing, over and over": strings.Repeat("*0\r\n\r\n", 10000),
+		"many calls without words": strings.Repeat("*0\r\n\r\n", 10000),
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, size := range []int{1, 2, 7, 100, 1000, 1 << 30} {
@@ -250,8 +250,8 @@ func TestLinear(t *testing.T) {
 	}
 }
 
-// TestNoLongMove: whatever arrives, what is done about 16 KiB of it is bounded by the longest word;
-// before calls were held in parts, it was bounded by the longest call.
+// TestNoLongMove checks that the work for 16 KiB of input is bounded by the longest word. Before
+// long calls were kept in parts, it was bounded by the longest call.
 func TestNoLongMove(t *testing.T) {
 	const read = 16 << 10
 	for name, c := range map[string]struct {
@@ -281,8 +281,8 @@ func TestNoLongMove(t *testing.T) {
 	}
 }
 
-// TestLinearCounterCounts plants the bug that TestLinear is to find: a reader that forgets how far
-// it has searched.
+// TestLinearCounterCounts checks that the counter of TestLinear finds a planted bug: a reader that
+// does not remember how far it has searched.
 func TestLinearCounterCounts(t *testing.T) {
 	spent := 0
 	r := NewReader(DefaultLimits())
@@ -291,7 +291,7 @@ func TestLinearCounterCounts(t *testing.T) {
 		r.Feed([]byte("x"))
 		r.Next()
 		r.Keep()
-		r.scan = 0
+		r.scanned = 0
 	}
 	assert.Greater(t, spent, 1000*10000)
 }
@@ -310,7 +310,8 @@ func TestNothingIsReservedForACount(t *testing.T) {
 	runtime.KeepAlive(readers)
 }
 
-// TestHeldMemory: what is held grows with what has arrived, and ends at Query.
+// TestHeldMemory checks that memory grows with the bytes that have arrived, and is bounded by
+// Limits.Query.
 func TestHeldMemory(t *testing.T) {
 	limits := DefaultLimits()
 	limits.Query = 1 << 20
@@ -328,7 +329,7 @@ func TestHeldMemory(t *testing.T) {
 }
 
 func TestIdleMemory(t *testing.T) {
-	assert.LessOrEqual(t, unsafe.Sizeof(Reader{}), uintptr(384), "10000 idle connections have one each")
+	assert.LessOrEqual(t, unsafe.Sizeof(Reader{}), uintptr(384), "there is one for each of thousands of idle connections")
 	for name, stream := range map[string]string{
 		"many words":      "*20000\r\n" + strings.Repeat("$1\r\na\r\n", 20000),
 		"a big word":      "*1\r\n$1048576\r\n" + strings.Repeat("v", 1<<20) + "\r\n",
@@ -345,8 +346,8 @@ func TestIdleMemory(t *testing.T) {
 			for _, word := range r.words[:cap(r.words)] {
 				assert.Nil(t, word, name)
 			}
-			drain(r, next, []byte(stream+"*2\r\n$1\r\na\r\n")) // the same behind which a little is held
-			assert.LessOrEqual(t, cap(r.own), slack, name)
+			drain(r, next, []byte(stream+"*2\r\n$1\r\na\r\n")) // the same, with a part of a call after it
+			assert.LessOrEqual(t, cap(r.own), alwaysKept, name)
 			assert.LessOrEqual(t, cap(r.words), idleWords, name)
 		}
 	}
@@ -376,8 +377,8 @@ func TestNextDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// FuzzReader: what a stream yields does not depend on how it is cut; the reader writes to no input
-// and needs none after Keep; it holds no more than its bound.
+// FuzzReader checks that the calls do not depend on how the stream is split, that the reader does
+// not write to its input and does not use it after Keep, and that its memory is bounded.
 func FuzzReader(f *testing.F) {
 	for _, seed := range []string{
 		ping + ping, throttleCall, "*2\r\n$3\r\nGET\r\n$0\r\n\r\nPING\r\n", "*0\r\n\r\n*-1\r\n" + ping, "*1\rX$4\rYPINGzz",
@@ -394,19 +395,21 @@ func FuzzReader(f *testing.F) {
 		random := func(n int) int { return 1 + cuts.IntN(n) }
 		want := transcript(small, string(stream), whole)
 		require.Equal(t, want, transcript(small, string(stream), single), "byte by byte")
-		require.Equal(t, want, transcript(small, string(stream), random), "cut at random")
-		require.Equal(t, want, transcript(small, string(stream), func(int) int { return 1 + cuts.IntN(9) }), "cut small")
+		require.Equal(t, want, transcript(small, string(stream), random), "split at random")
+		require.Equal(t, want, transcript(small, string(stream), func(int) int { return 1 + cuts.IntN(9) }),
+			"split into small pieces")
 		require.Equal(t, want, transcriptBy(gather, small, string(stream), whole), "gathered")
-		require.Equal(t, want, transcriptBy(gather, small, string(stream), random), "gathered, cut at random")
+		require.Equal(t, want, transcriptBy(gather, small, string(stream), random), "gathered, split at random")
 		for _, part := range []int{1, 7, 30, 1 + cuts.IntN(200)} {
 			require.Equal(t, want, transcriptBy(inParts(part), small, string(stream), single), "in parts, byte by byte")
-			require.Equal(t, want, transcriptBy(inParts(part), small, string(stream), random), "in parts, cut at random")
+			require.Equal(t, want, transcriptBy(inParts(part), small, string(stream), random), "in parts, split at random")
 		}
 	})
 }
 
-// Calls that repeat one another, and calls that nearly do, read the same when they are gathered. A
-// reader that takes the second for the first is found out.
+// TestRepeat checks that Repeat gives the same calls as Next for calls that repeat one another, and
+// for calls that nearly do. It also checks that the comparison finds a reader that confuses the
+// two.
 func TestRepeat(t *testing.T) {
 	like := func(key, quantity string) string {
 		return fmt.Sprintf("*4\r\n$2\r\nCL\r\n$%d\r\n%s\r\n$2\r\n60\r\n$%d\r\n%s\r\n", len(key), key, len(quantity), quantity)
@@ -430,16 +433,16 @@ func TestRepeat(t *testing.T) {
 	require.NotEqual(t, transcript(small, stream, whole), transcriptBy(gatherWrong, small, stream, whole))
 }
 
-// reading is a way to read a call: next, or gather as a session that reads ahead. last is the call
-// before it.
+// reading is a way to read a call: next, or gather, as a session that reads ahead does. last is the
+// previous call.
 type reading func(r *Reader, last [][]byte) ([][]byte, error)
 
 func next(r *Reader, _ [][]byte) ([][]byte, error) { return r.Next() }
 
-// inParts reads what is held in parts of so many bytes.
+// inParts keeps unfinished calls in parts of so many bytes.
 func inParts(part int) reading {
 	return func(r *Reader, _ [][]byte) ([][]byte, error) {
-		r.part = part
+		r.parts.size = part
 		return r.Next()
 	}
 }
@@ -457,7 +460,7 @@ func gather(r *Reader, last [][]byte) ([][]byte, error) {
 	return words, err
 }
 
-// gatherWrong has a planted fault: it takes a call of as many words for one that repeats.
+// gatherWrong has a planted bug: it treats any call of as many words as a repetition.
 func gatherWrong(r *Reader, last [][]byte) ([][]byte, error) {
 	words, err := gather(r, last)
 	if len(words) > 1 && len(words) == len(last) {
@@ -466,13 +469,13 @@ func gatherWrong(r *Reader, last [][]byte) ([][]byte, error) {
 	return words, err
 }
 
-// How a stream is cut: the size of the next piece when n bytes are left.
+// Ways to split a stream: each returns the size of the next piece when n bytes are left.
 func whole(n int) int { return n }
 func single(int) int  { return 1 }
 
-// transcript is what a reader says to a stream that comes in pieces: calls, each as [words], and
-// the error if there is one. It lends each piece as a socket would, from a buffer that is written
-// over as soon as Keep has returned.
+// transcript returns what a reader reads from a stream that arrives in pieces: the calls, each as
+// [words], and the error if there is one. Each piece is in a buffer that is overwritten after Keep,
+// as a transport's buffer is.
 func transcript(limits Limits, stream string, piece func(left int) int) string {
 	return transcriptBy(next, limits, stream, piece)
 }
@@ -486,16 +489,16 @@ func transcriptBy(next reading, limits Limits, stream string, piece func(left in
 		if r.err != nil {
 			break
 		}
-		if held := cap(r.own); held > 2*max(limits.Query, 1<<10)+slack+idleBytes && limits.Query < 1<<30 {
-			panic(fmt.Sprintf("holds %d bytes", held))
+		if held := cap(r.own); held > 2*max(limits.Query, 1<<10)+alwaysKept+idleBytes && limits.Query < 1<<30 {
+			panic(fmt.Sprintf("the reader keeps %d bytes", held))
 		}
 		stream = stream[n:]
 	}
 	return out.String()
 }
 
-// drain feeds one batch and reads it to its end. It panics if the reader wrote to what it was lent,
-// then spoils it.
+// drain feeds one batch and reads it to its end. It panics if the reader has written to the batch,
+// and then overwrites it.
 func drain(r *Reader, next reading, input []byte) string {
 	before := string(input)
 	r.Feed(input)
@@ -510,7 +513,7 @@ func drain(r *Reader, next reading, input []byte) string {
 		fmt.Fprintf(&out, "%q", words)
 	}
 	if string(input) != before {
-		panic("the reader wrote to lent bytes")
+		panic("the reader wrote to its input")
 	}
 	r.Keep()
 	for i := range input {
@@ -519,22 +522,22 @@ func drain(r *Reader, next reading, input []byte) string {
 	return out.String()
 }
 
-// spoil writes over the buffers that are kept to be used again.
-func spoil() {
-	for i := range buffers {
-		if b, ok := buffers[i].Get().(*[]byte); ok {
+// overwritePools overwrites the buffers that are available for reuse.
+func overwritePools() {
+	for i := range pools {
+		if b, ok := pools[i].Get().(*[]byte); ok {
 			for j := range (*b)[:cap(*b)] {
 				(*b)[:cap(*b)][j] = '!'
 			}
-			buffers[i].Put(b)
+			pools[i].Put(b)
 		}
 	}
 }
 
-// Memory that is used again is nobody else's by then: words of all lengths, cut anywhere, by
-// several readers in turn, each of which reads as many calls as it likes before it looks at their
-// words.
-func TestUsedAgain(t *testing.T) {
+// TestReusedMemory checks that memory is not reused while a word is in it: with words of all
+// lengths, split anywhere, for several readers in turn, each of which reads several calls before it
+// uses their words.
+func TestReusedMemory(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 0))
 	streams, wants, readers := make([][]byte, 4), make([]string, 4), make([]*Reader, 4)
 	for i := range streams {
@@ -560,8 +563,8 @@ func TestUsedAgain(t *testing.T) {
 	}
 }
 
-// readSome feeds a reader and reads at most so many calls. Memory that is kept by then is written
-// over before they are looked at.
+// readSome feeds a reader and reads at most so many calls. It overwrites the memory that is
+// available for reuse before it examines them.
 func readSome(t *testing.T, r *Reader, input []byte, most int) string {
 	var calls strings.Builder
 	var read [][][]byte
@@ -574,18 +577,18 @@ func readSome(t *testing.T, r *Reader, input []byte, most int) string {
 		}
 		read = append(read, slices.Clone(words))
 	}
-	spoil()
+	overwritePools()
 	for _, words := range read {
 		fmt.Fprintf(&calls, "%q", words)
 	}
 	r.Keep()
-	spoil()
+	overwritePools()
 	return calls.String()
 }
 
-// Words that stand behind a part begin with their length lines. (They did not: 20000 of them once
-// began six bytes too late.)
-func TestWordsBehindAPart(t *testing.T) {
+// TestWordsAfterAPart checks the positions of the words after a part: the part ends before the
+// length line of the next word. (Once, 20000 words began six bytes too late.)
+func TestWordsAfterAPart(t *testing.T) {
 	var stream []byte
 	words := []string{strings.Repeat("a", 66000), strings.Repeat("b", 20000), strings.Repeat("c", 60000), "d"}
 	for _, word := range append([]string{"EXISTS"}, words...) {
@@ -596,8 +599,8 @@ func TestWordsBehindAPart(t *testing.T) {
 	require.Equal(t, fmt.Sprintf("%q", append([]string{"EXISTS"}, words...)), said)
 }
 
-// A long call is handed over: it stays as it is whatever comes after it, and what came behind it is
-// read all the same.
+// TestLong checks that the call that Long returns does not change when later calls are read, and
+// that the bytes after it are read too.
 func TestLong(t *testing.T) {
 	const count = 30_000
 	var long strings.Builder
@@ -627,7 +630,7 @@ func TestLong(t *testing.T) {
 		require.Nil(t, words)
 		r.Keep()
 		clear(rest)
-		spoil()
+		overwritePools()
 		r.Feed([]byte(strings.ReplaceAll(long.String()[4000:], "0", "x")))
 		words, err = r.Next()
 		require.NoError(t, err)
@@ -642,8 +645,8 @@ func TestLong(t *testing.T) {
 	}
 }
 
-// Words that the reader has let go of stay as they are, whatever is read after them.
-func TestWordsThatAreLetGoOf(t *testing.T) {
+// TestDetachedWords checks that words do not change after Detach when later calls are read.
+func TestDetachedWords(t *testing.T) {
 	word := strings.Repeat("long", 20_000)
 	call := []byte("*3\r\n$1\r\na\r\n$80000\r\n" + word + "\r\n$80000\r\n" + word + "\r\n")
 	for _, behind := range []string{"", "PING\r\n", "*2\r\n$4\r\nECHO\r\n$5\r\nhe"} {
@@ -651,8 +654,8 @@ func TestWordsThatAreLetGoOf(t *testing.T) {
 		input := append(slices.Clone(call), behind...)
 		var words [][]byte
 		for piece := range slices.Chunk(input, 16<<10) {
-			lent := slices.Clone(piece)
-			r.Feed(lent)
+			input := slices.Clone(piece)
+			r.Feed(input)
 			got, err := r.Append(nil)
 			require.NoError(t, err)
 			if got != nil && words == nil {
@@ -661,8 +664,8 @@ func TestWordsThatAreLetGoOf(t *testing.T) {
 				r.Detach()
 			}
 			r.Keep()
-			for i := range lent {
-				lent[i] = 0xdd
+			for i := range input {
+				input[i] = 0xdd
 			}
 		}
 		for range 50 {

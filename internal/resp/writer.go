@@ -9,22 +9,22 @@ import (
 	"github.com/tidwall/redcon"
 )
 
-// keptReply is the most memory, in bytes, that an emptied Writer holds: a pipeline's replies fit,
-// an idle crowd's do not add up.
-const keptReply = 64 << 10
+// maxKept is the largest buffer, in bytes, that a Writer keeps after Reset. The replies of a
+// pipeline fit, and the buffers of many idle connections do not use too much memory.
+const maxKept = 64 << 10
 
-// Writer gathers replies as bytes. What RESP2 has no type for is written as what Redis writes for
-// it there, so a command says what its reply is and not who asked. The zero value is empty and
-// speaks RESP2. Writing never fails.
+// Writer encodes replies. A type that RESP2 lacks is encoded as Redis encodes it for RESP2 clients,
+// so that commands need not know the version of their client. The zero value is empty and writes
+// RESP2. Writing never fails.
 type Writer struct {
-	buf    []byte
-	full   [][]byte // what went before it, of a writer InPieces
-	before int      // bytes of these
-	resp3  bool
-	split  bool // it is one
+	buf         []byte
+	pieces      [][]byte // that precede buf; there are none unless usesPieces
+	pieceLength int      // bytes in pieces
+	resp3       bool
+	usesPieces  bool
 }
 
-// Protocol is the version spoken: 2 or 3.
+// Protocol returns the version of RESP: 2 or 3.
 func (w *Writer) Protocol() int {
 	if w.resp3 {
 		return 3
@@ -32,75 +32,77 @@ func (w *Writer) Protocol() int {
 	return 2
 }
 
-// SetProtocol makes what is written from here on RESP3 if version is 3, else RESP2.
+// SetProtocol sets the version of RESP for what is written from now on: 3, or any other number for
+// 2.
 func (w *Writer) SetProtocol(version int) { w.resp3 = version == 3 }
 
-// Bytes returns what has been written, borrowed until the next write, Rewind or Reset.
+// Bytes returns what has been written. It is valid until the next write, Rewind or Reset.
 func (w *Writer) Bytes() []byte { return w.buf }
 
-// Len is the number of bytes written.
-func (w *Writer) Len() int { return w.before + len(w.buf) }
+// Len returns the number of bytes written.
+func (w *Writer) Len() int { return w.pieceLength + len(w.buf) }
 
-// Capacity is the bytes of memory that it has.
+// Capacity returns the size of the buffer in bytes.
 func (w *Writer) Capacity() int { return cap(w.buf) }
 
-// Reset empties the writer, and says whether it gave memory back: it keeps at most 64 KiB for the
-// next replies, and the protocol.
-func (w *Writer) Reset() (gaveBack bool) {
-	if cap(w.buf) > keptReply {
+// Reset empties the writer, and reports whether it released its buffer. It keeps a buffer of at
+// most 64 KiB, and the version of RESP.
+func (w *Writer) Reset() (released bool) {
+	if cap(w.buf) > maxKept {
 		release(w.buf)
-		w.buf, gaveBack = nil, true
+		w.buf, released = nil, true
 	}
 	w.buf = w.buf[:0]
-	return gaveBack
+	return released
 }
 
-// Mark is a place to Rewind to: before a reply of which parts may be written before it is known to
-// succeed.
-func (w *Writer) Mark() int { return w.before + len(w.buf) }
+// Mark returns the current position for Rewind. It is for a reply of which a part may be written
+// before the command is known to succeed.
+func (w *Writer) Mark() int { return w.pieceLength + len(w.buf) }
 
-// Rewind forgets everything written since mark, which must come from Mark and not lie behind a
-// Rewind or Reset.
+// Rewind removes everything written since mark, which Mark must have returned. A mark is invalid
+// after Reset, and after a Rewind to an earlier mark.
 func (w *Writer) Rewind(mark int) {
-	for mark < w.before {
-		last := len(w.full) - 1
+	for mark < w.pieceLength {
+		last := len(w.pieces) - 1
 		release(w.buf)
-		w.buf, w.full = w.full[last], w.full[:last]
-		w.before -= len(w.buf)
+		w.buf, w.pieces = w.pieces[last], w.pieces[:last]
+		w.pieceLength -= len(w.buf)
 	}
-	w.buf = w.buf[:mark-w.before]
+	w.buf = w.buf[:mark-w.pieceLength]
 }
 
-// pieceBytes is the size of the pieces that a long reply is made in.
-const pieceBytes = 256 << 10
+// minPiece is the size, in bytes, from which Break begins another piece.
+const minPiece = 256 << 10
 
-// UsePieces is for whoever takes what is written by Pieces alone. A reply of a hundred megabytes in
-// one piece would be moved each time that it grew, and nothing stops such a move: everybody would
-// wait for it.
-func (w *Writer) UsePieces() { w.split = true }
+// UsePieces lets Break divide replies into pieces, which only Pieces returns. A reply of a hundred
+// megabytes in one buffer would be copied each time the buffer grows. Such a copy cannot be
+// interrupted, so it would delay all clients.
+func (w *Writer) UsePieces() { w.usesPieces = true }
 
-// Break is called between the elements of a reply that may be long: what is written next may go to
-// memory of its own.
+// Break may end the current piece of a writer that uses pieces. It is called between the elements
+// of a reply that may be long.
 func (w *Writer) Break() {
-	if w.split && len(w.buf) >= pieceBytes {
-		w.full = append(w.full, w.buf)
-		w.before += len(w.buf)
-		w.buf = allocate(pieceBytes + around)
+	if w.usesPieces && len(w.buf) >= minPiece {
+		w.pieces = append(w.pieces, w.buf)
+		w.pieceLength += len(w.buf)
+		w.buf = allocate(minPiece + overhead)
 	}
 }
 
-// Pieces is everything that was written, for the caller to keep. The writer is empty then.
+// Pieces returns everything that was written, and empties the writer. The memory belongs to the
+// caller.
 func (w *Writer) Pieces() [][]byte {
-	pieces := append(w.full, w.buf)
-	w.full, w.buf, w.before = nil, nil, 0
+	pieces := append(w.pieces, w.buf)
+	w.pieces, w.buf, w.pieceLength = nil, nil, 0
 	return pieces
 }
 
-// Raw writes bytes that are RESP already.
+// Raw writes bytes that are encoded already.
 func (w *Writer) Raw(b []byte) { w.buf = append(w.buf, b...) }
 
-// Adopt appends bytes already encoded, and may take their memory over: a large reply that was made
-// elsewhere is not copied.
+// Adopt is like Raw, but may use b as its buffer, so that a large reply is not copied. The caller
+// must not use b any more.
 func (w *Writer) Adopt(b []byte) {
 	if len(w.buf) == 0 && len(b) > cap(w.buf) {
 		w.buf = b
@@ -112,12 +114,12 @@ func (w *Writer) Adopt(b []byte) {
 // Int writes an integer.
 func (w *Writer) Int(n int64) { w.buf = redcon.AppendInt(w.buf, n) }
 
-// Ints writes an array of integers. Small ones, which most of ours are, come from a table, eight
-// bytes at once, of which the last are too many and written over.
+// Ints writes an array of integers. Small ones, which most are here, are copied from a table, eight
+// bytes at a time: the next integer overwrites the surplus bytes.
 func (w *Writer) Ints(numbers ...int64) {
 	w.Array(len(numbers))
 	at := len(w.buf)
-	buf := slices.Grow(w.buf, len(numbers)*longestInt)
+	buf := slices.Grow(w.buf, len(numbers)*maxIntLength)
 	buf = buf[:cap(buf)]
 	for _, n := range numbers {
 		if i := uint64(n + 1); i < uint64(len(smallInts)) {
@@ -130,10 +132,11 @@ func (w *Writer) Ints(numbers ...int64) {
 	w.buf = buf[:at]
 }
 
-// longestInt is how many bytes an encoded integer takes at most.
-const longestInt = len(":-9223372036854775808\r\n")
+// maxIntLength is the length of the longest encoded integer, in bytes.
+const maxIntLength = len(":-9223372036854775808\r\n")
 
-// smallInts are the encodings of -1, 0, 1 and so on: at most 7 bytes, and in the eighth how many.
+// smallInts are the encodings of the integers from -1 on. Each has at most 7 bytes; the eighth is
+// the length.
 var smallInts = encodeInts()
 
 func encodeInts() (table [1026]uint64) {
@@ -145,17 +148,17 @@ func encodeInts() (table [1026]uint64) {
 	return table
 }
 
-// Bulk writes a string of any bytes.
+// Bulk writes a binary-safe string.
 func (w *Writer) Bulk(b []byte) {
-	if len(b) > keptReply {
-		w.makeRoom(len(b) + longestInt)
+	if len(b) > maxKept {
+		w.grow(len(b) + maxIntLength)
 	}
 	w.buf = redcon.AppendBulk(w.buf, b)
 }
 
-// makeRoom makes room for n more bytes, in memory that was used before if there is some: more than
-// an emptied writer keeps.
-func (w *Writer) makeRoom(n int) {
+// grow makes capacity for n more bytes, if possible in a buffer that is reused. It is for buffers
+// that are larger than Reset keeps.
+func (w *Writer) grow(n int) {
 	if cap(w.buf)-len(w.buf) < n {
 		before := w.buf
 		w.buf = append(allocate(max(len(before)+n, 2*len(before))), before...)
@@ -163,17 +166,17 @@ func (w *Writer) makeRoom(n int) {
 	}
 }
 
-// BulkString writes a string of any bytes.
+// BulkString writes a binary-safe string.
 func (w *Writer) BulkString(s string) { w.buf = redcon.AppendBulkString(w.buf, s) }
 
-// Status writes a simple string such as OK. It is one line: CR and LF in it become spaces.
+// Status writes a simple string such as OK. CR and LF in it become spaces.
 func (w *Writer) Status(s string) { w.buf = redcon.AppendString(w.buf, s) }
 
-// Error writes a refusal: a code, a space and a sentence, without the leading '-'. It is one line:
-// CR and LF become spaces.
+// Error writes an error. text is a code, a space and a message, without the leading '-'. CR and LF
+// in it become spaces.
 func (w *Writer) Error(text string) { w.buf = redcon.AppendError(w.buf, text) }
 
-// Array begins an array; its n elements are to be written next.
+// Array begins an array. Its n elements must be written next.
 func (w *Writer) Array(n int) {
 	if 0 <= n && n < 10 {
 		w.buf = append(w.buf, '*', byte('0'+n), '\r', '\n')
@@ -182,8 +185,8 @@ func (w *Writer) Array(n int) {
 	w.buf = redcon.AppendArray(w.buf, n)
 }
 
-// Map begins a map; its n keys are to be written next, each followed by its value. RESP2: an array
-// of 2n.
+// Map begins a map. Its n keys must be written next, each followed by its value. In RESP2, it is an
+// array of 2n elements.
 func (w *Writer) Map(n int) {
 	if w.resp3 {
 		w.header('%', n)
@@ -192,7 +195,7 @@ func (w *Writer) Map(n int) {
 	w.Array(2 * n)
 }
 
-// Set begins a set; its n elements are to be written next. RESP2: an array.
+// Set begins a set. Its n elements must be written next. In RESP2, it is an array.
 func (w *Writer) Set(n int) {
 	if w.resp3 {
 		w.header('~', n)
@@ -201,8 +204,8 @@ func (w *Writer) Set(n int) {
 	w.Array(n)
 }
 
-// Push begins a message that answers no call; its n elements are to be written next. RESP2: an
-// array.
+// Push begins a message that is not the reply of a call. Its n elements must be written next. In
+// RESP2, it is an array.
 func (w *Writer) Push(n int) {
 	if w.resp3 {
 		w.header('>', n)
@@ -211,7 +214,7 @@ func (w *Writer) Push(n int) {
 	w.Array(n)
 }
 
-// Null writes that there is no value.
+// Null writes a null. In RESP2, it is a null bulk string.
 func (w *Writer) Null() {
 	if w.resp3 {
 		w.buf = append(w.buf, "_\r\n"...)
@@ -220,7 +223,7 @@ func (w *Writer) Null() {
 	w.buf = redcon.AppendNull(w.buf)
 }
 
-// NullArray writes that there is no array. Only RESP2 tells it from Null.
+// NullArray writes a null array. In RESP3, it is the same as Null.
 func (w *Writer) NullArray() {
 	if w.resp3 {
 		w.Null()
@@ -229,17 +232,17 @@ func (w *Writer) NullArray() {
 	w.buf = append(w.buf, "*-1\r\n"...)
 }
 
-// Double writes a number as AppendDouble does. RESP2: a bulk string.
+// Double writes a floating-point number in the form of AppendDouble. In RESP2, it is a bulk string.
 func (w *Writer) Double(f float64) {
 	if w.resp3 {
 		w.buf = append(AppendDouble(append(w.buf, ','), f), '\r', '\n')
 		return
 	}
-	var digits [32]byte // the longest is 24: a sign, 17 digits, a point and e-308
+	var digits [32]byte // the longest number has 24 bytes: a sign, 17 digits, a point and e-308
 	w.Bulk(AppendDouble(digits[:0], f))
 }
 
-// DoubleText writes a number that is text already. RESP2: a bulk string.
+// DoubleText writes a floating-point number that is given as text. In RESP2, it is a bulk string.
 func (w *Writer) DoubleText(text []byte) {
 	if !w.resp3 {
 		w.Bulk(text)
@@ -248,7 +251,7 @@ func (w *Writer) DoubleText(text []byte) {
 	w.buf = append(append(append(w.buf, ','), text...), '\r', '\n')
 }
 
-// Bool writes a truth. RESP2: the integer 1 or 0.
+// Bool writes a boolean. In RESP2, it is the integer 1 or 0.
 func (w *Writer) Bool(b bool) {
 	switch {
 	case w.resp3 && b:
@@ -262,8 +265,9 @@ func (w *Writer) Bool(b bool) {
 	}
 }
 
-// Verbatim writes text to be shown to a human as it is, in a format of three letters such as txt or
-// mkd; like Redis it cuts or pads a name of another length. RESP2: a bulk string of the text alone.
+// Verbatim writes a verbatim string: text for humans, in a format that has a name of three letters,
+// such as txt or mkd. As in Redis, a longer name is cut and a shorter one padded. In RESP2, it is a
+// bulk string of the text.
 func (w *Writer) Verbatim(format, text string) {
 	if !w.resp3 {
 		w.BulkString(text)
@@ -276,16 +280,16 @@ func (w *Writer) Verbatim(format, text string) {
 	w.buf = append(w.buf, '\r', '\n')
 }
 
-// header writes the line that begins a value of RESP3: its type and its length.
+// header writes the first line of a value of RESP3: its type and its length.
 func (w *Writer) header(kind byte, n int) {
 	w.buf = strconv.AppendInt(append(w.buf, kind), int64(n), 10)
 	w.buf = append(w.buf, '\r', '\n')
 }
 
-// AppendDouble appends f with the fewest digits that read back as f, in the shape of C's %.17g: an
-// exponent only below 1e-4 and from 1e17 on. Redis 7.0 prints all 17 digits (3.1400000000000001),
-// later versions the fewest; every reader takes both. Infinities are inf and -inf, and what is no
-// number is nan.
+// AppendDouble appends f with the fewest digits that are parsed as f again. As C's %.17g, it uses
+// an exponent only for numbers below 1e-4 and from 1e17 on. Redis 7.0 prints all 17 digits
+// (3.1400000000000001), later versions the fewest; clients accept both. Infinities are inf and
+// -inf, and NaN is nan.
 func AppendDouble(b []byte, f float64) []byte {
 	switch size := math.Abs(f); {
 	case math.IsNaN(f):

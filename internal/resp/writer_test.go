@@ -75,7 +75,7 @@ func TestRewindAndReset(t *testing.T) {
 	w.Reset()
 	assert.Zero(t, w.Len())
 	assert.NotZero(t, cap(w.buf))
-	w.Raw(make([]byte, keptReply+1))
+	w.Raw(make([]byte, maxKept+1))
 	w.Reset()
 	assert.Zero(t, cap(w.buf))
 }
@@ -116,7 +116,8 @@ func TestWriterDoesNotAllocate(t *testing.T) {
 	}))
 }
 
-// TestReadByGoRedis: a client library reads back every kind of value, in both protocols.
+// TestReadByGoRedis checks that a client library decodes every type of value, in both versions of
+// RESP.
 func TestReadByGoRedis(t *testing.T) {
 	for _, protocol := range []int{2, 3} {
 		answer := newAnswerer(t, protocol)
@@ -126,25 +127,25 @@ func TestReadByGoRedis(t *testing.T) {
 	}
 }
 
-// FuzzWriter: go-redis reads what Writer writes, whatever the tree of values.
+// FuzzWriter checks that go-redis decodes what Writer writes, for random trees of values.
 func FuzzWriter(f *testing.F) {
 	for kind := range byte(kinds) {
 		f.Add(kind%2 == 0, []byte{kind, 4, kind, 2, kind + 1, 'x', '\r', '\n', 0xff, kind + 2, 9, 8, 7, 6, 5, 4, 3, 2, 1})
 	}
-	answers := map[bool]*answerer{false: newAnswerer(f, 2), true: newAnswerer(f, 3)}
+	answers := map[bool]*goRedisPeer{false: newAnswerer(f, 2), true: newAnswerer(f, 3)}
 	f.Fuzz(func(t *testing.T, resp3 bool, seed []byte) { answers[resp3].check(t, seed) })
 }
 
-// answerer is a go-redis client, and the server that it talks to, which answers anything with the
-// reply it was last told.
-type answerer struct {
+// goRedisPeer is a go-redis client and a server for it. The server answers the command ASK with the
+// next of replies.
+type goRedisPeer struct {
 	protocol int
 	client   *redis.Client
 	replies  chan []byte
 }
 
-func newAnswerer(t testing.TB, protocol int) *answerer {
-	a := &answerer{protocol: protocol, replies: make(chan []byte, 1)}
+func newAnswerer(t testing.TB, protocol int) *goRedisPeer {
+	a := &goRedisPeer{protocol: protocol, replies: make(chan []byte, 1)}
 	a.client = redis.NewClient(&redis.Options{
 		Protocol: protocol, DisableIdentity: true, PoolSize: 1, MaxRetries: -1, ContextTimeoutEnabled: true,
 		Dialer: func(context.Context, string, string) (net.Conn, error) {
@@ -157,8 +158,8 @@ func newAnswerer(t testing.TB, protocol int) *answerer {
 	return a
 }
 
-// serve reads with the reader of this package: so the two are tested together.
-func (a *answerer) serve(conn net.Conn) {
+// serve reads with this package's Reader, so that the two are tested together.
+func (a *goRedisPeer) serve(conn net.Conn) {
 	defer conn.Close()
 	r := NewReader(DefaultLimits())
 	input := make([]byte, 4096)
@@ -177,7 +178,7 @@ func (a *answerer) serve(conn net.Conn) {
 	}
 }
 
-func (a *answerer) reply(command string) []byte {
+func (a *goRedisPeer) reply(command string) []byte {
 	var w Writer
 	w.SetProtocol(a.protocol)
 	switch strings.ToUpper(command) {
@@ -195,9 +196,9 @@ func (a *answerer) reply(command string) []byte {
 	return w.Bytes()
 }
 
-// check writes the tree that seed describes and compares what the client makes of it.
-func (a *answerer) check(t *testing.T, seed []byte) {
-	tree := grower{seed: seed}
+// check writes the tree that seed describes, and compares it with what the client decodes.
+func (a *goRedisPeer) check(t *testing.T, seed []byte) {
+	tree := valueTree{seed: seed}
 	tree.w.SetProtocol(a.protocol)
 	want := tree.grow(0)
 	a.replies <- tree.w.Bytes()
@@ -214,7 +215,7 @@ func (a *answerer) check(t *testing.T, seed []byte) {
 // refusal is an error reply in a tree of expected values.
 type refusal string
 
-// plain gives errors within a tree the form in which they are expected.
+// plain converts the errors in a decoded tree to the form of the expected tree.
 func plain(v any) any {
 	switch v := v.(type) {
 	case error:
@@ -234,15 +235,16 @@ func plain(v any) any {
 	return v
 }
 
-// grower writes a tree of values, as its seed says, and grows beside it what a client should read.
-type grower struct {
+// valueTree writes the tree of values that seed describes, and computes what a client should
+// decode.
+type valueTree struct {
 	seed []byte
 	w    Writer
 }
 
 const kinds = 12
 
-func (g *grower) next() byte {
+func (g *valueTree) next() byte {
 	if len(g.seed) == 0 {
 		return 0
 	}
@@ -251,23 +253,23 @@ func (g *grower) next() byte {
 	return b
 }
 
-func (g *grower) text() string {
+func (g *valueTree) text() string {
 	n := min(int(g.next()), len(g.seed))
 	text := string(g.seed[:n])
 	g.seed = g.seed[n:]
 	return text
 }
 
-func (g *grower) integer() (n int64) {
+func (g *valueTree) integer() (n int64) {
 	for range 8 {
 		n = n<<8 | int64(g.next())
 	}
 	return n >> (g.next() % 64)
 }
 
-// grow writes one value. What has elements stands in the last kinds, so that depth can leave them
-// out.
-func (g *grower) grow(depth int) any {
+// grow writes one value. The types that have elements are the last kinds, so that they can be
+// excluded below some depth.
+func (g *valueTree) grow(depth int) any {
 	kind := g.next() % kinds
 	if depth > 5 {
 		kind %= kinds - 3
@@ -317,7 +319,7 @@ func (g *grower) grow(depth int) any {
 	return g.elements(n, depth)
 }
 
-func (g *grower) double(f float64, resp3 bool) any {
+func (g *valueTree) double(f float64, resp3 bool) any {
 	g.w.Double(f)
 	if resp3 {
 		return f
@@ -325,7 +327,7 @@ func (g *grower) double(f float64, resp3 bool) any {
 	return string(AppendDouble(nil, f))
 }
 
-func (g *grower) bool(b, resp3 bool) any {
+func (g *valueTree) bool(b, resp3 bool) any {
 	g.w.Bool(b)
 	switch {
 	case resp3:
@@ -336,7 +338,7 @@ func (g *grower) bool(b, resp3 bool) any {
 	return int64(0)
 }
 
-func (g *grower) elements(n, depth int) []any {
+func (g *valueTree) elements(n, depth int) []any {
 	values := make([]any, n)
 	for i := range values {
 		values[i] = g.grow(depth + 1)
@@ -344,8 +346,8 @@ func (g *grower) elements(n, depth int) []any {
 	return values
 }
 
-// mapping has keys that a Go map can hold: strings.
-func (g *grower) mapping(n, depth int, resp3 bool) any {
+// mapping writes a map whose keys are strings, which a Go map can have as keys.
+func (g *valueTree) mapping(n, depth int, resp3 bool) any {
 	g.w.Map(n)
 	flat, pairs := []any{}, map[any]any{}
 	for i := range n {
@@ -360,7 +362,7 @@ func (g *grower) mapping(n, depth int, resp3 bool) any {
 	return flat
 }
 
-// Ints writes what Array and Int write, whatever room there is, and nothing behind it.
+// TestInts checks that Ints writes what Array and Int write, whatever capacity the buffer has.
 func TestInts(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	var w, naive Writer
@@ -383,11 +385,11 @@ func TestInts(t *testing.T) {
 	}
 }
 
-// A mark holds whether what was written since is in the same piece or not.
+// TestRewindInPieces checks that Rewind works if the mark is in an earlier piece.
 func TestRewindInPieces(t *testing.T) {
 	var w Writer
 	w.UsePieces()
-	long := bytes.Repeat([]byte("x"), pieceBytes)
+	long := bytes.Repeat([]byte("x"), minPiece)
 	marks := []int{}
 	for range 4 {
 		marks = append(marks, w.Mark())

@@ -45,7 +45,6 @@ var unread = []string{
 	"internal/commands/value",
 	"internal/logging",
 	"internal/option",
-	"internal/resp",
 	"internal/tlsconfig",
 	"internal/server",
 	"internal/store",
