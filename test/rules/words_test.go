@@ -39,7 +39,6 @@ var unread = []string{
 	"internal/cli",
 	"internal/commands",
 	"internal/commands/access",
-	"internal/commands/keyspace",
 	"internal/commands/limiter",
 	"internal/commands/tracking",
 	"internal/commands/value",

@@ -5,9 +5,9 @@ import (
 	"cellserver/internal/store"
 )
 
-// When values expire. A limiter key's expiry follows from its state, and nobody moves it.
-
-// expiring makes EXPIRE and its like.
+// expiring completes the row of a command that sets the expiry of a value: a time in a unit of
+// milliseconds, from now or since 1970. word is the name of its argument. The expiry of a limiter key
+// follows from its state, so the command refuses it.
 func expiring(row command.Command, word string, unit int64, relative bool) command.Command {
 	row.Group, row.Complexity, row.Flags, row.Cost, row.KeyAccess = "generic", "O(1)", command.Write|command.Fast,
 		command.Constant, "RW UPDATE"
@@ -58,7 +58,7 @@ var (
 		"unix-time-milliseconds", 1, false)
 )
 
-// conditions are what EXPIRE depends on.
+// conditions are the options of EXPIRE.
 type conditions struct{ nx, xx, gt, lt bool }
 
 func expiryConditions(words [][]byte) (when conditions, err error) {
@@ -85,7 +85,7 @@ func expiryConditions(words [][]byte) (when conditions, err error) {
 	return when, nil
 }
 
-// allows says whether an expiry may take the place of another. Never is later than any.
+// allows reports whether an expiry may replace another. Never is later than all others.
 func (when conditions) allows(before, next int64) bool {
 	switch {
 	case when.nx && before != store.Never,
@@ -114,3 +114,62 @@ var persist = command.Command{
 		})
 	},
 }
+
+// The replies of TTL and similar commands for a key that does not exist, and for one that does not
+// expire.
+const (
+	ttlNoKey    = -2
+	ttlNoExpiry = -1
+)
+
+// readingExpiry completes the row of a command that returns the expiry of a key.
+func readingExpiry(row command.Command, read func(c *command.Call, e store.Entry) int64) command.Command {
+	row.Group, row.Complexity, row.Flags, row.Cost = "generic", "O(1)", command.ReadOnly|command.Fast, command.Constant
+	row.KeyAccess, row.Args = "RO ACCESS", []command.Arg{command.Key("key")}
+	row.Run = func(c *command.Call) error {
+		e, err := c.View.Lookup(c.Context, c.Key())
+		if err != nil {
+			return err
+		}
+		c.CountLookup(e.Kind != store.None)
+		if e.Kind == store.None {
+			c.Out.Int(ttlNoKey)
+			return nil
+		}
+		if e.Expires == store.Never {
+			c.Out.Int(ttlNoExpiry)
+			return nil
+		}
+		c.Out.Int(read(c, e))
+		return nil
+	}
+	return row
+}
+
+var (
+	ttl = readingExpiry(command.Command{
+		Name: "ttl", Since: "1.0.0", Tips: command.Varying,
+		Summary: "Returns a key's time to live, in seconds.",
+		Reply:   "The seconds, to the nearest; -1 if the key does not expire, -2 if there is no such key.",
+	}, func(c *command.Call, e store.Entry) int64 { return command.InSeconds(c.ExpiresIn(e)) })
+
+	pttl = readingExpiry(command.Command{
+		Name: "pttl", Since: "2.6.0", Tips: command.Varying,
+		Summary: "Returns a key's time to live, in milliseconds.",
+		Reply:   "The milliseconds, rounded up; -1 if the key does not expire, -2 if there is no such key.",
+	}, func(c *command.Call, e store.Entry) int64 { return c.ExpiresIn(e) })
+
+	expireTime = readingExpiry(command.Command{
+		Name: "expiretime", Since: "7.0.0",
+		Summary: "Returns the time at which a key expires, in Unix seconds.",
+		Reply:   "The Unix time; -1 if the key does not expire, -2 if there is no such key.",
+	}, func(c *command.Call, e store.Entry) int64 {
+		return command.InSeconds(command.RoundUp(c.Unix(e.Expires), 1e6))
+	})
+
+	pExpireTime = readingExpiry(command.Command{
+		Name: "pexpiretime", Since: "7.0.0",
+		Summary: "Returns the time at which a key expires, in Unix milliseconds.",
+		Reply:   "The Unix time; -1 if the key does not expire, -2 if there is no such key.",
+	}, func(c *command.Call, e store.Entry) int64 { return command.RoundUp(c.Unix(e.Expires), 1e6) })
+)

@@ -7,67 +7,7 @@ import (
 	"cellserver/internal/store"
 )
 
-// Redis's commands on keys, whatever they hold.
-
-// What TTL and its like say of a key that is not there, and of one that does not expire.
-const (
-	ttlNoKey    = -2
-	ttlNoExpiry = -1
-)
-
-// readingExpiry makes the rows that read a key's expiry.
-func readingExpiry(row command.Command, read func(c *command.Call, e store.Entry) int64) command.Command {
-	row.Group, row.Complexity, row.Flags, row.Cost = "generic", "O(1)", command.ReadOnly|command.Fast, command.Constant
-	row.KeyAccess, row.Args = "RO ACCESS", []command.Arg{command.Key("key")}
-	row.Run = func(c *command.Call) error {
-		e, err := c.View.Lookup(c.Context, c.Key())
-		if err != nil {
-			return err
-		}
-		c.CountLookup(e.Kind != store.None)
-		if e.Kind == store.None {
-			c.Out.Int(ttlNoKey)
-			return nil
-		}
-		if e.Expires == store.Never {
-			c.Out.Int(ttlNoExpiry)
-			return nil
-		}
-		c.Out.Int(read(c, e))
-		return nil
-	}
-	return row
-}
-
-var (
-	ttl = readingExpiry(command.Command{
-		Name: "ttl", Since: "1.0.0", Tips: command.Varying,
-		Summary: "Returns a key's time to live, in seconds.",
-		Reply:   "The seconds, to the nearest; -1 if the key does not expire, -2 if there is no such key.",
-	}, func(c *command.Call, e store.Entry) int64 { return command.InSeconds(c.ExpiresIn(e)) })
-
-	pttl = readingExpiry(command.Command{
-		Name: "pttl", Since: "2.6.0", Tips: command.Varying,
-		Summary: "Returns a key's time to live, in milliseconds.",
-		Reply:   "The milliseconds, rounded up; -1 if the key does not expire, -2 if there is no such key.",
-	}, func(c *command.Call, e store.Entry) int64 { return c.ExpiresIn(e) })
-
-	expireTime = readingExpiry(command.Command{
-		Name: "expiretime", Since: "7.0.0",
-		Summary: "Returns the time at which a key expires, in Unix seconds.",
-		Reply:   "The Unix time; -1 if the key does not expire, -2 if there is no such key.",
-	}, func(c *command.Call, e store.Entry) int64 {
-		return command.InSeconds(command.RoundUp(c.Unix(e.Expires), 1e6))
-	})
-
-	pExpireTime = readingExpiry(command.Command{
-		Name: "pexpiretime", Since: "7.0.0",
-		Summary: "Returns the time at which a key expires, in Unix milliseconds.",
-		Reply:   "The Unix time; -1 if the key does not expire, -2 if there is no such key.",
-	}, func(c *command.Call, e store.Entry) int64 { return command.RoundUp(c.Unix(e.Expires), 1e6) })
-)
-
-// keyCount is the work of a store on several keys, which returns how many of them it found.
+// keyCount is a method of the store that handles several keys, and returns how many of them exist.
 type keyCount func(view store.View, ctx context.Context, keys [][]byte) (int, error)
 
 // countingKeys completes the row of a command that counts which of its keys exist.
@@ -97,9 +37,8 @@ var (
 	}, store.View.Touch)
 )
 
-// byKeys does a store's work on keys, at most command.KeysAStep at a time, and returns the sum of
-// its counts. Between two such steps other clients have their turn; and if the client has gone, the
-// rest is not done.
+// byKeys calls do for keys, at most command.KeysPerStep at a time, and returns the sum of its counts.
+// Between two such steps other calls run; and if the client has disconnected, the rest is not done.
 func byKeys(c *command.Call, keys [][]byte, do keyCount) (sum int, err error) {
 	for err == nil {
 		var n int
@@ -152,15 +91,12 @@ var keyType = command.Command{
 	},
 }
 
-// typeName is what TYPE calls a kind. redis-cell's keys are strings, so ours are to whoever asks in
-// Redis's words.
+// typeName returns the type of a kind of key. That of CL.THROTTLE is a string, as in redis-cell.
 func typeName(k store.Kind) string {
 	switch k {
 	case store.None:
 		return "none"
-	case store.Throttle:
-		return "string"
-	case store.Integer, store.Bytes:
+	case store.Throttle, store.Integer, store.Bytes:
 		return "string"
 	default:
 		return k.String()

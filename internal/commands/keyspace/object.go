@@ -5,17 +5,15 @@ import (
 	"cellserver/internal/store"
 )
 
-// OBJECT and MEMORY USAGE: how a key is kept.
-
 var object = command.Command{
 	Name: "object", Group: "generic", Category: "none", Since: "2.2.3",
-	Complexity: "Depends on the subcommand.", Min: 2, Summary: "Commands about how a key is kept.",
+	Complexity: "Depends on the subcommand.", Min: 2, Summary: "Commands that show how a key is stored.",
 	AnyMore: true,
 	Subs: []*command.Command{&objectEncoding, &objectFreq, &objectIdleTime, &objectRefCount,
 		command.HelpOf("object", "6.2.0")},
 }
 
-// aboutObject makes the rows of OBJECT: nil if there is no such key.
+// aboutObject completes the row of a subcommand of OBJECT. It answers nil if there is no such key.
 func aboutObject(row command.Command, answer func(c *command.Call, key []byte, e store.Entry) error) command.Command {
 	row.Group, row.Complexity, row.Flags, row.Tips = "generic", "O(1)", command.ReadOnly, command.Varying
 	row.Traits |= command.ValueSized
@@ -41,7 +39,7 @@ var (
 		Summary: "Returns how a value is encoded, in Redis's terms.",
 		Reply:   "int, embstr or raw for a value, int for a CL.THROTTLE key, else the limiter's kind; nil if there is no such key.",
 	}, func(c *command.Call, key []byte, e store.Entry) error {
-		const longestEmbedded = 44 // bytes: what Redis keeps beside its object
+		const longestEmbedded = 44 // bytes: a string that Redis keeps in its object
 		name := e.Kind.String()
 		switch e.Kind {
 		case store.Integer, store.Throttle:
@@ -98,8 +96,8 @@ var (
 	})
 )
 
-// inspectField is a field of what a key holds, 0 if it has none of that name. Unlike to read the key, to
-// ask for it is not to use it.
+// inspectField returns a field of the state of a key, 0 if it has none of that name. Unlike a read, it
+// does not change the time at which the key was used last.
 func inspectField(c *command.Call, key []byte, name string) (int64, error) {
 	_, fields, err := c.View.Inspect(c.Context, key)
 	for _, f := range fields {

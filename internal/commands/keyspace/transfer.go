@@ -6,14 +6,12 @@ import (
 	"cellserver/internal/store"
 )
 
-// Commands that bring what a key holds to another place, with its expiry.
-
-// inSelected is a key of the selected database.
+// inSelected refers to a key of the selected database.
 func inSelected(c *command.Call, key []byte) store.KeyRef {
 	return store.KeyRef{Database: c.View.Selected(), Key: key}
 }
 
-// renaming makes RENAME and RENAMENX.
+// renaming completes the rows of RENAME and RENAMENX.
 func renaming(row command.Command, replace bool, answer func(c *command.Call, done bool)) command.Command {
 	row.Group, row.Complexity, row.Flags, row.Traits, row.KeyAccess = "generic", "O(1)", command.Write, command.ValueSized,
 		"RW ACCESS DELETE, OW UPDATE"
@@ -25,7 +23,7 @@ func renaming(row command.Command, replace bool, answer func(c *command.Call, do
 	row.Args = []command.Arg{command.Key("key"), command.Key("newkey")}
 	row.Run = func(c *command.Call) error {
 		from, to := inSelected(c, c.Key()), inSelected(c, c.Key())
-		c.Work += command.BoundedUnits * command.BytesPerUnit // it may be a log of a hundred thousand entries
+		c.Work += command.BoundedUnits * command.BytesPerUnit // it may hold a log of 100,000 entries
 		done := false
 		err := c.View.Atomically(c.Context, []store.KeyRef{from, to}, false, func() (err error) {
 			done = false
@@ -83,12 +81,12 @@ var copyKey = command.Command{
 				return command.ErrSyntax
 			}
 		}
-		c.Work += command.TurnUnits * command.BytesPerUnit // a log of 100,000 entries, or 10,000 leases
+		c.Work += command.TurnUnits * command.BytesPerUnit // it may hold a log of 100,000 entries, or 10,000 leases
 		return transfer(c, from, to, store.Transfer{Copy: true, Replace: replace})
 	},
 }
 
-// parseDatabase reads the number of a database that there is.
+// parseDatabase returns the number of a database, or an error if there is no such database.
 func parseDatabase(c *command.Call, word []byte) (int, error) {
 	n, err := command.ParseIndex(word)
 	if err == nil && (n < 0 || n >= int64(c.Server.Databases)) {
@@ -97,6 +95,7 @@ func parseDatabase(c *command.Call, word []byte) (int, error) {
 	return int(n), err
 }
 
+// transfer copies or moves a key with its expiry, and answers whether it did.
 func transfer(c *command.Call, from, to store.KeyRef, how store.Transfer) error {
 	if from.Database == to.Database && string(from.Key) == string(to.Key) {
 		return command.ErrSameObject
@@ -127,49 +126,4 @@ var move = command.Command{
 		}
 		return transfer(c, inSelected(c, key), store.KeyRef{Database: int(db), Key: key}, store.Transfer{})
 	},
-}
-
-func (k *Family) swapDB() *command.Command {
-	return &command.Command{
-		Name: "swapdb", Group: "server", Category: "keyspace", Since: "4.0.0", Complexity: "O(1)",
-		Flags: command.Write | command.Fast | command.Dangerous, Cost: command.Constant,
-		Traits:  command.AnyKey | command.SwapsDatabases | command.Needs(store.Swaps),
-		Effort:  &command.Effort{Fixed: func([][]byte) int { return swapWork }},
-		Summary: "Swaps two databases.",
-		Args:    []command.Arg{command.Word("index1"), command.Word("index2")}, Reply: "OK.",
-		Run: func(c *command.Call) error {
-			var numbers [2]int
-			for i, which := range []string{"first", "second"} {
-				n, ok := resp.ParseInt(c.Word())
-				if !ok {
-					return command.Refusal("ERR invalid " + which + " DB index")
-				}
-				if numbers[i] = int(n); n < 0 || n >= int64(c.Server.Databases) {
-					numbers[i] = -1
-				}
-			}
-			if min(numbers[0], numbers[1]) < 0 {
-				return command.ErrDatabase
-			}
-			c.Out.Status("OK")
-			return k.swap(c, numbers[0], numbers[1])
-		},
-	}
-}
-
-// swapWork is what it counts of a turn to lock every key of all databases, in bytes that could be
-// moved meanwhile.
-const swapWork = command.BoundedUnits * command.BytesPerUnit
-
-// swap is one step with what it means for those who watch.
-func (k *Family) swap(c *command.Call, a, b int) error {
-	if a == b {
-		return nil
-	}
-	c.Work += swapWork
-	defer k.OnFlush(c.View.Caller())
-	return c.View.Atomically(c.Context, nil, true, func() error {
-		k.OnSwap(c, a, b)
-		return c.View.(store.Swapper).Swap(c.Context, a, b)
-	})
 }

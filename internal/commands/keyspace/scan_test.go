@@ -12,8 +12,8 @@ import (
 	"cellserver/internal/store/memory"
 )
 
-// Who has gone holds up nobody: matching stops at the next key.
-func TestMatchingStopsWithItsClient(t *testing.T) {
+// When its client disconnects, a search stops at the next key.
+func TestSearchStopsWithItsClient(t *testing.T) {
 	data := memory.New(memory.Options{Clock: store.NewClock()})
 	for i := range 3 {
 		require.NoError(t, data.View().Write(context.Background(), fmt.Appendf(nil, "key:%d", i), store.Value{}, store.Never))
