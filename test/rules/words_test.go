@@ -38,7 +38,6 @@ var unread = []string{
 	"cmd/cellserver",
 	"internal/cli",
 	"internal/commands",
-	"internal/commands/access",
 	"internal/commands/limiter",
 	"internal/commands/tracking",
 	"internal/commands/value",

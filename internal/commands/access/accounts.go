@@ -1,5 +1,5 @@
-// Package access is users and what they may do: the accounts that clients are logged in as, ACL,
-// and the log of what was refused.
+// Package access has users and what they may do: the accounts of clients, the commands ACL, and the log
+// of denied calls.
 package access
 
 import (
@@ -13,43 +13,46 @@ import (
 	"cellserver/internal/store"
 )
 
-// Who may do what: users, and the sessions that are logged in as one.
-
-// Accounts are all of them.
+// Accounts are the users of a server. An account is a user under one name: clients refer to it, so that
+// a change of the user applies to all of them at once.
 type Accounts struct {
 	Clients *client.Registry
 	Clock   store.Clock
 	Log     *slog.Logger
-	// ClientLog is for what clients cause, which may be very often.
+	// ClientLog is for messages that clients cause, possibly very often.
 	ClientLog *slog.Logger
-	// EndListeners ends the connections of an account that are subscribed to what its user may not
-	// use any more; of the own one it only says so.
+	// DisconnectListeners disconnects the clients of an account that are subscribed to channels which
+	// its user may no longer use. The calling client, own, is not disconnected; the result is true if
+	// it should be.
 	DisconnectListeners func(a *client.Account, u *acl.User, own *client.Client) (ownEnds bool)
 
 	commands  *acl.Commands
-	Default   *client.Account // default, which every session is at first
+	Default   *client.Account // the user "default", that of new connections
 	DeniedLog deniedLog
 
-	namesMu sync.RWMutex // for byName, for moments: those who log in must not wait for those who change much
+	// namesMu guards byName. It is held for microseconds, so that AUTH does not wait for a change of
+	// many users.
+	namesMu sync.RWMutex
 	byName  map[string]*client.Account
 
-	// For whoever lists users, or changes one: so who has it may read byName without its lock.
+	// mu is held to list users or to change them. byName is changed with both locks held, so either is
+	// enough to read it.
 	mu       sync.Mutex
 	Channels atomic.Bool            // acl-pubsub-default: a new user may use every channel
-	password atomic.Pointer[string] // requirepass, as it was told
+	password atomic.Pointer[string] // requirepass, as it was set
 
-	fileMu sync.Mutex // for whoever reads or writes the file: that may take long, and keeps nobody else from anything
-	File   ACLFile
+	fileMu sync.Mutex // held to read or write the file, which may take long
+	File   ACLFile    // nil if there is none
 }
 
-// ACLFile is where ACL LOAD and ACL SAVE find users.
+// ACLFile is the file of ACL LOAD and ACL SAVE.
 type ACLFile interface {
 	Path() string
 	Load() (text string, err error)
-	Save(text string) error // all of it, or nothing is changed
+	Save(text string) error // replaces the file as a whole, or not at all
 }
 
-// Init makes the one user that there is at first.
+// Init makes the user "default". The rows of the table are those that rules may name.
 func (as *Accounts) Init(t *command.Table) {
 	as.commands = acl.NewCommands(describe(t))
 	as.Default = &client.Account{Name: "default"}
@@ -59,7 +62,7 @@ func (as *Accounts) Init(t *command.Table) {
 	as.password.Store(new(string))
 }
 
-// describe is what rules know of the rows, by their numbers.
+// describe returns what the rules of users know of the rows, by their numbers.
 func describe(t *command.Table) []acl.Command {
 	list := make([]acl.Command, len(t.ByName))
 	for _, row := range t.ByName {
@@ -75,20 +78,20 @@ func describe(t *command.Table) []acl.Command {
 	return list
 }
 
-// RequiresAuth says whether one has to log in to do anything.
+// RequiresAuth reports whether new connections have to authenticate.
 func (as *Accounts) RequiresAuth() bool {
 	u := as.Default.User.Load()
 	return !u.NoPass() || !u.Enabled()
 }
 
-// Find is the account of a name, nil if there is none.
+// Find returns the account of a name, or nil if there is none.
 func (as *Accounts) Find(name string) *client.Account {
 	as.namesMu.RLock()
 	defer as.namesMu.RUnlock()
 	return as.byName[name]
 }
 
-// users are all users. It needs the lock.
+// users returns all users. The caller holds mu.
 func (as *Accounts) users() acl.Users {
 	all := make(acl.Users, len(as.byName))
 	for name, a := range as.byName {
@@ -97,8 +100,8 @@ func (as *Accounts) users() acl.Users {
 	return all
 }
 
-// Verify is the account that a name and a password are right for, nil if they are not. It was
-// compared with so many.
+// Verify returns the account that a name and a password are right for, nil if there is none, and the
+// number of passwords that were compared, which is the cost of the check.
 func (as *Accounts) Verify(name, password []byte) (a *client.Account, compared int) {
 	a = as.Find(string(name))
 	var u *acl.User
@@ -114,8 +117,8 @@ func (as *Accounts) Verify(name, password []byte) (a *client.Account, compared i
 	return a, compared
 }
 
-// set makes a user what it is to be, or adds it, and ends connections that listen to what it may no
-// longer use. It needs the lock.
+// set adds or replaces a user, and disconnects those of its clients that are subscribed to channels
+// which it may no longer use: see DisconnectListeners. The caller holds mu.
 func (as *Accounts) set(u *acl.User, own *client.Client) (ownEnds bool) {
 	a := as.byName[u.Name()]
 	if a == nil {
@@ -134,13 +137,13 @@ func (as *Accounts) set(u *acl.User, own *client.Client) (ownEnds bool) {
 	return as.DisconnectListeners(a, u, own)
 }
 
-// remove takes accounts away, and ends the connections that are theirs; of the own one it only says
-// so. It needs the lock.
-func (as *Accounts) remove(gone []*client.Account, own *client.Client) (ownEnds bool) {
-	if len(gone) == 0 {
+// remove removes accounts, and disconnects their clients except own; the result is true if own is one of
+// them. The caller holds mu.
+func (as *Accounts) remove(removed []*client.Account, own *client.Client) (ownEnds bool) {
+	if len(removed) == 0 {
 		return false
 	}
-	for _, a := range gone {
+	for _, a := range removed {
 		a.User.Store(nil)
 		as.namesMu.Lock()
 		if as.byName[a.Name] == a {
@@ -160,22 +163,22 @@ func (as *Accounts) remove(gone []*client.Account, own *client.Client) (ownEnds 
 	return ownEnds
 }
 
-// Disconnect ends a connection whose rights have gone: from now on nobody sees it, and it gets no
-// message more.
+// Disconnect closes the connection of a client whose user may no longer use it. CLIENT LIST does not show
+// the client any more, and it gets no more messages.
 func (as *Accounts) Disconnect(s *client.Client) {
 	as.Clients.Remove(s)
 	s.Disconnect()
 }
 
-// replace has other users than before, all at once: a client that logs in meets those or these. As
-// in Redis 8 a client stays if its user is still there, with the rules that it has now, and listens
-// to nothing that it may no longer use. It needs the lock.
+// replace replaces all users at once: a client that authenticates meanwhile meets either all old users
+// or all new ones. As in Redis 8, a client stays connected if its user still exists, with the new
+// rules, and if it is not subscribed to channels that the user may no longer use. The caller holds mu.
 func (as *Accounts) replace(users acl.Users, own *client.Client) (ownEnds bool) {
 	fresh, before := make(map[string]*client.Account), make(map[*client.Account]*acl.User)
-	var gone []*client.Account
+	var removed []*client.Account
 	for name, a := range as.byName {
 		if users[name] == nil {
-			gone = append(gone, a)
+			removed = append(removed, a)
 			continue
 		}
 		fresh[name], before[a] = a, a.User.Load()
@@ -197,5 +200,5 @@ func (as *Accounts) replace(users acl.Users, own *client.Client) (ownEnds bool) 
 			ownEnds = true
 		}
 	}
-	return as.remove(gone, own) || ownEnds
+	return as.remove(removed, own) || ownEnds
 }

@@ -3,7 +3,6 @@ package access
 import (
 	"crypto/rand"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"strconv"
 
@@ -13,35 +12,33 @@ import (
 	"cellserver/internal/resp"
 )
 
-// ACL: users and what they may do. Those that may look at many users or clients are Slow.
-
 func (as *Accounts) container() *command.Command {
 	return &command.Command{
 		Name: "acl", Group: "server", Category: "none", Since: "6.0.0",
 		Complexity: "Depends on the subcommand.", Min: 2,
-		Summary: "Commands about users and what they may do.", AnyMore: true,
+		Summary: "Commands that manage users and what they may do.", AnyMore: true,
 		Subs: []*command.Command{as.cat(), as.delUser(), as.dryRun(), as.genPass(), as.getUser(), as.list(), as.load(),
 			as.log(), as.save(), as.setUser(),
-			as.listUsers(), as.whoAmI(), command.HelpOf("acl", "6.0.0")},
+			as.listUsers(), as.whoami(), command.HelpOf("acl", "6.0.0")},
 	}
 }
 
-// Commands lists the family.
+// Commands returns the rows of the family.
 func (as *Accounts) Commands() []*command.Command { return []*command.Command{as.container()} }
 
-// Flags of those that anybody may say, and of those that are for administrators.
+// The flags of subcommands that every client may send, and of those that are for administrators.
 const (
 	ownFlags   = command.NoScript | command.Loading | command.Stale
 	adminFlags = command.Admin | command.Dangerous | ownFlags
 )
 
-// errArguments is what Redis says of words that are too many.
+// errArguments is Redis's refusal of too many arguments.
 func errArguments(c *command.Call) error {
 	return command.Refusal(fmt.Sprintf("ERR unknown subcommand or wrong number of arguments for '%.128s'. Try ACL HELP.",
 		c.Words[1]))
 }
 
-func (as *Accounts) whoAmI() *command.Command {
+func (as *Accounts) whoami() *command.Command {
 	return &command.Command{
 		Name: "acl|whoami", Group: "server", Category: "none", Since: "6.0.0", Complexity: "O(1)",
 		Flags: ownFlags, Summary: "Returns the name of the connection's user.", Reply: "A name.",
@@ -104,7 +101,7 @@ func (as *Accounts) genPass() *command.Command {
 				return command.Refusal("ERR ACL GENPASS argument must be the number of bits for the output password, a positive number up to " + strconv.Itoa(most))
 			}
 			var random [most / 8]byte
-			rand.Read(random[:]) // never fails
+			rand.Read(random[:]) // it never returns an error
 			c.Out.BulkString(hex.EncodeToString(random[:])[:(bits+3)/4])
 			return nil
 		},
@@ -151,7 +148,7 @@ func (as *Accounts) getUser() *command.Command {
 				return nil
 			}
 			u := a.User.Load()
-			if u == nil { // it is being deleted
+			if u == nil { // the user was deleted since
 				c.Out.Null()
 				return nil
 			}
@@ -221,16 +218,16 @@ func (as *Accounts) setUser() *command.Command {
 	}
 }
 
-// maxNameBytes bounds a user's name, in bytes.
+// maxNameBytes bounds the length of a user's name.
 const maxNameBytes = 1024
 
-// applyToCaller ends the own connection after the reply, if its rights have gone; else what it may do
-// may be something else now.
-func applyToCaller(c *command.Call, ends bool) {
-	if ends {
+// applyToCaller applies a change of users to the client that has made it: its connection closes after
+// the reply if disconnect is set, and it may do what its user may do now.
+func applyToCaller(c *command.Call, disconnect bool) {
+	if disconnect {
 		c.CloseAfterReply()
 	}
-	if c.Session != nil { // within a transaction: else the next turn looks
+	if c.Session != nil { // in a transaction; else the next turn reloads the user
 		c.Session.ReloadUser()
 	}
 }
@@ -251,20 +248,21 @@ func (as *Accounts) delUser() *command.Command {
 			}
 			as.mu.Lock()
 			defer as.mu.Unlock()
-			var gone []*client.Account
+			var removed []*client.Account
 			for _, name := range names {
 				if a := as.byName[string(name)]; a != nil && a.User.Load() != nil {
-					gone = append(gone, a)
+					removed = append(removed, a)
 				}
 			}
-			gone = distinct(gone)
-			applyToCaller(c, as.remove(gone, c.Client))
-			c.Out.Int(int64(len(gone)))
+			removed = distinct(removed)
+			applyToCaller(c, as.remove(removed, c.Client))
+			c.Out.Int(int64(len(removed)))
 			return nil
 		},
 	}
 }
 
+// distinct returns the accounts of a list, each once.
 func distinct(list []*client.Account) (once []*client.Account) {
 	seen := make(map[*client.Account]bool)
 	for _, a := range list {
@@ -315,166 +313,10 @@ func (as *Accounts) dryRun() *command.Command {
 	}
 }
 
-func (as *Accounts) log() *command.Command {
-	return &command.Command{
-		Name: "acl|log", Group: "server", Category: "none", Since: "6.0.0",
-		Complexity: "O(N) in the number of entries", Flags: adminFlags, Cost: command.Unbounded,
-		Summary: "Shows recently denied commands and failed logins, 10 entries by default; or clears them.",
-		AnyMore: true, Args: []command.Arg{command.Word("[count | RESET]").Optional()},
-		Reply: "OK for RESET; else for each entry count, reason, context, object, username, age-seconds, client-info, " +
-			"entry-id, timestamp-created and timestamp-last-updated in Unix milliseconds.",
-		Run: func(c *command.Call) error {
-			count, log := int64(10), &as.DeniedLog
-			switch word := c.Word(); {
-			case len(c.Words) > 3:
-				return errArguments(c)
-			case word != nil && command.FoldEqual(word, "RESET"):
-				log.reset()
-				c.Out.Status("OK")
-				return nil
-			case word != nil:
-				var ok bool
-				if count, ok = resp.ParseInt(word); !ok {
-					return command.ErrNotAnInteger
-				}
-			}
-			entries := log.latest(max(count, 0))
-			c.Out.Array(len(entries))
-			for i := range entries {
-				entries[i].write(c)
-				c.Out.Break()
-			}
-			return nil
-		},
-	}
-}
-
-const errNoACLFile command.Refusal = "ERR This Redis instance is not configured to use an ACL file. You may want to specify users via the ACL SETUSER " +
-	"command and then issue a CONFIG REWRITE (assuming you have a Redis configuration file set) in order to store users in the Redis configuration."
-
-// ErrFileInMulti refuses to read or write a file while keys are locked.
-const ErrFileInMulti command.Refusal = "ERR ACL LOAD and ACL SAVE are not allowed inside a transaction"
-
-// onFile makes ACL LOAD and ACL SAVE.
-func (as *Accounts) onFile(row command.Command, run func(c *command.Call) error) *command.Command {
-	row.Group, row.Category, row.Since, row.Complexity = "server", "none", "6.0.0", "O(N) in the number of users"
-	row.Flags, row.Cost = adminFlags, command.Unbounded
-	row.Reply = "OK."
-	row.Run = func(c *command.Call) error {
-		switch {
-		case as.File == nil:
-			return errNoACLFile
-		case c.InTransaction:
-			return ErrFileInMulti
-		}
-		as.fileMu.Lock()
-		defer as.fileMu.Unlock()
-		if err := run(c); err != nil {
-			return err
-		}
-		c.Out.Status("OK")
-		return nil
-	}
-	return &row
-}
-
-func (as *Accounts) load() *command.Command {
-	return as.onFile(command.Command{Name: "acl|load",
-		Summary: "Reads the users from the ACL file: all of them, or none if the file has an error. Clients whose user still exists stay connected."},
-		func(c *command.Call) error {
-			users, err := as.read()
-			if err != nil {
-				return err
-			}
-			as.mu.Lock()
-			defer as.mu.Unlock()
-			applyToCaller(c, as.replace(users, c.Client))
-			return nil
-		})
-}
-
-func (as *Accounts) save() *command.Command {
-	return as.onFile(command.Command{Name: "acl|save", Summary: "Writes the users to the ACL file."},
-		func(c *command.Call) error {
-			as.mu.Lock()
-			users := as.users()
-			as.mu.Unlock()
-			if err := as.File.Save(users.String()); err != nil {
-				as.ClientLog.Error("cannot save the users", "error", err)
-				return command.Refusal("ERR There was an error trying to save the ACLs. Please check the server logs for more information")
-			}
-			return nil
-		})
-}
-
-// read reads the ACL file.
-func (as *Accounts) read() (acl.Users, error) {
-	text, err := as.File.Load()
-	if err != nil {
-		return nil, command.Refusal("ERR Error loading ACLs, " + err.Error())
-	}
-	return as.commands.Parse(as.File.Path(), text, as.Channels.Load())
-}
-
-// sorted are all users by name.
+// sorted returns all users in the order of their names.
 func (as *Accounts) sorted() []*acl.User {
 	as.mu.Lock()
 	users := as.users()
 	as.mu.Unlock()
 	return users.Sorted()
-}
-
-// Configure makes the first users, before anybody is served: those of the ACL file, or those that
-// are told here.
-func (as *Accounts) Configure(password string, told [][]string) error {
-	if password != "" {
-		if err := as.SetPassword(password); err != nil {
-			return err
-		}
-	}
-	as.mu.Lock()
-	defer as.mu.Unlock()
-	if as.File != nil {
-		users, err := as.read()
-		if err != nil {
-			return err
-		}
-		as.replace(users, nil)
-		return nil
-	}
-	named := make(map[string]bool)
-	for _, words := range told {
-		if err := as.addConfigured(words[0], words[1:], named); err != nil {
-			return fmt.Errorf("the user '%s': %w", words[0], err)
-		}
-	}
-	return nil
-}
-
-// addConfigured makes a user of the configuration's. What is wrong with it is said without the rule, which
-// may hold a password.
-func (as *Accounts) addConfigured(name string, rules []string, named map[string]bool) error {
-	switch {
-	case named[name]:
-		return command.Refusal("Duplicate user found. A user can only be defined once in config files")
-	case !acl.IsName(name):
-		return command.Refusal("Spaces not allowed in ACL usernames")
-	}
-	named[name] = true
-	if name == "default" {
-		rules = append([]string{"reset"}, rules...)
-	}
-	u, err := as.commands.New(name, as.Channels.Load()).With(rules, as.Channels.Load())
-	var wrong *acl.RuleError
-	switch {
-	case errors.As(err, &wrong) && !wrong.Unknown:
-		return errors.New(wrong.Reason)
-	case err != nil:
-		return err
-	}
-	as.set(u, nil)
-	if !u.Enabled() {
-		as.Log.Warn("a configured user is disabled: its rules do not contain 'on'", "user", name)
-	}
-	return nil
 }

@@ -8,40 +8,75 @@ import (
 	"cellserver/internal/acl"
 	"cellserver/internal/client"
 	"cellserver/internal/command"
+	"cellserver/internal/resp"
 )
 
-// ACL LOG: calls and passwords that were refused, of late.
+func (as *Accounts) log() *command.Command {
+	return &command.Command{
+		Name: "acl|log", Group: "server", Category: "none", Since: "6.0.0",
+		Complexity: "O(N) in the number of entries", Flags: adminFlags, Cost: command.Unbounded,
+		Summary: "Shows recently denied commands and failed logins, 10 entries by default; or clears them.",
+		AnyMore: true, Args: []command.Arg{command.Word("[count | RESET]").Optional()},
+		Reply: "OK for RESET; else for each entry count, reason, context, object, username, age-seconds, client-info, " +
+			"entry-id, timestamp-created and timestamp-last-updated in Unix milliseconds.",
+		Run: func(c *command.Call) error {
+			count, log := int64(10), &as.DeniedLog
+			switch word := c.Word(); {
+			case len(c.Words) > 3:
+				return errArguments(c)
+			case word != nil && command.FoldEqual(word, "RESET"):
+				log.reset()
+				c.Out.Status("OK")
+				return nil
+			case word != nil:
+				var ok bool
+				if count, ok = resp.ParseInt(word); !ok {
+					return command.ErrNotAnInteger
+				}
+			}
+			entries := log.latest(max(count, 0))
+			c.Out.Array(len(entries))
+			for i := range entries {
+				entries[i].write(c)
+				c.Out.Break()
+			}
+			return nil
+		},
+	}
+}
 
-// deniedLog keeps them, the newest first. Those that are alike count as one.
+// deniedLog is the log of ACL LOG: denied calls and failed logins, the newest first. Similar entries are
+// merged.
 type deniedLog struct {
-	Denied [acl.DeniedChannel + 1]atomic.Int64 // that there have ever been, for INFO
+	Denied [acl.DeniedChannel + 1]atomic.Int64 // all that there have been by verdict, for INFO
 
 	mu       sync.Mutex
 	capacity int
-	nextID   int64 // entries that there have ever been
+	nextID   int64
 	Entries  []*deniedCall
 }
 
+// deniedCall is an entry of the log.
 type deniedCall struct {
 	ID, Count    int64
 	verdict      acl.Verdict
-	multi        bool // in a transaction
-	Object, User string
-	First, At    int64 // instants of the first and of the latest
-	Client       string
+	multi        bool   // in a transaction
+	Object, User string // what was denied, and to which user
+	First, At    int64  // instants of the first and the latest of merged entries
+	Client       string // a line of CLIENT LIST
 }
 
-// The bounds of the log, as of an entry: Redis's names and keys may be of any length.
+// The bounds of the log. An entry is bounded too, because names and keys may be long.
 const (
 	defaultLogEntries = 128
 	MaxLogEntries     = 100_000
-	MaxLoggedObject   = 1024 // of a name or a key
-	MaxLoggedClient   = 4096 // of what CLIENT LIST says: a client's name may be long
-	comparedEntries   = 10   // entries that a new one may be like, as in Redis
-	mergeWindow       = 60e9 // nanoseconds
+	MaxLoggedObject   = 1024 // bytes of a name or a key
+	MaxLoggedClient   = 4096 // bytes of a line of CLIENT LIST
+	comparedEntries   = 10   // how many of the newest entries a new one may be merged with, as in Redis
+	mergeWindow       = 60e9 // nanoseconds between entries that are merged
 )
 
-// add notes a refusal.
+// add adds an entry, or merges it with a similar one.
 func (l *deniedLog) add(now int64, s *client.Client, row *command.Command, e deniedCall) {
 	l.Denied[e.verdict].Add(1)
 	e.Count, e.At = 1, now
@@ -50,7 +85,7 @@ func (l *deniedLog) add(now int64, s *client.Client, row *command.Command, e den
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i, known := range l.Entries[:min(len(l.Entries), comparedEntries)] {
-		if known.isLike(&e) {
+		if known.isSimilar(&e) {
 			known.Count, known.At, known.Client = known.Count+1, e.At, e.Client
 			copy(l.Entries[1:i+1], l.Entries[:i])
 			l.Entries[0] = known
@@ -69,22 +104,22 @@ func (l *deniedLog) add(now int64, s *client.Client, row *command.Command, e den
 	l.nextID++
 }
 
-func (e *deniedCall) isLike(other *deniedCall) bool {
+func (e *deniedCall) isSimilar(other *deniedCall) bool {
 	return e.verdict == other.verdict && e.multi == other.multi && other.At-e.At <= mergeWindow &&
 		e.Object == other.Object && e.User == other.User
 }
 
-// SetCapacity says how many it keeps from now on.
-func (l *deniedLog) SetCapacity(most int) {
+// SetCapacity sets how many entries the log keeps, and drops the oldest that are too many.
+func (l *deniedLog) SetCapacity(capacity int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.capacity = most
-	if len(l.Entries) > most {
-		l.Entries = append([]*deniedCall(nil), l.Entries[:most]...)
+	l.capacity = capacity
+	if len(l.Entries) > capacity {
+		l.Entries = append([]*deniedCall(nil), l.Entries[:capacity]...)
 	}
 }
 
-// latest are so many entries, the newest first: copies.
+// latest returns copies of up to count entries, the newest first.
 func (l *deniedLog) latest(count int64) []deniedCall {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -127,11 +162,12 @@ func (e *deniedCall) write(c *command.Call) {
 	}
 }
 
-// Reasons are Redis's words.
+// Reasons are Redis's names of the verdicts.
 var Reasons = [...]string{acl.DeniedCommand: "command", acl.DeniedKey: "key", acl.DeniedPassword: "auth",
 	acl.DeniedChannel: "channel"}
 
-// LogDenied notes a call that was refused, with what of it was: the command, or a key or channel.
+// LogDenied logs a denied call or a failed login. object is the command, key, channel or user name that
+// was denied.
 func (as *Accounts) LogDenied(s *client.Client, row *command.Command, why acl.Verdict, object []byte, user string,
 	multi bool) {
 	as.DeniedLog.add(as.Clock.Now(), s, row,

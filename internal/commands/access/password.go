@@ -8,9 +8,7 @@ import (
 	"cellserver/internal/acl"
 )
 
-// The settings about who may do what, and about settings that not everybody may change.
-
-// SetPassword gives the default user one password, or none if it is "".
+// SetPassword sets the one password of the user "default", or lets it in without one if text is "".
 func (as *Accounts) SetPassword(text string) error {
 	as.mu.Lock()
 	defer as.mu.Unlock()
@@ -27,10 +25,11 @@ func (as *Accounts) SetPassword(text string) error {
 	return nil
 }
 
-// secrets are the settings whose values MONITOR and SLOWLOG do not show; Redis's among them, in
-// case a client mistakes this server for one.
+// secrets are the settings whose values MONITOR and SLOWLOG do not show. Some are Redis's alone, which a
+// client may set by mistake.
 var secrets = []string{"requirepass", "masterauth", "tls-key-file-pass", "tls-client-key-file-pass"}
 
+// IsSecret reports whether the value of a setting must not be shown.
 func IsSecret(name []byte) bool {
 	return slices.ContainsFunc(secrets, func(secret string) bool { return strings.EqualFold(secret, string(name)) })
 }
