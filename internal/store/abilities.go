@@ -5,67 +5,68 @@ import (
 	"time"
 )
 
-// What follows not every store can do. Code that wants it asks a store, or a view, whether it has
-// the interface.
+// The interfaces below are optional: not every store can implement them. Code that needs one
+// asserts that the store or its view has it.
 
-// Notifier is a store that tells of changes.
+// Notifier is implemented by stores that notify listeners of changes.
 type Notifier interface {
-	// Subscribe has a listener told of every change from now on, beside those that are told
-	// already. It is told while the key is locked: it must be quick, must not call the store, and
-	// must copy the key if it keeps it. The function returned ends that; a change that is under way
-	// then may still be told. To begin and to end wait for no key.
+	// Subscribe adds a listener, which is called for every change from now on. It is called while
+	// the key is locked, so it must be fast, must not call the store, and must copy the key to keep
+	// it. The returned function removes the listener; it may still be called for a change that is
+	// in progress then. Neither waits for locked keys.
 	Subscribe(Listener) (unsubscribe func())
 }
 
-// Swapper is a view whose databases can change their numbers.
+// Swapper is implemented by views that can swap databases.
 type Swapper interface {
-	// Swap has two databases change their numbers.
+	// Swap exchanges the contents of two databases.
 	Swap(ctx context.Context, a, b int) error
 }
 
-// UsageReporter is a store and its views that know how much they hold.
+// UsageReporter is implemented by stores, and their views, that know how much they hold.
 type UsageReporter interface {
-	// Usage sums up what each database holds, one entry a database. Within Atomically a view's is
-	// only for steps that may touch any place.
+	// Usage returns the usage of each database. Within Atomically, a view's Usage requires steps
+	// that may touch any key.
 	Usage() []Usage
 }
 
-// IdleTracker is a view that knows when keys were used.
+// IdleTracker is implemented by views that know when keys were last used.
 type IdleTracker interface {
-	// Idle says for how long a key has not been used, to about a second; it is not found if there
-	// is none. To use a key is any step on it but Lookup, Inspect, Count, Idle and Scan.
+	// Idle returns for how long a key has not been used, to about a second; found is false if the
+	// key does not exist. Every operation on a key is a use except Lookup, Inspect, Count, Idle and
+	// Scan.
 	Idle(ctx context.Context, key []byte) (idle time.Duration, found bool, err error)
 }
 
-// Abilities is a set of what a store need not be able to do.
+// Abilities is a set of the optional interfaces.
 type Abilities uint8
 
 const (
-	Notifies     Abilities = 1 << iota // it is a Notifier
+	Notifies     Abilities = 1 << iota // the store is a Notifier
 	Swaps                              // its views are Swappers
-	ReportsUsage                       // they are Meters
-	TracksIdle                         // they are IdleTimers
+	ReportsUsage                       // its views are UsageReporters
+	TracksIdle                         // its views are IdleTrackers
 )
 
-// AbilitiesOf finds out what a store can do.
-func AbilitiesOf(s Store) (can Abilities) {
+// AbilitiesOf returns the optional interfaces that a store and its views implement.
+func AbilitiesOf(s Store) (abilities Abilities) {
 	view := s.View()
 	if _, ok := s.(Notifier); ok {
-		can |= Notifies
+		abilities |= Notifies
 	}
 	if _, ok := view.(Swapper); ok {
-		can |= Swaps
+		abilities |= Swaps
 	}
 	if _, ok := view.(UsageReporter); ok {
-		can |= ReportsUsage
+		abilities |= ReportsUsage
 	}
 	if _, ok := view.(IdleTracker); ok {
-		can |= TracksIdle
+		abilities |= TracksIdle
 	}
-	return can
+	return abilities
 }
 
-// UsageOf is what a store or a view says of its databases; nil if it cannot say.
+// UsageOf returns the usage that a store or a view reports, or nil if it cannot report any.
 func UsageOf(storeOrView any) []Usage {
 	if m, ok := storeOrView.(UsageReporter); ok {
 		return m.Usage()

@@ -2,12 +2,12 @@ package store
 
 import "golang.org/x/sys/unix"
 
-// bootNow reads CLOCK_BOOTTIME in nanoseconds: it counts while the machine sleeps, and nobody can
-// set it.
+// bootNow returns CLOCK_BOOTTIME in nanoseconds. It counts while the machine sleeps, and cannot be
+// set.
 func bootNow() int64 {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {
-		return 0 // a kernel without it: look never sees a sleep
+		return 0 // a kernel without it: checkSleep never sees a sleep
 	}
 	return t.Nano()
 }

@@ -2,6 +2,6 @@
 
 package store
 
-// bootNow is 0 where there is no CLOCK_BOOTTIME: the clock then stands still while the machine
-// sleeps.
+// bootNow returns 0 on systems without CLOCK_BOOTTIME, where the clock stands still while the
+// machine sleeps.
 func bootNow() int64 { return 0 }

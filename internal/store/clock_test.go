@@ -9,55 +9,55 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Whoever reads the clock after another has read it does not read less, on whatever core.
+// A reading that follows another is not smaller, on any core.
 func TestSystemClockIsMonotonic(t *testing.T) {
 	const readers, readings = 4, 20_000
 	c := NewClock()
-	var latest atomic.Int64 // of all readings that were told
+	var latest atomic.Int64 // the latest of all readings that were published
 	var back atomic.Int64
 	var done sync.WaitGroup
 	for range readers {
 		done.Go(func() {
 			for range readings {
-				told := latest.Load()
+				seen := latest.Load()
 				now := c.Now()
-				if now < told {
+				if now < seen {
 					back.Add(1)
 				}
-				for ; now > told && !latest.CompareAndSwap(told, now); told = latest.Load() {
+				for ; now > seen && !latest.CompareAndSwap(seen, now); seen = latest.Load() {
 				}
 			}
 		})
 	}
 	done.Wait()
-	require.Zero(t, back.Load(), "readings before one that had been told")
+	require.Zero(t, back.Load(), "readings that were before an earlier one")
 }
 
-const near = float64(time.Second) // a test machine may be busy; the wall clock of a wrong epoch is years away
+const near = float64(time.Second) // a test machine may be busy; a wrong epoch would be years off
 
-func TestSystemClockReadsLikeTheWall(t *testing.T) {
+func TestSystemClockReadsLikeUnixTime(t *testing.T) {
 	c := NewClock()
 	require.InDelta(t, time.Now().UnixNano(), c.Now(), near)
 	require.InDelta(t, 0, c.Offset(), near)
 	require.InDelta(t, time.Now().UnixNano(), c.Now()+c.Offset(), near)
 }
 
-// A machine that slept is made by putting back the reading that its clock began with. The monotonic
-// clock stands still meanwhile, CLOCK_BOOTTIME does not.
-func TestSystemClockRunsOnThroughASleep(t *testing.T) {
+// The test simulates a sleep by moving back the reading that the clock started with: as in a sleep,
+// CLOCK_BOOTTIME advances and the monotonic clock does not.
+func TestSystemClockCountsSleep(t *testing.T) {
 	const sleep = int64(time.Hour)
 	c := NewClock().(*systemClock)
 	before := c.Now()
 	c.bootAtStart -= sleep
-	for c.elapsed()-c.looked.Load() < lookEvery { // it looks once a millisecond
+	for c.elapsed()-c.checkedAt.Load() < checkInterval { // the clock checks once per millisecond
 	}
 	require.InDelta(t, before+sleep, c.Now(), near)
-	require.InDelta(t, -sleep, c.Offset(), near, "nobody set the wall clock, which stood still in this test alone")
-	require.GreaterOrEqual(t, c.Now(), before+sleep, "a second look counts no sleep twice")
+	require.InDelta(t, -sleep, c.Offset(), near, "the wall clock did not advance during the simulated sleep")
+	require.GreaterOrEqual(t, c.Now(), before+sleep, "a second check must not count the sleep again")
 	require.InDelta(t, before+sleep, c.Now(), near)
 }
 
-// elapsed is the monotonic clock's part of the reading.
+// elapsed returns the reading of the monotonic clock.
 func (c *systemClock) elapsed() int64 { return int64(time.Since(c.start)) }
 
 func TestStillClock(t *testing.T) {

@@ -1,6 +1,6 @@
-// Package store is the contract of what keeps keys and makes each decision atomic on the keys that
-// it touches. A store owns the clock: no other code knows what time it is. Package memory below it
-// is the store that ships; storetest holds what every store must do.
+// Package store is the contract of the stores that hold keys. A store makes each decision atomic on
+// the keys it touches, and owns the clock: no other code reads the time. Package memory is the
+// store that ships; package storetest contains the tests that every store must pass.
 package store
 
 import (
@@ -12,27 +12,32 @@ import (
 	"cellserver/internal/window"
 )
 
-// Store holds a number of databases of keys. It is safe for use by many goroutines.
+// Store holds a fixed number of databases of keys. It is safe for concurrent use.
 type Store interface {
-	// View opens a way in for one caller, such as a session. It starts in database 0.
+	// View returns a new view for one caller, such as a session. It starts in database 0.
 	View() View
-	// Databases says how many there are: they are numbered from 0.
+	// Databases returns the number of databases, which are numbered from 0.
 	Databases() int
-	// Clock is the clock that decisions are taken by.
+	// Clock returns the clock that decisions are based on.
 	Clock() Clock
-	// Close ends the store's own goroutines.
+	// MayBlock reports whether calls of the views may block for longer than calls of other views hold
+	// locks, for example for a reply over a network. If it is false, calls ignore their context, and may
+	// be made on an event loop. If it is true, a call returns ErrUnavailable when its context is done.
+	// The answer never changes.
+	MayBlock() bool
+	// Close stops the goroutines of the store.
 	Close() error
 }
 
-// Kind is what a key holds.
+// Kind is the kind of data that a key holds.
 type Kind uint8
 
 const (
-	None       Kind = iota // nothing
-	Throttle               // a CL.THROTTLE key: its state is its TAT
-	Fixed                  // a fixed window counter
-	Sliding                // a sliding window counter
-	SlidingLog             // a sliding window log
+	None       Kind = iota // no key
+	Throttle               // state of CL.THROTTLE: its TAT
+	Fixed                  // state of a fixed window counter
+	Sliding                // state of a sliding window counter
+	SlidingLog             // entries of a sliding window log
 	Lease                  // leases of permits
 	Integer                // a value that is an integer
 	Bytes                  // any other value
@@ -41,63 +46,63 @@ const (
 var kindNames = [...]string{"none", "cl.throttle", "cl.fixed", "cl.sliding", "cl.slidinglog", "cl.lease", "integer",
 	"bytes"}
 
-// String is the kind's name as CL.INSPECT shows it.
+// String returns the name of the kind as CL.INSPECT shows it.
 func (k Kind) String() string { return kindNames[k] }
 
-// IsValue says whether it is a value, as SET makes it.
+// IsValue reports whether the kind is a value, as SET writes it.
 func (k Kind) IsValue() bool { return k == Integer || k == Bytes }
 
-// Value is what SET gives a key: an integer, or any other bytes. What reads as an integer is to be
-// given as one.
+// Value is a value to be written: an integer, or any other bytes. A value that is the decimal form
+// of an integer must be passed as an integer.
 type Value struct {
 	Bytes     []byte // borrowed
 	Integer   int64
 	IsInteger bool
 }
 
-// Never is the expiry of what does not expire.
+// Never is the expiry of a key that does not expire.
 const Never int64 = math.MaxInt64
 
-// Change is what Edit does to a key.
+// Change is the change that Edit makes to a key.
 type Change struct {
 	Operation Operation
-	Value     Value // to be written
-	Offset    int   // of a Patch: where in the value
-	Expires   int64 // of what is there then; in the past, it goes
+	Value     Value // to be written by Put or Patch
+	Offset    int   // for Patch: the position in the value, in bytes
+	Expires   int64 // the new expiry; an expiry in the past removes the key
 }
 
-// Operation is done to a key.
+// Operation is the kind of a Change.
 type Operation uint8
 
 const (
-	NoChange  Operation = iota // nothing
-	Put                        // a value is written, whatever was there
-	Patch                      // bytes are written over a value of Bytes, or behind it; zeros fill what lies between
-	SetExpiry                  // the expiry alone is changed, of a value
-	Remove                     // the key goes
+	NoChange  Operation = iota // the key stays as it is
+	Put                        // writes a value, whatever the key holds
+	Patch                      // overwrites bytes of a value of kind Bytes; zeros fill a gap behind its end
+	SetExpiry                  // changes the expiry of a value
+	Remove                     // removes the key
 )
 
-// KeyRef is where a key stands.
+// KeyRef identifies a key in any database.
 type KeyRef struct {
 	Database int
 	Key      []byte
 }
 
-// Transfer says how something gets to another place.
+// Transfer says how Transfer moves a key.
 type Transfer struct {
-	Copy    bool // it stays where it was, too
-	Replace bool // whatever is there goes
+	Copy    bool // the source stays
+	Replace bool // a key at the destination is replaced
 }
 
-// Rule is what a limiter of a quantity goes by: its kind, and the limit of that kind.
+// Rule is the rule of a limiter: its kind, and the limit for that kind.
 type Rule struct {
 	Kind     Kind            // Throttle, Fixed, Sliding or SlidingLog
-	Throttle gcra.Limit      // of a Throttle
-	Window   window.Limit    // of a Fixed or a Sliding
-	Log      window.LogLimit // of a SlidingLog
+	Throttle gcra.Limit      // for Throttle
+	Window   window.Limit    // for Fixed and Sliding
+	Log      window.LogLimit // for SlidingLog
 }
 
-// Size is the largest quantity that the limit can ever allow.
+// Size returns the largest quantity that the limit can ever allow.
 func (r *Rule) Size() int64 {
 	switch r.Kind {
 	case Throttle:
@@ -109,74 +114,77 @@ func (r *Rule) Size() int64 {
 	}
 }
 
-// Blocks says whether a call is limited whatever its key holds, which then is not looked at.
+// Blocks reports whether a call is limited whatever its key holds. Such a call does not access the
+// key.
 func (r *Rule) Blocks(quantity int64, mode quota.Mode) bool {
 	return r.Size() == 0 && quantity > 0 && mode != quota.Force
 }
 
-// LimitRequest is one of the things that TakeAll takes.
+// LimitRequest is one element of a TakeAll.
 type LimitRequest struct {
 	Key      []byte
 	Rule     Rule
 	Quantity int64
 }
 
-// Entry is what stands at a key, at one instant.
+// Entry describes a key at one instant.
 type Entry struct {
 	Kind    Kind
 	Expires int64 // instant in nanoseconds on the store's clock; for a Throttle key its TAT
 }
 
-// Field is a part of a key's state.
+// Field is a named part of a key's state, for CL.INSPECT.
 type Field struct {
 	Name    string
 	Value   int64
-	Instant bool // Value is one, in nanoseconds on the store's clock
+	Instant bool // Value is an instant, in nanoseconds on the store's clock
 }
 
 // Event says what happened to a key.
 type Event uint8
 
 const (
-	Changed Event = iota // its state moved
-	Created              // it came to be where there was none (or was transferred there: then another may have been there)
-	Deleted              // somebody removed it, or a refund emptied it
-	Expired              // its state says nothing any more
-	Flushed              // its database was emptied; there is one such notice a database, with a nil key
+	Changed Event = iota // its state changed
+	Created              // it was created, or was the destination of a Transfer, where it may have replaced another
+	Deleted              // it was removed by a call, or emptied by a refund
+	Expired              // it was removed because its expiry had passed
+	Flushed              // its database was emptied; this is one event per database, with a nil key
 )
 
-// Listener hears of changes, and of who made them, as the view was signed: see Notifier. What the
-// store does by itself is 0's.
+// Listener is called with every change and with the caller that made it (see Batch.SetCaller and
+// Notifier). For what the store does on its own, such as removing expired keys, the caller is 0.
 type Listener func(database int, key []byte, why Event, by int64)
 
-// Usage is what one database holds.
+// Usage is the usage of one database.
 type Usage struct {
-	Keys  int   // records, expired ones that were not swept yet included
-	Bytes int64 // memory held for them: records, their slack, the index
-	// NoExpiry is how many of the keys are values that do not expire.
+	Keys  int   // records, including expired ones that have not been removed yet
+	Bytes int64 // memory for them: records with their slack, and the index
+	// NoExpiry is the number of values that do not expire.
 	NoExpiry int
-	Copied   int64 // bytes of values that were copied while a shard was locked, ever since the store was made: for tests
-	// Expired is how many have gone because their time was over, ever since the store was made.
+	// Copied is the number of bytes of values that were copied while a shard was locked, since the
+	// store was made. It is for tests.
+	Copied int64
+	// Expired is the number of keys removed because they had expired, since the store was made.
 	Expired int64
 }
 
-// The errors of a store. Each means that nothing was changed, but for ErrUnavailable.
+// The errors of a store. Each but ErrUnavailable means that nothing was changed.
 var (
-	// ErrWrongKind: the key holds another kind than the command is for.
+	// ErrWrongKind: the key holds another kind than the operation is for.
 	ErrWrongKind = errors.New("key holds another kind")
-	// ErrFull: there is no room for another key, or for a key to grow.
+	// ErrFull: there is no memory for another key, or for a key to grow.
 	ErrFull = errors.New("no room for another key")
-	// ErrNotInteger: the value is none.
+	// ErrNotInteger: the value is not an integer.
 	ErrNotInteger = errors.New("value is not an integer")
-	// ErrOverflow: no int64 can hold the sum.
+	// ErrOverflow: the sum does not fit in an int64.
 	ErrOverflow = errors.New("increment or decrement would overflow")
-	// ErrUnavailable: the store did not answer, so that it is not known whether anything was
-	// changed. A store whose keys are in this process never returns it.
+	// ErrUnavailable: the store did not answer, so it is not known whether anything was changed. A
+	// store that never blocks never returns it.
 	ErrUnavailable = errors.New("the store does not answer")
 )
 
-// Part is what lies between two places of a value, both included, counted as Redis does: negative
-// ones from the end.
+// Part returns the bytes of a value from start to end, both included. Negative positions count from
+// the end of the value, as in Redis.
 func Part(value []byte, start, end int64) []byte {
 	length := int64(len(value))
 	if start < 0 && end < 0 && start > end {

@@ -102,6 +102,9 @@ func (m *Store) Close() error {
 	return nil
 }
 
+// MayBlock returns false: calls wait only for locks that others hold for microseconds.
+func (m *Store) MayBlock() bool { return false }
+
 func (m *Store) Databases() int     { return len(m.databases) }
 func (m *Store) Clock() store.Clock { return m.clock }
 

@@ -24,6 +24,7 @@ type naive struct {
 	mu        sync.Mutex
 	clock     store.Clock
 	last      int64
+	acquired  int   // how many steps have taken the lock
 	caller    int64 // who has the lock
 	listeners []*store.Listener
 	databases []naiveDatabase
@@ -54,6 +55,7 @@ func (n *naive) has(f fault) bool   { return n.fault == f }
 func (n *naive) Databases() int     { return len(n.databases) }
 func (n *naive) Clock() store.Clock { return n.clock }
 func (n *naive) Close() error       { return nil }
+func (n *naive) MayBlock() bool     { return n.has(claimsToBlock) }
 
 func (n *naive) View() store.View {
 	v := &naiveView{naive: n}
@@ -125,13 +127,18 @@ func (n *naive) Sweep() (removed int) {
 	return removed
 }
 
-// yield gives the lock away for a while, in the middle of a step.
+// yield gives the lock away in the middle of a step, until another goroutine has had it. It gives
+// up after some attempts, because there may be no other.
 func (n *naive) yield() {
-	n.mu.Unlock()
-	for range 10 {
+	before := n.acquired
+	for range 100 {
+		n.mu.Unlock()
 		runtime.Gosched()
+		n.mu.Lock()
+		if n.acquired != before {
+			return
+		}
 	}
-	n.mu.Lock()
 }
 
 func (n *naive) advance(now int64) int64 {
@@ -324,7 +331,10 @@ func (v *naiveView) store(name string, now int64, next keyState) {
 	}
 }
 
-func (v *naiveView) Lookup(_ context.Context, key []byte) (store.Entry, error) {
+func (v *naiveView) Lookup(ctx context.Context, key []byte) (store.Entry, error) {
+	if ctx.Err() != nil && v.has(heedsContext) {
+		return store.Entry{}, store.ErrUnavailable
+	}
 	defer v.lock()()
 	name, now := v.name(key), v.advance(v.now)
 	if v.has(usesToLook) {

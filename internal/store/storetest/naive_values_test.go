@@ -16,6 +16,7 @@ func (v *naiveView) lock() (unlock func()) {
 		return func() {}
 	}
 	v.mu.Lock()
+	v.acquired++
 	if v.naive.caller = v.caller; v.has(namesFirstCaller) {
 		v.naive.caller = min(v.caller, 1)
 	}

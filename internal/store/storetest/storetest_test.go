@@ -124,6 +124,8 @@ const (
 	noGrowthTakesHalf
 	noGrowthExpires
 	countsNoExpiryAlways
+	claimsToBlock
+	heedsContext
 	faults // how many there are
 )
 
@@ -231,6 +233,9 @@ var detectedBy = map[fault]string{
 	stepsApart:       "steps as one",
 	losesStepsError:  "steps that fail",
 	neverOver:        "edits",
+
+	claimsToBlock: "context",
+	heedsContext:  "context",
 }
 
 // A case that cannot fail defends nothing.

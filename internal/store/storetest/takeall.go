@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	gosync "sync/atomic"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -236,16 +237,16 @@ func allOfAnyQuantity(r *rig) {
 	}
 }
 
-// allAtOnce: pairs and threes of keys, in every order, out of a few. Each call takes as much from
-// each of its keys, and another gives it back: so at any instant all that is taken is a sum of
-// whole calls. Who reads all keys at once, by a TakeAll that peeks, sees no other; and in the end
-// nothing is left.
+// allAtOnce has several callers take from three keys out of four at a time, in any order, and refund
+// the same. At any instant the sum of all that is taken is a multiple of three, unless a TakeAll is
+// only half done. A reader checks that by peeking at all keys at once. Writers and reader run until
+// both have made enough calls, so that neither can finish before the other has started.
 func allAtOnce(r *rig) {
 	const callers, rounds = 6, 150
 	by := func(i int) store.Rule { return rule(limiters[1+i%3], maxLog, 1_000_000) }
-	var sees []store.LimitRequest
+	var peeks []store.LimitRequest
 	for i := range 4 {
-		sees = append(sees, limitRequest(by(i), fmt.Sprint("key", i), 0))
+		peeks = append(peeks, limitRequest(by(i), fmt.Sprint("key", i), 0))
 	}
 	used := func(d []quota.Decision) (sum int64) {
 		for _, d := range d {
@@ -254,39 +255,47 @@ func allAtOnce(r *rig) {
 		return sum
 	}
 	var done sync.WaitGroup
+	var reads, writing gosync.Int64
+	writing.Store(callers)
 	for i := range callers {
 		v, random := r.store.View(), rand.New(rand.NewPCG(5, uint64(i)))
 		done.Go(func() {
-			for range rounds {
-				requests := make([]store.LimitRequest, 3) // of three each, so that a sum that is no multiple of 3 is half a call
-				for n, key := range random.Perm(len(sees))[:len(requests)] {
-					requests[n] = limitRequest(sees[key].Rule, string(sees[key].Key), 1)
-				}
-				v.TakeAll(ctx, requests, false)
-				runtime.Gosched()
-				for n := range requests {
-					requests[n].Quantity = -1
-				}
-				random.Shuffle(len(requests), func(a, b int) { requests[a], requests[b] = requests[b], requests[a] })
-				v.TakeAll(ctx, requests, false)
+			defer writing.Add(-1)
+			for n := 0; n < rounds || reads.Load() < rounds; n++ {
+				takeAndRefund(v, random, peeks)
 			}
 		})
 	}
-	odd := map[int64]int{}
+	partial := map[int64]int{}
 	reader := r.another()
 	done.Go(func() {
-		for range 2 * rounds {
-			d, _, _ := reader.view.TakeAll(ctx, sees, true)
+		for ; writing.Load() > 0; reads.Add(1) {
+			d, _, _ := reader.view.TakeAll(ctx, peeks, true)
 			if n := used(d); n%3 != 0 {
-				odd[n]++
+				partial[n]++
 			}
 			runtime.Gosched()
 		}
 	})
 	done.Wait()
-	require.Empty(r, odd, "how many were seen taken, and how often, that are no sum of whole calls")
-	d, _ := r.takeAll(true, sees...)
+	require.Empty(r, partial, "sums that were seen of calls that were half done, and how often")
+	d, _ := r.takeAll(true, peeks...)
 	require.Zero(r, used(d))
+}
+
+// takeAndRefund takes one from each of three keys, chosen and ordered at random, and refunds it.
+func takeAndRefund(v store.View, random *rand.Rand, keys []store.LimitRequest) {
+	requests := make([]store.LimitRequest, 3)
+	for n, key := range random.Perm(len(keys))[:len(requests)] {
+		requests[n] = limitRequest(keys[key].Rule, string(keys[key].Key), 1)
+	}
+	v.TakeAll(ctx, requests, false)
+	runtime.Gosched()
+	for n := range requests {
+		requests[n].Quantity = -1
+	}
+	random.Shuffle(len(requests), func(a, b int) { requests[a], requests[b] = requests[b], requests[a] })
+	v.TakeAll(ctx, requests, false)
 }
 
 // allAtOneInstant is oneInstant for TakeAll: the later of two windows has been seen to have ended,
