@@ -45,7 +45,6 @@ var unread = []string{
 	"internal/option",
 	"internal/tlsconfig",
 	"internal/server",
-	"internal/store",
 	"internal/store/memory",
 	"internal/store/storetest",
 	"internal/transcript",
