@@ -39,7 +39,6 @@ var unread = []string{
 	"internal/cli",
 	"internal/commands",
 	"internal/commands/limiter",
-	"internal/commands/tracking",
 	"internal/commands/value",
 	"internal/logging",
 	"internal/option",

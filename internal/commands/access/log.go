@@ -166,8 +166,7 @@ func (e *deniedCall) write(c *command.Call) {
 var Reasons = [...]string{acl.DeniedCommand: "command", acl.DeniedKey: "key", acl.DeniedPassword: "auth",
 	acl.DeniedChannel: "channel"}
 
-// LogDenied logs a denied call or a failed login. object is the command, key, channel or user name that
-// was denied.
+// LogDenied logs a denied call or a failed login. object is the command, key or channel that was denied.
 func (as *Accounts) LogDenied(s *client.Client, row *command.Command, why acl.Verdict, object []byte, user string,
 	multi bool) {
 	as.DeniedLog.add(as.Clock.Now(), s, row,

@@ -13,12 +13,12 @@ import (
 	"cellserver/internal/store"
 )
 
-// quietStore is a store that tells nobody anything.
+// quietStore is a store that announces no changes.
 type quietStore struct{}
 
 func (quietStore) Subscribe(store.Listener) func() { return func() {} }
 
-// newTable is a table with one client that tracks.
+// newTable returns a table with one client that tracks.
 func newTable(how *client.Tracker) (*Table, *client.Client) {
 	clients := client.NewRegistry(slog.New(slog.DiscardHandler))
 	c := clients.New(client.Peer{Wake: func() {}, Cut: func() {}})
@@ -30,22 +30,22 @@ func newTable(how *client.Tracker) (*Table, *client.Client) {
 	return t, c
 }
 
-// The clients that have read a key count: each costs what it takes.
+// The readers of a key count towards the bound of the table.
 func TestReadersOfTrackedKeysAreBounded(t *testing.T) {
 	tr, c := newTable(&client.Tracker{})
 	tr.bytes.Store(maxTrackedBytes - 100*readerOverhead)
-	told := 0
+	invalidations := 0
 	for reader := range 1000 {
 		before := c.PushedBytes()
 		tr.record([]byte("k"), c.ID+int64(reader))
 		tr.SendPending(true)
-		told += min(c.PushedBytes()-before, 1)
+		invalidations += min(c.PushedBytes()-before, 1)
 	}
 	require.LessOrEqual(t, tr.bytes.Load(), int64(maxTrackedBytes))
-	require.Equal(t, 1, told, "it is told once that it has to forget the key")
+	require.Equal(t, 1, invalidations, "the client gets one invalidation of the evicted key")
 }
 
-// What waits to be told is bounded in bytes, however few the keys.
+// Pending changes are bounded in bytes, however few the keys are.
 func TestChangesAreBounded(t *testing.T) {
 	const longest = 64 << 10
 	tr, c := newTable(&client.Tracker{})
@@ -57,7 +57,7 @@ func TestChangesAreBounded(t *testing.T) {
 	require.LessOrEqual(t, len(tr.pending.keys), maxChangedBytes/longest+2)
 }
 
-// What waits to be broadcast is bounded: beyond it everything has changed.
+// Pending broadcasts are bounded: beyond the bound, they are replaced by a change of all keys.
 func TestBroadcastsAreBounded(t *testing.T) {
 	tr, _ := newTable(&client.Tracker{Broadcast: true, Prefixes: []string{""}})
 	for i := range maxWrittenBytes/keyOverhead + 2 {

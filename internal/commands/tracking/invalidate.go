@@ -9,29 +9,31 @@ import (
 	"strings"
 )
 
-// changes are what is to be told.
+// changes are changes of keys that are still to be sent.
 type changes struct {
 	keys             []changedKey
-	written          map[string]int64 // for broadcasts: by whom last
+	written          map[string]int64 // for broadcasts: changed keys, and the client that has changed each last
 	writtenBytes     int              // of written
-	keyBytes         int64            // of keys, and what they take beside
-	receivers        int              // how many are told, about
-	writtenReceivers int              // and how many of them of what was written
+	keyBytes         int64            // that keys take
+	receivers        int              // how many messages there are to send, about
+	writtenReceivers int              // and how many of them for written
 }
 
+// changedKey is a change of one key, or of all.
 type changedKey struct {
 	key     string
 	readers readers
 	by      int64
-	all     bool // every key has changed
+	all     bool // all keys have changed
 }
 
-// The bounds of what is pending: beyond them everything has changed.
+// The bounds of the pending changes, in bytes. Beyond them, the changes are replaced by one of all keys.
 const (
 	maxChangedBytes = 32 << 20
 	maxWrittenBytes = 16 << 20
 )
 
+// addChange adds a change for the clients that have read the key.
 func (t *Table) addChange(c changedKey) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -45,6 +47,7 @@ func (t *Table) addChange(c changedKey) {
 	t.hasPending.Store(true)
 }
 
+// addBroadcast adds a change for the clients in broadcasting mode.
 func (t *Table) addBroadcast(key []byte, by int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -57,16 +60,17 @@ func (t *Table) addBroadcast(key []byte, by int64) {
 	}
 	if _, known := t.pending.written[string(key)]; !known {
 		t.pending.writtenBytes += len(key) + keyOverhead
-		told := int(t.broadcasting.Load()) // all of them, at most
-		t.pending.receivers, t.pending.writtenReceivers = t.pending.receivers+told, t.pending.writtenReceivers+told
+		most := int(t.broadcasting.Load())
+		t.pending.receivers += most
+		t.pending.writtenReceivers += most
 	}
 	t.pending.written[string(key)] = by
 	t.hasPending.Store(true)
 }
 
-// InvalidateAll has everybody told that everything has changed. What was read before need not be
-// remembered then. A command says so once, when it is done: the store has a notice for each
-// database, between two of which another session might send what is pending.
+// InvalidateAll adds a change of all keys, by a client, and empties the table. A command calls it once,
+// when it has flushed databases: the store announces each database, and between two of them another
+// session might send what is pending.
 func (t *Table) InvalidateAll(by int64) {
 	trackers := int(t.tracking.Load())
 	if trackers == 0 {
@@ -80,11 +84,12 @@ func (t *Table) InvalidateAll(by int64) {
 	t.hasPending.Store(true)
 }
 
-// maxSentAtOnce is how many are told at once; more are told beside the loop.
+// maxSentAtOnce is how many messages a session sends at once. More are sent by a goroutine.
 const maxSentAtOnce = 128
 
-// SendPending sends what is pending; what goes to broadcasts waits for the end of the batch, as in Redis.
-func (t *Table) SendPending(batch bool) {
+// SendPending sends the pending changes. Those for broadcasts are sent at the end of a batch of calls
+// alone, as in Redis.
+func (t *Table) SendPending(endOfBatch bool) {
 	if !t.hasPending.Load() {
 		return
 	}
@@ -96,14 +101,15 @@ func (t *Table) SendPending(batch bool) {
 		t.mu.Unlock()
 		t.sendInBackground()
 	default:
-		c := t.pending.take(batch)
+		c := t.pending.take(endOfBatch)
 		t.hasPending.Store(t.pending.written != nil)
 		t.mu.Unlock()
 		t.send(c)
 	}
 }
 
-// sendInBackground has a goroutine send what is pending, and what comes meanwhile.
+// sendInBackground starts a goroutine that sends the pending changes, and those that are added
+// meanwhile.
 func (t *Table) sendInBackground() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -113,8 +119,9 @@ func (t *Table) sendInBackground() {
 	}
 }
 
+// sendUntilEmpty sends pending changes until there are no more.
 func (t *Table) sendUntilEmpty() {
-	t.Busy.Add(1) // so that the loops yield
+	t.Busy.Add(1) // the event loops yield meanwhile
 	defer t.Busy.Add(-1)
 	for {
 		t.mu.Lock()
@@ -132,14 +139,14 @@ func (t *Table) sendUntilEmpty() {
 
 func (c *changes) isEmpty() bool { return len(c.keys) == 0 && c.written == nil }
 
-// flush adds that every key has changed, unless that was said last.
+// flush adds a change of all keys, unless the last change is one.
 func (c *changes) flush(by int64) {
 	if last := len(c.keys) - 1; last < 0 || !c.keys[last].all {
 		c.keys = append(c.keys, changedKey{all: true, by: by})
 	}
 }
 
-// take takes all, but what was written if it is to wait.
+// take removes and returns all changes. Without written, it leaves those for broadcasts.
 func (c *changes) take(written bool) (taken changes) {
 	taken, *c = *c, changes{}
 	if !written {
@@ -150,7 +157,7 @@ func (c *changes) take(written bool) (taken changes) {
 	return taken
 }
 
-// sortedPrefixes is all prefixes, in order.
+// sortedPrefixes returns the prefixes of all clients, in order.
 func (t *Table) sortedPrefixes() []string {
 	t.trackersMu.Lock()
 	prefixes := slices.Collect(maps.Keys(t.broadcasts))
@@ -159,14 +166,14 @@ func (t *Table) sortedPrefixes() []string {
 	return prefixes
 }
 
-// trackersOf is who wants a prefix.
+// trackersOf returns the clients that have a prefix.
 func (t *Table) trackersOf(prefix string) []int64 {
 	t.trackersMu.Lock()
 	defer t.trackersMu.Unlock()
 	return slices.Collect(maps.Keys(t.broadcasts[prefix]))
 }
 
-// send tells everybody.
+// send sends changes to the clients that track their keys.
 func (t *Table) send(c changes) {
 	for _, changed := range c.keys {
 		if changed.all {
@@ -175,11 +182,11 @@ func (t *Table) send(c changes) {
 		}
 		one := &invalidation{keys: []string{changed.key}, by: changed.by}
 		t.sendTo(changed.readers.first, one)
-		told := 0
+		sent := 0
 		for id := range changed.readers.more {
 			t.sendTo(id, one)
-			told++
-			yieldAfter(told)
+			sent++
+			yieldAfter(sent)
 		}
 	}
 	if c.written == nil {
@@ -191,7 +198,8 @@ func (t *Table) send(c changes) {
 	}
 }
 
-// sendFlush tells everybody to forget everything; last who made it so, as in Redis.
+// sendFlush sends a change of all keys to all clients that track; last to the client that has made it,
+// as in Redis.
 func (t *Table) sendFlush(by int64) {
 	t.trackersMu.Lock()
 	ids := slices.Sorted(maps.Keys(t.trackers))
@@ -199,22 +207,22 @@ func (t *Table) sendFlush(by int64) {
 	if at, tracks := slices.BinarySearch(ids, by); tracks {
 		ids = append(slices.Delete(ids, at, at+1), by)
 	}
-	for told, id := range ids {
-		yieldAfter(told)
+	for sent, id := range ids {
+		yieldAfter(sent)
 		t.sendTo(id, &invalidation{})
 	}
 }
 
-// yieldAfter has others run after every few clients that were told, on two cores as on many: it
-// does so only beside the loops, which tell fewer.
-func yieldAfter(told int) {
-	if told > 0 && told%maxSentAtOnce == 0 {
+// yieldAfter lets other goroutines run after every few messages, of which sent were sent. Event loops
+// send fewer, so they do not yield here.
+func yieldAfter(sent int) {
+	if sent > 0 && sent%maxSentAtOnce == 0 {
 		runtime.Gosched()
 	}
 }
 
-// sendPrefix tells those who want a prefix of the keys that begin with it; who made a change
-// himself may not want to hear of it.
+// sendPrefix sends the changed keys that begin with a prefix to the clients that have it. A client with
+// NOLOOP does not get the keys that it has changed itself.
 func (t *Table) sendPrefix(prefix string, keys []string, by map[string]int64) {
 	from, _ := slices.BinarySearch(keys, prefix)
 	until := from
@@ -225,8 +233,8 @@ func (t *Table) sendPrefix(prefix string, keys []string, by map[string]int64) {
 		return
 	}
 	all := &invalidation{keys: keys[from:until], broadcast: true}
-	for told, id := range t.trackersOf(prefix) {
-		yieldAfter(told)
+	for sent, id := range t.trackersOf(prefix) {
+		yieldAfter(sent)
 		s := t.Clients.Get(id)
 		if s == nil {
 			continue
@@ -242,16 +250,16 @@ func (t *Table) sendPrefix(prefix string, keys []string, by map[string]int64) {
 	}
 }
 
-// invalidation is what one message says: forget these keys, or without keys everything.
+// invalidation is the content of a message: the keys that have changed, nil for all keys.
 type invalidation struct {
 	keys      []string
 	broadcast bool
 	by        int64
-	push      client.Encodings // in RESP3; the first for one who speaks RESP2 himself, and has it redirected
-	message   client.Encodings // the same for subscribers in RESP2
+	push      client.Encodings // in RESP3, by the protocol of the client that tracks
+	message   client.Encodings // for subscribers in RESP2
 }
 
-// sendTo tells a session, or the one that it redirects to.
+// sendTo sends an invalidation to a client that tracks, or to the one to which it redirects.
 func (t *Table) sendTo(id int64, what *invalidation) {
 	s := t.Clients.Get(id)
 	if s == nil {
@@ -273,7 +281,7 @@ func (t *Table) sendTo(id int64, what *invalidation) {
 	to.PushFunc(func(m *client.Mailbox) *client.Parcel {
 		switch {
 		case m.Protocol() != 3 && !(tr.Redirect != 0 && m.Subscribed()):
-			return nil // who cannot be told has not been told
+			return nil // as in Redis, a client that cannot get it gets nothing
 		case what.broadcast && m.NotePendingKeys(what.keys):
 			return nil
 		case m.Protocol() == 3:
@@ -283,7 +291,7 @@ func (t *Table) sendTo(id int64, what *invalidation) {
 	})
 }
 
-// invalidationChannel is the channel on which a client in RESP2 is told.
+// invalidationChannel is the channel on which a client in RESP2 gets invalidations.
 const invalidationChannel = "__redis__:invalidate"
 
 func brokenRedirect(m *client.Mailbox, redirect int64) *client.Parcel {
@@ -298,8 +306,8 @@ func brokenRedirect(m *client.Mailbox, redirect int64) *client.Parcel {
 	return &client.Parcel{Bytes: out.Bytes()}
 }
 
-// write writes the message; what stands for everything is in the protocol of the one who tracks, as
-// in Redis.
+// write writes the message. As in Redis, the nil that stands for all keys is in the protocol of the client
+// that tracks, whatever that of the client which gets the message.
 func (i *invalidation) write(out *resp.Writer, own int, words ...string) {
 	out.Push(len(words) + 1)
 	for _, word := range words {
@@ -316,7 +324,7 @@ func (i *invalidation) write(out *resp.Writer, own int, words ...string) {
 	}
 }
 
-// IsIdle says that nothing waits to be told, and nothing is being told by a goroutine.
+// IsIdle reports whether no changes are pending, and no goroutine sends any.
 func (t *Table) IsIdle() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

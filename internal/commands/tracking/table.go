@@ -1,5 +1,7 @@
-// Package tracking is CLIENT TRACKING: which client has read which key, so that it can be told when
-// the key changes.
+// Package tracking has client-side caching (CLIENT TRACKING): it records which client has read which
+// key, and sends the client an invalidation when the key changes. As in Redis, a key is its name,
+// whatever its database. Changes are collected while shards are locked, and sent when they are not:
+// see Table.SendPending.
 package tracking
 
 import (
@@ -12,52 +14,49 @@ import (
 	"cellserver/internal/store"
 )
 
-// Client-side caching: who has read which key, so that it can be told when the key changes. As in
-// Redis a key's name counts, whatever its database. What is told is gathered under the shards'
-// locks, and sent when they are free: see send.
-
-// Table is the table of all that was read.
+// Table is the table of the keys that clients have read, and of the changes that are to be sent.
 type Table struct {
 	Store interface {
 		Subscribe(listen store.Listener) (unsubscribe func())
 	}
 	Clients *client.Registry
-	Busy    *atomic.Int32 // goroutines that want the event loops to yield
+	Busy    *atomic.Int32 // counts goroutines that need the event loops to yield
 
 	seed    maphash.Seed
 	parts   [trackingParts]trackingPart
 	maxKeys atomic.Int64
 	keys    atomic.Int64
-	items   atomic.Int64 // clients, over all keys
-	bytes   atomic.Int64 // of all keys, and what they take beside
-	expired atomic.Int64 // how many were found expired by who asked for them
+	items   atomic.Int64 // readers of all keys
+	bytes   atomic.Int64 // that all keys take
+	expired atomic.Int64 // keys that calls have found expired
 
-	trackersMu   sync.Mutex // of who is told
+	trackersMu   sync.Mutex // guards trackers, broadcasts and unsubscribe
 	trackers     map[int64]*client.Tracker
-	broadcasts   map[string]map[int64]bool // who is told of each prefix
-	tracking     atomic.Int64              // how many trackers there are
-	broadcasting atomic.Int64              // how many of them broadcast
-	prefixes     atomic.Int64              // how many there are
-	unsubscribe  func()                    // while there are trackers
+	broadcasts   map[string]map[int64]bool // clients by prefix, of those in broadcasting mode
+	tracking     atomic.Int64              // the number of trackers
+	broadcasting atomic.Int64              // the number of them in broadcasting mode
+	prefixes     atomic.Int64              // the number of prefixes
+	unsubscribe  func()                    // from the store; nil while there are no trackers
 
-	mu         sync.Mutex // of what is pending: taken with a key locked, and held for moments
+	mu         sync.Mutex // guards pending and sending; taken with a key locked, so it is held for microseconds
 	pending    changes
-	hasPending atomic.Bool // there are some pending
-	sending    bool        // a goroutine sends them
+	hasPending atomic.Bool // pending is not empty
+	sending    bool        // a goroutine sends what is pending
 }
 
-// The table is in parts, so that those who change keys seldom wait for one another.
+// trackingParts is the number of parts of the table. Each has a lock of its own, so that clients which
+// change keys seldom wait for one another.
 const trackingParts = 64
 
 type trackingPart struct {
 	mu    sync.Mutex
 	count atomic.Int64
-	items int64 // its part of the table's
+	items int64 // readers of its keys
 	bytes int64
 	keys  map[string]readers
 }
 
-// readers are those who have read a key, by id: most keys have one.
+// readers are the IDs of the clients that have read a key. Most keys have one.
 type readers struct {
 	first int64
 	more  map[int64]bool
@@ -65,31 +64,31 @@ type readers struct {
 
 func (r readers) count() int { return 1 + len(r.more) }
 
-// DefaultMaxTracked is the number of keys that are remembered. When there are more, and when they
-// take more than 256 MiB, one of them is forgotten: those who have read it are told as if it had
-// changed.
+// The bounds of the table. When there are more keys, or when they take more bytes, one of them is
+// evicted: its readers get an invalidation, as if it had changed.
 const (
 	DefaultMaxTracked = 1_000_000
 	maxTrackedBytes   = 256 << 20
-	keyOverhead       = 128 // bytes that a key takes beside its own
-	readerOverhead    = 32  // and for each further client that has read it
+	keyOverhead       = 128 // bytes that a key takes in addition to its length
+	readerOverhead    = 32  // bytes that each further reader takes
 )
 
-// Init makes the table ready, which remembers so many keys, 0 for any number.
+// Init makes the table ready. It holds up to maxKeys keys, or any number if that is 0.
 func (t *Table) Init(maxKeys int) {
 	t.seed = maphash.MakeSeed()
 	t.maxKeys.Store(int64(maxKeys))
 	t.trackers, t.broadcasts = make(map[int64]*client.Tracker), make(map[string]map[int64]bool)
 }
 
-// SetTracker has a client told as a tracker says; nil for not at all. Its session calls it.
+// SetTracker starts, changes or ends the tracking of a client; wanted is nil to end it. Only the client's
+// own session may call it.
 func (t *Table) SetTracker(c *client.Client, wanted *client.Tracker) {
 	before := c.Tracker.Load()
 	if before == nil && wanted == nil {
 		return
 	}
 	c.Charge(wanted.Bytes() - before.Bytes())
-	t.SendPending(false) // what has changed before is for those who tracked then
+	t.SendPending(false) // earlier changes are for the clients that tracked then
 	t.trackersMu.Lock()
 	defer t.trackersMu.Unlock()
 	t.stop(c.ID, before)
@@ -102,7 +101,8 @@ func (t *Table) SetTracker(c *client.Client, wanted *client.Tracker) {
 	t.subscribe(len(t.trackers) > 0)
 }
 
-// SetCallTracker is Track for the client of a call, and has its session's calls noted from now on.
+// SetCallTracker is SetTracker for the client of a call. From now on, the reads of its session's calls
+// are recorded.
 func (t *Table) SetCallTracker(c *command.Call, wanted *client.Tracker) {
 	t.SetTracker(c.Client, wanted)
 	c.Middleware, c.Caching = nil, c.Caching && wanted != nil
@@ -111,7 +111,7 @@ func (t *Table) SetCallTracker(c *command.Call, wanted *client.Tracker) {
 	}
 }
 
-// subscribe has the store tell of changes while anyone is told.
+// subscribe subscribes to the changes of the store, or ends that.
 func (t *Table) subscribe(on bool) {
 	switch {
 	case on && t.unsubscribe == nil:
@@ -151,8 +151,8 @@ func (t *Table) stop(id int64, before *client.Tracker) {
 	}
 }
 
-// removeAll forgets all keys, without a look at each: there may be a million, and all keys of the store
-// may be locked.
+// removeAll removes all keys. It does not go through them: there may be a million, and all keys of the
+// store may be locked meanwhile.
 func (t *Table) removeAll() {
 	if t.keys.Load() == 0 {
 		return
@@ -170,22 +170,21 @@ func (t *Table) part(key []byte) *trackingPart {
 	return &t.parts[maphash.Bytes(t.seed, key)%trackingParts]
 }
 
-// run has the row answer a client that caches. What it reads is noted before, so that no change
-// goes unnoticed; and again after it, because a key that it found expired has been taken off the
-// table: the client knows that it is not there, and is to hear when it is.
+// run runs the row of a call, and records its reads. They are recorded before it, so that no change is
+// missed; and again after it if the call has found keys expired. Such a key was removed from the
+// table, but the client has cached that it does not exist, and must know when it is created.
 func (t *Table) run(c *command.Call) error {
 	t.recordReads(c)
-	seen := &t.expired
-	before := seen.Load()
+	before := t.expired.Load()
 	err := c.Row.Run(c)
-	if seen.Load() != before && c.Client.Tracker.Load() != nil {
+	if t.expired.Load() != before && c.Client.Tracker.Load() != nil {
 		t.recordReads(c)
 	}
 	return err
 }
 
-// recordReads notes which keys a call reads. A client that has gone
-// meanwhile, while its call was made beside the loop, tracks nothing any more.
+// recordReads records the keys that a call reads. A client that has disconnected meanwhile, while its
+// call ran outside the event loop, does not track any more.
 func (t *Table) recordReads(c *command.Call) {
 	how := c.Client.Tracker.Load()
 	if how == nil || c.Row.Flags&command.ReadOnly == 0 || how.Broadcast || how.OptIn && !c.Caching || how.OptOut &&
@@ -198,6 +197,7 @@ func (t *Table) recordReads(c *command.Call) {
 	}
 }
 
+// record adds a client to the readers of a key.
 func (t *Table) record(key []byte, id int64) {
 	p := t.part(key)
 	p.mu.Lock()
@@ -222,26 +222,26 @@ func (t *Table) record(key []byte, id int64) {
 	}
 	p.keys[string(key)] = readers{first: id}
 	if t.count(p, 1, 1, entryBytes(string(key), readers{})); t.full() {
-		t.evict(p, string(key), 2) // one more than came, so that the bound is kept by all parts together
+		t.evict(p, string(key), 2) // one more than was added, so that all parts together get back to the bound
 	}
 }
 
-// full says whether more is remembered than is allowed.
+// full reports whether the table is over one of its bounds.
 func (t *Table) full() bool {
 	most := t.maxKeys.Load()
 	return most > 0 && t.keys.Load() > most || t.bytes.Load() > maxTrackedBytes
 }
 
-// SetMaxKeys bounds the keys that are remembered for clients that cache them, 0 for no number of
-// them. Those that are too many are forgotten beside the loop.
-func (t *Table) SetMaxKeys(most int) {
-	if t.maxKeys.Store(int64(most)); t.full() {
+// SetMaxKeys sets how many keys the table holds, 0 for any number. Keys that are too many are evicted by
+// a goroutine.
+func (t *Table) SetMaxKeys(maxKeys int) {
+	if t.maxKeys.Store(int64(maxKeys)); t.full() {
 		go t.shrink()
 	}
 }
 
-// evictedAtOnce is how many keys are forgotten before a part is given back: whoever changes a key
-// may wait for it, with the key locked.
+// evictedAtOnce is how many keys are evicted before a part is unlocked: a client that changes a key may
+// wait for it, with the key locked.
 const evictedAtOnce = 128
 
 func (t *Table) shrink() {
@@ -254,7 +254,7 @@ func (t *Table) shrink() {
 	t.sendInBackground()
 }
 
-// shrinkPart forgets some keys of a part, and says whether there is more to forget.
+// shrinkPart evicts some keys of a part, and reports whether there are more to evict.
 func (t *Table) shrinkPart(p *trackingPart) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -267,33 +267,33 @@ func (t *Table) shrinkPart(p *trackingPart) bool {
 	return true
 }
 
-// evict forgets some keys of a part, which is locked, but not the last that came if there are
-// others.
-func (t *Table) evict(p *trackingPart, but string, left int) {
+// evict evicts up to count keys of a part, which the caller has locked: any but the key except, unless
+// that is the only one.
+func (t *Table) evict(p *trackingPart, except string, count int) {
 	for key, r := range p.keys {
-		if key == but && len(p.keys) > 1 {
+		if key == except && len(p.keys) > 1 {
 			continue
 		}
 		delete(p.keys, key)
 		t.countRemoved(p, key, r)
 		t.addChange(changedKey{key: key, readers: r})
-		if left--; left == 0 {
+		if count--; count == 0 {
 			return
 		}
 	}
 }
 
-// countRemoved counts a key that has gone from the table.
+// countRemoved updates the counters for a key that was removed from a part.
 func (t *Table) countRemoved(p *trackingPart, key string, r readers) {
 	t.count(p, -1, -int64(r.count()), -entryBytes(key, r))
 }
 
-// entryBytes is what a key takes, in bytes.
+// entryBytes returns the bytes that a key takes in the table.
 func entryBytes(key string, r readers) int64 {
 	return int64(len(key)+keyOverhead) + int64(len(r.more))*readerOverhead
 }
 
-// count counts what comes to a part, which is locked, or goes.
+// count adds to the counters of a part, which the caller has locked, and of the table.
 func (t *Table) count(p *trackingPart, keys, items, bytes int64) {
 	p.count.Add(keys)
 	p.items += items
@@ -303,30 +303,32 @@ func (t *Table) count(p *trackingPart, keys, items, bytes int64) {
 	t.bytes.Add(bytes)
 }
 
-// onChange is what the store says of a key, with the key locked (of a database that was emptied see
-// Flushed). What it does by itself nobody else will send.
+// onChange is called by the store with a key that has changed, while it is locked. (Of a database that
+// was flushed, see InvalidateAll.) Changes that a client makes are sent by its session; for those
+// that the store makes by itself, such as expiry, onChange starts a goroutine that sends them.
 func (t *Table) onChange(_ int, key []byte, why store.Event, by int64) {
-	told := false
+	pending := false
 	if why == store.Expired && by != 0 {
 		t.expired.Add(1)
 	}
 	if t.keys.Load() > 0 && key != nil {
-		told = t.invalidateKey(key, by)
+		pending = t.invalidateKey(key, by)
 	}
 	if t.broadcasting.Load() > 0 && key != nil {
 		if why == store.Expired {
-			t.addBroadcast(key, 0) // nobody made that change, whoever found it
+			t.addBroadcast(key, 0) // no client has made that change, though one has found it
 		} else {
 			t.addBroadcast(key, by)
 		}
-		told = true
+		pending = true
 	}
-	if told && by == 0 {
+	if pending && by == 0 {
 		t.sendInBackground()
 	}
 }
 
-// invalidateKey has those told who have read a key. They may read it again.
+// invalidateKey removes a key from the table, and adds an invalidation for its readers. It returns false
+// if there are none.
 func (t *Table) invalidateKey(key []byte, by int64) bool {
 	p := t.part(key)
 	if p.count.Load() == 0 {
@@ -345,14 +347,14 @@ func (t *Table) invalidateKey(key []byte, by int64) bool {
 	return known
 }
 
-// Figures are what INFO shows of the table.
+// Figures are the sizes of the table that INFO shows.
 type Figures struct {
-	Clients, Prefixes int64 // that are told; that are broadcast
-	Keys, Items       int64 // that are remembered; and clients, over all keys
-	Bytes             int64 // of all keys, and what they take beside
+	Clients, Prefixes int64 // clients that track, and prefixes in broadcasting mode
+	Keys, Items       int64 // keys, and readers of all keys
+	Bytes             int64 // that all keys take
 }
 
-// Figures counts what is remembered.
+// Figures returns the sizes of the table.
 func (t *Table) Figures() Figures {
 	return Figures{
 		Clients: t.tracking.Load(), Prefixes: t.prefixes.Load(), Keys: t.keys.Load(), Items: t.items.Load(),

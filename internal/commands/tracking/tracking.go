@@ -11,22 +11,19 @@ import (
 	"cellserver/internal/store"
 )
 
-// Commands lists the subcommands of CLIENT that the family is.
+// Commands returns the rows of the family, which are subcommands of CLIENT.
 func (t *Table) Commands() []*command.Command {
 	return []*command.Command{t.trackingRow(), t.cachingRow(), t.trackingInfoRow(), t.getRedirRow()}
 }
 
 const trackingFlags = command.NoScript | command.Loading | command.Stale
 
-// CLIENT TRACKING and its like: which keys a client caches, and how it is told that they have
-// changed.
-
 func (t *Table) trackingRow() *command.Command {
 	return &command.Command{
 		Name: "client|tracking", Group: "connection", Since: "6.0.0",
 		Complexity: "O(N) in the number of prefixes", Flags: trackingFlags,
 		Traits:  command.Needs(store.Notifies),
-		Summary: "Tells the client when keys change that it has read, so that it can cache them.",
+		Summary: "Starts or stops client-side caching: the client gets a message when a key changes that it has read.",
 		Args: []command.Arg{command.Word("ON|OFF"),
 			command.Word("[REDIRECT client-id] [PREFIX prefix ...] [BCAST] [OPTIN] [OPTOUT] [NOLOOP]").Optional().Many()},
 		Reply: "OK. A change is sent as a RESP3 push: invalidate, and the keys, or nil for all keys; with REDIRECT, to another client.",
@@ -53,6 +50,7 @@ func (t *Table) trackingRow() *command.Command {
 	}
 }
 
+// options reads the options of CLIENT TRACKING.
 func (t *Table) options(c *command.Call, words [][]byte) (*client.Tracker, error) {
 	wanted := new(client.Tracker)
 	for ; len(words) > 0; words = words[1:] {
@@ -83,6 +81,7 @@ func (t *Table) options(c *command.Call, words [][]byte) (*client.Tracker, error
 	return wanted, nil
 }
 
+// redirect reads the client ID of REDIRECT.
 func (t *Table) redirect(wanted *client.Tracker, word []byte) error {
 	id, ok := resp.ParseInt(word)
 	switch {
@@ -97,11 +96,11 @@ func (t *Table) redirect(wanted *client.Tracker, word []byte) error {
 	return nil
 }
 
-// maxPrefixes bounds what one client has broadcast.
+// maxPrefixes bounds the prefixes of one client.
 const maxPrefixes = 256
 
-// checkOptions says whether the options agree with one another and with those before, and takes over the
-// prefixes of those.
+// checkOptions returns an error if the options exclude one another, or cannot follow those before. In
+// broadcasting mode, it adds the prefixes of those before.
 func checkOptions(t *client.Tracker, before *client.Tracker) error {
 	const switched = " before disabling tracking for this client, and then re-enabling it with a different mode."
 	switch {
@@ -121,6 +120,8 @@ func checkOptions(t *client.Tracker, before *client.Tracker) error {
 	return joinPrefixes(t, before)
 }
 
+// joinPrefixes adds the prefixes of the tracker before, and returns an error if prefixes overlap. Without
+// any prefix, all keys are broadcast.
 func joinPrefixes(t *client.Tracker, before *client.Tracker) error {
 	const never = " Prefixes for a single client must not overlap."
 	var known []string
@@ -150,13 +151,14 @@ func joinPrefixes(t *client.Tracker, before *client.Tracker) error {
 	return nil
 }
 
+// overlap reports whether one prefix begins with the other.
 func overlap(a, b string) bool { return strings.HasPrefix(a, b) || strings.HasPrefix(b, a) }
 
 func (t *Table) cachingRow() *command.Command {
 	return &command.Command{
 		Name: "client|caching", Group: "connection", Since: "6.0.0", Complexity: "O(1)",
 		Flags:   trackingFlags,
-		Summary: "Sets whether the client caches what the next call, or transaction, reads.",
+		Summary: "Sets whether the keys that the next call or transaction reads are tracked.",
 		Args:    []command.Arg{command.Word("YES|NO")}, Reply: "OK.",
 		Run: func(c *command.Call) error {
 			word, t := c.Word(), c.Client.Tracker.Load()
@@ -207,20 +209,20 @@ func (t *Table) trackingInfoRow() *command.Command {
 	}
 }
 
-// words are the flags of CLIENT TRACKINGINFO.
+// flagWords returns the flags that CLIENT TRACKINGINFO shows.
 func flagWords(t *client.Tracker, caching bool) (words []string) {
 	if t == nil {
 		return []string{"off"}
 	}
 	words = []string{"on"}
 	for _, w := range []struct {
-		so   bool
+		on   bool
 		word string
 	}{
 		{t.Broadcast, "bcast"}, {t.OptIn, "optin"}, {t.OptIn && caching, "caching-yes"}, {t.OptOut, "optout"},
 		{t.OptOut && caching, "caching-no"}, {t.NoLoop, "noloop"}, {t.Broken.Load(), "broken_redirect"},
 	} {
-		if w.so {
+		if w.on {
 			words = append(words, w.word)
 		}
 	}
