@@ -16,7 +16,7 @@ func (l *Family) all() *command.Command {
 		Name: "cl.all", Group: "limiter", Since: "1.0.0",
 		Complexity: "O(N) in the number of limiters, and a comparison of each two keys",
 		Flags:      command.Write | command.Fast, Cost: command.Constant, Traits: command.Decides,
-		Summary:   "Takes from several limiters, or from none (all or nothing).",
+		Summary:   "Takes from several limiters, or from none of them (all or nothing).",
 		KeyAccess: "RW ACCESS UPDATE",
 		Args: []command.Arg{command.Int("count").Min(1).Max(maxRequests),
 			command.Word("LIMITER key args... quantity [LIMITER key args... quantity ...] [PEEK] [MS]").Many()},
@@ -28,10 +28,10 @@ or one will never allow it; then the five integers of each limiter. When limited
 are its present state.`,
 		Run: func(c *command.Call) error {
 			takes, rest, err := l.requests(c, c.Words[2:], int(c.Int()))
-			defer clear(takes) // the keys are borrowed
+			defer clear(takes) // which holds borrowed keys
 			peek, ms, ok := allOptions(rest)
 			if !ok {
-				return command.ErrSyntax // which comes before what a number is said to be
+				return command.ErrSyntax // before errors of single numbers
 			}
 			if err != nil {
 				return err
@@ -60,7 +60,7 @@ are its present state.`,
 	}
 }
 
-// allPeeks says whether PEEK stands behind the limiters.
+// allPeeks reports whether PEEK follows the limiters.
 func allPeeks(c *command.Call) bool {
 	words := c.Words[2:]
 	for range c.Int() {
@@ -77,8 +77,8 @@ func allPeeks(c *command.Call) bool {
 // maxRequests bounds the limiters of one call.
 const maxRequests = 64
 
-// limiterAt is the kind of the limiter that the words begin with, and how many they are, its name
-// and key included; 0 if they begin with none, or it has not enough of them.
+// limiterAt returns the kind of the limiter that the words begin with, and the number of its words, with
+// its name and key; 0 if they do not begin with a whole limiter.
 func limiterAt(words [][]byte) (kind store.Kind, n int) {
 	if len(words) == 0 {
 		return store.None, 0
@@ -99,7 +99,7 @@ func limiterAt(words [][]byte) (kind store.Kind, n int) {
 	return kind, n
 }
 
-// allOptions reads what follows the limiters: PEEK and MS, in any order, each once.
+// allOptions reads the options behind the limiters: PEEK and MS, in any order, each at most once.
 func allOptions(words [][]byte) (peek, ms, ok bool) {
 	for _, word := range words {
 		switch {
@@ -114,12 +114,12 @@ func allOptions(words [][]byte) (peek, ms, ok bool) {
 	return peek, ms, true
 }
 
-// fewRequests is for how many limiters a session keeps the room between calls: idle sessions are
-// many.
+// fewRequests is for how many limiters a session keeps memory between calls. There may be many idle
+// sessions.
 const fewRequests = 8
 
-// requests reads the limiters, and what follows them; nil and an error that is of syntax if there
-// are not so many. A few are in memory of the call's, until the next one.
+// requests reads count limiters, and returns them with the words behind them. If there are fewer, it
+// returns a syntax error. Up to fewRequests are in memory of the call, and valid until the next one.
 func (l *Family) requests(c *command.Call, words [][]byte,
 	count int) (takes []store.LimitRequest, rest [][]byte, err error) {
 	switch {
@@ -144,7 +144,7 @@ func (l *Family) requests(c *command.Call, words [][]byte,
 	return takes, words, err
 }
 
-// request reads one limiter's key and numbers.
+// request reads the key and the numbers of one limiter.
 func (l *Family) request(c *command.Call, t *store.LimitRequest, kind store.Kind, words [][]byte) (err error) {
 	t.Key, t.Rule.Kind = words[0], kind
 	if err := c.CheckKey(t.Key); err != nil {
@@ -155,7 +155,7 @@ func (l *Family) request(c *command.Call, t *store.LimitRequest, kind store.Kind
 		n, ok := command.ParseInteger(word, true)
 		switch {
 		case !ok && isOption(word):
-			return command.ErrSyntax // a number is missing before it
+			return command.ErrSyntax // a number is missing before the option
 		case !ok:
 			return command.ErrNotAnInteger
 		}
@@ -173,26 +173,26 @@ func (l *Family) request(c *command.Call, t *store.LimitRequest, kind store.Kind
 	return err
 }
 
-// isOption knows the options of limiters, of which CL.ALL has some.
+// isOption reports whether a word is an option of any limiter, of which CL.ALL has some.
 func isOption(word []byte) bool {
 	return command.FoldEqual(word, "PEEK") || command.FoldEqual(word, "MS") || command.FoldEqual(word, "UPTO") ||
 		command.FoldEqual(word, "FORCE")
 }
 
-// keySeed is of hashes that tell keys of one call apart.
+// keySeed is the seed of the hashes that repeatsKey compares.
 var keySeed = maphash.MakeSeed()
 
-// repeatsKey compares the keys of a few limiters with one another, and of more their hashes: keys
-// may be long, and differ at the end.
+// repeatsKey reports whether two limiters have the same key. It compares the keys of a few limiters with
+// one another, and the hashes of many: keys may be long, and differ at their ends alone.
 func repeatsKey(takes []store.LimitRequest) bool {
 	if len(takes) > fewRequests {
-		known := make(map[uint64]int, len(takes))
+		indexes := make(map[uint64]int, len(takes))
 		for i := range takes {
 			hash := maphash.Bytes(keySeed, takes[i].Key)
-			if other, is := known[hash]; is && bytes.Equal(takes[i].Key, takes[other].Key) {
+			if other, ok := indexes[hash]; ok && bytes.Equal(takes[i].Key, takes[other].Key) {
 				return true
 			}
-			known[hash] = i
+			indexes[hash] = i
 		}
 		return false
 	}
@@ -206,7 +206,7 @@ func repeatsKey(takes []store.LimitRequest) bool {
 	return false
 }
 
-// limiterKeys appends the keys of a call.
+// limiterKeys is the KeyRules.Find of CL.ALL.
 func limiterKeys(keys, words [][]byte) (all [][]byte, ok bool) {
 	count, ok := command.ParseInteger(words[1], true)
 	if !ok || count < 1 || count > maxRequests {
@@ -223,7 +223,7 @@ func limiterKeys(keys, words [][]byte) (all [][]byte, ok bool) {
 	return keys, true
 }
 
-// writeAllDecisions writes CL.ALL's reply.
+// writeAllDecisions writes the reply of CL.ALL.
 func writeAllDecisions(c *command.Call, decisions []quota.Decision, ms bool) {
 	limited, retry := int64(0), int64(quota.Never)
 	for _, d := range decisions {
@@ -238,7 +238,7 @@ func writeAllDecisions(c *command.Call, decisions []quota.Decision, ms bool) {
 			break
 		}
 	}
-	limits := c.Limited + limited // it is one decision
+	limits := c.Limited + limited // all of them count as one decision
 	c.Out.Array(2 + len(decisions))
 	c.Out.Int(limited)
 	c.Out.Int(command.WholeUnits(retry, ms))

@@ -10,8 +10,8 @@ import (
 	"cellserver/internal/resp"
 )
 
-// gcraCommand is the command that Redis built and held out of 8.8, after client libraries had
-// learnt it: CL.THROTTLE in other words, on the same keys.
+// gcra is GCRA, the command that Redis built but withheld from 8.8, after client libraries had added it.
+// It does what CL.THROTTLE does, on the same keys, with another syntax.
 func (l *Family) gcra() *command.Command {
 	return &command.Command{
 		Name: "gcra", Group: "limiter", Since: "1.0.0", Complexity: "O(1)",
@@ -50,11 +50,12 @@ func (l *Family) gcra() *command.Command {
 
 const errGCRAOverflow command.Refusal = "ERR GCRA limiting uses microsecond accuracy. Combination of period, tokens_per_period and TOKENS would cause an overflow"
 
-// atLeastZero and atLeastOne refuse in Redis's words.
+// atLeastZero reads an integer that is not negative, with Redis's errors.
 func atLeastZero(word []byte) (int64, error) {
 	return inRange(word, 0, "ERR value is out of range, must be positive")
 }
 
+// atLeastOne reads a positive integer, with Redis's errors.
 func atLeastOne(word []byte) (int64, error) {
 	return inRange(word, 1, "ERR value is out of range, value must between 1 and 9223372036854775807")
 }
@@ -70,7 +71,7 @@ func inRange(word []byte, least int64, below command.Refusal) (int64, error) {
 	return n, nil
 }
 
-// tokensOption reads what may follow the period.
+// tokensOption reads the option TOKENS, which may follow the period.
 func tokensOption(row *command.Command, words [][]byte) (int64, error) {
 	switch {
 	case len(words) == 0:
@@ -85,8 +86,8 @@ func tokensOption(row *command.Command, words [][]byte) (int64, error) {
 	return atLeastOne(words[1])
 }
 
-// parsePeriod reads seconds as decimal digits with at most one point, cut off to nanoseconds: more
-// than 0, less than 1e12.
+// parsePeriod reads a period in seconds: decimal digits with at most one point, truncated to whole
+// nanoseconds. It must be above 0 and below 1e12 seconds.
 func parsePeriod(word []byte) (seconds, ns int64, ok bool) {
 	whole, fraction, _ := bytes.Cut(word, []byte{'.'})
 	if len(whole)+len(fraction) == 0 {

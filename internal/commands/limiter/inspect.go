@@ -26,7 +26,7 @@ recovered. Nil if there is no such key.`,
 				return nil
 			}
 			if e.Kind == store.Lease {
-				c.Work += int(fields[0].Value) * leaseWork // each was looked at
+				c.Work += int(fields[0].Value) * leaseWork // all leases were read
 			}
 			c.Out.Map(3)
 			c.Out.BulkString("kind")
@@ -47,5 +47,5 @@ recovered. Nil if there is no such key.`,
 	}
 }
 
-// leaseWork is what a look at a lease counts of a turn, in bytes that could be moved meanwhile.
+// leaseWork is the work (see command.Call) to read a lease.
 const leaseWork = 16

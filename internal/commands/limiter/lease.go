@@ -8,15 +8,13 @@ import (
 	"cellserver/internal/quota"
 )
 
-// Leases: a limit on how much is held at once.
-
 var (
 	ttlArg    = command.Int("ttl").Min(1).Max(maxPeriod)
 	holderArg = command.Word("holder")
 )
 
-// leaseChangeWork is what a change of leases counts of a turn: 4 bytes of each of 10,000 holders may be
-// moved within a cache.
+// leaseChangeWork is the work (see command.Call) to change the leases of a key: 4 bytes of each of
+// 10,000 holders may be moved within a cache.
 const leaseChangeWork = 2 * command.BytesPerUnit
 
 func (l *Family) acquire() *command.Command {
@@ -24,7 +22,7 @@ func (l *Family) acquire() *command.Command {
 		Name: "cl.acquire", Group: "limiter", Since: "1.0.0",
 		Complexity: "O(N) in the number of holders: 4 bytes of each are moved",
 		Flags:      command.Write | command.Fast, Cost: command.Constant, Traits: command.Decides | command.DecimalWords,
-		Summary:   "Takes permits for a time, if no more than the limit are then held at once (leases).",
+		Summary:   "Acquires permits for a time, unless more than the limit would be held at once (leases).",
 		KeyAccess: "RW ACCESS UPDATE",
 		Args: []command.Arg{command.Key("key"), limitArg, ttlArg, holderArg, command.Int("quantity").Min(0).Or(1),
 			msArg},

@@ -1,5 +1,5 @@
-// Package limiter is the commands that decide: CL.THROTTLE and GCRA, the windows, leases, CL.ALL,
-// and what shows their keys.
+// Package limiter has the rate limiters' commands: CL.THROTTLE and GCRA, the windows, leases, CL.ALL, and
+// those that show their keys.
 package limiter
 
 import (
@@ -14,16 +14,16 @@ import (
 	"cellserver/internal/topk"
 )
 
-// Family are the commands that decide, and what they share: bounds, and which keys are asked about
-// most.
+// Family is the limiters' commands with the state that they share: bounds, and counters of the keys that
+// are used most.
 type Family struct {
-	MaxLogLimit   int         // the largest limit of CL.SLIDINGLOG
-	MaxHolders    int         // of one key's leases
-	LimitWhenFull atomic.Bool // a call that finds no memory is limited, rather than an error
-	Top           topk.Counter
+	MaxLogLimit   int          // the largest limit of CL.SLIDINGLOG
+	MaxHolders    int          // the most holders of leases of one key
+	LimitWhenFull atomic.Bool  // if memory is full, a call for a new key is limited, not refused (--oom-decision)
+	Top           topk.Counter // for CL.TOP
 }
 
-// Commands lists the family in reading order.
+// Commands returns the rows of the family, in reading order.
 func (l *Family) Commands() []*command.Command {
 	return []*command.Command{
 		l.throttle(), l.fixed(), l.sliding(), l.slidingLog(), l.acquire(), l.renew(), l.release(), l.holders(), l.all(),
@@ -32,26 +32,25 @@ func (l *Family) Commands() []*command.Command {
 	}
 }
 
-// What the limiters share: the words after the limit, and the five integers.
-
+// The arguments that follow the limit in several commands.
 var (
 	quantityArg = command.Int("quantity").Or(1)
 	modeArg     = command.OneOf("mode", "PEEK", "UPTO", "FORCE")
 	msArg       = command.Flag("MS")
 )
 
-// modes are modeArg's tokens, after none.
+// modes are the modes by the choice of modeArg, the first for none.
 var modes = [...]quota.Mode{quota.Take, quota.Peek, quota.UpTo, quota.Force}
 
-// modeIsPeek is of the rows that have a modeArg.
+// modeIsPeek is the KeyRules.Peeks of rows that have a modeArg.
 func modeIsPeek(c *command.Call) bool {
 	mode := slices.IndexFunc(c.Row.Args, func(a command.Arg) bool { return a.Name == modeArg.Name })
 	return modes[c.Bound[mode].N] == quota.Peek
 }
 
-// writeDecision writes the reply of every limiter. A time is rounded up to its unit, so that a limited
-// call never says 0 and whoever waits that long is admitted. It reads the decision where it lies:
-// to copy six words that were written a moment ago takes longer than the division.
+// writeDecision writes the reply of a limiter. Times are rounded up to their unit, so that retry_after of
+// a limited call is never 0, and a client that waits that long is admitted. The decision is passed
+// by its address: to copy six words that were just written takes longer than the divisions.
 func writeDecision(c *command.Call, d *quota.Decision, mode quota.Mode, ms bool) {
 	limited := int64(0)
 	if d.Limited {
@@ -66,8 +65,9 @@ func writeDecision(c *command.Call, d *quota.Decision, mode quota.Mode, ms bool)
 	c.Out.Ints(limited, d.Limit, d.Remaining, retry, reset)
 }
 
-// limitIfFull answers a call that a limiter could not decide. If that is for want of memory, and
-// --oom-decision says so, it is limited, so that clients which let errors pass do not let it pass.
+// limitIfFull answers a call for which the store returned an error. If memory is full, and --oom-decision
+// says so, the reply is that the call is limited, so that clients which admit a call on an error do
+// not admit this one. Any other error is returned.
 func (l *Family) limitIfFull(c *command.Call, err error, key []byte, limit int64, mode quota.Mode, ms bool) error {
 	if !l.limitsFull(err) {
 		return err
@@ -78,14 +78,14 @@ func (l *Family) limitIfFull(c *command.Call, err error, key []byte, limit int64
 	return nil
 }
 
-// limitsFull says whether an error means that there is no memory for a key, and is to be told as a
-// decision.
+// limitsFull reports whether an error means that there is no memory for a key, and is to be answered with
+// a decision.
 func (l *Family) limitsFull(err error) bool {
 	return errors.Is(err, store.ErrFull) && l.LimitWhenFull.Load()
 }
 
-// limitedForMemory is what is said of a key that there is no memory for. The next look at what is used may
-// find some.
+// limitedForMemory is the decision about a key for which there is no memory. The client may try again
+// after a second: the next measurement of memory may find some free.
 func limitedForMemory(limit int64) quota.Decision {
 	return quota.Decision{Limited: true, Limit: limit, RetryAfter: int64(time.Second)}
 }

@@ -10,7 +10,7 @@ func (l *Family) topKeys() *command.Command {
 		Name: "cl.top", Group: "limiter", Since: "1.0.0",
 		Complexity: "O(1): some thousand counters are read", Flags: command.ReadOnly,
 		Cost:    command.Unbounded,
-		Summary: "Lists the keys that limiters refused, or were asked about, most often in the last minute.",
+		Summary: "Lists the keys that were limited, or used, most often in the last minute.",
 		Args:    []command.Arg{command.Word("[LIMITED | SEEN] [count]").Optional().Many()},
 		Tips:    command.Varying,
 		Reply: `For each key, in descending order: the key; how often it was limited, or seen; and the largest error of that count.
@@ -24,17 +24,18 @@ bound holds with 99.9 %. Keys of more than 256 bytes are not counted.`,
 			}
 			top := l.Top.List(c.View.Now(), c.View.Selected(), limited, count)
 			c.Out.Array(len(top))
-			for _, hitter := range top {
+			for _, key := range top {
 				c.Out.Array(3)
-				c.Out.BulkString(hitter.Key)
-				c.Out.Int(hitter.Count)
-				c.Out.Int(hitter.Error)
+				c.Out.BulkString(key.Key)
+				c.Out.Int(key.Count)
+				c.Out.Int(key.Error)
 			}
 			return nil
 		},
 	}
 }
 
+// topOptions reads which keys CL.TOP lists, and how many.
 func topOptions(words [][]byte) (limited bool, count int, err error) {
 	limited, count = true, 10
 	if len(words) > 0 && (command.FoldEqual(words[0], "LIMITED") || command.FoldEqual(words[0], "SEEN")) {
@@ -56,8 +57,8 @@ func topOptions(words [][]byte) (limited bool, count int, err error) {
 	return limited, count, command.ErrSyntax
 }
 
-// countDecision says that a limiter has decided about a key. It is on the way of every call, so it does next
-// to nothing.
+// countDecision counts a decision about a key for CL.TOP. Most decisions are not sampled, and this check is
+// all that they cost.
 func (l *Family) countDecision(c *command.Call, key []byte, limited bool) {
 	if !c.Sampling.Skip() {
 		l.sample(c, key, limited)

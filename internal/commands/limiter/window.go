@@ -6,9 +6,6 @@ import (
 	"cellserver/internal/window"
 )
 
-// The windows: CL.FIXED, CL.SLIDING, CL.SLIDINGLOG. One grammar and one reply; each has a rule of
-// its own.
-
 func (l *Family) fixed() *command.Command {
 	return l.windowed(command.Command{
 		Name: "cl.fixed", Complexity: "O(1)",
@@ -37,7 +34,7 @@ func (l *Family) slidingLog() *command.Command {
 		Complexity: "O(log(N)) in the number of calls in view, and O(1) for each that leaves it",
 		Summary:    "Counts against a limit in a sliding window, exactly (sliding window log).",
 	}, command.Int("limit"),
-		// Its limit is bounded by an option, and by a refusal that says what to use instead.
+		// An option bounds its limit, with an error that names CL.SLIDING as the alternative.
 		func(c *command.Call) (err error) {
 			c.Rule.Kind = store.SlidingLog
 			c.Rule.Log, err = window.NewLogLimit(c.Int(), c.Int(), l.MaxLogLimit)
@@ -45,7 +42,8 @@ func (l *Family) slidingLog() *command.Command {
 		})
 }
 
-// windowed makes a window's row. rule reads the limit and the period.
+// windowed completes the row of CL.FIXED, CL.SLIDING or CL.SLIDINGLOG, which have one grammar and one
+// reply. rule reads the limit and the period into c.Rule.
 func (l *Family) windowed(row command.Command, limit command.Arg, rule func(*command.Call) error) *command.Command {
 	row.Group, row.Since, row.KeyAccess = "limiter", "1.0.0", "RW ACCESS UPDATE"
 	row.Flags, row.Cost, row.Traits = command.Write|command.Fast, command.Constant, command.Decides|command.DecimalWords
@@ -71,5 +69,5 @@ func (l *Family) windowed(row command.Command, limit command.Arg, rule func(*com
 
 var limitArg = command.Int("limit").Min(0)
 
-// maxPeriod bounds the period of a window and the time of a lease, in seconds: 31 years.
+// maxPeriod bounds the period of a window and the time of a lease, in seconds. It is 31 years.
 const maxPeriod = 1_000_000_000
