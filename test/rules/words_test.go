@@ -43,7 +43,6 @@ var unread = []string{
 	"internal/option",
 	"internal/tlsconfig",
 	"internal/server",
-	"internal/store/memory",
 	"internal/store/storetest",
 	"internal/transcript",
 }

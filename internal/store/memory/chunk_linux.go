@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// newChunk is memory outside of Go's heap, zeroed, and what to give unmap; nil if the system has
-// none.
+// newChunk maps zeroed memory outside Go's heap, aligned to huge pages. It returns the memory, and
+// the mapping to pass to unmap; both are nil if the system has none.
 func newChunk(bytes int) (memory, mapping []byte) {
 	mapping, err := unix.Mmap(-1, 0, bytes+hugePage, unix.PROT_READ|unix.PROT_WRITE,
 		unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_NORESERVE)
@@ -24,7 +24,7 @@ func newChunk(bytes int) (memory, mapping []byte) {
 
 func unmap(mapping []byte) { _ = unix.Munmap(mapping) }
 
-// adviseHuge tells the system whether a chunk is to be in huge pages. It is a wish.
+// adviseHuge advises the system for or against huge pages. The system may ignore it.
 func adviseHuge(memory []byte, want bool) {
 	advice := unix.MADV_NOHUGEPAGE
 	if want {
@@ -33,23 +33,22 @@ func adviseHuge(memory []byte, want bool) {
 	_ = unix.Madvise(memory, advice)
 }
 
-// populate has the system put memory where it is named, before it is touched. It is a wish too:
-// before Linux 5.14 nothing happens.
+// populate asks the system to bring memory in before it is touched. Linux before 5.14 ignores it.
 func populate(memory []byte) {
 	if len(memory) > 0 {
 		_ = unix.Madvise(memory, unix.MADV_POPULATE_WRITE)
 	}
 }
 
-// discard tells the system that nobody needs what these bytes hold. They stay, and read as
-// anything. The system thinks in pages of its own, which may be larger than ours: what shares one
-// with its neighbours is kept.
+// discard tells the system that the content of this memory is not needed. The memory stays mapped
+// and reads as anything. The system works in pages of its own, which may be larger than ours; it
+// keeps those that contain other memory too.
 func discard(memory []byte) {
 	page := uintptr(os.Getpagesize())
 	start := address(memory)
 	first, last := (start+page-1)/page*page, (start+uintptr(len(memory)))/page*page
 	if first < last {
-		// If it fails the memory is kept, and nothing is lost.
+		// An error is harmless: the system keeps the memory.
 		_ = unix.Madvise(memory[first-start:last-start], unix.MADV_DONTNEED)
 	}
 }

@@ -8,23 +8,24 @@ import (
 	"cellserver/internal/window"
 )
 
-// entryLog is a sliding window log's entries, 16 bytes each: taken away at either end, added at the
-// newer. A short one is a ring, made anew when it is full or far too large; a long one is in
-// chunks, so that no call moves more than ringMost entries whatever the limit is. Its slack is a
-// quarter at most, and a few entries. It is window.Entries.
+// entryLog holds the entries of a sliding window log, 16 bytes each: they are removed at both ends
+// and added at the newer. A short log is a ring, which is reallocated when it is full or much too
+// large; a long one is in chunks, so that no call moves more than maxRing entries, whatever the
+// limit is. At most a quarter of the memory is slack, plus a few entries. It implements
+// window.Entries.
 type entryLog struct {
-	ring   []window.Entry   // all of its length is in use as room; nil if there are chunks
-	chunks [][]window.Entry // chunkEntries long each
-	head   int              // in the ring, or in the first chunk: where the oldest entry is
+	ring   []window.Entry   // every element can be used; nil if the entries are in chunks
+	chunks [][]window.Entry // each of chunkEntries entries
+	head   int              // index of the oldest entry, in the ring or in the first chunk
 	count  int
 }
 
 const (
 	maxRing      = 512
-	ringSlack    = 8  // entries of slack that a ring may have whatever its length
-	chunkEntries = 64 // a 1 KiB
-	// minChunked is where both ends of chunks, which waste up to 63 entries each, come to a
-	// quarter of what is in use.
+	ringSlack    = 8  // entries of slack that any ring may have
+	chunkEntries = 64 // 1 KiB
+	// minChunked is the length at which the slack at both ends of the chunks, up to 63 entries
+	// each, is a quarter of the entries.
 	minChunked = 4 * 2 * (chunkEntries - 1)
 	entryBytes = 16
 )
@@ -44,7 +45,7 @@ func (l *entryLog) at(i int) *window.Entry {
 	return &l.ring[i]
 }
 
-// clone is a log of the same entries.
+// clone returns a copy of the log.
 func (l *entryLog) clone() *entryLog {
 	c := *l
 	c.ring = slices.Clone(l.ring)
@@ -55,7 +56,7 @@ func (l *entryLog) clone() *entryLog {
 	return &c
 }
 
-// apply does what a step decided.
+// apply makes the edit that a step returned.
 func (l *entryLog) apply(e window.Edit) {
 	l.drop(e.Drop)
 	l.count -= e.Cut
@@ -68,17 +69,17 @@ func (l *entryLog) apply(e window.Edit) {
 	}
 }
 
-// grows says whether there is no room for what is left after an edit.
+// grows reports whether the entries after an edit need more memory.
 func (l *entryLog) grows(e window.Edit) bool {
 	n := e.Left(l.count)
 	if l.chunks == nil {
 		return n > len(l.ring)
 	}
-	first := (l.head + e.Drop) / chunkEntries // that stays
+	first := (l.head + e.Drop) / chunkEntries // the first chunk that stays
 	return l.head+e.Drop+n > (first+len(l.chunks))*chunkEntries
 }
 
-// drop lets the oldest n go.
+// drop removes the n oldest entries.
 func (l *entryLog) drop(n int) {
 	l.head += n
 	l.count -= n
@@ -94,7 +95,7 @@ func (l *entryLog) drop(n int) {
 	}
 }
 
-// resize makes room for n entries, and no more than that takes.
+// resize makes room for n entries, without too much slack.
 func (l *entryLog) resize(n int) {
 	switch {
 	case n > maxRing:
@@ -118,7 +119,7 @@ func (l *entryLog) toRing(size int) {
 	*l = entryLog{ring: ring, count: l.count}
 }
 
-// fill makes the entries those of an empty log.
+// fill sets the entries of an empty log.
 func (l *entryLog) fill(entries []window.Entry) {
 	l.resize(len(entries))
 	l.count = len(entries)
@@ -146,8 +147,8 @@ func (l *entryLog) resizeChunks(n int) {
 	}
 }
 
-// logFields are what is in view at now of a log that expires at end: the entries of one period, of
-// the last call that took.
+// logFields returns the fields of a log that expires at end: of the entries that are in view at
+// now, by the period of the last call that took something.
 func logFields(l window.Entries, base uint64, end, now int64) []store.Field {
 	count := l.Len()
 	newest := l.At(count - 1)
@@ -160,7 +161,7 @@ func logFields(l window.Entries, base uint64, end, now int64) []store.Field {
 		instant("oldest", l.At(first).At), instant("newest", newest.At)}
 }
 
-// bytes is the memory that the entries take.
+// bytes returns the memory that the entries take.
 func (l *entryLog) bytes() int64 {
 	const self, header = 72, 24
 	return self + int64(len(l.ring)+len(l.chunks)*chunkEntries)*entryBytes + int64(len(l.chunks))*header

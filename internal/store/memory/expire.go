@@ -7,14 +7,14 @@ import (
 	"cellserver/internal/store"
 )
 
-// An expired record is absent to every reader, and goes when one asks for it; else it takes room
-// until the sweep comes by. The sweep goes round the whole table at an even pace, a slice of every
-// shard each SweepInterval, once in sweepRound: so a record is gone about one round after it
-// expired at the latest (a table that grows meanwhile makes the round a little longer), whether or
-// not anybody writes. The memory it takes therefore follows the keys that are live or expired of
-// late, at any insert rate. (Redis samples keys at random instead, expire.c: its table may hold up
-// to a quarter of expired keys for any time. A slice costs about 3 ns a record, so ten million keys
-// take 0.6 % of a core.)
+// An expired record counts as absent, and is removed when its key is accessed; otherwise it takes
+// memory until the sweep removes it. The sweep goes through the whole table at an even pace: a
+// slice of every shard each SweepInterval, the whole in sweepRound. So whether or not there are
+// writes, a record is removed at most about one round after it expired (a table that grows
+// meanwhile makes the round a little longer), and the memory follows the number of keys that are
+// live or expired recently, at any insert rate. (Redis, expire.c, samples keys at random instead;
+// up to a quarter of its table may be expired keys at any time. A slice costs about 3 ns a record,
+// so ten million keys take 0.6 % of a core.)
 const (
 	// SweepInterval is the time between two slices.
 	SweepInterval  = 100 * time.Millisecond
@@ -37,11 +37,11 @@ func (m *Store) sweepEvery(interval time.Duration) {
 	}
 }
 
-// SetSweeping starts the store's own sweeping, or stops it. For tests.
+// SetSweeping switches the periodic sweep on or off. It is for tests.
 func (m *Store) SetSweeping(on bool) { m.sweepOff.Store(!on) }
 
-// Sweep looks through the next slice of every shard, 1/50 of it, and removes what has expired. It
-// returns how many records went. The store calls it by itself unless Options say otherwise.
+// Sweep removes the expired records of the next slice of every shard, 1/50 of it, and returns how
+// many it removed. The store calls it periodically unless Options say otherwise.
 func (m *Store) Sweep() (removed int) {
 	m.sweepMu.Lock()
 	defer m.sweepMu.Unlock()
@@ -57,8 +57,9 @@ func (m *Store) Sweep() (removed int) {
 	return removed
 }
 
-// returnMemory returns to the system what the keys that have gone held. When that comes to an end, and
-// was much, Go's heap follows: the lists of pages and blocks were there.
+// returnMemory returns to the system the memory of keys that are gone. When nothing is left to
+// return, after a large amount, it also has Go's heap return memory, because the lists of pages and
+// blocks were there.
 func (m *Store) returnMemory() {
 	const much = 16 << 20 / pageBytes
 	m.flushed.release(&m.pool)
@@ -70,8 +71,8 @@ func (m *Store) returnMemory() {
 	}
 }
 
-// sweepSlice sweeps a shard's next pages. The lock is taken for one page at a time: nobody waits
-// longer than that takes.
+// sweepSlice sweeps the next pages of a shard. It takes the lock for one page at a time, so that no
+// client waits longer than that takes.
 func (s *shard) sweepSlice(now int64) (removed int) {
 	for left := s.slice(); left > 0; left-- {
 		removed += s.sweepPage(now)
@@ -79,8 +80,8 @@ func (s *shard) sweepSlice(now int64) (removed int) {
 	return removed
 }
 
-// slice is the number of pages of a slice. One more than a fiftieth, so that pages added on the way
-// do not make a round longer. Of an empty shard it is none, and the index goes.
+// slice returns the number of pages in a slice: one more than a fiftieth, so that pages added
+// meanwhile do not make the round longer. Of an empty shard it frees the index and returns 0.
 func (s *shard) slice() int {
 	s.lock()
 	defer s.unlock()
@@ -91,7 +92,7 @@ func (s *shard) slice() int {
 	return len(s.pages.list)/slicesPerRound + 1
 }
 
-// dropIndex gives the index of an empty shard back.
+// dropIndex frees the index of an empty shard.
 func (s *shard) dropIndex() {
 	if s.index.current.count == 0 {
 		return
@@ -106,7 +107,7 @@ func (s *shard) sweepPage(now int64) (removed int) {
 	defer s.unlock()
 	s.caller = 0
 	now = s.advance(now)
-	s.index.moveBucket(s.rehash) // an index that nobody writes to comes to the end of its move too
+	s.index.moveBucket(s.rehash) // completes the resize of an index that is not written to any more
 	s.publishLayout()
 	if int(s.nextSweep) >= len(s.pages.list) {
 		s.nextSweep = 0
@@ -124,7 +125,8 @@ func (s *shard) sweepPage(now int64) (removed int) {
 	return removed
 }
 
-// expireRecord removes a record that has expired. Its place is found by its ref: no key need be compared.
+// expireRecord removes an expired record. It finds the position in the index by the ref, so that no
+// keys need be compared.
 func (s *shard) expireRecord(at ref, r record) {
 	s.notify(r.key(), store.Expired)
 	s.expiredCount++

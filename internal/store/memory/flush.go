@@ -16,7 +16,7 @@ func (v *view) Flush(context.Context) error {
 	return nil
 }
 
-// FlushAll empties every database, all in one step.
+// FlushAll empties all databases in one step.
 func (v *view) FlushAll(ctx context.Context) error {
 	selected := v.selected
 	defer func() { v.selected = selected }()
@@ -37,15 +37,16 @@ func (v *view) flush() {
 	v.memory.listeners.notify(v.selected, nil, store.Flushed, v.caller)
 }
 
-// flushedMemory is what flushed keys have left for the sweep to hand over to the pool: of ten million
-// keys that takes milliseconds, for which nobody should hold a lock, or be kept waiting.
+// flushedMemory is the memory of flushed keys, which the sweep later returns to the pool. For ten
+// million keys that takes milliseconds, during which neither a lock should be held nor a client
+// wait.
 type flushedMemory struct {
 	mu     sync.Mutex
 	blocks [][]*block
 	pages  [][]page
 }
 
-// detach forgets every record of a shard at once.
+// detach removes all records of a shard at once.
 func (s *shard) detach(to *flushedMemory) {
 	if s.index.current.count == 0 {
 		return // it is empty
@@ -62,7 +63,7 @@ func (s *shard) detach(to *flushedMemory) {
 	to.pages = append(to.pages, list)
 }
 
-// release hands over what has been left.
+// release returns the memory to the pool.
 func (f *flushedMemory) release(p *pool) {
 	f.mu.Lock()
 	blocks, lists := f.blocks, f.pages

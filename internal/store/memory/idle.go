@@ -8,17 +8,17 @@ import (
 	"cellserver/internal/store"
 )
 
-// When a key was used last stands in its record, as a number of 2^30 nanoseconds, about a second:
-// 23 bits of it, which come round after 104 days. (Redis keeps 24 bits of seconds.) To look at what
-// a key is, as TTL, TYPE and EXISTS do, is not to use it.
+// A record contains when its key was last used, in units of 2^30 nanoseconds, about a second: the
+// low 23 bits of that number, which wrap around after 104 days. (Redis keeps 24 bits of seconds.)
+// Operations that only ask about a key, such as TTL, TYPE and EXISTS, do not count as a use.
 const (
-	usedShift = 30 // of an instant
+	usedShift = 30 // of an instant in nanoseconds
 	usedBits  = 23
-	belowUsed = 32 - usedBits // bits of kind and the dirty mark, in the four bytes that begin with kind
+	belowUsed = 32 - usedBits // bits of the kind and the dirty mark, in the four bytes that start with the kind
 )
 
-// touch writes down that the key is used now. Most keys that are used again are used again within the
-// second: then there is nothing to write.
+// touch records that the key is used now. A key is usually used again within the same second, and
+// then nothing need be written.
 func (r record) touch(now int64) {
 	const others = 1<<belowUsed - 1
 	head, used := binary.LittleEndian.Uint32(r[atKind:]), uint32(now>>usedShift)<<belowUsed
@@ -27,20 +27,20 @@ func (r record) touch(now int64) {
 	}
 }
 
-// reset makes a record one of a kind that is used now.
+// reset makes a record one of a kind, used now.
 func (r record) reset(k store.Kind, now int64) {
-	r.setExpires(0) // not what the slot's last record had
+	r.setExpires(0) // removes the expiry of the slot's previous record
 	binary.LittleEndian.PutUint32(r[atKind:], uint32(now>>usedShift)<<belowUsed|uint32(k))
 }
 
-// idle is for how long the key has not been used, to about a second.
+// idle returns for how long the key has not been used, to about a second.
 func (r record) idle(now int64) time.Duration {
 	const all = 1<<usedBits - 1
 	used := binary.LittleEndian.Uint32(r[atKind:]) >> belowUsed
 	return time.Duration(uint32(now>>usedShift)-used&all) & all << usedShift
 }
 
-// Idle says for how long a key has not been used.
+// Idle returns for how long a key has not been used.
 func (v *view) Idle(_ context.Context, key []byte) (idle time.Duration, found bool, err error) {
 	h := v.hash(key)
 	s := v.lockExisting(h.shard)
@@ -55,7 +55,7 @@ func (v *view) Idle(_ context.Context, key []byte) (idle time.Duration, found bo
 	return r.idle(v.now), true, nil
 }
 
-// Touch is Count, and uses the keys.
+// Touch is Count, and counts as a use of the keys.
 func (v *view) Touch(_ context.Context, keys [][]byte) (int, error) {
 	return v.inChunks(keys, func(keys [][]byte) int { return v.count(keys, true) }), nil
 }

@@ -6,29 +6,29 @@ import (
 )
 
 // index finds a record by its key's hash. It is an array of buckets of one cache line each, in the
-// order of the hash: of n buckets, bucket i holds the keys whose position (32 bits of the hash)
-// lies in [i*2^32/n, (i+1)*2^32/n).
+// order of the hash: of n buckets, bucket i holds the keys whose position (32 bits of the hash) is
+// in [i*2^32/n, (i+1)*2^32/n).
 //
-// Keeping that order makes three things simple. The array may have any size, so it grows by half,
-// not by doubling. It grows bucket by bucket: those below moved stand in the new array, the others
-// still in the old one, and no call moves more than one. And SCAN needs no state: its cursor is a
-// position, which means the same in every size.
+// This order simplifies three things. The array may have any size, so it can grow by half instead
+// of doubling. It grows bucket by bucket: the buckets of the old array below movedBuckets have been
+// moved to the new one, and no call moves more than one. And SCAN needs no state, because its
+// cursor is a position, which has the same meaning for every size.
 //
-// Full buckets go on in overflow buckets; at the load kept here (at most 9 of 12 slots on average)
-// that is one in six at most.
+// A bucket that is full continues in overflow buckets. At the load kept here (at most 9 of 12 slots
+// on average) at most one bucket in six does.
 type index struct {
 	current      buckets
-	old          buckets // what is left of the array before this one
-	movedBuckets int     // buckets of old, from the first, that stand in current by now
+	old          buckets // the remainder of the previous array
+	movedBuckets int     // the first buckets of old, which have been moved to current
 	pool         *pool
 	overflow     buckets // overflow buckets, numbered from 1
-	overflowFree uint32  // head of the list of free ones
+	overflowFree uint32  // head of the list of free overflow buckets
 	overflowUsed int
 }
 
-// bucket is one cache line: 12 tags (8 bits of the hash; 0 is a free slot), the number of the
-// overflow bucket that goes on, and 12 refs. The tags are compared eight at a time, so a probe
-// touches hardly any record but the right one.
+// bucket is one cache line: 12 tags (8 bits of the hash; 0 marks a free slot), the number of the
+// next overflow bucket, and 12 refs. Tags are compared eight at a time, so a search reads hardly
+// any record but the right one.
 type bucket [bucketBytes]byte
 
 const (
@@ -37,10 +37,10 @@ const (
 	atNext          = 12
 	atRefs          = 16
 	bucketsPerBlock = pageBytes / bucketBytes
-	loadPerBucket   = 9 // records a bucket, on average, at which the index grows
+	loadPerBucket   = 9 // the average number of records per bucket at which the index grows
 )
 
-// keyHash is a key's hash, cut into its uses.
+// keyHash is the hash of a key, split by use.
 type keyHash struct {
 	shard    uint32
 	position uint32
@@ -62,7 +62,7 @@ func (b *bucket) set(slot int, tag byte, r ref) {
 	binary.LittleEndian.PutUint32(b[atRefs+4*slot:], uint32(r))
 }
 
-// match marks the slots with this tag: bit i stands for slot i. All tags are compared at once.
+// match returns the slots with this tag as a bit set. All tags are compared at once.
 func (b *bucket) match(tag byte) (slots uint32) {
 	pattern := uint64(tag) * 0x0101010101010101
 	first := binary.LittleEndian.Uint64(b[:8]) ^ pattern
@@ -70,16 +70,16 @@ func (b *bucket) match(tag byte) (slots uint32) {
 	return zeroBytes(first) | zeroBytes(last)<<8
 }
 
-// zeroBytes sets bit i for each byte i that is zero, exactly: first the high bit of each such byte
-// (Hacker's Delight, 6-1), then the eight of them side by side, by a multiplication that carries
-// each to its place.
+// zeroBytes sets bit i for each byte i of x that is zero, exactly. First it finds the high bit of
+// each such byte (Hacker's Delight, 6-1); then a multiplication moves the eight bits next to one
+// another.
 func zeroBytes(x uint64) uint32 {
 	const low7 = 0x7f7f7f7f7f7f7f7f
 	high := ^((x&low7 + low7) | x | low7)
 	return uint32(high >> 7 * 0x0102040810204080 >> 56)
 }
 
-// freeSlot is the first free slot, -1 if the bucket is full.
+// freeSlot returns the first free slot, or -1 if the bucket is full.
 func (b *bucket) freeSlot() int {
 	if free := b.match(0); free != 0 {
 		return bits.TrailingZeros32(free)
@@ -87,7 +87,8 @@ func (b *bucket) freeSlot() int {
 	return -1
 }
 
-// buckets is an array of buckets in blocks, so that it grows and goes a block at a time.
+// buckets is an array of buckets, made of blocks, so that it can grow and be freed one block at a
+// time.
 type buckets struct {
 	count  int
 	blocks []*block
@@ -97,17 +98,17 @@ func (a *buckets) at(n int) *bucket {
 	return (*bucket)(a.blocks[n/bucketsPerBlock][n%bucketsPerBlock*bucketBytes:])
 }
 
-// bucketOf is the number of the bucket that a position belongs to.
+// bucketOf returns the number of the bucket that a position belongs to.
 func (a *buckets) bucketOf(position uint32) int {
 	return int(uint64(position) * uint64(a.count) >> 32)
 }
 
-// start is the first position of bucket n; for n = count it is 2^32.
+// start returns the first position of bucket n; for n = count it is 2^32.
 func (a *buckets) start(n int) uint64 {
 	return (uint64(n)<<32 + uint64(a.count) - 1) / uint64(a.count)
 }
 
-// extend makes blocks until there are enough for bucket n.
+// extend adds blocks until there are enough for bucket n.
 func (a *buckets) extend(from *pool, n int) {
 	for n/bucketsPerBlock >= len(a.blocks) {
 		b := from.get()
@@ -116,7 +117,7 @@ func (a *buckets) extend(from *pool, n int) {
 	}
 }
 
-// firstBucket is the first bucket of the chain that a position belongs to at present.
+// firstBucket returns the first bucket of the chain that a position belongs to at present.
 func (x *index) firstBucket(position uint32) *bucket {
 	if x.old.count > 0 {
 		if n := x.old.bucketOf(position); n >= x.movedBuckets {
@@ -126,7 +127,7 @@ func (x *index) firstBucket(position uint32) *bucket {
 	return x.current.at(x.current.bucketOf(position))
 }
 
-// nextBucket is the bucket that goes on where b ends, nil if none does.
+// nextBucket returns the overflow bucket that follows b, or nil if there is none.
 func (x *index) nextBucket(b *bucket) *bucket {
 	if n := b.next(); n != 0 {
 		return x.overflow.at(int(n) - 1)
@@ -134,7 +135,7 @@ func (x *index) nextBucket(b *bucket) *bucket {
 	return nil
 }
 
-// insert adds a record. The caller knows that its key is not there yet.
+// insert adds a record, whose key must not be in the index yet.
 func (x *index) insert(h keyHash, r ref) {
 	b := x.firstBucket(h.position)
 	for {
@@ -150,9 +151,9 @@ func (x *index) insert(h keyHash, r ref) {
 	}
 }
 
-// remove takes a record out of the chain that starts at home, and puts the chain's last one in its
-// place. So a chain is full but for its end, and has no bucket more than its records need, however
-// keys come and go.
+// remove removes a record from the chain that starts at home, and puts the last record of the chain
+// in its place. So all buckets of a chain but the last are full, and there are no more of them than
+// necessary, however keys come and go.
 func (x *index) remove(home *bucket, p indexPosition) {
 	tail, before := home, (*bucket)(nil)
 	for next := x.nextBucket(tail); next != nil; next = x.nextBucket(tail) {
@@ -160,7 +161,7 @@ func (x *index) remove(home *bucket, p indexPosition) {
 	}
 	last := tail.freeSlot() - 1
 	if last < 0 {
-		last = bucketSlots - 1 // it is full
+		last = bucketSlots - 1 // the bucket is full
 	}
 	p.bucket.set(p.slot, tail[last], tail.ref(last))
 	tail.clearSlot(last)
@@ -170,7 +171,7 @@ func (x *index) remove(home *bucket, p indexPosition) {
 	}
 }
 
-// addOverflow hangs an empty bucket on b.
+// addOverflow appends an empty bucket to b.
 func (x *index) addOverflow(b *bucket) *bucket {
 	if x.overflowFree == 0 {
 		first := x.overflow.count
@@ -190,8 +191,8 @@ func (x *index) addOverflow(b *bucket) *bucket {
 	return next
 }
 
-// freeChain gives back the overflow buckets behind b, which hold nothing any more. b itself is the
-// caller's to mend.
+// freeChain frees the overflow buckets that follow b, which must be empty. The caller must clear
+// the link in b.
 func (x *index) freeChain(b *bucket) {
 	for n := b.next(); n != 0; {
 		o := x.overflow.at(int(n) - 1)
@@ -208,9 +209,9 @@ func (x *index) freeChain(b *bucket) {
 	}
 }
 
-// resizeIfNeeded starts a move to another size when the number of records calls for one. Growth starts at a
-// load of 9 of 12 slots; an index shrinks when it is less than a quarter as full as that, so that
-// the two do not alternate.
+// resizeIfNeeded starts to resize the index if the number of records requires it. It grows at a
+// load of 9 of 12 slots, and shrinks at less than a quarter of that, so that the two do not
+// alternate.
 func (x *index) resizeIfNeeded(records int) {
 	if x.moving() {
 		return
@@ -227,8 +228,8 @@ func (x *index) resizeIfNeeded(records int) {
 	}
 }
 
-// resize starts an array of another size. Its blocks are made as the move gets to them, so that no
-// call clears them all.
+// resize starts a new array. Its blocks are created as buckets are moved, so that no call has to
+// clear all of them.
 func (x *index) resize(blocks int) {
 	x.old, x.movedBuckets = x.current, 0
 	x.current = buckets{blocks: make([]*block, 0, blocks), count: blocks * bucketsPerBlock}
@@ -236,14 +237,14 @@ func (x *index) resize(blocks int) {
 
 func (x *index) moving() bool { return x.old.count > 0 }
 
-// moveBucket brings the next bucket of the old array into the current one; rehash finds a record's hash
-// again.
+// moveBucket moves the next bucket of the old array to the current one. rehash returns the hash of
+// a record's key.
 func (x *index) moveBucket(rehash func(ref) keyHash) {
 	if !x.moving() {
 		return
 	}
 	from := x.old.at(x.movedBuckets)
-	x.movedBuckets++ // from here on home leads to the current array
+	x.movedBuckets++ // from here on firstBucket returns buckets of the current array
 	x.current.extend(x.pool, x.current.bucketOf(uint32(x.old.start(x.movedBuckets)-1)))
 	for b := from; b != nil; b = x.nextBucket(b) {
 		for slot := range bucketSlots {
@@ -263,9 +264,9 @@ func (x *index) moveBucket(rehash func(ref) keyHash) {
 	}
 }
 
-// detachBlocks forgets everything, and returns the blocks that held it.
+// detachBlocks empties the index and returns its blocks.
 func (x *index) detachBlocks() [3][]*block {
-	old := x.old.blocks[x.movedBuckets/bucketsPerBlock:] // those before have gone
+	old := x.old.blocks[x.movedBuckets/bucketsPerBlock:] // the earlier ones have been freed
 	left := [3][]*block{x.current.blocks, x.overflow.blocks, old}
 	*x = index{pool: x.pool}
 	return left

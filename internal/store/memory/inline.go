@@ -8,20 +8,21 @@ import (
 	"cellserver/internal/window"
 )
 
-// What a limiter keeps beside its record stands, where it is little, in the record itself: an entry
-// of a log, or a lease, then comes from memory with its key, and is nothing to the garbage
-// collector. It moves out when the record would no longer share a page.
+// State that does not fit in the fixed part of a record (log entries, leases) is kept in the record
+// itself while it is small: then it is loaded from memory together with its key, and costs the
+// garbage collector nothing. It moves to a slab when the record would no longer fit in a shared
+// page.
 //
-// The last 4 bytes of such a record's value say which: the number of an object in a slab, or, with
-// the first bit set, how much stands behind them. Of a log that is a ring: its length, where its
-// oldest entry is, and how many it has.
+// The last 4 bytes of such a record's value say which: the number of an object in a slab or, with
+// the first bit set, the size of the inline state. For a log, which is a ring, that is its
+// capacity, the index of the oldest entry, and the number of entries.
 
 const (
 	inlineBit = 1 << 31
-	maxInline = maxClass * unitBytes // of a record that has something in it
+	maxInline = maxClass * unitBytes // the largest record with inline state
 )
 
-// inline is what stands in the record behind its value, nil if it stands elsewhere.
+// inline returns the inline state of a record, or nil if there is none.
 func (r record) inline() []byte {
 	if !r.isInline() {
 		return nil
@@ -42,9 +43,9 @@ func (r record) inlineBytes() int {
 	return int(n)
 }
 
-// resize gives a record of a log or of leases a slot of size bytes, if its own is too small for
-// that or more than twice as large. What was inline is left behind. A record that is to be smaller
-// stays where it is if there is no other place.
+// resize moves a record of a log or of leases to a slot of size bytes, if its own is too small, or
+// more than twice as large. Inline state is not copied. A record that is to become smaller stays
+// where it is if there is no memory.
 func (s *shard) resize(at *keySlot, size int) error {
 	from := at.p.bucket.ref(at.p.slot)
 	room := s.pages.slotSize(from)
@@ -70,8 +71,8 @@ func (s *shard) resize(at *keySlot, size int) error {
 	return nil
 }
 
-// createOrResize gives a key a record of a kind with so many bytes behind its value: its own, in another
-// slot if need be, or a new one.
+// createOrResize gives a key a record of a kind with so many bytes behind its value: a new one, or
+// the existing one, in another slot if necessary.
 func (s *shard) createOrResize(at *keySlot, kind store.Kind, bytes int) error {
 	if at.live {
 		return s.resize(at, recordSize(len(at.key), kind)+bytes)
@@ -79,13 +80,13 @@ func (s *shard) createOrResize(at *keySlot, kind store.Kind, bytes int) error {
 	return s.createIfAbsent(at, kind, bytes)
 }
 
-// inlineCapacity is how many bytes may stand in the record of a key.
+// inlineCapacity returns how many bytes of inline state a key's record may have.
 func inlineCapacity(key []byte, kind store.Kind) int { return maxInline - recordSize(len(key), kind) }
 
-// logRing is a log's entries in its record. It is window.Entries.
+// logRing is the ring of a log's entries in its record. It implements window.Entries.
 type logRing struct {
 	entries []byte
-	head    int // where the oldest is
+	head    int // index of the oldest entry
 	count   int
 }
 
@@ -94,7 +95,7 @@ func (r record) ring() logRing {
 	return logRing{entries: r.inline(), head: int(n >> 8 & 0xff), count: int(n & 0xff)}
 }
 
-// setRing says of what stands behind the value that it is a ring of so many entries.
+// setRing sets the capacity, the oldest entry and the number of entries of an inline ring.
 func (r record) setRing(size, head, count int) {
 	r.setSlabNumber(inlineBit | uint32(size)<<16 | uint32(head)<<8 | uint32(count))
 }
@@ -120,7 +121,7 @@ func (l *logRing) at(i int) []byte {
 	return l.entries[i : i+entryBytes]
 }
 
-// logEntries is a live key's entries.
+// logEntries returns the entries of a live key. It is valid until the next call.
 func (s *shard) logEntries(r record) window.Entries {
 	if !r.isInline() {
 		return s.logs.at(r.slabNumber())
@@ -129,7 +130,7 @@ func (s *shard) logEntries(r record) window.Entries {
 	return &s.scratchRing
 }
 
-// editLog does to a key's entries what a step decided; without a live record it makes one.
+// editLog makes the edit that a step returned, and creates the record if there is none.
 func (s *shard) editLog(at *keySlot, e window.Edit) error {
 	switch {
 	case !at.live:
@@ -149,14 +150,14 @@ func (s *shard) editLog(at *keySlot, e window.Edit) error {
 		return nil
 	}
 	s.gatherEntries(log, 0, log.Len())
-	if s.storeRing(at) == nil { // else it stays where it is
+	if s.storeRing(at) == nil { // otherwise the entries stay in the slab
 		s.logs.bytes -= log.bytes()
 		s.logs.remove(n)
 	}
 	return nil
 }
 
-// gatherEntries has s.entries be some of a log's.
+// gatherEntries copies entries of a log to s.scratchEntries.
 func (s *shard) gatherEntries(log window.Entries, from, to int) {
 	s.scratchEntries = s.scratchEntries[:0]
 	for i := from; i < to; i++ {
@@ -164,8 +165,8 @@ func (s *shard) gatherEntries(log window.Entries, from, to int) {
 	}
 }
 
-// storeLog makes s.entries those of a record that has none, or has them inline: what is inline is
-// forgotten.
+// storeLog makes s.scratchEntries the entries of a record, which must not have entries in a slab.
+// Inline entries are overwritten.
 func (s *shard) storeLog(at *keySlot) error {
 	if len(s.scratchEntries)*entryBytes <= inlineCapacity(at.key, store.SlidingLog) {
 		return s.storeRing(at)
@@ -183,8 +184,8 @@ func (s *shard) storeLog(at *keySlot) error {
 	return nil
 }
 
-// storeRing is placeLog where there is room in the record: for half as many again, but for one
-// entry, as many logs have.
+// storeRing is storeLog for entries that fit in the record. The ring has room for half as many
+// again, but none for a single entry, as many logs have just one.
 func (s *shard) storeRing(at *keySlot) error {
 	count := len(s.scratchEntries)
 	size := min(count+count/2, inlineCapacity(at.key, store.SlidingLog)/entryBytes)
@@ -199,7 +200,7 @@ func (s *shard) storeRing(at *keySlot) error {
 	return nil
 }
 
-// editRing does it in the record. The ring is made anew when it is full, or far too large.
+// editRing makes an edit in the record. It reallocates the ring if it is full or much too large.
 func (s *shard) editRing(at *keySlot, e window.Edit) error {
 	s.scratchRing = at.r.ring()
 	ring := &s.scratchRing
@@ -221,7 +222,7 @@ func (s *shard) editRing(at *keySlot, e window.Edit) error {
 	return nil
 }
 
-// leaseTable is a key's leases: the shard's own table, if they are in the record.
+// leaseTable returns the leases of a key: the shard's scratch table if they are inline.
 func (s *shard) leaseTable(at *keySlot) lease.Table {
 	if at.live && !at.r.isInline() {
 		return s.leases.at(at.r.slabNumber())
@@ -233,12 +234,12 @@ func (s *shard) leaseTable(at *keySlot) lease.Table {
 	return &s.scratchLeases
 }
 
-// saveLeases keeps what a step made of a key's leases, and writes down when the last one ends; without
-// leases the key goes.
+// saveLeases stores what a step made of a key's leases, and sets the expiry to the end of the last.
+// A key without leases is removed.
 func (s *shard) saveLeases(at *keySlot, table lease.Table, changed bool) error {
 	held, many := table.(*keyLeases)
 	if many {
-		held.updateBytes(&s.leases) // some may have ended, whatever has changed
+		held.updateBytes(&s.leases) // some may have ended, even if the step changed nothing
 	}
 	switch {
 	case !changed:
@@ -254,7 +255,7 @@ func (s *shard) saveLeases(at *keySlot, table lease.Table, changed bool) error {
 		}
 	} else if held.ToFew(&s.scratchLeases, min(maxInline/4, inlineCapacity(at.key, store.Lease))) {
 		n := at.r.slabNumber()
-		if s.storeLeases(at) == nil { // else they stay where they are
+		if s.storeLeases(at) == nil { // otherwise the leases stay in the slab
 			s.leases.bytes -= held.counted
 			s.leases.remove(n)
 		}
@@ -263,8 +264,8 @@ func (s *shard) saveLeases(at *keySlot, table lease.Table, changed bool) error {
 	return nil
 }
 
-// storeLeases makes s.few the leases of a key, whose record's inline ones are forgotten, if it has
-// one.
+// storeLeases makes s.scratchLeases the leases of a key. Inline leases of its record are
+// overwritten.
 func (s *shard) storeLeases(at *keySlot) error {
 	few := s.scratchLeases.Bytes()
 	bytes := len(few)

@@ -10,21 +10,21 @@ import (
 	"cellserver/internal/window"
 )
 
-// The steps of the limiters that came after GCRA, each on one key under its shard's lock: find the
-// record, let the algorithm decide, keep what it says. shard.throttle is the same by hand, because
-// it is the hot one.
+// The methods below are the steps of all limiters but GCRA, each on one key under its shard's lock:
+// find the record, let the algorithm decide, store the result. shard.throttle does the same by
+// hand, because it is the hot path.
 
-// keySlot is where a key's state is, or is to be.
+// keySlot is the slot of a key: its record, or where it would be.
 type keySlot struct {
 	h       keyHash
 	key     []byte
-	r       record // nil if there is none; but for transfers it has not expired
+	r       record // nil if the key has none; expired only in transfers
 	p       indexPosition
 	live    bool
-	created bool // the record is a new key's
+	created bool // the record was created by this step
 }
 
-// lookup finds a key for a limiter of a kind, at the instant now.
+// lookup finds the record of a key for a limiter of a kind, at the instant now.
 func (s *shard) lookup(h keyHash, key []byte, now int64, kind store.Kind) (keySlot, error) {
 	at := keySlot{h: h, key: key}
 	at.r, at.p = s.findLive(h, key, now)
@@ -38,8 +38,8 @@ func (s *shard) lookup(h keyHash, key []byte, now int64, kind store.Kind) (keySl
 	return at, nil
 }
 
-// createIfAbsent is the record to write a kind's state to, new if none is live, and then with so many bytes
-// more.
+// createIfAbsent creates a record with so many bytes behind its value, unless the key has a live
+// one.
 func (s *shard) createIfAbsent(at *keySlot, kind store.Kind, more int) (err error) {
 	if at.live {
 		return nil
@@ -49,7 +49,7 @@ func (s *shard) createIfAbsent(at *keySlot, kind store.Kind, more int) (err erro
 	return err
 }
 
-// commit says that the key's state was written, and when it expires.
+// commit sets the expiry of a record whose state was written, and notifies the listeners.
 func (s *shard) commit(at *keySlot, expires int64) {
 	before := at.r.noExpiry()
 	at.r.setExpires(expires)
@@ -61,13 +61,13 @@ func (s *shard) commit(at *keySlot, expires int64) {
 	s.notify(at.key, event)
 }
 
-// removeKey removes a key whose state says nothing any more.
+// removeKey removes a key and notifies the listeners.
 func (s *shard) removeKey(at *keySlot) {
 	s.notify(at.key, store.Deleted)
 	s.remove(at.h, at.p)
 }
 
-// take is one step of a rule on one key.
+// take makes one step of a rule on one key.
 func (s *shard) take(h keyHash, key []byte, now int64, rule *store.Rule, quantity int64,
 	mode quota.Mode) (quota.Decision, error) {
 	switch {
@@ -149,7 +149,7 @@ func (r record) logState() window.Log {
 	return window.Log{Base: uint64(r.field(0)), Until: r.field(1), End: r.expires()}
 }
 
-// emptyLog is the entries of a log that there is none of.
+// emptyLog is the list of entries of a key that does not exist.
 var emptyLog window.Entries = &entryLog{}
 
 func (s *shard) slidingLog(at *keySlot, now int64, limit window.LogLimit, quantity int64,
@@ -176,15 +176,15 @@ func (s *shard) slidingLog(at *keySlot, now int64, limit window.LogLimit, quanti
 	return d, nil
 }
 
-// keyLeases is the leases of one key.
+// keyLeases holds the leases of one key that are in a slab.
 type keyLeases struct {
 	lease.Leases
-	counted int64 // bytes that its slab was told of
+	counted int64 // bytes included in the slab's sum
 }
 
 func (l *keyLeases) clone() *keyLeases { return &keyLeases{Leases: *l.Leases.Clone()} }
 
-// updateBytes tells the slab how much the leases take.
+// updateBytes updates the slab's sum of bytes.
 func (l *keyLeases) updateBytes(s *slab[keyLeases]) {
 	bytes := int64(l.Bytes())
 	s.bytes += bytes - l.counted
@@ -201,7 +201,7 @@ func (s *shard) acquire(h keyHash, key []byte, now int64, r lease.Request, maxHo
 	held, many := table.(*keyLeases)
 	isNew := many && s.noGrowth && !held.Has(r.Holder())
 	d, changed, err := table.Acquire(now, r, maxHolders)
-	if changed && isNew && int64(held.Bytes()) > held.counted { // more memory than before: it is not granted after all
+	if changed && isNew && int64(held.Bytes()) > held.counted { // the grant took memory, so it is revoked
 		held.Release(now, r.Holder())
 		held.updateBytes(&s.leases)
 		return quota.Decision{}, store.ErrFull
@@ -243,7 +243,7 @@ func (s *shard) holders(h keyHash, key []byte, now int64) (list []lease.Lease, e
 	return slices.Collect(s.leaseTable(&at).Holders(now)), nil
 }
 
-// freeState forgets what a record holds beside itself, before the record goes.
+// freeState frees the state that a record has in a slab, before the record is removed.
 func (s *shard) freeState(r record) {
 	switch r.kind() {
 	case store.SlidingLog:
@@ -263,7 +263,7 @@ func (s *shard) freeState(r record) {
 	}
 }
 
-// fields are the state of a live record, by name.
+// fields returns the state of a live record as named fields.
 func (s *shard) fields(r record, now int64) []store.Field {
 	switch r.kind() {
 	case store.Throttle:

@@ -8,15 +8,15 @@ import (
 	"cellserver/internal/store"
 )
 
-// listeners are told of changes. Their list is replaced and never altered, so that to tell them
-// takes no lock, and while there are none no more than a load.
+// listeners notifies the store's listeners of changes. The list is replaced and never modified, so
+// that notifying takes no lock, and without listeners only one load.
 type listeners struct {
-	mu  sync.Mutex // of who replaces it
+	mu  sync.Mutex // for replacing the list
 	all atomic.Pointer[[]*store.Listener]
 }
 
 func (l *listeners) notify(database int, key []byte, event store.Event, caller int64) {
-	if l.any() { // in two functions, so that this one is inlined
+	if l.any() { // a function of its own, so that this one can be inlined
 		l.notifyAll(database, key, event, caller)
 	}
 }
@@ -29,10 +29,10 @@ func (l *listeners) notifyAll(database int, key []byte, event store.Event, calle
 	}
 }
 
-// any says whether there is a listener.
+// any reports whether there are listeners.
 func (l *listeners) any() bool { return l.all.Load() != nil }
 
-// replace puts what change makes of the list in its place.
+// replace replaces the list with a changed copy.
 func (l *listeners) replace(change func(list []*store.Listener) []*store.Listener) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -5,7 +5,7 @@ import (
 	"math/bits"
 )
 
-// lock takes the shard's lock. Whoever wants to know is told how long it is held.
+// lock takes the shard's lock, and starts to measure how long it is held if lockTime is set.
 func (s *shard) lock() {
 	s.mu.Lock()
 	if s.lockTime != nil {
@@ -13,7 +13,7 @@ func (s *shard) lock() {
 	}
 }
 
-// unlock must come from the goroutine that locked.
+// unlock must be called by the goroutine that called lock, because the time is measured per thread.
 func (s *shard) unlock() {
 	if s.lockTime != nil {
 		s.lockTime.Stop(s.lockedAt)
@@ -21,11 +21,11 @@ func (s *shard) unlock() {
 	s.mu.Unlock()
 }
 
-// lockSet names the shards that a step on several keys takes: one bit a shard.
+// lockSet is a set of shards that a step on several keys locks, one bit per shard.
 type lockSet [shards / 64]uint64
 
-// lock takes the locks of the keys' shards, each once, in ascending order. It returns the instant
-// of the step: one for all of its keys, so the latest that any of the shards has seen.
+// lock locks the shards of the keys, each once, in ascending order. It returns the instant of the
+// step, which is the same for all keys: the latest that any of the shards has seen.
 func (v *view) lock(keys [][]byte) (db *database, set lockSet, now int64) {
 	for _, key := range keys {
 		set.add(v.hash(key).shard)
@@ -34,8 +34,8 @@ func (v *view) lock(keys [][]byte) (db *database, set lockSet, now int64) {
 	return db, set, now
 }
 
-// lockShards locks some shards of the selected database, which is made if need be. In a transaction
-// they are locked already.
+// lockShards locks shards of the selected database, which it creates if it does not exist. In a
+// transaction they are locked already.
 func (v *view) lockShards(set lockSet) (db *database, now int64) {
 	if v.transaction != nil {
 		db = v.ensure()
@@ -48,7 +48,7 @@ func (v *view) lockShards(set lockSet) (db *database, now int64) {
 		if v.existing() == db {
 			return db, now
 		}
-		set.unlock(db, true) // it has another number by now
+		set.unlock(db, true) // databases were swapped meanwhile
 	}
 }
 
@@ -58,7 +58,7 @@ func (v *view) unlock(db *database, set lockSet) {
 	}
 }
 
-// allShards names all.
+// allShards contains every shard.
 var allShards = func() (set lockSet) {
 	for i := range set {
 		set[i] = math.MaxUint64
@@ -70,10 +70,10 @@ func (set *lockSet) add(shard uint32) { set[shard/64] |= 1 << (shard % 64) }
 
 func (set *lockSet) has(shard uint32) bool { return set[shard/64]>>(shard%64)&1 != 0 }
 
-// measuredShard is the shard that has the hold of all of them measured, none if another database's is:
-// one step's locks are one hold.
-func (set *lockSet) measuredShard(holds bool) uint32 {
-	if !holds {
+// measuredShard returns the shard whose lock is measured for the whole set, because the locks of
+// one step are held for the same time. It returns none if another database's set is measured.
+func (set *lockSet) measuredShard(measure bool) uint32 {
+	if !measure {
 		return shards
 	}
 	for word, bitmap := range set {
@@ -84,10 +84,10 @@ func (set *lockSet) measuredShard(holds bool) uint32 {
 	return shards
 }
 
-// lock takes the locks for a caller, and returns the instant of the step: not before now, nor
-// before what any of the shards has seen.
-func (set *lockSet) lock(db *database, now, caller int64, holds bool) int64 {
-	measured := set.measuredShard(holds)
+// lock locks the shards on behalf of a caller. It returns the instant of the step: not before now,
+// nor before any instant that the shards have seen.
+func (set *lockSet) lock(db *database, now, caller int64, measure bool) int64 {
+	measured := set.measuredShard(measure)
 	for word, bitmap := range set {
 		for ; bitmap != 0; bitmap &= bitmap - 1 {
 			n := uint32(word*64 + bits.TrailingZeros64(bitmap))
@@ -103,8 +103,8 @@ func (set *lockSet) lock(db *database, now, caller int64, holds bool) int64 {
 	return now
 }
 
-func (set *lockSet) unlock(db *database, holds bool) {
-	measured := set.measuredShard(holds)
+func (set *lockSet) unlock(db *database, measure bool) {
+	measured := set.measuredShard(measure)
 	for word, bitmap := range set {
 		for ; bitmap != 0; bitmap &= bitmap - 1 {
 			n := uint32(word*64 + bits.TrailingZeros64(bitmap))

@@ -16,53 +16,52 @@ import (
 	"cellserver/internal/store"
 )
 
-// Store implements store.Store. A database is made of shards, each with its own lock; one that has
-// never been written to has no shards yet.
+// Store implements store.Store in memory. A database consists of shards, each with a lock of its
+// own; a database that was never written to has no shards.
 type Store struct {
 	clock          store.Clock
 	seed           maphash.Seed
 	databases      []atomic.Pointer[database]
-	createMu       sync.Mutex // held while a database's shards are made, or it gets another number
-	lastOrder      int        // of the database that was made last
+	createMu       sync.Mutex // held while a database is created, or databases are swapped
+	lastOrder      int        // order of the database that was created last
 	listeners      listeners
 	pool           pool
 	flushed        flushedMemory
 	lockTime       *meter.MaxCPUTime
-	pagesPerShard  int // of a shard
+	pagesPerShard  int // the largest number of pages in a shard
 	sweepMu        sync.Mutex
-	sweepOff       atomic.Bool // the sweep is off
-	returnedBlocks int         // blocks given back to the system since the sweep last found none
+	sweepOff       atomic.Bool // the periodic sweep is switched off
+	returnedBlocks int         // blocks returned to the system since the sweep last found none
 	stop           chan struct{}
 	closeOnce      sync.Once
 	background     sync.WaitGroup
 }
 
-// shards is how many parts a database has. It must be well above the number of cores, so that two
-// of them seldom want the same lock: a step holds it for about 100 ns of the 500 ns that a call
-// costs at best, so of 64 cores 13 hold one at any time, and the next finds its own taken once in
-// twenty. It must stay small, because an empty shard costs its first page and first block, 8 KiB: 2
-// MiB a database in use. The sweep and growth work by the page and the bucket, so a shard may hold
-// any number of keys.
+// shards is the number of shards of a database. It must be well above the number of cores, so that
+// two of them seldom need the same lock: a step holds it for about 100 ns of the 500 ns that a call
+// costs at best, so with 64 cores 13 locks are held at any time, and one call in twenty finds its
+// lock taken. It must be small because an empty shard takes its first page and first block, 8 KiB:
+// 2 MiB for a database in use. Sweep and growth work by the page and the bucket, so a shard may
+// hold any number of keys.
 const shards = 256
 
 type database struct {
-	shards [shards]shard // first, so that each starts on a cache line
-	order  int           // in which databases are locked: its number may change
+	shards [shards]shard // the first field, so that each shard starts on a cache line
+	order  int           // databases are locked in this order; their numbers may change
 }
 
-// Options are what a memory store can be told; the zero value is a store of 16 databases on the
-// machine's clock.
+// Options configure a store. The zero value stands for 16 databases and the machine's clock.
 type Options struct {
-	Databases int         // 16 if 0
-	Clock     store.Clock // the machine's if nil
-	// SweepEvery is how often a slice of the table is looked through for expired records:
-	// SweepInterval if 0; never if negative, and then the owner calls Sweep.
+	Databases int         // 0 means 16
+	Clock     store.Clock // nil means the machine's clock
+	// SweepEvery is the interval between slices of the sweep for expired records: 0 means
+	// SweepInterval. If it is negative there is no sweep, and the owner must call Sweep.
 	SweepEvery time.Duration
-	Holds      *meter.MaxCPUTime // learns how long shards are locked; nil for nobody
-	MaxPages   int               // of 4 KiB, of a shard: as many as can be numbered if 0. For tests
+	Holds      *meter.MaxCPUTime // measures how long locks of shards are held; nil measures nothing
+	MaxPages   int               // largest number of 4 KiB pages per shard, for tests; 0 means the maximum
 }
 
-// New makes an empty store. Close ends its sweep.
+// New returns an empty store. Close stops its goroutines.
 func New(o Options) *Store {
 	if o.Databases == 0 {
 		o.Databases = 16
@@ -93,20 +92,20 @@ func New(o Options) *Store {
 	return m
 }
 
-// Close ends the sweep; the store still answers.
+// Close stops the sweep. The store can still be used.
 func (m *Store) Close() error {
 	m.closeOnce.Do(func() { close(m.stop) })
 	m.background.Wait()
 	return nil
 }
 
-// MayBlock returns false: calls wait only for locks that others hold for microseconds.
+// MayBlock returns false: calls wait only for locks, which other calls hold for microseconds.
 func (m *Store) MayBlock() bool { return false }
 
 func (m *Store) Databases() int     { return len(m.databases) }
 func (m *Store) Clock() store.Clock { return m.clock }
 
-// View opens a caller's window on the store.
+// View returns a new view.
 func (m *Store) View() store.View { return m.newView() }
 
 func (m *Store) newView() *view {
@@ -115,10 +114,10 @@ func (m *Store) newView() *view {
 	return v
 }
 
-// database is the shards of a database, nil if it was never written to.
+// database returns a database, or nil if it was never written to.
 func (m *Store) database(n int) *database { return m.databases[n].Load() }
 
-// createDatabase is the shards of a database, made if need be.
+// createDatabase returns a database, and creates it if it does not exist.
 func (m *Store) createDatabase(n int) *database {
 	m.createMu.Lock()
 	defer m.createMu.Unlock()
@@ -142,7 +141,7 @@ func (m *Store) newDatabase(n int) *database {
 	return db
 }
 
-// ensureDatabase is a database, made if need be.
+// ensureDatabase is createDatabase without a lock if the database exists.
 func (m *Store) ensureDatabase(n int) *database {
 	if db := m.database(n); db != nil {
 		return db
@@ -150,8 +149,8 @@ func (m *Store) ensureDatabase(n int) *database {
 	return m.createDatabase(n)
 }
 
-// lockAll takes every shard's lock in ascending order, as every step on several shards does: so no
-// two wait in a ring. The hold is measured once, at the last.
+// lockAll locks all shards in ascending order. Every step on several shards uses this order, so
+// that no two wait for each other. The time is measured for one shard only, the last.
 func (db *database) lockAll() {
 	for i := range shards - 1 {
 		db.shards[i].mu.Lock()
@@ -166,15 +165,15 @@ func (db *database) unlockAll() {
 	db.shards[shards-1].unlock()
 }
 
-// view is a session's window on a Store.
+// view implements store.View.
 type view struct {
 	memory   *Store
-	selected int // of the selected database
+	selected int // number of the selected database
 	now      int64
-	caller   int64 // who calls
+	caller   int64 // number of the caller, for listeners
 	hashes   hashCache
 
-	transaction      *transaction // nil outside of one, else locking
+	transaction      *transaction // nil outside transactions, otherwise &transactionSpace
 	transactionSpace transaction
 	decisionBuffer   *[decisionBufferSize]quota.Decision
 }
@@ -191,10 +190,10 @@ func (v *view) Selected() int          { return v.selected }
 func (v *view) SetCaller(caller int64) { v.caller = caller }
 func (v *view) Caller() int64          { return v.caller }
 
-// existing is the selected database, nil if nobody has written to it.
+// existing returns the selected database, or nil if it was never written to.
 func (v *view) existing() *database { return v.memory.database(v.selected) }
 
-// ensure is the selected database, made if need be.
+// ensure returns the selected database, and creates it if it does not exist.
 func (v *view) ensure() *database {
 	if db := v.existing(); db != nil {
 		return db
@@ -205,7 +204,7 @@ func (v *view) ensure() *database {
 	return v.memory.createDatabase(v.selected)
 }
 
-// hash is a key's hash, which Prefetch may know.
+// hash returns the hash of a key, which Prefetch may have computed already.
 func (v *view) hash(key []byte) keyHash {
 	if v.hashes.next < v.hashes.count {
 		if f := &v.hashes.keys[v.hashes.next]; f.at == address(key) && f.length == len(key) {
@@ -218,8 +217,8 @@ func (v *view) hash(key []byte) keyHash {
 
 func (m *Store) hash(key []byte) keyHash { return splitHash(maphash.Bytes(m.seed, key)) }
 
-// lockShard locks a shard of the selected database, which is made if need be. In a transaction it is
-// locked already.
+// lockShard locks and returns a shard of the selected database, which it creates if it does not
+// exist. In a transaction the shard is locked already.
 func (v *view) lockShard(shard uint32) *shard {
 	if v.transaction != nil {
 		return v.transaction.shard(v.ensure(), shard)
@@ -231,11 +230,12 @@ func (v *view) lockShard(shard uint32) *shard {
 		if s.caller = v.caller; v.existing() == db {
 			return s
 		}
-		s.unlock() // the database has another number by now
+		s.unlock() // databases were swapped meanwhile
 	}
 }
 
-// lockExisting is enter for who only looks: nil if nobody has written to the database.
+// lockExisting is lockShard for operations that only read: it returns nil if the database was never
+// written to.
 func (v *view) lockExisting(shard uint32) *shard {
 	if v.existing() == nil {
 		return nil
@@ -249,7 +249,7 @@ func (v *view) unlockShard(s *shard) {
 	}
 }
 
-// Throttle routes: hash, shard, lock, step.
+// Throttle makes one step of GCRA.
 func (v *view) Throttle(_ context.Context, key []byte, limit gcra.Limit, quantity int64,
 	mode quota.Mode) (gcra.Outcome, error) {
 	h := v.hash(key)
@@ -258,7 +258,7 @@ func (v *view) Throttle(_ context.Context, key []byte, limit gcra.Limit, quantit
 	return s.throttle(h, key, v.now, limit, quantity, mode)
 }
 
-// Take is Throttle for any limiter.
+// Take makes one step of any limiter of a quantity.
 func (v *view) Take(_ context.Context, key []byte, rule *store.Rule, quantity int64,
 	mode quota.Mode) (quota.Decision, error) {
 	h := v.hash(key)
@@ -267,7 +267,7 @@ func (v *view) Take(_ context.Context, key []byte, rule *store.Rule, quantity in
 	return s.take(h, key, v.now, rule, quantity, mode)
 }
 
-// Acquire gives a holder permits.
+// Acquire grants a lease.
 func (v *view) Acquire(_ context.Context, key []byte, r lease.Request, maxHolders int) (quota.Decision, error) {
 	h := v.hash(key)
 	s := v.lockShard(h.shard)
@@ -275,7 +275,7 @@ func (v *view) Acquire(_ context.Context, key []byte, r lease.Request, maxHolder
 	return s.acquire(h, key, v.now, r, maxHolders)
 }
 
-// Renew moves the end of a lease.
+// Renew changes the end of a lease.
 func (v *view) Renew(_ context.Context, key []byte, ttl time.Duration, holder []byte) (bool, error) {
 	h := v.hash(key)
 	s := v.lockExisting(h.shard)
@@ -286,7 +286,7 @@ func (v *view) Renew(_ context.Context, key []byte, ttl time.Duration, holder []
 	return s.renew(h, key, v.now, ttl, holder)
 }
 
-// Release takes permits back.
+// Release ends a lease.
 func (v *view) Release(_ context.Context, key []byte, holder []byte) (int64, error) {
 	h := v.hash(key)
 	s := v.lockExisting(h.shard)
@@ -297,7 +297,7 @@ func (v *view) Release(_ context.Context, key []byte, holder []byte) (int64, err
 	return s.release(h, key, v.now, holder)
 }
 
-// Holders lists leases.
+// Holders returns the leases of a key.
 func (v *view) Holders(_ context.Context, key []byte) ([]lease.Lease, error) {
 	h := v.hash(key)
 	s := v.lockExisting(h.shard)
@@ -309,7 +309,7 @@ func (v *view) Holders(_ context.Context, key []byte) ([]lease.Lease, error) {
 	return s.holders(h, key, v.now)
 }
 
-// Inspect tells what stands at key, and its state.
+// Inspect returns the entry of a key, and its state by name.
 func (v *view) Inspect(_ context.Context, key []byte) (e store.Entry, fields []store.Field, err error) {
 	h := v.hash(key)
 	s := v.lockExisting(h.shard)
@@ -325,7 +325,7 @@ func (v *view) Inspect(_ context.Context, key []byte) (e store.Entry, fields []s
 	return e, fields, nil
 }
 
-// Lookup tells what stands at key at the batch's instant.
+// Lookup returns the entry of a key.
 func (v *view) Lookup(_ context.Context, key []byte) (store.Entry, error) {
 	h := v.hash(key)
 	s := v.lockExisting(h.shard)
@@ -333,16 +333,16 @@ func (v *view) Lookup(_ context.Context, key []byte) (store.Entry, error) {
 		return store.Entry{}, nil
 	}
 	defer v.unlockShard(s)
-	v.now = s.advance(v.now) // so that what is left of the key, counted from there, is never more than it was given
+	v.now = s.advance(v.now) // so that the time to live, counted from here, never exceeds the one that was set
 	r, _ := s.findLive(h, key, v.now)
 	return r.entry(v.now), nil
 }
 
-// keysPerStep is how many keys one step is about at most, so that it holds its locks for well under a
-// millisecond. A call with more is made in several steps.
+// keysPerStep bounds the number of keys of one step, so that it holds its locks for well under a
+// millisecond. Calls with more keys take several steps.
 const keysPerStep = 1024
 
-// inChunks calls step for the keys, in pieces of keysAStep.
+// inChunks calls step for at most keysPerStep of the keys at a time, and returns the sum.
 func (v *view) inChunks(keys [][]byte, step func([][]byte) int) (n int) {
 	if v.existing() == nil {
 		return 0
@@ -353,7 +353,7 @@ func (v *view) inChunks(keys [][]byte, step func([][]byte) int) (n int) {
 	return n
 }
 
-// Count says how many of the keys exist, each counted as often as it is named.
+// Count returns how many of the keys exist, each counted as often as it is named.
 func (v *view) Count(_ context.Context, keys [][]byte) (int, error) {
 	return v.inChunks(keys, func(keys [][]byte) int { return v.count(keys, false) }), nil
 }
@@ -373,7 +373,7 @@ func (v *view) count(keys [][]byte, use bool) (n int) {
 	return n
 }
 
-// Delete removes the keys.
+// Delete removes keys.
 func (v *view) Delete(_ context.Context, keys [][]byte) (int, error) {
 	return v.inChunks(keys, v.delete), nil
 }
@@ -390,7 +390,7 @@ func (v *view) delete(keys [][]byte) (n int) {
 	return n
 }
 
-// Size counts the records of the selected database at one instant.
+// Size returns the number of records of the selected database at one instant.
 func (v *view) Size(context.Context) (n int, err error) {
 	if v.existing() == nil {
 		return 0, nil

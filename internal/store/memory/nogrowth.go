@@ -12,11 +12,11 @@ import (
 	"cellserver/internal/window"
 )
 
-// noGrowthView is a view while memory is short. Its limiters go on where they need none: so a flood of new
-// keys does not switch off the limits of those that are there.
+// noGrowthView is a view for use while memory is short. Limiters continue to work where they need
+// no memory, so that a flood of new keys does not switch off the limits of existing ones.
 type noGrowthView struct{ *view }
 
-// WithoutGrowth is View's.
+// WithoutGrowth implements store.Limiters.
 func (v *view) WithoutGrowth() store.View { return noGrowthView{v} }
 
 func (v noGrowthView) lockShard(shard uint32) *shard {
@@ -53,7 +53,7 @@ func (v noGrowthView) Acquire(_ context.Context, key []byte, r lease.Request, ma
 	return s.acquire(h, key, v.now, r, maxHolders)
 }
 
-// TakeAll is takeTight of its keys.
+// TakeAll takes from several keys or from none, if no memory is needed.
 func (v noGrowthView) TakeAll(
 	_ context.Context, requests []store.LimitRequest, peek bool,
 ) ([]quota.Decision, bool, error) {
@@ -69,7 +69,8 @@ func (v noGrowthView) TakeAll(
 	return takeAllWithoutGrowth(db, locked, requests, hashes, now, peek, v.decisionSlice(len(requests)))
 }
 
-// takeAllWithoutGrowth asks every limiter first, and whether there is a place for what it allows.
+// takeAllWithoutGrowth peeks at every limiter first, and checks whether what it allows needs
+// memory.
 func takeAllWithoutGrowth(
 	db *database, locked lockSet, requests []store.LimitRequest, hashes []keyHash, now int64, peek bool,
 	decisions []quota.Decision,
@@ -88,13 +89,13 @@ func takeAllWithoutGrowth(
 		return decisions, false, errors.Join(reportUntaken(db, requests, hashes, now, decisions), store.ErrFull)
 	}
 	if _, err = evaluateEach(db, requests, hashes, now, quota.Take, decisions); err != nil {
-		return nil, false, err // which must not be taken for a decision
+		return nil, false, err // decisions that were made in part must not be used
 	}
 	return decisions, true, nil
 }
 
-// fitsWithoutGrowth says whether all that would be taken needs no memory. Else the decisions say what does:
-// those that are limited.
+// fitsWithoutGrowth reports whether taking all needs no memory. If it does, it marks the decisions
+// of the keys that need memory as limited.
 func fitsWithoutGrowth(
 	db *database, requests []store.LimitRequest, hashes []keyHash, now int64, decisions []quota.Decision,
 ) bool {
@@ -107,8 +108,7 @@ func fitsWithoutGrowth(
 	return spared
 }
 
-// setNoGrowth says of shards, which are locked, that the step must not take memory, or that it is
-// over.
+// setNoGrowth sets whether the step on these shards, which are locked, may allocate memory.
 func (set *lockSet) setNoGrowth(db *database, tight bool) {
 	for word, bitmap := range set {
 		for ; bitmap != 0; bitmap &= bitmap - 1 {
@@ -117,8 +117,8 @@ func (set *lockSet) setNoGrowth(db *database, tight bool) {
 	}
 }
 
-// needsMemory says whether a quantity that is allowed takes memory: a record, or for a log that is full a
-// larger one. A record that has expired is used again, if it is large enough.
+// needsMemory reports whether taking an allowed quantity allocates memory: for a record, or a
+// larger one for a log that is full. An expired record is reused if it is large enough.
 func (s *shard) needsMemory(h keyHash, t *store.LimitRequest, now int64) bool {
 	r, p := s.find(h, t.Key)
 	switch {
@@ -126,7 +126,7 @@ func (s *shard) needsMemory(h keyHash, t *store.LimitRequest, now int64) bool {
 		return true
 	case r.expires() <= now:
 		if t.Rule.Kind == store.SlidingLog && inlineCapacity(t.Key, t.Rule.Kind) < entryBytes {
-			return true // a long key: its entries stand apart from the record
+			return true // with a long key, the entries are in a slab
 		}
 		return s.pages.slotSize(p.bucket.ref(p.slot)) < sizeAfterFirst(t.Key, t.Rule.Kind)
 	case t.Rule.Kind != store.SlidingLog:
@@ -137,7 +137,7 @@ func (s *shard) needsMemory(h keyHash, t *store.LimitRequest, now int64) bool {
 	return s.logGrows(&at, edit)
 }
 
-// sizeAfterFirst is how large the record of a key is that a limiter has taken from once.
+// sizeAfterFirst returns the size of a key's record after a limiter has taken from it once.
 func sizeAfterFirst(key []byte, kind store.Kind) int {
 	size := recordSize(len(key), kind)
 	if kind == store.SlidingLog {
@@ -146,7 +146,7 @@ func sizeAfterFirst(key []byte, kind store.Kind) int {
 	return size
 }
 
-// logGrows says whether the entries of a key that is there will not fit where they are.
+// logGrows reports whether an edit makes a log outgrow its memory.
 func (s *shard) logGrows(at *keySlot, e window.Edit) bool {
 	if !at.r.isInline() {
 		return s.logs.at(at.r.slabNumber()).grows(e)

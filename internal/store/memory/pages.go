@@ -7,24 +7,24 @@ import (
 	"cellserver/internal/store"
 )
 
-// pages holds a shard's records. A page of 4 KiB is cut into slots of one size; the slots of a size
-// class that are free form a list through the pages that have some. So a record never moves, a free
-// slot costs no search, a page that empties goes back, and nothing in a page is a pointer.
+// pages holds the records of a shard. A page of 4 KiB is divided into slots of one size, its size
+// class; the pages of a class that have free slots form a list. So records never move, a free slot
+// is found without a search, an empty page is freed, and pages contain no pointers.
 type pages struct {
 	list          []page
 	pool          *pool
-	unusedNumbers []uint32             // numbers of list entries that hold no page
-	open          [maxClass + 1]uint32 // by class: 1 + the number of a page with a free slot, 0 if none
-	bytes         int64                // held in pages
-	limit         int                  // pages: maxPages, but in tests
+	unusedNumbers []uint32             // indices in list that hold no page
+	open          [maxClass + 1]uint32 // by class: 1 + the index of a page with a free slot, 0 if none
+	bytes         int64                // of all pages
+	limit         int                  // the largest number of pages; maxPages except in tests
 }
 
-// page is one page and what is known of it. A record too large to share a page has one of its own
-// size.
+// page is one page and its state. A record too large for a shared page has one to itself, of its
+// own size.
 type page struct {
 	data       []byte
-	next, prev uint32 // 1 + neighbours in the list of open pages of this class
-	class      uint16 // size of a slot in units; 0 for a page of one large record
+	next, prev uint32 // 1 + the neighbours in the list of open pages of this class
+	class      uint16 // slot size in units; 0 for a page with one large record
 	used       uint16 // slots in use
 	free       uint16 // 1 + unit of the first free slot, 0 if there is none
 }
@@ -33,13 +33,13 @@ const (
 	pageBytes    = 4096
 	unitBytes    = 8 // records start at multiples of this
 	unitsPerPage = pageBytes / unitBytes
-	maxClass     = 128 // units: a record of up to 1 KiB shares a page, four at least to one
+	maxClass     = 128 // in units: a record of up to 1 KiB shares a page with at least three others
 	maxPages     = math.MaxUint32 / unitsPerPage
-	pagesPerStep = 64 // as many as one step may need
+	pagesPerStep = 64 // the most pages that one step may need
 )
 
-// ref names a record in its shard: page number * unitsPerPage + the unit it starts at, plus 1 so
-// that 0 is none.
+// ref identifies a record in its shard: page index * unitsPerPage + the unit where it starts + 1,
+// so that 0 stands for none.
 type ref uint32
 
 func (p *pages) at(r ref) record {
@@ -48,8 +48,8 @@ func (p *pages) at(r ref) record {
 	return record(data[n%unitsPerPage*unitBytes:])
 }
 
-// alloc finds a slot of at least size bytes. Its bytes are not cleared. ok is false when the shard
-// has no numbers left for another page: 32 GiB of small records.
+// alloc returns a slot of at least size bytes, which are not cleared. It fails if the shard has no
+// index left for another page, after 32 GiB of small records.
 func (p *pages) alloc(size int) (r ref, ok bool) {
 	class := (size + unitBytes - 1) / unitBytes
 	if class > maxClass {
@@ -73,7 +73,7 @@ func (p *pages) alloc(size int) (r ref, ok bool) {
 	return ref(n*unitsPerPage + unit + 1), true
 }
 
-// slotSize is how many bytes a record's slot has.
+// slotSize returns the size of a record's slot, in bytes.
 func (p *pages) slotSize(r ref) int {
 	pg := &p.list[(uint32(r)-1)/unitsPerPage]
 	if pg.class == 0 {
@@ -82,7 +82,7 @@ func (p *pages) slotSize(r ref) int {
 	return int(pg.class) * unitBytes
 }
 
-// release gives a record's slot back, and its page when that was the last one in it.
+// release frees the slot of a record, and its page if that is empty then.
 func (p *pages) release(r ref) {
 	n, unit := (uint32(r)-1)/unitsPerPage, (uint32(r)-1)%unitsPerPage
 	pg := &p.list[n]
@@ -99,7 +99,7 @@ func (p *pages) release(r ref) {
 	pg.free = uint16(unit + 1)
 }
 
-// openPage starts a page for a class: all of its slots are free.
+// openPage adds a page for a class, with all slots free.
 func (p *pages) openPage(class int) bool {
 	if !p.canAdd(1) {
 		return false
@@ -116,7 +116,7 @@ func (p *pages) openPage(class int) bool {
 	return true
 }
 
-// canAdd says whether so many records can surely be made.
+// canAdd reports whether so many records can be added without fail.
 func (p *pages) canAdd(records int) bool { return len(p.unusedNumbers)+p.limit-len(p.list) >= records }
 
 func (p *pages) addPage(data []byte, class int) (n uint32, ok bool) {
@@ -144,7 +144,7 @@ func (p *pages) freePage(n uint32) {
 	}
 	*pg = page{}
 	if p.unusedNumbers = append(p.unusedNumbers, n); len(p.unusedNumbers) == len(p.list) {
-		p.list, p.unusedNumbers = nil, nil // it was long, perhaps, and every page has gone
+		p.list, p.unusedNumbers = nil, nil // give back the memory of the list, which may have been long
 	}
 }
 
@@ -170,7 +170,7 @@ func (p *pages) unlink(n uint32) {
 	pg.next, pg.prev = 0, 0
 }
 
-// each shows the records of one page, live and expired.
+// each visits the records of one page, live and expired.
 func (p *pages) each(n int, visit func(ref, record)) {
 	pg := &p.list[n]
 	if pg.data == nil {

@@ -9,48 +9,48 @@ import (
 	"sync"
 )
 
-// block is the piece of memory that pages and the index are made of.
+// block is the unit of memory of which pages and the index are made.
 type block [pageBytes]byte
 
-// pool is where the blocks come from, and go to: memory that the system gives in chunks, outside of
-// Go's heap. The garbage collector would have nothing to look for in it, and yet sweep it piece by
-// piece, for milliseconds, in whoever asks for the next one; and it would give it back to the
-// system when it sees fit, not when the keys have gone.
+// pool allocates blocks from memory that the system provides in chunks, outside Go's heap. In the
+// heap, the garbage collector would sweep this memory, in which it has nothing to find, piece by
+// piece on behalf of allocating goroutines, for milliseconds; and it would return it to the system
+// at times of its own, not when the keys are gone.
 //
-// A pool's lock is taken last, while a shard's is held, and only for a push or a pop.
+// The pool's lock is taken last, while a shard is locked, and only for a push or a pop.
 type pool struct {
 	mu sync.Mutex
 	// Blocks that were put back and are still in memory. They are lists of lists, so that no long
 	// list is ever copied under the lock.
 	free        [][]*block
-	freeCount   int      // how many these are
-	chunks      []*chunk // by address
+	freeCount   int      // number of blocks in free
+	chunks      []*chunk // sorted by address
 	lowest      int      // the chunks before this one have no cold block
-	usedCount   int      // blocks that are out
-	heap        int64    // bytes of chunks that are in Go's heap, where no other memory is asked for
-	nextChunk   *chunk   // that will be the next of chunks, if there is one already
+	usedCount   int      // blocks in use
+	heap        int64    // bytes of chunks that are in Go's heap, on systems where they must be
+	nextChunk   *chunk   // the next element of chunks, if it has been mapped already
 	wakePrepare chan struct{}
 
 	mappings *mappings
 }
 
-// hugePage is what the processor maps at once if the system lets it, in bytes: a step on a large
-// table, which touches memory at three places that no cache holds, then takes two thirds of the
-// time.
+// hugePage is the size of a huge page in bytes. With huge pages, a step on a large table, which
+// reads three places that are in no cache, takes two thirds of the time.
 const hugePage = 2 << 20
 
-// chunk is memory that the system gave at once. The system has its cold blocks: they are zeroes for
-// whoever touches them.
+// chunk is memory that was mapped at once. Its cold blocks are not in memory; they read as zeros
+// when they are touched.
 type chunk struct {
 	memory    []byte
 	cold      blockSet
-	coldCount int  // how many are cold
-	huge      bool // the system was asked to make huge pages of it
-	populated uint // a bit a huge page: it is in memory, or on its way
+	coldCount int  // number of cold blocks
+	huge      bool // the system was advised to use huge pages for it
+	populated uint // one bit per huge page: it is in memory, or being brought there
 }
 
-// mappings are what the system gave. They go when the store does: that is when nothing refers to it
-// any more, for whoever looks without a lock may look at a block that is long somebody else's.
+// mappings is the memory that the system provides. It is unmapped only when nothing refers to the
+// store any more, because Prefetch, which takes no lock, may look at a block long after it was
+// freed.
 type mappings struct{ list [][]byte }
 
 func (m *mappings) unmap() {
@@ -60,19 +60,18 @@ func (m *mappings) unmap() {
 }
 
 const (
-	// chunkBytes is what the system is asked for at once: of the address space, until it is
-	// touched.
+	// chunkBytes is the size of a chunk. It takes only address space until it is touched.
 	chunkBytes  = 16 << 20
 	chunkBlocks = chunkBytes / pageBytes
-	// maxFree is how many blocks are kept for whoever needs one next, 1 MiB, but one for each that
-	// is used at most. Of those beyond it, half are given back to the system each time that trim is
-	// called: so a table that breathes makes it little work.
+	// maxFree is the number of free blocks to keep for reuse, 1 MiB, but at most one for each that
+	// is in use. Of those beyond, each call of trim returns half to the system, so that a table
+	// whose size varies causes little work.
 	maxFree = 256
-	// hugeBlocks are the blocks of a huge page.
+	// hugeBlocks is the number of blocks in a huge page.
 	hugeBlocks = hugePage / pageBytes
 )
 
-// get is a block, of which the bytes may be anything.
+// get returns a block with undefined content.
 func (p *pool) get() *block {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -84,21 +83,21 @@ func (p *pool) get() *block {
 		p.lowest++
 	}
 	if p.lowest == len(p.chunks) && !p.extend() {
-		return new(block) // Go's heap may have some, or end the process
+		return new(block) // the heap may have memory left, or end the process
 	}
 	b, n := p.chunks[p.lowest].take()
 	if n%hugeBlocks == hugeBlocks/2 {
 		select {
 		case p.wakePrepare <- struct{}{}:
-		default: // it was said before, or there is nobody to tell
+		default: // prepare has been woken already, or is not running
 		}
 	}
 	return b
 }
 
-// prepare brings huge pages into memory before they are wanted: the system clears two megabytes for
-// whoever touches one first, which takes a millisecond or more, and would be done while a shard is
-// locked.
+// prepare brings huge pages into memory before they are needed. The system clears the two megabytes
+// of a huge page when it is first touched; that takes a millisecond or more, during which a shard
+// would be locked.
 func (p *pool) prepare(stop <-chan struct{}) {
 	for {
 		select {
@@ -110,7 +109,8 @@ func (p *pool) prepare(stop <-chan struct{}) {
 	}
 }
 
-// nextHugePage is the memory of the huge page that will be wanted next, if it is not near.
+// nextHugePage returns the memory of the huge page that will be needed next, or nil if it is
+// populated.
 func (p *pool) nextHugePage() []byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -130,7 +130,8 @@ func (p *pool) nextHugePage() []byte {
 	return p.nextChunk.claimHugePage(0)
 }
 
-// claimHugePage is the memory of a huge page that is to be brought near; nothing if it is.
+// claimHugePage returns the memory of a huge page and marks it as populated, or returns nil if it
+// is already.
 func (c *chunk) claimHugePage(huge int) []byte {
 	if c.populated>>huge&1 != 0 {
 		return nil
@@ -140,7 +141,7 @@ func (c *chunk) claimHugePage(huge int) []byte {
 	return c.memory[huge*hugePage : (huge+1)*hugePage]
 }
 
-// firstCold is the first huge page of which all blocks are cold, -1 if there is none.
+// firstCold returns the first huge page whose blocks are all cold, or -1 if there is none.
 func (c *chunk) firstCold() int {
 	for huge := range chunkBlocks / hugeBlocks {
 		if c.isCold(huge) {
@@ -150,7 +151,7 @@ func (c *chunk) firstCold() int {
 	return -1
 }
 
-// isCold says whether all blocks of a huge page are cold.
+// isCold reports whether all blocks of a huge page are cold.
 func (c *chunk) isCold(huge int) bool {
 	for _, cold := range c.cold[huge*hugeBlocks/64 : (huge+1)*hugeBlocks/64] {
 		if cold != math.MaxUint64 {
@@ -160,7 +161,8 @@ func (c *chunk) isCold(huge int) bool {
 	return true
 }
 
-// requestHugePages asks for huge pages, if a chunk is used as a whole, or about to be.
+// requestHugePages advises the system to use huge pages for a chunk that is used, or about to be
+// used, as a whole.
 func (c *chunk) requestHugePages() {
 	if !c.huge && (c.coldCount == chunkBlocks || c.coldCount == 1) {
 		c.huge = true
@@ -168,7 +170,7 @@ func (c *chunk) requestHugePages() {
 	}
 }
 
-// extend adds a chunk, if the system has one.
+// extend adds a chunk. It returns false if the system has no memory.
 func (p *pool) extend() bool {
 	c := p.nextChunk
 	if p.nextChunk = nil; c == nil {
@@ -182,7 +184,7 @@ func (p *pool) extend() bool {
 	return true
 }
 
-// chunk asks the system for one, nil if it has none.
+// chunk maps a new chunk. It returns nil if the system has no memory.
 func (p *pool) chunk() *chunk {
 	memory, mapping := newChunk(chunkBytes)
 	if memory == nil {
@@ -197,7 +199,8 @@ func (p *pool) chunk() *chunk {
 	return c
 }
 
-// search finds the chunk that a block is of; without ok, where it would stand.
+// search returns the index of the chunk that a block belongs to, or if there is none where it would
+// be inserted.
 func (p *pool) search(b *block) (n int, ok bool) {
 	return slices.BinarySearchFunc(p.chunks, address(b[:]), func(c *chunk, at uintptr) int {
 		switch base := address(c.memory); {
@@ -210,7 +213,7 @@ func (p *pool) search(b *block) (n int, ok bool) {
 	})
 }
 
-// take is the first of a chunk's cold blocks, and its number; there must be one.
+// take returns the first of a chunk's cold blocks and its number. There must be one.
 func (c *chunk) take() (b *block, n int) {
 	c.requestHugePages()
 	c.coldCount--
@@ -218,10 +221,11 @@ func (c *chunk) take() (b *block, n int) {
 	return (*block)(c.memory[n*pageBytes:]), n
 }
 
-// number is which of a chunk's blocks b is: of another chunk that lies behind it, none.
+// number returns the number of a block in its chunk; it is chunkBlocks or more for blocks of chunks
+// behind this one.
 func (c *chunk) number(b *block) int { return int((address(b[:]) - address(c.memory)) / pageBytes) }
 
-// put takes blocks back. A long list of them is copied before the lock is taken.
+// put frees blocks. A long list is copied before the lock is taken.
 func (p *pool) put(blocks ...*block) {
 	if len(blocks) > shortList {
 		blocks = slices.Clone(blocks)
@@ -232,10 +236,11 @@ func (p *pool) put(blocks ...*block) {
 	p.push(blocks)
 }
 
-// shortList is how many blocks are added to a list that there is; more are one of their own.
+// shortList bounds the lists whose blocks are added to an existing list; longer lists are kept as
+// they are.
 const shortList = 64
 
-// push keeps blocks. A long list is the pool's from then on.
+// push adds blocks to free. A long list then belongs to the pool.
 func (p *pool) push(blocks []*block) {
 	p.freeCount += len(blocks)
 	if len(blocks) > shortList {
@@ -254,7 +259,7 @@ func (p *pool) push(blocks []*block) {
 	}
 }
 
-// pop takes a block that is kept; there must be one.
+// pop removes a block from free. There must be one.
 func (p *pool) pop() *block {
 	last := len(p.free) - 1
 	list := p.free[last]
@@ -266,14 +271,14 @@ func (p *pool) pop() *block {
 	return b
 }
 
-// trim gives the system back half of what is kept beyond maxWarm, and says how many blocks that
-// was. It is for one goroutine at a time.
+// trim returns half of the free blocks beyond maxFree to the system, and reports how many. It must
+// not be called concurrently.
 func (p *pool) trim() int {
 	excess := p.excess()
 	for i := 0; i < len(excess); {
 		c := p.chunkOf(excess[i])
 		if c == nil {
-			i++ // it was of Go's heap, and is the collector's
+			i++ // allocated from the heap, so the garbage collector frees it
 			continue
 		}
 		var cold blockSet
@@ -289,8 +294,8 @@ func (p *pool) trim() int {
 	return len(excess)
 }
 
-// releaseUnused gives back what was brought near for a table that does not grow any more: in chunks
-// that nobody has begun to use.
+// releaseUnused returns the memory of chunks that were populated for a table that has stopped
+// growing, and are not in use.
 func (p *pool) releaseUnused() {
 	p.mu.Lock()
 	var unused []*chunk
@@ -305,7 +310,8 @@ func (p *pool) releaseUnused() {
 	}
 }
 
-// excess takes out what trim is to give back, in order. The lowest stay, close together.
+// excess removes from free the blocks that trim is to return, and sorts them. The blocks with the
+// lowest addresses are kept, so that what is in use stays together.
 func (p *pool) excess() []*block {
 	p.mu.Lock()
 	lists, most := p.free, min(maxFree, p.usedCount)
@@ -325,7 +331,7 @@ func (p *pool) excess() []*block {
 	return warm[keep:]
 }
 
-// chunkOf is the chunk of a block, nil if it has none.
+// chunkOf returns the chunk of a block, or nil if it is in the heap.
 func (p *pool) chunkOf(b *block) *chunk {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -335,9 +341,9 @@ func (p *pool) chunkOf(b *block) *chunk {
 	return nil
 }
 
-// splitHugePages has a chunk in no huge pages from here on: the system would put together again what is
-// given back piece by piece. Its cold blocks may be in memory too, as parts of a huge page: these
-// go first.
+// splitHugePages advises the system against huge pages for a chunk, because it would otherwise
+// reassemble what is returned piece by piece. Cold blocks may be in memory as parts of huge pages;
+// they are returned first.
 func (p *pool) splitHugePages(c *chunk) {
 	p.mu.Lock()
 	was, cold := c.huge, c.cold
@@ -351,7 +357,8 @@ func (p *pool) splitHugePages(c *chunk) {
 	}
 }
 
-// release gives blocks of a chunk back, which nobody can take meanwhile, and has them cold.
+// release returns blocks of a chunk to the system and makes them cold. They must not be in free, so
+// that they cannot be allocated meanwhile.
 func (p *pool) release(c *chunk, blocks blockSet) {
 	for first, n := range blocks.runs() {
 		discard(c.memory[first*pageBytes : (first+n)*pageBytes])
@@ -367,19 +374,19 @@ func (p *pool) release(c *chunk, blocks blockSet) {
 	}
 }
 
-// blockSet is some of a chunk's blocks, a bit each.
+// blockSet is a set of the blocks of a chunk, one bit each.
 type blockSet [chunkBlocks / 64]uint64
 
 func (s *blockSet) has(n int) bool { return s[n/64]>>(n%64)&1 != 0 }
 
-// add adds count blocks, the first of them n.
+// add adds count blocks, starting with n.
 func (s *blockSet) add(n, count int) {
 	for ; count > 0; n, count = n+1, count-1 {
 		s[n/64] |= 1 << (n % 64)
 	}
 }
 
-// first takes out the lowest; there must be one.
+// first removes and returns the lowest block. There must be one.
 func (s *blockSet) first() int {
 	word := 0
 	for s[word] == 0 {
@@ -390,7 +397,7 @@ func (s *blockSet) first() int {
 	return n
 }
 
-// runs are blocks that lie side by side: the first of them, and how many.
+// runs iterates over runs of adjacent blocks: the first block, and the number of blocks.
 func (s *blockSet) runs() iter.Seq2[int, int] {
 	return func(yield func(first, count int) bool) {
 		for n := 0; n < chunkBlocks; n++ {

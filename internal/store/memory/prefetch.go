@@ -5,24 +5,24 @@ import (
 	"unsafe"
 )
 
-// Half of what a decision costs on a large table is waiting for memory: for the key's bucket, and
-// then for its record. The lock of each step keeps the processor from starting the next one's loads
-// meanwhile. So whoever has read several calls ahead tells us their keys, and we ask for all their
-// buckets, then for all their records, before the first is wanted.
+// On a large table, half of the time of a decision is waiting for memory: for the key's bucket, and
+// then for its record. The lock of each step keeps the processor from starting the loads of the
+// next one meanwhile. So a session that has read several calls ahead passes their keys to Prefetch,
+// which requests all their buckets, and then all their records, before the first is needed.
 //
-// To take each shard's lock for that would cost as much as the waiting. So we look without it, at
-// what may be changing under our eyes: what is seen decides only which cache lines are asked for,
-// and to ask for a wrong one does no harm.
+// Locking each shard for that would take as long as the waiting. Prefetch therefore reads without
+// locks what other goroutines may be changing. What it reads decides only which cache lines are
+// requested, and requesting a wrong one does no harm.
 
-// layout is where a shard's buckets and pages are, for those who look without its lock. It is made
-// anew whenever either moves to other memory; there is none while the index moves from one size to
-// another.
+// layout is where the buckets and pages of a shard are, for readers without its lock. A new one is
+// published whenever either moves to other memory; while the index is being resized there is none.
 type layout struct {
 	buckets buckets
-	pages   []page // up to its capacity: pages that are added in place are seen too
+	pages   []page // up to the capacity, so that pages appended in place are visible
 }
 
-// publishLayout publishes where things are now. To be called after whatever may have moved them.
+// publishLayout publishes the current layout. It must be called after everything that may have
+// moved buckets or pages.
 func (s *shard) publishLayout() {
 	shown := s.layout.Load()
 	switch {
@@ -35,16 +35,16 @@ func (s *shard) publishLayout() {
 	}
 }
 
-// hashCache is what Prefetch worked out: the hashes of the keys that come next, so that each is hashed
-// once.
+// hashCache holds the hashes of the next keys, which Prefetch has computed, so that each key is
+// hashed only once.
 type hashCache struct {
 	keys  [16]hashedKey
 	count int
-	next  int // the one that is expected next
+	next  int // index of the key that is expected next
 }
 
-// hashedKey is a key that was hashed. It is known again by where it stands: as a number, so that
-// nothing is kept alive.
+// hashedKey is a key that was hashed. It is recognized by its address, which is stored as a number
+// so that it keeps nothing alive.
 type hashedKey struct {
 	keyHash
 	at     uintptr
@@ -53,10 +53,10 @@ type hashedKey struct {
 
 func address(key []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(key))) }
 
-// reset must come before the keys may change.
+// reset must be called before the bytes of the keys may change.
 func (a *hashCache) reset() { a.count, a.next = 0, 0 }
 
-// Prefetch brings the keys' records near.
+// Prefetch requests the cache lines of the keys' buckets and records.
 func (v *view) Prefetch(keys [][]byte) {
 	v.hashes.reset()
 	db := v.existing()
@@ -87,13 +87,13 @@ func (v *view) Prefetch(keys [][]byte) {
 
 const (
 	lineBytes       = 64
-	prefetchClasses = maxClass // units of a record that are asked for
+	prefetchClasses = maxClass // units of a record that are prefetched
 )
 
-// prefetchRecords asks for the records that a key may have: those of its tag in its first bucket.
-// The bucket may be changing, or be a page by now that holds something else, so no number that is
-// read from it is trusted; nor is a slice of a page, whose address and length may be of two
-// different ones: the address is only a number here.
+// prefetchRecords requests the records that a key may have: those with its tag in its first bucket.
+// The bucket may be changing, or be reused as a page by now, so no number read from it is trusted.
+// Neither is a page's slice, whose address and length may belong to two different ones: the address
+// is used only as a number.
 func (l *layout) prefetchRecords(h *keyHash) {
 	if raceEnabled {
 		return

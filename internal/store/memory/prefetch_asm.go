@@ -2,6 +2,6 @@
 
 package memory
 
-// prefetch asks the processor to bring a cache line near, and does not wait for it. The address may
-// be anything: one that nothing is at is ignored.
+// prefetch requests a cache line and does not wait for it. The address may be any number; an
+// invalid one is ignored.
 func prefetch(address uintptr)

@@ -2,6 +2,5 @@
 
 package memory
 
-// prefetch does nothing on processors that nobody has written it for: they wait for memory as they
-// come to it.
+// prefetch does nothing on processors without an implementation.
 func prefetch(uintptr) {}

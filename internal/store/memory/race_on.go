@@ -2,6 +2,7 @@
 
 package memory
 
-// raceEnabled: the race detector makes every access to memory many times as slow, so the long
-// simulations do less; and it would rightly report what Prefetch sees without a lock.
+// raceEnabled is true under the race detector. It makes memory accesses many times slower, so that
+// long simulations are shortened; and it would rightly report that prefetchRecords reads without a
+// lock.
 const raceEnabled = true

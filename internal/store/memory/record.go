@@ -6,19 +6,19 @@ import (
 	"cellserver/internal/store"
 )
 
-// A record is one key with its state, in bytes, so that ten million of them are nothing to the
-// garbage collector:
+// A record is one key with its state, encoded as bytes, so that ten million records cost the
+// garbage collector nothing:
 //
-//	 0  expires  8 bytes  instant in nanoseconds; a Throttle key's TAT, so its whole state
+//	 0  expires  8 bytes  instant in nanoseconds; for a Throttle key its TAT, and thus its whole state
 //	 8  kind     1 byte   0 marks a free slot of a page
-//	 9  used     3 bytes  the low bit is kept for a dirty mark; above it, when the key was used last (idle.go)
-//	12  length   1 byte   of the key; 255 says that the next 4 bytes hold it
+//	 9  used     3 bytes  the low bit is reserved for a dirty mark; above it, when the key was last used (idle.go)
+//	12  length   1 byte   of the key; 255 means that the length is in the next 4 bytes
 //	13  key
-//	    value            of a kind that has more to say than when it expires
+//	    value            of kinds whose state is more than the expiry
 //
-// Of a free slot only the kind is set; its first two bytes link it to the next free one (pages.go).
+// Of a free slot only the kind is valid; its first two bytes link to the next free slot (pages.go).
 //
-// A 17-byte key makes 30 bytes, a slot of 32: one cache line holds two.
+// A key of 17 bytes takes 30 bytes, in a slot of 32: one cache line holds two.
 type record []byte
 
 const (
@@ -26,17 +26,17 @@ const (
 	atKind    = 8
 	atLength  = 12
 	atKey     = 13
-	longKey   = 255 // the length byte of a key of 255 bytes or more
-	longBytes = 4   // that then follow with the true length
+	longKey   = 255 // the value of the length byte for keys of 255 bytes or more
+	longBytes = 4   // bytes of the true length, which follow
 )
 
-// valueBytes is how long a kind's value is. Throttle has none. Of a log and of leases it names what
-// holds the rest, or says how much of it follows (inline.go). Of Bytes it is their length, and they
-// follow.
+// valueBytes is the length of the value by kind. For logs and leases the value ends with the number
+// of an object in a slab, or says how many bytes of entries or leases follow (inline.go). For Bytes
+// it is the length of the bytes that follow.
 var valueBytes = [...]int{store.Fixed: 16, store.Sliding: 32, store.SlidingLog: 20, store.Lease: 4, store.Integer: 8,
 	store.Bytes: 4}
 
-// recordSize is the number of bytes that a key's record takes.
+// recordSize returns the number of bytes that a record takes.
 func recordSize(key int, kind store.Kind) int {
 	size := atKey + key + valueBytes[kind]
 	if key >= longKey {
@@ -48,7 +48,7 @@ func recordSize(key int, kind store.Kind) int {
 func (r record) expires() int64     { return int64(binary.LittleEndian.Uint64(r[atExpires:])) }
 func (r record) setExpires(t int64) { binary.LittleEndian.PutUint64(r[atExpires:], uint64(t)) }
 
-// noExpiry is 1 for a value that does not expire, else 0.
+// noExpiry returns 1 for a value that does not expire, otherwise 0.
 func (r record) noExpiry() int {
 	if r.expires() == store.Never && r.kind().IsValue() {
 		return 1
@@ -78,7 +78,7 @@ func (r record) setKey(key []byte) {
 	copy(r[atKey+longBytes:], key)
 }
 
-// value is what stands behind the key.
+// value returns the bytes of the value, which follow the key.
 func (r record) value() []byte {
 	at := r.atValue()
 	return r[at : at+valueBytes[r.kind()]]
@@ -91,14 +91,14 @@ func (r record) atValue() int {
 	return atKey + int(r[atLength])
 }
 
-// bytes is the value of a record of Bytes.
+// bytes returns the value of a record of kind Bytes.
 func (r record) bytes() []byte {
 	at := r.atValue()
 	n := int(binary.LittleEndian.Uint32(r[at:]))
 	return r[at+4 : at+4+n : at+4+n]
 }
 
-// setLength says how many bytes the value of a record of Bytes has.
+// setLength sets the length of the value of a record of kind Bytes.
 func (r record) setLength(n int) { binary.LittleEndian.PutUint32(r[r.atValue():], uint32(n)) }
 
 func (r record) setBytes(b []byte) {
@@ -107,7 +107,7 @@ func (r record) setBytes(b []byte) {
 	copy(r[at+4:], b)
 }
 
-// size is how many bytes of its slot a record takes.
+// size returns how many bytes of its slot a record uses.
 func (r record) size() int {
 	size := r.atValue() + valueBytes[r.kind()]
 	if r.kind() == store.Bytes {
@@ -116,12 +116,13 @@ func (r record) size() int {
 	return size + len(r.inline())
 }
 
-// field is the i-th 8 bytes of the value.
+// field returns the i-th 8 bytes of the value as an integer.
 func (r record) field(i int) int64 { return int64(binary.LittleEndian.Uint64(r.value()[8*i:])) }
 
 func (r record) setField(i int, n int64) { binary.LittleEndian.PutUint64(r.value()[8*i:], uint64(n)) }
 
-// slabNumber is the number of the object that holds the rest of the state, the last 4 bytes of the value.
+// slabNumber returns the last 4 bytes of the value: the number of the object that holds the rest of
+// the state.
 func (r record) slabNumber() uint32 {
 	v := r.value()
 	return binary.LittleEndian.Uint32(v[len(v)-4:])
@@ -132,7 +133,7 @@ func (r record) setSlabNumber(n uint32) {
 	binary.LittleEndian.PutUint32(v[len(v)-4:], n)
 }
 
-// entry is the record as readers see it at an instant: an expired record is absent.
+// entry returns the record's entry at an instant. An expired record counts as absent.
 func (r record) entry(now int64) store.Entry {
 	if r == nil || r.expires() <= now {
 		return store.Entry{}

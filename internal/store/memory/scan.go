@@ -8,21 +8,21 @@ import (
 	"cellserver/internal/store"
 )
 
-// A cursor is a place in the order of hashes: the shard, then 32 bits of position. It means the
-// same whatever size the shard's index has by then, which is why SCAN needs no state, and shows a
-// key that stays exactly once.
+// A cursor is a position in the order of hashes: the shard, then 32 bits of position. It has the
+// same meaning whatever the current size of the shard's index. Therefore SCAN needs no state, and
+// shows a key that exists all the time exactly once.
 const positionBits = 32
 
-// emptyBuckets bounds the buckets that a Scan looks into for each key it was asked for, as Redis
-// does: a sparse table gives a short answer, not a long wait. It may always look into leastBuckets,
-// some 0.1 ms, each with a lock of its own: so a few keys are found by one call, although they are
-// spread over all shards.
+// emptyBuckets bounds the number of buckets that a Scan visits per key it was asked for, as in
+// Redis, so that a sparse table results in a short reply instead of a long wait. A Scan may always
+// visit leastBuckets, which takes some 0.1 ms with a lock for each, so that a few keys are found by
+// one call although they are distributed over all shards.
 const (
 	emptyBuckets = 10
 	leastBuckets = 4 * shards
 )
 
-// Scan goes through the selected database bucket by bucket, each under its shard's lock.
+// Scan visits the selected database bucket by bucket, each under its shard's lock.
 func (v *view) Scan(_ context.Context, cursor uint64, count int, visit func([]byte, store.Entry)) (uint64, error) {
 	if v.existing() == nil {
 		return 0, nil
@@ -34,7 +34,7 @@ func (v *view) Scan(_ context.Context, cursor uint64, count int, visit func([]by
 			return 0, nil
 		}
 		position, n := v.scan(uint32(cursor>>positionBits), cursor&(1<<positionBits-1), visit)
-		cursor = cursor>>positionBits<<positionBits + position // the end of a shard carries into the next
+		cursor = cursor>>positionBits<<positionBits + position // the end of a shard carries into the next one
 		seen += n
 	}
 	if cursor>>positionBits >= shards {
@@ -49,8 +49,8 @@ func (v *view) scan(shard uint32, position uint64, visit func([]byte, store.Entr
 	return s.scan(position, v.now, visit)
 }
 
-// scan visits the live keys of the bucket at a position that do not stand before it, and says where
-// the next one starts; 2^32 after the last.
+// scan visits the live keys of the bucket at a position, except those that come before it, and
+// returns the position of the next bucket; 2^32 after the last.
 func (s *shard) scan(position uint64, now int64, visit func([]byte, store.Entry)) (next uint64, seen int) {
 	if s.records == 0 {
 		return 1 << positionBits, 0
@@ -75,15 +75,15 @@ func (s *shard) scan(position uint64, now int64, visit func([]byte, store.Entry)
 			}
 		}
 	}
-	for _, at := range gone { // now that nobody goes through the index
+	for _, at := range gone { // only now, because removing changes the index
 		s.expireRecord(at, s.pages.at(at))
 	}
 	return end, seen
 }
 
-// bucketAt is the bucket of a position, and the position after the last one that this bucket is
-// answerable for now: while the index moves, a bucket of the current array may hold only the lower
-// part of its range.
+// bucketAt returns the bucket of a position, and the position after the last that the bucket
+// contains at present: during a resize, a bucket of the current array may hold only the lower part
+// of its range.
 func (x *index) bucketAt(position uint32) (b *bucket, end uint64) {
 	end = x.current.start(x.current.bucketOf(position) + 1)
 	if x.moving() {
@@ -96,25 +96,25 @@ func (x *index) bucketAt(position uint32) (b *bucket, end uint64) {
 	return x.current.at(x.current.bucketOf(position)), end
 }
 
-// fewKeys is of how many keys Random gives each the same chance: the gaps between them differ the
-// more, the fewer they are, and it looks through all of them in about the time that it takes to
-// find one.
-const fewKeys = 1000
+// uniformKeys is the number of keys up to which Random chooses all with the same probability. The
+// fewer keys there are, the more the gaps between them vary; and visiting so many takes about as
+// long as finding one in a large table.
+const uniformKeys = 1000
 
-// Random looks from a random place on for a bucket with a live key, and takes any of that bucket.
-// Of few keys it takes any.
+// Up to uniformKeys keys Random is uniform. Above, it returns a key of the first bucket with live
+// keys after a random position, which is nearly uniform.
 func (v *view) Random(ctx context.Context, dst []byte) (key []byte, ok bool, err error) {
 	seen := 0
 	pick := func(k []byte, _ store.Entry) {
 		seen++
-		if rand.IntN(seen) == 0 { // so each of n is kept with the same chance, 1/n (reservoir sampling)
+		if rand.IntN(seen) == 0 { // reservoir sampling: each of n keys is kept with probability 1/n
 			key = append(dst, k...)
 		}
 	}
 	n, err := v.Size(ctx)
-	if err != nil || n <= fewKeys {
+	if err != nil || n <= uniformKeys {
 		for cursor, more := uint64(0), err == nil; more; more = err == nil && cursor != 0 {
-			cursor, err = v.Scan(ctx, cursor, fewKeys, pick)
+			cursor, err = v.Scan(ctx, cursor, uniformKeys, pick)
 		}
 		return key, seen > 0, err
 	}

@@ -14,23 +14,24 @@ import (
 	"cellserver/internal/window"
 )
 
-// shard is a part of a database under one lock: an index of the keys' hashes, and pages of records.
-// Its methods need the lock, which the store's methods take.
+// shard is a part of a database under one lock: an index by the keys' hashes, and pages of records.
+// All methods require the lock, which the methods of view take.
 type shard struct {
-	// What every step reads comes first, in two cache lines.
-	mu          sync.Mutex // taken by lock and unlock
-	lastInstant int64      // the latest instant that a call came with: time does not run back in a shard
-	caller      int64      // who holds the lock, as his view is signed; in a line that every step writes to
-	records     int        // expired ones that were not swept yet included
+	// The fields that every step reads come first, in two cache lines.
+	mu          sync.Mutex // use lock and unlock, which measure the time
+	lastInstant int64      // the latest instant of any call: within a shard, time never runs backwards
+	caller      int64      // for whom the lock is held; it is in a cache line that every step writes to
+	records     int        // including expired ones that have not been removed yet
 	index       index
-	layout      atomic.Pointer[layout] // what may be looked at without the lock
-	lockTime    *meter.MaxCPUTime      // how long the lock is held; nil if nobody measures
+	layout      atomic.Pointer[layout] // what Prefetch reads without the lock
+	lockTime    *meter.MaxCPUTime      // measures how long the lock is held; may be nil
 	pages       pages
 
 	logs   slab[entryLog]
 	leases slab[keyLeases]
 
-	// Where a step has what it takes from a record, or is to put there (inline.go).
+	// Scratch memory for the entries and leases that a step reads from a record or writes to it
+	// (inline.go).
 	scratchRing    logRing
 	scratchEntries []window.Entry
 	scratchLeases  lease.Few
@@ -38,19 +39,19 @@ type shard struct {
 	seed      maphash.Seed
 	listeners *listeners
 	database  int32
-	nextSweep uint32 // page that the sweep looks at next
+	nextSweep uint32 // the page that the sweep visits next
 
-	noGrowth     bool  // the step must not take memory: see View.WithoutGrowth
-	lockedAt     int64 // as holds counts
-	expiredCount int64 // how many records have gone because their time was over
-	copiedBytes  int64 // bytes of values that were copied
-	noExpiry     int   // values that do not expire
-	// A shard must fill whole cache lines, or its neighbour's lock lies on one of its own: a test
-	// holds it to that.
+	noGrowth     bool  // the step must not allocate, see View.WithoutGrowth
+	lockedAt     int64 // result of lockTime.Start
+	expiredCount int64 // number of records removed because they had expired
+	copiedBytes  int64 // bytes of values that were copied under the lock
+	noExpiry     int   // number of values that do not expire
+	// The size of a shard must be a multiple of the cache line, so that its neighbour's lock is not
+	// on the same line. A test verifies that.
 }
 
-// advance is the instant of a call that read the clock at now: never before an instant that this
-// shard has seen. Two sessions read the clock by themselves, so the one that gets the lock second
+// advance returns the instant of a call that read the clock at now: not before any instant that the
+// shard has seen. Two sessions read the clock independently, so the one that gets the lock second
 // may have read it first.
 func (s *shard) advance(now int64) int64 {
 	s.lastInstant = max(s.lastInstant, now)
@@ -59,13 +60,13 @@ func (s *shard) advance(now int64) int64 {
 
 func (s *shard) hash(key []byte) keyHash { return splitHash(maphash.Bytes(s.seed, key)) }
 
-// indexPosition is where a record hangs in the index.
+// indexPosition is the position of a record in the index.
 type indexPosition struct {
 	bucket *bucket
 	slot   int
 }
 
-// find is the record of a key, expired or not, and its place; nil if there is none.
+// find returns the record of a key, expired or not, and its position; nil if there is none.
 func (s *shard) find(h keyHash, key []byte) (record, indexPosition) {
 	if s.records == 0 {
 		return nil, indexPosition{}
@@ -81,8 +82,8 @@ func (s *shard) find(h keyHash, key []byte) (record, indexPosition) {
 	return nil, indexPosition{}
 }
 
-// findLive is find for who looks: a record that has expired goes, so that whoever listens hears of it as
-// soon as anybody could know.
+// findLive is find for operations that access the key. It removes the record if it has expired, so
+// that listeners are notified as soon as any caller could notice.
 func (s *shard) findLive(h keyHash, key []byte, now int64) (record, indexPosition) {
 	r, p := s.find(h, key)
 	if r != nil && r.expires() <= now {
@@ -92,31 +93,31 @@ func (s *shard) findLive(h keyHash, key []byte, now int64) (record, indexPositio
 	return r, p
 }
 
-// removeExpired removes a record that has expired, unless memory is short: then it stays, so that whatever
-// its key holds next has a place.
+// removeExpired removes an expired record, unless memory is short: then the record stays, so that
+// the next content of its key has a slot.
 func (s *shard) removeExpired(h keyHash, key []byte, p indexPosition) {
 	if !s.lowOnMemory() {
 		s.expire(h, key, p)
 	}
 }
 
-// lowOnMemory says whether a new record may find no place: the step must not take memory, or the shard
-// has hardly a page left.
+// lowOnMemory reports whether the allocation of a record might fail: the step must not allocate, or
+// the shard has few page numbers left.
 func (s *shard) lowOnMemory() bool { return s.noGrowth || !s.pages.canAdd(pagesPerStep) }
 
-// expire removes a record that has expired.
+// expire removes an expired record and notifies the listeners.
 func (s *shard) expire(h keyHash, key []byte, p indexPosition) {
 	s.notify(key, store.Expired)
 	s.expiredCount++
 	s.remove(h, p)
 }
 
-// add makes the record of a key that has none; its expiry is for the caller to set.
+// add creates the record of a key that has none. The caller must set its expiry.
 func (s *shard) add(h keyHash, key []byte, kind store.Kind) (record, error) {
 	return s.addSized(h, key, kind, 0)
 }
 
-// addSized is add for a kind that has so many bytes more.
+// addSized is add for a kind whose records have more bytes behind their value.
 func (s *shard) addSized(h keyHash, key []byte, kind store.Kind, more int) (record, error) {
 	size := recordSize(len(key), kind) + more
 	if s.lowOnMemory() {
@@ -142,8 +143,8 @@ func (s *shard) addSized(h keyHash, key []byte, kind store.Kind, more int) (reco
 	return r, nil
 }
 
-// reuseExpired makes the record of a key that has expired, if there is one, that of a kind; where its slot
-// is too small it goes, but while the step must not take memory.
+// reuseExpired reuses the expired record of a key, if there is one, for a record of a kind. If its
+// slot is too small the record is removed, unless the step must not allocate.
 func (s *shard) reuseExpired(h keyHash, key []byte, kind store.Kind, size int) record {
 	r, p := s.find(h, key)
 	switch {
@@ -175,7 +176,7 @@ func (s *shard) remove(h keyHash, p indexPosition) {
 
 func (s *shard) rehash(r ref) keyHash { return s.hash(s.pages.at(r).key()) }
 
-// throttle is one step of GCRA on one key.
+// throttle makes one step of GCRA on one key.
 func (s *shard) throttle(h keyHash, key []byte, now int64, limit gcra.Limit, quantity int64,
 	mode quota.Mode) (gcra.Outcome, error) {
 	if limit.Blocks(quantity, mode) {
@@ -198,9 +199,9 @@ func (s *shard) throttle(h keyHash, key []byte, now int64, limit gcra.Limit, qua
 		}
 		return o, err
 	}
-	if tat != 0 && next > now { // the key has a live record: nearly always
+	if tat != 0 && next > now { // there is a live record: by far the most frequent case
 		r.setExpires(next)
-		if s.listeners.any() { // else it is not worth a call of a function
+		if s.listeners.any() { // saves a function call
 			s.notify(key, store.Changed)
 		}
 		return o, nil
@@ -208,8 +209,8 @@ func (s *shard) throttle(h keyHash, key []byte, now int64, limit gcra.Limit, qua
 	return o, s.storeTAT(h, key, r, p, now, next)
 }
 
-// storeTAT stores a TAT: in the key's record, in a new one, or in none when the TAT says nothing (a
-// refund, so there is a record).
+// storeTAT stores a TAT in the key's record, or in a new one. If the TAT is not after now, as after
+// a refund, it removes the record, which must exist.
 func (s *shard) storeTAT(h keyHash, key []byte, r record, p indexPosition, now, tat int64) error {
 	if tat <= now {
 		s.notify(key, store.Deleted)
@@ -230,8 +231,9 @@ func (s *shard) storeTAT(h keyHash, key []byte, r record, p indexPosition, now, 
 	return nil
 }
 
-// reclaim counts that a record's time is over, and is the record if it can be a throttle key's
-// again, else nil. While memory is short it leaves that to again.
+// reclaim handles an expired record whose key is written to: it notifies the listeners, and returns
+// the record if it is a Throttle record, which can be used again. Otherwise it removes it, or if
+// memory is short leaves that to reuseExpired, and returns nil.
 func (s *shard) reclaim(h keyHash, r record, p indexPosition) record {
 	if r.kind() != store.Throttle && s.lowOnMemory() {
 		return nil
@@ -245,8 +247,8 @@ func (s *shard) reclaim(h keyHash, r record, p indexPosition) record {
 	return nil
 }
 
-// delete removes a key and says whether it was there. An expired record goes too, but was not
-// there.
+// delete removes a key and reports whether it existed. An expired record is removed too, but did
+// not exist.
 func (s *shard) delete(h keyHash, key []byte, now int64) bool {
 	now = s.advance(now)
 	r, p := s.find(h, key)

@@ -6,19 +6,19 @@ import (
 	"unsafe"
 )
 
-// slab holds what does not fit in records, by number: state of any size, which has pointers.
-// Numbers are used again, the lowest first; they stand in pieces, and a piece that has none in use
-// goes: one that lasts keeps its neighbours' room, and not more.
+// slab holds by number what does not fit in records: state of any size, with pointers. Numbers are
+// reused, the lowest first. The items are in pieces, and a piece without items is freed: an item
+// that stays keeps alive at most the memory of its piece.
 type slab[T any] struct {
-	pieces     []*piece[T] // nil: without items
+	pieces     []*piece[T] // nil for a piece without items
 	lowest     int         // the pieces before this one are full
 	pieceCount int         // pieces that are not nil
-	bytes      int64       // that the items take with what they hold; for their owner to keep
+	bytes      int64       // taken by the items and what they hold; maintained by the owner
 }
 
 type piece[T any] struct {
 	items [pieceItems]*T
-	used  uint64 // a bit an item
+	used  uint64 // one bit per item
 }
 
 const pieceItems = 64
@@ -45,7 +45,7 @@ func (s *slab[T]) add() (n uint32, item *T) {
 
 func (s *slab[T]) at(n uint32) *T { return s.pieces[n/pieceItems].items[n%pieceItems] }
 
-// remove forgets an item. When none is left, so is the room for them.
+// remove removes an item, and frees the memory of a piece without items.
 func (s *slab[T]) remove(n uint32) {
 	at := int(n / pieceItems)
 	p := s.pieces[at]
@@ -61,7 +61,7 @@ func (s *slab[T]) remove(n uint32) {
 	}
 }
 
-// overhead is the bytes that the slab takes beside its items.
+// overhead returns the bytes that the slab takes in addition to its items.
 func (s *slab[T]) overhead() int64 {
 	return int64(s.pieceCount)*int64(unsafe.Sizeof(piece[T]{})) + int64(cap(s.pieces))*int64(unsafe.Sizeof(&piece[T]{}))
 }

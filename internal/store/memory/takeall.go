@@ -8,8 +8,8 @@ import (
 	"cellserver/internal/store"
 )
 
-// TakeAll takes from several keys or from none. All of their shards are locked: so to ask each
-// limiter first, and then to have each take, is one step to everybody else.
+// TakeAll takes from several keys or from none. It locks all of their shards, so that peeking at
+// each limiter first, and then taking from each, is one step to all others.
 func (v *view) TakeAll(_ context.Context, requests []store.LimitRequest, peek bool) ([]quota.Decision, bool, error) {
 	var few [decisionBufferSize]keyHash
 	hashes, locked := few[:0], lockSet{}
@@ -21,7 +21,7 @@ func (v *view) TakeAll(_ context.Context, requests []store.LimitRequest, peek bo
 	db, now := v.lockShards(locked)
 	defer v.unlock(db, locked)
 
-	// The last one is asked and taken from at once: by then only it can stand in the way.
+	// The last limiter takes at once: when it is asked, no other can refuse any more.
 	decisions, last := v.decisionSlice(len(requests)), max(len(requests)-1, 0)
 	allowed, err := evaluateEach(db, requests[:last], hashes, now, quota.Peek, decisions)
 	if err != nil {
@@ -49,7 +49,7 @@ func (v *view) TakeAll(_ context.Context, requests []store.LimitRequest, peek bo
 	return decisions, true, nil
 }
 
-// reportUntaken has those that would have allowed their quantity say what there is without it.
+// reportUntaken changes decisions that allowed their quantity to what remains if nothing is taken.
 func reportUntaken(
 	db *database, requests []store.LimitRequest, hashes []keyHash, now int64, decisions []quota.Decision,
 ) error {
@@ -67,10 +67,10 @@ func reportUntaken(
 	return nil
 }
 
-// decisionBufferSize is for how many decisions a view keeps the room.
+// decisionBufferSize is the number of decisions for which a view keeps a buffer.
 const decisionBufferSize = 8
 
-// decisionSlice is room for n decisions.
+// decisionSlice returns a slice of n decisions, from the view's buffer if it is large enough.
 func (v *view) decisionSlice(n int) []quota.Decision {
 	if n > decisionBufferSize {
 		return make([]quota.Decision, n)
@@ -81,7 +81,7 @@ func (v *view) decisionSlice(n int) []quota.Decision {
 	return v.decisionBuffer[:n]
 }
 
-// evaluateEach asks every limiter, and says whether all of them allow it.
+// evaluateEach makes a step of every limiter, and reports whether all of them allow it.
 func evaluateEach(db *database, requests []store.LimitRequest, hashes []keyHash, now int64, mode quota.Mode,
 	decisions []quota.Decision) (allowed bool, err error) {
 	allowed = true
@@ -95,8 +95,8 @@ func evaluateEach(db *database, requests []store.LimitRequest, hashes []keyHash,
 	return allowed, nil
 }
 
-// canAdd says whether each of the shards can take so many new keys: a step that has begun must
-// not come to an end half way.
+// canAdd reports whether each of the shards can take so many new keys, because a step that has
+// begun must not fail half way.
 func (set *lockSet) canAdd(db *database, keys int) bool {
 	for word, bitmap := range set {
 		for ; bitmap != 0; bitmap &= bitmap - 1 {

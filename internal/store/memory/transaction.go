@@ -7,12 +7,12 @@ import (
 	"cellserver/internal/store"
 )
 
-// A transaction holds the locks of all places that its steps touch, from before the first step to
-// after the last; meanwhile the view takes none. Locks are taken in one order by everybody:
-// databases by age, and in each its shards upwards.
+// A transaction holds the locks of all keys that its steps touch, from before the first step until
+// after the last; the view takes no lock in between. All transactions take locks in the same order:
+// databases by age, and within each its shards in ascending order.
 type transaction struct {
 	locked []lockedDatabase
-	all    bool // of every database, and none is made or gets another number meanwhile but by steps
+	all    bool // of all databases; only steps can create or swap databases meanwhile
 }
 
 type lockedDatabase struct {
@@ -20,9 +20,8 @@ type lockedDatabase struct {
 	set lockSet
 }
 
-// Atomically runs steps as one. Their instant is one, too: not before what any of the shards has
-// seen.
-func (v *view) Atomically(_ context.Context, places []store.KeyRef, all bool, steps func() error) error {
+// Atomically runs steps as one step. Its instant is not before any that the shards have seen.
+func (v *view) Atomically(_ context.Context, keys []store.KeyRef, all bool, steps func() error) error {
 	if v.transaction != nil {
 		return steps()
 	}
@@ -31,7 +30,7 @@ func (v *view) Atomically(_ context.Context, places []store.KeyRef, all bool, st
 		m.createMu.Lock()
 		defer m.createMu.Unlock()
 	}
-	for !v.lockPlaces(places, all) {
+	for !v.lockKeys(keys, all) {
 		v.transactionSpace.unlock()
 	}
 	v.transaction = &v.transactionSpace
@@ -44,26 +43,27 @@ func (v *view) endTransaction() {
 	v.transactionSpace.unlock()
 }
 
-// lockPlaces takes the locks; it is false if a database got another number meanwhile.
-func (v *view) lockPlaces(places []store.KeyRef, all bool) bool {
+// lockKeys takes the locks. It returns false if databases were swapped meanwhile; then the locks
+// must be released.
+func (v *view) lockKeys(keys []store.KeyRef, all bool) bool {
 	t := &v.transactionSpace
 	t.all = all
 	if all {
-		places = nil // they are among all
+		keys = nil // they are contained in all
 		for n := range v.memory.databases {
 			if db := v.memory.database(n); db != nil {
 				*t.setOf(db) = allShards
 			}
 		}
 	}
-	for _, p := range places {
+	for _, p := range keys {
 		t.setOf(v.memory.ensureDatabase(p.Database)).add(v.memory.hash(p.Key).shard)
 	}
 	slices.SortFunc(t.locked, func(a, b lockedDatabase) int { return a.db.order - b.db.order })
 	for i := range t.locked {
 		v.now = t.locked[i].set.lock(t.locked[i].db, v.now, v.caller, i == 0)
 	}
-	for _, p := range places {
+	for _, p := range keys {
 		if set := t.find(v.memory.database(p.Database)); set == nil || !set.has(v.memory.hash(p.Key).shard) {
 			return false
 		}
@@ -71,7 +71,7 @@ func (v *view) lockPlaces(places []store.KeyRef, all bool) bool {
 	return true
 }
 
-// setOf is the set of a database's shards that are, or will be, locked.
+// setOf returns the set of a database's shards to be locked.
 func (t *transaction) setOf(db *database) *lockSet {
 	if set := t.find(db); set != nil {
 		return set
@@ -89,7 +89,7 @@ func (t *transaction) find(db *database) *lockSet {
 	return nil
 }
 
-// unlock gives all locks back, and keeps the room to list those of one database.
+// unlock releases all locks. It keeps the memory for the list if it has one database.
 func (t *transaction) unlock() {
 	for i := range t.locked {
 		t.locked[i].set.unlock(t.locked[i].db, i == 0)
@@ -100,11 +100,11 @@ func (t *transaction) unlock() {
 	t.locked = t.locked[:0]
 }
 
-// shard is one that the transaction has locked. A step that touches another is a mistake, and must
-// not do it without a lock.
+// shard returns a locked shard. A step that touches any other is a programming error, and must not
+// do so without a lock.
 func (t *transaction) shard(db *database, n uint32) *shard {
 	if set := t.find(db); set == nil || !set.has(n) {
-		panic("a step of a transaction touches a key that it has not named")
+		panic("a step of a transaction touches a key that was not passed to Atomically")
 	}
 	return &db.shards[n]
 }
@@ -114,15 +114,15 @@ func (t *transaction) requireLocked(db *database, set lockSet) {
 	locked := t.find(db)
 	for word := range set {
 		if locked == nil || set[word]&^locked[word] != 0 {
-			panic("a step of a transaction touches keys that it has not named")
+			panic("a step of a transaction touches keys that were not passed to Atomically")
 		}
 	}
 }
 
-// createDatabase makes a database for a step, locked as the others are.
+// createDatabase creates a database for a step, with all shards locked.
 func (t *transaction) createDatabase(m *Store, n int, caller int64) *database {
 	if !t.all {
-		panic("a step of a transaction touches a database that it has not named")
+		panic("a step of a transaction touches a database that was not passed to Atomically")
 	}
 	db := m.newDatabase(n)
 	*t.setOf(db) = allShards
@@ -131,7 +131,7 @@ func (t *transaction) createDatabase(m *Store, n int, caller int64) *database {
 	return db
 }
 
-// Swap has two databases change their numbers.
+// Swap exchanges the contents of two databases.
 func (v *view) Swap(ctx context.Context, a, b int) error {
 	if a == b {
 		return nil
@@ -150,7 +150,7 @@ func (v *view) swap(a, b int) error {
 	return nil
 }
 
-// renumber has the shards of a database, if it was made, tell its new number.
+// renumber changes the number of a database, which may be nil.
 func (db *database) renumber(n int) {
 	if db == nil {
 		return

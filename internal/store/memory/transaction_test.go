@@ -50,14 +50,14 @@ func TestAStepIsOneHold(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		return // there nothing is measured
 	}
-	var holds, own meter.MaxCPUTime
-	m := New(Options{SweepEvery: -1, Holds: &holds})
+	var measure, own meter.MaxCPUTime
+	m := New(Options{SweepEvery: -1, Holds: &measure})
 	v := m.View()
 	for database := range 3 {
 		v.Select(database)
 		_, _ = v.Add(background, []byte("key"), 1)
 	}
-	before := holds.OverMillisecond()
+	before := measure.OverMillisecond()
 	_ = v.Atomically(background, nil, true, func() error {
 		for rounds := 1 << 16; own.OverMillisecond() == 0; rounds *= 2 { // CPU time, which is what is counted
 			began := own.Start()
@@ -68,5 +68,5 @@ func TestAStepIsOneHold(t *testing.T) {
 		}
 		return nil
 	})
-	require.Equal(t, before+1, holds.OverMillisecond())
+	require.Equal(t, before+1, measure.OverMillisecond())
 }

@@ -7,7 +7,7 @@ import (
 	"cellserver/internal/store"
 )
 
-// Transfer moves or copies what stands at one place to another.
+// Transfer moves or copies the content of a key to another key.
 func (v *view) Transfer(ctx context.Context, from, to store.KeyRef, how store.Transfer) (done bool, err error) {
 	if v.transaction == nil {
 		err = v.Atomically(ctx, []store.KeyRef{from, to}, false, func() (err error) {
@@ -28,7 +28,7 @@ func (v *view) transfer(from, to store.KeyRef, how store.Transfer) (bool, error)
 	case !source.live, destination.live && !how.Replace:
 		return false, nil
 	case source.shard == destination.shard && string(from.Key) == string(to.Key):
-		return true, nil // onto itself: it stays
+		return true, nil // source and destination are the same key
 	}
 	if !destination.shard.pages.canAdd(1) {
 		return false, store.ErrFull
@@ -37,18 +37,18 @@ func (v *view) transfer(from, to store.KeyRef, how store.Transfer) (bool, error)
 	source.shard.copiedBytes += int64(len(copied.value))
 	if !how.Copy {
 		source.shard.removeKey(&source.keySlot)
-		destination = v.locate(to) // its bucket may have moved
+		destination = v.locate(to) // removing the source may have moved its bucket
 	}
 	return true, destination.attach(copied)
 }
 
-// shardSlot is a spot, and the shard that it is in.
+// shardSlot is a keySlot with its shard.
 type shardSlot struct {
 	keySlot
 	shard *shard
 }
 
-// locate finds a place, whose shard the transaction has locked.
+// locate finds a key, whose shard the transaction has locked.
 func (v *view) locate(p store.KeyRef) shardSlot {
 	selected := v.selected
 	v.selected = p.Database
@@ -62,7 +62,7 @@ func (v *view) locate(p store.KeyRef) shardSlot {
 	return at
 }
 
-// detachedState is what a key holds, apart from any record.
+// detachedState is the content of a key, independent of any record.
 type detachedState struct {
 	kind    store.Kind
 	expires int64
@@ -71,8 +71,8 @@ type detachedState struct {
 	leases  *keyLeases
 }
 
-// detach copies what stands at a spot. What stands in a slab is copied if it is to stay there, too;
-// else it is handed on as it is, which takes no longer for a log of a hundred thousand entries.
+// detach copies the content of a key. State in a slab is copied only if it stays at the source,
+// too; otherwise it is passed on, so that a log of a hundred thousand entries takes no longer.
 func (at *shardSlot) detach(stays bool) detachedState {
 	r := at.r
 	l := detachedState{kind: r.kind(), expires: r.expires(), value: slices.Clone(r[r.atValue():r.size()])}
@@ -90,7 +90,7 @@ func (at *shardSlot) detach(stays bool) detachedState {
 	return l
 }
 
-// attach puts it somewhere, in place of what is there.
+// attach creates a record with the content, in place of what the key holds.
 func (at *shardSlot) attach(l detachedState) (err error) {
 	s := at.shard
 	switch {

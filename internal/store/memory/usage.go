@@ -2,19 +2,19 @@ package memory
 
 import "cellserver/internal/store"
 
-// Usage counts what each database holds. The shards of one are read at one instant.
+// Usage returns the usage of each database. It reads the shards of one database at one instant.
 func (m *Store) Usage() []store.Usage { return m.newView().Usage() }
 
-// OffHeapBytes is the memory that keys take outside of Go's heap, in bytes: together with what is in the
-// heap it is all that they take. It is less than 0 where chunks are in the heap too, and not all of
-// them is used.
+// OffHeapBytes returns the memory that keys take outside Go's heap: added to the heap's size, it
+// gives the whole memory of the keys. It is negative if chunks are in the heap and not completely
+// in use.
 func (m *Store) OffHeapBytes() int64 {
 	m.pool.mu.Lock()
 	defer m.pool.mu.Unlock()
 	return int64(m.pool.usedCount)*pageBytes - m.pool.heap
 }
 
-// Usage is the store's.
+// Usage returns the usage of each database.
 func (v *view) Usage() []store.Usage {
 	usage := make([]store.Usage, len(v.memory.databases))
 	for n := range usage {

@@ -8,7 +8,7 @@ import (
 	"cellserver/internal/store"
 )
 
-// Values are integers or bytes; what reads as an integer is always kept as one.
+// A value is stored as an integer if it is the decimal form of one, otherwise as bytes.
 
 // Read appends a value to dst.
 func (v *view) Read(_ context.Context, key []byte, dst []byte) ([]byte, store.Entry, error) {
@@ -52,7 +52,7 @@ func (v *view) ReadPart(_ context.Context, key []byte, dst []byte, start,
 	return append(dst, some...), len(value), e, nil
 }
 
-// Write makes a value what a key holds.
+// Write makes a key hold a value.
 func (v *view) Write(_ context.Context, key []byte, value store.Value, expires int64) error {
 	h := v.hash(key)
 	s := v.lockShard(h.shard)
@@ -83,7 +83,7 @@ func (v *view) Edit(_ context.Context, key []byte, edit func(store.Entry, []byte
 	return s.edit(h, key, v.now, edit)
 }
 
-// StateBytes looks, and changes nothing.
+// StateBytes returns the size of a key's variable-length state.
 func (v *view) StateBytes(_ context.Context, key []byte) int {
 	h := v.hash(key)
 	s := v.lockExisting(h.shard)
@@ -106,7 +106,7 @@ func (v *view) StateBytes(_ context.Context, key []byte) int {
 	return 0
 }
 
-// write makes v what a key holds.
+// write makes a key hold a value, in its old slot if that is suitable.
 func (s *shard) write(at *keySlot, v store.Value, expires int64) (err error) {
 	kind, size := store.Bytes, len(v.Bytes)
 	if v.IsInteger {
@@ -134,8 +134,8 @@ func (s *shard) write(at *keySlot, v store.Value, expires int64) (err error) {
 	return nil
 }
 
-// writeExpired is what becomes of a key to which a value is written that expires at once: it is heard of,
-// and there is none.
+// writeExpired removes a key to which a value is written that has expired already. Listeners are
+// notified even if the key did not exist.
 func (s *shard) writeExpired(at *keySlot) {
 	if at.r != nil {
 		s.removeKey(at)
@@ -144,8 +144,8 @@ func (s *shard) writeExpired(at *keySlot) {
 	s.notify(at.key, store.Deleted)
 }
 
-// reuseSlot says whether the record of a key may hold another value in its slot, and makes it such a
-// record.
+// reuseSlot reports whether a value fits in the slot of a key's record, and if so changes the kind
+// of the record.
 func (s *shard) reuseSlot(at *keySlot, kind store.Kind, size int) bool {
 	if !at.r.kind().IsValue() {
 		return false
@@ -162,7 +162,7 @@ func (s *shard) reuseSlot(at *keySlot, kind store.Kind, size int) bool {
 	return true
 }
 
-// appendValue appends a value; of another kind nothing.
+// appendValue appends a value; for other kinds it appends nothing.
 func (r record) appendValue(dst []byte) []byte {
 	switch r.kind() {
 	case store.Integer:
@@ -173,7 +173,7 @@ func (r record) appendValue(dst []byte) []byte {
 	return dst
 }
 
-// borrowValue is a value: its own bytes, or an integer's in digits.
+// borrowValue returns a value: its own bytes, or the digits of an integer.
 func (r record) borrowValue(digits []byte) []byte {
 	if r.kind() == store.Bytes {
 		return r.bytes()
@@ -181,7 +181,7 @@ func (r record) borrowValue(digits []byte) []byte {
 	return r.appendValue(digits)
 }
 
-// patch writes bytes over a part of a value of Bytes, or behind it.
+// patch overwrites or appends bytes of a value of kind Bytes.
 func (s *shard) patch(at *keySlot, from int, part []byte) error {
 	before := len(at.r.bytes())
 	length := max(before, from+len(part))
@@ -201,8 +201,9 @@ func (s *shard) patch(at *keySlot, from int, part []byte) error {
 	return nil
 }
 
-// enlarge gives a record of Bytes a slot of at least size bytes. One that is large gets more than
-// it needs, so that what is added to a value bit by bit does not move all of it each time.
+// enlarge moves a record of kind Bytes to a slot of at least size bytes. A large slot gets a
+// quarter more than it needs, so that a value that grows in small steps is not copied at each of
+// them.
 func (s *shard) enlarge(at *keySlot, size int) error {
 	if size > maxClass*unitBytes {
 		size += size / 4
@@ -222,7 +223,7 @@ func (s *shard) enlarge(at *keySlot, size int) error {
 	return nil
 }
 
-// increment adds to an integer.
+// increment makes one step of Add.
 func (s *shard) increment(h keyHash, key []byte, now, n int64) (int64, error) {
 	now = s.advance(now)
 	at := keySlot{h: h, key: key}
@@ -246,7 +247,7 @@ func (s *shard) increment(h keyHash, key []byte, now, n int64) (int64, error) {
 	return n, s.write(&at, store.Value{Integer: n, IsInteger: true}, store.Never)
 }
 
-// edit is one step of Edit.
+// edit makes one step of Edit.
 func (s *shard) edit(h keyHash, key []byte, now int64, edit func(store.Entry, []byte) (store.Change, error)) error {
 	now = s.advance(now)
 	at := keySlot{h: h, key: key}
@@ -266,7 +267,7 @@ func (s *shard) edit(h keyHash, key []byte, now int64, edit func(store.Entry, []
 	}
 	switch {
 	case c.Operation != store.Put && e.Kind == store.None:
-		return nil // nothing is there to be changed
+		return nil // only Put creates a key
 	case c.Operation == store.Remove || c.Expires <= now:
 		s.writeExpired(&at)
 		return nil

@@ -62,12 +62,12 @@ func (v twiceView) Edit(
 }
 
 func (v twiceView) Atomically(
-	ctx context.Context, places []store.KeyRef, all bool, steps func() error,
+	ctx context.Context, keys []store.KeyRef, all bool, steps func() error,
 ) error {
 	if *v.dryRun {
 		return steps()
 	}
-	return v.fullView.Atomically(ctx, places, all, func() error {
+	return v.fullView.Atomically(ctx, keys, all, func() error {
 		selected := v.Selected()
 		*v.dryRun = true
 		_ = steps()

@@ -316,16 +316,16 @@ func databasesSwapped(r *rig) {
 // costs the case a moment, and no more.
 func stepsAsOne(r *rig) {
 	const moment = 100 * time.Millisecond
-	places := []store.KeyRef{keyRef(0, "left"), keyRef(0, "right")}
+	keys := []store.KeyRef{keyRef(0, "left"), keyRef(0, "right")}
 	for _, whole := range []bool{false, true} {
 		var left, right []byte
 		watched := make(chan struct{})
-		err := r.view.Atomically(ctx, places, whole, func() error {
+		err := r.view.Atomically(ctx, keys, whole, func() error {
 			_, _ = r.view.Add(ctx, []byte("left"), 5)
 			other := r.another().view
 			go func() {
 				defer close(watched)
-				_ = other.Atomically(ctx, places, false, func() error {
+				_ = other.Atomically(ctx, keys, false, func() error {
 					left, _, _ = other.Read(ctx, []byte("left"), nil)
 					right, _, _ = other.Read(ctx, []byte("right"), nil)
 					return nil
