@@ -38,7 +38,6 @@ var unread = []string{
 	"cmd/cellserver",
 	"internal/cli",
 	"internal/commands",
-	"internal/commands/value",
 	"internal/logging",
 	"internal/option",
 	"internal/tlsconfig",

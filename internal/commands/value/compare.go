@@ -11,17 +11,15 @@ import (
 	"cellserver/internal/store"
 )
 
-// Compare and set, compare and delete: what Redis 8.4 added. A value is compared as a whole, or by
-// its digest, which is short where the value is long. The comparison and the change are one step of
-// the store.
-
-// valueCondition is what SET and DELEX demand of the value that a key holds.
+// valueCondition is a condition of SET and DELEX on the value of a key, as in Redis 8.4. The value is
+// compared as a whole, or by its digest, which is short however long the value is. The comparison and
+// the change are one step of the store.
 type valueCondition struct {
-	kind    int // one of those below, 0 for none
+	kind    int // one of the constants below, 0 for no condition
 	operand []byte
 }
 
-// The kinds, in the order of their tokens.
+// The kinds of conditions, in the order of their tokens.
 const (
 	ifEqual = 1 + iota
 	ifNotEqual
@@ -29,7 +27,7 @@ const (
 	ifDigestNotEqual
 )
 
-// conditionTokens are the kinds, as a call names them.
+// conditionTokens are the options that name the kinds.
 var conditionTokens = []string{"IFEQ", "IFNE", "IFDEQ", "IFDNE"}
 
 const (
@@ -38,11 +36,11 @@ const (
 	errNoString  command.Refusal = "ERR Key should be of string type if conditions are specified"
 )
 
-// digestLength is a digest's, in characters.
+// digestLength is the length of a digest in hexadecimal digits.
 const digestLength = 16
 
-// matches says whether a value, nil if there is none, is as demanded. A digest is only looked at
-// where there is a value to compare it with, and only its length, as in Redis.
+// matches reports whether the condition holds for a value, nil if there is none. As in Redis, a digest is
+// checked only if there is a value to compare it with, and only its length is checked.
 func (w valueCondition) matches(c *command.Call, value []byte) (bool, error) {
 	negated := w.kind == ifNotEqual || w.kind == ifDigestNotEqual
 	switch {
@@ -61,7 +59,7 @@ func (w valueCondition) matches(c *command.Call, value []byte) (bool, error) {
 	return bytes.EqualFold(digest(value), w.operand) != negated, nil
 }
 
-// digest is the XXH3 of a value, of 64 bits and without a seed, in hexadecimal digits.
+// digest returns the XXH3 of a value, of 64 bits and without a seed, in hexadecimal digits.
 func digest(value []byte) []byte {
 	var sum [8]byte
 	binary.BigEndian.PutUint64(sum[:], xxh3.Hash(value))
@@ -120,7 +118,7 @@ by DEL.`,
 	},
 }
 
-// conditionNamed is the kind of a condition by its token, 0 if it is none.
+// conditionNamed returns the kind of the condition with a token, 0 if there is none.
 func conditionNamed(word []byte) int {
 	for i, token := range conditionTokens {
 		if command.FoldEqual(word, token) {
@@ -130,6 +128,7 @@ func conditionNamed(word []byte) int {
 	return 0
 }
 
+// deleteIf removes a key if the condition holds, and answers whether it did.
 func deleteIf(c *command.Call, key []byte, when valueCondition) error {
 	done, counted := false, c.Counts()
 	err := c.View.Edit(c.Context, key, func(e store.Entry, was []byte) (change store.Change, err error) {

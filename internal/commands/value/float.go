@@ -11,13 +11,11 @@ import (
 	"cellserver/internal/store"
 )
 
-// Redis counts fractions in C's long double, of 80 bits on the machines that it is used on most: 64
-// bits of precision, an exponent of 15. math/big rounds the same way at each step, so that the same
-// digits come out.
-
+// Redis computes floats in C's long double. On most machines it has 80 bits: 64 of precision, 15 of the
+// exponent. math/big rounds in the same way at each step, so the results have the same digits.
 const (
 	floatPrecision = 64
-	maxFloatBytes  = 5 << 10 // bytes of a word that may be one
+	maxFloatBytes  = 5 << 10 // length of a word that may be a float
 	maxExponent    = 16384   // of a number in [0.5, 1) * 2^e
 	minExponent    = -16444  // of the smallest above 0
 )
@@ -26,8 +24,8 @@ const (
 var maxFloat = new(big.Float).SetMantExp(new(big.Float).SetPrec(floatPrecision).SetUint64(math.MaxUint64),
 	maxExponent-floatPrecision)
 
-// parseFloat reads a number as Redis does. Of a word of digits it takes a few microseconds for each
-// hundred of them.
+// parseFloat reads a float in the notation of Redis, which is that of strtold without NaN. It takes a few
+// microseconds for each hundred digits.
 func parseFloat(word []byte) (*big.Float, bool) {
 	if isInfinity(word) {
 		return new(big.Float).SetPrec(floatPrecision).SetInf(word[0] == '-'), true
@@ -41,25 +39,25 @@ func parseFloat(word []byte) (*big.Float, bool) {
 		return nil, false
 	case n.zero:
 		return new(big.Float).SetPrec(floatPrecision), true
-	case n.farOff:
+	case n.outOfRange:
 		return nil, false
 	case n.hex && !n.exponent:
-		word = append(bytes.Clone(word), "p0"...) // which math/big insists on
+		word = append(bytes.Clone(word), "p0"...) // which math/big requires
 	}
 	f, _, err := big.ParseFloat(string(word), 0, floatPrecision, big.ToNearestEven)
-	if err != nil || f.IsInf() || f.MantExp(nil) > maxExponent || isNothing(f) {
+	if err != nil || f.IsInf() || f.MantExp(nil) > maxExponent || roundsToZero(f) {
 		return nil, false
 	}
 	return f, true
 }
 
-// isNothing says whether a number would be rounded to 0: it is no more than half of the smallest.
-func isNothing(f *big.Float) bool {
+// roundsToZero reports whether a number is rounded to 0: it is at most half of the smallest one above 0.
+func roundsToZero(f *big.Float) bool {
 	e := f.MantExp(nil)
 	return e < minExponent-1 || e == minExponent-1 && f.MinPrec() == 1
 }
 
-// isInfinity says whether a word is strtold's for it.
+// isInfinity reports whether strtold reads a word as infinity.
 func isInfinity(word []byte) bool {
 	if len(word) > 0 && (word[0] == '+' || word[0] == '-') {
 		word = word[1:]
@@ -67,16 +65,16 @@ func isInfinity(word []byte) bool {
 	return command.FoldEqual(word, "INF") || command.FoldEqual(word, "INFINITY")
 }
 
-// floatParts is what a word says that strtold may take; NaN, which it takes, is refused.
+// floatParts describes a word that may be a float.
 type floatParts struct {
-	ok       bool
-	hex      bool
-	zero     bool // all of its digits are
-	exponent bool // it has one
-	farOff   bool // and that is beyond what the digits of any word make good
+	ok         bool // it is a float
+	hex        bool
+	zero       bool // all digits are 0
+	exponent   bool // it has an exponent
+	outOfRange bool // the exponent is so large that no digits bring the number back into range
 }
 
-// splitFloat looks at each byte once.
+// splitFloat finds the parts of a word. It reads each byte once.
 func splitFloat(word []byte) (n floatParts) {
 	if len(word) > 0 && (word[0] == '+' || word[0] == '-') {
 		word = word[1:]
@@ -101,26 +99,26 @@ func splitFloat(word []byte) (n floatParts) {
 		rest = rest[1:]
 	}
 	n.ok = n.ok && n.exponent && len(rest) > 0 && span(rest, decimals) == len(rest)
-	n.farOff = len(bytes.TrimLeft(rest, "0")) > longestExponent
+	n.outOfRange = len(bytes.TrimLeft(rest, "0")) > longestExponent
 	return n
 }
 
-// longestExponent is how many digits an exponent may have: with one more a number is 0 or infinite,
-// even if a word is full of digits.
+// longestExponent bounds the digits of an exponent. With one more, a number is 0 or infinite however many
+// digits the word has.
 const longestExponent = 6
 
 const decimals, hexadecimals = "0123456789", "0123456789abcdefABCDEF"
 
-// span is how many bytes a word begins with that are among some.
-func span(word []byte, among string) int {
+// span returns how many bytes at the beginning of a word are in set.
+func span(word []byte, set string) int {
 	n := 0
-	for n < len(word) && strings.IndexByte(among, word[n]) >= 0 {
+	for n < len(word) && strings.IndexByte(set, word[n]) >= 0 {
 		n++
 	}
 	return n
 }
 
-// add is the sum of two floats, which may be infinite; nil if it is no number.
+// add returns the sum of two floats, which may be infinite; nil if the sum is not a number.
 func add(a, b *big.Float) *big.Float {
 	if a.IsInf() && b.IsInf() && a.Signbit() != b.Signbit() {
 		return nil
@@ -132,8 +130,9 @@ func add(a, b *big.Float) *big.Float {
 	return sum
 }
 
-// floatText is a float for people: 17 places, without the zeros at their end. What has none but
-// zeros there is not written out: of the smallest numbers that took milliseconds.
+// floatText returns the text of a float: up to 17 decimal places, without zeros at the end. A number with
+// nothing but zeros there is "0" without being formatted, which takes milliseconds for the smallest
+// numbers.
 func floatText(f *big.Float) []byte {
 	const tiny = -60 // a number below 2^-60 is nearer to 0 than to 1e-17
 	switch {
@@ -184,8 +183,8 @@ var incrByFloat = command.Command{
 	},
 }
 
-// floatBytes is how many bytes of text a call makes at most that adds to a float: a word such as
-// 1e4900 has many digits.
+// floatBytes is the Effort.Creates of commands that add to a float: a short word such as 1e4900 can
+// create many digits.
 func floatBytes(words [][]byte, _ int) int {
 	for _, word := range words[2:] {
 		if len(word) > 0 && bytes.IndexByte([]byte("+-.0123456789"), word[0]) >= 0 && bytes.ContainsAny(word, "eEpP") {
@@ -195,38 +194,38 @@ func floatBytes(words [][]byte, _ int) int {
 	return 0
 }
 
-// floatWork is how many bytes moved a byte of a float's text is worth: to read it, or to write it,
-// takes 20 ns or so.
+// floatWork is the work (see command.Call) for each byte of a float's text: to parse or to format it
+// takes about 20 ns.
 const floatWork = 32
 
-// maxShortFloat is the length of a text that is read and written while its key is locked: it takes a
-// microsecond.
+// maxShortFloat is the length of a text that is parsed and formatted while its key is locked, which takes
+// a microsecond.
 const maxShortFloat = 64 // bytes
 
-// floatStep is what becomes of a float: what a key holds is counted to another text, nil for none,
-// which is put there.
+// floatStep is an addition to a float.
 type floatStep struct {
-	long  bool // the numbers that it counts with have long texts
-	count func(e store.Entry, was []byte) (text []byte, err error)
-	put   func(text []byte, e store.Entry) store.Change
+	long  bool                                                     // the numbers that are added have long texts
+	count func(e store.Entry, was []byte) (text []byte, err error) // the text of the sum, nil for no change
+	put   func(text []byte, e store.Entry) store.Change            // the change that writes the text
 }
 
-// editFloat is editValue for floats. To read and write one of thousands of digits takes a tenth of
-// a millisecond: that is done while its key is not locked, and kept if the key still holds what it
-// was counted from. If it changes again and again, the key is locked.
+// editFloat is editValue for floats. To parse and format one with thousands of digits takes a tenth of a
+// millisecond. That is done while the key is not locked, and the result is stored if the key still has
+// the value that it was computed from. If the key changes several times, it is done with the key
+// locked.
 func editFloat(c *command.Call, key []byte, step floatStep) error {
-	const patience = 4
+	const maxTries = 4
 	var seen, text []byte
 	var before store.Entry
 	var failed error
-	fresh := false // text was counted from what was seen, and nothing was counted since
+	fresh := false // text and failed are the result of count for seen
 	for tries := 0; ; tries++ {
 		later := false
 		err := editValue(c, key, func(e store.Entry, was []byte) (store.Change, error) {
 			later = false
 			switch long := (step.long || len(was) > maxShortFloat) && len(was) < maxFloatBytes; {
 			case fresh && e.Kind == before.Kind && bytes.Equal(was, seen):
-			case long && tries < patience && !c.InTransaction:
+			case long && tries < maxTries && !c.InTransaction:
 				before, seen, later = e, bytes.Clone(was), true
 				return store.Change{}, nil
 			default:
@@ -247,12 +246,12 @@ func editFloat(c *command.Call, key []byte, step floatStep) error {
 	}
 }
 
-// hasLongText says whether a float, of those that are given, has one.
+// hasLongText reports whether one of several floats, which may be nil, has a long text.
 func hasLongText(floats ...*big.Float) bool {
 	return slices.ContainsFunc(floats, func(f *big.Float) bool { return f != nil && f.MantExp(nil) > 3*maxShortFloat })
 }
 
-// floatValue is the number that a key holds, 0 if there is no such key.
+// floatValue returns the number at a key, 0 if there is no such key.
 func floatValue(e store.Entry, value []byte) (*big.Float, bool) {
 	if e.Kind == store.None {
 		return new(big.Float).SetPrec(floatPrecision), true

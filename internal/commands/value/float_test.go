@@ -12,9 +12,8 @@ import (
 	"cellserver/internal/store/memory"
 )
 
-// A number of which 17 places show nothing is not written out: of the smallest that were 16,000
-// digits.
-func TestTheTextOfATinyFloatIsNoWork(t *testing.T) {
+// A float whose first 17 decimal places are zeros is not formatted: the smallest have 16,000 digits.
+func TestTinyFloatsAreNotFormatted(t *testing.T) {
 	for _, word := range []string{"1e-4900", "0x1p-16000", "-0x1p-16445", "1e-19"} {
 		f, ok := parseFloat([]byte(word))
 		require.True(t, ok, word)
@@ -23,12 +22,12 @@ func TestTheTextOfATinyFloatIsNoWork(t *testing.T) {
 	}
 }
 
-// While a long float is counted its key can be used, and what others did to it is not lost.
-func TestALongFloatIsCountedWithoutTheLock(t *testing.T) {
+// While a long float is computed, its key is not locked, and changes by other clients are not lost.
+func TestLongFloatsAreComputedWithoutTheLock(t *testing.T) {
 	for _, long := range []struct {
 		name, held string
 		numbers    bool
-	}{{"it counts with", "1", true}, {"it holds", strings.Repeat("1", maxShortFloat+1), false}} {
+	}{{"a long increment", "1", true}, {"a long value", strings.Repeat("1", maxShortFloat+1), false}} {
 		own, other := twoCalls()
 		key, ctx := []byte("k"), context.Background()
 		set := func(text string) {
@@ -39,7 +38,7 @@ func TestALongFloatIsCountedWithoutTheLock(t *testing.T) {
 		step := floatStep{long: long.numbers, put: put, count: func(_ store.Entry, was []byte) ([]byte, error) {
 			seen = append(seen, string(was))
 			if len(seen) <= 2 {
-				set(long.held + "." + strings.Repeat("5", len(seen))) // which would wait for ever for a key that is locked
+				set(long.held + "." + strings.Repeat("5", len(seen))) // this would deadlock if the key were locked
 			}
 			return append(was, '7'), nil
 		}}
@@ -51,8 +50,8 @@ func TestALongFloatIsCountedWithoutTheLock(t *testing.T) {
 	}
 }
 
-// A key that others change again and again is locked in the end.
-func TestALongFloatIsCountedAtLast(t *testing.T) {
+// If other clients change the key several times, the sum is computed with the key locked.
+func TestLongFloatsAreComputedInTheEnd(t *testing.T) {
 	own, other := twoCalls()
 	key, ctx := []byte("k"), context.Background()
 	tries := 0
@@ -69,7 +68,7 @@ func TestALongFloatIsCountedAtLast(t *testing.T) {
 	require.Equal(t, "xxxx7", string(value))
 }
 
-// twoCalls are a call of one client, and what another one sees.
+// twoCalls returns a call of one client, and the store as another client uses it.
 func twoCalls() (own *command.Call, other store.View) {
 	data := memory.New(memory.Options{Clock: store.NewClock()})
 	return &command.Call{Context: context.Background(), View: data.View()}, data.View()

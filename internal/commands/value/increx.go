@@ -70,14 +70,14 @@ var incrEX = command.Command{
 	},
 }
 
-// increxOptions are what INCREX does beside counting.
+// increxOptions are the options of INCREX, except the increment and the bounds.
 type increxOptions struct {
 	saturate, persist, enx bool
-	timed                  bool
+	timed                  bool // an option sets the expiry
 	expires                int64
 }
 
-// put says what becomes of the key.
+// put returns the change that writes a sum.
 func (o increxOptions) put(text []byte, e store.Entry) store.Change {
 	change := put(text, e)
 	switch {
@@ -89,21 +89,21 @@ func (o increxOptions) put(text []byte, e store.Entry) store.Change {
 	return change
 }
 
-// counter is a way to count: in integers, or in fractions.
+// counter adds to a number, which is an integer or a float.
 type counter interface {
-	// prepare reads the increment and the bounds; nil is for those that are not given.
+	// prepare reads the increment and the bounds, which are nil if they are not given.
 	prepare(increment, lower, upper []byte) error
-	// count adds to what a key holds; not done if that would be out of bounds.
+	// count adds the increment to the value of a key. It returns false if the sum would be out of
+	// bounds.
 	count(e store.Entry, was []byte, saturate bool) (done bool, err error)
-	text() []byte
-	// isLong says whether what it counts with has a long text.
-	isLong() bool
+	text() []byte // of the sum
+	isLong() bool // the increment or a bound has a long text
 	answer(c *command.Call)
 }
 
 const errBounds command.Refusal = "ERR LBOUND can't be greater than UBOUND"
 
-// intCounter counts in 64 bits, whose ends are the bounds where no others are given.
+// intCounter counts in integers of 64 bits, whose range is the default of the bounds.
 type intCounter struct{ increment, lower, upper, value, applied int64 }
 
 func (n *intCounter) prepare(increment, lower, upper []byte) error {
@@ -117,14 +117,14 @@ func (n *intCounter) prepare(increment, lower, upper []byte) error {
 	return err
 }
 
-// numberWord is a word of a call, if it is there, and where the number that it says belongs.
+// numberWord is a word of a call, nil if it is not given, and where its number is stored.
 type numberWord[T any] struct {
 	name string
 	word []byte
 	to   *T
 }
 
-// readNumbers reads the numbers that are given, up to the first that is none.
+// readNumbers reads the numbers that are given. It returns an error for the first word that is none.
 func readNumbers[T any](parse func(word []byte) (T, bool), kind string, numbers ...numberWord[T]) error {
 	for _, n := range numbers {
 		if n.word == nil {
@@ -148,7 +148,7 @@ func (n *intCounter) count(e store.Entry, was []byte, saturate bool) (bool, erro
 	}
 	n.value, n.applied = before, 0
 	next := before + n.increment
-	wrapped := (next < before) != (n.increment < 0) // the sum is beyond the type
+	wrapped := (next < before) != (n.increment < 0) // the sum does not fit into 64 bits
 	above, below := next > n.upper, next < n.lower
 	if wrapped {
 		above, below = n.increment > 0, n.increment < 0
@@ -174,12 +174,12 @@ func (n *intCounter) isLong() bool { return false }
 
 func (n *intCounter) answer(c *command.Call) { c.Out.Ints(n.value, n.applied) }
 
-// floatCounter counts in long doubles.
+// floatCounter counts in long doubles (see float.go).
 type floatCounter struct {
 	increment, lower, upper, value, applied *big.Float
 
 	long  bool
-	shown []byte // the value's text, if it is written
+	shown []byte // the text of value, nil if it was not made yet
 }
 
 func (n *floatCounter) prepare(increment, lower, upper []byte) error {

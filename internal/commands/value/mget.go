@@ -42,12 +42,12 @@ var mGet = command.Command{
 	},
 }
 
-// inBatches has step done to keys, every so many-th of the words, as one; or, if they are many, in
-// several steps.
+// inBatches calls step for the words of up to command.KeysPerStep keys at a time, with these keys locked.
+// Every apart-th word is a key.
 func inBatches(c *command.Call, words [][]byte, apart int, step func(words [][]byte) error) (err error) {
 	for len(words) > 0 && err == nil {
 		n, mark, counted := min(len(words), command.KeysPerStep*apart), c.Out.Mark(), c.Counts()
-		err = c.View.Atomically(c.Context, places(c, words[:n], apart), false, func() error {
+		err = c.View.Atomically(c.Context, keysIn(c, words[:n], apart), false, func() error {
 			c.Out.Rewind(mark)
 			c.ResetCounts(counted)
 			return step(words[:n])
@@ -63,13 +63,13 @@ func inBatches(c *command.Call, words [][]byte, apart int, step func(words [][]b
 	return err
 }
 
-// places are where every so many-th of the words stands, as a key.
-func places(c *command.Call, words [][]byte, apart int) []store.KeyRef {
-	places := make([]store.KeyRef, 0, len(words)/apart)
+// keysIn returns references to the keys in words, of which every apart-th is one.
+func keysIn(c *command.Call, words [][]byte, apart int) []store.KeyRef {
+	keys := make([]store.KeyRef, 0, len(words)/apart)
 	for i := 0; i < len(words); i += apart {
-		places = append(places, store.KeyRef{Database: c.View.Selected(), Key: words[i]})
+		keys = append(keys, store.KeyRef{Database: c.View.Selected(), Key: words[i]})
 	}
-	return places
+	return keys
 }
 
 var mSet = command.Command{
@@ -85,6 +85,7 @@ var mSet = command.Command{
 	},
 }
 
+// writeAll sets all pairs of a key and a value.
 func writeAll(c *command.Call, words [][]byte) error {
 	for i := 0; i < len(words); i += 2 {
 		if err := c.View.Write(c.Context, words[i], asValue(words[i+1]), store.Never); err != nil {

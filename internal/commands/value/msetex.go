@@ -50,7 +50,7 @@ var mSetEX = command.Command{
 	},
 }
 
-// countedPairs splits MSETEX's words: so many pairs as it says, and the options behind them.
+// countedPairs splits the words of MSETEX into as many pairs as they say, and the options behind them.
 func countedPairs(words [][]byte) (pairs, options [][]byte, err error) {
 	n, ok := resp.ParseInt(words[1])
 	switch {
@@ -62,7 +62,7 @@ func countedPairs(words [][]byte) (pairs, options [][]byte, err error) {
 	return words[2 : 2+2*n], words[2+2*n:], nil
 }
 
-// msetexOptions reads the options, each of which may be given again.
+// msetexOptions reads the options. Each may be given several times, of which the last counts.
 func msetexOptions(words [][]byte) (how setOptions, life lifetime, err error) {
 	for ; len(words) > 0; words = words[1:] {
 		switch word := words[0]; {
@@ -87,23 +87,22 @@ func msetexOptions(words [][]byte) (how setOptions, life lifetime, err error) {
 	return how, life, err
 }
 
-// option is where the word behind an option belongs, nil if it is none of the options that say when
-// a key expires.
-func (l *lifetime) option(option []byte) *[]byte {
+// option returns where to store the word behind a token, nil if it is no option of the expiry.
+func (l *lifetime) option(token []byte) *[]byte {
 	switch {
-	case command.FoldEqual(option, "EX"):
+	case command.FoldEqual(token, "EX"):
 		return &l.ex
-	case command.FoldEqual(option, "PX"):
+	case command.FoldEqual(token, "PX"):
 		return &l.px
-	case command.FoldEqual(option, "EXAT"):
+	case command.FoldEqual(token, "EXAT"):
 		return &l.exat
-	case command.FoldEqual(option, "PXAT"):
+	case command.FoldEqual(token, "PXAT"):
 		return &l.pxat
 	}
 	return nil
 }
 
-// setAllIf sets all pairs, or none, in one step.
+// setAllIf sets all pairs or none, in one step of the store, and answers which.
 func setAllIf(c *command.Call, pairs [][]byte, expires int64, how setOptions) error {
 	if len(pairs) > 2*command.KeysPerStep {
 		return command.Refusal("ERR MSETEX takes up to 1024 keys")
@@ -129,7 +128,7 @@ func setAllIf(c *command.Call, pairs [][]byte, expires int64, how setOptions) er
 	return err
 }
 
-// allowAll says whether NX and XX let every key be set.
+// allowAll reports whether NX and XX allow every key to be set.
 func allowAll(c *command.Call, pairs [][]byte, how setOptions) (bool, error) {
 	if !how.nx && !how.xx {
 		return true, nil
@@ -143,7 +142,7 @@ func allowAll(c *command.Call, pairs [][]byte, how setOptions) (bool, error) {
 	return true, nil
 }
 
-// writeFor writes a value that expires, or that keeps the expiry that the key has.
+// writeFor writes a value with a new expiry, or with that which the key has.
 func writeFor(c *command.Call, key, value []byte, expires int64, keep bool) error {
 	c.Work += len(value)
 	if !keep {

@@ -1,4 +1,5 @@
-// Package value is Redis's commands on strings and counters.
+// Package value has Redis's commands on strings and counters. A CL.THROTTLE key reads as in redis-cell:
+// as a string with the digits of its theoretical arrival time (TAT).
 package value
 
 import (
@@ -9,7 +10,7 @@ import (
 	"cellserver/internal/store"
 )
 
-// Commands lists the commands on values, in reading order.
+// Commands returns the rows of the family, in reading order.
 func Commands() []*command.Command {
 	return []*command.Command{
 		&incr, &incrBy, &decr, &decrBy, &incrByFloat, &incrEX,
@@ -19,10 +20,7 @@ func Commands() []*command.Command {
 	}
 }
 
-// What the commands on values share: how a word becomes a value, what a key reads as, and when a
-// value expires.
-
-// asValue is what SET makes of a word.
+// asValue returns a word as the store keeps it: integers in Redis's notation as integers.
 func asValue(word []byte) store.Value {
 	if n, ok := resp.ParseInt(word); ok {
 		return store.Value{Integer: n, IsInteger: true}
@@ -30,8 +28,8 @@ func asValue(word []byte) store.Value {
 	return store.Value{Bytes: word}
 }
 
-// read is the string at a key, of a throttle key its TAT's digits. It is the call's until it reads
-// again.
+// read returns the string at a key, nil if there is no such key. It is in memory of the call, and valid
+// until the call reads again.
 func read(c *command.Call, key []byte) (value []byte, e store.Entry, err error) {
 	c.Value, e, err = c.View.Read(c.Context, key, c.Value[:0])
 	if err != nil {
@@ -45,7 +43,7 @@ func read(c *command.Call, key []byte) (value []byte, e store.Entry, err error) 
 	return value, e, err
 }
 
-// readPart is read of a part, and of how long the whole is.
+// readPart is read for a part of the string. It returns the length of the whole string too.
 func readPart(c *command.Call, key []byte, start, end int64) (part []byte, length int, err error) {
 	part, length, e, err := c.View.ReadPart(c.Context, key, c.Value[:0], start, end)
 	if err != nil {
@@ -63,22 +61,23 @@ func readPart(c *command.Call, key []byte, start, end int64) (part []byte, lengt
 	return part, length, err
 }
 
-// maxKeptValue is the room for a value, in bytes, that a session keeps.
+// maxKeptValue bounds the memory for a value that a session keeps between calls, in bytes.
 const maxKeptValue = 4 << 10
 
-// asString is what a key reads as, given its value if it has one.
+// asString returns the string that a key reads as, given its value if it has one, and counts the key as
+// read.
 func asString(c *command.Call, e store.Entry, value []byte) ([]byte, error) {
 	c.CountLookup(e.Kind != store.None)
 	return text(c, e, value)
 }
 
-// text is asString of a key that does not count as read.
+// text is asString for a key that does not count as read.
 func text(c *command.Call, e store.Entry, value []byte) ([]byte, error) {
 	switch {
 	case e.Kind == store.None:
 		return nil, nil
 	case e.Kind.IsValue() && value == nil:
-		return []byte{}, nil // which is not the same as none
+		return []byte{}, nil // an empty string; nil is for no such key
 	case e.Kind.IsValue():
 		return value, nil
 	case e.Kind == store.Throttle:
@@ -87,7 +86,7 @@ func text(c *command.Call, e store.Entry, value []byte) ([]byte, error) {
 	return nil, command.ErrWrongType
 }
 
-// editValue is Edit for commands that only work on values.
+// editValue is View.Edit for commands that work on values alone.
 func editValue(c *command.Call, key []byte, edit func(e store.Entry, value []byte) (store.Change, error)) error {
 	counted := c.Counts()
 	return c.View.Edit(c.Context, key, func(e store.Entry, value []byte) (store.Change, error) {
@@ -96,7 +95,7 @@ func editValue(c *command.Call, key []byte, edit func(e store.Entry, value []byt
 			return store.Change{}, command.ErrWrongType
 		}
 		change, err := edit(e, value)
-		c.Work += 2 * len(change.Value.Bytes) // they were made, and are kept
+		c.Work += 2 * len(change.Value.Bytes) // copied here, and again into the store
 		if change.Operation == store.Patch {
 			c.Work += max(change.Offset-len(value), 0)
 		}
@@ -104,7 +103,7 @@ func editValue(c *command.Call, key []byte, edit func(e store.Entry, value []byt
 	})
 }
 
-// put is the change that writes a value. A key without an expiry gets none.
+// put returns the change that writes a value. It keeps the expiry that a value had.
 func put(value []byte, e store.Entry) store.Change {
 	c := store.Change{Operation: store.Put, Value: asValue(value), Expires: store.Never}
 	if e.Kind.IsValue() {
@@ -113,8 +112,8 @@ func put(value []byte, e store.Entry) store.Change {
 	return c
 }
 
-// patch is the change that writes bytes over a part of a value, or behind it. A value of few bytes
-// is written as a whole: it may read as an integer then.
+// patch returns the change that writes bytes over a part of a value, or behind it. A short value is
+// written as a whole, because it may have become an integer.
 func patch(was []byte, at int, part []byte, e store.Entry) store.Change {
 	const few = 64
 	length := max(len(was), at+len(part))
@@ -127,9 +126,10 @@ func patch(was []byte, at int, part []byte, e store.Entry) store.Change {
 	return put(whole, e)
 }
 
-// lifetime is a value's expiry as a call says it, in the first of the options that is there.
+// lifetime is the expiry of a value as the options of a call give it; nil for those that are missing.
 type lifetime struct{ ex, px, exat, pxat []byte }
 
+// count returns how many of the options are given.
 func (l lifetime) count() int {
 	n := 0
 	for _, word := range [][]byte{l.ex, l.px, l.exat, l.pxat} {
@@ -140,8 +140,7 @@ func (l lifetime) count() int {
 	return n
 }
 
-// instant is when a value expires: Never without an option. Redis refuses a time that is not above
-// 0.
+// instant returns when a value expires, Never if no option says it. As in Redis, a time must be above 0.
 func instant(c *command.Call, l lifetime) (int64, error) {
 	var err error
 	expires := store.Never
@@ -159,7 +158,8 @@ func instant(c *command.Call, l lifetime) (int64, error) {
 
 func appendInt(n int64) []byte { return strconv.AppendInt(nil, n, 10) }
 
-// expiryEvent is the event that an option is that says when a key expires; empty if there is none.
+// expiryEvent returns the keyspace event of the option that changes the expiry, or nothing if there is
+// none.
 func expiryEvent(c *command.Call) string {
 	switch {
 	case c.HasOption("EX", "PX", "EXAT", "PXAT"):
