@@ -113,7 +113,7 @@ func fitContainer() {
 
 // serve has every listener served, and says so: on standard output in the words that container
 // tools wait for.
-func serve(srv *server.Server, listeners []net.Listener, handshakes server.Handshakes,
+func serve(srv *server.Server, listeners []net.Listener, handshakes server.TLSOptions,
 	log *slog.Logger, stdout io.Writer) <-chan error {
 	failed := make(chan error, len(listeners))
 	for _, listener := range listeners {

@@ -75,8 +75,8 @@ func (t *tlsOptions) load() error {
 }
 
 // handshakes are what the connections of a TLS listener are met with.
-func (t *tlsOptions) handshakes() server.Handshakes {
-	return server.Handshakes{Config: t.now.Load, Timeout: inSeconds(t.patience)}
+func (t *tlsOptions) handshakes() server.TLSOptions {
+	return server.TLSOptions{Config: t.now.Load, Timeout: inSeconds(t.patience)}
 }
 
 // securely marks a listener whose connections begin with a handshake.

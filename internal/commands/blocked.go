@@ -72,9 +72,9 @@ func (ws *blockedClients) release(s *client.Client, reply string) {
 	}
 }
 
-// Waits says that the session waits for something that may never come, so that nobody need keep it
+// IsBlocked says that the session waits for something that may never come, so that nobody need keep it
 // once its client has gone. (A pause does end, and the client may only have nothing more to say.)
-func (s *Session) Waits() bool { return s.parked && !s.postponed && s.Blocked.Load() }
+func (s *Session) IsBlocked() bool { return s.parked && !s.postponed && s.Blocked.Load() }
 
 // forget is for a session whose connection has gone.
 func (ws *blockedClients) forget(s *client.Client) {
@@ -143,8 +143,8 @@ func (ws *blockedClients) count() int {
 	return len(ws.sessions)
 }
 
-// EndWaits ends a pause, and every wait as if its time were over: the server is to stop.
-func (in *Instance) EndWaits() {
+// UnblockAll ends a pause, and every wait as if its time were over: the server is to stop.
+func (in *Instance) UnblockAll() {
 	ws := &in.waits
 	ws.mu.Lock()
 	defer ws.mu.Unlock()

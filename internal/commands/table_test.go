@@ -192,7 +192,7 @@ func FuzzOneCallOneReply(f *testing.F) {
 		}
 		words := strings.Split(call, "\n")
 		require.NoError(t, c.Send(encode(words)))
-		c.session.instance.EndWaits() // a WAIT may last for ever
+		c.session.instance.UnblockAll() // a WAIT may last for ever
 		c.settle()
 		if c.session.replyMode != repliesOn {
 			return // CLIENT REPLY: no reply is what was asked for

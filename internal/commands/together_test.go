@@ -22,7 +22,7 @@ func TestAdministratorsAtOnce(t *testing.T) {
 	require.Zero(t, s.administer("CLIENT UNBLOCK 3"))
 	watcher.settle()
 	require.NotEmpty(t, watcher.output())
-	s.instance.EndWaits()
+	s.instance.UnblockAll()
 	require.Zero(t, s.instance.waits.count())
 }
 

@@ -326,7 +326,7 @@ func weighIn(t *testing.T, ways []way, entry worst, dial func(*still) *caller, r
 			r.aside, r.said = w.aside, w.refused
 		}
 		w.release()
-		w.instance.EndWaits()
+		w.instance.UnblockAll()
 		w.c.session.Close()
 	}
 	return r

@@ -2,15 +2,15 @@ package server
 
 import "golang.org/x/sys/unix"
 
-// An event loop's epoll, and another if that fails.
+// This file opens an event loop's epoll instance, and replaces it if it fails.
 
-// openEpoll makes the epoll, and has it watch all that the loop has.
+// openEpoll creates an epoll instance and registers all descriptors of the loop.
 func (l *loop) openEpoll() error {
 	epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return err
 	}
-	l.mu.Lock() // a test looks at it
+	l.mu.Lock() // tests read it
 	l.epoll = epoll
 	l.mu.Unlock()
 	if err = l.watchAll(); err != nil {
@@ -23,12 +23,12 @@ func (l *loop) watchAll() error {
 	if err := l.add(l.wakeFD, unix.EPOLLIN); err != nil {
 		return err
 	}
-	for fd, k := range l.links {
+	for fd, k := range l.connByFD {
 		if err := l.add(fd, k.events); err != nil {
 			return err
 		}
 	}
-	for fd := range l.partings {
+	for fd := range l.lingeringConns {
 		if err := l.add(fd, unix.EPOLLIN); err != nil {
 			return err
 		}
@@ -40,13 +40,14 @@ func (l *loop) add(fd int, events uint32) error {
 	return unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: events, Fd: int32(fd)})
 }
 
-// recover replaces an epoll that fails. A correct program never sees that: something has closed its
-// descriptor, or a filter of system calls forbids it. If there is no other epoll, or that one fails
-// before it has worked, the loop's connections end, rather than hang; new ones go to other loops.
-func (l *loop) recover(failure error) bool {
+// replaceEpoll replaces an epoll instance that has failed. That does not happen unless something
+// else in the process has closed its descriptor, or a system call filter forbids it. If there is no
+// other instance, or it fails before it has worked once, the loop closes its connections, which
+// would hang otherwise, and ends; new connections go to other loops. It returns false then.
+func (l *loop) replaceEpoll(failure error) bool {
 	again := failure
-	if !l.renewed {
-		l.renewed = true
+	if !l.replaced {
+		l.replaced = true
 		l.closeEpoll()
 		if again = l.openEpoll(); again == nil {
 			l.log.Error("epoll failed: the event loop continues with a new one", "error", failure)
@@ -58,8 +59,8 @@ func (l *loop) recover(failure error) bool {
 	return false
 }
 
-// closeEpoll closes the epoll if it is one that watches the loop's wake descriptor: else its number
-// may belong to something else by now.
+// closeEpoll closes the descriptor of the epoll instance if it still is one that watches the loop's
+// wake descriptor. Otherwise the number may belong to another file by now.
 func (l *loop) closeEpoll() {
 	if l.epoll >= 0 && unix.EpollCtl(l.epoll, unix.EPOLL_CTL_MOD, l.wakeFD,
 		&unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(l.wakeFD)}) == nil {
@@ -67,7 +68,7 @@ func (l *loop) closeEpoll() {
 	}
 }
 
-// epollWait is epoll_wait, for so many milliseconds; -1 is for ever.
+// epollWait waits for events for up to ms milliseconds, or without limit if ms is -1.
 func epollWait(epoll int, events []unix.EpollEvent, ms int) (int, error) {
 	if ms == 0 {
 		return poll(epoll, events)

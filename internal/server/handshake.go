@@ -13,83 +13,85 @@ import (
 	"cellserver/internal/client"
 )
 
-// A TLS connection is a client only once hands are shaken: until then it is nobody, has a goroutine
-// of its own, and waits in a room that has an end. Who stands there without a word gives way to who
-// comes.
+// TLS handshakes. A TLS connection becomes a client only after its handshake. Until then a
+// goroutine of its own serves it, and it occupies one of a limited number of slots. A connection
+// that waits for its peer is closed if another needs the slot.
 
-// maxHandshakes is how many connections may be shaking hands. One holds at most some 90 KiB: a
-// ClientHello of 64 KiB, the longest that crypto/tls takes, and a record. All together are bounded
-// with the clients that have not logged in.
+// maxHandshakes is the number of handshakes at the same time. Each uses at most about 90 KiB: for a
+// ClientHello of 64 KiB, the longest that crypto/tls accepts, and a record. The memory of all of
+// them counts with that of the unauthenticated clients, which has a limit.
 const maxHandshakes = 512
 
-// Handshakes is what the connections of a TLS listener are met with.
-type Handshakes struct {
-	Config  func() *tls.Config // asked anew for each connection, so that certificates can be changed
-	Timeout time.Duration      // that one may take, all in all
+// TLSOptions are the options of a TLS listener.
+type TLSOptions struct {
+	Config  func() *tls.Config // called for each connection, so that the certificates can change
+	Timeout time.Duration      // of a handshake
 }
 
 // ServeTLS is Serve for a listener whose connections begin with a TLS handshake.
-func (s *Server) ServeTLS(listener net.Listener, h Handshakes) error {
+func (s *Server) ServeTLS(listener net.Listener, h TLSOptions) error {
 	if !s.register(listener) {
 		listener.Close()
 		return ErrClosed
 	}
 	defer s.accepting.Done()
-	return s.accept(listener, func(conn net.Conn) { s.meet(conn, h) })
+	return s.accept(listener, func(conn net.Conn) { s.startHandshake(conn, h) })
 }
 
-// room is where connections are until hands are shaken.
-type room struct {
-	places  chan struct{} // one is taken by each
-	compute chan struct{} // and one of these while it has work for a processor: the others are for who is a client already
+// handshakeQueue are the connections whose handshakes are not finished.
+type handshakeQueue struct {
+	slots chan struct{} // each handshake occupies one
+	cpu   chan struct{} // and one of these while it computes: other processors are left to the clients
 
 	mu      sync.Mutex
-	inside  list.List // of *handshake, the longest inside first
+	waiting list.List // of *handshake, the oldest first
 	closed  bool
-	leaving sync.WaitGroup
+	running sync.WaitGroup
 }
 
-func (r *room) open() {
-	r.places = make(chan struct{}, maxHandshakes)
-	r.compute = make(chan struct{}, max(runtime.GOMAXPROCS(0)/2, 1))
+func (r *handshakeQueue) open() {
+	r.slots = make(chan struct{}, maxHandshakes)
+	r.cpu = make(chan struct{}, max(runtime.GOMAXPROCS(0)/2, 1))
 }
 
-// handshake is a connection in the room.
+// handshake is a connection in a handshakeQueue.
 type handshake struct {
 	socket net.Conn
-	wire   *wire
-	at     *list.Element // nil if it gave way
-	done   bool          // hands are shaken: it only waits to be a client
+	conn   *baseConn
+	entry  *list.Element // nil if it was cut
+	done   bool          // the handshake is finished, and the connection is about to become a client
 }
 
-// enter takes a place; false if the server ends.
-func (r *room) enter(w *wire, ended <-chan struct{}) (*handshake, bool) {
-	if !r.find(ended) {
+// enter adds a connection. It waits for a slot if there is none, and returns false if the server
+// shuts down.
+func (r *handshakeQueue) enter(w *baseConn, ended <-chan struct{}) (*handshake, bool) {
+	if !r.acquireSlot(ended) {
 		return nil, false
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
-		<-r.places
+		<-r.slots
 		return nil, false
 	}
-	h := &handshake{socket: w.Conn, wire: w}
-	h.at = r.inside.PushBack(h)
-	r.leaving.Add(1)
+	h := &handshake{socket: w.Conn, conn: w}
+	h.entry = r.waiting.PushBack(h)
+	r.running.Add(1)
 	return h, true
 }
 
-// find takes a place: who has waited longest for the peer to say something gives way. As long as
-// all have work to do, who comes waits, and others behind him with the system.
-func (r *room) find(ended <-chan struct{}) bool {
+// acquireSlot acquires a slot. If there is none, it cuts the oldest handshake that waits for its
+// peer. While all handshakes compute, it waits, and further connections wait in the listener's
+// backlog.
+func (r *handshakeQueue) acquireSlot(ended <-chan struct{}) bool {
 	select {
-	case r.places <- struct{}{}:
+	case r.slots <- struct{}{}:
 		return true
 	default:
 	}
-	for gaveWay := r.giveWay(); ; gaveWay = gaveWay || r.giveWay() {
+	for cut := r.cutOldest(); ; cut = cut || r.cutOldest() {
 		select {
-		case r.places <- struct{}{}:
+		case r.slots <- struct{}{}:
 			return true
 		case <-ended:
 			return false
@@ -98,174 +100,178 @@ func (r *room) find(ended <-chan struct{}) bool {
 	}
 }
 
-func (r *room) leave(h *handshake) {
+func (r *handshakeQueue) leave(h *handshake) {
 	r.mu.Lock()
-	if h.at != nil {
-		r.inside.Remove(h.at)
+	if h.entry != nil {
+		r.waiting.Remove(h.entry)
 	}
 	r.mu.Unlock()
-	<-r.places
-	r.leaving.Done()
+	<-r.slots
+	r.running.Done()
 }
 
-// pass says that a connection need not give way any more.
-func (r *room) pass(h *handshake) {
+// markDone marks a handshake as finished, so that it is not cut any more.
+func (r *handshakeQueue) markDone(h *handshake) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	h.done = true
 }
 
-// giveWay ends the handshake that has taken longest of those that wait for their peers; false if
-// none does.
-func (r *room) giveWay() bool {
+// cutOldest closes the connection of the oldest handshake that waits for its peer. It returns false
+// if none does.
+func (r *handshakeQueue) cutOldest() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for at := r.inside.Front(); at != nil; at = at.Next() {
-		if h := at.Value.(*handshake); h.wire.waits.Load() && !h.done { // who is done is a client, or about to be
+	for at := r.waiting.Front(); at != nil; at = at.Next() {
+		if h := at.Value.(*handshake); h.conn.waiting.Load() && !h.done {
 			h.socket.Close()
-			r.inside.Remove(at)
-			h.at = nil
+			r.waiting.Remove(at)
+			h.entry = nil
 			return true
 		}
 	}
 	return false
 }
 
-func (r *room) count() int {
+func (r *handshakeQueue) count() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.inside.Len()
+	return r.waiting.Len()
 }
 
-// clear ends all handshakes, and lets nobody in.
-func (r *room) clear() {
+// shutdown closes the connections of all handshakes, and waits until they have ended. Further
+// connections are refused.
+func (r *handshakeQueue) shutdown() {
 	r.mu.Lock()
 	r.closed = true
-	for at := r.inside.Front(); at != nil; at = at.Next() {
+	for at := r.waiting.Front(); at != nil; at = at.Next() {
 		if h := at.Value.(*handshake); !h.done {
 			h.socket.Close()
 		}
 	}
 	r.mu.Unlock()
-	r.leaving.Wait()
+	r.running.Wait()
 }
 
-// meet has a connection shake hands, beside the listener, and then lets it in. Who may not come in
-// is turned away without a word, as by Redis: there are no words yet that the peer would
-// understand.
-func (s *Server) meet(conn net.Conn, h Handshakes) {
+// startHandshake performs the handshake of a connection on another goroutine than the listener's,
+// and then makes the connection a client. A refused connection is closed without an error, as by
+// Redis: the peer could not read one before the handshake.
+func (s *Server) startHandshake(conn net.Conn, h TLSOptions) {
 	if s.refusal(conn) != "" {
 		s.instance.CountRejected()
 		conn.Close()
 		return
 	}
-	w := newWire(conn, &s.room)
-	inside, ok := s.room.enter(w, s.ended)
+	w := newBaseConn(conn, &s.handshakes)
+	inside, ok := s.handshakes.enter(w, s.ended)
 	if !ok {
 		conn.Close()
 		return
 	}
-	w.newcomer = s.instance.Unauthenticated().Enter(handshakeBytes, w.waits.Load, func() { conn.Close() })
+	w.counted = s.instance.Unauthenticated().Enter(handshakeBytes, w.waiting.Load, func() { conn.Close() })
 	go func() {
-		defer s.instance.NoteDeparture() // it counted twice while it was a client already
-		defer s.room.leave(inside)
-		defer w.newcomer.Leave()
+		defer s.instance.NoteDeparture() // for a moment the connection counted twice, as a client too
+		defer s.handshakes.leave(inside)
+		defer w.counted.Leave()
 		defer time.AfterFunc(h.Timeout, func() { conn.Close() }).Stop()
-		secured, err := w.shakeHands(h.Config())
+		secured, err := w.handshake(h.Config())
 		if err != nil {
 			s.log.Debug("TLS handshake failed", "peer", conn.RemoteAddr(), "error", err)
 			conn.Close()
 			return
 		}
-		s.room.pass(inside)
-		w.newcomer.Leave() // its session is counted from now on
-		s.letIn(secured)
+		s.handshakes.markDone(inside)
+		w.counted.Leave() // from now on the session counts its memory
+		s.startClient(secured)
 	}()
 }
 
-// wire is what crypto/tls takes for the network. While hands are shaken it gives the processor to
-// others whenever it waits for the peer. Then it is the socket; or the event loop puts another Conn
-// in its place, which never waits.
-type wire struct {
+// baseConn is the net.Conn under crypto/tls. During the handshake it releases its place among the
+// computing handshakes whenever it waits for the peer. After that it only passes calls on to Conn:
+// the socket, or on an event loop a tlsConn, which never blocks.
+type baseConn struct {
 	net.Conn
-	room     *room                       // nil once hands are shaken
-	newcomer *client.UnauthenticatedConn // for which what arrives is counted
-	waits    atomic.Bool                 // for the peer; else it computes, or waits for a processor
+	queue   *handshakeQueue             // nil after the handshake
+	counted *client.UnauthenticatedConn // for the memory of the handshake
+	waiting atomic.Bool                 // for the peer; otherwise it computes, or waits to compute
 }
 
-// A handshake takes about so much by itself, and four times what it reads: crypto/tls gathers that
-// in buffers that grow, and the smaller ones stay for a while, too.
+// A handshake uses about handshakeBytes of memory, and readFactor times the bytes that it reads:
+// crypto/tls collects them in buffers that grow, and the smaller buffers stay until they are
+// collected.
 const (
 	handshakeBytes = 24 << 10
-	keptOfRead     = 4
+	readFactor     = 4
 )
 
-func newWire(conn net.Conn, r *room) *wire {
-	w := &wire{Conn: conn, room: r}
-	w.waits.Store(true) // a handshake begins with what the peer says
+func newBaseConn(conn net.Conn, r *handshakeQueue) *baseConn {
+	w := &baseConn{Conn: conn, queue: r}
+	w.waiting.Store(true) // a handshake begins with a message of the peer
 	return w
 }
 
-// shakeHands is the handshake.
-func (w *wire) shakeHands(config *tls.Config) (*tls.Conn, error) {
+// handshake performs the handshake.
+func (w *baseConn) handshake(config *tls.Config) (*tls.Conn, error) {
 	conn := tls.Server(w, config)
 	err := conn.Handshake()
-	if !w.waits.Load() {
-		<-w.room.compute // and it need not give way any more
+	if !w.waiting.Load() {
+		<-w.queue.cpu
 	}
-	w.room = nil
+	w.queue = nil
 	return conn, err
 }
 
-func (w *wire) Read(b []byte) (int, error) {
-	if w.room == nil {
+func (w *baseConn) Read(b []byte) (int, error) {
+	if w.queue == nil {
 		return w.Conn.Read(b)
 	}
-	w.wait()
-	defer w.goOn()
+	w.releaseCPU()
+	defer w.acquireCPU()
 	n, err := w.Conn.Read(b)
-	if w.newcomer != nil {
-		w.newcomer.Grow(keptOfRead * n)
+	if w.counted != nil {
+		w.counted.Grow(readFactor * n)
 	}
 	return n, err
 }
 
-func (w *wire) Write(b []byte) (int, error) {
-	if w.room != nil {
-		w.wait()
-		defer w.goOn()
+func (w *baseConn) Write(b []byte) (int, error) {
+	if w.queue != nil {
+		w.releaseCPU()
+		defer w.acquireCPU()
 	}
 	return w.Conn.Write(b)
 }
 
-func (w *wire) wait() {
-	if !w.waits.Swap(true) {
-		<-w.room.compute
+// releaseCPU marks the handshake as waiting for its peer.
+func (w *baseConn) releaseCPU() {
+	if !w.waiting.Swap(true) {
+		<-w.queue.cpu
 	}
 }
 
-func (w *wire) goOn() {
-	w.waits.Store(false)
-	w.room.compute <- struct{}{}
+// acquireCPU marks the handshake as computing, and waits until it may.
+func (w *baseConn) acquireCPU() {
+	w.waiting.Store(false)
+	w.queue.cpu <- struct{}{}
 }
 
-// below is a connection's socket, below TLS if there is TLS.
-func below(conn net.Conn) net.Conn {
+// socketOf returns the socket of a connection, which for TLS is the one under crypto/tls.
+func socketOf(conn net.Conn) net.Conn {
 	if secured, ok := conn.(*tls.Conn); ok {
-		return secured.NetConn().(*wire).Conn
+		return secured.NetConn().(*baseConn).Conn
 	}
 	return conn
 }
 
-// errNothingYet is what crypto/tls hears when nothing has arrived: an error that passes, after
-// which it may be asked again.
-var errNothingYet net.Error = nothingYet{}
+// errWouldBlock is returned to crypto/tls when nothing has arrived. It is a temporary error, after
+// which crypto/tls can be called again.
+var errWouldBlock net.Error = wouldBlock{}
 
-type nothingYet struct{}
+type wouldBlock struct{}
 
-func (nothingYet) Error() string   { return "nothing has arrived yet" }
-func (nothingYet) Timeout() bool   { return true }
-func (nothingYet) Temporary() bool { return true }
+func (wouldBlock) Error() string   { return "nothing has arrived yet" }
+func (wouldBlock) Timeout() bool   { return true }
+func (wouldBlock) Temporary() bool { return true }
 
-// isNothingYet says whether an error is that.
-func isNothingYet(err error) bool { return errors.Is(err, errNothingYet) }
+// isWouldBlock reports whether an error is errWouldBlock.
+func isWouldBlock(err error) bool { return errors.Is(err, errWouldBlock) }

@@ -17,76 +17,77 @@ import (
 	"cellserver/test/certs"
 )
 
-// full is a room in which everybody has work to do.
-func full(t *testing.T) (r *room, inside []*handshake) {
-	r = &room{}
+// fullQueue returns a queue without a free slot, in which all handshakes compute.
+func fullQueue(t *testing.T) (r *handshakeQueue, inside []*handshake) {
+	r = &handshakeQueue{}
 	r.open()
 	for range maxHandshakes {
 		here, there := net.Pipe()
 		t.Cleanup(func() { here.Close(); there.Close() })
-		w := newWire(here, r)
+		w := newBaseConn(here, r)
 		h, ok := r.enter(w, nil)
 		require.True(t, ok)
-		w.waits.Store(false)
+		w.waiting.Store(false)
 		inside = append(inside, h)
 	}
 	return r, inside
 }
 
-// Who has work to do does not give way; as soon as one waits for its peer that one does, and no
-// other.
-func TestWhoComesWaitsForOneThatWaits(t *testing.T) {
-	r, inside := full(t)
-	assert.False(t, r.giveWay())
+// TestHandshakeSlots checks that a connection that needs a slot waits while all handshakes compute,
+// and that as soon as one waits for its peer, that one is cut and no other.
+func TestHandshakeSlots(t *testing.T) {
+	r, inside := fullQueue(t)
+	assert.False(t, r.cutOldest())
 	entered, ended := make(chan bool), make(chan struct{})
-	come := func() {
+	connect := func() {
 		here, there := net.Pipe()
 		t.Cleanup(func() { here.Close(); there.Close() })
-		_, ok := r.enter(newWire(here, r), ended)
+		_, ok := r.enter(newBaseConn(here, r), ended)
 		entered <- ok
 	}
-	go come()
+	go connect()
 	select {
 	case <-entered:
-		require.Fail(t, "there is no place")
+		require.Fail(t, "the connection got a slot although none was free")
 	case <-time.After(20 * time.Millisecond):
 	}
 	stalled := inside[7]
-	stalled.wire.waits.Store(true)
-	_, err := stalled.socket.Read(make([]byte, 1)) // which its end interrupts
+	stalled.conn.waiting.Store(true)
+	_, err := stalled.socket.Read(make([]byte, 1)) // it is interrupted because the connection is cut
 	require.ErrorIs(t, err, io.ErrClosedPipe)
 	r.leave(stalled)
 	assert.True(t, <-entered)
 	assert.Equal(t, maxHandshakes, r.count())
 
-	inside[8].wire.waits.Store(true)
-	assert.True(t, r.giveWay())
+	inside[8].conn.waiting.Store(true)
+	assert.True(t, r.cutOldest())
 	r.leave(inside[8])
-	go come()
+	go connect()
 	assert.True(t, <-entered)
-	go come() // the two who came wait for their peers: one of them gives way, and does not leave
+	go connect() // the two that have entered wait for their peers: one of them is cut, and keeps its slot
 	select {
 	case <-entered:
-		require.Fail(t, "there is no place")
+		require.Fail(t, "the connection got a slot although none was free")
 	case <-time.After(20 * time.Millisecond):
 	}
-	assert.Equal(t, maxHandshakes-1, r.count(), "one gives way for one that comes")
+	assert.Equal(t, maxHandshakes-1, r.count(), "more than one handshake was cut for a connection")
 	close(ended)
 	assert.False(t, <-entered)
 }
 
-// A connection whose hands are shaken is counted once among those that have not logged in: as a
-// client, not as a handshake too. Otherwise it may be cut to make room for itself.
-func TestAHandshakeIsNotCountedWithItsClient(t *testing.T) {
+// TestHandshakeMemoryCountsOnce checks that after its handshake the memory of a connection counts
+// once, as that of an unauthenticated client. If the handshake counted too, the connection could be
+// cut to make room for itself.
+func TestHandshakeMemoryCountsOnce(t *testing.T) {
 	for _, transport := range []Transport{DefaultTransport, Goroutines} {
-		data := &signed{Store: memory.New(memory.Options{})}
+		data := &callerStore{Store: memory.New(memory.Options{})}
 		t.Cleanup(func() { data.Close() })
 		s := newServerOn(t, transport, data, func(s *commands.Settings) {
 			// enough for a handshake, or a client, and not for both
 			s.Password, s.MaxUnauthenticatedMemory = "secret", client.MemoryLimit{Bytes: 44 << 10}
 		})
-		var crowded atomic.Bool
-		data.signs = func() { crowded.Store(s.instance.Unauthenticated().Overloaded()) }
+		var overloaded atomic.Bool
+		data.onSetCaller = func() { overloaded.Store(s.instance.Unauthenticated().Overloaded()) }
 		authority := certs.New(t)
 		own := authority.Issue(t, "server")
 		pair, err := tls.LoadX509KeyPair(own.Cert, own.Key)
@@ -95,7 +96,7 @@ func TestAHandshakeIsNotCountedWithItsClient(t *testing.T) {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
 		go func() {
-			_ = s.ServeTLS(listener, Handshakes{func() *tls.Config { return config }, time.Minute})
+			_ = s.ServeTLS(listener, TLSOptions{func() *tls.Config { return config }, time.Minute})
 		}()
 		conn, err := tls.Dial("tcp", listener.Addr().String(), authority.Client(t, certs.Pair{}))
 		require.NoError(t, err)
@@ -106,6 +107,6 @@ func TestAHandshakeIsNotCountedWithItsClient(t *testing.T) {
 		_, err = io.ReadFull(conn, reply)
 		require.NoError(t, err, transport)
 		require.Equal(t, "+OK\r\n", string(reply))
-		require.False(t, crowded.Load(), "nothing was cut")
+		require.False(t, overloaded.Load(), "a connection was cut")
 	}
 }

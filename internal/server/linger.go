@@ -5,22 +5,23 @@ import (
 	"time"
 )
 
-// A client that sends a value that is too long has its error at once, while it still sends. To
-// close the connection then would have the system answer the rest with a reset, which throws away
-// the error before the client has read it: it would see a broken pipe. So the connection is closed
-// in one direction only, and what arrives is read and thrown away until the client closes it too.
-// Its session has ended by then, and its place is free.
+// Lingering close. A client that sends a value that is too long gets its error at once, while it is
+// still sending. If the server closed the connection then, the system would answer the rest of the
+// value with a reset, which discards the error before the client has read it: the client would see
+// a broken pipe. So the server closes its direction of the connection, and reads and discards what
+// arrives until the client closes the other. The session has ended by then, and does not count
+// towards maxclients.
 const (
-	maxLingering = 32        // connections at once: it is a courtesy, and takes a descriptor
-	lingerBytes  = 512 << 20 // as much as the longest value that Redis takes
-	lingerFor    = patience
-	lingerIdle   = time.Second // without a byte: looked at as often
+	maxLingering   = 32        // connections: each uses a descriptor, only for a better error
+	maxLingerBytes = 512 << 20 // per connection: the longest value that Redis accepts
+	maxLingerTime  = closeTimeout
+	maxLingerIdle  = time.Second // time without input; also the interval of the check
 )
 
-// lingering counts the connections that linger.
+// lingering counts the connections that linger, of all event loops or goroutines.
 type lingering struct{ count atomic.Int64 }
 
-// enter takes a place, if there is one.
+// enter counts another connection. It returns false if there are maxLingering already.
 func (l *lingering) enter() bool {
 	if l.count.Add(1) > maxLingering {
 		l.leave()

@@ -6,53 +6,54 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// parting is a connection of a loop that lingers.
-type parting struct {
-	began  int64 // instant, nanoseconds
-	bytes  int   // that were thrown away
-	looked int   // bytes when it was looked at last
+// lingeringConn is the state of a connection that lingers.
+type lingeringConn struct {
+	began   int64 // instant, nanoseconds
+	bytes   int   // discarded
+	checked int   // value of bytes at the last check
 }
 
-// linger ends the session of a link that was refused in the middle of a call, and has its
-// connection linger; false if that is not needed, or there is no place.
-func (l *loop) linger(k *link) bool {
-	if !k.session.Refused() || k.ended || l.draining || !l.lingering.enter() {
+// linger ends the session of a connection whose call was refused before it had arrived, and makes
+// the connection linger. It returns false if that is not needed, or too many connections linger.
+func (l *loop) linger(k *loopConn) bool {
+	if !k.session.Refused() || k.inputEnded || l.draining || !l.lingering.enter() {
 		return false
 	}
-	k.leave()
-	_ = unix.Shutdown(k.fd, unix.SHUT_WR) // it fails if the client has gone: then so does the next read
-	k.watch(unix.EPOLLIN)
-	l.partings[k.fd] = &parting{began: l.instance.Now(), looked: -1}
+	k.endSession()
+	_ = unix.Shutdown(k.fd, unix.SHUT_WR) // on an error the client has gone, and the next read fails too
+	k.setEvents(unix.EPOLLIN)
+	l.lingeringConns[k.fd] = &lingeringConn{began: l.instance.Now(), checked: -1}
 	return true
 }
 
-// throwAway reads what a connection that lingers has sent.
-func (l *loop) throwAway(fd int, p *parting) {
+// discardLingering reads and discards input of a lingering connection.
+func (l *loop) discardLingering(fd int, p *lingeringConn) {
 	n, err := read(fd, l.buffer)
-	if p.bytes += max(n, 0); p.bytes > lingerBytes || n <= 0 && err != unix.EAGAIN && err != unix.EINTR {
-		l.part(fd)
+	if p.bytes += max(n, 0); p.bytes > maxLingerBytes || n <= 0 && err != unix.EAGAIN && err != unix.EINTR {
+		l.endLingering(fd)
 	}
 }
 
-// lookAtPartings ends those that have lingered long enough, or sent nothing since the last look.
-func (l *loop) lookAtPartings(now int64) {
-	for fd, p := range l.partings {
-		if p.looked == p.bytes || time.Duration(now-p.began) > lingerFor {
-			l.part(fd)
+// checkLingering closes the connections that have lingered for maxLingerTime, or have sent nothing
+// since the last check.
+func (l *loop) checkLingering(now int64) {
+	for fd, p := range l.lingeringConns {
+		if p.checked == p.bytes || time.Duration(now-p.began) > maxLingerTime {
+			l.endLingering(fd)
 		}
-		p.looked = p.bytes
+		p.checked = p.bytes
 	}
 }
 
-func (l *loop) part(fd int) {
-	delete(l.partings, fd)
+func (l *loop) endLingering(fd int) {
+	delete(l.lingeringConns, fd)
 	l.lingering.leave()
-	l.free(fd)
+	l.closeSocket(fd)
 }
 
-// partAll ends all of them: the server stops.
-func (l *loop) partAll() {
-	for fd := range l.partings {
-		l.part(fd)
+// endAllLingering closes all lingering connections, when the server shuts down.
+func (l *loop) endAllLingering() {
+	for fd := range l.lingeringConns {
+		l.endLingering(fd)
 	}
 }

@@ -18,99 +18,100 @@ import (
 	"cellserver/internal/stats"
 )
 
-// DefaultTransport is the transport where none is asked for.
+// DefaultTransport is the default of the option transport.
 const DefaultTransport = EventLoop
 
-// loops are event loops over epoll, one a core. Connections are accepted by the standard library
-// and handed to a loop for life.
-type loops struct {
+// loopTransport serves connections with event loops over epoll, by default one per core. The
+// standard library accepts the connections; each belongs to one loop until it ends.
+type loopTransport struct {
 	instance *commands.Instance
-	all      []*loop
-	next     atomic.Uint64 // loop that the next connection goes to, round and round
-	open     sync.WaitGroup
+	list     []*loop
+	next     atomic.Uint64 // index of the loop of the next connection, in turn
+	conns    sync.WaitGroup
 	running  sync.WaitGroup
 }
 
-// loop is one of them: a goroutine that waits for its connections, and gives each that has
-// something to do one turn.
+// loop is an event loop: a goroutine that waits for events of its connections, and gives each
+// connection that has something to do one turn.
 type loop struct {
 	instance *commands.Instance
 	log      *slog.Logger
-	output   *atomic.Pointer[outputs]
+	output   *atomic.Pointer[classLimits]
 	turns    *meter.MaxCPUTime
-	open     *sync.WaitGroup
+	conns    *sync.WaitGroup
 
-	lingering *lingering // of all loops
-	partings  map[int]*parting
+	lingering      *lingering // shared by all loops
+	lingeringConns map[int]*lingeringConn
 
-	epoll, wakeFD int // descriptors: of the epoll, and of an eventfd that interrupts its wait
-	// wait is epollWait; another in tests.
-	wait     func(epoll int, events []unix.EpollEvent, ms int) (int, error)
-	renewed  bool // the epoll has not worked since it was made
-	buffer   []byte
-	cipher   []byte // for what is encrypted
-	links    map[int]*link
-	ready    []*link            // that did not come to an end in their turn
-	slow     map[*link]struct{} // whose sockets take no more
-	looked   int64              // instant, nanoseconds, when they were looked at last
-	counted  stats.IO           // and not told yet
-	traffic  *stats.Traffic
-	draining bool
+	epoll, wakeFD int // descriptors of the epoll instance, and of an eventfd that interrupts its wait
+	// epollWait waits for events. Tests replace it.
+	epollWait func(epoll int, events []unix.EpollEvent, ms int) (int, error)
+	replaced  bool // the epoll instance has not worked yet since it was replaced
+	buffer    []byte
+	cipher    []byte // buffer for encrypted output
+	connByFD  map[int]*loopConn
+	ready     []*loopConn            // connections that need another turn
+	slow      map[*loopConn]struct{} // connections whose socket buffers are full
+	checked   int64                  // instant, nanoseconds, of the last check of slow
+	moved     stats.IO               // since the last update of traffic
+	traffic   *stats.Traffic
+	draining  bool
 
-	begun []message // of the mail, that is being read
+	batch []message // messages that are being handled
 
-	mu    sync.Mutex
-	mail  []message // from other goroutines
-	rung  bool
-	ended bool // nobody reads it any more
+	mu       sync.Mutex
+	messages []message // from other goroutines, not in batch yet
+	signaled bool
+	ended    bool // messages are not handled any more
 }
 
-// message is what other goroutines want of a loop. A link without more is to be resumed.
+// message is a request of another goroutine to a loop. A conn without a flag is to be resumed; a
+// message without a conn starts to drain the loop, or stops it.
 type message struct {
-	link             *link
+	conn             *loopConn
 	enter, cut, stop bool
 }
 
 const (
-	// linkBytes is about what a connection takes of a loop's memory.
-	linkBytes = 1 << 10
-	// eventsAtOnce is how many connections one wait may report.
-	eventsAtOnce = 128
-	// mailAtOnce and turnsAtOnce are how many messages are read, and how many connections that are
-	// not done have another turn, before the others are asked again: when a key changes that
-	// thousands of clients are told of, a client that calls waits for few of them.
-	mailAtOnce  = 64
-	turnsAtOnce = 16
-	// yieldEvery is after how many waits a loop that always has something to do lets other
-	// goroutines run: on one core the scheduler would step in for them after 10 ms only.
+	// loopConnBytes estimates the memory of a loopConn, in bytes.
+	loopConnBytes = 1 << 10
+	// maxEvents is the number of events that one wait may report.
+	maxEvents = 128
+	// maxMessages and maxTurns are the numbers of messages handled, and of further turns given,
+	// before the loop polls epoll again: when thousands of clients are notified of the change of a
+	// key, a client that sends a call waits for few of them.
+	maxMessages = 64
+	maxTurns    = 16
+	// yieldEvery is the number of rounds after which a busy loop lets other goroutines run. On one
+	// core, the scheduler would preempt it after 10 ms only.
 	yieldEvery = 16
-	// lookEvery is how often clients that do not read are looked at.
-	lookEvery = time.Second
+	// checkInterval is the interval at which clients that do not read are checked.
+	checkInterval = time.Second
 )
 
-// startLoops starts a number of loops, or if that is 0 one for each core that the process may use.
+// startLoops starts count event loops, or one per core that the process may use if count is 0.
 func (s *Server) startLoops(count int, turns *meter.MaxCPUTime) (transport, error) {
 	if count == 0 {
 		count = runtime.GOMAXPROCS(0)
 	}
-	ls, lingering := &loops{instance: s.instance}, new(lingering)
+	ls, lingering := &loopTransport{instance: s.instance}, new(lingering)
 	for range count {
 		l := ls.newLoop(s, turns, lingering)
 		if err := l.prepare(); err != nil {
 			return nil, err
 		}
-		ls.all = append(ls.all, l)
+		ls.list = append(ls.list, l)
 		ls.running.Go(l.run)
 	}
 	return ls, nil
 }
 
-func (ls *loops) newLoop(s *Server, turns *meter.MaxCPUTime, lingering *lingering) *loop {
+func (ls *loopTransport) newLoop(s *Server, turns *meter.MaxCPUTime, lingering *lingering) *loop {
 	return &loop{
-		instance: s.instance, log: s.log, output: &s.output, turns: turns, open: &ls.open,
+		instance: s.instance, log: s.log, output: &s.output, turns: turns, conns: &ls.conns,
 		buffer: make([]byte, readBytes), traffic: s.instance.CountTraffic(),
-		links: make(map[int]*link), slow: make(map[*link]struct{}),
-		lingering: lingering, partings: make(map[int]*parting), wait: epollWait,
+		connByFD: make(map[int]*loopConn), slow: make(map[*loopConn]struct{}),
+		lingering: lingering, lingeringConns: make(map[int]*lingeringConn), epollWait: epollWait,
 	}
 }
 
@@ -121,10 +122,11 @@ func (l *loop) prepare() (err error) {
 	return l.openEpoll()
 }
 
-// pick says which loop the next connection goes to: round and round, past loops that have ended.
-func (ls *loops) pick() *loop {
-	for range ls.all {
-		if l := ls.all[ls.next.Add(1)%uint64(len(ls.all))]; !l.hasEnded() {
+// pick returns the loop of the next connection: each in turn, except for loops that have ended. It
+// returns nil if all have.
+func (ls *loopTransport) pick() *loop {
+	for range ls.list {
+		if l := ls.list[ls.next.Add(1)%uint64(len(ls.list))]; !l.hasEnded() {
 			return l
 		}
 	}
@@ -137,10 +139,10 @@ func (l *loop) hasEnded() bool {
 	return l.ended
 }
 
-// enroll takes the descriptor of a connection over: a copy of it, because the standard library
-// keeps its own.
-func (ls *loops) enroll(conn net.Conn) error {
-	socket := below(conn)
+// attach gives a connection to a loop. The loop uses a duplicate of the descriptor, because the
+// net.Conn keeps its own.
+func (ls *loopTransport) attach(conn net.Conn) error {
+	socket := socketOf(conn)
 	raw := rawConn(socket)
 	if raw == nil {
 		return errors.New("the connection has no descriptor")
@@ -154,91 +156,93 @@ func (ls *loops) enroll(conn net.Conn) error {
 	if err := errors.Join(err, failed); err != nil {
 		return err
 	}
-	k := &link{loop: l, fd: fd, output: outputBuffer{limits: l.output}, remote: address(conn.RemoteAddr(), conn),
-		local: address(conn.LocalAddr(), conn)}
-	k.tls = l.seal(conn, fd)
-	ls.open.Add(1)
-	kept := linkBytes
+	k := &loopConn{loop: l, fd: fd, output: outputBuffer{limits: l.output},
+		remote: displayAddress(conn.RemoteAddr(), conn),
+		local:  displayAddress(conn.LocalAddr(), conn)}
+	k.tls = l.useTLS(conn, fd)
+	ls.conns.Add(1)
+	kept := loopConnBytes
 	if k.tls != nil {
 		kept += tlsBytes
 	}
 	k.session = ls.instance.Open(client.Peer{Remote: k.remote, Local: k.local, FD: fd, TransportBytes: kept, Wake: k.wake,
 		Cut: k.cut})
 	k.opened.Store(true)
-	_ = socket.Close() // before the loop knows it: then no other descriptor keeps the connection in the epoll
-	if !l.tell(message{link: k, enter: true}) {
+	_ = socket.Close() // before the loop registers fd: an open duplicate would keep the connection in epoll
+	if !l.post(message{conn: k, enter: true}) {
 		k.session.Close()
-		l.free(fd)
+		l.closeSocket(fd)
 		return errNoLoop
 	}
 	return nil
 }
 
-var errNoLoop = errors.New("its event loop has ended")
+var errNoLoop = errors.New("the event loop has ended")
 
-// drain has every loop answer what has arrived and end its connections, each once it has its
-// replies; then it ends the loops.
-func (ls *loops) drain(ctx context.Context) error {
-	for _, l := range ls.all {
-		l.tell(message{})
+// drain makes all loops answer the calls that have arrived and close each connection when its
+// replies have been sent, or when ctx is done. Then it stops the loops.
+func (ls *loopTransport) drain(ctx context.Context) error {
+	for _, l := range ls.list {
+		l.post(message{})
 	}
-	err := waitFor(ctx, &ls.open)
-	for _, l := range ls.all {
-		l.tell(message{stop: true})
+	err := waitFor(ctx, &ls.conns)
+	for _, l := range ls.list {
+		l.post(message{stop: true})
 	}
 	ls.running.Wait()
 	return err
 }
 
-// tell leaves a message for the loop, and rings unless somebody has; false if the loop has ended.
-func (l *loop) tell(m message) bool {
+// post queues a message for the loop and wakes it, unless another message has. It returns false if
+// the loop has ended.
+func (l *loop) post(m message) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ended {
-		return false // the descriptor's number may be another's by now
+		return false // the number of wakeFD may belong to another file by now
 	}
-	l.mail = append(l.mail, m)
-	if !l.rung {
-		l.rung = true
-		_, _ = unix.Write(l.wakeFD, []byte{1, 0, 0, 0, 0, 0, 0, 0}) // it fails only if the loop is woken already
+	l.messages = append(l.messages, m)
+	if !l.signaled {
+		l.signaled = true
+		_, _ = unix.Write(l.wakeFD, []byte{1, 0, 0, 0, 0, 0, 0, 0}) // an error means that the loop is being woken already
 	}
 	return true
 }
 
-// run waits and serves until it is told to stop. It asks once more without waiting before it waits:
-// in a busy server there is something by then, and to wait is dear.
+// run waits for events and handles them until a message stops it. Before each wait that may block
+// it polls once: on a busy server there are events by then, and to block is expensive.
 func (l *loop) run() {
-	events := make([]unix.EpollEvent, eventsAtOnce)
+	events := make([]unix.EpollEvent, maxEvents)
 	for wait, round := -1, 0; ; round++ {
-		n, err := l.wait(l.epoll, events, wait)
+		n, err := l.epollWait(l.epoll, events, wait)
 		switch {
 		case n >= 0:
-			l.renewed = false
-		case err != unix.EINTR && !l.recover(err):
+			l.replaced = false
+		case err != unix.EINTR && !l.replaceEpoll(err):
 			return
 		}
 		for _, event := range events[:max(n, 0)] {
-			if k := l.links[int(event.Fd)]; k != nil {
+			if k := l.connByFD[int(event.Fd)]; k != nil {
 				began := l.turns.Start()
 				k.onEvents(event.Events)
 				l.turns.Stop(began)
 				l.instance.Yield()
-			} else if p := l.partings[int(event.Fd)]; p != nil {
-				l.throwAway(int(event.Fd), p)
+			} else if p := l.lingeringConns[int(event.Fd)]; p != nil {
+				l.discardLingering(int(event.Fd), p)
 			}
 		}
-		if !l.readMail() {
+		if !l.handleMessages() {
 			l.end()
 			return
 		}
 		l.takeTurns()
-		l.lookAtSlow()
-		l.traffic.Add(&l.counted)
+		l.checkSlow()
+		l.traffic.Add(&l.moved)
 		switch {
-		case n > 0 || len(l.ready) > 0 || len(l.begun) > 0:
+		case n > 0 || len(l.ready) > 0 || len(l.batch) > 0:
 			wait = 0
-		case len(l.slow)+len(l.partings) > 0:
-			wait = int(lookEvery / time.Millisecond)
+		case len(l.slow)+len(l.lingeringConns) > 0:
+			wait = int(checkInterval / time.Millisecond)
 		default:
 			wait = -1
 		}
@@ -248,110 +252,110 @@ func (l *loop) run() {
 	}
 }
 
-// readMail does what others asked for, or a part of it; false when that is to stop.
-func (l *loop) readMail() bool {
-	if len(l.begun) == 0 {
-		l.fetchMail()
+// handleMessages handles up to maxMessages messages. It returns false if the loop is to stop.
+func (l *loop) handleMessages() bool {
+	if len(l.batch) == 0 {
+		l.fetchMessages()
 	}
-	n := min(len(l.begun), mailAtOnce)
-	some := l.begun[:n]
-	l.begun = l.begun[n:]
+	n := min(len(l.batch), maxMessages)
+	some := l.batch[:n]
+	l.batch = l.batch[n:]
 	for _, m := range some {
 		began := l.turns.Start()
 		switch {
 		case m.stop:
 			return false
-		case m.link == nil:
+		case m.conn == nil:
 			l.drain()
 		case m.cut:
-			m.link.close()
+			m.conn.close()
 		case m.enter:
-			m.link.enter()
+			m.conn.join()
 		default:
-			m.link.woken.Store(false)
-			m.link.turn()
+			m.conn.woken.Store(false)
+			m.conn.resume()
 		}
 		l.turns.Stop(began)
 	}
 	return true
 }
 
-func (l *loop) fetchMail() {
+func (l *loop) fetchMessages() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.begun, l.mail = l.mail, nil
-	if l.rung {
-		l.rung = false
+	l.batch, l.messages = l.messages, nil
+	if l.signaled {
+		l.signaled = false
 		_, _ = unix.Read(l.wakeFD, make([]byte, 8))
 	}
 }
 
-// takeTurns gives some connections that were not done one more turn, those first that have waited
-// longest.
+// takeTurns gives another turn to up to maxTurns of the connections in ready, in their order.
 func (l *loop) takeTurns() {
-	n := min(len(l.ready), turnsAtOnce)
+	n := min(len(l.ready), maxTurns)
 	ready := l.ready[:n]
 	if l.ready = l.ready[n:]; len(l.ready) == 0 {
 		l.ready = nil
 	}
 	for _, k := range ready {
-		k.isReady = false
+		k.queued = false
 		began := l.turns.Start()
 		if !k.readMore() {
-			k.turn()
+			k.resume()
 		}
 		l.turns.Stop(began)
 		l.instance.Yield()
 	}
 }
 
-// lookAtSlow looks whether clients that do not read have had time enough.
-func (l *loop) lookAtSlow() {
-	if len(l.slow)+len(l.partings) == 0 {
+// checkSlow closes connections whose clients have not read their replies in time.
+func (l *loop) checkSlow() {
+	if len(l.slow)+len(l.lingeringConns) == 0 {
 		return
 	}
 	now := l.instance.Now()
-	if time.Duration(now-l.looked) < lookEvery {
+	if time.Duration(now-l.checked) < checkInterval {
 		return
 	}
-	l.looked = now
+	l.checked = now
 	for k := range l.slow {
 		k.step()
 	}
-	l.lookAtPartings(now)
+	l.checkLingering(now)
 }
 
-// drain answers what has arrived, and lets nobody say more.
+// drain makes the connections answer what has arrived, and read nothing more after that.
 func (l *loop) drain() {
 	l.draining = true
-	l.partAll()
-	for _, k := range l.links {
+	l.endAllLingering()
+	for _, k := range l.connByFD {
 		k.step()
 	}
 }
 
-// end closes everything that is left.
+// end closes all connections, with those that are only in messages, and the descriptors of the
+// loop.
 func (l *loop) end() {
 	l.mu.Lock()
 	l.ended = true
-	mail := append(l.begun, l.mail...)
-	l.begun, l.mail = nil, nil
+	mail := append(l.batch, l.messages...)
+	l.batch, l.messages = nil, nil
 	l.mu.Unlock()
 	for _, m := range mail {
 		if m.enter {
-			m.link.close()
+			m.conn.close()
 		}
 	}
-	for _, k := range l.links {
+	for _, k := range l.connByFD {
 		k.close()
 	}
-	l.partAll()
+	l.endAllLingering()
 	l.closeEpoll()
 	unix.Close(l.wakeFD)
 }
 
-// free closes a socket, which takes it out of the epoll.
-func (l *loop) free(fd int) {
+// closeSocket closes a socket, which removes it from epoll.
+func (l *loop) closeSocket(fd int) {
 	unix.Close(fd)
-	l.open.Done()
+	l.conns.Done()
 }

@@ -14,8 +14,9 @@ import (
 	"cellserver/internal/store/memory"
 )
 
-// A loop whose epoll fails goes on with another, and with all of its connections.
-func TestALoopRecovers(t *testing.T) {
+// TestEpollIsReplaced checks that a loop whose epoll instance fails keeps its connections with
+// another instance.
+func TestEpollIsReplaced(t *testing.T) {
 	s := newServer(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -32,9 +33,9 @@ func TestALoopRecovers(t *testing.T) {
 	null, err := os.Open(os.DevNull)
 	require.NoError(t, err)
 	defer null.Close()
-	l := s.transport.(*loops).all[0]
+	l := s.transport.(*loopTransport).list[0]
 	for range 3 {
-		// What waits still waits for the old one; the wait after it fails.
+		// The current wait still uses the old instance; the next one fails.
 		require.NoError(t, unix.Dup3(int(null.Fd()), epollOf(l), unix.O_CLOEXEC))
 		ping(t, before)
 		ping(t, other)
@@ -42,51 +43,54 @@ func TestALoopRecovers(t *testing.T) {
 	}
 }
 
-// An epoll that fails again and again is renewed once. Then its loop ends, with its connections and
-// descriptors, and new connections go to another loop; without another they are refused.
-func TestALoopThatFailsAgainEnds(t *testing.T) {
+// TestEpollFailsRepeatedly checks that an epoll instance that fails at once is replaced once. Then
+// its loop ends and closes its connections and descriptors, and new connections go to another loop,
+// or are refused if there is none.
+func TestEpollFailsRepeatedly(t *testing.T) {
 	s := newServer(t)
-	works := s.transport.(*loops).all[0]
+	works := s.transport.(*loopTransport).list[0]
 	var waits int
 	fails, ls := newLoop(t, s, func(int, []unix.EpollEvent, int) (int, error) {
 		waits++
 		if waits > 10 {
-			panic("it does not end")
+			panic("the loop does not end")
 		}
 		return -1, unix.EPERM
 	})
 	here, there := pair(t)
 	before := descriptors(t)
-	require.NoError(t, ls.enroll(there)) // a copy of the descriptor, and there's own is closed
-	require.True(t, fails.readMail())
-	require.Len(t, fails.links, 1)
+	require.NoError(t, ls.attach(there)) // it duplicates the descriptor, and closes that of there
+	require.True(t, fails.handleMessages())
+	require.Len(t, fails.connByFD, 1)
 	fails.run()
 	require.Equal(t, 2, waits)
 	_, err := here.Read(make([]byte, 1))
 	require.ErrorIs(t, err, io.EOF)
 	require.Zero(t, s.instance.Clients())
-	require.Equal(t, before-3, descriptors(t), "connection, epoll and bell are closed")
+	require.Equal(t, before-3, descriptors(t),
+		"the descriptors of the connection, of epoll and of the wake eventfd are not closed")
 
 	_, there = pair(t)
-	require.ErrorIs(t, ls.enroll(there), errNoLoop)
+	require.ErrorIs(t, ls.attach(there), errNoLoop)
 	require.Zero(t, s.instance.Clients())
-	ls.all = append(ls.all, works)
+	ls.list = append(ls.list, works)
 	for range 3 {
 		here, there = pair(t)
-		require.NoError(t, ls.enroll(there))
+		require.NoError(t, ls.attach(there))
 		ping(t, here)
 	}
 }
 
-// An epoll that works between its failures is renewed each time, and leaves no descriptor behind.
-func TestALoopThatFailsNowAndThenGoesOn(t *testing.T) {
+// TestEpollFailsOccasionally checks that an epoll instance that works between its failures is
+// replaced each time, and that no descriptor is leaked.
+func TestEpollFailsOccasionally(t *testing.T) {
 	s := newServer(t)
 	var waits int
 	l, _ := newLoop(t, s, func(int, []unix.EpollEvent, int) (int, error) { waits++; return 0, nil })
 	before := descriptors(t)
-	l.wait = func(int, []unix.EpollEvent, int) (int, error) {
+	l.epollWait = func(int, []unix.EpollEvent, int) (int, error) {
 		if waits++; waits == 100 {
-			l.tell(message{stop: true})
+			l.post(message{stop: true})
 		}
 		return waits%2 - 1, unix.EPERM
 	}
@@ -95,100 +99,102 @@ func TestALoopThatFailsNowAndThenGoesOn(t *testing.T) {
 	require.Equal(t, before-2, descriptors(t))
 }
 
-// When many connections have something to do, such as news of a key that changed, those that call
-// are asked between: a loop comes round after a number of them, not after all.
-func TestALoopComesRound(t *testing.T) {
+// TestLoopPollsBetweenMessages checks that a loop polls its connections after a number of messages
+// and turns, not after all of them: many connections may have something to do, such as the
+// invalidation of a key.
+func TestLoopPollsBetweenMessages(t *testing.T) {
 	const many = 150
 	s := newServer(t)
-	var mail, ready []int
+	var messages, ready []int
 	l, ls := newLoop(t, s, nil)
-	l.wait = func(epoll int, events []unix.EpollEvent, ms int) (int, error) {
-		mail, ready = append(mail, len(l.begun)), append(ready, len(l.ready))
+	l.epollWait = func(epoll int, events []unix.EpollEvent, ms int) (int, error) {
+		messages, ready = append(messages, len(l.batch)), append(ready, len(l.ready))
 		return epollWait(epoll, events, ms)
 	}
 	callers := make([]net.Conn, many)
 	for i := range callers {
 		var there net.Conn
 		callers[i], there = pair(t)
-		require.NoError(t, ls.enroll(there))
+		require.NoError(t, ls.attach(there))
 	}
 	for range 3 {
-		require.Less(t, len(l.links), many)
-		require.True(t, l.readMail())
+		require.Less(t, len(l.connByFD), many)
+		require.True(t, l.handleMessages())
 	}
-	require.Len(t, l.links, many)
-	for _, k := range l.links {
-		k.getReady()
+	require.Len(t, l.connByFD, many)
+	for _, k := range l.connByFD {
+		k.queueTurn()
 		k.wake()
 	}
-	require.True(t, l.tell(message{stop: true}))
+	require.True(t, l.post(message{stop: true}))
 	l.run()
-	require.Equal(t, []int{0, many + 1 - mailAtOnce, many + 1 - 2*mailAtOnce}, mail)
-	require.Equal(t, []int{many, many - turnsAtOnce, many - 2*turnsAtOnce}, ready)
+	require.Equal(t, []int{0, many + 1 - maxMessages, many + 1 - 2*maxMessages}, messages)
+	require.Equal(t, []int{many, many - maxTurns, many - 2*maxTurns}, ready)
 	for _, caller := range callers {
 		_, err := caller.Read(make([]byte, 1))
 		require.ErrorIs(t, err, io.EOF)
 	}
 
-	// What is in the mail when a loop ends is ended, too.
+	// The connections in messages are closed when the loop ends.
 	l, ls = newLoop(t, s, epollWait)
 	for i := range callers {
 		var there net.Conn
 		callers[i], there = pair(t)
-		require.NoError(t, ls.enroll(there))
+		require.NoError(t, ls.attach(there))
 	}
-	require.True(t, l.readMail())
+	require.True(t, l.handleMessages())
 	l.end()
 	require.Zero(t, s.instance.Clients())
 }
 
-// A connection may be cut while it is opened: more is kept for it than for all that have not logged
-// in. Here the loop hears of that before the session is there.
-func TestAConnectionIsCutWhileItIsOpened(t *testing.T) {
-	data := &signed{Store: memory.New(memory.Options{})}
+// TestCutWhileOpening checks a connection that is cut while its session is opened, because it uses
+// more memory than unauthenticated clients may. Here the loop handles its messages before the
+// session is open.
+func TestCutWhileOpening(t *testing.T) {
+	data := &callerStore{Store: memory.New(memory.Options{})}
 	t.Cleanup(func() { data.Close() })
 	s := newServerOn(t, EventLoop, data, func(s *commands.Settings) {
 		s.Password, s.MaxUnauthenticatedMemory = "secret", client.MemoryLimit{Bytes: 1}
 	})
 	l, ls := newLoop(t, s, epollWait)
 	reads := 0
-	data.signs = func() {
+	data.onSetCaller = func() {
 		reads++
-		require.True(t, l.readMail())
+		require.True(t, l.handleMessages())
 	}
 	here, there := pair(t)
-	require.NoError(t, ls.enroll(there))
-	require.Equal(t, 1, reads, "while it was opened")
-	require.True(t, l.readMail())
+	require.NoError(t, ls.attach(there))
+	require.Equal(t, 1, reads, "the loop did not handle messages while the session was opened")
+	require.True(t, l.handleMessages())
 	_, err := here.Read(make([]byte, 1))
 	require.ErrorIs(t, err, io.EOF)
-	require.Empty(t, l.links)
+	require.Empty(t, l.connByFD)
 	require.Zero(t, s.instance.Clients())
 	l.end()
 }
 
-// epollOf is the descriptor, read when the loop has answered and before it is asked again.
+// epollOf returns the descriptor of the epoll instance.
 func epollOf(l *loop) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.epoll
 }
 
-// newLoop is a loop that the test runs, in place of the server's.
+// newLoop returns a loop that the test runs, and that replaces the server's loops.
 func newLoop(
-	t *testing.T, s *Server, wait func(int, []unix.EpollEvent, int) (int, error),
-) (*loop, *loops) {
-	ls := s.transport.(*loops)
+	t *testing.T, s *Server, epollWait func(int, []unix.EpollEvent, int) (int, error),
+) (*loop, *loopTransport) {
+	ls := s.transport.(*loopTransport)
 	l := ls.newLoop(s, nil, new(lingering))
-	l.wait = wait
+	l.epollWait = epollWait
 	require.NoError(t, l.prepare())
-	works := ls.all
-	ls.all = []*loop{l}
-	t.Cleanup(func() { ls.all = works })
+	works := ls.list
+	ls.list = []*loop{l}
+	t.Cleanup(func() { ls.list = works })
 	return l, ls
 }
 
-// pair is a connection, both ends.
+// pair returns both ends of a connection.
 func pair(t *testing.T) (here, there net.Conn) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -201,7 +207,7 @@ func pair(t *testing.T) (here, there net.Conn) {
 	return here, there
 }
 
-// descriptors is how many the process has.
+// descriptors returns the number of open descriptors of the process.
 func descriptors(t *testing.T) int {
 	all, err := os.ReadDir("/proc/self/fd")
 	require.NoError(t, err)

@@ -8,10 +8,10 @@ import (
 	"cellserver/internal/meter"
 )
 
-// DefaultTransport is the transport where none is asked for.
+// DefaultTransport is the default of the option transport.
 const DefaultTransport = Goroutines
 
-// startLoops: there are event loops on Linux only.
+// startLoops returns an error: there are event loops on Linux only.
 func (*Server) startLoops(int, *meter.MaxCPUTime) (transport, error) {
-	return nil, fmt.Errorf("the transport %s is for Linux: there is %s", EventLoop, Goroutines)
+	return nil, fmt.Errorf("the transport %s exists on Linux only: use %s", EventLoop, Goroutines)
 }

@@ -7,94 +7,96 @@ import (
 	"cellserver/internal/commands"
 )
 
-// outputBuffer is what is known of the replies that wait for a client to read them, and judges
-// whether they are too many.
+// outputBuffer tracks how much of a session's output has been sent, and applies the output limits
+// to the rest.
 type outputBuffer struct {
-	limits  *atomic.Pointer[outputs]
-	sent    int   // bytes of the session's Output that the socket has taken
-	closing int64 // instant, nanoseconds, since when the connection only waits for its last replies to be read
-	overdue int64 // instant, nanoseconds, since when more than Soft waits; 0 if it does not
+	limits        *atomic.Pointer[classLimits]
+	sent          int   // bytes of the session's Output that the socket has accepted
+	closingSince  int64 // instant, nanoseconds: since then only the last replies are to be read
+	overSoftSince int64 // instant, nanoseconds, since which the output is beyond Soft; 0 if it is not
 }
 
-// tlsBytes is about what crypto/tls keeps for a connection whose hands are shaken, its buffers
-// among it.
+// tlsBytes estimates the memory, in bytes, that crypto/tls uses for a connection after the
+// handshake, with its buffers.
 const tlsBytes = 20 << 10
 
-// readBytes is how much is read of a connection before the others have their turn; Redis reads as
-// much.
+// readBytes is the number of bytes that are read from a connection before other connections have
+// their turn. It is Redis's.
 const readBytes = 16 << 10
 
-// piece is how much a client is sent at once, so that a reply of a gigabyte does not keep an event
-// loop from the others.
-const piece = 256 << 10
+// maxWrite is the number of bytes that are sent to a client at once, so that a reply of a gigabyte
+// does not occupy an event loop.
+const maxWrite = 256 << 10
 
-// next is the next piece of a session's output; empty when all of it is sent.
+// next returns the next piece of a session's output. It is empty if all of it has been sent.
 func (o *outputBuffer) next(s *commands.Session) []byte {
 	out := s.Output()[o.sent:]
-	return out[:min(len(out), piece)]
+	return out[:min(len(out), maxWrite)]
 }
 
-// wasSent says that the socket took a piece.
-func (o *outputBuffer) wasSent(s *commands.Session, bytes int) {
+// markSent records that the socket has accepted so many bytes of a piece.
+func (o *outputBuffer) markSent(s *commands.Session, bytes int) {
 	inPieces := o.sent > 0
 	if o.sent += bytes; o.sent == len(s.Output()) {
 		s.Sent()
 		if o.sent = 0; o.waiting(s) == 0 {
-			o.overdue = 0
+			o.overSoftSince = 0
 		}
 	} else {
 		inPieces = true
 	}
 	if inPieces && bytes > 0 {
-		s.Touch() // a client that reads is not idle
+		s.Touch() // a client that reads a long reply is not idle
 	}
 }
 
-// waiting is the number of bytes that the socket has not taken.
+// waiting returns the number of bytes that the socket has not accepted.
 func (o *outputBuffer) waiting(s *commands.Session) int {
 	return len(s.Output()) - o.sent + s.Following()
 }
 
-// uncounted is how many bytes of replies may be sent without a look at the limits: as many as Redis
-// has a buffer for, which its limits do not count. Beyond it they hold before the client has had
-// the time to read, as in Redis.
-const uncounted = 16 << 10
+// uncheckedBytes is the number of bytes of replies that may be sent without applying the limits. It
+// is the size of Redis's reply buffer, which its limits do not count. The limits apply to longer
+// replies before the client has had time to read them, as in Redis.
+const uncheckedBytes = 16 << 10
 
-// patience is how long a client may take to read its last replies.
-const patience = 30 * time.Second
+// closeTimeout is the time that a client may take to read its last replies.
+const closeTimeout = 30 * time.Second
 
-// stuck says whether a connection that is to end has waited for its client long enough.
-func (o *outputBuffer) stuck(closing bool, now int64) bool {
+// closeTimedOut reports whether a connection that is to be closed has waited for its client for
+// closeTimeout.
+func (o *outputBuffer) closeTimedOut(closing bool, now int64) bool {
 	if !closing {
 		return false
 	}
-	if o.closing == 0 {
-		o.closing = now
+	if o.closingSince == 0 {
+		o.closingSince = now
 	}
-	return time.Duration(now-o.closing) > patience
+	return time.Duration(now-o.closingSince) > closeTimeout
 }
 
-// tooMuch says whether a client for whom bytes wait, pushes among them, is to be cut off.
-func (o *outputBuffer) tooMuch(s *commands.Session, now int64) bool {
+// exceedsLimit reports whether a client is to be disconnected because of the bytes that wait for
+// it, with those of messages.
+func (o *outputBuffer) exceedsLimit(s *commands.Session, now int64) bool {
 	limit, waiting := o.limit(s), o.waiting(s)+s.PushedBytes()
 	if limit.Hard > 0 && waiting > limit.Hard {
 		return true
 	}
 	if limit.Soft == 0 || waiting <= limit.Soft {
-		o.overdue = 0
+		o.overSoftSince = 0
 		return false
 	}
-	if o.overdue == 0 {
-		o.overdue = now
+	if o.overSoftSince == 0 {
+		o.overSoftSince = now
 	}
-	return time.Duration(now-o.overdue) > limit.SoftDuration
+	return time.Duration(now-o.overSoftSince) > limit.SoftDuration
 }
 
-// limit is that of the client's class.
+// limit returns the limit of the client's class.
 func (o *outputBuffer) limit(s *commands.Session) OutputLimit {
 	limits := o.limits.Load()
 	if s.Listens() {
-		return limits.listens
+		return limits.pubsub
 	}
 	return limits.normal
 }

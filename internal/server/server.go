@@ -16,50 +16,52 @@ import (
 	"cellserver/internal/option"
 )
 
-// ErrClosed is what Serve returns after Shutdown: closed on purpose.
+// ErrClosed is returned by Serve after Shutdown.
 var ErrClosed = errors.New("server: closed")
 
-// Transport is a way to serve many connections.
+// Transport is the name of a way to serve many connections.
 type Transport string
 
 const (
-	// EventLoop has a few goroutines, each with many connections. It is the fastest for plain sockets, and
-	// there on Linux only.
-	EventLoop  Transport = "event-loop"
-	Goroutines Transport = "goroutines" // one a connection: for those that wait (a store beyond a network)
+	// EventLoop serves many connections with each of a few goroutines. It is the fastest transport,
+	// and exists on Linux only.
+	EventLoop Transport = "event-loop"
+	// Goroutines serves each connection with a goroutine. It is for stores whose calls block, such
+	// as one that is reached over a network.
+	Goroutines Transport = "goroutines"
 )
 
-// Config is what a Server is made of.
+// Config holds the parameters of New.
 type Config struct {
 	Settings *Settings    // the defaults if nil
-	Options  *option.List // all of the process's, the Settings' among them; nil if none is changed while the server runs
+	Options  *option.List // all options of the process, to be notified of changes; nil if there are none
 	Log      *slog.Logger
-	Turns    *meter.MaxCPUTime // learns how long event loops are busy with one connection; nil for nobody
+	Turns    *meter.MaxCPUTime // measures how long event loops are busy with one connection; may be nil
 }
 
-// OutputLimit bounds the replies that wait for a client to read them, in bytes; 0 is no bound. A
-// client beyond Hard is cut off at once, one that stays beyond Soft for SoftFor then.
+// OutputLimit limits the bytes that wait for a client to read them; 0 is no limit. A client beyond
+// Hard is disconnected at once, and a client that stays beyond Soft after SoftDuration.
 type OutputLimit struct {
 	Hard, Soft   int
 	SoftDuration time.Duration
 }
 
-// outputs are the limits of both classes of clients.
-type outputs struct{ normal, listens OutputLimit }
+// classLimits are the output limits of both classes of clients.
+type classLimits struct{ normal, pubsub OutputLimit }
 
-// Server accepts connections and answers them with an instance's sessions. Serve may be called for
+// Server accepts connections and serves them with an instance's sessions. Serve may be called for
 // several listeners.
 type Server struct {
-	instance  *commands.Instance
-	protected bool // peers that are not on this machine are refused
-	output    atomic.Pointer[outputs]
-	log       *slog.Logger
-	transport transport
-	timeout   atomic.Int64 // nanoseconds
-	most      atomic.Int64 // connections
-	inVain    atomic.Int64 // instant until which nobody waits for a place
-	warned    sync.Once    // about peers that protected mode refuses
-	room      room
+	instance   *commands.Instance
+	protected  bool // protected mode: peers that are not on this machine are refused
+	output     atomic.Pointer[classLimits]
+	log        *slog.Logger
+	transport  transport
+	timeout    atomic.Int64 // nanoseconds
+	maxClients atomic.Int64 // number of connections
+	fullUntil  atomic.Int64 // instant until which the server counts as full: see waitForPlace
+	warned     sync.Once    // of protected mode
+	handshakes handshakeQueue
 
 	mu        sync.Mutex
 	listeners map[net.Listener]struct{}
@@ -68,13 +70,13 @@ type Server struct {
 	accepting sync.WaitGroup
 }
 
-// transport is what a Transport names.
+// transport is the implementation of a Transport.
 type transport interface {
-	// enroll takes a connection over, for life. It may be a *tls.Conn over a wire, whose hands are
-	// shaken.
-	enroll(net.Conn) error
-	// drain answers what has arrived and then ends each connection, all of them at the latest when
-	// ctx is done.
+	// attach makes the transport serve a connection until it ends. It may be a *tls.Conn over a
+	// baseConn, after the handshake.
+	attach(net.Conn) error
+	// drain answers the calls that have arrived and then closes each connection. It closes all of
+	// them when ctx is done.
 	drain(ctx context.Context) error
 }
 
@@ -89,8 +91,8 @@ func New(instance *commands.Instance, c Config) (*Server, error) {
 	}
 	s := &Server{instance: instance, log: c.Log, listeners: make(map[net.Listener]struct{}), ended: make(chan struct{})}
 	s.protected = settings.ProtectedMode == "yes"
-	s.room.open()
-	s.heed(settings, c.Options)
+	s.handshakes.open()
+	s.applySettings(settings, c.Options)
 	switch Transport(settings.Transport) {
 	case EventLoop:
 		var err error
@@ -98,7 +100,7 @@ func New(instance *commands.Instance, c Config) (*Server, error) {
 			return nil, err
 		}
 	case Goroutines:
-		s.transport = &threads{instance: instance, output: &s.output, traffic: instance.CountTraffic()}
+		s.transport = &goroutineTransport{instance: instance, output: &s.output, traffic: instance.CountTraffic()}
 	default:
 		return nil, fmt.Errorf("no transport %q: there are %s and %s", settings.Transport, EventLoop, Goroutines)
 	}
@@ -106,7 +108,7 @@ func New(instance *commands.Instance, c Config) (*Server, error) {
 	return s, nil
 }
 
-// cutIdle ends connections that have sent nothing for Timeout, to the second.
+// cutIdle closes connections that have sent nothing for the option timeout, to within a second.
 func (s *Server) cutIdle() {
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
@@ -144,8 +146,8 @@ func (s *Server) register(listener net.Listener) bool {
 	return true
 }
 
-// accept admits connections. An error of accept passes, as when there are too many open files: the
-// listener waits a little, longer each time, as net/http's does.
+// accept admits connections. Errors of Accept are temporary, such as too many open files: it tries
+// again after a pause that grows each time, as net/http does.
 func (s *Server) accept(listener net.Listener, admit func(net.Conn)) error {
 	const shortest, longest = 5 * time.Millisecond, time.Second
 	pause := shortest
@@ -154,7 +156,7 @@ func (s *Server) accept(listener net.Listener, admit func(net.Conn)) error {
 		switch {
 		case err == nil:
 			pause = shortest
-			s.waitForLeavers()
+			s.waitWhileOverloaded()
 			admit(conn)
 		case errors.Is(err, net.ErrClosed):
 			return ErrClosed
@@ -166,40 +168,40 @@ func (s *Server) accept(listener net.Listener, admit func(net.Conn)) error {
 	}
 }
 
-// waitForLeavers lets connections that were cut to make room go first, for a moment: they hold
-// memory until they are gone.
-func (s *Server) waitForLeavers() {
+// waitWhileOverloaded waits up to 100 ms for unauthenticated connections that were cut to end: they
+// use memory until then.
+func (s *Server) waitWhileOverloaded() {
 	const pause, pauses = time.Millisecond, 100
 	for n := 0; n < pauses && s.instance.Unauthenticated().Overloaded(); n++ {
 		time.Sleep(pause)
 	}
 }
 
-// admit lets a connection in, or tells it why not.
+// admit starts to serve a connection, or sends it an error and closes it.
 func (s *Server) admit(conn net.Conn) {
 	if refusal := s.refusal(conn); refusal != "" {
 		s.instance.CountRejected()
-		_, _ = conn.Write([]byte(refusal)) // it fits into a socket that nothing was written to, or the peer is gone
+		_, _ = conn.Write([]byte(refusal)) // the empty socket buffer takes it, unless the peer is gone
 		conn.Close()
 		return
 	}
-	s.letIn(conn)
+	s.startClient(conn)
 }
 
-// letIn makes a connection a client's.
-func (s *Server) letIn(conn net.Conn) {
-	if err := s.enroll(conn); err != nil {
+// startClient hands a connection to the transport, which makes it a client.
+func (s *Server) startClient(conn net.Conn) {
+	if err := s.attach(conn); err != nil {
 		s.instance.CountRejected()
 		s.log.Warn("connection refused", "peer", conn.RemoteAddr(), "error", err)
 		conn.Close()
 	}
 }
 
-// enroll hands a connection to the transport. That takes a descriptor more for a moment: when there
-// is none, the connection waits as those do that were not accepted yet.
-func (s *Server) enroll(conn net.Conn) error {
+// attach hands a connection to the transport. That needs another descriptor for a moment. If there
+// is none, attach tries again until there is.
+func (s *Server) attach(conn net.Conn) error {
 	for {
-		err := s.transport.enroll(conn)
+		err := s.transport.attach(conn)
 		if !errors.Is(err, syscall.EMFILE) && !errors.Is(err, syscall.ENFILE) {
 			return err
 		}
@@ -212,12 +214,13 @@ func (s *Server) enroll(conn net.Conn) error {
 	}
 }
 
-// The refusals at the door, in Redis's words as far as clients look at them.
+// The errors with which connections are refused. Clients compare their beginnings, which are
+// Redis's.
 const (
-	tooMany = "-ERR max number of clients reached\r\n"
-	denied  = "-DENIED Redis is running in protected mode because protected mode is enabled and no password is set for the " +
+	errMaxClients    = "-ERR max number of clients reached\r\n"
+	errProtectedMode = "-DENIED Redis is running in protected mode because protected mode is enabled and no password is set for the " +
 		"default user. In this mode connections are only accepted from the loopback interface. This is cellserver: if " +
-		"everybody who can reach it may use it, start it with --protected-mode no, or else with --bind 127.0.0.1.\r\n"
+		"every client that can reach it may use it, start it with --protected-mode no, or else with --bind 127.0.0.1.\r\n"
 )
 
 func (s *Server) refusal(conn net.Conn) string {
@@ -227,27 +230,27 @@ func (s *Server) refusal(conn net.Conn) string {
 			s.log.Warn("protected mode refused a peer on another machine: set a password with --requirepass, accept every peer with --protected-mode no, or restrict --bind",
 				"peer", conn.RemoteAddr())
 		})
-		return denied
-	case s.isFull() && !s.room.giveWay() && !s.placeComes():
-		return tooMany
+		return errProtectedMode
+	case s.isFull() && !s.handshakes.cutOldest() && !s.waitForPlace():
+		return errMaxClients
 	}
 	return ""
 }
 
 func (s *Server) isFull() bool {
-	return s.most.Load() > 0 && int64(s.instance.Clients()+s.room.count()) >= s.most.Load()
+	return s.maxClients.Load() > 0 && int64(s.instance.Clients()+s.handshakes.count()) >= s.maxClients.Load()
 }
 
-// placeComes waits a moment for a place. A client that has closed its connection has given up its
-// place, but its loop may not know yet when the next one, or the same again, is at the door. After
-// a wait in vain there is none for a while, so that those who are refused in great numbers are
-// refused at once.
-func (s *Server) placeComes() bool {
-	const moment, while = 250 * time.Millisecond, time.Second
-	if s.instance.Now() < s.inVain.Load() {
+// waitForPlace waits up to 250 ms until there are less than maxclients clients, and reports whether
+// there are. A client that closes its connection and connects again at once may arrive before the
+// event loop has seen the end of its first connection. If the time passes without success, the
+// server counts as full for a second, so that many connections are refused without delay.
+func (s *Server) waitForPlace() bool {
+	const patience, penalty = 250 * time.Millisecond, time.Second
+	if s.instance.Now() < s.fullUntil.Load() {
 		return false
 	}
-	timeout := time.NewTimer(moment)
+	timeout := time.NewTimer(patience)
 	defer timeout.Stop()
 	for s.isFull() {
 		select {
@@ -256,31 +259,31 @@ func (s *Server) placeComes() bool {
 			return false
 		case <-timeout.C:
 			if s.isFull() {
-				s.inVain.Store(s.instance.Now() + int64(while))
+				s.fullUntil.Store(s.instance.Now() + int64(penalty))
 				return false
 			}
 		}
 	}
-	s.instance.NoteDeparture() // for another listener, whose client may have left at the same time
+	s.instance.NoteDeparture() // for another listener that waits: two clients may have left
 	return true
 }
 
-// isLocal says whether a peer is on this machine: by a Unix socket, or from a loopback address.
+// isLocal reports whether a peer is on this machine: on a Unix socket or at a loopback address.
 func isLocal(a net.Addr) bool {
 	tcp, ok := a.(*net.TCPAddr)
 	return !ok || tcp.IP.IsLoopback()
 }
 
-// address is how CLIENT LIST shows one: a Unix socket's peers have no names, so Redis shows the
-// path of the socket.
-func address(a net.Addr, conn net.Conn) string {
+// displayAddress returns an address as CLIENT LIST shows it. The peers of a Unix socket have no
+// address, so Redis shows the path of the socket.
+func displayAddress(a net.Addr, conn net.Conn) string {
 	if a.Network() == "unix" {
 		return conn.LocalAddr().String() + ":0"
 	}
 	return a.String()
 }
 
-// waitFor waits for a group until ctx is done.
+// waitFor waits for a group, but not longer than until ctx is done.
 func waitFor(ctx context.Context, group *sync.WaitGroup) error {
 	done := make(chan struct{})
 	go func() {
@@ -295,8 +298,8 @@ func waitFor(ctx context.Context, group *sync.WaitGroup) error {
 	}
 }
 
-// Shutdown stops accepting, answers what has arrived, and ends every connection, at the latest when
-// ctx is done.
+// Shutdown stops accepting connections, answers the calls that have arrived, and closes each
+// connection. When ctx is done it closes all that are left, and returns the error of ctx.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	if s.closed {
@@ -310,7 +313,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 	s.mu.Unlock()
 	s.accepting.Wait()
-	s.room.clear()
-	s.instance.EndWaits() // those who wait have their replies, too
+	s.handshakes.shutdown()
+	s.instance.UnblockAll() // blocked clients get their replies
 	return s.transport.drain(ctx)
 }

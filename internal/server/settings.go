@@ -13,10 +13,10 @@ import (
 // Settings are the values of the server's options.
 type Settings struct {
 	Transport        string
-	IOThreads        int // event loops, 0 for as many as the process may use cores
-	MaxClients       int // connections at once
-	SystemMaxClients int // that the system allows, 0 for any number: CONFIG SET maxclients goes no further
-	Timeout          int // seconds after which an idle connection is closed, 0 for never
+	IOThreads        int // event loops; 0 for one per core that the process may use
+	MaxClients       int // connections
+	SystemMaxClients int // connections that the system allows, the limit of CONFIG SET maxclients; 0 for none
+	Timeout          int // seconds after which an idle connection is closed; 0 for never
 	ProtectedMode    string
 	Output           [3]OutputLimit // by class: see outputClasses
 }
@@ -30,10 +30,10 @@ func NewSettings() *Settings {
 	}
 }
 
-// MaxSeconds bounds the options that are times: 34 years.
+// MaxSeconds is the largest value of options that are times: 34 years.
 const MaxSeconds = 1 << 30
 
-// Options describes the settings.
+// Options returns the options whose values the settings hold.
 func (s *Settings) Options() []*option.Option {
 	const network, limits = "Network", "Limits"
 	return []*option.Option{
@@ -45,7 +45,8 @@ func (s *Settings) Options() []*option.Option {
 			Help: "how connections are served: by a few loops, or by a goroutine each"},
 		{Name: "io-threads", Group: network, Kind: option.Number(&s.IOThreads, 0, 1024), Change: option.Immutable,
 			Help: "event loops; 0 for one per core"},
-		{Name: "maxclients", Group: limits, Kind: clients{option.Number(&s.MaxClients, 1, 10_000_000), &s.SystemMaxClients},
+		{Name: "maxclients", Group: limits,
+			Kind:   maxClients{option.Number(&s.MaxClients, 1, 10_000_000), &s.SystemMaxClients},
 			Change: option.Live,
 			Help:   "connections at once; further ones get an error and are closed"},
 		{Name: "client-output-buffer-limit", Group: limits, Kind: outputLimits{&s.Output}, Change: option.Live,
@@ -53,39 +54,40 @@ func (s *Settings) Options() []*option.Option {
 	}
 }
 
-// clients is a number of connections, which the system bounds.
-type clients struct {
+// maxClients is the option.Kind of a number of connections that the system limits.
+type maxClients struct {
 	option.Kind
-	most *int
+	systemMax *int
 }
 
-func (c clients) Check(text string) error {
+func (c maxClients) Check(text string) error {
 	err := c.Kind.Check(text)
-	if n, _ := strconv.Atoi(text); err == nil && *c.most > 0 && n > *c.most {
-		return sentence(fmt.Sprintf("The operating system is not able to handle the specified number of clients, try with %d",
-			*c.most))
+	if n, _ := strconv.Atoi(text); err == nil && *c.systemMax > 0 && n > *c.systemMax {
+		return redisError(fmt.Sprintf("The operating system is not able to handle the specified number of clients, try with %d",
+			*c.systemMax))
 	}
 	return err
 }
 
-// sentence is an error in Redis's words, some of which are sentences.
-type sentence string
+// redisError is an error in Redis's words, which may begin with a capital and end with a period.
+type redisError string
 
-func (s sentence) Error() string { return string(s) }
+func (s redisError) Error() string { return string(s) }
 
-// outputClasses are redis.conf's classes of clients, in the order in which they are shown; replica
-// is another name of slave.
+// outputClasses are the classes of clients in redis.conf, in the order in which CONFIG GET shows
+// them. replica is another name of slave.
 var outputClasses = []string{"normal", "slave", "pubsub", "replica"}
 
-// The classes that there are. There are no replicas: their limits are kept, and mean nothing.
+// Indexes of the classes that exist. There are no replicas: their limits are stored and have no
+// effect.
 const (
 	normalClients = 0
 	pubsubClients = 2
 )
 
-// outputLimits are redis.conf's: a class of clients, a hard limit, a soft limit, and the seconds
-// that a client may stay beyond the soft one; for several classes, one after the other. A class
-// that is not named keeps what it has. 0 is no limit.
+// outputLimits is the option.Kind of client-output-buffer-limit. The value is, for one or more
+// classes of clients: the class, a hard limit, a soft limit, and the seconds that a client may stay
+// beyond the soft limit. The limits of other classes do not change. 0 is no limit.
 type outputLimits struct{ of *[3]OutputLimit }
 
 func (o outputLimits) Set(text string) error {
@@ -115,21 +117,21 @@ func (o outputLimits) Set(text string) error {
 func (o outputLimits) Check(text string) error {
 	fields := strings.Fields(text)
 	if len(fields) == 0 || len(fields)%4 != 0 {
-		return sentence("Wrong number of arguments in buffer limit configuration.")
+		return redisError("Wrong number of arguments in buffer limit configuration.")
 	}
 	for four := range slices.Chunk(fields, 4) {
 		if !slices.Contains(outputClasses, four[0]) {
-			return sentence("Invalid client class specified in buffer limit configuration.")
+			return redisError("Invalid client class specified in buffer limit configuration.")
 		}
 	}
 	if (outputLimits{new([3]OutputLimit)}).Set(text) != nil {
-		return sentence("Error in hard, soft or soft_seconds setting in buffer limit configuration.")
+		return redisError("Error in hard, soft or soft_seconds setting in buffer limit configuration.")
 	}
 	return nil
 }
 
-// written is what the limits are, with sizes as size writes them.
-func (o outputLimits) written(size func(bytes int) string) string {
+// format returns the value, in which size formats the sizes.
+func (o outputLimits) format(size func(bytes int) string) string {
 	var words []string
 	for i, limit := range o.of {
 		words = append(words, outputClasses[i], size(limit.Hard), size(limit.Soft),
@@ -138,26 +140,26 @@ func (o outputLimits) written(size func(bytes int) string) string {
 	return strings.Join(words, " ")
 }
 
-func (o outputLimits) String() string { return o.written(option.FormatSize) }
-func (o outputLimits) Show() string   { return o.written(strconv.Itoa) }
+func (o outputLimits) String() string { return o.format(option.FormatSize) }
+func (o outputLimits) Show() string   { return o.format(strconv.Itoa) }
 func (o outputLimits) Type() string   { return "limits" }
 func (o outputLimits) Range() string  { return "" }
 
-// heed has changes of the options take effect.
-func (s *Server) heed(settings *Settings, options *option.List) {
+// applySettings applies the settings, and applies them again when CONFIG SET changes them.
+func (s *Server) applySettings(settings *Settings, options *option.List) {
 	seconds := func(n int) time.Duration { return time.Duration(n) * time.Second }
 	effects := map[string]func(){
 		"timeout":    func() { s.timeout.Store(int64(seconds(settings.Timeout))) },
-		"maxclients": func() { s.most.Store(int64(settings.MaxClients)) },
+		"maxclients": func() { s.maxClients.Store(int64(settings.MaxClients)) },
 		"client-output-buffer-limit": func() {
-			s.output.Store(&outputs{settings.Output[normalClients], settings.Output[pubsubClients]})
+			s.output.Store(&classLimits{settings.Output[normalClients], settings.Output[pubsubClients]})
 			s.instance.BoundPushes(settings.Output[pubsubClients].Hard)
 		},
 	}
-	for name, take := range effects {
-		take()
+	for name, apply := range effects {
+		apply()
 		if options != nil {
-			options.OnChange(func() error { take(); return nil }, name)
+			options.OnChange(func() error { apply(); return nil }, name)
 		}
 	}
 }

@@ -39,10 +39,11 @@ func TestOutputLimits(t *testing.T) {
 		outputLimits{&NewSettings().Output}.String())
 }
 
-// No more connections than the system allows may be asked for, if it says how many that is.
-func TestTheSystemBoundsMaxClients(t *testing.T) {
+// TestSystemMaxClients checks that maxclients cannot exceed what the system allows, if that is
+// known.
+func TestSystemMaxClients(t *testing.T) {
 	settings := NewSettings()
-	kind := clients{option.Number(&settings.MaxClients, 1, 100), &settings.SystemMaxClients}
+	kind := maxClients{option.Number(&settings.MaxClients, 1, 100), &settings.SystemMaxClients}
 	require.NoError(t, kind.Check("100"))
 	settings.SystemMaxClients = 50
 	require.NoError(t, kind.Check("50"))
@@ -52,7 +53,7 @@ func TestTheSystemBoundsMaxClients(t *testing.T) {
 	require.Error(t, kind.Check("x"))
 }
 
-// Settings hold from the start, and changed ones from then on.
+// TestSettingsTakeEffect checks that settings are applied at the start and when they change.
 func TestSettingsTakeEffect(t *testing.T) {
 	data := memory.New(memory.Options{})
 	t.Cleanup(func() { data.Close() })
@@ -65,14 +66,14 @@ func TestSettingsTakeEffect(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.Shutdown(t.Context()) })
 	require.EqualValues(t, 7*time.Second, s.timeout.Load())
-	require.EqualValues(t, 10_000, s.most.Load())
+	require.EqualValues(t, 10_000, s.maxClients.Load())
 	require.NoError(t, options.Set([]option.Value{
 		{Name: "timeout", Value: "9"}, {Name: "maxclients", Value: "3"},
 		{Name: "client-output-buffer-limit", Value: "pubsub 10 5 1"},
 	}, false))
 	require.EqualValues(t, 9*time.Second, s.timeout.Load())
-	require.EqualValues(t, 3, s.most.Load())
-	require.Equal(t, OutputLimit{10, 5, time.Second}, s.output.Load().listens)
+	require.EqualValues(t, 3, s.maxClients.Load())
+	require.Equal(t, OutputLimit{10, 5, time.Second}, s.output.Load().pubsub)
 	require.Equal(t, OutputLimit{256 << 20, 64 << 20, time.Minute}, s.output.Load().normal)
 
 	settings.Transport = "pigeons"

@@ -9,39 +9,39 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tlsConn is the TLS of a link, once hands are shaken. crypto/tls takes it for the network; it
-// never waits: there is nothing yet to be read, which passes, and what is written is kept until the
-// socket takes it.
+// tlsConn is the TLS of a loopConn after the handshake. It is the net.Conn under crypto/tls, and
+// never blocks: Read returns a temporary error if nothing has arrived, and Write buffers its bytes
+// until the socket accepts them.
 type tlsConn struct {
-	loop    *loop
-	fd      int
-	conn    *tls.Conn
-	out     []byte // what crypto/tls has written
-	sent    int    // bytes of it that the socket has taken
-	drained bool   // all that epoll has told of was read
-	more    bool   // of what was read, crypto/tls may hold some
+	loop         *loop
+	fd           int
+	conn         *tls.Conn
+	out          []byte // bytes that crypto/tls has written
+	sent         int    // bytes of out that the socket has accepted
+	inputDrained bool   // everything that epoll has reported has been read
+	hasMore      bool   // crypto/tls may have buffered input
 }
 
-// seal puts the loop in the place of a connection's socket; nil if there is no TLS. What arrived
-// behind the handshake has been read already.
-func (l *loop) seal(conn net.Conn, fd int) *tlsConn {
+// useTLS replaces the socket under crypto/tls by a tlsConn, which it returns, or nil if the
+// connection has no TLS. crypto/tls may have read input already, after the handshake.
+func (l *loop) useTLS(conn net.Conn, fd int) *tlsConn {
 	secured, ok := conn.(*tls.Conn)
 	if !ok {
 		return nil
 	}
-	e := &tlsConn{loop: l, fd: fd, conn: secured, more: true}
-	secured.NetConn().(*wire).Conn = e
+	e := &tlsConn{loop: l, fd: fd, conn: secured, hasMore: true}
+	secured.NetConn().(*baseConn).Conn = e
 	return e
 }
 
-// receive is read, and opens what it reads.
+// receive is like read for decrypted bytes.
 func (e *tlsConn) receive(buffer []byte) (int, error) {
 	n, err := e.conn.Read(buffer)
-	e.more = n > 0
+	e.hasMore = n > 0
 	switch {
 	case n > 0:
-		return n, nil // an error is met again
-	case isNothingYet(err):
+		return n, nil // the next read returns the error again
+	case isWouldBlock(err):
 		return -1, unix.EAGAIN
 	case err == io.EOF || err == io.ErrUnexpectedEOF:
 		return 0, nil
@@ -49,8 +49,8 @@ func (e *tlsConn) receive(buffer []byte) (int, error) {
 	return -1, unix.EPROTO
 }
 
-// transmit seals a piece, all of it, unless an earlier one waits, and gives the socket what it
-// takes.
+// transmit encrypts a piece, unless an earlier one waits, and writes as much to the socket as it
+// accepts. It returns the number of bytes encrypted: all or none.
 func (e *tlsConn) transmit(piece []byte) (int, error) {
 	if err := e.flush(); err != nil || len(piece) == 0 {
 		return 0, err
@@ -62,8 +62,8 @@ func (e *tlsConn) transmit(piece []byte) (int, error) {
 	return len(piece), e.flush()
 }
 
-// flush gives the socket what it takes. Most of the time that is all, and the loop's other
-// connections have the memory.
+// flush writes encrypted bytes to the socket. If it accepts them all, as usual, the buffer is
+// returned to the loop for its other connections.
 func (e *tlsConn) flush() error {
 	if e.unsent() == 0 {
 		return nil
@@ -80,42 +80,43 @@ func (e *tlsConn) flush() error {
 	return nil
 }
 
-// unsent is the number of encrypted bytes that the socket has not taken.
+// unsent returns the number of encrypted bytes that the socket has not accepted.
 func (e *tlsConn) unsent() int { return len(e.out) - e.sent }
 
-// goodbye tells the client that the conversation is over, if the socket takes it.
-func (e *tlsConn) goodbye() {
+// closeNotify sends the alert with which TLS ends, if the socket accepts it.
+func (e *tlsConn) closeNotify() {
 	if e.unsent() == 0 {
 		_ = e.conn.CloseWrite()
 		_ = e.flush()
 	}
 }
 
-// Read and Write are crypto/tls's network.
+// Read is called by crypto/tls for encrypted bytes.
 func (e *tlsConn) Read(b []byte) (int, error) {
-	if e.drained {
-		return 0, errNothingYet
+	if e.inputDrained {
+		return 0, errWouldBlock
 	}
 	n, err := read(e.fd, b)
-	e.drained = n < len(b)
+	e.inputDrained = n < len(b)
 	switch {
 	case n > 0:
 		return n, nil
 	case err == unix.EAGAIN || err == unix.EINTR:
-		return 0, errNothingYet
+		return 0, errWouldBlock
 	case err != nil:
 		return 0, err
 	}
 	return 0, io.EOF
 }
 
+// Write is called by crypto/tls with encrypted bytes, and never fails.
 func (e *tlsConn) Write(b []byte) (int, error) {
 	e.out = append(e.out, b...)
 	return len(b), nil
 }
 
-// The rest of net.Conn is not crypto/tls's to use: the link closes the socket, and nothing waits
-// that could be late.
+// The rest of net.Conn has no effect: the loopConn closes the socket, and nothing blocks that would
+// need a deadline.
 func (e *tlsConn) Close() error                     { return nil }
 func (e *tlsConn) LocalAddr() net.Addr              { return nil }
 func (e *tlsConn) RemoteAddr() net.Addr             { return nil }

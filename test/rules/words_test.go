@@ -41,7 +41,6 @@ var unread = []string{
 	"internal/logging",
 	"internal/option",
 	"internal/tlsconfig",
-	"internal/server",
 	"internal/store/storetest",
 	"internal/transcript",
 }

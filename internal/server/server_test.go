@@ -18,7 +18,7 @@ func newServer(t *testing.T) *Server {
 	return newServerOn(t, EventLoop, data, func(*commands.Settings) {})
 }
 
-// newServerOn is a server on a transport, of one event loop.
+// newServerOn returns a server with a transport, which has one event loop.
 func newServerOn(
 	t *testing.T, transport Transport, data store.Store, change func(*commands.Settings),
 ) *Server {
@@ -42,22 +42,23 @@ func ping(t *testing.T, conn net.Conn) {
 	require.Equal(t, "+PONG\r\n", string(reply))
 }
 
-// signed is a store that says when a session signs its view, which is when it is opened.
-type signed struct {
+// callerStore is a store that calls onSetCaller when a session sets the caller of its view, which
+// it does when it is opened.
+type callerStore struct {
 	store.Store
-	signs func()
+	onSetCaller func()
 }
 
-func (s *signed) View() store.View { return signedView{s.Store.View(), s} }
+func (s *callerStore) View() store.View { return callerView{s.Store.View(), s} }
 
-type signedView struct {
+type callerView struct {
 	store.View
-	of *signed
+	of *callerStore
 }
 
-func (v signedView) SetCaller(id int64) {
+func (v callerView) SetCaller(id int64) {
 	v.View.SetCaller(id)
-	if v.of.signs != nil {
-		v.of.signs()
+	if v.of.onSetCaller != nil {
+		v.of.onSetCaller()
 	}
 }

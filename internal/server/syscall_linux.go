@@ -6,21 +6,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The system calls of the hot path. None of these waits: the sockets do not block, and an epoll is
-// asked without waiting. So Go's scheduler need not hear of them, which saves it from looking,
-// every 20 us while a server is busy, whether we wait: that took 5 % of a core.
+// The system calls of the hot path. None of them blocks: the sockets are non-blocking, and epoll is
+// polled without a timeout. So they bypass Go's scheduler, which would check every 20 us on a busy
+// server whether they block: that took 5 % of a core.
 
-// read takes what has arrived on a socket that does not block.
+// read reads from a non-blocking socket.
 func read(fd int, buffer []byte) (int, error) {
 	return raw(unix.SYS_READ, fd, unsafe.Pointer(unsafe.SliceData(buffer)), len(buffer))
 }
 
-// write gives bytes to a socket that does not block, and says how many it took.
+// write writes to a non-blocking socket, and returns the number of bytes that it has accepted.
 func write(fd int, b []byte) (int, error) {
 	return raw(unix.SYS_WRITE, fd, unsafe.Pointer(unsafe.SliceData(b)), len(b))
 }
 
-// poll is epoll_wait without waiting.
+// poll is epoll_wait with a timeout of 0.
 func poll(fd int, events []unix.EpollEvent) (int, error) {
 	return raw(unix.SYS_EPOLL_PWAIT, fd, unsafe.Pointer(unsafe.SliceData(events)), len(events))
 }
