@@ -72,7 +72,7 @@ func TestAccess(t *testing.T) {
 		if err == nil {
 			var in *commands.Instance
 			in, err = newInstance(t, config)
-			require.Equal(t, c.closed, err == nil && in.Closed(), "%q", c.args)
+			require.Equal(t, c.closed, err == nil && in.NeedsPassword(), "%q", c.args)
 		}
 		if c.says == "" {
 			require.NoError(t, err, "%q", c.args)

@@ -18,6 +18,7 @@ import (
 	"cellserver/internal/commands"
 	"cellserver/internal/logging"
 	"cellserver/internal/server"
+	"cellserver/internal/session"
 	"cellserver/internal/store"
 	"cellserver/internal/store/memory"
 )
@@ -64,7 +65,7 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	go sample(ctx, time.Tick(commands.SampleEvery), instance)
+	go sample(ctx, time.Tick(session.SampleEvery), instance)
 	go c.reload(hangUps, ctx.Done(), log.Info)
 	go watchClock(ctx, time.Tick(time.Second), data.Clock(), log)
 	return c.wait(ctx, stop, srv, serve(srv, listeners, c.tls.handshakes(), log, stdout), log)

@@ -173,3 +173,18 @@ func (c *Client) SetProtocol(version int) {
 	defer c.Profile.Mu.Unlock()
 	c.Profile.Protocol = version
 }
+
+// SetName sets the name that CLIENT SETNAME gives a connection. Only its session may call it.
+func (c *Client) SetName(name []byte) {
+	c.Charge(len(name) - len(c.Profile.Name))
+	c.Profile.Mu.Lock()
+	defer c.Profile.Mu.Unlock()
+	c.Profile.Name = string(name)
+}
+
+// SetMonitors sets whether the client is a monitor. Only its session may call it.
+func (c *Client) SetMonitors(on bool) {
+	c.Profile.Mu.Lock()
+	defer c.Profile.Mu.Unlock()
+	c.Profile.Monitoring = on
+}

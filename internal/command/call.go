@@ -9,6 +9,7 @@ import (
 	"cellserver/internal/client"
 	"cellserver/internal/gcra"
 	"cellserver/internal/resp"
+	"cellserver/internal/stats"
 	"cellserver/internal/store"
 	"cellserver/internal/topk"
 )
@@ -20,6 +21,8 @@ type Server struct {
 	Databases  int
 	MaxKeySize int // bytes
 	Limits     atomic.Pointer[resp.Limits]
+	Hooks      Hooks
+	Stats      stats.Server
 }
 
 // Session is what a call may ask of the session that makes it in its turn.
@@ -31,9 +34,9 @@ type Session interface {
 	// rest returns that it was the last. Until then the client gets no messages, and no other call is
 	// made. Continue returns the words of the call, which stay valid until then; Call.Words does not.
 	Continue(rest func() (last bool)) (words [][]byte)
-	// WriteUnmuted writes what the client gets whether it wants replies or not (CLIENT REPLY): that
-	// it is subscribed, and messages.
-	WriteUnmuted(write func())
+	// Messages is the output for what the client gets although it wants no replies (CLIENT REPLY):
+	// messages, and confirmations of subscriptions. Otherwise it is the call's own.
+	Messages() *resp.Writer
 	// WritePushes writes the messages that wait in the client's mailbox, so that they stand before the
 	// reply to the call.
 	WritePushes()
@@ -41,6 +44,16 @@ type Session interface {
 	CloseAfterReply()
 	// ReloadUser applies a change of what the session's own user may do.
 	ReloadUser()
+	// Block has the client wait for a time or for another client: the call's reply is w's.
+	Block(w client.Block)
+	// TakeSlowPath has hooks that the call has set take effect in this turn, for the calls that are
+	// pipelined after it.
+	TakeSlowPath()
+	// OnSlowPath reports whether the session looks at hooks in this turn.
+	OnSlowPath() bool
+	// CountCalls adds the calls that the session has made in this turn to the statistics, except
+	// the present one.
+	CountCalls()
 }
 
 // Background is what a call may ask that is made outside the event loop, where it may take long.
@@ -62,7 +75,6 @@ type Call struct {
 
 	Server *Server
 	Client *client.Client // that makes the call
-	Owner  any            // the state that the commands which are not yet in a family share
 
 	Background   Background          // nil in a session's turn
 	Middleware   func(c *Call) error // runs the row, with what is done before and after it; nil for none

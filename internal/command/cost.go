@@ -105,3 +105,6 @@ const MaxReply = 64 << 20
 
 // ErrReplyTooLong refuses a call whose reply would be longer than MaxReply.
 const ErrReplyTooLong Refusal = "ERR the reply is longer than 64 MiB"
+
+// SubscribeWork is the work (see Call) to add a subscription, or a watched key.
+const SubscribeWork = 2 * BytesPerUnit

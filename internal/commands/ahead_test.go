@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"cellserver/internal/command"
+	"cellserver/internal/session"
 )
 
 // runs is a pipeline of random calls, many of which say the same as the one before but for one
@@ -71,15 +72,15 @@ func TestTheLookAtCallsThatAreAlikeEndsWithTheTurn(t *testing.T) {
 	s := newStill(t)
 	c, monitor := s.dial(), s.dial()
 	two := encode(strings.Fields("EXISTS a b c d e f g")) // it counts for two, so the turn ends within a window
-	input := append(two, slices.Repeat(encode([]string{"INCR", "n"}), command.TurnUnits+lookahead)...)
+	input := append(two, slices.Repeat(encode([]string{"INCR", "n"}), command.TurnUnits+session.Lookahead)...)
 	c.session.Feed(input)
 	clear(input) // as a transport's next bytes do
 	require.True(t, c.session.More())
 	require.Equal(t, "+OK\r\n", monitor.say(t, "MONITOR"))
 	c.settle()
-	require.True(t, strings.HasSuffix(c.output(), fmt.Sprintf(":%d\r\n", command.TurnUnits+lookahead)))
+	require.True(t, strings.HasSuffix(c.output(), fmt.Sprintf(":%d\r\n", command.TurnUnits+session.Lookahead)))
 	monitor.settle()
-	require.Equal(t, 2+lookahead, strings.Count(monitor.output(), `"INCR" "n"`))
+	require.Equal(t, 2+session.Lookahead, strings.Count(monitor.output(), `"INCR" "n"`))
 }
 
 // Of each of them the key is looked at.

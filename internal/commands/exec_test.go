@@ -18,13 +18,13 @@ import (
 func TestConversationsBesideTheLoop(t *testing.T) {
 	transcript.Check(t, conversations(t), func(t *testing.T) transcript.Stage {
 		s := newStill(t)
-		s.instance.inTurn = -1
+		s.instance.MaxTurnTransaction = -1
 		return s
 	}, false)
 }
 
-// transaction is MULTI, the calls and EXEC.
-func transaction(calls ...[]byte) []byte {
+// inTransaction is MULTI, the calls and EXEC.
+func inTransaction(calls ...[]byte) []byte {
 	return slices.Concat([]byte("MULTI\r\n"), slices.Concat(calls...), []byte("EXEC\r\n"))
 }
 
@@ -53,9 +53,9 @@ func TestATransactionCostsWhatItTouches(t *testing.T) {
 	c := s.dial()
 	c.replies(t, encode([]string{"SET", "big", strings.Repeat("x", mebibyte)}), "+OK")
 	before := s.moved()
-	n, _ := c.replies(t, transaction(times(20_000, "STRLEN", "big")), ":1048576\r\n")
+	n, _ := c.replies(t, inTransaction(times(20_000, "STRLEN", "big")), ":1048576\r\n")
 	require.Equal(t, 20_000, n)
-	n, _ = c.replies(t, transaction(times(20_000, "GETRANGE", "big", "7", "8")), "$2\r\nxx\r\n")
+	n, _ = c.replies(t, inTransaction(times(20_000, "GETRANGE", "big", "7", "8")), "$2\r\nxx\r\n")
 	require.Equal(t, 20_000, n)
 	require.Equal(t, int64(40_000), s.moved()-before)
 }
@@ -90,10 +90,10 @@ func TestATransactionThatCostsTooMuchIsRefused(t *testing.T) {
 		{"INFO", times(1, "INFO"), 20},
 		{"CLIENT SETNAME", times(1, "CLIENT", "SETNAME", "x"), 20},
 	} {
-		made, last := c.replies(t, transaction(slices.Repeat(flood.call, 3)), "-EXECABORT")
+		made, last := c.replies(t, inTransaction(slices.Repeat(flood.call, 3)), "-EXECABORT")
 		require.Zero(t, made, "%s: %s", flood.name, last)
 		c.replies(t, encode([]string{"DEL", "sentinel"}), "")
-		input := transaction(times(1, "SET", "sentinel", "x"), slices.Repeat(flood.call, flood.most))
+		input := inTransaction(times(1, "SET", "sentinel", "x"), slices.Repeat(flood.call, flood.most))
 		refused, last := c.replies(t, input,
 			"-EXECABORT Transaction discarded because it would keep others waiting for too long")
 		require.Equal(t, 1, refused, "%s: %s", flood.name, last)
@@ -110,13 +110,13 @@ func TestLongTransactionsAreMade(t *testing.T) {
 		sets = append(sets, encode([]string{"SET", fmt.Sprint("k", i), "value"})...)
 		gets = append(gets, encode([]string{"GET", fmt.Sprint("k", i)})...)
 	}
-	n, last := c.replies(t, transaction(sets), "+OK\r\n")
+	n, last := c.replies(t, inTransaction(sets), "+OK\r\n")
 	require.Equal(t, 1+40_000, n, last)
-	n, last = c.replies(t, transaction(gets), "$5\r\nvalue\r\n")
+	n, last = c.replies(t, inTransaction(gets), "$5\r\nvalue\r\n")
 	require.Equal(t, 40_000, n, last)
-	n, last = c.replies(t, transaction(times(10_000, "CL.THROTTLE", "t", "10", "1", "60")), "*5\r\n")
+	n, last = c.replies(t, inTransaction(times(10_000, "CL.THROTTLE", "t", "10", "1", "60")), "*5\r\n")
 	require.Equal(t, 10_000, n, last)
-	n, last = c.replies(t, transaction(times(3000, "SELECT", "3"), times(1, "SET", "there", "x")), "+OK\r\n")
+	n, last = c.replies(t, inTransaction(times(3000, "SELECT", "3"), times(1, "SET", "there", "x")), "+OK\r\n")
 	require.Equal(t, 1+3001, n, last)
 	require.Equal(t, "$1\r\nx\r\n", c.say(t, "GET there"))
 	require.Contains(t, c.say(t, "CLIENT INFO"), " db=3 ")
@@ -129,7 +129,7 @@ func TestWhatIsOverTheBoundOfRepliesIsNotMade(t *testing.T) {
 	for i := range keys {
 		c.replies(t, encode([]string{"SET", strings.Repeat("long", 16_000) + fmt.Sprint(i), "x"}), "+OK")
 	}
-	input := transaction(times(1, "KEYS", "*"), times(2, "SET", "after", "x"))
+	input := inTransaction(times(1, "KEYS", "*"), times(2, "SET", "after", "x"))
 	n, last := c.replies(t, input, "-ERR not made: the replies of the transaction are longer than 64 MiB\r\n")
 	require.Equal(t, 2, n, last)
 	require.Equal(t, "$-1\r\n", c.say(t, "GET after"))
@@ -163,7 +163,7 @@ func TestALongCallIsQueued(t *testing.T) {
 		words = append(words, fmt.Sprint("k", i))
 	}
 	require.Equal(t, "+OK\r\n", c.say(t, "SET k99999 x"))
-	n, last := c.replies(t, transaction(encode(words), times(1, "PING")), "*2\r\n:1\r\n+PONG\r\n")
+	n, last := c.replies(t, inTransaction(encode(words), times(1, "PING")), "*2\r\n:1\r\n+PONG\r\n")
 	require.Equal(t, 1, n, last)
 }
 
@@ -171,7 +171,7 @@ func TestALongCallIsQueued(t *testing.T) {
 // change.
 func TestTransactionsBesideTheLoopAtOnce(t *testing.T) {
 	s := newStill(t)
-	s.instance.inTurn = -1
+	s.instance.MaxTurnTransaction = -1
 	var all sync.WaitGroup
 	const clients, rounds = 4, 40
 	for n := range clients {
@@ -179,9 +179,9 @@ func TestTransactionsBesideTheLoopAtOnce(t *testing.T) {
 			for i := range rounds {
 				c := s.dial()
 				_ = c.Send(slices.Concat(times(1, "WATCH", "k"),
-					transaction(times(20, "INCR", "k"), times(1, "PUBLISH", "x", "y"))))
+					inTransaction(times(20, "INCR", "k"), times(1, "PUBLISH", "x", "y"))))
 				if i%2 == 0 {
-					c.session.Feed(transaction(times(20, "DECR", "k"))) // and goes at once
+					c.session.Feed(inTransaction(times(20, "DECR", "k"))) // and goes at once
 				}
 				c.session.Close()
 				_ = n
@@ -189,9 +189,9 @@ func TestTransactionsBesideTheLoopAtOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-	for s.instance.slow.about.Load() > 0 {
-		s.instance.takeSlow(context.Background())
-		s.instance.leaveSlow()
+	for s.instance.Background.Busy.Load() > 0 {
+		s.instance.Background.Enter(context.Background())
+		s.instance.Background.Leave()
 	}
 	value := s.dial().say(t, "GET k")
 	var length, left int
@@ -203,14 +203,14 @@ func TestTransactionsBesideTheLoopAtOnce(t *testing.T) {
 // KEYS in a transaction, whose keys are locked, waits for no other reply that is long.
 func TestKeysInATransactionWaitsForNothing(t *testing.T) {
 	s := newStill(t)
-	s.instance.inTurn = -1
+	s.instance.MaxTurnTransaction = -1
 	c := s.dial()
 	const some = 5000
 	for n := range some {
 		c.say(t, fmt.Sprintf("SET %0100d x", n))
 	}
-	s.instance.long <- struct{}{} // another client's
-	n, _ := c.replies(t, transaction([]byte("KEYS *\r\n")), "$100\r\n")
+	require.True(t, s.instance.Background.EnterLong(t.Context())) // another client's
+	n, _ := c.replies(t, inTransaction([]byte("KEYS *\r\n")), "$100\r\n")
 	require.Equal(t, some, n)
 }
 
@@ -252,8 +252,8 @@ func TestPatternsInATransactionAreBounded(t *testing.T) {
 		c.replies(t, encode([]string{"SET", fmt.Sprint(n) + strings.Repeat("a", 60_000), "x"}), "+OK")
 	}
 	slow := []string{"SCAN", "0", "MATCH", "*" + strings.Repeat("a", 1000) + "b", "COUNT", "1000"}
-	n, last := c.replies(t, transaction(times(10, slow...)), "-ERR the patterns take too long to match\r\n")
+	n, last := c.replies(t, inTransaction(times(10, slow...)), "-ERR the patterns take too long to match\r\n")
 	require.Equal(t, 10, n, last)
-	n, _ = c.replies(t, transaction(times(2, "SCAN", "0", "MATCH", "1a*", "COUNT", "1000")), "$60001\r\n1")
+	n, _ = c.replies(t, inTransaction(times(2, "SCAN", "0", "MATCH", "1a*", "COUNT", "1000")), "$60001\r\n1")
 	require.Equal(t, 2, n)
 }

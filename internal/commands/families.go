@@ -3,46 +3,59 @@ package commands
 import (
 	"slices"
 
+	"cellserver/internal/client"
 	"cellserver/internal/command"
 	"cellserver/internal/commands/access"
+	"cellserver/internal/commands/admin"
+	"cellserver/internal/commands/connection"
 	"cellserver/internal/commands/keyspace"
 	"cellserver/internal/commands/limiter"
 	"cellserver/internal/commands/pubsub"
 	"cellserver/internal/commands/tracking"
+	"cellserver/internal/commands/transaction"
 	"cellserver/internal/commands/value"
 )
 
-// All lists every command, in reading order.
-func All() []*command.Command {
-	return families(new(limiter.Family), new(keyspace.Family), new(access.Accounts), new(pubsub.Channels),
-		new(tracking.Table))
+// families are the commands with their state, each family's in its own package. A family is added
+// here.
+type families struct {
+	limiters     limiter.Family
+	keyspace     keyspace.Family
+	accounts     access.Accounts
+	channels     pubsub.Channels
+	transactions transaction.Watches
+	tracking     tracking.Table
+	connection   connection.Family
+	admin        admin.Admin
 }
 
-// families lists the commands of all families.
-func families(limiters *limiter.Family, keyspace *keyspace.Family, users *access.Accounts, channels *pubsub.Channels,
-	tracked *tracking.Table) []*command.Command {
+// commands lists every command, in reading order.
+func (f *families) commands() []*command.Command {
+	f.connection.About = f.tracking.Commands()
 	return slices.Concat(
-		limiters.Commands(),
-		value.Commands(),
-		keyspace.Commands(),
-		users.Commands(),
-		channels.Commands(),
-		[]*command.Command{
-			// Transactions.
-			&multi, &exec, &discard, &watchKeys, &unwatch,
-			// Connection.
-			&ping, &echo, &hello, &auth, &selectDB, clientCommand(tracked.Commands()), &reset, &quit,
-			// Server.
-			&command.Introspection, &info, &config, &timeNow, &waitFor, &waitAOF,
-			&memory, &role, &lastSave, &save, &bgSave, &lolwut, &function, &script, &module, &shutdown, &debugCommand,
-			&slowlog, &latency, &monitor,
-			// Refused, because clients branch on the words of the refusal.
-			&cluster, &readOnly, &readWrite, &asking,
-		})
+		f.limiters.Commands(), value.Commands(), f.keyspace.Commands(), f.channels.Commands(),
+		f.transactions.Commands(), f.connection.Commands(), f.accounts.Commands(), f.admin.Commands(),
+	)
 }
 
-// commands lists the commands of the instance, whose families have its state.
-func (in *Instance) commands() []*command.Command {
-	keyspace := &keyspace.Family{OnFlush: in.tracking.InvalidateAll, OnSwap: in.watches.swap}
-	return families(&in.limiters, keyspace, &in.accounts, &in.channels, &in.tracking)
+// info lists what the families say in INFO; parts of one section follow one another in this order.
+func (f *families) info() []command.InfoPart {
+	return slices.Concat(
+		f.admin.OwnInfo(), []command.InfoPart{f.connection.Info()}, f.tracking.Info(), f.channels.Info(),
+		[]command.InfoPart{f.transactions.Info(), f.accounts.Info(), f.limiters.Info()},
+	)
+}
+
+// undos lists what RESET and the end of a connection undo, in this order.
+func (f *families) undos() []command.Undo {
+	return []command.Undo{
+		f.transactions.Undo(), f.channels.Undo(), f.tracking.Undo(), f.connection.Undo(), f.admin.Monitors.Undo(),
+	}
+}
+
+// All lists every command, in reading order, without a server: for documentation.
+func All() []*command.Command {
+	f := new(families)
+	f.admin.Clients = new(client.Registry)
+	return f.commands()
 }

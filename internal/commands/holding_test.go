@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"cellserver/internal/background"
 	"cellserver/internal/client"
 )
 
@@ -16,10 +17,10 @@ import (
 func inSum(t *testing.T, s *still) {
 	t.Helper()
 	sum := int64(0)
-	for _, c := range s.instance.clients.All() {
+	for _, c := range s.instance.Clients.All() {
 		sum += c.HeldBytes()
 	}
-	require.Equal(t, sum, s.instance.clients.HeldBytes())
+	require.Equal(t, sum, s.instance.Clients.HeldBytes())
 }
 
 // Whatever a client makes the server hold counts, is shown, and counts no more when it has let go.
@@ -63,7 +64,7 @@ func TestWhatClientsHoldCounts(t *testing.T) {
 			c.say(t, line)
 		}
 		c.session.Close()
-		require.Zero(t, s.instance.clients.HeldBytes(), what)
+		require.Zero(t, s.instance.Clients.HeldBytes(), what)
 	}
 }
 
@@ -73,10 +74,10 @@ func TestWhatWaitsCounts(t *testing.T) {
 	s.fill(t, 50_000)
 	in := s.instance
 	keysCaller, cut, l := s.dial(), s.dial(), s.dial()
-	base := in.clients.HeldBytes()
+	base := in.Clients.HeldBytes()
 	keysCaller.session.Feed([]byte("KEYS *\r\n"))
 	<-keysCaller.woken
-	until(t, func() bool { return in.slow.about.Load() == 0 })
+	until(t, func() bool { return in.Background.Busy.Load() == 0 })
 	require.Greater(t, keysCaller.session.HeldBytes(), int64(400_000), "a reply that the session has not taken")
 	keysCaller.session.Resume()
 	require.Greater(t, keysCaller.session.HeldBytes(), int64(400_000), "one that the client has not taken")
@@ -97,7 +98,7 @@ func TestWhatWaitsCounts(t *testing.T) {
 	l.say(t, "UNSUBSCRIBE")
 	keysCaller.say(t, "PING")
 	cut.say(t, "PING")
-	require.Less(t, in.clients.HeldBytes()-base, int64(100_000), "nothing of it stays")
+	require.Less(t, in.Clients.HeldBytes()-base, int64(100_000), "nothing of it stays")
 	inSum(t, s)
 }
 
@@ -113,13 +114,13 @@ func TestAMessageForManyIsOneCopy(t *testing.T) {
 	s := newStill(t)
 	listening := subscribers(t, s, listeners, "news")
 	c := s.dial()
-	before := s.instance.clients.HeldBytes()
+	before := s.instance.Clients.HeldBytes()
 	payload := strings.Repeat("x", size)
 	for range messages {
 		c.say(t, "PUBLISH news "+payload)
 	}
-	until(t, func() bool { return s.instance.slow.about.Load() == 0 })
-	kept := s.instance.clients.HeldBytes() - before
+	until(t, func() bool { return s.instance.Background.Busy.Load() == 0 })
+	kept := s.instance.Clients.HeldBytes() - before
 	require.Greater(t, kept, int64(messages*size))
 	require.Less(t, kept, int64(messages*(size+1000)))
 	for _, l := range listening {
@@ -127,7 +128,7 @@ func TestAMessageForManyIsOneCopy(t *testing.T) {
 		l.session.Resume()
 		require.GreaterOrEqual(t, l.session.HeldBytes(), int64(messages*size))
 	}
-	require.Less(t, s.instance.clients.HeldBytes()-before, int64(messages*(size+1000)),
+	require.Less(t, s.instance.Clients.HeldBytes()-before, int64(messages*(size+1000)),
 		"nor is it copied to be sent")
 	first := &listening[0].session.Output()[100]
 	for _, l := range listening {
@@ -139,7 +140,7 @@ func TestAMessageForManyIsOneCopy(t *testing.T) {
 		l.session.Close()
 	}
 	c.say(t, "PING")
-	require.Less(t, s.instance.clients.HeldBytes()-before, int64(100_000))
+	require.Less(t, s.instance.Clients.HeldBytes()-before, int64(100_000))
 	inSum(t, s)
 }
 
@@ -153,26 +154,26 @@ func TestTheLargestClientsAreEvicted(t *testing.T) {
 		all = append(all, s.dial())
 	}
 	all[9].say(t, "CLIENT NO-EVICT on")
-	in.clients.SetMaxMemory(client.MemoryLimit{Bytes: 4 << 20})
-	in.shareMemory()
+	in.Clients.SetMaxMemory(client.MemoryLimit{Bytes: 4 << 20})
+	in.Clients.UpdateLimits(in.Memory.Most(), in.Memory.There)
 	for i, c := range all {
 		c.session.Push(make([]byte, (i+1)*100_000))
 	}
-	until(t, func() bool { return in.clients.Eviction().Evicted > 0 && !in.clients.Eviction().Running })
-	require.EqualValues(t, 2, in.clients.Eviction().Evicted, "5.5 MB, less 0.9, less 0.8")
+	until(t, func() bool { return in.Clients.Eviction().Evicted > 0 && !in.Clients.Eviction().Running })
+	require.EqualValues(t, 2, in.Clients.Eviction().Evicted, "5.5 MB, less 0.9, less 0.8")
 	for i, c := range all {
 		require.Equal(t, i == 7 || i == 8, c.isCut(), i)
 	}
 	require.Contains(t, all[0].say(t, "INFO stats"), "\r\nevicted_clients:2\r\n")
 	all[7].session.Close()
 	all[8].session.Close()
-	require.Zero(t, in.clients.Eviction().Leaving)
+	require.Zero(t, in.Clients.Eviction().Leaving)
 
 	for _, c := range all[:7] {
 		c.session.Close()
 	}
 	all[9].session.Push(make([]byte, 5<<20))
-	until(t, func() bool { return in.clients.Eviction().Exhausted && !in.clients.Eviction().Running })
+	until(t, func() bool { return in.Clients.Eviction().Exhausted && !in.Clients.Eviction().Running })
 	require.False(t, all[9].isCut())
 	all[9].listen()
 	require.Equal(t, "+OK\r\n", all[9].say(t, "CLIENT NO-EVICT off"))
@@ -191,15 +192,15 @@ func TestASharedMessageWeighsItsPart(t *testing.T) {
 	for range messages {
 		c.say(t, "PUBLISH news "+strings.Repeat("x", size))
 	}
-	until(t, func() bool { return in.slow.about.Load() == 0 })
+	until(t, func() bool { return in.Background.Busy.Load() == 0 })
 	own.session.Push(make([]byte, 15*size))
 	agree := func() {
 		t.Helper()
 		sum := int64(0)
-		for _, one := range in.clients.All() {
+		for _, one := range in.Clients.All() {
 			sum += one.Weight()
 		}
-		require.InDelta(t, in.clients.HeldBytes(), sum, listeners*messages, "but for what division leaves")
+		require.InDelta(t, in.Clients.HeldBytes(), sum, listeners*messages, "but for what division leaves")
 	}
 	agree()
 	for i, l := range listening[:listeners/2] {
@@ -212,32 +213,32 @@ func TestASharedMessageWeighsItsPart(t *testing.T) {
 	require.Greater(t, listening[0].session.HeldBytes(), own.session.HeldBytes())
 	require.Less(t, listening[0].session.Weight(), own.session.Weight()/10)
 
-	in.clients.SetMaxMemory(client.MemoryLimit{Bytes: in.clients.HeldBytes() - 1})
-	in.shareMemory()
+	in.Clients.SetMaxMemory(client.MemoryLimit{Bytes: in.Clients.HeldBytes() - 1})
+	in.Clients.UpdateLimits(in.Memory.Most(), in.Memory.There)
 	c.say(t, "PING")
 	own.session.Push([]byte("x"))
 	<-own.wasCut
-	until(t, func() bool { return !in.clients.Eviction().Running })
-	require.EqualValues(t, 1, in.clients.Eviction().Evicted)
+	until(t, func() bool { return !in.Clients.Eviction().Running })
+	require.EqualValues(t, 1, in.Clients.Eviction().Evicted)
 	own.session.Close()
-	require.Zero(t, in.clients.Eviction().Leaving)
+	require.Zero(t, in.Clients.Eviction().Leaving)
 	agree()
 
 	// What all of them hold is given back only when all have gone.
-	in.clients.SetMaxMemory(client.MemoryLimit{Bytes: 1 << 20})
-	in.shareMemory()
+	in.Clients.SetMaxMemory(client.MemoryLimit{Bytes: 1 << 20})
+	in.Clients.UpdateLimits(in.Memory.Most(), in.Memory.There)
 	c.session.Push([]byte("x"))
 	for gone := 0; gone < listeners; {
-		until(t, func() bool { return !in.clients.Eviction().Running })
+		until(t, func() bool { return !in.Clients.Eviction().Running })
 		before := gone
 		for _, l := range listening {
-			if l.isCut() && l.session.ctx.Err() == nil {
+			if l.isCut() && s.instance.Clients.Get(l.session.ID) != nil {
 				l.session.Close()
 				gone++
 			}
 		}
 		if gone == before {
-			require.LessOrEqual(t, in.clients.HeldBytes(), int64(1<<20))
+			require.LessOrEqual(t, in.Clients.HeldBytes(), int64(1<<20))
 			break
 		}
 	}
@@ -252,11 +253,11 @@ func TestTheTextOfClientListCounts(t *testing.T) {
 	for range 2000 {
 		s.dial()
 	}
-	in.long <- struct{}{} // one is being made
+	require.True(t, in.Background.EnterLong(t.Context())) // one is being made
 	c.session.Feed([]byte("CLIENT LIST\r\n"))
-	until(t, func() bool { return in.slow.about.Load() == 1 && in.slow.allFree() })
-	require.Greater(t, c.session.HeldBytes(), int64(longReply))
-	<-in.long
+	until(t, func() bool { return in.Background.Busy.Load() == 1 && in.Background.Free() == background.Max() })
+	require.Greater(t, c.session.HeldBytes(), int64(background.LongReply))
+	in.Background.LeaveLong()
 	c.settle()
 	require.Equal(t, 2001, strings.Count(c.output(), "id="))
 	c.say(t, "PING")
@@ -268,22 +269,15 @@ func TestLongRepliesOfMGETCount(t *testing.T) {
 	s := newStill(t)
 	in, c := s.instance, s.dial()
 	c.say(t, "SET k "+strings.Repeat("v", 1000))
-	in.long <- struct{}{} // one is being made
+	require.True(t, in.Background.EnterLong(t.Context())) // one is being made
 	c.session.Feed([]byte("MGET" + strings.Repeat(" k", 2000) + "\r\n"))
-	until(t, func() bool { return in.slow.about.Load() == 1 && in.slow.allFree() })
-	require.Greater(t, c.session.HeldBytes(), int64(longReply))
-	<-in.long
+	until(t, func() bool { return in.Background.Busy.Load() == 1 && in.Background.Free() == background.Max() })
+	require.Greater(t, c.session.HeldBytes(), int64(background.LongReply))
+	in.Background.LeaveLong()
 	c.settle()
 	require.Equal(t, 2000, strings.Count(c.output(), "$1000\r\n"))
 	c.say(t, "PING")
 	inSum(t, s)
-}
-
-// allFree says that nobody has a place.
-func (p *slowPlaces) allFree() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.free == maxSlow()
 }
 
 // Of replies that get long one is made at a time: the others wait with little.
@@ -291,27 +285,27 @@ func TestLongRepliesAreMadeOneAtATime(t *testing.T) {
 	s := newStill(t)
 	s.fill(t, 100_000) // a reply of 1.6 MB
 	in := s.instance
-	in.long <- struct{}{} // one is being made
+	require.True(t, in.Background.EnterLong(t.Context())) // one is being made
 	var all []*caller
 	for range 20 {
 		c := s.dial()
 		c.session.Feed([]byte("KEYS *\r\n"))
 		all = append(all, c)
 	}
-	until(t, func() bool { return in.slow.about.Load() == 20 && in.slow.allFree() })
+	until(t, func() bool { return in.Background.Busy.Load() == 20 && in.Background.Free() == background.Max() })
 	for _, c := range all {
 		require.Less(t, c.session.HeldBytes(), int64(1<<20))
-		require.Greater(t, c.session.HeldBytes(), int64(longReply))
+		require.Greater(t, c.session.HeldBytes(), int64(background.LongReply))
 	}
 	require.Equal(t, "+PONG\r\n", s.dial().say(t, "PING"))
 	require.Equal(t, "*2\r\n", s.dial().say(t, "SCAN 0")[:4], "what is short does not wait")
 	all[0].session.Close()
-	until(t, func() bool { return in.slow.about.Load() == 19 })
-	<-in.long
+	until(t, func() bool { return in.Background.Busy.Load() == 19 })
+	in.Background.LeaveLong()
 	for _, c := range all[1:] {
 		c.settle()
 		require.Equal(t, 100_000, strings.Count(c.output(), "$"))
 	}
-	until(t, func() bool { return in.slow.about.Load() == 0 })
+	until(t, func() bool { return in.Background.Busy.Load() == 0 })
 	inSum(t, s)
 }

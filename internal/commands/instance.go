@@ -5,19 +5,16 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"log/slog"
-	"sync"
-	"sync/atomic"
-	"time"
 
+	"cellserver/internal/acl"
 	"cellserver/internal/client"
 	"cellserver/internal/command"
 	"cellserver/internal/commands/access"
-	"cellserver/internal/commands/limiter"
 	"cellserver/internal/commands/pubsub"
-	"cellserver/internal/commands/tracking"
+	"cellserver/internal/maxmemory"
 	"cellserver/internal/meter"
 	"cellserver/internal/option"
-	"cellserver/internal/stats"
+	"cellserver/internal/session"
 	"cellserver/internal/store"
 )
 
@@ -41,81 +38,6 @@ type Config struct {
 	Holds     *meter.MaxCPUTime // and of locks
 }
 
-// Instance is what the sessions of one process share: the table of commands, the store, settings,
-// clients, counters. It is safe for use by many goroutines.
-type Instance struct {
-	command.Server
-	store store.Store
-
-	clients *client.Registry
-	hooks   atomic.Uint32 // bits: paused and the like
-	memory  memoryBound
-
-	server
-	state
-	figures
-	besideLoops
-}
-
-// server is what the server says of itself, where it writes its log, and who may administer it.
-type server struct {
-	version   string
-	options   *option.List
-	port      int
-	log       *slog.Logger
-	clientLog *slog.Logger // for what clients cause
-	stop      func()
-	debug     string
-	protected string // who may change what is protected: as debug
-	runID     string
-	started   int64 // instant, nanoseconds on the store's clock
-}
-
-// state is that of the families.
-type state struct {
-	limiters limiter.Family
-	watches  watches
-	waits    blockedClients
-	monitors monitors
-	tracking tracking.Table
-	notifier notifier
-	channels pubsub.Channels
-	accounts access.Accounts
-}
-
-// figures are what INFO, SLOWLOG and LATENCY show.
-type figures struct {
-	stats         counters
-	rows          []stats.Calls // by the rows' numbers
-	codes         stats.Codes
-	slowlog       stats.SlowLog
-	latencyEvents stats.LatencyEvents
-	latency       latencyTracking
-	rates         stats.Rates
-	traffic       stats.AllTraffic
-	turns, holds  *meter.MaxCPUTime
-}
-
-// besideLoops is about calls that are made beside the event loops, and which call is running.
-type besideLoops struct {
-	slow      slowPlaces
-	inTurn    int           // what a transaction may cost that its session makes in its turn
-	long      chan struct{} // a place for the one whose reply gets long
-	slowCalls sync.Map      // by client: calls that run beside the loop
-	ownCalls  sync.Map      // by client: calls that its session makes in its turns
-}
-
-// counters count what INFO shows.
-type counters struct {
-	connections atomic.Int64 // ever accepted
-	errors      atomic.Int64 // answered with an error
-	rejected    atomic.Int64 // connections refused: too many, or not from here
-	queryCut    atomic.Int64 // connections ended because they sent too much unread
-	hits        atomic.Int64 // keys that were read, and were there
-	misses      atomic.Int64 // and were not
-	expired     atomic.Int64 // keys that had expired when INFO was told to count from 0
-}
-
 // complete fills in what was left out.
 func (c *Config) complete() error {
 	if c.Settings == nil {
@@ -124,6 +46,7 @@ func (c *Config) complete() error {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
+	c.ClientLog = cmp.Or(c.ClientLog, c.Log)
 	if c.Options != nil {
 		return nil
 	}
@@ -131,44 +54,87 @@ func (c *Config) complete() error {
 	return c.Options.Add(c.Settings.Options()...)
 }
 
+// Instance is what the sessions of one server share.
+type Instance = session.Instance
+
 // New makes an instance over a store. It returns an error if the settings contradict one another,
-// or name what is not there.
+// or name what does not exist.
 func New(c Config) (*Instance, error) {
+	in, _, err := newInstance(c)
+	return in, err
+}
+
+func newInstance(c Config) (*Instance, *families, error) {
 	if err := c.complete(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	f, memory := new(families), new(maxmemory.Bound)
 	in := &Instance{
-		Server: command.Server{Clock: c.Store.Clock(), Databases: c.Store.Databases()},
-		store:  c.Store,
-		server: server{
-			version: c.Version, options: c.Options, port: c.Port, log: c.Log, clientLog: cmp.Or(c.ClientLog, c.Log),
-			stop:  c.Stop,
-			runID: newRunID(), started: c.Store.Clock().Now(),
-		},
-		figures:     figures{turns: c.Turns, holds: c.Holds},
-		besideLoops: besideLoops{slow: slowPlaces{free: maxSlow()}, long: make(chan struct{}, 1), inTurn: command.TurnUnits},
-		clients:     client.NewRegistry(cmp.Or(c.ClientLog, c.Log)),
+		Store: c.Store, ClientLog: c.ClientLog, Clients: client.NewRegistry(c.ClientLog), Memory: memory,
+		Blocked: &f.connection.Blocked, Watches: &f.transactions, Monitors: &f.admin.Monitors,
+		Tracking: &f.tracking, Accounts: &f.accounts, Notifier: &pubsub.Notifier{Channels: &f.channels},
 	}
-	in.watches = watches{watchers: make(map[watchedKey]*watched), ages: make(map[int]age)}
+	in.Clock, in.Databases = c.Store.Clock(), c.Store.Databases()
+	in.Stats.Turns, in.Stats.Holds = c.Turns, c.Holds
+	memory.Begin(c.Store)
+	f.connect(&c, in)
 	var err error
-	if in.Table, err = command.NewTable(in.commands(), store.AbilitiesOf(c.Store)); err != nil {
-		return nil, err
+	if in.Table, err = command.NewTable(f.commands(), store.AbilitiesOf(c.Store)); err != nil {
+		return nil, nil, err
 	}
-	in.accounts.File = c.ACLFile
-	in.accounts.Init(in.Table)
-	in.accounts.Clients, in.accounts.Clock, in.accounts.DisconnectListeners = in.clients, in.Clock, in.endListeners
-	in.accounts.Log, in.accounts.ClientLog = in.log, in.clientLog
-	in.rows = make([]stats.Calls, len(in.Table.ByName)+1)
-	in.waits = blockedClients{clock: c.Store.Clock(), sessions: make(map[*client.Client]blocking), next: store.Never,
-		hooks: &in.hooks}
-	in.watches.changes = in.changes()
-	in.memory.begin(c.Store)
-	in.clients.SetMaxMemory(c.Settings.MaxClientMemory)
-	in.clients.SetMaxMemoryUnauthenticated(c.Settings.MaxUnauthenticatedMemory)
-	in.tracking.Store, in.tracking.Clients, in.tracking.Busy = in.changes(), in.clients, &in.slow.about
-	in.tracking.Init(c.Settings.MaxTracked)
-	in.notifier.begin(in)
-	return in, in.heed(c.Settings)
+	in.Stats.Begin(len(in.Table.ByName))
+	in.Undos, f.admin.Info = f.undos(), f.info()
+	f.accounts.Init(in.Table)
+	f.tracking.Init(c.Settings.MaxTracked)
+	in.Begin()
+	return in, f, f.heed(c.Settings, in)
+}
+
+// connect gives the families what they need of one another and of the server.
+func (f *families) connect(c *Config, in *Instance) {
+	clients, changes := in.Clients, announcer(c.Store)
+	f.keyspace.OnFlush, f.keyspace.OnSwap = f.tracking.InvalidateAll, f.transactions.Swapping
+	f.transactions.Begin(changes)
+	f.tracking.Store, f.tracking.Clients = changes, clients
+	in.Notifier.Changes, in.Notifier.Hooks = changes, &in.Hooks
+	f.connection.Clients, f.connection.Find, f.connection.Verify = clients, f.accounts.Find, f.accounts.Check
+	f.connection.Blocked.Begin(in.Clock, func(on bool) { in.Hooks.Set(command.Paused, on) })
+	a := &f.accounts
+	a.File, a.Clients, a.Clock, a.DisconnectListeners = c.ACLFile, clients, in.Clock, f.disconnectSubscribers
+	a.Log, a.ClientLog = c.Log, c.ClientLog
+	d := &f.admin
+	d.Version, d.RunID, d.Port, d.Started = c.Version, newRunID(), c.Port, in.Now()
+	d.Store, d.Options, d.Clients, d.Memory, d.IsSecret = c.Store, c.Options, clients, in.Memory, access.IsSecret
+	d.Log, d.Stop, d.Monitors.Hooks = c.Log, c.Stop, &in.Hooks
+}
+
+// announcer is the store if it announces changes, else nil: then the table refuses what needs it.
+func announcer(s store.Store) store.Notifier {
+	changes, _ := s.(store.Notifier)
+	return changes
+}
+
+// disconnectSubscribers disconnects the clients of an account that are subscribed to what its user may not
+// use. The caller's own connection is only reported.
+func (f *families) disconnectSubscribers(a *client.Account, u *acl.User, own *client.Client) (ownEnds bool) {
+	for kind := range client.SubscriptionKinds {
+		f.channels.Each(kind, func(t *pubsub.Topic) bool {
+			if u.MaySubscribe([]byte(t.Name), kind == client.ToPattern) {
+				return true
+			}
+			f.channels.EachSubscriber(t, func(c *client.Client) {
+				switch {
+				case c.Account.Load() != a:
+				case c == own:
+					ownEnds = true
+				default:
+					f.accounts.Disconnect(c)
+				}
+			})
+			return true
+		}, func() {})
+	}
+	return ownEnds
 }
 
 // newRunID is 40 hexadecimal digits that no other run of a server has, as Redis's run_id.
@@ -176,58 +142,4 @@ func newRunID() string {
 	var id [20]byte
 	rand.Read(id[:]) // never fails: crypto/rand ends the process rather than return weak bytes
 	return hex.EncodeToString(id[:])
-}
-
-// What a transport needs of an instance beside its sessions.
-
-// Departed is told when a client has gone: once, if several have gone since it was read.
-func (in *Instance) Departed() <-chan struct{} { return in.clients.Departed() }
-
-// NoteDeparture has Left told that something has gone which counts with the clients.
-func (in *Instance) NoteDeparture() { in.clients.NoteDeparture() }
-
-// Unauthenticated are those of the instance: sessions are among them by themselves.
-func (in *Instance) Unauthenticated() *client.Unauthenticated { return in.clients.Unauthenticated() }
-
-// shareMemory has the bounds of what clients hold worked out.
-func (in *Instance) shareMemory() { in.clients.UpdateLimits(in.memory.most.Load(), in.memory.there) }
-
-// Clients counts who is connected.
-func (in *Instance) Clients() int { return in.clients.Count() }
-
-// changes is the store, if it tells of changes, else nil: then what needs it is refused.
-func (in *Instance) changes() store.Notifier {
-	announcer, _ := in.store.(store.Notifier)
-	return announcer
-}
-
-// Now is the present instant, nanoseconds on the store's clock.
-func (in *Instance) Now() int64 { return in.store.Clock().Now() }
-
-// CountRejected counts a connection that was refused at the door.
-func (in *Instance) CountRejected() { in.stats.rejected.Add(1) }
-
-// CountOutputCut counts a client that was cut off because it reads too little.
-func (in *Instance) CountOutputCut() { in.clients.CountOutputCut() }
-
-// BoundPushes bounds the bytes that wait to be pushed to one client, from now on; 0 is no bound.
-func (in *Instance) BoundPushes(bytes int) { in.clients.SetMaxPushes(bytes) }
-
-// WakeAll wakes every session.
-func (in *Instance) WakeAll() {
-	for _, s := range in.clients.All() {
-		s.Peer.Wake()
-	}
-}
-
-// CutIdle ends the connections that have sent nothing, and taken nothing, for a while, and are owed
-// nothing. As in Redis it spares those that wait to be told something, which may be quiet for as
-// long as they like: subscribers and monitors.
-func (in *Instance) CutIdle(timeout time.Duration) {
-	now := in.Now()
-	for _, s := range in.clients.AllUnsorted() {
-		if time.Duration(now-s.LastSeen.Load()) > timeout && !s.Parked.Load() && !s.Profile.ReceivesMessages() {
-			s.Peer.Cut()
-		}
-	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"cellserver/internal/command"
 	"cellserver/internal/stats"
 )
 
@@ -14,8 +15,8 @@ import (
 // bounded by what is pushed.
 func TestWhatIsShownIsBounded(t *testing.T) {
 	s := newStill(t)
-	s.instance.logSlowerThan(0)
 	watcher, other := s.dial(), s.dial()
+	require.Equal(t, "+OK\r\n", other.say(t, "CONFIG SET slowlog-log-slower-than 0"))
 	require.Equal(t, "+OK\r\n", watcher.say(t, "MONITOR"))
 	words := []string{"EXISTS"}
 	for i := range 5000 {
@@ -25,10 +26,10 @@ func TestWhatIsShownIsBounded(t *testing.T) {
 	other.output()
 	watcher.settle()
 	line := watcher.output()
-	require.Less(t, len(line), shownWords*(shownBytes+64))
+	require.Less(t, len(line), 128*(1024+64))
 	require.Contains(t, line, `(980 more bytes)`[5:])
 	require.Contains(t, line, "more arguments)")
-	kept := s.instance.slowlog.Latest(1)[0]
+	kept := s.instance.Stats.SlowLog.Latest(1)[0]
 	require.Len(t, kept.Arguments, stats.SlowArguments)
 	require.LessOrEqual(t, len(kept.Arguments[1]), stats.SlowArgumentBytes+32)
 
@@ -37,5 +38,5 @@ func TestWhatIsShownIsBounded(t *testing.T) {
 	}
 	require.Positive(t, watcher.session.PushedBytes())
 	watcher.session.Close()
-	require.Zero(t, s.instance.hooks.Load()&monitored, "nobody looks any more")
+	require.False(t, s.instance.Hooks.Has(command.Monitored), "nobody looks any more")
 }

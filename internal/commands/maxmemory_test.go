@@ -1,6 +1,8 @@
 package commands
 
 import (
+	"cellserver/internal/command"
+	"cellserver/internal/session"
 	"strings"
 	"testing"
 	"time"
@@ -18,20 +20,23 @@ type fullOf struct {
 
 func newFull(t *testing.T) *fullOf {
 	f := &fullOf{still: newStill(t)}
-	m := &f.instance.memory
-	m.outside = func() int64 { return f.outside }
-	m.heap = func() int64 { return f.heap + f.garbage }
-	m.collect = func() {
+	m := f.instance.Memory
+	m.Outside = func() int64 { return f.outside }
+	m.Heap = func() int64 { return f.heap + f.garbage }
+	m.Collect = func() {
 		f.garbage = 0
 		f.collected++
 	}
-	f.instance.setMaxMemory(1000)
+	f.setMaxMemory(1000)
 	return f
 }
 
+// setMaxMemory is CONFIG SET maxmemory.
+func (s *still) setMaxMemory(bytes int64) { s.families.setMaxMemory(s.instance, bytes) }
+
 func (f *fullOf) full() bool {
 	f.instance.Sample()
-	return f.instance.hooks.Load()&full != 0
+	return f.instance.Hooks.Has(command.Full)
 }
 
 // It is too much from one byte more on, and no more at once when it is less.
@@ -45,11 +50,11 @@ func TestMaxMemory(t *testing.T) {
 	require.False(t, f.full())
 	f.outside = 1 << 40
 	require.True(t, f.full())
-	f.instance.setMaxMemory(0)
+	f.setMaxMemory(0)
 	require.False(t, f.full())
-	f.instance.setMaxMemory(100)
-	require.True(t, f.instance.hooks.Load()&full != 0, "at once")
-	require.Equal(t, int64(1<<40+400), f.instance.memory.peak.Load())
+	f.setMaxMemory(100)
+	require.True(t, f.instance.Hooks.Has(command.Full), "at once")
+	require.Equal(t, int64(1<<40+400), f.instance.Memory.Peak())
 }
 
 // What is garbage is too much only until it is collected: for that it is looked for, but once a
@@ -73,14 +78,14 @@ func TestGarbageIsNotTooMuch(t *testing.T) {
 // To collect takes no more than a twentieth of the time, however long it takes.
 func TestCollectingIsBounded(t *testing.T) {
 	f := newFull(t)
-	f.instance.memory.collect = func() {
+	f.instance.Memory.Collect = func() {
 		f.collected++
 		f.clock.Advance(time.Second)
 	}
 	f.heap = 2000
 	for range 400 {
 		require.True(t, f.full())
-		f.clock.Advance(SampleEvery)
+		f.clock.Advance(session.SampleEvery)
 	}
 	require.InDelta(t, 2, f.collected, 1)
 }
@@ -89,7 +94,7 @@ func TestCollectingIsBounded(t *testing.T) {
 func TestEnoughMemoryCostsNothing(t *testing.T) {
 	f := newFull(t)
 	require.False(t, f.full())
-	require.Zero(t, f.instance.hooks.Load())
+	require.False(t, f.instance.Hooks.Any())
 }
 
 // What clients take is counted once a second, and nobody else waits for it.
@@ -99,17 +104,17 @@ func TestCensus(t *testing.T) {
 	require.NoError(t, first.Send([]byte("ECHO "+strings.Repeat("x", 5000)+"\r\n")))
 	require.NoError(t, second.Send([]byte("*1\r\n$100\r\nunfinished")))
 	s.instance.Sample()
-	before, input, replies := s.instance.clients.Buffers()
+	before, input, replies := s.instance.Clients.Buffers()
 	require.EqualValues(t, len("*1\r\n$100\r\nunfinished"), input)
 	require.Greater(t, replies, int64(5000))
 	require.Greater(t, before, int64(2*2048+5000))
 	first.session.Close()
 	s.instance.Sample()
-	sampled, _, _ := s.instance.clients.Buffers()
+	sampled, _, _ := s.instance.Clients.Buffers()
 	require.Equal(t, before, sampled, "sampled again within the second")
 	s.clock.Advance(time.Second)
 	s.instance.Sample()
-	sampled, _, _ = s.instance.clients.Buffers()
+	sampled, _, _ = s.instance.Clients.Buffers()
 	require.Less(t, sampled, before)
 }
 

@@ -23,7 +23,7 @@ func TestTheOldestNewcomersAreCut(t *testing.T) {
 	for range 10 {
 		all = append(all, s.dial())
 	}
-	require.EqualValues(t, 10*client.SessionBytes, in.clients.Unauthenticated().Stats().Bytes)
+	require.EqualValues(t, 10*client.SessionBytes, in.Clients.Unauthenticated().Stats().Bytes)
 	require.Contains(t, admin.say(t, "INFO memory"), "\r\nmem_clients_unauthenticated:51200\r\n")
 	partial := "*2\r\n$4\r\nAUTH\r\n$16384\r\n" + strings.Repeat("x", 16_000)
 	for _, c := range all {
@@ -53,7 +53,7 @@ func TestTheOldestNewcomersAreCut(t *testing.T) {
 	for _, c := range all[6:] {
 		c.session.Close()
 	}
-	stats := in.clients.Unauthenticated().Stats()
+	stats := in.Clients.Unauthenticated().Stats()
 	require.Zero(t, stats.Bytes, "memory of clients that have gone still counts")
 	require.EqualValues(t, 6, stats.Cut)
 	require.Zero(t, stats.Connections)
@@ -70,16 +70,16 @@ func TestANewcomerThatEntersIsCutLast(t *testing.T) {
 	require.Equal(t, "+OK\r\n", admin.say(t, "CONFIG SET maxmemory-unauthenticated 100kb"))
 	var ended []int
 	for i := range 4 {
-		in.clients.Unauthenticated().Enter(24<<10, func() bool { return false }, func() { ended = append(ended, i) })
+		in.Clients.Unauthenticated().Enter(24<<10, func() bool { return false }, func() { ended = append(ended, i) })
 	}
 	require.Empty(t, ended)
 	c := s.dial()
 	require.False(t, c.isCut())
 	require.Equal(t, []int{0}, ended)
-	in.clients.Unauthenticated().Enter(24<<10, func() bool { return false }, func() { ended = append(ended, 4) })
+	in.Clients.Unauthenticated().Enter(24<<10, func() bool { return false }, func() { ended = append(ended, 4) })
 	require.True(t, c.isCut(), "it waits for its peer, and no other does")
 	require.Equal(t, []int{0}, ended)
-	in.clients.Unauthenticated().Enter(101<<10, nil, func() { ended = append(ended, 5) })
+	in.Clients.Unauthenticated().Enter(101<<10, nil, func() { ended = append(ended, 5) })
 	require.Equal(t, []int{0, 1, 2, 3, 4, 5}, ended)
 }
 
@@ -88,18 +88,18 @@ func TestANewcomerThatEntersIsCutLast(t *testing.T) {
 func TestSharesOfMemory(t *testing.T) {
 	s := newStill(t)
 	in, c := s.instance, s.dial()
-	in.memory.there = 1000 << 20
-	in.clients.SetMaxMemory(client.MemoryLimit{Percent: 25})
-	in.shareMemory()
-	require.EqualValues(t, 250<<20, in.clients.Eviction().Limit)
-	require.EqualValues(t, 16<<20, in.clients.Unauthenticated().Stats().Limit)
-	in.setMaxMemory(1600 << 20)
-	require.EqualValues(t, 400<<20, in.clients.Eviction().Limit)
-	require.EqualValues(t, 100<<20, in.clients.Unauthenticated().Stats().Limit)
-	in.setMaxMemory(1000)
-	require.EqualValues(t, client.MinMemoryLimit, in.clients.Eviction().Limit, "somebody has to get in to set it right")
-	require.EqualValues(t, 1<<20, in.clients.Unauthenticated().Stats().Limit)
-	in.setMaxMemory(0)
+	in.Memory.There = 1000 << 20
+	in.Clients.SetMaxMemory(client.MemoryLimit{Percent: 25})
+	in.Clients.UpdateLimits(in.Memory.Most(), in.Memory.There)
+	require.EqualValues(t, 250<<20, in.Clients.Eviction().Limit)
+	require.EqualValues(t, 16<<20, in.Clients.Unauthenticated().Stats().Limit)
+	s.setMaxMemory(1600 << 20)
+	require.EqualValues(t, 400<<20, in.Clients.Eviction().Limit)
+	require.EqualValues(t, 100<<20, in.Clients.Unauthenticated().Stats().Limit)
+	s.setMaxMemory(1000)
+	require.EqualValues(t, client.MinMemoryLimit, in.Clients.Eviction().Limit, "somebody has to get in to set it right")
+	require.EqualValues(t, 1<<20, in.Clients.Unauthenticated().Stats().Limit)
+	s.setMaxMemory(0)
 	for text, shown := range map[string]string{"5%": "5%", "0%": "0", "10mb": "10485760", "100%": "100%"} {
 		require.Equal(t, "+OK\r\n", c.say(t, "CONFIG SET maxmemory-clients "+text))
 		require.Contains(t, c.say(t, "CONFIG GET maxmemory-clients"), "\r\n"+shown+"\r\n")

@@ -32,24 +32,11 @@ func (s *still) notifying(t *testing.T, letters, name string) (c, listener *call
 func TestNoNotificationsCostNothing(t *testing.T) {
 	s := newStill(t)
 	c, _ := s.notifying(t, "KEA", "set")
-	require.NotZero(t, s.instance.hooks.Load()&notifying)
-	require.NotNil(t, s.instance.notifier.unsubscribe)
+	require.True(t, s.instance.Hooks.Has(command.Notifying))
 	for _, letters := range []string{`""`, "A", "KE", "g$"} {
 		require.Equal(t, "+OK\r\n", c.say(t, "CONFIG SET notify-keyspace-events "+letters))
-		require.Zero(t, s.instance.hooks.Load()&notifying, letters)
-		require.Nil(t, s.instance.notifier.unsubscribe, letters)
+		require.False(t, s.instance.Hooks.Has(command.Notifying), letters)
 	}
-}
-
-// While nobody listens to anything, nothing is noted.
-func TestNothingIsNotedForNobody(t *testing.T) {
-	s := newStill(t)
-	c, listener := s.notifying(t, "KEA", "set")
-	listener.say(t, "UNSUBSCRIBE")
-	s.instance.notifier.sender.Lock() // so that nothing would be sent
-	defer s.instance.notifier.sender.Unlock()
-	c.say(t, "SET k v")
-	require.Empty(t, s.instance.notifier.notices)
 }
 
 // A key that has expired is told when the sweep comes by.
@@ -60,7 +47,7 @@ func TestSweptKeysAreNotified(t *testing.T) {
 	s.clock.Advance(time.Minute)
 	removed := 0
 	for range 2 * int(5*time.Second/memstore.SweepInterval) {
-		removed += s.instance.store.(*memstore.Store).Sweep()
+		removed += s.instance.Store.(*memstore.Store).Sweep()
 	}
 	require.Equal(t, 2, removed)
 	heard := listener.hears()
@@ -104,58 +91,11 @@ func TestSlowCallsAreNotified(t *testing.T) {
 	require.Equal(t, want.String(), listener.listen())
 }
 
-// What waits to be published is bounded. Those who might have heard of what is lost are cut off;
-// others are not.
-func TestNoticesAreBounded(t *testing.T) {
-	s := newStill(t)
-	s.instance.BoundPushes(2 * maxNoticeBytes) // so that it is not this bound that is met
-	c, listener := s.notifying(t, "E$", "set")
-	patterns, other, others := s.dial(), s.dial(), s.dial()
-	patterns.say(t, "PSUBSCRIBE *")
-	other.say(t, "SUBSCRIBE news")
-	others.say(t, "PSUBSCRIBE news*")
-	n := &s.instance.notifier
-	n.sender.Lock() // publishing does not keep up
-	key := strings.Repeat("k", 60_000)
-	for i := range maxNoticeBytes/len(key) + 100 {
-		require.Equal(t, "+OK\r\n", c.say(t, fmt.Sprintf("SET %d%s v", i, key)))
-	}
-	require.Less(t, n.bytes, maxNoticeBytes+2*len(key))
-	n.sender.Unlock()
-	require.False(t, listener.isCut())
-	c.say(t, "SET last v")
-	n.sender.Lock() // until all is sent that waits
-	defer n.sender.Unlock()
-	if n.waiting.Load() {
-		n.publish(command.MaxInt, func() {})
-	}
-	require.True(t, listener.isCut())
-	require.True(t, patterns.isCut())
-	require.False(t, other.isCut())
-	require.False(t, others.isCut())
-}
-
-// Which names notifications may come by.
-func TestHearsKeys(t *testing.T) {
-	for name, hears := range map[string]bool{
-		"__keyevent@0__:set": true, "__keyspace@1__:k": true, "news": false, "_": false, "*": false,
-	} {
-		require.Equal(t, hears, hearsKeys(name, false), name)
-	}
-	for pattern, hears := range map[string]bool{
-		"*": true, "__key*": true, "_*": true, "__keyevent@0__:*": true, "?_keyevent*": true, `\__keyspace*`: true,
-		"[_]_key*": true,
-		"news*":    false, "__kex*": false, "__key": true, "_": false, "__keyevent@0__:set": true,
-	} {
-		require.Equal(t, hears, hearsKeys(pattern, true), pattern)
-	}
-}
-
 // What a call does after one that was made beside the loop is its own event, although the goroutine
 // of the other has not ended yet.
 func TestTheCallAfterOneBesideTheLoopHasItsOwnEvents(t *testing.T) {
 	s := newStill(t)
-	s.instance.inTurn = -1 // transactions are made beside the loop
+	s.instance.MaxTurnTransaction = -1 // transactions are made beside the loop
 	listener, ended := s.dial(), make(chan struct{})
 	c := &caller{woken: make(chan struct{}, 1), wasCut: make(chan struct{})}
 	c.session = s.instance.Open(client.Peer{Wake: func() { c.wake(); <-ended }, Cut: func() {}})

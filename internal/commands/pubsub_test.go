@@ -86,11 +86,13 @@ func TestPublishInATransaction(t *testing.T) {
 // A message that came while a transaction ended the subscription stands before the transaction's
 // reply.
 func TestUnsubscribeInATransaction(t *testing.T) {
+	var channels *pubsub.Channels
 	s := planted(t, &command.Command{Name: "meanwhile", Run: func(c *command.Call) error {
-		instanceOf(c).channels.Publish(pubsub.Message{Channel: []byte("news"), Payload: []byte("hello")}, func() {})
+		channels.Publish(pubsub.Message{Channel: []byte("news"), Payload: []byte("hello")}, func() {})
 		c.Out.Status("OK")
 		return nil
 	}})
+	channels = s.instance.Notifier.Channels
 	c := s.dial()
 	c.say(t, "HELLO 3")
 	c.say(t, "SUBSCRIBE news")
@@ -146,7 +148,7 @@ func TestCloseLeavesAllChannels(t *testing.T) {
 		c.say(t, "SSUBSCRIBE a b")
 		c.session.Close()
 	}
-	cs := &s.instance.channels
+	cs := s.instance.Notifier.Channels
 	for kind := range client.SubscriptionKinds {
 		require.Zero(t, cs.Count(kind))
 		require.Empty(t, cs.Topics[kind].All.Entries)
@@ -167,7 +169,7 @@ func TestASlowSubscriberIsCutOff(t *testing.T) {
 	}
 	<-l.wasCut
 	require.LessOrEqual(t, l.session.PushedBytes(), 1000)
-	require.Equal(t, int64(1), s.instance.clients.OutputCut())
+	require.Equal(t, int64(1), s.instance.Clients.OutputCut())
 	l.session.Resume()
 	require.True(t, l.session.Closing())
 }
@@ -257,7 +259,7 @@ func TestUnreadMessagesAreKeptOnce(t *testing.T) {
 		c.say(t, "SUBSCRIBE ch")
 		idle = append(idle, c)
 	}
-	before := s.instance.clients.HeldBytes()
+	before := s.instance.Clients.HeldBytes()
 	var first, last runtime.MemStats
 	runtime.ReadMemStats(&first)
 	publisher, call := s.dial(), encode([]string{"PUBLISH", "ch", strings.Repeat("x", size)})
@@ -269,7 +271,7 @@ func TestUnreadMessagesAreKeptOnce(t *testing.T) {
 	for _, c := range idle {
 		require.Greater(t, c.session.PushedBytes(), messages*size)
 	}
-	kept := s.instance.clients.HeldBytes() - before
+	kept := s.instance.Clients.HeldBytes() - before
 	require.Greater(t, kept, int64(messages*size))
 	require.Less(t, kept, int64(messages*size*11/10))
 	require.Less(t, last.TotalAlloc-first.TotalAlloc, uint64(clients/5*messages*size))
@@ -294,8 +296,7 @@ func TestManyNamesAreSubscribedToInPieces(t *testing.T) {
 	}
 	c.session.Feed(input)
 	turns, before := 0, 0
-	for ; c.session.rest != nil; turns++ {
-		require.True(t, c.session.More())
+	for ; c.session.More(); turns++ {
 		if turns == 2 {
 			require.NoError(t, other.Send(encode([]string{"PUBLISH", words[1], "hello"})))
 			require.Equal(t, ":1\r\n", other.output())
@@ -307,7 +308,7 @@ func TestManyNamesAreSubscribedToInPieces(t *testing.T) {
 			for range 100 {
 				c.session.Resume()
 			}
-			require.Less(t, c.session.out.Len(), command.TurnOutput+2*pubsub.NameBytesPerPiece)
+			require.Less(t, len(c.session.Output()), command.TurnOutput+2*pubsub.NameBytesPerPiece)
 		}
 		before = pubsub.SubscriptionsOf(c.session.Client).Total()
 		c.take()

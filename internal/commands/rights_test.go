@@ -15,6 +15,7 @@ import (
 	"cellserver/internal/command"
 	"cellserver/internal/commands/access"
 	"cellserver/internal/option"
+	"cellserver/internal/session"
 	"cellserver/internal/store"
 )
 
@@ -50,7 +51,7 @@ func TestNothingIsSaidWithoutRights(t *testing.T) {
 	stranger.say(t, "RESET")
 	free := 0
 	for _, row := range everyRow() {
-		if row.Run == nil && row.Subs != nil && leastWords(row) == 1 || row == &exec {
+		if row.Run == nil && row.Subs != nil && leastWords(row) == 1 || row.Name == "exec" {
 			continue
 		}
 		if row.Flags&command.NoAuth != 0 {
@@ -186,7 +187,8 @@ func outline(replies, want string) string {
 // A client that has not logged in can have little kept for it.
 func TestStrangersAreBounded(t *testing.T) {
 	s := newStill(t)
-	s.dial().say(t, "CONFIG SET requirepass secret")
+	other := s.dial()
+	other.say(t, "CONFIG SET requirepass secret")
 	c := s.dial()
 	longest := strings.Repeat("x", 16384)
 	require.NoError(t, c.Send(encode([]string{"AUTH", longest[:16000], longest})))
@@ -194,13 +196,14 @@ func TestStrangersAreBounded(t *testing.T) {
 	require.NoError(t, c.Send([]byte("*10\r\n")))
 	require.NoError(t, c.Send([]byte("$16384\r\n"+longest+"\r\n$16000\r\n"+longest[:16000]+"\r\n")))
 	require.False(t, c.session.Closing())
-	require.Less(t, c.session.reader.Capacity(), 40_000)
+	require.Less(t, c.session.BufferSizes.Load()&(1<<32-1), int64(40_000))
 	require.NoError(t, c.Send([]byte("$16384\r\n"+longest+"\r\n")))
 	require.True(t, c.session.Closing(), "no call that logs in is so long")
 
 	c = s.dial()
-	c.session.parked = true // as by CLIENT PAUSE
-	for sent := 0; sent < unauthenticatedBytes; sent += 1 << 13 {
+	require.Equal(t, "+OK\r\n", other.say(t, "CLIENT PAUSE 100000"))
+	require.NoError(t, c.Send([]byte("PING\r\n")))
+	for sent := 0; sent < session.MaxUnauthenticatedInput; sent += 1 << 13 {
 		require.False(t, c.session.Closing())
 		c.session.Feed([]byte(strings.Repeat("PING\r\n  ", 1<<13/8)))
 	}
@@ -216,10 +219,8 @@ func TestADeletedUserIsGone(t *testing.T) {
 	c := s.asUser(t, "+@all ~* &*")
 	require.Equal(t, ":1\r\n", s.dial().say(t, "ACL DELUSER u"))
 	require.True(t, c.isCut())
-	c.session.takeMail()
-	c.session.closing = false
 	c.session.Feed([]byte("GET k\r\nPING\r\n"))
-	require.Equal(t, "-NOAUTH Authentication required.\r\n-NOAUTH Authentication required.\r\n", c.output())
+	require.Empty(t, c.output())
 	require.NotContains(t, s.dial().say(t, "CLIENT LIST"), "user=u")
 
 	own := s.asUser(t, "+@all ~* &*")
@@ -300,7 +301,7 @@ func TestACLLogIsBounded(t *testing.T) {
 	admin := s.dial()
 	admin.say(t, "CONFIG SET requirepass s acllog-max-len 5")
 	require.NoError(t, admin.Send(encode([]string{"CLIENT", "SETNAME", strings.Repeat("n", 100_000)})))
-	log := &s.instance.accounts.DeniedLog
+	log := &s.instance.Accounts.DeniedLog
 	for i := range 50 {
 		require.NoError(t, admin.Send(encode([]string{"AUTH", fmt.Sprint(i, strings.Repeat("u", 10_000)), "x"})))
 	}
@@ -354,8 +355,8 @@ func (f *fakeFile) Save(text string) error {
 
 func TestACLFile(t *testing.T) {
 	s, f := newStill(t), &fakeFile{text: "user alice on nopass +@all ~*\nuser default on nopass ~* &* +@all\n"}
-	s.instance.accounts.File = f
-	require.NoError(t, s.instance.accounts.Configure("", nil))
+	s.instance.Accounts.File = f
+	require.NoError(t, s.instance.Accounts.Configure("", nil))
 	admin, alice := s.dial(), s.dial()
 	alice.say(t, "AUTH alice x")
 	require.Equal(t, "+OK\r\n", admin.say(t, "ACL SETUSER bob on +get"))
@@ -413,8 +414,8 @@ func TestACLFile(t *testing.T) {
 // those of now.
 func TestLoadingIsOneStep(t *testing.T) {
 	s, f := newStill(t), &fakeFile{text: "user alice on >pw +@all ~*\n"}
-	s.instance.accounts.File = f
-	require.NoError(t, s.instance.accounts.Configure("", nil))
+	s.instance.Accounts.File = f
+	require.NoError(t, s.instance.Accounts.Configure("", nil))
 	admin, done := s.dial(), make(chan struct{})
 	go func() {
 		defer close(done)
@@ -473,7 +474,7 @@ func TestAccountsOfTheConfiguration(t *testing.T) {
 	}
 	closed, err := with(func(s *Settings) { s.Users = [][]string{{"default", "on", ">pw", "+get", "~*"}} })
 	require.NoError(t, err)
-	require.True(t, closed.instance.Closed())
+	require.True(t, closed.instance.NeedsPassword())
 	d := closed.dial()
 	d.say(t, "AUTH pw")
 	require.Contains(t, d.say(t, "SET a b"), "NOPERM")
@@ -515,10 +516,10 @@ func TestProtectedSettings(t *testing.T) {
 		local   bool
 		may     bool
 	}{{"no", true, false}, {"local", true, true}, {"local", false, false}, {"yes", false, true}, {"", true, false}} {
-		s := newStill(t)
-		s.instance.protected = c.allowed
+		s, err := newStillWith(t, store.NewStillClock(stillStart), func(s *Settings) { s.Protected = c.allowed })
+		require.NoError(t, err)
 		now := ""
-		require.NoError(t, s.instance.options.Add(&option.Option{Name: "dir", Group: Memory, Help: "-", Protected: true,
+		require.NoError(t, s.options.Add(&option.Option{Name: "dir", Group: Memory, Help: "-", Protected: true,
 			Kind: option.Text(&now, "path"), Change: option.Live}))
 		d := s.dial()
 		if !c.local {
@@ -545,7 +546,7 @@ func TestChecksDoNotAllocate(t *testing.T) {
 	}
 	run()
 	require.Less(t, testing.AllocsPerRun(100, run), 1.0)
-	require.True(t, c.session.guarded)
+	require.True(t, c.session.ChecksRights())
 }
 
 // The user that may do everything, and every client that is it, is looked at once a turn.
@@ -553,18 +554,18 @@ func TestAnOpenUserIsNotLookedAt(t *testing.T) {
 	s := newStill(t)
 	c := s.dial()
 	c.say(t, "PING")
-	require.False(t, c.session.guarded)
+	require.False(t, c.session.ChecksRights())
 	require.Equal(t, "+OK\r\n", c.say(t, "CONFIG SET requirepass x"))
 	c.say(t, "PING")
-	require.False(t, c.session.guarded, "it has been let in")
+	require.False(t, c.session.ChecksRights(), "it has been let in")
 	d := s.dial()
 	d.say(t, "PING")
-	require.True(t, d.session.guarded)
+	require.True(t, d.session.ChecksRights())
 	d.say(t, "AUTH x")
-	require.False(t, d.session.guarded)
+	require.False(t, d.session.ChecksRights())
 	c.say(t, "ACL SETUSER default -debug")
 	d.say(t, "PING")
-	require.True(t, d.session.guarded)
+	require.True(t, d.session.ChecksRights())
 }
 
 // A call of a transaction feels the rights that a call before it has taken away.

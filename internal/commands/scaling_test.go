@@ -36,8 +36,8 @@ func TestScaling(t *testing.T) {
 		worker func(number int) func()
 	}{
 		{"a loop that counts", func(int) func() { return count }},
-		{"keys of their own", func(number int) func() { return in.feeder(fmt.Sprint("own", number)) }},
-		{"one key for all", func(int) func() { return in.feeder("hot") }},
+		{"keys of their own", func(number int) func() { return feeder(in, fmt.Sprint("own", number)) }},
+		{"one key for all", func(int) func() { return feeder(in, "hot") }},
 	} {
 		ratios := make([]float64, rounds)
 		for i := range ratios {
@@ -64,7 +64,7 @@ func count() {
 }
 
 // feeder is a session that is sent a pipeline of 64 calls, on 64 keys or on one.
-func (in *Instance) feeder(prefix string) func() {
+func feeder(in *Instance, prefix string) func() {
 	s := in.Open(client.Peer{Wake: func() {}, Cut: func() {}})
 	var input []byte
 	for i := range 64 {

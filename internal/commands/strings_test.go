@@ -44,7 +44,7 @@ func TestAPartOfAValueCostsThatPart(t *testing.T) {
 
 // moved is how many bytes of values the store has copied while they were locked.
 func (s *still) moved() (bytes int64) {
-	for _, u := range store.UsageOf(s.instance.store) {
+	for _, u := range store.UsageOf(s.instance.Store) {
 		bytes += u.Copied
 	}
 	return bytes
@@ -68,25 +68,25 @@ func TestLongValuesOfManyKeysAreMovedBesideTheLoop(t *testing.T) {
 		require.NoError(t, c.Send(piece))
 	}
 	moved := s.moved()
-	s.instance.takeSlow(context.Background())
+	s.instance.Background.Enter(context.Background())
 	require.Less(t, allocated(func() { c.session.Feed(last); last = nil }), 100_000)
-	require.True(t, c.session.parked)
+	require.True(t, c.session.Parked.Load())
 	require.Equal(t, moved, s.moved(), "written in the turn")
-	s.instance.leaveSlow()
+	s.instance.Background.Leave()
 	c.settle()
 	require.Equal(t, "+OK\r\n", c.output())
 	for i := 14; i < 60; i++ {
 		require.Equal(t, ":1\r\n", c.say(t, fmt.Sprintf("COPY key%d key%d", i%14, i)))
 	}
-	s.instance.takeSlow(context.Background())
-	hits := s.instance.stats.hits.Load()
+	s.instance.Background.Enter(context.Background())
+	hits := s.instance.Stats.Hits.Load()
 	c.session.Feed(encode(mGet))
-	require.True(t, c.session.parked)
-	require.Less(t, c.session.out.Capacity(), 4*mebibyte)
-	s.instance.leaveSlow()
+	require.True(t, c.session.Parked.Load())
+	require.Less(t, c.session.BufferSizes.Load()>>32, int64(4*mebibyte))
+	s.instance.Background.Leave()
 	n, _ := c.replies(t, nil, "\r\n$1048576\r\n")
 	require.Equal(t, 60, n)
-	require.Equal(t, hits+60, s.instance.stats.hits.Load())
+	require.Equal(t, hits+60, s.instance.Stats.Hits.Load())
 }
 
 // A large value is read from where it stands: it is moved once.
@@ -95,7 +95,7 @@ func TestALargeValueIsMovedOnce(t *testing.T) {
 	c := s.dial()
 	c.replies(t, encode([]string{"SET", "big", strings.Repeat("x", mebibyte)}), "+OK")
 	before := s.moved()
-	hits := s.instance.stats.hits.Load()
+	hits := s.instance.Stats.Hits.Load()
 	get := encode([]string{"GET", "big"})
 	bytes := allocated(func() {
 		c.session.Feed(get)
@@ -104,7 +104,7 @@ func TestALargeValueIsMovedOnce(t *testing.T) {
 	})
 	require.Less(t, bytes, mebibyte/2, "what is sent stands in memory that is used again")
 	require.LessOrEqual(t, s.moved()-before, int64(10*4<<10))
-	require.Equal(t, hits+10, s.instance.stats.hits.Load())
+	require.Equal(t, hits+10, s.instance.Stats.Hits.Load())
 }
 
 // allocated is about how many bytes a function allocates.

@@ -23,8 +23,8 @@ var everyCommand = tableOf()
 func tableOf(planted ...*command.Command) *command.Table { return tableWith(All(), planted...) }
 
 // plant adds rows to an instance's table.
-func (in *Instance) plant(planted ...*command.Command) {
-	in.Table = tableWith(in.commands(), planted...)
+func (s *still) plant(planted ...*command.Command) {
+	s.instance.Table = tableWith(s.families.commands(), planted...)
 }
 
 func tableWith(all []*command.Command, planted ...*command.Command) *command.Table {
@@ -95,7 +95,7 @@ func TestFlawsAreFound(t *testing.T) {
 func TestArityIsTheGrammars(t *testing.T) {
 	s := newStill(t)
 	for _, row := range everyRow() {
-		if row == &exec {
+		if row.Name == "exec" {
 			continue // which says that the transaction is discarded
 		}
 		least, most := row.Words()
@@ -186,15 +186,16 @@ func FuzzOneCallOneReply(f *testing.F) {
 		f.Add(strings.Join(call, "\n"), seed%2 == 0)
 	}
 	f.Fuzz(func(t *testing.T, call string, resp3 bool) {
-		c := newStill(t).dial()
+		s := newStill(t)
+		c := s.dial()
 		if resp3 {
 			c.say(t, "HELLO 3")
 		}
 		words := strings.Split(call, "\n")
 		require.NoError(t, c.Send(encode(words)))
-		c.session.instance.UnblockAll() // a WAIT may last for ever
+		s.instance.UnblockAll() // a WAIT may last for ever
 		c.settle()
-		if c.session.replyMode != repliesOn {
+		if len(words) > 1 && strings.EqualFold(words[0]+" "+words[1], "client reply") {
 			return // CLIENT REPLY: no reply is what was asked for
 		}
 		out := []byte(c.output())

@@ -23,20 +23,17 @@ func TestAdministratorsAtOnce(t *testing.T) {
 	watcher.settle()
 	require.NotEmpty(t, watcher.output())
 	s.instance.UnblockAll()
-	require.Zero(t, s.instance.waits.count())
+	require.Zero(t, s.instance.Blocked.Count())
 }
 
 // An UNBLOCK that leaves the wait it ends to its timer as well is found out: somebody gets a reply
 // too many.
 func TestAdministratorsFindAReplyTooMany(t *testing.T) {
 	s := newStillOn(t, store.NewClock())
-	s.instance.plant((&command.Command{Name: "halfunblock", Run: func(c *command.Call) error {
-		ws := &instanceOf(c).waits
-		ws.mu.Lock()
-		defer ws.mu.Unlock()
-		for other, w := range ws.sessions {
-			if !w.held {
-				other.Deliver(client.Delivery{Reply: [][]byte{[]byte(w.reply)}})
+	s.plant((&command.Command{Name: "halfunblock", Run: func(c *command.Call) error {
+		for _, other := range s.instance.Clients.All() {
+			if other.Blocked.Load() {
+				other.Deliver(client.Delivery{Reply: [][]byte{[]byte(":0\r\n")}})
 			}
 		}
 		c.Out.Status("OK")

@@ -51,7 +51,7 @@ func (c *caller) feed(keys []string) {
 // by three clients, on keys as people use them.
 func TestTopOfManyCalls(t *testing.T) {
 	s := newStill(t)
-	s.instance.limiters.Top.Seed = 1
+	s.families.limiters.Top.Seed = 1
 	zipf := rand.NewZipf(rand.New(rand.NewSource(1)), 1.1, 1, 100_000)
 	exact := map[string]int64{}
 	for range 3 {
@@ -82,7 +82,7 @@ func TestTopOfManyCalls(t *testing.T) {
 // A client that always does the same is counted fairly: of two keys by turns each is seen as often.
 func TestTopOfCallsByTurns(t *testing.T) {
 	s := newStill(t)
-	s.instance.limiters.Top.Seed = 1
+	s.families.limiters.Top.Seed = 1
 	c := s.dial()
 	for range 5 {
 		var keys []string
@@ -132,7 +132,7 @@ func TestTopIsAsNearAsItSays(t *testing.T) {
 		{100_000, 3000, 1},
 	} {
 		s := newStill(t)
-		s.instance.limiters.Top.Seed = 1
+		s.families.limiters.Top.Seed = 1
 		s.dial().feed(slices.Repeat([]string{"rush"}, spread.rush))
 		exact := map[string]int64{"rush": int64(spread.rush)}
 		for n := range spread.clients {

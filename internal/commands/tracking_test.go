@@ -49,7 +49,7 @@ func TestExpiryIsTold(t *testing.T) {
 		c, b := s.tracks(t, ""), s.tracks(t, "BCAST PREFIX k")
 		sweep := func() int {
 			s.clock.Advance(memstore.SweepInterval)
-			return s.instance.store.(*memstore.Store).Sweep()
+			return s.instance.Store.(*memstore.Store).Sweep()
 		}
 		for n := range 500 { // some pages in some shards
 			c.say(t, fmt.Sprintf("SET %d %s", n, strings.Repeat("x", 1000)))
@@ -145,21 +145,21 @@ func TestManyReadersAreTold(t *testing.T) {
 	for _, c := range all {
 		require.Equal(t, invalidate("k"), c.hears())
 	}
-	require.Zero(t, s.instance.tracking.Figures().Keys)
-	require.Zero(t, s.instance.tracking.Figures().Items)
-	require.Zero(t, s.instance.tracking.Figures().Bytes)
+	require.Zero(t, s.instance.Tracking.Figures().Keys)
+	require.Zero(t, s.instance.Tracking.Figures().Items)
+	require.Zero(t, s.instance.Tracking.Figures().Bytes)
 }
 
 // The table is bounded: a key too many, and another is forgotten, which its readers are told.
 func TestTrackedKeysAreBounded(t *testing.T) {
 	s := newStill(t)
-	s.instance.tracking.SetMaxKeys(100)
+	s.instance.Tracking.SetMaxKeys(100)
 	c := s.tracks(t, "")
 	told := 0
 	for i := range 1000 {
 		told += strings.Count(c.say(t, fmt.Sprintf("GET %d", i)), "invalidate")
 	}
-	kept := s.instance.tracking.Figures().Keys
+	kept := s.instance.Tracking.Figures().Keys
 	require.LessOrEqual(t, kept, int64(100))
 	require.Equal(t, 1000, told+int(kept))
 }
@@ -172,11 +172,11 @@ func TestALoweredBoundIsKept(t *testing.T) {
 	for i := range keys {
 		c.say(t, fmt.Sprintf("GET %d", i))
 	}
-	s.instance.tracking.SetMaxKeys(kept)
+	s.instance.Tracking.SetMaxKeys(kept)
 	for told := 0; told < keys-kept; {
 		told += strings.Count(c.hears(), "invalidate")
 	}
-	require.Equal(t, int64(kept), s.instance.tracking.Figures().Keys)
+	require.Equal(t, int64(kept), s.instance.Tracking.Figures().Keys)
 	require.Empty(t, c.listen())
 }
 
@@ -187,7 +187,7 @@ func TestFlushEmptiesTheTable(t *testing.T) {
 		c, d := s.tracks(t, ""), s.tracks(t, "")
 		c.say(t, "SET a 1\r\nMGET a b c")
 		d.say(t, "MGET b c d\r\nCLIENT TRACKING OFF")
-		tr := &s.instance.tracking
+		tr := s.instance.Tracking
 		require.Equal(t, int64(4), tr.Figures().Keys)
 		require.Equal(t, int64(6), tr.Figures().Items)
 		require.Positive(t, tr.Figures().Bytes)
@@ -203,7 +203,7 @@ func TestFlushEmptiesTheTable(t *testing.T) {
 func TestPushesStandBeforeAnotherProtocol(t *testing.T) {
 	for _, call := range []string{"HELLO 2", "RESET"} {
 		s := newStill(t)
-		s.instance.plant((&command.Command{Name: "meanwhile", Run: func(c *command.Call) error {
+		s.plant((&command.Command{Name: "meanwhile", Run: func(c *command.Call) error {
 			c.Client.Push([]byte(invalidate("k")))
 			c.Out.Status("OK")
 			return nil
@@ -231,7 +231,7 @@ func TestAChangeIsToldAfterTheParkedReply(t *testing.T) {
 	c, d := s.tracks(t, ""), s.dial()
 	d.say(t, "SET k old")
 	c.session.Feed([]byte("SLOWGET k\r\n"))
-	for s.instance.tracking.Figures().Keys == 0 {
+	for s.instance.Tracking.Figures().Keys == 0 {
 		c.session.Resume()
 	}
 	d.say(t, "SET k new")
@@ -251,12 +251,12 @@ func TestTrackingEnds(t *testing.T) {
 	for _, end := range []string{"CLIENT TRACKING OFF", "RESET", ""} {
 		c := s.tracks(t, "")
 		c.say(t, "GET k")
-		require.Equal(t, int64(1), s.instance.tracking.Figures().Keys)
+		require.Equal(t, int64(1), s.instance.Tracking.Figures().Keys)
 		if c.say(t, end); end == "" {
 			c.session.Close()
 		}
-		require.Zero(t, s.instance.tracking.Figures().Keys)
-		require.Zero(t, s.instance.tracking.Figures().Clients)
+		require.Zero(t, s.instance.Tracking.Figures().Keys)
+		require.Zero(t, s.instance.Tracking.Figures().Clients)
 	}
 }
 
@@ -411,7 +411,7 @@ func TestWhoCannotBeToldIsToldOfTheNext(t *testing.T) {
 
 // waitForTracking waits until nothing is being told.
 func (s *still) waitForTracking() {
-	for !s.instance.tracking.IsIdle() {
+	for !s.instance.Tracking.IsIdle() {
 		runtime.Gosched()
 	}
 }

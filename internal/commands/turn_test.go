@@ -67,7 +67,7 @@ func (s *still) flood(t *testing.T, call []byte) (longest time.Duration, turns i
 	for piece := range slices.Chunk(stream, 16<<10) {
 		take(func() { c.session.Feed(piece) })
 		for c.session.Owing() {
-			if c.session.parked && !c.session.Called() {
+			if c.session.Parked.Load() && !c.session.Called() {
 				<-c.woken
 			}
 			take(c.session.Resume)

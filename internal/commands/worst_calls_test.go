@@ -318,7 +318,7 @@ var unauthenticatedCalls = []worst{
 
 // clusterCalls is CLUSTER's subcommands, which are refused.
 func clusterCalls() (calls []worst) {
-	for _, row := range cluster.Subs {
+	for _, row := range tableOf().ByName["cluster"].Subs {
 		if row.Name != "cluster|help" {
 			calls = append(calls, worst{row.Name, "", row.Upper() + strings.Repeat(" {1M}", len(row.Args)), refused, ""})
 		}

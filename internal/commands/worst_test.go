@@ -18,7 +18,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"cellserver/internal/background"
 	"cellserver/internal/command"
+	"cellserver/internal/commands/connection"
+	"cellserver/internal/commands/transaction"
+	"cellserver/internal/session"
 )
 
 // The worst call of each row, and what it costs an event loop. Work is counted, not timed: calls of
@@ -136,19 +140,19 @@ func newWeighing(t *testing.T, rows ...*command.Command) *weighing {
 			return nil
 		},
 	}
-	w.instance.plant(append(rows, gate)...)
+	w.plant(append(rows, gate)...)
 	return w
 }
 
 func (w *weighing) hold() {
-	for range maxSlow() {
-		w.instance.slow.take(context.Background(), newcomers)
+	for range background.Max() {
+		w.instance.Background.Enter(context.Background())
 	}
 }
 
 func (w *weighing) release() {
-	for range maxSlow() {
-		w.instance.slow.leave()
+	for range background.Max() {
+		w.instance.Background.Leave()
 	}
 }
 
@@ -179,7 +183,7 @@ const manyTurns = 64
 func (w *weighing) settle() {
 	s := w.c.session
 	for w.turns < manyTurns && (s.Owing() || s.Called() || s.Following() > 0 || len(s.Output()) > 0) {
-		if s.parked && !s.Called() {
+		if s.Parked.Load() && !s.Called() {
 			if s.Blocked.Load() {
 				return
 			}
@@ -228,7 +232,7 @@ var (
 		w.together(slices.Repeat(call, pipelined(call)))
 	}}
 	inEXEC = way{"in EXEC", func(w *weighing, call []byte, words []string) {
-		queued := slices.Repeat(call, min(w.fitsTransaction(words), pipelined(call), maxQueuedWords/len(words)))
+		queued := slices.Repeat(call, min(w.fitsTransaction(words), pipelined(call), transaction.MaxQueuedWords/len(words)))
 		w.together(slices.Concat([]byte("MULTI\r\n"), queued, []byte("EXEC\r\n")))
 	}}
 	ways = []way{alone, piped, inEXEC}
@@ -243,15 +247,17 @@ func (w *weighing) fitsTransaction(words []string) int {
 	}
 	row := w.instance.Table.Find(split)
 	if row == nil || !row.Grammar.Fits(len(split)) {
-		return maxQueuedWords // they are refused, each
+		return transaction.MaxQueuedWords // they are refused, each
 	}
-	in, q := w.instance, new(queue)
-	q.add(row, split, command.TotalLength(split), in.Limits.Load().Bulk)
-	most := in.inTurn
-	if q.own {
-		most = maxOwnCost
+	in, q := w.instance, new(transaction.Queue)
+	q.Add(row, split, command.TotalLength(split), in.Limits.Load().Bulk)
+	call := command.Call{Context: context.Background(), View: in.Store.View(), Server: &in.Server,
+		Client: w.c.session.Client}
+	most := in.MaxTurnTransaction
+	if q.Own {
+		most = session.MaxOwnCost
 	}
-	return max(1, most/(q.cost+q.weigh(&w.c.session.call, 0, most)))
+	return max(1, most/(q.Cost+q.Weigh(&call, 0, most)))
 }
 
 // pipelined is how many calls are sent at once: what a connection may have unread, but no more than
@@ -401,7 +407,7 @@ func (r *weighed) print(t *testing.T) {
 // not send more than a few: so it is served in turns of few calls, pipelined too.
 func weighUnauthenticated(t *testing.T, entry worst, rows ...*command.Command) (r weighed) {
 	flood := way{"pipelined", func(w *weighing, call []byte, _ []string) {
-		w.feed(slices.Repeat(call, max(1, 2*unauthenticatedBytes/len(call))))
+		w.feed(slices.Repeat(call, max(1, 2*session.MaxUnauthenticatedInput/len(call))))
 	}}
 	return weighIn(t, []way{alone, flood}, entry, func(s *still) *caller {
 		admin := s.dial()
@@ -443,7 +449,7 @@ func TestAnExpensiveRowIsFound(t *testing.T) {
 	require.Len(t, excess(weighUnauthenticated(t, planted, row)), 2)
 	when = func(c *command.Call) bool { return c.InTransaction }
 	require.Contains(t, excess(weighOne(t, planted, row))[0], "PLANTED, in EXEC: ")
-	when = func(c *command.Call) bool { return !sessionOf(c).authenticated }
+	when = func(c *command.Call) bool { return !c.Session.(connection.Session).IsLoggedIn() }
 	require.Empty(t, excess(weighOne(t, planted, row)))
 	require.Contains(t, excess(weighUnauthenticated(t, planted, row))[0], "PLANTED, alone: ")
 	planted.where = beside

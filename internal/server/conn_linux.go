@@ -5,7 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"cellserver/internal/commands"
+	"cellserver/internal/session"
 )
 
 // loopConn is a connection of an event loop. Only the goroutine of the loop uses it, except for
@@ -13,7 +13,7 @@ import (
 type loopConn struct {
 	loop       *loop
 	fd         int
-	session    *commands.Session
+	session    *session.Session
 	output     outputBuffer
 	tls        *tlsConn    // nil for a plain socket
 	events     uint32      // that epoll is to report

@@ -15,13 +15,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"cellserver/internal/client"
-	"cellserver/internal/commands"
+	"cellserver/internal/session"
 	"cellserver/internal/stats"
 )
 
 // goroutineTransport serves each connection with a goroutine, which may block anywhere.
 type goroutineTransport struct {
-	instance *commands.Instance
+	instance *session.Instance
 	output   *atomic.Pointer[classLimits]
 	draining atomic.Bool
 	traffic  *stats.Traffic
@@ -37,13 +37,13 @@ type goroutineTransport struct {
 type goroutineConn struct {
 	conn     net.Conn
 	socket   net.Conn // the socket under TLS: to close it does not block for a closing alert
-	instance *commands.Instance
+	instance *session.Instance
 	output   outputBuffer
 	traffic  *stats.Traffic
 	waking   atomic.Bool // a goroutine that resumes the session has been started
 
 	mu      sync.Mutex
-	session *commands.Session
+	session *session.Session
 	resumed *sync.Cond // on mu: signals that the session was resumed
 	failed  bool       // the connection cannot be written any more
 }

@@ -158,7 +158,7 @@ func (r *handshakeQueue) shutdown() {
 // Redis: the peer could not read one before the handshake.
 func (s *Server) startHandshake(conn net.Conn, h TLSOptions) {
 	if s.refusal(conn) != "" {
-		s.instance.CountRejected()
+		s.instance.CountRefused()
 		conn.Close()
 		return
 	}

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"cellserver/internal/client"
-	"cellserver/internal/commands"
 	"cellserver/internal/meter"
+	"cellserver/internal/session"
 	"cellserver/internal/stats"
 )
 
@@ -24,7 +24,7 @@ const DefaultTransport = EventLoop
 // loopTransport serves connections with event loops over epoll, by default one per core. The
 // standard library accepts the connections; each belongs to one loop until it ends.
 type loopTransport struct {
-	instance *commands.Instance
+	instance *session.Instance
 	list     []*loop
 	next     atomic.Uint64 // index of the loop of the next connection, in turn
 	conns    sync.WaitGroup
@@ -34,7 +34,7 @@ type loopTransport struct {
 // loop is an event loop: a goroutine that waits for events of its connections, and gives each
 // connection that has something to do one turn.
 type loop struct {
-	instance *commands.Instance
+	instance *session.Instance
 	log      *slog.Logger
 	output   *atomic.Pointer[classLimits]
 	turns    *meter.MaxCPUTime

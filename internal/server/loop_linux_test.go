@@ -66,13 +66,13 @@ func TestEpollFailsRepeatedly(t *testing.T) {
 	require.Equal(t, 2, waits)
 	_, err := here.Read(make([]byte, 1))
 	require.ErrorIs(t, err, io.EOF)
-	require.Zero(t, s.instance.Clients())
+	require.Zero(t, s.instance.Connected())
 	require.Equal(t, before-3, descriptors(t),
 		"the descriptors of the connection, of epoll and of the wake eventfd are not closed")
 
 	_, there = pair(t)
 	require.ErrorIs(t, ls.attach(there), errNoLoop)
-	require.Zero(t, s.instance.Clients())
+	require.Zero(t, s.instance.Connected())
 	ls.list = append(ls.list, works)
 	for range 3 {
 		here, there = pair(t)
@@ -144,7 +144,7 @@ func TestLoopPollsBetweenMessages(t *testing.T) {
 	}
 	require.True(t, l.handleMessages())
 	l.end()
-	require.Zero(t, s.instance.Clients())
+	require.Zero(t, s.instance.Connected())
 }
 
 // TestCutWhileOpening checks a connection that is cut while its session is opened, because it uses
@@ -169,7 +169,7 @@ func TestCutWhileOpening(t *testing.T) {
 	_, err := here.Read(make([]byte, 1))
 	require.ErrorIs(t, err, io.EOF)
 	require.Empty(t, l.connByFD)
-	require.Zero(t, s.instance.Clients())
+	require.Zero(t, s.instance.Connected())
 	l.end()
 }
 

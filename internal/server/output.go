@@ -4,7 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"cellserver/internal/commands"
+	"cellserver/internal/session"
 )
 
 // outputBuffer tracks how much of a session's output has been sent, and applies the output limits
@@ -29,13 +29,13 @@ const readBytes = 16 << 10
 const maxWrite = 256 << 10
 
 // next returns the next piece of a session's output. It is empty if all of it has been sent.
-func (o *outputBuffer) next(s *commands.Session) []byte {
+func (o *outputBuffer) next(s *session.Session) []byte {
 	out := s.Output()[o.sent:]
 	return out[:min(len(out), maxWrite)]
 }
 
 // markSent records that the socket has accepted so many bytes of a piece.
-func (o *outputBuffer) markSent(s *commands.Session, bytes int) {
+func (o *outputBuffer) markSent(s *session.Session, bytes int) {
 	inPieces := o.sent > 0
 	if o.sent += bytes; o.sent == len(s.Output()) {
 		s.Sent()
@@ -51,7 +51,7 @@ func (o *outputBuffer) markSent(s *commands.Session, bytes int) {
 }
 
 // waiting returns the number of bytes that the socket has not accepted.
-func (o *outputBuffer) waiting(s *commands.Session) int {
+func (o *outputBuffer) waiting(s *session.Session) int {
 	return len(s.Output()) - o.sent + s.Following()
 }
 
@@ -77,7 +77,7 @@ func (o *outputBuffer) closeTimedOut(closing bool, now int64) bool {
 
 // exceedsLimit reports whether a client is to be disconnected because of the bytes that wait for
 // it, with those of messages.
-func (o *outputBuffer) exceedsLimit(s *commands.Session, now int64) bool {
+func (o *outputBuffer) exceedsLimit(s *session.Session, now int64) bool {
 	limit, waiting := o.limit(s), o.waiting(s)+s.PushedBytes()
 	if limit.Hard > 0 && waiting > limit.Hard {
 		return true
@@ -93,7 +93,7 @@ func (o *outputBuffer) exceedsLimit(s *commands.Session, now int64) bool {
 }
 
 // limit returns the limit of the client's class.
-func (o *outputBuffer) limit(s *commands.Session) OutputLimit {
+func (o *outputBuffer) limit(s *session.Session) OutputLimit {
 	limits := o.limits.Load()
 	if s.Listens() {
 		return limits.pubsub

@@ -10,11 +10,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"cellserver/internal/client"
-	"cellserver/internal/commands"
+	"cellserver/internal/session"
 )
 
 // newSession returns a session, and an output buffer with low limits.
-func newSession(t *testing.T) (*commands.Session, *outputBuffer) {
+func newSession(t *testing.T) (*session.Session, *outputBuffer) {
 	s := newServer(t)
 	limits := new(atomic.Pointer[classLimits])
 	limits.Store(&classLimits{normal: OutputLimit{2000, 1000, 5 * time.Second}, pubsub: OutputLimit{Hard: 100}})

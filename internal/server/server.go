@@ -11,9 +11,9 @@ import (
 	"syscall"
 	"time"
 
-	"cellserver/internal/commands"
 	"cellserver/internal/meter"
 	"cellserver/internal/option"
+	"cellserver/internal/session"
 )
 
 // ErrClosed is returned by Serve after Shutdown.
@@ -52,7 +52,7 @@ type classLimits struct{ normal, pubsub OutputLimit }
 // Server accepts connections and serves them with an instance's sessions. Serve may be called for
 // several listeners.
 type Server struct {
-	instance   *commands.Instance
+	instance   *session.Instance
 	protected  bool // protected mode: peers that are not on this machine are refused
 	output     atomic.Pointer[classLimits]
 	log        *slog.Logger
@@ -81,7 +81,7 @@ type transport interface {
 }
 
 // New starts the transport; Shutdown ends it.
-func New(instance *commands.Instance, c Config) (*Server, error) {
+func New(instance *session.Instance, c Config) (*Server, error) {
 	settings := c.Settings
 	if settings == nil {
 		settings = NewSettings()
@@ -180,7 +180,7 @@ func (s *Server) waitWhileOverloaded() {
 // admit starts to serve a connection, or sends it an error and closes it.
 func (s *Server) admit(conn net.Conn) {
 	if refusal := s.refusal(conn); refusal != "" {
-		s.instance.CountRejected()
+		s.instance.CountRefused()
 		_, _ = conn.Write([]byte(refusal)) // the empty socket buffer takes it, unless the peer is gone
 		conn.Close()
 		return
@@ -191,7 +191,7 @@ func (s *Server) admit(conn net.Conn) {
 // startClient hands a connection to the transport, which makes it a client.
 func (s *Server) startClient(conn net.Conn) {
 	if err := s.attach(conn); err != nil {
-		s.instance.CountRejected()
+		s.instance.CountRefused()
 		s.log.Warn("connection refused", "peer", conn.RemoteAddr(), "error", err)
 		conn.Close()
 	}
@@ -225,7 +225,7 @@ const (
 
 func (s *Server) refusal(conn net.Conn) string {
 	switch {
-	case s.protected && !s.instance.Closed() && !isLocal(conn.RemoteAddr()):
+	case s.protected && !s.instance.NeedsPassword() && !isLocal(conn.RemoteAddr()):
 		s.warned.Do(func() {
 			s.log.Warn("protected mode refused a peer on another machine: set a password with --requirepass, accept every peer with --protected-mode no, or restrict --bind",
 				"peer", conn.RemoteAddr())
@@ -238,7 +238,7 @@ func (s *Server) refusal(conn net.Conn) string {
 }
 
 func (s *Server) isFull() bool {
-	return s.maxClients.Load() > 0 && int64(s.instance.Clients()+s.handshakes.count()) >= s.maxClients.Load()
+	return s.maxClients.Load() > 0 && int64(s.instance.Connected()+s.handshakes.count()) >= s.maxClients.Load()
 }
 
 // waitForPlace waits up to 250 ms until there are less than maxclients clients, and reports whether

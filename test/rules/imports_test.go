@@ -11,7 +11,7 @@ const redcon = "github.com/tidwall/redcon"
 // mayImport says for each package which packages its code imports, its tests aside: those of the
 // project, then those of others. The standard library is free to all. The chain to remember is
 //
-//	quota < gcra, window, lease < store, client < command < families < commands < server < cmd
+//	quota < gcra, window, lease < store < client < command < families < session < commands, server < cmd
 //
 // with resp and transcript as leaves at its side. A trailing /... means a package and those below
 // it.
@@ -43,34 +43,46 @@ var mayImport = map[string][]string{
 		"internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/store",
 		"github.com/stretchr/testify/...", "pgregory.net/rapid", "github.com/anishathalye/porcupine",
 	},
-	"internal/stats":  {},
-	"internal/client": {"internal/acl", "internal/option", "internal/resp"},
+	"internal/stats":      {"internal/meter"},
+	"internal/background": {},
+	"internal/client":     {"internal/acl", "internal/option", "internal/resp", "internal/store"},
+	"internal/maxmemory":  {"internal/client"},
 	"internal/command": {
-		"internal/client",
+		"internal/client", "internal/stats",
 		"internal/quota", "internal/gcra", "internal/store", "internal/resp", "internal/topk", "internal/match",
 		"internal/acl",
 	},
 
-	// A family knows the language of commands and the store, and no other family.
+	// A family knows the language of commands, the clients and the store, but no session and no other
+	// family.
 	"internal/commands/tracking": {"internal/client", "internal/command", "internal/resp", "internal/store"},
-	"internal/commands/pubsub":   {"internal/client", "internal/command", "internal/resp"},
+	"internal/commands/pubsub":   {"internal/client", "internal/command", "internal/resp", "internal/store"},
 	"internal/commands/limiter": {
 		"internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/store", "internal/resp",
-		"internal/command",
-		"internal/topk",
+		"internal/command", "internal/stats", "internal/topk",
 	},
 	"internal/commands/access": {"internal/acl", "internal/client", "internal/command", "internal/resp",
 		"internal/store"},
-	"internal/commands/value":    {"internal/store", "internal/resp", "internal/command", "github.com/zeebo/xxh3"},
-	"internal/commands/keyspace": {"internal/store", "internal/resp", "internal/command", "internal/match"},
+	"internal/commands/value":       {"internal/store", "internal/resp", "internal/command", "github.com/zeebo/xxh3"},
+	"internal/commands/keyspace":    {"internal/store", "internal/resp", "internal/command", "internal/match"},
+	"internal/commands/transaction": {"internal/client", "internal/command", "internal/resp", "internal/store"},
+	"internal/commands/connection":  {"internal/client", "internal/command", "internal/resp", "internal/store"},
+	"internal/commands/admin": {
+		"internal/client", "internal/command", "internal/maxmemory", "internal/option", "internal/resp", "internal/stats",
+		"internal/store",
+	},
 
+	"internal/session": {
+		"internal/commands/access", "internal/commands/admin", "internal/commands/connection", "internal/commands/pubsub",
+		"internal/commands/tracking", "internal/commands/transaction", "internal/acl", "internal/background",
+		"internal/client", "internal/command", "internal/maxmemory", "internal/resp", "internal/stats", "internal/store",
+	},
 	"internal/commands": {
-		"internal/commands/...", "internal/command", "internal/client", "internal/stats",
-		"internal/quota", "internal/store", "internal/resp", "internal/meter", "internal/match", "internal/acl",
-		"internal/option",
+		"internal/commands/...", "internal/session", "internal/acl", "internal/client", "internal/command",
+		"internal/maxmemory", "internal/meter", "internal/option", "internal/resp", "internal/stats", "internal/store",
 	},
 	"internal/server": {
-		"internal/commands", "internal/client", "internal/resp", "internal/meter", "internal/option", "internal/stats",
+		"internal/session", "internal/client", "internal/resp", "internal/meter", "internal/option", "internal/stats",
 		"golang.org/x/sys/unix",
 	},
 	"internal/cli": {
@@ -79,7 +91,7 @@ var mayImport = map[string][]string{
 	},
 	"cmd/cellserver": {
 		"internal/store", "internal/store/memory", "internal/client", "internal/commands", "internal/server",
-		"internal/meter", "internal/tlsconfig", "internal/logging", "internal/option", "internal/cli",
+		"internal/session", "internal/meter", "internal/tlsconfig", "internal/logging", "internal/option", "internal/cli",
 		"github.com/spf13/pflag", "golang.org/x/sys/unix",
 	},
 }
@@ -89,10 +101,14 @@ var mayImport = map[string][]string{
 var layers = [][]string{
 	{"internal/quota"},
 	{"internal/gcra", "internal/window", "internal/lease"},
-	{"internal/store", "internal/client"},
-	{"internal/store/memory", "internal/command"},
+	{"internal/store"},
+	{"internal/store/memory", "internal/client"},
+	{"internal/maxmemory"},
+	{"internal/command"},
 	{"internal/commands/access", "internal/commands/pubsub", "internal/commands/tracking", "internal/commands/limiter",
-		"internal/commands/value", "internal/commands/keyspace"},
+		"internal/commands/value", "internal/commands/keyspace", "internal/commands/transaction",
+		"internal/commands/connection", "internal/commands/admin"},
+	{"internal/session"},
 	{"internal/commands"},
 	{"internal/server"},
 	{"cmd/cellserver"},

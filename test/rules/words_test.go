@@ -37,7 +37,7 @@ var replacedNames = map[string]string{
 var unread = []string{
 	"cmd/cellserver",
 	"internal/cli",
-	"internal/commands",
+	"internal/commands", "internal/session",
 	"internal/logging",
 	"internal/option",
 	"internal/tlsconfig",

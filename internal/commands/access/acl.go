@@ -24,7 +24,9 @@ func (as *Accounts) container() *command.Command {
 }
 
 // Commands returns the rows of the family.
-func (as *Accounts) Commands() []*command.Command { return []*command.Command{as.container()} }
+func (as *Accounts) Commands() []*command.Command {
+	return []*command.Command{as.auth(), as.container()}
+}
 
 // The flags of subcommands that every client may send, and of those that are for administrators.
 const (

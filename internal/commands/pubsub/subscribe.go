@@ -87,9 +87,6 @@ func (cs *Channels) sunsubscribeRow() *command.Command {
 // subscriptionReply is the reply to each of these commands.
 const subscriptionReply = "For each name, a message of three elements: the command, the name, the number of subscriptions after it."
 
-// SubscribeWork is the work (see command.Call) to add a subscription, or a watched key.
-const SubscribeWork = 2 * command.BytesPerUnit
-
 // unsubscribeWork is the work to remove a subscription.
 const unsubscribeWork = command.BytesPerUnit / 4
 
@@ -101,7 +98,7 @@ const copiesPerName = 8
 // The costs of these commands in a transaction.
 var (
 	effortOfSubscribing = &command.Effort{Fixed: func(words [][]byte) int {
-		return (len(words)-1)*SubscribeWork + copiesPerName*command.TotalLength(words)
+		return (len(words)-1)*command.SubscribeWork + copiesPerName*command.TotalLength(words)
 	}}
 	effortOfUnsubscribing = &command.Effort{Fixed: func(words [][]byte) int { return (len(words) - 1) * unsubscribeWork }}
 )
@@ -166,22 +163,25 @@ func pieceLength(names [][]byte) int {
 
 // subscribeEach subscribes to names, and answers each with a message.
 func (cs *Channels) subscribeEach(c *command.Call, kind client.SubscriptionKind, names [][]byte) {
-	c.Work += len(names)*SubscribeWork + command.TotalLength(names)
+	c.Work += len(names)*command.SubscribeWork + command.TotalLength(names)
 	for _, name := range names {
 		cs.subscribe(c.Client, kind, string(name))
-		cs.writeSubscription(c, kind, func() { c.Out.Bulk(name) })
+		cs.writeSubscription(c, kind, name)
 	}
 }
 
 // writeSubscription writes the message that answers one name: the client gets it whatever CLIENT REPLY
 // says.
-func (cs *Channels) writeSubscription(c *command.Call, kind client.SubscriptionKind, writeName func()) {
-	c.Session.WriteUnmuted(func() {
-		c.Out.Push(3)
-		c.Out.BulkString(c.Row.Name)
-		writeName()
-		c.Out.Int(int64(SubscriptionsOf(c.Client).countInReply(kind)))
-	})
+func (cs *Channels) writeSubscription(c *command.Call, kind client.SubscriptionKind, name []byte) {
+	out := c.Session.Messages()
+	out.Push(3)
+	out.BulkString(c.Row.Name)
+	if name != nil {
+		out.Bulk(name)
+	} else {
+		out.Null()
+	}
+	out.Int(int64(SubscriptionsOf(c.Client).countInReply(kind)))
 }
 
 // unsubscribeFrom ends the subscriptions that a call names, or all of their kind, and answers each. If
@@ -190,17 +190,17 @@ func (cs *Channels) unsubscribeFrom(c *command.Call, kind client.SubscriptionKin
 	if named := c.Many(); len(named) > 0 {
 		for _, name := range named {
 			cs.unsubscribe(c.Client, c.Session, kind, string(name))
-			cs.writeSubscription(c, kind, func() { c.Out.Bulk(name) })
+			cs.writeSubscription(c, kind, name)
 		}
 		return nil
 	}
 	names := SubscriptionsOf(c.Client).names(kind)
 	for _, name := range names {
 		cs.unsubscribe(c.Client, c.Session, kind, name)
-		cs.writeSubscription(c, kind, func() { c.Out.BulkString(name) })
+		cs.writeSubscription(c, kind, []byte(name))
 	}
 	if len(names) == 0 {
-		cs.writeSubscription(c, kind, c.Out.Null)
+		cs.writeSubscription(c, kind, nil)
 	}
 	return nil
 }

@@ -1,0 +1,45 @@
+package command
+
+import (
+	"fmt"
+	"strings"
+)
+
+// InfoPart is what a family adds to a section of INFO. Parts of one section follow one another in
+// the order of the families.
+type InfoPart struct {
+	Section string
+	Write   func(c *Call, out *InfoText)
+}
+
+// InfoText is the text of a section: lines of name:value. Names are Redis's where Redis has the
+// field.
+type InfoText struct{ strings.Builder }
+
+// Add writes a field.
+func (t *InfoText) Add(name string, value any) { fmt.Fprintf(t, "%s:%v\r\n", name, value) }
+
+// Fixed writes fields whose values are the same on every server of this kind, as name:value.
+func (t *InfoText) Fixed(lines ...string) {
+	for _, line := range lines {
+		t.WriteString(line + "\r\n")
+	}
+}
+
+// Bytes writes a number of bytes, and again in a field for people, as Redis does.
+func (t *InfoText) Bytes(name string, bytes int64) {
+	t.Add(name, bytes)
+	t.Add(name+"_human", humanBytes(bytes))
+}
+
+// humanBytes writes bytes as Redis does in the fields that end with _human.
+func humanBytes(bytes int64) string {
+	value, unit := float64(bytes), 0
+	for value >= 1024 && unit < 5 {
+		value, unit = value/1024, unit+1
+	}
+	if unit == 0 {
+		return fmt.Sprintf("%dB", bytes)
+	}
+	return fmt.Sprintf("%.2f%c", value, "BKMGTP"[unit])
+}

@@ -1,0 +1,90 @@
+package command
+
+import (
+	"slices"
+	"strings"
+
+	"cellserver/internal/stats"
+)
+
+// Observe adds the time of a call to the statistics, in nanoseconds. It returns true if SLOWLOG
+// keeps calls that take so long.
+func (s *Server) Observe(row *Command, ns int64) (slow bool) {
+	s.Stats.Of(row.Number).Observe(ns, s.Stats.TracksLatency())
+	if row.Flags&Unlogged != 0 {
+		return false
+	}
+	if s.Stats.Latency.Threshold.Load() > 0 {
+		s.Stats.Latency.Add(row.latencyEvent(), (s.Clock.Now()-ns+s.Clock.Offset())/1e9, ns)
+	}
+	return s.Stats.SlowLog.IsSlow(ns / 1000)
+}
+
+// latencyEvent is LATENCY's name for calls of a row.
+func (row *Command) latencyEvent() string {
+	if row.Flags&Fast != 0 {
+		return "fast-command"
+	}
+	return "command"
+}
+
+// SlowCall is a call as SLOWLOG keeps it, without the time that it took.
+func (c *Call) SlowCall(row *Command, words [][]byte) stats.SlowCall {
+	e := stats.SlowCall{
+		Unix: c.Unix(c.View.Now()) / 1e9, Address: c.Client.Peer.Remote,
+		Arguments: stats.Shorten(row.Redact(words), stats.SlowArguments, stats.SlowArgumentBytes),
+	}
+	c.Client.Profile.Mu.Lock()
+	defer c.Client.Profile.Mu.Unlock()
+	e.Name = c.Client.Profile.Name
+	return e
+}
+
+// Redact hides the words of a call that are secret.
+func (row *Command) Redact(words [][]byte) [][]byte {
+	if row.Secrets == nil {
+		return words
+	}
+	words = slices.Clone(words)
+	row.Secrets(words, func(word int) { words[word] = []byte("(redacted)") })
+	return words
+}
+
+// CountError counts an error reply by its first word, and as a failed call of its row; row is nil
+// if none was made. It returns the reply's text.
+func (s *Server) CountError(row *Command, err error) (text string) {
+	text = ErrorText(err)
+	s.Stats.Errors.Add(1)
+	if row != nil {
+		s.Stats.Of(row.Number).Failed.Add(1)
+	}
+	code, _, _ := strings.Cut(text, " ")
+	s.Stats.Codes.Add(code)
+	return text
+}
+
+// CountReads adds the keys that a call has read to the statistics.
+func (c *Call) CountReads() {
+	if c.Hits|c.Misses != 0 {
+		c.Server.Stats.Hits.Add(c.Hits)
+		c.Server.Stats.Misses.Add(c.Misses)
+		c.Hits, c.Misses = 0, 0
+	}
+}
+
+// EachCalled visits the rows that were called, subcommands after their container, in the table's
+// order.
+func (s *Server) EachCalled(visit func(row *Command, calls *stats.Calls)) {
+	var each func(row *Command)
+	each = func(row *Command) {
+		if calls := s.Stats.Of(row.Number); calls.Calls.Load() > 0 || calls.Rejected.Load() > 0 {
+			visit(row, calls)
+		}
+		for _, sub := range row.Subs {
+			each(sub)
+		}
+	}
+	for _, row := range s.Table.Rows {
+		each(row)
+	}
+}

@@ -1,0 +1,18 @@
+package access
+
+import (
+	"strings"
+
+	"cellserver/internal/command"
+)
+
+// Info is what INFO says of denied calls.
+func (as *Accounts) Info() command.InfoPart {
+	return command.InfoPart{Section: "Stats", Write: func(_ *command.Call, out *command.InfoText) {
+		for why, reason := range Reasons {
+			if reason != "" {
+				out.Add("acl_access_denied_"+strings.Replace(reason, "command", "cmd", 1), as.DeniedLog.Denied[why].Load())
+			}
+		}
+	}}
+}

@@ -1,0 +1,123 @@
+package admin
+
+import (
+	"errors"
+	"fmt"
+
+	"cellserver/internal/command"
+	"cellserver/internal/option"
+)
+
+func (a *Admin) config() *command.Command {
+	return &command.Command{
+		Name: "config", Group: "server", Category: "none", Since: "2.0.0",
+		Complexity: "Depends on the subcommand.", Min: 2,
+		Summary: "Commands about the server's settings.", AnyMore: true,
+		Subs: []*command.Command{a.configGet(), a.configResetStat(), &configRewrite, a.configSet(),
+			command.HelpOf("config", "5.0.0")},
+	}
+}
+
+func (a *Admin) configGet() *command.Command {
+	return &command.Command{
+		Name: "config|get", Group: "server", Category: "none", Since: "2.0.0",
+		Complexity: "O(N) in the number of settings",
+		Flags:      command.Admin | command.Dangerous | command.NoScript | command.Loading | command.Stale,
+		Summary:    "Returns the settings whose names match.",
+		Args:       []command.Arg{command.Word("parameter").Many()}, Reply: "A map of names and values.",
+		Run: func(c *command.Call) error {
+			names, err := c.Match(c.Many())
+			if err != nil {
+				return err
+			}
+			found := a.Options.Matching(names.Any)
+			if err := names.Err(); err != nil {
+				return err
+			}
+			c.Out.Map(len(found))
+			for _, v := range found {
+				c.Out.BulkString(v.Name)
+				c.Out.BulkString(v.Value)
+			}
+			return nil
+		},
+	}
+}
+
+func (a *Admin) configSet() *command.Command {
+	return &command.Command{
+		Name: "config|set", Group: "server", Category: "none", Since: "2.0.0",
+		Complexity: "O(N) in the number of settings", Min: 4,
+		Flags:   command.Admin | command.Dangerous | command.NoScript | command.Loading | command.Stale,
+		Tips:    []string{command.AllNodes, "response_policy:all_succeeded"},
+		Summary: "Changes settings while the server runs: all of them, or none.",
+		Args:    []command.Arg{command.Word("parameter value [parameter value ...]").Many()}, Reply: "OK.",
+		Secrets: func(words [][]byte, hide func(int)) {
+			for i := 3; i < len(words); i += 2 {
+				if a.IsSecret(words[i-1]) {
+					hide(i)
+				}
+			}
+		},
+		Run: func(c *command.Call) error {
+			words := c.Many()
+			if len(words)%2 != 0 {
+				return command.ErrArity(c.Row)
+			}
+			countCalls(c)
+			if err := a.Options.Set(pairs(words), isAllowed(a.Protected, c.Client)); err != nil {
+				return errConfig(err)
+			}
+			if c.Session != nil && c.Server.Hooks.Any() {
+				c.Session.TakeSlowPath()
+			}
+			c.Out.Status("OK")
+			return nil
+		},
+	}
+}
+
+// pairs are the names and values of a CONFIG SET.
+func pairs(words [][]byte) (list []option.Value) {
+	for ; len(words) > 0; words = words[2:] {
+		list = append(list, option.Value{Name: string(words[0]), Value: string(words[1])})
+	}
+	return list
+}
+
+// errConfig says in Redis's words why options were not changed.
+func errConfig(err error) error {
+	var change *option.ChangeError
+	switch {
+	case !errors.As(err, &change):
+		return err
+	case errors.Is(err, option.ErrUnknown):
+		return command.Refusal(fmt.Sprintf("ERR Unknown option or number of arguments for CONFIG SET - '%.128s'",
+			change.Name))
+	}
+	return command.Refusal(fmt.Sprintf("ERR CONFIG SET failed (possibly related to argument '%s') - %s", change.Name,
+		change.Reason))
+}
+
+func (a *Admin) configResetStat() *command.Command {
+	return &command.Command{
+		Name: "config|resetstat", Group: "server", Category: "none", Since: "2.0.0",
+		Complexity: "O(N) in the number of commands",
+		Flags:      command.Admin | command.Dangerous | command.NoScript | command.Loading | command.Stale,
+		Traits:     command.AnyKey, Summary: "Resets the counters of INFO.", Reply: "OK.",
+		Run: func(c *command.Call) error {
+			countCalls(c)
+			c.Server.Stats.Reset(expired(c.View))
+			c.Out.Status("OK")
+			return nil
+		},
+	}
+}
+
+var configRewrite = command.Command{
+	Name: "config|rewrite", Group: "server", Category: "none", Since: "2.8.0", Complexity: "O(1)",
+	Flags:   command.Admin | command.Dangerous | command.NoScript | command.Loading | command.Stale,
+	Summary: "Refused: settings come from the command line and the environment, not from a file.",
+	Reply:   "An error.",
+	Run:     func(*command.Call) error { return command.Refusal("ERR The server is running without a config file") },
+}

@@ -1,0 +1,115 @@
+package admin
+
+import (
+	"net"
+	"strconv"
+	"strings"
+
+	"cellserver/internal/client"
+	"cellserver/internal/command"
+	"cellserver/internal/resp"
+)
+
+func (a *Admin) debug() *command.Command {
+	return &command.Command{
+		Name: "debug", Group: "server", Category: "none", Since: "1.0.0", Complexity: "O(1)",
+		Flags: command.Admin | command.Dangerous | command.NoScript | command.Loading | command.Stale,
+		Min:   2,
+		Summary: "For tests, where --enable-debug-command allows it: SLEEP makes this client, and no other, wait; SET-ACTIVE-EXPIRE 0 keeps " +
+			"what has expired until 1 is said; LOG writes a line to the log.",
+		Args:  []command.Arg{command.Word("SLEEP seconds | SET-ACTIVE-EXPIRE number | LOG message | HELP").Many()},
+		Reply: "OK.",
+		Run: func(c *command.Call) error {
+			words := c.Many()
+			if !isAllowed(a.Debug, c.Client) {
+				return command.Refusal(`ERR DEBUG command not allowed. If the enable-debug-command option is set to "local", you can run it from a ` +
+					"local connection, otherwise you need to set this option in the configuration file, and then restart the server.")
+			}
+			if command.FoldEqual(words[0], "HELP") && len(words) == 1 {
+				writeHelp(c, c.Row)
+				return nil
+			}
+			run := a.debugs()[strings.ToUpper(string(words[0]))]
+			if run == nil || len(words) != 2 {
+				return command.Refusal("ERR unknown subcommand or wrong number of arguments for '" + command.Prefix(words[0], 128) +
+					"'. Try DEBUG HELP.")
+			}
+			return run(c, words[1])
+		},
+	}
+}
+
+func writeHelp(c *command.Call, row *command.Command) {
+	lines := []string{row.Upper() + " <subcommand> [<arg> [value] [opt] ...]. Subcommands are:", row.Args[0].Name,
+		"    " + row.Summary}
+	c.Out.Array(len(lines))
+	for _, line := range lines {
+		c.Out.Status(line)
+	}
+}
+
+func (a *Admin) debugs() map[string]func(c *command.Call, word []byte) error {
+	return map[string]func(c *command.Call, word []byte) error{
+		"SLEEP": debugSleep, "SET-ACTIVE-EXPIRE": a.debugExpire, "LOG": a.debugLog,
+	}
+}
+
+// isAllowed reports whether a client may do what is allowed to all clients (yes), to those on this
+// machine (local), or to none (no).
+func isAllowed(allowed string, s *client.Client) bool {
+	if allowed != "local" {
+		return allowed == "yes"
+	}
+	host, _, err := net.SplitHostPort(s.Peer.Remote)
+	ip := net.ParseIP(host)
+	return strings.HasPrefix(s.Peer.Local, "/") || err == nil && ip != nil && ip.IsLoopback()
+}
+
+// debugSleep blocks the calling client. Redis stops serving all clients meanwhile.
+func debugSleep(c *command.Call, word []byte) error {
+	const longest = 1e6 // seconds
+	seconds, err := strconv.ParseFloat(string(word), 64)
+	if err != nil || !(seconds > 0) || c.InTransaction {
+		seconds = 0
+	}
+	if c.InTransaction || seconds == 0 {
+		c.Out.Status("OK")
+		return nil
+	}
+	c.Blocks = true
+	c.Session.Block(client.Block{
+		Until: client.MsAfter(c.View.Now(), int64(min(seconds, longest)*1000)), Reply: "+OK\r\n", Ended: observeLater(c),
+	})
+	return nil
+}
+
+// observeLater is called at the end of a call that goes on after its row has run: it adds the call's
+// time to the statistics.
+func observeLater(c *command.Call) func() {
+	server, row, call := c.Server, c.Row, c.SlowCall(c.Row, c.Words)
+	began := server.Clock.Now()
+	return func() {
+		if ns := server.Clock.Now() - began; server.Observe(row, ns) {
+			server.Stats.SlowLog.Add(call, ns/1000)
+		}
+	}
+}
+
+// sweeper is a store whose removal of expired keys can be switched off.
+type sweeper interface{ SetSweeping(on bool) }
+
+func (a *Admin) debugExpire(c *command.Call, word []byte) error {
+	if s, ok := a.Store.(sweeper); ok {
+		n, _ := resp.ParseInt(word) // what is no number is 0, as in Redis
+		s.SetSweeping(n != 0)
+	}
+	c.Out.Status("OK")
+	return nil
+}
+
+func (a *Admin) debugLog(c *command.Call, word []byte) error {
+	const longest = 1024 // bytes
+	a.Log.Warn("DEBUG LOG: " + command.Prefix(word, longest))
+	c.Out.Status("OK")
+	return nil
+}

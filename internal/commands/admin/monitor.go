@@ -1,0 +1,152 @@
+package admin
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"cellserver/internal/client"
+	"cellserver/internal/command"
+	"cellserver/internal/stats"
+)
+
+// Monitors is the clients that MONITOR shows every call.
+type Monitors struct {
+	Hooks *command.Hooks
+
+	mu      sync.Mutex
+	clients []*client.Client // replaced, not changed
+}
+
+// The bounds of a call that is shown. Redis has none: it shows a call of a megabyte whole to each
+// monitor.
+const (
+	shownWords = 128
+	shownBytes = 1024      // of a word
+	maxShown   = 256 << 10 // bytes of a transaction's calls
+)
+
+func (a *Admin) monitor() *command.Command {
+	return &command.Command{
+		Name: "monitor", Group: "server", Category: "none", Since: "1.0.0", Complexity: "O(1)",
+		Flags:   command.Admin | command.Dangerous | command.NoScript | command.Loading | command.Stale,
+		Summary: "Shows this client every further call, except those of administrative commands.",
+		Reply:   "OK, and then one line per call: Unix time, database and client, the arguments. RESET ends it.",
+		Run: func(c *command.Call) error {
+			if c.InTransaction {
+				return command.Refusal("ERR MONITOR isn't allowed for DENY BLOCKING client")
+			}
+			if !c.Client.Profile.Monitoring {
+				if !a.Monitors.add(c.Client) {
+					return command.Refusal("ERR too many clients monitor")
+				}
+				a.Monitors.Hooks.Set(command.Monitored, true)
+				c.Session.TakeSlowPath()
+			}
+			c.Out.Status("OK")
+			return nil
+		},
+	}
+}
+
+// maxMonitors bounds the monitors: each call of any client is shown to each of them before the next
+// call is made.
+const maxMonitors = 64
+
+func (ms *Monitors) add(c *client.Client) bool {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	if len(ms.clients) == maxMonitors {
+		return false
+	}
+	ms.clients = append(slices.Clone(ms.clients), c)
+	c.SetMonitors(true)
+	return true
+}
+
+// Leave ends MONITOR for a client.
+func (ms *Monitors) Leave(c *client.Client) {
+	if !c.Profile.Monitoring {
+		return
+	}
+	c.SetMonitors(false)
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	ms.clients = slices.DeleteFunc(slices.Clone(ms.clients), func(other *client.Client) bool { return other == c })
+	if len(ms.clients) == 0 {
+		ms.Hooks.Set(command.Monitored, false)
+	}
+}
+
+// Undo ends MONITOR.
+func (ms *Monitors) Undo() command.Undo {
+	return command.Undo{
+		Reset: func(c *command.Call) { ms.Leave(c.Client) },
+		Close: func(c *client.Client, _ command.Session) { ms.Leave(c) },
+	}
+}
+
+// Show shows a call that was made. Calls of a transaction are shown when it is over, because keys are
+// locked until then and pushing takes locks.
+func (ms *Monitors) Show(c *command.Call, row *command.Command, words [][]byte) {
+	if row.Flags&command.Admin != 0 {
+		return
+	}
+	unix := c.Unix(c.Server.Clock.Now()) / 1000
+	line := fmt.Appendf(nil, "+%d.%06d [%d %s]", unix/1e6, unix%1e6, c.View.Selected(), shownAddress(c.Client))
+	for _, word := range stats.Shorten(row.Redact(words), shownWords, shownBytes) {
+		line = appendQuoted(append(line, ' '), word)
+	}
+	line = append(line, '\r', '\n')
+	if !c.InTransaction {
+		ms.push(line)
+	} else if len(c.MonitorLines)+len(line) <= maxShown {
+		c.MonitorLines = append(c.MonitorLines, line...)
+	}
+}
+
+// ShowTransaction shows the calls that EXEC has made.
+func (ms *Monitors) ShowTransaction(c *command.Call) {
+	if c.MonitorLines != nil {
+		ms.push(c.MonitorLines)
+		c.MonitorLines = nil
+	}
+}
+
+func (ms *Monitors) push(lines []byte) {
+	ms.mu.Lock()
+	clients := ms.clients
+	ms.mu.Unlock()
+	for _, c := range clients {
+		c.Push(lines) // one that reads too slowly is disconnected
+	}
+}
+
+func shownAddress(s *client.Client) string {
+	if strings.HasPrefix(s.Peer.Local, "/") {
+		return "unix:" + strings.TrimSuffix(s.Peer.Local, ":0")
+	}
+	return s.Peer.Remote
+}
+
+// appendQuoted writes a word in quotes, as Redis does, with unprintable bytes in hexadecimal.
+func appendQuoted(line, word []byte) []byte {
+	line = append(line, '"')
+	for _, b := range word {
+		switch i := strings.IndexByte("\\\"\n\r\t\a\b", b); {
+		case i >= 0:
+			line = append(line, '\\', `\"nrtab`[i])
+		case b < ' ' || b > '~':
+			line = append(line, '\\', 'x')
+			if b < 16 {
+				line = append(line, '0')
+			}
+			line = strconv.AppendUint(line, uint64(b), 16)
+		default:
+			line = append(line, b)
+		}
+	}
+	return append(line, '"')
+}

@@ -1,0 +1,129 @@
+package admin
+
+import (
+	"cellserver/internal/command"
+	"cellserver/internal/resp"
+)
+
+// What administrators of a Redis ask of it, and what is true of this server: it has no replicas,
+// scripts, modules or files.
+
+var role = command.Command{
+	Name: "role", Group: "server", Category: "admin", Since: "2.8.12", Complexity: "O(1)",
+	Flags:   command.NoScript | command.Loading | command.Stale | command.Fast | command.Dangerous,
+	Cost:    command.Constant,
+	Summary: "Returns the role in replication, of which there is none: always master, without replicas.",
+	Reply:   "Three elements: master, 0, no replicas.",
+	Run: func(c *command.Call) error {
+		c.Out.Array(3)
+		c.Out.BulkString("master")
+		c.Out.Int(0)
+		c.Out.Array(0)
+		return nil
+	},
+}
+
+func (a *Admin) lastSave() *command.Command {
+	return &command.Command{
+		Name: "lastsave", Group: "server", Category: "admin", Since: "1.0.0", Complexity: "O(1)",
+		Flags: command.Loading | command.Stale | command.Fast | command.Dangerous,
+		Cost:  command.Constant, Tips: command.Varying,
+		Summary: "Returns when the server started: nothing is saved.", Reply: "Unix seconds.",
+		Run: func(c *command.Call) error {
+			c.Out.Int(c.Unix(a.Started) / 1e9)
+			return nil
+		},
+	}
+}
+
+const errNotDurable command.Refusal = "ERR nothing can be saved: this server keeps its keys in memory alone"
+
+var save = command.Command{
+	Name: "save", Group: "server", Category: "none", Since: "1.0.0", Complexity: "O(1)",
+	Flags:   command.Admin | command.Dangerous | command.NoScript | command.NoMulti,
+	Summary: "Refused: this server keeps its keys in memory only.", Reply: "An error.",
+	Run: func(*command.Call) error { return errNotDurable },
+}
+
+var bgSave = command.Command{
+	Name: "bgsave", Group: "server", Category: "none", Since: "1.0.0", Complexity: "O(1)",
+	Flags:   command.Admin | command.Dangerous | command.NoScript,
+	Summary: "Refused: this server keeps its keys in memory only.",
+	Args:    []command.Arg{command.Flag("SCHEDULE")}, Reply: "An error.",
+	Run: func(*command.Call) error { return errNotDurable },
+}
+
+var lolwut = command.Command{
+	Name: "lolwut", Group: "server", Category: "none", Since: "5.0.0", Complexity: "O(1)",
+	Flags: command.ReadOnly | command.Fast, Cost: command.Constant,
+	Summary: "Shows the version, without art.",
+	Args:    []command.Arg{command.Word("[VERSION version ...]").Optional().Many()},
+	Reply:   "A line of text.",
+	Run: func(c *command.Call) error {
+		if words := c.Many(); len(words) > 1 && command.FoldEqual(words[0], "VERSION") {
+			if _, ok := resp.ParseInt(words[1]); !ok {
+				return command.ErrNotAnInteger
+			}
+		}
+		c.Out.Verbatim("txt", "Redis ver. "+command.RedisVersion+"\n")
+		return nil
+	},
+}
+
+// nothingToFlush makes the FLUSH of a container whose things do not exist here.
+func nothingToFlush(name, since, wrong string, flags command.Flags, policy string) *command.Command {
+	return &command.Command{
+		Name: name, Group: "server", Category: "scripting", Since: since, Complexity: "O(1)",
+		Flags: flags | command.NoScript, Summary: "Removes all of them: there are none.",
+		Args: []command.Arg{command.Word("[ASYNC | SYNC]").Optional()}, Reply: "OK.",
+		Tips: []string{policy, "response_policy:all_succeeded"},
+		Run: func(c *command.Call) error {
+			if mode := c.Word(); mode != nil && !command.FoldEqual(mode, "ASYNC") && !command.FoldEqual(mode, "SYNC") {
+				return command.Refusal(wrong)
+			}
+			c.Out.Status("OK")
+			return nil
+		},
+	}
+}
+
+var function = command.Command{
+	Name: "function", Group: "server", Category: "none", Since: "7.0.0",
+	Complexity: "Depends on the subcommand.", Min: 2,
+	Summary: "Commands about functions, of which there are none.", AnyMore: true,
+	Subs: []*command.Command{
+		nothingToFlush("function|flush", "7.0.0", "ERR FUNCTION FLUSH only supports SYNC|ASYNC option", command.Write,
+			command.AllShards),
+		command.HelpOf("function", "7.0.0"),
+	},
+}
+
+// script has one subcommand, and of the others says what Redis says of a command that it does not
+// know: clients find out by that that there are no scripts.
+var script = command.Command{
+	Name: "script", Group: "server", Category: "none", Since: "2.6.0",
+	Complexity: "Depends on the subcommand.", Min: 2,
+	Summary: "Commands about scripts, of which there are none.", AnyMore: true,
+	Traits: command.HidesSubcommands,
+	Subs: []*command.Command{
+		nothingToFlush("script|flush", "2.6.0", "ERR SCRIPT FLUSH only support SYNC|ASYNC option", 0, command.AllNodes),
+		command.HelpOf("script", "5.0.0"),
+	},
+}
+
+var module = command.Command{
+	Name: "module", Group: "server", Category: "none", Since: "4.0.0",
+	Complexity: "Depends on the subcommand.", Min: 2,
+	Summary: "Commands about modules, of which there are none.", AnyMore: true,
+	Subs: []*command.Command{&moduleList, command.HelpOf("module", "5.0.0")},
+}
+
+var moduleList = command.Command{
+	Name: "module|list", Group: "server", Category: "none", Since: "4.0.0", Complexity: "O(1)",
+	Flags: command.Admin | command.Dangerous | command.NoScript, Summary: "Lists the modules.",
+	Reply: "An empty array.", Tips: []string{"nondeterministic_output_order"},
+	Run: func(c *command.Call) error {
+		c.Out.Array(0)
+		return nil
+	},
+}

@@ -1,0 +1,236 @@
+package connection
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"cellserver/internal/client"
+	"cellserver/internal/command"
+	"cellserver/internal/resp"
+)
+
+// CLIENT: what the server knows of its clients.
+
+// client is CLIENT, with the subcommands of other families.
+func (f *Family) client() *command.Command {
+	return &command.Command{
+		Name: "client", Group: "connection", Category: "none", Since: "2.4.0",
+		Complexity: "Depends on the subcommand.", Min: 2, Traits: command.KeepsCaching,
+		Summary: "Commands about client connections.", AnyMore: true,
+		Subs: slices.Concat([]*command.Command{
+			&clientGetName, &clientID, &clientInfo, f.kill(), f.list(), &clientNoEvict, &clientNoTouch, f.pauseAll(),
+			&clientReply, &clientSetInfo, &clientSetName, f.unblock(), f.unpauseAll(),
+		}, f.About, []*command.Command{command.HelpOf("client", "5.0.0")}),
+	}
+}
+
+const aboutClients = command.NoScript | command.Loading | command.Stale
+
+var clientID = command.Command{
+	Name: "client|id", Group: "connection", Since: "5.0.0", Complexity: "O(1)", Flags: aboutClients,
+	Summary: "Returns the connection's number.",
+	Reply:   "A number, unique until the server restarts.",
+	Run: func(c *command.Call) error {
+		c.Out.Int(c.Client.ID)
+		return nil
+	},
+}
+
+var clientGetName = command.Command{
+	Name: "client|getname", Group: "connection", Since: "2.6.9", Complexity: "O(1)",
+	Flags: aboutClients, Summary: "Returns the connection's name.",
+	Reply: "The name, or nil if it has none.",
+	Run: func(c *command.Call) error {
+		if name := c.Client.Profile.Name; name != "" {
+			c.Out.BulkString(name)
+		} else {
+			c.Out.Null()
+		}
+		return nil
+	},
+}
+
+var clientSetName = command.Command{
+	Name: "client|setname", Group: "connection", Since: "2.6.9", Complexity: "O(1)",
+	Flags: aboutClients, Summary: "Names the connection.",
+	Args: []command.Arg{command.Word("connection-name")}, Reply: "OK.",
+	Run: func(c *command.Call) error {
+		name := c.Word()
+		if err := checkName(name); err != nil {
+			return err
+		}
+		c.Client.SetName(name)
+		c.Out.Status("OK")
+		return nil
+	},
+}
+
+// maxNameBytes bounds what a client says of itself. Redis has no bound, so that a thousand clients
+// can keep gigabytes by their names, and CLIENT LIST has to copy all of it.
+const maxNameBytes = 256
+
+// checkName says what is wrong with a connection's name, nil if nothing is.
+func checkName(name []byte) error {
+	switch {
+	case !plain(name):
+		return command.ErrClientName
+	case len(name) > maxNameBytes:
+		return command.ErrLongName
+	}
+	return nil
+}
+
+// plain says whether a name can stand in CLIENT LIST: no spaces, no special characters.
+func plain(name []byte) bool {
+	for _, b := range name {
+		if b < '!' || b > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+var clientSetInfo = command.Command{
+	Name: "client|setinfo", Group: "connection", Since: "7.2.0", Complexity: "O(1)",
+	Flags: aboutClients, Summary: "Names the client's library: LIB-NAME or LIB-VER.",
+	Args: []command.Arg{command.Word("attribute"), command.Word("value")}, Reply: "OK.",
+	Run: func(c *command.Call) error {
+		attribute, value := c.Word(), c.Word()
+		about := &c.Client.Profile
+		field := &about.Library
+		switch {
+		case command.FoldEqual(attribute, "LIB-NAME"):
+		case command.FoldEqual(attribute, "LIB-VER"):
+			field = &about.Version
+		default:
+			return command.Refusal(fmt.Sprintf("ERR Unrecognized option '%s'", attribute))
+		}
+		if !plain(value) {
+			return command.Refusal(fmt.Sprintf("ERR %s cannot contain spaces, newlines or special characters.", attribute))
+		}
+		if len(value) > maxNameBytes {
+			return command.Refusal(fmt.Sprintf("ERR %s cannot be longer than %d bytes.", attribute, maxNameBytes))
+		}
+		about.Mu.Lock()
+		defer about.Mu.Unlock()
+		c.Client.Charge(len(value) - len(*field))
+		*field = string(value)
+		c.Out.Status("OK")
+		return nil
+	},
+}
+
+var clientInfo = command.Command{
+	Name: "client|info", Group: "connection", Since: "6.2.0", Complexity: "O(1)",
+	Flags: aboutClients, Tips: command.Varying, Summary: "Describes the connection.",
+	Reply: "One line of CLIENT LIST.",
+	Run: func(c *command.Call) error {
+		c.Out.Verbatim("txt", c.Client.Line(c.View.Now(), &c.Row.Name, c.Words))
+		return nil
+	},
+}
+
+func (f *Family) list() *command.Command {
+	return &command.Command{
+		Name: "client|list", Group: "connection", Since: "2.4.0", Complexity: "O(N) in the number of clients",
+		// Slow, because there may be ten thousand.
+		Flags: command.Admin | command.Dangerous | aboutClients, Cost: command.Unbounded, Tips: command.Varying,
+		Summary: "Describes the connections.",
+		Args:    []command.Arg{command.Word("[TYPE NORMAL|MASTER|REPLICA|PUBSUB] [ID client-id ...]").Optional().Many()},
+		Reply:   "One line per connection: fields as name=value, separated by spaces.",
+		Run: func(c *command.Call) error {
+			wanted, err := clientFilter(c.Many())
+			if err != nil {
+				return err
+			}
+			var lines strings.Builder
+			for _, s := range f.Clients.All() {
+				if !wanted(s) {
+					continue
+				}
+				line := f.line(c, s)
+				if err := c.Reserve(len(line)); err != nil {
+					return err
+				}
+				lines.WriteString(line)
+			}
+			c.Out.Verbatim("txt", lines.String())
+			return nil
+		},
+	}
+}
+
+// line is a session's line in CLIENT LIST; none if it ends meanwhile: then it was taken apart
+// while it was looked at.
+func (f *Family) line(c *command.Call, s *client.Client) string {
+	var words [][]byte
+	if s == c.Client {
+		words = c.Words
+	}
+	line := s.Line(c.View.Now(), s.LatestCommand.Load(), words)
+	if f.Clients.Get(s.ID) == nil {
+		return ""
+	}
+	return line
+}
+
+// clientFilter reads CLIENT LIST's options.
+func clientFilter(words [][]byte) (func(*client.Client) bool, error) {
+	switch {
+	case len(words) == 0:
+		return func(*client.Client) bool { return true }, nil
+	case command.FoldEqual(words[0], "TYPE") && len(words) == 2:
+		return clientsOfType(words[1])
+	case command.FoldEqual(words[0], "ID") && len(words) > 1:
+		ids := make(map[int64]bool)
+		for _, word := range words[1:] {
+			id, ok := resp.ParseInt(word)
+			if !ok {
+				return nil, command.Refusal("ERR Invalid client ID")
+			}
+			ids[id] = true
+		}
+		return func(s *client.Client) bool { return ids[s.ID] }, nil
+	}
+	return nil, command.ErrSyntax
+}
+
+func clientsOfType(name []byte) (func(*client.Client) bool, error) {
+	for _, known := range []string{"NORMAL", "MASTER", "REPLICA", "SLAVE", "PUBSUB"} {
+		if command.FoldEqual(name, known) {
+			return func(s *client.Client) bool { return s.Type() == known }, nil
+		}
+	}
+	return nil, command.Refusal(fmt.Sprintf("ERR Unknown client type '%s'", name))
+}
+
+var clientNoEvict = command.Command{
+	Name: "client|no-evict", Group: "connection", Since: "7.0.0", Complexity: "O(1)",
+	Flags:   command.Admin | command.Dangerous | aboutClients,
+	Summary: "Exempts the client from eviction, however much memory it holds: see maxmemory-clients.",
+	Args:    []command.Arg{command.Word("ON | OFF")}, Reply: "OK.",
+	Run: func(c *command.Call) error { return setFlag(c, &c.Client.Profile.NoEvict) },
+}
+
+var clientNoTouch = command.Command{
+	Name: "client|no-touch", Group: "connection", Since: "7.2.0", Complexity: "O(1)",
+	Flags:   aboutClients,
+	Summary: "Accepted for compatibility; has no effect: calls still count as uses of a key (OBJECT IDLETIME).",
+	Args:    []command.Arg{command.Word("ON | OFF")}, Reply: "OK.",
+	Run: func(c *command.Call) error { return setFlag(c, &c.Client.Profile.NoTouch) },
+}
+
+// setFlag sets a flag of the client by the call's ON or OFF.
+func setFlag(c *command.Call, flag *bool) error {
+	word := c.Word()
+	on := command.FoldEqual(word, "ON")
+	if !on && !command.FoldEqual(word, "OFF") {
+		return command.ErrSyntax
+	}
+	c.Client.Profile.Mu.Lock()
+	defer c.Client.Profile.Mu.Unlock()
+	*flag = on
+	c.Out.Status("OK")
+	return nil
+}

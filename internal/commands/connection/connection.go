@@ -1,0 +1,141 @@
+// Package connection is the commands about a client's connection: HELLO, PING, SELECT, RESET, QUIT,
+// CLIENT, and WAIT, which makes a client wait.
+package connection
+
+import (
+	"cellserver/internal/client"
+	"cellserver/internal/command"
+)
+
+// Family is the commands and what they need of a server.
+type Family struct {
+	Clients *client.Registry
+	Blocked client.BlockedClients
+	// Find returns the account of a user, nil if there is none.
+	Find func(user string) *client.Account
+	// Verify checks a password. It returns what logs the caller in; nil if the password is wrong.
+	Verify func(c *command.Call, user, password []byte) (logIn func() error)
+	// About is the subcommands of CLIENT that other families have.
+	About []*command.Command
+}
+
+// Session is what the commands ask of the session in whose turn they are called.
+type Session interface {
+	command.Session
+	IsLoggedIn() bool
+	// Speak changes the version of the protocol, 2 or 3, from this reply on.
+	Speak(protocol int)
+	SelectDatabase(n int)
+	SetReplyMode(mode ReplyMode)
+	// Reset takes back what the client has begun, in every family.
+	Reset()
+}
+
+func sessionOf(c *command.Call) Session { return c.Session.(Session) }
+
+// Commands lists the family in reading order.
+func (f *Family) Commands() []*command.Command {
+	return []*command.Command{
+		&ping, &echo, f.hello(), &selectDB, f.client(), &reset, &quit, f.wait(), f.waitAOF(),
+	}
+}
+
+// Info is what INFO says of blocked clients.
+func (f *Family) Info() command.InfoPart {
+	return command.InfoPart{Section: "Clients", Write: func(_ *command.Call, out *command.InfoText) {
+		out.Add("blocked_clients", f.Blocked.Count())
+		out.Fixed("clients_in_timeout_table:0", "total_blocking_keys:0", "total_blocking_keys_on_nokey:0")
+	}}
+}
+
+// Undo ends what the client waits for, and what CLIENT SETNAME and NO-EVICT have said.
+func (f *Family) Undo() command.Undo {
+	return command.Undo{
+		Reset: func(c *command.Call) {
+			c.Client.SetName(nil)
+			c.Client.Profile.Mu.Lock()
+			defer c.Client.Profile.Mu.Unlock()
+			c.Client.Profile.NoEvict, c.Client.Profile.NoTouch = false, false
+		},
+		Close: func(c *client.Client, _ command.Session) { f.Blocked.Forget(c) },
+	}
+}
+
+var ping = command.Command{
+	Name: "ping", Group: "connection", Since: "1.0.0", Complexity: "O(1)", Flags: command.Fast,
+	Cost: command.Constant, Traits: command.WhileSubscribed | command.Sessionless,
+	Summary: "Tests the connection.",
+	Tips:    []string{command.AllShards, "response_policy:all_succeeded"},
+	Args:    []command.Arg{command.Word("message").Optional()}, Reply: "PONG, or the message.",
+	Run: func(c *command.Call) error {
+		if c.Session != nil && c.Client.IsSubscribed() && c.Out.Protocol() == 2 { // where a client expects messages
+			c.Out.Array(2)
+			c.Out.BulkString("pong")
+			c.Out.Bulk(c.Word())
+			return nil
+		}
+		if message := c.Word(); message != nil {
+			c.Out.Bulk(message)
+		} else {
+			c.Out.Status("PONG")
+		}
+		return nil
+	},
+}
+
+var echo = command.Command{
+	Name: "echo", Group: "connection", Since: "1.0.0", Complexity: "O(1)",
+	Flags: command.Loading | command.Stale | command.Fast, Cost: command.Constant,
+	Traits: command.Sessionless, Summary: "Returns the message.",
+	Args: []command.Arg{command.Word("message")}, Reply: "The message.",
+	Run: func(c *command.Call) error {
+		c.Out.Bulk(c.Word())
+		return nil
+	},
+}
+
+var selectDB = command.Command{
+	Name: "select", Group: "connection", Since: "1.0.0", Complexity: "O(1)",
+	Flags: command.Loading | command.Stale | command.Fast, Cost: command.Constant,
+	Traits:  command.Sessionless | command.SelectsDatabase,
+	Summary: "Selects the database for the following commands.",
+	Args:    []command.Arg{command.Int("index").By(command.ParseIndex)}, Reply: "OK.",
+	Run: func(c *command.Call) error {
+		n := c.Int()
+		if n < 0 || n >= int64(c.Server.Databases) {
+			return command.ErrDatabase
+		}
+		if c.Session != nil {
+			sessionOf(c).SelectDatabase(int(n))
+		} else {
+			c.View.Select(int(n)) // and the session when it takes the reply
+		}
+		c.Out.Status("OK")
+		return nil
+	},
+}
+
+var reset = command.Command{
+	Name: "reset", Group: "connection", Since: "6.2.0", Complexity: "O(1)", Flags: command.Handshake,
+	Cost:    command.Constant,
+	Traits:  command.Unqueued | command.WhileSubscribed | command.AllowedFull | command.ChangesRights,
+	Summary: "Resets the connection: database 0, RESP2, no name, no transaction, no subscriptions, no tracking, logged out.",
+	Reply:   "RESET.",
+	Run: func(c *command.Call) error {
+		sessionOf(c).Reset()
+		c.Out.Status("RESET")
+		return nil
+	},
+}
+
+var quit = command.Command{
+	Name: "quit", Group: "connection", Since: "1.0.0", Complexity: "O(1)", Flags: command.Handshake,
+	Cost:   command.Constant,
+	Traits: command.Unqueued | command.WhileSubscribed | command.AllowedFull, AnyMore: true,
+	Summary: "Closes the connection. Commands after it are not answered.", Reply: "OK.",
+	Run: func(c *command.Call) error {
+		c.Session.CloseAfterReply()
+		c.Out.Status("OK")
+		return nil
+	},
+}

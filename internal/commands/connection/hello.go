@@ -1,0 +1,102 @@
+package connection
+
+import (
+	"fmt"
+
+	"cellserver/internal/command"
+	"cellserver/internal/resp"
+)
+
+func (f *Family) hello() *command.Command {
+	return &command.Command{
+		Name: "hello", Group: "connection", Since: "6.0.0", Complexity: "O(1)", Flags: command.Handshake,
+		Cost:    command.Constant,
+		Summary: "Selects the protocol version, and describes the server; may log in and name the connection.",
+		Args: []command.Arg{command.Int("protover").Or(0).By(parseProtocol),
+			command.Word("[AUTH username password] [SETNAME clientname]").Optional().Many()},
+		Reply: "A map: server, version (of the Redis that it is compatible with), proto, id, mode, role, modules.",
+		Secrets: func(words [][]byte, hide func(int)) {
+			for i := 2; i+2 < len(words); i++ {
+				if command.FoldEqual(words[i], "AUTH") {
+					hide(i + 1)
+					hide(i + 2)
+					i += 2
+				}
+			}
+		},
+		Run: func(c *command.Call) error {
+			s, protocol := sessionOf(c), int(c.Int())
+			name, logIn, err := f.helloOptions(c, c.Many())
+			switch {
+			case err != nil:
+				return err
+			case logIn == nil && !s.IsLoggedIn():
+				return command.Refusal("NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO AUTH <user> <pass> " +
+					"option can be used to authenticate the client and select the RESP protocol version at the same time")
+			case logIn != nil:
+				if err := logIn(); err != nil {
+					return err
+				}
+			}
+			if name != nil {
+				c.Client.SetName(name)
+			}
+			if protocol != 0 {
+				s.Speak(protocol)
+			}
+			introduce(c)
+			return nil
+		},
+	}
+}
+
+func parseProtocol(word []byte) (int64, error) {
+	n, ok := resp.ParseInt(word)
+	switch {
+	case !ok:
+		return 0, command.Refusal("ERR Protocol version is not an integer or out of range")
+	case n != 2 && n != 3:
+		return 0, command.Refusal("NOPROTO unsupported protocol version")
+	}
+	return n, nil
+}
+
+// helloOptions reads [AUTH username password] [SETNAME clientname].
+func (f *Family) helloOptions(c *command.Call, words [][]byte) (name []byte, logIn func() error, err error) {
+	for len(words) > 0 {
+		switch {
+		case command.FoldEqual(words[0], "AUTH") && len(words) >= 3:
+			if logIn = f.Verify(c, words[1], words[2]); logIn == nil {
+				return nil, nil, command.ErrWrongPass
+			}
+			words = words[3:]
+		case command.FoldEqual(words[0], "SETNAME") && len(words) >= 2:
+			if err := checkName(words[1]); err != nil {
+				return nil, nil, err
+			}
+			name, words = words[1], words[2:]
+		default:
+			return nil, nil, command.Refusal(fmt.Sprintf("ERR Syntax error in HELLO option '%s'", words[0]))
+		}
+	}
+	return name, logIn, nil
+}
+
+// introduce describes the server.
+func introduce(c *command.Call) {
+	c.Out.Map(7)
+	c.Out.BulkString("server")
+	c.Out.BulkString("redis")
+	c.Out.BulkString("version")
+	c.Out.BulkString(command.RedisVersion)
+	c.Out.BulkString("proto")
+	c.Out.Int(int64(c.Out.Protocol()))
+	c.Out.BulkString("id")
+	c.Out.Int(c.Client.ID)
+	c.Out.BulkString("mode")
+	c.Out.BulkString("standalone")
+	c.Out.BulkString("role")
+	c.Out.BulkString("master")
+	c.Out.BulkString("modules")
+	c.Out.Array(0)
+}

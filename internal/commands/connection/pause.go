@@ -1,0 +1,57 @@
+package connection
+
+import (
+	"cellserver/internal/client"
+	"cellserver/internal/command"
+	"cellserver/internal/resp"
+)
+
+// CLIENT PAUSE: calls are read, and refused if they make no sense, but not made before it ends.
+
+func (f *Family) pauseAll() *command.Command {
+	return &command.Command{
+		Name: "client|pause", Group: "connection", Since: "2.9.50", Complexity: "O(1)",
+		Flags:   command.Admin | command.Dangerous | aboutClients,
+		Summary: "Delays the calls of all clients for some milliseconds: those that write, or all.",
+		Args:    []command.Arg{command.Int("timeout").By(parseTimeout), command.Word("[WRITE | ALL]").Optional()},
+		Reply:   "OK.",
+		Run: func(c *command.Call) error {
+			timeout, mode := c.Int(), c.Word()
+			if mode != nil && !command.FoldEqual(mode, "WRITE") && !command.FoldEqual(mode, "ALL") {
+				return command.Refusal("ERR CLIENT PAUSE mode must be WRITE or ALL")
+			}
+			f.Blocked.Pause(client.MsAfter(c.View.Now(), timeout), mode == nil || command.FoldEqual(mode, "ALL"))
+			if c.Session != nil {
+				c.Session.TakeSlowPath()
+			}
+			c.Out.Status("OK")
+			return nil
+		},
+	}
+}
+
+func (f *Family) unpauseAll() *command.Command {
+	return &command.Command{
+		Name: "client|unpause", Group: "connection", Since: "6.2.0",
+		Complexity: "O(N) in the number of clients that wait",
+		Flags:      command.Admin | command.Dangerous | aboutClients, Summary: "Ends a CLIENT PAUSE.",
+		Reply: "OK.",
+		Run: func(c *command.Call) error {
+			f.Blocked.Unpause()
+			c.Out.Status("OK")
+			return nil
+		},
+	}
+}
+
+// parseTimeout reads milliseconds, and refuses others in Redis's words.
+func parseTimeout(word []byte) (int64, error) {
+	n, ok := resp.ParseInt(word)
+	switch {
+	case !ok:
+		return 0, command.Refusal("ERR timeout is not an integer or out of range")
+	case n < 0:
+		return 0, command.Refusal("ERR timeout is negative")
+	}
+	return n, nil
+}

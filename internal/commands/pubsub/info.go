@@ -1,0 +1,28 @@
+package pubsub
+
+import (
+	"cellserver/internal/client"
+	"cellserver/internal/command"
+)
+
+// Info is what INFO says of subscriptions.
+func (cs *Channels) Info() []command.InfoPart {
+	return []command.InfoPart{
+		{Section: "Clients", Write: func(_ *command.Call, out *command.InfoText) {
+			out.Add("pubsub_clients", cs.Clients.Load())
+		}},
+		{Section: "Stats", Write: func(_ *command.Call, out *command.InfoText) {
+			out.Add("pubsub_channels", cs.Count(client.ToChannel))
+			out.Add("pubsub_patterns", cs.Count(client.ToPattern))
+			out.Add("pubsubshard_channels", cs.Count(client.ToShardChannel))
+		}},
+	}
+}
+
+// Undo ends the client's subscriptions.
+func (cs *Channels) Undo() command.Undo {
+	return command.Undo{
+		Reset: func(c *command.Call) { cs.UnsubscribeAll(c.Client, c.Session) },
+		Close: func(c *client.Client, session command.Session) { cs.UnsubscribeAll(c, session) },
+	}
+}

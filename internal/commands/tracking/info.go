@@ -1,0 +1,29 @@
+package tracking
+
+import (
+	"cellserver/internal/client"
+	"cellserver/internal/command"
+)
+
+// Info is what INFO says of CLIENT TRACKING.
+func (t *Table) Info() []command.InfoPart {
+	return []command.InfoPart{
+		{Section: "Clients", Write: func(_ *command.Call, out *command.InfoText) {
+			out.Add("tracking_clients", t.Figures().Clients)
+		}},
+		{Section: "Stats", Write: func(_ *command.Call, out *command.InfoText) {
+			figures := t.Figures()
+			out.Add("tracking_total_keys", figures.Keys)
+			out.Add("tracking_total_items", figures.Items)
+			out.Add("tracking_total_prefixes", figures.Prefixes)
+		}},
+	}
+}
+
+// Undo ends CLIENT TRACKING.
+func (t *Table) Undo() command.Undo {
+	return command.Undo{
+		Reset: func(c *command.Call) { t.SetCallTracker(c, nil) },
+		Close: func(c *client.Client, _ command.Session) { t.SetTracker(c, nil) },
+	}
+}

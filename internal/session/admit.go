@@ -1,0 +1,74 @@
+package session
+
+import "cellserver/internal/command"
+
+// admit returns why a call is not made, in Redis's order: for want of rights, because the client is
+// a monitor, for want of memory. It returns nil if the call is made.
+func (s *Session) admit(row *command.Command, words [][]byte, long [][]byte) error {
+	if s.checked {
+		if err := s.authorize(row, words, long); err != nil {
+			return s.turnAway(row, err)
+		}
+	}
+	switch {
+	case !s.slowPath:
+	case s.Profile.Monitoring && row.Flags&(command.Write|command.ReadOnly) != 0:
+		return s.reject(row, errMonitors)
+	case s.outOfMemory(row):
+		return s.turnAway(row, errOOM)
+	}
+	return nil
+}
+
+const (
+	errMonitors command.Refusal = "ERR Replica can't interact with the keyspace"
+	errOOM      command.Refusal = "OOM command not allowed when used memory > 'maxmemory'."
+)
+
+// outOfMemory reports whether memory is short for a call: one that may need some, EXEC of such a
+// call, and whatever is queued except calls of limiters. Calls of limiters are never refused
+// beforehand: most need no memory, and a flood of new keys must not switch off the limits of those
+// that exist. There is no eviction either: a limiter whose key is evicted lets its client through.
+func (s *Session) outOfMemory(row *command.Command) bool {
+	switch {
+	case !s.instance.Hooks.Has(command.Full):
+		return false
+	case s.transaction.Queue == nil:
+		return row.Flags&command.DenyOOM != 0
+	case row.Traits&command.Executes != 0:
+		return s.transaction.Queue.NeedsMemory()
+	}
+	return row.Group != "limiter" && row.Traits&command.AllowedFull == 0
+}
+
+// isShort reports whether memory is short for a call of a limiter.
+func isShort(c *command.Call, row *command.Command) bool {
+	return row.Traits&command.Decides != 0 && c.Server.Hooks.Has(command.Full)
+}
+
+// runShort makes a call over a view that takes no memory.
+func runShort(c *command.Call, row *command.Command, words [][]byte, repeats bool) error {
+	view := c.View
+	defer func() { c.View = view }()
+	c.View = view.WithoutGrowth()
+	return c.Run(row, words, repeats)
+}
+
+// holdForPause parks the session before its next call, if that has to wait for the end of a CLIENT
+// PAUSE.
+func (s *Session) holdForPause() bool {
+	if !s.instance.Hooks.Has(command.Paused) {
+		return false
+	}
+	row := s.ahead.peek()
+	if row == nil {
+		return false // it is refused
+	}
+	q := s.transaction.Queue
+	writes := row.Flags&command.Write != 0 || row.Traits&command.Executes != 0 && q != nil && q.Writes()
+	if !s.instance.Blocked.Hold(s.Client, writes, func() { s.parked, s.postponed = true, true }) {
+		return false
+	}
+	s.showLatest(row)
+	return true
+}

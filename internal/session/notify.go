@@ -1,0 +1,44 @@
+package session
+
+import "cellserver/internal/command"
+
+// notify publishes the keyspace notifications of a call before its reply is sent.
+func (in *Instance) notify(c *command.Call, misses int64, failed bool) {
+	n := in.Notifier
+	if c.Misses > misses && n.PublishesMisses() {
+		n.NoteMisses(c)
+	}
+	s := sessionOf(c)
+	switch {
+	case c.InTransaction || !n.Waiting():
+	case s == nil:
+		n.Send()
+	case s.parked:
+		n.SendAside()
+	default:
+		s.sendNotices(failed)
+	}
+}
+
+// sendNotices publishes keyspace notifications in the session's turn; what takes long, outside of
+// the event loop.
+func (s *Session) sendNotices(failed bool) {
+	n := s.instance.Notifier
+	cost, ok := n.TrySend(command.MaxLoopWork)
+	if !ok {
+		return
+	}
+	s.call.Work += cost
+	switch {
+	case n.Waiting() && cost > command.MaxLoopWork:
+		s.parkToEnd(s.call.Row, func(*command.Call) error {
+			n.Send()
+			return nil
+		})
+	case n.Waiting():
+		n.SendAside()
+	}
+	if s.IsSubscribed() && !failed {
+		s.pushBeforeReply()
+	}
+}

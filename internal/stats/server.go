@@ -1,0 +1,94 @@
+package stats
+
+import (
+	"sync/atomic"
+
+	"cellserver/internal/meter"
+)
+
+// Server is everything that a server counts.
+type Server struct {
+	Connections atomic.Int64 // accepted since the start
+	Refused     atomic.Int64 // connections that were refused: too many, or by protected mode
+	QueryCut    atomic.Int64 // connections closed because their unread input was too long
+	Errors      atomic.Int64 // error replies
+	Hits        atomic.Int64 // keys that were read and existed
+	Misses      atomic.Int64 // keys that were read and did not exist
+	ExpiredThen atomic.Int64 // keys that had expired at the latest reset
+
+	Codes   Codes
+	SlowLog SlowLog
+	Latency LatencyEvents
+	Rates   Rates
+	Traffic AllTraffic
+
+	Turns, Holds *meter.MaxCPUTime // of event loops and of locks; nil if they are not measured
+
+	calls       []Calls // by the commands' numbers
+	tracking    atomic.Bool
+	percentiles atomic.Pointer[[]float64]
+}
+
+// Begin makes room for the counts of so many commands.
+func (s *Server) Begin(commands int) { s.calls = make([]Calls, commands+1) }
+
+// Of is where a command is counted. Commands that join the table later, as in tests, share the last
+// place.
+func (s *Server) Of(number int) *Calls { return &s.calls[min(number, len(s.calls)-1)] }
+
+// Made is how many calls were made of all commands.
+func (s *Server) Made() (sum int64) {
+	for i := range s.calls {
+		sum += s.calls[i].Calls.Load()
+	}
+	return sum
+}
+
+// Reset begins all counts again. Expired is how many keys have expired by now: a number that the
+// store counts and cannot reset.
+func (s *Server) Reset(expired int64) {
+	for i := range s.calls {
+		s.calls[i].Reset()
+	}
+	s.Codes.Reset()
+	for _, n := range []*atomic.Int64{&s.Connections, &s.Refused, &s.QueryCut, &s.Errors, &s.Hits, &s.Misses} {
+		n.Store(0)
+	}
+	s.ExpiredThen.Store(expired)
+	s.Traffic.Reset()
+}
+
+// Latency tracking is a histogram, by command, of how long calls take. Redis times every call. Here
+// a quick call takes no longer than reading the clock does, so only the first call of a command and
+// then the first of every so many turns is timed: the numbers of calls are exact, the times are a
+// sample. Calls that are not quick are all timed.
+
+// TracksLatency reports whether latency-tracking is on.
+func (s *Server) TracksLatency() bool { return s.tracking.Load() }
+
+// TrackLatency switches latency-tracking. What was counted stays.
+func (s *Server) TrackLatency(on bool) {
+	if s.tracking.Swap(on) == on {
+		return
+	}
+	for i := range s.calls {
+		c := &s.calls[i]
+		if on {
+			c.Untracked.Add(c.Calls.Load()) // of which those before the end were taken off
+		} else {
+			c.Untracked.Add(-c.Calls.Load())
+		}
+	}
+}
+
+// IsNew reports whether no call of a command has been timed yet.
+func (s *Server) IsNew(number int) bool {
+	c := s.Of(number)
+	return c.Timed.Load() == 0 || c.Tracked.Load() == 0 && s.TracksLatency()
+}
+
+// ShowPercentiles sets the percentiles that INFO latencystats shows, each from 0 to 100.
+func (s *Server) ShowPercentiles(list []float64) { s.percentiles.Store(&list) }
+
+// Percentiles are they.
+func (s *Server) Percentiles() []float64 { return *s.percentiles.Load() }
