@@ -37,11 +37,11 @@ var replacedNames = map[string]string{
 var unread = []string{
 	"cmd/cellserver",
 	"internal/cli",
-	"internal/commands", "internal/session",
+	"internal/commands",
+	"internal/session",
 	"internal/logging",
 	"internal/option",
 	"internal/tlsconfig",
-	"internal/store/storetest",
 	"internal/transcript",
 }
 

@@ -6,8 +6,8 @@ import (
 	"cellserver/internal/quota"
 )
 
-// BenchmarkThrottleAhead is how a session asks when calls have come together: their keys are
-// foreseen, 16 at a time.
+// BenchmarkThrottleAhead prefetches the keys of 16 calls at a time, as a session does with
+// pipelined calls.
 func BenchmarkThrottleAhead(b *testing.B) {
 	m := New(Options{SweepEvery: -1})
 	v, keys := m.View(), keysOf17(benchKeys)

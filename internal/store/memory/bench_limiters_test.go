@@ -12,8 +12,8 @@ import (
 	"cellserver/internal/store"
 )
 
-// benchmarkTake is BenchmarkThrottle for any limiter: on as many keys, so that it waits for memory
-// as long.
+// benchmarkTake is BenchmarkThrottle for any limiter, with as many keys, so that cache misses cost
+// the same.
 func benchmarkTake(b *testing.B, rule *store.Rule, keys int, fill int64) {
 	m := New(Options{SweepEvery: -1})
 	v, names := m.View(), keysOf17(keys)
@@ -38,15 +38,15 @@ func BenchmarkTakeSliding(b *testing.B) {
 	benchmarkTake(b, plainRule(store.Sliding, 16, 1000), benchKeys, 1)
 }
 
-// BenchmarkTakeLog is on logs of a thousand entries that are full: each call lets as much go as it
-// takes.
+// BenchmarkTakeLog uses logs that are full, with a thousand entries: each call removes as many as
+// it adds.
 func BenchmarkTakeLog(b *testing.B) {
 	const keys, limit = 1000, 1000
 	clock := store.NewStillClock(1e18)
 	m := New(Options{Clock: clock, SweepEvery: -1})
 	v, names, rule := m.View(), keysOf17(keys), plainRule(store.SlidingLog, limit, 1)
 	call := func(n int) bool {
-		clock.Advance(time.Second / (keys * limit)) // so that a key is called limit times in a period
+		clock.Advance(time.Second / (keys * limit)) // so that a key is called limit times per period
 		v.Begin()
 		d, err := v.Take(background, names[n%keys], rule, 1, quota.Take)
 		return err == nil && !d.Limited
@@ -65,7 +65,7 @@ func BenchmarkTakeLog(b *testing.B) {
 	b.ReportMetric(float64(m.Usage()[0].Bytes)/keys, "B/key")
 }
 
-// BenchmarkTakeLogRefused is what a caller costs who is told to wait: it only looks.
+// BenchmarkTakeLogRefused measures calls that are limited and only read.
 func BenchmarkTakeLogRefused(b *testing.B) {
 	const keys, limit = 1000, 1000
 	clock := store.NewStillClock(1e18)
@@ -104,7 +104,7 @@ func benchmarkLeases(b *testing.B, holders int) {
 	}
 }
 
-func BenchmarkAcquireRelease0(b *testing.B)    { benchmarkLeases(b, 0) } // the key comes and goes
+func BenchmarkAcquireRelease0(b *testing.B)    { benchmarkLeases(b, 0) } // the key is created and removed
 func BenchmarkAcquireRelease8(b *testing.B)    { benchmarkLeases(b, 8) }
 func BenchmarkAcquireRelease1000(b *testing.B) { benchmarkLeases(b, 1000) }
 
@@ -123,12 +123,12 @@ func BenchmarkTakeAll4(b *testing.B) {
 	}
 }
 
-// What a key of each kind costs: as the store counts it, and as the system does, by what pages and
-// heap have grown by. The store's own count is what a memory limit goes by, so it may not be far
-// below the truth.
-func TestBytesAKey(t *testing.T) {
+// TestBytesPerKey measures the memory of a key of each kind: as the store counts it, and by the
+// growth of pages and heap. A memory limit depends on the store's count, so it must not be far too
+// small.
+func TestBytesPerKey(t *testing.T) {
 	if raceEnabled {
-		return // which takes memory of its own for all that is allocated
+		return // it takes additional memory for each allocation
 	}
 	const keys = 100_000
 	names := keysOf17(keys)
@@ -153,8 +153,8 @@ func TestBytesAKey(t *testing.T) {
 		name string
 		keys int
 		fill func(v store.View, clock *store.StillClock, key []byte)
-		most float64 // bytes a key
-		off  float64 // how much of the truth the store may leave out
+		most float64 // bytes per key
+		off  float64 // the fraction of the memory that the store may fail to count
 	}{
 		{"throttle", keys, window(store.Throttle, 1), 60, 0.1},
 		{"fixed", keys, window(store.Fixed, 1), 80, 0.1},
@@ -171,7 +171,7 @@ func TestBytesAKey(t *testing.T) {
 			clock := store.NewStillClock(1e18)
 			m := New(Options{Clock: clock, SweepEvery: -1})
 			v := m.View()
-			v.Throttle(background, names[0], sixteenAMinute, 1, quota.Peek) // the shards are there before
+			v.Throttle(background, names[0], sixteenAMinute, 1, quota.Peek) // creates the shards
 			before := heapBytes()
 			for _, key := range names[:c.keys] {
 				c.fill(v, clock, key)
@@ -193,7 +193,7 @@ func TestBytesAKey(t *testing.T) {
 	}
 }
 
-// heapBytes is what Go's heap holds once everything that nobody needs has gone.
+// heapBytes returns the size of Go's heap after garbage collection.
 func heapBytes() int64 {
 	var s runtime.MemStats
 	runtime.GC()

@@ -13,11 +13,11 @@ import (
 
 const benchKeys = 1 << 20
 
-// sixteenAMinute refills slowly enough for a key to stay through a benchmark, and limits most calls
-// on it as a busy server does.
+// sixteenAMinute refills slowly enough for a key to stay during a benchmark, and limits most calls,
+// as on a busy server.
 var sixteenAMinute, _ = gcra.NewLimit(15, 16, 60)
 
-// keysOf17 are keys of 17 bytes, cut from one piece so that the keys themselves cost few cache
+// keysOf17 returns keys of 17 bytes, cut from one slice so that the keys themselves cause few cache
 // misses.
 func keysOf17(n int) [][]byte {
 	keys, all := make([][]byte, n), make([]byte, 0, 17*n)
@@ -28,7 +28,7 @@ func keysOf17(n int) [][]byte {
 	return keys
 }
 
-// jump goes through the keys in an order that no cache foresees: a linear congruential generator of
+// jump visits the keys in an order that caches cannot predict: a linear congruential generator with
 // full period.
 func jump(at uint32) uint32 { return (at*1664525 + 1013904223) % benchKeys }
 
@@ -46,12 +46,12 @@ func BenchmarkThrottle(b *testing.B) {
 	}
 }
 
-// BenchmarkGoMap is what to compare with: the language's map, read and written on the same keys in
-// the same order, without a lock, a clock or a decision.
+// BenchmarkGoMap is for comparison: a Go map, read and written with the same keys in the same
+// order, without a lock, a clock or a decision.
 func BenchmarkGoMap(b *testing.B) {
 	keys, tats := make([]string, benchKeys), map[string]int64{}
 	for i, key := range keysOf17(benchKeys) {
-		keys[i] = string(key) // made before, as the map would make it anew at each call
+		keys[i] = string(key) // converted before, because converting would allocate at each call
 		tats[keys[i]] = 1
 	}
 	b.ReportAllocs()
@@ -80,7 +80,8 @@ func BenchmarkThrottleInParallel(b *testing.B) {
 	})
 }
 
-// BenchmarkInsert makes new keys, in one store after another, and tells what one costs in memory.
+// BenchmarkInsert creates keys, in several stores one after the other, and reports the memory per
+// key.
 func BenchmarkInsert(b *testing.B) {
 	keys := keysOf17(benchKeys)
 	b.ReportAllocs()

@@ -13,10 +13,10 @@ import (
 	"cellserver/internal/window"
 )
 
-// What the tests know of the inside of a Store stands in this file, so that a change of layout is a
-// change here alone.
+// All knowledge of the tests about the inside of a Store is in this file, so that a change of
+// layout changes only this file.
 
-// check walks every shard and says what does not fit together; nil if all does.
+// check verifies the invariants of all shards and returns the first violation.
 func (m *Store) check() error {
 	for n := range m.databases {
 		db := m.database(n)
@@ -32,9 +32,9 @@ func (m *Store) check() error {
 	return nil
 }
 
-// check holds a shard to its invariant: the records that the index names are those that the pages
-// hold, each is found by its key, and every piece of memory is either in use or in the list of its
-// kind of free ones.
+// check verifies the invariants of a shard: the index refers to exactly the records in the pages,
+// each record is found by its key, and all memory is either in use or in the right list of free
+// memory.
 func (s *shard) check(number uint32) error {
 	s.lock()
 	defer s.unlock()
@@ -65,8 +65,8 @@ func (s *shard) check(number uint32) error {
 	return s.checkSlabs(indexed)
 }
 
-// checkSlabs: each record of a log or of leases has one object that is its own and agrees with it,
-// no object is without a record, and their bytes add up.
+// checkSlabs verifies that each record of a log or of leases has an object of its own that agrees
+// with it, that every object belongs to a record, and that the sums of bytes are right.
 func (s *shard) checkSlabs(records map[ref]bool) error {
 	logs, leased := map[uint32]bool{}, map[uint32]bool{}
 	var logBytes, leaseBytes int64
@@ -95,7 +95,7 @@ func (s *shard) checkSlabs(records map[ref]bool) error {
 	return errors.Join(s.logs.check(logs), s.leases.check(leased))
 }
 
-// checkInline: what stands in a record has room in its slot, and agrees with it.
+// checkInline verifies that inline state fits in its slot, and agrees with the record.
 func (s *shard) checkInline(at ref) error {
 	r := s.pages.at(at)
 	if room := s.pages.slotSize(at); r.size() > room {
@@ -140,7 +140,7 @@ func checkCounted(l *keyLeases) error {
 	return nil
 }
 
-// claim is a record's: it takes object n, which nobody may have taken before.
+// claim marks object n as belonging to a record. It must not belong to another.
 func (s *slab[T]) claim(n uint32, claimed map[uint32]bool, check func(*T) error) error {
 	if at := int(n / pieceItems); at >= len(s.pieces) || s.pieces[at] == nil || s.at(n) == nil || claimed[n] {
 		return fmt.Errorf("object %d of %d pieces is not there, or not its own", n, len(s.pieces))
@@ -149,7 +149,7 @@ func (s *slab[T]) claim(n uint32, claimed map[uint32]bool, check func(*T) error)
 	return check(s.at(n))
 }
 
-// check: every object of a slab is claimed, and what is known of the pieces is so.
+// check verifies that every object of a slab is claimed, and that the state of the pieces is right.
 func (s *slab[T]) check(claimed map[uint32]bool) error {
 	there := 0
 	for at, p := range s.pieces {
@@ -176,7 +176,7 @@ func (s *slab[T]) check(claimed map[uint32]bool) error {
 	return nil
 }
 
-// count is how many objects there are.
+// count returns the number of objects.
 func (s *slab[T]) count() (n int) {
 	for _, p := range s.pieces {
 		if p != nil {
@@ -186,7 +186,7 @@ func (s *slab[T]) count() (n int) {
 	return n
 }
 
-// objects counts what the records of a Store hold beside themselves.
+// objects counts the objects that the records of a Store have in slabs.
 func (m *Store) objects() (logs, leases int) {
 	for n := range m.databases {
 		if db := m.database(n); db != nil {
@@ -200,7 +200,7 @@ func (m *Store) objects() (logs, leases int) {
 	return logs, leases
 }
 
-// checkIndex collects the records that the index names and sees that each is found where it is.
+// checkIndex returns the records that the index refers to, and verifies that each can be found.
 func (s *shard) checkIndex(number uint32) (map[ref]bool, error) {
 	x, named, chained := &s.index, map[ref]bool{}, 0
 	walk := func(a *buckets, n int) error {
@@ -254,7 +254,7 @@ func (s *shard) checkBucket(number uint32, b *bucket, named map[ref]bool) error 
 	return nil
 }
 
-// checkOverflow: every overflow bucket hangs in a chain or is free.
+// checkOverflow verifies that every overflow bucket is in a chain or free.
 func (x *index) checkOverflow(chained int) error {
 	free := 0
 	for n := x.overflowFree; n != 0 && free <= x.overflow.count; n = x.overflow.at(int(n) - 1).next() {
@@ -267,7 +267,7 @@ func (x *index) checkOverflow(chained int) error {
 	return nil
 }
 
-// check collects the records in the pages and sees that each page's account of itself is true.
+// check returns the records in the pages, and verifies the counters of each page.
 func (p *pages) check() (map[ref]bool, error) {
 	held, bytes, empty := map[ref]bool{}, int64(0), 0
 	for n := range p.list {
@@ -293,8 +293,8 @@ func (p *pages) check() (map[ref]bool, error) {
 	return held, p.checkOpen()
 }
 
-// checkFree follows a page's list of free slots: whole slots, none in use, none twice, and none
-// forgotten.
+// checkFree verifies a page's list of free slots: whole slots, not in use, none twice and none
+// missing.
 func (p *pages) checkFree(n int, held map[ref]bool) error {
 	pg := &p.list[n]
 	if pg.class == 0 {
@@ -319,8 +319,8 @@ func (p *pages) checkFree(n int, held map[ref]bool) error {
 	return nil
 }
 
-// checkOpen: the open pages of a class are those with a free slot, each listed once, forth and
-// back.
+// checkOpen verifies the lists of open pages: each page with a free slot is in the list of its
+// class once, with correct links.
 func (p *pages) checkOpen() error {
 	listed := map[uint32]bool{}
 	for class, first := range p.open {
@@ -341,7 +341,7 @@ func (p *pages) checkOpen() error {
 	return nil
 }
 
-// expiredFor counts the records, and those of them that expired at least ns ago.
+// expiredFor returns the number of records, and of those that expired at least ns nanoseconds ago.
 func (m *Store) expiredFor(ns int64) (records, expired int) {
 	now := m.clock.Now()
 	for n := range m.databases {
@@ -366,8 +366,8 @@ func (m *Store) expiredFor(ns int64) (records, expired int) {
 	return records, expired
 }
 
-// indexBytes is what the indexes of a database take, and indexMoving how many of them are on the
-// move.
+// indexBytes returns the size of the indexes of a database, and indexMoving how many of them are
+// being resized.
 func (m *Store) indexBytes(number int) (bytes int64, moving int) {
 	db := m.database(number)
 	for i := range db.shards {
@@ -382,11 +382,10 @@ func (m *Store) indexBytes(number int) (bytes int64, moving int) {
 	return bytes, moving
 }
 
-// shardOf is the number of the shard that a key belongs to.
+// shardOf returns the number of the shard that a key belongs to.
 func shardOf(v store.View, key string) uint32 { return v.(*view).hash([]byte(key)).shard }
 
-// inOneShard makes n keys that share a shard, so that its index grows and shrinks through many
-// sizes.
+// inOneShard returns n keys of one shard, so that its index goes through many sizes.
 func inOneShard(v store.View, prefix string, n int) []string {
 	var keys []string
 	buffer := []byte(prefix)

@@ -23,7 +23,7 @@ func TestMemoryKeepsTheContract(t *testing.T) {
 	})
 }
 
-// The same with the store's own sweep at work all the while, as it is in a server.
+// The same with the periodic sweep running, as in a server.
 func TestMemoryKeepsTheContractWhileItSweeps(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, func(t *testing.T, clock store.Clock) store.Store {

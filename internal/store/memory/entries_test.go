@@ -10,7 +10,7 @@ import (
 	"cellserver/internal/window"
 )
 
-// An entryLog is a slice to whoever looks, and takes hardly more memory than one.
+// An entryLog behaves like a slice, and takes hardly more memory.
 func TestEntryLog(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var l entryLog

@@ -14,22 +14,21 @@ import (
 	"cellserver/internal/store"
 )
 
-// traffic is a minute of new keys that live for a second each: what somebody sends who makes up
-// keys.
+// traffic is a minute of new keys that live for a second each, as from a client that invents keys.
 type traffic struct {
 	rate       func(second int) int // new keys in each second of the minute
 	keySize    int                  // bytes
 	sweepEvery time.Duration
 }
 
-// aPage is a key whose record has a page to itself. A sweep takes 1/50 of a shard's pages and one
-// more, so only a shard of hundreds of pages sees the whole round; with such keys a small table has
-// them.
+// aPage is the length of a key whose record has a page to itself. A sweep visits 1/50 of a shard's
+// pages and one more, so only shards with hundreds of pages need a whole round; such keys make a
+// small table have them.
 const aPage = 1100
 
 func steady(rate int) func(int) int { return func(int) int { return rate } }
 
-// bursts come every twentieth second, with silence between them.
+// bursts is traffic in every twentieth second.
 func bursts(size int) func(int) int {
 	return func(second int) int {
 		if second%20 == 0 {
@@ -39,19 +38,19 @@ func bursts(size int) func(int) int {
 	}
 }
 
-// report is what a minute showed.
+// report is the result of a minute.
 type report struct {
 	stale    float64 // the largest share of records that had expired over 10 s ago, at the end of any second
-	overdue  int     // records that two rounds of the sweep had passed by
-	least    int64   // bytes held, at least and at most, from second 15 on
+	overdue  int     // records that two rounds of the sweep missed
+	least    int64   // bytes in use, smallest and largest from second 15 on
 	most     int64
-	emptied  store.Usage // once everything has expired and there was time to sweep it
+	emptied  store.Usage // usage after everything has expired and there was time to sweep it
 	atOnce   int         // the largest number of records
-	index    int64       // bytes of index at the end
-	finished error       // what does not fit together at the end
+	index    int64       // bytes of the index at the end
+	finished error       // violated invariants at the end
 }
 
-// minute lets a simulated minute of traffic pass, and 20 s of silence after it.
+// minute simulates a minute of traffic, and 20 s without traffic after it.
 func (tr traffic) minute() (r report) {
 	const minute, silence = 60, 20
 	clock := store.NewStillClock(1_700_000_000e9)
@@ -88,8 +87,8 @@ func (r *report) look(m *Store, flat bool) {
 	if records > 0 {
 		r.stale = max(r.stale, float64(stale)/float64(records))
 	}
-	// A table that grows under the sweep's feet makes its round longer, to twice its time when it
-	// grows from nothing.
+	// A round of the sweep takes longer on a table that grows meanwhile, up to twice the time when
+	// it grows from nothing.
 	_, overdue := m.expiredFor(int64(2 * sweepRound))
 	r.overdue += overdue
 	r.atOnce = max(r.atOnce, records)
@@ -101,11 +100,12 @@ func (r *report) look(m *Store, flat bool) {
 	}
 }
 
-// emptyShard is what an empty shard may keep: its first block of index, and a page.
+// emptyShard is the memory that an empty shard may keep: the first block of its index, and a page.
 const emptyShard = 2 * pageBytes
 
-// verdict says what the sweep must keep to: at any rate less than a tenth of the records has been
-// dead for 10 s, memory is flat under steady traffic, and it goes when the keys go.
+// verdict returns the violations of what the sweep must achieve: at any rate of traffic, less than
+// a tenth of the records expired over 10 s ago, memory is constant under steady traffic, and it is
+// freed when the keys are gone.
 func (r report) verdict(steady bool) error {
 	errs := []error{r.finished}
 	if r.stale >= 0.1 {
@@ -123,7 +123,7 @@ func (r report) verdict(steady bool) error {
 	return errors.Join(errs...)
 }
 
-// perSecond is a rate that the race detector can keep up with too.
+// perSecond reduces a rate under the race detector.
 func perSecond(rate int) int {
 	if raceEnabled {
 		return rate / 20
@@ -150,7 +150,7 @@ func TestSweepKeepsUp(t *testing.T) {
 	}
 }
 
-// A sweep that came ten times too seldom must not pass.
+// A sweep at a tenth of the rate must not pass.
 func TestLazySweepFallsBehind(t *testing.T) {
 	t.Parallel()
 	for name, rate := range map[string]func(int) int{"steady": steady(400), "bursts": bursts(8000)} {
@@ -162,7 +162,7 @@ func TestLazySweepFallsBehind(t *testing.T) {
 	}
 }
 
-// The index grows with the records and shrinks back with them, a bucket a call.
+// The index grows with the number of records and shrinks with it, one bucket per call.
 func TestIndexShrinksBack(t *testing.T) {
 	clock := store.NewStillClock(1e18)
 	m := New(Options{Databases: 1, Clock: clock, SweepEvery: -1})

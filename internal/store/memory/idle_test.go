@@ -11,8 +11,8 @@ import (
 	"cellserver/internal/store"
 )
 
-// What stands beside it in the record is left alone, and the number of seconds comes round without
-// harm.
+// Recording a use changes nothing else in the record, and the number of seconds wraps around
+// without harm.
 func TestIdleOfARecord(t *testing.T) {
 	for _, mark := range []byte{0, 1} {
 		for _, now := range []int64{0, 1 << usedShift, 1e18, math.MaxInt64 - 1<<40} {
@@ -24,13 +24,13 @@ func TestIdleOfARecord(t *testing.T) {
 			require.Zero(t, r.idle(now))
 			require.Equal(t, 5*time.Duration(1<<usedShift), r.idle(now+5<<usedShift))
 			require.Equal(t, time.Duration(1<<usedBits-1)<<usedShift, r.idle(now+(1<<usedBits-1)<<usedShift))
-			require.Zero(t, r.idle(now+1<<usedBits<<usedShift), "after 104 days it begins anew")
+			require.Zero(t, r.idle(now+1<<usedBits<<usedShift), "after 104 days the number wraps around")
 		}
 	}
 }
 
-// What has expired is counted once, whoever finds it: the sweep, a call that takes the key anew, or
-// one that deletes it.
+// An expired key is counted once, whatever finds it: the sweep, a call that uses the key again, or
+// a Delete.
 func TestExpiredIsCounted(t *testing.T) {
 	clock := store.NewStillClock(1e18)
 	m := New(Options{Clock: clock, SweepEvery: -1})
@@ -60,11 +60,11 @@ func TestExpiredIsCounted(t *testing.T) {
 	}
 	require.Equal(t, int64(6), expired())
 	require.NoError(t, v.Flush(background))
-	require.Equal(t, int64(6), expired(), "what is flushed has not expired")
+	require.Equal(t, int64(6), expired(), "flushed keys have not expired")
 }
 
-// Outside counts the blocks that keys take, and those alone.
-func TestOutside(t *testing.T) {
+// OffHeapBytes counts the blocks that are in use, and only those.
+func TestOffHeapBytes(t *testing.T) {
 	m := New(Options{Clock: store.NewStillClock(1e18), SweepEvery: -1})
 	v := m.View()
 	require.Zero(t, m.OffHeapBytes())

@@ -15,8 +15,7 @@ import (
 	"cellserver/internal/window"
 )
 
-// A log is a slice to whoever looks, wherever it stands; it grows out of its record, and comes
-// back.
+// A log behaves like a slice, wherever it is stored; it outgrows its record, and returns to it.
 func TestLogsMoveInAndOut(t *testing.T) {
 	moves := map[bool]int{}
 	for seed := range uint64(40) {
@@ -24,7 +23,7 @@ func TestLogsMoveInAndOut(t *testing.T) {
 		m := New(Options{Clock: store.NewStillClock(1e18), SweepEvery: -1})
 		key := []byte(oneOf(random, []string{"key", "key", fmt.Sprintf("%900d", 1), fmt.Sprintf("%1500d", 1)}))
 		_, err := m.View().Throttle(background, []byte("another"), sixteenAMinute, 1,
-			quota.Take) // so that there is a database
+			quota.Take) // creates the database
 		require.NoError(t, err)
 		h := m.hash(key)
 		s := &m.database(0).shards[h.shard]
@@ -60,14 +59,14 @@ func TestLogsMoveInAndOut(t *testing.T) {
 			}
 		}
 	}
-	require.Positive(t, moves[false], "none has grown out of its record")
-	require.Positive(t, moves[true], "none has come back")
+	require.Positive(t, moves[false], "no log has outgrown its record")
+	require.Positive(t, moves[true], "no log has returned to its record")
 }
 
-// oneOf is one of several.
+// oneOf returns a random element.
 func oneOf[T any](random *rand.Rand, of []T) T { return of[random.IntN(len(of))] }
 
-// Leases are what a table of them is, wherever they stand.
+// Leases behave like a lease.Leases, wherever they are stored.
 func TestLeasesMoveInAndOut(t *testing.T) {
 	moves := map[bool]int{}
 	for seed := range uint64(40) {
@@ -114,12 +113,12 @@ func TestLeasesMoveInAndOut(t *testing.T) {
 			}
 		}
 	}
-	require.Positive(t, moves[false], "none have grown out of their record")
-	require.Positive(t, moves[true], "none have come back")
+	require.Positive(t, moves[false], "no leases have outgrown their record")
+	require.Positive(t, moves[true], "no leases have returned to their record")
 }
 
-// What is little asks the allocator for nothing, once its key is known.
-func TestLittleAllocatesNothing(t *testing.T) {
+// Small state needs no allocation once the key exists.
+func TestSmallStateAllocatesNothing(t *testing.T) {
 	clock := store.NewStillClock(1e18)
 	m := New(Options{Clock: clock, SweepEvery: -1})
 	v, log, leases := m.View(), []byte("log"), []byte("leases")

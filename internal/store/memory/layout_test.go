@@ -10,20 +10,20 @@ import (
 	"cellserver/internal/store"
 )
 
-// A shard fills whole cache lines: two cores that work on neighbours do not take a line from each
-// other.
+// The size of a shard is a multiple of the cache line, so that two cores working on neighbours do
+// not share a line.
 func TestShardsFillCacheLines(t *testing.T) {
 	const line = 64
 	over := unsafe.Sizeof(shard{}) % line
 	require.Zero(t, over, "pad the shard by %d bytes", line-over)
 }
 
-// Keys that come and go leave no overflow buckets behind: a chain has as many as its records need,
-// which check sees to.
+// Keys that come and go leave no overflow buckets behind: check verifies that chains have only as
+// many as their records need.
 func TestChurnLeavesNoOverflowBehind(t *testing.T) {
 	m := New(Options{Clock: store.NewStillClock(1e18), SweepEvery: -1})
 	v := m.View()
-	keys := inOneShard(v, "key", 560) // of 768 slots in its 64 buckets, so that several overflow
+	keys := inOneShard(v, "key", 560) // of 768 slots in its 64 buckets, so that several buckets overflow
 	for _, key := range keys {
 		_, err := v.Throttle(background, []byte(key), sixteenAMinute, 1, quota.Take)
 		require.NoError(t, err)
@@ -33,7 +33,7 @@ func TestChurnLeavesNoOverflowBehind(t *testing.T) {
 	require.Positive(t, x.overflowUsed)
 	for i, key := range keys[:520] {
 		v.Delete(background, [][]byte{[]byte(key)})
-		require.NoError(t, m.check(), "%d gone", i+1)
+		require.NoError(t, m.check(), "after %d removed keys", i+1)
 	}
 	require.Zero(t, x.overflowUsed)
 }

@@ -18,10 +18,10 @@ import (
 	"cellserver/internal/store"
 )
 
-// The histories of this file are of all limiters and of several keys at once, so they cannot be
-// parted by key: one order must explain every answer.
+// The histories in this file contain calls of all limiters and on several keys, so they cannot be
+// split by key: one order must explain every result.
 
-// wish is a call, on one key or, of TakeAll, on several; wished is its answer.
+// wish is a call, for TakeAll on several keys; wished is its result.
 type wish struct {
 	what     string // take, all, acquire, renew, release, lookup
 	keys     []int
@@ -29,7 +29,7 @@ type wish struct {
 	rules    []*store.Rule
 	quantity int64
 	mode     quota.Mode
-	limit    int64 // of leases
+	limit    int64 // for leases
 	holder   string
 }
 
@@ -46,16 +46,18 @@ func (w wished) equal(o wished) bool {
 		w.entry == o.entry && w.err == o.err
 }
 
-// limiterKeys is how many keys a history is about, each in a shard of its own.
+// limiterKeys is the number of keys in a history, each in a shard of its own.
 const limiterKeys = 4
 
-// table is the model: each key, and the latest instant that its shard has seen.
+// table is the state of the model: the state of each key, and the latest instant that its shard has
+// seen.
 type table [limiterKeys]struct {
 	plain
 	last int64
 }
 
-// advance is the instant of a step on some keys, and leaves it and nothing that has expired behind.
+// advance returns the instant of a step on some keys. It updates the instants of their shards, and
+// removes what has expired.
 func (t *table) advance(w wish) (now int64) {
 	now = w.now
 	for _, key := range w.keys {
@@ -67,7 +69,7 @@ func (t *table) advance(w wish) (now int64) {
 	return now
 }
 
-// step is what must be answered, and the table after it.
+// step returns the expected result, and the table after it.
 func (t table) step(w wish) (wished, table) {
 	before := t
 	now := t.advance(w)
@@ -103,8 +105,8 @@ func (t table) step(w wish) (wished, table) {
 	return want, t
 }
 
-// stepAll is of TakeAll. Where one key is of another kind, those that come after it are not asked:
-// their shards do not get to know the instant of the step.
+// stepAll is step for TakeAll. If one key is of another kind the later ones are not accessed, so
+// their shards do not see the instant of the step.
 func (t table) stepAll(w wish, now int64, before table) (want wished, next table) {
 	next, want.allowed = t, true
 	for i, key := range w.keys {
@@ -146,8 +148,8 @@ var allLimiters = porcupine.Model{
 	},
 }
 
-// randomWish makes callers fight for few tokens of keys that are for a kind each, and now and then
-// for another.
+// randomWish returns a call on one of a few keys with few tokens. Each key is usually used with one
+// kind, sometimes with another.
 func randomWish(random *rand.Rand, all bool) wish {
 	w := wish{
 		what: "take", keys: random.Perm(limiterKeys)[:1], quantity: 1 + random.Int64N(2), mode: quota.Mode(random.IntN(4)),
@@ -168,7 +170,7 @@ func randomWish(random *rand.Rand, all bool) wish {
 		w.rules = append(w.rules, plainRule(takers[(key+1)%len(takers)], 3, 1))
 	}
 	if w.what == "take" && (w.keys[0] == 0 && random.IntN(4) > 0 ||
-		random.IntN(5) == 0) { // key 0 has leases most of the time
+		random.IntN(5) == 0) { // key 0 usually has leases
 		w.what, w.keys[0], w.quantity = []string{"acquire", "acquire", "acquire", "renew", "release"}[random.IntN(5)], 0,
 			max(w.quantity, 0)
 	}
@@ -187,7 +189,7 @@ func (w wish) on(v store.View, keys [][]byte) (got wished) {
 			requests = append(requests, store.LimitRequest{Key: keys[n], Rule: *w.rules[i], Quantity: w.quantity})
 		}
 		got.decisions, got.allowed, got.err = v.TakeAll(background, requests, w.mode == quota.Peek)
-		got.decisions = slices.Clone(got.decisions) // they are lent
+		got.decisions = slices.Clone(got.decisions) // the view reuses them
 	case "acquire":
 		got.decisions = make([]quota.Decision, 1)
 		got.decisions[0], got.err = v.Acquire(background, key, plainRequest(w.limit, 2, w.holder, w.quantity), 10)
@@ -204,13 +206,13 @@ func (w wish) on(v store.View, keys [][]byte) (got wished) {
 	return got
 }
 
-// limiterHistory records a short history of callers and a clock.
+// limiterHistory records a short history of several callers and a clock.
 func limiterHistory(seed uint64, all bool, fault faulty) [][]porcupine.Operation {
 	const callers, calls = 4, 10
 	clock := store.NewStillClock(1_700_000_000e9)
 	m := New(Options{Databases: 1, Clock: clock, SweepEvery: -1})
 	keys := apart(m.View(), limiterKeys)
-	// A database that nobody has taken from has no shards, so none that know a time.
+	// A database that was never written to has no shards, and so none that have seen an instant.
 	m.View().Throttle(background, []byte("elsewhere"), nanosecond, 1, quota.Peek)
 	var r recording
 	var done sync.WaitGroup
@@ -222,7 +224,7 @@ func limiterHistory(seed uint64, all bool, fault faulty) [][]porcupine.Operation
 			<-begin
 			for range calls {
 				if random.IntN(3) > 0 {
-					v.Begin() // else the batch goes on with the instant it has
+					v.Begin() // otherwise the batch keeps its instant
 				}
 				w := randomWish(random, all)
 				w.now = v.Now()
@@ -254,7 +256,7 @@ func TestAllLimitersAreLinearizable(t *testing.T) {
 	}
 }
 
-// halves is a view whose TakeAll takes in turn until one refuses.
+// halves is a view whose TakeAll takes from one key after the other until one refuses.
 type halves struct{ store.View }
 
 func (v halves) TakeAll(ctx context.Context, requests []store.LimitRequest, peek bool) ([]quota.Decision, bool, error) {
@@ -273,7 +275,8 @@ func (v halves) TakeAll(ctx context.Context, requests []store.LimitRequest, peek
 	return said, allowed, nil
 }
 
-// noLocks is a view whose TakeAll asks each, and then has each take, without the locks of all.
+// noLocks is a view whose TakeAll peeks at each key and then takes from each, without holding the
+// locks of all.
 type noLocks struct{ store.View }
 
 func (v noLocks) TakeAll(ctx context.Context, requests []store.LimitRequest,
@@ -302,7 +305,7 @@ func (v noLocks) TakeAll(ctx context.Context, requests []store.LimitRequest,
 	return said, allowed, nil
 }
 
-// twice is a view that counts a lease twice when it is asked for again.
+// twice is a view that counts a lease twice when its holder acquires again.
 type twice struct{ store.View }
 
 func (v twice) Acquire(ctx context.Context, key []byte, r lease.Request, maxHolders int) (quota.Decision, error) {
@@ -314,7 +317,7 @@ func (v twice) Acquire(ctx context.Context, key []byte, r lease.Request, maxHold
 	return d, err
 }
 
-// lostRelease is a view that says that permits were taken back, and keeps them.
+// lostRelease is a view that reports permits as released, and keeps them.
 type lostRelease struct{ store.View }
 
 func (v lostRelease) Release(ctx context.Context, key []byte, holder []byte) (permits int64, err error) {
@@ -327,7 +330,7 @@ func (v lostRelease) Release(ctx context.Context, key []byte, holder []byte) (pe
 	return permits, err
 }
 
-// apartTake is a view whose Take asks first and takes by force afterwards, in two steps.
+// apartTake is a view whose Take peeks first and takes by force afterwards, in two steps.
 type apartTake struct{ store.View }
 
 func (v apartTake) Take(ctx context.Context, key []byte, rule *store.Rule, quantity int64,
@@ -345,11 +348,11 @@ func (v apartTake) Take(ctx context.Context, key []byte, rule *store.Rule, quant
 
 func TestTheCheckerFindsBugsOfAllLimiters(t *testing.T) {
 	for name, fault := range map[string]faulty{
-		"half is taken":               func(v store.View) store.View { return halves{v} },
-		"all are not locked":          func(v store.View) store.View { return noLocks{v} },
-		"a lease is counted twice":    func(v store.View) store.View { return twice{v} },
-		"a release is lost":           func(v store.View) store.View { return lostRelease{v} },
-		"to ask and to take is apart": func(v store.View) store.View { return apartTake{v} },
+		"half is taken":                func(v store.View) store.View { return halves{v} },
+		"not all shards are locked":    func(v store.View) store.View { return noLocks{v} },
+		"a lease is counted twice":     func(v store.View) store.View { return twice{v} },
+		"a release is lost":            func(v store.View) store.View { return lostRelease{v} },
+		"peeking and taking are apart": func(v store.View) store.View { return apartTake{v} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.True(t, finds(allLimiters,

@@ -18,11 +18,11 @@ import (
 	"cellserver/internal/store"
 )
 
-// A history of concurrent calls is linearizable if one order of them, in which no call stands
-// before one that had ended before it began, explains every answer. porcupine looks for that order
-// among the states of a model.
+// A history of concurrent calls is linearizable if there is an order of them that explains every
+// result, and in which no call comes before one that ended before it began. porcupine searches for
+// that order in the states of a model.
 
-// asked is a call on one key, and answered is its answer.
+// asked is a call on one key, and answered is its result.
 type asked struct {
 	what     string // throttle, lookup, delete, sweep
 	key      int
@@ -38,12 +38,12 @@ type answered struct {
 	deleted  int
 }
 
-// cell is what a shard knows when it holds one key: the key's TAT, and the latest instant that any
-// call came with. The histories' keys stand in shards of their own, so that nothing else moves that
-// instant and the model is exact although the clock runs all the while.
+// cell is the state of a shard with one key: the key's TAT, and the latest instant of any call. The
+// keys of a history are in different shards, so that nothing else changes that instant and the
+// model is exact although the clock advances.
 type cell struct{ tat, last int64 }
 
-// step is the whole of the contract for one key.
+// step is the contract for one key.
 func (c cell) step(a asked, got answered) []any {
 	c.last = max(c.last, a.now)
 	if c.tat <= c.last {
@@ -69,8 +69,8 @@ func (c cell) provided(right bool) []any {
 	return nil
 }
 
-// oneKey is the model of one key. A sweep may or may not come by the key's shard: if nothing is
-// there it does not look.
+// oneKey is the model of one key. A sweep may or may not see the key's shard, because it skips
+// shards without records.
 var oneKey = (&porcupine.NondeterministicModel{
 	Init: func() []any { return []any{cell{}} },
 	Step: func(state, input, output any) []any {
@@ -82,9 +82,8 @@ var oneKey = (&porcupine.NondeterministicModel{
 	},
 }).ToModel()
 
-// recording takes down the calls of one history. A counter stands in for time: it orders what
-// porcupine needs to have ordered, a call's end before another's beginning, and nothing reads it at
-// the same value.
+// recording records the calls of one history. A counter serves as the clock: it orders ends and
+// beginnings of calls, which is what porcupine needs, and no two readings are the same.
 type recording struct {
 	ticks atomic.Int64
 	mu    sync.Mutex
@@ -101,7 +100,7 @@ func (r *recording) record(client int, input any, call func() any) {
 		porcupine.Operation{ClientId: client, Input: input, Call: began, Output: output, Return: ended})
 }
 
-// apart makes n keys of which no two share a shard.
+// apart returns n keys of different shards.
 func apart(v store.View, n int) [][]byte {
 	var keys [][]byte
 	taken := map[uint32]bool{}
@@ -115,18 +114,18 @@ func apart(v store.View, n int) [][]byte {
 	return keys
 }
 
-// faulty is a view with a fault. What it does not say it leaves to the store.
+// faulty makes a faulty view. Methods that it does not override are the store's.
 type faulty func(store.View) store.View
 
 func sound(v store.View) store.View { return v }
 
-// keyHistories records a short history of four callers and a clock, and returns it key by key.
+// keyHistories records a short history of four callers and a clock, and returns it split by key.
 func keyHistories(seed uint64, fault faulty) [][]porcupine.Operation {
 	const callers, calls = 4, 12
 	clock := store.NewStillClock(1_700_000_000e9)
 	m := New(Options{Databases: 1, Clock: clock, SweepEvery: -1})
 	keys := apart(m.View(), 3)
-	// A database that nobody called Throttle on has no shards, so none that know a time.
+	// A database that was never written to has no shards, and so none that have seen an instant.
 	asked{what: "throttle", mode: quota.Peek, limit: nanosecond}.on(m.View(), nil)
 	var r recording
 	var done sync.WaitGroup
@@ -138,7 +137,7 @@ func keyHistories(seed uint64, fault faulty) [][]porcupine.Operation {
 			<-begin
 			for range calls {
 				if random.IntN(3) > 0 {
-					v.Begin() // else the batch goes on with the instant it has
+					v.Begin() // otherwise the batch keeps its instant
 				}
 				a := randomCall(random, len(keys))
 				a.now = v.Now()
@@ -149,7 +148,7 @@ func keyHistories(seed uint64, fault faulty) [][]porcupine.Operation {
 			}
 		})
 	}
-	done.Go(func() { // only this goroutine moves the clock, so it knows what a sweep will read there
+	done.Go(func() { // only this goroutine advances the clock, so it knows what the sweep reads
 		<-begin
 		random := rand.New(rand.NewPCG(seed, callers))
 		for range calls {
@@ -165,7 +164,7 @@ func keyHistories(seed uint64, fault faulty) [][]porcupine.Operation {
 	return byKey(r.calls, len(keys))
 }
 
-// byKey parts a history: a key's calls must have an order of their own. A sweep belongs to every
+// byKey splits a history by key: the calls on each key must have an order. A sweep concerns every
 // key.
 func byKey(calls []porcupine.Operation, keys int) [][]porcupine.Operation {
 	parts := make([][]porcupine.Operation, keys)
@@ -179,7 +178,8 @@ func byKey(calls []porcupine.Operation, keys int) [][]porcupine.Operation {
 	return parts
 }
 
-// randomCall is on a small quota, so that callers fight for the last token and refunds matter.
+// randomCall returns a call on a small quota, so that callers compete for the last token and
+// refunds matter.
 func randomCall(random *rand.Rand, keys int) asked {
 	limit, _ := gcra.NewLimit(random.Int64N(4), 1, 1)
 	a := asked{what: "throttle", key: random.IntN(keys), limit: limit, quantity: 1 + random.Int64N(2),
@@ -209,7 +209,7 @@ func (a asked) on(v store.View, key []byte) (got answered) {
 	return got
 }
 
-// illegal counts the histories of which the model has no order to offer.
+// illegal returns the number of histories that the model cannot order.
 func illegal(model porcupine.Model, histories int, record func(seed uint64) [][]porcupine.Operation) (n int) {
 	for seed := range histories {
 		for _, part := range record(uint64(seed)) {
@@ -222,8 +222,8 @@ func illegal(model porcupine.Model, histories int, record func(seed uint64) [][]
 	return n
 }
 
-// finds says whether histories come up of which the model has no order to offer: several, so that
-// none is found by chance alone. It stops there, because to find that no order will do takes long.
+// finds reports whether the model rejects several of the histories, so that none is found by chance
+// alone. It stops at that number, because it takes long to find that there is no order.
 func finds(model porcupine.Model, record func(seed uint64) [][]porcupine.Operation) bool {
 	const several = 4
 	n := 0
@@ -240,12 +240,12 @@ func TestCallsOnAKeyAreLinearizable(t *testing.T) {
 		func(seed uint64) [][]porcupine.Operation { return keyHistories(seed, sound) }))
 }
 
-// nanosecond is a limit whose token is a nanosecond: with it a TAT can be set through the front
-// door.
+// nanosecond is a limit whose tokens are nanoseconds, with which a TAT can be set through the
+// interface.
 var nanosecond, _ = gcra.NewLimit(0, 1_000_000_000, 1)
 
-// unlocked is a view whose Throttle loads and saves in two steps, each of them locked, as one would
-// write it on top of GET and SET.
+// unlocked is a view whose Throttle reads and writes in two steps with a lock each, as an
+// implementation on top of GET and SET would.
 type unlocked struct{ store.View }
 
 func (v unlocked) Throttle(ctx context.Context, key []byte, limit gcra.Limit, quantity int64,
@@ -262,7 +262,7 @@ func (v unlocked) Throttle(ctx context.Context, key []byte, limit gcra.Limit, qu
 	return o, err
 }
 
-// lossy answers a refund rightly and keeps nothing of it.
+// lossy returns the right decision for a refund and does not store it.
 type lossy struct{ store.View }
 
 func (v lossy) Throttle(ctx context.Context, key []byte, limit gcra.Limit, quantity int64,
@@ -273,8 +273,7 @@ func (v lossy) Throttle(ctx context.Context, key []byte, limit gcra.Limit, quant
 	return v.View.Throttle(ctx, key, limit, quantity, mode)
 }
 
-// stale is a view that lets time run back: what it looks up may be gone already, by what others
-// have seen.
+// stale is a view on which time may run backwards: it may return a key that has expired for others.
 type stale struct {
 	store.View
 	seen map[string]store.Entry
@@ -301,11 +300,10 @@ func TestTheCheckerFindsPlantedBugs(t *testing.T) {
 	}
 }
 
-// pair is the model of steps on several keys: which of a and b are there.
+// pair is the state of the model of steps on several keys: which of a and b exist.
 type pair [2]bool
 
-// several is a call on one or both of the keys: "make" (of one), "count", "delete", and "flush" of
-// all there is.
+// several is a call on one or both of the keys: "make" (one), "count", "delete", or "flush" (all).
 type several struct {
 	what string
 	keys []int
@@ -380,7 +378,7 @@ func TestStepsOnSeveralKeysAreLinearizable(t *testing.T) {
 		func(seed uint64) [][]porcupine.Operation { return pairHistory(seed, sound) }))
 }
 
-// piecemeal is a view that goes from key to key.
+// piecemeal is a view that processes one key at a time.
 type piecemeal struct {
 	store.View
 	counts, deletes bool
@@ -414,7 +412,7 @@ func TestTheCheckerFindsStepsInPieces(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := illegal(twoKeys, histories, func(seed uint64) [][]porcupine.Operation { return pairHistory(seed, fault) })
-			require.Greater(t, n, 3, "histories found illegal")
+			require.Greater(t, n, 3, "rejected histories")
 		})
 	}
 }

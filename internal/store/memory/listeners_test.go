@@ -8,7 +8,7 @@ import (
 	"cellserver/internal/store"
 )
 
-// Without a listener a change costs no more than to see that there is none, as before the first.
+// Without listeners there is no list: after the last is removed as before the first is added.
 func TestNoListenersAreNoList(t *testing.T) {
 	m := New(Options{Clock: store.NewStillClock(0), SweepEvery: -1})
 	require.False(t, m.listeners.any())

@@ -21,8 +21,7 @@ import (
 
 var background = context.Background()
 
-// An operation is one step of a random program. Of its fields each kind of step uses those it
-// needs.
+// An operation is one step of a random program. Each kind of step uses some of the fields.
 type operation struct {
 	what     string
 	key      string
@@ -32,15 +31,15 @@ type operation struct {
 	quantity int64
 	mode     quota.Mode
 	holder   string
-	permits  int64         // the limit of leases
+	permits  int64         // limit of leases
 	ttl      int64         // of a lease, in seconds
-	forth    time.Duration // how far the clock goes
-	count    int           // what a scan asks for
+	forth    time.Duration // how far the clock advances
+	count    int           // of a scan
 }
 
-// twin is a store beside the model of it: a map, one a database. Whatever the store answers the
-// model must have foretold, and from what the listener hears alone a second map is kept, which must
-// name the store's records.
+// twin is a store together with a model of it, a map per database. The model predicts everything
+// that the store returns. A second map is maintained from the events only, and must contain exactly
+// the store's records.
 type twin struct {
 	t       require.TestingT
 	clock   *store.StillClock
@@ -71,15 +70,15 @@ func (w *twin) listen(database int, key []byte, event store.Event, _ int64) {
 	case store.Flushed:
 		clear(known)
 	default:
-		require.True(w.t, known[string(key)], "%.20q went (%d), but nobody heard that it came", key, event)
+		require.True(w.t, known[string(key)], "%.20q was removed (event %d), but no event had announced it", key, event)
 		delete(known, string(key))
 	}
 }
 
-// at is what the model holds for a key.
+// at returns the state of a key in the model.
 func (w *twin) at(key string) plain { return w.model[w.current][key].at(w.clock.Now()) }
 
-// keep is the model's part of a step on a key.
+// keep makes the model's part of a step on a key.
 func (w *twin) keep(key string, next plain) {
 	if next.kind == store.None {
 		delete(w.model[w.current], key)
@@ -88,7 +87,7 @@ func (w *twin) keep(key string, next plain) {
 	w.model[w.current][key] = next
 }
 
-// live are the entries of the selected database in the model, without what has expired.
+// live returns the entries of the selected database in the model that have not expired.
 func (w *twin) live() map[string]store.Entry {
 	model, live := w.model[w.current], map[string]store.Entry{}
 	maps.DeleteFunc(model, func(_ string, p plain) bool { return p.at(w.clock.Now()).kind == store.None })
@@ -164,19 +163,19 @@ func (w *twin) take(o operation) {
 		got, err = view.Take(background, []byte(o.key), rule, o.quantity, o.mode)
 	}
 	added := was.kind == store.None && next.kind != store.None
-	// One that has expired leaves its own.
+	// an expired key may leave its own record
 	if full := err == store.ErrFull; full || tight && added && w.recordsBeside(o.key) != records {
 		require.True(w.t, tight && full && (added || len(next.entries) > len(was.entries)), "%v of %+v", err, o)
 		return
 	}
-	if want != got || wantErr != err { // a plain comparison first: require takes a microsecond
+	if want != got || wantErr != err { // faster than require
 		require.Equal(w.t, wantErr, err)
 		require.Equal(w.t, want, got, "%+v", o)
 	}
 	w.keep(o.key, next)
 }
 
-// recordsBeside is how many records the shard of a key has.
+// recordsBeside returns the number of records in the shard of a key.
 func (w *twin) recordsBeside(key string) int {
 	db := w.memory.database(w.current)
 	if db == nil {
@@ -218,7 +217,7 @@ func (w *twin) takeAll(o operation) {
 		return
 	}
 	require.Equal(w.t, allowed, all)
-	require.True(w.t, slices.Equal(want, got), "%+v, not %+v, of %+v", got, want, requests)
+	require.True(w.t, slices.Equal(want, got), "got %+v, want %+v, for %+v", got, want, requests)
 	for key, after := range next {
 		if allowed && o.mode != quota.Peek {
 			w.keep(key, after)
@@ -284,8 +283,8 @@ func (w *twin) scan(count int) {
 	for cursor, more := uint64(0), true; more; more = cursor != 0 {
 		var err error
 		cursor, err = w.view.Scan(background, cursor, count, func(key []byte, e store.Entry) {
-			_, again := got[string(key)] // require.NotContains goes through the map
-			require.False(w.t, again, "%.20q is shown twice", key)
+			_, again := got[string(key)] // faster than require.NotContains
+			require.False(w.t, again, "%.20q is visited twice", key)
 			got[string(key)] = e
 		})
 		require.NoError(w.t, err)
@@ -295,11 +294,11 @@ func (w *twin) scan(count int) {
 	}
 }
 
-// check compares what can be seen only from inside.
+// check verifies what can be seen only from the inside.
 func (w *twin) check() {
 	require.NoError(w.t, w.memory.check())
 	for n, usage := range w.memory.Usage() {
-		require.Equal(w.t, len(w.heard[n]), usage.Keys, "who heard every notice knows the records of database %d", n)
+		require.Equal(w.t, len(w.heard[n]), usage.Keys, "the events must give the number of records of database %d", n)
 	}
 	size, err := w.view.Size(background)
 	require.NoError(w.t, err)
@@ -307,14 +306,15 @@ func (w *twin) check() {
 	require.GreaterOrEqual(w.t, size, len(w.live()))
 }
 
-// kindOf is what most calls on a key take it for; the others meet a wrong kind, or come after it.
+// kindOf returns the kind that most calls use a key with; the others find a wrong kind, or follow
+// it.
 func kindOf(key string) store.Kind { return store.Throttle + store.Kind(len(key))%5 }
 
-// operations draws steps on few keys, so that they meet, or on many, so that the table grows.
+// operations draws steps on few keys, so that they interact, or on many, so that the table grows.
 func operations(keys int) *rapid.Generator[operation] {
 	key := rapid.Custom(func(t *rapid.T) string {
 		n := rapid.IntRange(0, keys-1).Draw(t, "key")
-		return fmt.Sprint("key", n) + string(make([]byte, n%5*71)) // some of them longer than a length byte says
+		return fmt.Sprint("key", n) + string(make([]byte, n%5*71)) // some longer than a length byte can express
 	})
 	what := []string{
 		"", "", "", "", "", "", "", "take", "acquire", "throttle", "renew", "release", "take all", "take all", "advance",
@@ -335,14 +335,14 @@ func operations(keys int) *rapid.Generator[operation] {
 			holder: fmt.Sprint("h", rate%7), permits: burst, ttl: period,
 		}
 		o.rule = plainRule(takers[rate%int64(len(takers))], burst, period)
-		if o.what == "" { // what the key is for
+		if o.what == "" { // kind of the key
 			o.asKind(kindOf(o.key), []string{"acquire", "acquire", "renew", "release"}[rate%4])
 		}
 		return o
 	})
 }
 
-// asKind makes it a call for a kind.
+// asKind makes the step a call for a kind.
 func (o *operation) asKind(kind store.Kind, leaseCall string) {
 	switch kind {
 	case store.Throttle:
@@ -367,8 +367,8 @@ func TestRandomProgramsAgainstAMap(t *testing.T) {
 	}
 }
 
-// longKeys are the keys of a long run: most of 0 to 300 bytes, some of 2000, a few as long as a key
-// may be.
+// longKeys returns the keys of a long run: most of 0 to 300 bytes, some of 2000, a few of the
+// maximum length.
 func longKeys(random *rand.Rand, n int) []string {
 	keys := []string{""}
 	for i := 1; i < n; i++ {
@@ -385,8 +385,8 @@ func longKeys(random *rand.Rand, n int) []string {
 	return keys
 }
 
-// A long run breathes: it fills the table, lets it expire, sweeps a part or all of it, and begins
-// again. Whatever a round leaves behind wrongly the next one meets.
+// A long run fills the table, lets it expire, sweeps some or all of it, and starts again. Each
+// round meets what earlier rounds failed to clean up.
 func TestLongRunStaysConsistent(t *testing.T) {
 	t.Parallel()
 	const rounds, callsARound, seed = 8, 30_000, 7
@@ -428,7 +428,7 @@ func TestLongRunStaysConsistent(t *testing.T) {
 	require.Zero(t, logs+leases)
 }
 
-// decided makes a decision of an outcome.
+// decided returns the decision of an outcome.
 func decided(limit gcra.Limit) func(gcra.Outcome, error) (quota.Decision, error) {
 	return func(o gcra.Outcome, err error) (quota.Decision, error) {
 		if err != nil {

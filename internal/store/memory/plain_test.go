@@ -10,12 +10,11 @@ import (
 	"cellserver/internal/window"
 )
 
-// plain is what a key holds, as the packages that decide have it and with nothing around it: the
-// models of this package's tests are made of it. Nothing that it points to is ever changed: a step
-// makes another.
+// plain is the state of a key in terms of the algorithms' packages, of which this package's models
+// consist. It is immutable: a step makes another one.
 type plain struct {
 	kind    store.Kind
-	expires int64 // of a Throttle its TAT
+	expires int64 // for Throttle, the TAT
 	fixed   window.Fixed
 	sliding window.Sliding
 	log     window.Log
@@ -36,7 +35,7 @@ func (e plainEntries) after(edit window.Edit) plainEntries {
 	return next
 }
 
-// at is what is left of it at an instant.
+// at returns the state at an instant.
 func (p plain) at(now int64) plain {
 	if p.expires <= now {
 		return plain{}
@@ -46,7 +45,7 @@ func (p plain) at(now int64) plain {
 
 func (p plain) entry() store.Entry { return store.Entry{Kind: p.kind, Expires: p.expires} }
 
-// take is one step of a rule; next is p itself if nothing is to be kept.
+// take makes one step of a rule; next is p itself if nothing need be stored.
 func (p plain) take(now int64, rule *store.Rule, quantity int64,
 	mode quota.Mode) (d quota.Decision, next plain, err error) {
 	if size := plainSize(rule); size == 0 && quantity > 0 && mode != quota.Force {
@@ -84,8 +83,8 @@ func plainSize(rule *store.Rule) int64 {
 		store.SlidingLog: rule.Log.Size()}[rule.Kind]
 }
 
-// untaken is what a limiter of several says where nothing was taken: whether alone it would have
-// been, and what there is.
+// untaken returns the decision for one key of several if nothing is taken: whether it alone would
+// have been limited, and what remains.
 func (p plain) untaken(now int64, rule *store.Rule, said quota.Decision) quota.Decision {
 	if said.Limited {
 		return said
@@ -95,8 +94,8 @@ func (p plain) untaken(now int64, rule *store.Rule, said quota.Decision) quota.D
 	return said
 }
 
-// withLeases is what a key holds once a step has changed a copy of its leases as change says; p
-// itself if it changed nothing.
+// withLeases returns the state after change has changed a copy of the leases; p itself if it
+// changed nothing.
 func (p plain) withLeases(change func(*lease.Leases) (changed bool)) (plain, error) {
 	own := &lease.Leases{}
 	switch {
@@ -114,7 +113,7 @@ func (p plain) withLeases(change func(*lease.Leases) (changed bool)) (plain, err
 	return plain{kind: store.Lease, expires: own.Expires(), leases: own}, nil
 }
 
-// holders are its leases at an instant.
+// holders returns the leases at an instant.
 func (p plain) holders(now int64) []lease.Lease {
 	if p.leases == nil {
 		return nil
@@ -127,10 +126,11 @@ func (p plain) equal(o plain) bool {
 		slices.Equal(p.entries, o.entries) && slices.Equal(p.holders(0), o.holders(0))
 }
 
-// takers are the kinds that Take knows.
+// takers lists the kinds that Take supports.
 var takers = []store.Kind{store.Throttle, store.Fixed, store.Sliding, store.SlidingLog}
 
-// plainRule is a limit of size at once and in each period, in seconds. Its arguments are good.
+// plainRule returns a rule for a limit of size at once and per period, in seconds. The arguments
+// must be valid.
 func plainRule(kind store.Kind, size, period int64) *store.Rule {
 	r, err := &store.Rule{Kind: kind}, error(nil)
 	if kind == store.Throttle {

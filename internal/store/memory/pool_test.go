@@ -12,8 +12,8 @@ import (
 	"cellserver/internal/store"
 )
 
-// Every block is one's own, whatever way it comes.
-func TestBlocksAreNotSharedOut(t *testing.T) {
+// Every block belongs to one owner, however it was allocated.
+func TestBlocksHaveOneOwner(t *testing.T) {
 	p := pool{mappings: new(mappings)}
 	held := map[*block]bool{}
 	for round := range 6 {
@@ -23,7 +23,7 @@ func TestBlocksAreNotSharedOut(t *testing.T) {
 			held[b] = true
 			b[0], b[pageBytes-1] = byte(round), byte(round)
 		}
-		for b := range held { // some go, in no order
+		for b := range held { // free some, in no order
 			if len(held) < 1000*(round+1) {
 				break
 			}
@@ -35,13 +35,13 @@ func TestBlocksAreNotSharedOut(t *testing.T) {
 		require.LessOrEqual(t, p.freeCount, maxFree)
 	}
 	for b := range held {
-		require.Equal(t, b[0], b[pageBytes-1], "nobody released it")
+		require.Equal(t, b[0], b[pageBytes-1], "another owner has written to the block")
 	}
 }
 
-// Half way through a huge page somebody is told, and the next one is brought near, once, also where
-// that is of another chunk.
-func TestTheNextHugePageIsNear(t *testing.T) {
+// When half of a huge page is in use, prepare is woken, and the next one is populated, once, also
+// if it is in another chunk.
+func TestNextHugePageIsPopulated(t *testing.T) {
 	p := pool{mappings: new(mappings), wakePrepare: make(chan struct{}, 1)}
 	defer p.mappings.unmap()
 	for n := range 2 * chunkBlocks / hugeBlocks {
@@ -55,7 +55,7 @@ func TestTheNextHugePageIsNear(t *testing.T) {
 				require.Len(t, memory, hugePage)
 				before := present(t, memory)
 				populate(memory)
-				require.Nil(t, p.nextHugePage(), "it is near")
+				require.Nil(t, p.nextHugePage(), "the huge page is populated already")
 				if offHeap() {
 					require.Zero(t, before)
 					require.Equal(t, hugePage, present(t, memory))
@@ -68,9 +68,9 @@ func TestTheNextHugePageIsNear(t *testing.T) {
 	}
 }
 
-// A table that shrinks and grows among keys that stay leaves nothing behind, however often: what
-// was brought near for it goes too.
-func TestPeaksLeaveNothing(t *testing.T) {
+// A table that shrinks and grows among keys that stay does not leak memory, however often; what was
+// populated for it is returned too.
+func TestPeaksLeaveNoMemory(t *testing.T) {
 	p := pool{mappings: new(mappings), wakePrepare: make(chan struct{}, 1)}
 	defer p.mappings.unmap()
 	take := func(n int) (blocks []*block) {
@@ -91,7 +91,7 @@ func TestPeaksLeaveNothing(t *testing.T) {
 		}
 	}
 	stays := 0
-	for i, b := range take(4 * chunkBlocks) { // one block in each chunk stays
+	for i, b := range take(4 * chunkBlocks) { // one block in each chunk stays in use
 		if i%chunkBlocks > 0 {
 			p.put(b)
 		} else {
@@ -113,14 +113,14 @@ func TestPeaksLeaveNothing(t *testing.T) {
 	}
 }
 
-// offHeap says whether blocks are outside of Go's heap.
+// offHeap reports whether blocks are outside Go's heap.
 func offHeap() bool {
 	_, mapping := newChunk(pageBytes)
 	unmap(mapping)
 	return mapping != nil
 }
 
-// residentBytes is how much of the process is in memory.
+// residentBytes returns how much of the process is in memory.
 func residentBytes(t *testing.T) (bytes int) {
 	statm, err := os.ReadFile("/proc/self/statm")
 	require.NoError(t, err)
@@ -130,10 +130,10 @@ func residentBytes(t *testing.T) (bytes int) {
 	return resident * os.Getpagesize()
 }
 
-// What keys held goes back to the system when they have expired, or were flushed.
-func TestMemoryIsGivenBack(t *testing.T) {
+// Memory returns to the system after its keys have expired, or were flushed.
+func TestMemoryIsReturned(t *testing.T) {
 	if !offHeap() {
-		return // Go's heap keeps it for the next keys
+		return // Go's heap keeps it for other keys
 	}
 	clock := store.NewStillClock(1e18)
 	m := New(Options{Clock: clock, SweepEvery: -1})
@@ -152,7 +152,7 @@ func TestMemoryIsGivenBack(t *testing.T) {
 			m.Sweep()
 		}
 	}
-	fill() // so that what stays for good is there
+	fill() // allocates what stays for good
 	clock.Advance(time.Hour)
 	settle()
 	for name, forget := range map[string]func(){

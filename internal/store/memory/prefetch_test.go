@@ -11,10 +11,10 @@ import (
 	"cellserver/internal/store"
 )
 
-// Whoever looks at a shard without its lock may be held up for as long as it takes the index to
-// move on: what it then sees is out of date, never nothing. A layout is kept here through moves,
-// sweeps and a flush, as such a caller has it.
-func TestAnOldLayoutCanBeLookedAt(t *testing.T) {
+// A goroutine that reads a layout without the lock may be preempted for as long as it takes the
+// index to be resized several times. What it then sees is outdated but valid memory. This test
+// keeps layouts, as such a goroutine would, through resizes, sweeps and a flush.
+func TestOldLayoutsAreReadable(t *testing.T) {
 	clock := store.NewStillClock(1e18)
 	m := New(Options{Clock: clock, SweepEvery: -1})
 	v := m.View()

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// present is how many bytes of memory the system has put where they are named.
+// present returns how many bytes of a range are in memory.
 func present(t *testing.T, memory []byte) (bytes int) {
 	pages := make([]byte, len(memory)/os.Getpagesize())
 	_, _, err := unix.Syscall(unix.SYS_MINCORE, address(memory), uintptr(len(memory)), uintptr(unsafe.Pointer(&pages[0])))

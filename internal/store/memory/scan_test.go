@@ -11,9 +11,8 @@ import (
 	"cellserver/internal/store"
 )
 
-// The contract's scan goes through 256 shards, and few of them are on the move just when it passes.
-// Here all keys share one shard, so that its index goes through many sizes, up and down, while a
-// scan of it goes on.
+// The contract's scan visits 256 shards, of which few are being resized when it does. Here all keys
+// are in one shard, so that its index goes through many sizes, up and down, during one scan.
 func TestScanOfOneShardThatGrowsAndShrinks(t *testing.T) {
 	const staying, passing, step = 300, 6000, 500
 	m := New(Options{Clock: store.NewStillClock(1e18), SweepEvery: -1})
@@ -28,7 +27,7 @@ func TestScanOfOneShardThatGrowsAndShrinks(t *testing.T) {
 		}
 	}
 	put(stay)
-	there, step1, moved := 0, step, 0 // passing keys that are there
+	there, step1, moved := 0, step, 0 // passing keys that exist
 	shown := map[string]int{}
 	for cursor, more := uint64(0), true; more; more = cursor != 0 {
 		cursor, err = v.Scan(background, cursor, 30, func(key []byte, _ store.Entry) {
@@ -58,13 +57,12 @@ func TestScanOfOneShardThatGrowsAndShrinks(t *testing.T) {
 	for key, times := range shown {
 		require.Equal(t, 1, times, "%s", key)
 	}
-	require.Greater(t, moved, 5, "the scan met the index on the move")
+	require.Greater(t, moved, 5, "the scan must run during several resizes")
 }
 
-// While an index is on the move a bucket may stand for a part of its range alone. A scan of each
-// such state shows every key once, and a sweep brings the move to its end when nobody writes any
-// more.
-func TestScanOfAnIndexOnTheMove(t *testing.T) {
+// During a resize a bucket may stand for only a part of its range. A scan in each such state visits
+// every key once, and a sweep completes the resize if there are no more writes.
+func TestScanDuringAResize(t *testing.T) {
 	m := New(Options{Clock: store.NewStillClock(1e18), SweepEvery: -1})
 	v, looked := m.View(), 0
 	keys := inOneShard(v, "key", 3000)
@@ -79,7 +77,7 @@ func TestScanOfAnIndexOnTheMove(t *testing.T) {
 		for cursor, more := uint64(0), true; more; more = cursor != 0 {
 			cursor, _ = v.Scan(background, cursor, 1, func(key []byte, _ store.Entry) { shown[string(key)]++ })
 		}
-		require.Len(t, shown, i+1, "every key")
+		require.Len(t, shown, i+1, "every key must be visited")
 		for key, times := range shown {
 			require.Equal(t, 1, times, "%s", key)
 		}
@@ -88,7 +86,7 @@ func TestScanOfAnIndexOnTheMove(t *testing.T) {
 	require.Greater(t, looked, 20)
 }
 
-func TestSweepEndsAMove(t *testing.T) {
+func TestSweepCompletesAResize(t *testing.T) {
 	m := New(Options{Clock: store.NewStillClock(1e18), SweepEvery: -1})
 	v, moving := m.View(), 0
 	for _, key := range inOneShard(v, "key", 1000) {
@@ -106,7 +104,7 @@ func TestSweepEndsAMove(t *testing.T) {
 	require.NoError(t, m.check())
 }
 
-// Each of few keys is drawn as often as the others, wherever they lie.
+// If there are few keys, each is drawn with the same probability, wherever it is.
 func TestRandomOfFew(t *testing.T) {
 	for trial := range 50 {
 		v := New(Options{Clock: store.NewStillClock(1e18), SweepEvery: -1}).View()
@@ -127,8 +125,8 @@ func TestRandomOfFew(t *testing.T) {
 	}
 }
 
-// A few keys, or none, are found by one call with SCAN's default count, although they are spread
-// over all shards.
+// A few keys, or none, are found by one call with SCAN's default count, although they are
+// distributed over all shards.
 func TestScanOfFewKeysIsOneCall(t *testing.T) {
 	m := New(Options{Clock: store.NewStillClock(1e18), SweepEvery: -1})
 	v := m.View()

@@ -14,15 +14,15 @@ import (
 	"cellserver/internal/window"
 )
 
-// crammed is a store whose shards may have two pages each, and a limit that has filled them: each
-// step is about keys of one size.
+// crammed is a store with at most two pages per shard, and a limit with which they were filled. All
+// keys are of one size.
 type crammed struct {
 	*testing.T
 	clock  *store.StillClock
 	memory *Store
 	view   store.View
 	rule   store.Rule
-	keys   []string // that are there
+	keys   []string // keys that exist
 }
 
 func newCrammed(t *testing.T) *crammed {
@@ -59,8 +59,8 @@ func (c *crammed) takings(keys ...string) (requests []store.LimitRequest) {
 	return requests
 }
 
-// At a shard's hard limit TakeAll goes on with the keys that are there, as a call on one of them
-// does, and says of the others that there is no room for them.
+// If a shard has no page left, TakeAll works on the keys that exist, as single calls do, and
+// reports that there is no memory for the others.
 func TestTakeAllInFullShards(t *testing.T) {
 	c := newCrammed(t)
 	_, allowed, err := c.view.TakeAll(background, c.takings(c.keys[0], c.keys[1], c.keys[len(c.keys)-1]), false)
@@ -74,12 +74,12 @@ func TestTakeAllInFullShards(t *testing.T) {
 	for i, limited := range []bool{false, true, false} {
 		require.Equal(t, limited, d[i].Limited, i)
 	}
-	require.Equal(t, int64(3), d[0].Remaining, "taken from once as it was made, and once here")
+	require.Equal(t, int64(3), d[0].Remaining, "one taken when it was created, and one here")
 }
 
-// What has expired keeps its place there, whatever is asked of it, and whichever keys come in
-// between.
-func TestExpiredKeysKeepTheirPlaces(t *testing.T) {
+// Then expired keys keep their slots, whatever calls access them, and whatever other keys are
+// written meanwhile.
+func TestExpiredKeysKeepTheirSlots(t *testing.T) {
 	for _, all := range []bool{false, true} {
 		c := newCrammed(t)
 		c.clock.Advance(time.Hour)
@@ -106,8 +106,8 @@ func TestExpiredKeysKeepTheirPlaces(t *testing.T) {
 	}
 }
 
-// A place that is too small for what its key holds next is given up, not kept beside it.
-func TestExpiredPlaceTooSmall(t *testing.T) {
+// A slot that is too small for the next content of its key is freed.
+func TestExpiredSlotTooSmall(t *testing.T) {
 	c := newCrammed(t)
 	c.clock.Advance(time.Hour)
 	c.view.Begin()
@@ -123,9 +123,8 @@ func TestExpiredPlaceTooSmall(t *testing.T) {
 	require.Equal(t, 1, c.memory.Usage()[0].NoExpiry)
 }
 
-// A log of a long key has its entries apart from its record: while memory is short there is no
-// place for them in a record that has expired, however large that is. Then nothing is taken of any
-// limiter.
+// The entries of a log with a long key are in a slab: without growth, the record of an expired key
+// cannot hold them, however large it is. Then no limiter takes anything.
 func TestAllOrNothingWhileMemoryIsShort(t *testing.T) {
 	clock := store.NewStillClock(1_800_000_000_000_000_000)
 	m := New(Options{Clock: clock, SweepEvery: -1})
@@ -146,7 +145,8 @@ func TestAllOrNothingWhileMemoryIsShort(t *testing.T) {
 	decisions, allowed, err := v.WithoutGrowth().TakeAll(ctx, requests, false)
 	require.ErrorIs(t, err, store.ErrFull)
 	require.False(t, allowed)
-	require.Equal(t, []bool{false, true}, []bool{decisions[0].Limited, decisions[1].Limited}, "only the log needs memory")
+	limited := []bool{decisions[0].Limited, decisions[1].Limited}
+	require.Equal(t, []bool{false, true}, limited, "only the log must need memory")
 	d, err := v.Take(ctx, []byte("a"), &fixed, 0, quota.Peek)
 	require.NoError(t, err)
 	require.Equal(t, int64(9), d.Remaining)

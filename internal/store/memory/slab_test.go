@@ -11,7 +11,8 @@ import (
 	"cellserver/internal/store"
 )
 
-// Whatever check is to find is planted: what it passes over would stay unseen in every other test.
+// Each kind of damage that check must find is planted, because what it misses would go unnoticed in
+// every other test.
 func TestCheckFindsWhatDoesNotFit(t *testing.T) {
 	for name, plant := range map[string]func(s *shard, log, other, leases record){
 		"a log that no record holds":        func(s *shard, _, _, _ record) { s.logs.add() },
@@ -38,7 +39,7 @@ func TestCheckFindsWhatDoesNotFit(t *testing.T) {
 				takeMany(t, v, clock, key)
 			}
 			acquireMany(t, v, keys[3])
-			v.Delete(background, keys[2:3]) // so that a place is free
+			v.Delete(background, keys[2:3]) // leaves a free slot
 			require.NoError(t, m.check())
 			s := &m.database(0).shards[0]
 			held := func(key []byte) record { r, _ := s.find(s.hash(key), key); return r }
@@ -48,7 +49,7 @@ func TestCheckFindsWhatDoesNotFit(t *testing.T) {
 	}
 }
 
-// TestCheckFindsWhatDoesNotFitInARecord is the same for what stands in the record.
+// TestCheckFindsWhatDoesNotFitInARecord does the same for inline state.
 func TestCheckFindsWhatDoesNotFitInARecord(t *testing.T) {
 	for name, plant := range map[string]func(log, leases record){
 		"more entries than there is room for": func(log, _ record) { log.setRing(3, 0, 4) },
@@ -80,10 +81,10 @@ func TestCheckFindsWhatDoesNotFitInARecord(t *testing.T) {
 	}
 }
 
-// tooMany are entries of a log, or leases of holders of 32 bytes, that no record holds.
+// tooMany is more entries of a log, or leases with holders of 32 bytes, than fit in a record.
 const tooMany = maxInline / entryBytes
 
-// takeMany makes a log of them. It has the clock go on.
+// takeMany makes a log of so many entries. It advances the clock.
 func takeMany(t *testing.T, v store.View, clock *store.StillClock, key []byte) {
 	for range tooMany {
 		clock.Advance(1)
@@ -94,7 +95,7 @@ func takeMany(t *testing.T, v store.View, clock *store.StillClock, key []byte) {
 	}
 }
 
-// acquireMany makes leases of them.
+// acquireMany makes so many leases.
 func acquireMany(t *testing.T, v store.View, key []byte) {
 	for i := range tooMany {
 		d, err := v.Acquire(background, key, plainRequest(tooMany, 60, fmt.Sprintf("holder %32d", i), 1), tooMany)
@@ -110,8 +111,8 @@ func words(keys []string) (words [][]byte) {
 	return words
 }
 
-// However a key of objects goes, its object goes with it.
-func TestNoObjectOutlivesItsKey(t *testing.T) {
+// However a key with an object in a slab is removed, the object is removed too.
+func TestObjectsAreRemovedWithTheirKeys(t *testing.T) {
 	clock := store.NewStillClock(1e18)
 	m := New(Options{Clock: clock, SweepEvery: -1})
 	v := m.View()
@@ -160,18 +161,18 @@ func TestNoObjectOutlivesItsKey(t *testing.T) {
 	require.Zero(t, logs+leases, "swept")
 	fill()
 	ends()
-	for _, key := range keys { // another kind takes the place of each
+	for _, key := range keys { // replaced by another kind
 		v.Take(background, key, plainRule(store.Fixed, 9, 1e6), 1, quota.Take)
 		v.Throttle(background, append([]byte("lease:"), key...), sixteenAMinute, 1, quota.Take)
 	}
 	logs, leases = m.objects()
-	require.Zero(t, logs+leases, "replaced")
+	require.Zero(t, logs+leases, "objects left after the keys were replaced")
 	require.NoError(t, m.check())
 	require.Zero(t, m.database(0).shards[0].logs.bytes+m.database(0).shards[0].leases.bytes)
 }
 
-// Calls that come to nothing make no object.
-func TestRefusedCallsMakeNoObject(t *testing.T) {
+// Calls that change nothing create no object.
+func TestRefusedCallsCreateNoObject(t *testing.T) {
 	m := New(Options{Clock: store.NewStillClock(1e18), SweepEvery: -1})
 	v, key := m.View(), []byte("key")
 	v.Take(background, key, plainRule(store.SlidingLog, 9, 60), 10, quota.Take)
@@ -184,8 +185,8 @@ func TestRefusedCallsMakeNoObject(t *testing.T) {
 	require.NoError(t, m.check())
 }
 
-// One that lasts does not keep the room of a million that have gone.
-func TestSlabShrinksAroundWhatLasts(t *testing.T) {
+// A single object that stays does not keep the memory of a million that were removed.
+func TestSlabFreesEmptyPieces(t *testing.T) {
 	var s slab[int]
 	var numbers []uint32
 	for i := range 100_000 {
@@ -205,7 +206,7 @@ func TestSlabShrinksAroundWhatLasts(t *testing.T) {
 	require.Equal(t, 1, s.pieceCount)
 	require.Less(t, s.overhead(), full/20)
 	n, _ := s.add()
-	require.Zero(t, n, "the lowest first")
+	require.Zero(t, n, "the lowest number must be reused first")
 	s.remove(n)
 	s.remove(lasts)
 	require.Nil(t, s.pieces)

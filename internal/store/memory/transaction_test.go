@@ -11,9 +11,9 @@ import (
 	"cellserver/internal/store"
 )
 
-// While databases change their numbers, steps on two of them find their keys locked: a step that
-// does not would panic.
-func TestDatabasesSwapBesideSteps(t *testing.T) {
+// While databases are swapped concurrently, the steps of a transaction on two of them find their
+// keys locked: a step without locks would panic.
+func TestDatabasesSwapDuringTransactions(t *testing.T) {
 	m := New(Options{SweepEvery: -1})
 	var all sync.WaitGroup
 	for range 2 {
@@ -45,10 +45,11 @@ func TestDatabasesSwapBesideSteps(t *testing.T) {
 	require.NoError(t, m.check())
 }
 
-// A step that holds many locks, in several databases, for longer than a millisecond is one hold.
-func TestAStepIsOneHold(t *testing.T) {
+// A transaction that holds many locks, in several databases, for longer than a millisecond is
+// measured as one hold.
+func TestTransactionIsOneHold(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		return // there nothing is measured
+		return // not measured on other systems
 	}
 	var measure, own meter.MaxCPUTime
 	m := New(Options{SweepEvery: -1, Holds: &measure})
@@ -59,7 +60,7 @@ func TestAStepIsOneHold(t *testing.T) {
 	}
 	before := measure.OverMillisecond()
 	_ = v.Atomically(background, nil, true, func() error {
-		for rounds := 1 << 16; own.OverMillisecond() == 0; rounds *= 2 { // CPU time, which is what is counted
+		for rounds := 1 << 16; own.OverMillisecond() == 0; rounds *= 2 { // CPU time, which is what is measured
 			began := own.Start()
 			for range rounds {
 				v.Selected()

@@ -14,15 +14,15 @@ import (
 )
 
 var decisionCases = []testCase{
-	{"timeline", "a call is decided by GCRA, from the state that the calls before it left and the time that has gone by",
+	{"timeline", "GCRA decides a call, from the state that earlier calls left and the time elapsed",
 		timeline},
-	{"limit changes", "a limit comes with every call: only the TAT is kept", limitChanges},
-	{"modes", "PEEK says what taking would say, UPTO takes what fits, FORCE takes all", modes},
-	{"give back", "a negative quantity gives back, down to empty and no further; an emptied key is gone", giveBack},
-	{"refused", "a call that is limited, peeks, asks for nothing or fails changes nothing: neither state nor notice",
+	{"limit changes", "the limit is an argument of every call; only the TAT is stored", limitChanges},
+	{"modes", "PEEK returns the decision that taking would get, UPTO takes what is allowed, FORCE takes all", modes},
+	{"give back", "a negative quantity is a refund, at most of what was taken; a key that is empty then is removed", giveBack},
+	{"refused", "a call that is limited, peeks, asks for nothing or fails changes nothing and notifies no listener",
 		refused},
-	{"prefetch", "to prefetch keys changes nothing, whether they are there or not, and however many they are", prefetch},
-	{"atomic", "a step on a key is one: of many callers at once no more are admitted than of one caller", atomic},
+	{"prefetch", "Prefetch changes nothing, whether the keys exist or not, and however many there are", prefetch},
+	{"atomic", "a step on a key is atomic: concurrent callers are admitted no more often than a single one", atomic},
 }
 
 func prefetch(r *rig) {
@@ -30,7 +30,7 @@ func prefetch(r *rig) {
 	for i := range 100 {
 		keys = append(keys, fmt.Sprint("key:", i))
 	}
-	r.view.Prefetch(words(keys)) // of a database that nobody has written to
+	r.view.Prefetch(words(keys)) // a database that was never written to
 	r.put(keys[:50]...)
 	before := r.lookup(keys[0])
 	notices := 0
@@ -42,14 +42,14 @@ func prefetch(r *rig) {
 	require.Equal(r, 50, r.count(keys...))
 }
 
-// timeline is redis-cell's own table: five at once, one a second.
+// timeline is the example of redis-cell: five at once, one per second.
 func timeline(r *rig) {
 	const s = int64(time.Second)
 	steps := []struct {
-		at, quantity int64 // milliseconds; tokens
+		at, quantity int64 // in milliseconds, and tokens
 		limited      bool
 		remaining    int64
-		reset, retry int64 // milliseconds; -1 for never
+		reset, retry int64 // in milliseconds; -1 stands for never
 	}{
 		{0, 6, true, 5, 0, -1},
 		{0, 1, false, 4, 1000, -1},
@@ -76,7 +76,7 @@ func timeline(r *rig) {
 			want.RetryAfter = step.retry * 1e6
 		}
 		got := r.take("key", limit(4, 1, 1), step.quantity)
-		want.Taken = got.Taken // what gcra says of it is gcra's to test
+		want.Taken = got.Taken // the tests of gcra check it
 		require.Equal(r, want, got, "at %d ms, quantity %d", step.at, step.quantity)
 	}
 	require.Equal(r, store.Entry{Kind: store.Throttle, Expires: epoch + 9500*1e6 + 3*s}, r.lookup("key"))
@@ -90,7 +90,7 @@ func limitChanges(r *rig) {
 	require.Equal(r, int64(1), d.Limit)
 	require.Zero(r, d.Remaining)
 	require.Equal(r, int64(20*time.Second), d.ResetAfter)
-	require.Equal(r, int64(80), r.take("key", limit(99, 1, 1), 0).Remaining, "20 s are 20 tokens of this limit")
+	require.Equal(r, int64(80), r.take("key", limit(99, 1, 1), 0).Remaining, "20 s are 20 tokens by this limit")
 }
 
 func modes(r *rig) {
@@ -98,7 +98,7 @@ func modes(r *rig) {
 	results := r.throttle("key", five, 3, quota.Peek)
 	require.Equal(r, results, r.take("key", five, 3))
 	results = r.throttle("key", five, 3, quota.Peek)
-	require.Equal(r, results, r.take("key", five, 3), "limited")
+	require.Equal(r, results, r.take("key", five, 3), "a limited call")
 
 	d := r.throttle("key", five, 9, quota.UpTo)
 	require.Equal(r, int64(2), d.Taken)
@@ -121,7 +121,7 @@ func giveBack(r *rig) {
 	require.Equal(r, int64(5), r.take("key", five, math.MinInt64).Remaining)
 	require.Equal(r, store.Entry{}, r.lookup("key"))
 	require.Zero(r, r.size())
-	require.Equal(r, int64(4), r.take("key", five, 1).Remaining, "nothing was saved up")
+	require.Equal(r, int64(4), r.take("key", five, 1).Remaining, "a refund beyond what was taken must not be saved")
 }
 
 func refused(r *rig) {
@@ -139,22 +139,22 @@ func refused(r *rig) {
 		{"full", 1, quota.UpTo}, {"unused", -1, quota.Take},
 	}
 	state := func() [4]any { return [4]any{r.lookup("used"), r.lookup("full"), r.lookup("unused"), r.size()} }
-	before, hearing := state(), r.listen()
+	before, heard := state(), r.listen()
 	for _, c := range calls {
 		r.throttle(c.key, five, c.quantity, c.mode)
 		require.Equal(r, before, state(), "%+v", c)
-		require.Empty(r, hearing.events(), "%+v", c)
+		require.Empty(r, heard.events(), "%+v", c)
 	}
 	for _, key := range []string{"used", "unused"} {
 		_, err := r.view.Throttle(ctx, []byte(key), five, math.MaxInt64, quota.Force)
 		require.ErrorIs(r, err, quota.ErrQuantity)
 		require.Equal(r, before, state())
-		require.Empty(r, hearing.events())
+		require.Empty(r, heard.events())
 	}
 }
 
-// atomic lets callers fight for one quota that no time fills again. Each takes two and gives one
-// back, so a step that gets lost shows whichever it is.
+// atomic has several callers compete for one quota that does not refill. Each takes two and refunds
+// one, so that a lost step of either kind shows.
 func atomic(r *rig) {
 	const callers, rounds, size = 8, 300, 1000
 	thousand := limit(size-1, 1, 1_000_000)
@@ -181,5 +181,5 @@ func atomic(r *rig) {
 	for _, n := range held {
 		sum += n
 	}
-	require.Equal(r, size-sum, r.take("key", thousand, 0).Remaining, "what is left, and what the callers do not hold")
+	require.Equal(r, size-sum, r.take("key", thousand, 0).Remaining, "tokens that the callers do not hold")
 }

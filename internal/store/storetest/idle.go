@@ -11,11 +11,11 @@ import (
 )
 
 var idleCases = []testCase{
-	{"idle", "who takes, reads, writes or touches a key uses it, a limited call too; who only looks at it does not", idle},
+	{"idle", "taking, reading, writing and touching use a key, even if the call is limited; lookups do not", idle},
 }
 
-// idle: ten seconds pass before each step, after which the key has been used just now, or is as
-// idle as it was, to the second.
+// idle lets ten seconds pass before each step. After a use the key has been idle for ten seconds,
+// otherwise for longer; Idle is exact to about a second.
 func idle(r *rig) {
 	ctx, key := context.Background(), []byte("key")
 	wait := func() time.Duration {
@@ -59,6 +59,6 @@ func idle(r *rig) {
 		r.lookup("key")
 		_, _, _ = r.view.Inspect(ctx, key)
 		r.count("key")
-		require.InDelta(r, 20*time.Second, wait(), 2e9, "%s, only looked at", kind)
+		require.InDelta(r, 20*time.Second, wait(), 2e9, "%s, after lookups only", kind)
 	}
 }

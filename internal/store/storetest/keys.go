@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	gosync "sync/atomic"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -15,18 +16,18 @@ import (
 )
 
 var keyCases = []testCase{
-	{"any bytes", "a key is any bytes, the empty one included, and no two keys are mixed up", anyBytes},
-	{"borrowed keys", "the bytes of a key are the caller's: the store keeps a copy", borrowedKeys},
-	{"databases", "databases are numbered from 0 and know nothing of one another", databases},
+	{"any bytes", "a key may contain any bytes, and may be empty; different keys are independent", anyBytes},
+	{"borrowed keys", "the bytes of a key are borrowed: the store keeps a copy", borrowedKeys},
+	{"databases", "databases are numbered from 0 and are independent", databases},
 	{"size", "Size counts the selected database, Usage all of them", size},
 	{"flush", "Flush empties the selected database, FlushAll every one", flush},
-	{"random", "Random appends some key of the selected database, not always the same, never one that is not there",
+	{"random", "Random appends a key of the selected database, not always the same one, and only one that exists",
 		random},
 }
 
-// oddKeys are lengths about the places where a store might change its ways, and neighbours that
-// differ in one byte: the first, the last, or one more. Many share a long beginning, so a store
-// that compares only some of it is found out.
+// oddKeys returns keys of lengths at which a store may change its representation, and for each some
+// that differ from it in one byte: the first, the last, or an additional one. Many share a long
+// prefix, to detect a store that compares only a part.
 func oddKeys() []string {
 	keys := []string{"", "\x00", "\x00\x00", "a\x00b", "a\x00c", "a", "A", "\xff", "\r\n", "\xc3\x28"}
 	for _, n := range []int{2, 8, 13, 16, 254, 255, 256, 257, 1000, 1011, 4096, 65535, 65536} {
@@ -56,7 +57,7 @@ func anyBytes(r *rig) {
 	}
 }
 
-// borrowedKeys writes over the key after each call, as the next read of a connection does.
+// borrowedKeys overwrites the key after each call, as the next read from a connection does.
 func borrowedKeys(r *rig) {
 	buffer := make([]byte, 4)
 	for _, key := range []string{"key1", "key2", "key3"} {
@@ -71,7 +72,7 @@ func borrowedKeys(r *rig) {
 
 func databases(r *rig) {
 	last := r.store.Databases() - 1
-	require.Positive(r, last, "the cases need two")
+	require.Positive(r, last, "the cases need at least two databases")
 	r.put("both", "first")
 	r.view.Select(last)
 	require.Zero(r, r.size())
@@ -137,11 +138,11 @@ func flush(r *rig) {
 		}
 		return sizes
 	}
-	require.NoError(r, r.view.Flush(ctx), "of nothing")
+	require.NoError(r, r.view.Flush(ctx), "flushing an empty store")
 	fill()
 	r.view.Select(1)
 	require.NoError(r, r.view.Flush(ctx))
-	require.Equal(r, int64(9), r.take("key:1", longLived, 1).Remaining, "a flushed key starts afresh")
+	require.Equal(r, int64(9), r.take("key:1", longLived, 1).Remaining, "a key must not keep its state over a flush")
 	r.remove("key:1")
 	require.Equal(r, []int{300, 300, 0, 0, 300, 300}, sizes())
 	fill()
@@ -177,12 +178,12 @@ func random(r *rig) {
 		require.True(r, appended && there[string(name)], "%q", key)
 		drawn[string(name)] = true
 	}
-	require.Greater(r, len(drawn), len(keys)/2, "a store need not give all keys the same chance, but most of them some")
+	require.Greater(r, len(drawn), len(keys)/2, "most keys must have a chance to be drawn, if not the same")
 }
 
 var severalCases = []testCase{
-	{"several keys", "Count counts a key as often as it is named, Delete removes it once", severalKeys},
-	{"several at once", "a step on several keys is one: nobody sees half of it", severalAtOnce},
+	{"several keys", "Count counts a key as often as it is named; Delete counts it once", severalKeys},
+	{"several at once", "a step on several keys is atomic: no other caller sees half of it", severalAtOnce},
 }
 
 func severalKeys(r *rig) {
@@ -199,16 +200,21 @@ func severalKeys(r *rig) {
 	require.Zero(r, r.size())
 }
 
-// severalAtOnce: one makes a, then b, then removes both in one step, again and again. b without a
-// is what nobody may see; the weights tell it from the other sights.
+// severalAtOnce creates a, then b, and then removes both in one step, repeatedly, while a reader
+// counts both. The reader must never see b without a; it counts b twice to distinguish that. Writer
+// and reader run until both have made enough calls, so that neither can finish before the other has
+// started.
 func severalAtOnce(r *rig) {
 	const rounds, onlyB = 1000, 2
 	both, sight := words([]string{"a", "b"}), words([]string{"a", "b", "b"})
 	writer, reader := r.another(), r.another()
 	seen := map[int]int{}
 	var done sync.WaitGroup
+	var reads, writing gosync.Int64
+	writing.Store(1)
 	done.Go(func() {
-		for range rounds {
+		defer writing.Add(-1)
+		for n := 0; n < rounds || reads.Load() < rounds; n++ {
 			writer.view.Throttle(ctx, both[0], longLived, 1, quota.Take)
 			writer.view.Throttle(ctx, both[1], longLived, 1, quota.Take)
 			writer.view.Delete(ctx, both)
@@ -216,13 +222,13 @@ func severalAtOnce(r *rig) {
 		}
 	})
 	done.Go(func() {
-		for range 2 * rounds {
+		for ; writing.Load() > 0; reads.Add(1) {
 			n, _ := reader.view.Count(ctx, sight)
 			seen[n]++
 			runtime.Gosched()
 		}
 	})
 	done.Wait()
-	require.NotContains(r, seen, onlyB, "how often each sight was seen: %v", seen)
+	require.NotContains(r, seen, onlyB, "how often each sum was seen: %v", seen)
 	require.Zero(r, r.count("a", "b"))
 }

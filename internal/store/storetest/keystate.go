@@ -7,21 +7,20 @@ import (
 	"cellserver/internal/window"
 )
 
-// keyState is what a key holds, as the packages that decide have it and with nothing around it: what a
-// store's answers are compared with. Nothing that it points to is ever changed: a step makes
-// another.
+// keyState is the content of a key in terms of the algorithms' packages, for comparison with what a
+// store returns. It is immutable: a step makes another one.
 type keyState struct {
 	kind    store.Kind
-	expires int64 // of a Throttle its TAT
+	expires int64 // for Throttle, the TAT
 	fixed   window.Fixed
 	sliding window.Sliding
 	log     window.Log
 	entries entries
 	leases  *lease.Leases
-	value   string // of Integer and Bytes
+	value   string // for Integer and Bytes
 }
 
-// entries are a log's entries, the oldest first.
+// entries is the list of a log's entries, oldest first.
 type entries []window.Entry
 
 func (e entries) Len() int              { return len(e) }
@@ -35,7 +34,7 @@ func (e entries) after(edit window.Edit) entries {
 	return next
 }
 
-// at is what is left of it at an instant.
+// at returns the state at an instant: the zero keyState if it has expired.
 func (h keyState) at(now int64) keyState {
 	if h.expires <= now {
 		return keyState{}
@@ -45,7 +44,7 @@ func (h keyState) at(now int64) keyState {
 
 func (h keyState) entry() store.Entry { return store.Entry{Kind: h.kind, Expires: h.expires} }
 
-// take is one step of a rule. What comes of it is to be kept only if it has changed.
+// take makes one step of a rule. The result need be stored only if changed is true.
 func (h keyState) take(now int64, rule store.Rule, quantity int64,
 	mode quota.Mode) (d quota.Decision, next keyState, changed bool, err error) {
 	next = keyState{kind: rule.Kind}
@@ -67,7 +66,7 @@ func (h keyState) take(now int64, rule store.Rule, quantity int64,
 	return d, next.at(now), changed, err
 }
 
-// ownLeases are a copy of its leases, for a step to change.
+// ownLeases returns a copy of the leases, which a step may change.
 func (h keyState) ownLeases() *lease.Leases {
 	if h.leases == nil {
 		return &lease.Leases{}
@@ -75,7 +74,7 @@ func (h keyState) ownLeases() *lease.Leases {
 	return h.leases.Clone()
 }
 
-// withLeases is what a key holds that has these.
+// withLeases returns the state of a key with these leases.
 func withLeases(l *lease.Leases) keyState {
 	if l.Len() == 0 {
 		return keyState{}

@@ -15,25 +15,25 @@ import (
 )
 
 var kindCases = []testCase{
-	{"kinds apart", "a key holds one kind: a call for another is ErrWrongKind and changes nothing", kindsApart},
-	{"kind follows kind", "a key that has expired is free for any kind", kindFollowsKind},
-	{"expiry of any kind", "a key of any kind is there until the last nanosecond of its state, and to nobody after that",
+	{"kinds apart", "a key holds one kind: a call for another kind returns ErrWrongKind and changes nothing", kindsApart},
+	{"kind follows kind", "a key that has expired can be used for any kind", kindFollowsKind},
+	{"expiry of any kind", "a key of any kind exists until its expiry, and for no caller after that",
 		expiryOfAnyKind},
-	{"afresh", "of a key that was deleted or flushed nothing is left, for no key made after it", afresh},
-	{"borrowed words", "the bytes of keys, rules and holders are the caller's: the store keeps copies", borrowedWords},
-	{"inspect", "Inspect tells a kind's state field by field, and nothing where Lookup tells nothing", inspect},
+	{"afresh", "nothing is left of a key that was deleted or flushed, for any key created later", afresh},
+	{"borrowed words", "the bytes of keys, rules and holders are borrowed: the store keeps copies", borrowedWords},
+	{"inspect", "Inspect returns the state of a key by field, and nothing if the key does not exist", inspect},
 }
 
-// limiters are the kinds that Take knows, and kinds all there are.
+// limiters lists the kinds that Take supports, kinds all kinds of limiters.
 var (
 	limiters = []store.Kind{store.Throttle, store.Fixed, store.Sliding, store.SlidingLog}
 	kinds    = append(limiters[:len(limiters):len(limiters)], store.Lease)
 )
 
-// maxLog and maxHolders are more than any case needs that is not about them.
+// maxLog and maxHolders are larger than necessary, for cases that do not test them.
 const maxLog, maxHolders = 1000, 1000
 
-// rule is a limit of size at once and in each period, in seconds.
+// rule returns a rule of a kind for a limit of size at once and per period, in seconds.
 func rule(kind store.Kind, size, period int64) store.Rule {
 	r := store.Rule{Kind: kind}
 	var err, logErr error
@@ -100,11 +100,11 @@ func (c *caller) inspect(key string) (store.Entry, []store.Field) {
 	return e, fields
 }
 
-// useUp is what use leaves to be taken.
+// useUp is what a use leaves of the limit.
 const useUp = 7
 
-// use takes two of nine that a minute brings, in the way of a kind. A lease is another holder's
-// each time.
+// use takes two of nine per minute from a limiter of a kind. Each use of a lease is by another
+// holder.
 func (c *caller) use(kind store.Kind, key string) quota.Decision {
 	c.Helper()
 	if kind != store.Lease {
@@ -113,7 +113,7 @@ func (c *caller) use(kind store.Kind, key string) quota.Decision {
 	return c.acquire(key, request(useUp+2, 60, fmt.Sprint("holder", len(c.holders(key))), 2))
 }
 
-// state is all that can be seen of keys of one database.
+// state returns all that a caller can observe of keys in one database.
 func (c *caller) state(keys ...string) any {
 	c.Helper()
 	type seen struct {
@@ -132,7 +132,7 @@ func (c *caller) state(keys ...string) any {
 	return append(all, c.size())
 }
 
-// callsOf are the calls that a kind is for, on one key.
+// callsOf returns calls on one key, each of which requires the key to be of a kind.
 func (c *caller) callsOf(kind store.Kind, key string) (calls []func() error) {
 	name := []byte(key)
 	if kind == store.Lease {
@@ -167,15 +167,15 @@ func (c *caller) callsOf(kind store.Kind, key string) (calls []func() error) {
 
 func kindsApart(r *rig) {
 	for _, is := range kinds {
-		for _, asked := range kinds {
-			if is == asked {
+		for _, peeked := range kinds {
+			if is == peeked {
 				continue
 			}
-			key := fmt.Sprint(is, " asked for ", asked)
+			key := fmt.Sprint(is, " asked for ", peeked)
 			r.use(is, key)
 			require.Equal(r, is, r.lookup(key).Kind)
 			before, h := r.state(key), r.listen()
-			for i, call := range r.callsOf(asked, key) {
+			for i, call := range r.callsOf(peeked, key) {
 				require.ErrorIs(r, call(), store.ErrWrongKind, "%s, call %d", key, i)
 				require.Equal(r, before, r.state(key), "%s, call %d", key, i)
 			}
@@ -186,23 +186,23 @@ func kindsApart(r *rig) {
 
 func kindFollowsKind(r *rig) {
 	for _, is := range kinds {
-		for _, asked := range kinds {
-			key := fmt.Sprint(is, " then ", asked)
-			want := r.use(asked, "fresh "+key)
+		for _, peeked := range kinds {
+			key := fmt.Sprint(is, " then ", peeked)
+			want := r.use(peeked, "fresh "+key)
 			r.use(is, key)
 			size := r.size()
 			r.clock.Advance(time.Duration(r.lookup(key).Expires - r.clock.Now()))
 			r.view.Begin()
-			require.Empty(r, r.traces(asked, key), key)
-			require.Equal(r, want, r.use(asked, key), key)
-			require.Equal(r, asked, r.lookup(key).Kind)
-			require.LessOrEqual(r, r.size(), size, "one record took the other's place") // and a sweep beside us may take others
+			require.Empty(r, r.traces(peeked, key), key)
+			require.Equal(r, want, r.use(peeked, key), key)
+			require.Equal(r, peeked, r.lookup(key).Kind)
+			require.LessOrEqual(r, r.size(), size, "the expired record must be replaced or removed") // a concurrent sweep may have removed others
 		}
 	}
 }
 
-// traces asks after a key that is not there by calls that make none, and says what was seen
-// nevertheless.
+// traces makes calls that create nothing on a key that should not exist, and returns what they
+// found nevertheless.
 func (c *caller) traces(kind store.Kind, key string) (seen string) {
 	c.Helper()
 	if kind == store.Lease {
@@ -245,13 +245,12 @@ func expiryOfAnyKind(r *rig) {
 		require.False(r, ok, key)
 		require.Zero(r, r.remove(key))
 		require.Zero(r, r.size())
-		require.Equal(r, first, r.use(kind, key), "and it starts afresh")
+		require.Equal(r, first, r.use(kind, key), "an expired key must not keep its state")
 		require.Equal(r, 1, r.remove(key))
 	}
 }
 
-// afresh makes several keys each time, so that whoever uses a place again that held a state is
-// found out.
+// afresh creates several keys each time, to detect a store that reuses memory without clearing it.
 func afresh(r *rig) {
 	for _, kind := range kinds {
 		for what, forget := range map[string]func(){
@@ -276,7 +275,7 @@ func afresh(r *rig) {
 	}
 }
 
-// borrowedWords writes over everything after each call, as the next read of a connection does.
+// borrowedWords overwrites all arguments after each call, as the next read from a connection does.
 func borrowedWords(r *rig) {
 	key, holder := make([]byte, 4), make([]byte, 4)
 	scratch := func() { copy(key, "gone"); copy(holder, "gone") }
@@ -298,9 +297,9 @@ func borrowedWords(r *rig) {
 	for _, name := range []string{"ann.", "bob."} {
 		copy(key, "key4")
 		copy(holder, name)
-		asked, err := lease.NewRequest(9, 60, holder, 2)
+		peeked, err := lease.NewRequest(9, 60, holder, 2)
 		require.NoError(r, err)
-		_, err = r.view.Acquire(ctx, key, asked, maxHolders)
+		_, err = r.view.Acquire(ctx, key, peeked, maxHolders)
 		require.NoError(r, err)
 		scratch()
 	}

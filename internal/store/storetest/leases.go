@@ -16,18 +16,18 @@ import (
 )
 
 var leaseCases = []testCase{
-	{"leases", "a lease is given, renewed and taken back as the calls before and the time that has gone by say", leases},
-	{"crashed holder", "who crashes loses its permits when its lease ends, with nobody's help", crashedHolder},
-	{"asking again", "a holder that asks again holds what it asked for last, and never twice", askingAgain},
-	{"wrong holder", "nobody releases or renews what is another's, and to release again releases nothing", wrongHolder},
-	{"holders", "Holders lists the leases that have not ended, by end, then by name", holdersInOrder},
-	{"no more than the limit", "of many callers at once no more permits are held than the limit", noMoreThanTheLimit},
-	{"too many holders", "a key has no more holders than its caller allows, those aside whose lease has ended",
+	{"leases", "leases are granted, renewed and released according to earlier calls and the time elapsed", leases},
+	{"crashed holder", "a holder that crashes loses its permits when its lease ends, without any call", crashedHolder},
+	{"asking again", "a holder that acquires again holds the last quantity only, never the sum", askingAgain},
+	{"wrong holder", "a holder releases and renews only its own lease, and a second release releases nothing", wrongHolder},
+	{"holders", "Holders returns the leases that have not ended, sorted by end, then by name", holdersInOrder},
+	{"no more than the limit", "concurrent callers never hold more permits than the limit", noMoreThanTheLimit},
+	{"too many holders", "a key has at most maxHolders holders, not counting those whose lease has ended",
 		tooManyHolders},
-	{"leases refused", "a lease call that is limited, asks for nothing, finds nothing or fails changes nothing: neither lease nor notice", leasesRefused},
-	{"notices of leases", "the listener hears of every lease given, renewed or taken back, and of the key's end, once",
+	{"leases refused", "a lease call that is limited, asks for nothing, finds nothing or fails changes nothing and notifies no listener", leasesRefused},
+	{"notices of leases", "listeners are notified once of every lease granted, renewed or released, and of the key's end",
 		leaseNotices},
-	{"end of the last lease", "a key of leases expires with the last of them, wherever calls move that",
+	{"end of the last lease", "a key of leases expires with the last of them, whichever that becomes",
 		endOfTheLastLease},
 }
 
@@ -49,16 +49,16 @@ func leases(r *rig) {
 		case 1:
 			want, got = fmt.Sprint(keys[n].Release(now, []byte(holder))), fmt.Sprint(r.release(key, holder))
 		default:
-			asked := request(random.Int64N(7), ttl, holder, random.Int64N(4))
-			d, _, err := keys[n].Acquire(now, asked, 4)
+			peeked := request(random.Int64N(7), ttl, holder, random.Int64N(4))
+			d, _, err := keys[n].Acquire(now, peeked, 4)
 			want = fmt.Sprintf("%+v %v", d, err)
-			d, err = r.view.Acquire(ctx, []byte(key), asked, 4)
+			d, err = r.view.Acquire(ctx, []byte(key), peeked, 4)
 			got = fmt.Sprintf("%+v %v", d, err)
 		}
 		e := withLeases(keys[n]).at(now).entry()
 		want += fmt.Sprint(slices.Collect(keys[n].Holders(now)), e)
 		got += fmt.Sprint(r.holders(key), r.lookup(key))
-		if want != got { // a plain comparison first: require takes long
+		if want != got { // faster than require
 			require.Equal(r, want, got, "call %d", i)
 		}
 	}
@@ -84,7 +84,7 @@ func crashedHolder(r *rig) {
 
 	r.clock.Advance(time.Hour)
 	r.view.Begin()
-	require.Equal(r, int64(0), r.acquire("key", request(3, 10, "late", 3)).Remaining, "all have crashed")
+	require.Equal(r, int64(0), r.acquire("key", request(3, 10, "late", 3)).Remaining, "all other holders have crashed")
 }
 
 func askingAgain(r *rig) {
@@ -92,14 +92,14 @@ func askingAgain(r *rig) {
 	first := r.acquire("key", asks)
 	require.Equal(r, int64(2), first.Remaining)
 	for range 5 {
-		require.Equal(r, first, r.acquire("key", asks), "the answer got lost")
+		require.Equal(r, first, r.acquire("key", asks), "acquiring again after a lost reply")
 	}
 	r.clock.Advance(time.Second)
 	r.view.Begin()
-	require.Equal(r, first, r.acquire("key", asks), "a second later, for ten more")
+	require.Equal(r, first, r.acquire("key", asks), "acquiring again a second later, for ten more")
 	require.Equal(r, int64(0), r.acquire("key", request(5, 10, "holder", 5)).Remaining)
 	require.Equal(r, int64(4), r.acquire("key", request(5, 10, "holder", 1)).Remaining)
-	require.False(r, r.acquire("key", request(0, 10, "holder", 1)).Limited, "what it holds it may keep under any limit")
+	require.False(r, r.acquire("key", request(0, 10, "holder", 1)).Limited, "a holder may keep what it holds under any limit")
 	require.Equal(r, int64(1), r.release("key", "holder"))
 	require.Equal(r, store.Entry{}, r.lookup("key"))
 }
@@ -123,7 +123,7 @@ func holdersInOrder(r *rig) {
 	require.Empty(r, r.holders("key"))
 	var want []lease.Lease
 	for i, name := range []string{"d", "a", "\x00", "c", "b", "\xff"} {
-		ttl := int64(30 - i/2*10) // two by two, the last ones sooner
+		ttl := int64(30 - i/2*10) // two holders with each end, later ones end sooner
 		r.acquire("key", request(100, ttl, name, int64(i+1)))
 		want = append(want, lease.Lease{Holder: name, Quantity: int64(i + 1), End: epoch + ttl*int64(time.Second)})
 	}
@@ -137,12 +137,13 @@ func holdersInOrder(r *rig) {
 	r.clock.Advance(10 * time.Second)
 	r.view.Begin()
 	require.Equal(r, order(2, 3, 1, 0), r.holders("key"))
-	require.True(r, r.renew("key", 20, "\x00")) // to the end of d and a
+	require.True(r, r.renew("key", 20, "\x00")) // the same end as d and a
 	want[2].End = want[0].End
 	require.Equal(r, order(3, 2, 1, 0), r.holders("key"))
 }
 
-// noMoreThanTheLimit counts beside the store: after a lease was given, and before it is taken back.
+// noMoreThanTheLimit also counts outside the store: after a lease was granted, and before it is
+// released.
 func noMoreThanTheLimit(r *rig) {
 	const callers, rounds, limit = 8, 150, 5
 	var held, most, refused gosync.Int64
@@ -167,7 +168,7 @@ func noMoreThanTheLimit(r *rig) {
 	}
 	done.Wait()
 	require.LessOrEqual(r, most.Load(), int64(limit))
-	require.Equal(r, store.Entry{}, r.lookup("key"), "all were given back")
+	require.Equal(r, store.Entry{}, r.lookup("key"), "all leases were released")
 }
 
 func tooManyHolders(r *rig) {
@@ -186,16 +187,16 @@ func tooManyHolders(r *rig) {
 	require.ErrorIs(r, acquire("c", 1), lease.ErrHolders)
 	require.Equal(r, before, r.state("key"))
 	require.Empty(r, h.events())
-	require.NoError(r, acquire("a", 2), "it is one already")
+	require.NoError(r, acquire("a", 2), "a is a holder already")
 	r.clock.Advance(10 * time.Second)
 	r.view.Begin()
-	require.NoError(r, acquire("c", 2), "all have ended")
+	require.NoError(r, acquire("c", 2), "all other leases have ended")
 }
 
 func leasesRefused(r *rig) {
 	r.acquire("key", request(5, 10, "holder", 3))
 	r.acquire("full", request(5, 10, "holder", 5))
-	r.clock.Advance(time.Second) // so that to write the same again would show
+	r.clock.Advance(time.Second) // so that rewriting the same state would be noticed
 	r.view.Begin()
 	before, h := r.state("key", "full", "unused"), r.listen()
 	for i, call := range []func(){
@@ -218,7 +219,7 @@ func leasesRefused(r *rig) {
 
 func leaseNotices(r *rig) {
 	h := r.listen()
-	hears := func(whys ...store.Event) {
+	expect := func(whys ...store.Event) {
 		r.Helper()
 		var want []notification
 		for _, event := range whys {
@@ -227,30 +228,30 @@ func leaseNotices(r *rig) {
 		require.Equal(r, want, h.events())
 	}
 	r.acquire("key", request(5, 10, "a", 1))
-	hears(store.Changed)
+	expect(store.Changed)
 	r.acquire("key", request(5, 10, "b", 2))
-	hears(store.Changed)
+	expect(store.Changed)
 	r.renew("key", 20, "a")
-	hears(store.Changed)
+	expect(store.Changed)
 	r.release("key", "c")
-	hears()
+	expect()
 	r.release("key", "b")
-	hears(store.Changed)
+	expect(store.Changed)
 	r.release("key", "a")
-	hears(store.Deleted)
+	expect(store.Deleted)
 	r.release("key", "a")
-	hears()
+	expect()
 
 	r.acquire("key", request(5, 10, "a", 1))
-	hears(store.Changed)
+	expect(store.Changed)
 	r.clock.Advance(10 * time.Second)
 	r.view.Begin()
 	r.release("key", "a")
 	r.renew("key", 10, "a")
 	r.acquire("key", request(0, 10, "a", 1))
 	r.sweepAll()
-	r.remove("key") // which finds it only if nobody swept
-	hears(store.Expired)
+	r.remove("key") // it exists only if no sweep has removed it
+	expect(store.Expired)
 }
 
 func endOfTheLastLease(r *rig) {
@@ -266,7 +267,7 @@ func endOfTheLastLease(r *rig) {
 	ends(time.Minute)
 	require.True(r, r.renew("key", 30, "b"))
 	ends(30 * time.Second)
-	require.True(r, r.renew("key", 5, "b"), "sooner than the others")
+	require.True(r, r.renew("key", 5, "b"), "renewed to end before the others")
 	ends(20 * time.Second)
 	require.Equal(r, int64(1), r.release("key", "c"))
 	ends(10 * time.Second)

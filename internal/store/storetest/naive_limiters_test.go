@@ -14,7 +14,7 @@ import (
 	"cellserver/internal/store"
 )
 
-// ofKind is what a key of a kind holds, or an error if it is of another.
+// ofKind returns the state of a key of a kind, or an error if it is of another kind.
 func (v *naiveView) ofKind(name string, now int64, kind store.Kind) (keyState, error) {
 	h := v.live(name, now)
 	if stale, _ := v.database().get(name); v.has(remembersKind) && stale.kind != store.None {
@@ -85,7 +85,7 @@ func (v *naiveView) take(name string, now int64, rule store.Rule, quantity int64
 	return d, nil
 }
 
-// TakeAll asks each, and then has each take.
+// TakeAll peeks at each key, and then takes from each.
 func (v *naiveView) TakeAll(
 	_ context.Context, requests []store.LimitRequest, peek bool,
 ) ([]quota.Decision, bool, error) {
@@ -126,7 +126,8 @@ func (v *naiveView) TakeAll(
 	return decisions, allowed, nil
 }
 
-// takeInTurn goes on until one refuses, as one would write it on top of Take.
+// takeInTurn takes from one key after the other until one refuses, as an implementation on top of
+// Take would.
 func (v *naiveView) takeInTurn(requests []store.LimitRequest, now int64,
 	peek bool) (decisions []quota.Decision, allowed bool, err error) {
 	allowed = true
@@ -151,8 +152,8 @@ func (v *naiveView) takeInTurn(requests []store.LimitRequest, now int64,
 	return decisions, allowed, nil
 }
 
-// leasesOf is what a lease command finds: the key's leases, to be changed and kept, and the instant
-// that it decides by.
+// leasesOf returns the leases of a key, as a copy to be changed and stored, and the instant of the
+// step.
 func (v *naiveView) leasesOf(key []byte) (name string, now int64, l *lease.Leases, err error) {
 	name, now = v.name(key), v.advance(v.Now())
 	h, err := v.ofKind(name, now, store.Lease)
@@ -186,13 +187,13 @@ func (v *naiveView) Acquire(_ context.Context, key []byte, r lease.Request, maxH
 	if v.has(ignoresMaxHolders) {
 		maxHolders = math.MaxInt
 	}
-	asked := reflect.ValueOf(r) // which tells nobody what it asks for but lease
-	holder, ttl := asked.FieldByName("holder").Bytes(), asked.FieldByName("ttl").Int()
+	peeked := reflect.ValueOf(r) // only package lease has access to its fields
+	holder, ttl := peeked.FieldByName("holder").Bytes(), peeked.FieldByName("ttl").Int()
 	again := slices.ContainsFunc(slices.Collect(l.Holders(now)),
 		func(l lease.Lease) bool { return l.Holder == string(holder) })
 	if v.has(countsRetries) && again {
-		r, _ = lease.NewRequest(asked.FieldByName("limit").Int(), ttl/1e9, append(holder, '\''),
-			asked.FieldByName("quantity").Int())
+		r, _ = lease.NewRequest(peeked.FieldByName("limit").Int(), ttl/1e9, append(holder, '\''),
+			peeked.FieldByName("quantity").Int())
 	}
 	d, changed, err := l.Acquire(now, r, maxHolders)
 	if stood, _ := v.database().get(name); v.noGrowth && changed && !again && !stood.reusable(now, store.Lease) &&

@@ -9,7 +9,7 @@ import (
 	"cellserver/internal/store"
 )
 
-// naiveNoGrowth is the naive store's view while memory is short.
+// naiveNoGrowth is a view of the naive store without growth.
 type naiveNoGrowth struct{ *naiveView }
 
 func (v *naiveView) WithoutGrowth() store.View { return naiveNoGrowth{v} }
@@ -46,7 +46,7 @@ func (v naiveNoGrowth) Acquire(_ context.Context, key []byte, r lease.Request,
 	return d, err
 }
 
-// refusesGrowth says whether a step needs memory that it must not take.
+// refusesGrowth reports whether a step needs memory that it must not take.
 func (v *naiveView) refusesGrowth(name string, was, next keyState) bool {
 	if !v.noGrowth || v.has(noGrowthAdds) {
 		return false
@@ -57,23 +57,26 @@ func (v *naiveView) refusesGrowth(name string, was, next keyState) bool {
 	return v.has(noGrowthRefusesAll) || v.needsMemory(name, was, next)
 }
 
-// needsMemory says whether a step needs memory: none where what has expired has left its place.
+// needsMemory reports whether a step needs memory. It needs none if it can reuse that of an expired
+// key.
 func (v *naiveView) needsMemory(name string, was, next keyState) bool {
 	stood, _ := v.database().get(name)
 	return next.needsMoreThan(was) && !(was.kind == store.None && stood.reusable(v.last, next.kind))
 }
 
-// reusable says whether it has expired, and left its place to another of its kind.
+// reusable reports whether an expired state can be reused for a kind.
 func (h keyState) reusable(now int64, kind store.Kind) bool {
 	return h.kind == kind && h.expires <= now
 }
 
-// needsMoreThan says whether it takes more memory than what was there: a log has room for eight.
+// needsMoreThan reports whether a state takes more memory than the previous one. A log has room for
+// eight entries.
 func (h keyState) needsMoreThan(was keyState) bool {
 	return h.kind != store.None && (was.kind == store.None || len(h.entries) > max(8, len(was.entries)))
 }
 
-// fitsWithoutGrowth says whether all that would be taken needs no memory, and limits what does.
+// fitsWithoutGrowth reports whether taking all needs no memory, and marks the decisions that need
+// some as limited.
 func (v *naiveView) fitsWithoutGrowth(requests []store.LimitRequest, now int64, decisions []quota.Decision) bool {
 	spared := true
 	for i, t := range requests {
@@ -86,17 +89,17 @@ func (v *naiveView) fitsWithoutGrowth(requests []store.LimitRequest, now int64, 
 	return spared || v.has(noGrowthTakesHalf)
 }
 
-// reportUntaken says what there is where nothing was taken.
+// reportUntaken changes decisions to what remains if nothing is taken.
 func (v *naiveView) reportUntaken(requests []store.LimitRequest, now int64, decisions []quota.Decision) {
 	for i, t := range requests {
 		if d := &decisions[i]; !d.Limited {
-			asked, _, _, _ := v.live(v.name(t.Key), now).take(now, t.Rule, 0, quota.Peek)
-			d.Remaining, d.ResetAfter, d.Taken = asked.Remaining, asked.ResetAfter, 0
+			peeked, _, _, _ := v.live(v.name(t.Key), now).take(now, t.Rule, 0, quota.Peek)
+			d.Remaining, d.ResetAfter, d.Taken = peeked.Remaining, peeked.ResetAfter, 0
 		}
 	}
 }
 
-// forgetting is what a key holds where only the latest period counts.
+// forgetting returns the state as if only the latest period counted.
 func (h keyState) forgetting(rule store.Rule) keyState {
 	h.sliding.Until, h.log.Until = 0, 0
 	if h.kind == store.Fixed {

@@ -17,15 +17,15 @@ import (
 	"cellserver/internal/store"
 )
 
-// naive is a second store: maps under one lock, written to be read beside the contract. It keeps
-// the contract, and it can be given one fault at a time, so that each case can be shown to find the
-// fault that it is there for.
+// naive is a second store: maps under one lock, written to be compared with the contract. It obeys
+// the contract, and can be given one fault at a time, so that each case can be shown to detect the
+// fault it is meant for.
 type naive struct {
 	mu        sync.Mutex
 	clock     store.Clock
 	last      int64
 	acquired  int   // how many steps have taken the lock
-	caller    int64 // who has the lock
+	caller    int64 // for whom the lock is held
 	listeners []*store.Listener
 	databases []naiveDatabase
 	fault     fault
@@ -35,11 +35,11 @@ type naive struct {
 	frozen    int64                   // for leasesForever
 	borrowed  map[string]string       // for borrowsHolder
 	shared    map[string]string       // for copiesShare
-	used      map[string]int64        // instant, by database and name
+	used      map[string]int64        // instant of the last use, by qualified name
 }
 
-// naiveDatabase is keys and what they hold, in buckets by hash so that a bucket's number is a
-// cursor.
+// naiveDatabase is the states of all keys, in buckets by hash so that the number of a bucket can be
+// a cursor.
 type naiveDatabase [naiveBuckets]map[string]keyState
 
 const naiveBuckets = 1024
@@ -105,7 +105,7 @@ func (v *naiveView) Usage() []store.Usage {
 	return usage
 }
 
-// Sweep removes what has expired.
+// Sweep removes all expired keys.
 func (n *naive) Sweep() (removed int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -190,9 +190,9 @@ type naiveView struct {
 	*naive
 	selected int
 	now      int64
-	within   bool // steps of Atomically
+	within   bool // inside the steps of Atomically
 	caller   int64
-	noGrowth bool // the step must need no memory
+	noGrowth bool // the step must not need memory
 }
 
 func (v *naiveView) SetCaller(by int64) { v.caller = by }
@@ -224,7 +224,7 @@ func (v *naiveView) Prefetch(keys [][]byte) {
 
 func (v *naiveView) database() *naiveDatabase { return &v.databases[v.selected] }
 
-// name is the key that a caller's bytes mean.
+// name returns the key that these bytes stand for.
 func (v *naiveView) name(key []byte) string {
 	switch {
 	case v.has(borrows) && len(key) > 0:
@@ -237,7 +237,7 @@ func (v *naiveView) name(key []byte) string {
 	return string(key)
 }
 
-// live is what a key holds at an instant.
+// live returns the state of a key at an instant.
 func (v *naiveView) live(key string, now int64) keyState {
 	h, there := v.database().get(key)
 	if v.has(keepsPastEnd) && h.kind != store.Throttle {
@@ -252,8 +252,7 @@ func (v *naiveView) live(key string, now int64) keyState {
 	return h.at(now)
 }
 
-// keepsExpired says whether the fault is about records that have expired, which must be there
-// then.
+// keepsExpired reports whether the fault concerns expired records, which must then be kept.
 func (n *naive) keepsExpired() bool {
 	return slices.Contains([]fault{leavesExpired, countsExpired, scansExpired, drawsExpired, deletesExpired, remembersKind,
 		leasesForever,
@@ -308,7 +307,7 @@ func (v *naiveView) throttle(name string, now int64, limit gcra.Limit, quantity 
 	return o, err
 }
 
-// store writes down what a key holds from now on; who holds nothing goes.
+// store sets the state of a key. It removes a key whose state has expired.
 func (v *naiveView) store(name string, now int64, next keyState) {
 	if next.expires <= now {
 		v.notify(v.selected, name, store.Deleted)
@@ -383,14 +382,14 @@ func (v *naiveView) Idle(_ context.Context, key []byte) (time.Duration, bool, er
 	return time.Duration(now - v.used[v.qualifiedName(name)]), true, nil
 }
 
-// touch writes down that a key is used, if there is one.
+// touch records that a key is used, if it exists.
 func (v *naiveView) touch(name string, now int64) {
 	if _, there := v.database().get(name); there && !v.has(usesToChange) {
 		v.used[v.qualifiedName(name)] = now
 	}
 }
 
-// qualifiedName names a key among those of all databases.
+// qualifiedName returns a name that is unique over all databases.
 func (v *naiveView) qualifiedName(name string) string { return string(rune(v.selected)) + name }
 
 func (v *naiveView) Delete(_ context.Context, keys [][]byte) (n int, err error) {
@@ -462,7 +461,7 @@ func (v *naiveView) flush(number int) {
 	*db = naiveDatabase{}
 }
 
-// Scan's cursor is a bucket.
+// Scan uses the number of a bucket as the cursor.
 func (v *naiveView) Scan(_ context.Context, cursor uint64, count int, visit func([]byte, store.Entry)) (uint64, error) {
 	defer v.lock()()
 	if v.has(holdsCursor) && cursor != 0 {
@@ -493,8 +492,8 @@ func (v *naiveView) Scan(_ context.Context, cursor uint64, count int, visit func
 	return v.cursor, nil
 }
 
-// movesCursor means the cursor in units of a table's size, as a store does whose buckets are fewer
-// than its cursors say.
+// With movesCursor the meaning of a cursor depends on the size of the table, as in a store with
+// fewer buckets than its cursors can express.
 func (v *naiveView) encode(at uint64) uint64 {
 	if v.has(movesCursor) {
 		return at << bits.Len(uint(v.database().size()))

@@ -10,7 +10,7 @@ import (
 
 func (v *naiveView) Selected() int { return v.selected }
 
-// lock is the store's lock, which steps of Atomically have already.
+// lock takes the store's lock, unless Atomically holds it already.
 func (v *naiveView) lock() (unlock func()) {
 	if v.within {
 		return func() {}
@@ -72,7 +72,7 @@ func (v *naiveView) Write(_ context.Context, key []byte, value store.Value, expi
 	return nil
 }
 
-// write is keep for a value, which may be over before it began.
+// write is store for a value, which may have expired already.
 func (v *naiveView) write(name string, now int64, next keyState) {
 	if _, there := v.database().get(name); next.expires <= now && !there {
 		return

@@ -12,49 +12,49 @@ import (
 )
 
 var noticeCases = []testCase{
-	{"notices", "the listener hears of every change once, before the call returns, and of nothing else", notices},
-	{"keys made", "a key that comes to be where there was none is heard of as made, and after that as changed", keysMade},
-	{"notices signed", "the listener hears whose view made a change, and of nobody if it was the store itself",
+	{"notices", "listeners are notified of every change once, before the call returns, and of nothing else", notices},
+	{"keys made", "the event is Created for a key that did not exist, and Changed after that", keysMade},
+	{"notices signed", "the event names the caller of the view that made the change, or 0 if it was the store itself",
 		notificationCallers},
-	{"flush notices", "a flush is one notice a database, without a key", flushNotices},
-	{"expiry notices", "a record that goes because it has expired is one notice, whoever finds it", expiryNotices},
-	{"expiry written over", "a key that had expired, and is made again, is heard of as both", expiryWrittenOver},
-	{"expiry seen", "whoever asks for a key that has expired has it go, and is named as the one who did", expirySeen},
-	{"listeners", "every listener hears of every change, until its subscription ends, and only its own",
+	{"flush notices", "a flush is one event per database, without a key", flushNotices},
+	{"expiry notices", "the removal of an expired record is one event, whatever finds it", expiryNotices},
+	{"expiry written over", "an expired key that is created again causes both events", expiryWrittenOver},
+	{"expiry seen", "accessing an expired key removes it, and the event names the caller that did", expirySeen},
+	{"listeners", "every listener is notified of every change until it is unsubscribed, which does not affect others",
 		listenersComeAndGo},
 }
 
 func notices(r *rig) {
 	five := limit(4, 1, 1)
 	h := r.listen()
-	hears := func(want ...notification) {
+	expect := func(want ...notification) {
 		r.Helper()
 		require.Equal(r, want, h.events())
 	}
 	last := r.store.Databases() - 1
 	r.take("key", five, 3)
-	hears(notification{0, "key", store.Changed})
+	expect(notification{0, "key", store.Changed})
 	r.take("key", five, -1)
-	hears(notification{0, "key", store.Changed})
+	expect(notification{0, "key", store.Changed})
 	r.throttle("key", five, 9, quota.UpTo)
-	hears(notification{0, "key", store.Changed})
+	expect(notification{0, "key", store.Changed})
 	r.throttle("key", five, 9, quota.Force)
-	hears(notification{0, "key", store.Changed})
+	expect(notification{0, "key", store.Changed})
 	r.take("key", five, -99)
-	hears(notification{0, "key", store.Deleted})
+	expect(notification{0, "key", store.Deleted})
 
 	r.view.Select(last)
 	r.put("key", "other")
-	hears(notification{last, "key", store.Changed}, notification{last, "other", store.Changed})
+	expect(notification{last, "key", store.Changed}, notification{last, "other", store.Changed})
 	r.lookup("key")
 	r.count("key", "nothing")
 	r.scanAll(10)
 	r.random()
 	r.size()
 	r.remove("nothing")
-	hears()
+	expect()
 	require.Equal(r, 1, r.remove("key", "nothing", "key"))
-	hears(notification{last, "key", store.Deleted})
+	expect(notification{last, "key", store.Deleted})
 }
 
 func keysMade(r *rig) {
@@ -88,14 +88,14 @@ func notificationCallers(r *rig) {
 	first, second := r.another(), r.another()
 	first.view.SetCaller(1)
 	second.view.SetCaller(2)
-	var mu sync.Mutex // a store may sweep by itself meanwhile
+	var mu sync.Mutex // the store may sweep on its own meanwhile
 	var by []int64
 	r.store.(store.Notifier).Subscribe(func(_ int, _ []byte, _ store.Event, caller int64) {
 		mu.Lock()
 		defer mu.Unlock()
 		by = append(by, caller)
 	})
-	hears := func(want ...int64) {
+	expect := func(want ...int64) {
 		r.Helper()
 		mu.Lock()
 		defer mu.Unlock()
@@ -103,11 +103,11 @@ func notificationCallers(r *rig) {
 		by = nil
 	}
 	r.take("key", five, 1)
-	hears(0)
+	expect(0)
 	first.take("key", five, 1)
 	second.take("key", five, 1)
 	first.remove("key")
-	hears(1, 2, 1)
+	expect(1, 2, 1)
 	second.put("key", "other")
 	err := first.view.Atomically(ctx, []store.KeyRef{{Key: []byte("other")}, {Key: []byte("key")}}, false, func() error {
 		first.take("key", longLived, 1)
@@ -115,21 +115,21 @@ func notificationCallers(r *rig) {
 		return nil
 	})
 	require.NoError(r, err)
-	hears(2, 2, 1, 1, 1)
+	expect(2, 2, 1, 1, 1)
 	second.take("brief", brief, 1)
 	require.NoError(r, first.view.(store.Swapper).Swap(ctx, 0, 1))
 	require.NoError(r, first.view.(store.Swapper).Swap(ctx, 0, 1))
-	hears(2, 1, 1, 1, 1)
+	expect(2, 1, 1, 1, 1)
 	first.lookup("brief")
 	r.clock.Advance(time.Minute)
 	if _, ok := r.store.(sweeper); ok {
 		r.sweepAll()
-		hears(0)
+		expect(0)
 	}
 	first.view.Begin()
 	first.put("key")
 	require.NoError(r, second.view.FlushAll(ctx))
-	hears(1, 2)
+	expect(1, 2)
 }
 
 func flushNotices(r *rig) {
@@ -153,11 +153,11 @@ func flushNotices(r *rig) {
 	require.ElementsMatch(r, []notification{{0, "", store.Flushed}, {last, "", store.Flushed}}, heard.events())
 }
 
-// sweeper is a store that can be asked to look for expired records. One that leaves that to
-// another, as a store on Redis does, need not be.
+// sweeper is implemented by stores that can be told to look for expired records. Others, such as a
+// store on Redis, leave that to another program.
 type sweeper interface{ Sweep() int }
 
-// sweepAll asks often enough for every record to be looked at.
+// sweepAll sweeps often enough to look at every record.
 func (r *rig) sweepAll() (removed int) {
 	if s, ok := r.store.(sweeper); ok {
 		for range 200 {
@@ -188,13 +188,13 @@ func expiryNotices(r *rig) {
 	for _, n := range h.events() {
 		heard[n]++
 	}
-	// The record of a key that is made again may be used again: whoever watches the key hears that
+	// A store may reuse the record of a key that is created again; then listeners only learn that
 	// it changed.
 	delete(heard, notification{0, "revived", store.Expired})
 	want := map[notification]int{{0, "deleted", store.Expired}: 1, {0, "revived", store.Changed}: 1}
 	if _, ok := r.store.(sweeper); ok {
 		want[notification{0, "swept", store.Expired}] = 1
-		require.Equal(r, 2, r.size(), "the sweep leaves what is there")
+		require.Equal(r, 2, r.size(), "the sweep must leave live keys")
 	}
 	require.Equal(r, want, heard)
 	require.Equal(r, 2, r.count("revived", "lasting"))
@@ -251,7 +251,7 @@ func expiryWrittenOver(r *rig) {
 	}
 }
 
-// waysToAsk is every way to ask for a key.
+// waysToAsk returns every way to access a key.
 func waysToAsk(key []byte) map[string]func(v store.View) error {
 	leave := func(store.Entry, []byte) (store.Change, error) { return store.Change{}, nil }
 	from, to := store.KeyRef{Key: key}, store.KeyRef{Database: 1, Key: key}
@@ -293,7 +293,7 @@ func expirySeen(r *rig) {
 			r.clock.Advance(time.Second)
 			var heard []store.Event
 			var by []int64
-			var mu sync.Mutex // a store may sweep by itself meanwhile
+			var mu sync.Mutex // the store may sweep on its own meanwhile
 			unsubscribe := r.store.(store.Notifier).Subscribe(func(_ int, _ []byte, event store.Event, caller int64) {
 				mu.Lock()
 				defer mu.Unlock()
@@ -322,7 +322,7 @@ func listenersComeAndGo(r *rig) {
 	require.Len(r, first.events(), 2)
 	require.Len(r, second.events(), 1)
 	require.Len(r, third.events(), 1)
-	for range 2 { // to end twice is to end once
+	for range 2 { // unsubscribing twice is harmless
 		second.unsubscribe()
 		r.put("key")
 		require.Empty(r, second.events())

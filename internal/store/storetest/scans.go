@@ -11,11 +11,11 @@ import (
 )
 
 var scanCases = []testCase{
-	{"scan", "a scan shows each key of its database once, with what stands there", scan},
-	{"scan amid change", "a scan shows a key that stays exactly once, however many come and go between its calls",
+	{"scan", "a scan visits each key of its database once, with its entry", scan},
+	{"scan amid change", "a scan visits a key that exists all the time exactly once, however many others come and go",
 		scanAmidChange},
-	{"scan count", "count bounds what a call shows, and any count gets to the end", scanCount},
-	{"scan cursor", "a cursor needs no state: whoever has it goes on from there, and a wild one harms nobody", scanCursor},
+	{"scan count", "count bounds the number of keys that a call visits, and every count reaches the end", scanCount},
+	{"scan cursor", "a cursor needs no state: any view can continue from it, and an arbitrary one is harmless", scanCursor},
 }
 
 func scan(r *rig) {
@@ -38,13 +38,12 @@ func scan(r *rig) {
 	}
 }
 
-// entryOfPut is what stands at a key that put made at the case's start.
+// entryOfPut returns the entry of a key that put created at the start of the case.
 func (r *rig) entryOfPut() store.Entry {
 	return store.Entry{Kind: store.Throttle, Expires: epoch + int64(longLived.EmissionInterval())}
 }
 
-// scanAmidChange lets the table grow from 100 keys to 200 000 and shrink back while one scan goes
-// on.
+// scanAmidChange lets the table grow from 100 keys to 200 000 and shrink again during one scan.
 func scanAmidChange(r *rig) {
 	const come, calls, quiet = 200_000, 10, 20
 	stay, passing := names("stay:", 100), names("passing:", come)
@@ -70,7 +69,7 @@ func scanAmidChange(r *rig) {
 }
 
 func scanCount(r *rig) {
-	const slack = 100 // keys that a store may show together
+	const slack = 100 // a store may visit keys in groups of this size
 	keys := names("key:", 10_000)
 	r.put(keys...)
 	for _, count := range []int{1, 100} {
@@ -93,7 +92,7 @@ func scanCursor(r *rig) {
 	for call := 0; call == 0 || here != 0 || there != 0; call++ {
 		if call == 0 || here != 0 {
 			again := map[string]int{}
-			r.scan(here, 10, func(key string, _ store.Entry) { again[key]++ }) // a reply that got lost
+			r.scan(here, 10, func(key string, _ store.Entry) { again[key]++ }) // repeat a call as after a lost reply
 			piece := map[string]int{}
 			here = r.another().scan(here, 10, func(key string, _ store.Entry) { piece[key]++; mine[key]++ })
 			require.Equal(r, again, piece)

@@ -1,9 +1,9 @@
-// Package storetest is the contract of store.Store and store.View as a list of cases. Every store
-// passes Run; this package's own tests show that each case fails on a store with the fault that the
-// case is there for.
+// Package storetest tests the contract of store.Store and store.View. Every store must pass Run;
+// the tests of this package show that each case fails on a store with the fault that the case is
+// meant to detect.
 //
-// The cases see a store from outside alone: they move its clock and look at what it answers and
-// what its listener hears.
+// The cases use only the exported interface of a store: they set its clock, compare what it
+// returns, and listen to its events.
 package storetest
 
 import (
@@ -19,9 +19,8 @@ import (
 	"cellserver/internal/store"
 )
 
-// Run checks that the stores that open makes keep the contract. Each case gets a store of its own,
-// which must be empty and must take its time from the clock it is given. open sees to it that the
-// store is closed.
+// Run checks that a store obeys the contract. Each case calls open for a store of its own, which
+// must be empty and use the given clock. open must have the store closed at the end of the test.
 func Run(t *testing.T, open func(t *testing.T, clock store.Clock) store.Store) {
 	for _, c := range cases() {
 		t.Run(c.name, func(t *testing.T) {
@@ -31,16 +30,15 @@ func Run(t *testing.T, open func(t *testing.T, clock store.Clock) store.Store) {
 	}
 }
 
-// T is what a case needs of *testing.T. It is so little that another can stand in for it and take
-// down what failed.
+// T is the part of *testing.T that cases need, so that the tests of this package can implement it.
 type T interface {
 	Helper()
 	Errorf(format string, args ...any)
 	FailNow()
 }
 
-// testCase is one promise of the contract. The sentence it defends is printed with what broke it,
-// because whoever writes another store reads that first.
+// testCase is one rule of the contract. A failure prints the sentence that the case defends,
+// because authors of other stores read that first.
 type testCase struct {
 	name    string
 	defends string
@@ -51,7 +49,7 @@ func (c testCase) check(t T, clock *store.StillClock, s store.Store) {
 	c.run(newRig(promise{t, c.defends}, clock, s))
 }
 
-// cases lists the contract in reading order.
+// cases returns all cases in reading order.
 func cases() []testCase {
 	var all []testCase
 	for _, part := range [][]testCase{
@@ -63,7 +61,7 @@ func cases() []testCase {
 	return all
 }
 
-// promise adds the sentence that a case defends to what it reports.
+// promise is a T that adds the sentence that a case defends to what it reports.
 type promise struct {
 	T
 	defends string
@@ -74,11 +72,11 @@ func (p promise) Errorf(format string, args ...any) {
 	p.T.Errorf("%s\n\tThe contract says: %s.", fmt.Sprintf(format, args...), p.defends)
 }
 
-// epoch is where the clock of every case starts: an instant that reads like Unix time, with
-// nanoseconds that are not 0.
+// epoch is the initial instant of the clock of every case. It reads like Unix time, and its
+// nanoseconds are not 0.
 const epoch = int64(1_700_000_000_123_456_789)
 
-// rig is what a case works with: a store, the clock it lives by, and a caller in database 0.
+// rig is the environment of a case: a store, its clock, and a caller in database 0.
 type rig struct {
 	*caller
 	clock *store.StillClock
@@ -89,10 +87,10 @@ func newRig(t T, clock *store.StillClock, s store.Store) *rig {
 	return &rig{caller: &caller{t, s.View()}, clock: clock, store: s}
 }
 
-// another is one more caller, whose batch begins now.
+// another returns a new caller, whose batch begins now.
 func (r *rig) another() *caller { return &caller{r.T, r.store.View()} }
 
-// caller speaks to a store as a session does, in strings, and stops the case at any error.
+// caller calls a store as a session does. It passes strings and ends the case at the first error.
 type caller struct {
 	T
 	view store.View
@@ -100,7 +98,7 @@ type caller struct {
 
 var ctx = context.Background()
 
-// limit is a quota as a call states it. The arguments of cases are good.
+// limit returns a limit. The arguments must be valid.
 func limit(maxBurst, count, period int64) gcra.Limit {
 	l, err := gcra.NewLimit(maxBurst, count, period)
 	if err != nil {
@@ -109,8 +107,8 @@ func limit(maxBurst, count, period int64) gcra.Limit {
 	return l
 }
 
-// longLived is a limit whose keys stay until somebody removes them: a token comes back after three
-// hundred years' share.
+// longLived is a limit whose keys stay until they are removed: a token takes 100,000,000 s to come
+// back.
 var longLived = limit(9, 1, 100_000_000)
 
 func (c *caller) throttle(key string, l gcra.Limit, quantity int64, mode quota.Mode) quota.Decision {
@@ -125,7 +123,7 @@ func (c *caller) take(key string, l gcra.Limit, quantity int64) quota.Decision {
 	return c.throttle(key, l, quantity, quota.Take)
 }
 
-// put makes a key that lasts.
+// put creates keys that stay.
 func (c *caller) put(keys ...string) {
 	c.Helper()
 	for _, key := range keys {
@@ -168,7 +166,7 @@ func (c *caller) random() (string, bool) {
 	return string(key), ok
 }
 
-// scan shows one piece and returns where the next one starts.
+// scan makes one call and returns the next cursor.
 func (c *caller) scan(cursor uint64, count int, visit func(key string, e store.Entry)) uint64 {
 	c.Helper()
 	next, err := c.view.Scan(ctx, cursor, count, func(key []byte, e store.Entry) { visit(string(key), e) })
@@ -176,7 +174,7 @@ func (c *caller) scan(cursor uint64, count int, visit func(key string, e store.E
 	return next
 }
 
-// scanAll goes from cursor 0 to cursor 0 and tells how often each key was shown.
+// scanAll scans from cursor 0 to the end and returns how often each key was visited.
 func (c *caller) scanAll(count int) map[string]int {
 	c.Helper()
 	shown := map[string]int{}
@@ -194,7 +192,7 @@ func words(keys []string) [][]byte {
 	return out
 }
 
-// names is n names with a prefix.
+// names returns n names with a prefix.
 func names(prefix string, n int) []string {
 	names := make([]string, n)
 	for i := range names {
@@ -203,7 +201,7 @@ func names(prefix string, n int) []string {
 	return names
 }
 
-// eachOnce is what a scan must show: each key one time.
+// eachOnce is the expected result of scanAll: each key once.
 func eachOnce(keys []string) map[string]int {
 	want := map[string]int{}
 	for _, key := range keys {
@@ -212,21 +210,21 @@ func eachOnce(keys []string) map[string]int {
 	return want
 }
 
-// notification is what a listener hears.
+// notification is a call of a listener.
 type notification struct {
 	database int
 	key      string
 	event    store.Event
 }
 
-// recording takes down what the listener hears.
+// recording records the calls of a listener.
 type recording struct {
 	mu          sync.Mutex
 	all         []notification
 	unsubscribe func()
 }
 
-// listen starts a hearing, for which a key that is made has changed.
+// listen starts a recording. It records Created as Changed.
 func (r *rig) listen() *recording {
 	h := &recording{}
 	h.unsubscribe = r.store.(store.Notifier).Subscribe(func(database int, key []byte, event store.Event, _ int64) {
@@ -240,7 +238,7 @@ func (r *rig) listen() *recording {
 	return h
 }
 
-// events is what came since it was asked last.
+// events returns the notifications since it was called last.
 func (h *recording) events() []notification {
 	h.mu.Lock()
 	defer h.mu.Unlock()

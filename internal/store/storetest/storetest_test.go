@@ -14,13 +14,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// The contract is no description of the memory store: another store, that shares nothing with it,
-// keeps it too.
+// The contract does not depend on the memory store: a store that shares no code with it obeys it
+// too.
 func TestNaiveKeepsTheContract(t *testing.T) {
 	Run(t, func(_ *testing.T, clock store.Clock) store.Store { return newNaive(clock, none) })
 }
 
-// fault is what a store can do wrong.
+// fault is a fault of the naive store.
 type fault int
 
 const (
@@ -126,10 +126,10 @@ const (
 	countsNoExpiryAlways
 	claimsToBlock
 	heedsContext
-	faults // how many there are
+	faults // the number of faults
 )
 
-// detectedBy names the case that must find each fault. Others may find it too.
+// detectedBy names the case that must detect each fault. Other cases may detect it too.
 var detectedBy = map[fault]string{
 	remembersLimit:       "limit changes",
 	losesRefund:          "give back",
@@ -210,11 +210,11 @@ var detectedBy = map[fault]string{
 	looksAtBlocked:     "blocked",
 	forgetsOthers:      "another period",
 	reportsUnadjusted:  "all untaken",
-	noGrowthAdds:       "tight",
-	noGrowthRefusesAll: "tight",
-	noGrowthGrows:      "tight and growing",
-	noGrowthTakesHalf:  "tight for all",
-	noGrowthExpires:    "tight and expired",
+	noGrowthAdds:       "no growth",
+	noGrowthRefusesAll: "no growth",
+	noGrowthGrows:      "no growth of a key",
+	noGrowthTakesHalf:  "no growth for all",
+	noGrowthExpires:    "no growth and expiry",
 
 	readsBinary:      "values",
 	writesKeepExpiry: "values",
@@ -238,7 +238,7 @@ var detectedBy = map[fault]string{
 	heedsContext:  "context",
 }
 
-// A case that cannot fail defends nothing.
+// Each fault is detected by its case, and the failure quotes the rule of the contract.
 func TestEveryFaultIsFound(t *testing.T) {
 	byName := map[string]testCase{}
 	for _, c := range cases() {
@@ -248,32 +248,32 @@ func TestEveryFaultIsFound(t *testing.T) {
 		name := detectedBy[f]
 		t.Run(fmt.Sprintf("%d %s", f, name), func(t *testing.T) {
 			c, ok := byName[name]
-			require.True(t, ok, "no case of that name")
+			require.True(t, ok, "there is no case of that name")
 			failures := failuresOf(c, f)
-			require.NotEmpty(t, failures, "the case passes on a store with the fault")
-			require.Contains(t, failures[0], c.defends, "a failure says what was promised")
+			require.NotEmpty(t, failures, "the case must fail on a store with the fault")
+			require.Contains(t, failures[0], c.defends, "a failure must quote the rule of the contract")
 		})
 	}
 }
 
-// And every case has a fault that only it is there for.
+// Each case is needed to detect some fault.
 func TestEveryCaseFindsAFault(t *testing.T) {
 	found := map[string]bool{}
 	for _, name := range detectedBy {
 		found[name] = true
 	}
 	for _, c := range cases() {
-		require.True(t, found[c.name], "%s finds no fault", c.name)
+		require.True(t, found[c.name], "no fault is assigned to the case %s", c.name)
 		require.False(t, strings.HasSuffix(c.defends, "."), c.defends)
 	}
 }
 
-// failuresOf runs a case on a store with a fault and returns what the case says of it.
+// failuresOf runs a case on a store with a fault and returns its failures.
 func failuresOf(c testCase, f fault) []string {
 	clock := store.NewStillClock(epoch)
 	taken := &recorder{}
 	ended := make(chan struct{})
-	go func() { // a goroutine that FailNow can end
+	go func() { // FailNow ends the goroutine
 		defer close(ended)
 		c.check(taken, clock, newNaive(clock, f))
 	}()
@@ -281,7 +281,7 @@ func failuresOf(c testCase, f fault) []string {
 	return taken.failures
 }
 
-// recorder is a T that takes down what failed.
+// recorder is a T that records failures.
 type recorder struct{ failures []string }
 
 func (r *recorder) Helper()  {}

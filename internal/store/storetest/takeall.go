@@ -17,16 +17,16 @@ import (
 )
 
 var allCases = []testCase{
-	{"all", "TakeAll takes from every key what each limiter allows, and says what each says", all},
-	{"all or nothing", "where one limiter refuses, TakeAll takes nothing from any, and each says whether it would have refused alone", allOrNothing},
-	{"all untaken", "where one limiter refuses, what remains and when it is reset is told as it is, of every key",
+	{"all", "TakeAll takes from every key, and returns the decision of each limiter", all},
+	{"all or nothing", "if one limiter refuses, TakeAll takes nothing, and each decision says whether it would have been refused alone", allOrNothing},
+	{"all untaken", "if one limiter refuses, the decision for every key says what remains and when it resets as it is",
 		allUntaken},
-	{"all peek", "TakeAll that peeks says what taking would say and takes nothing", allPeek},
-	{"all but one of another kind", "where one key is of another kind, TakeAll is ErrWrongKind and takes nothing from any",
+	{"all peek", "with peek TakeAll returns the decisions that taking would get, and takes nothing", allPeek},
+	{"all but one of another kind", "if one key is of another kind, TakeAll returns ErrWrongKind and takes nothing",
 		allButOneOfAnotherKind},
-	{"all of any quantity", "TakeAll gives back where a quantity is negative, and asks about debt where it is 0, if all allow it", allOfAnyQuantity},
-	{"all at once", "TakeAll is one step, whatever the order of its keys: nobody sees half of it, and nobody waits for ever", allAtOnce},
-	{"all at one instant", "TakeAll judges all of its keys at one instant", allAtOneInstant},
+	{"all of any quantity", "TakeAll refunds negative quantities, and asks about debt for quantities of 0, if all are allowed", allOfAnyQuantity},
+	{"all at once", "TakeAll is atomic, whatever the order of its keys: no other caller sees half of it, and there is no deadlock", allAtOnce},
+	{"all at one instant", "TakeAll decides about all of its keys at one instant", allAtOneInstant},
 }
 
 func limitRequest(r store.Rule, key string, quantity int64) store.LimitRequest {
@@ -38,10 +38,10 @@ func (c *caller) takeAll(peek bool, requests ...store.LimitRequest) ([]quota.Dec
 	d, allowed, err := c.view.TakeAll(ctx, requests, peek)
 	require.NoError(c, err)
 	require.Len(c, d, len(requests))
-	return slices.Clone(d), allowed // they are lent
+	return slices.Clone(d), allowed // the view reuses them
 }
 
-// peekEach is what each would say by itself.
+// peekEach returns the decision that each request would get alone.
 func (c *caller) peekEach(requests ...store.LimitRequest) (results []quota.Decision) {
 	c.Helper()
 	for _, t := range requests {
@@ -50,8 +50,8 @@ func (c *caller) peekEach(requests ...store.LimitRequest) (results []quota.Decis
 	return results
 }
 
-// manyRequests are n keys of all limiters in turn: enough of them that a store which parts its keys
-// has some side by side.
+// manyRequests returns n requests with limiters of all kinds: enough that a store with shards has
+// some in the same one.
 func manyRequests(n int, prefix string) (requests []store.LimitRequest) {
 	for i := range n {
 		by := rule(limiters[i%len(limiters)], int64(10+i), 60)
@@ -60,13 +60,13 @@ func manyRequests(n int, prefix string) (requests []store.LimitRequest) {
 	return requests
 }
 
-// expectedUntaken is what each says of itself where none has taken.
+// expectedUntaken returns the decision expected for each request if nothing is taken.
 func (c *caller) expectedUntaken(requests ...store.LimitRequest) (results []quota.Decision) {
 	c.Helper()
 	for _, t := range requests {
 		d := c.takeBy(t.Rule, string(t.Key), t.Quantity, quota.Peek)
-		asked := c.takeBy(t.Rule, string(t.Key), 0, quota.Peek)
-		d.Remaining, d.ResetAfter, d.Taken = asked.Remaining, asked.ResetAfter, 0
+		peeked := c.takeBy(t.Rule, string(t.Key), 0, quota.Peek)
+		d.Remaining, d.ResetAfter, d.Taken = peeked.Remaining, peeked.ResetAfter, 0
 		results = append(results, d)
 	}
 	return results
@@ -83,12 +83,12 @@ func (c *caller) stateOf(requests []store.LimitRequest) any {
 
 func all(r *rig) {
 	d, allowed := r.takeAll(false)
-	require.True(r, allowed, "none refuses")
+	require.True(r, allowed, "an empty TakeAll is allowed")
 	require.Empty(r, d)
 	h := r.listen()
 	for _, n := range []int{1, 2, 5, 64} {
 		requests := manyRequests(n, fmt.Sprint(n, " "))
-		for range 2 { // the first makes the keys, the second finds them
+		for range 2 { // the first round creates the keys, the second finds them
 			want := r.peekEach(requests...)
 			d, allowed := r.takeAll(false, requests...)
 			require.True(r, allowed)
@@ -98,7 +98,7 @@ func all(r *rig) {
 			}
 			heard := map[notification]int{}
 			for _, n := range h.events() {
-				if n.event != store.Expired { // since the first
+				if n.event != store.Expired { // the key has expired since the first round
 					heard[n]++
 				}
 			}
@@ -115,7 +115,7 @@ func all(r *rig) {
 
 func allOrNothing(r *rig) {
 	for n, refuses := range map[int]int{1: 0, 2: 1, 3: 0, 5: 2, 64: 40} {
-		for _, quantity := range []int64{1, 20} { // what will be allowed later, and what never will
+		for _, quantity := range []int64{1, 20} { // a quantity allowed later, and one never allowed
 			requests := manyRequests(n, fmt.Sprint(n, quantity, " "))
 			r.takeAll(false, requests...)
 			t := &requests[refuses]
@@ -188,7 +188,7 @@ func allButOneOfAnotherKind(r *rig) {
 				}
 			}
 			r.use(kind, string(requests[at].Key))
-			requests[(at+1)%4].Quantity = 1000 // one that is limited is no excuse for another
+			requests[(at+1)%4].Quantity = 1000 // a limited request must not hide the error of another
 			before, h := r.stateOf(requests), r.listen()
 			for _, refuses := range []bool{true, false} {
 				for _, peek := range []bool{true, false} {
@@ -221,7 +221,7 @@ func allOfAnyQuantity(r *rig) {
 		d, allowed := r.takeAll(false, requests...)
 		require.False(r, allowed)
 		require.Equal(r, want, d)
-		require.Equal(r, before, r.stateOf(requests), "%s: what is given back waits for the others too", kind)
+		require.Equal(r, before, r.stateOf(requests), "%s: a refund is made only if all others are allowed", kind)
 
 		requests[3].Quantity = 0
 		_, allowed = r.takeAll(false, requests...)
@@ -298,8 +298,8 @@ func takeAndRefund(v store.View, random *rand.Rand, keys []store.LimitRequest) {
 	v.TakeAll(ctx, requests, false)
 }
 
-// allAtOneInstant is oneInstant for TakeAll: the later of two windows has been seen to have ended,
-// so the earlier has too.
+// allAtOneInstant is oneInstant for TakeAll: after a caller has seen that the later of two windows
+// has ended, the earlier has too.
 func allAtOneInstant(r *rig) {
 	short, long := rule(store.Fixed, 1, 1), rule(store.Fixed, 1, 2)
 	for i := range 50 {

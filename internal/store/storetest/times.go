@@ -10,11 +10,11 @@ import (
 )
 
 var timeCases = []testCase{
-	{"one reading", "the calls between two Begins share one reading of the clock", oneReading},
-	{"never back", "a key's time never runs back: a call that read the clock before is decided as if it had read it last",
+	{"one reading", "the calls between two calls of Begin share one reading of the clock", oneReading},
+	{"never back", "a key's time never runs backwards: a call with an earlier reading of the clock is decided at the latest one",
 		neverBack},
-	{"one instant", "a step on several keys judges them all at one instant", oneInstant},
-	{"expiry", "a key is there until its last nanosecond; an expired one is absent to every reader, swept or not", expiry},
+	{"one instant", "a step on several keys decides about all of them at one instant", oneInstant},
+	{"expiry", "a key exists until its expiry; an expired key is absent to every call, whether it was removed or not", expiry},
 }
 
 func oneReading(r *rig) {
@@ -39,19 +39,19 @@ func neverBack(r *rig) {
 	require.Equal(r, store.Entry{}, late.lookup("short"))
 
 	require.Equal(r, late.throttle("key", five, 1, quota.Peek), early.take("key", five, 1))
-	require.Equal(r, store.Entry{}, early.lookup("short"), "what was gone stays gone")
+	require.Equal(r, store.Entry{}, early.lookup("short"), "a key that has expired must not come back")
 	require.Zero(r, early.count("short"))
 	require.Equal(r, int64(4), early.take("short", five, 1).Remaining)
 	require.Equal(r, late.lookup("key"), early.lookup("key"))
 
-	r.clock.Advance(-time.Hour) // whoever sets a clock back frees and blocks nobody
+	r.clock.Advance(-time.Hour) // setting the clock back frees and blocks nothing
 	back := r.another()
 	require.Equal(r, late.throttle("key", five, 1, quota.Peek), back.take("key", five, 1))
 }
 
-// oneInstant: somebody has seen that the later of two keys has expired. Whoever then asks for both
-// cannot find that the earlier is still there, whatever his own reading of the clock. Many pairs,
-// because a store may part its keys.
+// oneInstant: once a caller has seen that the later of two keys has expired, no step on both can
+// find the earlier one, whatever the reading of its clock. There are many pairs, because a store
+// may distribute its keys.
 func oneInstant(r *rig) {
 	earlier, later := names("earlier:", 50), names("later:", 50)
 	for i := range earlier {
@@ -94,6 +94,6 @@ func expiry(r *rig) {
 	r.view.Begin()
 	_, ok := r.random()
 	require.False(r, ok)
-	require.LessOrEqual(r, r.size(), 1, "Size may count what was not swept")
-	require.Equal(r, int64(4), r.take("again", limit(4, 1, 1), 1).Remaining, "and it starts afresh")
+	require.LessOrEqual(r, r.size(), 1, "Size may count a record that has not been removed yet")
+	require.Equal(r, int64(4), r.take("again", limit(4, 1, 1), 1).Remaining, "an expired key must not keep its state")
 }

@@ -10,12 +10,12 @@ import (
 	"cellserver/internal/store"
 )
 
-// Twice is a store that runs what it is given to run twice, and drops the first result, as one does
-// that finds out at the end that another was faster. What callers say by such a function they have
-// to say each time.
+// Twice returns a store that runs every function it is given twice and discards the first result,
+// like a store that finds at commit time that another was faster. A function that writes to
+// variables outside must reset them each time.
 func Twice(s fullStore) store.Store { return &twice{s} }
 
-// fullStore is a store that can do everything.
+// fullStore is a store with all optional interfaces.
 type fullStore interface {
 	store.Store
 	store.Notifier
@@ -35,8 +35,8 @@ type fullView interface {
 	store.IdleTracker
 }
 
-// twiceView changes nothing while its steps run for the first time: what it answers then is about
-// what it would be.
+// twiceView changes nothing in the first run of a transaction's steps: its methods return what they
+// would approximately return.
 type twiceView struct {
 	fullView
 	dryRun *bool
@@ -50,7 +50,7 @@ func (v twiceView) Edit(
 	ctx context.Context, key []byte, edit func(store.Entry, []byte) (store.Change, error),
 ) error {
 	return v.fullView.Edit(ctx, key, func(e store.Entry, value []byte) (store.Change, error) {
-		// What was there for the first run is not what is there in the end.
+		// The first runs see other contents than the last.
 		_, _ = edit(store.Entry{Kind: store.Bytes, Expires: store.Never}, []byte("another's"))
 		_, _ = edit(store.Entry{}, nil)
 		change, err := edit(e, value)
@@ -89,11 +89,11 @@ func (v twiceView) Take(
 	return v.fullView.Take(ctx, key, rule, quantity, v.mode(mode))
 }
 
-func (v twiceView) mode(asked quota.Mode) quota.Mode {
+func (v twiceView) mode(peeked quota.Mode) quota.Mode {
 	if *v.dryRun {
 		return quota.Peek
 	}
-	return asked
+	return peeked
 }
 
 func (v twiceView) TakeAll(

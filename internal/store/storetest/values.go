@@ -16,20 +16,20 @@ import (
 )
 
 var valueCases = []testCase{
-	{"values", "a key holds the value that was written last, until it expires, whatever it held before", values},
-	{"notices of values", "the listener hears of every value that is written, changed or removed, once", valueNotices},
-	{"sums", "Add adds to an integer, keeps its expiry, and changes nothing if it cannot", sums},
-	{"sums at once", "of sums that are made at once none is lost", sumsAtOnce},
-	{"edits", "Edit does to a key what it is told", edits},
-	{"patches", "a part of a value is read and written as if all of it had been", patches},
+	{"values", "a key holds the last value written, until it expires, whatever it held before", values},
+	{"notices of values", "listeners are notified once of every value that is written, changed or removed", valueNotices},
+	{"sums", "Add adds to an integer and keeps its expiry, or returns an error and changes nothing", sums},
+	{"sums at once", "no concurrent Add is lost", sumsAtOnce},
+	{"edits", "Edit makes the change that its function returns", edits},
+	{"patches", "reading and writing a part of a value has the same effect as reading and writing all of it", patches},
 	{"edits refused", "an edit that fails changes nothing", editsRefused},
-	{"transfers", "what a key holds gets to its new place whole, with its expiry, and replaces only what it may",
+	{"transfers", "Transfer moves the content of a key with its expiry, and replaces another only if it may",
 		transfers},
-	{"copies apart", "a copy and what it was made of live apart", copiesApart},
-	{"databases swapped", "databases change their numbers with all they hold, and the listener hears of both",
+	{"copies apart", "a copy and its source are independent", copiesApart},
+	{"databases swapped", "Swap exchanges all that two databases hold, and notifies listeners of both",
 		databasesSwapped},
-	{"steps as one", "steps of Atomically are one step to everybody else", stepsAsOne},
-	{"steps that fail", "Atomically returns the error of its steps, which takes nothing back that they did",
+	{"steps as one", "the steps of Atomically are one step to all other callers", stepsAsOne},
+	{"steps that fail", "Atomically returns the error of its steps, which does not undo what they did",
 		stepsThatFail},
 }
 
@@ -198,7 +198,7 @@ func patches(r *rig) {
 	require.Zero(r, r.count("none"))
 }
 
-// parts reads parts of a value.
+// parts compares parts of a value.
 func (r *rig) parts(key, want string, at int64) {
 	r.Helper()
 	for _, ends := range [][2]int64{{0, -1}, {1, 0}, {at, at + 5}, {-3, -2}, {-1, -3}, {at, 0}, {-at - 1, at}} {
@@ -255,7 +255,7 @@ func transfers(r *rig) {
 	require.Equal(r, len(kinds)+2, r.size())
 }
 
-// makeKey makes a key of a kind.
+// makeKey creates a key of a kind.
 func (c *caller) makeKey(kind store.Kind, key string) {
 	c.Helper()
 	switch kind {
@@ -302,7 +302,7 @@ func databasesSwapped(r *rig) {
 	r.view.Select(0)
 	got, _ = r.read("a")
 	require.Equal(r, "two", got)
-	require.NoError(r, r.view.(store.Swapper).Swap(ctx, 0, 3)) // nobody has written to that
+	require.NoError(r, r.view.(store.Swapper).Swap(ctx, 0, 3)) // a database that was never written to
 	require.Zero(r, r.size())
 	want := []notification{{0, "", store.Flushed}, {2, "", store.Flushed}, {3, "", store.Flushed}}
 	require.Subset(r, heard.events(), want)
@@ -311,9 +311,9 @@ func databasesSwapped(r *rig) {
 	require.Equal(r, []notification{{3, "a", store.Changed}}, heard.events())
 }
 
-// stepsAsOne has another look at two accounts while an amount is on its way from one to the other:
-// it may answer before, or after, but not with what it sees between. A store that keeps it waiting
-// costs the case a moment, and no more.
+// stepsAsOne moves an amount between two accounts in a transaction, and has another caller read
+// both in the middle. It must see the amounts of before or after. If the store makes it wait, the
+// case continues after a moment.
 func stepsAsOne(r *rig) {
 	const moment = 100 * time.Millisecond
 	keys := []store.KeyRef{keyRef(0, "left"), keyRef(0, "right")}

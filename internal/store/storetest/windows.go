@@ -15,23 +15,23 @@ import (
 )
 
 var windowCases = []testCase{
-	{"any limiter", "a call is decided by the algorithm of its rule's kind, from what the calls before it left and the time that has gone by", anyLimiter},
+	{"any limiter", "the algorithm of the rule's kind decides a call, from the state that earlier calls left and the time elapsed", anyLimiter},
 	{"refused by any limiter",
-		"a call of any limiter that is limited, peeks, asks for nothing or fails changes nothing: neither state nor notice",
+		"a call of any limiter that is limited, peeks, asks for nothing or fails changes nothing and notifies no listener",
 		refusedByAny},
-	{"blocked", "a limit of 0 allows nothing, but what is forced; and the key is not looked at, of whatever kind it is",
+	{"blocked", "a limit of 0 allows only forced quantities, and other calls do not access the key, whatever its kind",
 		blocked},
-	{"another period", "a call with another period forgets nothing: until the period that a key keeps has passed since a call that took " +
-		"named it, that one decides, and a fixed window that is open lasts as long as the longest named", anotherPeriod},
-	{"emptied", "a key that was given all back is gone, and nothing is saved up", emptied},
-	{"notices of limiters", "the listener hears of every change that a limiter makes, once, and of nothing else",
+	{"another period", "a call with another period forgets nothing: the stored period decides until it has elapsed since the last " +
+		"taking call that named it, and an open fixed window lasts as long as the longest period named", anotherPeriod},
+	{"emptied", "a key whose quantities were all refunded is removed, and nothing is saved for later", emptied},
+	{"notices of limiters", "listeners are notified once of every change that a limiter makes, and of nothing else",
 		limiterNotices},
-	{"atomic limiters", "a step of any limiter is one: of many callers at once no more are admitted than of one caller",
+	{"atomic limiters", "a step of any limiter is atomic: concurrent callers are admitted no more often than a single one",
 		atomicLimiters},
 }
 
-// anyLimiter plays random calls, whose limits change too. Most leave something for the next to
-// find: the clock goes a second at most.
+// anyLimiter makes random calls with changing limits. The clock advances by at most a second, so
+// that most calls find the state of others.
 func anyLimiter(r *rig) {
 	random := rand.New(rand.NewPCG(1, 2))
 	keys := map[string]keyState{}
@@ -49,7 +49,7 @@ func anyLimiter(r *rig) {
 			keys[key] = next
 		}
 		got := r.takeBy(by, key, quantity, mode)
-		if want != got { // a plain comparison first: require takes long
+		if want != got { // faster than require
 			require.Equal(r, want, got, "call %d, on %s: quantity %d, mode %d", i, key, quantity, mode)
 		}
 		if want, got := keys[key].at(now).entry(), r.lookup(key); want != got {
@@ -64,7 +64,7 @@ func refusedByAny(r *rig) {
 			fmt.Sprint(kind, " unused")
 		r.takeBy(five, used, 3, quota.Take)
 		r.takeBy(five, full, 5, quota.Take)
-		r.clock.Advance(time.Second) // so that to write the same again would show
+		r.clock.Advance(time.Second) // so that rewriting the same state would be noticed
 		r.view.Begin()
 		calls := []struct {
 			key      string
@@ -136,7 +136,7 @@ func blocked(r *rig) {
 	}
 }
 
-// anotherPeriod takes all within a minute, and then asks by a second.
+// anotherPeriod takes all with a period of a minute, and then calls with a period of a second.
 func anotherPeriod(r *rig) {
 	for _, kind := range []store.Kind{store.Fixed, store.Sliding, store.SlidingLog} {
 		key, minute, second := kind.String(), rule(kind, 5, 60), rule(kind, 5, 1)
@@ -201,12 +201,12 @@ func limiterNotices(r *rig) {
 		r.view.Begin()
 		r.state(key)
 		r.sweepAll()
-		r.remove(key) // which finds it only if nobody swept
+		r.remove(key) // it exists only if no sweep has removed it
 		require.Equal(r, []notification{{0, key, store.Expired}}, h.events(), key)
 	}
 }
 
-// atomicLimiters is atomic for every kind.
+// atomicLimiters is atomic for all kinds.
 func atomicLimiters(r *rig) {
 	const callers, rounds, size = 8, 100, 500
 	for _, kind := range limiters {
@@ -233,7 +233,7 @@ func atomicLimiters(r *rig) {
 		for _, n := range left {
 			sum += n
 		}
-		require.Equal(r, size-sum, r.takeBy(by, kind.String(), 0, quota.Take).Remaining, "%s: what the callers do not hold",
+		require.Equal(r, size-sum, r.takeBy(by, kind.String(), 0, quota.Take).Remaining, "%s: tokens that the callers do not hold",
 			kind)
 	}
 }

@@ -14,11 +14,10 @@ import (
 	"cellserver/internal/store"
 )
 
-// Callers do everything at once, on few keys and in any order of them, while the clock runs and the
-// sweep goes round. Whoever touches something without its lock is the race detector's to find,
-// whoever locks in another order comes to no end, and whatever a step left half done is what check
-// looks for.
-func TestACrowd(t *testing.T) {
+// TestConcurrentCalls makes all kinds of calls concurrently, on few keys in any order, while the clock
+// advances and the sweep runs. The race detector finds accesses without a lock, locks in the wrong
+// order end in a deadlock, and check finds what a step left half done.
+func TestConcurrentCalls(t *testing.T) {
 	t.Parallel()
 	const callers, calls, keyCount = 8, 1500, 60
 	clock := store.NewStillClock(1_700_000_000e9)
@@ -37,7 +36,7 @@ func TestACrowd(t *testing.T) {
 			v := m.View()
 			for range calls {
 				v.Select(random.IntN(2))
-				crowdCall(v, random, keys)
+				randomCallOfAnyKind(v, random, keys)
 			}
 		})
 	}
@@ -69,8 +68,8 @@ func named(n int) (names []string) {
 	return names
 }
 
-// crowdCall is any call; what it answers is for other tests to judge.
-func crowdCall(v store.View, random *rand.Rand, all [][]byte) {
+// randomCallOfAnyKind makes a random call and ignores the result, which other tests verify.
+func randomCallOfAnyKind(v store.View, random *rand.Rand, all [][]byte) {
 	keys := make([][]byte, 1+random.IntN(4))
 	for i, n := range random.Perm(len(all))[:len(keys)] {
 		keys[i] = all[n]
