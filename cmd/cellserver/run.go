@@ -47,7 +47,7 @@ func run(args []string) error {
 	defer stop()
 	hangUps := make(chan os.Signal, 1)
 	signal.Notify(hangUps, syscall.SIGHUP)
-	clientLog := logging.Limit(log)
+	clientLog := logging.RateLimit(log)
 	instance, err := commands.New(commands.Config{
 		Store: data, Version: version, Settings: c.commands, Options: &c.options,
 		Port: cmp.Or(c.network.port, c.tls.port), ACLFile: c.access.file(), Stop: stop,

@@ -119,7 +119,7 @@ func (c *config) reload(hangUps <-chan os.Signal, done <-chan struct{}, say func
 		case <-hangUps:
 		}
 		var err error
-		c.options.Hold(func() { err = c.tls.load() })
+		c.options.WithLock(func() { err = c.tls.load() })
 		switch {
 		case err != nil:
 			c.tls.warn("SIGHUP: the TLS configuration stays as it was", "error", err)

@@ -1,5 +1,5 @@
-// Package logging keeps a log from holding up, or ending, the process that writes it: lines are
-// queued for a goroutine of their own, and lines that clients cause are limited in rate.
+// Package logging writes logs that neither block the process nor end it: another goroutine writes
+// the lines, from a queue, and lines that clients cause are limited in rate.
 package logging
 
 import (
@@ -8,38 +8,39 @@ import (
 	"time"
 )
 
-// Bounds of a Queue. While a batch is being written the next one fills up, so that a queue holds
-// at most twice as much.
+// Limits of a batch. One batch is written while the next is filled, so a Queue holds at most twice
+// as much.
 const (
 	maxLines = 4096
 	maxBytes = 1 << 20
 )
 
-// Queue is an io.Writer that never waits and never fails: a goroutine of its own writes what it is
-// given, in order. What does not fit, because the reader of the log has stopped reading, or cannot
-// be written, because the disk is full, is dropped and counted; the log says how much that was as
-// soon as it goes on.
+// Queue is an io.Writer that never blocks and never fails: another goroutine writes the lines, in
+// order. Lines that do not fit, because the reader of the log has stopped, or cannot be written,
+// because the disk is full, are dropped and counted. As soon as lines can be written again, a line
+// in the log says how many are missing.
 type Queue struct {
 	out    io.Writer
-	notice func(lost int) []byte // the line about what was dropped
-	wake   chan struct{}         // there is a batch, or the queue is closed
-	ended  chan struct{}
+	notice func(lost int) []byte // returns the line that reports dropped lines
+	wake   chan struct{}         // there are lines, or the queue is closed
+	done   chan struct{}
 
 	mu     sync.Mutex
 	next   batch
 	closed bool
 }
 
-// batch is what is written between two looks at the queue.
+// batch are the lines that are taken from the queue together.
 type batch struct {
 	lines   [][]byte
 	bytes   int
-	dropped int // lines that came after these, when the batch was full
+	dropped int // number of lines that came after these, when the batch was full
 }
 
-// NewQueue starts the goroutine; Close ends it. Each Write is to be one whole line.
+// NewQueue returns a queue that writes to out. Each Write must be one line. Close ends the
+// goroutine.
 func NewQueue(out io.Writer, notice func(lost int) []byte) *Queue {
-	q := &Queue{out: out, notice: notice, wake: make(chan struct{}, 1), ended: make(chan struct{})}
+	q := &Queue{out: out, notice: notice, wake: make(chan struct{}, 1), done: make(chan struct{})}
 	go q.run()
 	return q
 }
@@ -48,7 +49,7 @@ func NewQueue(out io.Writer, notice func(lost int) []byte) *Queue {
 func (q *Queue) Write(line []byte) (int, error) {
 	q.mu.Lock()
 	b := &q.next
-	// A batch that has dropped something takes no more: the gap has one place in the log.
+	// A batch that has dropped a line takes no more lines, so that there is one gap in the log.
 	if q.closed || b.dropped > 0 || len(b.lines) == maxLines || b.bytes+len(line) > maxBytes {
 		b.dropped++
 	} else {
@@ -62,24 +63,24 @@ func (q *Queue) Write(line []byte) (int, error) {
 func (q *Queue) signal() {
 	select {
 	case q.wake <- struct{}{}:
-	default: // the goroutine is about to look anyway
+	default: // the goroutine has been woken and has not looked yet
 	}
 }
 
-// Close waits until everything is written, but no longer than patience. What is written later is
+// Close waits until all lines have been written, but not longer than timeout. Later lines are
 // dropped.
-func (q *Queue) Close(patience time.Duration) {
+func (q *Queue) Close(timeout time.Duration) {
 	q.mu.Lock()
 	q.closed = true
 	q.mu.Unlock()
 	q.signal()
 	select {
-	case <-q.ended:
-	case <-time.After(patience):
+	case <-q.done:
+	case <-time.After(timeout):
 	}
 }
 
-func (q *Queue) take() (b batch, closed bool) {
+func (q *Queue) takeBatch() (b batch, closed bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	b, q.next = q.next, batch{}
@@ -87,50 +88,52 @@ func (q *Queue) take() (b batch, closed bool) {
 }
 
 func (q *Queue) run() {
-	defer close(q.ended)
-	w := lossy{out: q.out, notice: q.notice}
+	defer close(q.done)
+	w := lossyWriter{out: q.out, notice: q.notice}
 	for range q.wake {
-		b, closed := q.take()
+		b, closed := q.takeBatch()
 		for _, line := range b.lines {
 			w.write(line)
 		}
 		w.lost += b.dropped
-		w.say()
+		w.reportLost()
 		if closed {
 			return
 		}
 	}
 }
 
-// lossy writes lines as long as that is possible, and says how many are missing.
-type lossy struct {
-	out    io.Writer
-	notice func(lost int) []byte
-	lost   int
-	torn   bool // the latest line is in the log in part
+// lossyWriter writes lines to out. It counts those that cannot be written, and reports their number
+// when it can write again.
+type lossyWriter struct {
+	out     io.Writer
+	notice  func(lost int) []byte
+	lost    int
+	partial bool // only a part of the latest line was written
 }
 
-func (w *lossy) write(line []byte) {
-	if w.say(); !w.try(line) {
+func (w *lossyWriter) write(line []byte) {
+	if w.reportLost(); !w.tryWrite(line) {
 		w.lost++
 	}
 }
 
-// say says how many lines are missing, if some are and it can be said.
-func (w *lossy) say() {
-	if w.lost > 0 && w.try(w.notice(w.lost)) {
+// reportLost writes the number of lost lines, if there are any.
+func (w *lossyWriter) reportLost() {
+	if w.lost > 0 && w.tryWrite(w.notice(w.lost)) {
 		w.lost = 0
 	}
 }
 
-// try writes a line, on a line of its own.
-func (w *lossy) try(line []byte) bool {
-	if w.torn {
+// tryWrite writes a line. If only a part of the line before was written, it begins with a line
+// break.
+func (w *lossyWriter) tryWrite(line []byte) bool {
+	if w.partial {
 		line = append([]byte{'\n'}, line...)
 	}
 	n, err := w.out.Write(line)
 	if n > 0 {
-		w.torn = n < len(line)
+		w.partial = n < len(line)
 	}
 	return err == nil
 }

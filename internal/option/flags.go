@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Flags makes a flag of each option.
+// Flags returns a flag set with a flag for each option, except for those of kind Fixed.
 func (l *List) Flags(program string) *pflag.FlagSet {
 	f := pflag.NewFlagSet(program, pflag.ContinueOnError)
 	f.SortFlags = false
@@ -19,7 +19,7 @@ func (l *List) Flags(program string) *pflag.FlagSet {
 	return f
 }
 
-// Parse reads a command line. An unknown option is refused with the name that was probably meant.
+// Parse parses a command line. The error for an unknown option suggests a similar name.
 func (l *List) Parse(f *pflag.FlagSet, args []string) error {
 	err := f.Parse(args)
 	if unknown, is := err.(*pflag.NotExistError); is {
@@ -32,18 +32,18 @@ func (l *List) Parse(f *pflag.FlagSet, args []string) error {
 	return err
 }
 
-// EnvironmentName is the variable of an option: prefix CELLSERVER_ and option tcp-backlog make
-// CELLSERVER_TCP_BACKLOG.
+// EnvironmentName returns the environment variable of an option: with the prefix CELLSERVER_, that
+// of tcp-backlog is CELLSERVER_TCP_BACKLOG.
 func EnvironmentName(prefix, option string) string {
 	return prefix + strings.ToUpper(strings.ReplaceAll(option, "-", "_"))
 }
 
-// Environment takes the options that the command line did not set from variables with a prefix. It
-// returns the variables that name no option, each with the one that was probably meant, if any.
+// Environment sets options from environment variables with a prefix, unless the command line has
+// set them. It returns the variables with the prefix that name no option, each with a suggestion if
+// there is a similar one.
 //
-// A value that begins with tcp:// is ignored: for every service in a namespace Kubernetes sets
-// variables such as NAME_PORT=tcp://ADDRESS:PORT, and NAME_SERVICE_HOST and the like, which are not
-// reported either.
+// For every service in a namespace, Kubernetes sets variables such as NAME_PORT=tcp://ADDRESS:PORT
+// and NAME_SERVICE_HOST. They are neither used nor returned.
 func (l *List) Environment(f *pflag.FlagSet, prefix string, environ []string) (unknown []string, err error) {
 	for _, variable := range environ {
 		name, value, _ := strings.Cut(variable, "=")
@@ -55,7 +55,7 @@ func (l *List) Environment(f *pflag.FlagSet, prefix string, environ []string) (u
 		o, flag := l.Lookup(option), f.Lookup(option)
 		switch {
 		case o == nil || flag == nil || o.FlagOnly:
-			unknown = append(unknown, l.guess(prefix, name, option))
+			unknown = append(unknown, l.suggest(prefix, name, option))
 		case flag.Changed:
 		default:
 			if err := o.Kind.Set(value); err != nil && o.Secret {
@@ -68,21 +68,22 @@ func (l *List) Environment(f *pflag.FlagSet, prefix string, environ []string) (u
 	return unknown, nil
 }
 
-// isKubernetes recognizes the rest of the names of the variables that Kubernetes makes for a
-// service.
+// isKubernetes reports whether rest, the name of a variable without the prefix, is that of a
+// variable that Kubernetes sets for a service.
 func isKubernetes(rest string) bool {
 	return strings.HasPrefix(rest, "SERVICE_") || strings.HasPrefix(rest, "PORT_")
 }
 
-func (l *List) guess(prefix, variable, option string) string {
+// suggest returns the name of an unknown variable, with the most similar one that exists.
+func (l *List) suggest(prefix, variable, option string) string {
 	if meant := l.nearest(option); meant != "" {
 		return fmt.Sprintf("%s (did you mean %s?)", variable, EnvironmentName(prefix, meant))
 	}
 	return variable
 }
 
-// nearest is the option whose name differs least from a word, by at most two letters or a third of
-// them; "" if there is none.
+// nearest returns the option whose name is most similar to a word: of which at most two letters, or
+// a third of them, differ. It returns "" if there is none.
 func (l *List) nearest(word string) string {
 	best, least := "", max(2, len(word)/3)+1
 	for _, o := range l.options {
@@ -93,10 +94,10 @@ func (l *List) nearest(word string) string {
 	return best
 }
 
-// distance is the number of letters to insert, to remove or to replace that make one word of
-// another (Levenshtein's).
+// distance returns the Levenshtein distance between two words: the number of letters to insert,
+// remove or replace to turn one into the other.
 func distance(a, b string) int {
-	const longest = 64 // no option's name is longer, and a word may be
+	const longest = 64 // no name is longer; a word may be, and is then no similar one
 	if len(a) > longest || len(b) > longest {
 		return longest
 	}

@@ -8,23 +8,22 @@ import (
 	"strings"
 )
 
-// Kind is which values an option may have, and holds the value that it has.
+// Kind defines the values that an option may have, and holds its current value.
 type Kind interface {
-	// Set takes a value as a person writes it. Its error says what would be right.
+	// Set parses and sets a value. Its error says which values are valid.
 	Set(text string) error
-	// Refuse says what is wrong with a value in the words of Redis's CONFIG SET, nil if Set takes
-	// it.
+	// Check returns nil if Set accepts a value, else the error of Redis's CONFIG SET.
 	Check(text string) error
-	// String writes the value as a person does, such as 64mb. Set takes it.
+	// String formats the value for people, such as 64mb. Set accepts it.
 	String() string
-	// Show writes the value as CONFIG GET does, such as 67108864. Set takes it.
+	// Show formats the value as CONFIG GET does, such as 67108864. Set accepts it.
 	Show() string
-	// Type is a word for the values in --help, such as size, and Range says which they are.
+	// Type returns a word for the values in --help, such as size, and Range describes them.
 	Type() string
 	Range() string
 }
 
-// Number is an integer from low to high, in *to.
+// Number returns the Kind of an integer from low to high. The value is in *to.
 func Number(to *int, low, high int) Kind { return number{to, low, high} }
 
 type number struct {
@@ -57,8 +56,8 @@ func (n number) Show() string   { return n.String() }
 func (n number) Type() string   { return "number" }
 func (n number) Range() string  { return fmt.Sprintf("%d to %d", n.low, n.high) }
 
-// Size is a number of bytes from low to high, in *to, written as in redis.conf: 1k is 1000 bytes,
-// 1kb is 1024.
+// Size returns the Kind of a number of bytes from low to high, written as in redis.conf: 1k is 1000
+// bytes, 1kb is 1024. The value is in *to.
 func Size(to *int, low, high int) Kind { return size{to, low, high} }
 
 type size struct {
@@ -71,8 +70,8 @@ var units = []struct {
 	bytes  int64
 }{{"gb", 1 << 30}, {"mb", 1 << 20}, {"kb", 1 << 10}, {"g", 1e9}, {"m", 1e6}, {"k", 1e3}, {"b", 1}, {"", 1}}
 
-// ParseSize reads a number of bytes, such as 65536, 512kb, 64mb or 1gb. ok is false if it is none,
-// or 2^62 or more.
+// ParseSize parses a number of bytes, such as 65536, 512kb, 64mb or 1gb. ok is false if it is
+// invalid, or 2^62 or more.
 func ParseSize(text string) (bytes int64, ok bool) {
 	text = strings.ToLower(text)
 	for _, u := range units {
@@ -85,7 +84,7 @@ func ParseSize(text string) (bytes int64, ok bool) {
 	return 0, false
 }
 
-// FormatSize writes a number of bytes as briefly as possible.
+// FormatSize formats a number of bytes in the largest unit that divides it.
 func FormatSize(bytes int) string {
 	for _, u := range units[:3] {
 		if n := int64(bytes); n > 0 && n%u.bytes == 0 {
@@ -121,10 +120,11 @@ func (s size) Show() string   { return strconv.Itoa(*s.to) }
 func (s size) Type() string   { return "size" }
 func (s size) Range() string  { return FormatSize(s.low) + " to " + FormatSize(s.high) }
 
-// Choice is one of several words, in *to. They are read in any case, as Redis reads them.
+// Choice returns the Kind of one of several words, in upper or lower case as in Redis. The value is
+// in *to.
 func Choice(to *string, words ...string) Kind { return choice{to, words} }
 
-// YesNo is yes or no, in *to.
+// YesNo returns the Kind of the words yes and no. The value is in *to.
 func YesNo(to *string) Kind { return Choice(to, "yes", "no") }
 
 type choice struct {
@@ -154,7 +154,7 @@ func (c choice) Show() string   { return *c.to }
 func (c choice) Type() string   { return strings.Join(c.words, "|") }
 func (c choice) Range() string  { return strings.Join(c.words, ", ") }
 
-// Text is any text, in *to. What it means is said by word, such as path.
+// Text returns the Kind of any text. The value is in *to; word is its Type, such as path.
 func Text(to *string, word string) Kind { return text{to, word} }
 
 type text struct {
@@ -169,8 +169,8 @@ func (t text) Show() string          { return *t.to }
 func (t text) Type() string          { return t.word }
 func (t text) Range() string         { return "" }
 
-// Fixed is a value that never changes: what tools ask Redis about and what is true of a server
-// without such a setting.
+// Fixed returns the Kind of a constant. It is for settings of Redis that tools read with CONFIG
+// GET, and that this server does not have.
 func Fixed(value string) Kind { return fixed(value) }
 
 type fixed string

@@ -1,7 +1,7 @@
 // Package option describes the settings of a server as values: a name, the values it may have, a
 // default, help, and what happens when it is changed at run time. Command-line flags, environment
-// variables, CONFIG GET and CONFIG SET, --help and the configuration page of the documentation all
-// derive from one List of them.
+// variables, CONFIG GET and CONFIG SET, --help and the configuration page of the documentation are
+// all derived from one List of them.
 package option
 
 import (
@@ -12,35 +12,37 @@ import (
 	"sync"
 )
 
-// Option is one setting.
+// Option is a setting.
 type Option struct {
-	Name   string // that of redis.conf's directive, where there is one
-	Group  string // of --help and of the configuration page
+	Name   string // the name of the directive in redis.conf, where there is one
+	Group  string // heading in --help and on the configuration page
 	Help   string // one line, without the default and the range
-	Kind   Kind   // which values it may have, and the one that it has
+	Kind   Kind   // the values that it may have, and its current value
 	Change Change // what CONFIG SET may do with it
 
-	Secret    bool // the value is not shown in --help, in errors, or in a log
-	Protected bool // CONFIG SET changes it only for clients with that right, as Redis's enable-protected-configs
+	Secret    bool // the value does not appear in --help, in errors and in logs
+	Protected bool // CONFIG SET changes it only for privileged clients: see enable-protected-configs
 	FlagOnly  bool // CONFIG GET does not show it
 
-	initial string // the default
+	defaultValue string // the default
 }
 
-// Default is the value that the option had when it was added to its list, as a person writes it.
-func (o *Option) Default() string { return o.initial }
+// Default returns the value that the option had when it was added to its list, as Kind.String
+// formats it.
+func (o *Option) Default() string { return o.defaultValue }
 
-// Change says what CONFIG SET may do with an option.
+// Change is what CONFIG SET may do with an option.
 type Change uint8
 
 const (
-	AtStart   Change = iota // it is chosen at the start; CONFIG SET accepts the value that it has
-	Immutable               // the same, but CONFIG SET refuses any value, as Redis does for some of its directives
+	AtStart   Change = iota // the value is fixed at the start; CONFIG SET accepts the current value only
+	Immutable               // the same, but CONFIG SET refuses every value, as Redis does for some directives
 	Live                    // CONFIG SET changes it
 )
 
-// List is the options of a server, in the order in which they are shown. Its methods are safe for
-// use by many goroutines once the server runs; Add and OnChange are for the time before.
+// List is the list of a server's options, in the order in which they are shown. Add, OnChange,
+// Flags, Parse and Environment must be called before the server runs. The other methods are safe
+// for use by many goroutines.
 type List struct {
 	mu      sync.Mutex
 	options []*Option
@@ -48,7 +50,7 @@ type List struct {
 	hooks   []hook
 }
 
-// hook is what makes changed options take effect.
+// hook applies changed options.
 type hook struct {
 	names []string
 	apply func() error
@@ -69,16 +71,16 @@ func (l *List) Add(options ...*Option) error {
 		case l.byName[o.Name] != nil:
 			return fmt.Errorf("option %s: there are two of that name", o.Name)
 		}
-		o.initial = o.Kind.String()
+		o.defaultValue = o.Kind.String()
 		l.options = append(l.options, o)
 		l.byName[o.Name] = o
 	}
 	return nil
 }
 
-// OnChange has a function called after CONFIG SET has changed any of the named options, once
-// however many of them it changed. If it returns an error, all options are set back, and it is
-// called again.
+// OnChange registers a function that is called after CONFIG SET has changed one or more of the
+// named options. If it returns an error, all options get their previous values, and it is called
+// again.
 func (l *List) OnChange(apply func() error, names ...string) {
 	for _, name := range names {
 		if l.byName[name] == nil {
@@ -88,14 +90,14 @@ func (l *List) OnChange(apply func() error, names ...string) {
 	l.hooks = append(l.hooks, hook{names, apply})
 }
 
-// Lookup finds an option by its name in any case, nil if there is none.
+// Lookup returns the option with a name, in upper or lower case, or nil if there is none.
 func (l *List) Lookup(name string) *Option { return l.byName[strings.ToLower(name)] }
 
 // All returns the options in their order.
 func (l *List) All() []*Option { return slices.Clone(l.options) }
 
-// Hold calls a function while no option is read or changed.
-func (l *List) Hold(f func()) {
+// WithLock calls f while no other goroutine reads or changes an option.
+func (l *List) WithLock(f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	f()
@@ -126,7 +128,7 @@ func (l *List) Show(name string) string {
 	return ""
 }
 
-// The reasons for which CONFIG SET is refused, in Redis's words.
+// The reasons for which CONFIG SET refuses a change, in Redis's words.
 var (
 	ErrUnknown   = errors.New("unknown option")
 	ErrImmutable = errors.New("can't set immutable config")
@@ -134,7 +136,7 @@ var (
 	ErrDuplicate = errors.New("duplicate parameter")
 )
 
-// ChangeError is why Change changed nothing, and the option that is to blame.
+// ChangeError is the error of Set: an option that cannot be changed, and the reason.
 type ChangeError struct {
 	Name   string
 	Reason error
@@ -143,8 +145,8 @@ type ChangeError struct {
 func (e *ChangeError) Error() string { return e.Name + ": " + e.Reason.Error() }
 func (e *ChangeError) Unwrap() error { return e.Reason }
 
-// Set changes several options at once, or none of them. A name may be in any case; privileged
-// clients may change protected options. The error is a *ChangeError.
+// Set changes several options, or none of them if one cannot be changed. Names may be in upper or
+// lower case. Only a privileged caller may change protected options. The error is a *ChangeError.
 func (l *List) Set(pairs []Value, privileged bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -154,7 +156,7 @@ func (l *List) Set(pairs []Value, privileged bool) error {
 	}
 	done := 0
 	for ; done < len(changes) && err == nil; done++ {
-		err = changes[done].make()
+		err = changes[done].set()
 	}
 	applied := 0
 	if err == nil {
@@ -164,23 +166,23 @@ func (l *List) Set(pairs []Value, privileged bool) error {
 		return nil
 	}
 	for _, c := range slices.Backward(changes[:done]) {
-		_ = c.option.Kind.Set(c.from) // which it was
+		_ = c.option.Kind.Set(c.from) // this cannot fail: it was the value
 	}
 	for _, h := range l.hooks[:applied] {
-		if h.concerns(changes) != "" {
-			_ = h.apply() // as before
+		if h.trigger(changes) != "" {
+			_ = h.apply() // this cannot fail: it succeeded with these values
 		}
 	}
 	return err
 }
 
-// change is an option that is to have another value.
+// change is the change of an option, with its values before and after.
 type change struct {
 	option   *Option
 	from, to string
 }
 
-// changes finds the options, before any is changed.
+// changes finds the options, and checks whether each may be changed.
 func (l *List) changes(pairs []Value, privileged bool) (list []change, err error) {
 	for _, p := range pairs {
 		o := l.Lookup(p.Name)
@@ -199,7 +201,8 @@ func (l *List) changes(pairs []Value, privileged bool) (list []change, err error
 	return list, nil
 }
 
-func (c change) make() error {
+// set changes the value of the option.
+func (c change) set() error {
 	if c.option.Change == AtStart {
 		if c.to != c.from {
 			return &ChangeError{c.option.Name, ErrImmutable}
@@ -216,10 +219,10 @@ func (c change) make() error {
 	return nil
 }
 
-// apply makes the changes take effect. It returns how many hooks it has gone through.
+// apply calls the hooks of the changed options. It returns the number of hooks that it has handled.
 func (l *List) apply(changes []change) (applied int, err error) {
 	for i, h := range l.hooks {
-		name := h.concerns(changes)
+		name := h.trigger(changes)
 		if name == "" {
 			continue
 		}
@@ -230,8 +233,9 @@ func (l *List) apply(changes []change) (applied int, err error) {
 	return len(l.hooks), nil
 }
 
-// concerns returns the first changed option that the hook is about, "" if there is none.
-func (h hook) concerns(changes []change) string {
+// trigger returns the name of the first changed option for which the hook is registered, "" if
+// there is none.
+func (h hook) trigger(changes []change) string {
 	for _, c := range changes {
 		if slices.Contains(h.names, c.option.Name) {
 			return c.option.Name

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// sample is a list with an option of each kind, and the values in it.
+// sample is a list with an option of each kind, and their values.
 type sample struct {
 	List
 	port, memory    int
@@ -71,17 +71,17 @@ func TestSetChangesAllOrNone(t *testing.T) {
 			require.ErrorAs(t, err, &refused)
 			assert.ErrorIs(t, err, c.reason)
 			assert.Equal(t, c.blamed, refused.Name)
-			assert.Equal(t, 64<<20, s.memory, "the others stay as they were")
+			assert.Equal(t, 64<<20, s.memory, "another option was changed")
 		})
 	}
 	s := newSample(t)
 	require.NoError(t, s.Set([]Value{{"logfile", "x"}}, true))
 	assert.Equal(t, "x", s.log)
 	require.NoError(t, s.Set([]Value{{"loglevel", "DEBUG"}}, false))
-	assert.Equal(t, "debug", s.level, "in any case")
+	assert.Equal(t, "debug", s.level, "the case of the value matters")
 }
 
-func TestRefusalsAreRedis(t *testing.T) {
+func TestCheckReturnsErrorsOfRedis(t *testing.T) {
 	for _, c := range []struct{ name, value, says string }{
 		{"maxmemory", "x", "maxmemory: argument must be a memory value"},
 		{"maxmemory", "2gb", "maxmemory: argument must be between 0 and 1073741824 inclusive"},
@@ -97,8 +97,8 @@ func TestRefusalsAreRedis(t *testing.T) {
 	assert.NoError(t, number.Check("10"))
 }
 
-// A hook is called once for all of its options; if it refuses, they are set back and it is called
-// again.
+// TestHooks checks that a hook is called once for all of its options, and that after its error the
+// options get their previous values and it is called again.
 func TestHooks(t *testing.T) {
 	s := newSample(t)
 	var calls []string
@@ -120,7 +120,7 @@ func TestHooks(t *testing.T) {
 func TestMatching(t *testing.T) {
 	s := newSample(t)
 	found := s.Matching(func(name string) bool { return name == "maxmemory" || name == "version" })
-	assert.Equal(t, []Value{{"maxmemory", "67108864"}}, found, "bytes; and version is no setting")
+	assert.Equal(t, []Value{{"maxmemory", "67108864"}}, found, "the value in bytes, without the flag version")
 	assert.Equal(t, "notice", s.Show("LOGLEVEL"))
 	assert.Empty(t, s.Show("nosuch"))
 }
@@ -153,15 +153,15 @@ func TestEnvironment(t *testing.T) {
 		"CELLSERVER_LOGLEVEL=tcp://10.0.0.1:6379",
 	})
 	require.NoError(t, err)
-	assert.Equal(t, 7000, s.port, "the command line wins")
+	assert.Equal(t, 7000, s.port, "the environment overrode the command line")
 	assert.Equal(t, "x", s.log)
 	assert.Equal(t, []string{"CELLSERVER_PASSWORT (did you mean CELLSERVER_PASSWORD?)", "CELLSERVER_NOSUCH"}, unknown)
 	_, err = s.Environment(s.Flags(""), "CELLSERVER_", []string{"CELLSERVER_MAXMEMORY=x"})
 	assert.ErrorContains(t, err, "CELLSERVER_MAXMEMORY=x: it must be a size")
 }
 
-// What is shown can be typed.
-func TestValuesCanBeTyped(t *testing.T) {
+// TestFormattedValuesAreAccepted checks that Set and Check accept what String and Show return.
+func TestFormattedValuesAreAccepted(t *testing.T) {
 	for _, o := range newSample(t).All() {
 		if o.FlagOnly {
 			continue

@@ -1,6 +1,5 @@
-// Package tlsconfig makes TLS configurations of what redis.conf's tls- directives say. What it makes
-// never changes: who wants another certificate has another configuration made, for the connections
-// that come then.
+// Package tlsconfig builds TLS configurations from redis.conf's tls- directives. A configuration is
+// immutable: after a change of a certificate, another one is built for later connections.
 package tlsconfig
 
 import (
@@ -14,38 +13,39 @@ import (
 	"strings"
 )
 
-// ServerOptions are the directives, as texts; empty ones are not given.
+// ServerOptions are the values of the directives; empty ones are not given.
 type ServerOptions struct {
-	CertFile, KeyFile string // PEM: the server's certificate with those that lead to its authority, and its key
-	CACertFile        string // PEM: authorities of clients' certificates
+	CertFile, KeyFile string // PEM: the server's certificate with its chain, and its key
+	CACertFile        string // PEM: certificate authorities of the clients
 	CACertDir         string // a directory of such files
-	// Who has to have a certificate: "yes" for everybody, "no", "optional" for a valid one or none.
+	// AuthClients says whether clients need a certificate: "yes", "no", or "optional" for a valid
+	// one or none.
 	AuthClients    string
-	Protocols      string // of TLSv1.2 and TLSv1.3, with spaces between
-	Ciphers        string // for TLS 1.2, OpenSSL's names with colons between
+	Protocols      string // TLSv1.2, TLSv1.3 or both, separated by spaces
+	Ciphers        string // for TLS 1.2: names of OpenSSL, separated by colons
 	CipherSuites   string // for TLS 1.3
-	SessionCaching bool   // clients may come back without a whole handshake
+	SessionCaching bool   // clients may resume a session without a full handshake
 }
 
-// Config reads the files and makes what a server's handshakes go by. An error names the directive.
+// Config reads the files and returns the configuration of a server. An error names the directive.
 func (o ServerOptions) Config() (*tls.Config, error) {
 	c := &tls.Config{
 		SessionTicketsDisabled: !o.SessionCaching,
-		// Smaller records at first are for browsers, that draw what has come. A pipeline's replies
-		// are wanted whole.
+		// Small records at the beginning are for browsers, which render what has arrived. A client
+		// needs complete replies.
 		DynamicRecordSizingDisabled: true,
 	}
 	var err error
-	if c.MinVersion, c.MaxVersion, err = versions(o.Protocols); err != nil {
+	if c.MinVersion, c.MaxVersion, err = parseVersions(o.Protocols); err != nil {
 		return nil, err
 	}
-	if c.CipherSuites, err = ciphers(o.Ciphers); err != nil {
+	if c.CipherSuites, err = parseCiphers(o.Ciphers); err != nil {
 		return nil, err
 	}
-	if err := cipherSuites(o.CipherSuites); err != nil {
+	if err := checkCipherSuites(o.CipherSuites); err != nil {
 		return nil, err
 	}
-	own, err := pair(given{"tls-cert-file", o.CertFile}, given{"tls-key-file", o.KeyFile})
+	own, err := keyPair(file{"tls-cert-file", o.CertFile}, file{"tls-key-file", o.KeyFile})
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func (o ServerOptions) Config() (*tls.Config, error) {
 	return c, o.clients(c)
 }
 
-// clients says which certificates clients have to have.
+// clients sets which certificates clients need.
 func (o ServerOptions) clients(c *tls.Config) (err error) {
 	switch o.AuthClients {
 	case "no":
@@ -64,33 +64,33 @@ func (o ServerOptions) clients(c *tls.Config) (err error) {
 		c.ClientAuth = tls.RequireAndVerifyClientCert
 	}
 	if o.CACertFile == "" && o.CACertDir == "" {
-		return errors.New("clients' certificates are to be verified: give tls-ca-cert-file or tls-ca-cert-dir, or else tls-auth-clients no")
+		return errors.New("tls-auth-clients requires tls-ca-cert-file or tls-ca-cert-dir: set one of them, or tls-auth-clients no")
 	}
-	c.ClientCAs, err = authorities(given{"tls-ca-cert-file", o.CACertFile}, given{"tls-ca-cert-dir", o.CACertDir})
+	c.ClientCAs, err = authorities(file{"tls-ca-cert-file", o.CACertFile}, file{"tls-ca-cert-dir", o.CACertDir})
 	return err
 }
 
-// ClientOptions are redis-cli's options; empty ones are not given.
+// ClientOptions are the TLS options of redis-cli; empty ones are not given.
 type ClientOptions struct {
-	// PEM: authorities that the server's certificate may come from; the system's if neither is
-	// given.
+	// PEM: a file and a directory of certificate authorities of the server. The default is the
+	// system's authorities.
 	CACert, CACertDir string
 	Cert, Key         string // PEM: the client's own
-	ServerName        string // that the server's certificate has to be for
-	Insecure          bool   // whatever certificate the server shows
+	ServerName        string // name that the server's certificate must have
+	Insecure          bool   // accept any certificate
 }
 
-// Config reads the files and makes what a client's handshakes go by.
+// Config reads the files and returns the configuration of a client.
 func (o ClientOptions) Config() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: o.ServerName, InsecureSkipVerify: o.Insecure}
 	var err error
 	if o.CACert != "" || o.CACertDir != "" {
-		if c.RootCAs, err = authorities(given{"--cacert", o.CACert}, given{"--cacertdir", o.CACertDir}); err != nil {
+		if c.RootCAs, err = authorities(file{"--cacert", o.CACert}, file{"--cacertdir", o.CACertDir}); err != nil {
 			return nil, err
 		}
 	}
 	if o.Cert != "" || o.Key != "" {
-		own, err := pair(given{"--cert", o.Cert}, given{"--key", o.Key})
+		own, err := keyPair(file{"--cert", o.Cert}, file{"--key", o.Key})
 		if err != nil {
 			return nil, err
 		}
@@ -99,12 +99,12 @@ func (o ClientOptions) Config() (*tls.Config, error) {
 	return c, nil
 }
 
-// given is a path, and the name of the option that gave it.
-type given struct{ option, path string }
+// file is the path of a file, and the option that it is the value of.
+type file struct{ option, path string }
 
-func (g given) read() ([]byte, error) {
+func (g file) read() ([]byte, error) {
 	if g.path == "" {
-		return nil, fmt.Errorf("%s is not given: name a PEM file", g.option)
+		return nil, fmt.Errorf("%s is not given: set it to the path of a PEM file", g.option)
 	}
 	text, err := readPEM(g.path)
 	if err != nil {
@@ -113,8 +113,8 @@ func (g given) read() ([]byte, error) {
 	return text, nil
 }
 
-// pair reads a certificate and its key.
-func pair(certFile, keyFile given) (none tls.Certificate, err error) {
+// keyPair reads a certificate and its private key.
+func keyPair(certFile, keyFile file) (none tls.Certificate, err error) {
 	cert, err := certFile.read()
 	if err != nil {
 		return none, err
@@ -134,7 +134,7 @@ func pair(certFile, keyFile given) (none tls.Certificate, err error) {
 	return both, nil
 }
 
-// isEncrypted knows both ways to encrypt a PEM key.
+// isEncrypted reports whether a PEM key is encrypted, in the PKCS #8 or the legacy format.
 func isEncrypted(key []byte) bool {
 	for block, rest := pem.Decode(key); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type == "ENCRYPTED PRIVATE KEY" || strings.Contains(block.Headers["Proc-Type"], "ENCRYPTED") {
@@ -144,8 +144,8 @@ func isEncrypted(key []byte) bool {
 	return false
 }
 
-// authorities reads a file of certificates, and the files of a directory that hold some.
-func authorities(file, dir given) (*x509.CertPool, error) {
+// authorities reads the certificates of a file, and those of all files of a directory.
+func authorities(file, dir file) (*x509.CertPool, error) {
 	pool := x509.NewCertPool()
 	if file.path != "" {
 		text, err := file.read()
@@ -187,9 +187,10 @@ func appendDir(pool *x509.CertPool, dir string) error {
 	return nil
 }
 
-// maxFile bounds what is read of a file, in bytes: all authorities of a system take a fifth of it.
-// A name that was mistaken, of a device or a huge file, costs no memory.
-const maxFile = 1 << 20
+// maxFileBytes is the size of the largest file that is read, in bytes: five times that of all
+// authorities of a usual system. So the path of a device or of a huge file, given by mistake, uses
+// no memory.
+const maxFileBytes = 1 << 20
 
 func readPEM(path string) ([]byte, error) {
 	info, err := os.Stat(path)
@@ -198,8 +199,8 @@ func readPEM(path string) ([]byte, error) {
 		return nil, err
 	case !info.Mode().IsRegular():
 		return nil, fmt.Errorf("%s is not a file", path)
-	case info.Size() > maxFile:
-		return nil, fmt.Errorf("%s is larger than %d bytes", path, maxFile)
+	case info.Size() > maxFileBytes:
+		return nil, fmt.Errorf("%s is larger than %d bytes", path, maxFileBytes)
 	}
 	return os.ReadFile(path)
 }

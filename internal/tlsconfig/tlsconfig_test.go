@@ -21,7 +21,7 @@ func options(t *testing.T) (*certs.Authority, tlsconfig.ServerOptions) {
 		SessionCaching: true}
 }
 
-func TestWhatIsGiven(t *testing.T) {
+func TestServerOptions(t *testing.T) {
 	_, o := options(t)
 	c, err := o.Config()
 	require.NoError(t, err)
@@ -50,7 +50,7 @@ func TestWhatIsGiven(t *testing.T) {
 	assert.Equal(t, tls.NoClientCert, c.ClientAuth)
 }
 
-// Redis's own example, and what else is written about ciphers in OpenSSL's words.
+// TestCiphers checks the example of redis.conf and other lists in OpenSSL's format.
 func TestCiphers(t *testing.T) {
 	_, o := options(t)
 	for text, want := range map[string]int{
@@ -62,7 +62,7 @@ func TestCiphers(t *testing.T) {
 		require.NoError(t, err, text)
 		assert.Len(t, c.CipherSuites, want, text)
 	}
-	// None that crypto/tls holds for unsafe, and all others for TLS 1.2, have a name.
+	// All ciphers for TLS 1.2 that crypto/tls considers secure have a name, and no others.
 	o.Ciphers = "ALL"
 	c, err := o.Config()
 	require.NoError(t, err)
@@ -75,8 +75,8 @@ func TestCiphers(t *testing.T) {
 	assert.ElementsMatch(t, safe, c.CipherSuites)
 }
 
-// What is wrong is named, with its option.
-func TestMistakesAreNamed(t *testing.T) {
+// TestErrorsNameTheOption checks the errors for invalid options.
+func TestErrorsNameTheOption(t *testing.T) {
 	a, good := options(t)
 	other := certs.New(t).Issue(t, "other")
 	dir := t.TempDir()
@@ -104,23 +104,23 @@ func TestMistakesAreNamed(t *testing.T) {
 		"found a certificate rather than a key":               func(o *tlsconfig.ServerOptions) { o.KeyFile = o.CertFile },
 		encrypted + " is encrypted with a password":           func(o *tlsconfig.ServerOptions) { o.KeyFile = encrypted },
 		legacy + " is encrypted with a password":              func(o *tlsconfig.ServerOptions) { o.KeyFile = legacy },
-		"give tls-ca-cert-file or tls-ca-cert-dir, or else":   func(o *tlsconfig.ServerOptions) { o.CACertFile = "" },
+		"requires tls-ca-cert-file or tls-ca-cert-dir":        func(o *tlsconfig.ServerOptions) { o.CACertFile = "" },
 		"tls-ca-cert-file: " + empty + " holds no PEM":        func(o *tlsconfig.ServerOptions) { o.CACertFile = empty },
 		"tls-ca-cert-dir: open /nosuch: no such file":         func(o *tlsconfig.ServerOptions) { o.CACertDir = "/nosuch" },
 		"tls-ca-cert-dir: no file in ":                        func(o *tlsconfig.ServerOptions) { o.CACertDir = t.TempDir() },
-		"tls-protocols: TLSv1.1 is not safe": func(o *tlsconfig.ServerOptions) {
+		"tls-protocols: TLSv1.1 is insecure": func(o *tlsconfig.ServerOptions) {
 			o.Protocols = "TLSv1.1 TLSv1.2"
 		},
-		`tls-protocols: what is "SSLv3"?`:                   func(o *tlsconfig.ServerOptions) { o.Protocols = "SSLv3" },
-		`tls-ciphers: there is no cipher "AES128-SHA" here`: func(o *tlsconfig.ServerOptions) { o.Ciphers = "AES128-SHA" },
-		`tls-ciphers: there is no cipher "MEDIUM" here`:     func(o *tlsconfig.ServerOptions) { o.Ciphers = "MEDIUM" },
-		`tls-ciphers: there is no cipher "NOSUCH" here`:     func(o *tlsconfig.ServerOptions) { o.Ciphers = "ALL:!NOSUCH" },
-		`tls-ciphers: "ALL:!ALL" leaves none`:               func(o *tlsconfig.ServerOptions) { o.Ciphers = "ALL:!ALL" },
-		`tls-ciphers: "::" leaves none`:                     func(o *tlsconfig.ServerOptions) { o.Ciphers = "::" },
-		`tls-ciphersuites: there is no "TLS_AES_128_CCM_SHA256" here`: func(o *tlsconfig.ServerOptions) {
+		`tls-protocols: unknown protocol "SSLv3"`:   func(o *tlsconfig.ServerOptions) { o.Protocols = "SSLv3" },
+		`tls-ciphers: unknown cipher "AES128-SHA"`:  func(o *tlsconfig.ServerOptions) { o.Ciphers = "AES128-SHA" },
+		`tls-ciphers: unknown cipher "MEDIUM"`:      func(o *tlsconfig.ServerOptions) { o.Ciphers = "MEDIUM" },
+		`tls-ciphers: unknown cipher "NOSUCH"`:      func(o *tlsconfig.ServerOptions) { o.Ciphers = "ALL:!NOSUCH" },
+		`tls-ciphers: "ALL:!ALL" selects no cipher`: func(o *tlsconfig.ServerOptions) { o.Ciphers = "ALL:!ALL" },
+		`tls-ciphers: "::" selects no cipher`:       func(o *tlsconfig.ServerOptions) { o.Ciphers = "::" },
+		`tls-ciphersuites: unknown cipher suite "TLS_AES_128_CCM_SHA256"`: func(o *tlsconfig.ServerOptions) {
 			o.CipherSuites = "TLS_AES_128_CCM_SHA256"
 		},
-		"tls-ciphersuites: TLS_AES_128_GCM_SHA256 cannot be left out": func(o *tlsconfig.ServerOptions) {
+		"tls-ciphersuites: TLS_AES_128_GCM_SHA256 cannot be disabled": func(o *tlsconfig.ServerOptions) {
 			o.CipherSuites = "TLS_CHACHA20_POLY1305_SHA256"
 		},
 	} {
@@ -147,8 +147,8 @@ func TestMistakesAreNamed(t *testing.T) {
 	assert.False(t, c.InsecureSkipVerify)
 }
 
-// A directory of authorities is read with what else may lie in it: keys, subdirectories, and links
-// as openssl rehash makes them.
+// TestDirectoryOfAuthorities checks that the directory may also contain other files,
+// subdirectories, and links as openssl rehash creates them.
 func TestDirectoryOfAuthorities(t *testing.T) {
 	a, o := options(t)
 	dir := t.TempDir()

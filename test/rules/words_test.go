@@ -39,9 +39,6 @@ var unread = []string{
 	"internal/cli",
 	"internal/commands",
 	"internal/session",
-	"internal/logging",
-	"internal/option",
-	"internal/tlsconfig",
 	"internal/transcript",
 }
 

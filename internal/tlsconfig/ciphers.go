@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// versions reads redis.conf's tls-protocols.
-func versions(text string) (least, most uint16, err error) {
+// parseVersions parses tls-protocols.
+func parseVersions(text string) (least, most uint16, err error) {
 	for _, word := range strings.Fields(text) {
 		version := uint16(0)
 		switch strings.ToLower(word) {
@@ -17,9 +17,9 @@ func versions(text string) (least, most uint16, err error) {
 		case "tlsv1.3":
 			version = tls.VersionTLS13
 		case "tlsv1", "tlsv1.1":
-			return 0, 0, fmt.Errorf("tls-protocols: %s is not safe, and not supported: use TLSv1.2 and TLSv1.3", word)
+			return 0, 0, fmt.Errorf("tls-protocols: %s is insecure and not supported: use TLSv1.2 and TLSv1.3", word)
 		default:
-			return 0, 0, fmt.Errorf("tls-protocols: what is %.64q? Use TLSv1.2 and TLSv1.3", word)
+			return 0, 0, fmt.Errorf("tls-protocols: unknown protocol %.64q: use TLSv1.2 and TLSv1.3", word)
 		}
 		if least == 0 || version < least {
 			least = version
@@ -32,10 +32,10 @@ func versions(text string) (least, most uint16, err error) {
 	return least, most, nil
 }
 
-// openSSL are OpenSSL's names of the ciphers that crypto/tls has for TLS 1.2 and holds for safe.
-// Which of them is used is for crypto/tls to say, by what the processors of both sides are fast at;
-// not their order in a list.
-var openSSL = []struct {
+// openSSLNames are OpenSSL's names of the ciphers for TLS 1.2 that crypto/tls supports and
+// considers secure. Their order does not matter: crypto/tls chooses the cipher that is fastest on
+// the processors of both sides.
+var openSSLNames = []struct {
 	name string
 	id   uint16
 }{
@@ -51,18 +51,19 @@ var openSSL = []struct {
 	{"ECDHE-RSA-AES256-SHA", tls.TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA},
 }
 
-// everything are the words for all ciphers that are safe, and nothing those for kinds of ciphers of
+// anyCipher are the words for all ciphers that are safe, and nothing those for kinds of ciphers of
 // which there are none here.
 var (
-	everything = []string{"DEFAULT", "HIGH", "ALL"}
-	nothing    = []string{"aNULL", "eNULL", "NULL", "MEDIUM", "LOW", "EXPORT", "EXP", "DES", "3DES", "RC4", "RC2", "IDEA",
+	anyCipher     = []string{"DEFAULT", "HIGH", "ALL"}
+	absentCiphers = []string{"aNULL", "eNULL", "NULL", "MEDIUM", "LOW", "EXPORT", "EXP", "DES", "3DES", "RC4", "RC2",
+		"IDEA",
 		"SEED",
 		"MD5", "PSK", "SRP", "DSS", "ADH", "AECDH", "CAMELLIA", "ARIA", "kRSA", "SSLv2", "SSLv3"}
 )
 
-// ciphers reads redis.conf's tls-ciphers: a list in OpenSSL's words, as far as they name what there
-// is. nil is all that crypto/tls holds for safe.
-func ciphers(text string) (ids []uint16, err error) {
+// parseCiphers parses tls-ciphers, a list in OpenSSL's format. The words that name ciphers or
+// groups of them are supported. nil stands for all ciphers that crypto/tls considers secure.
+func parseCiphers(text string) (ids []uint16, err error) {
 	if text == "" {
 		return nil, nil
 	}
@@ -72,27 +73,27 @@ func ciphers(text string) (ids []uint16, err error) {
 		if word[0] == '!' || word[0] == '-' {
 			name, without = word[1:], true
 		}
-		found := named(name)
+		found := ciphersNamed(name)
 		switch {
-		case without && (len(found) > 0 || slices.Contains(nothing, name)):
+		case without && (len(found) > 0 || slices.Contains(absentCiphers, name)):
 			ids = slices.DeleteFunc(ids, func(id uint16) bool { return slices.Contains(found, id) })
 		case without || len(found) == 0:
-			return nil, fmt.Errorf("tls-ciphers: there is no cipher %.64q here; there are %s", name,
+			return nil, fmt.Errorf("tls-ciphers: unknown cipher %.64q; supported are %s", name,
 				strings.Join(cipherNames(), " "))
 		default:
 			ids = append(ids, slices.DeleteFunc(found, func(id uint16) bool { return slices.Contains(ids, id) })...)
 		}
 	}
 	if len(ids) == 0 {
-		return nil, fmt.Errorf("tls-ciphers: %.64q leaves none", text)
+		return nil, fmt.Errorf("tls-ciphers: %.64q selects no cipher", text)
 	}
 	return ids, nil
 }
 
-// named are the ciphers that a word stands for.
-func named(word string) (ids []uint16) {
-	all := slices.Contains(everything, word)
-	for _, c := range openSSL {
+// ciphersNamed returns the ciphers that a word stands for.
+func ciphersNamed(word string) (ids []uint16) {
+	all := slices.Contains(anyCipher, word)
+	for _, c := range openSSLNames {
 		if all || c.name == word || tls.CipherSuiteName(c.id) == word {
 			ids = append(ids, c.id)
 		}
@@ -101,15 +102,15 @@ func named(word string) (ids []uint16) {
 }
 
 func cipherNames() (names []string) {
-	for _, c := range openSSL {
+	for _, c := range openSSLNames {
 		names = append(names, c.name)
 	}
 	return names
 }
 
-// cipherSuites reads redis.conf's tls-ciphersuites. crypto/tls has three for TLS 1.3 and always
-// offers all: a list that leaves one out cannot be kept.
-func cipherSuites(text string) error {
+// checkCipherSuites checks tls-ciphersuites. crypto/tls has three cipher suites for TLS 1.3 and
+// always offers all of them, so a list without one of them is an error.
+func checkCipherSuites(text string) error {
 	if text == "" {
 		return nil
 	}
@@ -117,12 +118,12 @@ func cipherSuites(text string) error {
 	words := strings.Split(text, ":")
 	for _, word := range words {
 		if !slices.Contains(have, word) {
-			return fmt.Errorf("tls-ciphersuites: there is no %.64q here; there are %s", word, strings.Join(have, " "))
+			return fmt.Errorf("tls-ciphersuites: unknown cipher suite %.64q; supported are %s", word, strings.Join(have, " "))
 		}
 	}
 	for _, name := range have {
 		if !slices.Contains(words, name) {
-			return fmt.Errorf("tls-ciphersuites: %s cannot be left out: with TLS 1.3 all three are offered, always", name)
+			return fmt.Errorf("tls-ciphersuites: %s cannot be disabled: with TLS 1.3, all three are always offered", name)
 		}
 	}
 	return nil

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Usage lists the options for --help by their groups, in lines of at most width columns.
+// Usage returns the options for --help by their groups, in lines of at most width columns.
 func (l *List) Usage(width int) string {
 	const indent = 8
 	var out strings.Builder
@@ -16,7 +16,7 @@ func (l *List) Usage(width int) string {
 		}
 		fmt.Fprintf(&out, "%s:\n", group)
 		for _, o := range l.options {
-			if o.Group != group || o.hidden() {
+			if o.Group != group || o.isFixed() {
 				continue
 			}
 			fmt.Fprintf(&out, "  --%s %s\n", o.Name, o.Kind.Type())
@@ -26,20 +26,20 @@ func (l *List) Usage(width int) string {
 	return out.String()
 }
 
-// hidden says whether an option is no flag.
-func (o *Option) hidden() bool {
+// isFixed reports whether an option is of kind Fixed, and so has no flag.
+func (o *Option) isFixed() bool {
 	_, is := o.Kind.(fixed)
 	return is
 }
 
-// bounds says which values an option may have, where its type does not, and its default.
+// bounds describes the values of an option, unless its type does, and its default.
 func (o *Option) bounds() string {
 	var parts []string
 	if r := o.Kind.Range(); r != "" && !strings.Contains(o.Kind.Type(), "|") {
 		parts = append(parts, r)
 	}
-	if o.initial != "" && !o.Secret {
-		parts = append(parts, "default "+o.initial)
+	if o.defaultValue != "" && !o.Secret {
+		parts = append(parts, "default "+o.defaultValue)
 	}
 	if len(parts) == 0 {
 		return ""
@@ -47,7 +47,7 @@ func (o *Option) bounds() string {
 	return " (" + strings.Join(parts, ", ") + ")"
 }
 
-// groups are those of the options, in the order in which they first occur.
+// groups returns the groups of the options, in the order in which they first occur.
 func (l *List) groups() (groups []string) {
 	for _, o := range l.options {
 		if !slices.Contains(groups, o.Group) {
@@ -57,7 +57,7 @@ func (l *List) groups() (groups []string) {
 	return groups
 }
 
-// wrap writes a text in lines between two columns.
+// wrap writes a text in lines from column indent to column width.
 func wrap(out *strings.Builder, text string, indent, width int) {
 	column := 0
 	for _, word := range strings.Fields(text) {
@@ -78,7 +78,7 @@ func wrap(out *strings.Builder, text string, indent, width int) {
 	out.WriteString("\n")
 }
 
-// Markdown is the list of options for the documentation: a table for each group.
+// Markdown returns the options for the documentation, with a table for each group.
 func (l *List) Markdown(prefix string) string {
 	var out strings.Builder
 	for i, group := range l.groups() {
@@ -87,9 +87,9 @@ func (l *List) Markdown(prefix string) string {
 		}
 		fmt.Fprintf(&out, "## %s\n\n| Option | Values | Default | `CONFIG SET` | |\n|---|---|---|---|---|\n", group)
 		for _, o := range l.options {
-			if o.Group == group && !o.hidden() {
+			if o.Group == group && !o.isFixed() {
 				fmt.Fprintf(&out, "| `--%s`<br>`%s` | %s | %s | %s | %s |\n", o.Name, EnvironmentName(prefix, o.Name),
-					cell(o.values()), code(o.shownDefault()), o.changes(), cell(o.Help))
+					escapeCell(o.values()), code(o.shownDefault()), o.changeable(), escapeCell(o.Help))
 			}
 		}
 	}
@@ -107,10 +107,11 @@ func (o *Option) shownDefault() string {
 	if o.Secret {
 		return ""
 	}
-	return o.initial
+	return o.defaultValue
 }
 
-func (o *Option) changes() string {
+// changeable describes whether CONFIG SET changes an option.
+func (o *Option) changeable() string {
 	switch {
 	case o.FlagOnly:
 		return "not shown"
@@ -126,8 +127,8 @@ func code(text string) string {
 	if text == "" {
 		return ""
 	}
-	return "`" + cell(text) + "`"
+	return "`" + escapeCell(text) + "`"
 }
 
-// cell keeps a text's bars from ending a table's cell.
-func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
+// escapeCell escapes the bars in a text, which would end the cell of a table.
+func escapeCell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }

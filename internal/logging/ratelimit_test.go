@@ -8,12 +8,12 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// planted is a clock of seconds: what is asked for later happens when the test says.
-type planted struct{ due []func() }
+// manualTimer calls the functions that wait for the next second when the test says so.
+type manualTimer struct{ due []func() }
 
-func (p *planted) later(f func()) { p.due = append(p.due, f) }
+func (p *manualTimer) later(f func()) { p.due = append(p.due, f) }
 
-func (p *planted) second() {
+func (p *manualTimer) second() {
 	due := p.due
 	p.due = nil
 	for _, f := range due {
@@ -21,10 +21,11 @@ func (p *planted) second() {
 	}
 }
 
-// Of one kind a line a second is written, the latest, with the number of the others.
-func TestOneLineASecondAKind(t *testing.T) {
+// TestRateLimit checks that one line per second is written with a message: the latest, with the
+// number of the others.
+func TestRateLimit(t *testing.T) {
 	var out bytes.Buffer
-	var clock planted
+	var clock manualTimer
 	noTime := func(_ []string, a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey || a.Key == slog.LevelKey {
 			return slog.Attr{}
@@ -32,8 +33,8 @@ func TestOneLineASecondAKind(t *testing.T) {
 		return a
 	}
 	handler := slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: noTime})
-	kinds := newKinds(clock.later)
-	log := slog.New(limited{handler, kinds})
+	kinds := newMessages(clock.later)
+	log := slog.New(rateLimited{handler, kinds})
 	written := func() string {
 		defer out.Reset()
 		return out.String()
@@ -52,7 +53,7 @@ func TestOneLineASecondAKind(t *testing.T) {
 	assert.Equal(t, "msg=http peer=100\n", written())
 	clock.second()
 	assert.Empty(t, written())
-	assert.Empty(t, kinds.open, "nothing is kept of what is over")
+	assert.Empty(t, kinds.recent, "a message was not removed after its second")
 	assert.Empty(t, clock.due)
 	log.Warn("http", "peer", 101)
 	assert.Equal(t, "msg=http peer=101\n", written())

@@ -7,18 +7,20 @@ import (
 	"log/slog"
 )
 
-// maxValue bounds a message and each value of a line, in bytes: a panic's stack is the longest
-// that is worth more.
-const maxValue = 16 << 10
+// maxValueBytes is the length to which the message and each value of a line are truncated, in
+// bytes. It is enough for the stack of a panic.
+const maxValueBytes = 16 << 10
 
-// Format makes the handler that writes lines to out.
+// Format returns a handler that writes lines to out.
 type Format func(out io.Writer, o *slog.HandlerOptions) slog.Handler
 
-// Text and JSON are the formats.
+// Text is the format of slog.TextHandler.
 func Text(out io.Writer, o *slog.HandlerOptions) slog.Handler { return slog.NewTextHandler(out, o) }
+
+// JSON is the format of slog.JSONHandler.
 func JSON(out io.Writer, o *slog.HandlerOptions) slog.Handler { return slog.NewJSONHandler(out, o) }
 
-// New returns a logger whose lines are queued for out, and the queue.
+// New returns a logger that writes to out through a queue, and the queue.
 func New(out io.Writer, format Format, level slog.Leveler) (*slog.Logger, *Queue) {
 	notice := func(lost int) []byte {
 		var line bytes.Buffer
@@ -26,11 +28,11 @@ func New(out io.Writer, format Format, level slog.Leveler) (*slog.Logger, *Queue
 		return line.Bytes()
 	}
 	q := NewQueue(out, notice)
-	return slog.New(format(q, &slog.HandlerOptions{Level: level, ReplaceAttr: shorten})), q
+	return slog.New(format(q, &slog.HandlerOptions{Level: level, ReplaceAttr: truncate})), q
 }
 
-// shorten cuts what is longer than a line may hold.
-func shorten(_ []string, a slog.Attr) slog.Attr {
+// truncate truncates a long value.
+func truncate(_ []string, a slog.Attr) slog.Attr {
 	var text string
 	switch v := a.Value.Any().(type) {
 	case string:
@@ -42,8 +44,8 @@ func shorten(_ []string, a slog.Attr) slog.Attr {
 	default:
 		return a
 	}
-	if len(text) > maxValue {
-		text = fmt.Sprintf("%s... (%d bytes)", text[:maxValue], len(text))
+	if len(text) > maxValueBytes {
+		text = fmt.Sprintf("%s... (%d bytes)", text[:maxValueBytes], len(text))
 	}
 	return slog.String(a.Key, text)
 }
