@@ -13,7 +13,7 @@ import (
 // event loop serves the others. There are never more of them than clients.
 type BlockedClients struct {
 	clock store.Clock
-	// paused is told whether a pause is in force, with the lock held.
+	// paused is called with the lock held when a pause begins or ends.
 	paused func(on bool)
 
 	mu      sync.Mutex
@@ -45,7 +45,7 @@ type pause struct {
 // time in proportion to their number.
 const shortestWait = time.Millisecond
 
-// Begin sets the clock, and what is told when a pause begins and ends.
+// Begin sets the clock, and the function that is called when a pause begins or ends.
 func (b *BlockedClients) Begin(clock store.Clock, paused func(on bool)) {
 	b.clock, b.paused = clock, paused
 	b.clients, b.next = make(map[*Client]Block), store.Never

@@ -30,7 +30,7 @@ const (
 	ErrWrongPass    Refusal = "WRONGPASS invalid username-password pair or user is disabled."
 	ErrClientName   Refusal = "ERR Client names cannot contain spaces, newlines or special characters."
 	ErrLongName     Refusal = "ERR Client names cannot be longer than 256 bytes."
-	ErrStopped      Refusal = "ERR the client went away before the command came to its end"
+	ErrStopped      Refusal = "ERR the client disconnected before the command was complete"
 )
 
 // MissingAbility says which of some abilities a store lacks.

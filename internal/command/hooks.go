@@ -2,22 +2,22 @@ package command
 
 import "sync/atomic"
 
-// Hook is a reason for sessions to do something before or after each of their calls.
+// Hook is a reason for sessions to do more than usual before or after each call.
 type Hook uint32
 
 const (
 	Paused    Hook = 1 << iota // CLIENT PAUSE: calls may have to wait
 	Monitored                  // MONITOR: calls are shown
-	Timed                      // the slow log wants quick calls, so that each call is timed
+	Timed                      // each call is timed, because the slow log keeps quick calls too
 	Full                       // more memory is used than maxmemory
 	Notifying                  // keyspace notifications are published
 )
 
-// Hooks is the set of hooks that are in force. A session reads it once a turn, so that a call pays
-// nothing while it is empty, and a change takes effect with each session's next turn.
+// Hooks is the set of hooks that are in force. A session reads it once per turn: so calls cost nothing
+// more while it is empty, and a change takes effect in the next turn of each session.
 type Hooks struct{ bits atomic.Uint32 }
 
-// Set adds a hook to the set, or takes it out.
+// Set adds a hook to the set, or removes it.
 func (h *Hooks) Set(hook Hook, on bool) {
 	if on {
 		h.bits.Or(uint32(hook))
@@ -29,5 +29,5 @@ func (h *Hooks) Set(hook Hook, on bool) {
 // Has reports whether a hook is in force.
 func (h *Hooks) Has(hook Hook) bool { return h.bits.Load()&uint32(hook) != 0 }
 
-// Any reports whether there is any.
+// Any reports whether any hook is in force.
 func (h *Hooks) Any() bool { return h.bits.Load() != 0 }

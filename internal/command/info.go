@@ -26,13 +26,13 @@ func (t *InfoText) Fixed(lines ...string) {
 	}
 }
 
-// Bytes writes a number of bytes, and again in a field for people, as Redis does.
+// Bytes writes a number of bytes in two fields, as Redis does: the number, and a short text.
 func (t *InfoText) Bytes(name string, bytes int64) {
 	t.Add(name, bytes)
 	t.Add(name+"_human", humanBytes(bytes))
 }
 
-// humanBytes writes bytes as Redis does in the fields that end with _human.
+// humanBytes returns a number of bytes as Redis shows it in fields whose names end with _human.
 func humanBytes(bytes int64) string {
 	value, unit := float64(bytes), 0
 	for value >= 1024 && unit < 5 {

@@ -7,8 +7,8 @@ import (
 	"cellserver/internal/stats"
 )
 
-// Observe adds the time of a call to the statistics, in nanoseconds. It returns true if SLOWLOG
-// keeps calls that take so long.
+// Observe adds the time of a call, in nanoseconds, to the statistics. It returns true if SLOWLOG keeps
+// calls that take as long.
 func (s *Server) Observe(row *Command, ns int64) (slow bool) {
 	s.Stats.Of(row.Number).Observe(ns, s.Stats.TracksLatency())
 	if row.Flags&Unlogged != 0 {
@@ -20,7 +20,7 @@ func (s *Server) Observe(row *Command, ns int64) (slow bool) {
 	return s.Stats.SlowLog.IsSlow(ns / 1000)
 }
 
-// latencyEvent is LATENCY's name for calls of a row.
+// latencyEvent returns the name of LATENCY's event for calls of a row.
 func (row *Command) latencyEvent() string {
 	if row.Flags&Fast != 0 {
 		return "fast-command"
@@ -28,7 +28,7 @@ func (row *Command) latencyEvent() string {
 	return "command"
 }
 
-// SlowCall is a call as SLOWLOG keeps it, without the time that it took.
+// SlowCall returns a call as SLOWLOG keeps it, without the time that it took.
 func (c *Call) SlowCall(row *Command, words [][]byte) stats.SlowCall {
 	e := stats.SlowCall{
 		Unix: c.Unix(c.View.Now()) / 1e9, Address: c.Client.Peer.Remote,
@@ -40,7 +40,7 @@ func (c *Call) SlowCall(row *Command, words [][]byte) stats.SlowCall {
 	return e
 }
 
-// Redact hides the words of a call that are secret.
+// Redact returns the words of a call with its secrets replaced.
 func (row *Command) Redact(words [][]byte) [][]byte {
 	if row.Secrets == nil {
 		return words
@@ -50,8 +50,8 @@ func (row *Command) Redact(words [][]byte) [][]byte {
 	return words
 }
 
-// CountError counts an error reply by its first word, and as a failed call of its row; row is nil
-// if none was made. It returns the reply's text.
+// CountError counts an error reply by its class, which is its first word, and as a failed call of its
+// row; row is nil if no call was made. It returns the text of the reply.
 func (s *Server) CountError(row *Command, err error) (text string) {
 	text = ErrorText(err)
 	s.Stats.Errors.Add(1)
@@ -72,8 +72,8 @@ func (c *Call) CountReads() {
 	}
 }
 
-// EachCalled visits the rows that were called, subcommands after their container, in the table's
-// order.
+// EachCalled calls visit for the rows that were called, in the order of the table, each container before
+// its subcommands.
 func (s *Server) EachCalled(visit func(row *Command, calls *stats.Calls)) {
 	var each func(row *Command)
 	each = func(row *Command) {

@@ -1,10 +1,10 @@
 package command
 
-// RedisVersion is the version of Redis that clients are told. They branch on it, and what they then
-// expect is there.
+// RedisVersion is the version of Redis that clients see. They branch on it, and what they expect of that
+// version is served.
 const RedisVersion = "7.4.0"
 
-// Handshake is the flags of commands that a client sends before it may do anything else.
+// Handshake are the flags of commands that a client sends before it may do anything else.
 const Handshake = NoScript | Loading | Stale | Fast | NoAuth | AllowBusy
 
 // AllNodes is a tip for proxies: the command goes to every node of a cluster.

@@ -14,7 +14,7 @@ func (in *Instance) notify(c *command.Call, misses int64, failed bool) {
 	case s == nil:
 		n.Send()
 	case s.parked:
-		n.SendAside()
+		n.SendInBackground()
 	default:
 		s.sendNotices(failed)
 	}
@@ -36,7 +36,7 @@ func (s *Session) sendNotices(failed bool) {
 			return nil
 		})
 	case n.Waiting():
-		n.SendAside()
+		n.SendInBackground()
 	}
 	if s.IsSubscribed() && !failed {
 		s.pushBeforeReply()

@@ -80,7 +80,7 @@ func (c *systemClock) Offset() int64 {
 	return (offset + ms/2) / ms * ms
 }
 
-// StillClock is a clock for tests that changes only when it is told to. It is safe for concurrent
+// StillClock is a clock for tests that changes only when a test changes it. It is safe for concurrent
 // use.
 type StillClock struct{ now, offset atomic.Int64 }
 

@@ -23,6 +23,8 @@ var idioms = map[string]string{
 	"somebody": "a client, another goroutine", "beside": "compared with, outside, next to", "anew": "again",
 	"dear":    "expensive",
 	"himself": "itself", "everybody": "all clients", "unheard": "unsent", "careful": "slow path",
+	"anyone": "any client", "aloud": "whatever CLIENT REPLY says", "heed": "apply",
+	"heeded": "wanted",
 }
 
 // replacedNames are words that stand in a comment as anywhere, and in a name for what the field

@@ -6,11 +6,11 @@ import (
 	"cellserver/internal/command"
 )
 
-// Session is what logging in asks of the session in whose turn it is called.
+// Session is what AUTH and HELLO ask of the session that makes the call.
 type Session interface {
 	command.Session
-	// Become makes the session one of an account's, nil for the one that sessions begin with. It
-	// returns false if the account has been deleted.
+	// Become logs the session in as an account; nil for that of new connections. It returns false if the
+	// account has been deleted.
 	Become(a *client.Account) bool
 }
 
@@ -18,7 +18,7 @@ func (as *Accounts) auth() *command.Command {
 	return &command.Command{
 		Name: "auth", Group: "connection", Since: "1.0.0",
 		Complexity: "O(N) in the number of the user's passwords", Flags: command.Handshake,
-		Cost: command.Constant, Summary: "Logs in as a user, default if none is named.",
+		Cost: command.Constant, Summary: "Authenticates the connection as a user, default if none is named.",
 		Args: []command.Arg{command.Word("[username] password").Many()}, Reply: "OK.",
 		Secrets: command.SecretsFrom(1),
 		Run: func(c *command.Call) error {
@@ -47,22 +47,21 @@ func (as *Accounts) auth() *command.Command {
 	}
 }
 
-// What a try costs of a turn, in bytes that could be moved in the time: so much, the password once
-// again to hash it, and a comparison with each of the user's passwords.
+// The work (see command.Call) to check a password. To hash it adds its length.
 const (
-	tryCost        = 8 << 10
-	comparisonCost = 16
+	checkWork      = 8 << 10
+	comparisonWork = 16 // for each password of the user
 )
 
-// Check checks a password. It returns what logs the caller in; nil if the password is wrong, which
-// the log of denied calls then shows. The words are borrowed.
+// Check checks a password, and returns a function that logs the caller in. It returns nil if the password
+// is wrong, and adds that to the log of denied calls. The words are borrowed.
 func (as *Accounts) Check(c *command.Call, user, password []byte) (logIn func() error) {
 	account := as.check(c, user, password)
 	if account == nil {
 		return nil
 	}
 	return func() error {
-		for !c.Session.(Session).Become(account) { // it was deleted, and perhaps made again
+		for !c.Session.(Session).Become(account) { // the user was deleted, and perhaps created again
 			if account = as.check(c, user, password); account == nil {
 				return command.ErrWrongPass
 			}
@@ -71,9 +70,10 @@ func (as *Accounts) Check(c *command.Call, user, password []byte) (logIn func() 
 	}
 }
 
+// check returns the account of a user if the password is right, else nil.
 func (as *Accounts) check(c *command.Call, user, password []byte) *client.Account {
 	account, compared := as.Verify(user, password)
-	c.Work += tryCost + min(len(password), acl.MaxPassword) + compared*comparisonCost
+	c.Work += checkWork + min(len(password), acl.MaxPassword) + compared*comparisonWork
 	if account == nil {
 		as.LogDenied(c.Client, c.Row, acl.DeniedPassword, c.Words[0], string(user), c.InTransaction)
 	}

@@ -6,7 +6,7 @@ import (
 	"cellserver/internal/command"
 )
 
-// Info is what INFO says of denied calls.
+// Info returns the part of INFO about denied calls.
 func (as *Accounts) Info() command.InfoPart {
 	return command.InfoPart{Section: "Stats", Write: func(_ *command.Call, out *command.InfoText) {
 		for why, reason := range Reasons {

@@ -8,8 +8,8 @@ import (
 	"cellserver/internal/stats"
 )
 
-// Info is what INFO says of the decisions: by command, how often it allowed and how often it
-// limited.
+// Info returns the part of INFO about decisions: how often each command has allowed a call, and limited
+// one.
 func (l *Family) Info() command.InfoPart {
 	return command.InfoPart{Section: "Cell", Write: func(c *command.Call, out *command.InfoText) {
 		c.Server.EachCalled(func(row *command.Command, calls *stats.Calls) {

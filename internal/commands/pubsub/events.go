@@ -7,32 +7,29 @@ import (
 	"cellserver/internal/command"
 )
 
-// Keyspace notifications: the classes of events, and which of them are published. How they are
-// published is in notify.go.
-
-// events is a set of classes of events, and of the ways in which they are published.
+// events is a set of classes of keyspace events, and of the channels to which they are published.
 type events uint32
 
 const (
-	toKeyspace    events = 1 << iota // K: to the key's channel, which event it is
-	toKeyevent                       // E: to the event's channel, which key it is about
-	missedKeys                       // m: a key that was read and is not there
-	newKeys                          // n: a key that was made
+	toKeyspace    events = 1 << iota // K: publish the event to the channel of the key
+	toKeyevent                       // E: publish the key to the channel of the event
+	missedKeys                       // m: a key was read that does not exist
+	newKeys                          // n: a key was created
 	genericEvents                    // g
 	stringEvents                     // $
 	expiredEvents                    // x
-	moduleEvents                     // d: those of the commands that Redis has in modules, such as limiters
-	otherEvents                      // those of lists and other types that there are none of: l s h z e t
+	moduleEvents                     // d: of commands that are modules in Redis, such as limiters
+	otherEvents                      // l s h z e t: of lists and other types that this server does not have
 )
 
-// EventLetters are the letters of the setting, in the order in which CONFIG GET shows them. A
+// EventLetters are the letters of the setting, in the order in which CONFIG GET shows them. The letter A
 // stands for those before n.
 const EventLetters = "g$lshzxetdnKEm"
 
-// allEvents is how many of the letters A stands for.
+// allEvents is the number of letters for which A stands.
 const allEvents = 10
 
-// classOf is what a letter stands for.
+// classOf returns the class or channel that a letter selects.
 func classOf(letter byte) events {
 	switch letter {
 	case 'K':
@@ -55,12 +52,12 @@ func classOf(letter byte) events {
 	return otherEvents
 }
 
-// errEventClass is Redis's, in the words that clients know.
+// errEventClass is Redis's error, which clients know.
 //
 //lint:ignore ST1005 they begin with a capital and end with a full stop
 var errEventClass = errors.New("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.")
 
-// ParseEvents reads a setting such as KEA, and returns it as CONFIG GET shows it.
+// ParseEvents checks a setting such as KEA, and returns it as CONFIG GET shows it.
 func ParseEvents(text string) (canonical string, err error) {
 	if strings.Trim(text, EventLetters+"A") != "" {
 		return "", errEventClass
@@ -74,7 +71,7 @@ func ParseEvents(text string) (canonical string, err error) {
 	return strings.Replace(canonical, EventLetters[:allEvents], "A", 1), nil
 }
 
-// eventsIn is the set that a setting names.
+// eventsIn returns the set that a setting selects.
 func eventsIn(canonical string) (set events) {
 	for _, letter := range []byte(strings.Replace(canonical, "A", EventLetters[:allEvents], 1)) {
 		set |= classOf(letter)
@@ -82,12 +79,12 @@ func eventsIn(canonical string) (set events) {
 	return set
 }
 
-// published says whether events of the set are published at all.
+// published reports whether any events are published: the set must have classes and channels.
 func (e events) published() bool {
 	return e&(toKeyspace|toKeyevent) != 0 && e&^(toKeyspace|toKeyevent) != 0
 }
 
-// eventClass is the class of an event: those of limiters are a module's.
+// eventClass returns the class of an event. Those of limiters are in the class of modules.
 func eventClass(name string) events {
 	switch name {
 	case command.ExpiredEvent:

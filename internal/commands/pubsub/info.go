@@ -5,7 +5,7 @@ import (
 	"cellserver/internal/command"
 )
 
-// Info is what INFO says of subscriptions.
+// Info returns the part of INFO about subscriptions.
 func (cs *Channels) Info() []command.InfoPart {
 	return []command.InfoPart{
 		{Section: "Clients", Write: func(_ *command.Call, out *command.InfoText) {

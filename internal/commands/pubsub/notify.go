@@ -12,50 +12,51 @@ import (
 	"cellserver/internal/store"
 )
 
-// Notifier publishes keyspace notifications, while the setting notify-keyspace-events asks for any;
-// else the store announces nothing to it, and sessions do not call it. The store announces a change
-// with the key locked, so the event is only noted then. It is published after the call, by the
-// call's session; or by a goroutine, if the sweep has removed the key. Publishing is bounded as a
-// PUBLISH is: what takes long is published outside of the event loop, with the session parked
+// Notifier publishes keyspace notifications, while the setting notify-keyspace-events selects any.
+// Otherwise the store announces nothing to it, and sessions do not call it.
+//
+// The store announces a change with the key locked, so the event is only recorded then. It is published
+// after the call by the call's session, or by a goroutine if the store has made the change by itself.
+// As for PUBLISH, what takes long is published outside the event loop, with the session parked
 // meanwhile, and a subscriber that reads too slowly is disconnected.
 type Notifier struct {
 	Channels *Channels
 	Changes  store.Notifier // nil if the store announces no changes
 	Hooks    *command.Hooks
-	Busy     *atomic.Int32 // counts the goroutines that event loops make way for
-	// Running is the call that a client makes, nil if that is not known. It is asked on the goroutine
-	// that makes the call.
+	Busy     *atomic.Int32 // counts goroutines that need the event loops to yield
+	// Running returns the call that a client makes at the moment, nil if that is not known. It is called
+	// on the goroutine that makes the call.
 	Running func(client int64) *command.Call
 
-	events      atomic.Uint32 // events that are published
-	unsubscribe func()        // while any is; changed by one caller at a time, as options are
+	events      atomic.Uint32 // the events that are published
+	unsubscribe func()        // from the store; nil while no events are published. Options are set one at a time
 
-	sender sync.Mutex // held while events are published, so that they keep their order
-	aside  atomic.Bool
+	sender  sync.Mutex  // held while events are published, so that they keep their order
+	sending atomic.Bool // a goroutine publishes notices
 
-	mu      sync.Mutex // of the fields below; held for moments, with a key locked
+	mu      sync.Mutex // guards the fields below; taken with a key locked, so it is held for microseconds
 	notices []notice
 	bytes   int
-	lost    bool // there were too many
+	lost    bool // notices were dropped, because there were too many
 	waiting atomic.Bool
 }
 
-// notice is one event.
+// notice is an event that is to be published.
 type notice struct {
 	database int
 	key      []byte
 	event    string
 }
 
-// The bound of the events that wait to be published. More wait only if publishing does not keep up:
-// then they are dropped, and the subscribers disconnected, as if they had not read them, because
-// they must not believe that they have received everything.
+// The bound of the notices. There are more only if publishing does not keep up. Then they are dropped,
+// and the subscribers are disconnected as if they had read too slowly, because they must not believe
+// that they have received all events.
 const (
 	maxNoticeBytes = 32 << 20
-	noticeBytes    = 64 // of a notice, besides its key
+	noticeBytes    = 64 // of a notice, in addition to its key
 )
 
-// Set chooses the events that are published, by letters as in redis.conf.
+// Set selects the events that are published, by letters as in redis.conf.
 func (n *Notifier) Set(letters string) error {
 	chosen := eventsIn(letters)
 	if chosen.published() && n.Changes == nil {
@@ -74,8 +75,8 @@ func (n *Notifier) Set(letters string) error {
 	return nil
 }
 
-// noteChange notes the events of a change. The store calls it with the key locked,
-// on the goroutine of the call that made the change; by is the client whose call that is.
+// noteChange records the events of a change. The store calls it with the key locked, on the goroutine of
+// the call that has made the change; by is the ID of that call's client.
 func (n *Notifier) noteChange(database int, key []byte, why store.Event, by int64) {
 	if why == store.Flushed || n.Channels.Clients.Load() == 0 {
 		return
@@ -85,18 +86,18 @@ func (n *Notifier) noteChange(database int, key []byte, why store.Event, by int6
 		if why == store.Expired {
 			n.note(database, key, command.ExpiredEvent)
 		}
-		n.SendAside()
+		n.SendInBackground()
 		return
 	}
 	for _, event := range c.EventNames(why) {
 		n.note(database, key, event)
 	}
 	if c.Session != nil && !c.Session.OnSlowPath() {
-		n.SendAside() // its turn began before there were notifications: the session will not send them
+		n.SendInBackground() // the turn began before events were selected, so the session will not send them
 	}
 }
 
-// note keeps an event until it is published, if its class is published.
+// note adds an event to the notices, if its class is published.
 func (n *Notifier) note(database int, key []byte, event string) {
 	if events(n.events.Load())&eventClass(event) == 0 {
 		return
@@ -112,7 +113,7 @@ func (n *Notifier) note(database int, key []byte, event string) {
 	n.bytes += len(key) + noticeBytes
 }
 
-// take takes all notices.
+// take removes and returns all notices.
 func (n *Notifier) take() (notices []notice, lost bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -122,7 +123,7 @@ func (n *Notifier) take() (notices []notice, lost bool) {
 	return notices, lost
 }
 
-// putBack returns notices that were not published, before those that came meanwhile.
+// putBack puts notices back that were not published, before those that were added meanwhile.
 func (n *Notifier) putBack(notices []notice, lost bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -133,28 +134,28 @@ func (n *Notifier) putBack(notices []notice, lost bool) {
 	n.waiting.Store(true)
 }
 
-// publish publishes notices until that has cost most, and returns what it has cost. It needs the
-// sender's lock.
-func (n *Notifier) publish(most int, giveWay func()) (cost int) {
+// publish publishes notices until the work reaches most, and returns the work (see command.Call). The
+// caller holds sender.
+func (n *Notifier) publish(most int, yield func()) (work int) {
 	channels, wanted := n.Channels, events(n.events.Load())
 	notices, lost := n.take()
 	for i, one := range notices {
 		for _, m := range one.messages(wanted) {
-			cost += channels.Work(m)
-			channels.Publish(m, giveWay)
+			work += channels.Work(m)
+			channels.Publish(m, yield)
 		}
-		if cost > most && i < len(notices)-1 {
+		if work > most && i < len(notices)-1 {
 			n.putBack(notices[i+1:], lost)
-			return cost
+			return work
 		}
 	}
 	if lost {
-		n.cutSubscribers(giveWay)
+		n.disconnectSubscribers(yield)
 	}
-	return cost
+	return work
 }
 
-// messages are what is published of an event: first to the key's channel, then to the event's.
+// messages returns the messages that publish an event: first to the key's channel, then to the event's.
 func (one *notice) messages(wanted events) (list []Message) {
 	if wanted&toKeyspace != 0 {
 		channel := fmt.Appendf(nil, "%s%d__:%s", keyspaceChannels, one.database, one.key)
@@ -167,21 +168,21 @@ func (one *notice) messages(wanted events) (list []Message) {
 	return list
 }
 
-// How the channels' names begin: the number of the database follows.
+// The prefixes of the channels' names, before the number of the database.
 const (
 	keyspaceChannels = "__keyspace@"
 	keyeventChannels = "__keyevent@"
 )
 
-// cutSubscribers disconnects the clients that have not received every event.
-func (n *Notifier) cutSubscribers(giveWay func()) {
+// disconnectSubscribers disconnects the clients that may have missed events.
+func (n *Notifier) disconnectSubscribers(yield func()) {
 	for _, kind := range []client.SubscriptionKind{client.ToChannel, client.ToPattern} {
 		n.Channels.Each(kind, func(t *Topic) bool {
 			if mayMatchEvents(t.Name, kind == client.ToPattern) {
 				n.Channels.EachSubscriber(t, (*client.Client).DisconnectAfterLoss)
 			}
 			return true
-		}, giveWay)
+		}, yield)
 	}
 }
 
@@ -199,13 +200,14 @@ func mayMatchEvents(name string, isPattern bool) bool {
 	return strings.HasPrefix(literal, common) || strings.HasPrefix(common, literal) && literal != name
 }
 
-// SendAside has a goroutine publish all notices, and those that come meanwhile.
-func (n *Notifier) SendAside() {
-	if n.aside.CompareAndSwap(false, true) {
+// SendInBackground starts a goroutine that publishes all notices, and those that are added meanwhile.
+func (n *Notifier) SendInBackground() {
+	if n.sending.CompareAndSwap(false, true) {
 		go n.sendAll()
 	}
 }
 
+// sendAll publishes notices until there are no more.
 func (n *Notifier) sendAll() {
 	n.Busy.Add(1)
 	defer n.Busy.Add(-1)
@@ -215,27 +217,27 @@ func (n *Notifier) sendAll() {
 			n.publish(command.MaxInt, func() {})
 			n.sender.Unlock()
 		}
-		n.aside.Store(false)
-		if !n.waiting.Load() || !n.aside.CompareAndSwap(false, true) {
+		n.sending.Store(false)
+		if !n.waiting.Load() || !n.sending.CompareAndSwap(false, true) {
 			return
 		}
 	}
 }
 
-// Send publishes all notices before it returns. It is called outside of the event loops, by calls
-// that keep their place among slow calls: so is every other that waits for the sender's lock.
+// Send publishes all notices before it returns. It may wait for another goroutine that publishes, so it is
+// called outside the event loops alone, by calls that keep their place among slow calls meanwhile.
 func (n *Notifier) Send() {
 	n.sender.Lock()
 	n.publish(command.MaxInt, func() {})
 	n.sender.Unlock()
 	if n.waiting.Load() {
-		n.SendAside()
+		n.SendInBackground()
 	}
 }
 
-// TrySend publishes notices until that has cost most, and returns what it has cost. It returns false
-// if another goroutine publishes: then that sees to them.
-func (n *Notifier) TrySend(most int) (cost int, ok bool) {
+// TrySend publishes notices until the work reaches most, and returns the work (see command.Call). It
+// returns false if another goroutine publishes, which then publishes these notices too.
+func (n *Notifier) TrySend(most int) (work int, ok bool) {
 	if !n.sender.TryLock() {
 		return 0, false
 	}
@@ -243,13 +245,13 @@ func (n *Notifier) TrySend(most int) (cost int, ok bool) {
 	return n.publish(most, func() {}), true
 }
 
-// Waiting reports whether there are notices.
+// Waiting reports whether there are notices to publish.
 func (n *Notifier) Waiting() bool { return n.waiting.Load() }
 
 // PublishesMisses reports whether reading a key that does not exist is an event.
 func (n *Notifier) PublishesMisses() bool { return events(n.events.Load())&missedKeys != 0 }
 
-// NoteMisses notes which of the keys that a call has read do not exist.
+// NoteMisses records an event for each key that a call has read and that does not exist.
 func (n *Notifier) NoteMisses(c *command.Call) {
 	keys, _ := c.Row.KeysOf(nil, c.Words)
 	for _, key := range keys {

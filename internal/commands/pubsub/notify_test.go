@@ -33,7 +33,7 @@ func subscribe(n *Notifier, r *client.Registry, kind client.SubscriptionKind, na
 	return disconnected
 }
 
-// Without subscribers no event is noted.
+// Without subscribers no event is recorded.
 func TestNoEventIsNotedWithoutSubscribers(t *testing.T) {
 	n, r := notifying()
 	n.sender.Lock() // nothing is published
@@ -45,7 +45,7 @@ func TestNoEventIsNotedWithoutSubscribers(t *testing.T) {
 	require.True(t, n.Waiting())
 }
 
-// The events that wait are bounded. When some are lost, the clients that might have received them
+// The notices are bounded. When some are lost, the clients that might have received them
 // are disconnected, and no others.
 func TestNoticesAreBounded(t *testing.T) {
 	n, r := notifying()

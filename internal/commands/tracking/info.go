@@ -5,7 +5,7 @@ import (
 	"cellserver/internal/command"
 )
 
-// Info is what INFO says of CLIENT TRACKING.
+// Info returns the part of INFO about CLIENT TRACKING.
 func (t *Table) Info() []command.InfoPart {
 	return []command.InfoPart{
 		{Section: "Clients", Write: func(_ *command.Call, out *command.InfoText) {
