@@ -16,9 +16,9 @@ type access struct{ passwordFile, aclFile string }
 
 func (a *access) options() []*option.Option {
 	return []*option.Option{
-		{Name: "requirepass-file", Group: commands.Access, Kind: option.Text(&a.passwordFile, "path"),
+		{Name: "requirepass-file", Group: option.Access, Kind: option.Text(&a.passwordFile, "path"),
 			Help: "file whose first line is the password of the user default"},
-		{Name: "aclfile", Group: commands.Access, Kind: option.Text(&a.aclFile, "path"), Change: option.Immutable,
+		{Name: "aclfile", Group: option.Access, Kind: option.Text(&a.aclFile, "path"), Change: option.Immutable,
 			Help: "file of users, in lines as ACL LIST shows them: read at the start and by ACL LOAD, written by ACL SAVE"},
 	}
 }
@@ -26,14 +26,14 @@ func (a *access) options() []*option.Option {
 // settlePassword reads the password file, and refuses options that contradict one another.
 func (c *config) settlePassword() (err error) {
 	settings := c.commands
-	if settings.Password, err = c.access.readPassword(settings.Password); err != nil {
+	if settings.Access.Password, err = c.access.readPassword(settings.Access.Password); err != nil {
 		return err
 	}
-	hasDefault := slices.ContainsFunc(settings.Users, func(user []string) bool { return user[0] == "default" })
+	hasDefault := slices.ContainsFunc(settings.Access.Users, func(user []string) bool { return user[0] == "default" })
 	switch {
-	case c.access.aclFile != "" && len(settings.Users) > 0:
+	case c.access.aclFile != "" && len(settings.Access.Users) > 0:
 		return errors.New("--user and --aclfile cannot be used together")
-	case settings.Password != "" && (c.access.aclFile != "" || hasDefault):
+	case settings.Access.Password != "" && (c.access.aclFile != "" || hasDefault):
 		return errors.New("--requirepass has no effect if --aclfile or --user defines the user default: set its password there")
 	}
 	return nil

@@ -81,11 +81,11 @@ func newConfig() *config {
 // own are the options of the process as a whole.
 func (c *config) own() []*option.Option {
 	return []*option.Option{
-		{Name: "databases", Group: commands.Limits, Kind: option.Number(&c.databases, 1, 1024), Change: option.Immutable,
+		{Name: "databases", Group: option.Limits, Kind: option.Number(&c.databases, 1, 1024), Change: option.Immutable,
 			Help: "number of databases"},
 		{Name: "shutdown-timeout", Group: networkGroup, Kind: option.Number(&c.shutdownTimeout, 0, server.MaxSeconds),
 			Help: "seconds for clients to read their replies when the server shuts down"},
-		{Name: "measure-pauses", Group: commands.Diagnostics, Kind: option.Choice(&c.measurePauses, "no", "loops", "locks"),
+		{Name: "measure-pauses", Group: option.Diagnostics, Kind: option.Choice(&c.measurePauses, "no", "loops", "locks"),
 			Help: "measure the longest turn of an event loop, or the longest hold of a lock, for INFO cell; each measurement takes about a microsecond"},
 	}
 }

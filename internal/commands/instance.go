@@ -85,9 +85,9 @@ func newInstance(c Config) (*Instance, *families, error) {
 	in.Stats.Begin(len(in.Table.ByName))
 	in.Undos, f.admin.Info = f.undos(), f.info()
 	f.accounts.Init(in.Table)
-	f.tracking.Init(c.Settings.MaxTracked)
+	f.tracking.Init(c.Settings.Tracking.MaxKeys)
 	in.Begin()
-	return in, f, f.heed(c.Settings, in)
+	return in, f, f.apply(c.Settings, in)
 }
 
 // connect gives the families what they need of one another and of the server.

@@ -443,7 +443,7 @@ func TestAccountsOfTheConfiguration(t *testing.T) {
 		return newStillWith(t, store.NewStillClock(stillStart), change)
 	}
 	s, err := with(func(s *Settings) {
-		s.Password, s.Channels, s.ACLLog, s.Users = "pw", "allchannels", 7,
+		s.Access.Password, s.Access.Channels, s.Access.ACLLog, s.Access.Users = "pw", "allchannels", 7,
 			[][]string{{"alice", "on", ">x", "+@all"}, {"bob"}}
 	})
 	require.NoError(t, err)
@@ -469,10 +469,10 @@ func TestAccountsOfTheConfiguration(t *testing.T) {
 			"the user 'a': Error in ACL SETUSER modifier '+nosuch': Unknown command or category name in ACL"},
 		{[][]string{{"a", "(+get"}}, "the user 'a': Unmatched parenthesis in acl selector starting at '(+get'."},
 	} {
-		_, err := with(func(s *Settings) { s.Users = wrong.users })
+		_, err := with(func(s *Settings) { s.Access.Users = wrong.users })
 		require.EqualError(t, err, wrong.says)
 	}
-	closed, err := with(func(s *Settings) { s.Users = [][]string{{"default", "on", ">pw", "+get", "~*"}} })
+	closed, err := with(func(s *Settings) { s.Access.Users = [][]string{{"default", "on", ">pw", "+get", "~*"}} })
 	require.NoError(t, err)
 	require.True(t, closed.instance.NeedsPassword())
 	d := closed.dial()
@@ -516,10 +516,10 @@ func TestProtectedSettings(t *testing.T) {
 		local   bool
 		may     bool
 	}{{"no", true, false}, {"local", true, true}, {"local", false, false}, {"yes", false, true}, {"", true, false}} {
-		s, err := newStillWith(t, store.NewStillClock(stillStart), func(s *Settings) { s.Protected = c.allowed })
+		s, err := newStillWith(t, store.NewStillClock(stillStart), func(s *Settings) { s.Admin.Protected = c.allowed })
 		require.NoError(t, err)
 		now := ""
-		require.NoError(t, s.options.Add(&option.Option{Name: "dir", Group: Memory, Help: "-", Protected: true,
+		require.NoError(t, s.options.Add(&option.Option{Name: "dir", Group: option.Memory, Help: "-", Protected: true,
 			Kind: option.Text(&now, "path"), Change: option.Live}))
 		d := s.dial()
 		if !c.local {

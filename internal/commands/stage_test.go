@@ -57,7 +57,7 @@ func newStillIn(t testing.TB, in memstore.Options, change func(*Settings)) (*sti
 func newStillOver(t testing.TB, over store.Store, change func(*Settings)) (*still, error) {
 	t.Cleanup(func() { over.Close() })
 	settings, options := NewSettings(), new(option.List)
-	settings.Debug = "local"
+	settings.Admin.Debug = "local"
 	change(settings)
 	require.NoError(t, options.Add(ofMain()...))
 	require.NoError(t, options.Add(settings.Options()...))

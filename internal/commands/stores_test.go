@@ -111,6 +111,6 @@ func TestAStoreThatLacksAbilities(t *testing.T) {
 	require.Contains(t, c.say(t, "INFO"), "used_memory:")
 	require.Contains(t, c.say(t, "CONFIG SET notify-keyspace-events KEA"), "the store cannot tell of changes")
 	require.Equal(t, "*2\r\n$22\r\nnotify-keyspace-events\r\n$0\r\n\r\n", c.say(t, "CONFIG GET notify-keyspace-events"))
-	_, err = open(func(s *Settings) { s.Events = "KEA" })
+	_, err = open(func(s *Settings) { s.Notifications.Events = "KEA" })
 	require.ErrorContains(t, err, "notify-keyspace-events: the store cannot tell of changes")
 }

@@ -64,7 +64,7 @@ func TestProtectedMode(t *testing.T) {
 		{"yes", "", elsewhere, errProtectedMode}, {"yes", "secret", elsewhere, ""}, {"no", "", elsewhere, ""},
 	} {
 		s, _ := newStillServer(t, func(commands *commands.Settings, settings *Settings) {
-			commands.Password, settings.ProtectedMode = c.password, c.mode
+			commands.Access.Password, settings.ProtectedMode = c.password, c.mode
 		})
 		require.Equal(t, c.want, s.refusal(&fakeConn{from: c.from}), "%+v", c)
 	}

@@ -84,7 +84,7 @@ func TestHandshakeMemoryCountsOnce(t *testing.T) {
 		t.Cleanup(func() { data.Close() })
 		s := newServerOn(t, transport, data, func(s *commands.Settings) {
 			// enough for a handshake, or a client, and not for both
-			s.Password, s.MaxUnauthenticatedMemory = "secret", client.MemoryLimit{Bytes: 44 << 10}
+			s.Access.Password, s.MaxUnauthenticatedMemory = "secret", client.MemoryLimit{Bytes: 44 << 10}
 		})
 		var overloaded atomic.Bool
 		data.onSetCaller = func() { overloaded.Store(s.instance.Unauthenticated().Overloaded()) }

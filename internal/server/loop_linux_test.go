@@ -154,7 +154,7 @@ func TestCutWhileOpening(t *testing.T) {
 	data := &callerStore{Store: memory.New(memory.Options{})}
 	t.Cleanup(func() { data.Close() })
 	s := newServerOn(t, EventLoop, data, func(s *commands.Settings) {
-		s.Password, s.MaxUnauthenticatedMemory = "secret", client.MemoryLimit{Bytes: 1}
+		s.Access.Password, s.MaxUnauthenticatedMemory = "secret", client.MemoryLimit{Bytes: 1}
 	})
 	l, ls := newLoop(t, s, epollWait)
 	reads := 0

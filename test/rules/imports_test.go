@@ -55,14 +55,15 @@ var mayImport = map[string][]string{
 
 	// A family knows the language of commands, the clients and the store, but no session and no other
 	// family.
-	"internal/commands/tracking": {"internal/client", "internal/command", "internal/resp", "internal/store"},
-	"internal/commands/pubsub":   {"internal/client", "internal/command", "internal/resp", "internal/store"},
+	"internal/commands/tracking": {"internal/client", "internal/command", "internal/resp", "internal/store",
+		"internal/option"},
+	"internal/commands/pubsub": {"internal/client", "internal/command", "internal/resp", "internal/store",
+		"internal/option"},
 	"internal/commands/limiter": {
 		"internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/store", "internal/resp",
-		"internal/command", "internal/stats", "internal/topk",
-	},
+		"internal/command", "internal/stats", "internal/topk", "internal/option"},
 	"internal/commands/access": {"internal/acl", "internal/client", "internal/command", "internal/resp",
-		"internal/store"},
+		"internal/store", "internal/option"},
 	"internal/commands/value":       {"internal/store", "internal/resp", "internal/command", "github.com/zeebo/xxh3"},
 	"internal/commands/keyspace":    {"internal/store", "internal/resp", "internal/command", "internal/match"},
 	"internal/commands/transaction": {"internal/client", "internal/command", "internal/resp", "internal/store"},

@@ -9,9 +9,9 @@ import (
 	"cellserver/internal/stats"
 )
 
-// ParsePercentiles reads the setting latency-tracking-info-percentiles: numbers from 0 to 100,
+// parsePercentiles reads the setting latency-tracking-info-percentiles: numbers from 0 to 100,
 // separated by spaces.
-func ParsePercentiles(text string) ([]float64, error) {
+func parsePercentiles(text string) ([]float64, error) {
 	const most = 100
 	list := []float64{}
 	for _, word := range strings.Fields(text) {
@@ -27,9 +27,9 @@ func ParsePercentiles(text string) ([]float64, error) {
 	return list, nil
 }
 
-// ShownPercent is a percentile as Redis writes it: with at most six decimals, and without zeroes at
+// showPercent is a percentile as Redis writes it: with at most six decimals, and without zeroes at
 // the end.
-func ShownPercent(p float64) string {
+func showPercent(p float64) string {
 	return strings.TrimSuffix(strings.TrimRight(strconv.FormatFloat(p, 'f', 6, 64), "0"), ".")
 }
 

@@ -77,7 +77,7 @@ func infoLatencyStats(c *command.Call, out *command.InfoText) {
 		}
 		var shares []string
 		for _, percent := range c.Server.Stats.Percentiles() {
-			shares = append(shares, fmt.Sprintf("p%s=%d.000", ShownPercent(percent), r.Percentile(percent/100)))
+			shares = append(shares, fmt.Sprintf("p%s=%d.000", showPercent(percent), r.Percentile(percent/100)))
 		}
 		out.Add("latency_percentiles_usec_"+row.Name, strings.Join(shares, ","))
 	})

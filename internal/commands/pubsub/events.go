@@ -22,9 +22,9 @@ const (
 	otherEvents                      // l s h z e t: of lists and other types that this server does not have
 )
 
-// EventLetters are the letters of the setting, in the order in which CONFIG GET shows them. The letter A
+// eventLetters are the letters of the setting, in the order in which CONFIG GET shows them. The letter A
 // stands for those before n.
-const EventLetters = "g$lshzxetdnKEm"
+const eventLetters = "g$lshzxetdnKEm"
 
 // allEvents is the number of letters for which A stands.
 const allEvents = 10
@@ -57,23 +57,23 @@ func classOf(letter byte) events {
 //lint:ignore ST1005 they begin with a capital and end with a full stop
 var errEventClass = errors.New("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.")
 
-// ParseEvents checks a setting such as KEA, and returns it as CONFIG GET shows it.
-func ParseEvents(text string) (canonical string, err error) {
-	if strings.Trim(text, EventLetters+"A") != "" {
+// parseEvents checks a setting such as KEA, and returns it as CONFIG GET shows it.
+func parseEvents(text string) (canonical string, err error) {
+	if strings.Trim(text, eventLetters+"A") != "" {
 		return "", errEventClass
 	}
-	text = strings.ReplaceAll(text, "A", EventLetters[:allEvents])
-	for i := range EventLetters {
-		if strings.IndexByte(text, EventLetters[i]) >= 0 {
-			canonical += EventLetters[i : i+1]
+	text = strings.ReplaceAll(text, "A", eventLetters[:allEvents])
+	for i := range eventLetters {
+		if strings.IndexByte(text, eventLetters[i]) >= 0 {
+			canonical += eventLetters[i : i+1]
 		}
 	}
-	return strings.Replace(canonical, EventLetters[:allEvents], "A", 1), nil
+	return strings.Replace(canonical, eventLetters[:allEvents], "A", 1), nil
 }
 
 // eventsIn returns the set that a setting selects.
 func eventsIn(canonical string) (set events) {
-	for _, letter := range []byte(strings.Replace(canonical, "A", EventLetters[:allEvents], 1)) {
+	for _, letter := range []byte(strings.Replace(canonical, "A", eventLetters[:allEvents], 1)) {
 		set |= classOf(letter)
 	}
 	return set

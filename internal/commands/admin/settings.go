@@ -1,0 +1,125 @@
+package admin
+
+import (
+	"errors"
+	"strings"
+
+	"cellserver/internal/command"
+	"cellserver/internal/option"
+	"cellserver/internal/stats"
+)
+
+// Settings are the values of the family's options.
+type Settings struct {
+	SlowerThan  int       // microseconds from which SLOWLOG keeps a call, -1 for none
+	SlowCalls   int       // that SLOWLOG keeps
+	Threshold   int       // milliseconds from which LATENCY records a call, 0 for none
+	Tracking    string    // yes or no: latency-tracking
+	Percentiles []float64 // that INFO shows of it
+	Debug       string    // which clients may use DEBUG: yes for all, local for those on this machine, no for none
+	Protected   string    // which clients may change protected settings
+}
+
+// NewSettings returns the defaults.
+func NewSettings() Settings {
+	return Settings{
+		SlowerThan: 10_000, SlowCalls: 128, Tracking: "yes", Percentiles: []float64{50, 99, 99.9},
+		Debug: "no", Protected: "no",
+	}
+}
+
+// Options describes the settings.
+func (s *Settings) Options() []*option.Option {
+	return []*option.Option{
+		{Name: "slowlog-log-slower-than", Group: option.Diagnostics,
+			Kind: option.Number(&s.SlowerThan, -1, command.MaxInt), Change: option.Live,
+			Help: "microseconds from which SLOWLOG keeps a call; -1 for none; below 1000, every call is measured, which costs about 0.1 us each"},
+		{Name: "slowlog-max-len", Group: option.Diagnostics, Kind: option.Number(&s.SlowCalls, 0, stats.MaxSlowCalls),
+			Change: option.Live, Help: "calls that SLOWLOG keeps"},
+		{Name: "latency-monitor-threshold", Group: option.Diagnostics,
+			Kind: option.Number(&s.Threshold, 0, command.MaxInt), Change: option.Live,
+			Help: "milliseconds from which LATENCY records a call; 0 for none"},
+		{Name: "latency-tracking", Group: option.Diagnostics, Kind: yesNo{&s.Tracking}, Change: option.Live,
+			Help: "count by command how long calls take; quick ones are sampled"},
+		{Name: "latency-tracking-info-percentiles", Group: option.Diagnostics, Kind: percentiles{&s.Percentiles},
+			Change: option.Live, Help: "percentiles of these times that INFO shows"},
+		{Name: "enable-debug-command", Group: option.Access, Kind: option.Choice(&s.Debug, "no", "yes", "local"),
+			Change: option.Immutable, Help: "which clients may use DEBUG: none, all, or those on this machine"},
+		{Name: "enable-protected-configs", Group: option.Access, Kind: option.Choice(&s.Protected, "no", "yes", "local"),
+			Change: option.Immutable,
+			Help:   "which clients may change protected settings with CONFIG SET: none, all, or those on this machine"},
+	}
+}
+
+// Effects has the settings take effect in a server.
+func (a *Admin) Effects(s *Settings, server *command.Server) []option.Effect {
+	a.Debug, a.Protected = s.Debug, s.Protected
+	counts := &server.Stats
+	counts.SlowLog.MaxEntries = s.SlowCalls
+	return []option.Effect{
+		option.On(func() { logSlowerThan(server, int64(s.SlowerThan)) }, "slowlog-log-slower-than"),
+		option.On(func() { counts.SlowLog.SetMaxEntries(s.SlowCalls) }, "slowlog-max-len"),
+		option.On(func() { counts.Latency.Threshold.Store(int64(s.Threshold)) }, "latency-monitor-threshold"),
+		option.On(func() { counts.TrackLatency(s.Tracking == "yes") }, "latency-tracking"),
+		option.On(func() { counts.ShowPercentiles(s.Percentiles) }, "latency-tracking-info-percentiles"),
+	}
+}
+
+// logSlowerThan sets from how many microseconds on SLOWLOG keeps calls. If that is less than a quick
+// call takes, all calls are timed.
+func logSlowerThan(server *command.Server, usec int64) {
+	server.Stats.SlowLog.SlowerThan.Store(usec)
+	server.Hooks.Set(command.Timed, 0 <= usec && usec < stats.FastCallMax)
+}
+
+// yesNo is a setting that Redis reads in any case, and refuses in other words than a choice.
+type yesNo struct{ to *string }
+
+func (y yesNo) Check(text string) error {
+	if text = strings.ToLower(text); text != "yes" && text != "no" {
+		return errors.New("argument must be 'yes' or 'no'")
+	}
+	return nil
+}
+
+func (y yesNo) Set(text string) error {
+	if y.Check(text) != nil {
+		return errors.New("it must be one of yes, no")
+	}
+	*y.to = strings.ToLower(text)
+	return nil
+}
+
+func (y yesNo) String() string { return *y.to }
+func (y yesNo) Show() string   { return *y.to }
+func (y yesNo) Type() string   { return "yes|no" }
+func (y yesNo) Range() string  { return "yes, no" }
+
+// percentiles are numbers from 0 to 100, separated by spaces.
+type percentiles struct{ to *[]float64 }
+
+func (p percentiles) Set(text string) error {
+	list, err := parsePercentiles(text)
+	if err != nil {
+		return errors.New(`it must be numbers from 0 to 100 with spaces between, such as "50 99 99.9"`)
+	}
+	*p.to = list
+	return nil
+}
+
+func (p percentiles) Check(text string) error {
+	_, err := parsePercentiles(text)
+	return err
+}
+
+func (p percentiles) String() string {
+	var words []string
+	for _, percent := range *p.to {
+		words = append(words, showPercent(percent))
+	}
+	return strings.Join(words, " ")
+}
+
+func (p percentiles) Show() string  { return p.String() }
+func (p percentiles) Type() string  { return "percentiles" }
+func (p percentiles) Range() string { return "0 to 100, separated by spaces" }

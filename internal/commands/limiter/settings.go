@@ -1,0 +1,34 @@
+package limiter
+
+import "cellserver/internal/option"
+
+// Settings are the values of the family's options.
+type Settings struct {
+	MaxLogLimit int    // the largest limit of a CL.SLIDINGLOG
+	MaxHolders  int    // of one key's leases
+	OOMDecision string // how a limiter answers when there is no memory for its key: error or limit
+}
+
+// NewSettings returns the defaults.
+func NewSettings() Settings {
+	return Settings{MaxLogLimit: 100_000, MaxHolders: 10_000, OOMDecision: "error"}
+}
+
+// Options describes the settings.
+func (s *Settings) Options() []*option.Option {
+	return []*option.Option{
+		{Name: "max-log-limit", Group: option.Limits, Kind: option.Number(&s.MaxLogLimit, 1, 10_000_000),
+			Help: "the largest limit of CL.SLIDINGLOG, which keeps 16 bytes for each call in its window"},
+		{Name: "max-holders", Group: option.Limits, Kind: option.Number(&s.MaxHolders, 1, 100_000),
+			Help: "holders that may have leases of one key"},
+		{Name: "oom-decision", Group: option.Memory, Kind: option.Choice(&s.OOMDecision, "error", "limit"),
+			Change: option.Live,
+			Help:   "how a limiter answers, beyond maxmemory, about a key that it would have to add: an error (OOM), or limited"},
+	}
+}
+
+// Effects has the settings take effect in the family.
+func (l *Family) Effects(s *Settings) []option.Effect {
+	l.MaxLogLimit, l.MaxHolders = s.MaxLogLimit, s.MaxHolders
+	return []option.Effect{option.On(func() { l.LimitWhenFull.Store(s.OOMDecision == "limit") }, "oom-decision")}
+}

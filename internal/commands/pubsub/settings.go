@@ -1,0 +1,42 @@
+package pubsub
+
+import "cellserver/internal/option"
+
+// Settings are the values of the options of keyspace notifications.
+type Settings struct {
+	Events string // that are published, by Redis's letters
+}
+
+// Options describes the settings.
+func (s *Settings) Options() []*option.Option {
+	return []*option.Option{
+		{Name: "notify-keyspace-events", Group: option.Diagnostics, Kind: keyEvents{&s.Events}, Change: option.Live,
+			Help: "events of keys that are published, by Redis's letters: KEA for all"},
+	}
+}
+
+// Effects has the settings take effect in the notifier.
+func (n *Notifier) Effects(s *Settings) []option.Effect {
+	return []option.Effect{{Apply: func() error { return n.Set(s.Events) }, Names: []string{"notify-keyspace-events"}}}
+}
+
+// keyEvents are the letters of notify-keyspace-events, kept as Redis shows them.
+type keyEvents struct{ to *string }
+
+func (k keyEvents) Set(text string) error {
+	canonical, err := parseEvents(text)
+	if err == nil {
+		*k.to = canonical
+	}
+	return err
+}
+
+func (k keyEvents) Check(text string) error {
+	_, err := parseEvents(text)
+	return err
+}
+
+func (k keyEvents) String() string { return *k.to }
+func (k keyEvents) Show() string   { return *k.to }
+func (k keyEvents) Type() string   { return "letters" }
+func (k keyEvents) Range() string  { return "any of A" + eventLetters }

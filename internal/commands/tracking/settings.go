@@ -1,0 +1,25 @@
+package tracking
+
+import "cellserver/internal/option"
+
+// Settings are the values of the family's options.
+type Settings struct {
+	MaxKeys int // that are remembered for clients that cache them; 0 for any number
+}
+
+// NewSettings returns the defaults.
+func NewSettings() Settings { return Settings{MaxKeys: DefaultMaxTracked} }
+
+// Options describes the settings.
+func (s *Settings) Options() []*option.Option {
+	return []*option.Option{
+		{Name: "tracking-table-max-keys", Group: option.Limits, Kind: option.Number(&s.MaxKeys, 0, 1<<30),
+			Change: option.Live,
+			Help:   "keys remembered for clients that cache them (CLIENT TRACKING); 0 for any number, in 256 MiB"},
+	}
+}
+
+// Effects has the settings take effect in the table.
+func (t *Table) Effects(s *Settings) []option.Effect {
+	return []option.Effect{option.On(func() { t.SetMaxKeys(s.MaxKeys) }, "tracking-table-max-keys")}
+}
