@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// Load reads the conversations below a directory: the *.txt files of every folder testdata in it, in
-// the order of their paths. It is an error if there is none, because a test without conversations
-// would pass, or if two have the same name, because tests and people find them by name.
+// Load parses the transcripts below a directory: the *.txt files of all directories named testdata,
+// in the order of their paths. It returns an error if there is none, because a test without
+// transcripts would pass, or if two have the same name, because subtests have these names.
 func Load(root string) (files []*File, err error) {
 	byName := map[string]string{}
 	err = filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
@@ -29,23 +29,23 @@ func Load(root string) (files []*File, err error) {
 			return err
 		}
 		if other := byName[f.Base()]; other != "" {
-			return fmt.Errorf("two conversations have one name: %s and %s", other, path)
+			return fmt.Errorf("two transcripts have the same name: %s and %s", other, path)
 		}
 		byName[f.Base()] = path
 		files = append(files, f)
 		return nil
 	})
 	if err == nil && len(files) == 0 {
-		err = fmt.Errorf("no conversations below %s", root)
+		err = fmt.Errorf("no transcripts below %s", root)
 	}
 	return files, err
 }
 
-// Base is the name of the file without its folder and its extension, such as strlen.
+// Base returns the name of the file without its directory and its extension, such as strlen.
 func (f *File) Base() string { return strings.TrimSuffix(filepath.Base(f.Name), ".txt") }
 
-// Check plays conversations, each as a subtest on a fresh stage. With rewrite it writes the replies
-// to their files instead, for a person to review as a diff.
+// Check plays transcripts, each as a subtest on a new stage. With rewrite it writes the replies to
+// the files instead; the diff is to be reviewed.
 func Check(t *testing.T, files []*File, open func(t *testing.T) Stage, rewrite bool) {
 	t.Helper()
 	for _, f := range files {

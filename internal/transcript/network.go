@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// Conn is a connection of which one direction can be closed. TCP, Unix sockets and TLS have it.
+// Conn is a connection of which one direction can be closed, as with TCP, Unix sockets and TLS.
 type Conn interface {
 	net.Conn
 	CloseWrite() error
 }
 
-// Network is the server at an address, over TCP ("tcp") or a Unix socket ("unix").
+// Network returns the Stage of a server at an address, on TCP ("tcp") or a Unix socket ("unix").
 func Network(network, address string) Stage {
 	return Dialer(func() (Conn, error) {
-		conn, err := net.DialTimeout(network, address, due)
+		conn, err := net.DialTimeout(network, address, replyTimeout)
 		if err != nil {
 			return nil, err
 		}
@@ -31,7 +31,7 @@ func Network(network, address string) Stage {
 	})
 }
 
-// Dialer is a server that is reached in some other way, such as TLS.
+// Dialer returns the Stage of a server to which dial connects, for instance over TLS.
 func Dialer(dial func() (Conn, error)) Stage { return dialer(dial) }
 
 type dialer func() (Conn, error)
@@ -41,51 +41,52 @@ func (d dialer) Dial() (Peer, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &socket{conn: conn, heard: make(chan heard, 64)}
-	go s.listen()
+	s := &socket{conn: conn, replies: make(chan received, 64)}
+	go s.readReplies()
 	return s, nil
 }
 
-// Advance waits: there is no other way to move a clock that belongs to somebody else.
+// Advance waits, because the server's clock cannot be set.
 func (d dialer) Advance(by time.Duration) error {
 	if by < 0 {
-		return errors.New("a real clock does not go back")
+		return errors.New("a real clock cannot go back")
 	}
 	time.Sleep(by)
 	return nil
 }
 
-// socket is a peer on a connection. A goroutine of its own reads it, so that a reply can be waited
-// for with a timer and an impatient reader never leaves half a reply behind.
+// socket is a Peer on a connection. Another goroutine reads from it, so that Receive can have a
+// timeout without losing a part of a reply.
 type socket struct {
-	conn  Conn
-	heard chan heard // closed behind the error that ended the reading
+	conn    Conn
+	replies chan received // closed after an error
 }
 
-type heard struct {
+type received struct {
 	line string
-	err  error // takes the place of the reply
+	err  error // in place of the reply
 }
 
-func (s *socket) listen() {
-	defer close(s.heard)
+func (s *socket) readReplies() {
+	defer close(s.replies)
 	r := bufio.NewReader(s.conn)
 	for {
 		line, err := ReadReply(r)
 		if isHangUp(err) {
 			err = io.EOF
 		}
-		s.heard <- heard{line, err}
+		s.replies <- received{line, err}
 		if err != nil {
 			return
 		}
 	}
 }
 
-// Send does not tell that the server hung up: Receive does, after the replies that came before.
+// Send returns no error if the server has closed the connection: Receive does, after the earlier
+// replies.
 func (s *socket) Send(b []byte) error {
-	// A server that does not read must not hang the test.
-	alarm := time.AfterFunc(due, func() { s.conn.Close() })
+	// If the server does not read, the test must fail and not hang.
+	alarm := time.AfterFunc(replyTimeout, func() { s.conn.Close() })
 	defer alarm.Stop()
 	if _, err := s.conn.Write(b); !isHangUp(err) {
 		return err
@@ -93,61 +94,60 @@ func (s *socket) Send(b []byte) error {
 	return nil
 }
 
-func (s *socket) Receive(patience time.Duration) (string, error) {
+func (s *socket) Receive(timeout time.Duration) (string, error) {
 	select {
-	case h, more := <-s.heard:
-		return h.orEnd(more)
-	default: // a reply that is there goes before a patience that is over
+	case h, more := <-s.replies:
+		return h.result(more)
+	default: // a reply that has arrived is returned even if the timeout is 0
 	}
-	if patience == 0 {
+	if timeout == 0 {
 		return "", ErrSilent
 	}
 	select {
-	case h, more := <-s.heard:
-		return h.orEnd(more)
-	case <-time.After(patience):
+	case h, more := <-s.replies:
+		return h.result(more)
+	case <-time.After(timeout):
 		return "", ErrSilent
 	}
 }
 
-func (h heard) orEnd(more bool) (string, error) {
+func (h received) result(more bool) (string, error) {
 	if !more {
 		return "", io.EOF
 	}
 	return h.line, h.err
 }
 
-// Close proves that the server had nothing more to say without waiting for silence: it asks for one
-// more answer and then says that it asks for no other, so the last reply before the server hangs up
-// answers the PING, and all before it was too much. Which reply that is (+PONG, +QUEUED, -NOAUTH)
-// does not matter.
+// Close finds the replies that were not received without waiting for silence. It sends a PING and
+// closes its direction of the connection. The last reply before the server closes the connection is
+// that to the PING, whatever it is (+PONG, +QUEUED, -NOAUTH); all replies before it were not
+// received.
 func (s *socket) Close() []string {
 	defer func() {
 		s.conn.Close()
-		for range s.heard { // lets the reading goroutine end, and waits for it
+		for range s.replies { // wait until the reading goroutine has ended
 		}
 	}()
 	if err := s.Send(appendCommand(nil, []string{"PING"})); err != nil {
 		return []string{err.Error()}
 	}
-	line, err := s.Receive(due)
+	line, err := s.Receive(replyTimeout)
 	switch {
 	case errors.Is(err, io.EOF):
 		return []string{closed}
 	case errors.Is(err, ErrSilent):
-		return []string{"no answer to a last PING"}
+		return []string{"no reply to the final PING"}
 	case err != nil:
 		return []string{err.Error()}
 	}
-	s.conn.CloseWrite() // if this fails, the server hung up by itself
+	s.conn.CloseWrite() // an error means that the server has closed the connection
 	return s.beforeLast(line)
 }
 
-// beforeLast reads to the end and returns all replies but the last of them, of which line is the
-// first.
+// beforeLast receives all further replies. It returns line and these without the last one.
 func (s *socket) beforeLast(line string) (all []string) {
 	for len(all) < maxReplies {
-		next, err := s.Receive(due)
+		next, err := s.Receive(replyTimeout)
 		switch {
 		case errors.Is(err, io.EOF), errors.Is(err, ErrSilent):
 			return all
@@ -159,7 +159,7 @@ func (s *socket) beforeLast(line string) (all []string) {
 	return all
 }
 
-// isHangUp recognizes the ways in which a socket says that the other side is gone.
+// isHangUp reports whether an error means that the other side has closed the connection.
 func isHangUp(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) ||
 		errors.Is(err, net.ErrClosed)

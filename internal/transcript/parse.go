@@ -13,16 +13,16 @@ var (
 	commandLine = regexp.MustCompile(`^([A-Z]?)>(?: (.*))?$`)
 	rawLine     = regexp.MustCompile(`^(?:([A-Z]) )?raw (".*")$`)
 
-	// replyLine knows a reply by its first characters. It is there to catch a forgotten "> " or "+"
-	// when the file is read; whether the rest is well written shows when it is compared.
+	// replyLine matches the first characters of a reply. It detects a forgotten "> " or "+" when
+	// the file is parsed; other mistakes appear when replies are compared.
 	replyLine = regexp.MustCompile(`^(?:[-+"\[{,=(!|0-9].*|(?:set|push)\[.*|#[tf]|_|nil|nil-array|closed)$`)
 )
 
-// Parse reads a conversation. Its errors name the file and the line.
+// Parse parses a transcript. Its errors name the file and the line.
 func Parse(name string, text []byte) (*File, error) {
 	f := &File{Name: name, lines: strings.Split(string(text), "\n")}
 	for i, line := range f.lines {
-		// What cannot be seen cannot be meant: a reply that ends in a space is written in quotes.
+		// Blanks at the end of a line have no meaning: a reply that ends in a blank is quoted.
 		if err := f.parseLine(i, strings.TrimRight(line, " \t\r")); err != nil {
 			return nil, fmt.Errorf("%s:%d: %w", name, i+1, err)
 		}
@@ -66,7 +66,7 @@ func (f *File) parseDirective(i int, line string) error {
 		f.Redis8 = true
 		return nil
 	case line == "@redis", line == "@redis8":
-		return errors.New(line + " is about the whole file: put it before the first step")
+		return errors.New(line + " applies to the whole file: put it before the first step")
 	}
 	return fmt.Errorf("unknown directive %s", line)
 }
@@ -76,11 +76,11 @@ func (f *File) parseCommand(i int, client, text string) error {
 	if err != nil {
 		return err
 	}
-	var send []byte // of no words: the client only listens
+	var send []byte // nil without words: the client only receives
 	if len(words) > 0 {
 		send = appendCommand(nil, words)
 	}
-	f.speak(i, client, send)
+	f.addStep(i, client, send)
 	return nil
 }
 
@@ -89,11 +89,11 @@ func (f *File) parseRaw(i int, client, quoted string) error {
 	if err != nil {
 		return fmt.Errorf("raw bytes are quoted as in Go: %w", err)
 	}
-	f.speak(i, client, []byte(text))
+	f.addStep(i, client, []byte(text))
 	return nil
 }
 
-func (f *File) speak(i int, client string, send []byte) {
+func (f *File) addStep(i int, client string, send []byte) {
 	if client == "" {
 		client = "A"
 	}
@@ -105,41 +105,41 @@ func (f *File) parseReply(i int, line string) error {
 	if err != nil {
 		return err
 	}
-	if len(f.steps) == 0 || f.last().client == "" {
-		return errors.New("a reply to nothing: no client spoke or listened before it")
+	if len(f.steps) == 0 || f.lastStep().client == "" {
+		return errors.New("a reply without a step: no client sends or receives before it")
 	}
-	f.last().replies = append(f.last().replies, reply{ours: want})
+	f.lastStep().replies = append(f.lastStep().replies, reply{ours: want})
 	return nil
 }
 
-// parseRedis attaches what a redis-server answers to the reply of ours on the line above.
+// parseRedis adds the reply of a redis-server to the reply on the line above.
 func (f *File) parseRedis(i int, line string) error {
 	want, err := parseExpected(i, line)
 	if err != nil {
 		return err
 	}
 	if !f.Redis && !f.Redis8 {
-		return errors.New("a redis: line in a file without @redis or @redis8 at its top")
+		return errors.New("a redis: line in a file that does not begin with @redis or @redis8")
 	}
-	if len(f.steps) == 0 || len(f.last().replies) == 0 {
-		return errors.New("a redis: line belongs directly under a reply of ours")
+	if len(f.steps) == 0 || len(f.lastStep().replies) == 0 {
+		return errors.New("a redis: line must directly follow a reply")
 	}
-	replies := f.last().replies
+	replies := f.lastStep().replies
 	above := &replies[len(replies)-1]
 	if above.redis != nil || above.ours.line != i-1 {
-		return errors.New("a redis: line belongs directly under a reply of ours")
+		return errors.New("a redis: line must directly follow a reply")
 	}
 	above.redis = &want
 	return nil
 }
 
-func (f *File) last() *step { return &f.steps[len(f.steps)-1] }
+func (f *File) lastStep() *step { return &f.steps[len(f.steps)-1] }
 
 func parseExpected(i int, line string) (expected, error) {
 	expression, isPattern := strings.CutPrefix(line, "~ ")
 	switch {
 	case isPattern && strings.HasPrefix(expression, "["):
-		return expected{}, errors.New(`a pattern for an array begins with \[ (a bare [ begins a character class)`)
+		return expected{}, errors.New(`a pattern for an array begins with \[ (an unescaped [ begins a character class)`)
 	case isPattern:
 		pattern, err := regexp.Compile(`^(?:` + expression + `)$`)
 		return expected{line: i, text: line, pattern: pattern}, err

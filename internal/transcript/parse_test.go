@@ -9,8 +9,8 @@ import (
 
 func TestParseErrors(t *testing.T) {
 	cases := []struct{ text, want string }{
-		{"+OK", "talk.txt:1: a reply to nothing: no client spoke or listened before it"},
-		{"> A\n@advance 1s\n+OK", "talk.txt:3: a reply to nothing: no client spoke or listened before it"},
+		{"+OK", "talk.txt:1: a reply without a step: no client sends or receives before it"},
+		{"> A\n@advance 1s\n+OK", "talk.txt:3: a reply without a step: no client sends or receives before it"},
 		{"# a\n\nPING", "talk.txt:3: neither a step nor a reply: PING"},
 		{"> A\n#comment", "talk.txt:2: neither a step nor a reply: #comment"},
 		{"> A \"b", "talk.txt:1: unbalanced quotes"},
@@ -18,15 +18,15 @@ func TestParseErrors(t *testing.T) {
 		{`raw "\q"`, "talk.txt:1: raw bytes are quoted as in Go: invalid syntax"},
 		{"@advance soon", `talk.txt:1: time: invalid duration "soon"`},
 		{"@later", "talk.txt:1: unknown directive @later"},
-		{"> A\n@redis", "talk.txt:2: @redis is about the whole file: put it before the first step"},
+		{"> A\n@redis", "talk.txt:2: @redis applies to the whole file: put it before the first step"},
 		{"> A\n~ (", "talk.txt:2: error parsing regexp: missing closing ): `^(?:()$`"},
-		{"> A\n~ [1]", `talk.txt:2: a pattern for an array begins with \[ (a bare [ begins a character class)`},
-		{"> A\n+OK\nredis: +NO", "talk.txt:3: a redis: line in a file without @redis or @redis8 at its top"},
-		{"> A\n@redis8", "talk.txt:2: @redis8 is about the whole file: put it before the first step"},
-		{"@redis\nredis: +NO", "talk.txt:2: a redis: line belongs directly under a reply of ours"},
-		{"@redis\n> A\nredis: +NO", "talk.txt:3: a redis: line belongs directly under a reply of ours"},
-		{"@redis\n> A\n+OK\n\nredis: +NO", "talk.txt:5: a redis: line belongs directly under a reply of ours"},
-		{"@redis\n> A\n+OK\nredis: +NO\nredis: +NO", "talk.txt:5: a redis: line belongs directly under a reply of ours"},
+		{"> A\n~ [1]", `talk.txt:2: a pattern for an array begins with \[ (an unescaped [ begins a character class)`},
+		{"> A\n+OK\nredis: +NO", "talk.txt:3: a redis: line in a file that does not begin with @redis or @redis8"},
+		{"> A\n@redis8", "talk.txt:2: @redis8 applies to the whole file: put it before the first step"},
+		{"@redis\nredis: +NO", "talk.txt:2: a redis: line must directly follow a reply"},
+		{"@redis\n> A\nredis: +NO", "talk.txt:3: a redis: line must directly follow a reply"},
+		{"@redis\n> A\n+OK\n\nredis: +NO", "talk.txt:5: a redis: line must directly follow a reply"},
+		{"@redis\n> A\n+OK\nredis: +NO\nredis: +NO", "talk.txt:5: a redis: line must directly follow a reply"},
 		{"@redis\n> A\n+OK\nredis: what", "talk.txt:4: neither a step nor a reply: what"},
 	}
 	for _, c := range cases {

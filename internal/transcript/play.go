@@ -10,39 +10,39 @@ import (
 	"time"
 )
 
-// Stage is where a conversation is played: a server, and its clock.
+// Stage is what a transcript is played to: a server and its clock.
 type Stage interface {
 	// Dial connects a new client.
 	Dial() (Peer, error)
-	// Advance moves the clock: a still clock is set, a real one is waited for.
+	// Advance advances the clock. With a real clock, it waits.
 	Advance(d time.Duration) error
 }
 
-// Peer is the server's end of one client's connection.
+// Peer is the connection of one client to the server.
 type Peer interface {
 	Send(b []byte) error
-	// Receive returns the next reply as ReadReply writes it, io.EOF when the server hung up,
-	// ErrSilent when there is no reply. Patience is how long a peer that cannot know is given to
-	// say something; one that knows does not wait.
-	Receive(patience time.Duration) (string, error)
-	// Close ends the connection and returns what was said that nobody had listened to.
-	Close() (unheard []string)
+	// Receive returns the next reply as ReadReply formats it, io.EOF if the server has closed the
+	// connection, and ErrSilent if there is no reply. It waits up to timeout for a reply if it
+	// cannot know that there will be none.
+	Receive(timeout time.Duration) (string, error)
+	// Close closes the connection and returns the replies that were not received.
+	Close() (unread []string)
 }
 
-// ErrSilent says that the peer has nothing more to say.
+// ErrSilent means that the server sends no further reply.
 var ErrSilent = errors.New("silence")
 
 const (
-	due        = 5 * time.Second        // how late a reply may be: nothing in a conversation takes a tenth of it
-	settled    = 100 * time.Millisecond // a rewrite from a socket takes this much silence for the end of the replies
-	maxReplies = 10_000                 // to one step: more is a server that will not stop
+	replyTimeout = 5 * time.Second        // for a reply to arrive: no command of a transcript takes a tenth of it
+	silence      = 100 * time.Millisecond // after which the replies to a step end, in a rewrite from a socket
+	maxReplies   = 10_000                 // to one step: a server that sends more does not stop
 )
 
-// Difference is a reply that is not the one in the file.
+// Difference is a reply that differs from the one in the file.
 type Difference struct {
 	File      string
-	Line      int    // of the expected reply; of the step, where no reply was expected
-	Command   string // the line that asked for it
+	Line      int    // of the expected reply, or of the step if no reply was expected
+	Command   string // the line of the step
 	Want, Got string
 }
 
@@ -50,36 +50,37 @@ func (d Difference) String() string {
 	return fmt.Sprintf("%s:%d: %s\n\twant %s\n\tgot  %s", d.File, d.Line, d.Command, d.Want, d.Got)
 }
 
-// Play plays the conversation and returns where the replies differed. It goes on after a wrong
-// reply, but not after a missing one: what follows would be out of step.
+// Play plays the transcript and returns the differences. It continues after a reply that differs,
+// but not after a missing one, because later replies would be compared with the wrong lines.
 func (f *File) Play(s Stage) []Difference { return f.play(s, false) }
 
-// PlayToRedis plays it to a redis-server, which is held to the redis: lines where there are any.
+// PlayToRedis plays the transcript to a redis-server, for which the redis: lines are the expected
+// replies.
 func (f *File) PlayToRedis(s Stage) []Difference { return f.play(s, true) }
 
 func (f *File) play(s Stage, redis bool) []Difference {
-	talk := conversation{stage: s, clients: map[string]*client{}}
+	p := player{stage: s, clients: map[string]*client{}}
 	var found []Difference
 	for i := range f.steps {
-		differences, inStep := f.compare(&talk, &f.steps[i], redis)
+		differences, inStep := f.compare(&p, &f.steps[i], redis)
 		found = append(found, differences...)
 		if !inStep {
-			talk.close()
+			p.close()
 			return found
 		}
 	}
-	for _, u := range talk.close() {
+	for _, u := range p.close() {
 		found = append(found, f.differ(u.step, u.step.line, ErrSilent.Error(), u.text))
 	}
 	return found
 }
 
-// compare performs one step. It reports whether both sides are still at the same place of the
-// conversation.
-func (f *File) compare(talk *conversation, s *step, redis bool) (found []Difference, inStep bool) {
+// compare performs a step and compares the replies. inStep is false if the next step cannot be
+// compared.
+func (f *File) compare(p *player, s *step, redis bool) (found []Difference, inStep bool) {
 	note := func(line int, want, got string) { found = append(found, f.differ(s, line, want, got)) }
-	if err := talk.perform(s); err != nil {
-		note(s.line, "to be done", err.Error())
+	if err := p.perform(s); err != nil {
+		note(s.line, "no error", err.Error())
 		return found, false
 	}
 	for _, r := range s.replies {
@@ -87,7 +88,7 @@ func (f *File) compare(talk *conversation, s *step, redis bool) (found []Differe
 		if redis && r.redis != nil {
 			want = *r.redis
 		}
-		got, err := talk.hear(s.client, due)
+		got, err := p.receive(s.client, replyTimeout)
 		if err != nil {
 			note(want.line, want.text, err.Error())
 			return found, false
@@ -99,7 +100,7 @@ func (f *File) compare(talk *conversation, s *step, redis bool) (found []Differe
 			}
 		}
 	}
-	extra, err := talk.rest(s.client, 0)
+	extra, err := p.receiveAll(s.client, 0)
 	for _, got := range extra {
 		note(s.line, ErrSilent.Error(), got)
 	}
@@ -114,65 +115,66 @@ func (f *File) differ(s *step, line int, want, got string) Difference {
 	return Difference{File: f.Name, Line: line + 1, Command: command, Want: want, Got: got}
 }
 
-// conversation is a play going on: the clients that are connected.
-type conversation struct {
+// player plays a transcript. It holds the connected clients.
+type player struct {
 	stage   Stage
 	clients map[string]*client
 }
 
 type client struct {
 	Peer
-	last *step // the last in which it took part
+	lastStep *step // the latest step of this client
 }
 
-// unheard is a reply that nobody listened to, with the step that it came after.
-type unheard struct {
+// unread is a reply that no step has received, with the latest step of its client.
+type unread struct {
 	step *step
 	text string
 }
 
-// perform does what the step says: a client speaks, dialing first if it is not connected, or the
-// clock moves.
-func (c *conversation) perform(s *step) error {
+// perform sends what the client of a step sends, and connects it first if necessary, or advances
+// the clock.
+func (c *player) perform(s *step) error {
 	if s.client == "" {
 		return c.stage.Advance(s.advance)
 	}
-	who := c.clients[s.client]
-	if who == nil {
-		peer, err := c.stage.Dial()
+	peer := c.clients[s.client]
+	if peer == nil {
+		conn, err := c.stage.Dial()
 		if err != nil {
 			return err
 		}
-		who = &client{Peer: peer}
-		c.clients[s.client] = who
+		peer = &client{Peer: conn}
+		c.clients[s.client] = peer
 	}
-	who.last = s
+	peer.lastStep = s
 	if s.send == nil {
 		return nil
 	}
-	return who.Send(s.send)
+	return peer.Send(s.send)
 }
 
-// hear returns the next reply to a client. That the server hung up is one of them, and the last.
-func (c *conversation) hear(name string, patience time.Duration) (string, error) {
-	who := c.clients[name]
-	if who == nil {
+// receive returns the next reply to a client. The last is closed, if the server closes the
+// connection.
+func (c *player) receive(name string, timeout time.Duration) (string, error) {
+	peer := c.clients[name]
+	if peer == nil {
 		return "", ErrSilent
 	}
-	got, err := who.Receive(patience)
+	got, err := peer.Receive(timeout)
 	if errors.Is(err, io.EOF) {
-		who.Close()
+		peer.Close()
 		delete(c.clients, name)
 		return closed, nil
 	}
 	return got, err
 }
 
-// rest returns all that a client is still told.
-func (c *conversation) rest(name string, patience time.Duration) ([]string, error) {
+// receiveAll returns all further replies to a client.
+func (c *player) receiveAll(name string, timeout time.Duration) ([]string, error) {
 	var all []string
 	for len(all) < maxReplies {
-		got, err := c.hear(name, patience)
+		got, err := c.receive(name, timeout)
 		if errors.Is(err, ErrSilent) {
 			return all, nil
 		}
@@ -184,13 +186,13 @@ func (c *conversation) rest(name string, patience time.Duration) ([]string, erro
 	return all, fmt.Errorf("more than %d replies", maxReplies)
 }
 
-// close ends every connection and returns what was left on them.
-func (c *conversation) close() []unheard {
-	var all []unheard
+// close closes all connections and returns the replies that were not received.
+func (c *player) close() []unread {
+	var all []unread
 	for _, name := range slices.Sorted(maps.Keys(c.clients)) {
-		who := c.clients[name]
-		for _, text := range who.Close() {
-			all = append(all, unheard{who.last, text})
+		peer := c.clients[name]
+		for _, text := range peer.Close() {
+			all = append(all, unread{peer.lastStep, text})
 		}
 	}
 	return all

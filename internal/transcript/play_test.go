@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// good is what the toy really says, on a socket too.
-const good = `# A conversation with every kind of line.
+// allLines is a transcript that the toy server matches, in process and on a socket.
+const allLines = `# A transcript with every kind of line.
 @redis
 
 > PING
@@ -53,8 +53,8 @@ func parse(t *testing.T, text string) *File {
 	return f
 }
 
-func TestGoodConversation(t *testing.T) {
-	f := parse(t, good)
+func TestPlay(t *testing.T) {
+	f := parse(t, allLines)
 	assert.True(t, f.Redis)
 	assert.False(t, f.Advances)
 	assert.Empty(t, f.Play(&toy{}))
@@ -75,7 +75,8 @@ func TestRealClock(t *testing.T) {
 	assert.Error(t, stage.Advance(-time.Second))
 }
 
-// Every way to be wrong is seen, at its line, in process and on a socket.
+// TestDifferences checks that every kind of difference is found at its line, in process and on a
+// socket.
 func TestDifferences(t *testing.T) {
 	cases := []struct{ name, text, want string }{
 		{"wrong", "> PING\n+PANG\n> PING\n+PONG\n", "talk.txt:2: > PING\n\twant +PANG\n\tgot  +PONG"},
@@ -112,10 +113,10 @@ func TestMissingReply(t *testing.T) {
 	assert.Empty(t, conn.Close())
 }
 
-func TestNobodyThere(t *testing.T) {
-	found := parse(t, "> PING\n+PONG\n").Play(Network("unix", filepath.Join(t.TempDir(), "nobody")))
+func TestNoServer(t *testing.T) {
+	found := parse(t, "> PING\n+PONG\n").Play(Network("unix", filepath.Join(t.TempDir(), "nosuch")))
 	require.Len(t, found, 1)
-	assert.Equal(t, "to be done", found[0].Want)
+	assert.Equal(t, "no error", found[0].Want)
 }
 
 func TestPlayToRedis(t *testing.T) {
@@ -131,9 +132,9 @@ func rewrite(t *testing.T, text string, s Stage) string {
 	return string(out)
 }
 
-func TestRewriteLeavesTheTruthAlone(t *testing.T) {
-	assert.Equal(t, good, rewrite(t, good, &toy{}))
-	assert.Equal(t, good, rewrite(t, good, serveToy(t, &toy{})))
+func TestRewriteKeepsCorrectReplies(t *testing.T) {
+	assert.Equal(t, allLines, rewrite(t, allLines, &toy{}))
+	assert.Equal(t, allLines, rewrite(t, allLines, serveToy(t, &toy{})))
 }
 
 func TestRewrite(t *testing.T) {
@@ -152,25 +153,25 @@ func TestRewrite(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			once := rewrite(t, c.text, &toy{})
 			assert.Equal(t, c.want, once)
-			assert.Equal(t, once, rewrite(t, once, &toy{}), "a rewrite of the rewritten")
+			assert.Equal(t, once, rewrite(t, once, &toy{}), "a second rewrite changes the text")
 		})
 	}
 }
 
-func TestRewriteNeedsEverybodyToListen(t *testing.T) {
+func TestRewriteNeedsAllRepliesReceived(t *testing.T) {
 	_, err := parse(t, "B> SUBSCRIBE\n> PUBLISH a\n").Rewrite(&toy{})
-	assert.EqualError(t, err, `talk.txt:1: at the end, client B was left with ["a"]; let it listen with a line "B>"`)
+	assert.EqualError(t, err, `talk.txt:1: at the end, client B had not received ["a"]; receive it with a line "B>"`)
 }
 
 func TestCheck(t *testing.T) {
 	root := t.TempDir()
 	_, err := Load(root)
-	assert.ErrorContains(t, err, "no conversations")
+	assert.ErrorContains(t, err, "no transcripts")
 
 	path := filepath.Join(root, "family", "testdata", "ping.txt")
 	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
 	require.NoError(t, os.WriteFile(path, []byte("> PING\n+PANG\n"), 0o644))
-	require.NoError(t, os.WriteFile(filepath.Join(root, "notes.txt"), []byte("no conversation\n"), 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(root, "notes.txt"), []byte("not a transcript\n"), 0o644))
 	files, err := Load(root)
 	require.NoError(t, err)
 	require.Len(t, files, 1)
@@ -190,16 +191,16 @@ func TestCheck(t *testing.T) {
 	require.NoError(t, os.Mkdir(filepath.Join(root, "testdata"), 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(root, "testdata", "ping.txt"), nil, 0o644))
 	_, err = Load(root)
-	assert.ErrorContains(t, err, "two conversations have one name")
+	assert.ErrorContains(t, err, "two transcripts have the same name")
 }
 
-// A server that will not stop talking ends the play, not the memory.
+// TestEndlessReplies checks that a server that does not stop sending ends the play.
 func TestEndlessReplies(t *testing.T) {
 	noise := &toy{}
 	peer := noise.connect(nil)
 	peer.out = []byte(strings.Repeat("+OK\r\n", maxReplies+1))
-	talk := conversation{stage: noise, clients: map[string]*client{"A": {Peer: peer}}}
-	got, err := talk.rest("A", 0)
+	p := player{stage: noise, clients: map[string]*client{"A": {Peer: peer}}}
+	got, err := p.receiveAll("A", 0)
 	assert.Len(t, got, maxReplies)
 	assert.Error(t, err)
 }

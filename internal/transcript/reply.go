@@ -10,20 +10,20 @@ import (
 	"strings"
 )
 
-// What is read is a server under test, which may say anything. The bounds are far above all that a
-// conversation worth reading holds, and low enough that a length gone wrong fails the test and not
-// the machine.
+// The server under test may send anything. The limits are far above what readable transcripts
+// contain, and low enough that a wrong length fails the test without using up the memory of the
+// machine.
 const (
-	maxDepth = 64       // of arrays in arrays; COMMAND DOCS, the deepest of Redis's replies, stays below 20
-	maxLine  = 64 << 10 // bytes of a simple string, an error, a number
-	maxReply = 8 << 20  // bytes of a whole reply
+	maxDepth = 64       // of nested arrays; COMMAND DOCS, the deepest reply of Redis, has less than 20
+	maxLine  = 64 << 10 // bytes of a simple string, an error or a number
+	maxReply = 8 << 20  // bytes of a reply
 )
 
-// ReadReply reads one reply of RESP2 or RESP3 and writes it as a line of a conversation. Two
-// replies that differ in a byte differ in their lines, so that comparing lines compares bytes; for
-// the same reason a number or a length that no server writes (:+5, $03) is an error.
+// ReadReply reads a reply of RESP2 or RESP3 and formats it as a line of a transcript. Two replies
+// that differ in a byte have different lines, so that comparing lines compares bytes. Therefore a
+// number or length in an unusual form (:+5, $03) is an error.
 //
-//	+OK  -ERR no        simple string and error; in quotes where they would be ambiguous: -"ERR ends in a space "
+//	+OK  -ERR no        simple string and error; quoted if they would be ambiguous: -"ERR ends in a space "
 //	5                   integer
 //	"a\r\n"  nil        bulk string, and its null
 //	[1, "a"]  nil-array array, and its null
@@ -33,12 +33,12 @@ const (
 //	!"ERR a"  =txt:"a"  bulk error and verbatim string
 //	|{"a": 1} 5         a reply that carries attributes
 //
-// It returns io.EOF at the end of the input, and io.ErrUnexpectedEOF when a reply was only begun.
+// It returns io.EOF at the end of the input, and io.ErrUnexpectedEOF in the middle of a reply.
 func ReadReply(r *bufio.Reader) (string, error) {
 	if _, err := r.Peek(1); err != nil {
 		return "", err
 	}
-	d := decoder{in: r, left: maxReply}
+	d := decoder{in: r, budget: maxReply}
 	err := d.reply(0)
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
@@ -49,8 +49,7 @@ func ReadReply(r *bufio.Reader) (string, error) {
 	return d.out.String(), nil
 }
 
-// NextReply is ReadReply for replies in memory: it returns the first of them, and the bytes behind
-// it.
+// NextReply is ReadReply for replies in memory. It returns the first reply, and the bytes after it.
 func NextReply(b []byte) (line string, rest []byte, err error) {
 	source := bytes.NewReader(b)
 	r := bufio.NewReader(source)
@@ -61,14 +60,14 @@ func NextReply(b []byte) (line string, rest []byte, err error) {
 }
 
 type decoder struct {
-	in   *bufio.Reader
-	out  strings.Builder
-	left int // bytes that the reply may still take
+	in     *bufio.Reader
+	out    strings.Builder
+	budget int // bytes that the reply may still have
 }
 
 func (d *decoder) reply(depth int) error {
 	if depth > maxDepth {
-		return fmt.Errorf("a reply nested deeper than %d", maxDepth)
+		return fmt.Errorf("a reply with more than %d levels", maxDepth)
 	}
 	line, err := d.line()
 	if err != nil {
@@ -90,8 +89,8 @@ func (d *decoder) reply(depth int) error {
 	}
 }
 
-// simple writes a simple string or an error, in quotes if it could be taken for something else: -1
-// is an integer, and in an array a comma ends an element.
+// simple writes a simple string or an error. It quotes text that would be ambiguous: -1 would be an
+// integer, and in an array a comma would end the element.
 func (d *decoder) simple(kind byte, text string, nested bool) {
 	d.out.WriteByte(kind)
 	if text == "" || strings.TrimSpace(text) != text || text[0] == '"' || '0' <= text[0] && text[0] <= '9' ||
@@ -120,7 +119,7 @@ func (d *decoder) scalar(kind byte, text string) error {
 		valid = text == ""
 	}
 	if !valid {
-		return fmt.Errorf("a value that does not fit its kind: %q", text)
+		return fmt.Errorf("invalid value: %q", text)
 	}
 	if kind != 0 {
 		d.out.WriteByte(kind)
@@ -156,8 +155,8 @@ func (d *decoder) bulk(kind byte, length string) error {
 	return nil
 }
 
-// aggregates are the replies made of replies: what opens and closes them, and how many make an
-// element.
+// aggregates are the replies that consist of replies: how they are written, and the number of
+// replies in an element.
 var aggregates = map[byte]struct {
 	open, shut string
 	each       int
@@ -178,7 +177,7 @@ func (d *decoder) aggregate(kind byte, length string, depth int) error {
 	case kind == '*' && n == -1:
 		d.out.WriteString("nil-array")
 		return nil
-	case !ok || n < 0 || n > int64(d.left):
+	case !ok || n < 0 || n > int64(d.budget):
 		return fmt.Errorf("an aggregate of length %q", length)
 	}
 	d.out.WriteString(form.open)
@@ -194,13 +193,13 @@ func (d *decoder) aggregate(kind byte, length string, depth int) error {
 		}
 	}
 	d.out.WriteString(form.shut)
-	if kind == '|' { // attributes announce the reply that they are about
+	if kind == '|' { // attributes precede the reply that they describe
 		return d.reply(depth + 1)
 	}
 	return nil
 }
 
-// line reads up to a CRLF, and returns what stands before it.
+// line reads a line that ends in CRLF, and returns it without the CRLF.
 func (d *decoder) line() (string, error) {
 	var line []byte
 	for {
@@ -218,17 +217,17 @@ func (d *decoder) line() (string, error) {
 		if !ok {
 			return "", fmt.Errorf("a line that does not end in CRLF: %q", line)
 		}
-		return text, d.spend(len(line))
+		return text, d.consume(len(line))
 	}
 }
 
-// body reads n bytes and the CRLF behind them. It takes memory for what arrives, not for what was
-// announced.
+// body reads n bytes and the CRLF after them. It allocates memory for the bytes that arrive, not
+// for the announced length.
 func (d *decoder) body(n int64) (string, error) {
 	if n > maxReply {
 		return "", fmt.Errorf("a bulk of %d bytes", n)
 	}
-	if err := d.spend(int(n) + 2); err != nil {
+	if err := d.consume(int(n) + 2); err != nil {
 		return "", err
 	}
 	var b bytes.Buffer
@@ -242,20 +241,21 @@ func (d *decoder) body(n int64) (string, error) {
 	return text, nil
 }
 
-func (d *decoder) spend(n int) error {
-	if d.left -= n; d.left < 0 {
+// consume counts bytes of the reply towards maxReply.
+func (d *decoder) consume(n int) error {
+	if d.budget -= n; d.budget < 0 {
 		return fmt.Errorf("a reply of more than %d bytes", maxReply)
 	}
 	return nil
 }
 
-// canonical reads an integer, if it is written in the one way in which servers write it.
+// canonical parses an integer in the form that servers write. ok is false for any other form.
 func canonical(text string) (n int64, ok bool) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	return n, err == nil && strconv.FormatInt(n, 10) == text
 }
 
-// quote writes text in double quotes, in the escapes that a command line knows too.
+// quote writes text in double quotes, with the escapes of a command line.
 func (d *decoder) quote(text string) {
 	d.out.WriteByte('"')
 	for _, c := range []byte(text) {

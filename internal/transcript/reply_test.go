@@ -43,7 +43,7 @@ func TestReplies(t *testing.T) {
 		require.NoError(t, err, c.bytes)
 		assert.Equal(t, c.want, line)
 		assert.Equal(t, "rest", string(rest))
-		assert.Regexp(t, replyLine, line, "a conversation must be able to hold it")
+		assert.Regexp(t, replyLine, line, "Parse does not accept the line as a reply")
 	}
 }
 
@@ -67,20 +67,20 @@ func TestUnfinishedReplies(t *testing.T) {
 	for i := 1; i < len(whole); i++ {
 		_, rest, err := NextReply([]byte(whole[:i]))
 		assert.Equal(t, io.ErrUnexpectedEOF, err, whole[:i])
-		assert.Len(t, rest, i, "nothing is taken")
+		assert.Len(t, rest, i, "input was consumed")
 	}
 }
 
 func TestReplyTooLong(t *testing.T) {
-	// Each of the two could come alone. The second is refused for its announced length, before it
-	// arrives.
+	// Each of the two is short enough. The second exceeds the limit of the reply with its announced
+	// length, before it arrives.
 	text := fmt.Sprintf("*2\r\n$3\r\nabc\r\n$%d\r\n", maxReply-10)
 	_, err := ReadReply(bufio.NewReader(strings.NewReader(text)))
 	assert.ErrorContains(t, err, "a reply of more than")
 }
 
-// A line stands for one sequence of bytes only, or a comparison of lines would not be one of bytes.
-// Few different bytes and short replies make near misses likely.
+// TestLinesAreInjective checks that two different replies never have the same line. The replies are
+// short and have few different bytes, so that similar ones are likely.
 func TestLinesAreInjective(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	seen := map[string][]byte{}

@@ -5,34 +5,33 @@ import (
 	"strings"
 )
 
-// Rewrite plays the conversation and returns its text with the replies that were really received.
-// Everything else stays as it was: comments, commands, patterns that still match, redis: lines of
-// replies that are still there.
+// Rewrite plays the transcript and returns its text with the replies that were received. Everything
+// else stays: comments, commands, patterns that match, redis: lines of replies that differ.
 //
-// A stage that cannot know when a peer is silent is listened to for a moment after each step; so a
-// new file can be filled in by a redis-server, too.
+// On a stage that cannot know whether more replies follow, Rewrite waits for a moment after each
+// step. So a redis-server can provide the replies of a new file too.
 func (f *File) Rewrite(s Stage) ([]byte, error) {
-	talk := conversation{stage: s, clients: map[string]*client{}}
+	p := player{stage: s, clients: map[string]*client{}}
 	changed := edits{}
 	for i := range f.steps {
-		if err := f.rewriteStep(&talk, &f.steps[i], changed); err != nil {
-			talk.close()
+		if err := f.rewriteStep(&p, &f.steps[i], changed); err != nil {
+			p.close()
 			return nil, fmt.Errorf("%s:%d: %w", f.Name, f.steps[i].line+1, err)
 		}
 	}
-	if left := talk.close(); len(left) > 0 {
+	if left := p.close(); len(left) > 0 {
 		u := left[0]
-		return nil, fmt.Errorf("%s:%d: at the end, client %s was left with %s; let it listen with a line \"%[3]s>\"",
+		return nil, fmt.Errorf("%s:%d: at the end, client %s had not received %s; receive it with a line \"%[3]s>\"",
 			f.Name, u.step.line+1, u.step.client, u.text)
 	}
 	return changed.apply(f.lines), nil
 }
 
-func (f *File) rewriteStep(talk *conversation, s *step, changed edits) error {
-	if err := talk.perform(s); err != nil {
+func (f *File) rewriteStep(p *player, s *step, changed edits) error {
+	if err := p.perform(s); err != nil {
 		return err
 	}
-	got, err := talk.rest(s.client, settled)
+	got, err := p.receiveAll(s.client, silence)
 	if err != nil {
 		return err
 	}
@@ -49,7 +48,7 @@ func (f *File) rewriteStep(talk *conversation, s *step, changed edits) error {
 			continue
 		}
 		last = r.redis.line
-		if i >= len(got) || r.redis.text == got[i] { // nothing left to differ from
+		if i >= len(got) || r.redis.text == got[i] { // the line is obsolete
 			changed[r.redis.line] = nil
 		}
 	}
@@ -59,7 +58,7 @@ func (f *File) rewriteStep(talk *conversation, s *step, changed edits) error {
 	return nil
 }
 
-// edits says which lines take the place of a line. A line without an entry stays.
+// edits maps the index of a line to the lines that replace it. Other lines stay.
 type edits map[int][]string
 
 func (e edits) insert(lines []string, below int, added []string) {

@@ -14,20 +14,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// toy is a server of a few commands, to play conversations with: in process with a still clock, or
-// over TCP.
+// toy is a server with a few commands, in process with a still clock, or on TCP.
 type toy struct {
 	mu      sync.Mutex
 	clock   time.Duration
 	clients []*toyClient
 }
 
-// toyClient is one connection to it, and in process its own Peer.
+// toyClient is a connection to a toy. In process, it is the Peer too.
 type toyClient struct {
 	server     *toy
 	in, out    []byte
 	subscribed bool
-	gone       bool
+	closed     bool
 	conn       net.Conn // nil in process
 }
 
@@ -50,13 +49,13 @@ func (c *toyClient) Send(b []byte) error {
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
 	c.in = append(c.in, b...)
-	for !c.gone {
+	for !c.closed {
 		words, rest, whole := toyWords(c.in)
 		if !whole {
 			break
 		}
 		c.in = rest
-		c.do(words)
+		c.execute(words)
 	}
 	for _, each := range c.server.clients {
 		if each.conn != nil {
@@ -69,59 +68,59 @@ func (c *toyClient) Send(b []byte) error {
 
 func (c *toyClient) Receive(time.Duration) (string, error) {
 	line, rest, err := NextReply(c.out)
-	if err == io.EOF && !c.gone {
+	if err == io.EOF && !c.closed {
 		err = ErrSilent
 	}
 	c.out = rest
 	return line, err
 }
 
-func (c *toyClient) Close() (unheard []string) {
+func (c *toyClient) Close() (unread []string) {
 	for {
 		line, err := c.Receive(0)
 		if err != nil {
-			return unheard
+			return unread
 		}
-		unheard = append(unheard, line)
+		unread = append(unread, line)
 	}
 }
 
-func (c *toyClient) do(words []string) {
+func (c *toyClient) execute(words []string) {
 	switch words[0] {
 	case "PING":
-		c.say("+PONG\r\n")
+		c.reply("+PONG\r\n")
 	case "ECHO":
-		c.say("$%d\r\n%s\r\n", len(words[1]), words[1])
+		c.reply("$%d\r\n%s\r\n", len(words[1]), words[1])
 	case "TWICE":
-		c.say("+OK\r\n+OK\r\n")
+		c.reply("+OK\r\n+OK\r\n")
 	case "MUTE":
 	case "CLOCK":
-		c.say(":%d\r\n", c.server.clock.Milliseconds())
+		c.reply(":%d\r\n", c.server.clock.Milliseconds())
 	case "SUBSCRIBE":
 		c.subscribed = true
-		c.say("+OK\r\n")
+		c.reply("+OK\r\n")
 	case "PUBLISH":
 		for _, each := range c.server.clients {
 			if each.subscribed {
-				each.say("*1\r\n$%d\r\n%s\r\n", len(words[1]), words[1])
+				each.reply("*1\r\n$%d\r\n%s\r\n", len(words[1]), words[1])
 			}
 		}
-		c.say("+OK\r\n")
+		c.reply("+OK\r\n")
 	case "GARBLE":
-		c.say("?\r\n")
+		c.reply("?\r\n")
 	case "QUIT":
-		c.say("+OK\r\n")
-		c.gone = true
+		c.reply("+OK\r\n")
+		c.closed = true
 	default:
-		c.say("-ERR no %s \r\n", words[0])
+		c.reply("-ERR no %s \r\n", words[0])
 	}
 }
 
-func (c *toyClient) say(format string, arguments ...any) {
+func (c *toyClient) reply(format string, arguments ...any) {
 	c.out = fmt.Appendf(c.out, format, arguments...)
 }
 
-// toyWords takes the first command from b, if it is whole. Its words hold no line breaks.
+// toyWords splits the first command off b, if it is complete. Its words contain no line breaks.
 func toyWords(b []byte) (words []string, rest []byte, whole bool) {
 	header, rest, whole := bytes.Cut(b, []byte("\r\n"))
 	n, _ := strconv.Atoi(strings.TrimPrefix(string(header), "*"))
@@ -135,7 +134,7 @@ func toyWords(b []byte) (words []string, rest []byte, whole bool) {
 	return words, rest, whole
 }
 
-// serveToy serves it on a socket and returns the stage there. The clock stays the toy's own.
+// serveToy serves a toy on a socket and returns the stage. Its clock is a real one.
 func serveToy(t *testing.T, s *toy) Stage {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -156,7 +155,7 @@ func (t *toy) serve(conn net.Conn) {
 	defer conn.Close()
 	c := t.connect(conn)
 	buffer := make([]byte, 4096)
-	for !c.gone {
+	for !c.closed {
 		n, err := conn.Read(buffer)
 		if err != nil {
 			return

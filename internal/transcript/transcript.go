@@ -1,47 +1,47 @@
-// Package transcript replays conversations with a server, and rewrites them.
+// Package transcript plays transcripts against a server, and rewrites them.
 //
-// A conversation is a text file that can be read aloud: what a client says, then what it is told.
-// It documents the protocol, and it is the test. One conversation has three listeners: the command
-// table with a still clock (in process), the real binary (over a socket), and a real redis-server
-// where everything in the file is Redis's.
+// A transcript is a text file with what clients send and what the server replies. It documents the
+// protocol, and it is a test. The same transcript is played to the command table with a still clock
+// (in process), to the real binary (over a socket), and to a real redis-server if everything in it
+// is Redis's.
 //
-//	@redis                              everything here is Redis's: a redis-server answers the same
+//	@redis                              a redis-server gives the same replies
 //
-// With @redis8 in its place that is one of Redis 8.4 or later, which is asked where it can be had:
-// what it said is recorded here.
+// With @redis8 instead, Redis 8.4 or later gives the same replies. It is not installed everywhere;
+// the file records its replies.
 //
 //	# Comments and blank lines are kept when the file is rewritten.
-//	> SET greeting "hello\r\n"          client A says a command, split into words as an inline command is
-//	+OK                                 and expects this reply; no line at all expects silence
+//	> SET greeting "hello\r\n"          client A sends a command, split into words as an inline command is
+//	+OK                                 and expects this reply; without a line it expects silence
 //	> GET nosuch
 //	nil
 //	> TIME
-//	~ \["\d{10}", "\d{1,6}"\]           a Go regexp for the whole rendered reply, for what varies
+//	~ \["\d{10}", "\d{1,6}"\]           a Go regexp for the complete line, for a reply that varies
 //	> BAD
 //	-"ERR unknown command 'BAD', with args beginning with: "
 //	> HELP
 //	-ERR try COMMAND DOCS
-//	redis: -ERR unknown command         what a redis-server says, where we differ by choice
-//	@advance 1500ms                     moves the clock
+//	redis: -ERR unknown command         the reply of a redis-server, where it differs on purpose
+//	@advance 1500ms                     advances the clock
 //	B> SUBSCRIBE news                   client B, on a connection of its own
 //	["subscribe", "news", 1]
 //	> PUBLISH news hello
 //	1
-//	B>                                  B says nothing, and listens
+//	B>                                  B sends nothing, and receives
 //	["message", "news", "hello"]
-//	raw "*1\r\n$4\r\nPI"                client A sends bytes as they are, quoted as in Go (B: B raw "...")
+//	raw "*1\r\n$4\r\nPI"                client A sends these bytes, quoted as in Go (B: B raw "...")
 //	raw "NG\r\n"
 //	+PONG
 //	> QUIT
 //	+OK
-//	closed                              the server hung up; A dials again if it speaks again
+//	closed                              the server has closed the connection; A connects again to send more
 //
-// Explanations such as those on the right are for this page only: a comment has a line of its own.
-// Directives other than @advance stand before the first step. The file leaves every client between
-// two commands and able to hear: the last thing a server on a socket is told is a PING, whose
-// answer proves that nothing else was on its way.
+// The explanations on the right are for this page only: a comment has a line of its own. Directives
+// other than @advance precede the first step. At the end of the file, every client must be between
+// two commands and connected: on a socket each is sent a final PING, whose reply proves that the
+// server has sent nothing else.
 //
-// How a reply is written is told at [ReadReply].
+// [ReadReply] explains the format of replies.
 package transcript
 
 import (
@@ -49,37 +49,37 @@ import (
 	"time"
 )
 
-// File is one conversation.
+// File is a transcript.
 type File struct {
-	Name     string // as given to Parse; reports begin with it
-	Redis    bool   // @redis: a redis-server can play it too
-	Redis8   bool   // @redis8: one of version 8.4 or later can
-	Advances bool   // it moves the clock, which a real clock can only follow by sleeping
+	Name     string // as given to Parse; differences begin with it
+	Redis    bool   // @redis: it can be played to a redis-server
+	Redis8   bool   // @redis8: it can be played to Redis 8.4 or later
+	Advances bool   // it advances the clock, so that with a real clock it takes time
 
-	lines []string // the text as it was, so that a rewrite touches nothing but replies
+	lines []string // the original text, of which a rewrite changes the replies only
 	steps []step
 }
 
-// step is one act of a client and what it is told for it; or, without a client, the clock moving.
+// step is what a client sends and the replies that it expects, or an @advance.
 type step struct {
 	line    int    // index in File.lines
 	client  string // "A" to "Z"; "" for @advance
-	send    []byte // nil to listen only
+	send    []byte // nil to receive only
 	advance time.Duration
 	replies []reply
 }
 
-// reply is what we answer, and what a redis-server does if that is something else.
+// reply is the expected reply, and that of a redis-server if it differs.
 type reply struct {
 	ours  expected
 	redis *expected
 }
 
-// expected is one reply line: the reply as rendered, or a pattern for it.
+// expected is the line of a reply: the reply as ReadReply formats it, or a pattern for that.
 type expected struct {
 	line    int // index in File.lines
 	text    string
-	pattern *regexp.Regexp // nil: the text itself
+	pattern *regexp.Regexp // nil if text is the reply
 }
 
 func (e expected) matches(got string) bool {
@@ -89,5 +89,5 @@ func (e expected) matches(got string) bool {
 	return e.text == got
 }
 
-// closed is how the end of a connection is written, among the replies.
+// closed is the line that stands for the end of a connection, among the replies.
 const closed = "closed"

@@ -8,9 +8,10 @@ import (
 
 var errQuotes = errors.New("unbalanced quotes")
 
-// splitWords splits a line as Redis splits an inline command: words are separated by blanks, a
-// quote may open anywhere and must close before a blank. Double quotes know \xHH \n \r \t \b \a and
-// take any other escaped byte as it is; single quotes know \' only.
+// splitWords splits a line as Redis splits an inline command. Words are separated by blanks; a
+// quote may open anywhere, and must be closed before a blank. In double quotes, the escapes are
+// \xHH \n \r \t \b \a, and a backslash before any other byte stands for that byte; in single quotes
+// the only escape is \'.
 func splitWords(line string) ([]string, error) {
 	var words []string
 	for {
@@ -45,7 +46,7 @@ func nextWord(line string) (word, rest string, err error) {
 	return b.String(), line, nil
 }
 
-// unquote writes what stands before the closing quote to b, and returns what stands behind it.
+// unquote writes the text before the closing quote to b, and returns the rest of the line after it.
 func unquote(b *strings.Builder, quote byte, line string) (rest string, err error) {
 	for line != "" {
 		switch {
@@ -63,7 +64,7 @@ func unquote(b *strings.Builder, quote byte, line string) (rest string, err erro
 	return "", errQuotes
 }
 
-// unescape reads the escape that s begins with, and tells how long it is.
+// unescape reads the escape at the beginning of s, and returns its length.
 func unescape(s string) (c byte, length int) {
 	if s[1] == 'x' && len(s) >= 4 {
 		if n, err := strconv.ParseUint(s[2:4], 16, 8); err == nil {
@@ -76,7 +77,7 @@ func unescape(s string) (c byte, length int) {
 	return s[1], 2
 }
 
-// appendCommand appends words as clients send them: an array of bulk strings.
+// appendCommand appends a command as clients send it: an array of bulk strings.
 func appendCommand(b []byte, words []string) []byte {
 	b = append(b, '*')
 	b = strconv.AppendInt(b, int64(len(words)), 10)

@@ -41,7 +41,6 @@ var unread = []string{
 	"internal/cli",
 	"internal/commands",
 	"internal/session",
-	"internal/transcript",
 }
 
 // saysTheFieldsWord looks at the names and the comments of the product.
