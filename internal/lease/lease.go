@@ -42,7 +42,7 @@ func NewRequest(limit, ttl int64, holder []byte, quantity int64) (Request, error
 	if limit < 0 {
 		return Request{}, &quota.ArgumentError{Name: "limit", Lo: 0, Hi: math.MaxInt64}
 	}
-	duration, err := NewTTL(ttl)
+	duration, err := newTTL(ttl)
 	if err != nil {
 		return Request{}, err
 	}
@@ -58,8 +58,8 @@ func NewRequest(limit, ttl int64, holder []byte, quantity int64) (Request, error
 // Holder returns the name of the holder, which is borrowed.
 func (r Request) Holder() []byte { return r.holder }
 
-// NewTTL checks the duration of a lease.
-func NewTTL(seconds int64) (time.Duration, error) {
+// newTTL checks the duration of a lease.
+func newTTL(seconds int64) (time.Duration, error) {
 	if seconds < 1 || seconds > maxTTL {
 		return 0, &quota.ArgumentError{Name: "ttl", Lo: 1, Hi: maxTTL}
 	}

@@ -170,7 +170,7 @@ func play(t *testing.T, key Table, lines string) string {
 			d, _, err := key.Acquire(now, request, fewHolders)
 			said = answer(d, err)
 		case "renew":
-			ttl, err := NewTTL(number(t, args[0]))
+			ttl, err := newTTL(number(t, args[0]))
 			require.NoError(t, err)
 			said = map[bool]string{true: "1", false: "0"}[key.Renew(now, ttl, []byte(args[1]))]
 		case "release":
@@ -251,7 +251,7 @@ func TestArguments(t *testing.T) {
 		_, err := NewRequest(math.MaxInt64, 1e9, sound, math.MaxInt64)
 		require.NoError(t, err)
 	}
-	ttl, err := NewTTL(60)
+	ttl, err := newTTL(60)
 	require.NoError(t, err)
 	require.Equal(t, time.Minute, ttl)
 }

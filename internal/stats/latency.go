@@ -15,17 +15,17 @@ type LatencyEvents struct {
 	Threshold atomic.Int64 // milliseconds; 0 turns the monitoring off
 
 	mu     sync.Mutex
-	events map[string]*latencyEvent
+	events map[string]*LatencyEvent
 }
 
-// latencyEvent holds the latest samples of one event, and the longest duration ever, in
+// LatencyEvent holds the latest samples of one event, and the longest duration ever, in
 // milliseconds.
-type latencyEvent struct {
-	Samples []latencySample // oldest first, at most maxLatencySamples
+type LatencyEvent struct {
+	Samples []LatencySample // oldest first, at most maxLatencySamples
 	Longest int64
 }
 
-type latencySample struct{ Unix, Ms int64 }
+type LatencySample struct{ Unix, Ms int64 }
 
 // maxLatencySamples is how many samples an event keeps, as in Redis.
 const maxLatencySamples = 160
@@ -42,9 +42,9 @@ func (l *LatencyEvents) Add(name string, unix, ns int64) {
 	e := l.events[name]
 	if e == nil {
 		if l.events == nil {
-			l.events = make(map[string]*latencyEvent)
+			l.events = make(map[string]*LatencyEvent)
 		}
-		e = new(latencyEvent)
+		e = new(LatencyEvent)
 		l.events[name] = e
 	}
 	e.Longest = max(e.Longest, ms)
@@ -52,7 +52,7 @@ func (l *LatencyEvents) Add(name string, unix, ns int64) {
 		e.Samples[last].Ms = max(e.Samples[last].Ms, ms)
 		return
 	}
-	if e.Samples = append(e.Samples, latencySample{unix, ms}); len(e.Samples) > maxLatencySamples {
+	if e.Samples = append(e.Samples, LatencySample{unix, ms}); len(e.Samples) > maxLatencySamples {
 		e.Samples = slices.Clone(e.Samples[1:])
 	}
 }
@@ -61,13 +61,13 @@ func (l *LatencyEvents) Add(name string, unix, ns int64) {
 func (l *LatencyEvents) names() []string { return slices.Sorted(maps.Keys(l.events)) }
 
 // Of returns a copy of the named event; it is empty if there is none.
-func (l *LatencyEvents) Of(name []byte) latencyEvent {
+func (l *LatencyEvents) Of(name []byte) LatencyEvent {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if e := l.events[string(name)]; e != nil {
-		return latencyEvent{slices.Clone(e.Samples), e.Longest}
+		return LatencyEvent{slices.Clone(e.Samples), e.Longest}
 	}
-	return latencyEvent{}
+	return LatencyEvent{}
 }
 
 // Report returns the text of LATENCY DOCTOR.
@@ -110,13 +110,13 @@ const (
 )
 
 // All returns copies of all events, sorted by name.
-func (l *LatencyEvents) All() (names []string, events []latencyEvent) {
+func (l *LatencyEvents) All() (names []string, events []LatencyEvent) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	names = l.names()
 	for _, name := range names {
 		e := l.events[name]
-		events = append(events, latencyEvent{slices.Clone(e.Samples), e.Longest})
+		events = append(events, LatencyEvent{slices.Clone(e.Samples), e.Longest})
 	}
 	return names, events
 }

@@ -21,8 +21,8 @@ func TestLatencySamplesAreBounded(t *testing.T) {
 	}
 	e := l.Of([]byte("command"))
 	require.Len(t, e.Samples, maxLatencySamples)
-	require.Equal(t, latencySample{499, 7}, e.Samples[maxLatencySamples-1])
-	require.Equal(t, latencySample{340, 7}, e.Samples[0])
+	require.Equal(t, LatencySample{499, 7}, e.Samples[maxLatencySamples-1])
+	require.Equal(t, LatencySample{340, 7}, e.Samples[0])
 	require.Contains(t, l.Report(),
 		"1. command: 160 latency spikes (average 7ms, mean deviation 0ms, period 0.99 sec). Worst all time event 7ms.")
 }

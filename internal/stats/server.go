@@ -29,14 +29,14 @@ type Server struct {
 	percentiles atomic.Pointer[[]float64]
 }
 
-// Begin makes room for the counts of so many commands.
+// Begin allocates the counts of so many commands. It must be called before all other methods.
 func (s *Server) Begin(commands int) { s.calls = make([]Calls, commands+1) }
 
-// Of is where a command is counted. Commands that join the table later, as in tests, share the last
-// place.
+// Of returns the counts of a command by its number. Commands that are added to the table later, as in
+// tests, share the last one.
 func (s *Server) Of(number int) *Calls { return &s.calls[min(number, len(s.calls)-1)] }
 
-// Made is how many calls were made of all commands.
+// Made returns the number of calls of all commands.
 func (s *Server) Made() (sum int64) {
 	for i := range s.calls {
 		sum += s.calls[i].Calls.Load()
@@ -44,7 +44,7 @@ func (s *Server) Made() (sum int64) {
 	return sum
 }
 
-// Reset begins all counts again. Expired is how many keys have expired by now: a number that the
+// Reset sets all counts to zero. expired is the number of keys that have expired so far, which the
 // store counts and cannot reset.
 func (s *Server) Reset(expired int64) {
 	for i := range s.calls {
@@ -66,7 +66,7 @@ func (s *Server) Reset(expired int64) {
 // TracksLatency reports whether latency-tracking is on.
 func (s *Server) TracksLatency() bool { return s.tracking.Load() }
 
-// TrackLatency switches latency-tracking. What was counted stays.
+// TrackLatency switches latency-tracking on or off. What was counted stays.
 func (s *Server) TrackLatency(on bool) {
 	if s.tracking.Swap(on) == on {
 		return
@@ -74,7 +74,7 @@ func (s *Server) TrackLatency(on bool) {
 	for i := range s.calls {
 		c := &s.calls[i]
 		if on {
-			c.Untracked.Add(c.Calls.Load()) // of which those before the end were taken off
+			c.Untracked.Add(c.Calls.Load()) // from which the calls up to the end of the last tracking were subtracted
 		} else {
 			c.Untracked.Add(-c.Calls.Load())
 		}
@@ -90,5 +90,5 @@ func (s *Server) IsNew(number int) bool {
 // ShowPercentiles sets the percentiles that INFO latencystats shows, each from 0 to 100.
 func (s *Server) ShowPercentiles(list []float64) { s.percentiles.Store(&list) }
 
-// Percentiles are they.
+// Percentiles returns the percentiles that INFO latencystats shows.
 func (s *Server) Percentiles() []float64 { return *s.percentiles.Load() }

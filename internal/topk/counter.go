@@ -17,7 +17,7 @@ import (
 // and counts are exact where calls are few. It is safe for concurrent use.
 type Counter struct {
 	mu            sync.Mutex
-	seen, limited *Sketch
+	seen, limited *sketch
 	counted       int64        // calls counted in this slice
 	sliceEnd      atomic.Int64 // the instant at which the slice ends, in nanoseconds
 	Seed          uint64       // of the random sampling; chosen at random if 0
@@ -31,37 +31,37 @@ func (t *Counter) add(now int64, database int, key []byte, limited bool, weight 
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.seen == nil {
-		t.seen, t.limited = New(), New()
+		t.seen, t.limited = newSketch(), newSketch()
 		t.Seed = cmp.Or(t.Seed, new(maphash.Hash).Sum64())
 	}
-	if end := (now/Slice + 1) * Slice; end > t.sliceEnd.Load() {
+	if end := (now/sliceLength + 1) * sliceLength; end > t.sliceEnd.Load() {
 		t.sliceEnd.Store(end)
 		t.counted = 0
 	}
 	t.counted++
-	t.seen.Add(now, int32(database), key, weight)
+	t.seen.add(now, int32(database), key, weight)
 	if limited {
-		t.limited.Add(now, int32(database), key, weight)
+		t.limited.add(now, int32(database), key, weight)
 	}
 	next = 1 << min(t.counted/callsPerWeight, maxDoublings)
-	t.seen.SetWeight(now, max(weight, next))
-	t.limited.SetWeight(now, max(weight, next))
+	t.seen.setWeight(now, max(weight, next))
+	t.limited.setWeight(now, max(weight, next))
 	return next
 }
 
 // List returns the keys of a database with the highest counts. It works on a copy that is made one
 // slice at a time, so that it never delays the counting of calls for long.
 func (t *Counter) List(now int64, database int, limited bool, count int) []KeyCount {
-	var copied *Sketch
-	for i := range Slices {
+	var copied *sketch
+	for i := range sliceCount {
 		if copied = t.copySlice(copied, limited, i); copied == nil {
 			return nil
 		}
 	}
-	return copied.Top(now, int32(database), count)
+	return copied.top(now, int32(database), count)
 }
 
-func (t *Counter) copySlice(to *Sketch, limited bool, i int) *Sketch {
+func (t *Counter) copySlice(to *sketch, limited bool, i int) *sketch {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	from := t.seen
@@ -72,9 +72,9 @@ func (t *Counter) copySlice(to *Sketch, limited bool, i int) *Sketch {
 		return nil
 	}
 	if to == nil {
-		to = from.EmptyCopy()
+		to = from.emptyCopy()
 	}
-	from.Copy(to, i)
+	from.copySlice(to, i)
 	return to
 }
 

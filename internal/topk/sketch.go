@@ -10,7 +10,7 @@
 // it. And the minute consists of six slices with counters of their own, so that old counts are
 // forgotten.
 //
-// A Sketch reads no clock and has no lock. Its owner passes the time, and prevents concurrent use.
+// A sketch reads no clock and has no lock. Its owner passes the time, and prevents concurrent use.
 package topk
 
 import (
@@ -22,28 +22,28 @@ import (
 )
 
 const (
-	// A sketch covers Slices slices of Slice nanoseconds each.
-	Slices = 6
-	Slice  = 10_000_000_000
+	// A sketch covers sliceCount slices of sliceLength nanoseconds each.
+	sliceCount  = 6
+	sliceLength = 10_000_000_000
 
-	// MaxKey is the length of the longest key that is counted, in bytes. Together with the number
+	// maxKey is the length of the longest key that is counted, in bytes. Together with the number
 	// of counters it bounds the memory.
-	MaxKey = 256
+	maxKey = 256
 
 	ways        = 8
 	sets        = 256
 	keyCapacity = 32 // bytes reserved per key at first
 )
 
-// Sketch counts keys, each in a database. Its zero value cannot be used; call New.
-type Sketch struct {
+// sketch counts keys, each in a database. Its zero value cannot be used; call newSketch.
+type sketch struct {
 	seed   maphash.Seed
-	slices [Slices]slice
+	slices [sliceCount]slice
 }
 
 type slice struct {
-	number    int64 // instant / Slice
-	maxWeight int64 // the largest weight with which calls were counted, or announced by SetWeight
+	number    int64 // instant / sliceLength
+	maxWeight int64 // the largest weight with which calls were counted, or announced by setWeight
 	counters  []counter
 	keyMemory []byte // memory for keys that are up to keyCapacity long; the part not yet in use
 }
@@ -56,14 +56,14 @@ type counter struct {
 	key       []byte
 }
 
-// New makes an empty sketch. It takes memory as it is used: 180 KiB per slice, and more if keys are
-// long.
-func New() *Sketch { return &Sketch{seed: maphash.MakeSeed()} }
+// newSketch makes an empty sketch. It takes memory as it is used: 180 KiB per slice, and more if
+// keys are long.
+func newSketch() *sketch { return &sketch{seed: maphash.MakeSeed()} }
 
-// Add counts a key weight times, at an instant in nanoseconds. A caller that counts a random call
-// in n passes a weight of n, and must have called SetWeight before it skips any.
-func (s *Sketch) Add(now int64, database int32, key []byte, weight int64) {
-	if len(key) > MaxKey {
+// add counts a key weight times, at an instant in nanoseconds. A caller that counts a random call
+// in n passes a weight of n, and must have called setWeight before it skips any.
+func (s *sketch) add(now int64, database int32, key []byte, weight int64) {
+	if len(key) > maxKey {
 		return
 	}
 	slice := s.current(now)
@@ -82,17 +82,17 @@ func (s *Sketch) Add(now int64, database int32, key []byte, weight int64) {
 	c.variance += float64(weight) * float64(weight-1)
 }
 
-// SetWeight says that from now on each call is counted with a probability of 1/weight, independent
+// setWeight says that from now on each call is counted with a probability of 1/weight, independent
 // of the others.
-func (s *Sketch) SetWeight(now, weight int64) {
+func (s *sketch) setWeight(now, weight int64) {
 	slice := s.current(now)
 	slice.maxWeight = max(slice.maxWeight, weight)
 }
 
 // current returns the slice of an instant, and clears it first if it held an older one.
-func (s *Sketch) current(now int64) *slice {
-	number := now / Slice
-	c := &s.slices[number%Slices]
+func (s *sketch) current(now int64) *slice {
+	number := now / sliceLength
+	c := &s.slices[number%sliceCount]
 	if c.number == number && c.counters != nil {
 		return c
 	}
@@ -149,9 +149,10 @@ type KeyCount struct {
 	Count, Error int64
 }
 
-// Copy copies slice i to a sketch made by EmptyCopy. Top takes milliseconds; with Copy the owner of
-// a sketch need only hold its lock for the copying of a slice, some hundredths of a millisecond.
-func (s *Sketch) Copy(to *Sketch, i int) {
+// copySlice copies slice i to a sketch made by emptyCopy. top takes milliseconds; with copySlice
+// the owner of a sketch need only hold its lock for the copying of a slice, some hundredths of a
+// millisecond.
+func (s *sketch) copySlice(to *sketch, i int) {
 	from := &s.slices[i]
 	size := 0
 	for j := range from.counters {
@@ -165,8 +166,8 @@ func (s *Sketch) Copy(to *Sketch, i int) {
 	to.slices[i] = slice{number: from.number, maxWeight: from.maxWeight, counters: counters}
 }
 
-// EmptyCopy makes a sketch that slices of this one can be copied to.
-func (s *Sketch) EmptyCopy() *Sketch { return &Sketch{seed: s.seed} }
+// emptyCopy makes a sketch that slices of this one can be copied to.
+func (s *sketch) emptyCopy() *sketch { return &sketch{seed: s.seed} }
 
 // sum is the sum of one key's counters over the slices.
 type sum struct {
@@ -193,9 +194,9 @@ func (s *sum) bound(maxWeight int64) int64 {
 	return s.maxError + int64(min(deviation, float64(math.MaxInt64/2-s.maxError/2)))
 }
 
-// Top returns the n keys of a database with the highest counts in the minute that ends with the
+// top returns the n keys of a database with the highest counts in the minute that ends with the
 // slice of now, highest first.
-func (s *Sketch) Top(now int64, database int32, n int) []KeyCount {
+func (s *sketch) top(now int64, database int32, n int) []KeyCount {
 	sums, maxWeight := map[string]*sum{}, int64(1)
 	for slice := range s.recent(now) {
 		maxWeight = max(maxWeight, slice.maxWeight)
@@ -232,12 +233,12 @@ func (s *sum) add(set []counter, database int32, key string) {
 }
 
 // recent iterates over the slices of the minute that ends with the slice of now.
-func (s *Sketch) recent(now int64) iter.Seq[*slice] {
-	newest := now / Slice
+func (s *sketch) recent(now int64) iter.Seq[*slice] {
+	newest := now / sliceLength
 	return func(yield func(*slice) bool) {
 		for i := range s.slices {
 			slice := &s.slices[i]
-			if slice.counters != nil && slice.number > newest-Slices && slice.number <= newest && !yield(slice) {
+			if slice.counters != nil && slice.number > newest-sliceCount && slice.number <= newest && !yield(slice) {
 				return
 			}
 		}

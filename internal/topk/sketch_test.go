@@ -25,12 +25,12 @@ func zipf(calls int, call func(i int, key string)) (exact map[string]int64) {
 	return exact
 }
 
-func all(s *Sketch, now int64, database int32, n int) []KeyCount {
-	copied := s.EmptyCopy()
-	for i := range Slices {
-		s.Copy(copied, i)
+func all(s *sketch, now int64, database int32, n int) []KeyCount {
+	copied := s.emptyCopy()
+	for i := range sliceCount {
+		s.copySlice(copied, i)
 	}
-	return copied.Top(now, database, n)
+	return copied.top(now, database, n)
 }
 
 // wrong compares a list with the exact counts. It reports counts that are out of their bounds, and
@@ -54,8 +54,8 @@ func wrong(top []KeyCount, exact map[string]int64, first int) (complaints []stri
 // With 2048 counters for 300,000 calls on some ten thousand keys, none of the 100 most frequent
 // keys is missing, and every count is within its error.
 func TestZipf(t *testing.T) {
-	s := New()
-	exact := zipf(300_000, func(i int, key string) { s.Add(int64(i)*50*second/300_000, 0, []byte(key), 1) })
+	s := newSketch()
+	exact := zipf(300_000, func(i int, key string) { s.add(int64(i)*50*second/300_000, 0, []byte(key), 1) })
 	top := all(s, 50*second, 0, 1000)
 	require.Len(t, top, 1000)
 	require.Empty(t, wrong(top, exact, 100))
@@ -69,18 +69,18 @@ func TestZipf(t *testing.T) {
 // The check finds a counter that is taken over without its count, and a set in which the largest
 // counter is taken over.
 func TestPlantedBugsAreFound(t *testing.T) {
-	s := New()
+	s := newSketch()
 	exact := zipf(60_000, func(i int, key string) {
-		s.Add(0, 0, []byte(key), 1)
+		s.add(0, 0, []byte(key), 1)
 		if i%10 == 0 {
 			smallest(s.slices[0].set(uint64(i / 10))).count = 0
 		}
 	})
 	assert.NotEmpty(t, wrong(all(s, 0, 0, 1000), exact, 100))
 
-	s = New()
+	s = newSketch()
 	exact = zipf(60_000, func(i int, key string) {
-		if s.Add(0, 0, []byte(key), 1); i%1000 == 0 {
+		if s.add(0, 0, []byte(key), 1); i%1000 == 0 {
 			s.slices[0].counters[i/1000*ways] = counter{key: []byte("another"), count: 1}
 		}
 	})
@@ -89,12 +89,12 @@ func TestPlantedBugsAreFound(t *testing.T) {
 
 // Counts of calls sampled at random are within their error.
 func TestWeights(t *testing.T) {
-	s, random := New(), rand.New(rand.NewSource(2))
+	s, random := newSketch(), rand.New(rand.NewSource(2))
 	const weight = 16
-	s.SetWeight(0, weight)
+	s.setWeight(0, weight)
 	exact := zipf(500_000, func(_ int, key string) {
 		if random.Intn(weight) == 0 {
-			s.Add(0, 0, []byte(key), weight)
+			s.add(0, 0, []byte(key), weight)
 		}
 	})
 	top, wrongCounts := all(s, 0, 0, 100), 0
@@ -107,23 +107,23 @@ func TestWeights(t *testing.T) {
 }
 
 func TestAMinute(t *testing.T) {
-	s := New()
+	s := newSketch()
 	for i := range int64(12) {
-		s.Add(i*Slice, 0, []byte("key"), 1)
+		s.add(i*sliceLength, 0, []byte("key"), 1)
 	}
-	now := int64(11*Slice + second)
+	now := int64(11*sliceLength + second)
 	assert.Equal(t, []KeyCount{{"key", 6, 0}}, all(s, now, 0, 10))
-	assert.Equal(t, []KeyCount{{"key", 2, 0}}, all(s, now+4*Slice, 0, 10))
-	assert.Empty(t, all(s, now+6*Slice, 0, 10))
-	assert.Empty(t, all(New(), now, 0, 10))
+	assert.Equal(t, []KeyCount{{"key", 2, 0}}, all(s, now+4*sliceLength, 0, 10))
+	assert.Empty(t, all(s, now+6*sliceLength, 0, 10))
+	assert.Empty(t, all(newSketch(), now, 0, 10))
 }
 
 func TestDatabasesAndTies(t *testing.T) {
-	s := New()
+	s := newSketch()
 	for _, key := range []string{"b", "a", "c", "c"} {
-		s.Add(0, 3, []byte(key), 1)
+		s.add(0, 3, []byte(key), 1)
 	}
-	s.Add(0, 4, []byte("c"), 1)
+	s.add(0, 4, []byte("c"), 1)
 	assert.Equal(t, []KeyCount{{"c", 2, 0}, {"a", 1, 0}, {"b", 1, 0}}, all(s, 0, 3, 10))
 	assert.Equal(t, []KeyCount{{"c", 2, 0}}, all(s, 0, 3, 1))
 	assert.Equal(t, []KeyCount{{"c", 1, 0}}, all(s, 0, 4, 10))
@@ -132,21 +132,21 @@ func TestDatabasesAndTies(t *testing.T) {
 // Memory is bounded: a key longer than 256 bytes is not counted, and a sketch in use does not
 // allocate for keys of usual length.
 func TestMemoryIsBounded(t *testing.T) {
-	s := New()
-	s.Add(0, 0, []byte(strings.Repeat("k", MaxKey+1)), 1)
+	s := newSketch()
+	s.add(0, 0, []byte(strings.Repeat("k", maxKey+1)), 1)
 	assert.Empty(t, all(s, 0, 0, 10))
-	s.Add(0, 0, []byte(strings.Repeat("k", MaxKey)), 1)
+	s.add(0, 0, []byte(strings.Repeat("k", maxKey)), 1)
 	assert.Len(t, all(s, 0, 0, 10), 1)
 
-	s = New()
-	for slice := range int64(Slices) {
-		s.Add(slice*Slice, 0, []byte("first"), 1)
+	s = newSketch()
+	for slice := range int64(sliceCount) {
+		s.add(slice*sliceLength, 0, []byte("first"), 1)
 	}
 	key, n := []byte("user:000000"), 0
 	allocations := testing.AllocsPerRun(20_000, func() {
 		n++
 		copy(key[5:], fmt.Sprintf("%06d", n)) // Sprintf allocates twice
-		s.Add(int64(n)*second/1000, 0, key, 1)
+		s.add(int64(n)*second/1000, 0, key, 1)
 	})
 	assert.LessOrEqual(t, allocations, 2.0)
 }
