@@ -40,7 +40,7 @@ type Batch interface {
 
 	// SetCaller sets the number of the caller that listeners get. It is initially 0, which stands
 	// for no caller.
-	SetCaller(by int64)
+	SetCaller(caller int64)
 	// Caller returns the number of the caller.
 	Caller() int64
 }
@@ -63,7 +63,7 @@ type Limiters interface {
 	// nothing is taken either. The decisions are valid until the next TakeAll. If the error is
 	// ErrFull, the decisions that are limited are those whose keys need memory.
 	TakeAll(
-		ctx context.Context, takes []LimitRequest, peek bool,
+		ctx context.Context, requests []LimitRequest, peek bool,
 	) (decisions []quota.Decision, allowed bool, err error)
 	// WithoutGrowth returns a view of the same state as this one, on which operations of limiters
 	// that need memory, for a new key or a larger one, return ErrFull.

@@ -13,6 +13,8 @@ var replaced = map[string]string{
 	"hush": "reply mode", "spoil": "abort", "foresee": "prefetch", "outlet": "output buffer", "bell": "wake descriptor",
 	"strangers": "unauthenticated clients", "unhurried": "bounded cost", "hearsay": "channels", "victims": "kill filter",
 	"takings": "limit requests", "hitters": "top-k", "lapse": "expire", "outlived": "reclaim", "lapses": "expires",
+	"lapsed": "expired", "foreseen": "prefetched", "foresees": "prefetches", "hitter": "key count",
+	"unswept": "not removed yet", "strayed": "error",
 }
 
 // idioms are more of them. They are words of plain English too, which some packages use otherwise:

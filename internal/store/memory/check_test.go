@@ -77,9 +77,9 @@ func (s *shard) checkSlabs(records map[ref]bool) error {
 		case r.isInline():
 			err = s.checkInline(at)
 		case r.kind() == store.SlidingLog:
-			err = s.logs.claim(r.slabNumber(), logs, func(l *entryLog) error { logBytes += l.bytes(); return checkLog(r, l) })
+			err = s.logs.claim(r.stateWord(), logs, func(l *entryLog) error { logBytes += l.bytes(); return checkLog(r, l) })
 		case r.kind() == store.Lease:
-			err = s.leases.claim(r.slabNumber(), leased, func(l *keyLeases) error {
+			err = s.leases.claim(r.stateWord(), leased, func(l *keyLeases) error {
 				leaseBytes += l.counted
 				return errors.Join(checkLeases(r, l), checkCounted(l))
 			})
@@ -102,7 +102,7 @@ func (s *shard) checkInline(at ref) error {
 		return fmt.Errorf("it takes %d bytes of %d", r.size(), room)
 	}
 	if r.kind() == store.Lease {
-		return checkLeases(r, s.leaseTable(&keySlot{r: r, live: true}))
+		return checkLeases(r, s.leaseTable(&keySlot{record: r, live: true}))
 	}
 	if l := r.ring(); l.head*entryBytes >= len(l.entries) || l.count*entryBytes > len(l.entries) {
 		return fmt.Errorf("a ring of %d bytes has %d entries from %d", len(l.entries), l.count, l.head)

@@ -32,11 +32,11 @@ func (r record) inline() []byte {
 }
 
 func (r record) isInline() bool {
-	return (r.kind() == store.SlidingLog || r.kind() == store.Lease) && r.slabNumber()&inlineBit != 0
+	return (r.kind() == store.SlidingLog || r.kind() == store.Lease) && r.stateWord()&inlineBit != 0
 }
 
 func (r record) inlineBytes() int {
-	n := r.slabNumber() &^ inlineBit
+	n := r.stateWord() &^ inlineBit
 	if r.kind() == store.SlidingLog {
 		return int(n>>16) * entryBytes
 	}
@@ -47,27 +47,27 @@ func (r record) inlineBytes() int {
 // more than twice as large. Inline state is not copied. A record that is to become smaller stays
 // where it is if there is no memory.
 func (s *shard) resize(at *keySlot, size int) error {
-	from := at.p.bucket.ref(at.p.slot)
-	room := s.pages.slotSize(from)
+	from := at.position.bucket.ref(at.position.slot)
+	slotSize := s.pages.slotSize(from)
 	switch {
-	case size <= room && 2*size+unitBytes > room:
+	case size <= slotSize && 2*size+unitBytes > slotSize:
 		return nil
-	case size > room && s.noGrowth:
+	case size > slotSize && s.noGrowth:
 		return store.ErrFull
 	}
 	to, ok := s.pages.alloc(size)
-	if !ok && size <= room {
+	if !ok && size <= slotSize {
 		return nil
 	}
 	if !ok {
 		return store.ErrFull
 	}
 	r := s.pages.at(to)
-	copy(r, at.r[:recordSize(len(at.key), at.r.kind())])
-	at.p.bucket.set(at.p.slot, at.h.tag, to)
+	copy(r, at.record[:recordSize(len(at.key), at.record.kind())])
+	at.position.bucket.set(at.position.slot, at.hash.tag, to)
 	s.pages.release(from)
 	s.publishLayout()
-	at.r = r
+	at.record = r
 	return nil
 }
 
@@ -91,13 +91,13 @@ type logRing struct {
 }
 
 func (r record) ring() logRing {
-	n := r.slabNumber()
+	n := r.stateWord()
 	return logRing{entries: r.inline(), head: int(n >> 8 & 0xff), count: int(n & 0xff)}
 }
 
 // setRing sets the capacity, the oldest entry and the number of entries of an inline ring.
 func (r record) setRing(size, head, count int) {
-	r.setSlabNumber(inlineBit | uint32(size)<<16 | uint32(head)<<8 | uint32(count))
+	r.setStateWord(inlineBit | uint32(size)<<16 | uint32(head)<<8 | uint32(count))
 }
 
 func (l *logRing) Len() int { return l.count }
@@ -124,7 +124,7 @@ func (l *logRing) at(i int) []byte {
 // logEntries returns the entries of a live key. It is valid until the next call.
 func (s *shard) logEntries(r record) window.Entries {
 	if !r.isInline() {
-		return s.logs.at(r.slabNumber())
+		return s.logs.at(r.stateWord())
 	}
 	s.scratchRing = r.ring()
 	return &s.scratchRing
@@ -138,10 +138,10 @@ func (s *shard) editLog(at *keySlot, e window.Edit) error {
 		return s.storeLog(at)
 	case s.noGrowth && s.logGrows(at, e):
 		return store.ErrFull
-	case at.r.isInline():
+	case at.record.isInline():
 		return s.editRing(at, e)
 	}
-	n := at.r.slabNumber()
+	n := at.record.stateWord()
 	log := s.logs.at(n)
 	s.logs.bytes -= log.bytes()
 	log.apply(e)
@@ -180,7 +180,7 @@ func (s *shard) storeLog(at *keySlot) error {
 	n, log := s.logs.add()
 	log.fill(s.scratchEntries)
 	s.logs.bytes += log.bytes()
-	at.r.setSlabNumber(n)
+	at.record.setStateWord(n)
 	return nil
 }
 
@@ -192,8 +192,8 @@ func (s *shard) storeRing(at *keySlot) error {
 	if err := s.createOrResize(at, store.SlidingLog, size*entryBytes); err != nil {
 		return err
 	}
-	at.r.setRing(size, 0, count)
-	s.scratchRing = at.r.ring()
+	at.record.setRing(size, 0, count)
+	s.scratchRing = at.record.ring()
 	for i, e := range s.scratchEntries {
 		s.scratchRing.set(i, e)
 	}
@@ -202,7 +202,7 @@ func (s *shard) storeRing(at *keySlot) error {
 
 // editRing makes an edit in the record. It reallocates the ring if it is full or much too large.
 func (s *shard) editRing(at *keySlot, e window.Edit) error {
-	s.scratchRing = at.r.ring()
+	s.scratchRing = at.record.ring()
 	ring := &s.scratchRing
 	size, kept := len(ring.entries)/entryBytes, e.Left(ring.count)
 	if kept > size || size > 4*kept+2 {
@@ -218,18 +218,18 @@ func (s *shard) editRing(at *keySlot, e window.Edit) error {
 	if e.Push {
 		ring.set(kept-1, e.Entry)
 	}
-	at.r.setRing(size, ring.head, kept)
+	at.record.setRing(size, ring.head, kept)
 	return nil
 }
 
 // leaseTable returns the leases of a key: the shard's scratch table if they are inline.
 func (s *shard) leaseTable(at *keySlot) lease.Table {
-	if at.live && !at.r.isInline() {
-		return s.leases.at(at.r.slabNumber())
+	if at.live && !at.record.isInline() {
+		return s.leases.at(at.record.stateWord())
 	}
 	s.scratchLeases.Load(nil)
 	if at.live {
-		s.scratchLeases.Load(at.r.inline())
+		s.scratchLeases.Load(at.record.inline())
 	}
 	return &s.scratchLeases
 }
@@ -254,7 +254,7 @@ func (s *shard) saveLeases(at *keySlot, table lease.Table, changed bool) error {
 			return err
 		}
 	} else if held.ToFew(&s.scratchLeases, min(maxInline/4, inlineCapacity(at.key, store.Lease))) {
-		n := at.r.slabNumber()
+		n := at.record.stateWord()
 		if s.storeLeases(at) == nil { // otherwise the leases stay in the slab
 			s.leases.bytes -= held.counted
 			s.leases.remove(n)
@@ -279,13 +279,13 @@ func (s *shard) storeLeases(at *keySlot) error {
 		return err
 	}
 	if bytes > 0 {
-		at.r.setSlabNumber(inlineBit | uint32(len(few)))
-		copy(at.r.inline(), few)
+		at.record.setStateWord(inlineBit | uint32(len(few)))
+		copy(at.record.inline(), few)
 		return nil
 	}
 	n, held := s.leases.add()
 	held.Leases = *s.scratchLeases.ToLeases()
 	held.updateBytes(&s.leases)
-	at.r.setSlabNumber(n)
+	at.record.setStateWord(n)
 	return nil
 }

@@ -43,17 +43,17 @@ func TestLogsMoveInAndOut(t *testing.T) {
 			if e.Push {
 				naive = append(naive, e.Entry)
 			}
-			at.r.setField(0, int64(naive[0].Total-1))
-			at.r.setExpires(next + 1e9)
+			at.record.setField(0, int64(naive[0].Total-1))
+			at.record.setExpires(next + 1e9)
 			if next%10 == 0 {
 				require.NoError(t, m.check())
 			}
-			log := s.logEntries(at.r)
+			log := s.logEntries(at.record)
 			require.Equal(t, len(naive), log.Len())
 			for i, want := range naive {
 				require.Equal(t, want, log.At(i))
 			}
-			if inline != at.r.isInline() && len(key) == 3 {
+			if inline != at.record.isInline() && len(key) == 3 {
 				inline = !inline
 				moves[inline]++
 			}

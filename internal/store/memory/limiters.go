@@ -16,44 +16,44 @@ import (
 
 // keySlot is the slot of a key: its record, or where it would be.
 type keySlot struct {
-	h       keyHash
-	key     []byte
-	r       record // nil if the key has none; expired only in transfers
-	p       indexPosition
-	live    bool
-	created bool // the record was created by this step
+	hash     keyHash
+	key      []byte
+	record   record // nil if the key has none; expired only in transfers
+	position indexPosition
+	live     bool
+	created  bool // the record was created by this step
 }
 
 // lookup finds the record of a key for a limiter of a kind, at the instant now.
 func (s *shard) lookup(h keyHash, key []byte, now int64, kind store.Kind) (keySlot, error) {
-	at := keySlot{h: h, key: key}
-	at.r, at.p = s.findLive(h, key, now)
-	at.live = at.r != nil
-	if at.live && at.r.kind() != kind {
+	at := keySlot{hash: h, key: key}
+	at.record, at.position = s.findLive(h, key, now)
+	at.live = at.record != nil
+	if at.live && at.record.kind() != kind {
 		return at, store.ErrWrongKind
 	}
 	if at.live {
-		at.r.touch(now)
+		at.record.touch(now)
 	}
 	return at, nil
 }
 
 // createIfAbsent creates a record with so many bytes behind its value, unless the key has a live
 // one.
-func (s *shard) createIfAbsent(at *keySlot, kind store.Kind, more int) (err error) {
+func (s *shard) createIfAbsent(at *keySlot, kind store.Kind, extra int) (err error) {
 	if at.live {
 		return nil
 	}
-	at.r, err = s.addSized(at.h, at.key, kind, more)
+	at.record, err = s.addSized(at.hash, at.key, kind, extra)
 	at.created = true
 	return err
 }
 
 // commit sets the expiry of a record whose state was written, and notifies the listeners.
 func (s *shard) commit(at *keySlot, expires int64) {
-	before := at.r.noExpiry()
-	at.r.setExpires(expires)
-	s.noExpiry += at.r.noExpiry() - before
+	before := at.record.noExpiry()
+	at.record.setExpires(expires)
+	s.noExpiry += at.record.noExpiry() - before
 	event := store.Changed
 	if at.created {
 		event = store.Created
@@ -64,7 +64,7 @@ func (s *shard) commit(at *keySlot, expires int64) {
 // removeKey removes a key and notifies the listeners.
 func (s *shard) removeKey(at *keySlot) {
 	s.notify(at.key, store.Deleted)
-	s.remove(at.h, at.p)
+	s.remove(at.hash, at.position)
 }
 
 // take makes one step of a rule on one key.
@@ -99,7 +99,7 @@ func (s *shard) fixed(at *keySlot, now int64, limit window.Limit, quantity int64
 	mode quota.Mode) (quota.Decision, error) {
 	var state window.Fixed
 	if at.live {
-		state = window.Fixed{Start: at.r.field(0), Used: at.r.field(1), End: at.r.expires()}
+		state = window.Fixed{Start: at.record.field(0), Used: at.record.field(1), End: at.record.expires()}
 	}
 	d, next, err := limit.StepFixed(now, state, quantity, mode)
 	switch {
@@ -112,8 +112,8 @@ func (s *shard) fixed(at *keySlot, now int64, limit window.Limit, quantity int64
 	if err := s.createIfAbsent(at, store.Fixed, 0); err != nil {
 		return quota.Decision{}, err
 	}
-	at.r.setField(0, next.Start)
-	at.r.setField(1, next.Used)
+	at.record.setField(0, next.Start)
+	at.record.setField(1, next.Used)
 	s.commit(at, next.End)
 	return d, nil
 }
@@ -123,7 +123,7 @@ func (s *shard) sliding(at *keySlot, now int64, limit window.Limit, quantity int
 	var state window.Sliding
 	if at.live {
 		state = window.Sliding{
-			Start: at.r.field(0), Previous: at.r.field(1), Current: at.r.field(2), Until: at.r.field(3), End: at.r.expires(),
+			Start: at.record.field(0), Previous: at.record.field(1), Current: at.record.field(2), Until: at.record.field(3), End: at.record.expires(),
 		}
 	}
 	d, next, err := limit.StepSliding(now, state, quantity, mode)
@@ -137,10 +137,10 @@ func (s *shard) sliding(at *keySlot, now int64, limit window.Limit, quantity int
 	if err := s.createIfAbsent(at, store.Sliding, 0); err != nil {
 		return quota.Decision{}, err
 	}
-	at.r.setField(0, next.Start)
-	at.r.setField(1, next.Previous)
-	at.r.setField(2, next.Current)
-	at.r.setField(3, next.Until)
+	at.record.setField(0, next.Start)
+	at.record.setField(1, next.Previous)
+	at.record.setField(2, next.Current)
+	at.record.setField(3, next.Until)
 	s.commit(at, next.End)
 	return d, nil
 }
@@ -157,7 +157,7 @@ func (s *shard) slidingLog(at *keySlot, now int64, limit window.LogLimit, quanti
 	var state window.Log
 	entries := emptyLog
 	if at.live {
-		state, entries = at.r.logState(), s.logEntries(at.r)
+		state, entries = at.record.logState(), s.logEntries(at.record)
 	}
 	d, next, edit, err := limit.StepLog(now, state, entries, quantity, mode)
 	switch {
@@ -170,8 +170,8 @@ func (s *shard) slidingLog(at *keySlot, now int64, limit window.LogLimit, quanti
 	if err := s.editLog(at, edit); err != nil {
 		return quota.Decision{}, err
 	}
-	at.r.setField(0, int64(next.Base))
-	at.r.setField(1, next.Until)
+	at.record.setField(0, int64(next.Base))
+	at.record.setField(1, next.Until)
 	s.commit(at, next.End)
 	return d, nil
 }
@@ -250,14 +250,14 @@ func (s *shard) freeState(r record) {
 		if r.isInline() {
 			return
 		}
-		n := r.slabNumber()
+		n := r.stateWord()
 		s.logs.bytes -= s.logs.at(n).bytes()
 		s.logs.remove(n)
 	case store.Lease:
 		if r.isInline() {
 			return
 		}
-		n := r.slabNumber()
+		n := r.stateWord()
 		s.leases.bytes -= s.leases.at(n).counted
 		s.leases.remove(n)
 	}
@@ -280,7 +280,7 @@ func (s *shard) fields(r record, now int64) []store.Field {
 		return logFields(s.logEntries(r), uint64(r.field(0)), r.expires(), now)
 	default:
 		var holders, permits int64
-		for l := range s.leaseTable(&keySlot{r: r, live: true}).Holders(now) {
+		for l := range s.leaseTable(&keySlot{record: r, live: true}).Holders(now) {
 			holders++
 			permits += l.Quantity
 		}

@@ -132,7 +132,7 @@ func (s *shard) needsMemory(h keyHash, t *store.LimitRequest, now int64) bool {
 	case t.Rule.Kind != store.SlidingLog:
 		return false
 	}
-	at := keySlot{h: h, key: t.Key, r: r, p: p, live: true}
+	at := keySlot{hash: h, key: t.Key, record: r, position: p, live: true}
 	_, _, edit, _ := t.Rule.Log.StepLog(now, r.logState(), s.logEntries(r), t.Quantity, quota.Take)
 	return s.logGrows(&at, edit)
 }
@@ -148,9 +148,9 @@ func sizeAfterFirst(key []byte, kind store.Kind) int {
 
 // logGrows reports whether an edit makes a log outgrow its memory.
 func (s *shard) logGrows(at *keySlot, e window.Edit) bool {
-	if !at.r.isInline() {
-		return s.logs.at(at.r.slabNumber()).grows(e)
+	if !at.record.isInline() {
+		return s.logs.at(at.record.stateWord()).grows(e)
 	}
-	ring := at.r.ring()
+	ring := at.record.ring()
 	return e.Left(ring.count) > len(ring.entries)/entryBytes
 }

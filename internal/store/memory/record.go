@@ -121,14 +121,14 @@ func (r record) field(i int) int64 { return int64(binary.LittleEndian.Uint64(r.v
 
 func (r record) setField(i int, n int64) { binary.LittleEndian.PutUint64(r.value()[8*i:], uint64(n)) }
 
-// slabNumber returns the last 4 bytes of the value: the number of the object that holds the rest of
-// the state.
-func (r record) slabNumber() uint32 {
+// stateWord returns the last 4 bytes of the value of a log or of leases: the number of the object
+// in a slab that holds the rest of the state, or the size of inline state (inline.go).
+func (r record) stateWord() uint32 {
 	v := r.value()
 	return binary.LittleEndian.Uint32(v[len(v)-4:])
 }
 
-func (r record) setSlabNumber(n uint32) {
+func (r record) setStateWord(n uint32) {
 	v := r.value()
 	binary.LittleEndian.PutUint32(v[len(v)-4:], n)
 }

@@ -118,8 +118,8 @@ func (s *shard) add(h keyHash, key []byte, kind store.Kind) (record, error) {
 }
 
 // addSized is add for a kind whose records have more bytes behind their value.
-func (s *shard) addSized(h keyHash, key []byte, kind store.Kind, more int) (record, error) {
-	size := recordSize(len(key), kind) + more
+func (s *shard) addSized(h keyHash, key []byte, kind store.Kind, extra int) (record, error) {
+	size := recordSize(len(key), kind) + extra
 	if s.lowOnMemory() {
 		if r := s.reuseExpired(h, key, kind, size); r != nil {
 			return r, nil

@@ -17,16 +17,16 @@ func TestCheckFindsWhatDoesNotFit(t *testing.T) {
 	for name, plant := range map[string]func(s *shard, log, other, leases record){
 		"a log that no record holds":        func(s *shard, _, _, _ record) { s.logs.add() },
 		"leases that no record holds":       func(s *shard, _, _, _ record) { s.leases.add() },
-		"two records with one log":          func(_ *shard, log, other, _ record) { log.setSlabNumber(other.slabNumber()) },
-		"a log that is not there":           func(_ *shard, log, _, _ record) { log.setSlabNumber(99) },
+		"two records with one log":          func(_ *shard, log, other, _ record) { log.setStateWord(other.stateWord()) },
+		"a log that is not there":           func(_ *shard, log, _, _ record) { log.setStateWord(99) },
 		"bytes of logs":                     func(s *shard, _, _, _ record) { s.logs.bytes++ },
 		"bytes of leases":                   func(s *shard, _, _, _ record) { s.leases.bytes-- },
-		"a log that has gone":               func(s *shard, log, _, _ record) { s.logs.remove(log.slabNumber()) },
+		"a log that has gone":               func(s *shard, log, _, _ record) { s.logs.remove(log.stateWord()) },
 		"a place that is not used":          func(s *shard, _, _, _ record) { s.logs.pieces[0].used |= 1 << 63 },
 		"a place that is not known":         func(s *shard, _, _, _ record) { s.logs.lowest++ },
 		"a piece too many":                  func(s *shard, _, _, _ record) { s.leases.pieceCount++ },
 		"a record that outlives its leases": func(_ *shard, _, _, leases record) { leases.setExpires(leases.expires() + 1) },
-		"a log without its entries":         func(s *shard, log, _, _ record) { *s.logs.at(log.slabNumber()) = entryLog{} },
+		"a log without its entries":         func(s *shard, log, _, _ record) { *s.logs.at(log.stateWord()) = entryLog{} },
 		"a log that ends too soon":          func(_ *shard, log, _, _ record) { log.setExpires(1e18) },
 		"a base too high":                   func(_ *shard, log, _, _ record) { log.setField(0, 999) },
 	} {
@@ -58,8 +58,8 @@ func TestCheckFindsWhatDoesNotFitInARecord(t *testing.T) {
 		"entries that stand elsewhere":        func(log, _ record) { log.setRing(3, 1, 2) },
 		"a log that ends too soon":            func(log, _ record) { log.setExpires(1e18) },
 		"a record that outlives its leases":   func(_, leases record) { leases.setExpires(leases.expires() + 1) },
-		"leases that are not there":           func(_, leases record) { leases.setSlabNumber(inlineBit) },
-		"leases that its slot has not":        func(_, leases record) { leases.setSlabNumber(inlineBit | 999) },
+		"leases that are not there":           func(_, leases record) { leases.setStateWord(inlineBit) },
+		"leases that its slot has not":        func(_, leases record) { leases.setStateWord(inlineBit | 999) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			clock := store.NewStillClock(1e18)

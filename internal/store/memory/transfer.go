@@ -22,8 +22,8 @@ func (v *view) Transfer(ctx context.Context, from, to store.KeyRef, how store.Tr
 func (v *view) transfer(from, to store.KeyRef, how store.Transfer) (bool, error) {
 	source, destination := v.locate(from), v.locate(to)
 	switch {
-	case !source.live && source.r != nil:
-		source.shard.expire(source.h, source.key, source.p)
+	case !source.live && source.record != nil:
+		source.shard.expire(source.hash, source.key, source.position)
 		return false, nil
 	case !source.live, destination.live && !how.Replace:
 		return false, nil
@@ -55,10 +55,10 @@ func (v *view) locate(p store.KeyRef) shardSlot {
 	defer func() { v.selected = selected }()
 	h := v.memory.hash(p.Key)
 	s := v.lockShard(h.shard)
-	at := shardSlot{keySlot{h: h, key: p.Key}, s}
-	at.r, at.p = s.find(h, p.Key)
+	at := shardSlot{keySlot{hash: h, key: p.Key}, s}
+	at.record, at.position = s.find(h, p.Key)
 	now := s.advance(v.now)
-	at.live = at.r != nil && at.r.expires() > now
+	at.live = at.record != nil && at.record.expires() > now
 	return at
 }
 
@@ -74,16 +74,16 @@ type detachedState struct {
 // detach copies the content of a key. State in a slab is copied only if it stays at the source,
 // too; otherwise it is passed on, so that a log of a hundred thousand entries takes no longer.
 func (at *shardSlot) detach(stays bool) detachedState {
-	r := at.r
+	r := at.record
 	l := detachedState{kind: r.kind(), expires: r.expires(), value: slices.Clone(r[r.atValue():r.size()])}
 	switch {
 	case r.isInline():
 	case l.kind == store.SlidingLog:
-		if l.log = at.shard.logs.at(r.slabNumber()); stays {
+		if l.log = at.shard.logs.at(r.stateWord()); stays {
 			l.log = l.log.clone()
 		}
 	case l.kind == store.Lease:
-		if l.leases = at.shard.leases.at(r.slabNumber()); stays {
+		if l.leases = at.shard.leases.at(r.stateWord()); stays {
 			l.leases = l.leases.clone()
 		}
 	}
@@ -95,27 +95,27 @@ func (at *shardSlot) attach(l detachedState) (err error) {
 	s := at.shard
 	switch {
 	case at.live:
-		s.remove(at.h, at.p)
-	case at.r != nil:
-		s.expire(at.h, at.key, at.p)
+		s.remove(at.hash, at.position)
+	case at.record != nil:
+		s.expire(at.hash, at.key, at.position)
 	}
-	if at.r, err = s.addSized(at.h, at.key, l.kind, len(l.value)-valueBytes[l.kind]); err != nil {
+	if at.record, err = s.addSized(at.hash, at.key, l.kind, len(l.value)-valueBytes[l.kind]); err != nil {
 		return err
 	}
 	at.created = true
-	copy(at.r[at.r.atValue():], l.value)
+	copy(at.record[at.record.atValue():], l.value)
 	switch {
 	case l.log != nil:
 		n, log := s.logs.add()
 		*log = *l.log
 		s.logs.bytes += log.bytes()
-		at.r.setSlabNumber(n)
+		at.record.setStateWord(n)
 	case l.leases != nil:
 		n, held := s.leases.add()
 		*held = *l.leases
 		held.counted = 0
 		held.updateBytes(&s.leases)
-		at.r.setSlabNumber(n)
+		at.record.setStateWord(n)
 	}
 	s.commit(&at.keySlot, l.expires)
 	return nil

@@ -58,8 +58,8 @@ func (v *view) Write(_ context.Context, key []byte, value store.Value, expires i
 	s := v.lockShard(h.shard)
 	defer v.unlockShard(s)
 	now := s.advance(v.now)
-	at := keySlot{h: h, key: key}
-	at.r, at.p = s.findLive(h, key, now)
+	at := keySlot{hash: h, key: key}
+	at.record, at.position = s.findLive(h, key, now)
 	if expires <= now {
 		s.writeExpired(&at)
 		return nil
@@ -99,9 +99,9 @@ func (v *view) StateBytes(_ context.Context, key []byte) int {
 	case r.isInline():
 		return r.inlineBytes()
 	case r.kind() == store.SlidingLog:
-		return int(s.logs.at(r.slabNumber()).bytes())
+		return int(s.logs.at(r.stateWord()).bytes())
 	case r.kind() == store.Lease:
-		return int(s.leases.at(r.slabNumber()).counted)
+		return int(s.leases.at(r.stateWord()).counted)
 	}
 	return 0
 }
@@ -112,24 +112,24 @@ func (s *shard) write(at *keySlot, v store.Value, expires int64) (err error) {
 	if v.IsInteger {
 		kind, size = store.Integer, 0
 	}
-	if at.r == nil || !s.reuseSlot(at, kind, size) {
+	if at.record == nil || !s.reuseSlot(at, kind, size) {
 		if !s.pages.canAdd(1) {
 			return store.ErrFull
 		}
-		if at.created = at.r == nil; !at.created {
-			s.remove(at.h, at.p)
+		if at.created = at.record == nil; !at.created {
+			s.remove(at.hash, at.position)
 		}
-		if at.r, err = s.addSized(at.h, at.key, kind, size); err != nil {
+		if at.record, err = s.addSized(at.hash, at.key, kind, size); err != nil {
 			return err
 		}
 	}
 	if v.IsInteger {
-		at.r.setField(0, v.Integer)
+		at.record.setField(0, v.Integer)
 	} else {
-		at.r.setBytes(v.Bytes)
+		at.record.setBytes(v.Bytes)
 		s.copiedBytes += int64(size)
 	}
-	at.r.touch(s.lastInstant)
+	at.record.touch(s.lastInstant)
 	s.commit(at, expires)
 	return nil
 }
@@ -137,7 +137,7 @@ func (s *shard) write(at *keySlot, v store.Value, expires int64) (err error) {
 // writeExpired removes a key to which a value is written that has expired already. Listeners are
 // notified even if the key did not exist.
 func (s *shard) writeExpired(at *keySlot) {
-	if at.r != nil {
+	if at.record != nil {
 		s.removeKey(at)
 		return
 	}
@@ -147,18 +147,18 @@ func (s *shard) writeExpired(at *keySlot) {
 // reuseSlot reports whether a value fits in the slot of a key's record, and if so changes the kind
 // of the record.
 func (s *shard) reuseSlot(at *keySlot, kind store.Kind, size int) bool {
-	if !at.r.kind().IsValue() {
+	if !at.record.kind().IsValue() {
 		return false
 	}
-	if at.r.kind() == kind && kind == store.Integer {
+	if at.record.kind() == kind && kind == store.Integer {
 		return true
 	}
-	room := s.pages.slotSize(at.p.bucket.ref(at.p.slot))
+	slotSize := s.pages.slotSize(at.position.bucket.ref(at.position.slot))
 	need := recordSize(len(at.key), kind) + size
-	if need > room || need < room/2 {
+	if need > slotSize || need < slotSize/2 {
 		return false
 	}
-	at.r.setKind(kind)
+	at.record.setKind(kind)
 	return true
 }
 
@@ -183,21 +183,21 @@ func (r record) borrowValue(digits []byte) []byte {
 
 // patch overwrites or appends bytes of a value of kind Bytes.
 func (s *shard) patch(at *keySlot, from int, part []byte) error {
-	before := len(at.r.bytes())
+	before := len(at.record.bytes())
 	length := max(before, from+len(part))
-	if need := at.r.atValue() + valueBytes[store.Bytes] + length; need > s.pages.slotSize(at.p.bucket.ref(at.p.slot)) {
+	if need := at.record.atValue() + valueBytes[store.Bytes] + length; need > s.pages.slotSize(at.position.bucket.ref(at.position.slot)) {
 		if err := s.enlarge(at, need); err != nil {
 			return err
 		}
 	}
-	at.r.setLength(length)
-	value := at.r.bytes()
+	at.record.setLength(length)
+	value := at.record.bytes()
 	if from > before {
 		clear(value[before:from])
 	}
 	copy(value[from:], part)
 	s.copiedBytes += int64(length - before + len(part))
-	at.r.touch(s.lastInstant)
+	at.record.touch(s.lastInstant)
 	return nil
 }
 
@@ -208,39 +208,39 @@ func (s *shard) enlarge(at *keySlot, size int) error {
 	if size > maxClass*unitBytes {
 		size += size / 4
 	}
-	from := at.p.bucket.ref(at.p.slot)
+	from := at.position.bucket.ref(at.position.slot)
 	to, ok := s.pages.alloc(size)
 	if !ok {
 		return store.ErrFull
 	}
-	r, used := s.pages.at(to), at.r.size()
-	copy(r, at.r[:used])
+	r, used := s.pages.at(to), at.record.size()
+	copy(r, at.record[:used])
 	s.copiedBytes += int64(used)
-	at.p.bucket.set(at.p.slot, at.h.tag, to)
+	at.position.bucket.set(at.position.slot, at.hash.tag, to)
 	s.pages.release(from)
 	s.publishLayout()
-	at.r = r
+	at.record = r
 	return nil
 }
 
 // increment makes one step of Add.
 func (s *shard) increment(h keyHash, key []byte, now, n int64) (int64, error) {
 	now = s.advance(now)
-	at := keySlot{h: h, key: key}
-	if at.r, at.p = s.findLive(h, key, now); at.r != nil {
-		at.r.touch(now)
-		switch at.r.kind() {
+	at := keySlot{hash: h, key: key}
+	if at.record, at.position = s.findLive(h, key, now); at.record != nil {
+		at.record.touch(now)
+		switch at.record.kind() {
 		case store.Integer:
 		case store.Bytes:
 			return 0, store.ErrNotInteger
 		default:
 			return 0, store.ErrWrongKind
 		}
-		before := at.r.field(0)
+		before := at.record.field(0)
 		if n > 0 && before > math.MaxInt64-n || n < 0 && before < math.MinInt64-n {
 			return 0, store.ErrOverflow
 		}
-		at.r.setField(0, before+n)
+		at.record.setField(0, before+n)
 		s.notify(key, store.Changed)
 		return before + n, nil
 	}
@@ -250,16 +250,16 @@ func (s *shard) increment(h keyHash, key []byte, now, n int64) (int64, error) {
 // edit makes one step of Edit.
 func (s *shard) edit(h keyHash, key []byte, now int64, edit func(store.Entry, []byte) (store.Change, error)) error {
 	now = s.advance(now)
-	at := keySlot{h: h, key: key}
-	at.r, at.p = s.findLive(h, key, now)
-	e := at.r.entry(now)
+	at := keySlot{hash: h, key: key}
+	at.record, at.position = s.findLive(h, key, now)
+	e := at.record.entry(now)
 	if e.Kind != store.None {
-		at.r.touch(now)
+		at.record.touch(now)
 	}
 	var digits [20]byte
 	var value []byte
 	if e.Kind.IsValue() {
-		value = at.r.borrowValue(digits[:0])
+		value = at.record.borrowValue(digits[:0])
 	}
 	c, err := edit(e, value)
 	if err != nil || c.Operation == store.NoChange {
