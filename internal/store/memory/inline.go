@@ -47,7 +47,7 @@ func (r record) inlineBytes() int {
 // more than twice as large. Inline state is not copied. A record that is to become smaller stays
 // where it is if there is no memory.
 func (s *shard) resize(at *keySlot, size int) error {
-	from := at.position.bucket.ref(at.position.slot)
+	from := at.position.ref()
 	slotSize := s.pages.slotSize(from)
 	switch {
 	case size <= slotSize && 2*size+unitBytes > slotSize:

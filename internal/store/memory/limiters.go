@@ -123,7 +123,8 @@ func (s *shard) sliding(at *keySlot, now int64, limit window.Limit, quantity int
 	var state window.Sliding
 	if at.live {
 		state = window.Sliding{
-			Start: at.record.field(0), Previous: at.record.field(1), Current: at.record.field(2), Until: at.record.field(3), End: at.record.expires(),
+			Start: at.record.field(0), Previous: at.record.field(1), Current: at.record.field(2),
+			Until: at.record.field(3), End: at.record.expires(),
 		}
 	}
 	d, next, err := limit.StepSliding(now, state, quantity, mode)

@@ -128,7 +128,7 @@ func (s *shard) needsMemory(h keyHash, t *store.LimitRequest, now int64) bool {
 		if t.Rule.Kind == store.SlidingLog && inlineCapacity(t.Key, t.Rule.Kind) < entryBytes {
 			return true // with a long key, the entries are in a slab
 		}
-		return s.pages.slotSize(p.bucket.ref(p.slot)) < sizeAfterFirst(t.Key, t.Rule.Kind)
+		return s.pages.slotSize(p.ref()) < sizeAfterFirst(t.Key, t.Rule.Kind)
 	case t.Rule.Kind != store.SlidingLog:
 		return false
 	}

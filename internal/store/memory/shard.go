@@ -66,6 +66,9 @@ type indexPosition struct {
 	slot   int
 }
 
+// ref returns the record that is at the position.
+func (p indexPosition) ref() ref { return p.bucket.ref(p.slot) }
+
 // find returns the record of a key, expired or not, and its position; nil if there is none.
 func (s *shard) find(h keyHash, key []byte) (record, indexPosition) {
 	if s.records == 0 {
@@ -150,7 +153,7 @@ func (s *shard) reuseExpired(h keyHash, key []byte, kind store.Kind, size int) r
 	switch {
 	case r == nil:
 		return nil
-	case s.pages.slotSize(p.bucket.ref(p.slot)) >= size:
+	case s.pages.slotSize(p.ref()) >= size:
 		s.notify(key, store.Expired)
 		s.expiredCount++
 		s.freeState(r)
@@ -163,7 +166,7 @@ func (s *shard) reuseExpired(h keyHash, key []byte, kind store.Kind, size int) r
 }
 
 func (s *shard) remove(h keyHash, p indexPosition) {
-	at := p.bucket.ref(p.slot)
+	at := p.ref()
 	s.noExpiry -= s.pages.at(at).noExpiry()
 	s.freeState(s.pages.at(at))
 	s.pages.release(at)

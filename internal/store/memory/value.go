@@ -153,7 +153,7 @@ func (s *shard) reuseSlot(at *keySlot, kind store.Kind, size int) bool {
 	if at.record.kind() == kind && kind == store.Integer {
 		return true
 	}
-	slotSize := s.pages.slotSize(at.position.bucket.ref(at.position.slot))
+	slotSize := s.pages.slotSize(at.position.ref())
 	need := recordSize(len(at.key), kind) + size
 	if need > slotSize || need < slotSize/2 {
 		return false
@@ -185,7 +185,7 @@ func (r record) borrowValue(digits []byte) []byte {
 func (s *shard) patch(at *keySlot, from int, part []byte) error {
 	before := len(at.record.bytes())
 	length := max(before, from+len(part))
-	if need := at.record.atValue() + valueBytes[store.Bytes] + length; need > s.pages.slotSize(at.position.bucket.ref(at.position.slot)) {
+	if need := at.record.atValue() + valueBytes[store.Bytes] + length; need > s.pages.slotSize(at.position.ref()) {
 		if err := s.enlarge(at, need); err != nil {
 			return err
 		}
@@ -208,7 +208,7 @@ func (s *shard) enlarge(at *keySlot, size int) error {
 	if size > maxClass*unitBytes {
 		size += size / 4
 	}
-	from := at.position.bucket.ref(at.position.slot)
+	from := at.position.ref()
 	to, ok := s.pages.alloc(size)
 	if !ok {
 		return store.ErrFull
