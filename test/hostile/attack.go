@@ -1,5 +1,5 @@
-// Package hostile attacks cellserver, as it is built, the way broken and malicious clients do. The
-// attacks are here, for the tests beside them and for the soak.
+// Package hostile attacks cellserver with what broken and malicious clients send. The attacks are
+// used by the tests of this package and by the soak.
 package hostile
 
 import (
@@ -16,35 +16,36 @@ import (
 	"cellserver/test/peer"
 )
 
-// patience is how late anything may be: far more than it takes.
+// patience is the longest wait for anything that should happen. It is far longer than anything
+// takes, because a test machine may be busy.
 const patience = 30 * time.Second
 
-// Attack is one kind of bad traffic. It opens a few connections, ends soon by itself, and leaves no
-// key behind. Its error is what a server must not do: a torn reply, or a connection that neither
-// answers nor ends.
+// Attack is one kind of malicious traffic. It opens a few connections, ends soon by itself, and
+// leaves no key behind. It returns an error if the server does what it must not: it tears a reply,
+// or neither answers nor disconnects.
 type Attack struct {
 	Name string
 	Run  func(addr string, random *rand.Rand) error
 }
 
-// Attacks is every kind.
+// Attacks returns all kinds of attack.
 func Attacks() []Attack {
 	return []Attack{
-		{"a stream cut off", cutOff},
+		{"a stream cut off", cutOffAttack},
 		{"a stream with a byte changed", changed},
 		{"lengths that lie", lie},
 		{"random bytes", garbage},
-		{"another protocol", stranger},
+		{"another protocol", otherProtocol},
 		{"one byte, and silence", silence},
 		{"replies that nobody reads", unread},
 		{"a reset in the middle of a reply", resetInReply},
-		{"KEYS again and again, and gone", keysAndGone},
+		{"KEYS again and again, and a reset", keysAndGone},
 		{"long answers, pipelined", floodOnce},
 		{"connections that come and go", churn},
 	}
 }
 
-// Command is a call as clients send it.
+// Command returns a call in RESP.
 func Command(words ...string) []byte {
 	b := fmt.Appendf(nil, "*%d\r\n", len(words))
 	for _, w := range words {
@@ -53,8 +54,8 @@ func Command(words ...string) []byte {
 	return b
 }
 
-// valid is a stream of about 150 bytes with something of everything: arrays, inline lines, quotes,
-// what is ignored, a command that answers later.
+// valid returns a stream of about 150 bytes with a bit of everything: arrays, inline lines, quotes,
+// empty lines that are ignored, and a command that replies later.
 func valid() []byte {
 	var b []byte
 	b = append(b, Command("CL.THROTTLE", "k", "15", "30", "60", "PEEK")...)
@@ -64,8 +65,8 @@ func valid() []byte {
 	return append(b, Command("HELLO", "3")...)
 }
 
-// lies are calls whose lengths cannot be.
-func lies() (list []string) {
+// falseLengths returns calls with impossible lengths.
+func falseLengths() (list []string) {
 	numbers := []string{
 		"9223372036854775807", "9223372036854775808", "-9223372036854775808", "18446744073709551615", "99999999999999999999",
 		"2147483647", "2147483648", "4294967296", "1048577", "-1", "-5", "+1", "01", "", " 1", "1 ", "0x10", "1e3",
@@ -77,10 +78,10 @@ func lies() (list []string) {
 	return list
 }
 
-// strangers are the first bytes of other protocols.
-var strangers = []string{
-	"POST / HTTP/1.1\r\nHost: localhost\r\n\r\nCL.THROTTLE stranger 1 1 1000\r\n",
-	"Host: localhost\r\nCL.THROTTLE stranger 1 1 1000\r\n",
+// otherProtocols are the first bytes of other protocols.
+var otherProtocols = []string{
+	"POST / HTTP/1.1\r\nHost: localhost\r\n\r\nCL.THROTTLE k 1 1 1000\r\n",
+	"Host: localhost\r\nCL.THROTTLE k 1 1 1000\r\n",
 	"GET / HTTP/1.1\r\nAccept: */*\r\n\r\n",
 	"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + strings.Repeat("\x5a", 64) +
 		"\x00\x20\x13\x02\x13\x03\x13\x01\x00\xff\x01\x00", // TLS
@@ -89,7 +90,7 @@ var strangers = []string{
 	"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
 }
 
-// dial connects, with a deadline for all that follows.
+// dial connects, with a deadline for everything on the connection.
 func dial(addr string) (*peer.Conn, error) {
 	conn, err := peer.Dial(addr)
 	if err != nil {
@@ -98,28 +99,28 @@ func dial(addr string) (*peer.Conn, error) {
 	return conn, conn.SetDeadline(time.Now().Add(patience))
 }
 
-// duplex is a connection whose directions are closed one by one: TCP's and Unix's.
+// duplex is a connection whose two directions can be closed separately: TCP or a Unix socket.
 type duplex interface {
 	net.Conn
 	CloseWrite() error
 }
 
-// answers sends everything, closes that direction, and reads to the end: whole replies, none after
-// a protocol error. A reset may take replies away, between two or in one, because bytes that the
-// server did not read are behind it.
+// answers sends everything, closes that direction, and reads to the end. It returns an error if a
+// reply is torn, or if a reply follows a protocol error. A reset may discard replies, also a part
+// of one, because the server has not read all input.
 func answers(conn duplex, sent []byte) (replies []string, err error) {
 	defer conn.Close()
 	if _, err := conn.Write(sent); err == nil {
-		_ = conn.CloseWrite() // fails if the server has gone
+		_ = conn.CloseWrite() // fails if the server has disconnected
 	}
 	r := bufio.NewReader(conn)
 	for {
 		if _, err := r.Peek(1); err != nil {
-			return replies, unlessGone(err)
+			return replies, unlessReset(err)
 		}
 		reply, err := transcript.ReadReply(r)
 		switch {
-		case gone(err):
+		case isReset(err):
 			return replies, nil
 		case err != nil:
 			return replies, fmt.Errorf("torn reply after %q, to %q: %w", replies, sent, err)
@@ -130,20 +131,20 @@ func answers(conn duplex, sent []byte) (replies []string, err error) {
 	}
 }
 
-// gone says whether an error is that the server has ended the connection by a reset.
-func gone(err error) bool {
+// isReset reports whether an error means that the server has reset the connection.
+func isReset(err error) bool {
 	return err != nil && (strings.Contains(err.Error(), "connection reset") ||
 		strings.Contains(err.Error(), "broken pipe"))
 }
 
-func unlessGone(err error) error {
-	if errors.Is(err, io.EOF) || gone(err) {
+func unlessReset(err error) error {
+	if errors.Is(err, io.EOF) || isReset(err) {
 		return nil
 	}
 	return err
 }
 
-// play sends bytes on a connection of their own.
+// play sends bytes on a new connection.
 func play(addr string, sent []byte) error {
 	conn, err := dial(addr)
 	if err != nil {
@@ -153,7 +154,7 @@ func play(addr string, sent []byte) error {
 	return err
 }
 
-func cutOff(addr string, random *rand.Rand) error {
+func cutOffAttack(addr string, random *rand.Rand) error {
 	conn, err := dial(addr)
 	if err != nil {
 		return err
@@ -164,7 +165,7 @@ func cutOff(addr string, random *rand.Rand) error {
 	if random.IntN(2) == 0 {
 		_ = conn.SetLinger(0) // Close sends a reset
 	}
-	return unlessGone(err)
+	return unlessReset(err)
 }
 
 func changed(addr string, random *rand.Rand) error {
@@ -174,7 +175,7 @@ func changed(addr string, random *rand.Rand) error {
 }
 
 func lie(addr string, random *rand.Rand) error {
-	list := lies()
+	list := falseLengths()
 	return play(addr, []byte(list[random.IntN(len(list))]))
 }
 
@@ -182,8 +183,8 @@ func garbage(addr string, random *rand.Rand) error {
 	return play(addr, noise(random, 1+random.IntN(4096)))
 }
 
-// noise is random bytes, of the protocol's alphabet half of the time. There are too few letters for
-// a command's name.
+// noise returns random bytes; half of the time they are of the protocol's alphabet. It has too few
+// letters for the name of a command.
 func noise(random *rand.Rand, length int) []byte {
 	const alphabet = "*$0123456789-+\r\n\r\n\"' \x00z"
 	b := make([]byte, length)
@@ -196,11 +197,11 @@ func noise(random *rand.Rand, length int) []byte {
 	return b
 }
 
-func stranger(addr string, random *rand.Rand) error {
-	return play(addr, []byte(strangers[random.IntN(len(strangers))]))
+func otherProtocol(addr string, random *rand.Rand) error {
+	return play(addr, []byte(otherProtocols[random.IntN(len(otherProtocols))]))
 }
 
-// silence holds connections that have begun a call, for as long as a few others take.
+// silence holds connections that have begun a call, until a few other calls have been answered.
 func silence(addr string, random *rand.Rand) error {
 	for range 10 {
 		conn, err := dial(addr)
@@ -215,7 +216,7 @@ func silence(addr string, random *rand.Rand) error {
 	return play(addr, Command("PING"))
 }
 
-// unread sends far more than it reads, until it is held back or cut off, or has sent 4 MiB.
+// unread sends far more than it reads, until it is blocked or disconnected, or has sent 4 MiB.
 func unread(addr string, random *rand.Rand) error {
 	conn, err := dial(addr)
 	if err != nil {
@@ -240,7 +241,7 @@ func resetInReply(addr string, random *rand.Rand) error {
 	}
 	defer conn.Close()
 	if _, err := conn.Write(Command("ECHO", strings.Repeat("x", 1<<20))); err != nil {
-		return unlessGone(err)
+		return unlessReset(err)
 	}
 	_, err = io.ReadFull(conn, make([]byte, 1+random.IntN(1<<19)))
 	_ = conn.SetLinger(0)
@@ -255,7 +256,7 @@ func keysAndGone(addr string, random *rand.Rand) error {
 	defer conn.Close()
 	for range 1 + random.IntN(5) {
 		if _, err := conn.Write(Command("KEYS", "*")); err != nil {
-			return unlessGone(err)
+			return unlessReset(err)
 		}
 	}
 	return nil

@@ -14,7 +14,7 @@ import (
 	"cellserver/test/peer"
 )
 
-// Each bound of the contract: what is just allowed, and what is not.
+// These tests check the bounds at the largest value that is allowed, and at the next.
 
 func TestBulkLength(t *testing.T) {
 	for limit, args := range map[int][]string{1 << 20: nil, 2048: {"--proto-max-bulk-len", "2kb"}} {
@@ -74,10 +74,10 @@ func TestKeySize(t *testing.T) {
 	}
 }
 
-// A call longer than the bound is cut off without a word, and counted.
+// A client whose call is longer than the bound is disconnected without a reply, and counted.
 func TestQueryBuffer(t *testing.T) {
 	const limit = 64 << 10
-	server := tolerant(t, "--client-query-buffer-limit", "64kb")
+	server := startLogging(t, "--client-query-buffer-limit", "64kb")
 	w := watch(t, server)
 	conn := connect(t, server)
 	fits := limit - len("*2\r\n$4\r\nECHO\r\n$65500\r\n\r\n") - 1
@@ -90,17 +90,17 @@ func TestQueryBuffer(t *testing.T) {
 	assert.Equal(t, 1, w.number("client_query_buffer_limit_disconnections"))
 }
 
-// So are calls that pile up behind replies that the client does not read. It must really go: its
-// memory is held till then.
+// The same is true of calls that accumulate behind replies that the client does not read. Its
+// memory must be freed, so the client must disappear.
 func TestQueryBufferOfAClientThatDoesNotRead(t *testing.T) {
-	server := tolerant(t, "--client-query-buffer-limit", "1mb")
+	server := startLogging(t, "--client-query-buffer-limit", "1mb")
 	w := watch(t, server)
 	before := w.files()
 	conn := connect(t, server)
 	require.NoError(t, conn.SetReadBuffer(4096))
 	sent := pour(conn, 64<<20)
 	if sent < 64<<20 && w.number("client_query_buffer_limit_disconnections") == 0 {
-		assert.Equal(t, 2, w.number("connected_clients"), "held back instead: nothing more is read of it")
+		assert.Equal(t, 2, w.number("connected_clients"), "the client is still connected")
 		return
 	}
 	w.becomes("client_query_buffer_limit_disconnections", 1)
@@ -108,8 +108,8 @@ func TestQueryBufferOfAClientThatDoesNotRead(t *testing.T) {
 	until(t, func() bool { return w.files() == before }, func() string { return "its descriptor is free" })
 }
 
-// pour sends ECHOs of 100 kB and reads nothing, until it is cut off, or held back for a second, or
-// has sent this much.
+// pour sends ECHOs of 100 kB and reads nothing, until it is disconnected, has been blocked for a
+// second, or has sent this much.
 func pour(conn net.Conn, most int) (sent int) {
 	echo := Command("ECHO", strings.Repeat("x", 100_000))
 	for sent < most {
@@ -122,10 +122,11 @@ func pour(conn net.Conn, most int) (sent int) {
 	return sent
 }
 
-// Whoever pipelines and never reads costs a bounded amount of memory, and others notice nothing.
+// A client that sends calls and never reads uses a bounded amount of memory, and other clients are
+// served.
 func TestUnreadRepliesAreBounded(t *testing.T) {
 	const clients, each = 8, 64 << 20
-	server := tolerant(t)
+	server := startLogging(t)
 	w := watch(t, server)
 	before := w.number("used_memory_rss")
 	poured := make(chan int)
@@ -153,9 +154,9 @@ func TestUnreadRepliesAreBounded(t *testing.T) {
 	assert.Less(t, w.number("used_memory"), bound)
 }
 
-// A reply that passes the hard limit while it waits cuts its client off.
+// A client is disconnected if a reply that waits exceeds the hard limit.
 func TestOutputHardLimit(t *testing.T) {
-	server := tolerant(t, "--client-output-buffer-limit", "normal 64kb 0 0")
+	server := startLogging(t, "--client-output-buffer-limit", "normal 64kb 0 0")
 	w := watch(t, server)
 	store(t, server, 10_000, strings.Repeat("long", 25))
 	conn := connect(t, server)
@@ -164,11 +165,11 @@ func TestOutputHardLimit(t *testing.T) {
 	w.becomes("client_output_buffer_limit_disconnections", 1)
 	w.becomes("connected_clients", 1)
 	got, err := io.ReadAll(conn)
-	require.NoError(t, unlessGone(err), "the connection stays open")
-	assert.Less(t, len(got), 1_000_000, "not all of the reply")
+	require.NoError(t, unlessReset(err), "the connection is still open")
+	assert.Less(t, len(got), 1_000_000, "the client received the whole reply")
 }
 
-// store makes keys that stay.
+// store creates keys that do not expire.
 func store(t *testing.T, server *peer.Server, n int, prefix string) {
 	t.Helper()
 	conn := connect(t, server)
@@ -186,10 +187,10 @@ func store(t *testing.T, server *peer.Server, n int, prefix string) {
 	conn.Close()
 }
 
-// A client that lets more than the soft limit wait is cut off when that has lasted as long as it
-// may.
+// A client that has more than the soft limit waiting is disconnected after the seconds of the
+// limit.
 func TestOutputSoftLimit(t *testing.T) {
-	server := tolerant(t, "--client-output-buffer-limit", "normal 0 64kb 1")
+	server := startLogging(t, "--client-output-buffer-limit", "normal 0 64kb 1")
 	w := watch(t, server)
 	conn := connect(t, server)
 	require.NoError(t, conn.SetReadBuffer(4096))
@@ -201,10 +202,10 @@ func TestOutputSoftLimit(t *testing.T) {
 	w.becomes("connected_clients", 1)
 }
 
-// A subscriber that does not read is cut off by the limit of its class, with either transport.
+// A subscriber that does not read is disconnected at the limit of its class, over both transports.
 func TestSubscriberOutputLimit(t *testing.T) {
 	for _, transport := range []string{"event-loop", "goroutines"} {
-		server := tolerant(t, "--client-output-buffer-limit", "pubsub 64kb 0 0", "--transport", transport)
+		server := startLogging(t, "--client-output-buffer-limit", "pubsub 64kb 0 0", "--transport", transport)
 		w := watch(t, server)
 		conn, publisher := connect(t, server), connect(t, server)
 		require.NoError(t, conn.SetReadBuffer(4096))
@@ -222,9 +223,9 @@ func TestSubscriberOutputLimit(t *testing.T) {
 	}
 }
 
-// The limit of subscribers can be changed while the server runs, and 0 is none.
+// The limit of subscribers can be changed while the server runs, and 0 means no limit.
 func TestSubscriberOutputLimitIsLive(t *testing.T) {
-	server := tolerant(t, "--client-output-buffer-limit", "pubsub 64kb 0 0")
+	server := startLogging(t, "--client-output-buffer-limit", "pubsub 64kb 0 0")
 	w := watch(t, server)
 	conn := connect(t, server)
 	write(t, conn, Command("SUBSCRIBE", "news"))
@@ -240,9 +241,9 @@ func TestSubscriberOutputLimitIsLive(t *testing.T) {
 	ends(t, conn, "")
 }
 
-// turnedAway is what one client too many is told. Over TLS that is nothing, as Redis does: hands
-// are not shaken yet.
-func turnedAway(server *peer.Server) string {
+// refusal returns the bytes that a client beyond maxclients receives. Over TLS there are none, as
+// in Redis, because there was no handshake yet.
+func refusal(server *peer.Server) string {
 	if server.TLS != nil {
 		return ""
 	}
@@ -251,7 +252,7 @@ func turnedAway(server *peer.Server) string {
 
 func TestMaxClients(t *testing.T) {
 	const most, tooMany = 5, 20
-	server := tolerant(t, "--maxclients", fmt.Sprint(most))
+	server := startLogging(t, "--maxclients", fmt.Sprint(most))
 	w := watch(t, server)
 	var inside []*peer.Conn
 	for range most - 1 {
@@ -261,7 +262,7 @@ func TestMaxClients(t *testing.T) {
 		inside = append(inside, conn)
 	}
 	for range tooMany {
-		ends(t, connect(t, server), turnedAway(server))
+		ends(t, connect(t, server), refusal(server))
 	}
 	assert.Equal(t, tooMany, w.number("rejected_connections"))
 	assert.Equal(t, most, w.number("connected_clients"))
@@ -276,11 +277,11 @@ func TestMaxClients(t *testing.T) {
 	reads(t, conn, "+PONG\r\n")
 }
 
-// A place that a client gives up is free at once, for the next one too that comes before the server
-// knows.
-func TestAPlaceGivenUpIsFree(t *testing.T) {
+// When a client disconnects, its place is available at once, even to a client that connects before
+// the server has noticed.
+func TestFreedConnectionIsAvailableAtOnce(t *testing.T) {
 	const most, rounds = 3, 100
-	server := tolerant(t, "--maxclients", fmt.Sprint(most))
+	server := startLogging(t, "--maxclients", fmt.Sprint(most))
 	w := watch(t, server)
 	var inside []*peer.Conn
 	for range most - 1 {
@@ -298,10 +299,10 @@ func TestAPlaceGivenUpIsFree(t *testing.T) {
 	assert.Zero(t, w.number("rejected_connections"))
 }
 
-// However many knock at once, no more get in.
+// However many clients connect at once, no more than maxclients are accepted.
 func TestMaxClientsAtOnce(t *testing.T) {
 	const most, knocking = 10, 100
-	server := tolerant(t, "--maxclients", fmt.Sprint(most))
+	server := startLogging(t, "--maxclients", fmt.Sprint(most))
 	said := make(chan string, knocking)
 	for range knocking {
 		go func() {
@@ -312,7 +313,7 @@ func TestMaxClientsAtOnce(t *testing.T) {
 			}
 			_, _ = conn.Write(Command("PING"))
 			b := make([]byte, 1)
-			_, _ = conn.Read(b) // the connection stays open till the test ends
+			_, _ = conn.Read(b) // the connection stays open until the test ends
 			t.Cleanup(func() { conn.Close() })
 			said <- string(b)
 		}()
@@ -326,9 +327,9 @@ func TestMaxClientsAtOnce(t *testing.T) {
 	assert.Equal(t, most, let)
 }
 
-// Who says nothing is cut off, but for those that wait to be told something, as in Redis.
+// A client that sends nothing is disconnected, except subscribers and monitors, as in Redis.
 func TestIdleTimeout(t *testing.T) {
-	server := tolerant(t, "--timeout", "3") // which a machine that is busy leaves the active one too
+	server := startLogging(t, "--timeout", "3") // long enough for the active client on a busy machine
 	active, idle, half := connect(t, server), connect(t, server), connect(t, server)
 	subscriber := connect(t, server)
 	write(t, subscriber, Command("SUBSCRIBE", "news"))
@@ -347,7 +348,7 @@ func TestIdleTimeout(t *testing.T) {
 		select {
 		case err := <-over:
 			left--
-			require.NoError(t, unlessGone(err))
+			require.NoError(t, unlessReset(err))
 		case <-ticker.C:
 			write(t, active, Command("PING"))
 			reads(t, active, "+PONG\r\n")

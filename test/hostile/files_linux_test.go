@@ -15,9 +15,10 @@ import (
 	"cellserver/test/peer"
 )
 
-// When the process may open no more files, who is in is served, and who knocks is let in later.
+// When the process may open no more files, connected clients are served, and new connections are
+// accepted later.
 func TestNoMoreFiles(t *testing.T) {
-	server := peer.Start(t, "--tls-handshake-timeout", "3") // which bounds how long one waits for a file, too
+	server := peer.Start(t, "--tls-handshake-timeout", "3") // also bounds how long a connection waits for a descriptor
 	w := watch(t, server)
 	pid, err := strconv.Atoi(w.pid)
 	require.NoError(t, err)
@@ -50,10 +51,10 @@ func TestNoMoreFiles(t *testing.T) {
 	for line := range strings.Lines(server.Stderr()) {
 		assert.Contains(t, line, "level=WARN")
 	}
-	assert.Less(t, strings.Count(server.Stderr(), "\n"), 200, "it does not spin")
+	assert.Less(t, strings.Count(server.Stderr(), "\n"), 200, "the server retries without a pause")
 }
 
-// With few files from the start there are fewer clients, and the log says so.
+// With a low limit of open files from the start, maxclients is lowered, and the log says so.
 func TestFewFiles(t *testing.T) {
 	const files, most = 100, 36 // 64 are the server's own
 	port := peer.FreePort(t)
@@ -63,7 +64,7 @@ func TestFewFiles(t *testing.T) {
 	until(t, func() bool { return strings.Contains(server.Stdout(), peer.Ready) }, server.Stderr)
 	server.Addr, server.Port = net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), port
 	until(t, func() bool { return strings.Contains(server.Stderr(), "maxclients is lowered") },
-		server.Stderr) // the other pipe
+		server.Stderr) // from the other end of the pipe
 	w := watch(t, server)
 	assert.Equal(t, map[string]string{"maxclients": strconv.Itoa(most)}, w.ConfigGet(w.ctx, "maxclients").Val())
 	for range most - 1 {
@@ -72,7 +73,7 @@ func TestFewFiles(t *testing.T) {
 		reads(t, conn, "+PONG\r\n")
 	}
 	for range 2 * files {
-		ends(t, connect(t, server), turnedAway(server))
+		ends(t, connect(t, server), refusal(server))
 	}
 	assert.Less(t, w.files(), files)
 	server.Signal(syscall.SIGTERM)

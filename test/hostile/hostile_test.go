@@ -20,14 +20,14 @@ import (
 
 func TestMain(m *testing.M) { peer.Main(m) }
 
-// tolerant starts a server that may log what is done to it: the tests of this package do it on
-// purpose. A report of the race detector still fails the test.
-func tolerant(t *testing.T, args ...string) *peer.Server {
+// startLogging starts a server that may log warnings, because the tests of this package cause them
+// on purpose. A report of the race detector still fails the test.
+func startLogging(t *testing.T, args ...string) *peer.Server {
 	t.Helper()
 	return peer.Start(t, append([]string{"--loglevel", "nothing"}, args...)...)
 }
 
-// watcher is a well-behaved client of one connection, which looks on.
+// watcher is a well-behaved client with one connection, which observes the server.
 type watcher struct {
 	*redis.Client
 	t   *testing.T
@@ -45,11 +45,11 @@ func watch(t *testing.T, server *peer.Server) *watcher {
 	return w
 }
 
-// field is a line of INFO.
+// field returns the value of a line of INFO.
 func (w *watcher) field(name string) string {
 	w.t.Helper()
 	text, err := w.Info(w.ctx).Result()
-	require.NoError(w.t, err, "the server serves others")
+	require.NoError(w.t, err, "another client was not served")
 	_, rest, found := strings.Cut(text, "\r\n"+name+":")
 	require.True(w.t, found, name)
 	value, _, _ := strings.Cut(rest, "\r\n")
@@ -62,14 +62,14 @@ func (w *watcher) number(name string) int {
 	return n
 }
 
-// files counts the server's open descriptors.
+// files counts the server's open file descriptors.
 func (w *watcher) files() int {
 	list, err := os.ReadDir(filepath.Join("/proc", w.pid, "fd"))
 	require.NoError(w.t, err)
 	return len(list)
 }
 
-// becomes waits for a line of INFO to say something.
+// becomes waits until a field of INFO has a value.
 func (w *watcher) becomes(name string, want int) {
 	w.t.Helper()
 	got := 0
@@ -78,7 +78,7 @@ func (w *watcher) becomes(name string, want int) {
 	})
 }
 
-// until waits for something to become true.
+// until waits until a condition is true.
 func until(t *testing.T, holds func() bool, what func() string) {
 	t.Helper()
 	ticker := time.NewTicker(5 * time.Millisecond)
@@ -88,7 +88,7 @@ func until(t *testing.T, holds func() bool, what func() string) {
 	}
 }
 
-// soon is how late the server may be with what it does by itself.
+// soon is the longest wait for what the server does by itself.
 const soon = time.Minute
 
 // connect is dial for tests.
@@ -115,12 +115,11 @@ func reads(t *testing.T, conn net.Conn, want string) {
 	require.Equal(t, shorten(want), shorten(string(got)))
 }
 
-// ends expects exactly these bytes and then the end of the connection, without our having closed
-// anything.
+// ends expects exactly these bytes, and then that the server closes the connection.
 func ends(t *testing.T, conn net.Conn, want string) {
 	t.Helper()
 	got, err := io.ReadAll(conn)
-	require.NoError(t, unlessGone(err), "the connection stays open")
+	require.NoError(t, unlessReset(err), "the connection is still open")
 	require.Equal(t, want, string(got))
 }
 
@@ -131,5 +130,5 @@ func shorten(s string) string {
 	return s
 }
 
-// bulk is a reply of this many bytes x.
+// bulk returns a reply of this many bytes x.
 func bulk(n int) string { return "$" + strconv.Itoa(n) + "\r\n" + strings.Repeat("x", n) + "\r\n" }

@@ -17,21 +17,20 @@ import (
 	"cellserver/test/peer"
 )
 
-// A client measures its own round trips while another misbehaves, beside a quiet run, and the
-// server its longest turns, or holds of a lock. The figures are printed, not judged: machines
-// differ, and where they are shared the time that is taken away may count as a thread's (a loop
-// that only reads its clock shows how much). That all calls are answered, and rightly, is judged.
-// CELLSERVER_TEST_KEYS=10000000 is for a longer run.
-func TestOthersGoOn(t *testing.T) {
+// A client measures its round trips while others attack, compared with a quiet run, and the server
+// measures its longest turns, or the longest holds of a lock. The test prints these figures and
+// does not judge them: on a shared machine, CPU time may be taken away at any moment. It does judge
+// that all calls are answered correctly. CELLSERVER_TEST_KEYS=10000000 makes the run longer.
+func TestOtherClientsAreServed(t *testing.T) {
 	for _, measured := range []struct{ what, longest, over string }{
 		{"loops", "longest_loop_callback_usec", "loop_callbacks_over_1ms"},
 		{"locks", "longest_lock_hold_usec", "lock_holds_over_1ms"},
 	} {
-		t.Run(measured.what, func(t *testing.T) { othersGoOn(t, measured.what, measured.longest, measured.over) })
+		t.Run(measured.what, func(t *testing.T) { otherClientsAreServed(t, measured.what, measured.longest, measured.over) })
 	}
 }
 
-func othersGoOn(t *testing.T, measured, longest, over string) {
+func otherClientsAreServed(t *testing.T, measured, longest, over string) {
 	calls, keys := 1000, 200_000
 	if peer.Race {
 		calls, keys = 100, 20_000
@@ -39,7 +38,7 @@ func othersGoOn(t *testing.T, measured, longest, over string) {
 	if n, err := strconv.Atoi(os.Getenv("CELLSERVER_TEST_KEYS")); err == nil {
 		keys = n
 	}
-	server := tolerant(t, "--measure-pauses", measured)
+	server := startLogging(t, "--measure-pauses", measured)
 	w := watch(t, server)
 	for made := 0; made < keys; made += 100_000 {
 		store(t, server, min(keys-made, 100_000), fmt.Sprint("key", made/100_000, "-"))
@@ -56,7 +55,7 @@ func othersGoOn(t *testing.T, measured, longest, over string) {
 		{"ECHO of 1 MiB", repeated(string(Command("ECHO", strings.Repeat("x", 1<<20))))},
 		{"replies that nobody reads", func(conn net.Conn) error {
 			pour(conn, 64<<20)
-			_, err := conn.Read(make([]byte, 1)) // until the end of the run, if it lets us
+			_, err := conn.Read(make([]byte, 1)) // blocks until the end of the run
 			return err
 		}},
 		{fmt.Sprintf("KEYS * on %d keys", keys), repeated(strings.Repeat("KEYS *\r\n", 4))},
@@ -64,14 +63,14 @@ func othersGoOn(t *testing.T, measured, longest, over string) {
 	} {
 		known := w.number(over)
 		stop := attackWith(t, server, run.attack)
-		h := victim(t, server, fmt.Sprint("victim", i), calls)
+		h := measuredClient(t, server, fmt.Sprint("measuredClient", i), calls)
 		stop()
-		t.Logf("beside %-26s p50 %-10s p99 %-10s longest %-12s %s so far %6s us, %4d over 1 ms more", run.name+":",
+		t.Logf("during %-26s p50 %-10s p99 %-10s longest %-12s %s so far %6s us, %4d over 1 ms more", run.name+":",
 			h[len(h)/2], h[len(h)*99/100], h[len(h)-1], longest, w.field(longest), w.number(over)-known)
 	}
 }
 
-// repeated sends something again and again, and reads what is answered.
+// repeated sends the same bytes again and again, and reads the replies.
 func repeated(what string) func(conn net.Conn) error {
 	return func(conn net.Conn) error {
 		go func() { _, _ = io.Copy(io.Discard, conn) }()
@@ -83,7 +82,7 @@ func repeated(what string) func(conn net.Conn) error {
 	}
 }
 
-// attackWith runs an attack on two connections until stopped.
+// attackWith runs an attack on two connections, until it is stopped.
 func attackWith(t *testing.T, server *peer.Server, attack func(conn net.Conn) error) (stop func()) {
 	var running sync.WaitGroup
 	var conns []net.Conn
@@ -93,7 +92,7 @@ func attackWith(t *testing.T, server *peer.Server, attack func(conn net.Conn) er
 		}
 		conn := connect(t, server)
 		conns = append(conns, conn)
-		running.Go(func() { _ = attack(conn) }) // it ends when the connection does
+		running.Go(func() { _ = attack(conn) }) // ends when the connection is closed
 	}
 	return func() {
 		for _, conn := range conns {
@@ -103,13 +102,13 @@ func attackWith(t *testing.T, server *peer.Server, attack func(conn net.Conn) er
 	}
 }
 
-// victim makes calls one by one, and returns how long each took, the shortest first.
-func victim(t *testing.T, server *peer.Server, key string, calls int) (took []time.Duration) {
+// measuredClient makes calls one after the other, and returns how long each took, sorted.
+func measuredClient(t *testing.T, server *peer.Server, key string, calls int) (took []time.Duration) {
 	t.Helper()
 	return roundTrips(t, connect(t, server), key, calls)
 }
 
-// roundTrips are those of calls on a connection, the shortest first.
+// roundTrips returns how long each of some calls on a connection took, sorted.
 func roundTrips(t *testing.T, conn net.Conn, key string, calls int) (took []time.Duration) {
 	t.Helper()
 	call := Command("CL.THROTTLE", key, "100000", "1", "1000")
@@ -128,16 +127,16 @@ func roundTrips(t *testing.T, conn net.Conn, key string, calls int) (took []time
 	return took
 }
 
-// On one core, with an event loop that always has something to do, a command that works beside the
-// loop comes to its end too. When loops gave way to nobody it took half a minute; the bound here is
-// far from both, and of the server's own CPU time, as others may keep the machine busy.
+// On one core, with an event loop that always has work, a command that runs outside the loop ends
+// too. It took half a minute when loops did not yield. The bound is far from both times, and counts
+// the server's own CPU time, because other processes may keep the machine busy.
 func TestKeysBesideABusyLoop(t *testing.T) {
 	t.Setenv("GOMAXPROCS", "1")
 	keys := 200_000
 	if peer.Race {
 		keys = 20_000
 	}
-	server := tolerant(t)
+	server := startLogging(t)
 	w := watch(t, server)
 	store(t, server, keys, "key")
 	for range 8 {
@@ -153,7 +152,7 @@ func TestKeysBesideABusyLoop(t *testing.T) {
 	require.Less(t, used, 10.0)
 }
 
-// seconds adds up fields of INFO.
+// seconds returns the sum of fields of INFO.
 func (w *watcher) seconds(names ...string) (sum float64) {
 	for _, name := range names {
 		n, err := strconv.ParseFloat(w.field(name), 64)

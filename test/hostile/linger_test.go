@@ -14,9 +14,9 @@ import (
 	"cellserver/test/peer"
 )
 
-// A client that sends all of a value that is too long, and only then reads, reads why it was
-// refused, and then the end.
-func TestARefusedValueIsReadToItsEnd(t *testing.T) {
+// A client that sends all of a value that is too long, and reads only then, receives the error and
+// then the end of the connection.
+func TestRefusedValueIsReadToItsEnd(t *testing.T) {
 	const long = 32 << 20
 	server := peer.Start(t)
 	w := watch(t, server)
@@ -34,15 +34,15 @@ func TestARefusedValueIsReadToItsEnd(t *testing.T) {
 	until(t, func() bool { return w.files() == before }, func() string { return "its descriptor is free" })
 }
 
-// After another mistake nobody knows what is to come: the connection ends at once, however much is
-// still sent.
-func TestNonsenseIsNotReadToItsEnd(t *testing.T) {
+// After any other protocol error the server cannot know how much input follows, so it closes the
+// connection at once.
+func TestOtherErrorsEndTheConnectionAtOnce(t *testing.T) {
 	server := peer.Start(t)
 	for _, nonsense := range []string{"\x00", "*\x00", "$\x00", "*1\r\n$99999999999\r\n"} {
 		conn := connect(t, server)
 		write(t, conn, []byte(nonsense))
 		payload, sent := bytes.Repeat([]byte("A"), 1024), 0
-		copy(payload[1022:], "\"\n") // a quote that is not closed, for those that are taken for words
+		copy(payload[1022:], "\"\n") // an unterminated quote, in case it is parsed as an inline command
 		for ; sent < 64<<20; sent += len(payload) {
 			if _, err := conn.Write(payload); err != nil {
 				break
@@ -53,8 +53,9 @@ func TestNonsenseIsNotReadToItsEnd(t *testing.T) {
 	}
 }
 
-// One that does not close its end is waited for, for a moment, and not as a client.
-func TestARefusedClientThatStays(t *testing.T) {
+// A refused client that does not close its connection is disconnected after a moment, and does not
+// count as a client.
+func TestRefusedClientThatStaysConnected(t *testing.T) {
 	server := peer.Start(t)
 	w := watch(t, server)
 	before := w.files()
@@ -79,7 +80,7 @@ func TestARefusedClientThatStays(t *testing.T) {
 	until(t, func() bool { return w.files() == before },
 		func() string { return fmt.Sprint(w.files(), " files, before ", before) })
 
-	conn := connect(t, server) // and the server's end does not wait for it
+	conn := connect(t, server) // the server's stop does not wait for it
 	write(t, conn, []byte("*1\r\n$99999999\r\n"))
 	stop := make(chan struct{})
 	go func() {

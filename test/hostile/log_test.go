@@ -17,8 +17,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// pipe is where a server logs to. Its reader has gone, or stalls: then the pipe is full, and every
-// line would wait.
+// pipe returns a pipe for the server's log. If its reader is gone, writes fail; otherwise the pipe
+// is full, and writes block.
 func pipe(t *testing.T, gone bool) (reader, writer *os.File) {
 	t.Helper()
 	reader, writer, err := os.Pipe()
@@ -38,8 +38,7 @@ func pipe(t *testing.T, gone bool) (reader, writer *os.File) {
 	return reader, writer
 }
 
-// speakHTTP has strangers speak HTTP, which is logged: they are cut off, and the log says so, once
-// a second.
+// speakHTTP makes clients speak HTTP. They are disconnected, and the log says so, once a second.
 func speakHTTP(t *testing.T, server *peer.Server, n int) {
 	t.Helper()
 	for range n {
@@ -50,7 +49,7 @@ func speakHTTP(t *testing.T, server *peer.Server, n int) {
 	}
 }
 
-// A log that nobody reads, or whose reader has gone, holds nobody up and ends nothing.
+// A log that is not read, or whose reader is gone, blocks no client and does not end the server.
 func TestLogWithoutAReader(t *testing.T) {
 	for name, gone := range map[string]bool{"gone": true, "stalled": false} {
 		t.Run(name, func(t *testing.T) {
@@ -67,7 +66,7 @@ func TestLogWithoutAReader(t *testing.T) {
 	}
 }
 
-// Nor does a standard output that nobody reads.
+// The same is true of standard output.
 func TestStdoutWithoutAReader(t *testing.T) {
 	for name, gone := range map[string]bool{"gone": true, "stalled": false} {
 		t.Run(name, func(t *testing.T) {
@@ -93,8 +92,8 @@ func TestStdoutWithoutAReader(t *testing.T) {
 	}
 }
 
-// When the reader goes on, the log says how many lines it has missed, in its own format.
-func TestLogGoesOn(t *testing.T) {
+// When the reader continues, the log says how many lines were lost, in its own format.
+func TestLogContinues(t *testing.T) {
 	reader, stderr := pipe(t, false)
 	server := peer.StartLogging(t, stderr, "--log-format", "json", "--enable-debug-command", "yes")
 	w := watch(t, server)
@@ -107,7 +106,7 @@ func TestLogGoesOn(t *testing.T) {
 	require.NoError(t, err)
 
 	log := bufio.NewReader(reader)
-	_, err = log.Discard(64 << 10) // what the pipe was filled with
+	_, err = log.Discard(64 << 10) // the bytes that filled the pipe
 	require.NoError(t, err)
 	seen, lost := 0, 0
 	for lost == 0 {
@@ -128,7 +127,7 @@ func TestLogGoesOn(t *testing.T) {
 	assert.Zero(t, server.Wait())
 }
 
-// A flood of strangers is a line or two, with a count.
+// A flood of clients that speak HTTP is logged in a line or two, with a count.
 func TestLogOfAFloodIsShort(t *testing.T) {
 	reader, stderr, err := os.Pipe()
 	require.NoError(t, err)

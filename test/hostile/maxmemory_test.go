@@ -12,8 +12,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// Keys without end come to an end at maxmemory, small ones and large values; what needs no memory
-// goes on, and when keys have gone there is room again.
+// At maxmemory, new keys are refused, small ones and large values. Calls that need no memory
+// continue to work, and when keys have been removed there is memory again.
 func TestMaxMemory(t *testing.T) {
 	const most = 16 << 20
 	w := watch(t, peer.Start(t, "--maxmemory", "16mb"))
@@ -41,7 +41,7 @@ func TestMaxMemory(t *testing.T) {
 		used := w.number("used_memory")
 		t.Logf("%s: refused in round %d, with %d MiB used", name, round, used>>20)
 		assert.Less(t, used, 8*most, "%s: it is looked at ten times a second, and a client is fast", name)
-		w.limitsGoOn(t)
+		w.limitersContinue(t)
 		require.NoError(t, w.Exists(w.ctx, "key:0:0").Err())
 		require.NoError(t, w.Del(w.ctx, "key:0:0").Err())
 		require.NoError(t, w.FlushAll(w.ctx).Err())
@@ -50,8 +50,8 @@ func TestMaxMemory(t *testing.T) {
 	}
 }
 
-// limitsGoOn asks limiters while memory is full: about a key that is there, and one that is not.
-func (w *watcher) limitsGoOn(t *testing.T) {
+// limitersContinue calls limiters while memory is full, with an existing key and with a new one.
+func (w *watcher) limitersContinue(t *testing.T) {
 	ask := func(words ...any) string {
 		reply, err := w.Do(w.ctx, words...).Result()
 		if err != nil {
@@ -61,7 +61,7 @@ func (w *watcher) limitsGoOn(t *testing.T) {
 	}
 	bound := w.ConfigGet(w.ctx, "maxmemory").Val()["maxmemory"]
 	require.NoError(t, w.ConfigSet(w.ctx, "maxmemory",
-		"1mb").Err()) // what is garbage may go meanwhile, and that is enough
+		"1mb").Err()) // garbage may have been collected meanwhile, which is enough memory
 	require.Regexp(t, `^\[0 5 3 -1 `, ask("CL.FIXED", "known", 5, 3600))
 	require.Equal(t, "[0 5 4 -1 3600]", ask("CL.FIXED", "unknown", 5, 3600, 1, "PEEK"))
 	require.Regexp(t, "^OOM ", ask("CL.FIXED", "unknown", 5, 3600))

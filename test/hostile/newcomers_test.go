@@ -17,9 +17,9 @@ import (
 	"cellserver/test/peer"
 )
 
-// Ten thousand connections that have not logged in, each with a part of a call as long as one may
-// be, fit into a container of 64 MiB: what is kept for all of them has a bound. Others are served
-// meanwhile, and when they have gone nothing is kept.
+// Ten thousand connections that have not logged in, each with a part of the longest call that is
+// allowed, fit into a container of 64 MiB, because there is a bound for all of them together. Other
+// clients are served meanwhile, and all memory is freed when the connections are closed.
 func TestNewcomersAreBounded(t *testing.T) {
 	connections := 10_000
 	if limit := fileLimit(t) - 200; limit < connections {
@@ -30,13 +30,13 @@ func TestNewcomersAreBounded(t *testing.T) {
 		connections = 1000
 	}
 	const container = 64 << 20
-	t.Setenv("GOMEMLIMIT", "48MiB") // which the server sees to by itself, in such a container
-	server := tolerant(t, "--requirepass", "secret", "--maxclients", "20000")
-	w := guard(t, server, "secret")
+	t.Setenv("GOMEMLIMIT", "48MiB") // as the server sets it by itself in such a container
+	server := startLogging(t, "--requirepass", "secret", "--maxclients", "20000")
+	w := watchWithPassword(t, server, "secret")
 	before := w.own(t)
 	partial := append([]byte("*3\r\n$4\r\nAUTH\r\n$16384\r\n"), strings.Repeat("x", 16384)...)
 	partial = append(partial, "\r\n$16300\r\n"+strings.Repeat("x", 16000)...)
-	knocking := knockAll(server.Addr, connections, partial)
+	knocking := connectAll(server.Addr, connections, partial)
 	most := 0
 	for running := true; running; {
 		select {
@@ -52,19 +52,19 @@ func TestNewcomersAreBounded(t *testing.T) {
 		connections,
 		before>>20, most>>20, kept>>10, w.field("connected_clients"), knocking.err)
 	until(t, func() bool { return w.number("mem_clients_unauthenticated") <= 16<<20 },
-		func() string { return "those that were cut are gone" })
+		func() string { return "connections are left" })
 	if !peer.Race {
 		assert.Less(t, most, container)
 	}
-	again := guard(t, server, "secret")
-	require.NoError(t, again.Set(w.ctx, "key", "value", 0).Err(), "who logs in is let in")
+	again := watchWithPassword(t, server, "secret")
+	require.NoError(t, again.Set(w.ctx, "key", "value", 0).Err(), "a client that logs in must be accepted")
 	knocking.close()
-	until(t, func() bool { return w.number("mem_clients_unauthenticated") == 0 }, func() string { return "all are gone" })
+	until(t, func() bool { return w.number("mem_clients_unauthenticated") == 0 }, func() string { return "connections are left" })
 	w.becomes("connected_clients", 2)
 }
 
-// own is the process's memory, in bytes, without the pages of the program's file, which the system
-// can take back.
+// own returns the resident memory of the process, in bytes, without the pages of its own file,
+// which the system can drop.
 func (w *watcher) own(t *testing.T) int {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("/proc", w.pid, "statm"))
@@ -75,8 +75,8 @@ func (w *watcher) own(t *testing.T) int {
 	return (resident - shared) * os.Getpagesize()
 }
 
-// guard is watch for a server with a password.
-func guard(t *testing.T, server *peer.Server, password string) *watcher {
+// watchWithPassword is watch for a server with a password.
+func watchWithPassword(t *testing.T, server *peer.Server, password string) *watcher {
 	w := &watcher{t: t, ctx: t.Context(),
 		Client: redis.NewClient(&redis.Options{Addr: server.Addr, TLSConfig: server.TLS, PoolSize: 1,
 			Password: password, MaxRetries: -1, ReadTimeout: patience, WriteTimeout: patience})}
@@ -91,16 +91,16 @@ func fileLimit(t *testing.T) int {
 	return int(limit.Cur)
 }
 
-// knocks are many connections that have said something, and wait.
-type knocks struct {
+// newcomers are many connections that have sent something, and wait.
+type newcomers struct {
 	mu   sync.Mutex
 	all  []net.Conn
 	err  error
 	done chan struct{}
 }
 
-func knockAll(addr string, connections int, says []byte) *knocks {
-	k := &knocks{done: make(chan struct{})}
+func connectAll(addr string, connections int, says []byte) *newcomers {
+	k := &newcomers{done: make(chan struct{})}
 	const at = 20
 	var group sync.WaitGroup
 	for range at {
@@ -115,7 +115,7 @@ func knockAll(addr string, connections int, says []byte) *knocks {
 				}
 				k.mu.Unlock()
 				if err == nil {
-					_, _ = conn.Write(says) // it fails if it was cut already
+					_, _ = conn.Write(says) // fails if the server has disconnected it
 				}
 			}
 		})
@@ -127,7 +127,7 @@ func knockAll(addr string, connections int, says []byte) *knocks {
 	return k
 }
 
-func (k *knocks) close() {
+func (k *newcomers) close() {
 	for _, conn := range k.all {
 		conn.Close()
 	}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"slices"
 	"strconv"
@@ -20,7 +21,7 @@ import (
 	"cellserver/test/peer"
 )
 
-// guesses are wrong names and passwords, in all the ways in which they can be said.
+// guesses returns wrong names and passwords, in all commands that accept them.
 func guesses(random int) (b []byte, tries int) {
 	long := strings.Repeat("x", 16384)
 	for i := range 20 {
@@ -37,8 +38,8 @@ func guesses(random int) (b []byte, tries int) {
 	return b, tries + 2
 }
 
-// guess says wrong passwords on one connection, each batch in one write, and sees to it that each
-// gets its answer and none lets it in.
+// guess sends wrong passwords on one connection, each batch in one write. It returns an error
+// unless each is refused.
 func guess(addr string, batches func() bool, tried *atomic.Int64) error {
 	conn, err := peer.Dial(addr)
 	if err != nil {
@@ -73,15 +74,15 @@ func guess(addr string, batches func() bool, tried *atomic.Int64) error {
 	return nil
 }
 
-// Wrong passwords, a great many on many connections: nobody gets in, each is answered and counted,
-// nothing stays of them, and others are served meanwhile; how fast is printed.
-// CELLSERVER_TEST_PASSWORDS=1000000 is for the record.
+// With very many wrong passwords on many connections, none is accepted, each is answered and
+// counted, nothing of them is kept, and other clients are served; the test prints how fast.
+// CELLSERVER_TEST_PASSWORDS=1000000 makes it longer.
 func TestWrongPasswords(t *testing.T) {
 	tries := 20_000
 	if n, err := strconv.Atoi(os.Getenv("CELLSERVER_TEST_PASSWORDS")); err == nil {
 		tries = n
 	}
-	server := tolerant(t, "--requirepass", "secret", "--user", "alice on >alice's +@all", "--measure-pauses", "loops",
+	server := startLogging(t, "--requirepass", "secret", "--user", "alice on >alice's +@all", "--measure-pauses", "loops",
 		"--slowlog-log-slower-than", "1000")
 	w := &watcher{t: t, ctx: t.Context(),
 		Client: redis.NewClient(&redis.Options{Addr: server.Addr, TLSConfig: server.TLS, PoolSize: 1, Password: "secret"})}
@@ -91,40 +92,13 @@ func TestWrongPasswords(t *testing.T) {
 	reads(t, inside, "+OK\r\n")
 	quiet := roundTrips(t, inside, "quiet", 1000)
 
-	const connections = 100
 	memory := func() int { return w.number("used_memory_rss") }
 	var tried atomic.Int64
-	attack := func(most int) func() []time.Duration {
-		left := atomic.Int64{}
-		left.Store(int64(most))
-		done := make(chan error, 1)
-		go func() {
-			errs := make(chan error, connections)
-			for range connections {
-				go func() { errs <- guess(server.Addr, func() bool { return left.Add(-102) > -102 }, &tried) }()
-			}
-			var all []error
-			for range connections {
-				all = append(all, <-errs)
-			}
-			done <- errors.Join(all...)
-		}()
-		return func() (took []time.Duration) {
-			for i := 0; ; i++ {
-				select {
-				case err := <-done:
-					require.NoError(t, err)
-					return took
-				default:
-					took = append(took, roundTrips(t, inside, fmt.Sprint("beside", tried.Load(), i), 10)...)
-				}
-			}
-		}
-	}
-	attack(tries / 4)()
+	attack := func(tries int) []time.Duration { return guessWhileCalling(t, server.Addr, inside, tries, &tried) }
+	attack(tries / 4)
 	before := memory()
 	began := time.Now()
-	took := attack(tries)()
+	took := attack(tries)
 	after := memory()
 	slices.Sort(took)
 	t.Logf("%d tries, %.0f a second; memory %d KiB more; round trips of others p50 %s p99 %s longest %s, in quiet %s %s %s; longest turn %s us, %s over 1 ms",
@@ -132,18 +106,47 @@ func TestWrongPasswords(t *testing.T) {
 		took[len(took)*99/100], took[len(took)-1],
 		quiet[500], quiet[990], quiet[999], w.field("longest_loop_callback_usec"), w.field("loop_callbacks_over_1ms"))
 	assert.GreaterOrEqual(t, tried.Load(), int64(tries))
-	assert.EqualValues(t, tried.Load(), w.number("acl_access_denied_auth"), "each is counted")
+	assert.EqualValues(t, tried.Load(), w.number("acl_access_denied_auth"), "failed logins that were counted")
 	if !peer.Race {
-		assert.Less(t, after-before, 16<<20, "and nothing else stays")
+		assert.Less(t, after-before, 16<<20, "bytes that are still in use")
 	}
 	log, err := w.Do(t.Context(), "ACL", "LOG", "1000").Slice()
 	require.NoError(t, err)
 	assert.LessOrEqual(t, len(log), 128)
 }
 
-// A checker that does not find out who gets in would be of no use.
-func TestGuessFindsAPasswordThatIsRight(t *testing.T) {
-	server := tolerant(t, "--requirepass", "secrets")
+// guessWhileCalling sends wrong passwords on many connections, and returns how long calls on another
+// connection took meanwhile.
+func guessWhileCalling(t *testing.T, addr string, inside net.Conn, tries int, tried *atomic.Int64) (took []time.Duration) {
+	const connections = 100
+	left := atomic.Int64{}
+	left.Store(int64(tries))
+	done := make(chan error, 1)
+	go func() {
+		errs := make(chan error, connections)
+		for range connections {
+			go func() { errs <- guess(addr, func() bool { return left.Add(-102) > -102 }, tried) }()
+		}
+		var all []error
+		for range connections {
+			all = append(all, <-errs)
+		}
+		done <- errors.Join(all...)
+	}()
+	for i := 0; ; i++ {
+		select {
+		case err := <-done:
+			require.NoError(t, err)
+			return took
+		default:
+			took = append(took, roundTrips(t, inside, fmt.Sprint("other", tried.Load(), i), 10)...)
+		}
+	}
+}
+
+// The checker finds a password that is accepted.
+func TestGuessFindsARightPassword(t *testing.T) {
+	server := startLogging(t, "--requirepass", "secrets")
 	var tried atomic.Int64
 	once := true
 	err := guess(server.Addr, func() bool { defer func() { once = false }(); return once }, &tried)

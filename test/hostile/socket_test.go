@@ -15,8 +15,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// While the process stands still nobody accepts: as many connections get in as may wait, and one
-// more than the number says, for Linux counts so.
+// While the process is stopped it accepts nothing: as many connections are established as the
+// backlog allows, and one more, because Linux counts so.
 func TestBacklog(t *testing.T) {
 	const backlog = 3
 	server := peer.Start(t, "--tcp-backlog", fmt.Sprint(backlog))
@@ -43,10 +43,10 @@ func TestBacklog(t *testing.T) {
 		require.True(t, late.Timeout())
 	}
 	assert.GreaterOrEqual(t, let, backlog+1)
-	assert.LessOrEqual(t, let, backlog+2, "one more may have come into the queue before it was known to be full")
+	assert.LessOrEqual(t, let, backlog+2, "one more may have entered the queue before it was full")
 }
 
-// The system asks silent peers whether they are there: it says so of each connection's timer.
+// The kernel sends keepalive probes to silent peers, as the timers of the connections show.
 func TestKeepAlive(t *testing.T) {
 	for seconds, want := range map[string]string{"77": "02", "0": "00"} {
 		server := peer.Start(t, "--tcp-keepalive", seconds)
@@ -60,12 +60,12 @@ func TestKeepAlive(t *testing.T) {
 	}
 }
 
-// timerOf reads what the system waits for on the server's side of its only connection: the kind of
-// the timer, 02 for keep-alive, and the time until it fires.
+// timerOf reads the timer of the server's only connection: its kind, 02 for keepalive, and the time
+// until it expires.
 func timerOf(t *testing.T, port int) (kind string, left time.Duration) {
 	t.Helper()
 	var table string
-	until(t, func() bool { // a timer is 01 while something is under way
+	until(t, func() bool { // the timer is 01 while data is in flight
 		b, err := os.ReadFile("/proc/net/tcp")
 		require.NoError(t, err)
 		table = string(b)

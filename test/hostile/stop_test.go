@@ -19,16 +19,16 @@ import (
 	"cellserver/test/peer"
 )
 
-// hammer is a client with a key of its own, from which nothing drips back while the test runs: each
-// call that is applied takes one from what remains, and says so.
-type hammer struct {
-	key          string
-	sent, heard  atomic.Int64 // calls written, replies read
-	batch, burst int
+// caller is a client with a key of its own, whose quota does not recover while the test runs: each
+// call that is applied takes one token, and replies how many are left.
+type caller struct {
+	key            string
+	sent, received atomic.Int64 // calls written, replies read
+	batch, burst   int
 }
 
-// run calls until the connection ends, which must be between two replies.
-func (h *hammer) run(addr string) error {
+// run makes calls until the connection ends, which must be between two replies.
+func (h *caller) run(addr string) error {
 	conn, err := dial(addr)
 	if err != nil {
 		return err
@@ -45,55 +45,56 @@ func (h *hammer) run(addr string) error {
 		}
 		h.sent.Add(int64(h.batch))
 		for range h.batch {
-			if over, err := h.hear(r); over || err != nil {
+			if over, err := h.receive(r); over || err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// rest hears what was answered before the connection ended.
-func (h *hammer) rest(r *bufio.Reader) error {
+// rest reads the replies that were sent before the connection ended.
+func (h *caller) rest(r *bufio.Reader) error {
 	for {
-		if over, err := h.hear(r); over || err != nil {
+		if over, err := h.receive(r); over || err != nil {
 			return err
 		}
 	}
 }
 
-// hear reads one reply: the next, and whole. Or the end, between two.
-func (h *hammer) hear(r *bufio.Reader) (over bool, err error) {
+// receive reads the next reply, which must be whole, or the end of the connection between two
+// replies.
+func (h *caller) receive(r *bufio.Reader) (over bool, err error) {
 	if _, err := r.Peek(1); err != nil {
-		return true, unlessGone(err)
+		return true, unlessReset(err)
 	}
 	reply, err := transcript.ReadReply(r)
 	if err != nil {
-		return true, fmt.Errorf("%s: torn reply %d: %w", h.key, h.heard.Load(), err)
+		return true, fmt.Errorf("%s: torn reply %d: %w", h.key, h.received.Load(), err)
 	}
-	want := fmt.Sprintf("[0, %d, %d, -1, ", h.burst+1, int64(h.burst)-h.heard.Load())
+	want := fmt.Sprintf("[0, %d, %d, -1, ", h.burst+1, int64(h.burst)-h.received.Load())
 	if !strings.HasPrefix(reply, want) {
-		return true, fmt.Errorf("%s: reply %d is %s, not %s", h.key, h.heard.Load(), reply, want)
+		return true, fmt.Errorf("%s: reply %d is %s, not %s", h.key, h.received.Load(), reply, want)
 	}
-	h.heard.Add(1)
+	h.received.Add(1)
 	return false, nil
 }
 
 // The server is told to stop while clients call as fast as they can. Every call that was sent
-// before is answered, each was applied once, no reply is torn.
+// before is answered, each was applied once, and no reply is torn.
 func TestStopUnderLoad(t *testing.T) {
 	for round := range 3 {
-		server := tolerant(t)
-		var hammers []*hammer
+		server := startLogging(t)
+		var callers []*caller
 		var running sync.WaitGroup
 		errs := make(chan error, 40)
 		for i := range cap(errs) {
-			h := &hammer{key: fmt.Sprint("key", i), batch: 1 + i%4*15, burst: 1_000_000}
-			hammers = append(hammers, h)
+			h := &caller{key: fmt.Sprint("key", i), batch: 1 + i%4*15, burst: 1_000_000}
+			callers = append(callers, h)
 			running.Go(func() { errs <- h.run(server.Addr) })
 		}
-		until(t, func() bool { return heardAll(hammers, 20) }, func() string { return "everybody is served" })
-		sent := make([]int64, len(hammers))
-		for i, h := range hammers {
+		until(t, func() bool { return receivedAll(callers, 20) }, func() string { return "a client was not served" })
+		sent := make([]int64, len(callers))
+		for i, h := range callers {
 			sent[i] = h.sent.Load()
 		}
 		server.Signal(syscall.SIGTERM)
@@ -103,23 +104,23 @@ func TestStopUnderLoad(t *testing.T) {
 		for err := range errs {
 			assert.NoError(t, err)
 		}
-		for i, h := range hammers {
-			require.GreaterOrEqual(t, h.heard.Load(), sent[i], "round %d, %s: calls sent before the signal are answered", round,
+		for i, h := range callers {
+			require.GreaterOrEqual(t, h.received.Load(), sent[i], "round %d, %s: calls sent before the signal are answered", round,
 				h.key)
 		}
 	}
 }
 
-func heardAll(hammers []*hammer, calls int64) bool {
-	for _, h := range hammers {
-		if h.heard.Load() < calls {
+func receivedAll(callers []*caller, calls int64) bool {
+	for _, h := range callers {
+		if h.received.Load() < calls {
 			return false
 		}
 	}
 	return true
 }
 
-// slowReader is owed far more than sockets hold, and reads none of it.
+// slowReader is a client that has requested far more than sockets hold, and reads none of it.
 func slowReader(t *testing.T, server *peer.Server) *peer.Conn {
 	t.Helper()
 	store(t, server, 10_000, strings.Repeat("long", 25))
@@ -130,7 +131,7 @@ func slowReader(t *testing.T, server *peer.Server) *peer.Conn {
 	return conn
 }
 
-func deaf(server *peer.Server) bool {
+func isNotAccepting(server *peer.Server) bool {
 	conn, err := net.Dial("tcp", server.Addr)
 	if err == nil {
 		conn.Close()
@@ -138,19 +139,19 @@ func deaf(server *peer.Server) bool {
 	return err != nil
 }
 
-// Who does not read holds a stop up for as long as the operator allows, and a second signal ends
-// the wait.
+// A client that does not read delays a stop for as long as --shutdown-timeout allows. A second
+// signal ends the wait.
 func TestSecondSignalEndsAtOnce(t *testing.T) {
-	server := tolerant(t, "--shutdown-timeout", "3600")
+	server := startLogging(t, "--shutdown-timeout", "3600")
 	slowReader(t, server)
 	server.Signal(syscall.SIGTERM)
-	until(t, func() bool { return deaf(server) }, func() string { return "it no longer listens" })
-	server.Signal(syscall.SIGTERM) // it still runs, or this fails
-	assert.Equal(t, -1, server.Wait(), "ended by the signal, long before the time-out")
+	until(t, func() bool { return isNotAccepting(server) }, func() string { return "it no longer listens" })
+	server.Signal(syscall.SIGTERM) // fails unless the server is still running
+	assert.Equal(t, -1, server.Wait(), "the signal must end it, long before the timeout")
 }
 
 func TestStopDoesNotWaitForEver(t *testing.T) {
-	server := tolerant(t, "--shutdown-timeout", "1")
+	server := startLogging(t, "--shutdown-timeout", "1")
 	slowReader(t, server)
 	start := time.Now()
 	server.Signal(syscall.SIGTERM)
@@ -158,16 +159,16 @@ func TestStopDoesNotWaitForEver(t *testing.T) {
 	assert.GreaterOrEqual(t, time.Since(start), time.Second)
 }
 
-// Who reads late, but reads, gets everything that it asked for.
+// A client that reads late receives everything that it has requested.
 func TestStopWaitsForALateReader(t *testing.T) {
 	const keys, times = 10_000, 20
-	server := tolerant(t)
+	server := startLogging(t)
 	store(t, server, keys, strings.Repeat("long", 25))
 	conn := connect(t, server)
 	write(t, conn, []byte(strings.Repeat("KEYS *\r\n", times)))
 	reads(t, conn, fmt.Sprintf("*%d\r\n", keys))
 	server.Signal(syscall.SIGTERM)
-	until(t, func() bool { return deaf(server) }, func() string { return "it no longer listens" })
+	until(t, func() bool { return isNotAccepting(server) }, func() string { return "it no longer listens" })
 	rest, err := io.ReadAll(conn)
 	require.NoError(t, err)
 	assert.Equal(t, times-1, strings.Count(string(rest), fmt.Sprintf("*%d\r\n", keys)))

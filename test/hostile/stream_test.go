@@ -18,9 +18,10 @@ import (
 	"cellserver/test/peer"
 )
 
-// Bytes that make no sense: the server answers or hangs up, and everybody else is served as before.
+// These tests send invalid bytes. The server answers or disconnects, and serves all other clients
+// as before.
 
-// together has a few goroutines take numbers below n, and returns the first error.
+// together runs each for all numbers below n in a few goroutines, and returns the first error.
 func together(n int, each func(i int) error) error {
 	const hands = 4
 	var next atomic.Int64
@@ -45,8 +46,8 @@ func together(n int, each func(i int) error) error {
 	}
 }
 
-// allRows is a call of every command that there is, as arrays and as inline lines by turns, but
-// those that end the server.
+// allRows returns a call of every command, as an array or an inline line in turn, except for those
+// that end the server.
 func allRows(w *watcher) (b []byte) {
 	names, err := w.CommandList(w.ctx, nil).Result()
 	require.NoError(w.t, err)
@@ -65,10 +66,9 @@ func allRows(w *watcher) (b []byte) {
 	return append(b, "QUIT\r\nPING\r\n"...)
 }
 
-// A stream is cut off at each of its places in turn, by a close, by a reset, or by the end of one
-// direction.
+// A stream is truncated at each byte, by a close, by a reset, or by closing one direction.
 func TestEveryPrefix(t *testing.T) {
-	server := tolerant(t)
+	server := startLogging(t)
 	w := watch(t, server)
 	b := append(valid(), allRows(w)...)
 	step := 1
@@ -100,16 +100,16 @@ func TestEveryPrefix(t *testing.T) {
 	w.becomes("connected_clients", 1)
 }
 
-// Each byte of a stream is each other byte in turn. Over a Unix socket: there are not as many ports
-// as that.
+// Each byte of a stream is replaced by each other byte. This uses a Unix socket, because there are
+// not enough ports.
 func TestEveryByteChanged(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
-	server := tolerant(t, "--unixsocket", path)
+	server := startLogging(t, "--unixsocket", path)
 	w := watch(t, server)
 	b := valid()
 	step := 1
 	if peer.Race {
-		step = 7 // which is prime to 256: other values at each place
+		step = 7 // coprime to 256, so that the values differ at each place
 	}
 	var answered, refused atomic.Int64
 	require.NoError(t, together(len(b)*256/step, func(i int) error {
@@ -137,7 +137,7 @@ func TestEveryByteChanged(t *testing.T) {
 	w.becomes("connected_clients", 1)
 }
 
-func TestLengthsThatLie(t *testing.T) {
+func TestFalseLengths(t *testing.T) {
 	server := peer.Start(t)
 	for call, want := range map[string]string{
 		"*1\r\n$9223372036854775807\r\nabc\r\n":  "-ERR Protocol error: invalid bulk length\r\n",
@@ -157,13 +157,13 @@ func TestLengthsThatLie(t *testing.T) {
 	conn := connect(t, server)
 	write(t, conn, []byte("*-9223372036854775808\r\n*-1\r\n*0\r\n\r\nPING\r\n"))
 	reads(t, conn, "+PONG\r\n")
-	for _, call := range lies() {
+	for _, call := range falseLengths() {
 		require.NoError(t, play(server.Addr, []byte(call)), "%q", call)
 	}
 }
 
 func TestRandomBytes(t *testing.T) {
-	server := tolerant(t)
+	server := startLogging(t)
 	w := watch(t, server)
 	for seed := range uint64(2) {
 		random := rand.New(rand.NewPCG(seed, 1))
@@ -176,35 +176,35 @@ func TestRandomBytes(t *testing.T) {
 }
 
 func TestOtherProtocols(t *testing.T) {
-	server := tolerant(t)
+	server := startLogging(t)
 	w := watch(t, server)
-	for _, b := range strangers {
+	for _, b := range otherProtocols {
 		require.NoError(t, play(server.Addr, []byte(b)), "%q", b)
 	}
-	assert.Zero(t, w.Exists(w.ctx, "stranger").Val(), "nothing behind it was executed")
+	assert.Zero(t, w.Exists(w.ctx, "k").Val(), "a call after the protocol error was executed")
 }
 
-// A browser can be made to POST to this port: the lines of the form are then commands. Redis hangs
-// up at the first.
-func TestBrowsersAreHungUpOn(t *testing.T) {
-	server := tolerant(t)
+// A web page can make a browser POST to this port, and the lines of the form would be commands.
+// Like Redis, the server disconnects at the first line of HTTP.
+func TestBrowsersAreDisconnected(t *testing.T) {
+	server := startLogging(t)
 	w := watch(t, server)
 	for _, first := range []string{"POST / HTTP/1.1\r\n", "post\r\n", "Host: localhost\r\n", "HOST:\n",
 		string(Command("POST", "/"))} {
 		conn := connect(t, server)
-		write(t, conn, []byte(first+"CL.THROTTLE stranger 1 1 1000\r\n"))
+		write(t, conn, []byte(first+"CL.THROTTLE k 1 1 1000\r\n"))
 		ends(t, conn, "")
 		conn = connect(t, server)
-		write(t, conn, []byte("PING\r\n"+first+"CL.THROTTLE stranger 1 1 1000\r\n"))
+		write(t, conn, []byte("PING\r\n"+first+"CL.THROTTLE k 1 1 1000\r\n"))
 		ends(t, conn, "+PONG\r\n")
-		require.Zero(t, w.Exists(w.ctx, "stranger").Val(), "%q", first)
+		require.Zero(t, w.Exists(w.ctx, "k").Val(), "%q", first)
 	}
 }
 
-// Hundreds begin a call and say no more; some stop in the middle of a word.
+// Hundreds of clients begin a call and send no more; some stop in the middle of an argument.
 func TestSilentConnections(t *testing.T) {
 	const silent = 400
-	server := tolerant(t)
+	server := startLogging(t)
 	w := watch(t, server)
 	before := w.files()
 	var conns []net.Conn
@@ -228,7 +228,7 @@ func TestSilentConnections(t *testing.T) {
 }
 
 func TestResetInTheMiddleOfAReply(t *testing.T) {
-	server := tolerant(t)
+	server := startLogging(t)
 	w := watch(t, server)
 	store(t, server, 20_000, "key")
 	for i := range 60 {

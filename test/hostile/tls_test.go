@@ -19,10 +19,10 @@ import (
 	"cellserver/test/peer"
 )
 
-// handshakesAtOnce is internal/server's bound.
+// handshakesAtOnce is the bound in internal/server.
 const handshakesAtOnce = 512
 
-// tlsServer has a plain port, by which the watcher looks on, and one for TLS.
+// tlsServer has a plain port, for the watcher, and one for TLS.
 type tlsServer struct {
 	*peer.Server
 	addr      string
@@ -41,8 +41,8 @@ func withTLS(t *testing.T, args ...string) *tlsServer {
 	return &tlsServer{server, net.JoinHostPort("127.0.0.1", port), a.Client(t, a.Issue(t, "client")), a}
 }
 
-// knock connects to the port for TLS, and says something, or nothing.
-func (s *tlsServer) knock(t *testing.T, says string) net.Conn {
+// connectTLS connects to the port for TLS and sends some bytes, without a handshake.
+func (s *tlsServer) connectTLS(t *testing.T, says string) net.Conn {
 	t.Helper()
 	conn, err := dial(s.addr)
 	require.NoError(t, err)
@@ -51,7 +51,7 @@ func (s *tlsServer) knock(t *testing.T, says string) net.Conn {
 	return conn
 }
 
-// served has a client shake hands and be answered.
+// served connects a client, which must complete its handshake and be answered.
 func (s *tlsServer) served(t *testing.T) *redis.Client {
 	t.Helper()
 	c := redis.NewClient(&redis.Options{Addr: s.addr, TLSConfig: s.client, PoolSize: 1, MaxRetries: -1, DialerRetries: 1,
@@ -61,7 +61,7 @@ func (s *tlsServer) served(t *testing.T) *redis.Client {
 	return c
 }
 
-// clientHello is the first record of a handshake, as Go's client sends it.
+// clientHello returns the first record of a handshake, as Go's client sends it.
 func clientHello(t *testing.T) string {
 	t.Helper()
 	here, there := net.Pipe()
@@ -76,7 +76,7 @@ func clientHello(t *testing.T) string {
 	return string(header) + string(rest)
 }
 
-// endless begins a ClientHello of 64 KiB, of which all but the last record is sent.
+// endless returns the beginning of a ClientHello of 64 KiB: all but the last record.
 func endless() string {
 	b := strings.Builder{}
 	for i := range 3 {
@@ -89,7 +89,7 @@ func endless() string {
 	return b.String()
 }
 
-// resident is the process's memory, in bytes.
+// resident returns the resident memory of the process, in bytes.
 func (w *watcher) resident(t *testing.T) int {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("/proc", w.pid, "statm"))
@@ -99,9 +99,9 @@ func (w *watcher) resident(t *testing.T) int {
 	return pages * os.Getpagesize()
 }
 
-// However many connect and say nothing, half of a hello, or the longest hello there is: so many
-// stay and no more, in so much memory, and who shakes hands is let in at once; everybody else
-// notices nothing.
+// However many peers connect and send nothing, half a ClientHello, or the longest one, only so many
+// stay, in a bounded amount of memory. A client that completes its handshake is accepted at once,
+// and other clients are not affected.
 func TestHandshakeFlood(t *testing.T) {
 	hello := clientHello(t)
 	for name, says := range map[string]string{"nothing": "", "half": hello[:len(hello)/2], "hello": hello,
@@ -113,28 +113,28 @@ func TestHandshakeFlood(t *testing.T) {
 			files, memory := w.files(), w.resident(t)
 			stays := server.served(t)
 			for range knocking {
-				server.knock(t, says)
+				server.connectTLS(t, says)
 			}
 			server.served(t)
 			until(t, func() bool { return w.files() <= files+handshakesAtOnce+10 },
 				func() string { return "there are few: " + strconv.Itoa(w.files()) })
-			assert.Greater(t, w.files(), files+handshakesAtOnce/8, "the flood is one")
+			assert.Greater(t, w.files(), files+handshakesAtOnce/8, "the flood did not open enough connections")
 			if !peer.Race {
 				assert.Less(t, w.resident(t)-memory, 50<<20, "bytes for %d handshakes", w.files()-files)
 			}
 			server.served(t)
-			assert.NoError(t, stays.Ping(t.Context()).Err(), "who is in notices nothing")
+			assert.NoError(t, stays.Ping(t.Context()).Err(), "a connected client was not served")
 			assert.Equal(t, 4, w.number("connected_clients"))
 		})
 	}
 }
 
-// Who has not shaken hands does not count against who has, or needs not.
+// A connection without a completed handshake does not count against clients.
 func TestHandshakesGiveWayToClients(t *testing.T) {
 	server := withTLS(t, "--maxclients", "5", "--tls-handshake-timeout", "3600")
 	w := watch(t, server.Server)
 	for range 20 {
-		server.knock(t, "")
+		server.connectTLS(t, "")
 	}
 	assert.NoError(t, w.Ping(w.ctx).Err())
 	for range 2 {
@@ -145,24 +145,24 @@ func TestHandshakesGiveWayToClients(t *testing.T) {
 	}
 	w.becomes("connected_clients", 5)
 	ends(t, connect(t, server.Server), "-ERR max number of clients reached\r\n")
-	ends(t, server.knock(t, ""), "") // without a word: hands are not shaken
+	ends(t, server.connectTLS(t, ""), "") // without an error, because there was no handshake
 	assert.Equal(t, 2, w.number("rejected_connections"))
 }
 
-// A handshake has a time, all in all: silence, half a hello and a hello without an end are cut off,
-// and so is who keeps it going byte by byte.
+// A handshake has a time limit: silence, half a ClientHello, an endless one, and a handshake that
+// proceeds byte by byte are all disconnected.
 func TestStalledHandshakes(t *testing.T) {
 	server := withTLS(t, "--tls-handshake-timeout", "1")
 	w := watch(t, server.Server)
 	files := w.files()
 	hello := clientHello(t)
-	slowly := server.knock(t, hello[:1])
+	slowly := server.connectTLS(t, hello[:1])
 	for _, says := range []string{"", hello[:1], hello[:len(hello)-1], endless()} {
-		ends(t, server.knock(t, says), "")
+		ends(t, server.connectTLS(t, says), "")
 	}
-	conn := server.knock(t, hello) // it is answered, and then waited for
+	conn := server.connectTLS(t, hello) // it is answered, and then the server waits
 	_, err := io.Copy(io.Discard, conn)
-	assert.NoError(t, unlessGone(err))
+	assert.NoError(t, unlessReset(err))
 	ticker := time.NewTicker(5 * time.Millisecond)
 	defer ticker.Stop()
 	for sent := 1; err == nil; sent = min(sent+1, len(hello)-2) {
@@ -170,11 +170,11 @@ func TestStalledHandshakes(t *testing.T) {
 		_, err = slowly.Write([]byte(hello[sent : sent+1]))
 		<-ticker.C
 	}
-	assert.True(t, gone(err), err)
-	until(t, func() bool { return w.files() == files }, func() string { return "all are gone" })
+	assert.True(t, isReset(err), err)
+	until(t, func() bool { return w.files() == files }, func() string { return "connections are left" })
 }
 
-// What is no handshake ends the connection, and nothing of it is carried out.
+// Anything but a handshake ends the connection, and nothing is executed.
 func TestNoHandshake(t *testing.T) {
 	server := withTLS(t)
 	w := watch(t, server.Server)
@@ -186,23 +186,23 @@ func TestNoHandshake(t *testing.T) {
 		"\x16\x03\x01\xff\xff" + strings.Repeat("x", 70000), "\x16\x03\x01\x00\x00", "\x15\x03\x01\x00\x02\x02\x28",
 		"\x17\x03\x03\x00\x05hello", hello + string(Command("SET", "stolen", "1")), hello + hello,
 		hello[:60] + strings.Repeat("\x00", len(hello)-60),
-	}, strangers[0], strangers[4], strangers[5]+"\r\n") {
-		conn := server.knock(t, says)
+	}, otherProtocols[0], otherProtocols[4], otherProtocols[5]+"\r\n") {
+		conn := server.connectTLS(t, says)
 		_, err := io.Copy(io.Discard, conn)
-		assert.NoError(t, unlessGone(err), "%.40q", says)
+		assert.NoError(t, unlessReset(err), "%.40q", says)
 	}
 	assert.Zero(t, w.Exists(w.ctx, "stolen").Val())
-	until(t, func() bool { return w.files() == files }, func() string { return "all are gone" })
+	until(t, func() bool { return w.files() == files }, func() string { return "connections are left" })
 	server.served(t)
 }
 
-// Each byte of a handshake, altered: no client, and nothing else happens. Random bytes under TLS
-// end that connection only.
+// A handshake with one altered byte gives no connection, and has no other effect. Random bytes
+// within TLS end that connection only.
 func TestBrokenRecords(t *testing.T) {
 	server := withTLS(t)
 	w := watch(t, server.Server)
-	for _, at := range []int{0, 3, 5, 20} { // of a record: its kind, its length, what is sealed
-		spoiler := &spoiling{at: at}
+	for _, at := range []int{0, 3, 5, 20} { // of a record: its type, its length, the encrypted bytes
+		spoiler := &altering{at: at}
 		config := server.client.Clone()
 		conn, err := net.Dial("tcp", server.addr)
 		require.NoError(t, err)
@@ -218,7 +218,7 @@ func TestBrokenRecords(t *testing.T) {
 		spoiler.now = true
 		_, err = client.Write(Command("SET", "stolen", "1"))
 		require.NoError(t, err)
-		_ = conn.(*net.TCPConn).CloseWrite() // a length that lies is waited for
+		_ = conn.(*net.TCPConn).CloseWrite() // otherwise the server waits for the rest of a false length
 		_, err = io.ReadFull(client, b)
 		assert.Error(t, err, at)
 		client.Close()
@@ -227,14 +227,14 @@ func TestBrokenRecords(t *testing.T) {
 	assert.Zero(t, w.Exists(w.ctx, "stolen").Val())
 }
 
-// spoiling alters a byte of what is written, when it is time.
-type spoiling struct {
+// altering changes one byte of what is written.
+type altering struct {
 	net.Conn
 	at  int
 	now bool
 }
 
-func (s *spoiling) Write(b []byte) (int, error) {
+func (s *altering) Write(b []byte) (int, error) {
 	if s.now {
 		b = []byte(string(b))
 		b[s.at] ^= 0x55
@@ -242,15 +242,15 @@ func (s *spoiling) Write(b []byte) (int, error) {
 	return s.Conn.Write(b)
 }
 
-// Handshakes end with the server, at once.
-func TestStopWhileHandsAreShaken(t *testing.T) {
+// When the server stops, handshakes end at once.
+func TestStopDuringHandshakes(t *testing.T) {
 	server := withTLS(t, "--tls-handshake-timeout", "3600", "--shutdown-timeout", "3600")
 	w := watch(t, server.Server)
 	files := w.files()
 	stays := server.served(t)
 	var knocking []net.Conn
 	for range 50 {
-		knocking = append(knocking, server.knock(t, ""))
+		knocking = append(knocking, server.connectTLS(t, ""))
 	}
 	until(t, func() bool { return w.files() >= files+50 }, func() string { return "they are there" })
 	_ = stays.Close()
