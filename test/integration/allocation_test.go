@@ -17,11 +17,11 @@ import (
 	"cellserver/test/peer"
 )
 
-// allowed is how often a run of any length may allocate: what the runtime and the sweep do by
-// themselves, and nothing for each call.
+// allowed is how often a run of any length may allocate: the runtime and the sweep allocate
+// sometimes, but no call does.
 const allowed = 1000
 
-// CL.THROTTLE allocates nothing, from socket to socket.
+// CL.THROTTLE allocates nothing, from reading the call to writing the reply.
 func TestThrottleDoesNotAllocate(t *testing.T) {
 	address := serveInProcess(t)
 	for _, protocol := range []string{"2", "3"} {
@@ -32,7 +32,7 @@ func TestThrottleDoesNotAllocate(t *testing.T) {
 					calls /= 10
 				}
 				l := newLoad(t, address, protocol, run.batch)
-				require.NoError(t, l.run(8*keys)) // every key known, every buffer as large as it gets
+				require.NoError(t, l.run(8*keys)) // creates every key, and grows every buffer
 				assert.Less(t, allocations(t, func() error { return l.run(calls) }), uint64(allowed), "in %d calls", calls)
 			})
 		}
@@ -51,7 +51,7 @@ func TestAllocationsAreCounted(t *testing.T) {
 	runtime.KeepAlive(kept)
 }
 
-// allocations counts those of the whole process.
+// allocations counts the allocations of the whole process during run.
 func allocations(t *testing.T, run func() error) uint64 {
 	var before, after runtime.MemStats
 	runtime.GC()
@@ -62,7 +62,7 @@ func allocations(t *testing.T, run func() error) uint64 {
 	return after.Mallocs - before.Mallocs
 }
 
-// serveInProcess is cellserver without its main.
+// serveInProcess serves without cellserver's main, in this process.
 func serveInProcess(t *testing.T) (address string) {
 	data := memory.New(memory.Options{})
 	t.Cleanup(func() { assert.NoError(t, data.Close()) })
@@ -81,11 +81,11 @@ func serveInProcess(t *testing.T) (address string) {
 	return listener.Addr().String()
 }
 
-// keys is how many a load uses: half of them last, half expire within two milliseconds, so that
-// they are made anew again and again.
+// keys is the number of keys of a load. Half of them stay; the others expire within two
+// milliseconds, and are created again and again.
 const keys = 2000
 
-// load is a client that allocates nothing while it runs: what it sends was written before.
+// load is a client that allocates nothing while it runs, because its calls were formatted before.
 type load struct {
 	conn    net.Conn
 	batch   int

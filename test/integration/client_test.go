@@ -22,8 +22,7 @@ func TestCall(t *testing.T) {
 	})
 }
 
-// The period is so long that nothing comes back while the test runs: the tokens count down to
-// nothing.
+// The period is so long that no token comes back during the test, so the tokens count down to 0.
 func TestPipeline(t *testing.T) {
 	eachProtocol(t, func(t *testing.T, c *redis.Client) {
 		replies, err := c.Pipelined(inTime(t), func(p redis.Pipeliner) error {
@@ -46,8 +45,7 @@ func TestPipeline(t *testing.T) {
 	})
 }
 
-// What the server refuses is an error of its own type to the client, which goes on with the same
-// connection.
+// An error reply is an error of the client's own type, and the connection can be used further.
 func TestErrors(t *testing.T) {
 	calls := []struct{ call, want string }{
 		{"CL.THROTTLE", "ERR wrong number of arguments for 'cl.throttle' command"},
@@ -120,7 +118,7 @@ func TestUnixSocket(t *testing.T) {
 	for i, c := range []*redis.Client{unix, tcp} {
 		got, err := c.Do(inTime(t), "CL.THROTTLE", "key", 15, 1, 1000, 1).Int64Slice()
 		require.NoError(t, err)
-		assert.Equal(t, int64(15-i), got[2], "both see one store")
+		assert.Equal(t, int64(15-i), got[2], "TCP and the Unix socket must share one store")
 	}
 	line, err := unix.Do(inTime(t), "CLIENT", "INFO").Text()
 	require.NoError(t, err)
@@ -143,7 +141,8 @@ func TestUniversalClient(t *testing.T) {
 	assert.EqualValues(t, 1, c.Del(inTime(t), "long").Val())
 }
 
-// A ring asks COMMAND where the key of a call is, and sends it to the shard of that key.
+// A ring asks COMMAND for the position of a call's key, and sends the call to the shard of that
+// key.
 func TestRingFindsTheKey(t *testing.T) {
 	a, b := peer.Start(t), peer.Start(t)
 	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": a.Addr, "b": b.Addr}, TLSConfig: a.TLS})

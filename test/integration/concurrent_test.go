@@ -17,7 +17,7 @@ import (
 	"cellserver/test/peer"
 )
 
-// together runs n goroutines and returns what failed.
+// together runs each in n goroutines, and returns their errors.
 func together(n int, each func(i int) error) error {
 	failures := make([]error, n)
 	var running sync.WaitGroup
@@ -28,9 +28,9 @@ func together(n int, each func(i int) error) error {
 	return errors.Join(failures...)
 }
 
-// However many ask for one key at once, what it has is given out, and not one token more. The
-// period is so long that nothing comes back meanwhile.
-func TestOneKeyManyClients(t *testing.T) {
+// However many clients use one key at once, all of its tokens are taken, and not one more. The
+// period is so long that none comes back during the test.
+func TestManyClientsOfOneKey(t *testing.T) {
 	const burst, clients, calls = 999, 32, 50
 	for _, threads := range []string{"1", "4"} {
 		t.Run("io-threads "+threads, func(t *testing.T) {
@@ -54,8 +54,8 @@ func TestOneKeyManyClients(t *testing.T) {
 	}
 }
 
-// Clients that send all kinds of calls, in batches of any size, each get their own replies, in
-// their order.
+// Clients that send all kinds of calls, in batches of any size, each receive their own replies, in
+// order.
 func TestMixedPipelines(t *testing.T) {
 	server := peer.Start(t)
 	rounds := 60
@@ -75,17 +75,17 @@ func TestMixedPipelines(t *testing.T) {
 	}))
 }
 
-// mixer is one client that knows what it must be told.
+// mixer is a client that knows the reply of each of its calls.
 type mixer struct {
 	*rand.Rand
-	key   string
-	taken int64
-	said  int
+	key       string
+	taken     int64
+	printedBy int
 }
 
 func (m *mixer) round(ctx context.Context, c *redis.Client) error {
 	var wants []string
-	replies, _ := c.Pipelined(ctx, func(p redis.Pipeliner) error { // its error is that of a reply, and compared
+	replies, _ := c.Pipelined(ctx, func(p redis.Pipeliner) error { // the error is a reply's, which is compared
 		for range 1 + m.IntN(200) {
 			words, want := m.call()
 			p.Do(ctx, words...)
@@ -98,8 +98,8 @@ func (m *mixer) round(ctx context.Context, c *redis.Client) error {
 		if err != nil {
 			value = err
 		}
-		// The last element of a throttle's reply moves with the time: what is wanted ends before
-		// it.
+		// The last element of a throttle's reply depends on the time, so the wanted text ends
+		// before it.
 		if got := fmt.Sprint(value); got != wants[i] && !(wants[i][0] == '[' && strings.HasPrefix(got, wants[i]+" ")) {
 			return fmt.Errorf("%s: got %s, want %s", reply, got, wants[i])
 		}
@@ -111,8 +111,8 @@ func (m *mixer) call() (words []any, want string) {
 	const burst = 1_000_000
 	switch m.IntN(6) {
 	case 0:
-		m.said++
-		word := fmt.Sprint(m.key, " says ", m.said)
+		m.printedBy++
+		word := fmt.Sprint(m.key, " says ", m.printedBy)
 		return []any{"ECHO", word}, word
 	case 1:
 		return []any{"GET", m.key + " is not there"}, redis.Nil.Error()
@@ -127,8 +127,8 @@ func (m *mixer) call() (words []any, want string) {
 	return []any{"CL.THROTTLE", m.key, burst, 1, 1000, 1}, fmt.Sprintf("[0 %d %d -1", burst+1, burst+1-m.taken)
 }
 
-// KEYS goes through everything that is there. Others are served meanwhile.
-func TestKeysWhileOthersGoOn(t *testing.T) {
+// Other clients are served while KEYS runs.
+func TestOtherClientsAreServedDuringKeys(t *testing.T) {
 	const stored = 50_000
 	server := peer.Start(t)
 	c := client(t, server, 3)
@@ -164,5 +164,5 @@ func TestKeysWhileOthersGoOn(t *testing.T) {
 			others.Add(1)
 		}
 	}))
-	assert.Greater(t, others.Load(), int64(20), "calls of others during ten KEYS")
+	assert.Greater(t, others.Load(), int64(20), "calls of other clients during ten KEYS")
 }

@@ -15,7 +15,7 @@ import (
 	"cellserver/test/peer"
 )
 
-// Compare and set, compare and delete, as go-redis sends them and reads the replies.
+// go-redis's commands for compare and set, and compare and delete, and how it reads the replies.
 func TestConditions(t *testing.T) {
 	eachProtocol(t, func(t *testing.T, c *redis.Client) {
 		ctx := inTime(t)
@@ -45,7 +45,8 @@ func TestConditions(t *testing.T) {
 	})
 }
 
-// The digest is the library's own for values of each length that it treats in a way of its own.
+// The server's digest is the library's, for values of each length that the algorithm treats
+// differently.
 func TestDigestOfAnyLength(t *testing.T) {
 	ctx, c := inTime(t), client(t, peer.Start(t), 3)
 	for _, length := range []int{0, 1, 3, 4, 8, 9, 16, 17, 128, 129, 240, 241, 1024, 1025, 100_000} {
@@ -55,7 +56,7 @@ func TestDigestOfAnyLength(t *testing.T) {
 	}
 }
 
-// Clients that count by comparing lose no step: the comparison and the change are one.
+// Clients that count with compare and set lose no step, because comparison and change are one step.
 func TestCompareAndSetLosesNothing(t *testing.T) {
 	const clients, steps = 4, 50
 	ctx, server := inTime(t), peer.Start(t)

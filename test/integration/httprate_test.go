@@ -21,9 +21,9 @@ import (
 	"cellserver/test/peer"
 )
 
-// httprate is middleware that limits requests, and httprate-redis counts for it with MULTI, INCRBY,
-// EXPIRE and MGET. Both run here as they come. What visitors are told must be right, and the same
-// with a real redis-server behind it.
+// httprate is middleware that limits requests; httprate-redis counts for it with MULTI, INCRBY,
+// EXPIRE and MGET. Both run here unmodified. Visitors must get the right responses, and the same
+// with a real redis-server.
 var bothServers = map[string]func(t *testing.T) *peer.Server{
 	"cellserver":   func(t *testing.T) *peer.Server { return peer.Start(t) },
 	"redis-server": func(t *testing.T) *peer.Server { return peer.StartRedis(t) },
@@ -35,8 +35,8 @@ func eachServer(t *testing.T, test func(t *testing.T, server *peer.Server)) {
 	}
 }
 
-// counterOn counts on a server or not at all: a counter that falls back to the site's own memory
-// would pass every test.
+// counterOn returns a counter without the fallback to the site's own memory, with which every test
+// would pass.
 func counterOn(t *testing.T, config httprateredis.Config) httprate.LimitCounter {
 	t.Helper()
 	config.FallbackDisabled, config.FallbackTimeout = true, patience
@@ -48,14 +48,14 @@ func counterOn(t *testing.T, config httprateredis.Config) httprate.LimitCounter 
 
 func at(server *peer.Server) httprateredis.Config {
 	c := httprateredis.Config{Host: "127.0.0.1", Port: uint16(server.Port), ClientName: "site"}
-	if server.TLS != nil { // of which its options know nothing
+	if server.TLS != nil { // its options have no TLS
 		c.Client = redis.NewClient(&redis.Options{Addr: server.Addr, TLSConfig: server.TLS, ClientName: c.ClientName,
 			PoolSize: 10, MinIdleConns: 1, MaxRetries: -1})
 	}
 	return c
 }
 
-// site limits each of its pages: /page?cost=2 asks for it at the price of two.
+// site limits each of its pages separately. /page?cost=2 counts twice.
 func site(counter httprate.LimitCounter, limit int, window time.Duration) http.Handler {
 	page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "welcome") })
 	limited := httprate.LimitBy(limit, window, httprate.KeyByEndpoint, httprate.WithLimitCounter(counter))(page)
@@ -67,7 +67,7 @@ func site(counter httprate.LimitCounter, limit int, window time.Duration) http.H
 	})
 }
 
-// visit is what a handler tells a visitor of a page, in one line, with instants in seconds after an
+// visit returns the response to a visitor of a page in one line, with instants in seconds after an
 // epoch.
 func visit(handler http.Handler, epoch time.Time, page string) string {
 	answer := httptest.NewRecorder()
@@ -85,7 +85,8 @@ func visit(handler http.Handler, epoch time.Time, page string) string {
 	return line
 }
 
-// day is a window that does not end while a test runs: httprate's begin by the clock on the wall.
+// day is a window that does not end while a test runs, because httprate's windows begin by the wall
+// clock.
 type day struct {
 	begin  time.Time
 	length time.Duration
@@ -100,21 +101,21 @@ func today() day {
 	}
 }
 
-// twoSites have nothing in common but the server on which they count. They are visited by turns.
-func twoSites(t *testing.T, today day, config func() httprateredis.Config) (told []string) {
+// twoSites visits two sites in turn, which share only the server on which they count.
+func twoSites(t *testing.T, today day, config func() httprateredis.Config) (replies []string) {
 	var sites []http.Handler
 	for range 2 {
 		sites = append(sites, site(counterOn(t, config()), 5, today.length))
 	}
 	pages := []string{"/a", "/a", "/a?cost=2", "/a?cost=2", "/a", "/a", "/a", "/b", "/b?cost=5", "/b?cost=4"}
 	for i, page := range pages {
-		told = append(told, visit(sites[i%2], today.begin, page))
+		replies = append(replies, visit(sites[i%2], today.begin, page))
 	}
-	return told
+	return replies
 }
 
-// toldByTwoSites is what they must tell.
-func toldByTwoSites(today day) []string {
+// repliesOfTwoSites returns the right responses of twoSites.
+func repliesOfTwoSites(today day) []string {
 	end := fmt.Sprintf(" of 5 left, new at %.0f", today.length.Seconds())
 	refused := fmt.Sprintf(", retry after %.0f", today.length.Seconds())
 	return []string{
@@ -134,22 +135,23 @@ func toldByTwoSites(today day) []string {
 func TestHTTPRateOnTwoSites(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *peer.Server) {
 		today := today()
-		assert.Equal(t, toldByTwoSites(today), twoSites(t, today, func() httprateredis.Config { return at(server) }))
+		assert.Equal(t, repliesOfTwoSites(today), twoSites(t, today, func() httprateredis.Config { return at(server) }))
 		c := client(t, server, 3)
 		keys := c.Keys(inTime(t), "httprate:*").Val()
-		assert.Len(t, keys, 2, "one a page")
+		assert.Len(t, keys, 2, "one key per page")
 		for _, key := range keys {
 			assert.InDelta(t, 3*today.length.Seconds(), c.TTL(inTime(t), key).Val().Seconds(), 60, key)
 		}
 	})
 }
 
-// forgetful is a client that makes a server look as if it lost the third of all INCRBY.
-type forgetful struct{ seen int }
+// losesIncrement is a client hook that makes a server look as if it had lost the third of all
+// INCRBY.
+type losesIncrement struct{ seen int }
 
-func (*forgetful) DialHook(next redis.DialHook) redis.DialHook          { return next }
-func (*forgetful) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
-func (f *forgetful) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (*losesIncrement) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (*losesIncrement) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (f *losesIncrement) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, calls []redis.Cmder) error {
 		for _, call := range calls {
 			if call.Name() != "incrby" {
@@ -163,18 +165,18 @@ func (f *forgetful) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 	}
 }
 
-// What the tests of httprate compare shows a counter that is one short.
+// The comparisons of these tests find a counter that is one too low.
 func TestHTTPRateShowsALostIncrement(t *testing.T) {
 	c, today := client(t, peer.Start(t), 3), today()
-	c.AddHook(&forgetful{})
-	told, want := twoSites(t, today, func() httprateredis.Config { return httprateredis.Config{Client: c} }),
-		toldByTwoSites(today)
-	assert.Equal(t, want[:3], told[:3], "until it is lost")
+	c.AddHook(&losesIncrement{})
+	replies, want := twoSites(t, today, func() httprateredis.Config { return httprateredis.Config{Client: c} }),
+		repliesOfTwoSites(today)
+	assert.Equal(t, want[:3], replies[:3], "the responses before the loss")
 	assert.Contains(t, want[3], "429")
-	assert.Contains(t, told[3], "200 welcome: 1 of 5 left")
+	assert.Contains(t, replies[3], "200 welcome: 1 of 5 left")
 }
 
-// Over HTTP, as browsers come: a limit of 50 lets 50 through to each page, whichever site they come
+// Over HTTP, a limit of 50 admits 50 requests to each page, whichever of the sites they are sent
 // to.
 func TestHTTPRateOverHTTP(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *peer.Server) {
@@ -198,7 +200,8 @@ func TestHTTPRateOverHTTP(t *testing.T) {
 	})
 }
 
-// httprate reads, then adds: two sites may both let the last one in. But every addition counts.
+// httprate reads and then adds, so that two sites may both admit the last request. But every
+// addition counts.
 func TestHTTPRateCountsAllAtOnce(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *peer.Server) {
 		today := today()
@@ -217,9 +220,9 @@ func TestHTTPRateCountsAllAtOnce(t *testing.T) {
 	})
 }
 
-// httprate takes the requests of the window before to have come evenly. In the bubble its clock is
-// the test's; the server's goes on as ever, and keeps the counters of 100 seconds for 300 of its
-// own.
+// httprate assumes that the requests of the previous window were evenly spaced. In the bubble its
+// clock is the test's. The server's clock is real, and it keeps the counters of 100 seconds for 300
+// of its own seconds.
 func TestHTTPRateSlides(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *peer.Server) {
 		synctest.Test(t, func(t *testing.T) {
@@ -227,17 +230,17 @@ func TestHTTPRateSlides(t *testing.T) {
 			require.Equal(t, epoch, epoch.Truncate(100*time.Second))
 			handler := site(counterOn(t, at(server)), 10, 100*time.Second)
 			steps := []struct {
-				second, welcome int // how many are let in, before one is not
+				second, welcome int // how many are admitted before one is refused
 				refusal         string
 			}{
 				{0, 10, "0 of 10 left, new at 100"},
 				{99, 0, "0 of 10 left, new at 100"},
 				{100, 0, "0 of 10 left, new at 200"},  // the 10 of the window before count in full
 				{150, 5, "0 of 10 left, new at 200"},  // as 5
-				{180, 3, "0 of 10 left, new at 200"},  // as 2, beside the 5 of this window
+				{180, 3, "0 of 10 left, new at 200"},  // as 2, in addition to the 5 of this window
 				{210, 3, "0 of 10 left, new at 300"},  // the 8 of the window before count as 7.2, rounded
-				{299, 7, "0 of 10 left, new at 300"},  // as 0.08, rounded, beside 3
-				{500, 10, "0 of 10 left, new at 600"}, // nobody came in the window before
+				{299, 7, "0 of 10 left, new at 300"},  // as 0.08, rounded, in addition to 3
+				{500, 10, "0 of 10 left, new at 600"}, // the window before had no requests
 			}
 			for _, step := range steps {
 				<-time.After(time.Until(epoch.Add(time.Duration(step.second) * time.Second)))
@@ -251,7 +254,7 @@ func TestHTTPRateSlides(t *testing.T) {
 	})
 }
 
-// Counters go three windows after the last addition.
+// Counters expire three windows after the last addition.
 func TestHTTPRateCountersExpire(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *peer.Server) {
 		counter := counterOn(t, at(server))
@@ -261,7 +264,7 @@ func TestHTTPRateCountersExpire(t *testing.T) {
 		require.NoError(t, counter.IncrementBy("long", before, 3))
 		require.NoError(t, counter.IncrementBy("long", now, 2))
 		require.NoError(t, counter.Increment("long", now))
-		counter.Config(10, 400*time.Millisecond) // three are 1.2 seconds; EXPIRE is sent whole ones
+		counter.Config(10, 400*time.Millisecond) // three windows are 1.2 seconds; EXPIRE has whole seconds
 		require.NoError(t, counter.IncrementBy("short", now, 2))
 		assert.Eventually(t, func() bool {
 			current, _, err := counter.Get("short", now, before)

@@ -1,4 +1,4 @@
-// Package integration speaks to cellserver, as it is built, the way clients do.
+// Package integration tests the cellserver binary with the calls that clients send.
 package integration
 
 import (
@@ -18,10 +18,11 @@ import (
 
 func TestMain(m *testing.M) { peer.Main(m) }
 
-// patience is how late anything may be: far more than it takes.
+// patience is the longest wait for anything that should happen. It is far longer than anything
+// takes, because a test machine may be busy.
 const patience = 60 * time.Second
 
-// client is go-redis, speaking protocol 2 or 3.
+// client returns go-redis, speaking RESP2 or RESP3.
 func client(t *testing.T, server *peer.Server, protocol int) *redis.Client {
 	return connect(t, &redis.Options{Addr: server.Addr, TLSConfig: server.TLS, Protocol: protocol})
 }
@@ -47,7 +48,7 @@ func eachProtocol(t *testing.T, test func(t *testing.T, c *redis.Client)) {
 	}
 }
 
-// dial connects a bare socket.
+// dial opens a plain connection to the server.
 func dial(t *testing.T, server *peer.Server) *peer.Conn {
 	t.Helper()
 	conn, err := peer.Dial(server.Addr)
@@ -57,8 +58,8 @@ func dial(t *testing.T, server *peer.Server) *peer.Conn {
 	return conn
 }
 
-// send writes from a goroutine of its own: who writes much without reading would wait for ever. The
-// returned function waits for it.
+// send writes from a goroutine of its own, because a client that writes much without reading would
+// wait for ever. The returned function waits for the goroutine.
 func send(conn *peer.Conn, pieces ...[]byte) (sent func() error) {
 	done := make(chan error, 1)
 	go func() {
@@ -73,7 +74,7 @@ func send(conn *peer.Conn, pieces ...[]byte) (sent func() error) {
 	return func() error { return <-done }
 }
 
-// exchange sends pieces, closes its direction, and returns all that is answered.
+// exchange sends pieces, closes its direction, and returns all replies.
 func exchange(t *testing.T, server *peer.Server, pieces ...[]byte) string {
 	t.Helper()
 	conn := dial(t, server)
@@ -84,7 +85,7 @@ func exchange(t *testing.T, server *peer.Server, pieces ...[]byte) string {
 	return string(answer)
 }
 
-// expect reads replies, written as transcript does.
+// expect reads replies, which it compares in the notation of internal/transcript.
 func expect(t *testing.T, r *bufio.Reader, want ...string) {
 	t.Helper()
 	for _, w := range want {
@@ -94,7 +95,7 @@ func expect(t *testing.T, r *bufio.Reader, want ...string) {
 	}
 }
 
-// command is a call as clients send it.
+// command returns a call in RESP.
 func command(words ...string) []byte {
 	b := fmt.Appendf(nil, "*%d\r\n", len(words))
 	for _, w := range words {

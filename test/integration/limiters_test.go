@@ -10,12 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// below is a time that has been running down since the key was made: no more than this, and less
-// only by what the test takes.
+// below is a time that has been running since the key was created: at most this, and less only by
+// the duration of the test.
 type below int64
 
-// limiterCalls are played in order. Limits are over thousands of seconds, so that nothing comes
-// back meanwhile.
+// limiterCalls are made in order. Their limits are over thousands of seconds, so that nothing comes
+// back during the test.
 var limiterCalls = []struct {
 	call string
 	want any
@@ -59,7 +59,7 @@ var limiterCalls = []struct {
 	{"TYPE jobs", "cl.lease"},
 }
 
-// refused is an error's text.
+// refused is the text of an error.
 type refused string
 
 func all(elements ...any) []any { return append([]any{}, elements...) }
@@ -89,7 +89,7 @@ func TestLimitersInAPipeline(t *testing.T) {
 	})
 }
 
-// Of many that ask at once as many are granted a permit as there are.
+// Of many clients that ask for a permit at once, as many get one as there are permits.
 func TestLeasesOfManyClients(t *testing.T) {
 	eachProtocol(t, func(t *testing.T, c *redis.Client) {
 		const workers, permits = 8, 3
@@ -137,7 +137,7 @@ func differ(t *testing.T, call string, want, got any, err error) {
 	assert.NoError(t, same(want, got), "%s: %v", call, got)
 }
 
-// same compares a reply with what is wanted, element by element.
+// same compares a reply with the wanted one, element by element.
 func same(want, got any) error {
 	switch want := want.(type) {
 	case []any:
@@ -170,7 +170,7 @@ func same(want, got any) error {
 	return nil
 }
 
-func TestWrongRepliesAreTold(t *testing.T) {
+func TestWrongRepliesAreFound(t *testing.T) {
 	want := all(1, below(1000), all("a", below(2000000)))
 	require.NoError(t, same(want, all(int64(1), int64(999), all("a", int64(1999000)))))
 	for _, wrong := range []any{

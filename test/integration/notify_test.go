@@ -12,8 +12,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// Keyspace notifications, as go-redis listens to them: from the option, and of a key that nobody
-// asks for when its time is over.
+// go-redis receives keyspace notifications, enabled by the option, also when a key expires that no
+// client asks for.
 func TestKeyspaceNotifications(t *testing.T) {
 	server := peer.Start(t, "--notify-keyspace-events", "KEA")
 	for _, protocol := range []int{2, 3} {
@@ -42,7 +42,7 @@ func TestKeyspaceNotifications(t *testing.T) {
 	}
 }
 
-// Events of one key come in the order in which they happened, however many clients make them.
+// Events of one key arrive in the order of the changes, however many clients make them.
 func TestNotificationsKeepTheirOrder(t *testing.T) {
 	const clients, rounds = 4, 300
 	ctx, server := inTime(t), peer.Start(t, "--notify-keyspace-events", "K$g")

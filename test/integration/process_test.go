@@ -16,24 +16,24 @@ import (
 	"cellserver/test/peer"
 )
 
-// Testcontainers waits for this line, asterisk and all.
-func TestReadyIsSaidOncePerListener(t *testing.T) {
+// Testcontainers waits for this line, including the asterisk.
+func TestReadyIsPrintedOncePerListener(t *testing.T) {
 	tcp, unix := "* Ready to accept connections tcp\n", "* Ready to accept connections unix\n"
 	if os.Getenv(peer.OverTLS) == "yes" {
 		tcp = "* Ready to accept connections tls\n"
 	}
-	assert.Equal(t, tcp, said(t, "--bind", "127.0.0.1"))
-	assert.Equal(t, tcp+unix, said(t, "--bind", "127.0.0.1", "--unixsocket", filepath.Join(t.TempDir(), "s")))
+	assert.Equal(t, tcp, printedBy(t, "--bind", "127.0.0.1"))
+	assert.Equal(t, tcp+unix, printedBy(t, "--bind", "127.0.0.1", "--unixsocket", filepath.Join(t.TempDir(), "s")))
 	want := tcp
 	if l, err := net.Listen("tcp6", "[::1]:0"); err == nil {
 		l.Close()
 		want += tcp
 	}
-	assert.Equal(t, want, said(t), "by default")
+	assert.Equal(t, want, printedBy(t), "by default")
 }
 
-// said is all that a server prints from start to end.
-func said(t *testing.T, args ...string) string {
+// printedBy returns everything that a server prints from start to end.
+func printedBy(t *testing.T, args ...string) string {
 	server := peer.Start(t, args...)
 	server.Signal(syscall.SIGTERM)
 	assert.Zero(t, server.Wait())
@@ -52,7 +52,7 @@ func TestSignalEndsTheServerAndItsConnections(t *testing.T) {
 			_, err = io.ReadFull(conn, make([]byte, len("+PONG\r\n")))
 			require.NoError(t, err)
 		}
-		_, err := busy.Write([]byte("*2\r\n$4\r\nEC")) // a call that never becomes whole
+		_, err := busy.Write([]byte("*2\r\n$4\r\nEC")) // an incomplete call
 		require.NoError(t, err)
 		server.Signal(signal)
 		assert.Zero(t, server.Wait(), signal)

@@ -11,7 +11,7 @@ import (
 	"cellserver/test/peer"
 )
 
-// rueidis runs with its defaults: it caches what DoCache reads, and forgets it when another client
+// rueidis runs with its defaults: it caches what DoCache reads, and drops it when another client
 // changes it, when it expires, and when everything is flushed.
 func TestRueidisCaches(t *testing.T) {
 	for _, transport := range []string{"event-loop", "goroutines"} {
@@ -54,7 +54,7 @@ func rueidisTo(t *testing.T, server *peer.Server) rueidis.Client {
 	return client
 }
 
-// rueidis subscribes, and hears what another client publishes.
+// rueidis subscribes, and receives what another client publishes.
 func TestRueidisSubscribes(t *testing.T) {
 	server := peer.Start(t)
 	listening, other := rueidisTo(t, server), rueidisTo(t, server)

@@ -15,10 +15,10 @@ import (
 	"cellserver/test/peer"
 )
 
-// A password is not in the process list, the log, or what the runtime prints when the process
-// crashes.
-func TestSecretsAreNotTold(t *testing.T) {
-	const secret = "a-secret-that-is-told-once"
+// A password is neither in the process list nor in the log, nor in the runtime's output when the
+// process crashes.
+func TestSecretsAreNotLogged(t *testing.T) {
+	const secret = "a-secret-that-is-replies-once"
 	port := peer.FreePort(t)
 	file := t.TempDir() + "/users"
 	require.NoError(t, os.WriteFile(file, []byte("user alice on >"+secret+"3 ~* +@all\n"), 0o600))
@@ -32,21 +32,21 @@ func TestSecretsAreNotTold(t *testing.T) {
 	require.Error(t, client.Do(t.Context(), "ACL", "SETUSER", "bob", ">"+secret, "nonsense").Err())
 	require.NoError(t, client.ConfigSet(t.Context(), "requirepass", secret+"4").Err())
 	for _, name := range []string{"cmdline", "status", "comm"} {
-		told, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", cmd.Process.Pid, name))
+		replies, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", cmd.Process.Pid, name))
 		require.NoError(t, err)
-		assert.NotContains(t, string(told), secret, name)
+		assert.NotContains(t, string(replies), secret, name)
 		if name == "cmdline" {
-			assert.Contains(t, string(told), "--requirepass\x00"+strings.Repeat("*", len(secret)))
+			assert.Contains(t, string(replies), "--requirepass\x00"+strings.Repeat("*", len(secret)))
 		}
 	}
 	server.Signal(syscall.SIGQUIT)
 	require.NotZero(t, server.Wait())
-	require.Contains(t, server.Stderr(), "goroutine", "it has crashed")
+	require.Contains(t, server.Stderr(), "goroutine", "the server has not crashed")
 	assert.NotContains(t, server.Stderr()+server.Stdout(), secret)
 }
 
-// What ends the process at its start says what is wrong, and no password.
-func TestSecretsAreNotToldAtTheStart(t *testing.T) {
+// If the server cannot start, its error says why, without a password.
+func TestSecretsAreNotInStartErrors(t *testing.T) {
 	for _, args := range [][]string{
 		{"--user", "alice >a-secret nonsense"}, {"--user", "alice >a-secret <a-secret2"},
 		{"--requirepass", "a-secret", "--user", "default on"},

@@ -10,7 +10,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// SHUTDOWN ends the process as SIGTERM does: nobody is told anything but what was owed.
+// SHUTDOWN ends the process as SIGTERM does: clients receive the replies to what they have sent,
+// and nothing else.
 func TestShutdown(t *testing.T) {
 	for _, transport := range []string{"event-loop", "goroutines"} {
 		server := peer.Start(t, "--transport", transport, "--logfile", t.TempDir()+"/log")
@@ -24,7 +25,7 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
-// DEBUG is for those whom the option allows it.
+// Only the clients that the option allows may use DEBUG.
 func TestDebugIsAllowedByOption(t *testing.T) {
 	for option, allowed := range map[string]bool{"no": false, "yes": true, "local": true} {
 		c := client(t, peer.Start(t, "--enable-debug-command", option), 2)

@@ -16,14 +16,14 @@ import (
 	"cellserver/test/peer"
 )
 
-// stream is n calls of several kinds, and a protocol that changes on the way. It begins by emptying
-// the server, so that its replies are the same each time.
+// stream returns n calls of several kinds, with changes of the protocol. It begins with FLUSHALL,
+// so that its replies are always the same.
 func stream(n int) []byte {
 	b := command("FLUSHALL")
 	for i := range n {
 		key := fmt.Sprint("key", i/2)
 		switch i % 8 {
-		case 0, 1: // twice the same key, one call right behind the other
+		case 0, 1: // two consecutive calls on the same key
 			b = append(b, command("CL.THROTTLE", key, "15", "1", "1000", "1")...)
 		case 2:
 			b = append(b, command("ECHO", strings.Repeat("\r\n$5*", i%40))...)
@@ -45,7 +45,7 @@ func stream(n int) []byte {
 	return b
 }
 
-// cut divides bytes at random places, mostly into pieces of a length around this one.
+// cut divides bytes at random places, mostly into pieces of about this length.
 func cut(b []byte, length int, random *rand.Rand) (pieces [][]byte) {
 	for len(b) > 0 {
 		n := min(1+random.IntN(2*length), len(b))
@@ -55,7 +55,7 @@ func cut(b []byte, length int, random *rand.Rand) (pieces [][]byte) {
 	return pieces
 }
 
-// However a stream is cut on its way, its replies are those of the stream in one piece.
+// However a stream is divided, its replies are those of the undivided stream.
 func TestAnySplitIsAnsweredAlike(t *testing.T) {
 	server := peer.Start(t)
 	long, short := stream(6000), stream(300)
@@ -70,8 +70,8 @@ func TestAnySplitIsAnsweredAlike(t *testing.T) {
 	require.True(t, exchange(t, server, short) == single, "a byte at a time")
 }
 
-// A cut at each place in turn, and the server has read what stands before it when the rest is sent:
-// it has answered.
+// A stream is divided at each place in turn, and the rest is sent only when the server has answered
+// the first part.
 func TestEachSplitIsAnsweredAlike(t *testing.T) {
 	server := peer.Start(t)
 	b := append(stream(16), command("QUIT")...)
@@ -106,7 +106,7 @@ func TestInlineCommands(t *testing.T) {
 	assert.Equal(t, io.EOF, err)
 }
 
-func TestQuitIsTheLastThatIsAnswered(t *testing.T) {
+func TestNothingIsAnsweredAfterQuit(t *testing.T) {
 	server := peer.Start(t)
 	const calls = 2000
 	b := bytes.Repeat(command("PING"), calls)
@@ -115,32 +115,32 @@ func TestQuitIsTheLastThatIsAnswered(t *testing.T) {
 	conn := dial(t, server)
 	_, err := conn.Write(b)
 	require.NoError(t, err)
-	answer, err := io.ReadAll(conn) // the server hangs up: we have not
+	answer, err := io.ReadAll(conn) // until the server closes the connection
 	require.NoError(t, err)
 	assert.True(t, strings.Repeat("+PONG\r\n", calls)+"+OK\r\n" == string(answer), "%d bytes", len(answer))
 	assert.Equal(t, ":0\r\n", exchange(t, server, command("EXISTS", "key")))
 }
 
-// Who has sent everything may close that direction, and still hears all replies: nc does, and so do
-// load tests.
+// A client that has sent everything may close that direction, and still receives all replies, as nc
+// and load tests do.
 func TestHalfClosedSocketIsAnswered(t *testing.T) {
 	server := peer.Start(t)
 	assert.Equal(t, "+PONG\r\n", exchange(t, server, command("PING")))
-	for _, size := range []int{10, 10_000} { // what a socket holds: who then reads too slowly loses the rest, in Redis too
+	for _, size := range []int{10, 10_000} { // as much as a socket holds; a client that reads too slowly then loses the rest, in Redis too
 		echo := command("ECHO", strings.Repeat("x", size))
 		answer := exchange(t, server, bytes.Repeat(echo, 100))
 		assert.Equal(t, 100*len(fmt.Sprintf("$%d\r\n\r\n", size))+100*size, len(answer))
 	}
-	assert.Equal(t, "+PONG\r\n", exchange(t, server, command("PING"), []byte("*2\r\n$4\r\nEC")), "half a call at the end")
-	// KEYS answers later than the other commands, from beside the connection.
+	assert.Equal(t, "+PONG\r\n", exchange(t, server, command("PING"), []byte("*2\r\n$4\r\nEC")), "an incomplete call at the end must not matter")
+	// KEYS replies later than other commands, because it runs outside the event loop.
 	for range 50 {
 		require.Equal(t, "*0\r\n+PONG\r\n", exchange(t, server, append(command("KEYS", "*"), command("PING")...)))
 	}
 }
 
-// Clients go away in the middle of a call, some by a reset. Nobody else notices, and nothing of
-// them stays.
-func TestClientsThatGoAwayHarmNobody(t *testing.T) {
+// Clients disconnect in the middle of a call, some by a reset. Other clients are not affected, and
+// nothing is left of them.
+func TestDisconnectingClientsAffectNoOthers(t *testing.T) {
 	server := peer.Start(t)
 	c := client(t, server, 3)
 	call := command("CL.THROTTLE", "key", "1000000", "1", "1000", "1")
@@ -154,14 +154,14 @@ func TestClientsThatGoAwayHarmNobody(t *testing.T) {
 		require.NoError(t, conn.Close())
 		require.NoError(t, c.Ping(inTime(t)).Err())
 	}
-	assert.Zero(t, c.Exists(inTime(t), "key").Val(), "no call was whole")
+	assert.Zero(t, c.Exists(inTime(t), "key").Val(), "an incomplete call was executed")
 	require.Eventually(t, func() bool {
 		list, err := c.Do(inTime(t), "CLIENT", "LIST").Text()
 		return err == nil && strings.Count(list, "id=") == 1
 	}, patience, 10*time.Millisecond)
 }
 
-// A client may send all it has to say before it reads the first reply.
+// A client may send all of its calls before it reads the first reply.
 func TestManyCallsBeforeTheFirstReplyIsRead(t *testing.T) {
 	const calls = 100_000
 	server := peer.Start(t)
@@ -169,8 +169,8 @@ func TestManyCallsBeforeTheFirstReplyIsRead(t *testing.T) {
 	for i := range calls {
 		b = append(b, command("CL.THROTTLE", fmt.Sprint("key", i%1000), "1000", "1", "1000", "1")...)
 	}
-	conn := dial(t, server) // not before: a handshake that waits for the first call has a time
-	require.NoError(t, send(conn, b)(), "the server stops reading while nobody reads its replies")
+	conn := dial(t, server) // not earlier, because a TLS handshake has a time limit
+	require.NoError(t, send(conn, b)(), "the server must read on while its replies are not read")
 	r := bufio.NewReader(conn)
 	for i := range calls {
 		want := fmt.Sprintf("*5\r\n:0\r\n:1001\r\n:%d\r\n:-1\r\n:", 1000-i/1000)

@@ -20,7 +20,7 @@ import (
 	"cellserver/test/peer"
 )
 
-// refusesToStart starts a server that cannot, and returns the one line that it says.
+// refusesToStart starts a server that must fail, and returns the one line that it prints.
 func refusesToStart(t *testing.T, args ...string) string {
 	t.Helper()
 	server := peer.Launch(t, peer.Command(args...))
@@ -30,8 +30,8 @@ func refusesToStart(t *testing.T, args ...string) string {
 	return server.Stderr()
 }
 
-// A socket that a server left behind is taken over; one that somebody listens on, or a file, is
-// not, and stays as it is.
+// A socket that an ended server has left behind is replaced. A socket on which a process listens,
+// or another kind of file, is refused and left alone.
 func TestUnixSocketPaths(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "stale.sock")
@@ -65,7 +65,7 @@ func TestUnixSocketPaths(t *testing.T) {
 		filepath.Join(dir, "nosuch", "log")), "--logfile chooses another file")
 }
 
-// The log goes to the file, in JSON, with a line for each listener and for the end.
+// The log is written to the file, in JSON, with a line for each listener and for the end.
 func TestLogFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "log")
 	server := peer.Start(t, "--logfile", file, "--log-format", "json", "--loglevel", "notice", "--bind", "127.0.0.1")
@@ -74,17 +74,17 @@ func TestLogFile(t *testing.T) {
 	assert.Empty(t, server.Stderr())
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
-	var said []string
+	var printedBy []string
 	for line := range strings.Lines(string(text)) {
 		var entry struct{ Level, Msg string }
 		require.NoError(t, json.Unmarshal([]byte(line), &entry), line)
 		assert.Equal(t, "INFO", entry.Level)
-		said = append(said, entry.Msg)
+		printedBy = append(printedBy, entry.Msg)
 	}
-	assert.Equal(t, []string{"listening", "shutting down: draining clients", "stopped"}, said)
+	assert.Equal(t, []string{"listening", "shutting down: draining clients", "stopped"}, printedBy)
 }
 
-// --help explains, on standard output, and is no failure.
+// --help prints the options to standard output, with exit status 0.
 func TestHelp(t *testing.T) {
 	server := peer.Launch(t, peer.Command("--help"))
 	assert.Zero(t, server.Wait())
@@ -95,8 +95,8 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// A client whose replies are on their way when the server is told to stop, or that says QUIT, gets
-// all of them, and what it sent meanwhile is answered too: nothing is torn off.
+// When the server is told to stop, or a client sends QUIT, replies that are being sent arrive
+// whole, and what was received meanwhile is answered too.
 func TestTheLastRepliesArriveWhole(t *testing.T) {
 	const keys = 20_000
 	for _, ending := range []string{"SIGTERM", "QUIT"} {
@@ -117,14 +117,14 @@ func TestTheLastRepliesArriveWhole(t *testing.T) {
 			}
 			_, err := conn.Write(ask)
 			require.NoError(t, err)
-			start, err := r.Peek(8) // the reply has begun, and is more than sockets hold
+			start, err := r.Peek(8) // the reply has begun, and is longer than sockets hold
 			require.NoError(t, err)
 			require.Equal(t, "*20000\r\n", string(start))
 			_, err = conn.Write(bytes.Repeat(command("PING"), 3))
 			require.NoError(t, err)
 			last := strings.Repeat("+PONG\r\n", 3)
 			if ending == "QUIT" {
-				last = "+OK\r\n" // and nothing behind it is answered
+				last = "+OK\r\n" // and no later call is answered
 			} else {
 				server.Signal(os.Interrupt)
 			}
@@ -139,10 +139,10 @@ func TestTheLastRepliesArriveWhole(t *testing.T) {
 	}
 }
 
-// An idle client is one that neither sends nor reads: who waits for a long reply, or takes it
-// slowly, is not.
-func TestWhoReadsIsNotIdle(t *testing.T) {
-	server := peer.Start(t, "--timeout", "2") // of which the whole reply takes twice as much
+// An idle client neither sends nor reads. One that waits for a long reply, or reads it slowly, is
+// not idle.
+func TestReadingClientIsNotIdle(t *testing.T) {
+	server := peer.Start(t, "--timeout", "2") // the whole reply takes twice as long
 	fill := bytes.Buffer{}
 	for i := range 3000 {
 		fill.Write(command("CL.THROTTLE", fmt.Sprintf("%04000d", i), "15", "1", "1000000"))
@@ -162,11 +162,11 @@ func TestWhoReadsIsNotIdle(t *testing.T) {
 	}
 }
 
-// Where nothing more can be written the log is lost, and nothing else.
+// When the disk is full, log lines are lost, and nothing else happens.
 func TestFullDisk(t *testing.T) {
 	server := peer.Start(t, "--logfile", "/dev/full", "--loglevel", "debug")
 	conn := dial(t, server)
-	_, err := conn.Write([]byte("*1\r\n$x\r\n")) // a client that goes wrong
+	_, err := conn.Write([]byte("*1\r\n$x\r\n")) // a protocol error, which is logged
 	require.NoError(t, err)
 	all, err := io.ReadAll(conn)
 	require.NoError(t, err)

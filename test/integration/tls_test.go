@@ -44,9 +44,8 @@ func secured(t *testing.T, start func(*testing.T, ...string) *peer.Server, args 
 	return s
 }
 
-// shake connects, and says which certificate the server has shown; an error is the server's
-// refusal.
-func (s *secure) shake(t *testing.T, config *tls.Config) (*tls.Conn, error) {
+// handshake connects, and returns an error if the server refuses the client.
+func (s *secure) handshake(t *testing.T, config *tls.Config) (*tls.Conn, error) {
 	t.Helper()
 	conn, err := tls.Dial("tcp", s.addr, config)
 	if err != nil {
@@ -54,7 +53,7 @@ func (s *secure) shake(t *testing.T, config *tls.Config) (*tls.Conn, error) {
 	}
 	t.Cleanup(func() { conn.Close() })
 	require.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
-	return conn, ping(conn) // with TLS 1.3 the server's refusal comes after the handshake
+	return conn, ping(conn) // with TLS 1.3 the server refuses only after the handshake
 }
 
 func ping(conn io.ReadWriter) error {
@@ -73,20 +72,21 @@ func ping(conn io.ReadWriter) error {
 
 func (s *secure) shows(t *testing.T) *big.Int {
 	t.Helper()
-	conn, err := s.shake(t, s.client)
+	conn, err := s.handshake(t, s.client)
 	require.NoError(t, err)
 	return conn.ConnectionState().PeerCertificates[0].SerialNumber
 }
 
-// A certificate is changed on disk or by name; who is connected stays so, who comes sees the new
-// one. What is wrong is refused in Redis's words, and changes nothing.
+// A certificate is changed on disk, or by CONFIG SET of its name. Connected clients stay connected,
+// and new ones see the new certificate. Wrong files are refused with Redis's errors, and change
+// nothing.
 func TestCertificatesAreChanged(t *testing.T) {
 	for name, start := range map[string]func(*testing.T, ...string) *peer.Server{"cellserver": peer.StartPlain,
 		"redis-server": peer.StartRedis} {
 		t.Run(name, func(t *testing.T) {
 			s := secured(t, start)
 			first := s.shows(t)
-			stays, err := s.shake(t, s.client)
+			stays, err := s.handshake(t, s.client)
 			require.NoError(t, err)
 			admin := connect(t, &redis.Options{Addr: s.Addr, TLSConfig: s.TLS})
 			set := func(words ...any) string {
@@ -95,26 +95,11 @@ func TestCertificatesAreChanged(t *testing.T) {
 				}
 				return "OK"
 			}
-			const refused = "ERR CONFIG SET failed (possibly related to argument '%s') - Unable to update TLS configuration. Check server logs."
 			second, third := s.authority.Issue(t, "second"), s.authority.Issue(t, "third")
 
 			assert.Equal(t, "OK", set("tls-cert-file", second.Cert, "tls-key-file", second.Key))
 			assert.Equal(t, new(big.Int).Add(first, big.NewInt(2)), s.shows(t))
-			for _, wrong := range [][]any{
-				{"tls-cert-file", third.Cert}, // without its key
-				{"tls-cert-file", "/nosuch"},
-				{"tls-key-file", "/nosuch"},
-				{"tls-ca-cert-file", "/nosuch"},
-				{"tls-protocols", "TLSv9"},
-				{"tls-ciphers", "NOSUCH"},
-				{"tls-ciphersuites", "NOSUCH"},
-				{"tls-protocols", "TLSv1.2", "tls-cert-file", "/nosuch"},
-			} {
-				said := set(wrong...)
-				assert.Equal(t, fmt.Sprintf(refused, wrong[0]), said, wrong)
-			}
-			assert.Equal(t, "ERR CONFIG SET failed (possibly related to argument 'tls-auth-clients') - argument(s) must be one of the following: no, yes, optional",
-				set("tls-auth-clients", "maybe"))
+			refuseWrongFiles(t, set, third.Cert)
 			settings := admin.ConfigGet(inTime(t), "tls-*").Val()
 			assert.Equal(t, second.Cert, settings["tls-cert-file"])
 			assert.Equal(t, second.Key, settings["tls-key-file"])
@@ -124,15 +109,15 @@ func TestCertificatesAreChanged(t *testing.T) {
 			assert.Equal(t, "yes", settings["tls-auth-clients"])
 			assert.Equal(t, new(big.Int).Add(first, big.NewInt(2)), s.shows(t))
 
-			// The same name again has the file read anew.
+			// Setting the same name again reads the file again.
 			require.NoError(t, os.Rename(third.Cert, second.Cert))
 			require.NoError(t, os.Rename(third.Key, second.Key))
 			assert.Equal(t, "OK", set("tls-cert-file", second.Cert))
 			assert.Equal(t, new(big.Int).Add(first, big.NewInt(3)), s.shows(t))
 
 			assert.Equal(t, "OK", set("tls-auth-clients", "no"))
-			_, err = s.shake(t, s.authority.Client(t, certs.Pair{}))
-			assert.NoError(t, err, "no certificate is needed any more")
+			_, err = s.handshake(t, s.authority.Client(t, certs.Pair{}))
+			assert.NoError(t, err, "clients need no certificate after tls-auth-clients no")
 			assert.NoError(t, ping(stays))
 			if name == "cellserver" {
 				assert.Equal(t, 8, strings.Count(s.Stderr(), "the TLS configuration stays as it was"), s.Stderr())
@@ -142,23 +127,42 @@ func TestCertificatesAreChanged(t *testing.T) {
 	}
 }
 
-// ignore ends a server that has logged what the test did to it.
+// refuseWrongFiles sets options to wrong values, which must be refused. The certificate is one that
+// does not belong to the server's key.
+func refuseWrongFiles(t *testing.T, set func(words ...any) string, certificate string) {
+	const refused = "ERR CONFIG SET failed (possibly related to argument '%s') - Unable to update TLS configuration. Check server logs."
+	for _, wrong := range [][]any{
+		{"tls-cert-file", certificate},
+		{"tls-cert-file", "/nosuch"},
+		{"tls-key-file", "/nosuch"},
+		{"tls-ca-cert-file", "/nosuch"},
+		{"tls-protocols", "TLSv9"},
+		{"tls-ciphers", "NOSUCH"},
+		{"tls-ciphersuites", "NOSUCH"},
+		{"tls-protocols", "TLSv1.2", "tls-cert-file", "/nosuch"},
+	} {
+		assert.Equal(t, fmt.Sprintf(refused, wrong[0]), set(wrong...), wrong)
+	}
+	assert.Equal(t, "ERR CONFIG SET failed (possibly related to argument 'tls-auth-clients') - argument(s) must be one of the following: no, yes, optional",
+		set("tls-auth-clients", "maybe"))
+}
+
+// ignore ends a server that may have logged warnings about what the test did.
 func (s *secure) ignore(t *testing.T) {
 	t.Helper()
 	s.Signal(syscall.SIGTERM)
 	assert.Zero(t, s.Wait())
 }
 
-// SIGHUP has the files read anew. Without TLS it means nothing; with a wrong file everything stays
-// as it was.
+// SIGHUP reads the files again. Without TLS it has no effect; if a file is wrong, nothing changes.
 func TestSIGHUP(t *testing.T) {
 	s := startSecure(t)
 	first := s.shows(t)
-	stays, err := s.shake(t, s.client)
+	stays, err := s.handshake(t, s.client)
 	require.NoError(t, err)
 	next := s.authority.Issue(t, "next")
 	require.NoError(t, os.Rename(next.Cert, s.own.Cert))
-	s.Signal(syscall.SIGHUP) // between two files: the key is not the certificate's
+	s.Signal(syscall.SIGHUP) // at this moment the key does not belong to the certificate
 	require.Eventually(t, func() bool {
 		return strings.Contains(s.Stderr(),
 			"SIGHUP: the TLS configuration stays as it was")
@@ -175,7 +179,7 @@ func TestSIGHUP(t *testing.T) {
 	assert.Equal(t, "+PONG\r\n", exchange(t, plain, command("PING")))
 }
 
-// Who is let in, by what the server asks for and the client shows.
+// Which clients are accepted depends on tls-auth-clients and on the client's certificate.
 func TestClientCertificates(t *testing.T) {
 	const missing, unknown, expired = "remote error: tls: certificate required",
 		"remote error: tls: unknown certificate authority", "remote error: tls: expired certificate"
@@ -196,7 +200,7 @@ func TestClientCertificates(t *testing.T) {
 	} {
 		require.NoError(t, admin.ConfigSet(inTime(t), "tls-auth-clients", auth).Err())
 		for who, want := range refusals {
-			_, err := s.shake(t, s.authority.Client(t, show[who]))
+			_, err := s.handshake(t, s.authority.Client(t, show[who]))
 			if want == "" {
 				assert.NoError(t, err, "%s %s", auth, who)
 			} else {
@@ -204,15 +208,15 @@ func TestClientCertificates(t *testing.T) {
 			}
 		}
 	}
-	// An authority of a directory is as good.
+	// An authority in tls-ca-cert-dir works like one in tls-ca-cert-file.
 	admin = connect(t, &redis.Options{Addr: dir.Addr, TLSConfig: dir.TLS})
-	_, err := dir.shake(t, dir.client)
+	_, err := dir.handshake(t, dir.client)
 	require.NoError(t, err)
 	require.NoError(t, admin.ConfigSet(inTime(t), "tls-ca-cert-dir", s.authority.Dir).Err())
 	config := dir.authority.Client(t, show["good"])
-	_, err = dir.shake(t, config)
+	_, err = dir.handshake(t, config)
 	assert.NoError(t, err)
-	_, err = dir.shake(t, dir.authority.Client(t, show["stranger"]))
+	_, err = dir.handshake(t, dir.authority.Client(t, show["stranger"]))
 	assert.EqualError(t, err, unknown)
 }
 
@@ -220,7 +224,7 @@ func TestVersionsAndCiphers(t *testing.T) {
 	for _, c := range []struct {
 		args    []string
 		change  func(*tls.Config)
-		version uint16 // 0 if there is to be no connection
+		version uint16 // 0 if the connection must fail
 	}{
 		{nil, func(*tls.Config) {}, tls.VersionTLS13},
 		{nil, func(c *tls.Config) { c.MaxVersion = tls.VersionTLS12 }, tls.VersionTLS12},
@@ -235,7 +239,7 @@ func TestVersionsAndCiphers(t *testing.T) {
 		s := startSecure(t, c.args...)
 		config := s.client.Clone()
 		c.change(config)
-		conn, err := s.shake(t, config)
+		conn, err := s.handshake(t, config)
 		if c.version == 0 {
 			assert.Error(t, err, c.args)
 			continue
@@ -248,15 +252,15 @@ func TestVersionsAndCiphers(t *testing.T) {
 	}
 }
 
-// Who comes back need not shake hands anew, unless that is switched off; and whenever the
-// certificates are read anew, everybody has to: who is trusted may have changed.
-func TestComingBack(t *testing.T) {
+// A client resumes its TLS session, unless this is switched off. After the certificates were read
+// again, every client needs a full handshake, because the trusted certificates may have changed.
+func TestSessionResumption(t *testing.T) {
 	for _, caching := range []string{"yes", "no"} {
 		s := startSecure(t, "--tls-session-caching", caching)
 		config := s.client.Clone()
 		config.ClientSessionCache = tls.NewLRUClientSessionCache(1)
 		resumed := func() bool {
-			conn, err := s.shake(t, config)
+			conn, err := s.handshake(t, config)
 			require.NoError(t, err)
 			return conn.ConnectionState().DidResume
 		}
@@ -264,15 +268,15 @@ func TestComingBack(t *testing.T) {
 		assert.Equal(t, caching == "yes", resumed())
 		admin := connect(t, &redis.Options{Addr: s.Addr, TLSConfig: s.TLS})
 		require.NoError(t, admin.ConfigSet(inTime(t), "tls-cert-file", s.own.Cert).Err())
-		assert.False(t, resumed(), "after the certificates were read anew")
+		assert.False(t, resumed(), "a session from before the certificates were read again was resumed")
 	}
 }
 
-// Without a plain port there is the one for TLS; what is wrong with its files is said at the start.
+// A server may have only the port for TLS. Errors in its files are reported at the start.
 func TestTLSOnly(t *testing.T) {
 	s := startSecure(t, "--port", "0", "--bind", "127.0.0.1")
 	assert.Equal(t, "* Ready to accept connections tls\n", s.Stdout())
-	conn, err := s.shake(t, s.client)
+	conn, err := s.handshake(t, s.client)
 	require.NoError(t, err)
 	_, err = conn.Write(command("INFO", "server"))
 	require.NoError(t, err)
@@ -299,7 +303,7 @@ func TestTLSOnly(t *testing.T) {
 	}
 }
 
-// Redis's own client, with and without a certificate.
+// redis-cli connects with a certificate, and fails without.
 func TestRedisCLIOverTLS(t *testing.T) {
 	s := startSecure(t)
 	pair := s.authority.Issue(t, "cli")
@@ -314,8 +318,7 @@ func TestRedisCLIOverTLS(t *testing.T) {
 	assert.NotContains(t, call("PING"), "PONG")
 }
 
-// Every kind of client that a session knows is the same over TLS: subscribed, blocked, in a
-// transaction, killed, listed.
+// Every kind of session works over TLS: subscribed, blocked, in a transaction, killed, listed.
 func TestSessionsOverTLS(t *testing.T) {
 	s := startSecure(t)
 	c := connect(t, &redis.Options{Addr: s.addr, TLSConfig: s.client, ClientName: "sealed"})
@@ -342,13 +345,13 @@ func TestSessionsOverTLS(t *testing.T) {
 		require.Equal(t, long, reply.(*redis.StringCmd).Val())
 	}
 
-	doomed, err := s.shake(t, s.client)
+	doomed, err := s.handshake(t, s.client)
 	require.NoError(t, err)
 	require.EqualValues(t, 1, c.Do(inTime(t), "CLIENT", "KILL", "ADDR", doomed.LocalAddr().String()).Val())
 	_, err = doomed.Read(make([]byte, 1))
 	assert.ErrorIs(t, err, io.EOF)
 
-	half, err := s.shake(t, s.client) // says goodbye in its direction only, and still has its replies
+	half, err := s.handshake(t, s.client) // closes its direction only, and still receives its replies
 	require.NoError(t, err)
 	_, err = half.Write(command("GET", "long"))
 	require.NoError(t, err)

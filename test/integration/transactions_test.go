@@ -16,16 +16,16 @@ import (
 	"cellserver/test/peer"
 )
 
-// accounts are the keys of the histories. A step adds to one of them, or reads it; a transaction is
-// some steps.
+// accounts is the number of keys in a history. A step adds to one of them or reads it; a
+// transaction has several steps.
 const accounts = 3
 
 type transfer struct {
 	account int
-	add     int64 // 0: it is read
+	add     int64 // 0: the key is read
 }
 
-// bank says what a transaction answers if it is one step.
+// bank is the model: a transaction's replies if it is one step.
 var bank = porcupine.Model{
 	Init: func() any { return [accounts]int64{} },
 	Step: func(state, input, output any) (bool, any) {
@@ -39,7 +39,7 @@ var bank = porcupine.Model{
 	},
 }
 
-// transact has a client make a transaction, as one or in pieces.
+// transact makes a transaction, atomically or in pieces.
 func transact(t *testing.T, c *redis.Client, steps []transfer, between func()) (got []int64, err error) {
 	ask := func(p redis.Cmdable, s transfer) *redis.Cmd {
 		key := fmt.Sprint("account", s.account)
@@ -71,7 +71,7 @@ func transact(t *testing.T, c *redis.Client, steps []transfer, between func()) (
 	return got, err
 }
 
-// Transactions of several clients on several keys have an order that explains every answer.
+// For transactions of several clients on several keys there is an order that explains every reply.
 func TestTransactionsAreLinearizable(t *testing.T) {
 	server := peer.Start(t, "--io-threads", "4")
 	const clients, rounds = 6, 40
@@ -107,7 +107,7 @@ func TestTransactionsAreLinearizable(t *testing.T) {
 	}
 }
 
-// A transaction that is made in pieces, with another's between them, is found out.
+// The checker finds a transaction that was made in pieces, with another between them.
 func TestTransactionsInPiecesAreFound(t *testing.T) {
 	server := peer.Start(t)
 	a, b := redis.NewClient(&redis.Options{Addr: server.Addr, TLSConfig: server.TLS}),
@@ -130,7 +130,7 @@ func TestTransactionsInPiecesAreFound(t *testing.T) {
 	require.False(t, porcupine.CheckOperations(bank, []porcupine.Operation{torn, other}))
 }
 
-// Clients that read, compute and write under WATCH lose nothing of what the others write.
+// Clients that read, compute and write under WATCH do not overwrite each other's changes.
 func TestWatchLosesNothing(t *testing.T) {
 	server := peer.Start(t, "--io-threads", "4")
 	const clients, rounds = 8, 25

@@ -13,9 +13,9 @@ import (
 	"cellserver/test/peer"
 )
 
-// Who waits for a pause to end, for replicas, or to be unblocked, is answered in time, and others
-// meanwhile.
-func TestClientsThatWait(t *testing.T) {
+// A client that waits for the end of a pause, for replicas, or for CLIENT UNBLOCK is answered in
+// time, and other clients are served meanwhile.
+func TestBlockedClients(t *testing.T) {
 	for _, transport := range []string{"event-loop", "goroutines"} {
 		t.Run(transport, func(t *testing.T) {
 			server := peer.Start(t, "--transport", transport, "--io-threads", "1")
@@ -26,45 +26,53 @@ func TestClientsThatWait(t *testing.T) {
 				return c
 			}
 			boss, worker := open(), open()
-			id := worker.ClientID(t.Context()).Val()
-
-			require.NoError(t, boss.Do(t.Context(), "CLIENT", "PAUSE", 600_000, "WRITE").Err())
 			answered := make(chan error, 1)
-			go func() { answered <- worker.Do(t.Context(), "CL.THROTTLE", "k", 15, 30, 60).Err() }()
-			require.NoError(t, boss.Ping(t.Context()).Err())
-			select {
-			case err := <-answered:
-				assert.Fail(t, "not held", "%v", err)
-			case <-time.After(50 * time.Millisecond):
-			}
-			require.NoError(t, boss.ClientUnpause(t.Context()).Err())
-			require.NoError(t, <-answered)
-
-			require.NoError(t, boss.Do(t.Context(), "CLIENT", "PAUSE", 20, "ALL").Err())
-			require.NoError(t, worker.Ping(t.Context()).Err(), "a pause ends by itself")
-			require.NoError(t, worker.Do(t.Context(), "WAIT", 1, 20).Err())
-			require.Equal(t, []any{int64(0), int64(0)}, worker.Do(t.Context(), "WAITAOF", 0, 1, 20).Val())
-
-			go func() { answered <- worker.Do(t.Context(), "WAIT", 1, 0).Err() }()
-			require.Eventually(t, func() bool {
-				return boss.ClientUnblockWithError(t.Context(), id).Val() == 1
-			}, patience, time.Millisecond)
-			require.EqualError(t, <-answered, "UNBLOCKED client unblocked via CLIENT UNBLOCK")
-
-			go func() { answered <- worker.Do(t.Context(), "WAIT", 1, 0).Err() }()
-			require.EqualValues(t, 1, boss.ClientKillByFilter(t.Context(), "ID", fmt.Sprint(id)).Val())
-			require.Error(t, <-answered)
-			gone := dial(t, server)
-			_, err := gone.Write([]byte("WAIT 1 0\r\n"))
-			require.NoError(t, err)
-			require.Eventually(t, func() bool { return strings.Contains(boss.ClientList(t.Context()).Val(), "cmd=wait") },
-				patience, time.Millisecond)
-			gone.Close()
-			require.Eventually(t, func() bool { return !strings.Contains(boss.ClientList(t.Context()).Val(), "cmd=wait") },
-				patience, time.Millisecond)
-
-			go func() { answered <- open().Do(t.Context(), "WAIT", 1, 0).Err() }() // the server stops nevertheless
+			pauseAndWait(t, boss, worker, answered)
+			unblockAndKill(t, server, boss, worker, answered)
+			go func() { answered <- open().Do(t.Context(), "WAIT", 1, 0).Err() }() // must not delay the server's stop
 			require.NoError(t, boss.Ping(t.Context()).Err())
 		})
 	}
+}
+
+// pauseAndWait delays a client by a pause and by WAIT, which end when they should.
+func pauseAndWait(t *testing.T, boss, worker *redis.Client, answered chan error) {
+	require.NoError(t, boss.Do(t.Context(), "CLIENT", "PAUSE", 600_000, "WRITE").Err())
+	go func() { answered <- worker.Do(t.Context(), "CL.THROTTLE", "k", 15, 30, 60).Err() }()
+	require.NoError(t, boss.Ping(t.Context()).Err())
+	select {
+	case err := <-answered:
+		assert.Fail(t, "not held", "%v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	require.NoError(t, boss.ClientUnpause(t.Context()).Err())
+	require.NoError(t, <-answered)
+
+	require.NoError(t, boss.Do(t.Context(), "CLIENT", "PAUSE", 20, "ALL").Err())
+	require.NoError(t, worker.Ping(t.Context()).Err(), "the pause did not end")
+	require.NoError(t, worker.Do(t.Context(), "WAIT", 1, 20).Err())
+	require.Equal(t, []any{int64(0), int64(0)}, worker.Do(t.Context(), "WAITAOF", 0, 1, 20).Val())
+}
+
+// unblockAndKill ends the WAIT of a client by CLIENT UNBLOCK, by CLIENT KILL, and by closing its
+// connection.
+func unblockAndKill(t *testing.T, server *peer.Server, boss, worker *redis.Client, answered chan error) {
+	id := worker.ClientID(t.Context()).Val()
+	go func() { answered <- worker.Do(t.Context(), "WAIT", 1, 0).Err() }()
+	require.Eventually(t, func() bool {
+		return boss.ClientUnblockWithError(t.Context(), id).Val() == 1
+	}, patience, time.Millisecond)
+	require.EqualError(t, <-answered, "UNBLOCKED client unblocked via CLIENT UNBLOCK")
+
+	go func() { answered <- worker.Do(t.Context(), "WAIT", 1, 0).Err() }()
+	require.EqualValues(t, 1, boss.ClientKillByFilter(t.Context(), "ID", fmt.Sprint(id)).Val())
+	require.Error(t, <-answered)
+	gone := dial(t, server)
+	_, err := gone.Write([]byte("WAIT 1 0\r\n"))
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return strings.Contains(boss.ClientList(t.Context()).Val(), "cmd=wait") },
+		patience, time.Millisecond)
+	gone.Close()
+	require.Eventually(t, func() bool { return !strings.Contains(boss.ClientList(t.Context()).Val(), "cmd=wait") },
+		patience, time.Millisecond)
 }
