@@ -16,7 +16,7 @@ import (
 	"cellserver/test/peer"
 )
 
-// commandsOf is what the rules of a server's are about.
+// commandsOf returns the commands of a server, for rules about them.
 func commandsOf(t *testing.T, client *redis.Client) (list []acl.Command) {
 	rows, err := client.Do(context.Background(), "COMMAND").Slice()
 	require.NoError(t, err)
@@ -36,13 +36,13 @@ func commandsOf(t *testing.T, client *redis.Client) (list []acl.Command) {
 	return list
 }
 
-// rules draws rules, of which few are none. The more commands it is told of, the less often two
-// rules are about the same.
+// rules returns random rules, most of which are valid. With many commands, two rules are rarely
+// about the same command.
 func rules(random *rand.Rand, list []acl.Command) (words []string) {
 	pick := func(words ...string) string { return words[random.IntN(len(words))] }
 	name := func() string {
 		for {
-			// Which has first words here, and in Redis words that end it.
+			// DEBUG has subcommands here, and other subcommands in Redis.
 			if n := list[random.IntN(len(list))].Name; n != "debug" {
 				return n
 			}
@@ -87,8 +87,8 @@ func rules(random *rand.Rand, list []acl.Command) (words []string) {
 	return words
 }
 
-// Rules at random make the same users of Redis's commands here and in a redis-server, or the same
-// refusals: told by ACL GETUSER, ACL LIST and the words of ACL SETUSER.
+// Random rules about Redis's commands give the same users here and in a redis-server, or the same
+// errors, as ACL GETUSER, ACL LIST and the replies of ACL SETUSER show.
 func TestRulesAreRedis(t *testing.T) {
 	server := peer.StartRedis(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr, Protocol: 3})
@@ -120,15 +120,15 @@ func TestRulesAreRedis(t *testing.T) {
 			require.NoError(t, wrong, "%q", said)
 			accepted++
 			u = changed
-			theirs, ours := told(t, client, u)
+			theirs, ours := describedUser(t, client, u)
 			require.Equal(t, theirs, ours, "%q", said)
 		}
 	}
-	assert.Greater(t, accepted, 1000, "too few of the rules are rules for this to say much")
+	assert.Greater(t, accepted, 1000, "too few of the random rules were valid")
 }
 
-// told is what a server and we tell of a user, so that it can be compared.
-func told(t *testing.T, client *redis.Client, u *acl.User) (theirs, ours [][]string) {
+// describedUser returns a server's and our description of a user, for comparison.
+func describedUser(t *testing.T, client *redis.Client, u *acl.User) (theirs, ours [][]string) {
 	reply, err := client.Do(context.Background(), "ACL", "GETUSER", "u").Result()
 	require.NoError(t, err)
 	line := ""
@@ -153,26 +153,26 @@ func told(t *testing.T, client *redis.Client, u *acl.User) (theirs, ours [][]str
 		[][]string{unordered(u.String()), unordered(described)}
 }
 
-// A user that is another than the server's is told from it.
+// A user that differs from the server's is found.
 func TestRulesThatDifferAreFound(t *testing.T) {
 	server := peer.StartRedis(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr, Protocol: 3})
 	defer client.Close()
 	u := acl.NewCommands(commandsOf(t, client)).New("u", false)
 	require.NoError(t, client.Do(context.Background(), "ACL", "SETUSER", "u").Err())
-	theirs, ours := told(t, client, u)
+	theirs, ours := describedUser(t, client, u)
 	require.Equal(t, theirs, ours)
 	for _, rule := range []string{"on", "nopass", ">x", "~x", "%R~x", "&x", "+get", "+@read", "+config|get", "+select|1",
 		"()"} {
 		other, err := u.With([]string{rule}, false)
 		require.NoError(t, err)
-		theirs, ours := told(t, client, other)
+		theirs, ours := describedUser(t, client, other)
 		assert.NotEqual(t, theirs, ours, rule)
 	}
 }
 
-// unordered has the words in order: that of single subcommands is not the same from one
-// redis-server to another.
+// unordered sorts the words of a line, because redis-servers order the rules of single subcommands
+// differently.
 func unordered(line string) []string {
 	words := strings.Fields(strings.NewReplacer("(", " ( ", ")", " ) ", "]", " ] ", "[", " [ ").Replace(line))
 	slices.Sort(words)

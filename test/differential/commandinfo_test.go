@@ -16,12 +16,12 @@ import (
 	"cellserver/test/peer"
 )
 
-// What COMMAND INFO and DOCS say of the commands that both have.
+// These tests compare COMMAND INFO and COMMAND DOCS, for the commands that both servers have.
 
-// infoFields are COMMAND INFO's elements.
+// infoFields are the elements of COMMAND INFO.
 var infoFields = []string{"name", "arity", "flags", "first key", "last key", "step", "categories", "tips", "key specs"}
 
-// describedBy is what a server says of each command: by name and field.
+// describedBy returns a server's description of each command, by name and field.
 func describedBy(t *testing.T, open dialer) map[string]map[string]string {
 	client := redis.NewClient(&redis.Options{Protocol: 2,
 		Dialer: func(context.Context, string, string) (net.Conn, error) { return open() }})
@@ -45,7 +45,7 @@ func describedBy(t *testing.T, open dialer) map[string]map[string]string {
 		if arguments := pairs(docs[1])["arguments"]; arguments != nil {
 			fields["arguments"] = argumentsOf(arguments.([]any))
 		}
-		for _, words := range []string{"summary", "complexity", "subcommands", "history"} { // its own, or a command's own
+		for _, words := range []string{"summary", "complexity", "subcommands", "history"} { // fields that differ between servers or commands
 			delete(fields, words)
 		}
 		all[name] = fields
@@ -53,7 +53,7 @@ func describedBy(t *testing.T, open dialer) map[string]map[string]string {
 	return all
 }
 
-// sorted writes a field; the order of a set of names means nothing.
+// sorted formats a field. The names of a set are sorted, because their order has no meaning.
 func sorted(field any) string {
 	list, is := field.([]any)
 	if !is {
@@ -75,7 +75,7 @@ func pairs(list any) map[string]any {
 	return p
 }
 
-// argumentsOf is what is comparable of arguments: their names, types, flags and tokens.
+// argumentsOf returns the comparable parts of arguments: names, types, flags and tokens.
 func argumentsOf(list []any) string {
 	var all []string
 	for _, one := range list {
@@ -94,12 +94,12 @@ func argumentsOf(list []any) string {
 	return strings.Join(all, ", ")
 }
 
-// differing names what two servers say differently: a command and a field.
+// differing returns the commands and fields that two servers describe differently.
 func differing(ours, theirs map[string]map[string]string) map[string]string {
 	found := map[string]string{}
 	for name, fields := range ours {
 		other, both := theirs[name]
-		if refused := strings.HasPrefix(name, "cluster|"); !both || refused { // what is refused is named, and not described
+		if refused := strings.HasPrefix(name, "cluster|"); !both || refused { // refused commands are listed without a description
 			continue
 		}
 		for _, field := range slices.Concat(slices.Collect(maps.Keys(fields)), slices.Collect(maps.Keys(other))) {
@@ -111,7 +111,7 @@ func differing(ours, theirs map[string]map[string]string) map[string]string {
 	return found
 }
 
-// allowedInfo is what may differ, and why.
+// allowedInfo lists the differences that are allowed, with reasons.
 var allowedInfo = map[string][]string{
 	"nothing is saved, nor loaded from elsewhere": {"bgsave: flags", "save: flags"},
 	"there is one group for all that scripts and functions have here": {
@@ -137,8 +137,8 @@ func ofEach(field, names string) (all []string) {
 	return all
 }
 
-// COMMAND INFO and DOCS say of each command what Redis says of it, but for what is allowed; and all
-// of that does differ.
+// COMMAND INFO and DOCS describe each command as Redis does, except for the allowed differences,
+// all of which exist.
 func TestCommandsAreDescribedAsInRedis(t *testing.T) {
 	found := differing(describedBy(t, to(peer.Start(t))), describedBy(t, to(peer.StartRedis(t))))
 	for reason, list := range allowedInfo {
@@ -152,12 +152,12 @@ func TestCommandsAreDescribedAsInRedis(t *testing.T) {
 	}
 }
 
-// One flag of one command that is spelled otherwise is found, and nothing else is.
-func TestDescriptionsFindAPlantedDifference(t *testing.T) {
+// One flag of one command that is spelled differently is found, and nothing else is reported.
+func TestPlantedDescriptionIsFound(t *testing.T) {
 	open := to(peer.StartRedis(t))
 	wrong := func() (net.Conn, error) {
 		conn, err := open()
-		return &tampered{conn, "+skip_slowlog", "+skip_slowest"}, err
+		return &tampering{conn, "+skip_slowlog", "+skip_slowest"}, err
 	}
 	found := differing(describedBy(t, wrong), describedBy(t, open))
 	require.NotEmpty(t, found)

@@ -12,7 +12,7 @@ import (
 	"cellserver/test/peer"
 )
 
-// listed are the names of COMMAND LIST, and described those of COMMAND with their subcommands; both
+// listed returns the names of COMMAND LIST, and those of COMMAND with their subcommands, both
 // sorted.
 func listed(t *testing.T, server *peer.Server) (listed, described []string) {
 	client := redis.NewClient(&redis.Options{Addr: server.Addr, TLSConfig: server.TLS, Protocol: 2})
@@ -35,7 +35,7 @@ func listed(t *testing.T, server *peer.Server) (listed, described []string) {
 	return listed, described
 }
 
-// COMMAND LIST lists what COMMAND describes, subcommands too: in Redis, and so here.
+// COMMAND LIST lists the commands of COMMAND, including subcommands, as in Redis.
 func TestCommandListIsComplete(t *testing.T) {
 	for name, server := range map[string]*peer.Server{"redis-server": peer.StartRedis(t), "cellserver": peer.Start(t)} {
 		list, described := listed(t, server)

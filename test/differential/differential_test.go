@@ -1,5 +1,5 @@
-// Package differential compares cellserver, as it is built, with what others say: replies recorded
-// from redis-cell, the conversations that document it, and a real redis-server.
+// Package differential compares the cellserver binary with redis-cell's recorded replies, with the
+// transcripts of its documentation, and with a real redis-server.
 package differential
 
 import (
@@ -18,10 +18,10 @@ import (
 
 func TestMain(m *testing.M) { peer.Main(m) }
 
-// patience is how late a reply may be.
+// patience is the longest wait for a reply.
 const patience = time.Minute
 
-// dial connects; the connection and everything on it ends with the test at the latest.
+// dial connects. The connection is closed at the end of the test.
 func dial(t *testing.T, address string) net.Conn {
 	t.Helper()
 	conn, err := peer.Dial(address)
@@ -31,7 +31,7 @@ func dial(t *testing.T, address string) net.Conn {
 	return conn
 }
 
-// command is a call as clients send it.
+// command returns a call in RESP.
 func command(words ...string) []byte {
 	b := fmt.Appendf(nil, "*%d\r\n", len(words))
 	for _, w := range words {
@@ -52,14 +52,14 @@ func replies(r *bufio.Reader, n int) (all []string, err error) {
 	return all, nil
 }
 
-// tampered is a connection on which one text arrives as another of the same length: a server with a
-// planted bug. A text that arrives in two pieces escapes it.
-type tampered struct {
+// tampering is a connection that replaces one text in replies by another of the same length, like a
+// server with a planted bug. It misses a text that arrives in two pieces.
+type tampering struct {
 	net.Conn
 	old, new string
 }
 
-func (c *tampered) Read(b []byte) (int, error) {
+func (c *tampering) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	copy(b, bytes.ReplaceAll(b[:n], []byte(c.old), []byte(c.new)))
 	return n, err

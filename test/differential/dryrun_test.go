@@ -16,8 +16,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// shared are the commands that both servers have, but for those whose arguments they read in other
-// ways.
+// shared returns the commands that both servers have, except for those whose arguments they parse
+// differently.
 func shared(t *testing.T, ours, theirs *redis.Client) (list []acl.Command) {
 	known := make(map[string]acl.Command)
 	for _, command := range commandsOf(t, ours) {
@@ -25,7 +25,7 @@ func shared(t *testing.T, ours, theirs *redis.Client) (list []acl.Command) {
 	}
 	for _, command := range commandsOf(t, theirs) {
 		mine, ok := known[command.Name]
-		if !ok || command.Name == "cluster" { // which has subcommands there
+		if !ok || command.Name == "cluster" { // it has subcommands in Redis
 			continue
 		}
 		list = append(list, command)
@@ -36,7 +36,7 @@ func shared(t *testing.T, ours, theirs *redis.Client) (list []acl.Command) {
 	return list
 }
 
-// Rules at random let users make the same calls at random here and in a redis-server, as ACL DRYRUN
+// With random rules, users may make the same random calls here and in a redis-server, as ACL DRYRUN
 // says. A command that both have is in the same categories.
 func TestDryRunsAreRedis(t *testing.T) {
 	a, b := peer.Start(t), peer.StartRedis(t)
@@ -52,7 +52,7 @@ func TestDryRunsAreRedis(t *testing.T) {
 		same(t, ours, theirs, []string{"ACL", "SETUSER", "u", []string{"+@all", "+@read", "+@string"}[random.IntN(3)], "~a",
 			"%R~k*"})
 		for range 3 {
-			same(t, ours, theirs, append([]string{"ACL", "SETUSER", "u"}, rules(random, list)...)) // which may be none
+			same(t, ours, theirs, append([]string{"ACL", "SETUSER", "u"}, rules(random, list)...)) // the rules may be invalid
 		}
 		for range 25 {
 			answer, _, _ := strings.Cut(same(t, ours, theirs, dryRun(random, list)), "'")
@@ -66,7 +66,7 @@ func TestDryRunsAreRedis(t *testing.T) {
 	}
 }
 
-// dryRun asks about a call with few keys.
+// dryRun returns a call of ACL DRYRUN with few different keys.
 func dryRun(random *rand.Rand, list []acl.Command) []string {
 	name := list[random.IntN(len(list))].Name
 	if random.IntN(2) == 0 {
@@ -76,12 +76,12 @@ func dryRun(random *rand.Rand, list []acl.Command) []string {
 	call := append([]string{"ACL", "DRYRUN", "u"}, strings.Split(name, "|")...)
 	for range random.IntN(5) {
 		call = append(call, []string{"a", "ab", "k1", "b", "1", "GET", "*",
-			"a*"}[random.IntN(8)]) // a * is no match for nothing in Redis
+			"a*"}[random.IntN(8)]) // in Redis, ** does not match the empty key
 	}
 	return call
 }
 
-// same is what both servers answer to a call.
+// same compares both servers' replies to a call, and returns the reply.
 func same(t *testing.T, ours, theirs *redis.Client, call []string) string {
 	words := make([]any, len(call))
 	for i, word := range call {
@@ -95,7 +95,7 @@ func same(t *testing.T, ours, theirs *redis.Client, call []string) string {
 		return reply
 	}
 	want, got := said(theirs), said(ours)
-	if strings.HasPrefix(got, "ERR wrong number") { // some calls have a most here
+	if strings.HasPrefix(got, "ERR wrong number") { // some commands have a maximum of arguments here
 		return want
 	}
 	require.Equal(t, want, got, "%q", call)

@@ -16,18 +16,19 @@ import (
 	"cellserver/test/peer"
 )
 
-// Programs in which time passes, in small steps: keys are given a few milliseconds, and no call
-// comes until these are over by each server's own clock. Nothing else in them is so short.
+// In these programs time passes in small steps: keys expire within a few milliseconds, and the
+// program waits until they have, by each server's own clock. No other time in them is so short.
 
-// fuses give a key k at most m milliseconds.
-var fuses = [][]string{
+// shortExpiries are calls that let the key k expire within at most m milliseconds.
+var shortExpiries = [][]string{
 	{"SET", "k", "v", "PX", "m"}, {"PSETEX", "k", "m", "v"}, {"PEXPIRE", "k", "m"}, {"GETEX", "k", "PX", "m"},
 	{"PEXPIRE", "k", "m", "LT"},
 	{"PEXPIRE", "k", "m", "NX"}, {"SET", "k", "v", "XX", "PX", "m"}, {"SET", "k", "v", "GET", "PX", "m"},
 }
 
-// longestFuse is how long a key lives at most, burning how long is waited; both in milliseconds.
-const longestFuse, burning = 15, 30
+// longestExpiry is the longest time to live of such a key, and expiryWait how long the program
+// waits; both in milliseconds.
+const longestExpiry, expiryWait = 15, 30
 
 func newExpiryProgram(seed uint64) (p program) {
 	a := newAuthor(seed, 2)
@@ -39,7 +40,7 @@ func newExpiryProgram(seed uint64) (p program) {
 		for range 2 + a.IntN(20) {
 			p = append(p, step{bytes: string(command(a.valueCall()...))})
 		}
-		p = append(p, a.fuse())
+		p = append(p, a.expireSoon())
 	}
 	for range 5 + a.IntN(15) {
 		p = append(p, step{bytes: string(command(a.valueCall()...))})
@@ -47,8 +48,9 @@ func newExpiryProgram(seed uint64) (p program) {
 	return p
 }
 
-// fuse lights some keys, each once, perhaps in a transaction, and perhaps watched.
-func (a *author) fuse() step {
+// expireSoon lets some keys expire, each at most once, perhaps in a transaction, and perhaps
+// watched.
+func (a *author) expireSoon() step {
 	out := command("DISCARD")
 	if a.IntN(3) == 0 {
 		out = append(out, command("WATCH", a.pick(valueKeys))...)
@@ -59,14 +61,14 @@ func (a *author) fuse() step {
 	}
 	for _, n := range a.Perm(len(valueKeys))[:1+a.IntN(len(valueKeys))] {
 		var call []string
-		for _, word := range fuses[a.IntN(len(fuses))] {
+		for _, word := range shortExpiries[a.IntN(len(shortExpiries))] {
 			switch word {
 			case "k":
 				word = valueKeys[n]
 			case "v":
 				word = a.pick(values)
 			case "m":
-				word = strconv.Itoa(1 + a.IntN(longestFuse))
+				word = strconv.Itoa(1 + a.IntN(longestExpiry))
 			}
 			call = append(call, word)
 		}
@@ -75,19 +77,18 @@ func (a *author) fuse() step {
 	if together {
 		out = append(out, command("EXEC")...)
 	}
-	return step{bytes: string(out), burns: true}
+	return step{bytes: string(out), afterExpiry: true}
 }
 
-// burn returns when the fuses have burned, by the server's clock: a key that has longer than they
-// is gone.
-func burn(open dialer) error {
+// waitForExpiry returns when all keys with a short time to live have expired by the server's clock.
+func waitForExpiry(open dialer) error {
 	conn, err := open()
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
 	r := bufio.NewReader(conn)
-	call := command("SET", "until this is gone", "", "PX", strconv.Itoa(burning))
+	call := command("SET", "until this is gone", "", "PX", strconv.Itoa(expiryWait))
 	for tries := 0; ; tries++ {
 		if _, err := conn.Write(call); err != nil {
 			return err
@@ -99,14 +100,14 @@ func burn(open dialer) error {
 		case reply == "0":
 			return nil
 		case tries > 10_000_000:
-			return fmt.Errorf("a key of %d ms does not go", burning)
+			return fmt.Errorf("a key of %d ms has not expired", expiryWait)
 		}
 		call = command("EXISTS", "until this is gone")
 	}
 }
 
-// Values expire as in Redis, to whoever reads, writes, watches or queues. CELLSERVER_TEST_PROGRAMS
-// and CELLSERVER_TEST_SEED are for more of them.
+// Keys expire as in Redis, for clients that read, write, watch or queue calls.
+// CELLSERVER_TEST_PROGRAMS and CELLSERVER_TEST_SEED are for longer runs.
 func TestRandomExpiryProgramsAgainstRedis(t *testing.T) {
 	programs, first := uint64(50), uint64(0)
 	if peer.Race {
@@ -123,13 +124,13 @@ func TestRandomExpiryProgramsAgainstRedis(t *testing.T) {
 	}
 }
 
-// lasting is a connection to a server with a planted bug: SET PX of less than ten milliseconds is
-// of a minute and a half.
-type lasting struct{ net.Conn }
+// keepsKeys is a connection to a server with a planted bug: SET PX with less than ten milliseconds
+// sets a minute and a half.
+type keepsKeys struct{ net.Conn }
 
 var shortLives = regexp.MustCompile(`\$2\r\nPX\r\n\$1\r\n\d\r\n`)
 
-func (c lasting) Write(b []byte) (int, error) {
+func (c keepsKeys) Write(b []byte) (int, error) {
 	if _, err := c.Conn.Write(shortLives.ReplaceAll(b, []byte("$$2\r\nPX\r\n$$5\r\n90000\r\n"))); err != nil {
 		return 0, err
 	}
@@ -140,9 +141,9 @@ func TestExpiryProgramsFindKeysThatStay(t *testing.T) {
 	redis := to(peer.StartRedis(t))
 	wrong := func() (net.Conn, error) {
 		conn, err := redis()
-		return lasting{conn}, err
+		return keepsKeys{conn}, err
 	}
-	reports := explore(t, wrong, redis, newExpiryProgram, 2) // to find the few calls that matter takes a second
+	reports := explore(t, wrong, redis, newExpiryProgram, 2) // shrinking a report takes a second
 	require.NotEmpty(t, reports)
 	assert.Contains(t, reports[0], "PX")
 }

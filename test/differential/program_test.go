@@ -7,24 +7,25 @@ import (
 	"strings"
 )
 
-// program is what one client sends, or several in turn.
+// program is what one client sends, or several clients in turn.
 type program []step
 
-// step is a call, or bytes that mean to be one. ends says that the server hangs up on it; burns
-// that what follows is sent when all keys are gone that were to expire in the next few
-// milliseconds; together that this is client's turn, of several.
+// step is a call, or bytes that may not be a valid call. ends means that the server disconnects
+// after it; afterExpiry, that the next step is sent when all keys that expire within a few
+// milliseconds have expired; together, that the program has several clients and this step is one
+// client's.
 type step struct {
-	bytes    string
-	ends     bool
-	burns    bool
-	together bool
-	client   int
+	bytes       string
+	ends        bool
+	afterExpiry bool
+	together    bool
+	client      int
 }
 
-// pieces are what is sent at a time.
+// pieces divides a program into the parts that are sent at a time.
 func (p program) pieces() (all []program) {
 	for {
-		last := slices.IndexFunc(p, func(s step) bool { return s.burns })
+		last := slices.IndexFunc(p, func(s step) bool { return s.afterExpiry })
 		if last < 0 {
 			return append(all, p)
 		}
@@ -64,7 +65,7 @@ func (p program) ends() bool {
 	return false
 }
 
-// author writes programs. It knows no values: both servers are empty, and stay so.
+// author writes programs. It does not know values: both servers are empty, and stay empty.
 type author struct {
 	*rand.Rand
 	spans int // how many spans of time it has written
@@ -84,7 +85,7 @@ func newProgram(seed uint64) (p program) {
 		return p
 	}
 	if a.IntN(20) == 0 {
-		// Nothing behind it, which might be left unread and reset the connection.
+		// Nothing may follow it: the server might not read it, and reset the connection.
 		return append(p, step{bytes: a.pick(tooLong), ends: true})
 	}
 	p = append(p, step{bytes: a.pick(endings), ends: true})
@@ -125,9 +126,9 @@ var (
 		strings.Repeat("n", 127), strings.Repeat("n", 129), strings.Repeat("N", 500), "%s", "'", "+PING", "-", "0",
 		"sentinel",
 	}
-	// oddities are no calls, or odd ones; the server goes on after them. None has a zero byte
-	// outside of a word: Redis looks for ends of lines with strchr, which such a byte stops, and
-	// waits for ever.
+	// oddities are invalid or unusual calls after which the connection stays open. None has a zero
+	// byte outside of an argument: Redis searches the ends of lines with strchr, which stops at
+	// such a byte, and waits for ever.
 	oddities = []string{
 		"\r\n", "\n", "  \r\n", "\t\n", "*0\r\n", "*-1\r\n", "*-10\r\n", "*1\r\n$4\r\nPINGxx",
 		"*2\r\n$4\r\nECHO\r\n$3\r\nabcde\r\n",
@@ -138,7 +139,7 @@ var (
 		"ECHO \"\\xg1\"\r\n", "ECHO \"\\x1\"\r\n", "$4\r\n", "+PING\r\n", "GET / HTTP/1.1\r\n", "'' a\r\n", "\v\fPING\r\n",
 		"PING\va\r\n",
 	}
-	// endings are what a server hangs up on.
+	// endings are invalid calls after which the server disconnects.
 	endings = []string{
 		"*x\r\n", "*+1\r\n", "*01\r\n", "* 1\r\n", "*\r\n", "*1 \r\n", "*1x\r\n", "*--1\r\n", "*2147483648\r\n",
 		"*99999999999999999999\r\n",
@@ -149,16 +150,15 @@ var (
 		"PING \"a\r\n", "PING 'a\n", "PING \"a\"b\r\n", "PING 'a'b\r\n", "\"\r\n", "'\r\n", "PING \"\\\r\n",
 		"QUIT\r\n", "*1\r\n$4\r\nquit\r\n", "*2\r\n$4\r\nQUIT\r\n$3\r\nnow\r\n",
 	}
-	// tooLong lack their ends for one byte longer than a server waits for it.
+	// tooLong are inputs without an end, one byte longer than a server waits for it.
 	tooLong = []string{
 		strings.Repeat("a", 65537), "*" + strings.Repeat("1", 65536), "*1\r\n$" + strings.Repeat("1", 65536),
 		"PING \"" + strings.Repeat(" ", 65531),
 	}
 )
 
-// grammar has the forms of the commands that both servers have: i is an integer, w a word, b one
-// that may have zero bytes in it, =X the word X. (Redis cuts what its errors repeat of a call at a
-// zero byte.)
+// grammar has the forms of the commands that both servers have: i is an integer, w a word, b a word
+// that may have zero bytes, =X the word X. (Redis's errors repeat a call only up to a zero byte.)
 var grammar = map[string][][]string{
 	"PING": {{}, {"b"}}, "ECHO": {{"b"}}, "SELECT": {{"i"}}, "GET": {{"b"}}, "EXISTS": {{"b"}, {"b", "b"}},
 	"DEL":    {{"b"}, {"b", "b", "b"}},
@@ -175,8 +175,8 @@ var grammar = map[string][][]string{
 		{}, {"=2"}, {"=3"}, {"i"}, {"w"}, {"=3", "=AUTH", "=default", "w"}, {"=2", "=AUTH", "w", "w"},
 		{"=3", "=SETNAME", "w"}, {"=2", "w"},
 		{"=3", "w", "w"}, {"=3", "=AUTH", "=default", "w", "=SETNAME", "w"},
-		// Not SETNAME before another option that fails: Redis keeps the name of a call that it
-		// refuses, and we keep nothing.
+		// SETNAME does not precede another option that fails, because Redis then keeps the name,
+		// and cellserver does not.
 	},
 	"AUTH": {{"w"}, {"=default", "b"}, {"w", "w"}, {"w", "w", "w"}},
 	"CLIENT": {
@@ -203,11 +203,11 @@ var grammar = map[string][][]string{
 	"CLUSTER": {{"=SLOTS"}, {"=info"}, {"=NODES"}, {}},
 }
 
-// commands are the grammar's names, in an order that does not change from run to run.
+// commands are the names in grammar, in a fixed order.
 var commands = strings.Fields("PING ECHO SELECT GET EXISTS DEL UNLINK TYPE TTL PTTL EXPIRETIME DBSIZE RANDOMKEY KEYS RESET TIME " +
 	"READONLY READWRITE ASKING SCAN FLUSHDB FLUSHALL HELLO AUTH CLIENT COMMAND CONFIG INFO CLUSTER")
 
-// call is mostly a call as the grammar has it, and sometimes one of no grammar.
+// call returns mostly a call of the grammar, and sometimes a call of random words.
 func (a *author) call() []string {
 	if a.IntN(10) == 0 {
 		return append([]string{a.pick(names)}, a.words(a.IntN(5))...)
@@ -233,14 +233,15 @@ func (a *author) call() []string {
 	return call
 }
 
-// arityIsNoTrouble: of these, calls of random words could be ones whose replies rightly differ.
+// arityIsNoTrouble reports whether a command may be called with random words. Those of other
+// commands could have replies that differ on purpose.
 func arityIsNoTrouble(name string) bool {
 	return !strings.Contains("TIME CLIENT COMMAND CONFIG INFO CLUSTER", name)
 }
 
 func (a *author) word() string {
 	if a.IntN(300) == 0 {
-		return strings.Repeat("long ", 4000+a.IntN(9000)) // a key of ours may have 65536 bytes
+		return strings.Repeat("long ", 4000+a.IntN(9000)) // a key has at most 65536 bytes here
 	}
 	return a.pick(words)
 }
@@ -262,7 +263,7 @@ func (a *author) cased(name string) string {
 	return string(letters)
 }
 
-// inline writes a call on a line, each word as it is or in quotes.
+// inline writes a call as a line, each word plain or in quotes.
 func (a *author) inline() string {
 	var b strings.Builder
 	for i, word := range a.call() {

@@ -11,8 +11,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// What is marked as a later Redis's, such a one says. Few machines have one: make test-redis8
-// builds this test where it can fetch one, and says so where it cannot.
+// A redis-server of version 8.4 or later replies as the transcripts that are marked with @redis8
+// say. make test-redis8 fetches one where it can, builds this test, and says so where it cannot.
 func TestConversationsWithRedis8(t *testing.T) {
 	files := load(t, func(f *transcript.File) bool { return f.Redis8 })
 	require.GreaterOrEqual(t, len(files), 4)

@@ -27,13 +27,13 @@ func to(server *peer.Server) dialer {
 	return func() (net.Conn, error) { return peer.Dial(server.Addr) }
 }
 
-// finished is what a program asks to be echoed last.
+// finished is the text that a program echoes last.
 const finished = "this is the last reply"
 
 var versions = regexp.MustCompile(`"version", ?"7\.[0-9.]+"|"version": "7\.[0-9.]+"`)
 
-// play sends a program, each of its pieces in one write, and returns the replies. The connection's
-// number and the server's version, which may differ, are taken out.
+// play sends a program, each piece in one write, and returns the replies, without the connection's
+// number and the server's version, which may differ.
 func play(open dialer, p program) (lines []string, err error) {
 	conn, err := open()
 	if err != nil {
@@ -55,7 +55,7 @@ func play(open dialer, p program) (lines []string, err error) {
 			return lines, err
 		}
 		if i < len(pieces)-1 {
-			if err := burn(open); err != nil {
+			if err := waitForExpiry(open); err != nil {
 				return lines, err
 			}
 		}
@@ -66,8 +66,8 @@ func play(open dialer, p program) (lines []string, err error) {
 func playPiece(conn net.Conn, r *bufio.Reader, p program, id string) (lines []string, err error) {
 	out := p.bytes()
 	if !p.ends() {
-		if len(p) == 0 || !p[len(p)-1].burns {
-			out = append(out, command("DISCARD")...) // or what follows would be queued
+		if len(p) == 0 || !p[len(p)-1].afterExpiry {
+			out = append(out, command("DISCARD")...) // otherwise the following calls would be queued
 		}
 		out = append(out, command("ECHO", finished)...)
 	}
@@ -78,7 +78,7 @@ func playPiece(conn net.Conn, r *bufio.Reader, p program, id string) (lines []st
 	}()
 	lines, err = listen(r, id)
 	if err != nil || p.ends() {
-		conn.Close() // which ends the writing
+		conn.Close() // this ends the goroutine that writes
 		<-failed
 		return lines, err
 	}
@@ -92,7 +92,7 @@ func askID(conn net.Conn, r *bufio.Reader) (string, error) {
 	return transcript.ReadReply(r)
 }
 
-// listen reads to the last reply, or to the end of the connection, which is written as closed.
+// listen reads to the last reply, or to the end of the connection, which it writes as "closed".
 func listen(r *bufio.Reader, id string) (lines []string, err error) {
 	own := regexp.MustCompile(`"id"(, |: )` + id + `\b`)
 	for {
@@ -112,10 +112,10 @@ func listen(r *bufio.Reader, id string) (lines []string, err error) {
 	}
 }
 
-// compare plays a program to both and says where they part: "" if they do not.
+// compare plays a program to both servers, and returns where their replies differ, or "".
 func compare(ours, redis dialer, p program) (difference string, err error) {
 	if len(p) > 0 && p[0].together {
-		return compareTogether(ours, redis, p)
+		return compareSeveral(ours, redis, p)
 	}
 	got, err := play(ours, p)
 	if err != nil {
@@ -133,21 +133,21 @@ func compare(ours, redis dialer, p program) (difference string, err error) {
 		if i < len(want) {
 			w = want[i]
 		}
-		if g != w && !chosen(g) && !(g == "own id" && isNumber(w) || w == "own id" && isNumber(g)) {
+		if g != w && !isKnownDifference(g) && !(g == "own id" && isNumber(w) || w == "own id" && isNumber(g)) {
 			return fmt.Sprintf("reply %d:\n\tredis-server %.600s\n\tcellserver   %.600s", i+1, w, g), nil
 		}
 	}
 	return "", nil
 }
 
-// isNumber: a number may be a connection's by chance, and then it is taken out although it is not
-// meant. That it is one is all that can be said of it.
+// isNumber reports whether a reply is a number. A reply may equal the connection's number by
+// chance, so that only this is compared.
 func isNumber(reply string) bool { return strings.Trim(reply, "0123456789") == "" }
 
-// chosen are replies of ours that differ on purpose: docs/differences.md.
-func chosen(reply string) bool { return reply == "-ERR pattern is longer than 1024 bytes" }
+// isKnownDifference reports whether a reply of cellserver differs on purpose: docs/differences.md.
+func isKnownDifference(reply string) bool { return reply == "-ERR pattern is longer than 1024 bytes" }
 
-// shrink leaves out what the difference does not need, a step at a time, until nothing more can go.
+// shrink removes steps that the difference does not need, one at a time, until none can be removed.
 func shrink(ours, redis dialer, p program) program {
 	for i := len(p) - 1; i >= 0; i-- {
 		less := slices.Delete(slices.Clone(p), i, i+1)
@@ -158,9 +158,9 @@ func shrink(ours, redis dialer, p program) program {
 	return p
 }
 
-// again says whether a program shows a difference once more. One that does not is of time: the
-// seconds until an instant are other ones half a second later, and the servers are asked in turn.
-func again(t *testing.T, ours, redis dialer, p program) bool {
+// showsAgain reports whether a program shows a difference again. If not, the difference is one of
+// time, such as the seconds until an instant: the servers are called one after the other.
+func showsAgain(t *testing.T, ours, redis dialer, p program) bool {
 	for range 5 {
 		difference, err := compare(ours, redis, p)
 		require.NoError(t, err)
@@ -171,15 +171,16 @@ func again(t *testing.T, ours, redis dialer, p program) bool {
 	return false
 }
 
-// quotes are what errors repeat of a call.
+// quotes are the parts of errors that repeat a call.
 var quotes = regexp.MustCompile(`'.*'|reply \d+`)
 
-// explore compares programs, and returns a report on each kind of difference; no more than a few.
+// explore compares programs, and returns a report for each kind of difference, but not more than a
+// few.
 func explore(t *testing.T, ours, redis dialer, write func(seed uint64) program, seeds uint64) (reports []string) {
 	seen := map[string]bool{}
 	var fleeting []string
 	defer func() {
-		assert.LessOrEqual(t, len(fleeting), 1+int(seeds/5000), "differences that did not come again:\n%s",
+		assert.LessOrEqual(t, len(fleeting), 1+int(seeds/5000), "differences that did not show again:\n%s",
 			strings.Join(fleeting, "\n"))
 	}()
 	for seed := range seeds {
@@ -189,7 +190,7 @@ func explore(t *testing.T, ours, redis dialer, write func(seed uint64) program, 
 		if difference == "" {
 			continue
 		}
-		if !again(t, ours, redis, p) {
+		if !showsAgain(t, ours, redis, p) {
 			fleeting = append(fleeting, fmt.Sprintf("seed %d, %s", seed, difference))
 			continue
 		}
@@ -209,7 +210,7 @@ func explore(t *testing.T, ours, redis dialer, write func(seed uint64) program, 
 	return reports
 }
 
-// Random programs of the commands that both have are answered alike, byte for byte.
+// Random programs of the commands that both servers have get the same replies, byte for byte.
 func TestRandomProgramsAgainstRedis(t *testing.T) {
 	seeds := uint64(600)
 	if peer.Race {
@@ -221,13 +222,13 @@ func TestRandomProgramsAgainstRedis(t *testing.T) {
 	}
 }
 
-// A server that differs in one letter of one error is found out, and the report names the one call
-// that shows it.
-func TestRandomProgramsFindAPlantedDifference(t *testing.T) {
+// A server that differs in one letter of one error is found, and the report has only the call that
+// shows it.
+func TestPlantedDifferenceIsFound(t *testing.T) {
 	redis := to(peer.StartRedis(t))
 	wrong := func() (net.Conn, error) {
 		conn, err := redis()
-		return &tampered{conn, "DB index is out of range", "DB Index is out of range"}, err
+		return &tampering{conn, "DB index is out of range", "DB Index is out of range"}, err
 	}
 	reports := explore(t, wrong, redis, newProgram, 50)
 	require.NotEmpty(t, reports)

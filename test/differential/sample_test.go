@@ -14,14 +14,14 @@ import (
 	"cellserver/test/peer"
 )
 
-// recorded is a call that redis-cell was asked, and its reply.
+// recorded is a call, and the reply of redis-cell that was recorded.
 type recorded struct {
 	line  int
-	words []string // behind CL.THROTTLE
+	words []string // after CL.THROTTLE
 	reply string   // five integers, as transcript writes an array
 }
 
-// loadSample returns the recorded calls, those of one key together, in the order of the file.
+// loadSample returns the recorded calls, grouped by key, in the order of the file.
 func loadSample(text string) (byKey [][]recorded, err error) {
 	place := map[string]int{}
 	number := 0
@@ -48,8 +48,8 @@ func loadSample(text string) (byKey [][]recorded, err error) {
 	return byKey, nil
 }
 
-// replay asks the recorded calls again and returns where the answer is another. Each key's calls
-// travel in one write: they are answered at one instant, or nearly so.
+// replay makes the recorded calls again, and returns the differences. The calls of a key are sent
+// in one write, so that they are answered at nearly one instant.
 func replay(conn net.Conn, byKey [][]recorded) (differences []string, err error) {
 	r := bufio.NewReader(conn)
 	for _, calls := range byKey {
@@ -89,7 +89,8 @@ func TestRecordedReplies(t *testing.T) {
 	assert.Empty(t, strings.Join(differences, "\n"))
 }
 
-// A record that is wrong by one in any of the five places is found, and nothing else is.
+// A recorded reply that is wrong by one in any of its five integers is found, and nothing else is
+// reported.
 func TestRecordedRepliesFindsAChangedOne(t *testing.T) {
 	const sample = "a 15 30 60 1 = 0 16 15 -1 2\na 15 30 60 1 = 0 16 14 -1 4\nb 0 1 60 1 = 0 1 0 -1 60\n"
 	server := peer.Start(t)
@@ -99,7 +100,7 @@ func TestRecordedRepliesFindsAChangedOne(t *testing.T) {
 		require.NoError(t, err)
 		for _, calls := range byKey {
 			for _, c := range calls {
-				c.words[0] += fmt.Sprint(i) // fresh keys
+				c.words[0] += fmt.Sprint(i) // new keys for each run
 			}
 		}
 		differences, err := replay(conn, byKey)

@@ -9,11 +9,11 @@ import (
 	"cellserver/test/peer"
 )
 
-// Programs on values: few keys, that hold integers, fractions and other strings, some of which
-// expire. Times of replies are such that a few milliseconds do not show.
+// In these programs there are few keys, with integers, fractions and other strings, some of which
+// expire. Times in replies are chosen so that a few milliseconds make no difference.
 
-// valueForms are the calls, beside those of grammar: k is a key, i an integer, f a fraction, w a
-// word, s a span of time in seconds, m in milliseconds, t an instant in seconds, u in milliseconds;
+// valueForms are the calls in addition to those of grammar: k is a key, i an integer, f a fraction,
+// w a word, s a duration in seconds, m in milliseconds, t an instant in seconds, u in milliseconds;
 // =X the word X. A form in capitals is a name.
 var valueForms = strings.Split(strings.TrimSpace(`
 INCR k
@@ -111,7 +111,7 @@ var (
 	spans = []string{"100", "1000", "500", "100000", "0", "-1", "abc", "", "9223372036854775807", "9223372036854775",
 		"9223372036854776", "1.5", "+1"}
 	instants = []string{"4102444800", "4102444801", "1", "0", "-1", "abc", "9223372036854775807", "9000000000"}
-	// Not further off than 2262, where ours end.
+	// Not later than 2262, where instants of cellserver end.
 	millis        = []string{"100000", "1000000", "500000", "0", "-1", "abc", "", "9223372036854775807", "1.5"}
 	milliInstants = []string{"4102444800000", "4102444801500", "1", "0", "-1", "abc", "9000000000000"}
 	ranges        = []string{"0", "1", "-1", "2", "-3", "5", "100", "-100", "9223372036854775807", "-9223372036854775808",
@@ -159,8 +159,8 @@ func (a *author) valueCall() (call []string) {
 	return call
 }
 
-// span is a span of time that differs from every other by a second at least: which of two equal
-// ones ends later, as EXPIRE GT asks, depends on how many milliseconds lie between the calls.
+// span returns a duration that differs from every other by at least a second. Which of two equal
+// expiries is later, as EXPIRE GT compares, would depend on the milliseconds between the calls.
 func (a *author) span(from []string, second int) string {
 	text := a.pick(from)
 	n, err := strconv.Atoi(text)
@@ -171,8 +171,8 @@ func (a *author) span(from []string, second int) string {
 	return strconv.Itoa(n + a.spans*second)
 }
 
-// Random programs of values and transactions are answered alike. CELLSERVER_TEST_PROGRAMS=100000 is
-// for a longer run, and CELLSERVER_TEST_SEED for another.
+// Random programs of values and transactions get the same replies. CELLSERVER_TEST_PROGRAMS=100000
+// makes the run longer, and CELLSERVER_TEST_SEED changes the programs.
 func TestRandomValueProgramsAgainstRedis(t *testing.T) {
 	programs := uint64(1500)
 	if peer.Race {

@@ -23,43 +23,43 @@ import (
 	"cellserver/test/peer"
 )
 
-// Programs of several clients, one of which has its turn at a time: who publishes and who listens,
-// who caches and who changes, who watches. What each client hears is compared as a whole, in its
-// order; who of two hears first is not.
+// In these programs several clients act in turn: they publish and subscribe, cache and change keys,
+// and watch. All that a client receives is compared, in order. The order between two clients is not
+// compared.
 
-// guests is how many clients there are.
-const guests = 4
+// clientCount is the number of clients in a program.
+const clientCount = 4
 
-// guest is one of the clients, as it is played.
-type guest struct {
-	conn  net.Conn
-	heard chan string // closed when the server has hung up
-	lines []string
-	gone  bool
+// player is one of these clients.
+type player struct {
+	conn     net.Conn
+	received chan string // closed when the server has disconnected
+	lines    []string
+	gone     bool
 }
 
-func (g *guest) listen() {
-	defer close(g.heard)
+func (g *player) listen() {
+	defer close(g.received)
 	for r := bufio.NewReader(g.conn); ; {
 		line, err := transcript.ReadReply(r)
 		switch {
 		case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
-			g.heard <- "closed"
+			g.received <- "closed"
 			return
 		case err != nil:
-			g.heard <- "error: " + err.Error()
+			g.received <- "error: " + err.Error()
 			return
 		}
-		g.heard <- line
+		g.received <- line
 	}
 }
 
-// late is when something that was waited for does not come: on a busy machine it may take a while.
+// late is the longest wait for a message. On a busy machine messages may take a while.
 const late = 10 * time.Second
 
-// take takes what has been heard until there are so many lines, or the last, or it takes too long.
-// With few it takes what is there.
-func (g *guest) take(until int, last string, patience time.Duration) {
+// take reads what has been received until there are that many lines, or the last one, or the time
+// is over. If there are enough lines already, it reads what is there without waiting.
+func (g *player) take(until int, last string, patience time.Duration) {
 	over := time.After(patience)
 	for {
 		if len(g.lines) >= until && last == "" {
@@ -69,13 +69,13 @@ func (g *guest) take(until int, last string, patience time.Duration) {
 		var more bool
 		if over == nil {
 			select {
-			case line, more = <-g.heard:
+			case line, more = <-g.received:
 			default:
 				return
 			}
 		} else {
 			select {
-			case line, more = <-g.heard:
+			case line, more = <-g.received:
 			case <-over:
 				return
 			}
@@ -90,37 +90,37 @@ func (g *guest) take(until int, last string, patience time.Duration) {
 	}
 }
 
-// company is clients of one server, and one more that takes no part.
-type company struct {
-	late    bool // something that was waited for did not come
-	guests  []*guest
+// session has the clients of one server, and one more that takes no part.
+type session struct {
+	late    bool // an expected message did not arrive
+	players []*player
 	ids     []string
 	other   net.Conn
 	replies *bufio.Reader
 }
 
-func (c *company) leave() {
-	for _, g := range c.guests {
+func (c *session) leave() {
+	for _, g := range c.players {
 		g.conn.Close()
-		for range g.heard { // until it has noticed
+		for range g.received { // until listen has ended
 		}
 	}
 	c.other.Close()
 }
 
-func gather(open dialer) (*company, error) {
+func connectPlayers(open dialer) (*session, error) {
 	other, err := open()
 	if err != nil {
 		return nil, err
 	}
-	c := &company{other: other, replies: bufio.NewReader(other)}
+	c := &session{other: other, replies: bufio.NewReader(other)}
 	for _, call := range []string{"FLUSHALL",
-		"CLIENT TRACKING ON"} { // so that there is always somebody who caches: else ours forgets what was read
+		"CLIENT TRACKING ON"} { // so that one client always caches: otherwise cellserver does not record what was read
 		if _, err := c.ask(strings.Fields(call)...); err != nil {
 			return c, err
 		}
 	}
-	for range guests {
+	for range clientCount {
 		conn, err := open()
 		if err != nil {
 			return c, err
@@ -131,27 +131,27 @@ func gather(open dialer) (*company, error) {
 		if _, err := conn.Write(command("CLIENT", "ID")); err != nil {
 			return c, err
 		}
-		g := &guest{conn: conn, heard: make(chan string, 1<<12)}
+		g := &player{conn: conn, received: make(chan string, 1<<12)}
 		go g.listen()
-		c.guests = append(c.guests, g)
-		c.ids = append(c.ids, <-g.heard)
+		c.players = append(c.players, g)
+		c.ids = append(c.ids, <-g.received)
 	}
 	return c, nil
 }
 
-func (c *company) ask(words ...string) (string, error) {
+func (c *session) ask(words ...string) (string, error) {
 	if _, err := c.other.Write(command(words...)); err != nil {
 		return "", err
 	}
 	return transcript.ReadReply(c.replies)
 }
 
-// turn has a guest say something, and returns when it has been done: a server looks at everybody
-// who has said something before it looks at somebody again, so that the other one's second PING
-// comes after it. (What ours does beside its loop may come still later: then pace says what is to
-// be waited for.)
-func (c *company) turn(s step, pace []int) ([]int, error) {
-	g := c.guests[s.client]
+// turn sends a client's step, and returns when it has been executed. A server reads from all
+// clients that have sent something before it reads from one of them again, so the reply to the
+// other client's second PING comes after it. cellserver may execute some calls outside its loop
+// even later; pace says how many lines to wait for.
+func (c *session) turn(s step, pace []int) ([]int, error) {
+	g := c.players[s.client]
 	if g.gone {
 		return pace, nil
 	}
@@ -170,8 +170,8 @@ func (c *company) turn(s step, pace []int) ([]int, error) {
 			return nil, err
 		}
 	}
-	counts := make([]int, guests)
-	for i, g := range c.guests {
+	counts := make([]int, clientCount)
+	for i, g := range c.players {
 		until := 0
 		if pace != nil && !c.late {
 			until = pace[i]
@@ -183,10 +183,10 @@ func (c *company) turn(s step, pace []int) ([]int, error) {
 	return counts, nil
 }
 
-// playTogether plays a program, and returns what each guest has heard, and how many lines each had
-// heard after each turn. With a pace it waits until each has heard as many.
-func playTogether(open dialer, p program, pace [][]int) (heard [][]string, counts [][]int, err error) {
-	c, err := gather(open)
+// playSeveral plays a program. It returns what each client has received, and how many lines each
+// had received after each step. With a pace, it waits until each has received as many.
+func playSeveral(open dialer, p program, pace [][]int) (received [][]string, counts [][]int, err error) {
+	c, err := connectPlayers(open)
 	if c != nil {
 		defer c.leave()
 	}
@@ -205,14 +205,14 @@ func playTogether(open dialer, p program, pace [][]int) (heard [][]string, count
 		counts = append(counts, count)
 	}
 	last := `"` + finished + `"`
-	for i, g := range c.guests {
+	for i, g := range c.players {
 		if !g.gone {
-			_, _ = g.conn.Write(append(command("RESET"), command("ECHO", finished)...)) // who is gone says so
+			_, _ = g.conn.Write(append(command("RESET"), command("ECHO", finished)...)) // fails if the client is disconnected
 			g.take(0, last, late)
 		}
-		heard = append(heard, c.plain(i))
+		received = append(received, c.plain(i))
 	}
-	return heard, counts, nil
+	return received, counts, nil
 }
 
 var (
@@ -221,11 +221,11 @@ var (
 	nameList  = regexp.MustCompile(`^\[("[\w:]+"(, "[\w:]+")*)\]$`)
 )
 
-// plain is what a guest has heard, without what may differ: the numbers of clients, and orders that
-// nobody has promised. Those are of the channels that UNSUBSCRIBE ends without a name, of the
-// patterns by which one message comes, and of the names that PUBSUB CHANNELS lists.
-func (c *company) plain(i int) []string {
-	lines := slices.Clone(c.guests[i].lines)
+// plain returns what a client has received, without what may differ: the numbers of clients, and
+// unspecified orders. These are the order of the channels that UNSUBSCRIBE without a name ends, of
+// the patterns that match one message, and of the names of PUBSUB CHANNELS.
+func (c *session) plain(i int) []string {
+	lines := slices.Clone(c.players[i].lines)
 	for n, line := range lines {
 		for i, id := range c.ids {
 			line = regexp.MustCompile(`\b`+id+`\b`).ReplaceAllString(line, "client-"+strconv.Itoa(i))
@@ -246,7 +246,7 @@ func (c *company) plain(i int) []string {
 	return sortEnds(lines)
 }
 
-// sortRuns sorts neighbours of one kind; "" is none.
+// sortRuns sorts consecutive lines of one kind. The kind "" is not sorted.
 func sortRuns(lines []string, kind func(string) string) {
 	for from := 0; from < len(lines); {
 		until := from + 1
@@ -258,8 +258,8 @@ func sortRuns(lines []string, kind func(string) string) {
 	}
 }
 
-// sortEnds sorts the names of subscriptions that ended one after the other, but not the numbers of
-// those that are left.
+// sortEnds sorts the names of subscriptions that ended one after the other, but not their remaining
+// counts.
 func sortEnds(lines []string) []string {
 	for from := 0; from < len(lines); {
 		var names []string
@@ -281,17 +281,17 @@ func sortEnds(lines []string) []string {
 	return lines
 }
 
-// compareTogether plays a program of several clients to both.
-func compareTogether(ours, redis dialer, p program) (difference string, err error) {
-	want, pace, err := playTogether(redis, p, nil)
+// compareSeveral plays a program of several clients to both servers.
+func compareSeveral(ours, redis dialer, p program) (difference string, err error) {
+	want, pace, err := playSeveral(redis, p, nil)
 	if err != nil {
 		return "", fmt.Errorf("redis-server: %w", err)
 	}
-	got, _, err := playTogether(ours, p, pace)
+	got, _, err := playSeveral(ours, p, pace)
 	if err != nil {
 		return "", fmt.Errorf("cellserver: %w", err)
 	}
-	for i := range guests {
+	for i := range clientCount {
 		for n := range max(len(got[i]), len(want[i])) {
 			g, w := "nothing", "nothing"
 			if n < len(got[i]) {
@@ -308,12 +308,12 @@ func compareTogether(ours, redis dialer, p program) (difference string, err erro
 	return "", nil
 }
 
-// host writes programs of several clients. It knows of each what it may not say next.
-type host struct {
+// generator writes programs of several clients. It knows which calls each client may not make next.
+type generator struct {
 	*author
-	hushed  [guests]bool // it may want no replies
-	queues  [guests]bool // it may be in a transaction
-	message int
+	silenced [clientCount]bool // it may have switched replies off
+	queues   [clientCount]bool // it may be in a transaction
+	message  int
 }
 
 var (
@@ -322,9 +322,10 @@ var (
 	patterns  = strings.Fields("n* ne[wt]s * x?")
 )
 
-// toldOnly is the client that others have told in their place. It changes nothing itself: what that
-// means for others Redis tells it before the reply, and in the middle of a transaction's.
-const toldOnly = guests - 1
+// observer is the client to which others redirect their messages. It changes nothing itself,
+// because Redis sends redirected messages before the reply, and in the middle of a transaction's
+// reply.
+const observer = clientCount - 1
 
 // Forms of calls: k is a key, c a channel, p a pattern, f a prefix of keys, g a client's number, v
 // a value, m a new message.
@@ -438,7 +439,7 @@ var (
 	watchForms = forms(transacts, transacts, changes, swaps, reads)
 )
 
-func (h *host) call(form string) []byte {
+func (h *generator) call(form string) []byte {
 	var words []string
 	for _, word := range strings.Fields(form) {
 		switch word {
@@ -451,7 +452,7 @@ func (h *host) call(form string) []byte {
 		case "f":
 			word = h.pick([]string{"k", "ka", "kb", "x", "y"})
 		case "g":
-			word = fmt.Sprintf("client-%d", toldOnly)
+			word = fmt.Sprintf("client-%d", observer)
 		case "v":
 			word = h.pick([]string{"1", "7", "text"})
 		case "m":
@@ -463,17 +464,17 @@ func (h *host) call(form string) []byte {
 	return command(words...)
 }
 
-// allowed says whether a client may say it now. What differs on purpose is left out
+// allowed reports whether a client may make a call now. Calls that differ on purpose are left out
 // (docs/differences.md): CLIENT REPLY and messages in a transaction, and two flushes in one; and
-// what ours does beside the loop, where nothing says when it is done.
-func (h *host) allowed(client int, form string) bool {
+// calls that cellserver executes outside the loop where nothing shows that they have ended.
+func (h *generator) allowed(client int, form string) bool {
 	slow := strings.Contains(form, "CHANNELS")
 	switch {
 	case h.queues[client] &&
 		(strings.Contains(form, "PUBLISH") || strings.Contains(form, "CLIENT REPLY") || strings.Contains(form, "FLUSH") ||
 			slow):
 		return false
-	case h.hushed[client] && (slow || form == "QUIT"): // which Redis does not hang up on then
+	case h.silenced[client] && (slow || form == "QUIT"): // after which Redis does not disconnect in this case
 		return false
 	case form == "QUIT" && h.IntN(5) > 0:
 		return false
@@ -484,16 +485,16 @@ func (h *host) allowed(client int, form string) bool {
 	case "EXEC", "DISCARD":
 		h.queues[client] = false
 	case "CLIENT REPLY OFF", "CLIENT REPLY SKIP":
-		h.hushed[client] = true
+		h.silenced[client] = true
 	case "CLIENT REPLY ON":
-		h.hushed[client] = false
+		h.silenced[client] = false
 	case "RESET":
-		h.queues[client], h.hushed[client] = false, false
+		h.queues[client], h.silenced[client] = false, false
 	}
 	return true
 }
 
-func (h *host) turn(client int, forms []string) step {
+func (h *generator) turn(client int, forms []string) step {
 	s := step{client: client, together: true}
 	for n := range 1 + h.IntN(2) {
 		if n > 0 {
@@ -511,28 +512,28 @@ func (h *host) turn(client int, forms []string) step {
 	return s
 }
 
-// others are the forms that may follow a call in one turn. A prefix that is broadcast from now on
-// is not one yet, to Redis, for what the same turn has changed; what was broadcast before may come
-// before or after what is published next, and after an EXEC, and is still sent here to who says
-// QUIT in the same breath; and two flushes are told as one.
-func (h *host) others(forms []string) []string {
+// others returns the forms that may follow a call in one step. For changes in the same step, Redis
+// does not use a prefix that is broadcast only from now on. A broadcast may arrive before or after
+// the next published message, and after an EXEC; cellserver still sends it to a client that sends
+// QUIT in the same step. Two flushes are reported as one.
+func (h *generator) others(forms []string) []string {
 	return slices.DeleteFunc(slices.Clone(forms), func(form string) bool {
 		return strings.Contains(form, "BCAST") || strings.Contains(form, "PUBLISH") || strings.Contains(form, "FLUSH") ||
 			form == "QUIT"
 	})
 }
 
-func newHost(seed, kind uint64) *host { return &host{author: newAuthor(seed, kind)} }
+func newGenerator(seed, kind uint64) *generator { return &generator{author: newAuthor(seed, kind)} }
 
 func newPushProgram(seed uint64) (p program) {
-	h := newHost(seed, 3)
-	for client := range guests {
+	h := newGenerator(seed, 3)
+	for client := range clientCount {
 		if h.IntN(3) > 0 {
 			p = append(p, step{client: client, together: true, bytes: string(command("HELLO", "3"))})
 		}
 	}
 	for range 10 + h.IntN(40) {
-		if client := h.IntN(guests); client == toldOnly {
+		if client := h.IntN(clientCount); client == observer {
 			p = append(p, h.turn(client, toldForms))
 		} else {
 			p = append(p, h.turn(client, pushForms))
@@ -542,16 +543,16 @@ func newPushProgram(seed uint64) (p program) {
 }
 
 func newWatchProgram(seed uint64) (p program) {
-	h := newHost(seed, 4)
+	h := newGenerator(seed, 4)
 	for range 10 + h.IntN(40) {
-		p = append(p, h.turn(h.IntN(guests), watchForms))
+		p = append(p, h.turn(h.IntN(clientCount), watchForms))
 	}
 	return p
 }
 
-// strangers has so many clients come and go, so that the number of the next is not mistaken for
-// anything else.
-func strangers(t *testing.T, open dialer) {
+// advanceClientIDs connects and disconnects so many clients that the number of the next one cannot
+// be confused with another number.
+func advanceClientIDs(t *testing.T, open dialer) {
 	for range 1000 {
 		conn, err := open()
 		require.NoError(t, err)
@@ -563,8 +564,8 @@ func strangers(t *testing.T, open dialer) {
 	}
 }
 
-// What several clients hear of one another is what they hear from Redis. CELLSERVER_TEST_PROGRAMS
-// and CELLSERVER_TEST_SEED are for more.
+// What several clients receive because of each other is what they receive from Redis.
+// CELLSERVER_TEST_PROGRAMS and CELLSERVER_TEST_SEED are for longer runs.
 func TestRandomProgramsOfSeveralAgainstRedis(t *testing.T) {
 	programs, first := uint64(100), uint64(0)
 	if peer.Race {
@@ -574,12 +575,12 @@ func TestRandomProgramsOfSeveralAgainstRedis(t *testing.T) {
 		programs = n
 	}
 	first, _ = strconv.ParseUint(os.Getenv("CELLSERVER_TEST_SEED"), 10, 64)
-	// One loop, as Redis has: where each connection has a goroutine, nobody can tell when a turn is
-	// over.
+	// One event loop, as in Redis: with a goroutine per connection, it cannot be known when a step
+	// has been executed.
 	ours, redis := to(peer.Start(t, "--io-threads", "1", "--transport", string(server.DefaultTransport))),
 		to(peer.StartRedis(t))
-	strangers(t, ours)
-	strangers(t, redis)
+	advanceClientIDs(t, ours)
+	advanceClientIDs(t, redis)
 	for _, write := range []func(uint64) program{newPushProgram, newWatchProgram} {
 		for _, report := range explore(t, ours, redis, func(seed uint64) program { return write(first + seed) }, programs) {
 			t.Error(report)
@@ -587,11 +588,11 @@ func TestRandomProgramsOfSeveralAgainstRedis(t *testing.T) {
 	}
 }
 
-// A server that tells of another key than the one that changed is found out, and so is one whose
-// transactions go through.
-func TestProgramsOfSeveralFindPlantedDifferences(t *testing.T) {
+// A server that reports another key than the one that changed is found, and so is one whose watched
+// transactions are executed.
+func TestPlantedDifferencesOfSeveralAreFound(t *testing.T) {
 	redis := to(peer.StartRedis(t))
-	strangers(t, redis)
+	advanceClientIDs(t, redis)
 	for _, planted := range []struct {
 		write    func(uint64) program
 		old, new string
@@ -602,7 +603,7 @@ func TestProgramsOfSeveralFindPlantedDifferences(t *testing.T) {
 	} {
 		wrong := func() (net.Conn, error) {
 			conn, err := redis()
-			return &tampered{conn, planted.old, planted.new}, err
+			return &tampering{conn, planted.old, planted.new}, err
 		}
 		assert.NotEmpty(t, explore(t, wrong, redis, planted.write, 20), "%q", planted.old)
 	}

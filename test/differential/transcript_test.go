@@ -10,7 +10,7 @@ import (
 	"cellserver/test/peer"
 )
 
-// families is the directory below which every family of commands has its conversations.
+// families is the directory whose folders have the transcripts of the commands.
 const families = "../../internal/commands"
 
 func load(t *testing.T, wanted func(f *transcript.File) bool) (files []*transcript.File) {
@@ -24,8 +24,8 @@ func load(t *testing.T, wanted func(f *transcript.File) bool) (files []*transcri
 	return files
 }
 
-// The real binary says what the table says in process. Where the clock must move, only the table
-// can be asked.
+// The binary replies as the command table does in process. Transcripts that move the clock are
+// played in process only.
 func TestConversationsWithTheBinary(t *testing.T) {
 	files := load(t, func(f *transcript.File) bool { return !f.Advances })
 	require.GreaterOrEqual(t, len(files), 18)
@@ -40,7 +40,8 @@ func TestConversationsWithTheBinary(t *testing.T) {
 	}
 }
 
-// stage is a server, reached as Start has it. Who dials first is the first client.
+// stage returns a server for transcripts, on the transport and with the TLS of Start. The first
+// connection is the first client.
 func stage(server *peer.Server) transcript.Stage {
 	return transcript.Dialer(func() (transcript.Conn, error) {
 		conn, err := peer.Dial(server.Addr)
@@ -51,7 +52,7 @@ func stage(server *peer.Server) transcript.Stage {
 	})
 }
 
-// What is marked as Redis's, Redis says.
+// A redis-server replies as the transcripts that are marked with @redis say.
 func TestConversationsWithRedis(t *testing.T) {
 	files := load(t, func(f *transcript.File) bool { return f.Redis })
 	require.GreaterOrEqual(t, len(files), 12)
