@@ -45,7 +45,7 @@ func describedBy(t *testing.T, open dialer) map[string]map[string]string {
 		if arguments := pairs(docs[1])["arguments"]; arguments != nil {
 			fields["arguments"] = argumentsOf(arguments.([]any))
 		}
-		for _, words := range []string{"summary", "complexity", "subcommands", "history"} { // fields that differ between servers or commands
+		for _, words := range []string{"summary", "complexity", "subcommands", "history"} {
 			delete(fields, words)
 		}
 		all[name] = fields
@@ -99,7 +99,7 @@ func differing(ours, theirs map[string]map[string]string) map[string]string {
 	found := map[string]string{}
 	for name, fields := range ours {
 		other, both := theirs[name]
-		if refused := strings.HasPrefix(name, "cluster|"); !both || refused { // refused commands are listed without a description
+		if refused := strings.HasPrefix(name, "cluster|"); !both || refused { // they have no description
 			continue
 		}
 		for _, field := range slices.Concat(slices.Collect(maps.Keys(fields)), slices.Collect(maps.Keys(other))) {

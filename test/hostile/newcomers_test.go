@@ -59,7 +59,8 @@ func TestNewcomersAreBounded(t *testing.T) {
 	again := watchWithPassword(t, server, "secret")
 	require.NoError(t, again.Set(w.ctx, "key", "value", 0).Err(), "a client that logs in must be accepted")
 	knocking.close()
-	until(t, func() bool { return w.number("mem_clients_unauthenticated") == 0 }, func() string { return "connections are left" })
+	until(t, func() bool { return w.number("mem_clients_unauthenticated") == 0 },
+		func() string { return "connections are left" })
 	w.becomes("connected_clients", 2)
 }
 

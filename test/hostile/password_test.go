@@ -117,7 +117,8 @@ func TestWrongPasswords(t *testing.T) {
 
 // guessWhileCalling sends wrong passwords on many connections, and returns how long calls on another
 // connection took meanwhile.
-func guessWhileCalling(t *testing.T, addr string, inside net.Conn, tries int, tried *atomic.Int64) (took []time.Duration) {
+func guessWhileCalling(t *testing.T, addr string, inside net.Conn, tries int,
+	tried *atomic.Int64) (took []time.Duration) {
 	const connections = 100
 	left := atomic.Int64{}
 	left.Store(int64(tries))
