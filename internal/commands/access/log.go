@@ -48,7 +48,7 @@ func (as *Accounts) log() *command.Command {
 // deniedLog is the log of ACL LOG: denied calls and failed logins, the newest first. Similar entries are
 // merged.
 type deniedLog struct {
-	Denied [acl.DeniedChannel + 1]atomic.Int64 // all that there have been by verdict, for INFO
+	denied [acl.DeniedChannel + 1]atomic.Int64 // all that there have been by verdict, for INFO
 
 	mu       sync.Mutex
 	capacity int
@@ -69,7 +69,7 @@ type deniedCall struct {
 // The bounds of the log. An entry is bounded too, because names and keys may be long.
 const (
 	defaultLogEntries = 128
-	MaxLogEntries     = 100_000
+	maxLogEntries     = 100_000
 	MaxLoggedObject   = 1024 // bytes of a name or a key
 	MaxLoggedClient   = 4096 // bytes of a line of CLIENT LIST
 	comparedEntries   = 10   // how many of the newest entries a new one may be merged with, as in Redis
@@ -78,7 +78,7 @@ const (
 
 // add adds an entry, or merges it with a similar one.
 func (l *deniedLog) add(now int64, s *client.Client, row *command.Command, e deniedCall) {
-	l.Denied[e.verdict].Add(1)
+	l.denied[e.verdict].Add(1)
 	e.Count, e.At = 1, now
 	e.First = e.At
 	e.Client = command.Prefix([]byte(strings.TrimSuffix(s.Line(e.At, &row.Name, nil), "\n")), MaxLoggedClient)
@@ -109,8 +109,8 @@ func (e *deniedCall) isSimilar(other *deniedCall) bool {
 		e.Object == other.Object && e.User == other.User
 }
 
-// SetCapacity sets how many entries the log keeps, and drops the oldest that are too many.
-func (l *deniedLog) SetCapacity(capacity int) {
+// setCapacity sets how many entries the log keeps, and drops the oldest that are too many.
+func (l *deniedLog) setCapacity(capacity int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.capacity = capacity
@@ -144,7 +144,7 @@ func (e *deniedCall) write(c *command.Call) {
 	c.Out.Map(10)
 	c.Out.BulkString("count")
 	c.Out.Int(e.Count)
-	for _, f := range [][2]string{{"reason", Reasons[e.verdict]}, {"context", context}, {"object", e.Object},
+	for _, f := range [][2]string{{"reason", reasons[e.verdict]}, {"context", context}, {"object", e.Object},
 		{"username", e.User}} {
 		c.Out.BulkString(f[0])
 		c.Out.BulkString(f[1])
@@ -162,8 +162,8 @@ func (e *deniedCall) write(c *command.Call) {
 	}
 }
 
-// Reasons are Redis's names of the verdicts.
-var Reasons = [...]string{acl.DeniedCommand: "command", acl.DeniedKey: "key", acl.DeniedPassword: "auth",
+// reasons are Redis's names of the verdicts.
+var reasons = [...]string{acl.DeniedCommand: "command", acl.DeniedKey: "key", acl.DeniedPassword: "auth",
 	acl.DeniedChannel: "channel"}
 
 // LogDenied logs a denied call or a failed login. object is the command, key or channel that was denied.

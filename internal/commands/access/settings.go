@@ -26,7 +26,7 @@ func (s *Settings) Options() []*option.Option {
 			Help: "a user and its rules, such as 'alice on #HASH ~app:* +@all'; may be repeated; in the environment, one per line"},
 		{Name: "acl-pubsub-default", Group: option.Access, Kind: option.Choice(&s.Channels, "resetchannels", "allchannels"),
 			Change: option.Live, Help: "which channels new users may use"},
-		{Name: "acllog-max-len", Group: option.Access, Kind: option.Number(&s.ACLLog, 0, MaxLogEntries), Change: option.Live,
+		{Name: "acllog-max-len", Group: option.Access, Kind: option.Number(&s.ACLLog, 0, maxLogEntries), Change: option.Live,
 			Help: "denied commands and failed logins that ACL LOG keeps"},
 	}
 }
@@ -36,7 +36,7 @@ func (s *Settings) Options() []*option.Option {
 func (as *Accounts) Effects(s *Settings) []option.Effect {
 	return []option.Effect{
 		option.On(func() { as.Channels.Store(s.Channels == "allchannels") }, "acl-pubsub-default"),
-		option.On(func() { as.DeniedLog.SetCapacity(s.ACLLog) }, "acllog-max-len"),
+		option.On(func() { as.DeniedLog.setCapacity(s.ACLLog) }, "acllog-max-len"),
 	}
 }
 

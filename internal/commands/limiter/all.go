@@ -166,7 +166,7 @@ func (l *Family) request(c *command.Call, t *store.LimitRequest, kind store.Kind
 	case store.Throttle:
 		t.Rule.Throttle, err = gcra.NewLimit(numbers[0], numbers[1], numbers[2])
 	case store.SlidingLog:
-		t.Rule.Log, err = window.NewLogLimit(numbers[0], numbers[1], l.MaxLogLimit)
+		t.Rule.Log, err = window.NewLogLimit(numbers[0], numbers[1], l.maxLogLimit)
 	default:
 		t.Rule.Window, err = window.NewLimit(numbers[0], numbers[1])
 	}

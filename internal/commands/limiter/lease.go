@@ -38,7 +38,7 @@ seconds until the last lease ends.`,
 			}
 			ms := c.Flag()
 			c.Work += leaseChangeWork
-			d, err := c.View.Acquire(c.Context, key, r, l.MaxHolders)
+			d, err := c.View.Acquire(c.Context, key, r, l.maxHolders)
 			if err != nil {
 				return l.limitIfFull(c, err, key, limit, quota.Take, ms)
 			}

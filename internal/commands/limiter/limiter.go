@@ -17,9 +17,9 @@ import (
 // Family is the limiters' commands with the state that they share: bounds, and counters of the keys that
 // are used most.
 type Family struct {
-	MaxLogLimit   int          // the largest limit of CL.SLIDINGLOG
-	MaxHolders    int          // the most holders of leases of one key
-	LimitWhenFull atomic.Bool  // if memory is full, a call for a new key is limited, not refused (--oom-decision)
+	maxLogLimit   int          // the largest limit of CL.SLIDINGLOG
+	maxHolders    int          // the most holders of leases of one key
+	limitWhenFull atomic.Bool  // if memory is full, a call for a new key is limited, not refused (--oom-decision)
 	Top           topk.Counter // for CL.TOP
 }
 
@@ -81,7 +81,7 @@ func (l *Family) limitIfFull(c *command.Call, err error, key []byte, limit int64
 // limitsFull reports whether an error means that there is no memory for a key, and is to be answered with
 // a decision.
 func (l *Family) limitsFull(err error) bool {
-	return errors.Is(err, store.ErrFull) && l.LimitWhenFull.Load()
+	return errors.Is(err, store.ErrFull) && l.limitWhenFull.Load()
 }
 
 // limitedForMemory is the decision about a key for which there is no memory. The client may try again

@@ -29,6 +29,6 @@ func (s *Settings) Options() []*option.Option {
 
 // Effects has the settings take effect in the family.
 func (l *Family) Effects(s *Settings) []option.Effect {
-	l.MaxLogLimit, l.MaxHolders = s.MaxLogLimit, s.MaxHolders
-	return []option.Effect{option.On(func() { l.LimitWhenFull.Store(s.OOMDecision == "limit") }, "oom-decision")}
+	l.maxLogLimit, l.maxHolders = s.MaxLogLimit, s.MaxHolders
+	return []option.Effect{option.On(func() { l.limitWhenFull.Store(s.OOMDecision == "limit") }, "oom-decision")}
 }

@@ -37,7 +37,7 @@ func (l *Family) slidingLog() *command.Command {
 		// An option bounds its limit, with an error that names CL.SLIDING as the alternative.
 		func(c *command.Call) (err error) {
 			c.Rule.Kind = store.SlidingLog
-			c.Rule.Log, err = window.NewLogLimit(c.Int(), c.Int(), l.MaxLogLimit)
+			c.Rule.Log, err = window.NewLogLimit(c.Int(), c.Int(), l.maxLogLimit)
 			return err
 		})
 }

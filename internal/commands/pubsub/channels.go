@@ -128,8 +128,8 @@ func (cs *Channels) unsubscribe(c *client.Client, s command.Session, kind client
 	cs.updateCounts(c, kind, 0)
 }
 
-// UnsubscribeAll ends all subscriptions of a client, for RESET and at the end of its session.
-func (cs *Channels) UnsubscribeAll(c *client.Client, s command.Session) {
+// unsubscribeAll ends all subscriptions of a client, for RESET and at the end of its session.
+func (cs *Channels) unsubscribeAll(c *client.Client, s command.Session) {
 	if c.Subscriptions == nil {
 		return
 	}

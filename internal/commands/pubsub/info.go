@@ -22,7 +22,7 @@ func (cs *Channels) Info() []command.InfoPart {
 // Undo ends the client's subscriptions.
 func (cs *Channels) Undo() command.Undo {
 	return command.Undo{
-		Reset: func(c *command.Call) { cs.UnsubscribeAll(c.Client, c.Session) },
-		Close: func(c *client.Client, session command.Session) { cs.UnsubscribeAll(c, session) },
+		Reset: func(c *command.Call) { cs.unsubscribeAll(c.Client, c.Session) },
+		Close: func(c *client.Client, session command.Session) { cs.unsubscribeAll(c, session) },
 	}
 }

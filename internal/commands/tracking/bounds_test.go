@@ -26,7 +26,7 @@ func newTable(how *client.Tracker) (*Table, *client.Client) {
 	clients.Add(c)
 	t := &Table{Store: quietStore{}, Clients: clients, Busy: new(atomic.Int32)}
 	t.Init(0)
-	t.SetTracker(c, how)
+	t.setTracker(c, how)
 	return t, c
 }
 

@@ -23,7 +23,7 @@ func (t *Table) Info() []command.InfoPart {
 // Undo ends CLIENT TRACKING.
 func (t *Table) Undo() command.Undo {
 	return command.Undo{
-		Reset: func(c *command.Call) { t.SetCallTracker(c, nil) },
-		Close: func(c *client.Client, _ command.Session) { t.SetTracker(c, nil) },
+		Reset: func(c *command.Call) { t.setCallTracker(c, nil) },
+		Close: func(c *client.Client, _ command.Session) { t.setTracker(c, nil) },
 	}
 }

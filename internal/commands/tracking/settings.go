@@ -8,7 +8,7 @@ type Settings struct {
 }
 
 // NewSettings returns the defaults.
-func NewSettings() Settings { return Settings{MaxKeys: DefaultMaxTracked} }
+func NewSettings() Settings { return Settings{MaxKeys: defaultMaxTracked} }
 
 // Options describes the settings.
 func (s *Settings) Options() []*option.Option {

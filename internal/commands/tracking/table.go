@@ -67,7 +67,7 @@ func (r readers) count() int { return 1 + len(r.more) }
 // The bounds of the table. When there are more keys, or when they take more bytes, one of them is
 // evicted: its readers get an invalidation, as if it had changed.
 const (
-	DefaultMaxTracked = 1_000_000
+	defaultMaxTracked = 1_000_000
 	maxTrackedBytes   = 256 << 20
 	keyOverhead       = 128 // bytes that a key takes in addition to its length
 	readerOverhead    = 32  // bytes that each further reader takes
@@ -80,9 +80,9 @@ func (t *Table) Init(maxKeys int) {
 	t.trackers, t.broadcasts = make(map[int64]*client.Tracker), make(map[string]map[int64]bool)
 }
 
-// SetTracker starts, changes or ends the tracking of a client; wanted is nil to end it. Only the client's
+// setTracker starts, changes or ends the tracking of a client; wanted is nil to end it. Only the client's
 // own session may call it.
-func (t *Table) SetTracker(c *client.Client, wanted *client.Tracker) {
+func (t *Table) setTracker(c *client.Client, wanted *client.Tracker) {
 	before := c.Tracker.Load()
 	if before == nil && wanted == nil {
 		return
@@ -101,10 +101,10 @@ func (t *Table) SetTracker(c *client.Client, wanted *client.Tracker) {
 	t.subscribe(len(t.trackers) > 0)
 }
 
-// SetCallTracker is SetTracker for the client of a call. From now on, the reads of its session's calls
+// setCallTracker is SetTracker for the client of a call. From now on, the reads of its session's calls
 // are recorded.
-func (t *Table) SetCallTracker(c *command.Call, wanted *client.Tracker) {
-	t.SetTracker(c.Client, wanted)
+func (t *Table) setCallTracker(c *command.Call, wanted *client.Tracker) {
+	t.setTracker(c.Client, wanted)
 	c.Middleware, c.Caching = nil, c.Caching && wanted != nil
 	if wanted != nil {
 		c.Middleware = t.run

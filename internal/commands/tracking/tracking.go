@@ -38,9 +38,9 @@ func (t *Table) trackingRow() *command.Command {
 				if err := checkOptions(wanted, c.Client.Tracker.Load()); err != nil {
 					return err
 				}
-				t.SetCallTracker(c, wanted)
+				t.setCallTracker(c, wanted)
 			case command.FoldEqual(status, "OFF"):
-				t.SetCallTracker(c, nil)
+				t.setCallTracker(c, nil)
 			default:
 				return command.ErrSyntax
 			}

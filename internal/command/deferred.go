@@ -21,9 +21,9 @@ func (c *Call) Defer(work func() int, reply func(c *Call)) {
 }
 
 // Complete makes the deferred calls, and writes the transaction's reply with theirs in their places.
-func (l *Deferred) Complete(c *Call, reply []byte) error {
+func (d *Deferred) Complete(c *Call, reply []byte) error {
 	from := 0
-	for i, call := range l.Calls {
+	for i, call := range d.Calls {
 		c.Out.Raw(reply[from:call.At])
 		from = call.At
 		call.reply(c)
