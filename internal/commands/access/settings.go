@@ -8,9 +8,9 @@ import (
 
 // Settings are the values of the family's options.
 type Settings struct {
-	Password string     // of the user default
-	Users    [][]string // each a name and its rules
-	Channels string     // what new users may use of them: resetchannels or allchannels
+	Password string     // of the user "default"
+	Users    [][]string // each is a name and its rules
+	Channels string     // the channels of new users: resetchannels (none) or allchannels
 	ACLLog   int        // entries that ACL LOG keeps
 }
 
@@ -31,8 +31,8 @@ func (s *Settings) Options() []*option.Option {
 	}
 }
 
-// Effects has the settings that may change take effect. The users and the password are set by
-// Configure at first.
+// Effects returns what applies the settings that may change at run time. Configure applies the users and
+// the password at the start.
 func (as *Accounts) Effects(s *Settings) []option.Effect {
 	return []option.Effect{
 		option.On(func() { as.Channels.Store(s.Channels == "allchannels") }, "acl-pubsub-default"),
@@ -40,7 +40,7 @@ func (as *Accounts) Effects(s *Settings) []option.Effect {
 	}
 }
 
-// secret is a password: CONFIG GET shows it, as Redis does, and --help does not.
+// secret is the kind of a password: CONFIG GET shows it as in Redis, and --help does not.
 type secret struct{ to *string }
 
 func (s secret) Set(text string) error { *s.to = text; return nil }
@@ -56,8 +56,8 @@ func (s secret) String() string {
 	return "(redacted)"
 }
 
-// users are lines of a user's name and its rules. The rules are checked when there are commands
-// that they are about.
+// users is the kind of a list of users: a line for each, with its name and rules. Rules name commands, so
+// Configure checks them, when there is a table of commands.
 type users struct{ to *[][]string }
 
 func (u users) Set(text string) error {

@@ -4,9 +4,9 @@ import "cellserver/internal/option"
 
 // Settings are the values of the family's options.
 type Settings struct {
-	MaxLogLimit int    // the largest limit of a CL.SLIDINGLOG
-	MaxHolders  int    // of one key's leases
-	OOMDecision string // how a limiter answers when there is no memory for its key: error or limit
+	MaxLogLimit int    // the largest limit of CL.SLIDINGLOG
+	MaxHolders  int    // the most holders of leases of one key
+	OOMDecision string // the reply if there is no memory for a new key: error or limit
 }
 
 // NewSettings returns the defaults.
@@ -27,7 +27,7 @@ func (s *Settings) Options() []*option.Option {
 	}
 }
 
-// Effects has the settings take effect in the family.
+// Effects applies the settings, and returns what applies those that may change at run time.
 func (l *Family) Effects(s *Settings) []option.Effect {
 	l.maxLogLimit, l.maxHolders = s.MaxLogLimit, s.MaxHolders
 	return []option.Effect{option.On(func() { l.limitWhenFull.Store(s.OOMDecision == "limit") }, "oom-decision")}

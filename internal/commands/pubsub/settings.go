@@ -4,7 +4,7 @@ import "cellserver/internal/option"
 
 // Settings are the values of the options of keyspace notifications.
 type Settings struct {
-	Events string // that are published, by Redis's letters
+	Events string // the events that are published, as Redis's letters
 }
 
 // Options describes the settings.
@@ -15,12 +15,12 @@ func (s *Settings) Options() []*option.Option {
 	}
 }
 
-// Effects has the settings take effect in the notifier.
+// Effects returns what applies the settings to the notifier.
 func (n *Notifier) Effects(s *Settings) []option.Effect {
 	return []option.Effect{{Apply: func() error { return n.Set(s.Events) }, Names: []string{"notify-keyspace-events"}}}
 }
 
-// keyEvents are the letters of notify-keyspace-events, kept as Redis shows them.
+// keyEvents is the kind of notify-keyspace-events: letters, kept as Redis shows them.
 type keyEvents struct{ to *string }
 
 func (k keyEvents) Set(text string) error {
