@@ -11,7 +11,8 @@ import (
 	"cellserver/internal/option"
 )
 
-// access is where passwords and users are kept. The other options about them are the commands'.
+// access holds the options for files of passwords and users. The other options about users belong
+// to the commands.
 type access struct{ passwordFile, aclFile string }
 
 func (a *access) options() []*option.Option {
@@ -23,8 +24,9 @@ func (a *access) options() []*option.Option {
 	}
 }
 
-// settlePassword reads the password file, and refuses options that contradict one another.
-func (c *config) settlePassword() (err error) {
+// loadPassword reads the password file, and returns an error for options that contradict each
+// other.
+func (c *config) loadPassword() (err error) {
 	settings := c.commands
 	if settings.Access.Password, err = c.access.readPassword(settings.Access.Password); err != nil {
 		return err
@@ -39,7 +41,7 @@ func (c *config) settlePassword() (err error) {
 	return nil
 }
 
-// readPassword is the default user's password: the one that is given, or the first line of the
+// readPassword returns the password of the user default: the given one, or the first line of the
 // password file.
 func (a *access) readPassword(given string) (string, error) {
 	const longest = 64 << 10
@@ -60,15 +62,15 @@ func (a *access) readPassword(given string) (string, error) {
 	return string(line), nil
 }
 
-// ownPassword is what the environment says that the server's password is: so a container that has
-// it there can be asked whether it is well. What it cannot read it need not say: the server will.
-func ownPassword() string {
+// environmentPassword returns the server's password from the environment, so that health checks in
+// its container can authenticate. It ignores errors, because the server reports them.
+func environmentPassword() string {
 	of := access{passwordFile: os.Getenv(prefix + "REQUIREPASS_FILE")}
 	password, _ := of.readPassword(os.Getenv(prefix + "REQUIREPASS"))
 	return password
 }
 
-// file is where users are kept, nil if nowhere.
+// file returns the ACL file, or nil if there is none.
 func (a *access) file() commands.ACLFile {
 	if a.aclFile == "" {
 		return nil
@@ -76,13 +78,14 @@ func (a *access) file() commands.ACLFile {
 	return aclFile(a.aclFile)
 }
 
-func readBounded(path string, most int64) ([]byte, error) {
+// readBounded reads a file, but not if it is longer than limit bytes.
+func readBounded(path string, limit int64) ([]byte, error) {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
 		return nil, err
-	case info.Size() > most:
-		return nil, fmt.Errorf("%s is longer than %d bytes", path, most)
+	case info.Size() > limit:
+		return nil, fmt.Errorf("%s is longer than %d bytes", path, limit)
 	}
 	return os.ReadFile(path)
 }

@@ -13,26 +13,26 @@ import (
 	"cellserver/internal/store/memory"
 )
 
-// newInstance is what main makes of a configuration.
+// newInstance creates an instance from a configuration, as run does.
 func newInstance(t *testing.T, c *config) (*commands.Instance, error) {
 	data := memory.New(memory.Options{})
 	t.Cleanup(func() { data.Close() })
-	if err := c.settlePassword(); err != nil {
+	if err := c.loadPassword(); err != nil {
 		return nil, err
 	}
 	return commands.New(commands.Config{Store: data, Settings: c.commands, Options: &c.options, ACLFile: c.access.file()})
 }
 
-func written(t *testing.T, text string) (path string) {
+func writeFile(t *testing.T, text string) (path string) {
 	path = filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o640))
 	return path
 }
 
-// Passwords and users come from options, the environment and files; what cannot be meant is refused
-// before anybody is served, in words that hold no password.
+// TestAccess checks passwords and users from options, the environment and files. Contradictions are
+// errors at the start, which contain no password.
 func TestAccess(t *testing.T) {
-	good := written(t, "user alice on >secret ~* +@all\n")
+	good := writeFile(t, "user alice on >secret ~* +@all\n")
 	for _, c := range []struct {
 		args, environ []string
 		closed        bool
@@ -41,11 +41,11 @@ func TestAccess(t *testing.T) {
 		{},
 		{args: []string{"--requirepass", "secret"}, closed: true},
 		{environ: []string{"CELLSERVER_REQUIREPASS=secret"}, closed: true},
-		{args: []string{"--requirepass-file", written(t, "secret\r\nother\n")}, closed: true},
-		{args: []string{"--requirepass-file", written(t, "secret")}, closed: true},
-		{args: []string{"--requirepass-file", written(t, "\nsecret")}, says: "is empty"},
+		{args: []string{"--requirepass-file", writeFile(t, "secret\r\nother\n")}, closed: true},
+		{args: []string{"--requirepass-file", writeFile(t, "secret")}, closed: true},
+		{args: []string{"--requirepass-file", writeFile(t, "\nsecret")}, says: "is empty"},
 		{args: []string{"--requirepass-file", "nosuch"}, says: "--requirepass-file: stat nosuch: no such file or directory"},
-		{args: []string{"--requirepass-file", written(t, strings.Repeat("x", 65537))}, says: "is longer than 65536 bytes"},
+		{args: []string{"--requirepass-file", writeFile(t, strings.Repeat("x", 65537))}, says: "is longer than 65536 bytes"},
 		{args: []string{"--requirepass", "secret", "--requirepass-file", good},
 			says: "--requirepass and --requirepass-file cannot be used together"},
 		{args: []string{"--requirepass", strings.Repeat("secret", 3000)}, says: "a password has at most 16384 bytes"},
@@ -60,7 +60,7 @@ func TestAccess(t *testing.T) {
 		{args: []string{"--aclfile", good, "--user", "bob"}, says: "--user and --aclfile cannot be used together"},
 		{args: []string{"--aclfile", good, "--requirepass", "secret"}, says: "--requirepass has no effect"},
 		{args: []string{"--aclfile", "nosuch"}, says: "Error loading ACLs, opening file 'nosuch': no such file or directory"},
-		{args: []string{"--aclfile", written(t, "\nuser a >secret !secret\n")},
+		{args: []string{"--aclfile", writeFile(t, "\nuser a >secret !secret\n")},
 			says: ":2: The password hash must be exactly 64"},
 		{args: []string{"--rename-command", "flushall \"\" config cfg"}},
 		{args: []string{"--rename-command", "nosuch x"}, says: "--rename-command: there is no command nosuch"},
@@ -83,7 +83,8 @@ func TestAccess(t *testing.T) {
 	}
 }
 
-// What is wrong in the environment is named, and a password is not.
+// TestSecretsOfTheEnvironment checks that an error names the environment variable, without a
+// password.
 func TestSecretsOfTheEnvironment(t *testing.T) {
 	_, err := parseConfig(nil, []string{"CELLSERVER_ACLLOG_MAX_LEN=secret"})
 	require.ErrorContains(t, err, "secret")
@@ -96,19 +97,20 @@ func TestSecretsOfTheEnvironment(t *testing.T) {
 	require.NotContains(t, c.usage(), "secret")
 }
 
-// A client beside the server, in its environment, has its password.
+// TestClientKnowsTheServersPassword checks that the client finds the server's password in the
+// environment.
 func TestClientKnowsTheServersPassword(t *testing.T) {
 	for _, c := range []struct{ password, file, want string }{
-		{"", "", ""}, {"secret", "", "secret"}, {"", written(t, "of-file\n"), "of-file"}, {"", "nosuch", ""},
+		{"", "", ""}, {"secret", "", "secret"}, {"", writeFile(t, "of-file\n"), "of-file"}, {"", "nosuch", ""},
 	} {
 		t.Setenv("CELLSERVER_REQUIREPASS", c.password)
 		t.Setenv("CELLSERVER_REQUIREPASS_FILE", c.file)
-		require.Equal(t, c.want, ownPassword())
+		require.Equal(t, c.want, environmentPassword())
 	}
 }
 
 func TestACLFileIsReplacedWhole(t *testing.T) {
-	path := written(t, "before")
+	path := writeFile(t, "before")
 	link := path + ".link"
 	require.NoError(t, os.Symlink(path, link))
 	f := aclFile(link)

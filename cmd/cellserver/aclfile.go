@@ -8,15 +8,15 @@ import (
 	"path/filepath"
 )
 
-// aclFile is the path of a file of users.
+// aclFile is the path of the ACL file.
 type aclFile string
 
 func (f aclFile) Path() string { return string(f) }
 
-// Load reads it.
+// Load reads the file. Its errors are in the words of Redis.
 func (f aclFile) Load() (string, error) {
-	const most = 64 << 20
-	text, err := readBounded(string(f), most)
+	const limit = 64 << 20 // bytes
+	text, err := readBounded(string(f), limit)
 	if err != nil {
 		var at *fs.PathError
 		if errors.As(err, &at) {
@@ -27,13 +27,13 @@ func (f aclFile) Load() (string, error) {
 	return string(text), nil
 }
 
-// Save replaces it: whoever reads it, also after a crash, finds the text of before or this one,
-// never a part. Only the server's own user may read a file that is new; one that is there keeps its
+// Save replaces the file atomically: a reader finds either the old text or the new one, also after
+// a crash. A new file can be read by the server's user alone; an existing one keeps its
 // permissions.
 func (f aclFile) Save(text string) (err error) {
 	path := string(f)
 	if real, err := filepath.EvalSymlinks(path); err == nil {
-		path = real // what links to it goes on to
+		path = real // keep a symbolic link
 	}
 	temporary, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".tmp-*")
 	if err != nil {
@@ -62,7 +62,7 @@ func (f aclFile) Save(text string) (err error) {
 	return syncDirectory(filepath.Dir(path))
 }
 
-// syncDirectory has the names in a directory outlive a crash.
+// syncDirectory makes the names in a directory durable.
 func syncDirectory(path string) error {
 	d, err := os.Open(path)
 	if err != nil {

@@ -15,8 +15,7 @@ import (
 	"cellserver/internal/server"
 )
 
-// config is what the command line and the environment say. Each part lists its options beside its
-// code.
+// config holds the values of all options. Each part of the program defines its own options.
 type config struct {
 	network  network
 	tls      tlsOptions
@@ -29,17 +28,17 @@ type config struct {
 	shutdownTimeout int // seconds
 	measurePauses   string
 
-	options option.List // all of them, in the order of --help
-	unknown []string    // environment variables that name none
+	options option.List // all options, in the order of --help
+	unknown []string    // environment variables that name no option
 }
 
 func inSeconds(n int) time.Duration { return time.Duration(n) * time.Second }
 
-// prefix is what the options' names have before them in the environment.
+// prefix is the prefix of the environment variables for options.
 const prefix = "CELLSERVER_"
 
-// parseConfig reads the command line, and the environment for what it does not say. It returns nil
-// if all that was asked for was the version.
+// parseConfig parses the command line and the environment; the command line takes precedence. After
+// --version and --help it returns pflag.ErrHelp.
 func parseConfig(args []string, environ []string) (*config, error) {
 	c := newConfig()
 	f := c.options.Flags("cellserver")
@@ -60,7 +59,7 @@ func parseConfig(args []string, environ []string) (*config, error) {
 	return c, err
 }
 
-// newConfig has the defaults.
+// newConfig returns the defaults.
 func newConfig() *config {
 	c := &config{
 		network: newNetwork(), tls: newTLSOptions(), log: newLogOptions(), server: server.NewSettings(),
@@ -69,17 +68,17 @@ func newConfig() *config {
 	}
 	for _, part := range [][]*option.Option{
 		c.network.options(), c.server.Options(), c.tls.options(), c.commands.Options(), c.access.options(), c.log.options(),
-		c.own(),
+		c.processOptions(),
 	} {
 		if err := c.options.Add(part...); err != nil {
-			panic(err) // a mistake in this program, which a test would find
+			panic(err) // a mistake in this program, which tests find
 		}
 	}
 	return c
 }
 
-// own are the options of the process as a whole.
-func (c *config) own() []*option.Option {
+// processOptions returns the options of the process as a whole.
+func (c *config) processOptions() []*option.Option {
 	return []*option.Option{
 		{Name: "databases", Group: option.Limits, Kind: option.Number(&c.databases, 1, 1024), Change: option.Immutable,
 			Help: "number of databases"},
@@ -100,17 +99,17 @@ Usage:
   cellserver --version                print the version
 
 Each option is also an environment variable, %sTCP_BACKLOG for --tcp-backlog. The command
-line wins.
+line takes precedence.
 
 %s
 Examples:
   cellserver                                              on 127.0.0.1:6379
   cellserver --unixsocket /run/cellserver.sock --port 0   on a Unix socket only
-  cellserver --bind '* -::*' --protected-mode no          for every peer that can reach it
+  cellserver --bind '* -::*' --protected-mode no          for all peers that can reach it
 `, prefix, c.options.Usage(width))
 }
 
-// meters measure what the options ask for, nil what they do not.
+// meters returns the meter for the option measure-pauses; the other one, or both, are nil.
 func (c *config) meters() (turns, holds *meter.MaxCPUTime) {
 	switch c.measurePauses {
 	case "loops":
@@ -121,26 +120,26 @@ func (c *config) meters() (turns, holds *meter.MaxCPUTime) {
 	return turns, holds
 }
 
-// mostClients is what the limit on open files allows.
-func mostClients() int {
-	const own = 64 // descriptors that are no connection's
-	return max(openFiles()-own, 1)
+// systemMaxClients returns the number of clients that the limit on open files allows.
+func systemMaxClients() int {
+	const reserved = 64 // descriptors for other purposes
+	return max(openFiles()-reserved, 1)
 }
 
-// fitFiles lowers maxclients to what the limit on open files allows, and says so. The runtime has
-// raised that limit as far as it may.
-func (c *config) fitFiles(warn func(message string, args ...any)) {
-	c.server.SystemMaxClients = mostClients()
+// limitMaxClients lowers maxclients to what the limit on open files allows, and logs that. The Go
+// runtime has raised the soft limit to the hard limit.
+func (c *config) limitMaxClients(warn func(message string, args ...any)) {
+	c.server.SystemMaxClients = systemMaxClients()
 	if most := c.server.SystemMaxClients; c.server.MaxClients > most {
-		warn("maxclients is lowered: the limit on open files (ulimit -n) allows no more", "maxclients", most, "files",
+		warn("maxclients was lowered to what the limit on open files (ulimit -n) allows", "maxclients", most, "files",
 			openFiles())
 		c.server.MaxClients = most
 	}
 }
 
-// warn says what is odd about the configuration.
+// warn logs warnings about the configuration.
 func (c *config) warn(log *slog.Logger) {
-	c.fitFiles(log.Warn)
+	c.limitMaxClients(log.Warn)
 	for _, name := range c.unknown {
 		log.Warn("unknown option in the environment", "name", name)
 	}
@@ -148,19 +147,19 @@ func (c *config) warn(log *slog.Logger) {
 
 func environment() []string { return os.Environ() }
 
-// network is where the server listens.
+// network holds the options of the listeners.
 type network struct {
 	port                       int
 	bind                       string
 	unixSocket, unixSocketPerm string
 	backlog, keepAlive         int
-	keepAliveNow               *atomic.Int64 // seconds, for the connections that are made from now on
+	currentKeepAlive           *atomic.Int64 // seconds: the keep-alive time of new connections
 }
 
 const networkGroup = "Network"
 
 func newNetwork() network {
-	return network{port: 6379, bind: "127.0.0.1 -::1", backlog: 511, keepAlive: 300, keepAliveNow: new(atomic.Int64)}
+	return network{port: 6379, bind: "127.0.0.1 -::1", backlog: 511, keepAlive: 300, currentKeepAlive: new(atomic.Int64)}
 }
 
 func (n *network) options() []*option.Option {

@@ -28,8 +28,8 @@ func TestDefaults(t *testing.T) {
 	require.Equal(t, 32<<20, c.server.Output[2].Hard)
 }
 
-// What is wrong is named, with what would be right.
-func TestMistakesAreNamed(t *testing.T) {
+// TestInvalidOptions checks that errors name the option and the valid values.
+func TestInvalidOptions(t *testing.T) {
 	for _, mistake := range []struct {
 		args []string
 		says string
@@ -55,14 +55,14 @@ func TestMistakesAreNamed(t *testing.T) {
 	}
 }
 
-// The environment says what the command line does not.
+// TestEnvironment checks that environment variables set options, unless the command line does.
 func TestEnvironment(t *testing.T) {
 	c, err := parseConfig([]string{"--port", "7000"}, []string{
 		"CELLSERVER_PORT=7001", "CELLSERVER_MAX_KEY_SIZE=100", "CELLSERVER_PROTECTED_MODE=no", "PORT=1",
 		"CELLSERVER_NOSUCH=x",
 	})
 	require.NoError(t, err)
-	require.Equal(t, 7000, c.network.port, "the command line wins")
+	require.Equal(t, 7000, c.network.port, "the environment overrode the command line")
 	require.Equal(t, 100, c.commands.MaxKeySize)
 	require.Equal(t, "no", c.server.ProtectedMode)
 	require.Equal(t, []string{"CELLSERVER_NOSUCH"}, c.unknown)
@@ -74,8 +74,9 @@ func TestEnvironment(t *testing.T) {
 	require.Equal(t, 6379, c.network.port)
 }
 
-// Every option can be written as it is shown, so that CONFIG GET and --help say what may be typed.
-func TestDefaultsCanBeTyped(t *testing.T) {
+// TestDefaultsAreAccepted checks that every option accepts its default as CONFIG GET and --help
+// show it.
+func TestDefaultsAreAccepted(t *testing.T) {
 	c, err := parseConfig(nil, nil)
 	require.NoError(t, err)
 	for _, o := range c.options.All() {
@@ -87,7 +88,7 @@ func TestDefaultsCanBeTyped(t *testing.T) {
 	}
 }
 
-// CONFIG GET shows every flag by its own name, sizes in bytes.
+// TestSettings checks that CONFIG GET shows every option by its name, and sizes in bytes.
 func TestSettings(t *testing.T) {
 	c, err := parseConfig([]string{"--port", "7000", "--proto-max-bulk-len", "2mb"}, nil)
 	require.NoError(t, err)
@@ -103,17 +104,18 @@ func TestSettings(t *testing.T) {
 	require.NotContains(t, got, "version")
 }
 
-// Fewer files than clients: the clients are told, not the accept.
-func TestMaxClientsFitsTheFiles(t *testing.T) {
+// TestMaxClientsFitsOpenFiles checks that maxclients is lowered to the limit on open files.
+func TestMaxClientsFitsOpenFiles(t *testing.T) {
 	c := newConfig()
 	c.server.MaxClients = 1 << 40
 	warned := ""
-	c.fitFiles(func(message string, _ ...any) { warned = message })
+	c.limitMaxClients(func(message string, _ ...any) { warned = message })
 	require.Equal(t, openFiles()-64, c.server.MaxClients)
 	require.NotEmpty(t, warned)
 }
 
-// Options can be read in --help: in lines that fit, with their values and defaults.
+// TestHelp checks that --help shows the options with their values and defaults, in lines of limited
+// length.
 func TestHelp(t *testing.T) {
 	help := newConfig().usage()
 	for line := range strings.Lines(help) {
@@ -127,7 +129,7 @@ func TestHelp(t *testing.T) {
 
 const configurationPage = "../../docs/configuration.md"
 
-// docs/configuration.md lists the options as they are.
+// TestConfigurationPageIsCurrent checks that docs/configuration.md is generated from the options.
 func TestConfigurationPageIsCurrent(t *testing.T) {
 	const begin, end = "<!-- options: written by make rewrite -->\n", "<!-- end of options -->"
 	text, err := os.ReadFile(configurationPage)

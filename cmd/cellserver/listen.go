@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// listen opens what the configuration names: a TCP listener for each address of --bind, and the
-// Unix socket.
+// listen opens the listeners: one for each address of --bind, for the plain port and for the TLS
+// port, and one for the Unix socket.
 func listen(n *network, t *tlsOptions) (listeners []net.Listener, err error) {
 	defer func() {
 		if err != nil {
@@ -34,7 +34,7 @@ func listen(n *network, t *tlsOptions) (listeners []net.Listener, err error) {
 		bound, err := listenAll(n, port)
 		for _, l := range bound {
 			if port == t.port {
-				l = securely{l}
+				l = tlsListener{l}
 			}
 			listeners = append(listeners, l)
 		}
@@ -50,12 +50,12 @@ func listen(n *network, t *tlsOptions) (listeners []net.Listener, err error) {
 		listeners = append(listeners, l)
 	}
 	if len(listeners) == 0 {
-		return nil, errors.New("there is nothing to listen on: give --port or --tls-port and --bind, or --unixsocket")
+		return nil, errors.New("no listeners: set --port or --tls-port and --bind, or --unixsocket")
 	}
 	return listeners, nil
 }
 
-// listenAll opens a port of each address of --bind.
+// listenAll listens on a port of each address of --bind.
 func listenAll(n *network, port int) (listeners []net.Listener, err error) {
 	addresses := strings.Fields(n.bind)
 	for i, address := range addresses {
@@ -73,9 +73,9 @@ func listenAll(n *network, port int) (listeners []net.Listener, err error) {
 	return listeners, nil
 }
 
-// listenTCP opens one address. As in redis.conf, * and ::* stand for all of IPv4 and of IPv6, and
-// one with - before it may be an address that this machine does not have: then there is no listener
-// and no error.
+// listenTCP listens on one address. As in redis.conf, * and ::* stand for all addresses of IPv4 and
+// of IPv6. An address with - before it may be one that this machine does not have: then there is no
+// listener and no error.
 func listenTCP(n *network, address string, port int) (net.Listener, error) {
 	host, optional := strings.CutPrefix(address, "-")
 	host = strings.Trim(host, "[]")
@@ -88,14 +88,14 @@ func listenTCP(n *network, address string, port int) (net.Listener, error) {
 	case strings.Contains(host, ":"):
 		family = "tcp6"
 	}
-	n.keepAliveNow.Store(int64(n.keepAlive))
+	n.currentKeepAlive.Store(int64(n.keepAlive))
 	full := net.JoinHostPort(host, strconv.Itoa(port))
 	config := net.ListenConfig{KeepAliveConfig: keepAlive(inSeconds(n.keepAlive)), KeepAlive: -1}
 	l, err := config.Listen(context.Background(), family, full)
 	switch {
 	case err == nil:
 		tcp := l.(*net.TCPListener)
-		return keptAlive{tcp, n.keepAlive, n.keepAliveNow}, setBacklog(tcp, n.backlog)
+		return keepAliveListener{tcp, n.keepAlive, n.currentKeepAlive}, setBacklog(tcp, n.backlog)
 	case optional && (errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EAFNOSUPPORT)):
 		return nil, nil
 	case errors.Is(err, syscall.EADDRINUSE):
@@ -109,8 +109,9 @@ func listenTCP(n *network, address string, port int) (net.Listener, error) {
 	return nil, fmt.Errorf("cannot listen on %s: %w", full, err)
 }
 
-// keepAlive asks a silent peer three times before it is given up, as Redis does: after idle, and
-// twice more in as long.
+// keepAlive returns the configuration with Redis's intervals: the first probe is sent after idle,
+// further ones after a third of it each, and the connection is closed when three probes are
+// unanswered. 0 is no probes.
 func keepAlive(idle time.Duration) net.KeepAliveConfig {
 	if idle == 0 {
 		return net.KeepAliveConfig{}
@@ -118,8 +119,8 @@ func keepAlive(idle time.Duration) net.KeepAliveConfig {
 	return net.KeepAliveConfig{Enable: true, Idle: idle, Interval: max(idle/3, time.Second), Count: 3}
 }
 
-// setBacklog tells the system anew how many connections may wait: the standard library asks for as
-// many as it allows.
+// setBacklog sets the number of connections that may wait to be accepted. The standard library has
+// set it to the largest number that the system allows.
 func setBacklog(l *net.TCPListener, backlog int) error {
 	raw, err := l.SyscallConn()
 	if err != nil {
@@ -130,8 +131,8 @@ func setBacklog(l *net.TCPListener, backlog int) error {
 	return errors.Join(err, failed)
 }
 
-// listenUnix opens a Unix socket. One that a server left behind when it died is taken over; one
-// that somebody listens on, or a file that is no socket, is not.
+// listenUnix listens on a Unix socket. It replaces the socket of a server that did not shut down,
+// but neither one on which another process listens nor another file.
 func listenUnix(path, perm string) (net.Listener, error) {
 	l, err := net.Listen("unix", path)
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -146,7 +147,7 @@ func listenUnix(path, perm string) (net.Listener, error) {
 	if perm == "" {
 		return l, nil
 	}
-	mode, _ := strconv.ParseUint(perm, 8, 32) // the flag has seen to it
+	mode, _ := strconv.ParseUint(perm, 8, 32) // the option has checked the syntax
 	if err := os.Chmod(path, fs.FileMode(mode)); err != nil {
 		l.Close()
 		return nil, err
@@ -154,6 +155,7 @@ func listenUnix(path, perm string) (net.Listener, error) {
 	return l, nil
 }
 
+// removeStale removes a Unix socket on which no process listens.
 func removeStale(path string) error {
 	if info, err := os.Lstat(path); err != nil || info.Mode().Type() != fs.ModeSocket {
 		return errors.New("the file is not a socket; --unixsocket chooses another path")
@@ -167,9 +169,9 @@ func removeStale(path string) error {
 	return os.Remove(path)
 }
 
-// kindOf is a listener's kind, as in the line that says that it is ready.
-func kindOf(l net.Listener) string {
-	if _, secured := l.(securely); secured {
+// listenerKind returns the kind of a listener: tcp, tls or unix.
+func listenerKind(l net.Listener) string {
+	if _, secured := l.(tlsListener); secured {
 		return "tls"
 	}
 	if l.Addr().Network() == "unix" {
@@ -178,21 +180,21 @@ func kindOf(l net.Listener) string {
 	return "tcp"
 }
 
-// keptAlive gives the connections that it accepts another keep-alive than the listener's, if it was
-// changed.
-type keptAlive struct {
+// keepAliveListener sets the keep-alive time of accepted connections, if tcp-keepalive has changed
+// since the listener was opened.
+type keepAliveListener struct {
 	*net.TCPListener
-	first int // seconds: what the listener was opened with, and gives by itself
-	now   *atomic.Int64
+	initial int // seconds: the time that the listener itself sets
+	current *atomic.Int64
 }
 
-func (l keptAlive) Accept() (net.Conn, error) {
+func (l keepAliveListener) Accept() (net.Conn, error) {
 	conn, err := l.AcceptTCP()
 	if err != nil {
 		return nil, err
 	}
-	if now := int(l.now.Load()); now != l.first {
-		_ = conn.SetKeepAliveConfig(keepAlive(inSeconds(now))) // it fails if the connection has gone already
+	if now := int(l.current.Load()); now != l.initial {
+		_ = conn.SetKeepAliveConfig(keepAlive(inSeconds(now))) // an error means that the connection has ended
 	}
 	return conn, nil
 }

@@ -12,8 +12,8 @@ import (
 	"cellserver/internal/option"
 )
 
-// levelNames are redis.conf's, and levels what they mean: notice is what an operator wants to know,
-// verbose more than that.
+// levelNames are the levels of redis.conf, and levels their values: notice is for operators,
+// verbose has more detail.
 var (
 	levelNames = []string{"debug", "verbose", "notice", "warning", "nothing"}
 	levels     = map[string]slog.Level{
@@ -22,18 +22,18 @@ var (
 	}
 )
 
-// lastLines is how long the end of the process waits for the log to be written: its reader may have
-// stopped reading.
-const lastLines = time.Second
+// closeTimeout is the time for which the process waits at its end until the log is written. The
+// reader of the log may have stopped.
+const closeTimeout = time.Second
 
-// logOptions say what is logged, and where.
+// logOptions holds the options of the log.
 type logOptions struct {
 	level, format, file string
-	now                 *slog.LevelVar
+	current             *slog.LevelVar
 }
 
 func newLogOptions() logOptions {
-	return logOptions{level: "notice", format: "text", now: new(slog.LevelVar)}
+	return logOptions{level: "notice", format: "text", current: new(slog.LevelVar)}
 }
 
 func (o *logOptions) options() []*option.Option {
@@ -47,14 +47,14 @@ func (o *logOptions) options() []*option.Option {
 	}
 }
 
-// heed makes the level take effect.
-func (o *logOptions) heed() error {
-	o.now.Set(levels[o.level])
+// applyLevel applies the option loglevel.
+func (o *logOptions) applyLevel() error {
+	o.current.Set(levels[o.level])
 	return nil
 }
 
-// open opens the log, and returns what ends it. The file stays open as long as the process, which
-// has something to say to its last.
+// open opens the log, and returns a function that flushes it. The file stays open until the process
+// ends, because the process may log until then.
 func (o *logOptions) open() (log *slog.Logger, end func(), err error) {
 	out := os.Stderr
 	if o.file != "" {
@@ -64,23 +64,24 @@ func (o *logOptions) open() (log *slog.Logger, end func(), err error) {
 		}
 		out = file
 	}
-	_ = o.heed() // it never fails
+	_ = o.applyLevel() // this never fails
 	format := logging.Text
 	if o.format == "json" {
 		format = logging.JSON
 	}
-	log, queue := logging.New(out, format, o.now)
-	return log, func() { queue.Close(lastLines) }, nil
+	log, queue := logging.New(out, format, o.current)
+	return log, func() { queue.Close(closeTimeout) }, nil
 }
 
-// openStdout returns standard output, which is as patient as the log: nothing waits for its reader.
+// openStdout returns standard output behind a queue, so that writing never blocks, and a function
+// that flushes it.
 func openStdout() (out io.Writer, end func()) {
 	queue := logging.NewQueue(os.Stdout, func(int) []byte { return nil })
-	return queue, func() { queue.Close(lastLines) }
+	return queue, func() { queue.Close(closeTimeout) }
 }
 
-// atOnce waits for all of them to end.
-func atOnce(ends ...func()) {
+// waitAll calls functions concurrently and waits for all of them.
+func waitAll(ends ...func()) {
 	var ending sync.WaitGroup
 	for _, end := range ends {
 		ending.Go(end)
@@ -88,9 +89,10 @@ func atOnce(ends ...func()) {
 	ending.Wait()
 }
 
-// reportFailure says why the process ends, on a standard error that nobody may read.
+// reportFailure writes the error with which the process ends to standard error. It does not block
+// if that is not read.
 func reportFailure(err error) {
 	queue := logging.NewQueue(os.Stderr, func(int) []byte { return nil })
 	fmt.Fprintln(queue, "cellserver:", err)
-	queue.Close(lastLines)
+	queue.Close(closeTimeout)
 }

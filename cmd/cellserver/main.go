@@ -10,13 +10,13 @@ import (
 	"cellserver/internal/cli"
 )
 
-// version is set when a release is linked.
+// version is set by the linker in releases.
 var version = "dev"
 
 func main() {
 	args := hideSecrets(os.Args)[1:]
 	if len(args) > 0 && args[0] == "cli" {
-		os.Exit(cli.Run(args[1:], cli.ServerEnvironment{Prefix: prefix, Password: ownPassword}))
+		os.Exit(cli.Run(args[1:], cli.ServerEnvironment{Prefix: prefix, Password: environmentPassword}))
 	}
 	if err := run(args); err != nil && !errors.Is(err, pflag.ErrHelp) {
 		reportFailure(err)

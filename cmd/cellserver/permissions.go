@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// permissions are a file's, written in octal; "" leaves them to the umask.
+// permissions is the option.Kind of file permissions in octal. "" leaves them to the umask.
 type permissions struct{ to *string }
 
 func (p permissions) Set(text string) error {

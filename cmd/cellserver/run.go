@@ -23,8 +23,8 @@ import (
 	"cellserver/internal/store/memory"
 )
 
-// run is a table of contents: configuration, log, store, commands, server; wait; shut down in
-// reverse.
+// run starts the parts of the server in order: configuration, log, store, commands, server. Then it
+// waits, and shuts them down in the reverse order.
 func run(args []string) error {
 	c, err := parseConfig(args, environment())
 	if err != nil {
@@ -38,7 +38,7 @@ func run(args []string) error {
 	if err := c.readFiles(log); err != nil {
 		return err
 	}
-	fitContainer()
+	setMemoryLimit()
 	turns, holds := c.meters()
 	data := memory.New(memory.Options{Databases: c.databases, Holds: holds})
 	defer data.Close()
@@ -60,7 +60,7 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	c.heed()
+	c.registerHooks()
 	srv, err := server.New(instance, server.Config{Settings: c.server, Options: &c.options, Log: clientLog, Turns: turns})
 	if err != nil {
 		return err
@@ -71,67 +71,67 @@ func run(args []string) error {
 	return c.wait(ctx, stop, srv, serve(srv, listeners, c.tls.handshakes(), log, stdout), log)
 }
 
-// openOutput opens the log and standard output. end has all written that still waits.
+// openOutput opens the log and standard output. end flushes both.
 func (c *config) openOutput() (log *slog.Logger, stdout io.Writer, end func(), err error) {
-	signal.Ignore(syscall.SIGPIPE) // a reader of the log that has gone does not end the process
+	signal.Ignore(syscall.SIGPIPE) // the process must survive the reader of its log
 	log, endLog, err := c.log.open()
 	if err != nil {
 		return nil, nil, nil, err
 	}
 	stdout, endStdout := openStdout()
-	return log, stdout, func() { atOnce(endLog, endStdout) }, nil
+	return log, stdout, func() { waitAll(endLog, endStdout) }, nil
 }
 
-// readFiles reads the certificates and the password, and says what is odd about the configuration.
+// readFiles reads the certificates and the password, and logs warnings about the configuration.
 func (c *config) readFiles(log *slog.Logger) error {
 	c.warn(log)
 	c.tls.warn = log.Warn
 	if err := c.tls.load(); err != nil {
 		return err
 	}
-	return c.settlePassword()
+	return c.loadPassword()
 }
 
-// wait waits for a signal, or until a listener fails, and then shuts the server down.
+// wait waits for a signal or the failure of a listener, and then shuts the server down.
 func (c *config) wait(ctx context.Context, stop func(), srv *server.Server, failed <-chan error,
 	log *slog.Logger) (err error) {
 	select {
 	case <-ctx.Done():
-		stop() // from here on a second signal ends the process at once
+		stop() // a second signal ends the process at once
 		log.Info("shutting down: draining clients", "timeout", inSeconds(c.shutdownTimeout))
 	case err = <-failed:
 	}
 	return errors.Join(err, shutDown(srv, inSeconds(c.shutdownTimeout), log))
 }
 
-// fitContainer has garbage collected in time where a container's memory has a limit: three quarters
-// of it are for Go's heap, unless GOMEMLIMIT says otherwise.
-func fitContainer() {
+// setMemoryLimit makes Go's memory limit three quarters of the container's, if that has one, so
+// that garbage is collected in time. The environment variable GOMEMLIMIT takes precedence.
+func setMemoryLimit() {
 	if limit := client.ContainerMemory(); limit > 0 && os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(limit / 4 * 3)
 	}
 }
 
-// serve has every listener served, and says so: on standard output in the words that container
-// tools wait for.
+// serve serves all listeners, and reports each in the log and on standard output. Container tools
+// wait for that line on standard output.
 func serve(srv *server.Server, listeners []net.Listener, handshakes server.TLSOptions,
 	log *slog.Logger, stdout io.Writer) <-chan error {
 	failed := make(chan error, len(listeners))
 	for _, listener := range listeners {
 		go func() {
-			if secured, ok := listener.(securely); ok {
+			if secured, ok := listener.(tlsListener); ok {
 				failed <- srv.ServeTLS(secured.Listener, handshakes)
 			} else {
 				failed <- srv.Serve(listener)
 			}
 		}()
-		log.Info("listening", "network", kindOf(listener), "address", listener.Addr())
-		fmt.Fprintf(stdout, "* Ready to accept connections %s\n", kindOf(listener))
+		log.Info("listening", "network", listenerKind(listener), "address", listener.Addr())
+		fmt.Fprintf(stdout, "* Ready to accept connections %s\n", listenerKind(listener))
 	}
 	return failed
 }
 
-// shutDown ends the server, in good order if the time allows it.
+// shutDown shuts the server down, and closes the remaining connections when the timeout is over.
 func shutDown(srv *server.Server, timeout time.Duration, log *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
@@ -144,28 +144,27 @@ func shutDown(srv *server.Server, timeout time.Duration, log *slog.Logger) error
 	return err
 }
 
-// sample has the instance look, now and then, at how things go.
-func sample(ctx context.Context, look <-chan time.Time, instance *commands.Instance) {
+// sample calls the instance's Sample at each tick.
+func sample(ctx context.Context, ticks <-chan time.Time, instance *commands.Instance) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-look:
+		case <-ticks:
 			instance.Sample()
 		}
 	}
 }
 
-// watchClock says so when somebody sets the wall clock by more than a second. Decisions go by
-// elapsed time and do not notice; EXPIRETIME, GET of a throttle key and TIME go by the wall clock
-// from then on.
-func watchClock(ctx context.Context, look <-chan time.Time, clock store.Clock, log *slog.Logger) {
+// watchClock logs changes of the wall clock by more than a second. They do not affect decisions,
+// which use elapsed time. EXPIRETIME, GET of a throttle key and TIME use the new time.
+func watchClock(ctx context.Context, ticks <-chan time.Time, clock store.Clock, log *slog.Logger) {
 	const step = time.Second
 	for last := time.Duration(clock.Offset()); ; {
 		select {
 		case <-ctx.Done():
 			return
-		case <-look:
+		case <-ticks:
 		}
 		if now := time.Duration(clock.Offset()); (now - last).Abs() > step {
 			log.Warn("the wall clock was set", "by", now-last)

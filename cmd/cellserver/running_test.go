@@ -9,15 +9,15 @@ import (
 	"cellserver/internal/server"
 )
 
-// What CONFIG SET says of each kind of value is what Redis says, and what is refused is not
-// changed.
+// TestChangesWhileTheServerRuns checks the errors of CONFIG SET for each kind of value, which are
+// Redis's, and that a refused change has no effect.
 func TestChangesWhileTheServerRuns(t *testing.T) {
 	c, err := parseConfig(nil, nil)
 	require.NoError(t, err)
 	c.server.Transport, c.server.SystemMaxClients = string(server.Goroutines), 20_000
 	instance, err := newInstance(t, c)
 	require.NoError(t, err)
-	c.heed()
+	c.registerHooks()
 	srv, err := server.New(instance, server.Config{Settings: c.server, Options: &c.options})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = srv.Shutdown(t.Context()) })
@@ -58,7 +58,7 @@ func TestChangesWhileTheServerRuns(t *testing.T) {
 		}
 		require.Equal(t, change.shown, c.options.Show(change.name), change.name)
 	}
-	require.EqualValues(t, 10, c.network.keepAliveNow.Load())
+	require.EqualValues(t, 10, c.network.currentKeepAlive.Load())
 	err = c.options.Set([]option.Value{{Name: "maxclients", Value: "20001"}}, false)
 	require.ErrorContains(t, err,
 		"The operating system is not able to handle the specified number of clients, try with 20000")

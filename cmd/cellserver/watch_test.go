@@ -13,9 +13,9 @@ import (
 	"cellserver/internal/store"
 )
 
-// A step of the wall clock by more than a second is logged, once, with its size and direction; less
-// is not.
-func TestASetClockIsLogged(t *testing.T) {
+// TestClockChangeIsLogged checks that a change of the wall clock by more than a second is logged
+// once, with its size and direction, and that a smaller change is not.
+func TestClockChangeIsLogged(t *testing.T) {
 	var out bytes.Buffer
 	clock, look := store.NewStillClock(1e18), make(chan time.Time)
 	ctx, stop := context.WithCancel(context.Background())

@@ -1,4 +1,4 @@
-// Package cli is a small redis-cli: the subcommand cellserver cli.
+// Package cli implements the subcommand cellserver cli, a small redis-cli.
 package cli
 
 import (
@@ -15,8 +15,8 @@ import (
 	"cellserver/internal/tlsconfig"
 )
 
-// options is what the command line of cellserver cli says. The letters are redis-cli's; -r stands
-// for its --raw.
+// options are the options of the command line. The letters are redis-cli's, except for -r, which is
+// its --raw.
 type options struct {
 	host     string
 	port     int
@@ -26,36 +26,36 @@ type options struct {
 	resp3    bool
 	raw      bool
 	human    bool
-	secure   *tls.Config // nil for a plain connection
-	call     []string    // the words of the one call to make; none for those that are read from stdin
+	tls      *tls.Config // nil for a plain connection
+	words    []string    // the words of the command; none if commands are read from stdin
 }
 
-// ServerEnvironment is how the environment configures the server of the same image: it is the one to talk to
-// unless the command line names another.
+// ServerEnvironment describes the environment variables that configure the server. By default, the
+// client connects to that server: in a container, both have the same environment.
 type ServerEnvironment struct {
-	Prefix   string        // of the variables' names
-	Password func() string // "" if there is none
+	Prefix   string        // of the names of the variables
+	Password func() string // returns the password of the server, "" if there is none
 }
 
-// Run is the subcommand: a small redis-cli, for images that have none. It returns the exit status:
-// 0 if every call succeeded, 1 if one was answered with an error, or not at all.
+// Run runs the subcommand. It returns the exit status: 0 if every command succeeded, 1 if one got
+// an error reply or none.
 func Run(args []string, own ServerEnvironment) (status int) {
 	o, err := own.parse(args)
 	switch {
 	case errors.Is(err, pflag.ErrHelp):
 		return 0
 	case err != nil:
-		complain(err)
+		printError(err)
 		return 1
 	}
-	quietClient()
-	l := newLink(o)
+	disableClientLog()
+	l := newConnection(o)
 	defer l.close()
 	onScreen := term.IsTerminal(int(os.Stdout.Fd()))
-	d := &dialogue{link: l, out: os.Stdout, raw: !o.human && (o.raw || !onScreen)}
+	d := &runner{conn: l, out: os.Stdout, raw: !o.human && (o.raw || !onScreen)}
 	switch {
-	case len(o.call) > 0:
-		err = d.ask(o.call)
+	case len(o.words) > 0:
+		err = d.execute(o.words)
 	case onScreen && term.IsTerminal(int(os.Stdin.Fd())):
 		err = d.prompt(os.Stdin, os.Stdout)
 	default:
@@ -64,20 +64,20 @@ func Run(args []string, own ServerEnvironment) (status int) {
 	switch {
 	case err == nil:
 		return 0
-	case !errors.Is(err, errAnswered):
-		complain(err)
+	case !errors.Is(err, errReply):
+		printError(err)
 	}
 	return 1
 }
 
-func complain(err error) { fmt.Fprintln(os.Stderr, "cellserver cli:", err) }
+func printError(err error) { fmt.Fprintln(os.Stderr, "cellserver cli:", err) }
 
-// parse reads the command line, and the environment for what it does not say.
+// parse parses the command line. The environment has the defaults.
 func (own ServerEnvironment) parse(args []string) (*options, error) {
 	o := &options{}
 	f := pflag.NewFlagSet("cellserver cli", pflag.ContinueOnError)
 	f.SortFlags = false
-	f.SetInterspersed(false) // what follows the command is its own, -1 among it
+	f.SetInterspersed(false) // arguments of the command may begin with -, such as -1
 	f.StringVarP(&o.host, "host", "h", "127.0.0.1", "address of the server")
 	f.IntVarP(&o.port, "port", "p", own.port("PORT"), "TCP port of the server; by default from "+own.Prefix+"PORT")
 	f.StringVarP(&o.socket, "socket", "s", "", "path of the server's Unix socket, instead of -h and -p")
@@ -88,7 +88,7 @@ func (own ServerEnvironment) parse(args []string) (*options, error) {
 	f.BoolVarP(&o.resp3, "resp3", "3", false, "use RESP3, which distinguishes maps and sets from arrays")
 	f.BoolVarP(&o.raw, "raw", "r", false, "print replies without types, the default if stdout is not a terminal")
 	f.BoolVar(&o.human, "no-raw", false, "print replies with types, the default on a terminal")
-	shakeHands := o.defineTLS(f, own)
+	configureTLS := o.defineTLS(f, own)
 	f.Usage = func() { fmt.Printf(usage, f.FlagUsages()) }
 	if err := f.Parse(args); err != nil {
 		if errors.Is(err, pflag.ErrHelp) {
@@ -101,10 +101,10 @@ func (own ServerEnvironment) parse(args []string) (*options, error) {
 			o.password = own.Password()
 		}
 	}
-	if err := shakeHands(); err != nil {
+	if err := configureTLS(); err != nil {
 		return nil, err
 	}
-	switch o.call = f.Args(); {
+	switch o.words = f.Args(); {
 	case o.port < 1 || o.port > 65535:
 		return nil, fmt.Errorf("-p %d: must be between 1 and 65535", o.port)
 	case o.database < 0:
@@ -115,9 +115,9 @@ func (own ServerEnvironment) parse(args []string) (*options, error) {
 	return o, nil
 }
 
-// defineTLS lists the options of TLS. What it returns is to be called when they are known, and
-// reads the files.
-func (o *options) defineTLS(f *pflag.FlagSet, own ServerEnvironment) (shakeHands func() error) {
+// defineTLS defines the options of TLS. The function that it returns is to be called after the
+// command line has been parsed; it reads the files.
+func (o *options) defineTLS(f *pflag.FlagSet, own ServerEnvironment) (configureTLS func() error) {
 	var wanted bool
 	var trust tlsconfig.ClientOptions
 	f.BoolVar(&wanted, "tls", false, "use TLS; -p is by default from "+own.Prefix+"TLS_PORT")
@@ -129,11 +129,11 @@ func (o *options) defineTLS(f *pflag.FlagSet, own ServerEnvironment) (shakeHands
 	f.BoolVar(&trust.Insecure, "insecure", false, "accept any certificate of the server")
 	return func() (err error) {
 		if os.Getenv(own.Prefix+"PORT") == "0" && !slices.ContainsFunc([]string{"host", "port", "socket", "tls"}, f.Changed) {
-			wanted = o.useOwn(own, &trust)
+			wanted = o.useEnvironment(own, &trust)
 		}
 		if !wanted {
 			if trust != (tlsconfig.ClientOptions{}) {
-				return errors.New("--cacert, --cacertdir, --cert, --key, --sni and --insecure are for TLS: give --tls, too")
+				return errors.New("--cacert, --cacertdir, --cert, --key, --sni and --insecure require --tls")
 			}
 			return nil
 		}
@@ -143,15 +143,15 @@ func (o *options) defineTLS(f *pflag.FlagSet, own ServerEnvironment) (shakeHands
 		if trust.ServerName == "" {
 			trust.ServerName = o.host
 		}
-		o.secure, err = trust.Config()
+		o.tls, err = trust.Config()
 		return err
 	}
 }
 
-// useOwn finds the server that the environment configures when that has no plain port: by its Unix
-// socket, or over TLS, then with the server's own certificate, and without looking at the one that
-// it shows. It says whether that takes TLS.
-func (o *options) useOwn(own ServerEnvironment, trust *tlsconfig.ClientOptions) (overTLS bool) {
+// useEnvironment selects how to connect to the server that the environment configures without a
+// plain port: on its Unix socket, or over TLS. With TLS, the client uses the server's own
+// certificate and does not verify the one that the server presents. It reports whether TLS is used.
+func (o *options) useEnvironment(own ServerEnvironment, trust *tlsconfig.ClientOptions) (overTLS bool) {
 	if o.socket = os.Getenv(own.Prefix + "UNIXSOCKET"); o.socket != "" || os.Getenv(own.Prefix+"TLS_PORT") == "" {
 		return false
 	}
@@ -163,9 +163,9 @@ func (o *options) useOwn(own ServerEnvironment, trust *tlsconfig.ClientOptions) 
 	return true
 }
 
-// port is the default of -p: in a container, where the environment configures the server, a health
-// check finds it with no option. A value that is no port is for the server to complain of (or it is
-// what Kubernetes makes of a Service).
+// port returns the default of -p from an environment variable, so that a health check in a
+// container needs no option. It ignores an invalid value: the server reports it, unless it is one
+// that Kubernetes sets for a service.
 func (own ServerEnvironment) port(variable string) int {
 	if n, err := strconv.Atoi(os.Getenv(own.Prefix + variable)); err == nil && n > 0 && n <= 65535 {
 		return n

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// own is a server whose environment says a password.
+// own is an environment with a password.
 var own = ServerEnvironment{Prefix: "CELLSERVER_", Password: func() string { return "servers" }}
 
 func TestOptions(t *testing.T) {
@@ -26,16 +26,16 @@ func TestOptions(t *testing.T) {
 	}
 	o, err := own.parse([]string{"-h", "::1", "-p", "7000", "-n", "2", "-3", "CL.THROTTLE", "-h", "1", "-1"})
 	require.NoError(t, err)
-	assert.Equal(t, []string{"CL.THROTTLE", "-h", "1", "-1"}, o.call)
+	assert.Equal(t, []string{"CL.THROTTLE", "-h", "1", "-1"}, o.words)
 	assert.Equal(t, "secret", o.password)
-	assert.Equal(t, "[::1]:7000[2]> ", newLink(o).String())
-	assert.Equal(t, 3, newLink(o).protocol)
+	assert.Equal(t, "[::1]:7000[2]> ", newConnection(o).String())
+	assert.Equal(t, 3, newConnection(o).protocol)
 
 	o, err = own.parse([]string{"-a", "", "-s", "a.sock"})
 	require.NoError(t, err)
 	assert.Empty(t, o.password, "given as empty")
-	assert.Empty(t, o.call)
-	assert.Equal(t, "redis a.sock> ", newLink(o).String())
+	assert.Empty(t, o.words)
+	assert.Equal(t, "redis a.sock> ", newConnection(o).String())
 
 	t.Setenv("REDISCLI_AUTH", "")
 	o, err = own.parse([]string{"PING"})
@@ -54,7 +54,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// Quotes are redis-cli's; the rest of the grammar is tested where it lives.
+// TestSplitCall checks redis-cli's quotes. The rest of the syntax is tested in package resp.
 func TestSplitCall(t *testing.T) {
 	for line, want := range map[string][]string{
 		"":                      nil,
@@ -79,8 +79,8 @@ func TestSplitCall(t *testing.T) {
 	}
 }
 
-// What is printed in quotes can be typed.
-func TestQuotesCanBeReadBack(t *testing.T) {
+// TestQuotedTextIsSplitBack checks that splitCall accepts what appendQuoted writes.
+func TestQuotedTextIsSplitBack(t *testing.T) {
 	var all []byte
 	for c := range 256 {
 		all = append(all, byte(c))
@@ -92,8 +92,8 @@ func TestQuotesCanBeReadBack(t *testing.T) {
 	assert.NotContains(t, quoted, "\n")
 }
 
-// What redis-cli 7.0.15 prints for these is compared in test/cli; here stands what it cannot show:
-// replies that neither server gives, and a number that it does not know.
+// TestFormats checks replies that neither server sends, and a kind that redis-cli 7.0.15 does not
+// know. For other replies, test/cli compares the output with that of redis-cli.
 func TestFormats(t *testing.T) {
 	for _, c := range []struct{ wire, raw, human string }{
 		{"*5\r\n:0\r\n:16\r\n:15\r\n:-1\r\n:2\r\n", "0\n16\n15\n-1\n2",
@@ -128,13 +128,13 @@ func TestStartsWithAny(t *testing.T) {
 	for call, want := range map[string]bool{
 		"info": true, "INFO server": true, "client list ID 3": true, "client": false, "client id": false, "GET info": false,
 	} {
-		assert.Equal(t, want, startsWithAny(strings.Fields(call), prose), call)
+		assert.Equal(t, want, startsWithAny(strings.Fields(call), textReplies), call)
 	}
 }
 
-// serveAfterHello accepts connections one after another, answers what go-redis says first, and
-// leaves the rest of each to its function.
-func serveAfterHello(t *testing.T, talks ...func(conn net.Conn, r *bufio.Reader)) *link {
+// serveAfterHello accepts one connection for each function, answers the first commands of go-redis,
+// and then calls the function.
+func serveAfterHello(t *testing.T, talks ...func(conn net.Conn, r *bufio.Reader)) *connection {
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
 	require.NoError(t, err)
 	ended := make(chan struct{})
@@ -157,12 +157,12 @@ func serveAfterHello(t *testing.T, talks ...func(conn net.Conn, r *bufio.Reader)
 		<-ended
 	})
 	address := listener.Addr().(*net.TCPAddr)
-	l := newLink(&options{host: "127.0.0.1", port: address.Port})
+	l := newConnection(&options{host: "127.0.0.1", port: address.Port})
 	t.Cleanup(l.close)
 	return l
 }
 
-// readCall reads what one write brought, and returns it: the calls of these tests are short.
+// readCall returns the bytes of one write. The commands of these tests are short enough for that.
 func readCall(r *bufio.Reader) string {
 	_, _ = r.Peek(1)
 	b := make([]byte, r.Buffered())
@@ -170,8 +170,8 @@ func readCall(r *bufio.Reader) string {
 	return string(b)
 }
 
-// A connection that the server closed while nothing was under way is replaced, with the same
-// database, and the call is made once.
+// TestIdleConnectionIsReplaced checks that a connection that the server has closed while it was
+// idle is replaced, with the same database, and that the command is sent once.
 func TestIdleConnectionIsReplaced(t *testing.T) {
 	closed := make(chan struct{})
 	var selected, called string
@@ -189,21 +189,21 @@ func TestIdleConnectionIsReplaced(t *testing.T) {
 			_, _ = io.WriteString(conn, "+PONG\r\n")
 			_, _ = r.ReadByte() // until the client hangs up
 		})
-	_, err := l.do([]string{"SELECT", "3"})
+	_, err := l.call([]string{"SELECT", "3"})
 	require.NoError(t, err)
 	assert.Contains(t, l.String(), "[3]> ")
 	<-closed
-	r, err := l.do([]string{"PING"})
+	r, err := l.call([]string{"PING"})
 	require.NoError(t, err)
 	assert.Equal(t, "PONG", string(r.text))
 	assert.Contains(t, strings.ToUpper(selected), "SELECT\r\n$1\r\n3\r\n")
 	assert.Equal(t, "*1\r\n$4\r\nPING\r\n", called)
-	_, err = l.do([]string{"MONITOR"})
+	_, err = l.call([]string{"MONITOR"})
 	assert.ErrorContains(t, err, "use redis-cli")
 }
 
-// A call that was sent is not sent again, though its connection broke; the next one gets another
-// connection.
+// TestCallIsNotRepeated checks that a command that was sent is not sent again after the connection
+// is lost, and that the next command opens another.
 func TestCallIsNotRepeated(t *testing.T) {
 	calls := make(chan string, 3)
 	l := serveAfterHello(t,
@@ -215,17 +215,17 @@ func TestCallIsNotRepeated(t *testing.T) {
 			calls <- readCall(r)
 			_, _ = io.WriteString(conn, "+PONG\r\n")
 		})
-	_, err := l.do([]string{"CL.THROTTLE"})
+	_, err := l.call([]string{"CL.THROTTLE"})
 	require.ErrorContains(t, err, "closed the connection before its reply was complete")
-	r, err := l.do([]string{"PING"})
+	r, err := l.call([]string{"PING"})
 	require.NoError(t, err)
 	assert.Equal(t, "PONG", string(r.text))
 	assert.Equal(t, "*1\r\n$11\r\nCL.THROTTLE\r\n", <-calls)
 	assert.Equal(t, "*1\r\n$4\r\nPING\r\n", <-calls)
 }
 
-// A script goes on after an error reply, and its result says that there was one; it ends where the
-// connection ends.
+// TestScript checks that a script continues after an error reply, which its result reports, and
+// ends when the connection is lost.
 func TestScript(t *testing.T) {
 	talk := func(conn net.Conn, r *bufio.Reader) {
 		for _, answer := range []string{"-ERR no\r\n", "+PONG\r\n"} {
@@ -235,32 +235,31 @@ func TestScript(t *testing.T) {
 		readCall(r)
 	}
 	var out bytes.Buffer
-	d := &dialogue{link: serveAfterHello(t, talk), out: &out, raw: true}
-	require.ErrorIs(t, d.script(strings.NewReader("NOSUCH\n\nPING")), errAnswered)
+	d := &runner{conn: serveAfterHello(t, talk), out: &out, raw: true}
+	require.ErrorIs(t, d.script(strings.NewReader("NOSUCH\n\nPING")), errReply)
 	assert.Equal(t, "ERR no\n\nPONG\n", out.String())
 
 	out.Reset()
-	d.link = serveAfterHello(t, talk)
+	d.conn = serveAfterHello(t, talk)
 	err := d.script(strings.NewReader("NOSUCH\nPING\nPING\nPING\n"))
 	require.ErrorContains(t, err, "closed the connection")
-	require.NotErrorIs(t, err, errAnswered)
+	require.NotErrorIs(t, err, errReply)
 	assert.Equal(t, "ERR no\n\nPONG\n", out.String())
 
 	out.Reset()
-	d.link = newLink(&options{host: "127.0.0.1", port: 1})
+	d.conn = newConnection(&options{host: "127.0.0.1", port: 1})
 	require.NoError(t, d.script(strings.NewReader("\nExit\nPING\n")), "nothing was sent")
-	require.ErrorIs(t, d.script(strings.NewReader("\"a\nQUIT")), errAnswered)
+	require.ErrorIs(t, d.script(strings.NewReader("\"a\nQUIT")), errReply)
 }
 
-// Who accepts connections and says nothing is not waited for longer than a container's health check
-// would.
+// TestSilentServer checks the timeout for a server that accepts connections and sends nothing.
 func TestSilentServer(t *testing.T) {
 	listener, err := net.Listen("tcp4", "127.0.0.1:0") // nobody accepts: the system does, and keeps what is sent
 	require.NoError(t, err)
 	defer listener.Close()
-	l := newLink(&options{host: "127.0.0.1", port: listener.Addr().(*net.TCPAddr).Port})
-	assert.Less(t, l.patience, 10*time.Second)
-	l.patience = 20 * time.Millisecond
-	_, err = l.do([]string{"PING"})
+	l := newConnection(&options{host: "127.0.0.1", port: listener.Addr().(*net.TCPAddr).Port})
+	assert.Less(t, l.timeout, 10*time.Second)
+	l.timeout = 20 * time.Millisecond
+	_, err = l.call([]string{"PING"})
 	assert.ErrorContains(t, err, "accepts connections but has not answered within 20ms")
 }

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// appendRaw writes a reply as redis-cli --raw does: one element a line, however deep; a map's keys
-// and values with a space between; nil as nothing. An error ends its line itself, so that the
-// caller's end of line makes an empty one.
+// appendRaw appends a reply in the format of redis-cli --raw: each element is a line, at any depth,
+// and so is each key of a map with its value after a space. Nil is empty. An error is followed by
+// an empty line, because it ends with a line break, as it does in redis-cli.
 func appendRaw(b []byte, r reply) []byte {
 	switch r.kind {
 	case kindNil:
@@ -34,8 +34,8 @@ func appendRaw(b []byte, r reply) []byte {
 	return b
 }
 
-// appendHuman writes a reply as redis-cli does on a terminal: each with its type, elements
-// numbered. It ends with an end of line. prefix is what lines but the first begin with.
+// appendHuman appends a reply in the format of redis-cli on a terminal, with types and numbered
+// elements, and a line break at the end. All lines but the first begin with prefix.
 func appendHuman(b []byte, r reply, prefix string) []byte {
 	switch r.kind {
 	case kindArray:
@@ -58,7 +58,7 @@ func appendHuman(b []byte, r reply, prefix string) []byte {
 		b = append(b, boolean(r)...)
 	case kindString:
 		b = appendQuoted(b, r.text)
-	default: // statuses, texts for people, and numbers too big for an integer
+	default: // statuses, verbatim strings and big numbers
 		b = append(b, r.text...)
 	}
 	return append(b, '\n')
@@ -77,14 +77,14 @@ func appendParts(b []byte, r reply, prefix, empty string, mark byte) []byte {
 	inner := prefix + strings.Repeat(" ", width+2)
 	for i := range count {
 		if i > 0 {
-			b = append(b, prefix...) // the first stands behind what the caller has written
+			b = append(b, prefix...) // the first element continues the line of the caller
 		}
 		b = fmt.Appendf(b, "%*d%c ", width, i+1, mark)
 		b = appendHuman(b, r.parts[step*i], inner)
 		if r.kind == kindMap {
 			b = append(bytes.TrimSuffix(b, []byte("\n")), " => "...)
 			value := r.parts[step*i+1]
-			if takesLines(value) {
+			if isMultiline(value) {
 				b = append(append(b, '\n'), inner...)
 			}
 			b = appendHuman(b, value, inner)
@@ -93,14 +93,14 @@ func appendParts(b []byte, r reply, prefix, empty string, mark byte) []byte {
 	return b
 }
 
-// takesLines says whether a value has several elements, at whatever depth: as a map's value it
-// begins on a line of its own, so that they stand below each other.
-func takesLines(r reply) bool {
+// isMultiline reports whether a value has several elements, at any depth. In a map, such a value
+// begins on a line of its own, so that its elements are aligned.
+func isMultiline(r reply) bool {
 	switch {
 	case len(r.parts) == 0:
 		return false
 	case len(r.parts) == 1, len(r.parts) == 2 && r.kind == kindMap:
-		return takesLines(r.parts[len(r.parts)-1])
+		return isMultiline(r.parts[len(r.parts)-1])
 	}
 	return true
 }
@@ -112,7 +112,7 @@ func boolean(r reply) string {
 	return "(false)"
 }
 
-// appendQuoted writes bytes in quotes, and in ASCII, so that splitCall reads them back.
+// appendQuoted appends text in quotes, in ASCII and with escapes that splitCall understands.
 func appendQuoted(b, text []byte) []byte {
 	b = append(b, '"')
 	for _, c := range text {

@@ -10,11 +10,12 @@ import (
 	"cellserver/internal/resp"
 )
 
-// errQuotes is about a line that splitCall cannot split.
-var errQuotes = errors.New(`a quote is not closed, or something stands right behind it: write "a key", 'a key' or "a \"key\""`)
+// errQuotes is the error for a line with unbalanced quotes.
+var errQuotes = errors.New(`unbalanced quotes: write "a key", 'a key' or "a \"key\""`)
 
-// splitCall splits a typed line into words, quoted as in redis-cli. The reader of inline commands
-// knows those rules; the blank before the line keeps a first * from being taken for the protocol's.
+// splitCall splits a line into words, which may be quoted as in redis-cli. It uses the reader of
+// inline commands, which has the same rules. The blank before the line prevents a line that begins
+// with * from being read as an array of the protocol.
 func splitCall(line string) (call []string, err error) {
 	long := len(line) + len(" \n") + 1
 	r := resp.NewReader(resp.Limits{Bulk: long, Words: long, Inline: long, Query: long})
@@ -29,11 +30,11 @@ func splitCall(line string) (call []string, err error) {
 	return call, nil
 }
 
-// prompt asks for calls on a terminal until it is told goodbye. The terminal is the line editor's
-// only while a line is typed: meanwhile Ctrl-C ends the program, as it should if a reply does not
-// come.
-func (d *dialogue) prompt(in, out *os.File) error {
-	if err := d.link.connect(); err != nil {
+// prompt reads commands from a terminal until the user quits. The terminal is in raw mode only
+// while a line is edited. During a command, Ctrl-C ends the program, for instance if no reply
+// comes.
+func (d *runner) prompt(in, out *os.File) error {
+	if err := d.conn.connect(); err != nil {
 		return err
 	}
 	editor := term.NewTerminal(struct {
@@ -41,8 +42,8 @@ func (d *dialogue) prompt(in, out *os.File) error {
 		io.Writer
 	}{in, out}, "")
 	for {
-		editor.SetPrompt(d.link.String())
-		line, err := typed(editor, in, out)
+		editor.SetPrompt(d.conn.String())
+		line, err := readLine(editor, in, out)
 		if errors.Is(err, io.EOF) { // Ctrl-D or Ctrl-C
 			_, err = io.WriteString(out, "\n")
 			return err
@@ -50,27 +51,27 @@ func (d *dialogue) prompt(in, out *os.File) error {
 			return err
 		}
 		call, err := splitCall(line)
-		if isGoodbye(call) {
+		if isQuit(call) {
 			return nil
 		}
 		if err == nil && len(call) > 0 {
-			err = d.ask(call)
+			err = d.execute(call)
 		}
-		if err != nil && !errors.Is(err, errAnswered) {
-			complain(err)
+		if err != nil && !errors.Is(err, errReply) {
+			printError(err)
 		}
 	}
 }
 
-// typed is the next line that is typed.
-func typed(editor *term.Terminal, in, out *os.File) (string, error) {
+// readLine reads a line with the line editor.
+func readLine(editor *term.Terminal, in, out *os.File) (string, error) {
 	before, err := term.MakeRaw(int(in.Fd()))
 	if err != nil {
 		return "", err
 	}
 	defer term.Restore(int(in.Fd()), before) //nolint:errcheck // there is no other way to get it back
 	if width, height, err := term.GetSize(int(out.Fd())); err == nil && width > 0 {
-		_ = editor.SetSize(width, height) // else lines are wrapped at 80 columns
+		_ = editor.SetSize(width, height) // without the size, lines are wrapped at 80 columns
 	}
 	return editor.ReadLine()
 }

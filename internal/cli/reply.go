@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// The kinds of replies are the bytes that begin them in RESP, versions 2 and 3.
+// The kinds of replies are their first bytes in RESP2 and RESP3.
 const (
 	kindStatus   = '+'
 	kindError    = '-'
@@ -24,20 +24,19 @@ const (
 	kindPush     = '>'
 
 	kindLongError = '!' // read as kindError
-	kindAttribute = '|' // dropped: it says something about the reply behind it
+	kindAttribute = '|' // dropped: it describes the next reply
 )
 
-// reply is a reply as it was sent: what a Go value would lose, such as the order of a map, is still
-// there.
+// reply is a parsed reply. Unlike a Go value, it keeps the order of a map and the kinds of strings.
 type reply struct {
 	kind  byte
-	text  []byte  // of what has no parts
-	parts []reply // of a map: keys and values by turns
+	text  []byte  // of a reply without parts
+	parts []reply // the elements; of a map, keys and values alternate
 }
 
-var errNoReply = errors.New("no RESP")
+var errNoReply = errors.New("invalid RESP")
 
-// parseReply reads the reply at the beginning of b and returns what is behind it.
+// parseReply parses the reply at the beginning of b, and returns the bytes after it.
 func parseReply(b []byte) (r reply, rest []byte, err error) {
 	line, rest, found := bytes.Cut(b, []byte("\r\n"))
 	if !found || len(line) == 0 {
@@ -52,7 +51,7 @@ func parseReply(b []byte) (r reply, rest []byte, err error) {
 	switch {
 	case err != nil || n < -1:
 		return reply{}, nil, fmt.Errorf("%w: %.40q", errNoReply, line)
-	case n == -1: // how RESP2 writes nil
+	case n == -1: // a null of RESP2
 		return reply{kind: kindNil}, rest, nil
 	}
 	switch r.kind {
@@ -83,7 +82,7 @@ func (r reply) takeText(b []byte, length int) (_ reply, rest []byte, err error) 
 		if length < 4 {
 			return reply{}, nil, errNoReply
 		}
-		r.text = r.text[4:] // what precedes is its format, "txt:"
+		r.text = r.text[4:] // the first four bytes are the format, such as "txt:"
 	}
 	return r, b[length+2:], nil
 }

@@ -137,7 +137,7 @@ func TestCommandsFromStdin(t *testing.T) {
 	got := run(t, ours("-p", port), "PING 'a\nPING\n")
 	assert.Equal(t, "PONG\n", got.stdout)
 	assert.Equal(t, 1, got.status)
-	assert.Contains(t, got.stderr, "cellserver cli: a quote is not closed")
+	assert.Contains(t, got.stderr, "cellserver cli: unbalanced quotes")
 }
 
 func TestExitStatus(t *testing.T) {

@@ -103,7 +103,7 @@ func TestPrompt(t *testing.T) {
 	s.enter("NOSUCH\r")
 	s.see("\r\n(error) ERR unknown command 'NOSUCH'")
 	s.enter("PING 'a\r")
-	s.see("\r\ncellserver cli: a quote is not closed")
+	s.see("\r\ncellserver cli: unbalanced quotes")
 	s.enter("\r")
 	s.see("[3]> ")
 	s.enter("RESET\r")

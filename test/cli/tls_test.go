@@ -45,9 +45,9 @@ func TestTLS(t *testing.T) {
 
 	at := "127.0.0.1:" + port
 	for says, args := range map[string][]string{
-		"are for TLS: give --tls, too":                      {"--cacert", a.File, "PING"},
-		"--key is not given: name a PEM file":               {"--tls", "--cert", me.Cert, "PING"},
-		"--cacert: stat /nosuch: no such file or directory": {"--tls", "--cacert", "/nosuch", "PING"},
+		"require --tls": {"--cacert", a.File, "PING"},
+		"--key is not given: set it to the path of a PEM file": {"--tls", "--cert", me.Cert, "PING"},
+		"--cacert: stat /nosuch: no such file or directory":    {"--tls", "--cacert", "/nosuch", "PING"},
 		"no TLS with " + at + ": tls: failed to verify certificate": {"-p", port, "--tls", "--cert", me.Cert, "--key",
 			me.Key, "PING"},
 		"certificate is valid for localhost, not elsewhere":          with("--sni", "elsewhere", "PING"),

@@ -63,7 +63,7 @@ func TestFewFiles(t *testing.T) {
 		exec.Command("sh", append([]string{"-c", "ulimit -n 100; exec \"$@\"", "sh"}, own.Args...)...))
 	until(t, func() bool { return strings.Contains(server.Stdout(), peer.Ready) }, server.Stderr)
 	server.Addr, server.Port = net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), port
-	until(t, func() bool { return strings.Contains(server.Stderr(), "maxclients is lowered") },
+	until(t, func() bool { return strings.Contains(server.Stderr(), "maxclients was lowered") },
 		server.Stderr) // from the other end of the pipe
 	w := watch(t, server)
 	assert.Equal(t, map[string]string{"maxclients": strconv.Itoa(most)}, w.ConfigGet(w.ctx, "maxclients").Val())

@@ -120,7 +120,7 @@ func TestCertificatesAreChanged(t *testing.T) {
 			assert.NoError(t, err, "clients need no certificate after tls-auth-clients no")
 			assert.NoError(t, ping(stays))
 			if name == "cellserver" {
-				assert.Equal(t, 8, strings.Count(s.Stderr(), "the TLS configuration stays as it was"), s.Stderr())
+				assert.Equal(t, 8, strings.Count(s.Stderr(), "the TLS configuration was not changed"), s.Stderr())
 				s.ignore(t)
 			}
 		})
@@ -165,7 +165,7 @@ func TestSIGHUP(t *testing.T) {
 	s.Signal(syscall.SIGHUP) // at this moment the key does not belong to the certificate
 	require.Eventually(t, func() bool {
 		return strings.Contains(s.Stderr(),
-			"SIGHUP: the TLS configuration stays as it was")
+			"SIGHUP: the TLS configuration was not changed")
 	}, patience, time.Millisecond)
 	assert.Equal(t, first, s.shows(t))
 	require.NoError(t, os.Rename(next.Key, s.own.Key))
@@ -286,9 +286,9 @@ func TestTLSOnly(t *testing.T) {
 	assert.Contains(t, string(b[:n]), "\r\ntcp_port:"+strings.TrimPrefix(s.addr, "127.0.0.1:")+"\r\n")
 
 	for says, args := range map[string][]string{
-		"tls-cert-file is not given: name a PEM file": {},
-		"tls-key-file is not given: name a PEM file":  {"--tls-cert-file", s.own.Cert},
-		"give tls-ca-cert-file or tls-ca-cert-dir":    {"--tls-cert-file", s.own.Cert, "--tls-key-file", s.own.Key},
+		"tls-cert-file is not given: set it to the path of a PEM file": {},
+		"tls-key-file is not given: set it to the path of a PEM file":  {"--tls-cert-file", s.own.Cert},
+		"give tls-ca-cert-file or tls-ca-cert-dir":                     {"--tls-cert-file", s.own.Cert, "--tls-key-file", s.own.Key},
 		"tls-protocols: TLSv1 is not safe": {"--tls-cert-file", s.own.Cert, "--tls-key-file", s.own.Key,
 			"--tls-protocols", "TLSv1"},
 		"it must be one of no, yes, optional":      {"--tls-auth-clients", "perhaps"},

@@ -5,12 +5,12 @@ import (
 	"unsafe"
 )
 
-// secretOptions are those whose values are nobody's to see, of the server and of the small client.
+// secretOptions are the options of the server and of the client whose values are secret.
 var secretOptions = []string{"--requirepass", "--user", "--pass", "-a"}
 
-// hideSecrets returns a copy of the process's arguments, and overwrites what is secret in them: the
-// memory that they lie in is what ps and /proc/PID/cmdline show. So a password can be seen there
-// for the first moment of the process alone.
+// hideSecrets returns a copy of the process's arguments, and overwrites the secrets in the
+// original, whose memory ps and /proc/PID/cmdline show. So they show a password only for the first
+// moment of the process.
 func hideSecrets(args []string) []string {
 	copied := make([]string, len(args))
 	for i := range args {
@@ -33,8 +33,8 @@ func hideSecrets(args []string) []string {
 	return copied
 }
 
-// overwrite writes asterisks in a string's own memory, which has to be the process's arguments' and
-// so may be written to.
+// overwrite overwrites the memory of a string with asterisks. The string must be an argument of the
+// process, whose memory is writable.
 func overwrite(text string) {
 	memory := unsafe.Slice(unsafe.StringData(text), len(text))
 	for i := range memory {

@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// openFiles is how many files this process may have open.
+// openFiles returns the number of files that the process may have open.
 func openFiles() int {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil || limit.Cur > math.MaxInt {

@@ -1,0 +1,238 @@
+package cli
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// connectTimeout is the time in which the server must accept a connection, and again the time for
+// TLS and for HELLO, AUTH and SELECT. It is several times the delay of a lost packet, and as long
+// as a person waits at a prompt. Replies to commands have no timeout: a health check of a container
+// has its own.
+const connectTimeout = 5 * time.Second
+
+// connection is a connection to a server. It is opened when it is first needed. go-redis implements
+// the protocol on it. The client of go-redis gets this one connection and no other: if its pool
+// opened a second one, the SELECT and HELLO that were sent on the first would be lost.
+type connection struct {
+	network, address string
+	password         string
+	protocol         int         // of RESP
+	database         int         // the selected database
+	tls              *tls.Config // nil for none
+	timeout          time.Duration
+	client           *redis.Client
+}
+
+func newConnection(o *options) *connection {
+	l := &connection{network: "tcp", address: net.JoinHostPort(o.host, strconv.Itoa(o.port)), password: o.password,
+		database: o.database, protocol: 2, timeout: connectTimeout, tls: o.tls}
+	if o.socket != "" {
+		l.network, l.address = "unix", o.socket
+	}
+	if o.resp3 {
+		l.protocol = 3
+	}
+	return l
+}
+
+// disableClientLog makes go-redis write nothing to stderr: it returns its errors too.
+func disableClientLog() { logging.Disable() }
+
+// String returns the prompt, in the format of redis-cli.
+func (l *connection) String() string {
+	name := l.address
+	if l.network == "unix" {
+		name = "redis " + name
+	}
+	if l.database != 0 {
+		name += fmt.Sprintf("[%d]", l.database)
+	}
+	return name + "> "
+}
+
+// errConnectionClosed is returned to go-redis when it asks for another connection: the first was
+// closed while no command was being executed.
+var errConnectionClosed = errors.New("the connection was closed")
+
+// open opens the connection. go-redis sends HELLO, AUTH and SELECT before the first command.
+func (l *connection) open() error {
+	conn, err := net.DialTimeout(l.network, l.address, l.timeout)
+	if err != nil {
+		return l.dialError(err)
+	}
+	socket := conn
+	silence := time.AfterFunc(l.timeout, func() { socket.Close() })
+	if l.tls != nil {
+		secured := tls.Client(conn, l.tls)
+		if err := secured.Handshake(); err != nil {
+			socket.Close()
+			return l.handshakeError(err)
+		}
+		conn = secured
+	}
+	var given atomic.Bool
+	l.client = redis.NewClient(&redis.Options{
+		Dialer: func(context.Context, string, string) (net.Conn, error) {
+			if given.Swap(true) {
+				return nil, errConnectionClosed
+			}
+			return conn, nil
+		},
+		OnConnect: func(context.Context, *redis.Conn) error {
+			silence.Stop()
+			return nil
+		},
+		Protocol: l.protocol, Password: l.password, DB: l.database,
+		// One connection without a time limit, and no retries: a command that takes tokens would
+		// take them twice.
+		PoolSize: 1, PipelinePoolSize: -1, MaxRetries: -1, DialerRetries: 1, ConnMaxIdleTime: -1,
+		ReadTimeout: -1, WriteTimeout: -1,
+		DisableIdentity:          true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+	return nil
+}
+
+func (l *connection) close() {
+	if l.client != nil {
+		_ = l.client.Close() // the connection is not used any more
+		l.client = nil
+	}
+}
+
+// unsupported are the commands after which a server sends several replies, or none.
+var unsupported = []string{"MONITOR", "SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE", "SYNC", "PSYNC", "CLIENT REPLY"}
+
+// call sends a command and returns the reply. After an error the connection is closed, and the next
+// command opens another. A command is sent again only if it is certain that it was not sent before.
+func (l *connection) call(call []string) (reply, error) {
+	if startsWithAny(call, unsupported) {
+		return reply{}, fmt.Errorf("%s gets several replies or none, which this client does not support: use redis-cli",
+			call[0])
+	}
+	wasOpen := l.client != nil
+	r, err := l.send(call)
+	if wasOpen && errors.Is(err, errConnectionClosed) {
+		r, err = l.send(call)
+	}
+	if err == nil {
+		l.trackDatabase(call, r)
+	}
+	return r, err
+}
+
+func (l *connection) send(call []string) (reply, error) {
+	if l.client == nil {
+		if err := l.open(); err != nil {
+			return reply{}, err
+		}
+	}
+	words := make([]any, len(call))
+	for i, word := range call {
+		words[i] = word
+	}
+	// Do would convert the reply to Go values, which do not distinguish a status from a string and
+	// do not keep the order of a map. DoRaw returns the bytes.
+	b, err := l.client.DoRaw(context.Background(), words...).Result()
+	if err == nil {
+		var r reply
+		if r, _, err = parseReply(b); err == nil {
+			return r, nil
+		}
+	}
+	l.close()
+	return reply{}, l.describeError(err)
+}
+
+// trackDatabase records the selected database, for the prompt and for the next connection.
+func (l *connection) trackDatabase(call []string, r reply) {
+	switch {
+	case r.kind == kindError:
+	case len(call) == 2 && strings.EqualFold(call[0], "SELECT"):
+		if n, err := strconv.Atoi(call[1]); err == nil {
+			l.database = n
+		}
+	case len(call) == 1 && strings.EqualFold(call[0], "RESET"):
+		l.database = 0
+	}
+}
+
+// connect opens the connection and authenticates, so that errors are reported before the first
+// prompt. It ignores the reply to PING.
+func (l *connection) connect() error {
+	_, err := l.call([]string{"PING"})
+	return err
+}
+
+// dialError returns the error for a failed attempt to connect.
+func (l *connection) dialError(err error) error {
+	if where := (*net.OpError)(nil); errors.As(err, &where) {
+		err = where.Err // the message contains the address anyway
+	}
+	if call := (*os.SyscallError)(nil); errors.As(err, &call) {
+		err = call.Err
+	}
+	advice := "-h and -p name another address, -s a Unix socket"
+	if l.network == "unix" {
+		advice = "-s names another socket; without it, -h and -p name an address"
+	}
+	return fmt.Errorf("cannot connect to %s: %w. Is cellserver running there? %s", l.address, err, advice)
+}
+
+// handshakeError returns the error for a failed TLS handshake.
+func (l *connection) handshakeError(err error) error {
+	var plain tls.RecordHeaderError
+	switch {
+	case errors.As(err, &plain):
+		return fmt.Errorf("%s does not speak TLS: is it the plain port?", l.address)
+	case errors.Is(err, net.ErrClosed):
+		return fmt.Errorf("no TLS handshake with %s within %v: does it speak TLS there?", l.address, l.timeout)
+	case isClosed(err):
+		return fmt.Errorf("%s closed the connection during the TLS handshake: does it speak TLS there?", l.address)
+	}
+	return fmt.Errorf("no TLS with %s: %w. --cacert names the trusted authority, --sni the server's name, --cert and --key the client certificate",
+		l.address, err)
+}
+
+// isClosed reports whether an error means that the server has closed the connection.
+func isClosed(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) ||
+		errors.Is(err, syscall.EPIPE)
+}
+
+// describeError returns the error to be shown for an error of go-redis.
+func (l *connection) describeError(err error) error {
+	var refusal redis.Error
+	switch {
+	case errors.Is(err, errConnectionClosed):
+		return err
+	case errors.As(err, &refusal): // an error reply to HELLO, AUTH or SELECT; that to a command is a reply
+		return fmt.Errorf("%s refuses: %s. -a gives a password, -n a database", l.address,
+			strings.TrimSuffix(refusal.Error(), "."))
+	case errors.Is(err, net.ErrClosed):
+		return fmt.Errorf("%s accepts connections but has not answered within %v: is it stopped, or overloaded?",
+			l.address, l.timeout)
+	case l.tls != nil && strings.Contains(err.Error(),
+		"remote error: tls: "): // in TLS 1.3, the server may reject the client after the handshake
+		return l.handshakeError(err)
+	case isClosed(err):
+		return fmt.Errorf("%s closed the connection before its reply was complete: the command may have been executed",
+			l.address)
+	}
+	return fmt.Errorf("%s does not answer in the Redis protocol: is it another kind of server? (%w)", l.address, err)
+}
