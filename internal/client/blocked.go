@@ -8,51 +8,51 @@ import (
 	"cellserver/internal/store"
 )
 
-// BlockedClients are the clients whose call waits for a time or for another client (WAIT, CLIENT
-// PAUSE, DEBUG SLEEP). A blocked client has no goroutine: its session reads nothing more, and its
-// event loop serves the others. There are never more of them than clients.
+// BlockedClients holds the clients that wait for a time or for another client, in WAIT, CLIENT PAUSE
+// and DEBUG SLEEP. A blocked client has no goroutine: its session makes no call, and its event loop
+// serves the other clients.
 type BlockedClients struct {
 	clock store.Clock
-	// paused is called with the lock held when a pause begins or ends.
+	// paused is called, with the lock held, when a pause begins (true) or ends (false).
 	paused func(on bool)
 
 	mu      sync.Mutex
 	clients map[*Client]Block
 	timer   *time.Timer
-	next    int64 // instant that the timer is set to, store.Never if it is not
-	over    bool  // the server stops: no call waits any more
+	next    int64 // instant for which the timer is set; store.Never if it is not set
+	stopped bool  // the server is stopping, so no client waits
 	pause   pause
 }
 
 // Block is what a client waits for.
 type Block struct {
-	Until int64  // instant, nanoseconds; store.Never if only another client can end it
-	Reply string // what ends it, in RESP
-	Ended func() // is called when it is over; may be nil
+	Until int64  // instant, nanoseconds, at which the wait times out; store.Never if it does not
+	Reply string // in RESP, sent when the wait times out
+	Ended func() // called when the wait ends; may be nil
 
-	// held is set for a call that waits for a pause to end. The call has not been made: it is made
-	// then, and there is no reply before.
-	held bool
+	// forPause is set if the client waits for the end of a pause. Its call is made only then, so
+	// Reply is not sent.
+	forPause bool
 }
 
 // pause is a CLIENT PAUSE.
 type pause struct {
 	until int64 // instant, nanoseconds; 0 if there is none
-	all   bool  // every call waits, not only calls that write
+	all   bool  // all calls wait, not only those that write
 }
 
-// shortestWait is the least time between two looks at the blocked clients, because a look takes
-// time in proportion to their number.
+// shortestWait is the least time between two runs of Tick, because each takes time in proportion to
+// the number of blocked clients.
 const shortestWait = time.Millisecond
 
-// Begin sets the clock, and the function that is called when a pause begins or ends.
+// Begin initializes b. It calls paused, with the lock held, when a pause begins and when it ends.
 func (b *BlockedClients) Begin(clock store.Clock, paused func(on bool)) {
 	b.clock, b.paused = clock, paused
 	b.clients, b.next = make(map[*Client]Block), store.Never
 }
 
-// Add blocks a client until the instant of w, or until Unblock or End is called. The client's
-// session makes no call meanwhile.
+// Add blocks a client until w.Until, or until Unblock or End is called. The client's session makes no
+// call meanwhile.
 func (b *BlockedClients) Add(c *Client, w Block) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -63,14 +63,14 @@ func (b *BlockedClients) add(c *Client, w Block) {
 	c.Parked.Store(true)
 	c.Blocked.Store(true)
 	b.clients[c] = w
-	if b.over {
+	if b.stopped {
 		b.release(c, w.Reply)
 	} else {
 		b.wakeAt(w.Until)
 	}
 }
 
-// release ends a client's wait. It needs the lock.
+// release ends a client's wait with a reply. b.mu must be locked.
 func (b *BlockedClients) release(c *Client, reply string) {
 	if ended := b.clients[c].Ended; ended != nil {
 		ended()
@@ -84,7 +84,7 @@ func (b *BlockedClients) release(c *Client, reply string) {
 	}
 }
 
-// Forget drops a client whose connection has ended.
+// Forget removes a client whose connection has ended.
 func (b *BlockedClients) Forget(c *Client) {
 	if c.Blocked.Load() {
 		b.mu.Lock()
@@ -93,7 +93,7 @@ func (b *BlockedClients) Forget(c *Client) {
 	}
 }
 
-// wakeAt sets the timer, if it is set to a later instant. It needs the lock.
+// wakeAt sets the timer to an instant unless it is set to an earlier one. b.mu must be locked.
 func (b *BlockedClients) wakeAt(instant int64) {
 	if instant >= b.next {
 		return
@@ -107,8 +107,8 @@ func (b *BlockedClients) wakeAt(instant int64) {
 	}
 }
 
-// Tick ends every wait, and the pause, whose time is over. The timer calls it, and tests whose clock
-// stands still.
+// Tick ends every wait that has timed out, and a pause that is over. The timer calls it; tests with a
+// manual clock do too.
 func (b *BlockedClients) Tick() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -122,7 +122,7 @@ func (b *BlockedClients) Tick() {
 		next = b.pause.until
 	}
 	for c, w := range b.clients {
-		if !w.held && now >= w.Until {
+		if !w.forPause && now >= w.Until {
 			b.release(c, w.Reply)
 		} else {
 			next = min(next, w.Until)
@@ -131,13 +131,13 @@ func (b *BlockedClients) Tick() {
 	b.wakeAt(next)
 }
 
-// Unblock ends the wait of a client with a reply, or with the one it was blocked with if reply is
-// empty. It returns false if the client is not blocked, or only paused.
+// Unblock ends the wait of a client with a reply; if reply is empty, with the reply of its Block. It
+// returns false if the client is not blocked, or only waits for the end of a pause.
 func (b *BlockedClients) Unblock(c *Client, reply string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	w, blocked := b.clients[c]
-	if !blocked || w.held {
+	if !blocked || w.forPause {
 		return false
 	}
 	if reply == "" {
@@ -147,31 +147,31 @@ func (b *BlockedClients) Unblock(c *Client, reply string) bool {
 	return true
 }
 
-// Count is the number of blocked clients.
+// Count returns the number of blocked clients.
 func (b *BlockedClients) Count() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.clients)
 }
 
-// End ends the pause and every wait as if its time were over, and all that begin later: the server
+// End ends the pause and every wait, and makes later waits end at once. It is called when the server
 // stops.
 func (b *BlockedClients) End() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.unpause()
-	b.over = true
+	b.stopped = true
 	for c, w := range b.clients {
 		b.release(c, w.Reply)
 	}
 }
 
-// Pause begins a pause until an instant, of all calls or of those that write. It makes a pause that
-// is in force longer and stricter, never shorter or laxer.
+// Pause pauses calls until an instant: all calls, or only those that write. If a pause is in force, it
+// can make that longer or extend it to all calls, but not the reverse.
 func (b *BlockedClients) Pause(until int64, all bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.over {
+	if b.stopped {
 		return
 	}
 	b.pause.until = max(b.pause.until, until)
@@ -180,7 +180,7 @@ func (b *BlockedClients) Pause(until int64, all bool) {
 	b.wakeAt(b.pause.until)
 }
 
-// Unpause ends the pause: the calls that waited for that are made.
+// Unpause ends the pause, after which the calls that have waited for its end are made.
 func (b *BlockedClients) Unpause() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -191,14 +191,15 @@ func (b *BlockedClients) unpause() {
 	b.pause = pause{}
 	b.paused(false)
 	for c, w := range b.clients {
-		if w.held {
+		if w.forPause {
 			b.release(c, "")
 		}
 	}
 }
 
-// Hold blocks a client before its next call, if that has to wait for the pause to end. It returns
-// false if it does not. before is called first, with the lock held: the pause cannot end meanwhile.
+// Hold blocks a client before its next call if the call has to wait for the end of a pause; else it
+// returns false. It calls before with the lock held, so that the pause cannot end before the session
+// has noted that it is parked.
 func (b *BlockedClients) Hold(c *Client, writes bool, before func()) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -206,16 +207,15 @@ func (b *BlockedClients) Hold(c *Client, writes bool, before func()) bool {
 	case b.pause.until == 0 || !writes && !b.pause.all:
 		return false
 	case b.clock.Now() >= b.pause.until:
-		b.unpause() // the timer is late
+		b.unpause() // Tick has not run yet
 		return false
 	}
 	before()
-	b.add(c, Block{Until: math.MaxInt64, held: true})
+	b.add(c, Block{Until: math.MaxInt64, forPause: true})
 	return true
 }
 
-// MsAfter is the instant so many milliseconds after another, store.Never if that is beyond what can
-// be said.
+// MsAfter returns the instant ms milliseconds after now; store.Never if that overflows.
 func MsAfter(now, ms int64) int64 {
 	if ms > (store.Never-now)/int64(time.Millisecond) {
 		return store.Never

@@ -190,8 +190,8 @@ func TestTransactionsBesideTheLoopAtOnce(t *testing.T) {
 	}
 	all.Wait()
 	for s.instance.Background.Busy.Load() > 0 {
-		s.instance.Background.Enter(context.Background())
-		s.instance.Background.Leave()
+		s.instance.Background.Acquire(context.Background())
+		s.instance.Background.Release()
 	}
 	value := s.dial().say(t, "GET k")
 	var length, left int
@@ -209,7 +209,7 @@ func TestKeysInATransactionWaitsForNothing(t *testing.T) {
 	for n := range some {
 		c.say(t, fmt.Sprintf("SET %0100d x", n))
 	}
-	require.True(t, s.instance.Background.EnterLong(t.Context())) // another client's
+	require.True(t, s.instance.Background.AcquireLong(t.Context())) // another client's
 	n, _ := c.replies(t, inTransaction([]byte("KEYS *\r\n")), "$100\r\n")
 	require.Equal(t, some, n)
 }

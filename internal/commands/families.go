@@ -46,10 +46,11 @@ func (f *families) info() []command.InfoPart {
 	)
 }
 
-// undos lists what RESET and the end of a connection undo, in this order.
-func (f *families) undos() []command.Undo {
-	return []command.Undo{
-		f.transactions.Undo(), f.channels.Undo(), f.tracking.Undo(), f.connection.Undo(), f.admin.Monitors.Undo(),
+// cleanups lists what RESET and the end of a connection undo, in this order.
+func (f *families) cleanups() []command.Cleanup {
+	return []command.Cleanup{
+		f.transactions.Cleanup(), f.channels.Cleanup(), f.tracking.Cleanup(), f.connection.Cleanup(),
+		f.admin.Monitors.Cleanup(),
 	}
 }
 

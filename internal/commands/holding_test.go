@@ -155,7 +155,7 @@ func TestTheLargestClientsAreEvicted(t *testing.T) {
 	}
 	all[9].say(t, "CLIENT NO-EVICT on")
 	in.Clients.SetMaxMemory(client.MemoryLimit{Bytes: 4 << 20})
-	in.Clients.UpdateLimits(in.Memory.Most(), in.Memory.There)
+	in.Clients.UpdateLimits(in.Memory.Limit(), in.Memory.Available)
 	for i, c := range all {
 		c.session.Push(make([]byte, (i+1)*100_000))
 	}
@@ -214,7 +214,7 @@ func TestASharedMessageWeighsItsPart(t *testing.T) {
 	require.Less(t, listening[0].session.Weight(), own.session.Weight()/10)
 
 	in.Clients.SetMaxMemory(client.MemoryLimit{Bytes: in.Clients.HeldBytes() - 1})
-	in.Clients.UpdateLimits(in.Memory.Most(), in.Memory.There)
+	in.Clients.UpdateLimits(in.Memory.Limit(), in.Memory.Available)
 	c.say(t, "PING")
 	own.session.Push([]byte("x"))
 	<-own.wasCut
@@ -226,7 +226,7 @@ func TestASharedMessageWeighsItsPart(t *testing.T) {
 
 	// What all of them hold is given back only when all have gone.
 	in.Clients.SetMaxMemory(client.MemoryLimit{Bytes: 1 << 20})
-	in.Clients.UpdateLimits(in.Memory.Most(), in.Memory.There)
+	in.Clients.UpdateLimits(in.Memory.Limit(), in.Memory.Available)
 	c.session.Push([]byte("x"))
 	for gone := 0; gone < listeners; {
 		until(t, func() bool { return !in.Clients.Eviction().Running })
@@ -253,11 +253,11 @@ func TestTheTextOfClientListCounts(t *testing.T) {
 	for range 2000 {
 		s.dial()
 	}
-	require.True(t, in.Background.EnterLong(t.Context())) // one is being made
+	require.True(t, in.Background.AcquireLong(t.Context())) // one is being made
 	c.session.Feed([]byte("CLIENT LIST\r\n"))
-	until(t, func() bool { return in.Background.Busy.Load() == 1 && in.Background.Free() == background.Max() })
+	until(t, func() bool { return in.Background.Busy.Load() == 1 && in.Background.Free() == background.MaxSlots() })
 	require.Greater(t, c.session.HeldBytes(), int64(background.LongReply))
-	in.Background.LeaveLong()
+	in.Background.ReleaseLong()
 	c.settle()
 	require.Equal(t, 2001, strings.Count(c.output(), "id="))
 	c.say(t, "PING")
@@ -269,11 +269,11 @@ func TestLongRepliesOfMGETCount(t *testing.T) {
 	s := newStill(t)
 	in, c := s.instance, s.dial()
 	c.say(t, "SET k "+strings.Repeat("v", 1000))
-	require.True(t, in.Background.EnterLong(t.Context())) // one is being made
+	require.True(t, in.Background.AcquireLong(t.Context())) // one is being made
 	c.session.Feed([]byte("MGET" + strings.Repeat(" k", 2000) + "\r\n"))
-	until(t, func() bool { return in.Background.Busy.Load() == 1 && in.Background.Free() == background.Max() })
+	until(t, func() bool { return in.Background.Busy.Load() == 1 && in.Background.Free() == background.MaxSlots() })
 	require.Greater(t, c.session.HeldBytes(), int64(background.LongReply))
-	in.Background.LeaveLong()
+	in.Background.ReleaseLong()
 	c.settle()
 	require.Equal(t, 2000, strings.Count(c.output(), "$1000\r\n"))
 	c.say(t, "PING")
@@ -285,14 +285,14 @@ func TestLongRepliesAreMadeOneAtATime(t *testing.T) {
 	s := newStill(t)
 	s.fill(t, 100_000) // a reply of 1.6 MB
 	in := s.instance
-	require.True(t, in.Background.EnterLong(t.Context())) // one is being made
+	require.True(t, in.Background.AcquireLong(t.Context())) // one is being made
 	var all []*caller
 	for range 20 {
 		c := s.dial()
 		c.session.Feed([]byte("KEYS *\r\n"))
 		all = append(all, c)
 	}
-	until(t, func() bool { return in.Background.Busy.Load() == 20 && in.Background.Free() == background.Max() })
+	until(t, func() bool { return in.Background.Busy.Load() == 20 && in.Background.Free() == background.MaxSlots() })
 	for _, c := range all {
 		require.Less(t, c.session.HeldBytes(), int64(1<<20))
 		require.Greater(t, c.session.HeldBytes(), int64(background.LongReply))
@@ -301,7 +301,7 @@ func TestLongRepliesAreMadeOneAtATime(t *testing.T) {
 	require.Equal(t, "*2\r\n", s.dial().say(t, "SCAN 0")[:4], "what is short does not wait")
 	all[0].session.Close()
 	until(t, func() bool { return in.Background.Busy.Load() == 19 })
-	in.Background.LeaveLong()
+	in.Background.ReleaseLong()
 	for _, c := range all[1:] {
 		c.settle()
 		require.Equal(t, 100_000, strings.Count(c.output(), "$"))

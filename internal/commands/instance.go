@@ -83,7 +83,7 @@ func newInstance(c Config) (*Instance, *families, error) {
 		return nil, nil, err
 	}
 	in.Stats.Begin(len(in.Table.ByName))
-	in.Undos, f.admin.Info = f.undos(), f.info()
+	in.Cleanups, f.admin.Info = f.cleanups(), f.info()
 	f.accounts.Init(in.Table)
 	f.tracking.Init(c.Settings.Tracking.MaxKeys)
 	in.Begin()

@@ -49,7 +49,7 @@ func benchmarkLimiter(b *testing.B, call string) {
 	}
 	feed := func(batch []byte) {
 		client.session.Feed(batch)
-		for client.session.Owing() {
+		for client.session.HasUnanswered() {
 			client.session.Resume()
 		}
 		client.session.Sent()

@@ -21,7 +21,7 @@ type fullOf struct {
 func newFull(t *testing.T) *fullOf {
 	f := &fullOf{still: newStill(t)}
 	m := f.instance.Memory
-	m.Outside = func() int64 { return f.outside }
+	m.OffHeap = func() int64 { return f.outside }
 	m.Heap = func() int64 { return f.heap + f.garbage }
 	m.Collect = func() {
 		f.garbage = 0
@@ -135,7 +135,7 @@ func TestWaitingBytesAreInSight(t *testing.T) {
 	require.Greater(t, all, int64(100_000))
 	l.session.Resume()
 	require.Equal(t, all, waits())
-	require.Len(t, l.session.Output(), int(all)-l.session.Following())
-	l.session.ShowUnsent(0)
+	require.Len(t, l.session.Output(), int(all)-l.session.PieceBytes())
+	l.session.SetUnsent(0)
 	require.Zero(t, waits())
 }

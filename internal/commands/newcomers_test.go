@@ -88,9 +88,9 @@ func TestANewcomerThatEntersIsCutLast(t *testing.T) {
 func TestSharesOfMemory(t *testing.T) {
 	s := newStill(t)
 	in, c := s.instance, s.dial()
-	in.Memory.There = 1000 << 20
+	in.Memory.Available = 1000 << 20
 	in.Clients.SetMaxMemory(client.MemoryLimit{Percent: 25})
-	in.Clients.UpdateLimits(in.Memory.Most(), in.Memory.There)
+	in.Clients.UpdateLimits(in.Memory.Limit(), in.Memory.Available)
 	require.EqualValues(t, 250<<20, in.Clients.Eviction().Limit)
 	require.EqualValues(t, 16<<20, in.Clients.Unauthenticated().Stats().Limit)
 	s.setMaxMemory(1600 << 20)

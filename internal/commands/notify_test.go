@@ -65,7 +65,7 @@ func TestNotifyingManyIsParked(t *testing.T) {
 	c, first := s.notifying(t, "E$", "set")
 	listening := append(subscribers(t, s, 1000, "__keyevent@0__:set"), first)
 	c.session.Feed([]byte("MSET a 1 b 2 c 3\r\nPING\r\n"))
-	require.True(t, c.session.Owing())
+	require.True(t, c.session.HasUnanswered())
 	c.settle()
 	require.Equal(t, "+OK\r\n+PONG\r\n", c.output())
 	for _, l := range listening {

@@ -39,7 +39,7 @@ func TestPublishToManyIsParked(t *testing.T) {
 	listening := subscribers(t, s, 1000, "news")
 	c := s.dial()
 	c.session.Feed([]byte("PUBLISH news hello\r\nPING\r\n"))
-	require.True(t, c.session.Owing())
+	require.True(t, c.session.HasUnanswered())
 	<-c.woken
 	c.session.Resume()
 	require.Equal(t, ":1000\r\n+PONG\r\n", c.output())
@@ -47,7 +47,7 @@ func TestPublishToManyIsParked(t *testing.T) {
 		require.Equal(t, "*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$5\r\nhello\r\n", l.listen())
 	}
 	c.session.Feed([]byte("PUBLISH other hello\r\n"))
-	require.False(t, c.session.Owing(), "nobody listens to this one")
+	require.False(t, c.session.HasUnanswered(), "nobody listens to this one")
 }
 
 // What patterns cost counts too, though none matches.
@@ -58,7 +58,7 @@ func TestPublishPastManyPatternsIsParked(t *testing.T) {
 		l.say(t, fmt.Sprintf("PSUBSCRIBE %d*%s", i, strings.Repeat("x*", 100)))
 	}
 	c.session.Feed([]byte("PUBLISH some:channel hello\r\n"))
-	require.True(t, c.session.Owing())
+	require.True(t, c.session.HasUnanswered())
 	<-c.woken
 	c.session.Resume()
 	require.Equal(t, ":0\r\n", c.output())
@@ -133,7 +133,7 @@ func TestSubscriptionsAreBounded(t *testing.T) {
 	require.Equal(t, "-ERR channel is longer than max-key-size (65536 bytes)\r\n", c.output())
 	c.Send(encode([]string{"PSUBSCRIBE", "a", name[:1025]}))
 	require.Equal(t, "-ERR pattern is longer than 1024 bytes\r\n", c.output())
-	require.False(t, c.session.Listens())
+	require.False(t, c.session.IsSubscribed())
 	require.Equal(t, "-ERR wrong number of arguments for 'subscribe' command\r\n",
 		c.say(t, "SUBSCRIBE"+strings.Repeat(" c", pubsub.ManyChannels+1)))
 }

@@ -575,7 +575,7 @@ func TestRightsTakenAwayInATransaction(t *testing.T) {
 	c.say(t, "ACL SETUSER default -get")
 	c.say(t, "GET x")
 	require.NoError(t, c.Send(encode([]string{"EXEC"})))
-	for c.session.Owing() {
+	for c.session.HasUnanswered() {
 		<-c.woken
 		c.session.Resume()
 	}

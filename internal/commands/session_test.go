@@ -322,7 +322,7 @@ func TestADeepPipelineYields(t *testing.T) {
 func TestALongCallIsParked(t *testing.T) {
 	c := newStill(t).dial()
 	c.session.Feed(encode(strings.Fields("EXISTS" + strings.Repeat(" k", resp.LongCall))))
-	require.True(t, c.session.Owing())
+	require.True(t, c.session.HasUnanswered())
 	<-c.woken
 	c.session.Resume()
 	require.Equal(t, ":0\r\n", c.output())
@@ -463,7 +463,7 @@ func TestDearCommandsAreParked(t *testing.T) {
 	for _, call := range []string{"KEYS *", "SCAN 0 MATCH a*a*b", "RANDOMKEY", "CLIENT LIST"} {
 		c := newStill(t).dial()
 		c.session.Feed([]byte(call + "\r\n"))
-		require.True(t, c.session.Owing(), call)
+		require.True(t, c.session.HasUnanswered(), call)
 		<-c.woken
 	}
 }

@@ -102,7 +102,7 @@ func (f *families) apply(s *Settings, in *Instance) error {
 	limitClients := func() {
 		in.Clients.SetMaxMemory(s.MaxClientMemory)
 		in.Clients.SetMaxMemoryUnauthenticated(s.MaxUnauthenticatedMemory)
-		in.Clients.UpdateLimits(in.Memory.Most(), in.Memory.There)
+		in.Clients.UpdateLimits(in.Memory.Limit(), in.Memory.Available)
 	}
 	limitClients()
 	effects := slices.Concat(
@@ -134,7 +134,7 @@ func setLimits(in *Instance, s *Settings) {
 // setMaxMemory changes how many bytes may be used; 0 is any number.
 func (f *families) setMaxMemory(in *Instance, bytes int64) {
 	in.Memory.Set(bytes)
-	in.Clients.UpdateLimits(bytes, in.Memory.There)
+	in.Clients.UpdateLimits(bytes, in.Memory.Available)
 	exceeded := in.Memory.Exceeded()
 	in.Hooks.Set(command.Full, exceeded)
 	if exceeded {

@@ -20,8 +20,8 @@ func TestLongCallsGiveWay(t *testing.T) {
 	const long = 6
 	words := slices.Repeat([]string{"k"}, 400_000)
 	var callers []*caller
-	for range background.Max() {
-		s.instance.Background.Enter(context.Background())
+	for range background.MaxSlots() {
+		s.instance.Background.Acquire(context.Background())
 	}
 	for _, name := range []string{"DEL", "UNLINK", "EXISTS", "TOUCH", "MGET", "DEL"} {
 		callers = append(callers, s.dial())
@@ -34,14 +34,14 @@ func TestLongCallsGiveWay(t *testing.T) {
 	for s.instance.Background.Waiting() != len(callers) {
 		runtime.Gosched()
 	}
-	for range background.Max() {
-		s.instance.Background.Leave()
+	for range background.MaxSlots() {
+		s.instance.Background.Release()
 	}
 	for _, c := range callers[long:] {
 		<-c.woken
 	}
 	for i, c := range callers[:long] {
-		require.False(t, c.session.Called(), "long call %d was done before short ones", i)
+		require.False(t, c.session.HasMail(), "long call %d was done before short ones", i)
 	}
 	for _, c := range callers {
 		c.settle()
@@ -54,8 +54,8 @@ func TestLongCallsGiveWay(t *testing.T) {
 func TestCallsOfClientsThatHaveGone(t *testing.T) {
 	s := newStill(t)
 	watcher := s.dial()
-	for range background.Max() {
-		require.True(t, s.instance.Background.Enter(context.Background()))
+	for range background.MaxSlots() {
+		require.True(t, s.instance.Background.Acquire(context.Background()))
 	}
 	held := s.instance.Clients.HeldBytes
 	long := slices.Repeat([]string{"0123456789abcdef"}, 5000)
@@ -88,13 +88,13 @@ func TestCallsOfClientsThatHaveGone(t *testing.T) {
 		c.session.Close()
 	}
 	haveGone := func() bool {
-		return s.instance.Background.Waiting() == 0 && s.instance.Background.Busy.Load() == int32(background.Max())
+		return s.instance.Background.Waiting() == 0 && s.instance.Background.Busy.Load() == int32(background.MaxSlots())
 	}
 	require.Eventually(t, haveGone, time.Minute, time.Millisecond)
 	require.Equal(t, before, held())
-	for range background.Max() {
-		s.instance.Background.Leave()
+	for range background.MaxSlots() {
+		s.instance.Background.Release()
 	}
-	require.Equal(t, background.Max(), s.instance.Background.Free())
+	require.Equal(t, background.MaxSlots(), s.instance.Background.Free())
 	require.Equal(t, fmt.Sprintf(":%d\r\n", len(callers)), watcher.say(t, "DBSIZE"), "none was made")
 }

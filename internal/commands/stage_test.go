@@ -126,8 +126,8 @@ func (c *caller) Send(b []byte) error {
 // settle has the session go on until it has nothing to do, or waits for the clock, or another
 // client, or for its output to be taken.
 func (c *caller) settle() {
-	for (c.session.Owing() || c.session.Called()) && len(c.session.Output()) < command.TurnOutput {
-		if c.session.Parked.Load() && !c.session.Called() {
+	for (c.session.HasUnanswered() || c.session.HasMail()) && len(c.session.Output()) < command.TurnOutput {
+		if c.session.Parked.Load() && !c.session.HasMail() {
 			if c.session.Blocked.Load() {
 				return
 			}
@@ -147,7 +147,7 @@ func (c *caller) take() {
 }
 
 func (c *caller) Receive(time.Duration) (string, error) {
-	if c.session.Called() {
+	if c.session.HasMail() {
 		c.settle()
 	}
 	c.take()

@@ -75,7 +75,7 @@ func (c *caller) answers(call string) bool {
 	if err := c.Send([]byte(call + "\r\n")); err != nil {
 		return false
 	}
-	for c.session.Owing() {
+	for c.session.HasUnanswered() {
 		<-c.woken
 		c.settle()
 	}

@@ -38,7 +38,7 @@ func (c *caller) feed(keys []string) {
 		batch.Write(encode([]string{"CL.THROTTLE", key, "0", "1", "60"}))
 		if i%64 == 63 || i == len(keys)-1 {
 			c.session.Feed(batch.Bytes())
-			for c.session.Owing() {
+			for c.session.HasUnanswered() {
 				c.session.Resume()
 			}
 			c.session.Sent()

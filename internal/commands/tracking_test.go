@@ -90,7 +90,7 @@ func TestExpiryIsToldToWhoeverIsFirst(t *testing.T) {
 		b.listen()
 		s.clock.Advance(10 * time.Millisecond)
 		require.NoError(t, d.Send([]byte(call+"\r\n")))
-		for d.session.Owing() {
+		for d.session.HasUnanswered() {
 			<-d.woken
 			d.settle()
 		}

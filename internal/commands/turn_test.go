@@ -66,8 +66,8 @@ func (s *still) flood(t *testing.T, call []byte) (longest time.Duration, turns i
 	}
 	for piece := range slices.Chunk(stream, 16<<10) {
 		take(func() { c.session.Feed(piece) })
-		for c.session.Owing() {
-			if c.session.Parked.Load() && !c.session.Called() {
+		for c.session.HasUnanswered() {
+			if c.session.Parked.Load() && !c.session.HasMail() {
 				<-c.woken
 			}
 			take(c.session.Resume)

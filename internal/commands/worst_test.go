@@ -145,14 +145,14 @@ func newWeighing(t *testing.T, rows ...*command.Command) *weighing {
 }
 
 func (w *weighing) hold() {
-	for range background.Max() {
-		w.instance.Background.Enter(context.Background())
+	for range background.MaxSlots() {
+		w.instance.Background.Acquire(context.Background())
 	}
 }
 
 func (w *weighing) release() {
-	for range background.Max() {
-		w.instance.Background.Leave()
+	for range background.MaxSlots() {
+		w.instance.Background.Release()
 	}
 }
 
@@ -182,8 +182,8 @@ const manyTurns = 64
 // settle has the client go on until nothing is owed to it.
 func (w *weighing) settle() {
 	s := w.c.session
-	for w.turns < manyTurns && (s.Owing() || s.Called() || s.Following() > 0 || len(s.Output()) > 0) {
-		if s.Parked.Load() && !s.Called() {
+	for w.turns < manyTurns && (s.HasUnanswered() || s.HasMail() || s.PieceBytes() > 0 || len(s.Output()) > 0) {
+		if s.Parked.Load() && !s.HasMail() {
 			if s.Blocked.Load() {
 				return
 			}
@@ -255,7 +255,7 @@ func (w *weighing) fitsTransaction(words []string) int {
 		Client: w.c.session.Client}
 	most := in.MaxTurnTransaction
 	if q.Own {
-		most = session.MaxOwnCost
+		most = session.MaxSessionCost
 	}
 	return max(1, most/(q.Cost+q.Weigh(&call, 0, most)))
 }

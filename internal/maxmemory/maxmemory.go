@@ -1,5 +1,5 @@
-// Package maxmemory measures how much memory the process uses, and says whether that is more than
-// the bound that it was given.
+// Package maxmemory measures how much memory the process uses, and reports whether that exceeds a
+// bound.
 package maxmemory
 
 import (
@@ -13,76 +13,75 @@ import (
 	"cellserver/internal/client"
 )
 
-// Bound compares the memory in use with a bound. What is used is measured by Look, which one
-// goroutine calls ten times a second, and never by a call of a client: so the bound can be exceeded
-// by what clients write in a tenth of a second, which is tens of megabytes of keys, or of values
-// what the network carries.
+// Bound compares the memory in use with a bound. Check measures it ten times a second; calls of
+// clients never do. So the bound can be exceeded by what clients write in a tenth of a second: tens
+// of megabytes of keys, or as many bytes of values as the network carries.
 type Bound struct {
-	// Startup is what the process used when it began, and There what the machine, or the container,
-	// has; both in bytes.
-	Startup, There int64
-	// Outside and Heap are the bytes in use outside of Go's heap, and in it with its garbage; Collect
-	// collects that. Tests replace them.
-	Outside, Heap func() int64
+	// Startup is the memory that the process used at its start, and Available the memory of the
+	// machine or the container, in bytes.
+	Startup, Available int64
+	// OffHeap and Heap return the bytes in use outside of Go's heap, and in the heap including its
+	// garbage. Collect runs the garbage collector. Tests replace them.
+	OffHeap, Heap func() int64
 	Collect       func()
 
-	most atomic.Int64 // bytes; 0 for no bound
-	peak atomic.Int64
-	next int64 // instant, nanoseconds, before which garbage is not collected again; Look's own
+	limit atomic.Int64 // bytes; 0 for no bound
+	peak  atomic.Int64
+	next  int64 // instant, nanoseconds, before which Check does not collect garbage again
 }
 
-// outsider is a store that keeps keys outside of Go's heap.
-type outsider interface{ OffHeapBytes() int64 }
+// offHeapStore is a store that keeps keys outside of Go's heap.
+type offHeapStore interface{ OffHeapBytes() int64 }
 
-// Begin measures the process, and from now on what the store keeps outside of Go's heap with it.
+// Begin sets the functions that measure the process and its store, and measures Startup.
 func (b *Bound) Begin(store any) {
-	b.Outside, b.Heap, b.Collect = func() int64 { return 0 }, heapBytes, runtime.GC
-	if s, ok := store.(outsider); ok {
-		b.Outside = s.OffHeapBytes
+	b.OffHeap, b.Heap, b.Collect = func() int64 { return 0 }, heapBytes, runtime.GC
+	if s, ok := store.(offHeapStore); ok {
+		b.OffHeap = s.OffHeapBytes
 	}
-	b.Startup, b.There = b.Used(), client.AvailableMemory()
+	b.Startup, b.Available = b.Used(), client.AvailableMemory()
 }
 
-// Set changes the bound, in bytes; 0 for none.
-func (b *Bound) Set(bytes int64) { b.most.Store(bytes) }
+// Set changes the bound, in bytes; 0 means none.
+func (b *Bound) Set(bytes int64) { b.limit.Store(bytes) }
 
-// Most is the bound, 0 if there is none.
-func (b *Bound) Most() int64 { return b.most.Load() }
+// Limit returns the bound in bytes; 0 if there is none.
+func (b *Bound) Limit() int64 { return b.limit.Load() }
 
-// Used is the memory of the process, of keys and of all else, in bytes. Garbage counts until it is
-// collected.
+// Used returns the memory in use, in bytes: keys and everything else, with garbage that is not
+// collected yet.
 func (b *Bound) Used() int64 {
-	used := b.Outside() + b.Heap()
+	used := b.OffHeap() + b.Heap()
 	for peak := b.peak.Load(); used > peak && !b.peak.CompareAndSwap(peak, used); peak = b.peak.Load() {
 	}
 	return used
 }
 
-// Peak is the most that Used has returned.
+// Peak returns the maximum that Used has returned.
 func (b *Bound) Peak() int64 { return b.peak.Load() }
 
-// Exceeded reports whether more is used than the bound.
+// Exceeded reports whether more memory is in use than the bound.
 func (b *Bound) Exceeded() bool {
-	most := b.Most()
-	return most > 0 && b.Used() > most
+	limit := b.Limit()
+	return limit > 0 && b.Used() > limit
 }
 
-// Go may put off collecting garbage until there is as much of it as of all else. So where garbage
-// may be what exceeds the bound, Look collects it to find out, which takes a twentieth of its time
-// at most.
+// By default, Go collects garbage only when there is as much of it as of live data. So if the bound
+// is exceeded only together with garbage, Check collects that to find out. It does so at most once
+// per collectEvery, in nanoseconds, and for at most a collectShare'th of the time.
 const (
 	collectEvery = int64(time.Second)
 	collectShare = 20
 )
 
-// Look is Exceeded after garbage was collected, if that may change the answer and it was not
-// collected a moment ago. One goroutine calls it, with a clock in nanoseconds.
-func (b *Bound) Look(clock func() int64) bool {
+// Check is like Exceeded, but collects garbage first where that may change the answer. One goroutine
+// calls it; clock returns nanoseconds.
+func (b *Bound) Check(clock func() int64) bool {
 	if !b.Exceeded() {
 		return false
 	}
 	now := clock()
-	if b.Outside() > b.Most() || now < b.next {
+	if b.OffHeap() > b.Limit() || now < b.next {
 		return true
 	}
 	b.Collect()
@@ -91,14 +90,14 @@ func (b *Bound) Look(clock func() int64) bool {
 	return b.Exceeded()
 }
 
-// heapBytes is what Go's heap holds.
+// heapBytes returns the size of the objects in Go's heap, in bytes.
 func heapBytes() int64 {
 	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 	metrics.Read(sample)
 	return int64(sample[0].Value.Uint64())
 }
 
-// Resident is the process's resident set in bytes, 0 where the system does not tell.
+// Resident returns the process's resident set size in bytes; 0 where the system does not provide it.
 func Resident() int64 {
 	var size, resident int64
 	statm, err := os.ReadFile("/proc/self/statm")

@@ -89,7 +89,7 @@ func (k *loopConn) onEvents(events uint32) {
 
 // busy reports whether the client has calls or replies waiting. Then nothing more is read from it,
 // so that TCP flow control stops it.
-func (k *loopConn) busy() bool { return k.queued || k.session.Owing() || k.waiting() > 0 }
+func (k *loopConn) busy() bool { return k.queued || k.session.HasUnanswered() || k.waiting() > 0 }
 
 // waiting returns the number of bytes that the socket has not accepted.
 func (k *loopConn) waiting() int {
@@ -144,8 +144,8 @@ func (k *loopConn) step() {
 		return
 	}
 	s, l := k.session, k.loop
-	waiting, owing := k.waiting(), s.Owing()
-	s.ShowUnsent(waiting)
+	waiting, owing := k.waiting(), s.HasUnanswered()
+	s.SetUnsent(waiting)
 	switch {
 	case waiting > 0 && k.disconnectSlow(0):
 	case waiting > 0 && k.unwritable && k.output.closeTimedOut(s.Closing(), l.instance.Now()):
@@ -153,7 +153,7 @@ func (k *loopConn) step() {
 	case waiting > 0 && k.unwritable:
 		l.slow[k] = struct{}{}
 		k.setEvents(unix.EPOLLOUT)
-	case waiting > 0 || s.More() || s.Called():
+	case waiting > 0 || s.More() || s.HasMail():
 		k.queueTurn()
 	case s.Closing() && l.linger(k):
 	case s.Closing():
@@ -203,7 +203,7 @@ func (k *loopConn) transmit(b []byte) (int, error) {
 	waited := k.tls.unsent()
 	n, err := k.tls.transmit(b)
 	if waited > 0 && (n > 0 || k.tls.unsent() < waited) {
-		k.session.Touch() // a client that reads is not idle
+		k.session.MarkActive() // a client that reads is not idle
 	}
 	return n, err
 }

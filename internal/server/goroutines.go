@@ -190,7 +190,7 @@ func (t *goroutineConn) flush() {
 	for !t.failed {
 		for next := t.output.next(t.session); len(next) > 0; next = t.output.next(t.session) {
 			waiting := t.output.waiting(t.session)
-			t.session.ShowUnsent(waiting)
+			t.session.SetUnsent(waiting)
 			if (t.output.sent > 0 || waiting > uncheckedBytes) && t.output.exceedsLimit(t.session, t.instance.Now()) {
 				t.instance.CountOutputCut()
 				t.abort()
@@ -204,7 +204,7 @@ func (t *goroutineConn) flush() {
 				return
 			}
 		}
-		if t.session.ShowUnsent(0); !t.session.More() {
+		if t.session.SetUnsent(0); !t.session.More() {
 			return
 		}
 		t.session.Resume()
@@ -241,7 +241,7 @@ func (t *goroutineConn) finish() (refused bool) {
 	t.resumed = sync.NewCond(&t.mu)
 	t.session.Resume() // for mail that came before resumed was set
 	t.flush()
-	for !t.failed && !t.session.Closing() && t.session.Owing() && !t.session.IsBlocked() {
+	for !t.failed && !t.session.Closing() && t.session.HasUnanswered() && !t.session.IsBlocked() {
 		t.resumed.Wait()
 	}
 	t.session.Close()

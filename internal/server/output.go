@@ -46,13 +46,13 @@ func (o *outputBuffer) markSent(s *session.Session, bytes int) {
 		inPieces = true
 	}
 	if inPieces && bytes > 0 {
-		s.Touch() // a client that reads a long reply is not idle
+		s.MarkActive() // a client that reads a long reply is not idle
 	}
 }
 
 // waiting returns the number of bytes that the socket has not accepted.
 func (o *outputBuffer) waiting(s *session.Session) int {
-	return len(s.Output()) - o.sent + s.Following()
+	return len(s.Output()) - o.sent + s.PieceBytes()
 }
 
 // uncheckedBytes is the number of bytes of replies that may be sent without applying the limits. It
@@ -95,7 +95,7 @@ func (o *outputBuffer) exceedsLimit(s *session.Session, now int64) bool {
 // limit returns the limit of the client's class.
 func (o *outputBuffer) limit(s *session.Session) OutputLimit {
 	limits := o.limits.Load()
-	if s.Listens() {
+	if s.IsSubscribed() {
 		return limits.pubsub
 	}
 	return limits.normal

@@ -2,12 +2,12 @@ package session
 
 import "cellserver/internal/command"
 
-// admit returns why a call is not made, in Redis's order: for want of rights, because the client is
-// a monitor, for want of memory. It returns nil if the call is made.
+// admit returns an error if a call must not be made. It checks, in Redis's order, the user's rights,
+// whether the client is a monitor, and whether memory is short.
 func (s *Session) admit(row *command.Command, words [][]byte, long [][]byte) error {
 	if s.checked {
 		if err := s.authorize(row, words, long); err != nil {
-			return s.turnAway(row, err)
+			return s.refuse(row, err)
 		}
 	}
 	switch {
@@ -15,7 +15,7 @@ func (s *Session) admit(row *command.Command, words [][]byte, long [][]byte) err
 	case s.Profile.Monitoring && row.Flags&(command.Write|command.ReadOnly) != 0:
 		return s.reject(row, errMonitors)
 	case s.outOfMemory(row):
-		return s.turnAway(row, errOOM)
+		return s.refuse(row, errOOM)
 	}
 	return nil
 }
@@ -25,10 +25,11 @@ const (
 	errOOM      command.Refusal = "OOM command not allowed when used memory > 'maxmemory'."
 )
 
-// outOfMemory reports whether memory is short for a call: one that may need some, EXEC of such a
-// call, and whatever is queued except calls of limiters. Calls of limiters are never refused
-// beforehand: most need no memory, and a flood of new keys must not switch off the limits of those
-// that exist. There is no eviction either: a limiter whose key is evicted lets its client through.
+// outOfMemory reports whether a call is refused because memory is short: a call that may need memory,
+// EXEC of such a call, and any call that is queued, except calls of limiters. Calls of limiters are
+// never refused beforehand: most need no memory, and a flood of new keys must not disable the limits
+// of existing keys. There is no eviction either: a limiter whose key is evicted lets its client
+// through.
 func (s *Session) outOfMemory(row *command.Command) bool {
 	switch {
 	case !s.instance.Hooks.Has(command.Full):
@@ -41,34 +42,34 @@ func (s *Session) outOfMemory(row *command.Command) bool {
 	return row.Group != "limiter" && row.Traits&command.AllowedFull == 0
 }
 
-// isShort reports whether memory is short for a call of a limiter.
-func isShort(c *command.Call, row *command.Command) bool {
+// isMemoryShort reports whether memory is short for a call of a limiter.
+func isMemoryShort(c *command.Call, row *command.Command) bool {
 	return row.Traits&command.Decides != 0 && c.Server.Hooks.Has(command.Full)
 }
 
-// runShort makes a call over a view that takes no memory.
-func runShort(c *command.Call, row *command.Command, words [][]byte, repeats bool) error {
+// runWithoutGrowth makes a call over a view that takes no more memory.
+func runWithoutGrowth(c *command.Call, row *command.Command, words [][]byte, repeats bool) error {
 	view := c.View
 	defer func() { c.View = view }()
 	c.View = view.WithoutGrowth()
 	return c.Run(row, words, repeats)
 }
 
-// holdForPause parks the session before its next call, if that has to wait for the end of a CLIENT
-// PAUSE.
+// holdForPause parks the session before its next call if that has to wait for the end of a CLIENT
+// PAUSE. It returns true if the session is parked.
 func (s *Session) holdForPause() bool {
 	if !s.instance.Hooks.Has(command.Paused) {
 		return false
 	}
 	row := s.ahead.peek()
 	if row == nil {
-		return false // it is refused
+		return false // the call is refused without waiting
 	}
 	q := s.transaction.Queue
 	writes := row.Flags&command.Write != 0 || row.Traits&command.Executes != 0 && q != nil && q.Writes()
 	if !s.instance.Blocked.Hold(s.Client, writes, func() { s.parked, s.postponed = true, true }) {
 		return false
 	}
-	s.showLatest(row)
+	s.setLatestCommand(row)
 	return true
 }

@@ -8,101 +8,101 @@ import (
 	"cellserver/internal/resp"
 )
 
-// ahead is a window of calls that were read and wait for their answers.
+// ahead is a window of calls that have been read and not answered.
 type ahead struct {
-	words [][]byte // of all of them, end to end
-	calls [Lookahead]waiting
-	keys  [][]byte // the calls' first keys
-	count int
-	next  int      // the call that is answered next
-	most  int      // in words: up to where windows of this batch have used it
-	owned bool     // what is left was copied, and outlives its batch
-	long  [][]byte // the last call, if it is a long one, whole: then of its words only the first are here
-	total int      // how many words that has
+	words     [][]byte // of all calls, one call after another
+	calls     [Lookahead]pendingCall
+	keys      [][]byte // to prefetch: the first key of each call, or the keys that its row finds
+	count     int      // of calls
+	next      int      // index of the call that is answered next
+	usedWords int      // the longest that words has been in this batch
+	copied    bool     // the words of the remaining calls are copies, which stay valid after the batch
+	long      [][]byte // the whole of the last call if it is a long one; then words has only its first
+	longWords int      // number of words of long
 }
 
-// waiting is one of them.
-type waiting struct {
-	row        *command.Command // that its first word names, nil if it names none
-	start, end int              // of its words, in the window's
-	repeats    bool             // its words are those of the call before it, but for the second, which is a key
-	second     []byte           // then
-	held       bool             // its words stand in the reader's own memory
+// pendingCall is a call that has been read and not answered.
+type pendingCall struct {
+	row        *command.Command // nil if there is none of that name
+	start, end int              // of its words in ahead.words
+	isRepeat   bool             // the call differs from the one before it only in its key
+	second     []byte           // the second word, which is that key, if isRepeat
+	inReader   bool             // its words are in the reader's own memory
 }
 
-// Lookahead is how many calls are read before the first is answered: enough for the memory of a
-// modern processor to fetch them all at once (it follows ten to sixteen loads at a time), few
-// enough to keep the calls themselves in its first cache.
+// Lookahead is the number of calls that are read before the first of them is answered. A modern
+// processor follows ten to sixteen loads at a time, so it can fetch the records of so many keys
+// together; and so few calls still fit into its first cache.
 const Lookahead = 16
 
-// idleWords is the room that a session keeps between batches: an ordinary call's.
+// idleWords is the capacity, in words a call, that a session keeps between batches.
 const idleWords = 16
 
 func (a *ahead) empty() bool { return a.next == a.count }
 
-// take is the next call, and its words: all that it had, but for a long one.
-func (a *ahead) take() (w *waiting, words [][]byte) {
+// take returns the next call and its words; of a long call, only the first.
+func (a *ahead) take() (w *pendingCall, words [][]byte) {
 	w = &a.calls[a.next]
 	a.next++
 	words = a.words[w.start:w.end]
-	if w.repeats {
-		words[1] = w.second // the call that had another is answered
+	if w.isRepeat {
+		words[1] = w.second // the calls share their words; the one before has been answered
 	}
 	return w, words
 }
 
-// repeats says whether the next call says the same as the one before it, but for its key.
-func (a *ahead) repeats() bool { return a.calls[a.next].repeats }
+// nextIsRepeat reports whether the next call differs from the one before it only in its key.
+func (a *ahead) nextIsRepeat() bool { return a.calls[a.next].isRepeat }
 
-// latest is the row of the call that was taken last, nil if it has none.
+// latest returns the row of the call that was taken last; nil if it has none.
 func (a *ahead) latest() *command.Command {
 	w := &a.calls[a.next-1]
 	return w.row.Subcommand(a.words[w.start:w.end])
 }
 
-// isLong is the whole of the call that was taken last if it is a long one, else nil.
-func (a *ahead) isLong() [][]byte {
+// longCall returns the whole of the call that was taken last if it is a long one, else nil.
+func (a *ahead) longCall() [][]byte {
 	if a.empty() {
 		return a.long
 	}
 	return nil
 }
 
-// isHeld says whether the words of the call that was taken last stand in the reader's memory.
-func (a *ahead) isHeld() bool { return !a.owned && a.calls[a.next-1].held }
+// inReader reports whether the words of the call that was taken last are in the reader's own memory.
+func (a *ahead) inReader() bool { return !a.copied && a.calls[a.next-1].inReader }
 
-// clear makes room for another window.
-func (a *ahead) clear() {
-	a.most = max(a.most, len(a.words))
-	a.words, a.count, a.next, a.owned, a.long = a.words[:0], 0, 0, false, nil
+// reset empties the window for the next one.
+func (a *ahead) reset() {
+	a.usedWords = max(a.usedWords, len(a.words))
+	a.words, a.count, a.next, a.copied, a.long = a.words[:0], 0, 0, false, nil
 }
 
-// rest lets go of what the last windows needed, when their batch is over: idle connections are
-// many. Words that nobody needs any more must not hold on to what they point into, which may be a
-// call of many megabytes.
-func (a *ahead) rest() {
+// release frees what the window does not need between batches, because idle connections are many. It
+// clears its references to words: otherwise they would keep the input that they point into, which may
+// be a call of many megabytes.
+func (a *ahead) release() {
 	if !a.empty() {
 		return
 	}
-	a.clear()
-	if cap(a.words) > Lookahead*idleWords || cap(a.keys) > 2*manyKeys {
+	a.reset()
+	if cap(a.words) > Lookahead*idleWords || cap(a.keys) > 2*maxKeys {
 		*a = ahead{}
 		return
 	}
-	clear(a.words[:a.most])
+	clear(a.words[:a.usedWords])
 	clear(a.keys[:cap(a.keys)])
-	a.most = 0
+	a.usedWords = 0
 }
 
-// fill reads up to most calls, until the window is full, or there is no whole one, or the reader
-// fails. It finds each call's row, and gathers their keys.
-func (a *ahead) fill(r *resp.Reader, t *command.Table, known *command.LookupCache, most int) (err error) {
+// fill reads calls until there are limit of them, no whole call is left, or the reader fails. It finds
+// the row and the keys of each.
+func (a *ahead) fill(r *resp.Reader, t *command.Table, known *command.LookupCache, limit int) (err error) {
 	a.keys = a.keys[:0]
-	for a.count < most && a.long == nil && !r.Drained() {
-		if a.repeat(r) {
+	for a.count < limit && a.long == nil && !r.Drained() {
+		if a.readRepeat(r) {
 			continue
 		}
-		if a.count == 1 && r.Buffered() > 0 { // those that come together are mostly of one kind
+		if a.count == 1 && r.Buffered() > 0 { // the calls of a pipeline are mostly equally long
 			a.words = slices.Grow(a.words, (Lookahead-1)*len(a.words))
 		}
 		start := len(a.words)
@@ -111,23 +111,24 @@ func (a *ahead) fill(r *resp.Reader, t *command.Table, known *command.LookupCach
 		}
 		words := a.words[start:]
 		row := t.LookupCached(words[0], known)
-		a.calls[a.count] = waiting{row: row, start: start, end: len(a.words), held: r.WordsOwned()}
-		a.gather(row, words)
+		a.calls[a.count] = pendingCall{row: row, start: start, end: len(a.words), inReader: r.WordsOwned()}
+		a.addKeys(row, words)
 		a.count++
 		if a.long = r.Long(); a.long != nil {
-			a.total = r.WordCount()
+			a.longWords = r.WordCount()
 		}
 		if row != nil && row.Traits&command.ChangesRights != 0 {
-			break // who is logged out by it may say less behind it
+			break // a client that it logs out may only send short calls after it
 		}
 	}
 	return nil
 }
 
-// gather adds the key of a call, or the keys if it names which of its words they are.
-func (a *ahead) gather(row *command.Command, words [][]byte) {
+// addKeys adds the first key of a call to those that are prefetched, or all keys if the row finds them
+// itself.
+func (a *ahead) addKeys(row *command.Command, words [][]byte) {
 	switch {
-	case row == nil || row.FirstKey == 0 || len(words) <= row.FirstKey || len(a.keys) >= manyKeys:
+	case row == nil || row.FirstKey == 0 || len(words) <= row.FirstKey || len(a.keys) >= maxKeys:
 	case row.Keys.Find != nil:
 		a.keys, _ = row.Keys.Find(a.keys, words)
 	default:
@@ -135,11 +136,11 @@ func (a *ahead) gather(row *command.Command, words [][]byte) {
 	}
 }
 
-// manyKeys are enough to be brought near at a time.
-const manyKeys = 2 * Lookahead
+// maxKeys bounds the keys that are prefetched for one window, except for the keys of its last call.
+const maxKeys = 2 * Lookahead
 
-// repeat reads the next call if it repeats the one before it, about another key.
-func (a *ahead) repeat(r *resp.Reader) bool {
+// readRepeat reads the next call if it differs from the one before it only in its key.
+func (a *ahead) readRepeat(r *resp.Reader) bool {
 	if a.count == 0 || a.calls[a.count-1].row == nil || a.calls[a.count-1].row.FirstKey != 1 {
 		return false
 	}
@@ -149,34 +150,33 @@ func (a *ahead) repeat(r *resp.Reader) bool {
 	}
 	before, w := &a.calls[a.count-1], &a.calls[a.count]
 	w.row, w.start, w.end = before.row, before.start, before.end
-	w.repeats, w.second, w.held = true, second, false
+	w.isRepeat, w.second, w.inReader = true, second, false
 	a.keys = append(a.keys, second)
 	a.count++
 	return true
 }
 
-// own copies the calls that are left, so that they outlive the batch that lent them.
-func (a *ahead) own() {
-	if a.owned {
+// copyRest copies the words of the calls that are left, which are borrowed until the end of the batch.
+func (a *ahead) copyRest() {
+	if a.copied {
 		return
 	}
 	copied := -1
 	for i := a.next; i < a.count; i++ {
 		w := &a.calls[i]
-		if w.start != copied { // calls that repeat one another share their words
+		if w.start != copied { // a repeat shares the words of the call before it
 			words := a.words[w.start:w.end]
 			copy(words, command.CopyWords(words))
 			copied = w.start
 		}
-		if w.repeats {
+		if w.isRepeat {
 			w.second = bytes.Clone(w.second)
 		}
 	}
-	a.owned = true
+	a.copied = true
 }
 
-// peek is the row of the call that is answered next, nil if it will be refused for its name or the
-// number of its words.
+// peek returns the row of the next call; nil if the call has no row, or the wrong number of words.
 func (a *ahead) peek() *command.Command {
 	w := &a.calls[a.next]
 	words := a.words[w.start:w.end]

@@ -6,10 +6,10 @@ import (
 	"cellserver/internal/command"
 )
 
-// Whether a client may make a call. The calls of a user that may do everything are not checked: see
-// Session.checked.
+// Calls are checked against the rights of the client's user. The calls of a user that may do
+// everything are not checked: see Session.checked.
 
-// errChanged refuses a queued call that was allowed when it was queued.
+// errChanged refuses a queued call whose user has lost the right to it since it was queued.
 func errChanged(why acl.Verdict) error {
 	reason := "no permission to execute the command or subcommand"
 	switch why {
@@ -22,18 +22,17 @@ func errChanged(why acl.Verdict) error {
 		"This command is no longer allowed for the following reason: " + reason)
 }
 
-// What a check costs of a turn, in words: so many steps are as much as a word, and a note of a denied
-// call as much as so many words.
+// The cost of a check. It is added to the words of the call, which count towards the turn's cost.
 const (
-	stepsAWord  = 40
-	deniedWords = 64
+	stepsPerWord = 40 // steps of matching that cost as much as a word
+	deniedWords  = 64 // words that cost as much as logging a denied call
 )
 
-// authorize returns why the session may not make a call, nil if it may. Of a long call, whose words
-// are in long, that is found out where all of them are: see Instance.authorize.
+// authorize returns an error if the client may not make a call. A long call that goes on outside the
+// event loop is checked there, where all of its words are known: see Instance.authorize.
 func (s *Session) authorize(row *command.Command, words [][]byte, long [][]byte) error {
 	if row.Flags&command.NoAuth != 0 {
-		return nil // all clients may, whatever the rules say
+		return nil // no rule can deny it
 	}
 	u := s.Account.Load().User.Load()
 	if u == nil || !s.authenticated && s.instance.Accounts.RequiresAuth() {
@@ -41,12 +40,12 @@ func (s *Session) authorize(row *command.Command, words [][]byte, long [][]byte)
 	}
 	switch {
 	case s.transaction.Queue != nil && row.Flags&command.NoMulti != 0:
-		return nil // it is refused for that
+		return nil // it is refused in a transaction, whatever the rules say
 	case long != nil && (row.TakesMany() || s.transaction.Queue != nil):
 		return nil
 	}
 	why, object, steps := row.Authorize(&s.instance.Server, u, words)
-	s.words += steps / stepsAWord
+	s.words += steps / stepsPerWord
 	if why == acl.Allowed {
 		return nil
 	}
@@ -55,7 +54,7 @@ func (s *Session) authorize(row *command.Command, words [][]byte, long [][]byte)
 	return command.ErrDenied(why, row, u)
 }
 
-// authorize is Session.authorize for a call that is made, or queued, outside of the event loop.
+// authorize is like Session.authorize, for a call that is made or queued outside the event loop.
 func (in *Instance) authorize(c *command.Call, row *command.Command, words [][]byte, queued bool) error {
 	u := c.Client.Account.Load().User.Load()
 	if u == nil {
@@ -68,7 +67,7 @@ func (in *Instance) authorize(c *command.Call, row *command.Command, words [][]b
 	return nil
 }
 
-// authorizeQueued is Session.authorize for a call of a transaction that is being executed.
+// authorizeQueued is like Session.authorize, for a call of a transaction that is being executed.
 func (in *Instance) authorizeQueued(c *command.Call, row *command.Command, words [][]byte) error {
 	u := c.Client.Account.Load().User.Load()
 	if u == nil {
@@ -81,8 +80,8 @@ func (in *Instance) authorizeQueued(c *command.Call, row *command.Command, words
 	return nil
 }
 
-// mustCheck reports whether the calls of a client have to be checked. It is for calls outside of
-// the event loop, which may not read the session.
+// mustCheck reports whether the calls of a client are checked. It is for calls outside the event
+// loop, which must not read the session.
 func mustCheck(c *client.Client) bool {
 	u := c.Account.Load().User.Load()
 	return u == nil || !u.Unrestricted()
@@ -91,15 +90,15 @@ func mustCheck(c *client.Client) bool {
 // IsLoggedIn implements connection.Session.
 func (s *Session) IsLoggedIn() bool { return s.authenticated }
 
-// Become implements access.Session.
-func (s *Session) Become(a *client.Account) bool {
+// SetAccount implements access.Session.
+func (s *Session) SetAccount(a *client.Account) bool {
 	first := s.instance.Accounts.Default
 	loggedIn := a != nil
 	if !loggedIn {
 		a, loggedIn = first, !s.instance.Accounts.RequiresAuth()
 	}
 	s.Account.Store(a)
-	if s.authenticated = loggedIn; a.User.Load() == nil { // deleted, perhaps after its sessions were ended
+	if s.authenticated = loggedIn; a.User.Load() == nil { // deleted, perhaps after its sessions were closed
 		s.Account.Store(first)
 		s.authenticated = false
 		loggedIn = false
@@ -108,8 +107,8 @@ func (s *Session) Become(a *client.Account) bool {
 	return loggedIn
 }
 
-// ReloadUser implements command.Session. It is called at the start of each turn, which so feels
-// that the user may do less than before.
+// ReloadUser implements command.Session. It is also called at the start of each turn, so that a
+// change that another client makes takes effect there.
 func (s *Session) ReloadUser() {
 	u := s.Account.Load().User.Load()
 	s.checked = u == nil || !u.Unrestricted() || !s.authenticated
@@ -118,8 +117,8 @@ func (s *Session) ReloadUser() {
 	}
 }
 
-// restrict has only short calls read of a client that has not logged in, and one at a time: the
-// next may be longer, if this one logs it in.
+// restrict turns on, or off, the limits for a client that has not logged in: only short calls are
+// read, and one at a time, because the call after a login may be longer.
 func (s *Session) restrict(on bool) {
 	if s.restricted == on {
 		return

@@ -7,18 +7,18 @@ import (
 	"cellserver/internal/command"
 )
 
-// backgroundCall is a call that is made outside of the event loop. It implements command.Background.
+// backgroundCall is a call that is made outside the event loop. It implements command.Background.
 type backgroundCall struct {
-	places  *background.Places
-	session *Session // whose call it is; only what other goroutines may use of it
+	slots   *background.Slots
+	session *Session // only those of its methods are called that are safe on any goroutine
 	ctx     context.Context
-	words   int  // bytes that are kept for the call
+	words   int  // bytes that the call's words use
 	kept    int  // bytes of the reply so far
-	isLong  bool // the reply is the one that may get long
+	isLong  bool // the call holds what AcquireLong returns
 }
 
 // Yield implements command.Background.
-func (b *backgroundCall) Yield() { b.places.GiveWay() }
+func (b *backgroundCall) Yield() { b.slots.Yield() }
 
 // Reserve implements command.Background.
 func (b *backgroundCall) Reserve(bytes int) error {
@@ -27,17 +27,17 @@ func (b *backgroundCall) Reserve(bytes int) error {
 	if b.kept <= background.LongReply || b.isLong {
 		return nil
 	}
-	if !b.places.EnterLong(b.ctx) {
+	if !b.slots.AcquireLong(b.ctx) {
 		return command.ErrStopped
 	}
 	b.isLong = true
 	return nil
 }
 
-// delivered is called when the reply is in the mailbox, whose memory is counted.
+// delivered is called when the reply is in the mailbox, which accounts for its memory from then on.
 func (b *backgroundCall) delivered() {
 	if b.isLong {
-		b.places.LeaveLong()
+		b.slots.ReleaseLong()
 	}
 	b.session.ChargeAsync(-b.kept)
 	b.kept, b.isLong = 0, false

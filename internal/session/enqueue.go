@@ -10,8 +10,8 @@ import (
 
 const errTooMuchQueued command.Refusal = "ERR too many words are queued for one transaction"
 
-// enqueue takes a call for EXEC. Of a long one the words are in long: they are found beside the
-// loop, if there is room for them.
+// enqueue queues a call for EXEC. If long is not nil, it is a long call, whose words are found outside
+// the event loop.
 func (s *Session) enqueue(row *command.Command, words [][]byte, long [][]byte) error {
 	q, size := s.transaction.Queue, command.TotalLength(words)
 	if long != nil {
@@ -27,7 +27,7 @@ func (s *Session) enqueue(row *command.Command, words [][]byte, long [][]byte) e
 	case long != nil:
 		s.enqueueLong(row, long)
 		return nil
-	case size > muchToCopy && s.ahead.isHeld():
+	case size > minDetachBytes && s.ahead.inReader():
 		q.Add(row, s.takeOver(words), size, limits.Bulk)
 	default:
 		q.Copy(row, words, size, limits.Bulk)
@@ -37,7 +37,7 @@ func (s *Session) enqueue(row *command.Command, words [][]byte, long [][]byte) e
 	return nil
 }
 
-// enqueueLong has the words of a long call found beside the loop, and then queued.
+// enqueueLong has the words of a long call found outside the event loop, and then queues it.
 func (s *Session) enqueueLong(row *command.Command, long [][]byte) {
 	checked, q := s.checked, s.transaction.Queue
 	s.parkFor(row, client.TotalLength(long)*longCallBytes, func(call *command.Call) error {
@@ -57,11 +57,12 @@ func (s *Session) enqueueLong(row *command.Command, long [][]byte) {
 	})
 }
 
-// muchToCopy is a call, in bytes, whose words are taken over from the reader rather than copied.
-const muchToCopy = 64 << 10
+// minDetachBytes is the size, in bytes, of a call whose words are taken from the reader instead of
+// being copied.
+const minDetachBytes = 64 << 10
 
-// takeOver is own for the words of a call that the reader holds, without a copy of them; unless
-// what came behind the call is more, which would be moved.
+// takeOver returns the words of a call that the reader holds, to be kept. It does not copy them if
+// the call is most of what the reader holds; otherwise moving the rest would cost more.
 func (s *Session) takeOver(words [][]byte) [][]byte {
 	if s.reader.Buffered() > command.TotalLength(words) {
 		return command.CopyWords(words)
@@ -70,12 +71,12 @@ func (s *Session) takeOver(words [][]byte) [][]byte {
 	return append([][]byte(nil), words...)
 }
 
-// execAbort begins the refusal of an EXEC, and of what it would have made.
+// execAbort begins the error of an EXEC that is refused as a whole.
 const execAbort = "EXECABORT Transaction discarded because of: "
 
-// turnAway refuses a call before it is made. The transaction that it would be part of cannot be
-// executed any more; one that it would have executed is discarded.
-func (s *Session) turnAway(row *command.Command, err error) error {
+// refuse refuses a call before it is made. A transaction that the call would have been queued for is
+// aborted; a transaction that it would have executed is discarded.
+func (s *Session) refuse(row *command.Command, err error) error {
 	s.transaction.Abort()
 	if row.Traits&command.Executes != 0 {
 		s.transaction.Leave()

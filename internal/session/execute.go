@@ -10,9 +10,9 @@ import (
 
 // The bounds of what one transaction may cost: more is refused before its first call is made.
 const (
-	maxCost = 1 << 16
-	// MaxOwnCost is the bound where a call needs the session, and so is made on the event loop.
-	MaxOwnCost = 8 * command.TurnUnits
+	maxBackgroundCost = 1 << 16
+	// MaxSessionCost is the bound where a call needs the session, and so is made on the event loop.
+	MaxSessionCost = 8 * command.TurnUnits
 )
 
 const errTooCostly command.Refusal = "EXECABORT Transaction discarded because it would keep others waiting for too long"
@@ -38,34 +38,34 @@ func (s *Session) Execute() error {
 	}
 	most := s.instance.MaxTurnTransaction
 	if q.Own {
-		most = MaxOwnCost
+		most = MaxSessionCost
 	}
 	if q.Cost <= most && (!q.Slow || q.Own) {
-		if done, err := s.executeHere(x, most); done {
+		if done, err := s.executeInTurn(x, most); done {
 			return err
 		}
 	}
-	if q.Own || q.Cost > maxCost {
+	if q.Own || q.Cost > maxBackgroundCost {
 		s.transaction.Leave()
 		return errTooCostly
 	}
-	s.executeOutside(x)
+	s.executeInBackground(x)
 	return nil
 }
 
-// executeHere makes the calls in the session's turn. It does nothing and returns false if they cost
+// executeInTurn makes the calls in the session's turn. It does nothing and returns false if they cost
 // more than most, because of what their keys hold.
-func (s *Session) executeHere(x *execution, most int) (done bool, err error) {
+func (s *Session) executeInTurn(x *execution, most int) (done bool, err error) {
 	c := &s.call
 	c.Deferred = new(command.Deferred)
-	made, cost, err := x.make(c, most)
+	made, cost, err := x.run(c, most)
 	s.words = 0
 	switch {
 	case err != nil:
 		s.transaction.Leave()
 	case made:
 		s.transaction.Leave()
-		s.makeLater()
+		s.completeTransaction()
 		s.instance.Monitors.ShowTransaction(c)
 		c.Work += cost * command.BytesPerUnit
 		return true, nil
@@ -76,9 +76,9 @@ func (s *Session) executeHere(x *execution, most int) (done bool, err error) {
 	return err != nil, err
 }
 
-// executeOutside makes the calls in a goroutine, while the event loop serves other clients. The
+// executeInBackground makes the calls in a goroutine, while the event loop serves other clients. The
 // session leaves the transaction when it takes the reply.
-func (s *Session) executeOutside(x *execution) {
+func (s *Session) executeInBackground(x *execution) {
 	s.transaction.Detach()
 	s.call.Offloaded = true
 	row, words := s.row, command.CopyWords(s.call.Words)
@@ -91,7 +91,7 @@ func (s *Session) executeOutside(x *execution) {
 		}
 		c.Deferred = new(command.Deferred)
 		c.Sampling.Begin(c.View.Now())
-		switch made, _, err := x.make(c, maxCost); {
+		switch made, _, err := x.run(c, maxBackgroundCost); {
 		case err != nil:
 			return err
 		case !made:
@@ -109,10 +109,10 @@ func (s *Session) executeOutside(x *execution) {
 	})
 }
 
-// make makes the calls as one step, if they cost at most so much. It makes none for a client that
+// run makes the calls as one step, if they cost at most so much. It makes none for a client that
 // has gone, because its watches have ended.
-func (x *execution) make(c *command.Call, most int) (made bool, cost int, err error) {
-	places, all := x.places(c.Server.Databases)
+func (x *execution) run(c *command.Call, most int) (made bool, cost int, err error) {
+	places, all := x.keyRefs(c.Server.Databases)
 	mark, counted := c.Out.Mark(), c.Counts()
 	err = c.View.Atomically(c.Context, places, all, func() error {
 		c.Out.Rewind(mark)
@@ -125,15 +125,15 @@ func (x *execution) make(c *command.Call, most int) (made bool, cost int, err er
 		case c.Context.Err() != nil, x.instance.Watches.Changed(c, x.watching):
 			c.Out.NullArray()
 		default:
-			x.run(c)
+			x.runCalls(c)
 		}
 		return nil
 	})
 	return made, cost, err
 }
 
-// places are the keys that the calls touch and those that were watched; all if they may touch any.
-func (x *execution) places(databases int) (places []store.KeyRef, all bool) {
+// keyRefs are the keys that the calls touch and those that were watched; all if they may touch any.
+func (x *execution) keyRefs(databases int) (places []store.KeyRef, all bool) {
 	q := x.queue
 	if len(q.Places) == 0 { // else an attempt in the session's turn has found them
 		x.all = q.FindPlaces(x.database, databases) || q.Selects() && (x.checked || q.Own) // SELECT may be refused
@@ -152,9 +152,9 @@ const (
 	stepsOutside = 1 << 23
 )
 
-// run makes the calls. An error of one does not keep the others from being made. Once the replies
+// runCalls makes the calls. An error of one does not keep the others from being made. Once the replies
 // are too long, no more calls are.
-func (x *execution) run(c *command.Call) {
+func (x *execution) runCalls(c *command.Call) {
 	c.InTransaction, c.PatternSteps = true, stepsOutside
 	if c.Session != nil {
 		c.PatternSteps = stepsInTurn
@@ -196,9 +196,9 @@ func (x *execution) runOne(c *command.Call, call transaction.Queued) (err error)
 	return err
 }
 
-// makeLater does what the transaction has left to do when no key is locked, and completes its
+// completeTransaction does what the transaction has left to do when no key is locked, and completes its
 // reply, which begins at the session's mark.
-func (s *Session) makeLater() {
+func (s *Session) completeTransaction() {
 	l, out := s.call.Deferred, s.call.Out
 	s.call.Deferred = nil
 	if len(l.Calls) == 0 && l.PushBytes == 0 {
@@ -206,7 +206,7 @@ func (s *Session) makeLater() {
 	}
 	reply := slices.Clone(out.Bytes()[s.mark:])
 	out.Rewind(s.mark)
-	s.takeEarly(l.PushBytes)
+	s.takePushes(l.PushBytes)
 	cost := 0
 	for i := range l.Calls {
 		l.Calls[i].At -= s.mark

@@ -1,11 +1,11 @@
 package session
 
 import (
-	"cellserver/internal/background"
 	"log/slog"
 	"sync"
 	"time"
 
+	"cellserver/internal/background"
 	"cellserver/internal/client"
 	"cellserver/internal/command"
 	"cellserver/internal/commands/access"
@@ -18,15 +18,15 @@ import (
 	"cellserver/internal/store"
 )
 
-// Instance is what the sessions of one server share. It is safe for use by many goroutines. The
-// package commands fills it in.
+// Instance is the state that the sessions of one server share. It is safe for use by many goroutines.
+// The package commands creates it.
 type Instance struct {
 	command.Server
 	Store     store.Store
-	ClientLog *slog.Logger // for what clients cause, which may be very often
-	Undos     []command.Undo
+	ClientLog *slog.Logger // for messages that clients cause, and which may be very frequent
+	Cleanups  []command.Cleanup
 
-	// The state of families that sessions call for each of their calls, or for each turn.
+	// The state of families that sessions use in each call or in each turn.
 	Clients  *client.Registry
 	Blocked  *client.BlockedClients
 	Watches  *transaction.Watches
@@ -36,47 +36,50 @@ type Instance struct {
 	Accounts *access.Accounts
 	Memory   *maxmemory.Bound
 
-	Background *background.Places
-	// MaxTurnTransaction is what a transaction may cost that its session executes in its turn, in the
-	// units of command.TurnUnits. Tests change it.
+	Background *background.Slots
+	// MaxTurnTransaction is the highest cost, in the units of command.TurnUnits, of a transaction that
+	// is executed in a turn of its session. Tests change it.
 	MaxTurnTransaction int
 
-	slowCalls sync.Map // by client: calls that run outside of the event loop
-	ownCalls  sync.Map // by client: calls that its session makes in its turns
+	backgroundCalls sync.Map // by client: calls that run outside of the event loop
+	turnCalls       sync.Map // by client: calls that its session makes in its turns
 }
 
-// Begin prepares an instance that has been filled in.
+// Begin initializes the fields that the package commands does not set.
 func (in *Instance) Begin() {
-	in.Background, in.MaxTurnTransaction = background.NewPlaces(), command.TurnUnits
+	in.Background, in.MaxTurnTransaction = background.NewSlots(), command.TurnUnits
 	in.Tracking.Busy, in.Notifier.Busy = &in.Background.Busy, &in.Background.Busy
-	in.Notifier.Running = in.running
+	in.Notifier.Running = in.runningCall
 }
 
-// running is the call that a client makes, nil if that is not known. It is for the goroutine on
-// which the call runs.
-func (in *Instance) running(by int64) *command.Call {
-	if c, outside := in.slowCalls.Load(by); outside {
+// runningCall returns the call that a client is making; nil if it is not known. Only the goroutine
+// that makes the call may use it.
+func (in *Instance) runningCall(by int64) *command.Call {
+	if c, outside := in.backgroundCalls.Load(by); outside {
 		return c.(*command.Call)
 	}
-	if c, ok := in.ownCalls.Load(by); ok {
+	if c, ok := in.turnCalls.Load(by); ok {
 		return c.(*command.Call)
 	}
 	return nil
 }
 
-// Now is the present instant, nanoseconds on the store's clock.
+// Now returns the present instant: nanoseconds on the store's clock.
 func (in *Instance) Now() int64 { return in.Clock.Now() }
 
-// Departed receives when a client has gone: once, if several have gone since it was last read.
+// Departed returns a channel that receives a value when a client has disconnected. Several may share
+// one value.
 func (in *Instance) Departed() <-chan struct{} { return in.Clients.Departed() }
 
-// NoteDeparture has Departed receive because something has gone that counts like a client.
+// NoteDeparture sends to Departed although no client has disconnected, so that the receiver looks
+// again whether there is capacity for a connection.
 func (in *Instance) NoteDeparture() { in.Clients.NoteDeparture() }
 
-// Unauthenticated are the connections that have not logged in. Sessions enter and leave it by themselves.
+// Unauthenticated returns the connections that have not logged in. Sessions enter and leave by
+// themselves.
 func (in *Instance) Unauthenticated() *client.Unauthenticated { return in.Clients.Unauthenticated() }
 
-// Connected is the number of connected clients.
+// Connected returns the number of connected clients.
 func (in *Instance) Connected() int { return in.Clients.Count() }
 
 // NeedsPassword reports whether clients have to log in.
@@ -88,10 +91,11 @@ func (in *Instance) CountRefused() { in.Stats.Refused.Add(1) }
 // CountOutputCut counts a client that was disconnected because it reads too slowly.
 func (in *Instance) CountOutputCut() { in.Clients.CountOutputCut() }
 
-// BoundPushes bounds the bytes that wait to be pushed to one client, from now on; 0 for no bound.
+// BoundPushes sets how many bytes of messages may wait for one client; 0 means any number.
 func (in *Instance) BoundPushes(bytes int) { in.Clients.SetMaxPushes(bytes) }
 
-// UnblockAll ends what clients wait for, as if its time were over: the server is about to stop.
+// UnblockAll ends what blocked clients wait for, as if it had timed out. It is called before the
+// server stops.
 func (in *Instance) UnblockAll() { in.Blocked.End() }
 
 // WakeAll wakes every session.
@@ -101,8 +105,8 @@ func (in *Instance) WakeAll() {
 	}
 }
 
-// CutIdle disconnects the clients that have neither sent nor read anything for a while, and wait
-// for no reply. As in Redis it spares subscribers and monitors.
+// CutIdle disconnects clients that have neither sent nor read anything for longer than timeout. It
+// spares clients that wait for a reply, and, as in Redis, subscribers and monitors.
 func (in *Instance) CutIdle(timeout time.Duration) {
 	now := in.Now()
 	for _, c := range in.Clients.AllUnsorted() {
@@ -112,21 +116,21 @@ func (in *Instance) CutIdle(timeout time.Duration) {
 	}
 }
 
-// SampleEvery is how often Sample is to be called.
+// SampleEvery is the interval at which Sample is to be called.
 const SampleEvery = 100 * time.Millisecond
 
-// Sample measures how fast things go and how much memory is used, and applies the bounds of memory.
-// One goroutine calls it every SampleEvery.
+// Sample updates the rates and sizes that INFO shows, and applies the bounds of memory. One goroutine
+// calls it every SampleEvery.
 func (in *Instance) Sample() {
 	now := in.Now()
 	in.Stats.Rates.Add(now, in.Stats.Made(), in.Stats.Traffic.Sum())
 	in.Clients.SampleBuffers(now)
 	in.Clients.RetryEviction()
-	in.Hooks.Set(command.Full, in.Memory.Look(in.Now))
+	in.Hooks.Set(command.Full, in.Memory.Check(in.Now))
 }
 
-// CountTraffic returns counters for one goroutine that reads from clients or writes to them.
+// CountTraffic returns new traffic counters, for one goroutine that reads from or writes to clients.
 func (in *Instance) CountTraffic() *stats.Traffic { return in.Stats.Traffic.Register() }
 
-// Yield lets calls in the background run, if there are any. An event loop calls it after each turn.
-func (in *Instance) Yield() { in.Background.Yield() }
+// Yield lets calls in the background run. An event loop calls it after each turn.
+func (in *Instance) Yield() { in.Background.YieldThread() }

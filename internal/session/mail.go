@@ -7,25 +7,27 @@ import (
 	"cellserver/internal/command"
 )
 
-// A session's mailbox, and what it sends: out, and the pieces that follow it.
+// What a session takes from its mailbox, and what it sends: its output, and then the pieces of a
+// long reply.
 
-// WritePushes has what was pushed until now stand before the reply that is being written. In a
-// transaction that is before the transaction's reply.
+// WritePushes implements command.Session. In a transaction, the messages are written before the reply
+// to EXEC.
 func (s *Session) WritePushes() {
 	if s.call.Deferred != nil && !s.isMuted() {
 		s.call.Deferred.PushBytes = s.PushedBytes()
 		return
 	}
-	s.takeEarly(command.MaxInt)
+	s.takePushes(command.MaxInt)
 }
 
-// takeEarly takes up to so many bytes of pushes, and leaves later ones in the mailbox.
-func (s *Session) takeEarly(bytes int) {
+// takePushes writes messages of at most so many bytes, and leaves the others in the mailbox.
+func (s *Session) takePushes(bytes int) {
 	s.TakeMessages(&s.out, bytes)
 }
 
-// takeMail takes what other goroutines have put into the mailbox. A reply that has been delivered
-// ends the parking of the session; it is empty if the session goes on with a postponed call.
+// takeMail takes what other goroutines have put into the mailbox. The reply of the call for which the
+// session is parked ends the parking. That reply is empty after a CLIENT PAUSE, because the call is
+// still to be made.
 func (s *Session) takeMail() {
 	taken := s.TakeMail(&s.out, s.parked && s.call.Middleware != nil, s.dropReply)
 	if taken.Replied {
@@ -35,48 +37,48 @@ func (s *Session) takeMail() {
 	s.closing = s.closing || taken.Closes
 }
 
-// Output is what is to be sent; it stays valid until Sent.
+// Output returns the bytes that are to be sent. They stay valid until Sent is called.
 func (s *Session) Output() []byte { return s.Client.Output(&s.out) }
 
-// Sent says that the transport has taken what Output held. If something follows, Output holds the
-// next piece.
+// Sent notes that the transport has sent what Output returned. If there are further pieces, Output
+// returns the next one from now on.
 func (s *Session) Sent() {
 	if s.HasPieces() {
 		s.sentPiece()
 	} else if s.out.Reset() {
-		s.showRoom()
+		s.updateBufferSizes()
 	}
 }
 
-// sentPiece is Sent for a piece of what is sent in several.
+// sentPiece is Sent for a piece of a long reply.
 func (s *Session) sentPiece() {
 	if s.NextPiece(&s.out) {
-		s.showRoom()
+		s.updateBufferSizes()
 	}
 }
 
-// room is the memory that a session keeps for what it reads and for its replies, in bytes, for
-// others to see: in the high half that of replies. It is looked at once a turn, and written when it
-// has changed.
-func (s *Session) showRoom() {
+// updateBufferSizes publishes the capacities of the session's buffers, which CLIENT LIST shows, and
+// charges the client for them. BufferSizes holds both: output in the high half, input in the low one.
+// It is called once a turn, and writes only what has changed.
+func (s *Session) updateBufferSizes() {
 	const most = 1<<31 - 1
-	room, before := int64(min(s.out.Capacity(), most))<<32|int64(min(s.reader.Capacity(), most)), s.BufferSizes.Load()
-	if room != before {
-		s.BufferSizes.Store(room)
-		s.Charge(client.BufferBytes(room) - client.BufferBytes(before))
+	sizes := int64(min(s.out.Capacity(), most))<<32 | int64(min(s.reader.Capacity(), most))
+	if before := s.BufferSizes.Load(); sizes != before {
+		s.BufferSizes.Store(sizes)
+		s.Charge(client.BufferBytes(sizes) - client.BufferBytes(before))
 	}
 }
 
-// ShowUnsent says how many bytes of replies wait for the client to read them: for CLIENT LIST.
-func (s *Session) ShowUnsent(bytes int) {
+// SetUnsent sets how many bytes of replies the client has not read, for CLIENT LIST.
+func (s *Session) SetUnsent(bytes int) {
 	if int64(bytes) != s.Unsent.Load() {
 		s.Unsent.Store(int64(bytes))
 		s.PendingPieces.Store(int64(s.PieceCount()))
 	}
 }
 
-// pushBeforeReply has the messages that wait stand before the reply to the present call, as in
-// Redis.
+// pushBeforeReply writes the messages in the mailbox before the reply to the present call, as Redis
+// does.
 func (s *Session) pushBeforeReply() {
 	if s.isMuted() {
 		s.WritePushes()

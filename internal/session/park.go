@@ -9,20 +9,22 @@ import (
 	"cellserver/internal/resp"
 )
 
-// park lets a Slow command answer later, on a goroutine of its own. The session answers nothing
-// else until then, so replies keep their order; the event loop serves everybody else.
+// park has a goroutine make a call in the background. The session makes no other call until the reply
+// is in its mailbox, so that replies keep their order. Meanwhile its event loop serves other clients.
 func (s *Session) park(row *command.Command, words [][]byte) {
-	s.parkFor(row, heldBy(words), func(call *command.Call) error { return s.instance.runTimed(call, row, words, false) })
+	s.parkFor(row, heldBytes(words), func(call *command.Call) error {
+		return s.instance.runTimed(call, row, words, false)
+	})
 }
 
-// heldBy is what words take that are kept.
-func heldBy(words [][]byte) int { return command.TotalLength(words) + len(words)*client.WordBytes }
+// heldBytes returns the memory, in bytes, that words use while they are kept.
+func heldBytes(words [][]byte) int { return command.TotalLength(words) + len(words)*client.WordBytes }
 
-// longCallBytes is about what a byte of a long call takes while it is made: its words are noted, of
-// which there may be one in seven bytes.
+// longCallBytes estimates the memory, in bytes, that a byte of a long call uses while the call is
+// made: each of its words has a slice header, and there may be a word in every seven bytes.
 const longCallBytes = 4
 
-// parkLong is park for a call of many words, of which only the first were looked at.
+// parkLong is park for a long call, of which only the first words have been found.
 func (s *Session) parkLong(row *command.Command, long [][]byte) {
 	checked := s.checked
 	s.parkFor(row, client.TotalLength(long)*longCallBytes, func(call *command.Call) error {
@@ -36,13 +38,14 @@ func (s *Session) parkLong(row *command.Command, long [][]byte) {
 	})
 }
 
-// parkFor is park for what is to be done in place of the row's Run, and for which so many bytes are
-// kept. Of a client that leaves before it begins it is not done.
+// parkFor has run answer a call in the background instead of the row; bytes is the memory that the
+// call keeps until then. If the client disconnects before run starts, run is not called.
 func (s *Session) parkFor(row *command.Command, bytes int, run func(*command.Call) error) {
 	s.parkUntil(s.ctx, row, bytes, run)
 }
 
-// parkToEnd is parkFor for the rest of what has begun, which is done although the client leaves.
+// parkToEnd is parkFor for the rest of a call that has taken effect already: it runs even if the
+// client disconnects.
 func (s *Session) parkToEnd(row *command.Command, run func(*command.Call) error) {
 	s.parkUntil(context.Background(), row, 0, run)
 }
@@ -51,7 +54,7 @@ func (s *Session) parkUntil(ctx context.Context, row *command.Command, bytes int
 	s.ChargeAsync(bytes)
 	s.parked, s.dropReply = true, s.isMuted()
 	s.Parked.Store(true)
-	s.showLatest(row)
+	s.setLatestCommand(row)
 	var out resp.Writer
 	out.SetProtocol(s.out.Protocol())
 	out.UsePieces()
@@ -60,34 +63,37 @@ func (s *Session) parkUntil(ctx context.Context, row *command.Command, bytes int
 	call.View.Select(s.database)
 	call.View.SetCaller(s.ID)
 	call.Middleware, call.Caching = s.call.Middleware, s.call.Caching
-	b := &backgroundCall{places: s.instance.Background, session: s, ctx: ctx, words: bytes}
+	b := &backgroundCall{slots: s.instance.Background, session: s, ctx: ctx, words: bytes}
 	call.Background = b
-	go s.runSlow(call, b, row, run)
+	go s.runInBackground(call, b, row, run)
 }
 
-func (s *Session) runSlow(call *command.Call, b *backgroundCall, row *command.Command, run func(*command.Call) error) {
-	if !b.places.Enter(b.ctx) {
-		return // the client has gone, and what it held with it
+// runInBackground makes a call that the session is parked for, and delivers its reply to the session's
+// mailbox.
+func (s *Session) runInBackground(call *command.Call, b *backgroundCall, row *command.Command,
+	run func(*command.Call) error,
+) {
+	if !b.slots.Acquire(b.ctx) {
+		return // the client has disconnected, and its memory has been released
 	}
-	defer b.places.Leave()
+	defer b.slots.Release()
 	defer b.delivered()
-	s.instance.slowCalls.Store(s.ID, call)
+	s.instance.backgroundCalls.Store(s.ID, call)
 	call.View.Begin()
 	if err := s.tryRun(call, row, run); err != nil {
-		call.Out.Pieces() // which nobody wants
+		call.Out.Pieces() // discards what the row has written
 		call.Out.Error(s.instance.CountError(row, err))
 	}
 	call.CountReads()
 	s.instance.Tracking.SendPending(true)
 	s.ChargeAsync(-b.words)
-	// Before the reply: the next call may be made as soon as it is there, and its changes are not
-	// this one's.
-	s.instance.slowCalls.Delete(s.ID)
+	// This comes before the delivery, after which the session may make its next call: changes of that
+	// call must not be taken for changes of this one.
+	s.instance.backgroundCalls.Delete(s.ID)
 	s.Deliver(client.Delivery{Reply: call.Out.Pieces(), Last: call.Closes, Before: call.OnReply})
 }
 
-// tryRun runs a Slow command; if it panics, the connection ends, as when a command panics in the
-// session itself.
+// tryRun runs a call in the background. If it panics, the client is disconnected: see recoverPanic.
 func (s *Session) tryRun(call *command.Call, row *command.Command, run func(*command.Call) error) (err error) {
 	defer func() {
 		if reason := recover(); reason != nil {

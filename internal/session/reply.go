@@ -5,8 +5,8 @@ import (
 	"cellserver/internal/resp"
 )
 
-// CLIENT REPLY: replies that the client does not want are written to an output of their own, which
-// nobody sends. Messages go to the client's output all the same.
+// CLIENT REPLY: replies that the client does not want are written to a writer of their own, and
+// discarded. Messages are written to the client's output all the same.
 
 // SetReplyMode implements connection.Session.
 func (s *Session) SetReplyMode(mode connection.ReplyMode) {
@@ -17,12 +17,13 @@ func (s *Session) SetReplyMode(mode connection.ReplyMode) {
 	s.chooseOutput()
 }
 
-// isMuted reports whether the reply to the present call is not wanted.
+// isMuted reports whether CLIENT REPLY suppresses the reply to the present call.
 func (s *Session) isMuted() bool {
 	return s.replyMode == connection.RepliesOff || s.replyMode == connection.SkipReply
 }
 
-// chooseOutput has the replies from here on written where they are sent, or where they are not.
+// chooseOutput has replies written to the client's output, or where they are discarded, according to
+// the reply mode.
 func (s *Session) chooseOutput() {
 	s.call.Out = &s.out
 	if s.isMuted() {
@@ -38,8 +39,9 @@ func (s *Session) chooseOutput() {
 // Messages implements command.Session.
 func (s *Session) Messages() *resp.Writer { return &s.out }
 
-// replied ends a call: a reply that is not wanted is dropped, and SKIP goes on to the next call.
-func (s *Session) replied() {
+// afterReply ends a call: it discards an unwanted reply, and makes CLIENT REPLY SKIP apply to the
+// next call.
+func (s *Session) afterReply() {
 	if s.unwanted != nil {
 		s.unwanted.Reset()
 	}

@@ -12,11 +12,15 @@ import (
 	"cellserver/internal/resp"
 )
 
-// Session is one client's conversation: bytes in, bytes out. It knows no socket. A transport feeds
-// it what arrives, sends what Output holds, and ends the connection when Closing says so. It works
-// in turns, so that a client that sends much does not keep its event loop from the others: after
-// each, while More says so, the transport resumes it when it sees fit. All methods but Push are for
-// one goroutine at a time, the transport's.
+// Session is one client's conversation with the server: bytes in, bytes out. It knows no socket. A
+// transport passes the bytes that arrive to Feed, sends what Output holds, and closes the connection
+// when Closing returns true.
+//
+// A session works in turns, so that a client with many calls does not delay the other clients of its
+// event loop. As long as More returns true after a turn, the transport calls Resume for the next.
+//
+// Its methods are for one goroutine at a time, that of the transport. Methods of the embedded Client
+// say so where they may be called from any goroutine.
 type Session struct {
 	*client.Client
 	instance *Instance
@@ -24,49 +28,52 @@ type Session struct {
 	cancel   context.CancelFunc
 
 	reader    *resp.Reader
-	ahead     ahead // calls that were read and not answered yet
-	call      command.Call
-	closing   bool // after what Output holds, the connection ends
-	refused   bool // and that is an error about a value that is still arriving
-	parked    bool // a Slow command has not answered yet: nothing is read meanwhile
-	more      bool // the turn ended before the calls did
-	slowPath  bool // something is to be done before or after each call: see hooks
-	checked   bool // calls are checked against the user's rights: see ReloadUser
-	postponed bool // the call that the session is parked for is not made yet
+	ahead     ahead        // calls that have been read and not answered
+	call      command.Call // reused for every call that is made in a turn
+	closing   bool         // the connection ends once Output is sent
+	refused   bool         // closing, with an error about a value that is still arriving
+	parked    bool         // the latest call is answered later: no call is made until then
+	more      bool         // the turn ended before all calls were answered
+	slowPath  bool         // there is work before or after each call: see command.Hooks
+	checked   bool         // calls are checked against the user's rights: see ReloadUser
+	postponed bool         // the session is parked by CLIENT PAUSE, before the call is made
 
-	rest func() (last bool) // of a call that is made in several turns; nil without one
+	rest func() (last bool) // runs a piece of a call that takes several turns; nil if there is none
 
-	authenticated bool // it has said so, or need not
-	restricted    bool // it may only say who it is, in few words
+	authenticated bool // the client has logged in, or need not
+	restricted    bool // the client has yet to log in: only short calls are read
 
-	again    bool // what was looked at for the latest call holds for one that repeats it: see makeAgain
-	recent   command.LookupCache
-	database int
-
+	// repeatable is set if the next call may skip the checks that the latest one has passed, provided
+	// that it differs from it only in its key: see runRepeat.
+	repeatable  bool
+	recent      command.LookupCache
+	database    int
 	transaction transaction.State
 
 	output
-	tallied
+	callCounts
 }
 
-// output is what is written for the client, and how: pieces that follow it are the client's.
+// output holds the replies that have not been sent. Long replies are pieces in the client's mailbox,
+// which are sent after out.
 type output struct {
 	out       resp.Writer
-	mark      int                  // in the call's output: where the reply to the present call begins
-	replyMode connection.ReplyMode // replies that are not wanted
-	unwanted  *resp.Writer         // where those are written; nil until there is one
-	dropReply bool                 // the reply that the session is parked for is not wanted
+	mark      int                  // the position in call.Out at which the present reply begins
+	replyMode connection.ReplyMode // set by CLIENT REPLY
+	unwanted  *resp.Writer         // receives the replies that replyMode suppresses; nil until there is one
+	dropReply bool                 // the reply of the call for which the session is parked is suppressed
 }
 
-// tallied is the latest call, and what the session has counted and not added to what all share.
-type tallied struct {
+// callCounts describes the latest call, and holds the counts that have not been added to the
+// server's statistics.
+type callCounts struct {
 	row      *command.Command // of the latest call
+	words    int              // of the latest call
+	rejected bool             // the latest call was refused before its row ran
 	tallies  [tallies]tally
-	tally    int  // which of them counts row
-	varied   bool // the turn's calls are of several rows, or of another than the last turn's
-	rejected bool // the latest call was refused before it was made
-	turns    uint32
-	words    int // that it had
+	tally    int    // index of the tally that counts row
+	varied   bool   // this turn has called several rows, or another than the turn before
+	turns    uint32 // number of turns so far
 }
 
 // Open begins a session with a client that has connected.
@@ -79,78 +86,77 @@ func (in *Instance) Open(p client.Peer) *Session {
 	s.Opened = s.call.View.Now()
 	s.LastSeen.Store(s.Opened)
 	s.Charge(client.SessionBytes + p.TransportBytes)
-	s.Become(nil)
+	s.SetAccount(nil)
 	in.Clients.Add(s.Client)
 	s.call.View.SetCaller(s.ID)
-	in.ownCalls.Store(s.ID, &s.call)
+	in.turnCalls.Store(s.ID, &s.call)
 	in.Stats.Connections.Add(1)
 	return s
 }
 
-// Close ends the session: the connection has ended. A slow call that still runs stops soon, and its
-// reply is dropped. The client leaves the registry before anything is taken apart, so that CLIENT
-// LIST never shows one without its subscriptions.
+// Close ends the session after the connection has ended. A call that still runs in the background is
+// stopped, and its reply is dropped. The client leaves the registry first, so that CLIENT LIST never
+// shows a client whose subscriptions have already ended.
 func (s *Session) Close() {
 	s.instance.Clients.Remove(s.Client)
-	s.instance.ownCalls.Delete(s.ID)
+	s.instance.turnCalls.Delete(s.ID)
 	s.cancel()
-	for _, undo := range s.instance.Undos {
-		if undo.Close != nil {
-			undo.Close(s.Client, s)
+	for _, cleanup := range s.instance.Cleanups {
+		if cleanup.Close != nil {
+			cleanup.Close(s.Client, s)
 		}
 	}
 	s.CloseMail()
 	s.Release()
 }
 
-// Reset takes back what the client has begun, for RESET.
+// Reset implements connection.Session.
 func (s *Session) Reset() {
-	for _, undo := range s.instance.Undos {
-		if undo.Reset != nil {
-			undo.Reset(&s.call)
+	for _, cleanup := range s.instance.Cleanups {
+		if cleanup.Reset != nil {
+			cleanup.Reset(&s.call)
 		}
 	}
-	s.Speak(2)
+	s.SwitchProtocol(2)
 	s.SelectDatabase(0)
-	if s.replyMode != connection.SkipReply { // the reply to RESET itself, as in Redis
+	if s.replyMode != connection.SkipReply { // CLIENT REPLY SKIP suppresses the reply to RESET, as in Redis
 		s.SetReplyMode(connection.RepliesOn)
 	}
-	s.Become(nil)
+	s.SetAccount(nil)
 }
 
 // Transaction implements transaction.Session.
 func (s *Session) Transaction() *transaction.State { return &s.transaction }
 
-// Feed takes bytes that arrived, and answers a turn's worth of calls. They are the session's until
-// Feed returns.
+// Feed adds bytes that have arrived to the input, and runs a turn. The caller must not change the
+// bytes before Feed returns.
 func (s *Session) Feed(input []byte) {
 	s.reader.Feed(input)
 	s.Resume()
 }
 
-// Resume takes another turn: after Wake, or when More said so. First comes what others have for the
-// client.
+// Resume runs a turn without new input: after the client's Peer was woken, or if More returns true.
+// A turn first takes what is in the client's mailbox.
 func (s *Session) Resume() {
 	defer s.recoverPanic()
 	s.mark = s.call.Out.Mark()
-	if s.HasMail() && s.rest == nil { // messages do not tear a reply apart
+	if s.HasMail() && s.rest == nil { // a message must not stand inside a reply
 		s.takeMail()
 	}
-	answered := s.answer()
-	s.keep()
+	answered := s.answerTurn()
+	s.endBatch()
 	s.instance.Tracking.SendPending(true)
 	if answered > 0 {
 		s.fold()
-		s.showLatest(s.row)
+		s.setLatestCommand(s.row)
 	} else {
-		s.call.View.Begin() // nothing else read the clock
+		s.call.View.Begin() // no call has read the clock in this turn
 	}
 	s.LastSeen.Store(s.call.View.Now())
 }
 
-// recoverPanic ends a conversation in which a command has panicked, and nothing else: a mistake of
-// ours must not cost the others their server. Locks are released by then, because whoever takes one
-// defers its release.
+// recoverPanic closes the connection of a client whose command has panicked, so that a defect in a
+// command does not end the server. No lock is held by then: locks are released by deferred calls.
 func (s *Session) recoverPanic() {
 	if reason := recover(); reason != nil {
 		s.instance.ClientLog.Error("a command panicked", "client", s.ID, "command", s.rowName(), "reason", reason, "stack",
@@ -167,39 +173,40 @@ func (s *Session) rowName() string {
 	return s.row.Name
 }
 
-// keep ends a batch: what is unread is copied, and bounded. A client that goes on sending although
-// its calls wait (for a Slow command, or because it does not read its replies) is cut off at the
-// bound of one call, as Redis does.
-func (s *Session) keep() {
-	s.ahead.rest()
+// endBatch copies the input that is not answered yet, because the transport reuses its buffer, and
+// bounds it. A client may go on sending while no call of its is made: while it is parked, or does
+// not read its replies. It is disconnected when its input exceeds the bound of one call, as in
+// Redis.
+func (s *Session) endBatch() {
+	s.ahead.release()
 	s.call.Words = nil
 	s.reader.Keep()
 	unread := s.reader.Buffered()
 	if int64(unread) != s.Unread.Load() {
 		s.Unread.Store(int64(unread))
 	}
-	s.showRoom()
+	s.updateBufferSizes()
 	if unread > s.instance.Limits.Load().Query || s.restricted && unread > MaxUnauthenticatedInput {
 		s.instance.Stats.QueryCut.Add(1)
 		s.closing = true
 	}
 }
 
-// MaxUnauthenticatedInput bounds the bytes that wait of a client that has not said who it is.
+// MaxUnauthenticatedInput bounds the unanswered input, in bytes, of a client that has to log in.
 const MaxUnauthenticatedInput = 64 << 10
 
-// answer replies to the calls that have arrived, up to a turn's worth. Calls are read a few at a
-// time, so that the store can be told which keys are coming; and each such window shares one
-// reading of the clock.
-func (s *Session) answer() (answered int64) {
+// answerTurn answers the calls that have arrived, up to a turn's worth, and returns how many. It reads
+// them in windows of several calls, whose keys the store prefetches, and for which the clock is read
+// once.
+func (s *Session) answerTurn() (answered int64) {
 	s.more = false
-	s.lookUp()
+	s.beginTurn()
 	if s.rest != nil {
-		s.makeRest()
+		s.runRest()
 		return 0
 	}
 	if !s.ahead.empty() {
-		s.call.View.Begin() // an earlier turn read them
+		s.call.View.Begin() // the window was read in an earlier turn, with the clock of then
 	}
 	left := command.TurnUnits
 	if s.restricted {
@@ -218,60 +225,63 @@ func (s *Session) answer() (answered int64) {
 		if s.slowPath && s.holdForPause() {
 			break
 		}
-		s.do()
+		s.answerCall()
 		answered++
 	}
-	s.ahead.own()
+	s.ahead.copyRest()
 	return answered
 }
 
-// turnCost is what the latest command counts of a turn.
+// turnCost returns the cost of the latest call in the units of command.TurnUnits.
 func (s *Session) turnCost() int {
-	worth := command.BoundedUnits
+	units := command.BoundedUnits
 	if s.row == nil || s.row.Cost == command.Constant {
-		worth = 1 + s.words/command.WordsPerUnit
+		units = 1 + s.words/command.WordsPerUnit
 	}
-	return worth + s.call.Work/command.BytesPerUnit
+	return units + s.call.Work/command.BytesPerUnit
 }
 
-// readAhead reads the calls of the next window, and says how many bytes they are. When there are
-// none, and the reader has failed, the conversation ends.
+// readAhead reads the calls of the next window. It returns false if no whole call has arrived, and
+// closes the connection if the input is invalid. bytes is the input that counts towards the turn's
+// cost: 0 if it is uncountedInput or less.
 func (s *Session) readAhead() (bytes int, some bool) {
-	if s.ahead.clear(); s.reader.Drained() {
+	if s.ahead.reset(); s.reader.Drained() {
 		return 0, false
 	}
-	most, buffered := Lookahead, s.reader.Buffered()
-	if s.restricted || buffered > manyBuffered {
-		most = 1 // the call behind it may be longer, if this one says who the client is; or they are long ones
+	limit, buffered := Lookahead, s.reader.Buffered()
+	if s.restricted || buffered > maxReadAheadInput {
+		limit = 1 // if this call logs the client in, the next may be longer; see also maxReadAheadInput
 	}
-	err := s.ahead.fill(s.reader, s.instance.Table, &s.recent, most)
+	err := s.ahead.fill(s.reader, s.instance.Table, &s.recent, limit)
 	if s.ahead.empty() {
 		if err != nil {
-			s.refuse(err)
+			s.failInput(err)
 		}
 		return 0, false
 	}
 	s.call.View.Begin()
 	s.call.Sampling.Begin(s.call.View.Now())
-	if s.ahead.count > 1 { // for one call alone it is not worth it
+	if s.ahead.count > 1 { // prefetching the key of a single call costs more than it saves
 		s.call.View.Prefetch(s.ahead.keys)
 	}
-	if buffered <= fewBuffered {
+	if buffered <= uncountedInput {
 		return 0, true
 	}
 	return buffered - s.reader.Buffered(), true
 }
 
-// fewBuffered is what a loop reads at a time: so much is soon looked at, whatever calls it is.
-const fewBuffered = 16 << 10
+// uncountedInput is the input, in bytes, that a turn may parse in addition to its calls. It is what
+// an event loop reads at a time, and parsing it takes little time whatever calls it holds.
+const uncountedInput = 16 << 10
 
-// manyBuffered is more than a loop reads at a time: what is there is of long calls, or has waited,
-// and is read call by call.
-const manyBuffered = 64 << 10
+// maxReadAheadInput is the unread input, in bytes, up to which several calls are read ahead. It is
+// more than an event loop reads at a time: so if there is more, its calls are long or have been
+// waiting, and they are read one by one.
+const maxReadAheadInput = 64 << 10
 
-// refuse ends a conversation whose bytes make no sense. A call that outgrew its bound gets no
-// answer, as from Redis.
-func (s *Session) refuse(err error) {
+// failInput closes a connection with invalid input, after an error reply. A call that exceeds the
+// bound of its length gets no reply, as in Redis.
+func (s *Session) failInput(err error) {
 	var broken resp.ProtocolError
 	switch {
 	case errors.As(err, &broken):
@@ -283,35 +293,28 @@ func (s *Session) refuse(err error) {
 	s.closing = true
 }
 
-// Following is the number of bytes that are to be sent after Output.
-func (s *Session) Following() int { return s.PieceBytes() }
-
-// Touch says that the client is there although it sends nothing: it takes its replies.
-func (s *Session) Touch() {
+// MarkActive resets the idle time of a client that reads its replies without sending calls.
+func (s *Session) MarkActive() {
 	s.call.View.Begin()
 	s.LastSeen.Store(s.call.View.Now())
 }
 
-// Closing says that the connection is to end once Output is sent.
+// Closing reports whether the connection is to be closed once Output is sent.
 func (s *Session) Closing() bool { return s.closing }
 
-// Refused says that it ends with an error about a value that the client is still sending.
+// Refused reports whether the session is closing because a value is too long, of which more may
+// still arrive. If the transport closed the connection at once, the client might never see the
+// error.
 func (s *Session) Refused() bool { return s.refused }
 
-// More says that calls have arrived that wait for another turn.
+// More reports whether calls that have arrived wait for another turn.
 func (s *Session) More() bool { return s.more && !s.closing }
 
-// Called says that others have something for the client, which the next turn takes.
-func (s *Session) Called() bool { return s.HasMail() }
+// HasUnanswered reports whether calls that have arrived have not been answered.
+func (s *Session) HasUnanswered() bool { return s.parked || s.More() }
 
-// Owing says that calls have arrived that are not answered yet.
-func (s *Session) Owing() bool { return s.parked || s.More() }
-
-// Listens says whether the client has subscribed to something.
-func (s *Session) Listens() bool { return s.IsSubscribed() }
-
-// showLatest has others see which command the client makes; nil for none.
-func (s *Session) showLatest(row *command.Command) {
+// setLatestCommand sets the command that CLIENT LIST shows; nil for none.
+func (s *Session) setLatestCommand(row *command.Command) {
 	if row == nil {
 		s.LatestCommand.Store(nil)
 	} else {
@@ -328,10 +331,10 @@ func (s *Session) SelectDatabase(n int) {
 	s.Profile.Database = n
 }
 
-// Speak changes the version of the protocol, 2 or 3, from the next reply on.
-func (s *Session) Speak(protocol int) {
+// SwitchProtocol implements connection.Session.
+func (s *Session) SwitchProtocol(protocol int) {
 	if s.HasMail() {
-		s.WritePushes() // which were written in the other one
+		s.WritePushes() // messages that were encoded in the old version go before the reply
 	}
 	s.out.SetProtocol(protocol)
 	if s.unwanted != nil {
@@ -340,9 +343,9 @@ func (s *Session) Speak(protocol int) {
 	s.SetProtocol(protocol)
 }
 
-// IsBlocked reports whether the client waits for something that may never come, so that there is no
-// need to keep its session once it has closed the connection. A pause does end, and its client may
-// only have nothing more to send.
+// IsBlocked reports whether the client waits for an event that may never happen, as in WAIT. Once
+// such a client has closed its side of the connection, its session can be closed. That is not so
+// during a CLIENT PAUSE: it ends, and the client may only have finished sending.
 func (s *Session) IsBlocked() bool { return s.parked && !s.postponed && s.Blocked.Load() }
 
 // Block implements command.Session.

@@ -86,10 +86,10 @@ func (s *Session) reject(row *command.Command, err error) error {
 // take: in one of so many turns. A power of two.
 const sampleEvery = 128
 
-// lookUp finds out, at the start of a turn, whether more is to be done than to make its calls.
-func (s *Session) lookUp() {
+// beginTurn finds out, at the start of a turn, whether more is to be done than to make its calls.
+func (s *Session) beginTurn() {
 	s.turns++
-	s.again = false
+	s.repeatable = false
 	s.slowPath = s.replyMode != connection.RepliesOn || s.instance.Hooks.Any() || s.turns%sampleEvery == 0
 	s.ReloadUser()
 }
@@ -104,8 +104,8 @@ func (s *Session) OnSlowPath() bool { return s.slowPath }
 func (in *Instance) runTimed(c *command.Call, row *command.Command, words [][]byte, repeats bool) error {
 	began, misses := in.Clock.Now(), c.Misses
 	var err error
-	if isShort(c, row) {
-		err = runShort(c, row, words, repeats)
+	if isMemoryShort(c, row) {
+		err = runWithoutGrowth(c, row, words, repeats)
 	} else {
 		err = c.Run(row, words, repeats)
 	}

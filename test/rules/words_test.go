@@ -40,7 +40,6 @@ var replacedNames = map[string]string{
 // unread are the directories whose idioms have not been replaced yet.
 var unread = []string{
 	"internal/commands",
-	"internal/session",
 }
 
 // saysTheFieldsWord looks at the names and the comments of the product.

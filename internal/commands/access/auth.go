@@ -9,9 +9,9 @@ import (
 // Session is what AUTH and HELLO ask of the session that makes the call.
 type Session interface {
 	command.Session
-	// Become logs the session in as an account; nil for that of new connections. It returns false if the
-	// account has been deleted.
-	Become(a *client.Account) bool
+	// SetAccount logs the session in as an account; nil for that of new connections. It returns false
+	// if the account has been deleted.
+	SetAccount(a *client.Account) bool
 }
 
 func (as *Accounts) auth() *command.Command {
@@ -61,7 +61,7 @@ func (as *Accounts) Check(c *command.Call, user, password []byte) (logIn func() 
 		return nil
 	}
 	return func() error {
-		for !c.Session.(Session).Become(account) { // the user was deleted, and perhaps created again
+		for !c.Session.(Session).SetAccount(account) { // the user was deleted, and perhaps created again
 			if account = as.check(c, user, password); account == nil {
 				return command.ErrWrongPass
 			}

@@ -16,7 +16,7 @@ func (a *Admin) infoMemory(c *command.Call, out *command.InfoText) {
 	for _, u := range store.UsageOf(c.View) {
 		keys += u.Bytes
 	}
-	used, resident, most := a.Memory.Used(), maxmemory.Resident(), a.Memory.Most()
+	used, resident, most := a.Memory.Used(), maxmemory.Resident(), a.Memory.Limit()
 	peak, startup := a.Memory.Peak(), a.Memory.Startup
 	out.Bytes("used_memory", used)
 	out.Bytes("used_memory_rss", resident)

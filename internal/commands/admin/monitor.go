@@ -80,9 +80,9 @@ func (ms *Monitors) Leave(c *client.Client) {
 	}
 }
 
-// Undo ends MONITOR.
-func (ms *Monitors) Undo() command.Undo {
-	return command.Undo{
+// Cleanup ends MONITOR.
+func (ms *Monitors) Cleanup() command.Cleanup {
+	return command.Cleanup{
 		Reset: func(c *command.Call) { ms.Leave(c.Client) },
 		Close: func(c *client.Client, _ command.Session) { ms.Leave(c) },
 	}

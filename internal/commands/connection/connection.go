@@ -24,7 +24,7 @@ type Session interface {
 	command.Session
 	IsLoggedIn() bool
 	// Speak changes the version of the protocol, 2 or 3, from this reply on.
-	Speak(protocol int)
+	SwitchProtocol(protocol int)
 	SelectDatabase(n int)
 	SetReplyMode(mode ReplyMode)
 	// Reset takes back what the client has begun, in every family.
@@ -48,9 +48,9 @@ func (f *Family) Info() command.InfoPart {
 	}}
 }
 
-// Undo ends what the client waits for, and what CLIENT SETNAME and NO-EVICT have said.
-func (f *Family) Undo() command.Undo {
-	return command.Undo{
+// Cleanup ends what the client waits for, and what CLIENT SETNAME and NO-EVICT have said.
+func (f *Family) Cleanup() command.Cleanup {
+	return command.Cleanup{
 		Reset: func(c *command.Call) {
 			c.Client.SetName(nil)
 			c.Client.Profile.Mu.Lock()

@@ -42,7 +42,7 @@ func (f *Family) hello() *command.Command {
 				c.Client.SetName(name)
 			}
 			if protocol != 0 {
-				s.Speak(protocol)
+				s.SwitchProtocol(protocol)
 			}
 			introduce(c)
 			return nil

@@ -19,9 +19,9 @@ func (cs *Channels) Info() []command.InfoPart {
 	}
 }
 
-// Undo ends the client's subscriptions.
-func (cs *Channels) Undo() command.Undo {
-	return command.Undo{
+// Cleanup ends the client's subscriptions.
+func (cs *Channels) Cleanup() command.Cleanup {
+	return command.Cleanup{
 		Reset: func(c *command.Call) { cs.unsubscribeAll(c.Client, c.Session) },
 		Close: func(c *client.Client, session command.Session) { cs.unsubscribeAll(c, session) },
 	}

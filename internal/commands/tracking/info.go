@@ -20,9 +20,9 @@ func (t *Table) Info() []command.InfoPart {
 	}
 }
 
-// Undo ends CLIENT TRACKING.
-func (t *Table) Undo() command.Undo {
-	return command.Undo{
+// Cleanup ends CLIENT TRACKING.
+func (t *Table) Cleanup() command.Cleanup {
+	return command.Cleanup{
 		Reset: func(c *command.Call) { t.setCallTracker(c, nil) },
 		Close: func(c *client.Client, _ command.Session) { t.setTracker(c, nil) },
 	}

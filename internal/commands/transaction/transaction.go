@@ -83,9 +83,9 @@ func (ws *Watches) Commands() []*command.Command {
 	return []*command.Command{&multi, &exec, &discard, ws.watch(), &unwatch}
 }
 
-// Undo leaves the transaction.
-func (ws *Watches) Undo() command.Undo {
-	return command.Undo{
+// Cleanup leaves the transaction.
+func (ws *Watches) Cleanup() command.Cleanup {
+	return command.Cleanup{
 		Reset: func(c *command.Call) { stateOf(c).Leave() },
 		Close: func(_ *client.Client, session command.Session) { session.(Session).Transaction().Unwatch() },
 	}

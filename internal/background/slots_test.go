@@ -12,17 +12,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Calls that have not begun and calls that have get places in turns, in the order of arrival.
-func TestPlacesAreGivenByTurns(t *testing.T) {
-	p := Places{free: 1}
-	p.take(context.Background(), fresh)
+// New calls and calls that have yielded get slots alternately, each in the order of arrival.
+func TestSlotsAlternateBetweenQueues(t *testing.T) {
+	p := Slots{free: 1}
+	p.acquire(context.Background(), newCalls)
 	var order []string
 	done := make(chan struct{})
 	wait := func(name string, queue, n int) {
 		go func() {
-			p.take(context.Background(), queue)
+			p.acquire(context.Background(), queue)
 			order = append(order, name)
-			p.leave()
+			p.release()
 			done <- struct{}{}
 		}()
 		for p.Waiting() != n {
@@ -32,33 +32,33 @@ func TestPlacesAreGivenByTurns(t *testing.T) {
 	n := 0
 	for i := range 4 {
 		n++
-		wait(fmt.Sprint("begun ", i), begun, n)
+		wait(fmt.Sprint("resumed ", i), resumedCalls, n)
 	}
 	for i := range 2 {
 		n++
-		wait(fmt.Sprint("new ", i), fresh, n)
+		wait(fmt.Sprint("new ", i), newCalls, n)
 	}
-	p.leave()
+	p.release()
 	for range n {
 		<-done
 	}
-	require.Equal(t, []string{"new 0", "begun 0", "new 1", "begun 1", "begun 2", "begun 3"}, order)
+	require.Equal(t, []string{"new 0", "resumed 0", "new 1", "resumed 1", "resumed 2", "resumed 3"}, order)
 	require.Equal(t, 1, p.free)
 }
 
-// A place that is given at the moment at which its client leaves is neither lost nor given twice.
-func TestPlacesAreNotLost(t *testing.T) {
-	p := Places{free: 2}
+// A slot that is given at the moment at which its call is cancelled is neither lost nor given twice.
+func TestSlotsAreNotLost(t *testing.T) {
+	p := Slots{free: 2}
 	var running atomic.Int32
 	var all sync.WaitGroup
 	for i := range 200 {
 		ctx, cancel := context.WithCancel(context.Background())
 		all.Go(func() {
-			if p.take(ctx, i%2) {
+			if p.acquire(ctx, i%2) {
 				assert.LessOrEqual(t, running.Add(1), int32(2))
 				runtime.Gosched()
 				running.Add(-1)
-				p.leave()
+				p.release()
 			}
 		})
 		all.Go(cancel)
