@@ -26,7 +26,10 @@ var idioms = map[string]string{
 	"dear":    "expensive",
 	"himself": "itself", "everybody": "all clients", "unheard": "unsent", "careful": "slow path",
 	"anyone": "any client", "aloud": "whatever CLIENT REPLY says", "heed": "apply",
-	"heeded": "wanted",
+	"heeded": "wanted", "heeds": "applies",
+	"anybody": "any client", "everyone": "all clients", "someone": "a client, another goroutine",
+	"newcomer": "unauthenticated connection", "newcomers": "unauthenticated connections",
+	"hear": "receive", "hears": "receives", "goodbye": "closing alert, quit", "parting": "lingering connection",
 }
 
 // replacedNames are words that stand in a comment as anywhere, and in a name for what the field
