@@ -38,7 +38,7 @@ func (s *Server) ServeTLS(listener net.Listener, h TLSOptions) error {
 	return s.accept(listener, func(conn net.Conn) { s.startHandshake(conn, h) })
 }
 
-// handshakeQueue are the connections whose handshakes are not finished.
+// handshakeQueue holds the connections whose handshakes are not finished.
 type handshakeQueue struct {
 	slots chan struct{} // each handshake occupies one
 	cpu   chan struct{} // and one of these while it computes: other processors are left to the clients
@@ -49,9 +49,9 @@ type handshakeQueue struct {
 	running sync.WaitGroup
 }
 
-func (r *handshakeQueue) open() {
-	r.slots = make(chan struct{}, maxHandshakes)
-	r.cpu = make(chan struct{}, max(runtime.GOMAXPROCS(0)/2, 1))
+func (q *handshakeQueue) open() {
+	q.slots = make(chan struct{}, maxHandshakes)
+	q.cpu = make(chan struct{}, max(runtime.GOMAXPROCS(0)/2, 1))
 }
 
 // handshake is a connection in a handshakeQueue.
@@ -64,34 +64,34 @@ type handshake struct {
 
 // enter adds a connection. It waits for a slot if there is none, and returns false if the server
 // shuts down.
-func (r *handshakeQueue) enter(w *baseConn, ended <-chan struct{}) (*handshake, bool) {
-	if !r.acquireSlot(ended) {
+func (q *handshakeQueue) enter(w *baseConn, ended <-chan struct{}) (*handshake, bool) {
+	if !q.acquireSlot(ended) {
 		return nil, false
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.closed {
-		<-r.slots
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		<-q.slots
 		return nil, false
 	}
 	h := &handshake{socket: w.Conn, conn: w}
-	h.entry = r.waiting.PushBack(h)
-	r.running.Add(1)
+	h.entry = q.waiting.PushBack(h)
+	q.running.Add(1)
 	return h, true
 }
 
 // acquireSlot acquires a slot. If there is none, it cuts the oldest handshake that waits for its
 // peer. While all handshakes compute, it waits, and further connections wait in the listener's
 // backlog.
-func (r *handshakeQueue) acquireSlot(ended <-chan struct{}) bool {
+func (q *handshakeQueue) acquireSlot(ended <-chan struct{}) bool {
 	select {
-	case r.slots <- struct{}{}:
+	case q.slots <- struct{}{}:
 		return true
 	default:
 	}
-	for cut := r.cutOldest(); ; cut = cut || r.cutOldest() {
+	for cut := q.cutOldest(); ; cut = cut || q.cutOldest() {
 		select {
-		case r.slots <- struct{}{}:
+		case q.slots <- struct{}{}:
 			return true
 		case <-ended:
 			return false
@@ -100,32 +100,32 @@ func (r *handshakeQueue) acquireSlot(ended <-chan struct{}) bool {
 	}
 }
 
-func (r *handshakeQueue) leave(h *handshake) {
-	r.mu.Lock()
+func (q *handshakeQueue) leave(h *handshake) {
+	q.mu.Lock()
 	if h.entry != nil {
-		r.waiting.Remove(h.entry)
+		q.waiting.Remove(h.entry)
 	}
-	r.mu.Unlock()
-	<-r.slots
-	r.running.Done()
+	q.mu.Unlock()
+	<-q.slots
+	q.running.Done()
 }
 
 // markDone marks a handshake as finished, so that it is not cut any more.
-func (r *handshakeQueue) markDone(h *handshake) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (q *handshakeQueue) markDone(h *handshake) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	h.done = true
 }
 
 // cutOldest closes the connection of the oldest handshake that waits for its peer. It returns false
 // if none does.
-func (r *handshakeQueue) cutOldest() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for at := r.waiting.Front(); at != nil; at = at.Next() {
+func (q *handshakeQueue) cutOldest() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for at := q.waiting.Front(); at != nil; at = at.Next() {
 		if h := at.Value.(*handshake); h.conn.waiting.Load() && !h.done {
 			h.socket.Close()
-			r.waiting.Remove(at)
+			q.waiting.Remove(at)
 			h.entry = nil
 			return true
 		}
@@ -133,24 +133,24 @@ func (r *handshakeQueue) cutOldest() bool {
 	return false
 }
 
-func (r *handshakeQueue) count() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.waiting.Len()
+func (q *handshakeQueue) count() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.waiting.Len()
 }
 
 // shutdown closes the connections of all handshakes, and waits until they have ended. Further
 // connections are refused.
-func (r *handshakeQueue) shutdown() {
-	r.mu.Lock()
-	r.closed = true
-	for at := r.waiting.Front(); at != nil; at = at.Next() {
+func (q *handshakeQueue) shutdown() {
+	q.mu.Lock()
+	q.closed = true
+	for at := q.waiting.Front(); at != nil; at = at.Next() {
 		if h := at.Value.(*handshake); !h.done {
 			h.socket.Close()
 		}
 	}
-	r.mu.Unlock()
-	r.running.Wait()
+	q.mu.Unlock()
+	q.running.Wait()
 }
 
 // startHandshake performs the handshake of a connection on another goroutine than the listener's,
@@ -204,8 +204,8 @@ const (
 	readFactor     = 4
 )
 
-func newBaseConn(conn net.Conn, r *handshakeQueue) *baseConn {
-	w := &baseConn{Conn: conn, queue: r}
+func newBaseConn(conn net.Conn, q *handshakeQueue) *baseConn {
+	w := &baseConn{Conn: conn, queue: q}
 	w.waiting.Store(true) // a handshake begins with a message of the peer
 	return w
 }
