@@ -1,4 +1,5 @@
-// Package certs makes authorities and certificates for tests, as they run: none is kept anywhere.
+// Package certs creates authorities and certificates while tests run. None is stored in the
+// repository.
 package certs
 
 import (
@@ -19,7 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Authority signs certificates, and keeps them as PEM files in a directory of the test.
+// Authority signs certificates, and writes them as PEM files into a directory of the test.
 type Authority struct {
 	Dir  string
 	File string // its own certificate
@@ -29,13 +30,13 @@ type Authority struct {
 	next int64 // serial number
 }
 
-// New makes an authority, for one test.
+// New creates an authority for one test.
 func New(t testing.TB) *Authority {
 	t.Helper()
 	return NewIn(t, t.TempDir())
 }
 
-// NewIn makes an authority in a directory that lasts longer.
+// NewIn creates an authority in a directory that outlasts the test.
 func NewIn(t testing.TB, dir string) *Authority {
 	t.Helper()
 	a := &Authority{Dir: dir, key: newKey(t)}
@@ -50,8 +51,8 @@ func NewIn(t testing.TB, dir string) *Authority {
 // Pair is a certificate and its key, as files.
 type Pair struct{ Cert, Key string }
 
-// Issue makes a certificate for this machine's loopback addresses and "localhost", for servers and
-// clients. name is its subject, and its files'.
+// Issue creates a certificate for the loopback addresses and "localhost", for servers and clients.
+// Its subject and its files have this name.
 func (a *Authority) Issue(t testing.TB, name string, changes ...func(*x509.Certificate)) Pair {
 	t.Helper()
 	template := a.template(name)
@@ -68,23 +69,23 @@ func (a *Authority) Issue(t testing.TB, name string, changes ...func(*x509.Certi
 	return Pair{a.write(t, name+".crt", "CERTIFICATE", cert.Raw), a.write(t, name+".key", "PRIVATE KEY", bytes)}
 }
 
-// Expired has a certificate have expired a day ago.
+// Expired changes a certificate so that it expired a day ago.
 func Expired(c *x509.Certificate) {
 	c.NotBefore, c.NotAfter = c.NotBefore.AddDate(-1, 0, 0), time.Now().AddDate(0, 0, -1)
 }
 
-// Client is what a client of a server goes by whose certificate this authority has signed, with a
-// certificate of its own, or without if the pair is empty.
+// Client returns the TLS configuration of a client that trusts this authority, with a certificate
+// of its own, or without one if the pair is empty.
 func (a *Authority) Client(t testing.TB, own Pair) *tls.Config {
 	t.Helper()
-	now := time.Now() // whatever a test does to its clock
+	now := time.Now() // before a test changes its clock
 	c := &tls.Config{RootCAs: x509.NewCertPool(), ServerName: "localhost", Time: func() time.Time { return now }}
 	c.RootCAs.AddCert(a.cert)
 	if own != (Pair{}) {
 		pair, err := tls.LoadX509KeyPair(own.Cert, own.Key)
 		require.NoError(t, err)
-		// Shown whatever the server asks for: crypto/tls would keep one back that the server does
-		// not accept anyway.
+		// The certificate is sent to any server. crypto/tls would not send one that the server does
+		// not accept.
 		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
 	}
 	return c

@@ -1,5 +1,5 @@
-// Package cli runs cellserver cli as it is built: beside the real redis-cli, against both servers;
-// on a terminal; and against servers that fail it.
+// Package cli tests cellserver cli: compared with redis-cli, against both servers; on a terminal;
+// and against servers that fail.
 package cli
 
 import (
@@ -22,17 +22,18 @@ import (
 
 func TestMain(m *testing.M) { peer.Main(m) }
 
-// patience is how late anything may be: far more than it takes.
+// patience is the longest wait for anything that should happen. It is far longer than anything
+// takes, because a test machine may be busy.
 const patience = 60 * time.Second
 
-// outcome is all that a program leaves behind.
+// outcome has a program's output and exit status.
 type outcome struct {
 	stdout, stderr string
 	status         int
 }
 
-// environment has no password in it, and a home without anybody's preferences. The race detector
-// makes a process wait a second before it ends, unless told.
+// environment returns one without passwords, and with an empty home directory. By default, the race
+// detector makes a process wait a second before it ends.
 func environment(t *testing.T) []string {
 	inherited := slices.DeleteFunc(os.Environ(), func(entry string) bool {
 		return strings.HasPrefix(entry, "REDISCLI_") || strings.HasPrefix(entry, "CELLSERVER_")
@@ -57,18 +58,18 @@ func run(t *testing.T, cmd *exec.Cmd, stdin string) outcome {
 // ours is cellserver cli.
 func ours(args ...string) *exec.Cmd { return peer.Command(append([]string{"cli"}, args...)...) }
 
-// theirs is redis-cli. Without one installed the test fails: a comparison that is not made must not
-// look like one that went well.
+// theirs is redis-cli. If it is not installed, the test fails, because a comparison that is not
+// made must not look like one that succeeded.
 func theirs(t *testing.T, args ...string) *exec.Cmd {
 	path, err := exec.LookPath("redis-cli")
 	require.NoError(t, err, "this test compares with a real redis-cli (7.0.15): install it")
 	return exec.Command(path, args...)
 }
 
-// modes are the ways to print, times the versions of the protocol.
+// modes are the output formats with each version of the protocol.
 var modes = [][]string{{}, {"-3"}, {"--no-raw"}, {"--no-raw", "-3"}}
 
-// compare runs a call with both clients, in all modes, and wants the same bytes.
+// compare runs a call with both clients, in all modes, and expects the same bytes.
 func compare(t *testing.T, server *peer.Server, call ...string) {
 	t.Helper()
 	for _, mode := range modes {
@@ -98,8 +99,8 @@ func TestPrintsAsRedisCLIDoes(t *testing.T) {
 	compare(t, server, "NOSUCH", "a\nb")
 }
 
-// Redis has replies that cellserver has not. (All of COMMAND DOCS is no such reply: Redis walks its
-// tables while they grow, so two calls may name subcommands in two orders.)
+// Redis has some replies that cellserver has not. (COMMAND DOCS of all commands is left out: Redis
+// walks its tables while they grow, so that two calls may list subcommands in different orders.)
 func TestPrintsOtherRepliesAsRedisCLIDoes(t *testing.T) {
 	server := peer.StartRedis(t)
 	for _, call := range []string{"PING", "LOLWUT", "MEMORY DOCTOR", "LATENCY DOCTOR",
@@ -121,7 +122,7 @@ func TestPrintsOtherRepliesAsRedisCLIDoes(t *testing.T) {
 
 const commandLines = "PING\r\nSELECT 3\n\n \t\nCL.THROTTLE \"a key\" 15 30 60 1 PEEK\nECHO \"\\x41\\n'\"\nNOSUCH\n*1\nECHO '*1'\nexit\nPING\n"
 
-// Without a command, stdin has one a line.
+// Without a command, stdin has one on each line.
 func TestCommandsFromStdin(t *testing.T) {
 	server := peer.Start(t)
 	port := strconv.Itoa(server.Port)
@@ -206,8 +207,7 @@ func TestNobodyIsThere(t *testing.T) {
 		run(t, ours("-s", path, "PING"), ""))
 }
 
-// talk is a server that says these lines to whoever has said something, one for each thing said,
-// and hangs up.
+// talk is a server that answers each line with the next of these lines, and then disconnects.
 func talk(t *testing.T, lines ...string) (port string) {
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -250,6 +250,6 @@ func TestServersThatFail(t *testing.T) {
 		assert.Contains(t, got.stderr, c.says, "%q", c.lines)
 		assert.Equal(t, 1, strings.Count(got.stderr, "\n"), got.stderr)
 	}
-	// A server that does not know HELLO is spoken to all the same.
+	// A server that does not know HELLO can be used too.
 	assert.Equal(t, outcome{stdout: "PONG\n"}, run(t, ours("-p", talk(t, noHello, "+PONG\r\n"), "PING"), ""))
 }

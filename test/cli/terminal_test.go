@@ -18,8 +18,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// terminal is a pseudo-terminal with a program on it: what is typed goes in on our side, what is
-// shown comes out.
+// terminal is a pseudo-terminal with a program on it: the test writes what is typed, and reads what
+// is shown.
 type terminal struct {
 	t         *testing.T
 	ours      *os.File
@@ -59,7 +59,7 @@ func settings(t *testing.T, f *os.File) unix.Termios {
 	return *s
 }
 
-// see reads what is shown up to and with these words.
+// see reads what is shown, up to these words.
 func (s *terminal) see(words string) {
 	s.t.Helper()
 	require.NoError(s.t, s.ours.SetReadDeadline(time.Now().Add(patience)))
@@ -77,7 +77,7 @@ func (s *terminal) enter(keys string) {
 	require.NoError(s.t, err)
 }
 
-// end waits for the program to end by itself, and to leave the terminal as it was.
+// end waits until the program has ended, with the terminal's settings as before.
 func (s *terminal) end() (status int) {
 	s.t.Helper()
 	tooLate := time.AfterFunc(patience, func() { _ = s.cmd.Process.Kill() })
@@ -127,14 +127,14 @@ func TestKeysThatLeave(t *testing.T) {
 	}
 }
 
-// Nobody is asked for commands that nobody would hear.
+// No prompt is shown where input or output is not a terminal.
 func TestPromptNeedsAServer(t *testing.T) {
 	s := onTerminal(t, ours("-p", strconv.Itoa(peer.FreePort(t))))
 	s.see("cellserver cli: cannot connect to 127.0.0.1:")
 	assert.Equal(t, 1, s.end())
 }
 
-// The prompt survives its server.
+// The prompt stays when the server ends.
 func TestPromptSurvivesItsServer(t *testing.T) {
 	first := peer.Start(t)
 	s := onTerminal(t, ours("-p", strconv.Itoa(first.Port)))
@@ -142,7 +142,7 @@ func TestPromptSurvivesItsServer(t *testing.T) {
 	first.Signal(os.Interrupt)
 	require.Zero(t, first.Wait())
 	s.enter("PING\r")
-	s.see("\r\ncellserver cli: ") // that the connection was closed, or already that there is none to be had
+	s.see("\r\ncellserver cli: ") // the connection was closed, or there is none
 	s.enter("PING\r")
 	s.see("\r\ncellserver cli: cannot connect to " + first.Addr + ": connection refused.")
 	second := peer.Launch(t, peer.Command("--port", strconv.Itoa(first.Port)))
@@ -154,7 +154,7 @@ func TestPromptSurvivesItsServer(t *testing.T) {
 	assert.Zero(t, s.end())
 }
 
-// A single command on a terminal is answered with types.
+// The reply to a single command on a terminal is printed with types.
 func TestCommandOnTerminal(t *testing.T) {
 	server := peer.Start(t)
 	s := onTerminal(t, ours("-p", strconv.Itoa(server.Port), "EXISTS", "k"))

@@ -20,7 +20,7 @@ func TestTLS(t *testing.T) {
 		"--tls-ca-cert-file", a.File)
 	options := []string{"-p", port, "--tls", "--cacert", a.File, "--cert", me.Cert, "--key", me.Key}
 	with := func(more ...string) []string { return append(append([]string{}, options...), more...) }
-	// What works with redis-cli works with ours.
+	// The same options work with redis-cli and with cellserver cli.
 	for _, args := range [][]string{with("PING"), with("--sni", "localhost", "CL.THROTTLE", "k", "1", "1", "1000"),
 		with("--insecure", "PING")} {
 		got := run(t, ours(args...), "")

@@ -16,7 +16,7 @@ import (
 	"cellserver/test/peer"
 )
 
-// Every part is made, whatever became of the one before it; and the end says how each of them went.
+// Each part is made even if an earlier one failed, and the end says how each of them ended.
 func TestVerdicts(t *testing.T) {
 	fake := filepath.Join(t.TempDir(), "make")
 	const script = `#!/bin/sh
@@ -43,7 +43,8 @@ esac
 	assert.Equal(t, "good N s  ok\n", end)
 }
 
-// CI runs all that make check names, and what tests start is what they ask for.
+// CI runs all parts that make check names, and the servers that tests start are those that they ask
+// for.
 func TestCheckIsWhole(t *testing.T) {
 	makefile := read(t, "Makefile")
 	parts := regexp.MustCompile(`test/check\.sh ([a-z0-9 -]+)\n`).FindStringSubmatch(makefile)

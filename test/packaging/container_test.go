@@ -24,7 +24,7 @@ import (
 	"cellserver/test/peer"
 )
 
-// container is an image that runs.
+// container is a running image.
 type container struct {
 	image  *image
 	net    *network
@@ -53,7 +53,8 @@ func (c *container) String() string {
 	return c.screen.String()
 }
 
-// process is one in the image: it sees the image's files and environment only, and is its user.
+// process returns a process in the image: it sees only the image's files and environment, and runs
+// as its user.
 func (i *image) process(words ...string) *exec.Cmd {
 	cmd := &exec.Cmd{Path: words[0], Args: words, Dir: i.dir, Env: append([]string{"PATH=/"}, i.environment...)}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: i.root}
@@ -61,15 +62,14 @@ func (i *image) process(words ...string) *exec.Cmd {
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(i.user), Gid: uint32(i.group)}
 		return cmd
 	}
-	// Root of a user namespace has only the users that it was given, itself: it can but call itself
-	// another in one more.
+	// Root of a user namespace can become another user only in a further namespace.
 	cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWUSER
 	cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: i.user, HostID: 0, Size: 1}}
 	cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: i.group, HostID: 0, Size: 1}}
 	return cmd
 }
 
-// start is docker run: arguments take CMD's place. It returns when the server is ready.
+// start is docker run: the arguments replace CMD. It returns when the server is ready.
 func start(t *testing.T, i *image, n *network, arguments ...string) *container {
 	t.Helper()
 	if len(arguments) == 0 {
@@ -97,7 +97,7 @@ func start(t *testing.T, i *image, n *network, arguments ...string) *container {
 	return c
 }
 
-// stop is docker stop: it returns the exit status.
+// stop is docker stop. It returns the exit status.
 func (c *container) stop(t *testing.T) int {
 	t.Helper()
 	require.NoError(t, c.cmd.Process.Signal(c.image.stop), c.String())
@@ -109,8 +109,8 @@ func (c *container) stop(t *testing.T) int {
 	return c.cmd.ProcessState.ExitCode()
 }
 
-// healthy runs the image's health check where the server is, as an engine does, and returns its
-// exit status.
+// healthy runs the image's health check next to the server, as an engine does, and returns its exit
+// status.
 func (c *container) healthy(t *testing.T) int {
 	t.Helper()
 	check := c.image.process(c.image.health...)
@@ -122,7 +122,7 @@ func (c *container) healthy(t *testing.T) int {
 	return check.ProcessState.ExitCode()
 }
 
-// ask sends PING over the cable, and returns the line that comes back.
+// ask sends PING over the cable, and returns the line of the reply.
 func ask(t *testing.T, client *network) (line string) {
 	t.Helper()
 	client.do(t, func() error {
@@ -132,14 +132,14 @@ func ask(t *testing.T, client *network) (line string) {
 		}
 		defer c.Close()
 		_ = c.SetDeadline(time.Now().Add(patience)) // fails only of a closed connection
-		_, _ = c.Write([]byte("PING\r\n"))          // who is refused may be cut off before; the read tells
+		_, _ = c.Write([]byte("PING\r\n"))          // fails if the server has refused the client; the read shows that
 		line, err = bufio.NewReader(c).ReadString('\n')
 		return err
 	})
 	return strings.TrimSpace(line)
 }
 
-// The image holds one file: a program that needs no other, for the machine that it says it is for.
+// The image has one file: a program that needs no other, for the image's architecture.
 func TestImageIsOneStaticBinary(t *testing.T) {
 	for arch, machine := range map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64} {
 		i := imageFor(t, arch)
@@ -168,7 +168,7 @@ func filesOf(t *testing.T, root string) (names []string) {
 	return names
 }
 
-// The compiler in the image is the one that go.mod asks for.
+// The compiler in the image has the version of go.mod.
 func TestImageCompiler(t *testing.T) {
 	lines := instructions(read(t, "Dockerfile"))
 	require.True(t, strings.HasPrefix(lines[0], "FROM "))
@@ -177,8 +177,8 @@ func TestImageCompiler(t *testing.T) {
 	require.Contains(t, lines[0], " golang:"+numbers[0]+"."+numbers[1]+" ")
 }
 
-// As it is, the image starts, not as root; it is healthy while it runs, and not after; it stops
-// when told to; and it needs to write nothing.
+// Without options the image starts as a user other than root, is healthy while it runs and not
+// after, stops when told to, and needs no writable file.
 func TestContainer(t *testing.T) {
 	i := imageFor(t, runtime.GOARCH)
 	require.NotZero(t, i.user, "root")
@@ -191,7 +191,7 @@ func TestContainer(t *testing.T) {
 	require.Equal(t, []string{"cellserver"}, filesOf(t, i.root))
 }
 
-// Who changes the port by environment changes it for the health check, too.
+// A port that is changed by an environment variable is changed for the health check too.
 func TestHealthFollowsPort(t *testing.T) {
 	i := *imageFor(t, runtime.GOARCH)
 	i.environment = append(slices.Clone(i.environment), "CELLSERVER_PORT=7000")
@@ -199,8 +199,8 @@ func TestHealthFollowsPort(t *testing.T) {
 	require.Equal(t, 0, c.healthy(t), c.String())
 }
 
-// What a client on another machine gets. The image's settings are environment, so that an option
-// after the image's name adds to them.
+// A client on another machine is accepted. The image's settings are environment variables, so that
+// options after the image's name do not undo them.
 func TestReachedFromOutside(t *testing.T) {
 	asItIs := imageFor(t, runtime.GOARCH)
 	bare := *asItIs

@@ -13,12 +13,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// grave are the packages of the standard library with which code reaches beyond its own memory: the
-// network, files, processes, the system itself, memory that is not its own.
+// grave are the packages of the standard library that give access to more than a program's own
+// memory: to the network, files, processes, the system, and raw memory.
 var grave = []string{"net", "os", "os/exec", "syscall", "unsafe"}
 
-// linked are the modules in the binary beside our own, and which of the grave packages their code
-// imports, by name.
+// linked returns the modules in the binary other than this one, and which of the grave packages
+// their code imports.
 func linked(t *testing.T) map[string]string {
 	t.Helper()
 	out, err := exec.Command("go", "list", "-deps", "-json=ImportPath,Imports,Module",
@@ -57,7 +57,7 @@ func linked(t *testing.T) map[string]string {
 	return modules
 }
 
-// reviewed is the table of docs/security.md: module, what for, what it reaches.
+// reviewed returns the table of docs/security.md: module, purpose, and what it reaches.
 func reviewed(text string) map[string]string {
 	modules := map[string]string{}
 	table := false
@@ -73,7 +73,7 @@ func reviewed(text string) map[string]string {
 	return modules
 }
 
-// Each module that the binary is made of has been looked at, and reaches no more than it did then.
+// Each module in the binary has been reviewed, and reaches no more than when it was.
 func TestDependenciesAreReviewed(t *testing.T) {
 	assert.Equal(t, linked(t), reviewed(string(read(t, "docs/security.md"))))
 }

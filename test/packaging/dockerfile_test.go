@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// image is a stage of a Dockerfile, built: a tree of files, and how to start what is in it.
+// image is a built stage of a Dockerfile: a tree of files, and how to start the program in it.
 type image struct {
 	base, name, root, dir string
 	arguments             map[string]string // ARG
@@ -31,15 +31,15 @@ type image struct {
 	health                []string
 }
 
-// builder goes through a Dockerfile. An instruction that it does not know is an error: it would be
-// one not tested.
+// builder executes a Dockerfile. An unknown instruction is an error, because it would not be
+// tested.
 type builder struct {
 	top    string            // the context
 	given  map[string]string // --build-arg, and what an engine defines
 	stages []*image
 }
 
-// buildImage is docker build: it returns the last stage.
+// buildImage is docker build. It returns the last stage.
 func buildImage(top string, given map[string]string) (*image, error) {
 	text, err := os.ReadFile(filepath.Join(top, "Dockerfile"))
 	if err != nil {
@@ -114,7 +114,7 @@ func (b *builder) do(word, rest string) error {
 		_, command, _ := strings.Cut(rest, "CMD ")
 		return json.Unmarshal([]byte(command), &s.health)
 	default:
-		return fmt.Errorf("this test does not know %s: teach it", word)
+		return fmt.Errorf("this test does not support %s: add it", word)
 	}
 	return nil
 }
@@ -131,7 +131,7 @@ func (b *builder) from(rest string) error {
 		return err
 	}
 	b.stages = append(b.stages, &image{base: m[1], name: m[2], root: root, dir: "/", arguments: map[string]string{}})
-	return os.Chmod(root, 0o755) // as the root of an image is: its user goes through it
+	return os.Chmod(root, 0o755) // the image's user must be able to enter it
 }
 
 var pair = regexp.MustCompile(`([\w.]+)=(?:"([^"]*)"|(\S+))`)
@@ -144,8 +144,8 @@ func (s *image) pairs(rest string) (list []string) {
 	return list
 }
 
-// run gives a command what an engine would: the arguments so far as environment. The compiler is
-// this machine's.
+// run runs a command as an engine would, with the arguments so far as environment variables. The
+// compiler is this machine's.
 func (s *image) run(line string) error {
 	cmd := exec.Command("sh", "-c", line)
 	cmd.Dir = filepath.Join(s.root, s.dir)
@@ -159,7 +159,7 @@ func (s *image) run(line string) error {
 	return nil
 }
 
-// copy knows files and directories by name, of the context or of a stage before.
+// copy copies files and directories that are named, from the context or from an earlier stage.
 func (b *builder) copy(rest string) error {
 	s, from, ignored := b.last(), b.top, ignores(b.top)
 	words := strings.Fields(rest)
@@ -195,7 +195,7 @@ func (b *builder) copy(rest string) error {
 	return nil
 }
 
-// copyTree copies a file, or what is in a directory.
+// copyTree copies a file, or the contents of a directory.
 func copyTree(from, source, to string, ignored func(name string) bool) error {
 	start := filepath.Join(from, source)
 	copied := 0
@@ -235,8 +235,7 @@ func copyFile(from, to string) error {
 	return os.Chmod(to, entry.Mode().Perm()) // whatever the umask
 }
 
-// ignores reads .dockerignore: the last line that matches a file, or a directory that it is in,
-// decides.
+// ignores reads .dockerignore. The last line that matches a file, or a directory above it, decides.
 func ignores(top string) func(name string) bool {
 	text, _ := os.ReadFile(filepath.Join(top, ".dockerignore")) // without one nothing is ignored
 	var lines []string
@@ -256,8 +255,8 @@ func ignores(top string) func(name string) bool {
 	}
 }
 
-// covers: the pattern matches the name or a directory above it; after **/ it may start at any
-// depth.
+// covers reports whether a pattern matches the name or a directory above it. After **/ it may match
+// at any depth.
 func covers(pattern, name string) bool {
 	pattern, anywhere := strings.CutPrefix(pattern, "**/")
 	parts := strings.Split(name, "/")
@@ -287,8 +286,8 @@ func TestDockerignore(t *testing.T) {
 	}
 }
 
-// A Dockerfile that does what this test cannot follow, or that leaves out what it needs, does not
-// pass.
+// A Dockerfile with an instruction that this test does not support, or without what it needs,
+// fails.
 func TestBuilderComplains(t *testing.T) {
 	for text, says := range map[string]string{
 		"FROM scratch\nADD a /a\n":                      "this test does not know ADD",

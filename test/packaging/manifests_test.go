@@ -16,15 +16,15 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// ping is what every check of health runs.
+// ping is the command of every health check.
 var ping = []string{"/cellserver", "cli", "PING"}
 
-// images that the manifests may name: what make docker builds, and one that stands for an
+// images that the manifests may name: the one that make docker builds, and one that stands for an
 // application.
 var knownImages = []string{"cellserver:latest", "redis:7.0"}
 
-// decode reads one document strictly: a key that the type does not have is a mistyped one, or one
-// not looked at here.
+// decode reads one document strictly: a key that the type does not have is misspelled, or not
+// tested here.
 func decode(t *testing.T, d *yaml.Decoder, into any) (more bool) {
 	t.Helper()
 	err := d.Decode(into)
@@ -108,7 +108,8 @@ func number(t *testing.T, text string) float64 {
 	return n
 }
 
-// object is what deploy's Kubernetes files use of Deployment, Service and NetworkPolicy.
+// object has the fields of Deployment, Service and NetworkPolicy that deploy's Kubernetes files
+// use.
 type object struct {
 	APIVersion string `yaml:"apiVersion"`
 	Kind       string
@@ -194,7 +195,7 @@ func (c kubernetesContainer) environment() map[string]string {
 	return variables
 }
 
-// objects reads a file of deploy, by kind.
+// objects reads a file of deploy, and returns its objects by kind.
 func objects(t *testing.T, name string) map[string]object {
 	t.Helper()
 	found := map[string]object{}
@@ -242,7 +243,7 @@ func labels(of map[string]string) map[string]any {
 	return list
 }
 
-// checkServer holds a container with cellserver in it to what the server and its image are.
+// checkServer checks that a container with cellserver fits the server and its image.
 func checkServer(t *testing.T, c kubernetesContainer, p pod) {
 	t.Helper()
 	variables := c.environment()
@@ -264,7 +265,7 @@ func checkServer(t *testing.T, c kubernetesContainer, p pod) {
 	require.Equal(t, imageFor(t, "amd64").user, p.SecurityContext.RunAsUser, "the image's user")
 }
 
-// withoutMemory: GOMEMLIMIT is for Kubernetes to fill in.
+// withoutMemory removes GOMEMLIMIT, which Kubernetes fills in.
 func withoutMemory(variables map[string]string) map[string]string {
 	rest := map[string]string{}
 	for name, value := range variables {
@@ -275,7 +276,7 @@ func withoutMemory(variables map[string]string) map[string]string {
 	return rest
 }
 
-// A sidecar starts before the application, and only the application reaches it.
+// A sidecar starts before the application, and only the application can reach it.
 func TestKubernetesSidecar(t *testing.T) {
 	p := objects(t, "deploy/kubernetes-sidecar.yaml")["Deployment"].Spec.Template.Spec
 	require.Equal(t, "cellserver", p.InitContainers[0].Name)
@@ -285,8 +286,8 @@ func TestKubernetesSidecar(t *testing.T) {
 	require.Equal(t, "yes", variables["CELLSERVER_PROTECTED_MODE"])
 }
 
-// There is one, the old one ends before the new one starts, and not everybody in the cluster
-// reaches it.
+// There is one replica; the old pod ends before the new one starts; and not every pod in the
+// cluster can reach it.
 func TestKubernetesService(t *testing.T) {
 	found := objects(t, "deploy/kubernetes-service.yaml")
 	deployment, service, policy := found["Deployment"], found["Service"], found["NetworkPolicy"]
@@ -310,8 +311,8 @@ var (
 	target = regexp.MustCompile(`(?m)^([a-z0-9-]+):.*## `)
 )
 
-// CI does what a developer can do: it runs make, by way of .ci/run where a test needs more than Go,
-// and the targets exist. What it takes from others stays as it is.
+// CI runs make targets that exist, through .ci/run where a test needs more than Go, so that a
+// developer can do the same. Actions are pinned.
 func TestWorkflows(t *testing.T) {
 	targets := map[string]bool{}
 	for _, m := range target.FindAllStringSubmatch(read(t, "Makefile"), -1) {

@@ -14,9 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// network is a network namespace: that of one thread, and of the processes that it starts. It has
-// no name, so that none can be taken twice or left behind: it goes when the thread and the
-// processes have gone.
+// network is a network namespace of one thread and the processes that it starts. It has no name, so
+// that none can conflict or be left behind: it ends with the thread and the processes.
 type network struct {
 	thread int
 	jobs   chan func()
@@ -29,7 +28,7 @@ func newNetwork(t *testing.T) *network {
 	n := &network{jobs: make(chan func())}
 	made := make(chan error)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine, nobody else gets it
+		runtime.LockOSThread() // never unlocked, so that the thread ends with the goroutine
 		n.thread = unix.Gettid()
 		made <- unix.Unshare(unix.CLONE_NEWNET)
 		for job := range n.jobs {
@@ -42,8 +41,7 @@ func newNetwork(t *testing.T) *network {
 	return n
 }
 
-// do runs a function in the network. Sockets that it makes, and processes that it starts, stay
-// there.
+// do runs a function in the network. Sockets and processes that it creates stay there.
 func (n *network) do(t *testing.T, job func() error) {
 	t.Helper()
 	done := make(chan error)
@@ -61,13 +59,13 @@ func (n *network) ip(t *testing.T, words string) {
 	})
 }
 
-// The two ends of a cable, in addresses that are kept for documentation.
+// The addresses of the two ends of a cable, from the range for documentation.
 const (
 	clientAddress = "192.0.2.1"
 	serverAddress = "192.0.2.2"
 )
 
-// cable makes two networks with a cable between.
+// cable returns two networks that are connected.
 func cable(t *testing.T) (client, server *network) {
 	t.Helper()
 	client, server = newNetwork(t), newNetwork(t)

@@ -1,9 +1,9 @@
 //go:build linux
 
-// Package packaging tests what is around the binary: the image, the archives, and the files in
-// deploy. It needs no container engine: it does what one would do, with the kernel's own means. A
-// Dockerfile's commands run in a copy of what it copies, and the result starts as root's or user
-// namespaces allow: in a chroot, as the image's user, in a network of its own.
+// Package packaging tests the image, the archives, and the files in deploy. It needs no container
+// engine, because it does the same with the kernel's own means: a Dockerfile's commands run in a
+// copy of the files that it copies, and the result starts in a chroot, as the image's user, in a
+// network of its own. This needs root, or user namespaces.
 package packaging
 
 import (
@@ -25,14 +25,15 @@ import (
 // top is the directory of the project.
 const top = "../.."
 
-// patience is how late a process may be with anything: far more than it needs on a busy machine.
+// patience is the longest wait for a process. It is far longer than a process needs on a busy
+// machine.
 const patience = 30 * time.Second
 
-// scratch is where images are made; TestMain removes it.
+// scratch is the directory of images. TestMain removes it.
 var scratch string
 
-// insideNamespace marks the environment of the tests' second start: root there is root of a user
-// namespace only.
+// insideNamespace is set in the environment when the tests run again in a user namespace, as its
+// root.
 const insideNamespace = "CELLSERVER_PACKAGING_TESTS_IN_NAMESPACE"
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
@@ -51,8 +52,8 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// startAsRoot runs the tests once more, as root of a user namespace: chroot and networks are then
-// theirs to make.
+// startAsRoot runs the tests again as root of a user namespace, where they may call chroot and
+// create networks.
 func startAsRoot() int {
 	again := exec.Command("/proc/self/exe", os.Args[1:]...)
 	again.Stdin, again.Stdout, again.Stderr = os.Stdin, os.Stdout, os.Stderr
@@ -96,10 +97,10 @@ func build(arch string) (*image, error) {
 	})
 }
 
-// version is what is built here says that it is.
+// version is the version of the binaries that are built here.
 const version = "1.2.3"
 
-// binary is the image's cellserver for this machine.
+// binary returns the image's cellserver for this machine.
 func binary(t *testing.T) string {
 	t.Helper()
 	return filepath.Join(imageFor(t, runtime.GOARCH).root, "cellserver")
@@ -107,7 +108,7 @@ func binary(t *testing.T) string {
 
 var flagLine = regexp.MustCompile(`(?m)^ +(?:-\w, )?--([a-z-]+)`)
 
-// options are the names of the flags that cellserver --help lists.
+// options returns the names of the flags in cellserver --help.
 func options(t *testing.T) map[string]bool {
 	t.Helper()
 	help, err := exec.Command(binary(t), "--help").CombinedOutput()
@@ -120,12 +121,12 @@ func options(t *testing.T) map[string]bool {
 	return names
 }
 
-// refused is what cellserver says of these arguments and this environment, nothing if it takes
+// refused returns cellserver's error for these arguments and this environment, or "" if it accepts
 // them.
 func refused(t *testing.T, arguments, environment []string) string {
 	t.Helper()
 	cmd := exec.Command(binary(t), append(arguments, "--version")...)
-	cmd.Env = append([]string{"PATH=/"}, environment...) // of its own, not that of who runs the tests
+	cmd.Env = append([]string{"PATH=/"}, environment...) // without the variables of the test's own environment
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Sprintf("%s%s", out, err)
 	}
@@ -134,12 +135,12 @@ func refused(t *testing.T, arguments, environment []string) string {
 
 var variableName = regexp.MustCompile(`\bCELLSERVER_[A-Z_]+`)
 
-// optionOf is the flag that an environment variable stands for.
+// optionOf returns the flag for an environment variable.
 func optionOf(variable string) string {
 	return strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(variable, "CELLSERVER_")), "_", "-")
 }
 
-// Whatever file names a variable, it names an option.
+// Every variable that a file names is an option.
 func TestVariablesAreOptions(t *testing.T) {
 	known := options(t)
 	files, err := filepath.Glob(top + "/deploy/*")
@@ -159,7 +160,7 @@ var (
 	ownOptions = regexp.MustCompile(`cellserver((?: +--[^|]*)?)$`)
 )
 
-// The manual's commands (the indented lines) start cellserver with options that it has.
+// The commands in docs/deploy.md (the indented lines) start cellserver with options that exist.
 func TestManualNamesOptions(t *testing.T) {
 	known := options(t)
 	found := 0

@@ -12,14 +12,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What make release packs does not depend on where, when, and by whom it is packed.
+// The archives of make release do not depend on where, when, and by which user they are packed.
 func TestReleaseIsReproducible(t *testing.T) {
 	first, second := release(t, "022"), release(t, "077")
 	require.NotEmpty(t, first)
 	require.Equal(t, first, second)
 }
 
-// release packs a copy of the project, with a given umask, and returns SHA256SUMS.
+// release packs a copy of the project with a given umask, and returns SHA256SUMS.
 func release(t *testing.T, umask string) string {
 	t.Helper()
 	dir := t.TempDir()

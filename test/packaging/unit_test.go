@@ -15,7 +15,7 @@ import (
 
 const unitFile = "deploy/cellserver.service"
 
-// unit reads the settings of the unit; of one that is given more than once, the last.
+// unit returns the settings of the unit; of a setting that is given several times, the last.
 func unit(t *testing.T) map[string]string {
 	t.Helper()
 	settings := map[string]string{}
@@ -50,7 +50,7 @@ func TestUnitStarts(t *testing.T) {
 	environment := strings.Replace(settings["Environment"], "/run/cellserver/cellserver.sock", socket, 1)
 	require.Contains(t, environment, socket)
 
-	// As itself, not in a chroot: the socket is outside of the image.
+	// Without a chroot, because the socket is outside of the image.
 	i := *imageFor(t, "amd64")
 	i.entrypoint, i.environment = []string{binary(t)}, strings.Fields(environment)
 	i.root, i.user, i.group = "/", os.Getuid(), os.Getgid()
@@ -65,14 +65,14 @@ func TestUnitStarts(t *testing.T) {
 	require.NoFileExists(t, socket)
 }
 
-// Where systemd is, it is asked: whether it understands every line, and what it thinks of the
-// exposure (of 100).
+// Where systemd is installed, it must understand every line, and rate the exposure at most 20 of
+// 100.
 func TestUnitVerifies(t *testing.T) {
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
-		t.Log("systemd-analyze is not installed: systemd's own opinion of the unit was not asked")
+		t.Log("systemd-analyze is not installed, so systemd has not checked the unit")
 		return
 	}
-	// It wants the program to be there.
+	// systemd-analyze wants the program to exist.
 	text := strings.ReplaceAll(read(t, unitFile), "/usr/local/bin/cellserver", binary(t))
 	file := filepath.Join(t.TempDir(), "cellserver.service")
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))

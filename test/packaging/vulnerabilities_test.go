@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What is found fails the check, and so does a check that could not be made; but for a database
-// that is out of reach, which is said aloud, and fails where it must be there.
+// A vulnerability fails the check, and so does a check that failed. If the database cannot be
+// reached, the check says so, and fails only where the database is required.
 func TestVulnerabilities(t *testing.T) {
 	const unreachable = "govulncheck: fetching vulnerabilities: Get \"https://vuln.go.dev/index/modules.json.gz\": no such host"
 	for _, c := range []struct {

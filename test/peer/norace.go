@@ -2,6 +2,6 @@
 
 package peer
 
-// Race says whether the race detector is on: then the server is built with it too, and everything
-// takes longer.
+// Race reports whether the race detector is on. Then the server is built with it too, and
+// everything takes longer.
 const Race = false

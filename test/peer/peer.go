@@ -1,5 +1,5 @@
-// Package peer starts the servers that tests speak to, each a process of its own: cellserver as it
-// is built, and a real redis-server.
+// Package peer starts the servers of tests, each in a process of its own: the cellserver binary,
+// and a real redis-server.
 package peer
 
 import (
@@ -22,25 +22,26 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Version is what the cellserver under test says it is.
+// Version is the version of the cellserver under test.
 const Version = "1.2.3"
 
-// Ready is what both servers print once they listen.
+// Ready is the text that both servers print when they listen.
 const Ready = "Ready to accept connections"
 
-// patience is how late a server may be with anything: far more than it needs on a busy machine.
+// patience is the longest wait for a server. It is far longer than a server needs on a busy
+// machine.
 const patience = 30 * time.Second
 
-// Servers is the environment variable that names the directory of cellserver as `make test` builds
-// it once for all packages: cellserver, and cellserver-race. Without it each package builds its
-// own, which counts against the time that its tests have.
+// Servers is the environment variable with the directory of the binaries that `make test` builds
+// once for all packages: cellserver, and cellserver-race. Without it, each package builds its own,
+// and the build counts against the time limit of its tests.
 const Servers = "CELLSERVER_TEST_SERVERS"
 
 // scratch is a package's temporary directory, and binary the cellserver under test.
 var scratch, binary string
 
-// Main sees to the cellserver under test, runs a package's tests, and removes what was made.
-// TestMain is nothing but a call of it.
+// Main prepares the cellserver under test, runs a package's tests, and removes temporary files. A
+// TestMain only calls it.
 func Main(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
@@ -57,7 +58,7 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// built is the cellserver in a directory, or one that is built now if there is none.
+// built returns the binary in a directory, or builds one if there is no directory.
 func built(dir string) (string, error) {
 	if dir != "" {
 		path := filepath.Join(dir, "cellserver")
@@ -90,14 +91,14 @@ type Server struct {
 	mayExit        bool // Wait was called: how it ended is the test's to judge
 }
 
-// Start starts cellserver on a free port. When the test ends it is told to stop, and must then do
-// so with exit status 0 and without having said anything on stderr.
+// Start starts cellserver on a free port. When the test ends, the server is told to stop, and must
+// end with exit status 0 and an empty stderr.
 func Start(t *testing.T, args ...string) *Server {
 	t.Helper()
 	return StartLogging(t, nil, args...)
 }
 
-// StartLogging is Start of a server whose stderr is a file of the test's, such as a pipe.
+// StartLogging is Start with a file of the test's, such as a pipe, as the server's stderr.
 func StartLogging(t *testing.T, stderr *os.File, args ...string) *Server {
 	t.Helper()
 	listen, client := door(t)
@@ -115,7 +116,7 @@ func StartLogging(t *testing.T, stderr *os.File, args ...string) *Server {
 	return s
 }
 
-// StartPlain is Start of a server that is spoken to plainly, whatever the environment says.
+// StartPlain is Start of a server without TLS, whatever the environment says.
 func StartPlain(t *testing.T, args ...string) *Server {
 	t.Helper()
 	return start(t, func(port int) *exec.Cmd {
@@ -123,8 +124,8 @@ func StartPlain(t *testing.T, args ...string) *Server {
 	})
 }
 
-// StartRedis starts a real redis-server on a free port. Without one installed the test fails: a
-// comparison that is not made must not look like one that went well.
+// StartRedis starts a real redis-server on a free port. If none is installed, the test fails,
+// because a comparison that is not made must not look like one that succeeded.
 func StartRedis(t *testing.T, args ...string) *Server {
 	t.Helper()
 	path, err := exec.LookPath("redis-server")
@@ -132,8 +133,8 @@ func StartRedis(t *testing.T, args ...string) *Server {
 	return startRedis(t, path, args)
 }
 
-// StartRedis8 starts a redis-server of version 8.4 or later, which the environment names:
-// REDIS8_SERVER.
+// StartRedis8 starts a redis-server of version 8.4 or later, which the environment variable
+// REDIS8_SERVER names.
 func StartRedis8(t *testing.T, args ...string) *Server {
 	t.Helper()
 	path := os.Getenv("REDIS8_SERVER")
@@ -151,7 +152,7 @@ func startRedis(t *testing.T, path string, args []string) *Server {
 	})
 }
 
-// start tries a few ports: between finding one free and listening on it somebody else may take it.
+// start tries a few ports, because another process may take a free port before the server does.
 func start(t *testing.T, command func(port int) *exec.Cmd) *Server {
 	t.Helper()
 	for range 5 {
@@ -177,7 +178,7 @@ func start(t *testing.T, command func(port int) *exec.Cmd) *Server {
 // Command is cellserver with these arguments, for Launch.
 func Command(args ...string) *exec.Cmd { return exec.Command(binary, args...) }
 
-// Launch starts a process as it is. It is killed at the end of the test if it still runs.
+// Launch starts a process. It is killed at the end of the test if it is still running.
 func Launch(t *testing.T, cmd *exec.Cmd) *Server {
 	t.Helper()
 	s := &Server{t: t, cmd: cmd, ended: make(chan struct{})}
@@ -202,13 +203,13 @@ func Launch(t *testing.T, cmd *exec.Cmd) *Server {
 	return s
 }
 
-// environment is the test's own, but for what is said to tests: a server would take that for
-// options that it does not have.
+// environment returns the test's environment without the variables for tests, which a server would
+// take for unknown options.
 func environment() []string {
 	return slices.DeleteFunc(os.Environ(), func(entry string) bool { return strings.HasPrefix(entry, "CELLSERVER_TEST_") })
 }
 
-// check ends a server that the test was done with.
+// check ends a server at the end of its test.
 func (s *Server) check() {
 	if s.mayExit {
 		return
@@ -234,13 +235,13 @@ func (s *Server) Wait() int {
 	return s.cmd.ProcessState.ExitCode()
 }
 
-// Stdout is what the process has printed so far.
+// Stdout returns what the process has printed so far.
 func (s *Server) Stdout() string { return s.stdout.String() }
 
-// Stderr is what the process has complained of so far.
+// Stderr returns what the process has written to stderr so far.
 func (s *Server) Stderr() string { return s.stderr.String() }
 
-// FreePort finds a port that nobody listens on.
+// FreePort returns a port on which no process listens.
 func FreePort(t *testing.T) int {
 	t.Helper()
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
@@ -249,7 +250,7 @@ func FreePort(t *testing.T) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// screen keeps what is printed, and says when it is that the server is ready.
+// screen keeps what is printed, and signals when the server is ready.
 type screen struct {
 	mu    sync.Mutex
 	text  bytes.Buffer

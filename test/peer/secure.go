@@ -11,12 +11,12 @@ import (
 	"cellserver/test/certs"
 )
 
-// OverTLS is the environment variable that, set to yes, has Start start servers that speak TLS
-// only, with certificates on both sides. Tests that go to a server by Dial, or by its Addr and TLS,
-// need not know.
+// OverTLS is the environment variable that, set to yes, makes Start start servers with TLS only,
+// and certificates on both sides. Tests that connect by Dial, or by a server's Addr and TLS, work
+// in both cases.
 const OverTLS = "CELLSERVER_TEST_TLS"
 
-// secured says by address how the servers that speak TLS are spoken to.
+// secured has the clients' TLS configurations of servers that speak TLS, by address.
 var secured sync.Map // string -> *tls.Config
 
 // both are the certificates of both sides, the same for all servers.
@@ -27,8 +27,8 @@ var both struct {
 	client    *tls.Config
 }
 
-// door is how a server is told to listen on a port, and how clients come to it then: nil for
-// plainly.
+// door returns the options that make a server listen on a port, and its clients' TLS configuration,
+// or nil.
 func door(t *testing.T) (args func(port int) []string, client *tls.Config) {
 	if os.Getenv(OverTLS) != "yes" {
 		return func(port int) []string { return []string{"--port", strconv.Itoa(port)} }, nil
@@ -50,7 +50,7 @@ type Conn struct {
 	tcp *net.TCPConn
 }
 
-// Dial connects to a server that Start has started, or to any other address plainly.
+// Dial connects to a server that Start has started, or without TLS to any other address.
 func Dial(addr string) (*Conn, error) {
 	conn, err := net.DialTimeout("tcp", addr, patience)
 	if err != nil {
@@ -63,7 +63,8 @@ func Dial(addr string) (*Conn, error) {
 	return c, nil
 }
 
-// Handshake has hands shaken, if that is to be: else they are when something is said.
+// Handshake makes the TLS handshake, if the connection has TLS. Otherwise it is made with the first
+// write or read.
 func (c *Conn) Handshake() error {
 	if conn, ok := c.Conn.(*tls.Conn); ok {
 		return conn.Handshake()
@@ -71,9 +72,9 @@ func (c *Conn) Handshake() error {
 	return nil
 }
 
-// CloseWrite says that nothing more will be said.
+// CloseWrite closes the connection's sending direction.
 func (c *Conn) CloseWrite() error { return c.Conn.(interface{ CloseWrite() error }).CloseWrite() }
 
-// SetLinger and SetReadBuffer are TCP's.
+// SetLinger and SetReadBuffer set options of the TCP connection.
 func (c *Conn) SetLinger(seconds int) error   { return c.tcp.SetLinger(seconds) }
 func (c *Conn) SetReadBuffer(bytes int) error { return c.tcp.SetReadBuffer(bytes) }

@@ -43,13 +43,13 @@ func build(t *testing.T, text string) string {
 func run(t *testing.T, binary string) string {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	said, err := exec.CommandContext(ctx, binary).Output() // go-redis says on stderr why it has no connection
+	said, err := exec.CommandContext(ctx, binary).Output() // go-redis explains on stderr why it cannot connect
 	require.NoError(t, err)
 	return string(said)
 }
 
-// onPort is a program that asks at another port than 6379, and has more time than 100 ms: a busy
-// machine is no reason to fail.
+// onPort builds a program with another port than 6379, and with longer timeouts than 100 ms,
+// because a test machine may be busy.
 func onPort(t *testing.T, text, port string) string {
 	require.Equal(t, 1, strings.Count(text, "6379"))
 	require.Equal(t, 2, strings.Count(text, "100 * time.Millisecond"))
@@ -79,8 +79,8 @@ func TestGoProgram(t *testing.T) {
 	assert.Equal(t, "no answer: letting it pass\n", run(t, program))
 }
 
-// What the documentation warns of: go-redis, as it comes, sends a call whose reply was lost three
-// times more, and each takes a token. Told not to, it sends one.
+// By default, go-redis sends a call whose reply was lost three times more, and each takes a token.
+// With retries off, it sends the call once.
 func TestRepeatedCallsTakeAgain(t *testing.T) {
 	for retries, taken := range map[int]int64{0: 4, -1: 1} { // 0 is go-redis's default, 3
 		server := peer.Start(t)
@@ -93,7 +93,7 @@ func TestRepeatedCallsTakeAgain(t *testing.T) {
 
 		direct := redis.NewClient(&redis.Options{Addr: server.Addr})
 		var reply []int64
-		assert.Eventually(t, func() bool { // the last call may still be on its way
+		assert.Eventually(t, func() bool { // the last call may not have been executed yet
 			reply, _ = direct.Do(t.Context(), "CL.THROTTLE", "k", 99, 1, 100000, 0).Int64Slice()
 			return len(reply) == 5 && reply[2] == 100-taken
 		}, patience, 10*time.Millisecond)
@@ -101,8 +101,8 @@ func TestRepeatedCallsTakeAgain(t *testing.T) {
 	}
 }
 
-// proxy stands before a server and passes everything on; told so, it loses the replies to
-// CL.THROTTLE: it hangs up instead.
+// proxy forwards everything to a server. On request, it closes the connection instead of forwarding
+// replies to CL.THROTTLE.
 type proxy struct {
 	net.Listener
 	calls atomic.Int64 // of CL.THROTTLE, seen so far

@@ -11,8 +11,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// conversations are the blocks of a document that internal/transcript can play. What is before a
-// block is kept as empty lines, so that a difference is reported with its line in the document.
+// conversations returns the transcripts of a document. Each is preceded by empty lines, so that a
+// difference is reported with its line in the document.
 func conversations(t *testing.T, document string) (all []*transcript.File) {
 	for _, b := range blocks(t, document) {
 		if b.language != "transcript" {
@@ -20,13 +20,13 @@ func conversations(t *testing.T, document string) (all []*transcript.File) {
 		}
 		f, err := transcript.Parse(b.file, []byte(strings.Repeat("\n", b.line)+b.text))
 		require.NoError(t, err)
-		assert.False(t, f.Advances, "%s:%d: a reader's clock cannot be moved", b.file, b.line)
+		assert.False(t, f.Advances, "%s:%d: a transcript in a document must not move the clock", b.file, b.line)
 		all = append(all, f)
 	}
 	return all
 }
 
-// Every conversation in a document is what the binary says, each from an empty server on.
+// The server replies as the transcripts of the documents say. Each begins with an empty server.
 func TestConversations(t *testing.T) {
 	played := 0
 	for _, document := range documents(t) {
@@ -43,7 +43,7 @@ func TestConversations(t *testing.T) {
 	assert.GreaterOrEqual(t, played, 25)
 }
 
-// What a document says of Redis, a redis-server says.
+// A redis-server replies as the transcripts that begin with @redis say.
 func TestConversationsWithRedis(t *testing.T) {
 	played := 0
 	stage := transcript.Network("tcp", peer.StartRedis(t).Addr)
@@ -62,7 +62,7 @@ func TestConversationsWithRedis(t *testing.T) {
 	assert.GreaterOrEqual(t, played, 8)
 }
 
-// empty removes what the conversation before has left.
+// empty removes the keys of the previous transcript.
 func empty(t *testing.T, stage transcript.Stage) {
 	flush, err := transcript.Parse("flush", []byte("> FLUSHALL\n+OK\n"))
 	require.NoError(t, err)

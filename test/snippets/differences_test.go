@@ -11,7 +11,7 @@ import (
 	"cellserver/test/peer"
 )
 
-// A SCAN that asks for more than 1000 keys gets about 1000, and a whole round shows each key once.
+// A SCAN with a COUNT above 1000 returns about 1000 keys, and a whole scan returns each key once.
 func TestScanCountIsCapped(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: peer.Start(t).Addr, ReadTimeout: patience})
 	defer client.Close()

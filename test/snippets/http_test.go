@@ -15,7 +15,7 @@ import (
 	"cellserver/test/snippets/middleware"
 )
 
-// site is a handler behind the middleware of docs/http.md, with the time-outs of docs/clients.md.
+// site is a handler behind the middleware of docs/http.md, with the timeouts of docs/clients.md.
 type site struct {
 	handler http.Handler
 	passed  int
@@ -35,7 +35,7 @@ func newSite(t *testing.T, address string) *site {
 	return s
 }
 
-// get returns the status and the header fields that are about the limit.
+// get returns the status, and the header fields about the limit.
 func (s *site) get(user string, cost int) (status int, fields string) {
 	r := httptest.NewRequest("GET", "/", nil)
 	r.Header.Set("User", user)
@@ -51,7 +51,7 @@ func (s *site) get(user string, cost int) (status int, fields string) {
 	return w.Code, strings.Join(lines, "\n")
 }
 
-// The middleware answers as the document's examples say.
+// The middleware answers as the examples of the document say.
 func TestMiddleware(t *testing.T) {
 	server := peer.Start(t)
 	s := newSite(t, server.Addr)
@@ -71,7 +71,7 @@ func TestMiddleware(t *testing.T) {
 	assert.Equal(t, http.StatusOK, status, "each client has a limit of its own")
 }
 
-// Nobody answers: it fails open.
+// Without an answer, the middleware lets requests pass.
 func TestMiddlewareWithoutAServer(t *testing.T) {
 	s := newSite(t, "127.0.0.1:"+strconv.Itoa(peer.FreePort(t)))
 	status, fields := s.get("ann", 1)
@@ -82,6 +82,6 @@ func TestMiddlewareWithoutAServer(t *testing.T) {
 
 // The document shows the code that is tested.
 func TestMiddlewareIsTheOneShown(t *testing.T) {
-	_, code, _ := strings.Cut(read(t, "test/snippets/middleware/middleware.go"), "\n") // but the comment on the package
+	_, code, _ := strings.Cut(read(t, "test/snippets/middleware/middleware.go"), "\n") // without the package comment
 	assert.Equal(t, code, named(t, "docs/http.md", "middleware.go").text)
 }

@@ -16,8 +16,8 @@ var (
 	strayedRow = regexp.MustCompile(`(?m)^\| \d+ \| \d\.\d \| [\d.]+ % \|.*$`)
 )
 
-// What docs/limiters.md says of CL.SLIDING on random traffic is what the test that it names prints:
-// every row, and no other.
+// The table about CL.SLIDING on random traffic in docs/limiters.md has exactly the rows that the
+// test prints.
 func TestQuotedErrorOnRandomTraffic(t *testing.T) {
 	command := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-v", "-run", "RandomTraffic",
 		"./internal/window")

@@ -58,7 +58,7 @@ func anchors(t *testing.T, document string) (all []string) {
 	return all
 }
 
-// The README is short enough to be read, and what stands apart is linked from it.
+// The README is short, and links to every page.
 func TestReadmeIsShortAndLinksEveryPage(t *testing.T) {
 	readme := read(t, "README.md")
 	assert.Less(t, len(readme), 8<<10, "bytes of README.md")

@@ -16,7 +16,7 @@ var (
 	declaration = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)[A-Z][A-Za-z0-9]*)\(`)
 )
 
-// Every test that a document names is there.
+// Every test that a document names exists.
 func TestNamedTestsExist(t *testing.T) {
 	there := tests(t)
 	mentioned := 0
@@ -29,7 +29,7 @@ func TestNamedTestsExist(t *testing.T) {
 	assert.GreaterOrEqual(t, mentioned, 20)
 }
 
-// Each threat stands beside the test that shows what becomes of it, or the word that nothing does.
+// Each threat in docs/assurance.md has a test that shows what happens, or "not yet".
 func TestEveryThreatHasATest(t *testing.T) {
 	rows, threats := 0, false
 	for line := range strings.Lines(read(t, "docs/assurance.md")) {
@@ -46,7 +46,7 @@ func TestEveryThreatHasATest(t *testing.T) {
 	assert.GreaterOrEqual(t, rows, 15)
 }
 
-// tests are the names of all tests in the tree.
+// tests returns the names of all tests of the project.
 func tests(t *testing.T) map[string]bool {
 	all := map[string]bool{}
 	err := fs.WalkDir(os.DirFS(root), ".", func(name string, _ fs.DirEntry, err error) error {

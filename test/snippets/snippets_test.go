@@ -1,5 +1,5 @@
-// Package snippets holds the documentation to what it says: it runs the programs in it, plays the
-// conversations in it, and looks for the tests that it names.
+// Package snippets tests the documentation: it runs the programs and commands in it, plays its
+// transcripts, and checks its links and the names of tests.
 package snippets
 
 import (
@@ -17,10 +17,11 @@ import (
 
 func TestMain(m *testing.M) { peer.Main(m) }
 
-// patience is how late anything may be: far more than it takes.
+// patience is the longest wait for anything that should happen. It is far longer than anything
+// takes, because a test machine may be busy.
 const patience = 60 * time.Second
 
-// root is the project's directory, as seen from this package's.
+// root is the project's directory, relative to this package.
 const root = "../.."
 
 // block is a fenced block: ```language name, its text, and ```.
@@ -31,7 +32,7 @@ type block struct {
 	text           string
 }
 
-// documents are the texts for people whose blocks are held to be true.
+// documents returns the names of README.md and of all documents in docs/.
 func documents(t *testing.T) []string {
 	files, err := filepath.Glob(root + "/docs/*.md")
 	require.NoError(t, err)
@@ -69,7 +70,7 @@ func parseBlocks(name, text string) (all []block) {
 	return all
 }
 
-// named is the one block with this name in a document.
+// named returns the only block with this name in a document.
 func named(t *testing.T, document, name string) block {
 	var found []block
 	for _, b := range blocks(t, document) {
@@ -88,7 +89,7 @@ func TestBlocksAreFound(t *testing.T) {
 	}, parseBlocks("f", text))
 }
 
-// What the README shows stands in the documents that it points to, where it is run.
+// The README's programs are those of the documents that it links to, where they are run.
 func TestReadmeShowsWhatIsRun(t *testing.T) {
 	shown := 0
 	for _, b := range blocks(t, "README.md") {
@@ -101,7 +102,7 @@ func TestReadmeShowsWhatIsRun(t *testing.T) {
 	assert.Equal(t, 2, shown)
 }
 
-// Every block with a program in it is one that somebody runs: its name says who.
+// Every block with a program has a name, and a test or a script runs it.
 func TestEveryProgramIsRun(t *testing.T) {
 	script := read(t, "test/snippets/run.sh")
 	for _, document := range []string{"README.md", "docs/clients.md", "docs/http.md"} {

@@ -8,13 +8,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// What a client asks of its own key: so long a period that nothing comes back meanwhile.
+// The limit of each client's key. The period is so long that nothing comes back during the run.
 const (
 	burst  = 999
 	period = 1_000_000 // seconds
 )
 
-// answerIn is how late a reply may be.
+// answerIn is the longest wait for a reply.
 const answerIn = 20 * time.Second
 
 func connect(addr string, protocol int) *redis.Client {
@@ -25,7 +25,7 @@ func connect(addr string, protocol int) *redis.Client {
 	})
 }
 
-// client uses a key up, is refused, deletes it, and begins again: every reply is known beforehand.
+// client uses a key up, is refused, deletes it, and begins again. Every reply is known beforehand.
 func (s *soak) client(ctx context.Context, key string, protocol int) error {
 	c := connect(s.server.addr, protocol)
 	defer c.Close()
@@ -63,7 +63,7 @@ func (s *soak) client(ctx context.Context, key string, protocol int) error {
 	})
 }
 
-// right says whether this is what the nth call must be told.
+// right reports whether a reply is that of the nth call.
 func right(got []int64, n int) bool {
 	if len(got) != 5 || got[1] != burst+1 {
 		return false
@@ -74,7 +74,7 @@ func right(got []int64, n int) bool {
 	return got[0] == 0 && got[2] == int64(burst+1-n) && got[3] == -1
 }
 
-// victim makes single calls, and keeps how long the longest took.
+// victim makes single calls, and records the longest round trip.
 func (s *soak) victim(ctx context.Context) error {
 	c := connect(s.server.addr, 3)
 	defer c.Close()
@@ -89,7 +89,7 @@ func (s *soak) victim(ctx context.Context) error {
 	})
 }
 
-// store makes keys that stay.
+// store creates keys that do not expire.
 func (p *process) store(n int) error {
 	c := connect(p.addr, 3)
 	defer c.Close()

@@ -1,6 +1,6 @@
-// Command soak runs cellserver for a long time under attack, beside clients that know what they
-// must be told. It ends with status 1 on a wrong reply, a crash, or anything that stays when all
-// are gone.
+// Command soak runs cellserver under attack for a long time, together with clients that know the
+// right replies. It ends with status 1 on a wrong reply, a crash, or if anything is left
+// afterwards.
 //
 //	go run ./test/soak -server bin/cellserver -for 60s -transport event-loop
 package main
@@ -18,7 +18,7 @@ import (
 	"cellserver/test/hostile"
 )
 
-// The load: at most 8*10 connections of attackers, 16 of clients and one that looks on.
+// The load: at most 8*10 connections of attackers, 16 of clients, and one that observes.
 const (
 	attackers  = 8
 	clients    = 16
@@ -27,21 +27,21 @@ const (
 	keys       = 50_000               // there all the time, for KEYS to list
 )
 
-// What may stay when all are gone.
+// What may be left at the end.
 const (
-	mayStay      = 96 << 20 // bytes resident: what the collector keeps for the next call
+	mayStay      = 96 << 20 // bytes resident: Go's heap keeps some
 	filesMayStay = 0
 	goMayStay    = 0                // goroutines
-	settles      = 60 * time.Second // within which it goes
+	settles      = 60 * time.Second // the longest wait for the rest to disappear
 )
 
 // soak is one run.
 type soak struct {
 	server  *process
-	wrong   chan error // the first is the end
+	wrong   chan error // the first error ends the run
 	calls   atomic.Int64
 	attacks atomic.Int64
-	longest atomic.Int64 // nanoseconds, of a round trip of one call beside the attacks
+	longest atomic.Int64 // nanoseconds, of the longest round trip of the victim
 	peak    int64        // bytes resident
 }
 
@@ -88,8 +88,8 @@ func run(binary, transport string, length time.Duration, seed uint64) error {
 	return server.stop()
 }
 
-// warmUp makes each attack once, so that what stays for good, such as buffers in pools, is there at
-// the start.
+// warmUp runs each attack once, so that memory which stays allocated, such as pooled buffers,
+// counts at the start.
 func (s *soak) warmUp() error {
 	if err := s.server.store(keys); err != nil {
 		return err
@@ -102,7 +102,7 @@ func (s *soak) warmUp() error {
 	return s.server.alone()
 }
 
-// traffic is everything at once, for as long as was asked.
+// traffic runs all attackers and clients for some time.
 func (s *soak) traffic(length time.Duration, seed uint64) error {
 	ctx, cancel := context.WithTimeout(context.Background(), length)
 	defer cancel()
@@ -132,7 +132,7 @@ func (s *soak) traffic(length time.Duration, seed uint64) error {
 	}
 }
 
-// attack makes one attack after another.
+// attack runs one attack after another.
 func (s *soak) attack(ctx context.Context, random *rand.Rand) error {
 	kinds := hostile.Attacks()
 	return paced(ctx, attackPace, func() error {
@@ -145,7 +145,7 @@ func (s *soak) attack(ctx context.Context, random *rand.Rand) error {
 	})
 }
 
-// paced does something again and again until ctx is done.
+// paced calls each at a pace until ctx is done.
 func paced(ctx context.Context, pace time.Duration, each func() error) error {
 	ticker := time.NewTicker(pace)
 	defer ticker.Stop()
@@ -161,7 +161,7 @@ func paced(ctx context.Context, pace time.Duration, each func() error) error {
 	}
 }
 
-// lookOn measures once a second, and says something every ten.
+// lookOn measures once a second, and prints the figures every ten seconds.
 func (s *soak) lookOn(ctx context.Context) error {
 	second := 0
 	return paced(ctx, time.Second, func() error {
@@ -178,7 +178,7 @@ func (s *soak) lookOn(ctx context.Context) error {
 	})
 }
 
-// settle waits for everything to be as at the start.
+// settle waits until everything is as at the start.
 func (s *soak) settle(start figures) (end figures, err error) {
 	if err := s.server.alone(); err != nil {
 		return end, err
@@ -197,7 +197,7 @@ func (s *soak) settle(start figures) (end figures, err error) {
 		return nil
 	})
 	if err == nil && !settled {
-		err = fmt.Errorf("something stays: %s at the start, %s %s after the end", start, end, settles)
+		err = fmt.Errorf("something is left: %s at the start, %s %s after the end", start, end, settles)
 	}
 	return end, err
 }

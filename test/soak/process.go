@@ -17,7 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// process is the server, and a connection that looks on.
+// process is the server, and a connection that observes it.
 type process struct {
 	addr     string
 	cmd      *exec.Cmd
@@ -27,7 +27,7 @@ type process struct {
 	received string // connections
 }
 
-// figures are what the system and the server say of it.
+// figures are measurements by the system and by the server.
 type figures struct {
 	resident                   int64 // bytes
 	files, threads, goroutines int
@@ -61,7 +61,7 @@ func launch(binary, transport string) (*process, error) {
 	return p, p.within(settles, "it answers", func() bool { return p.watcher.Ping(context.Background()).Err() == nil })
 }
 
-// within waits for something to become true.
+// within waits until a condition is true.
 func (p *process) within(limit time.Duration, what string, holds func() bool) error {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
@@ -94,7 +94,7 @@ func (p *process) crash() error {
 	return fmt.Errorf("the server ended: %s\n%s", p.cmd.ProcessState, p.log.String())
 }
 
-// alone waits until the server knows of nobody but us.
+// alone waits until the observer is the server's only client.
 func (p *process) alone() error {
 	var last figures
 	var failed error
@@ -108,8 +108,8 @@ func (p *process) alone() error {
 	return err
 }
 
-// measure asks the server and the system. A command that panicked is in the log, and is a crash
-// too.
+// measure reads INFO and the system's figures. A command that panicked is in the log, and counts as
+// a crash.
 func (p *process) measure() (f figures, err error) {
 	if p.crashes() > 0 {
 		return f, p.crash()
@@ -137,7 +137,7 @@ func (p *process) measure() (f figures, err error) {
 	return f, err
 }
 
-// field is the first word behind a name and a colon at the beginning of a line.
+// field returns the first word after a name and a colon at the beginning of a line.
 func field(text, name string) string {
 	_, rest, _ := strings.Cut(text, "\n"+name+":")
 	words := strings.Fields(rest)
@@ -147,7 +147,7 @@ func field(text, name string) string {
 	return words[0]
 }
 
-// stop ends the server as an operator does; it must do so in good order.
+// stop ends the server with SIGTERM. The server must end with status 0.
 func (p *process) stop() error {
 	p.watcher.Close()
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -156,7 +156,7 @@ func (p *process) stop() error {
 	select {
 	case <-p.ended:
 	case <-time.After(30 * time.Second):
-		return errors.New("the server does not end")
+		return errors.New("the server has not ended")
 	}
 	if code := p.cmd.ProcessState.ExitCode(); code != 0 {
 		return fmt.Errorf("exit status %d after SIGTERM\n%s", code, p.log.String())
@@ -169,7 +169,7 @@ func (p *process) kill() {
 	<-p.ended
 }
 
-// journal keeps the end of what the server logs, and everything that it says of a panic.
+// journal keeps the end of the server's log, and everything about a panic.
 type journal struct {
 	mu   sync.Mutex
 	text bytes.Buffer

@@ -1,7 +1,7 @@
-// Package worst weighs every command's worst call by counted work. The compiler is given the
-// packages of internal with a counter at the head of every function and every loop, and a look at
-// what is hashed and compared; then the test of internal/commands that plays the calls is run with
-// them. A machine that is busy counts the same.
+// Package worst measures each command's most expensive call by counted work. It compiles the
+// packages of internal with a counter in every function and every loop, and counts what is hashed
+// and compared. With them, it runs the test of internal/commands that makes the calls. The counts
+// do not depend on how busy the machine is.
 package worst
 
 import (
@@ -29,7 +29,7 @@ var (
 
 const root = "../.."
 
-// counter is a package that stands in the overlay alone.
+// counter is a package that exists in the overlay only.
 const counter = `package countedsteps
 
 var N int64
@@ -40,7 +40,7 @@ func Saw[T ~[]byte | ~string](b T) T {
 }
 `
 
-// hook has the test of internal/commands read it.
+// hook makes the test of internal/commands read the counter.
 const hook = `package commands
 
 import "cellserver/internal/countedsteps"
@@ -48,7 +48,8 @@ import "cellserver/internal/countedsteps"
 var _ = countBy(func() int64 { return countedsteps.N })
 `
 
-// looks are functions whose time grows with the length of a text: which of their arguments.
+// looks are functions whose time grows with the length of an argument, and which arguments these
+// are.
 var looks = map[string][]int{
 	"maphash.Bytes": {1}, "sha256.Sum256": {0}, "bytes.Equal": {0}, "strings.ToLower": {0}, "strings.ToUpper": {0},
 	"strings.EqualFold": {0, 1},
@@ -105,7 +106,7 @@ func run(t *testing.T, overlay string) {
 	require.NoError(t, err, "%s", out)
 }
 
-// counted is a file with counters in it.
+// counted returns a file with counters in it.
 func counted(t *testing.T, text string) string {
 	files := token.NewFileSet()
 	file, err := parser.ParseFile(files, "", text, parser.SkipObjectResolution)
@@ -159,7 +160,7 @@ func called(n *ast.CallExpr) string {
 	return ""
 }
 
-// The counters see a loop, a function, and what is compared.
+// The counters count a loop, a function, and what is compared.
 func TestCounters(t *testing.T) {
 	text := counted(t, "package a\n\nfunc f(x []byte) bool {\n\tfor range 3 {\n\t}\n\treturn bytes.Equal(x, nil)\n}\n")
 	require.Equal(t, "package a; import \"cellserver/internal/countedsteps\"\n\nfunc f(x []byte) bool {countedsteps.N++;\n\tfor range 3 {countedsteps.N++;\n\t}\n"+
