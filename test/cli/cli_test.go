@@ -190,7 +190,7 @@ func TestPassword(t *testing.T) {
 	assert.Equal(t, outcome{stdout: "OK\nPONG\n"}, run(t, ours("-p", port), "AUTH secret\nPING\n"))
 }
 
-func TestNobodyIsThere(t *testing.T) {
+func TestNoServer(t *testing.T) {
 	port := strconv.Itoa(peer.FreePort(t))
 	for _, stdin := range []string{"", "PING\nPING\n"} {
 		args := []string{"-p", port}

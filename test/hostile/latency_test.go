@@ -130,7 +130,7 @@ func roundTrips(t *testing.T, conn net.Conn, key string, calls int) (took []time
 // On one core, with an event loop that always has work, a command that runs outside the loop ends
 // too. It took half a minute when loops did not yield. The bound is far from both times, and counts
 // the server's own CPU time, because other processes may keep the machine busy.
-func TestKeysBesideABusyLoop(t *testing.T) {
+func TestKeysOutsideABusyLoop(t *testing.T) {
 	t.Setenv("GOMAXPROCS", "1")
 	keys := 200_000
 	if peer.Race {

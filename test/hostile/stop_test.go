@@ -160,7 +160,7 @@ func TestStopDoesNotWaitForEver(t *testing.T) {
 }
 
 // A client that reads late receives everything that it has requested.
-func TestStopWaitsForALateReader(t *testing.T) {
+func TestLateReaderReceivesAllBeforeTheStop(t *testing.T) {
 	const keys, times = 10_000, 20
 	server := startLogging(t)
 	store(t, server, keys, strings.Repeat("long", 25))

@@ -199,12 +199,12 @@ func TestClientCertificates(t *testing.T) {
 		"no": {"none": "", "good": "", "stranger": "", "expired": "", "server's": ""},
 	} {
 		require.NoError(t, admin.ConfigSet(inTime(t), "tls-auth-clients", auth).Err())
-		for who, want := range refusals {
-			_, err := s.handshake(t, s.authority.Client(t, show[who]))
+		for shown, want := range refusals {
+			_, err := s.handshake(t, s.authority.Client(t, show[shown]))
 			if want == "" {
-				assert.NoError(t, err, "%s %s", auth, who)
+				assert.NoError(t, err, "%s %s", auth, shown)
 			} else {
-				assert.EqualError(t, err, want, "%s %s", auth, who)
+				assert.EqualError(t, err, want, "%s %s", auth, shown)
 			}
 		}
 	}

@@ -26,7 +26,7 @@ func (c counter) admits(key string) bool {
 	return true
 }
 
-// incrCounter counts up, and has the first call of a window say when it ends.
+// incrCounter counts up. The first call of a window sets its end.
 type incrCounter struct {
 	rdb    *redis.Client
 	limit  int64
@@ -79,7 +79,7 @@ func aroundAMinute() []call {
 	return append(append(at(0, 1), at(59900*time.Millisecond, ones(19)...)...), at(time.Minute, ones(20)...)...)
 }
 
-// twoForTheLast has a second client ask when the first has read that one is left.
+// twoForTheLast makes a second client call when the first has read that one is left.
 func twoForTheLast(p *place) []int64 {
 	t, first, second, new := newTally(time.Minute), newCounter(p.cellserver()), newCounter(p.cellserver()),
 		command(counterCommand)(p)
@@ -93,8 +93,8 @@ func twoForTheLast(p *place) []int64 {
 	return t.numbers()
 }
 
-// expiresMeanwhile has the key expire when a client has read that some are left: INCRBY makes it
-// anew, as -1, to stay.
+// expiresMeanwhile lets the key expire when a client has read that some are left: INCRBY creates it
+// again, as -1, without an expiry.
 func expiresMeanwhile(p *place) []int64 {
 	t, c, new := newTally(time.Minute), newCounter(p.cellserver()), command(counterCommand)(p)
 	t.add(p.asked(), c.admits("counter"), new(p.asked()))
@@ -121,7 +121,7 @@ func crashesBeforeExpire(p *place) []int64 {
 	return t.numbers()
 }
 
-// The key of expiresMeanwhile refuses everybody until somebody deletes it.
+// The key of expiresMeanwhile refuses all clients until it is deleted.
 func TestACounterThatNeverExpires(t *testing.T) {
 	p := newPlace(t)
 	expiresMeanwhile(p)

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// funnel is a leaky bucket as an object: what is left of its capacity, and when that was true.
+// funnel is a leaky bucket as an object: the rest of its capacity, and when that was true.
 type funnel struct {
 	capacity, perSecond float64
 	Left                float64 `redis:"left"`
@@ -25,12 +25,12 @@ func (f *funnel) admits(now int64) bool {
 	return true
 }
 
-// full is a funnel as it is at first.
+// full returns a new funnel.
 func full(capacity, perSecond float64) funnel {
 	return funnel{capacity: capacity, perSecond: perSecond, Left: capacity}
 }
 
-// oldFunnel is so many processes, each with its own.
+// oldFunnel is several processes, each with a funnel of its own.
 func oldFunnel(processes int, capacity, perSecond float64) side {
 	return func(p *place) asks {
 		funnels := make([]funnel, processes)
@@ -71,7 +71,7 @@ type hashFunnel struct {
 
 func (h hashFunnel) admits(key string) bool {
 	if !h.rdb.SetNX(ctx, key+":lock", 1, 5*time.Second).Val() {
-		return false // somebody else is at it
+		return false // another client holds the lock
 	}
 	f := h.full
 	f.At = h.now()
@@ -101,7 +101,7 @@ var lockWay = way{
 	},
 }
 
-// twoAtOnce has one ask while another holds the lock.
+// twoAtOnce makes a call while another client holds the lock.
 func twoAtOnce(p *place) []int64 {
 	t, new := newTally(time.Minute), command(lockCommand)(p)
 	first, second := oldHashOf(p, 15), oldHashOf(p, 15)
@@ -127,8 +127,7 @@ func crashesWithTheLock(p *place) []int64 {
 	return t.numbers()
 }
 
-// losesTheLock has the first process stand still behind what it has read, for longer than its lock
-// lasts.
+// losesTheLock stops the first process after its read, until its lock has expired.
 func losesTheLock(p *place) []int64 {
 	t, new := newTally(time.Minute), command("CL.THROTTLE user 0 1 60 N")(p)
 	first, second := oldHashOf(p, 1), oldHashOf(p, 1)
@@ -142,7 +141,7 @@ func losesTheLock(p *place) []int64 {
 	return t.numbers()
 }
 
-// One that is held up does not know that the lock is another's by now.
+// A delayed process does not know that another one holds the lock now.
 func TestADeletedLockIsAnothers(t *testing.T) {
 	p := newPlace(t)
 	first, other := oldHashOf(p, 15), p.redis()

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// gate counts what runs at the same time.
+// gate counts how many are running at the same time.
 type gate struct {
 	rdb   *redis.Client
 	limit int64
@@ -41,8 +41,8 @@ var gateWay = way{
 	},
 }
 
-// doors are both sides of the comparison, and who is at work behind each: a holder that crashed is
-// not.
+// doors are both sides of the comparison, and the holders that are working on each. A holder that
+// crashed is not.
 type doors struct {
 	p        *place
 	old      gate
@@ -89,7 +89,7 @@ func (d *doors) answer(side int, name string, admitted bool) {
 	}
 }
 
-// leave has who was admitted leave.
+// leave makes admitted holders leave.
 func (d *doors) leave(names ...string) {
 	for _, name := range names {
 		if d.atWork[0][name] {
@@ -111,7 +111,7 @@ func (d *doors) leaveNew(name string) {
 	delete(d.atWork[1], name)
 }
 
-// crash ends a holder, which tells nobody.
+// crash ends a holder without a call.
 func (d *doors) crash(name string) {
 	delete(d.atWork[0], name)
 	delete(d.atWork[1], name)
@@ -155,8 +155,8 @@ func worksLonger(d *doors) {
 	d.ask("d")
 }
 
-// leavesMeanwhile has the third leave, and a fifth ask, when the fourth has counted itself in and
-// not yet out again.
+// leavesMeanwhile makes the third holder leave, and a fifth call, when the fourth has counted
+// itself in and not yet out again.
 func leavesMeanwhile(p *place) []int64 {
 	d := newDoors(p)
 	d.ask("a", "b", "c")
@@ -173,7 +173,7 @@ func leavesMeanwhile(p *place) []int64 {
 	return d.numbers()
 }
 
-// A crash takes a permit away for as long as the key lives, and nothing says whose it was.
+// A crash takes a permit away for as long as the key exists, and nothing shows whose it was.
 func TestALeakedPermitStays(t *testing.T) {
 	p := newPlace(t)
 	d := newDoors(p)

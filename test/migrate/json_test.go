@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// jsonBuckets are two token buckets a user, of a minute and of a day, as JSON. What a bucket is, is
-// in funnel.
+// jsonBuckets are two token buckets per user, of a minute and of a day, as JSON. The bucket itself
+// is in funnel.
 type jsonBuckets struct {
 	rdb         *redis.Client
 	minute, day funnel       // full
@@ -20,7 +20,7 @@ type jsonBuckets struct {
 
 var errLimited = errors.New("limited")
 
-// take is for Watch, and tried again when another client's EXEC came first.
+// take is called by Watch, again if another client's EXEC came first.
 func (j jsonBuckets) take(tx *redis.Tx) error {
 	minute, day := j.minute, j.day
 	for i, text := range tx.MGet(ctx, "minute", "day").Val() {
@@ -99,7 +99,7 @@ func threeComeBetween(p *place) []int64 {
 	return t.numbers()
 }
 
-// Nobody told the JSON when to go.
+// The JSON has no expiry.
 func TestBucketsInJSONStay(t *testing.T) {
 	p := newPlace(t)
 	rdb := p.cellserver()

@@ -25,7 +25,7 @@ func (b listBucket) admits(key string, quantity int) bool {
 
 func (b listBucket) giveBack(key string) { b.rdb.LPush(ctx, key, "token") }
 
-// oldList begins full, and has so many timers. A negative quantity gives back.
+// oldList begins full, and has several timers. A negative quantity is a refund.
 func oldList(timers int) oldWay {
 	return func(rdb *redis.Client, now func() int64) asks {
 		b, next := listBucket{rdb, 10}, now()+int64(6*time.Second)

@@ -7,7 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// setLog is a sorted set of the milliseconds at which calls came.
+// setLog is a sorted set of the milliseconds at which calls were made.
 type setLog struct {
 	rdb    *redis.Client
 	limit  int64

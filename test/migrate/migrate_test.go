@@ -1,6 +1,6 @@
-// Package migrate plays the ways in which people limit on Redis, and beside each the one command of
-// cellserver that replaces it, over the same calls on the same clock. docs/migrate.md shows the
-// code of the old ways as it stands here, and the counts.
+// Package migrate runs common ways to limit with Redis, and compares each with the one command of
+// cellserver that replaces it, for the same calls on the same clock. docs/migrate.md shows the code
+// of the old ways as it is here, and the counts.
 package migrate
 
 import (
@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { peer.Main(m) }
 
-var ctx = context.Background() // nobody's patience is tried here, and shown code is to be short
+var ctx = context.Background() // the code on the page is short without a context of its own
 
 // way is a section of the page: an old way, and the command that replaces it.
 type way struct {
@@ -30,14 +30,14 @@ type way struct {
 	rows    []row
 }
 
-// row is some traffic, and what became of it: exact numbers, in the columns' order.
+// row is some traffic and its results: exact numbers, in the order of the columns.
 type row struct {
 	traffic string
 	play    func(p *place) []int64
 	want    []int64
 }
 
-// ways are the sections in the page's order.
+// ways are the sections, in the page's order.
 func ways() []way {
 	return []way{
 		counterWay, secondWay, logWay, funnelWay, lockWay, listWay, jsonWay, permitsWay, spacingWay, gateWay, sleeperWay,
@@ -54,7 +54,7 @@ func TestWays(t *testing.T) {
 	}
 }
 
-// difference is "" if the numbers are the ones that are wanted.
+// difference returns "" if the numbers are the wanted ones.
 func (r row) difference(t *testing.T) string {
 	if got := r.play(newPlace(t)); !slices.Equal(r.want, got) {
 		return fmt.Sprintf("%s: want %v, got %v", r.traffic, r.want, got)
@@ -62,8 +62,7 @@ func (r row) difference(t *testing.T) string {
 	return ""
 }
 
-// A comparison is worth what it finds: an old way that admits one call more than it should changes
-// the numbers.
+// An old way that admits one call too many changes the numbers.
 func TestAnOldWayThatAdmitsOneTooManyIsSeen(t *testing.T) {
 	right := counterWay.rows[0]
 	assert.Empty(t, right.difference(t))
@@ -92,16 +91,16 @@ func oneTooMany(s side) side {
 type call struct {
 	at       time.Duration
 	quantity int64
-	client   int // from 0, where it matters who asks
+	client   int // from 0, where calls are of several clients
 }
 
-// asks says whether a call is admitted.
+// asks reports whether a call is admitted.
 type asks func(c call) bool
 
 // side is one of the two that are compared, at a place.
 type side func(p *place) asks
 
-// oldWay is an old way, over a client of whatever server, and with a clock of its own.
+// oldWay is an old way, over a client of any server, and with a clock of its own.
 type oldWay func(rdb *redis.Client, now func() int64) asks
 
 // onCellserver is an old way that runs on cellserver unchanged, onModel one that does not.
@@ -138,12 +137,12 @@ func reply(rdb *redis.Client, line string, quantity int64) []any {
 	return elements
 }
 
-// headOf is the head of most tables.
+// headOf returns the head of most tables.
 func headOf(period string) string {
 	return "calls | old admits | new admits | alike | old, most in " + period + " | new, most in " + period
 }
 
-// compare plays the same calls to both sides.
+// compare makes the same calls on both sides.
 func compare(calls []call, period time.Duration, old, new side) func(p *place) []int64 {
 	return func(p *place) []int64 {
 		oldAdmits, newAdmits, t := old(p), new(p), newTally(period)
@@ -155,7 +154,7 @@ func compare(calls []call, period time.Duration, old, new side) func(p *place) [
 	}
 }
 
-// tally counts what two sides said of the same calls.
+// tally counts the results of both sides for the same calls.
 type tally struct {
 	calls, alike int64
 	old, new     peak
@@ -170,7 +169,7 @@ func (t *tally) add(c call, old, new bool) {
 	if old == new {
 		t.alike++
 	}
-	taken := max(0, c.quantity) // what is given back is not admitted
+	taken := max(0, c.quantity) // a refund admits nothing
 	t.old.add(c.at, taken*number01(old))
 	t.new.add(c.at, taken*number01(new))
 }
@@ -179,8 +178,7 @@ func (t *tally) numbers() []int64 {
 	return []int64{t.calls, t.old.total, t.new.total, t.alike, t.old.most, t.new.most}
 }
 
-// peak adds quantities up, and knows the most that came within a period: what is a whole period old
-// is out of view.
+// peak adds quantities up, and records the maximum within a period.
 type peak struct {
 	period            time.Duration
 	inView            []call
@@ -198,7 +196,7 @@ func (p *peak) add(at time.Duration, quantity int64) {
 	p.most = max(p.most, p.held)
 }
 
-// every is a call of 1 at the start, and so many in all.
+// every returns n calls of quantity 1, the first at the start.
 func every(gap time.Duration, times int) (calls []call) {
 	for i := range times {
 		calls = append(calls, call{at: time.Duration(i) * gap, quantity: 1})
@@ -206,7 +204,7 @@ func every(gap time.Duration, times int) (calls []call) {
 	return calls
 }
 
-// at is calls of these quantities at one time.
+// at returns calls of these quantities at one time.
 func at(time time.Duration, quantities ...int64) (calls []call) {
 	for _, quantity := range quantities {
 		calls = append(calls, call{at: time, quantity: quantity})
@@ -214,10 +212,10 @@ func at(time time.Duration, quantities ...int64) (calls []call) {
 	return calls
 }
 
-// ones is so many quantities of 1.
+// ones returns n quantities of 1.
 func ones(times int) []int64 { return slices.Repeat([]int64{1}, times) }
 
-// ofEach makes the calls come from so many clients by turns.
+// ofEach distributes the calls over n clients in turn.
 func ofEach(clients int, calls []call) []call {
 	calls = slices.Clone(calls)
 	for i := range calls {
@@ -226,7 +224,7 @@ func ofEach(clients int, calls []call) []call {
 	return calls
 }
 
-// after is the calls, later.
+// after returns the calls, later.
 func after(delay time.Duration, calls []call) []call {
 	calls = slices.Clone(calls)
 	for i := range calls {
@@ -235,7 +233,7 @@ func after(delay time.Duration, calls []call) []call {
 	return calls
 }
 
-// asked is a call of 1 now.
+// asked returns a call of quantity 1 at this instant.
 func (p *place) asked() call { return call{at: p.elapsed(), quantity: 1} }
 
 func number01(yes bool) int64 {

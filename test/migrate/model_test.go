@@ -13,8 +13,9 @@ import (
 	"cellserver/internal/store"
 )
 
-// model is as much of Redis as the old ways need and cellserver has not: hashes, lists and sorted
-// sets, with expiry on a clock that the test moves. TestModelIsRedis holds it to a redis-server.
+// model is what the old ways need of Redis and cellserver does not have: hashes, lists and sorted
+// sets, with expiry on a clock that the test moves. TestModelIsRedis compares it with a
+// redis-server.
 type model struct {
 	mu    sync.Mutex
 	clock *store.StillClock
@@ -26,7 +27,7 @@ type model struct {
 // changed, and the words behind the key.
 type act func(e *entry, now int64, words []string) (reply any)
 
-// entry is what a key holds; without a value the key is not there.
+// entry is the value of a key. Without a value, the key does not exist.
 type entry struct {
 	value   any   // nil, string, hash, list or scores
 	expires int64 // ns, 0 for never
@@ -66,7 +67,7 @@ func (m *model) do(words []string) any {
 	return reply
 }
 
-// isEmpty says whether nothing is left: then the key is gone, and its expiry with it.
+// isEmpty reports whether nothing is left. Then the key is removed, with its expiry.
 func (e *entry) isEmpty() bool {
 	switch value := e.value.(type) {
 	case hash:

@@ -24,7 +24,7 @@ func (w way) pageStart() string {
 	return "<!-- played: " + w.name + ", written by go test ./test/migrate -rewrite -->\n"
 }
 
-// table is a way as the page shows it.
+// table returns a way's table for the page.
 func (w way) table(t *testing.T) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "| | %s |\n|---|%s\n", w.head, strings.Repeat("---|", strings.Count(w.head, "|")+1))
@@ -55,7 +55,7 @@ func readPage(t *testing.T) string {
 	return string(text)
 }
 
-// The tables of the page are what is played.
+// The tables of the page are the results of today's code.
 func TestPageIsCurrent(t *testing.T) {
 	text := readPage(t)
 	current := played(t, text)
@@ -85,7 +85,7 @@ func TestPageShowsTheCommands(t *testing.T) {
 // fence is a block of the page with the file that its code is from.
 var fence = regexp.MustCompile("(?ms)^```(\\w+) (\\S+)\n(.*?)^```$")
 
-// code is the page's block with this name.
+// code returns the page's block with this name.
 func code(t *testing.T, name string) string {
 	for _, m := range fence.FindAllStringSubmatch(readPage(t), -1) {
 		if m[2] == name {
@@ -96,7 +96,7 @@ func code(t *testing.T, name string) string {
 	return ""
 }
 
-// The old ways of the page are those that are played, to the letter. (A script is run:
+// The old ways on the page are exactly those that are run. (Scripts are run by
 // TestScriptsOfThePage.)
 func TestPageShowsTheCode(t *testing.T) {
 	shown := 0

@@ -8,9 +8,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// permits is a Lua script that keeps a token bucket in a hash, and is told the milliseconds of the
-// client's clock. The script stands in docs/migrate.md, and a redis-server runs it
-// (TestScriptsOfThePage); this is what it does, line by line.
+// permits is a Lua script that keeps a token bucket in a hash, and gets the milliseconds of the
+// client's clock. The script is in docs/migrate.md, and a redis-server runs it
+// (TestScriptsOfThePage); this is the same in Go, line by line.
 type permits struct {
 	rdb     *redis.Client
 	rate    float64 // a second
@@ -35,7 +35,7 @@ func (b permits) admits(key string, wanted int64) bool {
 	return ok
 }
 
-// or is a field as a number, the other if it is not there.
+// or returns a field as a number, or the other value if the field does not exist.
 func or(field any, other float64) float64 {
 	text, there := field.(string)
 	if !there {
@@ -48,7 +48,7 @@ func or(field any, other float64) float64 {
 	return n
 }
 
-// oldPermits has clients whose clocks are apart by skew, each from the next.
+// oldPermits has clients whose clocks differ by skew, each from the next.
 func oldPermits(skew time.Duration) oldWay {
 	return func(rdb *redis.Client, now func() int64) asks {
 		return func(c call) bool {

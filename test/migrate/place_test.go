@@ -17,8 +17,8 @@ import (
 	"cellserver/internal/store/memory"
 )
 
-// place is where a comparison is made: cellserver, and a model of what it has not of Redis, on one
-// clock that stands still but for what the test moves it.
+// place is the environment of a comparison: cellserver, and a model of what it does not have of
+// Redis, on one clock that only the test moves.
 type place struct {
 	t        *testing.T
 	clock    *store.StillClock
@@ -39,10 +39,10 @@ func newPlace(t *testing.T) *place {
 
 func (p *place) elapsed() time.Duration { return time.Duration(p.clock.Now() - start) }
 
-// at sets the clock to a time from the start. It may go no further back than it is.
+// at sets the clock to a time from the start. The clock never goes back.
 func (p *place) at(elapsed time.Duration) { p.clock.Advance(max(0, elapsed-p.elapsed())) }
 
-// cellserver is a new client of cellserver, redis one of the model.
+// cellserver returns a new client of cellserver, and redis one of the model.
 func (p *place) cellserver() *redis.Client { return p.dial(p.talk) }
 func (p *place) redis() *redis.Client      { return p.dial(p.model.talk) }
 
@@ -89,9 +89,8 @@ func (p *place) talk(conn net.Conn) {
 	}
 }
 
-// before has something else happen, once, when a client is about to send a command of this name: a
-// call of another client within a call of this one, which a busy day brings about without being
-// asked.
+// before calls a function once, when a client is about to send a command of this name: a call of
+// another client within a call of this one, as happens on a busy server.
 func before(rdb *redis.Client, name string, happens func()) {
 	rdb.AddHook(&interruption{name, happens})
 }
@@ -101,7 +100,7 @@ func crash() { panic(crashed{}) }
 
 type crashed struct{}
 
-// crashes makes a call that is interrupted by a crash: nothing behind that is done.
+// crashes makes a call that is interrupted by a crash: the rest of it is not executed.
 func crashes(calls func()) {
 	defer func() {
 		if reason := recover(); reason != (crashed{}) {

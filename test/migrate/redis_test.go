@@ -17,8 +17,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// The model answers as a redis-server does, and leaves as much behind. No expiry is waited for:
-// what it does when it is set, kept and lost is compared.
+// The model replies as a redis-server does, and leaves the same keys behind. The test does not wait
+// for expiry; it compares how an expiry is set, kept and removed.
 func TestModelIsRedis(t *testing.T) {
 	server := dial(t, &redis.Options{Addr: peer.StartRedis(t).Addr})
 	for seed := range uint64(4) {
@@ -27,7 +27,7 @@ func TestModelIsRedis(t *testing.T) {
 	}
 }
 
-// A model that takes a member that is there for a new one is found out.
+// A model that takes an existing member for a new one is found.
 func TestAWrongModelIsSeen(t *testing.T) {
 	p := newPlace(t)
 	right := p.model.table["zadd"]
@@ -40,7 +40,7 @@ func TestAWrongModelIsSeen(t *testing.T) {
 	assert.Contains(t, disagreement(p.redis(), server, program(0)), "z")
 }
 
-// disagreement is the first command to which two servers say different things, "" if there is none.
+// disagreement returns the first command to which two servers reply differently, or "".
 func disagreement(one, other *redis.Client, program [][]any) string {
 	for _, words := range program {
 		a, b := saidTo(one, words), saidTo(other, words)
@@ -51,8 +51,8 @@ func disagreement(one, other *redis.Client, program [][]any) string {
 	return ""
 }
 
-// saidTo is a reply in a form that can be compared: the fields of a hash in order, and of a TTL
-// that runs only that it does.
+// saidTo returns a reply in a comparable form: the fields of a hash sorted, and of a TTL only
+// whether there is one.
 func saidTo(rdb *redis.Client, words []any) string {
 	reply, err := rdb.Do(ctx, words...).Result()
 	switch reply := reply.(type) {
@@ -73,7 +73,7 @@ func saidTo(rdb *redis.Client, words []any) string {
 	return fmt.Sprintf("%T %v %v", reply, reply, err)
 }
 
-// program is commands of every kind on a few keys, at random; the first letter of a key is its
+// program returns random commands of every kind on a few keys. The first letter of a key is its
 // kind.
 func program(seed uint64) (all [][]any) {
 	forms := strings.Split(`SET s 5|SET s 7 EX 1000|SET s 1 NX EX 1000|INCRBY s 3|INCRBY s -2|
@@ -96,15 +96,15 @@ func program(seed uint64) (all [][]any) {
 	return all
 }
 
-// traffic is an old way, and calls that are worth making to servers whose clock nobody moves: what
-// they have to know of time, the way tells them, or nothing expires within it.
+// traffic is an old way, and calls for servers whose clock the test cannot move: the way passes the
+// time as an argument, or nothing expires during the test.
 type traffic struct {
 	name  string
 	way   oldWay
 	calls []call
 }
 
-// unchanged run on cellserver as they are.
+// unchanged are the old ways that run on cellserver as they are.
 func unchanged() []traffic {
 	return []traffic{
 		{"counter", oldCounter, at(0, ones(30)...)},
@@ -116,7 +116,7 @@ func unchanged() []traffic {
 	}
 }
 
-// redisOnly need what cellserver has not.
+// redisOnly are the old ways that need what cellserver does not have.
 func redisOnly() []traffic {
 	return []traffic{
 		{"log", oldLog(1000 * time.Second), slowed(100, every(time.Second, 120))},
@@ -143,8 +143,8 @@ func oldGate(rdb *redis.Client, _ func() int64) asks {
 	}
 }
 
-// slowed is the same calls in so many times the time: so a period that is as much longer is not
-// over for a server that is called quickly.
+// slowed returns the same calls in n times the time, so that a period that is n times longer has
+// not ended for a server that is called quickly.
 func slowed(factor int, calls []call) []call {
 	calls = slices.Clone(calls)
 	for i := range calls {
@@ -153,7 +153,7 @@ func slowed(factor int, calls []call) []call {
 	return calls
 }
 
-// on is what the way says of each call.
+// on returns whether each call was admitted.
 func (tr traffic) on(rdb *redis.Client) (said []bool) {
 	clock := store.NewStillClock(start)
 	admits := tr.way(rdb, clock.Now)
@@ -164,7 +164,7 @@ func (tr traffic) on(rdb *redis.Client) (said []bool) {
 	return said
 }
 
-// The old ways whose commands cellserver has do on it what they do on Redis.
+// The old ways whose commands cellserver has give the same results on it as on Redis.
 func TestUnchangedOnCellserver(t *testing.T) {
 	server := dial(t, &redis.Options{Addr: peer.StartRedis(t).Addr})
 	built := dial(t, &redis.Options{Addr: peer.Start(t).Addr})
@@ -179,7 +179,7 @@ func TestUnchangedOnCellserver(t *testing.T) {
 	}
 }
 
-// The others do on the model what they do on Redis.
+// The others give the same results on the model as on Redis.
 func TestOldWaysOnRedis(t *testing.T) {
 	server := dial(t, &redis.Options{Addr: peer.StartRedis(t).Addr})
 	for _, tr := range redisOnly() {

@@ -11,8 +11,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// The scripts of the page decide as the Go that stands for them in the comparisons. They run in one
-// transaction, in which Redis's clock stands still.
+// The scripts of the page decide as the Go code that represents them in the comparisons. They run
+// in one transaction, during which Redis's clock stands still.
 func TestScriptsOfThePage(t *testing.T) {
 	server := dial(t, &redis.Options{Addr: peer.StartRedis(t).Addr})
 	for _, s := range scripted() {
@@ -33,7 +33,7 @@ func TestScriptsOfThePage(t *testing.T) {
 	}
 }
 
-// scriptedTraffic is a script, told what the Go that stands for it is told.
+// scriptedTraffic is a script, with the arguments of the Go code that represents it.
 type scriptedTraffic struct {
 	traffic
 	script    string

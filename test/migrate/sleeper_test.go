@@ -6,14 +6,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// sleeper is a client that is to do something sometime, and sleeps until it may.
+// sleeper is a client that sleeps until it may do something.
 type sleeper interface {
 	// ask says whether it is admitted, and how long it is to sleep: before the work, or before it
 	// asks again.
 	ask() (admitted bool, sleep time.Duration)
 }
 
-// poller asks again and again.
+// poller calls again and again.
 type poller struct {
 	counter
 	every time.Duration
@@ -21,8 +21,7 @@ type poller struct {
 
 func (s poller) ask() (bool, time.Duration) { return s.admits("sleeper"), s.every }
 
-// ttlSleeper sleeps for as long as the key has to live: TTL says it in seconds, PTTL in
-// milliseconds.
+// ttlSleeper sleeps for the key's time to live: TTL has seconds, PTTL milliseconds.
 type ttlSleeper struct {
 	counter
 	command string
@@ -37,7 +36,7 @@ func (s ttlSleeper) ask() (admitted bool, sleep time.Duration) {
 	return false, time.Duration(left) * s.unit
 }
 
-// retrier sleeps for as long as it is told.
+// retrier sleeps for retry_after.
 type retrier struct{ rdb *redis.Client }
 
 func (s retrier) ask() (bool, time.Duration) {
@@ -45,8 +44,8 @@ func (s retrier) ask() (bool, time.Duration) {
 	return r[0] == int64(0), time.Duration(max(0, r[3].(int64))) * time.Millisecond
 }
 
-// reserver takes its place in the queue with its first call. What is over the limit is a debt; its
-// own token, the last of that, is paid a second before one more could be taken.
+// reserver reserves its place with its first call. What exceeds the limit is a debt; its own token,
+// the last one of the debt, is paid a second before another could be taken.
 type reserver struct{ rdb *redis.Client }
 
 func (s reserver) ask() (bool, time.Duration) {
@@ -94,14 +93,14 @@ type worker struct {
 	slept bool
 }
 
-// shift is what the workers did.
+// shift has the results of the workers.
 type shift struct {
 	tasks, again int64
 	calls, begun peak
 	last         time.Duration
 }
 
-// work plays workers until they have nothing more to do.
+// work runs the workers until all tasks are done.
 func work(workers, tasks int, as func(p *place) sleeper) func(p *place) []int64 {
 	return func(p *place) []int64 {
 		all := make([]*worker, workers)
@@ -117,7 +116,7 @@ func work(workers, tasks int, as func(p *place) sleeper) func(p *place) []int64 
 	}
 }
 
-// next is who wakes first, nil if nobody has anything to do.
+// next returns the worker that wakes first, or nil if all are done.
 func next(all []*worker) (first *worker) {
 	for _, w := range all {
 		if w.tasks > 0 && (first == nil || w.wakes < first.wakes) {

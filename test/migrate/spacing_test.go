@@ -6,7 +6,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// spacing is a leaky bucket of one: the key says when the next call may come.
+// spacing is a leaky bucket of one: the key has the time of the next allowed call.
 type spacing struct {
 	rdb      *redis.Client
 	interval time.Duration
@@ -21,7 +21,7 @@ func (s spacing) admits(key string) bool {
 	return true
 }
 
-// admitsNX is the way that is right: the key is there as long as nobody may come.
+// admitsNX is the correct way: the key exists for as long as no call is allowed.
 func (s spacing) admitsNX(key string) bool { return s.rdb.SetNX(ctx, key, 1, s.interval).Val() }
 
 func newSpacing(rdb *redis.Client, now func() int64) spacing {
@@ -77,7 +77,7 @@ func afterOneFromTheFuture() []call {
 	return append([]call{first}, after(100*time.Millisecond, every(100*time.Millisecond, 100))...)
 }
 
-// twoIntoTheGap has another ask between GET and SET; the others have nothing between.
+// twoIntoTheGap makes another client call between GET and SET; the others have no such gap.
 func twoIntoTheGap(p *place) []int64 {
 	first, second, new := newSpacing(p.cellserver(), p.clock.Now), newSpacing(p.cellserver(), p.clock.Now),
 		command(spacingCommand)(p)

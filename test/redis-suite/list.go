@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// list is a file that names tests, with what is written beside them:
+// list is a file that names tests, with reasons:
 //
 //	# a comment at the head of the file
 //

@@ -1,19 +1,19 @@
-// Command redis-suite runs Redis's own tests, as Redis 7.0.15 brings them, against cellserver.
+// Command redis-suite runs the test suite of Redis 7.0.15 against cellserver.
 //
 //	test/redis-suite/run.sh bin/cellserver                               every unit below, in RESP2 and in RESP3
-//	test/redis-suite/run.sh bin/cellserver -units unit/multi,unit/expire  some
-//	test/redis-suite/run.sh bin/cellserver -update                       takes off the lists what passes now
+//	test/redis-suite/run.sh bin/cellserver -units unit/multi,unit/expire  some units
+//	test/redis-suite/run.sh bin/cellserver -update                       removes the tests that now pass from the lists
 //
-// The same tests run against a real redis-server, through a proxy that notes which commands each
-// test sends: what passes there must pass here. A test that is sure of more than a server can
-// promise, such as how fast the machine is, may be run once more if it fails, and again.txt says
-// so. There are two lists of tests that need not, and each test on them is run all the same, alone,
-// and must fail: skipped.txt, whose tests send a command that cellserver does not mean to have, or
-// have a reason beside them; and not-yet.txt, of what is still to be made.
+// The same tests run against a real redis-server, through a proxy that records which commands each
+// test sends: what passes there must pass here. A test in again.txt, which expects more than a
+// server can promise, such as a fast machine, may be run again if it fails. Two other lists have
+// tests that need not pass; each of these is run too, alone, and must fail. skipped.txt has tests
+// that send a command which cellserver will not have, or that have a reason below them. not-yet.txt
+// has tests that should pass later.
 //
-// 7.0.15's tests speak RESP2, but where they ask for RESP3. The second time the proxy makes each
-// connection speak RESP3 before the test does, to both servers: what passes with redis-server all
-// the same is held against cellserver.
+// The tests speak RESP2, except where they ask for RESP3. The second time, the proxy switches each
+// connection to RESP3 first, for both servers: what passes with redis-server nevertheless must pass
+// with cellserver.
 package main
 
 import (
@@ -31,7 +31,7 @@ import (
 	"time"
 )
 
-// units are those about what cellserver has.
+// units are the units of the suite about what cellserver has.
 var units = []string{
 	"unit/protocol", "unit/type/incr", "unit/type/string", "unit/expire", "unit/keyspace", "unit/scan",
 	"unit/introspection", "unit/introspection-2", "unit/querybuf", "unit/multi", "unit/other", "unit/quit", "unit/slowlog",
@@ -39,18 +39,18 @@ var units = []string{
 	"unit/auth", "unit/acl", "unit/acl-v2", "unit/limits", "unit/obuf-limits", "unit/info",
 }
 
-// started are the units whose tests want servers that the suite starts, with a configuration.
-// Nothing stands between, so that nobody hears what they send: what is skipped of them needs a
-// reason in words; and they run as they are, without RESP3.
+// started are the units whose tests start servers themselves, with a configuration. There is no
+// proxy between, so what they send is not known: a test of them that is skipped needs a reason in
+// words. They run without RESP3.
 var started = []string{"unit/auth", "unit/acl", "unit/acl-v2", "unit/limits", "unit/obuf-limits", "unit/info"}
 
 func startsItself(unit string) bool { return slices.Contains(started, unit) }
 
-// longest is how long it may all take: CI has to be told that something hangs.
+// longest is the longest time for everything. After it, CI fails instead of hanging.
 const longest = 20 * time.Minute
 
-// enoughPass is how many tests have to pass here when all units run: the suite must not come to
-// nothing unseen.
+// enoughPass is how many tests must pass when all units run, so that a suite that runs nothing is
+// noticed.
 const enoughPass = 230
 
 // session is one run of this program.
@@ -82,7 +82,7 @@ func main() {
 }
 
 func (s *session) do(lists string, update bool) (err error) {
-	for _, path := range []*string{&s.source, &s.binary, &s.standIn} { // the suite runs elsewhere
+	for _, path := range []*string{&s.source, &s.binary, &s.standIn} { // the suite runs in another directory
 		if *path, err = filepath.Abs(*path); err != nil {
 			return err
 		}
@@ -115,8 +115,8 @@ func (s *session) do(lists string, update bool) (err error) {
 	return s.judge(ctx)
 }
 
-// judge runs everything and says what is wrong. What is on the lists is a matter of commands,
-// whatever the protocol: so that is done once.
+// judge runs everything and returns what is wrong. What is on the lists does not depend on the
+// protocol, so it is run once.
 func (s *session) judge(ctx context.Context) error {
 	verdicts, err := s.verdicts(ctx)
 	if err != nil {
@@ -143,13 +143,13 @@ func (s *session) judge(ctx context.Context) error {
 	return nil
 }
 
-// protocols are the two that the suite is run in; resp3 is the number of the one that is spoken by
-// way of a proxy.
+// protocols are the two that the suite is run in. resp3 is the index of the one that is spoken
+// through a proxy.
 var protocols = []string{"RESP2", "RESP3"}
 
 const resp3 = 1
 
-// verdicts are one for each protocol, all found at once, as tests mostly wait.
+// verdicts returns one for each protocol. They run at the same time, because tests mostly wait.
 func (s *session) verdicts(ctx context.Context) ([]*verdict, error) {
 	verdicts, errs := make([]*verdict, len(protocols)), make([]error, len(protocols))
 	var all sync.WaitGroup
@@ -160,7 +160,7 @@ func (s *session) verdicts(ctx context.Context) ([]*verdict, error) {
 	return verdicts, errors.Join(errs...)
 }
 
-// update writes the lists without what passes alone.
+// update writes the lists without the tests that pass alone.
 func (s *session) update(ctx context.Context) error {
 	passed, err := s.runAlone(ctx, s.listed())
 	if err != nil {
@@ -182,7 +182,7 @@ func (s *session) update(ctx context.Context) error {
 	return nil
 }
 
-// listed are the tests of both lists, of the units that run.
+// listed returns the tests of both lists, of the units that run.
 func (s *session) listed() []test {
 	return slices.Concat(s.skipped.of(s.units).tests(), s.notYet.of(s.units).tests())
 }
@@ -208,7 +208,7 @@ func (s *session) verdict(ctx context.Context, protocol int) (*verdict, error) {
 	return v, nil
 }
 
-// askRedis finds what the tests are, which of them pass, and what they send.
+// askRedis finds which tests there are, which of them pass, and what they send.
 func (s *session) askRedis(ctx context.Context, v *verdict, protocol int) error {
 	server, err := startRedis(s.dir)
 	if err != nil {

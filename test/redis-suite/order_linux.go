@@ -8,10 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// order hands on what clients send in the order in which it arrives, whoever sends it: many a test
-// has one client say something, and another the next thing, without a wait between them, and is
-// sure that a server hears it in that order. A goroutine a client would not keep it; the system
-// does, in the list of what is readable.
+// order forwards what clients send in the order in which it arrives. Many tests let one client make
+// a call, and another client the next, without waiting in between, and rely on this order. A
+// goroutine for each client would not keep it; epoll does, in its list of readable connections.
 type order struct {
 	epoll int
 
@@ -19,10 +18,10 @@ type order struct {
 	links map[int32]*link
 }
 
-// link is one client's way to the server.
+// link is one client's connection to the server.
 type link struct {
 	to  io.Writer
-	end func() // is told once, when there is no more
+	end func() // is called once, at the end of the input
 }
 
 func newOrder() (*order, error) {
@@ -35,7 +34,7 @@ func newOrder() (*order, error) {
 	return o, nil
 }
 
-// forward hands on what a client sends. The client stays open until end is told.
+// forward forwards what a client sends. The client stays open until end is called.
 func (o *order) forward(client *net.TCPConn, to io.Writer, end func()) error {
 	raw, err := client.SyscallConn()
 	if err != nil {
@@ -81,7 +80,7 @@ func (o *order) hand(fd int32, buffer []byte) {
 	o.drop(fd)
 }
 
-// drop ends a link, before its descriptor may be another's.
+// drop ends a link, before its descriptor can be that of another.
 func (o *order) drop(fd int32) {
 	_ = unix.EpollCtl(o.epoll, unix.EPOLL_CTL_DEL, int(fd), nil) // it fails if it was never there
 	o.mu.Lock()

@@ -7,12 +7,12 @@ import (
 	"net"
 )
 
-// order hands on what clients send: elsewhere than on Linux in no order.
+// order forwards what clients send. Outside of Linux, the order between clients is not kept.
 type order struct{}
 
 func newOrder() (*order, error) { return &order{}, nil }
 
-// forward hands on what a client sends. The client stays open until end is told.
+// forward forwards what a client sends. The client stays open until end is called.
 func (o *order) forward(client *net.TCPConn, to io.Writer, end func()) error {
 	go func() {
 		_, _ = io.Copy(to, client) // ends when either side does

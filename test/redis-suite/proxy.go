@@ -11,13 +11,13 @@ import (
 	"sync"
 )
 
-// proxy stands between the suite and a server, and notes which commands each test sends. The suite
-// says where a test begins: DEBUG LOG "### Starting test <name> in <file>".
+// proxy is between the suite and a server, and records which commands each test sends. The suite
+// marks the beginning of a test: DEBUG LOG "### Starting test <name> in <file>".
 type proxy struct {
 	listener net.Listener
 	server   string // its address
 	order    *order
-	resp3    bool // every connection begins with HELLO 3, of which the suite hears nothing
+	resp3    bool // every connection begins with HELLO 3, whose reply is not forwarded
 
 	mu      sync.Mutex
 	current test
@@ -51,7 +51,7 @@ func (p *proxy) port() int { return p.listener.Addr().(*net.TCPAddr).Port }
 
 func (p *proxy) close() { p.listener.Close() }
 
-// recorded is what each test has sent.
+// recorded returns the commands that each test has sent.
 func (p *proxy) recorded() map[test]map[string]bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -72,8 +72,8 @@ func (p *proxy) serve(client *net.TCPConn) {
 			return
 		}
 	}
-	// What a call is made of is noted before the server hears of it: what it answers may begin the
-	// next test. It ends when either side does; what the server has still said is to be read.
+	// A call is recorded before the server gets it, because its reply may begin the next test. The
+	// copying ends when either side does; what the server still replies is read.
 	ended := make(chan struct{})
 	err = p.order.forward(client, io.MultiWriter(&ear{hear: p.note}, server), func() {
 		_ = server.CloseWrite()
@@ -89,7 +89,7 @@ func (p *proxy) serve(client *net.TCPConn) {
 
 const begins, in = "### Starting test ", " in tests/"
 
-// note takes down a call.
+// note records a call.
 func (p *proxy) note(words []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -113,14 +113,14 @@ func (p *proxy) note(words []string) {
 	}
 }
 
-// ear hears calls in the bytes that a client sends, and stops to listen where they are none.
+// ear parses calls in the bytes that a client sends, and stops at what is not a call.
 type ear struct {
 	hear  func(words []string)
 	bytes []byte
 	deaf  bool
 }
 
-// enough of a call's bytes are kept to know what it is; longer words are of no interest.
+// enough is how many bytes of a call are kept; longer arguments do not matter.
 const enough = 64 << 20
 
 func (e *ear) Write(b []byte) (int, error) {
@@ -144,7 +144,7 @@ func (e *ear) Write(b []byte) (int, error) {
 	}
 }
 
-// nextCall takes a call off the bytes; nothing of them if it is not complete.
+// nextCall returns the first call of the bytes, or none if it is not complete.
 func nextCall(b []byte) (words []string, rest []byte, err error) {
 	line, after, complete := bytes.Cut(b, []byte("\n"))
 	if !complete {
@@ -177,7 +177,7 @@ func nextCall(b []byte) (words []string, rest []byte, err error) {
 	return words, after, nil
 }
 
-// skipReply reads a reply of RESP3, whatever it is, of what HELLO answers.
+// skipReply reads a reply in RESP3, of the kinds that HELLO returns.
 func skipReply(r *bufio.Reader) error {
 	line, err := r.ReadString('\n')
 	if err != nil {

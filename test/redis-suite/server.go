@@ -25,7 +25,7 @@ type server struct {
 
 func startCell(binary string) (*server, error) {
 	return start(func(port string) *exec.Cmd {
-		// A word of 4 MB is what "Very big payload" sends.
+		// "Very big payload" sends an argument of 4 MB.
 		return exec.Command(binary, "--port", port, "--loglevel", "warning", "--io-threads", "1", "--enable-debug-command",
 			"local",
 			"--proto-max-bulk-len", "8mb")
@@ -39,8 +39,8 @@ func startRedis(dir string) (*server, error) {
 	})
 }
 
-// start starts a server on a free port, and returns when it listens. Between finding a port free
-// and listening somebody else may take it: so there are a few attempts.
+// start starts a server on a free port, and returns when it listens. There are a few attempts,
+// because another process may take a free port before the server does.
 func start(command func(port string) *exec.Cmd) (*server, error) {
 	for range 5 {
 		port, err := freePort()
@@ -56,7 +56,7 @@ func start(command func(port string) *exec.Cmd) (*server, error) {
 			return s, nil
 		}
 	}
-	return nil, errors.New("no server starts")
+	return nil, errors.New("no server has started")
 }
 
 func freePort() (int, error) {
@@ -68,7 +68,7 @@ func freePort() (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
-// start says whether the server has come to listen; if not, it has ended.
+// start reports whether the server listens. If not, it has ended.
 func (s *server) start() (bool, error) {
 	out, err := s.cmd.StdoutPipe()
 	if err != nil {
@@ -80,7 +80,7 @@ func (s *server) start() (bool, error) {
 	}
 	go func() {
 		for lines := bufio.NewScanner(complaints); lines.Scan(); {
-			if line := lines.Text(); !strings.Contains(line, begins) { // the suite has the server log which test begins
+			if line := lines.Text(); !strings.Contains(line, begins) { // the suite makes the server log which test begins
 				fmt.Fprintln(os.Stderr, line)
 			}
 		}
@@ -90,12 +90,12 @@ func (s *server) start() (bool, error) {
 	}
 	ready := make(chan bool, 2)
 	go func() {
-		for lines := bufio.NewScanner(out); lines.Scan(); { // to its end: a full pipe would hold up the server
+		for lines := bufio.NewScanner(out); lines.Scan(); { // a full pipe would block the server
 			if strings.Contains(lines.Text(), "Ready to accept connections") {
 				ready <- true
 			}
 		}
-		_ = s.cmd.Wait() // it was killed, or alive says that it was not
+		_ = s.cmd.Wait() // it was killed, or alive reports that it has ended
 		s.ended.Store(true)
 		close(s.done)
 		ready <- false
@@ -115,7 +115,7 @@ func (s *server) kill() {
 	<-s.done
 }
 
-// commandsOf asks a server which commands it has; subcommands as "client|id".
+// commandsOf returns the commands of a server; subcommands as "client|id".
 func commandsOf(ctx context.Context, port int) (map[string]bool, error) {
 	client := redis.NewClient(&redis.Options{Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), Protocol: 2})
 	defer client.Close()

@@ -17,10 +17,10 @@ import (
 	"syscall"
 )
 
-// test is one of the suite's: its name, and the unit that it is in.
+// test is a test of the suite: its name, and its unit.
 type test struct{ unit, name string }
 
-// result is what became of a test. One that fails says why; one that is late passed only the second
+// result is the result of a test. A failed test has the reason; a late one passed only the second
 // time.
 type result struct {
 	test
@@ -29,12 +29,12 @@ type result struct {
 	late bool
 }
 
-// options are the suite's own for a server that encodes values as it likes and has one database to
+// options are those of the suite for a server with its own encodings, and with one database to
 // test.
 var options = []string{"--singledb", "--ignore-encoding", "--ignore-digest", "--durable", "--clients", "1"}
 
-// What is tagged so needs a replica or a file, or takes long; or DEBUG: most of those want more of
-// it than there is here, but for the units that only want it to sleep.
+// Tests with these tags need a replica or a file, or take long. Most tests that need DEBUG want
+// more of it than there is here, except for the units that only want it to sleep.
 const without = "-needs:repl -needs:save -slow"
 
 var sleep = []string{"unit/latency-monitor", "unit/info"}
@@ -46,36 +46,37 @@ func tags(unit string) string {
 	return without + " -needs:debug"
 }
 
-// suiteSeconds is how long a test may hang, of those that run one takes fifteen; aloneSeconds the
-// same for one that is expected to fail.
+// suiteSeconds is how long a test may hang; the longest that runs takes fifteen seconds.
+// aloneSeconds is the same for a test that is expected to fail.
 const suiteSeconds, aloneSeconds = "120", "10"
 
-// basePort is where the suite looks for ports, its own just below it and those of the servers that
-// it starts above; each place that runs it has a range.
+// basePort is where the suite looks for ports: its own just below it, and those of the servers that
+// it starts above. Each place that runs the suite has a range.
 const basePort, portRange, serverPorts = 12000, 200, 100
 
-// claimPorts finds ports for the places of one run, and has other runs on this machine find others
-// until release.
+// claimPorts finds ports for the places of one run. Other runs on this machine find others until
+// release is called.
 func claimPorts() (base int, release func(), err error) {
 	const places, runs = servers + workers, 16
 	for run := range runs {
 		base := basePort + run*places*portRange
 		claim, err := net.Listen("tcp4",
-			net.JoinHostPort("127.0.0.1", strconv.Itoa(base+places*portRange-1))) // which no place uses
+			net.JoinHostPort("127.0.0.1", strconv.Itoa(base+places*portRange-1))) // a port that no place uses
 		if err == nil {
 			return base, func() { claim.Close() }, nil
 		}
 	}
-	return 0, nil, errors.New("there are no ports: too many run this at once")
+	return 0, nil, errors.New("no free ports: too many runs at the same time")
 }
 
-// place is a copy of the suite that nobody else uses: it leaves files behind itself.
+// place is a copy of the suite for one use, because the suite leaves files in its directory.
 type place struct {
 	dir, binary string
 	at          int // its base port
 }
 
-// newPlace makes the place of that number, anew. What starts there as redis-server is this program.
+// newPlace creates the place of that number, and removes what was there. The suite starts this
+// program's stand-in as redis-server.
 func (s *session) newPlace(number int, redisServer string) (place, error) {
 	p := place{filepath.Join(s.dir, strconv.Itoa(number)), s.binary, s.base + number*portRange}
 	if err := os.RemoveAll(p.dir); err != nil {
@@ -101,7 +102,7 @@ func (s *session) newPlace(number int, redisServer string) (place, error) {
 }
 
 // run runs one unit, against the server at a port, or one that the suite starts. The suite's exit
-// status is that of its tests, so that what it printed is what counts.
+// status is that of its tests, so the output decides.
 func (p place) run(ctx context.Context, unit string, port int, more ...string) ([]result, error) {
 	args := append([]string{"--single", unit, "--baseport", strconv.Itoa(p.at), "--portcount", strconv.Itoa(serverPorts),
 		"--tags", tags(unit)}, options...)
@@ -115,7 +116,7 @@ func (p place) run(ctx context.Context, unit string, port int, more ...string) (
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
-	_ = cmd.Run() // what it printed is what counts
+	_ = cmd.Run() // its output decides
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
@@ -126,7 +127,7 @@ func (p place) run(ctx context.Context, unit string, port int, more ...string) (
 	return results, nil
 }
 
-// runUnits runs units in a place, one after the other, but for the tests named.
+// runUnits runs units in a place, one after the other, without the tests in skip.
 func (p place) runUnits(ctx context.Context, units []string, port int, skip []test, again *list) ([]result, error) {
 	var all []result
 	for _, unit := range units {
@@ -143,19 +144,19 @@ func (p place) runUnits(ctx context.Context, units []string, port int, skip []te
 	return all, nil
 }
 
-// runTwice runs a unit again if something fails, and all that does is on the list of what may be
-// run again. What fails twice fails.
+// runTwice runs a unit again if something fails, and everything that fails may be run again. What
+// fails twice fails.
 func (p place) runTwice(ctx context.Context, list *list, unit string, port int, more ...string) ([]result, error) {
 	results, err := p.run(ctx, unit, port, more...)
-	if err != nil || !worthAnother(list, results) {
+	if err != nil || !mayRunAgain(list, results) {
 		return results, err
 	}
 	again, err := p.run(ctx, unit, port, more...)
 	return settle(results, again), err
 }
 
-// worthAnother says whether all that failed may be run again, and something did.
-func worthAnother(list *list, results []result) (another bool) {
+// mayRunAgain reports whether something failed, and all that failed may be run again.
+func mayRunAgain(list *list, results []result) (another bool) {
 	for _, r := range results {
 		if !r.ok && !list.has(r.test) {
 			return false
@@ -165,7 +166,8 @@ func worthAnother(list *list, results []result) (another bool) {
 	return another
 }
 
-// settle takes what passes the second time for passed, and what ran only then as it went.
+// settle returns the results of two runs: what passes the second time has passed, and what ran only
+// then has the result of that run.
 func settle(first, second []result) []result {
 	before, after := outcomes(first), outcomes(second)
 	for i, r := range first {
@@ -182,7 +184,7 @@ func settle(first, second []result) []result {
 	return first
 }
 
-// names are those of the tests of a unit, a line each, as the suite wants them.
+// names returns the names of a unit's tests, a line each, as the suite wants them.
 func names(unit string, tests []test) (b []byte) {
 	for _, t := range tests {
 		if t.unit == unit {
@@ -192,11 +194,12 @@ func names(unit string, tests []test) (b []byte) {
 	return b
 }
 
-// servers are asked at once, each in a place of its own: both servers, in each protocol. Then
-// workers run the tests of the lists: those mostly wait for what does not come.
+// servers is how many servers are tested at once, each in a place of its own: both servers, with
+// each protocol. Then workers run the tests of the lists, which mostly wait for what does not
+// happen.
 const servers, workers = 4, 4
 
-// runAlone runs tests one by one, each against a server of its own, and says which pass.
+// runAlone runs tests one by one, each against a server of its own, and returns which pass.
 func (s *session) runAlone(ctx context.Context, tests []test) (map[test]bool, error) {
 	passed := map[test]bool{}
 	var mu sync.Mutex
@@ -234,7 +237,7 @@ func (s *session) passes(ctx context.Context, p place, t test) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	defer server.kill() // which is idle if the suite starts its own
+	defer server.kill() // it is not used if the suite starts its own
 	results, err := p.run(ctx, t.unit, server.port, "--timeout", aloneSeconds, "--only", t.name)
 	if err != nil {
 		return false, err
@@ -257,13 +260,13 @@ var (
 	hungAs   = regexp.MustCompile(`^\S+ => \(IN PROGRESS\) (.*)$`)
 )
 
-// outside is the name of what fails outside of any test.
+// outside is the name for failures outside of any test.
 const outside = "(outside of a test)"
 
-// parse reads what the suite prints of one unit. A failure goes on for some lines, up to the next
-// in brackets.
+// parse reads the suite's output for one unit. A failure has several lines, up to the next in
+// brackets.
 func parse(unit, out string) (results []result) {
-	out, _, _ = strings.Cut(colors.ReplaceAllString(out, ""), "The End\n") // then it says the failures again
+	out, _, _ = strings.Cut(colors.ReplaceAllString(out, ""), "The End\n") // the failures are repeated there
 	var failed *result
 	for line := range strings.Lines(out) {
 		line = strings.TrimSuffix(line, "\n")

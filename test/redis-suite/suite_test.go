@@ -34,7 +34,7 @@ func TestParse(t *testing.T) {
 	}, parse("unit/x", printed))
 }
 
-// What passes the second time passes; what does not, or ran wrong only then, is as it was.
+// What passes the second time has passed; otherwise the result is that of the first run.
 func TestSettle(t *testing.T) {
 	of := func(name string, ok, late bool) result { return result{test{"unit/x", name}, ok, "", late} }
 	first := []result{of("slow", false, false), of("wrong", false, false), of("right", true, false),
@@ -50,18 +50,18 @@ func TestSettle(t *testing.T) {
 }
 
 // A unit is run again for what may fail, and for nothing else.
-func TestWorthAnother(t *testing.T) {
+func TestMayRunAgain(t *testing.T) {
 	of := func(name string, ok bool) result { return result{test: test{"unit/x", name}, ok: ok} }
 	slow := &list{entries: []entry{{test{"unit/x", "slow"}, "it waits"}}}
-	assert.False(t, worthAnother(slow, []result{of("right", true), of("slow", true)}))
-	assert.True(t, worthAnother(slow, []result{of("right", true), of("slow", false)}))
-	assert.False(t, worthAnother(slow, []result{of("right", false), of("slow", false)}))
-	assert.False(t, worthAnother(slow, []result{of(outside, false), of("slow", false)}))
-	assert.False(t, worthAnother(&list{}, []result{of("slow", false)}))
+	assert.False(t, mayRunAgain(slow, []result{of("right", true), of("slow", true)}))
+	assert.True(t, mayRunAgain(slow, []result{of("right", true), of("slow", false)}))
+	assert.False(t, mayRunAgain(slow, []result{of("right", false), of("slow", false)}))
+	assert.False(t, mayRunAgain(slow, []result{of(outside, false), of("slow", false)}))
+	assert.False(t, mayRunAgain(&list{}, []result{of("slow", false)}))
 }
 
-// sound is a verdict without a fault: one test passes, one is skipped for a command, one for a
-// reason, one is not yet there.
+// sound returns a verdict without faults: one test passes, one is skipped because of a command, one
+// for a reason, and one does not pass yet.
 func sound() *verdict {
 	is := func(name string) test { return test{"unit/x", name} }
 	one := func(name, reason string) entry { return entry{is(name), reason} }
@@ -83,7 +83,7 @@ func sound() *verdict {
 	}
 }
 
-// Each thing that can be wrong is planted, and must be found.
+// Each possible fault is planted, and must be found.
 func TestFaults(t *testing.T) {
 	later, plain, lists := test{"unit/x", "later"}, test{"unit/x", "plain"}, test{"unit/x", "lists"}
 	const noReason = "is skipped, but sends nothing that cellserver will not have, and no reason is given"
@@ -168,8 +168,7 @@ func TestListIsReadAndWritten(t *testing.T) {
 	}
 }
 
-// The lists are written as the program writes them, so that -update changes no more than it takes
-// off.
+// The lists are formatted as the program writes them, so that -update changes only what it removes.
 func TestListsAreInOrder(t *testing.T) {
 	for _, name := range []string{"skipped.txt", "not-yet.txt", "again.txt"} {
 		text, err := os.ReadFile(name)
@@ -253,7 +252,7 @@ func TestProxyNotesWhatATestSends(t *testing.T) {
 	}
 }
 
-// What stands in for redis-server gives cellserver the settings that it has options for, and no
+// The stand-in for redis-server passes cellserver the settings that it has options for, and no
 // others.
 func TestRedisServerStandsIn(t *testing.T) {
 	dir := t.TempDir()
@@ -268,7 +267,7 @@ func TestRedisServerStandsIn(t *testing.T) {
 	assert.Equal(t, fmt.Sprintf(" PID: %d\n<--port><7000><--logfile><>", cmd.Process.Pid), string(out))
 }
 
-// Two runs on one machine have ports of their own.
+// Two runs on one machine have different ports.
 func TestClaimPorts(t *testing.T) {
 	first, release, err := claimPorts()
 	require.NoError(t, err)

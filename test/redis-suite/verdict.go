@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// verdict is all that was found out.
+// verdict has the results of all runs.
 type verdict struct {
 	units                 []string
 	skipped, notYet       *list
@@ -19,8 +19,8 @@ type verdict struct {
 	alone                 map[test]bool            // whether what is on the lists passes alone
 }
 
-// promised is what cellserver will have, or has: a test that sends nothing else cannot be skipped
-// for good. What has subcommands stands with each of them, or with * for all.
+// promised are the commands that cellserver has or will have: a test that sends only these cannot
+// be skipped for good. A container command is listed with each subcommand, or with * for all.
 var promised = []string{
 	"client|kill", "client|pause", "client|unpause", "client|reply", "client|no-evict", "client|unblock",
 	"client|tracking", "client|caching", "client|trackinginfo", "client|getredir", "client|help", "client|list",
@@ -42,7 +42,7 @@ func isPromised(command string) bool {
 	return slices.Contains(promised, command) || slices.Contains(promised, container+"|*")
 }
 
-// beyond are the commands of a test that Redis has and cellserver will never have.
+// beyond returns the commands of a test that Redis has and cellserver will never have.
 func (v *verdict) beyond(t test) (commands []string) {
 	for _, command := range slices.Sorted(maps.Keys(v.sent[t])) {
 		if v.redisKnows[command] && !v.cellKnows[command] && !isPromised(command) {
@@ -52,7 +52,7 @@ func (v *verdict) beyond(t test) (commands []string) {
 	return commands
 }
 
-// outcomes are results by test: it passes if it does each time that it is run.
+// outcomes returns the results by test. A test passes if it passes each time that it is run.
 func outcomes(results []result) map[test]result {
 	all := map[test]result{}
 	for _, r := range results {
@@ -63,7 +63,7 @@ func outcomes(results []result) map[test]result {
 	return all
 }
 
-// faults are the reasons for which this is not as it should be.
+// faults returns what is wrong.
 func (v *verdict) faults() (faults []string) {
 	say := func(t test, format string, args ...any) {
 		faults = append(faults, fmt.Sprintf("%s: %s: ", t.unit, t.name)+fmt.Sprintf(format, args...))
@@ -73,7 +73,7 @@ func (v *verdict) faults() (faults []string) {
 		mine, ran := cell[r.test]
 		listed := v.skipped.has(r.test) || v.notYet.has(r.test)
 		switch {
-		case r.name == outside || !redis[r.test].ok || listed: // of Redis's failures nothing follows
+		case r.name == outside || !redis[r.test].ok || listed: // a failure of Redis's says nothing about cellserver
 		case !ran:
 			say(r.test, "did not run")
 		case !mine.ok:
@@ -106,7 +106,7 @@ func (v *verdict) faults() (faults []string) {
 	return faults
 }
 
-// firstLine is enough of a failure to know what it is about.
+// firstLine returns the beginning of a failure.
 func firstLine(s string) string {
 	line, _, _ := strings.Cut(s, "\n")
 	if len(line) > 200 {
@@ -115,7 +115,7 @@ func firstLine(s string) string {
 	return line
 }
 
-// report says how many tests there are of each kind, by unit, and returns how many pass.
+// report prints how many tests there are of each kind, by unit, and returns how many pass.
 func (v *verdict) report(out io.Writer, title string) int {
 	cell := outcomes(v.cell)
 	row := "%-24s %6v %6v %7v %7v %8v\n"
@@ -150,7 +150,7 @@ func (v *verdict) report(out io.Writer, title string) int {
 	return all[1]
 }
 
-// remark names some of the results.
+// remark prints the names of some of the results.
 func remark(out io.Writer, what string, results []result, of func(result) bool) {
 	for _, r := range results {
 		if of(r) {

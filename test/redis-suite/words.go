@@ -6,14 +6,15 @@ import (
 	"path/filepath"
 )
 
-// loosened are patterns of Redis 7.0's tests in whose place stand those of 7.2's, whose refusals
-// cellserver says: a real redis-server 7.0 matches them too, so it goes on being asked the same.
+// loosened are patterns of Redis 7.0's tests that are replaced by those of 7.2's, because
+// cellserver has its errors. A redis-server 7.0 matches the new ones too, so it runs the same
+// tests.
 var loosened = map[string]string{
 	"*NOPERM*channels*": "*NOPERM*channel*",
 	"*NOPERM*keys*":     "*NOPERM*key*",
 }
 
-// loosen has the tests of a place look for them.
+// loosen replaces them in the tests of a place.
 func loosen(dir string) error {
 	for _, unit := range []string{"acl.tcl", "acl-v2.tcl"} {
 		file := filepath.Join(dir, "tests", "unit", unit)

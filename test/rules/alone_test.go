@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// foreign is what would tie the project to the machine that it was written on. The words are in
-// pieces, so that this list is not its own first breach.
+// foreign are texts that would tie the project to the machine that it was written on. They are in
+// pieces, so that this list is not a breach itself.
 var foreign = []string{
 	".." + "/shared", "/ro" + "ot/", "/ho" + "me/", "/wo" + "rk/",
 	"proxy." + "golang.org", "sum." + "golang.org", "goproxy" + ".io", "goproxy" + ".cn", "artifact" + "ory",
@@ -39,7 +39,7 @@ const architecture = "ARCHITECTURE.md"
 // a table.
 var mapped = regexp.MustCompile("^[\\s|*-]*`?((?:internal|cmd|test|bench)(?:/[a-z0-9_]+)*)/?(?:`|\\s|:|$)")
 
-// codeMapIsTrue: what the code map lists exists.
+// codeMapIsTrue finds directories in the code map that do not exist.
 func codeMapIsTrue(t *tree) (breaches []string) {
 	number := 0
 	for line := range strings.Lines(string(t.texts[architecture])) {

@@ -13,11 +13,12 @@ var readsClock = map[string][]string{
 	"golang.org/x/sys/unix": {"ClockGettime", "Gettimeofday", "Time"},
 }
 
-// theClock is where the time comes from: algorithms are told it, and everything can be tested with
-// a still clock. What the systems differ in stands beside it, as in clock_linux.go.
+// theClock is where the time is read: algorithms get it as an argument, and everything can be
+// tested with a still clock. What differs between systems is in files next to it, such as
+// clock_linux.go.
 const theClock = "internal/store/clock.go"
 
-// cpuTime reads how much of the processor a thread has used, which is nobody's time of day.
+// cpuTime reads how much CPU time a thread has used, which is not the time of day.
 const cpuTime = "internal/meter/thread_linux.go"
 
 func isTheClock(path string) bool {
@@ -42,7 +43,7 @@ func onlyTheStoreReadsClock(t *tree) (breaches []string) {
 	return breaches
 }
 
-// linkedClocks finds the clock of the runtime, which a compiler directive can reach past every
+// linkedClocks finds uses of the runtime's clock through a compiler directive, which needs no
 // import.
 func linkedClocks(t *tree, f *source) (breaches []string) {
 	for _, group := range f.syntax.Comments {

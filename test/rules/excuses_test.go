@@ -15,7 +15,8 @@ var (
 	maySleep = excuses{}
 )
 
-// testsDoNotSkip: a test that does not run is taken for one that passes.
+// testsDoNotSkip finds tests that skip, because a test that does not run looks like one that
+// passes.
 func testsDoNotSkip(allowed excuses) func(t *tree) []string {
 	return allowed.rule("skips", func(f *source, call *ast.SelectorExpr) bool {
 		skips := []string{"Skip", "Skipf", "SkipNow"}
@@ -23,7 +24,8 @@ func testsDoNotSkip(allowed excuses) func(t *tree) []string {
 	})
 }
 
-// testsDoNotSleep: a sleep is too long on most days and too short on the day that counts.
+// testsDoNotSleep finds tests that sleep: a sleep is mostly too long, and on a busy machine too
+// short.
 func testsDoNotSleep(allowed excuses) func(t *tree) []string {
 	return allowed.rule("sleeps", func(f *source, call *ast.SelectorExpr) bool {
 		qualifier, ok := call.X.(*ast.Ident)
@@ -31,8 +33,8 @@ func testsDoNotSleep(allowed excuses) func(t *tree) []string {
 	})
 }
 
-// rule finds what is banned in the tests' functions. An excuse without a reason excuses nothing,
-// and one that nobody needs is a breach too.
+// rule finds what is banned in the functions of tests. An excuse needs a reason, and an excuse that
+// is not needed any more is a breach too.
 func (e excuses) rule(verb string, banned func(f *source, call *ast.SelectorExpr) bool) func(t *tree) []string {
 	return func(t *tree) (breaches []string) {
 		used := map[string]bool{}

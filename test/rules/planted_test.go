@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every rule is shown to catch what it is for, and to leave its innocent neighbor alone.
+// Every rule finds a planted breach, and accepts similar code that is allowed.
 
 type planted struct {
 	name  string
@@ -90,7 +90,7 @@ func TestSizeBreaches(t *testing.T) {
 				"cmd/b.go", "package a\n" + strings.Repeat("// a\n", maxFileLines-1),
 				"cmd/a_test.go", "package a\n" + strings.Repeat("// a\n", maxFileLines)},
 			[]string{"cmd/a.go: 501 lines, and 500 is the most"}},
-		{"wide struct", structsAreNarrow(nil),
+		{"wide struct", structsAreSmall(nil),
 			[]string{"cmd/a.go", fields, "cmd/b.go", strings.NewReplacer("a, b", "a", "wide", "fits").Replace(fields),
 				"cmd/a_test.go", fields},
 			[]string{"cmd wide: 26 fields, and 25 is the most"}},

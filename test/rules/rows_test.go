@@ -30,7 +30,8 @@ func rowsAreNotCompared(t *tree) (breaches []string) {
 	return breaches
 }
 
-// comparedIn is what a node compares: operands, cases, and what a prefix is looked for in.
+// comparedIn returns what a node compares: operands, cases, and the argument of a search for a
+// prefix.
 func comparedIn(node ast.Node) []ast.Expr {
 	switch n := node.(type) {
 	case *ast.BinaryExpr:
@@ -67,7 +68,8 @@ func isAddress(e ast.Expr) bool {
 	return ok && unary.Op == token.AND
 }
 
-// isRowName knows a row by what it is called: row, or a field of that name.
+// isRowName reports whether an expression is a row's name: the field Name of row, or of a field of
+// that name.
 func isRowName(e ast.Expr) bool {
 	selector, ok := e.(*ast.SelectorExpr)
 	if !ok || selector.Sel.Name != "Name" {

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// rules are all that the project is held to. Each has its breaches planted in planted_test.go.
+// rules are the project's rules. planted_test.go shows that each finds a planted breach.
 var rules = []struct {
 	name  string
 	check func(t *tree) (breaches []string)
@@ -23,7 +23,7 @@ var rules = []struct {
 	{"the field's words", saysTheFieldsWord(unread)},
 	{"functions are short", functionsAreShort(longFunctions)},
 	{"files are short", filesAreShort(longFiles)},
-	{"structs are narrow", structsAreNarrow(wideStructs)},
+	{"structs are small", structsAreSmall(wideStructs)},
 	{"no package is most of the product", noPackageIsMost(largeShares)},
 	{"interfaces are small", interfacesAreSmall},
 	{"no init", noInit},
@@ -85,7 +85,7 @@ func TestSplitName(t *testing.T) {
 	}
 }
 
-// plant makes a tree of file names and texts by turns.
+// plant returns a tree of files, given as alternating names and texts.
 func plant(t *testing.T, files ...string) *tree {
 	t.Helper()
 	fsys := fstest.MapFS{}

@@ -8,16 +8,16 @@ import (
 	"slices"
 )
 
-// The sizes beyond which something is more than one thing: a file that is scrolled through, a
-// struct of several subjects, a package in which everything is near everything.
+// The largest sizes that are allowed. A larger file is hard to read as a whole, a larger struct has
+// several subjects, and in a larger package everything can depend on everything.
 const (
 	maxFileLines = 500
 	maxFields    = 25
 	maxShare     = 20 // percent of the product's lines, of a package
 )
 
-// ceilings are of what was larger when its rule came: the size that it had, beyond which it may not
-// grow until it is split. One that is no longer needed has to go.
+// ceilings are the sizes of what was larger when its rule was added. It may not grow, and a ceiling
+// that is no longer needed must be removed.
 type ceilings map[string]int
 
 var (
@@ -27,7 +27,7 @@ var (
 	largeShares   = ceilings{}
 )
 
-// judge says of sizes which are too large.
+// judge returns which of the sizes are too large.
 func (c ceilings) judge(sizes map[string]int, most int, unit string) (breaches []string) {
 	for _, name := range slices.Sorted(maps.Keys(sizes)) {
 		size, ceiling := sizes[name], c[name]
@@ -47,10 +47,10 @@ func (c ceilings) judge(sizes map[string]int, most int, unit string) (breaches [
 	return breaches
 }
 
-// isProduct says whether a release is made of the file.
+// isProduct reports whether the file is part of the server.
 func (f *source) isProduct() bool { return f.under("internal", "cmd") && !f.isTestCode() }
 
-// product is the files that a release is made of.
+// product returns the files of the server.
 func (t *tree) product() (files []*source) {
 	for _, f := range t.files {
 		if f.isProduct() {
@@ -74,7 +74,7 @@ func fileLines(t *tree) map[string]int {
 	return sizes
 }
 
-func structsAreNarrow(allowed ceilings) func(t *tree) []string {
+func structsAreSmall(allowed ceilings) func(t *tree) []string {
 	return func(t *tree) []string { return allowed.judge(structFields(t), maxFields, "fields") }
 }
 

@@ -18,7 +18,7 @@ var replaced = map[string]string{
 }
 
 // idioms are more of them. They are words of plain English too, which some packages use otherwise:
-// those are in unread until somebody has read them.
+// directories that have not been read yet are in unread.
 var idioms = map[string]string{
 	"who": "a client, user or goroutine that", "whoever": "a client, user or goroutine that",
 	"nobody":   "no client, no reader",
@@ -32,8 +32,8 @@ var idioms = map[string]string{
 	"hear": "receive", "hears": "receives", "goodbye": "closing alert, quit", "parting": "lingering connection",
 }
 
-// replacedNames are words that stand in a comment as anywhere, and in a name for what the field
-// calls otherwise.
+// replacedNames are words that comments may use, and names may not, because the field has another
+// word.
 var replacedNames = map[string]string{
 	"worth": "cost", "forbid": "authorize", "guarded": "authorize", "hearing": "subscription",
 	"narrow": "kill filter", "sealed": "TLS connection", "spikes": "latency events", "spot": "index position",
@@ -45,10 +45,14 @@ var unread = []string{
 	"internal/commands",
 }
 
-// saysTheFieldsWord looks at the names and the comments of the product.
+// saysTheFieldsWord looks at the names and the comments of the product, of the benchmarks, and of
+// the tests in directories of their own.
 func saysTheFieldsWord(unread []string) func(t *tree) []string {
 	return func(t *tree) (breaches []string) {
-		for _, f := range t.product() {
+		for _, f := range t.files {
+			if !f.isProduct() && !f.under("test", "bench") {
+				continue
+			}
 			inComments, inNames := []map[string]string{replaced}, []map[string]string{replaced}
 			if !slices.Contains(unread, f.dir) {
 				inComments = append(inComments, idioms)

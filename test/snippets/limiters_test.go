@@ -12,8 +12,8 @@ import (
 )
 
 var (
-	strayed    = regexp.MustCompile(`limit +(\d+), load (\d\.\d): +([\d.]+ %) of its admissions beyond the limit, (\d+) at most in a period; admits ([-+][\d.]+ %)`)
-	strayedRow = regexp.MustCompile(`(?m)^\| \d+ \| \d\.\d \| [\d.]+ % \|.*$`)
+	errorLine = regexp.MustCompile(`limit +(\d+), load (\d\.\d): +([\d.]+ %) of its admissions beyond the limit, (\d+) at most in a period; admits ([-+][\d.]+ %)`)
+	errorRow  = regexp.MustCompile(`(?m)^\| \d+ \| \d\.\d \| [\d.]+ % \|.*$`)
 )
 
 // The table about CL.SLIDING on random traffic in docs/limiters.md has exactly the rows that the
@@ -25,9 +25,9 @@ func TestQuotedErrorOnRandomTraffic(t *testing.T) {
 	printed, err := command.CombinedOutput()
 	require.NoError(t, err, string(printed))
 	var rows []string
-	for _, m := range strayed.FindAllStringSubmatch(string(printed), -1) {
+	for _, m := range errorLine.FindAllStringSubmatch(string(printed), -1) {
 		rows = append(rows, fmt.Sprintf("| %s |", strings.Join(m[1:], " | ")))
 	}
 	require.Len(t, rows, 12)
-	assert.Equal(t, rows, strayedRow.FindAllString(read(t, "docs/limiters.md"), -1))
+	assert.Equal(t, rows, errorRow.FindAllString(read(t, "docs/limiters.md"), -1))
 }
