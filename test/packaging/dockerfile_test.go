@@ -290,7 +290,7 @@ func TestDockerignore(t *testing.T) {
 // fails.
 func TestBuilderComplains(t *testing.T) {
 	for text, says := range map[string]string{
-		"FROM scratch\nADD a /a\n":                      "this test does not know ADD",
+		"FROM scratch\nADD a /a\n":                      "this test does not support ADD",
 		"FROM scratch\nRUN exit 3\n":                    "exit status 3",
 		"FROM scratch\nCOPY --from=build /a /a\n":       "no stage is named build",
 		"FROM scratch AS a\nCOPY Dockerfile /a\n":       "does .dockerignore leave it out?",
