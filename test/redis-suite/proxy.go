@@ -75,7 +75,7 @@ func (p *proxy) serve(client *net.TCPConn) {
 	// A call is recorded before the server gets it, because its reply may begin the next test. The
 	// copying ends when either side does; what the server still replies is read.
 	ended := make(chan struct{})
-	err = p.order.forward(client, io.MultiWriter(&ear{hear: p.note}, server), func() {
+	err = p.order.forward(client, io.MultiWriter(&ear{receive: p.note}, server), func() {
 		_ = server.CloseWrite()
 		close(ended)
 	})
@@ -115,9 +115,9 @@ func (p *proxy) note(words []string) {
 
 // ear parses calls in the bytes that a client sends, and stops at what is not a call.
 type ear struct {
-	hear  func(words []string)
-	bytes []byte
-	deaf  bool
+	receive func(words []string)
+	bytes   []byte
+	deaf    bool
 }
 
 // enough is how many bytes of a call are kept; longer arguments do not matter.
@@ -139,7 +139,7 @@ func (e *ear) Write(b []byte) (int, error) {
 		}
 		e.bytes = rest
 		if len(words) > 0 {
-			e.hear(words)
+			e.receive(words)
 		}
 	}
 }

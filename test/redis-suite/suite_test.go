@@ -181,7 +181,7 @@ func TestListsAreInOrder(t *testing.T) {
 
 func TestEar(t *testing.T) {
 	var heard [][]string
-	e := &ear{hear: func(words []string) { heard = append(heard, words) }}
+	e := &ear{receive: func(words []string) { heard = append(heard, words) }}
 	for _, b := range []byte("*2\r\n$3\r\nGET\r\n$2\r\n\n*\r\n" + "ping x\r\n\r\n" + "*0\r\n" + "*1\r\n$4\r\nQUIT\r\n") {
 		n, err := e.Write([]byte{b})
 		require.NoError(t, err)
@@ -189,7 +189,7 @@ func TestEar(t *testing.T) {
 	}
 	assert.Equal(t, [][]string{{"GET", "\n*"}, {"ping", "x"}, {"QUIT"}}, heard)
 	for _, garbage := range []string{"*x\r\n", "*2\r\nfoo\r\n", "*1\r\n$-5\r\n", "*1\r\n$9223372036854775807\r\n"} {
-		e := &ear{hear: func(words []string) { assert.Fail(t, "heard", "%q: %q", garbage, words) }}
+		e := &ear{receive: func(words []string) { assert.Fail(t, "heard", "%q: %q", garbage, words) }}
 		_, err := e.Write([]byte(garbage + "PING\r\n"))
 		assert.NoError(t, err)
 		assert.True(t, e.deaf)

@@ -20,7 +20,7 @@ import (
 // Ten thousand connections that have not logged in, each with a part of the longest call that is
 // allowed, fit into a container of 64 MiB, because there is a bound for all of them together. Other
 // clients are served meanwhile, and all memory is freed when the connections are closed.
-func TestNewcomersAreBounded(t *testing.T) {
+func TestUnauthenticatedMemoryIsBounded(t *testing.T) {
 	connections := 10_000
 	if limit := fileLimit(t) - 200; limit < connections {
 		connections = limit
@@ -92,16 +92,16 @@ func fileLimit(t *testing.T) int {
 	return int(limit.Cur)
 }
 
-// newcomers are many connections that have sent something, and wait.
-type newcomers struct {
+// waitingConnections are many connections that have sent something, and wait.
+type waitingConnections struct {
 	mu   sync.Mutex
 	all  []net.Conn
 	err  error
 	done chan struct{}
 }
 
-func connectAll(addr string, connections int, says []byte) *newcomers {
-	k := &newcomers{done: make(chan struct{})}
+func connectAll(addr string, connections int, says []byte) *waitingConnections {
+	k := &waitingConnections{done: make(chan struct{})}
 	const at = 20
 	var group sync.WaitGroup
 	for range at {
@@ -128,7 +128,7 @@ func connectAll(addr string, connections int, says []byte) *newcomers {
 	return k
 }
 
-func (k *newcomers) close() {
+func (k *waitingConnections) close() {
 	for _, conn := range k.all {
 		conn.Close()
 	}
