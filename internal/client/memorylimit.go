@@ -18,9 +18,9 @@ type MemoryLimit struct {
 	Auto    bool  // the default is computed from maxmemory; Bytes and Percent have no meaning
 }
 
-// ParseMemoryLimit parses a limit in redis.conf's syntax, such as 64mb or 5%. The errors are
+// parseMemoryLimit parses a limit in redis.conf's syntax, such as 64mb or 5%. The errors are
 // Redis's.
-func ParseMemoryLimit(text string) (m MemoryLimit, err error) {
+func parseMemoryLimit(text string) (m MemoryLimit, err error) {
 	digits, percent := strings.CutSuffix(text, "%")
 	if !percent {
 		n, ok := option.ParseSize(text)
@@ -110,7 +110,7 @@ func (k MemoryLimitKind) parse(text string) (MemoryLimit, error) {
 	if k.Auto && text == "auto" {
 		return MemoryLimit{Auto: true}, nil
 	}
-	m, err := ParseMemoryLimit(text)
+	m, err := parseMemoryLimit(text)
 	if err == nil && k.Auto && m == (MemoryLimit{}) {
 		err = errors.New("argument must not be 0")
 	}

@@ -232,14 +232,14 @@ func (w *Writer) NullArray() {
 	w.buf = append(w.buf, "*-1\r\n"...)
 }
 
-// Double writes a floating-point number in the form of AppendDouble. In RESP2, it is a bulk string.
+// Double writes a floating-point number in the form of appendDouble. In RESP2, it is a bulk string.
 func (w *Writer) Double(f float64) {
 	if w.resp3 {
-		w.buf = append(AppendDouble(append(w.buf, ','), f), '\r', '\n')
+		w.buf = append(appendDouble(append(w.buf, ','), f), '\r', '\n')
 		return
 	}
 	var digits [32]byte // the longest number has 24 bytes: a sign, 17 digits, a point and e-308
-	w.Bulk(AppendDouble(digits[:0], f))
+	w.Bulk(appendDouble(digits[:0], f))
 }
 
 // DoubleText writes a floating-point number that is given as text. In RESP2, it is a bulk string.
@@ -286,11 +286,11 @@ func (w *Writer) header(kind byte, n int) {
 	w.buf = append(w.buf, '\r', '\n')
 }
 
-// AppendDouble appends f with the fewest digits that are parsed as f again. As C's %.17g, it uses
+// appendDouble appends f with the fewest digits that are parsed as f again. As C's %.17g, it uses
 // an exponent only for numbers below 1e-4 and from 1e17 on. Redis 7.0 prints all 17 digits
 // (3.1400000000000001), later versions the fewest; clients accept both. Infinities are inf and
 // -inf, and NaN is nan.
-func AppendDouble(b []byte, f float64) []byte {
+func appendDouble(b []byte, f float64) []byte {
 	switch size := math.Abs(f); {
 	case math.IsNaN(f):
 		return append(b, "nan"...)

@@ -87,12 +87,12 @@ func TestAppendDouble(t *testing.T) {
 		math.MaxFloat64: "1.7976931348623157e+308", math.SmallestNonzeroFloat64: "5e-324",
 		math.Inf(1): "inf", math.Inf(-1): "-inf",
 	} {
-		assert.Equal(t, want, string(AppendDouble(nil, f)))
+		assert.Equal(t, want, string(appendDouble(nil, f)))
 	}
-	assert.Equal(t, "x,nan", string(AppendDouble([]byte("x,"), math.NaN())))
+	assert.Equal(t, "x,nan", string(appendDouble([]byte("x,"), math.NaN())))
 	rapid.Check(t, func(t *rapid.T) {
 		f := math.Float64frombits(rapid.Uint64().Draw(t, "bits"))
-		back, err := strconv.ParseFloat(string(AppendDouble(nil, f)), 64)
+		back, err := strconv.ParseFloat(string(appendDouble(nil, f)), 64)
 		if err != nil || back != f && !math.IsNaN(f) {
 			t.Fatalf("%v reads back as %v, %v", f, back, err)
 		}
@@ -324,7 +324,7 @@ func (g *valueTree) double(f float64, resp3 bool) any {
 	if resp3 {
 		return f
 	}
-	return string(AppendDouble(nil, f))
+	return string(appendDouble(nil, f))
 }
 
 func (g *valueTree) bool(b, resp3 bool) any {
