@@ -111,6 +111,7 @@ type transactionState struct {
 	Deferred      *Deferred // calls that are made when the keys are unlocked; nil outside a transaction
 	PatternSteps  int       // that the transaction may still take to match patterns
 	MonitorLines  []byte    // of the transaction, for MONITOR
+	effects       []func()  // see AfterCommit
 }
 
 // outcome says how a call ends.
@@ -273,6 +274,31 @@ func (c *Call) Counts() Counts { return Counts{c.Hits, c.Misses, c.Work} }
 // ResetCounts takes back what was counted since then.
 func (c *Call) ResetCounts(then Counts) {
 	c.Hits, c.Misses, c.Work = then.hits, then.misses, then.moved
+}
+
+// AfterCommit has an effect take place that is not the store's: a count, a log entry, a message. Of a
+// call of a transaction it takes place when the store has kept what the transaction did, because the
+// store may run the transaction several times before.
+func (c *Call) AfterCommit(effect func()) {
+	if !c.InTransaction {
+		effect()
+		return
+	}
+	c.effects = append(c.effects, effect)
+}
+
+// BeginTransaction forgets what an earlier run of the transaction has left.
+func (c *Call) BeginTransaction() {
+	*c.Deferred = Deferred{}
+	c.Limited, c.MonitorLines, c.effects = 0, nil, c.effects[:0]
+}
+
+// Committed has the effects of the transaction's calls take place.
+func (c *Call) Committed() {
+	for _, effect := range c.effects {
+		effect()
+	}
+	c.effects = nil
 }
 
 // ChangeIf edits a key. It answers 1 if edit returned a change, and 0 if not.

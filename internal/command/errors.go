@@ -74,8 +74,8 @@ func errUnknown(words [][]byte) error {
 	return Refusal(fmt.Sprintf("ERR unknown command '%s', with args beginning with: %s", name, args.String()))
 }
 
-// errorText returns the text of an error as the client reads it. Every error reply is made here.
-func errorText(err error) string {
+// ErrorText returns the text of an error as the client reads it. Every error reply is made here.
+func ErrorText(err error) string {
 	var r Refusal
 	switch {
 	case errors.As(err, &r):

@@ -53,7 +53,7 @@ func (row *Command) Redact(words [][]byte) [][]byte {
 // CountError counts an error reply by its class, which is its first word, and as a failed call of its
 // row; row is nil if no call was made. It returns the text of the reply.
 func (s *Server) CountError(row *Command, err error) (text string) {
-	text = errorText(err)
+	text = ErrorText(err)
 	s.Stats.Errors.Add(1)
 	if row != nil {
 		s.Stats.Of(row.Number).Failed.Add(1)

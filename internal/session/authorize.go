@@ -74,7 +74,7 @@ func (in *Instance) authorizeQueued(c *command.Call, row *command.Command, words
 		return command.ErrNoAuth
 	}
 	if why, object, _ := row.Authorize(c.Server, u, words); why != acl.Allowed {
-		in.Accounts.LogDenied(c.Client, row, why, object, u.Name(), true)
+		c.AfterCommit(func() { in.Accounts.LogDenied(c.Client, row, why, object, u.Name(), true) })
 		return errChanged(why)
 	}
 	return nil

@@ -27,7 +27,19 @@ type execution struct {
 	all      bool // any key may be touched
 	checked  bool // calls are checked against the user's rights
 	slowPath bool // something is to be done before or after each call
+	outcomes []outcome
 }
+
+// outcome is what the statistics learn of a call that was made.
+type outcome struct {
+	call    transaction.Queued
+	made    bool  // rather than refused
+	ns      int64 // that it took; untimed if that was not measured
+	limited int64 // decisions of it that limited
+	err     error
+}
+
+const untimed = -1
 
 // Execute implements transaction.Session. The calls are made here if they are a turn's worth.
 func (s *Session) Execute() error {
@@ -117,6 +129,8 @@ func (x *execution) run(c *command.Call, most int) (made bool, cost int, err err
 	err = c.View.Atomically(c.Context, places, all, func() error {
 		c.Out.Rewind(mark)
 		c.ResetCounts(counted)
+		c.BeginTransaction()
+		x.outcomes = x.outcomes[:0]
 		if cost = x.queue.Cost; x.queue.Sized && cost <= most {
 			cost += x.queue.Weigh(c, x.database, most-cost)
 		}
@@ -129,7 +143,31 @@ func (x *execution) run(c *command.Call, most int) (made bool, cost int, err err
 		}
 		return nil
 	})
+	if err == nil {
+		x.settle(c)
+	}
 	return made, cost, err
+}
+
+// settle counts the calls that were made, once the store has kept what they did.
+func (x *execution) settle(c *command.Call) {
+	server := c.Server
+	for _, o := range x.outcomes {
+		row := o.call.Row
+		calls := server.Stats.Of(row.Number)
+		if o.made {
+			calls.Calls.Add(1)
+			calls.Limited.Add(o.limited)
+		}
+		if o.err != nil {
+			server.CountError(row, o.err)
+		}
+		if o.ns != untimed && server.Observe(row, o.ns) {
+			server.Stats.SlowLog.Add(c.SlowCall(row, o.call.Words), o.ns/1000)
+		}
+	}
+	x.outcomes = nil
+	c.Committed()
 }
 
 // keyRefs are the keys that the calls touch and those that were watched; all if they may touch any.
@@ -162,38 +200,38 @@ func (x *execution) runCalls(c *command.Call) {
 	defer func() { c.InTransaction = false }()
 	c.Out.Array(len(x.queue.Calls))
 	for _, call := range x.queue.Calls {
-		mark, err := c.Out.Mark(), error(errNotMade)
+		mark, o := c.Out.Mark(), outcome{call: call, ns: untimed, err: errNotMade}
 		if mark <= command.MaxReply {
-			err = x.runOne(c, call)
+			x.runOne(c, &o)
 		}
-		if err != nil {
+		if o.err != nil {
 			c.Out.Rewind(mark)
-			c.Out.Error(c.Server.CountError(call.Row, err))
+			c.Out.Error(command.ErrorText(o.err))
 		}
+		x.outcomes = append(x.outcomes, o)
 		c.Out.Break()
 	}
 	c.Work = 0 // it is in the cost
 }
 
-// runOne makes a call of a transaction, and counts it.
-func (x *execution) runOne(c *command.Call, call transaction.Queued) (err error) {
-	row := call.Row
+// runOne makes a call of a transaction.
+func (x *execution) runOne(c *command.Call, o *outcome) {
+	row, words := o.call.Row, o.call.Words
 	s := sessionOf(c) // an earlier call may have changed it
 	if x.checked || s != nil && s.checked || s == nil && mustCheck(c.Client) {
-		if err := x.instance.authorizeQueued(c, row, call.Words); err != nil {
-			return err
+		if o.err = x.instance.authorizeQueued(c, row, words); o.err != nil {
+			return
 		}
 	}
+	o.made = true
 	if row.Cost == command.Constant && !x.slowPath && (s == nil || !s.slowPath) && !c.Server.Stats.IsNew(row.Number) {
-		err = c.Run(row, call.Words, false)
+		o.err = c.Run(row, words, false)
 	} else {
-		err = x.instance.runTimed(c, row, call.Words, false)
+		misses := c.Misses
+		o.ns, o.err = x.instance.runAndTime(c, row, words, false)
+		x.instance.runHooks(c, row, words, misses, o.err != nil)
 	}
-	calls := c.Server.Stats.Of(row.Number)
-	calls.Calls.Add(1)
-	calls.Limited.Add(c.Limited)
-	c.Limited = 0
-	return err
+	o.limited, c.Limited = c.Limited, 0
 }
 
 // completeTransaction does what the transaction has left to do when no key is locked, and completes its

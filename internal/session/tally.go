@@ -102,24 +102,36 @@ func (s *Session) OnSlowPath() bool { return s.slowPath }
 
 // runTimed makes a call, adds its time to the statistics, and does what the hooks ask for.
 func (in *Instance) runTimed(c *command.Call, row *command.Command, words [][]byte, repeats bool) error {
-	began, misses := in.Clock.Now(), c.Misses
-	var err error
+	misses := c.Misses
+	ns, err := in.runAndTime(c, row, words, repeats)
+	if c.Offloaded {
+		return err
+	}
+	if !c.Blocks && in.Observe(row, ns) {
+		in.Stats.SlowLog.Add(c.SlowCall(row, words), ns/1000)
+	}
+	in.runHooks(c, row, words, misses, err != nil)
+	return err
+}
+
+// runAndTime makes a call, and returns the nanoseconds that it took.
+func (in *Instance) runAndTime(c *command.Call, row *command.Command, words [][]byte,
+	repeats bool) (ns int64, err error) {
+	began := in.Clock.Now()
 	if isMemoryShort(c, row) {
 		err = runWithoutGrowth(c, row, words, repeats)
 	} else {
 		err = c.Run(row, words, repeats)
 	}
-	if c.Offloaded {
-		return err
-	}
-	if ns := in.Clock.Now() - began; !c.Blocks && in.Observe(row, ns) {
-		in.Stats.SlowLog.Add(c.SlowCall(row, words), ns/1000)
-	}
+	return in.Clock.Now() - began, err
+}
+
+// runHooks does what the hooks ask for after a call, which has read so many missing keys before.
+func (in *Instance) runHooks(c *command.Call, row *command.Command, words [][]byte, misses int64, failed bool) {
 	if in.Hooks.Has(command.Monitored) {
 		in.Monitors.Show(c, row, words)
 	}
 	if in.Hooks.Has(command.Notifying) {
-		in.notify(c, misses, err != nil)
+		in.notify(c, misses, failed)
 	}
-	return err
 }

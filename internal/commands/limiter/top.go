@@ -66,5 +66,15 @@ func (l *Family) countDecision(c *command.Call, key []byte, limited bool) {
 }
 
 func (l *Family) sample(c *command.Call, key []byte, limited bool) {
+	if c.InTransaction {
+		l.sampleLater(c, key, limited)
+		return
+	}
 	l.Top.Count(&c.Sampling, c.View.Now(), c.View.Selected(), key, limited, uint64(c.View.Caller()))
+}
+
+// sampleLater is apart from sample so that calls outside of transactions need no memory for it.
+func (l *Family) sampleLater(c *command.Call, key []byte, limited bool) {
+	now, database, caller := c.View.Now(), c.View.Selected(), uint64(c.View.Caller())
+	c.AfterCommit(func() { l.Top.Count(&c.Sampling, now, database, key, limited, caller) })
 }

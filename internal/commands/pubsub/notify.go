@@ -260,7 +260,8 @@ func (n *Notifier) NoteMisses(c *command.Call) {
 			e, err = c.View.Lookup(c.Context, key)
 		}
 		if err == nil && e.Kind == store.None {
-			n.note(c.View.Selected(), key, command.MissedEvent)
+			database := c.View.Selected()
+			c.AfterCommit(func() { n.note(database, key, command.MissedEvent) })
 		}
 	}
 }
