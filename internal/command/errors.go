@@ -46,8 +46,8 @@ func MissingAbility(what store.Abilities) string {
 	return "the store does not know how much it holds"
 }
 
-func errKeyTooLong(bound int) error {
-	return Refusal(fmt.Sprintf("ERR key is longer than max-key-size (%d bytes)", bound))
+func (c *Call) errKeyTooLong() error {
+	return Refusal(fmt.Sprintf("ERR key is longer than max-key-size (%d bytes)", c.Server.MaxKeySize))
 }
 
 // ErrArity is Redis's refusal of a call with too few or too many words.

@@ -285,7 +285,7 @@ func (a *Arg) step() int {
 // CheckKey refuses a key that is too long (max-key-size).
 func (c *Call) CheckKey(key []byte) error {
 	if len(key) > c.Server.MaxKeySize {
-		return errKeyTooLong(c.Server.MaxKeySize)
+		return c.errKeyTooLong()
 	}
 	return nil
 }
@@ -319,10 +319,13 @@ func (c *Call) bindOptions(at int) error {
 	return nil
 }
 
+// isOption is begins with a check first that is inlined: in most calls the word is a number.
 func (g *grammar) isOption(word []byte) bool {
-	if len(word) == 0 || word[0] < 'A' { // a number, in most calls
-		return false
-	}
+	return len(word) > 0 && word[0] >= 'A' && g.begins(word)
+}
+
+// begins reports whether a word begins an option.
+func (g *grammar) begins(word []byte) bool {
 	i, _ := g.option(word)
 	return i >= 0
 }
