@@ -1,5 +1,5 @@
-// Package background bounds the calls that are made outside the event loops: how many run at once, in
-// which order, and how many long replies are in memory at the same time.
+// Package background bounds the calls that are made outside the event loops: how many run at once,
+// in which order, and how many long replies are in memory at the same time.
 package background
 
 import (
@@ -10,10 +10,10 @@ import (
 	"sync/atomic"
 )
 
-// Slots admits calls: a call runs only while it holds a slot. Waiting calls are in two queues, those
-// that have not begun and those that have yielded. A free slot goes to the two queues alternately, so
-// that a short call waits for a slice of a long call's work rather than for all of it, and every
-// call makes progress.
+// Slots admits calls: a call runs only while it holds a slot. Waiting calls are in two queues,
+// those that have not begun and those that have yielded. A free slot goes to the two queues
+// alternately, so that a short call waits for a slice of a long call's work rather than for all of
+// it, and every call makes progress.
 //
 // Of the calls with long replies only one runs at a time, because many clients may ask for such a
 // reply at once.
@@ -36,14 +36,15 @@ const (
 	resumedCalls
 )
 
-// MaxSlots returns the number of slots: half of the cores, which leaves the others to event loops, but
-// at least one.
+// MaxSlots returns the number of slots: half of the cores, which leaves the others to event loops,
+// but at least one.
 func MaxSlots() int { return max(runtime.GOMAXPROCS(0)/2, 1) }
 
 // NewSlots returns MaxSlots free slots.
 func NewSlots() *Slots { return &Slots{free: MaxSlots(), long: make(chan struct{}, 1)} }
 
-// acquire waits for a slot in one of the queues. It returns false, without a slot, if ctx ends first.
+// acquire waits for a slot in one of the queues. It returns false, without a slot, if ctx ends
+// first.
 func (s *Slots) acquire(ctx context.Context, queue int) bool {
 	s.mu.Lock()
 	if s.free > 0 {
@@ -101,8 +102,8 @@ func (s *Slots) Free() int {
 	return s.free
 }
 
-// Acquire waits for a slot for a call that has not begun. It returns false if ctx ends first, and then
-// the call must not be made.
+// Acquire waits for a slot for a call that has not begun. It returns false if ctx ends first, and
+// then the call must not be made.
 func (s *Slots) Acquire(ctx context.Context) bool {
 	s.Busy.Add(1)
 	if !s.acquire(ctx, newCalls) {

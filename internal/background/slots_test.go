@@ -46,7 +46,8 @@ func TestSlotsAlternateBetweenQueues(t *testing.T) {
 	require.Equal(t, 1, p.free)
 }
 
-// A slot that is given at the moment at which its call is cancelled is neither lost nor given twice.
+// A slot that is given at the moment at which its call is cancelled is neither lost nor given
+// twice.
 func TestSlotsAreNotLost(t *testing.T) {
 	p := Slots{free: 2}
 	var running atomic.Int32

@@ -31,7 +31,7 @@ type families struct {
 
 // commands lists every command, in reading order.
 func (f *families) commands() []*command.Command {
-	f.connection.About = f.tracking.Commands()
+	f.connection.Subcommands = f.tracking.Commands()
 	return slices.Concat(
 		f.limiters.Commands(), value.Commands(), f.keyspace.Commands(), f.channels.Commands(),
 		f.transactions.Commands(), f.connection.Commands(), f.accounts.Commands(), f.admin.Commands(),

@@ -93,7 +93,7 @@ func newInstance(c Config) (*Instance, *families, error) {
 // connect gives the families what they need of one another and of the server.
 func (f *families) connect(c *Config, in *Instance) {
 	clients, changes := in.Clients, announcer(c.Store)
-	f.keyspace.OnFlush, f.keyspace.OnSwap = f.tracking.InvalidateAll, f.transactions.Swapping
+	f.keyspace.OnFlush, f.keyspace.OnSwap = f.tracking.InvalidateAll, f.transactions.BeforeSwap
 	f.transactions.Begin(changes)
 	f.tracking.Store, f.tracking.Clients = changes, clients
 	in.Notifier.Changes, in.Notifier.Hooks = changes, &in.Hooks

@@ -254,10 +254,10 @@ func (w *weighing) fitsTransaction(words []string) int {
 	call := command.Call{Context: context.Background(), View: in.Store.View(), Server: &in.Server,
 		Client: w.c.session.Client}
 	most := in.MaxTurnTransaction
-	if q.Own {
+	if q.NeedsSession {
 		most = session.MaxSessionCost
 	}
-	return max(1, most/(q.Cost+q.Weigh(&call, 0, most)))
+	return max(1, most/(q.Cost+q.CostOfValues(&call, 0, most)))
 }
 
 // pipelined is how many calls are sent at once: what a connection may have unread, but no more than

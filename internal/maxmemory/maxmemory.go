@@ -74,8 +74,8 @@ const (
 	collectShare = 20
 )
 
-// Check is like Exceeded, but collects garbage first where that may change the answer. One goroutine
-// calls it; clock returns nanoseconds.
+// Check is like Exceeded, but collects garbage first where that may change the answer. One
+// goroutine calls it; clock returns nanoseconds.
 func (b *Bound) Check(clock func() int64) bool {
 	if !b.Exceeded() {
 		return false
@@ -97,7 +97,8 @@ func heapBytes() int64 {
 	return int64(sample[0].Value.Uint64())
 }
 
-// Resident returns the process's resident set size in bytes; 0 where the system does not provide it.
+// Resident returns the process's resident set size in bytes; 0 where the system does not provide
+// it.
 func Resident() int64 {
 	var size, resident int64
 	statm, err := os.ReadFile("/proc/self/statm")

@@ -2,8 +2,8 @@ package session
 
 import "cellserver/internal/command"
 
-// admit returns an error if a call must not be made. It checks, in Redis's order, the user's rights,
-// whether the client is a monitor, and whether memory is short.
+// admit returns an error if a call must not be made. It checks, in Redis's order, the user's
+// rights, whether the client is a monitor, and whether memory is short.
 func (s *Session) admit(row *command.Command, words [][]byte, long [][]byte) error {
 	if s.checked {
 		if err := s.authorize(row, words, long); err != nil {
@@ -25,11 +25,11 @@ const (
 	errOOM      command.Refusal = "OOM command not allowed when used memory > 'maxmemory'."
 )
 
-// outOfMemory reports whether a call is refused because memory is short: a call that may need memory,
-// EXEC of such a call, and any call that is queued, except calls of limiters. Calls of limiters are
-// never refused beforehand: most need no memory, and a flood of new keys must not disable the limits
-// of existing keys. There is no eviction either: a limiter whose key is evicted lets its client
-// through.
+// outOfMemory reports whether a call is refused because memory is short: a call that may need
+// memory, EXEC of such a call, and any call that is queued, except calls of limiters. Calls of
+// limiters are never refused beforehand: most need no memory, and a flood of new keys must not
+// disable the limits of existing keys. There is no eviction either: a limiter whose key is evicted
+// lets its client through.
 func (s *Session) outOfMemory(row *command.Command) bool {
 	switch {
 	case !s.instance.Hooks.Has(command.Full):

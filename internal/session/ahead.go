@@ -68,7 +68,8 @@ func (a *ahead) longCall() [][]byte {
 	return nil
 }
 
-// inReader reports whether the words of the call that was taken last are in the reader's own memory.
+// inReader reports whether the words of the call that was taken last are in the reader's own
+// memory.
 func (a *ahead) inReader() bool { return !a.copied && a.calls[a.next-1].inReader }
 
 // reset empties the window for the next one.
@@ -77,9 +78,9 @@ func (a *ahead) reset() {
 	a.words, a.count, a.next, a.copied, a.long = a.words[:0], 0, 0, false, nil
 }
 
-// release frees what the window does not need between batches, because idle connections are many. It
-// clears its references to words: otherwise they would keep the input that they point into, which may
-// be a call of many megabytes.
+// release frees what the window does not need between batches, because idle connections are many.
+// It clears its references to words: otherwise they would keep the input that they point into,
+// which may be a call of many megabytes.
 func (a *ahead) release() {
 	if !a.empty() {
 		return
@@ -94,8 +95,8 @@ func (a *ahead) release() {
 	a.usedWords = 0
 }
 
-// fill reads calls until there are limit of them, no whole call is left, or the reader fails. It finds
-// the row and the keys of each.
+// fill reads calls until there are limit of them, no whole call is left, or the reader fails. It
+// finds the row and the keys of each.
 func (a *ahead) fill(r *resp.Reader, t *command.Table, known *command.LookupCache, limit int) (err error) {
 	a.keys = a.keys[:0]
 	for a.count < limit && a.long == nil && !r.Drained() {
@@ -124,8 +125,8 @@ func (a *ahead) fill(r *resp.Reader, t *command.Table, known *command.LookupCach
 	return nil
 }
 
-// addKeys adds the first key of a call to those that are prefetched, or all keys if the row finds them
-// itself.
+// addKeys adds the first key of a call to those that are prefetched, or all keys if the row finds
+// them itself.
 func (a *ahead) addKeys(row *command.Command, words [][]byte) {
 	switch {
 	case row == nil || row.FirstKey == 0 || len(words) <= row.FirstKey || len(a.keys) >= maxKeys:
@@ -156,7 +157,8 @@ func (a *ahead) readRepeat(r *resp.Reader) bool {
 	return true
 }
 
-// copyRest copies the words of the calls that are left, which are borrowed until the end of the batch.
+// copyRest copies the words of the calls that are left, which are borrowed until the end of the
+// batch.
 func (a *ahead) copyRest() {
 	if a.copied {
 		return

@@ -28,8 +28,8 @@ const (
 	deniedWords  = 64 // words that cost as much as logging a denied call
 )
 
-// authorize returns an error if the client may not make a call. A long call that goes on outside the
-// event loop is checked there, where all of its words are known: see Instance.authorize.
+// authorize returns an error if the client may not make a call. A long call that goes on outside
+// the event loop is checked there, where all of its words are known: see Instance.authorize.
 func (s *Session) authorize(row *command.Command, words [][]byte, long [][]byte) error {
 	if row.Flags&command.NoAuth != 0 {
 		return nil // no rule can deny it

@@ -1,12 +1,12 @@
-// Package session is the conversation with one client: it turns the bytes that arrive into calls, and
-// the replies into bytes. It knows no socket, and it knows the store only by its contract.
+// Package session is the conversation with one client: it turns the bytes that arrive into calls,
+// and the replies into bytes. It knows no socket, and it knows the store only by its contract.
 //
 // # The way of a call
 //
 // A transport feeds a Session the bytes that it has read. The session reads calls ahead (ahead.go)
-// and answers them in order (turn.go). For each it finds the row, checks the number of arguments, the
-// user's rights and the server's state (admit.go, authorize.go), counts the call (tally.go) and has
-// the row write the reply. The transport sends what Output holds.
+// and answers them in order (turn.go). For each it finds the row, checks the number of arguments,
+// the user's rights and the server's state (admit.go, authorize.go), counts the call (tally.go) and
+// has the row write the reply. The transport sends what Output holds.
 //
 // # Turns
 //
@@ -23,10 +23,10 @@
 //
 // # The hot path
 //
-// Calls are read up to 16 at a time. The clock is read once for them, and the store prefetches their
-// keys. In a pipeline, most calls repeat the one before them with another key; comparing the two
-// replaces reading, checking and binding. Together with rows that are found once and keys that are
-// hashed once, this reduced a CL.THROTTLE with 64 in flight from 3262 to 1886 user instructions
+// Calls are read up to 16 at a time. The clock is read once for them, and the store prefetches
+// their keys. In a pipeline, most calls repeat the one before them with another key; comparing the
+// two replaces reading, checking and binding. Together with rows that are found once and keys that
+// are hashed once, this reduced a CL.THROTTLE with 64 in flight from 3262 to 1886 user instructions
 // (callgrind, BenchmarkSession, which `make instructions` runs).
 //
 // Checks that few calls need are guarded by two booleans, which are set at the start of a turn:
@@ -45,8 +45,8 @@
 //
 // # Changes
 //
-// A store that is a store.Notifier announces each change, and the client that made it, to listeners:
-// WATCH, CLIENT TRACKING and keyspace events. Each of them listens only while a client needs it. A
-// listener runs while the key is locked, so it only takes notes; messages are sent after the call,
-// or by a goroutine if there are many.
+// A store that is a store.Notifier announces each change, and the client that made it, to
+// listeners: WATCH, CLIENT TRACKING and keyspace events. Each of them listens only while a client
+// needs it. A listener runs while the key is locked, so it only takes notes; messages are sent
+// after the call, or by a goroutine if there are many.
 package session

@@ -10,15 +10,15 @@ import (
 
 const errTooMuchQueued command.Refusal = "ERR too many words are queued for one transaction"
 
-// enqueue queues a call for EXEC. If long is not nil, it is a long call, whose words are found outside
-// the event loop.
+// enqueue queues a call for EXEC. If long is not nil, it is a long call, whose words are found
+// outside the event loop.
 func (s *Session) enqueue(row *command.Command, words [][]byte, long [][]byte) error {
 	q, size := s.transaction.Queue, command.TotalLength(words)
 	if long != nil {
 		size = command.TotalLength(long)
 	}
 	limits := s.instance.Limits.Load()
-	if !q.Takes(s.words, size, limits.Query) {
+	if !q.Admit(s.words, size, limits.Query) {
 		s.transaction.Charge()
 		return errTooMuchQueued
 	}
@@ -74,8 +74,8 @@ func (s *Session) takeOver(words [][]byte) [][]byte {
 // execAbort begins the error of an EXEC that is refused as a whole.
 const execAbort = "EXECABORT Transaction discarded because of: "
 
-// refuse refuses a call before it is made. A transaction that the call would have been queued for is
-// aborted; a transaction that it would have executed is discarded.
+// refuse refuses a call before it is made. A transaction that the call would have been queued for
+// is aborted; a transaction that it would have executed is discarded.
 func (s *Session) refuse(row *command.Command, err error) error {
 	s.transaction.Abort()
 	if row.Traits&command.Executes != 0 {

@@ -49,15 +49,15 @@ func (s *Session) Execute() error {
 		checked: s.checked, slowPath: s.slowPath,
 	}
 	most := s.instance.MaxTurnTransaction
-	if q.Own {
+	if q.NeedsSession {
 		most = MaxSessionCost
 	}
-	if q.Cost <= most && (!q.Slow || q.Own) {
+	if q.Cost <= most && (!q.Unbounded || q.NeedsSession) {
 		if done, err := s.executeInTurn(x, most); done {
 			return err
 		}
 	}
-	if q.Own || q.Cost > maxBackgroundCost {
+	if q.NeedsSession || q.Cost > maxBackgroundCost {
 		s.transaction.Leave()
 		return errTooCostly
 	}
@@ -65,8 +65,8 @@ func (s *Session) Execute() error {
 	return nil
 }
 
-// executeInTurn makes the calls in the session's turn. It does nothing and returns false if they cost
-// more than most, because of what their keys hold.
+// executeInTurn makes the calls in the session's turn. It does nothing and returns false if they
+// cost more than most, because of what their keys hold.
 func (s *Session) executeInTurn(x *execution, most int) (done bool, err error) {
 	c := &s.call
 	c.Deferred = new(command.Deferred)
@@ -88,8 +88,8 @@ func (s *Session) executeInTurn(x *execution, most int) (done bool, err error) {
 	return err != nil, err
 }
 
-// executeInBackground makes the calls in a goroutine, while the event loop serves other clients. The
-// session leaves the transaction when it takes the reply.
+// executeInBackground makes the calls in a goroutine, while the event loop serves other clients.
+// The session leaves the transaction when it takes the reply.
 func (s *Session) executeInBackground(x *execution) {
 	s.transaction.Detach()
 	s.call.Offloaded = true
@@ -131,8 +131,8 @@ func (x *execution) run(c *command.Call, most int) (made bool, cost int, err err
 		c.ResetCounts(counted)
 		c.BeginTransaction()
 		x.outcomes = x.outcomes[:0]
-		if cost = x.queue.Cost; x.queue.Sized && cost <= most {
-			cost += x.queue.Weigh(c, x.database, most-cost)
+		if cost = x.queue.Cost; x.queue.ValueSized && cost <= most {
+			cost += x.queue.CostOfValues(c, x.database, most-cost)
 		}
 		switch made = cost <= most; {
 		case !made:
@@ -173,25 +173,25 @@ func (x *execution) settle(c *command.Call) {
 // keyRefs are the keys that the calls touch and those that were watched; all if they may touch any.
 func (x *execution) keyRefs(databases int) (places []store.KeyRef, all bool) {
 	q := x.queue
-	if len(q.Places) == 0 { // else an attempt in the session's turn has found them
-		x.all = q.FindPlaces(x.database, databases) || q.Selects() && (x.checked || q.Own) // SELECT may be refused
-		q.Places = append(q.Places, x.watching.Places()...)
+	if len(q.KeyRefs) == 0 { // else an attempt in the session's turn has found them
+		x.all = q.FindKeys(x.database, databases) || q.Selects() && (x.checked || q.NeedsSession) // SELECT may be refused
+		q.KeyRefs = append(q.KeyRefs, x.watching.KeyRefs()...)
 	}
-	return q.Places, x.all
+	return q.KeyRefs, x.all
 }
 
 const errNotMade command.Refusal = "ERR not made: the replies of the transaction are longer than 64 MiB"
 
 // The steps, of a few nanoseconds each, that matching all patterns of a transaction may take while
-// its keys are locked: a fraction of a millisecond on an event loop, some tens outside. Patterns that
-// people write take a few steps a key.
+// its keys are locked: a fraction of a millisecond on an event loop, some tens outside. Patterns
+// that people write take a few steps a key.
 const (
 	stepsInTurn  = 1 << 16
 	stepsOutside = 1 << 23
 )
 
-// runCalls makes the calls. An error of one does not keep the others from being made. Once the replies
-// are too long, no more calls are.
+// runCalls makes the calls. An error of one does not keep the others from being made. Once the
+// replies are too long, no more calls are.
 func (x *execution) runCalls(c *command.Call) {
 	c.InTransaction, c.PatternSteps = true, stepsOutside
 	if c.Session != nil {
@@ -234,8 +234,8 @@ func (x *execution) runOne(c *command.Call, o *outcome) {
 	o.limited, c.Limited = c.Limited, 0
 }
 
-// completeTransaction does what the transaction has left to do when no key is locked, and completes its
-// reply, which begins at the session's mark.
+// completeTransaction does what the transaction has left to do when no key is locked, and completes
+// its reply, which begins at the session's mark.
 func (s *Session) completeTransaction() {
 	l, out := s.call.Deferred, s.call.Out
 	s.call.Deferred = nil

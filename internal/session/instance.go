@@ -18,8 +18,8 @@ import (
 	"cellserver/internal/store"
 )
 
-// Instance is the state that the sessions of one server share. It is safe for use by many goroutines.
-// The package commands creates it.
+// Instance is the state that the sessions of one server share. It is safe for use by many
+// goroutines. The package commands creates it.
 type Instance struct {
 	command.Server
 	Store     store.Store
@@ -37,8 +37,8 @@ type Instance struct {
 	Memory   *maxmemory.Bound
 
 	Background *background.Slots
-	// MaxTurnTransaction is the highest cost, in the units of command.TurnUnits, of a transaction that
-	// is executed in a turn of its session. Tests change it.
+	// MaxTurnTransaction is the highest cost, in the units of command.TurnUnits, of a transaction
+	// that is executed in a turn of its session. Tests change it.
 	MaxTurnTransaction int
 
 	backgroundCalls sync.Map // by client: calls that run outside of the event loop
@@ -67,8 +67,8 @@ func (in *Instance) runningCall(by int64) *command.Call {
 // Now returns the present instant: nanoseconds on the store's clock.
 func (in *Instance) Now() int64 { return in.Clock.Now() }
 
-// Departed returns a channel that receives a value when a client has disconnected. Several may share
-// one value.
+// Departed returns a channel that receives a value when a client has disconnected. Several may
+// share one value.
 func (in *Instance) Departed() <-chan struct{} { return in.Clients.Departed() }
 
 // NoteDeparture sends to Departed although no client has disconnected, so that the receiver looks
@@ -119,8 +119,8 @@ func (in *Instance) CutIdle(timeout time.Duration) {
 // SampleEvery is the interval at which Sample is to be called.
 const SampleEvery = 100 * time.Millisecond
 
-// Sample updates the rates and sizes that INFO shows, and applies the bounds of memory. One goroutine
-// calls it every SampleEvery.
+// Sample updates the rates and sizes that INFO shows, and applies the bounds of memory. One
+// goroutine calls it every SampleEvery.
 func (in *Instance) Sample() {
 	now := in.Now()
 	in.Stats.Rates.Add(now, in.Stats.Made(), in.Stats.Traffic.Sum())
@@ -129,7 +129,8 @@ func (in *Instance) Sample() {
 	in.Hooks.Set(command.Full, in.Memory.Check(in.Now))
 }
 
-// CountTraffic returns new traffic counters, for one goroutine that reads from or writes to clients.
+// CountTraffic returns new traffic counters, for one goroutine that reads from or writes to
+// clients.
 func (in *Instance) CountTraffic() *stats.Traffic { return in.Stats.Traffic.Register() }
 
 // Yield lets calls in the background run. An event loop calls it after each turn.

@@ -10,8 +10,8 @@ import (
 // What a session takes from its mailbox, and what it sends: its output, and then the pieces of a
 // long reply.
 
-// WritePushes implements command.Session. In a transaction, the messages are written before the reply
-// to EXEC.
+// WritePushes implements command.Session. In a transaction, the messages are written before the
+// reply to EXEC.
 func (s *Session) WritePushes() {
 	if s.call.Deferred != nil && !s.isMuted() {
 		s.call.Deferred.PushBytes = s.PushedBytes()
@@ -25,9 +25,9 @@ func (s *Session) takePushes(bytes int) {
 	s.TakeMessages(&s.out, bytes)
 }
 
-// takeMail takes what other goroutines have put into the mailbox. The reply of the call for which the
-// session is parked ends the parking. That reply is empty after a CLIENT PAUSE, because the call is
-// still to be made.
+// takeMail takes what other goroutines have put into the mailbox. The reply of the call for which
+// the session is parked ends the parking. That reply is empty after a CLIENT PAUSE, because the
+// call is still to be made.
 func (s *Session) takeMail() {
 	taken := s.TakeMail(&s.out, s.parked && s.call.Middleware != nil, s.dropReply)
 	if taken.Replied {
@@ -58,8 +58,8 @@ func (s *Session) sentPiece() {
 }
 
 // updateBufferSizes publishes the capacities of the session's buffers, which CLIENT LIST shows, and
-// charges the client for them. BufferSizes holds both: output in the high half, input in the low one.
-// It is called once a turn, and writes only what has changed.
+// charges the client for them. BufferSizes holds both: output in the high half, input in the low
+// one. It is called once a turn, and writes only what has changed.
 func (s *Session) updateBufferSizes() {
 	const most = 1<<31 - 1
 	sizes := int64(min(s.out.Capacity(), most))<<32 | int64(min(s.reader.Capacity(), most))

@@ -20,8 +20,8 @@ func (in *Instance) notify(c *command.Call, misses int64, failed bool) {
 	}
 }
 
-// sendNotices publishes keyspace notifications in the session's turn. If that takes too long, the rest
-// is published in the background.
+// sendNotices publishes keyspace notifications in the session's turn. If that takes too long, the
+// rest is published in the background.
 func (s *Session) sendNotices(failed bool) {
 	n := s.instance.Notifier
 	cost, ok := n.TrySend(command.MaxLoopWork)

@@ -9,8 +9,9 @@ import (
 	"cellserver/internal/resp"
 )
 
-// park has a goroutine make a call in the background. The session makes no other call until the reply
-// is in its mailbox, so that replies keep their order. Meanwhile its event loop serves other clients.
+// park has a goroutine make a call in the background. The session makes no other call until the
+// reply is in its mailbox, so that replies keep their order. Meanwhile its event loop serves other
+// clients.
 func (s *Session) park(row *command.Command, words [][]byte) {
 	s.parkFor(row, heldBytes(words), func(call *command.Call) error {
 		return s.instance.runTimed(call, row, words, false)
@@ -68,8 +69,8 @@ func (s *Session) parkUntil(ctx context.Context, row *command.Command, bytes int
 	go s.runInBackground(call, b, row, run)
 }
 
-// runInBackground makes a call that the session is parked for, and delivers its reply to the session's
-// mailbox.
+// runInBackground makes a call that the session is parked for, and delivers its reply to the
+// session's mailbox.
 func (s *Session) runInBackground(call *command.Call, b *backgroundCall, row *command.Command,
 	run func(*command.Call) error,
 ) {
@@ -87,8 +88,8 @@ func (s *Session) runInBackground(call *command.Call, b *backgroundCall, row *co
 	call.CountReads()
 	s.instance.Tracking.SendPending(true)
 	s.ChargeAsync(-b.words)
-	// This comes before the delivery, after which the session may make its next call: changes of that
-	// call must not be taken for changes of this one.
+	// This comes before the delivery, after which the session may make its next call: changes of
+	// that call must not be taken for changes of this one.
 	s.instance.backgroundCalls.Delete(s.ID)
 	s.Deliver(client.Delivery{Reply: call.Out.Pieces(), Last: call.Closes, Before: call.OnReply})
 }

@@ -22,8 +22,8 @@ func (s *Session) isMuted() bool {
 	return s.replyMode == connection.RepliesOff || s.replyMode == connection.SkipReply
 }
 
-// chooseOutput has replies written to the client's output, or where they are discarded, according to
-// the reply mode.
+// chooseOutput has replies written to the client's output, or where they are discarded, according
+// to the reply mode.
 func (s *Session) chooseOutput() {
 	s.call.Out = &s.out
 	if s.isMuted() {

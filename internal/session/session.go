@@ -13,14 +13,15 @@ import (
 )
 
 // Session is one client's conversation with the server: bytes in, bytes out. It knows no socket. A
-// transport passes the bytes that arrive to Feed, sends what Output holds, and closes the connection
-// when Closing returns true.
+// transport passes the bytes that arrive to Feed, sends what Output holds, and closes the
+// connection when Closing returns true.
 //
-// A session works in turns, so that a client with many calls does not delay the other clients of its
-// event loop. As long as More returns true after a turn, the transport calls Resume for the next.
+// A session works in turns, so that a client with many calls does not delay the other clients of
+// its event loop. As long as More returns true after a turn, the transport calls Resume for the
+// next.
 //
-// Its methods are for one goroutine at a time, that of the transport. Methods of the embedded Client
-// say so where they may be called from any goroutine.
+// Its methods are for one goroutine at a time, that of the transport. Methods of the embedded
+// Client say so where they may be called from any goroutine.
 type Session struct {
 	*client.Client
 	instance *Instance
@@ -43,8 +44,8 @@ type Session struct {
 	authenticated bool // the client has logged in, or need not
 	restricted    bool // the client has yet to log in: only short calls are read
 
-	// repeatable is set if the next call may skip the checks that the latest one has passed, provided
-	// that it differs from it only in its key: see runRepeat.
+	// repeatable is set if the next call may skip the checks that the latest one has passed,
+	// provided that it differs from it only in its key: see runRepeat.
 	repeatable  bool
 	recent      command.LookupCache
 	database    int
@@ -54,8 +55,8 @@ type Session struct {
 	callCounts
 }
 
-// output holds the replies that have not been sent. Long replies are pieces in the client's mailbox,
-// which are sent after out.
+// output holds the replies that have not been sent. Long replies are pieces in the client's
+// mailbox, which are sent after out.
 type output struct {
 	out       resp.Writer
 	mark      int                  // the position in call.Out at which the present reply begins
@@ -94,9 +95,9 @@ func (in *Instance) Open(p client.Peer) *Session {
 	return s
 }
 
-// Close ends the session after the connection has ended. A call that still runs in the background is
-// stopped, and its reply is dropped. The client leaves the registry first, so that CLIENT LIST never
-// shows a client whose subscriptions have already ended.
+// Close ends the session after the connection has ended. A call that still runs in the background
+// is stopped, and its reply is dropped. The client leaves the registry first, so that CLIENT LIST
+// never shows a client whose subscriptions have already ended.
 func (s *Session) Close() {
 	s.instance.Clients.Remove(s.Client)
 	s.instance.turnCalls.Delete(s.ID)
@@ -195,9 +196,9 @@ func (s *Session) endBatch() {
 // MaxUnauthenticatedInput bounds the unanswered input, in bytes, of a client that has to log in.
 const MaxUnauthenticatedInput = 64 << 10
 
-// answerTurn answers the calls that have arrived, up to a turn's worth, and returns how many. It reads
-// them in windows of several calls, whose keys the store prefetches, and for which the clock is read
-// once.
+// answerTurn answers the calls that have arrived, up to a turn's worth, and returns how many. It
+// reads them in windows of several calls, whose keys the store prefetches, and for which the clock
+// is read once.
 func (s *Session) answerTurn() (answered int64) {
 	s.more = false
 	s.beginTurn()

@@ -7,8 +7,8 @@ import (
 	"cellserver/internal/command"
 )
 
-// answerCall answers the next call with one reply. If the call fails, the error replaces what its row
-// has written.
+// answerCall answers the next call with one reply. If the call fails, the error replaces what its
+// row has written.
 func (s *Session) answerCall() {
 	s.mark = s.call.Out.Mark()
 	if err := s.dispatch(); err != nil {
@@ -33,9 +33,9 @@ func (s *Session) fail(err error) {
 	s.call.Out.Error(s.instance.CountError(row, err))
 }
 
-// dispatch takes the next call, and has its row answer it or refuses it. Of a long call, words holds
-// only the first words, and long is the whole of it: a goroutine finds the other words, outside the
-// event loop.
+// dispatch takes the next call, and has its row answer it or refuses it. Of a long call, words
+// holds only the first words, and long is the whole of it: a goroutine finds the other words,
+// outside the event loop.
 func (s *Session) dispatch() error {
 	if s.repeatable && s.call.IsBound && s.ahead.nextIsRepeat() {
 		return s.runRepeat()
@@ -98,8 +98,8 @@ func (s *Session) refuseUnknown(container *command.Command, words [][]byte) erro
 	return container.UnknownError(words)
 }
 
-// runRepeat makes a call that differs from the one before it only in its key. All checks but that of
-// the key have been passed, and the other arguments are bound already. It saves 110 of the 2,100
+// runRepeat makes a call that differs from the one before it only in its key. All checks but that
+// of the key have been passed, and the other arguments are bound already. It saves 110 of the 2,100
 // instructions of a pipelined CL.THROTTLE.
 func (s *Session) runRepeat() error {
 	c, second := &s.call, s.ahead.calls[s.ahead.next].second
@@ -163,26 +163,26 @@ func (s *Session) runRest() {
 	}
 }
 
-// maxInlineBytes bounds the words, in bytes, of a call that is made in a turn although its row accepts
-// any number of words.
+// maxInlineBytes bounds the words, in bytes, of a call that is made in a turn although its row
+// accepts any number of words.
 const maxInlineBytes = 256 << 10
 
-// isHTTP reports whether a line is from an HTTP request. A web page can make a browser send one, with
-// commands in its body. So nothing of such a request is answered, and nothing after it is read, as in
-// Redis.
+// isHTTP reports whether a line is from an HTTP request. A web page can make a browser send one,
+// with commands in its body. So nothing of such a request is answered, and nothing after it is
+// read, as in Redis.
 func isHTTP(name []byte) bool {
 	return command.FoldEqual(name, "POST") || command.FoldEqual(name, "HOST:")
 }
 
-// errSubscribed refuses a call of a client that is subscribed and speaks RESP2, in which it could not
-// tell the reply from a message.
+// errSubscribed refuses a call of a client that is subscribed and speaks RESP2, in which it could
+// not tell the reply from a message.
 func errSubscribed(row *command.Command) error {
 	return command.Refusal(fmt.Sprintf("ERR Can't execute '%s': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context", row.Name))
 }
 
 // afterMiddleware ends a call of a client with CLIENT TRACKING. Invalidations of keys that the call
-// has changed itself are sent after its reply. CLIENT CACHING applies to the next call or transaction
-// alone, even if that is refused.
+// has changed itself are sent after its reply. CLIENT CACHING applies to the next call or
+// transaction alone, even if that is refused.
 func (s *Session) afterMiddleware() {
 	if row := s.ahead.latest(); s.transaction.Queue == nil && (row == nil || row.Traits&command.KeepsCaching == 0) {
 		s.call.Caching = false

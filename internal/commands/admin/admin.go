@@ -1,5 +1,6 @@
 // Package admin is the commands about the server itself: INFO, CONFIG, MEMORY, LATENCY, SLOWLOG,
-// MONITOR, SHUTDOWN, DEBUG, and what Redis has of them that is refused here.
+// MONITOR, SHUTDOWN and DEBUG. It also has those commands of Redis that clients send to any server,
+// and that make no difference here or are refused.
 package admin
 
 import (
@@ -13,12 +14,12 @@ import (
 	"cellserver/internal/store"
 )
 
-// Admin is the commands and what they need of a server.
+// Admin is the family, and what it needs of a server.
 type Admin struct {
 	Version string // of cellserver
 	RunID   string // 40 hexadecimal digits that no other run has
 	Port    int
-	Started int64 // instant, nanoseconds on the store's clock
+	Started int64 // when the server started: an instant, nanoseconds on the store's clock
 
 	Store    store.Store
 	Options  *option.List
@@ -26,12 +27,12 @@ type Admin struct {
 	Memory   *maxmemory.Bound
 	Monitors Monitors
 	Info     []command.InfoPart     // of all families, in order
-	IsSecret func(word []byte) bool // says whether CONFIG SET of an option must not be logged
+	IsSecret func(word []byte) bool // reports whether the value of an option must not be logged
 
 	Log  *slog.Logger
-	Stop func() // what SHUTDOWN calls; nil if it is refused
-	// Debug and Protected say which clients may call DEBUG, and change protected settings: yes for
-	// all, local for those on this machine, no for none.
+	Stop func() // called by SHUTDOWN; if nil, SHUTDOWN is refused
+	// Debug and Protected are the clients that may call DEBUG, and that may change protected
+	// settings: yes for all, local for those on this machine, no for none.
 	Debug, Protected string
 }
 
@@ -44,8 +45,8 @@ func (a *Admin) Commands() []*command.Command {
 	}
 }
 
-// countCalls adds what the calling session has counted in this turn to the statistics, for a call
-// that shows or resets them.
+// countCalls adds what the calling session has counted in this turn to the statistics, before a
+// call that shows or resets them.
 func countCalls(c *command.Call) {
 	if c.Session != nil && !c.InTransaction {
 		c.Session.CountCalls()

@@ -6,8 +6,8 @@ import (
 	"cellserver/internal/command"
 )
 
-// Commands that Redis has in cluster mode alone are refused in Redis's words, by which clients find
-// out that this is a single server.
+// Commands that Redis serves in cluster mode alone are refused with Redis's error, from which
+// clients learn that this is a single server.
 
 const noCluster = "Refused: this server is not part of a cluster."
 
@@ -16,30 +16,32 @@ var cluster = command.Command{
 	Summary: noCluster, Args: []command.Arg{command.Word("subcommand").Many()}, Reply: "An error.",
 	Run: refuseCluster,
 	Subs: slices.Concat(
-		ofCluster(command.Stale, 0, "info", "links", "myid", "nodes", "shards", "slots"),
-		ofCluster(command.Loading|command.Stale, 0, "help"),
-		ofCluster(command.Stale, 1, "countkeysinslot", "keyslot"), ofCluster(command.Stale, 2, "getkeysinslot"),
-		ofCluster(forClusters, 0, "bumpepoch", "flushslots", "saveconfig"),
-		ofCluster(forClusters, 1, "count-failure-reports", "forget", "replicas", "replicate", "set-config-epoch", "slaves"),
-		ofCluster(forClusters, orMore, "failover", "reset"), ofCluster(forClusters, 1+orMore, "addslots", "delslots"),
-		ofCluster(forClusters, 2+orMore, "addslotsrange", "delslotsrange", "meet", "setslot"),
+		clusterRows(command.Stale, 0, "info", "links", "myid", "nodes", "shards", "slots"),
+		clusterRows(command.Loading|command.Stale, 0, "help"),
+		clusterRows(command.Stale, 1, "countkeysinslot", "keyslot"), clusterRows(command.Stale, 2, "getkeysinslot"),
+		clusterRows(clusterAdmin, 0, "bumpepoch", "flushslots", "saveconfig"),
+		clusterRows(clusterAdmin, 1,
+			"count-failure-reports", "forget", "replicas", "replicate", "set-config-epoch", "slaves"),
+		clusterRows(clusterAdmin, atLeast, "failover", "reset"), clusterRows(clusterAdmin, 1+atLeast, "addslots", "delslots"),
+		clusterRows(clusterAdmin, 2+atLeast, "addslotsrange", "delslotsrange", "meet", "setslot"),
 	),
 }
 
 const (
-	forClusters = command.Admin | command.Dangerous | command.Stale
-	orMore      = 1 << 8 // words
+	clusterAdmin = command.Admin | command.Dangerous | command.Stale
+	atLeast      = 1 << 8 // added to a number of words: so many or more
 )
 
-// ofCluster makes subcommands with so many further words; with orMore added, at least so many.
-func ofCluster(flags command.Flags, words int, names ...string) (rows []*command.Command) {
+// clusterRows returns subcommands with so many arguments; if atLeast is added to words, with
+// so many or more.
+func clusterRows(flags command.Flags, words int, names ...string) (rows []*command.Command) {
 	for _, name := range names {
 		row := &command.Command{
 			Name: "cluster|" + name, Group: "cluster", Category: "none", Since: "3.0.0",
 			Complexity: "O(1)", Flags: flags, Summary: noCluster, Reply: "An error.",
-			Run: refuseCluster, AnyMore: words >= orMore,
+			Run: refuseCluster, AnyMore: words >= atLeast,
 		}
-		for range words % orMore {
+		for range words % atLeast {
 			row.Args = append(row.Args, command.Word("arg"))
 		}
 		rows = append(rows, row)

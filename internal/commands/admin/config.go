@@ -51,7 +51,8 @@ func (a *Admin) configSet() *command.Command {
 		Flags:   command.Admin | command.Dangerous | command.NoScript | command.Loading | command.Stale,
 		Tips:    []string{command.AllNodes, "response_policy:all_succeeded"},
 		Summary: "Changes settings while the server runs: all of them, or none.",
-		Args:    []command.Arg{command.Word("parameter value [parameter value ...]").Many()}, Reply: "OK.",
+		Args:    []command.Arg{command.Word("parameter value [parameter value ...]").Many()},
+		Reply:   "OK.",
 		Secrets: func(words [][]byte, hide func(int)) {
 			for i := 3; i < len(words); i += 2 {
 				if a.IsSecret(words[i-1]) {
@@ -77,7 +78,7 @@ func (a *Admin) configSet() *command.Command {
 	}
 }
 
-// pairs are the names and values of a CONFIG SET.
+// pairs returns the names and values of a CONFIG SET.
 func pairs(words [][]byte) (list []option.Value) {
 	for ; len(words) > 0; words = words[2:] {
 		list = append(list, option.Value{Name: string(words[0]), Value: string(words[1])})
@@ -85,7 +86,7 @@ func pairs(words [][]byte) (list []option.Value) {
 	return list
 }
 
-// errConfig says in Redis's words why options were not changed.
+// errConfig returns Redis's error for options that could not be changed.
 func errConfig(err error) error {
 	var change *option.ChangeError
 	switch {
@@ -107,7 +108,7 @@ func (a *Admin) configResetStat() *command.Command {
 		Traits:     command.AnyKey, Summary: "Resets the counters of INFO.", Reply: "OK.",
 		Run: func(c *command.Call) error {
 			countCalls(c)
-			c.Server.Stats.Reset(expired(c.View))
+			c.Server.Stats.Reset(expiredKeys(c.View))
 			c.Out.Status("OK")
 			return nil
 		},

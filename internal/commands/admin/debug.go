@@ -29,7 +29,7 @@ func (a *Admin) debug() *command.Command {
 				writeHelp(c, c.Row)
 				return nil
 			}
-			run := a.debugs()[strings.ToUpper(string(words[0]))]
+			run := a.debugSubcommands()[strings.ToUpper(string(words[0]))]
 			if run == nil || len(words) != 2 {
 				return command.Refusal("ERR unknown subcommand or wrong number of arguments for '" + command.Prefix(words[0], 128) +
 					"'. Try DEBUG HELP.")
@@ -48,24 +48,24 @@ func writeHelp(c *command.Call, row *command.Command) {
 	}
 }
 
-func (a *Admin) debugs() map[string]func(c *command.Call, word []byte) error {
+func (a *Admin) debugSubcommands() map[string]func(c *command.Call, word []byte) error {
 	return map[string]func(c *command.Call, word []byte) error{
-		"SLEEP": debugSleep, "SET-ACTIVE-EXPIRE": a.debugExpire, "LOG": a.debugLog,
+		"SLEEP": debugSleep, "SET-ACTIVE-EXPIRE": a.debugSetActiveExpire, "LOG": a.debugLog,
 	}
 }
 
-// isAllowed reports whether a client may do what is allowed to all clients (yes), to those on this
-// machine (local), or to none (no).
-func isAllowed(allowed string, s *client.Client) bool {
+// isAllowed reports whether a client may use what the setting allowed gives to all clients (yes),
+// to those on this machine (local), or to none (no).
+func isAllowed(allowed string, c *client.Client) bool {
 	if allowed != "local" {
 		return allowed == "yes"
 	}
-	host, _, err := net.SplitHostPort(s.Peer.Remote)
+	host, _, err := net.SplitHostPort(c.Peer.Remote)
 	ip := net.ParseIP(host)
-	return strings.HasPrefix(s.Peer.Local, "/") || err == nil && ip != nil && ip.IsLoopback()
+	return strings.HasPrefix(c.Peer.Local, "/") || err == nil && ip != nil && ip.IsLoopback()
 }
 
-// debugSleep blocks the calling client. Redis stops serving all clients meanwhile.
+// debugSleep blocks the calling client alone. In Redis, DEBUG SLEEP blocks all clients.
 func debugSleep(c *command.Call, word []byte) error {
 	const longest = 1e6 // seconds
 	seconds, err := strconv.ParseFloat(string(word), 64)
@@ -83,8 +83,8 @@ func debugSleep(c *command.Call, word []byte) error {
 	return nil
 }
 
-// observeLater is called at the end of a call that goes on after its row has run: it adds the call's
-// time to the statistics.
+// observeLater returns a function that adds the time of a call to the statistics, for a call that
+// goes on after its row has run. It is to be called when the call ends.
 func observeLater(c *command.Call) func() {
 	server, row, call := c.Server, c.Row, c.SlowCall(c.Row, c.Words)
 	began := server.Clock.Now()
@@ -95,12 +95,12 @@ func observeLater(c *command.Call) func() {
 	}
 }
 
-// sweeper is a store whose removal of expired keys can be switched off.
+// sweeper is a store whose removal of expired keys can be turned off.
 type sweeper interface{ SetSweeping(on bool) }
 
-func (a *Admin) debugExpire(c *command.Call, word []byte) error {
+func (a *Admin) debugSetActiveExpire(c *command.Call, word []byte) error {
 	if s, ok := a.Store.(sweeper); ok {
-		n, _ := resp.ParseInt(word) // what is no number is 0, as in Redis
+		n, _ := resp.ParseInt(word) // as in Redis, a word that is not a number counts as 0
 		s.SetSweeping(n != 0)
 	}
 	c.Out.Status("OK")

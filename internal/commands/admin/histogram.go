@@ -9,7 +9,7 @@ import (
 	"cellserver/internal/stats"
 )
 
-// parsePercentiles reads the setting latency-tracking-info-percentiles: numbers from 0 to 100,
+// parsePercentiles parses the setting latency-tracking-info-percentiles: numbers from 0 to 100,
 // separated by spaces.
 func parsePercentiles(text string) ([]float64, error) {
 	const most = 100
@@ -27,13 +27,13 @@ func parsePercentiles(text string) ([]float64, error) {
 	return list, nil
 }
 
-// showPercent is a percentile as Redis writes it: with at most six decimals, and without zeroes at
-// the end.
-func showPercent(p float64) string {
+// formatPercentile formats a percentile as Redis does: with at most six decimals, and without
+// trailing zeros.
+func formatPercentile(p float64) string {
 	return strings.TrimSuffix(strings.TrimRight(strconv.FormatFloat(p, 'f', 6, 64), "0"), ".")
 }
 
-var latencyHistogram = aboutLatency(command.Command{
+var latencyHistogram = latencyCommand(command.Command{
 	Name: "latency|histogram", Since: "7.0.0",
 	Summary: "Returns how long calls took, by command; quick calls are sampled.",
 	Args:    []command.Arg{command.Word("command").Optional().Many()},

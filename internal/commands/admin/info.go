@@ -46,11 +46,10 @@ func (a *Admin) info() *command.Command {
 	}
 }
 
-// section is a part of INFO. It has the fields that this server has something to say about, in
-// Redis's names.
+// section is a section of INFO. It leaves out the fields of Redis that have no meaning here.
 type section struct {
 	name      string
-	onRequest bool // shown only where it is named, or all are
+	onRequest bool // shown only if it is named, or all sections are requested
 }
 
 func (s section) isWanted(names [][]byte) bool {
@@ -71,7 +70,7 @@ var sections = []section{
 	{name: "Keyspace"},
 }
 
-// OwnInfo is the parts of INFO that the family writes itself.
+// OwnInfo returns the parts of INFO that the family writes itself.
 func (a *Admin) OwnInfo() []command.InfoPart {
 	return []command.InfoPart{
 		{Section: "Server", Write: a.infoServer}, {Section: "Clients", Write: a.infoClients},
@@ -133,13 +132,13 @@ func infoCPU(_ *command.Call, out *command.InfoText) {
 	out.Add("used_cpu_sys", fmt.Sprintf("%d.%06d", used.Stime.Sec, used.Stime.Usec))
 	out.Add("used_cpu_user", fmt.Sprintf("%d.%06d", used.Utime.Sec, used.Utime.Usec))
 	out.Fixed("used_cpu_sys_children:0.000000", "used_cpu_user_children:0.000000")
-	out.Add("gc_cpu_percent", fmt.Sprintf("%.3f", garbageShare()))
+	out.Add("gc_cpu_percent", fmt.Sprintf("%.3f", gcPercent()))
 }
 
 func infoCluster(_ *command.Call, out *command.InfoText) { out.Add("cluster_enabled", 0) }
 
-// infoCell is what Redis has no field for. The offset is how far the wall clock has been set away
-// from elapsed time since the start; decisions go by elapsed time alone.
+// infoCell writes the section for which Redis has no fields. The offset is how far the wall clock
+// has been set since the start; decisions depend on elapsed time alone.
 func infoCell(c *command.Call, out *command.InfoText) {
 	out.Add("cell_clock_offset_ms", c.Server.Clock.Offset()/1e6)
 	if turns := c.Server.Stats.Turns; turns != nil {
@@ -160,9 +159,9 @@ func infoKeyspace(c *command.Call, out *command.InfoText) {
 	}
 }
 
-// garbageShare is what the garbage collector has used of the CPU time that the process has used, in
-// percent; as of its last cycle.
-func garbageShare() float64 {
+// gcPercent returns the share of the garbage collector in the CPU time of the process, in percent,
+// as of the last collection.
+func gcPercent() float64 {
 	samples := []metrics.Sample{{Name: "/cpu/classes/gc/total:cpu-seconds"}, {Name: "/cpu/classes/total:cpu-seconds"},
 		{Name: "/cpu/classes/idle:cpu-seconds"}}
 	metrics.Read(samples)

@@ -9,7 +9,8 @@ import (
 	"cellserver/internal/store"
 )
 
-// What has no meaning here, such as the memory of scripts, is 0, as Redis shows what it has none of.
+// Fields that have no meaning here, such as the memory of scripts, are 0, as in a Redis without
+// them.
 
 func (a *Admin) infoMemory(c *command.Call, out *command.InfoText) {
 	var keys int64

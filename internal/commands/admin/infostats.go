@@ -9,9 +9,9 @@ import (
 	"cellserver/internal/store"
 )
 
-// expired is how many keys have expired since the start. In a transaction only its own view may be
-// asked.
-func expired(view store.View) (sum int64) {
+// expiredKeys returns how many keys have expired since the start. It asks the call's own view,
+// because a transaction must not use another.
+func expiredKeys(view store.View) (sum int64) {
 	for _, u := range store.UsageOf(view) {
 		sum += u.Expired
 	}
@@ -33,7 +33,7 @@ func (a *Admin) infoStats(c *command.Call, out *command.InfoText) {
 	out.Fixed("instantaneous_input_repl_kbps:0.00", "instantaneous_output_repl_kbps:0.00")
 	out.Add("rejected_connections", s.Refused.Load())
 	out.Fixed("sync_full:0", "sync_partial_ok:0", "sync_partial_err:0")
-	out.Add("expired_keys", expired(c.View)-s.ExpiredThen.Load())
+	out.Add("expired_keys", expiredKeys(c.View)-s.ExpiredThen.Load())
 	out.Fixed("expired_stale_perc:0.00", "expired_time_cap_reached_count:0", "expire_cycle_cpu_milliseconds:0",
 		"evicted_keys:0")
 	out.Add("evicted_clients", a.Clients.Eviction().Evicted)
@@ -77,7 +77,7 @@ func infoLatencyStats(c *command.Call, out *command.InfoText) {
 		}
 		var shares []string
 		for _, percent := range c.Server.Stats.Percentiles() {
-			shares = append(shares, fmt.Sprintf("p%s=%d.000", showPercent(percent), r.Percentile(percent/100)))
+			shares = append(shares, fmt.Sprintf("p%s=%d.000", formatPercentile(percent), r.Percentile(percent/100)))
 		}
 		out.Add("latency_percentiles_usec_"+row.Name, strings.Join(shares, ","))
 	})

@@ -2,7 +2,8 @@ package admin
 
 import "cellserver/internal/command"
 
-// LATENCY: calls that took latency-monitor-threshold milliseconds or more, and how long calls take.
+// LATENCY: the calls that took latency-monitor-threshold milliseconds or more, and histograms of
+// how long calls take.
 
 var latency = command.Command{
 	Name: "latency", Group: "server", Category: "none", Since: "2.8.13",
@@ -12,8 +13,8 @@ var latency = command.Command{
 		command.HelpOf("latency", "2.8.13")},
 }
 
-// aboutLatency completes a row of LATENCY.
-func aboutLatency(row command.Command) *command.Command {
+// latencyCommand fills in the fields that the subcommands of LATENCY share.
+func latencyCommand(row command.Command) *command.Command {
 	row.Group, row.Category, row.Complexity, row.Flags = "server", "none", "O(1)",
 		command.Admin|command.Dangerous|command.NoScript|command.Loading|command.Stale
 	if row.Tips == nil {
@@ -22,7 +23,7 @@ func aboutLatency(row command.Command) *command.Command {
 	return &row
 }
 
-var latencyLatest = aboutLatency(command.Command{
+var latencyLatest = latencyCommand(command.Command{
 	Name: "latency|latest", Since: "2.8.13", Summary: "Returns the latest spike of each event.",
 	Reply: "For each event: name, Unix seconds, milliseconds, the maximum in milliseconds.",
 	Run: func(c *command.Call) error {
@@ -41,7 +42,7 @@ var latencyLatest = aboutLatency(command.Command{
 	},
 })
 
-var latencyHistory = aboutLatency(command.Command{
+var latencyHistory = latencyCommand(command.Command{
 	Name: "latency|history", Since: "2.8.13", Summary: "Returns the spikes of an event.",
 	Args:  []command.Arg{command.Word("event")},
 	Reply: "Pairs of Unix seconds and milliseconds, the oldest first; at most 160.",
@@ -55,7 +56,7 @@ var latencyHistory = aboutLatency(command.Command{
 	},
 })
 
-var latencyReset = aboutLatency(command.Command{
+var latencyReset = latencyCommand(command.Command{
 	Name: "latency|reset", Since: "2.8.13",
 	Summary: "Forgets the spikes of these events, or of all.",
 	Tips:    []string{command.AllNodes, "response_policy:all_succeeded"},
@@ -67,7 +68,7 @@ var latencyReset = aboutLatency(command.Command{
 	},
 })
 
-var latencyDoctor = aboutLatency(command.Command{
+var latencyDoctor = latencyCommand(command.Command{
 	Name: "latency|doctor", Since: "2.8.13", Summary: "Explains the latency spikes.",
 	Reply: "A text.",
 	Run: func(c *command.Call) error {

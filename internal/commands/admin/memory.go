@@ -39,12 +39,12 @@ var memoryUsage = command.Command{
 	},
 }
 
-// recordBytes is what a key takes besides its name and its value: the header of its record, and an
-// entry in an index that is two thirds full.
+// recordBytes estimates the memory, in bytes, of a key in addition to its name and its value: the
+// header of its record, and an entry in an index that is two thirds full.
 const recordBytes = 13 + 8
 
-// stateBytes estimates what a value takes from its fields: a string its length and that, a log 16
-// bytes an entry, a lease some 48 a holder.
+// stateBytes estimates the memory, in bytes, of a value from its fields: a string needs its length
+// and a header, a log 16 bytes per entry, a lease about 48 per holder.
 func stateBytes(fields []store.Field) (bytes int) {
 	for _, f := range fields {
 		switch f.Name {

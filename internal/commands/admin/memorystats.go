@@ -18,8 +18,8 @@ func (a *Admin) memoryStats() *command.Command {
 			c.Out.Map(len(fields))
 			for _, f := range fields {
 				c.Out.BulkString(f.name)
-				if f.share != nil {
-					c.Out.Double(*f.share)
+				if f.ratio != nil {
+					c.Out.Double(*f.ratio)
 				} else {
 					c.Out.Int(f.value)
 				}
@@ -29,14 +29,14 @@ func (a *Admin) memoryStats() *command.Command {
 	}
 }
 
-// memoryField is one of MEMORY STATS: a number, or a share.
+// memoryField is a field of MEMORY STATS: an integer, or a ratio.
 type memoryField struct {
 	name  string
 	value int64
-	share *float64
+	ratio *float64
 }
 
-// memoryFields are Redis's, in its order. They agree with those of INFO.
+// memoryFields returns the fields of Redis in its order. Their values agree with those of INFO.
 func (a *Admin) memoryFields(c *command.Call) []memoryField {
 	var held, keys int64
 	for _, u := range store.UsageOf(c.View) {

@@ -12,20 +12,20 @@ import (
 	"cellserver/internal/stats"
 )
 
-// Monitors is the clients that MONITOR shows every call.
+// Monitors holds the clients to which MONITOR shows every call.
 type Monitors struct {
 	Hooks *command.Hooks
 
 	mu      sync.Mutex
-	clients []*client.Client // replaced, not changed
+	clients []*client.Client // never changed in place, so that push can read it without the lock
 }
 
-// The bounds of a call that is shown. Redis has none: it shows a call of a megabyte whole to each
+// The bounds of what a monitor is shown. Redis has none, and sends a call of a megabyte to each
 // monitor.
 const (
-	shownWords = 128
-	shownBytes = 1024      // of a word
-	maxShown   = 256 << 10 // bytes of a transaction's calls
+	shownWords = 128       // words of a call
+	shownBytes = 1024      // bytes of a word
+	maxShown   = 256 << 10 // bytes of the calls of a transaction
 )
 
 func (a *Admin) monitor() *command.Command {
@@ -51,8 +51,8 @@ func (a *Admin) monitor() *command.Command {
 	}
 }
 
-// maxMonitors bounds the monitors: each call of any client is shown to each of them before the next
-// call is made.
+// maxMonitors bounds the monitors, because every call of any client is sent to each of them before
+// the next call is made.
 const maxMonitors = 64
 
 func (ms *Monitors) add(c *client.Client) bool {
@@ -66,8 +66,8 @@ func (ms *Monitors) add(c *client.Client) bool {
 	return true
 }
 
-// Leave ends MONITOR for a client.
-func (ms *Monitors) Leave(c *client.Client) {
+// remove ends MONITOR for a client.
+func (ms *Monitors) remove(c *client.Client) {
 	if !c.Profile.Monitoring {
 		return
 	}
@@ -80,22 +80,22 @@ func (ms *Monitors) Leave(c *client.Client) {
 	}
 }
 
-// Cleanup ends MONITOR.
+// Cleanup ends MONITOR for the client.
 func (ms *Monitors) Cleanup() command.Cleanup {
 	return command.Cleanup{
-		Reset: func(c *command.Call) { ms.Leave(c.Client) },
-		Close: func(c *client.Client, _ command.Session) { ms.Leave(c) },
+		Reset: func(c *command.Call) { ms.remove(c.Client) },
+		Close: func(c *client.Client, _ command.Session) { ms.remove(c) },
 	}
 }
 
-// Show shows a call that was made. Calls of a transaction are shown when it is over, because keys are
-// locked until then and pushing takes locks.
+// Show sends a call that was made to the monitors. Calls of a transaction are sent when it is over:
+// see ShowTransaction. Before that its keys are locked, and pushing takes locks.
 func (ms *Monitors) Show(c *command.Call, row *command.Command, words [][]byte) {
 	if row.Flags&command.Admin != 0 {
 		return
 	}
 	unix := c.Unix(c.Server.Clock.Now()) / 1000
-	line := fmt.Appendf(nil, "+%d.%06d [%d %s]", unix/1e6, unix%1e6, c.View.Selected(), shownAddress(c.Client))
+	line := fmt.Appendf(nil, "+%d.%06d [%d %s]", unix/1e6, unix%1e6, c.View.Selected(), monitorAddress(c.Client))
 	for _, word := range stats.Shorten(row.Redact(words), shownWords, shownBytes) {
 		line = appendQuoted(append(line, ' '), word)
 	}
@@ -107,7 +107,7 @@ func (ms *Monitors) Show(c *command.Call, row *command.Command, words [][]byte) 
 	}
 }
 
-// ShowTransaction shows the calls that EXEC has made.
+// ShowTransaction sends the calls that EXEC has made to the monitors.
 func (ms *Monitors) ShowTransaction(c *command.Call) {
 	if c.MonitorLines != nil {
 		ms.push(c.MonitorLines)
@@ -120,18 +120,19 @@ func (ms *Monitors) push(lines []byte) {
 	clients := ms.clients
 	ms.mu.Unlock()
 	for _, c := range clients {
-		c.Push(lines) // one that reads too slowly is disconnected
+		c.Push(lines) // it disconnects a client that reads too slowly
 	}
 }
 
-func shownAddress(s *client.Client) string {
-	if strings.HasPrefix(s.Peer.Local, "/") {
-		return "unix:" + strings.TrimSuffix(s.Peer.Local, ":0")
+// monitorAddress returns a client's address as MONITOR shows it.
+func monitorAddress(c *client.Client) string {
+	if strings.HasPrefix(c.Peer.Local, "/") {
+		return "unix:" + strings.TrimSuffix(c.Peer.Local, ":0")
 	}
-	return s.Peer.Remote
+	return c.Peer.Remote
 }
 
-// appendQuoted writes a word in quotes, as Redis does, with unprintable bytes in hexadecimal.
+// appendQuoted appends a word in quotes, as Redis writes it, with unprintable bytes in hexadecimal.
 func appendQuoted(line, word []byte) []byte {
 	line = append(line, '"')
 	for _, b := range word {

@@ -65,8 +65,8 @@ func (a *Admin) Effects(s *Settings, server *command.Server) []option.Effect {
 	}
 }
 
-// logSlowerThan sets from how many microseconds on SLOWLOG keeps calls. If that is less than a quick
-// call takes, all calls are timed.
+// logSlowerThan sets from how many microseconds on SLOWLOG keeps calls. If that is less than a
+// quick call takes, all calls are timed.
 func logSlowerThan(server *command.Server, usec int64) {
 	server.Stats.SlowLog.SlowerThan.Store(usec)
 	server.Hooks.Set(command.Timed, 0 <= usec && usec < stats.FastCallMax)
@@ -115,7 +115,7 @@ func (p percentiles) Check(text string) error {
 func (p percentiles) String() string {
 	var words []string
 	for _, percent := range *p.to {
-		words = append(words, showPercent(percent))
+		words = append(words, formatPercentile(percent))
 	}
 	return strings.Join(words, " ")
 }

@@ -12,11 +12,11 @@ var slowlog = command.Command{
 	Subs: []*command.Command{&slowlogGet, &slowlogLen, &slowlogReset, command.HelpOf("slowlog", "6.2.0")},
 }
 
-const aboutSlow = command.Admin | command.Dangerous | command.Loading | command.Stale
+const slowlogFlags = command.Admin | command.Dangerous | command.Loading | command.Stale
 
 var slowlogGet = command.Command{
 	Name: "slowlog|get", Group: "server", Category: "none", Since: "2.2.12",
-	Complexity: "O(N) in the number of entries", Flags: aboutSlow, Cost: command.Unbounded,
+	Complexity: "O(N) in the number of entries", Flags: slowlogFlags, Cost: command.Unbounded,
 	Tips:    []string{command.AllNodes, "nondeterministic_output"},
 	Summary: "Returns the latest calls that took slowlog-log-slower-than microseconds or more.",
 	Args:    []command.Arg{command.Int("count").By(parseSlowCount).Or(10)},
@@ -51,7 +51,7 @@ func parseSlowCount(word []byte) (int64, error) {
 
 var slowlogLen = command.Command{
 	Name: "slowlog|len", Group: "server", Category: "none", Since: "2.2.12", Complexity: "O(1)",
-	Flags:   aboutSlow,
+	Flags:   slowlogFlags,
 	Tips:    []string{command.AllNodes, "response_policy:agg_sum", "nondeterministic_output"},
 	Summary: "Counts the calls that SLOWLOG GET -1 would show.", Reply: "Their number.",
 	Run: func(c *command.Call) error {
@@ -62,7 +62,7 @@ var slowlogLen = command.Command{
 
 var slowlogReset = command.Command{
 	Name: "slowlog|reset", Group: "server", Category: "none", Since: "2.2.12", Complexity: "O(1)",
-	Flags: aboutSlow, Tips: []string{command.AllNodes, "response_policy:all_succeeded"},
+	Flags: slowlogFlags, Tips: []string{command.AllNodes, "response_policy:all_succeeded"},
 	Summary: "Forgets them.", Reply: "OK.",
 	Run: func(c *command.Call) error {
 		c.Server.Stats.SlowLog.Reset()

@@ -10,25 +10,23 @@ import (
 	"cellserver/internal/resp"
 )
 
-// CLIENT: what the server knows of its clients.
-
-// client is CLIENT, with the subcommands of other families.
+// client returns the row of CLIENT, with the subcommands of other families.
 func (f *Family) client() *command.Command {
 	return &command.Command{
 		Name: "client", Group: "connection", Category: "none", Since: "2.4.0",
 		Complexity: "Depends on the subcommand.", Min: 2, Traits: command.KeepsCaching,
 		Summary: "Commands about client connections.", AnyMore: true,
 		Subs: slices.Concat([]*command.Command{
-			&clientGetName, &clientID, &clientInfo, f.kill(), f.list(), &clientNoEvict, &clientNoTouch, f.pauseAll(),
-			&clientReply, &clientSetInfo, &clientSetName, f.unblock(), f.unpauseAll(),
-		}, f.About, []*command.Command{command.HelpOf("client", "5.0.0")}),
+			&clientGetName, &clientID, &clientInfo, f.kill(), f.list(), &clientNoEvict, &clientNoTouch, f.pause(),
+			&clientReply, &clientSetInfo, &clientSetName, f.unblock(), f.unpause(),
+		}, f.Subcommands, []*command.Command{command.HelpOf("client", "5.0.0")}),
 	}
 }
 
-const aboutClients = command.NoScript | command.Loading | command.Stale
+const clientFlags = command.NoScript | command.Loading | command.Stale
 
 var clientID = command.Command{
-	Name: "client|id", Group: "connection", Since: "5.0.0", Complexity: "O(1)", Flags: aboutClients,
+	Name: "client|id", Group: "connection", Since: "5.0.0", Complexity: "O(1)", Flags: clientFlags,
 	Summary: "Returns the connection's number.",
 	Reply:   "A number, unique until the server restarts.",
 	Run: func(c *command.Call) error {
@@ -39,7 +37,7 @@ var clientID = command.Command{
 
 var clientGetName = command.Command{
 	Name: "client|getname", Group: "connection", Since: "2.6.9", Complexity: "O(1)",
-	Flags: aboutClients, Summary: "Returns the connection's name.",
+	Flags: clientFlags, Summary: "Returns the connection's name.",
 	Reply: "The name, or nil if it has none.",
 	Run: func(c *command.Call) error {
 		if name := c.Client.Profile.Name; name != "" {
@@ -53,7 +51,7 @@ var clientGetName = command.Command{
 
 var clientSetName = command.Command{
 	Name: "client|setname", Group: "connection", Since: "2.6.9", Complexity: "O(1)",
-	Flags: aboutClients, Summary: "Names the connection.",
+	Flags: clientFlags, Summary: "Names the connection.",
 	Args: []command.Arg{command.Word("connection-name")}, Reply: "OK.",
 	Run: func(c *command.Call) error {
 		name := c.Word()
@@ -66,14 +64,14 @@ var clientSetName = command.Command{
 	},
 }
 
-// maxNameBytes bounds what a client says of itself. Redis has no bound, so that a thousand clients
-// can keep gigabytes by their names, and CLIENT LIST has to copy all of it.
+// maxNameBytes bounds the names that a client gives itself and its library. Redis has no bound, so
+// a thousand clients can make it hold gigabytes of names, all of which CLIENT LIST copies.
 const maxNameBytes = 256
 
-// checkName says what is wrong with a connection's name, nil if nothing is.
+// checkName returns an error if a name is not valid for a connection.
 func checkName(name []byte) error {
 	switch {
-	case !plain(name):
+	case !isPlain(name):
 		return command.ErrClientName
 	case len(name) > maxNameBytes:
 		return command.ErrLongName
@@ -81,8 +79,9 @@ func checkName(name []byte) error {
 	return nil
 }
 
-// plain says whether a name can stand in CLIENT LIST: no spaces, no special characters.
-func plain(name []byte) bool {
+// isPlain reports whether a name may be shown in CLIENT LIST: it has no spaces or special
+// characters.
+func isPlain(name []byte) bool {
 	for _, b := range name {
 		if b < '!' || b > '~' {
 			return false
@@ -93,7 +92,7 @@ func plain(name []byte) bool {
 
 var clientSetInfo = command.Command{
 	Name: "client|setinfo", Group: "connection", Since: "7.2.0", Complexity: "O(1)",
-	Flags: aboutClients, Summary: "Names the client's library: LIB-NAME or LIB-VER.",
+	Flags: clientFlags, Summary: "Names the client's library: LIB-NAME or LIB-VER.",
 	Args: []command.Arg{command.Word("attribute"), command.Word("value")}, Reply: "OK.",
 	Run: func(c *command.Call) error {
 		attribute, value := c.Word(), c.Word()
@@ -106,7 +105,7 @@ var clientSetInfo = command.Command{
 		default:
 			return command.Refusal(fmt.Sprintf("ERR Unrecognized option '%s'", attribute))
 		}
-		if !plain(value) {
+		if !isPlain(value) {
 			return command.Refusal(fmt.Sprintf("ERR %s cannot contain spaces, newlines or special characters.", attribute))
 		}
 		if len(value) > maxNameBytes {
@@ -123,7 +122,7 @@ var clientSetInfo = command.Command{
 
 var clientInfo = command.Command{
 	Name: "client|info", Group: "connection", Since: "6.2.0", Complexity: "O(1)",
-	Flags: aboutClients, Tips: command.Varying, Summary: "Describes the connection.",
+	Flags: clientFlags, Tips: command.Varying, Summary: "Describes the connection.",
 	Reply: "One line of CLIENT LIST.",
 	Run: func(c *command.Call) error {
 		c.Out.Verbatim("txt", c.Client.Line(c.View.Now(), &c.Row.Name, c.Words))
@@ -134,8 +133,8 @@ var clientInfo = command.Command{
 func (f *Family) list() *command.Command {
 	return &command.Command{
 		Name: "client|list", Group: "connection", Since: "2.4.0", Complexity: "O(N) in the number of clients",
-		// Slow, because there may be ten thousand.
-		Flags: command.Admin | command.Dangerous | aboutClients, Cost: command.Unbounded, Tips: command.Varying,
+		// It is Unbounded, because there may be ten thousand clients.
+		Flags: command.Admin | command.Dangerous | clientFlags, Cost: command.Unbounded, Tips: command.Varying,
 		Summary: "Describes the connections.",
 		Args:    []command.Arg{command.Word("[TYPE NORMAL|MASTER|REPLICA|PUBSUB] [ID client-id ...]").Optional().Many()},
 		Reply:   "One line per connection: fields as name=value, separated by spaces.",
@@ -161,8 +160,8 @@ func (f *Family) list() *command.Command {
 	}
 }
 
-// line is a session's line in CLIENT LIST; none if it ends meanwhile: then it was taken apart
-// while it was looked at.
+// line returns a client's line in CLIENT LIST. It returns none if the client has disconnected
+// meanwhile, because parts of the line may then be wrong.
 func (f *Family) line(c *command.Call, s *client.Client) string {
 	var words [][]byte
 	if s == c.Client {
@@ -175,7 +174,7 @@ func (f *Family) line(c *command.Call, s *client.Client) string {
 	return line
 }
 
-// clientFilter reads CLIENT LIST's options.
+// clientFilter parses the options of CLIENT LIST, and returns which clients they select.
 func clientFilter(words [][]byte) (func(*client.Client) bool, error) {
 	switch {
 	case len(words) == 0:
@@ -207,7 +206,7 @@ func clientsOfType(name []byte) (func(*client.Client) bool, error) {
 
 var clientNoEvict = command.Command{
 	Name: "client|no-evict", Group: "connection", Since: "7.0.0", Complexity: "O(1)",
-	Flags:   command.Admin | command.Dangerous | aboutClients,
+	Flags:   command.Admin | command.Dangerous | clientFlags,
 	Summary: "Exempts the client from eviction, however much memory it holds: see maxmemory-clients.",
 	Args:    []command.Arg{command.Word("ON | OFF")}, Reply: "OK.",
 	Run: func(c *command.Call) error { return setFlag(c, &c.Client.Profile.NoEvict) },
@@ -215,13 +214,13 @@ var clientNoEvict = command.Command{
 
 var clientNoTouch = command.Command{
 	Name: "client|no-touch", Group: "connection", Since: "7.2.0", Complexity: "O(1)",
-	Flags:   aboutClients,
+	Flags:   clientFlags,
 	Summary: "Accepted for compatibility; has no effect: calls still count as uses of a key (OBJECT IDLETIME).",
 	Args:    []command.Arg{command.Word("ON | OFF")}, Reply: "OK.",
 	Run: func(c *command.Call) error { return setFlag(c, &c.Client.Profile.NoTouch) },
 }
 
-// setFlag sets a flag of the client by the call's ON or OFF.
+// setFlag sets a flag of the client to the call's argument, ON or OFF.
 func setFlag(c *command.Call, flag *bool) error {
 	word := c.Word()
 	on := command.FoldEqual(word, "ON")

@@ -1,5 +1,5 @@
-// Package connection is the commands about a client's connection: HELLO, PING, SELECT, RESET, QUIT,
-// CLIENT, and WAIT, which makes a client wait.
+// Package connection is the commands about a client's connection: HELLO, PING, SELECT, RESET, QUIT
+// and CLIENT; and WAIT, which blocks a client.
 package connection
 
 import (
@@ -7,27 +7,29 @@ import (
 	"cellserver/internal/command"
 )
 
-// Family is the commands and what they need of a server.
+// Family is the family's commands, and what they need of a server.
 type Family struct {
 	Clients *client.Registry
 	Blocked client.BlockedClients
-	// Find returns the account of a user, nil if there is none.
+	// Find returns the account of a user; nil if there is none.
 	Find func(user string) *client.Account
-	// Verify checks a password. It returns what logs the caller in; nil if the password is wrong.
+	// Verify checks a password. It returns a function that logs the caller in; nil if the password
+	// is wrong.
 	Verify func(c *command.Call, user, password []byte) (logIn func() error)
-	// About is the subcommands of CLIENT that other families have.
-	About []*command.Command
+	// Subcommands are the subcommands of CLIENT that belong to other families.
+	Subcommands []*command.Command
 }
 
-// Session is what the commands ask of the session in whose turn they are called.
+// Session is what the commands need of the session that makes the call.
 type Session interface {
 	command.Session
 	IsLoggedIn() bool
-	// Speak changes the version of the protocol, 2 or 3, from this reply on.
+	// SwitchProtocol changes the version of the protocol, 2 or 3, from this reply on.
 	SwitchProtocol(protocol int)
+	// SelectDatabase selects the database of the following calls.
 	SelectDatabase(n int)
 	SetReplyMode(mode ReplyMode)
-	// Reset takes back what the client has begun, in every family.
+	// Reset ends what the client has begun in any family, and logs it out.
 	Reset()
 }
 
@@ -40,7 +42,7 @@ func (f *Family) Commands() []*command.Command {
 	}
 }
 
-// Info is what INFO says of blocked clients.
+// Info is the family's part of INFO: the blocked clients.
 func (f *Family) Info() command.InfoPart {
 	return command.InfoPart{Section: "Clients", Write: func(_ *command.Call, out *command.InfoText) {
 		out.Add("blocked_clients", f.Blocked.Count())
@@ -48,7 +50,7 @@ func (f *Family) Info() command.InfoPart {
 	}}
 }
 
-// Cleanup ends what the client waits for, and what CLIENT SETNAME and NO-EVICT have said.
+// Cleanup ends what the client waits for, and undoes CLIENT SETNAME, NO-EVICT and NO-TOUCH.
 func (f *Family) Cleanup() command.Cleanup {
 	return command.Cleanup{
 		Reset: func(c *command.Call) {
@@ -68,7 +70,8 @@ var ping = command.Command{
 	Tips:    []string{command.AllShards, "response_policy:all_succeeded"},
 	Args:    []command.Arg{command.Word("message").Optional()}, Reply: "PONG, or the message.",
 	Run: func(c *command.Call) error {
-		if c.Session != nil && c.Client.IsSubscribed() && c.Out.Protocol() == 2 { // where a client expects messages
+		// A subscribed client that speaks RESP2 expects messages, so the reply has the form of one.
+		if c.Session != nil && c.Client.IsSubscribed() && c.Out.Protocol() == 2 {
 			c.Out.Array(2)
 			c.Out.BulkString("pong")
 			c.Out.Bulk(c.Word())
@@ -108,7 +111,7 @@ var selectDB = command.Command{
 		if c.Session != nil {
 			sessionOf(c).SelectDatabase(int(n))
 		} else {
-			c.View.Select(int(n)) // and the session when it takes the reply
+			c.View.Select(int(n)) // the session selects it when it takes the reply to EXEC
 		}
 		c.Out.Status("OK")
 		return nil
@@ -116,8 +119,8 @@ var selectDB = command.Command{
 }
 
 var reset = command.Command{
-	Name: "reset", Group: "connection", Since: "6.2.0", Complexity: "O(1)", Flags: command.Handshake,
-	Cost:    command.Constant,
+	Name: "reset", Group: "connection", Since: "6.2.0", Complexity: "O(1)",
+	Flags: command.Handshake, Cost: command.Constant,
 	Traits:  command.Unqueued | command.WhileSubscribed | command.AllowedFull | command.ChangesRights,
 	Summary: "Resets the connection: database 0, RESP2, no name, no transaction, no subscriptions, no tracking, logged out.",
 	Reply:   "RESET.",

@@ -9,8 +9,8 @@ import (
 
 func (f *Family) hello() *command.Command {
 	return &command.Command{
-		Name: "hello", Group: "connection", Since: "6.0.0", Complexity: "O(1)", Flags: command.Handshake,
-		Cost:    command.Constant,
+		Name: "hello", Group: "connection", Since: "6.0.0", Complexity: "O(1)",
+		Flags: command.Handshake, Cost: command.Constant,
 		Summary: "Selects the protocol version, and describes the server; may log in and name the connection.",
 		Args: []command.Arg{command.Int("protover").Or(0).By(parseProtocol),
 			command.Word("[AUTH username password] [SETNAME clientname]").Optional().Many()},
@@ -44,7 +44,7 @@ func (f *Family) hello() *command.Command {
 			if protocol != 0 {
 				s.SwitchProtocol(protocol)
 			}
-			introduce(c)
+			writeHello(c)
 			return nil
 		},
 	}
@@ -61,7 +61,8 @@ func parseProtocol(word []byte) (int64, error) {
 	return n, nil
 }
 
-// helloOptions reads [AUTH username password] [SETNAME clientname].
+// helloOptions parses [AUTH username password] [SETNAME clientname]. It does not log in yet, so
+// that a call with an invalid option has no effect.
 func (f *Family) helloOptions(c *command.Call, words [][]byte) (name []byte, logIn func() error, err error) {
 	for len(words) > 0 {
 		switch {
@@ -82,8 +83,8 @@ func (f *Family) helloOptions(c *command.Call, words [][]byte) (name []byte, log
 	return name, logIn, nil
 }
 
-// introduce describes the server.
-func introduce(c *command.Call) {
+// writeHello writes the reply: a description of the server and the connection.
+func writeHello(c *command.Call) {
 	c.Out.Map(7)
 	c.Out.BulkString("server")
 	c.Out.BulkString("redis")

@@ -9,13 +9,11 @@ import (
 	"cellserver/internal/resp"
 )
 
-// CLIENT KILL and CLIENT UNBLOCK: what one client does to others.
-
 func (f *Family) kill() *command.Command {
 	return &command.Command{
 		Name: "client|kill", Group: "connection", Since: "2.4.0",
 		Complexity: "O(N) in the number of clients",
-		Flags:      command.Admin | command.Dangerous | aboutClients, Cost: command.Unbounded,
+		Flags:      command.Admin | command.Dangerous | clientFlags, Cost: command.Unbounded,
 		Summary: "Disconnects clients.",
 		Args: []command.Arg{command.Word("ip:port | [ID client-id] [TYPE NORMAL | MASTER | REPLICA | PUBSUB] [USER username] [ADDR ip:port] [LADDR ip:port] " +
 			"[SKIPME YES | NO] [MAXAGE seconds] ...").Many()},
@@ -39,23 +37,23 @@ func (f *Family) kill() *command.Command {
 	}
 }
 
-// namedBytes is how much of a user's name an error shows.
-const namedBytes = 1024
+// maxShownUser bounds the bytes of a user's name in an error.
+const maxShownUser = 1024
 
-// killFilter includes the connections for which all of CLIENT KILL's filters hold.
+// killFilter selects the connections for which all filters of a CLIENT KILL hold.
 type killFilter struct {
-	id             int64 // 0: any
-	address, local string
-	user           *client.Account           // nil: any
-	kind           func(*client.Client) bool // nil: any
-	others         bool                      // not the caller's
-	age            int64                     // seconds that they have been connected at least
+	id             int64                     // 0 for any
+	address, local string                    // empty for any
+	user           *client.Account           // nil for any
+	ofType         func(*client.Client) bool // nil for any
+	skipCaller     bool                      // spares the caller's own connection
+	minAge         int64                     // seconds since the connection was opened
 }
 
-// parseKillFilter reads the filters. Of a filter that is given twice the last counts, as in Redis
+// parseKillFilter parses the filters. If a filter is given twice, the last one counts, as in Redis
 // 7.0.
 func (f *Family) parseKillFilter(words [][]byte) (*killFilter, error) {
-	v := &killFilter{others: true}
+	v := &killFilter{skipCaller: true}
 	for ; len(words) > 0; words = words[2:] {
 		if len(words) == 1 {
 			return nil, command.ErrSyntax
@@ -76,14 +74,14 @@ func (v *killFilter) add(f *Family, filter, value []byte) (err error) {
 		}
 		v.id = id
 	case "TYPE":
-		v.kind, err = clientsOfType(value)
+		v.ofType, err = clientsOfType(value)
 	case "ADDR":
 		v.address = string(value)
 	case "LADDR":
 		v.local = string(value)
 	case "USER":
 		if v.user = f.Find(string(value)); v.user == nil {
-			return command.Refusal(fmt.Sprintf("ERR No such user '%s'", command.Prefix(value, namedBytes)))
+			return command.Refusal(fmt.Sprintf("ERR No such user '%s'", command.Prefix(value, maxShownUser)))
 		}
 	case "MAXAGE":
 		age, ok := resp.ParseInt(value)
@@ -93,9 +91,9 @@ func (v *killFilter) add(f *Family, filter, value []byte) (err error) {
 		case age < 1:
 			return command.Refusal("ERR maxage should be greater than 0")
 		}
-		v.age = age
+		v.minAge = age
 	case "SKIPME":
-		if v.others = command.FoldEqual(value, "YES"); !v.others && !command.FoldEqual(value, "NO") {
+		if v.skipCaller = command.FoldEqual(value, "YES"); !v.skipCaller && !command.FoldEqual(value, "NO") {
 			return command.ErrSyntax
 		}
 	default:
@@ -104,19 +102,19 @@ func (v *killFilter) add(f *Family, filter, value []byte) (err error) {
 	return err
 }
 
-func (v *killFilter) includes(s *client.Client, now int64) bool {
-	return (now-s.Opened)/1e9 >= v.age && (v.id == 0 || v.id == s.ID) && (v.address == "" || v.address == s.Peer.Remote) &&
-		(v.local == "" || v.local == s.Peer.Local) && (v.kind == nil || v.kind(s)) &&
-		(v.user == nil || v.user == s.Account.Load())
+func (v *killFilter) matches(s *client.Client, now int64) bool {
+	return (now-s.Opened)/1e9 >= v.minAge && (v.id == 0 || v.id == s.ID) &&
+		(v.address == "" || v.address == s.Peer.Remote) && (v.local == "" || v.local == s.Peer.Local) &&
+		(v.ofType == nil || v.ofType(s)) && (v.user == nil || v.user == s.Account.Load())
 }
 
-// killAll closes the connections that a filter includes, and returns how many. The caller's own is
-// closed after its reply.
+// killAll closes the connections that a filter matches, and returns their number. The caller's own
+// is closed after the reply.
 func (f *Family) killAll(c *command.Call, v *killFilter) (killed int) {
 	now := c.View.Now()
 	for _, s := range f.Clients.All() {
 		switch {
-		case !v.includes(s, now) || v.others && s == c.Client:
+		case !v.matches(s, now) || v.skipCaller && s == c.Client:
 			continue
 		case s == c.Client:
 			c.CloseAfterReply()
@@ -131,7 +129,7 @@ func (f *Family) killAll(c *command.Call, v *killFilter) (killed int) {
 func (f *Family) unblock() *command.Command {
 	return &command.Command{
 		Name: "client|unblock", Group: "connection", Since: "5.0.0", Complexity: "O(1)",
-		Flags:   command.Admin | command.Dangerous | aboutClients,
+		Flags:   command.Admin | command.Dangerous | clientFlags,
 		Summary: "Ends another client's WAIT, as if it had timed out or with an error.",
 		Args:    []command.Arg{command.Int("client-id"), command.Word("[TIMEOUT | ERROR]").Optional()},
 		Reply:   "1, or 0 if that client is not waiting.",

@@ -6,12 +6,13 @@ import (
 	"cellserver/internal/resp"
 )
 
-// CLIENT PAUSE: calls are read, and refused if they make no sense, but not made before it ends.
+// During a CLIENT PAUSE, calls are read, and invalid calls are refused; valid ones wait for its
+// end.
 
-func (f *Family) pauseAll() *command.Command {
+func (f *Family) pause() *command.Command {
 	return &command.Command{
 		Name: "client|pause", Group: "connection", Since: "2.9.50", Complexity: "O(1)",
-		Flags:   command.Admin | command.Dangerous | aboutClients,
+		Flags:   command.Admin | command.Dangerous | clientFlags,
 		Summary: "Delays the calls of all clients for some milliseconds: those that write, or all.",
 		Args:    []command.Arg{command.Int("timeout").By(parseTimeout), command.Word("[WRITE | ALL]").Optional()},
 		Reply:   "OK.",
@@ -30,11 +31,11 @@ func (f *Family) pauseAll() *command.Command {
 	}
 }
 
-func (f *Family) unpauseAll() *command.Command {
+func (f *Family) unpause() *command.Command {
 	return &command.Command{
 		Name: "client|unpause", Group: "connection", Since: "6.2.0",
 		Complexity: "O(N) in the number of clients that wait",
-		Flags:      command.Admin | command.Dangerous | aboutClients, Summary: "Ends a CLIENT PAUSE.",
+		Flags:      command.Admin | command.Dangerous | clientFlags, Summary: "Ends a CLIENT PAUSE.",
 		Reply: "OK.",
 		Run: func(c *command.Call) error {
 			f.Blocked.Unpause()
@@ -44,7 +45,7 @@ func (f *Family) unpauseAll() *command.Command {
 	}
 }
 
-// parseTimeout reads milliseconds, and refuses others in Redis's words.
+// parseTimeout parses a number of milliseconds, with Redis's errors.
 func parseTimeout(word []byte) (int64, error) {
 	n, ok := resp.ParseInt(word)
 	switch {

@@ -22,7 +22,8 @@ func (f *Family) wait() *command.Command {
 	}
 }
 
-// awaitReplicas blocks the client until the timeout if it waits for a replica: there is none.
+// awaitReplicas blocks the client until the timeout if it waits for a replica, because there is
+// none. Otherwise it replies at once.
 func awaitReplicas(c *command.Call, replicas, timeout int64, reply string) {
 	if replicas <= 0 || c.InTransaction || c.Session == nil {
 		c.Out.Raw([]byte(reply))
@@ -37,8 +38,9 @@ func awaitReplicas(c *command.Call, replicas, timeout int64, reply string) {
 
 func (f *Family) waitAOF() *command.Command {
 	return &command.Command{
-		Name: "waitaof", Group: "generic", Category: "connection", Since: "7.2.0", Complexity: "O(1)",
-		Flags: command.NoScript, Tips: []string{command.AllShards, "response_policy:agg_min"},
+		Name: "waitaof", Group: "generic", Category: "connection", Since: "7.2.0",
+		Complexity: "O(1)", Flags: command.NoScript,
+		Tips:    []string{command.AllShards, "response_policy:agg_min"},
 		Summary: "Waits for append-only files. There are none, neither here nor on replicas, so it waits as WAIT does.",
 		Args: []command.Arg{
 			command.Int("numlocal").By(parseNumLocal), command.Int("numreplicas").By(parseNumReplicas),

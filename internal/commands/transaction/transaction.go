@@ -1,5 +1,5 @@
 // Package transaction is MULTI, EXEC, DISCARD, WATCH and UNWATCH: the calls that a client has
-// queued, and the keys that it watches. Calls are made by the session, which knows how.
+// queued, and the keys that it watches. The session makes the calls.
 package transaction
 
 import (
@@ -8,51 +8,51 @@ import (
 	"cellserver/internal/store"
 )
 
-// Session is what the commands ask of the session in whose turn they are called.
+// Session is what the commands need of the session that makes the call.
 type Session interface {
 	command.Session
 	Transaction() *State
-	// Execute makes the queued calls as one step, here or outside of the event loop, and leaves the
-	// transaction.
+	// Execute makes the queued calls as one step, in this turn or outside the event loop, and ends
+	// the transaction.
 	Execute() error
 }
 
-// stateOf is the transaction of the client that makes a call.
+// stateOf returns the transaction of the client that makes a call.
 func stateOf(c *command.Call) *State { return c.Session.(Session).Transaction() }
 
 // State is the transaction of one session. Only its session uses it.
 type State struct {
-	Queue *Queue // of the calls since MULTI; nil outside of a transaction
+	Queue *Queue // the calls since MULTI; nil outside of a transaction
 
 	spare        *Queue // empty, for the next transaction
 	client       *client.Client
 	watches      *Watches
 	watching     []*watch
-	watchedBytes int // of the keys
+	watchedBytes int // sum of the lengths of the keys in watching
 }
 
-// Begin sets whose transaction it is.
+// Begin sets the client whose transaction it is.
 func (s *State) Begin(c *client.Client, watches *Watches) { s.client, s.watches = c, watches }
 
-// Abort has EXEC refuse the transaction that is being queued, if there is one.
+// Abort makes EXEC refuse the transaction that is being queued, if there is one.
 func (s *State) Abort() {
 	if s.Queue != nil {
 		s.Queue.Aborted = true
 	}
 }
 
-// Leave forgets the queued calls and the watched keys.
+// Leave ends the transaction, and the watches of its keys.
 func (s *State) Leave() {
 	if s.Queue != nil {
 		s.client.Charge(-s.Queue.charged)
-		s.Queue, s.spare = nil, s.Queue.emptied()
+		s.Queue, s.spare = nil, s.Queue.recycle()
 		s.Charge()
 	}
 	s.Unwatch()
 }
 
-// Detach takes the queue from the session, for an execution outside of its event loop. Finish is
-// called when that is over.
+// Detach takes the queue from the session, to be executed outside its event loop. Finish is called
+// after that.
 func (s *State) Detach() (q *Queue, watching Watching) {
 	q, s.Queue, s.spare = s.Queue, nil, nil
 	s.Charge()
@@ -65,7 +65,8 @@ func (s *State) Finish(q *Queue) {
 	s.Unwatch()
 }
 
-// Charge counts what the queue holds as memory of the client, and shows its length to others.
+// Charge charges the client for the memory of the queue, and updates what CLIENT LIST shows of it:
+// the number of calls, plus one, in the high half of Queued, and their bytes in the low half.
 func (s *State) Charge() {
 	q := s.Queue
 	if q == nil {
@@ -83,7 +84,7 @@ func (ws *Watches) Commands() []*command.Command {
 	return []*command.Command{&multi, &exec, &discard, ws.watch(), &unwatch}
 }
 
-// Cleanup leaves the transaction.
+// Cleanup ends the client's transaction and its watches.
 func (ws *Watches) Cleanup() command.Cleanup {
 	return command.Cleanup{
 		Reset: func(c *command.Call) { stateOf(c).Leave() },
@@ -91,7 +92,7 @@ func (ws *Watches) Cleanup() command.Cleanup {
 	}
 }
 
-// Info is what INFO says of the family.
+// Info is the family's part of INFO.
 func (ws *Watches) Info() command.InfoPart {
 	return command.InfoPart{Section: "Clients", Write: func(_ *command.Call, out *command.InfoText) {
 		clients, keys := ws.counts()
@@ -100,7 +101,7 @@ func (ws *Watches) Info() command.InfoPart {
 	}}
 }
 
-// flags are what commands of transactions have in common.
+// flags are the flags that the commands of this family share.
 const flags = command.NoScript | command.Loading | command.Stale | command.Fast | command.AllowBusy
 
 var multi = command.Command{
@@ -186,8 +187,8 @@ var unwatch = command.Command{
 	Complexity: "O(N) in the number of watched keys", Flags: flags, Cost: command.Constant,
 	Traits: command.Sessionless, Summary: "Stops watching keys.", Reply: "OK.",
 	Run: func(c *command.Call) error {
-		// Outside of the event loop, in EXEC, there is nothing to do: what was watched is forgotten
-		// when the session takes EXEC's reply.
+		// Outside the event loop, in EXEC, there is nothing to do: the watches end when the session
+		// takes the reply to EXEC.
 		if c.Session != nil {
 			stateOf(c).Unwatch()
 		}

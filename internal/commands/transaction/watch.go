@@ -9,78 +9,84 @@ import (
 	"cellserver/internal/store"
 )
 
-// Watches is the keys that clients watch. While there are any, the store announces every change to
-// it.
+// Watches holds the keys that clients watch. While it holds any, it listens to every change of the
+// store.
 type Watches struct {
 	changes store.Notifier
 
 	mu          sync.Mutex
-	keys        map[watchedKey]*watched
+	keys        map[watchedKey]*keyState
 	count       int // of watches
 	clients     int // that watch a key
-	ages        map[int]age
-	unsubscribe func() // while a key is watched
+	databases   map[int]databaseCounts
+	unsubscribe func() // set while a key is watched
 }
 
-// Begin sets the store that announces changes; nil if it cannot, and then the table refuses WATCH.
+// Begin sets the store that announces changes. It is nil if the store announces none, and then the
+// table refuses WATCH.
 func (ws *Watches) Begin(changes store.Notifier) {
-	ws.changes, ws.keys, ws.ages = changes, make(map[watchedKey]*watched), make(map[int]age)
+	ws.changes, ws.keys, ws.databases = changes, make(map[watchedKey]*keyState), make(map[int]databaseCounts)
 }
 
-// age counts what has happened to a whole database. It saves a look at every watch, of which there
-// may be millions, while all keys are locked.
-type age struct {
-	emptied int // times that it was flushed or swapped away
-	// Times that another took its place while there were too many watches to look each key up there.
-	replaced int
+// databaseCounts counts events that change a whole database. Counting them is cheaper than a look
+// at every watch, of which there may be millions, while all keys are locked.
+type databaseCounts struct {
+	flushes int // times that the database was flushed, or swapped with another
+	// swaps counts swaps that were made while there were more than maxSwapWatches watches. They
+	// count as changes of every watched key, because the keys were not looked up.
+	swaps int
 }
 
+// watchedKey names a key.
 type watchedKey struct {
 	database int
 	key      string
 }
 
-// watched is a key that is watched. It counts the key's changes, so that a change, which is
-// announced with the key locked, takes no longer if thousands watch the key.
-type watched struct {
-	by                map[*State]*watch
-	changes, expiries int
+// keyState is the state of a watched key. A change is announced with the key locked, so it only
+// increases a counter, however many clients watch the key.
+type keyState struct {
+	watches map[*State]*watch
+	keyCounts
 }
 
-// watch is one key that a session watches.
+// keyCounts counts the events of a watched key.
+type keyCounts struct{ changes, expiries int }
+
+// watch is one key that one session watches.
 type watch struct {
-	place   store.KeyRef
-	of      *watched
-	since   watched // the counts when the watch began
-	age     age     // the database's when it began
-	existed bool    // the key, when it began
-	changed bool
+	ref      store.KeyRef
+	key      *keyState
+	since    keyCounts      // the key's, when the watch began
+	database databaseCounts // the database's, when the watch began
+	existed  bool           // the key existed when the watch began
+	changed  bool           // the key has changed in a way that the counts do not show
 }
 
 // Watching is the keys that a session watches.
 type Watching []*watch
 
-// Places are the keys.
-func (w Watching) Places() (places []store.KeyRef) {
+// KeyRefs returns the keys.
+func (w Watching) KeyRefs() (refs []store.KeyRef) {
 	for _, one := range w {
-		places = append(places, one.place)
+		refs = append(refs, one.ref)
 	}
-	return places
+	return refs
 }
 
-// Watching is what the session watches.
+// Watching returns the keys that the session watches.
 func (s *State) Watching() Watching { return s.watching }
 
-// The bounds of what a session watches: keys, and the bytes of their names.
+// The bounds of what a session watches: the number of keys, and the bytes of their names.
 const (
 	maxWatched      = 4096
 	maxWatchedBytes = 4 << 20
 )
 
-// add has the calling session watch a key. The key is looked up after the watch has begun, so that
+// add makes the calling session watch a key. It looks the key up after the watch has begun, so that
 // no change is missed.
 func (ws *Watches) add(c *command.Call, key []byte) error {
-	w := &watch{place: store.KeyRef{Database: c.View.Selected(), Key: slices.Clone(key)}}
+	w := &watch{ref: store.KeyRef{Database: c.View.Selected(), Key: slices.Clone(key)}}
 	if known, err := ws.register(stateOf(c), w); known || err != nil {
 		return err
 	}
@@ -91,13 +97,13 @@ func (ws *Watches) add(c *command.Call, key []byte) error {
 	return err
 }
 
-// register returns known if the session watches the key already.
+// register begins a watch. It returns known if the session watches the key already.
 func (ws *Watches) register(s *State, w *watch) (known bool, err error) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	k := watchedKey{w.place.Database, string(w.place.Key)}
-	of := ws.keys[k]
-	if of != nil && of.by[s] != nil {
+	k := watchedKey{w.ref.Database, string(w.ref.Key)}
+	state := ws.keys[k]
+	if state != nil && state.watches[s] != nil {
 		return true, nil
 	}
 	if s.watchedBytes += len(k.key); len(s.watching) == maxWatched || s.watchedBytes > maxWatchedBytes {
@@ -105,25 +111,25 @@ func (ws *Watches) register(s *State, w *watch) (known bool, err error) {
 		return false, errTooManyWatched
 	}
 	if len(ws.keys) == 0 {
-		ws.unsubscribe = ws.changes.Subscribe(ws.note)
+		ws.unsubscribe = ws.changes.Subscribe(ws.onChange)
 	}
-	if of == nil {
-		of = &watched{by: make(map[*State]*watch)}
-		ws.keys[k] = of
+	if state == nil {
+		state = &keyState{watches: make(map[*State]*watch)}
+		ws.keys[k] = state
 	}
-	of.by[s] = w
-	w.of, w.since = of, watched{changes: of.changes, expiries: of.expiries}
+	state.watches[s] = w
+	w.key, w.since = state, state.keyCounts
 	ws.count++
 	if len(s.watching) == 0 {
 		ws.clients++
 	}
-	w.age = ws.ages[k.database]
+	w.database = ws.databases[k.database]
 	s.watching = append(s.watching, w)
 	s.client.Charge(client.WatchBytes + 2*len(k.key))
 	return false, nil
 }
 
-// Unwatch forgets what the session watches.
+// Unwatch ends all watches of the session.
 func (s *State) Unwatch() {
 	if len(s.watching) == 0 {
 		return
@@ -132,8 +138,8 @@ func (s *State) Unwatch() {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	for _, w := range s.watching {
-		k := watchedKey{w.place.Database, string(w.place.Key)}
-		if delete(w.of.by, s); len(w.of.by) == 0 {
+		k := watchedKey{w.ref.Database, string(w.ref.Key)}
+		if delete(w.key.watches, s); len(w.key.watches) == 0 {
 			delete(ws.keys, k)
 		}
 	}
@@ -147,49 +153,50 @@ func (s *State) Unwatch() {
 	}
 }
 
-// counts are the clients that watch something, and the keys that are watched.
+// counts returns the number of clients that watch a key, and of keys that are watched.
 func (ws *Watches) counts() (clients, keys int) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	return ws.clients, len(ws.keys)
 }
 
-// note counts a change. The store calls it with the key locked.
-func (ws *Watches) note(database int, key []byte, why store.Event, _ int64) {
+// onChange counts a change. The store calls it with the key locked.
+func (ws *Watches) onChange(database int, key []byte, why store.Event, _ int64) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if why == store.Flushed {
-		ws.grow(database, age{emptied: 1})
+		ws.countDatabase(database, databaseCounts{flushes: 1})
 		return
 	}
-	of := ws.keys[watchedKey{database, string(key)}]
+	state := ws.keys[watchedKey{database, string(key)}]
 	switch {
-	case of == nil:
+	case state == nil:
 	case why == store.Expired:
-		of.expiries++
+		state.expiries++
 	default:
-		of.changes++
+		state.changes++
 	}
 }
 
-func (ws *Watches) grow(database int, by age) {
-	before := ws.ages[database]
-	ws.ages[database] = age{before.emptied + by.emptied, before.replaced + by.replaced}
+// countDatabase adds to the counts of a database. ws.mu must be locked.
+func (ws *Watches) countDatabase(database int, by databaseCounts) {
+	before := ws.databases[database]
+	ws.databases[database] = databaseCounts{before.flushes + by.flushes, before.swaps + by.swaps}
 }
 
-// manySwapped is how many watches are looked at when databases are swapped, with all keys locked,
-// which takes a fraction of a millisecond. If there are more, every watched key of the two databases
-// counts as changed.
-const manySwapped = 1024
+// maxSwapWatches bounds the watches that are examined when databases are swapped, with all keys
+// locked, which takes a fraction of a millisecond. If there are more, every watched key of the two
+// databases counts as changed.
+const maxSwapWatches = 1024
 
-// Swapping is called before two databases are swapped, with every key locked. It notes the keys that
-// did not exist when their watch began and do exist in the other database. Of keys that existed the
-// store announces the swap as a flush.
-func (ws *Watches) Swapping(c *command.Call, a, b int) {
-	coming := ws.coming(map[int]int{a: b, b: a})
+// BeforeSwap is called before two databases are swapped, with every key locked. It marks the
+// watches of keys that did not exist, and that exist in the other database. For keys that existed
+// the store announces the swap as a flush.
+func (ws *Watches) BeforeSwap(c *command.Call, a, b int) {
+	moving := ws.movingWatches(map[int]int{a: b, b: a})
 	selected := c.View.Selected()
 	defer c.View.Select(selected)
-	for k, watching := range coming {
+	for k, watching := range moving {
 		c.View.Select(k.database)
 		e, err := c.View.Lookup(c.Context, []byte(k.key))
 		ws.mu.Lock()
@@ -200,38 +207,38 @@ func (ws *Watches) Swapping(c *command.Call, a, b int) {
 	}
 }
 
-// coming is the watches of keys that may exist in the database to come, by the key's place before
-// the swap.
-func (ws *Watches) coming(from map[int]int) map[watchedKey][]*watch {
+// movingWatches returns the watches of keys that do not exist and may begin to exist by the swap,
+// by where their keys are before it. from maps each database to the one that it is swapped with.
+func (ws *Watches) movingWatches(from map[int]int) map[watchedKey][]*watch {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	if ws.count > manySwapped {
+	if ws.count > maxSwapWatches {
 		for database := range from {
-			ws.grow(database, age{replaced: 1})
+			ws.countDatabase(database, databaseCounts{swaps: 1})
 		}
 		return nil
 	}
-	coming := make(map[watchedKey][]*watch)
-	for k, of := range ws.keys {
+	moving := make(map[watchedKey][]*watch)
+	for k, state := range ws.keys {
 		other, swapped := from[k.database]
-		for _, w := range of.by {
+		for _, w := range state.watches {
 			if swapped && !w.existed && !w.changed {
 				now := watchedKey{other, k.key}
-				coming[now] = append(coming[now], w)
+				moving[now] = append(moving[now], w)
 			}
 		}
 	}
-	return coming
+	return moving
 }
 
-// Changed reports whether one of the keys has changed since its watch began; the keys are locked.
-// Each is looked up, because the store does not announce an expiry before the sweep finds it.
+// Changed reports whether one of the keys, which are locked, has changed since its watch began. It
+// looks each of them up, because the store announces an expiry only when its sweep finds it.
 func (ws *Watches) Changed(c *command.Call, watching Watching) bool {
 	selected := c.View.Selected()
 	defer c.View.Select(selected)
 	for _, w := range watching {
-		c.View.Select(w.place.Database)
-		e, err := c.View.Lookup(c.Context, w.place.Key)
+		c.View.Select(w.ref.Database)
+		e, err := c.View.Lookup(c.Context, w.ref.Key)
 		if err != nil || ws.isChanged(w, e.Kind != store.None) {
 			return true
 		}
@@ -242,9 +249,9 @@ func (ws *Watches) Changed(c *command.Call, watching Watching) bool {
 func (ws *Watches) isChanged(w *watch, exists bool) bool {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	now := ws.ages[w.place.Database]
-	return w.changed || w.existed != exists || w.existed && now.emptied != w.age.emptied ||
-		now.replaced != w.age.replaced ||
-		// The expiry of a key that had expired when its watch began is no change.
-		w.of.changes != w.since.changes || w.existed && w.of.expiries != w.since.expiries
+	now := ws.databases[w.ref.Database]
+	return w.changed || w.existed != exists || w.existed && now.flushes != w.database.flushes ||
+		now.swaps != w.database.swaps ||
+		// If the key had expired before the watch began, its removal is not a change.
+		w.key.changes != w.since.changes || w.existed && w.key.expiries != w.since.expiries
 }

@@ -2,19 +2,19 @@ package connection
 
 import "cellserver/internal/command"
 
-// ReplyMode is what CLIENT REPLY says of the replies that the client wants.
+// ReplyMode is the replies that the client wants, as set by CLIENT REPLY.
 type ReplyMode uint8
 
 const (
 	RepliesOn     ReplyMode = iota // all
 	RepliesOff                     // none, until CLIENT REPLY ON
-	SkipNextReply                  // not the reply to the next call
-	SkipReply                      // not the reply to this call
+	SkipNextReply                  // all but the reply to the next call
+	SkipReply                      // all but the reply to the present call
 )
 
 var clientReply = command.Command{
 	Name: "client|reply", Group: "connection", Since: "3.2.0", Complexity: "O(1)",
-	Flags: aboutClients, Traits: command.Unqueued,
+	Flags: clientFlags, Traits: command.Unqueued,
 	Summary: "Chooses whether calls are answered: ON, OFF, or SKIP for all but the next one.",
 	Args:    []command.Arg{command.Word("ON | OFF | SKIP")}, Reply: "OK to ON, else nothing.",
 	Run: func(c *command.Call) error {

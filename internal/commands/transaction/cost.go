@@ -2,10 +2,11 @@ package transaction
 
 import "cellserver/internal/command"
 
-// Weigh is what the calls cost because of what their keys hold; the keys are locked. It is an upper
-// bound: what each call may add to a value is added up. It stops when it exceeds most.
-func (q *Queue) Weigh(c *command.Call, database, most int) (cost int) {
-	sizes := make(map[string]int, len(q.Places))
+// CostOfValues returns an upper bound of what the calls cost because of the values at their keys,
+// which are locked: it assumes that each call makes its values as large as it can. It stops when
+// the cost exceeds most.
+func (q *Queue) CostOfValues(c *command.Call, database, most int) (cost int) {
+	sizes := make(map[string]int, len(q.KeyRefs))
 	databases := c.Server.Databases
 	longest, swaps := c.Server.Limits.Load().Bulk, false
 	q.each(database, databases, func(row *command.Command, words, named [][]byte, database int) {
@@ -25,16 +26,16 @@ func (q *Queue) Weigh(c *command.Call, database, most int) (cost int) {
 			least, more = command.CreatedBytes(row, words, longest), command.TotalLength(words)
 		}
 		for _, key := range named {
-			size := max(sizes[string(key)], weight(c, database, key))
+			size := max(sizes[string(key)], stateBytes(c, database, key))
 			for n := 0; swaps && n < databases; n++ {
-				size = max(size, weight(c, n, key))
+				size = max(size, stateBytes(c, n, key))
 			}
 			all, largest = all+size, max(largest, size)
 			sizes[string(key)] = min(max(size, least)+more, max(size, longest))
 		}
 		if row.Flags&command.Write != 0 && row.Traits&command.ValueSized != 0 {
 			all = largest
-			for _, key := range named { // it may get to the other key
+			for _, key := range named { // the call may copy the largest value to any of its keys
 				sizes[string(key)] = max(sizes[string(key)], largest)
 			}
 		}
@@ -43,18 +44,18 @@ func (q *Queue) Weigh(c *command.Call, database, most int) (cost int) {
 		}
 		if row.Traits&command.WalksKeys != 0 {
 			n, _ := c.View.Size(c.Context)
-			cost += n / keysACost
+			cost += n / keysPerUnit
 		}
 		cost = min(cost, 1<<40)
 	})
 	return cost
 }
 
-// keysACost is how many keys KEYS looks at for the cost of a call.
-const keysACost = 4
+// keysPerUnit is how many keys KEYS examines for one unit of cost.
+const keysPerUnit = 4
 
-// weight is how much stands at a key of a database, in bytes.
-func weight(c *command.Call, database int, key []byte) int {
+// stateBytes returns the size of the value at a key of a database, in bytes.
+func stateBytes(c *command.Call, database int, key []byte) int {
 	selected := c.View.Selected()
 	c.View.Select(database)
 	defer c.View.Select(selected)

@@ -5,8 +5,8 @@ import (
 	"cellserver/internal/resp"
 )
 
-// What administrators of a Redis ask of it, and what is true of this server: it has no replicas,
-// scripts, modules or files.
+// Commands about what Redis has and this server has not: replicas, scripts, modules and files.
+// Clients and tools send them to any server, so they say that there are none.
 
 var role = command.Command{
 	Name: "role", Group: "server", Category: "admin", Since: "2.8.12", Complexity: "O(1)",
@@ -70,8 +70,8 @@ var lolwut = command.Command{
 	},
 }
 
-// nothingToFlush makes the FLUSH of a container whose things do not exist here.
-func nothingToFlush(name, since, wrong string, flags command.Flags, policy string) *command.Command {
+// flushCommand returns FUNCTION FLUSH or SCRIPT FLUSH; wrong is the error for an unknown option.
+func flushCommand(name, since, wrong string, flags command.Flags, policy string) *command.Command {
 	return &command.Command{
 		Name: name, Group: "server", Category: "scripting", Since: since, Complexity: "O(1)",
 		Flags: flags | command.NoScript, Summary: "Removes all of them: there are none.",
@@ -92,21 +92,21 @@ var function = command.Command{
 	Complexity: "Depends on the subcommand.", Min: 2,
 	Summary: "Commands about functions, of which there are none.", AnyMore: true,
 	Subs: []*command.Command{
-		nothingToFlush("function|flush", "7.0.0", "ERR FUNCTION FLUSH only supports SYNC|ASYNC option", command.Write,
+		flushCommand("function|flush", "7.0.0", "ERR FUNCTION FLUSH only supports SYNC|ASYNC option", command.Write,
 			command.AllShards),
 		command.HelpOf("function", "7.0.0"),
 	},
 }
 
-// script has one subcommand, and of the others says what Redis says of a command that it does not
-// know: clients find out by that that there are no scripts.
+// script has only the subcommand FLUSH. Others are refused with Redis's error for an unknown
+// command, from which clients learn that there are no scripts.
 var script = command.Command{
 	Name: "script", Group: "server", Category: "none", Since: "2.6.0",
 	Complexity: "Depends on the subcommand.", Min: 2,
 	Summary: "Commands about scripts, of which there are none.", AnyMore: true,
 	Traits: command.HidesSubcommands,
 	Subs: []*command.Command{
-		nothingToFlush("script|flush", "2.6.0", "ERR SCRIPT FLUSH only support SYNC|ASYNC option", 0, command.AllNodes),
+		flushCommand("script|flush", "2.6.0", "ERR SCRIPT FLUSH only support SYNC|ASYNC option", 0, command.AllNodes),
 		command.HelpOf("script", "5.0.0"),
 	},
 }
