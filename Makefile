@@ -102,7 +102,7 @@ test-redis8: ## ask a redis-server of 8.4 or later what is recorded as its answe
 
 .PHONY: rewrite
 rewrite: ## rewrite transcripts, plots and the generated parts of docs/; review the diff
-	$(GO) test ./internal/commands -run 'TestConversations|TestReference|TestWorstCallsAreWrittenDown' -rewrite
+	$(GO) test ./internal/commands -run 'TestConversations|TestReference|TestWorstCallsAreDocumented' -rewrite
 	$(GO) test ./cmd/cellserver -run TestConfigurationPage -rewrite
 	$(GO) test ./test/migrate -run TestPageIsCurrent -rewrite
 	$(GO) test ./bench/report -run TestPublishedFollowsFromResults -rewrite

@@ -13,9 +13,9 @@ import (
 	"cellserver/internal/session"
 )
 
-// runs is a pipeline of random calls, many of which say the same as the one before but for one
+// similarCalls is a pipeline of random calls, many of which say the same as the one before but for one
 // word.
-func runs(random *rand.Rand, words []string) (calls [][]byte) {
+func similarCalls(random *rand.Rand, words []string) (calls [][]byte) {
 	keys := []string{"a", "b", "c", "", strings.Repeat("k", 98), strings.Repeat("k", 300), strings.Repeat("k", 1<<16+1),
 		"id", "5"}
 	names := []string{"CL.THROTTLE", "cl.throttle", "GET", "DEL", "SELECT", "CLIENT", "KEYS", "SET", "TTL", "CL.INSPECT",
@@ -43,12 +43,12 @@ func runs(random *rand.Rand, words []string) (calls [][]byte) {
 }
 
 // A pipeline is answered as its calls are one by one, however alike they are.
-func TestPipelinesAreAnsweredAsTheirCalls(t *testing.T) {
+func TestPipelineRepliesEqualSingleCallReplies(t *testing.T) {
 	words := vocabulary()
 	for seed := range uint64(60) {
 		random := rand.New(rand.NewPCG(seed, 2))
-		calls := runs(random, words)
-		single, pipelined := newStill(t).dial(), newStill(t).dial()
+		calls := similarCalls(random, words)
+		single, pipelined := newServer(t).dial(), newServer(t).dial()
 		var want strings.Builder
 		var input []byte
 		for _, call := range calls {
@@ -68,15 +68,15 @@ func TestPipelinesAreAnsweredAsTheirCalls(t *testing.T) {
 
 // What is looked at for one of many calls that are alike holds for those behind it, until the turn
 // ends.
-func TestTheLookAtCallsThatAreAlikeEndsWithTheTurn(t *testing.T) {
-	s := newStill(t)
+func TestRepeatsAreCheckedAgainEachTurn(t *testing.T) {
+	s := newServer(t)
 	c, monitor := s.dial(), s.dial()
 	two := encode(strings.Fields("EXISTS a b c d e f g")) // it counts for two, so the turn ends within a window
 	input := append(two, slices.Repeat(encode([]string{"INCR", "n"}), command.TurnUnits+session.Lookahead)...)
 	c.session.Feed(input)
 	clear(input) // as a transport's next bytes do
 	require.True(t, c.session.More())
-	require.Equal(t, "+OK\r\n", monitor.say(t, "MONITOR"))
+	require.Equal(t, "+OK\r\n", monitor.do(t, "MONITOR"))
 	c.settle()
 	require.True(t, strings.HasSuffix(c.output(), fmt.Sprintf(":%d\r\n", command.TurnUnits+session.Lookahead)))
 	monitor.settle()
@@ -84,9 +84,9 @@ func TestTheLookAtCallsThatAreAlikeEndsWithTheTurn(t *testing.T) {
 }
 
 // Of each of them the key is looked at.
-func TestEachKeyOfCallsThatAreAlikeIsLookedAt(t *testing.T) {
-	user := newStill(t).asUser(t, "+@all ~a*")
-	require.Equal(t, ":1\r\n", user.say(t, "INCR a")) // the first of a row is timed
+func TestEachKeyOfRepeatsIsAuthorized(t *testing.T) {
+	user := newServer(t).dialAs(t, "+@all ~a*")
+	require.Equal(t, ":1\r\n", user.do(t, "INCR a")) // the first of a row is timed
 	require.NoError(t, user.Send(slices.Concat(encode([]string{"INCR", "a"}), encode([]string{"INCR", "b"}))))
 	require.Contains(t, user.output(), "-NOPERM")
 }

@@ -25,7 +25,7 @@ func conversations(t *testing.T) []*transcript.File {
 }
 
 func TestConversations(t *testing.T) {
-	transcript.Check(t, conversations(t), func(t *testing.T) transcript.Stage { return newStill(t) }, *rewrite)
+	transcript.Check(t, conversations(t), func(t *testing.T) transcript.Stage { return newServer(t) }, *rewrite)
 }
 
 // subscribesInTransaction are conversations with SUBSCRIBE or UNSUBSCRIBE in a transaction. Those
@@ -35,16 +35,16 @@ var subscribesInTransaction = []string{"client-reply", "subscribe"}
 
 // All others again, on a store that runs twice what it is given to run, and drops what the first run
 // did. What a call of a transaction counts, shows or publishes it must do once.
-func TestConversationsOnAStoreThatRunsTwice(t *testing.T) {
+func TestConversationsOnStoreThatRunsTwice(t *testing.T) {
 	all := conversations(t)
 	others := slices.DeleteFunc(slices.Clone(all), func(f *transcript.File) bool {
 		return slices.Contains(subscribesInTransaction, f.Base())
 	})
 	require.Len(t, others, len(all)-len(subscribesInTransaction), "a conversation that does not exist is named")
 	transcript.Check(t, others, func(t *testing.T) transcript.Stage {
-		clock := store.NewStillClock(stillStart)
+		clock := store.NewStillClock(clockStart)
 		data := storetest.Twice(memstore.New(memstore.Options{Clock: clock, SweepEvery: -1}))
-		s, err := newStillOver(t, data, func(*Settings) {})
+		s, err := newServerOver(t, data, func(*Settings) {})
 		require.NoError(t, err)
 		s.clock = clock
 		return s

@@ -14,7 +14,7 @@ func BenchmarkTransaction(b *testing.B) {
 		{"MULTI,INCR,INCR,EXEC", "*1\r\n$5\r\nMULTI\r\n" + two + "*1\r\n$4\r\nEXEC\r\n"},
 	} {
 		b.Run(of.name, func(b *testing.B) {
-			c := newStill(b).dial()
+			c := newServer(b).dial()
 			input := []byte(of.calls)
 			b.ReportAllocs()
 			for range b.N {

@@ -15,9 +15,9 @@ import (
 )
 
 // A transaction that is made beside the event loop answers as one that its session makes.
-func TestConversationsBesideTheLoop(t *testing.T) {
+func TestConversationsWithBackgroundTransactions(t *testing.T) {
 	transcript.Check(t, conversations(t), func(t *testing.T) transcript.Stage {
-		s := newStill(t)
+		s := newServer(t)
 		s.instance.MaxTurnTransaction = -1
 		return s
 	}, false)
@@ -28,17 +28,17 @@ func inTransaction(calls ...[]byte) []byte {
 	return slices.Concat([]byte("MULTI\r\n"), slices.Concat(calls...), []byte("EXEC\r\n"))
 }
 
-// times is a call so many times.
-func times(n int, words ...string) []byte { return slices.Repeat(encode(words), n) }
+// repeatCall is a call so many times.
+func repeatCall(n int, words ...string) []byte { return slices.Repeat(encode(words), n) }
 
-// replies is how many of the replies that a client has heard begin so.
-func (c *caller) replies(t *testing.T, input []byte, prefix string) (n int, last string) {
+// countReplies is how many of the replies that a client has heard begin so.
+func (c *testClient) countReplies(t *testing.T, input []byte, prefix string) (n int, last string) {
 	t.Helper()
 	for piece := range slices.Chunk(input, 16<<10) {
 		require.NoError(t, c.Send(piece))
 	}
 	for c.settle(); len(c.session.Output()) > 0; c.settle() {
-		c.take()
+		c.read()
 	}
 	heard := c.output()
 	return strings.Count(heard, prefix), heard[max(len(heard)-200, 0):]
@@ -48,25 +48,25 @@ const mebibyte = 1 << 20
 
 // A transaction costs what its calls touch, and is made beside the loop if that is more than a
 // turn's worth.
-func TestATransactionCostsWhatItTouches(t *testing.T) {
-	s := newStill(t)
+func TestTransactionCostDependsOnBytesTouched(t *testing.T) {
+	s := newServer(t)
 	c := s.dial()
-	c.replies(t, encode([]string{"SET", "big", strings.Repeat("x", mebibyte)}), "+OK")
-	before := s.moved()
-	n, _ := c.replies(t, inTransaction(times(20_000, "STRLEN", "big")), ":1048576\r\n")
+	c.countReplies(t, encode([]string{"SET", "big", strings.Repeat("x", mebibyte)}), "+OK")
+	before := s.copiedBytes()
+	n, _ := c.countReplies(t, inTransaction(repeatCall(20_000, "STRLEN", "big")), ":1048576\r\n")
 	require.Equal(t, 20_000, n)
-	n, _ = c.replies(t, inTransaction(times(20_000, "GETRANGE", "big", "7", "8")), "$2\r\nxx\r\n")
+	n, _ = c.countReplies(t, inTransaction(repeatCall(20_000, "GETRANGE", "big", "7", "8")), "$2\r\nxx\r\n")
 	require.Equal(t, 20_000, n)
-	require.Equal(t, int64(40_000), s.moved()-before)
+	require.Equal(t, int64(40_000), s.copiedBytes()-before)
 }
 
 // What would keep others from its keys for too long is refused before it begins.
-func TestATransactionThatCostsTooMuchIsRefused(t *testing.T) {
-	s := newStill(t)
+func TestTooExpensiveTransactionsAreRefused(t *testing.T) {
+	s := newServer(t)
 	c := s.dial()
-	c.replies(t, encode([]string{"SET", "big", strings.Repeat("x", mebibyte)}), "+OK")
+	c.countReplies(t, encode([]string{"SET", "big", strings.Repeat("x", mebibyte)}), "+OK")
 	for range 80_000 {
-		c.session.Feed(times(1, "CL.SLIDINGLOG", "log", "100000", "60", "1"))
+		c.session.Feed(repeatCall(1, "CL.SLIDINGLOG", "log", "100000", "60", "1"))
 		c.session.Sent()
 		s.clock.Advance(1)
 	}
@@ -76,70 +76,72 @@ func TestATransactionThatCostsTooMuchIsRefused(t *testing.T) {
 		call []byte
 		most int // that are made
 	}{
-		{"COPY of 1 MiB", times(1, "COPY", "big", "other", "REPLACE"), 100},
-		{"RENAME of 1 MiB", append(times(1, "RENAME", "big", "other"), times(1, "RENAME", "other", "big")...), 100},
-		{"COPY of a log", times(1, "COPY", "log", "other", "REPLACE"), 100},
-		{"SETRANGE of 1 MiB", times(1, "SETRANGE", "new", "1048000", "x"), 100},
+		{"COPY of 1 MiB", repeatCall(1, "COPY", "big", "other", "REPLACE"), 100},
+		{"RENAME of 1 MiB", append(repeatCall(1, "RENAME", "big", "other"), repeatCall(1, "RENAME", "other", "big")...), 100},
+		{"COPY of a log", repeatCall(1, "COPY", "log", "other", "REPLACE"), 100},
+		{"SETRANGE of 1 MiB", repeatCall(1, "SETRANGE", "new", "1048000", "x"), 100},
 		{"COPY of what SETRANGE makes",
-			append(times(1, "SETRANGE", "new", "1048000", "x"), times(9, "COPY", "new", "other", "REPLACE")...), 100},
-		{"INCRBYFLOAT of 1e4931", times(1, "INCRBYFLOAT", "float", "1e4931"), 1000},
-		{"INCREX of 1e4931", times(1, "INCREX", "float", "BYFLOAT", "1e4931"), 1000},
-		{"INCRBYFLOAT of many digits", append(times(1, "SET", "float", nines), times(9, "INCRBYFLOAT", "float", "1")...),
+			append(repeatCall(1, "SETRANGE", "new", "1048000", "x"), repeatCall(9, "COPY", "new", "other", "REPLACE")...), 100},
+		{"INCRBYFLOAT of 1e4931", repeatCall(1, "INCRBYFLOAT", "float", "1e4931"), 1000},
+		{"INCREX of 1e4931", repeatCall(1, "INCREX", "float", "BYFLOAT", "1e4931"), 1000},
+		{"INCRBYFLOAT of many digits",
+			append(repeatCall(1, "SET", "float", nines), repeatCall(9, "INCRBYFLOAT", "float", "1")...),
 			1000},
-		{"RANDOMKEY", times(1, "RANDOMKEY"), 1000},
-		{"INFO", times(1, "INFO"), 20},
-		{"CLIENT SETNAME", times(1, "CLIENT", "SETNAME", "x"), 20},
+		{"RANDOMKEY", repeatCall(1, "RANDOMKEY"), 1000},
+		{"INFO", repeatCall(1, "INFO"), 20},
+		{"CLIENT SETNAME", repeatCall(1, "CLIENT", "SETNAME", "x"), 20},
 	} {
-		made, last := c.replies(t, inTransaction(slices.Repeat(flood.call, 3)), "-EXECABORT")
+		made, last := c.countReplies(t, inTransaction(slices.Repeat(flood.call, 3)), "-EXECABORT")
 		require.Zero(t, made, "%s: %s", flood.name, last)
-		c.replies(t, encode([]string{"DEL", "sentinel"}), "")
-		input := inTransaction(times(1, "SET", "sentinel", "x"), slices.Repeat(flood.call, flood.most))
-		refused, last := c.replies(t, input,
+		c.countReplies(t, encode([]string{"DEL", "sentinel"}), "")
+		input := inTransaction(repeatCall(1, "SET", "sentinel", "x"), slices.Repeat(flood.call, flood.most))
+		refused, last := c.countReplies(t, input,
 			"-EXECABORT Transaction discarded because it would keep others waiting for too long")
 		require.Equal(t, 1, refused, "%s: %s", flood.name, last)
-		require.Equal(t, "$-1\r\n", c.say(t, "GET sentinel"), flood.name)
+		require.Equal(t, "$-1\r\n", c.do(t, "GET sentinel"), flood.name)
 	}
 }
 
 // Ordinary transactions of many calls are made.
 func TestLongTransactionsAreMade(t *testing.T) {
-	s := newStill(t)
+	s := newServer(t)
 	c := s.dial()
 	var sets, gets []byte
 	for i := range 40_000 {
 		sets = append(sets, encode([]string{"SET", fmt.Sprint("k", i), "value"})...)
 		gets = append(gets, encode([]string{"GET", fmt.Sprint("k", i)})...)
 	}
-	n, last := c.replies(t, inTransaction(sets), "+OK\r\n")
+	n, last := c.countReplies(t, inTransaction(sets), "+OK\r\n")
 	require.Equal(t, 1+40_000, n, last)
-	n, last = c.replies(t, inTransaction(gets), "$5\r\nvalue\r\n")
+	n, last = c.countReplies(t, inTransaction(gets), "$5\r\nvalue\r\n")
 	require.Equal(t, 40_000, n, last)
-	n, last = c.replies(t, inTransaction(times(10_000, "CL.THROTTLE", "t", "10", "1", "60")), "*5\r\n")
+	n, last = c.countReplies(t, inTransaction(repeatCall(10_000, "CL.THROTTLE", "t", "10", "1", "60")), "*5\r\n")
 	require.Equal(t, 10_000, n, last)
-	n, last = c.replies(t, inTransaction(times(3000, "SELECT", "3"), times(1, "SET", "there", "x")), "+OK\r\n")
+	n, last = c.countReplies(t, inTransaction(repeatCall(3000, "SELECT", "3"), repeatCall(1, "SET", "there", "x")),
+		"+OK\r\n")
 	require.Equal(t, 1+3001, n, last)
-	require.Equal(t, "$1\r\nx\r\n", c.say(t, "GET there"))
-	require.Contains(t, c.say(t, "CLIENT INFO"), " db=3 ")
+	require.Equal(t, "$1\r\nx\r\n", c.do(t, "GET there"))
+	require.Contains(t, c.do(t, "CLIENT INFO"), " db=3 ")
 }
 
 // When the replies of a transaction are too long no more calls are made.
-func TestWhatIsOverTheBoundOfRepliesIsNotMade(t *testing.T) {
-	c := newStill(t).dial()
+func TestTransactionStopsAtReplyLimit(t *testing.T) {
+	c := newServer(t).dial()
 	const keys = 1100
 	for i := range keys {
-		c.replies(t, encode([]string{"SET", strings.Repeat("long", 16_000) + fmt.Sprint(i), "x"}), "+OK")
+		c.countReplies(t, encode([]string{"SET", strings.Repeat("long", 16_000) + fmt.Sprint(i), "x"}), "+OK")
 	}
-	input := inTransaction(times(1, "KEYS", "*"), times(2, "SET", "after", "x"))
-	n, last := c.replies(t, input, "-ERR not made: the replies of the transaction are longer than 64 MiB\r\n")
+	input := inTransaction(repeatCall(1, "KEYS", "*"), repeatCall(2, "SET", "after", "x"))
+	n, last := c.countReplies(t, input, "-ERR not made: the replies of the transaction are longer than 64 MiB\r\n")
 	require.Equal(t, 2, n, last)
-	require.Equal(t, "$-1\r\n", c.say(t, "GET after"))
+	require.Equal(t, "$-1\r\n", c.do(t, "GET after"))
 }
 
 // A call of a million words within MULTI is refused by their number.
-func TestTooManyWordsAreRefusedUnread(t *testing.T) {
-	c := newStill(t).dial()
+func TestTooManyQueuedWordsAreRefusedWithoutParsing(t *testing.T) {
+	c := newServer(t).dial()
 	input := encode(append([]string{"DEL"}, slices.Repeat([]string{"k"}, mebibyte-1)...))
-	require.Equal(t, "+OK\r\n", c.say(t, "MULTI"))
+	require.Equal(t, "+OK\r\n", c.do(t, "MULTI"))
 	pieces := slices.Collect(slices.Chunk(input, 16<<10))
 	for _, piece := range pieces[:len(pieces)-1] {
 		require.NoError(t, c.Send(piece))
@@ -152,25 +154,25 @@ func TestTooManyWordsAreRefusedUnread(t *testing.T) {
 	})
 	require.Less(t, bytes, 100_000)
 	require.Equal(t, "-ERR too many words are queued for one transaction\r\n", c.output())
-	require.Equal(t, "-EXECABORT Transaction discarded because of previous errors.\r\n", c.say(t, "EXEC"))
+	require.Equal(t, "-EXECABORT Transaction discarded because of previous errors.\r\n", c.do(t, "EXEC"))
 }
 
 // A long call that fits is queued, and its words are not split on the event loop.
 func TestALongCallIsQueued(t *testing.T) {
-	c := newStill(t).dial()
+	c := newServer(t).dial()
 	words := []string{"DEL"}
 	for i := range 100_000 {
 		words = append(words, fmt.Sprint("k", i))
 	}
-	require.Equal(t, "+OK\r\n", c.say(t, "SET k99999 x"))
-	n, last := c.replies(t, inTransaction(encode(words), times(1, "PING")), "*2\r\n:1\r\n+PONG\r\n")
+	require.Equal(t, "+OK\r\n", c.do(t, "SET k99999 x"))
+	n, last := c.countReplies(t, inTransaction(encode(words), repeatCall(1, "PING")), "*2\r\n:1\r\n+PONG\r\n")
 	require.Equal(t, 1, n, last)
 }
 
 // Clients come and go while transactions are made beside the loop, on keys that others watch and
 // change.
-func TestTransactionsBesideTheLoopAtOnce(t *testing.T) {
-	s := newStill(t)
+func TestConcurrentBackgroundTransactions(t *testing.T) {
+	s := newServer(t)
 	s.instance.MaxTurnTransaction = -1
 	var all sync.WaitGroup
 	const clients, rounds = 4, 40
@@ -178,10 +180,10 @@ func TestTransactionsBesideTheLoopAtOnce(t *testing.T) {
 		all.Go(func() {
 			for i := range rounds {
 				c := s.dial()
-				_ = c.Send(slices.Concat(times(1, "WATCH", "k"),
-					inTransaction(times(20, "INCR", "k"), times(1, "PUBLISH", "x", "y"))))
+				_ = c.Send(slices.Concat(repeatCall(1, "WATCH", "k"),
+					inTransaction(repeatCall(20, "INCR", "k"), repeatCall(1, "PUBLISH", "x", "y"))))
 				if i%2 == 0 {
-					c.session.Feed(inTransaction(times(20, "DECR", "k"))) // and goes at once
+					c.session.Feed(inTransaction(repeatCall(20, "DECR", "k"))) // and goes at once
 				}
 				c.session.Close()
 				_ = n
@@ -193,7 +195,7 @@ func TestTransactionsBesideTheLoopAtOnce(t *testing.T) {
 		s.instance.Background.Acquire(context.Background())
 		s.instance.Background.Release()
 	}
-	value := s.dial().say(t, "GET k")
+	value := s.dial().do(t, "GET k")
 	var length, left int
 	_, err := fmt.Sscanf(value, "$%d\r\n%d\r\n", &length, &left)
 	require.NoError(t, err, value)
@@ -201,22 +203,22 @@ func TestTransactionsBesideTheLoopAtOnce(t *testing.T) {
 }
 
 // KEYS in a transaction, whose keys are locked, waits for no other reply that is long.
-func TestKeysInATransactionWaitsForNothing(t *testing.T) {
-	s := newStill(t)
+func TestKeysInTransactionDoesNotWaitForLongReplies(t *testing.T) {
+	s := newServer(t)
 	s.instance.MaxTurnTransaction = -1
 	c := s.dial()
 	const some = 5000
 	for n := range some {
-		c.say(t, fmt.Sprintf("SET %0100d x", n))
+		c.do(t, fmt.Sprintf("SET %0100d x", n))
 	}
 	require.True(t, s.instance.Background.AcquireLong(t.Context())) // another client's
-	n, _ := c.replies(t, inTransaction([]byte("KEYS *\r\n")), "$100\r\n")
+	n, _ := c.countReplies(t, inTransaction([]byte("KEYS *\r\n")), "$100\r\n")
 	require.Equal(t, some, n)
 }
 
 // What a transaction touches does not wrap, and a SELECT that is refused leaves it in a database
 // whose keys are locked.
-func TestTransactionsThatMeanHarm(t *testing.T) {
+func TestHostileTransactions(t *testing.T) {
 	words := func(line string) (list [][]byte) {
 		for _, word := range strings.Fields(line) {
 			list = append(list, []byte(word))
@@ -232,28 +234,28 @@ func TestTransactionsThatMeanHarm(t *testing.T) {
 		require.Equal(t, size, command.ReadBytes(row, words(line), mebibyte), line)
 	}
 
-	s := newStill(t)
+	s := newServer(t)
 	c := s.dial()
-	require.Equal(t, "+OK\r\n", c.say(t, "ACL SETUSER b on >pw +@all -select ~*"))
-	c.say(t, "MULTI")
-	c.say(t, "AUTH b pw")
-	c.say(t, "SELECT 1")
-	c.say(t, "SET k v")
-	require.Contains(t, c.say(t, "EXEC"), "NOPERM")
+	require.Equal(t, "+OK\r\n", c.do(t, "ACL SETUSER b on >pw +@all -select ~*"))
+	c.do(t, "MULTI")
+	c.do(t, "AUTH b pw")
+	c.do(t, "SELECT 1")
+	c.do(t, "SET k v")
+	require.Contains(t, c.do(t, "EXEC"), "NOPERM")
 	require.False(t, c.session.Closing())
-	require.Equal(t, "$1\r\nv\r\n", c.say(t, "GET k"))
+	require.Equal(t, "$1\r\nv\r\n", c.do(t, "GET k"))
 }
 
 // A pattern that takes long to match does not keep a transaction's keys locked for long.
 func TestPatternsInATransactionAreBounded(t *testing.T) {
-	s := newStill(t)
+	s := newServer(t)
 	c := s.dial()
 	for n := range 50 {
-		c.replies(t, encode([]string{"SET", fmt.Sprint(n) + strings.Repeat("a", 60_000), "x"}), "+OK")
+		c.countReplies(t, encode([]string{"SET", fmt.Sprint(n) + strings.Repeat("a", 60_000), "x"}), "+OK")
 	}
 	slow := []string{"SCAN", "0", "MATCH", "*" + strings.Repeat("a", 1000) + "b", "COUNT", "1000"}
-	n, last := c.replies(t, inTransaction(times(10, slow...)), "-ERR the patterns take too long to match\r\n")
+	n, last := c.countReplies(t, inTransaction(repeatCall(10, slow...)), "-ERR the patterns take too long to match\r\n")
 	require.Equal(t, 10, n, last)
-	n, _ = c.replies(t, inTransaction(times(2, "SCAN", "0", "MATCH", "1a*", "COUNT", "1000")), "$60001\r\n1")
+	n, _ = c.countReplies(t, inTransaction(repeatCall(2, "SCAN", "0", "MATCH", "1a*", "COUNT", "1000")), "$60001\r\n1")
 	require.Equal(t, 2, n)
 }

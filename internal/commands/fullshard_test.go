@@ -13,7 +13,7 @@ import (
 // At a shard's hard limit CL.ALL answers as its limiters do alone: on keys that are there, and as
 // --oom-decision says on others.
 func TestLimitersAgreeInFullShards(t *testing.T) {
-	s, err := newStillIn(t, memstore.Options{Clock: store.NewStillClock(stillStart), SweepEvery: -1, MaxPages: 1},
+	s, err := newServerIn(t, memstore.Options{Clock: store.NewStillClock(clockStart), SweepEvery: -1, MaxPages: 1},
 		func(*Settings) {})
 	require.NoError(t, err)
 	c := s.dial()

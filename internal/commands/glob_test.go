@@ -12,7 +12,7 @@ import (
 // Patterns of names are bounded like those of keys, and so is the work that all of a call's
 // patterns make together.
 func TestPatternsOfNamesAreBounded(t *testing.T) {
-	c := newStill(t).dial()
+	c := newServer(t).dial()
 	long := strings.Repeat("a", 1025)
 	class := "*[" + strings.Repeat("?", 1000)
 	for _, call := range [][]string{{"CONFIG", "GET", "port", long}, {"COMMAND", "LIST", "FILTERBY", "PATTERN", long}} {
@@ -31,14 +31,14 @@ func TestPatternsOfNamesAreBounded(t *testing.T) {
 }
 
 // What a window's bytes are counts of a turn, and not how many calls there are alone.
-func TestLongKeysCountOfATurn(t *testing.T) {
-	s := newStill(t)
+func TestLongKeysCountTowardsTurn(t *testing.T) {
+	s := newServer(t)
 	c := s.dial()
 	call := encode([]string{"INCR", strings.Repeat("k", 60_000)})
 	c.session.Feed([]byte(strings.Repeat(string(call), 40)))
 	turns := 1
 	for ; c.session.More(); turns++ {
-		c.take()
+		c.read()
 		c.session.Resume()
 	}
 	require.GreaterOrEqual(t, turns, 40*60/command.TurnUnits)

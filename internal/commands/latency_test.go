@@ -13,11 +13,11 @@ import (
 
 // A call of any size takes a bounded place in SLOWLOG and MONITOR, and what monitors do not read is
 // bounded by what is pushed.
-func TestWhatIsShownIsBounded(t *testing.T) {
-	s := newStill(t)
+func TestShownCallsAreBounded(t *testing.T) {
+	s := newServer(t)
 	watcher, other := s.dial(), s.dial()
-	require.Equal(t, "+OK\r\n", other.say(t, "CONFIG SET slowlog-log-slower-than 0"))
-	require.Equal(t, "+OK\r\n", watcher.say(t, "MONITOR"))
+	require.Equal(t, "+OK\r\n", other.do(t, "CONFIG SET slowlog-log-slower-than 0"))
+	require.Equal(t, "+OK\r\n", watcher.do(t, "MONITOR"))
 	words := []string{"EXISTS"}
 	for i := range 5000 {
 		words = append(words, fmt.Sprint(strings.Repeat("x", 2000), i))
@@ -34,7 +34,7 @@ func TestWhatIsShownIsBounded(t *testing.T) {
 	require.LessOrEqual(t, len(kept.Arguments[1]), stats.SlowArgumentBytes+32)
 
 	for range 100 {
-		other.say(t, "PING")
+		other.do(t, "PING")
 	}
 	require.Positive(t, watcher.session.PushedBytes())
 	watcher.session.Close()

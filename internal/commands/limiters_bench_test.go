@@ -34,7 +34,7 @@ func BenchmarkLimiters(b *testing.B) {
 const limiterKeys, inFlight = 100_000, 64
 
 func benchmarkLimiter(b *testing.B, call string) {
-	server := newStill(b)
+	server := newServer(b)
 	client := server.dial()
 	random := rand.New(rand.NewPCG(1, 1))
 	batches := make([][]byte, 4*limiterKeys/inFlight)

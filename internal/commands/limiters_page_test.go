@@ -31,12 +31,12 @@ func TestConversationsInPages(t *testing.T) {
 		for _, block := range blocksOf(t, strings.TrimPrefix(page.file, "../../"), string(text), page.blocks) {
 			played++
 			if *rewrite {
-				answered, err := block.file.Rewrite(newStill(t))
+				answered, err := block.file.Rewrite(newServer(t))
 				require.NoError(t, err)
 				current = strings.Replace(current, block.text, strings.TrimLeft(string(answered), "\n"), 1)
 				continue
 			}
-			for _, d := range block.file.Play(newStill(t)) {
+			for _, d := range block.file.Play(newServer(t)) {
 				t.Error(d)
 			}
 		}
@@ -47,11 +47,11 @@ func TestConversationsInPages(t *testing.T) {
 	}
 }
 
-func TestAWrongReplyInAPageIsFound(t *testing.T) {
+func TestWrongReplyInPageIsFound(t *testing.T) {
 	page := "# Page\n\n```timeline\n> CL.FIXED k 1 60\n[0, 1, 0, -1, 60]\n@advance 59s\n> CL.FIXED k 1 60\n[1, 1, 0, 2, 2]\n```\n"
 	blocks := blocksOf(t, "page.md", page, playable)
 	require.Len(t, blocks, 1)
-	differences := blocks[0].file.Play(newStill(t))
+	differences := blocks[0].file.Play(newServer(t))
 	require.Len(t, differences, 1)
 	require.Equal(t, "[1, 1, 0, 1, 1]", differences[0].Got)
 	require.Equal(t, 8, differences[0].Line)

@@ -247,12 +247,12 @@ var quantityLimiters = []quantityLimiter{
 
 func inPeriod(limit int64) string { return fmt.Sprint(limit, " 100") }
 
-// say has a server answer a call.
-type say func(words []string) string
+// sendFunc has a server answer a call.
+type sendFunc func(words []string) string
 
-// TestLimitersMeanTheSame plays every case to every limiter: to its own command, and as the only
+// TestLimitersShareSemantics plays every case to every limiter: to its own command, and as the only
 // limiter of a CL.ALL.
-func TestLimitersMeanTheSame(t *testing.T) {
+func TestLimitersShareSemantics(t *testing.T) {
 	for _, l := range quantityLimiters {
 		for _, form := range []limiterForm{byItself, insideAll} {
 			for _, c := range limiterCases {
@@ -284,7 +284,7 @@ func (f limiterForm) String() string {
 type limiterCase struct {
 	quantityLimiter
 	form   limiterForm
-	say    say
+	send   sendFunc
 	clock  func(time.Duration)
 	limit  int64
 	stored int64 // used, by what the server has said so far
@@ -294,19 +294,19 @@ type limiterCase struct {
 // playLimiter returns what is not as the lines have it. A fault stands between the case and the
 // server.
 func playLimiter(t *testing.T, l quantityLimiter, form limiterForm, lines string,
-	fault func(words []string, say say) string) []string {
-	server := newStill(t)
+	fault func(words []string, say sendFunc) string) []string {
+	server := newServer(t)
 	client := server.dial()
 	c := &limiterCase{quantityLimiter: l, form: form, limit: 10, clock: func(d time.Duration) { server.clock.Advance(d) }}
-	c.say = func(words []string) string {
+	c.send = func(words []string) string {
 		require.NoError(t, client.Send(encode(words)))
 		reply, err := client.Receive(0)
 		require.NoError(t, err)
 		return reply
 	}
 	if fault != nil {
-		sound := c.say
-		c.say = func(words []string) string { return fault(words, sound) }
+		sound := c.send
+		c.send = func(words []string) string { return fault(words, sound) }
 	}
 	for line := range strings.Lines(strings.TrimSpace(lines)) {
 		before := len(c.wrong)
@@ -331,7 +331,7 @@ func (c *limiterCase) play(t *testing.T, line string) {
 	options := strings.Fields(m[1])
 	if m[7] != "" {
 		before := c.inspect()
-		c.compare("the error", m[7], c.say(c.call(options)))
+		c.compare("the error", m[7], c.send(c.call(options)))
 		c.compare("what an error leaves", before, c.inspect())
 		return
 	}
@@ -369,7 +369,7 @@ func (c *limiterCase) perform(t *testing.T, directive, argument string) {
 		c.stored = 0
 		c.checkStored()
 	case "wait":
-		fields := strings.Split(strings.Trim(c.say(c.call([]string{argument, "PEEK", "MS"})), "[]"), ", ")
+		fields := strings.Split(strings.Trim(c.send(c.call([]string{argument, "PEEK", "MS"})), "[]"), ", ")
 		if len(fields) != 5 || fields[0] != "1" {
 			c.wrong = append(c.wrong, "is not limited: "+strings.Join(fields, ", "))
 			return
@@ -390,10 +390,10 @@ func (c *limiterCase) checkStored() {
 	if c.stored > 0 {
 		left = inUnits(c.reset(c.stored), time.Millisecond)
 	}
-	c.compare("PTTL, after", left, c.say([]string{"PTTL", "key"}))
+	c.compare("PTTL, after", left, c.send([]string{"PTTL", "key"}))
 }
 
-func (c *limiterCase) inspect() string { return c.say([]string{"CL.INSPECT", "key"}) }
+func (c *limiterCase) inspect() string { return c.send([]string{"CL.INSPECT", "key"}) }
 
 func (c *limiterCase) compare(what, want, got string) {
 	if got != want {
@@ -408,18 +408,18 @@ func (c *limiterCase) call(options []string) []string {
 // ask makes a call. CL.ALL has no UPTO and no FORCE: these are asked by themselves.
 func (c *limiterCase) ask(options []string) string {
 	if mode := modeOf(options); c.form == byItself || mode == "UPTO" || mode == "FORCE" {
-		return c.say(c.call(options))
+		return c.send(c.call(options))
 	}
 	quantity := "1"
 	if len(options) > 0 && !slices.Contains([]string{"PEEK", "MS"}, strings.ToUpper(options[0])) {
 		quantity, options = options[0], options[1:]
 	}
 	words := strings.Fields("CL.ALL 1 " + c.name + " key " + c.words(c.limit) + " " + quantity)
-	return insideOf(c.say(append(words, options...)))
+	return innerReply(c.send(append(words, options...)))
 }
 
-// insideOf is the one limiter's reply, if the reply around it says the same.
-func insideOf(all string) string {
+// innerReply is the one limiter's reply, if the reply around it says the same.
+func innerReply(all string) string {
 	around, inside, found := strings.Cut(all, ", [")
 	five := strings.Split(inside, ", ")
 	if !found || len(five) != 5 || around != "["+five[0]+", "+five[3] {
@@ -477,47 +477,47 @@ func number(t *testing.T, digits string) int64 {
 }
 
 // A faultyServer stands between a case and the server, and gets one thing wrong.
-type faultyServer func(words []string, say say) string
+type faultyServer func(words []string, say sendFunc) string
 
 // limiterFaults have to be seen whatever the limiter is; allFaults by CL.ALL's cases.
 var (
 	limiterFaults = map[string]faultyServer{
-		"PEEK takes":                       instead("PEEK", ""),
-		"UPTO is all or nothing":           instead("UPTO", ""),
-		"FORCE is refused":                 instead("FORCE", ""),
-		"FORCE takes what there is":        instead("FORCE", "UPTO"),
-		"UPTO takes all":                   instead("UPTO", "FORCE"),
-		"MS is in seconds":                 instead("MS", ""),
-		"0 takes 1":                        instead("0", "1"),
-		"-1 takes 1":                       instead("-1", "1"),
-		"-2^63 gives nothing back":         instead("-9223372036854775808", "0"),
-		"quantity left out is 0":           leftOut("0"),
-		"more than the limit is the limit": instead("11", "10"),
-		"a refused call takes":             thenIf("[1", "FORCE"),
-		"an error resets the key":          thenIf("-", "DEL"),
-		"limit is one too many":            inReply(1, func(n int64) int64 { return n + 1 }),
-		"remaining is never 0":             inReply(2, func(n int64) int64 { return max(n, 1) }),
-		"remaining is one too few":         inReply(2, func(n int64) int64 { return n - 1 }),
-		"never is 10 seconds":              inReply(3, func(n int64) int64 { return max(n, 10) }),
-		"retry_after is one short":         inReply(3, func(n int64) int64 { return max(n-1, -1) }),
-		"retry_after is one long":          inReply(3, func(n int64) int64 { return n + min(n+1, 1) }),
-		"reset_after is one short":         inReply(4, func(n int64) int64 { return max(n-1, 0) }),
-		"an unused key has a reset_after":  inReply(4, func(n int64) int64 { return max(n, 1) }),
+		"PEEK takes":                       replaceWord("PEEK", ""),
+		"UPTO is all or nothing":           replaceWord("UPTO", ""),
+		"FORCE is refused":                 replaceWord("FORCE", ""),
+		"FORCE takes what there is":        replaceWord("FORCE", "UPTO"),
+		"UPTO takes all":                   replaceWord("UPTO", "FORCE"),
+		"MS is in seconds":                 replaceWord("MS", ""),
+		"0 takes 1":                        replaceWord("0", "1"),
+		"-1 takes 1":                       replaceWord("-1", "1"),
+		"-2^63 gives nothing back":         replaceWord("-9223372036854775808", "0"),
+		"quantity left out is 0":           replaceDefault("0"),
+		"more than the limit is the limit": replaceWord("11", "10"),
+		"a refused call takes":             callIf("[1", "FORCE"),
+		"an error resets the key":          callIf("-", "DEL"),
+		"limit is one too many":            changeReply(1, func(n int64) int64 { return n + 1 }),
+		"remaining is never 0":             changeReply(2, func(n int64) int64 { return max(n, 1) }),
+		"remaining is one too few":         changeReply(2, func(n int64) int64 { return n - 1 }),
+		"never is 10 seconds":              changeReply(3, func(n int64) int64 { return max(n, 10) }),
+		"retry_after is one short":         changeReply(3, func(n int64) int64 { return max(n-1, -1) }),
+		"retry_after is one long":          changeReply(3, func(n int64) int64 { return n + min(n+1, 1) }),
+		"reset_after is one short":         changeReply(4, func(n int64) int64 { return max(n-1, 0) }),
+		"an unused key has a reset_after":  changeReply(4, func(n int64) int64 { return max(n, 1) }),
 		"taken is what was asked for":      takenAsAsked,
-		"taken is always said": func(words []string, say say) string {
+		"taken is always said": func(words []string, say sendFunc) string {
 			reply := say(words)
-			if isTaking(words) && strings.Count(reply, ",") == 4 {
+			if isLimitCall(words) && strings.Count(reply, ",") == 4 {
 				return strings.TrimSuffix(reply, "]") + ", 1]"
 			}
 			return reply
 		},
-		"small letters are no option": func(words []string, say say) string {
-			if isTaking(words) && slices.Contains(words, "peek") {
+		"small letters are no option": func(words []string, say sendFunc) string {
+			if isLimitCall(words) && slices.Contains(words, "peek") {
 				return "-ERR syntax error"
 			}
 			return say(words)
 		},
-		"the key is gone too soon": func(words []string, say say) string {
+		"the key is gone too soon": func(words []string, say sendFunc) string {
 			if words[0] == "PTTL" {
 				return "-2"
 			}
@@ -525,25 +525,25 @@ var (
 		},
 	}
 	allFaults = map[string]faultyServer{
-		"PEEK takes":           instead("PEEK", ""),
-		"MS is in seconds":     instead("MS", ""),
-		"0 takes 1":            instead("0", "1"),
-		"a refused call takes": thenIf("[1", "FORCE"),
-		"what is allowed is taken twice": func(words []string, say say) string {
+		"PEEK takes":           replaceWord("PEEK", ""),
+		"MS is in seconds":     replaceWord("MS", ""),
+		"0 takes 1":            replaceWord("0", "1"),
+		"a refused call takes": callIf("[1", "FORCE"),
+		"what is allowed is taken twice": func(words []string, say sendFunc) string {
 			reply := say(words)
 			if words[0] == "CL.ALL" && strings.HasPrefix(reply, "[0") {
 				say(words)
 			}
 			return reply
 		},
-		"nothing is ever limited": func(words []string, say say) string {
+		"nothing is ever limited": func(words []string, say sendFunc) string {
 			reply := say(words)
 			if words[0] == "CL.ALL" {
 				return strings.Replace(reply, "[1", "[0", 1)
 			}
 			return reply
 		},
-		"the wait is that of nobody": func(words []string, say say) string {
+		"the wait is that of nobody": func(words []string, say sendFunc) string {
 			reply := say(words)
 			if fields := strings.SplitN(reply, ", ", 3); words[0] == "CL.ALL" && len(fields) == 3 {
 				return fields[0] + ", -1, " + fields[2]
@@ -567,8 +567,8 @@ func TestLimiterCasesFindFaults(t *testing.T) {
 	}
 }
 
-// isTaking says whether a call is one to a limiter.
-func isTaking(words []string) bool {
+// isLimitCall says whether a call is one to a limiter.
+func isLimitCall(words []string) bool {
 	return strings.HasPrefix(words[0], "CL.") && words[0] != "CL.INSPECT"
 }
 
@@ -584,11 +584,11 @@ func limitEnds(words []string) int {
 	return at
 }
 
-// instead puts another word in place of one, or none.
-func instead(word, other string) faultyServer {
-	return func(words []string, say say) string {
+// replaceWord puts another word in place of one, or none.
+func replaceWord(word, other string) faultyServer {
+	return func(words []string, say sendFunc) string {
 		words = slices.Clone(words)
-		for i := len(words) - 1; isTaking(words) && i >= limitEnds(words); i-- {
+		for i := len(words) - 1; isLimitCall(words) && i >= limitEnds(words); i-- {
 			switch {
 			case !strings.EqualFold(words[i], word):
 			case other == "":
@@ -601,10 +601,10 @@ func instead(word, other string) faultyServer {
 	}
 }
 
-// leftOut makes a quantity that is left out another than 1.
-func leftOut(quantity string) faultyServer {
-	return func(words []string, say say) string {
-		if isTaking(words) {
+// replaceDefault makes a quantity that is left out another than 1.
+func replaceDefault(quantity string) faultyServer {
+	return func(words []string, say sendFunc) string {
+		if isLimitCall(words) {
 			at := limitEnds(words)
 			if at == len(words) || modeOf(words[at:at+1]) != "" || strings.EqualFold(words[at], "MS") {
 				words = slices.Insert(slices.Clone(words), at, quantity)
@@ -614,11 +614,11 @@ func leftOut(quantity string) faultyServer {
 	}
 }
 
-// thenIf does something to the key if a reply begins in some way.
-func thenIf(begins, what string) faultyServer {
-	return func(words []string, say say) string {
+// callIf does something to the key if a reply begins in some way.
+func callIf(begins, what string) faultyServer {
+	return func(words []string, say sendFunc) string {
 		reply := say(words)
-		if !isTaking(words) || !strings.HasPrefix(reply, begins) {
+		if !isLimitCall(words) || !strings.HasPrefix(reply, begins) {
 			return reply
 		}
 		switch {
@@ -634,12 +634,12 @@ func thenIf(begins, what string) faultyServer {
 	}
 }
 
-// inReply changes one of the five integers.
-func inReply(position int, change func(n int64) int64) faultyServer {
-	return func(words []string, say say) string {
+// changeReply changes one of the five integers.
+func changeReply(position int, change func(n int64) int64) faultyServer {
+	return func(words []string, say sendFunc) string {
 		reply := say(words)
 		fields := strings.Split(strings.Trim(reply, "[]"), ", ")
-		if !isTaking(words) || len(fields) < 5 {
+		if !isLimitCall(words) || len(fields) < 5 {
 			return reply
 		}
 		n, err := strconv.ParseInt(fields[position], 10, 64)
@@ -651,10 +651,10 @@ func inReply(position int, change func(n int64) int64) faultyServer {
 	}
 }
 
-func takenAsAsked(words []string, say say) string {
+func takenAsAsked(words []string, say sendFunc) string {
 	reply := say(words)
 	fields := strings.Split(strings.Trim(reply, "[]"), ", ")
-	if !isTaking(words) || len(fields) != 6 {
+	if !isLimitCall(words) || len(fields) != 6 {
 		return reply
 	}
 	fields[5] = words[limitEnds(words)]
@@ -663,27 +663,27 @@ func takenAsAsked(words []string, say say) string {
 
 // A key of another kind is refused by every limiter, in every mode, alone and in CL.ALL, and stays
 // as it is.
-func TestLimitersRefuseEachOthersKeys(t *testing.T) {
+func TestLimitersRefuseKeysOfOtherKinds(t *testing.T) {
 	const wrongType = "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n"
 	for _, held := range quantityLimiters {
-		client := newStill(t).dial()
-		client.say(t, "CL."+held.name+" key "+held.words(10)+" 3")
-		before := client.say(t, "CL.INSPECT key")
+		client := newServer(t).dial()
+		client.do(t, "CL."+held.name+" key "+held.words(10)+" 3")
+		before := client.do(t, "CL.INSPECT key")
 		for _, l := range quantityLimiters {
 			if l.name == held.name {
 				continue
 			}
 			for _, options := range []string{"", "0", "-1", "1 PEEK", "1 UPTO", "1 FORCE", "-9223372036854775808", "11"} {
-				require.Equal(t, wrongType, client.say(t, "CL."+l.name+" key "+l.words(10)+" "+options), "%s on %s", l.name,
+				require.Equal(t, wrongType, client.do(t, "CL."+l.name+" key "+l.words(10)+" "+options), "%s on %s", l.name,
 					held.name)
 			}
 			all := "CL.ALL 2 " + l.name + " other " + l.words(10) + " 1 " + l.name + " key " + l.words(10) + " 1"
-			require.Equal(t, wrongType, client.say(t, all))
+			require.Equal(t, wrongType, client.do(t, all))
 		}
 		for _, call := range []string{"CL.ACQUIRE key 1 1 me", "CL.RENEW key 1 me", "CL.RELEASE key me", "CL.HOLDERS key"} {
-			require.Equal(t, wrongType, client.say(t, call))
+			require.Equal(t, wrongType, client.do(t, call))
 		}
-		require.Equal(t, before, client.say(t, "CL.INSPECT key"))
-		require.Equal(t, ":0\r\n", client.say(t, "EXISTS other"))
+		require.Equal(t, before, client.do(t, "CL.INSPECT key"))
+		require.Equal(t, ":0\r\n", client.do(t, "EXISTS other"))
 	}
 }

@@ -10,16 +10,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fullOf is an instance whose memory is as told: so many bytes outside of the heap and in it, of
+// memoryServer is an instance whose memory is as told: so many bytes outside of the heap and in it, of
 // which some are garbage.
-type fullOf struct {
-	*still
+type memoryServer struct {
+	*testServer
 	outside, heap, garbage int64
 	collected              int
 }
 
-func newFull(t *testing.T) *fullOf {
-	f := &fullOf{still: newStill(t)}
+func newMemoryServer(t *testing.T) *memoryServer {
+	f := &memoryServer{testServer: newServer(t)}
 	m := f.instance.Memory
 	m.OffHeap = func() int64 { return f.outside }
 	m.Heap = func() int64 { return f.heap + f.garbage }
@@ -32,26 +32,26 @@ func newFull(t *testing.T) *fullOf {
 }
 
 // setMaxMemory is CONFIG SET maxmemory.
-func (s *still) setMaxMemory(bytes int64) { s.families.setMaxMemory(s.instance, bytes) }
+func (s *testServer) setMaxMemory(bytes int64) { s.families.setMaxMemory(s.instance, bytes) }
 
-func (f *fullOf) full() bool {
+func (f *memoryServer) isFull() bool {
 	f.instance.Sample()
 	return f.instance.Hooks.Has(command.Full)
 }
 
 // It is too much from one byte more on, and no more at once when it is less.
 func TestMaxMemory(t *testing.T) {
-	f := newFull(t)
+	f := newMemoryServer(t)
 	f.outside, f.heap = 600, 400
-	require.False(t, f.full())
+	require.False(t, f.isFull())
 	f.outside = 601
-	require.True(t, f.full())
+	require.True(t, f.isFull())
 	f.outside = 600
-	require.False(t, f.full())
+	require.False(t, f.isFull())
 	f.outside = 1 << 40
-	require.True(t, f.full())
+	require.True(t, f.isFull())
 	f.setMaxMemory(0)
-	require.False(t, f.full())
+	require.False(t, f.isFull())
 	f.setMaxMemory(100)
 	require.True(t, f.instance.Hooks.Has(command.Full), "at once")
 	require.Equal(t, int64(1<<40+400), f.instance.Memory.Peak())
@@ -59,47 +59,47 @@ func TestMaxMemory(t *testing.T) {
 
 // What is garbage is too much only until it is collected: for that it is looked for, but once a
 // second at most, and not where it would not help.
-func TestGarbageIsNotTooMuch(t *testing.T) {
-	f := newFull(t)
+func TestGarbageDoesNotExceedMaxMemory(t *testing.T) {
+	f := newMemoryServer(t)
 	f.outside, f.heap, f.garbage = 600, 300, 300
-	require.False(t, f.full())
+	require.False(t, f.isFull())
 	require.Equal(t, 1, f.collected)
 	f.garbage = 300
-	require.True(t, f.full(), "not again within the second")
+	require.True(t, f.isFull(), "not again within the second")
 	f.clock.Advance(time.Second)
-	require.False(t, f.full())
+	require.False(t, f.isFull())
 	require.Equal(t, 2, f.collected)
 	f.clock.Advance(time.Second)
 	f.outside, f.garbage = 1001, 300
-	require.True(t, f.full())
+	require.True(t, f.isFull())
 	require.Equal(t, 2, f.collected, "it would not help")
 }
 
 // To collect takes no more than a twentieth of the time, however long it takes.
-func TestCollectingIsBounded(t *testing.T) {
-	f := newFull(t)
+func TestGarbageCollectionTimeIsBounded(t *testing.T) {
+	f := newMemoryServer(t)
 	f.instance.Memory.Collect = func() {
 		f.collected++
 		f.clock.Advance(time.Second)
 	}
 	f.heap = 2000
 	for range 400 {
-		require.True(t, f.full())
+		require.True(t, f.isFull())
 		f.clock.Advance(session.SampleEvery)
 	}
 	require.InDelta(t, 2, f.collected, 1)
 }
 
 // Calls cost nothing as long as there is enough: no session has anything to look up.
-func TestEnoughMemoryCostsNothing(t *testing.T) {
-	f := newFull(t)
-	require.False(t, f.full())
+func TestSufficientMemoryCostsNothing(t *testing.T) {
+	f := newMemoryServer(t)
+	require.False(t, f.isFull())
 	require.False(t, f.instance.Hooks.Any())
 }
 
 // What clients take is counted once a second, and nobody else waits for it.
-func TestCensus(t *testing.T) {
-	s := newStill(t)
+func TestClientMemorySamples(t *testing.T) {
+	s := newServer(t)
 	first, second := s.dial(), s.dial()
 	require.NoError(t, first.Send([]byte("ECHO "+strings.Repeat("x", 5000)+"\r\n")))
 	require.NoError(t, second.Send([]byte("*1\r\n$100\r\nunfinished")))
@@ -120,12 +120,12 @@ func TestCensus(t *testing.T) {
 
 // What waits for a client is never out of sight: not between a push and the turn that takes it, nor
 // between that and the socket.
-func TestWaitingBytesAreInSight(t *testing.T) {
-	s := newStill(t)
+func TestPendingBytesAreAlwaysCounted(t *testing.T) {
+	s := newServer(t)
 	l, c := s.dial(), s.dial()
-	l.say(t, "SUBSCRIBE news")
+	l.do(t, "SUBSCRIBE news")
 	for range 1000 {
-		c.say(t, "PUBLISH news "+strings.Repeat("x", 100))
+		c.do(t, "PUBLISH news "+strings.Repeat("x", 100))
 	}
 	waits := func() int64 {
 		m := l.session.Memory(nil)

@@ -8,16 +8,16 @@ import (
 
 // Every call is shown to all who monitor, before anything else is answered: so they are few.
 func TestMonitorsAreBounded(t *testing.T) {
-	s := newStill(t)
-	var all []*caller
+	s := newServer(t)
+	var all []*testClient
 	for range 64 {
 		c := s.dial()
-		require.Equal(t, "+OK\r\n", c.say(t, "MONITOR"))
+		require.Equal(t, "+OK\r\n", c.do(t, "MONITOR"))
 		all = append(all, c)
 	}
 	c := s.dial()
-	require.Equal(t, "-ERR too many clients monitor\r\n", c.say(t, "MONITOR"))
-	require.Equal(t, "+PONG\r\n", c.say(t, "PING"), "it is shown nothing")
+	require.Equal(t, "-ERR too many clients monitor\r\n", c.do(t, "MONITOR"))
+	require.Equal(t, "+PONG\r\n", c.do(t, "PING"), "it is shown nothing")
 	all[0].session.Close()
-	require.Equal(t, "+OK\r\n", c.say(t, "MONITOR"))
+	require.Equal(t, "+OK\r\n", c.do(t, "MONITOR"))
 }

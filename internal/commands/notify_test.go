@@ -19,64 +19,64 @@ func eventPush(name, key string) string {
 		name, len(key), key)
 }
 
-// notifying has events published, and somebody listen to one of them.
-func (s *still) notifying(t *testing.T, letters, name string) (c, listener *caller) {
+// dialNotified has events published, and somebody listen to one of them.
+func (s *testServer) dialNotified(t *testing.T, letters, name string) (c, listener *testClient) {
 	c, listener = s.dial(), s.dial()
-	require.Equal(t, "+OK\r\n", c.say(t, "CONFIG SET notify-keyspace-events "+letters))
-	listener.say(t, "SUBSCRIBE __keyevent@0__:"+name)
+	require.Equal(t, "+OK\r\n", c.do(t, "CONFIG SET notify-keyspace-events "+letters))
+	listener.do(t, "SUBSCRIBE __keyevent@0__:"+name)
 	return c, listener
 }
 
 // While nothing is published the store tells nobody, and no session looks; nor when only the way or
 // only the class is chosen.
-func TestNoNotificationsCostNothing(t *testing.T) {
-	s := newStill(t)
-	c, _ := s.notifying(t, "KEA", "set")
+func TestDisabledNotificationsCostNothing(t *testing.T) {
+	s := newServer(t)
+	c, _ := s.dialNotified(t, "KEA", "set")
 	require.True(t, s.instance.Hooks.Has(command.Notifying))
 	for _, letters := range []string{`""`, "A", "KE", "g$"} {
-		require.Equal(t, "+OK\r\n", c.say(t, "CONFIG SET notify-keyspace-events "+letters))
+		require.Equal(t, "+OK\r\n", c.do(t, "CONFIG SET notify-keyspace-events "+letters))
 		require.False(t, s.instance.Hooks.Has(command.Notifying), letters)
 	}
 }
 
 // A key that has expired is told when the sweep comes by.
 func TestSweptKeysAreNotified(t *testing.T) {
-	s := newStill(t)
-	c, listener := s.notifying(t, "Ex", command.ExpiredEvent)
-	c.say(t, "SET k 1 PX 1000\r\nCL.FIXED window 10 1")
+	s := newServer(t)
+	c, listener := s.dialNotified(t, "Ex", command.ExpiredEvent)
+	c.do(t, "SET k 1 PX 1000\r\nCL.FIXED window 10 1")
 	s.clock.Advance(time.Minute)
 	removed := 0
 	for range 2 * int(5*time.Second/memstore.SweepInterval) {
 		removed += s.instance.Store.(*memstore.Store).Sweep()
 	}
 	require.Equal(t, 2, removed)
-	heard := listener.hears()
+	heard := listener.waitForPush()
 	for !strings.Contains(heard, eventPush(command.ExpiredEvent, "k")) ||
 		!strings.Contains(heard, eventPush(command.ExpiredEvent, "window")) {
-		heard += listener.hears()
+		heard += listener.waitForPush()
 	}
 	require.Len(t, heard, len(eventPush(command.ExpiredEvent, "k")+eventPush(command.ExpiredEvent, "window")), "each once")
 }
 
 // Events for many go beside the loop: the client that has caused them waits for them, others for
 // nothing; and nothing is lost of a call that runs beside the loop itself, nor out of order.
-func TestNotifyingManyIsParked(t *testing.T) {
-	s := newStill(t)
-	c, first := s.notifying(t, "E$", "set")
+func TestManyNotificationsAreSentInBackground(t *testing.T) {
+	s := newServer(t)
+	c, first := s.dialNotified(t, "E$", "set")
 	listening := append(subscribers(t, s, 1000, "__keyevent@0__:set"), first)
 	c.session.Feed([]byte("MSET a 1 b 2 c 3\r\nPING\r\n"))
 	require.True(t, c.session.HasUnanswered())
 	c.settle()
 	require.Equal(t, "+OK\r\n+PONG\r\n", c.output())
 	for _, l := range listening {
-		require.Equal(t, eventPush("set", "a")+eventPush("set", "b")+eventPush("set", "c"), l.listen())
+		require.Equal(t, eventPush("set", "a")+eventPush("set", "b")+eventPush("set", "c"), l.pushed())
 	}
 }
 
-func TestSlowCallsAreNotified(t *testing.T) {
+func TestBackgroundCallsAreNotified(t *testing.T) {
 	const keys = 5000
-	s := newStill(t)
-	c, listener := s.notifying(t, "Eg", command.DeletedEvent)
+	s := newServer(t)
+	c, listener := s.dialNotified(t, "Eg", command.DeletedEvent)
 	var set, del, want strings.Builder
 	for i := range keys {
 		fmt.Fprintf(&set, "SET %d v\r\n", i)
@@ -84,24 +84,24 @@ func TestSlowCallsAreNotified(t *testing.T) {
 	}
 	require.NoError(t, c.Send([]byte(set.String())))
 	c.output()
-	require.Equal(t, ":5000\r\n", c.say(t, "DEL"+del.String()))
+	require.Equal(t, ":5000\r\n", c.do(t, "DEL"+del.String()))
 	for i := range keys {
 		want.WriteString(eventPush(command.DeletedEvent, fmt.Sprint(i)))
 	}
-	require.Equal(t, want.String(), listener.listen())
+	require.Equal(t, want.String(), listener.pushed())
 }
 
 // What a call does after one that was made beside the loop is its own event, although the goroutine
 // of the other has not ended yet.
-func TestTheCallAfterOneBesideTheLoopHasItsOwnEvents(t *testing.T) {
-	s := newStill(t)
+func TestCallAfterBackgroundCallHasItsOwnEvents(t *testing.T) {
+	s := newServer(t)
 	s.instance.MaxTurnTransaction = -1 // transactions are made beside the loop
 	listener, ended := s.dial(), make(chan struct{})
-	c := &caller{woken: make(chan struct{}, 1), wasCut: make(chan struct{})}
+	c := &testClient{woken: make(chan struct{}, 1), disconnected: make(chan struct{})}
 	c.session = s.instance.Open(client.Peer{Wake: func() { c.wake(); <-ended }, Cut: func() {}})
 	defer close(ended)
-	listener.say(t, "CONFIG SET notify-keyspace-events EA")
-	listener.say(t, "PSUBSCRIBE *")
+	listener.do(t, "CONFIG SET notify-keyspace-events EA")
+	listener.do(t, "PSUBSCRIBE *")
 	require.NoError(t, c.Send([]byte("MULTI\r\nDEL k\r\nEXEC\r\n")))
 	require.NoError(t, c.Send([]byte("SET k v\r\n")))
 	line, err := listener.Receive(0)

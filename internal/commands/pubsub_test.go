@@ -16,17 +16,17 @@ import (
 	"cellserver/internal/transcript"
 )
 
-// listen takes what was pushed to a client.
-func (c *caller) listen() string {
+// pushed takes what was pushed to a client.
+func (c *testClient) pushed() string {
 	c.session.Resume()
 	return c.output()
 }
 
 // subscribers dials some clients that listen to a channel.
-func subscribers(t *testing.T, s *still, count int, channel string) (all []*caller) {
+func subscribers(t *testing.T, s *testServer, count int, channel string) (all []*testClient) {
 	for range count {
 		c := s.dial()
-		c.say(t, "SUBSCRIBE "+channel)
+		c.do(t, "SUBSCRIBE "+channel)
 		all = append(all, c)
 	}
 	return all
@@ -34,8 +34,8 @@ func subscribers(t *testing.T, s *still, count int, channel string) (all []*call
 
 // A message for many, or a long one, goes beside the loop: the publisher waits for its reply,
 // others for nothing.
-func TestPublishToManyIsParked(t *testing.T) {
-	s := newStill(t)
+func TestPublishToManyRunsInBackground(t *testing.T) {
+	s := newServer(t)
 	listening := subscribers(t, s, 1000, "news")
 	c := s.dial()
 	c.session.Feed([]byte("PUBLISH news hello\r\nPING\r\n"))
@@ -44,18 +44,18 @@ func TestPublishToManyIsParked(t *testing.T) {
 	c.session.Resume()
 	require.Equal(t, ":1000\r\n+PONG\r\n", c.output())
 	for _, l := range listening {
-		require.Equal(t, "*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$5\r\nhello\r\n", l.listen())
+		require.Equal(t, "*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$5\r\nhello\r\n", l.pushed())
 	}
 	c.session.Feed([]byte("PUBLISH other hello\r\n"))
 	require.False(t, c.session.HasUnanswered(), "nobody listens to this one")
 }
 
 // What patterns cost counts too, though none matches.
-func TestPublishPastManyPatternsIsParked(t *testing.T) {
-	s := newStill(t)
+func TestPublishPastManyPatternsRunsInBackground(t *testing.T) {
+	s := newServer(t)
 	l, c := s.dial(), s.dial()
 	for i := range 100 {
-		l.say(t, fmt.Sprintf("PSUBSCRIBE %d*%s", i, strings.Repeat("x*", 100)))
+		l.do(t, fmt.Sprintf("PSUBSCRIBE %d*%s", i, strings.Repeat("x*", 100)))
 	}
 	c.session.Feed([]byte("PUBLISH some:channel hello\r\n"))
 	require.True(t, c.session.HasUnanswered())
@@ -68,7 +68,7 @@ func TestPublishPastManyPatternsIsParked(t *testing.T) {
 // places, also when that is done beside the loop.
 func TestPublishInATransaction(t *testing.T) {
 	for _, many := range []int{3, 500} {
-		s := newStill(t)
+		s := newServer(t)
 		listening := subscribers(t, s, many, "news")
 		c := s.dial()
 		require.NoError(t, c.Send([]byte("MULTI\r\nPUBLISH news one\r\nINCR a\r\nPUBLISH other x\r\nPUBLISH news two\r\nGET a\r\nEXEC\r\nPING\r\n")))
@@ -76,7 +76,7 @@ func TestPublishInATransaction(t *testing.T) {
 		require.Equal(t, fmt.Sprintf("*5\r\n:%d\r\n:1\r\n:0\r\n:%d\r\n$1\r\n1\r\n+PONG\r\n", many, many),
 			out[strings.Index(out, "*5"):])
 		for _, l := range listening {
-			heard := l.listen()
+			heard := l.pushed()
 			require.Equal(t, 2, strings.Count(heard, "message"))
 			require.Less(t, strings.Index(heard, "one"), strings.Index(heard, "two"))
 		}
@@ -87,37 +87,37 @@ func TestPublishInATransaction(t *testing.T) {
 // reply.
 func TestUnsubscribeInATransaction(t *testing.T) {
 	var channels *pubsub.Channels
-	s := planted(t, &command.Command{Name: "meanwhile", Run: func(c *command.Call) error {
+	s := serverWithRow(t, &command.Command{Name: "meanwhile", Run: func(c *command.Call) error {
 		channels.Publish(pubsub.Message{Channel: []byte("news"), Payload: []byte("hello")}, func() {})
 		c.Out.Status("OK")
 		return nil
 	}})
 	channels = s.instance.Notifier.Channels
 	c := s.dial()
-	c.say(t, "HELLO 3")
-	c.say(t, "SUBSCRIBE news")
-	c.say(t, "MULTI\r\nMEANWHILE\r\nUNSUBSCRIBE\r\nMEANWHILE")
+	c.do(t, "HELLO 3")
+	c.do(t, "SUBSCRIBE news")
+	c.do(t, "MULTI\r\nMEANWHILE\r\nUNSUBSCRIBE\r\nMEANWHILE")
 	require.Equal(t, ">3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$5\r\nhello\r\n"+
-		"*3\r\n+OK\r\n>3\r\n$11\r\nunsubscribe\r\n$4\r\nnews\r\n:0\r\n+OK\r\n", c.say(t, "EXEC"))
-	require.Empty(t, c.listen())
+		"*3\r\n+OK\r\n>3\r\n$11\r\nunsubscribe\r\n$4\r\nnews\r\n:0\r\n+OK\r\n", c.do(t, "EXEC"))
+	require.Empty(t, c.pushed())
 }
 
 // What a session has subscribed to is bounded, in names and in bytes; a call that goes beyond
 // changes nothing.
 func TestSubscriptionsAreBounded(t *testing.T) {
-	s := newStill(t)
+	s := newServer(t)
 	c := s.dial()
 	for i := range pubsub.MaxSubscriptions / 64 {
 		names := ""
 		for n := range 64 {
 			names += fmt.Sprintf(" %d", i*64+n)
 		}
-		require.NotContains(t, c.say(t, "SUBSCRIBE"+names), "-ERR")
+		require.NotContains(t, c.do(t, "SUBSCRIBE"+names), "-ERR")
 	}
-	require.Equal(t, "-ERR too many subscriptions\r\n", c.say(t, "PSUBSCRIBE x"))
-	c.say(t, "UNSUBSCRIBE 0")
-	require.Equal(t, "-ERR too many subscriptions\r\n", c.say(t, "SSUBSCRIBE x y"))
-	require.NotContains(t, c.say(t, "SSUBSCRIBE x"), "-ERR")
+	require.Equal(t, "-ERR too many subscriptions\r\n", c.do(t, "PSUBSCRIBE x"))
+	c.do(t, "UNSUBSCRIBE 0")
+	require.Equal(t, "-ERR too many subscriptions\r\n", c.do(t, "SSUBSCRIBE x y"))
+	require.NotContains(t, c.do(t, "SSUBSCRIBE x"), "-ERR")
 
 	c = s.dial()
 	longest := NewSettings().MaxKeySize
@@ -126,7 +126,7 @@ func TestSubscriptionsAreBounded(t *testing.T) {
 		c.Send(encode([]string{"SUBSCRIBE", fmt.Sprint(i) + name[len(fmt.Sprint(i)):]}))
 		require.NotContains(t, c.output(), "-ERR")
 	}
-	require.Equal(t, "-ERR too many subscriptions\r\n", c.say(t, "SUBSCRIBE x"))
+	require.Equal(t, "-ERR too many subscriptions\r\n", c.do(t, "SUBSCRIBE x"))
 
 	c = s.dial()
 	c.Send(encode([]string{"SUBSCRIBE", name + "x"}))
@@ -135,17 +135,17 @@ func TestSubscriptionsAreBounded(t *testing.T) {
 	require.Equal(t, "-ERR pattern is longer than 1024 bytes\r\n", c.output())
 	require.False(t, c.session.IsSubscribed())
 	require.Equal(t, "-ERR wrong number of arguments for 'subscribe' command\r\n",
-		c.say(t, "SUBSCRIBE"+strings.Repeat(" c", pubsub.ManyChannels+1)))
+		c.do(t, "SUBSCRIBE"+strings.Repeat(" c", pubsub.ManyChannels+1)))
 }
 
 // Who goes leaves no trace.
-func TestCloseLeavesAllChannels(t *testing.T) {
-	s := newStill(t)
+func TestCloseUnsubscribesFromAll(t *testing.T) {
+	s := newServer(t)
 	for range 3 {
 		c := s.dial()
-		c.say(t, "SUBSCRIBE a b")
-		c.say(t, "PSUBSCRIBE a* b*")
-		c.say(t, "SSUBSCRIBE a b")
+		c.do(t, "SUBSCRIBE a b")
+		c.do(t, "PSUBSCRIBE a* b*")
+		c.do(t, "SSUBSCRIBE a b")
 		c.session.Close()
 	}
 	cs := s.instance.Notifier.Channels
@@ -159,15 +159,15 @@ func TestCloseLeavesAllChannels(t *testing.T) {
 }
 
 // A subscriber that does not take its messages is cut off, not our memory.
-func TestASlowSubscriberIsCutOff(t *testing.T) {
-	s := newStill(t)
+func TestSlowSubscriberIsDisconnected(t *testing.T) {
+	s := newServer(t)
 	s.instance.BoundPushes(1000)
 	l, c := s.dial(), s.dial()
-	l.say(t, "SUBSCRIBE news")
+	l.do(t, "SUBSCRIBE news")
 	for range 1000 {
-		c.say(t, "PUBLISH news "+strings.Repeat("x", 100))
+		c.do(t, "PUBLISH news "+strings.Repeat("x", 100))
 	}
-	<-l.wasCut
+	<-l.disconnected
 	require.LessOrEqual(t, l.session.PushedBytes(), 1000)
 	require.Equal(t, int64(1), s.instance.Clients.OutputCut())
 	l.session.Resume()
@@ -177,7 +177,7 @@ func TestASlowSubscriberIsCutOff(t *testing.T) {
 // While some publish, others come and go: nobody hears a message before the subscription is
 // confirmed or after its end is, and of each publisher all in between, in order.
 func TestMessagesComeBetweenSubscribeAndUnsubscribe(t *testing.T) {
-	s := newStill(t)
+	s := newServer(t)
 	stop := make(chan struct{})
 	var publishing sync.WaitGroup
 	defer publishing.Wait()
@@ -190,7 +190,7 @@ func TestMessagesComeBetweenSubscribeAndUnsubscribe(t *testing.T) {
 				case <-stop:
 					return
 				default:
-					c.say(t, fmt.Sprintf("PUBLISH news %d:%06d", p, n))
+					c.do(t, fmt.Sprintf("PUBLISH news %d:%06d", p, n))
 				}
 			}
 		})
@@ -198,18 +198,18 @@ func TestMessagesComeBetweenSubscribeAndUnsubscribe(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	c := s.dial()
 	for range 2000 {
-		heard := c.say(t, "SUBSCRIBE news")
+		heard := c.do(t, "SUBSCRIBE news")
 		for range random.IntN(30) {
-			heard += c.listen()
+			heard += c.pushed()
 		}
-		heard += c.say(t, "UNSUBSCRIBE news")
-		require.Empty(t, wrongIn(heard))
-		require.Equal(t, "+PONG\r\n", c.say(t, "PING"))
+		heard += c.do(t, "UNSUBSCRIBE news")
+		require.Empty(t, findWrongMessage(heard))
+		require.Equal(t, "+PONG\r\n", c.do(t, "PING"))
 	}
 }
 
-// wrongIn finds what does not belong into what a subscriber heard: a line, or "" if nothing.
-func wrongIn(heard string) string {
+// findWrongMessage finds what does not belong into what a subscriber heard: a line, or "" if nothing.
+func findWrongMessage(heard string) string {
 	var lines []string
 	for rest := []byte(heard); len(rest) > 0; {
 		line, after, err := transcript.NextReply(rest)
@@ -241,22 +241,22 @@ func TestWrongMessagesAreFound(t *testing.T) {
 		one, two   = "*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$3\r\n0:1\r\n",
 			"*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$3\r\n0:2\r\n"
 	)
-	require.Empty(t, wrongIn(begin+one+two+end))
+	require.Empty(t, findWrongMessage(begin+one+two+end))
 	for _, planted := range []string{one + begin + end, begin + end + one, begin + two + one + end,
 		begin + one + one + end, begin + one} {
-		require.NotEmpty(t, wrongIn(planted), planted)
+		require.NotEmpty(t, findWrongMessage(planted), planted)
 	}
 }
 
 // Messages for clients that do not read are kept once, however many these are: 50 clients and 400
 // messages of 60 KB take 24 MB, and not 1.2 GB.
-func TestUnreadMessagesAreKeptOnce(t *testing.T) {
+func TestUnreadMessagesAreStoredOnce(t *testing.T) {
 	const clients, messages, size = 50, 400, 60_000
-	s := newStill(t)
-	var idle []*caller
+	s := newServer(t)
+	var idle []*testClient
 	for range clients {
 		c := s.dial()
-		c.say(t, "SUBSCRIBE ch")
+		c.do(t, "SUBSCRIBE ch")
 		idle = append(idle, c)
 	}
 	before := s.instance.Clients.HeldBytes()
@@ -279,8 +279,8 @@ func TestUnreadMessagesAreKeptOnce(t *testing.T) {
 
 // Many names are subscribed to in pieces, a turn each. The reply is one nonetheless: messages and
 // other calls come after it.
-func TestManyNamesAreSubscribedToInPieces(t *testing.T) {
-	s := newStill(t)
+func TestManySubscriptionsTakeSeveralTurns(t *testing.T) {
+	s := newServer(t)
 	words, want := []string{"SUBSCRIBE"}, ""
 	for i := range pubsub.ManyChannels {
 		name := fmt.Sprintf("%04d%s", i, strings.Repeat("n", 1020))
@@ -288,7 +288,7 @@ func TestManyNamesAreSubscribedToInPieces(t *testing.T) {
 		want += fmt.Sprintf(">3\r\n$9\r\nsubscribe\r\n$1024\r\n%s\r\n:%d\r\n", name, i+1)
 	}
 	c, other := s.dial(), s.dial()
-	c.say(t, "HELLO 3")
+	c.do(t, "HELLO 3")
 	input := append(encode(words), "PING\r\n"...)
 	for len(input) > 16<<10 {
 		c.session.Feed(input[:16<<10])
@@ -311,7 +311,7 @@ func TestManyNamesAreSubscribedToInPieces(t *testing.T) {
 			require.Less(t, len(c.session.Output()), command.TurnOutput+2*pubsub.NameBytesPerPiece)
 		}
 		before = pubsub.SubscriptionsOf(c.session.Client).Total()
-		c.take()
+		c.read()
 	}
 	require.LessOrEqual(t, turns, 16)
 	c.settle()
@@ -323,8 +323,8 @@ func TestManyNamesAreSubscribedToInPieces(t *testing.T) {
 }
 
 // Short names too, and a client may leave between two pieces.
-func TestAClientLeavesWhileItSubscribes(t *testing.T) {
-	s := newStill(t)
+func TestClientDisconnectsWhileItSubscribes(t *testing.T) {
+	s := newServer(t)
 	c := s.dial()
 	words := []string{"SUBSCRIBE"}
 	for i := range 300 {
@@ -333,8 +333,8 @@ func TestAClientLeavesWhileItSubscribes(t *testing.T) {
 	c.session.Feed(encode(words))
 	c.session.Resume()
 	require.Equal(t, pubsub.NamesPerPiece, pubsub.SubscriptionsOf(c.session.Client).Total())
-	require.Equal(t, ":0\r\n", s.dial().say(t, "PUBLISH c200 x"))
+	require.Equal(t, ":0\r\n", s.dial().do(t, "PUBLISH c200 x"))
 	c.session.Close()
-	require.Equal(t, "*0\r\n", s.dial().say(t, "PUBSUB CHANNELS"))
+	require.Equal(t, "*0\r\n", s.dial().do(t, "PUBSUB CHANNELS"))
 	require.Zero(t, c.session.HeldBytes())
 }

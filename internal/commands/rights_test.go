@@ -19,22 +19,22 @@ import (
 	"cellserver/internal/store"
 )
 
-// asUser is a client that is logged in as a user with these rules.
-func (s *still) asUser(t *testing.T, rules string) *caller {
-	require.Equal(t, "+OK\r\n", s.dial().say(t, "ACL SETUSER u reset on nopass "+rules))
+// dialAs is a client that is logged in as a user with these rules.
+func (s *testServer) dialAs(t *testing.T, rules string) *testClient {
+	require.Equal(t, "+OK\r\n", s.dial().do(t, "ACL SETUSER u reset on nopass "+rules))
 	c := s.dial()
-	require.Equal(t, "+OK\r\n", c.say(t, "AUTH u x"))
+	require.Equal(t, "+OK\r\n", c.do(t, "AUTH u x"))
 	return c
 }
 
-// sample is a call of a row that it takes, as far as the number of its words goes: with a key where
+// sampleCall is a call of a row that it takes, as far as the number of its words goes: with a key where
 // it has one.
-func sample(row *command.Command, key string) []string {
+func sampleCall(row *command.Command, key string) []string {
 	if row.Name == "cl.all" {
 		return []string{row.Name, "1", "FIXED", key, "1", "1", "1"}
 	}
 	own := strings.Split(row.Name, "|")
-	words := append(own, "1", "1", "1", "1", "1", "1")[:max(leastWords(row), len(own))]
+	words := append(own, "1", "1", "1", "1", "1", "1")[:max(minWords(row), len(own))]
 	if first, _, _ := row.KeyPositions(); first != 0 {
 		words[first] = key
 	}
@@ -43,22 +43,22 @@ func sample(row *command.Command, key string) []string {
 
 // Who has not logged in may say what everybody may, and nothing else; and so may who is allowed
 // nothing. No row is left out.
-func TestNothingIsSaidWithoutRights(t *testing.T) {
-	s := newStill(t)
-	nobody := s.asUser(t, "")
+func TestCallsWithoutRightsAreRefused(t *testing.T) {
+	s := newServer(t)
+	nobody := s.dialAs(t, "")
 	stranger := s.dial()
-	require.Equal(t, "+OK\r\n", s.dial().say(t, "CONFIG SET requirepass secret"))
-	stranger.say(t, "RESET")
+	require.Equal(t, "+OK\r\n", s.dial().do(t, "CONFIG SET requirepass secret"))
+	stranger.do(t, "RESET")
 	free := 0
-	for _, row := range everyRow() {
-		if row.Run == nil && row.Subs != nil && leastWords(row) == 1 || row.Name == "exec" {
+	for _, row := range allRows() {
+		if row.Run == nil && row.Subs != nil && minWords(row) == 1 || row.Name == "exec" {
 			continue
 		}
 		if row.Flags&command.NoAuth != 0 {
 			free++
 			continue
 		}
-		call := encode(sample(row, "k"))
+		call := encode(sampleCall(row, "k"))
 		if row.Subs != nil {
 			continue // a container alone is no call, and with a word that it does not know it is not known either
 		}
@@ -72,24 +72,24 @@ func TestNothingIsSaidWithoutRights(t *testing.T) {
 
 // Every key of every call is looked at, and every channel: who may use none is refused, wherever it
 // stands.
-func TestEveryKeyAndChannelIsLookedAt(t *testing.T) {
-	s := newStill(t)
-	c := s.asUser(t, "+@all ~k")
+func TestEveryKeyAndChannelIsAuthorized(t *testing.T) {
+	s := newServer(t)
+	c := s.dialAs(t, "+@all ~k")
 	rows := 0
-	for _, row := range everyRow() {
+	for _, row := range allRows() {
 		switch first, _, _ := row.KeyPositions(); {
 		case first != 0:
 			rows++
-			require.NoError(t, c.Send(encode(sample(row, "other"))))
+			require.NoError(t, c.Send(encode(sampleCall(row, "other"))))
 			assert.Equal(t, "-"+"NOPERM No permissions to access a key"+"\r\n", c.output(), row.Name)
-			require.NoError(t, c.Send(encode(sample(row, "k"))))
+			require.NoError(t, c.Send(encode(sampleCall(row, "k"))))
 			if !slices.Contains([]string{"rename", "renamenx", "copy"}, row.Name) { // whose other key is "1"
 				assert.NotContains(t, c.output(), "NOPERM", row.Name)
 			}
-			c.say(t, "UNWATCH")
+			c.do(t, "UNWATCH")
 		case row.Channels != command.NoChannel:
 			rows++
-			require.NoError(t, c.Send(encode(sample(row, ""))))
+			require.NoError(t, c.Send(encode(sampleCall(row, ""))))
 			assert.Equal(t, "-"+"NOPERM No permissions to access a channel"+"\r\n", c.output(), row.Name)
 		}
 	}
@@ -104,13 +104,13 @@ func TestEveryKeyAndChannelIsLookedAt(t *testing.T) {
 	for _, call := range []string{"MSET k 1 x 1", "CL.ALL 2 FIXED k 1 1 1 THROTTLE x 1 1 1 1",
 		"CL.ALL 1 FIXED x 1 1 1 PEEK", "COPY k x", "COPY x k", "RENAME k x",
 		"SUBSCRIBE a b", "GET x\x00"} {
-		assert.Contains(t, c.say(t, call), "-NOPERM", call)
+		assert.Contains(t, c.do(t, call), "-NOPERM", call)
 	}
 }
 
 // A row with keys or channels that the test above does not know of would be found here.
-func TestEveryPubSubRowSaysWhatItsWordsAre(t *testing.T) {
-	for _, row := range everyRow() {
+func TestEveryPubSubRowNamesItsChannels(t *testing.T) {
+	for _, row := range allRows() {
 		named := len(row.Args) > 0 && slices.Contains([]string{"channel", "shardchannel", "pattern"}, row.Args[0].Name) &&
 			row.Group == "pubsub"
 		heard := strings.Contains(row.Name, "subscribe") && !strings.Contains(row.Name, "unsubscribe") ||
@@ -120,9 +120,9 @@ func TestEveryPubSubRowSaysWhatItsWordsAre(t *testing.T) {
 }
 
 // A long call is looked at whole, beside the loop, and in a transaction when it is queued.
-func TestLongCallsAreLookedAtWhole(t *testing.T) {
-	s := newStill(t)
-	c := s.asUser(t, "+@all ~k*")
+func TestLongCallsAreAuthorizedInFull(t *testing.T) {
+	s := newServer(t)
+	c := s.dialAs(t, "+@all ~k*")
 	words := []string{"DEL"}
 	for i := range 5000 {
 		words = append(words, fmt.Sprint("k", i))
@@ -132,21 +132,21 @@ func TestLongCallsAreLookedAtWhole(t *testing.T) {
 	words[4999] = "x"
 	require.NoError(t, c.Send(encode(words)))
 	require.Equal(t, "-"+"NOPERM No permissions to access a key"+"\r\n", c.output())
-	c.say(t, "MULTI")
+	c.do(t, "MULTI")
 	require.NoError(t, c.Send(encode(words)))
 	require.Equal(t, "-"+"NOPERM No permissions to access a key"+"\r\n", c.output())
-	require.Contains(t, c.say(t, "EXEC"), "EXECABORT")
-	require.Contains(t, s.dial().say(t, "ACL LOG 1"),
+	require.Contains(t, c.do(t, "EXEC"), "EXECABORT")
+	require.Contains(t, s.dial().do(t, "ACL LOG 1"),
 		":1\r\n$6\r\nreason\r\n$3\r\nkey\r\n$7\r\ncontext\r\n$5\r\nmulti\r\n$6\r\nobject\r\n$1\r\nx\r\n")
 }
 
 // Calls of one write are answered as if they had come one by one: what one of them changes, the
 // next one feels.
 func TestRightsWithinAPipeline(t *testing.T) {
-	s := newStill(t)
+	s := newServer(t)
 	admin := s.dial()
-	admin.say(t, "ACL SETUSER u on >pw +get +set +acl|setuser ~k*")
-	admin.say(t, "CONFIG SET requirepass secret")
+	admin.do(t, "ACL SETUSER u on >pw +get +set +acl|setuser ~k*")
+	admin.do(t, "CONFIG SET requirepass secret")
 	long := string(encode(append([]string{"MGET"}, slices.Repeat([]string{"k"}, 20)...)))
 	for _, p := range []struct{ calls, want string }{
 		{"GET k\r\nAUTH u pw\r\nGET k\r\nGET x\r\nAUTH secret\r\nGET x\r\nRESET\r\nGET k\r\n",
@@ -161,7 +161,7 @@ func TestRightsWithinAPipeline(t *testing.T) {
 			"+OK|+OK|+QUEUED|+QUEUED|+QUEUED|+QUEUED|+QUEUED|*5|+OK|-NOPERM|$-1|+OK|-NOPERM|-NOPERM"},
 		{"HELLO 3 AUTH u pw SETNAME me\r\nSET k 1\r\nHELLO 2 AUTH u wrong\r\nSET k 1\r\n", "%7|+OK|-WRONGPASS|+OK"},
 	} {
-		admin.say(t, "ACL SETUSER u +get")
+		admin.do(t, "ACL SETUSER u +get")
 		c := s.dial()
 		require.NoError(t, c.Send([]byte(p.calls)))
 		require.Equal(t, p.want, outline(c.output(), p.want), p.calls)
@@ -185,10 +185,10 @@ func outline(replies, want string) string {
 }
 
 // A client that has not logged in can have little kept for it.
-func TestStrangersAreBounded(t *testing.T) {
-	s := newStill(t)
+func TestUnauthenticatedInputIsBounded(t *testing.T) {
+	s := newServer(t)
 	other := s.dial()
-	other.say(t, "CONFIG SET requirepass secret")
+	other.do(t, "CONFIG SET requirepass secret")
 	c := s.dial()
 	longest := strings.Repeat("x", 16384)
 	require.NoError(t, c.Send(encode([]string{"AUTH", longest[:16000], longest})))
@@ -201,7 +201,7 @@ func TestStrangersAreBounded(t *testing.T) {
 	require.True(t, c.session.Closing(), "no call that logs in is so long")
 
 	c = s.dial()
-	require.Equal(t, "+OK\r\n", other.say(t, "CLIENT PAUSE 100000"))
+	require.Equal(t, "+OK\r\n", other.do(t, "CLIENT PAUSE 100000"))
 	require.NoError(t, c.Send([]byte("PING\r\n")))
 	for sent := 0; sent < session.MaxUnauthenticatedInput; sent += 1 << 13 {
 		require.False(t, c.session.Closing())
@@ -214,33 +214,33 @@ func TestStrangersAreBounded(t *testing.T) {
 
 // The clients of a user are cut off when it goes, and from then on nothing of theirs is answered,
 // even if their connection is there yet.
-func TestADeletedUserIsGone(t *testing.T) {
-	s := newStill(t)
-	c := s.asUser(t, "+@all ~* &*")
-	require.Equal(t, ":1\r\n", s.dial().say(t, "ACL DELUSER u"))
-	require.True(t, c.isCut())
+func TestClientsOfDeletedUserAreDisconnected(t *testing.T) {
+	s := newServer(t)
+	c := s.dialAs(t, "+@all ~* &*")
+	require.Equal(t, ":1\r\n", s.dial().do(t, "ACL DELUSER u"))
+	require.True(t, c.isDisconnected())
 	c.session.Feed([]byte("GET k\r\nPING\r\n"))
 	require.Empty(t, c.output())
-	require.NotContains(t, s.dial().say(t, "CLIENT LIST"), "user=u")
+	require.NotContains(t, s.dial().do(t, "CLIENT LIST"), "user=u")
 
-	own := s.asUser(t, "+@all ~* &*")
-	require.Equal(t, ":1\r\n", own.say(t, "ACL DELUSER u"), "its own reply it gets")
+	own := s.dialAs(t, "+@all ~* &*")
+	require.Equal(t, ":1\r\n", own.do(t, "ACL DELUSER u"), "its own reply it gets")
 	require.True(t, own.session.Closing())
 }
 
 // Subscribing and the loss of the right to may come together: whatever comes first, nobody stays
 // who may not.
-func TestNobodyListensWithoutTheRight(t *testing.T) {
-	s := newStill(t)
+func TestNoSubscriptionWithoutRight(t *testing.T) {
+	s := newServer(t)
 	for range 200 {
-		c := s.asUser(t, "+@all &a &b")
+		c := s.dialAs(t, "+@all &a &b")
 		admin := s.dial()
 		var both sync.WaitGroup
 		both.Go(func() { _ = c.Send([]byte("SUBSCRIBE a b\r\n")) }) // or it is cut off
-		both.Go(func() { admin.say(t, "ACL SETUSER u resetchannels &a") })
+		both.Go(func() { admin.do(t, "ACL SETUSER u resetchannels &a") })
 		both.Wait()
 		if c.session.IsSubscribed() {
-			require.True(t, c.isCut() || c.session.Closing())
+			require.True(t, c.isDisconnected() || c.session.Closing())
 		} else {
 			require.Contains(t, c.output(), "NOPERM")
 		}
@@ -250,56 +250,56 @@ func TestNobodyListensWithoutTheRight(t *testing.T) {
 }
 
 // Logging in and the deletion of the user may come together, too.
-func TestNobodyIsADeletedUser(t *testing.T) {
-	s := newStill(t)
+func TestNoSessionOfDeletedUser(t *testing.T) {
+	s := newServer(t)
 	for range 200 {
 		admin, c := s.dial(), s.dial()
-		admin.say(t, "ACL SETUSER u on nopass +@all ~*")
+		admin.do(t, "ACL SETUSER u on nopass +@all ~*")
 		var both sync.WaitGroup
 		both.Go(func() { _ = c.Send([]byte("AUTH u x\r\n")) })
-		both.Go(func() { admin.say(t, "ACL DELUSER u") })
+		both.Go(func() { admin.do(t, "ACL DELUSER u") })
 		both.Wait()
 		said := c.output()
-		if c.isCut() {
+		if c.isDisconnected() {
 			continue
 		}
 		require.Contains(t, said, "-WRONGPASS")
-		require.Equal(t, "$7\r\ndefault\r\n", c.say(t, "ACL WHOAMI"))
+		require.Equal(t, "$7\r\ndefault\r\n", c.do(t, "ACL WHOAMI"))
 		c.Close()
 		admin.Close()
 	}
 }
 
 // A password, or its like, is nowhere but in the memory of who compares it.
-func TestSecretsAreNowhere(t *testing.T) {
-	s := newStill(t)
+func TestSecretsAreNotExposed(t *testing.T) {
+	s := newServer(t)
 	admin, watcher := s.dial(), s.dial()
-	admin.say(t, "CONFIG SET slowlog-log-slower-than 0")
-	watcher.say(t, "MONITOR")
+	admin.do(t, "CONFIG SET slowlog-log-slower-than 0")
+	watcher.do(t, "MONITOR")
 	var said strings.Builder
 	for _, call := range []string{"CONFIG SET requirepass s3cret", "config set RequirePass s3cret acllog-max-len 100",
 		"AUTH s3cret", "AUTH default s3cret", "AUTH nobody s3cret2",
 		"HELLO 3 AUTH default s3cret SETNAME x", "ACL SETUSER u on >s3cret ~*", "ACL SETUSER u >s3cret nonsense",
 		"ACL SETUSER u <s3cret", "AUTH a s3cret c",
 		"MULTI", "AUTH s3cret", "CONFIG SET requirepass s3cret", "EXEC"} {
-		said.WriteString(admin.say(t, call))
+		said.WriteString(admin.do(t, call))
 	}
 	for _, call := range []string{"SLOWLOG GET -1", "INFO ALL", "CLIENT LIST", "ACL LIST", "ACL GETUSER default",
 		"ACL LOG", "LATENCY HISTOGRAM", "COMMAND DOCS"} {
-		said.WriteString(admin.say(t, call))
+		said.WriteString(admin.do(t, call))
 	}
-	said.WriteString(watcher.listen())
+	said.WriteString(watcher.pushed())
 	assert.Contains(t, said.String(), "(redacted)")
 	assert.NotContains(t, said.String(), "s3cret")
-	assert.Contains(t, admin.say(t, "CONFIG GET requirepass"), "s3cret", "which Redis shows, too")
+	assert.Contains(t, admin.do(t, "CONFIG GET requirepass"), "s3cret", "which Redis shows, too")
 }
 
 // ACL LOG is bounded, in entries and in bytes, whatever is tried; what is alike within a minute
 // counts as one.
 func TestACLLogIsBounded(t *testing.T) {
-	s := newStill(t)
+	s := newServer(t)
 	admin := s.dial()
-	admin.say(t, "CONFIG SET requirepass s acllog-max-len 5")
+	admin.do(t, "CONFIG SET requirepass s acllog-max-len 5")
 	require.NoError(t, admin.Send(encode([]string{"CLIENT", "SETNAME", strings.Repeat("n", 100_000)})))
 	log := &s.instance.Accounts.DeniedLog
 	for i := range 50 {
@@ -309,28 +309,28 @@ func TestACLLogIsBounded(t *testing.T) {
 	for _, e := range log.Entries {
 		require.LessOrEqual(t, len(e.User)+len(e.Client)+len(e.Object), 2*access.MaxLoggedObject+access.MaxLoggedClient)
 	}
-	admin.say(t, "ACL LOG RESET")
+	admin.do(t, "ACL LOG RESET")
 	for range 3 {
-		admin.say(t, "AUTH a x")
+		admin.do(t, "AUTH a x")
 	}
-	admin.say(t, "AUTH b x")
-	admin.say(t, "AUTH a x")
+	admin.do(t, "AUTH b x")
+	admin.do(t, "AUTH a x")
 	require.Len(t, log.Entries, 2)
 	require.EqualValues(t, 4, log.Entries[0].Count)
 	require.Equal(t, log.Entries[1].ID, log.Entries[0].ID+1, "what is alike keeps its number")
 	require.NoError(t, s.Advance(30*time.Second))
-	admin.say(t, "AUTH a x")
+	admin.do(t, "AUTH a x")
 	require.EqualValues(t, 30e9, log.Entries[0].At-log.Entries[0].First)
 	require.NoError(t, s.Advance(61*time.Second))
-	admin.say(t, "AUTH a x")
+	admin.do(t, "AUTH a x")
 	require.Len(t, log.Entries, 3)
-	require.Contains(t, admin.say(t, "ACL LOG"), "$2\r\n91\r\n", "age-seconds")
-	admin.say(t, "CONFIG SET acllog-max-len 0")
-	admin.say(t, "AUTH c x")
+	require.Contains(t, admin.do(t, "ACL LOG"), "$2\r\n91\r\n", "age-seconds")
+	admin.do(t, "CONFIG SET acllog-max-len 0")
+	admin.do(t, "AUTH c x")
 	require.Empty(t, log.Entries)
-	require.Contains(t, admin.say(t, "INFO stats"), "acl_access_denied_auth:58\r\n")
+	require.Contains(t, admin.do(t, "INFO stats"), "acl_access_denied_auth:58\r\n")
 	for _, wrong := range []string{"-1", "100001", "x"} {
-		require.Contains(t, admin.say(t, "CONFIG SET acllog-max-len "+wrong), "-ERR CONFIG SET failed")
+		require.Contains(t, admin.do(t, "CONFIG SET acllog-max-len "+wrong), "-ERR CONFIG SET failed")
 	}
 }
 
@@ -354,66 +354,66 @@ func (f *fakeFile) Save(text string) error {
 }
 
 func TestACLFile(t *testing.T) {
-	s, f := newStill(t), &fakeFile{text: "user alice on nopass +@all ~*\nuser default on nopass ~* &* +@all\n"}
+	s, f := newServer(t), &fakeFile{text: "user alice on nopass +@all ~*\nuser default on nopass ~* &* +@all\n"}
 	s.instance.Accounts.File = f
 	require.NoError(t, s.instance.Accounts.Configure("", nil))
 	admin, alice := s.dial(), s.dial()
-	alice.say(t, "AUTH alice x")
-	require.Equal(t, "+OK\r\n", admin.say(t, "ACL SETUSER bob on +get"))
-	require.Equal(t, "+OK\r\n", admin.say(t, "ACL SETUSER bob nopass"))
+	alice.do(t, "AUTH alice x")
+	require.Equal(t, "+OK\r\n", admin.do(t, "ACL SETUSER bob on +get"))
+	require.Equal(t, "+OK\r\n", admin.do(t, "ACL SETUSER bob nopass"))
 	bob := s.dial()
-	require.Equal(t, "+OK\r\n", bob.say(t, "AUTH bob x"))
-	require.Equal(t, "+OK\r\n", admin.say(t, "ACL SAVE"))
+	require.Equal(t, "+OK\r\n", bob.do(t, "AUTH bob x"))
+	require.Equal(t, "+OK\r\n", admin.do(t, "ACL SAVE"))
 	require.Equal(t, "user alice on nopass ~* resetchannels +@all\nuser bob on nopass resetchannels -@all +get\nuser default on nopass ~* &* +@all\n", f.text)
 
 	saved := f.text
 	f.text = "user alice on\nuser alice off\nuser x +nosuch\n"
 	require.Equal(t, "-ERR WARNING: Duplicate user 'alice' found on line 2. the-file:3: Error in applying operation '+nosuch': Unknown command or category name in ACL. "+
 		"WARNING: ACL errors detected, no change to the previously active ACL rules was performed\r\n",
-		admin.say(t, "ACL LOAD"))
-	require.False(t, alice.isCut())
-	require.Contains(t, admin.say(t, "ACL USERS"), "bob")
+		admin.do(t, "ACL LOAD"))
+	require.False(t, alice.isDisconnected())
+	require.Contains(t, admin.do(t, "ACL USERS"), "bob")
 	f.load = errors.New("opening file 'the-file': no such file or directory")
 	require.Equal(t, "-ERR Error loading ACLs, opening file 'the-file': no such file or directory\r\n",
-		admin.say(t, "ACL LOAD"))
+		admin.do(t, "ACL LOAD"))
 
 	f.text, f.load = strings.ReplaceAll(saved, "user bob", "user carol"), nil
-	require.Equal(t, "+OK\r\n", admin.say(t, "ACL LOAD"))
-	require.False(t, alice.isCut(), "its user is still there")
-	require.True(t, bob.isCut(), "there is no such user any more")
+	require.Equal(t, "+OK\r\n", admin.do(t, "ACL LOAD"))
+	require.False(t, alice.isDisconnected(), "its user is still there")
+	require.True(t, bob.isDisconnected(), "there is no such user any more")
 	require.False(t, admin.session.Closing())
-	require.Equal(t, "*3\r\n$5\r\nalice\r\n$5\r\ncarol\r\n$7\r\ndefault\r\n", admin.say(t, "ACL USERS"))
+	require.Equal(t, "*3\r\n$5\r\nalice\r\n$5\r\ncarol\r\n$7\r\ndefault\r\n", admin.do(t, "ACL USERS"))
 
 	own := s.dial()
-	own.say(t, "AUTH carol x")
-	admin.say(t, "ACL SETUSER carol +acl")
+	own.do(t, "AUTH carol x")
+	admin.do(t, "ACL SETUSER carol +acl")
 	f.text = "user alice on nopass -@all +get ~x:* &new\n"
 	listening := s.dial()
-	listening.say(t, "AUTH alice x")
-	require.Equal(t, "+OK\r\n", admin.say(t, "ACL SETUSER alice +subscribe &*"))
-	require.Contains(t, listening.say(t, "SUBSCRIBE old"), "subscribe")
-	require.Equal(t, "+OK\r\n", own.say(t, "ACL LOAD"), "its own reply it gets")
+	listening.do(t, "AUTH alice x")
+	require.Equal(t, "+OK\r\n", admin.do(t, "ACL SETUSER alice +subscribe &*"))
+	require.Contains(t, listening.do(t, "SUBSCRIBE old"), "subscribe")
+	require.Equal(t, "+OK\r\n", own.do(t, "ACL LOAD"), "its own reply it gets")
 	require.True(t, own.session.Closing(), "its user has gone")
-	require.True(t, listening.isCut(), "it listens to what its user may not use any more")
-	require.False(t, alice.isCut())
-	require.Equal(t, "-NOPERM No permissions to access a key\r\n", alice.say(t, "GET y"), "the new rules are its")
-	require.Equal(t, "-NOPERM User alice has no permissions to run the 'set' command\r\n", alice.say(t, "SET x:1 y"))
+	require.True(t, listening.isDisconnected(), "it listens to what its user may not use any more")
+	require.False(t, alice.isDisconnected())
+	require.Equal(t, "-NOPERM No permissions to access a key\r\n", alice.do(t, "GET y"), "the new rules are its")
+	require.Equal(t, "-NOPERM User alice has no permissions to run the 'set' command\r\n", alice.do(t, "SET x:1 y"))
 
 	f.save = errors.New("no space")
-	require.Contains(t, admin.say(t, "ACL SAVE"), "-ERR There was an error trying to save the ACLs.")
+	require.Contains(t, admin.do(t, "ACL SAVE"), "-ERR There was an error trying to save the ACLs.")
 	saves, loads := f.saves, f.loads
-	admin.say(t, "MULTI")
-	admin.say(t, "ACL SAVE")
-	admin.say(t, "ACL LOAD")
+	admin.do(t, "MULTI")
+	admin.do(t, "ACL SAVE")
+	admin.do(t, "ACL LOAD")
 	require.Equal(t, "*2\r\n-"+string(access.ErrFileInMulti)+"\r\n-"+string(access.ErrFileInMulti)+"\r\n",
-		admin.say(t, "EXEC"))
+		admin.do(t, "EXEC"))
 	require.Equal(t, []int{saves, loads}, []int{f.saves, f.loads}, "no file is touched while keys are locked")
 }
 
 // The users of a file are there all at once: who logs in while it is read meets those of before, or
 // those of now.
-func TestLoadingIsOneStep(t *testing.T) {
-	s, f := newStill(t), &fakeFile{text: "user alice on >pw +@all ~*\n"}
+func TestACLLoadIsAtomic(t *testing.T) {
+	s, f := newServer(t), &fakeFile{text: "user alice on >pw +@all ~*\n"}
 	s.instance.Accounts.File = f
 	require.NoError(t, s.instance.Accounts.Configure("", nil))
 	admin, done := s.dial(), make(chan struct{})
@@ -422,7 +422,7 @@ func TestLoadingIsOneStep(t *testing.T) {
 		for range 200 {
 			admin.session.Feed([]byte("ACL LOAD\r\n"))
 			admin.settle()
-			admin.take()
+			admin.read()
 		}
 	}()
 	for loading := true; loading; {
@@ -432,15 +432,15 @@ func TestLoadingIsOneStep(t *testing.T) {
 		default:
 		}
 		c := s.dial()
-		require.Equal(t, "+OK\r\n", c.say(t, "AUTH alice pw"))
+		require.Equal(t, "+OK\r\n", c.do(t, "AUTH alice pw"))
 		c.Close()
 	}
-	require.Equal(t, strings.Repeat("+OK\r\n", 200), string(admin.heard))
+	require.Equal(t, strings.Repeat("+OK\r\n", 200), string(admin.received))
 }
 
 func TestAccountsOfTheConfiguration(t *testing.T) {
-	with := func(change func(*Settings)) (*still, error) {
-		return newStillWith(t, store.NewStillClock(stillStart), change)
+	with := func(change func(*Settings)) (*testServer, error) {
+		return newServerWith(t, store.NewStillClock(clockStart), change)
 	}
 	s, err := with(func(s *Settings) {
 		s.Access.Password, s.Access.Channels, s.Access.ACLLog, s.Access.Users = "pw", "allchannels", 7,
@@ -448,12 +448,12 @@ func TestAccountsOfTheConfiguration(t *testing.T) {
 	})
 	require.NoError(t, err)
 	c := s.dial()
-	require.Equal(t, "-NOAUTH Authentication required.\r\n", c.say(t, "PING"))
-	require.Equal(t, "+OK\r\n", c.say(t, "AUTH pw"))
-	list := c.say(t, "ACL LIST")
+	require.Equal(t, "-NOAUTH Authentication required.\r\n", c.do(t, "PING"))
+	require.Equal(t, "+OK\r\n", c.do(t, "AUTH pw"))
+	list := c.do(t, "ACL LIST")
 	require.Contains(t, list, " &* +@all\r\n")
 	require.Contains(t, list, "user bob off &* -@all\r\n")
-	require.Contains(t, c.say(t, "CONFIG GET acllog-max-len"), "$1\r\n7\r\n")
+	require.Contains(t, c.do(t, "CONFIG GET acllog-max-len"), "$1\r\n7\r\n")
 	for _, wrong := range []struct {
 		users [][]string
 		says  string
@@ -476,12 +476,12 @@ func TestAccountsOfTheConfiguration(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, closed.instance.NeedsPassword())
 	d := closed.dial()
-	d.say(t, "AUTH pw")
-	require.Contains(t, d.say(t, "SET a b"), "NOPERM")
+	d.do(t, "AUTH pw")
+	require.Contains(t, d.do(t, "SET a b"), "NOPERM")
 }
 
 func TestRenamedCommands(t *testing.T) {
-	s := newStill(t)
+	s := newServer(t)
 	long := strings.Repeat("z", 40)
 	in := s.instance
 	require.NoError(t, in.Table.Rename("CONFIG", long))
@@ -493,20 +493,20 @@ func TestRenamedCommands(t *testing.T) {
 		require.Error(t, in.Table.Rename(from, to), "%s %s", from, to)
 	}
 	c := s.dial()
-	require.Contains(t, c.say(t, "CONFIG GET port"), "-ERR unknown command")
-	require.Contains(t, c.say(t, strings.ToUpper(long)+" GET port"), "6379")
-	require.Contains(t, c.say(t, strings.ToUpper(long)[:32]+" GET port"), "-ERR unknown command")
-	require.Contains(t, c.say(t, "FLUSHALL"), "-ERR unknown command")
-	require.Equal(t, "+OK\r\n", c.say(t, "GET k v"))
-	require.Equal(t, "$1\r\nv\r\n", c.say(t, "FETCH k"))
-	require.Contains(t, c.say(t, "FETCH"), "arguments for 'get' command", "errors name what it was")
-	require.Equal(t, fmt.Sprintf(":%d\r\n", len(All())-1), c.say(t, "COMMAND COUNT"), "one is gone")
-	require.NotContains(t, c.say(t, "COMMAND LIST"), long, "nor is the new name told")
-	require.NotContains(t, c.say(t, "COMMAND LIST"), "flushall")
-	require.Equal(t, "*1\r\n*-1\r\n", strings.ReplaceAll(c.say(t, "COMMAND INFO config|get"), "$-1", "*-1"))
-	u := s.asUser(t, "+get ~*")
-	require.Equal(t, "$1\r\nv\r\n", u.say(t, "FETCH k"), "rules are about the name that it was")
-	require.Contains(t, u.say(t, "GET k v"), "NOPERM User u has no permissions to run the 'set' command")
+	require.Contains(t, c.do(t, "CONFIG GET port"), "-ERR unknown command")
+	require.Contains(t, c.do(t, strings.ToUpper(long)+" GET port"), "6379")
+	require.Contains(t, c.do(t, strings.ToUpper(long)[:32]+" GET port"), "-ERR unknown command")
+	require.Contains(t, c.do(t, "FLUSHALL"), "-ERR unknown command")
+	require.Equal(t, "+OK\r\n", c.do(t, "GET k v"))
+	require.Equal(t, "$1\r\nv\r\n", c.do(t, "FETCH k"))
+	require.Contains(t, c.do(t, "FETCH"), "arguments for 'get' command", "errors name what it was")
+	require.Equal(t, fmt.Sprintf(":%d\r\n", len(All())-1), c.do(t, "COMMAND COUNT"), "one is gone")
+	require.NotContains(t, c.do(t, "COMMAND LIST"), long, "nor is the new name told")
+	require.NotContains(t, c.do(t, "COMMAND LIST"), "flushall")
+	require.Equal(t, "*1\r\n*-1\r\n", strings.ReplaceAll(c.do(t, "COMMAND INFO config|get"), "$-1", "*-1"))
+	u := s.dialAs(t, "+get ~*")
+	require.Equal(t, "$1\r\nv\r\n", u.do(t, "FETCH k"), "rules are about the name that it was")
+	require.Contains(t, u.do(t, "GET k v"), "NOPERM User u has no permissions to run the 'set' command")
 }
 
 // What is protected is changed by those whom --enable-protected-configs names.
@@ -516,7 +516,7 @@ func TestProtectedSettings(t *testing.T) {
 		local   bool
 		may     bool
 	}{{"no", true, false}, {"local", true, true}, {"local", false, false}, {"yes", false, true}, {"", true, false}} {
-		s, err := newStillWith(t, store.NewStillClock(stillStart), func(s *Settings) { s.Admin.Protected = c.allowed })
+		s, err := newServerWith(t, store.NewStillClock(clockStart), func(s *Settings) { s.Admin.Protected = c.allowed })
 		require.NoError(t, err)
 		now := ""
 		require.NoError(t, s.options.Add(&option.Option{Name: "dir", Group: option.Memory, Help: "-", Protected: true,
@@ -525,7 +525,7 @@ func TestProtectedSettings(t *testing.T) {
 		if !c.local {
 			d.session.Peer.Remote = "192.0.2.1:5"
 		}
-		said := d.say(t, "CONFIG SET dir x")
+		said := d.do(t, "CONFIG SET dir x")
 		if c.may {
 			assert.Equal(t, "+OK\r\n", said)
 		} else {
@@ -537,8 +537,8 @@ func TestProtectedSettings(t *testing.T) {
 
 // A client whose user may not do everything pays no memory for that, either.
 func TestChecksDoNotAllocate(t *testing.T) {
-	s := newStill(t)
-	c := s.asUser(t, "+cl.throttle +cl.all %RW~a* ~user:* ~b*")
+	s := newServer(t)
+	c := s.dialAs(t, "+cl.throttle +cl.all %RW~a* ~user:* ~b*")
 	call := []byte(strings.Repeat("CL.THROTTLE user:1 1000000 1000000 1 1\r\n", 32))
 	run := func() {
 		c.session.Feed(call)
@@ -550,30 +550,30 @@ func TestChecksDoNotAllocate(t *testing.T) {
 }
 
 // The user that may do everything, and every client that is it, is looked at once a turn.
-func TestAnOpenUserIsNotLookedAt(t *testing.T) {
-	s := newStill(t)
+func TestUnrestrictedUserIsNotChecked(t *testing.T) {
+	s := newServer(t)
 	c := s.dial()
-	c.say(t, "PING")
+	c.do(t, "PING")
 	require.False(t, c.session.ChecksRights())
-	require.Equal(t, "+OK\r\n", c.say(t, "CONFIG SET requirepass x"))
-	c.say(t, "PING")
+	require.Equal(t, "+OK\r\n", c.do(t, "CONFIG SET requirepass x"))
+	c.do(t, "PING")
 	require.False(t, c.session.ChecksRights(), "it has been let in")
 	d := s.dial()
-	d.say(t, "PING")
+	d.do(t, "PING")
 	require.True(t, d.session.ChecksRights())
-	d.say(t, "AUTH x")
+	d.do(t, "AUTH x")
 	require.False(t, d.session.ChecksRights())
-	c.say(t, "ACL SETUSER default -debug")
-	d.say(t, "PING")
+	c.do(t, "ACL SETUSER default -debug")
+	d.do(t, "PING")
 	require.True(t, d.session.ChecksRights())
 }
 
 // A call of a transaction feels the rights that a call before it has taken away.
-func TestRightsTakenAwayInATransaction(t *testing.T) {
-	c := newStill(t).dial()
-	c.say(t, "MULTI")
-	c.say(t, "ACL SETUSER default -get")
-	c.say(t, "GET x")
+func TestRightsRevokedInTransaction(t *testing.T) {
+	c := newServer(t).dial()
+	c.do(t, "MULTI")
+	c.do(t, "ACL SETUSER default -get")
+	c.do(t, "GET x")
 	require.NoError(t, c.Send(encode([]string{"EXEC"})))
 	for c.session.HasUnanswered() {
 		<-c.woken

@@ -24,36 +24,36 @@ import (
 	"cellserver/internal/store"
 )
 
-// say feeds one inline command and returns all replies, encoded.
-func (c *caller) say(t *testing.T, line string) string {
+// do feeds one inline command and returns all replies, encoded.
+func (c *testClient) do(t *testing.T, line string) string {
 	t.Helper()
 	require.NoError(t, c.Send([]byte(line+"\r\n")))
 	for len(c.session.Output()) >= command.TurnOutput { // pushes have filled the turn, and the reply comes with the next
-		c.take()
+		c.read()
 		c.settle()
 	}
 	return c.output()
 }
 
-func (c *caller) output() string {
-	c.take()
-	out := string(c.heard)
-	c.heard = nil
+func (c *testClient) output() string {
+	c.read()
+	out := string(c.received)
+	c.received = nil
 	return out
 }
 
 // A conversation is a function of its bytes, not of how they arrive.
-func TestAnySplitOfTheBytesIsAnsweredAlike(t *testing.T) {
+func TestRepliesDoNotDependOnHowInputIsSplit(t *testing.T) {
 	input := strings.Repeat("PING\r\n*7\r\n$11\r\nCL.THROTTLE\r\n$1\r\na\r\n$1\r\n4\r\n$1\r\n1\r\n$1\r\n1\r\n$1\r\n2\r\n$2\r\nMS\r\n", 3) +
 		"NOSUCH x\r\nECHO 'a b'\r\nSELECT 3\r\nDBSIZE\r\nHELLO 3\r\nCL.INSPECT a\r\n*1\r\n$x\r\nPING\r\n"
-	whole := newStill(t).dial()
+	whole := newServer(t).dial()
 	require.NoError(t, whole.Send([]byte(input)))
 	want := whole.output()
 	require.Contains(t, want, "-ERR Protocol error: invalid bulk length\r\n")
 	require.True(t, whole.session.Closing())
 
 	for seed := range uint64(50) {
-		c, rest := newStill(t).dial(), input
+		c, rest := newServer(t).dial(), input
 		random := rand.New(rand.NewPCG(seed, 0))
 		var got strings.Builder
 		for rest != "" && !c.session.Closing() {
@@ -68,7 +68,7 @@ func TestAnySplitOfTheBytesIsAnsweredAlike(t *testing.T) {
 
 // A pushed message stands between replies, never inside one.
 func TestPushStandsBetweenReplies(t *testing.T) {
-	c := newStill(t).dial()
+	c := newServer(t).dial()
 	require.NoError(t, c.Send([]byte("*2\r\n$4\r\nECHO\r\n$5\r\nhel")))
 	require.True(t, c.session.Push([]byte(">1\r\n+news\r\n")))
 	<-c.woken
@@ -80,7 +80,7 @@ func TestPushStandsBetweenReplies(t *testing.T) {
 
 // Pushes come from any goroutine, and none is lost or torn.
 func TestPushFromManyGoroutines(t *testing.T) {
-	c := newStill(t).dial()
+	c := newServer(t).dial()
 	var pushing sync.WaitGroup
 	for range 8 {
 		pushing.Go(func() {
@@ -96,7 +96,7 @@ func TestPushFromManyGoroutines(t *testing.T) {
 
 // A client that does not take its pushes loses its connection, not our memory.
 func TestPushesAreBounded(t *testing.T) {
-	c := newStill(t).dial()
+	c := newServer(t).dial()
 	message := make([]byte, 1<<20)
 	for range client.DefaultMaxPushes >> 20 {
 		require.True(t, c.session.Push(message))
@@ -106,23 +106,23 @@ func TestPushesAreBounded(t *testing.T) {
 	require.True(t, c.session.Closing())
 }
 
-func TestPushAfterCloseGoesNowhere(t *testing.T) {
-	c := newStill(t).dial()
+func TestPushAfterCloseIsDropped(t *testing.T) {
+	c := newServer(t).dial()
 	c.session.Close()
 	require.False(t, c.session.Push([]byte("+x\r\n")))
 }
 
-// planted makes an instance whose table has one more row.
-func planted(t *testing.T, row *command.Command) *still {
-	s := newStill(t)
-	s.plant(row)
+// serverWithRow makes an instance whose table has one more row.
+func serverWithRow(t *testing.T, row *command.Command) *testServer {
+	s := newServer(t)
+	s.addRows(row)
 	return s
 }
 
 // A Slow command answers in its turn though it runs elsewhere: its session waits, others do not.
-func TestParkedSessionWaitsAndOthersDoNot(t *testing.T) {
+func TestParkedSessionDoesNotBlockOthers(t *testing.T) {
 	goOn := make(chan struct{})
-	s := planted(t, &command.Command{
+	s := serverWithRow(t, &command.Command{
 		Name: "wait", Cost: command.Unbounded, Args: []command.Arg{command.Word("reply")},
 		Run: func(c *command.Call) error {
 			word := c.Word()
@@ -138,7 +138,7 @@ func TestParkedSessionWaitsAndOthersDoNot(t *testing.T) {
 	require.Equal(t, "+PONG\r\n", parked.output())
 	parked.session.Feed([]byte("ECHO later\r\n"))
 	require.Empty(t, parked.output(), "nothing is read while a reply is owed")
-	require.Equal(t, "+PONG\r\n", other.say(t, "PING"))
+	require.Equal(t, "+PONG\r\n", other.do(t, "PING"))
 
 	require.True(t, parked.session.Push([]byte("+pushed\r\n")))
 	<-parked.woken
@@ -155,7 +155,7 @@ func TestParkedSessionWaitsAndOthersDoNot(t *testing.T) {
 func TestParkedSessionIsBounded(t *testing.T) {
 	goOn := make(chan struct{})
 	defer close(goOn)
-	s := planted(t, &command.Command{
+	s := serverWithRow(t, &command.Command{
 		Name: "wait", Cost: command.Unbounded,
 		Run: func(c *command.Call) error { <-goOn; return nil },
 	})
@@ -171,9 +171,9 @@ func TestParkedSessionIsBounded(t *testing.T) {
 }
 
 // A Slow command whose client has gone is told to stop, and its reply goes nowhere.
-func TestCloseStopsASlowCommand(t *testing.T) {
+func TestCloseStopsBackgroundCall(t *testing.T) {
 	began, stopped := make(chan struct{}), make(chan error)
-	s := planted(t, &command.Command{
+	s := serverWithRow(t, &command.Command{
 		Name: "wait", Cost: command.Unbounded,
 		Run: func(c *command.Call) error {
 			close(began)
@@ -191,19 +191,19 @@ func TestCloseStopsASlowCommand(t *testing.T) {
 }
 
 // A session that ends is not shown in the middle of it, with nothing left of what it held.
-func TestASessionThatEndsIsNotShown(t *testing.T) {
-	s := newStill(t)
+func TestClosingSessionIsNotListed(t *testing.T) {
+	s := newServer(t)
 	ends, other := s.dial(), s.dial()
-	ends.say(t, "SUBSCRIBE a")
+	ends.do(t, "SUBSCRIBE a")
 	ends.session.Profile.Mu.Lock() // which it stops at
 	closed := make(chan struct{})
 	go func() {
 		ends.session.Close()
 		close(closed)
 	}()
-	until(t, func() bool { return s.instance.Clients.Get(ends.session.ID) == nil }) // it has begun
+	waitUntil(t, func() bool { return s.instance.Clients.Get(ends.session.ID) == nil }) // it has begun
 	require.Nil(t, s.instance.Clients.Get(ends.session.ID))
-	require.Equal(t, 1, strings.Count(other.say(t, "CLIENT LIST"), "id="))
+	require.Equal(t, 1, strings.Count(other.do(t, "CLIENT LIST"), "id="))
 	require.Positive(t, s.instance.Clients.Eviction().Leaving, "what it holds is on its way out")
 	ends.session.Profile.Mu.Unlock()
 	<-closed
@@ -214,53 +214,53 @@ func TestASessionThatEndsIsNotShown(t *testing.T) {
 // Others who are told things, but may ask for more (CLIENT TRACKING), it does not spare there
 // either.
 func TestIdleClientsAreCut(t *testing.T) {
-	s := newStill(t)
-	stay := map[*caller]string{s.dial(): "SUBSCRIBE a", s.dial(): "PSUBSCRIBE a", s.dial(): "SSUBSCRIBE a",
+	s := newServer(t)
+	stay := map[*testClient]string{s.dial(): "SUBSCRIBE a", s.dial(): "PSUBSCRIBE a", s.dial(): "SSUBSCRIBE a",
 		s.dial(): "MONITOR"}
-	leave := map[*caller]string{s.dial(): "PING", s.dial(): "MULTI", s.dial(): "WATCH a",
+	leave := map[*testClient]string{s.dial(): "PING", s.dial(): "MULTI", s.dial(): "WATCH a",
 		s.dial(): "CLIENT TRACKING ON BCAST"}
 	for c, line := range stay {
-		c.say(t, line)
+		c.do(t, line)
 	}
 	for c, line := range leave {
-		c.say(t, line)
+		c.do(t, line)
 	}
 	for c := range stay {
-		c.listen() // monitors have seen all of that
+		c.pushed() // monitors have seen all of that
 	}
 	require.NoError(t, s.Advance(10*time.Second))
 	s.instance.CutIdle(9 * time.Second)
 	for c, line := range stay {
-		require.False(t, c.isCut(), line)
-		c.say(t, "RESET")
+		require.False(t, c.isDisconnected(), line)
+		c.do(t, "RESET")
 	}
 	for c, line := range leave {
-		require.True(t, c.isCut(), line)
+		require.True(t, c.isDisconnected(), line)
 	}
 	require.NoError(t, s.Advance(10*time.Second))
 	s.instance.CutIdle(9 * time.Second)
 	for c, line := range stay {
-		require.True(t, c.isCut(), line)
+		require.True(t, c.isDisconnected(), line)
 	}
 }
 
 // A browser can be made to send commands in the body of a request: nothing of it is answered,
 // nothing behind it read.
-func TestHTTPIsCutOff(t *testing.T) {
+func TestHTTPIsDisconnected(t *testing.T) {
 	for _, line := range []string{"POST / HTTP/1.1", "post /", "Host: localhost", "*1\r\n$4\r\nPOST"} {
-		c := newStill(t).dial()
-		require.Equal(t, "+PONG\r\n", c.say(t, "PING\r\n"+line+"\r\nPING"))
+		c := newServer(t).dial()
+		require.Equal(t, "+PONG\r\n", c.do(t, "PING\r\n"+line+"\r\nPING"))
 		require.True(t, c.session.Closing())
 	}
-	c := newStill(t).dial()
-	require.Contains(t, c.say(t, "GET / HTTP/1.1"), "-ERR wrong number")
+	c := newServer(t).dial()
+	require.Contains(t, c.do(t, "GET / HTTP/1.1"), "-ERR wrong number")
 	require.False(t, c.session.Closing())
 }
 
 // A row that panics ends its own conversation, with a line in the log that says where; everybody
 // else goes on, also on the key that it held.
-func TestPanicEndsOneConversation(t *testing.T) {
-	s := planted(t, &command.Command{
+func TestPanicClosesOneConnection(t *testing.T) {
+	s := serverWithRow(t, &command.Command{
 		Name: "panic", Args: []command.Arg{command.Key("key")},
 		Run: func(c *command.Call) error {
 			c.Out.Array(2)
@@ -271,30 +271,30 @@ func TestPanicEndsOneConversation(t *testing.T) {
 	var log bytes.Buffer
 	s.instance.ClientLog = slog.New(slog.NewTextHandler(&log, nil))
 	c, other := s.dial(), s.dial()
-	other.say(t, "CL.THROTTLE held 15 30 60")
-	require.Equal(t, "+PONG\r\n", c.say(t, "PING\r\nPANIC held\r\nPING"))
+	other.do(t, "CL.THROTTLE held 15 30 60")
+	require.Equal(t, "+PONG\r\n", c.do(t, "PING\r\nPANIC held\r\nPING"))
 	require.True(t, c.session.Closing())
 	require.Contains(t, log.String(), "reason=planted")
 	require.Contains(t, log.String(), "session_test.go", "the stack")
-	require.Equal(t, "*5\r\n:0\r\n:16\r\n:14\r\n:-1\r\n:4\r\n", other.say(t, "CL.THROTTLE held 15 30 60"))
+	require.Equal(t, "*5\r\n:0\r\n:16\r\n:14\r\n:-1\r\n:4\r\n", other.do(t, "CL.THROTTLE held 15 30 60"))
 }
 
 // The same of a Slow row, which runs on a goroutine of its own.
-func TestPanicOfASlowRowEndsOneConversation(t *testing.T) {
-	s := planted(t, &command.Command{
+func TestPanicInBackgroundClosesOneConnection(t *testing.T) {
+	s := serverWithRow(t, &command.Command{
 		Name: "panic", Cost: command.Unbounded, Run: func(*command.Call) error { panic("planted") },
 	})
 	var log bytes.Buffer
 	s.instance.ClientLog = slog.New(slog.NewTextHandler(&log, nil))
 	c := s.dial()
 	c.session.Feed([]byte("PANIC\r\n"))
-	<-c.wasCut
+	<-c.disconnected
 	require.Contains(t, log.String(), "reason=planted")
-	require.Equal(t, "+PONG\r\n", s.dial().say(t, "PING"))
+	require.Equal(t, "+PONG\r\n", s.dial().do(t, "PING"))
 }
 
 // A deep pipeline is answered a turn at a time, and every call of it in the end.
-func TestADeepPipelineYields(t *testing.T) {
+func TestDeepPipelineYields(t *testing.T) {
 	for _, deep := range []struct {
 		call  string
 		calls int
@@ -304,7 +304,7 @@ func TestADeepPipelineYields(t *testing.T) {
 		{"INFO", 40, 4},                               // dear ones count for more
 		{"ECHO " + strings.Repeat("x", 50000), 50, 6}, // and so do bytes
 	} {
-		s := newStill(t)
+		s := newServer(t)
 		c := s.dial()
 		c.session.Feed([]byte(strings.Repeat(deep.call+"\r\n", deep.calls)))
 		first := s.instance.Stats.Made()
@@ -319,8 +319,8 @@ func TestADeepPipelineYields(t *testing.T) {
 }
 
 // A call with very many words does not keep the loop: it is parked, whatever its row says.
-func TestALongCallIsParked(t *testing.T) {
-	c := newStill(t).dial()
+func TestLongCallIsParked(t *testing.T) {
+	c := newServer(t).dial()
 	c.session.Feed(encode(strings.Fields("EXISTS" + strings.Repeat(" k", resp.LongCall))))
 	require.True(t, c.session.HasUnanswered())
 	<-c.woken
@@ -329,19 +329,19 @@ func TestALongCallIsParked(t *testing.T) {
 }
 
 // What a row wrote before it failed is taken back: one call, one reply.
-func TestErrorTakesTheReplyBack(t *testing.T) {
-	s := planted(t, &command.Command{Name: "half", Run: func(c *command.Call) error {
+func TestErrorReplacesPartialReply(t *testing.T) {
+	s := serverWithRow(t, &command.Command{Name: "half", Run: func(c *command.Call) error {
 		c.Out.Array(2)
 		c.Out.Int(1)
 		return command.ErrSyntax
 	}})
-	require.Equal(t, "+PONG\r\n-ERR syntax error\r\n+PONG\r\n", s.dial().say(t, "PING\r\nHALF\r\nPING"))
+	require.Equal(t, "+PONG\r\n-ERR syntax error\r\n+PONG\r\n", s.dial().do(t, "PING\r\nHALF\r\nPING"))
 }
 
 // A window of pipelined commands is decided at one instant, and the next at a later one.
-func TestAWindowSharesOneReadingOfTheClock(t *testing.T) {
+func TestWindowReadsClockOnce(t *testing.T) {
 	ticking := &tickingClock{}
-	s := newStillOn(t, ticking)
+	s := newServerOn(t, ticking)
 	c := s.dial()
 	calls := strings.Repeat("CL.THROTTLE k 100000 1 1 1 MS\r\n", session.Lookahead+1)
 	require.NoError(t, c.Send([]byte("CL.THROTTLE k 100000 1 1\r\n"))) // the first of a row's calls is measured
@@ -355,7 +355,7 @@ type tickingClock struct{ readings int64 }
 
 func (c *tickingClock) Now() int64 {
 	c.readings++
-	return stillStart + c.readings*int64(time.Second)
+	return clockStart + c.readings*int64(time.Second)
 }
 
 func (c *tickingClock) Offset() int64 { return 0 }
@@ -365,9 +365,9 @@ func (c *tickingClock) Offset() int64 { return 0 }
 func TestThrottleAllocatesNothing(t *testing.T) {
 	for _, protocol := range []int{2, 3} {
 		for _, depth := range []int{1, 64} {
-			s := newStill(t)
+			s := newServer(t)
 			c := s.dial()
-			c.say(t, fmt.Sprintf("HELLO %d", protocol))
+			c.do(t, fmt.Sprintf("HELLO %d", protocol))
 			input := []byte(strings.Repeat("*6\r\n$11\r\nCL.THROTTLE\r\n$7\r\nuser123\r\n$2\r\n15\r\n$2\r\n30\r\n$2\r\n60\r\n$1\r\n1\r\n", depth))
 			serve := func() {
 				s.clock.Advance(3 * time.Second)
@@ -384,7 +384,7 @@ func BenchmarkSession(b *testing.B) {
 	for _, depth := range []int{1, 64} {
 		b.Run(fmt.Sprintf("P=%d", depth), func(b *testing.B) {
 			b.ReportAllocs()
-			newStill(b).dial().repeat(b.N, depth,
+			newServer(b).dial().repeat(b.N, depth,
 				"*6\r\n$11\r\nCL.THROTTLE\r\n$14\r\nk:000000000000\r\n$2\r\n15\r\n$2\r\n30\r\n$2\r\n60\r\n$1\r\n1\r\n")
 		})
 	}
@@ -397,7 +397,7 @@ func BenchmarkValues(b *testing.B) {
 		for _, depth := range []int{1, 64} {
 			b.Run(fmt.Sprintf("%s/P=%d", name, depth), func(b *testing.B) {
 				call := "\r\n$14\r\nk:000000000000\r\n"
-				c := newStill(b).dial()
+				c := newServer(b).dial()
 				c.repeat(1<<17, 64, "*2\r\n$4\r\nINCR"+call) // nearly all keys are there
 				b.ResetTimer()
 				c.repeat(b.N, depth, fmt.Sprintf("*2\r\n$%d\r\n%s", len(name), name)+call)
@@ -408,7 +408,7 @@ func BenchmarkValues(b *testing.B) {
 
 // repeat makes one call again and again. The keys are 65536, taken in an order that no cache
 // foresees; to write them into the calls costs about 4 ns each.
-func (c *caller) repeat(times, depth int, call string) {
+func (c *testClient) repeat(times, depth int, call string) {
 	input := []byte(strings.Repeat(call, depth))
 	digits := strings.Index(call, "k:0") + len("k:0000")
 	key := uint32(1)
@@ -424,7 +424,7 @@ func (c *caller) repeat(times, depth int, call string) {
 
 // An idle client holds nothing of the calls that it made, however large they were.
 func TestIdleSessionHoldsLittle(t *testing.T) {
-	s := newStill(t)
+	s := newServer(t)
 	call := encode(append([]string{"DEL"}, slices.Repeat([]string{strings.Repeat("k", 1<<20)}, 8)...))
 	heap := func() uint64 {
 		runtime.GC()
@@ -435,7 +435,7 @@ func TestIdleSessionHoldsLittle(t *testing.T) {
 	}
 	before := heap()
 	const clients = 20
-	idle := make([]*caller, clients)
+	idle := make([]*testClient, clients)
 	for i := range idle {
 		idle[i] = s.dial()
 		for piece := range slices.Chunk(call, 16<<10) { // as a transport reads it: the session holds what has come
@@ -451,17 +451,17 @@ func TestIdleSessionHoldsLittle(t *testing.T) {
 // What may be given many times may not be given any number of times, where each makes a piece of
 // the reply.
 func TestRepeatedNamesAreBounded(t *testing.T) {
-	c := newStill(t).dial()
+	c := newServer(t).dial()
 	most := strings.Repeat(" client", 128-2)
-	require.NotContains(t, c.say(t, "COMMAND DOCS"+most), "-ERR")
+	require.NotContains(t, c.do(t, "COMMAND DOCS"+most), "-ERR")
 	require.Equal(t, "-ERR wrong number of arguments for 'command|docs' command\r\n",
-		c.say(t, "COMMAND DOCS"+most+" client"))
+		c.do(t, "COMMAND DOCS"+most+" client"))
 }
 
 // What takes a time that a client or its neighbours choose runs beside the loop.
-func TestDearCommandsAreParked(t *testing.T) {
+func TestExpensiveCommandsAreParked(t *testing.T) {
 	for _, call := range []string{"KEYS *", "SCAN 0 MATCH a*a*b", "RANDOMKEY", "CLIENT LIST"} {
-		c := newStill(t).dial()
+		c := newServer(t).dial()
 		c.session.Feed([]byte(call + "\r\n"))
 		require.True(t, c.session.HasUnanswered(), call)
 		<-c.woken
@@ -469,7 +469,7 @@ func TestDearCommandsAreParked(t *testing.T) {
 }
 
 // fill makes keys that stay.
-func (s *still) fill(t *testing.T, keys int) {
+func (s *testServer) fill(t *testing.T, keys int) {
 	c := s.dial()
 	for i := range keys {
 		c.session.Feed(fmt.Appendf(nil, "CL.THROTTLE key:%d 15 1 1000000\r\n", i))

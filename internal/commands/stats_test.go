@@ -8,10 +8,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// miscounted sends calls of more rows than a session counts at a time, in pipelines of any length,
+// wrongCounts sends calls of more rows than a session counts at a time, in pipelines of any length,
 // and says of which command the count is wrong. spoil may spoil what the session has counted.
-func miscounted(t *testing.T, spoil func(s *still)) (wrong []string) {
-	s := newStill(t)
+func wrongCounts(t *testing.T, spoil func(s *testServer)) (wrong []string) {
+	s := newServer(t)
 	c := s.dial()
 	random := rand.New(rand.NewPCG(1, 1))
 	rows := []string{"ping", "get", "incr", "ttl", "cl.throttle", "dbsize", "time", "echo"}
@@ -40,13 +40,13 @@ func miscounted(t *testing.T, spoil func(s *still)) (wrong []string) {
 }
 
 func TestEveryCallIsCounted(t *testing.T) {
-	require.Empty(t, miscounted(t, func(*still) {}))
+	require.Empty(t, wrongCounts(t, func(*testServer) {}))
 }
 
-func TestAMiscountIsFound(t *testing.T) {
-	count := func(s *still, row string) *stats.Calls {
+func TestWrongCountIsFound(t *testing.T) {
+	count := func(s *testServer, row string) *stats.Calls {
 		return s.instance.Stats.Of(s.instance.Table.ByName[row].Number)
 	}
-	require.Contains(t, miscounted(t, func(s *still) { count(s, "get").Calls.Add(1) }), "get")
-	require.Contains(t, miscounted(t, func(s *still) { count(s, "cl.throttle").Limited.Add(1) }), "limited")
+	require.Contains(t, wrongCounts(t, func(s *testServer) { count(s, "get").Calls.Add(1) }), "get")
+	require.Contains(t, wrongCounts(t, func(s *testServer) { count(s, "cl.throttle").Limited.Add(1) }), "limited")
 }

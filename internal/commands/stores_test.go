@@ -10,29 +10,31 @@ import (
 	memstore "cellserver/internal/store/memory"
 )
 
-// whole is a view of a store that lacks nothing.
-type whole interface {
+// fullView is a view of a store that lacks nothing.
+type fullView interface {
 	store.View
 	store.Swapper
 	store.UsageReporter
 	store.IdleTracker
 }
 
-// mute is a store that carries out the steps of a transaction, and then does not answer.
-type mute struct {
+// unavailableStore is a store that carries out the steps of a transaction, and then does not answer.
+type unavailableStore struct {
 	*memstore.Store
 	answers *bool
 }
 
-func (s mute) View() store.View { return muteView{s.Store.View().(whole), s.answers} }
+func (s unavailableStore) View() store.View {
+	return unavailableView{s.Store.View().(fullView), s.answers}
+}
 
-type muteView struct {
-	whole
+type unavailableView struct {
+	fullView
 	answers *bool
 }
 
-func (v muteView) Atomically(ctx context.Context, places []store.KeyRef, all bool, steps func() error) error {
-	err := v.whole.Atomically(ctx, places, all, steps)
+func (v unavailableView) Atomically(ctx context.Context, places []store.KeyRef, all bool, steps func() error) error {
+	err := v.fullView.Atomically(ctx, places, all, steps)
 	if !*v.answers {
 		err = store.ErrUnavailable
 	}
@@ -41,37 +43,38 @@ func (v muteView) Atomically(ctx context.Context, places []store.KeyRef, all boo
 
 // A client gets one error in place of what a step of several keys had written, and its conversation
 // goes on.
-func TestAStoreThatDoesNotAnswer(t *testing.T) {
+func TestUnavailableStore(t *testing.T) {
 	answers := true
-	s, err := newStillOver(t, mute{memstore.New(memstore.Options{SweepEvery: -1}), &answers}, func(*Settings) {})
+	s, err := newServerOver(t, unavailableStore{memstore.New(memstore.Options{SweepEvery: -1}), &answers},
+		func(*Settings) {})
 	require.NoError(t, err)
 	c := s.dial()
 	const unavailable = "-UNAVAILABLE the store does not answer; whether the command was carried out is not known\r\n"
-	c.say(t, "MSET a 1 b 2")
+	c.do(t, "MSET a 1 b 2")
 	for _, call := range []string{"MSET a 3 c 4", "MSETNX d 1 e 2", "MGET a b", "RENAME a f", "SWAPDB 0 1"} {
 		answers = false
-		require.Equal(t, unavailable, c.say(t, call), call)
+		require.Equal(t, unavailable, c.do(t, call), call)
 		answers = true
-		require.Equal(t, "+PONG\r\n", c.say(t, "PING"))
+		require.Equal(t, "+PONG\r\n", c.do(t, "PING"))
 	}
 	for _, slow := range []string{"", "KEYS *"} { // on the loop, and beside it
-		require.Equal(t, "+OK\r\n", c.say(t, "WATCH w"))
-		c.say(t, "MULTI")
+		require.Equal(t, "+OK\r\n", c.do(t, "WATCH w"))
+		c.do(t, "MULTI")
 		for _, call := range []string{"INCR n", "PUBLISH ch m", slow} {
 			if call != "" {
-				require.Equal(t, "+QUEUED\r\n", c.say(t, call))
+				require.Equal(t, "+QUEUED\r\n", c.do(t, call))
 			}
 		}
 		answers = false
-		require.Equal(t, unavailable, c.say(t, "EXEC"))
+		require.Equal(t, unavailable, c.do(t, "EXEC"))
 		answers = true
-		require.Equal(t, "-ERR EXEC without MULTI\r\n", c.say(t, "EXEC"))
-		require.Contains(t, c.say(t, "INFO clients"), "watching_clients:0\r\n")
+		require.Equal(t, "-ERR EXEC without MULTI\r\n", c.do(t, "EXEC"))
+		require.Contains(t, c.do(t, "INFO clients"), "watching_clients:0\r\n")
 	}
 }
 
-// everything is what the store that ships can do.
-const everything = store.Notifies | store.Swaps | store.ReportsUsage | store.TracksIdle
+// allAbilities is what the store that ships can do.
+const allAbilities = store.Notifies | store.Swaps | store.ReportsUsage | store.TracksIdle
 
 // A store that can do no more than it must.
 type (
@@ -84,19 +87,19 @@ func (s plainStore) View() store.View { return plainView{s.Store.View()} }
 func TestAbilities(t *testing.T) {
 	data := memstore.New(memstore.Options{SweepEvery: -1})
 	t.Cleanup(func() { data.Close() })
-	require.Equal(t, everything, store.AbilitiesOf(data))
+	require.Equal(t, allAbilities, store.AbilitiesOf(data))
 	require.Zero(t, store.AbilitiesOf(plainStore{data}))
 }
 
 // What a store cannot do is refused in words; all else is done.
-func TestAStoreThatLacksAbilities(t *testing.T) {
-	open := func(change func(*Settings)) (*still, error) {
-		return newStillOver(t, plainStore{memstore.New(memstore.Options{SweepEvery: -1})}, change)
+func TestStoreWithoutAbilities(t *testing.T) {
+	open := func(change func(*Settings)) (*testServer, error) {
+		return newServerOver(t, plainStore{memstore.New(memstore.Options{SweepEvery: -1})}, change)
 	}
 	s, err := open(func(*Settings) {})
 	require.NoError(t, err)
 	c := s.dial()
-	c.say(t, "SET key value")
+	c.do(t, "SET key value")
 	for call, want := range map[string]string{
 		"WATCH key":           "-ERR the store cannot tell of changes\r\n",
 		"CLIENT TRACKING ON":  "-ERR the store cannot tell of changes\r\n",
@@ -106,11 +109,11 @@ func TestAStoreThatLacksAbilities(t *testing.T) {
 		"GET key":             "$5\r\nvalue\r\n",
 		"CONFIG RESETSTAT":    "+OK\r\n",
 	} {
-		require.Equal(t, want, c.say(t, call))
+		require.Equal(t, want, c.do(t, call))
 	}
-	require.Contains(t, c.say(t, "INFO"), "used_memory:")
-	require.Contains(t, c.say(t, "CONFIG SET notify-keyspace-events KEA"), "the store cannot tell of changes")
-	require.Equal(t, "*2\r\n$22\r\nnotify-keyspace-events\r\n$0\r\n\r\n", c.say(t, "CONFIG GET notify-keyspace-events"))
+	require.Contains(t, c.do(t, "INFO"), "used_memory:")
+	require.Contains(t, c.do(t, "CONFIG SET notify-keyspace-events KEA"), "the store cannot tell of changes")
+	require.Equal(t, "*2\r\n$22\r\nnotify-keyspace-events\r\n$0\r\n\r\n", c.do(t, "CONFIG GET notify-keyspace-events"))
 	_, err = open(func(s *Settings) { s.Notifications.Events = "KEA" })
 	require.ErrorContains(t, err, "notify-keyspace-events: the store cannot tell of changes")
 }

@@ -15,16 +15,16 @@ import (
 
 // What is done to a part of a value costs what the part is long, and not the value: in bytes that
 // are copied while its shard is locked.
-func TestAPartOfAValueCostsThatPart(t *testing.T) {
-	s := newStill(t)
+func TestPartOfValueCostsItsLength(t *testing.T) {
+	s := newServer(t)
 	c := s.dial()
 	c.session.Feed(encode([]string{"SET", "big", strings.Repeat("x", 1<<20-64<<10)}))
 	c.session.Sent()
-	c.say(t, "APPEND big 0123456789") // which moves it to where there is room for more
+	c.do(t, "APPEND big 0123456789") // which moves it to where there is room for more
 	for _, call := range []string{"STRLEN big", "GETRANGE big 500000 500009", "SUBSTR big 0 -900000",
 		"SETRANGE big 500000 0123456789", "APPEND big 0123456789"} {
 		const times = 100
-		before := s.moved()
+		before := s.copiedBytes()
 		bytes := allocated(func() {
 			c.session.Feed([]byte(strings.Repeat(call+"\r\n", times)))
 			for c.session.More() {
@@ -37,13 +37,13 @@ func TestAPartOfAValueCostsThatPart(t *testing.T) {
 		if strings.HasPrefix(call, "SUBSTR") {
 			most = 100_000
 		}
-		require.LessOrEqual(t, s.moved()-before, 10*times*most, call)
+		require.LessOrEqual(t, s.copiedBytes()-before, 10*times*most, call)
 		require.Less(t, bytes, times*(1000+2*int(most)), call)
 	}
 }
 
-// moved is how many bytes of values the store has copied while they were locked.
-func (s *still) moved() (bytes int64) {
+// copiedBytes is how many bytes of values the store has copied while they were locked.
+func (s *testServer) copiedBytes() (bytes int64) {
 	for _, u := range store.UsageOf(s.instance.Store) {
 		bytes += u.Copied
 	}
@@ -52,8 +52,8 @@ func (s *still) moved() (bytes int64) {
 
 // Calls of many megabytes are made beside the loop: MSET without a copy of its words, MGET when it
 // turns out how long the reply is.
-func TestLongValuesOfManyKeysAreMovedBesideTheLoop(t *testing.T) {
-	s := newStill(t)
+func TestLongValuesAreCopiedInBackground(t *testing.T) {
+	s := newServer(t)
 	c := s.dial()
 	mSet, mGet := []string{"MSET"}, []string{"MGET", "none"}
 	for i := range 60 {
@@ -67,16 +67,16 @@ func TestLongValuesOfManyKeysAreMovedBesideTheLoop(t *testing.T) {
 	for piece := range slices.Chunk(before, 16<<10) {
 		require.NoError(t, c.Send(piece))
 	}
-	moved := s.moved()
+	moved := s.copiedBytes()
 	s.instance.Background.Acquire(context.Background())
 	require.Less(t, allocated(func() { c.session.Feed(last); last = nil }), 100_000)
 	require.True(t, c.session.Parked.Load())
-	require.Equal(t, moved, s.moved(), "written in the turn")
+	require.Equal(t, moved, s.copiedBytes(), "written in the turn")
 	s.instance.Background.Release()
 	c.settle()
 	require.Equal(t, "+OK\r\n", c.output())
 	for i := 14; i < 60; i++ {
-		require.Equal(t, ":1\r\n", c.say(t, fmt.Sprintf("COPY key%d key%d", i%14, i)))
+		require.Equal(t, ":1\r\n", c.do(t, fmt.Sprintf("COPY key%d key%d", i%14, i)))
 	}
 	s.instance.Background.Acquire(context.Background())
 	hits := s.instance.Stats.Hits.Load()
@@ -84,17 +84,17 @@ func TestLongValuesOfManyKeysAreMovedBesideTheLoop(t *testing.T) {
 	require.True(t, c.session.Parked.Load())
 	require.Less(t, c.session.BufferSizes.Load()>>32, int64(4*mebibyte))
 	s.instance.Background.Release()
-	n, _ := c.replies(t, nil, "\r\n$1048576\r\n")
+	n, _ := c.countReplies(t, nil, "\r\n$1048576\r\n")
 	require.Equal(t, 60, n)
 	require.Equal(t, hits+60, s.instance.Stats.Hits.Load())
 }
 
 // A large value is read from where it stands: it is moved once.
-func TestALargeValueIsMovedOnce(t *testing.T) {
-	s := newStill(t)
+func TestLargeValueIsCopiedOnce(t *testing.T) {
+	s := newServer(t)
 	c := s.dial()
-	c.replies(t, encode([]string{"SET", "big", strings.Repeat("x", mebibyte)}), "+OK")
-	before := s.moved()
+	c.countReplies(t, encode([]string{"SET", "big", strings.Repeat("x", mebibyte)}), "+OK")
+	before := s.copiedBytes()
 	hits := s.instance.Stats.Hits.Load()
 	get := encode([]string{"GET", "big"})
 	bytes := allocated(func() {
@@ -103,7 +103,7 @@ func TestALargeValueIsMovedOnce(t *testing.T) {
 		c.session.Sent()
 	})
 	require.Less(t, bytes, mebibyte/2, "what is sent stands in memory that is used again")
-	require.LessOrEqual(t, s.moved()-before, int64(10*4<<10))
+	require.LessOrEqual(t, s.copiedBytes()-before, int64(10*4<<10))
 	require.Equal(t, hits+10, s.instance.Stats.Hits.Load())
 }
 

@@ -16,10 +16,10 @@ func TestTablesShareNoMemory(t *testing.T) {
 	var playing sync.WaitGroup
 	for range 2 {
 		playing.Go(func() {
-			c := newStill(t).dial()
-			require.Equal(t, ":1\r\n", c.say(t, "INCR n"))
-			require.Equal(t, "+OK\r\n", c.say(t, "CLIENT SETNAME x"))
-			require.Contains(t, c.say(t, "CONFIG HELP"), "CONFIG <subcommand>")
+			c := newServer(t).dial()
+			require.Equal(t, ":1\r\n", c.do(t, "INCR n"))
+			require.Equal(t, "+OK\r\n", c.do(t, "CLIENT SETNAME x"))
+			require.Contains(t, c.do(t, "CONFIG HELP"), "CONFIG <subcommand>")
 		})
 	}
 	playing.Wait()

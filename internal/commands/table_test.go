@@ -22,8 +22,8 @@ var everyCommand = tableOf()
 // and say nothing to the manual.
 func tableOf(planted ...*command.Command) *command.Table { return tableWith(All(), planted...) }
 
-// plant adds rows to an instance's table.
-func (s *still) plant(planted ...*command.Command) {
+// addRows adds rows to an instance's table.
+func (s *testServer) addRows(planted ...*command.Command) {
 	s.instance.Table = tableWith(s.families.commands(), planted...)
 }
 
@@ -35,30 +35,30 @@ func tableWith(all []*command.Command, planted ...*command.Command) *command.Tab
 	listed := slices.DeleteFunc(all, func(row *command.Command) bool {
 		return slices.ContainsFunc(planted, func(other *command.Command) bool { return other.Name == row.Name })
 	})
-	table, err := command.NewTable(append(planted, listed...), everything)
+	table, err := command.NewTable(append(planted, listed...), allAbilities)
 	if err != nil {
 		panic(err)
 	}
 	return table
 }
 
-func leastWords(row *command.Command) int {
+func minWords(row *command.Command) int {
 	least, _ := row.Words()
 	return least
 }
 
-// everyRow is all rows, subcommands included.
-func everyRow() (rows []*command.Command) {
+// allRows is all rows, subcommands included.
+func allRows() (rows []*command.Command) {
 	for _, row := range All() {
 		rows = append(append(rows, row), row.Subs...)
 	}
 	return rows
 }
 
-func TestRowsAreSound(t *testing.T) {
-	_, err := command.NewTable(All(), everything)
+func TestRowsAreValid(t *testing.T) {
+	_, err := command.NewTable(All(), allAbilities)
 	require.NoError(t, err)
-	_, err = command.NewTable(append(All(), find(All(), "get")), everything)
+	_, err = command.NewTable(append(All(), find(All(), "get")), allAbilities)
 	require.EqualError(t, err, "get: Name: two rows have this name")
 }
 
@@ -85,16 +85,16 @@ func TestFlawsAreFound(t *testing.T) {
 	} {
 		row := *find(All(), "get")
 		spoil(&row)
-		_, err := command.NewTable([]*command.Command{&row}, everything)
+		_, err := command.NewTable([]*command.Command{&row}, allAbilities)
 		require.ErrorContains(t, err, want)
 	}
 }
 
 // Every row refuses a call that is a word short or, where there is a most, a word too long, in
 // Redis's words.
-func TestArityIsTheGrammars(t *testing.T) {
-	s := newStill(t)
-	for _, row := range everyRow() {
+func TestArityFollowsGrammar(t *testing.T) {
+	s := newServer(t)
+	for _, row := range allRows() {
 		if row.Name == "exec" {
 			continue // which says that the transaction is discarded
 		}
@@ -113,7 +113,7 @@ func TestArityIsTheGrammars(t *testing.T) {
 			if row.Subs != nil && words > 1 {
 				continue // the second word is a subcommand's name
 			}
-			require.Equal(t, refused, s.dial().say(t, strings.Join(call, " ")), "%d words", words)
+			require.Equal(t, refused, s.dial().do(t, strings.Join(call, " ")), "%d words", words)
 		}
 	}
 }
@@ -121,14 +121,14 @@ func TestArityIsTheGrammars(t *testing.T) {
 // A key that is longer than the bound is refused by every command that takes one, whatever stands
 // behind it.
 func TestKeysAreBounded(t *testing.T) {
-	s := newStill(t)
+	s := newServer(t)
 	long := strings.Repeat("k", NewSettings().MaxKeySize+1)
-	for _, row := range everyRow() {
+	for _, row := range allRows() {
 		first, _, _ := row.KeyPositions()
 		if first == 0 {
 			continue
 		}
-		words := append(strings.Split(row.Name, "|"), "1", "1", "1", "1", "1")[:min(max(leastWords(row), 2), 6)]
+		words := append(strings.Split(row.Name, "|"), "1", "1", "1", "1", "1")[:min(max(minWords(row), 2), 6)]
 		if row.Name == "cl.all" {
 			words = []string{row.Name, "1", "FIXED", "", "1", "1", "1"}
 		}
@@ -156,7 +156,7 @@ func vocabulary() []string {
 	words := []string{"", "0", "-1", "1", "+1", "007", "2", "15", "9223372036854775807", "-9223372036854775808",
 		"9223372036854775808",
 		"1.5", "x", "key", "\x00\xff\r\n", "*", "[a-", "default", strings.Repeat("long", 40)}
-	for _, row := range everyRow() {
+	for _, row := range allRows() {
 		words = append(words, strings.Split(row.Name, "|")...)
 		for _, a := range row.Args {
 			words = append(words, a.Tokens...)
@@ -165,8 +165,8 @@ func vocabulary() []string {
 	return words
 }
 
-// replies is how many a call gets: one, but for those that get one a channel.
-func replies(words []string, first string) int {
+// replyCount is how many a call gets: one, but for those that get one a channel.
+func replyCount(words []string, first string) int {
 	row := everyCommand.Lookup([]byte(words[0]))
 	if row == nil || row.Group != "pubsub" || row.Traits&command.WhileSubscribed == 0 || strings.HasPrefix(first, "-") {
 		return 1
@@ -186,10 +186,10 @@ func FuzzOneCallOneReply(f *testing.F) {
 		f.Add(strings.Join(call, "\n"), seed%2 == 0)
 	}
 	f.Fuzz(func(t *testing.T, call string, resp3 bool) {
-		s := newStill(t)
+		s := newServer(t)
 		c := s.dial()
 		if resp3 {
-			c.say(t, "HELLO 3")
+			c.do(t, "HELLO 3")
 		}
 		words := strings.Split(call, "\n")
 		require.NoError(t, c.Send(encode(words)))
@@ -201,7 +201,7 @@ func FuzzOneCallOneReply(f *testing.F) {
 		out := []byte(c.output())
 		first, rest, err := transcript.NextReply(out)
 		require.NoError(t, err, "%q", out)
-		for range replies(words, first) - 1 {
+		for range replyCount(words, first) - 1 {
 			_, rest, err = transcript.NextReply(rest)
 			require.NoError(t, err, "%q", out)
 		}

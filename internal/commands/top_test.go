@@ -17,7 +17,7 @@ var topLine = regexp.MustCompile(`\["([^"]*)", (\d+), (\d+)\]`)
 
 type topKey struct{ count, off int64 }
 
-func (s *still) topOf(t *testing.T, c *caller, line string) (keys map[string]topKey) {
+func (s *testServer) topOf(t *testing.T, c *testClient, line string) (keys map[string]topKey) {
 	t.Helper()
 	require.NoError(t, c.Send([]byte(line+"\r\n")))
 	reply, err := c.Receive(time.Minute)
@@ -32,7 +32,7 @@ func (s *still) topOf(t *testing.T, c *caller, line string) (keys map[string]top
 }
 
 // feed makes calls of CL.THROTTLE that arrive together, 64 at a time.
-func (c *caller) feed(keys []string) {
+func (c *testClient) feed(keys []string) {
 	var batch bytes.Buffer
 	for i, key := range keys {
 		batch.Write(encode([]string{"CL.THROTTLE", key, "0", "1", "60"}))
@@ -50,7 +50,7 @@ func (c *caller) feed(keys []string) {
 // Of many calls few are counted, and the list is right within what it says of itself: here 150,000
 // by three clients, on keys as people use them.
 func TestTopOfManyCalls(t *testing.T) {
-	s := newStill(t)
+	s := newServer(t)
 	s.families.limiters.Top.Seed = 1
 	zipf := rand.NewZipf(rand.New(rand.NewSource(1)), 1.1, 1, 100_000)
 	exact := map[string]int64{}
@@ -80,8 +80,8 @@ func TestTopOfManyCalls(t *testing.T) {
 }
 
 // A client that always does the same is counted fairly: of two keys by turns each is seen as often.
-func TestTopOfCallsByTurns(t *testing.T) {
-	s := newStill(t)
+func TestTopOfAlternatingKeys(t *testing.T) {
+	s := newServer(t)
 	s.families.limiters.Top.Seed = 1
 	c := s.dial()
 	for range 5 {
@@ -101,7 +101,7 @@ func TestTopOfCallsByTurns(t *testing.T) {
 // After a rush a slow client's calls are counted one by one again, as soon as the next ten seconds
 // begin.
 func TestTopAfterARush(t *testing.T) {
-	s := newStill(t)
+	s := newServer(t)
 	c := s.dial()
 	keys := make([]string, 50_000)
 	for i := range keys {
@@ -111,7 +111,7 @@ func TestTopAfterARush(t *testing.T) {
 	s.clock.Advance(10 * time.Second)
 	slow := func() topKey {
 		for range 3 {
-			c.say(t, "CL.THROTTLE slow 10 1 60")
+			c.do(t, "CL.THROTTLE slow 10 1 60")
 		}
 		return s.topOf(t, c, "CL.TOP SEEN")["slow"]
 	}
@@ -126,12 +126,12 @@ func TestTopAfterARush(t *testing.T) {
 // However the calls are spread, each count is as near as the reply says: with 99.9 %, so here
 // always. Many clients of few calls each are as one of many; and what was let pass before a key was
 // counted may have been its own.
-func TestTopIsAsNearAsItSays(t *testing.T) {
+func TestTopErrorBoundHolds(t *testing.T) {
 	for _, spread := range []struct{ rush, clients, calls int }{
 		{0, 20, 100}, {0, 3000, 20}, {20_000, 2000, 5}, {60_000, 500, 3}, {60_000, 20, 500}, {100_000, 1, 2000},
 		{100_000, 3000, 1},
 	} {
-		s := newStill(t)
+		s := newServer(t)
 		s.families.limiters.Top.Seed = 1
 		s.dial().feed(slices.Repeat([]string{"rush"}, spread.rush))
 		exact := map[string]int64{"rush": int64(spread.rush)}

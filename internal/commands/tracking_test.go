@@ -21,20 +21,20 @@ func invalidate(key string) string {
 	return fmt.Sprintf(">2\r\n$10\r\ninvalidate\r\n*1\r\n$%d\r\n%s\r\n", len(key), key)
 }
 
-// tracks dials a client that is told.
-func (s *still) tracks(t *testing.T, options string) *caller {
+// dialTracking dials a client that is told.
+func (s *testServer) dialTracking(t *testing.T, options string) *testClient {
 	c := s.dial()
-	c.say(t, "HELLO 3")
-	require.Equal(t, "+OK\r\n", c.say(t, "CLIENT TRACKING ON "+options))
+	c.do(t, "HELLO 3")
+	require.Equal(t, "+OK\r\n", c.do(t, "CLIENT TRACKING ON "+options))
 	return c
 }
 
-// hears waits for a push that comes from beside the loops.
-func (c *caller) hears() string {
+// waitForPush waits for a push that comes from beside the loops.
+func (c *testClient) waitForPush() string {
 	for {
 		<-c.woken
 		c.session.Resume()
-		if out := c.listen(); out != "" {
+		if out := c.pushed(); out != "" {
 			return out
 		}
 	}
@@ -42,21 +42,21 @@ func (c *caller) hears() string {
 
 // A key that has expired, of any kind, is told when the sweep comes by: in 5 seconds at most,
 // wherever that was when it expired.
-func TestExpiryIsTold(t *testing.T) {
+func TestExpiryInvalidates(t *testing.T) {
 	const round = int(5 * time.Second / memstore.SweepInterval)
 	for _, phase := range []int{0, 1, round / 2, round - 1} {
-		s := newStill(t)
-		c, b := s.tracks(t, ""), s.tracks(t, "BCAST PREFIX k")
+		s := newServer(t)
+		c, b := s.dialTracking(t, ""), s.dialTracking(t, "BCAST PREFIX k")
 		sweep := func() int {
 			s.clock.Advance(memstore.SweepInterval)
 			return s.instance.Store.(*memstore.Store).Sweep()
 		}
 		for n := range 500 { // some pages in some shards
-			c.say(t, fmt.Sprintf("SET %d %s", n, strings.Repeat("x", 1000)))
+			c.do(t, fmt.Sprintf("SET %d %s", n, strings.Repeat("x", 1000)))
 		}
-		c.say(t, "SET k 1 PX 60000\r\nCL.FIXED window 10 60")
-		b.listen()
-		c.say(t, "GET k\r\nCL.INSPECT window\r\nGET other")
+		c.do(t, "SET k 1 PX 60000\r\nCL.FIXED window 10 60")
+		b.pushed()
+		c.do(t, "GET k\r\nCL.INSPECT window\r\nGET other")
 		for range phase {
 			require.Zero(t, sweep())
 		}
@@ -66,84 +66,84 @@ func TestExpiryIsTold(t *testing.T) {
 			swept += sweep()
 		}
 		require.Equal(t, 2, swept)
-		heard := c.hears()
+		heard := c.waitForPush()
 		for strings.Count(heard, "invalidate") < 2 {
-			heard += c.hears()
+			heard += c.waitForPush()
 		}
 		require.Contains(t, heard, invalidate("k"))
 		require.Contains(t, heard, invalidate("window"))
-		require.Equal(t, invalidate("k"), b.hears())
+		require.Equal(t, invalidate("k"), b.waitForPush())
 	}
 }
 
 // Whoever asks for it first has it told at once, before any sweep.
-func TestExpiryIsToldToWhoeverIsFirst(t *testing.T) {
+func TestExpiryFoundByCallInvalidates(t *testing.T) {
 	for _, call := range []string{"GET k", "EXISTS k", "TTL k", "TYPE k", "DEL k", "GETEX k PERSIST", "MGET a k",
 		"RENAME k l", "COPY k l", "KEYS *", "SCAN 0 COUNT 1000",
 		"EXPIRE k 10", "CL.INSPECT k", "CL.THROTTLE k 1 1 1 1 PEEK", "MULTI\r\nGET k\r\nEXEC", "TOUCH k", "OBJECT ENCODING k",
 		"SET k 1", "INCR k"} {
-		s := newStill(t)
-		c, quiet, b, d := s.tracks(t, ""), s.tracks(t, "NOLOOP"), s.tracks(t, "BCAST NOLOOP"), s.dial()
-		c.say(t, "SET k 1 PX 10")
-		c.say(t, "GET k")
-		quiet.say(t, "GET k")
-		b.listen()
+		s := newServer(t)
+		c, quiet, b, d := s.dialTracking(t, ""), s.dialTracking(t, "NOLOOP"), s.dialTracking(t, "BCAST NOLOOP"), s.dial()
+		c.do(t, "SET k 1 PX 10")
+		c.do(t, "GET k")
+		quiet.do(t, "GET k")
+		b.pushed()
 		s.clock.Advance(10 * time.Millisecond)
 		require.NoError(t, d.Send([]byte(call+"\r\n")))
 		for d.session.HasUnanswered() {
 			<-d.woken
 			d.settle()
 		}
-		require.Equal(t, invalidate("k"), c.listen(), call)
-		require.Equal(t, invalidate("k"), quiet.listen(), call)
-		require.Equal(t, invalidate("k"), b.listen(), call)
+		require.Equal(t, invalidate("k"), c.pushed(), call)
+		require.Equal(t, invalidate("k"), quiet.pushed(), call)
+		require.Equal(t, invalidate("k"), b.pushed(), call)
 	}
 }
 
 // Who finds it out for itself is told too, after the reply, but not if it does not want to hear of
 // what it does; and what is there next it hears of in any case.
-func TestWhoFindsAKeyExpiredIsToldOfTheNext(t *testing.T) {
-	s := newStill(t)
-	c, quiet, b, d := s.tracks(t, ""), s.tracks(t, "NOLOOP"), s.tracks(t, "BCAST NOLOOP"), s.dial()
+func TestReaderOfExpiredKeyTracksNextValue(t *testing.T) {
+	s := newServer(t)
+	c, quiet, b, d := s.dialTracking(t, ""), s.dialTracking(t, "NOLOOP"), s.dialTracking(t, "BCAST NOLOOP"), s.dial()
 	for _, one := range []struct {
-		*caller
+		*testClient
 		told string
 	}{{c, invalidate("k")}, {quiet, ""}, {b, invalidate("k")}} {
-		d.say(t, "SET k 1 PX 10")
-		one.say(t, "GET k")
-		b.listen()
+		d.do(t, "SET k 1 PX 10")
+		one.do(t, "GET k")
+		b.pushed()
 		s.clock.Advance(10 * time.Millisecond)
-		require.Equal(t, "_\r\n"+one.told, one.say(t, "GET k"))
-		b.listen()
-		d.say(t, "SET k 2")
-		require.Equal(t, invalidate("k"), one.listen())
-		b.listen()
+		require.Equal(t, "_\r\n"+one.told, one.do(t, "GET k"))
+		b.pushed()
+		d.do(t, "SET k 2")
+		require.Equal(t, invalidate("k"), one.pushed())
+		b.pushed()
 	}
 }
 
 // Decisions of limiters are changes too.
-func TestDecisionsAreTold(t *testing.T) {
-	s := newStill(t)
-	c, d := s.tracks(t, ""), s.dial()
-	c.say(t, "GET user123")
-	d.say(t, "CL.THROTTLE user123 15 30 60")
-	require.Equal(t, invalidate("user123"), c.listen())
-	d.say(t, "CL.THROTTLE user123 15 30 60")
-	require.Empty(t, c.listen())
+func TestDecisionsInvalidate(t *testing.T) {
+	s := newServer(t)
+	c, d := s.dialTracking(t, ""), s.dial()
+	c.do(t, "GET user123")
+	d.do(t, "CL.THROTTLE user123 15 30 60")
+	require.Equal(t, invalidate("user123"), c.pushed())
+	d.do(t, "CL.THROTTLE user123 15 30 60")
+	require.Empty(t, c.pushed())
 }
 
 // A key that many have read is told beside the loop, to all of them.
-func TestManyReadersAreTold(t *testing.T) {
-	s := newStill(t)
-	var all []*caller
+func TestManyReadersAreInvalidated(t *testing.T) {
+	s := newServer(t)
+	var all []*testClient
 	for range 5 * 128 {
-		c := s.tracks(t, "")
-		c.say(t, "GET k")
+		c := s.dialTracking(t, "")
+		c.do(t, "GET k")
 		all = append(all, c)
 	}
-	s.dial().say(t, "SET k 1")
+	s.dial().do(t, "SET k 1")
 	for _, c := range all {
-		require.Equal(t, invalidate("k"), c.hears())
+		require.Equal(t, invalidate("k"), c.waitForPush())
 	}
 	require.Zero(t, s.instance.Tracking.Figures().Keys)
 	require.Zero(t, s.instance.Tracking.Figures().Items)
@@ -152,12 +152,12 @@ func TestManyReadersAreTold(t *testing.T) {
 
 // The table is bounded: a key too many, and another is forgotten, which its readers are told.
 func TestTrackedKeysAreBounded(t *testing.T) {
-	s := newStill(t)
+	s := newServer(t)
 	s.instance.Tracking.SetMaxKeys(100)
-	c := s.tracks(t, "")
+	c := s.dialTracking(t, "")
 	told := 0
 	for i := range 1000 {
-		told += strings.Count(c.say(t, fmt.Sprintf("GET %d", i)), "invalidate")
+		told += strings.Count(c.do(t, fmt.Sprintf("GET %d", i)), "invalidate")
 	}
 	kept := s.instance.Tracking.Figures().Keys
 	require.LessOrEqual(t, kept, int64(100))
@@ -165,33 +165,33 @@ func TestTrackedKeysAreBounded(t *testing.T) {
 }
 
 // A bound that is lowered is kept before long, and no key is forgotten too many: each is told.
-func TestALoweredBoundIsKept(t *testing.T) {
-	s := newStill(t)
-	c := s.tracks(t, "")
+func TestLoweredTrackingLimitApplies(t *testing.T) {
+	s := newServer(t)
+	c := s.dialTracking(t, "")
 	const keys, kept = 50 * 64, 100
 	for i := range keys {
-		c.say(t, fmt.Sprintf("GET %d", i))
+		c.do(t, fmt.Sprintf("GET %d", i))
 	}
 	s.instance.Tracking.SetMaxKeys(kept)
 	for told := 0; told < keys-kept; {
-		told += strings.Count(c.hears(), "invalidate")
+		told += strings.Count(c.waitForPush(), "invalidate")
 	}
 	require.Equal(t, int64(kept), s.instance.Tracking.Figures().Keys)
-	require.Empty(t, c.listen())
+	require.Empty(t, c.pushed())
 }
 
 // A flush empties the table without a look at each key, and so does the last client that leaves.
 func TestFlushEmptiesTheTable(t *testing.T) {
 	for _, end := range []string{"FLUSHALL ASYNC", "FLUSHDB", "SWAPDB 0 1", "CLIENT TRACKING OFF"} {
-		s := newStill(t)
-		c, d := s.tracks(t, ""), s.tracks(t, "")
-		c.say(t, "SET a 1\r\nMGET a b c")
-		d.say(t, "MGET b c d\r\nCLIENT TRACKING OFF")
+		s := newServer(t)
+		c, d := s.dialTracking(t, ""), s.dialTracking(t, "")
+		c.do(t, "SET a 1\r\nMGET a b c")
+		d.do(t, "MGET b c d\r\nCLIENT TRACKING OFF")
 		tr := s.instance.Tracking
 		require.Equal(t, int64(4), tr.Figures().Keys)
 		require.Equal(t, int64(6), tr.Figures().Items)
 		require.Positive(t, tr.Figures().Bytes)
-		c.say(t, end)
+		c.do(t, end)
 		require.Zero(t, tr.Figures().Keys, end)
 		require.Zero(t, tr.Figures().Items, end)
 		require.Zero(t, tr.Figures().Bytes, end)
@@ -200,25 +200,25 @@ func TestFlushEmptiesTheTable(t *testing.T) {
 
 // A message that waits when its client changes the protocol stands before the change, and is
 // written in the old one.
-func TestPushesStandBeforeAnotherProtocol(t *testing.T) {
+func TestPushesPrecedeProtocolChange(t *testing.T) {
 	for _, call := range []string{"HELLO 2", "RESET"} {
-		s := newStill(t)
-		s.plant((&command.Command{Name: "meanwhile", Run: func(c *command.Call) error {
+		s := newServer(t)
+		s.addRows((&command.Command{Name: "meanwhile", Run: func(c *command.Call) error {
 			c.Client.Push([]byte(invalidate("k")))
 			c.Out.Status("OK")
 			return nil
 		}}))
 		c := s.dial()
-		c.say(t, "HELLO 3")
-		require.True(t, strings.HasPrefix(c.say(t, "MEANWHILE\r\n"+call), "+OK\r\n"+invalidate("k")), call)
+		c.do(t, "HELLO 3")
+		require.True(t, strings.HasPrefix(c.do(t, "MEANWHILE\r\n"+call), "+OK\r\n"+invalidate("k")), call)
 	}
 }
 
 // Who reads with a command that runs beside the loop is told of a change after the reply, never
 // before it.
-func TestAChangeIsToldAfterTheParkedReply(t *testing.T) {
+func TestInvalidationFollowsBackgroundReply(t *testing.T) {
 	goOn := make(chan struct{})
-	s := planted(t, &command.Command{
+	s := serverWithRow(t, &command.Command{
 		Name: "slowget", Flags: command.ReadOnly, Cost: command.Unbounded, KeyAccess: "RO",
 		Args: []command.Arg{command.Key("key")},
 		Run: func(c *command.Call) error {
@@ -228,31 +228,31 @@ func TestAChangeIsToldAfterTheParkedReply(t *testing.T) {
 			return err
 		},
 	})
-	c, d := s.tracks(t, ""), s.dial()
-	d.say(t, "SET k old")
+	c, d := s.dialTracking(t, ""), s.dial()
+	d.do(t, "SET k old")
 	c.session.Feed([]byte("SLOWGET k\r\n"))
 	for s.instance.Tracking.Figures().Keys == 0 {
 		c.session.Resume()
 	}
-	d.say(t, "SET k new")
-	require.Empty(t, c.listen())
+	d.do(t, "SET k new")
+	require.Empty(t, c.pushed())
 	close(goOn)
 	out := ""
 	for !strings.Contains(out, "invalidate") {
 		<-c.woken
-		out += c.listen()
+		out += c.pushed()
 	}
 	require.Regexp(t, `^\$3\r\n(old|new)\r\n>2\r\n`, out)
 }
 
 // Who leaves is forgotten; when nobody is told of anything, the store tells nobody.
 func TestTrackingEnds(t *testing.T) {
-	s := newStill(t)
+	s := newServer(t)
 	for _, end := range []string{"CLIENT TRACKING OFF", "RESET", ""} {
-		c := s.tracks(t, "")
-		c.say(t, "GET k")
+		c := s.dialTracking(t, "")
+		c.do(t, "GET k")
 		require.Equal(t, int64(1), s.instance.Tracking.Figures().Keys)
-		if c.say(t, end); end == "" {
+		if c.do(t, end); end == "" {
 			c.session.Close()
 		}
 		require.Zero(t, s.instance.Tracking.Figures().Keys)
@@ -261,22 +261,22 @@ func TestTrackingEnds(t *testing.T) {
 }
 
 // WATCH and TRACKING hear of the same change.
-func TestWatchAndTrackingShareTheListener(t *testing.T) {
-	s := newStill(t)
-	c, w, d := s.tracks(t, ""), s.dial(), s.dial()
-	c.say(t, "GET k")
-	w.say(t, "WATCH k\r\nMULTI\r\nPING")
-	d.say(t, "SET k 1")
-	require.Equal(t, invalidate("k"), c.listen())
-	require.Equal(t, "*-1\r\n", w.say(t, "EXEC"))
-	c.say(t, "GET k")
-	d.say(t, "SET k 2")
-	require.Equal(t, invalidate("k"), c.listen())
+func TestWatchAndTrackingSeeTheSameChange(t *testing.T) {
+	s := newServer(t)
+	c, w, d := s.dialTracking(t, ""), s.dial(), s.dial()
+	c.do(t, "GET k")
+	w.do(t, "WATCH k\r\nMULTI\r\nPING")
+	d.do(t, "SET k 1")
+	require.Equal(t, invalidate("k"), c.pushed())
+	require.Equal(t, "*-1\r\n", w.do(t, "EXEC"))
+	c.do(t, "GET k")
+	d.do(t, "SET k 2")
+	require.Equal(t, invalidate("k"), c.pushed())
 }
 
 // A cache that forgets what it is told to forget is never behind for good: whatever is written
 // meanwhile, when all is quiet it holds what the server holds.
-func TestCachesAreNeverBehindForGood(t *testing.T) {
+func TestCachesConverge(t *testing.T) {
 	require.Zero(t, staleAfter(t, func(string) bool { return false }))
 }
 
@@ -287,7 +287,7 @@ func TestAStaleCacheIsFound(t *testing.T) {
 }
 
 func staleAfter(t *testing.T, misses func(string) bool) (stale int) {
-	s := newStill(t)
+	s := newServer(t)
 	var writing sync.WaitGroup
 	for w := range 3 {
 		writing.Go(func() {
@@ -300,7 +300,7 @@ func staleAfter(t *testing.T, misses func(string) bool) (stale int) {
 			}
 		})
 	}
-	c, random := s.tracks(t, ""), rand.New(rand.NewPCG(9, 9))
+	c, random := s.dialTracking(t, ""), rand.New(rand.NewPCG(9, 9))
 	cache := map[string]string{}
 	read := func(key string) string {
 		c.Send([]byte("GET " + key + "\r\n"))
@@ -342,20 +342,20 @@ func staleAfter(t *testing.T, misses func(string) bool) (stale int) {
 
 // A key that changes again and again is told once to broadcast clients that do not read, and not by
 // the client that changes it.
-func TestBroadcastsToThoseWhoDoNotReadAreOne(t *testing.T) {
-	s := newStill(t)
+func TestUnreadBroadcastsAreMerged(t *testing.T) {
+	s := newServer(t)
 	const clients = 2 * 128
-	var idle []*caller
+	var idle []*testClient
 	for range clients {
 		c := s.dial()
-		c.say(t, "HELLO 3")
-		c.say(t, "CLIENT TRACKING ON BCAST")
+		c.do(t, "HELLO 3")
+		c.do(t, "CLIENT TRACKING ON BCAST")
 		idle = append(idle, c)
 	}
 	writer := s.dial()
 	for range 20 {
 		for _, call := range []string{"INCR k", "INCR j"} {
-			writer.say(t, call)
+			writer.do(t, call)
 			s.waitForTracking() // what waits to be told is told once in any case
 		}
 	}
@@ -364,26 +364,26 @@ func TestBroadcastsToThoseWhoDoNotReadAreOne(t *testing.T) {
 	}
 	idle[0].session.Resume()
 	require.Contains(t, idle[0].output(), "$1\r\nk\r\n")
-	writer.say(t, "INCR k")
+	writer.do(t, "INCR k")
 	s.waitForTracking()
 	require.Positive(t, idle[0].session.PushedBytes(), "what it has taken it is told again")
 }
 
 // Who tells many clients gives way to others between.
-func TestToTellManyGivesWay(t *testing.T) {
+func TestManyInvalidationsYield(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	for _, tracks := range []string{"CLIENT TRACKING ON BCAST", "CLIENT TRACKING ON\r\nGET k"} {
 		for _, change := range []string{"INCR k", "FLUSHALL"} {
-			s := newStill(t)
-			var idle []*caller
+			s := newServer(t)
+			var idle []*testClient
 			for range 10 * 128 {
 				c := s.dial()
-				c.say(t, "HELLO 3")
+				c.do(t, "HELLO 3")
 				_ = c.Send([]byte(tracks + "\r\n"))
-				c.take()
+				c.read()
 				idle = append(idle, c)
 			}
-			s.dial().say(t, change)
+			s.dial().do(t, change)
 			runtime.Gosched()
 			told := 0
 			for _, c := range idle {
@@ -399,27 +399,27 @@ func TestToTellManyGivesWay(t *testing.T) {
 }
 
 // A change that a client could not be told of does not count as told.
-func TestWhoCannotBeToldIsToldOfTheNext(t *testing.T) {
-	s := newStill(t)
+func TestFailedInvalidationIsNotRemembered(t *testing.T) {
+	s := newServer(t)
 	listener, reader, writer := s.dial(), s.dial(), s.dial()
-	require.Equal(t, "+OK\r\n", reader.say(t, fmt.Sprintf("CLIENT TRACKING ON BCAST REDIRECT %d", listener.session.ID)))
-	writer.say(t, "SET k 1")
-	require.Contains(t, listener.say(t, "SUBSCRIBE __redis__:invalidate"), "subscribe")
-	writer.say(t, "SET k 2")
-	require.Contains(t, listener.listen(), "$1\r\nk\r\n")
+	require.Equal(t, "+OK\r\n", reader.do(t, fmt.Sprintf("CLIENT TRACKING ON BCAST REDIRECT %d", listener.session.ID)))
+	writer.do(t, "SET k 1")
+	require.Contains(t, listener.do(t, "SUBSCRIBE __redis__:invalidate"), "subscribe")
+	writer.do(t, "SET k 2")
+	require.Contains(t, listener.pushed(), "$1\r\nk\r\n")
 }
 
 // waitForTracking waits until nothing is being told.
-func (s *still) waitForTracking() {
+func (s *testServer) waitForTracking() {
 	for !s.instance.Tracking.IsIdle() {
 		runtime.Gosched()
 	}
 }
 
 // A transaction that has begun is made whole, though its client, which caches keys, leaves meanwhile.
-func TestATransactionOfATrackingClientThatLeavesIsWhole(t *testing.T) {
+func TestTransactionOfDisconnectedTrackingClientIsCompleted(t *testing.T) {
 	entered, goOn := make(chan struct{}), make(chan struct{})
-	s := planted(t, &command.Command{
+	s := serverWithRow(t, &command.Command{
 		Name: "gate", Flags: command.ReadOnly, Cost: command.Unbounded,
 		Run: func(c *command.Call) error {
 			close(entered)
@@ -428,10 +428,10 @@ func TestATransactionOfATrackingClientThatLeavesIsWhole(t *testing.T) {
 			return nil
 		},
 	})
-	c, other := s.tracks(t, ""), s.dial()
+	c, other := s.dialTracking(t, ""), s.dial()
 	c.session.Feed([]byte("MULTI\r\nINCR before\r\nGATE\r\nGET x\r\nINCR after\r\nEXEC\r\n"))
 	<-entered
 	c.session.Close()
 	close(goOn)
-	until(t, func() bool { return other.say(t, "EXISTS before after") == ":2\r\n" })
+	waitUntil(t, func() bool { return other.do(t, "EXISTS before after") == ":2\r\n" })
 }

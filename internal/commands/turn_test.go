@@ -20,7 +20,7 @@ import (
 func TestLongestTurn(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	s := newStill(t)
+	s := newServer(t)
 	s.fill(t, 100_000)
 	for _, flood := range []struct {
 		name string
@@ -50,7 +50,7 @@ func TestLongestTurn(t *testing.T) {
 
 // flood sends a call again and again, read as a loop reads, and says how long the longest turn was;
 // without a call, calls on keys that are all new.
-func (s *still) flood(t *testing.T, call []byte) (longest time.Duration, turns int) {
+func (s *testServer) flood(t *testing.T, call []byte) (longest time.Duration, turns int) {
 	c := s.dial()
 	defer c.Close()
 	stream := slices.Repeat(call, max(1, 64<<10/max(len(call), 1)))

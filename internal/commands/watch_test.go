@@ -10,58 +10,58 @@ import (
 
 // While few keys are watched, SWAPDB tells who watches one that is in either database, and nobody
 // else. If they are too many to look at with all keys locked, it tells all who watch in the two.
-func TestSwapTellsThoseWhoWatch(t *testing.T) {
+func TestSwapChangesWatchedKeys(t *testing.T) {
 	for _, many := range []bool{false, true} {
-		s := newStill(t)
+		s := newServer(t)
 		a, b, c, d := s.dial(), s.dial(), s.dial(), s.dial()
-		a.say(t, "SELECT 1\r\nSET other 1\r\nSELECT 0")
-		a.say(t, "WATCH other")
-		b.say(t, "WATCH nowhere")
-		c.say(t, "SELECT 2\r\nWATCH third")
+		a.do(t, "SELECT 1\r\nSET other 1\r\nSELECT 0")
+		a.do(t, "WATCH other")
+		b.do(t, "WATCH nowhere")
+		c.do(t, "SELECT 2\r\nWATCH third")
 		if many {
 			for i := range 1024 {
-				d.say(t, fmt.Sprintf("WATCH %d", i))
+				d.do(t, fmt.Sprintf("WATCH %d", i))
 			}
 		}
-		s.dial().say(t, "SWAPDB 0 1\r\nSWAPDB 0 1")
+		s.dial().do(t, "SWAPDB 0 1\r\nSWAPDB 0 1")
 		const made, not = "+OK\r\n*0\r\n", "+OK\r\n*-1\r\n"
-		require.Equal(t, not, a.say(t, "MULTI\r\nEXEC"))
-		require.Equal(t, map[bool]string{false: made, true: not}[many], b.say(t, "MULTI\r\nEXEC"))
-		require.Equal(t, made, c.say(t, "MULTI\r\nEXEC"))
-		d.say(t, "UNWATCH")
-		require.Contains(t, d.say(t, "INFO clients"), "total_watched_keys:0\r\n")
+		require.Equal(t, not, a.do(t, "MULTI\r\nEXEC"))
+		require.Equal(t, map[bool]string{false: made, true: not}[many], b.do(t, "MULTI\r\nEXEC"))
+		require.Equal(t, made, c.do(t, "MULTI\r\nEXEC"))
+		d.do(t, "UNWATCH")
+		require.Contains(t, d.do(t, "INFO clients"), "total_watched_keys:0\r\n")
 	}
 }
 
 // What a session watches is bounded in keys and in bytes; what it watches already it may name
 // again.
 func TestWatchedKeysAreBounded(t *testing.T) {
-	s := newStill(t)
+	s := newServer(t)
 	c := s.dial()
 	long := strings.Repeat("k", NewSettings().MaxKeySize/2-5)
 	for i := range (4 << 20) / (NewSettings().MaxKeySize / 2) {
-		require.Equal(t, "+OK\r\n", c.say(t, fmt.Sprintf("WATCH %05d%s", i, long)))
+		require.Equal(t, "+OK\r\n", c.do(t, fmt.Sprintf("WATCH %05d%s", i, long)))
 	}
-	require.Equal(t, "-ERR too many keys are watched\r\n", c.say(t, "WATCH "+long))
-	require.Equal(t, "+OK\r\n", c.say(t, "WATCH 00000"+long))
-	require.Equal(t, "+OK\r\n", c.say(t, "UNWATCH"))
+	require.Equal(t, "-ERR too many keys are watched\r\n", c.do(t, "WATCH "+long))
+	require.Equal(t, "+OK\r\n", c.do(t, "WATCH 00000"+long))
+	require.Equal(t, "+OK\r\n", c.do(t, "UNWATCH"))
 	for i := range 4096 {
-		require.Equal(t, "+OK\r\n", c.say(t, fmt.Sprintf("WATCH %d", i)))
+		require.Equal(t, "+OK\r\n", c.do(t, fmt.Sprintf("WATCH %d", i)))
 	}
-	require.Equal(t, "-ERR too many keys are watched\r\n", c.say(t, "WATCH another"))
-	require.Equal(t, "+OK\r\n", c.say(t, "WATCH 0"))
+	require.Equal(t, "-ERR too many keys are watched\r\n", c.do(t, "WATCH another"))
+	require.Equal(t, "+OK\r\n", c.do(t, "WATCH 0"))
 }
 
 // A flush is told to those whose key was there, without a look at each; what is watched after it
 // has not changed.
-func TestFlushTellsThoseWhoWatch(t *testing.T) {
-	s := newStill(t)
+func TestFlushChangesWatchedKeys(t *testing.T) {
+	s := newServer(t)
 	a, b, c := s.dial(), s.dial(), s.dial()
-	a.say(t, "SET k 1\r\nWATCH k")
-	b.say(t, "WATCH none")
-	c.say(t, "FLUSHALL\r\nSET k 2")
-	c.say(t, "WATCH k")
-	require.Equal(t, "+OK\r\n*-1\r\n", a.say(t, "MULTI\r\nEXEC"))
-	require.Equal(t, "+OK\r\n*0\r\n", b.say(t, "MULTI\r\nEXEC"))
-	require.Equal(t, "+OK\r\n*0\r\n", c.say(t, "MULTI\r\nEXEC"))
+	a.do(t, "SET k 1\r\nWATCH k")
+	b.do(t, "WATCH none")
+	c.do(t, "FLUSHALL\r\nSET k 2")
+	c.do(t, "WATCH k")
+	require.Equal(t, "+OK\r\n*-1\r\n", a.do(t, "MULTI\r\nEXEC"))
+	require.Equal(t, "+OK\r\n*0\r\n", b.do(t, "MULTI\r\nEXEC"))
+	require.Equal(t, "+OK\r\n*0\r\n", c.do(t, "MULTI\r\nEXEC"))
 }

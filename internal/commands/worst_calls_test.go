@@ -10,42 +10,45 @@ import (
 // stage is what there is before a call is made.
 type stage struct {
 	what    string // in words, for the table
-	prepare func(s *still)
+	prepare func(s *testServer)
 }
 
 // Stages name what they prepare in few keys: v, a value of 1 MiB; log, a log of 100,000 entries;
 // leases, with 10,000 holders.
 var stages = map[string]stage{
-	"value":  {"a value of 1 MiB", func(s *still) { s.play(encode([]string{"SET", "v", strings.Repeat("v", 1<<20)})) }},
-	"log":    {"a log of 100,000 entries", func(s *still) { s.times(100_000, "CL.SLIDINGLOG log 100000 1000000") }},
-	"leases": {"10,000 leases of one key", func(s *still) { s.times(10_000, "CL.ACQUIRE leases 10000 100000 holder%d") }},
-	"keys":   {"10,000 keys", func(s *still) { s.times(10_000, "SET key%d x") }},
-	"databases": {"keys in all 16 databases", func(s *still) {
-		s.times(16, "SELECT %[1]d\r\nSET key x")
+	"value": {"a value of 1 MiB",
+		func(s *testServer) { s.sendOnce(encode([]string{"SET", "v", strings.Repeat("v", 1<<20)})) }},
+	"log": {"a log of 100,000 entries", func(s *testServer) { s.repeat(100_000, "CL.SLIDINGLOG log 100000 1000000") }},
+	"leases": {"10,000 leases of one key",
+		func(s *testServer) { s.repeat(10_000, "CL.ACQUIRE leases 10000 100000 holder%d") }},
+	"keys": {"10,000 keys", func(s *testServer) { s.repeat(10_000, "SET key%d x") }},
+	"databases": {"keys in all 16 databases", func(s *testServer) {
+		s.repeat(16, "SELECT %[1]d\r\nSET key x")
 	}},
-	"clients": {"5,000 clients", func(s *still) {
+	"clients": {"5,000 clients", func(s *testServer) {
 		for range 5000 {
 			s.dial()
 		}
 	}},
-	"watched": {"2,000 clients watch k", func(s *still) { s.many(2000, "WATCH k") }},
-	"broadcast": {"2,000 clients are told of every change (TRACKING BCAST)", func(s *still) {
-		s.many(2000, "HELLO 3\r\nCLIENT TRACKING ON BCAST")
+	"watched": {"2,000 clients watch k", func(s *testServer) { s.dialMany(2000, "WATCH k") }},
+	"broadcast": {"2,000 clients are told of every change (TRACKING BCAST)", func(s *testServer) {
+		s.dialMany(2000, "HELLO 3\r\nCLIENT TRACKING ON BCAST")
 	}},
-	"tracked": {"2,000 clients have read k", func(s *still) { s.many(2000, "HELLO 3\r\nCLIENT TRACKING ON\r\nGET k") }},
-	"channels": {"20 clients listen to 4,000 channels each", func(s *still) {
-		s.many(20, "SUBSCRIBE ch"+numbered(" c%d", 999)+"\r\nSUBSCRIBE"+numbered(" d%d", 1000)+
+	"tracked": {"2,000 clients have read k",
+		func(s *testServer) { s.dialMany(2000, "HELLO 3\r\nCLIENT TRACKING ON\r\nGET k") }},
+	"channels": {"20 clients listen to 4,000 channels each", func(s *testServer) {
+		s.dialMany(20, "SUBSCRIBE ch"+numbered(" c%d", 999)+"\r\nSUBSCRIBE"+numbered(" d%d", 1000)+
 			"\r\nSUBSCRIBE"+numbered(" e%d", 1000)+"\r\nSUBSCRIBE"+numbered(" f%d", 999))
 	}},
-	"audience": {"8 clients listen to ch", func(s *still) { s.many(8, "SUBSCRIBE ch") }},
-	"unread":   {"50 clients that do not read listen to ch", func(s *still) { s.many(50, "SUBSCRIBE ch") }},
-	"patterns": {"20 clients listen to a pattern each", func(s *still) {
+	"audience": {"8 clients listen to ch", func(s *testServer) { s.dialMany(8, "SUBSCRIBE ch") }},
+	"unread":   {"50 clients that do not read listen to ch", func(s *testServer) { s.dialMany(50, "SUBSCRIBE ch") }},
+	"patterns": {"20 clients listen to a pattern each", func(s *testServer) {
 		for i := range 20 {
-			s.many(1, fmt.Sprintf("PSUBSCRIBE *a*%d*b", i))
+			s.dialMany(1, fmt.Sprintf("PSUBSCRIBE *a*%d*b", i))
 		}
 	}},
-	"users": {"200 users of 100 rules each", func(s *still) {
-		s.times(200, "ACL SETUSER user%d on >secret +@all -@all"+numbered(" ~pattern%d:*", 100))
+	"users": {"200 users of 100 rules each", func(s *testServer) {
+		s.repeat(200, "ACL SETUSER user%d on >secret +@all -@all"+numbered(" ~pattern%d:*", 100))
 	}},
 }
 
@@ -57,15 +60,15 @@ func numbered(format string, n int) string {
 	return out.String()
 }
 
-// play has a client say something, and go.
-func (s *still) play(input []byte) {
+// sendOnce has a client say something, and go.
+func (s *testServer) sendOnce(input []byte) {
 	c := s.dial()
 	_ = c.Send(input)
 	c.session.Close()
 }
 
-// times has a client say something again and again, with a number.
-func (s *still) times(n int, line string) {
+// repeat has a client say something again and again, with a number.
+func (s *testServer) repeat(n int, line string) {
 	c := s.dial()
 	for i := range n {
 		said := line
@@ -73,19 +76,19 @@ func (s *still) times(n int, line string) {
 			said = fmt.Sprintf(line, i)
 		}
 		_ = c.Send([]byte(said + "\r\n"))
-		c.take()
-		c.heard = nil
+		c.read()
+		c.received = nil
 	}
 	c.session.Close()
 }
 
-// many has many clients say something, and stay.
-func (s *still) many(n int, lines string) {
+// dialMany has many clients say something, and stay.
+func (s *testServer) dialMany(n int, lines string) {
 	for range n {
 		c := s.dial()
 		_ = c.Send([]byte(lines + "\r\n"))
-		c.take()
-		c.heard = nil
+		c.read()
+		c.received = nil
 	}
 }
 

@@ -51,8 +51,8 @@ const (
 // turnWork is the counted work that a turn of an event loop may be: about half a millisecond.
 const turnWork = 150_000
 
-// flaw says which field of an entry is missing, "" if none is.
-func (w *worst) flaw() string {
+// missingField says which field of an entry is missing, "" if none is.
+func (w *worst) missingField() string {
 	switch {
 	case w.call == "":
 		return "call"
@@ -64,15 +64,15 @@ func (w *worst) flaw() string {
 	return ""
 }
 
-// unstated is the rows without a worst call, and the fields that entries lack.
-func unstated(rows []*command.Command, entries []worst) (missing []string) {
+// missingEntries is the rows without a worst call, and the fields that entries lack.
+func missingEntries(rows []*command.Command, entries []worst) (missing []string) {
 	for _, row := range rows {
 		if row.Run != nil && !slices.ContainsFunc(entries, func(w worst) bool { return w.row == row.Name }) {
 			missing = append(missing, row.Name+": no worst call is stated (worstCalls, in worst_calls_test.go)")
 		}
 	}
 	for _, w := range entries {
-		if field := w.flaw(); field != "" {
+		if field := w.missingField(); field != "" {
 			missing = append(missing, w.row+": "+field+" is missing")
 		}
 	}
@@ -80,15 +80,15 @@ func unstated(rows []*command.Command, entries []worst) (missing []string) {
 }
 
 func TestEveryRowStatesItsWorstCall(t *testing.T) {
-	require.Empty(t, unstated(everyRow(), worstCalls))
+	require.Empty(t, missingEntries(allRows(), worstCalls))
 }
 
-func TestAnUnstatedRowIsFound(t *testing.T) {
+func TestMissingEntryIsFound(t *testing.T) {
 	row := &command.Command{Name: "planted", Run: func(*command.Call) error { return nil }}
 	require.Equal(t, []string{
 		"planted: no worst call is stated (worstCalls, in worst_calls_test.go)",
 		"get: call is missing", "get: where is missing", "get: stage nowhere is missing",
-	}, unstated([]*command.Command{row, find(All(), "get")},
+	}, missingEntries([]*command.Command{row, find(All(), "get")},
 		[]worst{{row: "get", where: onLoop}, {row: "get", call: "GET k"},
 			{row: "get", of: "nowhere", call: "GET k", where: onLoop}}))
 }
@@ -117,21 +117,21 @@ type work struct {
 // are asked for or written.
 func (w work) total() int64 { return w.steps + w.allocated/64 + w.written/64 }
 
-// weighing plays a client, and keeps the most that one of its turns has cost.
-type weighing struct {
-	*still
-	c       *caller
-	most    work
-	turns   int
-	blocked chan struct{} // what the row gate waits for
-	aside   bool          // something was made beside the loop
-	refused bool
+// measurement plays a client, and keeps the most that one of its turns has cost.
+type measurement struct {
+	*testServer
+	c          *testClient
+	most       work
+	turns      int
+	blocked    chan struct{} // what the row gate waits for
+	background bool          // something was made beside the loop
+	refused    bool
 }
 
-// newWeighing is an instance in which nothing runs beside the loop while a turn is measured: that
+// newMeasurement is an instance in which nothing runs beside the loop while a turn is measured: that
 // is let in between two turns.
-func newWeighing(t *testing.T, rows ...*command.Command) *weighing {
-	w := &weighing{still: newStill(t), blocked: make(chan struct{})}
+func newMeasurement(t *testing.T, rows ...*command.Command) *measurement {
+	w := &measurement{testServer: newServer(t), blocked: make(chan struct{})}
 	gate := &command.Command{
 		Name: "gate", Cost: command.Unbounded,
 		Run: func(c *command.Call) error {
@@ -140,24 +140,24 @@ func newWeighing(t *testing.T, rows ...*command.Command) *weighing {
 			return nil
 		},
 	}
-	w.plant(append(rows, gate)...)
+	w.addRows(append(rows, gate)...)
 	return w
 }
 
-func (w *weighing) hold() {
+func (w *measurement) hold() {
 	for range background.MaxSlots() {
 		w.instance.Background.Acquire(context.Background())
 	}
 }
 
-func (w *weighing) release() {
+func (w *measurement) release() {
 	for range background.MaxSlots() {
 		w.instance.Background.Release()
 	}
 }
 
 // turn measures a turn of the client's.
-func (w *weighing) turn(turn func()) {
+func (w *measurement) turn(turn func()) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	began, from := threadTime(), steps()
@@ -180,14 +180,14 @@ func (w *weighing) turn(turn func()) {
 const manyTurns = 64
 
 // settle has the client go on until nothing is owed to it.
-func (w *weighing) settle() {
+func (w *measurement) settle() {
 	s := w.c.session
 	for w.turns < manyTurns && (s.HasUnanswered() || s.HasMail() || s.PieceBytes() > 0 || len(s.Output()) > 0) {
 		if s.Parked.Load() && !s.HasMail() {
 			if s.Blocked.Load() {
 				return
 			}
-			w.aside = true
+			w.background = true
 			w.release()
 			<-w.c.woken
 			w.hold()
@@ -197,7 +197,7 @@ func (w *weighing) settle() {
 }
 
 // feed sends bytes as a loop reads them.
-func (w *weighing) feed(input []byte) {
+func (w *measurement) feed(input []byte) {
 	for piece := range slices.Chunk(input, 16<<10) {
 		w.turns = 0
 		w.turn(func() { w.c.session.Feed(piece) })
@@ -205,8 +205,8 @@ func (w *weighing) feed(input []byte) {
 	w.settle()
 }
 
-// together sends bytes that are all there before the first call of them is answered.
-func (w *weighing) together(input []byte) {
+// sendTogether sends bytes that are all there before the first call of them is answered.
+func (w *measurement) sendTogether(input []byte) {
 	w.c.session.Feed([]byte("GATE\r\n"))
 	for piece := range slices.Chunk(input, 16<<10) {
 		w.c.session.Feed(piece)
@@ -220,27 +220,28 @@ func (w *weighing) together(input []byte) {
 	w.settle()
 }
 
-// way is how a call is sent.
-type way struct {
+// callForm is how a call is sent.
+type callForm struct {
 	name string
-	play func(w *weighing, call []byte, words []string)
+	play func(w *measurement, call []byte, words []string)
 }
 
 var (
-	alone = way{"alone", func(w *weighing, call []byte, _ []string) { w.feed(call) }}
-	piped = way{"pipelined", func(w *weighing, call []byte, _ []string) {
-		w.together(slices.Repeat(call, pipelined(call)))
+	alone = callForm{"alone", func(w *measurement, call []byte, _ []string) { w.feed(call) }}
+	piped = callForm{"pipelined", func(w *measurement, call []byte, _ []string) {
+		w.sendTogether(slices.Repeat(call, pipelined(call)))
 	}}
-	inEXEC = way{"in EXEC", func(w *weighing, call []byte, words []string) {
-		queued := slices.Repeat(call, min(w.fitsTransaction(words), pipelined(call), transaction.MaxQueuedWords/len(words)))
-		w.together(slices.Concat([]byte("MULTI\r\n"), queued, []byte("EXEC\r\n")))
+	inEXEC = callForm{"in EXEC", func(w *measurement, call []byte, words []string) {
+		queued := slices.Repeat(call,
+			min(w.maxTransactionCalls(words), pipelined(call), transaction.MaxQueuedWords/len(words)))
+		w.sendTogether(slices.Concat([]byte("MULTI\r\n"), queued, []byte("EXEC\r\n")))
 	}}
-	ways = []way{alone, piped, inEXEC}
+	ways = []callForm{alone, piped, inEXEC}
 )
 
-// fitsTransaction is how many of a call a transaction may have that the event loop makes: more are
+// maxTransactionCalls is how many of a call a transaction may have that the event loop makes: more are
 // made beside it.
-func (w *weighing) fitsTransaction(words []string) int {
+func (w *measurement) maxTransactionCalls(words []string) int {
 	split := make([][]byte, len(words))
 	for i, word := range words {
 		split[i] = []byte(word)
@@ -264,15 +265,15 @@ func (w *weighing) fitsTransaction(words []string) int {
 // make the test last.
 func pipelined(call []byte) int { return max(1, min(512, (15<<20)/len(call))) }
 
-var weigh = regexp.MustCompile(`(\{(\d+)([KM])(#?)\}|[^*()\s]+)(?:\*(\d+))?|\(([^)]*)\)\*(\d+)`)
+var wordPattern = regexp.MustCompile(`(\{(\d+)([KM])(#?)\}|[^*()\s]+)(?:\*(\d+))?|\(([^)]*)\)\*(\d+)`)
 
-// spell makes a call's words: {all} is *, {64K} is a word of so many bytes, {64K#} another one each
+// expandWords makes a call's words: {all} is *, {64K} is a word of so many bytes, {64K#} another one each
 // time; x*3 is x x x, and (a b)*2 is a b a b.
-func spell(call string) (words []string) {
+func expandWords(call string) (words []string) {
 	number := 0
 	var one func(text string)
 	one = func(text string) {
-		for _, m := range weigh.FindAllStringSubmatch(text, -1) {
+		for _, m := range wordPattern.FindAllStringSubmatch(text, -1) {
 			if m[7] != "" {
 				times, _ := strconv.Atoi(m[7])
 				for range times {
@@ -301,35 +302,36 @@ func spell(call string) (words []string) {
 	return words
 }
 
-// weighed is what an entry costs in each way.
-type weighed struct {
+// measured is what an entry costs in each way.
+type measured struct {
 	worst
-	ways  []way
-	most  []work
-	aside bool
-	said  bool // that it was refused
+	ways    []callForm
+	most    []work
+	aside   bool
+	refused bool // that it was refused
 }
 
-func weighOne(t *testing.T, entry worst, rows ...*command.Command) (r weighed) {
-	return weighIn(t, ways, entry, (*still).dial, rows...)
+func measureOne(t *testing.T, entry worst, rows ...*command.Command) (r measured) {
+	return measure(t, ways, entry, (*testServer).dial, rows...)
 }
 
-// weighIn plays an entry in some ways, each by a client of its own.
-func weighIn(t *testing.T, ways []way, entry worst, dial func(*still) *caller, rows ...*command.Command) (r weighed) {
+// measure plays an entry in some ways, each by a client of its own.
+func measure(t *testing.T, ways []callForm, entry worst, dial func(*testServer) *testClient,
+	rows ...*command.Command) (r measured) {
 	r.worst, r.ways = entry, ways
-	words := spell(entry.call)
+	words := expandWords(entry.call)
 	call := encode(words)
 	for i, way := range ways {
-		w := newWeighing(t, rows...)
+		w := newMeasurement(t, rows...)
 		if entry.of != "" {
-			stages[entry.of].prepare(w.still)
+			stages[entry.of].prepare(w.testServer)
 		}
-		w.c = dial(w.still)
+		w.c = dial(w.testServer)
 		w.hold()
 		way.play(w, call, words)
 		r.most = append(r.most, w.most)
 		if i == 0 {
-			r.aside, r.said = w.aside, w.refused
+			r.aside, r.refused = w.background, w.refused
 		}
 		w.release()
 		w.instance.UnblockAll()
@@ -338,10 +340,10 @@ func weighIn(t *testing.T, ways []way, entry worst, dial func(*still) *caller, r
 	return r
 }
 
-// place is where the call was made, as it was seen.
-func (r *weighed) place() where {
+// observed is where the call was made, as it was seen.
+func (r *measured) observed() where {
 	switch {
-	case r.said:
+	case r.refused:
 		return refused
 	case r.aside:
 		return beside
@@ -349,15 +351,15 @@ func (r *weighed) place() where {
 	return onLoop
 }
 
-// excess says what of an entry is not as it is stated, "" if all is.
-func (r *weighed) excess() (said []string) {
+// violations says what of an entry is not as it is stated, "" if all is.
+func (r *measured) violations() (said []string) {
 	for i, way := range r.ways {
 		if total := r.most[i].total(); total > turnWork && r.why == "" {
 			said = append(said, fmt.Sprintf("%s, %s: a turn is %d steps' work, and %d is what one may be (%+v)", r.call,
 				way.name, total, turnWork, r.most[i]))
 		}
 	}
-	if place := r.place(); place != r.where {
+	if place := r.observed(); place != r.where {
 		said = append(said, fmt.Sprintf("%s is made: %s; it is stated: %s", r.call, place, r.where))
 	}
 	return said
@@ -379,15 +381,15 @@ func TestWorstCalls(t *testing.T) {
 	var said []string
 	for _, entry := range worstCalls {
 		if chosen.MatchString(entry.row) {
-			r := weighOne(t, entry)
-			said = append(said, r.excess()...)
+			r := measureOne(t, entry)
+			said = append(said, r.violations()...)
 			r.print(t)
 		}
 	}
 	for _, entry := range unauthenticatedCalls {
 		if chosen.MatchString(entry.row) {
-			r := weighUnauthenticated(t, entry)
-			said = append(said, r.excess()...)
+			r := measureUnauthenticated(t, entry)
+			said = append(said, r.violations()...)
 			r.print(t)
 		}
 	}
@@ -395,21 +397,21 @@ func TestWorstCalls(t *testing.T) {
 }
 
 // print prints the work of the longest turn in each way, and the CPU time of the longest.
-func (r *weighed) print(t *testing.T) {
+func (r *measured) print(t *testing.T) {
 	out := fmt.Sprintf("%-24s %-60.60s", r.row, r.call)
 	for _, one := range r.most {
 		out += fmt.Sprintf(" %8d %v", one.total(), one.took)
 	}
-	t.Log(out, r.place())
+	t.Log(out, r.observed())
 }
 
-// weighUnauthenticated is weighOne for a client that has not logged in. Its calls wait while it may
+// measureUnauthenticated is weighOne for a client that has not logged in. Its calls wait while it may
 // not send more than a few: so it is served in turns of few calls, pipelined too.
-func weighUnauthenticated(t *testing.T, entry worst, rows ...*command.Command) (r weighed) {
-	flood := way{"pipelined", func(w *weighing, call []byte, _ []string) {
+func measureUnauthenticated(t *testing.T, entry worst, rows ...*command.Command) (r measured) {
+	flood := callForm{"pipelined", func(w *measurement, call []byte, _ []string) {
 		w.feed(slices.Repeat(call, max(1, 2*session.MaxUnauthenticatedInput/len(call))))
 	}}
-	return weighIn(t, []way{alone, flood}, entry, func(s *still) *caller {
+	return measure(t, []callForm{alone, flood}, entry, func(s *testServer) *testClient {
 		admin := s.dial()
 		for i := range 40 { // as many passwords as a user may have
 			_ = admin.Send([]byte("ACL SETUSER default resetpass\r\n"))
@@ -421,17 +423,17 @@ func weighUnauthenticated(t *testing.T, entry worst, rows ...*command.Command) (
 
 // A row that is answered before AUTH states its worst call there, too.
 func TestEveryRowBeforeAUTHStatesItsWorstCall(t *testing.T) {
-	for _, row := range everyRow() {
+	for _, row := range allRows() {
 		stated := slices.ContainsFunc(unauthenticatedCalls, func(w worst) bool { return w.row == row.Name })
 		require.Equal(t, row.Flags&command.NoAuth != 0 && row.Run != nil, stated && row.Flags&command.NoAuth != 0, row.Name)
 	}
 	for _, w := range unauthenticatedCalls {
-		require.Empty(t, w.flaw())
+		require.Empty(t, w.missingField())
 	}
 }
 
 // A row that does more than a turn's work is found, in whichever way it does.
-func TestAnExpensiveRowIsFound(t *testing.T) {
+func TestExpensiveRowIsFound(t *testing.T) {
 	kept := []byte(nil)
 	when := func(*command.Call) bool { return true }
 	row := &command.Command{
@@ -445,22 +447,23 @@ func TestAnExpensiveRowIsFound(t *testing.T) {
 		},
 	}
 	planted := worst{row: "planted", call: "PLANTED", where: onLoop}
-	require.Len(t, excess(weighOne(t, planted, row)), 3, "alone, pipelined, in EXEC")
-	require.Len(t, excess(weighUnauthenticated(t, planted, row)), 2)
+	require.Len(t, violationsOf(measureOne(t, planted, row)), 3, "alone, pipelined, in EXEC")
+	require.Len(t, violationsOf(measureUnauthenticated(t, planted, row)), 2)
 	when = func(c *command.Call) bool { return c.InTransaction }
-	require.Contains(t, excess(weighOne(t, planted, row))[0], "PLANTED, in EXEC: ")
+	require.Contains(t, violationsOf(measureOne(t, planted, row))[0], "PLANTED, in EXEC: ")
 	when = func(c *command.Call) bool { return !c.Session.(connection.Session).IsLoggedIn() }
-	require.Empty(t, excess(weighOne(t, planted, row)))
-	require.Contains(t, excess(weighUnauthenticated(t, planted, row))[0], "PLANTED, alone: ")
+	require.Empty(t, violationsOf(measureOne(t, planted, row)))
+	require.Contains(t, violationsOf(measureUnauthenticated(t, planted, row))[0], "PLANTED, alone: ")
 	planted.where = beside
-	require.Equal(t, []string{"PLANTED is made: loop; it is stated: outside the loop"}, excess(weighOne(t, planted, row)))
-	require.Empty(t, excess(weighOne(t, worst{row: "ping", call: "PING", where: onLoop})))
+	require.Equal(t, []string{"PLANTED is made: loop; it is stated: outside the loop"},
+		violationsOf(measureOne(t, planted, row)))
+	require.Empty(t, violationsOf(measureOne(t, worst{row: "ping", call: "PING", where: onLoop})))
 }
 
-func excess(r weighed) []string { return r.excess() }
+func violationsOf(r measured) []string { return r.violations() }
 
 // The table of docs/assurance.md is worstCalls.
-func TestWorstCallsAreWrittenDown(t *testing.T) {
+func TestWorstCallsAreDocumented(t *testing.T) {
 	const path, begins, ends = "../../docs/assurance.md", "<!-- worst calls -->\n", "<!-- end of worst calls -->"
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)

@@ -15,11 +15,11 @@ import (
 
 // Clients that pause, unblock, watch and reconfigure one another at once all get their replies in
 // the end, one a call.
-func TestAdministratorsAtOnce(t *testing.T) {
-	s := newStillOn(t, store.NewClock())
+func TestConcurrentAdministrators(t *testing.T) {
+	s := newServerOn(t, store.NewClock())
 	watcher := s.dial()
-	require.Equal(t, "+OK\r\n", watcher.say(t, "MONITOR"))
-	require.Zero(t, s.administer("CLIENT UNBLOCK 3"))
+	require.Equal(t, "+OK\r\n", watcher.do(t, "MONITOR"))
+	require.Zero(t, s.runAdministrators("CLIENT UNBLOCK 3"))
 	watcher.settle()
 	require.NotEmpty(t, watcher.output())
 	s.instance.UnblockAll()
@@ -28,9 +28,9 @@ func TestAdministratorsAtOnce(t *testing.T) {
 
 // An UNBLOCK that leaves the wait it ends to its timer as well is found out: somebody gets a reply
 // too many.
-func TestAdministratorsFindAReplyTooMany(t *testing.T) {
-	s := newStillOn(t, store.NewClock())
-	s.plant((&command.Command{Name: "halfunblock", Run: func(c *command.Call) error {
+func TestExtraReplyIsFound(t *testing.T) {
+	s := newServerOn(t, store.NewClock())
+	s.addRows((&command.Command{Name: "halfunblock", Run: func(c *command.Call) error {
 		for _, other := range s.instance.Clients.All() {
 			if other.Blocked.Load() {
 				other.Deliver(client.Delivery{Reply: [][]byte{[]byte(":0\r\n")}})
@@ -39,12 +39,12 @@ func TestAdministratorsFindAReplyTooMany(t *testing.T) {
 		c.Out.Status("OK")
 		return nil
 	}}))
-	require.NotZero(t, s.administer("HALFUNBLOCK"))
+	require.NotZero(t, s.runAdministrators("HALFUNBLOCK"))
 }
 
-// administer has eight clients say what administrators say, and one call more; it says how many of
+// runAdministrators has eight clients say what administrators say, and one call more; it says how many of
 // them were not answered once a call.
-func (s *still) administer(call string) (wrong int64) {
+func (s *testServer) runAdministrators(call string) (wrong int64) {
 	calls := []string{"CLIENT PAUSE 1 WRITE", "CLIENT PAUSE 2", "CLIENT UNPAUSE", "WAIT 1 1", "WAIT 0 0", "CLIENT LIST",
 		"CLIENT KILL ID 99999", "CL.THROTTLE k 15 30 60", "SET k v", "INFO ALL", "CONFIG SET timeout 5", "CONFIG GET *",
 		"CONFIG RESETSTAT",
@@ -59,7 +59,7 @@ func (s *still) administer(call string) (wrong int64) {
 		all.Go(func() {
 			random := rand.New(rand.NewPCG(uint64(i), 1))
 			for range 300 {
-				if !c.answers(calls[random.IntN(len(calls))]) {
+				if !c.getsOneReply(calls[random.IntN(len(calls))]) {
 					missed.Add(1)
 					return
 				}
@@ -70,8 +70,8 @@ func (s *still) administer(call string) (wrong int64) {
 	return missed.Load()
 }
 
-// answers says a call, waits as long as that takes, and says whether there was one reply.
-func (c *caller) answers(call string) bool {
+// getsOneReply says a call, waits as long as that takes, and says whether there was one reply.
+func (c *testClient) getsOneReply(call string) bool {
 	if err := c.Send([]byte(call + "\r\n")); err != nil {
 		return false
 	}
@@ -80,5 +80,5 @@ func (c *caller) answers(call string) bool {
 		c.settle()
 	}
 	_, err := c.Receive(0)
-	return err == nil && len(c.heard) == 0
+	return err == nil && len(c.received) == 0
 }

@@ -11,44 +11,44 @@ import (
 
 // What is kept for those who have not logged in is bounded together: the oldest go first, whoever
 // logs in is none of them any more.
-func TestTheOldestNewcomersAreCut(t *testing.T) {
-	s := newStill(t)
+func TestOldestUnauthenticatedClientsAreDisconnected(t *testing.T) {
+	s := newServer(t)
 	in := s.instance
 	admin := s.dial()
-	admin.say(t, "CONFIG SET requirepass secret")
-	require.Equal(t, "+OK\r\n", admin.say(t, "CONFIG SET maxmemory-unauthenticated 100kb"))
+	admin.do(t, "CONFIG SET requirepass secret")
+	require.Equal(t, "+OK\r\n", admin.do(t, "CONFIG SET maxmemory-unauthenticated 100kb"))
 	member := s.dial()
-	require.Equal(t, "+OK\r\n", member.say(t, "AUTH secret"))
-	var all []*caller
+	require.Equal(t, "+OK\r\n", member.do(t, "AUTH secret"))
+	var all []*testClient
 	for range 10 {
 		all = append(all, s.dial())
 	}
 	require.EqualValues(t, 10*client.SessionBytes, in.Clients.Unauthenticated().Stats().Bytes)
-	require.Contains(t, admin.say(t, "INFO memory"), "\r\nmem_clients_unauthenticated:51200\r\n")
+	require.Contains(t, admin.do(t, "INFO memory"), "\r\nmem_clients_unauthenticated:51200\r\n")
 	partial := "*2\r\n$4\r\nAUTH\r\n$16384\r\n" + strings.Repeat("x", 16_000)
 	for _, c := range all {
 		c.session.Feed([]byte(partial))
 	}
 	stay := 0
 	for i, c := range all {
-		if !c.isCut() {
+		if !c.isDisconnected() {
 			stay++
 		} else {
 			require.Equal(t, i, i-stay, "the oldest first")
 		}
 	}
 	require.Equal(t, 4, stay, "100 KiB of 21")
-	require.False(t, member.isCut())
+	require.False(t, member.isDisconnected())
 	for _, c := range all[:6] {
 		c.session.Close()
 	}
 	last := all[9]
 	require.NoError(t, last.Send([]byte(strings.Repeat("x", 384)+"\r\n")))
 	require.Equal(t, "+OK\r\n",
-		last.say(t, "AUTH secret")[len("-WRONGPASS invalid username-password pair or user is disabled.\r\n"):])
+		last.do(t, "AUTH secret")[len("-WRONGPASS invalid username-password pair or user is disabled.\r\n"):])
 	require.False(t, last.session.IsUnauthenticated())
 	require.True(t, all[8].session.IsUnauthenticated())
-	last.say(t, "RESET")
+	last.do(t, "RESET")
 	require.True(t, last.session.IsUnauthenticated(), "logged out")
 	for _, c := range all[6:] {
 		c.session.Close()
@@ -57,27 +57,27 @@ func TestTheOldestNewcomersAreCut(t *testing.T) {
 	require.Zero(t, stats.Bytes, "memory of clients that have gone still counts")
 	require.EqualValues(t, 6, stats.Cut)
 	require.Zero(t, stats.Connections)
-	inSum(t, s)
+	requireHeldBytesAddUp(t, s)
 }
 
 // A session that enters while all others shake hands is not cut in their place: the oldest of them
 // is. What is too large by itself is, after all others.
-func TestANewcomerThatEntersIsCutLast(t *testing.T) {
-	s := newStill(t)
+func TestNewestUnauthenticatedClientIsDisconnectedLast(t *testing.T) {
+	s := newServer(t)
 	in := s.instance
 	admin := s.dial()
-	admin.say(t, "CONFIG SET requirepass secret")
-	require.Equal(t, "+OK\r\n", admin.say(t, "CONFIG SET maxmemory-unauthenticated 100kb"))
+	admin.do(t, "CONFIG SET requirepass secret")
+	require.Equal(t, "+OK\r\n", admin.do(t, "CONFIG SET maxmemory-unauthenticated 100kb"))
 	var ended []int
 	for i := range 4 {
 		in.Clients.Unauthenticated().Enter(24<<10, func() bool { return false }, func() { ended = append(ended, i) })
 	}
 	require.Empty(t, ended)
 	c := s.dial()
-	require.False(t, c.isCut())
+	require.False(t, c.isDisconnected())
 	require.Equal(t, []int{0}, ended)
 	in.Clients.Unauthenticated().Enter(24<<10, func() bool { return false }, func() { ended = append(ended, 4) })
-	require.True(t, c.isCut(), "it waits for its peer, and no other does")
+	require.True(t, c.isDisconnected(), "it waits for its peer, and no other does")
 	require.Equal(t, []int{0}, ended)
 	in.Clients.Unauthenticated().Enter(101<<10, nil, func() { ended = append(ended, 5) })
 	require.Equal(t, []int{0, 1, 2, 3, 4, 5}, ended)
@@ -85,8 +85,8 @@ func TestANewcomerThatEntersIsCutLast(t *testing.T) {
 
 // By default the bound is a sixteenth of maxmemory, and 16 MiB without one; percent are of
 // maxmemory, or of what memory there is.
-func TestSharesOfMemory(t *testing.T) {
-	s := newStill(t)
+func TestDefaultUnauthenticatedLimit(t *testing.T) {
+	s := newServer(t)
 	in, c := s.instance, s.dial()
 	in.Memory.Available = 1000 << 20
 	in.Clients.SetMaxMemory(client.MemoryLimit{Percent: 25})
@@ -101,17 +101,17 @@ func TestSharesOfMemory(t *testing.T) {
 	require.EqualValues(t, 1<<20, in.Clients.Unauthenticated().Stats().Limit)
 	s.setMaxMemory(0)
 	for text, shown := range map[string]string{"5%": "5%", "0%": "0", "10mb": "10485760", "100%": "100%"} {
-		require.Equal(t, "+OK\r\n", c.say(t, "CONFIG SET maxmemory-clients "+text))
-		require.Contains(t, c.say(t, "CONFIG GET maxmemory-clients"), "\r\n"+shown+"\r\n")
+		require.Equal(t, "+OK\r\n", c.do(t, "CONFIG SET maxmemory-clients "+text))
+		require.Contains(t, c.do(t, "CONFIG GET maxmemory-clients"), "\r\n"+shown+"\r\n")
 	}
 	failed := "-ERR CONFIG SET failed (possibly related to argument 'maxmemory-clients') - "
 	require.Equal(t, failed+"percentage argument must be less or equal to 100\r\n",
-		c.say(t, "CONFIG SET maxmemory-clients 101%"))
+		c.do(t, "CONFIG SET maxmemory-clients 101%"))
 	for _, wrong := range []string{"-1", "x", "5.5%", "-1%", "+1%", "''", "%"} {
 		require.Equal(t, failed+"argument must be a memory or percent value\r\n",
-			c.say(t, "CONFIG SET maxmemory-clients "+wrong), wrong)
+			c.do(t, "CONFIG SET maxmemory-clients "+wrong), wrong)
 	}
-	require.Equal(t, "+OK\r\n", c.say(t, "CONFIG SET maxmemory-unauthenticated auto"))
-	require.Contains(t, c.say(t, "CONFIG GET maxmemory-unauthenticated"), "\r\nauto\r\n")
-	require.Contains(t, c.say(t, "CONFIG SET maxmemory-unauthenticated 0"), "argument must not be 0")
+	require.Equal(t, "+OK\r\n", c.do(t, "CONFIG SET maxmemory-unauthenticated auto"))
+	require.Contains(t, c.do(t, "CONFIG GET maxmemory-unauthenticated"), "\r\nauto\r\n")
+	require.Contains(t, c.do(t, "CONFIG SET maxmemory-unauthenticated 0"), "argument must not be 0")
 }

@@ -12,9 +12,9 @@ import (
 	"cellserver/internal/client"
 )
 
-// inSum compares what all clients hold with the sum of what each does. Only messages that several
+// requireHeldBytesAddUp compares what all clients hold with the sum of what each does. Only messages that several
 // of them hold count once.
-func inSum(t *testing.T, s *still) {
+func requireHeldBytesAddUp(t *testing.T, s *testServer) {
 	t.Helper()
 	sum := int64(0)
 	for _, c := range s.instance.Clients.All() {
@@ -24,7 +24,7 @@ func inSum(t *testing.T, s *still) {
 }
 
 // Whatever a client makes the server hold counts, is shown, and counts no more when it has let go.
-func TestWhatClientsHoldCounts(t *testing.T) {
+func TestClientMemoryIsCounted(t *testing.T) {
 	long := strings.Repeat("x", 60_000)
 	name := strings.Repeat("n", 200)
 	for what, play := range map[string]struct {
@@ -45,23 +45,23 @@ func TestWhatClientsHoldCounts(t *testing.T) {
 			900 * client.WordBytes},
 		"too many queued": {[]string{"MULTI", "ECHO " + long, "NOSUCH"}, []string{"EXEC"}, 60_000},
 	} {
-		s := newStill(t)
+		s := newServer(t)
 		c := s.dial()
-		c.say(t, "PING")
+		c.do(t, "PING")
 		held := func() int64 { return c.session.HeldBytes() - int64(client.BufferBytes(c.session.BufferSizes.Load())) }
 		before := held()
 		for _, line := range play.take {
-			c.say(t, line)
+			c.do(t, line)
 		}
 		require.GreaterOrEqual(t, held()-before, play.least, what)
 		require.Less(t, held()-before, 3*play.least+4096, what)
-		inSum(t, s)
+		requireHeldBytesAddUp(t, s)
 		for _, line := range play.let {
-			c.say(t, line)
+			c.do(t, line)
 		}
 		require.Equal(t, before, held(), what)
 		for _, line := range play.take {
-			c.say(t, line)
+			c.do(t, line)
 		}
 		c.session.Close()
 		require.Zero(t, s.instance.Clients.HeldBytes(), what)
@@ -69,57 +69,57 @@ func TestWhatClientsHoldCounts(t *testing.T) {
 }
 
 // So does what waits: input, replies of every kind, and messages.
-func TestWhatWaitsCounts(t *testing.T) {
-	s := newStill(t)
+func TestUnsentMemoryIsCounted(t *testing.T) {
+	s := newServer(t)
 	s.fill(t, 50_000)
 	in := s.instance
 	keysCaller, cut, l := s.dial(), s.dial(), s.dial()
 	base := in.Clients.HeldBytes()
 	keysCaller.session.Feed([]byte("KEYS *\r\n"))
 	<-keysCaller.woken
-	until(t, func() bool { return in.Background.Busy.Load() == 0 })
+	waitUntil(t, func() bool { return in.Background.Busy.Load() == 0 })
 	require.Greater(t, keysCaller.session.HeldBytes(), int64(400_000), "a reply that the session has not taken")
 	keysCaller.session.Resume()
 	require.Greater(t, keysCaller.session.HeldBytes(), int64(400_000), "one that the client has not taken")
-	inSum(t, s)
-	keysCaller.take()
+	requireHeldBytesAddUp(t, s)
+	keysCaller.read()
 	cut.session.Feed(fmt.Appendf(nil, "*2\r\n$4\r\nECHO\r\n$1000000\r\n%s", strings.Repeat("x", 300_000)))
 	require.Greater(t, cut.session.HeldBytes(), int64(300_000), "a part of a call")
 	cut.session.Feed([]byte(strings.Repeat("x", 700_000) + "\r\n"))
 	require.Greater(t, cut.session.HeldBytes(), int64(1_000_000), "its reply")
-	cut.take()
-	l.say(t, "SUBSCRIBE news")
+	cut.read()
+	l.do(t, "SUBSCRIBE news")
 	for range 1000 {
 		l.session.Push([]byte(strings.Repeat("x", 1000)))
 	}
 	require.Greater(t, l.session.HeldBytes(), int64(1_000_000), "messages")
-	inSum(t, s)
-	require.Len(t, l.listen()[len("x"):], 1_000_000-1)
-	l.say(t, "UNSUBSCRIBE")
-	keysCaller.say(t, "PING")
-	cut.say(t, "PING")
+	requireHeldBytesAddUp(t, s)
+	require.Len(t, l.pushed()[len("x"):], 1_000_000-1)
+	l.do(t, "UNSUBSCRIBE")
+	keysCaller.do(t, "PING")
+	cut.do(t, "PING")
 	require.Less(t, in.Clients.HeldBytes()-base, int64(100_000), "nothing of it stays")
-	inSum(t, s)
+	requireHeldBytesAddUp(t, s)
 }
 
-func until(t *testing.T, holds func() bool) {
+func waitUntil(t *testing.T, holds func() bool) {
 	t.Helper()
 	require.Eventually(t, holds, 30*time.Second, time.Millisecond)
 }
 
 // A message for many is in memory once, and counts once; against a client's own bounds it counts in
 // full.
-func TestAMessageForManyIsOneCopy(t *testing.T) {
+func TestSharedMessageIsStoredOnce(t *testing.T) {
 	const listeners, messages, size = 50, 100, 60_000
-	s := newStill(t)
+	s := newServer(t)
 	listening := subscribers(t, s, listeners, "news")
 	c := s.dial()
 	before := s.instance.Clients.HeldBytes()
 	payload := strings.Repeat("x", size)
 	for range messages {
-		c.say(t, "PUBLISH news "+payload)
+		c.do(t, "PUBLISH news "+payload)
 	}
-	until(t, func() bool { return s.instance.Background.Busy.Load() == 0 })
+	waitUntil(t, func() bool { return s.instance.Background.Busy.Load() == 0 })
 	kept := s.instance.Clients.HeldBytes() - before
 	require.Greater(t, kept, int64(messages*size))
 	require.Less(t, kept, int64(messages*(size+1000)))
@@ -133,38 +133,38 @@ func TestAMessageForManyIsOneCopy(t *testing.T) {
 	first := &listening[0].session.Output()[100]
 	for _, l := range listening {
 		require.Same(t, first, &l.session.Output()[100])
-		l.take()
+		l.read()
 		require.Equal(t, messages, strings.Count(l.output(), payload))
 	}
 	for _, l := range listening[:listeners/2] {
 		l.session.Close()
 	}
-	c.say(t, "PING")
+	c.do(t, "PING")
 	require.Less(t, s.instance.Clients.HeldBytes()-before, int64(100_000))
-	inSum(t, s)
+	requireHeldBytesAddUp(t, s)
 }
 
 // Together clients hold no more than maxmemory-clients: those who hold most go first, unless they
 // are spared.
 func TestTheLargestClientsAreEvicted(t *testing.T) {
-	s := newStill(t)
+	s := newServer(t)
 	in := s.instance
-	var all []*caller
+	var all []*testClient
 	for range 10 {
 		all = append(all, s.dial())
 	}
-	all[9].say(t, "CLIENT NO-EVICT on")
+	all[9].do(t, "CLIENT NO-EVICT on")
 	in.Clients.SetMaxMemory(client.MemoryLimit{Bytes: 4 << 20})
 	in.Clients.UpdateLimits(in.Memory.Limit(), in.Memory.Available)
 	for i, c := range all {
 		c.session.Push(make([]byte, (i+1)*100_000))
 	}
-	until(t, func() bool { return in.Clients.Eviction().Evicted > 0 && !in.Clients.Eviction().Running })
+	waitUntil(t, func() bool { return in.Clients.Eviction().Evicted > 0 && !in.Clients.Eviction().Running })
 	require.EqualValues(t, 2, in.Clients.Eviction().Evicted, "5.5 MB, less 0.9, less 0.8")
 	for i, c := range all {
-		require.Equal(t, i == 7 || i == 8, c.isCut(), i)
+		require.Equal(t, i == 7 || i == 8, c.isDisconnected(), i)
 	}
-	require.Contains(t, all[0].say(t, "INFO stats"), "\r\nevicted_clients:2\r\n")
+	require.Contains(t, all[0].do(t, "INFO stats"), "\r\nevicted_clients:2\r\n")
 	all[7].session.Close()
 	all[8].session.Close()
 	require.Zero(t, in.Clients.Eviction().Leaving)
@@ -173,26 +173,26 @@ func TestTheLargestClientsAreEvicted(t *testing.T) {
 		c.session.Close()
 	}
 	all[9].session.Push(make([]byte, 5<<20))
-	until(t, func() bool { return in.Clients.Eviction().Exhausted && !in.Clients.Eviction().Running })
-	require.False(t, all[9].isCut())
-	all[9].listen()
-	require.Equal(t, "+OK\r\n", all[9].say(t, "CLIENT NO-EVICT off"))
+	waitUntil(t, func() bool { return in.Clients.Eviction().Exhausted && !in.Clients.Eviction().Running })
+	require.False(t, all[9].isDisconnected())
+	all[9].pushed()
+	require.Equal(t, "+OK\r\n", all[9].do(t, "CLIENT NO-EVICT off"))
 	all[9].session.Push(make([]byte, 5<<20))
 	in.Sample()
-	<-all[9].wasCut
+	<-all[9].disconnected
 }
 
 // A message for many weighs on each that holds it with its part: the weights of all are what all
 // hold together, wherever the message is, and the client that holds most for itself goes before
 // those that hold more of what others hold, too.
-func TestASharedMessageWeighsItsPart(t *testing.T) {
+func TestSharedMessageWeightIsDivided(t *testing.T) {
 	const listeners, messages, size = 50, 20, 60_000
-	s := newStill(t)
+	s := newServer(t)
 	in, listening, c, own := s.instance, subscribers(t, s, listeners, "news"), s.dial(), s.dial()
 	for range messages {
-		c.say(t, "PUBLISH news "+strings.Repeat("x", size))
+		c.do(t, "PUBLISH news "+strings.Repeat("x", size))
 	}
-	until(t, func() bool { return in.Background.Busy.Load() == 0 })
+	waitUntil(t, func() bool { return in.Background.Busy.Load() == 0 })
 	own.session.Push(make([]byte, 15*size))
 	agree := func() {
 		t.Helper()
@@ -215,10 +215,10 @@ func TestASharedMessageWeighsItsPart(t *testing.T) {
 
 	in.Clients.SetMaxMemory(client.MemoryLimit{Bytes: in.Clients.HeldBytes() - 1})
 	in.Clients.UpdateLimits(in.Memory.Limit(), in.Memory.Available)
-	c.say(t, "PING")
+	c.do(t, "PING")
 	own.session.Push([]byte("x"))
-	<-own.wasCut
-	until(t, func() bool { return !in.Clients.Eviction().Running })
+	<-own.disconnected
+	waitUntil(t, func() bool { return !in.Clients.Eviction().Running })
 	require.EqualValues(t, 1, in.Clients.Eviction().Evicted)
 	own.session.Close()
 	require.Zero(t, in.Clients.Eviction().Leaving)
@@ -229,10 +229,10 @@ func TestASharedMessageWeighsItsPart(t *testing.T) {
 	in.Clients.UpdateLimits(in.Memory.Limit(), in.Memory.Available)
 	c.session.Push([]byte("x"))
 	for gone := 0; gone < listeners; {
-		until(t, func() bool { return !in.Clients.Eviction().Running })
+		waitUntil(t, func() bool { return !in.Clients.Eviction().Running })
 		before := gone
 		for _, l := range listening {
-			if l.isCut() && s.instance.Clients.Get(l.session.ID) != nil {
+			if l.isDisconnected() && s.instance.Clients.Get(l.session.ID) != nil {
 				l.session.Close()
 				gone++
 			}
@@ -242,70 +242,70 @@ func TestASharedMessageWeighsItsPart(t *testing.T) {
 			break
 		}
 	}
-	require.False(t, c.isCut())
+	require.False(t, c.isDisconnected())
 	agree()
 }
 
 // The text of CLIENT LIST counts while it is made, and where it gets long one is made at a time.
-func TestTheTextOfClientListCounts(t *testing.T) {
-	s := newStill(t)
+func TestClientListReplyIsCounted(t *testing.T) {
+	s := newServer(t)
 	in, c := s.instance, s.dial()
 	for range 2000 {
 		s.dial()
 	}
 	require.True(t, in.Background.AcquireLong(t.Context())) // one is being made
 	c.session.Feed([]byte("CLIENT LIST\r\n"))
-	until(t, func() bool { return in.Background.Busy.Load() == 1 && in.Background.Free() == background.MaxSlots() })
+	waitUntil(t, func() bool { return in.Background.Busy.Load() == 1 && in.Background.Free() == background.MaxSlots() })
 	require.Greater(t, c.session.HeldBytes(), int64(background.LongReply))
 	in.Background.ReleaseLong()
 	c.settle()
 	require.Equal(t, 2001, strings.Count(c.output(), "id="))
-	c.say(t, "PING")
-	inSum(t, s)
+	c.do(t, "PING")
+	requireHeldBytesAddUp(t, s)
 }
 
 // So does an MGET's, step by step.
-func TestLongRepliesOfMGETCount(t *testing.T) {
-	s := newStill(t)
+func TestMGETReplyIsCounted(t *testing.T) {
+	s := newServer(t)
 	in, c := s.instance, s.dial()
-	c.say(t, "SET k "+strings.Repeat("v", 1000))
+	c.do(t, "SET k "+strings.Repeat("v", 1000))
 	require.True(t, in.Background.AcquireLong(t.Context())) // one is being made
 	c.session.Feed([]byte("MGET" + strings.Repeat(" k", 2000) + "\r\n"))
-	until(t, func() bool { return in.Background.Busy.Load() == 1 && in.Background.Free() == background.MaxSlots() })
+	waitUntil(t, func() bool { return in.Background.Busy.Load() == 1 && in.Background.Free() == background.MaxSlots() })
 	require.Greater(t, c.session.HeldBytes(), int64(background.LongReply))
 	in.Background.ReleaseLong()
 	c.settle()
 	require.Equal(t, 2000, strings.Count(c.output(), "$1000\r\n"))
-	c.say(t, "PING")
-	inSum(t, s)
+	c.do(t, "PING")
+	requireHeldBytesAddUp(t, s)
 }
 
 // Of replies that get long one is made at a time: the others wait with little.
 func TestLongRepliesAreMadeOneAtATime(t *testing.T) {
-	s := newStill(t)
+	s := newServer(t)
 	s.fill(t, 100_000) // a reply of 1.6 MB
 	in := s.instance
 	require.True(t, in.Background.AcquireLong(t.Context())) // one is being made
-	var all []*caller
+	var all []*testClient
 	for range 20 {
 		c := s.dial()
 		c.session.Feed([]byte("KEYS *\r\n"))
 		all = append(all, c)
 	}
-	until(t, func() bool { return in.Background.Busy.Load() == 20 && in.Background.Free() == background.MaxSlots() })
+	waitUntil(t, func() bool { return in.Background.Busy.Load() == 20 && in.Background.Free() == background.MaxSlots() })
 	for _, c := range all {
 		require.Less(t, c.session.HeldBytes(), int64(1<<20))
 		require.Greater(t, c.session.HeldBytes(), int64(background.LongReply))
 	}
-	require.Equal(t, "+PONG\r\n", s.dial().say(t, "PING"))
-	require.Equal(t, "*2\r\n", s.dial().say(t, "SCAN 0")[:4], "what is short does not wait")
+	require.Equal(t, "+PONG\r\n", s.dial().do(t, "PING"))
+	require.Equal(t, "*2\r\n", s.dial().do(t, "SCAN 0")[:4], "what is short does not wait")
 	all[0].session.Close()
-	until(t, func() bool { return in.Background.Busy.Load() == 19 })
+	waitUntil(t, func() bool { return in.Background.Busy.Load() == 19 })
 	in.Background.ReleaseLong()
 	for _, c := range all[1:] {
 		c.settle()
 		require.Equal(t, 100_000, strings.Count(c.output(), "$"))
 	}
-	until(t, func() bool { return in.Background.Busy.Load() == 0 })
-	inSum(t, s)
+	waitUntil(t, func() bool { return in.Background.Busy.Load() == 0 })
+	requireHeldBytesAddUp(t, s)
 }

@@ -17,57 +17,57 @@ import (
 	"cellserver/internal/transcript"
 )
 
-// still is the table in process, on a clock that moves only when a conversation says so.
-type still struct {
+// testServer is the table in process, on a clock that moves only when a conversation says so.
+type testServer struct {
 	clock    *store.StillClock
 	instance *Instance
 	families *families
 	options  *option.List
 }
 
-// stillStart is where the clock stands at first: 2026-01-01 00:00:00 UTC, so that times in
+// clockStart is where the clock stands at first: 2026-01-01 00:00:00 UTC, so that times in
 // conversations can be read.
-const stillStart = 1767225600_000000000
+const clockStart = 1767225600_000000000
 
-func newStill(t testing.TB) *still {
-	clock := store.NewStillClock(stillStart)
-	s := newStillOn(t, clock)
+func newServer(t testing.TB) *testServer {
+	clock := store.NewStillClock(clockStart)
+	s := newServerOn(t, clock)
 	s.clock = clock
 	return s
 }
 
-// newStillOn is the table on some other clock, which the caller moves.
-func newStillOn(t testing.TB, clock store.Clock) *still {
-	s, err := newStillWith(t, clock, func(*Settings) {})
+// newServerOn is the table on some other clock, which the caller moves.
+func newServerOn(t testing.TB, clock store.Clock) *testServer {
+	s, err := newServerWith(t, clock, func(*Settings) {})
 	require.NoError(t, err)
 	return s
 }
 
-// newStillWith is newStillOn with other settings.
-func newStillWith(t testing.TB, clock store.Clock, change func(*Settings)) (*still, error) {
-	return newStillIn(t, memstore.Options{Clock: clock, SweepEvery: -1}, change)
+// newServerWith is newStillOn with other settings.
+func newServerWith(t testing.TB, clock store.Clock, change func(*Settings)) (*testServer, error) {
+	return newServerIn(t, memstore.Options{Clock: clock, SweepEvery: -1}, change)
 }
 
-// newStillIn is newStillWith in another store.
-func newStillIn(t testing.TB, in memstore.Options, change func(*Settings)) (*still, error) {
-	return newStillOver(t, memstore.New(in), change)
+// newServerIn is newStillWith in another store.
+func newServerIn(t testing.TB, in memstore.Options, change func(*Settings)) (*testServer, error) {
+	return newServerOver(t, memstore.New(in), change)
 }
 
-// newStillOver is newStillWith on any store.
-func newStillOver(t testing.TB, over store.Store, change func(*Settings)) (*still, error) {
+// newServerOver is newStillWith on any store.
+func newServerOver(t testing.TB, over store.Store, change func(*Settings)) (*testServer, error) {
 	t.Cleanup(func() { over.Close() })
 	settings, options := NewSettings(), new(option.List)
 	settings.Admin.Debug = "local"
 	change(settings)
-	require.NoError(t, options.Add(ofMain()...))
+	require.NoError(t, options.Add(processOptions()...))
 	require.NoError(t, options.Add(settings.Options()...))
 	instance, families, err := newInstance(Config{Store: over, Version: "1.2.3", Port: 6379, Settings: settings,
 		Options: options})
-	return &still{instance: instance, families: families, options: options}, err
+	return &testServer{instance: instance, families: families, options: options}, err
 }
 
-// ofMain are options of a process that has a main.
-func ofMain() []*option.Option {
+// processOptions are options of a process that has a main.
+func processOptions() []*option.Option {
 	port, databases := 6379, 16
 	const group, help = "Network", "-"
 	return []*option.Option{
@@ -78,30 +78,30 @@ func ofMain() []*option.Option {
 	}
 }
 
-func (s *still) Dial() (transcript.Peer, error) { return s.dial(), nil }
+func (s *testServer) Dial() (transcript.Peer, error) { return s.dial(), nil }
 
-func (s *still) dial() *caller {
-	c := &caller{woken: make(chan struct{}, 1), wasCut: make(chan struct{})}
+func (s *testServer) dial() *testClient {
+	c := &testClient{woken: make(chan struct{}, 1), disconnected: make(chan struct{})}
 	c.session = s.instance.Open(client.Peer{Remote: "127.0.0.1:50000", Local: "127.0.0.1:6379", FD: 7, Wake: c.wake,
-		Cut: sync.OnceFunc(func() { close(c.wasCut) })})
+		Cut: sync.OnceFunc(func() { close(c.disconnected) })})
 	return c
 }
 
-func (s *still) Advance(d time.Duration) error {
+func (s *testServer) Advance(d time.Duration) error {
 	s.clock.Advance(d)
 	s.instance.Blocked.Tick()
 	return nil
 }
 
-// caller is a client in process: it hands bytes to a session as a transport would.
-type caller struct {
-	session *session.Session
-	woken   chan struct{}
-	wasCut  chan struct{}
-	heard   []byte
+// testClient is a client in process: it hands bytes to a session as a transport would.
+type testClient struct {
+	session      *session.Session
+	woken        chan struct{}
+	disconnected chan struct{}
+	received     []byte
 }
 
-func (c *caller) wake() {
+func (c *testClient) wake() {
 	select {
 	case c.woken <- struct{}{}:
 	default:
@@ -110,7 +110,7 @@ func (c *caller) wake() {
 
 // Send feeds the bytes from a buffer that is overwritten afterwards, as a transport's is: a row
 // that kept a borrowed word would be found out.
-func (c *caller) Send(b []byte) error {
+func (c *testClient) Send(b []byte) error {
 	if c.session.Closing() {
 		return io.EOF
 	}
@@ -125,7 +125,7 @@ func (c *caller) Send(b []byte) error {
 
 // settle has the session go on until it has nothing to do, or waits for the clock, or another
 // client, or for its output to be taken.
-func (c *caller) settle() {
+func (c *testClient) settle() {
 	for (c.session.HasUnanswered() || c.session.HasMail()) && len(c.session.Output()) < command.TurnOutput {
 		if c.session.Parked.Load() && !c.session.HasMail() {
 			if c.session.Blocked.Load() {
@@ -133,42 +133,42 @@ func (c *caller) settle() {
 			}
 			<-c.woken // by the goroutine of a Slow command
 		}
-		c.take() // a turn ends at so many bytes of replies
+		c.read() // a turn ends at so many bytes of replies
 		c.session.Resume()
 	}
 }
 
-// take takes what the session has to send.
-func (c *caller) take() {
+// read takes what the session has to send.
+func (c *testClient) read() {
 	for out := c.session.Output(); len(out) > 0; out = c.session.Output() {
-		c.heard = append(c.heard, out...)
+		c.received = append(c.received, out...)
 		c.session.Sent()
 	}
 }
 
-func (c *caller) Receive(time.Duration) (string, error) {
+func (c *testClient) Receive(time.Duration) (string, error) {
 	if c.session.HasMail() {
 		c.settle()
 	}
-	c.take()
-	line, rest, err := transcript.NextReply(c.heard)
-	if err == io.EOF && !c.session.Closing() && !c.isCut() {
+	c.read()
+	line, rest, err := transcript.NextReply(c.received)
+	if err == io.EOF && !c.session.Closing() && !c.isDisconnected() {
 		err = transcript.ErrSilent
 	}
-	c.heard = rest
+	c.received = rest
 	return line, err
 }
 
-func (c *caller) isCut() bool {
+func (c *testClient) isDisconnected() bool {
 	select {
-	case <-c.wasCut:
+	case <-c.disconnected:
 		return true
 	default:
 		return false
 	}
 }
 
-func (c *caller) Close() (unheard []string) {
+func (c *testClient) Close() (unheard []string) {
 	for {
 		line, err := c.Receive(0)
 		if err != nil {

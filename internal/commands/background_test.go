@@ -15,11 +15,11 @@ import (
 
 // A short call beside the loops waits for a slice of the work of those that take long, not for the
 // whole of it, however many they are.
-func TestLongCallsGiveWay(t *testing.T) {
-	s := newStill(t)
+func TestLongBackgroundCallsYield(t *testing.T) {
+	s := newServer(t)
 	const long = 6
 	words := slices.Repeat([]string{"k"}, 400_000)
-	var callers []*caller
+	var callers []*testClient
 	for range background.MaxSlots() {
 		s.instance.Background.Acquire(context.Background())
 	}
@@ -51,8 +51,8 @@ func TestLongCallsGiveWay(t *testing.T) {
 
 // Calls of clients that leave before they begin are not made, and leave nothing: neither in the
 // queue nor in what clients hold. While they wait their words count.
-func TestCallsOfClientsThatHaveGone(t *testing.T) {
-	s := newStill(t)
+func TestCallsOfDisconnectedClientsAreNotMade(t *testing.T) {
+	s := newServer(t)
 	watcher := s.dial()
 	for range background.MaxSlots() {
 		require.True(t, s.instance.Background.Acquire(context.Background()))
@@ -63,14 +63,14 @@ func TestCallsOfClientsThatHaveGone(t *testing.T) {
 		func(key string) []byte { return encode(append(append([]string{"DEL"}, long...), key)) },
 		func(key string) []byte { return encode(append(append([]string{"MSET"}, long...), "new "+key, "value")) },
 		func(string) []byte { return encode([]string{"KEYS", strings.Repeat("*a", 500)}) },
-		func(key string) []byte { return inTransaction(times(2000, "DEL", key)) },
+		func(key string) []byte { return inTransaction(repeatCall(2000, "DEL", key)) },
 	}
 	const each = 25
 	for i := range each * len(calls) {
-		require.Equal(t, "+OK\r\n", watcher.say(t, fmt.Sprintf("SET key:%d there", i)))
+		require.Equal(t, "+OK\r\n", watcher.do(t, fmt.Sprintf("SET key:%d there", i)))
 	}
 	before := held()
-	var callers []*caller
+	var callers []*testClient
 	for i := range each * len(calls) {
 		c := s.dial()
 		c.session.Feed(calls[i%len(calls)](fmt.Sprint("key:", i)))
@@ -96,5 +96,5 @@ func TestCallsOfClientsThatHaveGone(t *testing.T) {
 		s.instance.Background.Release()
 	}
 	require.Equal(t, background.MaxSlots(), s.instance.Background.Free())
-	require.Equal(t, fmt.Sprintf(":%d\r\n", len(callers)), watcher.say(t, "DBSIZE"), "none was made")
+	require.Equal(t, fmt.Sprintf(":%d\r\n", len(callers)), watcher.do(t, "DBSIZE"), "none was made")
 }
