@@ -16,8 +16,7 @@ import (
 	"cellserver/internal/commands/value"
 )
 
-// families are the commands with their state, each family's in its own package. A family is added
-// here.
+// families holds the state of each family. Their packages are below this one.
 type families struct {
 	limiters     limiter.Family
 	keyspace     keyspace.Family
@@ -29,7 +28,7 @@ type families struct {
 	admin        admin.Admin
 }
 
-// commands lists every command, in reading order.
+// commands lists all commands in reading order.
 func (f *families) commands() []*command.Command {
 	f.connection.Subcommands = f.tracking.Commands()
 	return slices.Concat(
@@ -38,7 +37,8 @@ func (f *families) commands() []*command.Command {
 	)
 }
 
-// info lists what the families say in INFO; parts of one section follow one another in this order.
+// info lists the parts of INFO that the families write. Parts of the same section are written in this
+// order.
 func (f *families) info() []command.InfoPart {
 	return slices.Concat(
 		f.admin.OwnInfo(), []command.InfoPart{f.connection.Info()}, f.tracking.Info(), f.channels.Info(),
@@ -46,7 +46,7 @@ func (f *families) info() []command.InfoPart {
 	)
 }
 
-// cleanups lists what RESET and the end of a connection undo, in this order.
+// cleanups lists what the families do at RESET and at the end of a connection, in this order.
 func (f *families) cleanups() []command.Cleanup {
 	return []command.Cleanup{
 		f.transactions.Cleanup(), f.channels.Cleanup(), f.tracking.Cleanup(), f.connection.Cleanup(),
@@ -54,7 +54,7 @@ func (f *families) cleanups() []command.Cleanup {
 	}
 }
 
-// All lists every command, in reading order, without a server: for documentation.
+// All lists all commands in reading order, without a server, for documentation.
 func All() []*command.Command {
 	f := new(families)
 	f.admin.Clients = new(client.Registry)

@@ -18,27 +18,27 @@ import (
 	"cellserver/internal/store"
 )
 
-// ACLFile is where ACL LOAD and ACL SAVE find users.
+// ACLFile is the file that ACL LOAD and ACL SAVE read and write.
 type ACLFile = access.ACLFile
 
-// Config is what an Instance is made of. Zero numbers stand for their defaults.
+// Config is the configuration of an Instance. Fields that are zero have defaults.
 type Config struct {
 	Store    store.Store
 	Version  string    // of cellserver
 	Settings *Settings // the defaults if nil
-	// All of the server's, the Settings' among them, for CONFIG; if nil there are the Settings'
-	// alone.
+	// Options are all options of the server, for CONFIG. They include those of Settings, which are
+	// the default.
 	Options   *option.List
-	Port      int // that INFO shows
+	Port      int // shown by INFO
 	Log       *slog.Logger
-	ClientLog *slog.Logger      // for what clients cause, which may be very often; Log if nil
-	Stop      func()            // what SHUTDOWN calls; nil for nothing, and then it is refused
-	ACLFile   access.ACLFile    // where ACL LOAD and ACL SAVE find users; nil for nowhere
-	Turns     *meter.MaxCPUTime // what INFO shows of event loops; nil if nobody measures
-	Holds     *meter.MaxCPUTime // and of locks
+	ClientLog *slog.Logger      // for messages that clients cause, which may be very frequent; by default, Log
+	Stop      func()            // called by SHUTDOWN, which is refused if it is nil
+	ACLFile   access.ACLFile    // nil if there is none
+	Turns     *meter.MaxCPUTime // of the turns of event loops, shown by INFO; nil if not measured
+	Holds     *meter.MaxCPUTime // of the holds of locks, shown by INFO; nil if not measured
 }
 
-// complete fills in what was left out.
+// complete sets the defaults.
 func (c *Config) complete() error {
 	if c.Settings == nil {
 		c.Settings = NewSettings()
@@ -54,11 +54,11 @@ func (c *Config) complete() error {
 	return c.Options.Add(c.Settings.Options()...)
 }
 
-// Instance is what the sessions of one server share.
+// Instance is the state that the sessions of one server share.
 type Instance = session.Instance
 
-// New makes an instance over a store. It returns an error if the settings contradict one another,
-// or name what does not exist.
+// New returns an instance over a store. It returns an error if the settings are inconsistent, or name
+// something that does not exist.
 func New(c Config) (*Instance, error) {
 	in, _, err := newInstance(c)
 	return in, err
@@ -90,7 +90,7 @@ func newInstance(c Config) (*Instance, *families, error) {
 	return in, f, f.apply(c.Settings, in)
 }
 
-// connect gives the families what they need of one another and of the server.
+// connect sets the references that the families need to one another and to the server.
 func (f *families) connect(c *Config, in *Instance) {
 	clients, changes := in.Clients, announcer(c.Store)
 	f.keyspace.OnFlush, f.keyspace.OnSwap = f.tracking.InvalidateAll, f.transactions.BeforeSwap
@@ -108,14 +108,15 @@ func (f *families) connect(c *Config, in *Instance) {
 	d.Log, d.Stop, d.Monitors.Hooks = c.Log, c.Stop, &in.Hooks
 }
 
-// announcer is the store if it announces changes, else nil: then the table refuses what needs it.
+// announcer returns the store if it announces changes; else nil, and then the table refuses the
+// commands that need that.
 func announcer(s store.Store) store.Notifier {
 	changes, _ := s.(store.Notifier)
 	return changes
 }
 
-// disconnectSubscribers disconnects the clients of an account that are subscribed to what its user may not
-// use. The caller's own connection is only reported.
+// disconnectSubscribers disconnects the clients of an account that have a subscription to which its
+// user has no right. If that includes own, the caller's own client, it is only reported.
 func (f *families) disconnectSubscribers(a *client.Account, u *acl.User, own *client.Client) (ownEnds bool) {
 	for kind := range client.SubscriptionKinds {
 		f.channels.Each(kind, func(t *pubsub.Topic) bool {
@@ -137,7 +138,8 @@ func (f *families) disconnectSubscribers(a *client.Account, u *acl.User, own *cl
 	return ownEnds
 }
 
-// newRunID is 40 hexadecimal digits that no other run of a server has, as Redis's run_id.
+// newRunID returns 40 random hexadecimal digits that identify this run of the server, as Redis's
+// run_id.
 func newRunID() string {
 	var id [20]byte
 	rand.Read(id[:]) // never fails: crypto/rand ends the process rather than return weak bytes

@@ -20,7 +20,7 @@ var rules = []struct {
 	{"imports follow the policy", importsFollowPolicy},
 	{"only main chooses the store", onlyMainChoosesStore},
 	{"rows are not compared", rowsAreNotCompared},
-	{"the field's words", saysTheFieldsWord(unread)},
+	{"the field's words", saysTheFieldsWord},
 	{"functions are short", functionsAreShort(longFunctions)},
 	{"files are short", filesAreShort(longFiles)},
 	{"structs are small", structsAreSmall(wideStructs)},
