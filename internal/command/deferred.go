@@ -1,26 +1,27 @@
 package command
 
-// Deferred are the calls of a transaction that are made when its keys are unlocked again, such as
-// PUBLISH. Their replies are then put in their places in the transaction's reply.
+// Deferred holds the calls of a transaction that are made after its keys are unlocked, such as
+// PUBLISH. Their replies are then inserted into the transaction's reply.
 type Deferred struct {
 	Calls []deferredCall
-	// PushBytes is how many bytes of the mailbox are sent before the transaction's reply, because the
-	// transaction ended a subscription.
+	// PushBytes is the number of bytes of pushed messages that are sent before the transaction's
+	// reply: those that were in the mailbox when the transaction ended a subscription.
 	PushBytes int
 }
 
 type deferredCall struct {
 	At    int           // position of the reply in the transaction's output
-	Work  func() int    // what the call costs a turn, as Call.Work
+	Work  func() int    // the cost of the call, in the unit of Call.Work
 	reply func(c *Call) // makes the call, and writes its reply
 }
 
-// Defer leaves a call of a transaction to be made when no key is locked any more.
+// Defer postpones a call of a transaction until the keys are unlocked.
 func (c *Call) Defer(work func() int, reply func(c *Call)) {
 	c.Deferred.Calls = append(c.Deferred.Calls, deferredCall{At: c.Out.Mark(), Work: work, reply: reply})
 }
 
-// Complete makes the deferred calls, and writes the transaction's reply with theirs in their places.
+// Complete makes the deferred calls, and writes the transaction's reply with their replies
+// inserted.
 func (d *Deferred) Complete(c *Call, reply []byte) error {
 	from := 0
 	for i, call := range d.Calls {

@@ -9,22 +9,23 @@ import (
 	"cellserver/internal/resp"
 )
 
-// Arg is one argument in a row's grammar. Positional arguments come first and in order. Options follow,
-// each of which begins with its token, in any order and case, and at most once by default.
+// Arg is one argument in a row's grammar. Positional arguments come first, in order. Options follow
+// in any order. Each begins with its token, in upper or lower case. An option may be given once,
+// unless Again allows more.
 type Arg struct {
 	Name       string
 	kind       argKind
-	Tokens     []string // of an option: the word that begins it, or the words to choose from
+	Tokens     []string // of an option: its first word, or the words to choose from
 	optional   bool
 	maxBytes   int                              // the length of a word; 0 for the protocol's bound alone
-	repeats    bool                             // it takes the rest of the words
-	maxCount   int                              // the number of words if it repeats and is no key; 0 for maxWords
-	pairedWith string                           // of a key that repeats: the name of the word behind each
+	repeats    bool                             // takes all remaining words
+	maxCount   int                              // how often an argument that is no key may repeat; 0: see maxWords
+	pairedWith string                           // of a key that repeats: the name of the word after each key
 	repeatable bool                             // an option that may be given again; the last one counts
-	operand    string                           // of a choice: the name of the word behind the token; empty for none
+	operand    string                           // of a choice: the name of the word after the token, or ""
 	lo, hi     int64                            // the bounds of an integer
-	fallback   int64                            // the value of an integer that is left out
-	parse      func(word []byte) (int64, error) // of an integer with a notation or errors of its own
+	fallback   int64                            // the default of an integer
+	parse      func(word []byte) (int64, error) // of an integer: see By; may be nil
 }
 
 type argKind uint8
@@ -53,13 +54,13 @@ func Word(name string) Arg { return Arg{Name: name, kind: wordArg} }
 // may have a sign and leading zeros, as in redis-cell.
 func Int(name string) Arg { return Arg{Name: name, kind: intArg, lo: MinInt, hi: MaxInt} }
 
-// OneOf is an option that is one of several tokens.
+// OneOf is an option with several tokens to choose from.
 func OneOf(name string, tokens ...string) Arg {
 	return Arg{Name: name, kind: choiceArg, Tokens: tokens, optional: true}
 }
 
-// WithEach adds a word behind each token of a choice.
-func (a Arg) WithEach(word string) Arg { a.operand = word; return a }
+// WithEach adds a word after each token of a choice; name is the word's name.
+func (a Arg) WithEach(name string) Arg { a.operand = name; return a }
 
 // Flag is an option that is a token alone.
 func Flag(token string) Arg {
@@ -75,7 +76,7 @@ func (a Arg) Max(hi int64) Arg { a.hi = hi; return a }
 // Or makes an integer optional, with a default.
 func (a Arg) Or(n int64) Arg { a.fallback, a.optional = n, true; return a }
 
-// By reads an integer with a function, which has a notation or errors of its own.
+// By parses an integer with a function, in place of Redis's notation and errors.
 func (a Arg) By(parse func(word []byte) (int64, error)) Arg { a.parse = parse; return a }
 
 // Longest bounds the length of a word, in bytes.
@@ -87,17 +88,17 @@ func (a Arg) Optional() Arg { a.optional = true; return a }
 // Many lets the last argument repeat. If it is not optional, it is given at least once.
 func (a Arg) Many() Arg { a.repeats = true; return a }
 
-// UpTo sets how often an argument that repeats, and is no key, may be given, in place of maxWords.
+// UpTo bounds how often an argument that repeats, and is no key, may be given. By default, maxWords
+// bounds the whole call.
 func (a Arg) UpTo(most int) Arg { a.maxCount = most; return a }
 
-// With makes a key repeat, with a word behind each.
+// With makes a key repeat, with a word after each key.
 func (a Arg) With(word string) Arg { a.repeats, a.pairedWith = true, word; return a }
 
-// After makes an argument an option, which begins with a token.
+// After makes an argument an option that begins with a token.
 func (a Arg) After(token string) Arg { a.Tokens, a.optional = []string{token}, true; return a }
 
-// Again lets an option be given several times, of which the last counts, as in some of Redis's
-// commands.
+// Again lets an option be given several times; the last one counts, as in some of Redis's commands.
 func (a Arg) Again() Arg { a.repeatable = true; return a }
 
 // grammar is what a table derives from a row's arguments.
@@ -105,16 +106,17 @@ type grammar struct {
 	args            []Arg
 	slots           []slot
 	positional      int  // the number of positional arguments
-	min, max        int  // words of a call, with those of the name; max is 0 if there is no bound
-	acceptsDecimals bool // integers are DecimalWords
-	options         bool // the row has options, so a word too many is a syntax error
+	min, max        int  // number of words of a call, including the name; max is 0 if there is no bound
+	acceptsDecimals bool // the row has the trait DecimalWords
+	options         bool // the row has options, so a surplus word is a syntax error
 }
 
-// slot is the part of an argument that bind reads in most calls: an Arg is three cache lines long.
+// slot holds the fields of an Arg that bind reads in most calls, in half a cache line; an Arg spans
+// three.
 type slot struct {
 	lo, hi, or int64
 	binding    binding
-	optional   bool // left out if an option stands in its place
+	optional   bool // it may be missing before the options
 }
 
 type binding uint8
@@ -171,8 +173,8 @@ func newGrammar(row *Command) grammar {
 	return g
 }
 
-// maxWords is how often an argument that repeats and is no key may be given, such as the names of
-// COMMAND DOCS. Each may add to the reply, whose length must be bounded.
+// maxWords bounds the words of a call whose last argument repeats and is no key, such as the names
+// of COMMAND DOCS. Each word may add to the reply, whose length must be bounded.
 const maxWords = 128
 
 // arity returns the arity that COMMAND INFO shows: the number of words, negative if there may be more.
@@ -186,8 +188,8 @@ func (g *grammar) arity() int {
 // Fits reports whether a call may have this many words.
 func (g *grammar) Fits(words int) bool { return words >= g.min && (g.max == 0 || words <= g.max) }
 
-// bind binds the words of the call, from index at on, to the arguments of the row. It changes nothing
-// but the call. Its error is the refusal of the call.
+// bind binds the words of the call, from index at on, to the arguments of the row. It changes only
+// the call. If the words do not fit the grammar, it returns the error to reply with.
 func (c *Call) bind(at int) error {
 	g, words := &c.Row.Grammar, c.Words
 	for i := range g.slots[:g.positional] {
@@ -220,7 +222,8 @@ func (c *Call) bind(at int) error {
 	return nil
 }
 
-// Take checks the word that an argument is bound to, and sets the value of an integer.
+// Take checks the word that is bound to an argument. If the argument is an integer, Take sets its
+// value.
 func (c *Call) Take(a *Arg, b *bound, word []byte) (err error) {
 	switch a.kind {
 	case keyArg:
@@ -235,7 +238,7 @@ func (c *Call) Take(a *Arg, b *bound, word []byte) (err error) {
 	return err
 }
 
-// Integer returns the integer that a word is, or an error if it is none or out of bounds.
+// Integer parses a word. It returns an error if the word is not an integer, or is out of bounds.
 func (a *Arg) Integer(word []byte, decimals bool) (int64, error) {
 	if a.parse != nil {
 		return a.parse(word)
@@ -250,8 +253,7 @@ func (a *Arg) Integer(word []byte, decimals bool) (int64, error) {
 	return n, nil
 }
 
-// ParseInteger returns the integer that a word is in Redis's notation or, with decimals, in that of
-// redis-cell.
+// ParseInteger parses an integer in Redis's notation or, if decimals is set, also in redis-cell's.
 func ParseInteger(word []byte, decimals bool) (n int64, ok bool) {
 	if n, ok = resp.ParseInt(word); !ok && decimals {
 		n, ok = resp.ParseDecimal(word)
@@ -274,7 +276,7 @@ func (c *Call) checkKeys(a *Arg, words [][]byte) error {
 	return nil
 }
 
-// step returns the number of words from one of an argument that repeats to the next.
+// step returns the distance, in words, between the repetitions of an argument.
 func (a *Arg) step() int {
 	if a.pairedWith != "" {
 		return 2
@@ -319,7 +321,8 @@ func (c *Call) bindOptions(at int) error {
 	return nil
 }
 
-// isOption is begins with a check first that is inlined: in most calls the word is a number.
+// isOption reports whether a word begins an option. Its first check is inlined and fails for
+// numbers, which most calls have here.
 func (g *grammar) isOption(word []byte) bool {
 	return len(word) > 0 && word[0] >= 'A' && g.begins(word)
 }
@@ -330,8 +333,8 @@ func (g *grammar) begins(word []byte) bool {
 	return i >= 0
 }
 
-// option returns the index of the option that a word begins, and which of its tokens the word is; -1 if
-// the word begins none.
+// option finds the option that a word begins. It returns the index of the argument, and that of the
+// word among its tokens; the argument is -1 if there is no such option.
 func (g *grammar) option(word []byte) (arg, token int) {
 	for i := g.positional; i < len(g.args); i++ {
 		for t, name := range g.args[i].Tokens {
@@ -343,7 +346,7 @@ func (g *grammar) option(word []byte) (arg, token int) {
 	return -1, 0
 }
 
-// FoldEqual reports whether a word in any case equals a name in upper case.
+// FoldEqual reports whether a word equals a name in upper case, ignoring the word's case.
 func FoldEqual(word []byte, upper string) bool {
 	if len(word) != len(upper) {
 		return false
@@ -359,7 +362,7 @@ func FoldEqual(word []byte, upper string) bool {
 	return true
 }
 
-// ParseIndex returns the integer of 32 bits that a word is, or Redis's error if it is longer.
+// ParseIndex parses an integer of 32 bits; its errors are Redis's.
 func ParseIndex(word []byte) (int64, error) {
 	n, ok := resp.ParseInt(word)
 	switch {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// usage returns a call as the manual writes it: CL.THROTTLE key max_burst ... [quantity] [PEEK | UPTO |
-// FORCE] [MS].
+// usage returns the command's line of usage, for example: CL.THROTTLE key max_burst ... [quantity]
+// [PEEK | UPTO | FORCE] [MS].
 func (row *Command) usage() string {
 	words := []string{row.Upper()}
 	for i := range row.Args {
@@ -17,7 +17,7 @@ func (row *Command) usage() string {
 
 func (a *Arg) usage() string {
 	if strings.ContainsAny(a.Name, "[ ") {
-		return a.Name // the name is a grammar of its own
+		return a.Name // the name is usage already, such as "[username] password"
 	}
 	text := a.Name
 	switch {
@@ -43,7 +43,7 @@ func (a *Arg) usage() string {
 	return text
 }
 
-// alternatives returns the tokens of a choice, each with the word that follows it.
+// alternatives returns the tokens of a choice, each with the name of its operand, if it has one.
 func (a *Arg) alternatives() (leads []string) {
 	for _, token := range a.Tokens {
 		leads = append(leads, strings.TrimRight(token+" "+a.operand, " "))
@@ -133,7 +133,7 @@ func (row *Command) writeLine(out *strings.Builder) {
 		fmt.Fprintf(out, "| `%s` | %s | %s |\n", cell(row.usage()), cell(row.Summary), cell(row.Reply))
 	}
 	for _, sub := range row.Subs {
-		if sub.Summary != row.Summary { // else the line of the container says it all
+		if sub.Summary != row.Summary { // otherwise the container's line describes it too
 			sub.writeLine(out)
 		}
 	}
@@ -141,5 +141,5 @@ func (row *Command) writeLine(out *strings.Builder) {
 
 func complexity(row *Command) string { return strings.TrimRight(row.Complexity, ".") }
 
-// cell makes a text fit for a cell of a table: on one line, with its bars escaped.
+// cell escapes a text for a cell of a table: on one line, with escaped bars.
 var cell = strings.NewReplacer("\n", " ", "|", `\|`).Replace
