@@ -198,9 +198,9 @@ func (b *BlockedClients) unpause() {
 }
 
 // Hold blocks a client before its next call if the call has to wait for the end of a pause; else it
-// returns false. It calls before with the lock held, so that the pause cannot end before the session
-// has noted that it is parked.
-func (b *BlockedClients) Hold(c *Client, writes bool, before func()) bool {
+// returns false. If the call has to wait, Hold calls park, with the lock held: the pause cannot end
+// until the session has noted that it is parked.
+func (b *BlockedClients) Hold(c *Client, writes bool, park func()) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
@@ -210,12 +210,13 @@ func (b *BlockedClients) Hold(c *Client, writes bool, before func()) bool {
 		b.unpause() // Tick has not run yet
 		return false
 	}
-	before()
+	park()
 	b.add(c, Block{Until: math.MaxInt64, forPause: true})
 	return true
 }
 
-// MsAfter returns the instant ms milliseconds after now; store.Never if that overflows.
+// MsAfter returns the instant that is ms milliseconds after now; store.Never if it is too large for
+// an int64.
 func MsAfter(now, ms int64) int64 {
 	if ms > (store.Never-now)/int64(time.Millisecond) {
 		return store.Never

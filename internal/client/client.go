@@ -16,8 +16,8 @@ type Peer struct {
 	FD             int    // file descriptor, for CLIENT LIST
 	TransportBytes int    // memory that the transport uses for the connection
 	// Wake makes the transport call the session's Resume soon, on the session's goroutine. Cut
-	// closes the connection without sending what is still unsent. Both may be called from any
-	// goroutine, and after the connection has been closed.
+	// closes the connection without sending the replies that are still unsent. Both may be called
+	// from any goroutine, and after the connection has been closed.
 	Wake, Cut func()
 }
 
@@ -54,7 +54,7 @@ type Client struct {
 	Account       atomic.Pointer[Account] // the user as which the client is authenticated
 	Profile       profile
 	LastSeen      atomic.Int64 // instant of the latest batch of calls
-	Parked        atomic.Bool  // the session waits for the reply of a call outside the event loop
+	Parked        atomic.Bool  // the session makes no call: it waits for a call outside the event loop, or is Blocked
 	Blocked       atomic.Bool  // the session waits in a blocking call, or because of CLIENT PAUSE
 	LatestCommand atomic.Pointer[string]
 	// Queued is 0 outside a transaction. In one, the high 32 bits are the number of queued calls
@@ -65,7 +65,7 @@ type Client struct {
 	// the reply buffer, in the low 32 bits that of the input buffer.
 	BufferSizes   atomic.Int64
 	Unsent        atomic.Int64 // bytes of replies and messages that the client has not read
-	PendingPieces atomic.Int64 // number of pieces that follow the reply buffer
+	PendingPieces atomic.Int64 // number of pieces of long replies that wait behind the reply buffer
 
 	// Subscriptions is the state of the pub/sub commands for this client. Only the session uses it.
 	Subscriptions any
@@ -73,7 +73,7 @@ type Client struct {
 	registry        *Registry
 	held            atomic.Int64         // bytes of memory that the client uses: see Charge
 	leavingWeight   int64                // part of Registry.leaving, guarded by the registry's lock
-	unauthenticated *UnauthenticatedConn // until the client has authenticated
+	unauthenticated *UnauthenticatedConn // nil once the client has authenticated
 	mailbox         Mailbox
 	output          output
 }
@@ -137,7 +137,8 @@ func (t *Tracker) Target() int64 {
 	return t.Redirect
 }
 
-// Estimates of the memory, in bytes, that one of each uses in addition to its name.
+// Estimates of the memory, in bytes, that one of each uses in addition to the bytes of its name or
+// word.
 const (
 	WatchBytes        = 256 // a watched key, and its entries in two tables
 	SubscriptionBytes = 320 // a subscription, and its entries in three tables
