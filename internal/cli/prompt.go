@@ -13,9 +13,9 @@ import (
 // errQuotes is the error for a line with unbalanced quotes.
 var errQuotes = errors.New(`unbalanced quotes: write "a key", 'a key' or "a \"key\""`)
 
-// splitCall splits a line into words, which may be quoted as in redis-cli. It uses the reader of
-// inline commands, which has the same rules. The blank before the line prevents a line that begins
-// with * from being read as an array of the protocol.
+// splitCall splits a line into words, which may be quoted as in redis-cli. It uses the protocol's
+// reader of inline commands, which has the same rules of quoting. The blank before the line keeps
+// the reader from taking a line that begins with * for an array of the protocol.
 func splitCall(line string) (call []string, err error) {
 	long := len(line) + len(" \n") + 1
 	r := resp.NewReader(resp.Limits{Bulk: long, Words: long, Inline: long, Query: long})
@@ -69,7 +69,7 @@ func readLine(editor *term.Terminal, in, out *os.File) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer term.Restore(int(in.Fd()), before) //nolint:errcheck // there is no other way to get it back
+	defer term.Restore(int(in.Fd()), before) //nolint:errcheck // nothing else could restore the terminal
 	if width, height, err := term.GetSize(int(out.Fd())); err == nil && width > 0 {
 		_ = editor.SetSize(width, height) // without the size, lines are wrapped at 80 columns
 	}

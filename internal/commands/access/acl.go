@@ -28,7 +28,8 @@ func (as *Accounts) Commands() []*command.Command {
 	return []*command.Command{as.auth(), as.container()}
 }
 
-// The flags of subcommands that every client may send, and of those that are for administrators.
+// ownFlags are the flags of the subcommands for every client, adminFlags of those for
+// administrators.
 const (
 	ownFlags   = command.NoScript | command.Loading | command.Stale
 	adminFlags = command.Admin | command.Dangerous | ownFlags
@@ -103,7 +104,7 @@ func (as *Accounts) genPass() *command.Command {
 				return command.Refusal("ERR ACL GENPASS argument must be the number of bits for the output password, a positive number up to " + strconv.Itoa(most))
 			}
 			var random [most / 8]byte
-			rand.Read(random[:]) // it never returns an error
+			rand.Read(random[:]) // Read never returns an error
 			c.Out.BulkString(hex.EncodeToString(random[:])[:(bits+3)/4])
 			return nil
 		},
@@ -121,7 +122,7 @@ func (as *Accounts) listUsers() *command.Command {
 		(*acl.User).Name)
 }
 
-// listing completes the row of a command that lists the users, each as a text.
+// listing completes the row of a command that lists all users; text describes one of them.
 func (as *Accounts) listing(row command.Command, text func(u *acl.User) string) *command.Command {
 	row.Group, row.Category, row.Since = "server", "none", "6.0.0"
 	row.Complexity, row.Flags, row.Cost = "O(N) in the number of users", adminFlags, command.Unbounded
@@ -150,7 +151,7 @@ func (as *Accounts) getUser() *command.Command {
 				return nil
 			}
 			u := a.User.Load()
-			if u == nil { // the user was deleted since
+			if u == nil { // deleted since Find
 				c.Out.Null()
 				return nil
 			}
@@ -186,7 +187,7 @@ func (as *Accounts) setUser() *command.Command {
 	return &command.Command{
 		Name: "acl|setuser", Group: "server", Category: "none", Since: "6.0.0",
 		Complexity: "O(N) in the number of rules", Flags: adminFlags, Cost: command.Unbounded,
-		Summary: "Creates a user, or changes its rights: all rules, or none. Applies to its clients at once.",
+		Summary: "Creates a user, or changes its rights, for its connected clients too. Applies all rules, or none.",
 		Args:    []command.Arg{command.Word("username"), command.Word("rule").Optional().Many().UpTo(1000)},
 		Reply:   "OK.", Secrets: command.SecretsFrom(2),
 		Run: func(c *command.Call) error {
@@ -223,13 +224,14 @@ func (as *Accounts) setUser() *command.Command {
 // maxNameBytes bounds the length of a user's name.
 const maxNameBytes = 1024
 
-// applyToCaller applies a change of users to the client that has made it: its connection closes after
-// the reply if disconnect is set, and it may do what its user may do now.
+// applyToCaller applies a change of users to the client that made it. If disconnect is set, the
+// connection closes after the reply. Inside a transaction, the new rights apply to the calls that
+// follow in it; otherwise the next turn reloads the user.
 func applyToCaller(c *command.Call, disconnect bool) {
 	if disconnect {
 		c.CloseAfterReply()
 	}
-	if c.Session != nil { // in a transaction; else the next turn reloads the user
+	if c.Session != nil { // in a transaction
 		c.Session.ReloadUser()
 	}
 }
@@ -264,7 +266,7 @@ func (as *Accounts) delUser() *command.Command {
 	}
 }
 
-// distinct returns the accounts of a list, each once.
+// distinct returns the accounts of a list without duplicates.
 func distinct(list []*client.Account) (once []*client.Account) {
 	seen := make(map[*client.Account]bool)
 	for _, a := range list {

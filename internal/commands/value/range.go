@@ -39,7 +39,7 @@ var appendTo = command.Command{
 	},
 }
 
-// checkLength refuses a value that is longer than one word of a call may be.
+// checkLength refuses a value that is longer than proto-max-bulk-len allows.
 func checkLength(c *command.Call, bytes int64) error {
 	if bytes > int64(c.Server.Limits.Load().Bulk) {
 		return command.Refusal("ERR string exceeds maximum allowed size (proto-max-bulk-len)")
@@ -105,12 +105,12 @@ func readingRange(row command.Command) command.Command {
 	return row
 }
 
-// rangeLength is the Effort.Reads of GETRANGE: the bytes that the part has at most.
+// rangeLength is the Effort.Reads of GETRANGE: an upper bound of the length of the part, in bytes.
 func rangeLength(words [][]byte, size int) int {
-	start, ok := resp.ParseInt(words[2])
-	end, too := resp.ParseInt(words[3])
+	start, okStart := resp.ParseInt(words[2])
+	end, okEnd := resp.ParseInt(words[3])
 	switch {
-	case !ok || !too || (start < 0) != (end < 0):
+	case !okStart || !okEnd || (start < 0) != (end < 0):
 		return size
 	case end < start:
 		return 0
