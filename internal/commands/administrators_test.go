@@ -13,8 +13,7 @@ import (
 	"cellserver/internal/store"
 )
 
-// Clients that pause, unblock, watch and reconfigure one another at once all get their replies in
-// the end, one a call.
+// Clients that pause, unblock, watch and reconfigure one another concurrently get one reply a call.
 func TestConcurrentAdministrators(t *testing.T) {
 	s := newServerOn(t, store.NewClock())
 	watcher := s.dial()
@@ -26,8 +25,8 @@ func TestConcurrentAdministrators(t *testing.T) {
 	require.Zero(t, s.instance.Blocked.Count())
 }
 
-// An UNBLOCK that leaves the wait it ends to its timer as well is found out: somebody gets a reply
-// too many.
+// The test above finds an UNBLOCK that ends a wait but leaves it to the timer too, so that a client
+// gets a second reply.
 func TestExtraReplyIsFound(t *testing.T) {
 	s := newServerOn(t, store.NewClock())
 	s.addRows((&command.Command{Name: "halfunblock", Run: func(c *command.Call) error {
@@ -42,8 +41,8 @@ func TestExtraReplyIsFound(t *testing.T) {
 	require.NotZero(t, s.runAdministrators("HALFUNBLOCK"))
 }
 
-// runAdministrators has eight clients say what administrators say, and one call more; it says how many of
-// them were not answered once a call.
+// runAdministrators has eight clients make administrative calls, and one more call, concurrently.
+// It returns how many calls did not get exactly one reply.
 func (s *testServer) runAdministrators(call string) (wrong int64) {
 	calls := []string{"CLIENT PAUSE 1 WRITE", "CLIENT PAUSE 2", "CLIENT UNPAUSE", "WAIT 1 1", "WAIT 0 0", "CLIENT LIST",
 		"CLIENT KILL ID 99999", "CL.THROTTLE k 15 30 60", "SET k v", "INFO ALL", "CONFIG SET timeout 5", "CONFIG GET *",
@@ -70,7 +69,7 @@ func (s *testServer) runAdministrators(call string) (wrong int64) {
 	return missed.Load()
 }
 
-// getsOneReply says a call, waits as long as that takes, and says whether there was one reply.
+// getsOneReply makes a call, waits for it to end, and reports whether there was exactly one reply.
 func (c *testClient) getsOneReply(call string) bool {
 	if err := c.Send([]byte(call + "\r\n")); err != nil {
 		return false

@@ -13,8 +13,7 @@ import (
 	"cellserver/internal/session"
 )
 
-// similarCalls is a pipeline of random calls, many of which say the same as the one before but for one
-// word.
+// similarCalls returns random calls, many of which differ from the one before in one word only.
 func similarCalls(random *rand.Rand, words []string) (calls [][]byte) {
 	keys := []string{"a", "b", "c", "", strings.Repeat("k", 98), strings.Repeat("k", 300), strings.Repeat("k", 1<<16+1),
 		"id", "5"}
@@ -31,7 +30,7 @@ func similarCalls(random *rand.Rand, words []string) (calls [][]byte) {
 		for range 1 + random.IntN(12) {
 			calls = append(calls, encode(call))
 			if call[0] == "KEYS" && len(call) == 2 {
-				call[1] = "none" // the order of several would be another in another store
+				call[1] = "none" // the order of several keys differs between stores
 			}
 			if at := random.IntN(4 * len(call)); at < len(call) && at > 0 {
 				call[at] = words[random.IntN(len(words))]
@@ -42,7 +41,8 @@ func similarCalls(random *rand.Rand, words []string) (calls [][]byte) {
 	return calls
 }
 
-// A pipeline is answered as its calls are one by one, however alike they are.
+// A pipeline gets the replies that its calls get one by one, although calls that repeat the one
+// before take a shorter path.
 func TestPipelineRepliesEqualSingleCallReplies(t *testing.T) {
 	words := vocabulary()
 	for seed := range uint64(60) {
@@ -66,12 +66,12 @@ func TestPipelineRepliesEqualSingleCallReplies(t *testing.T) {
 	}
 }
 
-// What is looked at for one of many calls that are alike holds for those behind it, until the turn
-// ends.
+// The checks that a call has passed are skipped for its repeats until the end of the turn, and no
+// longer: a MONITOR that begins between two turns sees the calls of the second.
 func TestRepeatsAreCheckedAgainEachTurn(t *testing.T) {
 	s := newServer(t)
 	c, monitor := s.dial(), s.dial()
-	two := encode(strings.Fields("EXISTS a b c d e f g")) // it counts for two, so the turn ends within a window
+	two := encode(strings.Fields("EXISTS a b c d e f g")) // it costs two units, so the turn ends within a window
 	input := append(two, slices.Repeat(encode([]string{"INCR", "n"}), command.TurnUnits+session.Lookahead)...)
 	c.session.Feed(input)
 	clear(input) // as a transport's next bytes do
@@ -83,7 +83,7 @@ func TestRepeatsAreCheckedAgainEachTurn(t *testing.T) {
 	require.Equal(t, 2+session.Lookahead, strings.Count(monitor.output(), `"INCR" "n"`))
 }
 
-// Of each of them the key is looked at.
+// The rights to the key of a repeat are checked.
 func TestEachKeyOfRepeatsIsAuthorized(t *testing.T) {
 	user := newServer(t).dialAs(t, "+@all ~a*")
 	require.Equal(t, ":1\r\n", user.do(t, "INCR a")) // the first of a row is timed

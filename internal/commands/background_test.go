@@ -1,7 +1,6 @@
 package commands
 
 import (
-	"cellserver/internal/background"
 	"context"
 	"fmt"
 	"runtime"
@@ -11,10 +10,12 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/background"
 )
 
-// A short call beside the loops waits for a slice of the work of those that take long, not for the
-// whole of it, however many they are.
+// A short call outside the event loops waits for a slice of the work of long calls, not for all of
+// it, however many there are.
 func TestLongBackgroundCallsYield(t *testing.T) {
 	s := newServer(t)
 	const long = 6
@@ -41,7 +42,7 @@ func TestLongBackgroundCallsYield(t *testing.T) {
 		<-c.woken
 	}
 	for i, c := range callers[:long] {
-		require.False(t, c.session.HasMail(), "long call %d was done before short ones", i)
+		require.False(t, c.session.HasMail(), "long call %d ended before the short ones", i)
 	}
 	for _, c := range callers {
 		c.settle()
@@ -49,8 +50,8 @@ func TestLongBackgroundCallsYield(t *testing.T) {
 	}
 }
 
-// Calls of clients that leave before they begin are not made, and leave nothing: neither in the
-// queue nor in what clients hold. While they wait their words count.
+// A call of a client that disconnects before the call begins is not made, and frees its place in
+// the queue and its memory. Until then its words count as memory of the client.
 func TestCallsOfDisconnectedClientsAreNotMade(t *testing.T) {
 	s := newServer(t)
 	watcher := s.dial()
@@ -83,18 +84,18 @@ func TestCallsOfDisconnectedClientsAreNotMade(t *testing.T) {
 	for s.instance.Background.Waiting() != len(callers) {
 		runtime.Gosched()
 	}
-	require.Greater(t, held()-before, int64(2*each*5000*16*4), "their words count")
+	require.Greater(t, held()-before, int64(2*each*5000*16*4), "the words of waiting calls are not counted")
 	for _, c := range callers {
 		c.session.Close()
 	}
-	haveGone := func() bool {
+	removed := func() bool {
 		return s.instance.Background.Waiting() == 0 && s.instance.Background.Busy.Load() == int32(background.MaxSlots())
 	}
-	require.Eventually(t, haveGone, time.Minute, time.Millisecond)
+	require.Eventually(t, removed, time.Minute, time.Millisecond)
 	require.Equal(t, before, held())
 	for range background.MaxSlots() {
 		s.instance.Background.Release()
 	}
 	require.Equal(t, background.MaxSlots(), s.instance.Background.Free())
-	require.Equal(t, fmt.Sprintf(":%d\r\n", len(callers)), watcher.do(t, "DBSIZE"), "none was made")
+	require.Equal(t, fmt.Sprintf(":%d\r\n", len(callers)), watcher.do(t, "DBSIZE"), "a call was made")
 }

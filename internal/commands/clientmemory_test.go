@@ -12,8 +12,8 @@ import (
 	"cellserver/internal/client"
 )
 
-// requireHeldBytesAddUp compares what all clients hold with the sum of what each does. Only messages that several
-// of them hold count once.
+// requireHeldBytesAddUp requires that the memory of all clients is the sum of the memory of each.
+// It does not hold while several clients have the same message, which counts once for all.
 func requireHeldBytesAddUp(t *testing.T, s *testServer) {
 	t.Helper()
 	sum := int64(0)
@@ -23,12 +23,12 @@ func requireHeldBytesAddUp(t *testing.T, s *testServer) {
 	require.Equal(t, sum, s.instance.Clients.HeldBytes())
 }
 
-// Whatever a client makes the server hold counts, is shown, and counts no more when it has let go.
+// All memory that a client makes the server use is counted while it is used, and no longer.
 func TestClientMemoryIsCounted(t *testing.T) {
 	long := strings.Repeat("x", 60_000)
 	name := strings.Repeat("n", 200)
 	for what, play := range map[string]struct {
-		take, let []string
+		use, free []string
 		least     int64
 	}{
 		"a name": {[]string{"CLIENT SETNAME " + name}, []string{"CLIENT SETNAME ''"}, 200},
@@ -50,17 +50,17 @@ func TestClientMemoryIsCounted(t *testing.T) {
 		c.do(t, "PING")
 		held := func() int64 { return c.session.HeldBytes() - int64(client.BufferBytes(c.session.BufferSizes.Load())) }
 		before := held()
-		for _, line := range play.take {
+		for _, line := range play.use {
 			c.do(t, line)
 		}
 		require.GreaterOrEqual(t, held()-before, play.least, what)
 		require.Less(t, held()-before, 3*play.least+4096, what)
 		requireHeldBytesAddUp(t, s)
-		for _, line := range play.let {
+		for _, line := range play.free {
 			c.do(t, line)
 		}
 		require.Equal(t, before, held(), what)
-		for _, line := range play.take {
+		for _, line := range play.use {
 			c.do(t, line)
 		}
 		c.session.Close()
@@ -68,7 +68,7 @@ func TestClientMemoryIsCounted(t *testing.T) {
 	}
 }
 
-// So does what waits: input, replies of every kind, and messages.
+// Input that is not answered, replies of every kind, and messages are counted too.
 func TestUnsentMemoryIsCounted(t *testing.T) {
 	s := newServer(t)
 	s.fill(t, 50_000)
@@ -78,9 +78,9 @@ func TestUnsentMemoryIsCounted(t *testing.T) {
 	keysCaller.session.Feed([]byte("KEYS *\r\n"))
 	<-keysCaller.woken
 	waitUntil(t, func() bool { return in.Background.Busy.Load() == 0 })
-	require.Greater(t, keysCaller.session.HeldBytes(), int64(400_000), "a reply that the session has not taken")
+	require.Greater(t, keysCaller.session.HeldBytes(), int64(400_000), "the session has not taken the reply")
 	keysCaller.session.Resume()
-	require.Greater(t, keysCaller.session.HeldBytes(), int64(400_000), "one that the client has not taken")
+	require.Greater(t, keysCaller.session.HeldBytes(), int64(400_000), "the client has not read the reply")
 	requireHeldBytesAddUp(t, s)
 	keysCaller.read()
 	cut.session.Feed(fmt.Appendf(nil, "*2\r\n$4\r\nECHO\r\n$1000000\r\n%s", strings.Repeat("x", 300_000)))
@@ -98,7 +98,7 @@ func TestUnsentMemoryIsCounted(t *testing.T) {
 	l.do(t, "UNSUBSCRIBE")
 	keysCaller.do(t, "PING")
 	cut.do(t, "PING")
-	require.Less(t, in.Clients.HeldBytes()-base, int64(100_000), "nothing of it stays")
+	require.Less(t, in.Clients.HeldBytes()-base, int64(100_000), "memory is still counted after it was freed")
 	requireHeldBytesAddUp(t, s)
 }
 
@@ -107,8 +107,8 @@ func waitUntil(t *testing.T, holds func() bool) {
 	require.Eventually(t, holds, 30*time.Second, time.Millisecond)
 }
 
-// A message for many is in memory once, and counts once; against a client's own bounds it counts in
-// full.
+// A message for many clients is in memory once, and counts once for all clients together. For the
+// limit of each client it counts in full.
 func TestSharedMessageIsStoredOnce(t *testing.T) {
 	const listeners, messages, size = 50, 100, 60_000
 	s := newServer(t)
@@ -129,7 +129,7 @@ func TestSharedMessageIsStoredOnce(t *testing.T) {
 		require.GreaterOrEqual(t, l.session.HeldBytes(), int64(messages*size))
 	}
 	require.Less(t, s.instance.Clients.HeldBytes()-before, int64(messages*(size+1000)),
-		"nor is it copied to be sent")
+		"the message was copied to be sent")
 	first := &listening[0].session.Output()[100]
 	for _, l := range listening {
 		require.Same(t, first, &l.session.Output()[100])
@@ -144,8 +144,8 @@ func TestSharedMessageIsStoredOnce(t *testing.T) {
 	requireHeldBytesAddUp(t, s)
 }
 
-// Together clients hold no more than maxmemory-clients: those who hold most go first, unless they
-// are spared.
+// If clients together use more than maxmemory-clients, the largest are disconnected first, except
+// those with CLIENT NO-EVICT.
 func TestTheLargestClientsAreEvicted(t *testing.T) {
 	s := newServer(t)
 	in := s.instance
@@ -182,9 +182,9 @@ func TestTheLargestClientsAreEvicted(t *testing.T) {
 	<-all[9].disconnected
 }
 
-// A message for many weighs on each that holds it with its part: the weights of all are what all
-// hold together, wherever the message is, and the client that holds most for itself goes before
-// those that hold more of what others hold, too.
+// A message for many clients adds its share to the weight of each. So the weights add up to the
+// memory of all clients, wherever the message is, and a client with much memory of its own is
+// evicted before clients that have more, but share it.
 func TestSharedMessageWeightIsDivided(t *testing.T) {
 	const listeners, messages, size = 50, 20, 60_000
 	s := newServer(t)
@@ -200,13 +200,13 @@ func TestSharedMessageWeightIsDivided(t *testing.T) {
 		for _, one := range in.Clients.All() {
 			sum += one.Weight()
 		}
-		require.InDelta(t, in.Clients.HeldBytes(), sum, listeners*messages, "but for what division leaves")
+		require.InDelta(t, in.Clients.HeldBytes(), sum, listeners*messages, "weights do not add up, except for rounding")
 	}
 	agree()
 	for i, l := range listening[:listeners/2] {
 		l.session.Resume() // its messages wait to be sent
 		if i%2 == 0 {
-			l.session.Sent() // one is, and the next is being sent
+			l.session.Sent() // the first message has been sent, and the next is being sent
 		}
 	}
 	agree()
@@ -224,7 +224,7 @@ func TestSharedMessageWeightIsDivided(t *testing.T) {
 	require.Zero(t, in.Clients.Eviction().Leaving)
 	agree()
 
-	// What all of them hold is given back only when all have gone.
+	// Memory that the clients share is freed only when all of them have disconnected.
 	in.Clients.SetMaxMemory(client.MemoryLimit{Bytes: 1 << 20})
 	in.Clients.UpdateLimits(in.Memory.Limit(), in.Memory.Available)
 	c.session.Push([]byte("x"))
@@ -246,14 +246,14 @@ func TestSharedMessageWeightIsDivided(t *testing.T) {
 	agree()
 }
 
-// The text of CLIENT LIST counts while it is made, and where it gets long one is made at a time.
+// The reply of CLIENT LIST counts while it is made, and only one long reply is made at a time.
 func TestClientListReplyIsCounted(t *testing.T) {
 	s := newServer(t)
 	in, c := s.instance, s.dial()
 	for range 2000 {
 		s.dial()
 	}
-	require.True(t, in.Background.AcquireLong(t.Context())) // one is being made
+	require.True(t, in.Background.AcquireLong(t.Context())) // another call makes a long reply
 	c.session.Feed([]byte("CLIENT LIST\r\n"))
 	waitUntil(t, func() bool { return in.Background.Busy.Load() == 1 && in.Background.Free() == background.MaxSlots() })
 	require.Greater(t, c.session.HeldBytes(), int64(background.LongReply))
@@ -264,12 +264,12 @@ func TestClientListReplyIsCounted(t *testing.T) {
 	requireHeldBytesAddUp(t, s)
 }
 
-// So does an MGET's, step by step.
+// The reply of MGET counts while it is made, and only one long reply is made at a time.
 func TestMGETReplyIsCounted(t *testing.T) {
 	s := newServer(t)
 	in, c := s.instance, s.dial()
 	c.do(t, "SET k "+strings.Repeat("v", 1000))
-	require.True(t, in.Background.AcquireLong(t.Context())) // one is being made
+	require.True(t, in.Background.AcquireLong(t.Context())) // another call makes a long reply
 	c.session.Feed([]byte("MGET" + strings.Repeat(" k", 2000) + "\r\n"))
 	waitUntil(t, func() bool { return in.Background.Busy.Load() == 1 && in.Background.Free() == background.MaxSlots() })
 	require.Greater(t, c.session.HeldBytes(), int64(background.LongReply))
@@ -280,12 +280,12 @@ func TestMGETReplyIsCounted(t *testing.T) {
 	requireHeldBytesAddUp(t, s)
 }
 
-// Of replies that get long one is made at a time: the others wait with little.
+// Only one long reply is made at a time. The calls that wait for their turn use little memory.
 func TestLongRepliesAreMadeOneAtATime(t *testing.T) {
 	s := newServer(t)
 	s.fill(t, 100_000) // a reply of 1.6 MB
 	in := s.instance
-	require.True(t, in.Background.AcquireLong(t.Context())) // one is being made
+	require.True(t, in.Background.AcquireLong(t.Context())) // another call makes a long reply
 	var all []*testClient
 	for range 20 {
 		c := s.dial()
@@ -298,7 +298,7 @@ func TestLongRepliesAreMadeOneAtATime(t *testing.T) {
 		require.Greater(t, c.session.HeldBytes(), int64(background.LongReply))
 	}
 	require.Equal(t, "+PONG\r\n", s.dial().do(t, "PING"))
-	require.Equal(t, "*2\r\n", s.dial().do(t, "SCAN 0")[:4], "what is short does not wait")
+	require.Equal(t, "*2\r\n", s.dial().do(t, "SCAN 0")[:4], "a short reply must not wait")
 	all[0].session.Close()
 	waitUntil(t, func() bool { return in.Background.Busy.Load() == 19 })
 	in.Background.ReleaseLong()

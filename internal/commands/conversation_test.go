@@ -17,7 +17,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the replies to the conversations instead of comparing them")
 
-// conversations are those of all families: each has its own in its folder testdata.
+// conversations loads the conversations of all families, which are in their testdata folders.
 func conversations(t *testing.T) []*transcript.File {
 	files, err := transcript.Load(".")
 	require.NoError(t, err)
@@ -28,13 +28,13 @@ func TestConversations(t *testing.T) {
 	transcript.Check(t, conversations(t), func(t *testing.T) transcript.Stage { return newServer(t) }, *rewrite)
 }
 
-// subscribesInTransaction are conversations with SUBSCRIBE or UNSUBSCRIBE in a transaction. Those
-// take effect at once, and so at each run of the transaction; a store that runs a transaction more
-// than once, of which there is none yet, needs them to wait for its end.
+// subscribesInTransaction are the conversations with SUBSCRIBE or UNSUBSCRIBE in a transaction.
+// Those take effect at once, and again in each run of the transaction. A store that runs a
+// transaction more than once, of which there is none yet, requires that they wait for its end.
 var subscribesInTransaction = []string{"client-reply", "subscribe"}
 
-// All others again, on a store that runs twice what it is given to run, and drops what the first run
-// did. What a call of a transaction counts, shows or publishes it must do once.
+// All other conversations pass on a store that runs every function twice and drops the effects of
+// the first run. A call of a transaction is counted, shown and published once.
 func TestConversationsOnStoreThatRunsTwice(t *testing.T) {
 	all := conversations(t)
 	others := slices.DeleteFunc(slices.Clone(all), func(f *transcript.File) bool {
@@ -66,7 +66,8 @@ func TestEveryCommandHasAConversation(t *testing.T) {
 	}
 }
 
-// A conversation is named by its command: strlen, or client-kill-maxage for a part of the subject.
+// A conversation is named after its command, such as strlen, or after its command and a subject,
+// such as client-kill-maxage.
 func TestConversationsAreNamedByTheirCommands(t *testing.T) {
 	table := tableOf()
 	for _, f := range conversations(t) {

@@ -14,7 +14,7 @@ import (
 	"cellserver/internal/transcript"
 )
 
-// A transaction that is made beside the event loop answers as one that its session makes.
+// A transaction has the same effects and replies when it is executed outside the event loop.
 func TestConversationsWithBackgroundTransactions(t *testing.T) {
 	transcript.Check(t, conversations(t), func(t *testing.T) transcript.Stage {
 		s := newServer(t)
@@ -23,15 +23,16 @@ func TestConversationsWithBackgroundTransactions(t *testing.T) {
 	}, false)
 }
 
-// inTransaction is MULTI, the calls and EXEC.
+// inTransaction returns MULTI, the calls and EXEC.
 func inTransaction(calls ...[]byte) []byte {
 	return slices.Concat([]byte("MULTI\r\n"), slices.Concat(calls...), []byte("EXEC\r\n"))
 }
 
-// repeatCall is a call so many times.
+// repeatCall returns a call n times.
 func repeatCall(n int, words ...string) []byte { return slices.Repeat(encode(words), n) }
 
-// countReplies is how many of the replies that a client has heard begin so.
+// countReplies sends input, and returns the number of replies that begin with prefix, and the end
+// of the replies.
 func (c *testClient) countReplies(t *testing.T, input []byte, prefix string) (n int, last string) {
 	t.Helper()
 	for piece := range slices.Chunk(input, 16<<10) {
@@ -46,8 +47,8 @@ func (c *testClient) countReplies(t *testing.T, input []byte, prefix string) (n 
 
 const mebibyte = 1 << 20
 
-// A transaction costs what its calls touch, and is made beside the loop if that is more than a
-// turn's worth.
+// The cost of a transaction depends on the bytes that its calls touch. If it is more than a turn's
+// worth, the transaction is executed outside the event loop.
 func TestTransactionCostDependsOnBytesTouched(t *testing.T) {
 	s := newServer(t)
 	c := s.dial()
@@ -60,7 +61,7 @@ func TestTransactionCostDependsOnBytesTouched(t *testing.T) {
 	require.Equal(t, int64(40_000), s.copiedBytes()-before)
 }
 
-// What would keep others from its keys for too long is refused before it begins.
+// A transaction that would lock its keys for too long is refused before its first call is made.
 func TestTooExpensiveTransactionsAreRefused(t *testing.T) {
 	s := newServer(t)
 	c := s.dial()
@@ -74,7 +75,7 @@ func TestTooExpensiveTransactionsAreRefused(t *testing.T) {
 	for _, flood := range []struct {
 		name string
 		call []byte
-		most int // that are made
+		most int // calls that are accepted
 	}{
 		{"COPY of 1 MiB", repeatCall(1, "COPY", "big", "other", "REPLACE"), 100},
 		{"RENAME of 1 MiB", append(repeatCall(1, "RENAME", "big", "other"), repeatCall(1, "RENAME", "other", "big")...), 100},
@@ -102,7 +103,7 @@ func TestTooExpensiveTransactionsAreRefused(t *testing.T) {
 	}
 }
 
-// Ordinary transactions of many calls are made.
+// Ordinary transactions of many calls are executed.
 func TestLongTransactionsAreMade(t *testing.T) {
 	s := newServer(t)
 	c := s.dial()
@@ -124,7 +125,7 @@ func TestLongTransactionsAreMade(t *testing.T) {
 	require.Contains(t, c.do(t, "CLIENT INFO"), " db=3 ")
 }
 
-// When the replies of a transaction are too long no more calls are made.
+// When the replies of a transaction exceed the limit, its further calls are not made.
 func TestTransactionStopsAtReplyLimit(t *testing.T) {
 	c := newServer(t).dial()
 	const keys = 1100
@@ -137,7 +138,7 @@ func TestTransactionStopsAtReplyLimit(t *testing.T) {
 	require.Equal(t, "$-1\r\n", c.do(t, "GET after"))
 }
 
-// A call of a million words within MULTI is refused by their number.
+// A call of a million words after MULTI is refused by their number, without allocating the words.
 func TestTooManyQueuedWordsAreRefusedWithoutParsing(t *testing.T) {
 	c := newServer(t).dial()
 	input := encode(append([]string{"DEL"}, slices.Repeat([]string{"k"}, mebibyte-1)...))
@@ -157,7 +158,7 @@ func TestTooManyQueuedWordsAreRefusedWithoutParsing(t *testing.T) {
 	require.Equal(t, "-EXECABORT Transaction discarded because of previous errors.\r\n", c.do(t, "EXEC"))
 }
 
-// A long call that fits is queued, and its words are not split on the event loop.
+// A long call that fits is queued, and its words are found outside the event loop.
 func TestALongCallIsQueued(t *testing.T) {
 	c := newServer(t).dial()
 	words := []string{"DEL"}
@@ -169,8 +170,8 @@ func TestALongCallIsQueued(t *testing.T) {
 	require.Equal(t, 1, n, last)
 }
 
-// Clients come and go while transactions are made beside the loop, on keys that others watch and
-// change.
+// Clients connect and disconnect while transactions run outside the event loop, on keys that other
+// clients watch and change. Each transaction is executed as a whole or not at all.
 func TestConcurrentBackgroundTransactions(t *testing.T) {
 	s := newServer(t)
 	s.instance.MaxTurnTransaction = -1
@@ -183,7 +184,7 @@ func TestConcurrentBackgroundTransactions(t *testing.T) {
 				_ = c.Send(slices.Concat(repeatCall(1, "WATCH", "k"),
 					inTransaction(repeatCall(20, "INCR", "k"), repeatCall(1, "PUBLISH", "x", "y"))))
 				if i%2 == 0 {
-					c.session.Feed(inTransaction(repeatCall(20, "DECR", "k"))) // and goes at once
+					c.session.Feed(inTransaction(repeatCall(20, "DECR", "k"))) // and disconnects at once
 				}
 				c.session.Close()
 				_ = n
@@ -202,7 +203,7 @@ func TestConcurrentBackgroundTransactions(t *testing.T) {
 	require.Zero(t, left%20, "a transaction was made in part")
 }
 
-// KEYS in a transaction, whose keys are locked, waits for no other reply that is long.
+// KEYS in a transaction, whose keys are locked, does not wait for another client's long reply.
 func TestKeysInTransactionDoesNotWaitForLongReplies(t *testing.T) {
 	s := newServer(t)
 	s.instance.MaxTurnTransaction = -1
@@ -211,13 +212,13 @@ func TestKeysInTransactionDoesNotWaitForLongReplies(t *testing.T) {
 	for n := range some {
 		c.do(t, fmt.Sprintf("SET %0100d x", n))
 	}
-	require.True(t, s.instance.Background.AcquireLong(t.Context())) // another client's
+	require.True(t, s.instance.Background.AcquireLong(t.Context())) // as a call of another client does
 	n, _ := c.countReplies(t, inTransaction([]byte("KEYS *\r\n")), "$100\r\n")
 	require.Equal(t, some, n)
 }
 
-// What a transaction touches does not wrap, and a SELECT that is refused leaves it in a database
-// whose keys are locked.
+// The estimate of a transaction's cost cannot overflow, and a SELECT that is refused leaves the
+// transaction in a database whose keys are locked.
 func TestHostileTransactions(t *testing.T) {
 	words := func(line string) (list [][]byte) {
 		for _, word := range strings.Fields(line) {
@@ -246,7 +247,7 @@ func TestHostileTransactions(t *testing.T) {
 	require.Equal(t, "$1\r\nv\r\n", c.do(t, "GET k"))
 }
 
-// A pattern that takes long to match does not keep a transaction's keys locked for long.
+// A pattern that takes long to match cannot keep the keys of a transaction locked for long.
 func TestPatternsInATransactionAreBounded(t *testing.T) {
 	s := newServer(t)
 	c := s.dial()

@@ -10,8 +10,8 @@ import (
 	memstore "cellserver/internal/store/memory"
 )
 
-// At a shard's hard limit CL.ALL answers as its limiters do alone: on keys that are there, and as
-// --oom-decision says on others.
+// When a shard is full, CL.ALL decides as its limiters do alone: existing keys are limited as
+// usual, and others are handled as set by oom-decision.
 func TestLimitersAgreeInFullShards(t *testing.T) {
 	s, err := newServerIn(t, memstore.Options{Clock: store.NewStillClock(clockStart), SweepEvery: -1, MaxPages: 1},
 		func(*Settings) {})

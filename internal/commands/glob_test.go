@@ -9,8 +9,8 @@ import (
 	"cellserver/internal/command"
 )
 
-// Patterns of names are bounded like those of keys, and so is the work that all of a call's
-// patterns make together.
+// Patterns of names are bounded like those of keys, and so is the work of matching all patterns of
+// a call.
 func TestPatternsOfNamesAreBounded(t *testing.T) {
 	c := newServer(t).dial()
 	long := strings.Repeat("a", 1025)
@@ -27,10 +27,10 @@ func TestPatternsOfNamesAreBounded(t *testing.T) {
 		require.Equal(t, "-ERR the patterns take too long to match\r\n", c.output())
 	}
 	require.NoError(t, c.Send(encode(append([]string{"CONFIG", "GET"}, strings.Fields(strings.Repeat("*max* ", 120))...))))
-	require.Contains(t, c.output(), "maxclients", "which is what people write")
+	require.Contains(t, c.output(), "maxclients", "ordinary patterns are not refused")
 }
 
-// What a window's bytes are counts of a turn, and not how many calls there are alone.
+// The bytes of a window count towards the turn's cost, in addition to the number of calls.
 func TestLongKeysCountTowardsTurn(t *testing.T) {
 	s := newServer(t)
 	c := s.dial()

@@ -11,8 +11,8 @@ import (
 	"cellserver/internal/stats"
 )
 
-// A call of any size takes a bounded place in SLOWLOG and MONITOR, and what monitors do not read is
-// bounded by what is pushed.
+// A call takes a bounded amount of memory in SLOWLOG and in MONITOR, however large it is. What
+// monitors have not read is bounded as other pushes are.
 func TestShownCallsAreBounded(t *testing.T) {
 	s := newServer(t)
 	watcher, other := s.dial(), s.dial()

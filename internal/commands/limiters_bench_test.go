@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// BenchmarkLimiters is a session's work for one call of each limiter, 64 in flight, on 100k keys. A
-// key is called ten times a minute and allows fifteen, so that nearly all calls take, and a log
-// holds ten entries.
+// BenchmarkLimiters measures a session's work for one call of each limiter, 64 in flight, on
+// 100,000 keys. Each key is called ten times a minute and allows fifteen, so nearly all calls are
+// allowed, and a log has ten entries.
 func BenchmarkLimiters(b *testing.B) {
 	for _, of := range []struct{ name, call string }{
 		{"THROTTLE", "CL.THROTTLE k:%015d 14 15 60"},
@@ -30,7 +30,7 @@ func BenchmarkLimiters(b *testing.B) {
 	}
 }
 
-// limiterKeys of 17 bytes.
+// limiterKeys is the number of keys, of 17 bytes each.
 const limiterKeys, inFlight = 100_000, 64
 
 func benchmarkLimiter(b *testing.B, call string) {
@@ -55,7 +55,7 @@ func benchmarkLimiter(b *testing.B, call string) {
 		client.session.Sent()
 		server.clock.Advance(inFlight * time.Minute / (10 * limiterKeys))
 	}
-	for range 2 * 10 * limiterKeys / inFlight { // two minutes: the first is like no other
+	for range 2 * 10 * limiterKeys / inFlight { // two minutes, of which the first is not typical
 		feed(batches[random.IntN(len(batches))])
 	}
 	client.session.Feed(batches[0])
@@ -69,8 +69,8 @@ func benchmarkLimiter(b *testing.B, call string) {
 	b.ReportMetric(float64(used(b)-before)/float64(played*inFlight), "cpu-ns/call")
 }
 
-// used is the processor time of this process so far: elapsed time would be that of whatever else
-// runs here, too.
+// used returns the CPU time of this process so far. Elapsed time would include that of other
+// processes.
 func used(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))

@@ -14,11 +14,11 @@ import (
 
 const limitersPage = "../../docs/limiters.md"
 
-// The blocks of a page that are conversations: a timeline's clock stands still but where it says
-// @advance.
+// playable matches the blocks of a page that are conversations. In a timeline, @advance moves the
+// clock.
 var playable = regexp.MustCompile("(?ms)^```(?:timeline|transcript)\n(.*?)^```$")
 
-// What these pages show is what the table answers, word for word; each block begins with no keys.
+// The replies in the pages are those of the server. Each block begins without keys.
 func TestConversationsInPages(t *testing.T) {
 	for _, page := range []struct {
 		file   string
@@ -57,7 +57,7 @@ func TestWrongReplyInPageIsFound(t *testing.T) {
 	require.Equal(t, 8, differences[0].Line)
 }
 
-// Every limiter has its section, its picture, and an example of its own.
+// The page has a section, a picture and an example for every limiter.
 func TestLimitersPageHasEveryLimiter(t *testing.T) {
 	text, err := os.ReadFile(limitersPage)
 	require.NoError(t, err)
@@ -73,7 +73,7 @@ func TestLimitersPageHasEveryLimiter(t *testing.T) {
 	}
 }
 
-// pageBlock is a conversation in a page, with its lines numbered as the page's are.
+// pageBlock is a conversation in a page, with the line numbers of the page.
 type pageBlock struct {
 	text string
 	file *transcript.File

@@ -12,21 +12,21 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The limiters of a quantity have one grammar and one meaning. So each expectation below is written
-// once, and played to every one of them: with ten in 100 seconds, or one every ten seconds where
-// tokens come back one by one. Where they differ is how long to wait, and each limiter says that
-// for itself.
+// The limiters of a quantity share a grammar and their semantics. So each case below is written
+// once, and played to every limiter: with a limit of ten in 100 seconds, or of one every ten
+// seconds for the limiter whose tokens return one by one. The limiters differ in how long a client
+// has to wait, which each quantityLimiter computes.
 //
-//	limit 5                                   from here on
-//	3 -> allowed, 3 used                      a call's words after the limit; what it says once it is applied
-//	8 -> limited, 3 used, waits for 8         retry_after is until this quantity fits; never says -1
+//	limit 5                                   the limit from here on
+//	3 -> allowed, 3 used                      the words after the limit; the reply, with what is used after it
+//	8 -> limited, 3 used, waits for 8         retry_after is the time until this quantity fits; "never" is -1
 //	8 UPTO -> allowed, 10 used, 7 taken
 //	x -> -ERR value is not an integer or out of range
 //	wait 1                                    1 is limited until its retry_after is over, and then allowed
-//	advance 250s                              time passes: all that was taken is forgotten
+//	advance 250s                              time passes, in which all tokens return
 //
-// Beside every reply is held: PEEK says the same before, and changes nothing; who is refused
-// changes nothing; quantity 0 and PTTL see what was used.
+// For every call it is also checked that PEEK predicts the reply and changes nothing, that a call
+// that is limited changes nothing, and that quantity 0 and PTTL show what is used.
 var limiterCases = []struct{ name, lines string }{
 	{"a quantity, or 1 if it is left out", `
 		       -> allowed, 1 used
@@ -205,7 +205,7 @@ var limiterCases = []struct{ name, lines string }{
 		1       -> allowed, 5 used`},
 }
 
-// quantityLimiter is what the limiters differ in, as long as all that is used was taken at one
+// quantityLimiter is what is specific to a limiter, if everything that is used was taken at one
 // instant.
 type quantityLimiter struct {
 	name  string
@@ -214,7 +214,7 @@ type quantityLimiter struct {
 	wait  func(limit, used, quantity int64) time.Duration
 }
 
-// limitPeriod is over how long the windows count; a token of CL.THROTTLE is a tenth of it.
+// limitPeriod is the length of the windows. A token of CL.THROTTLE returns in a tenth of it.
 const limitPeriod = 100 * time.Second
 
 var quantityLimiters = []quantityLimiter{
@@ -234,7 +234,7 @@ var quantityLimiters = []quantityLimiter{
 	{
 		name: "SLIDING", words: inPeriod,
 		reset: func(int64) time.Duration { return 2 * limitPeriod },
-		wait: func(limit, used, quantity int64) time.Duration { // in the next window it leaves evenly
+		wait: func(limit, used, quantity int64) time.Duration { // in the next window, what was used leaves evenly
 			return 2*limitPeriod - time.Duration(limit-quantity)*limitPeriod/time.Duration(used)
 		},
 	},
@@ -250,8 +250,7 @@ func inPeriod(limit int64) string { return fmt.Sprint(limit, " 100") }
 // sendFunc has a server answer a call.
 type sendFunc func(words []string) string
 
-// TestLimitersShareSemantics plays every case to every limiter: to its own command, and as the only
-// limiter of a CL.ALL.
+// Every case is played to every limiter: to its own command, and as the only limiter of a CL.ALL.
 func TestLimitersShareSemantics(t *testing.T) {
 	for _, l := range quantityLimiters {
 		for _, form := range []limiterForm{byItself, insideAll} {
@@ -280,19 +279,19 @@ func (f limiterForm) String() string {
 	return ""
 }
 
-// limiterCase is one case being played.
+// limiterCase is a case that is being played.
 type limiterCase struct {
 	quantityLimiter
 	form   limiterForm
 	send   sendFunc
 	clock  func(time.Duration)
 	limit  int64
-	stored int64 // used, by what the server has said so far
+	stored int64 // what is used, according to the replies so far
 	wrong  []string
 }
 
-// playLimiter returns what is not as the lines have it. A fault stands between the case and the
-// server.
+// playLimiter returns the differences between the expected and the actual replies. A fault changes
+// what passes between the case and the server.
 func playLimiter(t *testing.T, l quantityLimiter, form limiterForm, lines string,
 	fault func(words []string, say sendFunc) string) []string {
 	server := newServer(t)
@@ -357,7 +356,7 @@ func (c *limiterCase) play(t *testing.T, line string) {
 	c.checkStored()
 }
 
-// perform does what is no call.
+// perform executes a line that is not a call.
 func (c *limiterCase) perform(t *testing.T, directive, argument string) {
 	switch directive {
 	case "limit":
@@ -381,7 +380,7 @@ func (c *limiterCase) perform(t *testing.T, directive, argument string) {
 	}
 }
 
-// checkStored asks what is used, in ways that take nothing.
+// checkStored checks what is used with calls that take nothing.
 func (c *limiterCase) checkStored() {
 	e := expectedReply{limited: c.stored > c.limit, used: c.stored, never: c.stored <= c.limit}
 	options := []string{"0", "MS"}
@@ -405,7 +404,8 @@ func (c *limiterCase) call(options []string) []string {
 	return append(strings.Fields("CL."+c.name+" key "+c.words(c.limit)), options...)
 }
 
-// ask makes a call. CL.ALL has no UPTO and no FORCE: these are asked by themselves.
+// ask makes a call. CL.ALL has neither UPTO nor FORCE, so calls with these are made on the
+// limiter's own command.
 func (c *limiterCase) ask(options []string) string {
 	if mode := modeOf(options); c.form == byItself || mode == "UPTO" || mode == "FORCE" {
 		return c.send(c.call(options))
@@ -418,7 +418,7 @@ func (c *limiterCase) ask(options []string) string {
 	return innerReply(c.send(append(words, options...)))
 }
 
-// innerReply is the one limiter's reply, if the reply around it says the same.
+// innerReply returns the reply of the only limiter in a reply of CL.ALL, if the two agree.
 func innerReply(all string) string {
 	around, inside, found := strings.Cut(all, ", [")
 	five := strings.Split(inside, ", ")
@@ -428,9 +428,9 @@ func innerReply(all string) string {
 	return "[" + strings.TrimSuffix(inside, "]")
 }
 
-// expectedReply is what a line says.
+// expectedReply is the reply that a line describes.
 type expectedReply struct {
-	limited, never, blocked bool // which tells nothing of the key
+	limited, never, blocked bool // a blocked call does not show the state of the key
 	used, wanted            int64
 	taken                   string
 }
@@ -457,10 +457,10 @@ func (c *limiterCase) expected(e expectedReply, options []string) string {
 	return reply + "]"
 }
 
-// inUnits rounds up: nobody is told to come before it is time.
+// inUnits converts a duration, rounding up, so that no client retries too early.
 func inUnits(d, unit time.Duration) string { return fmt.Sprint(int64((d + unit - 1) / unit)) }
 
-// modeOf is the mode among a call's options, in capitals.
+// modeOf returns the mode among a call's options, in capitals.
 func modeOf(options []string) string {
 	for _, o := range options {
 		if mode := strings.ToUpper(o); mode == "PEEK" || mode == "UPTO" || mode == "FORCE" {
@@ -476,10 +476,10 @@ func number(t *testing.T, digits string) int64 {
 	return n
 }
 
-// A faultyServer stands between a case and the server, and gets one thing wrong.
+// faultyServer stands between a case and the server, and gets one thing wrong.
 type faultyServer func(words []string, say sendFunc) string
 
-// limiterFaults have to be seen whatever the limiter is; allFaults by CL.ALL's cases.
+// The cases of every limiter must find limiterFaults, and the cases of CL.ALL must find allFaults.
 var (
 	limiterFaults = map[string]faultyServer{
 		"PEEK takes":                       replaceWord("PEEK", ""),
@@ -567,12 +567,12 @@ func TestLimiterCasesFindFaults(t *testing.T) {
 	}
 }
 
-// isLimitCall says whether a call is one to a limiter.
+// isLimitCall reports whether a call is one of a limiter.
 func isLimitCall(words []string) bool {
 	return strings.HasPrefix(words[0], "CL.") && words[0] != "CL.INSPECT"
 }
 
-// limitEnds is where the words after the limit begin.
+// limitEnds returns the index of the first word after the limit.
 func limitEnds(words []string) int {
 	at := 4
 	if words[0] == "CL.ALL" {
@@ -584,7 +584,7 @@ func limitEnds(words []string) int {
 	return at
 }
 
-// replaceWord puts another word in place of one, or none.
+// replaceWord replaces a word by another, or removes it if other is empty.
 func replaceWord(word, other string) faultyServer {
 	return func(words []string, say sendFunc) string {
 		words = slices.Clone(words)
@@ -601,7 +601,7 @@ func replaceWord(word, other string) faultyServer {
 	}
 }
 
-// replaceDefault makes a quantity that is left out another than 1.
+// replaceDefault makes a default other than 1 for the quantity.
 func replaceDefault(quantity string) faultyServer {
 	return func(words []string, say sendFunc) string {
 		if isLimitCall(words) {
@@ -614,7 +614,7 @@ func replaceDefault(quantity string) faultyServer {
 	}
 }
 
-// callIf does something to the key if a reply begins in some way.
+// callIf makes a call on the key after a reply that begins with begins.
 func callIf(begins, what string) faultyServer {
 	return func(words []string, say sendFunc) string {
 		reply := say(words)
@@ -661,8 +661,8 @@ func takenAsAsked(words []string, say sendFunc) string {
 	return "[" + strings.Join(fields, ", ") + "]"
 }
 
-// A key of another kind is refused by every limiter, in every mode, alone and in CL.ALL, and stays
-// as it is.
+// Every limiter refuses a key of another kind, in every mode, alone and in CL.ALL, and does not
+// change it.
 func TestLimitersRefuseKeysOfOtherKinds(t *testing.T) {
 	const wrongType = "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n"
 	for _, held := range quantityLimiters {

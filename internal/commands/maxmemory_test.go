@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// memoryServer is an instance whose memory is as told: so many bytes outside of the heap and in it, of
-// which some are garbage.
+// memoryServer is a server that uses as much memory as a test sets: bytes outside of the heap and
+// in it, some of which are garbage.
 type memoryServer struct {
 	*testServer
 	outside, heap, garbage int64
@@ -31,7 +31,7 @@ func newMemoryServer(t *testing.T) *memoryServer {
 	return f
 }
 
-// setMaxMemory is CONFIG SET maxmemory.
+// setMaxMemory has the effect of CONFIG SET maxmemory.
 func (s *testServer) setMaxMemory(bytes int64) { s.families.setMaxMemory(s.instance, bytes) }
 
 func (f *memoryServer) isFull() bool {
@@ -39,7 +39,7 @@ func (f *memoryServer) isFull() bool {
 	return f.instance.Hooks.Has(command.Full)
 }
 
-// It is too much from one byte more on, and no more at once when it is less.
+// Memory is exceeded from one byte above the bound on, and no longer as soon as less is used.
 func TestMaxMemory(t *testing.T) {
 	f := newMemoryServer(t)
 	f.outside, f.heap = 600, 400
@@ -57,8 +57,8 @@ func TestMaxMemory(t *testing.T) {
 	require.Equal(t, int64(1<<40+400), f.instance.Memory.Peak())
 }
 
-// What is garbage is too much only until it is collected: for that it is looked for, but once a
-// second at most, and not where it would not help.
+// If only garbage exceeds the bound, it is collected, at most once a second, and not if that would
+// not help.
 func TestGarbageDoesNotExceedMaxMemory(t *testing.T) {
 	f := newMemoryServer(t)
 	f.outside, f.heap, f.garbage = 600, 300, 300
@@ -75,7 +75,7 @@ func TestGarbageDoesNotExceedMaxMemory(t *testing.T) {
 	require.Equal(t, 2, f.collected, "it would not help")
 }
 
-// To collect takes no more than a twentieth of the time, however long it takes.
+// Collecting garbage takes at most a twentieth of the time, however long one collection takes.
 func TestGarbageCollectionTimeIsBounded(t *testing.T) {
 	f := newMemoryServer(t)
 	f.instance.Memory.Collect = func() {
@@ -90,14 +90,14 @@ func TestGarbageCollectionTimeIsBounded(t *testing.T) {
 	require.InDelta(t, 2, f.collected, 1)
 }
 
-// Calls cost nothing as long as there is enough: no session has anything to look up.
+// While there is enough memory, no hook is set, so calls cost nothing more.
 func TestSufficientMemoryCostsNothing(t *testing.T) {
 	f := newMemoryServer(t)
 	require.False(t, f.isFull())
 	require.False(t, f.instance.Hooks.Any())
 }
 
-// What clients take is counted once a second, and nobody else waits for it.
+// The memory of clients is sampled once a second, without blocking any client.
 func TestClientMemorySamples(t *testing.T) {
 	s := newServer(t)
 	first, second := s.dial(), s.dial()
@@ -118,8 +118,8 @@ func TestClientMemorySamples(t *testing.T) {
 	require.Less(t, sampled, before)
 }
 
-// What waits for a client is never out of sight: not between a push and the turn that takes it, nor
-// between that and the socket.
+// Bytes for a client are counted at every moment: between the push and the turn that takes them,
+// and between that turn and the write to the socket.
 func TestPendingBytesAreAlwaysCounted(t *testing.T) {
 	s := newServer(t)
 	l, c := s.dial(), s.dial()

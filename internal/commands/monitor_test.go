@@ -6,7 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every call is shown to all who monitor, before anything else is answered: so they are few.
+// The number of monitors is bounded, because every call is shown to all of them before the next
+// call is made.
 func TestMonitorsAreBounded(t *testing.T) {
 	s := newServer(t)
 	var all []*testClient

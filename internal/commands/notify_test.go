@@ -13,13 +13,14 @@ import (
 	memstore "cellserver/internal/store/memory"
 )
 
-// eventPush is how an event is pushed to a client in RESP2 that listens to the events' channel.
+// eventPush returns an event as it is pushed to a RESP2 client that is subscribed to the events'
+// channel.
 func eventPush(name, key string) string {
 	return fmt.Sprintf("*3\r\n$7\r\nmessage\r\n$%d\r\n__keyevent@0__:%s\r\n$%d\r\n%s\r\n", len("__keyevent@0__:"+name),
 		name, len(key), key)
 }
 
-// dialNotified has events published, and somebody listen to one of them.
+// dialNotified turns events on, and subscribes a client to one of them.
 func (s *testServer) dialNotified(t *testing.T, letters, name string) (c, listener *testClient) {
 	c, listener = s.dial(), s.dial()
 	require.Equal(t, "+OK\r\n", c.do(t, "CONFIG SET notify-keyspace-events "+letters))
@@ -27,8 +28,8 @@ func (s *testServer) dialNotified(t *testing.T, letters, name string) (c, listen
 	return c, listener
 }
 
-// While nothing is published the store tells nobody, and no session looks; nor when only the way or
-// only the class is chosen.
+// While no events are published, the store does not notify and no hook is set. That is also so if
+// only the channels or only the classes are chosen.
 func TestDisabledNotificationsCostNothing(t *testing.T) {
 	s := newServer(t)
 	c, _ := s.dialNotified(t, "KEA", "set")
@@ -39,7 +40,7 @@ func TestDisabledNotificationsCostNothing(t *testing.T) {
 	}
 }
 
-// A key that has expired is told when the sweep comes by.
+// An expired key is announced when the sweep finds it.
 func TestSweptKeysAreNotified(t *testing.T) {
 	s := newServer(t)
 	c, listener := s.dialNotified(t, "Ex", command.ExpiredEvent)
@@ -58,8 +59,9 @@ func TestSweptKeysAreNotified(t *testing.T) {
 	require.Len(t, heard, len(eventPush(command.ExpiredEvent, "k")+eventPush(command.ExpiredEvent, "window")), "each once")
 }
 
-// Events for many go beside the loop: the client that has caused them waits for them, others for
-// nothing; and nothing is lost of a call that runs beside the loop itself, nor out of order.
+// Events for many clients are sent outside the event loop. The client that has caused them waits
+// until they are sent; others do not. The events of calls outside the event loop are sent too, in
+// order.
 func TestManyNotificationsAreSentInBackground(t *testing.T) {
 	s := newServer(t)
 	c, first := s.dialNotified(t, "E$", "set")
@@ -91,11 +93,11 @@ func TestBackgroundCallsAreNotified(t *testing.T) {
 	require.Equal(t, want.String(), listener.pushed())
 }
 
-// What a call does after one that was made beside the loop is its own event, although the goroutine
-// of the other has not ended yet.
+// The changes of a call are not taken for changes of a background call before it, even if the
+// goroutine of that one has not ended.
 func TestCallAfterBackgroundCallHasItsOwnEvents(t *testing.T) {
 	s := newServer(t)
-	s.instance.MaxTurnTransaction = -1 // transactions are made beside the loop
+	s.instance.MaxTurnTransaction = -1 // every transaction runs outside the event loop
 	listener, ended := s.dial(), make(chan struct{})
 	c := &testClient{woken: make(chan struct{}, 1), disconnected: make(chan struct{})}
 	c.session = s.instance.Open(client.Peer{Wake: func() { c.wake(); <-ended }, Cut: func() {}})

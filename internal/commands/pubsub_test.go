@@ -16,13 +16,13 @@ import (
 	"cellserver/internal/transcript"
 )
 
-// pushed takes what was pushed to a client.
+// pushed returns the messages that were pushed to the client since it was called last.
 func (c *testClient) pushed() string {
 	c.session.Resume()
 	return c.output()
 }
 
-// subscribers dials some clients that listen to a channel.
+// subscribers connects clients that subscribe to a channel.
 func subscribers(t *testing.T, s *testServer, count int, channel string) (all []*testClient) {
 	for range count {
 		c := s.dial()
@@ -32,8 +32,8 @@ func subscribers(t *testing.T, s *testServer, count int, channel string) (all []
 	return all
 }
 
-// A message for many, or a long one, goes beside the loop: the publisher waits for its reply,
-// others for nothing.
+// A long message, or one for many clients, is published outside the event loop. The publisher waits
+// for the reply; other clients do not wait.
 func TestPublishToManyRunsInBackground(t *testing.T) {
 	s := newServer(t)
 	listening := subscribers(t, s, 1000, "news")
@@ -47,10 +47,10 @@ func TestPublishToManyRunsInBackground(t *testing.T) {
 		require.Equal(t, "*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$5\r\nhello\r\n", l.pushed())
 	}
 	c.session.Feed([]byte("PUBLISH other hello\r\n"))
-	require.False(t, c.session.HasUnanswered(), "nobody listens to this one")
+	require.False(t, c.session.HasUnanswered(), "a message without subscribers must not be published in the background")
 }
 
-// What patterns cost counts too, though none matches.
+// Matching many patterns counts as work of PUBLISH, even if none matches.
 func TestPublishPastManyPatternsRunsInBackground(t *testing.T) {
 	s := newServer(t)
 	l, c := s.dial(), s.dial()
@@ -64,8 +64,8 @@ func TestPublishPastManyPatternsRunsInBackground(t *testing.T) {
 	require.Equal(t, ":0\r\n", c.output())
 }
 
-// A transaction publishes when its keys are free again, and its reply has its numbers in their
-// places, also when that is done beside the loop.
+// A transaction publishes its messages after its keys are unlocked, and its reply has the numbers
+// of receivers in their places, also when that is done outside the event loop.
 func TestPublishInATransaction(t *testing.T) {
 	for _, many := range []int{3, 500} {
 		s := newServer(t)
@@ -83,8 +83,8 @@ func TestPublishInATransaction(t *testing.T) {
 	}
 }
 
-// A message that came while a transaction ended the subscription stands before the transaction's
-// reply.
+// A message that arrives while a transaction ends the subscription is written before the reply to
+// EXEC.
 func TestUnsubscribeInATransaction(t *testing.T) {
 	var channels *pubsub.Channels
 	s := serverWithRow(t, &command.Command{Name: "meanwhile", Run: func(c *command.Call) error {
@@ -102,7 +102,7 @@ func TestUnsubscribeInATransaction(t *testing.T) {
 	require.Empty(t, c.pushed())
 }
 
-// What a session has subscribed to is bounded, in names and in bytes; a call that goes beyond
+// The subscriptions of a session are bounded in number and in bytes. A call that exceeds a bound
 // changes nothing.
 func TestSubscriptionsAreBounded(t *testing.T) {
 	s := newServer(t)
@@ -138,7 +138,7 @@ func TestSubscriptionsAreBounded(t *testing.T) {
 		c.do(t, "SUBSCRIBE"+strings.Repeat(" c", pubsub.ManyChannels+1)))
 }
 
-// Who goes leaves no trace.
+// A client that disconnects leaves no subscription.
 func TestCloseUnsubscribesFromAll(t *testing.T) {
 	s := newServer(t)
 	for range 3 {
@@ -158,7 +158,7 @@ func TestCloseUnsubscribesFromAll(t *testing.T) {
 	require.Zero(t, cs.Clients.Load())
 }
 
-// A subscriber that does not take its messages is cut off, not our memory.
+// A subscriber that does not read its messages is disconnected when they exceed the limit.
 func TestSlowSubscriberIsDisconnected(t *testing.T) {
 	s := newServer(t)
 	s.instance.BoundPushes(1000)
@@ -174,8 +174,8 @@ func TestSlowSubscriberIsDisconnected(t *testing.T) {
 	require.True(t, l.session.Closing())
 }
 
-// While some publish, others come and go: nobody hears a message before the subscription is
-// confirmed or after its end is, and of each publisher all in between, in order.
+// While some clients publish, others subscribe and unsubscribe. Each receives only messages between
+// the two confirmations, and all of them, in each publisher's order.
 func TestMessagesComeBetweenSubscribeAndUnsubscribe(t *testing.T) {
 	s := newServer(t)
 	stop := make(chan struct{})
@@ -208,7 +208,7 @@ func TestMessagesComeBetweenSubscribeAndUnsubscribe(t *testing.T) {
 	}
 }
 
-// findWrongMessage finds what does not belong into what a subscriber heard: a line, or "" if nothing.
+// findWrongMessage returns a line that a subscriber must not have received; "" if there is none.
 func findWrongMessage(heard string) string {
 	var lines []string
 	for rest := []byte(heard); len(rest) > 0; {
@@ -248,8 +248,8 @@ func TestWrongMessagesAreFound(t *testing.T) {
 	}
 }
 
-// Messages for clients that do not read are kept once, however many these are: 50 clients and 400
-// messages of 60 KB take 24 MB, and not 1.2 GB.
+// Messages for clients that do not read are stored once for all of them: 400 messages of 60 KB for
+// 50 clients use 24 MB, not 1.2 GB.
 func TestUnreadMessagesAreStoredOnce(t *testing.T) {
 	const clients, messages, size = 50, 400, 60_000
 	s := newServer(t)
@@ -277,8 +277,8 @@ func TestUnreadMessagesAreStoredOnce(t *testing.T) {
 	require.Less(t, last.TotalAlloc-first.TotalAlloc, uint64(clients/5*messages*size))
 }
 
-// Many names are subscribed to in pieces, a turn each. The reply is one nonetheless: messages and
-// other calls come after it.
+// A call with many names subscribes in pieces, one in each turn. Messages and other calls come
+// after its whole reply.
 func TestManySubscriptionsTakeSeveralTurns(t *testing.T) {
 	s := newServer(t)
 	words, want := []string{"SUBSCRIBE"}, ""
@@ -304,7 +304,7 @@ func TestManySubscriptionsTakeSeveralTurns(t *testing.T) {
 		c.session.Resume()
 		require.LessOrEqual(t, pubsub.SubscriptionsOf(c.session.Client).Total()-before, pubsub.NamesPerPiece)
 		require.LessOrEqual(t, (pubsub.SubscriptionsOf(c.session.Client).Total()-before)*1024, pubsub.NameBytesPerPiece)
-		if turns == 5 { // of which nothing is read
+		if turns == 5 { // the client does not read
 			for range 100 {
 				c.session.Resume()
 			}
@@ -319,10 +319,10 @@ func TestManySubscriptionsTakeSeveralTurns(t *testing.T) {
 	require.Equal(t, want, c.output())
 	names := client.SubscriptionBytes + 1024
 	c.session.Sent()
-	require.Less(t, int(c.session.HeldBytes())-pubsub.ManyChannels*names, 128<<10, "the words are counted no longer")
+	require.Less(t, int(c.session.HeldBytes())-pubsub.ManyChannels*names, 128<<10, "the words are still counted")
 }
 
-// Short names too, and a client may leave between two pieces.
+// The same holds for short names, and a client may disconnect between two pieces.
 func TestClientDisconnectsWhileItSubscribes(t *testing.T) {
 	s := newServer(t)
 	c := s.dial()

@@ -16,7 +16,7 @@ const (
 	referenceEnd   = "<!-- end of reference -->"
 )
 
-// The reference is what the table says today.
+// docs/commands.md is what the rows generate.
 func TestReferenceIsCurrent(t *testing.T) {
 	text, err := os.ReadFile(reference)
 	require.NoError(t, err)

@@ -19,7 +19,7 @@ import (
 	"cellserver/internal/store"
 )
 
-// dialAs is a client that is logged in as a user with these rules.
+// dialAs connects a client that is logged in as a user with these rules.
 func (s *testServer) dialAs(t *testing.T, rules string) *testClient {
 	require.Equal(t, "+OK\r\n", s.dial().do(t, "ACL SETUSER u reset on nopass "+rules))
 	c := s.dial()
@@ -27,8 +27,7 @@ func (s *testServer) dialAs(t *testing.T, rules string) *testClient {
 	return c
 }
 
-// sampleCall is a call of a row that it takes, as far as the number of its words goes: with a key where
-// it has one.
+// sampleCall returns a call of a row with the right number of words, with key in place of a key.
 func sampleCall(row *command.Command, key string) []string {
 	if row.Name == "cl.all" {
 		return []string{row.Name, "1", "FIXED", key, "1", "1", "1"}
@@ -41,8 +40,8 @@ func sampleCall(row *command.Command, key string) []string {
 	return words
 }
 
-// Who has not logged in may say what everybody may, and nothing else; and so may who is allowed
-// nothing. No row is left out.
+// A client that has not logged in, or has no rights, can make the calls that are allowed to all
+// clients, and no others. This is checked for every row.
 func TestCallsWithoutRightsAreRefused(t *testing.T) {
 	s := newServer(t)
 	nobody := s.dialAs(t, "")
@@ -60,7 +59,7 @@ func TestCallsWithoutRightsAreRefused(t *testing.T) {
 		}
 		call := encode(sampleCall(row, "k"))
 		if row.Subs != nil {
-			continue // a container alone is no call, and with a word that it does not know it is not known either
+			continue // a container is called with a subcommand only, and an unknown subcommand is an unknown command
 		}
 		require.NoError(t, stranger.Send(call))
 		assert.Equal(t, "-NOAUTH Authentication required.\r\n", stranger.output(), row.Name)
@@ -70,8 +69,7 @@ func TestCallsWithoutRightsAreRefused(t *testing.T) {
 	assert.Equal(t, 4, free, "AUTH, HELLO, QUIT and RESET")
 }
 
-// Every key of every call is looked at, and every channel: who may use none is refused, wherever it
-// stands.
+// The rights to every key and every channel of every call are checked, wherever it stands.
 func TestEveryKeyAndChannelIsAuthorized(t *testing.T) {
 	s := newServer(t)
 	c := s.dialAs(t, "+@all ~k")
@@ -83,7 +81,7 @@ func TestEveryKeyAndChannelIsAuthorized(t *testing.T) {
 			require.NoError(t, c.Send(encode(sampleCall(row, "other"))))
 			assert.Equal(t, "-"+"NOPERM No permissions to access a key"+"\r\n", c.output(), row.Name)
 			require.NoError(t, c.Send(encode(sampleCall(row, "k"))))
-			if !slices.Contains([]string{"rename", "renamenx", "copy"}, row.Name) { // whose other key is "1"
+			if !slices.Contains([]string{"rename", "renamenx", "copy"}, row.Name) { // their other key is "1"
 				assert.NotContains(t, c.output(), "NOPERM", row.Name)
 			}
 			c.do(t, "UNWATCH")
@@ -108,18 +106,20 @@ func TestEveryKeyAndChannelIsAuthorized(t *testing.T) {
 	}
 }
 
-// A row with keys or channels that the test above does not know of would be found here.
+// The rows whose arguments are channels, and no others, name them in Channels; so the test above
+// covers all of them.
 func TestEveryPubSubRowNamesItsChannels(t *testing.T) {
 	for _, row := range allRows() {
 		named := len(row.Args) > 0 && slices.Contains([]string{"channel", "shardchannel", "pattern"}, row.Args[0].Name) &&
 			row.Group == "pubsub"
-		heard := strings.Contains(row.Name, "subscribe") && !strings.Contains(row.Name, "unsubscribe") ||
+		subscribesOrPublishes := strings.Contains(row.Name, "subscribe") && !strings.Contains(row.Name, "unsubscribe") ||
 			strings.Contains(row.Name, "publish")
-		assert.Equal(t, named && heard, row.Channels != command.NoChannel, row.Name)
+		assert.Equal(t, named && subscribesOrPublishes, row.Channels != command.NoChannel, row.Name)
 	}
 }
 
-// A long call is looked at whole, beside the loop, and in a transaction when it is queued.
+// All words of a long call are checked, outside the event loop; in a transaction, when it is
+// queued.
 func TestLongCallsAreAuthorizedInFull(t *testing.T) {
 	s := newServer(t)
 	c := s.dialAs(t, "+@all ~k*")
@@ -140,8 +140,8 @@ func TestLongCallsAreAuthorizedInFull(t *testing.T) {
 		":1\r\n$6\r\nreason\r\n$3\r\nkey\r\n$7\r\ncontext\r\n$5\r\nmulti\r\n$6\r\nobject\r\n$1\r\nx\r\n")
 }
 
-// Calls of one write are answered as if they had come one by one: what one of them changes, the
-// next one feels.
+// Calls that arrive together are answered as if they had arrived one by one: a change of rights
+// applies to the next call.
 func TestRightsWithinAPipeline(t *testing.T) {
 	s := newServer(t)
 	admin := s.dial()
@@ -168,8 +168,8 @@ func TestRightsWithinAPipeline(t *testing.T) {
 	}
 }
 
-// outline is the first lines of replies, as far as the wanted ones go: errors by their class, but
-// for those that are wanted whole.
+// outline returns the first lines of replies, as many as want has. An error is shortened to its
+// code unless want has the whole of it.
 func outline(replies, want string) string {
 	var lines []string
 	for _, line := range strings.Split(strings.TrimSuffix(replies, "\r\n"), "\r\n") {
@@ -184,7 +184,7 @@ func outline(replies, want string) string {
 	return strings.Join(lines, "|")
 }
 
-// A client that has not logged in can have little kept for it.
+// The input of a client that has not logged in is bounded.
 func TestUnauthenticatedInputIsBounded(t *testing.T) {
 	s := newServer(t)
 	other := s.dial()
@@ -198,7 +198,7 @@ func TestUnauthenticatedInputIsBounded(t *testing.T) {
 	require.False(t, c.session.Closing())
 	require.Less(t, c.session.BufferSizes.Load()&(1<<32-1), int64(40_000))
 	require.NoError(t, c.Send([]byte("$16384\r\n"+longest+"\r\n")))
-	require.True(t, c.session.Closing(), "no call that logs in is so long")
+	require.True(t, c.session.Closing(), "a client that has not logged in may send too long a call")
 
 	c = s.dial()
 	require.Equal(t, "+OK\r\n", other.do(t, "CLIENT PAUSE 100000"))
@@ -212,8 +212,8 @@ func TestUnauthenticatedInputIsBounded(t *testing.T) {
 	require.True(t, c.session.Closing())
 }
 
-// The clients of a user are cut off when it goes, and from then on nothing of theirs is answered,
-// even if their connection is there yet.
+// The clients of a deleted user are disconnected, and from then on none of their calls is answered,
+// even if the connection is still open.
 func TestClientsOfDeletedUserAreDisconnected(t *testing.T) {
 	s := newServer(t)
 	c := s.dialAs(t, "+@all ~* &*")
@@ -224,19 +224,19 @@ func TestClientsOfDeletedUserAreDisconnected(t *testing.T) {
 	require.NotContains(t, s.dial().do(t, "CLIENT LIST"), "user=u")
 
 	own := s.dialAs(t, "+@all ~* &*")
-	require.Equal(t, ":1\r\n", own.do(t, "ACL DELUSER u"), "its own reply it gets")
+	require.Equal(t, ":1\r\n", own.do(t, "ACL DELUSER u"), "it must get the reply to its own call")
 	require.True(t, own.session.Closing())
 }
 
-// Subscribing and the loss of the right to may come together: whatever comes first, nobody stays
-// who may not.
+// A client subscribes while it loses the right to: whichever comes first, it has no subscription in
+// the end.
 func TestNoSubscriptionWithoutRight(t *testing.T) {
 	s := newServer(t)
 	for range 200 {
 		c := s.dialAs(t, "+@all &a &b")
 		admin := s.dial()
 		var both sync.WaitGroup
-		both.Go(func() { _ = c.Send([]byte("SUBSCRIBE a b\r\n")) }) // or it is cut off
+		both.Go(func() { _ = c.Send([]byte("SUBSCRIBE a b\r\n")) }) // or it is disconnected
 		both.Go(func() { admin.do(t, "ACL SETUSER u resetchannels &a") })
 		both.Wait()
 		if c.session.IsSubscribed() {
@@ -249,7 +249,7 @@ func TestNoSubscriptionWithoutRight(t *testing.T) {
 	}
 }
 
-// Logging in and the deletion of the user may come together, too.
+// A client logs in while its user is deleted: in the end, no session is logged in as that user.
 func TestNoSessionOfDeletedUser(t *testing.T) {
 	s := newServer(t)
 	for range 200 {
@@ -270,7 +270,7 @@ func TestNoSessionOfDeletedUser(t *testing.T) {
 	}
 }
 
-// A password, or its like, is nowhere but in the memory of who compares it.
+// A password, or its hash, is in the memory of the code that compares it, and nowhere else.
 func TestSecretsAreNotExposed(t *testing.T) {
 	s := newServer(t)
 	admin, watcher := s.dial(), s.dial()
@@ -294,8 +294,8 @@ func TestSecretsAreNotExposed(t *testing.T) {
 	assert.Contains(t, admin.do(t, "CONFIG GET requirepass"), "s3cret", "which Redis shows, too")
 }
 
-// ACL LOG is bounded, in entries and in bytes, whatever is tried; what is alike within a minute
-// counts as one.
+// ACL LOG is bounded in entries and in bytes, whatever clients try. Similar entries within a minute
+// are one entry.
 func TestACLLogIsBounded(t *testing.T) {
 	s := newServer(t)
 	admin := s.dial()
@@ -317,7 +317,7 @@ func TestACLLogIsBounded(t *testing.T) {
 	admin.do(t, "AUTH a x")
 	require.Len(t, log.Entries, 2)
 	require.EqualValues(t, 4, log.Entries[0].Count)
-	require.Equal(t, log.Entries[1].ID, log.Entries[0].ID+1, "what is alike keeps its number")
+	require.Equal(t, log.Entries[1].ID, log.Entries[0].ID+1, "a similar entry must keep its number")
 	require.NoError(t, s.Advance(30*time.Second))
 	admin.do(t, "AUTH a x")
 	require.EqualValues(t, 30e9, log.Entries[0].At-log.Entries[0].First)
@@ -379,8 +379,8 @@ func TestACLFile(t *testing.T) {
 
 	f.text, f.load = strings.ReplaceAll(saved, "user bob", "user carol"), nil
 	require.Equal(t, "+OK\r\n", admin.do(t, "ACL LOAD"))
-	require.False(t, alice.isDisconnected(), "its user is still there")
-	require.True(t, bob.isDisconnected(), "there is no such user any more")
+	require.False(t, alice.isDisconnected(), "its user still exists")
+	require.True(t, bob.isDisconnected(), "its user does not exist any more")
 	require.False(t, admin.session.Closing())
 	require.Equal(t, "*3\r\n$5\r\nalice\r\n$5\r\ncarol\r\n$7\r\ndefault\r\n", admin.do(t, "ACL USERS"))
 
@@ -392,11 +392,11 @@ func TestACLFile(t *testing.T) {
 	listening.do(t, "AUTH alice x")
 	require.Equal(t, "+OK\r\n", admin.do(t, "ACL SETUSER alice +subscribe &*"))
 	require.Contains(t, listening.do(t, "SUBSCRIBE old"), "subscribe")
-	require.Equal(t, "+OK\r\n", own.do(t, "ACL LOAD"), "its own reply it gets")
-	require.True(t, own.session.Closing(), "its user has gone")
-	require.True(t, listening.isDisconnected(), "it listens to what its user may not use any more")
+	require.Equal(t, "+OK\r\n", own.do(t, "ACL LOAD"), "it must get the reply to its own call")
+	require.True(t, own.session.Closing(), "its user was deleted")
+	require.True(t, listening.isDisconnected(), "its user has lost the right to its subscription")
 	require.False(t, alice.isDisconnected())
-	require.Equal(t, "-NOPERM No permissions to access a key\r\n", alice.do(t, "GET y"), "the new rules are its")
+	require.Equal(t, "-NOPERM No permissions to access a key\r\n", alice.do(t, "GET y"), "the new rules must apply to it")
 	require.Equal(t, "-NOPERM User alice has no permissions to run the 'set' command\r\n", alice.do(t, "SET x:1 y"))
 
 	f.save = errors.New("no space")
@@ -407,11 +407,11 @@ func TestACLFile(t *testing.T) {
 	admin.do(t, "ACL LOAD")
 	require.Equal(t, "*2\r\n-"+string(access.ErrFileInMulti)+"\r\n-"+string(access.ErrFileInMulti)+"\r\n",
 		admin.do(t, "EXEC"))
-	require.Equal(t, []int{saves, loads}, []int{f.saves, f.loads}, "no file is touched while keys are locked")
+	require.Equal(t, []int{saves, loads}, []int{f.saves, f.loads}, "a file was used while keys were locked")
 }
 
-// The users of a file are there all at once: who logs in while it is read meets those of before, or
-// those of now.
+// ACL LOAD replaces all users at once: a client that logs in meanwhile gets the users from before
+// or those from after it.
 func TestACLLoadIsAtomic(t *testing.T) {
 	s, f := newServer(t), &fakeFile{text: "user alice on >pw +@all ~*\n"}
 	s.instance.Accounts.File = f
@@ -499,17 +499,18 @@ func TestRenamedCommands(t *testing.T) {
 	require.Contains(t, c.do(t, "FLUSHALL"), "-ERR unknown command")
 	require.Equal(t, "+OK\r\n", c.do(t, "GET k v"))
 	require.Equal(t, "$1\r\nv\r\n", c.do(t, "FETCH k"))
-	require.Contains(t, c.do(t, "FETCH"), "arguments for 'get' command", "errors name what it was")
-	require.Equal(t, fmt.Sprintf(":%d\r\n", len(All())-1), c.do(t, "COMMAND COUNT"), "one is gone")
-	require.NotContains(t, c.do(t, "COMMAND LIST"), long, "nor is the new name told")
+	require.Contains(t, c.do(t, "FETCH"), "arguments for 'get' command", "errors must name the original command")
+	require.Equal(t, fmt.Sprintf(":%d\r\n", len(All())-1), c.do(t, "COMMAND COUNT"),
+		"a command that is renamed to nothing must not be counted")
+	require.NotContains(t, c.do(t, "COMMAND LIST"), long, "the new name must not be listed")
 	require.NotContains(t, c.do(t, "COMMAND LIST"), "flushall")
 	require.Equal(t, "*1\r\n*-1\r\n", strings.ReplaceAll(c.do(t, "COMMAND INFO config|get"), "$-1", "*-1"))
 	u := s.dialAs(t, "+get ~*")
-	require.Equal(t, "$1\r\nv\r\n", u.do(t, "FETCH k"), "rules are about the name that it was")
+	require.Equal(t, "$1\r\nv\r\n", u.do(t, "FETCH k"), "rules must apply to the original name")
 	require.Contains(t, u.do(t, "GET k v"), "NOPERM User u has no permissions to run the 'set' command")
 }
 
-// What is protected is changed by those whom --enable-protected-configs names.
+// Protected settings can be changed by the clients that --enable-protected-configs names.
 func TestProtectedSettings(t *testing.T) {
 	for _, c := range []struct {
 		allowed string
@@ -535,7 +536,7 @@ func TestProtectedSettings(t *testing.T) {
 	}
 }
 
-// A client whose user may not do everything pays no memory for that, either.
+// Checking the calls of a restricted user allocates nothing.
 func TestChecksDoNotAllocate(t *testing.T) {
 	s := newServer(t)
 	c := s.dialAs(t, "+cl.throttle +cl.all %RW~a* ~user:* ~b*")
@@ -549,7 +550,8 @@ func TestChecksDoNotAllocate(t *testing.T) {
 	require.True(t, c.session.ChecksRights())
 }
 
-// The user that may do everything, and every client that is it, is looked at once a turn.
+// Clients of a user that may do everything are not checked at each call. Whether that is so is
+// looked up once a turn.
 func TestUnrestrictedUserIsNotChecked(t *testing.T) {
 	s := newServer(t)
 	c := s.dial()
@@ -557,7 +559,7 @@ func TestUnrestrictedUserIsNotChecked(t *testing.T) {
 	require.False(t, c.session.ChecksRights())
 	require.Equal(t, "+OK\r\n", c.do(t, "CONFIG SET requirepass x"))
 	c.do(t, "PING")
-	require.False(t, c.session.ChecksRights(), "it has been let in")
+	require.False(t, c.session.ChecksRights(), "it has logged in")
 	d := s.dial()
 	d.do(t, "PING")
 	require.True(t, d.session.ChecksRights())
@@ -568,7 +570,7 @@ func TestUnrestrictedUserIsNotChecked(t *testing.T) {
 	require.True(t, d.session.ChecksRights())
 }
 
-// A call of a transaction feels the rights that a call before it has taken away.
+// If a call of a transaction revokes rights, the next calls of the transaction are checked.
 func TestRightsRevokedInTransaction(t *testing.T) {
 	c := newServer(t).dial()
 	c.do(t, "MULTI")

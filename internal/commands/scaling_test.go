@@ -15,9 +15,9 @@ import (
 	memstore "cellserver/internal/store/memory"
 )
 
-// TestScaling prints how much more two cores do than one: sessions with keys of their own and with
-// one key for all, beside a loop that only counts, whose own scaling is what the machine allows. It
-// fails on no time. Run it with -v.
+// TestScaling prints how much faster two cores are than one, for sessions with keys of their own
+// and with one common key. For comparison it measures a loop that only counts, whose scaling is the
+// best that the machine allows. It does not fail on a time. Run it with -v.
 func TestScaling(t *testing.T) {
 	if runtime.GOMAXPROCS(0) < 2 {
 		t.Log("one core: nothing to compare")
@@ -50,7 +50,7 @@ func TestScaling(t *testing.T) {
 	}
 }
 
-// counted keeps the compiler from leaving count out.
+// counted keeps the compiler from removing the loop in count.
 var counted atomic.Uint64
 
 func count() {
@@ -63,7 +63,7 @@ func count() {
 	}
 }
 
-// feeder is a session that is sent a pipeline of 64 calls, on 64 keys or on one.
+// feeder returns a function that sends a session a pipeline of 64 calls, on 64 keys or on one.
 func feeder(in *Instance, prefix string) func() {
 	s := in.Open(client.Peer{Wake: func() {}, Cut: func() {}})
 	var input []byte
@@ -80,7 +80,7 @@ func feeder(in *Instance, prefix string) func() {
 	}
 }
 
-// workFor has workers work for a time, and says how often they did in all.
+// workFor runs workers for a time, and returns how many units of work they did together.
 func workFor(takes time.Duration, worker func(number int) func(), workers int) (done int64) {
 	var all atomic.Int64
 	var ready, ended sync.WaitGroup

@@ -24,11 +24,11 @@ import (
 	"cellserver/internal/store"
 )
 
-// do feeds one inline command and returns all replies, encoded.
+// do sends an inline command, and returns all replies in RESP.
 func (c *testClient) do(t *testing.T, line string) string {
 	t.Helper()
 	require.NoError(t, c.Send([]byte(line+"\r\n")))
-	for len(c.session.Output()) >= command.TurnOutput { // pushes have filled the turn, and the reply comes with the next
+	for len(c.session.Output()) >= command.TurnOutput { // pushes have filled the turn; the reply comes in the next
 		c.read()
 		c.settle()
 	}
@@ -42,7 +42,7 @@ func (c *testClient) output() string {
 	return out
 }
 
-// A conversation is a function of its bytes, not of how they arrive.
+// Replies depend on the bytes of the input, not on how these are split when they arrive.
 func TestRepliesDoNotDependOnHowInputIsSplit(t *testing.T) {
 	input := strings.Repeat("PING\r\n*7\r\n$11\r\nCL.THROTTLE\r\n$1\r\na\r\n$1\r\n4\r\n$1\r\n1\r\n$1\r\n1\r\n$1\r\n2\r\n$2\r\nMS\r\n", 3) +
 		"NOSUCH x\r\nECHO 'a b'\r\nSELECT 3\r\nDBSIZE\r\nHELLO 3\r\nCL.INSPECT a\r\n*1\r\n$x\r\nPING\r\n"
@@ -66,7 +66,7 @@ func TestRepliesDoNotDependOnHowInputIsSplit(t *testing.T) {
 	}
 }
 
-// A pushed message stands between replies, never inside one.
+// A pushed message is written between replies, never inside one.
 func TestPushStandsBetweenReplies(t *testing.T) {
 	c := newServer(t).dial()
 	require.NoError(t, c.Send([]byte("*2\r\n$4\r\nECHO\r\n$5\r\nhel")))
@@ -78,7 +78,7 @@ func TestPushStandsBetweenReplies(t *testing.T) {
 	require.Equal(t, "$5\r\nhello\r\n", c.output())
 }
 
-// Pushes come from any goroutine, and none is lost or torn.
+// Messages may be pushed from any goroutine; none is lost or mixed with another.
 func TestPushFromManyGoroutines(t *testing.T) {
 	c := newServer(t).dial()
 	var pushing sync.WaitGroup
@@ -94,7 +94,7 @@ func TestPushFromManyGoroutines(t *testing.T) {
 	require.Equal(t, strings.Repeat("+x\r\n", 800), c.output())
 }
 
-// A client that does not take its pushes loses its connection, not our memory.
+// A client that does not read its messages is disconnected when they exceed the limit.
 func TestPushesAreBounded(t *testing.T) {
 	c := newServer(t).dial()
 	message := make([]byte, 1<<20)
@@ -112,14 +112,15 @@ func TestPushAfterCloseIsDropped(t *testing.T) {
 	require.False(t, c.session.Push([]byte("+x\r\n")))
 }
 
-// serverWithRow makes an instance whose table has one more row.
+// serverWithRow returns a server whose table has one more row.
 func serverWithRow(t *testing.T, row *command.Command) *testServer {
 	s := newServer(t)
 	s.addRows(row)
 	return s
 }
 
-// A Slow command answers in its turn though it runs elsewhere: its session waits, others do not.
+// While an Unbounded command runs, its session waits for the reply, and other sessions do not.
+// Replies keep their order.
 func TestParkedSessionDoesNotBlockOthers(t *testing.T) {
 	goOn := make(chan struct{})
 	s := serverWithRow(t, &command.Command{
@@ -134,16 +135,16 @@ func TestParkedSessionDoesNotBlockOthers(t *testing.T) {
 	parked, other := s.dial(), s.dial()
 	input := []byte("PING\r\nWAIT done\r\nECHO after\r\n")
 	parked.session.Feed(input)
-	clear(input) // the words were borrowed: whoever kept them now answers zeros
+	clear(input) // a row that kept its borrowed words would reply with zeros
 	require.Equal(t, "+PONG\r\n", parked.output())
 	parked.session.Feed([]byte("ECHO later\r\n"))
-	require.Empty(t, parked.output(), "nothing is read while a reply is owed")
+	require.Empty(t, parked.output(), "a call was made while the session was parked")
 	require.Equal(t, "+PONG\r\n", other.do(t, "PING"))
 
 	require.True(t, parked.session.Push([]byte("+pushed\r\n")))
 	<-parked.woken
 	parked.session.Resume()
-	require.Equal(t, "+pushed\r\n", parked.output(), "a push need not wait")
+	require.Equal(t, "+pushed\r\n", parked.output(), "a push must not wait for the reply")
 
 	close(goOn)
 	<-parked.woken
@@ -151,7 +152,8 @@ func TestParkedSessionDoesNotBlockOthers(t *testing.T) {
 	require.Equal(t, "$4\r\ndone\r\n$5\r\nafter\r\n$5\r\nlater\r\n", parked.output())
 }
 
-// A parked client that goes on sending is cut off at the bound of one call.
+// The input of a parked session is bounded: a client that exceeds the length of one call is
+// disconnected.
 func TestParkedSessionIsBounded(t *testing.T) {
 	goOn := make(chan struct{})
 	defer close(goOn)
@@ -170,7 +172,7 @@ func TestParkedSessionIsBounded(t *testing.T) {
 	require.True(t, c.session.Closing())
 }
 
-// A Slow command whose client has gone is told to stop, and its reply goes nowhere.
+// When a client disconnects, the context of its background call ends, and the reply is dropped.
 func TestCloseStopsBackgroundCall(t *testing.T) {
 	began, stopped := make(chan struct{}), make(chan error)
 	s := serverWithRow(t, &command.Command{
@@ -190,29 +192,28 @@ func TestCloseStopsBackgroundCall(t *testing.T) {
 	require.Equal(t, 0, s.instance.Clients.Count())
 }
 
-// A session that ends is not shown in the middle of it, with nothing left of what it held.
+// CLIENT LIST does not show a session that is being closed.
 func TestClosingSessionIsNotListed(t *testing.T) {
 	s := newServer(t)
 	ends, other := s.dial(), s.dial()
 	ends.do(t, "SUBSCRIBE a")
-	ends.session.Profile.Mu.Lock() // which it stops at
+	ends.session.Profile.Mu.Lock() // Close blocks on it
 	closed := make(chan struct{})
 	go func() {
 		ends.session.Close()
 		close(closed)
 	}()
-	waitUntil(t, func() bool { return s.instance.Clients.Get(ends.session.ID) == nil }) // it has begun
+	waitUntil(t, func() bool { return s.instance.Clients.Get(ends.session.ID) == nil }) // Close has begun
 	require.Nil(t, s.instance.Clients.Get(ends.session.ID))
 	require.Equal(t, 1, strings.Count(other.do(t, "CLIENT LIST"), "id="))
-	require.Positive(t, s.instance.Clients.Eviction().Leaving, "what it holds is on its way out")
+	require.Positive(t, s.instance.Clients.Eviction().Leaving, "its memory is not counted as about to be freed")
 	ends.session.Profile.Mu.Unlock()
 	<-closed
 	require.Zero(t, s.instance.Clients.Eviction().Leaving)
 }
 
-// A timeout spares those that wait to be told something, as in Redis: subscribers and monitors.
-// Others who are told things, but may ask for more (CLIENT TRACKING), it does not spare there
-// either.
+// The timeout for idle clients spares subscribers and monitors, as in Redis. As there, it does not
+// spare clients with CLIENT TRACKING, which receive messages too.
 func TestIdleClientsAreCut(t *testing.T) {
 	s := newServer(t)
 	stay := map[*testClient]string{s.dial(): "SUBSCRIBE a", s.dial(): "PSUBSCRIBE a", s.dial(): "SSUBSCRIBE a",
@@ -226,7 +227,7 @@ func TestIdleClientsAreCut(t *testing.T) {
 		c.do(t, line)
 	}
 	for c := range stay {
-		c.pushed() // monitors have seen all of that
+		c.pushed() // discards what the monitors were shown
 	}
 	require.NoError(t, s.Advance(10*time.Second))
 	s.instance.CutIdle(9 * time.Second)
@@ -244,8 +245,8 @@ func TestIdleClientsAreCut(t *testing.T) {
 	}
 }
 
-// A browser can be made to send commands in the body of a request: nothing of it is answered,
-// nothing behind it read.
+// A web page can make a browser send commands in the body of a request. Nothing of it is answered,
+// and nothing after it is read.
 func TestHTTPIsDisconnected(t *testing.T) {
 	for _, line := range []string{"POST / HTTP/1.1", "post /", "Host: localhost", "*1\r\n$4\r\nPOST"} {
 		c := newServer(t).dial()
@@ -257,8 +258,8 @@ func TestHTTPIsDisconnected(t *testing.T) {
 	require.False(t, c.session.Closing())
 }
 
-// A row that panics ends its own conversation, with a line in the log that says where; everybody
-// else goes on, also on the key that it held.
+// A panic in a row closes the connection of its client, and is logged with the stack. Other clients
+// are served as before, also on the key that was locked.
 func TestPanicClosesOneConnection(t *testing.T) {
 	s := serverWithRow(t, &command.Command{
 		Name: "panic", Args: []command.Arg{command.Key("key")},
@@ -279,7 +280,7 @@ func TestPanicClosesOneConnection(t *testing.T) {
 	require.Equal(t, "*5\r\n:0\r\n:16\r\n:14\r\n:-1\r\n:4\r\n", other.do(t, "CL.THROTTLE held 15 30 60"))
 }
 
-// The same of a Slow row, which runs on a goroutine of its own.
+// The same holds for a row that runs outside the event loop.
 func TestPanicInBackgroundClosesOneConnection(t *testing.T) {
 	s := serverWithRow(t, &command.Command{
 		Name: "panic", Cost: command.Unbounded, Run: func(*command.Call) error { panic("planted") },
@@ -293,16 +294,16 @@ func TestPanicInBackgroundClosesOneConnection(t *testing.T) {
 	require.Equal(t, "+PONG\r\n", s.dial().do(t, "PING"))
 }
 
-// A deep pipeline is answered a turn at a time, and every call of it in the end.
+// A deep pipeline is answered in several turns, and completely.
 func TestDeepPipelineYields(t *testing.T) {
 	for _, deep := range []struct {
 		call  string
 		calls int
-		most  int // answers in the first turn
+		most  int // replies in the first turn
 	}{
 		{"PING", 5000, command.TurnUnits},
-		{"INFO", 40, 4},                               // dear ones count for more
-		{"ECHO " + strings.Repeat("x", 50000), 50, 6}, // and so do bytes
+		{"INFO", 40, 4},                               // expensive calls cost more
+		{"ECHO " + strings.Repeat("x", 50000), 50, 6}, // and so do long ones
 	} {
 		s := newServer(t)
 		c := s.dial()
@@ -318,7 +319,7 @@ func TestDeepPipelineYields(t *testing.T) {
 	}
 }
 
-// A call with very many words does not keep the loop: it is parked, whatever its row says.
+// A call with very many words is made outside the event loop, whatever its row is.
 func TestLongCallIsParked(t *testing.T) {
 	c := newServer(t).dial()
 	c.session.Feed(encode(strings.Fields("EXISTS" + strings.Repeat(" k", resp.LongCall))))
@@ -328,7 +329,7 @@ func TestLongCallIsParked(t *testing.T) {
 	require.Equal(t, ":0\r\n", c.output())
 }
 
-// What a row wrote before it failed is taken back: one call, one reply.
+// An error replaces what its row has written before, so that each call has one reply.
 func TestErrorReplacesPartialReply(t *testing.T) {
 	s := serverWithRow(t, &command.Command{Name: "half", Run: func(c *command.Call) error {
 		c.Out.Array(2)
@@ -338,13 +339,13 @@ func TestErrorReplacesPartialReply(t *testing.T) {
 	require.Equal(t, "+PONG\r\n-ERR syntax error\r\n+PONG\r\n", s.dial().do(t, "PING\r\nHALF\r\nPING"))
 }
 
-// A window of pipelined commands is decided at one instant, and the next at a later one.
+// The calls of a window are decided at one instant, and those of the next window at a later one.
 func TestWindowReadsClockOnce(t *testing.T) {
 	ticking := &tickingClock{}
 	s := newServerOn(t, ticking)
 	c := s.dial()
 	calls := strings.Repeat("CL.THROTTLE k 100000 1 1 1 MS\r\n", session.Lookahead+1)
-	require.NoError(t, c.Send([]byte("CL.THROTTLE k 100000 1 1\r\n"))) // the first of a row's calls is measured
+	require.NoError(t, c.Send([]byte("CL.THROTTLE k 100000 1 1\r\n"))) // the first call of a row is timed
 	ticking.readings = 0
 	require.NoError(t, c.Send([]byte(calls)))
 	require.Equal(t, int64(2), ticking.readings)
@@ -360,8 +361,8 @@ func (c *tickingClock) Now() int64 {
 
 func (c *tickingClock) Offset() int64 { return 0 }
 
-// The hot path allocates nothing: known keys, RESP2 and RESP3, alone and pipelined, and keys that
-// expire and come again.
+// CL.THROTTLE allocates nothing: on existing keys and on keys that expire and are created again, in
+// RESP2 and RESP3, single and pipelined.
 func TestThrottleAllocatesNothing(t *testing.T) {
 	for _, protocol := range []int{2, 3} {
 		for _, depth := range []int{1, 64} {
@@ -390,15 +391,15 @@ func BenchmarkSession(b *testing.B) {
 	}
 }
 
-// BenchmarkValues is for the profile that builds are optimized by: it does not see CL.THROTTLE
-// alone.
+// BenchmarkValues adds commands other than CL.THROTTLE to the profile by which builds are
+// optimized.
 func BenchmarkValues(b *testing.B) {
 	for _, name := range []string{"INCR", "GET"} {
 		for _, depth := range []int{1, 64} {
 			b.Run(fmt.Sprintf("%s/P=%d", name, depth), func(b *testing.B) {
 				call := "\r\n$14\r\nk:000000000000\r\n"
 				c := newServer(b).dial()
-				c.repeat(1<<17, 64, "*2\r\n$4\r\nINCR"+call) // nearly all keys are there
+				c.repeat(1<<17, 64, "*2\r\n$4\r\nINCR"+call) // nearly all keys exist
 				b.ResetTimer()
 				c.repeat(b.N, depth, fmt.Sprintf("*2\r\n$%d\r\n%s", len(name), name)+call)
 			})
@@ -406,8 +407,8 @@ func BenchmarkValues(b *testing.B) {
 	}
 }
 
-// repeat makes one call again and again. The keys are 65536, taken in an order that no cache
-// foresees; to write them into the calls costs about 4 ns each.
+// repeat makes a call many times on 65536 keys, in an order that no cache predicts. Writing the
+// keys into the calls costs about 4 ns each.
 func (c *testClient) repeat(times, depth int, call string) {
 	input := []byte(strings.Repeat(call, depth))
 	digits := strings.Index(call, "k:0") + len("k:0000")
@@ -422,13 +423,13 @@ func (c *testClient) repeat(times, depth int, call string) {
 	}
 }
 
-// An idle client holds nothing of the calls that it made, however large they were.
+// An idle session keeps no memory of calls that it has answered, however large they were.
 func TestIdleSessionHoldsLittle(t *testing.T) {
 	s := newServer(t)
 	call := encode(append([]string{"DEL"}, slices.Repeat([]string{strings.Repeat("k", 1<<20)}, 8)...))
 	heap := func() uint64 {
 		runtime.GC()
-		runtime.GC() // the first leaves what a sync.Pool holds
+		runtime.GC() // it takes two collections to empty a sync.Pool
 		sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 		metrics.Read(sample)
 		return sample[0].Value.Uint64()
@@ -438,7 +439,7 @@ func TestIdleSessionHoldsLittle(t *testing.T) {
 	idle := make([]*testClient, clients)
 	for i := range idle {
 		idle[i] = s.dial()
-		for piece := range slices.Chunk(call, 16<<10) { // as a transport reads it: the session holds what has come
+		for piece := range slices.Chunk(call, 16<<10) { // as a transport reads it
 			idle[i].session.Feed(piece)
 		}
 		idle[i].settle()
@@ -448,8 +449,7 @@ func TestIdleSessionHoldsLittle(t *testing.T) {
 	runtime.KeepAlive(idle)
 }
 
-// What may be given many times may not be given any number of times, where each makes a piece of
-// the reply.
+// Names that may be repeated are bounded in number where each adds to the reply.
 func TestRepeatedNamesAreBounded(t *testing.T) {
 	c := newServer(t).dial()
 	most := strings.Repeat(" client", 128-2)
@@ -458,7 +458,8 @@ func TestRepeatedNamesAreBounded(t *testing.T) {
 		c.do(t, "COMMAND DOCS"+most+" client"))
 }
 
-// What takes a time that a client or its neighbours choose runs beside the loop.
+// Commands whose duration depends on other clients, or on their arguments, run outside the event
+// loop.
 func TestExpensiveCommandsAreParked(t *testing.T) {
 	for _, call := range []string{"KEYS *", "SCAN 0 MATCH a*a*b", "RANDOMKEY", "CLIENT LIST"} {
 		c := newServer(t).dial()
@@ -468,7 +469,7 @@ func TestExpensiveCommandsAreParked(t *testing.T) {
 	}
 }
 
-// fill makes keys that stay.
+// fill creates keys that do not expire.
 func (s *testServer) fill(t *testing.T, keys int) {
 	c := s.dial()
 	for i := range keys {

@@ -1,16 +1,17 @@
 package commands
 
 import (
-	"cellserver/internal/stats"
 	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/stats"
 )
 
-// wrongCounts sends calls of more rows than a session counts at a time, in pipelines of any length,
-// and says of which command the count is wrong. spoil may spoil what the session has counted.
-func wrongCounts(t *testing.T, spoil func(s *testServer)) (wrong []string) {
+// wrongCounts sends calls of more rows than a session counts at a time, in pipelines of any length.
+// It returns the commands whose counts are wrong; corrupt may make some wrong.
+func wrongCounts(t *testing.T, corrupt func(s *testServer)) (wrong []string) {
 	s := newServer(t)
 	c := s.dial()
 	random := rand.New(rand.NewPCG(1, 1))
@@ -26,7 +27,7 @@ func wrongCounts(t *testing.T, spoil func(s *testServer)) (wrong []string) {
 		}
 		require.NoError(t, c.Send([]byte(pipeline)))
 		c.output()
-		spoil(s)
+		corrupt(s)
 	}
 	for i, row := range rows {
 		if s.instance.Stats.Of(s.instance.Table.ByName[row].Number).Calls.Load() != want[i] {

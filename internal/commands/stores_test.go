@@ -10,7 +10,7 @@ import (
 	memstore "cellserver/internal/store/memory"
 )
 
-// fullView is a view of a store that lacks nothing.
+// fullView is a view with all optional abilities.
 type fullView interface {
 	store.View
 	store.Swapper
@@ -18,7 +18,8 @@ type fullView interface {
 	store.IdleTracker
 }
 
-// unavailableStore is a store that carries out the steps of a transaction, and then does not answer.
+// unavailableStore executes transactions, but reports that it is unavailable unless answers is
+// true.
 type unavailableStore struct {
 	*memstore.Store
 	answers *bool
@@ -41,8 +42,8 @@ func (v unavailableView) Atomically(ctx context.Context, places []store.KeyRef, 
 	return err
 }
 
-// A client gets one error in place of what a step of several keys had written, and its conversation
-// goes on.
+// If the store is unavailable, a client gets one error in place of the whole reply, and its
+// connection stays usable.
 func TestUnavailableStore(t *testing.T) {
 	answers := true
 	s, err := newServerOver(t, unavailableStore{memstore.New(memstore.Options{SweepEvery: -1}), &answers},
@@ -57,7 +58,7 @@ func TestUnavailableStore(t *testing.T) {
 		answers = true
 		require.Equal(t, "+PONG\r\n", c.do(t, "PING"))
 	}
-	for _, slow := range []string{"", "KEYS *"} { // on the loop, and beside it
+	for _, slow := range []string{"", "KEYS *"} { // on the event loop, and outside it
 		require.Equal(t, "+OK\r\n", c.do(t, "WATCH w"))
 		c.do(t, "MULTI")
 		for _, call := range []string{"INCR n", "PUBLISH ch m", slow} {
@@ -73,10 +74,10 @@ func TestUnavailableStore(t *testing.T) {
 	}
 }
 
-// allAbilities is what the store that ships can do.
+// allAbilities are the abilities of the memory store.
 const allAbilities = store.Notifies | store.Swaps | store.ReportsUsage | store.TracksIdle
 
-// A store that can do no more than it must.
+// plainStore is a store without optional abilities.
 type (
 	plainStore struct{ store.Store }
 	plainView  struct{ store.View }
@@ -91,7 +92,8 @@ func TestAbilities(t *testing.T) {
 	require.Zero(t, store.AbilitiesOf(plainStore{data}))
 }
 
-// What a store cannot do is refused in words; all else is done.
+// Commands that need an ability that the store does not have are refused with an error that names
+// it; other commands work.
 func TestStoreWithoutAbilities(t *testing.T) {
 	open := func(change func(*Settings)) (*testServer, error) {
 		return newServerOver(t, plainStore{memstore.New(memstore.Options{SweepEvery: -1})}, change)

@@ -13,14 +13,14 @@ import (
 	"cellserver/internal/store"
 )
 
-// What is done to a part of a value costs what the part is long, and not the value: in bytes that
-// are copied while its shard is locked.
+// Reading or changing a part of a value costs the length of the part, not of the value, in bytes
+// that are copied while the shard is locked.
 func TestPartOfValueCostsItsLength(t *testing.T) {
 	s := newServer(t)
 	c := s.dial()
 	c.session.Feed(encode([]string{"SET", "big", strings.Repeat("x", 1<<20-64<<10)}))
 	c.session.Sent()
-	c.do(t, "APPEND big 0123456789") // which moves it to where there is room for more
+	c.do(t, "APPEND big 0123456789") // which moves the value to where it has capacity to grow
 	for _, call := range []string{"STRLEN big", "GETRANGE big 500000 500009", "SUBSTR big 0 -900000",
 		"SETRANGE big 500000 0123456789", "APPEND big 0123456789"} {
 		const times = 100
@@ -42,7 +42,7 @@ func TestPartOfValueCostsItsLength(t *testing.T) {
 	}
 }
 
-// copiedBytes is how many bytes of values the store has copied while they were locked.
+// copiedBytes returns how many bytes of values the store has copied while they were locked.
 func (s *testServer) copiedBytes() (bytes int64) {
 	for _, u := range store.UsageOf(s.instance.Store) {
 		bytes += u.Copied
@@ -50,8 +50,8 @@ func (s *testServer) copiedBytes() (bytes int64) {
 	return bytes
 }
 
-// Calls of many megabytes are made beside the loop: MSET without a copy of its words, MGET when it
-// turns out how long the reply is.
+// Calls of many megabytes are made outside the event loop: MSET without a copy of its words, and
+// MGET as soon as the length of its reply is known.
 func TestLongValuesAreCopiedInBackground(t *testing.T) {
 	s := newServer(t)
 	c := s.dial()
@@ -89,7 +89,7 @@ func TestLongValuesAreCopiedInBackground(t *testing.T) {
 	require.Equal(t, hits+60, s.instance.Stats.Hits.Load())
 }
 
-// A large value is read from where it stands: it is moved once.
+// GET copies a large value once, into the output, and hardly any of it while its shard is locked.
 func TestLargeValueIsCopiedOnce(t *testing.T) {
 	s := newServer(t)
 	c := s.dial()
@@ -102,12 +102,12 @@ func TestLargeValueIsCopiedOnce(t *testing.T) {
 		require.Greater(t, len(c.session.Output()), mebibyte)
 		c.session.Sent()
 	})
-	require.Less(t, bytes, mebibyte/2, "what is sent stands in memory that is used again")
+	require.Less(t, bytes, mebibyte/2, "the output's memory is not reused")
 	require.LessOrEqual(t, s.copiedBytes()-before, int64(10*4<<10))
 	require.Equal(t, hits+10, s.instance.Stats.Hits.Load())
 }
 
-// allocated is about how many bytes a function allocates.
+// allocated returns about how many bytes a function allocates.
 func allocated(f func()) int {
 	const times = 10
 	var before, after runtime.MemStats

@@ -10,8 +10,8 @@ import (
 	"cellserver/internal/command"
 )
 
-// Two instances in one process share the rows and nothing that is derived from them: the race
-// detector sees a table that writes to a row which another reads.
+// Instances of one process share the rows, and nothing that is derived from them. The race detector
+// finds a table that writes to a row while another reads it.
 func TestTablesShareNoMemory(t *testing.T) {
 	var playing sync.WaitGroup
 	for range 2 {
@@ -25,7 +25,7 @@ func TestTablesShareNoMemory(t *testing.T) {
 	playing.Wait()
 }
 
-// A table's rows are its own: another one, with more rows, changes nothing in the first.
+// A table owns its rows: another table with more rows does not change them.
 func TestTableOwnsItsRows(t *testing.T) {
 	first := tableOf()
 	second := tableOf(&command.Command{Name: "planted", Run: func(*command.Call) error { return nil }})

@@ -15,14 +15,14 @@ import (
 	"cellserver/internal/transcript"
 )
 
-// everyCommand finds rows by name.
+// everyCommand is a table of all commands.
 var everyCommand = tableOf()
 
-// tableOf is a table of all commands and some that are planted, which may take the place of others
-// and say nothing to the manual.
+// tableOf returns a table of all commands and of further rows, which may replace commands and need
+// no documentation.
 func tableOf(planted ...*command.Command) *command.Table { return tableWith(All(), planted...) }
 
-// addRows adds rows to an instance's table.
+// addRows adds rows to a server's table.
 func (s *testServer) addRows(planted ...*command.Command) {
 	s.instance.Table = tableWith(s.families.commands(), planted...)
 }
@@ -47,7 +47,7 @@ func minWords(row *command.Command) int {
 	return least
 }
 
-// allRows is all rows, subcommands included.
+// allRows returns all rows, including subcommands.
 func allRows() (rows []*command.Command) {
 	for _, row := range All() {
 		rows = append(append(rows, row), row.Subs...)
@@ -90,13 +90,13 @@ func TestFlawsAreFound(t *testing.T) {
 	}
 }
 
-// Every row refuses a call that is a word short or, where there is a most, a word too long, in
-// Redis's words.
+// Every row refuses a call with a word too few and, where there is a maximum, a word too many, with
+// Redis's error.
 func TestArityFollowsGrammar(t *testing.T) {
 	s := newServer(t)
 	for _, row := range allRows() {
 		if row.Name == "exec" {
-			continue // which says that the transaction is discarded
+			continue // its error says that the transaction is discarded
 		}
 		least, most := row.Words()
 		refused := fmt.Sprintf("-ERR wrong number of arguments for '%s' command\r\n", row.Name)
@@ -118,8 +118,7 @@ func TestArityFollowsGrammar(t *testing.T) {
 	}
 }
 
-// A key that is longer than the bound is refused by every command that takes one, whatever stands
-// behind it.
+// A key that exceeds the bound is refused by every command that has keys, whatever follows it.
 func TestKeysAreBounded(t *testing.T) {
 	s := newServer(t)
 	long := strings.Repeat("k", NewSettings().MaxKeySize+1)
@@ -151,7 +150,7 @@ func encode(words []string) []byte {
 	return b.Bytes()
 }
 
-// vocabulary is what random calls are made of: every name and token, and numbers at the edges.
+// vocabulary returns the words of random calls: every name and token, and numbers at the limits.
 func vocabulary() []string {
 	words := []string{"", "0", "-1", "1", "+1", "007", "2", "15", "9223372036854775807", "-9223372036854775808",
 		"9223372036854775808",
@@ -165,7 +164,7 @@ func vocabulary() []string {
 	return words
 }
 
-// replyCount is how many a call gets: one, but for those that get one a channel.
+// replyCount returns how many replies a call gets: one, except for calls that get one per channel.
 func replyCount(words []string, first string) int {
 	row := everyCommand.Lookup([]byte(words[0]))
 	if row == nil || row.Group != "pubsub" || row.Traits&command.WhileSubscribed == 0 || strings.HasPrefix(first, "-") {
@@ -174,7 +173,7 @@ func replyCount(words []string, first string) int {
 	return max(1, len(words)-1)
 }
 
-// One call, one reply, whatever the words are.
+// Every call gets one reply, whatever its words are.
 func FuzzOneCallOneReply(f *testing.F) {
 	words := vocabulary()
 	for seed := range uint64(400) {
@@ -193,10 +192,10 @@ func FuzzOneCallOneReply(f *testing.F) {
 		}
 		words := strings.Split(call, "\n")
 		require.NoError(t, c.Send(encode(words)))
-		s.instance.UnblockAll() // a WAIT may last for ever
+		s.instance.UnblockAll() // a WAIT may have no timeout
 		c.settle()
 		if len(words) > 1 && strings.EqualFold(words[0]+" "+words[1], "client reply") {
-			return // CLIENT REPLY: no reply is what was asked for
+			return // CLIENT REPLY has turned replies off
 		}
 		out := []byte(c.output())
 		first, rest, err := transcript.NextReply(out)

@@ -17,7 +17,7 @@ import (
 	"cellserver/internal/transcript"
 )
 
-// testServer is the table in process, on a clock that moves only when a conversation says so.
+// testServer is an instance in this process, on a clock that moves only when a test moves it.
 type testServer struct {
 	clock    *store.StillClock
 	instance *Instance
@@ -25,8 +25,8 @@ type testServer struct {
 	options  *option.List
 }
 
-// clockStart is where the clock stands at first: 2026-01-01 00:00:00 UTC, so that times in
-// conversations can be read.
+// clockStart is the clock's first instant, 2026-01-01 00:00:00 UTC in nanoseconds, which makes
+// times in conversations readable.
 const clockStart = 1767225600_000000000
 
 func newServer(t testing.TB) *testServer {
@@ -36,24 +36,24 @@ func newServer(t testing.TB) *testServer {
 	return s
 }
 
-// newServerOn is the table on some other clock, which the caller moves.
+// newServerOn is newServer on another clock.
 func newServerOn(t testing.TB, clock store.Clock) *testServer {
 	s, err := newServerWith(t, clock, func(*Settings) {})
 	require.NoError(t, err)
 	return s
 }
 
-// newServerWith is newStillOn with other settings.
+// newServerWith is newServerOn with other settings.
 func newServerWith(t testing.TB, clock store.Clock, change func(*Settings)) (*testServer, error) {
 	return newServerIn(t, memstore.Options{Clock: clock, SweepEvery: -1}, change)
 }
 
-// newServerIn is newStillWith in another store.
+// newServerIn is newServerWith over a memory store with other options.
 func newServerIn(t testing.TB, in memstore.Options, change func(*Settings)) (*testServer, error) {
 	return newServerOver(t, memstore.New(in), change)
 }
 
-// newServerOver is newStillWith on any store.
+// newServerOver is newServerWith over any store.
 func newServerOver(t testing.TB, over store.Store, change func(*Settings)) (*testServer, error) {
 	t.Cleanup(func() { over.Close() })
 	settings, options := NewSettings(), new(option.List)
@@ -66,7 +66,7 @@ func newServerOver(t testing.TB, over store.Store, change func(*Settings)) (*tes
 	return &testServer{instance: instance, families: families, options: options}, err
 }
 
-// processOptions are options of a process that has a main.
+// processOptions returns options like those that cmd/cellserver adds to the settings.
 func processOptions() []*option.Option {
 	port, databases := 6379, 16
 	const group, help = "Network", "-"
@@ -93,10 +93,10 @@ func (s *testServer) Advance(d time.Duration) error {
 	return nil
 }
 
-// testClient is a client in process: it hands bytes to a session as a transport would.
+// testClient is a client in this process. It passes bytes to its session as a transport would.
 type testClient struct {
 	session      *session.Session
-	woken        chan struct{}
+	woken        chan struct{} // receives a value when the session calls Wake
 	disconnected chan struct{}
 	received     []byte
 }
@@ -108,8 +108,8 @@ func (c *testClient) wake() {
 	}
 }
 
-// Send feeds the bytes from a buffer that is overwritten afterwards, as a transport's is: a row
-// that kept a borrowed word would be found out.
+// Send feeds bytes in a buffer that it overwrites afterwards, as a transport does: so a row that
+// keeps a borrowed word is found.
 func (c *testClient) Send(b []byte) error {
 	if c.session.Closing() {
 		return io.EOF
@@ -123,22 +123,22 @@ func (c *testClient) Send(b []byte) error {
 	return nil
 }
 
-// settle has the session go on until it has nothing to do, or waits for the clock, or another
-// client, or for its output to be taken.
+// settle resumes the session until it has nothing to do, or waits for the clock or another client,
+// or has more output than a turn makes.
 func (c *testClient) settle() {
 	for (c.session.HasUnanswered() || c.session.HasMail()) && len(c.session.Output()) < command.TurnOutput {
 		if c.session.Parked.Load() && !c.session.HasMail() {
 			if c.session.Blocked.Load() {
 				return
 			}
-			<-c.woken // by the goroutine of a Slow command
+			<-c.woken // by the goroutine that makes the call
 		}
-		c.read() // a turn ends at so many bytes of replies
+		c.read() // a turn ends when there are TurnOutput bytes of replies
 		c.session.Resume()
 	}
 }
 
-// read takes what the session has to send.
+// read moves the session's output to received.
 func (c *testClient) read() {
 	for out := c.session.Output(); len(out) > 0; out = c.session.Output() {
 		c.received = append(c.received, out...)
@@ -168,13 +168,13 @@ func (c *testClient) isDisconnected() bool {
 	}
 }
 
-func (c *testClient) Close() (unheard []string) {
+func (c *testClient) Close() (unread []string) {
 	for {
 		line, err := c.Receive(0)
 		if err != nil {
 			c.session.Close()
-			return unheard
+			return unread
 		}
-		unheard = append(unheard, line)
+		unread = append(unread, line)
 	}
 }

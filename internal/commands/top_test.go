@@ -31,7 +31,7 @@ func (s *testServer) topOf(t *testing.T, c *testClient, line string) (keys map[s
 	return keys
 }
 
-// feed makes calls of CL.THROTTLE that arrive together, 64 at a time.
+// feed makes calls of CL.THROTTLE in pipelines of 64.
 func (c *testClient) feed(keys []string) {
 	var batch bytes.Buffer
 	for i, key := range keys {
@@ -47,8 +47,8 @@ func (c *testClient) feed(keys []string) {
 	}
 }
 
-// Of many calls few are counted, and the list is right within what it says of itself: here 150,000
-// by three clients, on keys as people use them.
+// Only some of many calls are counted, and the list is right within its stated error. Here three
+// clients make 150,000 calls on keys with a Zipf distribution, as in practice.
 func TestTopOfManyCalls(t *testing.T) {
 	s := newServer(t)
 	s.families.limiters.Top.Seed = 1
@@ -79,7 +79,8 @@ func TestTopOfManyCalls(t *testing.T) {
 	}
 }
 
-// A client that always does the same is counted fairly: of two keys by turns each is seen as often.
+// Sampling is fair to a client with a regular pattern: of two alternating keys, both are counted
+// equally often.
 func TestTopOfAlternatingKeys(t *testing.T) {
 	s := newServer(t)
 	s.families.limiters.Top.Seed = 1
@@ -98,8 +99,8 @@ func TestTopOfAlternatingKeys(t *testing.T) {
 	}
 }
 
-// After a rush a slow client's calls are counted one by one again, as soon as the next ten seconds
-// begin.
+// After a burst of calls, a slow client's calls are counted one by one again as soon as the next
+// ten seconds begin.
 func TestTopAfterARush(t *testing.T) {
 	s := newServer(t)
 	c := s.dial()
@@ -117,15 +118,15 @@ func TestTopAfterARush(t *testing.T) {
 	}
 	during := slow()
 	require.Equal(t, int64(3), during.count)
-	require.NotZero(t, during.off, "in the rush it may have been let pass")
+	require.NotZero(t, during.off, "during the burst, calls may not have been counted")
 	s.clock.Advance(time.Minute)
 	require.Empty(t, s.topOf(t, c, "CL.TOP SEEN"))
 	require.Equal(t, topKey{3, 0}, slow())
 }
 
-// However the calls are spread, each count is as near as the reply says: with 99.9 %, so here
-// always. Many clients of few calls each are as one of many; and what was let pass before a key was
-// counted may have been its own.
+// The stated error holds with a probability of 99.9 %, and with this seed always, however the calls
+// are distributed: among many clients with few calls each, too, and for calls that were skipped
+// before a key was first counted.
 func TestTopErrorBoundHolds(t *testing.T) {
 	for _, spread := range []struct{ rush, clients, calls int }{
 		{0, 20, 100}, {0, 3000, 20}, {20_000, 2000, 5}, {60_000, 500, 3}, {60_000, 20, 500}, {100_000, 1, 2000},

@@ -21,7 +21,7 @@ func invalidate(key string) string {
 	return fmt.Sprintf(">2\r\n$10\r\ninvalidate\r\n*1\r\n$%d\r\n%s\r\n", len(key), key)
 }
 
-// dialTracking dials a client that is told.
+// dialTracking connects a client with CLIENT TRACKING.
 func (s *testServer) dialTracking(t *testing.T, options string) *testClient {
 	c := s.dial()
 	c.do(t, "HELLO 3")
@@ -29,7 +29,7 @@ func (s *testServer) dialTracking(t *testing.T, options string) *testClient {
 	return c
 }
 
-// waitForPush waits for a push that comes from beside the loops.
+// waitForPush waits for a push from outside the event loops, and returns it.
 func (c *testClient) waitForPush() string {
 	for {
 		<-c.woken
@@ -40,8 +40,8 @@ func (c *testClient) waitForPush() string {
 	}
 }
 
-// A key that has expired, of any kind, is told when the sweep comes by: in 5 seconds at most,
-// wherever that was when it expired.
+// The expiry of a key of any kind invalidates it when the sweep finds it, within 5 seconds,
+// wherever the sweep is when it expires.
 func TestExpiryInvalidates(t *testing.T) {
 	const round = int(5 * time.Second / memstore.SweepInterval)
 	for _, phase := range []int{0, 1, round / 2, round - 1} {
@@ -51,7 +51,7 @@ func TestExpiryInvalidates(t *testing.T) {
 			s.clock.Advance(memstore.SweepInterval)
 			return s.instance.Store.(*memstore.Store).Sweep()
 		}
-		for n := range 500 { // some pages in some shards
+		for n := range 500 { // the keys fill several pages in several shards
 			c.do(t, fmt.Sprintf("SET %d %s", n, strings.Repeat("x", 1000)))
 		}
 		c.do(t, "SET k 1 PX 60000\r\nCL.FIXED window 10 60")
@@ -76,7 +76,7 @@ func TestExpiryInvalidates(t *testing.T) {
 	}
 }
 
-// Whoever asks for it first has it told at once, before any sweep.
+// If a call finds that a key has expired, the key is invalidated at once, before the sweep.
 func TestExpiryFoundByCallInvalidates(t *testing.T) {
 	for _, call := range []string{"GET k", "EXISTS k", "TTL k", "TYPE k", "DEL k", "GETEX k PERSIST", "MGET a k",
 		"RENAME k l", "COPY k l", "KEYS *", "SCAN 0 COUNT 1000",
@@ -100,8 +100,8 @@ func TestExpiryFoundByCallInvalidates(t *testing.T) {
 	}
 }
 
-// Who finds it out for itself is told too, after the reply, but not if it does not want to hear of
-// what it does; and what is there next it hears of in any case.
+// A client that finds a key expired is sent the invalidation too, after the reply, except with
+// NOLOOP. In both cases it tracks the key's next value.
 func TestReaderOfExpiredKeyTracksNextValue(t *testing.T) {
 	s := newServer(t)
 	c, quiet, b, d := s.dialTracking(t, ""), s.dialTracking(t, "NOLOOP"), s.dialTracking(t, "BCAST NOLOOP"), s.dial()
@@ -121,7 +121,7 @@ func TestReaderOfExpiredKeyTracksNextValue(t *testing.T) {
 	}
 }
 
-// Decisions of limiters are changes too.
+// Decisions of limiters are changes of their keys.
 func TestDecisionsInvalidate(t *testing.T) {
 	s := newServer(t)
 	c, d := s.dialTracking(t, ""), s.dial()
@@ -132,7 +132,7 @@ func TestDecisionsInvalidate(t *testing.T) {
 	require.Empty(t, c.pushed())
 }
 
-// A key that many have read is told beside the loop, to all of them.
+// If many clients have read a key, they are sent the invalidation outside the event loop.
 func TestManyReadersAreInvalidated(t *testing.T) {
 	s := newServer(t)
 	var all []*testClient
@@ -150,7 +150,8 @@ func TestManyReadersAreInvalidated(t *testing.T) {
 	require.Zero(t, s.instance.Tracking.Figures().Bytes)
 }
 
-// The table is bounded: a key too many, and another is forgotten, which its readers are told.
+// The table is bounded: when a key exceeds the bound, another is removed, and its readers are sent
+// an invalidation.
 func TestTrackedKeysAreBounded(t *testing.T) {
 	s := newServer(t)
 	s.instance.Tracking.SetMaxKeys(100)
@@ -164,7 +165,7 @@ func TestTrackedKeysAreBounded(t *testing.T) {
 	require.Equal(t, 1000, told+int(kept))
 }
 
-// A bound that is lowered is kept before long, and no key is forgotten too many: each is told.
+// A lowered bound applies soon, and no more keys than needed are removed. Each is invalidated.
 func TestLoweredTrackingLimitApplies(t *testing.T) {
 	s := newServer(t)
 	c := s.dialTracking(t, "")
@@ -180,7 +181,8 @@ func TestLoweredTrackingLimitApplies(t *testing.T) {
 	require.Empty(t, c.pushed())
 }
 
-// A flush empties the table without a look at each key, and so does the last client that leaves.
+// A flush empties the table without looking at each key. So does the last client that ends
+// tracking.
 func TestFlushEmptiesTheTable(t *testing.T) {
 	for _, end := range []string{"FLUSHALL ASYNC", "FLUSHDB", "SWAPDB 0 1", "CLIENT TRACKING OFF"} {
 		s := newServer(t)
@@ -198,8 +200,8 @@ func TestFlushEmptiesTheTable(t *testing.T) {
 	}
 }
 
-// A message that waits when its client changes the protocol stands before the change, and is
-// written in the old one.
+// Messages that wait when a client changes the protocol are written before the reply to HELLO, in
+// the old protocol.
 func TestPushesPrecedeProtocolChange(t *testing.T) {
 	for _, call := range []string{"HELLO 2", "RESET"} {
 		s := newServer(t)
@@ -214,8 +216,8 @@ func TestPushesPrecedeProtocolChange(t *testing.T) {
 	}
 }
 
-// Who reads with a command that runs beside the loop is told of a change after the reply, never
-// before it.
+// A client that reads a key with a call outside the event loop is sent the invalidation of a later
+// change after the reply, never before it.
 func TestInvalidationFollowsBackgroundReply(t *testing.T) {
 	goOn := make(chan struct{})
 	s := serverWithRow(t, &command.Command{
@@ -245,7 +247,8 @@ func TestInvalidationFollowsBackgroundReply(t *testing.T) {
 	require.Regexp(t, `^\$3\r\n(old|new)\r\n>2\r\n`, out)
 }
 
-// Who leaves is forgotten; when nobody is told of anything, the store tells nobody.
+// A client that disconnects is removed from the table. When no client tracks keys, the store does
+// not notify.
 func TestTrackingEnds(t *testing.T) {
 	s := newServer(t)
 	for _, end := range []string{"CLIENT TRACKING OFF", "RESET", ""} {
@@ -260,7 +263,7 @@ func TestTrackingEnds(t *testing.T) {
 	}
 }
 
-// WATCH and TRACKING hear of the same change.
+// WATCH and CLIENT TRACKING both see a change.
 func TestWatchAndTrackingSeeTheSameChange(t *testing.T) {
 	s := newServer(t)
 	c, w, d := s.dialTracking(t, ""), s.dial(), s.dial()
@@ -274,13 +277,13 @@ func TestWatchAndTrackingSeeTheSameChange(t *testing.T) {
 	require.Equal(t, invalidate("k"), c.pushed())
 }
 
-// A cache that forgets what it is told to forget is never behind for good: whatever is written
-// meanwhile, when all is quiet it holds what the server holds.
+// A cache that obeys invalidations is not stale in the end: after all writes it holds what the
+// server holds.
 func TestCachesConverge(t *testing.T) {
 	require.Zero(t, staleAfter(t, func(string) bool { return false }))
 }
 
-// A cache that misses one message in three is found out.
+// A cache that misses one message in three is found to be stale.
 func TestAStaleCacheIsFound(t *testing.T) {
 	missed := 0
 	require.NotZero(t, staleAfter(t, func(string) bool { missed++; return missed%3 == 0 }))
@@ -340,8 +343,8 @@ func staleAfter(t *testing.T, misses func(string) bool) (stale int) {
 	return stale
 }
 
-// A key that changes again and again is told once to broadcast clients that do not read, and not by
-// the client that changes it.
+// A key that changes repeatedly is sent once to broadcast clients that do not read, and not by the
+// client that changes it.
 func TestUnreadBroadcastsAreMerged(t *testing.T) {
 	s := newServer(t)
 	const clients = 2 * 128
@@ -356,7 +359,7 @@ func TestUnreadBroadcastsAreMerged(t *testing.T) {
 	for range 20 {
 		for _, call := range []string{"INCR k", "INCR j"} {
 			writer.do(t, call)
-			s.waitForTracking() // what waits to be told is told once in any case
+			s.waitForTracking() // pending invalidations of one key are merged in any case
 		}
 	}
 	for _, c := range idle {
@@ -366,10 +369,10 @@ func TestUnreadBroadcastsAreMerged(t *testing.T) {
 	require.Contains(t, idle[0].output(), "$1\r\nk\r\n")
 	writer.do(t, "INCR k")
 	s.waitForTracking()
-	require.Positive(t, idle[0].session.PushedBytes(), "what it has taken it is told again")
+	require.Positive(t, idle[0].session.PushedBytes(), "a change after it has read the message must be sent again")
 }
 
-// Who tells many clients gives way to others between.
+// Sending invalidations to many clients yields to other work in between.
 func TestManyInvalidationsYield(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	for _, tracks := range []string{"CLIENT TRACKING ON BCAST", "CLIENT TRACKING ON\r\nGET k"} {
@@ -398,7 +401,7 @@ func TestManyInvalidationsYield(t *testing.T) {
 	}
 }
 
-// A change that a client could not be told of does not count as told.
+// An invalidation that a client could not be sent does not suppress the next one.
 func TestFailedInvalidationIsNotRemembered(t *testing.T) {
 	s := newServer(t)
 	listener, reader, writer := s.dial(), s.dial(), s.dial()
@@ -409,14 +412,14 @@ func TestFailedInvalidationIsNotRemembered(t *testing.T) {
 	require.Contains(t, listener.pushed(), "$1\r\nk\r\n")
 }
 
-// waitForTracking waits until nothing is being told.
+// waitForTracking waits until all invalidations have been sent.
 func (s *testServer) waitForTracking() {
 	for !s.instance.Tracking.IsIdle() {
 		runtime.Gosched()
 	}
 }
 
-// A transaction that has begun is made whole, though its client, which caches keys, leaves meanwhile.
+// A transaction that has begun is completed although its client, which tracks keys, disconnects.
 func TestTransactionOfDisconnectedTrackingClientIsCompleted(t *testing.T) {
 	entered, goOn := make(chan struct{}), make(chan struct{})
 	s := serverWithRow(t, &command.Command{

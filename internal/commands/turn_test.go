@@ -14,9 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestLongestTurn prints the longest turn that each of many floods can make an event loop take: the
-// thread's own CPU time, so that a busy machine does not show, and without the race detector, whose
-// time it would be. It fails on no time; that everything is answered in the end is asserted.
+// TestLongestTurn prints the longest turn of an event loop that each of many floods causes. It
+// measures the CPU time of the thread, so a busy machine makes no difference, and runs without the
+// race detector, which would be measured too. It does not fail on a time, but requires that every
+// call is answered.
 func TestLongestTurn(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -48,8 +49,8 @@ func TestLongestTurn(t *testing.T) {
 	}
 }
 
-// flood sends a call again and again, read as a loop reads, and says how long the longest turn was;
-// without a call, calls on keys that are all new.
+// flood sends a call many times, read as an event loop reads it, and returns the longest turn. If
+// call is nil, it sends calls on new keys.
 func (s *testServer) flood(t *testing.T, call []byte) (longest time.Duration, turns int) {
 	c := s.dial()
 	defer c.Close()
@@ -77,7 +78,7 @@ func (s *testServer) flood(t *testing.T, call []byte) (longest time.Duration, tu
 	return longest, turns
 }
 
-// threadTime is the CPU time that this thread has used.
+// threadTime returns the CPU time that this thread has used.
 func threadTime() time.Duration {
 	var used unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &used)

@@ -9,8 +9,8 @@ import (
 	"cellserver/internal/client"
 )
 
-// What is kept for those who have not logged in is bounded together: the oldest go first, whoever
-// logs in is none of them any more.
+// The memory of all clients that have not logged in is bounded: the oldest are disconnected first.
+// A client that logs in is no longer one of them.
 func TestOldestUnauthenticatedClientsAreDisconnected(t *testing.T) {
 	s := newServer(t)
 	in := s.instance
@@ -60,8 +60,9 @@ func TestOldestUnauthenticatedClientsAreDisconnected(t *testing.T) {
 	requireHeldBytesAddUp(t, s)
 }
 
-// A session that enters while all others shake hands is not cut in their place: the oldest of them
-// is. What is too large by itself is, after all others.
+// If all connections but a new session are in the TLS handshake, the oldest of them is
+// disconnected, not the session. A session that exceeds the bound by itself is disconnected after
+// all others.
 func TestNewestUnauthenticatedClientIsDisconnectedLast(t *testing.T) {
 	s := newServer(t)
 	in := s.instance
@@ -83,8 +84,8 @@ func TestNewestUnauthenticatedClientIsDisconnectedLast(t *testing.T) {
 	require.Equal(t, []int{0, 1, 2, 3, 4, 5}, ended)
 }
 
-// By default the bound is a sixteenth of maxmemory, and 16 MiB without one; percent are of
-// maxmemory, or of what memory there is.
+// By default the bound is a sixteenth of maxmemory, and 16 MiB without maxmemory. A percentage is
+// of maxmemory, or of the available memory.
 func TestDefaultUnauthenticatedLimit(t *testing.T) {
 	s := newServer(t)
 	in, c := s.instance, s.dial()

@@ -8,8 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// While few keys are watched, SWAPDB tells who watches one that is in either database, and nobody
-// else. If they are too many to look at with all keys locked, it tells all who watch in the two.
+// While few keys are watched, SWAPDB changes those that exist in either database, and no others. If
+// there are too many to look up while all keys are locked, it changes all watched keys of the two
+// databases.
 func TestSwapChangesWatchedKeys(t *testing.T) {
 	for _, many := range []bool{false, true} {
 		s := newServer(t)
@@ -33,8 +34,8 @@ func TestSwapChangesWatchedKeys(t *testing.T) {
 	}
 }
 
-// What a session watches is bounded in keys and in bytes; what it watches already it may name
-// again.
+// The watched keys of a session are bounded in number and in bytes. A key that it watches already
+// may be watched again.
 func TestWatchedKeysAreBounded(t *testing.T) {
 	s := newServer(t)
 	c := s.dial()
@@ -52,8 +53,8 @@ func TestWatchedKeysAreBounded(t *testing.T) {
 	require.Equal(t, "+OK\r\n", c.do(t, "WATCH 0"))
 }
 
-// A flush is told to those whose key was there, without a look at each; what is watched after it
-// has not changed.
+// A flush changes the watched keys that existed, without looking each up. Keys that are watched
+// after it have not changed.
 func TestFlushChangesWatchedKeys(t *testing.T) {
 	s := newServer(t)
 	a, b, c := s.dial(), s.dial(), s.dial()

@@ -25,46 +25,46 @@ import (
 	"cellserver/internal/session"
 )
 
-// The worst call of each row, and what it costs an event loop. Work is counted, not timed: calls of
-// functions and rounds of loops (which test/worst has the compiler count), bytes that are hashed or
-// compared, memory that is asked for, and bytes of replies.
+// The worst call of each row, and what it costs an event loop. Work is counted, not timed: function
+// calls and loop iterations (which test/worst has the compiler count), bytes that are hashed or
+// compared, bytes that are allocated, and bytes of replies.
 
-// worst is a call of a row with the largest arguments that the bounds allow, on what makes it most
-// expensive.
+// worst is the most expensive call of a row: with the largest arguments that the bounds allow, and
+// with the keys or clients that make it most expensive.
 type worst struct {
-	row   string
-	of    string // what there is beforehand, see stages; "" for nothing
-	call  string // in words, see spell
-	where where  // the call is made
-	why   string // a turn of it may be more than a turn's work, and what bounds it
+	row       string
+	stage     string   // the state of the server before: a key of stages, or empty
+	call      string   // see expandWords
+	where     location // where the call is made
+	exemption string   // why a turn may exceed turnWork, and what bounds it; empty if it may not
 }
 
-// where a call is made.
-type where string
+// location is where a call is made.
+type location string
 
 const (
-	onLoop  where = "loop"
-	beside  where = "outside the loop"
-	refused where = "refused"
+	onLoop  location = "loop"
+	offLoop location = "outside the loop"
+	refused location = "refused"
 )
 
-// turnWork is the counted work that a turn of an event loop may be: about half a millisecond.
+// turnWork is the counted work that a turn of an event loop may take: about half a millisecond.
 const turnWork = 150_000
 
-// missingField says which field of an entry is missing, "" if none is.
+// missingField returns the name of a field that an entry lacks; "" if there is none.
 func (w *worst) missingField() string {
 	switch {
 	case w.call == "":
 		return "call"
 	case w.where == "":
 		return "where"
-	case w.of != "" && stages[w.of].prepare == nil:
-		return "stage " + w.of
+	case w.stage != "" && stages[w.stage].prepare == nil:
+		return "stage " + w.stage
 	}
 	return ""
 }
 
-// missingEntries is the rows without a worst call, and the fields that entries lack.
+// missingEntries returns the rows without a worst call, and the fields that entries lack.
 func missingEntries(rows []*command.Command, entries []worst) (missing []string) {
 	for _, row := range rows {
 		if row.Run != nil && !slices.ContainsFunc(entries, func(w worst) bool { return w.row == row.Name }) {
@@ -90,46 +90,46 @@ func TestMissingEntryIsFound(t *testing.T) {
 		"get: call is missing", "get: where is missing", "get: stage nowhere is missing",
 	}, missingEntries([]*command.Command{row, find(All(), "get")},
 		[]worst{{row: "get", where: onLoop}, {row: "get", call: "GET k"},
-			{row: "get", of: "nowhere", call: "GET k", where: onLoop}}))
+			{row: "get", stage: "nowhere", call: "GET k", where: onLoop}}))
 }
 
-// steps is what test/worst has the compiler count; 0 without it.
+// steps returns what test/worst has the compiler count; 0 without it.
 var (
 	steps      = func() int64 { return 0 }
 	stepsCount bool
 )
 
-// countBy is what the file calls that test/worst adds.
+// countBy sets steps. A file that test/worst adds to this package calls it.
 //
-//lint:ignore U1000 it calls it
+//lint:ignore U1000 it is called by that file
 func countBy(count func() int64) bool {
 	steps, stepsCount = count, true
 	return true
 }
 
-// work is what a turn has cost.
+// work is the work of a turn.
 type work struct {
 	steps, allocated, written int64
 	took                      time.Duration // CPU time of the thread, to be printed
 }
 
-// total is in steps: a function called, or a loop gone round, takes as long as some 64 bytes that
-// are asked for or written.
+// total returns the work in steps: a function call or a loop iteration takes about as long as
+// allocating or writing 64 bytes.
 func (w work) total() int64 { return w.steps + w.allocated/64 + w.written/64 }
 
-// measurement plays a client, and keeps the most that one of its turns has cost.
+// measurement measures the turns of a client, and keeps the most expensive one.
 type measurement struct {
 	*testServer
 	c          *testClient
 	most       work
 	turns      int
-	blocked    chan struct{} // what the row gate waits for
-	background bool          // something was made beside the loop
+	blocked    chan struct{} // the row gate receives from it
+	background bool          // a call was made outside the event loop
 	refused    bool
 }
 
-// newMeasurement is an instance in which nothing runs beside the loop while a turn is measured: that
-// is let in between two turns.
+// newMeasurement returns a server in which nothing runs outside the event loop while a turn is
+// measured: background calls run between two turns.
 func newMeasurement(t *testing.T, rows ...*command.Command) *measurement {
 	w := &measurement{testServer: newServer(t), blocked: make(chan struct{})}
 	gate := &command.Command{
@@ -156,7 +156,7 @@ func (w *measurement) release() {
 	}
 }
 
-// turn measures a turn of the client's.
+// turn measures a turn of the client.
 func (w *measurement) turn(turn func()) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -176,10 +176,10 @@ func (w *measurement) turn(turn func()) {
 	w.most.took = longest
 }
 
-// manyTurns are measured at most: what follows is like them.
+// manyTurns bounds the turns that are measured, because further turns are like those before.
 const manyTurns = 64
 
-// settle has the client go on until nothing is owed to it.
+// settle resumes the client until all of its calls are answered.
 func (w *measurement) settle() {
 	s := w.c.session
 	for w.turns < manyTurns && (s.HasUnanswered() || s.HasMail() || s.PieceBytes() > 0 || len(s.Output()) > 0) {
@@ -196,7 +196,7 @@ func (w *measurement) settle() {
 	}
 }
 
-// feed sends bytes as a loop reads them.
+// feed sends bytes in pieces, as an event loop reads them.
 func (w *measurement) feed(input []byte) {
 	for piece := range slices.Chunk(input, 16<<10) {
 		w.turns = 0
@@ -205,7 +205,7 @@ func (w *measurement) feed(input []byte) {
 	w.settle()
 }
 
-// sendTogether sends bytes that are all there before the first call of them is answered.
+// sendTogether sends bytes that have all arrived before the first of their calls is answered.
 func (w *measurement) sendTogether(input []byte) {
 	w.c.session.Feed([]byte("GATE\r\n"))
 	for piece := range slices.Chunk(input, 16<<10) {
@@ -236,11 +236,11 @@ var (
 			min(w.maxTransactionCalls(words), pipelined(call), transaction.MaxQueuedWords/len(words)))
 		w.sendTogether(slices.Concat([]byte("MULTI\r\n"), queued, []byte("EXEC\r\n")))
 	}}
-	ways = []callForm{alone, piped, inEXEC}
+	callForms = []callForm{alone, piped, inEXEC}
 )
 
-// maxTransactionCalls is how many of a call a transaction may have that the event loop makes: more are
-// made beside it.
+// maxTransactionCalls returns how many times a transaction may have a call if it is executed in a
+// turn.
 func (w *measurement) maxTransactionCalls(words []string) int {
 	split := make([][]byte, len(words))
 	for i, word := range words {
@@ -248,7 +248,7 @@ func (w *measurement) maxTransactionCalls(words []string) int {
 	}
 	row := w.instance.Table.Find(split)
 	if row == nil || !row.Grammar.Fits(len(split)) {
-		return transaction.MaxQueuedWords // they are refused, each
+		return transaction.MaxQueuedWords // each call is refused when it is queued
 	}
 	in, q := w.instance, new(transaction.Queue)
 	q.Add(row, split, command.TotalLength(split), in.Limits.Load().Bulk)
@@ -261,14 +261,14 @@ func (w *measurement) maxTransactionCalls(words []string) int {
 	return max(1, most/(q.Cost+q.CostOfValues(&call, 0, most)))
 }
 
-// pipelined is how many calls are sent at once: what a connection may have unread, but no more than
-// make the test last.
+// pipelined returns how many calls are sent at once: as much input as may be unread, but not so
+// much that the test takes long.
 func pipelined(call []byte) int { return max(1, min(512, (15<<20)/len(call))) }
 
 var wordPattern = regexp.MustCompile(`(\{(\d+)([KM])(#?)\}|[^*()\s]+)(?:\*(\d+))?|\(([^)]*)\)\*(\d+)`)
 
-// expandWords makes a call's words: {all} is *, {64K} is a word of so many bytes, {64K#} another one each
-// time; x*3 is x x x, and (a b)*2 is a b a b.
+// expandWords returns the words of a call: {all} is *, {64K} is a word of so many bytes, {64K#} is
+// a different one each time; x*3 is x x x, and (a b)*2 is a b a b.
 func expandWords(call string) (words []string) {
 	number := 0
 	var one func(text string)
@@ -302,36 +302,36 @@ func expandWords(call string) (words []string) {
 	return words
 }
 
-// measured is what an entry costs in each way.
+// measured is the work of an entry in each form.
 type measured struct {
 	worst
-	ways    []callForm
-	most    []work
-	aside   bool
-	refused bool // that it was refused
+	forms      []callForm
+	most       []work
+	background bool
+	refused    bool // the first reply was an error
 }
 
 func measureOne(t *testing.T, entry worst, rows ...*command.Command) (r measured) {
-	return measure(t, ways, entry, (*testServer).dial, rows...)
+	return measure(t, callForms, entry, (*testServer).dial, rows...)
 }
 
-// measure plays an entry in some ways, each by a client of its own.
+// measure plays an entry in several forms, each with a new server and client.
 func measure(t *testing.T, ways []callForm, entry worst, dial func(*testServer) *testClient,
 	rows ...*command.Command) (r measured) {
-	r.worst, r.ways = entry, ways
+	r.worst, r.forms = entry, ways
 	words := expandWords(entry.call)
 	call := encode(words)
 	for i, way := range ways {
 		w := newMeasurement(t, rows...)
-		if entry.of != "" {
-			stages[entry.of].prepare(w.testServer)
+		if entry.stage != "" {
+			stages[entry.stage].prepare(w.testServer)
 		}
 		w.c = dial(w.testServer)
 		w.hold()
 		way.play(w, call, words)
 		r.most = append(r.most, w.most)
 		if i == 0 {
-			r.aside, r.refused = w.background, w.refused
+			r.background, r.refused = w.background, w.refused
 		}
 		w.release()
 		w.instance.UnblockAll()
@@ -340,63 +340,64 @@ func measure(t *testing.T, ways []callForm, entry worst, dial func(*testServer) 
 	return r
 }
 
-// observed is where the call was made, as it was seen.
-func (r *measured) observed() where {
+// observed returns where the call was made.
+func (r *measured) observed() location {
 	switch {
 	case r.refused:
 		return refused
-	case r.aside:
-		return beside
+	case r.background:
+		return offLoop
 	}
 	return onLoop
 }
 
-// violations says what of an entry is not as it is stated, "" if all is.
-func (r *measured) violations() (said []string) {
-	for i, way := range r.ways {
-		if total := r.most[i].total(); total > turnWork && r.why == "" {
-			said = append(said, fmt.Sprintf("%s, %s: a turn is %d steps' work, and %d is what one may be (%+v)", r.call,
-				way.name, total, turnWork, r.most[i]))
+// violations returns how an entry differs from what is stated, or exceeds a turn's work.
+func (r *measured) violations() (violations []string) {
+	for i, way := range r.forms {
+		if total := r.most[i].total(); total > turnWork && r.exemption == "" {
+			violations = append(violations,
+				fmt.Sprintf("%s, %s: a turn is %d steps' work, and %d is what one may be (%+v)", r.call,
+					way.name, total, turnWork, r.most[i]))
 		}
 	}
 	if place := r.observed(); place != r.where {
-		said = append(said, fmt.Sprintf("%s is made: %s; it is stated: %s", r.call, place, r.where))
+		violations = append(violations, fmt.Sprintf("%s is made: %s; it is stated: %s", r.call, place, r.where))
 	}
-	return said
+	return violations
 }
 
-var onlyWorst = flag.String("worst", "", "weigh the worst calls of the rows that match")
+var onlyWorst = flag.String("worst", "", "measure the worst calls of the rows that match")
 
-// TestWorstCalls holds every row to a turn's work. With -v it prints the CPU time of the longest
-// turns.
+// TestWorstCalls requires that no call takes more than a turn's work. With -v it prints the CPU
+// time of the longest turns.
 func TestWorstCalls(t *testing.T) {
 	if !stepsCount {
 		return // go test ./test/worst has it count
 	}
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // what runs beside the loop waits for the end of the turn
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // background goroutines wait for the end of the turn
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	chosen := regexp.MustCompile(*onlyWorst)
-	var said []string
+	var violations []string
 	for _, entry := range worstCalls {
 		if chosen.MatchString(entry.row) {
 			r := measureOne(t, entry)
-			said = append(said, r.violations()...)
+			violations = append(violations, r.violations()...)
 			r.print(t)
 		}
 	}
 	for _, entry := range unauthenticatedCalls {
 		if chosen.MatchString(entry.row) {
 			r := measureUnauthenticated(t, entry)
-			said = append(said, r.violations()...)
+			violations = append(violations, r.violations()...)
 			r.print(t)
 		}
 	}
-	require.Empty(t, said)
+	require.Empty(t, violations)
 }
 
-// print prints the work of the longest turn in each way, and the CPU time of the longest.
+// print prints the work of the most expensive turn of each form, and the CPU time of the longest.
 func (r *measured) print(t *testing.T) {
 	out := fmt.Sprintf("%-24s %-60.60s", r.row, r.call)
 	for _, one := range r.most {
@@ -405,15 +406,15 @@ func (r *measured) print(t *testing.T) {
 	t.Log(out, r.observed())
 }
 
-// measureUnauthenticated is weighOne for a client that has not logged in. Its calls wait while it may
-// not send more than a few: so it is served in turns of few calls, pipelined too.
+// measureUnauthenticated is measureOne for a client that has not logged in. The input of such a
+// client is bounded, so a pipeline is served in turns of a few calls too.
 func measureUnauthenticated(t *testing.T, entry worst, rows ...*command.Command) (r measured) {
 	flood := callForm{"pipelined", func(w *measurement, call []byte, _ []string) {
 		w.feed(slices.Repeat(call, max(1, 2*session.MaxUnauthenticatedInput/len(call))))
 	}}
 	return measure(t, []callForm{alone, flood}, entry, func(s *testServer) *testClient {
 		admin := s.dial()
-		for i := range 40 { // as many passwords as a user may have
+		for i := range 40 { // a user may have so many passwords
 			_ = admin.Send([]byte("ACL SETUSER default resetpass\r\n"))
 			_ = admin.Send([]byte(fmt.Sprintf("ACL SETUSER default%s\r\n", numbered(fmt.Sprintf(" >secret%d-%%d", i), 100))))
 		}
@@ -421,7 +422,7 @@ func measureUnauthenticated(t *testing.T, entry worst, rows ...*command.Command)
 	}, rows...)
 }
 
-// A row that is answered before AUTH states its worst call there, too.
+// A row that is answered before AUTH also states its worst call there.
 func TestEveryRowBeforeAUTHStatesItsWorstCall(t *testing.T) {
 	for _, row := range allRows() {
 		stated := slices.ContainsFunc(unauthenticatedCalls, func(w worst) bool { return w.row == row.Name })
@@ -432,7 +433,7 @@ func TestEveryRowBeforeAUTHStatesItsWorstCall(t *testing.T) {
 	}
 }
 
-// A row that does more than a turn's work is found, in whichever way it does.
+// A row that takes more than a turn's work in any form is found.
 func TestExpensiveRowIsFound(t *testing.T) {
 	kept := []byte(nil)
 	when := func(*command.Call) bool { return true }
@@ -454,7 +455,7 @@ func TestExpensiveRowIsFound(t *testing.T) {
 	when = func(c *command.Call) bool { return !c.Session.(connection.Session).IsLoggedIn() }
 	require.Empty(t, violationsOf(measureOne(t, planted, row)))
 	require.Contains(t, violationsOf(measureUnauthenticated(t, planted, row))[0], "PLANTED, alone: ")
-	planted.where = beside
+	planted.where = offLoop
 	require.Equal(t, []string{"PLANTED is made: loop; it is stated: outside the loop"},
 		violationsOf(measureOne(t, planted, row)))
 	require.Empty(t, violationsOf(measureOne(t, worst{row: "ping", call: "PING", where: onLoop})))
@@ -462,7 +463,7 @@ func TestExpensiveRowIsFound(t *testing.T) {
 
 func violationsOf(r measured) []string { return r.violations() }
 
-// The table of docs/assurance.md is worstCalls.
+// The table in docs/assurance.md is generated from worstCalls.
 func TestWorstCallsAreDocumented(t *testing.T) {
 	const path, begins, ends = "../../docs/assurance.md", "<!-- worst calls -->\n", "<!-- end of worst calls -->"
 	text, err := os.ReadFile(path)
@@ -476,7 +477,7 @@ func TestWorstCallsAreDocumented(t *testing.T) {
 		require.NoError(t, os.WriteFile(path, []byte(want), 0o644))
 		return
 	}
-	require.Equal(t, want, string(text), "make rewrite brings it up to date")
+	require.Equal(t, want, string(text), "the table is not up to date: run make rewrite")
 }
 
 func worstTable() string {
@@ -484,10 +485,10 @@ func worstTable() string {
 	out.WriteString("\n| row | largest call | on | made | more than a turn's work |\n|---|---|---|---|---|\n")
 	line := func(w worst, of string) {
 		fmt.Fprintf(&out, "| %s | `%.60s` | %s | %s | %s |\n", strings.ReplaceAll(w.row, "|", " "), w.call, of, w.where,
-			w.why)
+			w.exemption)
 	}
 	for _, w := range worstCalls {
-		line(w, stages[w.of].what)
+		line(w, stages[w.stage].what)
 	}
 	for _, w := range unauthenticatedCalls {
 		line(w, "before AUTH, with 4,000 passwords")
