@@ -8,14 +8,16 @@ import (
 	"cellserver/internal/store"
 )
 
-// The bounds of what one transaction may cost: more is refused before its first call is made.
+// The bounds of a transaction's cost, in the units of command.TurnUnits. A transaction that costs
+// more is refused before its first call is made.
 const (
 	maxBackgroundCost = 1 << 16
-	// MaxSessionCost is the bound where a call needs the session, and so is made on the event loop.
+	// MaxSessionCost is the bound if one of the calls needs the session, so that the transaction is
+	// executed on the event loop.
 	MaxSessionCost = 8 * command.TurnUnits
 )
 
-const errTooCostly command.Refusal = "EXECABORT Transaction discarded because it would keep others waiting for too long"
+const errTooExpensive command.Refusal = "EXECABORT Transaction discarded because it would keep others waiting for too long"
 
 // execution is a transaction that is being executed, in a turn of its session or outside of the
 // event loop.
@@ -24,24 +26,25 @@ type execution struct {
 	queue    *transaction.Queue
 	watching transaction.Watching
 	database int
-	all      bool // any key may be touched
+	all      bool // the calls may touch any key
 	checked  bool // calls are checked against the user's rights
-	slowPath bool // something is to be done before or after each call
+	slowPath bool // there is work before or after each call
 	outcomes []outcome
 }
 
-// outcome is what the statistics learn of a call that was made.
+// outcome is the result of a call, for the statistics.
 type outcome struct {
 	call    transaction.Queued
-	made    bool  // rather than refused
-	ns      int64 // that it took; untimed if that was not measured
-	limited int64 // decisions of it that limited
+	ran     bool  // the row has run: the call was not refused before
+	ns      int64 // duration in nanoseconds; untimed if it was not measured
+	limited int64 // number of its decisions that limited
 	err     error
 }
 
 const untimed = -1
 
-// Execute implements transaction.Session. The calls are made here if they are a turn's worth.
+// Execute implements transaction.Session. It executes the transaction in this turn if that costs no
+// more than a turn, else in the background.
 func (s *Session) Execute() error {
 	q := s.transaction.Queue
 	x := &execution{
@@ -59,14 +62,14 @@ func (s *Session) Execute() error {
 	}
 	if q.NeedsSession || q.Cost > maxBackgroundCost {
 		s.transaction.Leave()
-		return errTooCostly
+		return errTooExpensive
 	}
 	s.executeInBackground(x)
 	return nil
 }
 
-// executeInTurn makes the calls in the session's turn. It does nothing and returns false if they
-// cost more than most, because of what their keys hold.
+// executeInTurn executes a transaction in the session's turn. If it costs more than most because of
+// the values at its keys, executeInTurn does nothing and returns false.
 func (s *Session) executeInTurn(x *execution, most int) (done bool, err error) {
 	c := &s.call
 	c.Deferred = new(command.Deferred)
@@ -88,8 +91,8 @@ func (s *Session) executeInTurn(x *execution, most int) (done bool, err error) {
 	return err != nil, err
 }
 
-// executeInBackground makes the calls in a goroutine, while the event loop serves other clients.
-// The session leaves the transaction when it takes the reply.
+// executeInBackground executes a transaction in a goroutine, while the event loop serves other
+// clients. The session leaves the transaction when it takes the reply.
 func (s *Session) executeInBackground(x *execution) {
 	s.transaction.Detach()
 	s.call.Offloaded = true
@@ -107,7 +110,7 @@ func (s *Session) executeInBackground(x *execution) {
 		case err != nil:
 			return err
 		case !made:
-			return errTooCostly
+			return errTooExpensive
 		}
 		s.instance.notify(c, c.Misses, false)
 		s.instance.Monitors.ShowTransaction(c)
@@ -121,8 +124,8 @@ func (s *Session) executeInBackground(x *execution) {
 	})
 }
 
-// run makes the calls as one step, if they cost at most so much. It makes none for a client that
-// has gone, because its watches have ended.
+// run makes the calls as one step if they cost at most most, and returns their cost. If the client
+// has disconnected, it makes none, because the client's watches have ended.
 func (x *execution) run(c *command.Call, most int) (made bool, cost int, err error) {
 	places, all := x.keyRefs(c.Server.Databases)
 	mark, counted := c.Out.Mark(), c.Counts()
@@ -144,18 +147,19 @@ func (x *execution) run(c *command.Call, most int) (made bool, cost int, err err
 		return nil
 	})
 	if err == nil {
-		x.settle(c)
+		x.countCalls(c)
 	}
 	return made, cost, err
 }
 
-// settle counts the calls that were made, once the store has kept what they did.
-func (x *execution) settle(c *command.Call) {
+// countCalls adds the outcomes to the statistics. It is called after the commit, because a store
+// may run the step more than once.
+func (x *execution) countCalls(c *command.Call) {
 	server := c.Server
 	for _, o := range x.outcomes {
 		row := o.call.Row
 		calls := server.Stats.Of(row.Number)
-		if o.made {
+		if o.ran {
 			calls.Calls.Add(1)
 			calls.Limited.Add(o.limited)
 		}
@@ -170,10 +174,11 @@ func (x *execution) settle(c *command.Call) {
 	c.Committed()
 }
 
-// keyRefs are the keys that the calls touch and those that were watched; all if they may touch any.
+// keyRefs returns the keys that the calls touch and those that are watched; all is true if the
+// calls may touch any key.
 func (x *execution) keyRefs(databases int) (places []store.KeyRef, all bool) {
 	q := x.queue
-	if len(q.KeyRefs) == 0 { // else an attempt in the session's turn has found them
+	if len(q.KeyRefs) == 0 { // otherwise, an attempt in the session's turn has found them
 		x.all = q.FindKeys(x.database, databases) || q.Selects() && (x.checked || q.NeedsSession) // SELECT may be refused
 		q.KeyRefs = append(q.KeyRefs, x.watching.KeyRefs()...)
 	}
@@ -182,20 +187,20 @@ func (x *execution) keyRefs(databases int) (places []store.KeyRef, all bool) {
 
 const errNotMade command.Refusal = "ERR not made: the replies of the transaction are longer than 64 MiB"
 
-// The steps, of a few nanoseconds each, that matching all patterns of a transaction may take while
-// its keys are locked: a fraction of a millisecond on an event loop, some tens outside. Patterns
-// that people write take a few steps a key.
+// The bounds of matching all patterns of a transaction, in steps of a few nanoseconds, because its
+// keys are locked meanwhile: a fraction of a millisecond on an event loop, some tens of
+// milliseconds in the background. Ordinary patterns take a few steps for each key.
 const (
-	stepsInTurn  = 1 << 16
-	stepsOutside = 1 << 23
+	turnPatternSteps       = 1 << 16
+	backgroundPatternSteps = 1 << 23
 )
 
-// runCalls makes the calls. An error of one does not keep the others from being made. Once the
-// replies are too long, no more calls are.
+// runCalls makes the calls. After an error, the following calls are made all the same; once the
+// replies exceed command.MaxReply, no further call is made.
 func (x *execution) runCalls(c *command.Call) {
-	c.InTransaction, c.PatternSteps = true, stepsOutside
+	c.InTransaction, c.PatternSteps = true, backgroundPatternSteps
 	if c.Session != nil {
-		c.PatternSteps = stepsInTurn
+		c.PatternSteps = turnPatternSteps
 	}
 	defer func() { c.InTransaction = false }()
 	c.Out.Array(len(x.queue.Calls))
@@ -211,19 +216,19 @@ func (x *execution) runCalls(c *command.Call) {
 		x.outcomes = append(x.outcomes, o)
 		c.Out.Break()
 	}
-	c.Work = 0 // it is in the cost
+	c.Work = 0 // it is included in the transaction's cost
 }
 
 // runOne makes a call of a transaction.
 func (x *execution) runOne(c *command.Call, o *outcome) {
 	row, words := o.call.Row, o.call.Words
-	s := sessionOf(c) // an earlier call may have changed it
+	s := sessionOf(c) // its checked and slowPath may have been changed by an earlier call
 	if x.checked || s != nil && s.checked || s == nil && mustCheck(c.Client) {
 		if o.err = x.instance.authorizeQueued(c, row, words); o.err != nil {
 			return
 		}
 	}
-	o.made = true
+	o.ran = true
 	if row.Cost == command.Constant && !x.slowPath && (s == nil || !s.slowPath) && !c.Server.Stats.IsNew(row.Number) {
 		o.err = c.Run(row, words, false)
 	} else {
@@ -234,8 +239,8 @@ func (x *execution) runOne(c *command.Call, o *outcome) {
 	o.limited, c.Limited = c.Limited, 0
 }
 
-// completeTransaction does what the transaction has left to do when no key is locked, and completes
-// its reply, which begins at the session's mark.
+// completeTransaction does what the calls have deferred until the keys are unlocked, and completes
+// the reply, which begins at s.mark.
 func (s *Session) completeTransaction() {
 	l, out := s.call.Deferred, s.call.Out
 	s.call.Deferred = nil

@@ -68,13 +68,13 @@ type output struct {
 // callCounts describes the latest call, and holds the counts that have not been added to the
 // server's statistics.
 type callCounts struct {
-	row      *command.Command // of the latest call
-	words    int              // of the latest call
-	rejected bool             // the latest call was refused before its row ran
-	tallies  [tallies]tally
-	tally    int    // index of the tally that counts row
-	varied   bool   // this turn has called several rows, or another than the turn before
-	turns    uint32 // number of turns so far
+	row         *command.Command // of the latest call
+	words       int              // of the latest call
+	rejected    bool             // the latest call was refused before its row ran
+	tallies     [tallies]tally
+	tally       int    // index of the tally that counts row
+	severalRows bool   // this turn has called several rows, or another than the turn before
+	turns       uint32 // number of turns so far
 }
 
 // Open begins a session with a client that has connected.
@@ -148,7 +148,7 @@ func (s *Session) Resume() {
 	s.endBatch()
 	s.instance.Tracking.SendPending(true)
 	if answered > 0 {
-		s.fold()
+		s.flushTallies()
 		s.setLatestCommand(s.row)
 	} else {
 		s.call.View.Begin() // no call has read the clock in this turn

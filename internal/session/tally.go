@@ -5,31 +5,32 @@ import (
 	"cellserver/internal/commands/connection"
 )
 
-// A session counts its calls itself, and adds them to the server's statistics once a turn: so the
-// calls of one command in a pipeline cost an atomic operation together.
+// A session counts its calls itself, and adds them to the server's statistics once a turn. So the
+// calls of a pipeline to one command cost one atomic operation together.
 
-// tally is what a session has counted of a row and not added yet.
+// tally holds the counts of a row that have not been added to the statistics.
 type tally struct {
 	row            *command.Command
 	calls, limited int64
 }
 
-// tallies is how many rows a session counts: those of an ordinary pipeline.
+// tallies is how many rows a session counts at a time: as many as an ordinary pipeline calls.
 const tallies = 4
 
-// count counts a call, which then is the latest.
+// count counts a call of row.
 func (s *Session) count(row *command.Command) {
 	if row != s.row {
-		s.turnTo(row)
+		s.selectTally(row)
 	}
 	s.tallies[s.tally].calls++
 }
 
-// turnTo finds the tally of a row. s.row is the row of s.tally, if it has any.
-func (s *Session) turnTo(row *command.Command) {
+// selectTally sets s.row, and s.tally to the index of its tally. If all tallies are in use, it
+// flushes them first.
+func (s *Session) selectTally(row *command.Command) {
 	s.tallies[s.tally].limited += s.call.Limited
 	s.call.Limited = 0
-	s.row, s.varied = row, true
+	s.row, s.severalRows = row, true
 	s.slowPath = s.slowPath || s.instance.Stats.IsNew(row.Number)
 	for i := range s.tallies {
 		if t := &s.tallies[i]; t.row == row || t.calls == 0 {
@@ -37,26 +38,26 @@ func (s *Session) turnTo(row *command.Command) {
 			return
 		}
 	}
-	s.fold()
+	s.flushTallies()
 	s.tally, s.tallies[0].row = 0, row
 }
 
-// fold adds what was counted to the server's statistics.
-func (s *Session) fold() {
+// flushTallies adds the counts to the server's statistics.
+func (s *Session) flushTallies() {
 	t := &s.tallies[s.tally]
 	t.limited += s.call.Limited
 	s.call.Limited = 0
-	s.instance.add(t)
-	if s.varied {
+	s.instance.addTally(t)
+	if s.severalRows {
 		for i := range s.tallies {
-			s.instance.add(&s.tallies[i])
+			s.instance.addTally(&s.tallies[i])
 		}
-		s.varied = false
+		s.severalRows = false
 	}
 	s.call.CountReads()
 }
 
-func (in *Instance) add(t *tally) {
+func (in *Instance) addTally(t *tally) {
 	if t.calls == 0 {
 		return
 	}
@@ -71,7 +72,7 @@ func (in *Instance) add(t *tally) {
 // CountCalls implements command.Session.
 func (s *Session) CountCalls() {
 	s.tallies[s.tally].calls--
-	s.fold()
+	s.flushTallies()
 	s.tallies[s.tally].calls++
 }
 
@@ -82,11 +83,11 @@ func (s *Session) reject(row *command.Command, err error) error {
 	return err
 }
 
-// sampleEvery is how often a turn's first call is timed, so that INFO can tell what quick commands
-// take: in one of so many turns. A power of two.
+// sampleEvery is the number of turns of which one has its first call timed, so that INFO can show
+// how long quick commands take. It is a power of two.
 const sampleEvery = 128
 
-// beginTurn finds out, at the start of a turn, whether more is to be done than to make its calls.
+// beginTurn sets the conditions that hold for a whole turn: see slowPath and checked.
 func (s *Session) beginTurn() {
 	s.turns++
 	s.repeatable = false
@@ -100,7 +101,7 @@ func (s *Session) TakeSlowPath() { s.slowPath = true }
 // OnSlowPath implements command.Session.
 func (s *Session) OnSlowPath() bool { return s.slowPath }
 
-// runTimed makes a call, adds its time to the statistics, and does what the hooks ask for.
+// runTimed makes a call, adds its time to the statistics, and runs the hooks.
 func (in *Instance) runTimed(c *command.Call, row *command.Command, words [][]byte, repeats bool) error {
 	misses := c.Misses
 	ns, err := in.runAndTime(c, row, words, repeats)
@@ -114,7 +115,7 @@ func (in *Instance) runTimed(c *command.Call, row *command.Command, words [][]by
 	return err
 }
 
-// runAndTime makes a call, and returns the nanoseconds that it took.
+// runAndTime makes a call, and returns how long it took, in nanoseconds.
 func (in *Instance) runAndTime(c *command.Call, row *command.Command, words [][]byte,
 	repeats bool) (ns int64, err error) {
 	began := in.Clock.Now()
@@ -126,7 +127,7 @@ func (in *Instance) runAndTime(c *command.Call, row *command.Command, words [][]
 	return in.Clock.Now() - began, err
 }
 
-// runHooks does what the hooks ask for after a call, which has read so many missing keys before.
+// runHooks runs the hooks after a call; misses is the value of c.Misses before the call.
 func (in *Instance) runHooks(c *command.Call, row *command.Command, words [][]byte, misses int64, failed bool) {
 	if in.Hooks.Has(command.Monitored) {
 		in.Monitors.Show(c, row, words)
