@@ -112,7 +112,7 @@ func (s *Session) executeInBackground(x *execution) {
 		case !made:
 			return errTooExpensive
 		}
-		s.instance.notify(c, c.Misses, false)
+		s.instance.notify(c, row, words, c.Misses, false)
 		s.instance.Monitors.ShowTransaction(c)
 		if c.Server.Hooks.Has(command.Monitored) {
 			s.instance.Monitors.Show(c, row, words)

@@ -3,10 +3,11 @@ package session
 import "cellserver/internal/command"
 
 // notify publishes the keyspace notifications of a call before its reply is sent.
-func (in *Instance) notify(c *command.Call, misses int64, failed bool) {
+// In the call of EXEC, c.Row is that of the last queued call.
+func (in *Instance) notify(c *command.Call, row *command.Command, words [][]byte, misses int64, failed bool) {
 	n := in.Notifier
 	if c.Misses > misses && n.PublishesMisses() {
-		n.NoteMisses(c)
+		n.NoteMisses(c, row, words)
 	}
 	s := sessionOf(c)
 	switch {
@@ -31,7 +32,7 @@ func (s *Session) sendNotices(failed bool) {
 	s.call.Work += cost
 	switch {
 	case n.Waiting() && cost > command.MaxLoopWork:
-		s.parkToEnd(s.call.Row, func(*command.Call) error {
+		s.parkToEnd(s.row, func(*command.Call) error {
 			n.Send()
 			return nil
 		})

@@ -133,6 +133,6 @@ func (in *Instance) runHooks(c *command.Call, row *command.Command, words [][]by
 		in.Monitors.Show(c, row, words)
 	}
 	if in.Hooks.Has(command.Notifying) {
-		in.notify(c, misses, failed)
+		in.notify(c, row, words, misses, failed)
 	}
 }

@@ -251,9 +251,9 @@ func (n *Notifier) Waiting() bool { return n.waiting.Load() }
 // PublishesMisses reports whether reading a key that does not exist is an event.
 func (n *Notifier) PublishesMisses() bool { return events(n.events.Load())&missedKeys != 0 }
 
-// NoteMisses records an event for each key that a call has read and that does not exist.
-func (n *Notifier) NoteMisses(c *command.Call) {
-	keys, _ := c.Row.KeysOf(nil, c.Words)
+// NoteMisses records an event for each key of a call that does not exist.
+func (n *Notifier) NoteMisses(c *command.Call, row *command.Command, words [][]byte) {
+	keys, _ := row.KeysOf(nil, words)
 	for _, key := range keys {
 		e, err := store.Entry{}, error(nil)
 		if len(keys) > 1 {
