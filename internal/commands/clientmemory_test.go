@@ -102,6 +102,19 @@ func TestUnsentMemoryIsCounted(t *testing.T) {
 	requireHeldBytesAddUp(t, s)
 }
 
+// So does the memory that unwanted replies were written to.
+func TestUnwantedRepliesAreCounted(t *testing.T) {
+	s := newServer(t)
+	c := s.dial()
+	c.do(t, "SET k "+strings.Repeat("x", 50_000))
+	before := c.session.HeldBytes()
+	c.session.Feed([]byte("CLIENT REPLY OFF\r\nGET k\r\n"))
+	require.Greater(t, c.session.HeldBytes()-before, int64(50_000))
+	requireHeldBytesAddUp(t, s)
+	c.session.Close()
+	require.Zero(t, s.instance.Clients.HeldBytes())
+}
+
 func waitUntil(t *testing.T, holds func() bool) {
 	t.Helper()
 	require.Eventually(t, holds, 30*time.Second, time.Millisecond)

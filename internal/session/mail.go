@@ -62,7 +62,11 @@ func (s *Session) sentPiece() {
 // one. It is called once a turn, and writes only what has changed.
 func (s *Session) updateBufferSizes() {
 	const most = 1<<31 - 1
-	sizes := int64(min(s.out.Capacity(), most))<<32 | int64(min(s.reader.Capacity(), most))
+	output := s.out.Capacity()
+	if s.unwanted != nil {
+		output += s.unwanted.Capacity()
+	}
+	sizes := int64(min(output, most))<<32 | int64(min(s.reader.Capacity(), most))
 	if before := s.BufferSizes.Load(); sizes != before {
 		s.BufferSizes.Store(sizes)
 		s.Charge(client.BufferBytes(sizes) - client.BufferBytes(before))
