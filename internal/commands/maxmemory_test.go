@@ -57,6 +57,20 @@ func TestMaxMemory(t *testing.T) {
 	require.Equal(t, int64(1<<40+400), f.instance.Memory.Peak())
 }
 
+// A bound that is raised while memory is measured takes effect at once.
+func TestMaxMemoryIsRaisedDuringSample(t *testing.T) {
+	f := newMemoryServer(t)
+	f.outside = 2000
+	m := f.instance.Memory
+	heap := m.Heap
+	m.Heap = func() int64 {
+		m.Heap = heap
+		f.setMaxMemory(0)
+		return heap()
+	}
+	require.False(t, f.isFull())
+}
+
 // If only garbage exceeds the bound, it is collected, at most once a second, and not if that would
 // not help.
 func TestGarbageDoesNotExceedMaxMemory(t *testing.T) {

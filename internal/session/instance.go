@@ -127,6 +127,9 @@ func (in *Instance) Sample() {
 	in.Clients.SampleBuffers(now)
 	in.Clients.RetryEviction()
 	in.Hooks.Set(command.Full, in.Memory.Check(in.Now))
+	if !in.Memory.Exceeded() { // CONFIG SET may have raised the bound during the check
+		in.Hooks.Set(command.Full, false)
+	}
 }
 
 // CountTraffic returns new traffic counters, for one goroutine that reads from or writes to
