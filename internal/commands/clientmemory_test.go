@@ -195,6 +195,33 @@ func TestTheLargestClientsAreEvicted(t *testing.T) {
 	<-all[9].disconnected
 }
 
+// requireWeightsAddUp requires that the weights of all clients add up to their memory, except for
+// rounding.
+func requireWeightsAddUp(t *testing.T, in *Instance, rounding float64) {
+	t.Helper()
+	sum := int64(0)
+	for _, c := range in.Clients.All() {
+		sum += c.Weight()
+	}
+	require.InDelta(t, in.Clients.HeldBytes(), sum, rounding, "weights do not add up, except for rounding")
+}
+
+// closeEvicted closes the sessions of clients that are evicted, until no more are. Memory that clients
+// share is freed only when all of them have disconnected.
+func closeEvicted(t *testing.T, in *Instance, clients []*testClient) {
+	t.Helper()
+	for closed := true; closed; {
+		waitUntil(t, func() bool { return !in.Clients.Eviction().Running })
+		closed = false
+		for _, c := range clients {
+			if c.isDisconnected() && in.Clients.Get(c.session.ID) != nil {
+				c.session.Close()
+				closed = true
+			}
+		}
+	}
+}
+
 // A message for many clients adds its share to the weight of each. So the weights add up to the
 // memory of all clients, wherever the message is, and a client with much memory of its own is
 // evicted before clients that have more, but share it.
@@ -207,22 +234,15 @@ func TestSharedMessageWeightIsDivided(t *testing.T) {
 	}
 	waitUntil(t, func() bool { return in.Background.Busy.Load() == 0 })
 	own.session.Push(make([]byte, 15*size))
-	agree := func() {
-		t.Helper()
-		sum := int64(0)
-		for _, one := range in.Clients.All() {
-			sum += one.Weight()
-		}
-		require.InDelta(t, in.Clients.HeldBytes(), sum, listeners*messages, "weights do not add up, except for rounding")
-	}
-	agree()
+	const rounding = listeners * messages // bytes
+	requireWeightsAddUp(t, in, rounding)
 	for i, l := range listening[:listeners/2] {
 		l.session.Resume() // its messages wait to be sent
 		if i%2 == 0 {
 			l.session.Sent() // the first message has been sent, and the next is being sent
 		}
 	}
-	agree()
+	requireWeightsAddUp(t, in, rounding)
 	require.Greater(t, listening[0].session.HeldBytes(), own.session.HeldBytes())
 	require.Less(t, listening[0].session.Weight(), own.session.Weight()/10)
 
@@ -235,28 +255,15 @@ func TestSharedMessageWeightIsDivided(t *testing.T) {
 	require.EqualValues(t, 1, in.Clients.Eviction().Evicted)
 	own.session.Close()
 	require.Zero(t, in.Clients.Eviction().Leaving)
-	agree()
+	requireWeightsAddUp(t, in, rounding)
 
-	// Memory that the clients share is freed only when all of them have disconnected.
 	in.Clients.SetMaxMemory(client.MemoryLimit{Bytes: 1 << 20})
 	in.Clients.UpdateLimits(in.Memory.Limit(), in.Memory.Available)
 	c.session.Push([]byte("x"))
-	for gone := 0; gone < listeners; {
-		waitUntil(t, func() bool { return !in.Clients.Eviction().Running })
-		before := gone
-		for _, l := range listening {
-			if l.isDisconnected() && s.instance.Clients.Get(l.session.ID) != nil {
-				l.session.Close()
-				gone++
-			}
-		}
-		if gone == before {
-			require.LessOrEqual(t, in.Clients.HeldBytes(), int64(1<<20))
-			break
-		}
-	}
+	closeEvicted(t, in, listening)
+	require.LessOrEqual(t, in.Clients.HeldBytes(), int64(1<<20))
 	require.False(t, c.isDisconnected())
-	agree()
+	requireWeightsAddUp(t, in, rounding)
 }
 
 // The reply of CLIENT LIST counts while it is made, and only one long reply is made at a time.

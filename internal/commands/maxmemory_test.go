@@ -141,15 +141,15 @@ func TestPendingBytesAreAlwaysCounted(t *testing.T) {
 	for range 1000 {
 		c.do(t, "PUBLISH news "+strings.Repeat("x", 100))
 	}
-	waits := func() int64 {
+	pending := func() int64 {
 		m := l.session.Memory(nil)
 		return m.Replies + m.PiecesAndMail
 	}
-	all := waits()
+	all := pending()
 	require.Greater(t, all, int64(100_000))
 	l.session.Resume()
-	require.Equal(t, all, waits())
+	require.Equal(t, all, pending())
 	require.Len(t, l.session.Output(), int(all)-l.session.PieceBytes())
 	l.session.SetUnsent(0)
-	require.Zero(t, waits())
+	require.Zero(t, pending())
 }

@@ -44,7 +44,7 @@ func sampleCall(row *command.Command, key string) []string {
 // clients, and no others. This is checked for every row.
 func TestCallsWithoutRightsAreRefused(t *testing.T) {
 	s := newServer(t)
-	nobody := s.dialAs(t, "")
+	withoutRights := s.dialAs(t, "")
 	stranger := s.dial()
 	require.Equal(t, "+OK\r\n", s.dial().do(t, "CONFIG SET requirepass secret"))
 	stranger.do(t, "RESET")
@@ -63,8 +63,8 @@ func TestCallsWithoutRightsAreRefused(t *testing.T) {
 		}
 		require.NoError(t, stranger.Send(call))
 		assert.Equal(t, "-NOAUTH Authentication required.\r\n", stranger.output(), row.Name)
-		require.NoError(t, nobody.Send(call))
-		assert.Equal(t, "-NOPERM User u has no permissions to run the '"+row.Name+"' command\r\n", nobody.output(), row.Name)
+		require.NoError(t, withoutRights.Send(call))
+		assert.Equal(t, "-NOPERM User u has no permissions to run the '"+row.Name+"' command\r\n", withoutRights.output(), row.Name)
 	}
 	assert.Equal(t, 4, free, "AUTH, HELLO, QUIT and RESET")
 }
@@ -354,9 +354,7 @@ func (f *fakeFile) Save(text string) error {
 }
 
 func TestACLFile(t *testing.T) {
-	s, f := newServer(t), &fakeFile{text: "user alice on nopass +@all ~*\nuser default on nopass ~* &* +@all\n"}
-	s.instance.Accounts.File = f
-	require.NoError(t, s.instance.Accounts.Configure("", nil))
+	s, f := newACLFileServer(t)
 	admin, alice := s.dial(), s.dial()
 	alice.do(t, "AUTH alice x")
 	require.Equal(t, "+OK\r\n", admin.do(t, "ACL SETUSER bob on +get"))
@@ -383,7 +381,23 @@ func TestACLFile(t *testing.T) {
 	require.True(t, bob.isDisconnected(), "its user does not exist any more")
 	require.False(t, admin.session.Closing())
 	require.Equal(t, "*3\r\n$5\r\nalice\r\n$5\r\ncarol\r\n$7\r\ndefault\r\n", admin.do(t, "ACL USERS"))
+}
 
+// newACLFileServer returns a server with an ACL file of two users, which it has loaded.
+func newACLFileServer(t *testing.T) (*testServer, *fakeFile) {
+	s, f := newServer(t), &fakeFile{text: "user alice on nopass +@all ~*\nuser default on nopass ~* &* +@all\n"}
+	s.instance.Accounts.File = f
+	require.NoError(t, s.instance.Accounts.Configure("", nil))
+	return s, f
+}
+
+// ACL LOAD disconnects the clients whose users do not exist any more, or have lost the right to a
+// subscription. The new rules apply to the others.
+func TestACLLoadAppliesToClients(t *testing.T) {
+	s, f := newACLFileServer(t)
+	admin, alice := s.dial(), s.dial()
+	alice.do(t, "AUTH alice x")
+	admin.do(t, "ACL SETUSER carol on nopass")
 	own := s.dial()
 	own.do(t, "AUTH carol x")
 	admin.do(t, "ACL SETUSER carol +acl")
@@ -398,7 +412,12 @@ func TestACLFile(t *testing.T) {
 	require.False(t, alice.isDisconnected())
 	require.Equal(t, "-NOPERM No permissions to access a key\r\n", alice.do(t, "GET y"), "the new rules must apply to it")
 	require.Equal(t, "-NOPERM User alice has no permissions to run the 'set' command\r\n", alice.do(t, "SET x:1 y"))
+}
 
+// ACL SAVE reports an error of the file. In a transaction, neither SAVE nor LOAD uses the file.
+func TestACLFileErrors(t *testing.T) {
+	s, f := newACLFileServer(t)
+	admin := s.dial()
 	f.save = errors.New("no space")
 	require.Contains(t, admin.do(t, "ACL SAVE"), "-ERR There was an error trying to save the ACLs.")
 	saves, loads := f.saves, f.loads

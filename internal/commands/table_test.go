@@ -63,7 +63,7 @@ func TestRowsAreValid(t *testing.T) {
 }
 
 func TestFlawsAreFound(t *testing.T) {
-	for want, spoil := range map[string]func(*command.Command){
+	for want, corrupt := range map[string]func(*command.Command){
 		"Name: ":              func(r *command.Command) { r.Name = "Get" },
 		"Summary: ":           func(r *command.Command) { r.Summary = "Gets" },
 		"Since: ":             func(r *command.Command) { r.Since = "" },
@@ -84,7 +84,7 @@ func TestFlawsAreFound(t *testing.T) {
 		"KeyAccess: ": func(r *command.Command) { r.KeyAccess = "" },
 	} {
 		row := *find(All(), "get")
-		spoil(&row)
+		corrupt(&row)
 		_, err := command.NewTable([]*command.Command{&row}, allAbilities)
 		require.ErrorContains(t, err, want)
 	}

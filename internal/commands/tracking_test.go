@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"cellserver/internal/command"
@@ -291,18 +292,7 @@ func TestAStaleCacheIsFound(t *testing.T) {
 
 func staleAfter(t *testing.T, misses func(string) bool) (stale int) {
 	s := newServer(t)
-	var writing sync.WaitGroup
-	for w := range 3 {
-		writing.Go(func() {
-			c, random := s.dial(), rand.New(rand.NewPCG(uint64(w), 7))
-			for range 5000 {
-				key := random.IntN(10)
-				call := [...]string{"INCR %d", "SET %d x", "DEL %d", "SET %d y PX 1", "MSET %d a 0 b"}[random.IntN(5)]
-				require.NoError(t, c.Send(fmt.Appendf(nil, call+"\r\n", key)))
-				c.output()
-			}
-		})
-	}
+	written := s.writeRandomly(t)
 	c, random := s.dialTracking(t, ""), rand.New(rand.NewPCG(9, 9))
 	cache := map[string]string{}
 	read := func(key string) string {
@@ -330,7 +320,7 @@ func staleAfter(t *testing.T, misses func(string) bool) (stale int) {
 		}
 		listen()
 	}
-	writing.Wait()
+	written.Wait()
 	listen()
 	listen()
 	d := s.dial()
@@ -341,6 +331,23 @@ func staleAfter(t *testing.T, misses func(string) bool) (stale int) {
 		}
 	}
 	return stale
+}
+
+// writeRandomly has three clients change ten keys concurrently.
+func (s *testServer) writeRandomly(t *testing.T) *sync.WaitGroup {
+	written := new(sync.WaitGroup)
+	for n := range 3 {
+		written.Go(func() {
+			c, random := s.dial(), rand.New(rand.NewPCG(uint64(n), 7))
+			for range 5000 {
+				key := random.IntN(10)
+				call := [...]string{"INCR %d", "SET %d x", "DEL %d", "SET %d y PX 1", "MSET %d a 0 b"}[random.IntN(5)]
+				assert.NoError(t, c.Send(fmt.Appendf(nil, call+"\r\n", key)))
+				c.output()
+			}
+		})
+	}
+	return written
 }
 
 // A key that changes repeatedly is sent once to broadcast clients that do not read, and not by the
