@@ -254,7 +254,7 @@ func TestScript(t *testing.T) {
 
 // TestSilentServer checks the timeout for a server that accepts connections and sends nothing.
 func TestSilentServer(t *testing.T) {
-	listener, err := net.Listen("tcp4", "127.0.0.1:0") // nobody accepts: the system does, and keeps what is sent
+	listener, err := net.Listen("tcp4", "127.0.0.1:0") // not accepted by a program: the system accepts, and buffers input
 	require.NoError(t, err)
 	defer listener.Close()
 	l := newConnection(&options{host: "127.0.0.1", port: listener.Addr().(*net.TCPAddr).Port})

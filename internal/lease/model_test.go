@@ -122,8 +122,8 @@ func agrees(t *rapid.T, key Table) error {
 		case 0:
 			said, want = fmt.Sprint(key.Release(now, holder)), fmt.Sprint(model.Release(now, holder))
 		case 1:
-			lasts := time.Duration(ttl) * time.Second
-			said, want = fmt.Sprint(key.Renew(now, lasts, holder)), fmt.Sprint(model.Renew(now, lasts, holder))
+			ttlDuration := time.Duration(ttl) * time.Second
+			said, want = fmt.Sprint(key.Renew(now, ttlDuration, holder)), fmt.Sprint(model.Renew(now, ttlDuration, holder))
 		default:
 			r := Request{limit: limit, ttl: ttl * 1e9, holder: holder}
 			if rapid.IntRange(0, 9).Draw(t, "lower") == 0 {

@@ -49,10 +49,10 @@ func TestEpollIsReplaced(t *testing.T) {
 func TestEpollFailsRepeatedly(t *testing.T) {
 	s := newServer(t)
 	works := s.transport.(*loopTransport).list[0]
-	var waits int
+	var polls int
 	fails, ls := newLoop(t, s, func(int, []unix.EpollEvent, int) (int, error) {
-		waits++
-		if waits > 10 {
+		polls++
+		if polls > 10 {
 			panic("the loop does not end")
 		}
 		return -1, unix.EPERM
@@ -63,7 +63,7 @@ func TestEpollFailsRepeatedly(t *testing.T) {
 	require.True(t, fails.handleMessages())
 	require.Len(t, fails.connByFD, 1)
 	fails.run()
-	require.Equal(t, 2, waits)
+	require.Equal(t, 2, polls)
 	_, err := here.Read(make([]byte, 1))
 	require.ErrorIs(t, err, io.EOF)
 	require.Zero(t, s.instance.Connected())
@@ -85,17 +85,17 @@ func TestEpollFailsRepeatedly(t *testing.T) {
 // replaced each time, and that no descriptor is leaked.
 func TestEpollFailsOccasionally(t *testing.T) {
 	s := newServer(t)
-	var waits int
-	l, _ := newLoop(t, s, func(int, []unix.EpollEvent, int) (int, error) { waits++; return 0, nil })
+	var polls int
+	l, _ := newLoop(t, s, func(int, []unix.EpollEvent, int) (int, error) { polls++; return 0, nil })
 	before := descriptors(t)
 	l.epollWait = func(int, []unix.EpollEvent, int) (int, error) {
-		if waits++; waits == 100 {
+		if polls++; polls == 100 {
 			l.post(message{stop: true})
 		}
-		return waits%2 - 1, unix.EPERM
+		return polls%2 - 1, unix.EPERM
 	}
 	l.run()
-	require.Equal(t, 100, waits)
+	require.Equal(t, 100, polls)
 	require.Equal(t, before-2, descriptors(t))
 }
 

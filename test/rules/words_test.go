@@ -39,15 +39,12 @@ var replacedNames = map[string]string{
 	"happened": "onEvents", "concerns": "hooks", "lasts": "blocks", "waits": "blocked clients",
 }
 
-// saysTheFieldsWord looks at the names and the comments of the product, of the benchmarks, and of
-// the tests in directories of their own.
+// saysTheFieldsWord looks at the names and the comments of all Go files.
 func saysTheFieldsWord(t *tree) (breaches []string) {
 	inComments := []map[string]string{replaced, idioms}
 	inNames := []map[string]string{replaced, idioms, replacedNames}
 	for _, f := range t.files {
-		if f.isProduct() || f.under("test", "bench") {
-			breaches = append(breaches, wordBreaches(t, f, inComments, inNames)...)
-		}
+		breaches = append(breaches, wordBreaches(t, f, inComments, inNames)...)
 	}
 	return breaches
 }

@@ -156,7 +156,7 @@ func (w *twin) take(o operation) {
 	if tight {
 		view = w.view.WithoutGrowth()
 	}
-	records := w.recordsBeside(o.key)
+	records := w.otherRecords(o.key)
 	if o.what == "throttle" {
 		got, err = decided(o.limit)(view.Throttle(background, []byte(o.key), o.limit, o.quantity, o.mode))
 	} else {
@@ -164,7 +164,7 @@ func (w *twin) take(o operation) {
 	}
 	added := was.kind == store.None && next.kind != store.None
 	// an expired key may leave its own record
-	if full := err == store.ErrFull; full || tight && added && w.recordsBeside(o.key) != records {
+	if full := err == store.ErrFull; full || tight && added && w.otherRecords(o.key) != records {
 		require.True(w.t, tight && full && (added || len(next.entries) > len(was.entries)), "%v of %+v", err, o)
 		return
 	}
@@ -175,8 +175,8 @@ func (w *twin) take(o operation) {
 	w.keep(o.key, next)
 }
 
-// recordsBeside returns the number of records in the shard of a key.
-func (w *twin) recordsBeside(key string) int {
+// otherRecords returns the number of records in the shard of a key.
+func (w *twin) otherRecords(key string) int {
 	db := w.memory.database(w.current)
 	if db == nil {
 		return 0

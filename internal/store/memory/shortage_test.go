@@ -52,7 +52,7 @@ func (c *crammed) take(key string, quantity int64, mode quota.Mode) error {
 	return err
 }
 
-func (c *crammed) takings(keys ...string) (requests []store.LimitRequest) {
+func (c *crammed) limitRequests(keys ...string) (requests []store.LimitRequest) {
 	for _, key := range keys {
 		requests = append(requests, store.LimitRequest{Key: []byte(key), Rule: c.rule, Quantity: 1})
 	}
@@ -63,11 +63,11 @@ func (c *crammed) takings(keys ...string) (requests []store.LimitRequest) {
 // reports that there is no memory for the others.
 func TestTakeAllInFullShards(t *testing.T) {
 	c := newCrammed(t)
-	_, allowed, err := c.view.TakeAll(background, c.takings(c.keys[0], c.keys[1], c.keys[len(c.keys)-1]), false)
+	_, allowed, err := c.view.TakeAll(background, c.limitRequests(c.keys[0], c.keys[1], c.keys[len(c.keys)-1]), false)
 	require.NoError(t, err)
 	require.True(t, allowed)
 	require.ErrorIs(t, c.take("new key 000000000", 1, quota.Take), store.ErrFull)
-	d, allowed, err := c.view.TakeAll(background, c.takings(c.keys[0], "new key 000000000", c.keys[1]), false)
+	d, allowed, err := c.view.TakeAll(background, c.limitRequests(c.keys[0], "new key 000000000", c.keys[1]), false)
 	require.ErrorIs(t, err, store.ErrFull)
 	require.False(t, allowed)
 	require.Len(t, d, 3)
@@ -89,14 +89,14 @@ func TestExpiredKeysKeepTheirSlots(t *testing.T) {
 			e, err := c.view.Lookup(background, []byte(key))
 			require.NoError(t, err)
 			require.Equal(t, store.None, e.Kind)
-			_, _, err = c.view.TakeAll(background, c.takings(key), true)
+			_, _, err = c.view.TakeAll(background, c.limitRequests(key), true)
 			require.NoError(t, err)
 		}
 		require.ErrorIs(t, c.take("new key 000000000", 1, quota.Take), store.ErrFull)
 		for _, key := range c.keys {
 			var err error
 			if all {
-				_, _, err = c.view.TakeAll(background, c.takings(key), false)
+				_, _, err = c.view.TakeAll(background, c.limitRequests(key), false)
 			} else {
 				err = c.take(key, 1, quota.Take)
 			}

@@ -196,18 +196,18 @@ func TestSlabFreesEmptyPieces(t *testing.T) {
 		numbers = append(numbers, n)
 	}
 	full := s.overhead()
-	const lasts = 77_777
+	const kept = 77_777
 	for _, n := range numbers {
-		if n != lasts {
+		if n != kept {
 			s.remove(n)
 		}
 	}
-	require.Equal(t, lasts, *s.at(lasts))
+	require.Equal(t, kept, *s.at(kept))
 	require.Equal(t, 1, s.pieceCount)
 	require.Less(t, s.overhead(), full/20)
 	n, _ := s.add()
 	require.Zero(t, n, "the lowest number must be reused first")
 	s.remove(n)
-	s.remove(lasts)
+	s.remove(kept)
 	require.Nil(t, s.pieces)
 }

@@ -230,7 +230,7 @@ func (v *naiveView) Release(_ context.Context, key []byte, holder []byte) (permi
 	}
 	permits = l.Release(now, holder)
 	for other := range l.Holders(now) {
-		if permits == 0 && v.has(releasesAnybody) {
+		if permits == 0 && v.has(releasesAnyHolder) {
 			permits = l.Release(now, []byte(other.Holder))
 			break
 		}

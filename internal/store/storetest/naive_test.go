@@ -331,7 +331,7 @@ func (v *naiveView) store(name string, now int64, next keyState) {
 }
 
 func (v *naiveView) Lookup(ctx context.Context, key []byte) (store.Entry, error) {
-	if ctx.Err() != nil && v.has(heedsContext) {
+	if ctx.Err() != nil && v.has(obeysContext) {
 		return store.Entry{}, store.ErrUnavailable
 	}
 	defer v.lock()()

@@ -82,7 +82,7 @@ const (
 	losesRenewal
 	leasesForever
 	countsRetries
-	releasesAnybody
+	releasesAnyHolder
 	listsByName
 	unlockedLeases
 	ignoresMaxHolders
@@ -125,7 +125,7 @@ const (
 	noGrowthExpires
 	countsNoExpiryAlways
 	claimsToBlock
-	heedsContext
+	obeysContext
 	faults // the number of faults
 )
 
@@ -192,7 +192,7 @@ var detectedBy = map[fault]string{
 	losesRenewal:      "leases",
 	leasesForever:     "crashed holder",
 	countsRetries:     "asking again",
-	releasesAnybody:   "wrong holder",
+	releasesAnyHolder: "wrong holder",
 	listsByName:       "holders",
 	unlockedLeases:    "no more than the limit",
 	ignoresMaxHolders: "too many holders",
@@ -235,7 +235,7 @@ var detectedBy = map[fault]string{
 	neverOver:        "edits",
 
 	claimsToBlock: "context",
-	heedsContext:  "context",
+	obeysContext:  "context",
 }
 
 // Each fault is detected by its case, and the failure quotes the rule of the contract.
