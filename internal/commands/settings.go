@@ -17,7 +17,7 @@ import (
 	"cellserver/internal/resp"
 )
 
-// Settings are the values of the commands' options: those of the families, and those that concern
+// Settings are the values of the options of commands: those of each family, and those that apply to
 // every call.
 type Settings struct {
 	Limiter       limiter.Settings
@@ -26,12 +26,12 @@ type Settings struct {
 	Admin         admin.Settings
 	Access        access.Settings
 
-	MaxBulk, MaxQuery        int                // bytes of an argument, and of a call or of calls that wait
+	MaxBulk, MaxQuery        int                // bytes of an argument, and of a call or of unanswered input
 	MaxKeySize               int                // bytes
 	MaxMemory                int                // bytes, 0 for no bound
 	MaxClientMemory          client.MemoryLimit // of all clients together
 	MaxUnauthenticatedMemory client.MemoryLimit // of all clients together that have not logged in
-	Renamed                  [][2]string        // commands, and their names
+	Renamed                  [][2]string        // pairs of a command and its new name
 }
 
 // NewSettings returns the defaults.
@@ -83,8 +83,8 @@ func (s *Settings) memoryOptions() []*option.Option {
 	}
 }
 
-// fixedOptions are what tools ask Redis about, and what is true of this server without such a
-// setting.
+// fixedOptions returns options of Redis that tools read with CONFIG GET. They have one value, which
+// describes this server.
 func fixedOptions() []*option.Option {
 	return []*option.Option{
 		{Name: "save", Group: option.Memory, Kind: option.Fixed(""), Change: option.Live, Help: "nothing is saved"},
@@ -96,7 +96,7 @@ func fixedOptions() []*option.Option {
 	}
 }
 
-// apply has the settings take effect, now and when they change.
+// apply makes the settings take effect, now and whenever they change.
 func (f *families) apply(s *Settings, in *Instance) error {
 	in.MaxKeySize = s.MaxKeySize
 	limitClients := func() {
@@ -131,7 +131,7 @@ func setLimits(in *Instance, s *Settings) {
 	in.Limits.Store(&l)
 }
 
-// setMaxMemory changes how many bytes may be used; 0 is any number.
+// setMaxMemory sets maxmemory, in bytes; 0 means no bound.
 func (f *families) setMaxMemory(in *Instance, bytes int64) {
 	in.Memory.Set(bytes)
 	in.Clients.UpdateLimits(bytes, in.Memory.Available)
@@ -143,7 +143,7 @@ func (f *families) setMaxMemory(in *Instance, bytes int64) {
 	}
 }
 
-// renames are pairs of a command's name and another for it.
+// renames are pairs of a command's name and its new name.
 type renames struct{ to *[][2]string }
 
 func (r renames) Set(text string) error {

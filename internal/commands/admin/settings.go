@@ -12,10 +12,10 @@ import (
 // Settings are the values of the family's options.
 type Settings struct {
 	SlowerThan  int       // microseconds from which SLOWLOG keeps a call, -1 for none
-	SlowCalls   int       // that SLOWLOG keeps
+	SlowCalls   int       // number of calls that SLOWLOG keeps
 	Threshold   int       // milliseconds from which LATENCY records a call, 0 for none
 	Tracking    string    // yes or no: latency-tracking
-	Percentiles []float64 // that INFO shows of it
+	Percentiles []float64 // shown by INFO latencystats
 	Debug       string    // which clients may use DEBUG: yes for all, local for those on this machine, no for none
 	Protected   string    // which clients may change protected settings
 }
@@ -51,7 +51,7 @@ func (s *Settings) Options() []*option.Option {
 	}
 }
 
-// Effects has the settings take effect in a server.
+// Effects returns what to do when a setting changes. It also applies the settings that cannot change.
 func (a *Admin) Effects(s *Settings, server *command.Server) []option.Effect {
 	a.Debug, a.Protected = s.Debug, s.Protected
 	counts := &server.Stats
@@ -65,14 +65,15 @@ func (a *Admin) Effects(s *Settings, server *command.Server) []option.Effect {
 	}
 }
 
-// logSlowerThan sets from how many microseconds on SLOWLOG keeps calls. If that is less than a
-// quick call takes, all calls are timed.
+// logSlowerThan sets the time, in microseconds, from which SLOWLOG keeps a call. If it is less than a
+// quick call may take, all calls are timed.
 func logSlowerThan(server *command.Server, usec int64) {
 	server.Stats.SlowLog.SlowerThan.Store(usec)
 	server.Hooks.Set(command.Timed, 0 <= usec && usec < stats.FastCallMax)
 }
 
-// yesNo is a setting that Redis reads in any case, and refuses in other words than a choice.
+// yesNo is a setting of yes or no, in upper or lower case. Its errors are Redis's, which differ from
+// those of a choice.
 type yesNo struct{ to *string }
 
 func (y yesNo) Check(text string) error {
