@@ -204,16 +204,17 @@ func (x *execution) runCalls(c *command.Call) {
 	}
 	defer func() { c.InTransaction = false }()
 	c.Out.Array(len(x.queue.Calls))
-	for _, call := range x.queue.Calls {
-		mark, o := c.Out.Mark(), outcome{call: call, ns: untimed, err: errNotMade}
+	x.outcomes = slices.Grow(x.outcomes, len(x.queue.Calls))
+	for i, call := range x.queue.Calls {
+		x.outcomes = append(x.outcomes, outcome{call: call, ns: untimed, err: errNotMade})
+		mark, o := c.Out.Mark(), &x.outcomes[i]
 		if mark <= command.MaxReply {
-			x.runOne(c, &o)
+			x.runOne(c, o)
 		}
 		if o.err != nil {
 			c.Out.Rewind(mark)
 			c.Out.Error(command.ErrorText(o.err))
 		}
-		x.outcomes = append(x.outcomes, o)
 		c.Out.Break()
 	}
 	c.Work = 0 // it is included in the transaction's cost
