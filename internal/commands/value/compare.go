@@ -131,14 +131,14 @@ func conditionNamed(word []byte) int {
 // deleteIf removes a key if the condition holds, and answers whether it did.
 func deleteIf(c *command.Call, key []byte, when valueCondition) error {
 	done, counted := false, c.Counts()
-	err := c.View.Edit(c.Context, key, func(e store.Entry, was []byte) (change store.Change, err error) {
+	err := c.View.Edit(c.Context, key, func(e store.Entry, old []byte) (change store.Change, err error) {
 		c.ResetCounts(counted)
 		if done = e.Kind != store.None; when.kind != 0 {
-			if was, err = asString(c, e, was); err != nil {
+			if old, err = asString(c, e, old); err != nil {
 				return change, errNoString
 			}
 			holds := false
-			holds, err = when.matches(c, was)
+			holds, err = when.matches(c, old)
 			done = done && holds
 		}
 		if done {

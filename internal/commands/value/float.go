@@ -162,8 +162,8 @@ var incrByFloat = command.Command{
 		key, word := c.Key(), c.Word()
 		increment, isFloat := parseFloat(word)
 		c.Work += floatWork * len(word)
-		count := func(e store.Entry, was []byte) (_ []byte, err error) {
-			value, ok := floatValue(e, was)
+		count := func(e store.Entry, old []byte) (_ []byte, err error) {
+			value, ok := floatValue(e, old)
 			if !ok || !isFloat {
 				return nil, command.ErrNotAFloat
 			}
@@ -205,14 +205,14 @@ const maxShortFloat = 64 // bytes
 // floatStep is an addition to a float.
 type floatStep struct {
 	long  bool                                                     // the numbers that are added have long texts
-	count func(e store.Entry, was []byte) (text []byte, err error) // the text of the sum, nil for no change
+	count func(e store.Entry, old []byte) (text []byte, err error) // the text of the sum, nil for no change
 	put   func(text []byte, e store.Entry) store.Change            // the change that writes the text
 }
 
-// editFloat is editValue for floats. To parse and format one with thousands of digits takes a tenth of a
-// millisecond. That is done while the key is not locked, and the result is stored if the key still has
-// the value that it was computed from. If the key changes several times, it is done with the key
-// locked.
+// editFloat is editValue for floats. To parse and format one with thousands of digits takes a tenth
+// of a millisecond. So the result is computed while the key is not locked, and stored if the key
+// still has the value that it was computed from. If the key changes several times meanwhile, the
+// result is computed with the key locked.
 func editFloat(c *command.Call, key []byte, step floatStep) error {
 	const maxTries = 4
 	var seen, text []byte
@@ -221,18 +221,18 @@ func editFloat(c *command.Call, key []byte, step floatStep) error {
 	fresh := false // text and failed are the result of count for seen
 	for tries := 0; ; tries++ {
 		later := false
-		err := editValue(c, key, func(e store.Entry, was []byte) (store.Change, error) {
+		err := editValue(c, key, func(e store.Entry, old []byte) (store.Change, error) {
 			later = false
-			switch long := (step.long || len(was) > maxShortFloat) && len(was) < maxFloatBytes; {
-			case fresh && e.Kind == before.Kind && bytes.Equal(was, seen):
+			switch long := (step.long || len(old) > maxShortFloat) && len(old) < maxFloatBytes; {
+			case fresh && e.Kind == before.Kind && bytes.Equal(old, seen):
 			case long && tries < maxTries && !c.InTransaction:
-				before, seen, later = e, bytes.Clone(was), true
+				before, seen, later = e, bytes.Clone(old), true
 				return store.Change{}, nil
 			default:
-				text, failed = step.count(e, was)
+				text, failed = step.count(e, old)
 				fresh = false
 			}
-			c.Work += floatWork * (len(was) + len(text))
+			c.Work += floatWork * (len(old) + len(text))
 			if failed != nil || text == nil {
 				return store.Change{}, failed
 			}

@@ -21,7 +21,7 @@ var get = command.Command{
 		switch {
 		case err != nil:
 			return err
-		case length > len(value): // longer than what the call keeps, so it is written without a copy
+		case length > len(value): // longer than the memory that the call keeps, so it is written without a copy
 			c.Hits = hits
 			return writeValue(c, key)
 		}
@@ -67,17 +67,18 @@ var getDel = command.Command{
 	},
 }
 
-// getAndEdit answers the string at a key, and makes the change that then returns if the key exists.
-func getAndEdit(c *command.Call, key []byte, then func(e store.Entry) (store.Change, error)) error {
+// getAndEdit replies with the string at a key and, if the key exists, makes the change that edit
+// returns.
+func getAndEdit(c *command.Call, key []byte, edit func(e store.Entry) (store.Change, error)) error {
 	before, counted := []byte(nil), c.Counts()
-	err := c.View.Edit(c.Context, key, func(e store.Entry, was []byte) (change store.Change, err error) {
+	err := c.View.Edit(c.Context, key, func(e store.Entry, old []byte) (change store.Change, err error) {
 		before = nil
 		c.ResetCounts(counted)
-		if was, err = asString(c, e, was); err != nil || e.Kind == store.None {
+		if old, err = asString(c, e, old); err != nil || e.Kind == store.None {
 			return change, err
 		}
-		before = copied(c, was)
-		return then(e)
+		before = copied(c, old)
+		return edit(e)
 	})
 	if err != nil {
 		return err

@@ -55,8 +55,8 @@ var incrEX = command.Command{
 		if o.expires, err = instant(c, life); err != nil {
 			return err
 		}
-		step := floatStep{long: counter.isLong(), put: o.put, count: func(e store.Entry, was []byte) ([]byte, error) {
-			done, err := counter.count(e, was, o.saturate)
+		step := floatStep{long: counter.isLong(), put: o.put, count: func(e store.Entry, old []byte) ([]byte, error) {
+			done, err := counter.count(e, old, o.saturate)
 			if err != nil || !done {
 				return nil, err
 			}
@@ -95,7 +95,7 @@ type counter interface {
 	prepare(increment, lower, upper []byte) error
 	// count adds the increment to the value of a key. It returns false if the sum would be out of
 	// bounds.
-	count(e store.Entry, was []byte, saturate bool) (done bool, err error)
+	count(e store.Entry, old []byte, saturate bool) (done bool, err error)
 	text() []byte // of the sum
 	isLong() bool // the increment or a bound has a long text
 	answer(c *command.Call)
@@ -138,11 +138,11 @@ func readNumbers[T any](parse func(word []byte) (T, bool), kind string, numbers 
 	return nil
 }
 
-func (n *intCounter) count(e store.Entry, was []byte, saturate bool) (bool, error) {
+func (n *intCounter) count(e store.Entry, old []byte, saturate bool) (bool, error) {
 	var before int64
 	if e.Kind != store.None {
 		var ok bool
-		if before, ok = resp.ParseInt(was); !ok {
+		if before, ok = resp.ParseInt(old); !ok {
 			return false, command.ErrNotAnInteger
 		}
 	}
@@ -194,9 +194,9 @@ func (n *floatCounter) prepare(increment, lower, upper []byte) error {
 	return err
 }
 
-func (n *floatCounter) count(e store.Entry, was []byte, saturate bool) (bool, error) {
+func (n *floatCounter) count(e store.Entry, old []byte, saturate bool) (bool, error) {
 	n.shown = nil
-	before, ok := floatValue(e, was)
+	before, ok := floatValue(e, old)
 	if !ok {
 		return false, command.ErrNotAFloat
 	}

@@ -43,11 +43,11 @@ var mGet = command.Command{
 }
 
 // inBatches calls step for the words of up to command.KeysPerStep keys at a time, with these keys locked.
-// Every apart-th word is a key.
-func inBatches(c *command.Call, words [][]byte, apart int, step func(words [][]byte) error) (err error) {
+// The first of every stride words is a key.
+func inBatches(c *command.Call, words [][]byte, stride int, step func(words [][]byte) error) (err error) {
 	for len(words) > 0 && err == nil {
-		n, mark, counted := min(len(words), command.KeysPerStep*apart), c.Out.Mark(), c.Counts()
-		err = c.View.Atomically(c.Context, keysIn(c, words[:n], apart), false, func() error {
+		n, mark, counted := min(len(words), command.KeysPerStep*stride), c.Out.Mark(), c.Counts()
+		err = c.View.Atomically(c.Context, keysIn(c, words[:n], stride), false, func() error {
 			c.Out.Rewind(mark)
 			c.ResetCounts(counted)
 			return step(words[:n])
@@ -63,10 +63,10 @@ func inBatches(c *command.Call, words [][]byte, apart int, step func(words [][]b
 	return err
 }
 
-// keysIn returns references to the keys in words, of which every apart-th is one.
-func keysIn(c *command.Call, words [][]byte, apart int) []store.KeyRef {
-	keys := make([]store.KeyRef, 0, len(words)/apart)
-	for i := 0; i < len(words); i += apart {
+// keysIn returns references to the keys in words, of which the first of every stride is one.
+func keysIn(c *command.Call, words [][]byte, stride int) []store.KeyRef {
+	keys := make([]store.KeyRef, 0, len(words)/stride)
+	for i := 0; i < len(words); i += stride {
 		keys = append(keys, store.KeyRef{Database: c.View.Selected(), Key: words[i]})
 	}
 	return keys

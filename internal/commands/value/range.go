@@ -27,12 +27,12 @@ var appendTo = command.Command{
 	Run: func(c *command.Call) error {
 		key, more := c.Key(), c.Word()
 		length := 0
-		err := editValue(c, key, func(e store.Entry, was []byte) (store.Change, error) {
-			length = len(was) + len(more)
+		err := editValue(c, key, func(e store.Entry, old []byte) (store.Change, error) {
+			length = len(old) + len(more)
 			if err := checkLength(c, int64(length)); err != nil && e.Kind != store.None {
 				return store.Change{}, err
 			}
-			return patch(was, len(was), more, e), nil
+			return patch(old, len(old), more, e), nil
 		})
 		c.Out.Int(int64(length))
 		return err
@@ -67,8 +67,8 @@ var setRange = command.Command{
 			return command.Refusal("ERR offset is out of range")
 		}
 		length := 0
-		err := editValue(c, key, func(e store.Entry, was []byte) (store.Change, error) {
-			if length = len(was); len(part) == 0 {
+		err := editValue(c, key, func(e store.Entry, old []byte) (store.Change, error) {
+			if length = len(old); len(part) == 0 {
 				return store.Change{}, nil
 			}
 			if offset > command.MaxInt-int64(len(part)) {
@@ -78,7 +78,7 @@ var setRange = command.Command{
 				return store.Change{}, err
 			}
 			length = max(length, int(offset)+len(part))
-			return patch(was, int(offset), part, e), nil
+			return patch(old, int(offset), part, e), nil
 		})
 		c.Out.Int(int64(length))
 		return err

@@ -91,13 +91,13 @@ func (how setOptions) areCompatible(times int) bool {
 
 // allows reports whether NX, XX and the condition allow a key to be set. It returns the old value if GET
 // asks for it.
-func (how setOptions) allows(c *command.Call, e store.Entry, was []byte) (before []byte, ok bool, err error) {
+func (how setOptions) allows(c *command.Call, e store.Entry, old []byte) (before []byte, ok bool, err error) {
 	switch {
 	case how.returnOld:
-		was, err = asString(c, e, was)
-		before = copied(c, was)
+		old, err = asString(c, e, old)
+		before = copied(c, old)
 	case how.condition.kind != 0:
-		was, err = text(c, e, was)
+		old, err = text(c, e, old)
 	}
 	switch {
 	case err != nil:
@@ -105,16 +105,16 @@ func (how setOptions) allows(c *command.Call, e store.Entry, was []byte) (before
 	case how.nx && e.Kind != store.None, how.xx && e.Kind == store.None:
 		return before, false, nil
 	}
-	ok, err = how.condition.matches(c, was)
+	ok, err = how.condition.matches(c, old)
 	return before, ok, err
 }
 
 // setIf sets a key if the options allow it, and answers as they say.
 func setIf(c *command.Call, key, value []byte, expires int64, how setOptions) error {
 	done, before, counted := false, []byte(nil), c.Counts()
-	err := c.View.Edit(c.Context, key, func(e store.Entry, was []byte) (change store.Change, err error) {
+	err := c.View.Edit(c.Context, key, func(e store.Entry, old []byte) (change store.Change, err error) {
 		c.ResetCounts(counted)
-		if before, done, err = how.allows(c, e, was); err != nil || !done {
+		if before, done, err = how.allows(c, e, old); err != nil || !done {
 			return change, err
 		}
 		change = store.Change{Operation: store.Put, Value: asValue(value), Expires: expires}

@@ -1,5 +1,5 @@
-// Package value has Redis's commands on strings and counters. A CL.THROTTLE key reads as in redis-cell:
-// as a string with the digits of its theoretical arrival time (TAT).
+// Package value implements Redis's commands on strings and counters. A CL.THROTTLE key reads as in
+// redis-cell: as a string with the digits of its theoretical arrival time (TAT).
 package value
 
 import (
@@ -114,19 +114,20 @@ func put(value []byte, e store.Entry) store.Change {
 
 // patch returns the change that writes bytes over a part of a value, or behind it. A short value is
 // written as a whole, because it may have become an integer.
-func patch(was []byte, at int, part []byte, e store.Entry) store.Change {
+func patch(old []byte, at int, part []byte, e store.Entry) store.Change {
 	const few = 64
-	length := max(len(was), at+len(part))
-	if len(was) > few && length > few {
+	length := max(len(old), at+len(part))
+	if len(old) > few && length > few {
 		return store.Change{Operation: store.Patch, Offset: at, Value: store.Value{Bytes: part}, Expires: e.Expires}
 	}
 	whole := make([]byte, length)
-	copy(whole, was)
+	copy(whole, old)
 	copy(whole[at:], part)
 	return put(whole, e)
 }
 
-// lifetime is the expiry of a value as the options of a call give it; nil for those that are missing.
+// lifetime holds the arguments of a call's options EX, PX, EXAT and PXAT; nil for options that are
+// missing.
 type lifetime struct{ ex, px, exat, pxat []byte }
 
 // count returns how many of the options are given.
