@@ -24,8 +24,8 @@ const (
 	errDeniedChannel Refusal = "NOPERM No permissions to access a channel"
 )
 
-// ErrDenied returns the refusal of a call that a user may not make, in the words of Redis 7.2, which
-// are not those of 7.0.
+// ErrDenied returns the refusal of a call that a user may not make, in the words of Redis 7.2;
+// Redis 7.0 has others.
 func ErrDenied(why acl.Verdict, row *Command, u *acl.User) error {
 	switch why {
 	case acl.DeniedKey:
@@ -43,7 +43,7 @@ func (row *Command) Authorize(server *Server, u *acl.User, words [][]byte) (why 
 	r := acl.Request{Command: row.Number, AlwaysAllowed: row.Flags&NoAuth != 0, Words: words,
 		Access: row.accessIn(server, words), Literal: row.Channels == ChannelPatterns}
 	if row.Keys.Find != nil {
-		r.Keys, _ = row.Keys.Find(nil, words) // the row refuses words that make no sense
+		r.Keys, _ = row.Keys.Find(nil, words) // the row refuses invalid words
 	} else {
 		r.Keys = row.plainKeys(few[:0], words)
 	}
@@ -67,14 +67,15 @@ func (row *Command) Authorize(server *Server, u *acl.User, words [][]byte) (why 
 	return why, object, all - r.Steps
 }
 
-// The bounds of the steps of a check: a fifth of a millisecond, and for each word what it takes to
-// match a key with the patterns of a dozen tenants.
+// A check may take checkSteps, a fifth of a millisecond, and keySteps for each word of the call,
+// which suffice to match a key with the patterns of a dozen tenants.
 const (
 	checkSteps = 1 << 16
 	keySteps   = 256
 )
 
-// accesses returns the row's KeyAccess as the rules of users see it: one for each key, or one for all.
+// accesses converts the row's KeyAccess to the terms of users' rules: one access for each key, or
+// one for all keys.
 func (row *Command) accesses() (list []acl.Access) {
 	for key := range strings.SplitSeq(row.KeyAccess, ",") {
 		list = append(list, accessNamed(key))
@@ -110,9 +111,9 @@ func (row *Command) accessIn(server *Server, words [][]byte) []acl.Access {
 	return row.access
 }
 
-// onlyReads reports whether a call of a limiter changes nothing, so that a user that may only read its
-// keys may make it. It binds the words, because a key may be named PEEK too; but only if one of the
-// last two words is PEEK, where options stand.
+// onlyReads reports whether a call of a limiter changes nothing: then a user that may only read its
+// keys may make the call. To save time, the words are bound only if one of the last two, where
+// options are, is PEEK. They must be bound then, because a key may be named PEEK too.
 func (row *Command) onlyReads(server *Server, words [][]byte) bool {
 	if row.Keys.Peeks == nil || !slices.ContainsFunc(words[max(len(words)-2, 0):], isPeek) {
 		return false

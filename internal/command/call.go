@@ -25,70 +25,73 @@ type Server struct {
 	Stats      stats.Server
 }
 
-// Session is what a call may ask of the session that makes it in its turn.
+// Session has the methods of a session that its calls may use. Calls outside the event loop have
+// none.
 type Session interface {
-	// Offload makes the call again outside the event loop, because it takes too long there. The call
-	// must have taken back what it has written.
+	// Offload repeats the call outside the event loop, because it would occupy the loop for too
+	// long. The call must have removed its own output.
 	Offload()
-	// Continue runs the rest of the call in pieces, one in each of the session's next turns, until
-	// rest returns that it was the last. Until then the client gets no messages, and no other call is
-	// made. Continue returns the words of the call, which stay valid until then; Call.Words does not.
+	// Continue runs the rest of the call in pieces: it calls rest in each of the session's next
+	// turns until rest returns true. Until then the client gets no messages, and the session makes
+	// no other call. Continue returns the words of the call, which stay valid until the last piece;
+	// Call.Words does not.
 	Continue(rest func() (last bool)) (words [][]byte)
-	// Messages is the output for what the client gets although it wants no replies (CLIENT REPLY):
-	// messages, and confirmations of subscriptions. Otherwise it is the call's own.
+	// Messages returns the writer for messages and for confirmations of subscriptions, which the
+	// client receives even if CLIENT REPLY has switched its replies off. While replies are on, it
+	// is the call's own writer.
 	Messages() *resp.Writer
-	// WritePushes writes the messages that wait in the client's mailbox, so that they stand before the
-	// reply to the call.
+	// WritePushes writes the messages in the client's mailbox, so that they precede the reply to
+	// the call.
 	WritePushes()
 	// CloseAfterReply closes the connection after the reply.
 	CloseAfterReply()
-	// ReloadUser applies a change of what the session's own user may do.
+	// ReloadUser applies a change of the rights of the session's own user.
 	ReloadUser()
-	// Block has the client wait for a time or for another client: the call's reply is w's.
+	// Block blocks the client as w describes. The call's reply is sent when the wait ends.
 	Block(w client.Block)
-	// TakeSlowPath has hooks that the call has set take effect in this turn, for the calls that are
-	// pipelined after it.
+	// TakeSlowPath makes hooks that the call has set take effect in this turn, for the calls that
+	// are pipelined after the call.
 	TakeSlowPath()
-	// OnSlowPath reports whether the session looks at hooks in this turn.
+	// OnSlowPath reports whether the session checks hooks in this turn.
 	OnSlowPath() bool
-	// CountCalls adds the calls that the session has made in this turn to the statistics, except
-	// the present one.
+	// CountCalls adds the calls of this turn to the statistics, except the current one.
 	CountCalls()
 }
 
-// Background is what a call may ask that is made outside the event loop, where it may take long.
+// Background has the methods for calls outside the event loop, which may take long.
 type Background interface {
-	// Yield lets other calls run, if some wait for a place to run.
+	// Yield lets other calls run if any wait for a slot (see package background).
 	Yield()
-	// Reserve counts bytes of the reply before they are made. It may wait until there is memory for a
-	// long reply; its error ends the call.
+	// Reserve announces bytes of the reply before they are written. It may wait until there is
+	// memory for a long reply. If it returns an error, the call must return it.
 	Reserve(bytes int) error
 }
 
-// Call is one call of a command: the words bound to the row's grammar, and the place of the reply. A
-// row reads its arguments in the order of its grammar, each with the method of its kind.
+// Call is one call of a command: the words, bound to the row's grammar, and the writer for the
+// reply. A row reads its arguments in the order of its grammar, each with the method of its kind.
 type Call struct {
 	Context context.Context
-	Session Session // nil for a call that is made outside the event loop, such as those of an Unbounded row
+	Session Session // nil for a call outside the event loop, such as one of an Unbounded row
 	View    store.View
 	Out     *resp.Writer
 
 	Server *Server
-	Client *client.Client // that makes the call
+	Client *client.Client // the caller
 
 	Background   Background          // nil in a session's turn
-	Middleware   func(c *Call) error // runs the row, with what is done before and after it; nil for none
+	Middleware   func(c *Call) error // runs the row, and its own code before and after; may be nil
 	Caching      bool                // CLIENT CACHING applies to the call
 	Row          *Command
 	Words        [][]byte // borrowed from the input; the command's name first
 	Bound        [MaxArgs]bound
-	IsBound      bool   // Bound holds the words of a call of Row
-	Value        []byte // memory for the value that was read last
+	IsBound      bool   // Bound holds the arguments of a call of Row
+	Value        []byte // the value that was read last; its memory is reused
 	Hits, Misses int64  // keys that were read and existed, or did not; not yet added to the counters
 	Next         int    // index of the argument that is read next
 
-	// Work is what the call has cost beyond its words. Its unit is the time in which a byte is copied:
-	// copied bytes count as one each, other work as the bytes that could be copied meanwhile.
+	// Work is the cost of the call, without that of its words. The unit is the time to copy a byte:
+	// a copied byte counts as one, and other work as the number of bytes that could be copied in
+	// the same time.
 	Work int
 
 	limiterState
@@ -96,12 +99,12 @@ type Call struct {
 	outcome
 }
 
-// limiterState is what the limiters keep in a call, so that they need no memory of their own.
+// limiterState is memory of the limiters, which keep it in the call so that they need not allocate.
 type limiterState struct {
-	Rule      store.Rule           // of the limiter that is asked
+	Rule      store.Rule           // the rule of the current limiter
 	LastLimit gcra.Memo            // of the latest CL.THROTTLE
 	Requests  []store.LimitRequest // of CL.ALL
-	Limited   int64                // decisions that limited, not yet added to the counters
+	Limited   int64                // number of limited decisions that are not yet added to the counters
 	Sampling  topk.Sampling        // of decisions, for CL.TOP
 }
 
@@ -109,8 +112,8 @@ type limiterState struct {
 type transactionState struct {
 	InTransaction bool      // EXEC makes the call, with its keys locked
 	Deferred      *Deferred // calls that are made when the keys are unlocked; nil outside a transaction
-	PatternSteps  int       // that the transaction may still take to match patterns
-	MonitorLines  []byte    // of the transaction, for MONITOR
+	PatternSteps  int       // steps that are left to the transaction for matching patterns
+	MonitorLines  []byte    // the calls of the transaction, as MONITOR shows them
 	effects       []func()  // see AfterCommit
 }
 
@@ -118,17 +121,18 @@ type transactionState struct {
 type outcome struct {
 	Closes    bool   // the connection closes after the reply
 	OnReply   func() // run by the session when it takes the reply of a call made outside the event loop
-	Blocks    bool   // the client blocks: the call ends later, and its time is taken then
-	Offloaded bool   // the call is made again outside the event loop, and is timed and logged there
+	Blocks    bool   // the client is blocked: the call ends later, and is timed then
+	Offloaded bool   // the call is repeated outside the event loop, where it is timed and logged
 }
 
-// bound is the value of an argument in one call. It holds no pointers: words are kept in the call.
+// bound is the value of an argument in one call. It contains no pointers: it refers to a word by
+// its index.
 type bound struct {
 	At int   // index of the argument's word, or of its first word if it repeats; 0 if it was left out
-	N  int64 // the value of an integer; 1 + the index of the token of OneOf; 1 for a flag that is given
+	N  int64 // an integer's value; of OneOf, 1 + the index of the token; 1 for a flag that is given
 }
 
-// MaxArgs bounds the arguments of a row, so that a call needs no memory of its own for them.
+// MaxArgs bounds the arguments of a row, so that binding them allocates nothing.
 const MaxArgs = 12
 
 func (c *Call) arg() *bound {
@@ -154,7 +158,7 @@ func (c *Call) Int() int64 { return c.arg().N }
 // Choice returns 1 + the index of the token that was given for the next argument, 0 for none.
 func (c *Call) Choice() int { return int(c.arg().N) }
 
-// ChoiceOf is Choice, and returns the word behind the token too.
+// ChoiceOf is like Choice, and also returns the word after the token.
 func (c *Call) ChoiceOf() (choice int, word []byte) {
 	b := c.arg()
 	if b.At != 0 {
@@ -174,8 +178,9 @@ func (c *Call) Many() [][]byte {
 	return nil
 }
 
-// Run binds the words to the row's grammar and runs the row. If repeats is set, the words differ from
-// those of the call before in the key at index 1 alone, and the binding is used again.
+// Run binds the words to the row's grammar and runs the row. If repeats is set, the words are those
+// of the previous call except for the key at index 1, and the binding of the previous call is
+// reused.
 func (c *Call) Run(row *Command, words [][]byte, repeats bool) (err error) {
 	bound := repeats && c.IsBound && c.Row == row
 	c.Row, c.Words, c.Next, c.IsBound, c.Work = row, words, 0, false, 0
@@ -216,7 +221,7 @@ func (c *Call) WriteBool(value bool) {
 	c.Out.Int(n)
 }
 
-// HasOption reports whether the call gives one of the options, which are named by their tokens.
+// HasOption reports whether the call has one of the options with these tokens.
 func (c *Call) HasOption(tokens ...string) bool {
 	for i, a := range c.Row.Args {
 		for _, token := range tokens {
@@ -228,7 +233,7 @@ func (c *Call) HasOption(tokens ...string) bool {
 	return false
 }
 
-// EventNames returns the keyspace events of a change of a key by the call, in their order.
+// EventNames returns the names of the keyspace events, in order, for a change of a key by the call.
 func (c *Call) EventNames(why store.Event) []string {
 	row := c.Row
 	changes := row.Events.Change
@@ -245,7 +250,7 @@ func (c *Call) EventNames(why store.Event) []string {
 		return append([]string{NewEvent}, strings.Fields(changes)...)
 	case why != store.Deleted:
 		return strings.Fields(changes)
-	case row.Events.Removal == ExpiredEvent: // it was written with an expiry that was over already
+	case row.Events.Removal == ExpiredEvent: // it was written with an expiry in the past
 		return append(strings.Fields(changes), ExpiredEvent)
 	case row.Events.Removal != "":
 		return []string{row.Events.Removal}
@@ -261,24 +266,24 @@ const (
 	NewEvent     = "new"
 )
 
-// Counts are the hits, misses and work of a call at some moment. A store may run a function that is
-// given to it several times, so the function begins with ResetCounts to what they were before.
+// Counts are the hits, misses and work of a call at some moment. A store may run a function several
+// times, so the function must begin with ResetCounts, to the Counts from before the first run.
 type Counts struct {
 	hits, misses int64
-	moved        int
+	work         int
 }
 
-// Counts returns what the call has counted so far.
+// Counts returns the current counts of the call.
 func (c *Call) Counts() Counts { return Counts{c.Hits, c.Misses, c.Work} }
 
-// ResetCounts takes back what was counted since then.
-func (c *Call) ResetCounts(then Counts) {
-	c.Hits, c.Misses, c.Work = then.hits, then.misses, then.moved
+// ResetCounts sets the counts back to earlier ones.
+func (c *Call) ResetCounts(earlier Counts) {
+	c.Hits, c.Misses, c.Work = earlier.hits, earlier.misses, earlier.work
 }
 
-// AfterCommit has an effect take place that is not the store's: a count, a log entry, a message. Of a
-// call of a transaction it takes place when the store has kept what the transaction did, because the
-// store may run the transaction several times before.
+// AfterCommit runs an effect outside the store: a count, a log entry, a message. Within a
+// transaction it postpones the effect until the store has committed, because the store may run the
+// transaction several times before that.
 func (c *Call) AfterCommit(effect func()) {
 	if !c.InTransaction {
 		effect()
@@ -287,13 +292,13 @@ func (c *Call) AfterCommit(effect func()) {
 	c.effects = append(c.effects, effect)
 }
 
-// BeginTransaction forgets what an earlier run of the transaction has left.
+// BeginTransaction discards the results of an earlier run of the transaction.
 func (c *Call) BeginTransaction() {
 	*c.Deferred = Deferred{}
 	c.Limited, c.MonitorLines, c.effects = 0, nil, c.effects[:0]
 }
 
-// Committed has the effects of the transaction's calls take place.
+// Committed runs the effects that AfterCommit has postponed.
 func (c *Call) Committed() {
 	for _, effect := range c.effects {
 		effect()
@@ -301,7 +306,7 @@ func (c *Call) Committed() {
 	c.effects = nil
 }
 
-// ChangeIf edits a key. It answers 1 if edit returned a change, and 0 if not.
+// ChangeIf edits a key. The reply is 1 if edit returned a change, otherwise 0.
 func (c *Call) ChangeIf(key []byte, edit func(e store.Entry) (store.Change, error)) error {
 	done, counted := false, c.Counts()
 	err := c.View.Edit(c.Context, key, func(e store.Entry, _ []byte) (store.Change, error) {
@@ -330,9 +335,9 @@ func (c *Call) Yield() {
 	}
 }
 
-// Reserve counts bytes of a reply that may get long, before they are made, and may wait: see
-// Background. In a transaction it does nothing: its replies have a bound of their own, and it must
-// not wait while keys are locked.
+// Reserve announces bytes of a reply that may be long, and may wait: see Background. In a
+// transaction it does nothing: a transaction bounds its replies itself, and must not wait while
+// keys are locked.
 func (c *Call) Reserve(bytes int) error {
 	if c.Background == nil || c.InTransaction {
 		return nil

@@ -2,8 +2,8 @@
 // grammar binds the words of a call to its arguments, and a Call is one call that is being made. The
 // package does not depend on sessions.
 //
-// To add a command, write a row in its family's folder below internal/commands, name it in the
-// family's list, and record a conversation with it in the testdata of that folder.
+// To add a command, write a row in its family's folder below internal/commands, add it to the
+// family's list, and write a transcript for it in the testdata of that folder.
 package command
 
 import (
@@ -25,7 +25,7 @@ type Command struct {
 	Since      string // the first version that has it: Redis's, or cellserver's for a CL command
 	Complexity string
 	Reply      string   // the reply in words
-	Category   string   // ACL categories, separated by spaces, unless it is the one of the group
+	Category   string   // ACL categories, separated by spaces; "" for the category of the group
 	Tips       []string // hints for clients and proxies
 
 	Flags  Flags   // Redis's: COMMAND INFO shows them, and ACL categories follow from them
@@ -35,20 +35,20 @@ type Command struct {
 
 	Args     []Arg
 	AnyMore  bool  // more words are allowed, and ignored
-	Min      int   // words of the shortest call, where Redis says another number than the grammar
+	Min      int   // words of the shortest call, if Redis's number is not the one of the grammar
 	OverLong error // refuses a call of more words than are read at once; nil if it may have any number
 	// Secrets calls hide with the index of each word that SLOWLOG and MONITOR must not show; nil if
 	// there are none.
 	Secrets func(words [][]byte, hide func(word int))
 
 	// KeyAccess says what the command does with its keys, in the words of COMMAND INFO's key specs:
-	// RO (the key is read), RW (read and changed), OW (overwritten) or RM (removed), and then what of
-	// it: ACCESS (the value is looked at), UPDATE (changed), INSERT (added to), DELETE (taken away).
-	// EXISTS is "RO": it looks at no value. GET is "RO ACCESS", CL.THROTTLE "RW ACCESS UPDATE", DEL
-	// "RM DELETE". If it differs between keys, there are commas between: COPY is "RO ACCESS, OW
-	// UPDATE".
+	// RO (the key is read), RW (read and changed), OW (overwritten) or RM (removed), followed by
+	// what happens to the value: ACCESS (it is returned, or affects the reply), UPDATE (changed),
+	// INSERT (data is added), DELETE (data is removed). EXISTS is "RO": it uses no value. GET is
+	// "RO ACCESS", CL.THROTTLE "RW ACCESS UPDATE", DEL "RM DELETE". If keys differ, commas separate
+	// them: COPY is "RO ACCESS, OW UPDATE".
 	KeyAccess string
-	Keys      KeyRules     // where keys stand and what becomes of them, beyond Args and KeyAccess
+	Keys      KeyRules     // rules for keys that Args and KeyAccess cannot express
 	Channels  ChannelWords // which words name channels, for the rules of users
 	Events    Events       // the keyspace events of its changes
 
@@ -58,10 +58,10 @@ type Command struct {
 	derived
 }
 
-// KeyRules say where the keys of a call stand, and what the call does with them, where that does not
-// follow from Args and KeyAccess. Most rows have none.
+// KeyRules describe the positions of a call's keys, and what the call does with them, where these
+// do not follow from Args and KeyAccess. Most rows have none.
 type KeyRules struct {
-	// Find appends the keys of a call, and returns false if its words make no sense.
+	// Find appends the keys of a call, and returns false if its words are invalid.
 	Find    func(keys, words [][]byte) ([][]byte, bool)
 	First   int // with Find: the index of the first key, 0 if it varies
 	CountAt int // with Find: the index of the word that says how many keys follow it, 0 for none
@@ -71,15 +71,16 @@ type KeyRules struct {
 	Peeks  func(c *Call) bool          // of a limiter: whether a call, whose words are bound, changes nothing
 }
 
-// Events are the keyspace events of a command, several of them separated by spaces. By default a
-// change is called as the command, and a removal is "del".
+// Events are the keyspace events of a command, several of them separated by spaces. By default the
+// event of a change has the command's name, and that of a removal is "del".
 type Events struct {
 	Change   string
 	ChangeOf func(c *Call) string // Change, where it depends on the call
 	Removal  string
 }
 
-// derived is what a table works out for its rows. It is empty in the rows that families list.
+// derived holds the fields that a table computes for its rows. It is empty in the rows that
+// families list.
 type derived struct {
 	Parent   *Command     // the container of a subcommand
 	Number   int          // of the row in its table
@@ -94,7 +95,7 @@ type Flags uint32
 const (
 	Write     Flags = 1 << iota // it may change a key
 	ReadOnly                    // it reads keys and changes none
-	DenyOOM                     // it may need memory, so clients expect an OOM error from it
+	DenyOOM                     // it may need memory, so it may reply with an OOM error
 	Admin                       // administration
 	PubSub                      // uses channels
 	NoScript                    // Redis does not let scripts call it
@@ -138,14 +139,14 @@ const (
 	DecimalWords                        // integers may have a sign and leading zeros, as in redis-cell
 	HidesSubcommands                    // refuses an unknown subcommand as an unknown command
 	Decides                             // a limiter: the reply begins with limited, 0 or 1
-	ShardChannels                       // has shard channels, which COMMAND INFO shows in the place of keys
+	ShardChannels                       // has shard channels, which COMMAND INFO shows as if they were keys
 )
 
-// needsAt is the bit of Traits at which the abilities begin that a row needs of the store.
+// needsAt is the first of the bits of Traits that hold the store's abilities which a row needs.
 const needsAt = 24
 
-// Needs returns the trait of a row that needs abilities which a store may lack. Over a store without
-// them, the calls of the row are refused.
+// Needs returns the trait of a row that needs abilities of the store. If the store lacks one of
+// them, calls of the row are refused.
 func Needs(abilities store.Abilities) Traits { return Traits(abilities) << needsAt }
 
 // Effort is the cost of a call in a transaction, where it does not follow from the number of its words
@@ -155,7 +156,7 @@ type Effort struct {
 	PerByte int                                   // of each byte that the call copies, 0 for 1
 	Creates func(words [][]byte, longest int) int // bytes that a call may create, of values up to longest
 	Reads   func(words [][]byte, size int) int    // bytes that a call reads of a value of that size
-	Sized   func(words [][]byte) bool             // whether this call is ValueSized, if not all are
+	Sized   func(words [][]byte) bool             // whether a call is ValueSized; nil if all calls are
 }
 
 // Tips that several rows have: to which shards of a cluster a proxy sends a command and how it joins

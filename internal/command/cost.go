@@ -18,8 +18,8 @@ func UnitsOf(row *Command, words [][]byte, size, longest int) int {
 	return cost
 }
 
-// UnitsToMove returns what it costs a command to copy bytes of a value. For some commands that
-// includes to parse a number in them.
+// UnitsToMove returns the cost, in units, of copying bytes of a value. For some commands it
+// includes parsing them as a number.
 func UnitsToMove(row *Command, bytes int) int {
 	if row.Effort != nil {
 		bytes *= max(row.Effort.PerByte, 1)
@@ -27,8 +27,8 @@ func UnitsToMove(row *Command, bytes int) int {
 	return bytes / BytesPerUnit
 }
 
-// CreatedBytes returns how many bytes a call may add to a value beyond those in its words, where a
-// value can be as long as longest.
+// CreatedBytes returns how many bytes a call may add to a value in addition to the bytes of its
+// words; longest is the length of the longest possible value.
 func CreatedBytes(row *Command, words [][]byte, longest int) int {
 	if row.Effort == nil || row.Effort.Creates == nil {
 		return 0
@@ -41,7 +41,7 @@ func (row *Command) IsValueSized(words [][]byte) bool {
 	return row.Traits&ValueSized != 0 || row.Effort != nil && row.Effort.Sized != nil && row.Effort.Sized(words)
 }
 
-// ReadBytes returns how many bytes a call reads of a value of that size.
+// ReadBytes returns how many bytes a call reads of a value that has size bytes.
 func ReadBytes(row *Command, words [][]byte, size int) int {
 	if row.Effort == nil || row.Effort.Reads == nil {
 		return size
@@ -96,15 +96,16 @@ func CopyWords(words [][]byte) [][]byte {
 // KeysPerStep bounds the keys of one step of the store, so that no other client waits long for it.
 const KeysPerStep = 1024
 
-// MaxLoopWork bounds the work (see Call.Work) that is done at once on an event loop: more is done
-// outside of it. It takes some fifty microseconds.
+// MaxLoopWork bounds the work (see Call.Work) that a call may do at once on an event loop, about
+// fifty microseconds. A call with more work runs outside the loop.
 const MaxLoopWork = 64 << 10
 
-// MaxReply bounds the reply to one call, in bytes, where a short call may ask for much.
+// MaxReply bounds the reply to one call, in bytes, for commands of which a short call may have a
+// long reply.
 const MaxReply = 64 << 20
 
 // ErrReplyTooLong refuses a call whose reply would be longer than MaxReply.
 const ErrReplyTooLong Refusal = "ERR the reply is longer than 64 MiB"
 
-// SubscribeWork is the work (see Call) to add a subscription, or a watched key.
+// SubscribeWork is the work (see Call) of adding a subscription or a watched key.
 const SubscribeWork = 2 * BytesPerUnit

@@ -102,9 +102,9 @@ func writeStatusSet(c *Call, names []string) {
 	}
 }
 
-// KeyPositions returns where the keys of a call stand: the index of the first, that of the last (-1 if
-// it is the call's last word), and the words from one to the next. They are 0 if there are no keys,
-// or if only Keys.Find knows them.
+// KeyPositions returns the positions of a call's keys: the index of the first, the index of the
+// last (-1 for the call's last word), and the distance between two keys. They are 0 if there are no
+// keys, or if only Keys.Find knows them.
 func (row *Command) KeyPositions() (first, last, step int) {
 	if row.Keys.Find != nil && row.Keys.First == 0 {
 		return 0, 0, 0
@@ -267,7 +267,7 @@ func (c *Call) listFilter(words [][]byte) (wanted func(*Command) bool, done func
 	return nil, nil, ErrSyntax
 }
 
-// keysIn returns the row and the keys of a call that is the argument of another.
+// keysIn returns the row and the keys of the call that the arguments of COMMAND GETKEYS form.
 func (c *Call) keysIn(words [][]byte) (row *Command, keys [][]byte, err error) {
 	row = c.Server.Table.Find(words)
 	switch {
@@ -286,7 +286,7 @@ func (c *Call) keysIn(words [][]byte) (row *Command, keys [][]byte, err error) {
 	return row, keys, nil
 }
 
-// KeysOf appends the keys of a call. It returns false if its words make no sense.
+// KeysOf appends the keys of a call. It returns false if the words are invalid.
 func (row *Command) KeysOf(keys, words [][]byte) (all [][]byte, ok bool) {
 	if row.Keys.Find != nil {
 		return row.Keys.Find(keys, words)
@@ -365,12 +365,12 @@ func (row *Command) writeDocs(c *Call) {
 	}
 }
 
-// argTypes are Redis's names of the kinds.
+// argTypes are Redis's names for the kinds of arguments.
 var argTypes = map[argKind]string{
 	keyArg: "key", wordArg: "string", intArg: "integer", choiceArg: "oneof", flagArg: "pure-token",
 }
 
-// writeDocs describes an argument as COMMAND DOCS does. redis-cli makes its hints of it.
+// writeDocs describes an argument as COMMAND DOCS does. redis-cli derives its hints from that.
 func (a *Arg) writeDocs(c *Call) {
 	if a.pairedWith != "" {
 		a.writePairDocs(c)

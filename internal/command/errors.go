@@ -33,7 +33,7 @@ const (
 	ErrStopped      Refusal = "ERR the client disconnected before the command was complete"
 )
 
-// MissingAbility says which of some abilities a store lacks.
+// MissingAbility describes an ability that a store lacks, the first in what.
 func MissingAbility(what store.Abilities) string {
 	switch {
 	case what&store.Notifies != 0:
@@ -59,8 +59,8 @@ func errUnknownSubcommand(container *Command, sub []byte) error {
 	return Refusal(fmt.Sprintf("ERR unknown subcommand '%.128s'. Try %s HELP.", sub, container.Upper()))
 }
 
-// errUnknown repeats the name and the first arguments. As in Redis, each is cut at 128 bytes; the
-// arguments together, with their quotes.
+// errUnknown quotes the command's name and its first arguments. As in Redis, the name is cut at 128
+// bytes, and all arguments together, with their quotes, at about 128.
 func errUnknown(words [][]byte) error {
 	var args strings.Builder
 	for _, word := range words[1:] {

@@ -2,23 +2,23 @@ package command
 
 import "cellserver/internal/match"
 
-// Glob reports whether a text matches a pattern, as in Redis; with fold in any case.
+// Glob reports whether a text matches a pattern, as in Redis. If fold is set, case is ignored.
 func Glob(pattern, text []byte, fold bool) bool { return match.Glob(pattern, text, fold) }
 
 // nameMatcher matches the names of commands or settings, in any case, against the patterns of a
 // client, in a bounded number of steps.
 type nameMatcher struct {
 	patterns [][]byte
-	steps    int // that are left, for all names together
+	steps    int // the steps that are left for all names together
 }
 
 // nameSteps take a third of a millisecond. Ordinary patterns need a step or two for each name.
 const nameSteps = 1 << 16
 
-// ErrTooManySteps refuses patterns that did not match all names in the steps that a call has.
+// ErrTooManySteps refuses patterns that need more steps for all names than a call may take.
 const ErrTooManySteps Refusal = "ERR the patterns take too long to match"
 
-// Match returns a matcher of the patterns. It refuses a pattern that is too long for keys too.
+// Match returns a matcher of the patterns. A pattern may be as long as a pattern for keys.
 func (c *Call) Match(patterns [][]byte) (*nameMatcher, error) {
 	longest := Pattern("pattern")
 	for _, pattern := range patterns {

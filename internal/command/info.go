@@ -19,7 +19,7 @@ type InfoText struct{ strings.Builder }
 // Add writes a field.
 func (t *InfoText) Add(name string, value any) { fmt.Fprintf(t, "%s:%v\r\n", name, value) }
 
-// Fixed writes fields whose values are the same on every server of this kind, as name:value.
+// Fixed writes fields, each as name:value, whose values never change.
 func (t *InfoText) Fixed(lines ...string) {
 	for _, line := range lines {
 		t.WriteString(line + "\r\n")

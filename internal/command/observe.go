@@ -7,8 +7,8 @@ import (
 	"cellserver/internal/stats"
 )
 
-// Observe adds the time of a call, in nanoseconds, to the statistics. It returns true if SLOWLOG keeps
-// calls that take as long.
+// Observe adds the time of a call, in nanoseconds, to the statistics. It reports whether SLOWLOG
+// keeps a call of this duration.
 func (s *Server) Observe(row *Command, ns int64) (slow bool) {
 	s.Stats.Of(row.Number).Observe(ns, s.Stats.TracksLatency())
 	if row.Flags&Unlogged != 0 {
@@ -28,7 +28,7 @@ func (row *Command) latencyEvent() string {
 	return "command"
 }
 
-// SlowCall returns a call as SLOWLOG keeps it, without the time that it took.
+// SlowCall returns the entry of a call for SLOWLOG, without its duration.
 func (c *Call) SlowCall(row *Command, words [][]byte) stats.SlowCall {
 	e := stats.SlowCall{
 		Unix: c.Unix(c.View.Now()) / 1e9, Address: c.Client.Peer.Remote,

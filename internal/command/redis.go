@@ -1,7 +1,7 @@
 package command
 
-// RedisVersion is the version of Redis that clients see. They branch on it, and what they expect of that
-// version is served.
+// RedisVersion is the version of Redis that clients see. They branch on it, and the server has what
+// they expect of that version.
 const RedisVersion = "7.4.0"
 
 // Handshake are the flags of commands that a client sends before it may do anything else.

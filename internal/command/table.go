@@ -15,9 +15,10 @@ type Table struct {
 	byLongName map[string]*Command // commands that were renamed to names longer than maxName
 }
 
-// NewTable makes a table of copies of the rows, and works out what is derived from them. The rows
-// themselves are not changed: several tables may share them. Calls of a row that needs an ability
-// which the store lacks are refused. The error names the first field that is wrong or missing.
+// NewTable makes a table of copies of the rows, and computes the fields that are derived from them.
+// The rows themselves are not changed: several tables may share them. Calls of a row that needs an
+// ability which the store lacks are refused. The error names the first field that is wrong or
+// missing.
 func NewTable(rows []*Command, can store.Abilities) (*Table, error) {
 	t := &Table{ByName: make(map[string]*Command), abilities: can}
 	for _, listed := range rows {
@@ -65,7 +66,7 @@ func (t *Table) add(listed, parent *Command) (*Command, error) {
 const maxName = 32
 
 // LookupCache holds the row of a session's latest call, and the name as the client spelled it. Most
-// clients repeat the same command, and to compare a few bytes costs a quarter of a lookup.
+// clients repeat the same command, and comparing a few bytes costs a quarter of a lookup.
 type LookupCache struct {
 	row     *Command
 	spelled [maxName]byte
@@ -98,7 +99,7 @@ func (t *Table) Lookup(name []byte) *Command {
 	}
 	row := t.ByName[string(folded[:len(name)])]
 	if row != nil && row.Parent != nil {
-		return nil // "client|id" is a subcommand, and no name of a command
+		return nil // "client|id" names a subcommand, not a command
 	}
 	return row
 }
@@ -128,7 +129,7 @@ func (named *Command) UnknownError(words [][]byte) error {
 // sub returns the subcommand of a name in any case, or nil.
 func (row *Command) sub(name []byte) *Command {
 	if len(name) > maxName {
-		return nil // it may be a megabyte, and would be compared with every subcommand
+		return nil // a name may be a megabyte long, and would be compared with every subcommand
 	}
 	for _, sub := range row.Subs {
 		if _, word, _ := strings.Cut(sub.Name, "|"); strings.EqualFold(string(name), word) {

@@ -7,8 +7,8 @@ import (
 
 // The instants and durations of the store, as clients read and write them.
 
-// RoundUp returns n in whole units, rounded up. What is not positive, such as quota.Never, stays as it
-// is.
+// RoundUp returns n in whole units, rounded up. A number that is not positive, such as quota.Never,
+// is not changed.
 func RoundUp(n, unit int64) int64 {
 	if n <= 0 {
 		return n
@@ -16,8 +16,8 @@ func RoundUp(n, unit int64) int64 {
 	return (n-1)/unit + 1
 }
 
-// WholeUnits returns n nanoseconds in whole seconds, or in whole milliseconds, rounded up. (To divide
-// by a constant costs a third of dividing by a variable.)
+// WholeUnits returns n nanoseconds in whole seconds, or in whole milliseconds, rounded up.
+// (Dividing by a constant takes a third of the time of dividing by a variable.)
 func WholeUnits(n int64, ms bool) int64 {
 	if ms {
 		return RoundUp(n, 1e6)
@@ -41,9 +41,10 @@ func (c *Call) ExpiresIn(e store.Entry) int64 { return RoundUp(e.Expires-c.View.
 // InSeconds rounds milliseconds to the nearest second, as Redis's TTL does.
 func InSeconds(ms int64) int64 { return ms/1000 + (ms%1000+500)/1000 }
 
-// Expiry returns the instant that a word means: a time in units of milliseconds, from now or since
-// 1970. It refuses a time that Redis's 64 bits of milliseconds cannot hold, and with positive one
-// that is not above 0. The store's nanoseconds end in the year 2262, and a later time means then.
+// Expiry parses a time, in units of unit milliseconds, that counts from now if relative is set, and
+// otherwise from 1970 on. It refuses a time that does not fit in Redis's 64 bits of milliseconds
+// and, if positive is set, a time that is not above 0. The store's nanoseconds end in the year 2262:
+// a later time becomes the last instant.
 func (c *Call) Expiry(word []byte, unit int64, relative, positive bool) (int64, error) {
 	n, ok := resp.ParseInt(word)
 	switch {
@@ -58,7 +59,7 @@ func (c *Call) Expiry(word []byte, unit int64, relative, positive bool) (int64, 
 		if n > MaxInt-now/1e6 {
 			return 0, c.errExpiry()
 		}
-		return after(c.View.Now()-now%1e6, n), nil // from a whole millisecond, so that two expiries compare as in Redis
+		return after(c.View.Now()-now%1e6, n), nil // counted from a whole millisecond, so that expiries compare as in Redis
 	}
 	return after(-c.Server.Clock.Offset(), n), nil
 }
@@ -67,8 +68,8 @@ func (c *Call) errExpiry() error {
 	return Refusal("ERR invalid expire time in '" + c.Row.Name + "' command")
 }
 
-// after returns the instant that is ms milliseconds after another. It is bounded by the int64s, and
-// never Never.
+// after returns the instant that is ms milliseconds after another, limited to the range from 0 to
+// the instant before store.Never if it would overflow.
 func after(instant, ms int64) int64 {
 	const longest = MaxInt / 1_000_000
 	switch {
