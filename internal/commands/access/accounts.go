@@ -1,5 +1,5 @@
-// Package access has users and what they may do: the accounts of clients, the commands ACL, and the log
-// of denied calls.
+// Package access implements AUTH and ACL: users and their rights, the accounts of clients, and the
+// log of denied calls.
 package access
 
 import (
@@ -39,7 +39,7 @@ type Accounts struct {
 	// enough to read it.
 	mu       sync.Mutex
 	Channels atomic.Bool            // acl-pubsub-default: a new user may use every channel
-	password atomic.Pointer[string] // requirepass, as it was set
+	password atomic.Pointer[string] // the value of requirepass
 
 	fileMu sync.Mutex // held to read or write the file, which may take long
 	File   ACLFile    // nil if there is none
@@ -52,7 +52,7 @@ type ACLFile interface {
 	Save(text string) error // replaces the file as a whole, or not at all
 }
 
-// Init makes the user "default". The rows of the table are those that rules may name.
+// Init makes the user "default". Rules may name the commands of the table.
 func (as *Accounts) Init(t *command.Table) {
 	as.commands = acl.NewCommands(describe(t))
 	as.Default = &client.Account{Name: "default"}
@@ -62,7 +62,7 @@ func (as *Accounts) Init(t *command.Table) {
 	as.password.Store(new(string))
 }
 
-// describe returns what the rules of users know of the rows, by their numbers.
+// describe converts the rows to the commands of package acl, in the order of their numbers.
 func describe(t *command.Table) []acl.Command {
 	list := make([]acl.Command, len(t.ByName))
 	for _, row := range t.ByName {
@@ -100,8 +100,8 @@ func (as *Accounts) users() acl.Users {
 	return all
 }
 
-// Verify returns the account that a name and a password are right for, nil if there is none, and the
-// number of passwords that were compared, which is the cost of the check.
+// Verify checks a name and a password. It returns the account, or nil if one of them is wrong, and
+// the number of passwords that were compared, which is the cost of the check.
 func (as *Accounts) Verify(name, password []byte) (a *client.Account, compared int) {
 	a = as.Find(string(name))
 	var u *acl.User
@@ -170,9 +170,10 @@ func (as *Accounts) Disconnect(s *client.Client) {
 	s.Disconnect()
 }
 
-// replace replaces all users at once: a client that authenticates meanwhile meets either all old users
-// or all new ones. As in Redis 8, a client stays connected if its user still exists, with the new
-// rules, and if it is not subscribed to channels that the user may no longer use. The caller holds mu.
+// replace replaces all users at once: a client that authenticates meanwhile sees either all old
+// users or all new ones. As in Redis 8, a client stays connected if its user still exists, with the
+// new rules, and if it is not subscribed to channels that the user may no longer use. The caller
+// holds mu.
 func (as *Accounts) replace(users acl.Users, own *client.Client) (ownEnds bool) {
 	fresh, before := make(map[string]*client.Account), make(map[*client.Account]*acl.User)
 	var removed []*client.Account

@@ -6,11 +6,11 @@ import (
 	"cellserver/internal/command"
 )
 
-// Session is what AUTH and HELLO ask of the session that makes the call.
+// Session has the methods that AUTH and HELLO need of the session that makes the call.
 type Session interface {
 	command.Session
-	// SetAccount logs the session in as an account; nil for that of new connections. It returns false
-	// if the account has been deleted.
+	// SetAccount logs the session in to an account; nil stands for the account of new connections.
+	// It returns false if the account has been deleted.
 	SetAccount(a *client.Account) bool
 }
 
@@ -47,7 +47,7 @@ func (as *Accounts) auth() *command.Command {
 	}
 }
 
-// The work (see command.Call) to check a password. To hash it adds its length.
+// The work (see command.Call) of checking a password. Hashing adds the length of the password.
 const (
 	checkWork      = 8 << 10
 	comparisonWork = 16 // for each password of the user

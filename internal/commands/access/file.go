@@ -76,9 +76,9 @@ func (as *Accounts) read() (acl.Users, error) {
 	return as.commands.Parse(as.File.Path(), text, as.Channels.Load())
 }
 
-// Configure makes the users with which the server starts: those of the ACL file if there is one, else
-// those of the configuration, each a name and its rules. password is that of the user "default", or
-// empty. Configure must be called before the first client connects.
+// Configure makes the users with which the server starts: the users of the ACL file if there is
+// one, otherwise the given users, each a name and its rules. password is the password of the user
+// "default", or empty. Configure must be called before the first client connects.
 func (as *Accounts) Configure(password string, users [][]string) error {
 	if password != "" {
 		if err := as.SetPassword(password); err != nil {
@@ -104,8 +104,8 @@ func (as *Accounts) Configure(password string, users [][]string) error {
 	return nil
 }
 
-// addConfigured adds a user of the configuration. Its errors do not show the rule that is wrong, which
-// may hold a password.
+// addConfigured adds a user of the configuration. Its errors do not quote a wrong rule, which may
+// contain a password.
 func (as *Accounts) addConfigured(name string, rules []string, named map[string]bool) error {
 	switch {
 	case named[name]:

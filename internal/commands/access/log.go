@@ -48,7 +48,7 @@ func (as *Accounts) log() *command.Command {
 // deniedLog is the log of ACL LOG: denied calls and failed logins, the newest first. Similar entries are
 // merged.
 type deniedLog struct {
-	denied [acl.DeniedChannel + 1]atomic.Int64 // all that there have been by verdict, for INFO
+	denied [acl.DeniedChannel + 1]atomic.Int64 // numbers of denied calls since the start, by verdict, for INFO
 
 	mu       sync.Mutex
 	capacity int
@@ -72,7 +72,7 @@ const (
 	maxLogEntries     = 100_000
 	MaxLoggedObject   = 1024 // bytes of a name or a key
 	MaxLoggedClient   = 4096 // bytes of a line of CLIENT LIST
-	comparedEntries   = 10   // how many of the newest entries a new one may be merged with, as in Redis
+	comparedEntries   = 10   // the newest entries, with one of which a new entry may be merged, as in Redis
 	mergeWindow       = 60e9 // nanoseconds between entries that are merged
 )
 
@@ -109,7 +109,7 @@ func (e *deniedCall) isSimilar(other *deniedCall) bool {
 		e.Object == other.Object && e.User == other.User
 }
 
-// setCapacity sets how many entries the log keeps, and drops the oldest that are too many.
+// setCapacity sets how many entries the log keeps, and removes the oldest beyond that.
 func (l *deniedLog) setCapacity(capacity int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

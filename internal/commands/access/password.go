@@ -8,7 +8,8 @@ import (
 	"cellserver/internal/acl"
 )
 
-// SetPassword sets the one password of the user "default", or lets it in without one if text is "".
+// SetPassword replaces all passwords of the user "default" by one; if text is "", the user needs
+// none.
 func (as *Accounts) SetPassword(text string) error {
 	as.mu.Lock()
 	defer as.mu.Unlock()
@@ -25,8 +26,8 @@ func (as *Accounts) SetPassword(text string) error {
 	return nil
 }
 
-// secrets are the settings whose values MONITOR and SLOWLOG do not show. Some are Redis's alone, which a
-// client may set by mistake.
+// secrets are the settings whose values MONITOR and SLOWLOG do not show. Some exist in Redis only,
+// but a client may try to set them here.
 var secrets = []string{"requirepass", "masterauth", "tls-key-file-pass", "tls-client-key-file-pass"}
 
 // IsSecret reports whether the value of a setting must not be shown.

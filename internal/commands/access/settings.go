@@ -31,8 +31,8 @@ func (s *Settings) Options() []*option.Option {
 	}
 }
 
-// Effects returns what applies the settings that may change at run time. Configure applies the users and
-// the password at the start.
+// Effects returns the effects of the settings that may change at run time. Configure applies the
+// users and the password at the start.
 func (as *Accounts) Effects(s *Settings) []option.Effect {
 	return []option.Effect{
 		option.On(func() { as.Channels.Store(s.Channels == "allchannels") }, "acl-pubsub-default"),
@@ -56,8 +56,8 @@ func (s secret) String() string {
 	return "(redacted)"
 }
 
-// users is the kind of a list of users: a line for each, with its name and rules. Rules name commands, so
-// Configure checks them, when there is a table of commands.
+// users is the kind of a list of users: a line for each, with its name and rules. Rules name
+// commands, so they are checked later, by Configure, when the table of commands exists.
 type users struct{ to *[][]string }
 
 func (u users) Set(text string) error {
