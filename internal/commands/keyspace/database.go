@@ -8,7 +8,7 @@ import (
 	"cellserver/internal/store"
 )
 
-// dbSizeWork is the work (see command.Call) to lock every shard, one after the other.
+// dbSizeWork is the work (see command.Call) of locking every shard, one after the other.
 const dbSizeWork = 16 * command.BytesPerUnit
 
 var dbSize = command.Command{
@@ -26,7 +26,7 @@ var dbSize = command.Command{
 	},
 }
 
-// flushMode is accepted for compatibility, and has no effect: to flush takes a time that does not depend
+// flushMode is accepted for compatibility, and has no effect: the time of flushing does not depend
 // on the number of keys.
 var flushMode = command.OneOf("mode", "ASYNC", "SYNC")
 
@@ -82,10 +82,10 @@ func (k *Family) swapDB() *command.Command {
 	}
 }
 
-// swapWork is the work to lock every key of all databases.
+// swapWork is the work of locking every key of all databases.
 const swapWork = command.BoundedUnits * command.BytesPerUnit
 
-// swap swaps two databases, in one step with OnSwap.
+// swap swaps two databases, and calls OnSwap in the same step.
 func (k *Family) swap(c *command.Call, a, b int) error {
 	if a == b {
 		return nil

@@ -37,8 +37,8 @@ var (
 	}, store.View.Touch)
 )
 
-// byKeys calls do for keys, at most command.KeysPerStep at a time, and returns the sum of its counts.
-// Between two such steps other calls run; and if the client has disconnected, the rest is not done.
+// byKeys calls do for keys, at most command.KeysPerStep at a time, and returns the sum of its
+// counts. Other calls may run between two steps. If the client disconnects, byKeys stops.
 func byKeys(c *command.Call, keys [][]byte, do keyCount) (sum int, err error) {
 	for err == nil {
 		var n int
@@ -47,7 +47,7 @@ func byKeys(c *command.Call, keys [][]byte, do keyCount) (sum int, err error) {
 		if keys = keys[min(len(keys), command.KeysPerStep):]; len(keys) == 0 {
 			break
 		}
-		if c.Yield(); c.Context.Err() != nil && !c.InTransaction { // a transaction is made as a whole
+		if c.Yield(); c.Context.Err() != nil && !c.InTransaction { // a transaction must be completed
 			err = command.ErrStopped
 		}
 	}

@@ -1,13 +1,12 @@
-// Package keyspace has Redis's commands on keys and databases, whatever the keys hold.
+// Package keyspace implements Redis's commands on keys of any kind, and on databases.
 package keyspace
 
 import "cellserver/internal/command"
 
-// Family is the commands on keys and databases. Its functions are called for changes of whole
-// databases, which other families must know of.
+// Family holds the hooks by which other families learn of changes of whole databases.
 type Family struct {
-	// OnFlush is called with the ID of a client that has removed or changed every key of a database,
-	// when no key is locked any more.
+	// OnFlush is called after a client has removed or changed every key of a database, with the
+	// client's ID, when the keys are unlocked.
 	OnFlush func(caller int64)
 	// OnSwap is called before two databases are swapped, with every key locked.
 	OnSwap func(c *command.Call, a, b int)

@@ -13,7 +13,8 @@ var object = command.Command{
 		command.HelpOf("object", "6.2.0")},
 }
 
-// aboutObject completes the row of a subcommand of OBJECT. It answers nil if there is no such key.
+// aboutObject completes the row of a subcommand of OBJECT. Its reply is nil if there is no such
+// key.
 func aboutObject(row command.Command, answer func(c *command.Call, key []byte, e store.Entry) error) command.Command {
 	row.Group, row.Complexity, row.Flags, row.Tips = "generic", "O(1)", command.ReadOnly, command.Varying
 	row.Traits |= command.ValueSized

@@ -78,7 +78,8 @@ func (f filter) matches(key []byte, k store.Kind) bool {
 		(f.pattern == nil || command.Glob(f.pattern, key, false))
 }
 
-// matchesIn is matches. In a transaction, whose keys are locked, the steps to match are bounded.
+// matchesIn is like matches, but bounds the steps of matching in a transaction, because its keys
+// are locked.
 func (f filter) matchesIn(c *command.Call, key []byte, k store.Kind) (ok bool, err error) {
 	if !c.InTransaction || f.pattern == nil {
 		return f.matches(key, k), nil
@@ -95,24 +96,24 @@ type search struct {
 	match      filter
 	piece      keyList   // the keys that the store has returned last
 	sinceYield int       // bytes of keys that were matched since the call yielded
-	found      []keyList // in several lists, so that keys are not copied when one is full
+	found      []keyList // several lists, so that a full list is not copied
 }
 
-// keysPerPiece is how many keys the store is asked for at once. It visits them with its locks held, when
-// nothing may take long; but to grow a long list does. So the keys of a piece are few, and those that
-// match are added to the list afterwards.
+// keysPerPiece is the number of keys that a search requests from the store at once. The store
+// visits them with its locks held, and growing a long list would hold them too long. So a piece is
+// short, and its matching keys are added to the list of results afterwards.
 const keysPerPiece = 128
 
-// bytesPerYield is after how many bytes of keys a search yields: about 1000 ordinary keys, a third of a
-// millisecond. If it were less, a search would wait longer than it works when every core is busy. (To
-// match one key of 64 KiB may take a tenth of a second.)
+// bytesPerYield is the number of bytes of keys after which a search yields: about 1000 ordinary
+// keys, which take a third of a millisecond. With fewer, a search would wait longer than it works
+// while every core is busy. (Matching one key of 64 KiB may take a tenth of a second.)
 const (
 	bytesPerYield = 64 << 10
 	keyOverhead   = 48 // bytes that are counted for each key in addition to its length
 )
 
-// next reads and matches about count more keys. To match one long key may take a tenth of a second, so
-// before each it checks whether the client is still connected.
+// next reads and matches about count more keys. Matching a long key may take a tenth of a second,
+// so next checks before each key whether the client is still connected.
 func (s *search) next(c *command.Call, count int) (err error) {
 	s.piece.reset()
 	if s.cursor, err = c.View.Scan(c.Context, s.cursor, count, s.piece.visit); err != nil {

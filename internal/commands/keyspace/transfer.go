@@ -17,7 +17,7 @@ func renaming(row command.Command, replace bool, answer func(c *command.Call, do
 		"RW ACCESS DELETE, OW UPDATE"
 	if !replace {
 		row.KeyAccess = "RW ACCESS DELETE, OW INSERT"
-		row.Flags, row.Cost = row.Flags|command.Fast, command.Constant // as Redis has it
+		row.Flags, row.Cost = row.Flags|command.Fast, command.Constant // as in Redis
 	}
 	row.Events = command.Events{Change: "rename_to", Removal: "rename_from"}
 	row.Args = []command.Arg{command.Key("key"), command.Key("newkey")}
@@ -95,7 +95,7 @@ func parseDatabase(c *command.Call, word []byte) (int, error) {
 	return int(n), err
 }
 
-// transfer copies or moves a key with its expiry, and answers whether it did.
+// transfer copies or moves a key with its expiry; the reply is 1, or 0 if it could not.
 func transfer(c *command.Call, from, to store.KeyRef, how store.Transfer) error {
 	if from.Database == to.Database && string(from.Key) == string(to.Key) {
 		return command.ErrSameObject
