@@ -28,7 +28,7 @@ or one will never allow it; then the five integers of each limiter. When limited
 are its present state.`,
 		Run: func(c *command.Call) error {
 			takes, rest, err := l.requests(c, c.Words[2:], int(c.Int()))
-			defer clear(takes) // which holds borrowed keys
+			defer clear(takes) // takes refers to borrowed keys
 			peek, ms, ok := allOptions(rest)
 			if !ok {
 				return command.ErrSyntax // before errors of single numbers
@@ -114,8 +114,8 @@ func allOptions(words [][]byte) (peek, ms, ok bool) {
 	return peek, ms, true
 }
 
-// fewRequests is for how many limiters a session keeps memory between calls. There may be many idle
-// sessions.
+// fewRequests is the number of limiters for which a session keeps memory between calls. It is
+// small, because there may be many idle sessions.
 const fewRequests = 8
 
 // requests reads count limiters, and returns them with the words behind them. If there are fewer, it
@@ -173,7 +173,8 @@ func (l *Family) request(c *command.Call, t *store.LimitRequest, kind store.Kind
 	return err
 }
 
-// isOption reports whether a word is an option of any limiter, of which CL.ALL has some.
+// isOption reports whether a word is an option of any limiter. CL.ALL has only some of these
+// options.
 func isOption(word []byte) bool {
 	return command.FoldEqual(word, "PEEK") || command.FoldEqual(word, "MS") || command.FoldEqual(word, "UPTO") ||
 		command.FoldEqual(word, "FORCE")
@@ -182,8 +183,9 @@ func isOption(word []byte) bool {
 // keySeed is the seed of the hashes that repeatsKey compares.
 var keySeed = maphash.MakeSeed()
 
-// repeatsKey reports whether two limiters have the same key. It compares the keys of a few limiters with
-// one another, and the hashes of many: keys may be long, and differ at their ends alone.
+// repeatsKey reports whether two limiters have the same key. It compares the keys of a few limiters
+// with one another. Of many it compares hashes, because keys may be long and differ only at their
+// ends.
 func repeatsKey(takes []store.LimitRequest) bool {
 	if len(takes) > fewRequests {
 		indexes := make(map[uint64]int, len(takes))

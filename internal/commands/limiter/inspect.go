@@ -47,5 +47,5 @@ recovered. Nil if there is no such key.`,
 	}
 }
 
-// leaseWork is the work (see command.Call) to read a lease.
+// leaseWork is the work (see command.Call) of reading a lease.
 const leaseWork = 16

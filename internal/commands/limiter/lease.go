@@ -13,8 +13,8 @@ var (
 	holderArg = command.Word("holder")
 )
 
-// leaseChangeWork is the work (see command.Call) to change the leases of a key: 4 bytes of each of
-// 10,000 holders may be moved within a cache.
+// leaseChangeWork is the work (see command.Call) of changing the leases of a key: it may move 4
+// bytes for each of 10,000 holders, within the processor's cache.
 const leaseChangeWork = 2 * command.BytesPerUnit
 
 func (l *Family) acquire() *command.Command {

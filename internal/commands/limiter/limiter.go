@@ -1,5 +1,5 @@
-// Package limiter has the rate limiters' commands: CL.THROTTLE and GCRA, the windows, leases, CL.ALL, and
-// those that show their keys.
+// Package limiter implements the commands of the rate limiters: CL.THROTTLE and GCRA, windows,
+// leases and CL.ALL, and the commands that show their keys (CL.INSPECT, CL.TOP).
 package limiter
 
 import (
@@ -14,8 +14,8 @@ import (
 	"cellserver/internal/topk"
 )
 
-// Family is the limiters' commands with the state that they share: bounds, and counters of the keys that
-// are used most.
+// Family is the state that the limiters' commands share: bounds, and counters of the most frequent
+// keys.
 type Family struct {
 	maxLogLimit   int          // the largest limit of CL.SLIDINGLOG
 	maxHolders    int          // the most holders of leases of one key
@@ -48,9 +48,10 @@ func modeIsPeek(c *command.Call) bool {
 	return modes[c.Bound[mode].N] == quota.Peek
 }
 
-// writeDecision writes the reply of a limiter. Times are rounded up to their unit, so that retry_after of
-// a limited call is never 0, and a client that waits that long is admitted. The decision is passed
-// by its address: to copy six words that were just written takes longer than the divisions.
+// writeDecision writes the reply of a limiter. Times are rounded up to their unit, so that
+// retry_after of a limited call is never 0, and a client that waits that long is admitted. The
+// decision is passed by its address, because copying six words that were just written takes longer
+// than the divisions.
 func writeDecision(c *command.Call, d *quota.Decision, mode quota.Mode, ms bool) {
 	limited := int64(0)
 	if d.Limited {
@@ -65,9 +66,9 @@ func writeDecision(c *command.Call, d *quota.Decision, mode quota.Mode, ms bool)
 	c.Out.Ints(limited, d.Limit, d.Remaining, retry, reset)
 }
 
-// limitIfFull answers a call for which the store returned an error. If memory is full, and --oom-decision
-// says so, the reply is that the call is limited, so that clients which admit a call on an error do
-// not admit this one. Any other error is returned.
+// limitIfFull answers a call for which the store returned an error. If memory is full and
+// --oom-decision is limit, the reply is a limited decision, so that clients that admit calls on
+// errors do not admit this one. Any other error is returned.
 func (l *Family) limitIfFull(c *command.Call, err error, key []byte, limit int64, mode quota.Mode, ms bool) error {
 	if !l.limitsFull(err) {
 		return err
@@ -78,8 +79,8 @@ func (l *Family) limitIfFull(c *command.Call, err error, key []byte, limit int64
 	return nil
 }
 
-// limitsFull reports whether an error means that there is no memory for a key, and is to be answered with
-// a decision.
+// limitsFull reports whether an error means that there is no memory for a key, and --oom-decision
+// is limit.
 func (l *Family) limitsFull(err error) bool {
 	return errors.Is(err, store.ErrFull) && l.limitWhenFull.Load()
 }

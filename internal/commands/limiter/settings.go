@@ -23,11 +23,11 @@ func (s *Settings) Options() []*option.Option {
 			Help: "holders that may have leases of one key"},
 		{Name: "oom-decision", Group: option.Memory, Kind: option.Choice(&s.OOMDecision, "error", "limit"),
 			Change: option.Live,
-			Help:   "how a limiter answers, beyond maxmemory, about a key that it would have to add: an error (OOM), or limited"},
+			Help:   "reply of a limiter that would have to add a key beyond maxmemory: an error (OOM), or that the call is limited"},
 	}
 }
 
-// Effects applies the settings, and returns what applies those that may change at run time.
+// Effects applies the settings, and returns the effects of those that may change at run time.
 func (l *Family) Effects(s *Settings) []option.Effect {
 	l.maxLogLimit, l.maxHolders = s.MaxLogLimit, s.MaxHolders
 	return []option.Effect{option.On(func() { l.limitWhenFull.Store(s.OOMDecision == "limit") }, "oom-decision")}

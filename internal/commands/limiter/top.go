@@ -15,8 +15,8 @@ func (l *Family) topKeys() *command.Command {
 		Tips:    command.Varying,
 		Reply: `For each key, in descending order: the key; how often it was limited, or seen; and the largest error of that count.
 The default is LIMITED and 10; the maximum is 1000. Memory is bounded (Space-Saving, 2048 counters for each ten
-seconds), so rare keys may be missing. Beyond some hundred calls a second, calls are sampled at random, and the error
-bound holds with 99.9 %. Keys of more than 256 bytes are not counted.`,
+seconds), so rare keys may be missing. Beyond some hundred calls a second, calls are sampled at random; then the error
+bound holds with a probability of 99.9 %. Keys of more than 256 bytes are not counted.`,
 		Run: func(c *command.Call) error {
 			limited, count, err := topOptions(c.Many())
 			if err != nil {
@@ -73,7 +73,7 @@ func (l *Family) sample(c *command.Call, key []byte, limited bool) {
 	l.Top.Count(&c.Sampling, c.View.Now(), c.View.Selected(), key, limited, uint64(c.View.Caller()))
 }
 
-// sampleLater is apart from sample so that calls outside of transactions need no memory for it.
+// sampleLater is not a part of sample, because its closure would make every sampled call allocate.
 func (l *Family) sampleLater(c *command.Call, key []byte, limited bool) {
 	now, database, caller := c.View.Now(), c.View.Selected(), uint64(c.View.Caller())
 	c.AfterCommit(func() { l.Top.Count(&c.Sampling, now, database, key, limited, caller) })
