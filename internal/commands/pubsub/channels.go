@@ -12,14 +12,14 @@ import (
 	"cellserver/internal/resp"
 )
 
-// Channels holds the channels and patterns that have subscribers. Its lock is held for microseconds:
-// messages are delivered without it.
+// Channels holds the channels and patterns that have subscribers. Its lock is held for microseconds
+// only: messages are delivered without the lock.
 type Channels struct {
 	mu     sync.RWMutex
-	number uint64 // of the latest topic or subscription
+	number uint64 // number of the latest topic or subscription
 	Topics [client.SubscriptionKinds]topics
 
-	PatternBytes         int          // the length of all patterns together
+	PatternBytes         int          // total length of all patterns
 	PatternSubscriptions int          // subscriptions to patterns
 	Clients              atomic.Int64 // clients with subscriptions
 }
@@ -45,10 +45,11 @@ type subscription struct {
 	ended  bool   // no message is delivered any more; changed with the client's mailbox locked
 }
 
-// subscriptions are those of one client. Its session alone reads and changes them.
+// subscriptions are the subscriptions of one client. Only the client's session reads and changes
+// them.
 type subscriptions struct {
 	topics [client.SubscriptionKinds]map[string]*subscription
-	bytes  int // of the names
+	bytes  int // total length of the names
 }
 
 func (l *subscriptions) count(kinds ...client.SubscriptionKind) (n int) {
@@ -58,7 +59,8 @@ func (l *subscriptions) count(kinds ...client.SubscriptionKind) (n int) {
 	return n
 }
 
-// Total counts the subscriptions. While there are some, a client in RESP2 may send few other commands.
+// Total returns the number of subscriptions. While there are any, a client in RESP2 may send only a
+// few other commands.
 func (l *subscriptions) Total() int {
 	return l.count(client.ToChannel, client.ToPattern, client.ToShardChannel)
 }
@@ -77,11 +79,11 @@ func (l *subscriptions) names(kind client.SubscriptionKind) []string {
 	return slices.Collect(maps.Keys(l.topics[kind]))
 }
 
-// The bounds of one client's subscriptions. When its session ends, all of them end at once, which takes
-// a millisecond.
+// The bounds of one client's subscriptions. They all end when the session ends, which takes a
+// millisecond with so many.
 const (
 	MaxSubscriptions   = 4096
-	MaxSubscribedBytes = 4 << 20 // of the names together
+	MaxSubscribedBytes = 4 << 20 // total length of the names
 )
 
 const errTooManySubscriptions command.Refusal = "ERR too many subscriptions"
@@ -111,8 +113,8 @@ func (cs *Channels) subscribe(c *client.Client, kind client.SubscriptionKind, na
 	c.Charge(client.SubscriptionBytes + len(name))
 }
 
-// unsubscribe ends a subscription, if there is one. Messages that were published before are written
-// before the reply, and none after it.
+// unsubscribe ends a subscription, if there is one. The messages that it has received precede the
+// reply; it receives none afterwards.
 func (cs *Channels) unsubscribe(c *client.Client, s command.Session, kind client.SubscriptionKind, name string) {
 	l := SubscriptionsOf(c)
 	sub := l.topics[kind][name]
@@ -140,8 +142,9 @@ func (cs *Channels) unsubscribeAll(c *client.Client, s command.Session) {
 	}
 }
 
-// updateCounts publishes the number of a client's subscriptions, and of new ones that are about to be
-// added, for CLIENT LIST and INFO and for those that deliver messages to it.
+// updateCounts makes the number of a client's subscriptions visible to CLIENT LIST, to INFO and to
+// the goroutines that push messages to the client. added is the number of subscriptions that are
+// about to be added.
 func (cs *Channels) updateCounts(c *client.Client, kind client.SubscriptionKind, added int) {
 	l, before := SubscriptionsOf(c), c.IsSubscribed()
 	subscribed := l.Total()+added > 0
@@ -219,16 +222,16 @@ func (cs *Channels) Count(kind client.SubscriptionKind) int {
 
 // Message is a message that is published.
 type Message struct {
-	Kind             client.SubscriptionKind // viaChannel, and so by patterns too; or viaShard
+	Kind             client.SubscriptionKind // ToChannel, which patterns receive too, or ToShardChannel
 	Channel, Payload []byte
-	until            uint64 // the latest subscription that gets it, 0 for all present ones
+	until            uint64 // number of the last subscription that receives it; 0 for all present ones
 }
 
-// deliveryWork is the work (see command.Call) to deliver a message to one subscriber, without that for
-// its payload.
+// deliveryWork is the work (see command.Call) of delivering a message to one subscriber, without
+// the bytes of its payload.
 const deliveryWork = 512
 
-// Work returns the most work (see command.Call) that it can take to publish a message. The time to
+// Work returns an upper bound of the work (see command.Call) of publishing a message. The time to
 // match a pattern grows with the product of the lengths of pattern and channel.
 func (cs *Channels) Work(m Message) int {
 	cs.mu.RLock()
@@ -244,19 +247,20 @@ func (cs *Channels) Work(m Message) int {
 	return receivers*(deliveryWork+len(m.Payload)) + matching
 }
 
-// subscribersPerPiece is how many members of a list are read with the lock held, which takes some
-// microseconds.
+// subscribersPerPiece is the number of members of a list that are read at once, with the lock held
+// for some microseconds.
 const subscribersPerPiece = 128
 
-// latest returns the number of the latest subscription, or 1, which no subscription has.
+// latest returns the number of the latest topic or subscription, or 1, which is never the number of
+// a subscription.
 func (cs *Channels) latest() uint64 {
 	cs.mu.RLock()
 	defer cs.mu.RUnlock()
 	return max(cs.number, 1)
 }
 
-// Publish delivers a message to its subscribers, and returns how many they are. Subscriptions that are
-// made meanwhile do not get it. It calls yield between pieces of the work.
+// Publish delivers a message to its subscribers, and returns their number. Subscriptions that are
+// made meanwhile do not receive it. Publish calls yield between pieces of the work.
 func (cs *Channels) Publish(m Message, yield func()) (receivers int) {
 	cs.mu.RLock()
 	until, t := cmp.Or(m.until, cs.number), cs.Topics[m.Kind].byName[string(m.Channel)]
@@ -276,8 +280,8 @@ func (cs *Channels) Publish(m Message, yield func()) (receivers int) {
 	return receivers
 }
 
-// Each calls visit for each topic of a kind, without the lock, until visit returns false. It calls yield
-// between pieces of the work.
+// Each calls visit for each topic of a kind, without the lock, until visit returns false. Between
+// pieces of the work, Each calls yield.
 func (cs *Channels) Each(kind client.SubscriptionKind, visit func(*Topic) bool, yield func()) {
 	cs.mu.RLock()
 	until := cs.number
@@ -321,7 +325,8 @@ func (cs *Channels) EachSubscriber(t *Topic, visit func(*client.Client)) {
 	}
 }
 
-// send delivers a message to the subscribers of one topic. It is encoded once for each protocol.
+// send delivers a message to the subscribers of one topic. The message is encoded once for each
+// protocol.
 func (cs *Channels) send(kind client.SubscriptionKind, t *Topic, m Message, until uint64,
 	yield func()) (receivers int) {
 	var found [subscribersPerPiece]*subscription

@@ -24,12 +24,14 @@ type Notifier struct {
 	Changes  store.Notifier // nil if the store announces no changes
 	Hooks    *command.Hooks
 	Busy     *atomic.Int32 // counts goroutines that need the event loops to yield
-	// Running returns the call that a client makes at the moment, nil if that is not known. It is called
-	// on the goroutine that makes the call.
+	// Running returns the current call of a client, nil if it is not known. Running is called on
+	// the goroutine that makes the call.
 	Running func(client int64) *command.Call
 
-	events      atomic.Uint32 // the events that are published
-	unsubscribe func()        // from the store; nil while no events are published. Options are set one at a time
+	events atomic.Uint32 // the events that are published
+	// unsubscribe ends the subscription to the store; nil while no events are published. The lock of
+	// the options guards it.
+	unsubscribe func()
 
 	sender  sync.Mutex  // held while events are published, so that they keep their order
 	sending atomic.Bool // a goroutine publishes notices
@@ -48,12 +50,12 @@ type notice struct {
 	event    string
 }
 
-// The bound of the notices. There are more only if publishing does not keep up. Then they are dropped,
-// and the subscribers are disconnected as if they had read too slowly, because they must not believe
-// that they have received all events.
+// The bound of the notices. It is exceeded only if publishing does not keep up. Then the notices
+// are dropped, and the subscribers are disconnected as if they had read too slowly, because they
+// must not believe that they have received all events.
 const (
 	maxNoticeBytes = 32 << 20
-	noticeBytes    = 64 // of a notice, in addition to its key
+	noticeBytes    = 64 // the size of a notice, without its key
 )
 
 // Set selects the events that are published, by letters as in redis.conf.
@@ -123,7 +125,7 @@ func (n *Notifier) take() (notices []notice, lost bool) {
 	return notices, lost
 }
 
-// putBack puts notices back that were not published, before those that were added meanwhile.
+// putBack returns unpublished notices to the front of the queue.
 func (n *Notifier) putBack(notices []notice, lost bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -155,7 +157,8 @@ func (n *Notifier) publish(most int, yield func()) (work int) {
 	return work
 }
 
-// messages returns the messages that publish an event: first to the key's channel, then to the event's.
+// messages returns the messages that publish an event: the first to the channel of the key, the
+// second to the channel of the event.
 func (one *notice) messages(wanted events) (list []Message) {
 	if wanted&toKeyspace != 0 {
 		channel := fmt.Appendf(nil, "%s%d__:%s", keyspaceChannels, one.database, one.key)
@@ -224,8 +227,8 @@ func (n *Notifier) sendAll() {
 	}
 }
 
-// Send publishes all notices before it returns. It may wait for another goroutine that publishes, so it is
-// called outside the event loops alone, by calls that keep their place among slow calls meanwhile.
+// Send publishes all notices before it returns. It may wait for another goroutine that publishes,
+// so only calls outside the event loops use it, which keep their slots meanwhile.
 func (n *Notifier) Send() {
 	n.sender.Lock()
 	n.publish(command.MaxInt, func() {})

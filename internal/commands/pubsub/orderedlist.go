@@ -2,9 +2,9 @@ package pubsub
 
 import "slices"
 
-// orderedList is a list of members in the order in which they were added. It can be read in pieces while
-// it changes: each member has a number, larger than those of all members before it, and a reader
-// continues behind the last number that it has seen. The caller locks the list.
+// orderedList is a list of members in the order in which they were added. It can be read in pieces
+// while it changes: each member has a number, larger than those of all members before it, and a
+// reader continues after the last number that it has seen. The caller locks the list.
 type orderedList[T any] struct {
 	Entries []orderedEntry[T]
 	removed int // entries whose members were removed

@@ -35,8 +35,8 @@ func (cs *Channels) publishing(row command.Command, kind client.SubscriptionKind
 	return &row
 }
 
-// publishTo publishes a message: at once, or outside the event loop if that takes long; in a
-// transaction after it, when no key is locked.
+// publishTo publishes a message: at once, or outside the event loop if that takes long. In a
+// transaction, it postpones the message until the keys are unlocked.
 func (cs *Channels) publishTo(c *command.Call, kind client.SubscriptionKind) error {
 	m := Message{Kind: kind, Channel: c.Word(), Payload: c.Word()}
 	if err := checkChannel(c, kind, m.Channel); err != nil {
@@ -44,7 +44,7 @@ func (cs *Channels) publishTo(c *command.Call, kind client.SubscriptionKind) err
 	}
 	switch {
 	case c.Deferred != nil:
-		m.until = cs.latest() // later subscriptions of the transaction do not get it
+		m.until = cs.latest() // later subscriptions of the transaction do not receive it
 		c.Defer(func() int { return cs.Work(m) }, func(c *command.Call) { c.Out.Int(int64(cs.Publish(m, c.Yield))) })
 		return nil
 	case c.Session == nil:
@@ -65,7 +65,7 @@ func (cs *Channels) publishTo(c *command.Call, kind client.SubscriptionKind) err
 	return nil
 }
 
-// checkChannel bounds the length of a name, because the time to match it with a pattern grows with it.
+// checkChannel bounds the length of a name, because the time of matching grows with the length.
 func checkChannel(c *command.Call, kind client.SubscriptionKind, name []byte) error {
 	switch {
 	case kind == client.ToPattern:

@@ -1,5 +1,5 @@
-// Package pubsub has the commands about channels (SUBSCRIBE, PUBLISH, PUBSUB), and the state behind
-// them: which client has subscribed to which channel or pattern, and how messages reach it.
+// Package pubsub implements the commands about channels (SUBSCRIBE, PUBLISH, PUBSUB), and the state
+// behind them: which client has subscribed to which channel or pattern, and how messages reach it.
 package pubsub
 
 import (

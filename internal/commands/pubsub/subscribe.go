@@ -8,8 +8,8 @@ import (
 // subscribeFlags are the flags of the commands that subscribe and unsubscribe.
 const subscribeFlags = command.PubSub | command.NoScript | command.Loading | command.Stale
 
-// subscribing completes the row of a command that subscribes to the names in its words. name is that
-// of its argument.
+// subscribing completes the row of a command that subscribes to the names in its words. name is the
+// name of its argument.
 func (cs *Channels) subscribing(row command.Command, kind client.SubscriptionKind, name string) *command.Command {
 	row.Group, row.Flags, row.Effort = "pubsub", subscribeFlags, effortOfSubscribing
 	row.Traits |= command.WhileSubscribed
@@ -87,12 +87,12 @@ func (cs *Channels) sunsubscribeRow() *command.Command {
 // subscriptionReply is the reply to each of these commands.
 const subscriptionReply = "For each name, a message of three elements: the command, the name, the number of subscriptions after it."
 
-// unsubscribeWork is the work to remove a subscription.
+// unsubscribeWork is the work of removing a subscription.
 const unsubscribeWork = command.BytesPerUnit / 4
 
-// copiesPerName is the work for each byte of a name in a transaction, which does not end its turn
-// between names: each name is copied twice, hashed four times, and goes to memory that is touched
-// for the first time.
+// copiesPerName is the work for each byte of a name in a transaction, which subscribes to all names
+// in one turn: each name is copied twice, hashed four times, and stored in memory that was not used
+// before.
 const copiesPerName = 8
 
 // The costs of these commands in a transaction.
@@ -103,8 +103,8 @@ var (
 	effortOfUnsubscribing = &command.Effort{Fixed: func(words [][]byte) int { return (len(words) - 1) * unsubscribeWork }}
 )
 
-// subscribeTo subscribes to the names of a call, and answers each. If they are too many or too long, it
-// refuses the call before it subscribes to any.
+// subscribeTo subscribes to the names of a call, with a reply for each. If the names are too many
+// or too long, it refuses the call and subscribes to none.
 func (cs *Channels) subscribeTo(c *command.Call, kind client.SubscriptionKind) error {
 	names, bytes := c.Many(), 0
 	for _, name := range names {
@@ -126,8 +126,7 @@ func (cs *Channels) subscribeTo(c *command.Call, kind client.SubscriptionKind) e
 	return nil
 }
 
-// subscribeInPieces subscribes to the last words of the call, as many as count says, a piece of them in
-// each turn.
+// subscribeInPieces subscribes to the last count words of the call, some of them in each turn.
 func (cs *Channels) subscribeInPieces(c *command.Call, kind client.SubscriptionKind, count int) {
 	var names [][]byte
 	next := 0
@@ -143,7 +142,7 @@ func (cs *Channels) subscribeInPieces(c *command.Call, kind client.SubscriptionK
 	names = words[len(words)-count:]
 }
 
-// The bounds of the names that a turn subscribes to, which takes a tenth of a millisecond. One name
+// The bounds of the names that one turn subscribes to, in a tenth of a millisecond. A single name
 // may have more bytes.
 const (
 	NamesPerPiece     = 128
@@ -161,7 +160,7 @@ func pieceLength(names [][]byte) int {
 	return len(names)
 }
 
-// subscribeEach subscribes to names, and answers each with a message.
+// subscribeEach subscribes to names, and writes a message for each.
 func (cs *Channels) subscribeEach(c *command.Call, kind client.SubscriptionKind, names [][]byte) {
 	c.Work += len(names)*command.SubscribeWork + command.TotalLength(names)
 	for _, name := range names {
@@ -170,8 +169,8 @@ func (cs *Channels) subscribeEach(c *command.Call, kind client.SubscriptionKind,
 	}
 }
 
-// writeSubscription writes the message that answers one name: the client gets it whatever CLIENT REPLY
-// says.
+// writeSubscription writes the reply for one name. It is a message, which CLIENT REPLY does not
+// switch off.
 func (cs *Channels) writeSubscription(c *command.Call, kind client.SubscriptionKind, name []byte) {
 	out := c.Session.Messages()
 	out.Push(3)
@@ -184,8 +183,8 @@ func (cs *Channels) writeSubscription(c *command.Call, kind client.SubscriptionK
 	out.Int(int64(SubscriptionsOf(c.Client).countInReply(kind)))
 }
 
-// unsubscribeFrom ends the subscriptions that a call names, or all of their kind, and answers each. If
-// there is none to end, it answers once, with nil in the place of the name.
+// unsubscribeFrom ends the subscriptions that a call names, or all of their kind, with a reply for
+// each. If there is none to end, there is one reply, with nil in place of the name.
 func (cs *Channels) unsubscribeFrom(c *command.Call, kind client.SubscriptionKind) error {
 	if named := c.Many(); len(named) > 0 {
 		for _, name := range named {
@@ -205,9 +204,9 @@ func (cs *Channels) unsubscribeFrom(c *command.Call, kind client.SubscriptionKin
 	return nil
 }
 
-// recheckRights closes the connection if its client has just subscribed to what its user may not use. A
-// change of the user disconnects such clients, but it may have looked for them between the check of
-// this call and its subscriptions.
+// recheckRights closes the connection if its client has just subscribed to a channel that its user
+// may not use any more. A change of the user disconnects its subscribers, but may have looked for
+// them after this call was checked and before it subscribed.
 func recheckRights(c *command.Call, kind client.SubscriptionKind, names [][]byte) {
 	u := c.Client.Account.Load().User.Load()
 	if u != nil && u.Unrestricted() {
