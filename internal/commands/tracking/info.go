@@ -20,7 +20,7 @@ func (t *Table) Info() []command.InfoPart {
 	}
 }
 
-// Cleanup ends CLIENT TRACKING.
+// Cleanup ends CLIENT TRACKING for a client.
 func (t *Table) Cleanup() command.Cleanup {
 	return command.Cleanup{
 		Reset: func(c *command.Call) { t.setCallTracker(c, nil) },

@@ -9,17 +9,17 @@ import (
 	"strings"
 )
 
-// changes are changes of keys that are still to be sent.
+// changes are changes of keys of which the clients are not notified yet.
 type changes struct {
 	keys             []changedKey
-	written          map[string]int64 // for broadcasts: changed keys, and the client that has changed each last
+	written          map[string]int64 // for broadcasts: changed keys, and the client that was the last to change each
 	writtenBytes     int              // of written
-	keyBytes         int64            // that keys take
-	receivers        int              // how many messages there are to send, about
-	writtenReceivers int              // and how many of them for written
+	keyBytes         int64            // memory of keys
+	receivers        int              // approximate number of messages to send
+	writtenReceivers int              // how many of these are for written
 }
 
-// changedKey is a change of one key, or of all.
+// changedKey is a change of one key, or of all keys.
 type changedKey struct {
 	key     string
 	readers readers
@@ -27,7 +27,8 @@ type changedKey struct {
 	all     bool // all keys have changed
 }
 
-// The bounds of the pending changes, in bytes. Beyond them, the changes are replaced by one of all keys.
+// The bounds of the pending changes, in bytes. Beyond them, the changes are replaced by one change
+// of all keys.
 const (
 	maxChangedBytes = 32 << 20
 	maxWrittenBytes = 16 << 20
@@ -68,9 +69,9 @@ func (t *Table) addBroadcast(key []byte, by int64) {
 	t.hasPending.Store(true)
 }
 
-// InvalidateAll adds a change of all keys, by a client, and empties the table. A command calls it once,
-// when it has flushed databases: the store announces each database, and between two of them another
-// session might send what is pending.
+// InvalidateAll adds a change of all keys, by a client, and empties the table. A command calls it
+// once, after it has flushed databases. The store's events cannot be used for that: there is one
+// for each database, and another session might send the pending changes between two of them.
 func (t *Table) InvalidateAll(by int64) {
 	trackers := int(t.tracking.Load())
 	if trackers == 0 {
@@ -84,11 +85,11 @@ func (t *Table) InvalidateAll(by int64) {
 	t.hasPending.Store(true)
 }
 
-// maxSentAtOnce is how many messages a session sends at once. More are sent by a goroutine.
+// maxSentAtOnce is the number of messages that a session sends at once. A goroutine sends the rest.
 const maxSentAtOnce = 128
 
-// SendPending sends the pending changes. Those for broadcasts are sent at the end of a batch of calls
-// alone, as in Redis.
+// SendPending sends the pending changes. Changes for broadcasts are sent only at the end of a batch
+// of calls, as in Redis.
 func (t *Table) SendPending(endOfBatch bool) {
 	if !t.hasPending.Load() {
 		return
@@ -146,7 +147,7 @@ func (c *changes) flush(by int64) {
 	}
 }
 
-// take removes and returns all changes. Without written, it leaves those for broadcasts.
+// take removes and returns all changes; if written is false, all except those for broadcasts.
 func (c *changes) take(written bool) (taken changes) {
 	taken, *c = *c, changes{}
 	if !written {
@@ -198,8 +199,8 @@ func (t *Table) send(c changes) {
 	}
 }
 
-// sendFlush sends a change of all keys to all clients that track; last to the client that has made it,
-// as in Redis.
+// sendFlush sends a change of all keys to all clients that track keys. The client that made the
+// change is the last, as in Redis.
 func (t *Table) sendFlush(by int64) {
 	t.trackersMu.Lock()
 	ids := slices.Sorted(maps.Keys(t.trackers))
@@ -213,8 +214,8 @@ func (t *Table) sendFlush(by int64) {
 	}
 }
 
-// yieldAfter lets other goroutines run after every few messages, of which sent were sent. Event loops
-// send fewer, so they do not yield here.
+// yieldAfter lets other goroutines run after every few messages; sent is the number of messages so
+// far. Event loops send fewer, so they never yield here.
 func yieldAfter(sent int) {
 	if sent > 0 && sent%maxSentAtOnce == 0 {
 		runtime.Gosched()
@@ -255,11 +256,12 @@ type invalidation struct {
 	keys      []string
 	broadcast bool
 	by        int64
-	push      client.Encodings // in RESP3, by the protocol of the client that tracks
-	message   client.Encodings // for subscribers in RESP2
+	push      client.Encodings // for clients in RESP3, by the protocol of the client that tracks keys
+	message   client.Encodings // for clients in RESP2 that have subscriptions
 }
 
-// sendTo sends an invalidation to a client that tracks, or to the one to which it redirects.
+// sendTo sends an invalidation to a client that tracks keys, or to the client to which it
+// redirects.
 func (t *Table) sendTo(id int64, what *invalidation) {
 	s := t.Clients.Get(id)
 	if s == nil {
@@ -281,7 +283,7 @@ func (t *Table) sendTo(id int64, what *invalidation) {
 	to.PushFunc(func(m *client.Mailbox) *client.Parcel {
 		switch {
 		case m.Protocol() != 3 && !(tr.Redirect != 0 && m.Subscribed()):
-			return nil // as in Redis, a client that cannot get it gets nothing
+			return nil // as in Redis, a client in RESP2 must be the target of REDIRECT, and subscribed
 		case what.broadcast && m.NotePendingKeys(what.keys):
 			return nil
 		case m.Protocol() == 3:
@@ -291,7 +293,7 @@ func (t *Table) sendTo(id int64, what *invalidation) {
 	})
 }
 
-// invalidationChannel is the channel on which a client in RESP2 gets invalidations.
+// invalidationChannel is the channel on which clients in RESP2 receive invalidations.
 const invalidationChannel = "__redis__:invalidate"
 
 func brokenRedirect(m *client.Mailbox, redirect int64) *client.Parcel {
@@ -306,8 +308,9 @@ func brokenRedirect(m *client.Mailbox, redirect int64) *client.Parcel {
 	return &client.Parcel{Bytes: out.Bytes()}
 }
 
-// write writes the message. As in Redis, the nil that stands for all keys is in the protocol of the client
-// that tracks, whatever that of the client which gets the message.
+// write writes the message. As in Redis, the nil that stands for all keys is encoded in the
+// protocol of the client that tracks keys (own), even if the message goes to a client with another
+// protocol.
 func (i *invalidation) write(out *resp.Writer, own int, words ...string) {
 	out.Push(len(words) + 1)
 	for _, word := range words {

@@ -4,7 +4,7 @@ import "cellserver/internal/option"
 
 // Settings are the values of the family's options.
 type Settings struct {
-	MaxKeys int // that the table holds; 0 for any number
+	MaxKeys int // maximum number of keys in the table; 0 for any number
 }
 
 // NewSettings returns the defaults.
@@ -19,7 +19,7 @@ func (s *Settings) Options() []*option.Option {
 	}
 }
 
-// Effects returns what applies the settings to the table.
+// Effects returns the effects that apply the settings to the table.
 func (t *Table) Effects(s *Settings) []option.Effect {
 	return []option.Effect{option.On(func() { t.SetMaxKeys(s.MaxKeys) }, "tracking-table-max-keys")}
 }

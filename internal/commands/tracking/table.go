@@ -1,7 +1,7 @@
-// Package tracking has client-side caching (CLIENT TRACKING): it records which client has read which
-// key, and sends the client an invalidation when the key changes. As in Redis, a key is its name,
-// whatever its database. Changes are collected while shards are locked, and sent when they are not:
-// see Table.SendPending.
+// Package tracking implements client-side caching (CLIENT TRACKING): it records which client has
+// read which key, and sends the client an invalidation when the key changes. As in Redis, keys of
+// the same name in different databases count as one key. Changes are collected while shards are
+// locked, and sent after they are unlocked: see Table.SendPending.
 package tracking
 
 import (
@@ -14,7 +14,7 @@ import (
 	"cellserver/internal/store"
 )
 
-// Table is the table of the keys that clients have read, and of the changes that are to be sent.
+// Table holds the keys that clients have read, and the changes that are still to be sent.
 type Table struct {
 	Store interface {
 		Subscribe(listen store.Listener) (unsubscribe func())
@@ -26,32 +26,32 @@ type Table struct {
 	parts   [trackingParts]trackingPart
 	maxKeys atomic.Int64
 	keys    atomic.Int64
-	items   atomic.Int64 // readers of all keys
-	bytes   atomic.Int64 // that all keys take
+	items   atomic.Int64 // number of readers of all keys
+	bytes   atomic.Int64 // memory of all keys
 	expired atomic.Int64 // keys that calls have found expired
 
 	trackersMu   sync.Mutex // guards trackers, broadcasts and unsubscribe
 	trackers     map[int64]*client.Tracker
-	broadcasts   map[string]map[int64]bool // clients by prefix, of those in broadcasting mode
+	broadcasts   map[string]map[int64]bool // by prefix, the clients in broadcasting mode
 	tracking     atomic.Int64              // the number of trackers
-	broadcasting atomic.Int64              // the number of them in broadcasting mode
+	broadcasting atomic.Int64              // the number of trackers in broadcasting mode
 	prefixes     atomic.Int64              // the number of prefixes
-	unsubscribe  func()                    // from the store; nil while there are no trackers
+	unsubscribe  func()                    // ends the subscription to the store; nil while there are no trackers
 
 	mu         sync.Mutex // guards pending and sending; taken with a key locked, so it is held for microseconds
 	pending    changes
 	hasPending atomic.Bool // pending is not empty
-	sending    bool        // a goroutine sends what is pending
+	sending    bool        // a goroutine sends the pending changes
 }
 
-// trackingParts is the number of parts of the table. Each has a lock of its own, so that clients which
+// trackingParts is the number of parts of the table. Each has its own lock, so that clients that
 // change keys seldom wait for one another.
 const trackingParts = 64
 
 type trackingPart struct {
 	mu    sync.Mutex
 	count atomic.Int64
-	items int64 // readers of its keys
+	items int64 // number of readers of its keys
 	bytes int64
 	keys  map[string]readers
 }
@@ -64,8 +64,8 @@ type readers struct {
 
 func (r readers) count() int { return 1 + len(r.more) }
 
-// The bounds of the table. When there are more keys, or when they take more bytes, one of them is
-// evicted: its readers get an invalidation, as if it had changed.
+// The bounds of the table. Beyond them, a key is evicted: its readers receive an invalidation, as
+// if it had changed.
 const (
 	defaultMaxTracked = 1_000_000
 	maxTrackedBytes   = 256 << 20
@@ -88,7 +88,7 @@ func (t *Table) setTracker(c *client.Client, wanted *client.Tracker) {
 		return
 	}
 	c.Charge(wanted.Bytes() - before.Bytes())
-	t.SendPending(false) // earlier changes are for the clients that tracked then
+	t.SendPending(false) // earlier changes are for the clients that tracked keys then
 	t.trackersMu.Lock()
 	defer t.trackersMu.Unlock()
 	t.stop(c.ID, before)
@@ -101,8 +101,8 @@ func (t *Table) setTracker(c *client.Client, wanted *client.Tracker) {
 	t.subscribe(len(t.trackers) > 0)
 }
 
-// setCallTracker is SetTracker for the client of a call. From now on, the reads of its session's calls
-// are recorded.
+// setCallTracker is setTracker for the client of a call. From now on, the reads of that session are
+// recorded.
 func (t *Table) setCallTracker(c *command.Call, wanted *client.Tracker) {
 	t.setTracker(c.Client, wanted)
 	c.Middleware, c.Caching = nil, c.Caching && wanted != nil
@@ -111,7 +111,7 @@ func (t *Table) setCallTracker(c *command.Call, wanted *client.Tracker) {
 	}
 }
 
-// subscribe subscribes to the changes of the store, or ends that.
+// subscribe subscribes to the changes of the store, or ends the subscription.
 func (t *Table) subscribe(on bool) {
 	switch {
 	case on && t.unsubscribe == nil:
@@ -151,7 +151,7 @@ func (t *Table) stop(id int64, before *client.Tracker) {
 	}
 }
 
-// removeAll removes all keys. It does not go through them: there may be a million, and all keys of the
+// removeAll removes all keys, without a loop over them: there may be a million, and all keys of the
 // store may be locked meanwhile.
 func (t *Table) removeAll() {
 	if t.keys.Load() == 0 {
@@ -170,9 +170,10 @@ func (t *Table) part(key []byte) *trackingPart {
 	return &t.parts[maphash.Bytes(t.seed, key)%trackingParts]
 }
 
-// run runs the row of a call, and records its reads. They are recorded before it, so that no change is
-// missed; and again after it if the call has found keys expired. Such a key was removed from the
-// table, but the client has cached that it does not exist, and must know when it is created.
+// run runs the row of a call and records its reads. They are recorded before the row runs, so that
+// no change is missed, and again afterwards if the call has found expired keys: these were removed
+// from the table, but the client has cached that they do not exist, and must be notified when they
+// are created.
 func (t *Table) run(c *command.Call) error {
 	t.recordReads(c)
 	before := t.expired.Load()
@@ -222,7 +223,7 @@ func (t *Table) record(key []byte, id int64) {
 	}
 	p.keys[string(key)] = readers{first: id}
 	if t.count(p, 1, 1, entryBytes(string(key), readers{})); t.full() {
-		t.evict(p, string(key), 2) // one more than was added, so that all parts together get back to the bound
+		t.evict(p, string(key), 2) // one more than was added, so that the table returns to its bound
 	}
 }
 
@@ -232,16 +233,16 @@ func (t *Table) full() bool {
 	return most > 0 && t.keys.Load() > most || t.bytes.Load() > maxTrackedBytes
 }
 
-// SetMaxKeys sets how many keys the table holds, 0 for any number. Keys that are too many are evicted by
-// a goroutine.
+// SetMaxKeys sets the maximum number of keys in the table, 0 for any number. A goroutine evicts the
+// keys beyond it.
 func (t *Table) SetMaxKeys(maxKeys int) {
 	if t.maxKeys.Store(int64(maxKeys)); t.full() {
 		go t.shrink()
 	}
 }
 
-// evictedAtOnce is how many keys are evicted before a part is unlocked: a client that changes a key may
-// wait for it, with the key locked.
+// evictedAtOnce is the number of keys that are evicted before a part is unlocked: a client that
+// changes a key may wait for that lock while it holds the lock of the key.
 const evictedAtOnce = 128
 
 func (t *Table) shrink() {
@@ -267,8 +268,8 @@ func (t *Table) shrinkPart(p *trackingPart) bool {
 	return true
 }
 
-// evict evicts up to count keys of a part, which the caller has locked: any but the key except, unless
-// that is the only one.
+// evict evicts up to count keys of a part, which the caller has locked. It evicts the key except
+// only if there is no other.
 func (t *Table) evict(p *trackingPart, except string, count int) {
 	for key, r := range p.keys {
 		if key == except && len(p.keys) > 1 {
@@ -293,7 +294,7 @@ func entryBytes(key string, r readers) int64 {
 	return int64(len(key)+keyOverhead) + int64(len(r.more))*readerOverhead
 }
 
-// count adds to the counters of a part, which the caller has locked, and of the table.
+// count adds to the counters of the table and of a part, which the caller has locked.
 func (t *Table) count(p *trackingPart, keys, items, bytes int64) {
 	p.count.Add(keys)
 	p.items += items
@@ -303,9 +304,10 @@ func (t *Table) count(p *trackingPart, keys, items, bytes int64) {
 	t.bytes.Add(bytes)
 }
 
-// onChange is called by the store with a key that has changed, while it is locked. (Of a database that
-// was flushed, see InvalidateAll.) Changes that a client makes are sent by its session; for those
-// that the store makes by itself, such as expiry, onChange starts a goroutine that sends them.
+// onChange is called by the store with a key that has changed, while the key is locked. (For
+// flushed databases, see InvalidateAll.) Changes that a client makes are sent by its session; for
+// those that the store makes by itself, such as expiry, onChange starts a goroutine that sends
+// them.
 func (t *Table) onChange(_ int, key []byte, why store.Event, by int64) {
 	pending := false
 	if why == store.Expired && by != 0 {
@@ -316,7 +318,7 @@ func (t *Table) onChange(_ int, key []byte, why store.Event, by int64) {
 	}
 	if t.broadcasting.Load() > 0 && key != nil {
 		if why == store.Expired {
-			t.addBroadcast(key, 0) // no client has made that change, though one has found it
+			t.addBroadcast(key, 0) // the change is an expiry: a client has found it, but none has made it
 		} else {
 			t.addBroadcast(key, by)
 		}
@@ -327,8 +329,8 @@ func (t *Table) onChange(_ int, key []byte, why store.Event, by int64) {
 	}
 }
 
-// invalidateKey removes a key from the table, and adds an invalidation for its readers. It returns false
-// if there are none.
+// invalidateKey removes a key from the table, and adds an invalidation for its readers. It returns
+// false if the key has none.
 func (t *Table) invalidateKey(key []byte, by int64) bool {
 	p := t.part(key)
 	if p.count.Load() == 0 {
@@ -349,9 +351,9 @@ func (t *Table) invalidateKey(key []byte, by int64) bool {
 
 // Figures are the sizes of the table that INFO shows.
 type Figures struct {
-	Clients, Prefixes int64 // clients that track, and prefixes in broadcasting mode
-	Keys, Items       int64 // keys, and readers of all keys
-	Bytes             int64 // that all keys take
+	Clients, Prefixes int64 // clients that track keys, and prefixes in broadcasting mode
+	Keys, Items       int64 // number of keys, and of the readers of all keys
+	Bytes             int64 // memory of all keys
 }
 
 // Figures returns the sizes of the table.

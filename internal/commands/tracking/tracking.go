@@ -99,8 +99,8 @@ func (t *Table) redirect(wanted *client.Tracker, word []byte) error {
 // maxPrefixes bounds the prefixes of one client.
 const maxPrefixes = 256
 
-// checkOptions returns an error if the options exclude one another, or cannot follow those before. In
-// broadcasting mode, it adds the prefixes of those before.
+// checkOptions returns an error if the options exclude one another, or the client may not change
+// its earlier options to them. In broadcasting mode, it adds the earlier prefixes.
 func checkOptions(t *client.Tracker, before *client.Tracker) error {
 	const switched = " before disabling tracking for this client, and then re-enabling it with a different mode."
 	switch {
@@ -120,8 +120,8 @@ func checkOptions(t *client.Tracker, before *client.Tracker) error {
 	return joinPrefixes(t, before)
 }
 
-// joinPrefixes adds the prefixes of the tracker before, and returns an error if prefixes overlap. Without
-// any prefix, all keys are broadcast.
+// joinPrefixes adds the prefixes of an earlier tracker, and returns an error if prefixes overlap.
+// If there is no prefix, changes of all keys are broadcast.
 func joinPrefixes(t *client.Tracker, before *client.Tracker) error {
 	const never = " Prefixes for a single client must not overlap."
 	var known []string
@@ -151,7 +151,7 @@ func joinPrefixes(t *client.Tracker, before *client.Tracker) error {
 	return nil
 }
 
-// overlap reports whether one prefix begins with the other.
+// overlap reports whether one of two prefixes begins with the other.
 func overlap(a, b string) bool { return strings.HasPrefix(a, b) || strings.HasPrefix(b, a) }
 
 func (t *Table) cachingRow() *command.Command {
