@@ -6,11 +6,11 @@
 // period":
 //
 //	Fixed    one count        up to twice the limit, around the end of a window
-//	Sliding  two counts       fewer than twice the limit; on random traffic a ninth more at most, from a limit of 100 on
+//	Sliding  two counts       less than twice the limit; with random traffic and a limit from 100 on, 1/9 more at most
 //	Log      every instant    exact
 //
-// The rest they share. Each computes from its state the remaining quantity, from which one function
-// decides for all; and each has its own computation of when a refused quantity will be allowed.
+// They share the rest: each computes the remaining quantity from its state, and one function
+// decides from that. Each computes in its own way when a refused quantity will be allowed.
 //
 // The state of a key ends at an instant that belongs to the state (End); from then on the store
 // treats the key as absent.
@@ -18,11 +18,10 @@
 // The period is an argument of every call, so it may differ between calls, and a call must not make
 // the limiter forget what calls with another period have counted. A fixed window lasts as long as
 // the longest period of any call that took something in it. The other two store a period with the
-// key. The stored period decides, whatever period a call names, until it has once elapsed since the
-// last taking call that named it (Until); after that the period of the next call decides. Only
-// calls that take something count as naming a period. When a shorter period takes over from a
-// stored one, a sliding window counter converts what is in view at Until into the count of the
-// previous window.
+// key. The stored period decides calls with any period until the instant Until: one stored period
+// after the last call that had this period and took something. After Until, the period of the next
+// call decides. When a shorter period takes over from a stored one, a sliding window counter
+// converts what is in view at Until into the count of the previous window.
 package window
 
 import (
@@ -72,8 +71,8 @@ func (l Limit) Blocks(quantity int64, mode quota.Mode) bool {
 // last instant, time stands still and nothing becomes free.
 func instant(ns int64) int64 { return min(max(ns, 0), maxInstant) }
 
-// inDebt is the remaining quantity of a key that is beyond its limit. How far beyond matters only
-// for the wait.
+// inDebt is the remaining quantity of every key that is beyond its limit. How far it is beyond
+// matters only for the time to wait.
 const inDebt = -1
 
 // remainingAfter returns what is left of the limit if used has been taken.
@@ -82,7 +81,7 @@ func (l Limit) remainingAfter(used int64) int64 { return max(l.size-used, inDebt
 // verdict is the result of decide.
 type verdict struct {
 	limited bool
-	taken   int64 // to be added to the count; negative for a refund, which is limited to what was used
+	taken   int64 // to be added to the count; negative for a refund
 	wanted  int64 // the quantity that a limited caller waits for
 }
 
@@ -104,8 +103,8 @@ func (l Limit) decide(remaining, quantity int64, mode quota.Mode) verdict {
 	}
 }
 
-// deciding returns the limit that decides a call at now: that of the call, but with the stored
-// period before until.
+// deciding returns the limit that decides a call at now: the limit of the call, with the stored
+// period in place of its own before until.
 func (l Limit) deciding(now, period, until int64) Limit {
 	if now < until && 0 < period && period <= maxPeriod*int64(time.Second) {
 		l.period = period
@@ -122,15 +121,15 @@ func (l Limit) extendUntil(now, until int64, deciding Limit) int64 {
 	return max(until, now+l.period)
 }
 
-// handOver returns the instant at which a refused call should be repeated if another period decides
-// from until on. at is the result by the period that decides now, then the result by the call's
-// own. Replies are rounded up to seconds, so an instant in the last second before until is returned
-// only if the call would be admitted from then on.
-func handOver(at, until, then int64) int64 {
-	if at < until && then == until || at <= until-int64(time.Second) {
-		return at
+// handOver returns the instant at which a refused call should be repeated if the call's own period
+// decides from until on. atStored is the instant by the period that decides now, atOwn the one by
+// the call's own. Replies are rounded up to seconds, so an instant in the last second before until
+// is returned only if the call is still admitted after until.
+func handOver(atStored, until, atOwn int64) int64 {
+	if atStored < until && atOwn == until || atStored <= until-int64(time.Second) {
+		return atStored
 	}
-	return then
+	return atOwn
 }
 
 // canFitLater reports whether a refused quantity will be allowed later. More than the limit never
