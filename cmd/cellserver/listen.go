@@ -111,7 +111,7 @@ func listenTCP(n *network, address string, port int) (net.Listener, error) {
 
 // keepAlive returns the configuration with Redis's intervals: the first probe is sent after idle,
 // further ones after a third of it each, and the connection is closed when three probes are
-// unanswered. 0 is no probes.
+// unanswered. An idle of 0 means no probes.
 func keepAlive(idle time.Duration) net.KeepAliveConfig {
 	if idle == 0 {
 		return net.KeepAliveConfig{}

@@ -24,7 +24,7 @@ import (
 )
 
 // run starts the parts of the server in order: configuration, log, store, commands, server. Then it
-// waits, and shuts them down in the reverse order.
+// waits for a signal or a failure, and shuts the parts down in the reverse order.
 func run(args []string) error {
 	c, err := parseConfig(args, environment())
 	if err != nil {
@@ -104,8 +104,9 @@ func (c *config) wait(ctx context.Context, stop func(), srv *server.Server, fail
 	return errors.Join(err, shutDown(srv, inSeconds(c.shutdownTimeout), log))
 }
 
-// setMemoryLimit makes Go's memory limit three quarters of the container's, if that has one, so
-// that garbage is collected in time. The environment variable GOMEMLIMIT takes precedence.
+// setMemoryLimit sets Go's memory limit to three quarters of the container's memory limit, if there
+// is one, so that garbage is collected in time. The environment variable GOMEMLIMIT takes
+// precedence.
 func setMemoryLimit() {
 	if limit := client.ContainerMemory(); limit > 0 && os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(limit / 4 * 3)

@@ -39,7 +39,7 @@ func (t *tlsOptions) options() []*option.Option {
 		{Name: "tls-ca-cert-file", Kind: option.Text(&t.files.CACertFile, "path"), Change: option.Live,
 			Help: "PEM file of the authorities that issue clients' certificates"},
 		{Name: "tls-ca-cert-dir", Kind: option.Text(&t.files.CACertDir, "path"), Change: option.Live,
-			Help: "directory of such files"},
+			Help: "directory of PEM files of such authorities"},
 		{Name: "tls-auth-clients", Kind: option.Choice(&t.files.AuthClients, "no", "yes", "optional"), Change: option.Live,
 			Help: "clients need a certificate; optional: a certificate that is shown must be valid"},
 		{Name: "tls-protocols", Kind: option.Text(&t.files.Protocols, "versions"), Change: option.Live,

@@ -173,9 +173,10 @@ func (r *Registry) candidates() (list []candidate) {
 	return list
 }
 
-// largest returns the largest clients, so many that bytes are freed when they have left. Clients
-// that are leaving already count first. enough is false if there are not enough clients to evict.
-// What a client shares with others that stay is not freed; then evict calls largest again.
+// largest returns the largest clients: as many as free so many bytes when they have left. Clients
+// that are already leaving count first. enough is false if there are not enough clients to evict.
+// Messages that a client shares with clients that stay are not freed; then evict calls largest
+// again.
 func (r *Registry) largest(bytes int64) (chosen []*Client, enough bool) {
 	if r.areLeaving(bytes) {
 		return nil, true

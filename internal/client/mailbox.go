@@ -67,8 +67,8 @@ func (m *Mailbox) Subscribed() bool { return m.subscribed }
 // NotePendingKeys notes that an invalidation of the keys is about to be pushed, and reports whether
 // the messages already contain one of each key. A client that has not taken its messages needs no
 // second invalidation, so a key that changes all the time costs no memory for a client that does
-// not read. At most 1024 keys are noted: of more, a client may receive some twice. It is to be
-// called in the function given to PushFunc.
+// not read. At most 1024 keys are noted: beyond that, a client may receive the same invalidation
+// twice. It is to be called in the function given to PushFunc.
 func (m *Mailbox) NotePendingKeys(keys []string) (known bool) {
 	known = true
 	for _, key := range keys {

@@ -27,10 +27,11 @@ type Memory struct {
 	Total         int64
 }
 
-// Memory returns the memory that the client uses. words are those of the call that asks, if it is
-// the client's own: Redis counts them in its buffers.
+// Memory returns the memory that the client uses. words are those of the current call if the client
+// itself makes it, otherwise nil: Redis counts them in its buffers.
 func (c *Client) Memory(words [][]byte) (m Memory) {
-	// Redis has a fixed reply buffer of this size, and counts what does not fit into it apart.
+	// Redis has a fixed reply buffer of this size, and counts replies that do not fit in it
+	// separately.
 	const redisBuffer = 16 << 10
 	sizes := c.BufferSizes.Load()
 	input := sizes & (1<<32 - 1)

@@ -7,10 +7,10 @@ import "cellserver/internal/resp"
 // messages. Pieces keep their order, so nothing is written to the writer while there are pieces.
 
 // output is what follows the session's writer. Only the session uses it, except that other
-// goroutines read shared and pending when they compute the client's Weight: so the session writes
-// these two with the mailbox locked, and reads them without.
+// goroutines read shared and pending when they compute the client's Weight: so the session locks
+// the mailbox to write these two, but not to read them.
 type output struct {
-	shared  Piece // being sent in place of the writer, which is empty then; its memory is a Parcel's
+	shared  Piece // a part of a Parcel that is being sent in place of the writer, which is empty meanwhile
 	pending []Piece
 	bytes   int // in pending
 }

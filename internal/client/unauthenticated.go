@@ -30,8 +30,8 @@ type UnauthenticatedConn struct {
 
 // Enter counts a connection that uses so many bytes. cut is called, from any goroutine, if it is to
 // be closed. A connection for which idle returns false, because it waits for a processor rather
-// than for its peer, is cut only if no idle one is left. The connection that enters is cut last: it
-// would never get in while all others are busy.
+// than for its peer, is cut only if no idle one is left. The new connection is cut last: otherwise
+// no connection could enter while all others are busy.
 func (u *Unauthenticated) Enter(bytes int, idle func() bool, cut func()) *UnauthenticatedConn {
 	c := &UnauthenticatedConn{all: u, idle: idle, cut: cut, bytes: int64(bytes)}
 	cutAll(u.enter(c))

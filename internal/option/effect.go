@@ -1,7 +1,7 @@
 package option
 
-// Effect is what options change in a running server. Apply has the present values of the named
-// options take effect.
+// Effect applies options to a running server: Apply applies the current values of the named
+// options.
 type Effect struct {
 	Apply func() error
 	Names []string
@@ -12,7 +12,7 @@ func On(apply func(), names ...string) Effect {
 	return Effect{func() error { apply(); return nil }, names}
 }
 
-// Apply has the options of all effects take effect, now and after each change.
+// Apply applies all effects, now and after each change of their options.
 func (l *List) Apply(effects ...Effect) error {
 	for _, e := range effects {
 		if err := e.Apply(); err != nil {
@@ -23,8 +23,8 @@ func (l *List) Apply(effects ...Effect) error {
 	return nil
 }
 
-// The groups of options, in which --help and the documentation show them, that several packages
-// have options of.
+// The groups of options, in --help and in the documentation, that options of several packages
+// belong to.
 const (
 	Limits      = "Limits"
 	Memory      = "Memory"
