@@ -14,8 +14,8 @@ type Mailbox struct {
 	nonEmpty    atomic.Bool // there is something to take; read without the lock once per batch
 	mu          sync.Mutex
 	messages    []Piece
-	bytes       int             // in messages
-	pendingKeys map[string]bool // keys whose invalidation is among the messages: see NotePendingKeys
+	bytes       int                 // in messages
+	pendingKeys map[pendingKey]bool // keys whose invalidation is among the messages: see NotePendingKeys
 	delivery    Delivery
 	delivered   bool // there is a delivery
 	lost        bool // a message has been dropped: the connection is about to be closed
@@ -64,24 +64,32 @@ func (m *Mailbox) Protocol() int { return m.protocol }
 // given to PushFunc.
 func (m *Mailbox) Subscribed() bool { return m.subscribed }
 
-// NotePendingKeys notes that an invalidation of the keys is about to be pushed, and reports whether
-// the messages already contain one of each key. A client that has not taken its messages needs no
-// second invalidation, so a key that changes all the time costs no memory for a client that does
-// not read. At most 1024 keys are noted: beyond that, a client may receive the same invalidation
-// twice. It is to be called in the function given to PushFunc.
-func (m *Mailbox) NotePendingKeys(keys []string) (known bool) {
+// pendingKey is a key and the client that tracks it: several clients may have their invalidations
+// sent to one, and Redis sends one for each.
+type pendingKey struct {
+	tracker int64
+	key     string
+}
+
+// NotePendingKeys notes that an invalidation of the keys is about to be pushed on behalf of a client
+// that tracks them, and reports whether the messages already contain one of each key for it. A client
+// that has not taken its messages needs no second invalidation, so a key that changes all the time
+// costs no memory for a client that does not read. At most 1024 are noted: beyond that, a client
+// may receive the same invalidation twice. It is to be called in the function given to PushFunc.
+func (m *Mailbox) NotePendingKeys(tracker int64, keys []string) (known bool) {
 	known = true
 	for _, key := range keys {
-		if m.pendingKeys[key] {
+		pending := pendingKey{tracker, key}
+		if m.pendingKeys[pending] {
 			continue
 		}
 		if known = false; len(m.pendingKeys) >= maxPendingKeys {
 			continue
 		}
 		if m.pendingKeys == nil {
-			m.pendingKeys = make(map[string]bool)
+			m.pendingKeys = make(map[pendingKey]bool)
 		}
-		m.pendingKeys[key] = true
+		m.pendingKeys[pending] = true
 	}
 	return known
 }

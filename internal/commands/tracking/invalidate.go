@@ -284,7 +284,7 @@ func (t *Table) sendTo(id int64, what *invalidation) {
 		switch {
 		case m.Protocol() != 3 && !(tr.Redirect != 0 && m.Subscribed()):
 			return nil // as in Redis, a client in RESP2 must be the target of REDIRECT, and subscribed
-		case what.broadcast && m.NotePendingKeys(what.keys):
+		case what.broadcast && m.NotePendingKeys(id, what.keys):
 			return nil
 		case m.Protocol() == 3:
 			return what.push.InAs(own, 3, func(out *resp.Writer) { what.write(out, own, "invalidate") })
