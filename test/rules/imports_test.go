@@ -21,6 +21,9 @@ var mayImport = map[string][]string{
 	"internal/window": {"internal/quota"},
 	"internal/lease":  {"internal/quota"},
 
+	// What reaches a disk.
+	"internal/rdb": {},
+
 	"internal/topk":      {},
 	"internal/match":     {},
 	"internal/acl":       {"internal/match"},

@@ -1,0 +1,64 @@
+// Package rdb reads and writes the snapshot files of Redis (RDB), and the payloads of DUMP and
+// RESTORE, which are made of the same parts.
+//
+// A Writer writes version 10, which Redis 7.0 and everything later loads: strings and integers,
+// with their expiries. A Reader reads versions 1 to 13 (Redis 2.4 to 8.6) and Valkey's version 80.
+// It returns strings and integers, and skips all other types: it says of each such key which type
+// it was, so that an import can say what it could not keep. Both stream, and hold neither the file
+// nor a key for longer than a call.
+//
+// # The file
+//
+//	"REDIS0010"   magic, and the version in four digits; "VALKEY080" with three
+//	sections      each begins with a byte: an opcode, or the type of a key
+//	0xFF          the end
+//	checksum      8 bytes: CRC-64 of everything before it (since version 5); 0 means none
+//
+// Numbers of a fixed size are little-endian, a checksum too. What says how long or how many is a
+// length, whose first two bits tell its form:
+//
+//	00nnnnnn             6 bits
+//	01nnnnnn nnnnnnnn    14 bits, big-endian
+//	10000000 4 bytes     32 bits, big-endian
+//	10000001 8 bytes     64 bits, big-endian
+//	11eeeeee             no length: a string in another encoding follows
+//
+// A string is a length and as many bytes, or one of the other encodings:
+//
+//	0xC0 1 byte, 0xC1 2 bytes, 0xC2 4 bytes     the decimal digits of a signed integer
+//	0xC3 length of packed, length, packed       compressed by LZF
+//
+// # Sections
+//
+//	0xFA name value            AUX: a field about the file, such as redis-ver; unknown ones say nothing
+//	0xFE length                SELECTDB: the database of the keys that follow
+//	0xFB length length         RESIZEDB: how many keys it has, and how many of them expire (a hint)
+//	0xFC 8 bytes               the next key expires, Unix milliseconds
+//	0xFD 4 bytes               the next key expires, Unix seconds (until version 2)
+//	0xF8 length, 0xF9 1 byte   the next key's idle time, or its frequency of use
+//	0xF5 string                the source of a library of functions (since version 10)
+//	0xF7 module                what a module keeps outside of keys (since version 9)
+//	0xF4 length length length  a slot of a cluster: its number, keys, and keys that expire (since version 12)
+//	type key value             a key: its type, its name as a string, and its value
+//
+// The value of a string, type 0, is a string. How the others are built is listed in skip.go, as far
+// as it takes to find their end. Type 6, a module's value in the release candidates of Redis 4.0,
+// has no end that can be found without the module, and is an error; so is what this package does
+// not know.
+//
+// # The payload of DUMP
+//
+//	type value            as in the file
+//	version               2 bytes
+//	checksum              8 bytes: CRC-64 of everything before it
+//
+// # The checksum
+//
+// It is CRC-64 by Jones's polynomial 0xad93d23594c935a9, bits reflected, with an initial value of 0
+// and no final inversion: of "123456789" it is 0xe9c6d914c4b8d9ca.
+//
+// # Compression
+//
+// Redis compresses strings of more than 20 bytes by LZF, unless it is told not to. This package
+// reads such strings (lzf.go has the format), and writes none: Writer says what was measured.
+package rdb

@@ -1,0 +1,267 @@
+package rdb
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+)
+
+// input is bytes that arrive, with their checksum, and the place that has been reached.
+type input struct {
+	from   io.Reader // nil: what is in buf is all
+	buf    []byte
+	at     int // buf[at:end] is unread
+	end    int
+	base   int64 // where buf begins in the file
+	sum    uint64
+	summed int // of buf, these are in sum
+}
+
+// offset is how much has been read.
+func (in *input) offset() int64 { return in.base + int64(in.at) }
+
+// fail is an error of what begins at an offset.
+func fail(offset int64, err error) error { return &Error{Offset: offset, Err: err} }
+
+// malformed says what is wrong with what begins at an offset.
+func malformed(offset int64, format string, args ...any) error {
+	return fail(offset, fmt.Errorf("%w: %s", ErrMalformed, fmt.Sprintf(format, args...)))
+}
+
+// fill has n bytes at hand, of at most the buffer's size. What was lent before is no longer valid.
+func (in *input) fill(n int) error {
+	if in.end-in.at >= n {
+		return nil
+	}
+	if in.from == nil {
+		return fail(in.base+int64(in.end), io.ErrUnexpectedEOF)
+	}
+	in.sumUp()
+	in.base += int64(in.at)
+	in.end = copy(in.buf, in.buf[in.at:in.end])
+	in.at, in.summed = 0, 0
+	for empty := 0; in.end < n; empty++ {
+		got, err := in.from.Read(in.buf[in.end:])
+		in.end += got
+		switch {
+		case in.end >= n:
+		case err == io.EOF:
+			return fail(in.base+int64(in.end), io.ErrUnexpectedEOF)
+		case err != nil:
+			return fail(in.base+int64(in.end), err)
+		case got > 0:
+			empty = 0
+		case empty > 100:
+			return fail(in.base+int64(in.end), io.ErrNoProgress)
+		}
+	}
+	return nil
+}
+
+// sumUp takes what has been read into the checksum.
+func (in *input) sumUp() {
+	in.sum = checksum(in.sum, in.buf[in.summed:in.at])
+	in.summed = in.at
+}
+
+// ended tells whether nothing follows.
+func (in *input) ended() (bool, error) {
+	err := in.fill(1)
+	if e, ok := err.(*Error); ok && e.Err == io.ErrUnexpectedEOF {
+		return true, nil
+	}
+	return false, err
+}
+
+func (in *input) readByte() (byte, error) {
+	if in.at == in.end {
+		if err := in.fill(1); err != nil {
+			return 0, err
+		}
+	}
+	b := in.buf[in.at]
+	in.at++
+	return b, nil
+}
+
+// take lends n bytes, of at most the buffer's size, until the next call.
+func (in *input) take(n int) ([]byte, error) {
+	if in.end-in.at < n {
+		if err := in.fill(n); err != nil {
+			return nil, err
+		}
+	}
+	in.at += n
+	return in.buf[in.at-n : in.at], nil
+}
+
+// skip passes over n bytes.
+func (in *input) skip(n uint64) error {
+	for n > uint64(in.end-in.at) {
+		n -= uint64(in.end - in.at)
+		in.at = in.end
+		if err := in.fill(1); err != nil {
+			return err
+		}
+	}
+	in.at += int(n)
+	return nil
+}
+
+// lend is n bytes, lent until the next call. If the buffer is too small they are gathered in
+// scratch, which grows as they arrive: a length that promises more than there is takes no memory.
+func (in *input) lend(n int, scratch *[]byte) ([]byte, error) {
+	if n <= len(in.buf) {
+		return in.take(n)
+	}
+	*scratch = (*scratch)[:0]
+	for n > 0 {
+		if err := in.fill(1); err != nil {
+			return nil, err
+		}
+		part, _ := in.take(min(n, in.end-in.at))
+		*scratch = append(*scratch, part...)
+		n -= len(part)
+	}
+	return *scratch, nil
+}
+
+// readLengthOrEncoding reads a length. If an encoding stands in its place, that is returned, with encoded.
+func (in *input) readLengthOrEncoding() (n uint64, encoded bool, err error) {
+	begin := in.offset()
+	first, err := in.readByte()
+	if err != nil {
+		return 0, false, err
+	}
+	var p []byte
+	switch first & encoded8 {
+	case 0:
+		return uint64(first), false, nil
+	case length14:
+		second, err := in.readByte()
+		return uint64(first&0x3f)<<8 | uint64(second), false, err
+	case encoded8:
+		return uint64(first), true, nil
+	}
+	switch first {
+	case length32:
+		if p, err = in.take(4); err != nil {
+			return 0, false, err
+		}
+		return uint64(binary.BigEndian.Uint32(p)), false, nil
+	case length64:
+		if p, err = in.take(8); err != nil {
+			return 0, false, err
+		}
+		return binary.BigEndian.Uint64(p), false, nil
+	}
+	return 0, false, malformed(begin, "no length begins with %#02x", first)
+}
+
+func (in *input) readLength() (uint64, error) {
+	begin := in.offset()
+	n, encoded, err := in.readLengthOrEncoding()
+	if err == nil && encoded {
+		err = malformed(begin, "a length must stand here, not an encoded string")
+	}
+	return n, err
+}
+
+// text is a string as it is stored.
+type text struct {
+	bytes     []byte // lent
+	integer   int64
+	isInteger bool
+}
+
+// decoder reads strings.
+type decoder struct {
+	input
+	gathered []byte // a string longer than the buffer
+	unpacked []byte // one that was compressed
+}
+
+// readString reads one, whose bytes are lent until the next call.
+func (d *decoder) readString() (t text, err error) {
+	begin := d.offset()
+	n, encoded, err := d.readLengthOrEncoding()
+	switch {
+	case err != nil:
+		return t, err
+	case encoded && n == encodedLZ:
+		t.bytes, err = d.readCompressed(begin)
+		return t, err
+	case encoded:
+		t.isInteger = true
+		t.integer, err = d.readInteger(byte(n), begin)
+		return t, err
+	case n > maxString:
+		return t, malformed(begin, "a string of %d bytes, and %d is the most", n, maxString)
+	}
+	t.bytes, err = d.lend(int(n), &d.gathered)
+	return t, err
+}
+
+func (d *decoder) readInteger(encoding byte, begin int64) (int64, error) {
+	size := 1 << (encoding - encoded8)
+	if encoding > encoded32 {
+		return 0, malformed(begin, "%#02x is no encoding of a string", encoding)
+	}
+	p, err := d.take(size)
+	switch {
+	case err != nil:
+		return 0, err
+	case size == 1:
+		return int64(int8(p[0])), nil
+	case size == 2:
+		return int64(int16(binary.LittleEndian.Uint16(p))), nil
+	}
+	return int64(int32(binary.LittleEndian.Uint32(p))), nil
+}
+
+func (d *decoder) readCompressed(begin int64) ([]byte, error) {
+	short, err := d.readLength()
+	if err != nil {
+		return nil, err
+	}
+	long, err := d.readLength()
+	if err != nil {
+		return nil, err
+	}
+	if short > maxString || long > maxString || long > short*maxExpansion {
+		return nil, malformed(begin, "a string of %d bytes, compressed to %d", long, short)
+	}
+	packed, err := d.lend(int(short), &d.gathered)
+	if err != nil {
+		return nil, err
+	}
+	if uint64(cap(d.unpacked)) < long {
+		d.unpacked = make([]byte, 0, long)
+	}
+	d.unpacked, err = unpack(d.unpacked[:0], packed, int(long))
+	if err != nil {
+		return nil, malformed(begin, "%v", err)
+	}
+	return d.unpacked, nil
+}
+
+// skipString passes over one, of any length.
+func (d *decoder) skipString() error {
+	begin := d.offset()
+	n, encoded, err := d.readLengthOrEncoding()
+	switch {
+	case err != nil:
+		return err
+	case encoded && n == encodedLZ:
+		if n, err = d.readLength(); err != nil {
+			return err
+		}
+		if _, err = d.readLength(); err != nil {
+			return err
+		}
+	case encoded:
+		_, err = d.readInteger(byte(n), begin)
+		return err
+	}
+	return d.skip(n)
+}

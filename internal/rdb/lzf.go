@@ -1,0 +1,57 @@
+package rdb
+
+import "errors"
+
+// maxExpansion is how much longer the result of LZF can be: three bytes stand for 264 at most.
+const maxExpansion = 88
+
+var errLZF = errors.New("malformed compressed string")
+
+// unpack appends to dst the n bytes that were compressed by LZF, whose format is a sequence of
+//
+//	000lllll                     l+1 bytes follow as they are
+//	lllooooo oooooooo            l+2 bytes again that stand o+1 bytes before the end, l below 7
+//	111ooooo llllllll oooooooo   l+9 bytes again
+//
+// What is repeated may reach into the repetition.
+func unpack(dst, packed []byte, n int) ([]byte, error) {
+	from, to := len(dst), len(dst)+n
+	for at := 0; at < len(packed); {
+		control := int(packed[at])
+		at++
+		if control < 32 {
+			end := at + control + 1
+			if end > len(packed) || len(dst)+control+1 > to {
+				return dst, errLZF
+			}
+			dst = append(dst, packed[at:end]...)
+			at = end
+			continue
+		}
+		length := control>>5 + 2
+		if control>>5 == 7 {
+			if at == len(packed) {
+				return dst, errLZF
+			}
+			length += int(packed[at])
+			at++
+		}
+		if at == len(packed) {
+			return dst, errLZF
+		}
+		begin := len(dst) - (control&31<<8 | int(packed[at])) - 1
+		at++
+		if begin < from || len(dst)+length > to {
+			return dst, errLZF
+		}
+		for length > 0 { // as far as there is something, which doubles
+			again := dst[begin:min(begin+length, len(dst))]
+			dst = append(dst, again...)
+			length -= len(again)
+		}
+	}
+	if len(dst) != to {
+		return dst, errLZF
+	}
+	return dst, nil
+}

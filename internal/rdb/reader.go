@@ -1,0 +1,287 @@
+package rdb
+
+import (
+	"encoding/binary"
+	"io"
+	"math"
+	"strconv"
+)
+
+// Reader reads a file as it arrives. Nothing that it returns is sure to be as it was written until
+// Next has returned io.EOF, because the checksum stands at the end: where the file can be read
+// twice, Verify it first. It is made for hostile input: it allocates no more than it has read, and
+// for a compressed string what that can stand for.
+type Reader struct {
+	decoder
+	version  int
+	valkey   bool
+	begun    bool
+	err      error
+	database int
+	name     []byte // the key that was returned last
+	fields   map[string]string
+
+	// Libraries is how many libraries of functions were skipped so far, and ModuleParts how much of
+	// modules that is not in keys.
+	Libraries, ModuleParts int
+}
+
+// NewReader begins to read a file.
+func NewReader(r io.Reader) *Reader { return newReader(r, bufferBytes) }
+
+func newReader(r io.Reader, bufferBytes int) *Reader {
+	return &Reader{
+		decoder: decoder{input: input{from: r, buf: make([]byte, bufferBytes)}},
+		fields:  map[string]string{},
+	}
+}
+
+// Offset is how much of the file has been read, in bytes.
+func (r *Reader) Offset() int64 { return r.offset() }
+
+// Field is what the file says of itself, such as "redis-ver", as far as it has been read: fields
+// come before keys.
+func (r *Reader) Field(name string) string { return r.fields[name] }
+
+// Next returns the next key. At the end of the file, when the checksum has been verified, and
+// nothing follows it, the error is io.EOF; or ErrNoChecksum if there is none. All other errors are
+// an *Error. After an error Next returns the same.
+func (r *Reader) Next() (rec Record, err error) {
+	if r.err != nil {
+		return Record{}, r.err
+	}
+	if !r.begun {
+		r.begun = true
+		err = r.header()
+	}
+	if err == nil {
+		err = r.next(&rec)
+	}
+	if err != nil {
+		r.err = err
+		return Record{}, err
+	}
+	return rec, nil
+}
+
+func (r *Reader) header() error {
+	p, err := r.take(headerBytes)
+	if err != nil {
+		return err
+	}
+	r.version, r.valkey, err = parseHeader(p)
+	return err
+}
+
+// parseHeader reads the first 9 bytes of a file.
+func parseHeader(p []byte) (version int, valkey bool, err error) {
+	digits := len(magic)
+	if string(p[:len(valkeyMagic)]) == valkeyMagic {
+		valkey, digits = true, len(valkeyMagic)
+	} else if string(p[:len(magic)]) != magic {
+		return 0, false, fail(0, ErrMagic)
+	}
+	for _, digit := range p[digits:headerBytes] {
+		if digit < '0' || digit > '9' {
+			return 0, false, fail(0, ErrMagic)
+		}
+		version = 10*version + int(digit-'0')
+	}
+	if !known(version, valkey) {
+		return 0, false, fail(int64(digits), ErrVersion)
+	}
+	return version, valkey, nil
+}
+
+func known(version int, valkey bool) bool {
+	if valkey {
+		return version == valkeyVersion
+	}
+	return version >= firstVersion && version <= lastVersion
+}
+
+func (r *Reader) next(rec *Record) error {
+	rec.Expires = Never
+	for {
+		begin := r.offset()
+		section, err := r.readByte()
+		if err != nil {
+			return err
+		}
+		if section < firstOpcode {
+			rec.Database = r.database
+			return r.key(rec, section, begin)
+		}
+		switch section {
+		case opEnd:
+			return r.finish()
+		case opMilliseconds:
+			var at uint64
+			at, err = r.readEight()
+			rec.Expires = int64(at)
+		case opSeconds:
+			rec.Expires, err = r.seconds()
+		default:
+			err = r.section(section, begin)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (r *Reader) seconds() (milliseconds int64, err error) {
+	p, err := r.take(4)
+	if err != nil {
+		return 0, err
+	}
+	return int64(int32(binary.LittleEndian.Uint32(p))) * 1000, nil
+}
+
+// section reads one that says nothing of the next key that matters here.
+func (r *Reader) section(section byte, begin int64) (err error) {
+	switch section {
+	case opDatabase:
+		var n uint64
+		if n, err = r.readLength(); err == nil && n > math.MaxInt32 {
+			err = malformed(begin, "database %d", n)
+		}
+		r.database = int(n)
+	case opSizes:
+		err = r.skipParts([]part{aLength, aLength})
+	case opSlot:
+		err = r.skipParts([]part{aLength, aLength, aLength})
+	case opField:
+		err = r.field()
+	case opIdle:
+		_, err = r.readLength()
+	case opFrequency:
+		_, err = r.readByte()
+	case opLibrary:
+		r.Libraries++
+		err = r.skipString()
+	case opModule:
+		r.ModuleParts++
+		_, err = r.skipModule()
+	default:
+		err = malformed(begin, "%#02x is neither a section nor a type that is known", section)
+	}
+	return err
+}
+
+// Fields are kept if they are few and short; the scripts that Redis before 7.0 kept as fields are
+// not.
+const (
+	maxFields     = 64
+	maxFieldBytes = 256
+)
+
+func (r *Reader) field() error {
+	name, err := r.readString()
+	if err != nil {
+		return err
+	}
+	label := string(name.bytes[:min(len(name.bytes), maxFieldBytes)])
+	value, err := r.readString()
+	if err != nil {
+		return err
+	}
+	content := string(value.bytes[:min(len(value.bytes), maxFieldBytes)])
+	if value.isInteger {
+		content = strconv.FormatInt(value.integer, 10)
+	}
+	if len(r.fields) < maxFields {
+		r.fields[label] = content
+	}
+	return nil
+}
+
+func (r *Reader) key(rec *Record, stored byte, begin int64) error {
+	name, err := r.readString()
+	if err != nil {
+		return err
+	}
+	r.name = append(r.name[:0], name.bytes...)
+	if name.isInteger {
+		r.name = strconv.AppendInt(r.name, name.integer, 10)
+	}
+	rec.Key = r.name
+	return r.value(rec, stored, r.valkey, begin)
+}
+
+func (d *decoder) value(rec *Record, stored byte, valkey bool, begin int64) error {
+	if stored != typeString {
+		var err error
+		rec.Type, rec.Module, err = d.skipValue(stored, valkey, begin)
+		return err
+	}
+	t, err := d.readString()
+	rec.Bytes, rec.Integer, rec.IsInteger = t.bytes, t.integer, t.isInteger
+	return err
+}
+
+// finish verifies the checksum, and that it is the last.
+func (r *Reader) finish() error {
+	begin := r.offset()
+	r.sumUp()
+	sum := r.sum
+	if r.version >= withChecksum {
+		want, err := r.readEight()
+		switch {
+		case err != nil:
+			return err
+		case want == 0:
+			sum = 0
+		case want != sum:
+			return fail(begin, ErrChecksum)
+		}
+	}
+	end := r.offset()
+	ended, err := r.ended()
+	switch {
+	case err != nil:
+		return err
+	case !ended:
+		return malformed(end, "more follows the end of the file (commands, if it is an append-only file)")
+	case r.version < withChecksum || sum == 0:
+		return ErrNoChecksum
+	}
+	return io.EOF
+}
+
+// Verify reads a whole file, and tells whether it is as it was written, by its checksum alone. It
+// takes about half a second per gigabyte. The error is ErrNoChecksum if the file has none.
+func Verify(from io.Reader) error { return verify(from, bufferBytes) }
+
+func verify(from io.Reader, bufferBytes int) error {
+	const sumBytes = 8
+	in := input{from: from, buf: make([]byte, bufferBytes)}
+	header, err := in.take(headerBytes)
+	if err != nil {
+		return err
+	}
+	version, _, err := parseHeader(header)
+	if err != nil {
+		return err
+	}
+	if version < withChecksum {
+		return ErrNoChecksum
+	}
+	for { // the last 8 bytes of all stay unread
+		if err = in.fill(sumBytes + 1); err != nil {
+			break
+		}
+		in.at = in.end - sumBytes
+	}
+	if e := err.(*Error); e.Err != io.ErrUnexpectedEOF || in.end-in.at < sumBytes {
+		return err
+	}
+	in.sumUp()
+	switch binary.LittleEndian.Uint64(in.buf[in.at:]) {
+	case 0:
+		return ErrNoChecksum
+	case in.sum:
+		return nil
+	}
+	return fail(in.offset(), ErrChecksum)
+}

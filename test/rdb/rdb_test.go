@@ -1,0 +1,312 @@
+// Package rdb compares internal/rdb with a real redis-server (7.0.15): it loads files that the
+// package writes, and the package reads files and payloads that it makes.
+package rdb
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/rdb"
+	"cellserver/test/peer"
+)
+
+var ctx = context.Background()
+
+const fileName = "dump.rdb"
+
+// start is a redis-server whose file is in a directory, and a client of a database of it.
+func start(t *testing.T, dir string, args ...string) func(database int) *redis.Client {
+	server := peer.StartRedis(t, append([]string{"--dir", dir, "--dbfilename", fileName}, args...)...)
+	return func(database int) *redis.Client {
+		client := redis.NewClient(&redis.Options{
+			Addr: server.Addr, DB: database, DisableIdentity: true, Protocol: 2, ReadTimeout: time.Minute,
+		})
+		t.Cleanup(func() { _ = client.Close() })
+		return client
+	}
+}
+
+// held is what a key holds.
+type held struct {
+	value   string
+	expires int64 // Unix milliseconds, or rdb.Never
+}
+
+// contents are the keys of each database.
+type contents map[int]map[string]held
+
+// examples are strings of every length that a file stores differently, and integers likewise.
+func examples() contents {
+	random := rand.New(rand.NewPCG(1, 2))
+	all := contents{0: {}, 1: {}, 15: {}}
+	number := 0
+	add := func(value string) {
+		for database := range all {
+			expires := rdb.Never
+			if random.IntN(2) == 0 {
+				expires = 4_000_000_000_000 + random.Int64N(1e12)
+			}
+			all[database][fmt.Sprintf("key %d %s", number, value[:min(len(value), number%200)])] = held{value, expires}
+		}
+		number++
+	}
+	for _, n := range []int{0, 1, 11, 20, 21, 63, 64, 65, 255, 256, 16383, 16384, 65535, 65536, 65537, 200_000} {
+		add(strings.Repeat("a", n))
+		noise := make([]byte, n)
+		for i := range noise {
+			noise[i] = byte(random.Uint32())
+		}
+		add(string(noise))
+	}
+	for bit := range 64 {
+		for _, n := range []int64{1<<bit - 1, 1 << bit, -1 << bit, -1<<bit - 1} {
+			add(strconv.FormatInt(n, 10))
+		}
+	}
+	for range 1000 {
+		add(strconv.FormatInt(random.Int64N(1<<random.Int64N(62)+1), 10))
+	}
+	return all
+}
+
+// file writes contents, what reads as an integer as one.
+func (c contents) file(t *testing.T) []byte {
+	var file bytes.Buffer
+	w := rdb.NewWriter(&file)
+	require.NoError(t, w.Field("redis-ver", "7.0.15"))
+	require.NoError(t, w.Field("cellserver-ver", "1.2.3"))
+	for database, keys := range c {
+		require.NoError(t, w.Database(database, uint64(len(keys)), 1))
+		for key, h := range keys {
+			if n, err := strconv.ParseInt(h.value, 10, 64); err == nil && len(key)%2 == 0 {
+				require.NoError(t, w.Integer([]byte(key), n, h.expires))
+			} else {
+				require.NoError(t, w.Bytes([]byte(key), []byte(h.value), h.expires))
+			}
+		}
+	}
+	require.NoError(t, w.Close())
+	return file.Bytes()
+}
+
+func TestRedisLoadsWhatWeWrite(t *testing.T) {
+	all := examples()
+	dir := t.TempDir()
+	path := filepath.Join(dir, fileName)
+	require.NoError(t, os.WriteFile(path, all.file(t), 0o600))
+	report, err := exec.Command("redis-check-rdb", path).CombinedOutput()
+	require.NoError(t, err, "%s", report)
+	require.Contains(t, string(report), "RDB looks OK")
+
+	database := start(t, dir)
+	for number, keys := range all {
+		client := database(number)
+		require.Equal(t, int64(len(keys)), client.DBSize(ctx).Val())
+		for key, want := range keys {
+			require.Equal(t, want, ask(t, client, key), "%d %q", number, key)
+		}
+	}
+}
+
+// ask is what a server holds at a key.
+func ask(t *testing.T, client *redis.Client, key string) held {
+	value, err := client.Get(ctx, key).Result()
+	require.NoError(t, err)
+	at, err := client.Do(ctx, "PEXPIRETIME", key).Int64()
+	require.NoError(t, err)
+	if at < 0 {
+		at = rdb.Never
+	}
+	return held{value, at}
+}
+
+// value is a record's, as text.
+func value(rec rdb.Record) string {
+	if rec.IsInteger {
+		return strconv.FormatInt(rec.Integer, 10)
+	}
+	return string(rec.Bytes)
+}
+
+// read reads a file that Redis has saved, and tells the type of all keys that are no strings.
+func read(t *testing.T, dir string) (values contents, others map[string]string, libraries int, end error) {
+	file, err := os.ReadFile(filepath.Join(dir, fileName))
+	require.NoError(t, err)
+	verified := rdb.Verify(bytes.NewReader(file))
+	r := rdb.NewReader(bytes.NewReader(file))
+	values, others = contents{}, map[string]string{}
+	for {
+		rec, err := r.Next()
+		if err != nil {
+			require.Equal(t, err == io.EOF, verified == nil, "%v", verified)
+			require.Equal(t, "7.0.15", r.Field("redis-ver"))
+			return values, others, r.Libraries, err
+		}
+		if rec.Type != rdb.String {
+			others[string(rec.Key)] = rec.Type.String()
+			continue
+		}
+		if values[rec.Database] == nil {
+			values[rec.Database] = map[string]held{}
+		}
+		values[rec.Database][string(rec.Key)] = held{value(rec), rec.Expires}
+	}
+}
+
+func TestWeReadWhatRedisSaves(t *testing.T) {
+	for name, args := range map[string][]string{
+		"compressed":       {"--maxmemory-policy", "allkeys-lru"},
+		"not compressed":   {"--rdbcompression", "no", "--maxmemory-policy", "allkeys-lfu"},
+		"without checksum": {"--rdbchecksum", "no"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all := examples()
+			dir := t.TempDir()
+			database := start(t, dir, args...)
+			for number, keys := range all {
+				fill(t, database(number), keys)
+			}
+			want := fillOthers(t, database(0))
+			require.NoError(t, database(0).Save(ctx).Err())
+			got, others, libraries, end := read(t, dir)
+			require.Equal(t, all, got)
+			require.Equal(t, want, others)
+			require.Equal(t, 1, libraries)
+			if name == "without checksum" {
+				require.Equal(t, rdb.ErrNoChecksum, end)
+			} else {
+				require.Equal(t, io.EOF, end)
+			}
+		})
+	}
+}
+
+func fill(t *testing.T, client *redis.Client, keys map[string]held) {
+	pipe := client.Pipeline()
+	for key, h := range keys {
+		if h.expires == rdb.Never {
+			pipe.Do(ctx, "SET", key, h.value)
+		} else {
+			pipe.Do(ctx, "SET", key, h.value, "PXAT", h.expires)
+		}
+	}
+	_, err := pipe.Exec(ctx)
+	require.NoError(t, err)
+}
+
+// manyTypes makes a key of each type in each encoding that redis-server has for it: the name of a
+// key says which, and the words of a line are a command. LONG is longer than an encoding for short
+// elements takes, HUGE than a node of a list, and MANY are more elements than one for few takes.
+const manyTypes = `
+RPUSH list-listpack a b 3
+RPUSH list-nodes HUGE a HUGE b
+RPUSH list-many MANY
+SADD set-intset 1 2 3
+SADD set-intset-64 1 9223372036854775807
+SADD set-table a b LONG
+SADD set-table-many MANY
+ZADD zset-listpack 1 a 2.5 b -inf c
+ZADD zset-skiplist 1 a 2.5 LONG inf c -inf d 1e300 e
+HSET hash-listpack f v g 1
+HSET hash-table f LONG
+XADD stream-one 1-1 f v
+XADD stream-fields 1-1 f v g LONG
+XADD stream-fields 1-2 f v h HUGE
+XADD stream-groups 5-1 f v
+XADD stream-groups 5-2 f v
+XADD stream-groups 5-3 f v
+XGROUP CREATE stream-groups g1 0
+XGROUP CREATE stream-groups g2 $
+XGROUP CREATECONSUMER stream-groups g1 idle
+XREADGROUP GROUP g1 c1 COUNT 2 STREAMS stream-groups >
+XREADGROUP GROUP g1 c2 COUNT 2 STREAMS stream-groups >
+XACK stream-groups g1 5-1
+XDEL stream-groups 5-1
+XGROUP CREATE stream-empty g $ MKSTREAM
+PEXPIREAT stream-groups 4000000000000
+PEXPIREAT set-table 4000000000000
+FUNCTION LOAD LIBRARY`
+
+// fillOthers makes them, and tells the type of each.
+func fillOthers(t *testing.T, client *redis.Client) map[string]string {
+	many := make([]any, 0, 5000)
+	for i := range cap(many) {
+		many = append(many, fmt.Sprint("element ", i))
+	}
+	words := map[string]any{
+		"LONG": strings.Repeat("long", 100), "HUGE": strings.Repeat("huge", 5000),
+		"LIBRARY": "#!lua name=lib\nredis.register_function('f', function() return 1 end)",
+	}
+	for line := range strings.Lines(strings.TrimSpace(manyTypes)) {
+		var call []any
+		for _, word := range strings.Fields(line) {
+			switch longer := words[word]; {
+			case word == "MANY":
+				call = append(call, many...)
+			case longer != nil:
+				call = append(call, longer)
+			default:
+				call = append(call, word)
+			}
+		}
+		err := client.Do(ctx, call...).Err()
+		require.True(t, err == nil || errors.Is(err, redis.Nil), "%s: %v", line, err)
+	}
+	return types(t, client)
+}
+
+func types(t *testing.T, client *redis.Client) map[string]string {
+	found := map[string]string{}
+	keys, err := client.Keys(ctx, "*-*").Result()
+	require.NoError(t, err)
+	for _, key := range keys {
+		if kind := client.Type(ctx, key).Val(); kind != "string" {
+			found[key] = kind
+		}
+	}
+	require.Len(t, found, 15)
+	return found
+}
+
+// DUMP of either is RESTORE's of the other.
+func TestPayloads(t *testing.T) {
+	client := start(t, t.TempDir())(0)
+	all := examples()[1]
+	fill(t, client, all)
+	for key, want := range all {
+		payload, err := client.Dump(ctx, key).Bytes()
+		require.NoError(t, err)
+		rec, err := rdb.ReadDump(payload)
+		require.NoError(t, err, "%q", key)
+		require.Equal(t, want.value, value(rec))
+
+		own := rdb.AppendDump(nil, []byte(want.value))
+		if n, err := strconv.ParseInt(want.value, 10, 64); err == nil {
+			own = rdb.AppendIntegerDump(nil, n)
+			require.Equal(t, payload, own, "an integer has one payload")
+		}
+		require.NoError(t, client.RestoreReplace(ctx, key, 0, string(own)).Err())
+		require.Equal(t, want.value, client.Get(ctx, key).Val())
+	}
+	for key, kind := range fillOthers(t, client) {
+		payload, err := client.Dump(ctx, key).Bytes()
+		require.NoError(t, err)
+		rec, err := rdb.ReadDump(payload)
+		require.NoError(t, err, "%q", key)
+		require.Equal(t, kind, rec.Type.String())
+	}
+}
