@@ -22,7 +22,8 @@ var mayImport = map[string][]string{
 	"internal/lease":  {"internal/quota"},
 
 	// What reaches a disk.
-	"internal/rdb": {},
+	"internal/form": {"internal/window", "internal/lease"},
+	"internal/rdb":  {},
 
 	"internal/topk":      {},
 	"internal/match":     {},
@@ -105,6 +106,7 @@ var mayImport = map[string][]string{
 var layers = [][]string{
 	{"internal/quota"},
 	{"internal/gcra", "internal/window", "internal/lease"},
+	{"internal/form"},
 	{"internal/store"},
 	{"internal/store/memory", "internal/client"},
 	{"internal/maxmemory"},

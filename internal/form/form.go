@@ -1,0 +1,300 @@
+package form
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"cellserver/internal/lease"
+	"cellserver/internal/window"
+)
+
+// Kind is the letter of a kind of limiter.
+type Kind byte
+
+const (
+	Throttle   Kind = 't'
+	Fixed      Kind = 'f'
+	Sliding    Kind = 's'
+	SlidingLog Kind = 'l'
+	Lease      Kind = 'c'
+)
+
+// mark begins every form, of whatever version; the digit is that of this package.
+const (
+	mark  = "\x00cl"
+	digit = '1'
+
+	headBytes = len(mark) + 2 // with the digit and the kind
+)
+
+var (
+	// ErrUnmarked: it is no form, but some other value.
+	ErrUnmarked = errors.New("not the state of a limiter")
+	// ErrTooMany: there are more entries or leases than the caller takes.
+	ErrTooMany = errors.New("too many entries or holders")
+)
+
+// VersionError refuses a form of another version, and names it.
+type VersionError struct{ Mark string }
+
+func (e *VersionError) Error() string {
+	return fmt.Sprintf("the form %q is unknown: it was written by a newer version", e.Mark)
+}
+
+// Error says where a form is wrong.
+type Error struct {
+	Offset int
+	Reason string
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("at byte %d: %s", e.Offset, e.Reason) }
+
+// Marked says whether a value begins as forms do, of whatever version. A client may not set such a
+// value.
+func Marked(value []byte) bool { return bytes.HasPrefix(value, []byte(mark)) }
+
+// KindOf reads the first bytes of a form.
+func KindOf(value []byte) (Kind, error) {
+	switch {
+	case !Marked(value):
+		return 0, ErrUnmarked
+	case len(value) < headBytes:
+		return 0, &Error{len(value), "it is cut off"}
+	case value[len(mark)] != digit:
+		return 0, &VersionError{string(value[:len(mark)+1])}
+	}
+	switch kind := Kind(value[headBytes-1]); kind {
+	case Throttle, Fixed, Sliding, SlidingLog, Lease:
+		return kind, nil
+	}
+	return 0, &Error{headBytes - 1, fmt.Sprintf("no kind of limiter is called %q", value[headBytes-1])}
+}
+
+// State is the state of one key. Its kind says which fields it has.
+type State struct {
+	Kind    Kind
+	TAT     int64          // of a Throttle, ns
+	Fixed   window.Fixed   // of a Fixed
+	Sliding window.Sliding // of a Sliding
+	Log     window.Log     // of a SlidingLog
+	Entries []window.Entry // of a SlidingLog
+	Leases  []lease.Lease  // of a Lease, by end and then by holder
+	Version uint64         // of a SlidingLog or a Lease
+}
+
+// Expires is when the state says nothing any more.
+func (s *State) Expires() int64 {
+	switch s.Kind {
+	case Throttle:
+		return s.TAT
+	case Fixed:
+		return s.Fixed.End
+	case Sliding:
+		return s.Sliding.End
+	case SlidingLog:
+		return s.Log.End
+	default:
+		return s.Leases[len(s.Leases)-1].End
+	}
+}
+
+// Shift moves all instants of a state to a clock that reads so many nanoseconds more. It is false,
+// and nothing is moved, if one would be negative, or no int64.
+func (s *State) Shift(by int64) bool {
+	first, last := s.span()
+	if by < 0 && first+by < 0 || by > 0 && last > math.MaxInt64-by {
+		return false
+	}
+	switch s.Kind {
+	case Throttle:
+		s.TAT += by
+	case Fixed:
+		s.Fixed.Start += by
+		s.Fixed.End += by
+	case Sliding:
+		s.Sliding.Start += by
+		s.Sliding.End += by
+		s.Sliding.Until = shiftUntil(s.Sliding.Until, by)
+	case SlidingLog:
+		for i := range s.Entries {
+			s.Entries[i].At += by
+		}
+		s.Log.End += by
+		s.Log.Until = shiftUntil(s.Log.Until, by)
+	case Lease:
+		for i := range s.Leases {
+			s.Leases[i].End += by
+		}
+	}
+	return true
+}
+
+// shiftUntil leaves an instant of 0 as it is: it says that there is none. Others stay above 0.
+func shiftUntil(until, by int64) int64 {
+	if until == 0 {
+		return 0
+	}
+	return max(until+by, 1)
+}
+
+// span is the first and the last instant of a state.
+func (s *State) span() (first, last int64) {
+	switch s.Kind {
+	case Throttle:
+		return s.TAT - 1, s.TAT // which stays above 0
+	case Fixed:
+		return s.Fixed.Start, s.Fixed.End
+	case Sliding:
+		return s.Sliding.Start, max(s.Sliding.End, s.Sliding.Until)
+	case SlidingLog:
+		return s.Entries[0].At, max(s.Log.End, s.Log.Until)
+	default:
+		return s.Leases[0].End - 1, s.Expires()
+	}
+}
+
+// Append appends the form of a state, which Check accepts.
+func Append(dst []byte, s *State) []byte {
+	dst = append(append(dst, mark...), digit, byte(s.Kind))
+	switch s.Kind {
+	case Throttle:
+		dst = appendInstant(dst, s.TAT)
+	case Fixed:
+		dst = appendInstant(dst, s.Fixed.Start)
+		dst = appendCount(dst, s.Fixed.Used)
+		dst = appendCount(dst, s.Fixed.End-s.Fixed.Start)
+	case Sliding:
+		dst = appendInstant(dst, s.Sliding.Start)
+		dst = appendCount(dst, s.Sliding.Previous)
+		dst = appendCount(dst, s.Sliding.Current)
+		dst = appendCount(dst, s.Sliding.End-s.Sliding.Start)
+		dst = appendInstant(dst, s.Sliding.Until)
+	case SlidingLog:
+		dst = appendLog(dst, s)
+	case Lease:
+		dst = appendLeases(dst, s)
+	}
+	return dst
+}
+
+func appendLog(dst []byte, s *State) []byte {
+	dst = binary.BigEndian.AppendUint64(dst, s.Version)
+	total, at := s.Log.Base, int64(0)
+	for i, e := range s.Entries {
+		dst = appendCount(dst, int64(e.Total-total))
+		if i == 0 {
+			dst = appendInstant(dst, e.At)
+		} else {
+			dst = appendCount(dst, e.At-at)
+		}
+		total, at = e.Total, e.At
+	}
+	dst = append(dst, 0)
+	dst = appendCount(dst, s.Log.End-at)
+	return appendInstant(dst, s.Log.Until)
+}
+
+func appendLeases(dst []byte, s *State) []byte {
+	dst = binary.BigEndian.AppendUint64(dst, s.Version)
+	end := int64(0)
+	for i, l := range s.Leases {
+		dst = appendCount(dst, l.Quantity)
+		if i == 0 {
+			dst = appendInstant(dst, l.End)
+		} else {
+			dst = appendCount(dst, l.End-end)
+		}
+		dst = appendCount(dst, int64(len(l.Holder)))
+		dst = append(dst, l.Holder...)
+		end = l.End
+	}
+	return append(dst, 0)
+}
+
+func appendInstant(dst []byte, at int64) []byte {
+	return binary.BigEndian.AppendUint64(dst, uint64(at))
+}
+
+func appendCount(dst []byte, n int64) []byte { return binary.AppendUvarint(dst, uint64(n)) }
+
+// Read reads a form. Of a log, or of leases, with more than so many entries it is ErrTooMany, unless
+// most is 0. The state then holds nothing of the value; its slices are used again by the next Read.
+// After an error it holds nothing.
+func (s *State) Read(value []byte, most int) error {
+	clear(s.Leases) // the names can be collected
+	entries, leases := s.Entries[:0], s.Leases[:0]
+	*s = State{Entries: entries, Leases: leases}
+	kind, err := KindOf(value)
+	if err != nil {
+		return err
+	}
+	s.Kind = kind
+	r := reader{value: value, at: headBytes}
+	switch s.Kind {
+	case Throttle:
+		s.TAT = r.instant()
+	case Fixed:
+		s.Fixed.Start = r.instant()
+		s.Fixed.Used = r.count()
+		s.Fixed.End = r.after(s.Fixed.Start)
+	case Sliding:
+		s.Sliding.Start = r.instant()
+		s.Sliding.Previous = r.count()
+		s.Sliding.Current = r.count()
+		s.Sliding.End = r.after(s.Sliding.Start)
+		s.Sliding.Until = r.instant()
+	case SlidingLog:
+		s.readLog(&r, most)
+	case Lease:
+		s.readLeases(&r, most)
+	}
+	r.end()
+	if r.err == nil {
+		r.err = s.Check()
+	}
+	if r.err != nil {
+		*s = State{Entries: entries, Leases: leases}
+	}
+	return r.err
+}
+
+func (s *State) readLog(r *reader, most int) {
+	s.Version = r.word()
+	total, at := uint64(0), int64(0)
+	for quantity := r.count(); quantity > 0 && r.err == nil; quantity = r.count() {
+		if len(s.Entries) == most && most > 0 {
+			r.err = ErrTooMany
+			return
+		}
+		if len(s.Entries) == 0 {
+			at = r.instant()
+		} else {
+			at = r.after(at)
+		}
+		total += uint64(quantity)
+		s.Entries = append(s.Entries, window.Entry{At: at, Total: total})
+	}
+	s.Log.End = r.after(at)
+	s.Log.Until = r.instant()
+}
+
+func (s *State) readLeases(r *reader, most int) {
+	s.Version = r.word()
+	end := int64(0)
+	for quantity := r.count(); quantity > 0 && r.err == nil; quantity = r.count() {
+		if len(s.Leases) == most && most > 0 {
+			r.err = ErrTooMany
+			return
+		}
+		if len(s.Leases) == 0 {
+			end = r.instant()
+		} else {
+			end = r.after(end)
+		}
+		holder := string(r.bytes(r.count()))
+		s.Leases = append(s.Leases, lease.Lease{Holder: holder, Quantity: quantity, End: end})
+	}
+}

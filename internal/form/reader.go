@@ -1,0 +1,87 @@
+package form
+
+import (
+	"encoding/binary"
+	"math"
+)
+
+// reader reads the parts of a form. After an error it returns zeros.
+type reader struct {
+	value []byte
+	at    int
+	err   error
+}
+
+func (r *reader) fail(at int, reason string) {
+	if r.err == nil {
+		r.err = &Error{at, reason}
+	}
+}
+
+// bytes are the next n, in place.
+func (r *reader) bytes(n int64) []byte {
+	if r.err != nil {
+		return nil
+	}
+	if n > int64(len(r.value)-r.at) {
+		r.fail(len(r.value), "it is cut off")
+		return nil
+	}
+	r.at += int(n)
+	return r.value[r.at-int(n) : r.at]
+}
+
+func (r *reader) word() uint64 {
+	p := r.bytes(8)
+	if p == nil {
+		return 0
+	}
+	return binary.BigEndian.Uint64(p)
+}
+
+func (r *reader) instant() int64 {
+	begin := r.at
+	at := r.word()
+	if at > math.MaxInt64 {
+		r.fail(begin, "an instant is negative")
+		return 0
+	}
+	return int64(at)
+}
+
+func (r *reader) count() int64 {
+	if r.err != nil {
+		return 0
+	}
+	n, size := binary.Uvarint(r.value[r.at:])
+	switch {
+	case size == 0:
+		r.fail(len(r.value), "it is cut off")
+		return 0
+	case size < 0 || n > math.MaxInt64:
+		r.fail(r.at, "a count is more than 2^63-1")
+		return 0
+	case size > 1 && r.value[r.at+size-1] == 0:
+		r.fail(r.at, "a count is longer than it need be")
+		return 0
+	}
+	r.at += size
+	return int64(n)
+}
+
+// after is an instant that is given as a duration from another.
+func (r *reader) after(from int64) int64 {
+	begin := r.at
+	d := r.count()
+	if d > math.MaxInt64-from {
+		r.fail(begin, "an instant is more than 2^63-1")
+		return 0
+	}
+	return from + d
+}
+
+func (r *reader) end() {
+	if r.at < len(r.value) {
+		r.fail(r.at, "more follows the state")
+	}
+}
