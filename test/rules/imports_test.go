@@ -22,8 +22,9 @@ var mayImport = map[string][]string{
 	"internal/lease":  {"internal/quota"},
 
 	// What reaches a disk.
-	"internal/form": {"internal/window", "internal/lease"},
-	"internal/rdb":  {},
+	"internal/form":    {"internal/window", "internal/lease"},
+	"internal/journal": {},
+	"internal/rdb":     {},
 
 	"internal/topk":      {},
 	"internal/match":     {},

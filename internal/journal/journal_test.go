@@ -1,0 +1,471 @@
+package journal
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/iotest"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// The form of a segment never changes but with the digit in its magic.
+func TestGoldenSegment(t *testing.T) {
+	d := newDisk()
+	w, err := Create(d, header)
+	require.NoError(t, err)
+	require.NoError(t, w.Begin(Stamp{Boot: [16]byte([]byte("0123456789abcdef")), Uptime: 1, Wall: 2, Clock: 3}))
+	require.NoError(t, w.Append([]byte("entry")))
+	require.NoError(t, w.End(true))
+	require.Equal(t, "636c6a726e6c310a"+
+		"0123456789abcdef"+"0000000000000003"+"0000000000000007"+"0000000000000006"+"c821f08e"+
+		"0123456789abcdef"+"0000000000000007"+"0000000000000006"+"80000000"+"0000002d"+"177be552"+"389ef47a"+
+		"30313233343536373839616263646566"+"0000000000000001"+"0000000000000002"+"0000000000000003"+"656e747279",
+		hex.EncodeToString(d.content))
+}
+
+func TestReadsWhatItWrites(t *testing.T) {
+	for _, make := range []func(testing.TB) ([]byte, passes, []int64){example, short} {
+		file, all, ends := make(t)
+		s, err := scan(file)
+		require.NoError(t, err)
+		require.Equal(t, Summary{Header: header, Last: 10, End: ends[4], Stamp: stampOf(10)}, s)
+		requireHolds(t, all, file, s)
+	}
+}
+
+// A segment that is cut off anywhere holds the passes that were whole by then.
+func TestEveryCut(t *testing.T) {
+	file, all, ends := short(t)
+	for cut := range file {
+		s, err := scan(file[:cut])
+		require.NoError(t, err)
+		require.Equal(t, int64(cut), s.End+s.Torn)
+		if cut < headerBytes {
+			require.Equal(t, Summary{Torn: int64(cut)}, s)
+			continue
+		}
+		whole := 0
+		for ends[whole+1] <= int64(cut) {
+			whole++
+		}
+		require.Equal(t, ends[whole], s.End)
+		require.Equal(t, header.First+uint64(whole)-1, s.Last)
+		requireHolds(t, all[:whole], file[:cut], s)
+	}
+}
+
+// A byte that is changed anywhere but in the last pass is a fault, which is found where it is: it
+// was on the disk, as the next pass says. In the last pass it is a torn tail.
+func TestEveryChangedByte(t *testing.T) {
+	file, all, ends := short(t)
+	for i := range file {
+		broken := 0 // the pass
+		for ends[broken] <= int64(i) {
+			broken++
+		}
+		for change := 1; change < 256; change++ {
+			file[i] ^= byte(change)
+			s, err := scan(file)
+			fault, _ := err.(*Fault)
+			switch {
+			case broken == 0:
+				require.True(t, fault != nil && fault.Pass == 0 && fault.Offset == 0 && s == Summary{})
+			case broken == len(all):
+				require.True(t, err == nil && s.End == ends[broken-1])
+			default:
+				require.True(t, fault != nil && fault.Pass == all[broken-1].number && s.End == ends[broken-1])
+				require.True(t, s.End <= fault.Offset && fault.Offset <= int64(i))
+			}
+			if broken > 0 {
+				require.True(t, s.End+s.Torn == int64(len(file)))
+				requireHolds(t, all[:broken-1], file, s)
+			}
+			file[i] ^= byte(change)
+		}
+	}
+}
+
+// With Close, a byte that is changed in the last pass is a fault, too.
+func TestClosedSegmentHidesNoFault(t *testing.T) {
+	d := newDisk()
+	w, err := Create(d, header)
+	require.NoError(t, err)
+	var all passes
+	all.write(t, w, true, "only")
+	end := w.Size()
+	require.NoError(t, w.Begin(stampOf(8)))
+	require.NoError(t, w.Close(stampOf(8)))
+	for i := int64(headerBytes); i < end; i++ {
+		d.content[i]++
+		_, err := scan(d.content)
+		var fault *Fault
+		require.ErrorAs(t, err, &fault)
+		require.Equal(t, int64(headerBytes), fault.Offset)
+		require.EqualError(t, err, "at byte 44, in pass 7: "+fault.Reason+", and later passes follow")
+		d.content[i]--
+	}
+	s, err := scan(d.content)
+	require.NoError(t, err)
+	require.Equal(t, uint64(8), s.Last)
+}
+
+// Frames that are whole, but not where they should be, are a fault: no crash moves them.
+func TestMovedFrames(t *testing.T) {
+	file, _, ends := short(t)
+	cut := func(from, to int) []byte { return file[ends[from]:ends[to]] }
+	for name, moved := range map[string][]byte{
+		"swapped":   bytes.Join([][]byte{file[:ends[0]], cut(1, 2), cut(0, 1), cut(2, 4)}, nil),
+		"missing":   bytes.Join([][]byte{file[:ends[1]], cut(2, 4)}, nil),
+		"twice":     bytes.Join([][]byte{file[:ends[1]], cut(0, 1), cut(1, 4)}, nil),
+		"not first": bytes.Join([][]byte{file[:ends[0]], cut(1, 4)}, nil),
+		"a part":    bytes.Join([][]byte{file[:301], file[353:]}, nil),
+		"more":      bytes.Join([][]byte{file[:ends[2]], []byte("x"), cut(2, 4)}, nil),
+		"zeros":     bytes.Join([][]byte{file[:ends[2]], make([]byte, 3<<20), cut(2, 4)}, nil),
+	} {
+		_, err := scan(moved)
+		var fault *Fault
+		require.ErrorAs(t, err, &fault, name)
+	}
+	_, all, _ := short(t)
+	again := append(bytes.Clone(file), cut(3, 4)...) // nothing says that it was lost
+	s, err := scan(again)
+	require.NoError(t, err)
+	require.Equal(t, ends[4]-ends[3], s.Torn)
+	requireHolds(t, all, again, s)
+}
+
+// A later frame is found wherever it is, such as across two windows of the search.
+func TestFindsLaterFrames(t *testing.T) {
+	file, _, ends := short(t)
+	for gap := searchBytes - frameHead - 1; gap <= searchBytes+1; gap++ {
+		_, err := scan(bytes.Join([][]byte{file[:ends[2]], make([]byte, gap), file[ends[3]:]}, nil))
+		var fault *Fault
+		require.ErrorAs(t, err, &fault, "%d", gap)
+		require.Equal(t, ends[2], fault.Offset)
+	}
+}
+
+// The frames of another segment are none here.
+func TestFramesOfAnotherSegment(t *testing.T) {
+	file, _, ends := short(t)
+	d := newDisk()
+	other := header
+	other.Mark++
+	_, err := Create(d, other)
+	require.NoError(t, err)
+	s, err := scan(append(bytes.Clone(d.content), file[ends[0]:]...))
+	require.NoError(t, err)
+	require.Equal(t, Summary{Header: other, Last: 6, End: 44, Torn: ends[4] - ends[0]}, s)
+}
+
+// After a loss of power at any time a segment holds whole passes, from the first on, and at least
+// those that were synced; whether or not passes are synced one by one.
+func TestLossOfPower(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 0))
+		d, w, all := life(rt, random, newDisk())
+		for range 20 {
+			require.NoError(rt, survives(d.lose(random), w, all))
+		}
+	})
+}
+
+// The test above finds a disk that says that it has synced, and has not; and a reader that takes
+// each bad frame before a good one for a fault, or none.
+func TestLossOfPowerIsFound(t *testing.T) {
+	lies, faults := 0, 0
+	for seed := range uint64(200) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		d, w, all := life(t, random, &disk{dirty: map[int]bool{}, room: 1 << 40, lies: true})
+		left := d.lose(random)
+		err := survives(left, w, all)
+		var fault *Fault
+		if errors.As(err, &fault) {
+			faults++
+		} else if err != nil {
+			lies++
+		}
+	}
+	require.Greater(t, lies, 10)
+	require.Greater(t, faults, 10)
+}
+
+// life writes passes to a disk until its power goes, perhaps in the middle of one.
+func life(t require.TestingT, random *rand.Rand, d *disk) (*disk, *Writer, passes) {
+	w, err := Create(d, header)
+	require.NoError(t, err)
+	d.synced = bytes.Clone(d.content) // a segment is begun with a disk that does not lie
+	var all passes
+	for range random.IntN(8) {
+		begun := pass{number: w.Next(), stamp: stampOf(w.Next())}
+		require.NoError(t, w.Begin(begun.stamp))
+		for range random.IntN(5) {
+			entry := bytes.Repeat([]byte("entry "), random.IntN(600))
+			begun.entries += string(entry)
+			require.NoError(t, w.Append(entry))
+			if random.IntN(2) == 0 {
+				require.NoError(t, w.flush(false))
+			}
+		}
+		if random.IntN(8) == 0 {
+			break
+		}
+		require.NoError(t, w.End(random.IntN(2) == 0))
+		all = append(all, begun)
+	}
+	return d, w, all
+}
+
+// survives says what is wrong with a segment after a loss of power.
+func survives(left []byte, w *Writer, all passes) error {
+	s, err := scan(left)
+	switch {
+	case err != nil:
+		return err
+	case s.Last < w.Synced() || s.Last-header.First+1 > uint64(len(all)):
+		return fmt.Errorf("the last pass is %d, and %d was synced", s.Last, w.Synced())
+	}
+	found, err := contents(left, s)
+	if err == nil && !slices.Equal(found, all[:s.Last-header.First+1]) {
+		err = errors.New("the passes are not those that were written")
+	}
+	return err
+}
+
+// A disk that is full at any byte loses the pass that is under way, and no other; when it has room
+// again, all goes on.
+func TestFullDisk(t *testing.T) {
+	file, _, _ := short(t)
+	for room := headerBytes; room <= len(file)+100; room++ {
+		d := newDisk()
+		w, err := Create(d, header)
+		require.NoError(t, err)
+		d.room = room
+		var all passes
+		for i := range 8 {
+			if i == 5 {
+				d.room = 1 << 40
+			}
+			number, entries := w.Next(), bytes.Repeat([]byte{byte('a' + i)}, 40*(8-i))
+			err := w.Begin(stampOf(number))
+			require.NoError(t, err)
+			require.NoError(t, w.Append(entries))
+			if i%2 == 0 {
+				if w.flush(false) != nil {
+					require.Equal(t, errNoPass, w.Append(entries))
+					continue
+				}
+			}
+			if err = w.End(true); err == nil {
+				all = append(all, pass{number, stampOf(number), string(entries)})
+			} else {
+				require.Equal(t, errFull, err)
+			}
+			s, err := scan(d.content)
+			require.NoError(t, err)
+			requireHolds(t, all, d.content, s)
+		}
+		require.GreaterOrEqual(t, len(all), 3)
+	}
+}
+
+// Nothing is believed of a segment after a sync has failed, whatever later syncs say.
+func TestFailedSync(t *testing.T) {
+	d := newDisk()
+	w, err := Create(d, header)
+	require.NoError(t, err)
+	var all passes
+	all.write(t, w, true, "one")
+	require.NoError(t, w.Begin(stampOf(8)))
+	d.broken = true
+	failed := w.End(true)
+	require.ErrorIs(t, failed, errBroken)
+	d.broken = false
+	require.Equal(t, failed, w.Begin(stampOf(8)))
+	require.Equal(t, failed, w.Close(stampOf(8)))
+	require.Equal(t, uint64(7), w.Synced())
+	_, err = Create(&disk{dirty: map[int]bool{}, room: 1 << 40, broken: true}, header)
+	require.Equal(t, errBroken, err)
+	_, err = Create(&disk{dirty: map[int]bool{}, room: 10}, header)
+	require.Equal(t, errFull, err)
+}
+
+func TestTruncateFails(t *testing.T) {
+	d := newDisk()
+	w, err := Create(d, header)
+	require.NoError(t, err)
+	require.NoError(t, w.Begin(stampOf(7)))
+	d.room = 60
+	require.Equal(t, errFull, w.End(true))
+	d.room, d.broken = 1<<40, true
+	require.Equal(t, errBroken, w.Begin(stampOf(7)))
+	d.broken = false
+	var all passes
+	all.write(t, w, true, "x")
+	s, err := scan(d.content)
+	require.NoError(t, err)
+	requireHolds(t, all, d.content, s)
+}
+
+func TestWrongUse(t *testing.T) {
+	d := newDisk()
+	_, err := Create(d, Header{First: 0})
+	require.Equal(t, errHeader, err)
+	_, err = Create(d, Header{First: 5, Synced: 5})
+	require.Equal(t, errHeader, err)
+	w, err := Create(d, header)
+	require.NoError(t, err)
+	require.Equal(t, errNoPass, w.Append(nil))
+	require.Equal(t, errNoPass, w.End(true))
+	require.NoError(t, w.Begin(stampOf(7)))
+	require.Equal(t, errOpen, w.Begin(stampOf(7)))
+	w.Abandon()
+	var all passes
+	all.write(t, w, true, "again")
+	require.NoError(t, w.Begin(stampOf(8)))
+	w.largest = 100
+	require.Equal(t, errLarge, w.Append(make([]byte, 101)))
+	require.Equal(t, errNoPass, w.End(true))
+	s, err := scan(d.content)
+	require.NoError(t, err)
+	requireHolds(t, all, d.content, s)
+}
+
+// failingAt is a file that cannot be read from an offset on.
+type failingAt struct {
+	*bytes.Reader
+	from int64
+}
+
+func (f failingAt) ReadAt(p []byte, offset int64) (int, error) {
+	if offset+int64(len(p)) > f.from {
+		return 0, errBroken
+	}
+	return f.Reader.ReadAt(p, offset)
+}
+
+// A disk that cannot be read is neither torn nor a fault.
+func TestReadErrors(t *testing.T) {
+	file, _, _ := short(t)
+	file[60]++
+	for _, from := range []int64{0, 50, 100} {
+		_, err := Scan(failingAt{bytes.NewReader(file), from}, int64(len(file)))
+		require.Equal(t, errBroken, err)
+	}
+	_, err := Scan(bytes.NewReader(file), int64(len(file))+100)
+	require.Equal(t, io.ErrUnexpectedEOF, err)
+	file[60]--
+	s, err := scan(file)
+	require.NoError(t, err)
+	require.Equal(t, errBroken, Replay(failingAt{bytes.NewReader(file), 50}, s, nil))
+	stop := errors.New("stop")
+	require.Equal(t, stop, Replay(bytes.NewReader(file), s, func(uint64, Stamp, []byte) error { return stop }))
+	file[200]++
+	err = Replay(bytes.NewReader(file), s, func(uint64, Stamp, []byte) error { return nil })
+	var fault *Fault
+	require.ErrorAs(t, err, &fault)
+	require.NoError(t, iotest.TestReader(bytes.NewReader(file), file))
+}
+
+func TestJoins(t *testing.T) {
+	s := Summary{Header: header, Last: 10, End: 100}
+	for next, want := range map[Header]string{
+		{Number: 4, First: 11, Synced: 10}: "",
+		{Number: 4, First: 11, Synced: 8}:  "",
+		{Number: 5, First: 11, Synced: 10}: "at byte 100: segment 3 is followed by segment 5",
+		{Number: 4, First: 10, Synced: 9}:  "at byte 100: the segment ends with pass 10, and the next begins with pass 10",
+		{Number: 4, First: 13, Synced: 12}: "at byte 100: the segment ends with pass 10, and pass 12 was on the disk",
+		{Number: 4, First: 13, Synced: 11}: "at byte 100: the segment ends with pass 10, and pass 11 was on the disk",
+		{Number: 4, First: 13, Synced: 10}: ErrGap.Error(),
+	} {
+		if err := s.Joins(next); want == "" {
+			require.NoError(t, err)
+		} else {
+			require.EqualError(t, err, want)
+		}
+	}
+}
+
+// A frame with good checksums that no writer writes is not taken.
+func TestImpossibleFrames(t *testing.T) {
+	for _, f := range []frame{
+		{pass: 7, synced: 7, last: true, length: stampBytes},
+		{pass: 7, synced: 5, last: true, length: stampBytes},
+		{pass: 7, synced: 6, last: true, length: stampBytes - 1},
+		{pass: 7, synced: 6, last: true, length: stampBytes, part: 1},
+		{pass: 6, synced: 6, last: true, length: stampBytes},
+	} {
+		payload := make([]byte, f.length)
+		f.sum = sum(payload)
+		head := make([]byte, frameHead)
+		f.put(head, header.Mark)
+		s, _ := scan(slices.Concat(header.bytes(), head, payload))
+		require.Equal(t, int64(headerBytes), s.End, "%v", f)
+	}
+}
+
+// No file crashes a scan; what it finds whole is read.
+func FuzzScan(f *testing.F) {
+	file, _, ends := short(f)
+	f.Add(file)
+	f.Add(file[:ends[2]+20])
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, file []byte) {
+		s, err := scan(file)
+		if err != nil {
+			var fault *Fault
+			require.ErrorAs(t, err, &fault)
+			require.Less(t, fault.Offset, int64(len(file)))
+		}
+		require.LessOrEqual(t, s.End, int64(len(file)))
+		if s.End > 0 {
+			all := read(t, file, s)
+			require.Len(t, all, int(s.Last-s.First+1))
+		}
+	})
+}
+
+// One operation is a pass of 100,000 entries of 60 bytes.
+func BenchmarkPass(b *testing.B) {
+	d := newDisk()
+	w, err := Create(d, header)
+	require.NoError(b, err)
+	entry := make([]byte, 60)
+	b.SetBytes(100_000 * 60)
+	for b.Loop() {
+		w.end = headerBytes
+		require.NoError(b, w.Begin(Stamp{}))
+		for range 100_000 {
+			if err := w.Append(entry); err != nil {
+				b.Fatal(err)
+			}
+		}
+		require.NoError(b, w.flush(true))
+		w.open = false
+	}
+}
+
+func BenchmarkScan(b *testing.B) {
+	d := newDisk()
+	w, err := Create(d, header)
+	require.NoError(b, err)
+	for range 10 {
+		require.NoError(b, w.Begin(Stamp{}))
+		for range 10_000 {
+			require.NoError(b, w.Append(make([]byte, 60)))
+		}
+		require.NoError(b, w.End(false))
+	}
+	b.SetBytes(int64(len(d.content)))
+	for b.Loop() {
+		_, err := scan(d.content)
+		require.NoError(b, err)
+	}
+}
