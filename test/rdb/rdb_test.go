@@ -172,6 +172,11 @@ func TestWeReadWhatRedisSaves(t *testing.T) {
 		"compressed":       {"--maxmemory-policy", "allkeys-lru"},
 		"not compressed":   {"--rdbcompression", "no", "--maxmemory-policy", "allkeys-lfu"},
 		"without checksum": {"--rdbchecksum", "no"},
+		"large encodings": {"--hash-max-listpack-entries", "0", "--zset-max-listpack-entries", "0",
+			"--set-max-intset-entries", "0", "--list-max-listpack-size", "1", "--list-compress-depth", "1",
+			"--stream-node-max-entries", "1"},
+		"small encodings": {"--hash-max-listpack-value", "100000", "--zset-max-listpack-value", "100000",
+			"--set-max-intset-entries", "100000", "--list-max-listpack-size", "-5", "--active-expire-effort", "10"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			all := examples()
@@ -280,6 +285,19 @@ func types(t *testing.T, client *redis.Client) map[string]string {
 	}
 	require.Len(t, found, 15)
 	return found
+}
+
+// The names of keys say how redis-server stores them, unless it is told otherwise.
+func TestEncodings(t *testing.T) {
+	client := start(t, t.TempDir())(0)
+	fillOthers(t, client)
+	for key, want := range map[string]string{
+		"list-listpack": "quicklist", "list-nodes": "quicklist", "set-intset": "intset", "set-table": "hashtable",
+		"zset-listpack": "listpack", "zset-skiplist": "skiplist", "hash-listpack": "listpack", "hash-table": "hashtable",
+		"stream-groups": "stream",
+	} {
+		require.Equal(t, want, client.ObjectEncoding(ctx, key).Val(), key)
+	}
 }
 
 // DUMP of either is RESTORE's of the other.
