@@ -164,34 +164,39 @@ func TestLogGoesOn(t *testing.T) {
 	})
 }
 
-// Leases have no way back yet but by acquiring them again: here only what they leave is compared.
 func TestLeasesGoOn(t *testing.T) {
-	var table lease.Table
+	var table, copied lease.Table
 	check(t, func(c *calls, step int) {
 		if step == 0 {
-			table = &lease.Leases{}
+			table, copied = &lease.Leases{}, &lease.Leases{}
 			if rapid.Bool().Draw(c.t, "few") {
 				table = &lease.Few{}
 			}
 		}
 		at, quantity, _ := c.next()
 		holder := rapid.SliceOfN(rapid.ByteRange('a', 'c'), 1, 3).Draw(c.t, "holder")
+		ttl := c.period()
 		switch rapid.IntRange(0, 3).Draw(c.t, "what") {
 		case 0:
-			table.Release(at, holder)
+			require.Equal(c.t, table.Release(at, holder), copied.Release(at, holder))
 		case 1:
-			table.Renew(at, time.Duration(c.period())*time.Second, holder)
+			long := time.Duration(ttl) * time.Second
+			require.Equal(c.t, table.Renew(at, long, holder), copied.Renew(at, long, holder))
 		default:
-			r, err := lease.NewRequest(rapid.Int64Range(0, 30).Draw(c.t, "limit"), c.period(), holder, max(quantity, 0))
+			r, err := lease.NewRequest(rapid.Int64Range(0, 30).Draw(c.t, "limit"), ttl, holder, max(quantity, 0))
 			require.NoError(c.t, err)
-			_, _, _ = table.Acquire(at, r, 10)
+			want, _, err := table.Acquire(at, r, 10)
+			got, _, errCopied := copied.Acquire(at, r, 10)
+			require.Equal(c.t, want, got)
+			require.Equal(c.t, err, errCopied)
 		}
-		if table.Len() == 0 {
-			return
+		require.Equal(c.t, table.Expires(), copied.Expires())
+		if copied.Len() > 0 {
+			held := slices.Collect(copied.Holders(0))
+			s := restored(c.t, State{Kind: Lease, Leases: held})
+			require.Equal(c.t, held, s.Leases)
+			require.Equal(c.t, held, slices.Collect(table.Holders(0)))
+			copied = lease.Of(s.Leases)
 		}
-		held := slices.Collect(table.Holders(0))
-		s := restored(c.t, State{Kind: Lease, Leases: held})
-		require.Equal(c.t, held, s.Leases)
-		require.Equal(c.t, table.Expires(), s.Expires())
 	})
 }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"testing/iotest"
@@ -38,6 +40,28 @@ func TestReadsWhatItWrites(t *testing.T) {
 		require.Equal(t, Summary{Header: header, Last: 10, End: ends[4], Stamp: stampOf(10)}, s)
 		requireHolds(t, all, file, s)
 	}
+}
+
+// A file of the system is a File.
+func TestFileOfTheSystem(t *testing.T) {
+	file, err := os.Create(filepath.Join(t.TempDir(), "segment"))
+	require.NoError(t, err)
+	defer file.Close()
+	w, err := Create(file, header)
+	require.NoError(t, err)
+	var all passes
+	for range 3 {
+		all.write(t, w, true, "entry")
+	}
+	require.NoError(t, w.Begin(stampOf(w.Next())))
+	require.NoError(t, w.Append([]byte("half")))
+	require.NoError(t, w.flush(false))
+	s, err := Scan(file, w.at)
+	require.NoError(t, err)
+	require.Equal(t, w.at-w.Size(), s.Torn)
+	content, err := os.ReadFile(file.Name())
+	require.NoError(t, err)
+	requireHolds(t, all, content, s)
 }
 
 // A segment that is cut off anywhere holds the passes that were whole by then.
