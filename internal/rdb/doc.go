@@ -2,7 +2,7 @@
 // RESTORE, which are made of the same parts.
 //
 // A Writer writes version 10, which Redis 7.0 and everything later loads: strings and integers,
-// with their expiries. A Reader reads versions 1 to 13 (Redis 2.4 to 8.6) and Valkey's version 80.
+// with their expiries. A Reader reads versions 1 to 13 (Redis up to 8.6) and Valkey's version 80.
 // It returns strings and integers, and skips all other types: it says of each such key which type
 // it was, so that an import can say what it could not keep. Both stream, and hold neither the file
 // nor a key for longer than a call.
@@ -34,11 +34,11 @@
 //	0xFE length                SELECTDB: the database of the keys that follow
 //	0xFB length length         RESIZEDB: how many keys it has, and how many of them expire (a hint)
 //	0xFC 8 bytes               the next key expires, Unix milliseconds
-//	0xFD 4 bytes               the next key expires, Unix seconds (until version 2)
+//	0xFD 4 bytes               the next key expires, Unix seconds (in old files)
 //	0xF8 length, 0xF9 1 byte   the next key's idle time, or its frequency of use
 //	0xF5 string                the source of a library of functions (since version 10)
 //	0xF7 module                what a module keeps outside of keys (since version 9)
-//	0xF4 length length length  a slot of a cluster: its number, keys, and keys that expire (since version 12)
+//	0xF4 length length length  a slot of a cluster: its number, keys, and keys that expire
 //	type key value             a key: its type, its name as a string, and its value
 //
 // The value of a string, type 0, is a string. How the others are built is listed in skip.go, as far

@@ -36,7 +36,7 @@ func ReadDump(payload []byte) (rec Record, err error) {
 	version := int(binary.LittleEndian.Uint16(payload[end:]))
 	valkey := version == valkeyVersion
 	if !known(version, valkey) {
-		return rec, fail(int64(end), ErrVersion)
+		return rec, unknownVersion(int64(end), version)
 	}
 	if checksum(0, payload[:end+2]) != binary.LittleEndian.Uint64(payload[end+2:]) {
 		return rec, fail(int64(end+2), ErrChecksum)

@@ -61,5 +61,6 @@ func TestDumpsThatAreRefused(t *testing.T) {
 	require.ErrorIs(t, err, ErrMalformed)
 	later := binary.LittleEndian.AppendUint16([]byte("\x00\x01a"), lastVersion+1)
 	_, err = ReadDump(binary.LittleEndian.AppendUint64(later, checksum(0, later)))
-	require.Equal(t, &Error{3, ErrVersion}, err)
+	require.ErrorIs(t, err, ErrVersion)
+	require.EqualError(t, err, "at byte 3: unknown version 14")
 }

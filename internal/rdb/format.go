@@ -9,8 +9,8 @@ import (
 // Version is the version of what this package writes: that of Redis 7.0.
 const Version = 10
 
-// What this package reads: Redis's versions from firstVersion to lastVersion, those of 2.4 to 8.6,
-// and Valkey's. Versions between the two are of neither, and 12 and 13 are of Redis alone.
+// What this package reads: Redis's versions from firstVersion to lastVersion, which is that of
+// 8.6, and Valkey's. Versions between the two are of neither, and 12 and 13 are of Redis alone.
 const (
 	firstVersion  = 1
 	lastVersion   = 13

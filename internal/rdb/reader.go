@@ -2,6 +2,7 @@ package rdb
 
 import (
 	"encoding/binary"
+	"fmt"
 	"io"
 	"math"
 	"strconv"
@@ -88,9 +89,13 @@ func parseHeader(p []byte) (version int, valkey bool, err error) {
 		version = 10*version + int(digit-'0')
 	}
 	if !known(version, valkey) {
-		return 0, false, fail(int64(digits), ErrVersion)
+		return 0, false, unknownVersion(int64(digits), version)
 	}
 	return version, valkey, nil
+}
+
+func unknownVersion(offset int64, version int) error {
+	return fail(offset, fmt.Errorf("%w %d", ErrVersion, version))
 }
 
 func known(version int, valkey bool) bool {
@@ -250,7 +255,7 @@ func (r *Reader) finish() error {
 }
 
 // Verify reads a whole file, and tells whether it is as it was written, by its checksum alone. It
-// takes about half a second per gigabyte. The error is ErrNoChecksum if the file has none.
+// takes less than a second per gigabyte. The error is ErrNoChecksum if the file has none.
 func Verify(from io.Reader) error { return verify(from, bufferBytes) }
 
 func verify(from io.Reader, bufferBytes int) error {
