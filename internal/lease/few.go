@@ -195,7 +195,7 @@ func (f *Few) move(position int, end int64) {
 		f.last = end
 		return
 	}
-	to := 0 // position of the first of the other leases that comes after it
+	to := 0 // position of the first other lease that follows it in the order
 	for to < len(f.leases) &&
 		(to == position || f.end(to) < end || f.end(to) == end && bytes.Compare(f.holder(to), holder) < 0) {
 		to = f.next(to)

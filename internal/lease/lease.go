@@ -89,19 +89,20 @@ type Table interface {
 	// the limit has been lowered. If the request is limited, an existing lease of the holder stays
 	// as it was.
 	//
-	// A quantity of 0 asks whether the key is within its limit. RetryAfter is long enough if no
-	// other client acquires meanwhile; it does not depend on the holder's own lease, which never
-	// stands in its way. (For a quantity of 0 every lease counts as another's.)
+	// A quantity of 0 asks whether the key is within its limit. After RetryAfter the request would
+	// be granted, if no other client acquires permits meanwhile. It does not depend on the holder's
+	// own lease, because a request replaces that. (For a quantity of 0, every lease counts as that
+	// of another holder.)
 	//
-	// The only error is ErrHolders, if the request would add a holder to maxHolders. It changes
-	// nothing.
+	// The only error is ErrHolders, for a request that would add a holder when there are maxHolders
+	// already. Such a request changes nothing.
 	Acquire(now int64, r Request, maxHolders int) (d quota.Decision, changed bool, err error)
 
 	// Renew changes the end of a holder's lease to now + ttl, even if that is earlier, and reports
 	// whether the holder has a lease.
 	Renew(now int64, ttl time.Duration, holder []byte) bool
 
-	// Release ends a holder's lease and returns the permits it held, 0 if it had no lease.
+	// Release ends a holder's lease and returns the number of its permits, 0 if it had no lease.
 	Release(now int64, holder []byte) int64
 
 	// Holders lists the leases that are held at now, ordered by end, then by holder.
@@ -124,8 +125,8 @@ type leaseSet interface {
 	move(position int, end int64)
 	drop(position int)
 	permits() int64 // the sum of all quantities
-	// endOfOthers returns the instant at which the leases other than the one at position hold at most
-	// so many permits, if more are held now.
+	// endOfOthers returns the instant from which all leases together, without the one at position,
+	// hold at most so many permits. They must hold more now.
 	endOfOthers(position int, permits int64) int64
 	Expires() int64
 	Len() int
@@ -142,7 +143,7 @@ func acquire(s leaseSet, now int64, r Request, maxHolders int) (d quota.Decision
 		}
 	}
 	held := s.permits()
-	granted := r.quantity <= r.limit-(held-own) // neither is negative, so no difference overflows
+	granted := r.quantity <= r.limit-(held-own) // limit and held-own are not negative, so the difference cannot overflow
 	if r.quantity > 0 && r.quantity <= own {
 		granted = true
 	}

@@ -96,7 +96,7 @@ func (s *Leases) expire(now int64) {
 	switch {
 	case ended == 0:
 		return
-	case s.live-ended <= len(s.slots)/4: // few are left: rebuilding costs no more than the leases that are removed
+	case s.live-ended <= len(s.slots)/4: // few are left: rebuilding costs no more than removing the others
 		for _, slot := range s.order[:ended] {
 			s.held -= s.slots[slot].Quantity
 			s.namesTotal -= nameBytes(s.slots[slot].Holder)
@@ -164,8 +164,8 @@ func (s *Leases) position(holder []byte) int {
 	return s.search(s.slots[slot].End, s.slots[slot].Holder, s.live)
 }
 
-// search returns the first of the first n positions whose lease does not come before an end and a
-// holder.
+// search returns the first position below n whose lease does not precede a lease with this end and
+// holder; n if there is none.
 func (s *Leases) search(end int64, holder string, n int) int {
 	return sort.Search(n, func(i int) bool {
 		lease := &s.slots[s.order[i]]
@@ -227,8 +227,7 @@ func (s *Leases) move(position int, end int64) {
 	s.slots[slot].End = end
 }
 
-// endOfOthers returns the instant at which the leases other than the one at position hold at most
-// so many permits. They must hold more now. It looks only at the leases that must end before.
+// endOfOthers implements leaseSet. It reads only the leases that must end before that instant.
 func (s *Leases) endOfOthers(position int, permits int64) int64 {
 	others := s.held
 	if position >= 0 {
