@@ -10,10 +10,10 @@ import (
 
 // Notifier is implemented by stores that notify listeners of changes.
 type Notifier interface {
-	// Subscribe adds a listener, which is called for every change from now on. It is called while
-	// the key is locked, so it must be fast, must not call the store, and must copy the key to keep
-	// it. The returned function removes the listener; it may still be called for a change that is
-	// in progress then. Neither waits for locked keys.
+	// Subscribe adds a listener, which is called for every change from now on. A listener is called
+	// while the key is locked, so it must be fast, must not call the store, and must copy the key
+	// to keep it. The function unsubscribe removes the listener, which may still be called for a
+	// change that is in progress. Neither Subscribe nor unsubscribe waits for locked keys.
 	Subscribe(Listener) (unsubscribe func())
 }
 
@@ -25,16 +25,16 @@ type Swapper interface {
 
 // UsageReporter is implemented by stores, and their views, that know how much they hold.
 type UsageReporter interface {
-	// Usage returns the usage of each database. Within Atomically, a view's Usage requires steps
-	// that may touch any key.
+	// Usage returns the usage of each database. Within Atomically, it may be called only if all is
+	// set.
 	Usage() []Usage
 }
 
 // IdleTracker is implemented by views that know when keys were last used.
 type IdleTracker interface {
-	// Idle returns for how long a key has not been used, to about a second; found is false if the
-	// key does not exist. Every operation on a key is a use except Lookup, Inspect, Count, Idle and
-	// Scan.
+	// Idle returns the time since a key was last used, accurate to about a second; found is false
+	// if the key does not exist. Every operation on a key is a use except Lookup, Inspect, Count,
+	// Idle and Scan.
 	Idle(ctx context.Context, key []byte) (idle time.Duration, found bool, err error)
 }
 

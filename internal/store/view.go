@@ -29,8 +29,8 @@ type Batch interface {
 	// Now returns the instant of the batch, in nanoseconds on the store's clock.
 	Now() int64
 	// Prefetch announces that these keys of the selected database will be accessed next, so that
-	// the store can load them into the processor's caches. It changes nothing but speed. The bytes
-	// of the keys must not change until Begin, or the next Prefetch.
+	// the store can load them into the processor's caches. It affects only speed. The bytes of the
+	// keys must not change until Begin, or the next Prefetch.
 	Prefetch(keys [][]byte)
 
 	// Select changes the selected database; 0 <= database < Databases().
@@ -59,7 +59,7 @@ type Limiters interface {
 	// TakeAll takes from several keys, each named once, or from none, in one atomic step and at one
 	// instant. It returns the decision for each key, and whether all of them allowed their
 	// quantity. If not, nothing is taken: each decision says whether it would have limited its
-	// quantity alone, and what remains and when it resets as it is without the call. With peek
+	// quantity alone, and its Remaining and ResetAfter are those without the call. With peek,
 	// nothing is taken either. The decisions are valid until the next TakeAll. If the error is
 	// ErrFull, the decisions that are limited are those whose keys need memory.
 	TakeAll(
@@ -98,7 +98,7 @@ type Values interface {
 	Add(ctx context.Context, key []byte, n int64) (int64, error)
 	// Edit calls edit with the key's Entry and, if it is a value, its bytes, which are valid until
 	// edit returns, and makes the Change that edit returns. All of it is one atomic step: edit must
-	// be fast, and must not call the store. It may be called several times, of which the last
+	// be fast, and must not call the store. It may be called several times, and only the last call
 	// counts; so if it writes to variables outside, it must begin by resetting them.
 	Edit(ctx context.Context, key []byte, edit func(e Entry, value []byte) (Change, error)) error
 }
@@ -148,9 +148,9 @@ type Keyspace interface {
 // Transactions contains Atomically.
 type Transactions interface {
 	// Atomically calls steps, which make calls of this view that appear to all other views as one
-	// step at one instant. They may touch only the given keys, or with all set any key. It returns
-	// the error of steps, which does not undo what they did, or its own; then they have done
-	// nothing. An Atomically within steps only calls its own steps. Steps may be called several
-	// times, of which the last counts, as in Edit.
+	// step at one instant. They may touch only the given keys, or with all set any key. If steps
+	// returns an error, Atomically returns it, and what steps did is not undone. If Atomically
+	// returns an error of its own, steps did nothing. An Atomically within steps just calls its own
+	// function. As in Edit, steps may be called several times, and only the last call counts.
 	Atomically(ctx context.Context, keys []KeyRef, all bool, steps func() error) error
 }

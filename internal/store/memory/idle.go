@@ -27,20 +27,20 @@ func (r record) touch(now int64) {
 	}
 }
 
-// reset makes a record one of a kind, used now.
+// reset begins a record of a kind in this slot, last used now.
 func (r record) reset(k store.Kind, now int64) {
 	r.setExpires(0) // removes the expiry of the slot's previous record
 	binary.LittleEndian.PutUint32(r[atKind:], uint32(now>>usedShift)<<belowUsed|uint32(k))
 }
 
-// idle returns for how long the key has not been used, to about a second.
+// idle returns the time since the key was last used, to about a second.
 func (r record) idle(now int64) time.Duration {
 	const all = 1<<usedBits - 1
 	used := binary.LittleEndian.Uint32(r[atKind:]) >> belowUsed
 	return time.Duration(uint32(now>>usedShift)-used&all) & all << usedShift
 }
 
-// Idle returns for how long a key has not been used.
+// Idle returns the time since a key was last used.
 func (v *view) Idle(_ context.Context, key []byte) (idle time.Duration, found bool, err error) {
 	h := v.hash(key)
 	s := v.lockExisting(h.shard)

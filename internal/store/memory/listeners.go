@@ -16,7 +16,7 @@ type listeners struct {
 }
 
 func (l *listeners) notify(database int, key []byte, event store.Event, caller int64) {
-	if l.any() { // a function of its own, so that this one can be inlined
+	if l.any() { // the rest is in a function of its own, so that this one can be inlined
 		l.notifyAll(database, key, event, caller)
 	}
 }

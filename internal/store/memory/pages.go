@@ -116,7 +116,7 @@ func (p *pages) openPage(class int) bool {
 	return true
 }
 
-// canAdd reports whether so many records can be added without fail.
+// canAdd reports whether it is certain that so many records can be added.
 func (p *pages) canAdd(records int) bool { return len(p.unusedNumbers)+p.limit-len(p.list) >= records }
 
 func (p *pages) addPage(data []byte, class int) (n uint32, ok bool) {

@@ -20,7 +20,7 @@ type shard struct {
 	// The fields that every step reads come first, in two cache lines.
 	mu          sync.Mutex // use lock and unlock, which measure the time
 	lastInstant int64      // the latest instant of any call: within a shard, time never runs backwards
-	caller      int64      // for whom the lock is held; it is in a cache line that every step writes to
+	caller      int64      // the caller that holds the lock, for listeners; in a cache line that every step writes to
 	records     int        // including expired ones that have not been removed yet
 	index       index
 	layout      atomic.Pointer[layout] // what Prefetch reads without the lock
@@ -234,9 +234,9 @@ func (s *shard) storeTAT(h keyHash, key []byte, r record, p indexPosition, now, 
 	return nil
 }
 
-// reclaim handles an expired record whose key is written to: it notifies the listeners, and returns
-// the record if it is a Throttle record, which can be used again. Otherwise it removes it, or if
-// memory is short leaves that to reuseExpired, and returns nil.
+// reclaim handles an expired record of a key to which CL.THROTTLE writes. It notifies the
+// listeners. A Throttle record can be reused and is returned. Any other record is removed, and the
+// result is nil; but if memory is short, such a record is left to reuseExpired.
 func (s *shard) reclaim(h keyHash, r record, p indexPosition) record {
 	if r.kind() != store.Throttle && s.lowOnMemory() {
 		return nil

@@ -12,7 +12,7 @@ import (
 // databases by age, and within each its shards in ascending order.
 type transaction struct {
 	locked []lockedDatabase
-	all    bool // of all databases; only steps can create or swap databases meanwhile
+	all    bool // all shards of all databases are locked; only this transaction can create or swap databases
 }
 
 type lockedDatabase struct {
@@ -49,7 +49,7 @@ func (v *view) lockKeys(keys []store.KeyRef, all bool) bool {
 	t := &v.transactionSpace
 	t.all = all
 	if all {
-		keys = nil // they are contained in all
+		keys = nil // all includes them
 		for n := range v.memory.databases {
 			if db := v.memory.database(n); db != nil {
 				*t.setOf(db) = allShards

@@ -134,8 +134,8 @@ func (s *shard) write(at *keySlot, v store.Value, expires int64) (err error) {
 	return nil
 }
 
-// writeExpired removes a key to which a value is written that has expired already. Listeners are
-// notified even if the key did not exist.
+// writeExpired handles the write of a value whose expiry is in the past: it removes the key.
+// Listeners are notified even if the key did not exist.
 func (s *shard) writeExpired(at *keySlot) {
 	if at.record != nil {
 		s.removeKey(at)

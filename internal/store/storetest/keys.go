@@ -25,9 +25,9 @@ var keyCases = []testCase{
 		random},
 }
 
-// oddKeys returns keys of lengths at which a store may change its representation, and for each some
-// that differ from it in one byte: the first, the last, or an additional one. Many share a long
-// prefix, to detect a store that compares only a part.
+// oddKeys returns keys of lengths at which a store may change its representation, and for each of
+// them some keys that differ from it in one byte: the first, the last, or an additional one. Many
+// share a long prefix, to detect a store that compares only a part.
 func oddKeys() []string {
 	keys := []string{"", "\x00", "\x00\x00", "a\x00b", "a\x00c", "a", "A", "\xff", "\r\n", "\xc3\x28"}
 	for _, n := range []int{2, 8, 13, 16, 254, 255, 256, 257, 1000, 1011, 4096, 65535, 65536} {

@@ -100,7 +100,7 @@ func (c *caller) inspect(key string) (store.Entry, []store.Field) {
 	return e, fields
 }
 
-// useUp is what a use leaves of the limit.
+// useUp is the quantity that remains after one use.
 const useUp = 7
 
 // use takes two of nine per minute from a limiter of a kind. Each use of a lease is by another
@@ -201,8 +201,8 @@ func kindFollowsKind(r *rig) {
 	}
 }
 
-// traces makes calls that create nothing on a key that should not exist, and returns what they
-// found nevertheless.
+// traces calls methods that never create a key, on a key that should not exist, and returns what
+// they found nevertheless.
 func (c *caller) traces(kind store.Kind, key string) (seen string) {
 	c.Helper()
 	if kind == store.Lease {

@@ -70,7 +70,7 @@ func noGrowthLimiters(r *rig) {
 	require.Equal(r, int64(3), noGrowth.acquire("leases", request(5, 60, "you", 0)).Remaining)
 }
 
-// noGrowthGrowing makes a log and leases longer until they need memory.
+// noGrowthGrowing lets a log and leases grow until they need memory.
 func noGrowthGrowing(r *rig) {
 	noGrowth, log := r.withoutGrowth(), rule(store.SlidingLog, maxLog, 60)
 	take := func() error {
@@ -98,8 +98,8 @@ func noGrowthGrowing(r *rig) {
 	require.Equal(r, int64(1), noGrowth.release("leases", "holder0"))
 }
 
-// growing takes steps on a key: steps that may need memory, so that all sizes occur, and after each
-// of them as many as are possible without.
+// growing lets the state of a key grow: it calls grow, which may allocate, and after each call fit,
+// which may not, until fit returns ErrFull. So all sizes occur.
 func (r *rig) growing(key string, grow, fit func(i int) error) {
 	for i := 0; i < maxLog/2; {
 		require.NoError(r, grow(i))

@@ -20,7 +20,8 @@ import (
 )
 
 // Run checks that a store obeys the contract. Each case calls open for a store of its own, which
-// must be empty and use the given clock. open must have the store closed at the end of the test.
+// must be empty and use the given clock. open must arrange that the store is closed at the end of
+// the test.
 func Run(t *testing.T, open func(t *testing.T, clock store.Clock) store.Store) {
 	for _, c := range cases() {
 		t.Run(c.name, func(t *testing.T) {
@@ -61,7 +62,7 @@ func cases() []testCase {
 	return all
 }
 
-// promise is a T that adds the sentence that a case defends to what it reports.
+// promise is a T that adds the rule of a case to each failure that it reports.
 type promise struct {
 	T
 	defends string

@@ -198,7 +198,7 @@ func patches(r *rig) {
 	require.Zero(r, r.count("none"))
 }
 
-// parts compares parts of a value.
+// parts compares what ReadPart returns with parts of the expected value.
 func (r *rig) parts(key, want string, at int64) {
 	r.Helper()
 	for _, ends := range [][2]int64{{0, -1}, {1, 0}, {at, at + 5}, {-3, -2}, {-1, -3}, {at, 0}, {-at - 1, at}} {
@@ -312,8 +312,8 @@ func databasesSwapped(r *rig) {
 }
 
 // stepsAsOne moves an amount between two accounts in a transaction, and has another caller read
-// both in the middle. It must see the amounts of before or after. If the store makes it wait, the
-// case continues after a moment.
+// both in the middle. That caller must see the amounts before or after the transaction. If the
+// store makes it wait, the case continues after a moment.
 func stepsAsOne(r *rig) {
 	const moment = 100 * time.Millisecond
 	keys := []store.KeyRef{keyRef(0, "left"), keyRef(0, "right")}
