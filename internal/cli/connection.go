@@ -19,10 +19,9 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// connectTimeout is the time in which the server must accept a connection, and again the time for
-// TLS and for HELLO, AUTH and SELECT. It is several times the delay of a lost packet, and as long
-// as a person waits at a prompt. Replies to commands have no timeout: a health check of a container
-// has its own.
+// connectTimeout bounds the time to connect, and then the time for TLS, HELLO, AUTH and SELECT
+// together. It is long enough for several lost packets, and short enough for a person at a prompt.
+// Replies to commands have no timeout: a health check of a container has its own.
 const connectTimeout = 5 * time.Second
 
 // connection is a connection to a server. It is opened when it is first needed. go-redis implements

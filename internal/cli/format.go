@@ -8,8 +8,8 @@ import (
 )
 
 // appendRaw appends a reply in the format of redis-cli --raw: each element is a line, at any depth,
-// and so is each key of a map with its value after a space. Nil is empty. An error is followed by
-// an empty line, because it ends with a line break, as it does in redis-cli.
+// and so is each key of a map with its value after a space. Nil is empty. An error includes a line
+// break, as in redis-cli, so that an empty line follows it.
 func appendRaw(b []byte, r reply) []byte {
 	switch r.kind {
 	case kindNil:

@@ -1,6 +1,6 @@
-// Package client holds what a server knows of a connected client outside the client's own session:
-// its addresses, its name, its mailbox, the memory that it uses, and the registry of all clients
-// with the limits on the memory that they use together.
+// Package client holds the state of connected clients that is shared outside their sessions:
+// addresses, names, mailboxes and the memory that they use. It also has the registry of all
+// clients, with the limits on the memory that they use together.
 package client
 
 import (

@@ -7,9 +7,9 @@ import (
 	"cellserver/internal/resp"
 )
 
-// Mailbox holds what other goroutines have for a session: messages, and the reply of a call that
-// ran outside the event loop. mu guards all fields; the session may read the fields that only it
-// writes without it.
+// Mailbox holds messages from other goroutines to a session, and the reply of a call that ran
+// outside the event loop. mu guards all fields, but the session may read the fields that only it
+// writes without locking mu.
 type Mailbox struct {
 	nonEmpty    atomic.Bool // there is something to take; read without the lock once per batch
 	mu          sync.Mutex
@@ -25,17 +25,17 @@ type Mailbox struct {
 	subscribed bool // the client has a subscription; only the session writes it
 }
 
-// Piece is a part of what is sent to a client.
+// Piece is a part of the output to a client.
 type Piece struct {
 	Bytes []byte
 	Of    *Parcel // owner of Bytes if other clients send them too; nil if they are the client's own
 }
 
 // Parcel is one copy of a message that is sent to many clients. Its bytes must not change. They
-// count once in the registry's memory, until the last client has sent them.
+// count once in the registry's memory, until they are sent to the last client.
 type Parcel struct {
 	Bytes   []byte
-	holders atomic.Int32 // clients that have yet to send it
+	holders atomic.Int32 // number of clients that it is not yet sent to
 }
 
 // Delivery is the reply of a call that ran outside the event loop.
@@ -189,8 +189,8 @@ func (c *Client) dropMessages() {
 	c.mailbox.messages, c.mailbox.bytes = nil, 0
 }
 
-// CloseMail discards what is still to be sent, and makes the mailbox drop messages from now on. The
-// session calls it when it ends.
+// CloseMail discards unsent messages and pieces, and makes the mailbox drop messages from now on.
+// The session calls it when it ends.
 func (c *Client) CloseMail() {
 	c.mailbox.mu.Lock()
 	defer c.mailbox.mu.Unlock()

@@ -2,20 +2,20 @@ package client
 
 import "cellserver/internal/resp"
 
-// This file is about what a session sends. First comes what it has written to its own resp.Writer,
-// the replies and the short messages. Pieces follow: the further pieces of a long reply, and
-// messages. Pieces keep their order, so nothing is written to the writer while there are pieces.
+// This file manages the output of a session. The first part is in the session's own resp.Writer:
+// replies and short messages. Pieces follow: the further pieces of a long reply, and messages. To
+// keep the order, nothing is written to the writer while there are pieces.
 
-// output is what follows the session's writer. Only the session uses it, except that other
-// goroutines read shared and pending when they compute the client's Weight: so the session locks
-// the mailbox to write these two, but not to read them.
+// output is the part of the output that follows the session's writer. Only the session uses it,
+// except that other goroutines read shared and pending when they compute the client's Weight: so
+// the session locks the mailbox to write these two, but not to read them.
 type output struct {
 	shared  Piece // a part of a Parcel that is being sent in place of the writer, which is empty meanwhile
 	pending []Piece
 	bytes   int // in pending
 }
 
-// Taken is what TakeMail has found.
+// Taken is the result of TakeMail.
 type Taken struct {
 	Replied bool // the reply of the session's call was delivered
 	Closes  bool // the connection is to be closed after what is sent now
@@ -108,7 +108,7 @@ func (c *Client) HasPieces() bool { return len(c.output.pending) > 0 || c.output
 // PieceCount returns the number of pieces that follow what Output returns.
 func (c *Client) PieceCount() int { return len(c.output.pending) }
 
-// PieceBytes returns their size in bytes.
+// PieceBytes returns the total size of these pieces, in bytes.
 func (c *Client) PieceBytes() int { return c.output.bytes }
 
 // Output returns the bytes to send next, where out is the session's writer. They stay valid until

@@ -120,7 +120,7 @@ func (r *Registry) CountOutputCut() { r.outputCut.Add(1) }
 // OutputCut returns the number of clients that were disconnected because they read too slowly.
 func (r *Registry) OutputCut() int64 { return r.outputCut.Load() }
 
-// bufferSample is what SampleBuffers has found. With ten thousand clients that takes a millisecond,
+// bufferSample is the result of SampleBuffers. Sampling ten thousand clients takes a millisecond,
 // so INFO and MEMORY STATS show the latest sample instead of taking one.
 type bufferSample struct {
 	bytes          atomic.Int64
