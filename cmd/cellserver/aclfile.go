@@ -27,7 +27,7 @@ func (f aclFile) Load() (string, error) {
 	return string(text), nil
 }
 
-// Save replaces the file atomically: a reader finds either the old text or the new one, also after
+// Save replaces the file atomically: a reader finds either the old text or the new one, even after
 // a crash. A new file can be read by the server's user alone; an existing one keeps its
 // permissions.
 func (f aclFile) Save(text string) (err error) {

@@ -90,7 +90,7 @@ func waitAll(ends ...func()) {
 }
 
 // reportFailure writes the error with which the process ends to standard error. It does not block
-// if that is not read.
+// even if standard error is not read.
 func reportFailure(err error) {
 	queue := logging.NewQueue(os.Stderr, func(int) []byte { return nil })
 	fmt.Fprintln(queue, "cellserver:", err)

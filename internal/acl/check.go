@@ -122,8 +122,8 @@ func (u *User) MaySubscribe(channel []byte, pattern bool) bool {
 // maxSteps bounds the check of one subscription to about a quarter of a millisecond.
 const maxSteps = 1 << 16
 
-// AllowsChannelsOf reports whether this user may use every channel that another may. Then
-// subscriptions need not be checked when this user replaces the other.
+// AllowsChannelsOf reports whether this user may use every channel that another may. If so,
+// subscriptions need no check when this user replaces the other.
 func (u *User) AllowsChannelsOf(before *User) bool {
 	all := make(map[string]bool)
 	for _, s := range u.selectors {

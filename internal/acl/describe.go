@@ -115,9 +115,9 @@ func (s *selector) describeCommands(c *Commands) string {
 	return strings.Join(rules, " ")
 }
 
-// bestCategory returns the category that describes most of the remaining commands, or -1 if none
-// helps. A category qualifies if more of its commands are to be listed than not; the one with the
-// fewest others wins.
+// bestCategory returns the category that describes the remaining commands best, or -1 if none
+// helps. A category qualifies if more than half of its commands remain. The one with the fewest
+// other commands wins.
 func bestCategory(c *Commands, remaining *selector, applied []bool, futureCommands bool) (best int) {
 	best = -1
 	fewest, most := 0, 0

@@ -11,9 +11,9 @@ import (
 )
 
 // MaxCPUTime records the longest of many measurements, and how many of them were over a
-// millisecond. A shared machine may count time that it takes away as the thread's, so a single long
-// measurement proves little. A nil MaxCPUTime measures nothing and costs one comparison. It is safe
-// for concurrent use.
+// millisecond. A virtual machine may count time that the host used otherwise as CPU time of the
+// thread, so a single long measurement proves little. A nil MaxCPUTime measures nothing and costs
+// one comparison. It is safe for concurrent use.
 type MaxCPUTime struct{ ns, over atomic.Int64 }
 
 // Start begins a measurement and returns the value to pass to Stop. It locks the goroutine to its

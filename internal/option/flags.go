@@ -82,8 +82,8 @@ func (l *List) suggest(prefix, variable, option string) string {
 	return variable
 }
 
-// nearest returns the option whose name is most similar to a word: of which at most two letters, or
-// a third of them, differ. It returns "" if there is none.
+// nearest returns the name of the option that is most similar to a word, "" if there is none. At
+// most two letters may differ, or a third of the letters of a longer word.
 func (l *List) nearest(word string) string {
 	best, least := "", max(2, len(word)/3)+1
 	for _, o := range l.options {
@@ -97,7 +97,7 @@ func (l *List) nearest(word string) string {
 // distance returns the Levenshtein distance between two words: the number of letters to insert,
 // remove or replace to turn one into the other.
 func distance(a, b string) int {
-	const longest = 64 // no name is longer; a word may be, and is then no similar one
+	const longest = 64 // no option has a longer name, so longer words are not similar to any
 	if len(a) > longest || len(b) > longest {
 		return longest
 	}

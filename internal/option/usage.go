@@ -32,7 +32,7 @@ func (o *Option) isFixed() bool {
 	return is
 }
 
-// bounds describes the values of an option, unless its type does, and its default.
+// bounds describes the range of an option's values, unless the type lists them, and the default.
 func (o *Option) bounds() string {
 	var parts []string
 	if r := o.Kind.Range(); r != "" && !strings.Contains(o.Kind.Type(), "|") {

@@ -36,7 +36,7 @@ type goroutineTransport struct {
 // mailbox.
 type goroutineConn struct {
 	conn     net.Conn
-	socket   net.Conn // the socket under TLS: to close it does not block for a closing alert
+	socket   net.Conn // the socket under TLS: closing it does not wait for the alert that ends TLS
 	instance *session.Instance
 	output   outputBuffer
 	traffic  *stats.Traffic

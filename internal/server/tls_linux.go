@@ -83,7 +83,7 @@ func (e *tlsConn) flush() error {
 // unsent returns the number of encrypted bytes that the socket has not accepted.
 func (e *tlsConn) unsent() int { return len(e.out) - e.sent }
 
-// closeNotify sends the alert with which TLS ends, if the socket accepts it.
+// closeNotify sends the alert that ends TLS, if the socket accepts it.
 func (e *tlsConn) closeNotify() {
 	if e.unsent() == 0 {
 		_ = e.conn.CloseWrite()

@@ -51,8 +51,8 @@ var openSSLNames = []struct {
 	{"ECDHE-RSA-AES256-SHA", tls.TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA},
 }
 
-// anyCipher are the words for all ciphers that are safe, and nothing those for kinds of ciphers of
-// which there are none here.
+// anyCipher lists the words for all safe ciphers, and nothing the words for kinds of ciphers that
+// crypto/tls does not have.
 var (
 	anyCipher     = []string{"DEFAULT", "HIGH", "ALL"}
 	absentCiphers = []string{"aNULL", "eNULL", "NULL", "MEDIUM", "LOW", "EXPORT", "EXP", "DES", "3DES", "RC4", "RC2",

@@ -144,7 +144,8 @@ func (s *socket) Close() []string {
 	return s.beforeLast(line)
 }
 
-// beforeLast receives all further replies. It returns line and these without the last one.
+// beforeLast receives all further replies. It returns line and these replies, without the last of
+// them.
 func (s *socket) beforeLast(line string) (all []string) {
 	for len(all) < maxReplies {
 		next, err := s.Receive(replyTimeout)
