@@ -39,7 +39,7 @@ func (m *nameMatcher) Any(name string) (ok bool) {
 	return false
 }
 
-// Err returns ErrTooManySteps if not all names were matched.
+// Err returns ErrTooManySteps if the steps did not suffice for all names.
 func (m *nameMatcher) Err() error {
 	if m.steps == 0 {
 		return ErrTooManySteps

@@ -40,7 +40,7 @@ func (as *Accounts) Effects(s *Settings) []option.Effect {
 	}
 }
 
-// secret is the kind of a password: CONFIG GET shows it as in Redis, and --help does not.
+// secret is the option.Kind of a password: CONFIG GET shows it, as in Redis, and --help does not.
 type secret struct{ to *string }
 
 func (s secret) Set(text string) error { *s.to = text; return nil }
@@ -56,7 +56,7 @@ func (s secret) String() string {
 	return "(redacted)"
 }
 
-// users is the kind of a list of users: a line for each, with its name and rules. Rules name
+// users is the option.Kind of a list of users: a line for each, with its name and rules. Rules name
 // commands, so they are checked later, by Configure, when the table of commands exists.
 type users struct{ to *[][]string }
 

@@ -18,7 +18,7 @@ import (
 // keys.
 type Family struct {
 	maxLogLimit   int          // the largest limit of CL.SLIDINGLOG
-	maxHolders    int          // the most holders of leases of one key
+	maxHolders    int          // maximum number of holders per key
 	limitWhenFull atomic.Bool  // if memory is full, a call for a new key is limited, not refused (--oom-decision)
 	Top           topk.Counter // for CL.TOP
 }

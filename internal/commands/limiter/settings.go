@@ -5,7 +5,7 @@ import "cellserver/internal/option"
 // Settings are the values of the family's options.
 type Settings struct {
 	MaxLogLimit int    // the largest limit of CL.SLIDINGLOG
-	MaxHolders  int    // the most holders of leases of one key
+	MaxHolders  int    // maximum number of holders per key
 	OOMDecision string // the reply if there is no memory for a new key: error or limit
 }
 
@@ -20,7 +20,7 @@ func (s *Settings) Options() []*option.Option {
 		{Name: "max-log-limit", Group: option.Limits, Kind: option.Number(&s.MaxLogLimit, 1, 10_000_000),
 			Help: "the largest limit of CL.SLIDINGLOG, which keeps 16 bytes for each call in its window"},
 		{Name: "max-holders", Group: option.Limits, Kind: option.Number(&s.MaxHolders, 1, 100_000),
-			Help: "holders that may have leases of one key"},
+			Help: "maximum number of holders that have leases of one key"},
 		{Name: "oom-decision", Group: option.Memory, Kind: option.Choice(&s.OOMDecision, "error", "limit"),
 			Change: option.Live,
 			Help:   "reply of a limiter that would have to add a key beyond maxmemory: an error (OOM), or that the call is limited"},

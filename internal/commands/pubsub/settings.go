@@ -20,7 +20,8 @@ func (n *Notifier) Effects(s *Settings) []option.Effect {
 	return []option.Effect{{Apply: func() error { return n.Set(s.Events) }, Names: []string{"notify-keyspace-events"}}}
 }
 
-// keyEvents is the kind of notify-keyspace-events: letters, kept as Redis shows them.
+// keyEvents is the option.Kind of notify-keyspace-events: letters, in the form in which Redis shows
+// them.
 type keyEvents struct{ to *string }
 
 func (k keyEvents) Set(text string) error {
