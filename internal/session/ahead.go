@@ -15,9 +15,9 @@ type ahead struct {
 	keys      [][]byte // to prefetch: the first key of each call, or the keys that its row finds
 	count     int      // of calls
 	next      int      // index of the call that is answered next
-	usedWords int      // the longest that words has been in this batch
+	usedWords int      // the maximum length of words in this batch
 	copied    bool     // the words of the remaining calls are copies, which stay valid after the batch
-	long      [][]byte // the whole of the last call if it is a long one; then words has only its first
+	long      [][]byte // all bytes of the last call if it is a long one, of which words has only the first words
 	longWords int      // number of words of long
 }
 
@@ -31,11 +31,11 @@ type pendingCall struct {
 }
 
 // Lookahead is the number of calls that are read before the first of them is answered. A modern
-// processor follows ten to sixteen loads at a time, so it can fetch the records of so many keys
-// together; and so few calls still fit into its first cache.
+// processor can have ten to sixteen loads in flight, so it fetches the records of that many keys at
+// the same time; and that many calls still fit in its first-level cache.
 const Lookahead = 16
 
-// idleWords is the capacity, in words a call, that a session keeps between batches.
+// idleWords is the capacity, in words per call, that a session keeps between batches.
 const idleWords = 16
 
 func (a *ahead) empty() bool { return a.next == a.count }
@@ -60,7 +60,7 @@ func (a *ahead) latest() *command.Command {
 	return w.row.Subcommand(a.words[w.start:w.end])
 }
 
-// longCall returns the whole of the call that was taken last if it is a long one, else nil.
+// longCall returns all bytes of the call that was taken last if it is a long one, else nil.
 func (a *ahead) longCall() [][]byte {
 	if a.empty() {
 		return a.long
@@ -119,7 +119,7 @@ func (a *ahead) fill(r *resp.Reader, t *command.Table, known *command.LookupCach
 			a.longWords = r.WordCount()
 		}
 		if row != nil && row.Traits&command.ChangesRights != 0 {
-			break // a client that it logs out may only send short calls after it
+			break // the call may log the client out, after which only short calls are read
 		}
 	}
 	return nil

@@ -28,7 +28,7 @@ const (
 	deniedWords  = 64 // words that cost as much as logging a denied call
 )
 
-// authorize returns an error if the client may not make a call. A long call that goes on outside
+// authorize returns an error if the client may not make a call. A long call that continues outside
 // the event loop is checked there, where all of its words are known: see Instance.authorize.
 func (s *Session) authorize(row *command.Command, words [][]byte, long [][]byte) error {
 	if row.Flags&command.NoAuth != 0 {
@@ -40,7 +40,7 @@ func (s *Session) authorize(row *command.Command, words [][]byte, long [][]byte)
 	}
 	switch {
 	case s.transaction.Queue != nil && row.Flags&command.NoMulti != 0:
-		return nil // it is refused in a transaction, whatever the rules say
+		return nil // such a call is refused in a transaction anyway
 	case long != nil && (row.TakesMany() || s.transaction.Queue != nil):
 		return nil
 	}

@@ -10,11 +10,11 @@ import (
 // backgroundCall is a call that is made outside the event loop. It implements command.Background.
 type backgroundCall struct {
 	slots   *background.Slots
-	session *Session // only those of its methods are called that are safe on any goroutine
+	session *Session // used only for methods that are safe on any goroutine
 	ctx     context.Context
 	words   int  // bytes that the call's words use
 	kept    int  // bytes of the reply so far
-	isLong  bool // the call holds what AcquireLong returns
+	isLong  bool // the call has acquired the right to a long reply: see Slots.AcquireLong
 }
 
 // Yield implements command.Background.

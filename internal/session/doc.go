@@ -1,12 +1,13 @@
-// Package session is the conversation with one client: it turns the bytes that arrive into calls,
-// and the replies into bytes. It knows no socket, and it knows the store only by its contract.
+// Package session answers the calls of one client: it turns the bytes that arrive into calls, and
+// the replies into bytes. It does not depend on sockets, and uses the store only through the
+// interfaces of package store.
 //
 // # The way of a call
 //
 // A transport feeds a Session the bytes that it has read. The session reads calls ahead (ahead.go)
 // and answers them in order (turn.go). For each it finds the row, checks the number of arguments,
 // the user's rights and the server's state (admit.go, authorize.go), counts the call (tally.go) and
-// has the row write the reply. The transport sends what Output holds.
+// runs the row, which writes the reply. The transport sends the bytes that Output returns.
 //
 // # Turns
 //
@@ -25,8 +26,8 @@
 //
 // Calls are read up to 16 at a time. The clock is read once for them, and the store prefetches
 // their keys. In a pipeline, most calls repeat the one before them with another key; comparing the
-// two replaces reading, checking and binding. Together with rows that are found once and keys that
-// are hashed once, this reduced a CL.THROTTLE with 64 in flight from 3262 to 1886 user instructions
+// two replaces reading, checking and binding. Together with looking up each row once and hashing
+// each key once, this reduced a CL.THROTTLE with 64 in flight from 3262 to 1886 user instructions
 // (callgrind, BenchmarkSession, which `make instructions` runs).
 //
 // Checks that few calls need are guarded by two booleans, which are set at the start of a turn:
@@ -41,7 +42,7 @@
 // EXEC makes the queued calls with their ordinary rows, in one View.Atomically (execute.go). Their
 // keys stay locked meanwhile, so their cost is estimated before the first call is made: up to a
 // turn's worth is made in the session's turn, up to 128 turns' worth in a goroutine, and more is
-// refused. Messages of PUBLISH and of keyspace events are sent when the keys are unlocked again.
+// refused. Messages of PUBLISH and of keyspace events are sent after the keys are unlocked.
 //
 // # Changes
 //

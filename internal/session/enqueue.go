@@ -37,7 +37,8 @@ func (s *Session) enqueue(row *command.Command, words [][]byte, long [][]byte) e
 	return nil
 }
 
-// enqueueLong has the words of a long call found outside the event loop, and then queues it.
+// enqueueLong parks the session while a goroutine finds the words of a long call, and then queues
+// the call.
 func (s *Session) enqueueLong(row *command.Command, long [][]byte) {
 	checked, q := s.checked, s.transaction.Queue
 	s.parkFor(row, client.TotalLength(long)*longCallBytes, func(call *command.Call) error {
@@ -61,8 +62,9 @@ func (s *Session) enqueueLong(row *command.Command, long [][]byte) {
 // being copied.
 const minDetachBytes = 64 << 10
 
-// takeOver returns the words of a call that the reader holds, to be kept. It does not copy them if
-// the call is most of what the reader holds; otherwise moving the rest would cost more.
+// takeOver returns the words of a call that is in the reader's memory, so that they can be kept. If
+// the call is most of that memory, the words are not copied; otherwise, moving the rest would cost
+// more than copying.
 func (s *Session) takeOver(words [][]byte) [][]byte {
 	if s.reader.Buffered() > command.TotalLength(words) {
 		return command.CopyWords(words)
@@ -74,8 +76,8 @@ func (s *Session) takeOver(words [][]byte) [][]byte {
 // execAbort begins the error of an EXEC that is refused as a whole.
 const execAbort = "EXECABORT Transaction discarded because of: "
 
-// refuse refuses a call before it is made. A transaction that the call would have been queued for
-// is aborted; a transaction that it would have executed is discarded.
+// refuse refuses a call before it is made. If the call was to be queued, the transaction is
+// aborted; if it was EXEC, the transaction is discarded.
 func (s *Session) refuse(row *command.Command, err error) error {
 	s.transaction.Abort()
 	if row.Traits&command.Executes != 0 {

@@ -64,19 +64,19 @@ func (in *Instance) runningCall(by int64) *command.Call {
 	return nil
 }
 
-// Now returns the present instant: nanoseconds on the store's clock.
+// Now returns the current instant: nanoseconds on the store's clock.
 func (in *Instance) Now() int64 { return in.Clock.Now() }
 
-// Departed returns a channel that receives a value when a client has disconnected. Several may
-// share one value.
+// Departed returns a channel that receives a value when a client has disconnected. Several
+// disconnections may share one value.
 func (in *Instance) Departed() <-chan struct{} { return in.Clients.Departed() }
 
 // NoteDeparture sends to Departed although no client has disconnected, so that the receiver looks
 // again whether there is capacity for a connection.
 func (in *Instance) NoteDeparture() { in.Clients.NoteDeparture() }
 
-// Unauthenticated returns the connections that have not logged in. Sessions enter and leave by
-// themselves.
+// Unauthenticated returns the registry of connections that have not logged in. Sessions enter and
+// leave it themselves.
 func (in *Instance) Unauthenticated() *client.Unauthenticated { return in.Clients.Unauthenticated() }
 
 // Connected returns the number of connected clients.
@@ -94,8 +94,8 @@ func (in *Instance) CountOutputCut() { in.Clients.CountOutputCut() }
 // BoundPushes sets how many bytes of messages may wait for one client; 0 means any number.
 func (in *Instance) BoundPushes(bytes int) { in.Clients.SetMaxPushes(bytes) }
 
-// UnblockAll ends what blocked clients wait for, as if it had timed out. It is called before the
-// server stops.
+// UnblockAll ends the waits of all blocked clients, as if they had timed out. It is called before
+// the server stops.
 func (in *Instance) UnblockAll() { in.Blocked.End() }
 
 // WakeAll wakes every session.

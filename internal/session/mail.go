@@ -7,8 +7,8 @@ import (
 	"cellserver/internal/command"
 )
 
-// What a session takes from its mailbox, and what it sends: its output, and then the pieces of a
-// long reply.
+// This file takes messages and replies from the mailbox, and provides the output: first the writer,
+// then the pieces of a long reply.
 
 // WritePushes implements command.Session. In a transaction, the messages are written before the
 // reply to EXEC.
@@ -20,14 +20,15 @@ func (s *Session) WritePushes() {
 	s.takePushes(command.MaxInt)
 }
 
-// takePushes writes messages of at most so many bytes, and leaves the others in the mailbox.
+// takePushes writes at most so many bytes of messages, and leaves the other messages in the
+// mailbox.
 func (s *Session) takePushes(bytes int) {
 	s.TakeMessages(&s.out, bytes)
 }
 
-// takeMail takes what other goroutines have put into the mailbox. The reply of the call for which
-// the session is parked ends the parking. That reply is empty after a CLIENT PAUSE, because the
-// call is still to be made.
+// takeMail takes messages and replies from the mailbox. The reply to the call for which the session
+// is parked ends the parking. After a CLIENT PAUSE this reply is empty, because the call is made
+// only then.
 func (s *Session) takeMail() {
 	taken := s.TakeMail(&s.out, s.parked && s.call.Middleware != nil, s.dropReply)
 	if taken.Replied {
@@ -59,7 +60,7 @@ func (s *Session) sentPiece() {
 
 // updateBufferSizes publishes the capacities of the session's buffers, which CLIENT LIST shows, and
 // charges the client for them. BufferSizes holds both: output in the high half, input in the low
-// one. It is called once a turn, and writes only what has changed.
+// one. It is called once per turn, and writes only changes.
 func (s *Session) updateBufferSizes() {
 	const most = 1<<31 - 1
 	output := s.out.Capacity()
@@ -81,7 +82,7 @@ func (s *Session) SetUnsent(bytes int) {
 	}
 }
 
-// pushBeforeReply writes the messages in the mailbox before the reply to the present call, as Redis
+// pushBeforeReply writes the messages in the mailbox before the reply to the current call, as Redis
 // does.
 func (s *Session) pushBeforeReply() {
 	if s.isMuted() {

@@ -2,8 +2,8 @@ package session
 
 import "cellserver/internal/command"
 
-// notify publishes the keyspace notifications of a call before its reply is sent.
-// In the call of EXEC, c.Row is that of the last queued call.
+// notify publishes the keyspace notifications of a call before its reply is sent. In the call of
+// EXEC, c.Row is the row of the last queued call.
 func (in *Instance) notify(c *command.Call, row *command.Command, words [][]byte, misses int64, failed bool) {
 	n := in.Notifier
 	if c.Misses > misses && n.PublishesMisses() {

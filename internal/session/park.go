@@ -9,9 +9,9 @@ import (
 	"cellserver/internal/resp"
 )
 
-// park has a goroutine make a call in the background. The session makes no other call until the
-// reply is in its mailbox, so that replies keep their order. Meanwhile its event loop serves other
-// clients.
+// park starts a goroutine that makes a call in the background. The session makes no other call
+// until the reply is in its mailbox, so that replies keep their order. Meanwhile its event loop
+// serves other clients.
 func (s *Session) park(row *command.Command, words [][]byte) {
 	s.parkFor(row, heldBytes(words), func(call *command.Call) error {
 		return s.instance.runTimed(call, row, words, false)
@@ -25,7 +25,7 @@ func heldBytes(words [][]byte) int { return command.TotalLength(words) + len(wor
 // made: each of its words has a slice header, and there may be a word in every seven bytes.
 const longCallBytes = 4
 
-// parkLong is park for a long call, of which only the first words have been found.
+// parkLong is like park for a long call, of which only the first words have been found.
 func (s *Session) parkLong(row *command.Command, long [][]byte) {
 	checked := s.checked
 	s.parkFor(row, client.TotalLength(long)*longCallBytes, func(call *command.Call) error {
@@ -39,14 +39,14 @@ func (s *Session) parkLong(row *command.Command, long [][]byte) {
 	})
 }
 
-// parkFor has run answer a call in the background instead of the row; bytes is the memory that the
-// call keeps until then. If the client disconnects before run starts, run is not called.
+// parkFor is like park, but calls run instead of the row; bytes is the memory that the call uses
+// until then. If the client disconnects before run starts, run is not called.
 func (s *Session) parkFor(row *command.Command, bytes int, run func(*command.Call) error) {
 	s.parkUntil(s.ctx, row, bytes, run)
 }
 
-// parkToEnd is parkFor for the rest of a call that has taken effect already: it runs even if the
-// client disconnects.
+// parkToEnd is like parkFor for the rest of a call that has taken effect already: run is called
+// even if the client disconnects.
 func (s *Session) parkToEnd(row *command.Command, run func(*command.Call) error) {
 	s.parkUntil(context.Background(), row, 0, run)
 }

@@ -5,8 +5,8 @@ import (
 	"cellserver/internal/resp"
 )
 
-// CLIENT REPLY: replies that the client does not want are written to a writer of their own, and
-// discarded. Messages are written to the client's output all the same.
+// CLIENT REPLY: replies that the client does not want are written to a separate writer, and
+// discarded. Messages are still written to the client's output.
 
 // SetReplyMode implements connection.Session.
 func (s *Session) SetReplyMode(mode connection.ReplyMode) {
@@ -17,13 +17,13 @@ func (s *Session) SetReplyMode(mode connection.ReplyMode) {
 	s.chooseOutput()
 }
 
-// isMuted reports whether CLIENT REPLY suppresses the reply to the present call.
+// isMuted reports whether CLIENT REPLY suppresses the reply to the current call.
 func (s *Session) isMuted() bool {
 	return s.replyMode == connection.RepliesOff || s.replyMode == connection.SkipReply
 }
 
-// chooseOutput has replies written to the client's output, or where they are discarded, according
-// to the reply mode.
+// chooseOutput sets the writer of replies according to the reply mode: the client's output, or the
+// writer whose content is discarded.
 func (s *Session) chooseOutput() {
 	s.call.Out = &s.out
 	if s.isMuted() {

@@ -12,16 +12,16 @@ import (
 	"cellserver/internal/resp"
 )
 
-// Session is one client's conversation with the server: bytes in, bytes out. It knows no socket. A
-// transport passes the bytes that arrive to Feed, sends what Output holds, and closes the
-// connection when Closing returns true.
+// Session answers the calls of one client: bytes in, bytes out. It does not depend on sockets. A
+// transport passes the bytes that arrive to Feed, sends the bytes that Output returns, and closes
+// the connection when Closing returns true.
 //
 // A session works in turns, so that a client with many calls does not delay the other clients of
 // its event loop. As long as More returns true after a turn, the transport calls Resume for the
 // next.
 //
-// Its methods are for one goroutine at a time, that of the transport. Methods of the embedded
-// Client say so where they may be called from any goroutine.
+// Only one goroutine at a time, the transport's, may call its methods. Methods of the embedded
+// Client say so if any goroutine may call them.
 type Session struct {
 	*client.Client
 	instance *Instance
@@ -32,8 +32,8 @@ type Session struct {
 	ahead     ahead        // calls that have been read and not answered
 	call      command.Call // reused for every call that is made in a turn
 	closing   bool         // the connection ends once Output is sent
-	refused   bool         // closing, with an error about a value that is still arriving
-	parked    bool         // the latest call is answered later: no call is made until then
+	refused   bool         // closing, because of a value that is too long and still arriving
+	parked    bool         // no call is made until the reply to the latest one is in the mailbox
 	more      bool         // the turn ended before all calls were answered
 	slowPath  bool         // there is work before or after each call: see command.Hooks
 	checked   bool         // calls are checked against the user's rights: see ReloadUser
@@ -59,7 +59,7 @@ type Session struct {
 // mailbox, which are sent after out.
 type output struct {
 	out       resp.Writer
-	mark      int                  // the position in call.Out at which the present reply begins
+	mark      int                  // the position in call.Out at which the current reply begins
 	replyMode connection.ReplyMode // set by CLIENT REPLY
 	unwanted  *resp.Writer         // receives the replies that replyMode suppresses; nil until there is one
 	dropReply bool                 // the reply of the call for which the session is parked is suppressed
@@ -175,9 +175,9 @@ func (s *Session) rowName() string {
 }
 
 // endBatch copies the input that is not answered yet, because the transport reuses its buffer, and
-// bounds it. A client may go on sending while no call of its is made: while it is parked, or does
-// not read its replies. It is disconnected when its input exceeds the bound of one call, as in
-// Redis.
+// bounds it. A client may continue to send while the session makes no calls, because it is parked
+// or the client does not read its replies. As in Redis, the client is disconnected when its input
+// exceeds the bound of one call.
 func (s *Session) endBatch() {
 	s.ahead.release()
 	s.call.Words = nil
@@ -207,7 +207,7 @@ func (s *Session) answerTurn() (answered int64) {
 		return 0
 	}
 	if !s.ahead.empty() {
-		s.call.View.Begin() // the window was read in an earlier turn, with the clock of then
+		s.call.View.Begin() // the window was read in an earlier turn, whose instant is too old
 	}
 	left := command.TurnUnits
 	if s.restricted {
@@ -271,8 +271,8 @@ func (s *Session) readAhead() (bytes int, some bool) {
 	return buffered - s.reader.Buffered(), true
 }
 
-// uncountedInput is the input, in bytes, that a turn may parse in addition to its calls. It is what
-// an event loop reads at a time, and parsing it takes little time whatever calls it holds.
+// uncountedInput is the input, in bytes, that a turn may parse in addition to its calls. An event
+// loop reads as much at a time, and parsing that takes little time, whatever calls it contains.
 const uncountedInput = 16 << 10
 
 // maxReadAheadInput is the unread input, in bytes, up to which several calls are read ahead. It is

@@ -14,7 +14,8 @@ type tally struct {
 	calls, limited int64
 }
 
-// tallies is how many rows a session counts at a time: as many as an ordinary pipeline calls.
+// tallies is the number of rows that a session counts at a time: as many as an ordinary pipeline
+// calls.
 const tallies = 4
 
 // count counts a call of row.
@@ -83,8 +84,8 @@ func (s *Session) reject(row *command.Command, err error) error {
 	return err
 }
 
-// sampleEvery is the number of turns of which one has its first call timed, so that INFO can show
-// how long quick commands take. It is a power of two.
+// The first call of one turn in sampleEvery is timed, so that INFO can show how long quick commands
+// take. It is a power of two.
 const sampleEvery = 128
 
 // beginTurn sets the conditions that hold for a whole turn: see slowPath and checked.

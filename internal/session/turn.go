@@ -33,9 +33,9 @@ func (s *Session) fail(err error) {
 	s.call.Out.Error(s.instance.CountError(row, err))
 }
 
-// dispatch takes the next call, and has its row answer it or refuses it. Of a long call, words
-// holds only the first words, and long is the whole of it: a goroutine finds the other words,
-// outside the event loop.
+// dispatch takes the next call, and runs its row or refuses the call. Of a long call, words has
+// only the first words, and long has all bytes: a goroutine finds the other words, outside the
+// event loop.
 func (s *Session) dispatch() error {
 	if s.repeatable && s.call.IsBound && s.ahead.nextIsRepeat() {
 		return s.runRepeat()
@@ -98,9 +98,9 @@ func (s *Session) refuseUnknown(container *command.Command, words [][]byte) erro
 	return container.UnknownError(words)
 }
 
-// runRepeat makes a call that differs from the one before it only in its key. All checks but that
-// of the key have been passed, and the other arguments are bound already. It saves 110 of the 2,100
-// instructions of a pipelined CL.THROTTLE.
+// runRepeat makes a call that differs from the one before it only in its key. The call has passed
+// all checks except that of the key, and its other arguments are bound already. It saves 110 of the
+// 2,100 instructions of a pipelined CL.THROTTLE.
 func (s *Session) runRepeat() error {
 	c, second := &s.call, s.ahead.calls[s.ahead.next].second
 	s.ahead.next++
@@ -128,7 +128,8 @@ func (s *Session) Offload() {
 	s.park(s.call.Row, command.CopyWords(s.call.Words))
 }
 
-// Continue implements command.Session. It makes the call cost a turn, so that the turn ends.
+// Continue implements command.Session. It sets the cost of the call to that of a turn, so that the
+// turn ends.
 func (s *Session) Continue(rest func() (last bool)) (words [][]byte) {
 	switch words = s.call.Words; {
 	case s.ahead.copied:
@@ -181,8 +182,8 @@ func errSubscribed(row *command.Command) error {
 }
 
 // afterMiddleware ends a call of a client with CLIENT TRACKING. Invalidations of keys that the call
-// has changed itself are sent after its reply. CLIENT CACHING applies to the next call or
-// transaction alone, even if that is refused.
+// has changed itself are sent after its reply. CLIENT CACHING applies only to the next call or
+// transaction, even if that is refused.
 func (s *Session) afterMiddleware() {
 	if row := s.ahead.latest(); s.transaction.Queue == nil && (row == nil || row.Traits&command.KeepsCaching == 0) {
 		s.call.Caching = false
