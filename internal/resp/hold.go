@@ -21,7 +21,7 @@ const (
 	idleRetired = 8       // capacity of Reader.retired
 	idleBytes   = 512     // bytes of own, and of scratch, while nothing is unread
 	alwaysKept  = 8 << 10 // bytes of own while something is unread, so that a stream split at random does not allocate
-	minUse      = 8       // memory beyond that is kept if at least one part in minUse of it is in use
+	minUse      = 8       // larger memory is kept if at least 1/minUse of it is in use
 	minCopy     = 128     // bytes that are copied at once while the length of an unfinished call is unknown
 )
 
@@ -81,8 +81,9 @@ func (r *Reader) copyInput(n int) {
 }
 
 // grow makes capacity for n more bytes after the unread bytes. It first removes whole words of a
-// long call to a part, so that it moves at most about a word. What it moves gets twice the
-// capacity, so that a byte is moved about once, but not more than the word is known to need.
+// long call to a part, so that it moves at most about a word. The new memory has twice the capacity
+// that the moved bytes need, so that a byte is moved about once, but not more than the word needs,
+// if its length is known.
 func (r *Reader) grow(n int) {
 	whole := r.pos // end of the whole words
 	if r.bodyLength > 0 {
@@ -135,7 +136,7 @@ func (r *Reader) Drained() bool { return r.start == len(r.buf) && r.err == nil }
 
 // Keep copies the unread bytes into the reader's own memory, so that the caller can use the
 // borrowed memory again, and releases memory that a large call needed. Words returned before are no
-// longer valid. It is to be called at the end of each batch.
+// longer valid. The caller calls it at the end of each batch.
 func (r *Reader) Keep() {
 	if r.borrowed && !r.dirty && r.start == len(r.buf) {
 		r.buf, r.borrowed = r.own[:0], false // most batches end here: nothing is unread, and no memory was needed
@@ -168,8 +169,8 @@ func (r *Reader) Keep() {
 }
 
 // Long returns the bytes of the call that Next returned last, in one or more parts of whole words,
-// if it is a long one, else nil. They belong to the caller; a call that arrived in pieces is not
-// copied for that. SplitCall finds its words.
+// if it is a long one, else nil. The bytes belong to the caller: if the call arrived in pieces, the
+// reader gives its own memory away instead of copying. SplitCall finds the words.
 func (r *Reader) Long() [][]byte {
 	call := r.longCall
 	switch {
@@ -218,7 +219,8 @@ func SplitCall(call [][]byte, pause func()) [][]byte {
 	return r.words
 }
 
-// trimWords removes words that were returned, and releases their slice if it is large for the rest.
+// trimWords removes words that were returned, and reallocates the slice if it is too large for the
+// words that stay.
 func (r *Reader) trimWords() {
 	if r.wordsLeft == 0 {
 		r.words = r.words[:0]
