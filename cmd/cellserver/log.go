@@ -12,8 +12,8 @@ import (
 	"cellserver/internal/option"
 )
 
-// levelNames are the levels of redis.conf, and levels their values: notice is for operators,
-// verbose has more detail.
+// levelNames are the levels of redis.conf, and levels the corresponding levels of slog: notice is
+// for operators, verbose has more detail.
 var (
 	levelNames = []string{"debug", "verbose", "notice", "warning", "nothing"}
 	levels     = map[string]slog.Level{
@@ -22,8 +22,8 @@ var (
 	}
 )
 
-// closeTimeout is the time for which the process waits at its end until the log is written. The
-// reader of the log may have stopped.
+// closeTimeout bounds the time for which the process waits, before it ends, for the log to be
+// written: the reader of the log may have stopped.
 const closeTimeout = time.Second
 
 // logOptions holds the options of the log.

@@ -51,7 +51,7 @@ func (t *tlsOptions) options() []*option.Option {
 		{Name: "tls-session-caching", Kind: option.YesNo(&t.sessionCaching), Change: option.Live,
 			Help: "clients may resume sessions without a full handshake"},
 		{Name: "tls-prefer-server-ciphers", Kind: option.YesNo(&t.preferServerCiphers), Change: option.Live,
-			Help: "accepted for compatibility; has no effect: the cipher is one that both sides' processors are fast at"},
+			Help: "accepted for compatibility; has no effect: the cipher that is fastest on both sides is chosen"},
 	}
 	for _, o := range list {
 		o.Group = "TLS"
@@ -60,7 +60,7 @@ func (t *tlsOptions) options() []*option.Option {
 }
 
 // load reads the files and replaces the configuration. After an error the configuration stays.
-// Without a TLS port it does nothing. No option may be changed meanwhile.
+// Without a TLS port it does nothing. The caller must prevent changes of options meanwhile.
 func (t *tlsOptions) load() error {
 	if t.port == 0 {
 		return nil

@@ -43,7 +43,7 @@ func read(c *command.Call, key []byte) (value []byte, e store.Entry, err error) 
 	return value, e, err
 }
 
-// readPart is read for a part of the string. It returns the length of the whole string too.
+// readPart is like read for a part of the string. It also returns the length of the whole string.
 func readPart(c *command.Call, key []byte, start, end int64) (part []byte, length int, err error) {
 	part, length, e, err := c.View.ReadPart(c.Context, key, c.Value[:0], start, end)
 	if err != nil {
@@ -64,14 +64,14 @@ func readPart(c *command.Call, key []byte, start, end int64) (part []byte, lengt
 // maxKeptValue bounds the memory for a value that a session keeps between calls, in bytes.
 const maxKeptValue = 4 << 10
 
-// asString returns the string that a key reads as, given its value if it has one, and counts the key as
-// read.
+// asString returns the string that a client sees at a key, given the value if there is one, and
+// counts the key as read.
 func asString(c *command.Call, e store.Entry, value []byte) ([]byte, error) {
 	c.CountLookup(e.Kind != store.None)
 	return text(c, e, value)
 }
 
-// text is asString for a key that does not count as read.
+// text is like asString, but does not count the key as read.
 func text(c *command.Call, e store.Entry, value []byte) ([]byte, error) {
 	switch {
 	case e.Kind == store.None:
@@ -86,7 +86,7 @@ func text(c *command.Call, e store.Entry, value []byte) ([]byte, error) {
 	return nil, command.ErrWrongType
 }
 
-// editValue is View.Edit for commands that work on values alone.
+// editValue is like View.Edit, but refuses keys of other kinds than values.
 func editValue(c *command.Call, key []byte, edit func(e store.Entry, value []byte) (store.Change, error)) error {
 	counted := c.Counts()
 	return c.View.Edit(c.Context, key, func(e store.Entry, value []byte) (store.Change, error) {
@@ -112,8 +112,8 @@ func put(value []byte, e store.Entry) store.Change {
 	return c
 }
 
-// patch returns the change that writes bytes over a part of a value, or behind it. A short value is
-// written as a whole, because it may have become an integer.
+// patch returns the change that writes bytes over a part of a value, or after its end. A short
+// value is written as a whole, because it may have become an integer.
 func patch(old []byte, at int, part []byte, e store.Entry) store.Change {
 	const few = 64
 	length := max(len(old), at+len(part))
@@ -141,7 +141,8 @@ func (l lifetime) count() int {
 	return n
 }
 
-// instant returns when a value expires, Never if no option says it. As in Redis, a time must be above 0.
+// instant returns the instant at which a value expires, store.Never without such an option. As in
+// Redis, a time must be above 0.
 func instant(c *command.Call, l lifetime) (int64, error) {
 	var err error
 	expires := store.Never
