@@ -52,7 +52,7 @@ are its present state.`,
 				return err
 			}
 			for i := range takes {
-				l.countDecision(c, takes[i].Key, decisions[i].Limited)
+				l.countKey(c, takes[i].Key, decisions[i].Limited)
 			}
 			writeAllDecisions(c, decisions, ms)
 			return nil
@@ -240,12 +240,11 @@ func writeAllDecisions(c *command.Call, decisions []quota.Decision, ms bool) {
 			break
 		}
 	}
-	limits := c.Limited + limited // all of them count as one decision
+	c.Limited += limited // they count as one decision
 	c.Out.Array(2 + len(decisions))
 	c.Out.Int(limited)
 	c.Out.Int(command.WholeUnits(retry, ms))
 	for i := range decisions {
 		writeDecision(c, &decisions[i], quota.Take, ms)
 	}
-	c.Limited = limits
 }

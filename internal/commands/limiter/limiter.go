@@ -56,7 +56,6 @@ func writeDecision(c *command.Call, d *quota.Decision, mode quota.Mode, ms bool)
 	limited := int64(0)
 	if d.Limited {
 		limited = 1
-		c.Limited++
 	}
 	retry, reset := command.WholeUnits(d.RetryAfter, ms), command.WholeUnits(d.ResetAfter, ms)
 	if mode == quota.UpTo {

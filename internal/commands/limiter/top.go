@@ -57,9 +57,17 @@ func topOptions(words [][]byte) (limited bool, count int, err error) {
 	return limited, count, command.ErrSyntax
 }
 
-// countDecision counts a decision about a key for CL.TOP. Most decisions are not sampled, and this check is
-// all that they cost.
+// countDecision counts a decision, once for each call of a limiter: for INFO, and by key for CL.TOP.
 func (l *Family) countDecision(c *command.Call, key []byte, limited bool) {
+	if limited {
+		c.Limited++
+	}
+	l.countKey(c, key, limited)
+}
+
+// countKey counts a decision for CL.TOP. Most decisions are not sampled, and this check is all that
+// they cost.
+func (l *Family) countKey(c *command.Call, key []byte, limited bool) {
 	if !c.Sampling.Skip() {
 		l.sample(c, key, limited)
 	}
