@@ -7,7 +7,7 @@ import (
 	"cellserver/internal/lease"
 )
 
-// Check says what is wrong with a state that no algorithm leaves behind.
+// Check returns an error if no algorithm can produce the state.
 func (s *State) Check() error {
 	switch s.Kind {
 	case Throttle:
@@ -32,8 +32,8 @@ func holds(condition bool, rule string) error {
 	return errors.New("it breaks a rule: " + rule)
 }
 
-// checkSliding: a state ends one period after the start of its window, or two if that holds
-// something.
+// checkSliding checks a sliding window: it ends one period after the start of the current window,
+// or two periods if that window is not empty.
 func (s *State) checkSliding() error {
 	w := s.Sliding
 	if w.Start < 0 || w.Previous < 0 || w.Current < 0 || w.Until < 0 {

@@ -1,6 +1,6 @@
-// Package form is how the state of a limiter is written down: in the journal and the snapshot, in
-// the payload of DUMP, in exported files, and as the value of a key in a store elsewhere. There is
-// one form of each kind, with a version, and one encoder and decoder.
+// Package form encodes the state of a limiter as bytes: for the journal and the snapshot, the
+// payload of DUMP, exported files, and the values of an external store. There is one encoding,
+// called form, for each kind of limiter. It has a version.
 //
 // # The form
 //
@@ -25,19 +25,21 @@
 //	           first the instant, of all others the duration from the end before), and the length of
 //	           its holder's name, as a count, with the name; and then 0
 //
-// What a state is made of is explained where its algorithm is: gcra, window, lease. The running
-// totals of a log begin with 0 again, because only their differences say something.
+// The packages of the algorithms, gcra, window and lease, explain the fields of a state. The
+// running totals of a log begin with 0 again, because only their differences matter.
 //
-// Each state has exactly one form, so that forms are equal if the states are: a store elsewhere
-// compares them. The decoder takes nothing else, and only states that the algorithms can leave
-// behind (State.Check): a form that is cut off is never taken, and one with a changed byte only if
-// it is the form of another state. Whether bytes have changed is for the checksums around a form.
+// Each state has exactly one form, so that equal states have equal forms: an external store
+// compares forms. The decoder accepts only such forms, of states that the algorithms can produce
+// (State.Check). It never accepts a truncated form, and accepts a form with a changed byte only if
+// that is the form of another state. Detecting changed bytes is left to the checksums around a
+// form.
 //
-// A form may change only with the digit in its mark. What begins with "\x00cl" and another digit is
-// of a newer cellserver, and refused by that name.
+// If the encoding changes, the digit in the mark must change too. A value that begins with "\x00cl"
+// and another digit was written by a newer cellserver; the error that refuses it names the mark.
 //
 // # Throttle keys
 //
-// Where others see a key, in a Redis or in an RDB file, a throttle key is what redis-cell writes: the
-// TAT in decimal digits, and the same instant as its expiry. See AppendTAT and ParseTAT.
+// Where other programs read a key, in a Redis or in an RDB file, a throttle key has the format of
+// redis-cell: its value is the TAT in decimal digits, and its expiry is the same instant. See
+// AppendTAT and ParseTAT.
 package form

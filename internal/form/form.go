@@ -22,7 +22,8 @@ const (
 	Lease      Kind = 'c'
 )
 
-// mark begins every form, of whatever version; the digit is that of this package.
+// mark begins every form of any version. The digit after it is the version; this package has one
+// version.
 const (
 	mark  = "\x00cl"
 	digit = '1'
@@ -31,20 +32,20 @@ const (
 )
 
 var (
-	// ErrUnmarked: it is no form, but some other value.
+	// ErrUnmarked means that a value is not a form.
 	ErrUnmarked = errors.New("not the state of a limiter")
-	// ErrTooMany: there are more entries or leases than the caller takes.
+	// ErrTooMany means that there are more entries or leases than the caller accepts.
 	ErrTooMany = errors.New("too many entries or holders")
 )
 
-// VersionError refuses a form of another version, and names it.
+// VersionError refuses a form of another version, and contains its mark.
 type VersionError struct{ Mark string }
 
 func (e *VersionError) Error() string {
 	return fmt.Sprintf("the form %q is unknown: it was written by a newer version", e.Mark)
 }
 
-// Error says where a form is wrong.
+// Error describes where a form is invalid, and why.
 type Error struct {
 	Offset int
 	Reason string
@@ -52,11 +53,11 @@ type Error struct {
 
 func (e *Error) Error() string { return fmt.Sprintf("at byte %d: %s", e.Offset, e.Reason) }
 
-// Marked says whether a value begins as forms do, of whatever version. A client may not set such a
-// value.
+// Marked reports whether a value begins with the mark of a form, of any version. Clients must not
+// set such values.
 func Marked(value []byte) bool { return bytes.HasPrefix(value, []byte(mark)) }
 
-// KindOf reads the first bytes of a form.
+// KindOf returns the kind of a form. It reads only the first bytes.
 func KindOf(value []byte) (Kind, error) {
 	switch {
 	case !Marked(value):
@@ -73,7 +74,7 @@ func KindOf(value []byte) (Kind, error) {
 	return 0, &Error{headBytes - 1, fmt.Sprintf("no kind of limiter is called %q", value[headBytes-1])}
 }
 
-// State is the state of one key. Its kind says which fields it has.
+// State is the state of one key. The kind determines which fields are used.
 type State struct {
 	Kind    Kind
 	TAT     int64          // of a Throttle, ns
@@ -85,7 +86,7 @@ type State struct {
 	Version uint64         // of a SlidingLog or a Lease
 }
 
-// Expires is when the state says nothing any more.
+// Expires returns the instant from which the state has no effect any more.
 func (s *State) Expires() int64 {
 	switch s.Kind {
 	case Throttle:
@@ -101,8 +102,9 @@ func (s *State) Expires() int64 {
 	}
 }
 
-// Shift moves all instants of a state to a clock that reads so many nanoseconds more. It is false,
-// and nothing is moved, if one would be negative, or no int64.
+// Shift adds a number of nanoseconds to all instants of a state, for a clock that is ahead by as
+// much. If an instant would be negative or overflow an int64, Shift changes nothing and returns
+// false.
 func (s *State) Shift(by int64) bool {
 	first, last := s.span()
 	if by < 0 && first+by < 0 || by > 0 && last > math.MaxInt64-by {
@@ -132,7 +134,8 @@ func (s *State) Shift(by int64) bool {
 	return true
 }
 
-// shiftUntil leaves an instant of 0 as it is: it says that there is none. Others stay above 0.
+// shiftUntil shifts an instant, but does not change 0, which means that there is none. The result
+// for others is above 0.
 func shiftUntil(until, by int64) int64 {
 	if until == 0 {
 		return 0
@@ -140,11 +143,11 @@ func shiftUntil(until, by int64) int64 {
 	return max(until+by, 1)
 }
 
-// span is the first and the last instant of a state.
+// span returns the first and the last instant of a state.
 func (s *State) span() (first, last int64) {
 	switch s.Kind {
 	case Throttle:
-		return s.TAT - 1, s.TAT // which stays above 0
+		return s.TAT - 1, s.TAT // minus 1, so that the shifted TAT is above 0
 	case Fixed:
 		return s.Fixed.Start, s.Fixed.End
 	case Sliding:
@@ -156,7 +159,7 @@ func (s *State) span() (first, last int64) {
 	}
 }
 
-// Append appends the form of a state, which Check accepts.
+// Append appends the form of a state, which must be one that Check accepts.
 func Append(dst []byte, s *State) []byte {
 	dst = append(append(dst, mark...), digit, byte(s.Kind))
 	switch s.Kind {
@@ -220,11 +223,11 @@ func appendInstant(dst []byte, at int64) []byte {
 
 func appendCount(dst []byte, n int64) []byte { return binary.AppendUvarint(dst, uint64(n)) }
 
-// Read reads a form. Of a log, or of leases, with more than so many entries it is ErrTooMany, unless
-// most is 0. The state then holds nothing of the value; its slices are used again by the next Read.
-// After an error it holds nothing.
+// Read decodes a form. It returns ErrTooMany if a log or leases have more than most entries, unless
+// most is 0. The state does not refer to the bytes of value. The next Read reuses its slices. After
+// an error, the state is empty.
 func (s *State) Read(value []byte, most int) error {
-	clear(s.Leases) // the names can be collected
+	clear(s.Leases) // so that the names can be garbage collected
 	entries, leases := s.Entries[:0], s.Leases[:0]
 	*s = State{Entries: entries, Leases: leases}
 	kind, err := KindOf(value)

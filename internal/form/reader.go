@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// reader reads the parts of a form. After an error it returns zeros.
+// reader reads the parts of a form. After an error, its methods return zeros.
 type reader struct {
 	value []byte
 	at    int
@@ -18,7 +18,7 @@ func (r *reader) fail(at int, reason string) {
 	}
 }
 
-// bytes are the next n, in place.
+// bytes returns the next n bytes, without copying them.
 func (r *reader) bytes(n int64) []byte {
 	if r.err != nil {
 		return nil
@@ -69,7 +69,7 @@ func (r *reader) count() int64 {
 	return int64(n)
 }
 
-// after is an instant that is given as a duration from another.
+// after reads an instant that is encoded as the duration since another instant.
 func (r *reader) after(from int64) int64 {
 	begin := r.at
 	d := r.count()

@@ -9,8 +9,8 @@ import (
 // Unix nanoseconds.
 func AppendTAT(dst []byte, tat int64) []byte { return strconv.AppendInt(dst, tat, 10) }
 
-// ParseTAT reads such a value. It takes only what AppendTAT writes of a TAT above 0, so that what it
-// takes is written again as it was.
+// ParseTAT parses such a value. It accepts only the digits that AppendTAT writes for a TAT above 0,
+// so that AppendTAT restores the same digits.
 func ParseTAT(value []byte) (tat int64, ok bool) {
 	if len(value) == 0 || value[0] == '0' {
 		return 0, false
@@ -24,8 +24,9 @@ func ParseTAT(value []byte) (tat int64, ok bool) {
 	return tat, true
 }
 
-// Milliseconds is an instant, in nanoseconds, as an expiry in milliseconds: rounded up, so that a
-// key does not go before its state says nothing. It is not negative.
+// Milliseconds converts an instant from nanoseconds to milliseconds, for an expiry. It rounds up,
+// so that a key does not expire before its state has no effect any more. The result is not
+// negative.
 func Milliseconds(at int64) int64 {
 	at = max(at, 0)
 	ms := at / 1e6
