@@ -1,16 +1,16 @@
-// Package journal is how changes reach a disk so that a crash cannot make half of them. It knows
-// files, frames and passes; what an entry means is for its caller.
+// Package journal writes changes to a disk so that each group of them survives a crash as a whole
+// or not at all. It knows files, frames and passes; only its caller knows what an entry means.
 //
-// A pass is what has changed since the pass before. It is applied whole, or not at all. Passes stand
-// in a segment, which is a file, one after the other, in frames that have checksums. A pass begins
-// only when the one before has been written, and says which passes were known to be on the disk by
-// then. After a crash that decides what a bad frame is:
+// A pass is the group of changes since the previous pass. It is applied as a whole, or not at all.
+// A segment is a file of passes, which consist of frames with checksums. A pass begins only when
+// the previous one has been written, and records the last pass that was known to be on the disk by
+// then. After a crash, this record decides how to treat a bad frame:
 //
-//   - If a later frame says that the bad frame's pass was on the disk, the disk has lost it. That is
-//     a Fault: something must be done by a person.
-//   - If none does, writing was interrupted. The tail from the last whole pass on is torn, and is cut
-//     off: no client was promised that it would be there. Its frames may have reached the disk in any
-//     order, or in parts.
+//   - If a later frame records that the pass of the bad frame was on the disk, the disk has lost
+//     data. That is a Fault, which an operator must resolve.
+//   - If no later frame does, the write was interrupted. The tail after the last complete pass is
+//     torn, and is cut off: no client was promised that it is stored. Its frames may have reached
+//     the disk in any order, or in parts.
 //
 // A last, empty pass at shutdown (Writer.Close) therefore protects the pass before it.
 //
@@ -43,10 +43,10 @@
 //	24  wall      8 bytes  Unix nanoseconds
 //	32  clock     8 bytes  the same moment on the store's clock, by which instants in entries are
 //
-// Then come entries, which are the caller's. No entry is in two frames.
+// The entries of the caller follow. Each entry is in one frame.
 //
-// Segments are numbered, and passes are counted through all of them: see Summary.Joins.
+// Segments are numbered, and passes are numbered across all segments: see Summary.Joins.
 //
-// A segment's header is on the disk before its first frame is written. So a file that is no longer
-// than a header may be torn, and in one that is longer a bad header is a fault.
+// The header of a segment is on the disk before its first frame is written. So a file that is not
+// longer than a header may be torn, but a bad header of a longer file is a fault.
 package journal

@@ -14,10 +14,11 @@ const (
 	stampBytes  = 40
 	lastPart    = 1 << 31
 
-	// frameBytes is about how large a frame is made: a write of that size costs a disk what several
-	// smaller ones would, and memory for it is nothing.
+	// frameBytes is the approximate size of a frame: one write of that size is as fast as several
+	// small ones, and the memory for it is negligible.
 	frameBytes = 256 << 10
-	// maxPayload bounds a frame, and so an entry: values have 512 MiB at most.
+	// maxPayload bounds a frame, and therefore an entry. It suffices for the longest value, 512
+	// MiB.
 	maxPayload = 1 << 30
 )
 
@@ -25,15 +26,15 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 func sum(p []byte) uint32 { return crc32.Checksum(p, castagnoli) }
 
-// Header begins a segment.
+// Header is the header of a segment.
 type Header struct {
 	Mark   uint64 // random
-	Number uint64 // of the segment
+	Number uint64 // number of the segment
 	First  uint64 // the number of its first pass, above 0
-	Synced uint64 // the last pass that was known to be on the disk when the segment was made; 0 is none
+	Synced uint64 // the last pass that was known to be on the disk when the segment was created; 0 for none
 }
 
-// valid: passes are counted from 1, and none is on the disk before it is written.
+// valid reports whether First is later than Synced: no pass is on the disk before it is written.
 func (h Header) valid() bool { return h.First > h.Synced }
 
 func (h Header) bytes() []byte {
@@ -46,7 +47,7 @@ func (h Header) bytes() []byte {
 	return binary.BigEndian.AppendUint32(p, sum(p))
 }
 
-// parseHeader is false if the bytes are no header as it was written.
+// parseHeader parses a header. It returns false if the bytes are not a valid header.
 func parseHeader(p []byte) (h Header, ok bool) {
 	if len(p) < headerBytes || string(p[:len(magic)]) != magic ||
 		binary.BigEndian.Uint32(p[headerBytes-4:]) != sum(p[:headerBytes-4]) {
@@ -61,10 +62,10 @@ func parseHeader(p []byte) (h Header, ok bool) {
 	return h, h.valid()
 }
 
-// Stamp says when a pass was made, by every clock that may be needed to tell how much time has
-// passed when it is read.
+// Stamp is the time at which a pass was begun, by every clock that may be needed to compute how
+// much time has passed when it is read.
 type Stamp struct {
-	Boot   [16]byte // which boot of the machine
+	Boot   [16]byte // identifier of the machine's boot
 	Uptime int64    // ns since then, CLOCK_BOOTTIME
 	Wall   int64    // Unix ns
 	Clock  int64    // ns on the store's clock
@@ -85,7 +86,7 @@ func parseStamp(p []byte) (s Stamp) {
 	return s
 }
 
-// frame is what the first bytes of a frame say.
+// frame is the head of a frame.
 type frame struct {
 	pass   uint64
 	synced uint64
@@ -109,8 +110,8 @@ func (f frame) put(p []byte, mark uint64) {
 	binary.BigEndian.PutUint32(p[36:], sum(p[:36]))
 }
 
-// parseFrame is false if the bytes are not the first of a frame of this segment, as they were
-// written.
+// parseFrame parses the head of a frame. It returns false if the bytes do not begin with a valid
+// head of this segment.
 func parseFrame(p []byte, mark uint64) (f frame, ok bool) {
 	if len(p) < frameHead || binary.BigEndian.Uint64(p) != mark || binary.BigEndian.Uint32(p[36:]) != sum(p[:36]) {
 		return f, false
@@ -126,10 +127,10 @@ func parseFrame(p []byte, mark uint64) (f frame, ok bool) {
 	}, true
 }
 
-// Fault says that something is wrong that no crash explains.
+// Fault reports damage that a crash cannot explain.
 type Fault struct {
 	Offset int64  // where the bad frame begins
-	Pass   uint64 // the pass that is lost; those after it are lost with it. 0: all
+	Pass   uint64 // the first pass that is lost; all later ones are lost too; 0 if the whole segment is
 	Reason string
 }
 

@@ -5,13 +5,13 @@ import (
 	"fmt"
 )
 
-// ErrGap is of a segment that goes on behind passes that the one before has lost in a crash. They
-// were not promised to any client; but without them the later segment is of no use, unless a
-// snapshot that was made since stands for all that was before.
+// ErrGap means that passes between two segments were lost in a crash. They were not promised to any
+// client, but without them the later segment cannot be applied, unless a later snapshot includes
+// all changes before it.
 var ErrGap = errors.New("passes before this segment were lost, which were not known to be on the disk")
 
-// Joins says whether the next segment goes on where this one ends. It is nil, ErrGap, or a *Fault:
-// then a segment is missing, or passes that were known to be on the disk.
+// Joins checks whether the next segment continues where this one ends. It returns nil, ErrGap, or a
+// *Fault if a segment is missing, or passes that were known to be on the disk.
 func (s Summary) Joins(next Header) error {
 	fault := func(format string, args ...any) error {
 		return &Fault{Offset: s.End, Reason: fmt.Sprintf(format, args...)}

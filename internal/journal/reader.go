@@ -8,17 +8,17 @@ import (
 	"io"
 )
 
-// Summary is what a segment holds.
+// Summary describes the content of a segment.
 type Summary struct {
 	Header
-	Last  uint64 // the last whole pass; First-1 if there is none
-	End   int64  // where it ends; 0 if not even the header is whole
-	Torn  int64  // bytes behind End, to be cut off
+	Last  uint64 // the last complete pass; First-1 if there is none
+	End   int64  // offset at which Last ends; 0 if even the header is incomplete
+	Torn  int64  // bytes after End, to be cut off
 	Stamp Stamp  // of Last
 }
 
-// Scan reads a segment of a size, and tells how far it is whole. The error is a *Fault if something
-// else than a crash has damaged it; then the summary says what lies before the fault.
+// Scan reads a segment of size bytes, and finds its complete passes. It returns a *Fault if the
+// damage is not that of a crash; then the summary describes the part before the fault.
 func Scan(file io.ReaderAt, size int64) (s Summary, err error) {
 	begin := make([]byte, min(size, headerBytes))
 	if err := readAt(file, begin, 0); err != nil {
@@ -58,8 +58,8 @@ func Scan(file io.ReaderAt, size int64) (s Summary, err error) {
 	return s, nil
 }
 
-// damaged tells a torn tail from a fault. The frame at the offset, in a pass, is bad: a crash
-// explains that, unless a frame behind it says that the pass was on the disk.
+// damaged distinguishes a torn tail from a fault, for a bad frame of a pass at an offset. A crash
+// explains the bad frame, unless a later frame records that the pass was on the disk.
 func (s Summary) damaged(file io.ReaderAt, size, offset int64, pass uint64, bad badFrame) (Summary, error) {
 	s.Torn = size - s.End
 	synced, err := findSynced(file, size, offset, s.Mark, pass)
@@ -69,11 +69,11 @@ func (s Summary) damaged(file io.ReaderAt, size, offset int64, pass uint64, bad 
 	return s, err
 }
 
-// searchBytes are searched at once for a frame.
+// searchBytes is the number of bytes that are searched for a frame at once.
 const searchBytes = 1 << 20
 
-// findSynced looks from an offset on, byte by byte, for the head of a frame that says that a pass
-// was on the disk. The random mark keeps it from taking an entry's bytes for one.
+// findSynced searches, from an offset on, for the head of a frame that records that a pass was on
+// the disk. Because the mark is random, the bytes of an entry are not mistaken for a head.
 func findSynced(file io.ReaderAt, size, offset int64, mark, pass uint64) (bool, error) {
 	wanted := binary.BigEndian.AppendUint64(nil, mark)
 	buf := make([]byte, min(searchBytes, size-offset))
@@ -96,9 +96,9 @@ func findSynced(file io.ReaderAt, size, offset int64, mark, pass uint64) (bool, 
 	return false, nil
 }
 
-// Replay calls visit with the payload of each frame of the whole passes that a summary lists, in
-// their order, without the stamp of the pass. The payload is lent until visit returns. Replay
-// verifies everything again; a *Fault means that the file is no longer as Scan has read it.
+// Replay calls visit, in order, with the payload of each frame of the complete passes of a summary,
+// without the stamp of the pass. The payload is valid until visit returns. Replay verifies
+// everything again; a *Fault means that the file has changed since Scan.
 func Replay(file io.ReaderAt, s Summary, visit func(pass uint64, stamp Stamp, payload []byte) error) error {
 	w := newWalker(file, s.End, s.Header)
 	var stamp Stamp
@@ -124,12 +124,12 @@ func Replay(file io.ReaderAt, s Summary, visit func(pass uint64, stamp Stamp, pa
 	}
 }
 
-// badFrame says what is wrong with a frame.
+// badFrame is the reason why a frame is invalid.
 type badFrame string
 
 func (b badFrame) Error() string { return string(b) }
 
-// walker reads frame after frame, and sees to it that none is missing.
+// walker reads the frames in order, and checks that none is missing.
 type walker struct {
 	in     *bufio.Reader
 	at     int64
@@ -150,8 +150,8 @@ func newWalker(file io.ReaderAt, size int64, h Header) *walker {
 	}
 }
 
-// next reads a frame, whose payload is lent until the next call. At the end of the file the error
-// is io.EOF; a badFrame is of what is no frame, or not the one that is due.
+// next reads a frame, whose payload is valid until the next call. It returns io.EOF at the end of
+// the file, and a badFrame if the bytes are not a frame, or not the expected one.
 func (w *walker) next() (f frame, payload []byte, err error) {
 	rest := w.size - w.at
 	switch {
@@ -205,7 +205,7 @@ func readAt(file io.ReaderAt, p []byte, offset int64) error {
 	return unexpected(err)
 }
 
-// unexpected is of a file that is shorter than it is said to be.
+// unexpected returns the error for a file that is shorter than its announced size.
 func unexpected(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF

@@ -6,7 +6,7 @@ import (
 	"io"
 )
 
-// File is what a segment is written to. An *os.File is one; Sync may be fdatasync.
+// File is the file of a segment, such as an *os.File. Sync may be implemented by fdatasync.
 type File interface {
 	io.WriterAt
 	Truncate(size int64) error
@@ -15,23 +15,24 @@ type File interface {
 
 // Writer writes one segment. It is for one goroutine at a time.
 //
-// When a write fails, as on a full disk, the pass is lost, and the caller may begin it again later,
-// with what is then to be written: its remains are cut off first. When a sync has failed nothing
-// says what is on the disk, and a second sync would say that all is well. So all later calls then
-// return the same error, and the caller begins another segment, with everything that there is.
+// If a write fails, for example because the disk is full, the pass is lost. The caller may begin
+// the pass again later, with its content of that time; Begin first cuts off the remains. If a sync
+// fails, it is unknown what is on the disk, and a second sync might succeed nevertheless. So all
+// later calls return the same error, and the caller must begin another segment, with the whole
+// content of the store.
 type Writer struct {
 	file    File
 	mark    uint64
-	end     int64  // where the last whole pass ends
-	at      int64  // where the next frame goes
-	pass    uint64 // the one under way, or else the next
+	end     int64  // offset at which the last complete pass ends
+	at      int64  // offset of the next frame
+	pass    uint64 // the open pass, otherwise the next one
 	part    uint32
 	synced  uint64
-	buf     []byte // the next frame: room for its head, and the payload so far
-	open    bool   // a pass is under way
-	largest int    // bytes of an entry
-	torn    bool   // there may be more in the file than the whole passes
-	failed  error  // of a sync
+	buf     []byte // the next frame: space for its head, and the payload so far
+	open    bool   // a pass has begun and not ended
+	largest int    // maximum size of an entry in bytes
+	torn    bool   // the file may contain a part of a pass after the complete ones
+	failed  error  // error of the first failed sync
 }
 
 var (
@@ -60,13 +61,13 @@ func Create(file File, h Header) (*Writer, error) {
 	return w, nil
 }
 
-// Size is how long the segment is, up to its last whole pass.
+// Size returns the length of the segment up to its last complete pass.
 func (w *Writer) Size() int64 { return w.end }
 
-// Next is the number of the pass that is under way, or else of the next.
+// Next returns the number of the open pass, otherwise that of the next one.
 func (w *Writer) Next() uint64 { return w.pass }
 
-// Synced is the last pass that is known to be on the disk.
+// Synced returns the last pass that is known to be on the disk.
 func (w *Writer) Synced() uint64 { return w.synced }
 
 // Begin begins a pass.
@@ -105,7 +106,8 @@ func (w *Writer) Append(entry []byte) error {
 	return nil
 }
 
-// End ends the pass. With sync, the pass and all before it are on the disk when it returns nil.
+// End ends the pass. If sync is set, this pass and all earlier ones are on the disk when End
+// returns nil.
 func (w *Writer) End(sync bool) error {
 	if !w.open {
 		return errNoPass
@@ -126,13 +128,13 @@ func (w *Writer) End(sync bool) error {
 	return nil
 }
 
-// Abandon drops the pass that is under way, if one is. It can be begun again.
+// Abandon drops the open pass, if there is one. The pass can be begun again.
 func (w *Writer) Abandon() {
 	w.torn = w.torn || w.open && w.part > 0
 	w.open = false
 }
 
-// Close ends the segment with an empty pass, which says that the passes before it are on the disk.
+// Close ends the segment with an empty pass, which records that the earlier passes are on the disk.
 // It does not close the file.
 func (w *Writer) Close(stamp Stamp) error {
 	w.Abandon()
@@ -160,7 +162,7 @@ func (w *Writer) flush(last bool) error {
 		w.Abandon()
 		return err
 	}
-	if cap(w.buf) > 2*frameBytes { // a large entry was in it
+	if cap(w.buf) > 2*frameBytes { // it contained a large entry
 		w.buf = make([]byte, frameHead, frameHead+frameBytes)
 	}
 	return nil
