@@ -2,7 +2,7 @@ package rdb
 
 import "encoding/binary"
 
-// jones is the polynomial of Redis's checksum, with its bits reflected as the tables need it.
+// jones is the polynomial of Redis's checksum, with reflected bits, as the tables require.
 const jones = 0x95ac9329ac4bc9b5
 
 // tables are tables for eight bytes at a time: tables[k][b] is the checksum of the byte b followed
@@ -27,9 +27,9 @@ func makeTables() *[8][256]uint64 {
 	return &made
 }
 
-// checksum continues a checksum with more bytes. That of nothing is 0.
+// checksum continues a checksum with more bytes. The checksum of no bytes is 0.
 //
-// hash/crc64 has the same algorithm, but for a polynomial of one's own it makes its tables again at
+// hash/crc64 has the same algorithm, but for other polynomials than its own it computes tables in
 // each call.
 func checksum(sum uint64, p []byte) uint64 {
 	for len(p) >= 8 {

@@ -1,11 +1,11 @@
-// Package rdb reads and writes the snapshot files of Redis (RDB), and the payloads of DUMP and
-// RESTORE, which are made of the same parts.
+// Package rdb reads and writes Redis's snapshot files (RDB), and the payloads of DUMP and RESTORE,
+// which have the same encoding of values.
 //
 // A Writer writes version 10, which Redis 7.0 and everything later loads: strings and integers,
 // with their expiries. A Reader reads versions 1 to 13 (Redis up to 8.6) and Valkey's version 80.
-// It returns strings and integers, and skips all other types: it says of each such key which type
-// it was, so that an import can say what it could not keep. Both stream, and hold neither the file
-// nor a key for longer than a call.
+// It returns strings and integers. Of keys of other types it returns only the type, so that an
+// import can report what it left out. Reader and Writer stream: they keep neither the file nor a
+// key in memory for longer than a call.
 //
 // # The file
 //
@@ -14,8 +14,8 @@
 //	0xFF          the end
 //	checksum      8 bytes: CRC-64 of everything before it (since version 5); 0 means none
 //
-// Numbers of a fixed size are little-endian, a checksum too. What says how long or how many is a
-// length, whose first two bits tell its form:
+// Numbers of a fixed size, and checksums, are little-endian. Lengths and counts are encoded as a
+// length, whose form depends on its first two bits:
 //
 //	00nnnnnn             6 bits
 //	01nnnnnn nnnnnnnn    14 bits, big-endian
@@ -41,10 +41,10 @@
 //	0xF4 length length length  a slot of a cluster: its number, keys, and keys that expire
 //	type key value             a key: its type, its name as a string, and its value
 //
-// The value of a string, type 0, is a string. How the others are built is listed in skip.go, as far
-// as it takes to find their end. Type 6, a module's value in the release candidates of Redis 4.0,
-// has no end that can be found without the module, and is an error; so is what this package does
-// not know.
+// The value of type 0 is a string. For the other types, skip.go lists the parts of a value, as far
+// as is necessary to find its end. Type 6, a module's value in the release candidates of Redis 4.0,
+// is an error, because its end cannot be found without the module. Unknown types and opcodes are
+// errors too.
 //
 // # The payload of DUMP
 //
@@ -59,6 +59,6 @@
 //
 // # Compression
 //
-// Redis compresses strings of more than 20 bytes by LZF, unless it is told not to. This package
-// reads such strings (lzf.go has the format), and writes none: Writer says what was measured.
+// By default, Redis compresses strings of more than 20 bytes with LZF. This package reads such
+// strings (lzf.go describes the format) and writes none: the comment of Writer says why.
 package rdb

@@ -4,17 +4,17 @@ import (
 	"encoding/binary"
 )
 
-// footerBytes end a payload: the version, and the checksum.
+// footerBytes is the size of the end of a payload: the version and the checksum.
 const footerBytes = 2 + 8
 
-// AppendDump appends the payload that DUMP replies with for a string, as Redis 7.0 has it.
+// AppendDump appends the reply to DUMP for a string, in the version of Redis 7.0.
 func AppendDump(dst, value []byte) []byte {
 	begin := len(dst)
 	dst = appendLength(append(dst, typeString), uint64(len(value)))
 	return appendFooter(append(dst, value...), begin)
 }
 
-// AppendIntegerDump is AppendDump of an integer.
+// AppendIntegerDump is like AppendDump, for an integer.
 func AppendIntegerDump(dst []byte, n int64) []byte {
 	begin := len(dst)
 	return appendFooter(appendInteger(append(dst, typeString), n), begin)
@@ -25,9 +25,9 @@ func appendFooter(dst []byte, begin int) []byte {
 	return binary.LittleEndian.AppendUint64(dst, checksum(0, dst[begin:]))
 }
 
-// ReadDump reads a payload as RESTORE gets it. The record has a type and, of a String, its value,
-// which may be a part of the payload. Errors are an *Error: ErrVersion and ErrChecksum are what
-// Redis refuses with one message, "DUMP payload version or checksum are wrong".
+// ReadDump decodes a payload of RESTORE. The record has a type and, if that is String, a value,
+// which may be a slice of the payload. Every error is an *Error. For ErrVersion and ErrChecksum,
+// Redis has one message: "DUMP payload version or checksum are wrong".
 func ReadDump(payload []byte) (rec Record, err error) {
 	end := len(payload) - footerBytes
 	if end < 0 {

@@ -6,11 +6,12 @@ import (
 	"math"
 )
 
-// Version is the version of what this package writes: that of Redis 7.0.
+// Version is the version that this package writes: that of Redis 7.0.
 const Version = 10
 
-// What this package reads: Redis's versions from firstVersion to lastVersion, which is that of
-// 8.6, and Valkey's. Versions between the two are of neither, and 12 and 13 are of Redis alone.
+// This package reads Redis's versions from firstVersion to lastVersion, which is that of Redis 8.6,
+// and Valkey's. Valkey does not use 12 and 13, and nothing uses the versions between lastVersion
+// and valkeyVersion.
 const (
 	firstVersion  = 1
 	lastVersion   = 13
@@ -23,7 +24,7 @@ const (
 const (
 	magic       = "REDIS"
 	valkeyMagic = "VALKEY"
-	headerBytes = 9 // of the magic and the version's digits
+	headerBytes = 9 // bytes of the magic and the digits of the version
 )
 
 // Opcodes. All others below firstOpcode are types.
@@ -43,7 +44,7 @@ const (
 	firstOpcode = 0xf0
 )
 
-// Forms of a length, by its first byte: the upper two bits, or all.
+// Forms of a length, by the upper two bits of its first byte, or by the whole byte.
 const (
 	length14  = 0x40
 	length32  = 0x80
@@ -54,14 +55,14 @@ const (
 	encodedLZ = 0xc3
 )
 
-// maxString bounds what a Reader returns: Redis's own bound on a string, unless it is configured
-// otherwise. What is skipped may be longer.
+// maxString bounds the strings that a Reader returns. It is Redis's default bound on strings.
+// Skipped strings may be longer.
 const maxString = 512 << 20
 
 // Never is the expiry of a key that does not expire.
 const Never int64 = math.MaxInt64
 
-// Type is what a key holds, as Redis's TYPE tells it.
+// Type is the type of a key, as in Redis's TYPE.
 type Type uint8
 
 const (
@@ -76,7 +77,7 @@ const (
 
 var typeNames = [...]string{"string", "list", "set", "zset", "hash", "stream", "module"}
 
-// String is the type's name as TYPE says it.
+// String returns the name of the type, as TYPE shows it.
 func (t Type) String() string {
 	if int(t) < len(typeNames) {
 		return typeNames[t]
@@ -89,18 +90,18 @@ type Record struct {
 	Database int
 	Key      []byte // borrowed until the next call
 	Type     Type
-	Module   string // of a Module, whose it is: 9 characters
+	Module   string // of a Module, the module's name: 9 characters
 	Expires  int64  // Unix milliseconds, or Never
 
-	// What a String holds: an integer if it is stored as one, else its bytes, borrowed until the
-	// next call. (An integer may be stored as its digits, too: those are bytes.) Other types have
-	// been skipped.
+	// The value of a String: an integer if it is stored as one, otherwise bytes, which are borrowed
+	// until the next call. (If an integer is stored as digits, these are bytes.) Values of other
+	// types are skipped.
 	Bytes     []byte
 	Integer   int64
 	IsInteger bool
 }
 
-// Error says where reading failed.
+// Error is an error with the position in the file.
 type Error struct {
 	Offset int64 // bytes from the beginning
 	Err    error
@@ -111,15 +112,16 @@ func (e *Error) Error() string { return fmt.Sprintf("at byte %d: %v", e.Offset, 
 func (e *Error) Unwrap() error { return e.Err }
 
 var (
-	// ErrMagic: it is no RDB file.
+	// ErrMagic means that the file is not an RDB file.
 	ErrMagic = errors.New("this is not an RDB file")
-	// ErrVersion: nothing is known of this version.
+	// ErrVersion means that the version is unknown.
 	ErrVersion = errors.New("unknown version")
-	// ErrChecksum: bytes were changed since the file was written.
+	// ErrChecksum means that bytes have changed since the file was written.
 	ErrChecksum = errors.New("the checksum does not match")
-	// ErrNoChecksum: the file was read to its end, but has no checksum that would show a change:
-	// redis-server was told so (rdbchecksum no), or is older than 2.6.
+	// ErrNoChecksum means that the file was read to its end, but has no checksum: it was written
+	// with rdbchecksum no, or by a Redis before 2.6.
 	ErrNoChecksum = errors.New("the file has no checksum")
-	// ErrMalformed is of all else that no Redis writes, or that this package does not know.
+	// ErrMalformed means that the file contains something that no Redis writes, or that this
+	// package does not know.
 	ErrMalformed = errors.New("malformed")
 )

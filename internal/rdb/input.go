@@ -6,29 +6,31 @@ import (
 	"io"
 )
 
-// input is bytes that arrive, with their checksum, and the place that has been reached.
+// input is a buffered stream of bytes, with the current position and the checksum of the bytes
+// read.
 type input struct {
-	from   io.Reader // nil: what is in buf is all
+	from   io.Reader // nil if buf contains all bytes
 	buf    []byte
 	at     int // buf[at:end] is unread
 	end    int
-	base   int64 // where buf begins in the file
+	base   int64 // offset of buf in the file
 	sum    uint64
-	summed int // of buf, these are in sum
+	summed int // number of bytes of buf that sum includes
 }
 
-// offset is how much has been read.
+// offset returns the number of bytes read.
 func (in *input) offset() int64 { return in.base + int64(in.at) }
 
-// fail is an error of what begins at an offset.
+// fail returns an error with an offset.
 func fail(offset int64, err error) error { return &Error{Offset: offset, Err: err} }
 
-// malformed says what is wrong with what begins at an offset.
+// malformed returns an ErrMalformed with a reason and an offset.
 func malformed(offset int64, format string, args ...any) error {
 	return fail(offset, fmt.Errorf("%w: %s", ErrMalformed, fmt.Sprintf(format, args...)))
 }
 
-// fill has n bytes at hand, of at most the buffer's size. What was lent before is no longer valid.
+// fill reads until n bytes are unread in the buffer, at most the size of the buffer. Slices that
+// were lent before are no longer valid.
 func (in *input) fill(n int) error {
 	if in.end-in.at >= n {
 		return nil
@@ -58,13 +60,13 @@ func (in *input) fill(n int) error {
 	return nil
 }
 
-// sumUp takes what has been read into the checksum.
+// sumUp adds the bytes that have been read to the checksum.
 func (in *input) sumUp() {
 	in.sum = checksum(in.sum, in.buf[in.summed:in.at])
 	in.summed = in.at
 }
 
-// ended tells whether nothing follows.
+// ended reports whether no bytes follow.
 func (in *input) ended() (bool, error) {
 	err := in.fill(1)
 	if e, ok := err.(*Error); ok && e.Err == io.ErrUnexpectedEOF {
@@ -84,7 +86,7 @@ func (in *input) readByte() (byte, error) {
 	return b, nil
 }
 
-// take lends n bytes, of at most the buffer's size, until the next call.
+// take reads n bytes, at most the size of the buffer, which are lent until the next call.
 func (in *input) take(n int) ([]byte, error) {
 	if in.end-in.at < n {
 		if err := in.fill(n); err != nil {
@@ -95,7 +97,7 @@ func (in *input) take(n int) ([]byte, error) {
 	return in.buf[in.at-n : in.at], nil
 }
 
-// skip passes over n bytes.
+// skip skips n bytes.
 func (in *input) skip(n uint64) error {
 	for n > uint64(in.end-in.at) {
 		n -= uint64(in.end - in.at)
@@ -108,8 +110,8 @@ func (in *input) skip(n uint64) error {
 	return nil
 }
 
-// lend is n bytes, lent until the next call. If the buffer is too small they are gathered in
-// scratch, which grows as they arrive: a length that promises more than there is takes no memory.
+// lend reads n bytes, which are lent until the next call. If the buffer is too small, they are
+// collected in scratch, which grows as bytes arrive, so that a false length does not use memory.
 func (in *input) lend(n int, scratch *[]byte) ([]byte, error) {
 	if n <= len(in.buf) {
 		return in.take(n)
@@ -126,7 +128,8 @@ func (in *input) lend(n int, scratch *[]byte) ([]byte, error) {
 	return *scratch, nil
 }
 
-// readLengthOrEncoding reads a length. If an encoding stands in its place, that is returned, with encoded.
+// readLengthOrEncoding reads a length. If there is an encoding in its place, it returns that, and
+// encoded is true.
 func (in *input) readLengthOrEncoding() (n uint64, encoded bool, err error) {
 	begin := in.offset()
 	first, err := in.readByte()
@@ -167,7 +170,7 @@ func (in *input) readLength() (uint64, error) {
 	return n, err
 }
 
-// text is a string as it is stored.
+// text is a string in its stored form: an integer or bytes.
 type text struct {
 	bytes     []byte // lent
 	integer   int64
@@ -177,11 +180,11 @@ type text struct {
 // decoder reads strings.
 type decoder struct {
 	input
-	gathered []byte // a string longer than the buffer
-	unpacked []byte // one that was compressed
+	gathered []byte // memory for a string that is longer than the buffer
+	unpacked []byte // memory for a string that was compressed
 }
 
-// readString reads one, whose bytes are lent until the next call.
+// readString reads a string, whose bytes are lent until the next call.
 func (d *decoder) readString() (t text, err error) {
 	begin := d.offset()
 	n, encoded, err := d.readLengthOrEncoding()
@@ -245,7 +248,7 @@ func (d *decoder) readCompressed(begin int64) ([]byte, error) {
 	return d.unpacked, nil
 }
 
-// skipString passes over one, of any length.
+// skipString skips a string of any length.
 func (d *decoder) skipString() error {
 	begin := d.offset()
 	n, encoded, err := d.readLengthOrEncoding()

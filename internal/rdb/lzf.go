@@ -2,18 +2,20 @@ package rdb
 
 import "errors"
 
-// maxExpansion is how much longer the result of LZF can be: three bytes stand for 264 at most.
+// maxExpansion is the largest factor by which unpacking lengthens a string: three bytes stand for
+// at most 264.
 const maxExpansion = 88
 
 var errLZF = errors.New("malformed compressed string")
 
-// unpack appends to dst the n bytes that were compressed by LZF, whose format is a sequence of
+// unpack decompresses packed, appends the result to dst, and returns an error if it does not have n
+// bytes. The format of LZF is a sequence of
 //
 //	000lllll                     l+1 bytes follow as they are
 //	lllooooo oooooooo            l+2 bytes again that stand o+1 bytes before the end, l below 7
 //	111ooooo llllllll oooooooo   l+9 bytes again
 //
-// What is repeated may reach into the repetition.
+// The repeated bytes may overlap the repetition.
 func unpack(dst, packed []byte, n int) ([]byte, error) {
 	from, to := len(dst), len(dst)+n
 	for at := 0; at < len(packed); {

@@ -8,10 +8,10 @@ import (
 	"strconv"
 )
 
-// Reader reads a file as it arrives. Nothing that it returns is sure to be as it was written until
-// Next has returned io.EOF, because the checksum stands at the end: where the file can be read
-// twice, Verify it first. It is made for hostile input: it allocates no more than it has read, and
-// for a compressed string what that can stand for.
+// Reader reads a file as a stream. The checksum is at the end of the file, so keys may have been
+// changed until Next has returned io.EOF: if the file can be read twice, call Verify first. A
+// Reader is safe for hostile input: it allocates no more memory than the bytes that it has read, or
+// than a compressed string can expand to.
 type Reader struct {
 	decoder
 	version  int
@@ -19,15 +19,15 @@ type Reader struct {
 	begun    bool
 	err      error
 	database int
-	name     []byte // the key that was returned last
+	name     []byte // memory for the key that was returned last
 	fields   map[string]string
 
-	// Libraries is how many libraries of functions were skipped so far, and ModuleParts how much of
-	// modules that is not in keys.
+	// Libraries is the number of skipped libraries of functions, and ModuleParts the number of
+	// skipped sections with data of modules outside keys.
 	Libraries, ModuleParts int
 }
 
-// NewReader begins to read a file.
+// NewReader returns a reader of a file.
 func NewReader(r io.Reader) *Reader { return newReader(r, bufferBytes) }
 
 func newReader(r io.Reader, bufferBytes int) *Reader {
@@ -37,16 +37,16 @@ func newReader(r io.Reader, bufferBytes int) *Reader {
 	}
 }
 
-// Offset is how much of the file has been read, in bytes.
+// Offset returns the number of bytes of the file that have been read.
 func (r *Reader) Offset() int64 { return r.offset() }
 
-// Field is what the file says of itself, such as "redis-ver", as far as it has been read: fields
-// come before keys.
+// Field returns a field about the file, such as "redis-ver", if it has been read yet: fields
+// precede keys.
 func (r *Reader) Field(name string) string { return r.fields[name] }
 
-// Next returns the next key. At the end of the file, when the checksum has been verified, and
-// nothing follows it, the error is io.EOF; or ErrNoChecksum if there is none. All other errors are
-// an *Error. After an error Next returns the same.
+// Next returns the next key. At the end of the file, it verifies the checksum and that nothing
+// follows, and returns io.EOF, or ErrNoChecksum if there is no checksum. Every other error is an
+// *Error. After an error, Next returns the same error again.
 func (r *Reader) Next() (rec Record, err error) {
 	if r.err != nil {
 		return Record{}, r.err
@@ -143,7 +143,7 @@ func (r *Reader) seconds() (milliseconds int64, err error) {
 	return int64(int32(binary.LittleEndian.Uint32(p))) * 1000, nil
 }
 
-// section reads one that says nothing of the next key that matters here.
+// section reads a section that has no effect on the next key.
 func (r *Reader) section(section byte, begin int64) (err error) {
 	switch section {
 	case opDatabase:
@@ -174,8 +174,8 @@ func (r *Reader) section(section byte, begin int64) (err error) {
 	return err
 }
 
-// Fields are kept if they are few and short; the scripts that Redis before 7.0 kept as fields are
-// not.
+// The bounds of the fields that are kept. They exclude the scripts that Redis stored as fields
+// before 7.0.
 const (
 	maxFields     = 64
 	maxFieldBytes = 256
@@ -225,7 +225,7 @@ func (d *decoder) value(rec *Record, stored byte, valkey bool, begin int64) erro
 	return err
 }
 
-// finish verifies the checksum, and that it is the last.
+// finish verifies the checksum, and that nothing follows it.
 func (r *Reader) finish() error {
 	begin := r.offset()
 	r.sumUp()
@@ -254,8 +254,8 @@ func (r *Reader) finish() error {
 	return io.EOF
 }
 
-// Verify reads a whole file, and tells whether it is as it was written, by its checksum alone. It
-// takes less than a second per gigabyte. The error is ErrNoChecksum if the file has none.
+// Verify reads a whole file and compares its checksum, without decoding the sections. It takes less
+// than a second per gigabyte. It returns ErrNoChecksum if the file has none.
 func Verify(from io.Reader) error { return verify(from, bufferBytes) }
 
 func verify(from io.Reader, bufferBytes int) error {
@@ -272,7 +272,7 @@ func verify(from io.Reader, bufferBytes int) error {
 	if version < withChecksum {
 		return ErrNoChecksum
 	}
-	for { // the last 8 bytes of all stay unread
+	for { // the last 8 bytes of the file stay unread
 		if err = in.fill(sumBytes + 1); err != nil {
 			break
 		}

@@ -12,21 +12,21 @@ const (
 	typeHash2 = 22
 )
 
-// part is one thing that a value consists of.
+// part is a part of a value.
 type part struct {
 	kind partKind
-	of   []part // of what is repeated, each time
+	of   []part // the parts of one repetition
 }
 
 type partKind uint8
 
 const (
 	isString   partKind = iota
-	isLength            // a length, which may be any number
+	isLength            // a length, which may stand for any number
 	isEight             // 8 bytes: an instant, or a floating-point number
 	isSixteen           // 16 bytes: the ID of a stream's entry
-	isScore             // a floating-point number in digits: one byte for how many, above 252 for those that have none
-	isRepeated          // a length, and then its parts as many times
+	isScore             // a floating-point number: a byte with the number of digits, and the digits
+	isRepeated          // a length, and as many repetitions of the parts
 )
 
 var (
@@ -39,14 +39,14 @@ var (
 
 func each(of ...part) part { return part{kind: isRepeated, of: of} }
 
-// layout is how a type is stored.
+// layout describes how a type is stored.
 type layout struct {
 	of    Type
 	parts []part
 }
 
-// layouts are those of all types but strings and modules, by their number. What a comment names is
-// one string to us: a ziplist, a listpack, an intset or a zipmap is a block of bytes.
+// layouts has all types except strings and modules, by their numbers. The encodings in the comments
+// (ziplist, listpack, intset, zipmap) are single strings here.
 var layouts = map[byte]layout{
 	1:  {List, []part{each(aString)}},
 	2:  {Set, []part{each(aString)}},
@@ -64,7 +64,7 @@ var layouts = map[byte]layout{
 	18: {List, []part{each(aLength, aString)}}, // a quicklist: whether it is one element, or a listpack of several
 	20: {Set, []part{aString}},                 // listpack
 
-	// Hashes whose fields expire: when the first does, and in the second form each field when.
+	// Hashes whose fields expire: they contain the first expiry, or the expiry of each field.
 	22: {Hash, []part{each(aLength, aString, aString)}}, // Redis 7.4, release candidates
 	23: {Hash, []part{aString}},                         // the same, listpack
 	24: {Hash, []part{eight, each(aLength, aString, aString)}},
@@ -115,7 +115,7 @@ func groupOfStream(version int) (parts []part) {
 	return append(parts, pending, each(consumer...))
 }
 
-// skipValue passes over a value that is no string.
+// skipValue skips a value that is not a string.
 func (d *decoder) skipValue(stored byte, valkey bool, begin int64) (of Type, module string, err error) {
 	if stored == typeModule {
 		module, err = d.skipModule()
@@ -151,7 +151,8 @@ func (d *decoder) skipParts(parts []part) (err error) {
 	return err
 }
 
-// skipRepeated ends with the input at the latest, since each part takes a byte.
+// skipRepeated skips repeated parts. It ends with the input at the latest, because each part has at
+// least one byte.
 func (d *decoder) skipRepeated(parts []part) error {
 	n, err := d.readLength()
 	for ; n > 0 && err == nil; n-- {
@@ -161,7 +162,7 @@ func (d *decoder) skipRepeated(parts []part) error {
 }
 
 func (d *decoder) skipScore() error {
-	const special = 253 // not a number, and from there on the infinities
+	const special = 253 // 253 is NaN; 254 and 255 are the infinities
 	n, err := d.readByte()
 	if err != nil || n >= special {
 		return err
@@ -169,7 +170,7 @@ func (d *decoder) skipScore() error {
 	return d.skip(uint64(n))
 }
 
-// What a module's value consists of: each part is its kind, as a length, and the part.
+// The kinds of parts of a module's value. Each part follows its kind, which is encoded as a length.
 const (
 	moduleEnd = iota
 	moduleSigned
@@ -179,7 +180,7 @@ const (
 	moduleString
 )
 
-// skipModule passes over the value of a module, which names the module, and then its parts.
+// skipModule skips the value of a module: the number of the module, and the parts.
 func (d *decoder) skipModule() (name string, err error) {
 	id, err := d.readLength()
 	for err == nil {
@@ -206,8 +207,8 @@ func (d *decoder) skipModule() (name string, err error) {
 	return "", err
 }
 
-// moduleName is the name in the upper 54 bits of a module's number, 6 bits a character. The lower
-// 10 are the version of its values.
+// moduleName returns the name that the upper 54 bits of a module's number encode, 6 bits per
+// character. The lower 10 bits are the version of the values.
 func moduleName(id uint64) string {
 	const characters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 	var name [9]byte

@@ -9,7 +9,7 @@ import (
 	"strconv"
 )
 
-// bufferBytes is how much goes to the file at once, and is summed at once.
+// bufferBytes is the number of bytes that are written, and added to the checksum, at once.
 const bufferBytes = 64 << 10
 
 // Writer writes a file of version 10. Its first error is the result of all later calls.
@@ -21,19 +21,20 @@ const bufferBytes = 64 << 10
 // smaller, by a third.
 type Writer struct {
 	to      io.Writer
-	buf     []byte // not yet written, nor summed
+	buf     []byte // bytes that are not written yet, and that sum does not include
 	sum     uint64
 	written int64
 	err     error
 }
 
-// NewWriter begins a file. It writes to w in large pieces, the last at Close.
+// NewWriter returns a writer of a new file. It writes to w in large pieces, the last of them at
+// Close.
 func NewWriter(w io.Writer) *Writer {
 	return &Writer{to: w, buf: fmt.Appendf(make([]byte, 0, bufferBytes), "%s%04d", magic, Version)}
 }
 
-// Field writes a field about the file, such as "redis-ver". Fields come before keys. Redis ignores
-// those that it does not know.
+// Field writes a field about the file, such as "redis-ver". Fields precede keys. Redis ignores
+// unknown fields.
 func (w *Writer) Field(name, value string) error {
 	w.putByte(opField)
 	w.putText([]byte(name))
@@ -41,9 +42,9 @@ func (w *Writer) Field(name, value string) error {
 	return w.err
 }
 
-// Database begins the keys of a database, and says about how many there will be, and how many of
-// them expire. Each database is begun once. Redis refuses a file with a database that it is not
-// configured for; it has 16 unless it is told otherwise.
+// Database begins the keys of a database. keys is the approximate number of its keys, and expiring
+// that of the keys that expire. It is called once for each database. Redis refuses a file with more
+// databases than it is configured for; the default is 16.
 func (w *Writer) Database(number int, keys, expiring uint64) error {
 	w.putByte(opDatabase)
 	w.putLength(uint64(number))
@@ -60,7 +61,8 @@ func (w *Writer) Bytes(key, value []byte, expires int64) error {
 	return w.err
 }
 
-// Integer writes a key that holds an integer, which is Bytes of its digits, but shorter.
+// Integer writes a key that holds an integer. The encoding is shorter than that of Bytes with its
+// digits.
 func (w *Writer) Integer(key []byte, n int64, expires int64) error {
 	w.putKey(key, expires)
 	w.reserve(maxIntegerBytes)
@@ -68,7 +70,8 @@ func (w *Writer) Integer(key []byte, n int64, expires int64) error {
 	return w.err
 }
 
-// Close ends the file with its checksum, and writes what is left. It does not close the io.Writer.
+// Close ends the file with its checksum, and writes the remaining bytes. It does not close the
+// io.Writer.
 func (w *Writer) Close() error {
 	w.putByte(opEnd)
 	w.flush()
