@@ -66,8 +66,8 @@ func (s *Leases) Len() int { return s.live }
 
 // Bytes returns the memory that the leases take, precisely enough for a memory limit.
 func (s *Leases) Bytes() int {
-	const perLeases, perPlace, perOrder, perIndexed = 96, 32, 4, 45
-	return perLeases + cap(s.slots)*perPlace + cap(s.order)*perOrder + len(s.index)*perIndexed + s.namesTotal
+	const base, perSlot, perOrder, perHolder = 96, 32, 4, 45
+	return base + cap(s.slots)*perSlot + cap(s.order)*perOrder + len(s.index)*perHolder + s.namesTotal
 }
 
 // nameBytes returns the approximate size of the allocation for a name.

@@ -1,7 +1,7 @@
 package lease
 
-// Of is a table of these leases, each of another holder, as they were read from where they had been
-// written down. Those that have ended meanwhile go at the first call.
+// Of returns a table of stored leases, each of a different holder. The first call of a method
+// removes the leases that have ended.
 func Of(leases []Lease) *Leases {
 	s := &Leases{}
 	for i := range leases {

@@ -51,8 +51,8 @@ var openSSLNames = []struct {
 	{"ECDHE-RSA-AES256-SHA", tls.TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA},
 }
 
-// anyCipher lists the words for all safe ciphers, and nothing the words for kinds of ciphers that
-// crypto/tls does not have.
+// anyCipher lists OpenSSL's words for all ciphers, and absentCiphers its words for kinds of ciphers
+// that crypto/tls does not offer.
 var (
 	anyCipher     = []string{"DEFAULT", "HIGH", "ALL"}
 	absentCiphers = []string{"aNULL", "eNULL", "NULL", "MEDIUM", "LOW", "EXPORT", "EXP", "DES", "3DES", "RC4", "RC2",

@@ -16,7 +16,7 @@ func (a *Admin) debug() *command.Command {
 		Flags: command.Admin | command.Dangerous | command.NoScript | command.Loading | command.Stale,
 		Min:   2,
 		Summary: "For tests, where --enable-debug-command allows it: SLEEP makes this client, and no other, wait; SET-ACTIVE-EXPIRE 0 keeps " +
-			"what has expired until 1 is said; LOG writes a line to the log.",
+			"expired keys in memory until SET-ACTIVE-EXPIRE 1; LOG writes a line to the log.",
 		Args:  []command.Arg{command.Word("SLEEP seconds | SET-ACTIVE-EXPIRE number | LOG message | HELP").Many()},
 		Reply: "OK.",
 		Run: func(c *command.Call) error {

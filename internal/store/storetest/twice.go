@@ -35,8 +35,8 @@ type fullView interface {
 	store.IdleTracker
 }
 
-// twiceView changes nothing in the first run of a transaction's steps: its methods return what they
-// would approximately return.
+// twiceView changes nothing in the first run of a transaction's steps: its methods return
+// approximately the results of the real run.
 type twiceView struct {
 	fullView
 	dryRun *bool

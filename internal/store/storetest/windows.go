@@ -21,8 +21,8 @@ var windowCases = []testCase{
 		refusedByAny},
 	{"blocked", "a limit of 0 allows only forced quantities, and other calls do not access the key, whatever its kind",
 		blocked},
-	{"another period", "a call with another period forgets nothing: the stored period decides until it has elapsed since the last " +
-		"taking call that named it, and an open fixed window lasts as long as the longest period named", anotherPeriod},
+	{"another period", "a call with another period forgets nothing: the stored period decides until one such period after the last " +
+		"call that had this period and took something, and an open fixed window lasts for the longest period of its calls", anotherPeriod},
 	{"emptied", "a key whose quantities were all refunded is removed, and nothing is saved for later", emptied},
 	{"notices of limiters", "listeners are notified once of every change that a limiter makes, and of nothing else",
 		limiterNotices},
