@@ -8,7 +8,7 @@ import (
 	"cellserver/internal/acl"
 )
 
-// ChannelWords says which words of a call name channels.
+// ChannelWords is the set of the words of a call that name channels.
 type ChannelWords uint8
 
 const (
@@ -83,7 +83,7 @@ func (row *Command) accesses() (list []acl.Access) {
 	return list
 }
 
-// accessNamed returns what the KeyAccess of one key means to the rules of users.
+// accessNamed converts the KeyAccess of one key to an access in users' rules.
 func accessNamed(words string) (access acl.Access) {
 	for word := range strings.FieldsSeq(words) {
 		switch word {
@@ -99,8 +99,8 @@ func accessNamed(words string) (access acl.Access) {
 // singleAccess holds a list of each single access, so that a call need not allocate it.
 var singleAccess = [...][]acl.Access{{0}, {acl.Read}, {acl.Write}, {acl.Read | acl.Write}}
 
-// accessIn returns what a call does with its keys, which may depend on its words: SET reads the value
-// only with the option GET, and a limiter with PEEK changes nothing.
+// accessIn returns the accesses of a call to its keys, which may depend on its words: SET reads the
+// value only with the option GET, and a limiter with PEEK changes nothing.
 func (row *Command) accessIn(server *Server, words [][]byte) []acl.Access {
 	switch {
 	case row.Keys.Access != nil:

@@ -117,7 +117,7 @@ type transactionState struct {
 	effects       []func()  // see AfterCommit
 }
 
-// outcome says how a call ends.
+// outcome describes how a call ends.
 type outcome struct {
 	Closes    bool   // the connection closes after the reply
 	OnReply   func() // run by the session when it takes the reply of a call made outside the event loop

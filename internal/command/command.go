@@ -1,6 +1,6 @@
-// Package command defines what a command is: a Command is its row in the table of commands, the
-// grammar binds the words of a call to its arguments, and a Call is one call that is being made. The
-// package does not depend on sessions.
+// Package command defines commands: a Command is the row of a command in the table of commands, the
+// grammar binds the words of a call to its arguments, and a Call is one call that is being made.
+// The package does not depend on sessions.
 //
 // To add a command, write a row in its family's folder below internal/commands, add it to the
 // family's list, and write a transcript for it in the testdata of that folder.
@@ -41,7 +41,7 @@ type Command struct {
 	// there are none.
 	Secrets func(words [][]byte, hide func(word int))
 
-	// KeyAccess says what the command does with its keys, in the words of COMMAND INFO's key specs:
+	// KeyAccess describes how the command uses its keys, in the words of COMMAND INFO's key specs:
 	// RO (the key is read), RW (read and changed), OW (overwritten) or RM (removed), followed by
 	// what happens to the value: ACCESS (it is returned, or affects the reply), UPDATE (changed),
 	// INSERT (data is added), DELETE (data is removed). EXISTS is "RO": it uses no value. GET is
@@ -109,8 +109,8 @@ const (
 	NoMulti                     // not allowed in a transaction
 )
 
-// Cost is what a call costs the event loop that makes it. It is cellserver's own: Redis's Fast flag is
-// published as an ACL category, and does not always agree with the cost here.
+// Cost is the cost of a call for the event loop that makes it. It is cellserver's own: Redis's Fast
+// flag is published as an ACL category, and does not always agree with the cost here.
 type Cost uint8
 
 const (
@@ -119,8 +119,8 @@ const (
 	Unbounded             // grows with keys or clients, so a goroutine of its own makes the call
 )
 
-// Traits say how a call is scheduled, and what else a session must know about a command. A subcommand
-// has those of its container too.
+// Traits describe how a call is scheduled, and other properties of a command that sessions use. A
+// subcommand has those of its container too.
 type Traits uint32
 
 const (

@@ -4,9 +4,9 @@ package command
 // Fast command of a few words, about half a microsecond. The keys of a transaction stay locked while
 // it runs, so its cost is bounded; and one that costs more than a turn runs outside the event loop.
 
-// UnitsOf returns what a call in a transaction costs, without the cost of the values that its keys
-// hold. size is the number of bytes of values that it copies, longest the length of the longest
-// value that can exist.
+// UnitsOf returns the cost of a call in a transaction, without the cost of the values of its keys.
+// size is the number of bytes of values that it copies, longest the length of the longest value
+// that can exist.
 func UnitsOf(row *Command, words [][]byte, size, longest int) int {
 	cost := 1 + len(words)/WordsPerUnit + UnitsToMove(row, size+CreatedBytes(row, words, longest))
 	if row.Effort != nil && row.Effort.Fixed != nil {

@@ -294,7 +294,7 @@ func (row *Command) KeysOf(keys, words [][]byte) (all [][]byte, ok bool) {
 	return row.plainKeys(keys, words), true
 }
 
-// plainKeys is KeysOf for a row whose grammar says where its keys are.
+// plainKeys is like KeysOf for a row whose keys are found by its grammar alone.
 func (row *Command) plainKeys(keys, words [][]byte) [][]byte {
 	first, last, step := row.KeyPositions()
 	if first == 0 {

@@ -101,7 +101,7 @@ func (a Arg) After(token string) Arg { a.Tokens, a.optional = []string{token}, t
 // Again lets an option be given several times; the last one counts, as in some of Redis's commands.
 func (a Arg) Again() Arg { a.repeatable = true; return a }
 
-// grammar is what a table derives from a row's arguments.
+// grammar holds the data that a table derives from a row's arguments.
 type grammar struct {
 	args            []Arg
 	slots           []slot

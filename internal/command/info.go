@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// InfoPart is what a family adds to a section of INFO. Parts of one section follow one another in
-// the order of the families.
+// InfoPart is the part of a section of INFO that a family writes. Parts of one section follow one
+// another in the order of the families.
 type InfoPart struct {
 	Section string
 	Write   func(c *Call, out *InfoText)

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Commands that were given another name, or none (--rename-command). ACL rules, errors and COMMAND
-// still use the old name.
+// This file renames and removes commands (--rename-command). ACL rules, errors and COMMAND still
+// use the old name.
 
 // longestCommand bounds the length of a new name, in bytes.
 const longestCommand = 1024
@@ -55,7 +55,7 @@ func (t *Table) setName(row *Command, from, to string) {
 	}
 }
 
-// lookupLong is Lookup for a name that is longer than maxName, which only a renamed command has.
+// lookupLong is like Lookup for names longer than maxName, which only renamed commands have.
 func (t *Table) lookupLong(name []byte) *Command {
 	if t.byLongName == nil || len(name) > longestCommand {
 		return nil
