@@ -122,7 +122,8 @@ func (as *Accounts) listUsers() *command.Command {
 		(*acl.User).Name)
 }
 
-// listing completes the row of a command that lists all users; text describes one of them.
+// listing completes the row of a command that lists all users; text returns the element of the
+// reply for one user.
 func (as *Accounts) listing(row command.Command, text func(u *acl.User) string) *command.Command {
 	row.Group, row.Category, row.Since = "server", "none", "6.0.0"
 	row.Complexity, row.Flags, row.Cost = "O(N) in the number of users", adminFlags, command.Unbounded

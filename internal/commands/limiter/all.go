@@ -99,7 +99,7 @@ func limiterAt(words [][]byte) (kind store.Kind, n int) {
 	return kind, n
 }
 
-// allOptions reads the options behind the limiters: PEEK and MS, in any order, each at most once.
+// allOptions parses the options after the limiters: PEEK and MS, in any order, each at most once.
 func allOptions(words [][]byte) (peek, ms, ok bool) {
 	for _, word := range words {
 		switch {
@@ -118,8 +118,9 @@ func allOptions(words [][]byte) (peek, ms, ok bool) {
 // small, because there may be many idle sessions.
 const fewRequests = 8
 
-// requests reads count limiters, and returns them with the words behind them. If there are fewer, it
-// returns a syntax error. Up to fewRequests are in memory of the call, and valid until the next one.
+// requests parses count limiters, and returns them and the words after them. If there are fewer, it
+// returns a syntax error. Up to fewRequests are in memory of the call, and valid until the next
+// one.
 func (l *Family) requests(c *command.Call, words [][]byte,
 	count int) (takes []store.LimitRequest, rest [][]byte, err error) {
 	switch {

@@ -65,9 +65,9 @@ func writeDecision(c *command.Call, d *quota.Decision, mode quota.Mode, ms bool)
 	c.Out.Ints(limited, d.Limit, d.Remaining, retry, reset)
 }
 
-// limitIfFull answers a call for which the store returned an error. If memory is full and
-// --oom-decision is limit, the reply is a limited decision, so that clients that admit calls on
-// errors do not admit this one. Any other error is returned.
+// limitIfFull handles an error of the store. If memory is full and --oom-decision is limit, the
+// reply is a limited decision, so that clients that admit calls on errors do not admit this one.
+// Any other error is returned.
 func (l *Family) limitIfFull(c *command.Call, err error, key []byte, limit int64, mode quota.Mode, ms bool) error {
 	if !l.limitsFull(err) {
 		return err

@@ -128,7 +128,7 @@ func conditionNamed(word []byte) int {
 	return 0
 }
 
-// deleteIf removes a key if the condition holds, and answers whether it did.
+// deleteIf removes a key if the condition holds. The reply is 1 if it was removed, otherwise 0.
 func deleteIf(c *command.Call, key []byte, when valueCondition) error {
 	done, counted := false, c.Counts()
 	err := c.View.Edit(c.Context, key, func(e store.Entry, old []byte) (change store.Change, err error) {

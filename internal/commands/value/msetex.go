@@ -50,7 +50,8 @@ var mSetEX = command.Command{
 	},
 }
 
-// countedPairs splits the words of MSETEX into as many pairs as they say, and the options behind them.
+// countedPairs splits the words of MSETEX into the pairs, whose number is the first word, and the
+// options.
 func countedPairs(words [][]byte) (pairs, options [][]byte, err error) {
 	n, ok := resp.ParseInt(words[1])
 	switch {
@@ -62,7 +63,7 @@ func countedPairs(words [][]byte) (pairs, options [][]byte, err error) {
 	return words[2 : 2+2*n], words[2+2*n:], nil
 }
 
-// msetexOptions reads the options. Each may be given several times, of which the last counts.
+// msetexOptions parses the options. Each may be given several times; the last one counts.
 func msetexOptions(words [][]byte) (how setOptions, life lifetime, err error) {
 	for ; len(words) > 0; words = words[1:] {
 		switch word := words[0]; {
@@ -87,7 +88,8 @@ func msetexOptions(words [][]byte) (how setOptions, life lifetime, err error) {
 	return how, life, err
 }
 
-// option returns where to store the word behind a token, nil if it is no option of the expiry.
+// option returns the field for the word after a token, or nil if the token is not an option of the
+// expiry.
 func (l *lifetime) option(token []byte) *[]byte {
 	switch {
 	case command.FoldEqual(token, "EX"):
@@ -102,7 +104,7 @@ func (l *lifetime) option(token []byte) *[]byte {
 	return nil
 }
 
-// setAllIf sets all pairs or none, in one step of the store, and answers which.
+// setAllIf sets all pairs or none, in one step of the store. The reply is 1 or 0.
 func setAllIf(c *command.Call, pairs [][]byte, expires int64, how setOptions) error {
 	if len(pairs) > 2*command.KeysPerStep {
 		return command.Refusal("ERR MSETEX takes up to 1024 keys")

@@ -109,7 +109,7 @@ func (how setOptions) allows(c *command.Call, e store.Entry, old []byte) (before
 	return before, ok, err
 }
 
-// setIf sets a key if the options allow it, and answers as they say.
+// setIf sets a key if the options allow it. The reply depends on the options too.
 func setIf(c *command.Call, key, value []byte, expires int64, how setOptions) error {
 	done, before, counted := false, []byte(nil), c.Counts()
 	err := c.View.Edit(c.Context, key, func(e store.Entry, old []byte) (change store.Change, err error) {
