@@ -74,8 +74,8 @@ func listenAll(n *network, port int) (listeners []net.Listener, err error) {
 }
 
 // listenTCP listens on one address. As in redis.conf, * and ::* stand for all addresses of IPv4 and
-// of IPv6. An address with - before it may be one that this machine does not have: then there is no
-// listener and no error.
+// of IPv6. If an address begins with - and this machine does not have it, there is no listener and
+// no error.
 func listenTCP(n *network, address string, port int) (net.Listener, error) {
 	host, optional := strings.CutPrefix(address, "-")
 	host = strings.Trim(host, "[]")
@@ -131,8 +131,8 @@ func setBacklog(l *net.TCPListener, backlog int) error {
 	return errors.Join(err, failed)
 }
 
-// listenUnix listens on a Unix socket. It replaces the socket of a server that did not shut down,
-// but neither one on which another process listens nor another file.
+// listenUnix listens on a Unix socket. It replaces the socket of a server that did not shut down.
+// It does not replace a socket on which another process listens, nor a file that is not a socket.
 func listenUnix(path, perm string) (net.Listener, error) {
 	l, err := net.Listen("unix", path)
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -184,7 +184,7 @@ func listenerKind(l net.Listener) string {
 // since the listener was opened.
 type keepAliveListener struct {
 	*net.TCPListener
-	initial int // seconds: the time that the listener itself sets
+	initial int // seconds: the keep-alive time when the listener was opened
 	current *atomic.Int64
 }
 
