@@ -54,7 +54,8 @@ func (c *Commands) Parse(path, text string, channels bool) (Users, error) {
 // MaxUsers is the largest number of users.
 const MaxUsers = 1 << 16
 
-// add adds the user that a line defines, or returns what is wrong with the line, and where.
+// add adds the user that a line defines, or returns a description of the problem, with its
+// position.
 func (us Users) add(c *Commands, line, where string, channels bool) (problem string) {
 	words := strings.Split(line, " ")
 	switch {

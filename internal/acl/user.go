@@ -92,7 +92,7 @@ type keyPattern struct {
 	access  Access
 }
 
-// Access says what a call does with a key.
+// Access is the set of the ways in which a call uses a key.
 type Access uint8
 
 const (

@@ -24,7 +24,7 @@ type BlockedClients struct {
 	pause   pause
 }
 
-// Block is what a client waits for.
+// Block describes the wait of a blocked client.
 type Block struct {
 	Until int64  // instant, nanoseconds, at which the wait times out; store.Never if it does not
 	Reply string // in RESP, sent when the wait times out

@@ -115,8 +115,8 @@ type Table interface {
 	Len() int
 }
 
-// leaseSet is what the two representations implement. A position identifies a lease until the next
-// change; -1 stands for none.
+// leaseSet is the interface of the two representations. A position identifies a lease until the
+// next change; -1 stands for none.
 type leaseSet interface {
 	expire(now int64) // removes leases that have ended
 	position(holder []byte) int

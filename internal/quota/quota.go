@@ -9,8 +9,8 @@ import (
 	"fmt"
 )
 
-// Mode says how a positive quantity is taken. Quantities of 0 or less have the same effect in every
-// mode.
+// Mode is the way in which a positive quantity is taken. Quantities of 0 or less have the same
+// effect in every mode.
 type Mode uint8
 
 const (

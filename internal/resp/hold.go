@@ -5,11 +5,11 @@ import (
 	"math"
 )
 
-// This file manages the memory that the reader's bytes are in. Usually that is borrowed: Feed lends
-// it, the reader reads it in place, and Keep returns it. A call that has arrived in part is copied
-// to the reader's own memory. The input of the next Feed then waits behind it: the bytes that
-// complete the call are copied, and the rest of the input is read in place again. So the bytes of
-// split calls are copied, and no others.
+// This file manages the memory of the reader's bytes. Usually it is borrowed: Feed lends it, the
+// reader reads it in place, and Keep returns it. A call that has arrived in part is copied to the
+// reader's own memory. The input of the next Feed then follows that copy: the bytes that complete
+// the call are copied, and the rest of the input is read in place again. So the bytes of split
+// calls are copied, and no others.
 //
 // An unfinished call of many bytes is kept in parts, each of whole words, so that what has arrived
 // of it is not moved again each time the buffer grows: no move is longer than about a word.

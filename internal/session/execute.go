@@ -195,8 +195,8 @@ const (
 	backgroundPatternSteps = 1 << 23
 )
 
-// runCalls makes the calls. After an error, the following calls are made all the same; once the
-// replies exceed command.MaxReply, no further call is made.
+// runCalls makes the calls. After an error, the following calls are still made; once the replies
+// exceed command.MaxReply, no further call is made.
 func (x *execution) runCalls(c *command.Call) {
 	c.InTransaction, c.PatternSteps = true, backgroundPatternSteps
 	if c.Session != nil {

@@ -176,7 +176,7 @@ func isHTTP(name []byte) bool {
 }
 
 // errSubscribed refuses a call of a client that is subscribed and speaks RESP2, in which it could
-// not tell the reply from a message.
+// not distinguish the reply from a message.
 func errSubscribed(row *command.Command) error {
 	return command.Refusal(fmt.Sprintf("ERR Can't execute '%s': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context", row.Name))
 }

@@ -70,8 +70,8 @@ func (r *Calls) Reset() {
 	}
 }
 
-// trackedCalls returns how many calls were made while latency-tracking was on; on says whether it
-// is on now.
+// trackedCalls returns how many calls were made while latency-tracking was on; on is true if it is
+// on now.
 func (r *Calls) trackedCalls(on bool) int64 {
 	calls := -r.Untracked.Load()
 	if on {

@@ -6,7 +6,7 @@ import (
 	"cellserver/internal/meter"
 )
 
-// Server is everything that a server counts.
+// Server holds all statistics of a server.
 type Server struct {
 	Connections atomic.Int64 // accepted since the start
 	Refused     atomic.Int64 // connections that were refused: too many, or by protected mode

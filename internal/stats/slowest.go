@@ -75,7 +75,7 @@ func (l *SlowLog) SetMaxEntries(entries int) {
 	l.trim()
 }
 
-// Shorten copies the first arguments of a call, cut to maxBytes each, and says in the copy what was
+// Shorten copies the first arguments of a call, cut to maxBytes each. The copy states how much was
 // left out.
 func Shorten(words [][]byte, maxArguments, maxBytes int) [][]byte {
 	short := make([][]byte, 0, min(len(words), maxArguments))

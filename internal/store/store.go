@@ -88,7 +88,7 @@ type KeyRef struct {
 	Key      []byte
 }
 
-// Transfer says how Transfer moves a key.
+// Transfer holds the options of View.Transfer.
 type Transfer struct {
 	Copy    bool // the source stays
 	Replace bool // a key at the destination is replaced
@@ -140,7 +140,7 @@ type Field struct {
 	Instant bool // Value is an instant, in nanoseconds on the store's clock
 }
 
-// Event says what happened to a key.
+// Event is the kind of a change of a key.
 type Event uint8
 
 const (
@@ -151,8 +151,9 @@ const (
 	Flushed              // its database was emptied; this is one event per database, with a nil key
 )
 
-// Listener is called with every change and with the caller that made it (see Batch.SetCaller and
-// Notifier). For what the store does on its own, such as removing expired keys, the caller is 0.
+// Listener is called for every change, with the caller that made the change (see Batch.SetCaller
+// and Notifier). For what the store does on its own, such as removing expired keys, the caller is
+// 0.
 type Listener func(database int, key []byte, why Event, by int64)
 
 // Usage is the usage of one database.

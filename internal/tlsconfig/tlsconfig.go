@@ -18,8 +18,8 @@ type ServerOptions struct {
 	CertFile, KeyFile string // PEM: the server's certificate with its chain, and its key
 	CACertFile        string // PEM: certificate authorities of the clients
 	CACertDir         string // a directory of such files
-	// AuthClients says whether clients need a certificate: "yes", "no", or "optional" for a valid
-	// one or none.
+	// AuthClients is whether clients need a certificate: "yes", "no", or "optional" for a valid one
+	// or none.
 	AuthClients    string
 	Protocols      string // TLSv1.2, TLSv1.3 or both, separated by spaces
 	Ciphers        string // for TLS 1.2: names of OpenSSL, separated by colons

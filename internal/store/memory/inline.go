@@ -71,7 +71,7 @@ func (s *shard) resize(at *keySlot, size int) error {
 	return nil
 }
 
-// createOrResize gives a key a record of a kind with so many bytes behind its value: a new one, or
+// createOrResize gives a key a record of a kind with so many bytes after its value: a new one, or
 // the existing one, in another slot if necessary.
 func (s *shard) createOrResize(at *keySlot, kind store.Kind, bytes int) error {
 	if at.live {

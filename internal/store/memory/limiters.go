@@ -38,7 +38,7 @@ func (s *shard) lookup(h keyHash, key []byte, now int64, kind store.Kind) (keySl
 	return at, nil
 }
 
-// createIfAbsent creates a record with so many bytes behind its value, unless the key has a live
+// createIfAbsent creates a record with so many bytes after its value, unless the key has a live
 // one.
 func (s *shard) createIfAbsent(at *keySlot, kind store.Kind, extra int) (err error) {
 	if at.live {

@@ -222,7 +222,7 @@ func (c *chunk) take() (b *block, n int) {
 }
 
 // number returns the number of a block in its chunk; it is chunkBlocks or more for blocks of chunks
-// behind this one.
+// after this one.
 func (c *chunk) number(b *block) int { return int((address(b[:]) - address(c.memory)) / pageBytes) }
 
 // put frees blocks. A long list is copied before the lock is taken.

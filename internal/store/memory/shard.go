@@ -120,7 +120,7 @@ func (s *shard) add(h keyHash, key []byte, kind store.Kind) (record, error) {
 	return s.addSized(h, key, kind, 0)
 }
 
-// addSized is add for a kind whose records have more bytes behind their value.
+// addSized is like add for a kind whose records have extra bytes after their value.
 func (s *shard) addSized(h keyHash, key []byte, kind store.Kind, extra int) (record, error) {
 	size := recordSize(len(key), kind) + extra
 	if s.lowOnMemory() {
