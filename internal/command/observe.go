@@ -11,13 +11,15 @@ import (
 // keeps a call of this duration.
 func (s *Server) Observe(row *Command, ns int64) (slow bool) {
 	s.Stats.Of(row.Number).Observe(ns, s.Stats.TracksLatency())
-	if row.Flags&Unlogged != 0 {
-		return false
-	}
-	if s.Stats.Latency.Threshold.Load() > 0 {
+	if s.Stats.Latency.Threshold.Load() > 0 && row.Flags&Unlogged == 0 {
 		s.Stats.Latency.Add(row.latencyEvent(), (s.Clock.Now()-ns+s.Clock.Offset())/1e9, ns)
 	}
-	return s.Stats.SlowLog.IsSlow(ns / 1000)
+	return s.IsSlow(row, ns)
+}
+
+// IsSlow reports whether SLOWLOG keeps a call of this duration, in nanoseconds.
+func (s *Server) IsSlow(row *Command, ns int64) bool {
+	return row.Flags&Unlogged == 0 && s.Stats.SlowLog.IsSlow(ns/1000)
 }
 
 // latencyEvent returns the name of LATENCY's event for calls of a row.

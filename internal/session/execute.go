@@ -37,6 +37,7 @@ type outcome struct {
 	call    transaction.Queued
 	ran     bool  // the row has run: the call was not refused before
 	ns      int64 // duration in nanoseconds; untimed if it was not measured
+	slow    bool  // SLOWLOG keeps it, by the setting when the call was made
 	limited int64 // number of its decisions that limited
 	err     error
 }
@@ -166,7 +167,10 @@ func (x *execution) countCalls(c *command.Call) {
 		if o.err != nil {
 			server.CountError(row, o.err)
 		}
-		if o.ns != untimed && server.Observe(row, o.ns) {
+		if o.ns != untimed {
+			server.Observe(row, o.ns)
+		}
+		if o.slow {
 			server.Stats.SlowLog.Add(c.SlowCall(row, o.call.Words), o.ns/1000)
 		}
 	}
@@ -235,6 +239,7 @@ func (x *execution) runOne(c *command.Call, o *outcome) {
 	} else {
 		misses := c.Misses
 		o.ns, o.err = x.instance.runAndTime(c, row, words, false)
+		o.slow = c.Server.IsSlow(row, o.ns)
 		x.instance.runHooks(c, row, words, misses, o.err != nil)
 	}
 	o.limited, c.Limited = c.Limited, 0
