@@ -117,7 +117,7 @@ func announcer(s store.Store) store.Notifier {
 
 // disconnectSubscribers disconnects the clients of an account that have a subscription to which its
 // user has no right. If that includes own, the caller's own client, it is only reported.
-func (f *families) disconnectSubscribers(a *client.Account, u *acl.User, own *client.Client) (ownEnds bool) {
+func (f *families) disconnectSubscribers(a *client.Account, u *acl.User, own *client.Client) (disconnectOwn bool) {
 	for kind := range client.SubscriptionKinds {
 		f.channels.Each(kind, func(t *pubsub.Topic) bool {
 			if u.MaySubscribe([]byte(t.Name), kind == client.ToPattern) {
@@ -127,7 +127,7 @@ func (f *families) disconnectSubscribers(a *client.Account, u *acl.User, own *cl
 				switch {
 				case c.Account.Load() != a:
 				case c == own:
-					ownEnds = true
+					disconnectOwn = true
 				default:
 					f.accounts.Disconnect(c)
 				}
@@ -135,7 +135,7 @@ func (f *families) disconnectSubscribers(a *client.Account, u *acl.User, own *cl
 			return true
 		}, func() {})
 	}
-	return ownEnds
+	return disconnectOwn
 }
 
 // newRunID returns 40 random hexadecimal digits that identify this run of the server, as Redis's

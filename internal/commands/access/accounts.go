@@ -24,7 +24,7 @@ type Accounts struct {
 	// DisconnectListeners disconnects the clients of an account that are subscribed to channels which
 	// its user may no longer use. The calling client, own, is not disconnected; the result is true if
 	// it should be.
-	DisconnectListeners func(a *client.Account, u *acl.User, own *client.Client) (ownEnds bool)
+	DisconnectListeners func(a *client.Account, u *acl.User, own *client.Client) (disconnectOwn bool)
 
 	commands  *acl.Commands
 	Default   *client.Account // the user "default", that of new connections
@@ -119,7 +119,7 @@ func (as *Accounts) Verify(name, password []byte) (a *client.Account, compared i
 
 // set adds or replaces a user, and disconnects those of its clients that are subscribed to channels
 // which it may no longer use: see DisconnectListeners. The caller holds mu.
-func (as *Accounts) set(u *acl.User, own *client.Client) (ownEnds bool) {
+func (as *Accounts) set(u *acl.User, own *client.Client) (disconnectOwn bool) {
 	a := as.byName[u.Name()]
 	if a == nil {
 		a = &client.Account{Name: u.Name()}
@@ -139,7 +139,7 @@ func (as *Accounts) set(u *acl.User, own *client.Client) (ownEnds bool) {
 
 // remove removes accounts, and disconnects their clients except own; the result is true if own is one of
 // them. The caller holds mu.
-func (as *Accounts) remove(removed []*client.Account, own *client.Client) (ownEnds bool) {
+func (as *Accounts) remove(removed []*client.Account, own *client.Client) (disconnectOwn bool) {
 	if len(removed) == 0 {
 		return false
 	}
@@ -155,12 +155,12 @@ func (as *Accounts) remove(removed []*client.Account, own *client.Client) (ownEn
 		switch {
 		case s.Account.Load().User.Load() != nil:
 		case s == own:
-			ownEnds = true
+			disconnectOwn = true
 		default:
 			as.Disconnect(s)
 		}
 	}
-	return ownEnds
+	return disconnectOwn
 }
 
 // Disconnect closes the connection of a client whose user may no longer use it. CLIENT LIST does not show
@@ -174,7 +174,7 @@ func (as *Accounts) Disconnect(s *client.Client) {
 // users or all new ones. As in Redis 8, a client stays connected if its user still exists, with the
 // new rules, and if it is not subscribed to channels that the user may no longer use. The caller
 // holds mu.
-func (as *Accounts) replace(users acl.Users, own *client.Client) (ownEnds bool) {
+func (as *Accounts) replace(users acl.Users, own *client.Client) (disconnectOwn bool) {
 	fresh, before := make(map[string]*client.Account), make(map[*client.Account]*acl.User)
 	var removed []*client.Account
 	for name, a := range as.byName {
@@ -198,8 +198,8 @@ func (as *Accounts) replace(users acl.Users, own *client.Client) (ownEnds bool) 
 	as.namesMu.Unlock()
 	for a, was := range before {
 		if u := users[a.Name]; !u.AllowsChannelsOf(was) && as.DisconnectListeners(a, u, own) {
-			ownEnds = true
+			disconnectOwn = true
 		}
 	}
-	return as.remove(removed, own) || ownEnds
+	return as.remove(removed, own) || disconnectOwn
 }

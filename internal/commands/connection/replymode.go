@@ -2,14 +2,14 @@ package connection
 
 import "cellserver/internal/command"
 
-// ReplyMode is the replies that the client wants, as set by CLIENT REPLY.
+// ReplyMode is the mode of CLIENT REPLY: the replies that are sent to the client.
 type ReplyMode uint8
 
 const (
 	RepliesOn     ReplyMode = iota // all
 	RepliesOff                     // none, until CLIENT REPLY ON
 	SkipNextReply                  // all but the reply to the next call
-	SkipReply                      // all but the reply to the present call
+	SkipReply                      // all but the reply to the current call
 )
 
 var clientReply = command.Command{

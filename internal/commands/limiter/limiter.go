@@ -39,7 +39,7 @@ var (
 	msArg       = command.Flag("MS")
 )
 
-// modes are the modes by the choice of modeArg, the first for none.
+// modes maps the choice of modeArg to a mode; the first is for a call without the option.
 var modes = [...]quota.Mode{quota.Take, quota.Peek, quota.UpTo, quota.Force}
 
 // modeIsPeek is the KeyRules.Peeks of rows that have a modeArg.

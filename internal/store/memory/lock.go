@@ -70,8 +70,9 @@ func (set *lockSet) add(shard uint32) { set[shard/64] |= 1 << (shard % 64) }
 
 func (set *lockSet) has(shard uint32) bool { return set[shard/64]>>(shard%64)&1 != 0 }
 
-// measuredShard returns the shard whose lock is measured for the whole set, because the locks of
-// one step are held for the same time. It returns none if another database's set is measured.
+// measuredShard returns the shard whose lock is measured. One of them is enough, because a step
+// holds all of its locks for the same time. If measure is false, it returns shards, which is none:
+// of a step on several databases, only one set is measured.
 func (set *lockSet) measuredShard(measure bool) uint32 {
 	if !measure {
 		return shards

@@ -14,8 +14,9 @@ import (
 // locks what other goroutines may be changing. What it reads decides only which cache lines are
 // requested, and requesting a wrong one does no harm.
 
-// layout is where the buckets and pages of a shard are, for readers without its lock. A new one is
-// published whenever either moves to other memory; while the index is being resized there is none.
+// layout holds the addresses of the buckets and pages of a shard, for readers without its lock. A
+// new layout is published whenever buckets or pages move to other memory; while the index is being
+// resized there is none.
 type layout struct {
 	buckets buckets
 	pages   []page // up to the capacity, so that pages appended in place are visible
@@ -92,8 +93,8 @@ const (
 
 // prefetchRecords requests the records that a key may have: those with its tag in its first bucket.
 // The bucket may be changing, or be reused as a page by now, so no number read from it is trusted.
-// Neither is a page's slice, whose address and length may belong to two different ones: the address
-// is used only as a number.
+// The slice of a page is not trusted either, because its address and its length may belong to two
+// different slices: the address is used only as a number.
 func (l *layout) prefetchRecords(h *keyHash) {
 	if raceEnabled {
 		return
