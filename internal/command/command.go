@@ -36,7 +36,7 @@ type Command struct {
 	Args     []Arg
 	AnyMore  bool  // more words are allowed, and ignored
 	Min      int   // words of the shortest call, if Redis's number is not the one of the grammar
-	OverLong error // refuses a call of more words than are read at once; nil if it may have any number
+	OverLong error // the error for a long call (see resp.LongCall); nil if long calls are allowed
 	// Secrets calls hide with the index of each word that SLOWLOG and MONITOR must not show; nil if
 	// there are none.
 	Secrets func(words [][]byte, hide func(word int))
@@ -105,7 +105,7 @@ const (
 	NoAuth                      // answered before AUTH
 	AllowBusy                   // answered while Redis runs a script
 	Dangerous                   // in the ACL category @dangerous
-	Unlogged                    // SLOWLOG does not show it: it shows the calls that it makes
+	Unlogged                    // not in SLOWLOG, which has the calls of the transaction instead
 	NoMulti                     // not allowed in a transaction
 )
 
@@ -142,7 +142,7 @@ const (
 	ShardChannels                       // has shard channels, which COMMAND INFO shows as if they were keys
 )
 
-// needsAt is the first of the bits of Traits that hold the store's abilities which a row needs.
+// needsAt is the lowest bit of Traits for the abilities of the store that a row needs.
 const needsAt = 24
 
 // Needs returns the trait of a row that needs abilities of the store. If the store lacks one of
@@ -159,8 +159,8 @@ type Effort struct {
 	Sized   func(words [][]byte) bool             // whether a call is ValueSized; nil if all calls are
 }
 
-// Tips that several rows have: to which shards of a cluster a proxy sends a command and how it joins
-// the replies; and whether the same call may get different replies.
+// Tips that several rows share. They tell a proxy to which shards of a cluster to send a command,
+// and how to join the replies; or they state that the same call may have different replies.
 const AllShards = "request_policy:all_shards"
 
 var (

@@ -99,7 +99,7 @@ func (o ClientOptions) Config() (*tls.Config, error) {
 	return c, nil
 }
 
-// file is the path of a file, and the option that it is the value of.
+// file is an option whose value is the path of a file.
 type file struct{ option, path string }
 
 func (g file) read() ([]byte, error) {

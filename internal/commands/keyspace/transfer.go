@@ -81,7 +81,7 @@ var copyKey = command.Command{
 				return command.ErrSyntax
 			}
 		}
-		c.Work += command.TurnUnits * command.BytesPerUnit // it may hold a log of 100,000 entries, or 10,000 leases
+		c.Work += command.TurnUnits * command.BytesPerUnit // the key may hold a log of 100,000 entries, or 10,000 leases
 		return transfer(c, from, to, store.Transfer{Copy: true, Replace: replace})
 	},
 }
@@ -114,7 +114,7 @@ var move = command.Command{
 	Traits: command.ValueSized | command.AnyKey, Summary: "Moves a key to another database.",
 	KeyAccess: "RW ACCESS UPDATE", Events: command.Events{Change: "move_to", Removal: "move_from"},
 	Args:  []command.Arg{command.Key("key"), command.Word("db")},
-	Reply: "1 if it was moved, 0 if it does not exist here, or exists there.",
+	Reply: "1 if it was moved; 0 if there is no such key, or the other database has a key of that name.",
 	Run: func(c *command.Call) error {
 		key, word := c.Key(), c.Word()
 		db, ok := resp.ParseInt(word)

@@ -12,9 +12,9 @@ import (
 // slice of every shard each SweepInterval, the whole in sweepRound. So whether or not there are
 // writes, a record is removed at most about one round after it expired (a table that grows
 // meanwhile makes the round a little longer), and the memory follows the number of keys that are
-// live or expired recently, at any insert rate. (Redis, expire.c, samples keys at random instead;
-// up to a quarter of its table may be expired keys at any time. A slice costs about 3 ns a record,
-// so ten million keys take 0.6 % of a core.)
+// live or expired recently, at any insert rate. A slice costs about 3 ns per record, so ten million
+// keys take 0.6 % of a core. (Redis, in expire.c, samples keys at random instead; up to a quarter
+// of its keys may be expired at any time.)
 const (
 	// SweepInterval is the time between two slices.
 	SweepInterval  = 100 * time.Millisecond

@@ -64,8 +64,8 @@ const (
 	chunkBytes  = 16 << 20
 	chunkBlocks = chunkBytes / pageBytes
 	// maxFree is the number of free blocks to keep for reuse, 1 MiB, but at most one for each that
-	// is in use. Of those beyond, each call of trim returns half to the system, so that a table
-	// whose size varies causes little work.
+	// is in use. Each call of trim returns half of the blocks beyond this number to the system, so
+	// that a table whose size varies causes little work.
 	maxFree = 256
 	// hugeBlocks is the number of blocks in a huge page.
 	hugeBlocks = hugePage / pageBytes
@@ -341,9 +341,9 @@ func (p *pool) chunkOf(b *block) *chunk {
 	return nil
 }
 
-// splitHugePages advises the system against huge pages for a chunk, because it would otherwise
-// reassemble what is returned piece by piece. Cold blocks may be in memory as parts of huge pages;
-// they are returned first.
+// splitHugePages advises the system against huge pages for a chunk, because otherwise the system
+// would bring huge pages back into memory of which single blocks were returned. Cold blocks may be
+// in memory as parts of huge pages; these are returned first.
 func (p *pool) splitHugePages(c *chunk) {
 	p.mu.Lock()
 	was, cold := c.huge, c.cold
