@@ -75,39 +75,63 @@ func TestCiphers(t *testing.T) {
 	assert.ElementsMatch(t, safe, c.CipherSuites)
 }
 
-// TestErrorsNameTheOption checks the errors for invalid options.
+// TestErrorsNameTheOption checks the errors for invalid options of the server.
 func TestErrorsNameTheOption(t *testing.T) {
-	a, good := options(t)
+	_, good := options(t)
 	other := certs.New(t).Issue(t, "other")
+	for says, change := range invalidOptions(writeInvalidFiles(t), other.Key, t.TempDir()) {
+		o := good
+		change(&o)
+		_, err := o.Config()
+		assert.ErrorContains(t, err, says)
+	}
+	_, err := good.Config()
+	require.NoError(t, err)
+}
+
+// invalidFiles are the paths of files in dir that are neither a certificate nor a usable key.
+type invalidFiles struct{ dir, garbage, empty, encrypted, legacy, large string }
+
+func writeInvalidFiles(t *testing.T) invalidFiles {
 	dir := t.TempDir()
 	file := func(name, text string) string {
 		path := filepath.Join(dir, name)
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 		return path
 	}
-	garbage, empty := file("garbage", "-----BEGIN CERTIFICATE-----\nno\n-----END CERTIFICATE-----\n"), file("empty", "")
-	encrypted := file("encrypted",
-		string(pem.EncodeToMemory(&pem.Block{Type: "ENCRYPTED PRIVATE KEY", Bytes: []byte("x")})))
-	legacy := file("legacy",
-		string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Headers: map[string]string{"Proc-Type": "4,ENCRYPTED"},
-			Bytes: []byte("x")})))
+	encrypted := pem.Block{Type: "ENCRYPTED PRIVATE KEY", Bytes: []byte("x")}
+	legacy := pem.Block{Type: "EC PRIVATE KEY", Headers: map[string]string{"Proc-Type": "4,ENCRYPTED"}, Bytes: []byte("x")}
 	large := file("large", "")
 	require.NoError(t, os.Truncate(large, 1<<20+1))
-	for says, change := range map[string]func(*tlsconfig.ServerOptions){
-		"tls-cert-file is not given":                          func(o *tlsconfig.ServerOptions) { o.CertFile = "" },
-		"tls-key-file is not given":                           func(o *tlsconfig.ServerOptions) { o.KeyFile = "" },
-		"tls-cert-file: stat /nosuch: no such file":           func(o *tlsconfig.ServerOptions) { o.CertFile = "/nosuch" },
-		"tls-cert-file: /dev/zero is not a file":              func(o *tlsconfig.ServerOptions) { o.CertFile = "/dev/zero" },
-		"tls-cert-file: " + large + " is larger than 1048576": func(o *tlsconfig.ServerOptions) { o.CertFile = large },
-		"failed to find any PEM data":                         func(o *tlsconfig.ServerOptions) { o.CertFile = garbage },
-		"private key does not match public key":               func(o *tlsconfig.ServerOptions) { o.KeyFile = other.Key },
-		"found a certificate rather than a key":               func(o *tlsconfig.ServerOptions) { o.KeyFile = o.CertFile },
-		encrypted + " is encrypted with a password":           func(o *tlsconfig.ServerOptions) { o.KeyFile = encrypted },
-		legacy + " is encrypted with a password":              func(o *tlsconfig.ServerOptions) { o.KeyFile = legacy },
-		"requires tls-ca-cert-file or tls-ca-cert-dir":        func(o *tlsconfig.ServerOptions) { o.CACertFile = "" },
-		"tls-ca-cert-file: " + empty + " holds no PEM":        func(o *tlsconfig.ServerOptions) { o.CACertFile = empty },
-		"tls-ca-cert-dir: open /nosuch: no such file":         func(o *tlsconfig.ServerOptions) { o.CACertDir = "/nosuch" },
-		"tls-ca-cert-dir: no file in ":                        func(o *tlsconfig.ServerOptions) { o.CACertDir = t.TempDir() },
+	return invalidFiles{
+		dir:       dir,
+		garbage:   file("garbage", "-----BEGIN CERTIFICATE-----\nno\n-----END CERTIFICATE-----\n"),
+		empty:     file("empty", ""),
+		encrypted: file("encrypted", string(pem.EncodeToMemory(&encrypted))),
+		legacy:    file("legacy", string(pem.EncodeToMemory(&legacy))),
+		large:     large,
+	}
+}
+
+// invalidOptions returns changes that make good options of the server invalid, each with its error.
+func invalidOptions(f invalidFiles, otherKey, emptyDir string) map[string]func(*tlsconfig.ServerOptions) {
+	return map[string]func(*tlsconfig.ServerOptions){
+		"tls-cert-file is not given":                func(o *tlsconfig.ServerOptions) { o.CertFile = "" },
+		"tls-key-file is not given":                 func(o *tlsconfig.ServerOptions) { o.KeyFile = "" },
+		"tls-cert-file: stat /nosuch: no such file": func(o *tlsconfig.ServerOptions) { o.CertFile = "/nosuch" },
+		"tls-cert-file: /dev/zero is not a file": func(o *tlsconfig.ServerOptions) {
+			o.CertFile = "/dev/zero"
+		},
+		"tls-cert-file: " + f.large + " is larger than 1048576": func(o *tlsconfig.ServerOptions) { o.CertFile = f.large },
+		"failed to find any PEM data":                           func(o *tlsconfig.ServerOptions) { o.CertFile = f.garbage },
+		"private key does not match public key":                 func(o *tlsconfig.ServerOptions) { o.KeyFile = otherKey },
+		"found a certificate rather than a key":                 func(o *tlsconfig.ServerOptions) { o.KeyFile = o.CertFile },
+		f.encrypted + " is encrypted with a password":           func(o *tlsconfig.ServerOptions) { o.KeyFile = f.encrypted },
+		f.legacy + " is encrypted with a password":              func(o *tlsconfig.ServerOptions) { o.KeyFile = f.legacy },
+		"requires tls-ca-cert-file or tls-ca-cert-dir":          func(o *tlsconfig.ServerOptions) { o.CACertFile = "" },
+		"tls-ca-cert-file: " + f.empty + " holds no PEM":        func(o *tlsconfig.ServerOptions) { o.CACertFile = f.empty },
+		"tls-ca-cert-dir: open /nosuch: no such file":           func(o *tlsconfig.ServerOptions) { o.CACertDir = "/nosuch" },
+		"tls-ca-cert-dir: no file in ":                          func(o *tlsconfig.ServerOptions) { o.CACertDir = emptyDir },
 		"tls-protocols: TLSv1.1 is insecure": func(o *tlsconfig.ServerOptions) {
 			o.Protocols = "TLSv1.1 TLSv1.2"
 		},
@@ -123,20 +147,21 @@ func TestErrorsNameTheOption(t *testing.T) {
 		"tls-ciphersuites: TLS_AES_128_GCM_SHA256 cannot be disabled": func(o *tlsconfig.ServerOptions) {
 			o.CipherSuites = "TLS_CHACHA20_POLY1305_SHA256"
 		},
-	} {
-		o := good
-		change(&o)
-		_, err := o.Config()
-		assert.ErrorContains(t, err, says)
 	}
-	_, err := good.Config()
-	require.NoError(t, err)
+}
 
+// TestClientErrorsNameTheOption checks the errors for invalid options of the small client.
+func TestClientErrorsNameTheOption(t *testing.T) {
+	a, good := options(t)
+	files := writeInvalidFiles(t)
+	for _, path := range []string{files.garbage, files.large} { // each has an error of its own
+		require.NoError(t, os.Remove(path))
+	}
 	for says, c := range map[string]tlsconfig.ClientOptions{
-		"--key is not given":             {Cert: good.CertFile},
-		"--cert is not given":            {Key: good.KeyFile},
-		"--cacert: stat /nosuch":         {CACert: "/nosuch"},
-		"--cacertdir: no file in " + dir: {CACertDir: func() string { os.Remove(garbage); os.Remove(large); return dir }()},
+		"--key is not given":                   {Cert: good.CertFile},
+		"--cert is not given":                  {Key: good.KeyFile},
+		"--cacert: stat /nosuch":               {CACert: "/nosuch"},
+		"--cacertdir: no file in " + files.dir: {CACertDir: files.dir},
 	} {
 		_, err := c.Config()
 		assert.ErrorContains(t, err, says)
