@@ -123,6 +123,38 @@ func BenchmarkTakeAll4(b *testing.B) {
 	}
 }
 
+// bytesPerKey bounds the memory of a key.
+type bytesPerKey struct {
+	name string
+	keys int
+	fill fillKey
+	most float64 // bytes per key
+	off  float64 // the fraction of the memory that the store may fail to count
+}
+
+// fillKey creates the state of a key.
+type fillKey func(v store.View, clock *store.StillClock, key []byte)
+
+func fillWindow(kind store.Kind, entries int) fillKey {
+	rule := plainRule(kind, 1000, 1000)
+	return func(v store.View, clock *store.StillClock, key []byte) {
+		for range entries {
+			clock.Advance(1)
+			v.Begin()
+			v.Take(background, key, rule, 1, quota.Take)
+		}
+	}
+}
+
+// fillLeases names each holder in size bytes.
+func fillLeases(holders, size int) fillKey {
+	return func(v store.View, _ *store.StillClock, key []byte) {
+		for i := range holders {
+			v.Acquire(background, key, plainRequest(1000, 1000, fmt.Sprintf("%0*d", size, i), 1), 1000)
+		}
+	}
+}
+
 // TestBytesPerKey measures the memory of a key of each kind: as the store counts it, and by the
 // growth of pages and heap. A memory limit depends on the store's count, so it must not be far too
 // small.
@@ -132,65 +164,50 @@ func TestBytesPerKey(t *testing.T) {
 	}
 	const keys = 100_000
 	names := keysOf17(keys)
-	window := func(kind store.Kind, entries int) func(v store.View, clock *store.StillClock, key []byte) {
-		rule := plainRule(kind, 1000, 1000)
-		return func(v store.View, clock *store.StillClock, key []byte) {
-			for range entries {
-				clock.Advance(1)
-				v.Begin()
-				v.Take(background, key, rule, 1, quota.Take)
-			}
-		}
-	}
-	leases := func(holders, size int) func(v store.View, _ *store.StillClock, key []byte) {
-		return func(v store.View, _ *store.StillClock, key []byte) {
-			for i := range holders {
-				v.Acquire(background, key, plainRequest(1000, 1000, fmt.Sprintf("%0*d", size, i), 1), 1000)
-			}
-		}
-	}
-	for _, c := range []struct {
-		name string
-		keys int
-		fill func(v store.View, clock *store.StillClock, key []byte)
-		most float64 // bytes per key
-		off  float64 // the fraction of the memory that the store may fail to count
-	}{
-		{"throttle", keys, window(store.Throttle, 1), 60, 0.1},
-		{"fixed", keys, window(store.Fixed, 1), 80, 0.1},
-		{"sliding", keys, window(store.Sliding, 1), 90, 0.1},
-		{"log of 1", keys / 2, window(store.SlidingLog, 1), 120, 0.1},
-		{"log of 10", keys / 5, window(store.SlidingLog, 10), 350, 0.1},
-		{"log of 1000", keys / 500, window(store.SlidingLog, 1000), 30_000, 0.1},
-		{"1 lease", keys / 2, leases(1, 16), 130, 0.1},
-		{"10 leases", keys / 5, leases(10, 16), 600, 0.1},
-		{"100 leases", keys / 100, leases(100, 16), 20_000, 0.4},
-		{"100 leases of long names", keys / 500, leases(100, 1000), 200_000, 0.2},
+	for _, c := range []bytesPerKey{
+		{"throttle", keys, fillWindow(store.Throttle, 1), 60, 0.1},
+		{"fixed", keys, fillWindow(store.Fixed, 1), 80, 0.1},
+		{"sliding", keys, fillWindow(store.Sliding, 1), 90, 0.1},
+		{"log of 1", keys / 2, fillWindow(store.SlidingLog, 1), 120, 0.1},
+		{"log of 10", keys / 5, fillWindow(store.SlidingLog, 10), 350, 0.1},
+		{"log of 1000", keys / 500, fillWindow(store.SlidingLog, 1000), 30_000, 0.1},
+		{"1 lease", keys / 2, fillLeases(1, 16), 130, 0.1},
+		{"10 leases", keys / 5, fillLeases(10, 16), 600, 0.1},
+		{"100 leases", keys / 100, fillLeases(100, 16), 20_000, 0.4},
+		{"100 leases of long names", keys / 500, fillLeases(100, 1000), 200_000, 0.2},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			clock := store.NewStillClock(1e18)
-			m := New(Options{Clock: clock, SweepEvery: -1})
-			v := m.View()
-			v.Throttle(background, names[0], sixteenAMinute, 1, quota.Peek) // creates the shards
-			before := heapBytes()
-			for _, key := range names[:c.keys] {
-				c.fill(v, clock, key)
-			}
-			counted := m.Usage()[0].Bytes
-			var paged int64
-			if offHeap() {
-				for i := range m.database(0).shards {
-					s := &m.database(0).shards[i]
-					paged += s.index.bytes() + s.pages.bytes
-				}
-			}
-			truth := float64(heapBytes()-before+paged) / float64(c.keys)
-			t.Logf("%-24s %8.1f B/key counted, %8.1f B/key true", c.name, float64(counted)/float64(c.keys), truth)
-			require.Less(t, truth, c.most)
-			require.Less(t, truth-float64(counted)/float64(c.keys), c.off*truth)
-			runtime.KeepAlive(m)
-		})
+		t.Run(c.name, func(t *testing.T) { c.check(t, names[:c.keys]) })
 	}
+}
+
+// check fills the keys of a new store, and compares the memory with the bounds.
+func (c bytesPerKey) check(t *testing.T, names [][]byte) {
+	clock := store.NewStillClock(1e18)
+	m := New(Options{Clock: clock, SweepEvery: -1})
+	v := m.View()
+	v.Throttle(background, names[0], sixteenAMinute, 1, quota.Peek) // creates the shards
+	before := heapBytes()
+	for _, key := range names {
+		c.fill(v, clock, key)
+	}
+	counted := m.Usage()[0].Bytes
+	truth := float64(heapBytes()-before+pagedBytes(m)) / float64(c.keys)
+	t.Logf("%-24s %8.1f B/key counted, %8.1f B/key true", c.name, float64(counted)/float64(c.keys), truth)
+	require.Less(t, truth, c.most)
+	require.Less(t, truth-float64(counted)/float64(c.keys), c.off*truth)
+	runtime.KeepAlive(m)
+}
+
+// pagedBytes returns the memory of the first database that is not on Go's heap.
+func pagedBytes(m *Store) (paged int64) {
+	if !offHeap() {
+		return 0
+	}
+	for i := range m.database(0).shards {
+		s := &m.database(0).shards[i]
+		paged += s.index.bytes() + s.pages.bytes
+	}
+	return paged
 }
 
 // heapBytes returns the size of Go's heap after garbage collection.

@@ -111,64 +111,85 @@ func words(keys []string) (words [][]byte) {
 	return words
 }
 
-// However a key with an object in a slab is removed, the object is removed too.
-func TestObjectsAreRemovedWithTheirKeys(t *testing.T) {
+// slabStore is a store whose keys have objects in slabs: logs, and with the prefix lease, leases.
+type slabStore struct {
+	*Store
+	view  store.View
+	clock *store.StillClock
+	keys  [][]byte
+}
+
+func newSlabStore() *slabStore {
 	clock := store.NewStillClock(1e18)
 	m := New(Options{Clock: clock, SweepEvery: -1})
 	v := m.View()
-	keys := words(inOneShard(v, "key", 20))
-	fill := func() {
-		for _, key := range keys {
-			takeMany(t, v, clock, key)
-			acquireMany(t, v, append([]byte("lease:"), key...))
-		}
-		logs, leases := m.objects()
-		require.Equal(t, [2]int{20, 20}, [2]int{logs, leases})
+	return &slabStore{Store: m, view: v, clock: clock, keys: words(inOneShard(v, "key", 20))}
+}
+
+func leaseKey(key []byte) []byte { return append([]byte("lease:"), key...) }
+
+func (s *slabStore) fill(t *testing.T) {
+	for _, key := range s.keys {
+		takeMany(t, s.view, s.clock, key)
+		acquireMany(t, s.view, leaseKey(key))
 	}
-	ends := func() {
-		clock.Advance(60e9)
-		v.Begin()
-	}
-	for name, forget := range map[string]func(key []byte, isLease bool){
-		"delete":        func(key []byte, _ bool) { v.Delete(background, [][]byte{key}) },
-		"delete as one": func(key []byte, _ bool) { v.Delete(background, [][]byte{key, key}) },
-		"flush":         func([]byte, bool) { v.Flush(background) },
-		"give back": func(key []byte, isLease bool) {
-			if isLease {
-				for i := range tooMany {
-					v.Release(background, key, fmt.Appendf(nil, "holder %32d", i))
-				}
-			} else {
-				v.Take(background, key, plainRule(store.SlidingLog, 2*tooMany, 60), -2*tooMany, quota.Take)
-			}
-		},
+	logs, leases := s.objects()
+	require.Equal(t, [2]int{20, 20}, [2]int{logs, leases})
+}
+
+// expire advances the clock to when every key has expired.
+func (s *slabStore) expire() {
+	s.clock.Advance(60e9)
+	s.view.Begin()
+}
+
+func (s *slabStore) requireNoObjects(t *testing.T, after string) {
+	logs, leases := s.objects()
+	require.Zero(t, logs+leases, after)
+	require.NoError(t, s.check(), after)
+}
+
+// However a key with an object in a slab is removed, the object is removed too.
+func TestObjectsAreRemovedWithTheirKeys(t *testing.T) {
+	s := newSlabStore()
+	for name, remove := range map[string]func(key []byte, isLease bool){
+		"delete":        func(key []byte, _ bool) { s.view.Delete(background, [][]byte{key}) },
+		"delete as one": func(key []byte, _ bool) { s.view.Delete(background, [][]byte{key, key}) },
+		"flush":         func([]byte, bool) { s.view.Flush(background) },
+		"give back":     s.giveBack,
 	} {
-		fill()
-		for _, key := range keys {
-			forget(key, false)
-			forget(append([]byte("lease:"), key...), true)
+		s.fill(t)
+		for _, key := range s.keys {
+			remove(key, false)
+			remove(leaseKey(key), true)
 		}
-		logs, leases := m.objects()
-		require.Zero(t, logs+leases, name)
-		require.NoError(t, m.check(), name)
+		s.requireNoObjects(t, name)
 	}
-	fill()
-	ends()
+	s.fill(t)
+	s.expire()
 	for range 2 * slicesPerRound {
-		m.Sweep()
+		s.Sweep()
 	}
-	logs, leases := m.objects()
-	require.Zero(t, logs+leases, "swept")
-	fill()
-	ends()
-	for _, key := range keys { // replaced by another kind
-		v.Take(background, key, plainRule(store.Fixed, 9, 1e6), 1, quota.Take)
-		v.Throttle(background, append([]byte("lease:"), key...), sixteenAMinute, 1, quota.Take)
+	s.requireNoObjects(t, "swept")
+	s.fill(t)
+	s.expire()
+	for _, key := range s.keys { // replaced by another kind
+		s.view.Take(background, key, plainRule(store.Fixed, 9, 1e6), 1, quota.Take)
+		s.view.Throttle(background, leaseKey(key), sixteenAMinute, 1, quota.Take)
 	}
-	logs, leases = m.objects()
-	require.Zero(t, logs+leases, "objects left after the keys were replaced")
-	require.NoError(t, m.check())
-	require.Zero(t, m.database(0).shards[0].logs.bytes+m.database(0).shards[0].leases.bytes)
+	s.requireNoObjects(t, "replaced")
+	require.Zero(t, s.database(0).shards[0].logs.bytes+s.database(0).shards[0].leases.bytes)
+}
+
+// giveBack releases all leases, or refunds all that a log holds.
+func (s *slabStore) giveBack(key []byte, isLease bool) {
+	if !isLease {
+		s.view.Take(background, key, plainRule(store.SlidingLog, 2*tooMany, 60), -2*tooMany, quota.Take)
+		return
+	}
+	for i := range tooMany {
+		s.view.Release(background, key, fmt.Appendf(nil, "holder %32d", i))
+	}
 }
 
 // Calls that change nothing create no object.
