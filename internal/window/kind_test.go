@@ -145,7 +145,14 @@ func same[S any](a, b S) bool {
 // faultsOf returns faulty steps for a limiter of any kind, each wrong in one way.
 func faultsOf[S any](step stepFunc[S]) map[string]stepFunc[S] {
 	faults := misreports(step)
-	maps.Copy(faults, map[string]stepFunc[S]{
+	maps.Copy(faults, miscounts(step))
+	maps.Copy(faults, misunderstandsModes(step))
+	return faults
+}
+
+// miscounts returns steps that use a wrong limit, or lose a refund.
+func miscounts[S any](step stepFunc[S]) map[string]stepFunc[S] {
+	return map[string]stepFunc[S]{
 		"admits one too many": func(l Limit, now int64, s S, quantity int64, mode quota.Mode) (quota.Decision, S, error) {
 			d, next, err := step(Limit{size: l.size + 1, period: l.period}, now, s, quantity, mode)
 			d.Limit = l.size
@@ -166,6 +173,12 @@ func faultsOf[S any](step stepFunc[S]) map[string]stepFunc[S] {
 			}
 			return d, next, err
 		},
+	}
+}
+
+// misunderstandsModes returns steps that do not do what the mode says.
+func misunderstandsModes[S any](step stepFunc[S]) map[string]stepFunc[S] {
+	return map[string]stepFunc[S]{
 		"peek stores": func(l Limit, now int64, s S, quantity int64, mode quota.Mode) (quota.Decision, S, error) {
 			if mode == quota.Peek {
 				mode = quota.Take
@@ -195,8 +208,7 @@ func faultsOf[S any](step stepFunc[S]) map[string]stepFunc[S] {
 			}
 			return d, next, err
 		},
-	})
-	return faults
+	}
 }
 
 // misreports returns steps that store the right state and return a wrong decision.

@@ -50,61 +50,83 @@ func (v modelOf[S]) step(own Limit, now int64, s S, quantity int64, mode quota.M
 		return quota.Decision{Limited: true, RetryAfter: quota.Never}, s, nil
 	}
 	l, _ := v.decides(own, s, now)
-	roomBy := func(l Limit, s S, t int64) *big.Int { // rounds down, as Div does for positive divisors
-		return new(big.Int).Div(minus(times(n(l.size), n(l.period)), v.weigh(l, s, t)), n(l.period))
+	limited, taken, wanted := v.admit(l, s, now, quantity, mode)
+	after, taken, err := v.take(own, l, s, now, taken)
+	if err != nil {
+		return quota.Decision{}, s, err
 	}
-	room := func(s S, t int64) *big.Int { return roomBy(l, s, t) }
-	fits := func(s S, t, q int64) bool { return n(q).Cmp(room(s, t)) <= 0 }
+	d := quota.Decision{Limited: limited, Limit: l.size, RetryAfter: quota.Never, Taken: taken}
+	if left := v.room(l, after, now); left.Sign() > 0 {
+		d.Remaining = left.Int64()
+	}
+	d.ResetAfter = firstAt(now, func(t int64) bool { return v.weigh(l, after, t).Sign() == 0 }) - now
+	if limited && wanted <= l.size {
+		d.RetryAfter = v.retryAt(own, l, after, now, wanted) - now
+	}
+	if mode == quota.Peek {
+		after = s
+	}
+	return d, after, nil
+}
 
-	limited, taken, wanted := false, quantity, quantity
+// room returns what fits at t. It rounds down, as Div does for positive divisors.
+func (v modelOf[S]) room(l Limit, s S, t int64) *big.Int {
+	return new(big.Int).Div(minus(times(n(l.size), n(l.period)), v.weigh(l, s, t)), n(l.period))
+}
+
+func (v modelOf[S]) fits(l Limit, s S, t, quantity int64) bool {
+	return n(quantity).Cmp(v.room(l, s, t)) <= 0
+}
+
+// admit returns whether a call is limited, what it takes, and what must fit before a retry.
+func (v modelOf[S]) admit(l Limit, s S, now, quantity int64, mode quota.Mode) (limited bool, taken, wanted int64) {
 	switch {
 	case quantity < 0:
 	case quantity > 0 && mode == quota.UpTo:
-		if left := room(s, now); left.Sign() <= 0 {
+		taken = quantity
+		if left := v.room(l, s, now); left.Sign() <= 0 {
 			taken = 0
 		} else if left.Cmp(n(quantity)) < 0 {
 			taken = left.Int64()
 		}
-		limited, wanted = taken == 0, 1
+		return taken == 0, taken, 1
 	case quantity > 0 && mode == quota.Force:
-		limited, wanted = !fits(s, now, quantity), 1
-	case !fits(s, now, quantity):
-		limited, taken = true, 0
+		return !v.fits(l, s, now, quantity), quantity, 1
+	case !v.fits(l, s, now, quantity):
+		return true, 0, quantity
 	}
+	return false, quantity, quantity
+}
 
-	after := s
+// take returns the state after a call, and what the call has taken or refunded.
+func (v modelOf[S]) take(own, l Limit, s S, now, quantity int64) (after S, taken int64, err error) {
+	after, taken = s, quantity
 	if all := v.all(l, s, now); taken < 0 && plus(all, n(taken)).Sign() < 0 {
 		taken = -all.Int64() // a refund is limited to what there is
 	}
 	if taken != 0 {
 		var largest *big.Int
 		if after, largest = v.apply(l, s, now, taken); !largest.IsInt64() {
-			return quota.Decision{}, s, quota.ErrQuantity
+			return s, 0, quota.ErrQuantity
 		}
 	}
 	if taken > 0 {
 		after = v.name(own, l, after, now)
 	}
-	d := quota.Decision{Limited: limited, Limit: l.size, RetryAfter: quota.Never, Taken: taken}
-	if left := room(after, now); left.Sign() > 0 {
-		d.Remaining = left.Int64()
-	}
-	d.ResetAfter = firstAt(now, func(t int64) bool { return v.weigh(l, after, t).Sign() == 0 }) - now
-	if limited && wanted <= l.size {
-		at := firstAt(now, func(t int64) bool { return fits(after, t, wanted) })
-		// Another period takes over by then, or soon after.
-		if _, until := v.decides(own, after, now); l != own && at+1e9 > until {
-			then := firstAt(until, func(t int64) bool { return n(wanted).Cmp(roomBy(own, after, t)) <= 0 })
-			if then > until || at >= until {
-				at = then
-			}
+	return after, taken, nil
+}
+
+// retryAt returns the instant at which wanted fits.
+func (v modelOf[S]) retryAt(own, l Limit, after S, now, wanted int64) int64 {
+	at := firstAt(now, func(t int64) bool { return v.fits(l, after, t, wanted) })
+	// Another period takes over by then, or soon after.
+	if _, until := v.decides(own, after, now); l != own && at+1e9 > until {
+		then := firstAt(until, func(t int64) bool { return v.fits(own, after, t, wanted) })
+		if then > until || at >= until {
+			at = then
 		}
-		d.RetryAfter = at - now
 	}
-	if mode == quota.Peek {
-		after = s
-	}
-	return d, after, nil
+	return at
 }
 
 // firstAt returns the first instant from now on for which holds is true; it must be true for all
