@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -29,15 +30,39 @@ func writeFile(t *testing.T, text string) (path string) {
 	return path
 }
 
+// accessCase is a configuration of passwords, users and command names.
+type accessCase struct {
+	args, environ []string
+	closed        bool   // clients need a password
+	says          string // the error; none if empty
+}
+
+func (c accessCase) check(t *testing.T) {
+	config, err := parseConfig(c.args, c.environ)
+	if err == nil {
+		var in *commands.Instance
+		in, err = newInstance(t, config)
+		require.Equal(t, c.closed, err == nil && in.NeedsPassword(), "%q", c.args)
+	}
+	if c.says == "" {
+		require.NoError(t, err, "%q", c.args)
+		return
+	}
+	require.ErrorContains(t, err, c.says, "%q", c.args)
+	require.NotContains(t, err.Error(), "secret", "%q", c.args)
+}
+
 // TestAccess checks passwords and users from options, the environment and files. Contradictions are
 // errors at the start, which contain no password.
 func TestAccess(t *testing.T) {
 	good := writeFile(t, "user alice on >secret ~* +@all\n")
-	for _, c := range []struct {
-		args, environ []string
-		closed        bool
-		says          string
-	}{
+	for _, c := range slices.Concat(passwordCases(t, good), userCases(t, good), renameCases) {
+		c.check(t)
+	}
+}
+
+func passwordCases(t *testing.T, good string) []accessCase {
+	return []accessCase{
 		{},
 		{args: []string{"--requirepass", "secret"}, closed: true},
 		{environ: []string{"CELLSERVER_REQUIREPASS=secret"}, closed: true},
@@ -49,6 +74,11 @@ func TestAccess(t *testing.T) {
 		{args: []string{"--requirepass", "secret", "--requirepass-file", good},
 			says: "--requirepass and --requirepass-file cannot be used together"},
 		{args: []string{"--requirepass", strings.Repeat("secret", 3000)}, says: "a password has at most 16384 bytes"},
+	}
+}
+
+func userCases(t *testing.T, good string) []accessCase {
+	return []accessCase{
 		{args: []string{"--user", "alice on >secret", "--user", "bob off"}},
 		{environ: []string{"CELLSERVER_USER=alice on >secret\n  bob off\n\n"}},
 		{args: []string{"--user", "default on >secret ~* +@all"}, closed: true},
@@ -62,25 +92,15 @@ func TestAccess(t *testing.T) {
 		{args: []string{"--aclfile", "nosuch"}, says: "Error loading ACLs, opening file 'nosuch': no such file or directory"},
 		{args: []string{"--aclfile", writeFile(t, "\nuser a >secret !secret\n")},
 			says: ":2: The password hash must be exactly 64"},
-		{args: []string{"--rename-command", "flushall \"\" config cfg"}},
-		{args: []string{"--rename-command", "nosuch x"}, says: "--rename-command: there is no command nosuch"},
-		{args: []string{"--rename-command", "get set"}, says: "--rename-command: there is a command set already"},
-		{args: []string{"--rename-command", "get"}, says: "it must be a command and a name for it"},
 		{args: []string{"--acl-pubsub-default", "some"}, says: "it must be one of resetchannels, allchannels"},
-	} {
-		config, err := parseConfig(c.args, c.environ)
-		if err == nil {
-			var in *commands.Instance
-			in, err = newInstance(t, config)
-			require.Equal(t, c.closed, err == nil && in.NeedsPassword(), "%q", c.args)
-		}
-		if c.says == "" {
-			require.NoError(t, err, "%q", c.args)
-			continue
-		}
-		require.ErrorContains(t, err, c.says, "%q", c.args)
-		require.NotContains(t, err.Error(), "secret", "%q", c.args)
 	}
+}
+
+var renameCases = []accessCase{
+	{args: []string{"--rename-command", "flushall \"\" config cfg"}},
+	{args: []string{"--rename-command", "nosuch x"}, says: "--rename-command: there is no command nosuch"},
+	{args: []string{"--rename-command", "get set"}, says: "--rename-command: there is a command set already"},
+	{args: []string{"--rename-command", "get"}, says: "it must be a command and a name for it"},
 }
 
 // TestSecretsOfTheEnvironment checks that an error names the environment variable, without a
