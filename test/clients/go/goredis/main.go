@@ -50,17 +50,36 @@ func main() {
 	story.Client("go-redis "+os.Args[1], "github.com/redis/go-redis/v9")
 	rdb := open(0)
 	defer rdb.Close()
-	throttle := func() ([]int64, error) { return rdb.Do(ctx, "CL.THROTTLE", "user123", 15, 30, 60, 1).Int64Slice() }
-	story.Equal(story.Must(throttle()), []int64{0, 16, 15, -1, 2})
+	story.Equal(story.Must(throttle(rdb)), []int64{0, 16, 15, -1, 2})
 	story.Ok("throttle Do")
+	counters(rdb)
+	pipeline(rdb)
+	transaction(rdb)
+	refusals(rdb)
+	database(rdb)
+	story.Restart(func() error {
+		reply, err := throttle(rdb)
+		if err == nil && os.Args[1] != "ring" { // whose key may be on a server that was not restarted
+			story.Equal(reply, []int64{0, 16, 15, -1, 2})
+		}
+		return err
+	})
+}
 
+func throttle(rdb redis.UniversalClient) ([]int64, error) {
+	return rdb.Do(ctx, "CL.THROTTLE", "user123", 15, 30, 60, 1).Int64Slice()
+}
+
+func counters(rdb redis.UniversalClient) {
 	story.Equal(story.Must(rdb.Incr(ctx, "n").Result()), int64(1))
 	story.Equal(story.Must(rdb.Incr(ctx, "n").Result()), int64(2))
 	story.Equal(story.Must(rdb.Expire(ctx, "n", 100*time.Second).Result()), true)
 	ttl := story.Must(rdb.TTL(ctx, "n").Result())
 	story.Equal(ttl > 50*time.Second && ttl <= 100*time.Second, true)
 	story.Ok("counters")
+}
 
+func pipeline(rdb redis.UniversalClient) {
 	replies := story.Must(rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for range 10 {
 			pipe.Do(ctx, "CL.THROTTLE", "pipe", 99, 1, 1000, 1)
@@ -71,8 +90,10 @@ func main() {
 		story.Equal(story.Must(reply.(*redis.Cmd).Int64Slice())[:3], []int64{0, 100, 99 - int64(i)})
 	}
 	story.Ok("pipeline")
+}
 
-	replies = story.Must(rdb.TxPipelined(ctx, func(tx redis.Pipeliner) error {
+func transaction(rdb redis.UniversalClient) {
+	replies := story.Must(rdb.TxPipelined(ctx, func(tx redis.Pipeliner) error {
 		tx.Incr(ctx, "n")
 		tx.Do(ctx, "CL.THROTTLE", "tx", 15, 30, 60, 1)
 		return nil
@@ -80,24 +101,22 @@ func main() {
 	story.Equal(replies[0].(*redis.IntCmd).Val(), int64(3))
 	story.Equal(story.Must(replies[1].(*redis.Cmd).Int64Slice()), []int64{0, 16, 15, -1, 2})
 	story.Ok("transaction")
+}
 
+// refusals are errors that the server sends.
+func refusals(rdb redis.UniversalClient) {
 	story.Equal(redis.HasErrorPrefix(rdb.Incr(ctx, "pipe").Err(), "WRONGTYPE"), true)
 	story.Equal(fmt.Sprint(rdb.Do(ctx, "CL.THROTTLE", "k", 15, 30, "x").Err()),
 		"ERR value is not an integer or out of range")
 	story.Ok("errors")
+}
 
+// database opens another database, which does not have the keys of the first.
+func database(rdb redis.UniversalClient) {
 	two := open(2)
 	story.Equal(story.Must(two.Exists(ctx, "n").Result()), int64(0))
 	story.Equal(story.Must(two.Incr(ctx, "n").Result()), int64(1))
 	story.Equal(story.Must(rdb.Get(ctx, "n").Int()), 3)
 	two.Close()
 	story.Ok("database")
-
-	story.Restart(func() error {
-		reply, err := throttle()
-		if err == nil && os.Args[1] != "ring" { // whose key may be on a server that was not restarted
-			story.Equal(reply, []int64{0, 16, 15, -1, 2})
-		}
-		return err
-	})
 }
