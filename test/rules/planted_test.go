@@ -68,7 +68,6 @@ func TestImportBreaches(t *testing.T) {
 
 func TestSizeBreaches(t *testing.T) {
 	body := strings.Repeat("\t_ = 0\n", maxLines-1)
-	tests := strings.Repeat("\t_ = 0\n", maxTestLines-1)
 	fields := "package a\n\ntype wide struct {\n\ta, b int\n\tm\n" + strings.Repeat("\t_ int\n", maxFields-2) + "}\n"
 	nine := "package a\n" + strings.Repeat("// a\n", 8)
 	runAll(t, []planted{
@@ -79,11 +78,15 @@ func TestSizeBreaches(t *testing.T) {
 			[]string{"cmd/a.go", "package a\n\nvar f = func() {\n" + body + "}\n"},
 			[]string{"cmd, a literal: 51 lines, and 50 is the most"}},
 		{"long test", functionsAreShort(nil),
-			[]string{"a_test.go", "package a\n\nfunc f() {\n" + tests + "}\n"},
-			[]string{". f: 71 lines, and 70 is the most"}},
+			[]string{"a_test.go", "package a\n\nfunc f() {\n" + body + "}\n"},
+			[]string{". f: 51 lines, and 50 is the most"}},
+		{"long function of another module", functionsAreShort(nil),
+			[]string{"test/clients/go/go.mod", "module clients\n",
+				"test/clients/go/a/main.go", "package main\n\nfunc main() {\n" + body + "}\n"},
+			[]string{"test/clients/go/a main: 51 lines, and 50 is the most"}},
 		{"functions of just the length", functionsAreShort(nil),
 			[]string{"cmd/a.go", "package a\n\nfunc f() {\n" + body[len("\t_ = 0\n"):] + "}\n",
-				"a_test.go", "package a\n\nfunc f() {\n" + tests[len("\t_ = 0\n"):] + "}\n"},
+				"a_test.go", "package a\n\nfunc f() {\n" + body[len("\t_ = 0\n"):] + "}\n"},
 			nil},
 		{"long file", filesAreShort(nil),
 			[]string{"cmd/a.go", "package a\n" + strings.Repeat("// a\n", maxFileLines),

@@ -14,28 +14,18 @@ import (
 )
 
 // maxLines of a function, from func to the closing brace: what fits a screen is understood at one
-// look. A test may tell a longer story.
-const (
-	maxLines     = 50
-	maxTestLines = 70
-)
+// look. This includes tests, and the programs in test/clients, which are a module of their own.
+const maxLines = 50
 
 func functionsAreShort(allowed ceilings) func(t *tree) []string {
-	return func(t *tree) []string {
-		product, others := functionLines(t)
-		return append(allowed.judge(product, maxLines, "lines"), ceilings{}.judge(others, maxTestLines, "lines")...)
-	}
+	return func(t *tree) []string { return allowed.judge(functionLines(t), maxLines, "lines") }
 }
 
 // functionLines counts literals as well: the code of a command's row is one. Those of a function
 // are counted as of one name.
-func functionLines(t *tree) (product, others map[string]int) {
-	product, others = map[string]int{}, map[string]int{}
+func functionLines(t *tree) map[string]int {
+	sizes := map[string]int{}
 	for _, f := range t.files {
-		sizes := others
-		if f.isProduct() {
-			sizes = product
-		}
 		outer := f.dir
 		ast.Inspect(f.syntax, func(node ast.Node) bool {
 			name := ""
@@ -53,7 +43,7 @@ func functionLines(t *tree) (product, others map[string]int) {
 			return true
 		})
 	}
-	return product, others
+	return sizes
 }
 
 // receiver is the type of a method, and a dot.
