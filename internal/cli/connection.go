@@ -49,7 +49,7 @@ func newConnection(o *options) *connection {
 	return l
 }
 
-// disableClientLog makes go-redis write nothing to stderr: it returns its errors too.
+// disableClientLog stops go-redis from writing its errors to stderr, because it returns them too.
 func disableClientLog() { logging.Disable() }
 
 // String returns the prompt, in the format of redis-cli.
@@ -200,9 +200,9 @@ func (l *connection) handshakeError(err error) error {
 	case errors.As(err, &plain):
 		return fmt.Errorf("%s does not speak TLS: is it the plain port?", l.address)
 	case errors.Is(err, net.ErrClosed):
-		return fmt.Errorf("no TLS handshake with %s within %v: does it speak TLS there?", l.address, l.timeout)
+		return fmt.Errorf("no TLS handshake with %s within %v: is that a TLS port?", l.address, l.timeout)
 	case isClosed(err):
-		return fmt.Errorf("%s closed the connection during the TLS handshake: does it speak TLS there?", l.address)
+		return fmt.Errorf("%s closed the connection during the TLS handshake: is that a TLS port?", l.address)
 	}
 	return fmt.Errorf("no TLS with %s: %w. --cacert names the trusted authority, --sni the server's name, --cert and --key the client certificate",
 		l.address, err)
@@ -220,7 +220,7 @@ func (l *connection) describeError(err error) error {
 	switch {
 	case errors.Is(err, errConnectionClosed):
 		return err
-	case errors.As(err, &refusal): // an error reply to HELLO, AUTH or SELECT; that to a command is a reply
+	case errors.As(err, &refusal): // an error reply to HELLO, AUTH or SELECT; DoRaw returns those to commands as replies
 		return fmt.Errorf("%s refuses: %s. -a gives a password, -n a database", l.address,
 			strings.TrimSuffix(refusal.Error(), "."))
 	case errors.Is(err, net.ErrClosed):

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Stage is what a transcript is played to: a server and its clock.
+// Stage is a server, and its clock, to which a transcript is played.
 type Stage interface {
 	// Dial connects a new client.
 	Dial() (Peer, error)
@@ -35,7 +35,7 @@ var ErrSilent = errors.New("silence")
 const (
 	replyTimeout = 5 * time.Second        // for a reply to arrive: no command of a transcript takes a tenth of it
 	silence      = 100 * time.Millisecond // after which the replies to a step end, in a rewrite from a socket
-	maxReplies   = 10_000                 // to one step: a server that sends more does not stop
+	maxReplies   = 10_000                 // to one step: with more, the server is assumed never to stop
 )
 
 // Difference is a reply that differs from the one in the file.
@@ -132,8 +132,8 @@ type unread struct {
 	text string
 }
 
-// perform sends what the client of a step sends, and connects it first if necessary, or advances
-// the clock.
+// perform sends the bytes of a step, after connecting its client if necessary. For an @advance, it
+// advances the clock.
 func (c *player) perform(s *step) error {
 	if s.client == "" {
 		return c.stage.Advance(s.advance)

@@ -10,8 +10,9 @@ import (
 )
 
 var scan = command.Command{
-	Name: "scan", Group: "generic", Since: "2.8.0", Flags: command.ReadOnly, Cost: command.Unbounded,
-	Traits:     command.AnyKey, // MATCH may take long on long keys
+	Name: "scan", Group: "generic", Since: "2.8.0", Flags: command.ReadOnly,
+	Traits:     command.AnyKey,
+	Cost:       command.Unbounded, // because MATCH may take long on long keys
 	Complexity: "O(count) for a call, O(N) for a whole round",
 	Summary:    "Iterates over the keys of the database.",
 	Tips:       []string{"nondeterministic_output", "request_policy:special"},

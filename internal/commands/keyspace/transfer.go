@@ -23,7 +23,7 @@ func renaming(row command.Command, replace bool, answer func(c *command.Call, do
 	row.Args = []command.Arg{command.Key("key"), command.Key("newkey")}
 	row.Run = func(c *command.Call) error {
 		from, to := inSelected(c, c.Key()), inSelected(c, c.Key())
-		c.Work += command.BoundedUnits * command.BytesPerUnit // it may hold a log of 100,000 entries
+		c.Work += command.BoundedUnits * command.BytesPerUnit // the key may hold a log of 100,000 entries
 		done := false
 		err := c.View.Atomically(c.Context, []store.KeyRef{from, to}, false, func() (err error) {
 			done = false
