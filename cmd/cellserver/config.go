@@ -166,7 +166,7 @@ func (n *network) options() []*option.Option {
 	return []*option.Option{
 		{Name: "port", Group: networkGroup, Kind: option.Number(&n.port, 0, 65535), Help: "TCP port; 0 for none"},
 		{Name: "bind", Group: networkGroup, Kind: option.Text(&n.bind, "addresses"),
-			Help: "addresses to listen on, separated by spaces; * is all of IPv4, ::* of IPv6; an address with - before it may be missing"},
+			Help: "addresses to listen on, separated by spaces; * is all of IPv4, ::* of IPv6; an address that begins with - is skipped if this machine does not have it"},
 		{Name: "unixsocket", Group: networkGroup, Kind: option.Text(&n.unixSocket, "path"), Change: option.Immutable,
 			Help: "path of a Unix socket to listen on as well"},
 		{Name: "unixsocketperm", Group: networkGroup, Kind: permissions{&n.unixSocketPerm}, Change: option.Immutable,

@@ -108,7 +108,7 @@ func (l *Family) holders() *command.Command {
 		Cost: command.Unbounded, Traits: command.ValueSized | command.DecimalWords,
 		Summary: "Lists the holders of permits.", KeyAccess: "RO ACCESS",
 		Args:  []command.Arg{command.Key("key")},
-		Reply: "For each holder its name, its permits, and the milliseconds until its lease ends; by that, then by name.",
+		Reply: "For each holder its name, its permits, and the milliseconds until its lease ends; the lease that ends first comes first.",
 		Run: func(c *command.Call) error {
 			holders, err := c.View.Holders(c.Context, c.Key())
 			if err != nil {

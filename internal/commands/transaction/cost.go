@@ -2,9 +2,9 @@ package transaction
 
 import "cellserver/internal/command"
 
-// CostOfValues returns an upper bound of what the calls cost because of the values at their keys,
-// which are locked: it assumes that each call makes its values as large as it can. It stops when
-// the cost exceeds most.
+// CostOfValues returns an upper bound of the cost of the calls that depends on the values of their
+// keys. The keys must be locked. It assumes that each call makes its values as large as it can. It
+// stops when the cost exceeds most.
 func (q *Queue) CostOfValues(c *command.Call, database, most int) (cost int) {
 	sizes := make(map[string]int, len(q.KeyRefs))
 	databases := c.Server.Databases

@@ -27,7 +27,7 @@ var leaseCases = []testCase{
 	{"leases refused", "a lease call that is limited, asks for nothing, finds nothing or fails changes nothing and notifies no listener", leasesRefused},
 	{"notices of leases", "listeners are notified once of every lease granted, renewed or released, and of the key's end",
 		leaseNotices},
-	{"end of the last lease", "a key of leases expires with the last of them, whichever that becomes",
+	{"end of the last lease", "a key of leases expires when its last lease ends, even if renewals change which lease is the last",
 		endOfTheLastLease},
 }
 
@@ -123,7 +123,7 @@ func holdersInOrder(r *rig) {
 	require.Empty(r, r.holders("key"))
 	var want []lease.Lease
 	for i, name := range []string{"d", "a", "\x00", "c", "b", "\xff"} {
-		ttl := int64(30 - i/2*10) // two holders with each end, later ones end sooner
+		ttl := int64(30 - i/2*10) // two holders for each end; later holders end sooner
 		r.acquire("key", request(100, ttl, name, int64(i+1)))
 		want = append(want, lease.Lease{Holder: name, Quantity: int64(i + 1), End: epoch + ttl*int64(time.Second)})
 	}
@@ -142,8 +142,8 @@ func holdersInOrder(r *rig) {
 	require.Equal(r, order(3, 2, 1, 0), r.holders("key"))
 }
 
-// noMoreThanTheLimit also counts outside the store: after a lease was granted, and before it is
-// released.
+// noMoreThanTheLimit counts the permits outside the store too: it adds them after a lease was
+// granted, and subtracts them before it is released.
 func noMoreThanTheLimit(r *rig) {
 	const callers, rounds, limit = 8, 150, 5
 	var held, most, refused gosync.Int64
