@@ -12,7 +12,7 @@ import (
 type outputBuffer struct {
 	limits        *atomic.Pointer[classLimits]
 	sent          int   // bytes of the session's Output that the socket has accepted
-	closingSince  int64 // instant, nanoseconds, since which the connection waits only for the client to read its last replies
+	closingSince  int64 // instant, nanoseconds, since which only the last replies are sent
 	overSoftSince int64 // instant, nanoseconds, since which the output is beyond Soft; 0 if it is not
 }
 

@@ -207,8 +207,9 @@ func (ws *Watches) BeforeSwap(c *command.Call, a, b int) {
 	}
 }
 
-// movingWatches returns the watches of keys that do not exist and may begin to exist by the swap,
-// by where their keys are before it. from maps each database to the one that it is swapped with.
+// movingWatches returns the watches of keys that do not exist, and that the swap may create. They
+// are listed by the key in the other database that the swap moves there. from maps each database to
+// the other one.
 func (ws *Watches) movingWatches(from map[int]int) map[watchedKey][]*watch {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()

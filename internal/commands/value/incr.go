@@ -2,7 +2,7 @@ package value
 
 import "cellserver/internal/command"
 
-// adding completes the row of a command that adds to an integer. delta reads what is added.
+// adding completes the row of a command that adds to an integer. delta returns the number to add.
 func adding(row command.Command, delta func(c *command.Call) (int64, error)) command.Command {
 	row.Group, row.Complexity, row.Flags, row.Cost, row.KeyAccess = "string", "O(1)",
 		command.Write|command.DenyOOM|command.Fast, command.Constant, "RW ACCESS UPDATE"

@@ -50,8 +50,8 @@ var mSetEX = command.Command{
 	},
 }
 
-// countedPairs splits the words of MSETEX into the pairs, whose number is the first word, and the
-// options.
+// countedPairs splits the words of MSETEX into the pairs, whose number is the first argument, and
+// the options.
 func countedPairs(words [][]byte) (pairs, options [][]byte, err error) {
 	n, ok := resp.ParseInt(words[1])
 	switch {
@@ -144,7 +144,7 @@ func allowAll(c *command.Call, pairs [][]byte, how setOptions) (bool, error) {
 	return true, nil
 }
 
-// writeFor writes a value with a new expiry, or with that which the key has.
+// writeFor writes a value with a new expiry, or keeps the expiry of the key.
 func writeFor(c *command.Call, key, value []byte, expires int64, keep bool) error {
 	c.Work += len(value)
 	if !keep {
