@@ -74,7 +74,7 @@ func (s *Server) TrackLatency(on bool) {
 	for i := range s.calls {
 		c := &s.calls[i]
 		if on {
-			c.Untracked.Add(c.Calls.Load()) // from which the calls up to the end of the last tracking were subtracted
+			c.Untracked.Add(c.Calls.Load()) // adds the calls since tracking was switched off: see below
 		} else {
 			c.Untracked.Add(-c.Calls.Load())
 		}

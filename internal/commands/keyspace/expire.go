@@ -6,8 +6,8 @@ import (
 )
 
 // expiring completes the row of a command that sets the expiry of a value: a time in a unit of
-// milliseconds, from now or since 1970. word is the name of its argument. The expiry of a limiter key
-// follows from its state, so the command refuses it.
+// milliseconds, from now or since 1970. word is the name of its argument. The expiry of a limiter
+// key follows from its state, so the command refuses limiter keys.
 func expiring(row command.Command, word string, unit int64, relative bool) command.Command {
 	row.Group, row.Complexity, row.Flags, row.Cost, row.KeyAccess = "generic", "O(1)", command.Write|command.Fast,
 		command.Constant, "RW UPDATE"
