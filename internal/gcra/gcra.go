@@ -29,9 +29,9 @@ import (
 const maxTolerance = 1<<62 - 1 // ns
 
 // Emission intervals below roundUpBelow are rounded up, the others down. Rounding down favours the
-// client by less than 1 ns per token, which from 1000 ns on is under 0.1 %. Below, the error would
-// grow until 1.9 ns counted as 1, nearly twice the intended rate, so there the error is made
-// against the client.
+// client by less than 1 ns per token, which from 1000 ns on is under 0.1 %. For shorter intervals
+// the error would be larger: 1.9 ns would count as 1, which is nearly twice the intended rate.
+// These are rounded up, at the client's expense.
 const roundUpBelow = 1000 // ns
 
 // ErrRate and ErrSpan refuse arguments that are each in range but do not form a limit together.

@@ -74,7 +74,7 @@ func (s *Server) TrackLatency(on bool) {
 	for i := range s.calls {
 		c := &s.calls[i]
 		if on {
-			c.Untracked.Add(c.Calls.Load()) // adds the calls since tracking was switched off: see below
+			c.Untracked.Add(c.Calls.Load()) // now the number of calls that were made while tracking was off
 		} else {
 			c.Untracked.Add(-c.Calls.Load())
 		}

@@ -72,7 +72,8 @@ type detachedState struct {
 }
 
 // detach copies the content of a key. State in a slab is copied only if it stays at the source,
-// too; otherwise it is passed on, so that a log of a hundred thousand entries takes no longer.
+// too; otherwise it is moved without a copy, so that a log of a hundred thousand entries takes no
+// longer than a short one.
 func (at *shardSlot) detach(stays bool) detachedState {
 	r := at.record
 	l := detachedState{kind: r.kind(), expires: r.expires(), value: slices.Clone(r[r.atValue():r.size()])}
