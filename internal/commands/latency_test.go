@@ -38,5 +38,5 @@ func TestShownCallsAreBounded(t *testing.T) {
 	}
 	require.Positive(t, watcher.session.PushedBytes())
 	watcher.session.Close()
-	require.False(t, s.instance.Hooks.Has(command.Monitored), "nobody looks any more")
+	require.False(t, s.instance.Hooks.Has(command.Monitored), "no session looks at the hook any more")
 }

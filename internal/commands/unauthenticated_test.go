@@ -98,7 +98,7 @@ func TestDefaultUnauthenticatedLimit(t *testing.T) {
 	require.EqualValues(t, 400<<20, in.Clients.Eviction().Limit)
 	require.EqualValues(t, 100<<20, in.Clients.Unauthenticated().Stats().Limit)
 	s.setMaxMemory(1000)
-	require.EqualValues(t, client.MinMemoryLimit, in.Clients.Eviction().Limit, "somebody has to get in to set it right")
+	require.EqualValues(t, client.MinMemoryLimit, in.Clients.Eviction().Limit, "some client has to connect to set it right")
 	require.EqualValues(t, 1<<20, in.Clients.Unauthenticated().Stats().Limit)
 	s.setMaxMemory(0)
 	for text, shown := range map[string]string{"5%": "5%", "0%": "0", "10mb": "10485760", "100%": "100%"} {

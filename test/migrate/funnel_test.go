@@ -49,7 +49,7 @@ var funnelWay = way{
 		funnelRow("one a second, 5 minutes, of one process", every(time.Second, 300), 1, 300, 164, 164, 300, 44, 44),
 		funnelRow("one a second, 5 minutes, of two processes by turns", every(time.Second, 300), 2, 300, 300, 164, 164, 60,
 			44),
-		funnelRow("15 at once; the process starts anew; 15 at once", ofEach(2, at(0, ones(30)...)), 2, 30, 30, 15, 15, 30,
+		funnelRow("15 at once; the process restarts; 15 at once", ofEach(2, at(0, ones(30)...)), 2, 30, 30, 15, 15, 30,
 			15),
 		{"one in 10 ms, 60 s, of one process, where one in 100 ms is allowed (`CL.THROTTLE user 0 10 1`)",
 			compare(every(10*time.Millisecond, 6000), time.Minute, oldFunnel(1, 1, 10), command("CL.THROTTLE user 0 10 1 N")),
