@@ -58,28 +58,48 @@ func notices(r *rig) {
 }
 
 func keysMade(r *rig) {
-	var heard []store.Event
-	r.store.(store.Notifier).Subscribe(func(_ int, _ []byte, event store.Event, _ int64) { heard = append(heard, event) })
+	events := recordEvents(r)
 	steps := map[string]func(){
-		"a value":    func() { r.write("value", "v", store.Never) },
-		"an integer": func() { _, _ = r.view.Add(ctx, []byte("integer"), 1) },
+		"a value":    func() { r.write("a value", "v", store.Never) },
+		"an integer": func() { _, _ = r.view.Add(ctx, []byte("an integer"), 1) },
 	}
 	for _, kind := range limiters {
 		steps[kind.String()] = func() { r.takeBy(rule(kind, 5, 60), kind.String(), 1, quota.Take) }
 	}
-	steps["leases"] = func() { r.acquire("leases", request(5, 10, fmt.Sprint("holder", len(heard)), 1)) }
-	for what, step := range steps {
+	holders := 0
+	steps["leases"] = func() {
+		holders++
+		r.acquire("leases", request(5, 10, fmt.Sprint("holder", holders), 1))
+	}
+	for key, step := range steps {
 		step()
 		step()
-		require.Equal(r, []store.Event{store.Created, store.Changed}, heard, what)
-		heard = nil
+		require.Equal(r, []store.Event{store.Created, store.Changed}, events(key), key)
 	}
 	r.clock.Advance(time.Hour)
 	r.view.Begin()
 	for _, kind := range limiters {
 		steps[kind.String()]()
-		require.Equal(r, []store.Event{store.Expired, store.Created}, heard, kind)
-		heard = nil
+		require.Equal(r, []store.Event{store.Expired, store.Created}, events(kind.String()), kind)
+	}
+}
+
+// recordEvents records the events of each key from now on. The function that it returns reports those of a key
+// since it was last called for that key. The store may sweep meanwhile, and so remove other expired keys at any time.
+func recordEvents(r *rig) func(key string) []store.Event {
+	var mu sync.Mutex
+	heard := map[string][]store.Event{}
+	r.store.(store.Notifier).Subscribe(func(_ int, key []byte, event store.Event, _ int64) {
+		mu.Lock()
+		defer mu.Unlock()
+		heard[string(key)] = append(heard[string(key)], event)
+	})
+	return func(key string) []store.Event {
+		mu.Lock()
+		defer mu.Unlock()
+		events := heard[key]
+		delete(heard, key)
+		return events
 	}
 }
 
