@@ -59,8 +59,8 @@ var counterWay = way{
 	name: "counter", command: counterCommand, head: headOf("60 s"),
 	rows: []row{
 		counterRow("one a second, 3 minutes", every(time.Second, 180), 180, 60, 60, 180, 20, 20),
-		counterRow("1; 19 just before the minute ends; 20 just after", aroundAMinute(), 40, 40, 40, 40, 39, 39),
-		{"the 20th and the 21st, one within the other", twoForTheLast, []int64{21, 21, 20, 20, 21, 20}},
+		counterRow("1; 19 just before the minute ends; 20 just after it", aroundAMinute(), 40, 40, 40, 40, 39, 39),
+		{"the 20th and the 21st, interleaved", twoForTheLast, []int64{21, 21, 20, 20, 21, 20}},
 		{"the key expires between `GET` and `INCRBY`; then one a second, 10 minutes", expiresMeanwhile,
 			[]int64{602, 2, 201, 403, 2, 20}},
 		{"`INCR`: one a second, 3 minutes",

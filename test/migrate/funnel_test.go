@@ -46,12 +46,12 @@ const funnelCommand = "CL.THROTTLE user 14 30 60 N"
 var funnelWay = way{
 	name: "funnel", command: funnelCommand, head: headOf("60 s"),
 	rows: []row{
-		funnelRow("one a second, 5 minutes, of one process", every(time.Second, 300), 1, 300, 164, 164, 300, 44, 44),
-		funnelRow("one a second, 5 minutes, of two processes by turns", every(time.Second, 300), 2, 300, 300, 164, 164, 60,
-			44),
+		funnelRow("one a second, 5 minutes, from one process", every(time.Second, 300), 1, 300, 164, 164, 300, 44, 44),
+		funnelRow("one a second, 5 minutes, alternately from two processes", every(time.Second, 300), 2, 300, 300, 164, 164,
+			60, 44),
 		funnelRow("15 at once; the process restarts; 15 at once", ofEach(2, at(0, ones(30)...)), 2, 30, 30, 15, 15, 30,
 			15),
-		{"one in 10 ms, 60 s, of one process, where one in 100 ms is allowed (`CL.THROTTLE user 0 10 1`)",
+		{"one every 10 ms, 60 s, from one process, where one every 100 ms is allowed (`CL.THROTTLE user 0 10 1`)",
 			compare(every(10*time.Millisecond, 6000), time.Minute, oldFunnel(1, 1, 10), command("CL.THROTTLE user 0 10 1 N")),
 			[]int64{6000, 546, 600, 4964, 546, 600}},
 	},
@@ -93,10 +93,11 @@ var lockWay = way{
 	rows: []row{
 		{"one a second, 5 minutes", compare(every(time.Second, 300), time.Minute, onModel(oldHash), command(lockCommand)),
 			[]int64{300, 164, 164, 300, 44, 44}},
-		{"two, one within the other", twoAtOnce, []int64{2, 1, 2, 1, 1, 2}},
-		{"one crashes with the lock; then 15 at once; and after 5 s 15 at once", crashesWithTheLock,
+		{"two, interleaved", twoAtOnce, []int64{2, 1, 2, 1, 1, 2}},
+		{"a client crashes while it holds the lock; then 15 at once; after 5 s, 15 at once", crashesWithTheLock,
 			[]int64{31, 15, 17, 3, 15, 17}},
-		{"one is held up for 6 s, then another asks, where one a minute is allowed (`CL.THROTTLE user 0 1 60`)", losesTheLock,
+		{"a client is delayed for 6 s, then another calls, where one a minute is allowed (`CL.THROTTLE user 0 1 60`)",
+			losesTheLock,
 			[]int64{2, 2, 1, 1, 2, 1}},
 	},
 }

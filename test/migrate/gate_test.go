@@ -29,15 +29,17 @@ func (g gate) leave(key string) { g.rdb.Decr(ctx, key) }
 const gateCommand = "CL.ACQUIRE jobs 3 30 worker-1 N"
 
 var gateWay = way{
-	name: "gate", command: gateCommand, head: "ask | old admits | new admits | old, most at work | new, most at work",
+	name: "gate", command: gateCommand, head: "calls | old admits | new admits | old, most at once | new, most at once",
 	rows: []row{
-		{"60 jobs of 2 to 6 s, one a second", gateRow(sixtyJobs), []int64{60, 48, 48, 3, 3}},
-		{"3 enter, one crashes, two leave; a minute later 3 ask", gateRow(oneCrashes), []int64{6, 5, 6, 3, 3}},
-		{"one enters and leaves, and leaves again because it heard no answer; then 4 ask", gateRow(leavesTwice),
+		{"60 jobs of 2 to 6 s each, one a second", gateRow(sixtyJobs), []int64{60, 48, 48, 3, 3}},
+		{"3 enter; one crashes and two leave; a minute later 3 call", gateRow(oneCrashes), []int64{6, 5, 6, 3, 3}},
+		{"one enters, leaves, and leaves again because it got no reply; then 4 call", gateRow(leavesTwice),
 			[]int64{5, 5, 4, 4, 3}},
-		{"one asks again because it heard no answer; then 2 others ask", gateRow(asksTwice), []int64{4, 3, 4, 2, 3}},
-		{"3 are in; one asks, and within its call one leaves and another asks", leavesMeanwhile, []int64{5, 3, 4, 3, 3}},
-		{"3 enter, and work for 40 s without `CL.RENEW`; after 35 s one asks", gateRow(worksLonger), []int64{4, 3, 4, 3, 4}},
+		{"one enters, and calls again because it got no reply; then 2 others call", gateRow(asksTwice),
+			[]int64{4, 3, 4, 2, 3}},
+		{"3 have entered; while a fourth is refused, one leaves and a fifth calls", leavesMeanwhile, []int64{5, 3, 4, 3, 3}},
+		{"3 enter, and run for 40 s without `CL.RENEW`; after 35 s another calls", gateRow(worksLonger),
+			[]int64{4, 3, 4, 3, 4}},
 	},
 }
 

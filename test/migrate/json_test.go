@@ -76,12 +76,14 @@ const jsonCommand = "CL.ALL 2 THROTTLE user:minute 19 20 60 N THROTTLE user:day 
 var jsonWay = way{
 	name: "json", command: jsonCommand, head: headOf("60 s"),
 	rows: []row{
-		{"one in 4 s, 5 minutes", compare(every(4*time.Second, 75), time.Minute, onCellserver(oldJSON), command(jsonCommand)),
+		{"one every 4 s, 5 minutes",
+			compare(every(4*time.Second, 75), time.Minute, onCellserver(oldJSON), command(jsonCommand)),
 			[]int64{75, 75, 75, 75, 15, 15}},
 		{"one a second, 10 minutes",
 			compare(every(time.Second, 600), time.Minute, onCellserver(oldJSON), command(jsonCommand)),
 			[]int64{600, 100, 100, 600, 39, 39}},
-		{"of one client, three times, another's call comes before its `EXEC`", threeComeBetween, []int64{4, 3, 4, 3, 3, 4}},
+		{"a client tries three times, and each time another client's call comes before its `EXEC`", threeComeBetween,
+			[]int64{4, 3, 4, 3, 3, 4}},
 	},
 }
 

@@ -53,11 +53,11 @@ var listWay = way{
 	rows: []row{
 		listRow("one a second, 5 minutes", every(time.Second, 300), 1, 300, 59, 59, 300, 19, 19),
 		listRow("quantities of 8, 4 and 2 at once", at(0, 8, 4, 2), 1, 3, 8, 10, 2, 8, 10),
-		listRow("nothing is taken, 3 are given back; then 15 at once", append(at(0, -3), at(0, ones(15)...)...), 1, 16, 13,
+		listRow("nothing is taken, 3 are refunded; then 15 at once", append(at(0, -3), at(0, ones(15)...)...), 1, 16, 13,
 			10, 13, 13, 10),
-		listRow("the timer's process has ended: one a second, 5 minutes", every(time.Second, 300), 0, 300, 10, 59, 251, 10,
+		listRow("the timer's process has stopped; one a second, 5 minutes", every(time.Second, 300), 0, 300, 10, 59, 251, 10,
 			19),
-		listRow("two processes with a timer each: one a second, 5 minutes", every(time.Second, 300), 2, 300, 108, 59, 251, 28,
+		listRow("two processes have a timer each; one a second, 5 minutes", every(time.Second, 300), 2, 300, 108, 59, 251, 28,
 			19),
 	},
 }

@@ -36,8 +36,8 @@ const logCommand = "CL.SLIDINGLOG user 5 10 N"
 var logWay = way{
 	name: "log", command: logCommand, head: headOf("10 s"),
 	rows: []row{
-		logRow("one in 2.5 s, 2 minutes", every(2500*time.Millisecond, 48), 48, 48, 48, 48, 4, 4),
-		logRow("5 in 10 s, once a minute", onceAMinute(), 25, 25, 25, 25, 5, 5),
+		logRow("one every 2.5 s, 2 minutes", every(2500*time.Millisecond, 48), 48, 48, 48, 48, 4, 4),
+		logRow("5 within 10 s, once a minute", onceAMinute(), 25, 25, 25, 25, 5, 5),
 		logRow("one a second, 2 minutes", every(time.Second, 120), 120, 5, 60, 65, 5, 5),
 		logRow("20 within a millisecond", every(50*time.Microsecond, 20), 20, 20, 5, 5, 20, 5),
 	},

@@ -139,7 +139,7 @@ func reply(rdb *redis.Client, line string, quantity int64) []any {
 
 // headOf returns the head of most tables.
 func headOf(period string) string {
-	return "calls | old admits | new admits | alike | old, most in " + period + " | new, most in " + period
+	return "calls | old admits | new admits | same answer | old, most in " + period + " | new, most in " + period
 }
 
 // compare makes the same calls on both sides.

@@ -63,10 +63,10 @@ const permitsCommand = "CL.THROTTLE user 9 10 1 N"
 var permitsWay = way{
 	name: "permits", command: permitsCommand, head: headOf("1 s"),
 	rows: []row{
-		permitsRow("12 at once, then one in 100 ms, 20 s", burstAndRate(), 0, 212, 210, 210, 212, 19, 19),
-		permitsRow("one in 50 ms, 20 s", every(50*time.Millisecond, 400), 0, 400, 209, 209, 400, 19, 19),
-		permitsRow("2 in 190 ms, 19 s", twosIn190ms(), 0, 100, 108, 198, 55, 12, 12),
-		permitsRow("one in 500 ms of each of two clients, whose clocks are 2 s apart, 20 s",
+		permitsRow("12 at once, then one every 100 ms, 20 s", burstAndRate(), 0, 212, 210, 210, 212, 19, 19),
+		permitsRow("one every 50 ms, 20 s", every(50*time.Millisecond, 400), 0, 400, 209, 209, 400, 19, 19),
+		permitsRow("2 every 190 ms, 19 s", twosIn190ms(), 0, 100, 108, 198, 55, 12, 12),
+		permitsRow("one every 500 ms from each of two clients whose clocks are 2 s apart, 20 s",
 			ofEach(2, every(250*time.Millisecond, 80)), 2*time.Second,
 			80, 1, 80, 1, 1, 4),
 	},

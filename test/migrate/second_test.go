@@ -39,9 +39,9 @@ var secondWay = way{
 	rows: []row{
 		secondRow("5 a second, 10 s", every(200*time.Millisecond, 50), 0, 50, 50, 50, 50, 5, 5),
 		secondRow("20 a second, 10 s", every(50*time.Millisecond, 200), 0, 200, 100, 91, 117, 10, 10),
-		secondRow("10 just before a second ends, 10 just after", aroundASecond(), 0, 20, 20, 10, 10, 20, 10),
+		secondRow("10 just before a second ends, 10 just after it", aroundASecond(), 0, 20, 20, 10, 10, 20, 10),
 		secondRow("quantities of 6, 6 and 4 at once", at(0, 6, 6, 4), 0, 3, 6, 10, 2, 6, 10),
-		secondRow("20 at once, by turns of two clients whose clocks are 1 s apart", ofEach(2, at(0, ones(20)...)),
+		secondRow("20 at once, alternately from two clients whose clocks are 1 s apart", ofEach(2, at(0, ones(20)...)),
 			time.Second, 20, 20, 10, 10, 20, 10),
 	},
 }

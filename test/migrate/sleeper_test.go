@@ -68,9 +68,9 @@ func reserves(p *place) sleeper    { return reserver{p.cellserver()} }
 
 var sleeperWay = way{
 	name: "sleeper", command: sleeperCommand,
-	head: "tasks | calls | refused again after sleeping | most calls in 10 ms | most tasks begun in 10 s | the last begins after, ms",
+	head: "tasks | calls | refused again after sleeping | most calls in 10 ms | most tasks started in 10 s | start of the last, ms",
 	rows: []row{
-		{"one worker: counter, asked every 100 ms", work(1, 30, polls), []int64{30, 118, 86, 1, 10, 25257}},
+		{"one worker: counter, polled every 100 ms", work(1, 30, polls), []int64{30, 118, 86, 1, 10, 25257}},
 		{"one worker: counter, `sleep(TTL)`", work(1, 30, sleepsTTL), []int64{30, 810, 778, 10, 10, 24149}},
 		{"one worker: counter, `sleep(PTTL)`", work(1, 30, sleepsPTTL), []int64{30, 32, 0, 1, 10, 24151}},
 		{"one worker: `CL.THROTTLE`, `sleep(retry_after)`", work(1, 30, sleepsRetry), []int64{30, 43, 0, 1, 19, 20001}},

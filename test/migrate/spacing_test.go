@@ -47,10 +47,10 @@ const spacingCommand = "CL.THROTTLE user 0 10 1 N"
 var spacingWay = way{
 	name: "spacing", command: spacingCommand, head: "calls | `GET`, `SET` admits | `SET NX PX` admits | new admits",
 	rows: []row{
-		spacingRow("one in 100 ms, 10 s", every(100*time.Millisecond, 100), 0, 100, 100, 100, 100),
-		spacingRow("one in 30 ms, 10.2 s", every(30*time.Millisecond, 340), 0, 340, 85, 85, 85),
-		{"two, one within the other", twoIntoTheGap, []int64{2, 2, 1, 1}},
-		spacingRow("one, of a client whose clock is 10 s ahead; then one in 100 ms, 10 s", afterOneFromTheFuture(),
+		spacingRow("one every 100 ms, 10 s", every(100*time.Millisecond, 100), 0, 100, 100, 100, 100),
+		spacingRow("one every 30 ms, 10.2 s", every(30*time.Millisecond, 340), 0, 340, 85, 85, 85),
+		{"two, interleaved", twoIntoTheGap, []int64{2, 2, 1, 1}},
+		spacingRow("one from a client whose clock is 10 s ahead; then one every 100 ms, 10 s", afterOneFromTheFuture(),
 			10*time.Second, 101, 1, 101, 101),
 	},
 }
