@@ -90,6 +90,6 @@ func TestWhatThePicturesShow(t *testing.T) {
 }
 
 func TestAPageWithoutItsTableIsRefused(t *testing.T) {
-	_, err := made("# Which limiter for what\n")
+	_, err := made("# Choosing a limiter\n")
 	require.EqualError(t, err, page+" has lost its table")
 }
