@@ -48,6 +48,9 @@ var mayImport = map[string][]string{
 		"internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/store",
 		"github.com/stretchr/testify/...", "pgregory.net/rapid", "github.com/anishathalye/porcupine",
 	},
+	"internal/persist": {
+		"internal/form", "internal/journal", "internal/rdb", "internal/store", "golang.org/x/sys/unix",
+	},
 	"internal/stats":      {"internal/meter"},
 	"internal/background": {},
 	"internal/client":     {"internal/acl", "internal/option", "internal/resp", "internal/store"},
@@ -109,7 +112,7 @@ var layers = [][]string{
 	{"internal/gcra", "internal/window", "internal/lease"},
 	{"internal/form"},
 	{"internal/store"},
-	{"internal/store/memory", "internal/client"},
+	{"internal/store/memory", "internal/client", "internal/persist"},
 	{"internal/maxmemory"},
 	{"internal/command"},
 	{"internal/commands/access", "internal/commands/pubsub", "internal/commands/tracking", "internal/commands/limiter",
