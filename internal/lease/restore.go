@@ -1,5 +1,7 @@
 package lease
 
+import "encoding/binary"
+
 // Of returns a table of stored leases, each of a different holder. The first call of a method
 // removes the leases that have ended.
 func Of(leases []Lease) *Leases {
@@ -9,4 +11,26 @@ func Of(leases []Lease) *Leases {
 		s.put(-1, Request{quantity: l.Quantity, holder: []byte(l.Holder)}, l.End)
 	}
 	return s
+}
+
+// FewBytes returns how many bytes AppendFew appends.
+func FewBytes(leases []Lease) int {
+	n := len(leases) * atHolder
+	for i := range leases {
+		n += len(leases[i].Holder)
+	}
+	return n
+}
+
+// AppendFew appends leases in the format that Few loads. They must be ordered by end, then by
+// holder.
+func AppendFew(dst []byte, leases []Lease) []byte {
+	for i := range leases {
+		l := &leases[i]
+		dst = binary.LittleEndian.AppendUint64(dst, uint64(l.End))
+		dst = binary.LittleEndian.AppendUint64(dst, uint64(l.Quantity))
+		dst = binary.LittleEndian.AppendUint16(dst, uint16(len(l.Holder)))
+		dst = append(dst, l.Holder...)
+	}
+	return dst
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"math"
 
+	"cellserver/internal/form"
 	"cellserver/internal/gcra"
 	"cellserver/internal/quota"
 	"cellserver/internal/window"
@@ -51,6 +52,23 @@ func (k Kind) String() string { return kindNames[k] }
 
 // IsValue reports whether the kind is a value, as SET writes it.
 func (k Kind) IsValue() bool { return k == Integer || k == Bytes }
+
+// KindOf returns the kind of a key that holds a state.
+func KindOf(k form.Kind) Kind {
+	switch k {
+	case form.Throttle:
+		return Throttle
+	case form.Fixed:
+		return Fixed
+	case form.Sliding:
+		return Sliding
+	case form.SlidingLog:
+		return SlidingLog
+	case form.Lease:
+		return Lease
+	}
+	return None
+}
 
 // Value is a value to be written: an integer, or any other bytes. A value that is the decimal form
 // of an integer must be passed as an integer.

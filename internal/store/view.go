@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"cellserver/internal/form"
 	"cellserver/internal/gcra"
 	"cellserver/internal/lease"
 	"cellserver/internal/quota"
@@ -16,6 +17,7 @@ import (
 type View interface {
 	Batch
 	Limiters
+	Forms
 	Values
 	Keys
 	Keyspace
@@ -78,6 +80,19 @@ type Limiters interface {
 	Release(ctx context.Context, key []byte, holder []byte) (int64, error)
 	// Holders returns the leases of a key, sorted by end, then by holder.
 	Holders(ctx context.Context, key []byte) ([]lease.Lease, error)
+}
+
+// Forms contains the operations on whole states of limiters, for copies of keys outside the store.
+// All instants in a state are on the store's clock.
+type Forms interface {
+	// ReadForm appends the form of a limiter's state to dst, and returns the key's Entry. If the key
+	// does not hold a limiter it appends nothing. Leases that have ended are left out.
+	ReadForm(ctx context.Context, key []byte, dst []byte) ([]byte, Entry, error)
+	// WriteForm makes a key hold a state, whatever it held; the state must be one that Check accepts.
+	// If the state has expired, the key is removed instead. On a view without growth, only a state
+	// that fits in the memory of the key is written; for any other, the error is ErrFull. The state
+	// is borrowed.
+	WriteForm(ctx context.Context, key []byte, state *form.State) error
 }
 
 // Values contains the operations on values, as SET writes them.

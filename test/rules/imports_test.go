@@ -11,7 +11,7 @@ const redcon = "github.com/tidwall/redcon"
 // mayImport says for each package which packages its code imports, its tests aside: those of the
 // project, then those of others. The standard library is free to all. The chain to remember is
 //
-//	quota < gcra, window, lease < store < client < command < families < session < commands, server < cmd
+//	quota < gcra, window, lease < form < store < client < command < families < session < commands, server < cmd
 //
 // with resp and transcript as leaves at its side. A trailing /... means a package and those below
 // it.
@@ -38,14 +38,14 @@ var mayImport = map[string][]string{
 	"internal/transcript": {},
 
 	"internal/store": {
-		"internal/quota", "internal/gcra", "internal/window", "internal/lease", "golang.org/x/sys/unix",
+		"internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/form", "golang.org/x/sys/unix",
 	},
 	"internal/store/memory": {
-		"internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/store", "internal/meter",
-		"golang.org/x/sys/unix",
+		"internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/form", "internal/store",
+		"internal/meter", "golang.org/x/sys/unix",
 	},
 	"internal/store/storetest": {
-		"internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/store",
+		"internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/form", "internal/store",
 		"github.com/stretchr/testify/...", "pgregory.net/rapid", "github.com/anishathalye/porcupine",
 	},
 	"internal/persist": {

@@ -166,3 +166,20 @@ func (l *entryLog) bytes() int64 {
 	const self, header = 72, 24
 	return self + int64(len(l.ring)+len(l.chunks)*chunkEntries)*entryBytes + int64(len(l.chunks))*header
 }
+
+// appendTo appends all entries, the oldest first.
+func (l *entryLog) appendTo(dst []window.Entry) []window.Entry {
+	dst = slices.Grow(dst, l.count)
+	if l.chunks == nil {
+		first := min(l.count, len(l.ring)-l.head)
+		dst = append(dst, l.ring[l.head:l.head+first]...)
+		return append(dst, l.ring[:l.count-first]...)
+	}
+	from, left := l.head, l.count
+	for _, chunk := range l.chunks {
+		n := min(left, chunkEntries-from)
+		dst = append(dst, chunk[from:from+n]...)
+		from, left = 0, left-n
+	}
+	return dst
+}

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"cellserver/internal/form"
 	"cellserver/internal/gcra"
 	"cellserver/internal/lease"
 	"cellserver/internal/meter"
@@ -176,6 +177,7 @@ type view struct {
 	transaction      *transaction // nil outside transactions, otherwise &transactionSpace
 	transactionSpace transaction
 	decisionBuffer   *[decisionBufferSize]quota.Decision
+	stateBuffer      *form.State // for ReadForm
 }
 
 func (v *view) Now() int64 { return v.now }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/bits"
 
+	"cellserver/internal/form"
 	"cellserver/internal/gcra"
 	"cellserver/internal/lease"
 	"cellserver/internal/quota"
@@ -51,6 +52,13 @@ func (v noGrowthView) Acquire(_ context.Context, key []byte, r lease.Request, ma
 	s := v.lockShard(h.shard)
 	defer v.unlockShard(s)
 	return s.acquire(h, key, v.now, r, maxHolders)
+}
+
+func (v noGrowthView) WriteForm(_ context.Context, key []byte, state *form.State) error {
+	h := v.hash(key)
+	s := v.lockShard(h.shard)
+	defer v.unlockShard(s)
+	return s.writeState(h, key, v.now, state, nil)
 }
 
 // TakeAll takes from several keys or from none, if no memory is needed.

@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 
+	"cellserver/internal/form"
 	"cellserver/internal/gcra"
 	"cellserver/internal/lease"
 	"cellserver/internal/quota"
@@ -44,6 +45,11 @@ func (v naiveNoGrowth) Acquire(_ context.Context, key []byte, r lease.Request,
 	maxHolders int) (d quota.Decision, err error) {
 	v.within(func() { d, err = v.naiveView.Acquire(ctx, key, r, maxHolders) })
 	return d, err
+}
+
+func (v naiveNoGrowth) WriteForm(_ context.Context, key []byte, state *form.State) (err error) {
+	v.within(func() { err = v.naiveView.WriteForm(ctx, key, state) })
+	return err
 }
 
 // refusesGrowth reports whether a step needs memory that it must not take.

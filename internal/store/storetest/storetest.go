@@ -55,7 +55,7 @@ func cases() []testCase {
 	var all []testCase
 	for _, part := range [][]testCase{
 		decisionCases, timeCases, keyCases, severalCases, noticeCases, scanCases,
-		kindCases, windowCases, leaseCases, allCases, noGrowthCases, valueCases, idleCases, contextCases,
+		kindCases, windowCases, leaseCases, allCases, noGrowthCases, formCases, valueCases, idleCases, contextCases,
 	} {
 		all = append(all, part...)
 	}

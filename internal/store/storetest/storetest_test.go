@@ -124,6 +124,14 @@ const (
 	noGrowthTakesHalf
 	noGrowthExpires
 	countsNoExpiryAlways
+	formsForgetUntil
+	formsOfOneKind
+	formsKept
+	formsOfValues
+	formsOfEnded
+	formsExpired
+	quietForms
+	noGrowthForms
 	claimsToBlock
 	obeysContext
 	faults // the number of faults
@@ -233,6 +241,15 @@ var detectedBy = map[fault]string{
 	stepsApart:       "steps as one",
 	losesStepsError:  "steps that fail",
 	neverOver:        "edits",
+
+	formsForgetUntil: "forms",
+	formsOfOneKind:   "forms",
+	formsKept:        "forms apart",
+	formsOfValues:    "forms read",
+	formsOfEnded:     "forms read",
+	formsExpired:     "forms expired",
+	quietForms:       "notices of forms",
+	noGrowthForms:    "no growth of forms",
 
 	claimsToBlock: "context",
 	obeysContext:  "context",

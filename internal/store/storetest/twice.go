@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"cellserver/internal/form"
 	"cellserver/internal/gcra"
 	"cellserver/internal/lease"
 	"cellserver/internal/quota"
@@ -123,6 +124,13 @@ func (v twiceView) Release(ctx context.Context, key []byte, holder []byte) (int6
 		return 0, nil
 	}
 	return v.fullView.Release(ctx, key, holder)
+}
+
+func (v twiceView) WriteForm(ctx context.Context, key []byte, state *form.State) error {
+	if *v.dryRun {
+		return nil
+	}
+	return v.fullView.WriteForm(ctx, key, state)
 }
 
 func (v twiceView) Write(ctx context.Context, key []byte, value store.Value, expires int64) error {

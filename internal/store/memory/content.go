@@ -1,0 +1,238 @@
+package memory
+
+import (
+	"context"
+
+	"cellserver/internal/form"
+	"cellserver/internal/lease"
+	"cellserver/internal/store"
+	"cellserver/internal/window"
+)
+
+// The whole state of a limiter leaves a record, and comes back, as a form.State. Bytes are encoded
+// and decoded without the shard's lock. The lock is held for a copy of the state, and longest for
+// that of a log.
+
+// ReadForm appends the form of a limiter's state to dst.
+func (v *view) ReadForm(_ context.Context, key []byte, dst []byte) ([]byte, store.Entry, error) {
+	h := v.hash(key)
+	s := v.lockExisting(h.shard)
+	if s == nil {
+		return dst, store.Entry{}, nil
+	}
+	state := v.stateBuffer
+	if v.stateBuffer = nil; state == nil {
+		state = new(form.State)
+	}
+	e := v.readState(s, h, key, state)
+	if e.Kind == store.None || e.Kind.IsValue() {
+		v.stateBuffer = state
+		return dst, e, nil
+	}
+	dst = form.Append(dst, state)
+	if clear(state.Leases); cap(state.Entries)+cap(state.Leases) <= maxStateBuffer {
+		v.stateBuffer = state
+	}
+	return dst, e, nil
+}
+
+// maxStateBuffer is the largest number of entries or leases for which a view keeps a buffer.
+const maxStateBuffer = 64
+
+// readState copies the state of a key, if it holds a limiter, and unlocks its shard.
+func (v *view) readState(s *shard, h keyHash, key []byte, into *form.State) store.Entry {
+	defer v.unlockShard(s)
+	v.now = s.advance(v.now)
+	r, _ := s.findLive(h, key, v.now)
+	e := r.entry(v.now)
+	if e.Kind != store.None {
+		r.touch(v.now)
+	}
+	if e.Kind != store.None && !e.Kind.IsValue() {
+		s.state(r, v.now, into)
+		s.copiedBytes += int64(len(into.Entries)*entryBytes + lease.FewBytes(into.Leases))
+	}
+	return e
+}
+
+// WriteForm makes a key hold a state.
+func (v *view) WriteForm(_ context.Context, key []byte, state *form.State) error {
+	large := newLargeState(key, state)
+	h := v.hash(key)
+	s := v.lockShard(h.shard)
+	defer v.unlockShard(s)
+	return s.writeState(h, key, v.now, state, large)
+}
+
+func (s *shard) writeState(h keyHash, key []byte, now int64, state *form.State, large *largeState) error {
+	now = s.advance(now)
+	at := keySlot{hash: h, key: key}
+	at.record, at.position = s.findLive(h, key, now)
+	if state.Expires() <= now {
+		s.writeExpired(&at)
+		return nil
+	}
+	return s.restoreLarge(&at, state, large)
+}
+
+// state copies the state of a live record of a limiter. Leases that have ended are left out. The
+// entries of a log that are out of view stay, because a later call may have a longer period.
+func (s *shard) state(r record, now int64, into *form.State) {
+	*into = form.State{Entries: into.Entries[:0], Leases: into.Leases[:0]}
+	switch r.kind() {
+	case store.Throttle:
+		into.Kind, into.TAT = form.Throttle, r.expires()
+	case store.Fixed:
+		into.Kind = form.Fixed
+		into.Fixed = window.Fixed{Start: r.field(0), Used: r.field(1), End: r.expires()}
+	case store.Sliding:
+		into.Kind = form.Sliding
+		into.Sliding = window.Sliding{
+			Start: r.field(0), Previous: r.field(1), Current: r.field(2), Until: r.field(3), End: r.expires(),
+		}
+	case store.SlidingLog:
+		into.Kind, into.Log = form.SlidingLog, r.logState()
+		into.Entries = s.appendEntries(into.Entries, r)
+	case store.Lease:
+		into.Kind = form.Lease
+		for l := range s.leaseTable(&keySlot{record: r, live: true}).Holders(now) {
+			into.Leases = append(into.Leases, l)
+		}
+	}
+}
+
+// appendEntries appends all entries of a log.
+func (s *shard) appendEntries(dst []window.Entry, r record) []window.Entry {
+	if !r.isInline() {
+		return s.logs.at(r.stateWord()).appendTo(dst)
+	}
+	ring := r.ring()
+	for i := range ring.count {
+		dst = append(dst, ring.At(i))
+	}
+	return dst
+}
+
+// largeState is the part of a state that is kept in a slab, because it does not fit in a record.
+type largeState struct {
+	log    *entryLog
+	leases *keyLeases
+}
+
+// newLargeState returns the part of a state that a key's record refers to, or nil if all of it fits
+// in the record.
+func newLargeState(key []byte, state *form.State) *largeState {
+	switch {
+	case inlineStateBytes(state) <= inlineCapacity(key, store.KindOf(state.Kind)):
+		return nil
+	case state.Kind == form.SlidingLog:
+		log := new(entryLog)
+		log.fill(state.Entries)
+		return &largeState{log: log}
+	}
+	return &largeState{leases: &keyLeases{Leases: *lease.Of(state.Leases)}}
+}
+
+// inlineStateBytes returns how many bytes a state takes after the value of its record, at least.
+func inlineStateBytes(state *form.State) int {
+	return len(state.Entries)*entryBytes + lease.FewBytes(state.Leases)
+}
+
+// restore makes a key hold a state that has not expired, in place of what it holds.
+func (s *shard) restore(at *keySlot, state *form.State) error {
+	return s.restoreLarge(at, state, newLargeState(at.key, state))
+}
+
+// restoreLarge is restore, with the result of newLargeState. A shard that must not allocate does
+// not use it.
+func (s *shard) restoreLarge(at *keySlot, state *form.State, large *largeState) error {
+	kind := store.KindOf(state.Kind)
+	bytes, most := inlineStateBytes(state), inlineCapacity(at.key, kind)
+	switch {
+	case bytes > most && s.noGrowth:
+		return store.ErrFull
+	case bytes > most:
+		bytes = 0
+	case kind == store.SlidingLog && !s.noGrowth: // as storeRing
+		bytes = min(bytes/entryBytes*3/2, most/entryBytes) * entryBytes
+	}
+	if err := s.replace(at, kind, bytes); err != nil {
+		return err
+	}
+	s.setState(at.record, state, bytes)
+	if large != nil && bytes == 0 {
+		s.attachLarge(at.record, large)
+	}
+	s.commit(at, state.Expires())
+	return nil
+}
+
+// setState writes a state to a new record, with inline state of so many bytes.
+func (s *shard) setState(r record, state *form.State, bytes int) {
+	switch state.Kind {
+	case form.Fixed:
+		r.setField(0, state.Fixed.Start)
+		r.setField(1, state.Fixed.Used)
+	case form.Sliding:
+		r.setField(0, state.Sliding.Start)
+		r.setField(1, state.Sliding.Previous)
+		r.setField(2, state.Sliding.Current)
+		r.setField(3, state.Sliding.Until)
+	case form.SlidingLog:
+		r.setField(0, int64(state.Log.Base))
+		r.setField(1, state.Log.Until)
+		if bytes > 0 {
+			r.setRing(bytes/entryBytes, 0, len(state.Entries))
+			ring := r.ring()
+			for i, e := range state.Entries {
+				ring.set(i, e)
+			}
+		}
+	case form.Lease:
+		if bytes > 0 {
+			r.setStateWord(inlineBit | uint32(bytes))
+			lease.AppendFew(r.inline()[:0], state.Leases)
+		}
+	}
+}
+
+// attachLarge puts a large state into its slab, and its number into the record.
+func (s *shard) attachLarge(r record, large *largeState) {
+	if large.log != nil {
+		n, log := s.logs.add()
+		*log = *large.log
+		s.logs.bytes += log.bytes()
+		r.setStateWord(n)
+		return
+	}
+	n, held := s.leases.add()
+	*held = *large.leases
+	held.updateBytes(&s.leases)
+	r.setStateWord(n)
+}
+
+// replace gives a key a record of a kind with so many bytes after its value, in place of the one it
+// has. The record's fields are not set. If the error is ErrFull, nothing has changed.
+func (s *shard) replace(at *keySlot, kind store.Kind, bytes int) (err error) {
+	if at.record == nil {
+		at.record, err = s.addSized(at.hash, at.key, kind, bytes)
+		at.created = true
+		return err
+	}
+	size, slotSize := recordSize(len(at.key), kind)+bytes, s.pages.slotSize(at.position.ref())
+	mayMove := !s.noGrowth && s.pages.canAdd(1)
+	switch {
+	case size <= slotSize && (2*size+unitBytes > slotSize || !mayMove):
+		s.freeState(at.record)
+		s.noExpiry -= at.record.noExpiry()
+		at.record.setExpires(0)
+		at.record.setKind(kind)
+		at.record.touch(s.lastInstant)
+		return nil
+	case !mayMove:
+		return store.ErrFull
+	}
+	s.remove(at.hash, at.position)
+	at.record, err = s.addSized(at.hash, at.key, kind, bytes)
+	return err
+}

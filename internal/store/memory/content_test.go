@@ -1,0 +1,136 @@
+package memory
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/form"
+	"cellserver/internal/lease"
+	"cellserver/internal/store"
+	"cellserver/internal/window"
+)
+
+// stateOf returns a state that ends after an instant: a log or leases have n parts.
+func stateOf(kind form.Kind, n int, now int64) *form.State {
+	s := &form.State{Kind: kind}
+	end := now + 1e9*int64(1+n%7)
+	switch kind {
+	case form.Throttle:
+		s.TAT = end
+	case form.Fixed:
+		s.Fixed = window.Fixed{Start: now, Used: int64(n), End: end}
+	case form.Sliding:
+		s.Sliding = window.Sliding{Start: now, Previous: int64(n), Current: 1, Until: end, End: now + 2*(end-now)}
+	case form.SlidingLog:
+		s.Log = window.Log{Until: end, End: end}
+		for i := range n {
+			s.Entries = append(s.Entries, window.Entry{At: now + int64(i), Total: uint64(i + 1)})
+		}
+	case form.Lease:
+		for i := range n {
+			s.Leases = append(s.Leases, lease.Lease{Holder: fmt.Sprintf("h%05d", i), Quantity: 2, End: end + int64(i)})
+		}
+	}
+	return s
+}
+
+var formKinds = []form.Kind{form.Throttle, form.Fixed, form.Sliding, form.SlidingLog, form.Lease}
+
+// States and values replace each other in a few keys, of all sizes, with and without memory. What a
+// key holds is always what was written last without an error, and the store stays consistent.
+func TestReplacedStates(t *testing.T) {
+	t.Parallel()
+	const seed, steps = 3, 20_000
+	random := rand.New(rand.NewPCG(seed, seed))
+	w := newTwin(t)
+	full := 0
+	want := map[string]string{}
+	for i := range steps {
+		now := w.clock.Now()
+		key := fmt.Sprint("key", random.IntN(40)) + strings.Repeat("k", random.IntN(5)*200)
+		n := 1 + random.IntN([]int{3, 60, 700}[random.IntN(3)])
+		view := w.view
+		if random.IntN(3) == 0 {
+			view = view.WithoutGrowth()
+		}
+		if random.IntN(5) == 0 {
+			value := strings.Repeat("v", n)
+			require.NoError(t, w.view.Write(background, []byte(key), store.Value{Bytes: []byte(value)}, store.Never))
+			want[key] = ""
+			continue
+		}
+		state := stateOf(formKinds[random.IntN(len(formKinds))], n, now)
+		require.NoError(t, state.Check())
+		if err := view.WriteForm(background, []byte(key), state); err == nil {
+			want[key] = string(form.Append(nil, state))
+		} else {
+			require.Equal(t, store.ErrFull, err)
+			full++
+		}
+		got, _, err := view.ReadForm(background, []byte(key), nil)
+		require.NoError(t, err)
+		require.Equal(t, want[key], string(got))
+		if i%100 == 0 {
+			require.NoError(t, w.memory.check())
+		}
+	}
+	require.NoError(t, w.memory.check())
+	require.NoError(t, w.view.FlushAll(background))
+	require.NoError(t, w.memory.check())
+	require.Greater(t, full, steps/20)
+}
+
+// With few page numbers left, a state that does not fit leaves the key as it was.
+func TestStatesWhenPagesAreShort(t *testing.T) {
+	w := newTwin(t)
+	m := New(Options{Clock: w.clock, SweepEvery: -1, MaxPages: 4})
+	v := m.newView()
+	full := 0
+	for i := range 20_000 {
+		key := []byte(fmt.Sprint("key", i%4000))
+		state := stateOf(formKinds[i%len(formKinds)], 1+i%40, w.clock.Now())
+		before, _, err := v.ReadForm(background, key, nil)
+		require.NoError(t, err)
+		err = v.WriteForm(background, key, state)
+		after, _, _ := v.ReadForm(background, key, nil)
+		if err != nil {
+			require.Equal(t, store.ErrFull, err)
+			require.Equal(t, string(before), string(after))
+			full++
+		} else {
+			require.Equal(t, string(form.Append(nil, state)), string(after))
+		}
+	}
+	require.NoError(t, m.check())
+	require.Greater(t, full, 1000)
+}
+
+// Small states are read and written without allocation.
+func TestStatesAllocateNothing(t *testing.T) {
+	m := New(Options{Clock: store.NewStillClock(1e18), SweepEvery: -1})
+	v, buffer := m.View(), make([]byte, 0, 4096)
+	for _, kind := range formKinds[:4] {
+		key, state := []byte("a key"), stateOf(kind, 3, v.Now())
+		require.Zero(t, testing.AllocsPerRun(100, func() {
+			require.NoError(t, v.WriteForm(background, key, state))
+			buffer, _, _ = v.ReadForm(background, key, buffer[:0])
+		}), "%c", kind)
+		require.Equal(t, form.Append(nil, state), buffer)
+	}
+}
+
+// The lock is held for copies: the number of bytes that are copied under it is bounded by the size
+// of the state.
+func TestLargeStatesAreEncodedWithoutTheLock(t *testing.T) {
+	w := newTwin(t)
+	key, state := []byte("a key"), stateOf(form.SlidingLog, 100_000, w.clock.Now())
+	require.NoError(t, w.view.WriteForm(background, key, state))
+	require.Zero(t, w.memory.Usage()[0].Copied)
+	_, _, err := w.view.ReadForm(background, key, nil)
+	require.NoError(t, err)
+	require.Equal(t, int64(100_000*entryBytes), w.memory.Usage()[0].Copied)
+}

@@ -1,0 +1,65 @@
+package storetest
+
+import (
+	"context"
+	"slices"
+
+	"cellserver/internal/form"
+	"cellserver/internal/lease"
+	"cellserver/internal/store"
+)
+
+func (v *naiveView) ReadForm(_ context.Context, key []byte, dst []byte) ([]byte, store.Entry, error) {
+	defer v.lock()()
+	name, now := v.name(key), v.advance(v.now)
+	v.touch(name, now)
+	h := v.live(name, now)
+	if h.kind == store.None || h.kind.IsValue() && !v.has(formsOfValues) {
+		return dst, h.entry(), nil
+	}
+	state := form.State{TAT: h.expires, Fixed: h.fixed, Sliding: h.sliding, Log: h.log, Entries: h.entries}
+	for _, k := range []form.Kind{form.Throttle, form.Fixed, form.Sliding, form.SlidingLog, form.Lease} {
+		if store.KindOf(k) == h.kind {
+			state.Kind = k
+		}
+	}
+	if v.has(formsOfEnded) {
+		now = 0
+	}
+	if h.kind == store.Lease {
+		state.Leases = slices.Collect(h.leases.Holders(now))
+	}
+	return form.Append(dst, &state), h.entry(), nil
+}
+
+func (v *naiveView) WriteForm(_ context.Context, key []byte, state *form.State) error {
+	defer v.lock()()
+	name, now := v.name(key), v.advance(v.now)
+	next := keyState{
+		kind: store.KindOf(state.Kind), expires: state.Expires(), fixed: state.Fixed, sliding: state.Sliding,
+		log: state.Log, entries: slices.Clone(state.Entries),
+	}
+	if v.has(formsKept) {
+		next.entries = state.Entries
+	}
+	if v.has(formsForgetUntil) {
+		next.sliding.Until, next.log.Until = 0, 0
+	}
+	if next.kind == store.Lease {
+		next.leases = lease.Of(state.Leases)
+	}
+	was := v.live(name, now)
+	switch {
+	case v.refusesGrowth(name, was, next) && !v.has(noGrowthForms):
+		return store.ErrFull
+	case was.kind != store.None && was.kind != next.kind && v.has(formsOfOneKind):
+		return store.ErrWrongKind
+	case v.has(quietForms):
+		v.database().set(name, next)
+		return nil
+	case next.expires <= now && v.has(formsExpired):
+		next.expires = now + 1
+	}
+	v.store(name, now, next)
+	return nil
+}
