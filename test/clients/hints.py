@@ -1,4 +1,4 @@
-"""What redis-cli suggests at a terminal when one begins to type: hints.py redis-cli -p port"""
+"""Prints the hint that redis-cli shows when a user types a command at a terminal: hints.py redis-cli -p port"""
 
 import fcntl
 import os
@@ -23,7 +23,7 @@ def until(word):
     return shown.decode()
 
 
-until(b"> ")  # what is typed before the prompt is lost
+until(b"> ")  # redis-cli discards what is typed before the prompt
 os.write(terminal, b"cl.throttle ")
 print(until(b"quantity"))
 os.kill(pid, signal.SIGKILL)

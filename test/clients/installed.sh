@@ -1,17 +1,20 @@
-# Where the clients of other languages are, for the scripts that run them: they source this file, and say for example
+# Installs Redis clients of other languages, for scripts that source this file. For example,
+#
 #     installed node && ls "$clients/node/node_modules"
-# A language's clients are installed once, into bin/clients, at the versions that are written down for it:
-# node/package-lock.json, requirements.txt, rust/Cargo.toml and java/pom.xml (Go's are in go/go.mod). They are installed again
-# when these change. CLIENTS=newest installs the newest of each, every time. What an installer complained of is then in
-# $clients/<language>.log.
+#
+# installs the clients for Node.js if they are not installed yet. The clients of a language are
+# installed into bin/clients, with the versions in node/package-lock.json, requirements.txt,
+# rust/Cargo.toml and java/pom.xml (those of Go are in go/go.mod), and are installed again when these
+# files change. CLIENTS=newest installs the newest version of each client every time. The output of
+# the installer is in $clients/<language>.log.
 locks=$(dirname "$(realpath "${BASH_SOURCE[0]}")")
 clients=$locks/../../bin/clients${CLIENTS:+-$CLIENTS}
-[[ ${CLIENTS:-} =~ ^(newest)?$ ]] || { echo "CLIENTS=$CLIENTS: it may be newest" >&2; exit 1; }
+[[ ${CLIENTS:-} =~ ^(newest)?$ ]] || { echo "CLIENTS=$CLIENTS: the only value allowed is newest" >&2; exit 1; }
 newest() { [ "${CLIENTS:-}" = newest ]; }
 mkdir -p "$clients"
 clients=$(realpath "$clients")
 
-# installed has a language's clients installed, if they are not there, or not those that are written down.
+# installed installs the clients of a language unless they are installed in the right versions.
 installed() { # language
     local place=$clients/$1 stamp
     stamp=$("stamp_$1" | sha256sum)
@@ -33,7 +36,7 @@ install_node() {
     fi
 }
 
-# A virtual environment knows where it is, and of which Python.
+# A virtual environment contains its own path and the version of Python, so both are in the stamp.
 stamp_python() { echo "$clients" && python3 --version && cat "$locks/requirements.txt"; }
 install_python() {
     sed "$(newest && echo 's/==.*//')" "$locks/requirements.txt" >requirements.txt && python3 -m venv . &&

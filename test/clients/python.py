@@ -1,4 +1,4 @@
-"""redis-py, as it comes"""
+"""Plays the scenario of run.sh with redis-py."""
 
 import os
 import sys
@@ -41,9 +41,9 @@ assert r.expire("n", 100) is True
 assert 50 < r.ttl("n") <= 100
 ok("counters")
 
-if hasattr(r, "delex"):  # Debian's is older
+if hasattr(r, "delex"):  # Debian's version does not have these
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # they are called experimental
+        warnings.simplefilter("ignore")  # redis-py warns that these calls are experimental
         assert r.set("lock", "a") and r.set("lock", "b", ifeq="x") is None and r.set("lock", "b", ifeq="a") is True
         assert r.delex("lock", ifdeq="0" * 16) == 0 and r.delex("lock", ifdeq=r.digest("lock")) == 1
         assert r.msetex({"a": 1, "b": 2}, ex=100) == 1 and 50 < r.ttl("b") <= 100
@@ -59,7 +59,7 @@ assert tx.incr("n").execute_command("CL.THROTTLE", "tx", *LIMIT).execute() == [3
 ok("transaction")
 
 assert refused(r.incr, "pipe").startswith("WRONGTYPE ")
-# redis-py takes the ERR off.
+# redis-py removes ERR.
 assert refused(r.execute_command, "CL.THROTTLE", "k", 15, 30, "x") == "value is not an integer or out of range"
 ok("errors")
 
@@ -79,5 +79,5 @@ for failed in range(100):
     except redis.ConnectionError:
         time.sleep(0.05)
 else:
-    raise AssertionError("it does not connect again")
+    raise AssertionError("the client does not connect again")
 ok("restart", *(["after an error"] if failed else []))

@@ -1,4 +1,4 @@
-"""A plain socket, as a client in any language begins: raw.py port"""
+"""Speaks the protocol over a plain socket, without a client library: raw.py port"""
 
 import socket
 import sys

@@ -1,4 +1,4 @@
-# redis-rb
+# Plays the scenario with redis-rb.
 require "redis"
 
 LIMIT = [15, 30, 60, 1]
@@ -54,7 +54,7 @@ failed = 0
 begin
   same [0, 16, 15, -1, 2], throttle.call
 rescue Redis::BaseConnectionError
-  abort "it does not connect again" if (failed += 1) > 100
+  abort "the client does not connect again" if (failed += 1) > 100
   sleep 0.05
   retry
 end

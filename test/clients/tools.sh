@@ -1,20 +1,22 @@
-# Tools around Redis, part of run.sh: each prints "ok TOOL WHAT", or "not run".
+# Tests tools that were made for Redis. run.sh sources this file. For each tool, it prints "ok TOOL FEATURE" or "not run".
 port=${ports[0]}
 checked=
 
-# shows fails unless a command prints what it should, and nothing on its standard error.
-shows() { # tool, what, pattern, command...
+# shows fails unless a command prints what matches a pattern, and nothing on its standard error.
+shows() { # tool, feature, pattern, command...
     local printed
-    printed=$(timeout 30 "${@:4}" 2>"$dir/complaint") || fail "$1 $2: status $?: $printed $(cat "$dir/complaint")"
-    grep -Eq -- "$3" <<<"$printed" || fail "$1 $2: printed $printed"
-    [ ! -s "$dir/complaint" ] || fail "$1 $2: complained: $(cat "$dir/complaint")"
+    printed=$(timeout 30 "${@:4}" 2>"$dir/client.stderr") || fail "$1 $2: exit status $?: $printed $(cat "$dir/client.stderr")"
+    grep -Eq -- "$3" <<<"$printed" || fail "$1 $2: printed $printed, which does not match $3"
+    [ ! -s "$dir/client.stderr" ] || fail "$1 $2: wrote to its standard error: $(cat "$dir/client.stderr")"
     echo "ok $1 $2"
     checked+="${checked:+, }\`$2\`"
 }
 
-knows() { [ -n "$(redis-cli -p "$port" COMMAND INFO "$1")" ]; }
+# server_has reports whether the server has a command.
+server_has() { [ -n "$(redis-cli -p "$port" COMMAND INFO "$1")" ]; }
 
-tool() { # name, version: what was checked since the last one
+# tool writes a row of the table: the features of a tool that were checked since the last row.
+tool() { # name, version
     row "$1 $2" "$checked"
     checked=
 }
@@ -28,13 +30,13 @@ redis_cli() {
     shows redis-cli '--pipe' 'errors: 0, replies: 3' bash -c "printf 'SET text twenty-seven-bytes-in-value\r\nINCR n\r\nCL.THROTTLE b 15 30 60\r\n' | ${cli[*]} --pipe"
     shows redis-cli '--scan' '^b n text user123 $' bash -c "${cli[*]} --scan | sort | tr '\n' ' '"
     shows redis-cli '--bigkeys' 'Biggest string found .*text.* has 27 bytes' "${cli[@]}" --bigkeys
-    if knows memory; then
+    if server_has memory; then
         shows redis-cli '--memkeys' 'Biggest +string found' "${cli[@]}" --memkeys
     else
         not_run 'redis-cli --memkeys' 'cellserver has no MEMORY USAGE'
     fi
     shows redis-cli '--tls' '^0 16 15 -1 2 $' bash -c "redis-cli -p $tls_port --tls --cacert $dir/tls/ca.crt --cert $dir/tls/client.crt \
-        --key $dir/tls/client.key CL.THROTTLE sealed 15 30 60 1 | tr '\n' ' '"
+        --key $dir/tls/client.key CL.THROTTLE over-tls 15 30 60 1 | tr '\n' ' '"
     shows redis-cli hints 'key max_burst' python3 "$here/hints.py" "${cli[@]}"
     tool redis-cli "$(redis-cli --version | cut -d ' ' -f 2)"
 }
@@ -50,7 +52,8 @@ redis_benchmark() {
     tool redis-benchmark "$(redis-benchmark --version | cut -d ' ' -f 2)"
 }
 
-# runs starts a tool that is a server of its own, and waits for a line of its log, if it says one.
+# runs starts a tool that is itself a server. If there is a pattern, it waits until the tool logs a
+# line that matches.
 runs() { # log, pattern or "", command...
     "${@:3}" >"$1" 2>&1 &
     others=($!)
@@ -62,13 +65,14 @@ stops() {
     others=()
 }
 
-# redis_exporter runs as docs/monitoring.md says, with a user that may do no more, and must show every metric that the page names.
+# redis_exporter runs as docs/monitoring.md says, with a user that has only the rights given there, and
+# must have every metric that the page names.
 redis_exporter() {
     has prometheus-redis-exporter || { not_run redis_exporter "it is not installed"; return; }
     local at metric name=redis_exporter page=$here/../../docs/monitoring.md
     at=127.0.0.1:$(free_port)
     bash -c "$(sed -n "s/^ *redis-cli \(ACL SETUSER exporter .*\)/redis-cli -p $port \1/p" "$page")" >/dev/null
-    redis-cli -p "$port" GET >/dev/null # an error, to be counted
+    redis-cli -p "$port" GET >/dev/null # one error, so that there is a metric of errors
     runs "$dir/exporter" 'Providing metrics' prometheus-redis-exporter --redis.addr "redis://127.0.0.1:$port" \
         --redis.user exporter --redis.password secret --web.listen-address "$at"
     fetch() { python3 -c 'import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1], timeout=10).read().decode())' "http://$at/metrics"; }
@@ -81,9 +85,9 @@ redis_exporter() {
         grep -q "^$metric[{ ]" "$dir/metrics" || fail "$name has no $metric, which docs/monitoring.md names"
     done
     stops
-    [ -z "$(redis-cli -p "$port" ACL LOG)" ] || fail "$name needs more rights: $(redis-cli -p "$port" ACL LOG)"
+    [ -z "$(redis-cli -p "$port" ACL LOG)" ] || fail "$name needs more rights than docs/monitoring.md gives it: $(redis-cli -p "$port" ACL LOG)"
     redis-cli -p "$port" ACL DELUSER exporter >/dev/null
-    ! grep -E 'level=(warn|error)' "$dir/exporter" || fail "redis_exporter complained"
+    ! grep -E 'level=(warn|error)' "$dir/exporter" || fail "redis_exporter logged warnings or errors"
     tool $name "$(prometheus-redis-exporter --version 2>&1 | grep -o 'Exporter [^ ]*' | cut -d ' ' -f 2)"
 }
 
@@ -109,7 +113,7 @@ CFG
         "until exec 3<>/dev/tcp/127.0.0.1/$stats && echo show stat >&3 && grep one,.*L7OK <&3; do sleep 0.1; done 2>/dev/null"
     shows HAProxy 'CL.THROTTLE' '^0 16 15 -1 2 $' bash -c "redis-cli -p $front CL.THROTTLE haproxy 15 30 60 1 | tr '\n' ' '"
     stops
-    ! grep -E 'ALERT|is DOWN' "$dir/haproxy" || fail "HAProxy complained"
+    ! grep -E 'ALERT|is DOWN' "$dir/haproxy" || fail "HAProxy logged that the server is down"
     tool HAProxy "$(haproxy -v | sed -n 's/^HAProxy version \([0-9.]*\).*/\1/p')"
 }
 

@@ -1,11 +1,11 @@
-// hiredis
+// Plays the scenario with hiredis.
 #include <hiredis/hiredis.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#define SAME(want, got) do { if ((want) != (got)) { fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #got); exit(1); } } while (0)
+#define SAME(want, got) do { if ((want) != (got)) { fprintf(stderr, "%s:%d: unexpected value: %s\n", __FILE__, __LINE__, #got); exit(1); } } while (0)
 #define THROTTLE "CL.THROTTLE %s 15 30 60 1"
 
 static void ok(const char *feature) { printf("ok %s\n", feature); }
@@ -17,8 +17,8 @@ static redisContext *connect_to(int db) {
     return c;
 }
 
-// five is whether a reply is that of a fresh key.
-static int five(const redisReply *r) {
+// is_fresh reports whether a reply is that of the first decision about a key.
+static int is_fresh(const redisReply *r) {
     const long long want[] = {0, 16, 15, -1, 2};
     int same = r && r->type == REDIS_REPLY_ARRAY && r->elements == 5;
     for (int i = 0; same && i < 5; i++) same = r->element[i]->type == REDIS_REPLY_INTEGER && r->element[i]->integer == want[i];
@@ -44,7 +44,7 @@ int main(void) {
     setvbuf(stdout, NULL, _IOLBF, 0);
     printf("client hiredis %d.%d.%d\n", HIREDIS_MAJOR, HIREDIS_MINOR, HIREDIS_PATCH);
     redisContext *c = connect_to(0);
-    SAME(1, five(redisCommand(c, THROTTLE, "user123")));
+    SAME(1, is_fresh(redisCommand(c, THROTTLE, "user123")));
     ok("throttle redisCommand");
 
     SAME(1, integer(c, "INCR n"));
@@ -68,7 +68,7 @@ int main(void) {
     freeReplyObject(redisCommand(c, THROTTLE, "tx"));
     r = redisCommand(c, "EXEC");
     SAME(3, r->element[0]->integer);
-    SAME(1, five(r->element[1]));
+    SAME(1, is_fresh(r->element[1]));
     ok("transaction");
 
     SAME(1, refused(c, "INCR pipe", "WRONGTYPE "));
@@ -85,11 +85,11 @@ int main(void) {
     puts("restart");
     getchar();
     int failed = 0;
-    while (!(r = redisCommand(c, THROTTLE, "user123"))) { // hiredis connects again when it is told to
+    while (!(r = redisCommand(c, THROTTLE, "user123"))) { // hiredis connects again only on request
         SAME(1, failed++ < 100);
         usleep(50000);
         redisReconnect(c);
     }
-    SAME(1, five(r));
+    SAME(1, is_fresh(r));
     ok(failed ? "restart after an error" : "restart");
 }

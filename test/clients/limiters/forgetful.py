@@ -1,13 +1,13 @@
-"""A server that forgets: forgetful.py server-port COMMAND n. Prints its own port.
+"""A proxy that loses one call: forgetful.py server-port COMMAND n. Prints its own port.
 
-It passes everything on to a server and back, but has the n-th COMMAND, by any client, done to another key than was said. A
-checker that is worth something complains. With n = 0 it forgets nothing."""
+It forwards everything between clients and a server, but changes the key of the n-th call of COMMAND that any client makes, so
+that the call has no effect on its real key. A test that checks its results must then fail. With n = 0 no call is changed."""
 
 import socket
 import sys
 import threading
 
-upstream, command, forget = int(sys.argv[1]), sys.argv[2].encode(), int(sys.argv[3])
+upstream, command, lost = int(sys.argv[1]), sys.argv[2].encode(), int(sys.argv[3])
 counting = threading.Lock()
 seen = 0
 
@@ -21,41 +21,41 @@ def calls(stream):
         yield words
 
 
-def forgotten(words):
+def is_lost(words):
     global seen
     if words[0].upper() != command:
         return False
     with counting:
         seen += 1
-        return seen == forget
+        return seen == lost
 
 
-def answer(server, client):
+def forward_replies(server, client):
     try:
         while got := server.recv(65536):
             client.sendall(got)
         client.shutdown(socket.SHUT_RDWR)
     except OSError:
-        pass  # the client went away
+        pass  # the client has disconnected
 
 
 def serve(client):
     with client, socket.create_connection(("127.0.0.1", upstream)) as server:
-        threading.Thread(target=answer, args=(server, client), daemon=True).start()
+        threading.Thread(target=forward_replies, args=(server, client), daemon=True).start()
         for words in calls(client.makefile("rb")):
-            if forgotten(words):
+            if is_lost(words):
                 words[1] += b"?"
             server.sendall(b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(w), w) for w in words))
 
 
-def guarded(client):
+def serve_safely(client):
     try:
         serve(client)
     except OSError:
-        pass  # one of both went away
+        pass  # the client or the server has disconnected
 
 
 listener = socket.create_server(("127.0.0.1", 0))
 print(listener.getsockname()[1], flush=True)
 while True:
-    threading.Thread(target=guarded, args=(listener.accept()[0],), daemon=True).start()
+    threading.Thread(target=serve_safely, args=(listener.accept()[0],), daemon=True).start()

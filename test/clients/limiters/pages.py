@@ -1,6 +1,7 @@
-"""django-ratelimit and the throttles of Django REST framework, as they come: pages.py port
+"""Tests django-ratelimit and the throttles of Django REST framework, with their default settings: pages.py port
 
-Both keep what they count in Django's cache, here in its own Redis backend. What is seen is printed, for comparison."""
+Both keep their counters in Django's cache, here with Django's own Redis backend. The results are printed, so that run.sh can
+compare those of cellserver with those of redis-server."""
 
 import sys
 import time
@@ -88,28 +89,28 @@ def usage(user):
     return get_usage(RequestFactory().get("/", headers={"x-user": user}), group="usage", key=USER, rate="5/d")
 
 
-def patient(name):
-    """A user whose day does not end while this runs: each has it end at another time."""
+def user_with_time(name):
+    """Returns a user whose window of a day does not end during this test. The windows of users end at different times."""
     return next(user for i in range(1000) if usage(user := f"{name}{i}")["time_left"] > 3600)
 
 
 def visits():
-    alice, bob = patient("alice"), patient("bob")
+    alice, bob = user_with_time("alice"), user_with_time("bob")
     expect("alice, a limit of 5", [visit("/page", alice) for _ in range(7)], ["welcome"] * 5 + [403] * 2)
-    expect("bob has a limit of his own", visit("/page", bob), "welcome")
+    expect("bob has a separate limit", visit("/page", bob), "welcome")
     expect("only POST counts", [visit("/form", alice, m) for m in ["get", "post", "get", "post", "post", "get"]],
            ["welcome", "welcome", "welcome", "welcome", 403, "welcome"])
-    expect("two pages share", [visit(f"/shared/{n}", alice) for n in ["one", "two", "one", "two"]], ["welcome"] * 3 + ["too often"])
+    expect("two pages share a limit", [visit(f"/shared/{n}", alice) for n in ["one", "two", "one", "two"]], ["welcome"] * 3 + ["too often"])
     expect("a limit of 0", visit("/closed", alice), 403)
 
 
 def counts():
-    carol = patient("carol")
+    carol = user_with_time("carol")
     request = RequestFactory().get("/", headers={"x-user": carol})
     for n in [1, 2, 3]:
-        told = get_usage(request, group="usage", key=USER, rate="5/d", increment=True)
-        expect("an increment", (told["count"], told["limit"], told["should_limit"]), (n, 5, False))
-    expect("a look", [usage(carol)["count"] for _ in range(2)], [3, 3])
+        used = get_usage(request, group="usage", key=USER, rate="5/d", increment=True)
+        expect("an increment", (used["count"], used["limit"], used["should_limit"]), (n, 5, False))
+    expect("a check without an increment", [usage(carol)["count"] for _ in range(2)], [3, 3])
     with redis.Redis(port=port) as r:
         kept = [r.ttl(key) for key in r.scan_iter("*rl:*")]
         expect("every counter is kept for a day and 5 s", all(86300 < ttl <= 86405 for ttl in kept) and len(kept) > 5, True)
@@ -120,7 +121,7 @@ def throttles():
         return Client().get("/api", REMOTE_ADDR=address)
 
     expect("an address, a limit of 3", [get("10.0.0.1").status_code for _ in range(5)], [200] * 3 + [429] * 2)
-    expect("it is told to wait a day", 86300 < int(get("10.0.0.1").headers["Retry-After"]) <= 86400, True)
+    expect("Retry-After is a day", 86300 < int(get("10.0.0.1").headers["Retry-After"]) <= 86400, True)
     expect("another address", get("10.0.0.2").status_code, 200)
 
 
@@ -128,15 +129,15 @@ def expiry():
     assert cache.add("short", 7, 1)
     late = time.monotonic() + 20
     while cache.get("short") is not None:
-        assert time.monotonic() < late, "it does not expire"
+        assert time.monotonic() < late, "the key does not expire"
         time.sleep(0.02)
     try:
         cache.incr("short")
-        raise AssertionError("what has gone was added to")
+        raise AssertionError("an expired counter was incremented")
     except ValueError:
         expect("a second later", cache.add("short", 7, 1000), True)
-    expect("it counts on", [cache.incr("short"), cache.add("short", 1), cache.get("short")], [8, False, 8])
+    expect("the new counter", [cache.incr("short"), cache.add("short", 1), cache.get("short")], [8, False, 8])
 
 
-for story in [throttles, visits, counts, expiry]:
-    story()
+for scenario in [throttles, visits, counts, expiry]:
+    scenario()

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Limiter libraries, as they come, on cellserver's Redis commands: test/clients/limiters/run.sh path/to/cellserver
-# Each program asserts what its library does, and must print the same lines on redis-server; and it must complain of a server
-# that forgets one call. ../installed.sh installs them. Needs python3 with venv, node with npm, redis-server and redis-cli.
+# Tests limiter libraries that were made for Redis: test/clients/limiters/run.sh path/to/cellserver
+# Each program checks what its library does. It must print the same lines with cellserver and with redis-server, and must fail
+# when the proxy forgetful.py loses one call. ../installed.sh installs the libraries. Needs python3 with venv, node with npm,
+# redis-server and redis-cli.
 set -eu
 
 binary=$(realpath "${1:?usage: $0 path/to/cellserver}")
@@ -30,28 +31,29 @@ await() { # file, pattern
         grep -q "$2" "$1" && return
         sleep 0.1
     done
-    fail "nothing like $2 in $(cat "$1")"
+    fail "waited a minute for a line that matches '$2', but got: $(cat "$1")"
 }
 
-start() { # name, command...: with --port; the port is then in the variable of that name
+# start starts a server, and sets the variable with its name to its port.
+start() { # name, command...
     local name=$1 port
     shift
     port=$(free_port)
-    "$@" --port "$port" >"$dir/$name.stdout" 2>"$dir/$name.stderr" &
+    "$@" --port "$port" >"$dir/$name.stdout" 2>"$dir/$name.log" &
     started+=($!)
     await "$dir/$name.stdout" 'Ready to accept connections'
     printf -v "$name" %s "$port"
 }
 
-# play runs a program on an emptied server, by way of another port if there is one.
-play() { # port, file for its lines, program, its port if it is another
+# play empties a server and runs a program with it, or with a proxy in front of it.
+play() { # port, output file, program, port of the proxy if there is one
     redis-cli -p "$1" FLUSHALL >/dev/null
     # shellcheck disable=SC2086 # the words of the program
-    (cd "$dir" && timeout 120 $3 "${4:-$1}" >"$2" 2>"$2.complaint")
+    (cd "$dir" && timeout 120 $3 "${4:-$1}" >"$2" 2>"$2.stderr")
 }
 
-# forgetting plays a program on cellserver behind forgetful.py.
-forgetting() { # file for its lines, program, COMMAND, n
+# play_with_loss plays a program with cellserver behind forgetful.py, which loses the n-th COMMAND.
+play_with_loss() { # output file, program, COMMAND, n
     : >"$dir/forgetful.port"
     python3 "$here/forgetful.py" "$cellserver" "$3" "$4" >"$dir/forgetful.port" &
     started+=($!)
@@ -59,19 +61,19 @@ forgetting() { # file for its lines, program, COMMAND, n
     play "$cellserver" "$1" "$2" "$(cat "$dir/forgetful.port")"
 }
 
-check() { # name, program, COMMAND...: those that are forgotten
+check() { # name, program, COMMAND...: those that the proxy loses
     local name=$1 program=$2 command
     shift 2
     for server in cellserver redis; do
-        play "${!server}" "$dir/$server" "$program" || fail "$name on $server: $(cat "$dir/$server" "$dir/$server.complaint")"
+        play "${!server}" "$dir/$server" "$program" || fail "$name on $server: $(cat "$dir/$server" "$dir/$server.stderr")"
     done
-    diff "$dir/redis" "$dir/cellserver" || fail "$name sees something else than on redis-server"
+    diff "$dir/redis" "$dir/cellserver" || fail "$name behaves differently with redis-server"
     for command; do
-        forgetting "$dir/behind" "$program" "$command" 0 || fail "$name behind forgetful.py: $(cat "$dir/behind.complaint")"
-        ! forgetting "$dir/behind" "$program" "$command" 3 || fail "$name does not notice that a $command was forgotten"
-        grep -q AssertionError "$dir/behind.complaint" || fail "$name, a $command forgotten: $(cat "$dir/behind.complaint")"
+        play_with_loss "$dir/behind" "$program" "$command" 0 || fail "$name behind forgetful.py: $(cat "$dir/behind.stderr")"
+        ! play_with_loss "$dir/behind" "$program" "$command" 3 || fail "$name does not notice that a $command was lost"
+        grep -q AssertionError "$dir/behind.stderr" || fail "$name, with a lost $command, failed in another way: $(cat "$dir/behind.stderr")"
     done
-    echo "ok $name: $(wc -l <"$dir/cellserver") lines as on redis-server; notices a lost $*"
+    echo "ok $name: $(wc -l <"$dir/cellserver") lines as with redis-server; notices a lost $*"
 }
 
 for tool in python3 node npm redis-server redis-cli; do
@@ -92,4 +94,4 @@ for client in ioredis node-redis; do
 done
 check "django-ratelimit $(pip_version django-ratelimit) and Django REST framework $(pip_version djangorestframework) on Django $(pip_version django)" \
     "$clients/python/bin/python $here/pages.py" SET INCRBY
-[ ! -s "$dir/cellserver.stderr" ] || fail "the server complained: $(cat "$dir/cellserver.stderr")"
+[ ! -s "$dir/cellserver.log" ] || fail "the server logged warnings: $(cat "$dir/cellserver.log")"

@@ -1,9 +1,9 @@
-// ioredis: node ioredis.mjs ioredis
+// Plays the scenario with ioredis: node ioredis.mjs name-of-the-package
 import assert from "node:assert/strict";
-import { client, installed, ok, port, protocol, restart } from "./story.mjs";
+import { client, installed, ok, port, protocol, restart } from "./scenario.mjs";
 
 const { Redis, ReplyError } = await import(installed);
-const open = (db) => new Redis({ port, db, ...(protocol && { protocol }) }); // which reports what it suffers on stderr
+const open = (db) => new Redis({ port, db, ...(protocol && { protocol }) }); // ioredis writes connection errors to stderr
 
 client("ioredis");
 const redis = open(0);

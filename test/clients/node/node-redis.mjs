@@ -1,11 +1,11 @@
-// node-redis: node node-redis.mjs redis
+// Plays the scenario with node-redis: node node-redis.mjs name-of-the-package
 import assert from "node:assert/strict";
-import { client, installed, ok, port, protocol, restart, tls } from "./story.mjs";
+import { client, installed, ok, port, protocol, restart, tls } from "./scenario.mjs";
 
 const { createClient, ErrorReply } = await import(installed);
-const complain = (e) => console.error(e); // there must be none before the restart
+const logError = (e) => console.error(e); // run.sh allows none before the restart
 const open = (database) =>
-  createClient({ socket: { port, ...tls }, database, ...(protocol && { RESP: protocol }) }).on("error", complain).connect();
+  createClient({ socket: { port, ...tls }, database, ...(protocol && { RESP: protocol }) }).on("error", logError).connect();
 const limit = (key, ...limit) => ["CL.THROTTLE", key, ...limit];
 
 client("node-redis");

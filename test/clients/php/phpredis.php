@@ -1,6 +1,6 @@
 <?php
-// phpredis
-require 'story.php';
+// Plays the scenario with phpredis.
+require 'scenario.php';
 
 function open(int $db): Redis {
     $redis = new Redis();
@@ -34,7 +34,7 @@ ok('pipeline');
 same([3, [0, 16, 15, -1, 2]], $redis->multi()->incr('n')->rawCommand('CL.THROTTLE', 'tx', 15, 30, 60, 1)->exec());
 ok('transaction');
 
-same(false, $redis->incr('pipe')); // phpredis does not throw these
+same(false, $redis->incr('pipe')); // phpredis returns false instead of throwing these errors
 same('WRONGTYPE ', substr($redis->getLastError(), 0, 10));
 same(false, $redis->rawCommand('CL.THROTTLE', 'k', 15, 30, 'x'));
 same('ERR value is not an integer or out of range', $redis->getLastError());

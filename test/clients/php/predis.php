@@ -1,6 +1,6 @@
 <?php
-// Predis
-require 'story.php';
+// Plays the scenario with Predis.
+require 'scenario.php';
 require 'Predis/Autoloader.php';
 Predis\Autoloader::register();
 

@@ -1,4 +1,4 @@
-// go-redis: goredis client|universal|ring
+// Command goredis plays the scenario with a client of go-redis: goredis client|universal|ring
 package main
 
 import (
@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"clients/story"
+	"clients/scenario"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -20,7 +20,7 @@ var ctx = context.Background()
 
 func open(db int) redis.UniversalClient {
 	addr := "127.0.0.1:" + os.Getenv("PORT")
-	protocol, _ := strconv.Atoi(os.Getenv("PROTOCOL")) // 0: as it comes
+	protocol, _ := strconv.Atoi(os.Getenv("PROTOCOL")) // 0: the default
 	switch os.Args[1] {
 	case "universal":
 		return redis.NewUniversalClient(&redis.UniversalOptions{Addrs: []string{addr}, DB: db, Protocol: protocol})
@@ -31,36 +31,36 @@ func open(db int) redis.UniversalClient {
 		}
 		return redis.NewRing(&redis.RingOptions{Addrs: addrs, DB: db, Protocol: protocol})
 	}
-	return redis.NewClient(&redis.Options{Addr: addr, DB: db, Protocol: protocol, TLSConfig: trust()})
+	return redis.NewClient(&redis.Options{Addr: addr, DB: db, Protocol: protocol, TLSConfig: tlsConfig()})
 }
 
-// trust is what TLS goes by, nil without.
-func trust() *tls.Config {
+// tlsConfig returns the configuration for TLS, or nil without TLS.
+func tlsConfig() *tls.Config {
 	dir := os.Getenv("TLS")
 	if dir == "" {
 		return nil
 	}
 	authorities := x509.NewCertPool()
-	story.Equal(authorities.AppendCertsFromPEM(story.Must(os.ReadFile(dir+"/ca.crt"))), true)
-	own := story.Must(tls.LoadX509KeyPair(dir+"/client.crt", dir+"/client.key"))
+	scenario.Equal(authorities.AppendCertsFromPEM(scenario.Must(os.ReadFile(dir+"/ca.crt"))), true)
+	own := scenario.Must(tls.LoadX509KeyPair(dir+"/client.crt", dir+"/client.key"))
 	return &tls.Config{RootCAs: authorities, Certificates: []tls.Certificate{own}}
 }
 
 func main() {
-	story.Client("go-redis "+os.Args[1], "github.com/redis/go-redis/v9")
+	scenario.Client("go-redis "+os.Args[1], "github.com/redis/go-redis/v9")
 	rdb := open(0)
 	defer rdb.Close()
-	story.Equal(story.Must(throttle(rdb)), []int64{0, 16, 15, -1, 2})
-	story.Ok("throttle Do")
+	scenario.Equal(scenario.Must(throttle(rdb)), []int64{0, 16, 15, -1, 2})
+	scenario.Ok("throttle Do")
 	counters(rdb)
 	pipeline(rdb)
 	transaction(rdb)
 	refusals(rdb)
 	database(rdb)
-	story.Restart(func() error {
+	scenario.Restart(func() error {
 		reply, err := throttle(rdb)
-		if err == nil && os.Args[1] != "ring" { // whose key may be on a server that was not restarted
-			story.Equal(reply, []int64{0, 16, 15, -1, 2})
+		if err == nil && os.Args[1] != "ring" { // the ring may have the key on a server that was not restarted
+			scenario.Equal(reply, []int64{0, 16, 15, -1, 2})
 		}
 		return err
 	})
@@ -71,52 +71,52 @@ func throttle(rdb redis.UniversalClient) ([]int64, error) {
 }
 
 func counters(rdb redis.UniversalClient) {
-	story.Equal(story.Must(rdb.Incr(ctx, "n").Result()), int64(1))
-	story.Equal(story.Must(rdb.Incr(ctx, "n").Result()), int64(2))
-	story.Equal(story.Must(rdb.Expire(ctx, "n", 100*time.Second).Result()), true)
-	ttl := story.Must(rdb.TTL(ctx, "n").Result())
-	story.Equal(ttl > 50*time.Second && ttl <= 100*time.Second, true)
-	story.Ok("counters")
+	scenario.Equal(scenario.Must(rdb.Incr(ctx, "n").Result()), int64(1))
+	scenario.Equal(scenario.Must(rdb.Incr(ctx, "n").Result()), int64(2))
+	scenario.Equal(scenario.Must(rdb.Expire(ctx, "n", 100*time.Second).Result()), true)
+	ttl := scenario.Must(rdb.TTL(ctx, "n").Result())
+	scenario.Equal(ttl > 50*time.Second && ttl <= 100*time.Second, true)
+	scenario.Ok("counters")
 }
 
 func pipeline(rdb redis.UniversalClient) {
-	replies := story.Must(rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+	replies := scenario.Must(rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for range 10 {
 			pipe.Do(ctx, "CL.THROTTLE", "pipe", 99, 1, 1000, 1)
 		}
 		return nil
 	}))
 	for i, reply := range replies {
-		story.Equal(story.Must(reply.(*redis.Cmd).Int64Slice())[:3], []int64{0, 100, 99 - int64(i)})
+		scenario.Equal(scenario.Must(reply.(*redis.Cmd).Int64Slice())[:3], []int64{0, 100, 99 - int64(i)})
 	}
-	story.Ok("pipeline")
+	scenario.Ok("pipeline")
 }
 
 func transaction(rdb redis.UniversalClient) {
-	replies := story.Must(rdb.TxPipelined(ctx, func(tx redis.Pipeliner) error {
+	replies := scenario.Must(rdb.TxPipelined(ctx, func(tx redis.Pipeliner) error {
 		tx.Incr(ctx, "n")
 		tx.Do(ctx, "CL.THROTTLE", "tx", 15, 30, 60, 1)
 		return nil
 	}))
-	story.Equal(replies[0].(*redis.IntCmd).Val(), int64(3))
-	story.Equal(story.Must(replies[1].(*redis.Cmd).Int64Slice()), []int64{0, 16, 15, -1, 2})
-	story.Ok("transaction")
+	scenario.Equal(replies[0].(*redis.IntCmd).Val(), int64(3))
+	scenario.Equal(scenario.Must(replies[1].(*redis.Cmd).Int64Slice()), []int64{0, 16, 15, -1, 2})
+	scenario.Ok("transaction")
 }
 
-// refusals are errors that the server sends.
+// refusals checks how the client returns errors that the server sends.
 func refusals(rdb redis.UniversalClient) {
-	story.Equal(redis.HasErrorPrefix(rdb.Incr(ctx, "pipe").Err(), "WRONGTYPE"), true)
-	story.Equal(fmt.Sprint(rdb.Do(ctx, "CL.THROTTLE", "k", 15, 30, "x").Err()),
+	scenario.Equal(redis.HasErrorPrefix(rdb.Incr(ctx, "pipe").Err(), "WRONGTYPE"), true)
+	scenario.Equal(fmt.Sprint(rdb.Do(ctx, "CL.THROTTLE", "k", 15, 30, "x").Err()),
 		"ERR value is not an integer or out of range")
-	story.Ok("errors")
+	scenario.Ok("errors")
 }
 
-// database opens another database, which does not have the keys of the first.
+// database opens another database, which must not have the keys of the first.
 func database(rdb redis.UniversalClient) {
 	two := open(2)
-	story.Equal(story.Must(two.Exists(ctx, "n").Result()), int64(0))
-	story.Equal(story.Must(two.Incr(ctx, "n").Result()), int64(1))
-	story.Equal(story.Must(rdb.Get(ctx, "n").Int()), 3)
+	scenario.Equal(scenario.Must(two.Exists(ctx, "n").Result()), int64(0))
+	scenario.Equal(scenario.Must(two.Incr(ctx, "n").Result()), int64(1))
+	scenario.Equal(scenario.Must(rdb.Get(ctx, "n").Int()), 3)
 	two.Close()
-	story.Ok("database")
+	scenario.Ok("database")
 }

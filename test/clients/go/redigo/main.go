@@ -1,4 +1,4 @@
-// redigo: a pool that tests what it lends.
+// Command redigo plays the scenario with redigo, and a pool that tests each connection before its use.
 package main
 
 import (
@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"clients/story"
+	"clients/scenario"
 
 	"github.com/gomodule/redigo/redis"
 )
@@ -25,7 +25,7 @@ func open(db int) *redis.Pool {
 	}
 }
 
-// do borrows a connection for one call.
+// do makes one call on a connection of the pool.
 func do(pool *redis.Pool, command string, args ...any) (any, error) {
 	c := pool.Get()
 	defer c.Close()
@@ -34,16 +34,16 @@ func do(pool *redis.Pool, command string, args ...any) (any, error) {
 
 func refused(_ any, err error) string {
 	var reply redis.Error
-	story.Equal(errors.As(err, &reply), true)
+	scenario.Equal(errors.As(err, &reply), true)
 	return reply.Error()
 }
 
 func main() {
-	story.Client("redigo", "github.com/gomodule/redigo")
+	scenario.Client("redigo", "github.com/gomodule/redigo")
 	pool := open(0)
 	defer pool.Close()
-	story.Equal(story.Must(throttle(pool)), []int{0, 16, 15, -1, 2})
-	story.Ok("throttle Do")
+	scenario.Equal(scenario.Must(throttle(pool)), []int{0, 16, 15, -1, 2})
+	scenario.Ok("throttle Do")
 	counters(pool)
 	c := pool.Get()
 	pipeline(c)
@@ -51,10 +51,10 @@ func main() {
 	c.Close()
 	refusals(pool)
 	database(pool)
-	story.Restart(func() error {
+	scenario.Restart(func() error {
 		reply, err := throttle(pool)
 		if err == nil {
-			story.Equal(reply, []int{0, 16, 15, -1, 2})
+			scenario.Equal(reply, []int{0, 16, 15, -1, 2})
 		}
 		return err
 	})
@@ -65,12 +65,12 @@ func throttle(pool *redis.Pool) ([]int, error) {
 }
 
 func counters(pool *redis.Pool) {
-	story.Equal(story.Must(redis.Int(do(pool, "INCR", "n"))), 1)
-	story.Equal(story.Must(redis.Int(do(pool, "INCR", "n"))), 2)
-	story.Equal(story.Must(redis.Bool(do(pool, "EXPIRE", "n", 100))), true)
-	ttl := story.Must(redis.Int(do(pool, "TTL", "n")))
-	story.Equal(ttl > 50 && ttl <= 100, true)
-	story.Ok("counters")
+	scenario.Equal(scenario.Must(redis.Int(do(pool, "INCR", "n"))), 1)
+	scenario.Equal(scenario.Must(redis.Int(do(pool, "INCR", "n"))), 2)
+	scenario.Equal(scenario.Must(redis.Bool(do(pool, "EXPIRE", "n", 100))), true)
+	ttl := scenario.Must(redis.Int(do(pool, "TTL", "n")))
+	scenario.Equal(ttl > 50 && ttl <= 100, true)
+	scenario.Ok("counters")
 }
 
 func pipeline(c redis.Conn) {
@@ -79,34 +79,34 @@ func pipeline(c redis.Conn) {
 	}
 	c.Flush()
 	for i := range 10 {
-		story.Equal(story.Must(redis.Ints(c.Receive()))[:3], []int{0, 100, 99 - i})
+		scenario.Equal(scenario.Must(redis.Ints(c.Receive()))[:3], []int{0, 100, 99 - i})
 	}
-	story.Ok("pipeline")
+	scenario.Ok("pipeline")
 }
 
 func transaction(c redis.Conn) {
 	c.Send("MULTI")
 	c.Send("INCR", "n")
 	c.Send("CL.THROTTLE", "tx", 15, 30, 60, 1)
-	replies := story.Must(redis.Values(c.Do("EXEC")))
-	story.Equal(replies[0], int64(3))
-	story.Equal(story.Must(redis.Ints(replies[1], nil)), []int{0, 16, 15, -1, 2})
-	story.Ok("transaction")
+	replies := scenario.Must(redis.Values(c.Do("EXEC")))
+	scenario.Equal(replies[0], int64(3))
+	scenario.Equal(scenario.Must(redis.Ints(replies[1], nil)), []int{0, 16, 15, -1, 2})
+	scenario.Ok("transaction")
 }
 
-// refusals are errors that the server sends.
+// refusals checks how the client returns errors that the server sends.
 func refusals(pool *redis.Pool) {
-	story.Equal(strings.HasPrefix(refused(do(pool, "INCR", "pipe")), "WRONGTYPE "), true)
-	story.Equal(refused(do(pool, "CL.THROTTLE", "k", 15, 30, "x")), "ERR value is not an integer or out of range")
-	story.Ok("errors")
+	scenario.Equal(strings.HasPrefix(refused(do(pool, "INCR", "pipe")), "WRONGTYPE "), true)
+	scenario.Equal(refused(do(pool, "CL.THROTTLE", "k", 15, 30, "x")), "ERR value is not an integer or out of range")
+	scenario.Ok("errors")
 }
 
-// database opens another database, which does not have the keys of the first.
+// database opens another database, which must not have the keys of the first.
 func database(pool *redis.Pool) {
 	two := open(2)
-	story.Equal(story.Must(redis.Int(do(two, "EXISTS", "n"))), 0)
-	story.Equal(story.Must(redis.Int(do(two, "INCR", "n"))), 1)
-	story.Equal(story.Must(redis.Int(do(pool, "GET", "n"))), 3)
+	scenario.Equal(scenario.Must(redis.Int(do(two, "EXISTS", "n"))), 0)
+	scenario.Equal(scenario.Must(redis.Int(do(two, "INCR", "n"))), 1)
+	scenario.Equal(scenario.Must(redis.Int(do(pool, "GET", "n"))), 3)
 	two.Close()
-	story.Ok("database")
+	scenario.Ok("database")
 }

@@ -1,4 +1,4 @@
-//! redis-rs, with a plain connection
+//! Plays the scenario with redis-rs and a plain connection.
 use redis::{Client, Cmd, Commands, Connection, RedisError, RedisResult, cmd, pipe};
 use std::{env::var, io::stdin, thread::sleep, time::Duration};
 

@@ -1,11 +1,11 @@
-// What the Node.js programs share: how a story is told to test/clients/run.sh.
+// What the Node.js programs share: how they report to test/clients/run.sh.
 import { readFileSync } from "node:fs";
 import { createInterface } from "node:readline/promises";
 import { setTimeout } from "node:timers/promises";
 
-export const [, , installed] = process.argv; // the name under which the package is installed, such as ioredis5
+export const [, , installed] = process.argv; // the installed name of the client's package, such as ioredis5
 export const port = Number(process.env.PORT);
-export const protocol = process.env.PROTOCOL && Number(process.env.PROTOCOL); // none: as it comes
+export const protocol = process.env.PROTOCOL && Number(process.env.PROTOCOL); // unset: the client's default
 const dir = process.env.TLS;
 const file = (name) => readFileSync(`${dir}/${name}`);
 export const tls = dir && { tls: true, host: "127.0.0.1", ca: file("ca.crt"), cert: file("client.crt"), key: file("client.key") };
@@ -17,7 +17,7 @@ export function ok(...feature) {
   console.log("ok", ...feature);
 }
 
-// restart has the server restarted, and calls until a call succeeds.
+// restart asks run.sh to restart the server, and then calls until a call succeeds.
 export async function restart(call) {
   console.log("restart");
   const lines = createInterface(process.stdin);
@@ -25,7 +25,7 @@ export async function restart(call) {
   lines.close();
   let failed = 0;
   for (; !(await call().then(() => true, (e) => (e.code === "ERR_ASSERTION" ? Promise.reject(e) : false))); failed++) {
-    if (failed > 100) throw new Error("it does not connect again");
+    if (failed > 100) throw new Error("the client does not connect again");
     await setTimeout(50);
   }
   ok("restart", ...(failed ? ["after an error"] : []));

@@ -2,13 +2,13 @@ import java.util.List;
 import java.util.Objects;
 import java.util.concurrent.Callable;
 
-/** What the Java programs share: how a story is told to test/clients/run.sh. */
-class Story {
+/** What the Java programs share: how they report to test/clients/run.sh. */
+class Scenario {
     static final int PORT = Integer.parseInt(System.getenv("PORT"));
-    static final String PROTOCOL = System.getenv("PROTOCOL"); // empty: as it comes
+    static final String PROTOCOL = System.getenv("PROTOCOL"); // empty: the client's default
     static final List<Long> FRESH = List.of(0L, 16L, 15L, -1L, 2L);
 
-    /** Says which client it is; its version is in the name of its jar. */
+    /** Prints the name of the client, and its version, which is in the name of its jar. */
     static void client(String name, Class<?> of) {
         var jar = of.getProtectionDomain().getCodeSource().getLocation().getPath();
         System.out.println("client " + name + " " + jar.replaceFirst(".*?-(core-)?([0-9].*)\\.jar", "$2").replace(".RELEASE", ""));
@@ -29,7 +29,7 @@ class Story {
         void call() throws Exception;
     }
 
-    /** An error as the client throws it, if it is of that class. */
+    /** Returns the message of the error that a call throws, which must be of the given class. */
     static String refused(Class<? extends Exception> of, Call call) {
         try {
             call.call();
@@ -39,7 +39,7 @@ class Story {
         }
     }
 
-    /** Has the server restarted, and calls until a call succeeds. */
+    /** Asks run.sh to restart the server, and then calls until a call succeeds. */
     static void restart(Class<? extends Exception> lost, Callable<?> call) throws Exception {
         System.out.println("restart");
         System.in.read();
@@ -53,6 +53,6 @@ class Story {
                 Thread.sleep(50);
             }
         }
-        throw new AssertionError("it does not connect again");
+        throw new AssertionError("the client does not connect again");
     }
 }

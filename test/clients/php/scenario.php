@@ -1,5 +1,5 @@
 <?php
-// What the PHP programs share: how a story is told to test/clients/run.sh.
+// What the PHP programs share: how they report to test/clients/run.sh.
 function ok(string $feature): void { echo "ok $feature\n"; }
 
 function same($want, $got): void {
@@ -9,7 +9,7 @@ function same($want, $got): void {
     }
 }
 
-// restart has the server restarted, and calls until a call succeeds.
+// restart asks run.sh to restart the server, and then calls until a call succeeds.
 function restart(callable $call): void {
     echo "restart\n";
     fgets(STDIN);
@@ -22,5 +22,5 @@ function restart(callable $call): void {
             usleep(50000);
         }
     }
-    same('a connection', 'none again');
+    same('a new connection', 'none');
 }

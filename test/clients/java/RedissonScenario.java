@@ -14,16 +14,19 @@ import org.redisson.command.CommandBatchService;
 import org.redisson.config.Config;
 import org.redisson.config.Protocol;
 
-/** Redisson, without what it does in Lua. It has no public call for a command of one's own: its executor's is used. */
-public class RedissonStory {
+/**
+ * Plays the scenario with Redisson, without its calls that use Lua. Redisson has no public call for
+ * commands that it does not know, so this uses its command executor.
+ */
+public class RedissonScenario {
     static final RedisCommand<List<Object>> THROTTLE = new RedisCommand<>("CL.THROTTLE", new ObjectListReplayDecoder<Object>());
 
     static RedissonClient open(int db) { return open(db, true); }
 
     static RedissonClient open(int db, boolean scriptCache) {
         var config = new Config().setUseScriptCache(scriptCache);
-        if (!Story.PROTOCOL.isEmpty()) config.setProtocol(Protocol.valueOf("RESP" + Story.PROTOCOL));
-        config.useSingleServer().setAddress("redis://127.0.0.1:" + Story.PORT).setDatabase(db);
+        if (!Scenario.PROTOCOL.isEmpty()) config.setProtocol(Protocol.valueOf("RESP" + Scenario.PROTOCOL));
+        config.useSingleServer().setAddress("redis://127.0.0.1:" + Scenario.PORT).setDatabase(db);
         return Redisson.create(config);
     }
 
@@ -35,56 +38,56 @@ public class RedissonStory {
     }
 
     public static void main(String[] args) throws Exception {
-        Story.client("redisson", Redisson.class);
+        Scenario.client("redisson", Redisson.class);
         var redis = open(0);
         var executor = ((Redisson) redis).getCommandExecutor();
-        Story.same(Story.FRESH, throttle(executor, "user123", 15, 30, 60, 1));
-        Story.ok("throttle writeAsync");
+        Scenario.same(Scenario.FRESH, throttle(executor, "user123", 15, 30, 60, 1));
+        Scenario.ok("throttle writeAsync");
 
         var n = redis.getAtomicLong("n");
-        Story.same(1L, n.incrementAndGet());
-        Story.same(2L, n.incrementAndGet());
-        Story.same(true, executor.get(executor.writeAsync("n", LongCodec.INSTANCE, RedisCommands.PEXPIRE, "n", 100_000))); // n.expire is in Lua
+        Scenario.same(1L, n.incrementAndGet());
+        Scenario.same(2L, n.incrementAndGet());
+        Scenario.same(true, executor.get(executor.writeAsync("n", LongCodec.INSTANCE, RedisCommands.PEXPIRE, "n", 100_000))); // n.expire uses Lua
         long ttl = n.remainTimeToLive();
-        Story.same(true, ttl > 50_000 && ttl <= 100_000);
-        Story.ok("counters");
+        Scenario.same(true, ttl > 50_000 && ttl <= 100_000);
+        Scenario.ok("counters");
 
         var pipe = new CommandBatchService(executor, BatchOptions.defaults());
         for (int i = 0; i < 10; i++) pipe.writeAsync("pipe", StringCodec.INSTANCE, THROTTLE, "pipe", 99, 1, 1000, 1);
         var replies = pipe.execute().getResponses();
-        for (int i = 0; i < 10; i++) Story.same(99L - i, ((List<?>) replies.get(i)).get(2));
-        Story.ok("pipeline");
+        for (int i = 0; i < 10; i++) Scenario.same(99L - i, ((List<?>) replies.get(i)).get(2));
+        Scenario.ok("pipeline");
 
         var tx = new CommandBatchService(executor, BatchOptions.defaults().executionMode(BatchOptions.ExecutionMode.IN_MEMORY_ATOMIC));
         tx.writeAsync("n", LongCodec.INSTANCE, RedisCommands.INCR, "n");
         tx.writeAsync("tx", StringCodec.INSTANCE, THROTTLE, "tx", 15, 30, 60, 1);
-        Story.same(List.of(3L, Story.FRESH), tx.execute().getResponses());
-        Story.ok("transaction");
+        Scenario.same(List.of(3L, Scenario.FRESH), tx.execute().getResponses());
+        Scenario.ok("transaction");
 
-        var wrong = Story.refused(RedisException.class, () -> redis.getAtomicLong("pipe").incrementAndGet());
-        Story.same("WRONGTYPE", wrong.split(" ")[0]);
-        wrong = Story.refused(RedisException.class, () -> throttle(executor, "k", 15, 30, "x"));
-        Story.same("ERR value is not an integer or out of range", wrong.split("\\. channel")[0]);
-        Story.ok("errors");
+        var wrong = Scenario.refused(RedisException.class, () -> redis.getAtomicLong("pipe").incrementAndGet());
+        Scenario.same("WRONGTYPE", wrong.split(" ")[0]);
+        wrong = Scenario.refused(RedisException.class, () -> throttle(executor, "k", 15, 30, "x"));
+        Scenario.same("ERR value is not an integer or out of range", wrong.split("\\. channel")[0]);
+        Scenario.ok("errors");
 
-        var lua = open(0, false); // else it would send EVALSHA for ever
-        wrong = Story.refused(RedisException.class, () -> lua.getAtomicLong("n").expire(Duration.ofSeconds(100)));
-        Story.same("ERR unknown command 'EVAL',", wrong.split(" with")[0]);
+        var lua = open(0, false); // with the script cache, it would send EVALSHA for ever
+        wrong = Scenario.refused(RedisException.class, () -> lua.getAtomicLong("n").expire(Duration.ofSeconds(100)));
+        Scenario.same("ERR unknown command 'EVAL',", wrong.split(" with")[0]);
         var bucket = lua.getBucket("bucket", StringCodec.INSTANCE);
         bucket.set("value", Duration.ofSeconds(100));
-        Story.same("value", bucket.getAndExpire(Duration.ofSeconds(50)));
+        Scenario.same("value", bucket.getAndExpire(Duration.ofSeconds(50)));
         ttl = bucket.remainTimeToLive();
-        Story.same(true, ttl > 25_000 && ttl <= 50_000);
+        Scenario.same(true, ttl > 25_000 && ttl <= 50_000);
         lua.shutdown();
 
         var two = open(2);
-        Story.same(false, two.getAtomicLong("n").isExists());
-        Story.same(1L, two.getAtomicLong("n").incrementAndGet());
-        Story.same(3L, n.get());
+        Scenario.same(false, two.getAtomicLong("n").isExists());
+        Scenario.same(1L, two.getAtomicLong("n").incrementAndGet());
+        Scenario.same(3L, n.get());
         two.shutdown();
-        Story.ok("database");
+        Scenario.ok("database");
 
-        Story.restart(RedisException.class, () -> throttle(executor, "user123", 15, 30, 60, 1));
+        Scenario.restart(RedisException.class, () -> throttle(executor, "user123", 15, 30, 60, 1));
         redis.shutdown();
     }
 }

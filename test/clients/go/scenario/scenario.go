@@ -1,5 +1,5 @@
-// Package story is what the Go programs share: how a story is told to test/clients/run.sh.
-package story
+// Package scenario has what the Go programs share: how they report to test/clients/run.sh.
+package scenario
 
 import (
 	"bufio"
@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Client says which client is to tell its story, and its version as it is built in.
+// Client prints the name of the client, and the version that is built into the program.
 func Client(name, module string) {
 	build, _ := debug.ReadBuildInfo()
 	for _, dep := range build.Deps {
@@ -20,10 +20,10 @@ func Client(name, module string) {
 	}
 }
 
-// Ok says that a feature works.
+// Ok prints that a feature works.
 func Ok(feature string) { fmt.Println("ok", feature) }
 
-// Equal ends the program if got is something else.
+// Equal ends the program if got differs from want.
 func Equal(got, want any) {
 	if !reflect.DeepEqual(got, want) {
 		panic(fmt.Sprintf("got %v, want %v", got, want))
@@ -38,15 +38,15 @@ func Must[T any](value T, err error) T {
 	return value
 }
 
-// Restart has the server restarted, and calls until a call succeeds: "after an error" if it was not
-// the first.
+// Restart asks run.sh to restart the server, and then calls until a call succeeds. It prints "after an
+// error" if that was not the first call.
 func Restart(call func() error) {
 	fmt.Println("restart")
 	Must(bufio.NewReader(os.Stdin).ReadString('\n'))
 	failed := 0
 	for ; call() != nil; failed++ {
 		if failed > 100 {
-			panic("it does not connect again")
+			panic("the client does not connect again")
 		}
 		<-time.After(50 * time.Millisecond)
 	}
