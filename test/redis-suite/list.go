@@ -49,7 +49,7 @@ func readList(path string) (*list, error) {
 			last := &l.entries[len(l.entries)-1]
 			last.reason = strings.TrimPrefix(last.reason+" "+name, " ")
 		default:
-			return nil, fmt.Errorf("%s: not understood: %q", path, line)
+			return nil, fmt.Errorf("%s: invalid line: %q", path, line)
 		}
 	}
 	return l, nil
@@ -74,11 +74,12 @@ func (l *list) String() string {
 
 func (l *list) write() error { return os.WriteFile(l.path, []byte(l.String()), 0o644) }
 
-// of is what the list says of these units.
+// of returns the part of the list about these units.
 func (l *list) of(units []string) *list {
 	return l.where(func(t test) bool { return slices.Contains(units, t.unit) })
 }
 
+// where returns the entries whose tests are to be kept.
 func (l *list) where(keep func(test) bool) *list {
 	kept := &list{path: l.path, head: l.head}
 	for _, e := range l.entries {

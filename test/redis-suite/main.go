@@ -39,9 +39,9 @@ var units = []string{
 	"unit/auth", "unit/acl", "unit/acl-v2", "unit/limits", "unit/obuf-limits", "unit/info",
 }
 
-// started are the units whose tests start servers themselves, with a configuration. There is no
-// proxy between, so what they send is not known: a test of them that is skipped needs a reason in
-// words. They run without RESP3.
+// started are the units whose tests start servers themselves, with a configuration. There is no proxy
+// in between, so the commands that they send are unknown, and each of their tests in skipped.txt needs
+// a reason. They run only in RESP2.
 var started = []string{"unit/auth", "unit/acl", "unit/acl-v2", "unit/limits", "unit/obuf-limits", "unit/info"}
 
 func startsItself(unit string) bool { return slices.Contains(started, unit) }
@@ -56,8 +56,8 @@ const enoughPass = 230
 // session is one run of this program.
 type session struct {
 	source, binary string // Redis's source, and cellserver
-	standIn        string // what stands in for redis-server: redis-server.sh
-	dir            string // for what is temporary
+	standIn        string // the program that the suite starts as redis-server: redis-server.sh
+	dir            string // for temporary files
 	base           int    // the first of its ports
 	units          []string
 	skipped        *list
@@ -70,8 +70,8 @@ func main() {
 	flag.StringVar(&s.source, "source", "", "the `directory` of Redis's source")
 	flag.StringVar(&s.binary, "server", "bin/cellserver", "the `binary`, as make build makes it")
 	lists := flag.String("lists", "test/redis-suite", "the `directory` of skipped.txt, not-yet.txt and redis-server.sh")
-	update := flag.Bool("update", false, "take off the lists what passes now, and do no more")
-	only := flag.String("units", strings.Join(units, ","), "which, with commas between them")
+	update := flag.Bool("update", false, "only remove the tests that now pass from the lists")
+	only := flag.String("units", strings.Join(units, ","), "the `units` to run, separated by commas")
 	flag.Parse()
 	s.units = strings.Split(*only, ",")
 	s.standIn = filepath.Join(*lists, "redis-server.sh")
@@ -115,8 +115,8 @@ func (s *session) do(lists string, update bool) (err error) {
 	return s.judge(ctx)
 }
 
-// judge runs everything and returns what is wrong. What is on the lists does not depend on the
-// protocol, so it is run once.
+// judge runs all tests and returns an error that lists all faults. The listed tests do not depend on
+// the protocol, so they run once.
 func (s *session) judge(ctx context.Context) error {
 	verdicts, err := s.verdicts(ctx)
 	if err != nil {
@@ -139,12 +139,11 @@ func (s *session) judge(ctx context.Context) error {
 	if len(faults) > 0 {
 		return fmt.Errorf("%d faults:\n%s", len(faults), strings.Join(faults, "\n"))
 	}
-	fmt.Println("redis-suite: ok: cellserver passes what redis-server passes, but for what is listed, and that fails")
+	fmt.Println("redis-suite: ok: cellserver passes what redis-server passes; the listed tests fail")
 	return nil
 }
 
-// protocols are the two that the suite is run in. resp3 is the index of the one that is spoken
-// through a proxy.
+// protocols are those in which the suite runs. resp3 is the index of the one that needs a proxy.
 var protocols = []string{"RESP2", "RESP3"}
 
 const resp3 = 1
@@ -173,7 +172,7 @@ func (s *session) update(ctx context.Context) error {
 			off++
 		}
 	}
-	fmt.Printf("redis-suite: %d of %d tests taken off the lists\n", off, len(s.listed()))
+	fmt.Printf("redis-suite: %d of %d tests removed from the lists\n", off, len(s.listed()))
 	for _, l := range []*list{s.skipped, s.notYet} {
 		if err := l.where(func(t test) bool { return !passed[t] }).write(); err != nil {
 			return err

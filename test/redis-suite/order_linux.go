@@ -34,7 +34,7 @@ func newOrder() (*order, error) {
 	return o, nil
 }
 
-// forward forwards what a client sends. The client stays open until end is called.
+// forward forwards what a client sends. The caller keeps the client open until end is called.
 func (o *order) forward(client *net.TCPConn, to io.Writer, end func()) error {
 	raw, err := client.SyscallConn()
 	if err != nil {
@@ -80,7 +80,7 @@ func (o *order) hand(fd int32, buffer []byte) {
 	o.drop(fd)
 }
 
-// drop ends a link, before its descriptor can be that of another.
+// drop ends a link. It is called before the descriptor is closed and may be used for another connection.
 func (o *order) drop(fd int32) {
 	_ = unix.EpollCtl(o.epoll, unix.EPOLL_CTL_DEL, int(fd), nil) // it fails if it was never there
 	o.mu.Lock()

@@ -12,7 +12,7 @@ type order struct{}
 
 func newOrder() (*order, error) { return &order{}, nil }
 
-// forward forwards what a client sends. The client stays open until end is called.
+// forward forwards what a client sends. The caller keeps the client open until end is called.
 func (o *order) forward(client *net.TCPConn, to io.Writer, end func()) error {
 	go func() {
 		_, _ = io.Copy(to, client) // ends when either side does

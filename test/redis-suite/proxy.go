@@ -75,7 +75,7 @@ func (p *proxy) serve(client *net.TCPConn) {
 	// A call is recorded before the server gets it, because its reply may begin the next test. The
 	// copying ends when either side does; what the server still replies is read.
 	ended := make(chan struct{})
-	err = p.order.forward(client, io.MultiWriter(&ear{receive: p.note}, server), func() {
+	err = p.order.forward(client, io.MultiWriter(&callParser{receive: p.note}, server), func() {
 		_ = server.CloseWrite()
 		close(ended)
 	})
@@ -113,33 +113,34 @@ func (p *proxy) note(words []string) {
 	}
 }
 
-// ear parses calls in the bytes that a client sends, and stops at what is not a call.
-type ear struct {
+// callParser parses the calls in the bytes that a client sends. It stops at the first bytes that are
+// not a call.
+type callParser struct {
 	receive func(words []string)
 	bytes   []byte
-	deaf    bool
+	stopped bool
 }
 
-// enough is how many bytes of a call are kept; longer arguments do not matter.
-const enough = 64 << 20
+// maxCallBytes is the size of the largest call that is parsed.
+const maxCallBytes = 64 << 20
 
-func (e *ear) Write(b []byte) (int, error) {
-	if e.deaf {
+func (p *callParser) Write(b []byte) (int, error) {
+	if p.stopped {
 		return len(b), nil
 	}
-	e.bytes = append(e.bytes, b...)
+	p.bytes = append(p.bytes, b...)
 	for {
-		words, rest, err := nextCall(e.bytes)
-		if err != nil || len(e.bytes) > enough {
-			e.deaf, e.bytes = true, nil
+		words, rest, err := nextCall(p.bytes)
+		if err != nil || len(p.bytes) > maxCallBytes {
+			p.stopped, p.bytes = true, nil
 			return len(b), nil
 		}
-		if len(rest) == len(e.bytes) {
-			return len(b), nil // the rest of it is to come
+		if len(rest) == len(p.bytes) {
+			return len(b), nil // the call is not complete yet
 		}
-		e.bytes = rest
+		p.bytes = rest
 		if len(words) > 0 {
-			e.receive(words)
+			p.receive(words)
 		}
 	}
 }

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Stands in for src/redis-server where the suite starts servers itself: starts cellserver ($CELLSERVER) with those settings of
-# the configuration file that it has an option for, in the directory that it names; or with options that are told to it.
+# Starts cellserver ($CELLSERVER) in place of redis-server, where the suite starts servers itself. The argument is a
+# configuration file: its settings become the options of the same names, if cellserver has them, and cellserver runs in the
+# directory that the file names. If the arguments are options instead, they are passed on.
 set -eu
 
 if [[ ${1:-} == --* ]]; then exec "$CELLSERVER" "$@"; fi
-echo " PID: $$" # which the suite waits for; cellserver takes this process over
+echo " PID: $$" # the suite waits for this line; cellserver will replace this process
 options=$("$CELLSERVER" --help | grep -o -- '^ *--[a-z-]*')
 args=()
 dir=.

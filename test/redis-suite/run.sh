@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Redis's own tests against cellserver: test/redis-suite/run.sh path/to/cellserver [options of main.go]
-# Fetches the source of Redis 7.0.15 from the archive that the system itself installs from, for its tests: nothing of it is
-# built, and nothing stays. REDIS_SOURCE=directory takes one that is there. Needs tclsh, redis-server, and apt to fetch with.
+# Runs the tests of Redis against cellserver: test/redis-suite/run.sh path/to/cellserver [options of main.go]
+# Downloads the source of Redis 7.0.15, which contains the tests, from the archive from which the system installs packages, into
+# a temporary directory. Nothing of it is built. REDIS_SOURCE=directory names a source that is already there. Needs tclsh and
+# redis-server, and apt for the download.
 set -eu
 
 binary=$(realpath "${1:?usage: $0 path/to/cellserver [options]}")
@@ -16,7 +17,8 @@ fail() {
     exit 1
 }
 
-# sources turns what the system installs from into where the sources of it are: its own configuration stays as it is.
+# sources writes a configuration of apt for the source packages of the archives from which the system installs. It does not
+# change the configuration of the system.
 sources() {
     local file
     for file in /etc/apt/sources.list /etc/apt/sources.list.d/*.list; do
@@ -33,9 +35,9 @@ fetch() {
         -o "Dir::Cache=$dir/cache" -o APT::Sandbox::User=root)
     mkdir -p "$dir/parts" "$dir/lists/partial" "$dir/cache/archives/partial"
     sources
-    apt-get "${options[@]}" update || true # an archive that has no sources is no harm: whether Redis's are there is seen below
+    apt-get "${options[@]}" update || true # an archive without sources does no harm: the next line checks whether those of Redis are there
     found=$(apt-cache "${options[@]}" showsrc redis | sed -n "s/^Version: \(.*[:]\)\?\($version-.*\)/\1\2/p" | sort -V | tail -n 1)
-    [ -n "$found" ] || fail "the system's archive has no source of Redis $version; REDIS_SOURCE=directory names one"
+    [ -n "$found" ] || fail "the archives of the system have no source of Redis $version; REDIS_SOURCE=directory may name one"
     (cd "$dir" && apt-get "${options[@]}" source --download-only "redis=$found" >/dev/null)
     mkdir "$dir/redis"
     tar -xzf "$dir/$name" -C "$dir/redis" --strip-components=1
@@ -45,7 +47,7 @@ for tool in tclsh redis-server go; do
     command -v "$tool" >/dev/null || fail "$tool is not installed"
 done
 if [ -z "${REDIS_SOURCE:-}" ]; then
-    command -v apt-get >/dev/null || fail "there is no apt-get; REDIS_SOURCE=directory names the source of Redis $version"
+    command -v apt-get >/dev/null || fail "apt-get is not installed; REDIS_SOURCE=directory may name the source of Redis $version"
     fetch
     REDIS_SOURCE=$dir/redis
 fi

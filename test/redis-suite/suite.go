@@ -20,8 +20,8 @@ import (
 // test is a test of the suite: its name, and its unit.
 type test struct{ unit, name string }
 
-// result is the result of a test. A failed test has the reason; a late one passed only the second
-// time.
+// result is the result of a test: why it failed, if it did, and whether it passed only the second time
+// (late).
 type result struct {
 	test
 	ok   bool
@@ -29,12 +29,12 @@ type result struct {
 	late bool
 }
 
-// options are those of the suite for a server with its own encodings, and with one database to
-// test.
+// options tell the suite that the server has encodings of its own, and that it should use a single
+// database.
 var options = []string{"--singledb", "--ignore-encoding", "--ignore-digest", "--durable", "--clients", "1"}
 
-// Tests with these tags need a replica or a file, or take long. Most tests that need DEBUG want
-// more of it than there is here, except for the units that only want it to sleep.
+// without excludes tests that need a replica or a file, or that take long. Most tests that need DEBUG
+// use subcommands that cellserver does not have; those of the units in sleep use only DEBUG SLEEP.
 const without = "-needs:repl -needs:save -slow"
 
 var sleep = []string{"unit/latency-monitor", "unit/info"}
@@ -46,16 +46,17 @@ func tags(unit string) string {
 	return without + " -needs:debug"
 }
 
-// suiteSeconds is how long a test may hang; the longest that runs takes fifteen seconds.
-// aloneSeconds is the same for a test that is expected to fail.
+// suiteSeconds is the timeout of a test; the longest takes fifteen seconds. aloneSeconds is the timeout
+// of a test that is expected to fail.
 const suiteSeconds, aloneSeconds = "120", "10"
 
-// basePort is where the suite looks for ports: its own just below it, and those of the servers that
-// it starts above. Each place that runs the suite has a range.
+// basePort is the first port that may be used. The suite takes a port of its own just below the base
+// port that it is given, and the servers that it starts have ports above it. Each place has a range of
+// portRange ports.
 const basePort, portRange, serverPorts = 12000, 200, 100
 
-// claimPorts finds ports for the places of one run. Other runs on this machine find others until
-// release is called.
+// claimPorts returns the first of the ports for the places of one run. Until release is called, other
+// runs on this machine get other ports.
 func claimPorts() (base int, release func(), err error) {
 	const places, runs = servers + workers, 16
 	for run := range runs {
@@ -75,8 +76,8 @@ type place struct {
 	at          int // its base port
 }
 
-// newPlace creates the place of that number, and removes what was there. The suite starts this
-// program's stand-in as redis-server.
+// newPlace creates the place with this number, and removes what was there. The suite starts the program
+// redisServer as redis-server.
 func (s *session) newPlace(number int, redisServer string) (place, error) {
 	p := place{filepath.Join(s.dir, strconv.Itoa(number)), s.binary, s.base + number*portRange}
 	if err := os.RemoveAll(p.dir); err != nil {
@@ -166,8 +167,8 @@ func mayRunAgain(list *list, results []result) (another bool) {
 	return another
 }
 
-// settle returns the results of two runs: what passes the second time has passed, and what ran only
-// then has the result of that run.
+// settle merges the results of two runs: a test that passes the second time has passed, and a test that
+// ran only then has the result of that run.
 func settle(first, second []result) []result {
 	before, after := outcomes(first), outcomes(second)
 	for i, r := range first {
@@ -194,9 +195,8 @@ func names(unit string, tests []test) (b []byte) {
 	return b
 }
 
-// servers is how many servers are tested at once, each in a place of its own: both servers, with
-// each protocol. Then workers run the tests of the lists, which mostly wait for what does not
-// happen.
+// servers is how many servers are tested at once, each in a place of its own: both servers, with each
+// protocol. Afterwards, workers run the listed tests, which mostly wait until a timeout.
 const servers, workers = 4, 4
 
 // runAlone runs tests one by one, each against a server of its own, and returns which pass.

@@ -83,7 +83,7 @@ func sound() *verdict {
 	}
 }
 
-// Each possible fault is planted, and must be found.
+// Each kind of fault is planted, and must be found.
 func TestFaults(t *testing.T) {
 	later, plain, lists := test{"unit/x", "later"}, test{"unit/x", "plain"}, test{"unit/x", "lists"}
 	const noReason = "is skipped, but sends nothing that cellserver will not have, and no reason is given"
@@ -106,21 +106,21 @@ func TestFaults(t *testing.T) {
 		"Redis fails too": {func(v *verdict) {
 			v.redis[0].ok, v.cell[0].ok = false, false
 		}, nil},
-		"what is skipped passes": {func(v *verdict) { v.alone[lists] = true },
-			[]string{"unit/x: lists: is on a list, but passes: take it off with -update"}},
-		"what is not yet there passes": {func(v *verdict) { v.alone[later] = true },
-			[]string{"unit/x: later: is on a list, but passes: take it off with -update"}},
+		"a skipped test passes": {func(v *verdict) { v.alone[lists] = true },
+			[]string{"unit/x: lists: is on a list, but passes: remove it with -update"}},
+		"a test in not-yet.txt passes": {func(v *verdict) { v.alone[later] = true },
+			[]string{"unit/x: later: is on a list, but passes: remove it with -update"}},
 		"skipped for no reason": {func(v *verdict) { v.skipped.entries[1].reason = "" },
 			[]string{"unit/x: huge: " + noReason}},
-		"skipped for a command that is there by now": {func(v *verdict) { v.cellKnows["rpush"] = true },
+		"skipped for a command that cellserver now has": {func(v *verdict) { v.cellKnows["rpush"] = true },
 			[]string{"unit/x: lists: " + noReason}},
-		"skipped for a command that is to come": {func(v *verdict) { v.skipped, v.notYet = v.notYet, &list{} },
+		"skipped for a command that cellserver will have": {func(v *verdict) { v.skipped, v.notYet = v.notYet, &list{} },
 			[]string{"unit/x: lists: did not run", "unit/x: huge: did not run", "unit/x: later: " + noReason}},
 		"run again for no reason": {func(v *verdict) { v.again.entries[0].reason = "" },
 			[]string{"unit/x: plain: may be run again, but there is no such test, or no reason is given"}},
-		"what may be run again is no test": {func(v *verdict) { v.again.entries[0].name = "other" },
+		"again.txt names a test that does not exist": {func(v *verdict) { v.again.entries[0].name = "other" },
 			[]string{"unit/x: other: may be run again, but there is no such test, or no reason is given"}},
-		"a list names no test": {func(v *verdict) { v.notYet.entries[0].name = "other" },
+		"a list names a test that does not exist": {func(v *verdict) { v.notYet.entries[0].name = "other" },
 			[]string{"unit/x: later: did not run", "unit/x: other: is on a list, but there is no such test"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -179,20 +179,20 @@ func TestListsAreInOrder(t *testing.T) {
 	}
 }
 
-func TestEar(t *testing.T) {
-	var heard [][]string
-	e := &ear{receive: func(words []string) { heard = append(heard, words) }}
+func TestCallParser(t *testing.T) {
+	var received [][]string
+	e := &callParser{receive: func(words []string) { received = append(received, words) }}
 	for _, b := range []byte("*2\r\n$3\r\nGET\r\n$2\r\n\n*\r\n" + "ping x\r\n\r\n" + "*0\r\n" + "*1\r\n$4\r\nQUIT\r\n") {
 		n, err := e.Write([]byte{b})
 		require.NoError(t, err)
 		require.Equal(t, 1, n)
 	}
-	assert.Equal(t, [][]string{{"GET", "\n*"}, {"ping", "x"}, {"QUIT"}}, heard)
+	assert.Equal(t, [][]string{{"GET", "\n*"}, {"ping", "x"}, {"QUIT"}}, received)
 	for _, garbage := range []string{"*x\r\n", "*2\r\nfoo\r\n", "*1\r\n$-5\r\n", "*1\r\n$9223372036854775807\r\n"} {
-		e := &ear{receive: func(words []string) { assert.Fail(t, "heard", "%q: %q", garbage, words) }}
+		e := &callParser{receive: func(words []string) { assert.Fail(t, "a call", "%q: %q", garbage, words) }}
 		_, err := e.Write([]byte(garbage + "PING\r\n"))
 		assert.NoError(t, err)
-		assert.True(t, e.deaf)
+		assert.True(t, e.stopped)
 	}
 }
 
@@ -252,9 +252,8 @@ func TestProxyNotesWhatATestSends(t *testing.T) {
 	}
 }
 
-// The stand-in for redis-server passes cellserver the settings that it has options for, and no
-// others.
-func TestRedisServerStandsIn(t *testing.T) {
+// redis-server.sh passes to cellserver only those settings for which cellserver has options.
+func TestRedisServerScript(t *testing.T) {
 	dir := t.TempDir()
 	server, settings := filepath.Join(dir, "cellserver"), filepath.Join(dir, "redis.conf")
 	fake := "#!/bin/sh\nif [ \"$1\" = --help ]; then printf '      --port number  TCP port\\n      --logfile string\\n'; exit; fi\nprintf '<%s>' \"$@\"\n"

@@ -12,15 +12,15 @@ import (
 type verdict struct {
 	units                 []string
 	skipped, notYet       *list
-	again                 *list                    // what may be run once more
+	again                 *list                    // tests that may be run once more
 	redis, cell           []result                 // of the whole suite, by each server
 	redisKnows, cellKnows map[string]bool          // commands
 	sent                  map[test]map[string]bool // the commands that a test sends
-	alone                 map[test]bool            // whether what is on the lists passes alone
+	alone                 map[test]bool            // whether a listed test passes alone
 }
 
-// promised are the commands that cellserver has or will have: a test that sends only these cannot
-// be skipped for good. A container command is listed with each subcommand, or with * for all.
+// promised are the commands that cellserver has or will have: a test that sends only these needs a
+// reason to be in skipped.txt. A container command is listed with each subcommand, or with * for all.
 var promised = []string{
 	"client|kill", "client|pause", "client|unpause", "client|reply", "client|no-evict", "client|unblock",
 	"client|tracking", "client|caching", "client|trackinginfo", "client|getredir", "client|help", "client|list",
@@ -34,7 +34,7 @@ var promised = []string{
 
 func isPromised(command string) bool {
 	container, sub, _ := strings.Cut(command, "|")
-	if sub == "" { // a container alone says nothing
+	if sub == "" { // a container command, whose subcommand is unknown
 		container += "|"
 		return slices.Contains(promised, command) ||
 			slices.ContainsFunc(promised, func(p string) bool { return strings.HasPrefix(p, container) })
@@ -63,7 +63,7 @@ func outcomes(results []result) map[test]result {
 	return all
 }
 
-// faults returns what is wrong.
+// faults returns a line for each fault.
 func (v *verdict) faults() (faults []string) {
 	say := func(t test, format string, args ...any) {
 		faults = append(faults, fmt.Sprintf("%s: %s: ", t.unit, t.name)+fmt.Sprintf(format, args...))
@@ -73,7 +73,7 @@ func (v *verdict) faults() (faults []string) {
 		mine, ran := cell[r.test]
 		listed := v.skipped.has(r.test) || v.notYet.has(r.test)
 		switch {
-		case r.name == outside || !redis[r.test].ok || listed: // a failure of Redis's says nothing about cellserver
+		case r.name == outside || !redis[r.test].ok || listed: // if redis-server fails, cellserver need not pass
 		case !ran:
 			say(r.test, "did not run")
 		case !mine.ok:
@@ -90,7 +90,7 @@ func (v *verdict) faults() (faults []string) {
 			say(e.test, "is on a list, but there is no such test")
 		}
 		if v.alone[e.test] {
-			say(e.test, "is on a list, but passes: take it off with -update")
+			say(e.test, "is on a list, but passes: remove it with -update")
 		}
 	}
 	for _, e := range v.again.entries {
@@ -146,11 +146,11 @@ func (v *verdict) report(out io.Writer, title string) int {
 	}
 	fmt.Fprintf(out, row, "all", all[0], all[1], all[2], all[3], all[4])
 	remark(out, "redis-server itself fails", v.redis, func(r result) bool { return !r.ok })
-	remark(out, "passed the second time", v.cell, func(r result) bool { return r.late })
+	remark(out, "passed when run again", v.cell, func(r result) bool { return r.late })
 	return all[1]
 }
 
-// remark prints the names of some of the results.
+// remark prints the names of those results for which of is true.
 func remark(out io.Writer, what string, results []result, of func(result) bool) {
 	for _, r := range results {
 		if of(r) {

@@ -6,15 +6,14 @@ import (
 	"path/filepath"
 )
 
-// loosened are patterns of Redis 7.0's tests that are replaced by those of 7.2's, because
-// cellserver has its errors. A redis-server 7.0 matches the new ones too, so it runs the same
-// tests.
+// loosened maps patterns in the tests of Redis 7.0 to those in the tests of 7.2, because cellserver has
+// the error messages of 7.2. The messages of a redis-server 7.0 match the new patterns, too.
 var loosened = map[string]string{
 	"*NOPERM*channels*": "*NOPERM*channel*",
 	"*NOPERM*keys*":     "*NOPERM*key*",
 }
 
-// loosen replaces them in the tests of a place.
+// loosen replaces the patterns in the tests of a place.
 func loosen(dir string) error {
 	for _, unit := range []string{"acl.tcl", "acl-v2.tcl"} {
 		file := filepath.Join(dir, "tests", "unit", unit)

@@ -8,7 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The limit of each client's key. The period is so long that nothing comes back during the run.
+// The limit of each client's key. The period is so long that no token comes back during the run.
 const (
 	burst  = 999
 	period = 1_000_000 // seconds
@@ -25,7 +25,8 @@ func connect(addr string, protocol int) *redis.Client {
 	})
 }
 
-// client uses a key up, is refused, deletes it, and begins again. Every reply is known beforehand.
+// client calls CL.THROTTLE on a key until it is limited, deletes the key, and begins again. It knows
+// each reply beforehand.
 func (s *soak) client(ctx context.Context, key string, protocol int) error {
 	c := connect(s.server.addr, protocol)
 	defer c.Close()

@@ -1,6 +1,6 @@
-// Command soak runs cellserver under attack for a long time, together with clients that know the
-// right replies. It ends with status 1 on a wrong reply, a crash, or if anything is left
-// afterwards.
+// Command soak runs cellserver for a long time, with malicious clients, and with clients that know the
+// correct replies. It exits with status 1 if a reply is wrong, if the server crashes, or if memory,
+// files or goroutines are left afterwards.
 //
 //	go run ./test/soak -server bin/cellserver -for 60s -transport event-loop
 package main
@@ -24,15 +24,15 @@ const (
 	clients    = 16
 	attackPace = 5 * time.Millisecond // between two attacks of one attacker
 	clientPace = time.Millisecond     // between two batches of one client
-	keys       = 50_000               // there all the time, for KEYS to list
+	keys       = 50_000               // exist all the time, for KEYS to list
 )
 
 // What may be left at the end.
 const (
-	mayStay      = 96 << 20 // bytes resident: Go's heap keeps some
+	mayStay      = 96 << 20 // bytes of resident memory; Go's heap keeps some
 	filesMayStay = 0
 	goMayStay    = 0                // goroutines
-	settles      = 60 * time.Second // the longest wait for the rest to disappear
+	settles      = 60 * time.Second // the longest wait for the rest to be released
 )
 
 // soak is one run.
@@ -41,15 +41,15 @@ type soak struct {
 	wrong   chan error // the first error ends the run
 	calls   atomic.Int64
 	attacks atomic.Int64
-	longest atomic.Int64 // nanoseconds, of the longest round trip of the victim
+	longest atomic.Int64 // nanoseconds: the longest round trip of victim's calls
 	peak    int64        // bytes resident
 }
 
 func main() {
 	binary := flag.String("server", "bin/cellserver", "the `binary`, as make build makes it")
-	length := flag.Duration("for", time.Minute, "how long")
+	length := flag.Duration("for", time.Minute, "how long the traffic lasts")
 	transport := flag.String("transport", "event-loop", "event-loop or goroutines")
-	seed := flag.Uint64("seed", 1, "of what is random")
+	seed := flag.Uint64("seed", 1, "seed of the random numbers")
 	flag.Parse()
 	if err := run(*binary, *transport, *length, *seed); err != nil {
 		fmt.Fprintln(os.Stderr, "soak:", err)
@@ -76,11 +76,11 @@ func run(binary, transport string, length time.Duration, seed uint64) error {
 		return err
 	}
 	end, err := s.settle(start)
-	fmt.Printf("soak: %d calls answered rightly, %d attacks, %s connections, crashes %d\n", s.calls.Load(),
+	fmt.Printf("soak: %d calls answered correctly, %d attacks, %s connections, crashes %d\n", s.calls.Load(),
 		s.attacks.Load(),
 		server.received, server.crashes())
 	fmt.Printf("soak: at the start %s; peak %d MiB resident; at the end %s\n", start, s.peak>>20, end)
-	fmt.Printf("soak: longest round trip beside the attacks %s\n",
+	fmt.Printf("soak: longest round trip of an ordinary call during the attacks %s\n",
 		time.Duration(s.longest.Load()).Round(10*time.Microsecond))
 	if err != nil {
 		return err
@@ -122,7 +122,7 @@ func (s *soak) traffic(length time.Duration, seed uint64) error {
 		start(func(ctx context.Context) error { return s.client(ctx, fmt.Sprint("client", i), 2+i%2) })
 	}
 	start(s.victim)
-	start(s.lookOn)
+	start(s.observe)
 	running.Wait()
 	select {
 	case err := <-s.wrong:
@@ -161,8 +161,8 @@ func paced(ctx context.Context, pace time.Duration, each func() error) error {
 	}
 }
 
-// lookOn measures once a second, and prints the figures every ten seconds.
-func (s *soak) lookOn(ctx context.Context) error {
+// observe measures once a second, and prints the figures every ten seconds.
+func (s *soak) observe(ctx context.Context) error {
 	second := 0
 	return paced(ctx, time.Second, func() error {
 		m, err := s.server.measure()
@@ -178,7 +178,7 @@ func (s *soak) lookOn(ctx context.Context) error {
 	})
 }
 
-// settle waits until everything is as at the start.
+// settle waits until the figures are those of the start, within the bounds above.
 func (s *soak) settle(start figures) (end figures, err error) {
 	if err := s.server.alone(); err != nil {
 		return end, err
@@ -197,7 +197,7 @@ func (s *soak) settle(start figures) (end figures, err error) {
 		return nil
 	})
 	if err == nil && !settled {
-		err = fmt.Errorf("something is left: %s at the start, %s %s after the end", start, end, settles)
+		err = fmt.Errorf("not everything was released: %s at the start, %s %s after the end", start, end, settles)
 	}
 	return end, err
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// process is the server, and a connection that observes it.
+// process is the server process, and a connection that reads its INFO.
 type process struct {
 	addr     string
 	cmd      *exec.Cmd
@@ -54,11 +54,12 @@ func launch(binary, transport string) (*process, error) {
 		return nil, err
 	}
 	go func() {
-		_ = p.cmd.Wait() // ProcessState tells
+		_ = p.cmd.Wait() // ProcessState has the result
 		close(p.ended)
 	}()
 	p.watcher = connect(addr, 3)
-	return p, p.within(settles, "it answers", func() bool { return p.watcher.Ping(context.Background()).Err() == nil })
+	return p, p.within(settles, "the server replies",
+		func() bool { return p.watcher.Ping(context.Background()).Err() == nil })
 }
 
 // within waits until a condition is true.
@@ -76,7 +77,7 @@ func (p *process) within(limit time.Duration, what string, holds func() bool) er
 		return nil
 	})
 	if err == nil && !held {
-		err = fmt.Errorf("waited %s in vain: %s", limit, what)
+		err = fmt.Errorf("waited %s, but this did not happen: %s", limit, what)
 	}
 	return err
 }
@@ -98,7 +99,7 @@ func (p *process) crash() error {
 func (p *process) alone() error {
 	var last figures
 	var failed error
-	err := p.within(settles, "the others' connections end", func() bool {
+	err := p.within(settles, "the connections of the other clients end", func() bool {
 		last, failed = p.measure()
 		return failed == nil && last.clients == "1"
 	})
