@@ -17,16 +17,17 @@ run: build ## build, and start on 127.0.0.1:6379 (ARGS="--port 7000" passes opti
 build: ## build bin/cellserver
 	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/cellserver ./cmd/cellserver
 
-# The cellservers that tests start are built once, before the tests: see test/peer.
+# The binaries that tests start are built once, before the tests: see test/peer.
 SERVERS := $(CURDIR)/bin/test
 TEST_SERVER := $(GO) build -buildvcs=false -ldflags='-X main.version=1.2.3'
 
 .PHONY: test-servers
-test-servers: # what the tests of several packages start
+test-servers: # the binaries that the tests of several packages start
 	@$(TEST_SERVER) -o $(SERVERS)/cellserver ./cmd/cellserver
 	@$(TEST_SERVER) -race -o $(SERVERS)/cellserver-race ./cmd/cellserver
 
-# The cache of tests does not know that they start other programs; and a machine may be slow.
+# -count=1, because Go's cache of test results does not know that tests start other programs. The timeout
+# is long, because machines may be slow.
 GOTEST := CELLSERVER_TEST_SERVERS=$(SERVERS) $(GO) test -count=1 -timeout 30m
 
 .PHONY: test
@@ -48,8 +49,8 @@ test-transports: test-servers ## run the tests that depend on the transport: wit
 	CELLSERVER_TRANSPORT=goroutines $(GOTEST) -race ./test/differential -run OfSeveralAgainstRedis
 	CELLSERVER_TEST_TLS=yes $(GOTEST) -race ./test/differential -run OfSeveralAgainstRedis
 
-# What is asked of a redis-server too is a matter of commands: on another transport it reaches no line of the server that the
-# tests above do not, but where clients hear of one another.
+# The comparison with redis-server concerns commands, so other transports add little to it: only messages between clients take
+# another path there, and test-transports covers these.
 .PHONY: test-long
 test-long: test-servers ## compare with redis-server over each transport (nightly; test does so over one)
 	$(GOTEST) ./test/differential
@@ -66,7 +67,7 @@ vet: ## go vet and staticcheck
 	$(GO) vet ./...
 	$(GO) run honnef.co/go/tools/cmd/staticcheck@v0.7.0 ./...
 
-# The latest whose own dependencies the module proxy has.
+# The latest version whose dependencies are all available from the module proxy.
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.3.0
 
 .PHONY: vulnerabilities
@@ -97,7 +98,7 @@ test-redis-suite: build ## run Redis's own tests; those not listed must pass (AR
 	test/redis-suite/run.sh bin/cellserver $(ARGS)
 
 .PHONY: test-redis8
-test-redis8: ## ask a redis-server of 8.4 or later what is recorded as its answers (fetches one where it can; REDIS8=required where it must)
+test-redis8: ## compare recorded replies with a redis-server of 8.4 or later (downloads one if possible; REDIS8=required fails without one)
 	test/redis8/run.sh
 
 .PHONY: rewrite
@@ -146,7 +147,8 @@ benchstat: ## compare the micro-benchmarks with the last tag (SINCE=commit for a
 instructions: ## count the instructions of a CL.THROTTLE (SINCE=commit compares with it; needs valgrind)
 	bench/instructions.sh $(SINCE)
 
-# With the profile the compiler inlines what the hot path calls: a tenth less CPU per CL.THROTTLE with 64 in flight.
+# With this profile, the compiler inlines the functions of the hot path: a CL.THROTTLE with 64 calls in flight takes a tenth less
+# CPU time.
 .PHONY: pgo
 pgo: ## record the profile for optimized builds (cmd/cellserver/default.pgo) again, in three runs
 	@mkdir -p bin/pgo
@@ -178,7 +180,7 @@ build-all: ## build for Linux and macOS, amd64 and arm64, into dist/ (PLATFORMS=
 		echo $$dir/cellserver; \
 	done
 
-# What is packed is as old as the commit, and nobody's, so that who packs the same commit again gets the same bytes.
+# Archives are reproducible: files have the time of the commit and no owner, so packing the same commit again gives the same bytes.
 SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 PACK := tar --format=ustar --sort=name --mtime=@$(SOURCE_DATE_EPOCH) --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Asks a redis-server of version 8.4 or later what is recorded as its answers: test/redis8/run.sh
-# It is REDIS8_SERVER, if that names one. Else it is fetched from where the system itself installs from, if that is Debian's archive
-# (or from the one that REDIS8_MIRROR names): from its unstable distributions, with the libraries that it needs, into a temporary
-# place. Nothing is installed, and nothing stays. Where there is none, that is said, and is a failure if REDIS8=required.
+# Compares recorded replies of Redis 8.4 and later with those of a real redis-server of such a version: test/redis8/run.sh
+# REDIS8_SERVER may name the redis-server to use. Otherwise, if the system installs packages from an archive of Debian (or if
+# REDIS8_MIRROR names one), the script downloads redis-server and its libraries from Debian's unstable distributions into a
+# temporary directory, which it removes at the end; it does not install them. If there is no redis-server, it prints NOT
+# CHECKED, and fails if REDIS8=required.
 set -eu
 
 cd "$(dirname "$(realpath "$0")")/../.."
@@ -16,7 +17,7 @@ missing() {
     exit 0
 }
 
-# archives lists the addresses of Debian's archive among what the system installs from.
+# archives prints the addresses of those archives of Debian from which the system installs packages.
 archives() {
     if [ -n "${REDIS8_MIRROR:-}" ]; then
         echo "$REDIS8_MIRROR"
@@ -27,7 +28,7 @@ archives() {
         sort -u
 }
 
-# apt has a state of its own, in which nothing is installed.
+# apt runs a program of apt with a separate state, in which no package is installed.
 apt() {
     local program=$1
     shift
@@ -44,21 +45,22 @@ fetch() {
         echo "deb [signed-by=$keys] $address sid main"
         echo "deb [signed-by=$keys] $address experimental main"
     done >"$dir/sources.list"
-    [ -s "$dir/sources.list" ] || missing "the system does not install from Debian's archive; REDIS8_MIRROR names one"
-    [ -f "$keys" ] || missing "the archive's keys are not installed ($keys)"
-    apt apt-get update >"$dir/log" 2>&1 || missing "the archive cannot be reached: $(tail -n 1 "$dir/log")"
+    [ -s "$dir/sources.list" ] || missing "the system does not install packages from an archive of Debian; REDIS8_MIRROR may name one"
+    [ -f "$keys" ] || missing "the keys of the archive are not installed ($keys)"
+    apt apt-get update >"$dir/log" 2>&1 || missing "cannot reach the archive: $(tail -n 1 "$dir/log")"
     version=$(apt apt-cache madison redis-server | sed 's/^[^|]*| *\([^ |]*\).*/\1/' | sort -V | tail -n 1)
-    [ -n "$version" ] && dpkg --compare-versions "${version#*:}" ge "$oldest" || missing "the archive has redis-server ${version:-of no version}"
+    [ -n "$version" ] && dpkg --compare-versions "${version#*:}" ge "$oldest" || missing "the archive has no redis-server of version $oldest or later${version:+, only $version}"
     libraries=$(apt apt-cache show "redis-tools=$version" | sed -n 's/^Depends: //p' | tr ',' '\n' | sed -n 's/^ *\(lib[^ ]*\).*/\1/p')
     libraries=$(apt apt-cache depends --recurse --important $libraries | sed -n 's/^\(lib[^ ]*\|zlib1g\)$/\1/p' | sort -u)
     (cd "$dir/packages" && apt apt-get download "redis-tools=$version" "redis-server=$version" $libraries) >"$dir/log" 2>&1 ||
-        missing "the packages cannot be fetched: $(tail -n 1 "$dir/log")"
+        missing "cannot download the packages: $(tail -n 1 "$dir/log")"
     for package in "$dir"/packages/*.deb; do
         dpkg -x "$package" "$dir/tree"
     done
 }
 
-# wrap makes what was unpacked run with its own loader and libraries, which are newer than the system's.
+# wrap writes a script that runs the unpacked redis-server with its own loader and libraries, which are newer than those of
+# the system.
 wrap() {
     local loader libraries
     loader=$(find "$dir/tree" -name 'ld-linux*.so.*' | head -n 1)
@@ -71,12 +73,12 @@ wrap() {
 
 if [ -z "${REDIS8_SERVER:-}" ]; then
     for tool in apt-get apt-cache dpkg; do
-        command -v "$tool" >/dev/null || missing "there is no $tool to fetch a redis-server with"
+        command -v "$tool" >/dev/null || missing "$tool, which is needed to download a redis-server, is not installed"
     done
     fetch
     wrap
 fi
 export REDIS8_SERVER
-said=$("$REDIS8_SERVER" --version) || missing "what was fetched does not run here"
-echo "asking $said"
+version=$("$REDIS8_SERVER" --version) || missing "$REDIS8_SERVER does not run on this system"
+echo "comparing with $version"
 go test -count=1 -tags redis8 ./test/differential -run Redis8

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Runs the programs of docs/clients.md against a real server: test/snippets/run.sh path/to/cellserver
-# Go's are an ordinary test. Each of the others prints "ok" or "not run", with the reason. Clients are those of
-# test/clients/installed.sh; Python's and Node.js's have to run, PHP's (php-cli with php-redis, php-predis) must be there. Needs python3 for itself.
+# Tests the programs of docs/clients.md with a real server: test/snippets/run.sh path/to/cellserver
+# `go test` tests the Go program; this script tests the others, and prints "ok" or "not run" and the reason for each of them.
+# test/clients/installed.sh installs the clients. Python and Node.js have to run; those for PHP (php-cli with php-redis and
+# php-predis) are used where they are installed. The script itself needs python3.
 set -eu
 
 binary=$(realpath "${1:?usage: $0 path/to/cellserver}")
@@ -27,7 +28,7 @@ has() { command -v "$1" >/dev/null; }
 not_run() { echo "not run: $1 ($2)"; }
 has python3 || fail "python3 is not installed"
 
-# ask sends the server a line and waits until it has done it.
+# ask sends an inline command to the server, and waits until it is executed.
 ask() {
     exec 3<>"/dev/tcp/127.0.0.1/$port"
     printf '%s\r\nQUIT\r\n' "$1" >&3
@@ -35,23 +36,23 @@ ask() {
     exec 3<&- 3>&-
 }
 
-# snippet writes the block of docs/clients.md with this file name, with another port than 6379, and with time-outs of 3 seconds
-# instead of 100, 200 or 500 ms: a busy machine is no reason to fail.
+# snippet writes the block of docs/clients.md with this name to a file. It replaces the port 6379, and timeouts of 100, 200 or
+# 500 ms by 3 seconds, so that the test does not fail on a busy machine.
 snippet() { # file, port
     awk -v name="$1" '/^```/ { if (inside) exit; inside = $2 == name; next } inside' "$page" |
         sed -E "s/\\b[125]00\\b/3000/g; s/ 0\\.1([],)])/ 3\\1/g; s/=0\\.1,/=3,/; s/6379/$2/" >"$dir/$1"
-    grep -q "$2" "$dir/$1" || fail "$1: no such block in docs/clients.md, or no port in it"
+    grep -q "$2" "$dir/$1" || fail "docs/clients.md has no block named $1, or the block has no port"
 }
 
-# expect runs a program with two minutes to spare and compares what it prints with a pattern.
-expect() { # what, pattern, file, command...
+# expect runs a program, for two minutes at most, and compares its output with a pattern.
+expect() { # case, pattern, file, command...
     local what=$1 pattern=$2 file=$3 printed
     shift 3
-    printed=$(cd "$dir" && timeout 120 "$@" "$file" 2>"$dir/complaint") || fail "$file, $what: status $?: $(cat "$dir/complaint")"
-    [[ $printed =~ ^$pattern$ ]] || fail "$file, $what: printed $printed"
+    printed=$(cd "$dir" && timeout 120 "$@" "$file" 2>"$dir/program.stderr") || fail "$file, $what: exit status $?: $(cat "$dir/program.stderr")"
+    [[ $printed =~ ^$pattern$ ]] || fail "$file, $what: printed $printed, which does not match $pattern"
 }
 
-# check tells one story with any program: allowed, limited, three ways in which no answer comes, and an error as answer.
+# check tests a program: a call that is allowed, one that is limited, three in which no reply arrives, and an error reply.
 check() { # name, file, command...
     local name=$1 file=$2
     shift 2
@@ -63,14 +64,14 @@ check() { # name, file, command...
     for mode in drop hang; do
         : >"$dir/$mode.count"
         snippet "$file" "$(cat "$dir/$mode.port")"
-        expect "a reply that gets lost ($mode)" 'no answer: letting it pass' "$file" "$@"
+        expect "a lost reply ($mode)" 'no answer: letting it pass' "$file" "$@"
         [ "$(wc -l <"$dir/$mode.count")" = 1 ] || fail "$file, $mode: the call was sent $(wc -l <"$dir/$mode.count") times"
     done
     snippet "$file" "$(cat "$dir/refuse.port")"
     expect 'no server' 'no answer: letting it pass' "$file" "$@"
     snippet "$file" "$port"
     sed -i -E 's/\b15\b/-15/' "$dir/$file"
-    ! (cd "$dir" && timeout 120 "$@" "$file" 2>&1) | grep -q allowed || fail "$file takes an error for a yes"
+    ! (cd "$dir" && timeout 120 "$@" "$file" 2>&1) | grep -q allowed || fail "$file reports an error reply as allowed"
     echo "ok $name"
 }
 
@@ -81,7 +82,7 @@ await() { # file, pattern
         grep -q "$2" "$1" && return
         sleep 0.1
     done
-    fail "nothing like $2 in $(cat "$1")"
+    fail "waited a minute for a line that matches '$2', but got: $(cat "$1")"
 }
 
 port=$(free_port)
@@ -95,12 +96,12 @@ for mode in drop hang refuse; do
 done
 
 python_clients() {
-    installed python || fail "redis-py cannot be installed: $(tail -1 "$clients/python.log")"
+    installed python || fail "cannot install redis-py: $(tail -1 "$clients/python.log")"
     check "python redis-py $("$clients/python/bin/python" -c 'import redis; print(redis.__version__)')" limit.py "$clients/python/bin/python"
 }
 
 node_clients() {
-    installed node || fail "redis and ioredis cannot be installed: $(tail -1 "$clients/node.log")"
+    installed node || fail "cannot install redis and ioredis: $(tail -1 "$clients/node.log")"
     ln -s "$clients/node/node_modules" "$dir"
     version() { node -p "JSON.parse(require('fs').readFileSync('$clients/node/node_modules/$1/package.json')).version"; }
     check "node node-redis $(version redis)" node-redis.mjs node
@@ -114,7 +115,7 @@ php_clients() {
     else
         not_run phpredis "php has no extension redis"
     fi
-    mkdir "$dir/vendor" # as Composer makes it, from the system's Predis
+    mkdir "$dir/vendor" # as Composer would create it, but with the Predis of the system
     echo '<?php require "Predis/Autoloader.php"; Predis\Autoloader::register();' >"$dir/vendor/autoload.php"
     if (cd "$dir" && php -r 'require "vendor/autoload.php"; exit(class_exists("Predis\Client") ? 0 : 1);') >"$dir/log" 2>&1; then
         check "php predis $(cd "$dir" && php -r 'require "vendor/autoload.php"; echo Predis\Client::VERSION;')" predis.php php
@@ -125,7 +126,7 @@ php_clients() {
 
 java_clients() {
     has java && has javac && has mvn || { not_run java "a JDK and mvn are not installed"; return; }
-    installed java || { not_run java "Maven cannot fetch jedis and lettuce: $(tail -1 "$clients/java.log")"; return; }
+    installed java || { not_run java "Maven cannot download Jedis and Lettuce: $(tail -1 "$clients/java.log")"; return; }
     version() { basename "$clients/java/lib/$1"-[0-9]*.jar .jar | sed "s/^$1-//"; }
     check "java jedis $(version jedis)" JedisLimit.java java -cp "$clients/java/lib/*"
     check "java lettuce $(version lettuce-core)" LettuceLimit.java java -cp "$clients/java/lib/*"
