@@ -64,22 +64,25 @@ func (m *Mailbox) Protocol() int { return m.protocol }
 // given to PushFunc.
 func (m *Mailbox) Subscribed() bool { return m.subscribed }
 
-// pendingKey is a key and the client that tracks it: several clients may have their invalidations
-// sent to one, and Redis sends one for each.
+// pendingKey is a key, the client that tracks it, and the length of the prefix by which it does.
+// Several clients may have their invalidations sent to one, and a client may have several prefixes
+// of one key. Redis sends a message for each.
 type pendingKey struct {
 	tracker int64
+	prefix  int // the prefix is this many bytes of the key
 	key     string
 }
 
 // NotePendingKeys notes that an invalidation of the keys is about to be pushed on behalf of a client
-// that tracks them, and reports whether the messages already contain one of each key for it. A client
-// that has not taken its messages needs no second invalidation, so a key that changes all the time
-// costs no memory for a client that does not read. At most 1024 are noted: beyond that, a client
-// may receive the same invalidation twice. It is to be called in the function given to PushFunc.
-func (m *Mailbox) NotePendingKeys(tracker int64, keys []string) (known bool) {
+// that tracks a prefix of them, and reports whether the messages already contain one of each key
+// for this client and prefix. A client that has not taken its messages needs no second invalidation,
+// so a key that changes all the time costs no memory for a client that does not read. At most 1024
+// are noted: beyond that, a client may receive the same invalidation twice. It is to be called in
+// the function given to PushFunc.
+func (m *Mailbox) NotePendingKeys(tracker int64, prefix string, keys []string) (known bool) {
 	known = true
 	for _, key := range keys {
-		pending := pendingKey{tracker, key}
+		pending := pendingKey{tracker, len(prefix), key}
 		if m.pendingKeys[pending] {
 			continue
 		}

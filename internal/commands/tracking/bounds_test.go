@@ -66,3 +66,14 @@ func TestBroadcastsAreBounded(t *testing.T) {
 	require.LessOrEqual(t, tr.pending.writtenBytes, maxWrittenBytes+keyOverhead+10)
 	require.True(t, tr.pending.keys[0].all)
 }
+
+// A client that does not read gets one invalidation of a key for each of its prefixes, however
+// often the key changes.
+func TestUnreadBroadcastsAreMergedByPrefix(t *testing.T) {
+	tr, c := newTable(&client.Tracker{Broadcast: true, Prefixes: []string{"", "k"}})
+	for range 3 {
+		tr.addBroadcast([]byte("k1"), c.ID)
+		tr.SendPending(true)
+		require.Equal(t, 2*len(">2\r\n$10\r\ninvalidate\r\n*1\r\n$2\r\nk1\r\n"), c.PushedBytes())
+	}
+}

@@ -233,7 +233,7 @@ func (t *Table) sendPrefix(prefix string, keys []string, by map[string]int64) {
 	if from == until {
 		return
 	}
-	all := &invalidation{keys: keys[from:until], broadcast: true}
+	all := &invalidation{keys: keys[from:until], broadcast: true, prefix: prefix}
 	for sent, id := range t.trackersOf(prefix) {
 		yieldAfter(sent)
 		s := t.Clients.Get(id)
@@ -246,7 +246,7 @@ func (t *Table) sendPrefix(prefix string, keys []string, by map[string]int64) {
 		}
 		others := slices.DeleteFunc(slices.Clone(all.keys), func(key string) bool { return by[key] == id })
 		if len(others) > 0 {
-			t.sendTo(id, &invalidation{keys: others, broadcast: true})
+			t.sendTo(id, &invalidation{keys: others, broadcast: true, prefix: prefix})
 		}
 	}
 }
@@ -255,6 +255,7 @@ func (t *Table) sendPrefix(prefix string, keys []string, by map[string]int64) {
 type invalidation struct {
 	keys      []string
 	broadcast bool
+	prefix    string // of all keys, if it is a broadcast
 	by        int64
 	push      client.Encodings // for clients in RESP3, by the protocol of the client that tracks keys
 	message   client.Encodings // for clients in RESP2 that have subscriptions
@@ -284,7 +285,7 @@ func (t *Table) sendTo(id int64, what *invalidation) {
 		switch {
 		case m.Protocol() != 3 && !(tr.Redirect != 0 && m.Subscribed()):
 			return nil // as in Redis, a client in RESP2 must be the target of REDIRECT, and subscribed
-		case what.broadcast && m.NotePendingKeys(id, what.keys):
+		case what.broadcast && m.NotePendingKeys(id, what.prefix, what.keys):
 			return nil
 		case m.Protocol() == 3:
 			return what.push.InAs(own, 3, func(out *resp.Writer) { what.write(out, own, "invalidate") })
