@@ -174,20 +174,19 @@ func (t *Table) trackersOf(prefix string) []int64 {
 	return slices.Collect(maps.Keys(t.broadcasts[prefix]))
 }
 
-// send sends changes to the clients that track their keys.
+// send sends changes to the clients that track their keys. As in Redis, a client is sent the changes
+// that it has made itself after all others: both may go to one client, with REDIRECT.
 func (t *Table) send(c changes) {
 	for _, changed := range c.keys {
 		if changed.all {
 			t.sendFlush(changed.by)
-			continue
+		} else {
+			t.sendKey(changed)
 		}
-		one := &invalidation{keys: []string{changed.key}, by: changed.by}
-		t.sendTo(changed.readers.first, one)
-		sent := 0
-		for id := range changed.readers.more {
-			t.sendTo(id, one)
-			sent++
-			yieldAfter(sent)
+	}
+	for _, changed := range c.keys {
+		if changed.all || changed.readers.has(changed.by) {
+			t.sendTo(changed.by, changed.invalidation())
 		}
 	}
 	if c.written == nil {
@@ -199,18 +198,33 @@ func (t *Table) send(c changes) {
 	}
 }
 
-// sendFlush sends a change of all keys to all clients that track keys. The client that made the
-// change is the last, as in Redis.
+// sendKey sends a change of a key to the readers that have not made it themselves.
+func (t *Table) sendKey(changed changedKey) {
+	what, sent := changed.invalidation(), 0
+	if changed.readers.first != changed.by {
+		t.sendTo(changed.readers.first, what)
+	}
+	for id := range changed.readers.more {
+		if id == changed.by {
+			continue
+		}
+		t.sendTo(id, what)
+		sent++
+		yieldAfter(sent)
+	}
+}
+
+// sendFlush sends a change of all keys to the clients that track keys, except the one that has made
+// it.
 func (t *Table) sendFlush(by int64) {
 	t.trackersMu.Lock()
 	ids := slices.Sorted(maps.Keys(t.trackers))
 	t.trackersMu.Unlock()
-	if at, tracks := slices.BinarySearch(ids, by); tracks {
-		ids = append(slices.Delete(ids, at, at+1), by)
-	}
 	for sent, id := range ids {
 		yieldAfter(sent)
-		t.sendTo(id, &invalidation{})
+		if id != by {
+			t.sendTo(id, &invalidation{})
+		}
 	}
 }
 
@@ -249,6 +263,14 @@ func (t *Table) sendPrefix(prefix string, keys []string, by map[string]int64) {
 			t.sendTo(id, &invalidation{keys: others, broadcast: true, prefix: prefix})
 		}
 	}
+}
+
+// invalidation returns the content of the message about a change.
+func (c changedKey) invalidation() *invalidation {
+	if c.all {
+		return &invalidation{}
+	}
+	return &invalidation{keys: []string{c.key}, by: c.by}
 }
 
 // invalidation is the content of a message: the keys that have changed, nil for all keys.

@@ -64,6 +64,8 @@ type readers struct {
 
 func (r readers) count() int { return 1 + len(r.more) }
 
+func (r readers) has(id int64) bool { return r.first == id || r.more[id] }
+
 // The bounds of the table. Beyond them, a key is evicted: its readers receive an invalidation, as
 // if it had changed.
 const (
@@ -205,7 +207,7 @@ func (t *Table) record(key []byte, id int64) {
 	defer p.mu.Unlock()
 	r, known := p.keys[string(key)]
 	switch {
-	case known && (r.first == id || r.more[id]):
+	case known && r.has(id):
 		return
 	case known:
 		if r.more == nil {
