@@ -32,62 +32,80 @@ const clientCount = 4
 
 // player is one of these clients.
 type player struct {
-	conn     net.Conn
-	received chan string // closed when the server has disconnected
-	lines    []string
-	gone     bool
-}
-
-func (g *player) listen() {
-	defer close(g.received)
-	for r := bufio.NewReader(g.conn); ; {
-		line, err := transcript.ReadReply(r)
-		switch {
-		case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
-			g.received <- "closed"
-			return
-		case err != nil:
-			g.received <- "error: " + err.Error()
-			return
-		}
-		g.received <- line
-	}
+	conn   net.Conn
+	unread []byte // begins with a reply that has not arrived completely
+	lines  []string
+	gone   bool // the server has disconnected
 }
 
 // late is the longest wait for a message. On a busy machine messages may take a while.
 const late = 10 * time.Second
 
-// take reads what has been received until there are that many lines, or the last one, or the time
-// is over. If there are enough lines already, it reads what is there without waiting.
-func (g *player) take(until int, last string, patience time.Duration) {
-	over := time.After(patience)
-	for {
-		if len(g.lines) >= until && last == "" {
-			over = nil // no waiting
-		}
-		var line string
-		var more bool
-		if over == nil {
-			select {
-			case line, more = <-g.received:
-			default:
-				return
-			}
-		} else {
-			select {
-			case line, more = <-g.received:
-			case <-over:
-				return
-			}
-		}
-		if !more {
-			g.gone = true
-			return
-		}
-		if g.lines = append(g.lines, line); line == last && last != "" {
-			return
-		}
+// wait reads until there are that many lines, or the last one, or the time is over.
+func (g *player) wait(until int, last string, patience time.Duration) error {
+	if err := g.conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		return err
 	}
+	for buffer := make([]byte, 16<<10); !g.gone; {
+		if len(g.lines) >= until && (last == "" || slices.Contains(g.lines, last)) {
+			break
+		}
+		n, err := g.conn.Read(buffer)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			break
+		}
+		g.receive(buffer[:n], err)
+	}
+	return nil
+}
+
+// drain reads what has arrived on a TCP connection, without waiting.
+func (g *player) drain() error {
+	raw, err := g.conn.(syscall.Conn).SyscallConn()
+	if err == nil {
+		err = g.conn.SetReadDeadline(time.Time{})
+	}
+	if err != nil {
+		return err
+	}
+	return raw.Read(func(fd uintptr) (done bool) {
+		for buffer := make([]byte, 16<<10); !g.gone; {
+			n, err := syscall.Read(int(fd), buffer)
+			if errors.Is(err, syscall.EAGAIN) {
+				break
+			}
+			if n == 0 && err == nil {
+				err = io.EOF
+			}
+			g.receive(buffer[:max(n, 0)], err)
+		}
+		return true
+	})
+}
+
+// receive adds what a read has returned. The end of the connection is the line "closed".
+func (g *player) receive(b []byte, err error) {
+	g.unread = append(g.unread, b...)
+	for len(g.unread) > 0 {
+		line, rest, invalid := transcript.NextReply(g.unread)
+		if errors.Is(invalid, io.ErrUnexpectedEOF) {
+			break
+		}
+		if invalid != nil {
+			err = invalid
+			break
+		}
+		g.lines, g.unread = append(g.lines, line), rest
+	}
+	switch {
+	case err == nil:
+		return
+	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
+		g.lines = append(g.lines, "closed")
+	default:
+		g.lines = append(g.lines, "error: "+err.Error())
+	}
+	g.gone = true
 }
 
 // session has the clients of one server, and one more that takes no part.
@@ -102,8 +120,6 @@ type session struct {
 func (c *session) leave() {
 	for _, g := range c.players {
 		g.conn.Close()
-		for range g.received { // until listen has ended
-		}
 	}
 	c.other.Close()
 }
@@ -125,16 +141,15 @@ func connectPlayers(open dialer) (*session, error) {
 		if err != nil {
 			return c, err
 		}
-		if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
-			return c, err
-		}
+		g := &player{conn: conn}
+		c.players = append(c.players, g)
 		if _, err := conn.Write(command("CLIENT", "ID")); err != nil {
 			return c, err
 		}
-		g := &player{conn: conn, received: make(chan string, 1<<12)}
-		go g.listen()
-		c.players = append(c.players, g)
-		c.ids = append(c.ids, <-g.received)
+		if err := g.wait(1, "", patience); err != nil {
+			return c, err
+		}
+		c.ids, g.lines = append(c.ids, g.lines[0]), nil
 	}
 	return c, nil
 }
@@ -149,11 +164,12 @@ func (c *session) ask(words ...string) (string, error) {
 // turn sends a client's step, and returns when it has been executed. A server reads from all
 // clients that have sent something before it reads from one of them again, so the reply to the
 // other client's second PING comes after it. cellserver may execute some calls outside its loop
-// even later; pace says how many lines to wait for.
-func (c *session) turn(s step, pace []int) ([]int, error) {
+// even later; pace says how many lines to wait for. Without a pace, the server is redis-server,
+// which has sent all lines by then.
+func (c *session) turn(s step, pace []int) error {
 	g := c.players[s.client]
 	if g.gone {
-		return pace, nil
+		return nil
 	}
 	text := s.bytes
 	for i, id := range c.ids {
@@ -163,24 +179,35 @@ func (c *session) turn(s step, pace []int) ([]int, error) {
 	}
 	if _, err := g.conn.Write([]byte(text)); err != nil && !errors.Is(err, syscall.EPIPE) &&
 		!errors.Is(err, syscall.ECONNRESET) {
-		return nil, err
+		return err
 	}
 	for range 2 {
 		if _, err := c.ask("PING"); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	counts := make([]int, clientCount)
 	for i, g := range c.players {
-		until := 0
-		if pace != nil && !c.late {
-			until = pace[i]
+		switch {
+		case pace == nil && !g.gone:
+			if err := g.drain(); err != nil {
+				return err
+			}
+		case pace != nil && !c.late:
+			if err := g.wait(pace[i], "", late); err != nil {
+				return err
+			}
+			c.late = len(g.lines) < pace[i]
 		}
-		g.take(until, "", late)
-		counts[i] = len(g.lines)
-		c.late = c.late || counts[i] < until
 	}
-	return counts, nil
+	return nil
+}
+
+// counts returns how many lines each client has received.
+func (c *session) counts() (lines []int) {
+	for _, g := range c.players {
+		lines = append(lines, len(g.lines))
+	}
+	return lines
 }
 
 // playSeveral plays a program. It returns what each client has received, and how many lines each
@@ -198,17 +225,18 @@ func playSeveral(open dialer, p program, pace [][]int) (received [][]string, cou
 		if pace != nil {
 			until = pace[i]
 		}
-		count, err := c.turn(s, until)
-		if err != nil {
+		if err := c.turn(s, until); err != nil {
 			return nil, nil, fmt.Errorf("turn %d: %w", i, err)
 		}
-		counts = append(counts, count)
+		counts = append(counts, c.counts())
 	}
 	last := `"` + finished + `"`
 	for i, g := range c.players {
 		if !g.gone {
 			_, _ = g.conn.Write(append(command("RESET"), command("ECHO", finished)...)) // fails if the client is disconnected
-			g.take(0, last, late)
+			if err := g.wait(0, last, late); err != nil {
+				return nil, nil, err
+			}
 		}
 		received = append(received, c.plain(i))
 	}
@@ -504,12 +532,23 @@ func (h *generator) turn(client int, forms []string) step {
 		for !h.allowed(client, form) {
 			form = h.pick(forms)
 		}
-		if s.bytes += string(h.call(form)); strings.Contains(form, "CHANNELS") || strings.Contains(form, "BCAST") ||
-			form == "EXEC" {
+		if s.bytes += string(h.call(form)); isLast(form) {
 			break
 		}
 	}
 	return s
+}
+
+// isLast reports whether no call may follow in the same step. After EXEC and BCAST, see others. COPY
+// and RENAME cost as much as a turn of cellserver, so that their broadcasts precede the reply to the
+// next call.
+func isLast(form string) bool {
+	for _, part := range []string{"CHANNELS", "BCAST", "COPY", "RENAME"} {
+		if strings.Contains(form, part) {
+			return true
+		}
+	}
+	return form == "EXEC"
 }
 
 // others returns the forms that may follow a call in one step. For changes in the same step, Redis

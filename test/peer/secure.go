@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"syscall"
 	"testing"
 
 	"cellserver/test/certs"
@@ -71,6 +72,10 @@ func (c *Conn) Handshake() error {
 	}
 	return nil
 }
+
+// SyscallConn returns the TCP connection as the operating system sees it: with TLS, its bytes are
+// encrypted.
+func (c *Conn) SyscallConn() (syscall.RawConn, error) { return c.tcp.SyscallConn() }
 
 // CloseWrite closes the connection's sending direction.
 func (c *Conn) CloseWrite() error { return c.Conn.(interface{ CloseWrite() error }).CloseWrite() }
