@@ -603,6 +603,16 @@ func advanceClientIDs(t *testing.T, open dialer) {
 	}
 }
 
+// startForSeveral starts both servers. cellserver has one event loop, as Redis: with a goroutine per
+// connection, it cannot be known when a step has been executed.
+func startForSeveral(t *testing.T) (ours, redis dialer) {
+	ours = to(peer.Start(t, "--io-threads", "1", "--transport", string(server.DefaultTransport)))
+	redis = to(peer.StartRedis(t))
+	advanceClientIDs(t, ours)
+	advanceClientIDs(t, redis)
+	return ours, redis
+}
+
 // What several clients receive because of each other is what they receive from Redis.
 // CELLSERVER_TEST_PROGRAMS and CELLSERVER_TEST_SEED are for longer runs.
 func TestRandomProgramsOfSeveralAgainstRedis(t *testing.T) {
@@ -614,12 +624,7 @@ func TestRandomProgramsOfSeveralAgainstRedis(t *testing.T) {
 		programs = n
 	}
 	first, _ = strconv.ParseUint(os.Getenv("CELLSERVER_TEST_SEED"), 10, 64)
-	// One event loop, as in Redis: with a goroutine per connection, it cannot be known when a step
-	// has been executed.
-	ours, redis := to(peer.Start(t, "--io-threads", "1", "--transport", string(server.DefaultTransport))),
-		to(peer.StartRedis(t))
-	advanceClientIDs(t, ours)
-	advanceClientIDs(t, redis)
+	ours, redis := startForSeveral(t)
 	for _, write := range []func(uint64) program{newPushProgram, newWatchProgram} {
 		for _, report := range explore(t, ours, redis, func(seed uint64) program { return write(first + seed) }, programs) {
 			t.Error(report)
