@@ -1,5 +1,11 @@
-// Package command defines commands: a Command is the row of a command in the table of commands, the
-// grammar binds the words of a call to its arguments, and a Call is one call that is being made.
+// Package command defines what a command is. All commands of the server form a Table, and a Command
+// is one row of it: the name, the grammar, the manual and the code of the command. In all packages,
+// "row" means this entry of a command in the table, as distinct from a Call, which is one call of the
+// command by a client. The grammar binds the words of a call to the arguments of the row.
+//
+// An event loop serves its sessions one after the other. What it does for one session before it
+// serves the next is a turn (see package session), and Cost says how much of a turn a call takes.
+//
 // The package does not depend on sessions.
 //
 // To add a command, write a row in its family's folder below internal/commands, add it to the

@@ -482,7 +482,7 @@ func TestWorstCallsAreDocumented(t *testing.T) {
 
 func worstTable() string {
 	var out strings.Builder
-	out.WriteString("\n| row | largest call | on | made | more than a turn's work |\n|---|---|---|---|---|\n")
+	out.WriteString("\n| command | largest call | with | where it runs | why a turn may be longer |\n|---|---|---|---|---|\n")
 	line := func(w worst, of string) {
 		fmt.Fprintf(&out, "| %s | `%.60s` | %s | %s | %s |\n", strings.ReplaceAll(w.row, "|", " "), w.call, of, w.where,
 			w.exemption)

@@ -1,8 +1,8 @@
 // Package server moves bytes between sockets and sessions. It does not know any command.
 //
 // There are two transports. On Linux the default is event loops over epoll, one for each core
-// (loop_linux.go): a loop reads from a connection, gives its session one turn, and sends the
-// replies in one write. On other systems, and for a store whose calls block, there is a goroutine
+// (loop_linux.go): a loop reads from a connection, gives its session one turn (see package session),
+// and sends the replies in one write. On other systems, and for a store whose calls block, there is a goroutine
 // per connection (goroutines.go). In both, the server does not read from a connection whose client
 // has calls or replies waiting, so that TCP flow control stops the client. Replies are sent in
 // pieces, and those that wait for a slow reader are bounded (output.go).

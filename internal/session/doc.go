@@ -5,15 +5,18 @@
 // # The way of a call
 //
 // A transport feeds a Session the bytes that it has read. The session reads calls ahead (ahead.go)
-// and answers them in order (turn.go). For each it finds the row, checks the number of arguments,
-// the user's rights and the server's state (admit.go, authorize.go), counts the call (tally.go) and
-// runs the row, which writes the reply. The transport sends the bytes that Output returns.
+// and answers them in order (turn.go). For each, it finds the command's row in the command.Table,
+// checks the number of arguments, the user's rights and the server's state (admit.go, authorize.go),
+// counts the call (tally.go) and runs the row, which writes the reply. The transport sends the bytes
+// that Output returns.
 //
 // # Turns
 //
-// In a turn, a Session takes the bytes that have arrived, answers calls up to a bound of work, and
-// leaves the replies in Output. A turn takes well under a millisecond: expensive commands and long
-// calls use more of the bound. Calls that would take longer are made outside the event loop:
+// An event loop serves its sessions one after the other. What it does for one of them before it
+// serves the next is a turn: the Session takes the bytes that have arrived, answers calls until their
+// estimated cost reaches a bound, and leaves the replies in Output. A turn takes well under a
+// millisecond: expensive commands and long calls use more of the bound. Calls that would take longer
+// are made outside the event loop:
 //
 //   - A command whose Cost is Unbounded, and a call of more than 1024 words or of many large ones, is
 //     made in a goroutine (park.go). Meanwhile the session is parked: it makes no other call, and its
