@@ -23,29 +23,29 @@ import (
 )
 
 // build compiles a program as if it were a package of this module, without writing it here: the
-// compiler is told that the file is there (-overlay).
+// option -overlay tells the compiler to read it from elsewhere.
 func build(t *testing.T, text string) string {
 	dir := t.TempDir()
 	source, binary, overlay := filepath.Join(dir, "main.go"), filepath.Join(dir, "program"),
 		filepath.Join(dir, "overlay.json")
 	require.NoError(t, os.WriteFile(source, []byte(text), 0o644))
-	place, err := filepath.Abs("program/main.go")
+	path, err := filepath.Abs("program/main.go")
 	require.NoError(t, err)
-	replace, err := json.Marshal(map[string]any{"Replace": map[string]string{place: source}})
+	replace, err := json.Marshal(map[string]any{"Replace": map[string]string{path: source}})
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(overlay, replace, 0o644))
-	said, err := exec.Command("go", "build", "-buildvcs=false", "-overlay", overlay, "-o", binary,
+	output, err := exec.Command("go", "build", "-buildvcs=false", "-overlay", overlay, "-o", binary,
 		"./program").CombinedOutput()
-	require.NoError(t, err, string(said))
+	require.NoError(t, err, string(output))
 	return binary
 }
 
 func run(t *testing.T, binary string) string {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	said, err := exec.CommandContext(ctx, binary).Output() // go-redis explains on stderr why it cannot connect
+	output, err := exec.CommandContext(ctx, binary).Output() // go-redis explains on stderr why it cannot connect
 	require.NoError(t, err)
-	return string(said)
+	return string(output)
 }
 
 // onPort builds a program with another port than 6379, and with longer timeouts than 100 ms,
@@ -63,7 +63,7 @@ func TestGoProgram(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, string(formatted), text, "gofmt")
 	server := peer.Start(t)
-	between := stand(t, server.Addr)
+	between := startProxy(t, server.Addr)
 	program := onPort(t, text, between.port())
 	assert.Equal(t, "allowed: 15 left\n", run(t, program))
 	client := redis.NewClient(&redis.Options{Addr: server.Addr})
@@ -84,7 +84,7 @@ func TestGoProgram(t *testing.T) {
 func TestRepeatedCallsTakeAgain(t *testing.T) {
 	for retries, taken := range map[int]int64{0: 4, -1: 1} { // 0 is go-redis's default, 3
 		server := peer.Start(t)
-		lossy := stand(t, server.Addr)
+		lossy := startProxy(t, server.Addr)
 		lossy.loses.Store(true)
 		client := redis.NewClient(&redis.Options{Addr: lossy.Addr().String(), MaxRetries: retries, ReadTimeout: patience})
 		assert.Error(t, client.Do(t.Context(), "CL.THROTTLE", "k", 99, 1, 100000, 1).Err())
@@ -114,7 +114,8 @@ func (l *proxy) port() string {
 	return port
 }
 
-func stand(t *testing.T, server string) *proxy {
+// startProxy starts a proxy for a server.
+func startProxy(t *testing.T, server string) *proxy {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { listener.Close() })
@@ -144,11 +145,11 @@ func (l *proxy) serve(client net.Conn, address string) {
 		if err != nil {
 			return
 		}
-		asked := bytes.Contains(buf[:n], []byte("CL.THROTTLE"))
-		if asked {
+		isThrottle := bytes.Contains(buf[:n], []byte("CL.THROTTLE"))
+		if isThrottle {
 			l.calls.Add(1)
 		}
-		if asked && l.loses.Load() {
+		if isThrottle && l.loses.Load() {
 			client.Close()
 			server.Write(buf[:n])
 			return

@@ -24,11 +24,11 @@ func TestScanCountIsCapped(t *testing.T) {
 	require.NoError(t, err)
 	seen := map[string]bool{}
 	for cursor, more := uint64(0), true; more; more = cursor != 0 {
-		var piece []string
-		piece, cursor, err = client.Scan(t.Context(), cursor, "*", keys).Result()
+		var some []string
+		some, cursor, err = client.Scan(t.Context(), cursor, "*", keys).Result()
 		require.NoError(t, err)
-		assert.Less(t, len(piece), 1100)
-		for _, key := range piece {
+		assert.Less(t, len(some), 1100)
+		for _, key := range some {
 			assert.False(t, seen[key], "%s is shown twice", key)
 			seen[key] = true
 		}

@@ -17,8 +17,8 @@ import (
 
 func TestMain(m *testing.M) { peer.Main(m) }
 
-// patience is the longest wait for anything that should happen. It is far longer than anything
-// takes, because a test machine may be busy.
+// patience is the timeout of everything that a test waits for. It is far longer than anything takes,
+// because a test machine may be busy.
 const patience = 60 * time.Second
 
 // root is the project's directory, relative to this package.
