@@ -105,7 +105,7 @@ const (
 	Admin                       // administration
 	PubSub                      // uses channels
 	NoScript                    // Redis does not let scripts call it
-	Loading                     // answered while a snapshot is read
+	Loading                     // answered while the keys of an earlier run are read
 	Stale                       // answered by a replica without its master
 	Fast                        // takes a time that does not depend on what is stored
 	NoAuth                      // answered before AUTH
@@ -146,6 +146,7 @@ const (
 	HidesSubcommands                    // refuses an unknown subcommand as an unknown command
 	Decides                             // a limiter: the reply begins with limited, 0 or 1
 	ShardChannels                       // has shard channels, which COMMAND INFO shows as if they were keys
+	ChecksHealth                        // refused as a write is while the disk fails, so that health checks notice
 )
 
 // needsAt is the lowest bit of Traits for the abilities of the store that a row needs.

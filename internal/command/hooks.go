@@ -6,11 +6,13 @@ import "sync/atomic"
 type Hook uint32
 
 const (
-	Paused    Hook = 1 << iota // CLIENT PAUSE: calls may have to wait
-	Monitored                  // MONITOR: calls are shown
-	Timed                      // each call is timed, because the slow log keeps quick calls too
-	Full                       // more memory is used than maxmemory
-	Notifying                  // keyspace notifications are published
+	Paused      Hook = 1 << iota // CLIENT PAUSE: calls may have to wait
+	Monitored                    // MONITOR: calls are shown
+	Timed                        // each call is timed, because the slow log keeps quick calls too
+	Full                         // more memory is used than maxmemory
+	Notifying                    // keyspace notifications are published
+	DataLoading                  // the keys of an earlier run are being read: only rows with the flag Loading are called
+	DiskFailing                  // the disk fails, and calls that write are refused meanwhile
 )
 
 // Hooks is the set of hooks that are in force. A session reads it once per turn: so calls cost nothing

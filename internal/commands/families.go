@@ -10,6 +10,7 @@ import (
 	"cellserver/internal/commands/connection"
 	"cellserver/internal/commands/keyspace"
 	"cellserver/internal/commands/limiter"
+	"cellserver/internal/commands/persistence"
 	"cellserver/internal/commands/pubsub"
 	"cellserver/internal/commands/tracking"
 	"cellserver/internal/commands/transaction"
@@ -25,6 +26,7 @@ type families struct {
 	transactions transaction.Watches
 	tracking     tracking.Table
 	connection   connection.Family
+	persistence  persistence.Family
 	admin        admin.Admin
 }
 
@@ -34,6 +36,7 @@ func (f *families) commands() []*command.Command {
 	return slices.Concat(
 		f.limiters.Commands(), value.Commands(), f.keyspace.Commands(), f.channels.Commands(),
 		f.transactions.Commands(), f.connection.Commands(), f.accounts.Commands(), f.admin.Commands(),
+		f.persistence.Commands(),
 	)
 }
 
@@ -42,7 +45,7 @@ func (f *families) commands() []*command.Command {
 func (f *families) info() []command.InfoPart {
 	return slices.Concat(
 		f.admin.OwnInfo(), []command.InfoPart{f.connection.Info()}, f.tracking.Info(), f.channels.Info(),
-		[]command.InfoPart{f.transactions.Info(), f.accounts.Info(), f.limiters.Info()},
+		[]command.InfoPart{f.transactions.Info(), f.accounts.Info(), f.limiters.Info(), f.persistence.Info()},
 	)
 }
 

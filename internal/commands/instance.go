@@ -10,6 +10,7 @@ import (
 	"cellserver/internal/client"
 	"cellserver/internal/command"
 	"cellserver/internal/commands/access"
+	"cellserver/internal/commands/persistence"
 	"cellserver/internal/commands/pubsub"
 	"cellserver/internal/maxmemory"
 	"cellserver/internal/meter"
@@ -24,8 +25,9 @@ type ACLFile = access.ACLFile
 // Config is the configuration of an Instance. Fields that are zero have defaults.
 type Config struct {
 	Store    store.Store
-	Version  string    // of cellserver
-	Settings *Settings // the defaults if nil
+	Folder   persistence.Folder // in which the keys of the store outlive a restart; nil if they do not
+	Version  string             // of cellserver
+	Settings *Settings          // the defaults if nil
 	// Options are all options of the server, for CONFIG. They include those of Settings, which are
 	// the default.
 	Options   *option.List
@@ -72,7 +74,8 @@ func newInstance(c Config) (*Instance, *families, error) {
 	in := &Instance{
 		Store: c.Store, ClientLog: c.ClientLog, Clients: client.NewRegistry(c.ClientLog), Memory: memory,
 		Blocked: &f.connection.Blocked, Watches: &f.transactions, Monitors: &f.admin.Monitors,
-		Tracking: &f.tracking, Accounts: &f.accounts, Notifier: &pubsub.Notifier{Channels: &f.channels},
+		Tracking: &f.tracking, Persistence: &f.persistence, Accounts: &f.accounts,
+		Notifier: &pubsub.Notifier{Channels: &f.channels},
 	}
 	in.Clock, in.Databases = c.Store.Clock(), c.Store.Databases()
 	in.Stats.Turns, in.Stats.Holds = c.Turns, c.Holds
@@ -105,7 +108,10 @@ func (f *families) connect(c *Config, in *Instance) {
 	d := &f.admin
 	d.Version, d.RunID, d.Port, d.Started = c.Version, newRunID(), c.Port, in.Now()
 	d.Store, d.Options, d.Clients, d.Memory, d.IsSecret = c.Store, c.Options, clients, in.Memory, access.IsSecret
-	d.Log, d.Stop, d.Monitors.Hooks = c.Log, c.Stop, &in.Hooks
+	d.Log, d.Monitors.Hooks = c.Log, &in.Hooks
+	p := &f.persistence
+	p.Folder, p.Clock, p.Hooks, p.Started, p.Log, p.Stop = c.Folder, in.Clock, &in.Hooks, in.Now(), c.Log, c.Stop
+	p.Begin()
 }
 
 // announcer returns the store if it announces changes; else nil, and then the table refuses the

@@ -14,7 +14,6 @@ import (
 
 	"cellserver/internal/command"
 	"cellserver/internal/commands/access"
-	"cellserver/internal/option"
 	"cellserver/internal/session"
 	"cellserver/internal/store"
 )
@@ -538,19 +537,16 @@ func TestProtectedSettings(t *testing.T) {
 	}{{"no", true, false}, {"local", true, true}, {"local", false, false}, {"yes", false, true}, {"", true, false}} {
 		s, err := newServerWith(t, store.NewStillClock(clockStart), func(s *Settings) { s.Admin.Protected = c.allowed })
 		require.NoError(t, err)
-		now := ""
-		require.NoError(t, s.options.Add(&option.Option{Name: "dir", Group: option.Memory, Help: "-", Protected: true,
-			Kind: option.Text(&now, "path"), Change: option.Live}))
 		d := s.dial()
 		if !c.local {
 			d.session.Peer.Remote = "192.0.2.1:5"
 		}
-		said := d.do(t, "CONFIG SET dir x")
+		said := d.do(t, "CONFIG SET dbfilename x")
 		if c.may {
 			assert.Equal(t, "+OK\r\n", said)
 		} else {
-			assert.Equal(t, "-ERR CONFIG SET failed (possibly related to argument 'dir') - can't set protected config\r\n", said)
-			assert.Empty(t, now)
+			assert.Equal(t, "-ERR CONFIG SET failed (possibly related to argument 'dbfilename') - can't set protected config\r\n", said)
+			assert.Equal(t, "dump.rdb", s.options.Show("dbfilename"))
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"cellserver/internal/commands/access"
 	"cellserver/internal/commands/admin"
 	"cellserver/internal/commands/limiter"
+	"cellserver/internal/commands/persistence"
 	"cellserver/internal/commands/pubsub"
 	"cellserver/internal/commands/tracking"
 	"cellserver/internal/option"
@@ -23,6 +24,7 @@ type Settings struct {
 	Limiter       limiter.Settings
 	Tracking      tracking.Settings
 	Notifications pubsub.Settings
+	Persistence   persistence.Settings
 	Admin         admin.Settings
 	Access        access.Settings
 
@@ -38,8 +40,9 @@ type Settings struct {
 func NewSettings() *Settings {
 	words := resp.DefaultLimits()
 	return &Settings{
-		Limiter: limiter.NewSettings(), Tracking: tracking.NewSettings(), Admin: admin.NewSettings(),
-		Access: access.NewSettings(), MaxBulk: words.Bulk, MaxQuery: words.Query, MaxKeySize: 65536,
+		Limiter: limiter.NewSettings(), Tracking: tracking.NewSettings(), Persistence: persistence.NewSettings(),
+		Admin: admin.NewSettings(), Access: access.NewSettings(), MaxBulk: words.Bulk, MaxQuery: words.Query,
+		MaxKeySize:               65536,
 		MaxClientMemory:          client.MemoryLimit{Percent: client.DefaultClientPercent},
 		MaxUnauthenticatedMemory: client.MemoryLimit{Auto: true},
 	}
@@ -49,7 +52,7 @@ func NewSettings() *Settings {
 func (s *Settings) Options() []*option.Option {
 	return slices.Concat(
 		s.limitOptions(), s.memoryOptions(), s.Limiter.Options(), s.Tracking.Options(), s.Notifications.Options(),
-		s.Admin.Options(), s.Access.Options(), fixedOptions(),
+		s.Persistence.Options(), s.Admin.Options(), s.Access.Options(), fixedOptions(),
 		[]*option.Option{
 			{Name: "rename-command", Group: option.Access, Kind: renames{&s.Renamed}, FlagOnly: true,
 				Help: `a command and its new name, or "" to disable it: 'FLUSHALL ""'; may be repeated`},
@@ -87,8 +90,6 @@ func (s *Settings) memoryOptions() []*option.Option {
 // describes this server.
 func fixedOptions() []*option.Option {
 	return []*option.Option{
-		{Name: "save", Group: option.Memory, Kind: option.Fixed(""), Change: option.Live, Help: "nothing is saved"},
-		{Name: "appendonly", Group: option.Memory, Kind: option.Fixed("no"), Change: option.Live, Help: "nothing is saved"},
 		{Name: "maxmemory-policy", Group: option.Memory, Kind: option.Fixed("noeviction"), Change: option.Live,
 			Help: "nothing is evicted"},
 		{Name: "daemonize", Group: option.Diagnostics, Kind: option.Fixed("no"), Change: option.Immutable,
@@ -107,7 +108,7 @@ func (f *families) apply(s *Settings, in *Instance) error {
 	limitClients()
 	effects := slices.Concat(
 		f.limiters.Effects(&s.Limiter), f.tracking.Effects(&s.Tracking), in.Notifier.Effects(&s.Notifications),
-		f.admin.Effects(&s.Admin, &in.Server), f.accounts.Effects(&s.Access),
+		f.persistence.Effects(&s.Persistence), f.admin.Effects(&s.Admin, &in.Server), f.accounts.Effects(&s.Access),
 		[]option.Effect{
 			option.On(func() { setLimits(in, s) }, "client-query-buffer-limit", "proto-max-bulk-len"),
 			option.On(func() { f.setMaxMemory(in, int64(s.MaxMemory)) }, "maxmemory"),

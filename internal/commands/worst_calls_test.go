@@ -274,6 +274,7 @@ var worstCalls = append([]worst{
 	{row: "lastsave", call: "LASTSAVE", where: onLoop},
 	{row: "save", call: "SAVE", where: refused},
 	{row: "bgsave", call: "BGSAVE", where: refused},
+	{row: "bgrewriteaof", call: "BGREWRITEAOF", where: refused},
 	{row: "lolwut", call: "LOLWUT {1M}", where: offLoop},
 	{row: "function|flush", call: "FUNCTION FLUSH", where: onLoop},
 	{row: "function|help", call: "FUNCTION HELP", where: onLoop},

@@ -28,6 +28,7 @@ func (l *List) Apply(effects ...Effect) error {
 const (
 	Limits      = "Limits"
 	Memory      = "Memory"
+	Persistence = "Persistence"
 	Diagnostics = "Diagnostics"
 	Access      = "Access"
 )

@@ -2,8 +2,9 @@ package session
 
 import "cellserver/internal/command"
 
-// admit returns an error if a call must not be made. It checks, in Redis's order, the user's
-// rights, whether the client is a monitor, and whether memory is short.
+// admit returns an error if a call must not be made. It checks the user's rights, whether the keys
+// are being loaded, whether the client is a monitor, whether memory is short, and whether the disk
+// fails.
 func (s *Session) admit(row *command.Command, words [][]byte, long [][]byte) error {
 	if s.checked {
 		if err := s.authorize(row, words, long); err != nil {
@@ -12,10 +13,14 @@ func (s *Session) admit(row *command.Command, words [][]byte, long [][]byte) err
 	}
 	switch {
 	case !s.slowPath:
+	case s.instance.Hooks.Has(command.DataLoading) && row.Flags&command.Loading == 0:
+		return s.refuse(row, errLoading)
 	case s.Profile.Monitoring && row.Flags&(command.Write|command.ReadOnly) != 0:
 		return s.reject(row, errMonitors)
 	case s.outOfMemory(row):
 		return s.refuse(row, errOOM)
+	case s.instance.Hooks.Has(command.DiskFailing) && s.needsDisk(row):
+		return s.refuse(row, errDiskFails)
 	}
 	return nil
 }
@@ -23,7 +28,19 @@ func (s *Session) admit(row *command.Command, words [][]byte, long [][]byte) err
 const (
 	errMonitors command.Refusal = "ERR Replica can't interact with the keyspace"
 	errOOM      command.Refusal = "OOM command not allowed when used memory > 'maxmemory'."
+	// errLoading has Redis's text. Clients know it by its first word, and try again later.
+	errLoading   command.Refusal = "LOADING Redis is loading the dataset in memory"
+	errDiskFails command.Refusal = "MISCONF cellserver cannot write to its folder (--dir), and commands that may write are refused " +
+		"meanwhile (stop-writes-on-bgsave-error). INFO persistence and the log have the reason."
 )
+
+// needsDisk reports whether a call is refused while the disk fails: a call that may write, EXEC of
+// such a call, and PING, as in Redis.
+func (s *Session) needsDisk(row *command.Command) bool {
+	q := s.transaction.Queue
+	return row.Flags&command.Write != 0 || row.Traits&command.ChecksHealth != 0 ||
+		row.Traits&command.Executes != 0 && q != nil && q.Writes()
+}
 
 // outOfMemory reports whether a call is refused because memory is short: a call that may need
 // memory, EXEC of such a call, and any call that is queued, except calls of limiters. Calls of

@@ -10,6 +10,7 @@ import (
 	"cellserver/internal/command"
 	"cellserver/internal/commands/access"
 	"cellserver/internal/commands/admin"
+	"cellserver/internal/commands/persistence"
 	"cellserver/internal/commands/pubsub"
 	"cellserver/internal/commands/tracking"
 	"cellserver/internal/commands/transaction"
@@ -27,14 +28,15 @@ type Instance struct {
 	Cleanups  []command.Cleanup
 
 	// The state of families that sessions use in each call or in each turn.
-	Clients  *client.Registry
-	Blocked  *client.BlockedClients
-	Watches  *transaction.Watches
-	Monitors *admin.Monitors
-	Tracking *tracking.Table
-	Notifier *pubsub.Notifier
-	Accounts *access.Accounts
-	Memory   *maxmemory.Bound
+	Clients     *client.Registry
+	Blocked     *client.BlockedClients
+	Watches     *transaction.Watches
+	Monitors    *admin.Monitors
+	Tracking    *tracking.Table
+	Notifier    *pubsub.Notifier
+	Persistence *persistence.Family
+	Accounts    *access.Accounts
+	Memory      *maxmemory.Bound
 
 	Background *background.Slots
 	// MaxTurnTransaction is the highest cost, in the units of command.TurnUnits, of a transaction
@@ -119,8 +121,8 @@ func (in *Instance) CutIdle(timeout time.Duration) {
 // SampleEvery is the interval at which Sample is to be called.
 const SampleEvery = 100 * time.Millisecond
 
-// Sample updates the rates and sizes that INFO shows, and applies the bounds of memory. One
-// goroutine calls it every SampleEvery.
+// Sample updates the rates and sizes that INFO shows, applies the bounds of memory, and does what is
+// due for the folder of keys. One goroutine calls it every SampleEvery.
 func (in *Instance) Sample() {
 	now := in.Now()
 	in.Stats.Rates.Add(now, in.Stats.Made(), in.Stats.Traffic.Sum())
@@ -130,6 +132,7 @@ func (in *Instance) Sample() {
 	if !in.Memory.Exceeded() { // CONFIG SET may have raised the bound during the check
 		in.Hooks.Set(command.Full, false)
 	}
+	in.Persistence.Tick()
 }
 
 // CountTraffic returns new traffic counters, for one goroutine that reads from or writes to

@@ -13,11 +13,11 @@ while read -r name value; do
     for quote in '"' "'"; do
         if [[ $value == "$quote"*"$quote" ]]; then value=${value:1:-1}; fi
     done
-    if grep -qx -- " *--$name" <<<"$options"; then
-        args+=("--$name" "$value")
-    elif [[ $name == dir ]]; then
-        dir=$value
-    fi
+    case $name in
+    dir) dir=$value ;; # only the working directory: the suite's files would not be loaded from there
+    save | appendonly) ;; # both need --dir
+    *) if grep -qx -- " *--$name" <<<"$options"; then args+=("--$name" "$value"); fi ;;
+    esac
 done <"$1"
 cd "$dir"
 exec "$CELLSERVER" "${args[@]}"

@@ -26,7 +26,7 @@ var promised = []string{
 	"client|tracking", "client|caching", "client|trackinginfo", "client|getredir", "client|help", "client|list",
 	"command|getkeysandflags", "command|help", "config|set", "config|resetstat", "config|rewrite",
 	"slowlog|*", "latency|*", "memory|usage", "memory|stats", "memory|doctor", "memory|purge", "memory|help", "monitor",
-	"object|*", "role", "wait", "save", "bgsave", "lastsave", "shutdown", "acl|*",
+	"object|*", "role", "wait", "save", "bgsave", "bgrewriteaof", "lastsave", "shutdown", "acl|*",
 	"subscribe", "unsubscribe", "psubscribe", "punsubscribe", "publish",
 	"pubsub|channels", "pubsub|numsub", "pubsub|numpat", "pubsub|help", "lolwut",
 	"function|flush", "script|flush", "module|list", "debug",

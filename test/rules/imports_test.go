@@ -80,11 +80,13 @@ var mayImport = map[string][]string{
 		"internal/client", "internal/command", "internal/maxmemory", "internal/option", "internal/resp", "internal/stats",
 		"internal/store",
 	},
+	"internal/commands/persistence": {"internal/command", "internal/option", "internal/persist", "internal/store"},
 
 	"internal/session": {
-		"internal/commands/access", "internal/commands/admin", "internal/commands/connection", "internal/commands/pubsub",
-		"internal/commands/tracking", "internal/commands/transaction", "internal/acl", "internal/background",
-		"internal/client", "internal/command", "internal/maxmemory", "internal/resp", "internal/stats", "internal/store",
+		"internal/commands/access", "internal/commands/admin", "internal/commands/connection",
+		"internal/commands/persistence", "internal/commands/pubsub", "internal/commands/tracking",
+		"internal/commands/transaction", "internal/acl", "internal/background", "internal/client", "internal/command",
+		"internal/maxmemory", "internal/resp", "internal/stats", "internal/store",
 	},
 	"internal/commands": {
 		"internal/commands/...", "internal/session", "internal/acl", "internal/client", "internal/command",
@@ -117,7 +119,7 @@ var layers = [][]string{
 	{"internal/command"},
 	{"internal/commands/access", "internal/commands/pubsub", "internal/commands/tracking", "internal/commands/limiter",
 		"internal/commands/value", "internal/commands/keyspace", "internal/commands/transaction",
-		"internal/commands/connection", "internal/commands/admin"},
+		"internal/commands/connection", "internal/commands/persistence", "internal/commands/admin"},
 	{"internal/session"},
 	{"internal/commands"},
 	{"internal/server"},

@@ -1,5 +1,5 @@
 // Package admin is the commands about the server itself: INFO, CONFIG, MEMORY, LATENCY, SLOWLOG,
-// MONITOR, SHUTDOWN and DEBUG. It also has those commands of Redis that clients send to any server,
+// MONITOR and DEBUG. It also has those commands of Redis that clients send to any server,
 // and that make no difference here or are refused.
 package admin
 
@@ -29,8 +29,7 @@ type Admin struct {
 	Info     []command.InfoPart     // of all families, in order
 	IsSecret func(word []byte) bool // reports whether the value of an option must not be logged
 
-	Log  *slog.Logger
-	Stop func() // called by SHUTDOWN; if nil, SHUTDOWN is refused
+	Log *slog.Logger
 	// Debug and Protected are the clients that may call DEBUG, and that may change protected
 	// settings: yes for all, local for those on this machine, no for none.
 	Debug, Protected string
@@ -39,8 +38,8 @@ type Admin struct {
 // Commands lists the family in reading order.
 func (a *Admin) Commands() []*command.Command {
 	return []*command.Command{
-		&command.Introspection, a.info(), a.config(), &timeNow, a.memory(), &role, a.lastSave(), &save, &bgSave, &lolwut,
-		&function, &script, &module, a.shutdown(), a.debug(), &slowlog, &latency, a.monitor(),
+		&command.Introspection, a.info(), a.config(), &timeNow, a.memory(), &role, &lolwut,
+		&function, &script, &module, a.debug(), &slowlog, &latency, a.monitor(),
 		&cluster, &readOnly, &readWrite, &asking,
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"cellserver/internal/resp"
 )
 
-// Commands about what Redis has and this server has not: replicas, scripts, modules and files.
+// Commands about what Redis has and this server has not: replicas, scripts and modules.
 // Clients and tools send them to any server, so they say that there are none.
 
 var role = command.Command{
@@ -21,36 +21,6 @@ var role = command.Command{
 		c.Out.Array(0)
 		return nil
 	},
-}
-
-func (a *Admin) lastSave() *command.Command {
-	return &command.Command{
-		Name: "lastsave", Group: "server", Category: "admin", Since: "1.0.0", Complexity: "O(1)",
-		Flags: command.Loading | command.Stale | command.Fast | command.Dangerous,
-		Cost:  command.Constant, Tips: command.Varying,
-		Summary: "Returns when the server started: nothing is saved.", Reply: "Unix seconds.",
-		Run: func(c *command.Call) error {
-			c.Out.Int(c.Unix(a.Started) / 1e9)
-			return nil
-		},
-	}
-}
-
-const errNotDurable command.Refusal = "ERR nothing can be saved: this server keeps its keys in memory alone"
-
-var save = command.Command{
-	Name: "save", Group: "server", Category: "none", Since: "1.0.0", Complexity: "O(1)",
-	Flags:   command.Admin | command.Dangerous | command.NoScript | command.NoMulti,
-	Summary: "Refused: this server keeps its keys in memory only.", Reply: "An error.",
-	Run: func(*command.Call) error { return errNotDurable },
-}
-
-var bgSave = command.Command{
-	Name: "bgsave", Group: "server", Category: "none", Since: "1.0.0", Complexity: "O(1)",
-	Flags:   command.Admin | command.Dangerous | command.NoScript,
-	Summary: "Refused: this server keeps its keys in memory only.",
-	Args:    []command.Arg{command.Flag("SCHEDULE")}, Reply: "An error.",
-	Run: func(*command.Call) error { return errNotDurable },
 }
 
 var lolwut = command.Command{

@@ -74,7 +74,7 @@ var sections = []section{
 func (a *Admin) OwnInfo() []command.InfoPart {
 	return []command.InfoPart{
 		{Section: "Server", Write: a.infoServer}, {Section: "Clients", Write: a.infoClients},
-		{Section: "Memory", Write: a.infoMemory}, {Section: "Persistence", Write: a.infoPersistence},
+		{Section: "Memory", Write: a.infoMemory},
 		{Section: "Stats", Write: a.infoStats}, {Section: "Replication", Write: a.infoReplication},
 		{Section: "CPU", Write: infoCPU}, {Section: "Commandstats", Write: infoCommandStats},
 		{Section: "Errorstats", Write: infoErrorStats}, {Section: "Latencystats", Write: infoLatencyStats},
@@ -109,12 +109,6 @@ func (a *Admin) infoClients(c *command.Call, out *command.InfoText) {
 	_, input, replies := a.Clients.Buffers()
 	out.Add("client_recent_max_input_buffer", input)
 	out.Add("client_recent_max_output_buffer", replies)
-}
-
-func (a *Admin) infoPersistence(c *command.Call, out *command.InfoText) {
-	out.Fixed("loading:0", "async_loading:0", "rdb_changes_since_last_save:0", "rdb_bgsave_in_progress:0")
-	out.Add("rdb_last_save_time", c.Unix(a.Started)/1e9)
-	out.Fixed("rdb_last_bgsave_status:ok", "aof_enabled:0", "aof_rewrite_in_progress:0", "aof_rewrite_scheduled:0")
 }
 
 func (a *Admin) infoReplication(c *command.Call, out *command.InfoText) {

@@ -65,7 +65,7 @@ func (f *Family) Cleanup() command.Cleanup {
 
 var ping = command.Command{
 	Name: "ping", Group: "connection", Since: "1.0.0", Complexity: "O(1)", Flags: command.Fast,
-	Cost: command.Constant, Traits: command.WhileSubscribed | command.Sessionless,
+	Cost: command.Constant, Traits: command.WhileSubscribed | command.Sessionless | command.ChecksHealth,
 	Summary: "Tests the connection.",
 	Tips:    []string{command.AllShards, "response_policy:all_succeeded"},
 	Args:    []command.Arg{command.Word("message").Optional()}, Reply: "PONG, or the message.",

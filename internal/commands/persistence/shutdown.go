@@ -1,13 +1,22 @@
-package admin
+package persistence
 
 import "cellserver/internal/command"
 
-func (a *Admin) shutdown() *command.Command {
+const errShutdown command.Refusal = "ERR Errors trying to SHUTDOWN. Check logs."
+
+// The tokens of SHUTDOWN, as Call.Choice numbers them.
+const (
+	noSave = 1 + iota
+	saveFirst
+)
+
+func (f *Family) shutdown() *command.Command {
 	return &command.Command{
 		Name: "shutdown", Group: "server", Category: "none", Since: "1.0.0", Complexity: "O(1)",
 		Flags: command.Admin | command.Dangerous | command.NoScript | command.Loading | command.Stale |
 			command.NoMulti | command.AllowBusy,
-		Summary: "Stops the server, as SIGTERM does: clients are drained first.",
+		Summary: "Stops the server, as SIGTERM does: clients are drained first, and with --dir the last changes are written afterwards. " +
+			"SAVE first does what the command SAVE does.",
 		Args: []command.Arg{command.OneOf("save", "NOSAVE", "SAVE"), command.Flag("NOW").Again(),
 			command.Flag("FORCE").Again(), command.Flag("ABORT").Again()},
 		Reply: "None: the connection ends.",
@@ -18,14 +27,19 @@ func (a *Admin) shutdown() *command.Command {
 				return command.ErrSyntax
 			case abort:
 				return command.Refusal("ERR No shutdown in progress.")
-			case save == 2:
+			case save == saveFirst && f.Folder == nil:
 				return errNotDurable
-			case a.Stop == nil:
-				return command.Refusal("ERR Errors trying to SHUTDOWN. Check logs.")
+			case f.Stop == nil:
+				return errShutdown
+			case save == saveFirst && c.Session != nil:
+				c.Session.Offload() // the file may be long
+				return nil
+			case save == saveFirst && f.Folder.SaveRDB(*f.fileName.Load()) != nil && !force:
+				return errShutdown
 			}
-			a.Log.Warn("shutdown requested by a client", "client", c.Client.Peer.Remote)
+			f.Log.Warn("shutdown requested by a client", "client", c.Client.Peer.Remote)
 			c.CloseAfterReply()
-			a.Stop()
+			f.Stop()
 			return nil
 		},
 	}

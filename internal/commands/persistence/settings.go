@@ -1,0 +1,224 @@
+package persistence
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"cellserver/internal/option"
+	"cellserver/internal/persist"
+)
+
+// Settings are the values of the family's options.
+type Settings struct {
+	Dir         string // the folder; empty if keys are in memory only
+	Wait        int    // seconds for which a start waits for the server that uses the folder
+	OnFault     string // what a start does if a file is damaged: refuse or start
+	LongestStop int    // seconds; 0 if any stop may be as long as the clock says
+	FileName    string // of the file of SAVE and BGSAVE
+	StopWrites  string // yes or no: stop-writes-on-bgsave-error
+
+	save       saveRules
+	appendOnly string // as it was set: yes, no, or empty
+	sync       string // appendfsync: everysec or no
+}
+
+// NewSettings returns the defaults.
+func NewSettings() Settings {
+	return Settings{Wait: 60, OnFault: "refuse", FileName: "dump.rdb", StopWrites: "no", sync: "everysec"}
+}
+
+// maxSeconds bounds times, so that nanoseconds fit in an int64.
+const maxSeconds = 1 << 30
+
+// Options describes the settings.
+func (s *Settings) Options() []*option.Option {
+	return []*option.Option{
+		{Name: "dir", Group: option.Persistence, Kind: option.Text(&s.Dir, "path"),
+			Help: "folder in which keys outlive a restart; without it, they are in memory only"},
+		{Name: "dir-wait", Group: option.Persistence, Kind: option.Number(&s.Wait, 0, maxSeconds),
+			Help: "seconds for which a start waits until another server has stopped using the folder"},
+		{Name: "dir-fault", Group: option.Persistence, Kind: option.Choice(&s.OnFault, "refuse", "start"),
+			Help: "what a start does if a file in the folder is damaged: refuse, or start with what can be read"},
+		{Name: "dir-longest-stop", Group: option.Persistence, Kind: option.Number(&s.LongestStop, 0, maxSeconds),
+			Help: "seconds that the server can have been stopped for; after a restart of the machine, a start warns if the system clock says that it was longer; 0 for no bound"},
+		{Name: "appendonly", Group: option.Persistence, Kind: appendOnly{s},
+			Help: "yes with --dir, and no without: it cannot be chosen, and exists for tools that read it"},
+		{Name: "appendfsync", Group: option.Persistence, Kind: syncing{&s.sync}, Change: option.Live,
+			Help: "whether changes are forced to the disk once a second, or when the system decides; they are written once a second in either case"},
+		{Name: "dbfilename", Group: option.Persistence, Kind: fileName{&s.FileName}, Change: option.Live, Protected: true,
+			Help: "file in the folder, in Redis's format, that SAVE and BGSAVE write"},
+		{Name: "save", Group: option.Persistence, Kind: &savePoints{s}, Change: option.Live,
+			Help: "when to write this file: pairs of seconds and changed keys, such as '3600 1 300 100'; a start does not need the file"},
+		{Name: "stop-writes-on-bgsave-error", Group: option.Persistence, Kind: option.YesNo(&s.StopWrites),
+			Change: option.Live,
+			Help:   "refuse commands that may write, and PING, while the folder cannot be written (MISCONF)"},
+	}
+}
+
+// check returns an error if the settings contradict one another.
+func (s *Settings) check() error {
+	switch {
+	case s.appendOnly == "yes" && s.Dir == "":
+		return errors.New("appendonly yes: there is no folder for the journal; name one with --dir")
+	case s.appendOnly == "no" && s.Dir != "":
+		return errors.New("appendonly no: with --dir, changes are always written to the folder; leave out one of the two")
+	case len(s.save) > 0 && s.Dir == "":
+		return errors.New("save: there is no folder for the file; name one with --dir")
+	}
+	return nil
+}
+
+// Effects returns the effects of the settings that may change at run time.
+func (f *Family) Effects(s *Settings) []option.Effect {
+	return []option.Effect{
+		{Apply: s.check, Names: []string{"save"}},
+		option.On(func() { name := s.FileName; f.fileName.Store(&name) }, "dbfilename"),
+		option.On(func() { rules := s.save; f.rules.Store(&rules) }, "save"),
+		option.On(func() { f.refuseWrites.Store(s.StopWrites == "yes"); f.Tick() }, "stop-writes-on-bgsave-error"),
+		option.On(func() {
+			if f.Folder != nil {
+				f.Folder.SetNoSync(s.sync == "no")
+			}
+		}, "appendfsync"),
+	}
+}
+
+// appendOnly is the option.Kind of appendonly, which follows from dir.
+type appendOnly struct{ of *Settings }
+
+func (a appendOnly) Set(text string) error {
+	if err := a.Check(text); err != nil {
+		return err
+	}
+	a.of.appendOnly = strings.ToLower(text)
+	return nil
+}
+
+func (a appendOnly) Check(text string) error {
+	if !strings.EqualFold(text, "yes") && !strings.EqualFold(text, "no") {
+		return errors.New("it must be one of yes, no")
+	}
+	return nil
+}
+
+func (a appendOnly) String() string { return a.Show() }
+func (a appendOnly) Type() string   { return "yes|no" }
+func (a appendOnly) Range() string  { return "yes, no" }
+
+func (a appendOnly) Show() string {
+	if a.of.Dir != "" {
+		return "yes"
+	}
+	return "no"
+}
+
+// syncing is the option.Kind of appendfsync.
+type syncing struct{ to *string }
+
+func (y syncing) Set(text string) error {
+	switch text = strings.ToLower(text); text {
+	case "everysec", "no":
+		*y.to = text
+		return nil
+	case "always":
+		return errors.New("always is not supported: changes are written once a second, not with each command; use everysec")
+	}
+	return errors.New("it must be one of everysec, no")
+}
+
+func (y syncing) Check(text string) error {
+	before := *y.to
+	err := y.Set(text)
+	*y.to = before
+	return err
+}
+
+func (y syncing) String() string { return *y.to }
+func (y syncing) Show() string   { return *y.to }
+func (y syncing) Type() string   { return "everysec|no" }
+func (y syncing) Range() string  { return "everysec, no" }
+
+// fileName is the option.Kind of the name of a file, without a folder.
+type fileName struct{ to *string }
+
+func (f fileName) Set(text string) error {
+	if err := f.Check(text); err != nil {
+		return err
+	}
+	*f.to = text
+	return nil
+}
+
+func (f fileName) Check(text string) error {
+	if text == "" || text == "." || text == ".." || strings.ContainsAny(text, "/\\\x00") {
+		return errors.New("dbfilename can't be a path, just a filename")
+	}
+	return nil
+}
+
+func (f fileName) String() string { return *f.to }
+func (f fileName) Show() string   { return *f.to }
+func (f fileName) Type() string   { return "name" }
+func (f fileName) Range() string  { return "" }
+
+// saveRules say when to save: by each rule, after seconds in which so many keys have changed.
+type saveRules []saveRule
+
+type saveRule struct{ seconds, changes int }
+
+// isDue reports whether a rule wants a save now, in Unix seconds.
+func (rules saveRules) isDue(s *persist.RDB, now int64) bool {
+	return !s.Saving && slices.ContainsFunc(rules, func(rule saveRule) bool {
+		return s.Changes >= int64(rule.changes) && now-s.LastSave >= int64(rule.seconds)
+	})
+}
+
+// savePoints is the option.Kind of save.
+type savePoints struct{ of *Settings }
+
+func (p *savePoints) Set(text string) error {
+	rules, err := parseRules(text)
+	if err != nil {
+		return fmt.Errorf("it must be pairs of seconds and changed keys, such as '3600 1 300 100', or '' for none")
+	}
+	p.of.save = rules
+	return nil
+}
+
+func (p *savePoints) Check(text string) error {
+	_, err := parseRules(text)
+	return err
+}
+
+// parseRules returns Redis's error if the text is invalid.
+func parseRules(text string) (rules saveRules, err error) {
+	invalid := errors.New("Invalid save parameters")
+	words := strings.Fields(text)
+	if len(words)%2 != 0 {
+		return nil, invalid
+	}
+	for ; len(words) > 0; words = words[2:] {
+		seconds, err1 := strconv.Atoi(words[0])
+		changes, err2 := strconv.Atoi(words[1])
+		if err1 != nil || err2 != nil || seconds < 1 || seconds > maxSeconds || changes < 0 {
+			return nil, invalid
+		}
+		rules = append(rules, saveRule{seconds, changes})
+	}
+	return rules, nil
+}
+
+func (p *savePoints) String() string {
+	var words []string
+	for _, rule := range p.of.save {
+		words = append(words, strconv.Itoa(rule.seconds), strconv.Itoa(rule.changes))
+	}
+	return strings.Join(words, " ")
+}
+
+func (p *savePoints) Show() string  { return p.String() }
+func (p *savePoints) Type() string  { return "rules" }
+func (p *savePoints) Range() string { return "" }
