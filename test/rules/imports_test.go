@@ -23,6 +23,7 @@ var mayImport = map[string][]string{
 
 	// What reaches a disk.
 	"internal/form":    {"internal/window", "internal/lease"},
+	"internal/entry":   {"internal/form"},
 	"internal/journal": {},
 	"internal/rdb":     {},
 
@@ -41,8 +42,8 @@ var mayImport = map[string][]string{
 		"internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/form", "golang.org/x/sys/unix",
 	},
 	"internal/store/memory": {
-		"internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/form", "internal/store",
-		"internal/meter", "golang.org/x/sys/unix",
+		"internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/form", "internal/entry",
+		"internal/store", "internal/meter", "golang.org/x/sys/unix",
 	},
 	"internal/store/storetest": {
 		"internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/form", "internal/store",

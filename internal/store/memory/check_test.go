@@ -52,7 +52,7 @@ func (s *shard) check(number uint32) error {
 	if len(held) != s.records {
 		return fmt.Errorf("the pages hold %d records of %d", len(held), s.records)
 	}
-	lasting := 0
+	lasting := uint32(0)
 	for r := range indexed {
 		if !held[r] {
 			return fmt.Errorf("the index names a record at %d that no page holds", r)

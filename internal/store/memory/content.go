@@ -213,11 +213,10 @@ func (s *shard) attachLarge(r record, large *largeState) {
 
 // replace gives a key a record of a kind with so many bytes after its value, in place of the one it
 // has. The record's fields are not set. If the error is ErrFull, nothing has changed.
-func (s *shard) replace(at *keySlot, kind store.Kind, bytes int) (err error) {
+func (s *shard) replace(at *keySlot, kind store.Kind, bytes int) error {
 	if at.record == nil {
-		at.record, err = s.addSized(at.hash, at.key, kind, bytes)
 		at.created = true
-		return err
+		return s.addAt(at, kind, bytes)
 	}
 	size, slotSize := recordSize(len(at.key), kind)+bytes, s.pages.slotSize(at.position.ref())
 	mayMove := !s.noGrowth && s.pages.canAdd(1)
@@ -233,6 +232,5 @@ func (s *shard) replace(at *keySlot, kind store.Kind, bytes int) (err error) {
 		return store.ErrFull
 	}
 	s.remove(at.hash, at.position)
-	at.record, err = s.addSized(at.hash, at.key, kind, bytes)
-	return err
+	return s.addAt(at, kind, bytes)
 }

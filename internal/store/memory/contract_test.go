@@ -1,9 +1,11 @@
 package memory_test
 
 import (
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -29,6 +31,33 @@ func TestMemoryKeepsTheContractWhileItSweeps(t *testing.T) {
 	storetest.Run(t, func(t *testing.T, clock store.Clock) store.Store {
 		m := memory.New(memory.Options{Clock: clock, SweepEvery: time.Millisecond})
 		t.Cleanup(func() { require.NoError(t, m.Close()) })
+		return m
+	})
+}
+
+// The same while passes are made all the time.
+func TestMemoryKeepsTheContractDuringPasses(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, func(t *testing.T, clock store.Clock) store.Store {
+		m := memory.New(memory.Options{Clock: clock, SweepEvery: -1})
+		m.TrackChanges()
+		done := make(chan struct{})
+		var passes sync.WaitGroup
+		passes.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				case <-time.After(time.Millisecond):
+					assert.NoError(t, m.Pass(func([]byte) error { return nil }))
+				}
+			}
+		})
+		t.Cleanup(func() {
+			close(done)
+			passes.Wait()
+			require.NoError(t, m.Close())
+		})
 		return m
 	})
 }

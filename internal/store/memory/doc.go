@@ -48,6 +48,16 @@
 // rounds, one core). Prefetching takes no locks: with them half of the gain was lost, because an
 // atomic operation costs as much as a load that hits the cache.
 //
+// # Passes
+//
+// An owner that keeps the store on a disk calls TrackChanges, and then Pass again and again
+// (pass.go). A record that changes is marked, and listed in its shard (changes.go); a pass goes
+// through these lists, one shard after the other, and writes what the keys hold by then (package
+// entry). A step on several keys must be in a pass as a whole: if it begins during one, it writes
+// its keys to that pass itself (step.go). A snapshot (snapshot.go) visits all pages while everything
+// else goes on; the passes meanwhile complete it. Steps that track no changes pay nothing: they ask
+// one question, whether anybody listens, which covers both.
+//
 // # Expiry
 //
 // An expired record counts as absent. The first 8 bytes of a record are its expiry, which for a

@@ -34,6 +34,7 @@ func (v *view) flush() {
 	for i := range db.shards {
 		db.shards[i].detach(&v.memory.flushed)
 	}
+	db.content.Store(v.memory.lastContent.Add(1))
 	v.memory.listeners.notify(v.selected, nil, store.Flushed, v.caller)
 }
 
@@ -48,6 +49,7 @@ type flushedMemory struct {
 
 // detach removes all records of a shard at once.
 func (s *shard) detach(to *flushedMemory) {
+	s.forgetChanges()
 	if s.index.current.count == 0 {
 		return // it is empty
 	}

@@ -62,6 +62,7 @@ func (s *shard) resize(at *keySlot, size int) error {
 	if !ok {
 		return store.ErrFull
 	}
+	s.noteMove(at.record)
 	r := s.pages.at(to)
 	copy(r, at.record[:recordSize(len(at.key), at.record.kind())])
 	at.position.bucket.set(at.position.slot, at.hash.tag, to)

@@ -20,8 +20,25 @@ type keySlot struct {
 	key      []byte
 	record   record // nil if the key has none; expired only in transfers
 	position indexPosition
+	added    ref // of a record that was created by this step; 0 means that the record is at position
 	live     bool
-	created  bool // the record was created by this step
+	created  bool // the key was created by this step
+}
+
+// ref returns the record that the step wrote.
+func (at *keySlot) ref() ref {
+	if at.added != 0 {
+		return at.added
+	}
+	return at.position.ref()
+}
+
+// addAt creates a record for a key that has none, with so many bytes after its value.
+func (s *shard) addAt(at *keySlot, kind store.Kind, extra int) (err error) {
+	if at.added, err = s.addSized(at.hash, at.key, kind, extra); err == nil {
+		at.record = s.pages.at(at.added)
+	}
+	return err
 }
 
 // lookup finds the record of a key for a limiter of a kind, at the instant now.
@@ -44,9 +61,8 @@ func (s *shard) createIfAbsent(at *keySlot, kind store.Kind, extra int) (err err
 	if at.live {
 		return nil
 	}
-	at.record, err = s.addSized(at.hash, at.key, kind, extra)
 	at.created = true
-	return err
+	return s.addAt(at, kind, extra)
 }
 
 // commit sets the expiry of a record whose state was written, and notifies the listeners.
@@ -58,7 +74,7 @@ func (s *shard) commit(at *keySlot, expires int64) {
 	if at.created {
 		event = store.Created
 	}
-	s.notify(at.key, event)
+	s.changed(at.ref(), at.key, event)
 }
 
 // removeKey removes a key and notifies the listeners.

@@ -13,6 +13,8 @@ import (
 type listeners struct {
 	mu  sync.Mutex // for replacing the list
 	all atomic.Pointer[[]*store.Listener]
+	// always keeps the list, even if it is empty, so that any returns true.
+	always bool
 }
 
 func (l *listeners) notify(database int, key []byte, event store.Event, caller int64) {
@@ -29,7 +31,8 @@ func (l *listeners) notifyAll(database int, key []byte, event store.Event, calle
 	}
 }
 
-// any reports whether there are listeners.
+// any reports whether anything must be done about a change: whether there are listeners, or changes
+// are tracked. A step on a known key asks this one question for both.
 func (l *listeners) any() bool { return l.all.Load() != nil }
 
 // replace replaces the list with a changed copy.
@@ -40,11 +43,19 @@ func (l *listeners) replace(change func(list []*store.Listener) []*store.Listene
 	if all := l.all.Load(); all != nil {
 		list = slices.Clone(*all)
 	}
-	if list = change(list); len(list) == 0 {
+	if list = change(list); len(list) == 0 && !l.always {
 		l.all.Store(nil)
 		return
 	}
 	l.all.Store(&list)
+}
+
+// keep makes any return true from now on.
+func (l *listeners) keep() {
+	l.replace(func(list []*store.Listener) []*store.Listener {
+		l.always = true
+		return list
+	})
 }
 
 // Subscribe adds a listener.

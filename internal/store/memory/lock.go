@@ -46,6 +46,7 @@ func (v *view) lockShards(set lockSet) (db *database, now int64) {
 		db = v.ensure()
 		now = set.lock(db, v.now, v.caller, true)
 		if v.existing() == db {
+			v.beginStep(db, &set)
 			return db, now
 		}
 		set.unlock(db, true) // databases were swapped meanwhile
@@ -54,6 +55,7 @@ func (v *view) lockShards(set lockSet) (db *database, now int64) {
 
 func (v *view) unlock(db *database, set lockSet) {
 	if v.transaction == nil {
+		v.endStep()
 		set.unlock(db, true)
 	}
 }

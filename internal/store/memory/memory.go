@@ -25,6 +25,8 @@ type Store struct {
 	databases      []atomic.Pointer[database]
 	createMu       sync.Mutex // held while a database is created, or databases are swapped
 	lastOrder      int        // order of the database that was created last
+	lastContent    atomic.Uint64
+	tracking       *tracking // nil unless changes are tracked
 	listeners      listeners
 	pool           pool
 	flushed        flushedMemory
@@ -49,6 +51,9 @@ const shards = 256
 type database struct {
 	shards [shards]shard // the first field, so that each shard starts on a cache line
 	order  int           // databases are locked in this order; their numbers may change
+	// content identifies the content in what Pass and Snapshot write: it changes when the database is
+	// emptied, while all shards are locked, and stays when databases are swapped.
+	content atomic.Uint64
 }
 
 // Options configure a store. The zero value stands for 16 databases and the machine's clock.
@@ -133,11 +138,15 @@ func (m *Store) createDatabase(n int) *database {
 func (m *Store) newDatabase(n int) *database {
 	m.lastOrder++
 	db := &database{order: m.lastOrder}
+	db.content.Store(m.lastContent.Add(1))
 	for i := range db.shards {
 		s := &db.shards[i]
 		s.seed, s.database, s.listeners = m.seed, int32(n), &m.listeners
 		s.index.pool, s.pages.pool = &m.pool, &m.pool
 		s.lockTime, s.pages.limit = m.lockTime, m.pagesPerShard
+	}
+	if m.tracking != nil {
+		db.trackChanges()
 	}
 	return db
 }
@@ -176,6 +185,7 @@ type view struct {
 
 	transaction      *transaction // nil outside transactions, otherwise &transactionSpace
 	transactionSpace transaction
+	step             *step // set while a step on several keys runs during a pass
 	decisionBuffer   *[decisionBufferSize]quota.Decision
 	stateBuffer      *form.State // for ReadForm
 }
@@ -201,7 +211,9 @@ func (v *view) ensure() *database {
 		return db
 	}
 	if v.transaction != nil {
-		return v.transaction.createDatabase(v.memory, v.selected, v.caller)
+		db := v.transaction.createDatabase(v.memory, v.selected, v.caller)
+		v.beginStep(db, &allShards)
+		return db
 	}
 	return v.memory.createDatabase(v.selected)
 }

@@ -11,7 +11,7 @@ import (
 //
 //	 0  expires  8 bytes  instant in nanoseconds; for a Throttle key its TAT, and thus its whole state
 //	 8  kind     1 byte   0 marks a free slot of a page
-//	 9  used     3 bytes  the low bit is reserved for a dirty mark; above it, when the key was last used (idle.go)
+//	 9  used     3 bytes  the low bit marks a change (changes.go); above it, when the key was last used (idle.go)
 //	12  length   1 byte   of the key; 255 means that the length is in the next 4 bytes
 //	13  key
 //	    value            of kinds whose state is more than the expiry
@@ -49,7 +49,7 @@ func (r record) expires() int64     { return int64(binary.LittleEndian.Uint64(r[
 func (r record) setExpires(t int64) { binary.LittleEndian.PutUint64(r[atExpires:], uint64(t)) }
 
 // noExpiry returns 1 for a value that does not expire, otherwise 0.
-func (r record) noExpiry() int {
+func (r record) noExpiry() uint32 {
 	if r.expires() == store.Never && r.kind().IsValue() {
 		return 1
 	}

@@ -41,11 +41,12 @@ type shard struct {
 	database  int32
 	nextSweep uint32 // the page that the sweep visits next
 
-	noGrowth     bool  // the step must not allocate, see View.WithoutGrowth
-	lockedAt     int64 // result of lockTime.Start
-	expiredCount int64 // number of records removed because they had expired
-	copiedBytes  int64 // bytes of values that were copied under the lock
-	noExpiry     int   // number of values that do not expire
+	changes      *changes // which keys have changed, for passes; nil if that is not tracked
+	noExpiry     uint32   // number of values that do not expire
+	noGrowth     bool     // the step must not allocate, see View.WithoutGrowth
+	lockedAt     int64    // result of lockTime.Start
+	expiredCount int64    // number of records removed because they had expired
+	copiedBytes  int64    // bytes of values that were copied under the lock
 	// The size of a shard must be a multiple of the cache line, so that its neighbour's lock is not
 	// on the same line. A test verifies that.
 }
@@ -116,24 +117,24 @@ func (s *shard) expire(h keyHash, key []byte, p indexPosition) {
 }
 
 // add creates the record of a key that has none. The caller must set its expiry.
-func (s *shard) add(h keyHash, key []byte, kind store.Kind) (record, error) {
+func (s *shard) add(h keyHash, key []byte, kind store.Kind) (ref, error) {
 	return s.addSized(h, key, kind, 0)
 }
 
 // addSized is like add for a kind whose records have extra bytes after their value.
-func (s *shard) addSized(h keyHash, key []byte, kind store.Kind, extra int) (record, error) {
+func (s *shard) addSized(h keyHash, key []byte, kind store.Kind, extra int) (ref, error) {
 	size := recordSize(len(key), kind) + extra
 	if s.lowOnMemory() {
-		if r := s.reuseExpired(h, key, kind, size); r != nil {
-			return r, nil
+		if at := s.reuseExpired(h, key, kind, size); at != 0 {
+			return at, nil
 		}
 		if s.noGrowth {
-			return nil, store.ErrFull
+			return 0, store.ErrFull
 		}
 	}
 	at, ok := s.pages.alloc(size)
 	if !ok {
-		return nil, store.ErrFull
+		return 0, store.ErrFull
 	}
 	r := s.pages.at(at)
 	r.setKey(key)
@@ -143,32 +144,35 @@ func (s *shard) addSized(h keyHash, key []byte, kind store.Kind, extra int) (rec
 	s.index.insert(h, at)
 	s.records++
 	s.publishLayout()
-	return r, nil
+	return at, nil
 }
 
 // reuseExpired reuses the expired record of a key, if there is one, for a record of a kind. If its
-// slot is too small the record is removed, unless the step must not allocate.
-func (s *shard) reuseExpired(h keyHash, key []byte, kind store.Kind, size int) record {
+// slot is too small the record is removed, unless the step must not allocate. It returns 0 if no
+// record was reused.
+func (s *shard) reuseExpired(h keyHash, key []byte, kind store.Kind, size int) ref {
 	r, p := s.find(h, key)
 	switch {
 	case r == nil:
-		return nil
+		return 0
 	case s.pages.slotSize(p.ref()) >= size:
 		s.notify(key, store.Expired)
 		s.expiredCount++
 		s.freeState(r)
 		r.reset(kind, s.lastInstant)
-		return r
+		return p.ref()
 	case !s.noGrowth:
 		s.expire(h, key, p)
 	}
-	return nil
+	return 0
 }
 
 func (s *shard) remove(h keyHash, p indexPosition) {
 	at := p.ref()
-	s.noExpiry -= s.pages.at(at).noExpiry()
-	s.freeState(s.pages.at(at))
+	r := s.pages.at(at)
+	s.noteRemoval(r)
+	s.noExpiry -= r.noExpiry()
+	s.freeState(r)
 	s.pages.release(at)
 	s.index.remove(s.index.firstBucket(h.position), p)
 	s.records--
@@ -205,7 +209,7 @@ func (s *shard) throttle(h keyHash, key []byte, now int64, limit gcra.Limit, qua
 	if tat != 0 && next > now { // there is a live record: by far the most frequent case
 		r.setExpires(next)
 		if s.listeners.any() { // saves a function call
-			s.notify(key, store.Changed)
+			s.changed(p.ref(), key, store.Changed)
 		}
 		return o, nil
 	}
@@ -220,34 +224,35 @@ func (s *shard) storeTAT(h keyHash, key []byte, r record, p indexPosition, now, 
 		s.remove(h, p)
 		return nil
 	}
-	if r != nil && r.expires() <= now {
-		r = s.reclaim(h, r, p)
+	at := ref(0)
+	if r != nil && s.reclaim(h, r, p) {
+		at = p.ref()
 	}
-	if r == nil {
+	if at == 0 {
 		var err error
-		if r, err = s.add(h, key, store.Throttle); err != nil {
+		if at, err = s.add(h, key, store.Throttle); err != nil {
 			return err
 		}
 	}
-	r.setExpires(tat)
-	s.notify(key, store.Created)
+	s.pages.at(at).setExpires(tat)
+	s.changed(at, key, store.Created)
 	return nil
 }
 
 // reclaim handles an expired record of a key to which CL.THROTTLE writes. It notifies the
-// listeners. A Throttle record can be reused and is returned. Any other record is removed, and the
-// result is nil; but if memory is short, such a record is left to reuseExpired.
-func (s *shard) reclaim(h keyHash, r record, p indexPosition) record {
+// listeners. A Throttle record can be reused, and the result is true. Any other record is removed;
+// but if memory is short, such a record is left to reuseExpired.
+func (s *shard) reclaim(h keyHash, r record, p indexPosition) (reuse bool) {
 	if r.kind() != store.Throttle && s.lowOnMemory() {
-		return nil
+		return false
 	}
 	s.notify(r.key(), store.Expired)
 	s.expiredCount++
 	if r.touch(s.lastInstant); r.kind() == store.Throttle {
-		return r
+		return true
 	}
 	s.remove(h, p)
-	return nil
+	return false
 }
 
 // delete removes a key and reports whether it existed. An expired record is removed too, but did
@@ -271,6 +276,16 @@ func (s *shard) notify(key []byte, event store.Event) {
 	s.listeners.notify(int(s.database), key, event, s.caller)
 }
 
+// changed handles the change of a record, or its creation: it notes the record for the next pass,
+// and notifies the listeners.
+func (s *shard) changed(at ref, key []byte, event store.Event) {
+	if s.changes != nil {
+		s.changes.mark(s, at)
+	}
+	s.notify(key, event)
+}
+
 func (s *shard) bytes() int64 {
-	return s.index.bytes() + s.pages.bytes + s.logs.bytes + s.logs.overhead() + s.leases.bytes + s.leases.overhead()
+	return s.index.bytes() + s.pages.bytes + s.logs.bytes + s.logs.overhead() + s.leases.bytes + s.leases.overhead() +
+		s.changes.bytes()
 }

@@ -34,12 +34,16 @@ func (v *view) Atomically(_ context.Context, keys []store.KeyRef, all bool, step
 		v.transactionSpace.unlock()
 	}
 	v.transaction = &v.transactionSpace
+	for i := range v.transaction.locked {
+		v.beginStep(v.transaction.locked[i].db, &v.transaction.locked[i].set)
+	}
 	defer v.endTransaction()
 	return steps()
 }
 
 func (v *view) endTransaction() {
 	v.transaction = nil
+	v.endStep()
 	v.transactionSpace.unlock()
 }
 

@@ -100,7 +100,7 @@ func (at *shardSlot) attach(l detachedState) (err error) {
 	case at.record != nil:
 		s.expire(at.hash, at.key, at.position)
 	}
-	if at.record, err = s.addSized(at.hash, at.key, l.kind, len(l.value)-valueBytes[l.kind]); err != nil {
+	if err = s.addAt(&at.keySlot, l.kind, len(l.value)-valueBytes[l.kind]); err != nil {
 		return err
 	}
 	at.created = true

@@ -27,7 +27,7 @@ func (v *view) Usage() []store.Usage {
 		}
 		for i := range db.shards {
 			usage[n].Keys += db.shards[i].records
-			usage[n].NoExpiry += db.shards[i].noExpiry
+			usage[n].NoExpiry += int(db.shards[i].noExpiry)
 			usage[n].Bytes += db.shards[i].bytes()
 			usage[n].Expired += db.shards[i].expiredCount
 			usage[n].Copied += db.shards[i].copiedBytes

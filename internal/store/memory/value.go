@@ -91,7 +91,13 @@ func (v *view) StateBytes(_ context.Context, key []byte) int {
 		return 0
 	}
 	defer v.unlockShard(s)
-	switch r, _ := s.find(h, key); {
+	r, _ := s.find(h, key)
+	return s.stateBytes(r)
+}
+
+// stateBytes returns the size of the variable-length state of a record, which may be nil.
+func (s *shard) stateBytes(r record) int {
+	switch {
 	case r == nil:
 		return 0
 	case r.kind() == store.Bytes:
@@ -119,7 +125,7 @@ func (s *shard) write(at *keySlot, v store.Value, expires int64) (err error) {
 		if at.created = at.record == nil; !at.created {
 			s.remove(at.hash, at.position)
 		}
-		if at.record, err = s.addSized(at.hash, at.key, kind, size); err != nil {
+		if err = s.addAt(at, kind, size); err != nil {
 			return err
 		}
 	}
@@ -213,6 +219,7 @@ func (s *shard) enlarge(at *keySlot, size int) error {
 	if !ok {
 		return store.ErrFull
 	}
+	s.noteMove(at.record)
 	r, used := s.pages.at(to), at.record.size()
 	copy(r, at.record[:used])
 	s.copiedBytes += int64(used)
@@ -241,7 +248,7 @@ func (s *shard) increment(h keyHash, key []byte, now, n int64) (int64, error) {
 			return 0, store.ErrOverflow
 		}
 		at.record.setField(0, before+n)
-		s.notify(key, store.Changed)
+		s.changed(at.position.ref(), key, store.Changed)
 		return before + n, nil
 	}
 	return n, s.write(&at, store.Value{Integer: n, IsInteger: true}, store.Never)

@@ -1,0 +1,229 @@
+// Package entry encodes the changes of keys, of which a journal and a snapshot consist.
+//
+// An entry holds the whole content of a key at some instant, so that of several entries for a key
+// only the last counts. It names the key's database by a content number, which a store gives to the
+// content of a database when it is created, and again whenever the database is emptied; no number
+// is used twice. An entry of its own says which content each database has. Therefore SWAPDB and
+// FLUSHDB change one entry, however many keys there are.
+//
+// An entry is
+//
+//	kind      1 byte
+//	content   count
+//	key       count of bytes, and the bytes
+//	state     as the kind says
+//
+// where a count is an unsigned number in groups of 7 bits, the lowest first (encoding/binary's
+// Uvarint), and the state is
+//
+//	g  the key does not exist             nothing
+//	t  throttle                           8 bytes, its TAT
+//	i  integer                            8 bytes, its expiry; 8 bytes, the integer
+//	b  bytes                              8 bytes, its expiry; 4 bytes, their number; the bytes
+//	f  limiter of another kind            4 bytes, the length of its form; the form (package form)
+//
+// with all numbers big-endian. The entry that maps databases to contents has no key:
+//
+//	d  databases   count of databases; of each, a count: its content, or 0 if it was never written to
+//
+// Instants are nanoseconds on the clock of the store. Entries have no checksum; that is left to the
+// files that contain them.
+package entry
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"cellserver/internal/form"
+)
+
+// Kind is the kind of an entry.
+type Kind byte
+
+const (
+	Gone      Kind = 'g' // the key does not exist
+	Throttle  Kind = 't'
+	Integer   Kind = 'i'
+	Bytes     Kind = 'b'
+	Limiter   Kind = 'f' // of a kind other than Throttle
+	Databases Kind = 'd'
+)
+
+// AppendGone appends the entry of a key that does not exist.
+func AppendGone(dst []byte, content uint64, key []byte) []byte {
+	return appendHead(dst, Gone, content, key)
+}
+
+// AppendThrottle appends the entry of a throttle key.
+func AppendThrottle(dst []byte, content uint64, key []byte, tat int64) []byte {
+	return appendInstant(appendHead(dst, Throttle, content, key), tat)
+}
+
+// AppendInteger appends the entry of an integer.
+func AppendInteger(dst []byte, content uint64, key []byte, expires, n int64) []byte {
+	dst = appendInstant(appendHead(dst, Integer, content, key), expires)
+	return binary.BigEndian.AppendUint64(dst, uint64(n))
+}
+
+// AppendBytes appends the entry of any other value.
+func AppendBytes(dst []byte, content uint64, key []byte, expires int64, value []byte) []byte {
+	dst = appendInstant(appendHead(dst, Bytes, content, key), expires)
+	dst = binary.BigEndian.AppendUint32(dst, uint32(len(value)))
+	return append(dst, value...)
+}
+
+// AppendLimiter appends the entry of a limiter of another kind than Throttle.
+func AppendLimiter(dst []byte, content uint64, key []byte, state *form.State) []byte {
+	dst = append(appendHead(dst, Limiter, content, key), 0, 0, 0, 0)
+	begin := len(dst)
+	dst = form.Append(dst, state)
+	binary.BigEndian.PutUint32(dst[begin-4:], uint32(len(dst)-begin))
+	return dst
+}
+
+// AppendDatabases appends the entry that says which content each database has.
+func AppendDatabases(dst []byte, contents []uint64) []byte {
+	dst = binary.AppendUvarint(append(dst, byte(Databases)), uint64(len(contents)))
+	for _, content := range contents {
+		dst = binary.AppendUvarint(dst, content)
+	}
+	return dst
+}
+
+func appendHead(dst []byte, kind Kind, content uint64, key []byte) []byte {
+	dst = binary.AppendUvarint(append(dst, byte(kind)), content)
+	dst = binary.AppendUvarint(dst, uint64(len(key)))
+	return append(dst, key...)
+}
+
+func appendInstant(dst []byte, at int64) []byte {
+	return binary.BigEndian.AppendUint64(dst, uint64(at))
+}
+
+// Entry is a decoded entry. The kind determines which fields are used.
+type Entry struct {
+	Kind     Kind
+	Content  uint64
+	Key      []byte
+	Expires  int64    // of a Throttle, its TAT; of an Integer or Bytes
+	Integer  int64    // of an Integer
+	Bytes    []byte   // of Bytes, the value; of a Limiter, its form
+	Contents []uint64 // of Databases
+}
+
+// Error describes where entries are invalid, and why.
+type Error struct {
+	Offset int
+	Reason string
+}
+
+func (e *Error) Error() string {
+	return fmt.Sprintf("at byte %d of the entries: %s", e.Offset, e.Reason)
+}
+
+// Reader decodes the entries of a chunk. The fields of Entry refer to the bytes of the chunk, and
+// are valid until the next call of Next.
+type Reader struct {
+	Entry
+	chunk []byte
+	at    int
+	err   error
+}
+
+// NewReader returns a reader of a chunk, which consists of whole entries.
+func NewReader(chunk []byte) *Reader { return &Reader{chunk: chunk} }
+
+// Next decodes the next entry. It returns false at the end of the chunk, and if the chunk is
+// invalid; see Err.
+func (r *Reader) Next() bool {
+	if r.err != nil || r.at == len(r.chunk) {
+		return false
+	}
+	r.Entry = Entry{Kind: Kind(r.chunk[r.at]), Contents: r.Contents[:0]}
+	r.at++
+	if r.Kind == Databases {
+		r.readContents()
+		return r.err == nil
+	}
+	if r.Content = r.count(); r.Content == 0 {
+		r.fail("a key has no content")
+	}
+	r.Key = r.bytes(r.count())
+	switch r.Kind {
+	case Gone:
+	case Throttle:
+		r.Expires = r.number()
+	case Integer:
+		r.Expires = r.number()
+		r.Integer = r.number()
+	case Bytes:
+		r.Expires = r.number()
+		r.Bytes = r.bytes(r.length())
+	case Limiter:
+		r.Bytes = r.bytes(r.length())
+	default:
+		r.fail(fmt.Sprintf("no entry is of the kind %q", byte(r.Kind)))
+	}
+	return r.err == nil
+}
+
+// Err returns the error that ended the entries, if it was not the end of the chunk.
+func (r *Reader) Err() error { return r.err }
+
+// maxDatabases is the largest number of databases of a server.
+const maxDatabases = 1 << 14
+
+func (r *Reader) readContents() {
+	n := r.count()
+	if n > maxDatabases {
+		r.fail("there are too many databases")
+	}
+	for ; n > 0 && r.err == nil; n-- {
+		r.Contents = append(r.Contents, r.count())
+	}
+}
+
+func (r *Reader) fail(reason string) {
+	if r.err == nil {
+		r.err = &Error{r.at, reason}
+	}
+}
+
+func (r *Reader) count() uint64 {
+	if r.err != nil {
+		return 0
+	}
+	n, size := binary.Uvarint(r.chunk[r.at:])
+	if size <= 0 {
+		r.fail("a count is invalid")
+		return 0
+	}
+	r.at += size
+	return n
+}
+
+func (r *Reader) bytes(n uint64) []byte {
+	if r.err != nil {
+		return nil
+	}
+	if n > uint64(len(r.chunk)-r.at) {
+		r.fail("an entry is cut off")
+		return nil
+	}
+	r.at += int(n)
+	return r.chunk[r.at-int(n) : r.at : r.at]
+}
+
+func (r *Reader) number() int64 {
+	if p := r.bytes(8); p != nil {
+		return int64(binary.BigEndian.Uint64(p))
+	}
+	return 0
+}
+
+func (r *Reader) length() uint64 {
+	if p := r.bytes(4); p != nil {
+		return uint64(binary.BigEndian.Uint32(p))
+	}
+	return 0
+}

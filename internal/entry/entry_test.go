@@ -1,0 +1,94 @@
+package entry
+
+import (
+	"encoding/hex"
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/form"
+	"cellserver/internal/window"
+)
+
+var fixed = form.State{Kind: form.Fixed, Fixed: window.Fixed{Start: 5, Used: 2, End: 9}}
+
+// chunk is one entry of each kind.
+func chunk() []byte {
+	dst := AppendGone(nil, 1, []byte("gone"))
+	dst = AppendThrottle(dst, 300, []byte("tat"), 7)
+	dst = AppendInteger(dst, 1, []byte("n"), math.MaxInt64, -2)
+	dst = AppendBytes(dst, 1, nil, 8, []byte("value"))
+	dst = AppendLimiter(dst, 1, []byte("f"), &fixed)
+	return AppendDatabases(dst, []uint64{300, 0, 1})
+}
+
+func TestEntriesAreDecoded(t *testing.T) {
+	r := NewReader(chunk())
+	next := func() Entry {
+		require.True(t, r.Next(), r.Err())
+		return r.Entry
+	}
+	require.Equal(t, Entry{Kind: Gone, Content: 1, Key: []byte("gone")}, next())
+	require.Equal(t, Entry{Kind: Throttle, Content: 300, Key: []byte("tat"), Expires: 7}, next())
+	require.Equal(t, Entry{Kind: Integer, Content: 1, Key: []byte("n"), Expires: math.MaxInt64, Integer: -2}, next())
+	require.Equal(t, Entry{Kind: Bytes, Content: 1, Key: []byte{}, Expires: 8, Bytes: []byte("value")}, next())
+	require.Equal(t, Entry{Kind: Limiter, Content: 1, Key: []byte("f"), Bytes: form.Append(nil, &fixed)}, next())
+	require.Equal(t, Entry{Kind: Databases, Contents: []uint64{300, 0, 1}}, next())
+	require.False(t, r.Next())
+	require.NoError(t, r.Err())
+}
+
+// The encoding must never change: folders of earlier versions must be loaded.
+func TestEntriesKeepTheirEncoding(t *testing.T) {
+	const want = "670104676f6e65" +
+		"74ac0203746174" + "0000000000000007" +
+		"6901016e" + "7fffffffffffffff" + "fffffffffffffffe" +
+		"620100" + "0000000000000008" + "00000005" + "76616c7565" +
+		"66010166" + "0000000f" + "00636c3166" + "0000000000000005" + "0204" +
+		"6403ac020001"
+	require.Equal(t, want, hex.EncodeToString(chunk()))
+}
+
+func TestACutChunkIsAnError(t *testing.T) {
+	whole := chunk()
+	boundaries := map[int]bool{0: true}
+	for r := NewReader(whole); r.Next(); {
+		boundaries[r.at] = true
+	}
+	for length := range whole {
+		r := NewReader(whole[:length])
+		for r.Next() {
+		}
+		require.Equal(t, boundaries[length], r.Err() == nil, "%d bytes: %v", length, r.Err())
+	}
+}
+
+func FuzzEntries(f *testing.F) {
+	f.Add(chunk())
+	f.Fuzz(func(t *testing.T, p []byte) {
+		r := NewReader(p)
+		for r.Next() {
+			var again []byte
+			switch r.Kind {
+			case Gone:
+				again = AppendGone(nil, r.Content, r.Key)
+			case Throttle:
+				again = AppendThrottle(nil, r.Content, r.Key, r.Expires)
+			case Integer:
+				again = AppendInteger(nil, r.Content, r.Key, r.Expires, r.Integer)
+			case Bytes:
+				again = AppendBytes(nil, r.Content, r.Key, r.Expires, r.Bytes)
+			case Databases:
+				again = AppendDatabases(nil, r.Contents)
+			default:
+				continue
+			}
+			kind, key := r.Kind, string(r.Key)
+			s := NewReader(again)
+			require.True(t, s.Next(), s.Err())
+			require.Equal(t, kind, s.Kind)
+			require.Equal(t, key, string(s.Key))
+		}
+	})
+}

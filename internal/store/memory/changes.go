@@ -1,0 +1,110 @@
+package memory
+
+import (
+	"encoding/binary"
+	"sync/atomic"
+)
+
+// The store tells an owner that keeps it on a disk what has changed since the owner last asked
+// (pass.go). A record that changes gets a mark, and the shard keeps a list of the marked ones, so a
+// key that changes often is listed once. A record that is removed, or moved to another slot, is
+// listed by the name of its key.
+//
+// A reference in the list may be out of date: its slot may be free, or belong to another record.
+// That is found out when the list is read, so nothing is searched when a record is removed.
+
+// changes is the list of a shard.
+type changes struct {
+	refs    []ref
+	names   map[string]struct{} // keys that must be looked up
+	named   int64               // bytes of the names
+	step    *step               // the step on several keys that has locked the shard; see step
+	content *atomic.Uint64      // of the shard's database
+}
+
+// dirtyBit is the mark, in the four bytes of a record that start with its kind.
+const dirtyBit = 1 << 8
+
+func (r record) dirty() bool { return binary.LittleEndian.Uint32(r[atKind:])&dirtyBit != 0 }
+
+func (r record) setDirty(dirty bool) {
+	head := binary.LittleEndian.Uint32(r[atKind:]) &^ dirtyBit
+	if dirty {
+		head |= dirtyBit
+	}
+	binary.LittleEndian.PutUint32(r[atKind:], head)
+}
+
+// mark notes that a record was changed or created.
+func (c *changes) mark(s *shard, at ref) {
+	if r := s.pages.at(at); !r.dirty() {
+		r.setDirty(true)
+		c.refs = append(c.refs, at)
+	}
+	if c.step != nil {
+		c.step.refs[changedRef{s, at}] = struct{}{}
+	}
+}
+
+// addName notes that a key must be looked up.
+func (c *changes) addName(s *shard, key []byte) {
+	if _, found := c.names[string(key)]; !found {
+		if c.names == nil {
+			c.names = map[string]struct{}{}
+		}
+		c.names[string(key)] = struct{}{}
+		c.named += int64(len(key))
+	}
+	if c.step != nil {
+		c.step.names[changedName{s, string(key)}] = struct{}{}
+	}
+}
+
+// noteRemoval must be called before a record is removed. Nothing is noted of a record that has
+// expired, because what was last written about its key has the same expiry, unless that is out of
+// date.
+func (s *shard) noteRemoval(r record) {
+	if s.changes != nil && (r.dirty() || r.expires() > s.lastInstant) {
+		s.changes.addName(s, r.key())
+	}
+}
+
+// noteMove must be called before a record moves to another slot.
+func (s *shard) noteMove(r record) {
+	if s.changes != nil && r.dirty() {
+		s.changes.addName(s, r.key())
+	}
+}
+
+// forgetChanges is called when the shard is emptied. A database that is emptied gets another
+// content, about which nothing has been written.
+func (s *shard) forgetChanges() {
+	if s.changes != nil {
+		s.changes.refs, s.changes.names, s.changes.named = nil, nil, 0
+	}
+}
+
+// bytes returns roughly how much memory the list takes.
+func (c *changes) bytes() (n int64) {
+	if c == nil {
+		return 0
+	}
+	const perName = 48 // of the map, without the bytes of the name
+	return int64(cap(c.refs))*4 + int64(len(c.names))*perName + c.named
+}
+
+// recordAt returns the record of a reference that may be out of date, or nil if no record is there.
+func (p *pages) recordAt(at ref) record {
+	n, unit := (uint32(at)-1)/unitsPerPage, (uint32(at)-1)%unitsPerPage
+	if int(n) >= len(p.list) || p.list[n].data == nil {
+		return nil
+	}
+	class := uint32(p.list[n].class)
+	if class == 0 && unit != 0 || class != 0 && (unit%class != 0 || unit+class > unitsPerPage) {
+		return nil
+	}
+	if r := record(p.list[n].data[unit*unitBytes:]); r.kind() != 0 {
+		return r
+	}
+	return nil
+}

@@ -1,0 +1,164 @@
+package memory
+
+import (
+	"fmt"
+	"sync"
+
+	"cellserver/internal/entry"
+	"cellserver/internal/form"
+	"cellserver/internal/store"
+)
+
+// Loader fills an empty store with the entries of a snapshot and of passes.
+type Loader struct {
+	store    *Store
+	now      int64 // keys that have expired by then are left out
+	mu       sync.Mutex
+	contents map[uint64]*database
+	mapping  []uint64 // the content of each database, as the last pass says
+	largest  uint64   // content
+}
+
+// Load returns a loader. The store must be empty, and must not be used until Done has returned.
+func (m *Store) Load() *Loader {
+	return &Loader{store: m, now: m.clock.Now(), contents: map[uint64]*database{}}
+}
+
+// Apply applies a chunk of Snapshot or Pass. Chunks of one snapshot can be applied by several
+// goroutines at once. After them, chunks of passes must be applied in order, by one. The error is
+// one of packages entry and form, or store.ErrFull.
+func (l *Loader) Apply(chunk []byte) error {
+	a := applier{loader: l}
+	r := entry.NewReader(chunk)
+	for r.Next() {
+		if err := a.apply(&r.Entry); err != nil {
+			return err
+		}
+	}
+	return r.Err()
+}
+
+// Done completes the load.
+func (l *Loader) Done() error {
+	m := l.store
+	if len(l.mapping) > len(m.databases) {
+		for n, content := range l.mapping[len(m.databases):] {
+			if db := l.contents[content]; db != nil && !db.empty() {
+				return fmt.Errorf("database %d has keys, and there are only %d databases", len(m.databases)+n, len(m.databases))
+			}
+		}
+		l.mapping = l.mapping[:len(m.databases)]
+	}
+	m.lastContent.Store(l.largest)
+	for n, content := range l.mapping {
+		db := l.contents[content]
+		db.renumber(n)
+		m.databases[n].Store(db)
+	}
+	return nil
+}
+
+func (db *database) empty() bool {
+	for i := range db.shards {
+		if db.shards[i].records > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// keep drops the contents that are in no database any more.
+func (l *Loader) keep(mapping []uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mapping = append(l.mapping[:0], mapping...)
+	kept := map[uint64]*database{}
+	for _, content := range mapping {
+		l.largest = max(l.largest, content)
+		if db := l.contents[content]; db != nil {
+			kept[content] = db
+		}
+	}
+	for content, db := range l.contents {
+		if kept[content] == nil {
+			for i := range db.shards {
+				db.shards[i].detach(&l.store.flushed)
+			}
+		}
+	}
+	l.contents = kept
+	l.store.flushed.release(&l.store.pool)
+}
+
+// database returns the database that will hold a content.
+func (l *Loader) database(content uint64) *database {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	db := l.contents[content]
+	if db == nil {
+		l.store.createMu.Lock()
+		db = l.store.newDatabase(0)
+		l.store.createMu.Unlock()
+		db.content.Store(content)
+		l.contents[content] = db
+		l.largest = max(l.largest, content)
+	}
+	return db
+}
+
+// applier applies the entries of one chunk.
+type applier struct {
+	loader  *Loader
+	db      *database // of the last entry
+	content uint64
+	state   form.State
+}
+
+func (a *applier) apply(e *entry.Entry) error {
+	if e.Kind == entry.Databases {
+		a.loader.keep(e.Contents)
+		a.db = nil
+		return nil
+	}
+	if a.db == nil || a.content != e.Content {
+		a.db, a.content = a.loader.database(e.Content), e.Content
+	}
+	expires := e.Expires
+	if e.Kind == entry.Limiter {
+		if err := a.state.Read(e.Bytes, 0); err != nil {
+			return fmt.Errorf("key %.100q: %w", e.Key, err)
+		}
+		expires = a.state.Expires()
+	}
+	h := a.loader.store.hash(e.Key)
+	s := &a.db.shards[h.shard]
+	s.lock()
+	defer s.unlock()
+	at := keySlot{hash: h, key: e.Key}
+	now := s.advance(a.loader.now)
+	if at.record, at.position = s.find(h, e.Key); at.record != nil && at.record.expires() <= now {
+		s.remove(h, at.position)
+		at.record = nil
+	}
+	if e.Kind == entry.Gone || expires <= now {
+		if at.record != nil {
+			s.remove(h, at.position)
+		}
+		return nil
+	}
+	at.live = at.record != nil
+	return a.store(s, &at, e)
+}
+
+func (a *applier) store(s *shard, at *keySlot, e *entry.Entry) error {
+	switch e.Kind {
+	case entry.Throttle:
+		a.state = form.State{Kind: form.Throttle, TAT: e.Expires}
+		return s.restore(at, &a.state)
+	case entry.Integer:
+		return s.write(at, store.Value{Integer: e.Integer, IsInteger: true}, e.Expires)
+	case entry.Bytes:
+		return s.write(at, store.Value{Bytes: e.Bytes}, e.Expires)
+	}
+	return s.restore(at, &a.state)
+}

@@ -1,0 +1,296 @@
+package memory
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"cellserver/internal/entry"
+	"cellserver/internal/form"
+	"cellserver/internal/store"
+)
+
+// ErrPassTooLarge is the error of a pass during which other steps wrote too much.
+var ErrPassTooLarge = errors.New("too much changed during the pass")
+
+const (
+	entriesBytes = 256 << 10 // approximate size of a chunk
+	pendingBytes = 64 << 20  // what steps may write to a pass before its owner has written it
+	maxRounds    = 16        // how often a pass visits the shards at most
+	sliceRecords = 512       // records that are visited in one hold of a lock
+	sliceBytes   = 64 << 10  // size of the entries that are written in one hold of a lock, without the last
+)
+
+// tracking is what the passes of a store have in common. It exists if the store tracks changes.
+type tracking struct {
+	passing sync.Mutex // held during a pass
+	chunk   int        // size at which a chunk is passed on
+	slice   int        // records that are visited in one hold of a lock
+	active  atomic.Bool
+	number  atomic.Uint64 // of the pass that is under way, or was the last one
+
+	// Locked after the locks of shards.
+	mu       sync.Mutex
+	pending  []byte // entries to be passed on, in the order in which they were made
+	again    bool   // the pass must visit all shards once more
+	tooLarge bool
+	state    form.State // scratch memory
+
+	spare []byte // for the next chunk
+}
+
+// TrackChanges makes the store note which keys change from now on, for Pass. It must be called
+// before the first step, after Load if there is one.
+func (m *Store) TrackChanges() {
+	m.tracking = &tracking{chunk: entriesBytes, slice: sliceRecords}
+	m.listeners.keep()
+	for n := range m.databases {
+		if db := m.database(n); db != nil {
+			db.trackChanges()
+		}
+	}
+}
+
+func (db *database) trackChanges() {
+	for i := range db.shards {
+		db.shards[i].changes = &changes{content: &db.content}
+	}
+}
+
+// Pass calls write with what the keys hold that have changed since the previous pass, or since
+// TrackChanges, in chunks of whole entries (package entry). A step on several keys is in one pass as
+// a whole. What changes during the pass may be in it or in the next one. If Pass returns an error,
+// what changed until now will not be part of later passes.
+//
+// Pass holds the lock of one shard at a time, for up to some hundred keys, and calls write without a
+// lock. A chunk is valid until write returns.
+func (m *Store) Pass(write func(entries []byte) error) (err error) {
+	t := m.tracking
+	t.passing.Lock()
+	defer t.passing.Unlock()
+	t.begin()
+	defer t.abandon()
+	for round, done := 0, false; !done; round++ {
+		if round == maxRounds {
+			return ErrPassTooLarge
+		}
+		for _, db := range m.allDatabases() {
+			for i := range db.shards {
+				if err := t.visit(&db.shards[i], write); err != nil {
+					return err
+				}
+			}
+		}
+		done = t.end(m)
+	}
+	return t.drain(1, write)
+}
+
+// begin begins a pass. Steps that lock several keys from now on write to it.
+func (t *tracking) begin() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.pending, t.again, t.tooLarge = t.pending[:0], false, false
+	t.number.Add(1)
+	t.active.Store(true)
+}
+
+// abandon ends a pass that has failed. It does nothing after end.
+func (t *tracking) abandon() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.active.Store(false)
+}
+
+// end ends a pass, unless it must visit the shards once more. It waits for transactions on all keys,
+// which may be between the swap of two databases and a step on their keys.
+func (t *tracking) end(m *Store) (done bool) {
+	m.createMu.Lock()
+	defer m.createMu.Unlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.again {
+		t.again = false
+		return false
+	}
+	t.active.Store(false)
+	t.pending = entry.AppendDatabases(t.pending, m.contents())
+	return true
+}
+
+// allDatabases returns the databases that exist.
+func (m *Store) allDatabases() (list []*database) {
+	m.createMu.Lock()
+	defer m.createMu.Unlock()
+	for n := range m.databases {
+		if db := m.database(n); db != nil {
+			list = append(list, db)
+		}
+	}
+	return list
+}
+
+// contents returns the content of each database. It is called with createMu held.
+func (m *Store) contents() []uint64 {
+	list := make([]uint64, len(m.databases))
+	for n := range list {
+		if db := m.database(n); db != nil {
+			list[n] = db.content.Load()
+		}
+	}
+	return list
+}
+
+// visit writes what has changed in a shard. The names come last, so that a record that is removed
+// or moved before its reference is visited is among them.
+func (t *tracking) visit(s *shard, write func([]byte) error) error {
+	s.lock()
+	refs := s.changes.refs
+	s.changes.refs = nil
+	s.unlock()
+	for len(refs) > 0 {
+		refs = refs[t.visitRefs(s, refs):]
+		if err := t.drain(t.chunk, write); err != nil {
+			return err
+		}
+	}
+	s.lock()
+	names := s.changes.names
+	s.changes.names, s.changes.named = nil, 0
+	s.unlock()
+	visited, slice := 0, make([]string, 0, min(len(names), t.slice))
+	for name := range names {
+		slice = append(slice, name)
+		if visited++; len(slice) < cap(slice) && visited < len(names) {
+			continue
+		}
+		for len(slice) > 0 {
+			slice = slice[t.visitNames(s, slice):]
+			if err := t.drain(t.chunk, write); err != nil {
+				return err
+			}
+		}
+		slice = make([]string, 0, t.slice)
+	}
+	return nil
+}
+
+// visitRefs visits the first of some records, and returns how many it has visited.
+func (t *tracking) visitRefs(s *shard, refs []ref) (visited int) {
+	s.lock()
+	defer s.unlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	begin := len(t.pending)
+	for _, at := range refs[:min(len(refs), t.slice)] {
+		visited++
+		r := s.pages.recordAt(at)
+		if r == nil || !r.dirty() {
+			continue // it was removed, moved, or visited already
+		}
+		r.setDirty(false)
+		if t.append(s, r.key(), r); len(t.pending)-begin >= sliceBytes {
+			break
+		}
+	}
+	return visited
+}
+
+// visitNames is visitRefs for keys that must be looked up.
+func (t *tracking) visitNames(s *shard, names []string) (visited int) {
+	s.lock()
+	defer s.unlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	begin := len(t.pending)
+	for _, name := range names[:min(len(names), t.slice)] {
+		visited++
+		key := []byte(name)
+		r, _ := s.find(s.hash(key), key)
+		if r != nil {
+			r.setDirty(false)
+		}
+		if t.append(s, key, r); len(t.pending)-begin >= sliceBytes {
+			break
+		}
+	}
+	return visited
+}
+
+// append appends the entry of a key, whose record may be nil.
+func (t *tracking) append(s *shard, key []byte, r record) {
+	t.pending = s.appendEntry(t.pending, s.changes.content.Load(), key, r, &t.state)
+}
+
+// appendEntry appends the entry of a key, whose record may be nil.
+func (s *shard) appendEntry(dst []byte, content uint64, key []byte, r record, scratch *form.State) []byte {
+	if r == nil || r.expires() <= s.lastInstant {
+		return entry.AppendGone(dst, content, key)
+	}
+	switch r.kind() {
+	case store.Throttle:
+		return entry.AppendThrottle(dst, content, key, r.expires())
+	case store.Integer:
+		return entry.AppendInteger(dst, content, key, r.expires(), r.field(0))
+	case store.Bytes:
+		return entry.AppendBytes(dst, content, key, r.expires(), r.bytes())
+	}
+	s.state(r, s.lastInstant, scratch)
+	return entry.AppendLimiter(dst, content, key, scratch)
+}
+
+// writeStep writes to the pass what the keys hold that a step has changed, unless that pass has
+// ended: then all of them will be in the next one.
+func (t *tracking) writeStep(p *step) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.active.Load() || t.number.Load() != p.pass || t.tooLarge {
+		return
+	}
+	begin := len(t.pending)
+	for c := range p.refs {
+		if r := c.shard.pages.recordAt(c.at); r != nil && r.dirty() && !t.appendOf(p, begin, c.shard, r.key(), r) {
+			return
+		}
+	}
+	for c := range p.names {
+		key := []byte(c.key)
+		r, _ := c.shard.find(c.shard.hash(key), key)
+		if !t.appendOf(p, begin, c.shard, key, r) {
+			return
+		}
+	}
+	t.tooLarge = len(t.pending) > pendingBytes
+}
+
+// appendOf is append for a key that a step has changed. If the step has changed too much, it drops
+// what it has appended since begin, and returns false.
+func (t *tracking) appendOf(p *step, begin int, s *shard, key []byte, r record) bool {
+	if len(t.pending)-begin+len(key)+s.stateBytes(r) > stepBytes {
+		t.pending, t.again = t.pending[:begin], true
+		return false
+	}
+	t.append(s, key, r)
+	return true
+}
+
+// drain passes on the pending entries if they are at least so many bytes.
+func (t *tracking) drain(least int, write func([]byte) error) error {
+	t.mu.Lock()
+	chunk, tooLarge := t.pending, t.tooLarge
+	if len(chunk) >= least {
+		t.pending = t.spare[:0]
+	}
+	t.mu.Unlock()
+	switch {
+	case tooLarge:
+		return ErrPassTooLarge
+	case len(chunk) < least:
+		return nil
+	}
+	err := write(chunk)
+	if t.spare = nil; cap(chunk) <= 4*entriesBytes {
+		t.spare = chunk
+	}
+	return err
+}
