@@ -56,7 +56,7 @@
 // entry). A step on several keys must be in a pass as a whole: if it begins during one, it writes
 // its keys to that pass itself (step.go). A snapshot (snapshot.go) visits all pages while everything
 // else goes on; the passes meanwhile complete it. Steps that track no changes pay nothing: they ask
-// one question, whether anybody listens, which covers both.
+// one question, whether there is a listener, which covers both.
 //
 // # Expiry
 //
