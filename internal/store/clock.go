@@ -27,15 +27,19 @@ type Clock interface {
 // diverge only while the machine sleeps. Therefore Now reads the monotonic clock, and checks once
 // per millisecond whether the machine has slept.
 func NewClock() Clock {
-	c := &systemClock{start: time.Now()}
-	c.base = c.start.UnixNano()
-	c.bootAtStart = bootNow()
-	return c
+	start := time.Now()
+	return &systemClock{start: start, base: start.UnixNano(), bootAtStart: bootNow()}
+}
+
+// ContinueClock is NewClock for a clock whose first instant is at. Instants of an earlier clock stay
+// valid if at is that clock's last instant plus the time that has passed since.
+func ContinueClock(at int64) Clock {
+	return &systemClock{start: time.Now(), base: at, bootAtStart: bootNow()}
 }
 
 type systemClock struct {
 	start       time.Time
-	base        int64        // Unix nanoseconds at start
+	base        int64        // the instant at start
 	bootAtStart int64        // CLOCK_BOOTTIME at start, nanoseconds
 	checkedAt   atomic.Int64 // elapsed nanoseconds at the last call of checkSleep
 	slept       atomic.Int64 // nanoseconds that the machine has slept since start
@@ -79,6 +83,44 @@ func (c *systemClock) Offset() int64 {
 	}
 	return (offset + ms/2) / ms * ms
 }
+
+// Reading is a moment by the clocks of the machine. With two of them, one can compute how much time
+// has passed between two processes.
+type Reading struct {
+	Boot   [16]byte // identifier of the machine's boot; zeros if the system has none
+	Uptime int64    // nanoseconds since that boot; they count while the machine sleeps, and cannot be set
+	Wall   int64    // Unix nanoseconds by the wall clock
+}
+
+// Machine reads the clocks of the machine.
+type Machine interface {
+	Read() Reading
+}
+
+// NewMachine returns the clocks of this machine.
+func NewMachine() Machine { return machine{boot: bootID()} }
+
+type machine struct{ boot [16]byte }
+
+func (m machine) Read() Reading {
+	return Reading{Boot: m.boot, Uptime: bootNow(), Wall: time.Now().UnixNano()}
+}
+
+// StillMachine is a Machine for tests, whose reading changes only when a test changes it.
+type StillMachine struct{ reading atomic.Pointer[Reading] }
+
+// NewStillMachine returns a machine with a first reading.
+func NewStillMachine(r Reading) *StillMachine {
+	m := &StillMachine{}
+	m.Set(r)
+	return m
+}
+
+// Read returns the reading that was set last.
+func (m *StillMachine) Read() Reading { return *m.reading.Load() }
+
+// Set changes the reading.
+func (m *StillMachine) Set(r Reading) { m.reading.Store(&r) }
 
 // StillClock is a clock for tests that changes only when a test changes it. It is safe for concurrent
 // use.

@@ -42,6 +42,30 @@ func TestSystemClockReadsLikeUnixTime(t *testing.T) {
 	require.InDelta(t, time.Now().UnixNano(), c.Now()+c.Offset(), near)
 }
 
+func TestContinuedClock(t *testing.T) {
+	for _, at := range []int64{0, 1e18, time.Now().Add(-time.Hour).UnixNano()} {
+		c := ContinueClock(at)
+		first := c.Now()
+		require.GreaterOrEqual(t, first, at)
+		require.InDelta(t, at, first, near)
+		require.InDelta(t, time.Now().UnixNano(), c.Now()+c.Offset(), near, "the offset leads to Unix time")
+	}
+}
+
+func TestMachine(t *testing.T) {
+	m := NewMachine()
+	before, after := m.Read(), m.Read()
+	require.Equal(t, before.Boot, after.Boot)
+	require.Equal(t, NewMachine().Read().Boot, before.Boot)
+	require.LessOrEqual(t, before.Uptime, after.Uptime)
+	require.InDelta(t, time.Now().UnixNano(), after.Wall, near)
+
+	still := NewStillMachine(before)
+	require.Equal(t, before, still.Read())
+	still.Set(after)
+	require.Equal(t, after, still.Read())
+}
+
 // The test simulates a sleep by moving back the reading that the clock started with: as in a sleep,
 // CLOCK_BOOTTIME advances and the monotonic clock does not.
 func TestSystemClockCountsSleep(t *testing.T) {
