@@ -98,7 +98,8 @@ func findSynced(file io.ReaderAt, size, offset int64, mark, pass uint64) (bool, 
 
 // Replay calls visit, in order, with the payload of each frame of the complete passes of a summary,
 // without the stamp of the pass. The payload is valid until visit returns. Replay verifies
-// everything again; a *Fault means that the file has changed since Scan.
+// everything again, and that the last pass is that of the summary. So a caller that knows that a
+// file is complete needs no Scan: its summary is the header, the last pass, and the size as End.
 func Replay(file io.ReaderAt, s Summary, visit func(pass uint64, stamp Stamp, payload []byte) error) error {
 	w := newWalker(file, s.End, s.Header)
 	var stamp Stamp
@@ -106,7 +107,7 @@ func Replay(file io.ReaderAt, s Summary, visit func(pass uint64, stamp Stamp, pa
 		offset := w.at
 		f, payload, err := w.next()
 		if err == io.EOF {
-			return nil
+			return w.endsWith(s.Last)
 		}
 		var bad badFrame
 		if errors.As(err, &bad) {
@@ -122,6 +123,27 @@ func Replay(file io.ReaderAt, s Summary, visit func(pass uint64, stamp Stamp, pa
 			return err
 		}
 	}
+}
+
+// ReadHeader reads the header of a segment, and the stamp of its first pass; began is false if the
+// file ends before that. It verifies only the header.
+func ReadHeader(file io.ReaderAt, size int64) (h Header, stamp Stamp, began bool, err error) {
+	begin := make([]byte, min(size, headerBytes+frameHead+stampBytes))
+	if err := readAt(file, begin, 0); err != nil {
+		return h, stamp, false, err
+	}
+	h, ok := parseHeader(begin)
+	if !ok {
+		return h, stamp, false, &Fault{Reason: "the header of the segment is damaged"}
+	}
+	if len(begin) < headerBytes+frameHead+stampBytes {
+		return h, stamp, false, nil
+	}
+	f, ok := parseFrame(begin[headerBytes:], h.Mark)
+	if !ok || f.length < stampBytes {
+		return h, stamp, false, nil
+	}
+	return h, parseStamp(begin[headerBytes+frameHead:]), true, nil
 }
 
 // badFrame is the reason why a frame is invalid.
@@ -194,6 +216,14 @@ func (w *walker) advance(f frame) {
 	if w.part++; f.last {
 		w.pass, w.part = w.pass+1, 0
 	}
+}
+
+// endsWith checks, at the end of the file, that the last pass is complete and has a number.
+func (w *walker) endsWith(last uint64) error {
+	if w.part > 0 || w.pass != last+1 {
+		return &Fault{Offset: w.at, Reason: "the segment ends too early"}
+	}
+	return nil
 }
 
 // readAt reads all of p.

@@ -18,8 +18,8 @@ type File interface {
 // If a write fails, for example because the disk is full, the pass is lost. The caller may begin
 // the pass again later, with its content of that time; Begin first cuts off the remains. If a sync
 // fails, it is unknown what is on the disk, and a second sync might succeed nevertheless. So all
-// later calls return the same error, and the caller must begin another segment, with the whole
-// content of the store.
+// later calls return the same error, an ErrSync, and the caller must begin another segment, with the
+// whole content of the store.
 type Writer struct {
 	file    File
 	mark    uint64
@@ -34,6 +34,9 @@ type Writer struct {
 	torn    bool   // the file may contain a part of a pass after the complete ones
 	failed  error  // error of the first failed sync
 }
+
+// ErrSync is the error of a segment of which a sync has failed.
+var ErrSync = errors.New("a sync has failed")
 
 var (
 	errHeader = errors.New("journal: the first pass of a segment must follow the one that was synced")
@@ -118,7 +121,7 @@ func (w *Writer) End(sync bool) error {
 	w.open = false
 	if sync {
 		if err := w.file.Sync(); err != nil {
-			w.failed = fmt.Errorf("journal: a sync has failed: %w", err)
+			w.failed = fmt.Errorf("%w: %w", ErrSync, err)
 			return w.failed
 		}
 		w.synced = w.pass
