@@ -3,7 +3,10 @@ package persist
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"log/slog"
+	"sync"
 	"time"
 
 	"cellserver/internal/store"
@@ -60,13 +63,117 @@ var (
 
 // Folder keeps the content of one store on a disk. Its methods are safe for concurrent use.
 type Folder struct {
-	dir string
+	dir     string
+	options Options
+	log     *slog.Logger
+	environment
+	lock     io.Closer
+	contents *contents
+	status   *status
+	ctx      context.Context // ends at Close; RDB files are given up then
+	cancel   func()
+
+	mu       sync.Mutex
+	stage    folderStage
+	store    Store
+	recorder *recorder
+	saving   bool
+	saves    sync.WaitGroup // RDB files that are being written
+	requests chan func()    // to be run by the loop
+	closing  chan struct{}  // closed to end the loop
+	closed   chan struct{}  // closed when the loop has ended
+	failed   error          // of the last pass
+}
+
+type folderStage uint8
+
+const (
+	opened folderStage = iota
+	loaded
+	running
+	ended
+)
+
+// environment is what a folder needs of the system. Tests replace it.
+type environment struct {
+	files   files
+	machine store.Machine
+	ticks   func() (ticks <-chan time.Time, stop func()) // once a second
+	launch  func(func())                                 // starts a goroutine
+	limits  limits
+}
+
+func newEnvironment(dir directory) environment {
+	return environment{
+		files: dir, machine: store.NewMachine(), limits: defaultLimits,
+		launch: func(f func()) { go f() },
+		ticks: func() (<-chan time.Time, func()) {
+			ticker := time.NewTicker(time.Second)
+			return ticker.C, ticker.Stop
+		},
+	}
 }
 
 // Open locks a folder, which it creates if necessary, and finds what is in it. The caller then makes
-// a store with the folder's Clock, calls Load, and Run.
+// a store with the folder's Clock, calls Load, and Run. Open changes nothing in the folder, except
+// to repair it.
 func Open(ctx context.Context, dir string, o Options) (*Folder, error) {
-	return nil, errors.New("persist: not implemented yet")
+	d, err := makeDirectory(dir)
+	if err != nil {
+		return nil, err
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	pause := time.NewTicker(lockEvery)
+	defer pause.Stop()
+	lock, err := lockFolder(ctx, d, o.Wait, o.Log, pause.C)
+	if err != nil {
+		return nil, err
+	}
+	env := newEnvironment(d)
+	writeHolder(lock, env.machine.Read())
+	f, err := open(dir, o, env)
+	if err != nil {
+		lock.Close()
+		return nil, err
+	}
+	f.lock = lock
+	return f, nil
+}
+
+// open is Open for a folder that is locked.
+func open(dir string, o Options, env environment) (*Folder, error) {
+	f := &Folder{dir: dir, options: o, log: o.Log, environment: env, status: newStatus(env.machine),
+		requests: make(chan func()), closing: make(chan struct{}), closed: make(chan struct{})}
+	f.ctx, f.cancel = context.WithCancel(context.Background())
+	contents, err := scan(f.files)
+	if err != nil {
+		return nil, err
+	}
+	if contents.fault != nil && o.StartWithFault {
+		f.log.Error("the folder is damaged: what can be read is used", "error", contents.fault)
+		if contents, err = repair(f.files, contents); err != nil {
+			return nil, err
+		}
+	}
+	if contents.fault != nil {
+		return nil, fmt.Errorf("%s is damaged: %w", dir, contents.fault)
+	}
+	f.contents = contents
+	f.logContents()
+	return f, nil
+}
+
+// logContents logs what a crash has left.
+func (f *Folder) logContents() {
+	if torn := f.contents.torn(); torn > 0 {
+		f.log.Warn("the last pass was not complete, and is cut off", "bytes", torn,
+			"file", f.contents.segments[len(f.contents.segments)-1].name)
+	}
+	for _, s := range f.contents.lost {
+		f.log.Warn("a segment follows passes that were lost, and is left out", "file", s.name, "bytes", s.size)
+	}
 }
 
 // Dir returns the path of the folder.
@@ -74,39 +181,214 @@ func (f *Folder) Dir() string { return f.dir }
 
 // Clock returns the clock for the store. It continues the clock by which the instants in the folder
 // are, plus the time that has passed since the folder was written.
-func (f *Folder) Clock() store.Clock { return store.NewClock() }
+func (f *Folder) Clock() store.Clock {
+	last, ok := f.contents.stamp()
+	if !ok {
+		return store.NewClock()
+	}
+	stopped := since(last, f.machine.Read())
+	stopped.log(f.log, f.options.LongestStop)
+	return store.ContinueClock(last.Clock + int64(stopped.passed))
+}
 
 // Load fills a store with the content of the folder. It returns the error of ctx if that is done
 // first.
-func (f *Folder) Load(ctx context.Context, loader Loader) error { return nil }
+func (f *Folder) Load(ctx context.Context, loader Loader) error {
+	c := f.contents
+	f.status.loading(c.bytes())
+	defer f.status.loadEnded()
+	stop := f.logProgress()
+	defer stop()
+	l := &load{ctx: ctx, files: f.files, loader: loader, progress: f.status.loaded}
+	if c.snapshot != nil {
+		if err := f.loadSnapshot(l); err != nil {
+			return err
+		}
+	}
+	for i := range c.segments {
+		if err := l.segment(&c.segments[i]); err != nil {
+			return err
+		}
+	}
+	if err := loader.Done(); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.stage = loaded
+	return nil
+}
+
+// loadSnapshot loads the snapshot, or if it is damaged what can be read of it.
+func (f *Folder) loadSnapshot(l *load) error {
+	err := l.snapshot(f.contents.snapshot)
+	var fault *Fault
+	if !errors.As(err, &fault) || !f.options.StartWithFault {
+		return err
+	}
+	f.log.Error("the snapshot is damaged: what can be read is used", "error", fault)
+	return repairSnapshot(f.files, f.contents.snapshot)
+}
+
+// logProgress logs how much has been loaded, once a second until stop is called.
+func (f *Folder) logProgress() (stop func()) {
+	ticks, stopTicks := f.ticks()
+	end, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-ticks:
+				l := f.status.read().Loading
+				f.log.Info("loading", "percent", int(l.Percent()), "bytes", l.LoadedBytes, "of", l.TotalBytes)
+			case <-end:
+				return
+			}
+		}
+	}()
+	return func() {
+		stopTicks()
+		close(end)
+		<-ended
+	}
+}
 
 // Run begins to keep a store in the folder: a pass each second, from now on until Close. The store
-// must be the loaded one, and no step may have been made yet.
-func (f *Folder) Run(s Store) error { return nil }
+// must be the loaded one, and no step may have been made yet. If the disk fails, that is logged, and
+// Run succeeds nevertheless.
+func (f *Folder) Run(s Store) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.stage != loaded {
+		return ErrNotRunning
+	}
+	s.TrackChanges()
+	f.store, f.stage = s, running
+	f.recorder = f.newRecorder(s)
+	f.recorder.pass(false) // begins the first segment; its failure is reported by the recorder
+	f.status.change(func(now *Status) { now.Journal.Enabled = true })
+	go f.loop()
+	return nil
+}
+
+// newRecorder returns the recorder that continues what was loaded.
+func (f *Folder) newRecorder(s Store) *recorder {
+	c := f.contents
+	r := &recorder{
+		files: f.files, store: s, clock: s.Clock(), machine: f.machine, status: f.status, log: f.log,
+		limits: f.limits, launch: f.launch, noSync: f.options.NoSync,
+		kept: kept{most: f.limits.keep}, obsolete: c.obsolete, results: make(chan result, 1),
+		number: c.lastSegment(), first: c.last() + 1, synced: c.last(), segments: len(c.segments),
+	}
+	if c.snapshot != nil {
+		r.base = c.snapshot.size
+	}
+	for i := range c.segments {
+		r.older += c.segments[i].End
+		r.tail = &c.segments[i]
+	}
+	f.status.compacted(r.base, r.older)
+	return r
+}
+
+// loop runs the recorder.
+func (f *Folder) loop() {
+	defer close(f.closed)
+	ticks, stop := f.ticks()
+	defer stop()
+	r := f.recorder
+	for {
+		select {
+		case <-ticks:
+			r.tick()
+		case s := <-r.results:
+			r.snapshotWritten(s)
+		case request := <-f.requests:
+			request()
+		case <-f.closing:
+			f.failed = r.close()
+			return
+		}
+	}
+}
+
+// ask has the loop run a function, and returns its result.
+func (f *Folder) ask(request func(r *recorder) error) error {
+	f.mu.Lock()
+	stage := f.stage
+	f.mu.Unlock()
+	if stage != running {
+		return ErrNotRunning
+	}
+	answer := make(chan error, 1)
+	select {
+	case f.requests <- func() { answer <- request(f.recorder) }:
+		return <-answer
+	case <-f.closed:
+		return ErrNotRunning
+	}
+}
 
 // Close writes the last pass, and releases the folder. It is called after the last reply.
-func (f *Folder) Close() error { return nil }
+func (f *Folder) Close() error {
+	f.mu.Lock()
+	stage := f.stage
+	f.stage = ended
+	f.mu.Unlock()
+	if stage == ended {
+		return nil
+	}
+	f.cancel()
+	f.saves.Wait()
+	if stage == running {
+		close(f.closing)
+		<-f.closed
+	}
+	if f.lock != nil {
+		return errors.Join(f.failed, f.lock.Close())
+	}
+	return f.failed
+}
 
 // Flush writes a pass now and syncs it, so that all changes made before Flush was called are on the
 // disk when it returns nil.
-func (f *Folder) Flush() error { return ErrNotRunning }
+func (f *Folder) Flush() error {
+	return f.ask(func(r *recorder) error {
+		if err := r.pass(true); err != nil || !r.detached {
+			return err
+		}
+		return errDetached
+	})
+}
 
 // Compact begins to write a snapshot, which replaces the journal when it is complete. It does not
 // wait for that.
-func (f *Folder) Compact() error { return ErrNotRunning }
+func (f *Folder) Compact() error {
+	return f.ask(func(r *recorder) error {
+		if r.compaction.stage != idle {
+			return ErrCompacting
+		}
+		r.compaction.requested = true
+		if err := r.pass(true); err != nil {
+			return err
+		}
+		r.compact()
+		return nil
+	})
+}
 
 // SetNoSync changes Options.NoSync.
-func (f *Folder) SetNoSync(on bool) {}
+func (f *Folder) SetNoSync(on bool) {
+	f.ask(func(r *recorder) error {
+		r.noSync = on
+		return nil
+	})
+	f.status.change(func(now *Status) { now.Journal.NoSync = on })
+}
 
 // Failing reports whether changes cannot be written at present. It is cheap enough to be called
 // before every write.
-func (f *Folder) Failing() bool { return false }
-
-// SaveRDB writes an RDB file of the given name into the folder, and waits until it is on the disk.
-func (f *Folder) SaveRDB(name string) error { return ErrNotRunning }
-
-// BeginSaveRDB is SaveRDB that does not wait for the file. The Status says how it ended.
-func (f *Folder) BeginSaveRDB(name string) error { return ErrNotRunning }
+func (f *Folder) Failing() bool { return f.status.failing.Load() }
 
 // Status returns the current status.
-func (f *Folder) Status() Status { return Status{} }
+func (f *Folder) Status() Status { return f.status.read() }

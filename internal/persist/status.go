@@ -1,6 +1,14 @@
 package persist
 
-import "time"
+import (
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"cellserver/internal/store"
+)
 
 // Status is what INFO shows about a folder. Times of the day are in Unix seconds.
 type Status struct {
@@ -42,7 +50,7 @@ type Passes struct {
 	Written      int64         // passes since the start
 	LastDuration time.Duration // of the last pass that was written, with its sync
 	LastEntries  int64         // its number of entries
-	LastBytes    int64         // its size
+	LastBytes    int64         // their size
 	// SyncAge is the time since the last synced pass began. Changes that were made before are on
 	// the disk. It is -1 if no pass has been synced yet.
 	SyncAge time.Duration
@@ -62,7 +70,7 @@ type Journal struct {
 	LastCompaction, CurrentCompaction time.Duration
 	LastCompactionFailed              bool  // aof_last_bgrewrite_status
 	LastWriteFailed                   bool  // aof_last_write_status
-	Compactions                       int64 // aof_rewrites
+	Compactions                       int64 // aof_rewrites: compactions that were begun
 }
 
 // RDB describes the writing of RDB files.
@@ -85,4 +93,175 @@ type RDB struct {
 type Failure struct {
 	Since  int64 // 0 if all is well
 	Reason string
+}
+
+// none is a duration of something that has not happened.
+const none = -1
+
+// status is a Status that is kept up to date by several goroutines. The instants are those of
+// elapsed.
+type status struct {
+	machine store.Machine
+	failing atomic.Bool
+
+	mu        sync.Mutex
+	now       Status
+	loadBegan int64
+	synced    int64 // when the last synced pass began; none if there is none
+	compacts  int64 // when the current compaction began
+	saves     int64 // when the current save began
+}
+
+func newStatus(machine store.Machine) *status {
+	s := &status{machine: machine, synced: none}
+	s.now.Journal.LastCompaction = none
+	s.now.RDB.LastDuration = none
+	s.now.RDB.LastSave = s.unix()
+	return s
+}
+
+// unix returns the current Unix time, in seconds.
+func (s *status) unix() int64 { return s.machine.Read().Wall / int64(time.Second) }
+
+func (s *status) change(f func(now *Status)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f(&s.now)
+}
+
+// read returns the status as of now.
+func (s *status) read() Status {
+	now := elapsed(s.machine.Read())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.now
+	if r.Loading.Active {
+		r.Loading.Elapsed = time.Duration(now - s.loadBegan)
+	}
+	r.Passes.SyncAge = age(s.synced != none, now, s.synced)
+	r.Journal.CurrentCompaction = age(r.Journal.Compacting, now, s.compacts)
+	r.RDB.CurrentDuration = age(r.RDB.Saving, now, s.saves)
+	r.Journal.Size += r.Journal.BaseSize
+	return r
+}
+
+// age returns the time since an instant, or none.
+func age(exists bool, now, began int64) time.Duration {
+	if !exists {
+		return none
+	}
+	return time.Duration(now - began)
+}
+
+func (s *status) loading(total int64) {
+	began := s.machine.Read()
+	s.change(func(now *Status) {
+		s.loadBegan = elapsed(began)
+		now.Loading = Loading{Active: true, StartTime: began.Wall / int64(time.Second), TotalBytes: total}
+	})
+}
+
+func (s *status) loaded(bytes int64) {
+	s.change(func(now *Status) { now.Loading.LoadedBytes += bytes })
+}
+
+func (s *status) loadEnded() {
+	took := s.read().Loading.Elapsed
+	s.change(func(now *Status) { now.Loading.Active, now.Loading.Elapsed = false, took })
+}
+
+// passed reports a pass that was written, and the size of the segments.
+func (s *status) passed(began store.Reading, bytes int, synced bool, size int64) {
+	duration := elapsed(s.machine.Read()) - elapsed(began)
+	s.change(func(now *Status) {
+		now.Passes.Written++
+		now.Passes.LastDuration = time.Duration(duration)
+		now.Passes.LastBytes = int64(bytes)
+		now.Journal.Size, now.Journal.LastWriteFailed = size, false
+		if synced {
+			s.synced = elapsed(began)
+		}
+	})
+}
+
+// failed reports that changes cannot be written.
+func (s *status) failed(log *slog.Logger, err error) {
+	unix, first := s.unix(), !s.failing.Swap(true)
+	s.change(func(now *Status) {
+		now.Journal.LastWriteFailed = true
+		now.Failure.Reason = err.Error()
+		if first {
+			now.Failure.Since = unix
+		}
+	})
+	if first {
+		log.Error("changes cannot be written to the disk: they would be lost in a crash", "error", err)
+	}
+}
+
+// recovered reports that all changes are written.
+func (s *status) recovered(log *slog.Logger) {
+	if !s.failing.Swap(false) {
+		return
+	}
+	unix, since := s.unix(), int64(0)
+	s.change(func(now *Status) {
+		since = now.Failure.Since
+		now.Failure = Failure{}
+	})
+	log.Info("changes are written to the disk again", "seconds", unix-since)
+}
+
+func (s *status) compacting(began int64) {
+	s.change(func(now *Status) {
+		s.compacts = began
+		now.Journal.Compacting = true
+		now.Journal.Compactions++
+	})
+}
+
+// compactionEnded reports the end of a compaction. It returns true if this one has failed, and the
+// one before has not.
+func (s *status) compactionEnded(took int64, err error) (changed bool) {
+	s.change(func(now *Status) {
+		j := &now.Journal
+		j.Compacting = false
+		if errors.Is(err, errCanceled) {
+			return
+		}
+		changed = err != nil && !j.LastCompactionFailed
+		j.LastCompactionFailed = err != nil
+		if err == nil {
+			j.LastCompaction = time.Duration(took)
+		}
+	})
+	return changed
+}
+
+// compacted reports the sizes after a compaction.
+func (s *status) compacted(base, size int64) {
+	s.change(func(now *Status) { now.Journal.BaseSize, now.Journal.Size = base, size })
+}
+
+func (s *status) saving() {
+	began := elapsed(s.machine.Read())
+	s.change(func(now *Status) { s.saves, now.RDB.Saving = began, true })
+}
+
+// saved reports the end of a save, which contains the changes that were counted when it began. It
+// returns whether the save before has failed.
+func (s *status) saved(changes int64, err error) (failedBefore bool) {
+	ended := s.machine.Read()
+	s.change(func(now *Status) {
+		r := &now.RDB
+		failedBefore = r.LastSaveFailed
+		r.Saving, r.LastSaveFailed = false, err != nil
+		r.LastDuration = time.Duration(elapsed(ended) - s.saves)
+		if err == nil {
+			r.Changes -= changes
+			r.Saves++
+			r.LastSave = ended.Wall / int64(time.Second)
+		}
+	})
+	return failedBefore
 }

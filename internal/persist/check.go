@@ -1,0 +1,147 @@
+package persist
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"cellserver/internal/journal"
+)
+
+// Check describes a folder, or the folder of a file, to out. It returns a *Fault if a server would
+// not start with it. With fix, it repairs such a folder, of which a server must not be using it, and
+// keeps a copy of each file that it changes.
+func Check(out io.Writer, path string, fix bool) error {
+	dir, err := folderOf(path)
+	if err != nil {
+		return err
+	}
+	holder, release, err := checkLock(dir)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if holder != "" && fix {
+		return &LockedError{Dir: string(dir), Holder: holder}
+	}
+	if holder != "" {
+		fmt.Fprintf(out, "%s is in use by %s: its last pass may be incomplete\n", string(dir), holder)
+	}
+	fault, err := checkFiles(out, dir, fix)
+	if err != nil || fault != nil && !fix {
+		return errors.Join(err, asError(fault))
+	}
+	if fault != nil {
+		fmt.Fprintf(out, "repaired: files whose names contain %q are the damaged ones\n", brokenSuffix)
+	}
+	fmt.Fprintf(out, "%s is complete: a server can start with it\n", string(dir))
+	return nil
+}
+
+// asError returns a nil error for a nil fault.
+func asError(fault *Fault) error {
+	if fault == nil {
+		return nil
+	}
+	return fault
+}
+
+// folderOf returns the folder itself, or that of a file.
+func folderOf(path string) (directory, error) {
+	stat, err := os.Stat(path)
+	if err != nil {
+		return "", err
+	}
+	if !stat.IsDir() {
+		path = filepath.Dir(path)
+	}
+	return directory(path), nil
+}
+
+// checkLock locks a folder, if it has a lock file that is not locked. If it is locked, holder says by
+// which process.
+func checkLock(dir directory) (holder string, release func(), err error) {
+	lock, err := os.Open(dir.path(lockName))
+	if errors.Is(err, os.ErrNotExist) {
+		return "", func() {}, nil
+	}
+	if err != nil {
+		return "", nil, err
+	}
+	err = tryLock(lock)
+	if errors.Is(err, errHeld) {
+		return readHolder(lock), func() { lock.Close() }, nil
+	}
+	return "", func() { lock.Close() }, err
+}
+
+// checkFiles describes the files, and finds the first fault; with fix, it repairs all of them.
+func checkFiles(out io.Writer, in files, fix bool) (first *Fault, err error) {
+	c, err := scan(in)
+	if err != nil {
+		return nil, err
+	}
+	c.describe(out)
+	if first = c.fault; first != nil && fix {
+		if c, err = repair(in, c); err != nil {
+			return first, err
+		}
+	}
+	if c.snapshot == nil || c.fault != nil {
+		return first, nil
+	}
+	fault, err := checkSnapshot(in, c.snapshot)
+	if err != nil || fault == nil {
+		return first, err
+	}
+	fmt.Fprintf(out, "%s: %s\n", fault.File, fault.Reason)
+	if fix {
+		err = repairSnapshot(in, c.snapshot)
+	}
+	if first == nil {
+		first = fault
+	}
+	return first, err
+}
+
+// checkSnapshot reads a whole snapshot.
+func checkSnapshot(in files, s *snapshot) (*Fault, error) {
+	f, err := in.open(s.name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	all := journal.Summary{Header: s.header, Last: s.header.First, End: s.size}
+	err = journal.Replay(f, all, func(uint64, journal.Stamp, []byte) error { return nil })
+	var fault *journal.Fault
+	if errors.As(err, &fault) {
+		return &Fault{File: s.name, Reason: fault.Error()}, nil
+	}
+	return nil, err
+}
+
+// describe prints a line for each file that a start would use or leave out.
+func (c *contents) describe(out io.Writer) {
+	for _, name := range c.obsolete {
+		fmt.Fprintf(out, "%s: not used, and removed at the next start\n", name)
+	}
+	if s := c.snapshot; s != nil {
+		fmt.Fprintf(out, "%s: snapshot, %d bytes, valid with pass %d\n", s.name, s.size, s.needs)
+	}
+	for i := range c.segments {
+		s := &c.segments[i]
+		fmt.Fprintf(out, "%s: segment, %d bytes, passes %d to %d", s.name, s.size, s.First, s.Last)
+		if s.Torn > 0 && s.fault == nil {
+			fmt.Fprintf(out, ", then %d bytes of an incomplete one, which are not used", s.Torn)
+		}
+		fmt.Fprintln(out)
+	}
+	if c.fault != nil {
+		fmt.Fprintf(out, "%s: %s\n", c.fault.File, c.fault.Reason)
+	}
+	for i := range c.unusable {
+		fmt.Fprintf(out, "%s: cannot be used after that\n", c.unusable[i].name)
+	}
+}

@@ -1,0 +1,157 @@
+package persist
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// script does everything that a process does with a folder: passes, a compaction with passes
+// meanwhile, failures of the disk that end, and a shutdown.
+func (p *process) script() {
+	s := p.store
+	s.set("1", "a", "b", "c", "d", "e", "f", "g")
+	p.tick()
+	s.set("2", "a", "g")
+	p.tick()
+	s.during = func(n int) {
+		s.set(fmt.Sprint("during", n), "a", "g")
+		if n%2 == 0 {
+			p.tick()
+		}
+	}
+	p.r.compaction.requested = true
+	p.tick()
+	p.finish()
+	s.set("", "b")
+	p.tick()
+	p.disk.room = p.disk.used() + 20
+	s.set("3", "a", "g", "h")
+	p.tick()
+	s.set("4", "a", "g")
+	p.tick()
+	p.disk.room = 1 << 40
+	p.tick()
+	p.disk.noSync = true
+	s.set("5", "a", "g")
+	p.tick()
+	s.set("6", "a", "g")
+	p.tick() // in a new segment, which fails too
+	p.disk.noSync = false
+	p.tick()
+	for range 3 {
+		s.set("7", "c", "d", "h")
+		p.tick()
+		p.finish()
+	}
+	s.failing = errTooLarge
+	s.set("8", "a", "g")
+	p.tick()
+	s.set("9", "c", "d")
+	p.close()
+}
+
+// crashes are the disks that a process may find after a crash.
+func (d *disk) crashes(random *rand.Rand) map[string]*disk {
+	left := map[string]*disk{"killed": d.killed(), "nothing unsynced": d.lost()}
+	for i := range 12 {
+		left[fmt.Sprint("some of it ", i)] = d.torn(random)
+	}
+	return left
+}
+
+// crashAfter returns why a crash after n calls loses what was promised, or leaves a folder with which no
+// process starts; it is nil if all is well.
+func crashAfter(n int, plant func(d *disk)) (calls int, err error) {
+	d := newDisk()
+	plant(d)
+	d.crashAt = n
+	p, err := start(d, Options{})
+	if err != nil {
+		if d.crashed() {
+			return d.calls, nil // no process has written anything yet
+		}
+		return d.calls, err
+	}
+	p.script()
+	if n == 0 && p.r.detached {
+		return d.calls, errDetached
+	}
+	random := rand.New(rand.NewPCG(uint64(n), 0))
+	for how, left := range d.crashes(random) {
+		q, err := start(left, Options{})
+		if err != nil {
+			return d.calls, fmt.Errorf("%s: %w", how, err)
+		}
+		if !p.survived(q.store.keys) {
+			return d.calls, fmt.Errorf("%s: %v after the passes %v, of which %d are promised",
+				how, q.store.keys, p.store.history, p.promise)
+		}
+		if err := q.goesOn(random); err != nil {
+			return d.calls, fmt.Errorf("%s: %w", how, err)
+		}
+	}
+	return d.calls, nil
+}
+
+// goesOn checks that a process that has started after a crash keeps what changes from now on, also
+// if it crashes itself.
+func (p *process) goesOn(random *rand.Rand) error {
+	p.store.set("later", "a", "x")
+	p.disk.crashAt = p.disk.calls + 1 + random.IntN(60)
+	for range 3 {
+		p.tick()
+		p.finish()
+	}
+	q, err := start(p.disk.torn(random), Options{})
+	if err != nil {
+		return fmt.Errorf("the second start: %w", err)
+	}
+	if !p.survived(q.store.keys) {
+		return fmt.Errorf("the second start: %v after the passes %v", q.store.keys, p.store.history)
+	}
+	before := maps.Clone(q.store.keys)
+	q.store.set("end", "z")
+	before["z"] = "end"
+	if err := q.close(); err != nil {
+		return err
+	}
+	if q, err = start(q.disk.lost(), Options{}); err != nil {
+		return fmt.Errorf("the third start: %w", err)
+	}
+	if !maps.Equal(before, q.store.keys) {
+		return fmt.Errorf("the third start: %v instead of %v", q.store.keys, before)
+	}
+	return nil
+}
+
+// crashAnywhere crashes after each call, and returns the first error.
+func crashAnywhere(plant func(d *disk)) (calls int, err error) {
+	calls, err = crashAfter(0, plant)
+	for n := 1; n < calls && err == nil; n++ {
+		if _, err = crashAfter(n, plant); err != nil {
+			err = fmt.Errorf("after %d calls: %w", n, err)
+		}
+	}
+	return calls, err
+}
+
+func TestCrashAnywhere(t *testing.T) {
+	calls, err := crashAnywhere(func(*disk) {})
+	require.NoError(t, err)
+	require.Greater(t, calls, 100)
+	t.Log(calls, "calls")
+}
+
+// The checker finds disks that do not do what they say.
+func TestCrashesAreFound(t *testing.T) {
+	_, err := crashAnywhere(func(d *disk) { d.lies = true })
+	require.Error(t, err, "files are not synced")
+	t.Log(err)
+	_, err = crashAnywhere(func(d *disk) { d.forgets = true })
+	require.Error(t, err, "the folder is not synced")
+	t.Log(err)
+}

@@ -1,0 +1,264 @@
+package persist
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+)
+
+const sectorBytes = 512
+
+var (
+	errFull  = errors.New("no space left on device")
+	errSync  = errors.New("input/output error")
+	errCrash = errors.New("the process has crashed")
+)
+
+// disk is a folder on a disk that can fail and lose its power. Each call of it or of its files
+// counts; after call crashAt, nothing happens any more.
+type disk struct {
+	mu      sync.Mutex
+	names   map[string]*node
+	synced  map[string]*node // the names that are on the disk
+	pending []change         // of names, since
+	calls   int
+	crashAt int  // 0 for never
+	room    int  // bytes that all files may have
+	noSync  bool // syncs of files fail, and what they should have written is never written
+	lies    bool // syncs of files do nothing
+	forgets bool // syncs of the folder do nothing
+}
+
+// change is a change of names.
+type change func(names map[string]*node)
+
+// node is the content of a file.
+type node struct {
+	content []byte
+	durable []byte
+	dirty   map[int]bool // sectors that are not on the disk
+}
+
+func newDisk() *disk {
+	return &disk{names: map[string]*node{}, synced: map[string]*node{}, room: 1 << 40}
+}
+
+// call counts a call.
+func (d *disk) call() error {
+	if d.crashed() {
+		return errCrash
+	}
+	d.calls++
+	return nil
+}
+
+func (d *disk) crashed() bool { return d.crashAt > 0 && d.calls >= d.crashAt }
+
+func (d *disk) rename(from, to string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.changeNames(from, func(names map[string]*node) {
+		names[to] = names[from]
+		delete(names, from)
+	})
+}
+
+func (d *disk) remove(name string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.changeNames(name, func(names map[string]*node) { delete(names, name) })
+}
+
+func (d *disk) changeNames(of string, c change) error {
+	if err := d.call(); err != nil {
+		return err
+	}
+	if d.names[of] == nil {
+		return fs.ErrNotExist
+	}
+	c(d.names)
+	d.pending = append(d.pending, func(names map[string]*node) {
+		if names[of] != nil {
+			c(names)
+		}
+	})
+	return nil
+}
+
+func (d *disk) sync() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.call(); err != nil || d.forgets {
+		return err
+	}
+	d.synced, d.pending = maps.Clone(d.names), nil
+	return nil
+}
+
+func (d *disk) list() ([]string, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Sorted(maps.Keys(d.names)), d.call()
+}
+
+func (d *disk) open(name string) (file, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.call(); err != nil {
+		return nil, err
+	}
+	if d.names[name] == nil {
+		return nil, fs.ErrNotExist
+	}
+	return &diskFile{d, d.names[name]}, nil
+}
+
+func (d *disk) edit(name string) (file, error) { return d.open(name) }
+
+func (d *disk) create(name string) (file, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.call(); err != nil {
+		return nil, err
+	}
+	if d.used() >= d.room {
+		return nil, errFull
+	}
+	n := d.names[name]
+	if n == nil {
+		n = &node{dirty: map[int]bool{}}
+		d.names[name] = n
+		d.pending = append(d.pending, func(names map[string]*node) { names[name] = n })
+	}
+	n.content = nil
+	return &diskFile{d, n}, nil
+}
+
+func (d *disk) used() (bytes int) {
+	for _, n := range d.names {
+		bytes += len(n.content)
+	}
+	return bytes
+}
+
+// diskFile is an open file of a disk.
+type diskFile struct {
+	disk *disk
+	*node
+}
+
+func (f *diskFile) WriteAt(p []byte, offset int64) (n int, err error) {
+	f.disk.mu.Lock()
+	defer f.disk.mu.Unlock()
+	if err := f.disk.call(); err != nil {
+		return 0, err
+	}
+	end := int(offset) + len(p)
+	if free := f.disk.room - f.disk.used(); end-len(f.content) > free {
+		end, err = max(len(f.content)+free, int(offset)), errFull
+	}
+	if end > len(f.content) {
+		f.content = append(f.content, make([]byte, end-len(f.content))...)
+	}
+	n = copy(f.content[offset:end], p)
+	for sector := int(offset) / sectorBytes; sector*sectorBytes < end; sector++ {
+		f.dirty[sector] = true
+	}
+	return n, err
+}
+
+func (f *diskFile) ReadAt(p []byte, offset int64) (int, error) {
+	f.disk.mu.Lock()
+	defer f.disk.mu.Unlock()
+	return bytes.NewReader(f.content).ReadAt(p, offset)
+}
+
+func (f *diskFile) Truncate(size int64) error {
+	f.disk.mu.Lock()
+	defer f.disk.mu.Unlock()
+	if err := f.disk.call(); err != nil {
+		return err
+	}
+	f.content = f.content[:size]
+	return nil
+}
+
+func (f *diskFile) Sync() error {
+	f.disk.mu.Lock()
+	defer f.disk.mu.Unlock()
+	if err := f.disk.call(); err != nil || f.disk.lies {
+		return err
+	}
+	if f.disk.noSync {
+		clear(f.dirty)
+		return errSync
+	}
+	f.durable = append(f.durable, make([]byte, max(0, len(f.content)-len(f.durable)))...)[:len(f.content)]
+	for sector := range f.dirty {
+		if from := sector * sectorBytes; from < len(f.content) {
+			copy(f.durable[from:], f.content[from:min(from+sectorBytes, len(f.content))])
+		}
+	}
+	clear(f.dirty)
+	return nil
+}
+
+func (f *diskFile) Size() (int64, error) { return int64(len(f.content)), nil }
+
+func (f *diskFile) Close() error { return nil }
+
+// killed returns what a process finds after this one was killed: all that was written.
+func (d *disk) killed() *disk {
+	return d.after(func() bool { return true }, func(n *node) []byte { return bytes.Clone(n.content) })
+}
+
+// lost returns what a process finds after the power went and nothing reached the disk that was not
+// synced.
+func (d *disk) lost() *disk {
+	return d.after(func() bool { return false }, func(n *node) []byte { return bytes.Clone(n.durable) })
+}
+
+// torn returns what a process finds after the power went, and some of the sectors and of the changes
+// of names that were not synced have reached the disk.
+func (d *disk) torn(random *rand.Rand) *disk {
+	return d.after(func() bool { return random.IntN(2) == 0 }, func(n *node) []byte { return n.torn(random) })
+}
+
+func (n *node) torn(random *rand.Rand) []byte {
+	size := len(n.durable)
+	if len(n.content) > size {
+		size += random.IntN(len(n.content) - size + 1)
+	} else if random.IntN(2) == 0 {
+		size = len(n.content)
+	}
+	left := make([]byte, size)
+	copy(left, n.durable)
+	for sector := range n.dirty {
+		if from := sector * sectorBytes; random.IntN(2) == 0 && from < size && from < len(n.content) {
+			copy(left[from:min(from+sectorBytes, size)], n.content[from:])
+		}
+	}
+	return left
+}
+
+// after returns the disk after a crash: with which of the pending changes of names, and with what
+// contents of the files.
+func (d *disk) after(reached func() bool, left func(n *node) []byte) *disk {
+	names := maps.Clone(d.synced)
+	for _, c := range d.pending {
+		if reached() {
+			c(names)
+		}
+	}
+	next := newDisk()
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		content := left(names[name])
+		next.names[name] = &node{content: content, durable: bytes.Clone(content), dirty: map[int]bool{}}
+	}
+	next.synced = maps.Clone(next.names)
+	return next
+}

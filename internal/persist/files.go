@@ -1,0 +1,161 @@
+package persist
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"cellserver/internal/journal"
+)
+
+// files is the folder. Tests replace it by one that fails, and by one that loses what was not
+// synced.
+type files interface {
+	// list returns the names of all files.
+	list() ([]string, error)
+	// open opens a file to be read.
+	open(name string) (file, error)
+	// edit opens a file to be changed.
+	edit(name string) (file, error)
+	// create opens an empty file, which replaces one of that name.
+	create(name string) (file, error)
+	rename(from, to string) error
+	remove(name string) error
+	// sync waits until all creations, renames and removals are on the disk.
+	sync() error
+}
+
+// file is an open file.
+type file interface {
+	journal.File
+	io.ReaderAt
+	io.Closer
+	Size() (int64, error)
+}
+
+// directory is a folder of the operating system.
+type directory string
+
+const (
+	folderMode = 0o700
+	fileMode   = 0o600
+)
+
+// makeDirectory creates a folder if it does not exist.
+func makeDirectory(path string) (directory, error) {
+	if err := os.MkdirAll(path, folderMode); err != nil {
+		return "", err
+	}
+	return directory(path), nil
+}
+
+func (d directory) path(name string) string { return filepath.Join(string(d), name) }
+
+func (d directory) list() (names []string, err error) {
+	entries, err := os.ReadDir(string(d))
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	return names, err
+}
+
+func (d directory) open(name string) (file, error) { return openFile(d.path(name), os.O_RDONLY) }
+
+func (d directory) edit(name string) (file, error) { return openFile(d.path(name), os.O_RDWR) }
+
+func (d directory) create(name string) (file, error) {
+	return openFile(d.path(name), os.O_RDWR|os.O_CREATE|os.O_TRUNC)
+}
+
+func (d directory) rename(from, to string) error { return os.Rename(d.path(from), d.path(to)) }
+
+func (d directory) remove(name string) error { return os.Remove(d.path(name)) }
+
+func (d directory) sync() error {
+	folder, err := os.Open(string(d))
+	if err != nil {
+		return err
+	}
+	defer folder.Close()
+	return folder.Sync()
+}
+
+// osFile is a file of the operating system.
+type osFile struct{ *os.File }
+
+func openFile(path string, flags int) (file, error) {
+	f, err := os.OpenFile(path, flags, fileMode)
+	if err != nil {
+		return nil, err
+	}
+	return osFile{f}, nil
+}
+
+func (f osFile) Size() (int64, error) {
+	stat, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return stat.Size(), nil
+}
+
+// Sync waits until the content of the file, and its size, are on the disk.
+func (f osFile) Sync() error { return syncData(f.File) }
+
+// removeIfPresent removes a file, if it exists.
+func removeIfPresent(in files, name string) error {
+	if err := in.remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// The names of the files in a folder; see the package comment.
+const (
+	lockName      = "lock"
+	temporaryName = "snapshot.tmp"
+	repairName    = "repair.tmp"
+	rdbName       = "rdb.tmp"
+	brokenSuffix  = ".broken"
+)
+
+func segmentName(number uint64) string { return fmt.Sprintf("journal-%010d", number) }
+
+// snapshotName is the name of the snapshot that replaces all segments before the given one, and is
+// valid only together with the passes up to needs.
+func snapshotName(segment, needs uint64) string {
+	return fmt.Sprintf("snapshot-%010d-%010d", segment, needs)
+}
+
+// brokenName returns an unused name for a copy of a damaged file.
+func brokenName(in files, name string) (string, error) {
+	names, err := in.list()
+	broken := name + brokenSuffix
+	for i := 2; slices.Contains(names, broken); i++ {
+		broken = fmt.Sprintf("%s%s%d", name, brokenSuffix, i)
+	}
+	return broken, err
+}
+
+func parseSegmentName(name string) (number uint64, ok bool) {
+	_, err := fmt.Sscanf(name, "journal-%d", &number)
+	return number, err == nil && name == segmentName(number)
+}
+
+func parseSnapshotName(name string) (segment, needs uint64, ok bool) {
+	_, err := fmt.Sscanf(name, "snapshot-%d-%d", &segment, &needs)
+	return segment, needs, err == nil && name == snapshotName(segment, needs)
+}
+
+// isOurs reports whether a name is that of a file that only this package writes.
+func isOurs(name string) bool {
+	_, segment := parseSegmentName(name)
+	_, _, snapshot := parseSnapshotName(name)
+	return segment || snapshot || name == lockName || strings.HasSuffix(name, ".tmp") ||
+		strings.Contains(name, brokenSuffix)
+}

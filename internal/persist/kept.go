@@ -1,0 +1,47 @@
+package persist
+
+// kept holds the chunks of passes that are not known to be written, so that they can be written
+// again. If they become more than most bytes, they are dropped, and full is true.
+type kept struct {
+	chunks [][]byte
+	bytes  int
+	most   int
+	full   bool
+	spare  [][]byte // empty buffers that are used again
+}
+
+// spareChunks is how many buffers are kept for the next pass: those of 16,000 changed keys, which is
+// more than most servers have in a second.
+const spareChunks = 4
+
+// add adds a copy of a chunk.
+func (k *kept) add(chunk []byte) {
+	if k.full {
+		return
+	}
+	if k.bytes+len(chunk) > k.most {
+		k.clear()
+		k.full = true
+		return
+	}
+	var buf []byte
+	if n := len(k.spare); n > 0 {
+		buf, k.spare = k.spare[n-1], k.spare[:n-1]
+	}
+	k.chunks = append(k.chunks, append(buf, chunk...))
+	k.bytes += len(chunk)
+}
+
+// clear drops all chunks.
+func (k *kept) clear() {
+	for _, chunk := range k.chunks {
+		if len(k.spare) < spareChunks && cap(chunk) <= 2*chunkBytes {
+			k.spare = append(k.spare, chunk[:0])
+		}
+	}
+	clear(k.chunks)
+	k.chunks, k.bytes, k.full = k.chunks[:0], 0, false
+}
+
+// chunkBytes is the approximate size of a chunk.
+const chunkBytes = 256 << 10

@@ -1,0 +1,107 @@
+package persist
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+
+	"cellserver/internal/journal"
+)
+
+// load is one run of Folder.Load.
+type load struct {
+	ctx      context.Context
+	files    files
+	loader   Loader
+	progress func(loaded int64) // called with the size of each chunk
+}
+
+// snapshot loads a snapshot. Because its entries may be applied in any order, all processors do it.
+// The file is complete, so a Fault means that the disk has changed it.
+func (l *load) snapshot(s *snapshot) error {
+	a := newAppliers(l.loader, runtime.GOMAXPROCS(0))
+	err := l.replay(s.name, journal.Summary{Header: s.header, Last: s.header.First, End: s.size}, a.apply)
+	if failed := a.wait(); err == nil {
+		err = failed
+	}
+	return err
+}
+
+// segment loads the complete passes of a segment.
+func (l *load) segment(s *segment) error { return l.replay(s.name, s.Summary, l.loader.Apply) }
+
+func (l *load) replay(name string, s journal.Summary, apply func(entries []byte) error) error {
+	f, err := l.files.open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	err = journal.Replay(f, s, func(_ uint64, _ journal.Stamp, entries []byte) error {
+		if err := l.ctx.Err(); err != nil {
+			return err
+		}
+		l.progress(int64(len(entries)))
+		if len(entries) == 0 {
+			return nil
+		}
+		return apply(entries)
+	})
+	var fault *journal.Fault
+	if errors.As(err, &fault) {
+		return &Fault{File: name, Reason: fault.Error()}
+	}
+	return err
+}
+
+// appliers are goroutines that apply chunks.
+type appliers struct {
+	chunks chan *bytes.Buffer
+	free   sync.Pool
+	done   sync.WaitGroup
+	mu     sync.Mutex
+	failed error
+}
+
+func newAppliers(loader Loader, count int) *appliers {
+	a := &appliers{chunks: make(chan *bytes.Buffer, count)}
+	a.free.New = func() any { return &bytes.Buffer{} }
+	for range count {
+		a.done.Go(func() {
+			for chunk := range a.chunks {
+				if err := loader.Apply(chunk.Bytes()); err != nil {
+					a.fail(err)
+				}
+				a.free.Put(chunk)
+			}
+		})
+	}
+	return a
+}
+
+// apply has a copy of a chunk applied. It returns the first error of all chunks so far.
+func (a *appliers) apply(entries []byte) error {
+	chunk := a.free.Get().(*bytes.Buffer)
+	chunk.Reset()
+	chunk.Write(entries)
+	a.chunks <- chunk
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.failed
+}
+
+func (a *appliers) fail(err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.failed == nil {
+		a.failed = err
+	}
+}
+
+// wait waits until all chunks have been applied.
+func (a *appliers) wait() error {
+	close(a.chunks)
+	a.done.Wait()
+	return a.failed
+}

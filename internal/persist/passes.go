@@ -1,0 +1,270 @@
+package persist
+
+import (
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+
+	"cellserver/internal/journal"
+	"cellserver/internal/store"
+)
+
+// recorder writes passes and snapshots. It belongs to one goroutine, the folder's loop.
+//
+// If passes were lost, because a sync has failed or because they became too large to be kept in
+// memory, the recorder is detached: it begins another segment, whose first pass has a number that
+// does not follow the last. A start after a crash therefore does not use this segment, until a
+// snapshot has replaced everything before it.
+type recorder struct {
+	files   files
+	store   Store
+	clock   store.Clock
+	machine store.Machine
+	status  *status
+	log     *slog.Logger
+	limits  limits
+	noSync  bool
+	launch  func(func()) // starts a goroutine
+
+	writer   *journal.Writer // of the current segment; nil if it has to be begun
+	file     file            // of the current segment
+	number   uint64          // of the current segment; if there is none, of the last one
+	first    uint64          // the first pass of the current segment, or of the next one
+	synced   uint64          // the last pass on the disk that a start after a crash would use
+	detached bool
+	retry    backoff // of the attempts to end that
+
+	kept     kept     // chunks of failed passes, and of the current one
+	obsolete []string // files to be removed before the next segment begins
+	tail     *segment // the last segment of an earlier process, until it has been cut and synced
+	older    int64    // size of the segments before the current one, since the snapshot
+	segments int      // number of segments since the snapshot
+	base     int64    // size of the snapshot
+
+	compaction compaction
+	results    chan result
+}
+
+// limits are bounds that tests make small.
+type limits struct {
+	keep     int   // bytes of failed passes
+	journal  int64 // size of the segments at which they may be replaced by a snapshot
+	segments int   // number of segments at which they are
+	syncEach int64 // bytes of a snapshot after which it is synced
+}
+
+// A journal of 256 MiB is loaded in about a second, so a smaller one is not replaced. A process that
+// is restarted again and again, and so begins many segments, replaces them sooner.
+var defaultLimits = limits{keep: 64 << 20, journal: 256 << 20, segments: 32, syncEach: 32 << 20}
+
+// backoff is the time between attempts, in ticks. It doubles with each failure.
+type backoff struct{ wait, left int }
+
+const longestWait = 64
+
+func (b *backoff) tick() { b.left = max(b.left-1, 0) }
+
+func (b *backoff) failed() {
+	b.wait = min(max(2*b.wait, 1), longestWait)
+	b.left = b.wait
+}
+
+// errDetached means that passes cannot be used until a snapshot has been written.
+var errDetached = errors.New("changes were lost, and no snapshot could be written since")
+
+// errLater means that the next attempt is not due yet.
+var errLater = errors.New("the next attempt is not due yet")
+
+// tick is called once a second.
+func (r *recorder) tick() {
+	r.retry.tick()
+	r.compaction.retry.tick()
+	if r.pass(false) == nil {
+		r.compact()
+	}
+}
+
+// pass writes a pass. If that fails, what the pass contains is kept and written by the next one.
+func (r *recorder) pass(sync bool) error {
+	began := r.machine.Read()
+	sync = sync || !r.noSync || r.compaction.stage == written
+	err := r.beginPass()
+	bytes := 0
+	failed := r.store.Pass(func(entries []byte) error {
+		bytes += len(entries)
+		if r.writer != nil || !r.detached {
+			r.kept.add(entries)
+		}
+		if err == nil {
+			err = r.writer.Append(entries)
+		}
+		return nil // whatever happens to the file, the pass is collected as a whole
+	})
+	switch {
+	case failed != nil:
+		r.lose()
+		return r.failed(failed)
+	case err == nil:
+		err = r.writer.End(sync)
+	}
+	if err != nil {
+		r.abandon(err)
+		return r.failed(err)
+	}
+	r.kept.clear()
+	if !r.detached {
+		r.synced = r.writer.Synced()
+		r.status.recovered(r.log)
+	}
+	r.status.passed(began, bytes, sync && !r.detached, r.size())
+	return nil
+}
+
+// beginPass begins a pass with what was kept of failed ones.
+func (r *recorder) beginPass() error {
+	if r.writer == nil {
+		if err := r.beginSegment(); err != nil {
+			return err
+		}
+	}
+	if err := r.writer.Begin(newStamp(r.clock, r.machine)); err != nil {
+		return err
+	}
+	for _, chunk := range r.kept.chunks {
+		if err := r.writer.Append(chunk); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// abandon ends an attempt to write a pass. The next one can be made in the same segment, unless a
+// sync has failed, or the pass is too large to be written again.
+func (r *recorder) abandon(err error) {
+	switch {
+	case errors.Is(err, journal.ErrSync) || r.kept.full:
+		r.lose()
+	case r.writer != nil:
+		r.writer.Abandon()
+	}
+}
+
+// lose ends the current segment, because the store does not repeat what was in a pass. The number
+// of the next pass leaves out the lost one.
+func (r *recorder) lose() {
+	if r.writer == nil {
+		r.first++
+	} else {
+		size := r.writer.Size()
+		r.closeSegment(r.writer.Next() + 2)
+		if r.detached { // no start would use this segment
+			r.obsolete = append(r.obsolete, segmentName(r.number))
+			r.number, r.segments, r.older = r.number-1, r.segments-1, r.older-size
+		}
+	}
+	r.detached = true
+	r.kept.clear()
+	r.compaction.cancel()
+	r.retry.failed()
+}
+
+// failed reports a failure to write.
+func (r *recorder) failed(err error) error {
+	if err != errLater {
+		r.status.failed(r.log, err)
+	}
+	return err
+}
+
+// closeSegment ends the use of the current segment. The next begins with pass next.
+func (r *recorder) closeSegment(next uint64) {
+	r.older += r.writer.Size()
+	r.file.Close() // what matters has been synced
+	r.writer, r.file, r.first = nil, nil, next
+}
+
+// beginSegment begins the next segment.
+func (r *recorder) beginSegment() error {
+	if r.detached && r.retry.left > 0 {
+		return errLater
+	}
+	if err := r.prepare(); err != nil {
+		return err
+	}
+	name := segmentName(r.number + 1)
+	f, err := r.files.create(name)
+	if err != nil {
+		return err
+	}
+	w, err := journal.Create(f, journal.Header{
+		Mark: rand.Uint64(), Number: r.number + 1, First: r.first, Synced: r.synced,
+	})
+	if err == nil {
+		err = r.files.sync()
+	}
+	if err != nil {
+		f.Close()
+		r.files.remove(name) // a start would ignore it too
+		return err
+	}
+	r.writer, r.file, r.number = w, f, r.number+1
+	r.segments++
+	return nil
+}
+
+// prepare makes sure that the next segment continues what is on the disk: it cuts off the torn end
+// of the segment before, and removes files that a later start must not find.
+func (r *recorder) prepare() error {
+	for len(r.obsolete) > 0 {
+		if err := removeIfPresent(r.files, r.obsolete[0]); err != nil {
+			return err
+		}
+		r.obsolete = r.obsolete[1:]
+	}
+	if r.tail == nil {
+		return r.files.sync()
+	}
+	f, err := r.files.edit(r.tail.name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if r.tail.Torn > 0 {
+		if err := f.Truncate(r.tail.End); err != nil {
+			return err
+		}
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	r.synced, r.tail = r.first-1, nil
+	return r.files.sync()
+}
+
+// size returns the size of the segments since the snapshot.
+func (r *recorder) size() int64 {
+	if r.writer == nil {
+		return r.older
+	}
+	return r.older + r.writer.Size()
+}
+
+// close writes the last pass. A running snapshot is given up, unless it is needed because passes
+// were lost.
+func (r *recorder) close() error {
+	if r.detached {
+		r.attach()
+	}
+	if r.compaction.stage == writing {
+		r.compaction.cancel()
+		r.snapshotWritten(<-r.results)
+	}
+	if err := r.pass(true); err != nil {
+		return err
+	}
+	err := r.writer.Close(newStamp(r.clock, r.machine))
+	if r.detached {
+		err = errors.Join(err, errDetached)
+	}
+	return errors.Join(err, r.file.Close())
+}

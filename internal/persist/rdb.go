@@ -1,0 +1,202 @@
+package persist
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"cellserver/internal/form"
+	"cellserver/internal/rdb"
+	"cellserver/internal/store"
+)
+
+// WriteRDB writes the content of a store as an RDB file: values as they are, throttle keys as
+// redis-cell writes them, and other limiters as strings that hold their form. Instants become Unix
+// time. If the store changes meanwhile, the keys are of different instants.
+func WriteRDB(ctx context.Context, to io.Writer, data store.Store) error {
+	w := &rdbWriter{ctx: ctx, Writer: rdb.NewWriter(to), view: data.View(), offset: data.Clock().Offset()}
+	unix := (data.Clock().Now() + w.offset) / int64(time.Second)
+	err := errors.Join(w.Field("redis-bits", "64"), w.Field("ctime", strconv.FormatInt(unix, 10)))
+	for database := 0; database < data.Databases() && err == nil; database++ {
+		err = w.database(database)
+	}
+	if err != nil {
+		return err
+	}
+	return w.Close()
+}
+
+// rdbWriter writes the keys of a view.
+type rdbWriter struct {
+	ctx context.Context
+	*rdb.Writer
+	view   store.View
+	offset int64 // from the store's clock to Unix time
+	keys   []rdbKey
+	names  []byte // of all keys, one after the other
+	value  []byte
+	state  form.State
+}
+
+// rdbKey is a key that a scan has found.
+type rdbKey struct {
+	end   int // of its name in names
+	entry store.Entry
+}
+
+// sliceKeys is how many keys a scan finds before they are written.
+const sliceKeys = 256
+
+func (w *rdbWriter) database(number int) error {
+	w.view.Begin()
+	w.view.Select(number)
+	size, err := w.view.Size(w.ctx)
+	if err != nil || size == 0 {
+		return err
+	}
+	if err := w.Database(number, uint64(size), 0); err != nil {
+		return err
+	}
+	for cursor := uint64(0); ; {
+		w.keys, w.names = w.keys[:0], w.names[:0]
+		w.view.Begin()
+		cursor, err = w.view.Scan(w.ctx, cursor, sliceKeys, func(key []byte, e store.Entry) {
+			w.names = append(w.names, key...)
+			w.keys = append(w.keys, rdbKey{len(w.names), e})
+		})
+		if err != nil {
+			return err
+		}
+		begin := 0
+		for _, key := range w.keys {
+			if err := w.key(w.names[begin:key.end], key.entry); err != nil {
+				return err
+			}
+			begin = key.end
+		}
+		if err := w.ctx.Err(); err != nil || cursor == 0 {
+			return err
+		}
+	}
+}
+
+// key writes a key that a scan has found. It may have changed since, or not exist any more.
+func (w *rdbWriter) key(key []byte, e store.Entry) (err error) {
+	switch {
+	case e.Kind == store.Throttle:
+		w.value = form.AppendTAT(w.value[:0], e.Expires+w.offset)
+	case e.Kind.IsValue():
+		w.value, e, err = w.view.Read(w.ctx, key, w.value[:0])
+		if err != nil || !e.Kind.IsValue() {
+			return err
+		}
+	default:
+		w.value, e, err = w.view.ReadForm(w.ctx, key, w.value[:0])
+		if err != nil || e.Kind.IsValue() || e.Kind == store.None {
+			return err
+		}
+		return w.form(key)
+	}
+	expires := int64(rdb.Never)
+	if e.Expires != store.Never {
+		expires = form.Milliseconds(e.Expires + w.offset)
+	}
+	if e.Kind == store.Integer {
+		n, err := strconv.ParseInt(string(w.value), 10, 64)
+		if err != nil {
+			return err
+		}
+		return w.Integer(key, n, expires)
+	}
+	return w.Bytes(key, w.value, expires)
+}
+
+// form writes a limiter whose form has been read, with instants in Unix time.
+func (w *rdbWriter) form(key []byte) error {
+	if err := w.state.Read(w.value, math.MaxInt); err != nil {
+		return fmt.Errorf("the state of a limiter: %w", err)
+	}
+	if w.offset != 0 && !w.state.Shift(w.offset) {
+		return errors.New("the wall clock is too far off for the state of a limiter to have a Unix time")
+	}
+	w.value = form.Append(w.value[:0], &w.state)
+	return w.Bytes(key, w.value, form.Milliseconds(w.state.Expires()))
+}
+
+// SaveRDB writes an RDB file of the given name into the folder, and waits until it is on the disk.
+func (f *Folder) SaveRDB(name string) error {
+	if err := f.beginSave(name); err != nil {
+		return err
+	}
+	return f.save(name)
+}
+
+// BeginSaveRDB is SaveRDB that does not wait for the file. The Status says how it ended.
+func (f *Folder) BeginSaveRDB(name string) error {
+	if err := f.beginSave(name); err != nil {
+		return err
+	}
+	go f.save(name)
+	return nil
+}
+
+// beginSave begins a save, if there is none.
+func (f *Folder) beginSave(name string) error {
+	if name == "" || name != filepath.Base(name) || isOurs(name) {
+		return fmt.Errorf("%q cannot be the name of an RDB file", name)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case f.stage != running:
+		return ErrNotRunning
+	case f.saving:
+		return ErrSaving
+	}
+	f.saving = true
+	f.saves.Add(1)
+	f.status.saving()
+	return nil
+}
+
+func (f *Folder) save(name string) error {
+	defer f.saves.Done()
+	changes := f.status.read().RDB.Changes
+	err := f.writeRDBFile(name)
+	failedBefore := f.status.saved(changes, err)
+	f.mu.Lock()
+	f.saving = false
+	f.mu.Unlock()
+	switch {
+	case err == nil:
+		f.log.Info("an RDB file was written", "file", name)
+	case !failedBefore && !errors.Is(err, context.Canceled):
+		f.log.Error("an RDB file cannot be written", "file", name, "error", err)
+	}
+	return err
+}
+
+// writeRDBFile replaces the file when the new one is on the disk.
+func (f *Folder) writeRDBFile(name string) error {
+	to, err := f.files.create(rdbName)
+	if err != nil {
+		return err
+	}
+	err = WriteRDB(f.ctx, io.NewOffsetWriter(to, 0), f.store)
+	if err == nil {
+		err = to.Sync()
+	}
+	if err = errors.Join(err, to.Close()); err != nil {
+		f.files.remove(rdbName)
+		return err
+	}
+	if err := f.files.rename(rdbName, name); err != nil {
+		return err
+	}
+	return f.files.sync()
+}

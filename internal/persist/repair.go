@@ -1,0 +1,140 @@
+package persist
+
+import (
+	"errors"
+	"io"
+	"math/rand/v2"
+	"slices"
+
+	"cellserver/internal/journal"
+)
+
+// repair makes a damaged folder usable with what can be read of it, and returns its contents then.
+// It keeps a copy of each file that it changes, with a name that ends with ".broken". If it fails,
+// or is interrupted, the folder is still damaged, and repair can be called again.
+func repair(in files, c *contents) (*contents, error) {
+	for c.fault != nil {
+		if err := repairFault(in, c); err != nil {
+			return nil, err
+		}
+		if err := in.sync(); err != nil {
+			return nil, err
+		}
+		var err error
+		if c, err = scan(in); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// repairFault removes one fault. The next scan may find another.
+func repairFault(in files, c *contents) error {
+	for _, s := range slices.Backward(c.unusable) { // the last first: no gap is left by a crash
+		if err := putAside(in, s.name); err != nil {
+			return err
+		}
+	}
+	switch c.fault.kind {
+	case damagedSegment:
+		return cut(in, &c.segments[len(c.segments)-1])
+	case damagedSnapshot:
+		return putAside(in, c.snapshot.name)
+	case snapshotTooEarly: // its name must not ask for what is lost
+		return in.rename(c.snapshot.name, snapshotName(c.snapshot.segment, c.last()))
+	}
+	return nil
+}
+
+// putAside renames a file that cannot be used.
+func putAside(in files, name string) error {
+	broken, err := brokenName(in, name)
+	if err != nil {
+		return err
+	}
+	return in.rename(name, broken)
+}
+
+// cut cuts off a segment where it is damaged.
+func cut(in files, s *segment) error {
+	if err := keepCopy(in, s.name); err != nil {
+		return err
+	}
+	f, err := in.edit(s.name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Truncate(s.End), f.Sync(), f.Close())
+}
+
+// keepCopy copies a file that is about to be changed.
+func keepCopy(in files, name string) error {
+	broken, err := brokenName(in, name)
+	if err != nil {
+		return err
+	}
+	from, err := in.open(name)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	size, err := from.Size()
+	if err != nil {
+		return err
+	}
+	to, err := in.create(broken)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(io.NewOffsetWriter(to, 0), io.NewSectionReader(from, 0, size))
+	if err == nil {
+		err = to.Sync()
+	}
+	return errors.Join(err, to.Close(), in.sync())
+}
+
+// repairSnapshot replaces a snapshot by the part of it that can be read. Any part of a snapshot is
+// valid, because its keys may be loaded in any order.
+func repairSnapshot(in files, s *snapshot) error {
+	if err := keepCopy(in, s.name); err != nil {
+		return err
+	}
+	from, err := in.open(s.name)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	to, err := in.create(repairName)
+	if err != nil {
+		return err
+	}
+	s.size, err = copyReadable(from, to, s)
+	if err := errors.Join(err, to.Close()); err != nil {
+		return err
+	}
+	if err := in.rename(repairName, s.name); err != nil {
+		return err
+	}
+	return in.sync()
+}
+
+// copyReadable writes a snapshot with the entries before the fault in another.
+func copyReadable(from, to file, s *snapshot) (size int64, err error) {
+	header := s.header
+	header.Mark = rand.Uint64()
+	w, err := journal.Create(to, header)
+	if err != nil {
+		return 0, err
+	}
+	if err := w.Begin(s.stamp); err != nil {
+		return 0, err
+	}
+	all := journal.Summary{Header: s.header, Last: s.header.First, End: s.size}
+	err = journal.Replay(from, all, func(_ uint64, _ journal.Stamp, entries []byte) error { return w.Append(entries) })
+	var fault *journal.Fault
+	if err != nil && !errors.As(err, &fault) {
+		return 0, err
+	}
+	err = w.End(true)
+	return w.Size(), err
+}
