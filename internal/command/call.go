@@ -3,6 +3,7 @@ package command
 import (
 	"context"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -115,6 +116,7 @@ type transactionState struct {
 	PatternSteps  int       // steps that are left to the transaction for matching patterns
 	MonitorLines  []byte    // the calls of the transaction, as MONITOR shows them
 	effects       []func()  // see AfterCommit
+	undo          []func()  // see OnRollback
 }
 
 // outcome describes how a call ends.
@@ -292,10 +294,22 @@ func (c *Call) AfterCommit(effect func()) {
 	c.effects = append(c.effects, effect)
 }
 
-// BeginTransaction discards the results of an earlier run of the transaction.
-func (c *Call) BeginTransaction() {
+// OnRollback is for a change outside the store on which later replies depend, so that it cannot wait
+// for the commit: the subscriptions of the client, or a setting. Within a transaction, undo is run if
+// the store does not commit, or before it runs the transaction again.
+func (c *Call) OnRollback(undo func()) {
+	if c.InTransaction {
+		c.undo = append(c.undo, undo)
+	}
+}
+
+// Rollback discards the results of a run of a transaction, and undoes its changes outside the store.
+func (c *Call) Rollback() {
+	for _, undo := range slices.Backward(c.undo) {
+		undo()
+	}
 	*c.Deferred = Deferred{}
-	c.Limited, c.MonitorLines, c.effects = 0, nil, c.effects[:0]
+	c.Limited, c.MonitorLines, c.effects, c.undo = 0, nil, c.effects[:0], c.undo[:0]
 }
 
 // Committed runs the effects that AfterCommit has postponed.
@@ -303,7 +317,7 @@ func (c *Call) Committed() {
 	for _, effect := range c.effects {
 		effect()
 	}
-	c.effects = nil
+	c.effects, c.undo = nil, nil
 }
 
 // ChangeIf edits a key. The reply is 1 if edit returned a change, otherwise 0.

@@ -3,7 +3,6 @@ package commands
 import (
 	"flag"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 
@@ -28,21 +27,10 @@ func TestConversations(t *testing.T) {
 	transcript.Check(t, conversations(t), func(t *testing.T) transcript.Stage { return newServer(t) }, *rewrite)
 }
 
-// changesInTransaction are conversations in which a transaction changes what is not in the store:
-// subscriptions, or a setting. That takes effect at once, and so at each run of the transaction; a
-// store that runs a transaction more than once, of which there is none yet, needs it to wait for the
-// end.
-var changesInTransaction = []string{"client-reply", "slowlog-transaction", "subscribe"}
-
-// All other conversations pass on a store that runs every function twice and drops the effects of
-// the first run. A call of a transaction is counted, shown and published once.
+// All conversations pass on a store that runs every function twice and drops the effects of the
+// first run. A call of a transaction is counted, shown and published once.
 func TestConversationsOnStoreThatRunsTwice(t *testing.T) {
-	all := conversations(t)
-	others := slices.DeleteFunc(slices.Clone(all), func(f *transcript.File) bool {
-		return slices.Contains(changesInTransaction, f.Base())
-	})
-	require.Len(t, others, len(all)-len(changesInTransaction), "a conversation that does not exist is named")
-	transcript.Check(t, others, func(t *testing.T) transcript.Stage {
+	transcript.Check(t, conversations(t), func(t *testing.T) transcript.Stage {
 		clock := store.NewStillClock(clockStart)
 		data := storetest.Twice(memstore.New(memstore.Options{Clock: clock, SweepEvery: -1}))
 		s, err := newServerOver(t, data, func(*Settings) {})

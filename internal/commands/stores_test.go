@@ -2,6 +2,8 @@ package commands
 
 import (
 	"context"
+	"fmt"
+	"regexp"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -72,6 +74,52 @@ func TestUnavailableStore(t *testing.T) {
 		require.Equal(t, "-ERR EXEC without MULTI\r\n", c.do(t, "EXEC"))
 		require.Contains(t, c.do(t, "INFO clients"), "watching_clients:0\r\n")
 	}
+}
+
+// If the store does not commit a transaction, its changes outside the store are undone.
+func TestTransactionThatIsNotCommittedIsUndone(t *testing.T) {
+	answers := true
+	s, err := newServerOver(t, unavailableStore{memstore.New(memstore.Options{SweepEvery: -1}), &answers},
+		func(*Settings) {})
+	require.NoError(t, err)
+	c, other := s.dial(), s.dial()
+	client := regexp.MustCompile(`(name|db|sub|psub|resp|flags)=\S*`)
+	state := func() string {
+		return fmt.Sprint(client.FindAllString(c.do(t, "CLIENT INFO"), -1), c.do(t, "CLIENT TRACKINGINFO"),
+			c.do(t, "CONFIG GET timeout"), c.do(t, "ACL LIST"))
+	}
+	c.do(t, "HELLO 3 SETNAME before")
+	c.do(t, "SUBSCRIBE kept")
+	before := state()
+	c.do(t, "MULTI")
+	for _, call := range []string{"SELECT 1", "SUBSCRIBE new", "PSUBSCRIBE n*", "UNSUBSCRIBE kept",
+		"CLIENT SETNAME after", "CONFIG SET timeout 100", "ACL SETUSER u", "ACL SETUSER default -get",
+		"CLIENT TRACKING ON OPTOUT", "CLIENT CACHING NO", "HELLO 2"} {
+		require.Equal(t, "+QUEUED\r\n", c.do(t, call))
+	}
+	answers = false
+	require.Contains(t, c.do(t, "EXEC"), "-UNAVAILABLE")
+	answers = true
+	require.Equal(t, before, state())
+	require.Equal(t, ":0\r\n", other.do(t, "PUBLISH new m"))
+	require.Equal(t, ":1\r\n", other.do(t, "PUBLISH kept m"))
+	require.Equal(t, ">3\r\n$7\r\nmessage\r\n$4\r\nkept\r\n$1\r\nm\r\n", c.pushed())
+}
+
+// A client whose tracking was ended by a transaction that is not committed must discard its cache.
+func TestRestoredTrackingDiscardsTheCache(t *testing.T) {
+	answers := true
+	s, err := newServerOver(t, unavailableStore{memstore.New(memstore.Options{SweepEvery: -1}), &answers},
+		func(*Settings) {})
+	require.NoError(t, err)
+	c := s.dialTracking(t, "")
+	c.do(t, "GET k\r\nMULTI\r\nCLIENT TRACKING OFF")
+	answers = false
+	require.Contains(t, c.do(t, "EXEC")+c.pushed(), "invalidate\r\n_\r\n")
+	answers = true
+	c.do(t, "GET k")
+	s.dial().do(t, "SET k 1")
+	require.Equal(t, invalidate("k"), c.pushed())
 }
 
 // allAbilities are the abilities of the memory store.

@@ -74,6 +74,7 @@ func (s *Session) Execute() error {
 func (s *Session) executeInTurn(x *execution, most int) (done bool, err error) {
 	c := &s.call
 	c.Deferred = new(command.Deferred)
+	confirmed := s.out.Mark()
 	made, cost, err := x.run(c, most)
 	s.words = 0
 	switch {
@@ -81,7 +82,7 @@ func (s *Session) executeInTurn(x *execution, most int) (done bool, err error) {
 		s.transaction.Leave()
 	case made:
 		s.transaction.Leave()
-		s.completeTransaction()
+		s.completeTransaction(confirmed)
 		s.instance.Monitors.ShowTransaction(c)
 		c.Work += cost * command.BytesPerUnit
 		return true, nil
@@ -133,7 +134,7 @@ func (x *execution) run(c *command.Call, most int) (made bool, cost int, err err
 	err = c.View.Atomically(c.Context, places, all, func() error {
 		c.Out.Rewind(mark)
 		c.ResetCounts(counted)
-		c.BeginTransaction()
+		c.Rollback() // in case the store has run this before
 		x.outcomes = x.outcomes[:0]
 		if cost = x.queue.Cost; x.queue.ValueSized && cost <= most {
 			cost += x.queue.CostOfValues(c, x.database, most-cost)
@@ -147,7 +148,9 @@ func (x *execution) run(c *command.Call, most int) (made bool, cost int, err err
 		}
 		return nil
 	})
-	if err == nil {
+	if err != nil {
+		c.Rollback()
+	} else {
 		x.countCalls(c)
 	}
 	return made, cost, err
@@ -246,19 +249,22 @@ func (x *execution) runOne(c *command.Call, o *outcome) {
 }
 
 // completeTransaction does what the calls have deferred until the keys are unlocked, and completes
-// the reply, which begins at s.mark.
-func (s *Session) completeTransaction() {
-	l, out := s.call.Deferred, s.call.Out
+// the reply. That begins at s.mark, and at confirmed in the writer of messages: these are the same if
+// the client wants replies.
+func (s *Session) completeTransaction(confirmed int) {
+	l, out, begin := s.call.Deferred, s.call.Out, s.mark
 	s.call.Deferred = nil
-	if len(l.Calls) == 0 && l.PushBytes == 0 {
+	if l.PushBytes > 0 {
+		s.insertPushes(confirmed, l.PushBytes)
+	}
+	if len(l.Calls) == 0 {
 		return
 	}
 	reply := slices.Clone(out.Bytes()[s.mark:])
 	out.Rewind(s.mark)
-	s.takePushes(l.PushBytes)
 	cost := 0
 	for i := range l.Calls {
-		l.Calls[i].At -= s.mark
+		l.Calls[i].At -= begin
 		cost += l.Calls[i].Work()
 	}
 	if cost > command.MaxLoopWork {

@@ -13,7 +13,7 @@ import (
 // WritePushes implements command.Session. In a transaction, the messages are written before the
 // reply to EXEC.
 func (s *Session) WritePushes() {
-	if s.call.Deferred != nil && !s.isMuted() {
+	if s.call.Deferred != nil {
 		s.call.Deferred.PushBytes = s.PushedBytes()
 		return
 	}
@@ -89,8 +89,17 @@ func (s *Session) pushBeforeReply() {
 		s.WritePushes()
 		return
 	}
-	reply := slices.Clone(s.out.Bytes()[s.mark:])
-	s.out.Rewind(s.mark)
-	s.WritePushes()
-	s.out.Raw(reply)
+	s.insertPushes(s.mark, command.MaxInt)
+}
+
+// insertPushes is takePushes with the messages at a mark of the writer. If the reply to the current
+// call follows the mark, it begins after the messages.
+func (s *Session) insertPushes(mark, bytes int) {
+	after := slices.Clone(s.out.Bytes()[mark:])
+	s.out.Rewind(mark)
+	s.takePushes(bytes)
+	if !s.isMuted() {
+		s.mark = s.out.Mark()
+	}
+	s.out.Raw(after)
 }

@@ -205,8 +205,8 @@ func (as *Accounts) setUser() *command.Command {
 			}
 			as.mu.Lock()
 			defer as.mu.Unlock()
-			u := as.commands.New(name, as.Channels.Load())
-			if known := as.byName[name]; known != nil {
+			known, u := as.byName[name], as.commands.New(name, as.Channels.Load())
+			if known != nil {
 				u = known.User.Load()
 			} else if len(as.byName) >= acl.MaxUsers {
 				return command.Refusal(fmt.Sprintf("ERR there are too many users (%d)", acl.MaxUsers))
@@ -216,9 +216,21 @@ func (as *Accounts) setUser() *command.Command {
 				return err
 			}
 			applyToCaller(c, as.set(changed, c.Client))
+			c.OnRollback(func() { as.restore(c, u, known == nil) })
 			c.Out.Status("OK")
 			return nil
 		},
+	}
+}
+
+// restore undoes a change of a user, or its creation.
+func (as *Accounts) restore(c *command.Call, u *acl.User, created bool) {
+	as.mu.Lock()
+	defer as.mu.Unlock()
+	if a := as.byName[u.Name()]; created && a != nil {
+		applyToCaller(c, as.remove([]*client.Account{a}, c.Client))
+	} else if !created {
+		applyToCaller(c, as.set(u, c.Client))
 	}
 }
 

@@ -3,6 +3,7 @@ package admin
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"cellserver/internal/command"
 	"cellserver/internal/option"
@@ -66,9 +67,15 @@ func (a *Admin) configSet() *command.Command {
 				return command.ErrArity(c.Row)
 			}
 			countCalls(c)
-			if err := a.Options.Set(pairs(words), isAllowed(a.Protected, c.Client)); err != nil {
+			changes := pairs(words)
+			before := slices.Clone(changes)
+			for i := range before {
+				before[i].Value = a.Options.Show(before[i].Name)
+			}
+			if err := a.Options.Set(changes, isAllowed(a.Protected, c.Client)); err != nil {
 				return errConfig(err)
 			}
+			c.OnRollback(func() { _ = a.Options.Set(before, true) }) // this cannot fail: these were the values
 			if c.Session != nil && c.Server.Hooks.Any() {
 				c.Session.TakeSlowPath()
 			}

@@ -58,10 +58,17 @@ var clientSetName = command.Command{
 		if err := checkName(name); err != nil {
 			return err
 		}
-		c.Client.SetName(name)
+		setName(c, name)
 		c.Out.Status("OK")
 		return nil
 	},
+}
+
+// setName names the connection of the caller.
+func setName(c *command.Call, name []byte) {
+	before := []byte(c.Client.Profile.Name)
+	c.Client.SetName(name)
+	c.OnRollback(func() { c.Client.SetName(before) })
 }
 
 // maxNameBytes bounds the names that a client gives itself and its library. Redis has no bound, so

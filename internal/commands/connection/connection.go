@@ -108,11 +108,12 @@ var selectDB = command.Command{
 		if n < 0 || n >= int64(c.Server.Databases) {
 			return command.ErrDatabase
 		}
+		choose, before := c.View.Select, c.View.Selected() // in the background, the session does when it takes the reply
 		if c.Session != nil {
-			sessionOf(c).SelectDatabase(int(n))
-		} else {
-			c.View.Select(int(n)) // the session selects it when it takes the reply to EXEC
+			choose = sessionOf(c).SelectDatabase
 		}
+		choose(int(n))
+		c.OnRollback(func() { choose(before) })
 		c.Out.Status("OK")
 		return nil
 	},

@@ -39,10 +39,11 @@ func (f *Family) hello() *command.Command {
 				}
 			}
 			if name != nil {
-				c.Client.SetName(name)
+				setName(c, name)
 			}
-			if protocol != 0 {
+			if before := c.Out.Protocol(); protocol != 0 {
 				s.SwitchProtocol(protocol)
+				c.OnRollback(func() { s.SwitchProtocol(before) })
 			}
 			writeHello(c)
 			return nil

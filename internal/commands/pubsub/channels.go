@@ -98,11 +98,11 @@ func SubscriptionsOf(c *client.Client) *subscriptions {
 	return l
 }
 
-// subscribe adds a subscription, unless the client has it.
-func (cs *Channels) subscribe(c *client.Client, kind client.SubscriptionKind, name string) {
+// subscribe adds a subscription. It returns false if the client has it already.
+func (cs *Channels) subscribe(c *client.Client, kind client.SubscriptionKind, name string) (added bool) {
 	l := SubscriptionsOf(c)
 	if l.topics[kind][name] != nil {
-		return
+		return false
 	}
 	if l.topics[kind] == nil {
 		l.topics[kind] = make(map[string]*subscription)
@@ -111,15 +111,17 @@ func (cs *Channels) subscribe(c *client.Client, kind client.SubscriptionKind, na
 	l.topics[kind][name] = cs.add(c, kind, name)
 	l.bytes += len(name)
 	c.Charge(client.SubscriptionBytes + len(name))
+	return true
 }
 
 // unsubscribe ends a subscription, if there is one. The messages that it has received precede the
-// reply; it receives none afterwards.
-func (cs *Channels) unsubscribe(c *client.Client, s command.Session, kind client.SubscriptionKind, name string) {
+// reply; it receives none afterwards. It returns false if there is none.
+func (cs *Channels) unsubscribe(c *client.Client, s command.Session, kind client.SubscriptionKind,
+	name string) (ended bool) {
 	l := SubscriptionsOf(c)
 	sub := l.topics[kind][name]
 	if sub == nil {
-		return
+		return false
 	}
 	cs.remove(kind, sub)
 	delete(l.topics[kind], name)
@@ -128,6 +130,7 @@ func (cs *Channels) unsubscribe(c *client.Client, s command.Session, kind client
 	c.WithMailLocked(func() { sub.ended = true })
 	s.WritePushes()
 	cs.updateCounts(c, kind, 0)
+	return true
 }
 
 // unsubscribeAll ends all subscriptions of a client, for RESET and at the end of its session.

@@ -164,7 +164,9 @@ func pieceLength(names [][]byte) int {
 func (cs *Channels) subscribeEach(c *command.Call, kind client.SubscriptionKind, names [][]byte) {
 	c.Work += len(names)*command.SubscribeWork + command.TotalLength(names)
 	for _, name := range names {
-		cs.subscribe(c.Client, kind, string(name))
+		if cs.subscribe(c.Client, kind, string(name)) {
+			c.OnRollback(func() { cs.unsubscribe(c.Client, c.Session, kind, string(name)) })
+		}
 		cs.writeSubscription(c, kind, name)
 	}
 }
@@ -173,6 +175,9 @@ func (cs *Channels) subscribeEach(c *command.Call, kind client.SubscriptionKind,
 // switch off.
 func (cs *Channels) writeSubscription(c *command.Call, kind client.SubscriptionKind, name []byte) {
 	out := c.Session.Messages()
+	if mark := out.Mark(); out != c.Out {
+		c.OnRollback(func() { out.Rewind(mark) })
+	}
 	out.Push(3)
 	out.BulkString(c.Row.Name)
 	if name != nil {
@@ -183,19 +188,26 @@ func (cs *Channels) writeSubscription(c *command.Call, kind client.SubscriptionK
 	out.Int(int64(SubscriptionsOf(c.Client).countInReply(kind)))
 }
 
+// end ends a subscription of the caller, if there is one.
+func (cs *Channels) end(c *command.Call, kind client.SubscriptionKind, name string) {
+	if cs.unsubscribe(c.Client, c.Session, kind, name) {
+		c.OnRollback(func() { cs.subscribe(c.Client, kind, name) })
+	}
+}
+
 // unsubscribeFrom ends the subscriptions that a call names, or all of their kind, with a reply for
 // each. If there is none to end, there is one reply, with nil in place of the name.
 func (cs *Channels) unsubscribeFrom(c *command.Call, kind client.SubscriptionKind) error {
 	if named := c.Many(); len(named) > 0 {
 		for _, name := range named {
-			cs.unsubscribe(c.Client, c.Session, kind, string(name))
+			cs.end(c, kind, string(name))
 			cs.writeSubscription(c, kind, name)
 		}
 		return nil
 	}
 	names := SubscriptionsOf(c.Client).names(kind)
 	for _, name := range names {
-		cs.unsubscribe(c.Client, c.Session, kind, name)
+		cs.end(c, kind, name)
 		cs.writeSubscription(c, kind, []byte(name))
 	}
 	if len(names) == 0 {

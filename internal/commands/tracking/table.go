@@ -104,10 +104,22 @@ func (t *Table) setTracker(c *client.Client, wanted *client.Tracker) {
 }
 
 // setCallTracker is setTracker for the client of a call. From now on, the reads of that session are
-// recorded.
+// recorded. If tracking has ended and this is undone, the client has to discard its cache, because
+// it may have missed changes.
 func (t *Table) setCallTracker(c *command.Call, wanted *client.Tracker) {
+	before, caching := c.Client.Tracker.Load(), c.Caching
+	t.trackCalls(c, wanted, caching && wanted != nil)
+	c.OnRollback(func() {
+		if t.trackCalls(c, before, caching); before != nil && wanted == nil {
+			t.sendTo(c.Client.ID, &invalidation{})
+		}
+	})
+}
+
+// trackCalls starts, changes or ends the tracking of the client of a call.
+func (t *Table) trackCalls(c *command.Call, wanted *client.Tracker, caching bool) {
 	t.setTracker(c.Client, wanted)
-	c.Middleware, c.Caching = nil, c.Caching && wanted != nil
+	c.Middleware, c.Caching = nil, caching
 	if wanted != nil {
 		c.Middleware = t.run
 	}

@@ -172,7 +172,9 @@ func (t *Table) cachingRow() *command.Command {
 			case !command.FoldEqual(word, "YES") && !command.FoldEqual(word, "NO"):
 				return command.ErrSyntax
 			}
+			before := c.Caching
 			c.Caching = true
+			c.OnRollback(func() { c.Caching = before })
 			c.Out.Status("OK")
 			return nil
 		},

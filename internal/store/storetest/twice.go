@@ -69,11 +69,9 @@ func (v twiceView) Atomically(
 		return steps()
 	}
 	return v.fullView.Atomically(ctx, keys, all, func() error {
-		selected := v.Selected()
 		*v.dryRun = true
 		_ = steps()
 		*v.dryRun = false
-		v.Select(selected)
 		return steps()
 	})
 }
