@@ -96,6 +96,7 @@ func (c *config) usage() string {
 Usage:
   cellserver [options]                start the server
   cellserver cli [options] [COMMAND]  talk to a server; see cellserver cli --help
+  cellserver check [--fix] FOLDER     check the folder of --dir
   cellserver --version                print the version
 
 Each option is also an environment variable, %sTCP_BACKLOG for --tcp-backlog. The command
@@ -106,6 +107,7 @@ Examples:
   cellserver                                              on 127.0.0.1:6379
   cellserver --unixsocket /run/cellserver.sock --port 0   on a Unix socket only
   cellserver --bind '* -::*' --protected-mode no          for all peers that can reach it
+  cellserver --dir /var/lib/cellserver                    with keys that outlive a restart
 `, prefix, c.options.Usage(width))
 }
 

@@ -15,11 +15,21 @@ var version = "dev"
 
 func main() {
 	args := hideSecrets(os.Args)[1:]
-	if len(args) > 0 && args[0] == "cli" {
-		os.Exit(cli.Run(args[1:], cli.ServerEnvironment{Prefix: prefix, Password: environmentPassword}))
-	}
-	if err := run(args); err != nil && !errors.Is(err, pflag.ErrHelp) {
+	if err := start(args); err != nil && !errors.Is(err, pflag.ErrHelp) {
 		reportFailure(err)
 		os.Exit(1)
 	}
+}
+
+// start starts the server, or runs a subcommand.
+func start(args []string) error {
+	if len(args) > 0 {
+		switch args[0] {
+		case "cli":
+			os.Exit(cli.Run(args[1:], cli.ServerEnvironment{Prefix: prefix, Password: environmentPassword}))
+		case "check":
+			return check(args[1:], os.Stdout)
+		}
+	}
+	return run(args)
 }

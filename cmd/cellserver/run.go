@@ -20,12 +20,11 @@ import (
 	"cellserver/internal/server"
 	"cellserver/internal/session"
 	"cellserver/internal/store"
-	"cellserver/internal/store/memory"
 )
 
 // run starts the parts of the server in order: configuration, log, store, commands, server. Then it
 // waits for a signal or a failure, and shuts the parts down in the reverse order.
-func run(args []string) error {
+func run(args []string) (err error) {
 	c, err := parseConfig(args, environment())
 	if err != nil {
 		return err
@@ -39,17 +38,19 @@ func run(args []string) error {
 		return err
 	}
 	setMemoryLimit()
-	turns, holds := c.meters()
-	data := memory.New(memory.Options{Databases: c.databases, Holds: holds})
-	defer data.Close()
-
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	hangUps := make(chan os.Signal, 1)
-	signal.Notify(hangUps, syscall.SIGHUP)
+	hangUps := notifyHangUps()
+	turns, holds := c.meters()
+	folder, data, err := c.openStore(ctx, log, holds)
+	if err != nil {
+		return unlessStopped(ctx, err)
+	}
+	defer data.Close()
+	defer func() { err = errors.Join(err, folder.close()) }()
 	clientLog := logging.RateLimit(log)
 	instance, err := commands.New(commands.Config{
-		Store: data, Version: version, Settings: c.commands, Options: &c.options,
+		Store: data, Folder: folder.commands(), Version: version, Settings: c.commands, Options: &c.options,
 		Port: cmp.Or(c.network.port, c.tls.port), ACLFile: c.access.file(), Stop: stop,
 		Log: log, ClientLog: clientLog, Turns: turns, Holds: holds,
 	})
@@ -68,7 +69,16 @@ func run(args []string) error {
 	go sample(ctx, time.Tick(session.SampleEvery), instance)
 	go c.reload(hangUps, ctx.Done(), log.Info)
 	go watchClock(ctx, time.Tick(time.Second), data.Clock(), log)
-	return c.wait(ctx, stop, srv, serve(srv, listeners, c.tls.handshakes(), log, stdout), log)
+	failed := serve(srv, listeners, c.tls.handshakes(), log)
+	folder.load(data, instance, func() { announce(listeners, stdout) }, func(err error) { failed <- err })
+	return c.wait(ctx, stop, srv, failed, log)
+}
+
+// notifyHangUps returns a channel that receives a value at each SIGHUP.
+func notifyHangUps() <-chan os.Signal {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGHUP)
+	return signals
 }
 
 // openOutput opens the log and standard output. end flushes both.
@@ -113,11 +123,18 @@ func setMemoryLimit() {
 	}
 }
 
-// serve serves all listeners, and reports each in the log and on standard output. Container tools
-// wait for that line on standard output.
-func serve(srv *server.Server, listeners []net.Listener, handshakes server.TLSOptions,
-	log *slog.Logger, stdout io.Writer) <-chan error {
-	failed := make(chan error, len(listeners))
+// unlessStopped returns the error with which a start ended; nil if it ended because of a signal.
+func unlessStopped(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return nil
+	}
+	return err
+}
+
+// serve serves all listeners, and logs each. The channel receives the error of a listener that
+// fails, and has capacity for one further error.
+func serve(srv *server.Server, listeners []net.Listener, handshakes server.TLSOptions, log *slog.Logger) chan error {
+	failed := make(chan error, len(listeners)+1)
 	for _, listener := range listeners {
 		go func() {
 			if secured, ok := listener.(tlsListener); ok {
@@ -127,9 +144,16 @@ func serve(srv *server.Server, listeners []net.Listener, handshakes server.TLSOp
 			}
 		}()
 		log.Info("listening", "network", listenerKind(listener), "address", listener.Addr())
-		fmt.Fprintf(stdout, "* Ready to accept connections %s\n", listenerKind(listener))
 	}
 	return failed
+}
+
+// announce prints a line for each listener to standard output when commands are answered. Container
+// tools wait for such a line.
+func announce(listeners []net.Listener, stdout io.Writer) {
+	for _, listener := range listeners {
+		fmt.Fprintf(stdout, "* Ready to accept connections %s\n", listenerKind(listener))
+	}
 }
 
 // shutDown shuts the server down, and closes the remaining connections when the timeout is over.

@@ -22,12 +22,15 @@ import (
 // ACLFile is the file that ACL LOAD and ACL SAVE read and write.
 type ACLFile = access.ACLFile
 
+// Folder is the folder in which keys outlive a restart.
+type Folder = persistence.Folder
+
 // Config is the configuration of an Instance. Fields that are zero have defaults.
 type Config struct {
 	Store    store.Store
-	Folder   persistence.Folder // in which the keys of the store outlive a restart; nil if they do not
-	Version  string             // of cellserver
-	Settings *Settings          // the defaults if nil
+	Folder   Folder    // in which the keys of the store outlive a restart; nil if they do not
+	Version  string    // of cellserver
+	Settings *Settings // the defaults if nil
 	// Options are all options of the server, for CONFIG. They include those of Settings, which are
 	// the default.
 	Options   *option.List

@@ -82,7 +82,8 @@ func firstCells(t *testing.T, page, section string) (all []string) {
 func TestMonitoringFields(t *testing.T) {
 	var info strings.Builder
 	for _, measured := range []string{"loops", "locks"} {
-		client := redis.NewClient(&redis.Options{Addr: peer.StartPlain(t, "--measure-pauses", measured).Addr})
+		client := redis.NewClient(&redis.Options{Addr: peer.StartPlain(t, "--measure-pauses", measured, "--dir",
+			t.TempDir()).Addr})
 		defer client.Close()
 		require.NoError(t, client.Do(t.Context(), "CL.THROTTLE", "user123", 15, 30, 60).Err())
 		require.NoError(t, client.ConfigSet(t.Context(), "maxmemory", "1").Err())

@@ -58,8 +58,11 @@ func (s *Settings) Options() []*option.Option {
 	}
 }
 
-// check returns an error if the settings contradict one another.
-func (s *Settings) check() error {
+// NoSync reports whether the system decides when changes reach the disk.
+func (s *Settings) NoSync() bool { return s.sync == "no" }
+
+// Check returns an error if the settings contradict one another.
+func (s *Settings) Check() error {
 	switch {
 	case s.appendOnly == "yes" && s.Dir == "":
 		return errors.New("appendonly yes: there is no folder for the journal; name one with --dir")
@@ -74,13 +77,13 @@ func (s *Settings) check() error {
 // Effects returns the effects of the settings that may change at run time.
 func (f *Family) Effects(s *Settings) []option.Effect {
 	return []option.Effect{
-		{Apply: s.check, Names: []string{"save"}},
+		{Apply: s.Check, Names: []string{"save"}},
 		option.On(func() { name := s.FileName; f.fileName.Store(&name) }, "dbfilename"),
 		option.On(func() { rules := s.save; f.rules.Store(&rules) }, "save"),
 		option.On(func() { f.refuseWrites.Store(s.StopWrites == "yes"); f.Tick() }, "stop-writes-on-bgsave-error"),
 		option.On(func() {
 			if f.Folder != nil {
-				f.Folder.SetNoSync(s.sync == "no")
+				f.Folder.SetNoSync(s.NoSync())
 			}
 		}, "appendfsync"),
 	}

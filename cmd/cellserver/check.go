@@ -1,0 +1,43 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/pflag"
+
+	"cellserver/internal/persist"
+)
+
+const checkUsage = `Usage:
+  cellserver check [--fix] FOLDER
+
+Checks the folder of --dir, and prints what is in it. The exit status is 1 if a server would refuse
+to start with it. With --fix, a damaged folder is repaired: what cannot be read is left out, and a
+copy of each damaged file is kept. No server may use the folder meanwhile.
+`
+
+// check runs the subcommand check.
+func check(args []string, out io.Writer) error {
+	f := pflag.NewFlagSet("cellserver check", pflag.ContinueOnError)
+	f.Usage = func() { fmt.Fprint(out, checkUsage) }
+	fix := f.Bool("fix", false, "")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	if f.NArg() != 1 {
+		return errors.New("check needs the path of a folder; see cellserver check --help")
+	}
+	err := persist.Check(out, f.Arg(0), *fix)
+	if damage(err) {
+		return fmt.Errorf("damaged: %w; cellserver check --fix %s repairs it", err, f.Arg(0))
+	}
+	return err
+}
+
+// damage reports whether an error says that a file is damaged.
+func damage(err error) bool {
+	var fault *persist.Fault
+	return errors.As(err, &fault)
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"cellserver/internal/commands"
+	"cellserver/internal/meter"
+	"cellserver/internal/persist"
+	"cellserver/internal/session"
+	"cellserver/internal/store/memory"
+)
+
+// folder is the folder of --dir, in which keys outlive a restart. Without --dir there is none, and
+// its methods do nothing.
+type folder struct {
+	opened  *persist.Folder // nil without --dir
+	stop    func()          // interrupts load
+	loading sync.WaitGroup
+}
+
+// openFolder opens the folder of --dir. While another server uses it, openFolder waits, up to
+// --dir-wait, so that a new server may be started before the old one has ended.
+func (c *config) openFolder(ctx context.Context, log *slog.Logger) (*folder, error) {
+	s := &c.commands.Persistence
+	if err := s.Check(); err != nil {
+		return nil, err
+	}
+	f := &folder{stop: func() {}}
+	if s.Dir == "" {
+		return f, nil
+	}
+	opened, err := persist.Open(ctx, s.Dir, persist.Options{
+		Wait: inSeconds(s.Wait), StartWithFault: s.OnFault == "start", LongestStop: inSeconds(s.LongestStop),
+		NoSync: s.NoSync(), Log: log,
+	})
+	if err != nil {
+		return nil, explain(err, s.Dir)
+	}
+	f.opened = opened
+	return f, nil
+}
+
+// explain adds to an error what an operator can do about it.
+func explain(err error, dir string) error {
+	var locked *persist.LockedError
+	switch {
+	case damage(err):
+		return fmt.Errorf("%w; cellserver check %s says what is damaged, and repairs it with --fix; with --dir-fault start, the server starts with what can be read", err, dir)
+	case errors.As(err, &locked):
+		return fmt.Errorf("%w: stop that server, wait longer with --dir-wait, or choose another folder with --dir", err)
+	}
+	return err
+}
+
+// openStore returns an empty store, and the folder from which load fills it. The clock of the store
+// continues that of the last run.
+func (c *config) openStore(ctx context.Context, log *slog.Logger,
+	holds *meter.MaxCPUTime) (*folder, *memory.Store, error) {
+	f, err := c.openFolder(ctx, log)
+	if err != nil {
+		return nil, nil, err
+	}
+	o := memory.Options{Databases: c.databases, Holds: holds}
+	if f.opened != nil {
+		o.Clock = f.opened.Clock()
+	}
+	return f, memory.New(o), nil
+}
+
+// commands returns the folder for the commands; nil without a folder.
+func (f *folder) commands() commands.Folder {
+	if f.opened == nil {
+		return nil
+	}
+	return f.opened
+}
+
+// load loads all keys, and has changes written from then on. It does not wait for that: meanwhile
+// clients are connected, and most of their calls are refused. In the end it calls ready, or fail
+// with the reason.
+func (f *folder) load(data *memory.Store, instance *session.Instance, ready func(), fail func(error)) {
+	if f.opened == nil {
+		ready()
+		return
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	f.stop = stop
+	f.loading.Go(func() {
+		err := f.opened.Load(ctx, data.Load())
+		if err == nil {
+			err = f.opened.Run(data)
+		}
+		switch {
+		case err == nil:
+			instance.Persistence.Loaded()
+			ready()
+		case ctx.Err() == nil:
+			fail(explain(err, f.opened.Dir()))
+		}
+	})
+}
+
+// close writes the last changes. It is called after the last reply. It also interrupts load.
+func (f *folder) close() error {
+	f.stop()
+	f.loading.Wait()
+	if f.opened == nil {
+		return nil
+	}
+	return f.opened.Close()
+}
