@@ -11,7 +11,7 @@ ARG TARGETOS
 ARG TARGETARCH
 ARG VERSION=dev
 RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH \
-    go build -trimpath -ldflags "-s -w -X main.version=$VERSION" -o bin/cellserver ./cmd/cellserver
+    go build -trimpath -ldflags "-s -w -X main.version=$VERSION" -o bin/cellserver ./cmd/cellserver && mkdir bin/data
 
 FROM scratch
 ARG VERSION=dev
@@ -19,6 +19,9 @@ LABEL org.opencontainers.image.title="cellserver" \
       org.opencontainers.image.description="A rate-limit server that speaks the Redis protocol" \
       org.opencontainers.image.version="$VERSION"
 COPY --from=build /src/bin/cellserver /cellserver
+# A place for --dir. A new volume that is mounted here gets the owner of this directory, so that the
+# user below can write to it. It is no VOLUME: without --dir, which is the default, nothing is written.
+COPY --from=build --chown=65532:65532 /src/bin/data /data
 
 # A number, because there is no /etc/passwd to find a name in; Kubernetes' runAsNonRoot wants one too.
 USER 65532:65532

@@ -123,7 +123,10 @@ func (c *container) healthy(t *testing.T) int {
 }
 
 // ask sends PING over the cable, and returns the line of the reply.
-func ask(t *testing.T, client *network) (line string) {
+func ask(t *testing.T, client *network) (line string) { return send(t, client, "PING") }
+
+// send sends a call over the cable, and returns the first line of the reply.
+func send(t *testing.T, client *network, call string) (line string) {
 	t.Helper()
 	client.do(t, func() error {
 		c, err := net.DialTimeout("tcp4", net.JoinHostPort(serverAddress, "6379"), patience)
@@ -132,19 +135,20 @@ func ask(t *testing.T, client *network) (line string) {
 		}
 		defer c.Close()
 		_ = c.SetDeadline(time.Now().Add(patience)) // fails only of a closed connection
-		_, _ = c.Write([]byte("PING\r\n"))          // fails if the server has refused the client; the read shows that
+		_, _ = c.Write([]byte(call + "\r\n"))       // fails if the server has refused the client; the read shows that
 		line, err = bufio.NewReader(c).ReadString('\n')
 		return err
 	})
 	return strings.TrimSpace(line)
 }
 
-// The image has one file: a program that needs no other, for the image's architecture.
+// The image has one file, a program that needs no other, for the image's architecture; and a directory
+// for a volume.
 func TestImageIsOneStaticBinary(t *testing.T) {
 	for arch, machine := range map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64} {
 		i := imageFor(t, arch)
 		require.Equal(t, "scratch", i.base)
-		require.Equal(t, []string{"cellserver"}, filesOf(t, i.root))
+		require.Equal(t, []string{"cellserver", "data"}, filesOf(t, i.root))
 		program, err := elf.Open(filepath.Join(i.root, "cellserver"))
 		require.NoError(t, err)
 		defer program.Close()
@@ -188,7 +192,7 @@ func TestContainer(t *testing.T) {
 	require.Equal(t, 0, c.healthy(t), c.String())
 	require.Equal(t, 0, c.stop(t), c.String())
 	require.NotEqual(t, 0, c.healthy(t), "a server that has ended is not healthy")
-	require.Equal(t, []string{"cellserver"}, filesOf(t, i.root))
+	require.Equal(t, []string{"cellserver", "data"}, filesOf(t, i.root))
 }
 
 // A port that is changed by an environment variable is changed for the health check too.
@@ -225,5 +229,27 @@ func TestReachedFromOutside(t *testing.T) {
 			require.Equal(t, 0, c.healthy(t), "over loopback it answers in any case")
 			require.Equal(t, 0, c.stop(t), c.String())
 		})
+	}
+}
+
+// With --dir /data, keys outlive the container: a second one on the same files has them.
+func TestContainerKeepsKeys(t *testing.T) {
+	i := imageFor(t, runtime.GOARCH)
+	client, server := cable(t)
+	c := start(t, i, server, "--dir", "/data")
+	require.Equal(t, "+OK", send(t, client, "SET k v"))
+	require.Equal(t, 0, c.stop(t), c.String())
+	t.Cleanup(func() { emptyData(t, i) })
+	c = start(t, i, server, "--dir", "/data")
+	require.Equal(t, "$1", send(t, client, "GET k"))
+	require.Equal(t, 0, c.stop(t), c.String())
+}
+
+// emptyData removes what a container has written, because the image is shared by all tests.
+func emptyData(t *testing.T, i *image) {
+	t.Helper()
+	data := filepath.Join(i.root, "data")
+	for _, name := range filesOf(t, data) {
+		require.NoError(t, os.RemoveAll(filepath.Join(data, name)))
 	}
 }

@@ -175,6 +175,10 @@ func (b *builder) copy(rest string) error {
 			return fmt.Errorf("no stage is named %s", name)
 		}
 	}
+	owner := ""
+	if rest, ok := strings.CutPrefix(words[0], "--chown="); ok {
+		owner, words = rest, words[1:]
+	}
 	sources, target := words[:len(words)-1], words[len(words)-1]
 	into := target
 	if !path.IsAbs(target) {
@@ -191,13 +195,32 @@ func (b *builder) copy(rest string) error {
 		if err := copyTree(from, source, to, ignored); err != nil {
 			return err
 		}
+		if err := giveTo(owner, to); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// copyTree copies a file, or the contents of a directory.
+// giveTo changes the owner of a file or an empty directory to UID:GID. In a user namespace, the
+// image's user is the one that runs the tests, and owns all files already: see image.process.
+func giveTo(owner, file string) error {
+	if owner == "" || os.Getenv(insideNamespace) != "" {
+		return nil
+	}
+	var user, group int
+	if _, err := fmt.Sscanf(owner, "%d:%d", &user, &group); err != nil {
+		return err
+	}
+	return os.Chown(file, user, group)
+}
+
+// copyTree copies a file, an empty directory, or the contents of a directory.
 func copyTree(from, source, to string, ignored func(name string) bool) error {
 	start := filepath.Join(from, source)
+	if entries, err := os.ReadDir(start); err == nil && len(entries) == 0 {
+		return os.Mkdir(to, 0o755)
+	}
 	copied := 0
 	err := filepath.WalkDir(start, func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || !entry.Type().IsRegular() {

@@ -44,11 +44,12 @@ func strict(text string) *yaml.Decoder {
 type composeFile struct {
 	Name     string
 	Services map[string]composed
+	Volumes  map[string]any
 }
 
 type composed struct {
 	Image, User, Restart string
-	Command              []string
+	Command, Volumes     []string
 	Environment          map[string]string
 	NetworkMode          string   `yaml:"network_mode"`
 	MemLimit             string   `yaml:"mem_limit"`
@@ -82,6 +83,8 @@ func TestCompose(t *testing.T) {
 	require.Empty(t, refused(t, server.Command, asList(server.Environment)))
 	require.Equal(t, "127.0.0.1", server.Environment["CELLSERVER_BIND"], "only the application is to reach it")
 	require.Equal(t, "yes", server.Environment["CELLSERVER_PROTECTED_MODE"])
+	require.Equal(t, []string{"state:" + server.Environment["CELLSERVER_DIR"]}, server.Volumes)
+	require.Contains(t, file.Volumes, "state")
 	grace := strings.TrimSuffix(server.StopGracePeriod, "s")
 	require.Greater(t, number(t, grace), number(t, server.Environment["CELLSERVER_SHUTDOWN_TIMEOUT"]))
 	require.True(t, strings.HasSuffix(server.MemLimit, "m"), server.MemLimit)
@@ -108,8 +111,8 @@ func number(t *testing.T, text string) float64 {
 	return n
 }
 
-// object has the fields of Deployment, Service and NetworkPolicy that deploy's Kubernetes files
-// use.
+// object has the fields of Deployment, StatefulSet, Service and NetworkPolicy that deploy's
+// Kubernetes files use.
 type object struct {
 	APIVersion string `yaml:"apiVersion"`
 	Kind       string
@@ -118,8 +121,15 @@ type object struct {
 		Labels map[string]string
 	}
 	Spec struct {
-		Replicas *int
-		Strategy struct{ Type string }
+		Replicas             *int
+		ServiceName          string `yaml:"serviceName"`
+		VolumeClaimTemplates []struct {
+			Metadata struct{ Name string }
+			Spec     struct {
+				AccessModes []string `yaml:"accessModes"`
+				Resources   struct{ Requests map[string]string }
+			}
+		} `yaml:"volumeClaimTemplates"`
 		Selector map[string]any
 		Template struct {
 			Metadata struct{ Labels map[string]string }
@@ -144,6 +154,8 @@ type pod struct {
 		RunAsNonRoot   bool              `yaml:"runAsNonRoot"`
 		RunAsUser      int               `yaml:"runAsUser"`
 		RunAsGroup     int               `yaml:"runAsGroup"`
+		FSGroup        int               `yaml:"fsGroup"`
+		FSGroupChange  string            `yaml:"fsGroupChangePolicy"`
 		SeccompProfile map[string]string `yaml:"seccompProfile"`
 	} `yaml:"securityContext"`
 	InitContainers []kubernetesContainer `yaml:"initContainers"`
@@ -168,6 +180,10 @@ type kubernetesContainer struct {
 		Name          string
 		ContainerPort int `yaml:"containerPort"`
 	}
+	VolumeMounts []struct {
+		Name      string
+		MountPath string `yaml:"mountPath"`
+	} `yaml:"volumeMounts"`
 	Resources struct{ Requests, Limits map[string]string }
 
 	StartupProbe    probe `yaml:"startupProbe"`
@@ -210,8 +226,10 @@ func objects(t *testing.T, name string) map[string]object {
 }
 
 func TestKubernetesPods(t *testing.T) {
-	for _, name := range []string{"deploy/kubernetes-sidecar.yaml", "deploy/kubernetes-service.yaml"} {
-		o := objects(t, name)["Deployment"]
+	for name, kind := range map[string]string{
+		"deploy/kubernetes-sidecar.yaml": "Deployment", "deploy/kubernetes-service.yaml": "StatefulSet",
+	} {
+		o := objects(t, name)[kind]
 		p := o.Spec.Template.Spec
 		require.Equal(t, map[string]any{"matchLabels": labels(o.Spec.Template.Metadata.Labels)}, o.Spec.Selector, name)
 		require.True(t, p.SecurityContext.RunAsNonRoot, name)
@@ -290,18 +308,36 @@ func TestKubernetesSidecar(t *testing.T) {
 // cluster can reach it.
 func TestKubernetesService(t *testing.T) {
 	found := objects(t, "deploy/kubernetes-service.yaml")
-	deployment, service, policy := found["Deployment"], found["Service"], found["NetworkPolicy"]
-	require.Equal(t, 1, *deployment.Spec.Replicas)
-	require.Equal(t, "Recreate", deployment.Spec.Strategy.Type)
-	own := labels(deployment.Spec.Template.Metadata.Labels)
+	server, service, policy := found["StatefulSet"], found["Service"], found["NetworkPolicy"]
+	require.Equal(t, 1, *server.Spec.Replicas)
+	require.Equal(t, service.Metadata.Name, server.Spec.ServiceName)
+	own := labels(server.Spec.Template.Metadata.Labels)
 	require.Equal(t, own, service.Spec.Selector)
 	require.Equal(t, map[string]any{"matchLabels": own}, policy.Spec.PodSelector)
-	port := deployment.Spec.Template.Spec.Containers[0].Ports[0]
+	port := server.Spec.Template.Spec.Containers[0].Ports[0]
 	require.Equal(t, 6379, port.ContainerPort)
 	require.Equal(t, port.Name, service.Spec.Ports[0].TargetPort)
 	require.Equal(t, []string{"Ingress", "Egress"}, policy.Spec.PolicyTypes)
 	require.Len(t, policy.Spec.Ingress, 1)
 	require.NotEmpty(t, policy.Spec.Ingress[0]["from"], "an empty list would be everybody")
+}
+
+// The keys of the server for a namespace are on a volume that its user can write to, and the startup
+// probe waits for them to be loaded, after --dir-wait. A sidecar has no volume.
+func TestKubernetesVolume(t *testing.T) {
+	spec := objects(t, "deploy/kubernetes-service.yaml")["StatefulSet"].Spec
+	p := spec.Template.Spec
+	server, volume := p.Containers[0], spec.VolumeClaimTemplates[0]
+	require.Equal(t, []string{"ReadWriteOnce"}, volume.Spec.AccessModes, "two servers cannot share a folder")
+	require.Equal(t, volume.Metadata.Name, server.VolumeMounts[0].Name)
+	require.Equal(t, server.environment()["CELLSERVER_DIR"], server.VolumeMounts[0].MountPath)
+	require.Equal(t, imageFor(t, "amd64").group, p.SecurityContext.FSGroup)
+	const wait = 60 // --dir-wait
+	require.Greater(t, server.StartupProbe.PeriodSeconds*server.StartupProbe.FailureThreshold, 2*wait)
+
+	sidecar := objects(t, "deploy/kubernetes-sidecar.yaml")["Deployment"].Spec.Template.Spec.InitContainers[0]
+	require.NotContains(t, sidecar.environment(), "CELLSERVER_DIR")
+	require.Empty(t, sidecar.VolumeMounts)
 }
 
 var (

@@ -15,13 +15,18 @@ import (
 
 const unitFile = "deploy/cellserver.service"
 
-// unit returns the settings of the unit; of a setting that is given several times, the last.
+// unit returns the settings of the unit; of a setting that is given several times, the last, but all
+// variables of the environment.
 func unit(t *testing.T) map[string]string {
 	t.Helper()
 	settings := map[string]string{}
 	for line := range strings.Lines(read(t, unitFile)) {
 		name, value, ok := strings.Cut(strings.TrimSpace(line), "=")
-		if ok && !strings.HasPrefix(line, "#") {
+		switch {
+		case !ok || strings.HasPrefix(line, "#"):
+		case name == "Environment":
+			settings[name] += value + " "
+		default:
 			settings[name] = value
 		}
 	}
@@ -33,13 +38,15 @@ func TestUnit(t *testing.T) {
 	require.Equal(t, "exec", settings["Type"], "cellserver does not tell systemd that it is ready")
 	require.Equal(t, "yes", settings["DynamicUser"])
 	require.Equal(t, "cellserver", settings["RuntimeDirectory"])
+	require.Contains(t, settings["Environment"], "CELLSERVER_DIR=/var/lib/"+settings["StateDirectory"]+" ")
 	require.Equal(t, "SIGTERM", settings["KillSignal"])
 	require.Equal(t, "on-failure", settings["Restart"])
 	require.Greater(t, number(t, settings["TimeoutStopSec"]), 10.0, "--shutdown-timeout's default")
 	require.Greater(t, number(t, settings["LimitNOFILE"]), 10000.0, "--maxclients's default")
 }
 
-// The unit's environment and command line make the socket that its first lines promise.
+// The unit's environment and command line make the socket that its first lines promise, and keep keys
+// in the directory of its state.
 func TestUnitStarts(t *testing.T) {
 	settings := unit(t)
 	require.Equal(t, "/usr/local/bin/cellserver", settings["ExecStart"])
@@ -49,6 +56,9 @@ func TestUnitStarts(t *testing.T) {
 	socket := filepath.Join(dir, "cellserver.sock")
 	environment := strings.Replace(settings["Environment"], "/run/cellserver/cellserver.sock", socket, 1)
 	require.Contains(t, environment, socket)
+	state := filepath.Join(dir, "state")
+	environment = strings.Replace(environment, "/var/lib/cellserver", state, 1)
+	require.Contains(t, environment, state)
 
 	// Without a chroot, because the socket is outside of the image.
 	i := *imageFor(t, "amd64")
@@ -63,6 +73,7 @@ func TestUnitStarts(t *testing.T) {
 	require.NoError(t, peer.Close())
 	require.Equal(t, 0, c.stop(t), c.String())
 	require.NoFileExists(t, socket)
+	require.NotEmpty(t, filesOf(t, state))
 }
 
 // Where systemd is installed, it must understand every line, and rate the exposure at most 20 of
